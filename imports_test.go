@@ -11,18 +11,87 @@ import (
 	"testing"
 )
 
-// TestImportsRunOneWay holds the direction of imports: main knows gateway, gateway knows
-// every part, modules know tenants, store, crypto and the vocabulary of operations, and
-// nothing else of the project.
-func TestImportsRunOneWay(t *testing.T) {
+// floors are the folders of the program from top to bottom. A package imports those of floors below its own, and of its own
+// what its column within says.
+var floors = []struct {
+	folders []string
+	within  rule
+}{
+	{[]string{""}, alone}, // package main
+	{[]string{"gateway"}, together},
+	{[]string{"reports"}, together},
+	{[]string{"modules"}, alone},
+	{[]string{"operation"}, together},
+	{[]string{"tenants"}, together},
+	{[]string{"backends"}, together},
+	{[]string{"config", "crypto"}, together},
+	{[]string{"internal"}, together},
+}
+
+// A rule says which packages of a floor may import each other.
+type rule uint8
+
+const (
+	together rule = iota // all, where Go allows it
+	alone                // those of one folder of the floor: modules/forms does not know modules/files
+)
+
+// fenced are packages and libraries that only some packages may import.
+var fenced = []struct {
+	what string
+	by   []string
+}{
+	{"github.com/gin-gonic/gin", []string{"gateway"}},
+	{"go.opentelemetry.io/", []string{"gateway/telemetry", "gateway/middleware"}},
+	{"zombiezen.com/", []string{"backends/sqlite"}},
+	{"go.mongodb.org/", []string{"backends/mongo"}},
+	{"tenantry/backends/sqlite", []string{"gateway", "backends/enginetest", "tenants/tenantstest"}},
+	{"tenantry/backends/mongo", []string{"gateway", "backends/mongo", "backends/enginetest", "tenants/tenantstest"}},
+	{"tenantry/backends/driver", []string{"backends", "tenants/tenantstest"}},
+}
+
+// under reports whether a package, named without the module, is in one of the folders or below.
+func under(name string, folders ...string) bool {
+	return slices.ContainsFunc(folders, func(f string) bool { return name == f || f != "" && strings.HasPrefix(name, f+"/") })
+}
+
+// mayImport reports whether the floors let a package of the program import another.
+func mayImport(from, to string) bool {
+	floor := func(name string) int {
+		for i, f := range floors {
+			if under(name, f.folders...) {
+				return i
+			}
+		}
+		return -1 // a new folder stands on a floor only when it is named here
+	}
+	a, b := floor(from), floor(to)
+	switch {
+	case a < 0 || b < 0:
+		return false
+	case a != b:
+		return a < b
+	case floors[a].within == alone:
+		return folder(from) == folder(to)
+	}
+	return true
+}
+
+// folder returns the first two parts of a package's name: modules/imports for modules/imports/bundle.
+func folder(name string) string {
+	parts := strings.SplitN(name, "/", 3)
+	return strings.Join(parts[:min(2, len(parts))], "/")
+}
+
+// TestImportsGoDown holds that imports go down the floors and never up, and that libraries are known where they are wrapped.
+func TestImportsGoDown(t *testing.T) {
 	t.Parallel()
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports", "./...").Output()
 	if err != nil {
 		t.Fatalf("go list: %v", err)
 	}
-	dec := json.NewDecoder(bytes.NewReader(out))
 	packages := 0
-	for {
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; packages++ {
 		var p struct {
 			ImportPath string
 			Imports    []string
@@ -32,97 +101,19 @@ func TestImportsRunOneWay(t *testing.T) {
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		packages++
-		from := strings.TrimPrefix(p.ImportPath, "tenantry/")
+		from := strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, "tenantry"), "/")
 		for _, imported := range p.Imports {
 			if to, ours := strings.CutPrefix(imported, "tenantry/"); ours && !mayImport(from, to) {
-				t.Errorf("%s must not import %s", from, to)
+				t.Errorf("%s imports %s, which is not below it", from, to)
 			}
-			for library, by := range fenced {
-				if strings.HasPrefix(imported, library) && !slices.Contains(by, from) {
-					t.Errorf("%s must not import %s", from, imported)
+			for _, f := range fenced {
+				if strings.HasPrefix(imported, f.what) && !under(from, f.by...) {
+					t.Errorf("%s imports %s, which only %v may", from, imported, f.by)
 				}
 			}
 		}
 	}
-	if packages < 20 {
-		t.Fatalf("go list named %d packages only", packages)
+	if packages < 50 {
+		t.Errorf("go list named %d packages, want at least 50", packages)
 	}
-}
-
-// fenced are libraries that one place alone may know.
-var fenced = map[string][]string{
-	"github.com/gin-gonic/gin": {"gateway"},
-	"zombiezen.com/":           {"backends/store/sqlite"},
-	"modernc.org/sqlite":       {"backends/store/sqlite"},
-	"go.mongodb.org/":          {"backends/store/mongo", "backends/store/mongo/mongotest"},
-	"go.opentelemetry.io/":     {"gateway/telemetry", "gateway/middleware"},
-}
-
-// fixtures start the real thing for tests.
-var fixtures = []string{"gateway/gatewaytest", "tenants/tenantstest", "backends/store/enginetest", "backends/store/storetest", "backends/store/mongo/mongotest"}
-
-func mayImport(from, to string) bool {
-	within := func(path string, roots ...string) bool {
-		return slices.ContainsFunc(roots, func(root string) bool { return path == root || strings.HasPrefix(path, root+"/") })
-	}
-	allowed := func(roots ...string) bool { return within(to, roots...) }
-	switch {
-	case within(from, fixtures...):
-		return true
-	case !within(from, "backends/store") && strings.HasPrefix(to, "backends/store/"):
-		// Engines are known to the settings alone, which list them, and what they implement to none
-		// but package store: everything else works on whatever engine there is.
-		return from == "config" && to != "backends/store/driver" && !strings.HasSuffix(to, "test")
-	case from == "tenantry": // main
-		return allowed("gateway/cli")
-	case from == "gateway" || within(from, "gateway/cli", "gateway/control", "gateway/demo"):
-		return true
-	case from == "gateway/rows" && to == "backends/export": // what it reads was written there
-		return true
-	case from == "gateway/middleware" && to == "gateway/logging":
-		return true
-	case within(from, "gateway/transfer", "gateway/rows"): // they know resources, and no module
-		return allowed("gateway/transfer", "tenants", "backends/store", "backends/resource", "backends/field", "backends/schema", "backends/secrets", "crypto", "internal")
-	case within(from, "backends/api"):
-		return allowed("tenants", "backends/store", "backends/field", "internal")
-	case within(from, "backends/resource", "backends/field", "backends/schema"): // below the operations: what people are is described too
-		return within(to, from) || within(from, "backends/schema/schematest", "backends/resource/resourcetest") || allowed("backends/store", "backends/schema", "backends/field", "internal")
-	case within(from, "gateway/bundles"):
-		return allowed("gateway/transfer", "gateway/rows", "gateway/audit", "tenants", "backends/api", "backends/crud", "backends/resource", "backends/store", "crypto/sealing", "internal")
-	case within(from, "gateway/audit") && (to == "backends/secrets" || to == "crypto/fields"): // with which it seals
-		return true
-	case within(from, "gateway/audit", "gateway/usage"):
-		return allowed("tenants", "backends/api", "backends/crud", "backends/resource", "backends/store", "internal")
-	case within(from, "gateway/telemetry"):
-		return allowed("config", "backends/store")
-	case within(from, "gateway/logging"):
-		return to == "config"
-	case within(from, "gateway/repeats"):
-		return allowed("backends/api", "backends/secrets", "tenants", "backends/store", "internal")
-	case within(from, "gateway/console") && to == "backends/schema": // which types a defined field can have
-		return true
-	case within(from, "gateway"):
-		return within(to, from) || allowed("backends/api", "gateway/audit", "gateway/repeats", "gateway/usage", "gateway/openapi", "tenants", "backends/store", "reports", "crypto", "internal")
-	case within(from, "backends/store/driver"):
-		return false
-	case strings.HasPrefix(from, "backends/store/"): // engines do not know each other
-		return allowed("backends/store/driver", "crypto/secret", "internal/beside", "internal/bounded", "internal/fair", "internal/texts")
-	case from == "internal/bench": // a command: it gives commands to the server that it measures, and knows how that is set
-		return allowed("gateway/control", "config")
-	case within(from, "internal"):
-		return allowed("internal/texts")
-	case within(from, "backends/store"):
-		return allowed("backends/store/driver", "internal/bounded", "internal/request", "internal/texts", "internal/together")
-	case within(from, "tenants"):
-		return allowed("tenants", "backends/store", "backends/resource", "backends/schema", "crypto", "internal")
-	case within(from, "backends") || within(from, "reports"):
-		return within(to, from) || allowed("tenants", "backends/store", "backends/resource", "backends/schema", "backends/field", "backends/filters", "backends/crud", "backends/export", "backends/secrets", "crypto", "backends/api", "internal")
-	case within(from, "crypto"):
-		return allowed("crypto", "internal/strictjson", "internal/texts")
-	}
-	if from == "config" {
-		return allowed("crypto/secret", "tenants/limits", "internal") || to == "backends/store"
-	}
-	return false // what is new stands alone until it is named here
 }

@@ -65,11 +65,12 @@ func (c *Config) complete(descriptors uint64) {
 	}
 	c.Backends = all
 	if c.SQLite.MaxOpenFiles == 0 {
-		c.SQLite.MaxOpenFiles = openFiles(descriptors, c.SQLite.Readers, c.backendsOf(EngineSQLite))
+		c.SQLite.MaxOpenFiles = openFiles(descriptors, c.SQLite.Readers, c.BackendsOf(EngineSQLite))
 	}
 }
 
-func (c *Config) backendsOf(engine string) (n int) {
+// BackendsOf returns how many backends have that engine.
+func (c *Config) BackendsOf(engine string) (n int) {
 	for _, b := range c.Backends {
 		if b.Engine == engine {
 			n++

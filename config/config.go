@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"tenantry/crypto/secret"
-	"tenantry/tenants/limits"
+	"tenantry/internal/rate"
 )
 
 // Config is everything that can be set. Durations are written like 10s or 2h.
@@ -97,17 +97,17 @@ const leastKeep = time.Hour
 // Limits are how many requests are answered where organizations and keys say nothing
 // themselves, written like 100/s, 6000/m, 100000/d, or off.
 type Limits struct {
-	Organization      limits.Limit `yaml:"organization"`
-	OrganizationQuota limits.Limit `yaml:"organization_quota"`
-	Key               limits.Limit `yaml:"key"`
-	KeyQuota          limits.Limit `yaml:"key_quota"`
+	Organization      rate.Limit `yaml:"organization"`
+	OrganizationQuota rate.Limit `yaml:"organization_quota"`
+	Key               rate.Limit `yaml:"key"`
+	KeyQuota          rate.Limit `yaml:"key_quota"`
 	// Address and AddressQuota are those of each network address from which somebody calls
 	// whom nobody knows.
-	Address      limits.Limit `yaml:"address"`
-	AddressQuota limits.Limit `yaml:"address_quota"`
+	Address      rate.Limit `yaml:"address"`
+	AddressQuota rate.Limit `yaml:"address_quota"`
 	// Visitor and VisitorQuota are those of each network address from which pages use a browser key.
-	Visitor      limits.Limit `yaml:"visitor"`
-	VisitorQuota limits.Limit `yaml:"visitor_quota"`
+	Visitor      rate.Limit `yaml:"visitor"`
+	VisitorQuota rate.Limit `yaml:"visitor_quota"`
 	// Documents and Bytes are how much an organization may store; 0: as much as there is room for.
 	Documents int64 `yaml:"documents"`
 	Bytes     int64 `yaml:"bytes"`
@@ -116,12 +116,12 @@ type Limits struct {
 }
 
 // Set returns the limits as they are counted.
-func (l Limits) Set() limits.Set {
-	return limits.Set{
-		Organization: limits.Pair{Rate: l.Organization, Quota: l.OrganizationQuota},
-		Key:          limits.Pair{Rate: l.Key, Quota: l.KeyQuota},
-		Address:      limits.Pair{Rate: l.Address, Quota: l.AddressQuota},
-		Visitor:      limits.Pair{Rate: l.Visitor, Quota: l.VisitorQuota},
+func (l Limits) Set() rate.Set {
+	return rate.Set{
+		Organization: rate.Pair{Rate: l.Organization, Quota: l.OrganizationQuota},
+		Key:          rate.Pair{Rate: l.Key, Quota: l.KeyQuota},
+		Address:      rate.Pair{Rate: l.Address, Quota: l.AddressQuota},
+		Visitor:      rate.Pair{Rate: l.Visitor, Quota: l.VisitorQuota},
 	}
 }
 
@@ -224,10 +224,10 @@ func Default() Config {
 			Idle: 2 * time.Minute, Shutdown: 10 * time.Second, Query: 10 * time.Second,
 		},
 		Limits: Limits{
-			Organization: limits.PerSecond(1000), OrganizationQuota: limits.Unlimited(),
-			Key: limits.PerSecond(500), KeyQuota: limits.Unlimited(),
-			Address: limits.PerSecond(50), AddressQuota: limits.Unlimited(),
-			Visitor: limits.PerSecond(5), VisitorQuota: limits.PerHour(1000), InFlight: 256,
+			Organization: rate.PerSecond(1000), OrganizationQuota: rate.Unlimited(),
+			Key: rate.PerSecond(500), KeyQuota: rate.Unlimited(),
+			Address: rate.PerSecond(50), AddressQuota: rate.Unlimited(),
+			Visitor: rate.PerSecond(5), VisitorQuota: rate.PerHour(1000), InFlight: 256,
 		},
 		Memory:    Memory{Garbage: 64, Organizations: 16_384},
 		Telemetry: Telemetry{SamplePercent: 100},
@@ -296,7 +296,7 @@ func (c *Config) check(descriptors uint64, fault func(name, format string, args 
 	c.backendFaults(fault)
 	if c.SQLite.MaxOpenFiles < 2 || c.SQLite.MaxOpenFiles > 10_000 {
 		fault("sqlite.max_open_files", "must be from 2 to 10000, or 0 for what the system allows")
-	} else if most := descriptors / (leastDescriptors * uint64(max(1, c.backendsOf(EngineSQLite)))); uint64(c.SQLite.MaxOpenFiles) > most {
+	} else if most := descriptors / (leastDescriptors * uint64(max(1, c.BackendsOf(EngineSQLite)))); uint64(c.SQLite.MaxOpenFiles) > most {
 		fault("sqlite.max_open_files", "must be at most %d: a database takes at least %d of the %d descriptors that this process may open (ulimit -n)", most, leastDescriptors, descriptors)
 	}
 	if c.SQLite.Readers < 1 || c.SQLite.Readers > 64 {
@@ -336,7 +336,7 @@ func (c *Config) check(descriptors uint64, fault func(name, format string, args 
 			fault("limits."+name, "must be from 1 to %d, or 0 for no limit", int64(1<<53-1))
 		}
 	}
-	for name, l := range map[string]limits.Limit{
+	for name, l := range map[string]rate.Limit{
 		"limits.organization": c.Limits.Organization, "limits.organization_quota": c.Limits.OrganizationQuota,
 		"limits.key": c.Limits.Key, "limits.key_quota": c.Limits.KeyQuota,
 		"limits.address": c.Limits.Address, "limits.address_quota": c.Limits.AddressQuota,

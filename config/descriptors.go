@@ -14,7 +14,7 @@ func openFiles(descriptors uint64, readers, backends int) int {
 	// come from one stock for all files.
 	each := 2*(uint64(min(max(readers, 1), 64))+1) + 1
 	forSockets := min(descriptors/4, 4096)
-	const long = 2 * longConnections
+	const long = 2 * LongConnections
 	backends = max(backends, 1)
 	n := (int(min(descriptors-forSockets, 1<<40))/backends - long) / int(each)
 	return min(max(n, leastOpenFiles), mostOpenFiles)

@@ -42,7 +42,7 @@ func (c *Config) doubt(memory uint64, fault func(name, format string, args ...an
 		note("base_domain", "set public_url to https://{slug}."+c.BaseDomain+", or leave base_domain out",
 			"links are written as %s, but only hosts like <slug>.%s are answered: links lead nowhere, and people cannot sign in there", c.PublicURL, c.BaseDomain)
 	}
-	if cache := uint64(max(c.SQLite.Cache, 0)) << 20; memory > 0 && c.backendsOf(EngineSQLite) > 0 {
+	if cache := uint64(max(c.SQLite.Cache, 0)) << 20; memory > 0 && c.BackendsOf(EngineSQLite) > 0 {
 		mib := memory >> 20
 		switch {
 		case cache > memory:

@@ -2,20 +2,14 @@ package config
 
 import (
 	"cmp"
-	"context"
-	"log/slog"
 	"maps"
 	"path/filepath"
 	"slices"
 	"strconv"
-
-	"tenantry/backends/store"
-	"tenantry/backends/store/mongo"
-	"tenantry/backends/store/sqlite"
 )
 
-// longConnections is how many connections for long questions an SQLite backend has at most.
-const longConnections = sqlite.LongConnections
+// LongConnections is how many connections for long queries an SQLite backend has at most.
+const LongConnections = 64
 
 // The engines of a backend.
 const (
@@ -23,17 +17,13 @@ const (
 	EngineMongo  = "mongo"
 )
 
-// Engines returns the engines there are, by the name that a backend's settings give.
+// Engines returns the settings of the engines there are, by the name that a backend gives.
 func Engines() map[string]Engine {
 	return map[string]Engine{EngineSQLite: embedded(), EngineMongo: mongoDB()}
 }
 
-// Engine is what the settings and the gateway know of an engine. What it can do besides, package
-// driver declares.
+// Engine says which settings a backend of one engine has. Package gateway opens it.
 type Engine struct {
-	// Open opens the engine for the backend of that name. A server that cannot be reached is no
-	// error: its calls fail until it can.
-	Open func(ctx context.Context, c *Config, name string, log *slog.Logger) (store.Engine, error)
 	// Takes are the settings of a Backend that belong to the engine; others are refused.
 	Takes []string
 	// Complete fills in what the settings leave out, Check reports what cannot be used. Both may be nil.
@@ -45,8 +35,6 @@ type Engine struct {
 	PlacedBy, Taken string
 	// Shared says that every replica reaches the same documents.
 	Shared bool
-	// Version is that of the library that is the engine; empty where a server is.
-	Version string
 }
 
 // engineNames lists the engines, those within the process first.
@@ -57,18 +45,11 @@ func (c *Config) engineNames() []string {
 
 func embedded() Engine {
 	return Engine{
-		Open: func(ctx context.Context, c *Config, name string, _ *slog.Logger) (store.Engine, error) {
-			return sqlite.Open(ctx, sqlite.Options{
-				Dir: c.BackendDir(name), Shared: c.Backends[name].Isolation == IsolationShared, MaxOpen: c.SQLite.MaxOpenFiles, Readers: c.SQLite.Readers, QueryTimeout: c.SQLite.QueryTimeout,
-				Cache: max(1, c.SQLite.Cache/c.backendsOf(EngineSQLite)),
-			})
-		},
 		Takes:    []string{"dir", "isolation"},
 		Complete: func(b *Backend) { b.Isolation = cmp.Or(b.Isolation, IsolationShared) },
 		Check:    func(b *Backend, fault func(setting, format string, args ...any)) { isolation(b, IsolationFile, fault) },
 		Place:    func(c *Config, name string) string { return filepath.Clean(c.BackendDir(name)) },
 		PlacedBy: "dir", Taken: "is the folder of backend %s already",
-		Version: sqlite.Version,
 	}
 }
 
@@ -81,14 +62,6 @@ func isolation(b *Backend, other string, fault func(setting, format string, args
 
 func mongoDB() Engine {
 	return Engine{
-		Open: func(ctx context.Context, c *Config, name string, log *slog.Logger) (store.Engine, error) {
-			b := c.Backends[name]
-			o := mongo.Options{URI: b.URI, Database: b.Database, MaxPool: b.MaxPool, QueryTimeout: c.Timeouts.Query, Log: log}
-			if b.Isolation == IsolationDatabase {
-				o.Isolation = mongo.PerDatabase
-			}
-			return mongo.Open(ctx, o)
-		},
 		Takes: []string{"uri", "database", "isolation", "max_pool"},
 		Complete: func(b *Backend) {
 			b.Isolation = cmp.Or(b.Isolation, IsolationShared)

@@ -6,18 +6,18 @@ import (
 
 	"tenantry/backends/store"
 	"tenantry/gateway/control"
-	"tenantry/gateway/transfer"
-	"tenantry/gateway/usage"
+	"tenantry/modules/imports/bundle"
+	"tenantry/modules/usage"
 	"tenantry/tenants"
+	"tenantry/tenants/identity"
 	"tenantry/tenants/keys"
-	"tenantry/tenants/people"
 )
 
 // Directory returns who the organizations are, for programs that embed the gateway.
 func (s *Services) Directory() *tenants.Directory { return s.directory }
 
 // People returns users, roles, teams and service accounts.
-func (s *Services) People() *people.Service { return s.people }
+func (s *Services) People() *identity.Service { return s.people }
 
 // Keys returns the API keys.
 func (s *Services) Keys() *keys.Service { return s.keys }
@@ -26,7 +26,7 @@ func (s *Services) Keys() *keys.Service { return s.keys }
 func (s *Services) Store() *store.Store { return s.store }
 
 // Transfer returns import and export.
-func (s *Services) Transfer() *transfer.Service { return s.transfer }
+func (s *Services) Transfer() *bundle.Service { return s.transfer }
 
 // Commands returns a client of the commands within this process. The caller closes it.
 func (s *Services) Commands() *control.Client { return control.InProcess(s.Control()) }
@@ -41,7 +41,7 @@ func (s *Services) PutUsage(ctx context.Context, slug string, days []*usage.Day)
 }
 
 // SignInLink returns the address by which the person signs in once, within the lifetime, under the organization's
-// base address. Errors: those of people.Service.SignInLink, store.ErrNotFound where there is no such organization or person.
+// base address. Errors: those of identity.Service.SignInLink, store.ErrNotFound where there is no such organization or person.
 func (s *Services) SignInLink(ctx context.Context, slug, email, baseURL string, lifetime time.Duration) (string, error) {
 	t, err := s.directory.BySlug(ctx, slug)
 	if err != nil {

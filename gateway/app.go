@@ -15,10 +15,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"tenantry/backends/api"
 	"tenantry/backends/store"
 	"tenantry/config"
 	"tenantry/gateway/middleware"
+	"tenantry/operation"
 )
 
 // maxHeaderBytes bounds the headers of a request, the query string included.
@@ -54,6 +54,8 @@ type Options struct {
 	// Observe, when set, is told of every call of a storage engine that has ended, before
 	// its caller goes on.
 	Observe func(store.Call)
+	// Engines are opened besides those of Tenantry, by the names that the configuration's Engines has.
+	Engines map[string]OpenEngine
 	// Modules are served besides those of Tenantry.
 	Modules []Module
 }
@@ -61,7 +63,7 @@ type Options struct {
 // App is a gateway: New wires it and listens, Run serves, Close ends it.
 type App struct {
 	*Services
-	rows    []api.Operation
+	rows    []operation.Row
 	public  *http.Server
 	admin   *http.Server
 	publicL net.Listener
@@ -171,7 +173,7 @@ func (a *App) AdminAddr() net.Addr {
 }
 
 // Operations returns the rows that are served.
-func (a *App) Operations() []api.Operation { return slices.Clone(a.rows) }
+func (a *App) Operations() []operation.Row { return slices.Clone(a.rows) }
 
 // Run serves until ctx ends, then stops accepting and finishes running requests within
 // the configured time. It returns nil after a clean stop.

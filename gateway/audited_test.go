@@ -10,11 +10,11 @@ import (
 	"strings"
 	"testing"
 
-	"tenantry/backends/api"
 	"tenantry/config"
 	"tenantry/gateway"
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
+	"tenantry/operation"
 	"tenantry/tenants"
 )
 
@@ -52,11 +52,11 @@ func TestEveryChangeIsAudited(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, powerless := p.Person(t, "powerless@example.com", nil)
-	rows := slices.DeleteFunc(slices.Clone(w.asked()), func(op api.Operation) bool {
-		return (op.Method == http.MethodGet || op.Reads) && op.Audit != api.AuditAlways
+	rows := slices.DeleteFunc(slices.Clone(w.asked()), func(op operation.Row) bool {
+		return (op.Method == http.MethodGet || op.Reads) && op.Audit != operation.AuditAlways
 	})
-	slices.SortStableFunc(rows, func(a, b api.Operation) int { // what others need is deleted last
-		rank := func(op api.Operation) int {
+	slices.SortStableFunc(rows, func(a, b operation.Row) int { // what others need is deleted last
+		rank := func(op operation.Row) int {
 			return slices.Index([]string{"sessions.end", "passwords.change", "sessions.end_others", "sessions.delete", "roles.delete", "teams.delete", "keys.delete", "service_accounts.delete"}, op.Name)
 		}
 		return cmp.Compare(rank(a), rank(b))
@@ -67,7 +67,7 @@ func TestEveryChangeIsAudited(t *testing.T) {
 	for _, op := range rows {
 		s := sampleFor(&op)
 		call := w.build(&op, op.Path, s, p.own, func(name string) bool { return name != "public_key" })
-		if op.Rule.Permissions() != nil && op.Credentials&api.Session != 0 {
+		if op.Rule.Permissions() != nil && op.Credentials&operation.Session != 0 {
 			a := p.Do(t, call.method, call.target, append(slices.Clone(call.changes), gatewaytest.Cookie(powerless))...)
 			if r := auditOf(t, p.Org, a); a.Code != http.StatusForbidden || r.Outcome != "denied" || !strings.HasPrefix(r.Subject, "user:") || r.Address != "127.0.0.1" {
 				t.Errorf("%s refused: %d %+v", op.Name, a.Code, r)
@@ -75,12 +75,12 @@ func TestEveryChangeIsAudited(t *testing.T) {
 		}
 		want := control.AuditRecord{Operation: op.Name, Subject: "key:" + key.ID, Account: account.ID, Address: "127.0.0.1", Outcome: "ok"}
 		switch {
-		case op.Credentials == api.Open:
+		case op.Credentials == operation.Open:
 			want.Subject, want.Account = "anonymous", ""
 		case op.Rule.IsAdminOnly(), strings.HasPrefix(op.Path, "/api/me/"):
 			want.Subject, want.Account = "user:"+strconv.FormatInt(p.admin.ID, 10), ""
 			call.changes = append(call.changes, gatewaytest.Cookie(p.adminCookie))
-		case op.Credentials&api.Key == 0:
+		case op.Credentials&operation.Key == 0:
 			want.Subject, want.Account = "user:"+strconv.FormatInt(p.person.ID, 10), ""
 			call.changes = append(call.changes, gatewaytest.Cookie(p.cookie))
 		default:

@@ -16,7 +16,7 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 
 	"tenantry/gateway/gatewaytest"
-	"tenantry/gateway/transfer"
+	"tenantry/modules/imports/bundle"
 )
 
 // countSizes are the numbers of contacts; the million takes about a minute to store.
@@ -127,12 +127,12 @@ func fillContacts(b *testing.B, o *gatewaytest.Org, n int) {
 	if err := errors.Join(w.Flush(), f.Close()); err != nil {
 		b.Fatal(err)
 	}
-	source, err := transfer.FileSource(path)
+	source, err := bundle.FileSource(path)
 	if err != nil {
 		b.Fatal(err)
 	}
 	began := time.Now()
-	report, err := o.App.Transfer().Import(b.Context(), o.Tenant(b), source, transfer.ImportOptions{})
+	report, err := o.App.Transfer().Import(b.Context(), o.Tenant(b), source, bundle.ImportOptions{})
 	if err != nil || report.Created != n {
 		b.Fatalf("importing: %v %+v", err, report)
 	}

@@ -13,9 +13,9 @@ import (
 	"strings"
 	"testing"
 
-	"tenantry/backends/api"
 	"tenantry/config"
 	"tenantry/gateway"
+	"tenantry/operation"
 )
 
 // clientsVariable names the programs that TestClients runs, listed as in PATH.
@@ -73,7 +73,7 @@ func TestClients(t *testing.T) {
 }
 
 // wantSuccess holds a log against the table of operations: none broke and, with every, each succeeded.
-func wantSuccess(t *testing.T, operations []api.Operation, log string, every bool) {
+func wantSuccess(t *testing.T, operations []operation.Row, log string, every bool) {
 	t.Helper()
 	succeeded, failed := map[string]int{}, map[string]int{}
 	for lines := bufio.NewScanner(strings.NewReader(log)); lines.Scan(); {
@@ -84,7 +84,7 @@ func wantSuccess(t *testing.T, operations []api.Operation, log string, every boo
 		if json.Unmarshal(lines.Bytes(), &line) != nil || line.Operation == "" {
 			continue
 		}
-		if line.Status == api.StatusOK && line.Code == http.StatusOK {
+		if line.Status == operation.StatusOK && line.Code == http.StatusOK {
 			succeeded[line.Operation]++
 			continue
 		}
@@ -110,7 +110,7 @@ func (p *party) clientCalls(t testing.TB) []clientCall {
 		_, apart[name] = p.Person(t, name+"@example.com", nil)
 	}
 	var calls []clientCall
-	given := func(shape api.Shape, v any) any {
+	given := func(shape operation.Shape, v any) any {
 		if r, ok := v.(ref); ok {
 			v = p.ids[r]
 		}
@@ -119,16 +119,16 @@ func (p *party) clientCalls(t testing.TB) []clientCall {
 			return v
 		}
 		switch shape {
-		case api.Integer:
+		case operation.Integer:
 			n, _ := strconv.Atoi(text)
 			return n
-		case api.Boolean:
+		case operation.Boolean:
 			return text == "true"
 		}
 		return strings.ReplaceAll(text, "{n}", strconv.Itoa(len(calls)+1))
 	}
 	rows := p.App.Operations()
-	slices.SortStableFunc(rows, func(a, b api.Operation) int { // who signs out has no session any more
+	slices.SortStableFunc(rows, func(a, b operation.Row) int { // who signs out has no session any more
 		return strings.Compare(firstSessions(a.Name), firstSessions(b.Name))
 	})
 	for _, op := range rows {
@@ -139,7 +139,7 @@ func (p *party) clientCalls(t testing.TB) []clientCall {
 		for i, path := range op.Paths() {
 			c := clientCall{ID: op.ID(i), Method: op.Method, Path: path, Params: map[string]any{}, Query: map[string]any{}, Headers: map[string]string{}, Streams: op.Streams != nil}
 			for _, param := range op.Params {
-				if param.In == api.InPath {
+				if param.In == operation.InPath {
 					if strings.Contains(path, "{"+param.Name+"}") {
 						c.Params[param.Name] = given(param.Shape, s.path[param.Name])
 					}
@@ -150,9 +150,9 @@ func (p *party) clientCalls(t testing.TB) []clientCall {
 					continue // page, where after is given; who opens an export is not known here
 				}
 				switch v := s.query[at]; param.Shape {
-				case api.List:
-					c.Query[param.Name+"[]"] = []any{given(api.Text, v.is)}
-				case api.Tree:
+				case operation.List:
+					c.Query[param.Name+"[]"] = []any{given(operation.Text, v.is)}
+				case operation.Tree:
 					c.Query[cmp.Or(param.Document, param.Name)] = map[string]any{v.name: given(param.Shape, v.is)}
 				default:
 					c.Query[param.Name] = given(param.Shape, v.is)
@@ -166,19 +166,19 @@ func (p *party) clientCalls(t testing.TB) []clientCall {
 					c.Body = map[string]any{}
 				}
 				v, ok := s.body[f.Name]
-				if _, refers := v.(ref); refers && f.Shape == api.List {
-					c.Body[f.Name] = []any{given(api.Text, v)}
+				if _, refers := v.(ref); refers && f.Shape == operation.List {
+					c.Body[f.Name] = []any{given(operation.Text, v)}
 				} else if ok {
 					c.Body[f.Name] = given(f.Shape, v)
 				}
 			}
 			switch {
-			case op.Credentials == api.Open:
+			case op.Credentials == operation.Open:
 			case apart[op.Name] != nil:
 				c.Headers["Cookie"] = apart[op.Name].Name + "=" + apart[op.Name].Value
 			case op.Rule.IsAdminOnly(), strings.HasPrefix(op.Path, "/api/me/"):
 				c.Headers["Cookie"] = p.adminCookie.Name + "=" + p.adminCookie.Value
-			case op.Credentials&api.Key == 0:
+			case op.Credentials&operation.Key == 0:
 				c.Headers["Cookie"] = p.cookie.Name + "=" + p.cookie.Value
 			default:
 				c.Headers[keyHeader] = p.key

@@ -10,7 +10,7 @@ import (
 	"tenantry/backends/store"
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
-	"tenantry/gateway/rows"
+	"tenantry/modules/imports/tabular"
 	"tenantry/tenants"
 )
 
@@ -208,7 +208,7 @@ func TestImportsBringBackWhatIsDeleted(t *testing.T) {
 		"a bundle by the external_id": func() { o.Import(t, `{"kind":"contact","external_id":"1815"}`) },
 		"rows of CSV": func() {
 			file := gatewaytest.Source([]byte("external_id,city\n1815,Paris\n"))
-			report, err := rows.Import(t.Context(), g.App.Transfer(), o.Tenant(t), file, rows.Options{As: "contacts", Format: rows.CSV, Key: "external_id"})
+			report, err := tabular.Import(t.Context(), g.App.Transfer(), o.Tenant(t), file, tabular.Options{As: "contacts", Format: tabular.CSV, Key: "external_id"})
 			if err != nil || report.Updated != 1 {
 				t.Errorf("rows of CSV: %+v, %v", report, err)
 			}

@@ -18,9 +18,9 @@ import (
 
 	"golang.org/x/crypto/nacl/box"
 
-	"tenantry/gateway/audit"
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
+	"tenantry/modules/audit"
 	"tenantry/tenants"
 )
 

@@ -11,10 +11,10 @@ import (
 	"strings"
 	"testing"
 
-	"tenantry/backends/api"
 	"tenantry/gateway/gatewaytest"
 	"tenantry/gateway/openapi/openapitest"
 	"tenantry/internal/fault"
+	"tenantry/operation"
 	"tenantry/tenants"
 )
 
@@ -65,7 +65,7 @@ func TestExamplesOfRequestsAreTaken(t *testing.T) {
 				continue
 			}
 			as := gatewaytest.WithKey(w.a.key)
-			if op.Credentials&api.Key == 0 || op.Rule.IsAdminOnly() {
+			if op.Credentials&operation.Key == 0 || op.Rule.IsAdminOnly() {
 				as = gatewaytest.Cookie(w.a.adminCookie)
 			}
 			q, body := w.build(&op, op.Path, sampleFor(&op), w.a.own, all), string(example)
@@ -85,13 +85,13 @@ func TestExamplesOfRequestsAreTaken(t *testing.T) {
 			} else if op.Upload != nil {
 				t.Errorf("%s: %d %s", op.Name, a.Code, a.Text())
 			}
-			var refused struct{ Errors []api.FieldError }
+			var refused struct{ Errors []operation.FieldError }
 			if a.Code == http.StatusUnprocessableEntity {
 				if err := json.Unmarshal([]byte(a.DataJSON()), &refused); err != nil {
 					t.Fatal(err)
 				}
 			}
-			refused.Errors = slices.DeleteFunc(refused.Errors, func(f api.FieldError) bool { // what depends on what this organization defines, holds and may
+			refused.Errors = slices.DeleteFunc(refused.Errors, func(f operation.FieldError) bool { // what depends on what this organization defines, holds and may
 				return slices.Contains([]string{fault.Duplicate, fault.Unknown, fault.Forbidden}, f.Code) || strings.HasPrefix(f.Field, "values.") || strings.HasPrefix(f.Field, "limits.")
 			})
 			if a.Code == http.StatusBadRequest || a.Code == http.StatusUnsupportedMediaType || a.Code >= http.StatusInternalServerError || len(refused.Errors) > 0 {
@@ -135,7 +135,7 @@ func TestDocumentsNameWhatBrowserKeysMayCall(t *testing.T) {
 	}
 	described := document.Components.SecuritySchemes["apiKey"].Description
 	for _, op := range g.App.Operations() {
-		browser := op.Kinds&api.Browser != 0 && !op.Rule.IsAdminOnly()
+		browser := op.Kinds&operation.Browser != 0 && !op.Rule.IsAdminOnly()
 		if strings.Contains(row, "`"+op.Method+" "+op.Path+"`") != browser {
 			t.Errorf("docs/api.md and the row disagree on %s %s: %s", op.Method, op.Path, row)
 		}

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"tenantry/backends/api"
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
+	"tenantry/operation"
 	"tenantry/tenants"
 )
 
@@ -356,7 +356,7 @@ func TestContract_StrictHandling(t *testing.T) {
 
 // taken reports whether an operation beyond the contract's has the path and the method.
 func taken(o *gatewaytest.Org, method, path string) bool {
-	return slices.ContainsFunc(o.App.Operations(), func(op api.Operation) bool {
+	return slices.ContainsFunc(o.App.Operations(), func(op operation.Row) bool {
 		return op.Method == method && regexp.MustCompile("^"+regexp.MustCompile(`\{[a-z_]+\}`).ReplaceAllString(op.Path, "[^/]+")+"$").MatchString(path)
 	})
 }

@@ -3,8 +3,8 @@ package gateway
 import (
 	"testing"
 
-	"tenantry/backends/files"
-	"tenantry/gateway/audit"
+	"tenantry/modules/audit"
+	"tenantry/modules/files"
 )
 
 // AuditLog returns the audit log, which tests read behind the API.

@@ -13,7 +13,7 @@ import (
 	"tenantry/gateway"
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
-	"tenantry/gateway/transfer"
+	"tenantry/modules/imports/bundle"
 	"tenantry/tenants"
 )
 
@@ -375,12 +375,12 @@ func TestFolders_TrashTravels(t *testing.T) {
 	c.file(t, "b.1", b)
 	c.do(t, http.MethodDelete, filesPath+"/"+c.file(t, "before", b), "", 200)
 	c.do(t, http.MethodDelete, foldersPath+"/"+a+"?contents=true", "", 200)
-	var bundle bytes.Buffer
-	if _, err := c.App.Transfer().Export(t.Context(), c.Tenant(t), &bundle, transfer.ExportOptions{}); err != nil {
+	var dump bytes.Buffer
+	if _, err := c.App.Transfer().Export(t.Context(), c.Tenant(t), &dump, bundle.ExportOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	to := cabinet{newOrchard(t, c.Gateway, "globex")}
-	to.Import(t, strings.TrimSpace(bundle.String()))
+	to.Import(t, strings.TrimSpace(dump.String()))
 	to.do(t, http.MethodPost, foldersPath+"/"+a+"/restore", "", 200)
 	if live, deleted := to.shown(t); live != "A B b.1" || deleted != "before" {
 		t.Errorf("live: %s; deleted: %s", live, deleted)

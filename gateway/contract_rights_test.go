@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"tenantry/backends/api"
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
+	"tenantry/operation"
 	"tenantry/tenants"
 )
 
@@ -237,7 +237,7 @@ func TestWhatAKeyMay(t *testing.T) {
 			may, _ = root.do(t, http.MethodGet, "/api/keys/"+id, "", 200, "").Field("may").(string)
 			allowed = map[string]bool{}
 			for _, op := range g.App.Operations() {
-				if op.Credentials&api.Key != 0 {
+				if op.Credentials&operation.Key != 0 {
 					allowed[op.Name] = root.do(t, http.MethodGet, "/api/authz/explain?operation="+op.Name+"&subject=key:"+id, "", 200, "").Field("allowed") == true
 				}
 			}

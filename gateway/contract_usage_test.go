@@ -12,12 +12,12 @@ import (
 	"testing"
 	"time"
 
-	"tenantry/backends/api"
 	"tenantry/backends/store"
 	"tenantry/config"
 	"tenantry/gateway"
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
+	"tenantry/operation"
 	"tenantry/tenants"
 )
 
@@ -245,7 +245,7 @@ func TestExplain_IsOfTheOperationThatWouldBeCalled(t *testing.T) {
 		}
 		a := acme.Do(t, http.MethodGet, "/api/store/explain?call="+url.QueryEscape(op.Path), gatewaytest.Cookie(admin))
 		want := a.Code == http.StatusOK && a.Field("operation") == op.Name
-		if op.Audit != api.NoAudit || op.Streams != nil || op.Name == "store.explain" {
+		if op.Audit != operation.NoAudit || op.Streams != nil || op.Name == "store.explain" {
 			want = a.Code == http.StatusUnprocessableEntity && strings.Contains(a.Message, "call must be the path of an operation that only reads")
 		}
 		if !want && op.Name != "compliance.check" && op.Name != "authz.explain" { // which want more than a path

@@ -11,18 +11,18 @@ import (
 
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
-	"tenantry/gateway/transfer"
+	"tenantry/modules/imports/bundle"
 	"tenantry/tenants"
 )
 
 // createFrom gives the command that makes organizations of a file.
-func createFrom(ctx context.Context, t *testing.T, g *gatewaytest.Gateway, file io.Reader, dry bool, progress func(control.Progress)) (*transfer.Report, error) {
+func createFrom(ctx context.Context, t *testing.T, g *gatewaytest.Gateway, file io.Reader, dry bool, progress func(control.Progress)) (*bundle.Report, error) {
 	t.Helper()
 	answer, err := g.Commands.Do(ctx, "org.create.from", control.Creations{DryRun: dry}, control.Streams{Input: file, Progress: progress})
 	if answer == nil || answer.Data == nil {
 		return nil, err
 	}
-	report := new(transfer.Report)
+	report := new(bundle.Report)
 	if e := json.Unmarshal(answer.Data, report); e != nil {
 		t.Fatal(e)
 	}
@@ -30,7 +30,7 @@ func createFrom(ctx context.Context, t *testing.T, g *gatewaytest.Gateway, file 
 }
 
 // told returns what a report says of lines.
-func told(r *transfer.Report) (out []string) {
+func told(r *bundle.Report) (out []string) {
 	for _, p := range r.Problems {
 		for _, f := range p.Errors {
 			out = append(out, fmt.Sprintf("%d %s %s", p.Line, f.Field, f.Code))
@@ -71,7 +71,7 @@ func TestOrganizationsOfAFile(t *testing.T) {
 		{`{"slug":"three","name":"Three"}`, ""}, // the last line has no end
 	}
 	var texts, want []string
-	count := transfer.Counts{}
+	count := bundle.Counts{}
 	for i, l := range lines {
 		texts = append(texts, l.text)
 		if strings.TrimSpace(l.text) == "" {

@@ -13,8 +13,8 @@ import (
 	"tenantry/gateway"
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
-	"tenantry/gateway/rows"
-	"tenantry/gateway/transfer"
+	"tenantry/modules/imports/bundle"
+	"tenantry/modules/imports/tabular"
 	"tenantry/tenants"
 )
 
@@ -122,18 +122,18 @@ func TestAResourceInUnderSixtyLines(t *testing.T) {
 		{"Name,Species,Height,Notes,Felled,Folder ID\nElm,elm,200,old;tall,true," + folder + "\n", "", 1, 0},
 		{"name,height\nElm,300\n", "name", 0, 1},
 	} {
-		report, err := rows.Import(t.Context(), g.App.Transfer(), o.Tenant(t), gatewaytest.Source([]byte(c.file)), rows.Options{As: "plants", Format: rows.CSV, Key: c.key})
+		report, err := tabular.Import(t.Context(), g.App.Transfer(), o.Tenant(t), gatewaytest.Source([]byte(c.file)), tabular.Options{As: "plants", Format: tabular.CSV, Key: c.key})
 		if err != nil || report.Created != c.created || report.Updated != c.updated {
 			t.Errorf("rows of CSV %q: %v, %+v", c.file, err, report)
 		}
 	}
-	var bundle bytes.Buffer
-	if _, err := g.App.Transfer().Export(t.Context(), o.Tenant(t), &bundle, transfer.ExportOptions{}); err != nil {
+	var dump bytes.Buffer
+	if _, err := g.App.Transfer().Export(t.Context(), o.Tenant(t), &dump, bundle.ExportOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{`"kind":"plant"`, `"name":"Ash"`, `"notes":["tall"]`, `"name":"Elm"`, `"height":300,"notes":["old","tall"],"folder_id":"` + folder + `"`, `"felled":true`} {
-		if !strings.Contains(bundle.String(), want) {
-			t.Errorf("the bundle lacks %s:\n%s", want, bundle.String())
+		if !strings.Contains(dump.String(), want) {
+			t.Errorf("the dump lacks %s:\n%s", want, dump.String())
 		}
 	}
 	if got := o.names(t, "sort=name"); got != "Ash Elm" {

@@ -11,12 +11,12 @@ import (
 	"testing"
 	"time"
 
-	"tenantry/backends/store/enginetest"
+	"tenantry/backends/enginetest"
 	"tenantry/config"
 	"tenantry/gateway"
-	"tenantry/gateway/audit"
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
+	"tenantry/modules/audit"
 	"tenantry/tenants"
 
 	"zombiezen.com/go/sqlite"

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync"
@@ -11,7 +12,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"tenantry/backends/mongo"
+	"tenantry/backends/sqlite"
 	"tenantry/backends/store"
+	"tenantry/config"
 	"tenantry/gateway/telemetry"
 	"tenantry/internal/together"
 )
@@ -19,15 +23,46 @@ import (
 // engines are the backends of the store, by name.
 type engines map[string]store.Engine
 
+// SQLiteVersion is the version of the embedded engine's library.
+const SQLiteVersion = sqlite.Version
+
+// An OpenEngine opens the engine of the backend with that name. A server that cannot be reached is no error: its calls
+// fail until it can.
+type OpenEngine func(ctx context.Context, c *config.Config, backend string, log *slog.Logger) (store.Engine, error)
+
+// opens are the engines, by the names that config.Engines has for their settings.
+func opens() map[string]OpenEngine {
+	return map[string]OpenEngine{config.EngineSQLite: openSQLite, config.EngineMongo: openMongo}
+}
+
+func openSQLite(ctx context.Context, c *config.Config, backend string, _ *slog.Logger) (store.Engine, error) {
+	b := c.Backends[backend]
+	return sqlite.Open(ctx, sqlite.Options{
+		Dir: c.BackendDir(backend), Shared: b.Isolation == config.IsolationShared, MaxOpen: c.SQLite.MaxOpenFiles, Readers: c.SQLite.Readers,
+		Long: config.LongConnections, QueryTimeout: c.SQLite.QueryTimeout, Cache: max(1, c.SQLite.Cache/c.BackendsOf(b.Engine)),
+	})
+}
+
+func openMongo(ctx context.Context, c *config.Config, backend string, log *slog.Logger) (store.Engine, error) {
+	b := c.Backends[backend]
+	o := mongo.Options{URI: b.URI, Database: b.Database, MaxPool: b.MaxPool, QueryTimeout: c.Timeouts.Query, Log: log}
+	if b.Isolation == config.IsolationDatabase {
+		o.Isolation = mongo.PerDatabase
+	}
+	return mongo.Open(ctx, o)
+}
+
 // openEngines opens every backend of the configuration.
-func (s *Services) openEngines(ctx context.Context) error {
+func (s *Services) openEngines(ctx context.Context, more map[string]OpenEngine) error {
 	s.engines = engines{}
+	known := opens()
+	maps.Copy(known, more)
 	for _, name := range slices.Sorted(maps.Keys(s.cfg.Backends)) {
-		engine, known := s.cfg.Engines[s.cfg.Backends[name].Engine]
-		if !known {
-			return fmt.Errorf("backend %s: there is no engine %q", name, s.cfg.Backends[name].Engine)
+		open := known[s.cfg.Backends[name].Engine]
+		if open == nil {
+			return fmt.Errorf("backend %s: unknown engine %q", name, s.cfg.Backends[name].Engine)
 		}
-		opened, err := engine.Open(ctx, &s.cfg, name, s.log.With("backend", name))
+		opened, err := open(ctx, &s.cfg, name, s.log.With("backend", name))
 		if err != nil {
 			return fmt.Errorf("backend %s: %w", name, err)
 		}

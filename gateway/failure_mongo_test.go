@@ -8,13 +8,13 @@ import (
 	"testing"
 	"time"
 
-	"tenantry/backends/api"
-	"tenantry/backends/store/mongo/mongotest"
+	"tenantry/backends/mongo/mongotest"
 	"tenantry/config"
 	"tenantry/gateway"
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
 	"tenantry/internal/proxytest"
+	"tenantry/operation"
 )
 
 // withoutMongo is how long an answer takes at most while MongoDB is in trouble: a call has
@@ -42,7 +42,7 @@ func isGone(f proxytest.Fault) bool {
 const lookingAgain = 5 * time.Second
 
 // rested are calls whose good answers cost a password hash, or use something up.
-func rested(op *api.Operation) bool { s := sampleFor(op); return s.slow || s.once }
+func rested(op *operation.Row) bool { s := sampleFor(op); return s.slow || s.once }
 
 // TestF1_MongoInTrouble: every operation answers right or that the service is unavailable, in
 // bounded time; what was revealed has a record; everything works again by itself.
@@ -55,7 +55,7 @@ func TestF1_MongoInTrouble(t *testing.T) {
 			w := newQuietWorld(t, onMongo(t, uri))
 			p := w.a
 			reads := w.rows(p, contract(readsOf))
-			writes := w.rows(p, contract(func(op *api.Operation) bool { return keyed(op) && !readsOf(op) && !rested(op) }))
+			writes := w.rows(p, contract(func(op *operation.Row) bool { return keyed(op) && !readsOf(op) && !rested(op) }))
 			for _, r := range writes { // what one of them changes is not changed again
 				if a := p.timed(t, r.ask, gatewaytest.WithKey(p.key)); a.Code >= 400 {
 					t.Fatalf("%s before the outage: %d %s", r, a.Code, a.Body)
@@ -247,8 +247,8 @@ func TestK2_WarmKeysGoOnWithinTheGrace(t *testing.T) {
 		}
 	}
 	session("before the outage")
-	reads := w.rows(p, contract(func(op *api.Operation) bool {
-		return readsOf(op) && op.Audit == api.NoAudit && op.Name != "users.get" && op.Name != "folders.get"
+	reads := w.rows(p, contract(func(op *operation.Row) bool {
+		return readsOf(op) && op.Audit == operation.NoAudit && op.Name != "users.get" && op.Name != "folders.get"
 	})) // those two name people
 	good := p.goodAnswers(t, reads)
 	mongo.Break(t, proxytest.Refused())

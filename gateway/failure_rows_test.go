@@ -13,15 +13,15 @@ import (
 	"testing"
 	"time"
 
-	"tenantry/backends/api"
+	"tenantry/backends/driver"
+	"tenantry/backends/memtest"
+	"tenantry/backends/mongo/mongotest"
 	"tenantry/backends/store"
-	"tenantry/backends/store/driver"
-	"tenantry/backends/store/memtest"
-	"tenantry/backends/store/mongo/mongotest"
 	"tenantry/config"
 	"tenantry/gateway"
 	"tenantry/gateway/gatewaytest"
 	"tenantry/internal/proxytest"
+	"tenantry/operation"
 )
 
 // fails is an engine in memory whose server can be away.
@@ -95,11 +95,11 @@ func (f failsWorkspace) Counter(ctx context.Context, name string, add, atLeast i
 }
 
 // credential returns what a call of the row shows: a key, a session where keys are refused, or nothing.
-func (p *party) credential(op *api.Operation) gatewaytest.Request {
+func (p *party) credential(op *operation.Row) gatewaytest.Request {
 	switch {
 	case keyed(op):
 		return gatewaytest.WithKey(p.key)
-	case op.Credentials&api.Session != 0:
+	case op.Credentials&operation.Session != 0:
 		return gatewaytest.Cookie(p.adminCookie)
 	}
 	return func(*http.Request) {}
@@ -123,8 +123,8 @@ func TestF1_EveryOperationWithoutItsStore(t *testing.T) {
 	t.Run("in memory", func(t *testing.T) {
 		t.Parallel()
 		var away atomic.Bool
-		w := newWorld(t, func(c *config.Config, _ *gateway.Options) {
-			c.Engines["memory"] = config.Engine{Open: func(context.Context, *config.Config, string, *slog.Logger) (store.Engine, error) {
+		w := newWorld(t, func(c *config.Config, o *gateway.Options) {
+			c.Engines["memory"], o.Engines = config.Engine{}, map[string]gateway.OpenEngine{"memory": func(context.Context, *config.Config, string, *slog.Logger) (store.Engine, error) {
 				return fails{memtest.New(), &away}, nil
 			}}
 			c.Backends, c.Store, c.Control = map[string]config.Backend{config.DefaultBackend: {Engine: "memory"}}, config.DefaultBackend, config.DefaultBackend
@@ -148,8 +148,8 @@ func TestF1_EveryOperationWithoutItsStore(t *testing.T) {
 func (w *world) wantAllAway(t *testing.T, leave, back func(), within time.Duration) {
 	t.Helper()
 	p := w.a
-	signsOut := func(op *api.Operation) bool { return op.Name == "sessions.delete" } // which the others cannot follow
-	rows, last := w.rows(p, func(op *api.Operation) bool { return !signsOut(op) }), w.rows(p, signsOut)
+	signsOut := func(op *operation.Row) bool { return op.Name == "sessions.delete" } // which the others cannot follow
+	rows, last := w.rows(p, func(op *operation.Row) bool { return !signsOut(op) }), w.rows(p, signsOut)
 	leave()
 	judge := func(r rowCall, a timed) {
 		if a.took > within {
@@ -179,8 +179,8 @@ func TestF1_EveryOperationWithoutRedis(t *testing.T) {
 	redis := awayRedis(t)
 	w := newWorld(t, withRedis(redis.Addr), gatewaytest.PatientRedis)
 	p := w.a
-	reads := w.rows(p, func(op *api.Operation) bool { return op.Method == http.MethodGet })
-	writes := w.rows(p, func(op *api.Operation) bool { return op.Method != http.MethodGet })
+	reads := w.rows(p, func(op *operation.Row) bool { return op.Method == http.MethodGet })
+	writes := w.rows(p, func(op *operation.Row) bool { return op.Method != http.MethodGet })
 	redis.Break(t, proxytest.Refused())
 	judge := func(r rowCall, a timed) {
 		if a.took > withoutRedis {
@@ -192,7 +192,7 @@ func TestF1_EveryOperationWithoutRedis(t *testing.T) {
 		}
 		if withKey := keyed(&r.op); withKey && r.op.Method == http.MethodGet && a.Code != http.StatusOK {
 			t.Errorf("%s with a key: %d %s", r, a.Code, a.Body)
-		} else if !withKey && r.op.Credentials&api.Session != 0 && !away {
+		} else if !withKey && r.op.Credentials&operation.Session != 0 && !away {
 			t.Errorf("%s with a session: %d %s", r, a.Code, a.Body)
 		}
 	}

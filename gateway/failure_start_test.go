@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"tenantry/backends/mongo/mongotest"
 	"tenantry/backends/store"
-	"tenantry/backends/store/mongo/mongotest"
 	"tenantry/config"
 	"tenantry/gateway"
 	"tenantry/gateway/gatewaytest"

@@ -10,13 +10,13 @@ import (
 	"testing"
 	"time"
 
-	"tenantry/backends/api"
-	"tenantry/backends/store/mongo/mongotest"
+	"tenantry/backends/mongo/mongotest"
 	"tenantry/config"
 	"tenantry/gateway"
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
 	"tenantry/internal/proxytest"
+	"tenantry/operation"
 	"tenantry/tenants"
 )
 
@@ -74,7 +74,7 @@ func (p *party) timed(t testing.TB, q ask, show gatewaytest.Request) timed {
 
 // rowCall is one path of an operation that is called.
 type rowCall struct {
-	op   api.Operation
+	op   operation.Row
 	path string
 	ask  ask
 }
@@ -82,7 +82,7 @@ type rowCall struct {
 func (r rowCall) String() string { return r.op.Method + " " + r.path }
 
 // rows builds a call for every path of every operation that is wanted.
-func (w *world) rows(p *party, wanted func(*api.Operation) bool) []rowCall {
+func (w *world) rows(p *party, wanted func(*operation.Row) bool) []rowCall {
 	var out []rowCall
 	for _, op := range w.App.Operations() {
 		if !wanted(&op) {
@@ -98,16 +98,18 @@ func (w *world) rows(p *party, wanted func(*api.Operation) bool) []rowCall {
 
 // contract narrows to the operations of the contract. All of them at once are more than a process answers, and what
 // they do to each other's records is no matter of an outage.
-func contract(wanted func(*api.Operation) bool) func(*api.Operation) bool {
-	return func(op *api.Operation) bool { return op.Contract && wanted(op) }
+func contract(wanted func(*operation.Row) bool) func(*operation.Row) bool {
+	return func(op *operation.Row) bool { return op.Contract && wanted(op) }
 }
 
 // readsOf admits what a key of the kind server_read may call; reveals reads that are audited.
-func readsOf(op *api.Operation) bool {
-	return op.Credentials&api.Key != 0 && op.Method == http.MethodGet && !op.Rule.IsAdminOnly()
+func readsOf(op *operation.Row) bool {
+	return op.Credentials&operation.Key != 0 && op.Method == http.MethodGet && !op.Rule.IsAdminOnly()
 }
 
-func keyed(op *api.Operation) bool { return op.Credentials&api.Key != 0 && !op.Rule.IsAdminOnly() }
+func keyed(op *operation.Row) bool {
+	return op.Credentials&operation.Key != 0 && !op.Rule.IsAdminOnly()
+}
 
 // goodAnswers returns what the rows answer while all is well, by path.
 func (p *party) goodAnswers(t testing.TB, rows []rowCall) map[string]string {
@@ -140,7 +142,7 @@ func isAway(t testing.TB, what string, a *gatewaytest.Answer) bool {
 	if a.Code != http.StatusServiceUnavailable {
 		return false
 	}
-	if a.Header.Get("Retry-After") == "" || a.Status != api.StatusFailed || a.Message == "" || a.DataJSON() != "[]" && a.DataJSON() != "{}" {
+	if a.Header.Get("Retry-After") == "" || a.Status != operation.StatusFailed || a.Message == "" || a.DataJSON() != "[]" && a.DataJSON() != "{}" {
 		t.Errorf("%s: 503 with Retry-After %q: %s", what, a.Header.Get("Retry-After"), a.Body)
 	}
 	wantPlain(t, what, a)

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"tenantry/backends/api"
-	"tenantry/backends/filters"
 	"tenantry/gateway/gatewaytest"
+	"tenantry/operation"
+	"tenantry/operation/filters"
 	"tenantry/tenants"
 )
 
@@ -21,7 +21,7 @@ func TestEveryFilterAndOrderThatIsDocumented(t *testing.T) {
 	w := newWorld(t)
 	p, conditions := w.a, 0
 	for _, op := range w.App.Operations() {
-		pages := map[bool]string{true: "&after=&per_page=1"}[slices.ContainsFunc(op.Params, func(p api.Param) bool { return p.Name == "after" })]
+		pages := map[bool]string{true: "&after=&per_page=1"}[slices.ContainsFunc(op.Params, func(p operation.Param) bool { return p.Name == "after" })]
 		for _, param := range op.Params {
 			q := w.build(&op, op.Path, sampleFor(&op), p.own, func(string) bool { return false })
 			ask := func(query string) *gatewaytest.Answer {
@@ -33,7 +33,7 @@ func TestEveryFilterAndOrderThatIsDocumented(t *testing.T) {
 				return a
 			}
 			for _, name := range param.Names {
-				if param.Shape != api.Tree {
+				if param.Shape != operation.Tree {
 					for _, query := range []string{param.Name + "=" + name, param.Name + "=-" + name, param.Name + "=-" + name + pages} {
 						if a := ask(query); a.Code != http.StatusOK {
 							t.Errorf("%s ?%s: %d %s", op.Name, query, a.Code, a.Body)
@@ -70,7 +70,7 @@ func TestEveryFilterAndOrderThatIsDocumented(t *testing.T) {
 			}
 		}
 	}
-	made := p.Do(t, http.MethodGet, "/api/files/"+p.ids[refFile], p.showFor(&api.Operation{Credentials: api.Key})).Field("created_at")
+	made := p.Do(t, http.MethodGet, "/api/files/"+p.ids[refFile], p.showFor(&operation.Row{Credentials: operation.Key})).Field("created_at")
 	for query, want := range map[string]int{"[gte]=%v": 4, "[lt]=%v": 0} {
 		a := p.Get(t, p.key, "/api/files?filters[created_at]"+fmt.Sprintf(query, made))
 		if fmt.Sprint(a.Field("count")) != strconv.Itoa(want) {

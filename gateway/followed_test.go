@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"tenantry/backends/api"
 	"tenantry/gateway/gatewaytest"
+	"tenantry/operation"
 )
 
 // oneOf returns which record a page of one has: by its identifier where it has one, since when a key was used last is noted meanwhile.
@@ -40,7 +40,7 @@ func TestEveryListCanBeFollowed(t *testing.T) {
 	long := map[string]int{}
 	for _, op := range w.App.Operations() {
 		takes := func(name string) (int, bool) {
-			n := slices.IndexFunc(op.Params, func(p api.Param) bool { return p.Name == name })
+			n := slices.IndexFunc(op.Params, func(p operation.Param) bool { return p.Name == name })
 			return n, n >= 0
 		}
 		_, pages := takes("page")

@@ -15,15 +15,15 @@ import (
 	"strings"
 	"testing"
 
-	"tenantry/backends/api"
+	"tenantry/backends/memtest"
+	"tenantry/backends/mongo/mongotest"
 	"tenantry/backends/store"
-	"tenantry/backends/store/memtest"
-	"tenantry/backends/store/mongo/mongotest"
 	"tenantry/config"
 	"tenantry/gateway"
 	"tenantry/gateway/gatewaytest"
-	"tenantry/gateway/transfer"
 	"tenantry/internal/goldentest"
+	"tenantry/modules/imports/bundle"
+	"tenantry/operation"
 )
 
 // TestGolden asks a rich organization everything, each row in many ways, and holds the answers,
@@ -49,8 +49,8 @@ func TestAnotherEngine(t *testing.T) {
 }
 
 // onMemory keeps everything in the engine of memory.
-func onMemory(c *config.Config, _ *gateway.Options) {
-	c.Engines["memory"] = config.Engine{Open: inMemory}
+func onMemory(c *config.Config, o *gateway.Options) {
+	c.Engines["memory"], o.Engines = config.Engine{}, map[string]gateway.OpenEngine{"memory": inMemory}
 	c.Backends, c.Store, c.Control = map[string]config.Backend{config.DefaultBackend: {Engine: "memory"}}, config.DefaultBackend, config.DefaultBackend
 }
 
@@ -68,7 +68,7 @@ func holdGolden(t *testing.T, option gatewaytest.Option) {
 	rows := w.App.Operations()
 	// In the order in which they were asked at first. Who signs out has no session any more.
 	areas := []string{"Files", "Custom objects", "Forms", "Reports", "Compliance", "Users", "Contacts", "Campaigns", "Sessions"}
-	slices.SortStableFunc(rows, func(a, b api.Operation) int {
+	slices.SortStableFunc(rows, func(a, b operation.Row) int {
 		return cmp.Or(cmp.Compare(uint(slices.Index(areas, a.Tag)), uint(slices.Index(areas, b.Tag))), // what is not in the list comes last
 			strings.Compare(firstSessions(a.Name), firstSessions(b.Name)))
 	})
@@ -91,7 +91,7 @@ func holdGolden(t *testing.T, option gatewaytest.Option) {
 	goldentest.Want(t, "answers.txt", answers.text.String())
 	goldentest.Want(t, "export.ndjson", answers.blanks.Fill(w.a.export(t)))
 	var plain bytes.Buffer
-	if _, err := w.App.Transfer().Export(t.Context(), w.a.Tenant(t), &plain, transfer.ExportOptions{}); err != nil {
+	if _, err := w.App.Transfer().Export(t.Context(), w.a.Tenant(t), &plain, bundle.ExportOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	goldentest.Want(t, "export_without_secrets.ndjson", answers.blanks.Fill(plain.String()))
@@ -142,7 +142,7 @@ var holding = regexp.MustCompile(`"used":\{"documents":[0-9]+,"bytes":[0-9]+\}`)
 var unneeded = regexp.MustCompile(`"unused_permissions":\[[^\]]*\]`)
 
 // ask puts blanks for the addresses of reports that were made of nothing, too.
-func (g *golden) ask(t *testing.T, op *api.Operation, path string) {
+func (g *golden) ask(t *testing.T, op *operation.Row, path string) {
 	t.Helper()
 	fmt.Fprintf(&g.text, "# %s %s %s\n", op.Name, op.Method, path)
 	madePID := regexp.MustCompile(`("pid":"|/shared/reports/)[A-Za-z0-9_-]{22}"`)
@@ -170,21 +170,21 @@ func (g *golden) ask(t *testing.T, op *api.Operation, path string) {
 	}
 }
 
-func (g *golden) questions(op *api.Operation, path string) []question {
+func (g *golden) questions(op *operation.Row, path string) []question {
 	p, s := g.w.a, sampleFor(op)
 	key, session := []gatewaytest.Request{gatewaytest.WithKey(p.key)}, []gatewaytest.Request{gatewaytest.Cookie(p.cookie)}
 	admin := []gatewaytest.Request{gatewaytest.Cookie(p.adminCookie)}
 	own := key
 	switch {
-	case op.Credentials == api.Open:
+	case op.Credentials == operation.Open:
 		own = nil
 	case op.Rule.IsAdminOnly():
 		own = admin
-	case op.Credentials&api.Key == 0:
+	case op.Credentials&operation.Key == 0:
 		own = session
 	}
 	required := func(name string) bool {
-		at := slices.IndexFunc(op.Params, func(param api.Param) bool { return param.Name == root(name) })
+		at := slices.IndexFunc(op.Params, func(param operation.Param) bool { return param.Name == root(name) })
 		return at >= 0 && op.Params[at].Required
 	}
 	make := func(what string, as []gatewaytest.Request, id func(slot) (string, bool), with func(string) bool) question {
@@ -243,7 +243,7 @@ func (g *golden) questions(op *api.Operation, path string) []question {
 	}
 	add(make("nobody", nil, p.own, required))
 	for _, param := range op.Params {
-		if param.In == api.InPath {
+		if param.In == operation.InPath {
 			continue
 		}
 		if param.Required {
@@ -274,7 +274,7 @@ func (g *golden) questions(op *api.Operation, path string) []question {
 }
 
 // bodies asks with what a body may hold that it should not.
-func (g *golden) bodies(op *api.Operation, base func() question, add func(question)) {
+func (g *golden) bodies(op *operation.Row, base func() question, add func(question)) {
 	for _, raw := range []string{``, `{`, `[]`, `null`, `"x"`, `{}`, `{"a":1,"a":2}`, `{} {}`, "{\"\xff\":1}", `{"nothing":1}`} {
 		q := base()
 		q.what, q.body = "body", &raw

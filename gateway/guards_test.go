@@ -8,11 +8,11 @@ import (
 	"strings"
 	"testing"
 
-	"tenantry/backends/api"
 	"tenantry/config"
 	"tenantry/gateway"
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
+	"tenantry/operation"
 	"tenantry/tenants"
 )
 
@@ -142,7 +142,7 @@ func TestAKeyHeaderDoesNotOpenToOtherSites(t *testing.T) {
 	page := acme.KeyWith(t, func(n *control.NewKey) { n.Kind, n.Origins = string(tenants.Browser), []string{pageOrigin} }).Token
 	rows := 0
 	for _, op := range g.App.Operations() {
-		if op.Credentials != api.Open || op.Method == http.MethodGet {
+		if op.Credentials != operation.Open || op.Method == http.MethodGet {
 			continue
 		}
 		rows++

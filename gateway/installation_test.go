@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"tenantry/backends/store/mongo/mongotest"
+	"tenantry/backends/mongo/mongotest"
 	"tenantry/config"
 	"tenantry/gateway"
 	"tenantry/gateway/control"

@@ -13,8 +13,8 @@ import (
 	"strings"
 	"testing"
 
-	"tenantry/backends/api"
 	"tenantry/gateway/gatewaytest"
+	"tenantry/operation"
 	"tenantry/tenants"
 )
 
@@ -130,13 +130,13 @@ func samples() map[string]sample {
 // asked returns the rows that a test asks many questions of each: all of them. With -short, as under the race
 // detector, which looks for how goroutines meet and not for what inputs do, those of every
 // sixth area, beginning elsewhere in each test.
-func (w *world) asked() []api.Operation {
+func (w *world) asked() []operation.Row {
 	all := w.App.Operations()
 	if !testing.Short() {
 		return all
 	}
 	var tags []string
-	return slices.DeleteFunc(all, func(op api.Operation) bool {
+	return slices.DeleteFunc(all, func(op operation.Row) bool {
 		if !slices.Contains(tags, op.Tag) {
 			tags = append(tags, op.Tag)
 		}
@@ -145,25 +145,25 @@ func (w *world) asked() []api.Operation {
 }
 
 // sampleFor returns the sample of a row. One that was made from a resource says all of it by itself.
-func sampleFor(op *api.Operation) sample {
+func sampleFor(op *operation.Row) sample {
 	if op.Resource == "" {
 		return samples()[op.Name]
 	}
 	s := sample{path: map[string]ref{}, body: map[string]any{}, volatile: []string{"id", "created_at", "updated_at", "created", "updated", "results", "pid", "share_url"}}
 	for _, p := range op.Params {
 		switch {
-		case p.In == api.InHeader: // for no more than one row
-		case p.In == api.InPath:
+		case p.In == operation.InHeader: // for no more than one row
+		case p.In == operation.InPath:
 			spare := map[string]ref{"teams.delete": refSpareTeam, "roles.delete": refSpareRole, "service_accounts.delete": refSpareAccount}[op.Name]
 			s.path[p.Name] = cmp.Or(spare, ref(cmp.Or(p.Ref, op.Resource)))
 		case p.Ref != "":
 			s.query = append(s.query, value{p.Name, ref(p.Ref)})
-		case p.Shape == api.Tree:
+		case p.Shape == operation.Tree:
 			name, _, _ := strings.Cut(p.Example, "=")
 			s.query = append(s.query, value{name, ref(op.Resource)})
 		case p.Name == "page": // after goes without it
 		default:
-			words := append(slices.Clone(p.Enum), map[bool]string{true: "true"}[p.Shape == api.Boolean])
+			words := append(slices.Clone(p.Enum), map[bool]string{true: "true"}[p.Shape == operation.Boolean])
 			s.query = append(s.query, value{p.Name, strings.Trim(cmp.Or(p.Example, p.Default, words[0]), `["]`)})
 		}
 	}
@@ -173,9 +173,9 @@ func sampleFor(op *api.Operation) sample {
 		case f.Ref == "team": // which every row takes
 		case f.Ref != "":
 			s.body[f.Name] = ref(f.Ref)
-		case f.Shape == api.Boolean:
+		case f.Shape == operation.Boolean:
 			s.body[f.Name] = true
-		case isText && f.Shape == api.Text && len(f.Enum) == 0:
+		case isText && f.Shape == operation.Text && len(f.Enum) == 0:
 			s.body[f.Name] = numbered(op.Resource, strings.Trim(string(text), `"`))
 			s.volatile = append(s.volatile, f.Name)
 		default:
@@ -218,7 +218,7 @@ func numbered(resource, text string) string {
 }
 
 // uncovered returns what the samples lack, or have too much, against the rows.
-func uncovered(rows []api.Operation, have map[string]sample) []string {
+func uncovered(rows []operation.Row, have map[string]sample) []string {
 	var faults []string
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	named := map[string]bool{}
@@ -234,7 +234,7 @@ func uncovered(rows []api.Operation, have map[string]sample) []string {
 			params[string(p.In)+" "+p.Name] = true
 			_, inPath := s.path[p.Name]
 			inQuery := slices.ContainsFunc(s.query, func(v value) bool { return root(v.name) == p.Name })
-			if p.In == api.InPath && !inPath || p.In == api.InQuery && !inQuery {
+			if p.In == operation.InPath && !inPath || p.In == operation.InQuery && !inQuery {
 				fault("the sample of %s lacks the %s parameter %s", op.Name, p.In, p.Name)
 			}
 		}
@@ -276,7 +276,7 @@ func root(name string) string {
 func TestSamplesCoverEveryOperation(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
-	rows := slices.DeleteFunc(g.App.Operations(), func(o api.Operation) bool { return o.Resource != "" }) // whose samples are made of the row
+	rows := slices.DeleteFunc(g.App.Operations(), func(o operation.Row) bool { return o.Resource != "" }) // whose samples are made of the row
 	for _, fault := range uncovered(rows, samples()) {
 		t.Error(fault)
 	}
@@ -286,19 +286,19 @@ func TestSamplesCoverEveryOperation(t *testing.T) {
 		if len(uncovered(rows, less)) != 1 {
 			t.Errorf("the missing sample of %s is not noticed", op.Name)
 		}
-		if others := slices.DeleteFunc(slices.Clone(rows), func(o api.Operation) bool { return o.Name == op.Name }); len(uncovered(others, samples())) != 1 {
+		if others := slices.DeleteFunc(slices.Clone(rows), func(o operation.Row) bool { return o.Name == op.Name }); len(uncovered(others, samples())) != 1 {
 			t.Errorf("the sample left over of %s is not noticed", op.Name)
 		}
 		more := op
-		more.Params = append(slices.Clone(op.Params), api.Param{Name: "another_id", In: api.InQuery})
-		if len(uncovered([]api.Operation{more}, map[string]sample{op.Name: sampleFor(&op)})) != 1 {
+		more.Params = append(slices.Clone(op.Params), operation.Param{Name: "another_id", In: operation.InQuery})
+		if len(uncovered([]operation.Row{more}, map[string]sample{op.Name: sampleFor(&op)})) != 1 {
 			t.Errorf("a new parameter of %s is not noticed", op.Name)
 		}
 	}
 }
 
 // uses reports whether a good call leaves nothing for the next one.
-func uses(op *api.Operation) bool {
+func uses(op *operation.Row) bool {
 	return op.Resource != "" && (op.Method == http.MethodDelete || strings.HasSuffix(op.Path, "/restore") || strings.HasSuffix(op.Path, "/bulk/delete"))
 }
 
@@ -309,7 +309,7 @@ type slot struct {
 }
 
 // slots returns the places of one path of an operation that take identifiers.
-func (s sample) slots(op *api.Operation, path string) []slot {
+func (s sample) slots(op *operation.Row, path string) []slot {
 	var out []slot
 	for name, r := range s.path {
 		if strings.Contains(path, "{"+name+"}") {
@@ -345,7 +345,7 @@ type ask struct {
 
 // build makes a request for the operation. id gives the identifier of a slot; teams are only
 // part of the request where it gives one. Of the query, only what with admits is there.
-func (w *world) build(op *api.Operation, path string, s sample, id func(slot) (string, bool), with func(name string) bool) ask {
+func (w *world) build(op *operation.Row, path string, s sample, id func(slot) (string, bool), with func(name string) bool) ask {
 	n := fmt.Sprintf("%06d", w.n.Add(1))
 	q := ask{method: op.Method, target: path}
 	var query []string
@@ -374,7 +374,7 @@ func (w *world) build(op *api.Operation, path string, s sample, id func(slot) (s
 			}
 		case name == "teams" && place == "body":
 			body[name] = []string{v}
-		case place == "body" && slices.ContainsFunc(op.Body, func(f api.Field) bool { return f.Name == name && f.Shape == api.List }):
+		case place == "body" && slices.ContainsFunc(op.Body, func(f operation.Field) bool { return f.Name == name && f.Shape == operation.List }):
 			body[name] = []string{v}
 		case place == "body":
 			body[name] = v
@@ -489,7 +489,7 @@ func TestT1_KeyOfAnotherOrganization(t *testing.T) {
 						if g, w := canonical(got, "", s.volatile), canonical(want, "", s.volatile); g != w {
 							t.Errorf("%s:\n%s\nas nobody:\n%s", what, g, w)
 						}
-						if op.Credentials != api.Open {
+						if op.Credentials != operation.Open {
 							wantDenied(t, what, got)
 						}
 						calls++
@@ -539,7 +539,7 @@ func TestT2_IdentifiersOfAnotherOrganization(t *testing.T) {
 
 // tryForeign calls with the victim's identifier in one slot, or with each of that shape, whatever kind is meant, and holds
 // the answer against that to an identifier of nothing.
-func (w *world) tryForeign(t *testing.T, op *api.Operation, path string, s sample, at slot, caller, victim *party, ofEachKind bool) {
+func (w *world) tryForeign(t *testing.T, op *operation.Row, path string, s sample, at slot, caller, victim *party, ofEachKind bool) {
 	foreign := map[ref]string{at.ref: victim.ids[at.ref]}
 	if ofEachKind && isID(victim.ids[at.ref]) { // what is another kind's identifier leads nowhere, too, whoever of the two asks
 		for r, id := range victim.ids {
@@ -549,10 +549,10 @@ func (w *world) tryForeign(t *testing.T, op *api.Operation, path string, s sampl
 		}
 	}
 	var shows []gatewaytest.Request
-	if op.Credentials&api.Key != 0 && !op.Rule.IsAdminOnly() {
+	if op.Credentials&operation.Key != 0 && !op.Rule.IsAdminOnly() {
 		shows = append(shows, gatewaytest.WithKey(caller.key))
 	}
-	if op.Credentials&api.Session != 0 {
+	if op.Credentials&operation.Session != 0 {
 		shows = append(shows, gatewaytest.Cookie(caller.adminCookie))
 	}
 	if len(shows) == 0 {
@@ -578,7 +578,7 @@ func (w *world) tryForeign(t *testing.T, op *api.Operation, path string, s sampl
 	}
 }
 
-func holdForeign(t *testing.T, op *api.Operation, path string, s sample, at slot, caller *party, r ref, id string, got *gatewaytest.Answer, want string) {
+func holdForeign(t *testing.T, op *operation.Row, path string, s sample, at slot, caller *party, r ref, id string, got *gatewaytest.Answer, want string) {
 	t.Helper()
 	if g := canonical(got, id, s.volatile); g != want {
 		t.Errorf("%s %s by %s with the other organization's %s as %s:\n%s\nwith a random identifier:\n%s", op.Method, path, caller.Slug, r, at.name, g, want)

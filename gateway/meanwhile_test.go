@@ -14,7 +14,7 @@ import (
 	"tenantry/config"
 	"tenantry/gateway"
 	"tenantry/gateway/gatewaytest"
-	"tenantry/gateway/transfer"
+	"tenantry/modules/imports/bundle"
 	"tenantry/tenants"
 )
 
@@ -325,7 +325,7 @@ func TestMeanwhile_ValuesAreAsTheirFieldsAre(t *testing.T) {
 				}
 				ask.do(t, 200, get, filled.Replace(c.one), "", `"type":"`+types[0]+`"`)
 				var out bytes.Buffer
-				if _, err := acme.App.Transfer().Export(t.Context(), acme.Tenant(t), &out, transfer.ExportOptions{}); err != nil {
+				if _, err := acme.App.Transfer().Export(t.Context(), acme.Tenant(t), &out, bundle.ExportOptions{}); err != nil {
 					t.Fatal(err)
 				}
 				if inClear := strings.Contains(out.String(), "canary"); inClear != (types[0] == "Text") {
@@ -405,10 +405,10 @@ func TestMeanwhile_ImportsStandOnWhatIsDefined(t *testing.T) {
 			acme := gatewaytest.Start(t, b.option).Org(t, "acme")
 			c := asking{acme, acme.Key(t, tenants.AllPermissions()...)}
 			one.setup(t, c)
-			var report transfer.Report
+			var report bundle.Report
 			var err error
 			b.asked(t, one.asked, one.skip, func() *gatewaytest.Answer {
-				report, err = acme.App.Transfer().Import(t.Context(), acme.Tenant(t), gatewaytest.Source([]byte(one.lines)), transfer.ImportOptions{})
+				report, err = acme.App.Transfer().Import(t.Context(), acme.Tenant(t), gatewaytest.Source([]byte(one.lines)), bundle.ImportOptions{})
 				return &gatewaytest.Answer{}
 			}, func() { one.meanwhile(t, c) })
 			if said := fmt.Sprint(err, report.Problems); err == nil || !strings.Contains(said, one.wanted) {
@@ -418,7 +418,7 @@ func TestMeanwhile_ImportsStandOnWhatIsDefined(t *testing.T) {
 				one.after(t, c)
 			}
 			var out bytes.Buffer
-			if _, err := acme.App.Transfer().Export(t.Context(), acme.Tenant(t), &out, transfer.ExportOptions{}); err != nil {
+			if _, err := acme.App.Transfer().Export(t.Context(), acme.Tenant(t), &out, bundle.ExportOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			if strings.Contains(out.String(), "canary") {

@@ -23,8 +23,8 @@ import (
 	"tenantry/gateway"
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
+	"tenantry/internal/rate"
 	"tenantry/tenants"
-	"tenantry/tenants/limits"
 )
 
 // demand is one dearest call that the limits allow.
@@ -232,7 +232,7 @@ func prepareDemands(t *testing.T, folder string, demands []demand, all bool) (as
 func serveMeasured(t *testing.T, folder string) {
 	t.Helper()
 	g := gatewaytest.Start(t, inFolder(folder), func(c *config.Config, _ *gateway.Options) {
-		c.Limits.Address, c.SQLite.QueryTimeout = limits.PerSecond(limits.MaxCount), time.Minute
+		c.Limits.Address, c.SQLite.QueryTimeout = rate.PerSecond(rate.MaxCount), time.Minute
 	})
 	written := filepath.Join(folder, "address.new")
 	if err := os.WriteFile(written, []byte(g.App.Addr().String()), 0o600); err != nil {

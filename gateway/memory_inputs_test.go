@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"tenantry/backends/resource"
+	"tenantry/backends/record"
 )
 
 // bytesOf reads a text over and over, so many times, between a head and a tail.
@@ -39,7 +39,7 @@ func inputDemands() []demand {
 	for i := range tags {
 		tags[i] = fmt.Sprintf(`"t%d"`, i)
 	}
-	record := `{"tags":[` + strings.Join(tags, ",") + `]}`
+	tagged := `{"tags":[` + strings.Join(tags, ",") + `]}`
 	var fields, cells strings.Builder
 	for i := range 500 {
 		fmt.Fprintf(&fields, `,"f%d":{"title":"F","type":"Text"}`, i)
@@ -52,8 +52,8 @@ func inputDemands() []demand {
 	return []demand{
 		call("a bulk of empty lists", http.MethodPost, "/api/contacts/bulk", `{"records":`+list("[]", 700_000)+`}`),
 		call("a bulk of lists within a record", http.MethodPost, "/api/contacts/bulk", `{"records":[{"fields":{"any":`+list("[]", 65_000)+`}}]}`),
-		call("a bulk of tags", http.MethodPost, "/api/contacts/bulk", `{"records":`+list(record, 1000)+`}`),
-		call("a bulk of the largest records", http.MethodPost, "/api/contacts/bulk", `{"records":`+list(`{"fields":{"long":"`+strings.Repeat("x", resource.MaxRecord-1<<10)+`"}}`, 3)+`}`),
+		call("a bulk of tags", http.MethodPost, "/api/contacts/bulk", `{"records":`+list(tagged, 1000)+`}`),
+		call("a bulk of the largest records", http.MethodPost, "/api/contacts/bulk", `{"records":`+list(`{"fields":{"long":"`+strings.Repeat("x", record.MaxRecord-1<<10)+`"}}`, 3)+`}`),
 		{"a bulk that names large records", storeLargeContacts, func(ctx context.Context, at *bound) error {
 			return answeredInput(at.send(ctx, http.MethodPost, "/api/contacts/bulk", strings.NewReader(namingLarge()), "x-service-token", at.key, "content-type", "application/json"))
 		}},

@@ -18,16 +18,16 @@ import (
 
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
-	"tenantry/gateway/transfer"
+	"tenantry/modules/imports/bundle"
 	"tenantry/tenants"
-	"tenantry/tenants/people"
+	"tenantry/tenants/identity"
 )
 
 var lastChange = regexp.MustCompile(`"updated_at":"[^"]*"`)
 
 // timeless returns the lines of a bundle without the times at which records were last changed, which the store stamps.
-func timeless(bundle []byte) []string {
-	return strings.Split(lastChange.ReplaceAllString(string(bundle), `"updated_at":""`), "\n")
+func timeless(lines []byte) []string {
+	return strings.Split(lastChange.ReplaceAllString(string(lines), `"updated_at":""`), "\n")
 }
 
 // purge deletes something, or ends it for good.
@@ -55,18 +55,18 @@ func TestRandom_MirrorsRestore(t *testing.T) {
 	neighbour := g.Org(t, "neighbour", "teams")
 	neighbour.Import(t, `{"kind":"contact","external_id":"e1","email":"a@example.com"}`, `{"kind":"user","id":50,"name":"N","email":"n@example.com"}`)
 	beside := &sequence{t: t, org: neighbour}
-	before, _ := beside.export(neighbour, transfer.ExportOptions{})
+	before, _ := beside.export(neighbour, bundle.ExportOptions{})
 	for i := range count {
 		seed := first + uint64(i)
 		attempt := func(steps []step) string {
 			orgs++
 			o := g.Org(t, "m"+strconv.Itoa(orgs), "teams")
-			o.Person(t, "boss@example.com", func(n *control.NewUser) { n.Roles = []string{people.AdminRole} })
+			o.Person(t, "boss@example.com", func(n *control.NewUser) { n.Roles = []string{identity.AdminRole} })
 			s := &sequence{t: t, org: o, key: o.Key(t, tenants.AllPermissions()...), done: done}
 			do := append(s.steps(), s.purge, s.purge, s.purge, s.purge)
 			for n, step := range steps {
 				if n == len(steps)/2 {
-					s.snapshot, _ = s.export(o, transfer.ExportOptions{})
+					s.snapshot, _ = s.export(o, bundle.ExportOptions{})
 				}
 				s.rng = rand.New(rand.NewPCG(step.seed, 2))
 				if take := len(s.steps()) - 2; step.do == take {
@@ -75,7 +75,7 @@ func TestRandom_MirrorsRestore(t *testing.T) {
 				do[step.do]()
 			}
 			if s.snapshot == nil {
-				s.snapshot, _ = s.export(o, transfer.ExportOptions{})
+				s.snapshot, _ = s.export(o, bundle.ExportOptions{})
 			}
 			return s.mirrors()
 		}
@@ -89,7 +89,7 @@ func TestRandom_MirrorsRestore(t *testing.T) {
 			t.Fatalf("seed %d, operations %v (set %s=%d %s=1 to repeat):\n%s", seed, steps, seedVariable, seed, sequencesVariable, fault)
 		}
 	}
-	after, _ := beside.export(neighbour, transfer.ExportOptions{})
+	after, _ := beside.export(neighbour, bundle.ExportOptions{})
 	if !bytes.Equal(before, after) {
 		t.Errorf("another organization changed: %s", cmp.Diff(string(before), string(after)))
 	}
@@ -97,7 +97,7 @@ func TestRandom_MirrorsRestore(t *testing.T) {
 
 // mirrors makes the organization what the snapshot says, and returns what is wrong then.
 func (s *sequence) mirrors() (fault string) {
-	mirror := func(o transfer.ImportOptions) transfer.Report {
+	mirror := func(o bundle.ImportOptions) bundle.Report {
 		o.Mirror = true
 		r, err := s.org.App.Transfer().Import(s.t.Context(), s.tenant(), gatewaytest.Source(s.snapshot), o)
 		if err != nil {
@@ -106,20 +106,20 @@ func (s *sequence) mirrors() (fault string) {
 		r.DryRun = false
 		return r
 	}
-	was, _ := s.export(s.org, transfer.ExportOptions{})
-	dry := mirror(transfer.ImportOptions{DryRun: true})
-	if still, _ := s.export(s.org, transfer.ExportOptions{}); !bytes.Equal(was, still) {
+	was, _ := s.export(s.org, bundle.ExportOptions{})
+	dry := mirror(bundle.ImportOptions{DryRun: true})
+	if still, _ := s.export(s.org, bundle.ExportOptions{}); !bytes.Equal(was, still) {
 		fault += "a dry run changed something:\n" + cmp.Diff(string(was), string(still))
 	}
-	real := mirror(transfer.ImportOptions{})
+	real := mirror(bundle.ImportOptions{})
 	if diff := cmp.Diff(dry, real); diff != "" {
 		fault += "the dry run said otherwise (-dry +real):\n" + diff
 	}
-	now, _ := s.export(s.org, transfer.ExportOptions{})
+	now, _ := s.export(s.org, bundle.ExportOptions{})
 	if diff := cmp.Diff(timeless(s.snapshot), timeless(now)); diff != "" {
 		fault += "the exports differ (-before +after):\n" + diff
 	}
-	if again := mirror(transfer.ImportOptions{}); again.Unchanged != again.Lines || again.Removed > 0 {
+	if again := mirror(bundle.ImportOptions{}); again.Unchanged != again.Lines || again.Removed > 0 {
 		fault += fmt.Sprintf("again: %+v\n", again)
 	}
 	if len(s.snapshot) == 0 {
@@ -134,10 +134,10 @@ func TestMirror_EndsWhatHangsOn(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
 	o := g.Org(t, "acme", "teams")
-	o.Person(t, "boss@example.com", func(n *control.NewUser) { n.Roles = []string{people.AdminRole} })
+	o.Person(t, "boss@example.com", func(n *control.NewUser) { n.Roles = []string{identity.AdminRole} })
 	keeps := o.Key(t, tenants.AllPermissions()...)
 	s := &sequence{t: t, org: o}
-	s.snapshot, _ = s.export(o, transfer.ExportOptions{})
+	s.snapshot, _ = s.export(o, bundle.ExportOptions{})
 
 	o.Import(t, `{"kind":"team","id":"0000000000000000000000a1","name":"North"}`, `{"kind":"role","name":"more","permissions":["contacts"]}`,
 		`{"kind":"custom_report","id":"0000000000000000000000e1","pid":"report-number-00001","title":"R","class":"Contacts","shareable":true}`,
@@ -146,10 +146,10 @@ func TestMirror_EndsWhatHangsOn(t *testing.T) {
 		`{"kind":"file","filename":"f","mimetype":"a/b","folder_id":"0000000000000000000000c2"}`)
 	ends := o.Key(t, tenants.AllPermissions()...)
 	ada, cookie := o.Person(t, "ada@example.com", func(n *control.NewUser) {
-		n.Roles, n.Teams = []string{people.AdminRole, "more"}, []string{"0000000000000000000000a1"}
+		n.Roles, n.Teams = []string{identity.AdminRole, "more"}, []string{"0000000000000000000000a1"}
 	})
 	idle := o.SignIn(t, "ada@example.com") // that is not used while there is no such person
-	with, _ := s.export(o, transfer.ExportOptions{})
+	with, _ := s.export(o, bundle.ExportOptions{})
 	made := o.Do(t, http.MethodPost, "/api/custom-reports/0000000000000000000000e1/share", gatewaytest.WithKey(keeps), gatewaytest.JSON(map[string]any{"params": map[string]any{}}))
 	token, _ := made.Field("token").(string)
 	told := ""
@@ -196,17 +196,17 @@ func TestMirror_KeepsWhatIsMadeMeanwhile(t *testing.T) {
 	t.Parallel()
 	o := gatewaytest.Start(t).Org(t, "acme")
 	s := &sequence{t: t, org: o}
-	bundle, _ := s.export(o, transfer.ExportOptions{})
+	lines, _ := s.export(o, bundle.ExportOptions{})
 	o.Import(t, `{"kind":"folder","id":"0000000000000000000000c1","name":"A"}`, `{"kind":"file","pid":"goes","filename":"goes","mimetype":"a/b","folder_id":"0000000000000000000000c1"}`)
 	meanwhile := false
-	r, err := o.App.Transfer().Import(t.Context(), o.Tenant(t), gatewaytest.Source(bundle), transfer.ImportOptions{Mirror: true, Allowed: func(context.Context) error {
+	r, err := o.App.Transfer().Import(t.Context(), o.Tenant(t), gatewaytest.Source(lines), bundle.ImportOptions{Mirror: true, Allowed: func(context.Context) error {
 		if !meanwhile {
 			meanwhile = true
 			o.Import(t, `{"kind":"file","pid":"stays","filename":"stays","mimetype":"a/b","folder_id":"0000000000000000000000c1"}`)
 		}
 		return nil
 	}})
-	now, _ := s.export(o, transfer.ExportOptions{})
+	now, _ := s.export(o, bundle.ExportOptions{})
 	if err != nil || r.Removed != 2 || !meanwhile || bytes.Contains(now, []byte("goes")) || !bytes.Contains(now, []byte(`"folder_id":null`)) || !bytes.Contains(now, []byte(`"pid":"stays"`)) {
 		t.Errorf("%v %+v\n%s", err, r.Counts, now)
 	}
@@ -219,7 +219,7 @@ func TestMirror_BySomebodysHand(t *testing.T) {
 	o := g.Org(t, "acme")
 	o.Import(t, `{"kind":"contact","id":"0000000000000000000000b1","email":"a@example.com"}`, `{"kind":"contact","id":"0000000000000000000000b2","email":"b@example.com"}`)
 	s := &sequence{t: t, org: o}
-	bundle := `{"kind":"organization","name":"Acme"}` + "\n" + `{"kind":"contact","id":"0000000000000000000000b1","email":"a@example.com"}` + "\n"
+	lines := `{"kind":"organization","name":"Acme"}` + "\n" + `{"kind":"contact","id":"0000000000000000000000b1","email":"a@example.com"}` + "\n"
 	for _, c := range []struct {
 		in   control.ImportRequest
 		want string // of the error; empty: there is none
@@ -233,14 +233,14 @@ func TestMirror_BySomebodysHand(t *testing.T) {
 		{control.ImportRequest{Mirror: true, Yes: true}, "", 1},
 	} {
 		c.in.Org = o.Slug
-		a, err := o.Commands.Do(t.Context(), "import", c.in, control.Streams{Input: strings.NewReader(bundle)})
+		a, err := o.Commands.Do(t.Context(), "import", c.in, control.Streams{Input: strings.NewReader(lines)})
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%+v: %v", c.in, err)
 		}
 		if removes := c.in.Mirror && !c.in.Partial && c.in.As == ""; removes && !strings.Contains(string(a.Data), `"removals":[{"kind":"contact","id":"0000000000000000000000b2","name":"b@example.com"}]`) {
 			t.Errorf("%+v: %s", c.in, a.Data)
 		}
-		now, _ := s.export(o, transfer.ExportOptions{})
+		now, _ := s.export(o, bundle.ExportOptions{})
 		if left := bytes.Count(now, []byte(`{"kind":"contact",`)); left != c.left {
 			t.Errorf("%+v: %d are left", c.in, left)
 		}

@@ -15,13 +15,13 @@ import (
 	"testing"
 	"time"
 
+	"tenantry/backends/mongo/mongotest"
 	"tenantry/backends/store"
-	"tenantry/backends/store/mongo/mongotest"
 	"tenantry/config"
 	"tenantry/gateway"
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
-	"tenantry/gateway/transfer"
+	"tenantry/modules/imports/bundle"
 	"tenantry/tenants"
 )
 
@@ -53,7 +53,7 @@ func brief(_ *config.Config, o *gateway.Options) {
 func exported(t testing.TB, o *gatewaytest.Org) string {
 	t.Helper()
 	var out bytes.Buffer
-	if _, err := o.App.Transfer().Export(t.Context(), o.Tenant(t), &out, transfer.ExportOptions{RevealSecrets: true}); err != nil {
+	if _, err := o.App.Transfer().Export(t.Context(), o.Tenant(t), &out, bundle.ExportOptions{RevealSecrets: true}); err != nil {
 		t.Fatal(err)
 	}
 	return out.String()

@@ -13,10 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"tenantry/backends/api"
 	"tenantry/config"
 	"tenantry/gateway"
 	"tenantry/gateway/gatewaytest"
+	"tenantry/operation"
 	"tenantry/tenants"
 )
 
@@ -223,7 +223,7 @@ func TestPacked_NoSecret(t *testing.T) {
 	}
 	audited := map[string]bool{}
 	for _, op := range g.App.Operations() {
-		audited[op.Name] = op.Audit == api.AuditAlways
+		audited[op.Name] = op.Audit == operation.AuditAlways
 	}
 	for _, name := range []string{"contacts.reveal", "reports.share", "sessions.create", "sessions.delete", "passwords.create"} {
 		if !audited[name] {
@@ -276,7 +276,7 @@ func TestHeadIsAnsweredWhereGetIs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	for _, op := range w.App.Operations() {
-		if op.Method != http.MethodGet || op.Credentials == api.Operator {
+		if op.Method != http.MethodGet || op.Credentials == operation.Operator {
 			continue
 		}
 		q := w.build(&op, op.Path, sampleFor(&op), w.a.own, all)

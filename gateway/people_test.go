@@ -12,7 +12,7 @@ import (
 
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
-	"tenantry/gateway/transfer"
+	"tenantry/modules/imports/bundle"
 	"tenantry/tenants"
 )
 
@@ -47,8 +47,8 @@ func TestAnOrganizationKeepsAnAdministrator(t *testing.T) {
 	refused("deactivating", err)
 	refused("demoting", demote(ada))
 	line := `{"kind":"user","id":` + strconv.FormatInt(ada, 10) + `,"name":"Ada","email":"ada@example.com","roles":[],"active":true}` + "\n"
-	report, err := acme.App.Transfer().Import(t.Context(), acme.Tenant(t), gatewaytest.Source([]byte(line)), transfer.ImportOptions{})
-	if refused := new(transfer.RefusedError); !errors.As(err, &refused) || report.Failed != 1 || !strings.Contains(fmt.Sprint(report.Problems), "last active administrator") {
+	report, err := acme.App.Transfer().Import(t.Context(), acme.Tenant(t), gatewaytest.Source([]byte(line)), bundle.ImportOptions{})
+	if refused := new(bundle.RefusedError); !errors.As(err, &refused) || report.Failed != 1 || !strings.Contains(fmt.Sprint(report.Problems), "last active administrator") {
 		t.Errorf("importing: %v %+v", err, report)
 	}
 	for range 5 {
@@ -96,12 +96,12 @@ func TestABundleKeepsAnAdministrator(t *testing.T) {
 			acme.Import(t, before...)
 			stored := exported(t, acme)
 			for _, dry := range []bool{true, false} {
-				r, err := acme.App.Transfer().Import(t.Context(), acme.Tenant(t), gatewaytest.Source([]byte(strings.Join(test.bundle, "\n"))), transfer.ImportOptions{DryRun: dry})
+				r, err := acme.App.Transfer().Import(t.Context(), acme.Tenant(t), gatewaytest.Source([]byte(strings.Join(test.bundle, "\n"))), bundle.ImportOptions{DryRun: dry})
 				var lines []int
 				for _, p := range r.Problems {
 					lines = append(lines, p.Line)
 				}
-				if refused := new(transfer.RefusedError); !slices.Equal(lines, test.refused) || errors.As(err, &refused) != (len(lines) > 0) || len(lines) == 0 && err != nil {
+				if refused := new(bundle.RefusedError); !slices.Equal(lines, test.refused) || errors.As(err, &refused) != (len(lines) > 0) || len(lines) == 0 && err != nil {
 					t.Errorf("dry %t: lines %v are refused, want %v: %v %+v", dry, lines, test.refused, err, r.Problems)
 				}
 				if changed := exported(t, acme) != stored; changed != (!dry && test.refused == nil) {

@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"tenantry/gateway/transfer"
+	"tenantry/internal/rate"
+	"tenantry/modules/imports/bundle"
 	"tenantry/reports"
 	"tenantry/tenants"
-	"tenantry/tenants/limits"
 )
 
 // leftOut are the stored things that no export has, with the reason. A name is a kind's,
@@ -56,7 +56,7 @@ func (m *marker) fill(v reflect.Value, at string) {
 	m.n++
 	word := fmt.Sprintf("mark%d", m.n)
 	switch x := v.Addr().Interface().(type) {
-	case *limits.Limit:
+	case *rate.Limit:
 		if err := x.UnmarshalText(fmt.Appendf(nil, "%d/s", 900_000+m.n)); err != nil {
 			panic(err)
 		}
@@ -164,9 +164,9 @@ func TestExport_EveryStoredFieldTravelsOrIsNamed(t *testing.T) {
 			t.Fatal(spec.Name, err)
 		}
 	}
-	organization(t.Context(), t, s, m)
-	var bundle bytes.Buffer
-	if _, err := s.transfer.Export(t.Context(), acme, &bundle, transfer.ExportOptions{}); err != nil {
+	fillOrganization(t.Context(), t, s, m)
+	var dump bytes.Buffer
+	if _, err := s.transfer.Export(t.Context(), acme, &dump, bundle.ExportOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for at, text := range m.want {
@@ -174,10 +174,10 @@ func TestExport_EveryStoredFieldTravelsOrIsNamed(t *testing.T) {
 		field, _, _ := strings.Cut(rest, ".")
 		switch _, named := out[kind+"."+field]; {
 		case out[kind] != "":
-		case !named && !strings.Contains(bundle.String(), text):
+		case !named && !strings.Contains(dump.String(), text):
 			t.Errorf("%s is stored and not exported; export it, or name it in leftOut with the reason", at)
-		case named && strings.Contains(bundle.String(), text) && !strings.HasSuffix(text, ":true"):
-			t.Errorf("%s is exported, though it is named as left out", at)
+		case named && strings.Contains(dump.String(), text) && !strings.HasSuffix(text, ":true"):
+			t.Errorf("%s is exported, though it is named in leftOut", at)
 		}
 	}
 	for name := range stored {
@@ -197,8 +197,8 @@ func TestExport_EveryStoredFieldTravelsOrIsNamed(t *testing.T) {
 	}
 }
 
-// organization sets what can be set of the organization itself: its names are known ones.
-func organization(ctx context.Context, t *testing.T, s *Services, m *marker) {
+// fillOrganization sets what can be set of the organization itself: its names are known ones.
+func fillOrganization(ctx context.Context, t *testing.T, s *Services, m *marker) {
 	t.Helper()
 	for at := range m.want {
 		if strings.HasPrefix(at, "organizations.") && at != "organizations.created_at" {

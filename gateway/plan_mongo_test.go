@@ -4,9 +4,9 @@ import (
 	"slices"
 	"testing"
 
-	"tenantry/backends/resource"
-	"tenantry/backends/store/driver"
-	"tenantry/backends/store/mongo/mongotest"
+	"tenantry/backends/driver"
+	"tenantry/backends/mongo/mongotest"
+	"tenantry/backends/record"
 )
 
 // TestQuestionsOnMongo asks every question that a kind declares, all of its records in the order of identifiers and one for
@@ -16,7 +16,7 @@ func TestQuestionsOnMongo(t *testing.T) {
 	mongotest.URI(t)
 	s := openServices(t)
 	all := 0
-	for _, spec := range slices.Concat(s.kinds.specs(), resource.Specs(s.kept())) {
+	for _, spec := range slices.Concat(s.kinds.specs(), record.Specs(s.kept())) {
 		c := spec.Collection()
 		questions := []mongotest.Question{{}}
 		for _, access := range spec.Access {

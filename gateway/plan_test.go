@@ -7,10 +7,10 @@ import (
 	"sync"
 	"testing"
 
-	"tenantry/backends/resource"
+	"tenantry/backends/driver"
+	"tenantry/backends/record"
+	"tenantry/backends/sqlite"
 	"tenantry/backends/store"
-	"tenantry/backends/store/driver"
-	"tenantry/backends/store/sqlite"
 	"tenantry/config"
 )
 
@@ -51,7 +51,7 @@ func testDeclaredQueries(t *testing.T, shared bool) {
 	}
 	defer engine.Close()
 	asked := 0
-	for _, spec := range slices.Concat(s.kinds.specs(), resource.Specs(s.kept())) {
+	for _, spec := range slices.Concat(s.kinds.specs(), record.Specs(s.kept())) {
 		collection := spec.Collection()
 		ws, err := engine.Open(t.Context(), driver.Opening{Workspace: "plans-" + strings.ReplaceAll(spec.Name, "_", "-"), Collections: []*driver.Collection{collection}})
 		if err != nil {

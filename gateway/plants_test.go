@@ -1,11 +1,11 @@
 package gateway_test
 
 import (
-	"tenantry/backends/api"
-	"tenantry/backends/crud"
-	"tenantry/backends/resource"
+	"tenantry/backends/record"
 	"tenantry/backends/store"
 	"tenantry/gateway"
+	"tenantry/operation"
+	"tenantry/operation/crud"
 	"tenantry/tenants"
 )
 
@@ -23,11 +23,11 @@ type plant struct {
 	Deleted  bool     `json:"deleted" use:"scope"`
 }
 
-type plants struct{ *resource.Of[plant] }
+type plants struct{ *record.Of[plant] }
 
 func newPlants() gateway.Module {
-	return plants{resource.Must(resource.Options[plant]{
-		Traits: resource.Traits{Name: "plant"},
+	return plants{record.Must(record.Options[plant]{
+		Traits: record.Traits{Name: "plant"},
 		Spec: store.Spec{
 			Name:    "plants",
 			Indexes: []store.Index{{Fields: []string{"deleted", "created_at"}}, {Fields: []string{"deleted", "height"}}},
@@ -37,12 +37,12 @@ func newPlants() gateway.Module {
 }
 
 // Kept returns all that is kept.
-func (p plants) Kept() []resource.Kept { return []resource.Kept{p.Of} }
+func (p plants) Kept() []record.Kept { return []record.Kept{p.Of} }
 
 // Operations returns the rows.
-func (p plants) Operations() []api.Operation {
+func (p plants) Operations() []operation.Row {
 	return crud.Rows(p.Of, crud.Options[plant]{
 		Path: "/api/plants", Things: "Plants", Search: []string{"name"},
-		Read: api.AnyCaller(), Write: api.Needs(tenants.ManageFiles),
+		Read: operation.AnyCaller(), Write: operation.Needs(tenants.ManageFiles),
 	})
 }

@@ -8,14 +8,14 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"tenantry/backends/api"
 	"tenantry/backends/store"
 	"tenantry/config"
 	"tenantry/gateway"
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
+	"tenantry/internal/rate"
+	"tenantry/operation"
 	"tenantry/tenants"
-	"tenantry/tenants/limits"
 )
 
 // allow sets limits of an organization.
@@ -117,7 +117,7 @@ func TestX14_WhatMakesRoomIsDone(t *testing.T) {
 	p, tried, refused := w.a, 0, 0
 	allow(t, p.Org, map[string]int64{"documents": 1, "bytes": 1})
 	for _, op := range w.App.Operations() {
-		if op.Method == http.MethodGet || op.Credentials == api.Operator || op.OwnLimits {
+		if op.Method == http.MethodGet || op.Credentials == operation.Operator || op.OwnLimits {
 			continue
 		}
 		q := w.build(&op, op.Path, sampleFor(&op), p.own, all)
@@ -142,7 +142,7 @@ func TestX14_VisitorsOfAPage(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, func(c *config.Config, _ *gateway.Options) {
 		c.TrustedProxies = []string{"127.0.0.1"}
-		c.Limits.Visitor = limits.PerHour(3)
+		c.Limits.Visitor = rate.PerHour(3)
 	})
 	acme := g.Org(t, "acme")
 	acme.Import(t, contactsBundle(0)...)

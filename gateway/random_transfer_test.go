@@ -18,12 +18,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"tenantry/backends/api"
 	"tenantry/crypto/sealing"
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
-	"tenantry/gateway/rows"
-	"tenantry/gateway/transfer"
+	"tenantry/modules/imports/bundle"
+	"tenantry/modules/imports/tabular"
+	"tenantry/operation"
 	"tenantry/tenants"
 )
 
@@ -226,12 +226,12 @@ func (s *sequence) bundle() {
 		}
 		lines.Write(append(raw, '\n'))
 	}
-	s.load(lines.Bytes(), transfer.ImportOptions{Partial: s.rng.IntN(4) > 0, DryRun: s.rng.IntN(9) == 0})
+	s.load(lines.Bytes(), bundle.ImportOptions{Partial: s.rng.IntN(4) > 0, DryRun: s.rng.IntN(9) == 0})
 }
 
 // load imports what may be refused, but not fail.
-func (s *sequence) load(bundle []byte, o transfer.ImportOptions) {
-	_, err := s.org.App.Transfer().Import(s.t.Context(), s.tenant(), gatewaytest.Source(bundle), o)
+func (s *sequence) load(lines []byte, o bundle.ImportOptions) {
+	_, err := s.org.App.Transfer().Import(s.t.Context(), s.tenant(), gatewaytest.Source(lines), o)
 	s.expected(err)
 }
 
@@ -260,14 +260,14 @@ func (s *sequence) rows() {
 		}
 		file += "\n"
 	}
-	o := rows.Options{As: s.pick("contacts", "records:object1", "records:object3"), Format: rows.CSV, Partial: s.rng.IntN(4) > 0, DryRun: s.rng.IntN(9) == 0}
+	o := tabular.Options{As: s.pick("contacts", "records:object1", "records:object3"), Format: tabular.CSV, Partial: s.rng.IntN(4) > 0, DryRun: s.rng.IntN(9) == 0}
 	if s.maybe() {
 		o.Key = s.pick("email", "f1", "country")
 	}
 	if s.maybe() {
 		o.Map = map[string][]string{"email": {"email", "f4"}, "*": {"*"}}
 	}
-	_, err := rows.Import(s.t.Context(), s.org.App.Transfer(), s.tenant(), gatewaytest.Source([]byte(file)), o)
+	_, err := tabular.Import(s.t.Context(), s.org.App.Transfer(), s.tenant(), gatewaytest.Source([]byte(file)), o)
 	s.expected(err)
 }
 
@@ -361,15 +361,15 @@ func (s *sequence) keyOf() {
 	}
 }
 
-func (s *sequence) take() { s.snapshot, _ = s.export(s.org, transfer.ExportOptions{}) }
+func (s *sequence) take() { s.snapshot, _ = s.export(s.org, bundle.ExportOptions{}) }
 
 func (s *sequence) restore() {
 	if s.snapshot != nil {
-		s.load(s.snapshot, transfer.ImportOptions{Partial: s.maybe()})
+		s.load(s.snapshot, bundle.ImportOptions{Partial: s.maybe()})
 	}
 }
 
-func (s *sequence) export(o *gatewaytest.Org, options transfer.ExportOptions) ([]byte, transfer.ExportReport) {
+func (s *sequence) export(o *gatewaytest.Org, options bundle.ExportOptions) ([]byte, bundle.ExportReport) {
 	var out bytes.Buffer
 	r, err := o.App.Transfer().Export(s.t.Context(), o.Tenant(s.t), &out, options)
 	if err != nil || len(r.Problems) > 0 {
@@ -380,21 +380,21 @@ func (s *sequence) export(o *gatewaytest.Org, options transfer.ExportOptions) ([
 
 // verify imports what the sequence led to elsewhere and compares, and returns what differs.
 func (s *sequence) verify(target *gatewaytest.Org, key *sealing.PrivateKey) (fault string) {
-	into := func(o *gatewaytest.Org, bundle []byte, how string) transfer.Report {
-		r, err := o.App.Transfer().Import(s.t.Context(), o.Tenant(s.t), gatewaytest.Source(bundle), transfer.ImportOptions{OpenWith: key})
+	into := func(o *gatewaytest.Org, lines []byte, how string) bundle.Report {
+		r, err := o.App.Transfer().Import(s.t.Context(), o.Tenant(s.t), gatewaytest.Source(lines), bundle.ImportOptions{OpenWith: key})
 		if err != nil {
 			fault += fmt.Sprintf("%s: %v %v\n", how, err, r.Problems)
 		}
 		return r
 	}
-	kept, _ := s.export(s.org, transfer.ExportOptions{})
+	kept, _ := s.export(s.org, bundle.ExportOptions{})
 	if r := into(s.org, kept, "into itself"); r.Unchanged != r.Lines {
 		fault += fmt.Sprintf("into itself: %+v\n", r.Counts)
 	}
-	clear, _ := s.export(s.org, transfer.ExportOptions{RevealSecrets: true})
-	sealed, _ := s.export(s.org, transfer.ExportOptions{SealTo: key.Public()})
+	clear, _ := s.export(s.org, bundle.ExportOptions{RevealSecrets: true})
+	sealed, _ := s.export(s.org, bundle.ExportOptions{SealTo: key.Public()})
 	into(target, sealed, "into an empty organization")
-	again, _ := s.export(target, transfer.ExportOptions{RevealSecrets: true})
+	again, _ := s.export(target, bundle.ExportOptions{RevealSecrets: true})
 	if diff := cmp.Diff(strings.Split(string(clear), "\n"), strings.Split(string(again), "\n")); diff != "" {
 		fault += "the exports differ (-source +target):\n" + diff
 	}
@@ -517,7 +517,7 @@ func shrink(steps []step, fault string, attempt func([]step) string) ([]step, st
 }
 
 // complete holds the operations that were called against those that change something.
-func complete(t *testing.T, rows []api.Operation, done *performed, sequences int) {
+func complete(t *testing.T, rows []operation.Row, done *performed, sequences int) {
 	t.Helper()
 	if sequences < 100 {
 		return // too few for every operation to have come

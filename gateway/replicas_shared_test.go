@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"tenantry/backends/store/mongo/mongotest"
+	"tenantry/backends/mongo/mongotest"
 	"tenantry/config"
 	"tenantry/crypto/keyring"
 	"tenantry/gateway"

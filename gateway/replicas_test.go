@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"tenantry/backends/api"
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
+	"tenantry/operation"
 	"tenantry/tenants"
 	"tenantry/tenants/redistest"
 )
@@ -237,7 +237,7 @@ func replicasAnswers(t *testing.T, r *trio) {
 			return fmt.Sprint(a.Code, a.Header.Get("Content-Type"), body)
 		}
 		shows := []gatewaytest.Request{p.showFor(&op)}
-		if op.Credentials&api.Session != 0 {
+		if op.Credentials&operation.Session != 0 {
 			shows = append(shows, gatewaytest.Cookie(p.adminCookie))
 		}
 		for _, path := range op.Paths() {

@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"tenantry/backends/api"
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
+	"tenantry/operation"
 	"tenantry/tenants"
 )
 
@@ -30,7 +30,7 @@ func TestIfMatchOnEveryOperation(t *testing.T) {
 	conditional := 0
 	for _, op := range w.asked() {
 		as := gatewaytest.WithKey(w.a.key)
-		if op.Credentials&api.Key == 0 || op.Rule.IsAdminOnly() {
+		if op.Credentials&operation.Key == 0 || op.Rule.IsAdminOnly() {
 			as = gatewaytest.Cookie(w.a.adminCookie)
 		}
 		before := w.a.export(t)

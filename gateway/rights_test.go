@@ -10,7 +10,7 @@ import (
 	"tenantry/backends/store"
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
-	"tenantry/gateway/transfer"
+	"tenantry/modules/imports/bundle"
 	"tenantry/tenants"
 )
 
@@ -86,12 +86,12 @@ func TestImportedRightsHoldAtOnce(t *testing.T) {
 	}
 	cut.on.Store(&on)
 	tenant := acme.Tenant(t)
-	if _, err := g.App.Transfer().Import(t.Context(), tenant, line, transfer.ImportOptions{}); err == nil {
+	if _, err := g.App.Transfer().Import(t.Context(), tenant, line, bundle.ImportOptions{}); err == nil {
 		t.Error("the announcement did not fail")
 	}
 	back()
 	inTime(t, "the same file again", time.Minute, func() bool {
-		r, err := g.App.Transfer().Import(t.Context(), tenant, line, transfer.ImportOptions{})
+		r, err := g.App.Transfer().Import(t.Context(), tenant, line, bundle.ImportOptions{})
 		return err == nil && r.Unchanged == 1
 	})
 	wantDenied(t, "after the same file again", asEve())

@@ -12,12 +12,12 @@ import (
 	"testing"
 	"time"
 
-	"tenantry/backends/api"
+	"tenantry/backends/mongo/mongotest"
 	"tenantry/backends/store"
-	"tenantry/backends/store/mongo/mongotest"
 	"tenantry/config"
 	"tenantry/gateway"
 	"tenantry/gateway/gatewaytest"
+	"tenantry/operation"
 )
 
 // maxRounds is how often a read may wait for the store, once its caches are warm.
@@ -302,7 +302,7 @@ func (w *world) follow(t *testing.T, g *gate, r *read) bool {
 }
 
 // unread returns which operations that read have no read, and which reads have no operation.
-func unread(rows []api.Operation, reads []read) (faults []string) {
+func unread(rows []operation.Row, reads []read) (faults []string) {
 	known := map[string]bool{}
 	for _, op := range rows {
 		if known[op.Name] = op.Method == http.MethodGet; op.Resource != "" || op.Streams != nil {
@@ -323,7 +323,7 @@ func unread(rows []api.Operation, reads []read) (faults []string) {
 func TestRoundTripsCoverEveryRead(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	rows, reads := slices.DeleteFunc(w.App.Operations(), func(o api.Operation) bool { return o.Resource != "" || o.Streams != nil }), w.a.reads(t)
+	rows, reads := slices.DeleteFunc(w.App.Operations(), func(o operation.Row) bool { return o.Resource != "" || o.Streams != nil }), w.a.reads(t)
 	for _, op := range rows {
 		others := slices.DeleteFunc(slices.Clone(reads), func(r read) bool { return r.operation == op.Name })
 		if faults := unread(rows, others); (len(faults) == 1) != (op.Method == http.MethodGet) {

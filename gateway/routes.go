@@ -11,10 +11,10 @@ import (
 	"github.com/gin-gonic/gin"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"tenantry/backends/api"
 	"tenantry/config"
 	"tenantry/gateway/middleware"
 	"tenantry/gateway/openapi"
+	"tenantry/operation"
 	"tenantry/tenants/limits"
 )
 
@@ -22,7 +22,7 @@ import (
 const answerRoom = 384 << 10
 
 // routes makes the handler of the public listener from the operation rows.
-func (a *App) routes(registry *prometheus.Registry) (http.Handler, []api.Operation, error) {
+func (a *App) routes(registry *prometheus.Registry) (http.Handler, []operation.Row, error) {
 	proxies := make([]netip.Prefix, 0, len(a.cfg.TrustedProxies))
 	for _, text := range a.cfg.TrustedProxies {
 		network, err := config.ParseNetwork(text)
@@ -41,7 +41,7 @@ func (a *App) routes(registry *prometheus.Registry) (http.Handler, []api.Operati
 	}
 	// As many bodies can be read as half of the work would fill with the largest; what is made of them takes twice that.
 	inFlight := int64(a.cfg.Limits.InFlight)
-	work, bodies, decoded := limits.NewFlight(inFlight), limits.NewFlight(inFlight*api.MaxBodyLimit/2), limits.NewFlight(inFlight*api.MaxBodyLimit)
+	work, bodies, decoded := limits.NewFlight(inFlight), limits.NewFlight(inFlight*operation.MaxBodyLimit/2), limits.NewFlight(inFlight*operation.MaxBodyLimit)
 	answers := limits.NewFlight(inFlight * answerRoom)
 	pipeline := middleware.New(middleware.Options{
 		Tenants: a.directory, Keys: a.keys, Sessions: a.sessions, Needs: a.keys.NeedsOf, Limits: a.limiter,
@@ -101,7 +101,7 @@ func (a *App) routes(registry *prometheus.Registry) (http.Handler, []api.Operati
 			}
 			engine.Match(methods, route, func(c *gin.Context) { pipeline.Serve(op, c.Writer, c.Request, c.Param) })
 			allowed[route] = append(allowed[route], methods...)
-			if op.Kinds&api.Browser != 0 {
+			if op.Kinds&operation.Browser != 0 {
 				open[route] = append(open[route], op.Method) // HEAD, like GET, needs no leave
 			}
 		}
@@ -132,7 +132,7 @@ func refuseMethod(pipeline *middleware.Pipeline, c *gin.Context, allowed, open m
 		return
 	}
 	allow := strings.Join(methodsOf(allowed, path), ", ")
-	pipeline.Problem("method_not_allowed", c.Writer, c.Request, &api.Problem{
+	pipeline.Problem("method_not_allowed", c.Writer, c.Request, &operation.Problem{
 		Code: http.StatusMethodNotAllowed, Message: "Method not allowed; this path takes " + allow,
 		Header: map[string]string{"Allow": allow},
 	})
@@ -161,7 +161,7 @@ func methodsOf(routes map[string][]string, path string) []string {
 func notFound(pipeline *middleware.Pipeline, pages http.Handler, c *gin.Context) {
 	path := c.Request.URL.Path
 	if strings.HasPrefix(path, "/api/") || strings.HasPrefix(path, "/auth/") || path == "/api" || path == "/auth" {
-		pipeline.Problem("no_route", c.Writer, c.Request, &api.Problem{Code: http.StatusNotFound, Message: "No such route"})
+		pipeline.Problem("no_route", c.Writer, c.Request, &operation.Problem{Code: http.StatusNotFound, Message: "No such route"})
 		return
 	}
 	c.Status(http.StatusOK) // the framework has set 404 for what is no operation
@@ -174,8 +174,8 @@ func ginPath(path string) string {
 }
 
 // operationRows collects the rows of all modules and refuses what cannot be served.
-func operationRows(modules []serving) ([]api.Operation, error) {
-	var rows []api.Operation
+func operationRows(modules []serving) ([]operation.Row, error) {
+	var rows []operation.Row
 	for _, module := range modules {
 		rows = append(rows, module.Operations()...)
 	}
@@ -183,7 +183,7 @@ func operationRows(modules []serving) ([]api.Operation, error) {
 	names := map[string]bool{}
 	for i := range rows {
 		faults = append(faults, rows[i].Validate()...)
-		if rows[i].Credentials&api.Operator != 0 {
+		if rows[i].Credentials&operation.Operator != 0 {
 			faults = append(faults, errors.New("operation "+rows[i].Name+" is the operator's, who has a socket of their own"))
 		}
 		if names[rows[i].Name] {

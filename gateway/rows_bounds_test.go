@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"tenantry/backends/api"
 	"tenantry/gateway/gatewaytest"
+	"tenantry/operation"
 )
 
 // rowBound is a value at a limit that a row declares, or just beyond it.
@@ -24,7 +24,7 @@ type rowBound struct {
 
 // boundsOf returns the values to try, those beyond first, because one that is right can use
 // up what the call needs.
-func boundsOf(b api.Bounds, enum []string, shape api.Shape) []rowBound {
+func boundsOf(b operation.Bounds, enum []string, shape operation.Shape) []rowBound {
 	var beyond, within []rowBound
 	number := func(name string, at, past int64) {
 		within = append(within, rowBound{name, big.NewInt(at), false})
@@ -57,7 +57,7 @@ func boundsOf(b api.Bounds, enum []string, shape api.Shape) []rowBound {
 	if len(enum) > 0 {
 		beyond = append(beyond, rowBound{"enum", enum[0] + "x", true}, rowBound{"enum", "", true})
 	}
-	if shape == api.Integer {
+	if shape == operation.Integer {
 		beyond = append(beyond, rowBound{"type", "x", true}, rowBound{"type", "1.5", true})
 	}
 	return append(beyond, within...)
@@ -81,7 +81,7 @@ func TestDeclaredBoundsHold(t *testing.T) {
 				continue
 			}
 			for _, param := range op.Params {
-				if param.In == api.InPath && !strings.Contains(path, "{"+param.Name+"}") {
+				if param.In == operation.InPath && !strings.Contains(path, "{"+param.Name+"}") {
 					continue
 				}
 				for _, b := range boundsOf(param.Bounds, param.Enum, param.Shape) {
@@ -89,12 +89,12 @@ func TestDeclaredBoundsHold(t *testing.T) {
 						continue
 					}
 					changed := c
-					if changed.Params, changed.Query = maps.Clone(c.Params), maps.Clone(c.Query); param.In == api.InPath {
+					if changed.Params, changed.Query = maps.Clone(c.Params), maps.Clone(c.Query); param.In == operation.InPath {
 						changed.Params[param.Name] = b.value
 					} else {
 						changed.Query[param.Name] = b.value
 					}
-					p.tryBound(t, changed, param.Name, b, param.In == api.InPath)
+					p.tryBound(t, changed, param.Name, b, param.In == operation.InPath)
 					tried[b.name]++
 				}
 			}

@@ -14,26 +14,26 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"tenantry/backends/resource"
+	"tenantry/backends/record"
 	"tenantry/backends/store"
-	"tenantry/backends/users"
 	"tenantry/config"
 	"tenantry/crypto/keyring"
-	"tenantry/gateway/audit"
-	"tenantry/gateway/bundles"
-	"tenantry/gateway/repeats"
 	"tenantry/gateway/telemetry"
-	"tenantry/gateway/transfer"
-	"tenantry/gateway/usage"
-	"tenantry/internal/beside"
+	"tenantry/internal/background"
 	"tenantry/internal/request"
+	"tenantry/modules/audit"
+	"tenantry/modules/imports"
+	"tenantry/modules/imports/bundle"
+	"tenantry/modules/people"
+	"tenantry/modules/usage"
+	"tenantry/operation/idempotency"
 	"tenantry/reports"
 	"tenantry/tenants"
 	"tenantry/tenants/announce"
+	"tenantry/tenants/identity"
 	"tenantry/tenants/keys"
 	"tenantry/tenants/limits"
 	"tenantry/tenants/localredis"
-	"tenantry/tenants/people"
 	"tenantry/tenants/sessions"
 )
 
@@ -51,7 +51,7 @@ type Services struct {
 	ready          atomic.Bool
 	proxied        atomic.Bool // a proxy that is not trusted has been seen
 
-	beside     *beside.Work
+	beside     *background.Work
 	lock       *folderLock
 	engines    engines
 	measured   *storeMetrics
@@ -63,34 +63,34 @@ type Services struct {
 
 	directory *tenants.Directory
 	announcer *announce.Announcer // nil where Redis is inside the process: nobody else would hear
-	people    *people.Service
+	people    *identity.Service
 	keys      *keys.Service
 	sessions  *sessions.Service
 	limiter   *limits.Limiter
 	audit     *audit.Log
 	seals     *audit.Seals
-	repeats   *repeats.Log
+	repeats   *idempotency.Log
 	usage     *usage.Meter
 	kinds     kinds
 	modules   []Module
-	members   *users.Module
+	members   *people.Module
 	reports   *reports.Module
-	transfer  *transfer.Service
-	bundles   *bundles.Service
+	transfer  *bundle.Service
+	bundles   *imports.Service
 	port      string // of the public listener, for addresses in answers
 }
 
 // kinds are the records of who calls.
 type kinds struct {
 	organizations tenants.Kinds
-	people        people.Kinds
+	people        identity.Kinds
 	keys          keys.Kinds
 }
 
-func newKinds() kinds { return kinds{tenants.NewKinds(), people.NewKinds(), keys.NewKinds()} }
+func newKinds() kinds { return kinds{tenants.NewKinds(), identity.NewKinds(), keys.NewKinds()} }
 
 func (k kinds) specs() []*store.Spec {
-	return slices.Concat(k.organizations.Specs(), resource.Specs(k.people.Kept()), k.keys.Specs())
+	return slices.Concat(k.organizations.Specs(), record.Specs(k.people.Kept()), k.keys.Specs())
 }
 
 // OpenServices takes the data folder and opens everything but the listeners. Close must
@@ -114,7 +114,7 @@ func OpenServices(ctx context.Context, cfg config.Config, o Options) (_ *Service
 		s.requests = s.log.Handler()
 	}
 	s.log = slog.New(request.Log(s.log.Handler()))
-	s.beside = beside.New(s.log)
+	s.beside = background.New(s.log)
 	if s.telemetry, err = telemetry.Open(ctx, cfg.Telemetry, s.version, s.log); err != nil {
 		return nil, err
 	}
@@ -129,7 +129,7 @@ func OpenServices(ctx context.Context, cfg config.Config, o Options) (_ *Service
 	if s.lock, err = lockFolder(cfg.Data, o.Holder, s.now()); err != nil {
 		return nil, err
 	}
-	if err = s.openEngines(ctx); err != nil {
+	if err = s.openEngines(ctx, o.Engines); err != nil {
 		return nil, err
 	}
 	s.measured = newStoreMetrics()

@@ -13,7 +13,7 @@ import (
 	"tenantry/gateway"
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
-	"tenantry/gateway/transfer"
+	"tenantry/modules/imports/bundle"
 )
 
 // dialled returns a client of the gateway's control socket.
@@ -40,13 +40,13 @@ func TestRunningCommandsFinishBeforeTheStoreCloses(t *testing.T) {
 	client := dialled(t, g)
 	in, out := io.Pipe()
 	type answer struct {
-		report *transfer.Report
+		report *bundle.Report
 		err    error
 	}
 	done := make(chan answer, 1)
 	go func() {
 		a, err := client.Do(t.Context(), "import", control.ImportRequest{Org: "acme"}, control.Streams{Input: in})
-		var r *transfer.Report
+		var r *bundle.Report
 		if err == nil {
 			err = json.Unmarshal(a.Data, &r)
 		}

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"tenantry/backends/store/mongo/mongotest"
+	"tenantry/backends/mongo/mongotest"
 	"tenantry/config"
 	"tenantry/gateway"
 	"tenantry/gateway/control"

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"tenantry/backends/api"
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
+	"tenantry/operation"
 	"tenantry/tenants"
 )
 
@@ -111,7 +111,7 @@ func TestT13_NoAnswerGivesAnAddressAway(t *testing.T) {
 			t.Errorf("%s gives addresses away: %d %s", query, a.Code, a.Body)
 		}
 	}
-	list := w.App.Operations()[slices.IndexFunc(w.App.Operations(), func(op api.Operation) bool { return op.Name == "reports.list" })]
+	list := w.App.Operations()[slices.IndexFunc(w.App.Operations(), func(op operation.Row) bool { return op.Name == "reports.list" })]
 	_, sorts, _ := strings.Cut(strings.SplitN(list.Description, ".", 2)[0], ": ")
 	for _, sort := range strings.Split(sorts, ", ") {
 		a := p.Get(t, limited, "/api/custom-reports?after=&per_page=1&sort="+sort)

@@ -13,7 +13,7 @@ import (
 
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
-	"tenantry/gateway/transfer"
+	"tenantry/modules/imports/bundle"
 )
 
 // silence is a listener that nobody may call.
@@ -52,7 +52,7 @@ func TestI8_FileAddressesStayOnTheFileHost(t *testing.T) {
 	p := w.a
 	outside := silence(t)
 	take := func(line string) error {
-		_, err := w.App.Transfer().Import(t.Context(), p.Tenant(t), gatewaytest.Source([]byte(line+"\n")), transfer.ImportOptions{})
+		_, err := w.App.Transfer().Import(t.Context(), p.Tenant(t), gatewaytest.Source([]byte(line+"\n")), bundle.ImportOptions{})
 		return err
 	}
 	for n, hash := range []string{

@@ -18,7 +18,7 @@ import (
 
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
-	"tenantry/gateway/transfer"
+	"tenantry/modules/imports/bundle"
 )
 
 // sealed returns the encrypted value of a contact's field as the store has it.
@@ -94,7 +94,7 @@ func TestC1_CiphertextElsewhereDoesNotOpen(t *testing.T) {
 		p    *party
 		line string
 	}{"another contact": {p, line(two, secretField, ssn)}, "another field": {p, line(one, "tax", ssn)}, "another organization": {w.b, line(one, secretField, ssn)}} {
-		if _, err := g.App.Transfer().Import(t.Context(), c.p.Tenant(t), gatewaytest.Source([]byte(c.line+"\n")), transfer.ImportOptions{}); err == nil {
+		if _, err := g.App.Transfer().Import(t.Context(), c.p.Tenant(t), gatewaytest.Source([]byte(c.line+"\n")), bundle.ImportOptions{}); err == nil {
 			t.Errorf("an import takes the value for %s", name)
 		}
 	}
@@ -149,7 +149,7 @@ func TestC2_EncryptedFieldsCannotBeAskedAbout(t *testing.T) {
 		n++
 		pid := fmt.Sprintf("report-with-secret-%d", n)
 		line = strings.Replace(line, `"title":"x"`, `"title":"x","secure":false,"pid":"`+pid+`"`, 1)
-		if report, err := w.App.Transfer().Import(t.Context(), p.Tenant(t), gatewaytest.Source([]byte(line+"\n")), transfer.ImportOptions{}); err != nil {
+		if report, err := w.App.Transfer().Import(t.Context(), p.Tenant(t), gatewaytest.Source([]byte(line+"\n")), bundle.ImportOptions{}); err != nil {
 			continue
 		} else if strings.HasPrefix(name, "campaign") {
 			t.Errorf("%s: taken: %+v", name, report)

@@ -9,15 +9,15 @@ import (
 	"testing"
 	"time"
 
-	"tenantry/backends/api"
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
+	"tenantry/operation"
 	"tenantry/tenants"
 	"tenantry/tenants/sessions"
 )
 
 // row returns the row of that name.
-func (p *party) row(t *testing.T, name string) *api.Operation {
+func (p *party) row(t *testing.T, name string) *operation.Row {
 	t.Helper()
 	for _, op := range p.App.Operations() {
 		if op.Name == name {

@@ -9,11 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"tenantry/backends/api"
 	"tenantry/config"
 	"tenantry/gateway"
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
+	"tenantry/operation"
 )
 
 // TestS8_SlowSharedReports: a shared report that takes long is told to nobody who may not read it any more, by none of its
@@ -139,11 +139,11 @@ func TestS8_SlowRecords(t *testing.T) {
 	p := w.a
 	tried := 0
 	for _, op := range w.App.Operations() {
-		if op.Audit != api.AuditAlways || op.Credentials == api.Open || op.Streams != nil || op.Method != http.MethodGet && !op.Reads {
+		if op.Audit != operation.AuditAlways || op.Credentials == operation.Open || op.Streams != nil || op.Method != http.MethodGet && !op.Reads {
 			continue
 		}
 		e := personEndings()[0]
-		if op.Credentials&api.Key != 0 {
+		if op.Credentials&operation.Key != 0 {
 			e = keyEndings()[0]
 		}
 		q := w.build(&op, op.Path, sampleFor(&op), p.own, func(name string) bool { return name != "public_key" && name != "teams[]" && name != "teams" })

@@ -13,11 +13,11 @@ import (
 	"testing"
 	"time"
 
-	"tenantry/backends/api"
 	"tenantry/config"
 	"tenantry/gateway"
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
+	"tenantry/operation"
 	"tenantry/tenants"
 )
 
@@ -30,11 +30,11 @@ type ending struct {
 	// begin makes a credential with all rights, and what ends it.
 	begin func(t *testing.T, p *party) (as gatewaytest.Request, end func())
 	// keeps reports whether callers of the row lose nothing by it; nil: none does.
-	keeps func(op *api.Operation) bool
+	keeps func(op *operation.Row) bool
 	open  bool // it ends what is open to all, too
 }
 
-func keyEnding(name string, end func(t *testing.T, p *party, key control.IssuedKey), keeps func(*api.Operation) bool) ending {
+func keyEnding(name string, end func(t *testing.T, p *party, key control.IssuedKey), keeps func(*operation.Row) bool) ending {
 	return ending{name: name, keeps: keeps, begin: func(t *testing.T, p *party) (gatewaytest.Request, func()) {
 		t.Helper()
 		key := p.KeyWith(t, func(k *control.NewKey) { k.Permissions = names(tenants.AllPermissions()) })
@@ -42,7 +42,7 @@ func keyEnding(name string, end func(t *testing.T, p *party, key control.IssuedK
 	}}
 }
 
-func personEnding(name string, end func(t *testing.T, p *party, id int64, as gatewaytest.Request), keeps func(*api.Operation) bool) ending {
+func personEnding(name string, end func(t *testing.T, p *party, id int64, as gatewaytest.Request), keeps func(*operation.Row) bool) ending {
 	return ending{name: name, keeps: keeps, begin: func(t *testing.T, p *party) (gatewaytest.Request, func()) {
 		t.Helper()
 		u, cookie := p.Person(t, p.text()+"@example.com", func(u *control.NewUser) { u.Name, u.Roles = p.text(), []string{"admin"} })
@@ -51,7 +51,7 @@ func personEnding(name string, end func(t *testing.T, p *party, id int64, as gat
 }
 
 // asksNothing reports whether every caller who is known may use the row.
-func asksNothing(op *api.Operation) bool {
+func asksNothing(op *operation.Row) bool {
 	return !op.Rule.IsAdminOnly() && op.Rule.Permissions() == nil
 }
 
@@ -91,13 +91,13 @@ func keyEndings() []ending {
 			p.asAdmin().do(t, http.MethodDelete, "/api/keys/"+key.ID, "", 200, "")
 		}, nil),
 		keyEnding("account deactivated", account(`{"active":false}`), nil),
-		keyEnding("permissions of the account taken", account(`{"permissions":[]}`), func(op *api.Operation) bool {
+		keyEnding("permissions of the account taken", account(`{"permissions":[]}`), func(op *operation.Row) bool {
 			return asksNothing(op) || op.Rule.ExemptsKeys()
 		}),
 		keyEnding("account limited to a team", func(t *testing.T, p *party, key control.IssuedKey) {
 			t.Helper()
 			p.changeAccount(t, key, `{"teams":["`+p.ids[refTeam]+`"]}`)
-		}, func(op *api.Operation) bool { return !op.Rule.IsUnlimited() }),
+		}, func(op *operation.Row) bool { return !op.Rule.IsUnlimited() }),
 		suspended,
 	}
 }
@@ -121,14 +121,14 @@ func personEndings() []ending {
 
 // openBody is a call whose body is being read.
 type openBody struct {
-	op   *api.Operation
+	op   *operation.Row
 	conn net.Conn
 	from *bufio.Reader
 	body []byte
 }
 
 // hold begins a call, and waits until its body is asked for: the caller has been admitted by then.
-func (p *party) hold(t *testing.T, op *api.Operation, q ask, as ...gatewaytest.Request) *openBody {
+func (p *party) hold(t *testing.T, op *operation.Row, q ask, as ...gatewaytest.Request) *openBody {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), q.method, "http://"+p.Host+q.target, http.NoBody)
 	if err != nil {
@@ -175,20 +175,20 @@ func TestS8_BodiesHeldOpen(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, withPlants, func(c *config.Config, _ *gateway.Options) { c.Timeouts.Read = time.Minute })
 	for _, credential := range []struct {
-		of      api.Credentials
+		of      operation.Credentials
 		endings []ending
-	}{{api.Key, keyEndings()}, {api.Session, personEndings()}} {
+	}{{operation.Key, keyEndings()}, {operation.Session, personEndings()}} {
 		nothing := credential.endings[0]
 		nothing.name, nothing.begin = "nothing ended", func(t *testing.T, p *party) (gatewaytest.Request, func()) {
 			as, _ := credential.endings[0].begin(t, p)
 			return as, func() {}
 		}
-		nothing.keeps = func(*api.Operation) bool { return true }
+		nothing.keeps = func(*operation.Row) bool { return true }
 		for _, e := range append([]ending{nothing}, credential.endings...) {
-			rows := slices.DeleteFunc(w.asked(), func(op api.Operation) bool {
+			rows := slices.DeleteFunc(w.asked(), func(op operation.Row) bool {
 				s := sampleFor(&op)
-				fits := op.Credentials&credential.of != 0 && (credential.of != api.Key || op.Kinds.Admits(tenants.ServerFull) && !op.Rule.IsAdminOnly())
-				return op.Body == nil || !fits && (op.Credentials != api.Open || !e.open) || e.name == nothing.name && (s.once || s.slow || uses(&op))
+				fits := op.Credentials&credential.of != 0 && (credential.of != operation.Key || op.Kinds.Admits(tenants.ServerFull) && !op.Rule.IsAdminOnly())
+				return op.Body == nil || !fits && (op.Credentials != operation.Open || !e.open) || e.name == nothing.name && (s.once || s.slow || uses(&op))
 			})
 			for some := range slices.Chunk(rows, 16) { // of which none waits longer than it may
 				w.holdOpen(t, e, some)
@@ -201,7 +201,7 @@ func TestS8_BodiesHeldOpen(t *testing.T) {
 }
 
 // holdOpen ends rights while the bodies of calls of the rows are held open.
-func (w *world) holdOpen(t *testing.T, e ending, rows []api.Operation) {
+func (w *world) holdOpen(t *testing.T, e ending, rows []operation.Row) {
 	t.Helper()
 	p := w.a
 	as, end := e.begin(t, p)
@@ -209,7 +209,7 @@ func (w *world) holdOpen(t *testing.T, e ending, rows []api.Operation) {
 	for n := range rows {
 		op := &rows[n]
 		q := w.build(op, op.Path, sampleFor(op), p.own, all)
-		if op.Credentials != api.Open {
+		if op.Credentials != operation.Open {
 			q.changes = append(q.changes, as)
 		}
 		held = append(held, p.hold(t, op, q))
@@ -220,7 +220,7 @@ func (w *world) holdOpen(t *testing.T, e ending, rows []api.Operation) {
 		send(t, h.conn, string(h.body))
 		code, body := h.answer(t)
 		failed := code >= 500 || strings.Contains(body, `"status":"ok"`)
-		if h.op.Credentials != api.Open {
+		if h.op.Credentials != operation.Open {
 			failed = code != http.StatusForbidden
 		}
 		if e.keeps != nil && e.keeps(h.op) {
@@ -268,14 +268,14 @@ func TestS8_Streams(t *testing.T) {
 		q := w.build(op, op.Path, sampleFor(op), p.own, func(name string) bool { return name != "public_key" && name != "teams[]" && name != "teams" })
 		endings := openEndings
 		switch {
-		case op.Credentials&api.Key != 0:
+		case op.Credentials&operation.Key != 0:
 			endings = append(keyEndings(), keyEnding("another permission of the account taken", func(t *testing.T, p *party, key control.IssuedKey) {
 				p.changeAccount(t, key, `{"permissions":["`+strings.Join(names(tenants.AllPermissions()[1:]), `","`)+`"]}`)
 			}, nil))
-		case op.Credentials&api.Session != 0:
+		case op.Credentials&operation.Session != 0:
 			endings = personEndings()
 		}
-		if op.Credentials&api.Key != 0 && op.Credentials&api.Session != 0 {
+		if op.Credentials&operation.Key != 0 && op.Credentials&operation.Session != 0 {
 			endings = append(endings, personEndings()...)
 		}
 		for i, e := range append([]ending{endings[0]}, endings...) {

@@ -14,11 +14,11 @@ import (
 	"testing"
 	"time"
 
-	"tenantry/backends/api"
 	"tenantry/backends/store"
 	"tenantry/config"
 	"tenantry/gateway"
 	"tenantry/gateway/gatewaytest"
+	"tenantry/operation"
 	"tenantry/tenants"
 )
 
@@ -26,7 +26,7 @@ import (
 func TestX8_StrangersKeepRoomForMinutes(t *testing.T) {
 	t.Parallel()
 	for _, op := range gatewaytest.Start(t).App.Operations() {
-		if op.Credentials&api.Open != 0 && op.Deadline() > 5*time.Minute {
+		if op.Credentials&operation.Open != 0 && op.Deadline() > 5*time.Minute {
 			t.Errorf("%s may take %s", op.Name, op.Deadline())
 		}
 	}

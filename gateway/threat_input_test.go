@@ -9,23 +9,23 @@ import (
 	"strings"
 	"testing"
 
-	"tenantry/backends/api"
 	"tenantry/gateway/gatewaytest"
+	"tenantry/operation"
 )
 
 // showFor returns a credential of the party with which the operation is answered.
-func (p *party) showFor(op *api.Operation) gatewaytest.Request {
+func (p *party) showFor(op *operation.Row) gatewaytest.Request {
 	switch {
-	case op.Rule.IsAdminOnly(), op.Credentials&(api.Key|api.Session) == api.Session:
+	case op.Rule.IsAdminOnly(), op.Credentials&(operation.Key|operation.Session) == operation.Session:
 		return gatewaytest.Cookie(p.adminCookie)
-	case op.Credentials&api.Key != 0:
+	case op.Credentials&operation.Key != 0:
 		return gatewaytest.WithKey(p.key)
 	}
 	return func(*http.Request) {}
 }
 
 // sampled builds a good request for the operation's first path, with all of its query or none.
-func (w *world) sampled(op *api.Operation, p *party, withQuery bool) ask {
+func (w *world) sampled(op *operation.Row, p *party, withQuery bool) ask {
 	return w.build(op, op.Path, sampleFor(op), p.own, func(string) bool { return withQuery })
 }
 
@@ -105,21 +105,21 @@ func TestI2_MalformedQueryIsNeverDropped(t *testing.T) {
 }
 
 // wrongFor returns JSON values that are not of the shape.
-func wrongFor(shape api.Shape) []string {
+func wrongFor(shape operation.Shape) []string {
 	wrong := map[string]string{
 		"object": `{"$ne":null}`, "empty object": `{}`, "array": `["a"]`, "empty array": `[]`, "null": `null`, "number": `1`, "fraction": `1.5`, "boolean": `true`, "string": `"x"`, "long number": `123456789012345678901234567890`, "array of objects": `[{"$gt":""}]`,
 	}
 	switch shape {
-	case api.Text:
+	case operation.Text:
 		delete(wrong, "string")
-	case api.Object:
+	case operation.Object:
 		delete(wrong, "object")
 		delete(wrong, "empty object")
-	case api.Integer:
+	case operation.Integer:
 		delete(wrong, "number")
-	case api.Boolean:
+	case operation.Boolean:
 		delete(wrong, "boolean")
-	case api.List:
+	case operation.List:
 		delete(wrong, "array")
 		delete(wrong, "empty array")
 		delete(wrong, "array of objects")
@@ -138,7 +138,7 @@ func TestI3_WrongTypesEverywhere(t *testing.T) {
 	p := w.a
 	before := p.export(t)
 	bodies, queries := 0, 0
-	refuse := func(what string, op *api.Operation, target string, changes ...gatewaytest.Request) {
+	refuse := func(what string, op *operation.Row, target string, changes ...gatewaytest.Request) {
 		t.Helper()
 		wantRefused(t, what, p.Do(t, op.Method, target, append(changes, p.showFor(op))...))
 	}
@@ -171,11 +171,11 @@ func TestI3_WrongTypesEverywhere(t *testing.T) {
 			}
 		}
 		for _, param := range op.Params {
-			if param.In != api.InQuery {
+			if param.In != operation.InQuery {
 				continue
 			}
 			for _, bad := range []string{"%s[]=a", "%s[0]=a", "%s[a]=a", "%s[$ne]=a", "%s[]=a&%[1]s[]=b", "%s=a&%[1]s=b", "%s=a&%[1]s[]=b", "%s[a][b]=c"} {
-				if param.Shape == api.Tree && !strings.HasPrefix(bad, "%s=a") || param.Shape == api.List && !strings.Contains(bad, "[a]") {
+				if param.Shape == operation.Tree && !strings.HasPrefix(bad, "%s=a") || param.Shape == operation.List && !strings.Contains(bad, "[a]") {
 					continue // see I1 and J3; of a list there may be many
 				}
 				refuse(op.Name+" ?"+fmt.Sprintf(bad, param.Name), &op, q.and(fmt.Sprintf(bad, param.Name)), q.changes...)
@@ -189,16 +189,16 @@ func TestI3_WrongTypesEverywhere(t *testing.T) {
 	// What stands inside objects.
 	form, _ := w.operation("forms.update")
 	inside := []string{}
-	for _, wrong := range wrongFor(api.Text) {
+	for _, wrong := range wrongFor(operation.Text) {
 		inside = append(inside, `{"schema":{"a":{"title":`+wrong+`,"type":"Text"}}}`, `{"schema":{"a":{"title":"A","type":`+wrong+`}}}`, `{"email_alerts":{"subject":`+wrong+`}}`, `{"email_alerts":{"recipients":[`+wrong+`]}}`)
 	}
-	for _, wrong := range wrongFor(api.Object) {
+	for _, wrong := range wrongFor(operation.Object) {
 		inside = append(inside, `{"schema":{"a":`+wrong+`}}`)
 	}
-	for _, wrong := range wrongFor(api.Boolean) {
+	for _, wrong := range wrongFor(operation.Boolean) {
 		inside = append(inside, `{"schema":{"a":{"title":"A","type":"Text","required":`+wrong+`}}}`, `{"email_alerts":{"enabled":`+wrong+`}}`)
 	}
-	for _, wrong := range wrongFor(api.List) {
+	for _, wrong := range wrongFor(operation.List) {
 		inside = append(inside, `{"email_alerts":{"recipients":`+wrong+`}}`)
 	}
 	for _, body := range inside {
@@ -226,7 +226,7 @@ func TestI7_TextsOfOneLine(t *testing.T) {
 	for _, op := range w.asked() {
 		s, q := sampleFor(&op), w.sampled(&op, p, false)
 		for _, field := range op.Body {
-			if field.Shape != api.Text && field.Shape != api.List || slices.Contains(long, field.Name) {
+			if field.Shape != operation.Text && field.Shape != operation.List || slices.Contains(long, field.Name) {
 				continue
 			}
 			for _, bad := range []string{"a\r\nX-Evil: 1", "text/html\r\nX: y", "a\nb", "\ta", "a\u0085b", "\u007f"} {
@@ -237,7 +237,7 @@ func TestI7_TextsOfOneLine(t *testing.T) {
 					}
 					body[name] = v
 				}
-				if body[field.Name] = bad; field.Shape == api.List {
+				if body[field.Name] = bad; field.Shape == operation.List {
 					body[field.Name] = []string{bad}
 				}
 				what := fmt.Sprintf("%s, %s: %q", op.Name, field.Name, bad)
@@ -264,13 +264,13 @@ func TestI7_TextsOfOneLine(t *testing.T) {
 	}
 }
 
-func (w *world) operation(name string) (api.Operation, bool) {
+func (w *world) operation(name string) (operation.Row, bool) {
 	for _, op := range w.asked() {
 		if op.Name == name {
 			return op, true
 		}
 	}
-	return api.Operation{}, false
+	return operation.Row{}, false
 }
 
 func TestI4_OddJSONHasFixedAnswers(t *testing.T) {
@@ -391,7 +391,7 @@ func TestI5_MassAssignment(t *testing.T) {
 					t.Errorf("%s: %d %.300s", op.Name, a.Code, a.Body)
 				}
 				for name := range intruders {
-					own := slices.ContainsFunc(op.Body, func(f api.Field) bool { return f.Name == name })
+					own := slices.ContainsFunc(op.Body, func(f operation.Field) bool { return f.Name == name })
 					if !own && !strings.Contains(a.Text(), `"field":"`+name+`"`) {
 						t.Errorf("%s does not name %s", op.Name, name)
 					}

@@ -17,13 +17,13 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 
-	"tenantry/backends/api"
 	"tenantry/config"
 	"tenantry/gateway"
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
+	"tenantry/operation"
 	"tenantry/tenants"
-	"tenantry/tenants/people"
+	"tenantry/tenants/identity"
 )
 
 // ownRedis makes the gateway use a server that the test can look into.
@@ -230,16 +230,16 @@ func TestK5_BadChecksumIsRefusedWithoutLookup(t *testing.T) {
 type caller struct {
 	name  string
 	shown []gatewaytest.Request
-	takes func(op *api.Operation) bool
+	takes func(op *operation.Row) bool
 }
 
 func (p *party) callers(t testing.TB) []caller {
 	key, h := gatewaytest.WithKey, gatewaytest.Header
-	byKey := func(kind api.Kinds) func(*api.Operation) bool {
-		return func(op *api.Operation) bool { return op.Credentials&api.Key != 0 && op.Kinds&kind != 0 }
+	byKey := func(kind operation.Kinds) func(*operation.Row) bool {
+		return func(op *operation.Row) bool { return op.Credentials&operation.Key != 0 && op.Kinds&kind != 0 }
 	}
-	nobody := func(*api.Operation) bool { return false }
-	bySession := func(op *api.Operation) bool { return op.Credentials&api.Session != 0 }
+	nobody := func(*operation.Row) bool { return false }
+	bySession := func(op *operation.Row) bool { return op.Credentials&operation.Session != 0 }
 	elsewhere := p.KeyWith(t, func(k *control.NewKey) {
 		k.Kind, k.Permissions, k.Origins = string(tenants.Browser), names(tenants.AllPermissions()), []string{"https://other.example.com"}
 	}).Token
@@ -254,9 +254,9 @@ func (p *party) callers(t testing.TB) []caller {
 	time.Sleep(5 * time.Millisecond) // until the key has expired
 	return []caller{
 		{"nothing", nil, nobody},
-		{"server_full", []gatewaytest.Request{key(p.key)}, byKey(api.ServerFull)},
-		{"server_read", []gatewaytest.Request{key(p.readKey)}, func(op *api.Operation) bool { return byKey(api.ServerRead)(op) && op.Method == http.MethodGet }},
-		{"browser", []gatewaytest.Request{key(p.pageKey), h("Origin", pageOrigin)}, byKey(api.Browser)},
+		{"server_full", []gatewaytest.Request{key(p.key)}, byKey(operation.ServerFull)},
+		{"server_read", []gatewaytest.Request{key(p.readKey)}, func(op *operation.Row) bool { return byKey(operation.ServerRead)(op) && op.Method == http.MethodGet }},
+		{"browser", []gatewaytest.Request{key(p.pageKey), h("Origin", pageOrigin)}, byKey(operation.Browser)},
 		{"browser key without an origin", []gatewaytest.Request{key(p.pageKey)}, nobody},
 		{"browser key from another origin", []gatewaytest.Request{key(p.pageKey), h("Origin", "https://evil.example.com")}, nobody},
 		{"browser key from an origin that begins alike", []gatewaytest.Request{key(p.pageKey), h("Origin", pageOrigin+".evil.test")}, nobody},
@@ -275,7 +275,7 @@ func (p *party) callers(t testing.TB) []caller {
 }
 
 // endsSessions orders rows so that those come last which end sessions that others need.
-func endsSessions(op api.Operation) int {
+func endsSessions(op operation.Row) int {
 	return slices.Index([]string{"sessions.end", "passwords.change", "sessions.end_others", "sessions.delete"}, op.Name)
 }
 
@@ -286,7 +286,7 @@ func TestK6_EveryKindOnEveryOperation(t *testing.T) {
 	callers := p.callers(t)
 	// Signing out ends the session that the others need: it comes last.
 	rows := slices.Clone(w.asked())
-	slices.SortStableFunc(rows, func(a, b api.Operation) int { return cmp.Compare(endsSessions(a), endsSessions(b)) })
+	slices.SortStableFunc(rows, func(a, b operation.Row) int { return cmp.Compare(endsSessions(a), endsSessions(b)) })
 	for _, op := range rows {
 		s := sampleFor(&op)
 		for _, path := range op.Paths() {
@@ -303,7 +303,7 @@ func TestK6_EveryKindOnEveryOperation(t *testing.T) {
 				a := p.Do(t, q.method, q.target, append(q.changes, c.shown...)...)
 				what := fmt.Sprintf("%s %s by %s", op.Method, path, c.name)
 				refused := a.Code == http.StatusForbidden && a.Text() == deniedBody
-				if want := op.Credentials != api.Open && !c.takes(&op); refused != want {
+				if want := op.Credentials != operation.Open && !c.takes(&op); refused != want {
 					t.Errorf("%s: %d %.200s, refused should be %v", what, a.Code, a.Body, want)
 				}
 				wantPlain(t, what, a)
@@ -325,7 +325,7 @@ func TestK6_EveryPermissionOnEveryOperation(t *testing.T) {
 	guarded := 0
 	for _, op := range w.asked() {
 		needed := op.Rule.Permissions()
-		if len(needed) == 0 || op.Credentials&api.Key == 0 || op.Rule.ExemptsKeys() {
+		if len(needed) == 0 || op.Credentials&operation.Key == 0 || op.Rule.ExemptsKeys() {
 			if op.Rule.ExemptsKeys() { // see TestFilesAreDeletedByWhoMay; what is deleted can be restored
 				q := w.build(&op, op.Path, sampleFor(&op), p.own, all)
 				p.Do(t, q.method, q.target, append(q.changes, gatewaytest.WithKey(p.key))...)
@@ -438,7 +438,7 @@ func TestK9_ExpiryCountsOnACacheHit(t *testing.T) {
 	wantDenied(t, "an expired key that was just used", o.Get(t, key, path))
 }
 
-func inactive(a *people.Account) error {
+func inactive(a *identity.Account) error {
 	a.Active = false
 	return nil
 }

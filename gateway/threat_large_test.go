@@ -10,13 +10,13 @@ import (
 	"testing"
 	"time"
 
-	"tenantry/backends/api"
-	"tenantry/backends/resource"
+	"tenantry/backends/record"
 	"tenantry/backends/store"
 	"tenantry/config"
 	"tenantry/gateway"
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
+	"tenantry/operation"
 	"tenantry/tenants"
 )
 
@@ -34,7 +34,7 @@ func TestX9_OneLargestRecord(t *testing.T) {
 		`{"kind":"custom_object","name":"tree","label":"Tree","label_plural":"Trees","schema":{`+longs+`}}`,
 		`{"kind":"form_collection","id":"`+form+`","name":"visit","label":"Visit","label_plural":"Visits","schema":{`+longs+`}}`)
 	key := acme.Key(t, tenants.AllPermissions()...)
-	long := strings.Repeat("x", resource.MaxRecord/2-1<<10) // two are taken, and not a third
+	long := strings.Repeat("x", record.MaxRecord/2-1<<10) // two are taken, and not a third
 	for _, of := range []struct{ path, values, kind, more, as string }{
 		{"/api/contacts", "fields", "contact", "", "contacts"},
 		{"/api/custom/objects/tree/records", "values", "record", `"object":"tree",`, "records:tree"},
@@ -53,7 +53,7 @@ func TestX9_OneLargestRecord(t *testing.T) {
 			number := regexp.MustCompile(`the ` + of.kind + ` takes [5-9]\d{5} bytes`)
 			refused := func(door, answer string) {
 				t.Helper()
-				if !strings.Contains(answer, of.values+".") || !strings.Contains(answer, fmt.Sprintf("a record takes at most %d", resource.MaxRecord)) ||
+				if !strings.Contains(answer, of.values+".") || !strings.Contains(answer, fmt.Sprintf("a record takes at most %d", record.MaxRecord)) ||
 					!number.MatchString(answer) {
 					t.Errorf("%s: %.400s", door, answer)
 				}
@@ -112,7 +112,7 @@ func TestX9_BodiesOfManyValues(t *testing.T) {
 	n := 0
 	for i := range rows {
 		op := &rows[i]
-		if op.Body == nil || op.OwnLimits || op.Credentials&api.Session == 0 {
+		if op.Body == nil || op.OwnLimits || op.Credentials&operation.Session == 0 {
 			continue
 		}
 		n++

@@ -9,8 +9,8 @@ import (
 	"sync"
 	"testing"
 
-	"tenantry/backends/api"
 	"tenantry/gateway/gatewaytest"
+	"tenantry/operation"
 )
 
 // leaks returns a marker or identifier of the stranger that the answer holds though the
@@ -75,7 +75,7 @@ func TestT3_NoMarkerOfAnotherOrganization(t *testing.T) {
 type roamer struct {
 	*world
 	*rand.Rand
-	rows  []api.Operation
+	rows  []operation.Row
 	asked map[*party]*gatewaytest.Buffer // what all roamers asked
 }
 

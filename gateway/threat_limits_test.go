@@ -15,8 +15,8 @@ import (
 	"tenantry/gateway"
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
+	"tenantry/internal/rate"
 	"tenantry/tenants"
-	"tenantry/tenants/limits"
 )
 
 const tooMany = `{"status":"failed","message":"Too many requests, please retry later","data":[]}`
@@ -257,7 +257,7 @@ func TestLimits_GoodShareTokensCount(t *testing.T) {
 func TestT15_X8_StrangersHaveTheirAddress(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, gatewaytest.Limits("1000/h", "off", "off", "off"), behindProxy, perAddress("9/d"), func(c *config.Config, _ *gateway.Options) {
-		c.Limits.Address = limits.Unlimited()
+		c.Limits.Address = rate.Unlimited()
 	})
 	acme := g.Org(t, "acme")
 	rate, quota := "200/h", "5000/d"

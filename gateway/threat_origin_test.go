@@ -15,11 +15,11 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/alicebob/miniredis/v2/server"
 
-	"tenantry/backends/api"
 	"tenantry/config"
 	"tenantry/gateway"
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
+	"tenantry/operation"
 	"tenantry/tenants"
 )
 
@@ -229,7 +229,7 @@ func TestRecordedReadsAreRefusedAcrossSites(t *testing.T) {
 	p := w.a
 	recorded := 0
 	for _, op := range w.App.Operations() {
-		if op.Method != http.MethodGet || op.Credentials&api.Session == 0 {
+		if op.Method != http.MethodGet || op.Credentials&operation.Session == 0 {
 			continue
 		}
 		q := w.build(&op, op.Path, sampleFor(&op), p.own, func(string) bool { return false })
@@ -237,7 +237,7 @@ func TestRecordedReadsAreRefusedAcrossSites(t *testing.T) {
 			return p.Do(t, q.method, q.target, append(changes, gatewaytest.Cookie(p.adminCookie))...)
 		}
 		refused := func(a *gatewaytest.Answer) bool { return a.Message == "The request comes from another site" }
-		links := op.Audit == api.AuditAlways
+		links := op.Audit == operation.AuditAlways
 		if links {
 			recorded++
 		}

@@ -11,13 +11,13 @@ import (
 	"testing"
 	"time"
 
-	"tenantry/backends/api"
+	"tenantry/backends/mongo/mongotest"
 	"tenantry/backends/store"
-	"tenantry/backends/store/mongo/mongotest"
 	"tenantry/config"
 	"tenantry/gateway"
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
+	"tenantry/operation"
 	"tenantry/tenants"
 )
 
@@ -230,17 +230,17 @@ func TestD5_EveryOperation(t *testing.T) {
 	w := newWorld(t, withPlants)
 	tried := 0
 	rows := w.asked()
-	last := func(o api.Operation) int { // what is deleted for good can be used no more
+	last := func(o operation.Row) int { // what is deleted for good can be used no more
 		if at := endsSessions(o); at >= 0 {
 			return 2 + at
 		}
 		back := strings.TrimSuffix(o.Name, ".delete") + ".restore"
-		if o.Method != http.MethodDelete || slices.ContainsFunc(rows, func(r api.Operation) bool { return r.Name == back }) {
+		if o.Method != http.MethodDelete || slices.ContainsFunc(rows, func(r operation.Row) bool { return r.Name == back }) {
 			return 0
 		}
 		return 1
 	}
-	slices.SortStableFunc(rows, func(a, b api.Operation) int { return last(a) - last(b) })
+	slices.SortStableFunc(rows, func(a, b operation.Row) int { return last(a) - last(b) })
 	for _, op := range rows {
 		if !op.Repeatable() {
 			if op.Method != http.MethodGet && strings.HasPrefix(op.Path, "/api/") && op.Upload == nil {
@@ -249,7 +249,7 @@ func TestD5_EveryOperation(t *testing.T) {
 			continue
 		}
 		as := gatewaytest.WithKey(w.a.key)
-		if op.Credentials&api.Key == 0 || op.Rule.IsAdminOnly() {
+		if op.Credentials&operation.Key == 0 || op.Rule.IsAdminOnly() {
 			as = gatewaytest.Cookie(w.a.adminCookie)
 		}
 		q := w.build(&op, op.Path, sampleFor(&op), w.a.own, all)

@@ -6,21 +6,21 @@ import (
 	"strings"
 	"testing"
 
-	"tenantry/backends/api"
 	"tenantry/gateway/control"
+	"tenantry/operation"
 )
 
 // rowsOf is a module of given rows.
-type rowsOf []api.Operation
+type rowsOf []operation.Row
 
-func (r rowsOf) Operations() []api.Operation { return r }
+func (r rowsOf) Operations() []operation.Row { return r }
 
-func goodRow() api.Operation {
-	return api.Operation{
+func goodRow() operation.Row {
+	return operation.Row{
 		Name: "things.get", Method: http.MethodGet, Path: "/api/things", Tag: "Things", Summary: "Get things",
-		Credentials: api.Key | api.Session, Kinds: api.ServerKeys, Rule: api.AnyCaller(),
+		Credentials: operation.Key | operation.Session, Kinds: operation.ServerKeys, Rule: operation.AnyCaller(),
 		Data: struct{}{}, Message: "Things found", Example: struct{}{},
-		Handler: func(context.Context, *api.Call) (api.Result, error) { return api.Result{}, nil },
+		Handler: func(context.Context, *operation.Call) (operation.Result, error) { return operation.Result{}, nil },
 	}
 }
 
@@ -29,18 +29,18 @@ func TestK6_RowWithoutPolicyIsNotServed(t *testing.T) {
 	if rows, err := operationRows([]serving{rowsOf{goodRow()}}); err != nil || len(rows) != 1 {
 		t.Fatalf("a good row: %v", err)
 	}
-	for name, breakIt := range map[string]func(*api.Operation){
-		"everything":             func(o *api.Operation) { *o = api.Operation{} },
-		"rule":                   func(o *api.Operation) { o.Rule = api.Rule{} },
-		"credentials":            func(o *api.Operation) { o.Credentials = 0 },
-		"kinds":                  func(o *api.Operation) { o.Kinds = 0 },
-		"kinds without keys":     func(o *api.Operation) { o.Credentials = api.Session },
-		"open with a credential": func(o *api.Operation) { o.Credentials |= api.Open },
-		"reading keys write":     func(o *api.Operation) { o.Method = http.MethodPost },
-		"audit":                  func(o *api.Operation) { o.Method, o.Kinds = http.MethodDelete, api.ServerFull },
-		"handler":                func(o *api.Operation) { o.Handler = nil },
-		"undeclared parameter":   func(o *api.Operation) { o.Path = "/api/things/{id}" },
-		"outside":                func(o *api.Operation) { o.Path = "/things" },
+	for name, breakIt := range map[string]func(*operation.Row){
+		"everything":             func(o *operation.Row) { *o = operation.Row{} },
+		"rule":                   func(o *operation.Row) { o.Rule = operation.Rule{} },
+		"credentials":            func(o *operation.Row) { o.Credentials = 0 },
+		"kinds":                  func(o *operation.Row) { o.Kinds = 0 },
+		"kinds without keys":     func(o *operation.Row) { o.Credentials = operation.Session },
+		"open with a credential": func(o *operation.Row) { o.Credentials |= operation.Open },
+		"reading keys write":     func(o *operation.Row) { o.Method = http.MethodPost },
+		"audit":                  func(o *operation.Row) { o.Method, o.Kinds = http.MethodDelete, operation.ServerFull },
+		"handler":                func(o *operation.Row) { o.Handler = nil },
+		"undeclared parameter":   func(o *operation.Row) { o.Path = "/api/things/{id}" },
+		"outside":                func(o *operation.Row) { o.Path = "/things" },
 	} {
 		row := goodRow()
 		breakIt(&row)
@@ -67,11 +67,11 @@ func TestK6_RowWithoutPolicyIsNotServed(t *testing.T) {
 // What the gateway serves goes through operationRows, so that a bad row keeps it from starting.
 func TestK6_EveryServedRowHasAPolicy(t *testing.T) {
 	t.Parallel()
-	var zero api.Rule
+	var zero operation.Rule
 	if zero.Check(nil, nil) == nil {
 		t.Error("the zero rule admits a caller")
 	}
-	if api.Kinds(0).Admits("server_full") || api.ServerKeys.Admits("") || api.ServerKeys.Admits("browser") {
+	if operation.Kinds(0).Admits("server_full") || operation.ServerKeys.Admits("") || operation.ServerKeys.Admits("browser") {
 		t.Error("kinds admit what they do not name")
 	}
 }

@@ -9,10 +9,10 @@ import (
 	"strings"
 	"testing"
 
-	"tenantry/backends/api"
 	"tenantry/config"
 	"tenantry/gateway"
 	"tenantry/gateway/gatewaytest"
+	"tenantry/operation"
 )
 
 func TestS1_SessionCookie(t *testing.T) {
@@ -74,7 +74,7 @@ func TestS2_OtherSitesCannotActWithASession(t *testing.T) {
 	}
 	unsafe := 0
 	for _, op := range w.asked() {
-		if op.Method == http.MethodGet || op.Credentials&(api.Session|api.Open) == 0 {
+		if op.Method == http.MethodGet || op.Credentials&(operation.Session|operation.Open) == 0 {
 			continue
 		}
 		unsafe++
@@ -133,7 +133,7 @@ func TestS2_OtherSitesCannotActWithASession(t *testing.T) {
 	// A preflight grants nothing to sessions.
 	for _, op := range w.asked() {
 		a := w.unchecked(t, http.MethodOptions, p.Host, w.sampled(&op, p, false).target, h("Origin", "https://evil.test"), h("Access-Control-Request-Method", op.Method), h("Access-Control-Request-Headers", "content-type"))
-		if a.Header.Get("Access-Control-Allow-Credentials") != "" || op.Kinds&api.Browser == 0 && strings.Contains(a.Header.Get("Access-Control-Allow-Methods"), op.Method) {
+		if a.Header.Get("Access-Control-Allow-Credentials") != "" || op.Kinds&operation.Browser == 0 && strings.Contains(a.Header.Get("Access-Control-Allow-Methods"), op.Method) {
 			t.Errorf("a preflight of %s: %v", op.Name, a.Header)
 		}
 	}

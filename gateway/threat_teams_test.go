@@ -9,10 +9,10 @@ import (
 	"strings"
 	"testing"
 
-	"tenantry/backends/api"
-	"tenantry/backends/resource"
+	"tenantry/backends/record"
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
+	"tenantry/operation"
 	"tenantry/tenants"
 )
 
@@ -96,10 +96,10 @@ func dependents() map[string]map[string]func(n int, team string, deleted bool) (
 }
 
 // changesRecord reports whether the row changes a record of the resource that its path names, and in which state that is.
-func changesRecord(op *api.Operation, of string) (is, deleted bool) {
+func changesRecord(op *operation.Row, of string) (is, deleted bool) {
 	s := sampleFor(op)
 	names := op.Resource == of || op.Resource == "" && slices.Contains(slices.Collect(maps.Values(s.path)), map[string]ref{"form_collection": refForm, "folder": refFolder, "custom_report": refReport}[of])
-	is = names && len(s.path) == 1 && op.Method != http.MethodGet && (op.Method != http.MethodPost || op.OnRecord) && op.Credentials&api.Key != 0
+	is = names && len(s.path) == 1 && op.Method != http.MethodGet && (op.Method != http.MethodPost || op.OnRecord) && op.Credentials&operation.Key != 0
 	return is, strings.HasSuffix(op.Path, "/restore")
 }
 
@@ -111,14 +111,14 @@ type tried struct {
 }
 
 // changes returns the calls of a row on a record: with each set of its switches, with all fields of its body and with each alone.
-func changes(op *api.Operation, name func() string) (all []tried) {
+func changes(op *operation.Row, name func() string) (all []tried) {
 	path := func(query []string) string {
 		at, end := strings.Index(op.Path, "{"), strings.Index(op.Path, "}")
 		return op.Path[:at] + name() + op.Path[end+1:] + "?" + strings.Join(query, "&")
 	}
 	var switches []string
 	for _, p := range op.Params {
-		if p.In == api.InQuery && p.Shape == api.Boolean {
+		if p.In == operation.InQuery && p.Shape == operation.Boolean {
 			switches = append(switches, p.Name)
 		}
 	}
@@ -167,7 +167,7 @@ func TestT14_DefinitionsOnWhichOtherTeamsDepend(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
 	rows := g.App.Operations()
-	carrying := slices.DeleteFunc(slices.Clone(g.App.Transfer().Importable()), func(r *resource.Resource) bool { return !r.Carrying() })
+	carrying := slices.DeleteFunc(slices.Clone(g.App.Transfer().Importable()), func(r *record.Resource) bool { return !r.Carrying() })
 	ways := dependents()
 	for _, r := range carrying {
 		if ways[r.Name] == nil {
@@ -187,7 +187,7 @@ func TestT14_DefinitionsOnWhichOtherTeamsDepend(t *testing.T) {
 						continue
 					}
 					for _, deleted := range []bool{false, true} {
-						purges := slices.ContainsFunc(rows[i].Params, func(p api.Param) bool { return p.Name == "purge" })
+						purges := slices.ContainsFunc(rows[i].Params, func(p operation.Param) bool { return p.Name == "purge" })
 						if restores != deleted && !(deleted && purges) {
 							continue
 						}
@@ -362,7 +362,7 @@ func TestT14_ReportsThatShowMore(t *testing.T) {
 	root := actingAs{acme, gatewaytest.WithKey(acme.Key(t, tenants.AllPermissions()...))}
 	calls, n := 0, 0x10
 	for _, op := range acme.App.Operations() {
-		if !strings.HasPrefix(op.Path, "/api/custom-reports/{id}") || op.Method == http.MethodGet || op.Credentials&api.Key == 0 {
+		if !strings.HasPrefix(op.Path, "/api/custom-reports/{id}") || op.Method == http.MethodGet || op.Credentials&operation.Key == 0 {
 			continue
 		}
 		for more, own := range map[string]bool{
@@ -417,7 +417,7 @@ func TestT14_RightsOfOtherTeams(t *testing.T) {
 	before, calls := state(), 0
 	for _, op := range acme.App.Operations() {
 		at, end := strings.Index(op.Path, "{"), strings.Index(op.Path, "}")
-		if of[op.Resource] == "" || op.Method == http.MethodGet || at < 0 || op.Credentials&api.Key == 0 {
+		if of[op.Resource] == "" || op.Method == http.MethodGet || at < 0 || op.Credentials&operation.Key == 0 {
 			continue
 		}
 		body := map[string]any{}

@@ -13,11 +13,11 @@ import (
 	"testing"
 	"time"
 
-	"tenantry/backends/api"
 	"tenantry/config"
 	"tenantry/gateway"
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
+	"tenantry/operation"
 	"tenantry/tenants"
 )
 
@@ -133,7 +133,7 @@ func TestT5_UnknownSuspendedAndWrongKeyAreAlike(t *testing.T) {
 			ask("unknown organization", "nobody.localhost", w.a.key)
 			ask("suspended organization", "cedar.localhost", suspendedKey)
 			ask("no organization", "localhost", w.a.key)
-			if op.Credentials&api.Open == 0 {
+			if op.Credentials&operation.Open == 0 {
 				ask("wrong key", w.a.Host, randomKey(t, tenants.ServerFull))
 			}
 			for name, a := range answers {

@@ -23,7 +23,7 @@ import (
 	"tenantry/crypto/tokens"
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
-	"tenantry/gateway/transfer"
+	"tenantry/modules/imports/bundle"
 	"tenantry/tenants"
 )
 
@@ -343,7 +343,7 @@ func (p *party) bundle(users int) []string {
 func (p *party) export(t testing.TB) string {
 	t.Helper()
 	var out bytes.Buffer
-	if _, err := p.App.Transfer().Export(t.Context(), p.Tenant(t), &out, transfer.ExportOptions{RevealSecrets: true}); err != nil {
+	if _, err := p.App.Transfer().Export(t.Context(), p.Tenant(t), &out, bundle.ExportOptions{RevealSecrets: true}); err != nil {
 		t.Fatal(err)
 	}
 	return out.String()

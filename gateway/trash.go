@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"tenantry/backends/store"
-	"tenantry/gateway/audit"
-	"tenantry/internal/beside"
+	"tenantry/internal/background"
+	"tenantry/modules/audit"
 	"tenantry/tenants"
 )
 
@@ -101,7 +101,7 @@ func (a *App) erase(ctx context.Context, slug string) (left bool) {
 func (a *App) sealIn(ctx context.Context, t *tenants.Tenant) (left bool) {
 	ctx, cancel := context.WithTimeout(ctx, sealEach)
 	defer cancel()
-	err := beside.Try(func() error { return a.seals.Seal(ctx, t) })
+	err := background.Try(func() error { return a.seals.Seal(ctx, t) })
 	if err != nil && ctx.Err() == nil {
 		a.log.WarnContext(ctx, "the audit log could not be sealed, and will be later", "organization", t.Org.Slug, "error", err)
 	}
@@ -117,7 +117,7 @@ func (a *App) expireIn(outer context.Context, slug string) (left bool) {
 	ended := 0
 	t, err := a.directory.BySlug(ctx, slug)
 	if err == nil {
-		failed := beside.Try(func() error { return a.repeats.Forget(ctx, t.Workspace()) })
+		failed := background.Try(func() error { return a.repeats.Forget(ctx, t.Workspace()) })
 		if failed != nil && ctx.Err() == nil {
 			a.log.WarnContext(ctx, "answers that are kept no longer could not be removed, and are tried again later", "organization", slug, "error", failed)
 		}
@@ -135,7 +135,7 @@ func (a *App) expireIn(outer context.Context, slug string) (left bool) {
 				a.log.ErrorContext(ctx, "the end of a record could not be recorded in the audit log", "organization", slug, row.Resource, id, "error", err)
 			}
 		}
-		failed := beside.Try(func() error {
+		failed := background.Try(func() error {
 			more, err := row.Expire(ctx, c, before, tell)
 			left = left || more
 			return err

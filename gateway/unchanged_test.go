@@ -5,8 +5,8 @@ import (
 	"slices"
 	"testing"
 
-	"tenantry/backends/api"
 	"tenantry/gateway/gatewaytest"
+	"tenantry/operation"
 )
 
 // TestWhatAnAnswerShowsMayBeSentBack: of each record that can be read and changed, all that callers may set of it is taken
@@ -16,7 +16,7 @@ func TestWhatAnAnswerShowsMayBeSentBack(t *testing.T) {
 	w := newWorld(t, withPlants)
 	p, rows, tried := w.a, w.App.Operations(), 0
 	for _, op := range rows {
-		at := slices.IndexFunc(rows, func(o api.Operation) bool { return o.Method == http.MethodGet && o.Path == op.Path })
+		at := slices.IndexFunc(rows, func(o operation.Row) bool { return o.Method == http.MethodGet && o.Path == op.Path })
 		if op.Method != http.MethodPut || at < 0 {
 			continue
 		}

@@ -13,12 +13,12 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"tenantry/backends/store/mongo/mongotest"
+	"tenantry/backends/mongo/mongotest"
 	"tenantry/config"
 	"tenantry/gateway"
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
-	"tenantry/gateway/transfer"
+	"tenantry/modules/imports/bundle"
 	"tenantry/tenants"
 )
 
@@ -225,7 +225,7 @@ func (o *damagedOrg) hurts(t *testing.T, what, reason string, damage, mend func(
 func (o *damagedOrg) refuses(t *testing.T, reason string) {
 	t.Helper()
 	var out bytes.Buffer
-	if _, err := o.App.Transfer().Export(t.Context(), o.Tenant(t), &out, transfer.ExportOptions{}); err == nil || !strings.Contains(err.Error(), "cannot be read: ") || !strings.Contains(err.Error(), reason) {
+	if _, err := o.App.Transfer().Export(t.Context(), o.Tenant(t), &out, bundle.ExportOptions{}); err == nil || !strings.Contains(err.Error(), "cannot be read: ") || !strings.Contains(err.Error(), reason) {
 		t.Errorf("the export: %v", err)
 	}
 	if _, err := gatewaytest.Move(t.Context(), o.Commands, control.MoveRequest{Slug: "acme", To: "other"}, nil); err == nil || !strings.Contains(err.Error(), "contacts") || !strings.Contains(err.Error(), reason) {

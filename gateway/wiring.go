@@ -12,10 +12,10 @@ import (
 	"tenantry/gateway/middleware"
 	"tenantry/tenants"
 	"tenantry/tenants/announce"
+	"tenantry/tenants/identity"
 	"tenantry/tenants/keys"
 	"tenantry/tenants/limits"
 	"tenantry/tenants/localredis"
-	"tenantry/tenants/people"
 	"tenantry/tenants/redisconn"
 	"tenantry/tenants/sessions"
 )
@@ -67,7 +67,7 @@ func (s *Services) openWho(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	s.people = people.NewService(people.Options{Directory: s.directory, Kinds: s.kinds.people, Passwords: hasher, Now: s.now})
+	s.people = identity.NewService(identity.Options{Directory: s.directory, Kinds: s.kinds.people, Passwords: hasher, Now: s.now})
 	looking := keys.Options{Directory: s.directory, Kinds: s.kinds.keys, People: s.people, Now: s.now, Kept: s.cfg.Memory.Organizations}
 	s.sessions = sessions.NewService(sessions.Options{Directory: s.directory, People: s.people, Redis: s.redis, Now: s.now})
 	counting := limits.Options{Defaults: s.cfg.Limits.Set(), Prefix: s.directory.RedisPrefix(), Patience: s.redisTimeout, Log: s.log, Now: s.now}

@@ -3,9 +3,9 @@ package reports_test
 import (
 	"testing"
 
-	"tenantry/backends/api"
-	"tenantry/backends/store/driver"
-	"tenantry/backends/store/enginetest"
+	"tenantry/backends/driver"
+	"tenantry/backends/enginetest"
+	"tenantry/operation"
 	"tenantry/reports"
 	"tenantry/tenants"
 )
@@ -57,7 +57,7 @@ func TestReadAheadShowsNoMore(t *testing.T) {
 					a.failed(t, 200, "The report cannot be shown")
 					continue
 				}
-				if a.Status != api.StatusOK {
+				if a.Status != operation.StatusOK {
 					t.Fatalf("%s, report %q: %s", step.name, id, a.Message)
 				}
 				if got := a.rows(t)[0][0]; got != want {

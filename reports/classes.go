@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"slices"
 
-	"tenantry/backends/filters"
-	"tenantry/backends/schema"
+	"tenantry/backends/record/schema"
 	"tenantry/backends/store"
+	"tenantry/operation/filters"
 	"tenantry/tenants"
 )
 

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 
-	"tenantry/backends/filters"
 	"tenantry/backends/store"
+	"tenantry/operation/filters"
 	"tenantry/tenants"
 )
 

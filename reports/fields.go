@@ -8,8 +8,8 @@ import (
 	"net/http"
 	"slices"
 
-	"tenantry/backends/api"
 	"tenantry/internal/fault"
+	"tenantry/operation"
 	"tenantry/tenants"
 )
 
@@ -79,7 +79,7 @@ type asking struct {
 	Source string `json:"source" rule:"max=200" doc:"The custom object (by name) or form (by id), where the class needs one." example:"bike"`
 }
 
-func (m *Module) askable(ctx context.Context, c *api.Call, in asking) (Askable, error) {
+func (m *Module) askable(ctx context.Context, c *operation.Call, in asking) (Askable, error) {
 	out := Askable{Classes: []AskableClass{}, Fields: []AskableField{}}
 	for _, name := range slices.Sorted(maps.Keys(m.classes)) {
 		of := AskableClass{Name: name, NeedsSource: m.classes[name].NeedsSource()}
@@ -105,18 +105,18 @@ func (m *Module) askable(ctx context.Context, c *api.Call, in asking) (Askable, 
 	return out, err
 }
 
-func (m *Module) fieldsOperation() api.Operation {
-	return api.Typed(api.Operation{
+func (m *Module) fieldsOperation() operation.Row {
+	return operation.Typed(operation.Row{
 		Name: "reports.fields", Method: http.MethodGet, Path: "/api/custom-reports/fields", Aside: true, Tag: tag, Summary: "Get what custom reports can ask",
 		Description: "Answers the classes there are and, of the class and source that are named, the fields that a query may name, with what it can do with each. Encrypted fields can appear nowhere in a report, and are not among them.",
-		Credentials: api.Key | api.Session, Kinds: api.ServerKeys, Rule: api.Needs(tenants.ManageReports), Teams: true, Message: "Report fields found",
+		Credentials: operation.Key | operation.Session, Kinds: operation.ServerKeys, Rule: operation.Needs(tenants.ManageReports), Teams: true, Message: "Report fields found",
 		Example: Askable{
 			Classes: []AskableClass{{Name: "Contacts"}, {Name: "Records", NeedsSource: true, SourceOf: "custom_object"}},
 			Fields: []AskableField{{
 				Column: Column{"country", "Country", TypeText}, Operators: []string{"eq", "ne", "in"}, Measures: []string{"min", "max", "distinct"}, Groups: true, By: []string{},
 			}},
 		},
-		Failures: []api.Failure{{Code: http.StatusUnprocessableEntity, Message: "Validation failed: source names nothing that reports of class Records can ask", When: "there is no such class, or no such source of it"}},
+		Failures: []operation.Failure{{Code: http.StatusUnprocessableEntity, Message: "Validation failed: source names nothing that reports of class Records can ask", When: "there is no such class, or no such source of it"}},
 	}, m.askable)
 }
 

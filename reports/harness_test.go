@@ -11,14 +11,14 @@ import (
 	"testing"
 	"time"
 
-	"tenantry/backends/api"
-	"tenantry/backends/resource"
-	"tenantry/backends/schema"
+	"tenantry/backends/driver"
+	"tenantry/backends/enginetest"
+	"tenantry/backends/record"
+	"tenantry/backends/record/schema"
 	"tenantry/backends/store"
-	"tenantry/backends/store/driver"
-	"tenantry/backends/store/enginetest"
 	"tenantry/crypto/keyring"
 	"tenantry/internal/fault"
+	"tenantry/operation"
 	"tenantry/reports"
 	"tenantry/tenants"
 )
@@ -119,7 +119,7 @@ func newWorldOn(t testing.TB, engine driver.Engine, features map[string]bool, ch
 	}
 	w.module = reports.New(deps)
 	w.kinds = w.module.Kinds
-	st.Keep(resource.Specs(w.kinds.Kept())...)
+	st.Keep(record.Specs(w.kinds.Kept())...)
 	w.tenant = must[*tenants.Tenant](t)(w.directory.Create(ctx, tenants.NewOrganization{
 		Slug: "acme", Name: "Acme", Features: features, Providers: []string{"warehouse", "unplugged"},
 	}))
@@ -143,7 +143,7 @@ func (w *world) add(text string) *reports.Report {
 	}
 	_ = json.Unmarshal([]byte(text), &meta)
 	if r.ID = meta.ID; r.PID == "" {
-		r.PID = resource.NewPID()
+		r.PID = record.NewPID()
 	}
 	if r.Title == "" {
 		r.Title = "A report"
@@ -160,17 +160,17 @@ func (w *world) add(text string) *reports.Report {
 }
 
 type answer struct {
-	api.Envelope
+	operation.Envelope
 	code   int
 	header map[string][]string
 	raw    string
-	call   *api.Call
+	call   *operation.Call
 }
 
 // call does what stands between a request and a handler.
 func (w *world) call(name string, path map[string]string, query, body string, principal *tenants.Principal) answer {
 	w.t.Helper()
-	var op *api.Operation
+	var op *operation.Row
 	for _, o := range w.module.Operations() {
 		if o.Name == name {
 			op = &o
@@ -179,16 +179,16 @@ func (w *world) call(name string, path map[string]string, query, body string, pr
 	if op == nil {
 		w.t.Fatalf("no operation %s", name)
 	}
-	c := api.NewCall(op, func(p string) string { return path[p] })
+	c := operation.NewCall(op, func(p string) string { return path[p] })
 	c.Tenant, c.Principal, c.BaseURL = w.tenant, principal, "https://acme.example.com"
-	in := api.Input{Query: query}
+	in := operation.Input{Query: query}
 	if body != "" {
-		in.Body = func(context.Context) (api.Body, error) { return op.ReadBody(strings.NewReader(body)) }
+		in.Body = func(context.Context) (operation.Body, error) { return op.ReadBody(strings.NewReader(body)) }
 	}
-	res, err := api.Run(w.t.Context(), c, in)
+	res, err := operation.Run(w.t.Context(), c, in)
 	a := answer{code: 200, header: c.Header, call: c}
 	if err != nil {
-		p := api.ProblemOf(err)
+		p := operation.ProblemOf(err)
 		if op.Failure != nil {
 			p = op.Failure(p)
 		}
@@ -200,7 +200,7 @@ func (w *world) call(name string, path map[string]string, query, body string, pr
 		}
 		a.code, a.Envelope = p.Code, p.Envelope()
 	} else {
-		a.Envelope = api.Envelope{Status: api.StatusOK, Message: op.Message, Data: res.Data}
+		a.Envelope = operation.Envelope{Status: operation.StatusOK, Message: op.Message, Data: res.Data}
 	}
 	raw, err := json.Marshal(a.Envelope)
 	if err != nil {
@@ -248,14 +248,14 @@ func (a answer) rows(t testing.TB) [][]any {
 
 func (a answer) failed(t testing.TB, code int, message string) {
 	t.Helper()
-	if a.code != code || a.Status != api.StatusFailed || !strings.Contains(a.Message, message) {
+	if a.code != code || a.Status != operation.StatusFailed || !strings.Contains(a.Message, message) {
 		t.Errorf("answered %d %s, want %d with %q", a.code, a.raw, code, message)
 	}
 }
 
 func (a answer) denied(t testing.TB) {
 	t.Helper()
-	want := `{"status":"failed","message":"` + api.DeniedMessage + `","data":[]}`
+	want := `{"status":"failed","message":"` + operation.DeniedMessage + `","data":[]}`
 	if a.code != 403 || a.raw != want {
 		t.Errorf("answered %d %s, want the one denial", a.code, a.raw)
 	}

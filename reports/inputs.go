@@ -6,10 +6,10 @@ import (
 	"slices"
 	"time"
 
-	"tenantry/backends/api"
-	"tenantry/backends/filters"
 	"tenantry/internal/fault"
 	"tenantry/internal/texts"
+	"tenantry/operation"
+	"tenantry/operation/filters"
 )
 
 // Limits of inputs.
@@ -28,7 +28,7 @@ func notSettable(errs *fault.List, name string) {
 }
 
 // readerParams takes params[<name>]=<value> apart.
-func readerParams(pairs []api.Pair, errs *fault.List) map[string]string {
+func readerParams(pairs []operation.Pair, errs *fault.List) map[string]string {
 	values := map[string]string{}
 	for _, p := range pairs {
 		if len(p.Path) != 2 || p.Path[1] == "" {
@@ -83,7 +83,7 @@ func resolveInputs(root, selected *Report, locked, given map[string]string) (*in
 	}
 	for name, in := range v.rules {
 		if _, ok := locked[name]; !ok && in.Rule != Editable {
-			return nil, api.Denied("the token lacks a locked value of the report")
+			return nil, operation.Denied("the token lacks a locked value of the report")
 		}
 	}
 	return v, nil
@@ -166,7 +166,7 @@ func checkInput(errs *fault.List, at string, in Input, value string) {
 
 var errNotScalar = errors.New("not a string, number or boolean")
 
-// scalarText returns the text of a JSON scalar as api.Decode gives it.
+// scalarText returns the text of a JSON scalar as operation.Decode gives it.
 func scalarText(v any) (string, error) {
 	switch x := v.(type) {
 	case string:

@@ -4,21 +4,21 @@ import (
 	"context"
 	"slices"
 
-	"tenantry/backends/api"
-	"tenantry/backends/crud"
 	"tenantry/backends/store"
 	"tenantry/internal/fault"
+	"tenantry/operation"
+	"tenantry/operation/crud"
 	"tenantry/tenants"
 )
 
 // keepRows are those with which reports are listed, made and changed.
-func (m *Module) keepRows() []api.Operation {
+func (m *Module) keepRows() []operation.Row {
 	example, _ := m.getOperation().Example.(Configuration)
 	rows := crud.Rows(m.Reports, crud.Options[Report]{
 		Path: "/api/custom-reports", Name: "reports", Things: "Custom Reports", Tag: tag, Without: []string{"get"}, Search: []string{"title"},
-		Read: api.Needs(tenants.ManageReports), Write: api.Needs(tenants.ManageReports),
+		Read: operation.Needs(tenants.ManageReports), Write: operation.Needs(tenants.ManageReports),
 		Also: m.fits, Before: m.before, Example: example,
-		Show: func(ctx context.Context, c *api.Call, all []*Report) ([]any, error) {
+		Show: func(ctx context.Context, c *operation.Call, all []*Report) ([]any, error) {
 			shown, err := m.shown(ctx, c, all...)
 			out := make([]any, len(all))
 			for i := range shown {
@@ -37,7 +37,7 @@ func (m *Module) keepRows() []api.Operation {
 
 // before refuses a caller who is limited to teams where the report, or a child of it, shows more than those,
 // before the change or after it, and voids the tokens of a report that is purged.
-func (m *Module) before(ctx context.Context, c *api.Call, rec, was *Report) error {
+func (m *Module) before(ctx context.Context, c *operation.Call, rec, was *Report) error {
 	both := slices.DeleteFunc([]*Report{was, rec}, func(r *Report) bool { return r == nil })
 	switch entitled, err := m.entitled(ctx, c, both...); {
 	case err != nil:
@@ -54,6 +54,6 @@ func (m *Module) before(ctx context.Context, c *api.Call, rec, was *Report) erro
 }
 
 // fits notes what does not fit the organization's data.
-func (m *Module) fits(ctx context.Context, c *api.Call, rec, _ *Report, errs *fault.List) error {
+func (m *Module) fits(ctx context.Context, c *operation.Call, rec, _ *Report, errs *fault.List) error {
 	return m.Check(ctx, c.Tenant, c.Workspace, rec, errs)
 }

@@ -3,7 +3,7 @@ package reports
 import (
 	"encoding/json"
 
-	"tenantry/backends/resource"
+	"tenantry/backends/record"
 	"tenantry/backends/store"
 	"tenantry/internal/fault"
 	"tenantry/internal/strictjson"
@@ -90,15 +90,15 @@ type Issued struct {
 
 // Kinds are the records of this module.
 type Kinds struct {
-	Reports     *resource.Of[Report]
+	Reports     *record.Of[Report]
 	Revocations *store.Kind[Revocation]
 	Issued      *store.Kind[Issued]
 }
 
 // NewKinds declares the records.
 func NewKinds() Kinds {
-	reports := resource.Must(resource.Options[Report]{
-		Traits: resource.Traits{Name: "custom_report", Carries: true},
+	reports := record.Must(record.Options[Report]{
+		Traits: record.Traits{Name: "custom_report", Carries: true},
 		Spec: store.Spec{
 			Name:    "custom_reports",
 			Indexes: []store.Index{{Fields: []string{"title"}}, {Fields: []string{"created_at"}}},
@@ -107,11 +107,11 @@ func NewKinds() Kinds {
 		Preset: func(r *Report) { r.Secure = true },
 		Fill: func(r *Report) {
 			if r.PID == "" {
-				r.PID = resource.NewPID()
+				r.PID = record.NewPID()
 			}
 		},
 		Uses: (*Report).uses,
-		Refers: func(r *Report, visit resource.Visitor) {
+		Refers: func(r *Report, visit record.Visitor) {
 			if r.Class == "Submissions" {
 				visit("source", "form_collection", &r.Source)
 			}
@@ -131,4 +131,4 @@ func NewKinds() Kinds {
 }
 
 // Kept returns all that is kept.
-func (k Kinds) Kept() []resource.Kept { return []resource.Kept{k.Reports, k.Revocations, k.Issued} }
+func (k Kinds) Kept() []record.Kept { return []record.Kept{k.Reports, k.Revocations, k.Issued} }

@@ -8,11 +8,11 @@ import (
 	"slices"
 	"time"
 
-	"tenantry/backends/api"
-	"tenantry/backends/resource"
+	"tenantry/backends/record"
 	"tenantry/backends/store"
 	"tenantry/crypto/keyring"
-	"tenantry/internal/bounded"
+	"tenantry/internal/cache"
+	"tenantry/operation"
 	"tenantry/tenants"
 )
 
@@ -50,7 +50,7 @@ type Module struct {
 	Kinds
 	deps    Deps
 	classes map[string]Class
-	needs   *bounded.Map[*needs]
+	needs   *cache.Map[*needs]
 	reuse   *reuse
 }
 
@@ -66,25 +66,25 @@ func New(deps Deps) *Module {
 		deps.Reuse = DefaultReuse
 	}
 	m := &Module{
-		Kinds: NewKinds(), deps: deps, classes: map[string]Class{}, needs: bounded.New[*needs](maxNeeds),
+		Kinds: NewKinds(), deps: deps, classes: map[string]Class{}, needs: cache.New[*needs](maxNeeds),
 		reuse: newReuse(deps.Reuse, deps.Now),
 	}
 	for _, c := range deps.Classes {
 		m.classes[c.Name()] = c
 	}
-	m.Reports.Ask = func(c *resource.Checking, rec any) { m.ask(c, rec.(*Report)) }
+	m.Reports.Ask = func(c *record.Checking, rec any) { m.ask(c, rec.(*Report)) }
 	return m
 }
 
 // Operations returns the module's rows.
-func (m *Module) Operations() []api.Operation {
-	return append([]api.Operation{
+func (m *Module) Operations() []operation.Row {
+	return append([]operation.Row{
 		m.getOperation(), m.fieldsOperation(), m.sharedOperation(), m.exportSharedOperation(), m.shareOperation(), m.listSharesOperation(), m.revokeAllOperation(), m.revokeOperation(),
 	}, m.keepRows()...)
 }
 
 // byID returns the report of that id that the call may see. It is shared: nobody changes it.
-func (m *Module) byID(ctx context.Context, c *api.Call) (*Report, error) {
+func (m *Module) byID(ctx context.Context, c *operation.Call) (*Report, error) {
 	r, err := m.peek(ctx, c)
 	return r.Report, err
 }
@@ -95,9 +95,9 @@ type peeked struct {
 	made *store.Made
 }
 
-func (m *Module) peek(ctx context.Context, c *api.Call) (peeked, error) {
+func (m *Module) peek(ctx context.Context, c *operation.Call) (peeked, error) {
 	r, made, err := m.Reports.In(c.Workspace).Peek(ctx, c.Path("id"))
-	return peeked{r, made}, api.OrMissing(err, "Custom Report not found")
+	return peeked{r, made}, operation.OrMissing(err, "Custom Report not found")
 }
 
 // children returns the report's children that exist, in the order of the report.
@@ -114,7 +114,7 @@ func (m *Module) reportsOf(ctx context.Context, t *tenants.Tenant, ids []string)
 		place[id] = i
 	}
 	var all []Report
-	for some := range slices.Chunk(ids, api.MostPerPage) {
+	for some := range slices.Chunk(ids, operation.MostPerPage) {
 		found, err := m.Reports.In(t.Workspace()).Find(ctx, store.Query{Filter: store.In("id", some...), Limit: len(some)})
 		if err != nil {
 			return nil, err

@@ -10,14 +10,14 @@ import (
 	"strings"
 	"time"
 
-	"tenantry/backends/api"
-	"tenantry/backends/crud"
-	"tenantry/backends/export"
 	"tenantry/backends/store"
 	"tenantry/crypto/secret"
 	"tenantry/internal/declare"
 	"tenantry/internal/fault"
 	"tenantry/internal/texts"
+	"tenantry/operation"
+	"tenantry/operation/crud"
+	"tenantry/operation/export"
 	"tenantry/tenants"
 )
 
@@ -65,7 +65,7 @@ func (c *Configuration) Complete(rec any) {
 }
 
 // configurations returns what shows a report to those who keep it. They are entitled where they may see all that it shows.
-func (m *Module) configurations(c *api.Call) func(r *Report, entitled bool) *Configuration {
+func (m *Module) configurations(c *operation.Call) func(r *Report, entitled bool) *Configuration {
 	show := crud.As[Configuration](m.Reports)
 	return func(r *Report, entitled bool) *Configuration {
 		shown := show(r, c.Tenant)
@@ -78,19 +78,19 @@ func (m *Module) configurations(c *api.Call) func(r *Report, entitled bool) *Con
 
 func shareURL(baseURL, pid string) string { return baseURL + "/shared/reports/" + pid }
 
-func (m *Module) get(ctx context.Context, c *api.Call, r peeked, _ struct{}) (api.Result, error) {
+func (m *Module) get(ctx context.Context, c *operation.Call, r peeked, _ struct{}) (operation.Result, error) {
 	c.Revision = r.Rev
 	entitled, err := m.entitled(ctx, c, r.Report)
 	if err != nil {
-		return api.Result{}, err
+		return operation.Result{}, err
 	}
 	s := showing{c.BaseURL, c.Tenant.Org.Feature(tenants.FeatureTeams), entitled[0]}
 	data, err := c.Encoded(r.made, s, func() (any, error) { return m.configurations(c)(r.Report, s.entitled), nil })
-	return api.Result{Data: data}, err
+	return operation.Result{Data: data}, err
 }
 
 // shown returns reports as the caller reads them.
-func (m *Module) shown(ctx context.Context, c *api.Call, all ...*Report) ([]*Configuration, error) {
+func (m *Module) shown(ctx context.Context, c *operation.Call, all ...*Report) ([]*Configuration, error) {
 	entitled, err := m.entitled(ctx, c, all...)
 	out, show := make([]*Configuration, len(all)), m.configurations(c)
 	for i, r := range all {
@@ -101,7 +101,7 @@ func (m *Module) shown(ctx context.Context, c *api.Call, all ...*Report) ([]*Con
 
 // entitled reports of each of the reports whether the caller, whatever the request was narrowed to, may see
 // everything that it and its children show.
-func (m *Module) entitled(ctx context.Context, c *api.Call, all ...*Report) ([]bool, error) {
+func (m *Module) entitled(ctx context.Context, c *operation.Call, all ...*Report) ([]bool, error) {
 	scope := c.Principal.Scope(c.Tenant, nil)
 	entitled := make([]bool, len(all))
 	var ids []string
@@ -129,7 +129,7 @@ func (m *Module) entitled(ctx context.Context, c *api.Call, all ...*Report) ([]b
 }
 
 // sharedRequest returns what a reader asks, and keeps the answer out of caches and search engines.
-func sharedRequest(c *api.Call) (SharedRequest, error) {
+func sharedRequest(c *operation.Call) (SharedRequest, error) {
 	c.Header.Set("Cache-Control", "no-store")
 	c.Header.Set("Referrer-Policy", "no-referrer")
 	c.Header.Set("X-Content-Type-Options", "nosniff")
@@ -141,19 +141,19 @@ func sharedRequest(c *api.Call) (SharedRequest, error) {
 	}, err
 }
 
-func (m *Module) shared(ctx context.Context, c *api.Call) (api.Result, error) {
+func (m *Module) shared(ctx context.Context, c *operation.Call) (operation.Result, error) {
 	ask, err := sharedRequest(c)
 	if err != nil {
-		return api.Result{}, err
+		return operation.Result{}, err
 	}
 	s, err := m.Open(ctx, c.Tenant, ask)
 	if c.TookLong() {
 		c.Recheck = m.recheck(ask, s.read, false)
 	}
 	if err != nil {
-		return api.Result{}, err
+		return operation.Result{}, err
 	}
-	return api.Result{Data: &s}, nil
+	return operation.Result{Data: &s}, nil
 }
 
 // Share is a new share token.
@@ -166,7 +166,7 @@ type Share struct {
 
 // keepable returns the report that the path names, if the caller may see all that it and its children show. What says
 // what could be done with it otherwise.
-func (m *Module) keepable(ctx context.Context, c *api.Call, what string) (*Report, error) {
+func (m *Module) keepable(ctx context.Context, c *operation.Call, what string) (*Report, error) {
 	r, err := m.byID(ctx, c)
 	if err != nil {
 		return nil, err
@@ -182,7 +182,7 @@ func (m *Module) keepable(ctx context.Context, c *api.Call, what string) (*Repor
 func showsMore(what string) error { return fault.One("teams", fault.Forbidden, moreThanTeams, what) }
 
 // shareable returns the report that the path names, if the caller may share it.
-func (m *Module) shareable(ctx context.Context, c *api.Call) (*Report, error) {
+func (m *Module) shareable(ctx context.Context, c *operation.Call) (*Report, error) {
 	r, err := m.keepable(ctx, c, "shared")
 	if err == nil && !r.CanShare() {
 		err = fault.One("shareable", fault.Forbidden, notShareable)
@@ -191,7 +191,7 @@ func (m *Module) shareable(ctx context.Context, c *api.Call) (*Report, error) {
 }
 
 // revocable returns the report that the path names, if the caller may end its share tokens.
-func (m *Module) revocable(ctx context.Context, c *api.Call) (*Report, error) {
+func (m *Module) revocable(ctx context.Context, c *operation.Call) (*Report, error) {
 	return m.keepable(ctx, c, "changed")
 }
 
@@ -200,7 +200,7 @@ type sharing struct {
 	ExpiresIn int64          `json:"expires_in" rule:"min=1 max=31536000" default:"3600" doc:"Lifetime in seconds, from 1 to 31536000; 3600 where absent." ask:"Lasts||span" example:"3600"`
 }
 
-func (m *Module) share(ctx context.Context, c *api.Call, r *Report, in sharing) (*Share, error) {
+func (m *Module) share(ctx context.Context, c *operation.Call, r *Report, in sharing) (*Share, error) {
 	token, id, ends, err := m.Issue(ctx, c.Tenant, r, c.Principal.Subject(), in.Params, time.Duration(in.ExpiresIn)*time.Second)
 	if err != nil {
 		return nil, err
@@ -231,14 +231,14 @@ type IssuedShare struct {
 }
 
 // SharePage is a page of a report's share tokens.
-type SharePage api.Part[IssuedShare]
+type SharePage operation.Part[IssuedShare]
 
 type listing struct {
-	api.Following
+	operation.Following
 	Sort string `json:"sort" rule:"enum=created_at|-created_at" default:"-created_at" doc:"Order; - is descending."`
 }
 
-func (m *Module) listShares(ctx context.Context, c *api.Call, r *Report, in listing) (out SharePage, err error) {
+func (m *Module) listShares(ctx context.Context, c *operation.Call, r *Report, in listing) (out SharePage, err error) {
 	of, err := m.opening(ctx, c.Tenant, r)
 	if err != nil {
 		return out, err
@@ -275,7 +275,7 @@ func (m *Module) listShares(ctx context.Context, c *api.Call, r *Report, in list
 			shares[i].Params = s.Params
 		}
 	}
-	part, err := api.PartOf(c, in.Following, follows, count, shares, page.Left, page.Cut, func(last int) string {
+	part, err := operation.PartOf(c, in.Following, follows, count, shares, page.Left, page.Cut, func(last int) string {
 		return fmt.Sprintf("%d-%s", found[last].CreatedAt, found[last].ID)
 	})
 	return SharePage(part), err
@@ -287,7 +287,7 @@ type Revoked struct {
 	TokenID string `json:"token_id,omitempty" doc:"The one token, where not all of them"`
 }
 
-func (m *Module) revokeAll(ctx context.Context, c *api.Call, r *Report, _ struct{}) (*Revoked, error) {
+func (m *Module) revokeAll(ctx context.Context, c *operation.Call, r *Report, _ struct{}) (*Revoked, error) {
 	c.Note("report", r.ID)
 	return &Revoked{ID: r.ID}, m.RevokeAll(ctx, c.Tenant, r.PID)
 }
@@ -296,9 +296,9 @@ type revocation struct {
 	TokenID string `json:"token_id" doc:"The token's identifier, as sharing and the list of shares answer it; it is the token's jti claim." example:"0-1N9lXo4VjYwq2bTt0cJ8sKfZgRm"`
 }
 
-func (m *Module) revokeOne(ctx context.Context, c *api.Call, r *Report, in revocation) (*Revoked, error) {
+func (m *Module) revokeOne(ctx context.Context, c *operation.Call, r *Report, in revocation) (*Revoked, error) {
 	if !plainText(in.TokenID) {
-		return nil, api.NotFound("Share not found")
+		return nil, operation.NotFound("Share not found")
 	}
 	c.Note("report", r.ID)
 	c.Note("token_id", in.TokenID)
@@ -306,15 +306,15 @@ func (m *Module) revokeOne(ctx context.Context, c *api.Call, r *Report, in revoc
 }
 
 // on completes a row about the report that the path names.
-func on[Rec, In, Out any](o api.Operation, find func(context.Context, *api.Call) (Rec, error), do func(context.Context, *api.Call, Rec, In) (Out, error)) api.Operation {
-	o.Tag, o.Credentials, o.Teams = tag, api.Key|api.Session, true
-	o.Params = []api.Param{{
-		Name: "id", In: api.InPath, Shape: api.Text, Required: true, Description: "Identifier of the custom report.", Example: exampleID,
+func on[Rec, In, Out any](o operation.Row, find func(context.Context, *operation.Call) (Rec, error), do func(context.Context, *operation.Call, Rec, In) (Out, error)) operation.Row {
+	o.Tag, o.Credentials, o.Teams = tag, operation.Key|operation.Session, true
+	o.Params = []operation.Param{{
+		Name: "id", In: operation.InPath, Shape: operation.Text, Required: true, Description: "Identifier of the custom report.", Example: exampleID,
 	}}
-	o.Failures = append([]api.Failure{
+	o.Failures = append([]operation.Failure{
 		{Code: http.StatusNotFound, Message: "Custom Report not found", When: "there is no such report in the caller's teams"},
 	}, o.Failures...)
-	return api.On(o, find, do)
+	return operation.On(o, find, do)
 }
 
 const (
@@ -326,12 +326,12 @@ const (
 	exampleTokenID = "0-1N9lXo4VjYwq2bTt0cJ8sKfZgRm"
 )
 
-func (m *Module) getOperation() api.Operation {
-	return on(api.Operation{
+func (m *Module) getOperation() operation.Row {
+	return on(operation.Row{
 		Name: "reports.get", Contract: true, Revised: true, Method: http.MethodGet, Path: "/api/custom-reports/{id}",
 		Summary:     "Get a custom report",
 		Description: "Returns the configuration of one custom report.",
-		Kinds:       api.ServerKeys, Rule: api.AnyCaller(),
+		Kinds:       operation.ServerKeys, Rule: operation.AnyCaller(),
 		Message: "Custom Report found", Data: &Configuration{},
 		Example: Configuration{
 			ID: exampleID, PID: examplePID, Title: "Contacts by country", Class: "Contacts", Teams: &[]string{},
@@ -345,10 +345,10 @@ func (m *Module) getOperation() api.Operation {
 	}, m.peek, m.get)
 }
 
-func (m *Module) sharedOperation() api.Operation {
-	return api.Operation{
+func (m *Module) sharedOperation() operation.Row {
+	return operation.Row{
 		Name: "reports.shared", Contract: true, Method: http.MethodGet, Path: "/api/reports/shared/{pid}",
-		AnyHost: true, Weight: api.Heavy,
+		AnyHost: true, Weight: operation.Heavy,
 		Aliases: []string{"/api/reports/shared/{pid}/{report_id}"}, IDs: []string{"getSharedReport", "getSharedReportOfBundle"}, Tag: tag,
 		Summary: "Get a shared report",
 		Description: "Returns a report to whoever knows its public identifier, and a token where the report is secure. " +
@@ -357,14 +357,14 @@ func (m *Module) sharedOperation() api.Operation {
 			"A token that is given is always checked, also where none is needed. " +
 			"Locked inputs take their values from the token alone, so a report with locked inputs cannot be read without one. " +
 			"An input that the report locks is locked in its children too.",
-		Credentials: api.Open, Kinds: api.Browser, Rule: api.AnyCaller(), Teams: true,
-		Params: []api.Param{
-			{Name: "pid", In: api.InPath, Shape: api.Text, Required: true, Description: "Public identifier of the report.", Example: examplePID},
-			{Name: "report_id", In: api.InPath, Shape: api.Text, Description: "Identifier of the report itself or of one of its child reports.", Example: exampleID},
-			{Name: "token", In: api.InQuery, Shape: api.Text, Secret: true, Description: "Share token. Required where the report is secure."},
-			{Name: "data", In: api.InQuery, Shape: api.Text, Description: "1 includes the rows; without it data is absent.", Example: "1"},
-			{Name: "provider", In: api.InQuery, Shape: api.Text, Default: BuiltIn, Description: "Name of one of the organization's report providers. Cannot be chosen for secure reports."},
-			{Name: "params", In: api.InQuery, Shape: api.Tree, Document: "inputs", Ask: api.Ask{Kind: declare.Inputs}, Description: "Values of editable inputs: params[<name>]=<value>. An empty value leaves out the conditions on the input.", Example: "params[status]=active"},
+		Credentials: operation.Open, Kinds: operation.Browser, Rule: operation.AnyCaller(), Teams: true,
+		Params: []operation.Param{
+			{Name: "pid", In: operation.InPath, Shape: operation.Text, Required: true, Description: "Public identifier of the report.", Example: examplePID},
+			{Name: "report_id", In: operation.InPath, Shape: operation.Text, Description: "Identifier of the report itself or of one of its child reports.", Example: exampleID},
+			{Name: "token", In: operation.InQuery, Shape: operation.Text, Secret: true, Description: "Share token. Required where the report is secure."},
+			{Name: "data", In: operation.InQuery, Shape: operation.Text, Description: "1 includes the rows; without it data is absent.", Example: "1"},
+			{Name: "provider", In: operation.InQuery, Shape: operation.Text, Default: BuiltIn, Description: "Name of one of the organization's report providers. Cannot be chosen for secure reports."},
+			{Name: "params", In: operation.InQuery, Shape: operation.Tree, Document: "inputs", Ask: operation.Ask{Kind: declare.Inputs}, Description: "Values of editable inputs: params[<name>]=<value>. An empty value leaves out the conditions on the input.", Example: "params[status]=active"},
 		},
 		Data:    Shared{},
 		Message: "Shared Report found",
@@ -379,20 +379,20 @@ func (m *Module) sharedOperation() api.Operation {
 			},
 			RetrievedAt: 1_772_357_400, VisualProps: map[string]any{},
 		},
-		Failures: []api.Failure{
+		Failures: []operation.Failure{
 			{Code: http.StatusOK, Message: NotFoundProblem().Message, When: "there is no such report, or report_id is not of its bundle"},
 			{Code: http.StatusOK, Message: "The report took too long", When: "the run was stopped at its time limit; the message names the limit"},
 			{Code: http.StatusOK, Message: notShowableMessage, When: "its source or a field of it is gone, or is of another type by now"},
-			{Code: http.StatusForbidden, Message: api.DeniedMessage, When: "the token is missing, expired, revoked, wrong, or lacks a locked value"},
+			{Code: http.StatusForbidden, Message: operation.DeniedMessage, When: "the token is missing, expired, revoked, wrong, or lacks a locked value"},
 		},
 		Handler: m.shared,
 	}
 }
 
 // exportSharedOperation is the shared report as a file, read as the report itself is.
-func (m *Module) exportSharedOperation() api.Operation {
+func (m *Module) exportSharedOperation() operation.Row {
 	read := m.sharedOperation()
-	row := api.Operation{
+	row := operation.Row{
 		Name: "reports.export_shared", Path: "/api/reports/shared/{pid}/export", Aliases: []string{"/api/reports/shared/{pid}/{report_id}/export"},
 		IDs: []string{"exportSharedReport", "exportSharedReportOfBundle"}, Tag: tag, AnyHost: true,
 		Summary: "Export the rows of a shared report",
@@ -401,11 +401,11 @@ func (m *Module) exportSharedOperation() api.Operation {
 		Credentials: read.Credentials, Kinds: read.Kinds, Rule: read.Rule, Teams: true, Message: read.Message,
 		Data: map[string]any{}, Example: map[string]any{"country": "DE", "count": 120},
 		Failure: toTakers,
-		Failures: []api.Failure{
+		Failures: []operation.Failure{
 			{Code: http.StatusNotFound, Message: NotFoundProblem().Message, When: "there is no such report, or report_id is not of its bundle"},
 			{Code: http.StatusConflict, Message: notShowableMessage, When: "its source or a field of it is gone, or is of another type by now"},
 			{Code: http.StatusServiceUnavailable, Message: "The report took too long: it was stopped after 5s", When: "a part of the run was stopped at its time limit"},
-			{Code: http.StatusForbidden, Message: api.DeniedMessage, When: "the token is missing, expired, revoked, wrong, or lacks a locked value"},
+			{Code: http.StatusForbidden, Message: operation.DeniedMessage, When: "the token is missing, expired, revoked, wrong, or lacks a locked value"},
 			{Code: http.StatusUnprocessableEntity, Message: "Validation failed: the report is set not to be exportable", When: "the report is not exportable, has more rows than an export takes, or a value does not fit"},
 		},
 	}
@@ -416,11 +416,11 @@ func (m *Module) exportSharedOperation() api.Operation {
 	}
 	export.Row(&row)
 	row.Timeout = 5 * time.Minute // strangers who read slowly keep the room of others
-	return api.Typed(row, m.exportShared)
+	return operation.Typed(row, m.exportShared)
 }
 
 // toTakers says with its code why there is no file: 200 would be taken for one.
-func toTakers(p *api.Problem) *api.Problem {
+func toTakers(p *operation.Problem) *operation.Problem {
 	if p.Code != http.StatusOK {
 		return p
 	}
@@ -436,62 +436,62 @@ func toTakers(p *api.Problem) *api.Problem {
 	return &told
 }
 
-func (m *Module) shareOperation() api.Operation {
-	return on(api.Operation{
+func (m *Module) shareOperation() operation.Row {
+	return on(operation.Row{
 		Name: "reports.share", Method: http.MethodPost, Path: "/api/custom-reports/{id}/share",
 		Summary: "Issue a share token",
 		Description: "Issues a token that lets its holder read the shared report with the given values of locked inputs. " +
 			"A locked input that is not given takes the report's own value for it; where it has none, it is required.",
-		Kinds: api.ServerFull, Rule: api.Needs(tenants.ManageReports), Audit: api.AuditAlways, Once: true,
+		Kinds: operation.ServerFull, Rule: operation.Needs(tenants.ManageReports), Audit: operation.AuditAlways, Once: true,
 		BodyLimit: 64 << 10,
 		Message:   "Share created",
 		Example: Share{
 			ID: exampleTokenID, Token: "<TOKEN>", URL: "https://acme.example.com/shared/reports/" + examplePID + "?token=<TOKEN>", ExpiresAt: "2026-03-01T10:30:00.000Z",
 		},
-		Failures: []api.Failure{api.Refuses(http.StatusUnprocessableEntity, "the input is not acceptable, the report is not shareable, or it shows more than the caller's teams",
+		Failures: []operation.Failure{operation.Refuses(http.StatusUnprocessableEntity, "the input is not acceptable, the report is not shareable, or it shows more than the caller's teams",
 			"shareable", fault.Forbidden, notShareable)},
 	}, m.shareable, m.share)
 }
 
-func (m *Module) listSharesOperation() api.Operation {
-	return on(api.Operation{
+func (m *Module) listSharesOperation() operation.Row {
+	return on(operation.Row{
 		Name: "reports.list_shares", Method: http.MethodGet, Path: "/api/custom-reports/{id}/shares",
 		Summary: "List the share tokens of a report",
 		Description: "Returns the tokens that open the report now, without the tokens themselves. " +
 			"Tokens issued by versions that did not list them are missing.",
-		Kinds: api.ServerKeys, Rule: api.Needs(tenants.ManageReports),
+		Kinds: operation.ServerKeys, Rule: operation.Needs(tenants.ManageReports),
 		Message: "Shares found",
-		Example: SharePage(api.OnePage(IssuedShare{
+		Example: SharePage(operation.OnePage(IssuedShare{
 			ID: exampleTokenID, CreatedAt: "2026-03-01T09:30:00.000Z", ExpiresAt: "2026-03-01T10:30:00.000Z", IssuedBy: "user:7", Params: map[string]any{"region": "EMEA"},
 		})),
-		Failures: []api.Failure{{
+		Failures: []operation.Failure{{
 			Code: http.StatusUnprocessableEntity, Message: "Validation failed: sort must be created_at or -created_at", When: "a parameter has an unacceptable value",
 		}},
 	}, m.byID, m.listShares)
 }
 
 // notWhole documents what revocable refuses.
-func notWhole() api.Failure {
-	return api.Refuses(http.StatusUnprocessableEntity, "the report, or a child of it, shows more than the caller's teams", "teams", fault.Forbidden, fmt.Sprintf(moreThanTeams, "changed"))
+func notWhole() operation.Failure {
+	return operation.Refuses(http.StatusUnprocessableEntity, "the report, or a child of it, shows more than the caller's teams", "teams", fault.Forbidden, fmt.Sprintf(moreThanTeams, "changed"))
 }
 
-func (m *Module) revokeAllOperation() api.Operation {
-	return on(api.Operation{
+func (m *Module) revokeAllOperation() operation.Row {
+	return on(operation.Row{
 		Name: "reports.revoke_shares", Method: http.MethodDelete, Path: "/api/custom-reports/{id}/shares",
 		Summary:     "Revoke all share tokens of a report",
 		Description: "Voids every share token of the report issued before, at once. Tokens issued later are good.",
-		Kinds:       api.ServerFull, Rule: api.Needs(tenants.ManageReports), Audit: api.AuditAlways, Message: "Share deleted", Example: Revoked{ID: exampleID},
-		Failures: []api.Failure{notWhole()},
+		Kinds:       operation.ServerFull, Rule: operation.Needs(tenants.ManageReports), Audit: operation.AuditAlways, Message: "Share deleted", Example: Revoked{ID: exampleID},
+		Failures: []operation.Failure{notWhole()},
 	}, m.revocable, m.revokeAll)
 }
 
-func (m *Module) revokeOperation() api.Operation {
-	return on(api.Operation{
+func (m *Module) revokeOperation() operation.Row {
+	return on(operation.Row{
 		Name: "reports.revoke_share", Method: http.MethodDelete, Path: "/api/custom-reports/{id}/shares/{token_id}",
 		Summary:     "Revoke one share token",
 		Description: "Voids one share token of the report at once and for good. Revoking it again changes nothing.",
-		Kinds:       api.ServerFull, Rule: api.Needs(tenants.ManageReports), Audit: api.AuditAlways,
+		Kinds:       operation.ServerFull, Rule: operation.Needs(tenants.ManageReports), Audit: operation.AuditAlways,
 		Message: "Share deleted", Example: Revoked{ID: exampleID, TokenID: exampleTokenID},
-		Failures: []api.Failure{{Code: http.StatusNotFound, Message: "Share not found", When: "no good token of the report has that identifier, and none that was revoked; tokens of versions that did not list them can only be revoked all together"}, notWhole()},
+		Failures: []operation.Failure{{Code: http.StatusNotFound, Message: "Share not found", When: "no good token of the report has that identifier, and none that was revoked; tokens of versions that did not list them can only be revoked all together"}, notWhole()},
 	}, m.revocable, m.revokeOne)
 }

@@ -8,10 +8,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"tenantry/backends/api"
-	"tenantry/backends/resource"
-	"tenantry/backends/resource/resourcetest"
+	"tenantry/backends/record"
+	"tenantry/backends/record/resourcetest"
 	"tenantry/backends/store"
+	"tenantry/operation"
 	"tenantry/reports"
 	"tenantry/tenants"
 )
@@ -104,7 +104,7 @@ func instantOf(a answer) (string, error) {
 func TestValidateNamesEveryProblem(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	_, errs := resourcetest.Read(t, w.kinds.Reports, resource.Checking{}, `{"title":" ","desc":5,"class":"Secrets","child_reports":["x"],"teams":["x"],"query":{"limit":0,"nope":1}}`)
+	_, errs := resourcetest.Read(t, w.kinds.Reports, record.Checking{}, `{"title":" ","desc":5,"class":"Secrets","child_reports":["x"],"teams":["x"],"query":{"limit":0,"nope":1}}`)
 	var unread []string
 	for _, e := range errs {
 		unread = append(unread, e.Field+"/"+e.Code)
@@ -112,7 +112,7 @@ func TestValidateNamesEveryProblem(t *testing.T) {
 	if diff := cmp.Diff([]string{"desc/type", "child_reports/format", "teams/format", "query.limit/range", "query/unknown", "title/required", "class/unknown"}, unread); diff != "" {
 		t.Error(diff)
 	}
-	_, errs = resourcetest.Read(t, w.kinds.Reports, resource.Checking{}, `{"pid":"a b","title":"T","class":"Secrets","visual":"pie-chart",
+	_, errs = resourcetest.Read(t, w.kinds.Reports, record.Checking{}, `{"pid":"a b","title":"T","class":"Secrets","visual":"pie-chart",
 		"input":{"a b":{"rule":"locked"},"n":{"rule":"open","type":"list"},"d":{"rule":"editable","type":"date","value":"soon"}},
 		"query":{"filter":{"country":{"input":"undeclared"}}}}`)
 	var got []string
@@ -126,7 +126,7 @@ func TestValidateNamesEveryProblem(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if _, errs = resourcetest.Read(t, w.kinds.Reports, resource.Checking{}, `{"pid":"of sixteen chars","title":"T","class":"Contacts"}`); len(errs) != 1 || errs[0].Field != "pid" {
+	if _, errs = resourcetest.Read(t, w.kinds.Reports, record.Checking{}, `{"pid":"of sixteen chars","title":"T","class":"Contacts"}`); len(errs) != 1 || errs[0].Field != "pid" {
 		t.Errorf("a pid with blanks: %v", errs)
 	}
 	errs = nil
@@ -182,7 +182,7 @@ func TestBoundsOfInputs(t *testing.T) {
 		{"empty choice", `"a":{"rule":"editable","choices":[""]}`, "input.a.choices/required"},
 		{"choice of another type", `"a":{"rule":"editable","type":"number","choices":["x"]}`, "input.a.choices/type"},
 	} {
-		_, errs := resourcetest.Read(t, w.kinds.Reports, resource.Checking{}, `{"title":"T","class":"Contacts","query":{},"input":{`+tt.inputs+`}}`)
+		_, errs := resourcetest.Read(t, w.kinds.Reports, record.Checking{}, `{"title":"T","class":"Contacts","query":{},"input":{`+tt.inputs+`}}`)
 		var got []string
 		for _, e := range errs {
 			got = append(got, e.Field+"/"+e.Code)
@@ -197,13 +197,13 @@ func BenchmarkGetReport(b *testing.B) {
 	w := newWorld(b, nil)
 	r := w.add(`{"class":"Contacts","input":{"a":{"rule":"editable","value":"x"}},
 		"query":{"filter":{"country":{"input":"a"}},"group_by":[{"field":"country"}],"measures":[{"op":"count"}]}}`)
-	var get api.Operation
+	var get operation.Row
 	for _, o := range w.module.Operations() {
 		if o.Name == "reports.get" {
 			get = o
 		}
 	}
-	c := api.NewCall(&get, func(string) string { return r.ID })
+	c := operation.NewCall(&get, func(string) string { return r.ID })
 	c.Tenant, c.BaseURL, c.Workspace = w.tenant, "https://acme.example.com", w.tenant.Workspace().Scoped(store.Scope{All: true})
 	b.ReportAllocs()
 	for b.Loop() {

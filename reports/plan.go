@@ -1,10 +1,10 @@
 package reports
 
 import (
-	"tenantry/backends/filters"
 	"tenantry/backends/store"
 	"tenantry/internal/fault"
 	"tenantry/internal/texts"
+	"tenantry/operation/filters"
 )
 
 // Plan is a query bound to a dataset: what the engine is asked and what comes back. It

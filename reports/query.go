@@ -7,12 +7,12 @@ import (
 	"strconv"
 	"strings"
 
-	"tenantry/backends/api"
-	"tenantry/backends/filters"
 	"tenantry/backends/store"
 	"tenantry/internal/fault"
 	"tenantry/internal/strictjson"
 	"tenantry/internal/texts"
+	"tenantry/operation"
+	"tenantry/operation/filters"
 )
 
 // Limits of a report's query.
@@ -24,7 +24,7 @@ const (
 	MaxRows     = store.MaxLimit
 	DefaultRows = 1_000
 	// MaxBytes is how much the rows of a run take at most: what is beyond is cut, and the run says so.
-	MaxBytes = api.PageBytes
+	MaxBytes = operation.PageBytes
 )
 
 // Query is what a report asks. It keeps the JSON it was written in, so that reading and
@@ -171,7 +171,7 @@ func (q Query) Definition(errs *fault.List) Definition {
 	if len(q.raw) == 0 {
 		return def
 	}
-	body, err := api.ParseBody(q.raw)
+	body, err := operation.ParseBody(q.raw)
 	if err != nil {
 		errs.Add("query", "format", "query is not acceptable: %s", strings.Replace(err.Error(), "The body", "it", 1))
 		return def
@@ -316,15 +316,15 @@ func parseMeasures(raw json.RawMessage, errs *fault.List) []Measure {
 const maxName = 64
 
 // parseItem reads an object that may have these members alone.
-func parseItem(raw json.RawMessage, at string, errs *fault.List, members ...string) (api.Body, bool) {
+func parseItem(raw json.RawMessage, at string, errs *fault.List, members ...string) (operation.Body, bool) {
 	if len(raw) == 0 || raw[0] != '{' {
 		errs.Add(at, "type", "%s must be an object", at)
-		return api.Body{}, false
+		return operation.Body{}, false
 	}
-	body, err := api.ParseBody(raw)
+	body, err := operation.ParseBody(raw)
 	if err != nil {
 		errs.Add(at, "format", "%s is not an acceptable JSON object", at)
-		return api.Body{}, false
+		return operation.Body{}, false
 	}
 	for _, name := range body.Names() {
 		if !slices.Contains(members, name) {
@@ -335,7 +335,7 @@ func parseItem(raw json.RawMessage, at string, errs *fault.List, members ...stri
 }
 
 // requiredField reads the member field of an item, noting problems under the item's name.
-func requiredField(body api.Body, at string, errs *fault.List) string {
+func requiredField(body operation.Body, at string, errs *fault.List) string {
 	var own fault.List
 	field := body.Required(&own, "field", maxName)
 	for _, e := range own {

@@ -12,9 +12,9 @@ import (
 	"sync"
 	"time"
 
-	"tenantry/backends/api"
 	"tenantry/backends/store"
 	"tenantry/internal/request"
+	"tenantry/operation"
 	"tenantry/tenants"
 )
 
@@ -93,7 +93,7 @@ func (u *reuse) do(ctx context.Context, key runKey, ask func(context.Context) (f
 		u.mu.Unlock()
 		select {
 		case <-r.done:
-			if full := (*api.Problem)(nil); errors.As(r.err, &full) && full.Code == http.StatusTooManyRequests {
+			if full := (*operation.Problem)(nil); errors.As(r.err, &full) && full.Code == http.StatusTooManyRequests {
 				return ask(ctx) // the first reader had no room, and this one may have some
 			}
 			return r.found, cmp.Or(r.err, r.found.hold(ctx))

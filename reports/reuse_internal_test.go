@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"tenantry/backends/api"
+	"tenantry/operation"
 )
 
 func rowsOf(text string) found { return found{data: &Data{Rows: [][]any{{text}}}} }
@@ -76,7 +76,7 @@ func TestReuseTellsNobodyOfAnothersRoom(t *testing.T) {
 		group.Go(func() {
 			if _, err := u.do(t.Context(), runKey{}, func(context.Context) (found, error) {
 				<-let
-				return found{}, fmt.Errorf("rows: %w", api.TooManyRequests(time.Second))
+				return found{}, fmt.Errorf("rows: %w", operation.TooManyRequests(time.Second))
 			}); err == nil {
 				t.Error("the first reader was not told")
 			}

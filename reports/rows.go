@@ -8,12 +8,12 @@ import (
 	"net/http"
 	"unicode/utf8"
 
-	"tenantry/backends/api"
-	"tenantry/backends/crud"
-	"tenantry/backends/export"
 	"tenantry/backends/store"
 	"tenantry/internal/declare"
 	"tenantry/internal/fault"
+	"tenantry/operation"
+	"tenantry/operation/crud"
+	"tenantry/operation/export"
 	"tenantry/tenants"
 )
 
@@ -37,7 +37,7 @@ type Rows struct {
 
 // portion says which rows of a report are asked for.
 type portion struct {
-	api.Paging
+	operation.Paging
 	Whole bool `json:"whole" default:"false" doc:"true: instead of a page, all rows that the query lets through, as the shared report has them, up to 4 MiB."`
 }
 
@@ -51,7 +51,7 @@ func (p portion) window() window {
 
 // planFor binds a report for those who keep it: to what they see of what its readers see. They set every
 // input, and of one that has no value the conditions are left out.
-func (m *Module) planFor(ctx context.Context, c *api.Call, r *Report) (plan Plan, err error) {
+func (m *Module) planFor(ctx context.Context, c *operation.Call, r *Report) (plan Plan, err error) {
 	var errs fault.List
 	given := readerParams(c.Query.Tree("params"), &errs)
 	if err := errs.Err(); err != nil {
@@ -84,7 +84,7 @@ func (m *Module) part(ctx context.Context, plan Plan, part window) (data Data, e
 	return data, err
 }
 
-func (m *Module) rows(ctx context.Context, c *api.Call, r *Report, in portion) (*Rows, error) {
+func (m *Module) rows(ctx context.Context, c *operation.Call, r *Report, in portion) (*Rows, error) {
 	plan, err := m.planFor(ctx, c, r)
 	if err != nil {
 		return nil, err
@@ -100,36 +100,36 @@ func (m *Module) rows(ctx context.Context, c *api.Call, r *Report, in portion) (
 }
 
 // export answers with all rows of the report.
-func (m *Module) export(ctx context.Context, c *api.Call, r *Report, in export.Asked) (api.Result, error) {
+func (m *Module) export(ctx context.Context, c *operation.Call, r *Report, in export.Asked) (operation.Result, error) {
 	if !r.Exportable {
-		return api.Result{}, fault.One("exportable", fault.Forbidden, "the report is set not to be exportable")
+		return operation.Result{}, fault.One("exportable", fault.Forbidden, "the report is set not to be exportable")
 	}
 	plan, err := m.planFor(ctx, c, r)
 	if err != nil {
-		return api.Result{}, err
+		return operation.Result{}, err
 	}
 	return m.exported(ctx, c, in, r.Title, plan)
 }
 
 // exportShared answers with all rows of a shared report, to whoever may read it.
-func (m *Module) exportShared(ctx context.Context, c *api.Call, in export.Asked) (api.Result, error) {
+func (m *Module) exportShared(ctx context.Context, c *operation.Call, in export.Asked) (operation.Result, error) {
 	ask, err := sharedRequest(c)
 	if err != nil {
-		return api.Result{}, err
+		return operation.Result{}, err
 	}
 	it, err := m.admit(ctx, c.Tenant, ask)
 	if err != nil {
-		return api.Result{}, err
+		return operation.Result{}, err
 	}
 	c.Recheck = m.recheck(ask, it, true)
 	c.Note(m.Reports.Name, it.selected.ID)
 	if !it.selected.Exportable {
-		return api.Result{}, fault.One("exportable", fault.Forbidden, "the report is set not to be exportable")
+		return operation.Result{}, fault.One("exportable", fault.Forbidden, "the report is set not to be exportable")
 	}
 	if _, own := it.provider.(storeProvider); !own {
 		f, err := m.run(ctx, c.Tenant, it.bundle, it.selected, it.inputs, it.provider, true)
 		if err != nil {
-			return api.Result{}, err
+			return operation.Result{}, err
 		}
 		return answerRows(c, in, it.selected.Title, f.columns, func(_ context.Context, write func([][]any) error) error { return write(f.data.Rows) })
 	}
@@ -138,13 +138,13 @@ func (m *Module) exportShared(ctx context.Context, c *api.Call, in export.Asked)
 		plan, err = m.bind(run, c.Tenant, it.bundle, it.selected, it.inputs)
 		return err
 	}); err != nil {
-		return api.Result{}, err
+		return operation.Result{}, err
 	}
 	return m.exported(ctx, c, in, it.selected.Title, plan)
 }
 
 // exported answers with all rows of a plan, which are read page by page.
-func (m *Module) exported(ctx context.Context, c *api.Call, in export.Asked, title string, plan Plan) (api.Result, error) {
+func (m *Module) exported(ctx context.Context, c *operation.Call, in export.Asked, title string, plan Plan) (operation.Result, error) {
 	plan.whole = true
 	at := window{most: exportPage}
 	if plan.list == nil {
@@ -155,13 +155,13 @@ func (m *Module) exported(ctx context.Context, c *api.Call, in export.Asked, tit
 	}
 	data, err := m.part(ctx, plan, at)
 	if err != nil {
-		return api.Result{}, err
+		return operation.Result{}, err
 	}
 	if !plan.limited && (data.Total > plan.limit || plan.list == nil && data.Truncated && !data.cut) {
-		return api.Result{}, fault.One("query", fault.Length, "the report has more than %d rows: give its query a filter or a limit", plan.limit)
+		return operation.Result{}, fault.One("query", fault.Length, "the report has more than %d rows: give its query a filter or a limit", plan.limit)
 	}
 	if plan.list == nil && data.cut { // groups are not read in parts
-		return api.Result{}, fault.One("query", fault.Length, "the groups of the report take more than %d MiB: give its query a filter or a limit", MaxBytes>>20)
+		return operation.Result{}, fault.One("query", fault.Length, "the groups of the report take more than %d MiB: give its query a filter or a limit", MaxBytes>>20)
 	}
 	plan.countAhead = false
 	return answerRows(c, in, title, plan.Columns, func(ctx context.Context, write func([][]any) error) error {
@@ -181,7 +181,7 @@ func (m *Module) exported(ctx context.Context, c *api.Call, in export.Asked, tit
 }
 
 // answerRows answers with the rows that rows writes, part by part.
-func answerRows(c *api.Call, in export.Asked, title string, columns []Column, rows func(context.Context, func([][]any) error) error) (api.Result, error) {
+func answerRows(c *operation.Call, in export.Asked, title string, columns []Column, rows func(context.Context, func([][]any) error) error) (operation.Result, error) {
 	names := make([]string, len(columns))
 	for i, column := range columns {
 		names[i] = column.Name
@@ -203,7 +203,7 @@ func answerRows(c *api.Call, in export.Asked, title string, columns []Column, ro
 }
 
 // duplicate makes another report of one, with an address of its own.
-func (m *Module) duplicate(ctx context.Context, c *api.Call, r *Report, _ struct{}) (*Configuration, error) {
+func (m *Module) duplicate(ctx context.Context, c *operation.Call, r *Report, _ struct{}) (*Configuration, error) {
 	other := *r
 	other.Meta, other.PID, other.Title = store.Meta{}, "", "Copy of "+r.Title
 	for utf8.RuneCountInString(other.Title) > maxTitle {
@@ -220,11 +220,11 @@ func (m *Module) duplicate(ctx context.Context, c *api.Call, r *Report, _ struct
 	}
 	m.Reports.Fill(&other)
 	var shown *Configuration
-	c.Closes(func(ctx context.Context) (api.Result, error) {
+	c.Closes(func(ctx context.Context) (operation.Result, error) {
 		c.Note(m.Reports.Name, other.ID)
 		all, err := m.shown(ctx, c, &other)
 		c.Revision, shown = other.Rev, all[0]
-		return api.Result{Data: shown}, err
+		return operation.Result{Data: shown}, err
 	})
 	if err := m.Reports.In(c.Workspace).Insert(ctx, &other); err != nil {
 		return nil, err
@@ -234,65 +234,65 @@ func (m *Module) duplicate(ctx context.Context, c *api.Call, r *Report, _ struct
 }
 
 // toKeepers tells those who keep a report why it cannot be run.
-func toKeepers(p *api.Problem) *api.Problem {
+func toKeepers(p *operation.Problem) *operation.Problem {
 	var wrong *fault.Error
 	switch {
 	case errors.Is(p, ErrTooLong):
 		return later(p)
 	case errors.Is(p, ErrSource):
-		return api.ProblemOf(fault.One("source", fault.Unknown, "source names nothing that reports of the class can ask"))
+		return operation.ProblemOf(fault.One("source", fault.Unknown, "source names nothing that reports of the class can ask"))
 	case errors.Is(p, ErrNotShowable) && errors.As(p.Err, &wrong):
-		return api.ProblemOf(wrong)
+		return operation.ProblemOf(wrong)
 	}
 	return p
 }
 
 // rowsRows are the operations on the rows of reports, and the one that makes a report of another.
-func (m *Module) rowsRows() []api.Operation {
-	params := api.Param{
-		Name: "params", In: api.InQuery, Shape: api.Tree, Document: "inputs", Ask: api.Ask{Kind: declare.Inputs}, Example: "params[country]=DE",
+func (m *Module) rowsRows() []operation.Row {
+	params := operation.Param{
+		Name: "params", In: operation.InQuery, Shape: operation.Tree, Document: "inputs", Ask: operation.Ask{Kind: declare.Inputs}, Example: "params[country]=DE",
 		Description: "Values of inputs, locked ones too: params[<name>]=<value>. An empty value leaves out the conditions on the input.",
 	}
-	unfit := api.Failure{Code: http.StatusUnprocessableEntity, Message: "Validation failed: params[none] is no input that readers of this report may set", When: "a parameter is unacceptable, or the report does not fit the organization's data any more; every problem is named"}
-	slow := api.Failure{Code: http.StatusServiceUnavailable, Message: "The report took too long: it was stopped after 5s", When: "the run was stopped at its time limit"}
+	unfit := operation.Failure{Code: http.StatusUnprocessableEntity, Message: "Validation failed: params[none] is no input that readers of this report may set", When: "a parameter is unacceptable, or the report does not fit the organization's data any more; every problem is named"}
+	slow := operation.Failure{Code: http.StatusServiceUnavailable, Message: "The report took too long: it was stopped after 5s", When: "the run was stopped at its time limit"}
 	shown := Rows{
 		Columns: []Column{{"country", "Country", TypeText}, {"count", "Count", TypeNumber}}, Page: 1, Pages: 1, Count: 2, Total: 2, Results: [][]any{{"DE", 120}, {"FR", 80}},
 	}
-	run := on(api.Operation{
+	run := on(operation.Row{
 		Name: "reports.run", Method: http.MethodGet, Path: "/api/custom-reports/{id}/run", Summary: "Run a custom report",
 		Description: "Answers a page of the report's rows, of what the caller and the report's teams may see. Values of inputs that are not given are the report's own.",
-		Kinds:       api.ServerKeys, Rule: api.Needs(tenants.ManageReports), Weight: api.Heavy, Message: "Custom Report run", Example: shown,
-		Failures: []api.Failure{unfit, slow}, Failure: toKeepers,
+		Kinds:       operation.ServerKeys, Rule: operation.Needs(tenants.ManageReports), Weight: operation.Heavy, Message: "Custom Report run", Example: shown,
+		Failures: []operation.Failure{unfit, slow}, Failure: toKeepers,
 	}, m.byID, m.rows)
 	run.Params = append(run.Params, params)
-	exported := api.Operation{
+	exported := operation.Row{
 		Name: "reports.export", Path: "/api/custom-reports/{id}/export", Summary: "Export the rows of a custom report",
 		Description: "Writes the rows of the report as they come when it is run: all that its query lets through, and of a list that says no limit up to 100,000. Rows are read page by page: where records are made, changed or deleted meanwhile, others can be missing or come twice.",
-		Kinds:       api.ServerKeys, Rule: api.Needs(tenants.ManageReports), Message: "Custom Report found",
+		Kinds:       operation.ServerKeys, Rule: operation.Needs(tenants.ManageReports), Message: "Custom Report found",
 		Data: map[string]any{}, Example: map[string]any{"country": "DE", "count": 120},
-		Failures: []api.Failure{unfit, slow, {Code: http.StatusUnprocessableEntity, Message: "Validation failed: the report is set not to be exportable", When: "the report is not exportable, or has more rows than an export takes"}},
+		Failures: []operation.Failure{unfit, slow, {Code: http.StatusUnprocessableEntity, Message: "Validation failed: the report is set not to be exportable", When: "the report is not exportable, or has more rows than an export takes"}},
 		Failure:  toKeepers,
 	}
 	export.Row(&exported)
 	exported = on(exported, m.byID, m.export)
 	exported.Params = append(exported.Params, params)
-	return []api.Operation{run, m.previewRow(shown, unfit, slow), exported, on(api.Operation{
+	return []operation.Row{run, m.previewRow(shown, unfit, slow), exported, on(operation.Row{
 		Name: "reports.duplicate", Revised: true, Method: http.MethodPost, Path: "/api/custom-reports/{id}/duplicate", Summary: "Duplicate a custom report",
 		Description: "Makes a report like this one, with an address of its own, called Copy of its title. Share tokens are not taken along. Answers the new report.",
-		Kinds:       api.ServerFull, Rule: api.Needs(tenants.ManageReports), Audit: api.AuditAlways, Message: "Custom Report duplicated", Example: m.getOperation().Example,
-		Failures: []api.Failure{{Code: http.StatusUnprocessableEntity, Message: "Validation failed: source names nothing that reports of class Records can ask", When: "the report does not fit the organization's data any more, or shows more than the caller's teams"}},
+		Kinds:       operation.ServerFull, Rule: operation.Needs(tenants.ManageReports), Audit: operation.AuditAlways, Message: "Custom Report duplicated", Example: m.getOperation().Example,
+		Failures: []operation.Failure{{Code: http.StatusUnprocessableEntity, Message: "Validation failed: source names nothing that reports of class Records can ask", When: "the report does not fit the organization's data any more, or shows more than the caller's teams"}},
 	}, m.byID, m.duplicate)}
 }
 
 // previewRow runs a report that is read and checked as a new one, and stores nothing.
-func (m *Module) previewRow(shown Rows, failures ...api.Failure) api.Operation {
+func (m *Module) previewRow(shown Rows, failures ...operation.Failure) operation.Row {
 	row := crud.Rows(m.Reports, crud.Options[Report]{
 		Path: "/api/custom-reports/preview", Name: "reports", Things: "Custom Reports", Tag: tag, Without: []string{"list", "get", "update", "delete", "restore"},
-		Read: api.Needs(tenants.ManageReports), Write: api.Needs(tenants.ManageReports), Also: m.fits, Before: m.before, Example: shown,
-		Keeper: &crud.Keeper[Report]{Insert: func(_ context.Context, _ *api.Call, r *Report) (*Report, error) { return r, nil }},
-		Show: func(ctx context.Context, c *api.Call, all []*Report) ([]any, error) {
+		Read: operation.Needs(tenants.ManageReports), Write: operation.Needs(tenants.ManageReports), Also: m.fits, Before: m.before, Example: shown,
+		Keeper: &crud.Keeper[Report]{Insert: func(_ context.Context, _ *operation.Call, r *Report) (*Report, error) { return r, nil }},
+		Show: func(ctx context.Context, c *operation.Call, all []*Report) ([]any, error) {
 			var errs fault.List
-			in := portion{api.Paging{Page: 1, PerPage: previewRows}, c.Query.Bool(&errs, "whole", false)}
+			in := portion{operation.Paging{Page: 1, PerPage: previewRows}, c.Query.Bool(&errs, "whole", false)}
 			if err := errs.Err(); err != nil {
 				return nil, err
 			}
@@ -303,10 +303,10 @@ func (m *Module) previewRow(shown Rows, failures ...api.Failure) api.Operation {
 			return []any{*rows}, nil
 		},
 	})[0]
-	row.Name, row.Revised, row.Reads, row.Audit, row.Weight, row.Failure = "reports.preview", false, true, api.NoAudit, api.Heavy, toKeepers
+	row.Name, row.Revised, row.Reads, row.Audit, row.Weight, row.Failure = "reports.preview", false, true, operation.NoAudit, operation.Heavy, toKeepers
 	row.Summary, row.Message = "Run a custom report that is not stored", "Custom Report run"
 	row.Description = "Takes what makes a report, checks it as if it were to be stored, and answers its first 50 rows, or with whole=true all of them, with the values that its inputs have. Nothing is stored."
-	row.Params = append(row.Params, api.Param{Name: "whole", In: api.InQuery, Shape: api.Boolean, Default: "false", Description: "true: all rows that the query lets through, as the shared report has them, up to 4 MiB."})
+	row.Params = append(row.Params, operation.Param{Name: "whole", In: operation.InQuery, Shape: operation.Boolean, Default: "false", Description: "true: all rows that the query lets through, as the shared report has them, up to 4 MiB."})
 	row.Failures = append(row.Failures[:1], failures...) // nothing is stored, so nothing is taken
 	return row
 }

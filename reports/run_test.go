@@ -13,9 +13,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"tenantry/backends/api"
 	"tenantry/backends/store"
 	"tenantry/internal/fault"
+	"tenantry/operation"
 	"tenantry/reports"
 	"tenantry/tenants"
 )
@@ -254,13 +254,13 @@ func TestRunsAreStoppedInTime(t *testing.T) {
 
 	exported := w.add(`{"class":"Slow","exportable":true}`)
 	for _, row := range w.module.Operations() {
-		late := func(f api.Failure) bool { return strings.HasPrefix(f.Message, "The report took too long") }
+		late := func(f operation.Failure) bool { return strings.HasPrefix(f.Message, "The report took too long") }
 		if row.Method != http.MethodGet || !slices.ContainsFunc(row.Failures, late) {
 			continue
 		}
 		a := w.call(row.Name, map[string]string{"pid": exported.PID, "id": exported.ID}, "", "", keeper())
 		a.failed(t, a.code, "The report took too long: it was stopped after 20ms")
-		if !slices.ContainsFunc(row.Failures, func(f api.Failure) bool { return late(f) && f.Code == a.code }) {
+		if !slices.ContainsFunc(row.Failures, func(f operation.Failure) bool { return late(f) && f.Code == a.code }) {
 			t.Errorf("%s: %d is not what the row says", row.Name, a.code)
 		}
 	}
@@ -274,7 +274,7 @@ func TestRunsAreStoppedInTime(t *testing.T) {
 	r = patient.add(`{"class":"Slow"}`)
 	ctx, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := patient.module.Open(ctx, patient.tenant, reports.SharedRequest{PID: r.PID}); api.ProblemOf(err).Code != 503 {
+	if _, err := patient.module.Open(ctx, patient.tenant, reports.SharedRequest{PID: r.PID}); operation.ProblemOf(err).Code != 503 {
 		t.Errorf("where the whole call ran out of time it is told %v", err)
 	}
 }

@@ -9,10 +9,10 @@ import (
 	"slices"
 	"time"
 
-	"tenantry/backends/api"
 	"tenantry/backends/store"
 	"tenantry/crypto/secret"
 	"tenantry/internal/fault"
+	"tenantry/operation"
 	"tenantry/tenants"
 )
 
@@ -92,17 +92,17 @@ type Nothing struct{}
 // but PID is its absence.
 type SharedRequest struct {
 	PID      string
-	ReportID string        // a child of the report, or the report itself
-	Token    secret.String // a share token
-	Provider string        // a name
-	Params   []api.Pair    // params[<name>]=<value>, as api.Query.Tree gives them
-	Data     bool          // with rows
-	Teams    []string      // narrows the answer to these teams and what has none
+	ReportID string           // a child of the report, or the report itself
+	Token    secret.String    // a share token
+	Provider string           // a name
+	Params   []operation.Pair // params[<name>]=<value>, as operation.Query.Tree gives them
+	Data     bool             // with rows
+	Teams    []string         // narrows the answer to these teams and what has none
 }
 
 // NotFoundProblem is the one answer where there is no such shared report, and where
 // there is no such organization.
-func NotFoundProblem() *api.Problem { return api.Failed("Shared Report not found", nil) }
+func NotFoundProblem() *operation.Problem { return operation.Failed("Shared Report not found", nil) }
 
 // bundle is a shared report together with what can be read at its address.
 type bundle struct {
@@ -180,7 +180,7 @@ func (m *Module) admit(ctx context.Context, t *tenants.Tenant, r SharedRequest) 
 			return it, err
 		}
 	} else if b.root.Secure {
-		return it, api.Denied("the shared report needs a token")
+		return it, operation.Denied("the shared report needs a token")
 	}
 	selected, ok := b.selectReport(r.ReportID)
 	if !ok {
@@ -188,7 +188,7 @@ func (m *Module) admit(ctx context.Context, t *tenants.Tenant, r SharedRequest) 
 	}
 	secure := b.root.Secure || selected.Secure
 	if secure && r.Token.IsZero() {
-		return it, api.Denied("the shared report needs a token")
+		return it, operation.Denied("the shared report needs a token")
 	}
 	provider, err := m.chooseProvider(t, r.Provider, secure)
 	if err != nil {
@@ -395,8 +395,8 @@ var (
 
 const notShowableMessage = "The report cannot be shown: a field or a source that it uses was removed or changed"
 
-func notShowable(err error) *api.Problem {
-	p := api.Failed(notShowableMessage, nil)
+func notShowable(err error) *operation.Problem {
+	p := operation.Failed(notShowableMessage, nil)
 	p.Err, p.Reason = fmt.Errorf("%w: %w", ErrNotShowable, err), err.Error()
 	return p
 }
@@ -407,7 +407,7 @@ func (m *Module) explain(ctx, run context.Context, err error) error {
 	case errors.Is(err, ErrSource):
 		return notShowable(err)
 	case ctx.Err() == nil && errors.Is(run.Err(), context.DeadlineExceeded):
-		return &api.Problem{
+		return &operation.Problem{
 			Code: http.StatusOK, Err: fmt.Errorf("%w: %w", ErrTooLong, err),
 			Message: "The report took too long: it was stopped after " + m.deps.RunTimeout.Round(time.Millisecond).String(),
 		}
@@ -416,7 +416,7 @@ func (m *Module) explain(ctx, run context.Context, err error) error {
 }
 
 // later says with its code that a run took too long, and when to ask again.
-func later(p *api.Problem) *api.Problem {
+func later(p *operation.Problem) *operation.Problem {
 	told := *p
 	told.Code, told.RetryAfter = http.StatusServiceUnavailable, time.Minute
 	return &told

@@ -14,10 +14,10 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/google/go-cmp/cmp"
 
-	"tenantry/backends/api"
 	"tenantry/backends/store"
 	"tenantry/crypto/keyring"
 	"tenantry/crypto/secret"
+	"tenantry/operation"
 	"tenantry/reports"
 	"tenantry/tenants"
 )
@@ -30,7 +30,7 @@ const lockedReport = `{"class":"Contacts","secure":true,"title":"Region","teams"
 func (w *world) refused(r *reports.Report, name, text string) {
 	w.t.Helper()
 	a := w.open(r, token(text))
-	if a.code != 403 || a.Message != api.DeniedMessage {
+	if a.code != 403 || a.Message != operation.DeniedMessage {
 		w.t.Errorf("%s: answered %d %s", name, a.code, a.raw)
 		return
 	}
@@ -74,7 +74,7 @@ func TestJ2_EveryBadTokenGetsTheSameDenial(t *testing.T) {
 	w := newWorld(t, nil)
 	r := w.add(lockedReport)
 	good := w.share(r, `{"params":{"region":"DE"}}`)
-	if a := w.open(r, token(good)); a.Status != api.StatusOK {
+	if a := w.open(r, token(good)); a.Status != operation.StatusOK {
 		t.Fatalf("a good token: %s", a.raw)
 	}
 	keys := must[*tenants.DataKeys](t)(w.directory.DataKeys(t.Context(), w.tenant, reports.KeyPurpose))
@@ -90,7 +90,7 @@ func TestJ2_EveryBadTokenGetsTheSameDenial(t *testing.T) {
 	}
 	key := keys.Current().Bytes()
 	same := func(jwt.MapClaims) {}
-	if a := w.open(r, token(sign(jwt.SigningMethodHS256, key, "1", same))); a.Status != api.StatusOK {
+	if a := w.open(r, token(sign(jwt.SigningMethodHS256, key, "1", same))); a.Status != operation.StatusOK {
 		t.Fatalf("the test's own token: %s", a.raw)
 	}
 	header, payload, _ := strings.Cut(good, ".")
@@ -242,12 +242,12 @@ func TestJ4_ReportsOfAnotherBundleAreNotFound(t *testing.T) {
 		w.call("reports.shared", map[string]string{"pid": pid}, "", "", anyone()).failed(t, 200, "Shared Report not found")
 	}
 	for _, id := range []string{"", root.ID, child.ID} {
-		if a := at(id, ""); a.Status != api.StatusOK {
+		if a := at(id, ""); a.Status != operation.StatusOK {
 			t.Errorf("%q: %s", id, a.raw)
 		}
 	}
 	at(secure.ID, "").denied(t)
-	if a := at(secure.ID, token(w.share(root, `{}`))); a.Status != api.StatusOK {
+	if a := at(secure.ID, token(w.share(root, `{}`))); a.Status != operation.StatusOK {
 		t.Errorf("with the bundle's token: %s", a.raw)
 	}
 	s, _ := at("", "").Data.(*reports.Shared)
@@ -303,11 +303,11 @@ func TestJ6_RevokedAndRotatedTokensAreDead(t *testing.T) {
 	w := newWorld(t, nil)
 	r := w.add(lockedReport)
 	issue := func() string { return w.share(r, `{"params":{"region":"DE"}}`) }
-	lives := func(text string) bool { return w.open(r, token(text)).Status == api.StatusOK }
-	revoke := func(operation, tokenID string) {
+	lives := func(text string) bool { return w.open(r, token(text)).Status == operation.StatusOK }
+	revoke := func(name, tokenID string) {
 		t.Helper()
-		a := w.call(operation, map[string]string{"id": r.ID, "token_id": tokenID}, "", "", keeper())
-		if a.Status != api.StatusOK {
+		a := w.call(name, map[string]string{"id": r.ID, "token_id": tokenID}, "", "", keeper())
+		if a.Status != operation.StatusOK {
 			t.Fatal(a.raw)
 		}
 	}
@@ -334,7 +334,7 @@ func TestJ6_RevokedAndRotatedTokensAreDead(t *testing.T) {
 	}
 	w.refused(r, "revoked", first)
 	other := w.add(`{"class":"Contacts"}`)
-	if a := w.open(other, token(w.share(other, `{}`))); a.Status != api.StatusOK {
+	if a := w.open(other, token(w.share(other, `{}`))); a.Status != operation.StatusOK {
 		t.Errorf("another report's token: %s", a.raw)
 	}
 
@@ -386,7 +386,7 @@ func TestJ6_RevokedTokensAreDeadByEveryClock(t *testing.T) {
 			t.Fatal(err)
 		}
 		id, _ := claims["jti"].(string)
-		if a := w.call("reports.revoke_share", map[string]string{"id": r.ID, "token_id": id}, "", "", keeper()); a.Status != api.StatusOK {
+		if a := w.call("reports.revoke_share", map[string]string{"id": r.ID, "token_id": id}, "", "", keeper()); a.Status != operation.StatusOK {
 			t.Fatal(a.raw)
 		}
 	}
@@ -414,13 +414,13 @@ func TestJ6_WhoeverRevokesAtOnceRevokes(t *testing.T) {
 				t.Error(err)
 			}
 			_, err = w.module.Open(t.Context(), w.tenant, reports.SharedRequest{PID: r.PID, Token: secret.New(text)})
-			if api.ProblemOf(err).Code != 403 {
+			if operation.ProblemOf(err).Code != 403 {
 				t.Errorf("after its revocation the token gives %v", err)
 			}
 		})
 	}
 	group.Wait()
-	if a := w.open(r, token(w.share(r, `{}`))); a.Status != api.StatusOK {
+	if a := w.open(r, token(w.share(r, `{}`))); a.Status != operation.StatusOK {
 		t.Error(a.raw)
 	}
 }
@@ -459,7 +459,7 @@ func TestSharedScopeIsTheReportsTeams(t *testing.T) {
 	seen := func(r *reports.Report, id, query string) string {
 		var found []string
 		a := w.call("reports.shared", map[string]string{"pid": r.PID, "report_id": id}, "data=1&"+query, "", anyone())
-		if a.Status != api.StatusOK {
+		if a.Status != operation.StatusOK {
 			return a.Message
 		}
 		for _, row := range a.rows(t) {
@@ -514,7 +514,7 @@ func TestSharesOfAReportAreBounded(t *testing.T) {
 	fill(9_999, 0)
 	w.share(r, `{}`)
 	w.call("reports.share", map[string]string{"id": r.ID}, "", `{}`, keeper()).failed(t, 422, "10000 good share tokens already; revoke some")
-	if a := w.call("reports.revoke_shares", map[string]string{"id": r.ID}, "", "", keeper()); a.Status != api.StatusOK {
+	if a := w.call("reports.revoke_shares", map[string]string{"id": r.ID}, "", "", keeper()); a.Status != operation.StatusOK {
 		t.Fatal(a.raw)
 	}
 	revocations := make([]*reports.Revocation, 1000)

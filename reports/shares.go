@@ -11,12 +11,12 @@ import (
 	"strings"
 	"time"
 
-	"tenantry/backends/api"
 	"tenantry/backends/store"
 	"tenantry/crypto/keyring"
 	"tenantry/crypto/tokens"
 	"tenantry/internal/fault"
 	"tenantry/internal/texts"
+	"tenantry/operation"
 	"tenantry/tenants"
 )
 
@@ -191,13 +191,13 @@ func (m *Module) verify(ctx context.Context, t *tenants.Tenant, b *bundle, token
 		return nil, o.err
 	}
 	if o.revoked {
-		return nil, api.Denied("share token refused: revoked")
+		return nil, operation.Denied("share token refused: revoked")
 	}
 	values := make(map[string]string, len(o.share.Params))
 	for name, v := range o.share.Params {
 		text, err := scalarText(v)
 		if _, ok := lockedInput(b.root, b.children, name); !ok || err != nil {
-			return nil, api.Denied("share token refused: it sets what is no locked input")
+			return nil, operation.Denied("share token refused: it sets what is no locked input")
 		}
 		values[name] = text
 	}
@@ -218,7 +218,7 @@ func (m *Module) openToken(ctx context.Context, t *tenants.Tenant, pid, token st
 		if refused, ok := errors.AsType[*tokens.TokenError](err); ok {
 			reason += ": " + string(refused.Reason)
 		}
-		return tokens.Share{}, api.Denied(reason)
+		return tokens.Share{}, operation.Denied(reason)
 	}
 	return share, nil
 }
@@ -273,7 +273,7 @@ func (m *Module) RevokeToken(ctx context.Context, t *tenants.Tenant, r *Report, 
 	case revoked && unknown:
 		return nil
 	case unknown, !revoked && (issued.Expires <= m.deps.Now().Unix() || issued.Generation < newest(live)):
-		return api.NotFound("Share not found")
+		return operation.NotFound("Share not found")
 	case !revoked && len(live) >= maxRevocations:
 		return fault.One("token_id", "length", "%d tokens of this report are revoked one by one already; revoke all of them instead", maxRevocations)
 	}

@@ -8,12 +8,12 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"tenantry/backends/filters"
-	"tenantry/backends/resource"
-	"tenantry/backends/schema"
+	"tenantry/backends/record"
+	"tenantry/backends/record/schema"
 	"tenantry/backends/store"
 	"tenantry/internal/fault"
 	"tenantry/internal/texts"
+	"tenantry/operation/filters"
 	"tenantry/tenants"
 )
 
@@ -109,7 +109,7 @@ func (m *Module) Check(ctx context.Context, t *tenants.Tenant, ws *store.Workspa
 // ask notes what is wrong with a report that is to be stored together with definitions that are
 // only known. Whether its query's fields exist is left to a run: the organization may change
 // them afterwards just as well.
-func (m *Module) ask(c *resource.Checking, r *Report) {
+func (m *Module) ask(c *record.Checking, r *Report) {
 	m.Validate(r, c.Errs)
 	if _, ok := m.classes[r.Class]; !ok { // nothing could run it
 		c.Never = append(c.Never, "class")
@@ -133,10 +133,10 @@ func definerOf(class string) string {
 }
 
 // uses returns the definition of which the report asks for fields. One whose query cannot be read asks for all of them.
-func (r *Report) uses() resource.Use {
+func (r *Report) uses() record.Use {
 	var errs fault.List
 	def := r.Query.Definition(&errs)
-	use := resource.Use{Resource: definerOf(r.Class)}
+	use := record.Use{Resource: definerOf(r.Class)}
 	if use.Resource != "contact_field" {
 		use.Name = r.Source
 		return use

@@ -14,7 +14,7 @@ import (
 
 	"tenantry/backends/store"
 	"tenantry/crypto/keyring"
-	"tenantry/internal/bounded"
+	"tenantry/internal/cache"
 )
 
 // Kinds are the records of this package. They belong to the control workspace.
@@ -93,8 +93,8 @@ type Directory struct {
 	limits     map[string]int64 // see DirectoryOptions
 	held       held
 
-	slots *bounded.Map[*slot]
-	slugs bounded.Weak[int64, string] // of organizations that are known to anybody
+	slots *cache.Map[*slot]
+	slugs cache.Weak[int64, string] // of organizations that are known to anybody
 	locks [16]chan struct{}
 	vault vault
 
@@ -121,7 +121,7 @@ func NewDirectory(ctx context.Context, o DirectoryOptions) (*Directory, error) {
 	most := cmp.Or(o.Organizations, DefaultOrganizations)
 	d := &Directory{
 		store: o.Store, control: control, orgs: o.Kinds.Organizations.In(control), keyring: o.Keyring,
-		base: base, now: o.Now, log: o.Log, grace: o.Grace, slots: bounded.New[*slot](most), vault: vault{open: bounded.New[map[string]*DataKeys](most)},
+		base: base, now: o.Now, log: o.Log, grace: o.Grace, slots: cache.New[*slot](most), vault: vault{open: cache.New[map[string]*DataKeys](most)},
 	}
 	if d.now == nil {
 		d.now = time.Now

@@ -14,7 +14,7 @@ import (
 	"tenantry/backends/store"
 	"tenantry/internal/fault"
 	"tenantry/tenants"
-	"tenantry/tenants/people"
+	"tenantry/tenants/identity"
 	"tenantry/tenants/tenantstest"
 )
 
@@ -72,7 +72,7 @@ func TestT6_SlugIsNeverHandedOutTwice(t *testing.T) {
 	if err := create(); !errors.As(err, &dup) {
 		t.Errorf("a slug in use: %v", err)
 	}
-	u, err := w.People.CreateUser(t.Context(), first, people.NewUser{Name: "A", Email: "a@example.com"})
+	u, err := w.People.CreateUser(t.Context(), first, identity.NewUser{Name: "A", Email: "a@example.com"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,7 +32,7 @@ func TestErasureNeedsTheBackend(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := w.Directory.Remove(t.Context(), "acme"); err == nil || !strings.Contains(err.Error(), "elsewhere, which the configuration does not name") {
+	if _, _, err := w.Directory.Remove(t.Context(), "acme"); err == nil || !strings.Contains(err.Error(), "on backend elsewhere, which is not configured") {
 		t.Errorf("%v", err)
 	}
 	if err := w.Directory.Undelete(t.Context(), "acme"); err != nil {

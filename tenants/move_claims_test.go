@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"tenantry/backends/driver"
 	"tenantry/backends/store"
-	"tenantry/backends/store/driver"
 	"tenantry/tenants"
 )
 

@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"tenantry/backends/driver"
+	"tenantry/backends/enginetest"
 	"tenantry/backends/store"
-	"tenantry/backends/store/driver"
-	"tenantry/backends/store/enginetest"
 	"tenantry/crypto/keyring"
 	"tenantry/tenants"
 )

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"tenantry/backends/driver"
 	"tenantry/backends/store"
-	"tenantry/backends/store/driver"
 	"tenantry/tenants"
 	"tenantry/tenants/tenantstest"
 )

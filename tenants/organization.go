@@ -12,7 +12,7 @@ import (
 
 	"tenantry/backends/store"
 	"tenantry/internal/fault"
-	"tenantry/tenants/limits"
+	"tenantry/internal/rate"
 )
 
 // Names of features, settings and limits of an organization.
@@ -68,7 +68,7 @@ type Organization struct {
 	Lowered   map[string]int64 `json:"lowered,omitempty" use:"local"`                                  // limits as its administrators have lowered them
 	AccessRev int64            `json:"access_rev" use:"local"`                                         // grows with every change to keys, accounts, roles: cached identities of another one are void
 	// RequestLimits go before the defaults of the configuration, where they say something.
-	RequestLimits limits.Set `json:"request_limits,omitzero"`
+	RequestLimits rate.Set `json:"request_limits,omitzero"`
 	// DataKeys are the organization's wrapped data keys by purpose, the newest last.
 	DataKeys map[string][]string `json:"data_keys,omitempty" use:"local"`
 	// Backend is where the documents are (empty: store.DefaultBackend), Former where an old

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"tenantry/backends/driver"
 	"tenantry/backends/store"
-	"tenantry/backends/store/driver"
 	"tenantry/tenants"
 	"tenantry/tenants/tenantstest"
 )

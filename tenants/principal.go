@@ -7,7 +7,7 @@ import (
 
 	"tenantry/backends/store"
 	"tenantry/crypto/tokens"
-	"tenantry/tenants/limits"
+	"tenantry/internal/rate"
 )
 
 // Permission is what a role or a service account may do.
@@ -69,11 +69,11 @@ type Principal struct {
 	Origins     []string // web origins that a Browser key may be used from
 	Admin       bool     // only ever of a Person
 	Permissions []Permission
-	Teams       []string    // nil: not limited to teams; empty: limited to records without teams
-	Limits      limits.Pair // of the key itself; those of the organization fill the gaps
-	Visitors    limits.Pair // of each address that presents a Browser key, likewise
-	ProofOfWork int         // bits of work that a Browser key asks for a submission; 0: none
-	Needs       *Needs      // is told of permissions that calls need; nil: nobody is
+	Teams       []string  // nil: not limited to teams; empty: limited to records without teams
+	Limits      rate.Pair // of the key itself; those of the organization fill the gaps
+	Visitors    rate.Pair // of each address that presents a Browser key, likewise
+	ProofOfWork int       // bits of work that a Browser key asks for a submission; 0: none
+	Needs       *Needs    // is told of permissions that calls need; nil: nobody is
 }
 
 // Public reports whether anybody can be this caller: it has no credential, or a browser key, which is in the source of a

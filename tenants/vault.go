@@ -11,7 +11,7 @@ import (
 
 	"tenantry/backends/store"
 	"tenantry/crypto/keyring"
-	"tenantry/internal/bounded"
+	"tenantry/internal/cache"
 )
 
 // reopenAfter bounds how long a data key is used after the key that wraps it was retired.
@@ -47,8 +47,8 @@ type vaultKey struct {
 
 // vault keeps those that are open, of each organization by purpose.
 type vault struct {
-	open *bounded.Map[map[string]*DataKeys] // by number; a map in it is never changed
-	mu   sync.Mutex                         // held to put another in its place
+	open *cache.Map[map[string]*DataKeys] // by number; a map in it is never changed
+	mu   sync.Mutex                       // held to put another in its place
 }
 
 func (v *vault) get(key vaultKey) *DataKeys {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"tenantry/backends/store/driver"
+	"tenantry/backends/driver"
 )
 
 // IndexStatus tells an operator about one index of a backend.

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"tenantry/backends/store/driver"
+	"tenantry/backends/driver"
 )
 
 // Change is what a collection would store, and has not yet.

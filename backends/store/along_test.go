@@ -6,8 +6,8 @@ import (
 	"slices"
 	"testing"
 
+	"tenantry/backends/driver"
 	"tenantry/backends/store"
-	"tenantry/backends/store/driver"
 )
 
 // TestAlong: the first change comes with the first write, and the last ones with the last where the engine has

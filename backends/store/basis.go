@@ -4,7 +4,7 @@ import (
 	"context"
 	"slices"
 
-	"tenantry/backends/store/driver"
+	"tenantry/backends/driver"
 )
 
 // Basis are records that the writes of whoever has its context stand on: each of those that is of the same organization is an

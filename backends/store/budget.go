@@ -6,7 +6,7 @@ import (
 	"errors"
 	"math"
 
-	"tenantry/backends/store/driver"
+	"tenantry/backends/driver"
 	"tenantry/internal/request"
 )
 

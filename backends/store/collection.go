@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"sync/atomic"
 
-	"tenantry/backends/store/driver"
+	"tenantry/backends/driver"
 )
 
 // State says which records of a kind with SoftDelete a question sees.

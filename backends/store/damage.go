@@ -11,7 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"tenantry/backends/store/driver"
+	"tenantry/backends/driver"
 )
 
 // Damage is a workspace whose file is missing or cannot be read. Its calls fail with

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"tenantry/backends/sqlite"
 	"tenantry/backends/store"
-	"tenantry/backends/store/sqlite"
 )
 
 // filed is a store over the SQLite files of a folder, as a process has it.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"sync"
 
-	"tenantry/backends/store/driver"
+	"tenantry/backends/driver"
 )
 
 // recorder is an engine that remembers the last questions.

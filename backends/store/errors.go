@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"tenantry/backends/store/driver"
+	"tenantry/backends/driver"
 )
 
 // Errors every method of this package may return, wrapped. Test with errors.Is.

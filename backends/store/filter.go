@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"tenantry/backends/store/driver"
+	"tenantry/backends/driver"
 	"tenantry/internal/texts"
 )
 

@@ -3,7 +3,7 @@ package store
 import (
 	"context"
 
-	"tenantry/backends/store/driver"
+	"tenantry/backends/driver"
 )
 
 // Finding is what an operator should know of a backend.

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"tenantry/backends/driver"
 	"tenantry/backends/store"
-	"tenantry/backends/store/driver"
 )
 
 // hooked is an engine that hands writes to a function instead of doing them.

@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"tenantry/backends/driver"
+	"tenantry/backends/sqlite"
 	"tenantry/backends/store"
-	"tenantry/backends/store/driver"
-	"tenantry/backends/store/sqlite"
 )
 
 // A file that was lost, or is on another machine, is not taken for an empty organization, and

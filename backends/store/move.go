@@ -13,7 +13,7 @@ import (
 	"strconv"
 	"time"
 
-	"tenantry/backends/store/driver"
+	"tenantry/backends/driver"
 )
 
 const (

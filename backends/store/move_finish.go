@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"tenantry/backends/store/driver"
+	"tenantry/backends/driver"
 )
 
 func content(doc *driver.Document) (sum [sha256.Size]byte) {

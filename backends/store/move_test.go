@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"tenantry/backends/driver"
 	"tenantry/backends/store"
-	"tenantry/backends/store/driver"
 
 	"github.com/google/go-cmp/cmp"
 )

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"tenantry/backends/store/driver"
+	"tenantry/backends/driver"
 	"tenantry/internal/request"
 )
 

@@ -7,7 +7,7 @@ import (
 	"reflect"
 	"slices"
 
-	"tenantry/backends/store/driver"
+	"tenantry/backends/driver"
 	"tenantry/internal/together"
 )
 

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"tenantry/backends/store/driver"
+	"tenantry/backends/driver"
 )
 
 // DefaultBackend is the name of the backend that holds what no other was chosen for.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"tenantry/backends/store/driver"
+	"tenantry/backends/driver"
 )
 
 // Usage is how many documents an organization has, but for the gateway's own notes, and how many bytes they have.

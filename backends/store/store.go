@@ -16,8 +16,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"tenantry/backends/store/driver"
-	"tenantry/internal/bounded"
+	"tenantry/backends/driver"
+	"tenantry/internal/cache"
 )
 
 // Store opens workspaces on its backends. Safe for concurrent use.
@@ -40,8 +40,8 @@ type Store struct {
 	// unreadable are records, damages whole workspaces.
 	unreadable unreadables
 	// What organizations need is kept while anybody has a handle on them, as those do who are asked for by their hosts.
-	opened   bounded.Weak[place, observed]
-	homes    bounded.Weak[tenancy, home]
+	opened   cache.Weak[place, observed]
+	homes    cache.Weak[tenancy, home]
 	mu       sync.Mutex
 	removals int // started or ended; an opening that overlaps one is not kept
 }

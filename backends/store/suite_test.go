@@ -8,12 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"tenantry/backends/driver"
+	"tenantry/backends/memtest"
+	"tenantry/backends/mongo"
+	"tenantry/backends/mongo/mongotest"
+	"tenantry/backends/sqlite"
 	"tenantry/backends/store"
-	"tenantry/backends/store/driver"
-	"tenantry/backends/store/memtest"
-	"tenantry/backends/store/mongo"
-	"tenantry/backends/store/mongo/mongotest"
-	"tenantry/backends/store/sqlite"
 	"tenantry/crypto/secret"
 	"tenantry/internal/maintest"
 )

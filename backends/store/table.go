@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 
-	"tenantry/backends/store/driver"
+	"tenantry/backends/driver"
 )
 
 // Group is one dimension of an Aggregation.

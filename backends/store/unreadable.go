@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"tenantry/backends/store/driver"
+	"tenantry/backends/driver"
 	"tenantry/internal/request"
 )
 

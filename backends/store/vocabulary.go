@@ -1,6 +1,6 @@
 package store
 
-import "tenantry/backends/store/driver"
+import "tenantry/backends/driver"
 
 // Engine is what keeps the documents of a backend.
 type Engine = driver.Engine

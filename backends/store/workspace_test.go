@@ -9,8 +9,8 @@ import (
 	"sync"
 	"testing"
 
+	"tenantry/backends/driver"
 	"tenantry/backends/store"
-	"tenantry/backends/store/driver"
 )
 
 // everyCall makes every call that reaches the engine and returns the errors by name.

@@ -17,8 +17,8 @@ import (
 	"golang.org/x/term"
 
 	"tenantry/gateway/control"
-	"tenantry/gateway/transfer"
 	"tenantry/internal/declare"
+	"tenantry/modules/imports/bundle"
 )
 
 // Values of --output.
@@ -117,14 +117,14 @@ func (t table) records(list reflect.Value, entries []string, wide bool) {
 // report shows what came of a stream.
 func (t table) report(report any) {
 	switch r := report.(type) {
-	case *transfer.Report:
+	case *bundle.Report:
 		head := []any{"KIND", "LINES", "CREATED", "UPDATED", "UNCHANGED", "SKIPPED", "FAILED", "REMOVED"}
 		shown := len(head)
 		if r.Removed == 0 {
 			shown--
 		}
 		t.line(head[:shown]...)
-		counts := func(name string, c transfer.Counts) {
+		counts := func(name string, c bundle.Counts) {
 			t.line([]any{name, c.Lines, c.Created, c.Updated, c.Unchanged, c.Skipped, c.Failed, c.Removed}[:shown]...)
 		}
 		for _, name := range slices.Sorted(maps.Keys(r.Kinds)) {
@@ -141,7 +141,7 @@ func (t table) report(report any) {
 		if r.MoreColumns > 0 {
 			t.line(fmt.Sprintf("and %d more columns", r.MoreColumns))
 		}
-	case *transfer.ExportReport:
+	case *bundle.ExportReport:
 		t.line("KIND", "LINES")
 		for _, name := range slices.Sorted(maps.Keys(r.Kinds)) {
 			t.line(name, r.Kinds[name])

@@ -11,8 +11,8 @@ import (
 	"strings"
 
 	"tenantry/gateway/control"
-	"tenantry/gateway/rows"
-	"tenantry/gateway/transfer"
+	"tenantry/modules/imports/bundle"
+	"tenantry/modules/imports/tabular"
 )
 
 // checkImport finds what does not go together, and takes the format from the name of the file.
@@ -39,14 +39,14 @@ func checkImport(path string, in values) error {
 	case !strings.HasSuffix(plural, "s") || defined && definition == "": // which there are, the gateway says
 		return usagef("--as %s: it is contacts, records:NAME or another resource in the plural", text("as"))
 	case text("format") == "" && suffix == ".tsv":
-		in["format"] = rows.CSV
+		in["format"] = tabular.CSV
 		if text("delimiter") == "" {
 			in["delimiter"] = "tab"
 		}
 	case text("format") == "":
 		in["format"] = strings.TrimPrefix(suffix, ".")
 	}
-	if text("format") != rows.CSV && text("format") != rows.JSON {
+	if text("format") != tabular.CSV && text("format") != tabular.JSON {
 		return usagef("the format of %s is not known; say --format csv or --format json", path)
 	}
 	return nil
@@ -118,7 +118,7 @@ func (p *program) openInput(path string, in values, b *bar) (s control.Streams, 
 	return control.Streams{Input: io.TeeReader(input, sent), Output: bad}, func(answer *control.Answer, err error) error {
 		defer input.Close()
 		err = errors.Join(err, bad.close())
-		var report transfer.Report
+		var report bundle.Report
 		if answer != nil && answer.Data != nil {
 			if e := json.Unmarshal(answer.Data, &report); e != nil {
 				return errors.Join(err, e)
@@ -153,7 +153,7 @@ func (p *program) openOutput(path string, b *bar) (control.Streams, ending, erro
 	if err != nil {
 		return control.Streams{}, nil, fmt.Errorf("export: %w", err)
 	}
-	written := &counter{b, control.Progress{Step: transfer.PhaseWriting, Bytes: true}}
+	written := &counter{b, control.Progress{Step: bundle.PhaseWriting, Bytes: true}}
 	return control.Streams{Output: io.MultiWriter(f, written)}, func(answer *control.Answer, err error) error {
 		defer os.Remove(f.Name()) // gone already where the export is complete
 		if err == nil {
@@ -197,8 +197,8 @@ func (l *lateFile) close() error {
 // maxShown bounds the problems that are told to people; the JSON result has more.
 const maxShown = 20
 
-func (p *program) problems(r *transfer.Report) {
-	tell := func(prefix string, list []transfer.LineProblem, more int, rest string) {
+func (p *program) problems(r *bundle.Report) {
+	tell := func(prefix string, list []bundle.LineProblem, more int, rest string) {
 		for _, problem := range list[:min(len(list), maxShown)] {
 			p.note("%s%s", prefix, plain(problem.String()))
 		}

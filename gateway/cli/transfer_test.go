@@ -10,15 +10,15 @@ import (
 	"strings"
 	"testing"
 
+	"tenantry/backends/sqlite"
 	"tenantry/backends/store"
-	"tenantry/backends/store/sqlite"
-	"tenantry/gateway/audit"
 	"tenantry/gateway/cli"
 	"tenantry/gateway/control"
-	"tenantry/gateway/transfer"
+	"tenantry/modules/audit"
+	"tenantry/modules/imports/bundle"
 )
 
-const bundle = `{"kind":"contact_field","key":"pin","title":"PIN","type":"Encrypted"}
+const bundleLines = `{"kind":"contact_field","key":"pin","title":"PIN","type":"Encrypted"}
 {"kind":"contact","id":"66a000000000000000000001","email":"a@example.com","fields":{"pin":"canary-4711"}}
 {"kind":"contact","id":"66a000000000000000000002","email":"b@example.com"}
 `
@@ -77,10 +77,10 @@ func TestOrgCreateFrom(t *testing.T) {
 				fmt.Fprintf(&lines, `{"slug":"o%d","name":"Organization %d"}`+"\n", i, i)
 			}
 			file := write(t, filepath.Join(tmp, "new.ndjson"), lines.String())
-			if r := must[transfer.Report](t, "", "org", "create", "--from", file, "--dry-run", "--data", dir); r.Created != 120 || !r.DryRun {
+			if r := must[bundle.Report](t, "", "org", "create", "--from", file, "--dry-run", "--data", dir); r.Created != 120 || !r.DryRun {
 				t.Errorf("dry run: %+v", r)
 			}
-			if r := must[transfer.Report](t, "", "org", "create", "--from", file, "--data", dir); r.Created != 120 || r.DryRun {
+			if r := must[bundle.Report](t, "", "org", "create", "--from", file, "--data", dir); r.Created != 120 || r.DryRun {
 				t.Errorf("created: %+v", r)
 			}
 			key := must[control.IssuedKey](t, "", "key", "create", "--org", "o119", "--name", "k", "--kind", "server_full", "--permission", "contacts", "--data", dir)
@@ -106,10 +106,10 @@ func TestOrgCreateFrom(t *testing.T) {
 
 func imports(t *testing.T, tmp, dir string) {
 	t.Helper()
-	file := write(t, filepath.Join(tmp, "bundle.ndjson"), bundle)
-	do := func(args ...string) transfer.Report {
+	file := write(t, filepath.Join(tmp, "bundle.ndjson"), bundleLines)
+	do := func(args ...string) bundle.Report {
 		t.Helper()
-		return must[transfer.Report](t, bundle, append([]string{"import", "--org", "acme", "--data", dir}, args...)...)
+		return must[bundle.Report](t, bundleLines, append([]string{"import", "--org", "acme", "--data", dir}, args...)...)
 	}
 	if r := do(file, "--dry-run"); r.Created != 3 || !r.DryRun {
 		t.Errorf("dry run: %+v", r)
@@ -121,7 +121,7 @@ func imports(t *testing.T, tmp, dir string) {
 		t.Errorf("again: %+v", r)
 	}
 
-	mixed := write(t, filepath.Join(tmp, "mixed.ndjson"), strings.ReplaceAll(bundle, "0002", "0004")+badLine)
+	mixed := write(t, filepath.Join(tmp, "mixed.ndjson"), strings.ReplaceAll(bundleLines, "0002", "0004")+badLine)
 	a := run(t, "", "import", "--org", "acme", "--data", dir, mixed)
 	if err := contains(a.stderr, "line 4 (contact): email", "nothing was imported", "--partial"); err != nil || a.code != 1 {
 		t.Errorf("a bad line: exit %d: %v", a.code, err)
@@ -187,7 +187,7 @@ func exports(t *testing.T, tmp, dir string) {
 	if err := os.Chmod(out, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	report := must[transfer.ExportReport](t, "", "export", "--org", "acme", "--data", dir, "-o", out)
+	report := must[bundle.ExportReport](t, "", "export", "--org", "acme", "--data", dir, "-o", out)
 	content, err := os.ReadFile(out)
 	if err != nil {
 		t.Fatal(err)
@@ -198,7 +198,7 @@ func exports(t *testing.T, tmp, dir string) {
 	if info, err := os.Stat(out); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the file is %v (%v)", info.Mode(), err)
 	}
-	if r := must[transfer.Report](t, "", "import", "--org", "acme", "--data", dir, out); r.Created+r.Updated+r.Failed != 0 {
+	if r := must[bundle.Report](t, "", "import", "--org", "acme", "--data", dir, out); r.Created+r.Updated+r.Failed != 0 {
 		t.Errorf("importing the export: %+v", r)
 	}
 	revealed := run(t, "", "export", "--org", "acme", "--data", dir, "--reveal-secrets")
@@ -294,7 +294,7 @@ func TestExport_SecretsTravel(t *testing.T) {
 	from, to := filepath.Join(tmp, "from"), filepath.Join(tmp, "to")
 	beginOrg(t, from, "acme")
 	must[control.Organization](t, "", "org", "create", "--slug", "other", "--name", "Other", "--data", to)
-	must[transfer.Report](t, bundle, "import", "--org", "acme", "--data", from, "-")
+	must[bundle.Report](t, bundleLines, "import", "--org", "acme", "--data", from, "-")
 
 	key, out := filepath.Join(tmp, "transfer.key"), filepath.Join(tmp, "out.ndjson")
 	made := must[map[string]string](t, "", "keyring", "transfer-key", "--out", key)
@@ -318,14 +318,14 @@ func TestExport_SecretsTravel(t *testing.T) {
 	if a := run(t, "", "export", "--org", "acme", "--data", from, "--secrets", key); a.code != 1 || !strings.Contains(a.stderr, "private half") {
 		t.Errorf("the private half: exit %d: %s", a.code, a.stderr)
 	}
-	report := must[transfer.ExportReport](t, "", "export", "--org", "acme", "--data", from, "-o", out, "--secrets", key+".pub")
+	report := must[bundle.ExportReport](t, "", "export", "--org", "acme", "--data", from, "-o", out, "--secrets", key+".pub")
 	if strings.Contains(strings.Join(report.LeftOut, " "), "Encrypted") {
 		t.Errorf("left out: %q", report.LeftOut)
 	}
 	if a := run(t, "", "import", "--org", "other", "--data", to, out, "--secrets", key+".pub"); a.code != 1 || !strings.Contains(a.stderr, "public half") {
 		t.Errorf("the public half: exit %d: %s", a.code, a.stderr)
 	}
-	if r := must[transfer.Report](t, "", "import", "--org", "other", "--data", to, out, "--secrets", key); r.Failed > 0 || r.Kinds["contact"].Created != 2 {
+	if r := must[bundle.Report](t, "", "import", "--org", "other", "--data", to, out, "--secrets", key); r.Failed > 0 || r.Kinds["contact"].Created != 2 {
 		t.Errorf("%+v", r)
 	}
 	if err := contains(run(t, "", "export", "--org", "other", "--data", to, "--reveal-secrets").stdout, "canary-4711"); err != nil {
@@ -365,10 +365,10 @@ func TestImport_Mirror(t *testing.T) {
 	tmp := t.TempDir()
 	dir := filepath.Join(tmp, "data")
 	beginOrg(t, dir, "acme")
-	must[transfer.Report](t, bundle, "import", "--org", "acme", "--data", dir, "-")
+	must[bundle.Report](t, bundleLines, "import", "--org", "acme", "--data", dir, "-")
 	out := filepath.Join(tmp, "acme.ndjson")
-	must[transfer.ExportReport](t, "", "export", "--org", "acme", "--data", dir, "-o", out)
-	must[transfer.Report](t, `{"kind":"contact","id":"66a000000000000000000009","email":"new@example.com"}`, "import", "--org", "acme", "--data", dir, "-")
+	must[bundle.ExportReport](t, "", "export", "--org", "acme", "--data", dir, "-o", out)
+	must[bundle.Report](t, `{"kind":"contact","id":"66a000000000000000000009","email":"new@example.com"}`, "import", "--org", "acme", "--data", dir, "-")
 	const gone = "removed: contact 66a000000000000000000009 new@example.com"
 	for _, c := range []struct {
 		args           []string
@@ -389,7 +389,7 @@ func TestImport_Mirror(t *testing.T) {
 			t.Errorf("%q: exit %d\n%s\n%s", c.args, a.code, a.stdout, a.stderr)
 		}
 	}
-	if again := must[transfer.Report](t, "", "import", "--org", "acme", "--data", dir, "--mirror", "--yes", out); again.Removed != 0 || again.Unchanged != again.Lines {
+	if again := must[bundle.Report](t, "", "import", "--org", "acme", "--data", dir, "--mirror", "--yes", out); again.Removed != 0 || again.Unchanged != again.Lines {
 		t.Errorf("%+v", again)
 	}
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tenantry/config"
+	"tenantry/gateway"
 )
 
 // Build tells which program this is.
@@ -20,7 +20,7 @@ type Build struct {
 }
 
 func version() Build {
-	b := Build{Version: "devel", Commit: "unknown", Go: runtime.Version(), SQLite: config.Engines()[config.EngineSQLite].Version}
+	b := Build{Version: "devel", Commit: "unknown", Go: runtime.Version(), SQLite: gateway.SQLiteVersion}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return b

@@ -7,9 +7,9 @@ import (
 	"strconv"
 	"strings"
 
-	"tenantry/backends/api"
-	"tenantry/backends/schema"
+	"tenantry/backends/record/schema"
 	"tenantry/internal/strictjson"
+	"tenantry/operation"
 	"tenantry/tenants"
 )
 
@@ -267,9 +267,9 @@ func (v *visit) listed(p *page, records strictjson.Value) *tableView {
 }
 
 // lacking returns the parameter of the operation's path that names one of the rows of a page.
-func lacking(row *api.Operation, path map[string]string) string {
+func lacking(row *operation.Row, path map[string]string) string {
 	for _, p := range row.Params {
-		if _, has := path[p.Name]; p.In == api.InPath && !has {
+		if _, has := path[p.Name]; p.In == operation.InPath && !has {
 			return p.Name
 		}
 	}
@@ -277,7 +277,7 @@ func lacking(row *api.Operation, path map[string]string) string {
 }
 
 // offer adds to each row of the table what can be done with it.
-func (v *visit) offer(table *tableView, row *api.Operation, path map[string]string, name string, data strictjson.Value) {
+func (v *visit) offer(table *tableView, row *operation.Row, path map[string]string, name string, data strictjson.Value) {
 	if table == nil {
 		return
 	}

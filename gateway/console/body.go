@@ -8,14 +8,14 @@ import (
 	"strconv"
 	"strings"
 
-	"tenantry/backends/api"
 	"tenantry/internal/fault"
 	"tenantry/internal/strictjson"
+	"tenantry/operation"
 )
 
 // body reads a form into the body of its operation. What JSON cannot be made of is a fault here; all else is judged by the
 // operation, which gets it as it was typed.
-func (v *visit) body(row *api.Operation, path map[string]string, sent url.Values) (map[string]any, []fault.Fault) {
+func (v *visit) body(row *operation.Row, path map[string]string, sent url.Values) (map[string]any, []fault.Fault) {
 	if row.Body == nil {
 		return nil, nil
 	}
@@ -28,10 +28,10 @@ func (v *visit) body(row *api.Operation, path map[string]string, sent url.Values
 		}
 		text := strings.ReplaceAll(sent.Get(f.Name), "\r\n", "\n")
 		switch {
-		case f.Shape == api.Boolean && text == "" && sent.Get("_has."+f.Name) == "choice":
-		case f.Shape == api.Boolean:
+		case f.Shape == operation.Boolean && text == "" && sent.Get("_has."+f.Name) == "choice":
+		case f.Shape == operation.Boolean:
 			body[f.Name] = sent.Get(f.Name) == "true"
-		case f.Shape == api.List && sent.Get("_has."+f.Name) == "json", f.Shape == api.Object && sent.Get("_has."+f.Name) == "json":
+		case f.Shape == operation.List && sent.Get("_has."+f.Name) == "json", f.Shape == operation.Object && sent.Get("_has."+f.Name) == "json":
 			if strings.TrimSpace(text) == "" {
 				if f.Nullable && row.Method == http.MethodPut {
 					body[f.Name] = nil
@@ -43,28 +43,28 @@ func (v *visit) body(row *api.Operation, path map[string]string, sent url.Values
 				continue
 			}
 			body[f.Name] = json.RawMessage(text)
-		case f.Shape == api.List:
+		case f.Shape == operation.List:
 			if values := lines(sent[f.Name]); len(values) > 0 || row.Method == http.MethodPut {
 				body[f.Name] = values
 			}
-		case f.Shape == api.Object && sent.Get("_has."+f.Name) == "conditions":
+		case f.Shape == operation.Object && sent.Get("_has."+f.Name) == "conditions":
 			body[f.Name] = filterOf(f.Name, sent, v.filterable(), &faults)
-		case f.Shape == api.Object && sent.Get("_has."+f.Name) == "query":
+		case f.Shape == operation.Object && sent.Get("_has."+f.Name) == "query":
 			can, _ := v.askable(sent.Get("class"), sent.Get("source"))
 			body[f.Name] = queryOf(sent, kindsOf(can.Fields), &faults)
-		case f.Shape == api.Object && sent.Get("_has."+f.Name) == "inputs":
+		case f.Shape == operation.Object && sent.Get("_has."+f.Name) == "inputs":
 			body[f.Name] = inputsOf(f.Name, sent, &faults)
-		case f.Shape == api.Object && f.Name == "schema":
+		case f.Shape == operation.Object && f.Name == "schema":
 			body[f.Name] = schemaOf(sent, &faults)
-		case f.Shape == api.Object:
+		case f.Shape == operation.Object:
 			if parts := v.parts(row, f, path, sent, &faults); len(parts) > 0 || row.Method == http.MethodPut {
 				body[f.Name] = parts
 			}
 		case text == "" && (f.Secret || row.Method != http.MethodPut && !f.Required):
 		case text == "" && f.Nullable:
 			body[f.Name] = nil
-		case text == "" && (len(f.Enum) > 0 || f.Ref != "" || f.Shape == api.Integer) && !f.Required:
-		case f.Shape == api.Integer:
+		case text == "" && (len(f.Enum) > 0 || f.Ref != "" || f.Shape == operation.Integer) && !f.Required:
+		case f.Shape == operation.Integer:
 			body[f.Name] = times(number(text), sent.Get("_unit."+f.Name))
 		default:
 			body[f.Name] = text
@@ -107,7 +107,7 @@ func lines(values []string) []string {
 }
 
 // parts reads an object of which each member has a control.
-func (v *visit) parts(row *api.Operation, f *api.Field, path map[string]string, sent url.Values, faults *fault.List) map[string]any {
+func (v *visit) parts(row *operation.Row, f *operation.Field, path map[string]string, sent url.Values, faults *fault.List) map[string]any {
 	values := map[string]any{}
 	kinds := map[string]string{}
 	if f.Name == row.Defined.Values {

@@ -10,10 +10,10 @@ import (
 	"strconv"
 	"strings"
 
-	"tenantry/backends/api"
-	"tenantry/backends/schema"
+	"tenantry/backends/record/schema"
 	"tenantry/internal/fault"
 	"tenantry/internal/strictjson"
+	"tenantry/operation"
 	"tenantry/reports"
 )
 
@@ -128,9 +128,11 @@ func (v *visit) askable(class, source string) (a reports.Askable, ok bool) {
 }
 
 // isQuery and isInputs report whether a field is the query or the inputs of a report.
-func isQuery(f *api.Field) bool { return reflect.TypeOf(f.Type) == reflect.TypeFor[reports.Query]() }
+func isQuery(f *operation.Field) bool {
+	return reflect.TypeOf(f.Type) == reflect.TypeFor[reports.Query]()
+}
 
-func isInputs(f *api.Field) bool {
+func isInputs(f *operation.Field) bool {
 	return reflect.TypeOf(f.Type) == reflect.TypeFor[map[string]reports.Input]()
 }
 

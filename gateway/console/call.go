@@ -12,14 +12,14 @@ import (
 	"strings"
 	"time"
 
-	"tenantry/backends/api"
 	"tenantry/internal/fault"
 	"tenantry/internal/strictjson"
+	"tenantry/operation"
 )
 
 // A request is what the console asks of an operation, as any other client of it would.
 type request struct {
-	row   *api.Operation
+	row   *operation.Row
 	path  map[string]string
 	query string
 	body  map[string]any // nil: the operation takes none
@@ -194,9 +194,9 @@ func (m *Module) curl(slug string, q request) string {
 	quote := func(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 	parts := []string{"curl", "-g"}
 	switch {
-	case q.row.Credentials&api.Key != 0:
+	case q.row.Credentials&operation.Key != 0:
 		parts = append(parts, "-H", `"x-service-token: $KEY"`)
-	case q.row.Credentials&api.Session != 0:
+	case q.row.Credentials&operation.Session != 0:
 		parts = append(parts, "-b", `"`+m.Cookie+`=$SESSION"`)
 	}
 	if q.row.Method != http.MethodGet {

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"tenantry/backends/schema"
+	"tenantry/backends/record/schema"
 	"tenantry/internal/strictjson"
 )
 

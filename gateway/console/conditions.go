@@ -10,9 +10,9 @@ import (
 	"strconv"
 	"strings"
 
-	"tenantry/backends/api"
 	"tenantry/internal/fault"
 	"tenantry/internal/strictjson"
+	"tenantry/operation"
 )
 
 // condition is one row of a filter: all rows of one must hold.
@@ -207,7 +207,7 @@ func (v *visit) filterable() (fields []definedField) {
 const someMatches = 5
 
 // matching shows how many contacts match the filter of a campaign as it was typed, and some of them to whoever may see contacts.
-func (v *visit) matching(row *api.Operation, path map[string]string, sent url.Values, body map[string]any) {
+func (v *visit) matching(row *operation.Row, path map[string]string, sent url.Values, body map[string]any) {
 	q := request{query: ""}
 	asked := url.Values{}
 	bracketed(asked, "filters", parse(body["filter"]))

@@ -11,20 +11,20 @@ import (
 	"strings"
 	"time"
 
-	"tenantry/backends/api"
-	"tenantry/backends/schema"
+	"tenantry/backends/record/schema"
 	"tenantry/internal/declare"
 	"tenantry/internal/fault"
 	"tenantry/internal/strictjson"
+	"tenantry/operation"
 	"tenantry/reports"
 	"tenantry/tenants"
 )
 
 // control makes the control of a field.
-func (v *visit) control(row *api.Operation, f *api.Field, path map[string]string, now strictjson.Value, sent url.Values, faults []fault.Fault) (c control) {
+func (v *visit) control(row *operation.Row, f *operation.Field, path map[string]string, now strictjson.Value, sent url.Values, faults []fault.Fault) (c control) {
 	c = control{Name: f.Name, ID: idOf(row.Name, f.Name), Label: called(f.Ask, f.Name), Hint: f.Ask.Hint, Required: f.Required, MaxLength: f.Bounds.MaxLength}
 	defer func() { c.blame(faults) }()
-	if f.Shape == api.List {
+	if f.Shape == operation.List {
 		now = unnamed(now)
 	}
 	if now.Is == strictjson.Null && f.Default != nil && sent == nil {
@@ -32,12 +32,12 @@ func (v *visit) control(row *api.Operation, f *api.Field, path map[string]string
 	}
 	c.Value = now.Text
 	switch f.Shape {
-	case api.Boolean:
+	case operation.Boolean:
 		c.Kind, c.Value = "yes", map[bool]string{true: "true"}[now.Is == strictjson.True]
 		if now.Is == strictjson.Null { // nothing is said where nothing is chosen
 			c.Kind, c.Options = "choice", yesOrNo(c.Value)
 		}
-	case api.Integer:
+	case operation.Integer:
 		if f.Ask.Kind == declare.Span {
 			spanControl(&c, f, sent)
 			return c
@@ -46,9 +46,9 @@ func (v *visit) control(row *api.Operation, f *api.Field, path map[string]string
 		if f.Bounds.Least != 0 || f.Bounds.Most != 0 {
 			c.Min, c.Max = strconv.FormatInt(f.Bounds.Least, 10), strconv.FormatInt(f.Bounds.Most, 10)
 		}
-	case api.List:
+	case operation.List:
 		v.listControl(&c, f, now)
-	case api.Object, api.Tree:
+	case operation.Object, operation.Tree:
 		v.objectControl(&c, row, f, path, now, sent)
 	default:
 		v.textControl(&c, f, sent)
@@ -75,7 +75,7 @@ func (v *visit) control(row *api.Operation, f *api.Field, path map[string]string
 }
 
 // spanControl makes one of seconds, which people say in larger units.
-func spanControl(c *control, f *api.Field, sent url.Values) {
+func spanControl(c *control, f *operation.Field, sent url.Values) {
 	seconds, _ := strconv.ParseInt(c.Value, 10, 64)
 	unit := "86400"
 	for _, u := range units() {
@@ -105,7 +105,7 @@ func units() []choiceView {
 }
 
 // pick makes a choice among so many records that they are searched for. Not ok where they cannot be.
-func (v *visit) pick(c *control, f *api.Field, sent url.Values) bool {
+func (v *visit) pick(c *control, f *operation.Field, sent url.Values) bool {
 	list := v.site.listOf(f.Ref)
 	if list == nil || list.each == nil || !list.has("q") || strings.Contains(list.path, "{") {
 		return false
@@ -153,7 +153,7 @@ func (v *visit) pick(c *control, f *api.Field, sent url.Values) bool {
 // found is how many records of a search are offered.
 const found = 50
 
-func (v *visit) textControl(c *control, f *api.Field, sent url.Values) {
+func (v *visit) textControl(c *control, f *operation.Field, sent url.Values) {
 	switch {
 	case f.Secret:
 		c.Kind = "secret"
@@ -177,7 +177,7 @@ func (v *visit) textControl(c *control, f *api.Field, sent url.Values) {
 	}
 }
 
-func (v *visit) listControl(c *control, f *api.Field, now strictjson.Value) {
+func (v *visit) listControl(c *control, f *operation.Field, now strictjson.Value) {
 	if elem := reflect.TypeOf(f.Type); elem != nil && elem.Kind() == reflect.Slice && elem.Elem().Kind() != reflect.String {
 		c.Kind = "json"
 		c.Value = pretty(now)
@@ -229,7 +229,7 @@ func (v *visit) options(resource string) (options []choiceView, all bool) {
 	return options, err == nil && count <= mostOptions
 }
 
-func (v *visit) objectControl(c *control, row *api.Operation, f *api.Field, path map[string]string, now strictjson.Value, sent url.Values) {
+func (v *visit) objectControl(c *control, row *operation.Row, f *operation.Field, path map[string]string, now strictjson.Value, sent url.Values) {
 	kind := reflect.TypeOf(f.Type)
 	switch {
 	case f.Name == row.Defined.Values && row.Defined.By != "":
@@ -273,7 +273,7 @@ func (v *visit) objectControl(c *control, row *api.Operation, f *api.Field, path
 }
 
 // definedControl makes the control of a field that the organization defined.
-func definedControl(row *api.Operation, within string, d definedField, now strictjson.Value, sent url.Values) control {
+func definedControl(row *operation.Row, within string, d definedField, now strictjson.Value, sent url.Values) control {
 	c := control{Name: within + "." + d.key, ID: idOf(row.Name, within, d.key), Label: d.title, Kind: "text", Value: now.Text}
 	switch d.kind {
 	case "LongText":

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"sync"
 
-	"tenantry/backends/api"
 	"tenantry/internal/strictjson"
+	"tenantry/operation"
 )
 
 // definedField is a field that the organization defined.
@@ -38,12 +38,12 @@ func namingField(defined []definedField) (key string) {
 }
 
 // nameOf returns what people call a record, where it has no name of its own by a field that the organization defined.
-func (v *visit) nameOf(row *api.Operation, path map[string]string, record strictjson.Value, otherwise string) string {
+func (v *visit) nameOf(row *operation.Row, path map[string]string, record strictjson.Value, otherwise string) string {
 	return v.namesOf(row, path)(record, otherwise)
 }
 
 // namesOf is nameOf for many records of a list. What is defined is read once, where it is needed.
-func (v *visit) namesOf(row *api.Operation, path map[string]string) func(record strictjson.Value, otherwise string) string {
+func (v *visit) namesOf(row *operation.Row, path map[string]string) func(record strictjson.Value, otherwise string) string {
 	field := sync.OnceValue(func() string { return namingField(v.defined(row, path)) })
 	return func(record strictjson.Value, otherwise string) string {
 		if values := row.Defined.Values; values != "" && nameOf(without(record, "id", "external_id"), "") == "" {
@@ -69,13 +69,13 @@ func (p *page) titleOf(name string, defined []definedField) string {
 const maxDefined = 200
 
 // defined returns the fields that the organization defined of the records.
-func (v *visit) defined(row *api.Operation, path map[string]string) (fields []definedField) {
+func (v *visit) defined(row *operation.Row, path map[string]string) (fields []definedField) {
 	by := v.site.listOf(row.Defined.By)
 	if by == nil {
 		return nil
 	}
 	for _, p := range row.Params {
-		if p.In != api.InPath || p.Ref != row.Defined.By || by.each == nil {
+		if p.In != operation.InPath || p.Ref != row.Defined.By || by.each == nil {
 			continue
 		}
 		a, err := v.read(by.each.shows, map[string]string{by.each.key(): path[p.Name]}, "")

@@ -9,9 +9,9 @@ import (
 	"strconv"
 	"strings"
 
-	"tenantry/backends/api"
 	"tenantry/internal/fault"
 	"tenantry/internal/strictjson"
+	"tenantry/operation"
 )
 
 // doPage shows the form of an operation by itself.
@@ -36,13 +36,13 @@ func (m *Module) doPage(v *visit) {
 }
 
 // doing finds the operation of a form, and says so where there is none for this person.
-func (v *visit) doing() (*api.Operation, map[string]string, bool) {
+func (v *visit) doing() (*operation.Row, map[string]string, bool) {
 	row := v.site.rows[v.r.PathValue("operation")]
 	switch {
 	case row == nil || row.Method == http.MethodGet:
 		v.missing()
 	case !may(row, v.who, v.t):
-		p := api.ProblemOf(errors.Join(row.Admits(v.who, ""), row.Rule.Check(v.who, v.t)))
+		p := operation.ProblemOf(errors.Join(row.Admits(v.who, ""), row.Rule.Check(v.who, v.t)))
 		lacks, _ := p.Data.(map[string]string)
 		v.problem(http.StatusForbidden, "You may not do this", inWords(p.Message, lacks["permission"])+". An administrator of "+v.t.Org.Name+" can give you the right.")
 	default:
@@ -63,7 +63,7 @@ func (v *visit) showForm(code int, q request, form formView) {
 }
 
 // written returns the call that a form makes as it was typed, without what is secret.
-func (v *visit) written(row *api.Operation, path map[string]string, sent url.Values) request {
+func (v *visit) written(row *operation.Row, path map[string]string, sent url.Values) request {
 	body, _ := v.body(row, path, sent) // what is wrong was told
 	for name, kind := range sent {
 		if name, is := strings.CutPrefix(name, "_has."); is && kind[0] == "secret" {
@@ -78,7 +78,7 @@ func (v *visit) written(row *api.Operation, path map[string]string, sent url.Val
 }
 
 // back returns the page that a form belongs to.
-func (v *visit) back(row *api.Operation, path map[string]string) string {
+func (v *visit) back(row *operation.Row, path map[string]string) string {
 	whole := strings.TrimPrefix(row.Path, "/api")
 	for at := whole; at != ""; at = at[:strings.LastIndexByte(at, '/')] {
 		for _, p := range v.site.pages {
@@ -140,7 +140,7 @@ func (v *visit) sent() (url.Values, bool) {
 			sent, err = url.ParseQuery(string(body))
 		}
 	}
-	if full := (*api.Problem)(nil); errors.As(err, &full) {
+	if full := (*operation.Problem)(nil); errors.As(err, &full) {
 		v.refuse(v.w, v.r, full)
 		return nil, false
 	}
@@ -156,11 +156,11 @@ func (v *visit) sent() (url.Values, bool) {
 }
 
 // asked returns what a form gives of the operation's query.
-func asked(row *api.Operation, sent url.Values) url.Values {
+func asked(row *operation.Row, sent url.Values) url.Values {
 	query := url.Values{}
 	for name, values := range sent {
 		if key, is := strings.CutPrefix(name, "query."); is && values[0] != "" {
-			if query[key] = values; row.Param(key).Shape == api.List { // one in each line
+			if query[key] = values; row.Param(key).Shape == operation.List { // one in each line
 				query[key] = lines(values)
 			}
 		}
@@ -169,7 +169,7 @@ func asked(row *api.Operation, sent url.Values) url.Values {
 }
 
 // typed returns the operation of the form that was sent: where that was only tried, the one which will store it.
-func (v *visit) typed(row *api.Operation, sent url.Values) *api.Operation {
+func (v *visit) typed(row *operation.Row, sent url.Values) *operation.Row {
 	if stores := v.site.rows[sent.Get("_for")]; row.Reads && stores != nil && stores.Resource == row.Resource && stores.Body != nil && may(stores, v.who, v.t) {
 		return stores
 	}
@@ -177,9 +177,9 @@ func (v *visit) typed(row *api.Operation, sent url.Values) *api.Operation {
 }
 
 // fromForm notes the parameters of the operation's path that a form gives, and no others: they would make another path of it.
-func fromForm(row *api.Operation, path map[string]string, sent url.Values) {
+func fromForm(row *operation.Row, path map[string]string, sent url.Values) {
 	for _, p := range row.Params {
-		if name := "path." + p.Name; p.In == api.InPath && sent.Has(name) {
+		if name := "path." + p.Name; p.In == operation.InPath && sent.Has(name) {
 			path[p.Name] = sent.Get(name)
 		}
 	}
@@ -219,11 +219,11 @@ func (v *visit) carry(q request, sent, query url.Values) {
 }
 
 // again shows the form as it was typed, and what is wrong with it.
-func (v *visit) again(code int, row *api.Operation, path map[string]string, sent url.Values, faults []fault.Fault, text string) {
+func (v *visit) again(code int, row *operation.Row, path map[string]string, sent url.Values, faults []fault.Fault, text string) {
 	if sent.Has("_part") {
 		t := triedView{}
 		for _, f := range faults {
-			top := slices.IndexFunc(row.Body, func(b api.Field) bool { return b.Name == f.Field })
+			top := slices.IndexFunc(row.Body, func(b operation.Field) bool { return b.Name == f.Field })
 			switch {
 			case top < 0:
 				text += " " + sentence(f.Message)
@@ -255,7 +255,7 @@ func (v *visit) again(code int, row *api.Operation, path map[string]string, sent
 }
 
 // current returns the record that a form changes, and its tag; null where it makes one.
-func (v *visit) current(row *api.Operation, path map[string]string) (strictjson.Value, string) {
+func (v *visit) current(row *operation.Row, path map[string]string) (strictjson.Value, string) {
 	p, _ := v.site.find(strings.TrimPrefix((&request{row: row, path: path}).target(), "/api"))
 	if p == nil || row.Method != http.MethodPut {
 		return strictjson.Value{}, ""
@@ -268,7 +268,7 @@ func (v *visit) current(row *api.Operation, path map[string]string) (strictjson.
 }
 
 // tried shows what an operation answered that stores nothing, beside the form as it was typed.
-func (v *visit) tried(q request, row *api.Operation, sent url.Values, a reply) {
+func (v *visit) tried(q request, row *operation.Row, sent url.Values, a reply) {
 	const first = "This is what it would show"
 	last := ". Nothing has been stored yet."
 	if row.Method == http.MethodPut {
@@ -299,7 +299,7 @@ func (v *visit) counted(answer strictjson.Value) string {
 }
 
 // showTried shows that beside the form as it was typed, or alone where that is what is asked for.
-func (v *visit) showTried(q request, row *api.Operation, path map[string]string, sent url.Values, t *triedView) {
+func (v *visit) showTried(q request, row *operation.Row, path map[string]string, sent url.Values, t *triedView) {
 	if sent.Has("_part") {
 		v.show(http.StatusOK, "tried", t)
 		return
@@ -317,7 +317,7 @@ func (v *visit) showTried(q request, row *api.Operation, path map[string]string,
 }
 
 // done leads on where something was done. A secret that is told once is shown at once.
-func (v *visit) done(row *api.Operation, path map[string]string, query url.Values, a reply) {
+func (v *visit) done(row *operation.Row, path map[string]string, query url.Values, a reply) {
 	handOn(v.w, a.header)
 	if row.Once && len(a.data.Members) > 0 {
 		view := recordView{chrome: v.chrome(row.Message), Note: "This is shown once. Copy it now, and keep it where nobody else can read it."}

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"tenantry/backends/api"
+	"tenantry/operation"
 )
 
 // reference is the API reference: which operations there are.
@@ -25,12 +25,12 @@ type operationLink struct{ Name, Method, Path, Summary string }
 // operationView is an operation of the API, as its row says.
 type operationView struct {
 	chrome
-	Operation   *api.Operation
+	Operation   *operation.Row
 	Who         []string
 	Parameters  []paramView
 	Body        []paramView
 	Answer      string
-	Failures    []api.Failure
+	Failures    []operation.Failure
 	Call        string
 	Try         string
 	Streams     string
@@ -65,7 +65,7 @@ func (c chrome) titled(title string, trail ...linkView) chrome {
 }
 
 func (m *Module) operationPage(w http.ResponseWriter, r *http.Request, c chrome) {
-	at := slices.IndexFunc(m.site.all, func(o api.Operation) bool { return o.Name == r.PathValue("operation") })
+	at := slices.IndexFunc(m.site.all, func(o operation.Row) bool { return o.Name == r.PathValue("operation") })
 	if at < 0 {
 		m.missing(w)
 		return
@@ -75,7 +75,7 @@ func (m *Module) operationPage(w http.ResponseWriter, r *http.Request, c chrome)
 	q := request{row: row, path: map[string]string{}}
 	for _, p := range row.Params {
 		view.Parameters = append(view.Parameters, paramView{p.Name, string(p.In), string(p.Shape), p.Description, p.Example, p.Required})
-		if p.In == api.InPath {
+		if p.In == operation.InPath {
 			q.path[p.Name] = p.Example
 		}
 	}
@@ -91,7 +91,7 @@ func (m *Module) operationPage(w http.ResponseWriter, r *http.Request, c chrome)
 	view.Call = m.curl("<organization>", q)
 	answer := row.Example
 	if row.Streams == nil {
-		answer = api.Envelope{Status: api.StatusOK, Message: row.Message, Data: row.Example}
+		answer = operation.Envelope{Status: operation.StatusOK, Message: row.Message, Data: row.Example}
 	}
 	if raw, err := json.MarshalIndent(answer, "", "  "); err == nil {
 		view.Answer = string(raw)
@@ -107,7 +107,7 @@ func (m *Module) operationPage(w http.ResponseWriter, r *http.Request, c chrome)
 }
 
 // sample returns a body with what the operation requires, as the rows give examples of it; nil where it takes none.
-func sample(row *api.Operation) map[string]any {
+func sample(row *operation.Row) map[string]any {
 	if row.Body == nil {
 		return nil
 	}
@@ -121,21 +121,21 @@ func sample(row *api.Operation) map[string]any {
 }
 
 // whoMay says who can call an operation.
-func whoMay(row *api.Operation) (who []string) {
+func whoMay(row *operation.Row) (who []string) {
 	kinds := []string{}
-	for kind, name := range map[api.Kinds]string{api.ServerFull: "server_full", api.ServerRead: "server_read", api.Browser: "browser"} {
+	for kind, name := range map[operation.Kinds]string{operation.ServerFull: "server_full", operation.ServerRead: "server_read", operation.Browser: "browser"} {
 		if row.Kinds&kind != 0 {
 			kinds = append(kinds, name)
 		}
 	}
 	slices.Sort(kinds)
-	if row.Credentials == api.Open {
+	if row.Credentials == operation.Open {
 		return []string{"anybody, without a key"}
 	}
-	if row.Credentials&api.Key != 0 {
+	if row.Credentials&operation.Key != 0 {
 		who = append(who, "an API key of kind "+strings.Join(kinds, " or "))
 	}
-	if row.Credentials&api.Session != 0 {
+	if row.Credentials&operation.Session != 0 {
 		who = append(who, "a person who is signed in")
 	}
 	var permissions []string

@@ -5,7 +5,7 @@ import (
 	"net/url"
 	"slices"
 
-	"tenantry/backends/api"
+	"tenantry/operation"
 )
 
 // explains is the operation that tells who may call what.
@@ -18,7 +18,7 @@ func (v *visit) choose(c *control) {
 	switch c.Name {
 	case "operation":
 		for i := range v.site.all {
-			if row := &v.site.all[i]; row.Credentials&(api.Key|api.Session) != 0 {
+			if row := &v.site.all[i]; row.Credentials&(operation.Key|operation.Session) != 0 {
 				options = append(options, choiceView{Value: row.Name, Title: row.Tag + ": " + row.Summary})
 			}
 		}

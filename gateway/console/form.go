@@ -10,10 +10,10 @@ import (
 	"slices"
 	"strings"
 
-	"tenantry/backends/api"
 	"tenantry/internal/declare"
 	"tenantry/internal/fault"
 	"tenantry/internal/strictjson"
+	"tenantry/operation"
 	"tenantry/tenants"
 )
 
@@ -67,7 +67,7 @@ const (
 func onceKey() string { return rand.Text() }
 
 // form makes the form of an operation. current is the record, null for a new one; sent what was typed before.
-func (v *visit) form(row *api.Operation, path map[string]string, current strictjson.Value, sent url.Values, faults []fault.Fault) formView {
+func (v *visit) form(row *operation.Row, path map[string]string, current strictjson.Value, sent url.Values, faults []fault.Fault) formView {
 	f := formView{Action: "/do/" + row.Name, Once: onceKey(), Submit: verb(row), Danger: row.Method == http.MethodDelete}
 	if preview := v.previews(row); preview != nil {
 		f.Preview = "/do/" + preview.Name
@@ -78,7 +78,7 @@ func (v *visit) form(row *api.Operation, path map[string]string, current strictj
 		f.Once = sent.Get("_once")
 	}
 	for _, p := range row.Params {
-		if value, ok := path[p.Name]; ok && p.In == api.InPath {
+		if value, ok := path[p.Name]; ok && p.In == operation.InPath {
 			f.Hidden = append(f.Hidden, hidden{"path." + p.Name, value})
 		}
 	}
@@ -203,7 +203,7 @@ func (c control) Framed() bool {
 }
 
 // described returns what describes settings that are one record: the answer of a schema beside them. Null: nothing does.
-func (v *visit) described(row *api.Operation) strictjson.Value {
+func (v *visit) described(row *operation.Row) strictjson.Value {
 	for _, p := range v.site.pages {
 		if p.shows.Tag == row.Tag && row.Method == http.MethodPut && strings.HasSuffix(p.path, "/schema") && path.Dir(row.Path) == path.Dir(p.shows.Path) && !strings.Contains(row.Path, "{") {
 			data, _ := v.named(p.shows.Name, "")
@@ -217,7 +217,7 @@ func (v *visit) described(row *api.Operation) strictjson.Value {
 func idOf(parts ...string) string { return strings.ReplaceAll(strings.Join(parts, "-"), ".", "-") }
 
 // previews returns the operation that tries what another would store, and stores nothing; nil: there is none.
-func (v *visit) previews(row *api.Operation) *api.Operation {
+func (v *visit) previews(row *operation.Row) *operation.Row {
 	if row.Resource == "" || row.Body == nil || row.Reads {
 		return nil
 	}
@@ -283,7 +283,7 @@ func belongs(path, field string) bool {
 }
 
 // called returns what a form calls a field or parameter of that name. Descriptions are for those who write calls.
-func called(a api.Ask, name string) string { return cmp.Or(a.Label, label(name)) }
+func called(a operation.Ask, name string) string { return cmp.Or(a.Label, label(name)) }
 
 // called returns what the forms of the page call a field.
 func (p *page) called(name string) string {
@@ -294,8 +294,8 @@ func (p *page) called(name string) string {
 }
 
 // field returns the field of that name as the forms of the page ask for it; nil: none does.
-func (p *page) field(name string) *api.Field {
-	rows := append([]*api.Operation{p.update, p.create, p.makes, p.shows}, p.actions...)
+func (p *page) field(name string) *operation.Field {
+	rows := append([]*operation.Row{p.update, p.create, p.makes, p.shows}, p.actions...)
 	if p.leads != nil {
 		rows = append(rows, p.leads.update)
 	}
@@ -308,19 +308,19 @@ func (p *page) field(name string) *api.Field {
 				return &row.Body[i]
 			}
 		}
-		if q := row.Param(name); q.In == api.InQuery && row.Upload != nil { // what is said of a file is in the query
-			return &api.Field{Name: q.Name, Shape: q.Shape, Enum: q.Enum, Ref: q.Ref, Ask: q.Ask}
+		if q := row.Param(name); q.In == operation.InQuery && row.Upload != nil { // what is said of a file is in the query
+			return &operation.Field{Name: q.Name, Shape: q.Shape, Enum: q.Enum, Ref: q.Ref, Ask: q.Ask}
 		}
 	}
 	return nil
 }
 
-func isPermissions(f *api.Field) bool {
-	return f.Shape == api.List && reflect.TypeOf(f.Type) == reflect.TypeFor[[]tenants.Permission]()
+func isPermissions(f *operation.Field) bool {
+	return f.Shape == operation.List && reflect.TypeOf(f.Type) == reflect.TypeFor[[]tenants.Permission]()
 }
 
 // verb returns what a button says that calls the operation.
-func verb(row *api.Operation) string {
+func verb(row *operation.Row) string {
 	_, action, _ := strings.Cut(row.Name, ".")
 	if at := strings.LastIndexByte(row.Name, '.'); at >= 0 {
 		action = row.Name[at+1:]

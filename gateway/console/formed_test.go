@@ -4,14 +4,14 @@ import (
 	"net/http"
 	"testing"
 
-	"tenantry/backends/api"
+	"tenantry/operation"
 )
 
 // TestFormsHaveTheTimeOfTheirOperation: a page that calls one is known by its path, and no other is.
 func TestFormsHaveTheTimeOfTheirOperation(t *testing.T) {
 	t.Parallel()
 	m := &Module{}
-	m.Serve([]api.Operation{{Name: "folders.delete", Method: http.MethodDelete, Path: "/api/files/folders/{id}", Credentials: api.Session}}, http.NotFoundHandler())
+	m.Serve([]operation.Row{{Name: "folders.delete", Method: http.MethodDelete, Path: "/api/files/folders/{id}", Credentials: operation.Session}}, http.NotFoundHandler())
 	for path, want := range map[string]bool{
 		"/do/folders.delete": true, "/docs/folders.delete/try": true,
 		"/docs/folders.delete": false, "/do/folders.delete/try": false, "/do/nothing": false, "/docs/nothing/try": false, "/files/folders": false, "/": false,

@@ -9,9 +9,9 @@ import (
 	"strconv"
 	"strings"
 
-	"tenantry/backends/api"
-	"tenantry/backends/schema"
+	"tenantry/backends/record/schema"
 	"tenantry/internal/strictjson"
+	"tenantry/operation"
 )
 
 // listView is a page with records.
@@ -128,7 +128,7 @@ func (v *visit) listPage(p *page, path map[string]string) {
 		http.Redirect(v.w, v.r, p.at(path, asked, own["_columns"]), http.StatusSeeOther)
 		return
 	}
-	if !asked.Has("per_page") && slices.ContainsFunc(p.shows.Params, func(q api.Param) bool { return q.Name == "per_page" }) {
+	if !asked.Has("per_page") && slices.ContainsFunc(p.shows.Params, func(q operation.Param) bool { return q.Name == "per_page" }) {
 		asked.Set("per_page", strconv.Itoa(perPage))
 	}
 	if p.leads != nil && p.leads.update == nil && !asked.Has("sort") && slices.Contains(p.parameter("sort").Names, "created_at") {
@@ -436,7 +436,7 @@ func rootOf(name string) string {
 }
 
 // parameter returns the parameter of that name, or one without a name.
-func (p *page) parameter(name string) api.Param { return p.shows.Param(name) }
+func (p *page) parameter(name string) operation.Param { return p.shows.Param(name) }
 
 func (p *page) has(name string) bool { return p.shows.Param(name).Name != "" }
 
@@ -476,7 +476,7 @@ func (v *visit) leads(p *page, name string, value strictjson.Value) (address, re
 		ref = "user"
 	}
 	if f := p.field(name); ref == "" {
-		if ref = v.site.declared(p, name).Rule.Ref; f != nil && f.Shape != api.List && f.Ref != "" {
+		if ref = v.site.declared(p, name).Rule.Ref; f != nil && f.Shape != operation.List && f.Ref != "" {
 			ref = f.Ref
 		}
 	}

@@ -8,12 +8,12 @@ import (
 	"strings"
 	"time"
 
-	"tenantry/backends/api"
 	"tenantry/backends/store"
 	"tenantry/crypto/passwords"
 	"tenantry/crypto/secret"
 	"tenantry/internal/fault"
 	"tenantry/internal/texts"
+	"tenantry/operation"
 	"tenantry/tenants"
 )
 
@@ -26,10 +26,10 @@ type linkToken struct {
 	Token string `json:"token" rule:"required min=1 max=200" use:"secret" example:"inv_3q2-7w"`
 }
 
-func (m *Module) checkLink(ctx context.Context, c *api.Call, in linkToken) (Link, error) {
+func (m *Module) checkLink(ctx context.Context, c *operation.Call, in linkToken) (Link, error) {
 	ends, err := m.Sessions.CheckInvite(ctx, c.Tenant, in.Token, c.Remote)
 	if errors.Is(err, tenants.ErrDenied) {
-		return Link{}, api.Forbidden(usedUp)
+		return Link{}, operation.Forbidden(usedUp)
 	}
 	if err != nil {
 		return Link{}, later(err)
@@ -50,7 +50,7 @@ type Session struct {
 }
 
 // SessionPage is a page of a person's sessions; of more than 200 those that last longest are shown.
-type SessionPage api.Page[Session]
+type SessionPage operation.Page[Session]
 
 func exampleSession() Session {
 	return Session{
@@ -60,29 +60,29 @@ func exampleSession() Session {
 }
 
 // ownSessions returns the rows by which a person sees and ends sessions of their own, and changes the password.
-func (m *Module) ownSessions() []api.Operation {
-	own := api.Operation{Tag: "Sessions", Credentials: api.Session, Rule: api.AnyCaller()}
+func (m *Module) ownSessions() []operation.Row {
+	own := operation.Row{Tag: "Sessions", Credentials: operation.Session, Rule: operation.AnyCaller()}
 	list, get, end, endAll, password := own, own, own, own, own
-	missing := api.Failure{Code: http.StatusNotFound, Message: noSession, When: "the person has no such session, or it has ended"}
+	missing := operation.Failure{Code: http.StatusNotFound, Message: noSession, When: "the person has no such session, or it has ended"}
 	list.Name, list.Method, list.Path, list.Summary, list.Message = "sessions.list", http.MethodGet, "/api/me/sessions", "List your own sessions", "Sessions found"
 	list.Example = SessionPage{1, 1, 1, []Session{exampleSession()}}
 	get.Name, get.Method, get.Path, get.Summary, get.Message = "sessions.get", http.MethodGet, "/api/me/sessions/{id}", "Get one of your own sessions", "Session found"
-	get.Example, get.Failures = exampleSession(), []api.Failure{missing}
+	get.Example, get.Failures = exampleSession(), []operation.Failure{missing}
 	end.Name, end.Method, end.Path, end.Summary, end.Message = "sessions.end", http.MethodDelete, "/api/me/sessions/{id}", "End one of your own sessions", "Session ended"
-	end.Example, end.Audit, end.Failures = struct{}{}, api.AuditAlways, []api.Failure{missing}
+	end.Example, end.Audit, end.Failures = struct{}{}, operation.AuditAlways, []operation.Failure{missing}
 	endAll.Name, endAll.Method, endAll.Path, endAll.Summary, endAll.Message = "sessions.end_others", http.MethodPost, "/api/me/sign-out-elsewhere", "End all other sessions of yours", "Sessions ended"
 	endAll.Ask = "Every other browser has to sign in again."
 	endAll.Description = "Every browser but this one has to sign in again. This session goes on under a new identifier."
-	endAll.Example, endAll.Audit, endAll.Once = struct{}{}, api.AuditAlways, true // a cookie
+	endAll.Example, endAll.Audit, endAll.Once = struct{}{}, operation.AuditAlways, true // a cookie
 	password.Name, password.Method, password.Path, password.Summary, password.Message = "passwords.change", http.MethodPost, "/api/me/password", "Change your own password", "Password changed"
 	password.Ask = endAll.Ask
 	password.Description = "Every browser but this one has to sign in again. Wrong attempts count as those to sign in."
-	password.Example, password.Audit, password.Once, password.BodyLimit = struct{}{}, api.AuditAlways, true, 8<<10
-	password.Failures = []api.Failure{
+	password.Example, password.Audit, password.Once, password.BodyLimit = struct{}{}, operation.AuditAlways, true, 8<<10
+	password.Failures = []operation.Failure{
 		{Code: http.StatusUnprocessableEntity, Message: "Validation failed: the present password is wrong", When: "the present password is wrong, or the new one is not acceptable"},
 	}
-	rows := []api.Operation{
-		api.Typed(list, m.listSessions), api.Typed(get, m.getSession), api.Typed(end, m.endSession), api.Typed(endAll, m.endOthers), api.Typed(password, m.changePassword),
+	rows := []operation.Row{
+		operation.Typed(list, m.listSessions), operation.Typed(get, m.getSession), operation.Typed(end, m.endSession), operation.Typed(endAll, m.endOthers), operation.Typed(password, m.changePassword),
 	}
 	rows[4].Body[1].Bounds.MinLength = passwords.MinCharacters
 	return rows
@@ -91,7 +91,7 @@ func (m *Module) ownSessions() []api.Operation {
 const noSession = "Session not found"
 
 // sessionsOf returns the caller's own sessions.
-func (m *Module) sessionsOf(ctx context.Context, c *api.Call) ([]Session, error) {
+func (m *Module) sessionsOf(ctx context.Context, c *operation.Call) ([]Session, error) {
 	all, err := m.Sessions.List(ctx, c.Tenant, c.Principal.UserID)
 	if err != nil {
 		return nil, err
@@ -129,17 +129,17 @@ func browserName(agent string) string {
 	return strings.Join(slices.DeleteFunc([]string{browser, system}, func(s string) bool { return s == "" }), " on ")
 }
 
-func (m *Module) listSessions(ctx context.Context, c *api.Call, in api.Paging) (SessionPage, error) {
+func (m *Module) listSessions(ctx context.Context, c *operation.Call, in operation.Paging) (SessionPage, error) {
 	all, err := m.sessionsOf(ctx, c)
 	from := min(in.Offset(), len(all))
-	return SessionPage(api.PageOf(in, int64(len(all)), all[from:min(from+in.Limit(), len(all))])), err
+	return SessionPage(operation.PageOf(in, int64(len(all)), all[from:min(from+in.Limit(), len(all))])), err
 }
 
 type sessionID struct {
 	ID string `json:"id" doc:"The session." example:"9c2f5a81d0e34b7796ab01cd"`
 }
 
-func (m *Module) getSession(ctx context.Context, c *api.Call, in sessionID) (Session, error) {
+func (m *Module) getSession(ctx context.Context, c *operation.Call, in sessionID) (Session, error) {
 	all, err := m.sessionsOf(ctx, c)
 	for _, s := range all {
 		if s.ID == in.ID {
@@ -147,20 +147,20 @@ func (m *Module) getSession(ctx context.Context, c *api.Call, in sessionID) (Ses
 		}
 	}
 	if err == nil {
-		err = api.NotFound(noSession)
+		err = operation.NotFound(noSession)
 	}
 	return Session{}, err
 }
 
-func (m *Module) endSession(ctx context.Context, c *api.Call, in sessionID) (none struct{}, err error) {
+func (m *Module) endSession(ctx context.Context, c *operation.Call, in sessionID) (none struct{}, err error) {
 	err = m.Sessions.EndListed(ctx, c.Tenant, c.Principal.UserID, in.ID)
 	if errors.Is(err, store.ErrNotFound) {
-		return none, api.NotFound(noSession)
+		return none, operation.NotFound(noSession)
 	}
 	return none, err
 }
 
-func (m *Module) endOthers(ctx context.Context, c *api.Call, _ struct{}) (none struct{}, err error) {
+func (m *Module) endOthers(ctx context.Context, c *operation.Call, _ struct{}) (none struct{}, err error) {
 	if err := m.Sessions.EndAll(ctx, c.Tenant, c.Principal.UserID); err != nil {
 		return none, err
 	}
@@ -177,7 +177,7 @@ type newPassword struct {
 	Password string `json:"password" rule:"required min=1 max=1024" use:"secret" doc:"The new one." ask:"New password" example:"battery horse staple correct"`
 }
 
-func (m *Module) changePassword(ctx context.Context, c *api.Call, in newPassword) (none struct{}, err error) {
+func (m *Module) changePassword(ctx context.Context, c *operation.Call, in newPassword) (none struct{}, err error) {
 	user, err := m.Sessions.ChangePassword(ctx, c.Tenant, c.Principal.UserID, secret.New(in.Present), secret.New(in.Password), c.Remote)
 	if errors.Is(err, tenants.ErrDenied) {
 		return none, fault.One("present_password", fault.Forbidden, "the present password is wrong")

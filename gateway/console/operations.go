@@ -11,22 +11,22 @@ import (
 	"strconv"
 	"time"
 
-	"tenantry/backends/api"
 	"tenantry/crypto/passwords"
 	"tenantry/crypto/secret"
+	"tenantry/operation"
 	"tenantry/reports"
 	"tenantry/tenants"
-	"tenantry/tenants/people"
+	"tenantry/tenants/identity"
 	"tenantry/tenants/sessions"
 )
 
 // Deps are what the console works on.
 type Deps struct {
 	Sessions *sessions.Service
-	People   *people.Service
+	People   *identity.Service
 	Reports  *reports.Module
 	// Visit leads to the organization of a request and to who asks, and counts it: nobody's organization, besides
-	// tenants.ErrUnknownTenant, where the host leads to none. An *api.Problem says that it is over a limit.
+	// tenants.ErrUnknownTenant, where the host leads to none. An *operation.Problem says that it is over a limit.
 	Visit func(r *http.Request) (Visitor, error)
 	// Resolve leads to the organization alone, for a small page that is the same for every host.
 	Resolve func(r *http.Request) (*tenants.Tenant, error)
@@ -47,7 +47,7 @@ type Visitor struct {
 	Err    error
 	// Resolve returns the organization as it is now, nobody's where there is none any more. Error: store.ErrUnavailable.
 	Resolve func(context.Context) (*tenants.Tenant, error)
-	// Form reads the body of the request, a form of at most so many bytes. An *api.Problem says that there is no room for it.
+	// Form reads the body of the request, a form of at most so many bytes. An *operation.Problem says that there is no room for it.
 	Form func(r *http.Request, most int64) ([]byte, error)
 	// Pause lets others work while a file arrives that is passed on.
 	Pause func()
@@ -58,7 +58,7 @@ type Module struct {
 	Deps
 	pages *pages
 	site  site
-	own   map[string]*api.Operation // those of signing in and out, by name
+	own   map[string]*operation.Row // those of signing in and out, by name
 }
 
 // New returns the console. An error is a fault of the program.
@@ -67,7 +67,7 @@ func New(d Deps) (*Module, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Module{Deps: d, pages: p, own: map[string]*api.Operation{}}
+	m := &Module{Deps: d, pages: p, own: map[string]*operation.Row{}}
 	return m, m.routes()
 }
 
@@ -78,35 +78,35 @@ type SignedIn struct {
 }
 
 // Operations returns the rows of signing in and out.
-func (m *Module) Operations() []api.Operation {
+func (m *Module) Operations() []operation.Row {
 	// Those who call these are nobody yet.
-	begin := api.Operation{
-		Method: http.MethodPost, Tag: "Sessions", Credentials: api.Open, Rule: api.AnyCaller(), Audit: api.AuditAlways,
+	begin := operation.Row{
+		Method: http.MethodPost, Tag: "Sessions", Credentials: operation.Open, Rule: operation.AnyCaller(), Audit: operation.AuditAlways,
 		BodyLimit: 8 << 10, OwnLimits: true, AnyHost: true, Message: "Signed in", Example: SignedIn{ID: 7, Name: "Ada Example"},
 	}
 	create, redeem, check, choose := begin, begin, begin, begin
 	create.Name, create.Path, create.Summary = "sessions.create", "/auth/sign-in", "Sign in"
 	create.Description = "Starts a browser session, kept in a cookie that scripts cannot read. It ends after 30 minutes without use and after 12 hours in any case."
-	create.Failures = []api.Failure{{Code: http.StatusForbidden, Message: wrongPassword, When: "the address or the password is wrong"}}
+	create.Failures = []operation.Failure{{Code: http.StatusForbidden, Message: wrongPassword, When: "the address or the password is wrong"}}
 	redeem.Name, redeem.Path, redeem.Summary = "sessions.redeem", "/auth/link", "Sign in by a link"
 	redeem.Description = "Uses up a single-use link that signs in without a password, such as the one that the demo prints."
-	redeem.Failures = []api.Failure{{Code: http.StatusForbidden, Message: usedUp, When: "the link was used, has ended, or is none"}}
+	redeem.Failures = []operation.Failure{{Code: http.StatusForbidden, Message: usedUp, When: "the link was used, has ended, or is none"}}
 	check.Name, check.Path, check.Summary = "passwords.check", "/auth/password/check", "Check a single-use link"
 	check.Description = "Tells whether the link that a person was sent still lets choose a password. It uses nothing up."
 	check.Reads, check.OwnLimits = true, false // counted as any call, since a good link is no attempt
 	check.Message, check.Example, check.Failures = "Link found", Link{ExpiresAt: "2024-06-07T13:52:42.000Z"}, redeem.Failures
 	choose.Name, choose.Path, choose.Summary, choose.Message = "passwords.create", "/auth/password", "Choose a password", "Password created"
 	choose.Description = "Uses up the single-use link that a person was sent, sets the password and signs in."
-	rows := []api.Operation{
-		api.Typed(create, m.signIn),
-		api.Typed(api.Operation{
+	rows := []operation.Row{
+		operation.Typed(create, m.signIn),
+		operation.Typed(operation.Row{
 			Name: "sessions.delete", Method: http.MethodPost, Path: "/auth/sign-out", Tag: "Sessions",
-			Summary: "Sign out", Credentials: api.Session, Rule: api.AnyCaller(), Audit: api.AuditAlways,
+			Summary: "Sign out", Credentials: operation.Session, Rule: operation.AnyCaller(), Audit: operation.AuditAlways,
 			Message: "Signed out", Example: struct{}{},
 		}, m.signOut),
-		api.Typed(redeem, m.redeem),
-		api.Typed(check, m.checkLink),
-		api.Typed(choose, m.choosePassword),
+		operation.Typed(redeem, m.redeem),
+		operation.Typed(check, m.checkLink),
+		operation.Typed(choose, m.choosePassword),
 	}
 	rows[4].Body[1].Bounds.MinLength = passwords.MinCharacters // which is checked where it is set
 	rows = append(rows, m.ownSessions()...)
@@ -123,14 +123,14 @@ type credentials struct {
 	Password string `json:"password" rule:"required min=1 max=1024" use:"secret" example:"correct horse battery staple"`
 }
 
-func (m *Module) signIn(ctx context.Context, c *api.Call, in credentials) (SignedIn, error) {
+func (m *Module) signIn(ctx context.Context, c *operation.Call, in credentials) (SignedIn, error) {
 	user, err := m.Sessions.SignIn(ctx, c.Tenant, in.Email, secret.New(in.Password), c.Remote)
 	if user != nil { // who it was, also where it is refused; what was typed is recorded nowhere
 		c.Note("user", strconv.FormatInt(user.UID, 10))
 	}
 	switch {
 	case errors.Is(err, tenants.ErrDenied):
-		p := api.Forbidden(wrongPassword)
+		p := operation.Forbidden(wrongPassword)
 		p.Reason = "sign-in refused"
 		return SignedIn{}, p
 	case err != nil:
@@ -145,18 +145,18 @@ func later(err error) error {
 	var throttled *sessions.ThrottledError
 	switch {
 	case errors.As(err, &throttled):
-		return &api.Problem{
+		return &operation.Problem{
 			Code: http.StatusTooManyRequests, Message: "Too many attempts to sign in, please wait", RetryAfter: throttled.RetryAfter,
 			Reason: "sign-in throttled",
 		}
 	case errors.Is(err, passwords.ErrBusy):
-		return api.Unavailable(err)
+		return operation.Unavailable(err)
 	}
 	return err
 }
 
 // begin starts a session under a new identifier and hands it to the browser.
-func (m *Module) begin(ctx context.Context, c *api.Call, user *people.User) (SignedIn, error) {
+func (m *Module) begin(ctx context.Context, c *operation.Call, user *identity.User) (SignedIn, error) {
 	browser, _ := c.RequestHeader("User-Agent") // two of them say nothing
 	token, session, err := m.Sessions.Start(ctx, c.Tenant, user, sessions.From{Address: c.Remote, Browser: browser})
 	if err != nil {
@@ -173,7 +173,7 @@ func (m *Module) begin(ctx context.Context, c *api.Call, user *people.User) (Sig
 	return SignedIn{ID: user.UID, Name: user.Name}, nil
 }
 
-func (m *Module) signOut(ctx context.Context, c *api.Call, _ struct{}) (none struct{}, err error) {
+func (m *Module) signOut(ctx context.Context, c *operation.Call, _ struct{}) (none struct{}, err error) {
 	if c.SessionToken != "" {
 		if err := m.Sessions.End(ctx, c.Tenant, c.SessionToken); err != nil {
 			return none, err
@@ -192,19 +192,19 @@ type choice struct {
 	Password string `json:"password" rule:"required min=1 max=1024" use:"secret" example:"correct horse battery staple"`
 }
 
-func (m *Module) choosePassword(ctx context.Context, c *api.Call, in choice) (SignedIn, error) {
+func (m *Module) choosePassword(ctx context.Context, c *operation.Call, in choice) (SignedIn, error) {
 	user, err := m.Sessions.AcceptInvite(ctx, c.Tenant, in.Token, secret.New(in.Password), c.Remote)
 	return m.beginByLink(ctx, c, user, err)
 }
 
-func (m *Module) redeem(ctx context.Context, c *api.Call, in linkToken) (SignedIn, error) {
+func (m *Module) redeem(ctx context.Context, c *operation.Call, in linkToken) (SignedIn, error) {
 	user, err := m.Sessions.UseLink(ctx, c.Tenant, in.Token, c.Remote)
 	return m.beginByLink(ctx, c, user, err)
 }
 
-func (m *Module) beginByLink(ctx context.Context, c *api.Call, user *people.User, err error) (SignedIn, error) {
+func (m *Module) beginByLink(ctx context.Context, c *operation.Call, user *identity.User, err error) (SignedIn, error) {
 	if errors.Is(err, tenants.ErrDenied) {
-		p := api.Forbidden(usedUp)
+		p := operation.Forbidden(usedUp)
 		p.Reason = "link refused"
 		return SignedIn{}, p
 	}
@@ -217,7 +217,7 @@ func (m *Module) beginByLink(ctx context.Context, c *api.Call, user *people.User
 var errStays = errors.New("sessions, a password or a link are what they were before no more")
 
 // goOn begins a session after something that stays done, also where nobody can be told of the session.
-func (m *Module) goOn(ctx context.Context, c *api.Call, user *people.User) (SignedIn, error) {
+func (m *Module) goOn(ctx context.Context, c *operation.Call, user *identity.User) (SignedIn, error) {
 	in, err := m.begin(ctx, c, user)
 	if undo := c.Undo; undo != nil {
 		c.Undo = func(ctx context.Context) error { return errors.Join(undo(ctx), errStays) }

@@ -17,8 +17,8 @@ import (
 	"strings"
 	"time"
 
-	"tenantry/backends/api"
 	"tenantry/crypto/passwords"
+	"tenantry/operation"
 	"tenantry/tenants"
 )
 
@@ -118,7 +118,7 @@ func (m *Module) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // formed returns the operation that the form of a page calls, nil for none.
-func (m *Module) formed(page string) *api.Operation {
+func (m *Module) formed(page string) *operation.Row {
 	operation, is := strings.CutPrefix(page, "/do/")
 	if tried, found := strings.CutPrefix(page, "/docs/"); found {
 		operation, is = strings.CutSuffix(tried, "/try")
@@ -159,7 +159,7 @@ func (m *Module) stranger(title string) stranger {
 func (m *Module) visited(page func(w http.ResponseWriter, r *http.Request, v Visitor, unknown error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		v, err := m.Visit(r)
-		var refused *api.Problem
+		var refused *operation.Problem
 		switch {
 		case err == nil, errors.Is(err, tenants.ErrUnknownTenant):
 			page(w, r, v, err)
@@ -227,7 +227,7 @@ func (m *Module) unavailable(w http.ResponseWriter, organization string) {
 }
 
 // refuse asks a visitor who is over a limit to come back.
-func (m *Module) refuse(w http.ResponseWriter, r *http.Request, p *api.Problem) {
+func (m *Module) refuse(w http.ResponseWriter, r *http.Request, p *operation.Problem) {
 	seconds := int(math.Ceil(p.RetryAfter.Seconds()))
 	w.Header().Set("Retry-After", strconv.Itoa(seconds))
 	text := "More is asked for than can be answered at once. Nothing is wrong with the address: try again in " + waitText(seconds) + "."
@@ -336,7 +336,7 @@ func (m *Module) signOutForm(w http.ResponseWriter, r *http.Request) {
 	a := m.formOf(w, r, "sessions.delete")
 	switch {
 	case a == nil:
-	case a.ok(), a.code == http.StatusForbidden && a.message == api.DeniedMessage:
+	case a.ok(), a.code == http.StatusForbidden && a.message == operation.DeniedMessage:
 		http.Redirect(w, r, "/sign-in", http.StatusSeeOther)
 	default:
 		m.message(w, a.code, "", "You are still signed in", a.told())

@@ -6,9 +6,9 @@ import (
 	"strconv"
 	"strings"
 
-	"tenantry/backends/api"
 	"tenantry/gateway/console/chart"
 	"tenantry/internal/strictjson"
+	"tenantry/operation"
 	"tenantry/reports"
 )
 
@@ -55,7 +55,7 @@ func perPageOf(asked url.Values) int {
 	if err != nil {
 		return perPage
 	}
-	return min(max(n, 1), api.MostPerPage)
+	return min(max(n, 1), operation.MostPerPage)
 }
 
 // ran returns what running a report has answered, as its shared page reads it; not ok where the answer is none of a report.

@@ -9,10 +9,10 @@ import (
 	"strconv"
 	"strings"
 
-	"tenantry/backends/api"
 	"tenantry/gateway/console/chart"
 	"tenantry/internal/declare"
 	"tenantry/internal/strictjson"
+	"tenantry/operation"
 )
 
 // recordView is a page about one record, or what else an operation answers.
@@ -69,7 +69,7 @@ func (v *visit) recordPage(p *page, path map[string]string) {
 	asked, _ := split(query)
 	view := recordView{Deleted: asked.Get("deleted") == "true"}
 	for _, q := range p.shows.Params {
-		if q.In != api.InQuery || q.Name == "teams[]" || q.Name == "deleted" || paging(q.Name) || p.update != nil || p.remove != nil {
+		if q.In != operation.InQuery || q.Name == "teams[]" || q.Name == "deleted" || paging(q.Name) || p.update != nil || p.remove != nil {
 			continue
 		}
 		if q.Ask.Kind == declare.Inputs {
@@ -287,7 +287,7 @@ func (v *visit) layOutRecord(view *recordView, p *page, path map[string]string, 
 }
 
 // purging is the form that ends for good what lies in the trash, by whichever operation.
-func (v *visit) purging(row *api.Operation, path map[string]string) actionView {
+func (v *visit) purging(row *operation.Row, path map[string]string) actionView {
 	return actionView{forGood, v.form(row, path, strictjson.Value{}, url.Values{purge: {"true"}}, nil), false}
 }
 
@@ -300,7 +300,7 @@ const (
 func (v *visit) completed(p *page, path map[string]string, data strictjson.Value) strictjson.Value {
 	for _, list := range v.site.pages {
 		key := p.key()
-		if list.each != p || !slices.Contains(list.parameter("filters").Names, key) || !slices.ContainsFunc(p.update.Body, func(f api.Field) bool { return data.Get(f.Name).Is == strictjson.Null && !f.Secret }) {
+		if list.each != p || !slices.Contains(list.parameter("filters").Names, key) || !slices.ContainsFunc(p.update.Body, func(f operation.Field) bool { return data.Get(f.Name).Is == strictjson.Null && !f.Secret }) {
 			continue
 		}
 		a, err := v.read(list.shows, path, url.Values{"filters[" + key + "]": {path[key]}, "per_page": {"1"}}.Encode())
@@ -317,9 +317,9 @@ func (v *visit) completed(p *page, path map[string]string, data strictjson.Value
 }
 
 // questions returns the parameters of a query that the form of an operation asks for.
-func questions(row *api.Operation) (asked []api.Param) {
+func questions(row *operation.Row) (asked []operation.Param) {
 	for _, q := range row.Params {
-		if q.In == api.InQuery && q.Name != "teams[]" && q.Name != "purge" && !paging(q.Name) && q.Shape != api.Tree {
+		if q.In == operation.InQuery && q.Name != "teams[]" && q.Name != "purge" && !paging(q.Name) && q.Shape != operation.Tree {
 			asked = append(asked, q)
 		}
 	}
@@ -327,18 +327,18 @@ func questions(row *api.Operation) (asked []api.Param) {
 }
 
 // question makes the control of a parameter of a query.
-func question(q api.Param, asked url.Values) control {
+func question(q operation.Param, asked url.Values) control {
 	c := control{Name: q.Name, ID: "q-" + q.Name, Label: called(q.Ask, q.Name), Hint: q.Ask.Hint, Kind: "text", Required: q.Required, Value: asked.Get(q.Name), MaxLength: q.Bounds.MaxLength}
 	switch {
-	case q.Shape == api.Tree:
+	case q.Shape == operation.Tree:
 		return control{}
-	case q.Shape == api.List:
+	case q.Shape == operation.List:
 		c.Kind, c.Value = "lines", strings.Join(asked[q.Name], "\n")
 	case len(q.Enum) > 0:
 		c.Kind, c.Options = "choice", worded(q.Enum, c.Value)
-	case q.Shape == api.Boolean:
+	case q.Shape == operation.Boolean:
 		c.Kind = "yes"
-	case q.Shape == api.Integer:
+	case q.Shape == operation.Integer:
 		c.Kind = "number"
 	}
 	return c

@@ -12,13 +12,13 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 
-	"tenantry/backends/api"
-	"tenantry/backends/resource"
+	"tenantry/backends/record"
 	"tenantry/backends/store"
 	"tenantry/config"
 	"tenantry/gateway"
 	"tenantry/gateway/gatewaytest"
 	"tenantry/internal/proxytest"
+	"tenantry/operation"
 )
 
 // broken is a module whose operations fail in the ways that an operation can.
@@ -27,26 +27,26 @@ type broken struct{}
 func withBroken(_ *config.Config, o *gateway.Options) { o.Modules = append(o.Modules, broken{}) }
 
 // Kept returns nothing.
-func (broken) Kept() []resource.Kept { return nil }
+func (broken) Kept() []record.Kept { return nil }
 
 type nothing struct {
 	Name string `json:"name" doc:"What is not there."`
 }
 
 // Operations returns the rows.
-func (broken) Operations() (rows []api.Operation) {
+func (broken) Operations() (rows []operation.Row) {
 	for what, fail := range map[string]func() error{
 		"fails": func() error { return errors.New("no such table: secrets") },
 		"away":  func() error { return store.ErrUnavailable },
 		"busy": func() error {
-			return &api.Problem{Code: http.StatusTooManyRequests, Message: "Busy", RetryAfter: 3 * time.Second}
+			return &operation.Problem{Code: http.StatusTooManyRequests, Message: "Busy", RetryAfter: 3 * time.Second}
 		},
 		"panics": func() error { panic("a secret of the process") },
 	} {
-		rows = append(rows, api.Typed(api.Operation{
+		rows = append(rows, operation.Typed(operation.Row{
 			Name: "broken." + what, Method: http.MethodGet, Path: "/api/broken/" + what, Tag: "Broken", Summary: "Get what " + what, Description: "It does not.",
-			Credentials: api.Session, Rule: api.AnyCaller(), Message: "Got", Example: nothing{"nothing"},
-		}, func(context.Context, *api.Call, struct{}) (nothing, error) { return nothing{}, fail() }))
+			Credentials: operation.Session, Rule: operation.AnyCaller(), Message: "Got", Example: nothing{"nothing"},
+		}, func(context.Context, *operation.Call, struct{}) (nothing, error) { return nothing{}, fail() }))
 	}
 	return rows
 }

@@ -13,11 +13,11 @@ import (
 	"strings"
 	"time"
 
-	"tenantry/backends/api"
 	"tenantry/backends/store"
 	"tenantry/crypto/secret"
 	"tenantry/gateway/console/chart"
 	"tenantry/internal/fault"
+	"tenantry/operation"
 	"tenantry/reports"
 	"tenantry/tenants"
 )
@@ -68,13 +68,13 @@ type linkView struct {
 }
 
 // address reads a page's query as the operation of the same report does.
-func address(raw string) (api.Query, []string, error) {
-	query, err := api.ParseQuery(raw)
+func address(raw string) (operation.Query, []string, error) {
+	query, err := operation.ParseQuery(raw)
 	if err != nil {
 		return query, nil, err
 	}
-	c := api.NewCall(&api.Operation{Contract: true, Teams: true, Params: []api.Param{
-		{Name: "token", In: api.InQuery}, {Name: "provider", In: api.InQuery}, {Name: "page", In: api.InQuery}, {Name: "params", In: api.InQuery, Shape: api.Tree},
+	c := operation.NewCall(&operation.Row{Contract: true, Teams: true, Params: []operation.Param{
+		{Name: "token", In: operation.InQuery}, {Name: "provider", In: operation.InQuery}, {Name: "page", In: operation.InQuery}, {Name: "params", In: operation.InQuery, Shape: operation.Tree},
 	}}, nil)
 	if err := c.Bind(query); err != nil {
 		return query, nil, err
@@ -108,7 +108,7 @@ func (m *Module) incomplete(w http.ResponseWriter) {
 	m.message(w, http.StatusBadRequest, "", "The address is not complete", "Copy the whole link and try again.")
 }
 
-func (m *Module) noReport(w http.ResponseWriter, p *api.Problem) {
+func (m *Module) noReport(w http.ResponseWriter, p *operation.Problem) {
 	m.message(w, http.StatusNotFound, "", "There is no such report", p.Message+".")
 }
 
@@ -164,7 +164,7 @@ func (m *Module) reportPage(w http.ResponseWriter, r *http.Request, v Visitor) {
 			view.Kept = append(view.Kept, controlView{Name: name, Value: value})
 		}
 	}
-	chosen := slices.DeleteFunc(slices.Clone(query.Tree("params")), func(p api.Pair) bool { // the form sends the others too
+	chosen := slices.DeleteFunc(slices.Clone(query.Tree("params")), func(p operation.Pair) bool { // the form sends the others too
 		return len(p.Path) != 2 || p.Value == shared.Controls[p.Path[1]].Value
 	})
 	view.Tabs = tabs(pid, cmp.Or(child, shared.ID), kept, chosen, shared.Tabs)
@@ -258,7 +258,7 @@ func (m *Module) withoutData(ctx context.Context, t *tenants.Tenant, ask reports
 }
 
 // tabs lead to the reports at this address, where there is more than one, each with those of the values the reader chose that it takes.
-func tabs(pid, current string, kept url.Values, chosen []api.Pair, all []reports.Tab) []linkView {
+func tabs(pid, current string, kept url.Values, chosen []operation.Pair, all []reports.Tab) []linkView {
 	if len(all) < 2 {
 		return nil
 	}
@@ -281,7 +281,7 @@ func tabs(pid, current string, kept url.Values, chosen []api.Pair, all []reports
 
 // reportProblem says why there is no report; bare is its address without the values of inputs.
 func (m *Module) reportProblem(w http.ResponseWriter, r *http.Request, t *tenants.Tenant, err error, bare string) {
-	switch p := api.ProblemOf(err); {
+	switch p := operation.ProblemOf(err); {
 	case errors.Is(err, reports.ErrNotShowable):
 		m.message(w, http.StatusConflict, t.Org.Name, "The report cannot be shown",
 			"A field or a source that it uses was removed or changed since the report was made. Whoever gave you the link can have it mended.")

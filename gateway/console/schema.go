@@ -7,10 +7,10 @@ import (
 	"strconv"
 	"strings"
 
-	"tenantry/backends/api"
-	"tenantry/backends/schema"
+	"tenantry/backends/record/schema"
 	"tenantry/internal/fault"
 	"tenantry/internal/strictjson"
+	"tenantry/operation"
 )
 
 // schemaRow is one field that an organization defines.
@@ -23,7 +23,7 @@ type schemaRow struct {
 
 // ownTypes says which fields of a definition have types of the organization's own, and what that means; "": none has.
 func (s *site) ownTypes(p *page, definition strictjson.Value) string {
-	if !slices.ContainsFunc(s.all, func(row api.Operation) bool { return row.Defined.By != "" && row.Defined.By == p.shows.Resource }) {
+	if !slices.ContainsFunc(s.all, func(row operation.Row) bool { return row.Defined.By != "" && row.Defined.By == p.shows.Resource }) {
 		return ""
 	}
 	var named []string

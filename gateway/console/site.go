@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"tenantry/backends/api"
 	"tenantry/internal/declare"
+	"tenantry/operation"
 	"tenantry/tenants"
 )
 
@@ -19,8 +19,8 @@ import (
 // something are at /do/ and the operation's name. What a row says is said nowhere else, so a new resource has its pages at once.
 type site struct {
 	api   http.Handler
-	all   []api.Operation
-	rows  map[string]*api.Operation // that sessions may call, by name
+	all   []operation.Row
+	rows  map[string]*operation.Row // that sessions may call, by name
 	pages []*page
 	told  map[string][]declare.Field // what answers declare of the fields of a record, by the operation's name
 }
@@ -29,26 +29,26 @@ type site struct {
 type page struct {
 	path     string // with {parameters}
 	segments []string
-	shows    *api.Operation // by GET
+	shows    *operation.Row // by GET
 	list     bool
-	create   *api.Operation // of a list
-	update   *api.Operation // of a record
-	remove   *api.Operation
-	actions  []*api.Operation // what else can be done with it
-	exports  []*api.Operation // what can be fetched as a file
+	create   *operation.Row // of a list
+	update   *operation.Row // of a record
+	remove   *operation.Row
+	actions  []*operation.Row // what else can be done with it
+	exports  []*operation.Row // what can be fetched as a file
 	below    []*page          // pages about the record
 	each     *page            // of a list: that of one record
 	leads    *page            // the same, also where it is another list's
-	makes    *api.Operation   // of the page of one record: what makes another
+	makes    *operation.Row   // of the page of one record: what makes another
 }
 
 // Serve makes the pages of the rows; handler serves them. It is called before the first request.
-func (m *Module) Serve(rows []api.Operation, handler http.Handler) {
-	s := site{api: handler, all: rows, rows: map[string]*api.Operation{}, told: map[string][]declare.Field{}}
+func (m *Module) Serve(rows []operation.Row, handler http.Handler) {
+	s := site{api: handler, all: rows, rows: map[string]*operation.Row{}, told: map[string][]declare.Field{}}
 	at := map[string]*page{}
 	for i := range rows {
 		row := &rows[i]
-		if row.Credentials&api.Session == 0 || !strings.HasPrefix(row.Path, "/api/") {
+		if row.Credentials&operation.Session == 0 || !strings.HasPrefix(row.Path, "/api/") {
 			continue
 		}
 		s.rows[row.Name], s.told[row.Name] = row, declared(reflect.TypeOf(row.Data))
@@ -137,7 +137,7 @@ func (p *page) led() bool {
 }
 
 // home returns the first page of the navigation that bears the row's tag.
-func (s *site) home(row *api.Operation) *page {
+func (s *site) home(row *operation.Row) *page {
 	for _, p := range s.pages {
 		if p.led() && p.shows.Tag == row.Tag {
 			return p
@@ -222,7 +222,7 @@ func (p *page) key() string {
 }
 
 // action returns what can be done with the record by that verb.
-func (p *page) action(verb string) *api.Operation {
+func (p *page) action(verb string) *operation.Row {
 	for _, row := range p.actions {
 		if strings.HasSuffix(row.Name, "."+verb) {
 			return row
@@ -238,7 +238,7 @@ func (p *page) address(path map[string]string) string {
 }
 
 // may reports whether the person can call the operation at all; what depends on the record is told by the call.
-func may(row *api.Operation, who *tenants.Principal, t *tenants.Tenant) bool {
+func may(row *operation.Row, who *tenants.Principal, t *tenants.Tenant) bool {
 	return row != nil && row.Admits(who, "") == nil && row.Rule.Check(who, t) == nil
 }
 

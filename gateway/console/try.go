@@ -11,13 +11,13 @@ import (
 	"strings"
 	"time"
 
-	"tenantry/backends/api"
+	"tenantry/operation"
 )
 
 // attempt is the page on which an operation is called as programs call it, with the rights of whoever is signed in.
 type attempt struct {
 	chrome
-	Operation *api.Operation
+	Operation *operation.Row
 	Form      formView
 	Answer    *answerView
 }
@@ -33,7 +33,7 @@ type answerView struct {
 // mostAnswered bounds what is shown of an answer, in bytes.
 const mostAnswered = 64 << 10
 
-func tryAddress(row *api.Operation) string { return "/docs/" + row.Name + "/try" }
+func tryAddress(row *operation.Row) string { return "/docs/" + row.Name + "/try" }
 
 // tryPage makes a call and shows its answer. A call that reads is made by the address of the page, which can be kept;
 // others by a form alone, which no other site can send and no link stand for.
@@ -94,12 +94,12 @@ func (m *Module) tryPage(v *visit) {
 }
 
 // unrepeated reports whether what is sent may hold something secret, which no page repeats.
-func unrepeated(row *api.Operation) bool {
-	return row.Defined.By != "" || slices.ContainsFunc(row.Body, func(f api.Field) bool { return f.Secret })
+func unrepeated(row *operation.Row) bool {
+	return row.Defined.By != "" || slices.ContainsFunc(row.Body, func(f operation.Field) bool { return f.Secret })
 }
 
 // tryForm makes the form: a control for each parameter, one for what the query may have besides, one for the body as it is.
-func tryForm(row *api.Operation, sent url.Values) formView {
+func tryForm(row *operation.Row, sent url.Values) formView {
 	f := formView{Action: tryAddress(row) + "#answer", Submit: "Send", Asks: row.Method == http.MethodGet, Danger: row.Method == http.MethodDelete}
 	if f.Asks {
 		f.Hidden = []hidden{{"_send", "true"}}
@@ -115,7 +115,7 @@ func tryForm(row *api.Operation, sent url.Values) formView {
 		name := string(p.In) + "." + p.Name
 		c := question(p, url.Values{p.Name: sent[name]})
 		switch {
-		case p.In == api.InHeader:
+		case p.In == operation.InHeader:
 		case c.Kind == "":
 			free += " " + p.Name + ": " + p.Description
 		default:

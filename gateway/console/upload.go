@@ -10,19 +10,19 @@ import (
 	"slices"
 	"strings"
 
-	"tenantry/backends/api"
 	"tenantry/internal/fault"
+	"tenantry/operation"
 )
 
 type mediaType struct{ end, media string }
 
 // mediaTypes are those of files, each by an end of their names.
 func mediaTypes() []mediaType {
-	return []mediaType{{".csv", "text/csv"}, {".tsv", "text/tab-separated-values"}, {".json", "application/json"}, {".ndjson", api.NDJSON}, {".jsonl", api.NDJSON}}
+	return []mediaType{{".csv", "text/csv"}, {".tsv", "text/tab-separated-values"}, {".json", "application/json"}, {".ndjson", operation.NDJSON}, {".jsonl", operation.NDJSON}}
 }
 
 // extensions returns the ends of the names of files that the operation takes.
-func extensions(row *api.Operation) (ends []string) {
+func extensions(row *operation.Row) (ends []string) {
 	for _, m := range mediaTypes() {
 		if slices.Contains(row.Upload, m.media) {
 			ends = append(ends, m.end)
@@ -38,7 +38,7 @@ const (
 )
 
 // takeFile carries out a form with a file, which is passed on while it arrives. What else the form says stands before it.
-func (v *visit) takeFile(row *api.Operation, params map[string]string) {
+func (v *visit) takeFile(row *operation.Row, params map[string]string) {
 	sent := url.Values{}
 	v.arriving.Pause()
 	parts, err := v.r.MultipartReader()

@@ -14,8 +14,8 @@ import (
 	"strings"
 	"time"
 
-	"tenantry/backends/api"
 	"tenantry/internal/strictjson"
+	"tenantry/operation"
 	"tenantry/tenants"
 )
 
@@ -101,16 +101,16 @@ func (v *visit) whole(n int) string {
 }
 
 // read asks an operation that only reads for what stands around what the page shows. The same question is asked once for a page.
-func (v *visit) read(row *api.Operation, path map[string]string, query string) (reply, error) {
+func (v *visit) read(row *operation.Row, path map[string]string, query string) (reply, error) {
 	return v.answered(tenants.Incidentally(v.r.Context()), row, path, query)
 }
 
 // open asks what the page shows, for which the person needs the right.
-func (v *visit) open(row *api.Operation, path map[string]string, query string) (reply, error) {
+func (v *visit) open(row *operation.Row, path map[string]string, query string) (reply, error) {
 	return v.answered(v.r.Context(), row, path, query)
 }
 
-func (v *visit) answered(ctx context.Context, row *api.Operation, path map[string]string, query string) (reply, error) {
+func (v *visit) answered(ctx context.Context, row *operation.Row, path map[string]string, query string) (reply, error) {
 	q := request{row: row, path: path, query: query}
 	if a, ok := v.known[q.target()]; ok {
 		return a, nil
@@ -224,7 +224,7 @@ func (v *visit) tells(query url.Values) bool {
 }
 
 // undo returns the button that restores what was deleted.
-func (v *visit) undo(removed *api.Operation, id string) *button {
+func (v *visit) undo(removed *operation.Row, id string) *button {
 	p, _ := v.site.find(strings.TrimPrefix(removed.Path, "/api"))
 	if p == nil {
 		return nil
@@ -239,11 +239,11 @@ func (v *visit) undo(removed *api.Operation, id string) *button {
 }
 
 // pathOf returns the parameters of the page's path that the operation has too.
-func (v *visit) pathOf(row *api.Operation) map[string]string {
+func (v *visit) pathOf(row *operation.Row) map[string]string {
 	_, here := v.site.find(v.r.URL.EscapedPath())
 	path := map[string]string{}
 	for _, p := range row.Params {
-		if value, ok := here[p.Name]; ok && p.In == api.InPath {
+		if value, ok := here[p.Name]; ok && p.In == operation.InPath {
 			path[p.Name] = value
 		}
 	}
@@ -260,10 +260,10 @@ type button struct {
 
 type hidden struct{ Name, Value string }
 
-func (v *visit) button(row *api.Operation, path map[string]string, title string, more ...hidden) *button {
+func (v *visit) button(row *operation.Row, path map[string]string, title string, more ...hidden) *button {
 	b := &button{Title: title, Action: "/do/" + row.Name, Once: onceKey(), Hidden: more}
 	for _, p := range row.Params {
-		if value, ok := path[p.Name]; ok && p.In == api.InPath {
+		if value, ok := path[p.Name]; ok && p.In == operation.InPath {
 			b.Hidden = append(b.Hidden, hidden{"path." + p.Name, value})
 		}
 	}
@@ -286,7 +286,7 @@ func (v *visit) refused(a reply, err error) bool {
 		v.problem(http.StatusInternalServerError, "Something went wrong", "Please try again.")
 	case a.ok():
 		return false
-	case a.code == http.StatusForbidden && a.message == api.DeniedMessage:
+	case a.code == http.StatusForbidden && a.message == operation.DeniedMessage:
 		v.toSignIn(v.w, v.r)
 	case a.code == http.StatusForbidden:
 		v.problem(a.code, "You may not see this", inWords(strings.TrimSuffix(a.message, "."), a.data.Get("permission").Text)+". An administrator of "+v.t.Org.Name+" can give you the right.")

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strings"
 
-	"tenantry/backends/api"
-	"tenantry/backends/schema"
+	"tenantry/backends/record/schema"
 	"tenantry/internal/declare"
+	"tenantry/operation"
 	"tenantry/reports"
 	"tenantry/tenants"
 )
@@ -43,7 +43,7 @@ func (s *site) declared(p *page, name string) (f declare.Field) {
 }
 
 // taken returns the values that a field takes; nil: any of its type.
-func taken(f *api.Field) []string {
+func taken(f *operation.Field) []string {
 	if f.Ask.Kind == declare.Visual {
 		return reports.Visuals()
 	}
@@ -70,7 +70,7 @@ func (v *visit) choices(p *page, name string) []choiceView {
 		return c.Options
 	case field != nil && taken(field) != nil:
 		return worded(taken(field), "")
-	case field != nil && field.Shape == api.Boolean || told.Type != nil && told.Type.Kind() == reflect.Bool:
+	case field != nil && field.Shape == operation.Boolean || told.Type != nil && told.Type.Kind() == reflect.Bool:
 		return yesOrNo("")
 	case told.Tag.Get("enum") == "":
 		return nil
@@ -97,7 +97,7 @@ func (v *visit) words(p *page, name, op string, defined []definedField) (all []c
 		return told
 	case name == "operation" && p.shows.Tag == audits:
 		for i := range v.site.all {
-			if row := &v.site.all[i]; row.Audit != api.NoAudit {
+			if row := &v.site.all[i]; row.Audit != operation.NoAudit {
 				all = append(all, choiceView{Value: row.Name, Title: row.Summary})
 			}
 		}

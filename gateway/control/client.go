@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"tenantry/backends/api"
+	"tenantry/operation"
 )
 
 const maxAnswer = 64 << 20
@@ -111,7 +111,7 @@ func (r remote) run(ctx context.Context, name string, in []byte, streams Streams
 		}
 		return &InterruptedError{name, err}
 	}
-	u := url.URL{Scheme: "http", Host: "control", Path: api.ControlPath + strings.ReplaceAll(name, ".", "/")}
+	u := url.URL{Scheme: "http", Host: "control", Path: operation.ControlPath + strings.ReplaceAll(name, ".", "/")}
 	body := io.Reader(bytes.NewReader(in))
 	if streams.Input != nil {
 		quiet.Stop() // until all is sent

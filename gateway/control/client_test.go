@@ -17,12 +17,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"tenantry/backends/api"
 	"tenantry/backends/store"
 	"tenantry/crypto/keyring"
-	"tenantry/gateway/transfer"
 	"tenantry/internal/fault"
 	"tenantry/internal/maintest"
+	"tenantry/modules/imports/bundle"
+	"tenantry/operation"
 	"tenantry/tenants"
 )
 
@@ -221,7 +221,7 @@ func TestRows(t *testing.T) {
 	t.Parallel()
 	lines := map[string]bool{}
 	for name, c := range NewServer(Backend{}).commands {
-		if faults := c.Row.Validate(); len(faults) > 0 || c.Row.Credentials != api.Operator || lines[c.Line] {
+		if faults := c.Row.Validate(); len(faults) > 0 || c.Row.Credentials != operation.Operator || lines[c.Line] {
 			t.Errorf("%s: %v", name, faults)
 		}
 		lines[c.Line] = true
@@ -237,7 +237,7 @@ func TestImport_Events(t *testing.T) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		out := &events{w: w}
 		_ = out.send(event{}, nil)
-		_ = out.send(event{Progress: &Progress{Step: transfer.PhaseStoring, Done: 1}}, nil)
+		_ = out.send(event{Progress: &Progress{Step: bundle.PhaseStoring, Done: 1}}, nil)
 		_, _ = out.Write([]byte("bad \xff line\n"))
 		_ = out.send(event{Answer: &Answer{Data: json.RawMessage(`{"lines": 2}`)}, Error: &Error{Code: CodeInvalid, Message: "refused"}}, nil)
 	})
@@ -248,7 +248,7 @@ func TestImport_Events(t *testing.T) {
 	if got == nil || string(got.Data) != `{"lines": 2}` && string(got.Data) != `{"lines":2}` || err == nil || err.Error() != "refused" {
 		t.Errorf("got %+v, %v", got, err)
 	}
-	if bad.String() != "bad \xff line\n" || step != transfer.PhaseStoring || input.Len() != 0 {
+	if bad.String() != "bad \xff line\n" || step != bundle.PhaseStoring || input.Len() != 0 {
 		t.Errorf("bad %q, step %q, %d bytes were not sent", bad.String(), step, input.Len())
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"slices"
 	"strings"
 
-	"tenantry/backends/api"
 	"tenantry/internal/declare"
+	"tenantry/operation"
 )
 
 // Group holds the commands of one kind of things. Those of the group without a name stand alone.
@@ -36,7 +36,7 @@ type Command struct {
 	Writes               bool   // --out names a file, which holds the Output in the end
 
 	// Audit: a command that changes something is recorded in the log of the organization it names.
-	Audit api.Audit
+	Audit operation.Audit
 	// Once: the answer cannot be had again, so that it is given where no record could be written.
 	Once   bool
 	Begins bool // it may make an installation
@@ -51,10 +51,10 @@ type Command struct {
 	Table string
 	Wide  bool
 
-	Row    api.Operation
+	Row    operation.Row
 	Fields []declare.Field // of what it takes
 	own    bool
-	bind   func(*Server, *call) api.Operation // the row, for one call
+	bind   func(*Server, *call) operation.Row // the row, for one call
 }
 
 // command completes a command by its handler. What a field refers to as an organization becomes the
@@ -66,8 +66,8 @@ func command[In, Out any](c Command, do func(context.Context, *call, In) (Out, e
 	c.Fields, _ = declare.Of(reflect.TypeFor[In]()) // what is wrong with them is a fault of the row
 	row := c.row()
 	org := slices.IndexFunc(c.Fields, func(f declare.Field) bool { return f.Rule.Ref == "organization" })
-	c.bind = func(s *Server, of *call) api.Operation {
-		return api.Typed(row, func(ctx context.Context, _ *api.Call, in In) (out Out, err error) {
+	c.bind = func(s *Server, of *call) operation.Row {
+		return operation.Typed(row, func(ctx context.Context, _ *operation.Call, in In) (out Out, err error) {
 			if org >= 0 {
 				err = s.enter(ctx, of, reflect.ValueOf(in).FieldByIndex(c.Fields[org].Index).String())
 			}
@@ -82,12 +82,12 @@ func command[In, Out any](c Command, do func(context.Context, *call, In) (Out, e
 }
 
 // row returns the row without what it takes and answers.
-func (c *Command) row() api.Operation {
-	row := api.Operation{
-		Name: c.Name, Method: http.MethodPost, Path: api.ControlPath + strings.ReplaceAll(c.Name, ".", "/"), Summary: c.Short, Description: c.Long,
-		Credentials: api.Operator, Rule: api.AnyCaller(), Audit: c.Audit, Body: []api.Field{},
+func (c *Command) row() operation.Row {
+	row := operation.Row{
+		Name: c.Name, Method: http.MethodPost, Path: operation.ControlPath + strings.ReplaceAll(c.Name, ".", "/"), Summary: c.Short, Description: c.Long,
+		Credentials: operation.Operator, Rule: operation.AnyCaller(), Audit: c.Audit, Body: []operation.Field{},
 	}
-	if c.Audit == api.NoAudit {
+	if c.Audit == operation.NoAudit {
 		row.Method = http.MethodGet // it reads, whatever the socket takes
 	}
 	return row
@@ -124,7 +124,7 @@ type Streams struct {
 
 // call is one call of a command.
 type call struct {
-	*api.Call
+	*operation.Call
 	Streams
 	command *Command
 	notes   []string

@@ -10,11 +10,11 @@ import (
 	"strings"
 	"time"
 
-	"tenantry/backends/api"
-	"tenantry/gateway/transfer"
 	"tenantry/internal/fault"
-	"tenantry/internal/lines"
+	"tenantry/internal/scan"
 	"tenantry/internal/together"
+	"tenantry/modules/imports/bundle"
+	"tenantry/operation"
 	"tenantry/tenants"
 )
 
@@ -38,7 +38,7 @@ const (
 func (s *Server) orgCreateFrom() Command {
 	return command(Command{
 		Line: "org create from", Flag: "from", Reads: true, Short: "make the organizations of a <file>, which has one on each line (- for standard input)",
-		Audit: api.AuditNoted, Begins: true, // the records are those of org.create, one for each organization
+		Audit: operation.AuditNoted, Begins: true, // the records are those of org.create, one for each organization
 		Hint: "repeat the command with the same file to go on",
 	}, s.createOrganizations)
 }
@@ -47,12 +47,12 @@ func (s *Server) orgCreateFrom() Command {
 type creations struct {
 	server   *Server
 	create   *Command      // that makes one
-	row      api.Operation // which takes what it takes, and answers the organization that is wanted
+	row      operation.Row // which takes what it takes, and answers the organization that is wanted
 	dry      bool
 	operator string // who gave the command
 	total    int    // lines
 	tell     func(Progress)
-	report   transfer.Report
+	report   bundle.Report
 	batch    []*creation
 	made     map[string]int // lines by slug
 }
@@ -65,7 +65,7 @@ type creation struct {
 }
 
 // createOrganizations returns no report where nothing was begun.
-func (s *Server) createOrganizations(ctx context.Context, c *call, in Creations) (*transfer.Report, error) {
+func (s *Server) createOrganizations(ctx context.Context, c *call, in Creations) (*bundle.Report, error) {
 	if c.Input == nil {
 		return nil, fail(CodeInvalid, "there is no file of organizations")
 	}
@@ -90,7 +90,7 @@ func (s *Server) createOrganizations(ctx context.Context, c *call, in Creations)
 	if err != nil {
 		return nil, err
 	}
-	m.row = api.Typed(m.create.row(), func(_ context.Context, c *api.Call, in NewOrganization) (n tenants.NewOrganization, _ error) {
+	m.row = operation.Typed(m.create.row(), func(_ context.Context, c *operation.Call, in NewOrganization) (n tenants.NewOrganization, _ error) {
 		set(&call{Call: c, command: m.create}, &n, &in)
 		return n, nil
 	})
@@ -103,18 +103,18 @@ func (s *Server) createOrganizations(ctx context.Context, c *call, in Creations)
 }
 
 // eachLine calls fn with the lines of a file that are not blank: with the number and the text, or why there is none.
-func eachLine(ctx context.Context, src transfer.Source, fn func(number int, text []byte, wrong error) error) error {
+func eachLine(ctx context.Context, src bundle.Source, fn func(number int, text []byte, wrong error) error) error {
 	in, err := src.Open()
 	if err != nil {
 		return err
 	}
 	defer func() { _ = in.Close() }() // it was only read
-	for all := lines.New(in, maxCreation); ; {
+	for all := scan.New(in, maxCreation); ; {
 		text, err := all.Next()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
-		if err != nil && !errors.Is(err, lines.ErrTooLong) {
+		if err != nil && !errors.Is(err, scan.ErrTooLong) {
 			return err
 		}
 		if err == nil && len(bytes.TrimSpace(text)) == 0 {
@@ -154,11 +154,11 @@ func (one *creation) read(ctx context.Context, text []byte, wrong error) error {
 	if wrong != nil {
 		return fault.One("line", fault.Length, "the line has more than %d bytes", maxCreation)
 	}
-	body, err := api.ParseBody(text)
-	if broken, is := errors.AsType[*api.Problem](err); is {
+	body, err := operation.ParseBody(text)
+	if broken, is := errors.AsType[*operation.Problem](err); is {
 		return fault.One("line", fault.Format, "%s", strings.Replace(broken.Message, "The body", "the line", 1))
 	}
-	result, err := api.Run(ctx, one.Call, api.Input{Body: func(context.Context) (api.Body, error) { return body, nil }})
+	result, err := operation.Run(ctx, one.Call, operation.Input{Body: func(context.Context) (operation.Body, error) { return body, nil }})
 	one.org, _ = result.Data.(tenants.NewOrganization)
 	return err
 }
@@ -219,7 +219,7 @@ func (m *creations) store(ctx context.Context, batch []*creation) []error {
 // refuse reports what is wrong with a line.
 func (m *creations) refuse(one *creation, err error) {
 	e := errorOf(err)
-	p := transfer.LineProblem{Line: one.line, Kind: "organization", Errors: e.Faults}
+	p := bundle.LineProblem{Line: one.line, Kind: "organization", Errors: e.Faults}
 	if len(p.Errors) == 0 {
 		p.Errors.Add(map[bool]string{true: "slug", false: "line"}[e.Code == CodeDuplicate], e.Code, "%s", e.Message)
 	}
@@ -234,10 +234,10 @@ func (m *creations) refuse(one *creation, err error) {
 }
 
 // end returns the report, with an error unless all lines are organizations now.
-func (m *creations) end(err error) (*transfer.Report, error) {
+func (m *creations) end(err error) (*bundle.Report, error) {
 	r := &m.report
-	r.DryRun, r.Kinds, r.Problems = m.dry, map[string]transfer.Counts{"organization": r.Counts}, append([]transfer.LineProblem{}, r.Problems...)
-	slices.SortStableFunc(r.Problems, func(a, b transfer.LineProblem) int { return a.Line - b.Line })
+	r.DryRun, r.Kinds, r.Problems = m.dry, map[string]bundle.Counts{"organization": r.Counts}, append([]bundle.LineProblem{}, r.Problems...)
+	slices.SortStableFunc(r.Problems, func(a, b bundle.LineProblem) int { return a.Line - b.Line })
 	switch {
 	case err != nil:
 		e := errorOf(err)

@@ -7,12 +7,12 @@ import (
 	"net/http"
 	"slices"
 
-	"tenantry/backends/api"
 	"tenantry/backends/store"
 	"tenantry/crypto/keyring"
-	"tenantry/gateway/rows"
-	"tenantry/gateway/transfer"
 	"tenantry/internal/fault"
+	"tenantry/modules/imports/bundle"
+	"tenantry/modules/imports/tabular"
+	"tenantry/operation"
 	"tenantry/tenants"
 )
 
@@ -61,12 +61,12 @@ func errorOf(err error) *Error {
 	out := fail(CodeFailed, "%v", err)
 	var invalid *fault.Error
 	var duplicate *store.DuplicateError
-	var refused *transfer.RefusedError
-	var problem *api.Problem
+	var refused *bundle.RefusedError
+	var problem *operation.Problem
 	switch {
 	case errors.As(err, &invalid):
 		out.Code, out.Faults = CodeInvalid, invalid.Faults
-	case errors.As(err, &refused), is(rows.ErrOptions):
+	case errors.As(err, &refused), is(tabular.ErrOptions):
 		out.Code = CodeInvalid
 	case errors.As(err, &duplicate):
 		out.Code = CodeDuplicate

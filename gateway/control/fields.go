@@ -8,7 +8,7 @@ import (
 
 	"tenantry/backends/store"
 	"tenantry/tenants"
-	"tenantry/tenants/people"
+	"tenantry/tenants/identity"
 )
 
 // as shows a record: the fields of Out have those of the record that are called alike, or as their tag
@@ -99,7 +99,7 @@ type Page struct {
 }
 
 // pager returns a part of a list, and how many records the whole has.
-type pager[T any] = func(context.Context, *tenants.Tenant, people.Page) ([]T, int64, error)
+type pager[T any] = func(context.Context, *tenants.Tenant, identity.Page) ([]T, int64, error)
 
 // list returns the handler that shows a part of a list.
 func list[Out, T any](all pager[T]) func(context.Context, *call, Page) ([]Out, error) {
@@ -111,7 +111,7 @@ func list[Out, T any](all pager[T]) func(context.Context, *call, Page) ([]Out, e
 
 // pageOf returns the part of a list that is asked for, and says how to go on where there is more.
 func pageOf[T any](ctx context.Context, c *call, in Page, all pager[T]) ([]T, error) {
-	found, total, err := all(ctx, c.Tenant, people.Page{Limit: pageLimit(in.Limit), Offset: in.Offset})
+	found, total, err := all(ctx, c.Tenant, identity.Page{Limit: pageLimit(in.Limit), Offset: in.Offset})
 	if next := in.Offset + len(found); total > int64(next) {
 		c.say(fmt.Sprintf("There are more; go on with --offset %d", next))
 	}

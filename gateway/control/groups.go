@@ -5,10 +5,10 @@ import (
 	"strconv"
 	"strings"
 
-	"tenantry/backends/api"
 	"tenantry/internal/texts"
+	"tenantry/operation"
 	"tenantry/tenants"
-	"tenantry/tenants/people"
+	"tenantry/tenants/identity"
 )
 
 // Account is a service account as commands show it.
@@ -123,7 +123,7 @@ func commandsOf[In any, Change interface{ named() Ref }, Out, T any](g things[T]
 		return shown[Out](stored, reworded(err, CodeDuplicate, "organization %s has a %s named %q already", c.Tenant.Org.Slug, what, texts.Clip(name)))
 	}
 	return []Command{
-		command(Command{Line: g.name + " create --org SLUG --name NAME", Short: "Make " + g.one, Audit: api.AuditAlways, Table: g.table, Wide: true},
+		command(Command{Line: g.name + " create --org SLUG --name NAME", Short: "Make " + g.one, Audit: operation.AuditAlways, Table: g.table, Wide: true},
 			func(ctx context.Context, c *call, in In) (Out, error) {
 				n := g.begins
 				set(c, &n, &in)
@@ -135,7 +135,7 @@ func commandsOf[In any, Change interface{ named() Ref }, Out, T any](g things[T]
 			return shown[Out](named(ctx, c, in))
 		}),
 		command(Command{
-			Line: g.name + " update NAME --org SLUG", Short: "Change " + g.one + "; what no flag names stays as it is", Audit: api.AuditAlways, Table: g.table, Wide: true,
+			Line: g.name + " update NAME --org SLUG", Short: "Change " + g.one + "; what no flag names stays as it is", Audit: operation.AuditAlways, Table: g.table, Wide: true,
 			Nothing: "say what to change; tenantry " + g.name + " update --help names the flags",
 		}, func(ctx context.Context, c *call, in Change) (Out, error) {
 			v, err := named(ctx, c, in.named())
@@ -150,7 +150,7 @@ func commandsOf[In any, Change interface{ named() Ref }, Out, T any](g things[T]
 			})
 			return done(c, &wanted, updated, err)
 		}),
-		command(Command{Line: g.name + " delete NAME --org SLUG", Short: g.gone, Audit: api.AuditAlways, Table: "deleted, keys revoked=keys_revoked"},
+		command(Command{Line: g.name + " delete NAME --org SLUG", Short: g.gone, Audit: operation.AuditAlways, Table: "deleted, keys revoked=keys_revoked"},
 			func(ctx context.Context, c *call, in Ref) (out Deleted, err error) {
 				v, err := named(ctx, c, in)
 				if err == nil {
@@ -167,11 +167,11 @@ func commandsOf[In any, Change interface{ named() Ref }, Out, T any](g things[T]
 }
 
 func (s *Server) accounts() Group {
-	return Group{Name: "account", Short: "Make and change service accounts, which own API keys", Commands: commandsOf[NewAccount, AccountChange, Account](things[people.Account]{
+	return Group{Name: "account", Short: "Make and change service accounts, which own API keys", Commands: commandsOf[NewAccount, AccountChange, Account](things[identity.Account]{
 		name: "account", one: "a service account", table: "id, name, permissions, teams, active", gone: "Delete a service account; its keys end at once",
-		of:     func(a *people.Account) (string, string) { return a.ID, a.Name },
-		begins: people.Account{Active: true}, create: s.People.CreateAccount, find: s.People.FindAccount, list: s.People.Accounts, update: s.People.UpdateAccount,
-		remove: func(ctx context.Context, c *call, a *people.Account) (int, error) {
+		of:     func(a *identity.Account) (string, string) { return a.ID, a.Name },
+		begins: identity.Account{Active: true}, create: s.People.CreateAccount, find: s.People.FindAccount, list: s.People.Accounts, update: s.People.UpdateAccount,
+		remove: func(ctx context.Context, c *call, a *identity.Account) (int, error) {
 			n, err := s.Keys.RemoveAccount(ctx, c.Tenant, a)
 			c.Note("keys_revoked", strconv.Itoa(n))
 			return n, err
@@ -180,22 +180,22 @@ func (s *Server) accounts() Group {
 }
 
 func (s *Server) roles() Group {
-	return Group{Name: "role", Short: "Make and change roles, which people hold", Commands: commandsOf[NewRole, RoleChange, Role](things[people.Role]{
+	return Group{Name: "role", Short: "Make and change roles, which people hold", Commands: commandsOf[NewRole, RoleChange, Role](things[identity.Role]{
 		name: "role", one: "a role", table: "name, label, permissions", gone: "Delete a role that nothing uses",
-		of:     func(r *people.Role) (string, string) { return r.Name, r.Name },
+		of:     func(r *identity.Role) (string, string) { return r.Name, r.Name },
 		create: s.People.CreateRole, find: s.People.Role, list: paged(s.People.Roles), update: s.People.UpdateRole,
-		remove: func(ctx context.Context, c *call, r *people.Role) (int, error) {
+		remove: func(ctx context.Context, c *call, r *identity.Role) (int, error) {
 			return 0, s.People.DeleteRole(ctx, c.Tenant, r)
 		},
 	})}
 }
 
 func (s *Server) teams() Group {
-	return Group{Name: "team", Short: "Make and change teams", Commands: commandsOf[New, TeamChange, Team](things[people.Team]{
+	return Group{Name: "team", Short: "Make and change teams", Commands: commandsOf[New, TeamChange, Team](things[identity.Team]{
 		name: "team", one: "a team", table: "id, name", gone: "Delete a team that nothing uses",
-		of:     func(t *people.Team) (string, string) { return t.ID, t.Name },
+		of:     func(t *identity.Team) (string, string) { return t.ID, t.Name },
 		create: s.People.CreateTeam, find: s.People.Team, list: paged(s.People.Teams), update: s.People.UpdateTeam,
-		remove: func(ctx context.Context, c *call, t *people.Team) (int, error) {
+		remove: func(ctx context.Context, c *call, t *identity.Team) (int, error) {
 			return 0, s.People.DeleteTeam(ctx, c.Tenant, t)
 		},
 	})}
@@ -203,9 +203,9 @@ func (s *Server) teams() Group {
 
 // paged cuts a whole list to the page asked for.
 func paged[T any](list func(context.Context, *tenants.Tenant) ([]T, error)) pager[T] {
-	return func(ctx context.Context, t *tenants.Tenant, p people.Page) ([]T, int64, error) {
+	return func(ctx context.Context, t *tenants.Tenant, p identity.Page) ([]T, int64, error) {
 		all, err := list(ctx, t)
 		from := min(max(p.Offset, 0), len(all))
-		return all[from:min(from+min(p.Limit, people.MaxLimit), len(all))], int64(len(all)), err
+		return all[from:min(from+min(p.Limit, identity.MaxLimit), len(all))], int64(len(all)), err
 	}
 }

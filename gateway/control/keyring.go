@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"time"
 
-	"tenantry/backends/api"
 	"tenantry/crypto/keyring"
+	"tenantry/operation"
 )
 
 // EncryptionKey is a key of the keyring, without its bytes.
@@ -46,13 +46,13 @@ func (s *Server) keyring() Group {
 				return each[EncryptionKey](s.latestKeyring()), nil
 			}),
 		command(Command{
-			Line: "keyring rotate", Short: "Make a new primary encryption key and wrap all data keys under it", Audit: api.AuditAlways,
+			Line: "keyring rotate", Short: "Make a new primary encryption key and wrap all data keys under it", Audit: operation.AuditAlways,
 			Long: "Make a new primary encryption key and wrap all data keys under it. The data itself does not change.\n" +
 				"Back up the keyring afterwards; without it encrypted values are lost.",
 			Table: "version, data keys wrapped anew=rewrapped",
 		}, s.rotateKeyring),
 		command(Command{
-			Line: "keyring retire VERSION", Short: "Take a former encryption key out of use", Audit: api.AuditAlways,
+			Line: "keyring retire VERSION", Short: "Take a former encryption key out of use", Audit: operation.AuditAlways,
 			Long: "Take a former encryption key out of use. Data keys still wrapped under it are wrapped under the primary first.\n" +
 				"A backup from before then needs the retired version: tenantry keyring reinstate brings it back.",
 			Table: "version, state",

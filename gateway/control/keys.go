@@ -8,14 +8,14 @@ import (
 	"slices"
 	"time"
 
-	"tenantry/backends/api"
 	"tenantry/backends/store"
 	"tenantry/crypto/tokens"
+	"tenantry/internal/rate"
 	"tenantry/internal/texts"
+	"tenantry/operation"
 	"tenantry/tenants"
+	"tenantry/tenants/identity"
 	"tenantry/tenants/keys"
-	"tenantry/tenants/limits"
-	"tenantry/tenants/people"
 )
 
 // Key is an API key as lists show it, without its text.
@@ -39,8 +39,8 @@ type Key struct {
 	LastUsedAt *time.Time `json:"last_used_at" from:"LastUsed"`
 	// Rotated is until when each of the tokens from before rotations goes on that still do, the latest rotation first.
 	Rotated  []time.Time `json:"rotated,omitempty" from:"-"`
-	Limits   limits.Pair `json:"limits,omitzero"` // on its requests, that are its own
-	Visitors limits.Pair `json:"visitors,omitzero"`
+	Limits   rate.Pair   `json:"limits,omitzero"` // on its requests, that are its own
+	Visitors rate.Pair   `json:"visitors,omitzero"`
 	// ProofOfWork is how many bits of work a browser key asks for a submission.
 	ProofOfWork int `json:"proof_of_work,omitempty"`
 }
@@ -104,7 +104,7 @@ func (s *Server) keys() Group {
 			Long: "Make an API key and print {\"id\", \"token\", \"kind\", \"account\", \"expires_at\"}. The token cannot be had again.\n\n" +
 				"Kinds: server_full (server only, full API), server_read (server only, reading), browser (from its origins, marked operations).",
 			Example: "  tenantry key create --org acme --name crm --kind server_full --permission contacts,manage_forms --expires 720h",
-			Audit:   api.AuditAlways, Once: true, Table: issued,
+			Audit:   operation.AuditAlways, Once: true, Table: issued,
 		}, s.createKey),
 		command(Command{
 			Line: "key list --org SLUG", Short: "List API keys, the oldest first",
@@ -117,7 +117,7 @@ func (s *Server) keys() Group {
 			Table: "org, id, name, kind, account, token, token until=token_until?, state, permissions=effective_permissions, expires=expires_at, last used=last_used_at",
 		}, s.findKey),
 		s.keyLimits(),
-		command(Command{Line: "key revoke ID --org SLUG", Short: "End an API key at once", Audit: api.AuditAlways, Table: "id, name, state, revoked=revoked_at"},
+		command(Command{Line: "key revoke ID --org SLUG", Short: "End an API key at once", Audit: operation.AuditAlways, Table: "id, name, state, revoked=revoked_at"},
 			func(ctx context.Context, c *call, in KeyRef) (Key, error) {
 				k, err := s.Keys.Revoke(ctx, c.Tenant, in.ID, nil)
 				if err != nil {
@@ -132,7 +132,7 @@ func (s *Server) keys() Group {
 			}),
 		command(Command{
 			Line: "key rotate ID --org SLUG", Short: "Give an API key a new token; the old one ends, with --overlap later; earlier overlaps go on",
-			Audit: api.AuditAlways, Once: true, Table: issued,
+			Audit: operation.AuditAlways, Once: true, Table: issued,
 		}, func(ctx context.Context, c *call, in KeyRotation) (IssuedKey, error) {
 			next, err := s.Keys.Rotate(ctx, c.Tenant, in.ID, in.Overlap, nil)
 			if err != nil {
@@ -158,7 +158,7 @@ func (s *Server) shownKeys(ctx context.Context, c *call, found ...*keys.Key) ([]
 	}
 	out := make([]Key, len(found))
 	for i, k := range found {
-		owner := cmp.Or(owners[k.AccountID], &people.Account{})
+		owner := cmp.Or(owners[k.AccountID], &identity.Account{})
 		out[i] = as[Key](k)
 		out[i].Account, out[i].State, out[i].Effective = owner.Name, k.State(s.Now()), []string{}
 		for _, o := range k.Rotated(s.Now()) {

@@ -5,10 +5,10 @@ import (
 	"slices"
 	"strings"
 
-	"tenantry/backends/api"
 	"tenantry/internal/fault"
+	"tenantry/internal/rate"
+	"tenantry/operation"
 	"tenantry/tenants"
-	"tenantry/tenants/limits"
 )
 
 // inherit is how a limit is written that shall be the default's again.
@@ -93,12 +93,12 @@ func (r *RequestLimits) field(name string) *string {
 }
 
 // alteration reads how limits are to be changed: nil where nothing is given. Errors: *fault.Error.
-func alteration(reset bool, names []string, texts ...*string) (func(...*limits.Limit), error) {
+func alteration(reset bool, names []string, texts ...*string) (func(...*rate.Limit), error) {
 	var faults fault.List
-	wanted := make([]*limits.Limit, len(texts))
+	wanted := make([]*rate.Limit, len(texts))
 	for i, text := range texts {
 		if reset {
-			wanted[i] = &limits.Limit{}
+			wanted[i] = &rate.Limit{}
 		}
 		switch {
 		case text == nil:
@@ -106,19 +106,19 @@ func alteration(reset bool, names []string, texts ...*string) (func(...*limits.L
 		case *text == "":
 			faults.Add(names[i], fault.Format, "it is empty; write it like 100/s, off or default")
 		case *text == inherit:
-			wanted[i] = &limits.Limit{}
+			wanted[i] = &rate.Limit{}
 		default:
-			l, err := limits.Parse(*text)
+			l, err := rate.Parse(*text)
 			if err != nil {
 				faults.Add(names[i], fault.Format, "%v", err)
 			}
 			wanted[i] = &l
 		}
 	}
-	if !slices.ContainsFunc(wanted, func(l *limits.Limit) bool { return l != nil }) {
+	if !slices.ContainsFunc(wanted, func(l *rate.Limit) bool { return l != nil }) {
 		return nil, faults.Err()
 	}
-	return func(set ...*limits.Limit) {
+	return func(set ...*rate.Limit) {
 		for i, l := range set {
 			if wanted[i] != nil {
 				*l = *wanted[i]
@@ -128,7 +128,7 @@ func alteration(reset bool, names []string, texts ...*string) (func(...*limits.L
 }
 
 // tell says which limits hold and which of them are set themselves, and notes all that where they changed.
-func (r *RequestLimits) tell(c *call, changed bool, names []string, held, set []*limits.Limit) {
+func (r *RequestLimits) tell(c *call, changed bool, names []string, held, set []*rate.Limit) {
 	r.Own = []string{}
 	for i, name := range names[:len(held)] {
 		to := r.field(name)
@@ -151,10 +151,10 @@ func (s *Server) orgLimits() Command {
 		Line: "org limits SLUG", Short: "Show or set how many requests an organization and its keys may send",
 		Long:    "Show or set how many requests an organization may send, and each of its keys that has no limits of its own." + howLimits,
 		Example: "  tenantry org limits acme --rate 100/s --quota 100000/d --key-rate 20/s",
-		Audit:   api.AuditNoted, Table: "rate, quota, key_rate, key_quota, visitor_rate, visitor_quota",
+		Audit:   operation.AuditNoted, Table: "rate, quota, key_rate, key_quota, visitor_rate, visitor_quota",
 	}, func(ctx context.Context, c *call, in LimitsChange) (RequestLimits, error) {
-		all := func(s *limits.Set) []*limits.Limit {
-			return []*limits.Limit{&s.Organization.Rate, &s.Organization.Quota, &s.Key.Rate, &s.Key.Quota, &s.Visitor.Rate, &s.Visitor.Quota}
+		all := func(s *rate.Set) []*rate.Limit {
+			return []*rate.Limit{&s.Organization.Rate, &s.Organization.Quota, &s.Key.Rate, &s.Key.Quota, &s.Visitor.Rate, &s.Visitor.Quota}
 		}
 		t := c.Tenant
 		alter, err := alteration(in.Reset, orgLimitNames(), in.Rate, in.Quota, in.KeyRate, in.KeyQuota, in.VisitorRate, in.VisitorQuota)
@@ -176,7 +176,7 @@ func (s *Server) orgLimits() Command {
 func (s *Server) keyLimits() Command {
 	return command(Command{
 		Line: "key limits ID --org SLUG", Short: "Show or set how many requests an API key may send",
-		Long: "Show or set how many requests an API key may send." + howLimits, Audit: api.AuditNoted, Table: "id, name, rate, quota, visitor_rate?, visitor_quota?",
+		Long: "Show or set how many requests an API key may send." + howLimits, Audit: operation.AuditNoted, Table: "id, name, rate, quota, visitor_rate?, visitor_quota?",
 	}, func(ctx context.Context, c *call, in KeyLimitsChange) (RequestLimits, error) {
 		alter, err := alteration(in.Reset, keyLimitNames(), in.Rate, in.Quota, in.VisitorRate, in.VisitorQuota)
 		if err != nil {
@@ -189,7 +189,7 @@ func (s *Server) keyLimits() Command {
 			}
 		}
 		if err == nil && alter != nil {
-			k, err = s.Keys.SetLimits(ctx, c.Tenant, in.ID, func(own, visitors *limits.Pair) {
+			k, err = s.Keys.SetLimits(ctx, c.Tenant, in.ID, func(own, visitors *rate.Pair) {
 				alter(&own.Rate, &own.Quota, &visitors.Rate, &visitors.Quota)
 			})
 		}
@@ -202,8 +202,8 @@ func (s *Server) keyLimits() Command {
 		out, held := RequestLimits{ID: k.ID, Name: k.Name}, k.Limits.Or(c.Tenant.Org.RequestLimits.Key).Or(s.Limits.Key)
 		visitors := k.Visitors.Or(c.Tenant.Org.RequestLimits.Visitor).Or(s.Limits.Visitor)
 		of := map[bool]int{true: 4, false: 2}[k.Kind == tenants.Browser] // others have no visitors
-		out.tell(c, alter != nil, keyLimitNames(), []*limits.Limit{&held.Rate, &held.Quota, &visitors.Rate, &visitors.Quota}[:of],
-			[]*limits.Limit{&k.Limits.Rate, &k.Limits.Quota, &k.Visitors.Rate, &k.Visitors.Quota})
+		out.tell(c, alter != nil, keyLimitNames(), []*rate.Limit{&held.Rate, &held.Quota, &visitors.Rate, &visitors.Quota}[:of],
+			[]*rate.Limit{&k.Limits.Rate, &k.Limits.Quota, &k.Visitors.Rate, &k.Visitors.Quota})
 		return out, nil
 	})
 }

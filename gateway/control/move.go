@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"time"
 
-	"tenantry/backends/api"
+	"tenantry/operation"
 	"tenantry/tenants"
 )
 
@@ -34,7 +34,7 @@ func (s *Server) orgMove() Command {
 			"Writes wait for a few seconds at the end. The old copy stays until --finish removes it.\n" +
 			"A move that was interrupted goes on when the command is repeated; --rollback undoes it.",
 		Example: "  tenantry org move acme --to eu\n  tenantry org move acme --finish\n  tenantry org move acme --rollback",
-		Audit:   api.AuditAlways, Nothing: "give one of --to BACKEND, --finish and --rollback",
+		Audit:   operation.AuditAlways, Nothing: "give one of --to BACKEND, --finish and --rollback",
 		Hint: "the organization goes on, tenantry org show says where: repeat the command to go on with the move, or undo it with --rollback",
 	}, s.move)
 }

@@ -9,10 +9,10 @@ import (
 	"strings"
 	"time"
 
-	"tenantry/backends/api"
 	"tenantry/backends/store"
+	"tenantry/internal/rate"
+	"tenantry/operation"
 	"tenantry/tenants"
-	"tenantry/tenants/limits"
 )
 
 // Organization is an organization as commands show it.
@@ -27,7 +27,7 @@ type Organization struct {
 	Lowered       map[string]int64 `json:"lowered,omitempty"` // limits as its administrators have lowered them
 	Used          *store.Usage     `json:"used,omitempty"`    // what the limits documents and bytes count
 	Providers     []string         `json:"providers"`
-	RequestLimits limits.Set       `json:"request_limits,omitzero"` // those that are its own
+	RequestLimits rate.Set         `json:"request_limits,omitzero"` // those that are its own
 	Backend       string           `json:"backend"`                 // where its documents are
 	OldCopy       string           `json:"old_copy,omitempty" from:"Former"`
 	Move          *Moving          `json:"move,omitempty"`
@@ -115,7 +115,7 @@ func (s *Server) organizations() Group {
 	const table = "id, slug, name, state, features, settings, limits, lowered=lowered?, used=used?, providers, backend, moving to=move?, old copy on=old_copy?, url, created=created_at"
 	return Group{Name: "org", Short: "Make and change organizations", Own: true, Commands: []Command{
 		command(Command{
-			Line: "org create --slug SLUG --name NAME", Short: "Make an organization", Audit: api.AuditAlways, Begins: true, Table: table,
+			Line: "org create --slug SLUG --name NAME", Short: "Make an organization", Audit: operation.AuditAlways, Begins: true, Table: table,
 			Long: "Make an organization, or with --from many: a file has one on each line, a JSON object with slug, name and the other fields that flags name.\n" +
 				"Each line is held to the same rules as a command of its own. Those that are refused, for a slug that is taken too, are told with\n" +
 				"their numbers and the others are made, so that the same file can be given again.",
@@ -127,21 +127,21 @@ func (s *Server) organizations() Group {
 		command(Command{Line: "org list", Short: "List organizations, by slug", Table: "id, slug, name, state, features, url"}, s.listOrganizations),
 		command(Command{Line: "org show SLUG", Short: "Show an organization", Table: table}, s.showOrganization),
 		command(Command{
-			Line: "org update SLUG", Short: "Change an organization; what no flag names stays as it is", Audit: api.AuditAlways, Table: table,
+			Line: "org update SLUG", Short: "Change an organization; what no flag names stays as it is", Audit: operation.AuditAlways, Table: table,
 			Nothing: "say what to change, with --name, --feature, --setting, --limit or --provider",
 		}, s.updateOrganization),
 		s.orgLimits(),
-		command(Command{Line: "org suspend SLUG", Short: "Make an organization answer nobody; its data stays", Audit: api.AuditAlways, Table: table},
+		command(Command{Line: "org suspend SLUG", Short: "Make an organization answer nobody; its data stays", Audit: operation.AuditAlways, Table: table},
 			s.changed(s.Directory.Suspend)),
-		command(Command{Line: "org resume SLUG", Short: "End the suspension of an organization", Audit: api.AuditAlways, Table: table},
+		command(Command{Line: "org resume SLUG", Short: "End the suspension of an organization", Audit: operation.AuditAlways, Table: table},
 			s.changed(s.Directory.Resume)),
 		s.orgMove(),
-		command(Command{Line: "org move finish", Flag: "finish", Short: "remove the copy that the move left on the old backend", Audit: api.AuditAlways, Table: table},
+		command(Command{Line: "org move finish", Flag: "finish", Short: "remove the copy that the move left on the old backend", Audit: operation.AuditAlways, Table: table},
 			s.changed(s.Directory.FinishMove)),
-		command(Command{Line: "org move rollback", Flag: "rollback", Short: "undo a move that has not switched yet", Audit: api.AuditAlways, Table: table},
+		command(Command{Line: "org move rollback", Flag: "rollback", Short: "undo a move that has not switched yet", Audit: operation.AuditAlways, Table: table},
 			s.changed(s.Directory.RollBackMove)),
 		command(Command{
-			Line: "org delete SLUG --yes", Short: "Delete an organization; it can be restored until it is erased", Audit: api.AuditAlways,
+			Line: "org delete SLUG --yes", Short: "Delete an organization; it can be restored until it is erased", Audit: operation.AuditAlways,
 			Long: "Delete an organization: it answers nobody from now on. For trash.organizations, 30 days unless it is set, tenantry org undelete brings\n" +
 				"it back with everything it had. Then it is erased, with its people, keys and documents, or at once with --now: its data keys go first, so that what is\n" +
 				"encrypted opens nowhere any more, in backups neither; then its records, which are overwritten in files, and what the logs of these have.\n" +
@@ -149,7 +149,7 @@ func (s *Server) organizations() Group {
 			Confirm: "%s will stop answering everybody who uses it; confirm with --yes", Table: "slug, state, erased on=due_at?, erased=erased_at?",
 			Example: "  tenantry org delete acme --yes\n  tenantry org undelete acme\n  tenantry org delete acme --yes --now\n  tenantry org certificate acme",
 		}, s.deleteOrganization),
-		command(Command{Line: "org undelete SLUG", Short: "Restore a deleted organization that has not been erased yet", Audit: api.AuditAlways, Table: table},
+		command(Command{Line: "org undelete SLUG", Short: "Restore a deleted organization that has not been erased yet", Audit: operation.AuditAlways, Table: table},
 			s.changed(s.Directory.Undelete)),
 		command(Command{
 			Line: "org certificate SLUG", Short: "Show what was erased of a deleted organization, where and when",

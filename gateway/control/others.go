@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"time"
 
-	"tenantry/gateway/audit"
+	"tenantry/modules/audit"
 	"tenantry/tenants"
-	"tenantry/tenants/people"
+	"tenantry/tenants/identity"
 )
 
 // AuditRecord is an entry of an organization's audit log.
@@ -92,7 +92,7 @@ func (s *Server) auditLog(ctx context.Context, c *call, in LogPage) ([]AuditReco
 	if err := s.enterLog(ctx, c, in.Log); err != nil {
 		return nil, err
 	}
-	read := func(ctx context.Context, t *tenants.Tenant, p people.Page) ([]audit.Record, int64, error) {
+	read := func(ctx context.Context, t *tenants.Tenant, p identity.Page) ([]audit.Record, int64, error) {
 		found, err := s.Audit.Recent(ctx, t.Workspace(), p.Limit+1, p.Offset) // one more tells whether there are others
 		return found[:min(p.Limit, len(found))], int64(p.Offset + len(found)), err
 	}

@@ -7,11 +7,11 @@ import (
 	"strings"
 	"time"
 
-	"tenantry/backends/api"
 	"tenantry/crypto/passwords"
 	"tenantry/crypto/secret"
 	"tenantry/internal/fault"
-	"tenantry/tenants/people"
+	"tenantry/operation"
+	"tenantry/tenants/identity"
 )
 
 // User is a person as commands show it and, where one was made, the single-use link with which the
@@ -66,7 +66,7 @@ func (s *Server) users() Group {
 		command(Command{
 			Line: "user create --org SLUG --email ADDRESS --name NAME", Short: "Make a person; without a password a single-use link to choose one is printed",
 			Example: "  tenantry user create --org acme --email ada@example.com --name \"Ada Example\" --role admin",
-			Audit:   api.AuditNoted, Once: true, Table: invited,
+			Audit:   operation.AuditNoted, Once: true, Table: invited,
 		}, s.createUser),
 		command(Command{Line: "user list --org SLUG", Short: "List people, by number", Table: "id, name, email, roles, permissions, active"}, list[User](s.People.Users)),
 		command(Command{Line: "user show USER --org SLUG", Short: "Show a person", Table: table}, func(ctx context.Context, c *call, in UserRef) (User, error) {
@@ -75,9 +75,9 @@ func (s *Server) users() Group {
 		command(Command{
 			Line: "user update USER --org SLUG", Short: "Change a person; what no flag names stays as it is",
 			Example: "  tenantry user update ada@example.com --org acme --role admin --role editor",
-			Audit:   api.AuditNoted, Once: true, Table: invited, Nothing: "say what to change; tenantry user update --help names the flags",
+			Audit:   operation.AuditNoted, Once: true, Table: invited, Nothing: "say what to change; tenantry user update --help names the flags",
 		}, s.updateUser),
-		command(Command{Line: "user deactivate USER --org SLUG", Short: "End a person's access at once", Audit: api.AuditAlways, Table: table},
+		command(Command{Line: "user deactivate USER --org SLUG", Short: "End a person's access at once", Audit: operation.AuditAlways, Table: table},
 			func(ctx context.Context, c *call, in UserRef) (User, error) {
 				u, err := s.user(ctx, c, in)
 				if err == nil {
@@ -92,7 +92,7 @@ func (s *Server) users() Group {
 }
 
 // user finds the person that a command names by number or address.
-func (s *Server) user(ctx context.Context, c *call, r UserRef) (u *people.User, err error) {
+func (s *Server) user(ctx context.Context, c *call, r UserRef) (u *identity.User, err error) {
 	if id, numeric := strconv.ParseInt(r.User, 10, 64); numeric == nil {
 		u, err = s.People.FindUser(ctx, c.Tenant, id)
 	} else {
@@ -105,7 +105,7 @@ func (s *Server) createUser(ctx context.Context, c *call, in NewUser) (User, err
 	if err := checkPassword(in.Password); err != nil { // before there is a user
 		return User{}, err
 	}
-	var n people.NewUser
+	var n identity.NewUser
 	set(c, &n, &in)
 	u, err := s.People.CreateUser(ctx, c.Tenant, n)
 	if err != nil {
@@ -133,7 +133,7 @@ func checkPassword(text string) error {
 
 // letIn sets the password where there is one, makes a link where that is asked for, says what of them is done,
 // and tells the link of a user who is invited and has no password.
-func (s *Server) letIn(ctx context.Context, c *call, u *people.User, password string, link bool, done func(what string)) (User, error) {
+func (s *Server) letIn(ctx context.Context, c *call, u *identity.User, password string, link bool, done func(what string)) (User, error) {
 	out := as[User](u)
 	if password != "" {
 		if err := s.People.SetPassword(ctx, c.Tenant, u.UID, secret.New(password)); err != nil {
@@ -166,7 +166,7 @@ func (s *Server) updateUser(ctx context.Context, c *call, in UserChange) (User, 
 		return User{}, err
 	}
 	var changed []string
-	u, err = s.People.UpdateUser(ctx, c.Tenant, u.UID, func(u *people.User) error {
+	u, err = s.People.UpdateUser(ctx, c.Tenant, u.UID, func(u *identity.User) error {
 		changed = set(c, u, &in)
 		return nil
 	})

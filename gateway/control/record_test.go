@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"tenantry/gateway/audit"
-	"tenantry/gateway/transfer"
+	"tenantry/modules/audit"
+	"tenantry/modules/imports/bundle"
 	"tenantry/tenants"
 	"tenantry/tenants/tenantstest"
 )
@@ -80,7 +80,7 @@ func TestResultOutlivesTheAuditLog(t *testing.T) {
 	}
 
 	answer, err := c.Do(t.Context(), "org.create.from", Creations{}, Streams{Input: strings.NewReader(`{"slug":"other","name":"Other"}`)})
-	var report transfer.Report
+	var report bundle.Report
 	if err == nil || answer == nil || json.Unmarshal(answer.Data, &report) != nil || report.Created != 1 || report.Failed != 0 || len(report.Problems) != 1 {
 		t.Fatalf("org.create.from: %+v, %v", answer, err)
 	}

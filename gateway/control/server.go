@@ -16,25 +16,25 @@ import (
 	"sync"
 	"time"
 
-	"tenantry/backends/api"
 	"tenantry/crypto/keyring"
-	"tenantry/gateway/audit"
-	"tenantry/gateway/transfer"
+	"tenantry/internal/rate"
 	"tenantry/internal/texts"
+	"tenantry/modules/audit"
+	"tenantry/modules/imports/bundle"
+	"tenantry/operation"
 	"tenantry/tenants"
+	"tenantry/tenants/identity"
 	"tenantry/tenants/keys"
-	"tenantry/tenants/limits"
-	"tenantry/tenants/people"
 )
 
 // Backend is what the commands work on. All fields but Log and Now are needed.
 type Backend struct {
 	Directory *tenants.Directory
-	People    *people.Service
+	People    *identity.Service
 	Keys      *keys.Service
 	Keyring   *keyring.Keyring
-	Transfer  *transfer.Service
-	Limits    limits.Set // that hold by default
+	Transfer  *bundle.Service
+	Limits    rate.Set // that hold by default
 	Audit     *audit.Log
 	Seals     *audit.Seals
 	// KeepDeleted is how long a deleted organization can be undeleted; 0: until it is erased by command.
@@ -99,7 +99,7 @@ func (s *Server) run(ctx context.Context, name string, in []byte, streams Stream
 	c := &call{Streams: streams, command: cmd}
 	row := cmd.bind(s, c)
 	c.Call = operated(&row)
-	result, err := api.Run(ctx, c.Call, api.Input{Body: func(context.Context) (api.Body, error) { return api.ParseBody(in) }})
+	result, err := operation.Run(ctx, c.Call, operation.Input{Body: func(context.Context) (operation.Body, error) { return operation.ParseBody(in) }})
 	err = s.record(ctx, c, err)
 	answer := &Answer{Notes: c.notes}
 	if v := reflect.ValueOf(result.Data); err == nil || (v.Kind() == reflect.Pointer || v.Kind() == reflect.Slice) && !v.IsNil() {
@@ -120,8 +120,8 @@ func (s *Server) run(ctx context.Context, name string, in []byte, streams Stream
 }
 
 // operated returns a call by the operator, of no organization yet.
-func operated(row *api.Operation) *api.Call {
-	c := api.NewCall(row, func(string) string { return "" })
+func operated(row *operation.Row) *operation.Call {
+	c := operation.NewCall(row, func(string) string { return "" })
 	c.Principal, c.Tenant = &tenants.Principal{Kind: tenants.Operator}, new(tenants.Tenant)
 	return c
 }
@@ -144,7 +144,7 @@ func (s *Server) enter(ctx context.Context, c *call, slug string) error {
 // done where the record cannot be written, so the error says both; an answer that cannot be had again must not give way to it.
 func (s *Server) record(ctx context.Context, c *call, err error) error {
 	cmd := c.command
-	done, noted := cmd.Audit == api.AuditAlways && err == nil, (cmd.Audit == api.AuditNoted || cmd.own && err != nil) && c.AuditNote != nil
+	done, noted := cmd.Audit == operation.AuditAlways && err == nil, (cmd.Audit == operation.AuditNoted || cmd.own && err != nil) && c.AuditNote != nil
 	if !done && !noted {
 		return err
 	}
@@ -256,7 +256,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) serve(out *events, r *http.Request) (*Answer, error) {
-	name, known := strings.CutPrefix(r.URL.Path, api.ControlPath)
+	name, known := strings.CutPrefix(r.URL.Path, operation.ControlPath)
 	if !known || r.Method != http.MethodPost {
 		return nil, fail(CodeUnknown, "the server does not know the command %s %s", r.Method, r.URL.Path)
 	}

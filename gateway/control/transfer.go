@@ -9,11 +9,11 @@ import (
 	"os"
 	"strconv"
 
-	"tenantry/backends/api"
 	"tenantry/crypto/sealing"
-	"tenantry/gateway/audit"
-	"tenantry/gateway/rows"
-	"tenantry/gateway/transfer"
+	"tenantry/modules/audit"
+	"tenantry/modules/imports/bundle"
+	"tenantry/modules/imports/tabular"
+	"tenantry/operation"
 )
 
 // ImportRequest says what an import does with its input: a bundle, or with As the rows of a file.
@@ -21,20 +21,20 @@ type ImportRequest struct {
 	Org     string `json:"org" rule:"ref=organization"`
 	DryRun  bool   `json:"dry_run,omitempty" doc:"check only, and show what would be done"`
 	Partial bool   `json:"partial,omitempty" doc:"store the good lines where others are bad"`
-	// Mirror is as in transfer.ImportOptions. Without Yes it is a DryRun, and refused.
+	// Mirror is as in bundle.ImportOptions. Without Yes it is a DryRun, and refused.
 	Mirror bool `json:"mirror,omitempty" without:"partial" doc:"make the organization match the bundle; what the bundle lacks is removed for good"`
 	Yes    bool `json:"yes,omitempty" doc:"confirm the removals of --mirror"`
-	// As is what a row becomes, see rows.Options.
+	// As is what a row becomes, see tabular.Options.
 	As string `json:"as,omitempty" doc:"take rows as <contacts or records:NAME>, or as any other resource: folders, submissions:FORM"`
 	// Map gives fields by column. Empty: columns are matched by name. Missing fields are made.
 	Map map[string][]string `json:"map,omitempty" write:"COLUMN=FIELD, or COLUMN= to leave a column out" doc:"map a column to a field, <COLUMN=FIELD>, or COLUMN=FIELD:FORMAT to say how values are written (dd.mm.yyyy, 1.234,56, text, list and others); may be repeated, also for one column. Other columns are skipped unless *=* is given (default: all are matched by name, and missing fields are created)"`
-	// Key is the field by which a row is a stored record; empty: see rows.Options.
+	// Key is the field by which a row is a stored record; empty: see tabular.Options.
 	Key string `json:"key,omitempty" doc:"rows that share this <field> with a stored record change it instead of adding one"`
 	// Secrets is the private half of the key to which an export sealed encrypted values.
 	Secrets string `json:"secrets,omitempty" use:"secret" read:"file" doc:"the <file> with the private half of the key that encrypted values of the bundle were sealed to"`
-	// Format is rows.CSV or rows.JSON.
+	// Format is tabular.CSV or tabular.JSON.
 	Format string `json:"format,omitempty" doc:"the format of rows, <csv or json> (default by the name of the file)"`
-	// Encoding and Delimiter are as in rows.Options.
+	// Encoding and Delimiter are as in tabular.Options.
 	Encoding  string `json:"encoding,omitempty" doc:"the <encoding> of the file, such as windows-1252, or guess to detect it (default utf-8, or the byte order mark's)"`
 	Delimiter string `json:"delimiter,omitempty" doc:"the <delimiter> of CSV: comma, semicolon, tab, pipe or another character (default detected)"`
 }
@@ -49,7 +49,7 @@ type ExportRequest struct {
 
 func (s *Server) importCommand() Command {
 	return command(Command{
-		Line: "import --org SLUG FILE|-", Short: "Load a bundle, or rows of a CSV or JSON file", Reads: true, Audit: api.AuditNoted,
+		Line: "import --org SLUG FILE|-", Short: "Load a bundle, or rows of a CSV or JSON file", Reads: true, Audit: operation.AuditNoted,
 		Long: "Load a bundle (lines of JSON), or with --as the rows of a CSV file or a JSON array.\n" +
 			"Nothing is stored unless every line can be; --partial stores the good lines and writes the bad ones to a file beside the input.\n" +
 			"With --key, a row that has a stored record's value of that field changes the record: the columns given, where their cells are not empty.\n" +
@@ -78,7 +78,7 @@ func (s *Server) exportCommand() Command {
 }
 
 // importBundle returns no report where the import did not begin.
-func (s *Server) importBundle(ctx context.Context, c *call, in ImportRequest) (_ *transfer.Report, err error) {
+func (s *Server) importBundle(ctx context.Context, c *call, in ImportRequest) (_ *bundle.Report, err error) {
 	switch {
 	case in.Mirror && (in.As != "" || in.Partial):
 		return nil, fail(CodeInvalid, "--mirror cannot be combined with %s", map[bool]string{true: "--as", false: "--partial"}[in.As != ""])
@@ -87,7 +87,7 @@ func (s *Server) importBundle(ctx context.Context, c *call, in ImportRequest) (_
 	}
 	unconfirmed := in.Mirror && !in.Yes && !in.DryRun
 	in.DryRun = in.DryRun || unconfirmed
-	options := rows.Options{As: in.As, Mirror: in.Mirror, Format: in.Format, Map: in.Map, Key: in.Key, Encoding: in.Encoding, Delimiter: in.Delimiter, DryRun: in.DryRun, Partial: in.Partial, Progress: func(p transfer.Progress) {
+	options := tabular.Options{As: in.As, Mirror: in.Mirror, Format: in.Format, Map: in.Map, Key: in.Key, Encoding: in.Encoding, Delimiter: in.Delimiter, DryRun: in.DryRun, Partial: in.Partial, Progress: func(p bundle.Progress) {
 		c.Progress(Progress{Step: p.Phase, Done: p.Bytes, Total: p.Total, Bytes: true})
 	}}
 	if in.Secrets != "" {
@@ -103,7 +103,7 @@ func (s *Server) importBundle(ctx context.Context, c *call, in ImportRequest) (_
 	if in.Partial && !in.DryRun {
 		options.Bad = c.Output
 	}
-	made, err := rows.Load(ctx, s.Transfer, c.Tenant, src, options)
+	made, err := tabular.Load(ctx, s.Transfer, c.Tenant, src, options)
 	if !in.DryRun && made.Created+made.Updated+made.Removed > 0 {
 		c.AuditNote = map[string]string{"created": strconv.Itoa(made.Created), "updated": strconv.Itoa(made.Updated), "failed": strconv.Itoa(made.Failed)}
 		if in.Mirror {
@@ -119,14 +119,14 @@ func (s *Server) importBundle(ctx context.Context, c *call, in ImportRequest) (_
 }
 
 // spool returns what a command reads as a file, which remove deletes.
-func (s *Server) spool(ctx context.Context, input io.Reader) (src transfer.Source, remove func(), err error) {
+func (s *Server) spool(ctx context.Context, input io.Reader) (src bundle.Source, remove func(), err error) {
 	if input == nil {
 		return src, nil, fail(CodeInvalid, "there is nothing to read")
 	}
 	if err := os.MkdirAll(s.TempDir, 0o700); err != nil {
 		return src, nil, fmt.Errorf("the folder for imports: %w", err)
 	}
-	src, done, err := transfer.Spool(ctx, input, s.TempDir)
+	src, done, err := bundle.Spool(ctx, input, s.TempDir)
 	return src, func() {
 		if err := done(); err != nil {
 			s.Log.WarnContext(ctx, "the copy of an import was left behind", "error", err)
@@ -134,9 +134,9 @@ func (s *Server) spool(ctx context.Context, input io.Reader) (src transfer.Sourc
 	}, err
 }
 
-func (s *Server) export(ctx context.Context, c *call, in ExportRequest) (*transfer.ExportReport, error) {
+func (s *Server) export(ctx context.Context, c *call, in ExportRequest) (*bundle.ExportReport, error) {
 	c.Note("reveal_secrets", strconv.FormatBool(in.RevealSecrets))
-	options := transfer.ExportOptions{RevealSecrets: in.RevealSecrets}
+	options := bundle.ExportOptions{RevealSecrets: in.RevealSecrets}
 	if in.Secrets != "" {
 		var err error
 		if options.SealTo, err = sealing.ParseTransferPublicKey(in.Secrets); err == nil && in.RevealSecrets {

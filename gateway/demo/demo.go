@@ -49,7 +49,7 @@ type line map[string]any
 // WriteBundle writes everything but the organization itself and its administrator. now
 // is the day up to which the organization has been busy.
 func WriteBundle(w io.Writer, now time.Time) error {
-	b := &bundle{random: rand.New(rand.NewPCG(7, 11)), now: now.UTC()} //nolint:gosec // the same data every time is wanted
+	b := &builder{random: rand.New(rand.NewPCG(7, 11)), now: now.UTC()} //nolint:gosec // the same data every time is wanted
 	b.people()
 	b.contacts()
 	b.files()
@@ -70,7 +70,7 @@ func WriteBundle(w io.Writer, now time.Time) error {
 	return out.Flush()
 }
 
-type bundle struct {
+type builder struct {
 	random *rand.Rand
 	now    time.Time
 	lines  []struct {
@@ -79,7 +79,7 @@ type bundle struct {
 	}
 }
 
-func (b *bundle) add(kind string, fields line) {
+func (b *builder) add(kind string, fields line) {
 	b.lines = append(b.lines, struct {
 		kind   string
 		fields line
@@ -87,17 +87,17 @@ func (b *bundle) add(kind string, fields line) {
 }
 
 // ago returns a time some days before, as bundles write it.
-func (b *bundle) ago(days int) string {
+func (b *builder) ago(days int) string {
 	return b.now.AddDate(0, 0, -days).Truncate(time.Hour).Format(texts.TimeLayout)
 }
 
-func (b *bundle) day(days int) string { return b.now.AddDate(0, 0, -days).Format(time.DateOnly) }
+func (b *builder) day(days int) string { return b.now.AddDate(0, 0, -days).Format(time.DateOnly) }
 
 func id(prefix string, n int) string { return fmt.Sprintf("%s%0*d", prefix, 24-len(prefix), n) }
 
-func pick[T any](b *bundle, list []T) T { return list[b.random.IntN(len(list))] }
+func pick[T any](b *builder, list []T) T { return list[b.random.IntN(len(list))] }
 
-func (b *bundle) people() {
+func (b *builder) people() {
 	b.add("team", line{"id": northTeam, "name": "North"})
 	b.add("team", line{"id": southTeam, "name": "South"})
 	b.add("role", line{"name": "sales", "label": "Sales", "permissions": []string{"contacts", "manage_campaigns", "view_form_submissions"}})
@@ -115,7 +115,7 @@ func (b *bundle) people() {
 	}
 }
 
-func (b *bundle) contacts() {
+func (b *builder) contacts() {
 	for _, f := range []line{
 		{"key": "age", "title": "Age", "type": "Number"},
 		{"key": "frame", "title": "Frame size", "type": "Text"},
@@ -149,7 +149,7 @@ func (b *bundle) contacts() {
 	}
 }
 
-func (b *bundle) files() {
+func (b *builder) files() {
 	folders := []struct {
 		name   string
 		parent int
@@ -179,7 +179,7 @@ func (b *bundle) files() {
 	}
 }
 
-func (b *bundle) bikes() {
+func (b *builder) bikes() {
 	b.add("custom_object", line{
 		"id": "66b100000000000000000001", "name": "bike", "label": "Bike", "label_plural": "Bikes",
 		"schema": line{
@@ -199,7 +199,7 @@ func (b *bundle) bikes() {
 }
 
 // lessons are what the compliance settings ask for.
-func (b *bundle) lessons() {
+func (b *builder) lessons() {
 	b.add("custom_object", line{
 		"id": "66b400000000000000000001", "name": "lesson", "label": "Lesson", "label_plural": "Lessons",
 		"schema": line{
@@ -217,7 +217,7 @@ func (b *bundle) lessons() {
 	}
 }
 
-func (b *bundle) forms() {
+func (b *builder) forms() {
 	b.add("form_collection", line{
 		"id": formID, "name": "service_request", "label": "Service request", "label_plural": "Service requests", "user_id": 4,
 		"schema": line{
@@ -235,7 +235,7 @@ func (b *bundle) forms() {
 	}
 }
 
-func (b *bundle) campaigns() {
+func (b *builder) campaigns() {
 	b.add("campaign", line{
 		"id": CampaignID, "name": "Riders over 30 in Germany and the Netherlands",
 		"filter": line{"country": line{"in": []string{"DE", "NL"}}, "age": line{"gt": 30}},
@@ -244,7 +244,7 @@ func (b *bundle) campaigns() {
 	b.add("compliance_settings", line{"enabled": true, "lesson_tags_any": []string{"safety"}, "submission_enabled": false})
 }
 
-func (b *bundle) reports() {
+func (b *builder) reports() {
 	count := []line{{"op": "count"}}
 	b.add("custom_report", line{
 		"id": PlainReportID, "title": "Contacts by country", "desc": "How many people ride where.",

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"tenantry/gateway/control"
-	"tenantry/gateway/transfer"
+	"tenantry/modules/imports/bundle"
 )
 
 // Tour is what the demonstration shows.
@@ -48,12 +48,12 @@ func Begin(ctx context.Context, c *control.Client) (*Tour, error) {
 		return nil, err
 	}
 	t.Key = key.Token
-	var bundle bytes.Buffer
-	if err := WriteBundle(&bundle, time.Now()); err != nil {
+	var lines bytes.Buffer
+	if err := WriteBundle(&lines, time.Now()); err != nil {
 		return nil, err
 	}
-	answer, err := c.Do(ctx, "import", control.ImportRequest{Org: Slug}, control.Streams{Input: &bundle})
-	var report transfer.Report
+	answer, err := c.Do(ctx, "import", control.ImportRequest{Org: Slug}, control.Streams{Input: &lines})
+	var report bundle.Report
 	if err != nil && answer != nil && json.Unmarshal(answer.Data, &report) == nil && len(report.Problems) > 0 {
 		err = fmt.Errorf("%w: %s", err, report.Problems[0])
 	}

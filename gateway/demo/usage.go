@@ -4,7 +4,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"tenantry/gateway/usage"
+	"tenantry/modules/usage"
 )
 
 // busyDays is how many days the organization has been asked something before the present one.

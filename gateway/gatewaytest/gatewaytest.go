@@ -19,16 +19,16 @@ import (
 	"testing"
 	"time"
 
+	"tenantry/backends/enginetest"
+	"tenantry/backends/mongo/mongotest"
 	"tenantry/backends/store"
-	"tenantry/backends/store/enginetest"
-	"tenantry/backends/store/mongo/mongotest"
 	"tenantry/config"
 	"tenantry/gateway"
 	"tenantry/gateway/control"
 	"tenantry/gateway/openapi/openapitest"
-	"tenantry/gateway/transfer"
+	"tenantry/internal/rate"
+	"tenantry/modules/imports/bundle"
 	"tenantry/tenants"
-	"tenantry/tenants/limits"
 )
 
 // Gateway is a running gateway.
@@ -97,8 +97,8 @@ func Start(t testing.TB, options ...Option) *Gateway {
 	}
 	// Requests are counted on their way, but few tests are about being refused.
 	Limits("100000000/s", "off", "100000000/s", "off")(&cfg, &gateway.Options{})
-	cfg.Limits.Address = limits.PerSecond(limits.MaxCount)
-	cfg.Limits.Visitor, cfg.Limits.VisitorQuota = limits.PerSecond(limits.MaxCount), limits.Unlimited()
+	cfg.Limits.Address = rate.PerSecond(rate.MaxCount)
+	cfg.Limits.Visitor, cfg.Limits.VisitorQuota = rate.PerSecond(rate.MaxCount), rate.Unlimited()
 	log := &Buffer{}
 	o := gateway.Options{Log: slog.New(slog.NewJSONHandler(log, nil)), Version: "test", Holder: "a test", Init: true, WaitForStore: time.Minute, PasswordMemory: 64, Leases: store.DefaultLeases()}
 	o.Leases.Settled = time.Minute // a write may take so long on a machine that has much else to do
@@ -196,7 +196,7 @@ func Limits(organization, organizationQuota, key, keyQuota string) Option {
 	return func(cfg *config.Config, o *gateway.Options) {
 		PatientRedis(cfg, o)
 		l := &cfg.Limits
-		for into, text := range map[*limits.Limit]string{
+		for into, text := range map[*rate.Limit]string{
 			&l.Organization: organization, &l.OrganizationQuota: organizationQuota, &l.Key: key, &l.KeyQuota: keyQuota,
 		} {
 			if err := into.UnmarshalText([]byte(text)); err != nil {
@@ -252,15 +252,15 @@ func (o *Org) Tenant(t testing.TB) *tenants.Tenant {
 func (o *Org) Import(t testing.TB, lines ...string) {
 	t.Helper()
 	source := Source([]byte(strings.Join(lines, "\n") + "\n"))
-	report, err := o.App.Transfer().Import(t.Context(), o.Tenant(t), source, transfer.ImportOptions{})
+	report, err := o.App.Transfer().Import(t.Context(), o.Tenant(t), source, bundle.ImportOptions{})
 	if err != nil || report.Failed > 0 {
 		t.Fatalf("importing into %s: %v %+v", o.Slug, err, report.Problems)
 	}
 }
 
 // Source returns content held in memory as what an import reads.
-func Source(content []byte) transfer.Source {
-	return transfer.Source{
+func Source(content []byte) bundle.Source {
+	return bundle.Source{
 		Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil },
 		Size: int64(len(content)),
 	}

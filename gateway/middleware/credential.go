@@ -5,15 +5,15 @@ import (
 	"errors"
 	"net/netip"
 
-	"tenantry/backends/api"
+	"tenantry/operation"
 	"tenantry/tenants"
 	"tenantry/tenants/sessions"
 )
 
-// credential is what a request was made with: an api.Credential.
+// credential is what a request was made with: an operation.Credential.
 type credential struct {
 	p       *Pipeline
-	op      *api.Operation
+	op      *operation.Row
 	host    string
 	remote  netip.Addr
 	key     string           // API key, of an operation that is called with one
@@ -38,7 +38,7 @@ func (c *credential) Authenticate(ctx context.Context, t *tenants.Tenant) (*tena
 		return c.p.Keys.Authenticate(ctx, t, c.key, c.remote)
 	case c.holder != nil:
 		return c.p.Sessions.Rights(ctx, t, *c.holder)
-	case c.op.Credentials&api.Open != 0:
+	case c.op.Credentials&operation.Open != 0:
 		return &tenants.Principal{}, nil
 	}
 	who, err := c.p.Sessions.Lookup(ctx, t, c.session)
@@ -49,7 +49,7 @@ func (c *credential) Authenticate(ctx context.Context, t *tenants.Tenant) (*tena
 }
 
 // Detach returns the credential without its request.
-func (c *credential) Detach(ctx context.Context, t *tenants.Tenant) (api.Credential, error) {
+func (c *credential) Detach(ctx context.Context, t *tenants.Tenant) (operation.Credential, error) {
 	job := *c
 	if c.session != "" {
 		holder, err := c.p.Sessions.Holder(ctx, t, c.session)

@@ -5,8 +5,8 @@ import (
 	"sync"
 	"time"
 
-	"tenantry/backends/api"
-	"tenantry/internal/bounded"
+	"tenantry/internal/cache"
+	"tenantry/operation"
 	"tenantry/tenants/limits"
 )
 
@@ -53,7 +53,7 @@ func (f *flood) withdraw(dropped int) {
 
 // noteFlood reports whether the call is to be audited by itself. Calls of known callers
 // within their limits, and successes, always are.
-func (x *exchange) noteFlood(problem *api.Problem) bool {
+func (x *exchange) noteFlood(problem *operation.Problem) bool {
 	if problem == nil || x.known() && !x.refused {
 		return true
 	}
@@ -77,6 +77,6 @@ func (x *exchange) noteFlood(problem *api.Problem) bool {
 	return true
 }
 
-func floodOf(floods *bounded.Map[*flood], key string) *flood {
+func floodOf(floods *cache.Map[*flood], key string) *flood {
 	return floods.GetOrPut(key, func() *flood { return &flood{} })
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"tenantry/backends/api"
+	"tenantry/operation"
 	"tenantry/tenants"
 )
 
@@ -36,8 +36,8 @@ func TestFloodIsCountedNotWritten(t *testing.T) {
 
 // refusal is a refused call of a stranger, that began then.
 func refusal(p *Pipeline, from string, began time.Time) *exchange {
-	op := &api.Operation{Name: "things.delete"}
-	x := &exchange{p: p, op: op, call: api.NewCall(op, nil), started: began}
+	op := &operation.Row{Name: "things.delete"}
+	x := &exchange{p: p, op: op, call: operation.NewCall(op, nil), started: began}
 	x.call.Tenant, x.call.Remote = &tenants.Tenant{}, netip.MustParseAddr(from)
 	return x
 }
@@ -47,7 +47,7 @@ func TestFloodOfSlowRequests(t *testing.T) {
 	t.Parallel()
 	p, written := New(Options{}), 0
 	for n := range 400 {
-		if refusal(p, "192.0.2.1", time.Now().Add(-time.Duration(n%2)*time.Minute)).noteFlood(&api.Problem{}) {
+		if refusal(p, "192.0.2.1", time.Now().Add(-time.Duration(n%2)*time.Minute)).noteFlood(&operation.Problem{}) {
 			written++
 		}
 	}
@@ -63,21 +63,21 @@ func TestFloodCountsWhatNoRecordTold(t *testing.T) {
 	p, began := New(Options{}), time.Now()
 	const dropped = 10
 	for range floodPerAddress + dropped {
-		refusal(p, "192.0.2.1", began).noteFlood(&api.Problem{})
+		refusal(p, "192.0.2.1", began).noteFlood(&operation.Problem{})
 	}
 	mine, all := floodOf(p.addresses, "0 things.delete 192.0.2.1"), floodOf(p.strangers, "0 things.delete")
 	mine.minute-- // it has passed
 	for _, other := range []string{"192.0.2.2", "192.0.2.3"} {
 		for range floodPerAddress {
-			refusal(p, other, began).noteFlood(&api.Problem{})
+			refusal(p, other, began).noteFlood(&operation.Problem{})
 		}
 	}
-	if refusal(p, "192.0.2.1", began).noteFlood(&api.Problem{}) {
+	if refusal(p, "192.0.2.1", began).noteFlood(&operation.Problem{}) {
 		t.Fatal("written, though others have used the minute up")
 	}
 	all.minute--
 	x := refusal(p, "192.0.2.1", began)
-	if !x.noteFlood(&api.Problem{}) || x.call.AuditNote["refused_unrecorded_of_address"] != "10" || x.call.AuditNote["refused_unrecorded"] != "1" {
+	if !x.noteFlood(&operation.Problem{}) || x.call.AuditNote["refused_unrecorded_of_address"] != "10" || x.call.AuditNote["refused_unrecorded"] != "1" {
 		t.Errorf("the next record has %v", x.call.AuditNote)
 	}
 }

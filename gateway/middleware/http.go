@@ -14,9 +14,9 @@ import (
 	"strings"
 	"time"
 
-	"tenantry/backends/api"
 	"tenantry/backends/store"
 	"tenantry/internal/texts"
+	"tenantry/operation"
 	"tenantry/tenants"
 )
 
@@ -69,7 +69,7 @@ func headerList(names []string) string {
 }
 
 // fail answers with the problem.
-func (x *exchange) fail(problem *api.Problem) {
+func (x *exchange) fail(problem *operation.Problem) {
 	for name, value := range problem.Header {
 		x.w.Header().Set(name, value)
 	}
@@ -80,24 +80,24 @@ func (x *exchange) fail(problem *api.Problem) {
 }
 
 // write answers with the envelope.
-func (x *exchange) write(code int, envelope api.Envelope) {
-	answer, before := envelope.Data.(*api.Encoded)
+func (x *exchange) write(code int, envelope operation.Envelope) {
+	answer, before := envelope.Data.(*operation.Encoded)
 	if !before {
 		buf := x.p.pack.buffer()
 		defer x.p.pack.free(buf)
 		if err := envelope.Encode(buf); err != nil {
 			code = http.StatusInternalServerError
 			buf.Reset()
-			_ = api.Internal(err).Envelope().Encode(buf) // strings only: cannot fail
+			_ = operation.Internal(err).Envelope().Encode(buf) // strings only: cannot fail
 		}
-		answer = &api.Encoded{Body: buf.Bytes()}
+		answer = &operation.Encoded{Body: buf.Bytes()}
 		if x.call.Revision != 0 {
-			answer.Sum = api.Sum(answer.Body)
+			answer.Sum = operation.Sum(answer.Body)
 		}
 	}
 	body := answer.Body
 	x.head(code, "application/json; charset=utf-8")
-	if x.call.Revision != 0 && envelope.Status == api.StatusOK && x.unchanged(answer.Sum) {
+	if x.call.Revision != 0 && envelope.Status == operation.StatusOK && x.unchanged(answer.Sum) {
 		x.code = http.StatusNotModified
 		x.w.Header().Del("Content-Type")
 		x.w.WriteHeader(x.code)
@@ -105,7 +105,7 @@ func (x *exchange) write(code int, envelope api.Envelope) {
 	}
 	// A secret is only ever answered by what is audited, and must not be compressed together
 	// with what somebody else may have chosen: the length would tell of it ("BREACH").
-	if x.op.Audit == api.AuditAlways {
+	if x.op.Audit == operation.AuditAlways {
 		x.bytes = sendPlain(x.w, x.r, code, body)
 		return
 	}
@@ -151,8 +151,8 @@ func setDefault(h http.Header, name, value string) {
 }
 
 // Problem answers a request that reached no operation.
-func (p *Pipeline) Problem(name string, w http.ResponseWriter, r *http.Request, problem *api.Problem) {
-	x := &exchange{p: p, op: &api.Operation{Name: name}, w: w, r: r, started: time.Now(), call: api.NewCall(nil, nil)}
+func (p *Pipeline) Problem(name string, w http.ResponseWriter, r *http.Request, problem *operation.Problem) {
+	x := &exchange{p: p, op: &operation.Row{Name: name}, w: w, r: r, started: time.Now(), call: operation.NewCall(nil, nil)}
 	x.call.RequestID = requestID(r)
 	x.failure = problem
 	x.fail(problem)
@@ -164,17 +164,17 @@ func (p *Pipeline) Problem(name string, w http.ResponseWriter, r *http.Request, 
 func (p *Pipeline) Observe(name string, w http.ResponseWriter, r *http.Request, next http.Handler) {
 	known, ok := p.pages.Load(name)
 	if !ok {
-		known, _ = p.pages.LoadOrStore(name, &api.Operation{Name: name, Credentials: api.Open, AnyHost: true, Weight: api.Heavy}) // a page may be a shared report
+		known, _ = p.pages.LoadOrStore(name, &operation.Row{Name: name, Credentials: operation.Open, AnyHost: true, Weight: operation.Heavy}) // a page may be a shared report
 	}
-	op := known.(*api.Operation)
-	x := &exchange{p: p, op: op, w: w, r: r, started: time.Now(), call: api.NewCall(op, nil)}
+	op := known.(*operation.Row)
+	x := &exchange{p: p, op: op, w: w, r: r, started: time.Now(), call: operation.NewCall(op, nil)}
 	ctx := context.WithValue(x.begin(), visitKey{}, x)
 	w.Header().Set(RequestIDHeader, x.call.RequestID)
 	seen := &observed{ResponseWriter: w, x: x, code: http.StatusOK}
 	defer func() {
 		x.code, x.bytes = seen.code, seen.bytes
 		if x.code >= http.StatusBadRequest {
-			x.failure = &api.Problem{Code: x.code, Reason: x.reason}
+			x.failure = &operation.Problem{Code: x.code, Reason: x.reason}
 		}
 		x.leave()
 		x.uncount(ctx)
@@ -191,7 +191,7 @@ type visitKey struct{}
 // Visit leads a request within Observe to its organization, as an operation's is led: the visitor, who is whoever is
 // signed in or else nobody, is counted, and gets room for the work until the answer is written. Where the host leads to
 // no organization the same is done for nobody's, which is returned with tenants.ErrUnknownTenant. Other errors:
-// store.ErrUnavailable, and the *api.Problem of who is over a limit.
+// store.ErrUnavailable, and the *operation.Problem of who is over a limit.
 func (p *Pipeline) Visit(r *http.Request) (Visitor, error) {
 	ctx := r.Context()
 	x, ok := ctx.Value(visitKey{}).(*exchange)
@@ -219,7 +219,7 @@ func (p *Pipeline) Visit(r *http.Request) (Visitor, error) {
 		x.work, err = x.enter(ctx, p.Work, x.op.Weight)
 	}
 	if err != nil {
-		x.reason = api.ProblemOf(err).Reason
+		x.reason = operation.ProblemOf(err).Reason
 		return Visitor{}, err
 	}
 	return v, unknown
@@ -235,7 +235,7 @@ type Visitor struct {
 	Resolve func(context.Context) (*tenants.Tenant, error)
 	// Form reads the body of the request, a form of at most so many bytes. While it arrives it has room of the bodies and
 	// none of the work; what is made of it has room until the page is written. Errors: those of the connection, and
-	// the *api.Problem of who finds no room.
+	// the *operation.Problem of who finds no room.
 	Form func(r *http.Request, most int64) ([]byte, error)
 	// Pause gives back the room for the work, while a file arrives that is passed on.
 	Pause func()
@@ -283,7 +283,7 @@ func (p *Pipeline) Counted(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		problem := api.ProblemOf(err)
+		problem := operation.ProblemOf(err)
 		h := w.Header()
 		h.Set("Cache-Control", notKept)
 		h.Set("Content-Type", "application/json; charset=utf-8")
@@ -297,7 +297,7 @@ func (p *Pipeline) Counted(next http.Handler) http.Handler {
 }
 
 // retryAfter returns when to ask again, in seconds.
-func retryAfter(problem *api.Problem) string {
+func retryAfter(problem *operation.Problem) string {
 	return strconv.Itoa(int((problem.RetryAfter + time.Second - 1) / time.Second))
 }
 

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"tenantry/backends/api"
+	"tenantry/operation"
 	"tenantry/tenants"
 	"tenantry/tenants/limits"
 )
@@ -34,12 +34,12 @@ func (x *exchange) count(ctx context.Context) error {
 		return nil
 	}
 	x.p.Metrics.limited.WithLabelValues(x.op.Name, x.limit.Name).Inc()
-	problem := api.TooManyRequests(x.limit.Wait)
+	problem := operation.TooManyRequests(x.limit.Wait)
 	return x.refuse(problem, x.limit.Name)
 }
 
 // refuse notes that the request is over a limit.
-func (x *exchange) refuse(problem *api.Problem, limit string) error {
+func (x *exchange) refuse(problem *operation.Problem, limit string) error {
 	x.refused = true
 	problem.Reason = "over the limit: " + limit
 	return problem
@@ -74,9 +74,9 @@ func (x *exchange) enter(ctx context.Context, in *limits.Flight, weight int64) (
 		return place{in, l}, nil
 	}
 	x.p.Metrics.limited.WithLabelValues(x.op.Name, full).Inc()
-	problem := api.TooManyRequests(time.Second)
+	problem := operation.TooManyRequests(time.Second)
 	if full == limits.InFlight {
-		problem = api.Unavailable(errors.New("too much is in flight"))
+		problem = operation.Unavailable(errors.New("too much is in flight"))
 	}
 	return place{}, x.refuse(problem, full)
 }

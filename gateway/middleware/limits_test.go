@@ -10,9 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"tenantry/backends/api"
 	"tenantry/gateway/middleware"
+	"tenantry/internal/rate"
 	"tenantry/internal/request"
+	"tenantry/operation"
 	"tenantry/tenants"
 	"tenantry/tenants/limits"
 )
@@ -31,7 +32,7 @@ func (c *counting) Take(_ context.Context, r limits.Request) limits.Decision {
 func (c *counting) Return(_ context.Context, r limits.Request) { c.returned = append(c.returned, r) }
 
 func hundred(refused bool) limits.Decision {
-	d := limits.Decision{Limit: limits.PerSecond(100), Name: "caller rate", Remaining: 7, Reset: 1234 * time.Millisecond}
+	d := limits.Decision{Limit: rate.PerSecond(100), Name: "caller rate", Remaining: 7, Reset: 1234 * time.Millisecond}
 	if refused {
 		d.Refused, d.Remaining, d.Wait = true, 0, time.Millisecond
 	}
@@ -50,9 +51,9 @@ func wantLimitHeaders(t *testing.T, rec *httptest.ResponseRecorder, limit, remai
 func TestWhoIsCounted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	own := limits.Pair{Rate: limits.PerSecond(3)}
+	own := rate.Pair{Rate: rate.PerSecond(3)}
 	for name, tt := range map[string]struct {
-		change func(*api.Operation)
+		change func(*operation.Row)
 		ask    func(*http.Request)
 		want   []limits.Request
 		back   int
@@ -60,27 +61,27 @@ func TestWhoIsCounted(t *testing.T) {
 		"key":     {want: []limits.Request{{Caller: limits.Key("k1")}}},
 		"session": {ask: withSession, want: []limits.Request{{Caller: limits.Person(7)}}},
 		"key with limits of its own": {ask: withKey("limited"), want: []limits.Request{
-			{Caller: limits.Key("k9"), Limits: limits.Set{Key: own}},
+			{Caller: limits.Key("k9"), Limits: rate.Set{Key: own}},
 		}},
-		"refused by the rule":             {change: func(o *api.Operation) { o.Rule = api.Needs(tenants.ViewAudit) }, want: []limits.Request{{Caller: limits.Key("k1")}}},
+		"refused by the rule":             {change: func(o *operation.Row) { o.Rule = operation.Needs(tenants.ViewAudit) }, want: []limits.Request{{Caller: limits.Key("k1")}}},
 		"unknown key":                     {ask: withKey("who")},
 		"key that cannot be checked":      {ask: withKey("down")},
-		"key of a kind that is not taken": {change: func(o *api.Operation) { o.Kinds = api.ServerRead }},
+		"key of a kind that is not taken": {change: func(o *operation.Row) { o.Kinds = operation.ServerRead }},
 		"no credential":                   {ask: func(r *http.Request) { r.Header.Del(middleware.KeyHeader) }},
 		"unknown organization":            {ask: func(r *http.Request) { r.Host = "nobody.localhost" }},
-		"own limits":                      {change: func(o *api.Operation) { o.OwnLimits = true }},
+		"own limits":                      {change: func(o *operation.Row) { o.OwnLimits = true }},
 		"open":                            {change: open(nil), want: []limits.Request{{Caller: limits.Anonymous(stranger)}}},
 		"open, at a host that is nobody's": {
-			change: func(o *api.Operation) { open(nil)(o); o.AnyHost = true }, ask: func(r *http.Request) { r.Host = "nobody.localhost" },
+			change: func(o *operation.Row) { open(nil)(o); o.AnyHost = true }, ask: func(r *http.Request) { r.Host = "nobody.localhost" },
 			want: []limits.Request{{Caller: limits.Anonymous(stranger), Passing: true}},
 		},
-		"open and refused":     {change: open(api.Denied("junk")), want: []limits.Request{{Caller: limits.Anonymous(stranger)}}, back: 1},
-		"open and failed":      {change: open(api.Failed("Shared Report not found", nil)), want: []limits.Request{{Caller: limits.Anonymous(stranger)}}, back: 1},
-		"open and out of time": {change: open(&api.Problem{Code: 200, Message: "too long", Err: context.DeadlineExceeded}), want: []limits.Request{{Caller: limits.Anonymous(stranger)}}},
-		"open and broken":      {change: open(api.Unavailable(nil)), want: []limits.Request{{Caller: limits.Anonymous(stranger)}}},
-		"key, and failed": {change: func(o *api.Operation) {
-			o.Handler = func(context.Context, *api.Call) (api.Result, error) {
-				return api.Result{}, api.NotFound("Thing not found")
+		"open and refused":     {change: open(operation.Denied("junk")), want: []limits.Request{{Caller: limits.Anonymous(stranger)}}, back: 1},
+		"open and failed":      {change: open(operation.Failed("Shared Report not found", nil)), want: []limits.Request{{Caller: limits.Anonymous(stranger)}}, back: 1},
+		"open and out of time": {change: open(&operation.Problem{Code: 200, Message: "too long", Err: context.DeadlineExceeded}), want: []limits.Request{{Caller: limits.Anonymous(stranger)}}},
+		"open and broken":      {change: open(operation.Unavailable(nil)), want: []limits.Request{{Caller: limits.Anonymous(stranger)}}},
+		"key, and failed": {change: func(o *operation.Row) {
+			o.Handler = func(context.Context, *operation.Call) (operation.Result, error) {
+				return operation.Result{}, operation.NotFound("Thing not found")
 			}
 		}, want: []limits.Request{{Caller: limits.Key("k1")}}},
 	} {
@@ -122,11 +123,11 @@ func withSession(r *http.Request) {
 }
 
 // open makes a row that needs no credential and fails with that problem.
-func open(problem *api.Problem) func(*api.Operation) {
-	return func(o *api.Operation) {
-		o.Credentials, o.Kinds = api.Open, 0
+func open(problem *operation.Problem) func(*operation.Row) {
+	return func(o *operation.Row) {
+		o.Credentials, o.Kinds = operation.Open, 0
 		if problem != nil {
-			o.Handler = func(context.Context, *api.Call) (api.Result, error) { return api.Result{}, problem }
+			o.Handler = func(context.Context, *operation.Call) (operation.Result, error) { return operation.Result{}, problem }
 		}
 	}
 }
@@ -137,14 +138,14 @@ func TestOverTheLimitNothingIsRead(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.Limits = &counting{decision: hundred(true)}
-	rec := w.serve(t, row(func(o *api.Operation) {
-		o.Method, o.Body = http.MethodPost, []api.Field{{Name: "name", Shape: api.Text}}
-		o.Rule = api.Needs(tenants.ViewAudit)
-		o.Handler = func(context.Context, *api.Call) (api.Result, error) {
+	rec := w.serve(t, row(func(o *operation.Row) {
+		o.Method, o.Body = http.MethodPost, []operation.Field{{Name: "name", Shape: operation.Text}}
+		o.Rule = operation.Needs(tenants.ViewAudit)
+		o.Handler = func(context.Context, *operation.Call) (operation.Result, error) {
 			t.Error("the handler was called")
-			return api.Result{}, nil
+			return operation.Result{}, nil
 		}
-		o.Failure = func(*api.Problem) *api.Problem { return api.Failed("changed", nil) }
+		o.Failure = func(*operation.Problem) *operation.Problem { return operation.Failed("changed", nil) }
 	}), func(r *http.Request) {
 		r.URL.RawQuery = "a;b"
 		r.Body = unreadable{t}
@@ -173,8 +174,8 @@ func TestLimitIsToldWhateverTheAnswer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.Limits = &counting{decision: hundred(false)}
-	rec := w.serve(t, row(func(o *api.Operation) {
-		o.Handler = func(context.Context, *api.Call) (api.Result, error) { panic("a fault") }
+	rec := w.serve(t, row(func(o *operation.Row) {
+		o.Handler = func(context.Context, *operation.Call) (operation.Result, error) { panic("a fault") }
 	}), nil)
 	if rec.Code != http.StatusInternalServerError {
 		t.Errorf("%d", rec.Code)
@@ -183,7 +184,7 @@ func TestLimitIsToldWhateverTheAnswer(t *testing.T) {
 	if err := w.engine.Close(); err != nil {
 		t.Fatal(err)
 	}
-	rec = w.serve(t, row(func(o *api.Operation) { o.Audit = api.AuditAlways }), nil)
+	rec = w.serve(t, row(func(o *operation.Row) { o.Audit = operation.AuditAlways }), nil)
 	if rec.Code != http.StatusServiceUnavailable && rec.Code != http.StatusInternalServerError {
 		t.Errorf("%d %s", rec.Code, rec.Body)
 	}
@@ -212,10 +213,10 @@ func TestSlowReadersKeepNoWork(t *testing.T) {
 	w.Work = limits.NewFlight(256)
 	for size, want := range map[int]int64{100: 0, 50_000: 0, 100_000: 1} {
 		var during int64
-		o := row(func(o *api.Operation) {
-			o.Handler = func(context.Context, *api.Call) (api.Result, error) {
+		o := row(func(o *operation.Row) {
+			o.Handler = func(context.Context, *operation.Call) (operation.Result, error) {
 				during = w.Work.Used()
-				return api.Result{Data: strings.Repeat("x", size)}, nil
+				return operation.Result{Data: strings.Repeat("x", size)}, nil
 			}
 		})
 		r := httptest.NewRequestWithContext(t.Context(), o.Method, "/api/things", nil)
@@ -238,13 +239,13 @@ func TestX9_StreamsOfStrangersLeaveRoom(t *testing.T) {
 	from := func(address string) func(*http.Request) {
 		return func(r *http.Request) { r.Header.Del(middleware.KeyHeader); r.RemoteAddr = address + ":1" }
 	}
-	open := func(o *api.Operation) { o.Credentials = api.Open }
-	stream := func(during func()) *api.Operation {
-		return row(func(o *api.Operation) {
+	open := func(o *operation.Row) { o.Credentials = operation.Open }
+	stream := func(during func()) *operation.Row {
+		return row(func(o *operation.Row) {
 			open(o)
-			o.Streams, o.Weight = []string{api.NDJSON}, api.Heavy
-			o.Handler = func(context.Context, *api.Call) (api.Result, error) {
-				return api.Result{Stream: func(_ context.Context, out io.Writer) error {
+			o.Streams, o.Weight = []string{operation.NDJSON}, operation.Heavy
+			o.Handler = func(context.Context, *operation.Call) (operation.Result, error) {
+				return operation.Result{Stream: func(_ context.Context, out io.Writer) error {
 					during()
 					_, err := io.WriteString(out, "{}\n")
 					return err
@@ -306,14 +307,14 @@ func TestX14_VisitorsOfAKeyFindRoomApart(t *testing.T) {
 				if !room.body {
 					read, handled = nil, during
 				}
-				return w.serve(t, row(func(o *api.Operation) {
-					o.Method, o.Kinds, o.Body = http.MethodPost, api.ServerFull|api.Browser, []api.Field{{Name: "name", Shape: api.Text}}
-					o.Handler = func(ctx context.Context, _ *api.Call) (api.Result, error) {
+				return w.serve(t, row(func(o *operation.Row) {
+					o.Method, o.Kinds, o.Body = http.MethodPost, operation.ServerFull|operation.Browser, []operation.Field{{Name: "name", Shape: operation.Text}}
+					o.Handler = func(ctx context.Context, _ *operation.Call) (operation.Result, error) {
 						err := request.From(ctx).Room.Hold(ctx, held)
 						if err == nil {
 							handled()
 						}
-						return api.Result{}, err
+						return operation.Result{}, err
 					}
 				}), func(r *http.Request) {
 					r.Header.Set(middleware.KeyHeader, key)

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"tenantry/internal/bounded"
+	"tenantry/internal/cache"
 )
 
 // pacePatience is how long a stream waits for its pace. It is a courtesy to others: whoever waits for too long goes on without.
@@ -15,7 +15,7 @@ const pacePatience = 500 * time.Millisecond
 // paces bound how many streams of an organization are made at the same moment to half of the processors, rounded up. What the
 // store does for them has turns of its own, and a reader may take as long as it likes: a stream rests meanwhile.
 type paces struct {
-	lanes bounded.Weak[int64, lane] // by organization
+	lanes cache.Weak[int64, lane] // by organization
 }
 
 // lane has one for each stream that is being made.

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"sync"
 
-	"tenantry/backends/api"
+	"tenantry/operation"
 )
 
 // packOver is the size of an answer in bytes above which it is compressed: a smaller one
@@ -59,7 +59,7 @@ func (p *packer) send(w http.ResponseWriter, r *http.Request, code int, body []b
 		if p.pack(buf, body) {
 			h["Content-Encoding"] = []string{"gzip"}
 			if tag := h.Get("Etag"); tag != "" {
-				h["Etag"] = []string{strings.TrimSuffix(tag, `"`) + api.PackedTag + `"`}
+				h["Etag"] = []string{strings.TrimSuffix(tag, `"`) + operation.PackedTag + `"`}
 			}
 			body = buf.Bytes()
 		}

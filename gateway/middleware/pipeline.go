@@ -21,15 +21,15 @@ import (
 	"sync"
 	"time"
 
-	"tenantry/backends/api"
 	"tenantry/backends/store"
-	"tenantry/gateway/audit"
 	"tenantry/gateway/logging"
-	"tenantry/gateway/repeats"
-	"tenantry/gateway/usage"
-	"tenantry/internal/bounded"
+	"tenantry/internal/cache"
 	"tenantry/internal/deadline"
 	"tenantry/internal/request"
+	"tenantry/modules/audit"
+	"tenantry/modules/usage"
+	"tenantry/operation"
+	"tenantry/operation/idempotency"
 	"tenantry/tenants"
 	"tenantry/tenants/limits"
 	"tenantry/tenants/sessions"
@@ -70,7 +70,7 @@ type Options struct {
 	Answers  *limits.Flight // large answers, in the bytes that they hold; nil: without a bound
 	Decoded  *limits.Flight // those that were read, in bytes of what is made of them; nil: without a bound
 	Audit    *audit.Log
-	Repeats  *repeats.Log
+	Repeats  *idempotency.Log
 	Log      *slog.Logger
 	Metrics  *Metrics
 	Usage    *usage.Meter // nil: nobody is told what was asked
@@ -91,9 +91,9 @@ type Pipeline struct {
 	Options
 	crossOrigin *http.CrossOriginProtection
 	pack        *packer
-	pages       sync.Map             // name to *api.Operation, of what is none
-	strangers   *bounded.Map[*flood] // by organization and operation
-	addresses   *bounded.Map[*flood] // and by address
+	pages       sync.Map           // name to *operation.Row, of what is none
+	strangers   *cache.Map[*flood] // by organization and operation
+	addresses   *cache.Map[*flood] // and by address
 	outages     outages
 	paces       paces
 }
@@ -102,17 +102,17 @@ type Pipeline struct {
 func New(o Options) *Pipeline {
 	return &Pipeline{
 		Options: o, crossOrigin: http.NewCrossOriginProtection(), pack: newPacker(),
-		strangers: bounded.New[*flood](maxFloods), addresses: bounded.New[*flood](maxFloods),
+		strangers: cache.New[*flood](maxFloods), addresses: cache.New[*flood](maxFloods),
 	}
 }
 
 // exchange is one request on its way through the pipeline.
 type exchange struct {
 	p       *Pipeline
-	op      *api.Operation
+	op      *operation.Row
 	w       http.ResponseWriter
 	r       *http.Request
-	call    *api.Call
+	call    *operation.Call
 	limit   limits.Decision // zero: the request was not counted
 	refused bool            // over a limit
 	work    place
@@ -121,7 +121,7 @@ type exchange struct {
 	made    credential // with which the request was made
 	digest  hash.Hash  // of the body, where it is asked for
 	started time.Time
-	failure *api.Problem
+	failure *operation.Problem
 	reason  string // why a page was refused, for the log
 	code    int
 	bytes   int
@@ -134,8 +134,8 @@ type exchange struct {
 }
 
 // Serve answers one request for the operation. path gives the path parameters.
-func (p *Pipeline) Serve(op *api.Operation, w http.ResponseWriter, r *http.Request, path func(string) string) {
-	x := &exchange{p: p, op: op, w: w, r: r, started: time.Now(), call: api.NewCall(op, path)}
+func (p *Pipeline) Serve(op *operation.Row, w http.ResponseWriter, r *http.Request, path func(string) string) {
+	x := &exchange{p: p, op: op, w: w, r: r, started: time.Now(), call: operation.NewCall(op, path)}
 	if p.Expired != nil {
 		x.call.Expired = p.Expired()
 	}
@@ -163,7 +163,7 @@ func (x *exchange) rescue(ctx context.Context) {
 }
 
 // guarded runs the call and turns a panic into an error: a fault ends one call, not the process.
-func (x *exchange) guarded(ctx context.Context) (result api.Result, err error) {
+func (x *exchange) guarded(ctx context.Context) (result operation.Result, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			if cause == http.ErrAbortHandler { //nolint:errorlint // a sentinel by contract of net/http
@@ -174,13 +174,13 @@ func (x *exchange) guarded(ctx context.Context) (result api.Result, err error) {
 	}()
 	x.call.Remote = x.p.remote(x.r)
 	if err := x.sameSite(); err != nil {
-		return api.Result{}, err
+		return operation.Result{}, err
 	}
 	if err := x.caller(ctx); err != nil {
-		return api.Result{}, err
+		return operation.Result{}, err
 	}
 	x.call.Strict = x.call.Strict || prefersStrict(x.r.Header)
-	in := api.Input{
+	in := operation.Input{
 		Query: x.r.URL.RawQuery, Header: x.r.Header, Origin: x.r.Header.Get("Origin"), Body: x.body, Upload: x.upload, Count: x.count,
 		Credential: &x.made,
 		Enter: func(ctx context.Context) (err error) {
@@ -191,15 +191,15 @@ func (x *exchange) guarded(ctx context.Context) (result api.Result, err error) {
 	if x.op.Upload != nil {
 		in.Interrupt = x.interrupt
 	}
-	if x.op.Method != http.MethodGet && x.op.Audit == api.AuditAlways {
+	if x.op.Method != http.MethodGet && x.op.Audit == operation.AuditAlways {
 		in.Once = x.carry
 	}
-	if x.op.Repeatable() && x.r.Header[repeats.Header] != nil {
+	if x.op.Repeatable() && x.r.Header[idempotency.Header] != nil {
 		in.Once, x.digest = x.once, sha256.New()
 	}
 	defer x.forget()
-	result, err = api.Run(ctx, x.call, in)
-	if errors.Is(err, api.ErrExposedKey) {
+	result, err = operation.Run(ctx, x.call, in)
+	if errors.Is(err, operation.ErrExposedKey) {
 		x.p.Log.WarnContext(ctx, "a server-only key was sent by a browser; revoke it", "key", x.call.Principal.KeyID, "org", x.call.Tenant.Org.OrgID)
 		x.p.Metrics.exposedKeys.Inc()
 	}
@@ -207,20 +207,20 @@ func (x *exchange) guarded(ctx context.Context) (result api.Result, err error) {
 }
 
 // once carries a request with an Idempotency-Key out, or answers what it was answered before.
-func (x *exchange) once(ctx context.Context, run func(context.Context) (api.Result, error)) (api.Result, error) {
-	keys := x.r.Header[repeats.Header]
+func (x *exchange) once(ctx context.Context, run func(context.Context) (operation.Result, error)) (operation.Result, error) {
+	keys := x.r.Header[idempotency.Header]
 	if len(keys) != 1 || keys[0] == "" || len(keys[0]) > 255 || strings.ContainsFunc(keys[0], func(c rune) bool { return c <= ' ' || c > '~' }) {
-		return api.Result{}, api.BadRequest("The header %s must be there once, with 1 to 255 visible ASCII characters", repeats.Header)
+		return operation.Result{}, operation.BadRequest("The header %s must be there once, with 1 to 255 visible ASCII characters", idempotency.Header)
 	}
 	if x.op.Reads {
 		return x.carry(ctx, run)
 	}
-	return x.p.Repeats.Once(ctx, x.call, repeats.Request{Key: keys[0], Target: x.r.URL.RequestURI(), Body: x.digest.Sum(nil)}, x.along(),
-		func(ctx context.Context) (api.Result, error) { return x.carry(ctx, run) })
+	return x.p.Repeats.Once(ctx, x.call, idempotency.Request{Key: keys[0], Target: x.r.URL.RequestURI(), Body: x.digest.Sum(nil)}, x.along(),
+		func(ctx context.Context) (operation.Result, error) { return x.carry(ctx, run) })
 }
 
 // carry carries the request out. What it writes last, its audit record is written with.
-func (x *exchange) carry(ctx context.Context, run func(context.Context) (api.Result, error)) (api.Result, error) {
+func (x *exchange) carry(ctx context.Context, run func(context.Context) (operation.Result, error)) (operation.Result, error) {
 	if x.call.Tenant.Workspace() == nil { // nobody's organization has no log
 		return run(ctx)
 	}
@@ -253,7 +253,7 @@ func (x *exchange) caller(ctx context.Context) error {
 		x.call.Principal = who
 		return err
 	}
-	if err != nil && api.ProblemOf(err).Code != http.StatusForbidden {
+	if err != nil && operation.ProblemOf(err).Code != http.StatusForbidden {
 		return err
 	}
 	return unknown
@@ -277,27 +277,27 @@ func (x *exchange) tenant(ctx context.Context) error {
 // the session counts, whatever is recorded in the name of the person. It knows nothing of the organization yet, so that
 // it says nothing of it.
 func (x *exchange) sameSite() error {
-	if len(x.r.Header[KeyHeader]) > 0 && x.op.Credentials != api.Open {
+	if len(x.r.Header[KeyHeader]) > 0 && x.op.Credentials != operation.Open {
 		return nil
 	}
 	asked := *x.r
 	asked.Host = x.p.host(x.r) // a proxy may have another one for us
-	if x.op.Audit == api.AuditAlways && x.op.Credentials&api.Session != 0 {
+	if x.op.Audit == operation.AuditAlways && x.op.Credentials&operation.Session != 0 {
 		asked.Method = http.MethodPost // a link that leaves a record is none that only reads
 	}
 	if err := x.p.crossOrigin.Check(&asked); err != nil {
-		return api.Forbidden("The request comes from another site")
+		return operation.Forbidden("The request comes from another site")
 	}
 	return nil
 }
 
 func (x *exchange) principal(ctx context.Context, t *tenants.Tenant) (*tenants.Principal, error) {
 	keys := x.r.Header.Values(KeyHeader)
-	if len(keys) > 0 && x.op.Credentials == api.Session {
-		return nil, api.Denied("the operation takes no keys")
+	if len(keys) > 0 && x.op.Credentials == operation.Session {
+		return nil, operation.Denied("the operation takes no keys")
 	}
 	switch {
-	case x.op.Credentials&api.Open != 0:
+	case x.op.Credentials&operation.Open != 0:
 		if origin := x.r.Header.Get("Origin"); origin != "" && len(keys) == 1 && x.op.Kinds.Admits(tenants.Browser) {
 			// A key that does not fit is no reason to refuse what is open; the page cannot read it then.
 			if page, err := x.p.Keys.Authenticate(ctx, t, keys[0], x.call.Remote); err == nil && page.KeyKind == tenants.Browser && slices.Contains(page.Origins, origin) {
@@ -305,60 +305,60 @@ func (x *exchange) principal(ctx context.Context, t *tenants.Tenant) (*tenants.P
 			}
 		}
 		return x.made.Authenticate(ctx, t)
-	case x.op.Credentials&api.Key != 0 && len(keys) > 0:
+	case x.op.Credentials&operation.Key != 0 && len(keys) > 0:
 		if len(keys) != 1 {
-			return nil, api.Denied("more than one key")
+			return nil, operation.Denied("more than one key")
 		}
 		x.made.key = keys[0]
 		return x.made.Authenticate(ctx, t)
-	case x.op.Credentials&api.Session != 0:
+	case x.op.Credentials&operation.Session != 0:
 		if cookie, err := x.r.Cookie(x.p.Cookie); err == nil {
 			x.call.SessionToken, x.made.session = cookie.Value, cookie.Value
 			return x.made.Authenticate(ctx, t)
 		}
 	}
-	if x.r.Header.Get("Authorization") != "" && x.op.Credentials&api.Key != 0 {
-		return nil, api.Denied("a key came in Authorization; keys count from x-service-token alone")
+	if x.r.Header.Get("Authorization") != "" && x.op.Credentials&operation.Key != 0 {
+		return nil, operation.Denied("a key came in Authorization; keys count from x-service-token alone")
 	}
-	return nil, api.Denied("no credential")
+	return nil, operation.Denied("no credential")
 }
 
 // forget drops the body, which nobody reads any more while the answer is written.
 func (x *exchange) forget() {
-	x.call.Body = api.Body{}
+	x.call.Body = operation.Body{}
 	x.decoded.leave()
 }
 
 // body reads the body. What it takes is reserved apart from the work: who sends slowly keeps
 // others from none.
-func (x *exchange) body(ctx context.Context) (api.Body, error) {
+func (x *exchange) body(ctx context.Context) (operation.Body, error) {
 	takesNone := x.op.Body == nil
 	if x.r.ContentLength == 0 && (takesNone || x.op.Bodiless) {
-		return api.Body{}, nil
+		return operation.Body{}, nil
 	}
 	body, err := x.sent(ctx)
-	if problem := (*api.Problem)(nil); takesNone && errors.As(err, &problem) && problem.Code < http.StatusInternalServerError && problem.Code != http.StatusTooManyRequests {
-		return body, api.BadRequest("The operation takes no body")
+	if problem := (*operation.Problem)(nil); takesNone && errors.As(err, &problem) && problem.Code < http.StatusInternalServerError && problem.Code != http.StatusTooManyRequests {
+		return body, operation.BadRequest("The operation takes no body")
 	}
 	return body, err
 }
 
-func (x *exchange) sent(ctx context.Context) (api.Body, error) {
+func (x *exchange) sent(ctx context.Context) (operation.Body, error) {
 	room, err := x.enter(ctx, x.p.Bodies, x.bodyWeight())
 	if err != nil {
 		x.call.Header.Set("Connection", "close") // else the answer waits for the body
-		return api.Body{}, err
+		return operation.Body{}, err
 	}
 	defer room.leave()
 	if x.r.Header.Get("Content-Encoding") != "" {
-		return api.Body{}, unsupported("Send the body without a content encoding")
+		return operation.Body{}, unsupported("Send the body without a content encoding")
 	}
 	kind, params, err := mime.ParseMediaType(x.r.Header.Get("Content-Type"))
 	if err != nil || kind != "application/json" || (params["charset"] != "" && !strings.EqualFold(params["charset"], "utf-8")) {
-		return api.Body{}, unsupported("Send the body as application/json")
+		return operation.Body{}, unsupported("Send the body as application/json")
 	}
 	if x.r.ContentLength > x.op.BodyMax() {
-		return api.Body{}, tooLarge(x.op)
+		return operation.Body{}, tooLarge(x.op)
 	}
 	src := io.Reader(http.MaxBytesReader(x.w, x.r.Body, x.op.BodyMax()))
 	if x.digest != nil {
@@ -366,16 +366,16 @@ func (x *exchange) sent(ctx context.Context) (api.Body, error) {
 	}
 	body, err := x.op.ReadBody(src)
 	var over *http.MaxBytesError
-	var problem *api.Problem
+	var problem *operation.Problem
 	switch {
 	case err == nil:
 		return body, x.reserve(ctx, body.Memory())
 	case errors.As(err, &problem):
 		return body, err
 	case errors.As(err, &over):
-		return api.Body{}, tooLarge(x.op)
+		return operation.Body{}, tooLarge(x.op)
 	}
-	return api.Body{}, api.BadRequest("The body could not be read to its end")
+	return operation.Body{}, operation.BadRequest("The body could not be read to its end")
 }
 
 // reserve takes room for what is made of the body, beside that of the body itself, which is given back once there is
@@ -390,19 +390,19 @@ func (x *exchange) reserve(ctx context.Context, bytes int64) (err error) {
 // leastDecoded is how much the work in flight may take besides: few bodies are larger.
 const leastDecoded = 32 << 10
 
-func tooLarge(op *api.Operation) *api.Problem {
-	return &api.Problem{
+func tooLarge(op *operation.Row) *operation.Problem {
+	return &operation.Problem{
 		Code: http.StatusRequestEntityTooLarge, Message: fmt.Sprintf("The body is larger than %d bytes", op.BodyMax()),
 		Header: map[string]string{"Connection": "close"},
 	}
 }
 
-func unsupported(message string) *api.Problem {
-	return &api.Problem{Code: http.StatusUnsupportedMediaType, Message: message}
+func unsupported(message string) *operation.Problem {
+	return &operation.Problem{Code: http.StatusUnsupportedMediaType, Message: message}
 }
 
 // answer audits where the row asks for it and writes the envelope.
-func (x *exchange) answer(ctx context.Context, result api.Result, err error) {
+func (x *exchange) answer(ctx context.Context, result operation.Result, err error) {
 	problem := x.settle(ctx, err)
 	x.failure = problem
 	x.uncount(ctx)
@@ -422,7 +422,7 @@ func (x *exchange) answer(ctx context.Context, result api.Result, err error) {
 		x.fail(problem)
 		return
 	}
-	envelope := api.Envelope{Status: api.StatusOK, Message: result.Message, Data: result.Data}
+	envelope := operation.Envelope{Status: operation.StatusOK, Message: result.Message, Data: result.Data}
 	if envelope.Message == "" {
 		envelope.Message = x.op.Message
 	}
@@ -431,7 +431,7 @@ func (x *exchange) answer(ctx context.Context, result api.Result, err error) {
 
 // settle records how the call ended, where the row asks for it, and returns the failure to answer, nil for a
 // success. What a handler did and nobody can be told of is taken back, or said to be done.
-func (x *exchange) settle(ctx context.Context, err error) (problem *api.Problem) {
+func (x *exchange) settle(ctx context.Context, err error) (problem *operation.Problem) {
 	if err != nil {
 		problem = x.problem(ctx, err)
 	}
@@ -442,7 +442,7 @@ func (x *exchange) settle(ctx context.Context, err error) (problem *api.Problem)
 	}
 	if untold == nil && problem == nil {
 		ended := error(nil)
-		if x.op.Audit == api.AuditAlways {
+		if x.op.Audit == operation.AuditAlways {
 			ended = x.call.Told(ctx)
 		}
 		if ended == nil {
@@ -458,7 +458,7 @@ func (x *exchange) settle(ctx context.Context, err error) (problem *api.Problem)
 		return problem
 	}
 	x.withhold()
-	told := api.Unavailable(untold)
+	told := operation.Unavailable(untold)
 	if told.Reason = untold.Error(); problem == nil && !undone && x.op.Method != http.MethodGet {
 		told.Message = "What was asked for was done, but could not be recorded, so its answer is withheld: read what is there before you send it again"
 	}
@@ -483,9 +483,9 @@ func (x *exchange) undo(ctx context.Context) bool {
 const codeHungUp = 499
 
 // problem explains an error in the words of the row.
-func (x *exchange) problem(ctx context.Context, err error) *api.Problem {
+func (x *exchange) problem(ctx context.Context, err error) *operation.Problem {
 	if errors.Is(err, context.Canceled) && x.r.Context().Err() != nil {
-		return &api.Problem{Code: codeHungUp, Message: "The caller hung up", Reason: "the caller hung up", Err: err}
+		return &operation.Problem{Code: codeHungUp, Message: "The caller hung up", Reason: "the caller hung up", Err: err}
 	}
 	problem := x.p.explain(ctx, x.op.Name, err)
 	if x.op.Failure != nil && !x.refused {
@@ -498,14 +498,14 @@ func (x *exchange) problem(ctx context.Context, err error) *api.Problem {
 const undoTimeout = time.Second
 
 // explain turns an error into a problem and logs what the caller must not see.
-func (p *Pipeline) explain(ctx context.Context, operation string, err error) *api.Problem {
-	problem := api.ProblemOf(err)
+func (p *Pipeline) explain(ctx context.Context, name string, err error) *operation.Problem {
+	problem := operation.ProblemOf(err)
 	switch {
 	case problem.Code == http.StatusInternalServerError:
-		p.Log.ErrorContext(ctx, "internal error", "operation", operation, "error", err)
+		p.Log.ErrorContext(ctx, "internal error", "operation", name, "error", err)
 	case problem.Code == http.StatusServiceUnavailable:
-		if tell, untold := p.outages.tell(operation, time.Now()); tell {
-			p.Log.WarnContext(ctx, cmp.Or(problem.Reason, "unavailable"), "operation", operation, "error", err, "untold_before", untold)
+		if tell, untold := p.outages.tell(name, time.Now()); tell {
+			p.Log.WarnContext(ctx, cmp.Or(problem.Reason, "unavailable"), "operation", name, "error", err, "untold_before", untold)
 		}
 	}
 	return problem
@@ -514,9 +514,9 @@ func (p *Pipeline) explain(ctx context.Context, operation string, err error) *ap
 // done writes the access log and the metrics of the request.
 func (x *exchange) done() {
 	took := time.Since(x.started)
-	status := api.StatusOK
+	status := operation.StatusOK
 	if x.failure != nil {
-		status = api.StatusFailed
+		status = operation.StatusFailed
 	}
 	x.p.Metrics.observe(outcome{x.op.Name, status, x.code}, took)
 	x.p.Usage.Count(x.call.Tenant, x.op, x.known(), x.code, x.bytes, x.about.Took())

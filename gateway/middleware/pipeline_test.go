@@ -15,10 +15,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"tenantry/backends/api"
 	"tenantry/backends/store"
-	"tenantry/gateway/audit"
 	"tenantry/gateway/middleware"
+	"tenantry/modules/audit"
+	"tenantry/operation"
 	"tenantry/tenants"
 )
 
@@ -27,7 +27,7 @@ func TestProblem(t *testing.T) {
 	w := newWorld(t)
 	rec := httptest.NewRecorder()
 	w.Problem("no_route", rec, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/zzz", nil),
-		&api.Problem{Code: 503, Message: "a <b> & c", RetryAfter: 1500 * time.Millisecond, Header: map[string]string{"Allow": "GET"}})
+		&operation.Problem{Code: 503, Message: "a <b> & c", RetryAfter: 1500 * time.Millisecond, Header: map[string]string{"Allow": "GET"}})
 	if want := `{"status":"failed","message":"a <b> & c","data":[]}`; rec.Code != 503 || rec.Body.String() != want {
 		t.Errorf("%d %s", rec.Code, rec.Body)
 	}
@@ -47,16 +47,18 @@ func TestProblem(t *testing.T) {
 func TestAnswerThatCannotBeWrittenAsJSON(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	rec := w.serve(t, row(func(o *api.Operation) {
-		o.Handler = func(context.Context, *api.Call) (api.Result, error) { return api.Result{Data: make(chan int)}, nil }
+	rec := w.serve(t, row(func(o *operation.Row) {
+		o.Handler = func(context.Context, *operation.Call) (operation.Result, error) {
+			return operation.Result{Data: make(chan int)}, nil
+		}
 	}), nil)
 	if rec.Code != 500 || rec.Body.String() != internalError {
 		t.Errorf("%d %s", rec.Code, rec.Body)
 	}
-	rec = w.serve(t, row(func(o *api.Operation) {
-		o.Handler = func(_ context.Context, c *api.Call) (api.Result, error) {
+	rec = w.serve(t, row(func(o *operation.Row) {
+		o.Handler = func(_ context.Context, c *operation.Call) (operation.Result, error) {
 			c.Header.Set("Cache-Control", "no-store")
-			return api.Result{}, nil
+			return operation.Result{}, nil
 		}
 	}), nil)
 	if got := rec.Header().Get("Cache-Control"); got != "no-store" {
@@ -67,18 +69,18 @@ func TestAnswerThatCannotBeWrittenAsJSON(t *testing.T) {
 func TestX7_PanicIsAnEnvelopeAndTheProcessLives(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	for name, handler := range map[string]api.Handler{
-		"text": func(context.Context, *api.Call) (api.Result, error) { panic("secret-detail") },
-		"nil map": func(context.Context, *api.Call) (api.Result, error) {
+	for name, handler := range map[string]operation.Handler{
+		"text": func(context.Context, *operation.Call) (operation.Result, error) { panic("secret-detail") },
+		"nil map": func(context.Context, *operation.Call) (operation.Result, error) {
 			var m map[string]int
 			m["a"] = 1 //nolint:staticcheck // the fault is the point
-			return api.Result{}, nil
+			return operation.Result{}, nil
 		},
-		"out of reach": func(_ context.Context, c *api.Call) (api.Result, error) {
-			return api.Result{}, errors.New(c.Ignored()[5])
+		"out of reach": func(_ context.Context, c *operation.Call) (operation.Result, error) {
+			return operation.Result{}, errors.New(c.Ignored()[5])
 		},
 	} {
-		rec := w.serve(t, row(func(o *api.Operation) { o.Handler = handler }), nil)
+		rec := w.serve(t, row(func(o *operation.Row) { o.Handler = handler }), nil)
 		if rec.Code != http.StatusInternalServerError || rec.Body.String() != internalError {
 			t.Errorf("%s: %d %s", name, rec.Code, rec.Body)
 		}
@@ -99,8 +101,8 @@ func TestAbortedHandlerIsLeftToTheServer(t *testing.T) {
 			t.Errorf("recovered %v", cause)
 		}
 	}()
-	w.serve(t, row(func(o *api.Operation) {
-		o.Handler = func(context.Context, *api.Call) (api.Result, error) { panic(http.ErrAbortHandler) }
+	w.serve(t, row(func(o *operation.Row) {
+		o.Handler = func(context.Context, *operation.Call) (operation.Result, error) { panic(http.ErrAbortHandler) }
 	}), nil)
 }
 
@@ -112,16 +114,23 @@ func (panicsAsJSON) MarshalJSON() ([]byte, error) { panic("while writing") }
 func TestX7_PanicWhileAnswering(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	for name, change := range map[string]func(*api.Operation){
-		"data": func(o *api.Operation) {
-			o.Handler = func(context.Context, *api.Call) (api.Result, error) { return api.Result{Data: panicsAsJSON{}}, nil }
+	for name, change := range map[string]func(*operation.Row){
+		"data": func(o *operation.Row) {
+			o.Handler = func(context.Context, *operation.Call) (operation.Result, error) {
+				return operation.Result{Data: panicsAsJSON{}}, nil
+			}
 		},
-		"failure hook": func(o *api.Operation) {
-			o.Handler = func(context.Context, *api.Call) (api.Result, error) { return api.Result{}, api.NotFound("x") }
-			o.Failure = func(*api.Problem) *api.Problem { panic("in the hook") }
+		"failure hook": func(o *operation.Row) {
+			o.Handler = func(context.Context, *operation.Call) (operation.Result, error) {
+				return operation.Result{}, operation.NotFound("x")
+			}
+			o.Failure = func(*operation.Problem) *operation.Problem { panic("in the hook") }
 		},
-		"nil problem": func(o *api.Operation) {
-			o.Handler = func(context.Context, *api.Call) (api.Result, error) { var p *api.Problem; return api.Result{}, p }
+		"nil problem": func(o *operation.Row) {
+			o.Handler = func(context.Context, *operation.Call) (operation.Result, error) {
+				var p *operation.Problem
+				return operation.Result{}, p
+			}
 		},
 	} {
 		func() {
@@ -141,10 +150,10 @@ func TestX7_PanicWhileAnswering(t *testing.T) {
 func TestAccessLogHoldsNothingPersonal(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	o := row(func(o *api.Operation) {
-		o.Method, o.Kinds = http.MethodPost, api.ServerFull
-		o.Params = []api.Param{{Name: "token", In: api.InQuery, Shape: api.Text, Secret: true}}
-		o.Body = []api.Field{{Name: "email", Shape: api.Text}}
+	o := row(func(o *operation.Row) {
+		o.Method, o.Kinds = http.MethodPost, operation.ServerFull
+		o.Params = []operation.Param{{Name: "token", In: operation.InQuery, Shape: operation.Text, Secret: true}}
+		o.Body = []operation.Field{{Name: "email", Shape: operation.Text}}
 	})
 	for _, token := range []string{"full", "tnt_server_full_SECRETSECRET_abc123"} {
 		w.serve(t, o, func(r *http.Request) {
@@ -210,13 +219,13 @@ func TestMetricsCountByOperation(t *testing.T) {
 	}
 	w.serve(t, row(nil), func(r *http.Request) { r.Header.Set(middleware.KeyHeader, "wrong") })
 	w.serve(t, row(nil), func(r *http.Request) { r.Header.Set("Origin", "https://evil.example") })
-	w.serve(t, row(func(o *api.Operation) {
+	w.serve(t, row(func(o *operation.Row) {
 		o.Name = "things.delete"
-		o.Handler = func(context.Context, *api.Call) (api.Result, error) {
-			return api.Result{}, api.Failed("Thing not found", nil)
+		o.Handler = func(context.Context, *operation.Call) (operation.Result, error) {
+			return operation.Result{}, operation.Failed("Thing not found", nil)
 		}
 	}), nil)
-	w.Problem("no_route", httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/zzz", nil), api.NotFound("No such route"))
+	w.Problem("no_route", httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/zzz", nil), operation.NotFound("No such route"))
 	rec := httptest.NewRecorder()
 	promhttp.HandlerFor(w.registry, promhttp.HandlerOpts{}).ServeHTTP(rec, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
 	lines := strings.Split(rec.Body.String(), "\n")
@@ -238,7 +247,7 @@ func TestMetricsCountByOperation(t *testing.T) {
 func TestAdmission(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	denied := `{"status":"failed","message":"` + api.DeniedMessage + `","data":[]}`
+	denied := `{"status":"failed","message":"` + operation.DeniedMessage + `","data":[]}`
 	header := func(pairs ...string) func(*http.Request) {
 		return func(r *http.Request) {
 			r.Header.Del(middleware.KeyHeader)
@@ -247,10 +256,10 @@ func TestAdmission(t *testing.T) {
 			}
 		}
 	}
-	browser := func(o *api.Operation) { o.Kinds |= api.Browser }
+	browser := func(o *operation.Row) { o.Kinds |= operation.Browser }
 	tests := []struct {
 		name   string
-		row    func(*api.Operation)
+		row    func(*operation.Row)
 		change func(*http.Request)
 		code   int
 	}{
@@ -264,18 +273,18 @@ func TestAdmission(t *testing.T) {
 		{"key in a cookie", nil, header("Cookie", "x-service-token=full; session=full"), 403},
 		{"server key from a browser", nil, header("x-service-token", "full", "Origin", "https://shop.example"), 403},
 		{"read key reads", nil, header("x-service-token", "read"), 200},
-		{"read key writes", func(o *api.Operation) { o.Kinds = api.ServerFull }, header("x-service-token", "read"), 403},
+		{"read key writes", func(o *operation.Row) { o.Kinds = operation.ServerFull }, header("x-service-token", "read"), 403},
 		{"browser key, operation not marked", nil, header("x-service-token", "browser", "Origin", "https://shop.example"), 403},
 		{"browser key", browser, header("x-service-token", "browser", "Origin", "https://shop.example"), 200},
 		{"browser key, other origin", browser, header("x-service-token", "browser", "Origin", "https://shop.example.evil"), 403},
 		{"browser key, no origin", browser, header("x-service-token", "browser"), 403},
 		{"session", nil, header("Cookie", "session=ada"), 200},
 		{"wrong session", nil, header("Cookie", "session=bob"), 403},
-		{"session where keys alone are taken", func(o *api.Operation) { o.Credentials = api.Key }, header("Cookie", "session=ada"), 403},
-		{"key where sessions alone are taken", func(o *api.Operation) { o.Credentials, o.Kinds = api.Session, 0 }, header("x-service-token", "full"), 403},
+		{"session where keys alone are taken", func(o *operation.Row) { o.Credentials = operation.Key }, header("Cookie", "session=ada"), 403},
+		{"key where sessions alone are taken", func(o *operation.Row) { o.Credentials, o.Kinds = operation.Session, 0 }, header("x-service-token", "full"), 403},
 		{"a wrong key is not saved by a session", nil, header("x-service-token", "wrong", "Cookie", "session=ada"), 403},
 		{"unknown organization", nil, func(r *http.Request) { r.Host = "nobody.localhost" }, 403},
-		{"no rule", func(o *api.Operation) { o.Rule = api.Rule{} }, nil, 403},
+		{"no rule", func(o *operation.Row) { o.Rule = operation.Rule{} }, nil, 403},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -296,7 +305,7 @@ func TestAdmission(t *testing.T) {
 func TestS2_AnotherSiteCannotUseTheSession(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	post := func(o *api.Operation) { o.Method, o.Kinds = http.MethodPost, api.ServerFull }
+	post := func(o *operation.Row) { o.Method, o.Kinds = http.MethodPost, operation.ServerFull }
 	for _, test := range []struct {
 		name    string
 		headers []string
@@ -337,9 +346,9 @@ func TestUnavailableIsNeverDenied(t *testing.T) {
 func TestBodies(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	o := row(func(o *api.Operation) {
-		o.Method, o.Kinds, o.BodyLimit = http.MethodPost, api.ServerFull, 100
-		o.Body = []api.Field{{Name: "a", Shape: api.Text}}
+	o := row(func(o *operation.Row) {
+		o.Method, o.Kinds, o.BodyLimit = http.MethodPost, operation.ServerFull, 100
+		o.Body = []operation.Field{{Name: "a", Shape: operation.Text}}
 	})
 	for _, test := range []struct {
 		name, kind, encoding, body string
@@ -378,9 +387,12 @@ func TestIgnoredInputIsNamedInAHeader(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	handled := 0
-	o := row(func(o *api.Operation) {
-		o.Method, o.Kinds, o.Body = http.MethodPost, api.ServerFull, []api.Field{{Name: "a", Shape: api.Text}}
-		o.Handler = func(context.Context, *api.Call) (api.Result, error) { handled++; return api.Result{}, nil }
+	o := row(func(o *operation.Row) {
+		o.Method, o.Kinds, o.Body = http.MethodPost, operation.ServerFull, []operation.Field{{Name: "a", Shape: operation.Text}}
+		o.Handler = func(context.Context, *operation.Call) (operation.Result, error) {
+			handled++
+			return operation.Result{}, nil
+		}
 	})
 	send := func(prefer string) *httptest.ResponseRecorder {
 		return w.serve(t, o, func(r *http.Request) {
@@ -402,11 +414,11 @@ func TestIgnoredInputIsNamedInAHeader(t *testing.T) {
 func TestC7_WhatCannotBeAuditedIsNotAnswered(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	o := row(func(o *api.Operation) {
-		o.Name, o.Audit = "contacts.reveal", api.AuditAlways
-		o.Handler = func(_ context.Context, c *api.Call) (api.Result, error) {
+	o := row(func(o *operation.Row) {
+		o.Name, o.Audit = "contacts.reveal", operation.AuditAlways
+		o.Handler = func(_ context.Context, c *operation.Call) (operation.Result, error) {
 			c.Note("field", "iban")
-			return api.Result{Data: map[string]string{"field_value": "PLAINTEXT"}}, nil
+			return operation.Result{Data: map[string]string{"field_value": "PLAINTEXT"}}, nil
 		}
 	})
 	if rec := w.serve(t, o, nil); rec.Code != 200 || !strings.Contains(rec.Body.String(), "PLAINTEXT") {
@@ -416,7 +428,7 @@ func TestC7_WhatCannotBeAuditedIsNotAnswered(t *testing.T) {
 		r.Header.Set(middleware.KeyHeader, "read")
 		r.Header.Set("Origin", "https://x.example")
 	})
-	w.serve(t, row(func(failing *api.Operation) { *failing = *o; failing.Rule = api.Needs(tenants.ManageKeys) }), nil)
+	w.serve(t, row(func(failing *operation.Row) { *failing = *o; failing.Rule = operation.Needs(tenants.ManageKeys) }), nil)
 	records, err := w.audit.Recent(t.Context(), w.tenant.Workspace(), 10, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -450,14 +462,14 @@ func TestOperationDeadline(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	started := time.Now()
-	rec := w.serve(t, row(func(o *api.Operation) {
+	rec := w.serve(t, row(func(o *operation.Row) {
 		o.Timeout = 20 * time.Millisecond
-		o.Handler = func(ctx context.Context, _ *api.Call) (api.Result, error) {
+		o.Handler = func(ctx context.Context, _ *operation.Call) (operation.Result, error) {
 			select {
 			case <-ctx.Done():
-				return api.Result{}, fmt.Errorf("reading: %w", ctx.Err())
+				return operation.Result{}, fmt.Errorf("reading: %w", ctx.Err())
 			case <-time.After(time.Minute):
-				return api.Result{}, nil
+				return operation.Result{}, nil
 			}
 		}
 	}), nil)
@@ -472,16 +484,16 @@ func TestClientHangUp(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	entered, ended := make(chan struct{}), make(chan error, 1)
-	o := row(func(o *api.Operation) {
-		o.Name, o.Audit = "things.slow", api.AuditAlways
-		o.Handler = func(ctx context.Context, _ *api.Call) (api.Result, error) {
+	o := row(func(o *operation.Row) {
+		o.Name, o.Audit = "things.slow", operation.AuditAlways
+		o.Handler = func(ctx context.Context, _ *operation.Call) (operation.Result, error) {
 			close(entered)
 			select {
 			case <-ctx.Done():
 			case <-time.After(time.Minute):
 			}
 			ended <- ctx.Err()
-			return api.Result{}, ctx.Err()
+			return operation.Result{}, ctx.Err()
 		}
 	})
 	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { w.Serve(o, rw, r, func(string) string { return "" }) }))
@@ -523,13 +535,13 @@ func TestSecretForNobody(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	hangUp, undone := make(chan func(), 1), make(chan struct{})
-	o := row(func(o *api.Operation) {
-		o.Name, o.Method, o.Kinds, o.Audit, o.Once = "things.make", http.MethodPost, api.ServerFull, api.AuditAlways, true
-		o.Handler = func(ctx context.Context, c *api.Call) (api.Result, error) {
+	o := row(func(o *operation.Row) {
+		o.Name, o.Method, o.Kinds, o.Audit, o.Once = "things.make", http.MethodPost, operation.ServerFull, operation.AuditAlways, true
+		o.Handler = func(ctx context.Context, c *operation.Call) (operation.Result, error) {
 			c.Undo = func(context.Context) error { close(undone); return nil }
 			(<-hangUp)()
 			<-ctx.Done() // and done all the same
-			return api.Result{Data: "SECRET"}, nil
+			return operation.Result{Data: "SECRET"}, nil
 		}
 	})
 	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { w.Serve(o, rw, r, func(string) string { return "" }) }))
@@ -577,12 +589,12 @@ func TestWhoseFaultItWas(t *testing.T) {
 			w := newWorld(t)
 			ctx, hangUp := context.WithCancel(t.Context())
 			defer hangUp()
-			a := w.serve(t, row(func(o *api.Operation) {
-				o.Handler = func(context.Context, *api.Call) (api.Result, error) {
+			a := w.serve(t, row(func(o *operation.Row) {
+				o.Handler = func(context.Context, *operation.Call) (operation.Result, error) {
 					if c.hangUp {
 						hangUp()
 					}
-					return api.Result{}, fmt.Errorf("find in things: %w", c.err)
+					return operation.Result{}, fmt.Errorf("find in things: %w", c.err)
 				}
 			}), func(r *http.Request) { *r = *r.WithContext(ctx) })
 			if a.Code != c.code {

@@ -8,9 +8,9 @@ import (
 	"net/http"
 	"slices"
 
-	"tenantry/backends/api"
 	"tenantry/backends/store"
-	"tenantry/gateway/audit"
+	"tenantry/modules/audit"
+	"tenantry/operation"
 	"tenantry/tenants"
 )
 
@@ -26,8 +26,8 @@ func (x *exchange) withhold() {
 }
 
 // audit records how the call ended, where the row asks for it.
-func (x *exchange) audit(ctx context.Context, problem *api.Problem) error {
-	if x.op.Audit != api.AuditAlways || x.call.Tenant == nil || x.call.Tenant.Workspace() == nil || !x.noteFlood(problem) {
+func (x *exchange) audit(ctx context.Context, problem *operation.Problem) error {
+	if x.op.Audit != operation.AuditAlways || x.call.Tenant == nil || x.call.Tenant.Workspace() == nil || !x.noteFlood(problem) {
 		return nil
 	}
 	rec := x.record(problem)
@@ -56,7 +56,7 @@ func (x *exchange) unrecorded(err error) {
 }
 
 // record returns how the call ended.
-func (x *exchange) record(problem *api.Problem) audit.Record {
+func (x *exchange) record(problem *operation.Problem) audit.Record {
 	rec := audit.Record{
 		Operation: x.op.Name, Subject: "anonymous", Outcome: audit.OK, Code: http.StatusOK,
 		RequestID: x.call.RequestID, Facts: x.call.AuditNote,
@@ -80,7 +80,7 @@ func (x *exchange) record(problem *api.Problem) audit.Record {
 // noteRecords adds the records that the path names, where the handler has not done so.
 func (x *exchange) noteRecords(rec *audit.Record) {
 	for _, p := range x.op.Params {
-		if id := x.call.Path(p.Name); p.In == api.InPath && store.ValidID(id) && !slices.Contains(slices.Collect(maps.Values(rec.Facts)), id) {
+		if id := x.call.Path(p.Name); p.In == operation.InPath && store.ValidID(id) && !slices.Contains(slices.Collect(maps.Values(rec.Facts)), id) {
 			x.call.Note(p.Name, id)
 		}
 	}

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"tenantry/backends/api"
 	"tenantry/gateway/middleware"
 	"tenantry/internal/request"
+	"tenantry/operation"
 	"tenantry/tenants/limits"
 )
 
@@ -25,10 +25,10 @@ func TestX9_LargeAnswersFindRoom(t *testing.T) {
 		r.Host = "acme.localhost"
 		r.Header.Set(middleware.KeyHeader, "full")
 		s := &spy{ResponseRecorder: httptest.NewRecorder(), work: w.Answers}
-		w.Serve(row(func(o *api.Operation) {
-			o.Handler = func(ctx context.Context, _ *api.Call) (api.Result, error) {
+		w.Serve(row(func(o *operation.Row) {
+			o.Handler = func(ctx context.Context, _ *operation.Call) (operation.Result, error) {
 				text, err := do(ctx)
-				return api.Result{Data: text}, err
+				return operation.Result{Data: text}, err
 			}
 		}), s, r, func(string) string { return "" })
 		return s

@@ -7,8 +7,8 @@ import (
 	"net/http"
 	"time"
 
-	"tenantry/backends/api"
 	"tenantry/internal/request"
+	"tenantry/operation"
 )
 
 // stream answers with what a result writes while it is made. What is written first waits until there is
@@ -16,7 +16,7 @@ import (
 // that is small goes out at once. A failure later cuts the connection: only who has read to the end has
 // everything. The row's time limit holds for the reader too, who may stand still as long as the server lets
 // others take for a whole answer; the room for the work is kept until then. Nothing is compressed.
-func (x *exchange) stream(ctx context.Context, result api.Result) error {
+func (x *exchange) stream(ctx context.Context, result operation.Result) error {
 	out := &streamed{x: x, ctx: ctx, media: cmp.Or(result.Media, x.op.Streams[0])}
 	w := bufio.NewWriterSize(out, takenAtOnce)
 	if x.call.Tenant != nil {
@@ -58,7 +58,7 @@ func (s *streamed) Write(p []byte) (int, error) {
 	x := s.x
 	if x.code == 0 {
 		if s.whole == 0 && !x.r.ProtoAtLeast(1, 1) {
-			return 0, &api.Problem{Code: http.StatusHTTPVersionNotSupported, Message: "The answer is long, and by HTTP/1.0 nobody could tell whether it is complete; use HTTP/1.1"}
+			return 0, &operation.Problem{Code: http.StatusHTTPVersionNotSupported, Message: "The answer is long, and by HTTP/1.0 nobody could tell whether it is complete; use HTTP/1.1"}
 		}
 		x.head(http.StatusOK, s.media)
 		if s.whole == len(p) {

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"tenantry/backends/api"
 	"tenantry/backends/store"
+	"tenantry/operation"
 )
 
 // TestStream answers with rows while they are made: short ones, long ones, none, and such that fail.
@@ -22,7 +22,7 @@ func TestStream(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	line := strings.Repeat("x", 99) + "\n"
-	write := func(lines int, end error) api.Stream {
+	write := func(lines int, end error) operation.Stream {
 		return func(ctx context.Context, out io.Writer) error {
 			for range lines {
 				if _, err := io.WriteString(out, line); err != nil {
@@ -35,7 +35,7 @@ func TestStream(t *testing.T) {
 	const many, still = 50_000, 2 * time.Second
 	for _, tt := range []struct {
 		name   string
-		stream api.Stream
+		stream operation.Stream
 		old    bool // HTTP/1.0
 		code   int
 		size   int // of the body; -1: an envelope
@@ -66,9 +66,11 @@ func TestStream(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			op := row(func(o *api.Operation) {
-				o.Streams, o.Audit, o.Timeout = []string{api.NDJSON, "text/csv; charset=utf-8"}, api.AuditAlways, map[bool]time.Duration{true: time.Second, false: time.Minute}[tt.name == "over its time"]
-				o.Handler = func(context.Context, *api.Call) (api.Result, error) { return api.Result{Stream: tt.stream}, nil }
+			op := row(func(o *operation.Row) {
+				o.Streams, o.Audit, o.Timeout = []string{operation.NDJSON, "text/csv; charset=utf-8"}, operation.AuditAlways, map[bool]time.Duration{true: time.Second, false: time.Minute}[tt.name == "over its time"]
+				o.Handler = func(context.Context, *operation.Call) (operation.Result, error) {
+					return operation.Result{Stream: tt.stream}, nil
+				}
 			})
 			server := httptest.NewUnstartedServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 				w.Serve(op, rw, r, func(string) string { return "" })
@@ -95,7 +97,7 @@ func TestStream(t *testing.T) {
 			if resp.StatusCode != tt.code || (err != nil) != tt.cut || tt.size >= 0 && len(body) != tt.size {
 				t.Fatalf("%d, %d bytes, %v", resp.StatusCode, len(body), err)
 			}
-			media := map[bool]string{true: api.NDJSON, false: "application/json; charset=utf-8"}[tt.code == 200]
+			media := map[bool]string{true: operation.NDJSON, false: "application/json; charset=utf-8"}[tt.code == 200]
 			if h := resp.Header; h.Get("Content-Type") != media || h.Get("Content-Encoding") != "" || h.Get("Cache-Control") != "private, no-store" || h.Get("X-Request-Id") == "" {
 				t.Errorf("headers %v", h)
 			}

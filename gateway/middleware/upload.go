@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"tenantry/backends/api"
+	"tenantry/operation"
 )
 
 // server returns the server, whose timeouts say how long a client may take, or for what is long stand still.
@@ -40,8 +40,8 @@ func (x *exchange) interrupt() {
 	_ = http.NewResponseController(x.w).SetReadDeadline(time.Now()) // where it cannot be moved the server's own holds
 }
 
-func fileTooLarge(op *api.Operation) *api.Problem {
-	return &api.Problem{
+func fileTooLarge(op *operation.Row) *operation.Problem {
+	return &operation.Problem{
 		Code: http.StatusRequestEntityTooLarge, Message: fmt.Sprintf("The file is larger than %d bytes", op.UploadLimit),
 		Header: map[string]string{"Connection": "close"},
 	}
@@ -69,5 +69,5 @@ func (a *arriving) Read(p []byte) (int, error) {
 	case errors.As(err, &over):
 		return n, fileTooLarge(a.x.op)
 	}
-	return n, api.BadRequest("The file could not be read to its end")
+	return n, operation.BadRequest("The file could not be read to its end")
 }

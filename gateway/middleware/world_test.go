@@ -15,15 +15,15 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"tenantry/backends/api"
+	"tenantry/backends/driver"
+	"tenantry/backends/enginetest"
 	"tenantry/backends/store"
-	"tenantry/backends/store/driver"
-	"tenantry/backends/store/enginetest"
 	"tenantry/crypto/keyring"
-	"tenantry/gateway/audit"
 	"tenantry/gateway/middleware"
+	"tenantry/internal/rate"
+	"tenantry/modules/audit"
+	"tenantry/operation"
 	"tenantry/tenants"
-	"tenantry/tenants/limits"
 	"tenantry/tenants/sessions"
 )
 
@@ -108,7 +108,7 @@ func newWorld(t *testing.T) *world {
 		Tenants: directory, Audit: log, Log: slog.New(slog.NewJSONHandler(w.log, nil)), Metrics: middleware.NewMetrics(w.registry), Requests: slog.NewJSONHandler(w.log, nil),
 		Keys: fakeKeys{
 			"full":    {Kind: tenants.ServiceAccount, KeyID: "k1", KeyKind: tenants.ServerFull, Permissions: []tenants.Permission{tenants.Contacts}},
-			"limited": {Kind: tenants.ServiceAccount, KeyID: "k9", KeyKind: tenants.ServerFull, Limits: limits.Pair{Rate: limits.PerSecond(3)}},
+			"limited": {Kind: tenants.ServiceAccount, KeyID: "k9", KeyKind: tenants.ServerFull, Limits: rate.Pair{Rate: rate.PerSecond(3)}},
 			"read":    {Kind: tenants.ServiceAccount, KeyID: "k2", KeyKind: tenants.ServerRead},
 			"browser": {Kind: tenants.ServiceAccount, KeyID: "k3", KeyKind: tenants.Browser, Origins: []string{"https://shop.example"}},
 		},
@@ -118,11 +118,11 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-func row(change func(*api.Operation)) *api.Operation {
-	o := &api.Operation{
-		Name: "things.get", Contract: true, Method: http.MethodGet, Credentials: api.Key | api.Session, Kinds: api.ServerKeys, Rule: api.AnyCaller(), Message: "Thing found",
-		Handler: func(context.Context, *api.Call) (api.Result, error) {
-			return api.Result{Data: map[string]int{"n": 1}}, nil
+func row(change func(*operation.Row)) *operation.Row {
+	o := &operation.Row{
+		Name: "things.get", Contract: true, Method: http.MethodGet, Credentials: operation.Key | operation.Session, Kinds: operation.ServerKeys, Rule: operation.AnyCaller(), Message: "Thing found",
+		Handler: func(context.Context, *operation.Call) (operation.Result, error) {
+			return operation.Result{Data: map[string]int{"n": 1}}, nil
 		},
 	}
 	if change != nil {
@@ -131,7 +131,7 @@ func row(change func(*api.Operation)) *api.Operation {
 	return o
 }
 
-func (w *world) serve(t *testing.T, o *api.Operation, change func(*http.Request)) *httptest.ResponseRecorder {
+func (w *world) serve(t *testing.T, o *operation.Row, change func(*http.Request)) *httptest.ResponseRecorder {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), o.Method, "/api/things", nil)
 	r.Host = "acme.localhost"

@@ -11,12 +11,12 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"tenantry/backends/api"
+	"tenantry/operation"
 )
 
 // sample is one failure that can be answered.
 type sample struct {
-	problem api.Problem // without a message: shows the shape alone
+	problem operation.Problem // without a message: shows the shape alone
 	when    string
 	exact   bool // texts in the data are always these
 }
@@ -72,7 +72,7 @@ func equal(a, b any) (bool, error) {
 }
 
 // addExample adds an answer, once.
-func (a *answer) addExample(summary string, envelope api.Envelope) error {
+func (a *answer) addExample(summary string, envelope operation.Envelope) error {
 	example := object{{"value", envelope}}
 	if summary != "" {
 		example = object{{"summary", summary}, {"value", envelope}}
@@ -84,10 +84,10 @@ func (a *answer) addExample(summary string, envelope api.Envelope) error {
 			return err
 		}
 	}
-	base := api.StatusOK
-	if envelope.Status == api.StatusFailed {
-		if base = slug(envelope.Message); base == api.StatusOK {
-			base = api.StatusFailed
+	base := operation.StatusOK
+	if envelope.Status == operation.StatusFailed {
+		if base = slug(envelope.Message); base == operation.StatusOK {
+			base = operation.StatusFailed
 		}
 	}
 	name := base
@@ -226,7 +226,7 @@ func (b *builder) failedEnvelope(s sample) (object, error) {
 	if err != nil {
 		return nil, err
 	}
-	made := envelope(api.StatusFailed, data)
+	made := envelope(operation.StatusFailed, data)
 	for _, name := range []string{failedSchema, validationSchema} {
 		same, err := equal(made, b.schemas.components[name])
 		if err != nil {

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"tenantry/backends/api"
+	"tenantry/operation"
 	"tenantry/tenants"
 )
 
@@ -23,7 +23,7 @@ const generalRules = `Every organization has its own address; the first label of
 **Invalid input.** Input that can be read but not accepted is a 422 that lists every problem in data.errors; a value that is taken is a 409 of the same shape.`
 
 // description returns the row's own text and, below it, what the row demands.
-func description(op *api.Operation) string {
+func description(op *operation.Row) string {
 	lines := []string{"- " + ruleText(op), "- " + credentialText(op)}
 	if op.Rule.IsUnlimited() {
 		lines[0] += " Callers who are limited to teams are refused."
@@ -35,7 +35,7 @@ func description(op *api.Operation) string {
 		lines = append(lines, "- File: at most "+byteText(op.UploadLimit)+".")
 	}
 	lines = append(lines, "- Time limit: "+durationText(op.Deadline())+".")
-	if op.Audit == api.AuditAlways {
+	if op.Audit == operation.AuditAlways {
 		lines = append(lines, "- Audit: every call leaves a record before it is answered; where it cannot be written, the answer is a 503.")
 	}
 	text := strings.Join(lines, "\n")
@@ -45,7 +45,7 @@ func description(op *api.Operation) string {
 	return text
 }
 
-func ruleText(op *api.Operation) string {
+func ruleText(op *operation.Row) string {
 	permissions := op.Rule.Permissions()
 	switch {
 	case op.Rule.IsAdminOnly():
@@ -60,14 +60,14 @@ func ruleText(op *api.Operation) string {
 			names[i] = "`" + string(p) + "`"
 		}
 		return "Permission: one of " + strings.Join(names, ", ") + "."
-	case op.Credentials == api.Open:
+	case op.Credentials == operation.Open:
 		return "Permission: none."
 	}
 	return "Permission: none is named; what a caller may do can depend on the record."
 }
 
-func credentialText(op *api.Operation) string {
-	if op.Credentials == api.Open {
+func credentialText(op *operation.Row) string {
+	if op.Credentials == operation.Open {
 		text := "Credentials: none."
 		if op.Kinds.Admits(tenants.Browser) {
 			text += " With an API key \"" + tenants.Browser.Label() + "\" pages of its origins may read the answer."
@@ -76,11 +76,11 @@ func credentialText(op *api.Operation) string {
 	}
 	var accepted []string
 	for _, kind := range []tenants.KeyKind{tenants.ServerFull, tenants.ServerRead, tenants.Browser} {
-		if op.Credentials&api.Key != 0 && op.Kinds.Admits(kind) {
+		if op.Credentials&operation.Key != 0 && op.Kinds.Admits(kind) {
 			accepted = append(accepted, "API key \""+kind.Label()+"\"")
 		}
 	}
-	if op.Credentials&api.Session != 0 {
+	if op.Credentials&operation.Session != 0 {
 		accepted = append(accepted, "browser session")
 	}
 	return "Credentials: " + strings.Join(accepted, "; ") + "."

@@ -15,7 +15,7 @@ import (
 	"strconv"
 	"strings"
 
-	"tenantry/backends/api"
+	"tenantry/operation"
 	"tenantry/tenants"
 )
 
@@ -65,7 +65,7 @@ const (
 
 // Build makes the document of the operations. The same rows give the same bytes, in
 // whatever order they come. The error names every row that cannot be described.
-func Build(info Info, ops []api.Operation) (*Document, error) {
+func Build(info Info, ops []operation.Row) (*Document, error) {
 	b := &builder{
 		schemas: newSchemas(), components: map[string]object{},
 		paths: map[string]map[string]object{}, ids: map[string]bool{},
@@ -81,7 +81,7 @@ func Build(info Info, ops []api.Operation) (*Document, error) {
 		return nil, err
 	}
 	var faults []error
-	for _, op := range slices.SortedFunc(slices.Values(ops), func(a, b api.Operation) int { return strings.Compare(a.Name, b.Name) }) {
+	for _, op := range slices.SortedFunc(slices.Values(ops), func(a, b operation.Row) int { return strings.Compare(a.Name, b.Name) }) {
 		if err := b.add(&op); err != nil {
 			faults = append(faults, fmt.Errorf("operation %s (%s %s): %w", op.Name, op.Method, op.Path, err))
 		}
@@ -145,7 +145,7 @@ func serversOf(template string) ([]any, error) {
 	return []any{server}, nil
 }
 
-func tagsOf(ops []api.Operation) []any {
+func tagsOf(ops []operation.Row) []any {
 	var names []string
 	for i := range ops {
 		names = append(names, ops[i].Tag)
@@ -158,7 +158,7 @@ func tagsOf(ops []api.Operation) []any {
 	return tags
 }
 
-func securitySchemes(cookie string, ops []api.Operation) object {
+func securitySchemes(cookie string, ops []operation.Row) object {
 	var browser []string
 	for i := range ops {
 		if ops[i].Kinds.Admits(tenants.Browser) && !ops[i].Rule.IsAdminOnly() {

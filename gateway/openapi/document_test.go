@@ -10,16 +10,16 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"tenantry/backends/api"
 	"tenantry/gateway/openapi"
 	"tenantry/gateway/openapi/openapitest"
+	"tenantry/operation"
 )
 
 func info() openapi.Info {
 	return openapi.Info{Title: "Example", Version: "1.2.3", ServerURL: "https://{organization}.example.com"}
 }
 
-func build(t *testing.T, ops []api.Operation) []byte {
+func build(t *testing.T, ops []operation.Row) []byte {
 	t.Helper()
 	doc, err := openapi.Build(info(), ops)
 	if err != nil {
@@ -166,21 +166,21 @@ func TestRowsThatCannotBeDescribedAreErrors(t *testing.T) {
 	t.Parallel()
 	type handmade struct{ selfWriting }
 	for name, test := range map[string]struct {
-		change func(*api.Operation)
+		change func(*operation.Row)
 		want   string
 	}{
-		"no data":             {func(o *api.Operation) { o.Data = nil }, "names no type of data"},
-		"undeclared variable": {func(o *api.Operation) { o.Path = "/api/files/{file}" }, "path parameter file"},
-		"default of a type": {func(o *api.Operation) {
-			o.Params = append(o.Params, api.Param{Name: "n", In: api.InQuery, Shape: api.Integer, Default: "x"})
+		"no data":             {func(o *operation.Row) { o.Data = nil }, "names no type of data"},
+		"undeclared variable": {func(o *operation.Row) { o.Path = "/api/files/{file}" }, "path parameter file"},
+		"default of a type": {func(o *operation.Row) {
+			o.Params = append(o.Params, operation.Param{Name: "n", In: operation.InQuery, Shape: operation.Integer, Default: "x"})
 		}, "no whole number"},
-		"nowhere":       {func(o *api.Operation) { o.Params = append(o.Params, api.Param{Name: "n", Shape: api.Text}) }, "neither in the path"},
-		"function":      {func(o *api.Operation) { o.Data = struct{ F func() }{} }, "no JSON form"},
-		"writes itself": {func(o *api.Operation) { o.Data = handmade{} }, "OpenAPISchema"},
-		"code":          {func(o *api.Operation) { o.Failures[0].Code = 204 }, "code 204"},
-		"same path":     {func(o *api.Operation) { o.Path, o.Method = "/api/folders/{id}", "GET" }, "another operation has the path"},
-		"same name":     {func(o *api.Operation) { o.Name = "folders.get" }, "used twice"},
-		"enum of no choice": {func(o *api.Operation) {
+		"nowhere":       {func(o *operation.Row) { o.Params = append(o.Params, operation.Param{Name: "n", Shape: operation.Text}) }, "neither in the path"},
+		"function":      {func(o *operation.Row) { o.Data = struct{ F func() }{} }, "no JSON form"},
+		"writes itself": {func(o *operation.Row) { o.Data = handmade{} }, "OpenAPISchema"},
+		"code":          {func(o *operation.Row) { o.Failures[0].Code = 204 }, "code 204"},
+		"same path":     {func(o *operation.Row) { o.Path, o.Method = "/api/folders/{id}", "GET" }, "another operation has the path"},
+		"same name":     {func(o *operation.Row) { o.Name = "folders.get" }, "used twice"},
+		"enum of no choice": {func(o *operation.Row) {
 			o.Data = struct {
 				A map[string]int `enum:"a"`
 			}{}

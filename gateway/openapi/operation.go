@@ -12,12 +12,12 @@ import (
 	"strconv"
 	"strings"
 
-	"tenantry/backends/api"
 	"tenantry/internal/strictjson"
+	"tenantry/operation"
 )
 
 // add describes the operation under each of its paths.
-func (b *builder) add(op *api.Operation) error {
+func (b *builder) add(op *operation.Row) error {
 	if op.Data == nil {
 		return errors.New("it names no type of data")
 	}
@@ -66,12 +66,12 @@ func (b *builder) add(op *api.Operation) error {
 	return nil
 }
 
-func security(op *api.Operation) []any {
+func security(op *operation.Row) []any {
 	accepted := []any{}
-	if op.Credentials&api.Key != 0 {
+	if op.Credentials&operation.Key != 0 {
 		accepted = append(accepted, object{{keyScheme, []string{}}})
 	}
-	if op.Credentials&api.Session != 0 {
+	if op.Credentials&operation.Session != 0 {
 		accepted = append(accepted, object{{sessionScheme, []string{}}})
 	}
 	return accepted
@@ -81,10 +81,10 @@ var pathParam = regexp.MustCompile(`\{([^{}/]+)\}`)
 
 // parameters returns the path parameters of that path, the query parameters and the ones
 // that operations share.
-func parameters(op *api.Operation, path string) ([]any, error) {
+func parameters(op *operation.Row, path string) ([]any, error) {
 	list := []any{}
 	for _, m := range pathParam.FindAllStringSubmatch(path, -1) {
-		at := slices.IndexFunc(op.Params, func(p api.Param) bool { return p.In == api.InPath && p.Name == m[1] })
+		at := slices.IndexFunc(op.Params, func(p operation.Param) bool { return p.In == operation.InPath && p.Name == m[1] })
 		if at < 0 {
 			return nil, fmt.Errorf("the path parameter %s is not declared", m[1])
 		}
@@ -97,9 +97,9 @@ func parameters(op *api.Operation, path string) ([]any, error) {
 	for i := range op.Params {
 		p := &op.Params[i]
 		switch p.In {
-		case api.InPath:
+		case operation.InPath:
 			continue
-		case api.InQuery, api.InHeader:
+		case operation.InQuery, operation.InHeader:
 		default:
 			return nil, fmt.Errorf("the parameter %s is neither in the path nor in the query nor in the header", p.Name)
 		}
@@ -127,7 +127,7 @@ func parameters(op *api.Operation, path string) ([]any, error) {
 	return list, nil
 }
 
-func parameter(p *api.Param) (object, error) {
+func parameter(p *operation.Param) (object, error) {
 	schema, err := parameterSchema(p)
 	if err != nil {
 		return nil, err
@@ -135,10 +135,10 @@ func parameter(p *api.Param) (object, error) {
 	name, text := p.Name, p.Description
 	var example any
 	switch p.Shape {
-	case api.List:
+	case operation.List:
 		name += "[]"
 		example = []string{p.Example}
-	case api.Tree:
+	case operation.Tree:
 		text = strings.TrimSpace(text + fmt.Sprintf(" Members are sent as they are called, brackets included: %[1]s[name]=value, %[1]s[name][key]=value.", p.Name))
 		name = cmp.Or(p.Document, name)
 		if example, err = treeExample(p); err != nil {
@@ -151,12 +151,12 @@ func parameter(p *api.Param) (object, error) {
 			}
 		}
 	}
-	o := object{{"name", name}, {"in", string(p.In)}, {"required", p.Required || p.In == api.InPath}}
+	o := object{{"name", name}, {"in", string(p.In)}, {"required", p.Required || p.In == operation.InPath}}
 	if text != "" {
 		o = append(o, member{"description", text})
 	}
 	switch p.Shape {
-	case api.List, api.Tree: // exploded, so that the members of a tree bear its brackets: deepObject does not say how they nest
+	case operation.List, operation.Tree: // exploded, so that the members of a tree bear its brackets: deepObject does not say how they nest
 		o = append(o, member{"style", "form"}, member{"explode", true})
 	}
 	o = append(o, member{"schema", schema})
@@ -166,8 +166,8 @@ func parameter(p *api.Param) (object, error) {
 	return o, nil
 }
 
-func parameterSchema(p *api.Param) (object, error) {
-	if p.Shape == api.Tree {
+func parameterSchema(p *operation.Param) (object, error) {
+	if p.Shape == operation.Tree {
 		pattern := "^" + p.Name + `\[[A-Za-z0-9_-]+\](\[[A-Za-z0-9_-]*\]){0,4}$`
 		if len(p.Names) > 0 && !p.Defined {
 			pattern = "^" + p.Name + `(\[or\]\[[0-9]+\])?\[(` + strings.Join(p.Names, "|") + `)\](\[[a-z_]*\]){0,2}$`
@@ -175,8 +175,8 @@ func parameterSchema(p *api.Param) (object, error) {
 		return object{{"type", "object"}, {"propertyNames", object{{"pattern", pattern}}}, {"additionalProperties", object{{"type", "string"}}}}, nil
 	}
 	shape := p.Shape
-	if shape == api.List {
-		shape = api.Text
+	if shape == operation.List {
+		shape = operation.Text
 	}
 	schema, err := shapeSchema(shape)
 	if err != nil {
@@ -195,7 +195,7 @@ func parameterSchema(p *api.Param) (object, error) {
 	if p.Secret {
 		schema = schema.with("format", "password")
 	}
-	if p.Shape == api.List {
+	if p.Shape == operation.List {
 		schema = object{{"type", "array"}, {"items", schema}}
 	}
 	if p.Default != "" {
@@ -203,7 +203,7 @@ func parameterSchema(p *api.Param) (object, error) {
 		if err != nil {
 			return nil, fmt.Errorf("the default of the parameter %s %w", p.Name, err)
 		}
-		if p.Shape == api.List {
+		if p.Shape == operation.List {
 			value = []any{value}
 		}
 		schema = schema.with("default", value)
@@ -212,7 +212,7 @@ func parameterSchema(p *api.Param) (object, error) {
 }
 
 // bounded adds the bounds to a schema.
-func bounded(schema object, b api.Bounds) object {
+func bounded(schema object, b operation.Bounds) object {
 	for _, limit := range []struct {
 		name string
 		at   int64
@@ -227,28 +227,28 @@ func bounded(schema object, b api.Bounds) object {
 	return schema
 }
 
-func shapeSchema(shape api.Shape) (object, error) {
+func shapeSchema(shape operation.Shape) (object, error) {
 	switch shape {
-	case api.Text, api.Integer, api.Boolean:
+	case operation.Text, operation.Integer, operation.Boolean:
 		return object{{"type", string(shape)}}, nil
-	case api.Object: // said aloud, because some generators admit no members otherwise
+	case operation.Object: // said aloud, because some generators admit no members otherwise
 		return object{{"type", string(shape)}, {"additionalProperties", true}}, nil
-	case api.List:
+	case operation.List:
 		return object{{"type", "array"}, {"items", object{}}}, nil
 	}
 	return nil, fmt.Errorf("%q is no shape for it", shape)
 }
 
 // typed returns the JSON value of a parameter's text.
-func typed(shape api.Shape, text string) (any, error) {
+func typed(shape operation.Shape, text string) (any, error) {
 	switch shape {
-	case api.Integer:
+	case operation.Integer:
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {
 			return nil, fmt.Errorf("is %q, no whole number", text)
 		}
 		return n, nil
-	case api.Boolean:
+	case operation.Boolean:
 		switch text {
 		case "true", "1":
 			return true, nil
@@ -256,7 +256,7 @@ func typed(shape api.Shape, text string) (any, error) {
 			return false, nil
 		}
 		return nil, fmt.Errorf("is %q, no boolean", text)
-	case api.Object:
+	case operation.Object:
 		if err := strictjson.Check([]byte(text)); err != nil {
 			return nil, fmt.Errorf("is no JSON: %w", err)
 		}
@@ -267,11 +267,11 @@ func typed(shape api.Shape, text string) (any, error) {
 
 // treeExample returns the object that the example spells, which is a query string
 // ("filters[country]=DE&filters[age][gt]=30").
-func treeExample(p *api.Param) (any, error) {
+func treeExample(p *operation.Param) (any, error) {
 	if p.Example == "" {
 		return nil, nil
 	}
-	query, err := api.ParseQuery(p.Example)
+	query, err := operation.ParseQuery(p.Example)
 	if err != nil {
 		return nil, fmt.Errorf("the example of the parameter %s is no query string: %w", p.Name, err)
 	}
@@ -286,7 +286,7 @@ func treeExample(p *api.Param) (any, error) {
 }
 
 // requestBody describes the fields. Others are allowed where they are ignored.
-func (b *builder) requestBody(op *api.Operation) (object, error) {
+func (b *builder) requestBody(op *operation.Row) (object, error) {
 	properties, required, example, complete := object{}, []string{}, object{}, true
 	for _, f := range op.Body {
 		schema, err := shapeSchema(f.Shape)
@@ -299,7 +299,7 @@ func (b *builder) requestBody(op *api.Operation) (object, error) {
 				return nil, fmt.Errorf("the body field %s: %w", f.Name, err)
 			}
 		}
-		if len(f.Enum) > 0 && f.Shape == api.Text {
+		if len(f.Enum) > 0 && f.Shape == operation.Text {
 			schema = schema.with("enum", f.Enum)
 		}
 		if f.Nullable {

@@ -11,9 +11,9 @@ import (
 	"strconv"
 	"strings"
 
-	"tenantry/backends/api"
 	"tenantry/backends/store"
 	"tenantry/internal/fault"
+	"tenantry/operation"
 	"tenantry/tenants"
 )
 
@@ -44,14 +44,14 @@ func sharedAnswers() map[int]*answer {
 		http.StatusServiceUnavailable: {name: "Unavailable", description: []string{
 			"The service, or something it needs, is down for the moment."}, headers: []string{retryAfterHeader}},
 	}
-	_, unreadable := api.ParseBody([]byte(`{"name": "A", "name": "B"}`))
+	_, unreadable := operation.ParseBody([]byte(`{"name": "A", "name": "B"}`))
 	for _, err := range []error{
-		unreadable, api.Denied(""), api.Duplicate("name"), store.ErrConflict,
-		fault.One("name", "required", "%s is required", "name"), api.Internal(nil), api.Unavailable(nil),
-		&api.Problem{Code: http.StatusRequestEntityTooLarge}, &api.Problem{Code: http.StatusUnsupportedMediaType},
-		api.TooManyRequests(0), api.Stale(), &store.QuotaError{Limit: tenants.LimitDocuments, Used: 100_000, Allowed: 100_000},
+		unreadable, operation.Denied(""), operation.Duplicate("name"), store.ErrConflict,
+		fault.One("name", "required", "%s is required", "name"), operation.Internal(nil), operation.Unavailable(nil),
+		&operation.Problem{Code: http.StatusRequestEntityTooLarge}, &operation.Problem{Code: http.StatusUnsupportedMediaType},
+		operation.TooManyRequests(0), operation.Stale(), &store.QuotaError{Limit: tenants.LimitDocuments, Used: 100_000, Allowed: 100_000},
 	} {
-		problem := api.ProblemOf(err)
+		problem := operation.ProblemOf(err)
 		into := answers[problem.Code]
 		into.samples = append(into.samples, sample{problem: *problem})
 	}
@@ -65,8 +65,8 @@ func (b *builder) sharedResponses() error {
 	if err != nil {
 		return err
 	}
-	b.schemas.components[failedSchema] = envelope(api.StatusFailed, emptyList())
-	b.schemas.components[validationSchema] = envelope(api.StatusFailed, data)
+	b.schemas.components[failedSchema] = envelope(operation.StatusFailed, emptyList())
+	b.schemas.components[validationSchema] = envelope(operation.StatusFailed, data)
 	for _, a := range sharedAnswers() {
 		if err := b.settle(a); err != nil {
 			return err
@@ -80,10 +80,10 @@ func (b *builder) sharedResponses() error {
 }
 
 // validationData is the data of an answer that lists problems of the input.
-func validationData() any { return api.ProblemOf(fault.One("", "", "")).Data }
+func validationData() any { return operation.ProblemOf(fault.One("", "", "")).Data }
 
 // responses returns the answers of the operation by status code.
-func (b *builder) responses(op *api.Operation) (object, error) {
+func (b *builder) responses(op *operation.Row) (object, error) {
 	answers := sharedAnswers()
 	maps.DeleteFunc(answers, func(code int, _ *answer) bool { return !canHappen(op, code) })
 	own := slices.Clone(op.Failures)
@@ -141,7 +141,7 @@ func at(answers map[int]*answer, code int) *answer {
 }
 
 // add adds a row's own failure. The answer is then this operation's, no component.
-func (a *answer) add(f api.Failure) {
+func (a *answer) add(f operation.Failure) {
 	a.name = ""
 	when := f.When
 	if when == "" {
@@ -149,7 +149,7 @@ func (a *answer) add(f api.Failure) {
 	}
 	if f.Code == http.StatusUnprocessableEntity && f.Data == nil {
 		// The answer lists the problems, although the row shows none.
-		a.samples = append(a.samples, sample{problem: api.Problem{Code: f.Code, Data: validationData()}, when: when})
+		a.samples = append(a.samples, sample{problem: operation.Problem{Code: f.Code, Data: validationData()}, when: when})
 		return
 	}
 	if f.Code == http.StatusConflict || f.Code == http.StatusUnprocessableEntity {
@@ -159,12 +159,12 @@ func (a *answer) add(f api.Failure) {
 			}
 		}
 	}
-	a.samples = append(a.samples, sample{problem: api.Problem{Code: f.Code, Message: f.Message, Data: f.Data}, when: when})
+	a.samples = append(a.samples, sample{problem: operation.Problem{Code: f.Code, Message: f.Message, Data: f.Data}, when: when})
 }
 
 // canHappen reports whether the pipeline in front of the handler, or a handler of that
 // kind, can answer with the code.
-func canHappen(op *api.Operation, code int) bool {
+func canHappen(op *operation.Row, code int) bool {
 	switch code {
 	case http.StatusNotModified:
 		return op.Revised && op.Method == http.MethodGet
@@ -177,21 +177,21 @@ func canHappen(op *api.Operation, code int) bool {
 	case http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType:
 		return op.Body != nil || op.Upload != nil
 	case http.StatusUnprocessableEntity:
-		return op.ReadsBody() || op.Repeatable() || slices.ContainsFunc(op.Params, func(p api.Param) bool { return p.In == api.InQuery })
+		return op.ReadsBody() || op.Repeatable() || slices.ContainsFunc(op.Params, func(p operation.Param) bool { return p.In == operation.InQuery })
 	}
 	return true
 }
 
 // addRefusal adds what the row's rule answers to a caller who holds nothing, and returns
 // the failures without the one that describes the same.
-func addRefusal(op *api.Operation, into *answer, own []api.Failure) []api.Failure {
-	var problem *api.Problem
+func addRefusal(op *operation.Row, into *answer, own []operation.Failure) []operation.Failure {
+	var problem *operation.Problem
 	if !errors.As(op.Rule.Check(&tenants.Principal{}, nil), &problem) || problem.Data == nil {
 		return own
 	}
 	refusal := sample{problem: *problem, when: "The caller does not hold the permission.", exact: true}
-	into.name = pascal("Denied " + slug(strings.TrimPrefix(problem.Message, api.MissingPermission("").Message)))
-	rest := slices.DeleteFunc(own, func(f api.Failure) bool {
+	into.name = pascal("Denied " + slug(strings.TrimPrefix(problem.Message, operation.MissingPermission("").Message)))
+	rest := slices.DeleteFunc(own, func(f operation.Failure) bool {
 		if f.Code != problem.Code || f.Message != problem.Message {
 			return false
 		}
@@ -205,7 +205,7 @@ func addRefusal(op *api.Operation, into *answer, own []api.Failure) []api.Failur
 }
 
 // lastWord returns the answers as the row's Failure changes them.
-func lastWord(op *api.Operation, answers map[int]*answer) map[int]*answer {
+func lastWord(op *operation.Row, answers map[int]*answer) map[int]*answer {
 	changed := map[int]*answer{}
 	for _, code := range slices.Sorted(maps.Keys(answers)) {
 		a := answers[code]
@@ -224,7 +224,7 @@ func lastWord(op *api.Operation, answers map[int]*answer) map[int]*answer {
 				changed[after.Code] = into
 			}
 			// A refusal by the rate limit and the audit log's outage do not pass the row.
-			outside := code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable && op.Audit != api.NoAudit
+			outside := code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable && op.Audit != operation.NoAudit
 			if !reflect.DeepEqual(*after, s.problem) {
 				into.name = ""
 				if outside {
@@ -239,7 +239,7 @@ func lastWord(op *api.Operation, answers map[int]*answer) map[int]*answer {
 
 // okResponse describes code 200: the success and, where there are any, the failures that
 // answer with the same code.
-func (b *builder) okResponse(op *api.Operation, failed *answer) (object, error) {
+func (b *builder) okResponse(op *operation.Row, failed *answer) (object, error) {
 	t := reflect.TypeOf(op.Data)
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem() // a value to show the type; data is not null
@@ -248,7 +248,7 @@ func (b *builder) okResponse(op *api.Operation, failed *answer) (object, error) 
 	if err != nil {
 		return nil, fmt.Errorf("its data: %w", err)
 	}
-	a := &answer{uncounted: op.OwnLimits, schemas: []object{envelope(api.StatusOK, data)}}
+	a := &answer{uncounted: op.OwnLimits, schemas: []object{envelope(operation.StatusOK, data)}}
 	if op.Contract {
 		a.headers = []string{ignoredHeader}
 	}
@@ -265,7 +265,7 @@ func (b *builder) okResponse(op *api.Operation, failed *answer) (object, error) 
 	}
 	a.describe("Success: " + op.Message)
 	if op.Example != nil {
-		if err := a.addExample("Success", api.Envelope{Status: api.StatusOK, Message: op.Message, Data: op.Example}); err != nil {
+		if err := a.addExample("Success", operation.Envelope{Status: operation.StatusOK, Message: op.Message, Data: op.Example}); err != nil {
 			return nil, fmt.Errorf("its example: %w", err)
 		}
 	}
@@ -298,10 +298,10 @@ func (b *builder) okResponse(op *api.Operation, failed *answer) (object, error) 
 }
 
 // streams describes rows by media type: generators make a text of them, and x-row is the schema of one.
-func streams(op *api.Operation, row object) (content object, err error) {
+func streams(op *operation.Row, row object) (content object, err error) {
 	for _, media := range op.Streams {
 		described := object{{"schema", object{{"type", "string"}}}}
-		if media == api.NDJSON {
+		if media == operation.NDJSON {
 			var text []byte
 			text, err = encode(op.Example)
 			described = append(described, member{"x-row", row}, member{"examples", object{{"rows", object{{"value", string(text) + "\n"}}}}})

@@ -6,7 +6,7 @@ import (
 	"reflect"
 	"time"
 
-	"tenantry/backends/api"
+	"tenantry/operation"
 	"tenantry/tenants"
 )
 
@@ -79,91 +79,91 @@ type idOnly struct {
 func pointerTo[T any](v T) *T { return &v }
 
 // rows are operations that use every part of the vocabulary.
-func rows() []api.Operation {
+func rows() []operation.Row {
 	made := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 	when := "2026-03-04T05:06:07.000Z"
-	return []api.Operation{
+	return []operation.Row{
 		{
 			Name: "folders.get", Contract: true, Method: http.MethodGet, Path: "/api/folders/{id}", Tag: "files", Summary: "Get a folder",
 			Description: "Returns one folder with its children.",
-			Credentials: api.Key | api.Session, Kinds: api.ServerKeys | api.Browser, Rule: api.AnyCaller(), Teams: true,
-			Params: []api.Param{
-				{Name: "id", In: api.InPath, Shape: api.Text, Description: "The folder.", Example: "64b7f0c2a1d3e4f5a6b7c8d9"},
-				{Name: "schema", In: api.InQuery, Shape: api.Text, Default: "full", Enum: []string{"full", "basic"}},
-				{Name: "page", In: api.InQuery, Shape: api.Integer, Default: "1", Example: "2"},
-				{Name: "deleted", In: api.InQuery, Shape: api.Boolean, Default: "false"},
-				{Name: "tags", In: api.InQuery, Shape: api.List, Example: "new"},
+			Credentials: operation.Key | operation.Session, Kinds: operation.ServerKeys | operation.Browser, Rule: operation.AnyCaller(), Teams: true,
+			Params: []operation.Param{
+				{Name: "id", In: operation.InPath, Shape: operation.Text, Description: "The folder.", Example: "64b7f0c2a1d3e4f5a6b7c8d9"},
+				{Name: "schema", In: operation.InQuery, Shape: operation.Text, Default: "full", Enum: []string{"full", "basic"}},
+				{Name: "page", In: operation.InQuery, Shape: operation.Integer, Default: "1", Example: "2"},
+				{Name: "deleted", In: operation.InQuery, Shape: operation.Boolean, Default: "false"},
+				{Name: "tags", In: operation.InQuery, Shape: operation.List, Example: "new"},
 			},
 			Data: folder{}, Message: "Folder found",
 			Example: folder{
 				ID: "64b7f0c2a1d3e4f5a6b7c8d9", OrgID: 1, Files: files{list: []file{{"a", "image"}}}, stamps: stamps{when, when},
 				Folders: []folder{{ID: "b", FolderID: pointerTo("a"), Files: files{list: []file{}, paged: true}, Folders: []folder{}, stamps: stamps{when, when}}},
 			},
-			Failures: []api.Failure{{Code: 404, Message: "Folder not found", When: "No folder has the identifier"}},
+			Failures: []operation.Failure{{Code: 404, Message: "Folder not found", When: "No folder has the identifier"}},
 		},
 		{
 			Name: "files.delete", Contract: true, Method: http.MethodDelete, Path: "/api/files/{id}", Tag: "files", Summary: "Delete a file",
-			Credentials: api.Key, Kinds: api.ServerFull, Rule: api.Needs(tenants.ManageFiles), Audit: api.AuditAlways,
-			Params: []api.Param{{Name: "id", In: api.InPath, Shape: api.Text}},
+			Credentials: operation.Key, Kinds: operation.ServerFull, Rule: operation.Needs(tenants.ManageFiles), Audit: operation.AuditAlways,
+			Params: []operation.Param{{Name: "id", In: operation.InPath, Shape: operation.Text}},
 			Data:   idOnly{}, Message: "File record deleted", Example: idOnly{"a"},
-			Failures: []api.Failure{
+			Failures: []operation.Failure{
 				{Code: 200, Message: "File not found", When: "No file has the identifier"},
 				{Code: 200, Message: "File is locked", When: "Another program works on it", Data: map[string]any{"detail": "locked", "since": 12}},
 			},
 		},
 		{
 			Name: "reports.shared", Contract: true, Method: http.MethodGet, Path: "/api/shared/{pid}", Aliases: []string{"/api/shared/{pid}/{report_id}", "/api/s/{pid}"},
-			Tag: "reports", Summary: "Get a shared report", Credentials: api.Open, Rule: api.AnyCaller(), Timeout: 30 * time.Second,
-			Params: []api.Param{
-				{Name: "pid", In: api.InPath, Shape: api.Text}, {Name: "report_id", In: api.InPath, Shape: api.Text},
-				{Name: "token", In: api.InQuery, Shape: api.Text, Secret: true},
-				{Name: "filters", In: api.InQuery, Shape: api.Tree, Description: "Conditions.", Example: "filters[country]=DE&filters[age][gt]=30&filters[tag][]=b"},
+			Tag: "reports", Summary: "Get a shared report", Credentials: operation.Open, Rule: operation.AnyCaller(), Timeout: 30 * time.Second,
+			Params: []operation.Param{
+				{Name: "pid", In: operation.InPath, Shape: operation.Text}, {Name: "report_id", In: operation.InPath, Shape: operation.Text},
+				{Name: "token", In: operation.InQuery, Shape: operation.Text, Secret: true},
+				{Name: "filters", In: operation.InQuery, Shape: operation.Tree, Description: "Conditions.", Example: "filters[country]=DE&filters[age][gt]=30&filters[tag][]=b"},
 			},
 			AnyHost: true, Data: &report{}, Message: "Shared Report found",
 			Example: report{
 				Visual: "bar", Columns: map[string]*column{"count": {"Count", []string{"sortable"}}, "none": nil}, Raw: json.RawMessage(`[1]`),
 				Made: made, Parent: &report{Visual: "table", Period: pointerTo("day"), Columns: map[string]*column{}, Made: made},
 			},
-			Failures: []api.Failure{{Code: 200, Message: "Shared Report not found", When: "No report has the address"}},
+			Failures: []operation.Failure{{Code: 200, Message: "Shared Report not found", When: "No report has the address"}},
 		},
 		{
 			Name: "objects.create", Method: http.MethodPost, Path: "/api/objects", Tag: "objects", Summary: "Create a custom object",
-			Credentials: api.Key | api.Session, Kinds: api.ServerFull, Teams: true, BodyLimit: 64 << 10,
-			Rule: api.NeedsOneOf(tenants.ManageCustomObjects, tenants.ManageForms),
-			Body: []api.Field{
-				{Name: "name", Shape: api.Text, Required: true, Description: "Its name.", Example: "cars"},
-				{Name: "schema", Shape: api.Object, Example: map[string]any{"speed": map[string]string{"title": "Speed", "type": "Number"}}},
-				{Name: "count", Shape: api.Integer}, {Name: "tags", Shape: api.List}, {Name: "secret", Shape: api.Text, Secret: true},
+			Credentials: operation.Key | operation.Session, Kinds: operation.ServerFull, Teams: true, BodyLimit: 64 << 10,
+			Rule: operation.NeedsOneOf(tenants.ManageCustomObjects, tenants.ManageForms),
+			Body: []operation.Field{
+				{Name: "name", Shape: operation.Text, Required: true, Description: "Its name.", Example: "cars"},
+				{Name: "schema", Shape: operation.Object, Example: map[string]any{"speed": map[string]string{"title": "Speed", "type": "Number"}}},
+				{Name: "count", Shape: operation.Integer}, {Name: "tags", Shape: operation.List}, {Name: "secret", Shape: operation.Text, Secret: true},
 			},
 			Data: idOnly{}, Message: "Custom Object created", Example: idOnly{"a"},
-			Failure: func(p *api.Problem) *api.Problem {
+			Failure: func(p *operation.Problem) *operation.Problem {
 				if p.Code == http.StatusServiceUnavailable {
 					p.Data = map[string]any{}
 				}
 				return p
 			},
-			Failures: []api.Failure{
+			Failures: []operation.Failure{
 				{Code: 422, Message: "Validation failed: label is required", When: "the body is unacceptable", Data: map[string]any{
-					"errors": []api.FieldError{{Field: "label", Code: "required", Message: "label is required"}},
+					"errors": []operation.FieldError{{Field: "label", Code: "required", Message: "label is required"}},
 				}},
 			},
 		},
 		{
 			Name: "compliance.schema", Method: http.MethodGet, Path: "/api/compliance/schema", Tag: "compliance", Summary: "Get the definitions",
-			Credentials: api.Key | api.Session, Kinds: api.ServerKeys, Rule: api.AdminOnly("Manage Compliance"),
+			Credentials: operation.Key | operation.Session, Kinds: operation.ServerKeys, Rule: operation.AdminOnly("Manage Compliance"),
 			Data: map[string]map[string]any{}, Message: "Compliance configuration schema", Example: map[string]any{"schema": map[string]any{}},
-			Failures: []api.Failure{
+			Failures: []operation.Failure{
 				{Code: 403, Message: "Manage Compliance", When: "the caller is no administrator", Data: map[string]string{"permission": "Manage Compliance"}},
 				{Code: 422, Message: "Validation failed: no", When: "the settings disagree"},
 			},
 		},
 		{
 			Name: "folders.update", Method: http.MethodPut, Path: "/api/folders/{id}", Tag: "files", Summary: "Update a folder",
-			Credentials: api.Session, Rule: api.HandlerDecides(),
-			Params: []api.Param{{Name: "id", In: api.InPath, Shape: api.Text}},
-			Body:   []api.Field{{Name: "name", Shape: api.Text}},
+			Credentials: operation.Session, Rule: operation.HandlerDecides(),
+			Params: []operation.Param{{Name: "id", In: operation.InPath, Shape: operation.Text}},
+			Body:   []operation.Field{{Name: "name", Shape: operation.Text}},
 			Data:   idOnly{}, Message: "Folder updated", Example: idOnly{"a"},
-			Failures: []api.Failure{{Code: 403, Message: "Permission Denied", When: "The caller may not see it"}},
+			Failures: []operation.Failure{{Code: 403, Message: "Permission Denied", When: "The caller may not see it"}},
 		},
 	}
 }

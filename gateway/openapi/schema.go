@@ -1,6 +1,7 @@
 package openapi
 
 import (
+	"cmp"
 	"encoding"
 	"encoding/json"
 	"fmt"
@@ -152,6 +153,13 @@ func modelOf(t reflect.Type) string {
 	return ""
 }
 
+// prefix returns what names of types of a package begin with. Generated clients know them by it, so that it stays when a
+// package moves: the map has those that are called otherwise than their folder.
+func prefix(pkg string) string {
+	published := map[string]string{"operation": "api", "people": "users", "organization": "organizations", "bundle": "transfer", "rate": "limits"}
+	return cmp.Or(published[path.Base(pkg)], path.Base(pkg))
+}
+
 // freeName returns PackageType, with the whole path of the package where that is taken.
 func (s *schemas) freeName(t reflect.Type) string {
 	if t.Name() == "" {
@@ -164,7 +172,7 @@ func (s *schemas) freeName(t reflect.Type) string {
 		}
 	}
 	typeName := pathsInName.ReplaceAllString(t.Name(), "") // type arguments bear paths
-	name := pascal(path.Base(t.PkgPath()) + "." + typeName)
+	name := pascal(prefix(t.PkgPath()) + "." + typeName)
 	if _, taken := s.components[name]; !taken {
 		return name
 	}

@@ -13,7 +13,7 @@ import (
 	"tenantry/backends/store"
 	"tenantry/crypto/tokens"
 	"tenantry/tenants"
-	"tenantry/tenants/people"
+	"tenantry/tenants/identity"
 )
 
 const (
@@ -159,7 +159,7 @@ func (s *Service) byHash(ctx context.Context, people *store.Workspace, hash stri
 	return k, err
 }
 
-func (s *Service) read(ctx context.Context, t *tenants.Tenant, hash string) (*Key, *people.Account, error) {
+func (s *Service) read(ctx context.Context, t *tenants.Tenant, hash string) (*Key, *identity.Account, error) {
 	k, err := s.byHash(ctx, t.People(), hash)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil, denied("unknown key")
@@ -178,7 +178,7 @@ func (s *Service) read(ctx context.Context, t *tenants.Tenant, hash string) (*Ke
 }
 
 // principal returns who presents the key, where anybody may.
-func (k *Key) principal(a *people.Account, now time.Time) (*tenants.Principal, error) {
+func (k *Key) principal(a *identity.Account, now time.Time) (*tenants.Principal, error) {
 	if state := k.State(now); state != "active" {
 		return nil, denied(state + " key")
 	}
@@ -213,7 +213,7 @@ func (s *Service) Principal(ctx context.Context, t *tenants.Tenant, id string) (
 }
 
 // Effective returns what the key may do: the permissions of its account, narrowed.
-func (k *Key) Effective(a *people.Account) []tenants.Permission {
+func (k *Key) Effective(a *identity.Account) []tenants.Permission {
 	held := slices.Clone(a.Permissions)
 	if len(k.Permissions) > 0 {
 		held = slices.DeleteFunc(held, func(p tenants.Permission) bool { return !slices.Contains(k.Permissions, p) })
@@ -222,7 +222,7 @@ func (k *Key) Effective(a *people.Account) []tenants.Permission {
 }
 
 // Narrowed returns the teams that the key is limited to: those of its account, narrowed.
-func (k *Key) Narrowed(a *people.Account) []string { return narrowed(a.Teams, k.Teams) }
+func (k *Key) Narrowed(a *identity.Account) []string { return narrowed(a.Teams, k.Teams) }
 
 // narrowed returns the teams in both lists, where an empty list means no limit. Two
 // limits without a common team leave an empty list that is not nil: records without

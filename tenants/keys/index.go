@@ -9,8 +9,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"tenantry/internal/rate"
 	"tenantry/tenants"
-	"tenantry/tenants/limits"
 )
 
 const (
@@ -45,8 +45,8 @@ type indexed struct {
 	Origins     []string             `json:"g,omitempty"`
 	AllowIPs    []string             `json:"c,omitempty"`
 	ExpiresAt   int64                `json:"e,omitempty"`
-	Limits      limits.Pair          `json:"m,omitzero"`
-	Visitors    limits.Pair          `json:"w,omitzero"`
+	Limits      rate.Pair            `json:"m,omitzero"`
+	Visitors    rate.Pair            `json:"w,omitzero"`
 	ProofOfWork int                  `json:"q,omitempty"`
 }
 

@@ -14,8 +14,8 @@ import (
 	"tenantry/crypto/secret"
 	"tenantry/internal/fault"
 	"tenantry/tenants"
+	"tenantry/tenants/identity"
 	"tenantry/tenants/keys"
-	"tenantry/tenants/people"
 	"tenantry/tenants/tenantstest"
 )
 
@@ -40,18 +40,18 @@ func TestAllowedAddresses(t *testing.T) {
 }
 
 // limitedAccount makes two teams, and an account that is limited to the first of them and has the permissions.
-func limitedAccount(t *testing.T, permissions ...tenants.Permission) (w *tenantstest.World, tenant *tenants.Tenant, teams []string, account *people.Account) {
+func limitedAccount(t *testing.T, permissions ...tenants.Permission) (w *tenantstest.World, tenant *tenants.Tenant, teams []string, account *identity.Account) {
 	t.Helper()
 	w = tenantstest.New(t, tenantstest.Options{})
 	tenant = w.Tenant(t, "acme", tenants.FeatureTeams)
 	for _, name := range []string{"red", "blue"} {
-		team, err := w.People.CreateTeam(t.Context(), tenant, people.Team{Name: name})
+		team, err := w.People.CreateTeam(t.Context(), tenant, identity.Team{Name: name})
 		if err != nil {
 			t.Fatal(err)
 		}
 		teams = append(teams, team.ID)
 	}
-	account, err := w.People.CreateAccount(t.Context(), tenant, people.Account{Active: true, Name: "limited", Permissions: permissions, Teams: teams[:1]})
+	account, err := w.People.CreateAccount(t.Context(), tenant, identity.Account{Active: true, Name: "limited", Permissions: permissions, Teams: teams[:1]})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func TestNarrowing(t *testing.T) {
 	}
 	for _, tt := range tests {
 		hold := func(teams []string, permissions ...tenants.Permission) {
-			if _, err := w.People.UpdateAccount(t.Context(), tenant, limited, func(a *people.Account) error {
+			if _, err := w.People.UpdateAccount(t.Context(), tenant, limited, func(a *identity.Account) error {
 				a.Teams, a.Permissions = teams, permissions
 				return nil
 			}); err != nil {
@@ -141,7 +141,7 @@ func TestRotate(t *testing.T) {
 	if _, err := authenticate(t, w, "acme", last.Token.Reveal()); err != nil {
 		t.Error(err)
 	}
-	if found, total, err := w.Keys.List(t.Context(), tenant, people.Page{}); err != nil || total != 1 || len(found) != 1 {
+	if found, total, err := w.Keys.List(t.Context(), tenant, identity.Page{}); err != nil || total != 1 || len(found) != 1 {
 		t.Errorf("listed %d of %d, %v", len(found), total, err)
 	}
 }
@@ -214,7 +214,7 @@ func TestRotateIsRefused(t *testing.T) {
 			t.Errorf("key %s, overlap %v: %v, want a fault of %s", c.key.Key.Name, c.overlap, err, c.field)
 		}
 	}
-	if _, total, err := w.Keys.List(t.Context(), tenant, people.Page{}); err != nil || total != 3 {
+	if _, total, err := w.Keys.List(t.Context(), tenant, identity.Page{}); err != nil || total != 3 {
 		t.Errorf("%d keys after refusals, %v", total, err)
 	}
 }
@@ -264,7 +264,7 @@ func TestIssueNamesEveryFault(t *testing.T) {
 	if slices.Sort(got); !slices.Equal(got, want) {
 		t.Errorf("faults of %v, want %v", got, want)
 	}
-	if _, total, err := w.People.Accounts(t.Context(), tenant, people.Page{}); err != nil || total != 0 {
+	if _, total, err := w.People.Accounts(t.Context(), tenant, identity.Page{}); err != nil || total != 0 {
 		t.Errorf("a refused key left %d accounts, %v", total, err)
 	}
 }
@@ -316,7 +316,7 @@ func TestBoundsOfAKey(t *testing.T) {
 	}
 }
 
-func deactivated(a *people.Account) error {
+func deactivated(a *identity.Account) error {
 	a.Active = false
 	return nil
 }

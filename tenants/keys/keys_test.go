@@ -19,8 +19,8 @@ import (
 
 	"tenantry/internal/fault"
 	"tenantry/tenants"
+	"tenantry/tenants/identity"
 	"tenantry/tenants/keys"
-	"tenantry/tenants/people"
 	"tenantry/tenants/tenantstest"
 )
 
@@ -348,7 +348,7 @@ func TestChangedAccountChangesItsKeys(t *testing.T) {
 	if p, err := authenticate(t, w, "acme", issued.Token.Reveal()); err != nil || !p.May(tenants.Contacts) {
 		t.Fatal(p, err)
 	}
-	_, err := w.People.UpdateAccount(t.Context(), tenant, &issued.Account, func(a *people.Account) error {
+	_, err := w.People.UpdateAccount(t.Context(), tenant, &issued.Account, func(a *identity.Account) error {
 		a.Permissions = []tenants.Permission{tenants.ManageFiles}
 		return nil
 	})

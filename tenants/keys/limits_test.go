@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"tenantry/backends/store"
+	"tenantry/internal/rate"
 	"tenantry/tenants/keys"
-	"tenantry/tenants/limits"
 	"tenantry/tenants/tenantstest"
 )
 
@@ -16,9 +16,9 @@ func TestLimitsOfAKey(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	tenant := w.Tenant(t, "acme")
-	given := limits.Pair{Rate: limits.PerSecond(7), Quota: limits.Unlimited()}
+	given := rate.Pair{Rate: rate.PerSecond(7), Quota: rate.Unlimited()}
 	made := issue(t, w, tenant, keys.NewKey{Limits: given})
-	want := func(what string, s *keys.Service, want limits.Pair) {
+	want := func(what string, s *keys.Service, want rate.Pair) {
 		t.Helper()
 		p, err := s.Authenticate(t.Context(), w.Fresh(t, "acme"), made.Token.Reveal(), somewhere)
 		if err != nil || p.Limits != want {
@@ -31,8 +31,8 @@ func TestLimitsOfAKey(t *testing.T) {
 	w.Second(t, tenantstest.Options{})
 	want("from the index", w.Keys, given)
 
-	changed := limits.Pair{Rate: limits.PerSecond(2)}
-	k, err := w.Keys.SetLimits(t.Context(), tenant, made.Key.ID, func(p, visitors *limits.Pair) { *p, *visitors = changed, changed })
+	changed := rate.Pair{Rate: rate.PerSecond(2)}
+	k, err := w.Keys.SetLimits(t.Context(), tenant, made.Key.ID, func(p, visitors *rate.Pair) { *p, *visitors = changed, changed })
 	if err != nil || k.Limits != changed {
 		t.Fatalf("%+v, %v", k, err)
 	}
@@ -43,7 +43,7 @@ func TestLimitsOfAKey(t *testing.T) {
 	if err != nil || next.Key.Limits != changed {
 		t.Errorf("after a rotation: %+v, %v", next, err)
 	}
-	if _, err := w.Keys.SetLimits(t.Context(), tenant, "000000000000000000000000", func(_, _ *limits.Pair) {}); !errors.Is(err, store.ErrNotFound) {
+	if _, err := w.Keys.SetLimits(t.Context(), tenant, "000000000000000000000000", func(_, _ *rate.Pair) {}); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("a key that is not there: %v", err)
 	}
 }

@@ -16,16 +16,16 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"tenantry/backends/resource"
+	"tenantry/backends/record"
 	"tenantry/backends/store"
 	"tenantry/crypto/secret"
 	"tenantry/crypto/tokens"
-	"tenantry/internal/bounded"
+	"tenantry/internal/cache"
 	"tenantry/internal/fault"
+	"tenantry/internal/rate"
 	"tenantry/internal/texts"
 	"tenantry/tenants"
-	"tenantry/tenants/limits"
-	"tenantry/tenants/people"
+	"tenantry/tenants/identity"
 )
 
 // Key is an API key. The token itself is stored nowhere.
@@ -51,22 +51,22 @@ type Key struct {
 	LastUsed    int64                `json:"last_used,omitempty"`                     // Unix milliseconds, roughly; 0: never
 	NeededSince int64                `json:"needed_since,omitempty"`                  // Unix milliseconds; 0: it was not noted yet
 	Needed      []tenants.Permission `json:"needed,omitempty"`                        // the permissions that calls needed since then
-	Limits      limits.Pair          `json:"limits,omitzero"`                         // of the key's own; zero: the organization's for keys
-	Visitors    limits.Pair          `json:"visitors,omitzero"`                       // of each address that presents a browser key; zero: the organization's
+	Limits      rate.Pair            `json:"limits,omitzero"`                         // of the key's own; zero: the organization's for keys
+	Visitors    rate.Pair            `json:"visitors,omitzero"`                       // of each address that presents a browser key; zero: the organization's
 	ProofOfWork int                  `json:"proof_of_work,omitempty"`                 // bits that a browser key asks for a submission; 0: none
 }
 
 // Kinds are the records of this package. They belong to the control workspace, parted by
 // organization, and travel nowhere.
 type Kinds struct {
-	Keys   *resource.Of[Key]
-	Rights *resource.Of[Rights]
+	Keys   *record.Of[Key]
+	Rights *record.Of[Rights]
 }
 
 // NewKinds declares the records.
 func NewKinds() Kinds {
-	return Kinds{resource.Must(resource.Options[Key]{
-		Traits: resource.Traits{Name: "key", Control: true, Rights: true},
+	return Kinds{record.Must(record.Options[Key]{
+		Traits: record.Traits{Name: "key", Control: true, Rights: true},
 		Spec: store.Spec{
 			Name: "keys", Partition: true,
 			Indexes: []store.Index{
@@ -76,8 +76,8 @@ func NewKinds() Kinds {
 				{Where: []string{"account_id"}}, {Where: []string{"name"}}, {Where: []string{"older_hashes"}}, {Sort: []string{"created_at"}},
 			},
 		},
-	}), resource.Must(resource.Options[Rights]{
-		Traits: resource.Traits{Name: "noted_rights", Control: true},
+	}), record.Must(record.Options[Rights]{
+		Traits: record.Traits{Name: "noted_rights", Control: true},
 		Spec:   store.Spec{Name: "noted_rights", Partition: true},
 	})}
 }
@@ -89,7 +89,7 @@ func (k Kinds) Specs() []*store.Spec { return []*store.Spec{k.Keys.Spec(), k.Rig
 type Options struct {
 	Directory *tenants.Directory
 	Kinds     Kinds
-	People    *people.Service
+	People    *identity.Service
 	Redis     redis.UniversalClient // nil: keys are looked up in the store
 	Now       func() time.Time      // nil: time.Now
 	// Grace is how long a key accepted before stays accepted while neither Redis nor the
@@ -103,21 +103,21 @@ type Options struct {
 type Service struct {
 	dir    *tenants.Directory
 	kinds  Kinds
-	people *people.Service
+	people *identity.Service
 	index  index
 	now    func() time.Time
 	grace  time.Duration
 
 	uses     uses
-	accepted *bounded.Map[*entry]
-	unknown  *bounded.Map[absence]
+	accepted *cache.Map[*entry]
+	unknown  *cache.Map[absence]
 }
 
 // NewService returns a Service.
 func NewService(o Options) *Service {
 	s := &Service{
 		dir: o.Directory, kinds: o.Kinds, people: o.People, now: o.Now, grace: o.Grace,
-		accepted: bounded.New[*entry](cmp.Or(o.Kept, tenants.DefaultOrganizations)), unknown: bounded.New[absence](maxUnknown),
+		accepted: cache.New[*entry](cmp.Or(o.Kept, tenants.DefaultOrganizations)), unknown: cache.New[absence](maxUnknown),
 	}
 	if s.now == nil {
 		s.now = time.Now
@@ -150,18 +150,18 @@ type NewKey struct {
 	AllowIPs    []string             // CIDRs or addresses
 	Origins     []string             // of a browser key, "https://www.example.com"
 	Lifetime    time.Duration        // 0: the key does not expire
-	Limits      limits.Pair          // zero: those of the organization for keys
-	Visitors    limits.Pair          // of each address that presents a browser key; zero: the organization's
+	Limits      rate.Pair            // zero: those of the organization for keys
+	Visitors    rate.Pair            // of each address that presents a browser key; zero: the organization's
 	ProofOfWork int                  // bits of work that a browser key asks for a submission, up to MaxProofOfWork; 0: none
 	// May, where set, is asked of the key as it would be, before it is made, and may narrow it.
-	May func(*Key, *people.Account) error
+	May func(*Key, *identity.Account) error
 }
 
 // Issued is a new key with its token, which cannot be had again.
 type Issued struct {
 	Key     Key
 	Token   secret.String
-	Account people.Account
+	Account identity.Account
 	Late    error // why LateNote is to be told; nil: it is not
 	// TakeBack makes the key what it was before, for who cannot tell the token to anybody. Errors:
 	// store.ErrConflict where somebody else has changed it since, store.ErrUnavailable.
@@ -193,7 +193,7 @@ func (s *Service) Issue(ctx context.Context, t *tenants.Tenant, n NewKey) (*Issu
 		faults.Add("proof_of_work", fault.Range, "only a browser key asks for proof of work, of 1 to %d bits", MaxProofOfWork)
 	}
 	allow, origins := n.Places(&faults)
-	wants := people.Account{Name: n.Name, Permissions: n.Permissions, Teams: n.Teams} // by the rules of what may own it
+	wants := identity.Account{Name: n.Name, Permissions: n.Permissions, Teams: n.Teams} // by the rules of what may own it
 	var wrong *fault.Error
 	if err := s.people.CheckAccount(ctx, t, &wants); errors.As(err, &wrong) {
 		faults = append(faults, wrong.Faults...)
@@ -255,14 +255,14 @@ func (s *Service) Issue(ctx context.Context, t *tenants.Tenant, n NewKey) (*Issu
 
 // checkHeld notes permissions and teams that the account lacks: a key narrows what its
 // account may do and never adds to it.
-func checkHeld(faults *fault.List, a *people.Account, permissions []tenants.Permission, teams []string) {
+func checkHeld(faults *fault.List, a *identity.Account, permissions []tenants.Permission, teams []string) {
 	lacking := slices.DeleteFunc(slices.Clone(permissions), func(p tenants.Permission) bool { return slices.Contains(a.Permissions, p) })
 	if len(lacking) > 0 {
 		has := "no permissions"
 		if len(a.Permissions) > 0 {
-			has = people.Joined(a.Permissions)
+			has = identity.Joined(a.Permissions)
 		}
-		faults.Add("permissions", fault.Forbidden, "the service account %q lacks %s; it has %s", a.Name, people.Joined(lacking), has)
+		faults.Add("permissions", fault.Forbidden, "the service account %q lacks %s; it has %s", a.Name, identity.Joined(lacking), has)
 	}
 	if len(a.Teams) == 0 {
 		return
@@ -273,7 +273,7 @@ func checkHeld(faults *fault.List, a *people.Account, permissions []tenants.Perm
 }
 
 // account returns the owner of a new key, and whether it was made for it.
-func (s *Service) account(ctx context.Context, t *tenants.Tenant, n NewKey, permissions []tenants.Permission) (*people.Account, bool, error) {
+func (s *Service) account(ctx context.Context, t *tenants.Tenant, n NewKey, permissions []tenants.Permission) (*identity.Account, bool, error) {
 	if n.Account != "" {
 		a, err := s.people.FindAccount(ctx, t, n.Account)
 		return a, false, err
@@ -282,7 +282,7 @@ func (s *Service) account(ctx context.Context, t *tenants.Tenant, n NewKey, perm
 	if !errors.Is(err, store.ErrNotFound) {
 		return a, false, err
 	}
-	a, err = s.people.CreateAccount(ctx, t, people.Account{Name: n.Name, Permissions: permissions, Active: true})
+	a, err = s.people.CreateAccount(ctx, t, identity.Account{Name: n.Name, Permissions: permissions, Active: true})
 	if _, dup := errors.AsType[*store.DuplicateError](err); dup { // somebody else was first
 		a, err = s.people.AccountByName(ctx, t, n.Name)
 		return a, false, err
@@ -358,8 +358,8 @@ func (s *Service) Get(ctx context.Context, t *tenants.Tenant, id string) (*Key, 
 }
 
 // List returns keys in order of their making, and how many there are.
-func (s *Service) List(ctx context.Context, t *tenants.Tenant, p people.Page) ([]Key, int64, error) {
-	return people.List(ctx, s.kinds.Keys.In(t.People()), p, "id")
+func (s *Service) List(ctx context.Context, t *tenants.Tenant, p identity.Page) ([]Key, int64, error) {
+	return identity.List(ctx, s.kinds.Keys.In(t.People()), p, "id")
 }
 
 // Revoke ends a key: when it returns, this process accepts it no more, others within a
@@ -403,7 +403,7 @@ func (s *Service) RevokeAccount(ctx context.Context, t *tenants.Tenant, account 
 
 // SetLimits lets alter change the key's own limits, and those of each of its visitors. When it returns, they hold in this
 // process, in others within a second. Errors: store.ErrNotFound, store.ErrUnavailable.
-func (s *Service) SetLimits(ctx context.Context, t *tenants.Tenant, id string, alter func(own, visitors *limits.Pair)) (*Key, error) {
+func (s *Service) SetLimits(ctx context.Context, t *tenants.Tenant, id string, alter func(own, visitors *rate.Pair)) (*Key, error) {
 	k, err := s.change(ctx, t, id, func(k *Key) error {
 		alter(&k.Limits, &k.Visitors)
 		return nil
@@ -447,7 +447,7 @@ func (k *Key) Covers(other *Key) error {
 		faults.Add("expires_in", fault.Forbidden, "the key that asks ends at %s, and none that it asks for may outlast it", texts.Time(k.ExpiresAt))
 	}
 	if wider(k.Permissions, other.Permissions) {
-		faults.Add("permissions", fault.Forbidden, "the key that asks is narrowed to %s, and those that it asks for name some of these", people.Joined(k.Permissions))
+		faults.Add("permissions", fault.Forbidden, "the key that asks is narrowed to %s, and those that it asks for name some of these", identity.Joined(k.Permissions))
 	}
 	if wider(k.Teams, other.Teams) {
 		faults.Add("teams", fault.Forbidden, "the key that asks is narrowed to the teams %s, and those that it asks for name some of these", strings.Join(k.Teams, ", "))
@@ -495,7 +495,7 @@ func InState(state string, now time.Time) store.Filter {
 
 // Owners returns the service accounts of the keys by identifier; one that was deleted is missing. Errors:
 // store.ErrUnavailable.
-func (s *Service) Owners(ctx context.Context, t *tenants.Tenant, keys ...*Key) (map[string]*people.Account, error) {
+func (s *Service) Owners(ctx context.Context, t *tenants.Tenant, keys ...*Key) (map[string]*identity.Account, error) {
 	var ids []string
 	for _, k := range keys {
 		ids = append(ids, k.AccountID)
@@ -506,9 +506,9 @@ func (s *Service) Owners(ctx context.Context, t *tenants.Tenant, keys ...*Key) (
 
 // RemoveAccount ends every key of an account and deletes it, as it was read. It returns how many keys went on
 // until now. Errors: store.ErrNotFound, store.ErrConflict where it was changed since, store.ErrUnavailable.
-func (s *Service) RemoveAccount(ctx context.Context, t *tenants.Tenant, a *people.Account) (n int, err error) {
+func (s *Service) RemoveAccount(ctx context.Context, t *tenants.Tenant, a *identity.Account) (n int, err error) {
 	// From here on it has no use and no further keys; and whoever changed it comes first.
-	ended, err := s.people.UpdateAccount(ctx, t, a, func(now *people.Account) error {
+	ended, err := s.people.UpdateAccount(ctx, t, a, func(now *identity.Account) error {
 		if now.Rev != a.Rev {
 			return store.ErrConflict
 		}

@@ -10,7 +10,7 @@ import (
 	"tenantry/crypto/tokens"
 	"tenantry/internal/fault"
 	"tenantry/tenants"
-	"tenantry/tenants/people"
+	"tenantry/tenants/identity"
 )
 
 // Older is a token that was replaced by a rotation, and goes on.
@@ -56,7 +56,7 @@ func (k *Key) Until(hash string) int64 {
 // Rotate gives the key a new token, and the lifetime with which it was issued anew. The token before goes
 // on for the overlap (0: ends now), those from rotations before that to the ends of theirs. may, where set, is asked of the key as it
 // would be, and may narrow it. Errors: as Issue, store.ErrNotFound.
-func (s *Service) Rotate(ctx context.Context, t *tenants.Tenant, id string, overlap time.Duration, may func(*Key, *people.Account) error) (*Issued, error) {
+func (s *Service) Rotate(ctx context.Context, t *tenants.Tenant, id string, overlap time.Duration, may func(*Key, *identity.Account) error) (*Issued, error) {
 	k, err := s.Get(ctx, t, id)
 	if err != nil {
 		return nil, fmt.Errorf("rotate a key: %w", err)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"tenantry/internal/rate"
 )
 
 // TestScriptAndTwinAgree asks the script and the local counter the same, over and over,
@@ -23,13 +25,13 @@ func TestScriptAndTwinAgree(t *testing.T) {
 		t.Logf("seed %d", seed)
 		random := rand.New(rand.NewPCG(seed, 0))
 		script, twin := sharedCounter{newShared(client)}, localCounter{newLocal()}
-		limit := func() Limit {
-			count := 1 + random.Int64N([]int64{1, 5, 100, 5000, MaxCount}[random.IntN(5)])
-			return Limit{count, []int64{1000, 60_000, 3_600_000, 86_400_000}[random.IntN(4)]}
+		limit := func() rate.Limit {
+			count := 1 + random.Int64N([]int64{1, 5, 100, 5000, rate.MaxCount}[random.IntN(5)])
+			return mustParse(t, fmt.Sprintf("%d/%c", count, "smhd"[random.IntN(4)]))
 		}
 		org := fmt.Sprintf("tnt:{%d}:limit:", seed)
 		holders := []string{org + "org", org + "key:a", org + "key:b"}
-		set := map[string]Limit{}
+		set := map[string]rate.Limit{}
 		refused := 0
 		for round := range rounds {
 			var rules []rule

@@ -1,3 +1,5 @@
+// Package limits counts requests against the limits of organizations and of their
+// callers. With Redis all replicas count together; without it each counts for itself.
 package limits
 
 import (
@@ -10,6 +12,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"tenantry/internal/rate"
 )
 
 const (
@@ -30,7 +34,7 @@ type Options struct {
 	// itself, which costs it far less than a script.
 	Redis redis.UniversalClient
 	// Defaults hold where organizations and keys say nothing.
-	Defaults Set
+	Defaults rate.Set
 	// Prefix begins the names in Redis of what belongs to no organization: of addresses.
 	Prefix string
 	// Patience is how long a request waits for Redis before it is counted here; 0: 100 ms.
@@ -43,7 +47,7 @@ type Options struct {
 type Limiter struct {
 	shared   *shared // nil: there is no Redis
 	local    *local
-	defaults Set
+	defaults rate.Set
 	prefix   string
 	log      *slog.Logger
 	now      func() time.Time
@@ -69,7 +73,7 @@ func New(o Options) *Limiter {
 }
 
 // Defaults returns the limits that hold where organizations and keys say nothing.
-func (l *Limiter) Defaults() Set { return l.defaults }
+func (l *Limiter) Defaults() rate.Set { return l.defaults }
 
 // Local returns how many requests were counted by this process alone because Redis was
 // away. Without Redis it stays 0.
@@ -123,12 +127,12 @@ type Request struct {
 	Caller  Caller
 	// Limits are the organization's, with the caller's own in Key where it has some;
 	// the Limiter's defaults fill the gaps, and say alone what an Anonymous address has.
-	Limits Set
+	Limits rate.Set
 }
 
 // rule is one limit that governs a request.
 type rule struct {
-	limit  Limit
+	limit  rate.Limit
 	name   string
 	holder string // whose it is
 	suffix string // which of the holder's
@@ -150,7 +154,7 @@ func (l *Limiter) rules(r *Request, into []rule) []rule {
 		}
 		return into
 	}
-	into = add(into, in.anonymous(), caller, "anonymous rate", "anonymous quota")
+	into = add(into, anonymous(in), caller, "anonymous rate", "anonymous quota")
 	if r.Passing {
 		pass(into)
 	}
@@ -160,7 +164,7 @@ func (l *Limiter) rules(r *Request, into []rule) []rule {
 // addressRules returns the limits of a stranger's address, in into. They know neither the host nor the organization: the
 // one is chosen by who asks, and the limits of the other would tell that there is one.
 func (l *Limiter) addressRules(c Caller, into []rule) []rule {
-	into = add(into, l.defaults.address(), l.prefix+"limit:address:"+c.address.String(), "address rate", "address quota")
+	into = add(into, address(l.defaults), l.prefix+"limit:address:"+c.address.String(), "address rate", "address quota")
 	pass(into)
 	return into
 }
@@ -193,12 +197,12 @@ func (r *Request) appendPrefix(text []byte) []byte {
 	return append(append(text, r.Prefix...), "limit:"...)
 }
 
-func add(into []rule, p Pair, holder, rate, quota string) []rule {
+func add(into []rule, p rate.Pair, holder, rateName, quotaName string) []rule {
 	if p.Rate.Count() > 0 {
-		into = append(into, rule{limit: p.Rate, name: rate, holder: holder, suffix: rateSuffix})
+		into = append(into, rule{limit: p.Rate, name: rateName, holder: holder, suffix: rateSuffix})
 	}
 	if p.Quota.Count() > 0 {
-		into = append(into, rule{limit: p.Quota, name: quota, holder: holder, suffix: quotaSuffix})
+		into = append(into, rule{limit: p.Quota, name: quotaName, holder: holder, suffix: quotaSuffix})
 	}
 	return into
 }
@@ -263,7 +267,7 @@ func (l *Limiter) Return(ctx context.Context, r Request) {
 	org, caller := r.holders()
 	rules := add(buffer[:0], in.Organization, org, "", "")
 	if r.Caller.kind == anonymousKind {
-		rules = add(rules, in.anonymous(), caller, "", "")
+		rules = add(rules, anonymous(in), caller, "", "")
 	}
 	if r.Passing {
 		pass(rules)
@@ -317,4 +321,23 @@ func (l *Limiter) returned(ctx context.Context) {
 	if l.resting.Swap(0) != 0 {
 		l.log.InfoContext(ctx, "Redis answers again: the replicas apply the request limits together")
 	}
+}
+
+// Callers without credentials get a part of an organization's limits: half of them together, so that the organization's
+// own callers keep the rest, and each address a tenth of that by default, so that a few addresses do not use it up.
+const (
+	anonymousPart = 2
+	addressPart   = 10
+)
+
+// anonymous returns the limits of all callers without credentials together.
+func anonymous(s rate.Set) rate.Pair {
+	return rate.Pair{Rate: s.Organization.Rate.Part(anonymousPart), Quota: s.Organization.Quota.Part(anonymousPart)}
+}
+
+// address returns the limits of one address of such callers. They must not be those of an organization: by them strangers
+// would know that there is one.
+func address(s rate.Set) rate.Pair {
+	all := anonymous(s)
+	return rate.Pair{Rate: all.Rate.Part(addressPart).Tighter(s.Address.Rate), Quota: all.Quota.Part(addressPart).Tighter(s.Address.Quota)}
 }

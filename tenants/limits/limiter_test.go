@@ -19,6 +19,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"tenantry/internal/rate"
 	"tenantry/tenants/localredis"
 	"tenantry/tenants/redisconn"
 )
@@ -32,7 +33,7 @@ func prefix(org int64) string { return fmt.Sprintf("tnt:{%d}:", org) }
 func request(t testing.TB, org int64, caller Caller, limits ...string) Request {
 	t.Helper()
 	r := Request{Prefix: prefix(org), Caller: caller}
-	for i, into := range []*Limit{&r.Limits.Organization.Rate, &r.Limits.Organization.Quota, &r.Limits.Key.Rate, &r.Limits.Key.Quota} {
+	for i, into := range []*rate.Limit{&r.Limits.Organization.Rate, &r.Limits.Organization.Quota, &r.Limits.Key.Rate, &r.Limits.Key.Quota} {
 		if i < len(limits) {
 			*into = mustParse(t, limits[i])
 		}
@@ -81,7 +82,7 @@ func TestLimiterParts(t *testing.T) {
 			t.Errorf("by default: %+v", d)
 		}
 	}
-	defaults := Set{Organization: Pair{mustParse(t, "100/s"), mustParse(t, "1000/d")}, Key: Pair{mustParse(t, "50/s"), mustParse(t, "8/d")}}
+	defaults := rate.Set{Organization: rate.Pair{Rate: mustParse(t, "100/s"), Quota: mustParse(t, "1000/d")}, Key: rate.Pair{Rate: mustParse(t, "50/s"), Quota: mustParse(t, "8/d")}}
 	t.Run("local", func(t *testing.T) {
 		t.Parallel()
 		l := New(Options{Defaults: defaults})
@@ -108,7 +109,7 @@ func TestX14_VisitorsOfAKeyAreLimitedApart(t *testing.T) {
 		take := func(address string) Decision {
 			from, _ := netip.ParseAddr(address)
 			r := request(t, org, Visitor("a", from), "1000/h", "off", "40/h", "off")
-			r.Limits.Visitor = Pair{Rate: mustParse(t, "3/h"), Quota: mustParse(t, "2/d")}
+			r.Limits.Visitor = rate.Pair{Rate: mustParse(t, "3/h"), Quota: mustParse(t, "2/d")}
 			return l.Take(t.Context(), r)
 		}
 		for range 30 {
@@ -402,7 +403,7 @@ func (l *lines) String() string {
 
 func TestLocalIsBounded(t *testing.T) {
 	t.Parallel()
-	l := New(Options{Defaults: Set{Key: Pair{Rate: mustParse(t, "1/d")}}})
+	l := New(Options{Defaults: rate.Set{Key: rate.Pair{Rate: mustParse(t, "1/d")}}})
 	for i := range int64(2 * maxAccounts) {
 		l.Take(t.Context(), Request{Prefix: prefix(1), Caller: Person(i)})
 	}
@@ -415,7 +416,7 @@ func TestLocalIsBounded(t *testing.T) {
 // that one party has, are bounded and cost a key nothing of its count; nor do host names without end.
 func TestX8_StrangersDriveOutNobody(t *testing.T) {
 	t.Parallel()
-	l := New(Options{Defaults: Set{Organization: Pair{Quota: mustParse(t, "100000000/d")}, Key: Pair{Quota: mustParse(t, "3/d")}, Address: Pair{Rate: mustParse(t, "5/s")}}})
+	l := New(Options{Defaults: rate.Set{Organization: rate.Pair{Quota: mustParse(t, "100000000/d")}, Key: rate.Pair{Quota: mustParse(t, "3/d")}, Address: rate.Pair{Rate: mustParse(t, "5/s")}}})
 	key := Request{Prefix: "a:", Caller: Key("a")}
 	l.Take(t.Context(), key)
 	for i := range uint32(3 * maxAccounts) {
@@ -494,11 +495,11 @@ func TestX8_AddressesAreBoundApart(t *testing.T) {
 			t.Errorf("given back to all together: %+v", d)
 		}
 	}
-	onLimiters(t, Set{Organization: Pair{Rate: mustParse(t, "80/h")}}, test)
+	onLimiters(t, rate.Set{Organization: rate.Pair{Rate: mustParse(t, "80/h")}}, test)
 }
 
 // onLimiters runs a test of strangers on a Limiter that counts by itself and on others that count in Redis.
-func onLimiters(t *testing.T, defaults Set, test func(*testing.T, *Limiter)) {
+func onLimiters(t *testing.T, defaults rate.Set, test func(*testing.T, *Limiter)) {
 	t.Helper()
 	t.Run("local", func(t *testing.T) {
 		t.Parallel()
@@ -512,7 +513,7 @@ func onLimiters(t *testing.T, defaults Set, test func(*testing.T, *Limiter)) {
 // TestX8_HostNamesMultiplyNoAddress: an address has its limit over all hosts, those of organizations and others.
 func TestX8_HostNamesMultiplyNoAddress(t *testing.T) {
 	t.Parallel()
-	onLimiters(t, Set{Address: Pair{Rate: mustParse(t, "6/h"), Quota: mustParse(t, "5/d")}}, func(t *testing.T, l *Limiter) {
+	onLimiters(t, rate.Set{Address: rate.Pair{Rate: mustParse(t, "6/h"), Quota: mustParse(t, "5/d")}}, func(t *testing.T, l *Limiter) {
 		at := func(host int, address string) Decision {
 			return l.Take(t.Context(), Request{Prefix: prefix(someOrganization()), Passing: host%2 == 0, Caller: Anonymous(netip.MustParseAddr(address))})
 		}
@@ -532,26 +533,26 @@ func TestX8_HostNamesMultiplyNoAddress(t *testing.T) {
 // depends on the limits that an organization has.
 func TestT15_LimitsOfAnOrganizationAreNotToldToStrangers(t *testing.T) {
 	t.Parallel()
-	defaults := Set{Organization: Pair{Rate: mustParse(t, "1000/h"), Quota: mustParse(t, "10000/d")}, Address: Pair{Rate: mustParse(t, "6/h")}}
+	defaults := rate.Set{Organization: rate.Pair{Rate: mustParse(t, "1000/h"), Quota: mustParse(t, "10000/d")}, Address: rate.Pair{Rate: mustParse(t, "6/h")}}
 	onLimiters(t, defaults, func(t *testing.T, l *Limiter) {
 		next := byte(0)
 		fresh := func() Caller { next++; return Anonymous(netip.AddrFrom4([4]byte{10, 0, 0, next})) }
-		take := func(org string, c Caller, own Set) Decision {
+		take := func(org string, c Caller, own rate.Set) Decision {
 			d := l.Take(t.Context(), Request{Prefix: org, Caller: c, Limits: own})
 			d.Reset, d.Wait = d.Reset.Round(time.Minute), d.Wait.Round(time.Minute)
 			return d
 		}
-		for _, own := range []Set{
-			{Organization: Pair{Rate: mustParse(t, "20/h")}}, {Organization: Pair{Quota: mustParse(t, "20/d")}}, {Organization: Pair{Rate: Unlimited(), Quota: Unlimited()}},
-			{Organization: Pair{Rate: mustParse(t, "100000/h")}, Address: Pair{Rate: mustParse(t, "2/h"), Quota: mustParse(t, "3/d")}},
+		for _, own := range []rate.Set{
+			{Organization: rate.Pair{Rate: mustParse(t, "20/h")}}, {Organization: rate.Pair{Quota: mustParse(t, "20/d")}}, {Organization: rate.Pair{Rate: rate.Unlimited(), Quota: rate.Unlimited()}},
+			{Organization: rate.Pair{Rate: mustParse(t, "100000/h")}, Address: rate.Pair{Rate: mustParse(t, "2/h"), Quota: mustParse(t, "3/d")}},
 		} {
 			known, unknown, a, b := prefix(someOrganization()), prefix(someOrganization()), fresh(), fresh()
 			for i := range 8 {
-				if d, want := take(known, a, own), take(unknown, b, Set{}); d != want || d.Refused != (i >= 6) {
+				if d, want := take(known, a, own), take(unknown, b, rate.Set{}); d != want || d.Refused != (i >= 6) {
 					t.Errorf("%+v: %+v of an organization with limits of its own, %+v of another", own, d, want)
 				}
 			}
-			if own.Organization.Rate.Count() > 20 || own.Organization == (Pair{Unlimited(), Unlimited()}) {
+			if own.Organization.Rate.Count() > 20 || own.Organization == (rate.Pair{Rate: rate.Unlimited(), Quota: rate.Unlimited()}) {
 				continue
 			}
 			for range 4 {

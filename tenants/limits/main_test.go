@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"tenantry/internal/maintest"
+	"tenantry/internal/rate"
 	"tenantry/tenants/localredis"
 )
 
@@ -67,9 +68,9 @@ func server(t testing.TB) redis.UniversalClient {
 	return client
 }
 
-func mustParse(t testing.TB, text string) Limit {
+func mustParse(t testing.TB, text string) rate.Limit {
 	t.Helper()
-	l, err := Parse(text)
+	l, err := rate.Parse(text)
 	if err != nil {
 		t.Fatal(err)
 	}

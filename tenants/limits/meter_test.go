@@ -7,6 +7,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
+
+	"tenantry/internal/rate"
 )
 
 // counter is the local one or the script, with a time that a test can move.
@@ -243,17 +245,20 @@ func TestGiveBack(t *testing.T) {
 func TestMeterProperties(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		periods := []int64{1000, 60_000, 3_600_000, 86_400_000}
-		l := Limit{rapid.Int64Range(1, rapid.SampledFrom([]int64{3, 50, 1000, MaxCount}).Draw(t, "most")).Draw(t, "count"), rapid.SampledFrom(periods).Draw(t, "period")}
+		most := rapid.SampledFrom([]int64{3, 50, 1000, rate.MaxCount}).Draw(t, "most")
+		l, err := rate.Parse(fmt.Sprintf("%d/%c", rapid.Int64Range(1, most).Draw(t, "count"), rapid.SampledFrom([]rune("smhd")).Draw(t, "period")))
+		if err != nil {
+			t.Fatal(err)
+		}
 		m := &meter{}
 		rules := []rule{{limit: l}}
 		now := int64(1_800_000_000_000)
 		var admitted []int64
 		for range rapid.IntRange(1, 200).Draw(t, "requests") {
-			now += rapid.Int64Range(0, rapid.SampledFrom([]int64{0, 2, l.period / l.count, l.period}).Draw(t, "scale")).Draw(t, "pause")
+			now += rapid.Int64Range(0, rapid.SampledFrom([]int64{0, 2, l.Period() / l.Count(), l.Period()}).Draw(t, "scale")).Draw(t, "pause")
 			before := *m
 			v := decide([]*meter{m}, rules, now)
-			if m.level < 0 || m.level > l.full() || v.remaining < 0 || v.remaining >= l.count || v.reset > l.period {
+			if m.level < 0 || m.level > full(l) || v.remaining < 0 || v.remaining >= l.Count() || v.reset > l.Period() {
 				t.Fatalf("out of bounds: %+v %+v", m, v)
 			}
 			if !v.refused {
@@ -268,7 +273,7 @@ func TestMeterProperties(t *testing.T) {
 		}
 		for i, from := range admitted {
 			for j := i; j < len(admitted); j++ {
-				if span := admitted[j] - from; (int64(j-i+1)-l.count)*l.period > span*l.count {
+				if span := admitted[j] - from; (int64(j-i+1)-l.Count())*l.Period() > span*l.Count() {
 					t.Fatalf("%v admitted %d requests within %d ms", l, j-i+1, span)
 				}
 			}

@@ -103,7 +103,7 @@ func arguments(rules []rule) (keys []string, args []any) {
 	keys, args = make([]string, len(rules)), make([]any, 0, 2*len(rules))
 	for i, r := range rules {
 		keys[i] = r.holder + r.suffix
-		args = append(args, r.limit.count, r.limit.period)
+		args = append(args, r.limit.Count(), r.limit.Period())
 	}
 	return keys, args
 }

@@ -13,8 +13,8 @@ import (
 
 	"tenantry/crypto/secret"
 	"tenantry/tenants"
+	"tenantry/tenants/identity"
 	"tenantry/tenants/keys"
-	"tenantry/tenants/people"
 	"tenantry/tenants/redisconn"
 	"tenantry/tenants/redistest"
 	"tenantry/tenants/sessions"
@@ -140,7 +140,7 @@ func useKeys(t *testing.T, w *tenantstest.World, o tenantstest.Options, slug str
 func useSessions(t *testing.T, w *tenantstest.World, slug string, tenant *tenants.Tenant) {
 	t.Helper()
 	const password = "correct horse battery"
-	u, err := w.People.CreateUser(t.Context(), tenant, people.NewUser{Name: "Ann", Email: "ann@example.com"})
+	u, err := w.People.CreateUser(t.Context(), tenant, identity.NewUser{Name: "Ann", Email: "ann@example.com"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 	"tenantry/backends/store"
 	"tenantry/crypto/secret"
 	"tenantry/tenants"
-	"tenantry/tenants/people"
+	"tenantry/tenants/identity"
 )
 
 // MaxListed is how many sessions of one person are listed, those that last longest.
@@ -149,8 +149,8 @@ func (s *Service) EndAll(ctx context.Context, t *tenants.Tenant, uid int64) erro
 
 // ChangePassword gives the person another password where the present one is right, and returns the person. All
 // sessions end. The attempt counts as one to sign in. Errors: tenants.ErrDenied where the password is wrong,
-// ErrThrottled, tenants.ErrUnavailable, those of people.Service.ReplacePassword.
-func (s *Service) ChangePassword(ctx context.Context, t *tenants.Tenant, uid int64, present, next secret.String, remote netip.Addr) (*people.User, error) {
+// ErrThrottled, tenants.ErrUnavailable, those of identity.Service.ReplacePassword.
+func (s *Service) ChangePassword(ctx context.Context, t *tenants.Tenant, uid int64, present, next secret.String, remote netip.Addr) (*identity.User, error) {
 	u, err := s.people.FindUser(ctx, t, uid)
 	if err != nil {
 		return nil, err

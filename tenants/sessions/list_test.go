@@ -16,7 +16,7 @@ import (
 	"tenantry/crypto/passwords"
 	"tenantry/crypto/secret"
 	"tenantry/tenants"
-	"tenantry/tenants/people"
+	"tenantry/tenants/identity"
 	"tenantry/tenants/sessions"
 	"tenantry/tenants/tenantstest"
 )
@@ -32,8 +32,8 @@ func TestPeopleSeeAndEndTheirSessions(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	tenant, other := w.Tenant(t, "acme"), w.Tenant(t, "other")
-	ann, bob := user(t, w, tenant, people.NewUser{}), user(t, w, tenant, people.NewUser{Email: "bob@example.com"})
-	stranger := user(t, w, other, people.NewUser{})
+	ann, bob := user(t, w, tenant, identity.NewUser{}), user(t, w, tenant, identity.NewUser{Email: "bob@example.com"})
+	stranger := user(t, w, other, identity.NewUser{})
 	from := sessions.From{Address: netip.MustParseAddr("192.0.2.7"), Browser: strings.Repeat("é", 300)}
 	first, begun, err := w.Sessions.Start(t.Context(), w.Fresh(t, "acme"), ann, from)
 	if err != nil {
@@ -108,7 +108,7 @@ func TestPeopleSeeAndEndTheirSessions(t *testing.T) {
 	}
 }
 
-func fresh(t *testing.T, w *tenantstest.World, uid int64) *people.User {
+func fresh(t *testing.T, w *tenantstest.World, uid int64) *identity.User {
 	t.Helper()
 	u, err := w.People.FindUser(t.Context(), w.Fresh(t, "acme"), uid)
 	if err != nil {
@@ -121,7 +121,7 @@ func fresh(t *testing.T, w *tenantstest.World, uid int64) *people.User {
 func TestListedSessionsAreBounded(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
-	ann := user(t, w, w.Tenant(t, "acme"), people.NewUser{})
+	ann := user(t, w, w.Tenant(t, "acme"), identity.NewUser{})
 	oldest := start(t, w, "acme", ann)
 	for range sessions.MaxListed + 5 {
 		w.Clock.Advance(time.Millisecond)
@@ -145,7 +145,7 @@ func TestListedSessionsAreBounded(t *testing.T) {
 func TestOwnPassword(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
-	ann := user(t, w, w.Tenant(t, "acme"), people.NewUser{})
+	ann := user(t, w, w.Tenant(t, "acme"), identity.NewUser{})
 	if err := w.People.SetPassword(t.Context(), w.Fresh(t, "acme"), ann.UID, secret.New(password)); err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +187,7 @@ func TestOwnPassword(t *testing.T) {
 func TestOnePasswordIsReplacedOnce(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
-	ann := user(t, w, w.Tenant(t, "acme"), people.NewUser{})
+	ann := user(t, w, w.Tenant(t, "acme"), identity.NewUser{})
 	if err := w.People.SetPassword(t.Context(), w.Fresh(t, "acme"), ann.UID, secret.New(password)); err != nil {
 		t.Fatal(err)
 	}
@@ -221,7 +221,7 @@ func TestEndedSessionsOfAClockAheadStayEnded(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	tenant := w.Tenant(t, "acme")
-	ann := user(t, w, tenant, people.NewUser{})
+	ann := user(t, w, tenant, identity.NewUser{})
 	w.Clock.Advance(time.Minute)
 	token := start(t, w, "acme", ann)
 	snapshot := w.Entries(t, tenant, "session:")
@@ -243,7 +243,7 @@ func TestListThatIsNone(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	tenant := w.Tenant(t, "acme")
-	ann := user(t, w, tenant, people.NewUser{})
+	ann := user(t, w, tenant, identity.NewUser{})
 	token := start(t, w, "acme", ann)
 	if err := w.Redis.Set(t.Context(), fmt.Sprintf("%ssessions:%d", tenant.RedisPrefix(), ann.UID), "x", 0).Err(); err != nil {
 		t.Fatal(err)
@@ -264,7 +264,7 @@ func TestLinksAreCheckedWithoutBeingUsed(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	tenant := w.Tenant(t, "acme")
-	made, err := w.People.CreateUser(t.Context(), tenant, people.NewUser{Name: "Ann", Email: "ann@example.com"})
+	made, err := w.People.CreateUser(t.Context(), tenant, identity.NewUser{Name: "Ann", Email: "ann@example.com"})
 	if err != nil {
 		t.Fatal(err)
 	}

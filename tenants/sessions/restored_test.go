@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"tenantry/tenants"
-	"tenantry/tenants/people"
+	"tenantry/tenants/identity"
 	"tenantry/tenants/redistest"
 	"tenantry/tenants/sessions"
 	"tenantry/tenants/tenantstest"
@@ -28,8 +28,8 @@ func TestS4_EndedSessionStaysEndedInARestoredRedis(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	tenant := w.Tenant(t, "acme")
-	ann := user(t, w, tenant, people.NewUser{})
-	bob := user(t, w, tenant, people.NewUser{Email: "bob@example.com"})
+	ann := user(t, w, tenant, identity.NewUser{})
+	bob := user(t, w, tenant, identity.NewUser{Email: "bob@example.com"})
 	ended, kept, others := start(t, w, "acme", ann), start(t, w, "acme", ann), start(t, w, "acme", bob)
 	snapshot := w.Entries(t, tenant, "session:")
 	if len(snapshot) != 3 {
@@ -69,7 +69,7 @@ func TestS4_EndHoldsWhereRedisCannotDelete(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	tenant := w.Tenant(t, "acme")
-	token := start(t, w, "acme", user(t, w, tenant, people.NewUser{}))
+	token := start(t, w, "acme", user(t, w, tenant, identity.NewUser{}))
 	fresh := w.Fresh(t, "acme")
 	w.RedisHook.After(func(c redis.Cmder) { // the look-up is answered, the deletion is not
 		if c.Name() == "getex" {
@@ -95,7 +95,7 @@ func TestS4_EndIsNotClaimedWithoutTheStore(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	tenant := w.Tenant(t, "acme")
-	token := start(t, w, "acme", user(t, w, tenant, people.NewUser{}))
+	token := start(t, w, "acme", user(t, w, tenant, identity.NewUser{}))
 	fresh := w.Fresh(t, "acme")
 	w.Engine.SetDown(true)
 	if err := w.Sessions.End(t.Context(), fresh, token); !errors.Is(err, tenants.ErrUnavailable) {
@@ -111,7 +111,7 @@ func TestSignOutsAreRememberedWithinBounds(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	tenant := w.Tenant(t, "acme")
-	u := user(t, w, tenant, people.NewUser{})
+	u := user(t, w, tenant, identity.NewUser{})
 	var ended []string
 	oldest := start(t, w, "acme", u)
 	for range 70 {
@@ -165,7 +165,7 @@ func TestLookupOfAWarmSessionIsOneRoundTrip(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	tenant := w.Tenant(t, "acme")
-	u := user(t, w, tenant, people.NewUser{})
+	u := user(t, w, tenant, identity.NewUser{})
 	ended, token := start(t, w, "acme", u), start(t, w, "acme", u)
 	if err := w.Sessions.End(t.Context(), w.Fresh(t, "acme"), ended); err != nil {
 		t.Fatal(err)
@@ -190,7 +190,7 @@ func TestS4_KilledRedisRevivesNoSession(t *testing.T) {
 	w.Redis = server.Open(t)
 	w.Second(t, tenantstest.Options{})
 	tenant := w.Tenant(t, "acme")
-	u := user(t, w, tenant, people.NewUser{})
+	u := user(t, w, tenant, identity.NewUser{})
 	kept := start(t, w, "acme", u)
 	var ended []string
 	for round := range 5 {

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"tenantry/tenants"
-	"tenantry/tenants/people"
+	"tenantry/tenants/identity"
 	"tenantry/tenants/tenantstest"
 )
 
@@ -17,9 +17,9 @@ func TestT12_NobodyMakesOrMovesASession(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	a, b := w.Tenant(t, "a"), w.Tenant(t, "b")
-	ann := user(t, w, a, people.NewUser{})
-	boss := user(t, w, a, people.NewUser{Email: "boss@example.com", Roles: []string{people.AdminRole}})
-	foreign := user(t, w, b, people.NewUser{Roles: []string{people.AdminRole}})
+	ann := user(t, w, a, identity.NewUser{})
+	boss := user(t, w, a, identity.NewUser{Email: "boss@example.com", Roles: []string{identity.AdminRole}})
+	foreign := user(t, w, b, identity.NewUser{Roles: []string{identity.AdminRole}})
 	mine, theirs, elsewhere := start(t, w, "a", ann), start(t, w, "a", boss), start(t, w, "b", foreign)
 	find := func(tenant *tenants.Tenant, admin bool) (name, value string) {
 		for name, value = range w.Entries(t, tenant, "session:") {
@@ -73,7 +73,7 @@ func TestSealsFollowTheKeyring(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	tenant := w.Tenant(t, "acme")
-	token := start(t, w, "acme", user(t, w, tenant, people.NewUser{}))
+	token := start(t, w, "acme", user(t, w, tenant, identity.NewUser{}))
 	holds := func(what string) {
 		t.Helper()
 		w.Clock.Advance(2 * time.Minute) // what was opened is opened again

@@ -17,7 +17,7 @@ import (
 	"tenantry/crypto/secret"
 	"tenantry/crypto/tokens"
 	"tenantry/tenants"
-	"tenantry/tenants/people"
+	"tenantry/tenants/identity"
 )
 
 // Defaults of Options.
@@ -34,7 +34,7 @@ const (
 // Options are what a Service needs; Directory, People and Redis are required.
 type Options struct {
 	Directory *tenants.Directory
-	People    *people.Service
+	People    *identity.Service
 	Redis     redis.UniversalClient
 	Now       func() time.Time // nil: time.Now
 	Idle      time.Duration    // 0: DefaultIdle; a session ends that long after its last use
@@ -45,7 +45,7 @@ type Options struct {
 // Service starts, finds and ends sessions. Safe for concurrent use.
 type Service struct {
 	dir      *tenants.Directory
-	people   *people.Service
+	people   *identity.Service
 	redis    redis.UniversalClient
 	now      func() time.Time
 	idle     time.Duration
@@ -143,7 +143,7 @@ func denied(reason string) error { return fmt.Errorf("%s: %w", reason, tenants.E
 // Start returns a new session of a user of the organization, read after the tenant was
 // resolved, and its token. Only the token's hash is stored. Errors: tenants.ErrDenied
 // where the user is not active, tenants.ErrUnavailable.
-func (s *Service) Start(ctx context.Context, t *tenants.Tenant, u *people.User, from From) (secret.String, Session, error) {
+func (s *Service) Start(ctx context.Context, t *tenants.Tenant, u *identity.User, from From) (secret.String, Session, error) {
 	principal, err := s.people.PrincipalOf(ctx, t, u)
 	if errors.Is(err, tenants.ErrDenied) {
 		return secret.String{}, Session{}, err
@@ -341,7 +341,7 @@ func (s *Service) End(ctx context.Context, t *tenants.Tenant, token string) erro
 }
 
 func (s *Service) end(ctx context.Context, t *tenants.Tenant, v *stored) error {
-	noted := s.people.SignOut(ctx, t, v.UserID, people.SignOut{Session: v.Hash, StartedAt: v.StartedAt, ExpiresAt: v.ExpiresAt})
+	noted := s.people.SignOut(ctx, t, v.UserID, identity.SignOut{Session: v.Hash, StartedAt: v.StartedAt, ExpiresAt: v.ExpiresAt})
 	deleted := s.redis.Del(ctx, sessionKey(t, v.Hash)).Err()
 	if noted != nil && !errors.Is(noted, store.ErrNotFound) {
 		return unavailable("ending a session", errors.Join(noted, deleted))

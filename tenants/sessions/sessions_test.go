@@ -16,7 +16,7 @@ import (
 	"tenantry/crypto/secret"
 	"tenantry/internal/maintest"
 	"tenantry/tenants"
-	"tenantry/tenants/people"
+	"tenantry/tenants/identity"
 	"tenantry/tenants/sessions"
 	"tenantry/tenants/tenantstest"
 )
@@ -27,7 +27,7 @@ var somewhere = netip.MustParseAddr("192.0.2.7")
 
 const password = "correct horse battery"
 
-func user(t *testing.T, w *tenantstest.World, tenant *tenants.Tenant, n people.NewUser) *people.User {
+func user(t *testing.T, w *tenantstest.World, tenant *tenants.Tenant, n identity.NewUser) *identity.User {
 	t.Helper()
 	if n.Name == "" {
 		n.Name = "Ann"
@@ -42,7 +42,7 @@ func user(t *testing.T, w *tenantstest.World, tenant *tenants.Tenant, n people.N
 	return u
 }
 
-func start(t *testing.T, w *tenantstest.World, slug string, u *people.User) string {
+func start(t *testing.T, w *tenantstest.World, slug string, u *identity.User) string {
 	t.Helper()
 	token, _, err := w.Sessions.Start(t.Context(), w.Fresh(t, slug), u, sessions.From{})
 	if err != nil {
@@ -61,7 +61,7 @@ func TestS1_SessionIsBoundToItsOrganization(t *testing.T) {
 	w := tenantstest.New(t, tenantstest.Options{})
 	a := w.Tenant(t, "a")
 	w.Tenant(t, "b")
-	u := user(t, w, a, people.NewUser{Roles: []string{people.AdminRole}})
+	u := user(t, w, a, identity.NewUser{Roles: []string{identity.AdminRole}})
 	token := start(t, w, "a", u)
 	p, err := lookup(t, w, "a", token)
 	if err != nil || p.UserID != u.UID || !p.IsAdmin() {
@@ -87,7 +87,7 @@ func TestOnlyTheHashIsInRedis(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	tenant := w.Tenant(t, "acme")
-	token := start(t, w, "acme", user(t, w, tenant, people.NewUser{}))
+	token := start(t, w, "acme", user(t, w, tenant, identity.NewUser{}))
 	found, err := w.Redis.Keys(t.Context(), tenant.RedisPrefix()+"*").Result()
 	if err != nil || len(found) != 2 {
 		t.Fatal(found, err)
@@ -108,31 +108,31 @@ func TestOnlyTheHashIsInRedis(t *testing.T) {
 func TestS4_WhatEndsASession(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
-		do   func(*testing.T, *tenantstest.World, *tenants.Tenant, *people.User, string) error
+		do   func(*testing.T, *tenantstest.World, *tenants.Tenant, *identity.User, string) error
 		gone bool
 		may  bool // whether the permission of the role is left
 	}{
-		"nothing": {func(*testing.T, *tenantstest.World, *tenants.Tenant, *people.User, string) error { return nil }, false, true},
-		"sign-out": {func(t *testing.T, w *tenantstest.World, a *tenants.Tenant, _ *people.User, token string) error {
+		"nothing": {func(*testing.T, *tenantstest.World, *tenants.Tenant, *identity.User, string) error { return nil }, false, true},
+		"sign-out": {func(t *testing.T, w *tenantstest.World, a *tenants.Tenant, _ *identity.User, token string) error {
 			return w.Sessions.End(t.Context(), a, token)
 		}, true, false},
-		"password": {func(t *testing.T, w *tenantstest.World, a *tenants.Tenant, u *people.User, _ string) error {
+		"password": {func(t *testing.T, w *tenantstest.World, a *tenants.Tenant, u *identity.User, _ string) error {
 			return w.People.SetPassword(t.Context(), a, u.UID, secret.New(password))
 		}, true, false},
-		"deactivation": {func(t *testing.T, w *tenantstest.World, a *tenants.Tenant, u *people.User, _ string) error {
+		"deactivation": {func(t *testing.T, w *tenantstest.World, a *tenants.Tenant, u *identity.User, _ string) error {
 			_, err := w.People.Deactivate(t.Context(), a, u.UID, nil)
 			return err
 		}, true, false},
-		"role drop": {func(t *testing.T, w *tenantstest.World, a *tenants.Tenant, u *people.User, _ string) error {
-			_, err := w.People.UpdateUser(t.Context(), a, u.UID, func(u *people.User) error { u.Roles = nil; return nil })
+		"role drop": {func(t *testing.T, w *tenantstest.World, a *tenants.Tenant, u *identity.User, _ string) error {
+			_, err := w.People.UpdateUser(t.Context(), a, u.UID, func(u *identity.User) error { u.Roles = nil; return nil })
 			return err
 		}, false, false},
-		"role change": {func(t *testing.T, w *tenantstest.World, a *tenants.Tenant, _ *people.User, _ string) error {
-			_, err := w.PutRole(t.Context(), a, people.Role{Name: "editor"})
+		"role change": {func(t *testing.T, w *tenantstest.World, a *tenants.Tenant, _ *identity.User, _ string) error {
+			_, err := w.PutRole(t.Context(), a, identity.Role{Name: "editor"})
 			return err
 		}, false, false},
-		"name": {func(t *testing.T, w *tenantstest.World, a *tenants.Tenant, u *people.User, _ string) error {
-			_, err := w.People.UpdateUser(t.Context(), a, u.UID, func(u *people.User) error { u.Name = "Bea"; return nil })
+		"name": {func(t *testing.T, w *tenantstest.World, a *tenants.Tenant, u *identity.User, _ string) error {
+			_, err := w.People.UpdateUser(t.Context(), a, u.UID, func(u *identity.User) error { u.Name = "Bea"; return nil })
 			return err
 		}, false, true},
 	}
@@ -141,10 +141,10 @@ func TestS4_WhatEndsASession(t *testing.T) {
 			t.Parallel()
 			w := tenantstest.New(t, tenantstest.Options{})
 			tenant := w.Tenant(t, "acme")
-			if _, err := w.PutRole(t.Context(), tenant, people.Role{Name: "editor", Permissions: []tenants.Permission{tenants.ManageForms}}); err != nil {
+			if _, err := w.PutRole(t.Context(), tenant, identity.Role{Name: "editor", Permissions: []tenants.Permission{tenants.ManageForms}}); err != nil {
 				t.Fatal(err)
 			}
-			u := user(t, w, tenant, people.NewUser{Roles: []string{"editor"}})
+			u := user(t, w, tenant, identity.NewUser{Roles: []string{"editor"}})
 			token := start(t, w, "acme", u)
 			if p, err := lookup(t, w, "acme", token); err != nil || !p.May(tenants.ManageForms) {
 				t.Fatal(p, err)
@@ -171,7 +171,7 @@ func TestS4_EndDuringALookupIsNotUndone(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	tenant := w.Tenant(t, "acme")
-	token := start(t, w, "acme", user(t, w, tenant, people.NewUser{}))
+	token := start(t, w, "acme", user(t, w, tenant, identity.NewUser{}))
 	if err := w.Directory.BumpAccess(t.Context(), tenant.Org.OrgID); err != nil {
 		t.Fatal(err)
 	}
@@ -200,8 +200,8 @@ func TestS8_WhoBeganAJob(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{Sessions: sessions.Options{Idle: time.Second}})
 	tenant := w.Tenant(t, "acme")
-	u := user(t, w, tenant, people.NewUser{Roles: []string{people.AdminRole}})
-	user(t, w, tenant, people.NewUser{Email: "other@example.com", Roles: []string{people.AdminRole}})
+	u := user(t, w, tenant, identity.NewUser{Roles: []string{identity.AdminRole}})
+	user(t, w, tenant, identity.NewUser{Email: "other@example.com", Roles: []string{identity.AdminRole}})
 	rights := func(h sessions.Holder) (*tenants.Principal, error) {
 		return w.Sessions.Rights(t.Context(), w.Fresh(t, "acme"), h)
 	}
@@ -233,7 +233,7 @@ func TestS8_WhoBeganAJob(t *testing.T) {
 	if _, err := w.Sessions.Holder(t.Context(), w.Fresh(t, "acme"), idle); !errors.Is(err, tenants.ErrDenied) {
 		t.Errorf("a job begun in a session that has expired: %v", err)
 	}
-	if _, err := w.People.UpdateUser(t.Context(), w.Fresh(t, "acme"), u.UID, func(u *people.User) error { u.Roles = nil; return nil }); err != nil {
+	if _, err := w.People.UpdateUser(t.Context(), w.Fresh(t, "acme"), u.UID, func(u *identity.User) error { u.Roles = nil; return nil }); err != nil {
 		t.Fatal(err)
 	}
 	if p, err := rights(forgotten); err != nil || p.IsAdmin() {
@@ -251,7 +251,7 @@ func TestS5_IdleAndAbsoluteLimitsReallyExpire(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{Sessions: sessions.Options{Idle: 2 * time.Second, Absolute: 5 * time.Second}})
 	tenant := w.Tenant(t, "acme")
-	u := user(t, w, tenant, people.NewUser{})
+	u := user(t, w, tenant, identity.NewUser{})
 	idle, used := start(t, w, "acme", u), start(t, w, "acme", u)
 	begin := time.Now()
 	for last := begin; time.Since(begin) < 3200*time.Millisecond; {
@@ -280,7 +280,7 @@ func TestOutageIsNoRefusal(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	tenant := w.Tenant(t, "acme")
-	u := user(t, w, tenant, people.NewUser{})
+	u := user(t, w, tenant, identity.NewUser{})
 	token := start(t, w, "acme", u)
 	fresh := w.Fresh(t, "acme")
 	w.RedisHook.Break(func(context.Context) error { return errors.New("black hole") })
@@ -312,12 +312,12 @@ func TestOutageIsNoRefusal(t *testing.T) {
 func TestS7_KnownAndUnknownAddressesAnswerAlike(t *testing.T) {
 	w := tenantstest.New(t, tenantstest.Options{PasswordMemory: 19 << 10, Sessions: sessions.Options{Throttle: sessions.Throttle{Free: 4}}})
 	tenant := w.Tenant(t, "acme")
-	known := user(t, w, tenant, people.NewUser{Email: "known@example.com"})
+	known := user(t, w, tenant, identity.NewUser{Email: "known@example.com"})
 	if err := w.People.SetPassword(t.Context(), tenant, known.UID, secret.New(password)); err != nil {
 		t.Fatal(err)
 	}
-	user(t, w, tenant, people.NewUser{Email: "invited@example.com"}) // has no password
-	gone := user(t, w, tenant, people.NewUser{Email: "gone@example.com"})
+	user(t, w, tenant, identity.NewUser{Email: "invited@example.com"}) // has no password
+	gone := user(t, w, tenant, identity.NewUser{Email: "gone@example.com"})
 	if err := w.People.SetPassword(t.Context(), tenant, gone.UID, secret.New(password)); err != nil {
 		t.Fatal(err)
 	}
@@ -364,7 +364,7 @@ func TestAttemptsForOneAddressDoNotCountForAnother(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{Sessions: sessions.Options{Throttle: sessions.Throttle{Free: 2}}})
 	tenant := w.Tenant(t, "acme")
-	user(t, w, tenant, people.NewUser{Email: "known@example.com"})
+	user(t, w, tenant, identity.NewUser{Email: "known@example.com"})
 	tenant = w.Fresh(t, "acme")
 	attempt := func(email string) error {
 		_, err := w.Sessions.SignIn(t.Context(), tenant, email, secret.New("wrong guess here"), somewhere)
@@ -412,7 +412,7 @@ func sameBeginning(email string) string {
 func TestS3_EverySignInHasItsOwnToken(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
-	u := user(t, w, w.Tenant(t, "acme"), people.NewUser{})
+	u := user(t, w, w.Tenant(t, "acme"), identity.NewUser{})
 	if first := start(t, w, "acme", u); first == start(t, w, "acme", u) {
 		t.Error("two sessions have one token")
 	}
@@ -424,9 +424,9 @@ func TestRightsAreLookedAtAgain(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{Sessions: sessions.Options{Idle: time.Hour}})
 	tenant := w.Tenant(t, "acme")
-	u := user(t, w, tenant, people.NewUser{Permissions: []tenants.Permission{tenants.Contacts}})
+	u := user(t, w, tenant, identity.NewUser{Permissions: []tenants.Permission{tenants.Contacts}})
 	token := start(t, w, "acme", u)
-	if _, err := w.Kinds.People.Users.In(tenant.People()).Update(t.Context(), u.ID, func(u *people.User) error {
+	if _, err := w.Kinds.People.Users.In(tenant.People()).Update(t.Context(), u.ID, func(u *identity.User) error {
 		u.Permissions = nil
 		return nil
 	}); err != nil {

@@ -9,7 +9,7 @@ import (
 	"tenantry/backends/store"
 	"tenantry/crypto/secret"
 	"tenantry/tenants"
-	"tenantry/tenants/people"
+	"tenantry/tenants/identity"
 )
 
 // SignIn returns the active user with this address and password. An attempt is counted
@@ -18,7 +18,7 @@ import (
 // an organization that is nobody's (tenants.Directory.Nobody). Errors: tenants.ErrDenied,
 // ErrThrottled, tenants.ErrUnavailable; with the first two comes, for the audit log alone,
 // the user whose address was given, nil where there is none.
-func (s *Service) SignIn(ctx context.Context, t *tenants.Tenant, email string, password secret.String, remote netip.Addr) (*people.User, error) {
+func (s *Service) SignIn(ctx context.Context, t *tenants.Tenant, email string, password secret.String, remote netip.Addr) (*identity.User, error) {
 	attempt, throttled := s.attempt(ctx, t, email, remote)
 	if throttled != nil && !errors.Is(throttled, ErrThrottled) {
 		return nil, throttled
@@ -43,19 +43,19 @@ func (s *Service) SignIn(ctx context.Context, t *tenants.Tenant, email string, p
 	return u, nil
 }
 
-// AcceptInvite is people.Service.AcceptInvite for callers nobody knows: an attempt is counted
+// AcceptInvite is identity.Service.AcceptInvite for callers nobody knows: an attempt is counted
 // by its network address, with those to sign in, before the token is looked at. Further
 // errors: ErrThrottled, tenants.ErrUnavailable.
-func (s *Service) AcceptInvite(ctx context.Context, t *tenants.Tenant, token string, password secret.String, remote netip.Addr) (*people.User, error) {
-	return s.byLink(ctx, t, remote, func() (*people.User, error) { return s.people.AcceptInvite(ctx, t, token, password) })
+func (s *Service) AcceptInvite(ctx context.Context, t *tenants.Tenant, token string, password secret.String, remote netip.Addr) (*identity.User, error) {
+	return s.byLink(ctx, t, remote, func() (*identity.User, error) { return s.people.AcceptInvite(ctx, t, token, password) })
 }
 
-// UseLink is people.Service.UseSignInLink, counted as AcceptInvite is. Further errors: as there.
-func (s *Service) UseLink(ctx context.Context, t *tenants.Tenant, token string, remote netip.Addr) (*people.User, error) {
-	return s.byLink(ctx, t, remote, func() (*people.User, error) { return s.people.UseSignInLink(ctx, t, token) })
+// UseLink is identity.Service.UseSignInLink, counted as AcceptInvite is. Further errors: as there.
+func (s *Service) UseLink(ctx context.Context, t *tenants.Tenant, token string, remote netip.Addr) (*identity.User, error) {
+	return s.byLink(ctx, t, remote, func() (*identity.User, error) { return s.people.UseSignInLink(ctx, t, token) })
 }
 
-func (s *Service) byLink(ctx context.Context, t *tenants.Tenant, remote netip.Addr, use func() (*people.User, error)) (*people.User, error) {
+func (s *Service) byLink(ctx context.Context, t *tenants.Tenant, remote netip.Addr, use func() (*identity.User, error)) (*identity.User, error) {
 	attempt := s.named(t, "", remote)
 	if err := attempt.count(ctx, attempt.address); err != nil {
 		return nil, err

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"tenantry/tenants"
+	"tenantry/tenants/identity"
 	"tenantry/tenants/limits"
-	"tenantry/tenants/people"
 )
 
 // ErrThrottled: too many attempts to sign in. The error is a *ThrottledError.
@@ -148,7 +148,7 @@ func (s *Service) attempt(ctx context.Context, t *tenants.Tenant, email string, 
 }
 
 func (s *Service) named(t *tenants.Tenant, email string, remote netip.Addr) *attempt {
-	sum := sha256.Sum256([]byte(t.RedisPrefix() + people.EmailKey(email)))
+	sum := sha256.Sum256([]byte(t.RedisPrefix() + identity.EmailKey(email)))
 	prefix, who, from := s.dir.RedisPrefix()+"signin:", hex.EncodeToString(sum[:]), limits.Network(remote).String()
 	return &attempt{
 		s: s, placed: remote.IsValid(), address: prefix + "a:" + from, person: prefix + "u:" + who,

@@ -11,7 +11,7 @@ import (
 
 	"tenantry/crypto/secret"
 	"tenantry/tenants"
-	"tenantry/tenants/people"
+	"tenantry/tenants/identity"
 	"tenantry/tenants/sessions"
 	"tenantry/tenants/tenantstest"
 )
@@ -27,7 +27,7 @@ func newDoor(t *testing.T, throttle sessions.Throttle) *door {
 	t.Helper()
 	w := tenantstest.New(t, tenantstest.Options{Sessions: sessions.Options{Throttle: throttle}})
 	tenant := w.Tenant(t, "acme")
-	u := user(t, w, tenant, people.NewUser{Roles: []string{people.AdminRole}})
+	u := user(t, w, tenant, identity.NewUser{Roles: []string{identity.AdminRole}})
 	if err := w.People.SetPassword(t.Context(), tenant, u.UID, secret.New(password)); err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"tenantry/backends/store/driver"
+	"tenantry/backends/driver"
 )
 
 // Engine passes everything to another engine, counts, and fails when told to.

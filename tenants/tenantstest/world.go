@@ -17,16 +17,16 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"tenantry/backends/resource"
+	"tenantry/backends/driver"
+	"tenantry/backends/enginetest"
+	"tenantry/backends/record"
 	"tenantry/backends/store"
-	"tenantry/backends/store/driver"
-	"tenantry/backends/store/enginetest"
 	"tenantry/crypto/keyring"
 	"tenantry/crypto/passwords"
 	"tenantry/tenants"
+	"tenantry/tenants/identity"
 	"tenantry/tenants/keys"
 	"tenantry/tenants/localredis"
-	"tenantry/tenants/people"
 	"tenantry/tenants/sessions"
 )
 
@@ -59,7 +59,7 @@ type World struct {
 	Store       *store.Store
 	Kinds       Kinds
 	Directory   *tenants.Directory
-	People      *people.Service
+	People      *identity.Service
 	Keys        *keys.Service
 	Sessions    *sessions.Service
 	Redis       redis.UniversalClient
@@ -70,7 +70,7 @@ type World struct {
 // Kinds are the declared records.
 type Kinds struct {
 	Organizations tenants.Kinds
-	People        people.Kinds
+	People        identity.Kinds
 	Keys          keys.Kinds
 	Things        *store.Kind[Thing]
 }
@@ -105,9 +105,9 @@ func New(t testing.TB, o Options) *World {
 
 func (w *World) declare(t testing.TB, leases store.Leases, more []*store.Spec) {
 	t.Helper()
-	w.Kinds.Organizations, w.Kinds.People, w.Kinds.Keys = tenants.NewKinds(), people.NewKinds(), keys.NewKinds()
+	w.Kinds.Organizations, w.Kinds.People, w.Kinds.Keys = tenants.NewKinds(), identity.NewKinds(), keys.NewKinds()
 	w.Kinds.Things = store.Must[Thing](store.Spec{Name: "things"})
-	control := slices.Concat(w.Kinds.Organizations.Specs(), resource.Specs(w.Kinds.People.Kept()), w.Kinds.Keys.Specs(), more)
+	control := slices.Concat(w.Kinds.Organizations.Specs(), record.Specs(w.Kinds.People.Kept()), w.Kinds.Keys.Specs(), more)
 	other := enginetest.OpenSQLite(t, t.TempDir())
 	w.Store = store.New(store.Options{
 		Engine: w.Engine, Backends: map[string]driver.Engine{OtherBackend: other}, Control: control, Tenant: []*store.Spec{w.Kinds.Things.Spec()}, Leases: leases,
@@ -164,7 +164,7 @@ func (w *World) Second(t testing.TB, o Options) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.People = people.NewService(people.Options{Directory: w.Directory, Kinds: w.Kinds.People, Passwords: hasher, Now: w.Clock.Now})
+	w.People = identity.NewService(identity.Options{Directory: w.Directory, Kinds: w.Kinds.People, Passwords: hasher, Now: w.Clock.Now})
 	w.Keys = keys.NewService(keys.Options{
 		Directory: w.Directory, Kinds: w.Kinds.Keys, People: w.People, Redis: w.Redis, Now: w.Clock.Now, Grace: o.Grace,
 	})
@@ -300,7 +300,7 @@ func (w *World) Entries(t testing.TB, tenant *tenants.Tenant, prefix string) map
 }
 
 // PutRole makes or changes the role of that name.
-func (w *World) PutRole(ctx context.Context, t *tenants.Tenant, r people.Role) (*people.Role, error) {
+func (w *World) PutRole(ctx context.Context, t *tenants.Tenant, r identity.Role) (*identity.Role, error) {
 	made, err := w.People.CreateRole(ctx, t, r)
 	var taken *store.DuplicateError
 	if !errors.As(err, &taken) {
@@ -310,7 +310,7 @@ func (w *World) PutRole(ctx context.Context, t *tenants.Tenant, r people.Role) (
 	if err != nil {
 		return nil, err
 	}
-	return w.People.UpdateRole(ctx, t, have, func(have *people.Role) error {
+	return w.People.UpdateRole(ctx, t, have, func(have *identity.Role) error {
 		have.Label, have.Permissions = r.Label, r.Permissions
 		return nil
 	})

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"tenantry/backends/api"
 	"tenantry/gateway/openapi"
 	"tenantry/gateway/openapi/openapitest"
+	"tenantry/operation"
 	"tenantry/tenants"
 )
 
@@ -21,17 +21,17 @@ type item struct {
 
 func document(t *testing.T) []byte {
 	t.Helper()
-	id := api.Param{Name: "id", In: api.InPath, Shape: api.Text}
-	doc, err := openapi.Build(openapi.Info{Title: "Items", Version: "1"}, []api.Operation{
+	id := operation.Param{Name: "id", In: operation.InPath, Shape: operation.Text}
+	doc, err := openapi.Build(openapi.Info{Title: "Items", Version: "1"}, []operation.Row{
 		{
 			Name: "items.get", Method: http.MethodGet, Path: "/api/items/{id}", Tag: "items", Summary: "Get an item",
-			Credentials: api.Key, Kinds: api.ServerKeys, Rule: api.Needs(tenants.ManageFiles), Params: []api.Param{id},
+			Credentials: operation.Key, Kinds: operation.ServerKeys, Rule: operation.Needs(tenants.ManageFiles), Params: []operation.Param{id},
 			Data: item{}, Message: "Item found", Example: item{ID: "a"},
-			Failures: []api.Failure{{Code: 404, Message: "Item not found", When: "There is none."}, {Code: 200, Message: "Item gone", When: "It is gone."}},
+			Failures: []operation.Failure{{Code: 404, Message: "Item not found", When: "There is none."}, {Code: 200, Message: "Item gone", When: "It is gone."}},
 		},
 		{
 			Name: "items.schema", Method: http.MethodGet, Path: "/api/items/schema", Tag: "items", Summary: "Get the schema",
-			Credentials: api.Key, Kinds: api.ServerKeys, Rule: api.AnyCaller(),
+			Credentials: operation.Key, Kinds: operation.ServerKeys, Rule: operation.AnyCaller(),
 			Data: map[string]int{}, Message: "Schema", Example: map[string]int{"a": 1},
 		},
 	})

@@ -1,0 +1,421 @@
+package mongo
+
+import (
+	"fmt"
+	"math"
+	"unicode/utf8"
+
+	"tenantry/backends/driver"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// truth says whether a condition is decided before any document is seen.
+type truth int
+
+const (
+	depends truth = iota
+	always
+	never
+)
+
+// operand is a value of a document as a path.
+type operand struct {
+	path   string
+	typ    driver.Type
+	custom bool // of any type, also a list or a document
+	// prefix is what the stored value has before the caller's.
+	prefix string
+}
+
+func (w *workspace) operand(k *kind, r driver.Ref) (operand, error) {
+	if r.Custom {
+		o := operand{path: fieldCustom + "." + encodeKey(r.Name), typ: driver.Any, custom: true}
+		if r.Type == driver.Strings {
+			o.typ = driver.Strings
+		}
+		return k.unify(o, r.Name), nil
+	}
+	if r.Name == "id" {
+		return operand{path: fieldID, typ: driver.String, prefix: w.name + "/"}, nil
+	}
+	i, ok := k.at[r.Name]
+	if !ok {
+		return operand{}, fmt.Errorf("collection %s has no field %q", k.name, r.Name)
+	}
+	return k.unify(operand{path: column(r.Name), typ: k.fields[i].Type}, r.Name), nil
+}
+
+// literal returns the value as it is stored in the operand, and whether it can occur there.
+func (o operand) literal(v any) (any, bool) {
+	switch x := v.(type) {
+	case string:
+		return o.prefix + x, o.typ == driver.Any || o.typ == driver.String || o.typ == driver.Date || o.typ == driver.Strings
+	case int64:
+		if o.typ == driver.Time {
+			return bson.DateTime(x), true
+		}
+		return v, o.typ == driver.Any || numeric(o.typ)
+	case float64:
+		if o.typ == driver.Time {
+			return bson.DateTime(x), x == math.Trunc(x) && math.Abs(x) < 1<<63
+		}
+		return v, (o.typ == driver.Any || numeric(o.typ)) && !math.IsNaN(x)
+	case bool:
+		return v, o.typ == driver.Any || o.typ == driver.Bool
+	}
+	return nil, false
+}
+
+// bound returns the value to compare with, in the order op. A moment that is no whole number of milliseconds
+// lies between two that are, and every moment is before one that is too far away.
+func (o operand) bound(op driver.Op, v any) (any, bool) {
+	x, isFloat := v.(float64)
+	if o.typ != driver.Time || !isFloat || math.IsNaN(x) {
+		return o.literal(v)
+	}
+	if op == driver.Gt || op == driver.Lte {
+		x = math.Floor(x)
+	} else {
+		x = math.Ceil(x)
+	}
+	switch {
+	case x >= 1<<63:
+		return bson.DateTime(math.MaxInt64), op == driver.Lt || op == driver.Lte
+	case x < -1<<63:
+		return bson.DateTime(math.MinInt64), op == driver.Gt || op == driver.Gte
+	}
+	return bson.DateTime(x), true
+}
+
+func (o operand) usable(values []any) bson.A {
+	out := make(bson.A, 0, len(values))
+	for _, v := range values {
+		if x, ok := o.literal(v); ok {
+			out = append(out, x)
+		}
+	}
+	return out
+}
+
+// is returns a condition that consists of one operator. A value from outside is never more than the operator's operand.
+func is(path, operator string, value any) bson.D {
+	return bson.D{{Key: path, Value: bson.D{{Key: operator, Value: value}}}}
+}
+
+// filter returns the question of a predicate within the workspace.
+func (w *workspace) filter(k *kind, p driver.Predicate) (bson.D, truth, error) {
+	cond, t, err := w.predicate(k, p)
+	if err != nil || t == never {
+		return nil, t, err
+	}
+	f := make(bson.D, 0, 2)
+	f = append(f, bson.E{Key: "org_id", Value: bson.D{{Key: "$eq", Value: w.name}}})
+	return append(f, cond...), t, nil
+}
+
+func (w *workspace) predicate(k *kind, p driver.Predicate) (bson.D, truth, error) {
+	switch p.Op {
+	case driver.And:
+		return w.join(k, p.Kids, "$and", always, never)
+	case driver.Or:
+		return w.join(k, p.Kids, "$or", never, always)
+	}
+	o, err := w.operand(k, p.Ref)
+	if err != nil {
+		return nil, never, err
+	}
+	if p.Op != driver.In && p.Op != driver.Nin && len(p.Values) != 1 {
+		return nil, never, fmt.Errorf("a condition on %s needs one value, has %d", p.Ref.Name, len(p.Values))
+	}
+	if p.Op == driver.Exists {
+		want, ok := p.Values[0].(bool)
+		if !ok {
+			return nil, never, fmt.Errorf("exists on %s needs true or false", p.Ref.Name)
+		}
+		d, t := o.exists(want)
+		return d, t, nil
+	}
+	if o.typ == driver.Strings {
+		d, t := o.elements(p)
+		return d, t, nil
+	}
+	d, t, err := o.scalar(p)
+	return d, t, err
+}
+
+// join combines the kids. empty is what none of them amount to, decided what one of them is enough for.
+func (w *workspace) join(k *kind, kids []driver.Predicate, operator string, empty, decided truth) (bson.D, truth, error) {
+	var conds bson.A
+	var only bson.D
+	result := depends
+	for _, kid := range kids {
+		d, t, err := w.predicate(k, kid)
+		if err != nil {
+			return nil, never, err
+		}
+		switch t {
+		case decided:
+			result = decided // the others are still checked for errors
+		case depends:
+			conds, only = append(conds, d), d
+		}
+	}
+	switch {
+	case result == decided:
+		return nil, decided, nil
+	case len(conds) == 0:
+		return nil, empty, nil
+	case len(conds) == 1:
+		return only, depends, nil
+	}
+	return bson.D{{Key: operator, Value: conds}}, depends, nil
+}
+
+func (o operand) exists(want bool) (bson.D, truth) {
+	null := is(o.path, "$eq", nil)
+	switch {
+	case o.path == fieldID && want:
+		return nil, always
+	case o.path == fieldID:
+		return nil, never
+	case !o.custom && want:
+		return is(o.path, "$ne", nil), depends
+	case !o.custom:
+		return null, depends
+	case o.typ == driver.Strings:
+		element := bson.D{{Key: "$elemMatch", Value: bson.D{{Key: "$ne", Value: nil}}}}
+		if want {
+			return either(bson.D{{Key: o.path, Value: element}}, is(o.path, "$gte", "")), depends
+		}
+		return both(is(o.path, "$not", element), is(o.path, "$not", bson.D{{Key: "$gte", Value: ""}})), depends
+	case want:
+		return either(is(o.path, "$ne", nil), is(o.path, "$type", "array")), depends
+	}
+	return both(null, o.notList()), depends
+}
+
+// placed compares a custom value in the order of a sort: within the type of the value, and by the types that come after.
+func (o operand) placed(p driver.Predicate, v any) (bson.D, truth, error) {
+	from := bson.A{is(o.path, "$gte", v)}
+	switch v.(type) {
+	case bool:
+	case string:
+		from = append(from, is(o.path, "$gte", false))
+	default:
+		from = append(from, is(o.path, "$gte", ""), is(o.path, "$gte", false))
+	}
+	if !o.custom {
+		return nil, never, fmt.Errorf("%s has no place of its own", p.Ref.Name)
+	}
+	if p.Op == driver.From {
+		return o.single(bson.D{{Key: "$or", Value: from}}), depends, nil
+	}
+	var before bson.A
+	for _, kid := range from {
+		before = append(before, is(o.path, "$not", kid.(bson.D)[0].Value)) //nolint:forcetypeassert // is made it
+	}
+	return either(bson.D{{Key: "$and", Value: before}}, is(o.path, "$type", "array")), depends, nil
+}
+
+// notList keeps a condition on a custom value from looking at the elements of a list.
+func (o operand) notList() bson.D {
+	return is(o.path, "$not", bson.D{{Key: "$type", Value: "array"}})
+}
+
+// single returns a condition on a value that is none on the elements of a list.
+func (o operand) single(cond bson.D) bson.D {
+	if !o.custom {
+		return cond
+	}
+	return both(cond, o.notList())
+}
+
+func either(a, b bson.D) bson.D { return bson.D{{Key: "$or", Value: bson.A{a, b}}} }
+
+func both(a, b bson.D) bson.D { return bson.D{{Key: "$and", Value: bson.A{a, b}}} }
+
+// elements returns a condition on a list; a single custom string counts as a list of one, to the server too.
+// Operators that do not speak of elements match nothing.
+func (o operand) elements(p driver.Predicate) (bson.D, truth) {
+	values := make(bson.A, 0, len(p.Values))
+	for _, v := range p.Values {
+		if s, ok := v.(string); ok {
+			values = append(values, s)
+		}
+	}
+	switch p.Op {
+	case driver.Eq, driver.In, driver.Contains:
+		if len(values) == 0 {
+			return nil, never
+		}
+		return among(o.path, values), depends
+	case driver.Ne, driver.Nin:
+		if len(values) == 0 {
+			return nil, always
+		}
+		return outside(o.path, values), depends
+	}
+	return nil, never
+}
+
+func among(path string, values bson.A) bson.D {
+	if len(values) == 1 {
+		return is(path, "$eq", values[0])
+	}
+	return is(path, "$in", values)
+}
+
+func outside(path string, values bson.A) bson.D {
+	if len(values) == 1 {
+		return is(path, "$ne", values[0])
+	}
+	return is(path, "$nin", values)
+}
+
+// scalar returns a condition on a single value. The server keeps comparisons within the type of the
+// value, and takes what is missing for different from every value.
+func (o operand) scalar(p driver.Predicate) (bson.D, truth, error) {
+	switch p.Op {
+	case driver.Eq, driver.In:
+		values := o.usable(p.Values)
+		if len(values) == 0 {
+			return nil, never, nil
+		}
+		return o.single(among(o.path, values)), depends, nil
+	case driver.Ne, driver.Nin:
+		values := o.usable(p.Values)
+		switch {
+		case len(values) == 0:
+			return nil, always, nil
+		case o.custom: // a list is different from its only element
+			return either(outside(o.path, values), is(o.path, "$type", "array")), depends, nil
+		}
+		return outside(o.path, values), depends, nil
+	}
+	v, ok := o.bound(p.Op, p.Values[0])
+	if !ok {
+		return nil, never, nil
+	}
+	switch p.Op {
+	case driver.Gt:
+		return o.single(is(o.path, "$gt", v)), depends, nil
+	case driver.Gte:
+		return o.single(is(o.path, "$gte", v)), depends, nil
+	case driver.Lt:
+		return o.single(is(o.path, "$lt", v)), depends, nil
+	case driver.Lte:
+		return o.single(is(o.path, "$lte", v)), depends, nil
+	case driver.From, driver.Before:
+		return o.placed(p, v)
+	case driver.Contains, driver.StartsWith, driver.ContainsFold, driver.StartsWithFold:
+		part, isText := p.Values[0].(string)
+		// Stored text is UTF-8: no part of it that starts and ends with whole characters is anything else.
+		if !isText || !utf8.ValidString(part) {
+			return nil, never, nil
+		}
+		switch p.Op {
+		case driver.Contains:
+			return o.single(o.contains(part, quote(part))), depends, nil
+		case driver.ContainsFold:
+			return o.single(o.contains(part, fold(part))), depends, nil
+		case driver.StartsWithFold:
+			return o.single(o.startsWithFold(part)), depends, nil
+		}
+		return o.single(o.startsWith(o.prefix + part)), depends, nil
+	}
+	return nil, never, fmt.Errorf("unknown operator %d on %s", p.Op, p.Ref.Name)
+}
+
+// contains returns the condition that a text has the part in it, which the pattern matches.
+func (o operand) contains(part, pattern string) bson.D {
+	if part == "" {
+		return is(o.path, "$gte", "")
+	}
+	if o.prefix != "" {
+		pattern = "^" + quote(o.prefix) + `[\s\S]*` + pattern
+	}
+	if o.typ == driver.Any { // the bound keeps to the part of an index that has text
+		return both(is(o.path, "$gte", ""), is(o.path, "$regex", pattern))
+	}
+	return is(o.path, "$regex", pattern)
+}
+
+// quote returns the pattern that matches the text and nothing else. A backslash before a character
+// that is neither letter nor digit makes it stand for itself; a pattern cannot hold NUL.
+func quote(text string) string {
+	b := make([]byte, 0, len(text)+8)
+	for i := range len(text) {
+		c := text[i]
+		switch {
+		case c == 0:
+			b = append(b, `\x00`...)
+			continue
+		case c >= utf8.RuneSelf, c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9':
+		default:
+			b = append(b, '\\')
+		}
+		b = append(b, c)
+	}
+	return string(b)
+}
+
+// fold returns the pattern that matches the text whatever its case. A class has nothing but letters, none of which means anything
+// in it; the server's own folding would be another with each version of its library.
+func fold(text string) string {
+	b := make([]byte, 0, 4*len(text)+8)
+	for _, r := range text {
+		cases := driver.Cases(r)
+		if len(cases) == 1 {
+			b = append(b, quote(string(r))...)
+			continue
+		}
+		b = append(b, '[')
+		b = append(b, string(cases)...)
+		b = append(b, ']')
+	}
+	return string(b)
+}
+
+// startsWith is a range, which an index can serve.
+func (o operand) startsWith(prefix string) bson.D {
+	bounds := bson.D{{Key: "$gte", Value: prefix}}
+	if end, ok := afterPrefix(prefix); ok {
+		bounds = append(bounds, bson.E{Key: "$lt", Value: end})
+	}
+	return bson.D{{Key: o.path, Value: bounds}}
+}
+
+// maxPrefixes bounds the ranges in which texts lie that begin with one whatever its case.
+const maxPrefixes = 4
+
+// startsWithFold is some ranges, which an index can serve, and the pattern of all of the beginning.
+func (o operand) startsWithFold(part string) bson.D {
+	prefix := driver.Fold(part)
+	if prefix.Caseless() {
+		return o.startsWith(o.prefix + part)
+	}
+	ranges := bson.A{}
+	for _, p := range prefix.Prefixes(maxPrefixes) {
+		ranges = append(ranges, o.startsWith(o.prefix+p))
+	}
+	return both(bson.D{{Key: "$or", Value: ranges}}, is(o.path, "$regex", "^"+quote(o.prefix)+fold(part)))
+}
+
+// afterPrefix returns the smallest text greater than all that start with prefix; code points are
+// ordered as their UTF-8 is.
+func afterPrefix(prefix string) (string, bool) {
+	runes := []rune(prefix)
+	for i := len(runes) - 1; i >= 0; i-- {
+		switch r := runes[i]; {
+		case r == utf8.MaxRune:
+			continue
+		case r == 0xD7FF: // surrogates are no characters
+			runes[i] = 0xE000
+		default:
+			runes[i]++
+		}
+		return string(runes[:i+1]), true
+	}
+	return "", false
+}

@@ -1,0 +1,536 @@
+package mongo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"tenantry/backends/driver"
+	"tenantry/crypto/secret"
+	"tenantry/internal/cache"
+
+	"github.com/sony/gobreaker/v2"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+const (
+	// format is what this program writes. A database of a higher one is left untouched.
+	format = 2
+
+	// No declared collection can have these names.
+	metaCollection    = "_meta"
+	counterCollection = "_counters"
+
+	closeTimeout = 10 * time.Second
+	// removeFactor times QueryTimeout is what removing a workspace may take.
+	removeFactor = 30
+)
+
+// Isolation says how workspaces are kept apart.
+type Isolation int
+
+// Shared keeps all workspaces in one database, PerDatabase each in a database of its own,
+// named <Database>_<workspace>.
+const (
+	Shared Isolation = iota
+	PerDatabase
+)
+
+// Options configure an engine. The zero value of a number takes its default.
+type Options struct {
+	// URI is a MongoDB connection string. Options in it for write concern, read preference,
+	// retries and time limits are overruled.
+	URI secret.String
+	// Database is the database, or the first part of the names of databases.
+	Database  string
+	Isolation Isolation
+	// MaxPool bounds the connections to each server (64).
+	MaxPool int
+	// QueryTimeout ends calls whose context has no earlier deadline (10 s). Each command of a
+	// batch of writes has as long.
+	QueryTimeout time.Duration
+	// ServerSelectionTimeout is how long a call waits for a server that can take it (2 s, and at most that).
+	ServerSelectionTimeout time.Duration
+	// Monitor, when set, is told of every command.
+	Monitor *event.CommandMonitor
+	// Log is told of refused indexes, of changes of the breaker and of batches that could not be undone.
+	Log *slog.Logger
+}
+
+// Engine implements driver.Engine. Its methods are safe for concurrent use.
+type Engine struct {
+	opts    Options
+	client  *mongo.Client
+	breaker *gobreaker.CircuitBreaker[struct{}]
+	builder *builder
+	health  *health
+	closed  atomic.Bool
+	running atomic.Int64
+	adding  atomic.Int64 // who adds what was written to counters, see tally
+
+	leases cache.Weak[string, lease] // by workspace; each is held by those who have a handle on it
+	spaces cache.Weak[string, space] // by database; as are they, and while indexes are made there
+	common atomic.Pointer[space]     // holds the one that all share
+	mu     sync.Mutex
+	shapes map[*driver.Collection]*shape
+	odd    map[string]string // documents that cannot be read, and why
+}
+
+// space is a database and what is known of it.
+type space struct {
+	db     *mongo.Database
+	turn   chan struct{}     // held while the database is prepared
+	unique map[string]*build // unique indexes by signature of their kind
+	// schemas are what workspaces were opened with. The engine's lock guards them.
+	schemas []*schema
+	tasks   map[string]*task // by signature; the builder's lock guards them
+	// indexing counts commands that make indexes, which would bring a database back: once it is
+	// being dropped, none begins.
+	indexing atomic.Int64
+	dropped  atomic.Bool
+	// former are the collections in which documents of the former layout may lie, but for those upgraded since.
+	former   atomic.Pointer[[]string]
+	upgraded sync.Map
+}
+
+// index makes indexes, unless the database is being dropped.
+func (s *space) index(ctx context.Context, k *kind, all []definition) error {
+	s.indexing.Add(1)
+	defer s.indexing.Add(-1)
+	if s.dropped.Load() {
+		return fault{errRemoved}
+	}
+	_, err := k.coll.Indexes().CreateMany(ctx, models(all))
+	return err
+}
+
+// drop drops the database. Commands that make indexes in it end with that, on their own account; one that the
+// server had not begun makes the database anew, so it is dropped again once they have ended.
+func (s *space) drop(ctx context.Context) error {
+	s.dropped.Store(true)
+	busy := s.indexing.Load() > 0
+	if err := s.db.Drop(ctx); err != nil || !busy {
+		return err
+	}
+	if err := settle(ctx, &s.indexing); err != nil {
+		return fmt.Errorf("indexes are still being made in it: %w", err)
+	}
+	return s.db.Drop(ctx)
+}
+
+// lease is what all handles on a workspace share until it is removed.
+type lease struct {
+	running atomic.Int64
+	removed atomic.Bool
+	gone    chan struct{} // closed when the removal has ended
+	tally   tally
+	// share has one for each question that is under way. It is half of the connections, so that one workspace never has all.
+	share chan struct{}
+}
+
+func (e *Engine) newLease() *lease {
+	return &lease{gone: make(chan struct{}), tally: newTally(), share: make(chan struct{}, max(1, e.opts.MaxPool/2))}
+}
+
+// enter waits for one of the workspace's connections; a receive from share must follow. Error: the context's own, or ErrSlow.
+func (l *lease) enter(ctx context.Context, most time.Duration) error {
+	select {
+	case l.share <- struct{}{}:
+		return nil
+	default:
+	}
+	patience := time.NewTimer(most)
+	defer patience.Stop()
+	select {
+	case l.share <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-patience.C:
+		return fmt.Errorf("%w: the workspace's other questions had all its connections for %s", driver.ErrSlow, most)
+	}
+}
+
+// Open returns an engine. The server need not be there: calls and Check say when it is not.
+// What can never work, such as a malformed address, is an error, which never repeats the address. Of a
+// mongodb+srv address the DNS record must be found, otherwise the error wraps driver.ErrUnavailable.
+func Open(ctx context.Context, opts Options) (*Engine, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if err := opts.check(); err != nil {
+		return nil, err
+	}
+	if opts.Log == nil {
+		opts.Log = slog.New(slog.DiscardHandler)
+	}
+	h := &health{}
+	client, err := opts.connect(h)
+	if err != nil {
+		return nil, err
+	}
+	e := &Engine{opts: opts, client: client, health: h, shapes: map[*driver.Collection]*shape{}, odd: map[string]string{}}
+	e.breaker = newBreaker(opts.Log)
+	e.builder = newBuilder(e)
+	return e, nil
+}
+
+// Open returns the workspace. Unique indexes exist when it returns, the others are built in the
+// background. A database of a newer version gives an error that wraps driver.ErrNewer, a workspace
+// of somebody else driver.ErrForeign.
+func (e *Engine) Open(ctx context.Context, o driver.Opening) (driver.Workspace, error) {
+	name := o.Workspace
+	if err := driver.CheckName(name); err != nil {
+		return nil, err
+	}
+	for {
+		w, err := e.attach(ctx, o)
+		if !errors.Is(err, errRemoved) {
+			if err != nil {
+				return nil, err
+			}
+			return w, nil
+		}
+		// It is being removed: what is opened next comes after that.
+		select {
+		case <-w.lease.gone:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("open workspace %s: %w", name, ctx.Err())
+		}
+	}
+}
+
+// attach returns a handle on the workspace; with errRemoved, one on the lease that ends.
+func (e *Engine) attach(ctx context.Context, o driver.Opening) (*workspace, error) {
+	name := o.Workspace
+	s, l, err := e.space(name)
+	if err != nil {
+		return nil, err
+	}
+	all, err := e.schema(s, o.Collections)
+	if err != nil {
+		return nil, err
+	}
+	w := &workspace{engine: e, name: name, space: s, lease: l, schema: all}
+	if err := w.call(ctx, "open workspace "+name, func(ctx context.Context) error { return e.prepare(ctx, s, &o, all.list) }); err != nil {
+		return w, err
+	}
+	e.builder.add(s, all.list)
+	return w, nil
+}
+
+// schema is a list of collections of a database. It is immutable, and shared by all workspaces there that are opened with it,
+// so that one which lies idle costs little.
+type schema struct {
+	collections []*driver.Collection
+	list        []*kind
+	kinds       map[string]*kind
+	known       map[*driver.Collection]*kind
+}
+
+// maxSchemas bounds those that are kept of a database. The program has two: the control workspace's and that of organizations.
+const maxSchemas = 16
+
+func (e *Engine) schema(s *space, collections []*driver.Collection) (*schema, error) {
+	e.mu.Lock()
+	for _, all := range s.schemas {
+		if slices.Equal(all.collections, collections) {
+			e.mu.Unlock()
+			return all, nil
+		}
+	}
+	e.mu.Unlock()
+	all := &schema{collections: slices.Clone(collections), kinds: make(map[string]*kind, len(collections)), known: make(map[*driver.Collection]*kind, len(collections))}
+	for _, c := range collections {
+		k, err := e.kind(s.db, c)
+		if err != nil {
+			return nil, err
+		}
+		all.kinds[c.Name], all.known[c] = k, k
+		all.list = append(all.list, k)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(s.schemas) < maxSchemas {
+		s.schemas = append(s.schemas, all)
+	}
+	return all, nil
+}
+
+// Kept returns of how many workspaces and databases something is kept in memory.
+func (e *Engine) Kept() int { return e.leases.Len() + e.spaces.Len() }
+
+func (e *Engine) database(workspace string) (string, error) {
+	if e.opts.Isolation == Shared {
+		return e.opts.Database, nil
+	}
+	name := e.opts.Database + "_" + workspace
+	if len(name) > maxDatabaseName {
+		return "", fmt.Errorf("workspace %s: the database name %s has more than MongoDB's %d bytes; configure a shorter database name", workspace, name, maxDatabaseName)
+	}
+	return name, nil
+}
+
+func (e *Engine) space(workspace string) (*space, *lease, error) {
+	name, err := e.database(workspace)
+	if err != nil {
+		return nil, nil, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed.Load() {
+		return nil, nil, errClosed
+	}
+	s := e.spaces.GetOrPut(name, func() *space {
+		return &space{db: e.client.Database(name), turn: make(chan struct{}, 1), unique: map[string]*build{}, tasks: map[string]*task{}}
+	})
+	if e.opts.Isolation == Shared {
+		e.common.Store(s)
+	}
+	return s, e.leases.GetOrPut(workspace, e.newLease), nil
+}
+
+// prepare checks the format of the database and whose the workspace is, and makes the unique
+// indexes that are missing. A database of its own may have been dropped and remade by another
+// process since it was prepared last.
+func (e *Engine) prepare(ctx context.Context, s *space, o *driver.Opening, kinds []*kind) error {
+	isNew, err := s.claim(ctx, o)
+	if err != nil {
+		return err
+	}
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if isNew {
+		clear(s.unique)
+		e.builder.forget(s)
+	}
+	for _, k := range kinds {
+		unique := k.uniques()
+		if len(unique) == 0 {
+			continue
+		}
+		b := s.unique[k.signature]
+		if b == nil {
+			b = e.builder.start(s, k, unique)
+			s.unique[k.signature] = b
+		}
+		if err := b.wait(ctx); err != nil {
+			if b.failed() {
+				delete(s.unique, k.signature)
+			}
+			return err
+		}
+	}
+	if !isNew {
+		return nil
+	}
+	_, err = s.db.Collection(metaCollection).UpdateOne(ctx, bson.D{{Key: "_id", Value: bson.D{{Key: "$eq", Value: "format"}}}},
+		bson.D{{Key: "$setOnInsert", Value: bson.D{{Key: "format", Value: int64(format)}}}}, options.UpdateOne().SetUpsert(true))
+	if mongo.IsDuplicateKeyError(err) { // another process wrote it
+		return nil
+	}
+	return err
+}
+
+// Remove deletes everything of the workspace once its running calls have ended. Handles of this
+// engine on it fail from then on, until the workspace is opened anew. What is somebody else's is left.
+func (e *Engine) Remove(ctx context.Context, name, owner string) error {
+	limited, cancel := context.WithTimeout(ctx, removeFactor*e.opts.QueryTimeout)
+	defer cancel()
+	doing := "remove workspace " + name
+	s, _, err := e.space(name)
+	if err != nil {
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+	// Before handles on it end: what is somebody else's goes on.
+	if err := e.run(ctx, limited, true, doing, func(ctx context.Context) error {
+		_, err := s.claim(ctx, &driver.Opening{Workspace: name, Owner: owner})
+		return err
+	}); err != nil {
+		return err
+	}
+	s, l, err := e.end(limited, name)
+	if err != nil {
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+	defer close(l.gone)
+	if err := settle(limited, &l.running); err != nil {
+		e.forget(name, s, l)
+		return fmt.Errorf("%s: calls on it have not ended: %w", doing, err)
+	}
+	err = e.run(ctx, limited, true, doing, func(ctx context.Context) error {
+		if e.opts.Isolation == PerDatabase {
+			return s.drop(ctx)
+		}
+		return s.empty(ctx, name)
+	})
+	e.forget(name, s, l)
+	return err
+}
+
+// end ends the lease of a workspace, after those who are removing it already.
+func (e *Engine) end(ctx context.Context, name string) (*space, *lease, error) {
+	for {
+		s, l, err := e.space(name)
+		if err != nil {
+			return nil, nil, err
+		}
+		if !l.removed.Swap(true) {
+			return s, l, nil
+		}
+		select {
+		case <-l.gone:
+		case <-ctx.Done():
+			return nil, nil, ctx.Err()
+		}
+	}
+}
+
+// forget makes the next opening of the workspace begin anew.
+func (e *Engine) forget(name string, s *space, l *lease) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.leases.Delete(name, l)
+	if e.opts.Isolation == PerDatabase {
+		e.spaces.Delete(s.db.Name(), s)
+		e.builder.forget(s)
+	}
+}
+
+// empty deletes the workspace's documents from every collection, also from those
+// that only an older version knew.
+func (s *space) empty(ctx context.Context, name string) error {
+	names, err := s.collections(ctx)
+	if err != nil {
+		return err
+	}
+	for _, c := range names {
+		if _, err := s.db.Collection(c).DeleteMany(ctx, of(name)); err != nil {
+			return err
+		}
+	}
+	// The owner goes last: what is left after an interruption is still somebody's.
+	_, err = s.db.Collection(metaCollection).DeleteOne(ctx, bson.D{{Key: "_id", Value: bson.D{{Key: "$eq", Value: ownerPrefix + name}}}})
+	return err
+}
+
+// Check makes a small write that a majority must acknowledge.
+func (e *Engine) Check(ctx context.Context) error {
+	if e.closed.Load() {
+		return errClosed
+	}
+	return e.call(ctx, "check", func(ctx context.Context) error {
+		meta := e.client.Database(e.opts.Database).Collection(metaCollection)
+		_, err := meta.UpdateOne(ctx, bson.D{{Key: "_id", Value: bson.D{{Key: "$eq", Value: "check"}}}},
+			bson.D{{Key: "$inc", Value: bson.D{{Key: "n", Value: int64(1)}}}}, options.UpdateOne().SetUpsert(true))
+		if mongo.IsDuplicateKeyError(err) { // two first checks at once: the server took both
+			return nil
+		}
+		return err
+	})
+}
+
+// Close waits up to ten seconds for running calls, stops building indexes and disconnects.
+// Calls that start later fail with driver.ErrUnavailable.
+func (e *Engine) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	_ = settle(ctx, &e.adding) // what is not counted by then is when everything is
+	e.mu.Lock()
+	if e.closed.Swap(true) {
+		e.mu.Unlock()
+		return nil
+	}
+	e.mu.Unlock()
+	e.builder.close()
+	if err := settle(ctx, &e.running); err != nil {
+		err = fmt.Errorf("%d calls have not ended", e.running.Load())
+		return errors.Join(err, e.client.Disconnect(ctx))
+	}
+	return e.client.Disconnect(ctx)
+}
+
+// settle waits until n is 0.
+func settle(ctx context.Context, n *atomic.Int64) error {
+	for n.Load() > 0 {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+	return nil
+}
+
+// workspace is a handle on a database and on what its collections look like.
+type workspace struct {
+	engine *Engine
+	name   string
+	space  *space
+	lease  *lease
+	*schema
+}
+
+func (w *workspace) kind(c *driver.Collection) (*kind, error) {
+	k := w.known[c]
+	if k == nil && c == nil {
+		return nil, fmt.Errorf("a call on workspace %s names no collection", w.name)
+	}
+	if k == nil {
+		k = w.kinds[c.Name]
+	}
+	if k == nil {
+		return nil, fmt.Errorf("workspace %s was opened without collection %q", w.name, c.Name)
+	}
+	if w.space.has(k.name) {
+		return &kind{shape: k.shape, coll: k.coll, old: &former{}}, nil
+	}
+	return k, nil
+}
+
+func (w *workspace) enter() error {
+	w.lease.running.Add(1)
+	if w.lease.removed.Load() {
+		w.lease.running.Add(-1)
+		return errRemoved
+	}
+	return nil
+}
+
+// idle stands for a call that needs no round trip: it fails only where every call does.
+func (w *workspace) idle(ctx context.Context, doing string) error {
+	switch {
+	case ctx.Err() != nil:
+		return fmt.Errorf("%s: %w", doing, ctx.Err())
+	case w.engine.closed.Load():
+		return fmt.Errorf("%s: %w", doing, errClosed)
+	case w.lease.removed.Load():
+		return fmt.Errorf("%s: %w", doing, errRemoved)
+	}
+	return nil
+}
+
+// call runs do on the workspace with the engine's deadline.
+func (w *workspace) call(ctx context.Context, doing string, do func(context.Context) error) error {
+	if err := w.enter(); err != nil {
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+	defer w.lease.running.Add(-1)
+	if err := w.lease.enter(ctx, w.engine.opts.QueryTimeout); err != nil {
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+	defer func() { <-w.lease.share }()
+	return w.engine.call(ctx, doing, do)
+}

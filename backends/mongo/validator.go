@@ -1,0 +1,80 @@
+package mongo
+
+import (
+	"bytes"
+	"context"
+	"time"
+
+	"tenantry/backends/driver"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// validator is the JSON Schema that the server holds documents of the collection to, whoever writes them: what this
+// package reads and what questions rely on. Fields that nobody asks for may be anything.
+func (s *shape) validator() bson.D {
+	typed := func(name string, types ...string) bson.E {
+		return bson.E{Key: name, Value: bson.D{{Key: "bsonType", Value: types}}}
+	}
+	properties := bson.D{typed(fieldID, "string"), typed(fieldOrg, "string"), typed(fieldRev, "long", "int"), typed(fieldCustom, "object"), typed(fieldJSON, "object")}
+	for _, f := range s.fields {
+		switch {
+		case f.Type == driver.Strings:
+			properties = append(properties, bson.E{Key: column(f.Name), Value: bson.D{
+				{Key: "bsonType", Value: []string{"array", "null"}}, {Key: "items", Value: bson.D{{Key: "bsonType", Value: "string"}}},
+			}})
+		case numeric(f.Type):
+			properties = append(properties, typed(column(f.Name), "long", "int", "double", "null"))
+		case f.Type != driver.Any:
+			properties = append(properties, typed(column(f.Name), bsonType(f.Type), "null"))
+		}
+	}
+	return bson.D{{Key: "$jsonSchema", Value: bson.D{
+		{Key: "bsonType", Value: "object"}, {Key: "required", Value: []string{fieldID, fieldOrg, fieldRev}}, {Key: "properties", Value: properties},
+	}}}
+}
+
+// guard has the server hold documents to the validator, those that are written from now on: what does not keep to it
+// already may be changed. A server that cannot is named to the operator. An error says that it is worth another try.
+func (b *builder) guard(t *task) error {
+	b.mu.Lock()
+	cannot := b.unguarded != ""
+	b.mu.Unlock()
+	if cannot {
+		return nil
+	}
+	want, err := bson.Marshal(t.kind.validator())
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(b.ctx, maxBuild)
+	defer cancel()
+	t.space.indexing.Add(1)
+	defer t.space.indexing.Add(-1)
+	if t.space.dropped.Load() {
+		return nil
+	}
+	there, err := t.space.db.ListCollectionSpecifications(ctx, bson.D{{Key: "name", Value: t.kind.name}})
+	if err == nil && len(there) == 1 {
+		if v, ok := there[0].Options.Lookup("validator").DocumentOK(); ok && bytes.Equal(v, want) {
+			return nil
+		}
+	}
+	if err == nil {
+		err = t.space.db.RunCommand(ctx, bson.D{
+			{Key: "collMod", Value: t.kind.name}, {Key: "validator", Value: bson.Raw(want)}, {Key: "validationLevel", Value: "moderate"}, {Key: "validationAction", Value: "error"},
+		}).Err()
+	}
+	if err == nil {
+		return nil
+	}
+	v, judged := b.engine.judge(ctx, true, time.Now(), err)
+	if v != answered {
+		return judged
+	}
+	b.mu.Lock()
+	b.unguarded = judged.Error()
+	b.mu.Unlock()
+	b.engine.opts.Log.Info("MongoDB does not check documents", "database", t.space.db.Name(), "collection", t.kind.name, "reason", judged)
+	return nil
+}

@@ -1,0 +1,165 @@
+package record
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"tenantry/backends/record/field"
+	"tenantry/backends/store"
+	"tenantry/internal/declare"
+)
+
+// Describe returns the resource of records that are kept elsewhere than in a collection. An error
+// is a fault of the program.
+func Describe(typ reflect.Type, t Traits, kept Records, check func(*Checking, any)) (*Resource, error) {
+	r, err := describe(typ, t, &store.Spec{})
+	if err != nil {
+		return nil, fmt.Errorf("resource %s: %w", t.Name, err)
+	}
+	none := func(any) {}
+	r.hooks = hooks{preset: none, derive: none, fill: none, check: check, refers: func(any, Visitor) {}}
+	r.Records = kept
+	return r, nil
+}
+
+// describe reads the struct's fields and adds to the specification what they say.
+func describe(typ reflect.Type, t Traits, spec *store.Spec) (*Resource, error) {
+	declared, err := declare.Of(typ)
+	if err != nil {
+		return nil, err
+	}
+	meta, ok := typ.FieldByName("Meta")
+	if !ok {
+		return nil, errors.New("the record embeds no store.Meta")
+	}
+	if t.Travels == "" {
+		t.Travels = "id created_at updated_at"
+	}
+	r := &Resource{Traits: t, typ: typ, index: map[string]int{}}
+	places := map[string][]int{}
+	for _, d := range declared {
+		places[d.Name] = d.Index
+	}
+	travels := strings.Fields(t.Travels)
+	id, _ := meta.Type.FieldByName("ID")
+	if slices.Contains(travels, "id") {
+		own := declare.Field{Name: "id", Index: append(meta.Index, id.Index...), Type: id.Type, Rule: declare.Rule{Format: "id"}, Use: declare.Computed | declare.Filter, Doc: "Identifier of the record."}
+		if err := r.add(own, "id"); err != nil {
+			return nil, err
+		}
+	}
+	for _, d := range declared {
+		if d.Name == "created_at" || d.Name == "updated_at" {
+			continue
+		}
+		if err := r.field(d, places, spec); err != nil {
+			return nil, err
+		}
+	}
+	for _, name := range []string{"created_at", "updated_at"} {
+		if slices.Contains(travels, name) {
+			stamp := declare.Field{Name: name, Index: places[name], Type: reflect.TypeFor[int64](), Rule: declare.Rule{Format: "time"}, Use: declare.Computed | declare.Filter, Doc: "RFC 3339, UTC, milliseconds."}
+			if name == "updated_at" {
+				stamp.Use |= declare.Silent // the store stamps every change
+			}
+			if err := r.add(stamp, name); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return r, nil
+}
+
+// field takes one declared field.
+func (r *Resource) field(d declare.Field, places map[string][]int, spec *store.Spec) error {
+	name := d.Name
+	if as := d.Tag.Get("as"); as != "" {
+		name = as
+	}
+	if d.Tag.Get("store") == "custom" {
+		r.values, r.valuesName, spec.Custom = d.Index, name, true
+		d.Use |= declare.Merge
+	}
+	if d.Use.Has(declare.Secret) {
+		r.secrets = d.Index
+		return nil
+	}
+	if r.DefinedBy != "" && d.Rule.Ref == r.DefinedBy {
+		r.definition, r.DefinitionField = d.Index, name
+	}
+	if timed := d.Rule.Format == "time" && d.Use.Has(declare.Filter); timed && d.Tag.Get("store") != "time" {
+		return fmt.Errorf(`field %s: a time that is asked about bears store:"time"`, name)
+	}
+	if d.Use.Has(declare.Filter) || d.Rule.Unique {
+		if name == r.DefinitionField && name != "" {
+			spec.Of = d.Name
+		}
+		spec.Fields = append(spec.Fields, d.Name)
+	}
+	switch scope := d.Use.Has(declare.Scope); {
+	case scope && d.Name == "teams":
+		spec.Teams = true
+		d.Doc = cmp.Or(d.Doc, "Teams that see the record, all where empty.")
+		d.Ask = cmp.Or(d.Ask, declare.AskOf("Teams|Who sees it; everybody where none is chosen."))
+	case scope && d.Name == "deleted":
+		spec.SoftDelete = true
+		spec.Indexes = append(spec.Indexes, store.Index{Fields: []string{"deleted", "updated_at"}})
+		spec.Access = append(spec.Access, store.Access{Where: []string{"deleted"}, Sort: []string{"updated_at"}})
+		d.Use |= declare.Computed | declare.Hidden // operations of their own say and change it
+	}
+	if d.Rule.Unique {
+		u := Unique{Field: d.Name, Shown: name, within: d.Rule.Within, sparse: mayLack(d), index: d.Index, group: places[d.Rule.Within]}
+		switch {
+		case d.Use.Has(declare.Identity):
+			u.Identity = Always
+		case d.Use.Has(declare.Named):
+			u.Identity = Named
+		}
+		r.Uniques = append(r.Uniques, u)
+		key := []string{d.Name}
+		if u.within != "" {
+			key = []string{u.within, d.Name}
+		}
+		spec.Indexes = append(spec.Indexes, store.Index{Fields: key, Unique: true, Sparse: mayLack(d)})
+		spec.Access = append(spec.Access, store.Access{Where: key})
+	}
+	if d.Use.Has(declare.Local) {
+		return nil
+	}
+	return r.add(d, name)
+}
+
+// quiet reports whether a record says of the field only that it is deleted, not that it is live.
+func quiet(d declare.Field) bool {
+	return d.Name == "deleted" && mayLack(d)
+}
+
+// mayLack reports whether records say nothing of the field where it is empty.
+func mayLack(d declare.Field) bool { return strings.Contains(d.Tag.Get("json"), ",omitempty") }
+
+// maxFields is how many bits say which fields a line gives.
+const maxFields = 64
+
+func (r *Resource) add(d declare.Field, name string) error {
+	d.Name = name
+	f, err := field.New(d)
+	if err != nil {
+		return err
+	}
+	if len(r.Fields) == maxFields {
+		return fmt.Errorf("more than %d fields", maxFields)
+	}
+	if name == "kind" {
+		return errors.New("a field is called kind, which a line of a bundle says of itself")
+	}
+	if _, twice := r.index[name]; twice {
+		return fmt.Errorf("two fields are called %s", name)
+	}
+	r.index[name] = len(r.Fields)
+	r.Fields = append(r.Fields, f)
+	return nil
+}

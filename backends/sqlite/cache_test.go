@@ -1,0 +1,139 @@
+package sqlite
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"tenantry/backends/driver"
+	"zombiezen.com/go/sqlite"
+)
+
+// caches returns how many KiB of pages the open connections may have together, by what SQLite says, and how many they are.
+func caches(t *testing.T, e *Engine) (kib, connections int64) {
+	t.Helper()
+	for _, f := range e.opened() {
+		if !f.retain() {
+			continue
+		}
+		db := f.db
+		db.writing <- struct{}{}
+		db.mu.Lock()
+		var all []*conn
+		for _, r := range db.idle {
+			all = append(all, r.conn)
+		}
+		if db.writer != nil {
+			all = append(all, db.writer)
+		}
+		for _, c := range all {
+			connections++
+			if err := c.rows("PRAGMA cache_size", nil, func(row *sqlite.Stmt) error {
+				kib += row.ColumnInt64(0) * pageKiB
+				return nil
+			}); err != nil {
+				t.Error(err)
+			}
+		}
+		db.mu.Unlock()
+		db.leaveWriter()
+		f.leave()
+	}
+	return kib, connections
+}
+
+// TestPagesOfAllFilesFitTheCache: however many files and connections are open, their pages have the memory of the setting and no
+// more; few of them have most of it, and again once others are closed.
+func TestPagesOfAllFilesFitTheCache(t *testing.T) {
+	t.Parallel()
+	const all = 8 << 10
+	e := openEngine(t, Options{Cache: 8, MaxOpen: 24, Readers: 4, idleInterval: time.Hour, idleTimeout: time.Hour})
+	c := people()
+	use := func(ws *workspace, at int) {
+		t.Helper()
+		if err := ws.Write(t.Context(), []driver.Write{person(c, at)}); err != nil {
+			t.Fatal(err)
+		}
+		db, err := ws.acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ws.file.release()
+		db.writing <- struct{}{} // the writer lies idle
+		db.leaveWriter()
+		var together sync.WaitGroup
+		ready := make(chan struct{}, 4)
+		for range cap(ready) {
+			together.Go(func() {
+				if err := db.ask(t.Context(), func(*reader) error {
+					for ready <- struct{}{}; len(ready) < cap(ready); time.Sleep(time.Microsecond) { // until each has one
+					}
+					return nil
+				}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		together.Wait()
+	}
+	// fits waits for those who are told beside the calls.
+	fits := func(files int, least int64) {
+		t.Helper()
+		kib, connections := int64(0), int64(0)
+		for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+			if kib, connections = caches(t, e); kib <= all && kib >= least {
+				break
+			}
+		}
+		if kib > all || kib < least || connections != int64(5*files) {
+			t.Fatalf("%d connections of %d files may have %d KiB together, not from %d to %d", connections, files, kib, least, int64(all))
+		}
+	}
+	var spaces []*workspace
+	for i := range 40 {
+		spaces = append(spaces, openWorkspace(t, e, fmt.Sprintf("w%d", i), c))
+		use(spaces[i], 1)
+		fits(min(i+1, 24), all*3/4)
+	}
+	for _, ws := range spaces[1:] {
+		ws.file.drop()
+	}
+	use(spaces[0], 2)
+	fits(1, all*3/4)
+}
+
+// TestSharesThatShrinkAtOnceAreTold: of several that come at one moment each finds the writer taken by another who tells it.
+func TestSharesThatShrinkAtOnceAreTold(t *testing.T) {
+	t.Parallel()
+	e := openEngine(t, Options{Cache: 64, idleInterval: time.Hour, idleTimeout: time.Hour})
+	c := people()
+	ws := openWorkspace(t, e, "w", c)
+	if err := ws.Write(t.Context(), []driver.Write{person(c, 1)}); err != nil {
+		t.Fatal(err)
+	}
+	db, err := ws.acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ws.file.release()
+	missed := 0
+	for range 20_000 {
+		var together sync.WaitGroup
+		for parts := range int64(3) {
+			together.Go(func() {
+				e.cache.count(50 << parts)
+				db.fit()
+			})
+		}
+		together.Wait()
+		if db.writer.pages != e.cache.share.Load()*writerParts {
+			missed++
+		}
+		e.cache.count(-350)
+		db.fit()
+	}
+	if missed > 0 {
+		t.Errorf("the writer was not told of %d smaller shares", missed)
+	}
+}

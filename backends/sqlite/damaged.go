@@ -1,0 +1,95 @@
+package sqlite
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"tenantry/backends/driver"
+)
+
+// markSuffix ends the name of the mark beside a damaged file.
+const markSuffix = ".damaged"
+
+// Mark implements driver.Examiner. A loss of power leaves the whole mark, or none that an answer depended on.
+func (e *Engine) Mark(m driver.Mark) (err error) {
+	path := m.File + markSuffix
+	if _, err := os.Stat(path); err == nil {
+		return nil
+	}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("%w: mark %s as damaged: %w", driver.ErrUnavailable, m.File, err)
+		}
+	}()
+	data, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(e.opts.Dir, ".mark-*") // mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(append(data, '\n'))
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return syncDir(e.opts.Dir)
+}
+
+// Marks implements driver.Examiner. One that cannot be read counts as well.
+func (e *Engine) Marks() (all []driver.Mark, err error) {
+	entries, err := os.ReadDir(e.opts.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+	}
+	for _, entry := range entries {
+		file, is := strings.CutSuffix(entry.Name(), markSuffix)
+		name, db := strings.CutSuffix(file, ".db")
+		if !is || !db || !isShared(name) && driver.CheckName(name) != nil {
+			continue
+		}
+		var m driver.Mark
+		path := filepath.Join(e.opts.Dir, entry.Name())
+		data, err := os.ReadFile(filepath.Clean(path))
+		if err == nil {
+			err = json.Unmarshal(data, &m)
+		}
+		if err != nil {
+			m = driver.Mark{Reason: fmt.Sprintf("%s says so, and cannot be read itself: %v", path, err)}
+		}
+		m.File = filepath.Join(e.opts.Dir, file)
+		all = append(all, m)
+	}
+	return all, nil
+}
+
+// unmark removes the mark of a file that is whole, or gone for good. One that a loss of power brings back costs an
+// examination.
+func unmark(path string) error {
+	if err := os.Remove(path + markSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+	}
+	return nil
+}
+
+// syncDir makes a rename in the folder survive a loss of power.
+func syncDir(dir string) (err error) {
+	if runtime.GOOS == "windows" { // where a folder cannot be synced
+		return nil
+	}
+	d, err := os.Open(filepath.Clean(dir))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	return d.Sync()
+}

@@ -1,0 +1,478 @@
+package sqlite
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"tenantry/backends/driver"
+
+	"zombiezen.com/go/sqlite"
+)
+
+func TestFullDisk(t *testing.T) { inBoth(t, testFullDisk) }
+
+func testFullDisk(t *testing.T, shared bool) {
+	var pages atomic.Int64
+	pages.Store(80)
+	e := openEngine(t, Options{Shared: shared, maxPages: func() int { return int(pages.Load()) }})
+	c := people()
+	ws := openWorkspace(t, e, "w", c)
+	written := 0
+	var err error
+	for ; written < 10_000 && err == nil; written++ {
+		err = ws.Write(t.Context(), []driver.Write{person(c, written)})
+	}
+	written--
+	if !errors.Is(err, driver.ErrUnavailable) {
+		t.Fatalf("writing to a full disk: %v", err)
+	}
+	if _, err := ws.Counter(t.Context(), strings.Repeat("long", 100_000), 1, 0); !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("counting on a full disk: %v", err)
+	}
+	if n, err := ws.Count(t.Context(), c, driver.Predicate{}); err != nil || n != int64(written) {
+		t.Errorf("reading on a full disk: %d, %v, want %d", n, err, written)
+	}
+	pages.Store(1 << 20)
+	if err := ws.Write(t.Context(), []driver.Write{person(c, written)}); err != nil {
+		t.Errorf("writing once there is room: %v", err)
+	}
+	if n, err := ws.Count(t.Context(), c, driver.Predicate{}); err != nil || n != int64(written)+1 {
+		t.Errorf("after recovery: %d, %v, want %d", n, err, written+1)
+	}
+}
+
+func TestForeignLockIsUnavailableThenGone(t *testing.T) {
+	t.Parallel()
+	e := openEngine(t, Options{})
+	c := people()
+	ws := openWorkspace(t, e, "w", c)
+	other := raw(t, filepath.Join(e.opts.Dir, "w.db"), "BEGIN IMMEDIATE")
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	started := time.Now()
+	if err := ws.Write(ctx, []driver.Write{person(c, 1)}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Write under a foreign lock: %v", err)
+	}
+	if d := time.Since(started); d > 5*time.Second {
+		t.Errorf("the deadline took %v", d)
+	}
+	if _, err := ws.Count(t.Context(), c, driver.Predicate{}); err != nil {
+		t.Errorf("Count under a foreign lock: %v", err)
+	}
+	if err := other.close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := ws.Write(t.Context(), []driver.Write{person(c, 1)}); err != nil {
+		t.Errorf("Write once the lock is gone: %v", err)
+	}
+}
+
+// slow is a condition that takes long on many documents.
+func slow() driver.Predicate {
+	p := driver.Predicate{Op: driver.Or}
+	for i := range 200 {
+		p.Kids = append(p.Kids, driver.Predicate{Op: driver.Contains, Ref: driver.Ref{Name: fmt.Sprintf("k%d", i), Custom: true}, Values: []any{"x"}})
+	}
+	return p
+}
+
+func fill(t *testing.T, ws *workspace, c *driver.Collection, n int) {
+	t.Helper()
+	batch := make([]driver.Write, n)
+	for i := range batch {
+		batch[i] = person(c, i)
+	}
+	if err := ws.Write(t.Context(), batch); err != nil {
+		t.Fatalf("Write: %v", err)
+	}
+}
+
+func TestLongQueriesAreInterrupted(t *testing.T) {
+	t.Parallel()
+	e := openEngine(t, Options{Readers: 1})
+	p := people()
+	ws := openWorkspace(t, e, "w", p)
+	fill(t, ws, p, 20_000) // seconds, if nobody ends it
+	for _, c := range []struct {
+		name    string
+		timeout time.Duration // of the engine
+		ctx     func(context.Context) (context.Context, context.CancelFunc)
+		want    error
+	}{
+		{"deadline", 0, func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, 30*time.Millisecond)
+		}, context.DeadlineExceeded},
+		{"cancel", 0, func(ctx context.Context) (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(ctx)
+			time.AfterFunc(30*time.Millisecond, cancel)
+			return ctx, cancel
+		}, context.Canceled},
+		{"ceiling of the engine", 30 * time.Millisecond, context.WithCancel, context.DeadlineExceeded},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			usual := e.opts.QueryTimeout
+			for range 3 {
+				ctx, cancel := c.ctx(t.Context())
+				e.opts.QueryTimeout = cmp.Or(c.timeout, usual)
+				if _, err := ws.Count(ctx, p, slow()); !errors.Is(err, c.want) || errors.Is(err, driver.ErrSlow) != (c.want == context.DeadlineExceeded) { //nolint:errorlint // which of the two
+					t.Errorf("slow question: %v", err)
+				}
+				e.opts.QueryTimeout = usual // the next question must be answered however busy the machine is
+				cancel()
+				// The only reader is as good as new.
+				if docs, err := ws.Find(t.Context(), driver.Query{Collection: p, Limit: 3}); err != nil || len(docs) != 3 {
+					t.Errorf("after an interrupt: %d documents, %v", len(docs), err)
+				}
+			}
+		})
+	}
+}
+
+func TestInterruptedWriteLeavesNothing(t *testing.T) { inBoth(t, testInterruptedWriteLeavesNothing) }
+
+func testInterruptedWriteLeavesNothing(t *testing.T, shared bool) {
+	e := openEngine(t, Options{Shared: shared})
+	c := people()
+	ws := openWorkspace(t, e, "w", c)
+	batch := make([]driver.Write, 12_000)
+	for i := range batch {
+		batch[i] = person(c, i)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(50*time.Millisecond, cancel)
+	if err := ws.Write(ctx, batch); !errors.Is(err, context.Canceled) {
+		t.Fatalf("Write: %v", err)
+	}
+	if n, err := ws.Count(t.Context(), c, driver.Predicate{}); err != nil || n != 0 {
+		t.Errorf("%d documents, %v", n, err)
+	}
+	if err := ws.Write(t.Context(), batch[:1]); err != nil {
+		t.Errorf("Write afterwards: %v", err)
+	}
+}
+
+func TestReadersSeeAcknowledgedWrites(t *testing.T) { inBoth(t, testReadersSeeAcknowledgedWrites) }
+
+func testReadersSeeAcknowledgedWrites(t *testing.T, shared bool) {
+	e := openEngine(t, Options{Shared: shared, Readers: 3})
+	c := people()
+	ws := openWorkspace(t, e, "w", c)
+	var wg sync.WaitGroup
+	for w := range 8 {
+		wg.Go(func() {
+			for i := range 60 {
+				wr := person(c, w*1000+i)
+				if err := ws.Write(t.Context(), []driver.Write{wr}); err != nil {
+					t.Errorf("Write: %v", err)
+					return
+				}
+				for range 4 {
+					docs, err := ws.Find(t.Context(), driver.Query{Collection: c, Where: onField("id", driver.Eq, wr.Doc.ID), Limit: 1})
+					if err != nil || len(docs) != 1 {
+						t.Errorf("an acknowledged write is not seen: %d, %v", len(docs), err)
+						return
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	db, err := ws.acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ws.file.release()
+	holding := func() (n int) {
+		db.mu.Lock()
+		defer db.mu.Unlock()
+		for _, r := range db.idle {
+			if r.holding {
+				n++
+			}
+		}
+		return n
+	}
+	for deadline := time.Now().Add(30 * time.Second); holding() > 0; time.Sleep(snapshotAge / 2) {
+		if time.Now().After(deadline) {
+			t.Fatal("an idle reader keeps its snapshot")
+		}
+	}
+}
+
+func TestStatementsAreBounded(t *testing.T) { inBoth(t, testStatementsAreBounded) }
+
+func testStatementsAreBounded(t *testing.T, shared bool) {
+	e := openEngine(t, Options{Shared: shared, Readers: 1})
+	c := people()
+	ws := openWorkspace(t, e, "w", c)
+	for i := range 3 * maxStatements {
+		p := driver.Predicate{Op: driver.Or}
+		for bit := range 10 {
+			op := driver.Eq
+			if i>>bit&1 == 1 {
+				op = driver.Gt
+			}
+			p.Kids = append(p.Kids, onField("age", op, int64(bit)))
+		}
+		if _, err := ws.Count(t.Context(), c, p); err != nil {
+			t.Fatalf("Count: %v", err)
+		}
+	}
+	db, err := ws.acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ws.file.release()
+	kept := func() (n, texts, longest, told int) {
+		db.mu.Lock() // the sweeper looks at idle readers too
+		defer db.mu.Unlock()
+		c := db.idle[0].conn
+		for sql := range c.stmts {
+			texts += len(sql)
+			longest = max(longest, len(sql))
+		}
+		return len(c.stmts), texts, longest, c.texts
+	}
+	if n, _, _, _ := kept(); n > maxStatements {
+		t.Errorf("%d statements are kept, want at most %d", n, maxStatements)
+	}
+
+	// Long ones are kept in fewer places, or nowhere, and so is what was asked for.
+	long := func(kinds, values int, op driver.Op) {
+		t.Helper()
+		p := driver.Predicate{}
+		for k := range kinds {
+			list := []any{strings.Repeat("x", 4*longBinding)}
+			for v := range values {
+				list = append(list, strconv.Itoa(v))
+			}
+			p.Kids = append(p.Kids, onField("city", driver.Nin, list...), onField("age", op, int64(-k-1)))
+		}
+		if n, err := ws.Count(t.Context(), c, p); err != nil || n != leastKept {
+			t.Fatalf("%d, %v", n, err)
+		}
+	}
+	fill(t, ws, c, leastKept)
+	for kinds := range 20 {
+		long(kinds+1, 100, driver.Gt)
+		long(kinds+1, 100, driver.Gte)
+	}
+	n, texts, longest, told := kept()
+	if texts > maxTexts || texts != told || n < 2 {
+		t.Errorf("%d statements of %d bytes are kept, %d as it is told", n, texts, told)
+	}
+	long(150, 7, driver.Gt)
+	if _, _, now, _ := kept(); now != longest { // not by their number: the engine itself asks now and then
+		t.Errorf("a statement of %d bytes that is used once is kept, the longest before had %d", now, longest)
+	}
+	shelves, keys := 0, 0
+	for _, t := range db.counts.tables {
+		shelves++
+		for key := range t.kept {
+			keys += len(key)
+		}
+	}
+	if db.counts.kept == 0 || keys > db.counts.kept*longKey {
+		t.Errorf("the %d counts of %d tables have keys of %d bytes", db.counts.kept, shelves, keys)
+	}
+}
+
+// TestCountsAreBounded over all the workspaces of a file.
+func TestCountsAreBounded(t *testing.T) {
+	t.Parallel()
+	var c counts
+	total := func() (n int) {
+		for _, t := range c.tables {
+			n += len(t.kept) + len(t.marks)
+		}
+		return n
+	}
+	for i := range 3 * maxKept {
+		of := shelf{int64(i % 100), "people"}
+		c.put(of, strconv.Itoa(i), leastKept, c.standing(of))
+		c.meet(of, strconv.Itoa(i), []mark{{offset: 1, values: []any{"x"}}}, c.standing(of))
+		if i%1000 == 0 {
+			c.changed(map[shelf]bool{of: true})
+		}
+		if n := total(); i%997 == 0 && (n > maxKept || n != c.kept) {
+			t.Fatalf("%d are kept, %d as it is told, at most %d may be", n, c.kept, maxKept)
+		}
+	}
+	if c.changed(nil); total() != 0 || c.kept != 0 {
+		t.Error("not all are gone")
+	}
+}
+
+// TestMigratedValues: a field that is declared later has the values that a write would have given it.
+func TestMigratedValues(t *testing.T) {
+	t.Parallel()
+	for _, v := range []struct {
+		typ  driver.Type
+		raw  string
+		want any
+	}{
+		{driver.String, `"a"`, "a"}, {driver.String, `""`, nil}, {driver.Date, `""`, nil}, {driver.Any, `""`, nil}, {driver.String, `0`, nil}, {driver.String, ``, nil},
+		{driver.Time, `5`, int64(5)}, {driver.Time, `0`, nil}, {driver.Time, `"1970-01-01T00:00:00Z"`, nil}, {driver.Time, `"1970-01-01T00:00:01Z"`, int64(1000)},
+		{driver.Int, `0`, int64(0)}, {driver.Bool, `false`, false}, {driver.Strings, `[]`, nil}, {driver.Strings, `["a"]`, []string{"a"}},
+	} {
+		if got := fromJSON(v.typ, json.RawMessage(v.raw)); !reflect.DeepEqual(got, v.want) {
+			t.Errorf("%v of type %v: %v, want %v", v.raw, v.typ, got, v.want)
+		}
+	}
+}
+
+const (
+	crashDir    = "TENANTRY_TEST_CRASH_DIR"
+	crashShared = "TENANTRY_TEST_CRASH_SHARED"
+)
+
+// TestCrashWriter is the process that TestKilledProcessLosesNothing kills.
+func TestCrashWriter(t *testing.T) {
+	dir := os.Getenv(crashDir)
+	if dir == "" {
+		t.Skip("runs as a child of TestKilledProcessLosesNothing")
+	}
+	e := openEngine(t, Options{Dir: dir, Shared: os.Getenv(crashShared) != ""})
+	c := crashing()
+	ws := openWorkspace(t, e, "w", c)
+	start, err := ws.Counter(t.Context(), "round", 100_000, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { // makes and drops an index as long as the process lives
+		for ; t.Context().Err() == nil; time.Sleep(time.Millisecond) {
+			e.makeIndex(t.Context(), fieldJob{w: ws, t: ws.tables["people"], key: fieldKey{ws.space.id, "people", "", "score"}})
+			ws.file.dropUnused(t.Context(), time.Now())
+			ws.file.deleteDropped(time.Now().Add(time.Hour))
+		}
+	}()
+	var printing sync.Mutex
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for end := time.Now().Add(20 * time.Second); time.Now().Before(end); {
+				i := int(start + next.Add(1))
+				wr := person(c, i)
+				wr.Doc.Values = append(wr.Doc.Values, []string{"t"})
+				if err := ws.Write(t.Context(), []driver.Write{wr}); err != nil {
+					t.Error(err)
+					return
+				}
+				printing.Lock()
+				fmt.Printf("acknowledged %s\n", wr.Doc.ID)
+				printing.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// crashing are people with lists and an organization's own fields.
+func crashing() *driver.Collection {
+	c := tagged()
+	c.Custom, c.Rides = true, []string{"teams"}
+	return c
+}
+
+func TestKilledProcessLosesNothing(t *testing.T) { inBoth(t, testKilledProcessLosesNothing) }
+
+func testKilledProcessLosesNothing(t *testing.T, shared bool) {
+	dir := t.TempDir()
+	var acknowledged []string
+	c := crashing()
+	e := openEngine(t, Options{Shared: shared, Dir: dir})
+	before := make([]driver.Write, 2*leastIndexed)
+	for i := range before {
+		before[i] = person(c, i)
+		before[i].Doc.Values = append(before[i].Doc.Values, []string{"t"})
+	}
+	if err := errors.Join(openWorkspace(t, e, "w", c).Write(t.Context(), before), e.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for round := range 3 {
+		acknowledged = append(acknowledged, crash(t, dir, shared, time.Duration(100+70*round)*time.Millisecond)...)
+		e := openEngine(t, Options{Shared: shared, Dir: dir})
+		ws := openWorkspace(t, e, "w", c)
+		for _, id := range acknowledged {
+			if docs, err := ws.Find(t.Context(), driver.Query{Collection: c, Where: onField("id", driver.Eq, id), Limit: 1}); err != nil || len(docs) != 1 {
+				t.Fatalf("round %d: %s is lost: %v", round, id, err)
+			}
+		}
+		all, err1 := ws.Count(t.Context(), c, driver.Predicate{})
+		listed, err2 := ws.Count(t.Context(), c, onField("tags", driver.Eq, "t"))
+		if err1 != nil || err2 != nil || all != listed || all < int64(len(acknowledged)+len(before)) {
+			t.Errorf("round %d: %d documents, %d found by list, %d acknowledged, %v %v", round, all, listed, len(acknowledged), err1, err2)
+		}
+		makeField(t, ws, "score") // from where it was
+		entriesAreThose(t, ws, "score")
+		if err := e.Close(); err != nil {
+			t.Fatalf("Close: %v", err)
+		}
+		checkIntegrity(t, ws.file.path)
+	}
+	if len(acknowledged) == 0 {
+		t.Error("nothing was acknowledged in any round")
+	}
+}
+
+// crash runs the writer, kills it some time after its first write, and returns what it has acknowledged.
+func crash(t *testing.T, dir string, shared bool, after time.Duration) (ids []string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestCrashWriter$", "-test.v")
+	cmd.Env = append(os.Environ(), crashDir+"="+dir)
+	if shared {
+		cmd.Env = append(cmd.Env, crashShared+"=yes")
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var once sync.Once
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		if id, ok := strings.CutPrefix(lines.Text(), "acknowledged "); ok && len(id) == 24 {
+			ids = append(ids, id)
+			once.Do(func() { time.AfterFunc(after, func() { _ = cmd.Process.Kill() }) })
+		}
+	}
+	if err := cmd.Wait(); err == nil {
+		t.Error("the writer ended by itself")
+	}
+	return ids
+}
+
+func checkIntegrity(t *testing.T, path string) {
+	t.Helper()
+	c, err := openConn(path, sqlite.OpenReadWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.close() }()
+	if err := c.rows("PRAGMA integrity_check", nil, func(row *sqlite.Stmt) error {
+		if text := row.ColumnText(0); text != "ok" {
+			t.Errorf("integrity_check: %s", text)
+		}
+		return nil
+	}); err != nil {
+		t.Errorf("integrity_check: %v", err)
+	}
+}

@@ -1,0 +1,289 @@
+package sqlite
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"tenantry/backends/driver"
+	"zombiezen.com/go/sqlite"
+)
+
+// change is a write whose values are ready to be bound.
+type change struct {
+	ws     int64
+	t      *table
+	op     driver.WriteOp
+	id     string
+	rev    int64
+	body   string
+	custom any
+	values []any      // as stored
+	lists  [][]string // for the side tables of t, in their order
+}
+
+// Write applies the writes in one transaction, which is on disk when Write returns.
+func (w *workspace) Write(ctx context.Context, writes []driver.Write) error {
+	return w.write(ctx, writes, nil)
+}
+
+// write counts what it writes where a meter is given.
+func (w *workspace) write(ctx context.Context, writes []driver.Write, m *meter) error {
+	changes := make([]change, 0, len(writes))
+	touched, rows := map[shelf]bool{}, 0
+	for i, wr := range writes {
+		c, err := w.change(wr)
+		if err != nil {
+			return fmt.Errorf("write %d: %w", i, err)
+		}
+		rows += wr.Rows()
+		if c.custom != nil {
+			rows += w.file.fields.indexes() // each has an entry
+		}
+		if changes = append(changes, c); c.op != driver.Hold {
+			touched[w.shelf(c.t)] = true
+		}
+	}
+	if len(changes) == 0 {
+		return ctx.Err()
+	}
+	m.expect(changes)
+	return w.transact(ctx, "write", load{w.space.party, len(changes), rows}, touched, func(ctx context.Context, c *conn) error {
+		if err := m.begin(c); err != nil {
+			return err
+		}
+		for i := range changes {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if err := m.measure(c, &changes[i]); err != nil {
+				return err
+			}
+			if err := changes[i].apply(c, i); err != nil {
+				return err
+			}
+		}
+		return m.end(c)
+	})
+}
+
+func (w *workspace) change(wr driver.Write) (change, error) {
+	t, err := w.table(wr.Collection)
+	if err != nil {
+		return change{}, err
+	}
+	c := change{ws: w.space.id, t: t, op: wr.Op, id: wr.Doc.ID, rev: wr.Doc.Rev}
+	if c.id == "" {
+		return c, fmt.Errorf("a document of %s has no id", t.name)
+	}
+	if wr.Op == driver.Delete || wr.Op == driver.Hold {
+		return c, nil
+	}
+	if wr.Op != driver.Insert && wr.Op != driver.Replace && wr.Op != driver.Put {
+		return c, fmt.Errorf("unknown write %d", wr.Op)
+	}
+	if len(wr.Doc.Values) != len(t.fields) {
+		return c, fmt.Errorf("document %s of %s has %d values for %d fields", c.id, t.name, len(wr.Doc.Values), len(t.fields))
+	}
+	c.values = make([]any, len(t.fields))
+	for i, f := range t.fields {
+		if c.values[i], err = column(f, wr.Doc.Values[i]); err != nil {
+			return c, fmt.Errorf("document %s of %s: %w", c.id, t.name, err)
+		}
+	}
+	for _, s := range t.sides {
+		list, _ := wr.Doc.Values[s.position].([]string)
+		c.lists = append(c.lists, list)
+	}
+	c.body = string(wr.Doc.Body)
+	if wr.Doc.Custom != nil {
+		// One malformed object would fail every query on a custom field.
+		if !json.Valid(wr.Doc.Custom) {
+			return c, fmt.Errorf("document %s of %s: the custom values are not JSON", c.id, t.name)
+		}
+		c.custom = string(wr.Doc.Custom)
+	}
+	return c, nil
+}
+
+// args are those of a statement of the table.
+func (t *table) args(ws int64, args ...any) []any {
+	if t.shared {
+		return append(args, ws)
+	}
+	return args
+}
+
+func (c *change) apply(on *conn, position int) error {
+	if c.op == driver.Hold {
+		return c.hold(on, position)
+	}
+	if c.op == driver.Insert {
+		if err := c.store(on, c.t.insert, 1); err != nil {
+			return c.judge(err, position)
+		}
+		return c.fillSides(on)
+	}
+	var of any // the revision, of which a put asks for none
+	if c.op != driver.Put {
+		of = c.rev
+	}
+	for _, s := range c.t.sides {
+		if err := on.exec(s.dropOldOne, c.t.args(c.ws, c.id, of)...); err != nil {
+			return err
+		}
+	}
+	var err error
+	switch c.op {
+	case driver.Delete:
+		err = on.exec(c.t.remove, c.t.args(c.ws, c.id, c.rev)...)
+	case driver.Put:
+		err = c.store(on, c.t.put, c.rev)
+	default:
+		err = c.store(on, c.t.replace, c.rev)
+	}
+	if err != nil {
+		return c.judge(err, position)
+	}
+	if on.raw.Changes() == 0 {
+		return &driver.ConflictError{Collection: c.t.name, Position: position}
+	}
+	return c.fillSides(on)
+}
+
+// hold refuses the document at another revision.
+func (c *change) hold(on *conn, position int) error {
+	var rev int64
+	err := on.rows(c.t.selectRev, c.t.args(c.ws, c.id), func(row *sqlite.Stmt) error {
+		rev = row.ColumnInt64(0)
+		return nil
+	})
+	if err == nil && rev != c.rev {
+		err = &driver.ConflictError{Collection: c.t.name, Position: position}
+	}
+	return err
+}
+
+func (c *change) judge(err error, position int) error {
+	if d := c.t.duplicate(err, position); d != nil {
+		return d
+	}
+	return err
+}
+
+func (c *change) store(on *conn, sql string, rev int64) error {
+	s, err := on.prepare(sql)
+	if err != nil {
+		return err
+	}
+	s.BindText(1, c.id)
+	s.BindInt64(2, rev)
+	s.BindText(3, c.body)
+	if err := bind(s, 4, c.custom); err != nil {
+		return err
+	}
+	for i, v := range c.values {
+		if err := bind(s, i+5, v); err != nil {
+			return err
+		}
+	}
+	if c.t.shared {
+		s.BindInt64(len(c.values)+5, c.ws)
+	}
+	more, err := s.Step()
+	on.note(more, err)
+	if reset := s.Reset(); err == nil { // else it repeats the error of the step
+		err = reset
+	}
+	return err
+}
+
+func (c *change) fillSides(on *conn) error {
+	for i, list := range c.lists {
+		for _, element := range list {
+			if err := on.exec(c.t.sides[i].insert, c.t.args(c.ws, element, c.id)...); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Counter sets the named counter to max(value, atLeast) + add and returns it.
+func (w *workspace) Counter(ctx context.Context, name string, add, atLeast int64) (int64, error) {
+	var value int64
+	err := w.transact(ctx, "count up", load{ws: w.space.party, rows: 1}, map[shelf]bool{}, func(_ context.Context, c *conn) (err error) {
+		value, err = c.counter(w.shared, w.space.id, name, add, atLeast)
+		return err
+	})
+	return value, err
+}
+
+// counter sets a counter to max(value, atLeast) + add and returns it.
+func (c *conn) counter(shared bool, ws int64, name string, add, atLeast int64) (int64, error) {
+	sql := "INSERT INTO counters (name, value) VALUES (?1, max(0, ?3) + ?2) ON CONFLICT (name)"
+	args := []any{name, add, atLeast}
+	if shared {
+		sql = "INSERT INTO counters (ws, name, value) VALUES (?4, ?1, max(0, ?3) + ?2) ON CONFLICT (ws, name)"
+		args = append(args, ws)
+	}
+	return c.number(sql+" DO UPDATE SET value = max(value, ?3) + ?2 RETURNING value", args...)
+}
+
+func (w *workspace) transact(ctx context.Context, doing string, of load, touched map[shelf]bool, do func(context.Context, *conn) error) error {
+	wait, cancel := w.engine.limit(ctx)
+	defer cancel()
+	db, err := w.acquire(wait)
+	if err != nil {
+		return failed(wait, doing, err)
+	}
+	defer w.file.release()
+	err = db.transact(ctx, wait, of, touched, func(c *conn) error {
+		if err := w.there(c); err != nil {
+			return err
+		}
+		return do(ctx, c)
+	})
+	if ctx.Err() == nil {
+		return failed(wait, doing, err)
+	}
+	return failed(ctx, doing, err)
+}
+
+// rollback ends a transaction whose commit failed. It may yet have reached the log, so readers begin anew too.
+func (db *database) rollback(cause error) {
+	db.abandon(cause)
+	db.commits.Add(1)
+	db.counts.changed(nil)
+}
+
+// abandon ends a transaction that was not to be committed, and leaves a usable writer, or none.
+func (db *database) abandon(cause error) {
+	var err error
+	if !db.writer.raw.AutocommitEnabled() {
+		err = db.writer.exec("ROLLBACK")
+	}
+	if err != nil || broken(cause) {
+		_ = db.writer.close()
+		db.writer = nil
+	}
+}
+
+// begin waits for the lock of another process, a backup for example, as long as ctx allows.
+func begin(ctx context.Context, c *conn) error {
+	clear(c.there)
+	clear(c.tally)
+	deadline := time.Now().Add(lockTimeout)
+	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
+		err := c.exec("BEGIN IMMEDIATE")
+		if err == nil || sqlite.ErrCode(err).ToPrimary() != sqlite.ResultBusy || time.Now().After(deadline) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(wait):
+		}
+	}
+}

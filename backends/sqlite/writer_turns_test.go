@@ -1,0 +1,182 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"tenantry/backends/driver"
+)
+
+// rowsOf returns how many rows jobs have, by workspace.
+func rowsOf(jobs []*job) map[int64]int {
+	rows := map[int64]int{}
+	for _, j := range jobs {
+		rows[j.ws] += j.rows
+	}
+	return rows
+}
+
+func waitingJob(ws int64, rows int) *job {
+	return &job{load: load{ws: ws, rows: rows}, touched: map[shelf]bool{}, done: make(chan struct{})}
+}
+
+// TestX13_WriterTurns_ByWorkspace: however many large jobs a workspace has waiting, another one's are served in turn, as
+// many rows of each.
+func TestX13_WriterTurns_ByWorkspace(t *testing.T) {
+	t.Parallel()
+	var l line
+	for range 50 {
+		l.add(waitingJob(1, 2000))
+	}
+	l.add(waitingJob(2, 1000))
+	got := map[int64]int{}
+	for turn := range 30 {
+		jobs := l.next()
+		rows := rowsOf(jobs)
+		if all := rows[1] + rows[2]; all > maxGroupRows {
+			t.Errorf("turn %d: %d rows in one transaction while others wait", turn, all)
+		}
+		for ws, n := range rows {
+			got[ws] += n
+		}
+		if rows[2] > 0 { // it waits for its answer, and comes again
+			l.add(waitingJob(2, 1000))
+		}
+	}
+	if got[2] < got[1]/3 || got[1] < got[2] {
+		t.Errorf("rows by workspace: %v, want about as many of each", got)
+	}
+}
+
+// TestX13_WriterTurns_SmallBetweenLarge: a small job waits for one large one at most, also where its workspace has had
+// much written.
+func TestX13_WriterTurns_SmallBetweenLarge(t *testing.T) {
+	t.Parallel()
+	for ws := range int64(3) {
+		var l line
+		for range 20 {
+			l.add(waitingJob(1, 2000))
+			l.add(waitingJob(2, 2000))
+		}
+		for turn := range 8 {
+			l.next()
+			small := waitingJob(ws, 12)
+			l.add(small)
+			n := 0
+			for served := false; !served; n++ {
+				served = rowsOf(l.next())[ws] == small.rows
+			}
+			if n > 2 {
+				t.Errorf("turn %d: a small job of workspace %d waited for %d transactions", turn, ws, n-1)
+			}
+		}
+	}
+}
+
+// TestX13_WriterTurns_LargeAmongMany: a large job gets its turn although small ones of ever new workspaces wait.
+func TestX13_WriterTurns_LargeAmongMany(t *testing.T) {
+	t.Parallel()
+	var l line
+	l.add(waitingJob(1, 2000))
+	l.next()
+	l.add(waitingJob(1, 2000))
+	for turn := int64(0); ; turn++ {
+		l.add(waitingJob(100+turn, 12))
+		if rowsOf(l.next())[1] > 0 {
+			break
+		}
+		if turn > 2000 {
+			t.Fatal("it waits for good")
+		}
+	}
+}
+
+// TestX13_WriterTurns_WhoLeavesPaysNothing: a job that is given up costs its workspace no turn.
+func TestX13_WriterTurns_WhoLeavesPaysNothing(t *testing.T) {
+	t.Parallel()
+	var l line
+	for range 3 {
+		gone := waitingJob(1, 100_000)
+		l.add(gone)
+		if !l.leave(gone) {
+			t.Error("it did not wait")
+		}
+	}
+	l.add(waitingJob(1, 2000))
+	l.add(waitingJob(2, 2000))
+	l.add(waitingJob(2, 2000))
+	if first := l.next(); rowsOf(first)[1] != 2000 {
+		t.Errorf("first comes %v", rowsOf(first))
+	}
+}
+
+// TestX13_WriterTurns_AreForgotten: what workspaces had written is remembered no longer than it matters.
+func TestX13_WriterTurns_AreForgotten(t *testing.T) {
+	t.Parallel()
+	var l line
+	for ws := range int64(10_000) {
+		l.add(waitingJob(ws, 12))
+		l.next()
+	}
+	if n := l.turns.Known(); n > 1 {
+		t.Errorf("%d workspaces are remembered", n)
+	}
+}
+
+// TestX13_WeighedByRows: a job weighs the rows that it writes, with those of indexes and lists.
+func TestX13_WeighedByRows(t *testing.T) {
+	t.Parallel()
+	c := &driver.Collection{
+		Name: "things", Fields: []driver.Field{{Name: "name", Type: driver.String}, {Name: "tags", Type: driver.Strings}, {Name: "teams", Type: driver.Strings}},
+		Indexes: []driver.Index{{Name: "name", Fields: []string{"name", "teams"}}, {Name: "tags", Fields: []string{"tags"}}},
+	}
+	tags := make([]string, 200)
+	for i := range tags {
+		tags[i] = fmt.Sprint("t", i)
+	}
+	write := func(op driver.WriteOp, tags []string, body int) driver.Write {
+		return driver.Write{Collection: c, Op: op, Doc: driver.Document{ID: fmt.Sprintf("%024x", body), Rev: 1, Body: fmt.Appendf(nil, `{"x":"%*d"}`, body, 1), Values: []any{"n", tags, tags}}}
+	}
+	deleted := write(driver.Delete, nil, 9)
+	deleted.Doc.Values, deleted.Doc.Body = nil, nil
+	for _, one := range []struct {
+		write driver.Write
+		want  int
+	}{
+		{write(driver.Insert, nil, 1), 2},
+		{write(driver.Insert, tags, 2), 202},
+		{write(driver.Replace, tags, 3), 404},
+		{write(driver.Put, tags, 4), 404},
+		{write(driver.Insert, tags[:1], 10<<10), 13},
+		{deleted, 2},
+		{write(driver.Hold, tags, 5), 1},
+	} {
+		if got := one.write.Rows(); got != one.want {
+			t.Errorf("%v of %d bytes: %d rows, want %d", one.write.Op, len(one.write.Doc.Body), got, one.want)
+		}
+	}
+	ws := openWorkspace(t, openEngine(t, Options{Dir: t.TempDir(), Shared: true}), "w", c)
+	db, err := ws.acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ws.file.release()
+	db.writing <- struct{}{}
+	ctx, leave := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() {
+		ended <- ws.Write(ctx, []driver.Write{write(driver.Insert, tags, 6), write(driver.Insert, tags, 7)})
+	}()
+	g := &grouped{t: t, db: db}
+	g.inLine(1)
+	if j := g.waiting()[0]; j.rows != 404 || j.documents != 2 || j.ws != ws.space.id || j.ws == 0 {
+		t.Errorf("%+v", j.load)
+	}
+	leave()
+	if err := <-ended; err == nil {
+		t.Error("who left was served")
+	}
+	g.inLine(0)
+	<-db.writing
+}

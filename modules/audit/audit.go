@@ -1,0 +1,143 @@
+// Package audit keeps an organization's audit log: who did what to which record, and how
+// it ended. It never holds a secret or a field's value.
+package audit
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"tenantry/backends/record"
+	"tenantry/backends/store"
+	"tenantry/internal/texts"
+	"tenantry/operation"
+	"tenantry/operation/crud"
+	"tenantry/tenants"
+)
+
+// Record is one entry. CreatedAt says when.
+type Record struct {
+	store.Meta
+	Operation string            `json:"operation" use:"filter" doc:"Name of the operation, or of the command." example:"contacts.reveal"`
+	Subject   string            `json:"subject" use:"filter" doc:"Who called: key:<id>, user:<number>, anonymous, command, or system." example:"user:7"` // tenants.Principal.Subject
+	Account   string            `json:"account,omitempty" doc:"Identifier of the key's service account."`
+	Remote    string            `json:"remote,omitempty" doc:"IP address of the caller; none of a command." example:"192.0.2.7"`
+	Outcome   string            `json:"outcome" rule:"required enum=ok|failed|denied" use:"filter" doc:"How it ended." example:"ok"`
+	Code      int               `json:"code" doc:"HTTP code of the answer; 0 of a command." example:"200"`
+	RequestID string            `json:"request_id,omitempty" use:"filter" doc:"The X-Request-Id of the answer." example:"5f0c9a1be2d34c77a1f0b9c8"`
+	Records   []string          `json:"records,omitempty" use:"filter" doc:"What it was about: identifiers of records, and user:<number>."`
+	Facts     map[string]string `json:"facts,omitempty" doc:"What is known of the call besides, in words; never values of records."`
+}
+
+// Outcomes of an audited call.
+const (
+	OK     = "ok"
+	Failed = "failed"
+	Denied = "denied"
+)
+
+// Log writes, reads and serves audit logs. Safe for concurrent use.
+type Log struct {
+	kind  *record.Of[Record]
+	seals *store.Kind[seal]
+	later later
+}
+
+// New declares the records.
+func New() *Log {
+	spec := store.Spec{Name: "audit_log", Aside: true, Indexes: []store.Index{{Fields: []string{"created_at"}}, {Fields: []string{"records"}}, {Fields: []string{"request_id"}}}}
+	spec.Access = []store.Access{{Where: []string{"created_at"}}, {Where: []string{"records"}}, {Where: []string{"request_id"}}}
+	for _, asked := range []string{"operation", "subject", "outcome"} {
+		spec.Indexes = append(spec.Indexes, store.Index{Fields: []string{asked, "created_at"}})
+		spec.Access = append(spec.Access, store.Access{Where: []string{asked}, Sort: []string{"created_at"}})
+	}
+	return &Log{kind: record.Must(record.Options[Record]{Traits: record.Traits{Name: "audit_record", Travels: "id created_at"}, Spec: spec}), seals: newSeals()}
+}
+
+// Specs returns the declarations of the log and its seals, for the control workspace, where the log of the installation is.
+func (l *Log) Specs() []*store.Spec { return []*store.Spec{l.kind.Spec(), l.seals.Spec()} }
+
+// Kept returns what is stored. It does not travel: it tells of this organization's past.
+func (l *Log) Kept() []record.Kept { return []record.Kept{l.kind.Kind} }
+
+// Operations returns the rows. The log tells of everything, whoever may see that: callers who are limited
+// to teams are refused.
+func (l *Log) Operations() []operation.Row {
+	rows := crud.Rows(l.kind, crud.Options[Record]{
+		Path: "/api/audit", Things: "Audit Records", Tag: "Audit", Read: operation.Needs(tenants.ViewAudit).Unlimited(), Sort: "-created_at,-id",
+		Export: true, Without: []string{"create", "update", "delete"},
+	})
+	for i := range rows {
+		rows[i] = l.settled(rows[i])
+	}
+	return rows
+}
+
+// Spec returns the declaration, for the store.
+func (l *Log) Spec() *store.Spec { return l.kind.Spec() }
+
+// writeTimeout bounds a write whose caller may be gone already. Where the organization is
+// being moved, the wait for its hold to end comes on top: what is done is recorded then.
+const writeTimeout = 3 * time.Second
+
+// lateTimeout bounds a write of a call whose own time is up: nothing is disclosed any more,
+// and the caller has waited long enough.
+const lateTimeout = time.Second
+
+// Write stores a record and returns once it is durable. It goes on where the caller has
+// hung up: what was done is recorded.
+func (l *Log) Write(ctx context.Context, ws *store.Workspace, rec Record) error {
+	limit := ws.Hold() + writeTimeout
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		limit = lateTimeout
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
+	defer cancel()
+	rec.index()
+	return l.kind.In(ws).Insert(ctx, &rec)
+}
+
+// Writing returns the change that Write makes, for who makes it together with what it is about.
+func (l *Log) Writing(ws *store.Workspace, rec Record) (store.Change, error) {
+	rec.index()
+	return l.kind.In(ws).Inserting(&rec)
+}
+
+// index makes the record one that is found by what it is about.
+func (r *Record) index() {
+	for fact, value := range r.Facts {
+		if fact == "user" {
+			value = "user:" + value
+		} else if !store.ValidID(value) {
+			continue
+		}
+		r.Records = append(r.Records, value)
+	}
+	slices.Sort(r.Records)
+	r.Records = slices.Compact(r.Records)
+}
+
+// Erased records in the log of the installation that an organization was erased, and what that was, for the subject.
+func (l *Log) Erased(ctx context.Context, own *tenants.Tenant, o *tenants.Organization, subject string) error {
+	e := o.Ending
+	facts := map[string]string{
+		"organization": o.Slug, "number": strconv.FormatInt(o.OrgID, 10), "deleted": texts.Time(e.Deleted), "began": texts.Time(e.Began), "erased": texts.Time(e.Erased),
+		"people": strconv.FormatInt(e.People, 10), "data_keys": strconv.FormatInt(e.DataKeys, 10), "places": strings.Join(e.Places, ", "), "overwritten": strings.Join(e.Overwritten, ", "),
+	}
+	if e.Documents >= 0 {
+		facts["documents"], facts["bytes"] = strconv.FormatInt(e.Documents, 10), strconv.FormatInt(e.Bytes, 10)
+	}
+	return l.Write(ctx, own.Workspace(), Record{Operation: ErasedOperation, Subject: subject, Outcome: OK, Facts: facts})
+}
+
+// ErasedOperation is what such a record names.
+const ErasedOperation = "org.erased"
+
+// Recent returns records, the newest first, at most limit, after the first offset ones.
+func (l *Log) Recent(ctx context.Context, ws *store.Workspace, limit, offset int) ([]Record, error) {
+	l.Settle(ctx, ws.Org())
+	return l.kind.In(ws).Find(ctx, store.Query{Sort: []store.Order{store.Desc("created_at"), store.Desc("id")}, Limit: limit, Offset: offset})
+}

@@ -1,0 +1,244 @@
+package compliance
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+
+	"tenantry/backends/record/schema"
+	"tenantry/backends/store"
+	"tenantry/internal/fault"
+	"tenantry/internal/together"
+	"tenantry/operation"
+	"tenantry/operation/filters"
+)
+
+// Lesson is what the custom object and the form are called whose records are lessons. Such a record names
+// its contact in the field contact, by the identifier, and its tags in the field tags.
+const Lesson = "lesson"
+
+// Lessons are records that can be lessons: those of a table that match, with fields that the organization defined.
+type Lessons struct {
+	Table  store.Table
+	Of     store.Filter
+	Fields schema.Fields
+}
+
+// Deps are what the module needs of others.
+type Deps struct {
+	Contacts func(*store.Workspace) store.Table
+	// Records and Submissions return the lessons of a workspace. Error: store.ErrNotFound where none are defined.
+	Records, Submissions func(context.Context, *store.Workspace) (Lessons, error)
+}
+
+// Checked says of one contact whether it complies.
+type Checked struct {
+	Contact   string   `json:"contact" rule:"ref=contact" doc:"Identifier of the contact."`
+	Compliant bool     `json:"compliant" doc:"Whether one of its lessons counts."`
+	Fails     []string `json:"fails" enum:"lessons,lesson_tags_all,lesson_tags_any" doc:"The settings that no lesson of the contact meets; both, where one lesson meets the one and another the other. Without tags to look for: lessons, where it has none."`
+}
+
+// CheckedPage is a page of contacts, whether they comply or not, in the order of their identifiers.
+type CheckedPage operation.Part[Checked]
+
+type one struct {
+	ID string `json:"id" doc:"Identifier of the contact." example:"665f1c2ab4d3e2f1a0b9c8d7"`
+}
+
+func (m *Module) checkRows() []operation.Row {
+	const says = "A contact complies where one of its lessons counts. Lessons are the records of the custom object lesson, and, where the settings say so, the submissions of the form lesson, " +
+		"whose field contact (Text) has the contact's identifier and whose field tags (MultiSelect) the lesson's tags."
+	row := func(o operation.Row) operation.Row {
+		o.Method, o.Tag, o.Teams, o.Weight = http.MethodGet, "Compliance", true, operation.Heavy
+		o.Credentials, o.Kinds, o.Rule = operation.Key|operation.Session, operation.ServerKeys, operation.AdminOnly(permission)
+		o.Failures = append(o.Failures, operation.Failure{Code: http.StatusForbidden, Message: permission, When: "the caller is no administrator, or an API key", Data: map[string]string{"permission": permission}},
+			operation.Failure{Code: http.StatusUnprocessableEntity, Message: "Validation failed: compliance is not enabled, so nothing is checked", When: "the settings check nothing, or there are no lessons to look at"})
+		return o
+	}
+	example := Checked{Contact: "665f1c2ab4d3e2f1a0b9c8d7", Fails: []string{"lesson_tags_any"}}
+	return []operation.Row{
+		operation.Typed(row(operation.Row{
+			Name: "compliance.check", Path: "/api/compliance/contacts", Summary: "Check all contacts against the settings", Description: says, Ask: "A contact complies who has a lesson with the tags that the settings ask for.",
+			Message: "Contacts found", Example: CheckedPage(operation.OnePage(example)),
+		}), m.checkAll),
+		operation.Typed(row(operation.Row{
+			Name: "compliance.check_one", Path: "/api/compliance/contacts/{id}", Summary: "Check a contact against the settings", Description: says,
+			Message: "Contact found", Example: example,
+			Failures: []operation.Failure{{Code: http.StatusNotFound, Message: "Contact not found", When: "there is no such contact in the caller's teams"}},
+		}), m.checkOne),
+	}
+}
+
+func (m *Module) checkAll(ctx context.Context, c *operation.Call, in operation.Following) (out CheckedPage, err error) {
+	var errs fault.List
+	q := store.Query{Sort: []store.Order{store.Asc("id")}, LeaveOut: true}
+	follows := in.Span(c, &q, &errs, func(place string) (store.Filter, bool) {
+		return store.Where(store.F("id"), store.OpGt, place), store.ValidID(place)
+	})
+	if err := errs.Err(); err != nil {
+		return out, err
+	}
+	found, count, err := m.check(ctx, c, q, store.Filter{})
+	if err != nil {
+		return out, err
+	}
+	part, err := operation.PartOf(c, in, follows, count, found.Records, found.Left, found.Cut, func(last int) string { return found.Records[last].Contact })
+	return CheckedPage(part), err
+}
+
+func (m *Module) checkOne(ctx context.Context, c *operation.Call, in one) (Checked, error) {
+	if !store.ValidID(in.ID) {
+		return Checked{}, operation.NotFound("Contact not found")
+	}
+	which := store.Eq("id", in.ID)
+	found, _, err := m.check(ctx, c, store.Query{Filter: which, Limit: 1}, which)
+	if err == nil && len(found.Records) == 0 {
+		err = operation.NotFound("Contact not found")
+	}
+	if err != nil {
+		return Checked{}, err
+	}
+	return found.Records[0], nil
+}
+
+// check returns what the settings say of the contacts that the question finds, and how many match of in all.
+func (m *Module) check(ctx context.Context, c *operation.Call, q store.Query, of store.Filter) (out store.Found[Checked], count int64, err error) {
+	var rows [][]any
+	var asked *Settings
+	err = together.Do(c.Workspace.Remote(), func() (err error) {
+		asked, err = m.Settings.In(c.Workspace).First(ctx, store.Query{})
+		return err
+	}, func() (err error) {
+		rows, out.Cut, err = m.deps.Contacts(c.Workspace).Select(ctx, []store.Field{store.F("id")}, q)
+		return err
+	}, func() (err error) {
+		count, err = m.deps.Contacts(c.Workspace).Count(ctx, of)
+		return err
+	})
+	if errors.Is(err, store.ErrNotFound) || err == nil && !asked.Enabled {
+		err = fault.One("enabled", fault.Required, "compliance is not enabled, so nothing is checked")
+	}
+	if err != nil {
+		return out, 0, err
+	}
+	all := len(rows)
+	rows = slices.DeleteFunc(rows, func(row []any) bool { return row == nil }) // those that cannot be read
+	if out.Left, out.Records = all-len(rows), make([]Checked, len(rows)); len(rows) == 0 {
+		return out, count, nil
+	}
+	met, err := m.lessons(ctx, c.Workspace, asked, rows)
+	if err != nil {
+		return out, 0, err
+	}
+	for i, row := range rows {
+		id, _ := row[0].(string)
+		out.Records[i] = met.judge(id)
+	}
+	return out, count, nil
+}
+
+// needs are what one lesson of a contact must meet: each of them by itself, and the last all of them. met
+// has the contacts with such a lesson.
+type needs []need
+
+type need struct {
+	setting string
+	where   func(tags store.Field) store.Filter
+	met     map[any]bool
+}
+
+// needsOf returns what the settings ask.
+func needsOf(s *Settings) needs {
+	all := func(tags store.Field) (f store.Filter) {
+		every := make([]store.Filter, len(s.LessonTagsAll))
+		for i, tag := range s.LessonTagsAll {
+			every[i] = store.Where(tags, store.OpEq, tag)
+		}
+		return store.All(every...)
+	}
+	some := func(tags store.Field) store.Filter {
+		values := make([]any, len(s.LessonTagsAny))
+		for i, tag := range s.LessonTagsAny {
+			values[i] = tag
+		}
+		return store.Where(tags, store.OpIn, values...)
+	}
+	switch {
+	case len(s.LessonTagsAll) == 0 && len(s.LessonTagsAny) == 0:
+		return needs{{setting: "lessons", where: all}}
+	case len(s.LessonTagsAny) == 0:
+		return needs{{setting: "lesson_tags_all", where: all}}
+	case len(s.LessonTagsAll) == 0:
+		return needs{{setting: "lesson_tags_any", where: some}}
+	}
+	return needs{{setting: "lesson_tags_all", where: all}, {setting: "lesson_tags_any", where: some}, {where: func(tags store.Field) store.Filter {
+		return store.All(all(tags), some(tags))
+	}}}
+}
+
+// judge says what the contact's lessons come to.
+func (n needs) judge(id string) Checked {
+	out := Checked{Contact: id, Compliant: n[len(n)-1].met[id], Fails: []string{}}
+	for _, one := range n {
+		if !out.Compliant && one.setting != "" && !one.met[id] {
+			out.Fails = append(out.Fails, one.setting)
+		}
+	}
+	if !out.Compliant && len(out.Fails) == 0 {
+		out.Fails = []string{n[0].setting, n[1].setting}
+	}
+	return out
+}
+
+// lessons asks which of the contacts have lessons that meet the settings. The engine counts them.
+func (m *Module) lessons(ctx context.Context, ws *store.Workspace, s *Settings, contacts [][]any) (needs, error) {
+	var errs fault.List
+	if s.hold(&errs); len(errs) > 0 {
+		return nil, errs.Err()
+	}
+	sources := []func(context.Context, *store.Workspace) (Lessons, error){m.deps.Records}
+	if s.SubmissionEnabled {
+		sources = append(sources, m.deps.Submissions)
+	}
+	ids := make([]any, len(contacts))
+	for i := range contacts {
+		ids[i] = contacts[i][0]
+	}
+	asked := needsOf(s)
+	for i := range asked {
+		asked[i].met = map[any]bool{}
+	}
+	var questions []func() error
+	found := make([][][]any, len(sources)*len(asked))
+	for _, source := range sources {
+		all, err := source(ctx, ws)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return nil, err
+		}
+		contact, tags := filters.Defined("contact", all.Fields["contact"].Type), filters.Defined("tags", all.Fields["tags"].Type)
+		if err != nil || contact.Notation != filters.Text || tags.Notation != filters.List {
+			continue
+		}
+		for _, need := range asked {
+			n := len(questions)
+			questions = append(questions, func() (err error) {
+				found[n], _, err = all.Table.Aggregate(ctx, store.Aggregation{
+					Filter: store.All(all.Of, store.Where(contact.Ref, store.OpIn, ids...), need.where(tags.Ref)),
+					Groups: []store.Group{{Field: contact.Ref}}, Measures: []store.Measure{{Op: store.MeasureCount}}, Limit: len(ids),
+				})
+				return err
+			})
+		}
+	}
+	if len(questions) == 0 {
+		return nil, fault.One("lessons", fault.Required, "there is no custom object lesson with the fields contact (Text) and tags (MultiSelect), and no such form where submissions are included")
+	}
+	err := together.Do(ws.Remote(), questions...)
+	for n, rows := range found {
+		for _, row := range rows {
+			asked[n%len(asked)].met[row[0]] = true
+		}
+	}
+	return asked, err
+}

@@ -1,0 +1,73 @@
+package contacts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"tenantry/backends/record/schema"
+	"tenantry/backends/store"
+	"tenantry/operation/crud"
+	"tenantry/operation/filters"
+)
+
+// MaxFields is how many contact fields an organization's own definitions may number.
+// Those after it, by key, are not seen.
+const MaxFields = 500
+
+// Definitions returns the organization's own contact fields by key.
+func (m *Module) Definitions(ctx context.Context, ws *store.Workspace) (map[string]FieldDef, error) {
+	found, err := m.Fields.In(ws).Find(ctx, store.Query{Sort: []store.Order{store.Asc("key")}, Limit: MaxFields})
+	if err != nil {
+		return nil, fmt.Errorf("reading contact fields: %w", err)
+	}
+	defs := make(map[string]FieldDef, len(found))
+	for _, def := range found {
+		defs[def.Key] = def
+	}
+	return defs, nil
+}
+
+// definition returns one contact field and whether there is one of that key.
+func (m *Module) definition(ctx context.Context, ws *store.Workspace, key string) (FieldDef, bool, error) {
+	if !store.ValidKey(key) {
+		return FieldDef{}, false, nil
+	}
+	def, err := m.Fields.In(ws).First(ctx, store.Query{Filter: store.Eq("key", key)})
+	if errors.Is(err, store.ErrNotFound) {
+		return FieldDef{}, false, nil
+	}
+	if err != nil {
+		return FieldDef{}, false, fmt.Errorf("reading a contact field: %w", err)
+	}
+	return *def, true, nil
+}
+
+// Catalog returns the fields that filters on contacts may name: the standard ones and
+// the organization's own, encrypted ones as filters.Secret. It reads the definitions
+// once; what it returns does not change.
+func (m *Module) Catalog(ctx context.Context, ws *store.Workspace) (filters.Catalog, error) {
+	defined, err := m.SchemaFields(ctx, ws, "")
+	if err != nil {
+		return nil, err
+	}
+	return m.Askable(defined), nil
+}
+
+// Askable returns what Catalog does, of fields that are known but may not be stored yet.
+func (k Kinds) Askable(defined schema.Fields) filters.Catalog {
+	return crud.Catalog(k.Contacts.Resource, defined)
+}
+
+// SchemaFields returns the fields that the organization defined, as a schema. Errors: store.ErrUnavailable.
+func (m *Module) SchemaFields(ctx context.Context, ws *store.Workspace, _ string) (schema.Fields, error) {
+	defs, err := m.Definitions(ctx, ws)
+	if err != nil {
+		return nil, err
+	}
+	fields := make(schema.Fields, len(defs))
+	for key, def := range defs {
+		fields[key] = schema.Field{Title: def.Title, Type: def.Type}
+	}
+	return fields, nil
+}

@@ -1,0 +1,143 @@
+// Package contacts keeps the people and organizations that an organization deals with,
+// says which of their fields can be asked about, and reveals encrypted ones.
+package contacts
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"tenantry/backends/record/schema"
+	"tenantry/backends/store"
+	"tenantry/operation"
+	"tenantry/operation/crud"
+	"tenantry/tenants"
+	"tenantry/tenants/secrets"
+)
+
+// Collection is the part of a secret's place that tells contacts from other records.
+const Collection = "contacts"
+
+// Deps are what the module needs.
+type Deps struct {
+	Keys secrets.Keys
+}
+
+// Module is the contacts of all organizations. It is safe for concurrent use.
+type Module struct {
+	Kinds
+	// Campaigns and Reports are asked what a change of fields breaks. They are set before the module serves.
+	Campaigns, Reports schema.Dependents
+	keys               secrets.Keys
+}
+
+// New returns the module.
+func New(deps Deps) *Module { return &Module{Kinds: NewKinds(), keys: deps.Keys} }
+
+// Operations returns the module's rows.
+func (m *Module) Operations() []operation.Row {
+	rows := append([]operation.Row{m.tags(http.MethodPost), m.tags(http.MethodDelete)}, crud.Rows(m.Contacts, m.options())...)
+	for i := range rows {
+		rows[i].Kinds = operation.ServerFull // reads, too
+	}
+	return slices.Concat([]operation.Row{m.reveal(), m.disclose()}, rows, m.definitions())
+}
+
+// options say how contacts are served.
+func (m *Module) options() crud.Options[Contact] {
+	return crud.Options[Contact]{
+		Path: "/api/contacts", Things: "Contacts", Search: []string{"email", "first_name", "last_name", "phone"}, Keys: m.keys,
+		Read: operation.Needs(tenants.Contacts), Write: operation.Needs(tenants.Contacts), Bulk: true, Export: true,
+	}
+}
+
+type tagging struct {
+	Tags []string `json:"tags" rule:"required max=200 each=100 format=line" doc:"The tags." example:"[\"press\"]"`
+}
+
+// tags adds tags to a contact, or takes them away, whoever does so to others at the same time.
+func (m *Module) tags(method string) operation.Row {
+	action, adds := "untag", method == http.MethodPost
+	summary, description := "Take tags from a contact", "Takes away those of the tags that the contact has; its others stay."
+	if adds {
+		action, summary, description = "tag", "Add tags to a contact", "Adds those of the tags that the contact has not; its others stay."
+	}
+	return crud.Act(m.Contacts, m.options(), operation.Row{Method: method, Path: "tags", Summary: summary, Description: description + " Answers the contact."}, action, func(c *Contact, in tagging) {
+		had := c.Tags
+		c.Tags = slices.DeleteFunc(slices.Clone(had), func(tag string) bool { return slices.Contains(in.Tags, tag) })
+		if adds {
+			c.Tags = slices.Clone(had)
+			for _, tag := range in.Tags {
+				if !slices.Contains(had, tag) {
+					c.Tags = append(c.Tags, tag)
+				}
+			}
+		}
+	})
+}
+
+// Listing returns a row that lists the contacts which match.
+func (m *Module) Listing(which func(context.Context, *operation.Call) (store.Filter, error)) operation.Row {
+	o := m.options()
+	o.Where, o.Bulk, o.Export, o.Without = which, false, false, []string{"get", "create", "update", "delete", "restore"}
+	row := crud.Rows(m.Contacts, o)[0]
+	row.Kinds = operation.ServerFull
+	row.Params = slices.DeleteFunc(row.Params, func(p operation.Param) bool { return p.Name == "deleted" }) // who was deleted is in no campaign
+	return row
+}
+
+// Count returns how many contacts match, as far as the workspace shows them.
+func (m *Module) Count(ctx context.Context, ws *store.Workspace, f store.Filter) (int64, error) {
+	n, err := m.Contacts.In(ws).Count(ctx, f)
+	if err != nil {
+		return 0, fmt.Errorf("counting contacts: %w", err)
+	}
+	return n, nil
+}
+
+// Names returns what to call each contact: first and last name, or else the e-mail
+// address. Contacts that do not exist, or that the workspace does not show, are left
+// out. It asks the store once, for at most store.MaxLimit contacts; more are an error.
+func (m *Module) Names(ctx context.Context, ws *store.Workspace, ids []string) (map[string]string, error) {
+	names := map[string]string{}
+	wanted := make([]string, 0, len(ids))
+	for _, id := range ids {
+		if _, seen := names[id]; !seen && store.ValidID(id) {
+			names[id] = ""
+			wanted = append(wanted, id)
+		}
+	}
+	clear(names)
+	if len(wanted) == 0 {
+		return names, nil
+	}
+	if len(wanted) > store.MaxLimit {
+		return nil, fmt.Errorf("names of %d contacts asked for, at most %d are given at once", len(wanted), store.MaxLimit)
+	}
+	rows, _, err := m.Contacts.Table(ws).Select(ctx,
+		[]store.Field{store.F("id"), store.F("first_name"), store.F("last_name"), store.F("email")},
+		store.Query{Filter: store.In("id", wanted...), Sort: []store.Order{store.Asc("id")}, Limit: len(wanted), LeaveOut: true})
+	if err != nil {
+		return nil, fmt.Errorf("reading names of contacts: %w", err)
+	}
+	for _, row := range rows {
+		if row == nil {
+			continue
+		}
+		id, _ := row[0].(string)
+		first, _ := row[1].(string)
+		last, _ := row[2].(string)
+		email, _ := row[3].(string)
+		names[id] = displayName(first, last, email)
+	}
+	return names, nil
+}
+
+func displayName(first, last, email string) string {
+	if name := strings.TrimSpace(first + " " + last); name != "" {
+		return name
+	}
+	return email
+}

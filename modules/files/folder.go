@@ -1,0 +1,270 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+
+	"tenantry/backends/store"
+	"tenantry/internal/texts"
+	"tenantry/internal/together"
+	"tenantry/operation"
+	"tenantry/tenants"
+)
+
+// listing says which folder is asked for, and which of its children.
+type listing struct {
+	ID       string  `json:"id" doc:"Identifier of the folder." example:"665f1c2ab4d3e2f1a0b9c8d7"`
+	Schema   string  `json:"schema" rule:"enum=full|basic" default:"full" doc:"basic leaves out files and folders; the counts stay."`
+	Deleted  bool    `json:"deleted" default:"false" doc:"Reads a soft-deleted folder instead of a live one."`
+	FolderID *string `json:"folder_id" doc:"Only where this is the folder's parent; null stands for the top level."`
+	// Page is 0 where there are no pages. The largest, times the largest page, is far from overflow.
+	Page    int64 `json:"page" rule:"min=1 max=1000000000" doc:"Page of the children, from 1. Each list of children becomes an object with page, pages, count and results."`
+	PerPage int64 `json:"per_page" rule:"min=1 max=9223372036854775807" default:"50" doc:"Children on a page, from 1; cut to the organization's limit folder_children."`
+}
+
+// readFolder waits for a remote store twice. First for the folder and its children, because
+// where they lie is known before the folder is. Then for the counts of lists that are cut,
+// and for names.
+func (m *Module) readFolder(ctx context.Context, c *operation.Call, ask listing) (answer FolderAnswer, err error) {
+	if !store.ValidID(ask.ID) {
+		return answer, operation.NotFound(folderMissing)
+	}
+	most := min(c.Tenant.Org.Limit(tenants.LimitFolderChildren), store.MaxLimit)
+	if ask.Page == 0 || ask.PerPage > most {
+		ask.PerPage = most
+	}
+	state := store.Live
+	if ask.Deleted {
+		state = store.Deleted
+	}
+	var folder *Folder
+	files := children[File]{in: m.Files.In(c.Workspace), folder: ask.ID, by: "filename", state: store.Live}
+	folders := children[Folder]{in: m.Folders.In(c.Workspace), folder: ask.ID, by: "name", state: state}
+	err = together.Do(c.Workspace.Remote(),
+		func() (err error) {
+			folder, err = m.folder(ctx, c, ask, state)
+			return err
+		},
+		func() error { return files.read(ctx, ask) },
+		func() error { return folders.read(ctx, ask) },
+	)
+	if err != nil {
+		return answer, err
+	}
+	c.Revision = folder.Rev
+	answer = FolderAnswer{
+		ID: folder.ID, Name: folder.Name, FolderID: orNull(folder.FolderID), OrgID: c.Workspace.Org(), UserID: folder.UserID,
+		Teams: teamsOf(c.Tenant, folder.Teams), Editable: true, Deletable: true,
+		CreatedAt: texts.Time(folder.CreatedAt), UpdatedAt: texts.Time(folder.UpdatedAt),
+	}
+	named := m.names(c, files.found)
+	named.folders = map[string]string{folder.ID: folder.Name}
+	if err := together.Do(c.Workspace.Remote(), slices.Concat(files.rest(ctx), folders.rest(ctx), named.rest(ctx))...); err != nil {
+		return answer, err
+	}
+	answer.FilesCount, answer.FoldersCount = files.count, folders.count
+	if files.cut || folders.cut {
+		c.Header.Set("X-Warning", "children are left out, because they are large; ask for pages with a smaller per_page")
+	}
+	if ask.Schema == "full" {
+		answer.Files = childList(m.fileAnswers(c, files.found, named), files.count, ask)
+		shown := make([]ChildFolder, len(folders.found))
+		for i := range folders.found {
+			shown[i] = childFolder(c, &folders.found[i])
+		}
+		answer.Folders = childList(shown, folders.count, ask)
+	}
+	return answer, nil
+}
+
+// folder returns the folder, if it also lies where folder_id says.
+func (m *Module) folder(ctx context.Context, c *operation.Call, ask listing, state store.State) (*Folder, error) {
+	folder, err := m.Folders.In(c.Workspace).First(ctx, store.Query{Filter: store.Eq("id", ask.ID), State: state})
+	elsewhere := func(parent string) bool {
+		atTop := parent == "null" && folder.FolderID == ""
+		return !atTop && (parent == "" || parent != folder.FolderID)
+	}
+	if errors.Is(err, store.ErrNotFound) || err == nil && ask.FolderID != nil && elsewhere(*ask.FolderID) {
+		return nil, operation.NotFound(folderMissing)
+	}
+	return folder, err
+}
+
+// children are the records of one kind in a folder.
+type children[T any] struct {
+	in     store.Collection[T]
+	folder string
+	by     string
+	state  store.State
+
+	found   []T
+	cut     bool  // there are more than a page may take
+	count   int64 // of all there are
+	counted bool
+}
+
+func (k *children[T]) inside() store.Filter { return store.Eq("folder_id", k.folder) }
+
+// read reads the records asked for, and how many there are in all where that takes no
+// question of its own.
+func (k *children[T]) read(ctx context.Context, ask listing) (err error) {
+	if ask.Schema == "basic" {
+		return k.tally(ctx)
+	}
+	offset := max(ask.Page-1, 0) * ask.PerPage
+	q := store.Query{Filter: k.inside(), Sort: []store.Order{store.Asc(k.by)}, Limit: int(ask.PerPage), Offset: int(offset), State: k.state, Bytes: operation.PageBytes}
+	if offset > 0 {
+		k.counted = true
+		return k.page(ctx, q)
+	}
+	found, err := k.in.FindPart(ctx, q)
+	if errors.As(err, new(*store.UnreadableError)) {
+		k.counted = true
+		return k.page(ctx, q)
+	}
+	k.found, k.cut = found.Records, found.Cut
+	if n := int64(len(k.found)); n < ask.PerPage && !k.cut {
+		k.count, k.counted = n, true // the end is in sight: no need to count
+	}
+	return err
+}
+
+// page reads them, and counts all that there are.
+func (k *children[T]) page(ctx context.Context, q store.Query) error {
+	found, count, err := k.in.Page(ctx, q, q.Filter)
+	k.found, k.cut, k.count = found.Records, found.Cut, count
+	return err
+}
+
+func (k *children[T]) tally(ctx context.Context) (err error) {
+	k.count, err = k.in.CountIn(ctx, k.inside(), k.state)
+	k.counted = true
+	return err
+}
+
+// rest returns the question that read left open.
+func (k *children[T]) rest(ctx context.Context) []func() error {
+	if k.counted {
+		return nil
+	}
+	return []func() error{func() error { return k.tally(ctx) }}
+}
+
+func childList[T any](shown []T, count int64, ask listing) *Children[T] {
+	if ask.Page == 0 {
+		return &Children[T]{all: shown}
+	}
+	page := operation.Page[T]{Page: ask.Page, Pages: (count + ask.PerPage - 1) / ask.PerPage, Count: count, Results: shown}
+	return &Children[T]{page: &page}
+}
+
+func childFolder(c *operation.Call, f *Folder) ChildFolder {
+	return ChildFolder{
+		ID: f.ID, Name: f.Name, FolderID: orNull(f.FolderID), OrgID: c.Workspace.Org(), UserID: f.UserID,
+		Teams: teamsOf(c.Tenant, f.Teams), Editable: true, Deletable: true,
+		CreatedAt: texts.Time(f.CreatedAt), UpdatedAt: texts.Time(f.UpdatedAt),
+	}
+}
+
+// fileAnswers computes what is not stored.
+func (m *Module) fileAnswers(c *operation.Call, files []File, named *naming) []FileAnswer {
+	base := ""
+	if len(files) > 0 {
+		base = m.base(c)
+	}
+	org := strconv.FormatInt(c.Workspace.Org(), 10)
+	shown := make([]FileAnswer, len(files))
+	for i := range files {
+		f := &files[i]
+		shown[i] = FileAnswer{
+			ID: f.ID, PID: f.PID, OrgID: org, UserID: f.UserID, Filename: f.Filename, Mimetype: f.Mimetype,
+			ContactID: f.ContactID, ContactName: named.contacts[f.ContactID], UserName: named.users[f.UserID],
+			FolderID: f.FolderID, FolderName: orNull(named.folders[f.FolderID]), Type: f.Type, Teams: teamsOf(c.Tenant, f.Teams),
+			CreatedAt: f.CreatedAt / 1000, UpdatedAt: f.UpdatedAt / 1000,
+		}
+		if ValidHash(f.Hash) { // anything else could lead out of the organization's folder
+			shown[i].URL = base + "/" + f.Hash
+		}
+	}
+	return shown
+}
+
+// base is what stands before the hash in the address of a file's bytes.
+func (m *Module) base(c *operation.Call) string {
+	return strings.TrimRight(m.deps.CDNBase(c.Tenant), "/")
+}
+
+// naming is how the contacts, users and folders of files are called.
+type naming struct {
+	m          *Module
+	call       *operation.Call
+	contactIDs []string
+	userIDs    []int64
+	folderIDs  []string
+	contacts   map[string]string
+	users      map[int64]string
+	folders    map[string]string
+}
+
+func (m *Module) names(c *operation.Call, files []File) *naming {
+	n := &naming{m: m, call: c}
+	for i := range files {
+		if id := files[i].ContactID; id != "" {
+			n.contactIDs = append(n.contactIDs, id)
+		}
+		if id := files[i].UserID; id != 0 {
+			n.userIDs = append(n.userIDs, id)
+		}
+	}
+	slices.Sort(n.contactIDs)
+	slices.Sort(n.userIDs)
+	n.contactIDs, n.userIDs = slices.Compact(n.contactIDs), slices.Compact(n.userIDs)
+	return n
+}
+
+// rest returns one question for all contacts, one for all users and one for all folders.
+func (n *naming) rest(ctx context.Context) (questions []func() error) {
+	if len(n.contactIDs) > 0 {
+		questions = append(questions, func() (err error) {
+			n.contacts, err = n.m.deps.Contacts.Names(ctx, n.call.Workspace, n.contactIDs)
+			return err
+		})
+	}
+	if len(n.userIDs) > 0 {
+		questions = append(questions, func() (err error) {
+			n.users, err = n.m.deps.Users.Names(ctx, n.call.Tenant, n.userIDs)
+			return err
+		})
+	}
+	if len(n.folderIDs) > 0 {
+		questions = append(questions, func() error {
+			found, err := n.m.Folders.In(n.call.Workspace).Find(ctx, store.Query{Filter: store.In("id", n.folderIDs...), State: store.Either, LeaveOut: true})
+			for i := range found {
+				n.folders[found[i].ID] = found[i].Name
+			}
+			return err
+		})
+	}
+	return questions
+}
+
+func orNull(id string) *string {
+	if id == "" {
+		return nil
+	}
+	return &id
+}
+
+// teamsOf returns what an answer says about teams: nothing without the feature.
+func teamsOf(t *tenants.Tenant, teams []string) *[]string {
+	if !t.Org.Feature(tenants.FeatureTeams) {
+		return nil
+	}
+	if teams == nil {
+		teams = []string{}
+	}
+	return &teams
+}

@@ -1,0 +1,111 @@
+package files
+
+import (
+	"tenantry/backends/record"
+	"tenantry/backends/store"
+	"tenantry/internal/fault"
+	"tenantry/internal/texts"
+)
+
+// Folder holds files and other folders.
+type Folder struct {
+	store.Meta
+	Name     string   `json:"name" rule:"required max=200 format=label" use:"filter" doc:"Name of the folder." example:"Contracts"`
+	FolderID string   `json:"folder_id,omitempty" rule:"format=id ref=folder" use:"filter" doc:"Folder in which it lies; null: at top level."`
+	UserID   int64    `json:"user_id" rule:"ref=user" use:"computed filter" doc:"User who created the folder."`
+	Teams    []string `json:"teams,omitempty" rule:"max=1000 format=id ref=team" use:"scope"`
+	Trash
+}
+
+// Trash says that a record is deleted, and with which folder if it was not deleted by itself.
+type Trash struct {
+	Deleted     bool   `json:"deleted" use:"scope"`
+	DeletedWith string `json:"deleted_with,omitempty" rule:"format=id ref=folder" use:"computed hidden filter"`
+}
+
+// File is the record of an uploaded file; its bytes live at the file host under Hash.
+type File struct {
+	store.Meta
+	PID       string   `json:"pid" rule:"max=200 format=line unique" use:"computed named" doc:"Public identifier."`
+	Filename  string   `json:"filename" rule:"required max=255 format=label" use:"filter" doc:"Name of the file." ask:"File name" example:"lease.pdf"`
+	Mimetype  string   `json:"mimetype" rule:"required max=200 format=media" use:"filter" doc:"MIME type." ask:"Media type|Such as application/pdf." example:"application/pdf"`
+	Hash      string   `json:"hash,omitempty" rule:"max=200 format=line" use:"computed"` // which callers write as url
+	FolderID  string   `json:"folder_id,omitempty" rule:"format=id ref=folder" use:"filter" doc:"Folder that holds the file; null: none."`
+	ContactID string   `json:"contact_id,omitempty" rule:"format=id ref=contact" use:"filter" doc:"Linked contact."`
+	UserID    int64    `json:"user_id" rule:"ref=user" use:"computed filter" doc:"User who uploaded the file."`
+	Type      string   `json:"type,omitempty" rule:"max=200 format=line" use:"filter" doc:"Type of the file." example:"document"`
+	Teams     []string `json:"teams,omitempty" rule:"max=1000 format=id ref=team" use:"scope"`
+	Trash
+}
+
+// at leads to where a record lies.
+func (f *Folder) at() (*string, *Trash) { return &f.FolderID, &f.Trash }
+
+func (f *File) at() (*string, *Trash) { return &f.FolderID, &f.Trash }
+
+// live forgets what a live record was deleted with.
+func (t *Trash) live() {
+	if !t.Deleted {
+		t.DeletedWith = ""
+	}
+}
+
+// Kinds are the records of this module.
+type Kinds struct {
+	Folders *record.Of[Folder]
+	Files   *record.Of[File]
+}
+
+// NewKinds declares the records.
+func NewKinds() Kinds {
+	folders := record.Must(record.Options[Folder]{
+		Traits: record.Traits{Name: "folder", Carries: true},
+		Spec: store.Spec{
+			Name:    "folders",
+			Indexes: []store.Index{{Fields: []string{"folder_id", "deleted", "name", "teams"}}, {Fields: []string{"deleted", "name"}}, {Fields: []string{"deleted", "created_at"}}},
+			Access: []store.Access{
+				{Where: []string{"folder_id", "deleted"}, Sort: []string{"name"}}, {Where: []string{"deleted"}, Sort: []string{"name"}}, {Where: []string{"deleted", "created_at"}},
+			},
+		},
+		Derive: func(f *Folder) { f.live() },
+	})
+	files := record.Must(record.Options[File]{
+		Traits: record.Traits{Name: "file"},
+		Spec: store.Spec{
+			Name: "files",
+			Indexes: []store.Index{
+				{Fields: []string{"folder_id", "deleted", "filename", "teams"}},
+				{Fields: []string{"contact_id"}},
+				{Fields: []string{"deleted", "filename"}},
+				{Fields: []string{"deleted", "mimetype"}},
+				{Fields: []string{"deleted", "created_at"}},
+			},
+			Access: []store.Access{
+				{Where: []string{"folder_id", "deleted"}, Sort: []string{"filename"}},
+				{Where: []string{"contact_id"}},
+				{Where: []string{"deleted"}, Sort: []string{"filename"}},
+				{Where: []string{"deleted", "mimetype"}},
+				{Where: []string{"deleted", "created_at"}},
+			},
+		},
+		Derive: func(f *File) { f.live() },
+		Fill: func(f *File) {
+			if f.PID == "" {
+				f.PID = record.NewPID()
+			}
+		},
+		Check: func(c *record.Checking, f *File) {
+			if f.Hash != "" && !ValidHash(f.Hash) {
+				c.Errs.Add("hash", fault.Format, "hash must be 1 to 128 letters, digits, _ and -")
+			}
+		},
+	})
+	return Kinds{folders, files}
+}
+
+// Kept returns all that is kept.
+func (k Kinds) Kept() []record.Kept { return []record.Kept{k.Folders, k.Files} }
+
+// ValidHash reports whether text can name bytes at the file host: 1 to 128 letters, digits,
+// "_" and "-".
+func ValidHash(text string) bool { return texts.Plain(text, 128, "_-") }

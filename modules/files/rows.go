@@ -1,0 +1,251 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+
+	"tenantry/backends/store"
+	"tenantry/internal/fault"
+	"tenantry/internal/strictjson"
+	"tenantry/internal/together"
+	"tenantry/operation"
+	"tenantry/operation/crud"
+	"tenantry/tenants"
+)
+
+// folderRows are those beside the contract's, which reads a folder.
+func (m *Module) folderRows() []operation.Row {
+	rows := crud.Rows(m.Folders, crud.Options[Folder]{
+		Path: "/api/files/folders", Things: "Folders", Tag: tag, Without: []string{"get"}, Search: []string{"name"},
+		Read: operation.Needs(tenants.ManageFiles), Write: operation.Needs(tenants.ManageFiles), Before: m.beforeFolder, Example: childExample(),
+		Show: func(_ context.Context, c *operation.Call, all []*Folder) ([]any, error) {
+			out := make([]any, len(all))
+			for i, f := range all {
+				out[i] = childFolder(c, f)
+			}
+			return out, nil
+		},
+	})
+	for i := range rows {
+		row := &rows[i]
+		switch row.Name {
+		case "folders.update":
+			row.Description = "A folder is moved by folder_id; not into itself, or what lies in it. " + row.Description
+		case "folders.delete":
+			row.Timeout, row.Handler = crud.ClearTimeout, m.deleting(row.Handler)
+			row.Description = "A folder that has anything in it is deleted with contents=true alone, and all of that with it. " + row.Description
+			row.Params = append(row.Params, operation.Param{Name: contents, In: operation.InQuery, Shape: operation.Boolean, Default: "false", Example: "true", Description: "Also deletes, or purges, what lies in the folder, at any depth.", Ask: operation.Ask{Label: "With everything in it"}})
+			row.Failures = append(row.Failures, operation.Refuses(http.StatusUnprocessableEntity, "the folder has files or folders in it, and contents is not true", contents, fault.Forbidden, notEmpty))
+		case "folders.restore":
+			row.Timeout = crud.ClearTimeout
+			row.Description = "What was deleted with the folder comes back with it, and nothing else. Where the folder lay in one that is deleted, it is at top level then. " + row.Description
+		}
+	}
+	return rows
+}
+
+// fileRows are those beside the contract's, which deletes a file.
+func (m *Module) fileRows() []operation.Row {
+	rows := crud.Rows(m.Files, crud.Options[File]{
+		Path: "/api/files", Things: "Files", Tag: tag, Without: []string{"delete"}, Purges: true, Search: []string{"filename"},
+		Read: operation.Needs(tenants.ManageFiles), Write: operation.Needs(tenants.ManageFiles), Also: m.address, Before: m.beforeFile, Show: m.showFiles, Example: fileExample(),
+	})
+	for i := range rows {
+		row := &rows[i]
+		if row.Method != http.MethodGet {
+			row.Data, row.Example = FileRecord{}, FileRecord{FileAnswer: fileExample()}
+		}
+		if row.Body != nil {
+			row.Body = append(row.Body, operation.Field{
+				Name: "url", Shape: operation.Text, Nullable: true, Bounds: operation.Bounds{MaxLength: maxURL}, Example: "9f86d081884c7d65",
+				Description: "Where the file host serves the bytes: the address as answers have it, or what stands last in it. Tenantry keeps the latter.", Ask: operation.Ask{Label: "Address", Hint: "Where the contents of the file are served."},
+			})
+			row.Failures = append(row.Failures, operation.Failure{Code: http.StatusUnprocessableEntity, Message: "Validation failed: " + foreign, When: "url is no address of the organization's file host"})
+		}
+		if strings.HasSuffix(row.Name, ".restore") {
+			row.Description = "A file that lay in a folder which is deleted is in none then. " + row.Description
+		}
+	}
+	return slices.Insert(rows, slices.IndexFunc(rows, func(row operation.Row) bool { return strings.HasSuffix(row.Name, ".restore") }), m.deleteFile())
+}
+
+const (
+	maxURL   = 2000
+	contents = "contents"
+	notEmpty = "the folder has something in it; contents=true deletes that too"
+	foreign  = "url must be an address below that of the organization's files, or its last part: 1 to 128 letters, digits, _ and -"
+)
+
+// showFiles names what contracts name: users and folders only where files are read.
+func (m *Module) showFiles(ctx context.Context, c *operation.Call, all []*File) ([]any, error) {
+	files := make([]File, len(all))
+	for i, f := range all {
+		files[i] = *f
+	}
+	named, reads := m.names(c, files), c.Operation.Method == http.MethodGet
+	if !reads {
+		named.userIDs = nil
+	} else {
+		named.folders = map[string]string{}
+		for i := range files {
+			if id := files[i].FolderID; id != "" && !slices.Contains(named.folderIDs, id) {
+				named.folderIDs = append(named.folderIDs, id)
+			}
+		}
+	}
+	if err := together.Do(c.Workspace.Remote(), named.rest(ctx)...); err != nil {
+		return nil, err
+	}
+	out := make([]any, len(all))
+	for i, shown := range m.fileAnswers(c, files, named) {
+		if out[i] = shown; !reads {
+			out[i] = FileRecord{FileAnswer: shown}
+		}
+	}
+	return out, nil
+}
+
+func (m *Module) beforeFile(ctx context.Context, c *operation.Call, rec, was *File) error {
+	switch {
+	case rec == nil:
+		return nil
+	case was == nil:
+		rec.UserID = c.Principal.UserID
+	case was.Deleted && !rec.Deleted:
+		rec.live()
+		return m.house(ctx, c, &rec.FolderID)
+	}
+	return nil
+}
+
+// address keeps the last part of where the file host serves the bytes.
+func (m *Module) address(_ context.Context, c *operation.Call, rec, _ *File, errs *fault.List) error {
+	if !c.Body.Has("url") {
+		return nil
+	}
+	rec.Hash = ""
+	if c.Body.Value("url").Is != strictjson.Null {
+		text, ok := c.Body.Text(errs, "url")
+		rec.Hash = strings.TrimPrefix(text, m.base(c)+"/")
+		if ok && rec.Hash != "" && !ValidHash(rec.Hash) {
+			errs.Add("url", fault.Format, foreign)
+		}
+	}
+	return nil
+}
+
+// house takes what is restored out of a folder that is deleted, or gone.
+func (m *Module) house(ctx context.Context, c *operation.Call, folder *string) error {
+	if *folder == "" {
+		return nil
+	}
+	in := m.Folders.In(c.Tenant.Workspace())
+	there, err := in.Get(ctx, *folder)
+	switch {
+	case err == nil:
+		store.StandOn(ctx, in.Holding(there))
+	case errors.Is(err, store.ErrNotFound):
+		*folder, err = "", nil
+	}
+	return err
+}
+
+func (m *Module) beforeFolder(ctx context.Context, c *operation.Call, rec, was *Folder) error {
+	switch {
+	case rec == nil:
+		return m.empty(ctx, c, was, store.Either)
+	case was == nil:
+		rec.UserID = c.Principal.UserID
+	case rec.Deleted:
+		return m.empty(ctx, c, was, store.Live)
+	case was.Deleted:
+		if err := m.fill(ctx, c, rec); err != nil {
+			return err
+		}
+		return m.house(ctx, c, &rec.FolderID)
+	case rec.FolderID == was.FolderID:
+		return nil
+	}
+	return m.fits(ctx, c, rec)
+}
+
+// deepest bounds how many folders lie in one another.
+const deepest = 100
+
+// fits refuses a folder that would lie within itself, or too deep.
+func (m *Module) fits(ctx context.Context, c *operation.Call, f *Folder) error {
+	parent := f.FolderID
+	below := 0
+	if f.ID != "" {
+		var err error
+		if below, err = m.height(ctx, c, f.ID); err != nil {
+			return err
+		}
+	}
+	in := m.Folders.In(c.Tenant.Workspace())
+	for range deepest - below {
+		switch parent {
+		case "":
+			return nil
+		case f.ID:
+			return fault.One("folder_id", fault.Forbidden, "folder_id must not be the folder itself, or one that lies in it")
+		}
+		above, err := in.First(ctx, store.Query{Filter: store.Eq("id", parent), State: store.Either})
+		if errors.Is(err, store.ErrNotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		store.StandOn(ctx, in.Holding(above)) // it may be about to be moved into this one
+		parent = above.FolderID
+	}
+	return fault.One("folder_id", fault.Length, "at most %d folders lie in one another", deepest)
+}
+
+// height returns how many folders lie in one another in a folder, deleted or not; deepest where there are more.
+func (m *Module) height(ctx context.Context, c *operation.Call, id string) (int, error) {
+	for height, level := 0, []string{id}; ; height++ {
+		var next []string
+		for some := range slices.Chunk(level, atOnce) {
+			err := m.Folders.In(c.Tenant.Workspace()).Each(ctx, store.In("folder_id", some...), store.Either, func(f *Folder) error {
+				next = append(next, f.ID)
+				return nil
+			})
+			if err != nil {
+				return 0, err
+			}
+		}
+		if len(next) == 0 || height == deepest {
+			return height, nil
+		}
+		level = next
+	}
+}
+
+// deleting looks again once a folder has been deleted: what came into it meanwhile, while it was there, goes with it, or, where it
+// was to be empty, to top level. Nothing comes after that.
+func (m *Module) deleting(remove operation.Handler) operation.Handler {
+	return func(ctx context.Context, c *operation.Call) (operation.Result, error) {
+		result, err := remove(ctx, c)
+		if err != nil {
+			return result, err
+		}
+		id := c.Path("id")
+		with := c.Query.Bool(new(fault.List), contents, false)
+		in, err := m.inside(ctx, c, id, func(below *Folder) bool { return with && (!below.Deleted || below.DeletedWith == id) })
+		if err == nil {
+			err = in.each(ctx, store.Live, store.Filter{}, func(folder *string, trash *Trash) {
+				if with {
+					*trash = Trash{Deleted: true, DeletedWith: id}
+				} else {
+					*folder = ""
+				}
+			})
+		}
+		return result, err
+	}
+}

@@ -1,0 +1,64 @@
+package forms
+
+import (
+	"maps"
+
+	"tenantry/backends/record"
+	"tenantry/backends/record/schema"
+	"tenantry/backends/store"
+)
+
+// Collection is the definition of a form.
+type Collection struct {
+	store.Meta
+	UserID            int64         `json:"user_id" rule:"ref=user" use:"computed" doc:"User who created the form."`
+	Name              string        `json:"name" rule:"required max=64 format=name unique" use:"named" doc:"Singular identifier: 1 to 64 lower-case letters, digits or _, a letter first." ask:"Short name|For addresses and files: lower-case letters, digits and _, such as application." example:"application"`
+	Label             string        `json:"label" rule:"required max=200 format=label unique" doc:"Singular label." ask:"Name|Such as Application." example:"Application"`
+	LabelPlural       string        `json:"label_plural" rule:"required max=200 format=label unique" doc:"Plural label." ask:"Name of several|Such as Applications." example:"Applications"`
+	Schema            schema.Fields `json:"schema,omitempty" use:"always" doc:"Fields by identifier; form_name is always among them." ask:"Fields" example:"{\"motivation\":{\"title\":\"Motivation\",\"type\":\"LongText\"}}"` // the form's own fields; the ones every form has are added on reading
+	EmailAlerts       Alerts        `json:"email_alerts,omitempty" doc:"enabled (boolean), recipients (at most 1000 e-mail addresses), subject (one line, at most 200 characters); other members are kept." ask:"E-mail alerts|Who is told of submissions, in JSON." example:"{\"enabled\":true}"`
+	Standalone        bool          `json:"standalone,omitempty" use:"computed"`
+	ExternalID        string        `json:"external_id,omitempty" rule:"max=200 format=line unique" use:"identity" doc:"Identifier in another system." ask:"External ID|What another system calls the form." example:"F-1"`
+	ExternalCreatedAt string        `json:"external_created_at,omitempty" rule:"max=200 format=line" doc:"Creation time in that system." ask:"Created there|When the other system made it." example:"2024-05-17"`
+	ExternalUpdatedAt string        `json:"external_updated_at,omitempty" rule:"max=200 format=line" doc:"Time of the last update in that system." ask:"Changed there|When the other system last changed it." example:"2024-05-17"`
+	Deleted           bool          `json:"deleted,omitempty" use:"scope"`
+}
+
+// Submission is one filled-in form.
+type Submission struct {
+	store.Meta
+	Form    string            `json:"form" rule:"required format=id ref=form_collection" use:"filter" doc:"Identifier of the form."`
+	Values  map[string]any    `json:"values,omitempty" store:"custom" doc:"Values by field of the form." example:"{\"form_name\":\"Application\"}"`
+	Secrets map[string]string `json:"secrets,omitempty" use:"secret"` // sealed values by field
+	Deleted bool              `json:"deleted,omitempty" use:"scope"`
+}
+
+// Kinds are the records of this module.
+type Kinds struct {
+	Collections *record.Of[Collection]
+	Submissions *record.Of[Submission]
+}
+
+// NewKinds declares the records.
+func NewKinds() Kinds {
+	collections := record.Must(record.Options[Collection]{
+		Traits: record.Traits{Name: "form_collection", Called: "name", Definition: true},
+		Spec:   store.Spec{Name: "form_collections", Indexes: []store.Index{{Fields: []string{"created_at"}}}, Access: []store.Access{{Where: []string{"created_at"}}}},
+		Check: func(_ *record.Checking, f *Collection) { // every form has these; they are not stored
+			maps.DeleteFunc(f.Schema, func(name string, _ schema.Field) bool { _, common := Common()[name]; return common })
+		},
+		Defines: func(f *Collection) (string, schema.Fields, bool) { return f.ID, f.Fields(), f.Schema != nil },
+	})
+	submissions := record.Must(record.Options[Submission]{
+		Traits: record.Traits{Name: "submission", DefinedBy: "form_collection"},
+		Spec: store.Spec{
+			Name:    "form_submissions",
+			Indexes: []store.Index{{Fields: []string{"form"}, Rides: []string{"deleted"}}, {Fields: []string{"form", "created_at"}, Rides: []string{"deleted"}}},
+			Access:  []store.Access{{Where: []string{"form"}}, {Where: []string{"form", "created_at"}}},
+		},
+	})
+	return Kinds{collections, submissions}
+}
+
+// Kept returns all that is kept.
+func (k Kinds) Kept() []record.Kept { return []record.Kept{k.Collections, k.Submissions} }

@@ -1,0 +1,191 @@
+// Package forms keeps form collections: the definitions of forms, and what was filled in.
+package forms
+
+import (
+	"context"
+	"net/http"
+	"slices"
+
+	"tenantry/backends/record"
+	"tenantry/backends/record/schema"
+	"tenantry/backends/store"
+	"tenantry/internal/fault"
+	"tenantry/operation"
+	"tenantry/operation/crud"
+	"tenantry/tenants"
+	"tenantry/tenants/secrets"
+)
+
+// Module serves form collections and what is filled in. It is immutable and safe for concurrent use.
+type Module struct {
+	Kinds
+	// Reports, where set, is asked which reports a change breaks. It is set before the module serves.
+	Reports schema.Dependents
+	// Spent remembers answered challenges. It is set before the module serves.
+	Spent Spent
+	keys  secrets.Keys
+}
+
+// New returns the module. The keys seal values of encrypted fields.
+func New(keys secrets.Keys) *Module { return &Module{Kinds: NewKinds(), keys: keys} }
+
+const (
+	tag              = "Forms"
+	missing          = "Form Collection not found"
+	notUpdated       = "Unable to update Form Collection"
+	standaloneDetail = "Standalone Custom Objects cannot be updated through the API"
+	exampleID        = "665f1c2ab4d3e2f1a0b9c8d7"
+)
+
+// Operations returns the module's rows.
+func (m *Module) Operations() []operation.Row {
+	rows := slices.Concat([]operation.Row{m.updateRow(), m.challengeRow()}, m.submissionRows())
+	for i := range rows { // those that were not made of the resource, and the guard of those that were
+		crud.Resolve(&rows[i], "id", func() *record.Resource { return m.Collections.Resource })
+	}
+	return slices.Concat(rows, []operation.Row{m.schemaRow()}, m.collectionRows())
+}
+
+func (m *Module) collectionRows() []operation.Row {
+	rows := crud.Rows(m.Collections, crud.Options[Collection]{
+		Path: "/api/form/collections", Name: "forms", Things: "Form Collections", Tag: tag, Without: []string{"update"}, Search: []string{"name", "label", "label_plural"},
+		Read: operation.NeedsOneOf(tenants.ManageForms, tenants.ViewFormSubmissions, tenants.CreateFormSubmissions), Write: operation.Needs(tenants.ManageForms),
+		Before: m.before, Show: m.show, Example: m.example(),
+	})
+	for i := range rows {
+		switch rows[i].Method {
+		case http.MethodPost:
+			if rows[i].Body != nil {
+				rows[i].BodyLimit, rows[i].Weight = schema.BodyLimit, operation.Heavy
+				rows[i].Redeclare("schema", schema.Definitions{})
+				rows[i].Redeclare("email_alerts", nil)
+			}
+		case http.MethodDelete:
+			rows[i].Timeout = crud.ClearTimeout
+			rows[i].Description = "The form's submissions cannot be reached until it is restored; with purge they are gone with it. " + rows[i].Description
+		}
+	}
+	return rows
+}
+
+// show makes the answers of forms. Who is told of submissions, those are told who may change that.
+func (m *Module) show(_ context.Context, c *operation.Call, forms []*Collection) ([]any, error) {
+	out := make([]any, len(forms))
+	for i, f := range forms {
+		shown := crud.As[Answer](m.Collections)(f, c.Tenant)
+		if !c.Principal.May(tenants.ManageForms) {
+			shown.EmailAlerts = Alerts{}
+		}
+		out[i] = shown
+	}
+	return out, nil
+}
+
+// before completes a new form, and removes what was filled in of one that is purged.
+func (m *Module) before(ctx context.Context, c *operation.Call, rec, was *Collection) error {
+	switch {
+	case was == nil:
+		rec.UserID = c.Principal.UserID
+		var errs fault.List
+		if raw, ok := c.Body.Object(&errs, "schema"); ok {
+			rec.Schema = schema.Strict(&errs, "schema", raw, Common())
+			delete(rec.Schema, FormName)
+		}
+		c.Body.Object(&errs, "email_alerts")
+		return errs.Err()
+	case was.Standalone && c.Principal.Kind != tenants.System:
+		return fault.One("standalone", fault.Forbidden, standaloneDetail)
+	case rec == nil:
+		if !was.Deleted { // nobody fills it in meanwhile
+			was.Deleted = true
+			if err := m.Collections.In(c.Workspace).Replace(ctx, was); err != nil {
+				return err
+			}
+		}
+		return crud.Clear(ctx, m.Submissions.In(c.Workspace), store.Eq("form", was.ID))
+	}
+	return nil
+}
+
+// submissionRows are those of what was filled in. Pages fill in forms with the keys of browsers.
+func (m *Module) submissionRows() []operation.Row {
+	rows := crud.Rows(m.Submissions, crud.Options[Submission]{
+		Path: "/api/form/collections/{id}/submissions", Things: "Submissions", Within: "Form Collection", Without: []string{"update"},
+		Read: operation.Needs(tenants.ViewFormSubmissions), Write: operation.Needs(tenants.ManageForms), Keys: m.keys, Export: true, Search: []string{"values"}, Drop: trapped,
+	})
+	for i := range rows {
+		if rows[i].Name == "submissions.create" {
+			rows[i].Kinds |= operation.Browser
+			rows[i].Rule = operation.Needs(tenants.CreateFormSubmissions)
+			m.guard(&rows[i])
+		}
+	}
+	return rows
+}
+
+func exampleForm() *Collection {
+	f := &Collection{
+		UserID: 7, Name: "application", Label: "Application", LabelPlural: "Applications",
+		Schema:      schema.Fields{"motivation": {Title: "Motivation", Type: schema.LongText, Required: true}},
+		EmailAlerts: Alerts{"enabled": true, "recipients": []any{"office@example.com"}, "subject": "New application"},
+	}
+	f.ID, f.CreatedAt, f.UpdatedAt = exampleID, 1717509162000, 1717595562000
+	return f
+}
+
+func (m *Module) example() Answer {
+	return crud.As[Answer](m.Collections)(exampleForm(), &tenants.Tenant{Org: tenants.Organization{OrgID: 1}})
+}
+
+func (m *Module) updateRow() operation.Row {
+	example := exampleForm()
+	return operation.Row{
+		Name: "forms.update", Contract: true, Revised: true, Method: http.MethodPut, Path: "/api/form/collections/{id}", Tag: tag,
+		Summary: "Update a form collection",
+		Description: "Takes any of the fields; what is absent stays as it is. schema and email_alerts are replaced as a whole, " +
+			"but locked fields, form_name among them, always stay as they are. Standalone forms cannot be updated. " +
+			"Values of fields that are dropped stay stored; no field becomes Encrypted, stops being so, or is dropped while it is, while submissions have values of it. Where custom reports ask for such fields, the header " + warningHeader + " of the answer names the reports.",
+		Credentials: operation.Key | operation.Session, Kinds: operation.ServerFull, Rule: operation.Needs(tenants.ManageForms), Audit: operation.AuditAlways, Teams: true,
+		Params: []operation.Param{
+			{Name: "id", In: operation.InPath, Shape: operation.Text, Required: true, Description: "Identifier of the form.", Example: exampleID},
+		},
+		Body: []operation.Field{
+			{Name: "name", Shape: operation.Text, Bounds: schema.NameBounds(), Description: "Singular identifier: 1 to 64 lower-case letters, digits or _, a letter first.", Ask: operation.Ask{Label: "Short name", Hint: "For addresses and files: lower-case letters, digits and _, such as application."}, Example: example.Name},
+			{Name: "label", Shape: operation.Text, Bounds: schema.LabelBounds(), Description: "Singular label, at most 200 characters.", Ask: operation.Ask{Label: "Name", Hint: "Such as Application."}, Example: example.Label},
+			{Name: "label_plural", Shape: operation.Text, Bounds: schema.LabelBounds(), Description: "Plural label, at most 200 characters.", Ask: operation.Ask{Label: "Name of several", Hint: "Such as Applications."}, Example: example.LabelPlural},
+			{
+				Name: "schema", Shape: operation.Object, Type: schema.Definitions{}, Example: example.Schema,
+				Description: "At most 500 fields by identifier (1 to 64 letters, digits, _ or -), each with title (at most 200 characters), type (StudlyCase) and, optionally, required.", Ask: operation.Ask{Label: "Fields"},
+			},
+			{
+				Name: "email_alerts", Shape: operation.Object, Example: example.EmailAlerts,
+				Description: "enabled (boolean), recipients (at most 1000 e-mail addresses), subject (one line, at most 200 characters); other members are kept. At most 128 KiB and 8 levels.", Ask: operation.Ask{Label: "E-mail alerts", Hint: "Who is told of submissions, in JSON."},
+			},
+		},
+		BodyLimit: schema.BodyLimit, Weight: operation.Heavy,
+		Data: Answer{}, Message: "Form Collection updated", Example: m.example(),
+		Failures: []operation.Failure{
+			{Code: http.StatusOK, Message: notUpdated, When: "the form is standalone", Data: Refused{standaloneDetail}},
+			{Code: http.StatusNotFound, Message: missing, When: "no such form in this organization"},
+			crud.Limits(),
+			operation.Refuses(http.StatusUnprocessableEntity, "the body is unacceptable; every problem is named", "label", fault.Required, "label must not be empty"),
+			operation.Refuses(http.StatusConflict, "another form has the same name, label or plural label; each one is named", "name", fault.Duplicate, "name is already in use"),
+		},
+		Handler: m.update,
+	}
+}
+
+func (m *Module) schemaRow() operation.Row {
+	return operation.Typed(operation.Row{
+		Name: "forms.schema", Contract: true, Method: http.MethodGet, Path: "/api/form/collections/schema", Aside: true, IDs: []string{"getFormSchema"}, Tag: tag,
+		Summary:     "Get the fields of form collections",
+		Description: "Without id, the fields that every form has; with id, all fields of that form.",
+		Credentials: operation.Key | operation.Session, Kinds: operation.ServerKeys | operation.Browser,
+		Rule:    operation.NeedsOneOf(tenants.ViewFormSubmissions, tenants.ManageForms, tenants.CreateFormSubmissions),
+		Teams:   true,
+		Message: "Form Collection schema", Example: Schema{exampleForm().Fields()},
+		Failures: []operation.Failure{
+			{Code: http.StatusNotFound, Message: missing, When: "no such form in this organization"},
+		},
+	}, m.schema)
+}

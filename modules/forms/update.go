@@ -1,0 +1,259 @@
+package forms
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"tenantry/backends/record/schema"
+	"tenantry/backends/store"
+	"tenantry/internal/fault"
+	"tenantry/internal/texts"
+	"tenantry/operation"
+	"tenantry/operation/crud"
+)
+
+// change is what an update asks for; nil members stay as they are.
+type change struct {
+	name, label, labelPlural *string
+	fields                   *schema.Fields
+	alerts                   *Alerts
+}
+
+func (m *Module) update(ctx context.Context, c *operation.Call) (operation.Result, error) {
+	id := c.Path("id")
+	in := m.Collections.In(c.Workspace)
+	var errs fault.List
+	ch, ignored := parseChange(c, &errs, nil)
+	if len(errs) > 0 {
+		// A form that is not there, or cannot be updated at all, is the larger problem; and one
+		// that has an odd type already may keep it.
+		form, err := in.Get(ctx, id)
+		if err != nil {
+			return operation.Result{}, operation.OrMissing(err, missing)
+		}
+		if form.Standalone {
+			return operation.Result{}, standalone()
+		}
+		errs = nil
+		if ch, ignored = parseChange(c, &errs, form.Schema); len(errs) > 0 {
+			return operation.Result{}, errs.Err()
+		}
+	}
+	if err := c.IgnoreParts(ignored...); err != nil {
+		return operation.Result{}, err
+	}
+	var wanted, was Collection
+	form, err := in.Update(ctx, id, func(f *Collection) error {
+		if f.Standalone {
+			return standalone()
+		}
+		if err := c.Current(f.Rev); err != nil {
+			return err
+		}
+		was = *f
+		before := f.Fields()
+		kept := ch.apply(f)
+		wanted = *f
+		if err := c.IgnoreParts(kept...); err != nil {
+			return err
+		}
+		var large fault.List
+		if m.Collections.Fits(f, m.Collections.Measure(&was), 0, &large); len(large) > 0 {
+			return large.Err()
+		}
+		c.Closes(func(ctx context.Context) (operation.Result, error) {
+			c.Revision = f.Rev
+			c.Note("changed", strings.Join(ch.names(), ","))
+			m.warn(ctx, c, f, before)
+			c.Warn(f.Schema.Unchecked(before))
+			c.Warn(schema.Dropped(ignored))
+			return operation.Result{Data: crud.As[Answer](m.Collections)(f, c.Tenant)}, nil
+		})
+		return m.fits(ctx, c, f, &was)
+	})
+	if err != nil {
+		return operation.Result{}, operation.OrMissing(m.Collections.Taken(ctx, in, &wanted, err), missing)
+	}
+	// Once more, when nothing is filled in any more by what the form was.
+	if err := crud.Settle(ctx, c, m.Collections, form, &was, m.fits(ctx, c, form, &was)); err != nil {
+		return operation.Result{}, err
+	}
+	return c.Answer(ctx)
+}
+
+// fits refuses a change of what records of other teams than the caller's depend on, and one that would leave values of
+// submissions in clear under an encrypted field, or sealed under another one.
+func (m *Module) fits(ctx context.Context, c *operation.Call, f, was *Collection) error {
+	if err := crud.RefuseLimited(ctx, c, m.Collections, f, was); err != nil {
+		return err
+	}
+	var errs fault.List
+	if err := m.Submissions.Resealed(ctx, c.Workspace, f.ID, was.Fields(), f.Schema, &errs); err != nil {
+		return err
+	}
+	return errs.Err()
+}
+
+// warningHeader names what a change that was carried out has broken.
+const warningHeader = "X-Warning"
+
+// maxWarned bounds the reports that a warning names.
+const maxWarned = 20
+
+// warn tells of reports that ask for fields which the form has lost: the caller in a header,
+// those that the caller may see, and the audit log. That keeps nobody from changing it.
+func (m *Module) warn(ctx context.Context, c *operation.Call, form *Collection, before schema.Fields) {
+	c.Header.Del(warningHeader) // of a try that others came before
+	after := form.Fields()
+	lost := slices.ContainsFunc(before.Names(), func(name string) bool { return after[name].Type != before[name].Type })
+	if m.Reports == nil || !lost {
+		return
+	}
+	all, err := m.Reports.Broken(ctx, c.Tenant.Workspace(), m.Collections.Name, form.ID, before, after)
+	if err != nil {
+		c.Header.Set(warningHeader, "it could not be told whether custom reports ask for fields that the form no longer has")
+		c.Note("broken_reports", "unknown")
+		return
+	}
+	if len(all) == 0 {
+		return
+	}
+	c.Note("broken_reports", listed(all))
+	if seen, err := m.Reports.Broken(ctx, c.Workspace, m.Collections.Name, form.ID, before, after); err == nil && len(seen) > 0 {
+		c.Header.Set(warningHeader, "custom reports ask for fields that the form no longer has, or has with another type: "+listed(seen))
+	}
+}
+
+func listed(ids []string) string {
+	text := strings.Join(ids[:min(len(ids), maxWarned)], ", ")
+	if n := len(ids) - maxWarned; n > 0 {
+		text += fmt.Sprintf(" and %d more", n)
+	}
+	return text
+}
+
+// names returns what the change sets.
+func (ch *change) names() []string {
+	given := map[string]bool{
+		"name": ch.name != nil, "label": ch.label != nil, "label_plural": ch.labelPlural != nil,
+		"schema": ch.fields != nil, "email_alerts": ch.alerts != nil,
+	}
+	maps.DeleteFunc(given, func(_ string, is bool) bool { return !is })
+	return slices.Sorted(maps.Keys(given))
+}
+
+func standalone() error { return operation.Failed(notUpdated, Refused{standaloneDetail}) }
+
+func parseChange(c *operation.Call, errs *fault.List, stored schema.Fields) (ch change, ignored []string) {
+	text := func(name string, check func(errs *fault.List, field, value string)) *string {
+		s, ok := c.Body.Text(errs, name)
+		if !ok {
+			return nil
+		}
+		if name != "name" { // which is no text for people
+			s = texts.Trim(s)
+		}
+		check(errs, name, s)
+		return &s
+	}
+	ch.name = text("name", schema.CheckName)
+	ch.label = text("label", schema.CheckLabel)
+	ch.labelPlural = text("label_plural", schema.CheckLabel)
+	if raw, ok := c.Body.Object(errs, "schema"); ok {
+		if given, ok := raw[FormName]; ok {
+			delete(raw, FormName)
+			if !same(given, Common()[FormName]) {
+				ignored = append(ignored, "schema."+FormName)
+			}
+		}
+		fields, more := schema.Parse(errs, "schema", raw, stored)
+		ch.fields = &fields
+		ignored = append(ignored, more...)
+	}
+	if raw, ok := c.Body.Object(errs, "email_alerts"); ok {
+		alerts := Alerts(raw)
+		alerts.Check(errs, "email_alerts")
+		ch.alerts = &alerts
+	}
+	return ch, ignored
+}
+
+// same reports whether a definition from outside says just what the field is.
+func same(given any, field schema.Field) bool {
+	m, ok := given.(map[string]any)
+	if !ok || m["title"] != field.Title || m["type"] != field.Type {
+		return false
+	}
+	for name, value := range m {
+		switch name {
+		case "title", "type":
+		case "required":
+			ok = ok && value == field.Required
+		case "locked":
+			ok = ok && value == field.Locked
+		default:
+			ok = false
+		}
+	}
+	return ok
+}
+
+// apply changes the form and names what the caller gave for locked fields in vain.
+func (ch *change) apply(f *Collection) (kept []string) {
+	set := func(field, value *string) {
+		if value != nil {
+			*field = *value
+		}
+	}
+	set(&f.Name, ch.name)
+	set(&f.Label, ch.label)
+	set(&f.LabelPlural, ch.labelPlural)
+	if ch.alerts != nil {
+		f.EmailAlerts = *ch.alerts
+	}
+	if ch.fields == nil {
+		return nil
+	}
+	fields := ch.fields.Clone()
+	for _, name := range f.Schema.Names() {
+		locked := f.Schema[name]
+		if !locked.Locked || name == FormName {
+			continue
+		}
+		if given, ok := fields[name]; ok {
+			if given.Locked = true; given != locked {
+				kept = append(kept, "schema."+name)
+			}
+		}
+		fields[name] = locked
+	}
+	f.Schema = fields
+	return kept
+}
+
+type which struct {
+	ID *string `json:"id" doc:"Identifier of a form, or its name." example:"665f1c2ab4d3e2f1a0b9c8d7"`
+}
+
+func (m *Module) schema(ctx context.Context, c *operation.Call, in which) (Schema, error) {
+	if in.ID == nil {
+		return Schema{Common()}, nil
+	}
+	form, err := m.Collections.In(c.Workspace).First(ctx, store.Query{Filter: store.AnyOf(store.Eq("id", *in.ID), store.Eq("name", *in.ID))})
+	if err != nil {
+		return Schema{}, operation.OrMissing(err, missing)
+	}
+	return Schema{form.Fields()}, nil
+}
+
+// SchemaFields returns the fields of the form. Errors: store.ErrNotFound, store.ErrUnavailable.
+func (m *Module) SchemaFields(ctx context.Context, ws *store.Workspace, id string) (schema.Fields, error) {
+	def, err := m.Collections.In(ws).Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return def.Fields(), nil
+}

@@ -1,0 +1,57 @@
+package bundle
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"tenantry/backends/store"
+	"tenantry/tenants/identity"
+)
+
+// keepAdmins refuses the lines that take administrators away where all lines together would leave
+// nobody active who is one, and lines up those that it takes behind the lines that make others.
+func (im *importer) keepAdmins(ctx context.Context) error {
+	users, is := im.named[kindUser], func(rec any) bool { return rec.(*identity.User).ActiveAdmin() }
+	changes, kept, takes := map[string]*entry{}, false, im.mirror != nil // of stored users, by their identifiers
+	for _, e := range im.definitions {
+		switch {
+		case e.kind != users || im.bad.has(e.line):
+		case e.change == create:
+			kept = kept || is(e.rec)
+		case e.change == update:
+			changes[users.Meta(e.old).ID] = e
+			takes = takes || !is(e.old)
+		}
+	}
+	if !takes {
+		return nil
+	}
+	leaving, leaves := map[*entry]int{}, false
+	err := users.Records.Each(ctx, im.workspace(users.Resource), store.Filter{}, func(rec any) error {
+		switch e := changes[users.Meta(rec).ID]; {
+		case e == nil && is(rec) && im.mirror != nil && !im.mirror.said(users.Name, users.Meta(rec).ID):
+			leaves = true
+		case e == nil && is(rec), e != nil && is(e.old):
+			kept = true
+		case is(rec):
+			leaving[e] = 1
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if leaves && !kept {
+		return ErrNoAdministrator
+	}
+	for _, e := range im.definitions {
+		if leaving[e] > 0 && !kept {
+			im.refuse(e.line, kindUser, identity.LastAdmin(e.old.(*identity.User).UID))
+		}
+	}
+	slices.SortStableFunc(im.definitions, func(a, b *entry) int {
+		return cmp.Or(cmp.Compare(slices.Index(im.kinds, a.kind), slices.Index(im.kinds, b.kind)), cmp.Compare(leaving[a], leaving[b]))
+	})
+	return nil
+}

@@ -1,0 +1,586 @@
+package bundle
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"tenantry/backends/record"
+	"tenantry/backends/record/field"
+	"tenantry/backends/record/schema"
+	"tenantry/backends/store"
+	"tenantry/internal/declare"
+	"tenantry/internal/fault"
+	"tenantry/internal/strictjson"
+	"tenantry/tenants/secrets"
+)
+
+// kind is what the import and export do with lines that are records of one resource.
+type kind struct {
+	*record.Resource
+	// guard surrounds every change of a stored record; nil: nothing does.
+	guard func(ctx context.Context, s *session, old any, write func() error) error
+	// watch is told of a stored record before it is changed, and returns what follows then; nil: nothing does.
+	watch func(old any) func()
+	// leave surrounds the removal of a record; nil: nothing does.
+	leave func(ctx context.Context, s *session, rec any, remove func() error) error
+	// whole: a record becomes what its line says, whose names that are not given are empty.
+	whole bool
+	// held are the names of fields that an import leaves as they are.
+	held []string
+}
+
+func (s *session) workspace(r *record.Resource) *store.Workspace {
+	if r.Control {
+		return s.tenant.People()
+	}
+	return s.tenant.Workspace()
+}
+
+// decode reads a line and checks everything about it that needs no look at other data lines. Safe
+// for concurrent use while the view does not change.
+func (k *kind) decode(ctx context.Context, v *view, val strictjson.Value, line int) *entry {
+	rec := k.New()
+	e := &entry{line: line, kind: k, rec: rec, asIs: val.Get(asIsName).Is == strictjson.True}
+	if e.asIs {
+		k.decodeStored(ctx, v, val, rec, e)
+		return e
+	}
+	k.decodeGiven(ctx, v, val, rec, e)
+	if len(e.errs) == 0 && !e.named && !k.identified(rec) {
+		var secret func(string) bool // does not count
+		if k.HasSecrets() {
+			secret = k.SecretIn(&v.Known, rec)
+		}
+		e.digest = digestOf(k.Name, val, secret)
+	}
+	return e
+}
+
+// decodeGiven reads and checks a line that somebody wrote.
+func (k *kind) decodeGiven(ctx context.Context, v *view, val strictjson.Value, rec any, e *entry) {
+	c := record.Checking{Errs: &e.errs, Known: &v.Known, Absent: absent, Clear: true, Spare: true}
+	c.Take = func(values map[string]any, secret func(string) bool) map[string]bool {
+		e.secrets = v.vault.Take(ctx, k.place(k.Meta(rec).ID), k.ValuesName(), values, secret, &e.errs)
+		taken := make(map[string]bool, len(e.secrets))
+		for name := range e.secrets {
+			taken[name] = true
+		}
+		return taken
+	}
+	k.readNulls(val, e)
+	e.given = k.Read(&c, val, rec, "kind")
+	e.never = c.Never
+	if c.Keep {
+		e.change = keep
+	}
+	e.id = k.Meta(rec).ID
+	n, ok := k.Index("id")
+	e.named = ok && e.given&(1<<n) != 0
+}
+
+// readNulls notes what a line says is empty.
+func (k *kind) readNulls(val strictjson.Value, e *entry) {
+	for i := range val.Members {
+		if n, ok := k.Index(val.Members[i].Name); ok && val.Members[i].Value.Is == strictjson.Null { // what must be there is refused when it is read
+			e.nulls |= 1 << n
+		}
+	}
+	if k.DefinedBy == "" {
+		return
+	}
+	for _, m := range val.Get(k.ValuesName()).Members {
+		if m.Value.Is == strictjson.Null {
+			e.emptied = append(e.emptied, strings.Clone(m.Name))
+		}
+	}
+}
+
+// take gives a stored record what the line says, and reports whether that changes it.
+func (k *kind) take(old any, e *entry, skip func(f *field.Field) bool) (changed bool) {
+	for i := range k.Fields {
+		f := &k.Fields[i]
+		given := e.given&(1<<i) != 0
+		if skip(f) || !given && (!k.whole || k.lasting(f) || f.Name == createdAt || f.Name == updatedAt) {
+			continue
+		}
+		before := f.Append(nil, old)
+		switch null := e.nulls&(1<<i) != 0; {
+		case null && k.lasting(f):
+		case null && f.Type.Kind() == reflect.Bool: // which has no emptiness, but what holds where nothing is said
+			f.Set(old, e.rec)
+		case null:
+			f.Clear(old)
+		case k.whole:
+			f.Set(old, e.rec)
+		default:
+			f.Copy(old, e.rec)
+		}
+		changed = changed || !bytes.Equal(before, f.Append(nil, old))
+	}
+	if k.whole && k.HasSecrets() {
+		for name, sealed := range *k.Secrets(old) {
+			if given, stays := e.secrets[name]; !stays || given.Rewritten(k.Meta(old).ID, sealed) {
+				delete(*k.Secrets(old), name)
+				changed = true
+			}
+		}
+	}
+	for _, name := range e.emptied {
+		_, plain := (*k.Values(old))[name]
+		delete(*k.Values(old), name)
+		changed = changed || plain
+		if k.HasSecrets() {
+			_, sealed := (*k.Secrets(old))[name]
+			delete(*k.Secrets(old), name)
+			changed = changed || sealed
+		}
+	}
+	if n, ok := k.Index(k.ValuesName()); ok && e.nulls&(1<<n) != 0 && k.HasSecrets() && len(*k.Secrets(old)) > 0 {
+		*k.Secrets(old), changed = nil, true
+	}
+	return changed
+}
+
+// The times of a record, which a line need not give.
+const (
+	createdAt = "created_at"
+	updatedAt = "updated_at"
+)
+
+// lasting reports whether every record has a value of the field, so that none can be emptied of it: it is required, a time, or unique and
+// made where nobody gives one.
+func (k *kind) lasting(f *field.Field) bool {
+	return f.Rule.Required || k.Name == kindOrganization && f.Name == "name" || f.Name == createdAt || f.Name == updatedAt || f.Name == cmp.Or(k.Key, "id") || f.Rule.Unique && !strings.Contains(f.Tag.Get("json"), ",omitempty")
+}
+
+// absent ends the sentence about a reference that leads nowhere.
+const absent = "that neither the file nor the organization has"
+
+// identified reports whether a unique value tells which record is meant.
+func (k *kind) identified(rec any) bool {
+	if k.Single {
+		return true
+	}
+	for i := range k.Uniques {
+		if u := &k.Uniques[i]; u.Identity != record.Never && u.Value(rec) != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// identify returns what the line must not share with another one of the bundle.
+func (k *kind) identify(e *entry) []claim {
+	if k.Single {
+		return []claim{{"kind", claimOf(k.Name, "kind", "", ""), true}}
+	}
+	rec := e.rec
+	claims := make([]claim, 0, len(k.Uniques)+1)
+	for i := range k.Uniques {
+		u := &k.Uniques[i]
+		if v := u.Value(rec); v != "" {
+			identifies := u.Identity == record.Always || u.Identity == record.Named && !e.named
+			claims = append(claims, claim{u.Shown, claimOf(k.Name, u.Field, u.Group(rec), v), identifies})
+		}
+	}
+	return claims
+}
+
+// references calls visit for every reference of the record to another one.
+func (k *kind) references(e *entry, visit record.Visitor) {
+	k.Refers(e.rec, visit)
+	if e.old != nil {
+		k.Refers(e.old, visit)
+	}
+}
+
+// known returns the records of those identifiers, deleted ones among them.
+func (k *kind) known(ctx context.Context, s *session, ids ...string) ([]any, error) {
+	return k.Records.Find(ctx, s.workspace(k.Resource), store.Query{Filter: store.In("id", ids...), State: store.Either})
+}
+
+// stored finds the records that the entries may be.
+type stored struct {
+	byID    map[string]any
+	byValue []map[string]any // of each unique
+	single  any              // the one record of a Single
+}
+
+func (k *kind) find(ctx context.Context, s *session, batch []*entry) (stored, error) {
+	out := stored{byID: map[string]any{}, byValue: make([]map[string]any, len(k.Uniques))}
+	read := func(f store.Filter, note func(any)) error {
+		found, err := k.Records.Find(ctx, s.workspace(k.Resource), store.Query{Filter: f, State: store.Either})
+		for _, rec := range found {
+			note(rec)
+		}
+		return err
+	}
+	if k.Single {
+		err := read(store.Filter{}, func(rec any) { out.single = rec })
+		return out, err
+	}
+	byID := func(rec any) { out.byID[k.Meta(rec).ID] = rec }
+	var ids []string
+	for _, e := range batch {
+		if e.id != "" {
+			ids = append(ids, e.id)
+		}
+	}
+	if len(ids) > 0 {
+		if err := read(store.In("id", ids...), byID); err != nil {
+			return out, err
+		}
+	}
+	for i := range k.Uniques {
+		u := &k.Uniques[i]
+		out.byValue[i] = map[string]any{}
+		groups := map[string][]string{}
+		for _, e := range batch {
+			rec := e.rec
+			if v := u.Value(rec); v != "" {
+				g := u.Group(rec)
+				groups[g] = append(groups[g], v)
+			}
+		}
+		for g, values := range groups {
+			err := read(u.Filter(g, values, u.Number(batch[0].rec)), func(rec any) {
+				if known := out.byID[k.Meta(rec).ID]; known != nil {
+					rec = known // one copy of each record
+				} else {
+					byID(rec)
+				}
+				out.byValue[i][u.Group(rec)+"\x00"+u.Value(rec)] = rec
+			})
+			if err != nil {
+				return out, err
+			}
+		}
+	}
+	return out, nil
+}
+
+func (k *kind) compare(ctx context.Context, s *session, batch []*entry) error {
+	for _, e := range batch {
+		k.relink(s, e)
+	}
+	if s.isEmpty[k.Name] {
+		for _, e := range batch {
+			if e.change == undecided {
+				e.change, e.errs = create, append(e.errs, e.missing...)
+				k.fits(e, record.Measure{})
+			}
+		}
+		return nil
+	}
+	found, err := k.find(ctx, s, batch)
+	if err != nil {
+		return err
+	}
+	for _, e := range batch {
+		if e.change != undecided {
+			continue
+		}
+		if k.match(s, &found, e); len(e.errs) > 0 {
+			continue
+		}
+		if err := k.merge(ctx, s, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fits refuses a line whose record would be larger than one may be. before is what the stored one was, zero where there is none.
+func (k *kind) fits(e *entry, before record.Measure) {
+	rec, sealed := e.rec, 0
+	if e.old != nil {
+		rec = e.old // as the line makes it, with its secrets
+	} else {
+		for name, s := range e.secrets {
+			sealed += len(name) + s.Size()
+		}
+	}
+	k.Fits(rec, before, sealed, &e.errs)
+}
+
+// relink puts the organization's own identifiers in place of the bundle's.
+func (k *kind) relink(s *session, e *entry) {
+	if len(s.alias) == 0 {
+		return
+	}
+	k.Refers(e.rec, func(_, _ string, id *string) {
+		if own, ok := s.alias[*id]; ok {
+			*id = own
+		}
+	})
+}
+
+// match finds the record that the entry is, and what it would collide with.
+func (k *kind) match(s *session, found *stored, e *entry) {
+	rec := e.rec
+	old := found.single
+	if !k.Single && e.id != "" {
+		old = found.byID[e.id]
+	}
+	for pass := range 2 { // identities first: they decide what a collision is
+		for i := range k.Uniques {
+			u := &k.Uniques[i]
+			other := found.byValue[i][u.Group(rec)+"\x00"+u.Value(rec)]
+			if other == nil || other == old || u.Value(rec) == "" {
+				continue
+			}
+			identifies := u.Identity == record.Always && (s.mirror == nil || e.id == "" || !e.named) || u.Identity == record.Named && !e.named
+			switch {
+			case pass == 0 && identifies && old == nil:
+				old = other
+			case pass == 1 && s.mirror.free(s, k, other, i):
+			case pass == 1:
+				e.errs.Add(u.Shown, "duplicate", "another %s of the organization has the same %s", k.Name, u.Shown)
+			}
+		}
+	}
+	rev := int64(0)
+	if old != nil {
+		e.old, rev = old, k.Meta(old).Rev
+		k.staysWithin(e)
+	}
+	if e.rev != nil && *e.rev != rev {
+		e.errs.Add("line", "conflict", "the %s was changed while the file was imported; import it again", strings.ReplaceAll(k.Name, "_", " "))
+	}
+}
+
+// staysWithin refuses a line that would take the record out of what defines it, such as a custom object: what it has under the fields of
+// one means nothing under those of another, and whoever imports under one has not asked for it to leave the other.
+func (k *kind) staysWithin(e *entry) {
+	n, ok := k.Index(k.DefinitionField)
+	if !ok || e.given&(1<<n) == 0 || bytes.Equal(k.Fields[n].Append(nil, e.old), k.Fields[n].Append(nil, e.rec)) {
+		return
+	}
+	e.errs.Add(k.DefinitionField, "conflict", "the %s %s belongs to another %s and cannot be moved; omit the id to create a new one",
+		strings.ReplaceAll(k.Name, "_", " "), k.Meta(e.old).ID, strings.ReplaceAll(k.DefinedBy, "_", " "))
+}
+
+// merge changes the stored record to what the line says and decides what is to be done.
+func (k *kind) merge(ctx context.Context, s *session, e *entry) error {
+	if e.old == nil {
+		e.change, e.errs = create, append(e.errs, e.missing...)
+		k.fits(e, record.Measure{})
+		return nil
+	}
+	rec, old := e.rec, e.old
+	id := k.Meta(old).ID
+	before := k.Measure(old)
+	if e.size += 4 * int64(before.Bytes); e.named && e.id != "" && e.id != id { // it is kept until the line is stored
+		s.alias[strings.Clone(e.id)] = id
+		s.remembered += aliasMemory
+	}
+	e.id = id
+	e.change = keep
+	_, defined := k.Defines(old)
+	defined = defined.Clone()
+	follow := func() {}
+	if k.watch != nil {
+		follow = k.watch(old)
+	}
+	if k.take(old, e, func(f *field.Field) bool {
+		return f.Name == "id" || f.Use.Has(declare.Silent) || slices.Contains(k.held, f.Name)
+	}) {
+		e.change = update
+	}
+	k.Derive(old)
+	follow()
+	if e.change == update && s.mirror == nil { // else all records get the values of their lines
+		if err := k.resealed(ctx, s, old, defined, &e.errs); err != nil {
+			return err
+		}
+	}
+	if !k.HasSecrets() {
+		k.fits(e, before)
+		return nil
+	}
+	if !e.asIs && k.supersede(rec, old, e) {
+		e.change = update
+	}
+	changed, err := s.vault.Put(ctx, k.place(id), k.Secrets(old), e.secrets)
+	if changed {
+		e.change = update
+	}
+	k.fits(e, before)
+	return err
+}
+
+// resealed refuses a definition by which stored values would be left in clear under an encrypted field, or sealed
+// under another one, as operations do.
+func (k *kind) resealed(ctx context.Context, s *session, def any, before schema.Fields, errs *fault.List) error {
+	for _, of := range s.kinds {
+		if of.DefinedBy != k.Name {
+			continue
+		}
+		name, after := k.Defines(def)
+		if err := of.Resealed(ctx, s.workspace(of.Resource), name, before, after, errs); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (k *kind) place(id string) secrets.Place {
+	return secrets.Place{Collection: k.Records.Spec().Name, Record: id}
+}
+
+// insert stores new records, all or none.
+func (k *kind) insert(ctx context.Context, s *session, batch []*entry) error {
+	if err := s.mayStore(ctx); err != nil {
+		return err
+	}
+	if k.Rights { // these are stored one batch after another
+		s.rightsChanged = true
+	}
+	recs := make([]any, len(batch))
+	for i, e := range batch {
+		if e.id == "" {
+			e.id = s.workspace(k.Resource).NewID()
+		}
+		k.Meta(e.rec).ID = e.id
+		if len(e.secrets) > 0 {
+			if _, err := s.vault.Put(ctx, k.place(e.id), k.Secrets(e.rec), e.secrets); err != nil {
+				return err
+			}
+		}
+		k.Fill(e.rec)
+		recs[i] = e.rec
+	}
+	if err := k.Number(ctx, s.workspace(k.Resource), recs); err != nil {
+		return err
+	}
+	return k.Records.Insert(k.standing(ctx, s, batch), s.workspace(k.Resource), recs)
+}
+
+// portion returns the first of the new records, as many as one write should store.
+func (k *kind) portion(s *session, batch []*entry) []*entry {
+	recs := make([]any, len(batch))
+	for i, e := range batch {
+		recs[i] = e.rec
+	}
+	return batch[:k.Records.Portion(s.workspace(k.Resource), recs)]
+}
+
+// standing returns the context of writes that stand on the definitions that the batch was checked against.
+func (k *kind) standing(ctx context.Context, s *session, batch []*entry) context.Context {
+	ctx = new(store.Basis).With(ctx)
+	if k.Definer() != nil {
+		names := map[string]bool{}
+		for _, e := range batch {
+			k.Named(names, e.rec, maps.Keys(*k.Values(e.rec)), maps.Keys(e.secrets))
+		}
+		store.StandOn(ctx, s.view.Holding(s.workspace(k.Resource), k.Resource, names)...)
+	}
+	return ctx
+}
+
+// replace stores one changed record.
+func (k *kind) replace(ctx context.Context, s *session, e *entry) error {
+	if err := s.mayStore(ctx); err != nil {
+		return err
+	}
+	if k.Rights {
+		s.rightsChanged = true
+	}
+	write := func() error {
+		return k.Records.Replace(k.standing(ctx, s, []*entry{e}), s.workspace(k.Resource), e.old, func(rec any) {
+			k.take(rec, e, func(*field.Field) bool { return false })
+		})
+	}
+	switch {
+	case k.guard != nil:
+		return k.guard(ctx, s, e.old, write)
+	case s.mirror == nil && slices.ContainsFunc(s.kinds, func(of *kind) bool { return of.DefinedBy == k.Name }):
+		return k.redefine(ctx, s, e.old, write)
+	}
+	return write()
+}
+
+// redefine changes a definition, and puts it back where records were stored meanwhile by what it was, whose values would be
+// left in clear or sealed: from now on they cannot be.
+func (k *kind) redefine(ctx context.Context, s *session, def any, write func() error) error {
+	found, err := k.known(ctx, s, k.Meta(def).ID)
+	if err == nil {
+		err = write()
+	}
+	if err != nil || len(found) == 0 {
+		return err
+	}
+	_, before := k.Defines(found[0])
+	var errs fault.List
+	if err = k.resealed(ctx, s, def, before, &errs); err == nil {
+		err = errs.Err()
+	}
+	if err == nil {
+		return nil
+	}
+	k.Meta(found[0]).Rev = k.Meta(def).Rev
+	return cmp.Or(k.Records.Replace(ctx, s.workspace(k.Resource), found[0], nil), err)
+}
+
+// write returns the record as a line, or as it is stored with its secrets apart. What is empty is null there, so that an import
+// empties it, unless an import could not take so long a line. Of the organization itself nothing is: where its bundle is imported elsewhere
+// that has switches and limits of its own.
+func (k *kind) write(s *session, rec any, asIs bool, secrets map[string]any) []byte {
+	line := k.writeLine(s.view, rec, asIs, secrets)
+	if len(line) >= 2*strictjson.MaxValues { // else it has fewer values, which take two bytes each
+		if _, err := s.reader.Parse(string(bytes.TrimSuffix(line, []byte("\n")))); err != nil || len(line) > MaxLine {
+			line = k.writeLine(nil, rec, asIs, secrets)
+		}
+	}
+	return line
+}
+
+// writeLine returns the record as a line. What is empty is null there if a view says what is defined.
+func (k *kind) writeLine(v *view, rec any, asIs bool, secrets map[string]any) []byte {
+	dst := append(append([]byte(`{"kind":"`), k.Name...), '"')
+	if asIs {
+		dst = append(dst, `,"`+asIsName+`":true`...)
+	}
+	for i := range k.Fields {
+		f := &k.Fields[i]
+		mark := len(dst)
+		dst = append(strictjson.AppendText(append(dst, ','), f.Name), ':')
+		before := len(dst)
+		if v == nil || f.Name != k.ValuesName() {
+			dst = f.Append(dst, rec)
+		} else if values := k.allValues(v, rec, secrets); len(values) > 0 {
+			dst = field.AppendJSON(dst, values)
+		}
+		switch {
+		case len(dst) > before:
+		case v == nil || k.Name == kindOrganization || f.Quiet() || f.Use.Has(declare.Silent) || k.lasting(f):
+			dst = dst[:mark]
+		default:
+			dst = append(dst, "null"...)
+		}
+	}
+	if len(secrets) > 0 {
+		dst = field.AppendJSON(append(dst, `,"`+secretsName+`":`...), secrets)
+	}
+	return append(dst, "}\n"...)
+}
+
+// allValues returns the record's values, with null for each field that is defined and that the record has not, also
+// none among the secrets.
+func (k *kind) allValues(v *view, rec any, secrets map[string]any) map[string]any {
+	fields, _ := k.Defined(&v.Known, rec)
+	values := *k.Values(rec)
+	all := make(map[string]any, len(fields)+len(values))
+	for name := range fields {
+		if _, has := secrets[name]; !has {
+			all[name] = nil
+		}
+	}
+	maps.Copy(all, values)
+	return all
+}

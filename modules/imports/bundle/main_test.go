@@ -1,0 +1,10 @@
+package bundle
+
+import (
+	"os"
+	"testing"
+
+	"tenantry/internal/maintest"
+)
+
+func TestMain(m *testing.M) { os.Exit(maintest.Run(m)) }

@@ -1,0 +1,83 @@
+package bundle
+
+import (
+	"context"
+	"maps"
+	"reflect"
+	"slices"
+
+	"tenantry/backends/record"
+	"tenantry/backends/store"
+	"tenantry/internal/fault"
+	"tenantry/internal/rate"
+	"tenantry/tenants"
+)
+
+// organization keeps the one record that an organization itself is.
+type organization struct {
+	directory *tenants.Directory
+	tenant    *tenants.Tenant
+	bounded   bool
+}
+
+// operators are the fields of an organization that are its operator's.
+var operators = []string{"limits", "request_limits", "providers"}
+
+// organizationResource returns what the line about the organization is. Bounded says that its limits and
+// providers are the operator's. An error is a fault of the program.
+func organizationResource(d *tenants.Directory, t *tenants.Tenant, bounded bool) (*record.Resource, error) {
+	traits := record.Traits{Name: kindOrganization, Definition: true, Control: true, Single: true, Travels: "-"}
+	check := func(c *record.Checking, rec any) {
+		o := rec.(*tenants.Organization)
+		tenants.CheckOrganization(c.Errs, o)
+		hold := func(field string, same bool) {
+			if bounded && !same {
+				c.Errs.Add(field, fault.Forbidden, "%s are not those that the operator has set for this organization: leave them out of the line", field)
+			}
+		}
+		hold("limits", !slices.ContainsFunc(slices.Collect(maps.Keys(o.Limits)), func(name string) bool { return o.Limits[name] != t.Org.Limits[name] }))
+		hold("request_limits", o.RequestLimits == (rate.Set{}) || o.RequestLimits == t.Org.RequestLimits)
+		hold("providers", o.Providers == nil || slices.Equal(o.Providers, t.Org.Providers))
+	}
+	return record.Describe(reflect.TypeFor[tenants.Organization](), traits, organization{d, t, bounded}, check)
+}
+
+// Spec returns nil: package tenants keeps the organization.
+func (o organization) Spec() *store.Spec { return nil }
+
+// Find returns the organization, whatever is asked.
+func (o organization) Find(context.Context, *store.Workspace, store.Query) ([]any, error) {
+	org := o.tenant.Org
+	return []any{&org}, nil
+}
+
+func (o organization) Each(ctx context.Context, ws *store.Workspace, _ store.Filter, visit func(any) error) error {
+	found, _ := o.Find(ctx, ws, store.Query{})
+	return visit(found[0])
+}
+
+func (o organization) Count(context.Context, *store.Workspace) (int64, error) { return 1, nil }
+
+// Insert is never called: the organization is there.
+func (o organization) Insert(context.Context, *store.Workspace, []any) error { return nil }
+
+// Portion is never asked for: nothing is inserted.
+func (o organization) Portion(_ *store.Workspace, recs []any) int { return len(recs) }
+
+// Delete is never called: the organization stays.
+func (o organization) Delete(context.Context, *store.Workspace, any) error { return nil }
+
+// Holding returns nothing: no record stands on what the organization is.
+func (o organization) Holding(*store.Workspace, any) store.Change { return store.Change{} }
+
+// Replace makes the change to the organization as it is now.
+func (o organization) Replace(ctx context.Context, _ *store.Workspace, _ any, change func(any)) error {
+	_, err := o.directory.Update(ctx, o.tenant.Org.Slug, func(org *tenants.Organization) error {
+		limits, providers, requests := maps.Clone(org.Limits), slices.Clone(org.Providers), org.RequestLimits
+		if change(org); o.bounded {
+			org.Limits, org.Providers, org.RequestLimits = limits, providers, requests
+		}
+		return nil
+	})
+	return err
+}

@@ -1,0 +1,371 @@
+package bundle
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"tenantry/backends/store"
+	"tenantry/internal/fault"
+	"tenantry/internal/strictjson"
+	"tenantry/internal/texts"
+	"tenantry/tenants"
+	"tenantry/tenants/identity"
+)
+
+// Names of a line that holds a record as it was stored. Definitions change after records
+// were stored under them: fields are dropped, get another type or become required, and what a
+// record refers to goes away. Such a record is exported with "as_is": true, is taken as it
+// is, and what does not fit is told as a warning. Its plain values stand under their own
+// name and its encrypted ones under secrets, whatever their fields are by now.
+const (
+	asIsName    = "as_is"
+	secretsName = "secrets"
+)
+
+// decodeStored reads a line that an export wrote as it was stored. What read and check
+// would say of it become doubts.
+func (k *kind) decodeStored(ctx context.Context, v *view, val strictjson.Value, rec any, e *entry) {
+	doubtful := strictjson.Value{Is: strictjson.Object}
+	for i := range val.Members {
+		name, given := val.Members[i].Name, val.Members[i].Value
+		if name == asIsName || name == secretsName && k.HasSecrets() {
+			continue
+		}
+		doubtful.Members = append(doubtful.Members, val.Members[i])
+		n, ok := k.Index(name)
+		if !ok {
+			if name != "kind" {
+				e.errs.Add(texts.Clip(name), "unknown", "a %s has no field %q", k.Name, texts.Clip(name))
+			}
+			continue
+		}
+		e.given |= 1 << n
+		switch f := &k.Fields[n]; {
+		case given.Is != strictjson.Null || f.Rule.Required:
+			f.ReadStored(given, rec, &e.errs)
+		case f.Type.Kind() != reflect.Bool: // a switch has no empty value: null means the default, which a new record has
+			f.Clear(rec)
+		}
+	}
+	k.readNulls(val, e)
+	for _, name := range e.emptied {
+		delete(*k.Values(rec), name)
+	}
+	k.Derive(rec)
+	e.id = k.Meta(rec).ID
+	doubt := &entry{line: e.line, kind: e.kind}
+	k.decodeGiven(ctx, v, doubtful, k.Bare(), doubt)
+	e.named, e.change, e.doubts = doubt.named, doubt.change, doubt.errs
+	for _, wrong := range doubt.errs {
+		if field, _, _ := strings.Cut(wrong.Field, "."); slices.Contains(doubt.never, field) || k.grants(field) {
+			e.errs = append(e.errs, wrong)
+		}
+	}
+	if k.HasSecrets() {
+		k.readSecrets(ctx, v, val.Get(secretsName), rec, e)
+	}
+	if len(e.errs) == 0 && !e.named && !k.identified(rec) {
+		e.errs.Add("id", "required", "a line with %s must give the id", asIsName)
+	}
+}
+
+// grants reports whether rights follow from the field, which is checked then also in a line that has the mark. Of the
+// organization, that is every field. Teams give nothing, they narrow.
+func (k *kind) grants(name string) bool {
+	n, ok := k.Index(name)
+	switch {
+	case k.Name == kindOrganization:
+		return true
+	case !k.Rights || !ok:
+		return false
+	}
+	f := &k.Fields[n]
+	return f.Name == k.KeyField().Name || f.Rule.Ref == identity.RoleResource || f.Type == reflect.TypeFor[[]tenants.Permission]()
+}
+
+// withoutUnknown takes permissions and roles that do not exist, and so give nothing, from a record, and reports whether
+// it did.
+func (k *kind) withoutUnknown(v *view, rec any) (changed bool) {
+	all := tenants.AllPermissions()
+	for i := range k.Fields {
+		f := &k.Fields[i]
+		if !k.grants(f.Name) {
+			continue
+		}
+		held := reflect.ValueOf(rec).Elem().FieldByIndex(f.Index)
+		switch list := held.Interface().(type) {
+		case []tenants.Permission:
+			unknown := func(p tenants.Permission) bool { return !slices.Contains(all, p) }
+			held.Set(reflect.ValueOf(slices.DeleteFunc(slices.Clone(list), unknown)))
+			changed = changed || held.Len() < len(list)
+		case []string:
+			if f.Rule.Ref == identity.RoleResource {
+				unknown := func(name string) bool { return !v.Has(f.Rule.Ref, name) }
+				held.Set(reflect.ValueOf(slices.DeleteFunc(slices.Clone(list), unknown)))
+				changed = changed || held.Len() < len(list)
+			}
+		}
+	}
+	return changed
+}
+
+// readSecrets reads the encrypted values that stand apart from the others.
+func (k *kind) readSecrets(ctx context.Context, v *view, given strictjson.Value, rec any, e *entry) {
+	for name := range *k.Values(rec) {
+		if !store.ValidKey(name) {
+			e.errs.Add("values", "format", "%q is no name of a field", texts.Clip(name))
+		}
+	}
+	if given.Is != strictjson.Object {
+		if given.Is != strictjson.Null {
+			e.errs.Add(secretsName, fault.Type, "%s must be an object", secretsName)
+		}
+		return
+	}
+	table := given.Table()
+	for name := range table {
+		if !store.ValidKey(name) {
+			e.errs.Add(secretsName, "format", "%q is no name of a field", texts.Clip(name))
+			delete(table, name)
+		}
+	}
+	e.secrets = v.vault.Take(ctx, k.place(e.id), secretsName, table, func(string) bool { return true }, &e.errs)
+}
+
+// supersede removes what the line's values stand in place of: the plain value that was
+// stored under a name before its field became encrypted, or the other way round.
+func (k *kind) supersede(rec, old any, e *entry) (changed bool) {
+	for name := range e.secrets {
+		if _, there := (*k.Values(old))[name]; there {
+			delete(*k.Values(old), name)
+			changed = true
+		}
+	}
+	for name := range *k.Values(rec) {
+		if _, there := (*k.Secrets(old))[name]; there {
+			delete(*k.Secrets(old), name)
+			changed = true
+		}
+	}
+	return changed
+}
+
+// exportPage is how many records are looked at together at most, as far as their lines take no more than store.BatchBytes, so
+// that one question tells which of their references lead nowhere.
+const exportPage = 500
+
+// outgoing is a record on its way out. refs are its references to documents.
+type outgoing struct {
+	line []byte
+	asIs func() ([]byte, error) // the same record as it is stored
+	refs []reference
+}
+
+type reference struct{ target, id string }
+
+func (k *kind) export(ctx context.Context, s *session, emit func([]byte) error) error {
+	if spec := k.Records.Spec(); spec != nil {
+		if err := s.workspace(k.Resource).Whole(ctx, spec); err != nil {
+			return err // nobody would miss in the bundle what is not there
+		}
+	}
+	var page []outgoing
+	size := 0
+	err := k.inOrder(ctx, s, func(rec any) error {
+		out, err := k.outgoing(ctx, s, rec)
+		if err != nil {
+			return err
+		}
+		size += len(out.line)
+		if page = append(page, out); len(page) >= exportPage || size >= store.BatchBytes {
+			err = s.send(ctx, page, emit)
+			clear(page)
+			page, size = page[:0], 0
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return s.send(ctx, page, emit)
+}
+
+// inOrder visits all records in order of their identifiers, or where those do not travel by what lines are known by, so that the order
+// is the same wherever they were imported.
+func (k *kind) inOrder(ctx context.Context, s *session, visit func(rec any) error) error {
+	ws := s.workspace(k.Resource)
+	if k.travels() || k.Single {
+		return k.Records.Each(ctx, ws, store.Filter{}, visit)
+	}
+	key := k.KeyField()
+	by := store.F(k.Stored(key.Name))
+	for q := (store.Query{Sort: []store.Order{{Field: by}}, State: store.Either, Limit: keyedPage}); ; {
+		found, err := k.Records.Find(ctx, ws, q)
+		if err != nil {
+			return err
+		}
+		for _, rec := range found {
+			q.Filter = store.Where(by, store.OpGt, key.Value(rec))
+			if err := visit(rec); err != nil {
+				return err
+			}
+		}
+		if len(found) < q.Limit {
+			return nil
+		}
+	}
+}
+
+// keyedPage is how many records are read together of those whose identifiers do not travel, which are small.
+const keyedPage = 100
+
+// travels reports whether lines give the identifiers of records.
+func (k *kind) travels() bool {
+	n, ok := k.Index("id")
+	return ok && k.Stored(k.Fields[n].Name) == "id"
+}
+
+func (k *kind) outgoing(ctx context.Context, s *session, rec any) (out outgoing, err error) {
+	fits := true
+	var secrets map[string]any
+	plain := map[string]any(nil)
+	if k.HasSecrets() {
+		maps.DeleteFunc(*k.Values(rec), func(_ string, value any) bool { return value == nil }) // which a line says of what is not there
+		plain = maps.Clone(*k.Values(rec))
+		if secrets, err = s.vault.Show(ctx, k.place(k.Meta(rec).ID), *k.Secrets(rec)); err != nil {
+			return out, err
+		}
+		fits = k.apart(s.view, rec, plain, secrets)
+		if fits && len(secrets) > 0 {
+			if *k.Values(rec) == nil {
+				*k.Values(rec) = map[string]any{}
+			}
+			maps.Copy(*k.Values(rec), secrets)
+		}
+	}
+	out.asIs = func() ([]byte, error) {
+		if k.HasSecrets() {
+			*k.Values(rec) = plain
+		}
+		s.asIs++
+		line := k.write(s, rec, true, secrets)
+		return line, k.learn(ctx, s, line)
+	}
+	if fits {
+		out.line = k.write(s, rec, false, nil)
+		if fits = k.accepted(ctx, s, out.line); !fits && k.withoutUnknown(s.view, rec) {
+			s.unknown++
+			out.line = k.write(s, rec, false, nil)
+			fits = k.accepted(ctx, s, out.line)
+		}
+	}
+	if !fits {
+		out.line, err = out.asIs()
+		out.asIs = nil
+	}
+	k.Refers(rec, func(_, target string, id *string) {
+		if *id != "" && !s.named[target].Definition {
+			out.refs = append(out.refs, reference{target, *id})
+		}
+	})
+	return out, err
+}
+
+// apart reports whether secret values stand under names of encrypted fields, and plain
+// ones under others, so that they can travel together.
+func (k *kind) apart(v *view, rec any, plain, secrets map[string]any) bool {
+	secret := k.SecretIn(&v.Known, rec)
+	for name := range secrets {
+		if !secret(name) {
+			return false
+		}
+	}
+	for name := range plain {
+		if secret(name) {
+			return false
+		}
+	}
+	return true
+}
+
+// accepted reports whether an import takes the line and makes the same record of it. What
+// it learns of a definition, later lines are held against.
+func (k *kind) accepted(ctx context.Context, s *session, line []byte) bool {
+	val, err := s.reader.Parse(string(bytes.TrimSuffix(line, []byte("\n"))))
+	if err != nil {
+		return false
+	}
+	e := k.decode(ctx, s.view, val, 0)
+	if len(e.errs) > 0 {
+		return false
+	}
+	s.view.learn(e)
+	rec := e.rec
+	if len(e.secrets) > 0 {
+		if *k.Values(rec) == nil {
+			*k.Values(rec) = map[string]any{}
+		}
+		for name, secret := range e.secrets {
+			(*k.Values(rec))[name] = secret.Given
+		}
+	}
+	again := k.write(s, rec, false, nil)
+	if bytes.Equal(line, again) {
+		return true
+	}
+	same, err := s.reader.Parse(string(bytes.TrimSuffix(again, []byte("\n"))))
+	return err == nil && bytes.Equal(val.AppendCanonical(nil, nil), same.AppendCanonical(nil, nil))
+}
+
+// learn teaches a definition that is exported as it is stored.
+func (k *kind) learn(ctx context.Context, s *session, line []byte) error {
+	val, err := s.reader.Parse(string(bytes.TrimSuffix(line, []byte("\n"))))
+	if err != nil {
+		return fmt.Errorf("a line that was written cannot be read: %w", err)
+	}
+	e := k.decode(ctx, s.view, val, 0)
+	if len(e.errs) > 0 {
+		s.tally.problem(0, k.Name, e.errs)
+		return nil
+	}
+	s.view.learn(e)
+	return nil
+}
+
+// send writes lines. A line that refers to a document which is not there is written as
+// it is stored.
+func (s *session) send(ctx context.Context, page []outgoing, emit func([]byte) error) error {
+	missing := map[reference]bool{}
+	for _, out := range page {
+		for _, r := range out.refs {
+			missing[r] = true
+		}
+	}
+	if err := s.dangling(ctx, missing); err != nil {
+		return err
+	}
+	for _, out := range page {
+		dangles := slices.ContainsFunc(out.refs, func(r reference) bool { return missing[r] })
+		if dangles && out.asIs != nil {
+			line, err := out.asIs()
+			if err != nil {
+				return err
+			}
+			out.line = line
+		}
+		if len(out.line) > MaxLine {
+			var errs fault.List
+			errs.Add("line", "length", "a record makes a line of %d bytes, longer than an import takes", len(out.line))
+			s.tally.problem(0, sniff(string(out.line)), errs)
+		}
+		if err := emit(out.line); err != nil {
+			return err
+		}
+	}
+	return nil
+}

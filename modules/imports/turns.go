@@ -1,0 +1,201 @@
+package imports
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"tenantry/internal/fairqueue"
+)
+
+const (
+	// atWork is how many imports of a process are at work at a time. The others that have begun wait for their turn, which
+	// is over after some pieces, each of a few hundred lines.
+	atWork = 2
+	pieces = 8
+	// isLarge is how many bytes make a large file. Two of them may have begun, whatever begins keeps memory; and others of
+	// maxBegun bytes, the last quarter of which is kept for files of less than isTiny.
+	isLarge  = 16 << 20
+	isTiny   = 256 << 10
+	maxLarge = 2
+	maxBegun = 2 * isLarge
+	// leastSize is what a file counts at least.
+	leastSize = 64 << 10
+
+	maxTime = time.Hour        // from when its file has arrived to its end
+	maxWait = 15 * time.Minute // of that, until it begins
+)
+
+// The causes for which an import is ended that took too long.
+var (
+	errLate   = errors.New("the import took too long")
+	errNoTurn = fmt.Errorf("%w: others were under way", errLate)
+)
+
+// turns give imports their turns by organization, by what each has had done: whoever had least is next. The zero value
+// is ready. Safe for concurrent use.
+type turns struct {
+	mu      sync.Mutex
+	working int
+	large   int
+	begun   int64 // bytes, without the large ones
+	waiting []*ticket
+	fair    fairqueue.Turns[int64] // in pieces
+}
+
+// ticket is an import that has its turns. Its own goroutine alone calls its methods.
+type ticket struct {
+	of     *turns
+	org    int64
+	size   int64
+	pieces int // of the turn that it has
+
+	// Guarded by of.mu.
+	start int64
+	began bool
+	ready chan struct{} // closed when it has its turn
+}
+
+func (t *turns) ticket(org, size int64) *ticket {
+	return &ticket{of: t, org: org, size: max(size, leastSize)}
+}
+
+// begin waits for the first turn; leave must follow where that is had. It calls waits once if there is none at once. Error:
+// the context's own.
+func (k *ticket) begin(ctx context.Context, waits func()) error {
+	k.of.mu.Lock()
+	k.queue()
+	k.of.serve()
+	k.of.mu.Unlock()
+	select {
+	case <-k.ready:
+		return nil
+	default:
+	}
+	waits()
+	return k.wait(ctx)
+}
+
+// turn counts a piece of work, and after some of them lets others go first whose turn it is. Error: the context's own; leave
+// must follow all the same.
+func (k *ticket) turn(ctx context.Context) error {
+	if k.pieces++; k.pieces < pieces {
+		return ctx.Err()
+	}
+	k.pieces = 0
+	k.of.mu.Lock()
+	k.of.working--
+	k.queue()
+	k.of.serve()
+	k.of.mu.Unlock()
+	return k.wait(ctx)
+}
+
+// leave ends the turn, and gives the room of the import back.
+func (k *ticket) leave() {
+	k.of.mu.Lock()
+	defer k.of.mu.Unlock()
+	if n := slices.Index(k.of.waiting, k); n >= 0 {
+		k.of.waiting = slices.Delete(k.of.waiting, n, n+1)
+		k.of.fair.Cancel(k.org, pieces)
+	} else {
+		k.of.working--
+	}
+	if k.began {
+		k.room(-1)
+	}
+	k.of.serve()
+}
+
+// before returns how many others are before it until it begins.
+func (k *ticket) before() (n int) {
+	k.of.mu.Lock()
+	defer k.of.mu.Unlock()
+	if k.began {
+		return 0
+	}
+	for _, other := range k.of.waiting {
+		if other != k && !other.began && other.start <= k.start {
+			n++
+		}
+	}
+	return n
+}
+
+func (k *ticket) wait(ctx context.Context) error {
+	select {
+	case <-k.ready:
+		return ctx.Err()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// queue puts the import among those that wait. The lock is held.
+func (k *ticket) queue() {
+	k.start, k.ready = k.of.fair.Start(k.org, pieces), make(chan struct{})
+	k.of.waiting = append(k.of.waiting, k)
+}
+
+// room takes room for an import that begins, or gives it back. The lock is held.
+func (k *ticket) room(change int) {
+	if k.size > isLarge {
+		k.of.large += change
+		return
+	}
+	k.of.begun += int64(change) * k.size
+}
+
+// fits reports whether there is room for it. The lock is held.
+func (k *ticket) fits() bool {
+	switch {
+	case k.began:
+		return true
+	case k.size > isLarge:
+		return k.of.large < maxLarge
+	case k.size > isTiny:
+		return k.of.begun == 0 || k.of.begun+k.size <= maxBegun*3/4
+	}
+	return k.of.begun+k.size <= maxBegun
+}
+
+// shares reports whether the file is one of those that share room, and may wait for more of it than is free.
+func (k *ticket) shares() bool { return k.size > isTiny && k.size <= isLarge }
+
+// firstOfMany returns which of those is to begin first: smaller ones that came later do not go before it for good. The lock
+// is held.
+func (t *turns) firstOfMany() (first *ticket) {
+	for _, k := range t.waiting {
+		if !k.began && k.shares() && (first == nil || k.start < first.start) {
+			first = k
+		}
+	}
+	return first
+}
+
+// serve gives turns as long as there are any. The lock is held.
+func (t *turns) serve() {
+	for t.working < atWork {
+		var next *ticket
+		parties, first := t.working, t.firstOfMany()
+		for _, k := range t.waiting {
+			parties++
+			if (next == nil || k.start < next.start) && k.fits() && (k.began || !k.shares() || k == first) {
+				next = k
+			}
+		}
+		if next == nil {
+			return
+		}
+		t.waiting = slices.DeleteFunc(t.waiting, func(k *ticket) bool { return k == next })
+		if t.working++; !next.began {
+			next.began = true
+			next.room(1)
+		}
+		t.fair.Serve(next.start, pieces, parties)
+		close(next.ready)
+	}
+}

@@ -1,0 +1,254 @@
+package objects
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net/http"
+	"slices"
+
+	"tenantry/backends/record/schema"
+	"tenantry/backends/store"
+	"tenantry/internal/fault"
+	"tenantry/operation"
+	"tenantry/operation/crud"
+	"tenantry/tenants"
+)
+
+// Shown is a custom object as callers see it.
+type Shown struct {
+	ID          string        `json:"id" doc:"Identifier of the definition."`
+	Name        string        `json:"name" doc:"Singular identifier, by which records and reports refer to the object."`
+	Label       string        `json:"label" doc:"Singular label."`
+	LabelPlural string        `json:"label_plural" doc:"Plural label."`
+	Schema      schema.Fields `json:"schema" doc:"Fields by identifier."`
+	CreatedAt   string        `json:"created_at" doc:"RFC 3339, UTC, milliseconds."`
+	UpdatedAt   string        `json:"updated_at" doc:"RFC 3339, UTC, milliseconds."`
+	Touches     *Touched      `json:"touches,omitempty" doc:"What the change would touch. Only a preview has it."`
+}
+
+// Touched is what a change of a custom object breaks, or would break.
+type Touched struct {
+	Records int64            `json:"records" doc:"Records that would lose or lack a value, have one that does not fit, or could not be reached."`
+	Fields  map[string]int64 `json:"fields" doc:"How many records that are, by field."`
+	Reports []string         `json:"reports" doc:"Identifiers of custom reports that could not be run any more; those that the caller may see."`
+	Others  int              `json:"other_reports" doc:"How many more there are."`
+
+	sealed []string // fields whose values would be left in clear, or sealed for ever
+}
+
+func (m *Module) exampleShown() Shown {
+	d := &Definition{Name: "tree", Label: "Tree", LabelPlural: "Trees", Schema: schema.Fields{"species": {Title: "Species", Type: schema.Text, Required: true}}}
+	d.ID, d.CreatedAt, d.UpdatedAt = exampleID, 1717509162000, 1717595562000
+	return crud.As[Shown](m.Definitions)(d, nil)
+}
+
+// definitionRows are those of definitions. Records and reports refer to one by its name, which so never changes.
+func (m *Module) definitionRows() []operation.Row {
+	rows := crud.Rows(m.Definitions, crud.Options[Definition]{
+		Path: "/api/custom/objects", Things: "Custom Objects", Tag: tag, Without: []string{"create"}, Search: []string{"name", "label", "label_plural"},
+		Read: operation.Needs(tenants.ManageCustomObjects), Write: operation.Needs(tenants.ManageCustomObjects),
+		Before: m.before, After: m.after, Example: m.exampleShown(),
+	})
+	for i := range rows {
+		switch rows[i].Method {
+		case http.MethodPut:
+			rows[i].BodyLimit, rows[i].Weight = schema.BodyLimit, operation.Heavy
+			rows[i].Description = "A schema that is given replaces the whole one; locked fields stay. Values of fields that are dropped stay stored. " + rows[i].Description
+			rows[i].Redeclare("schema", schema.Definitions{})
+			foresee(&rows[i])
+		case http.MethodDelete:
+			rows[i].Description = "The object's records cannot be reached until it is restored; with purge they are gone with it. " + rows[i].Description
+			foresee(&rows[i])
+		}
+	}
+	return rows
+}
+
+// foreseen is what a preview answers.
+type foreseen struct{ Shown }
+
+func (*foreseen) Error() string { return "a preview changes nothing" }
+
+// foresee lets a row refuse what would break something, unless it is forced, and show it before.
+func foresee(row *operation.Row) {
+	row.Timeout = crud.ClearTimeout // every record of the object may be looked at, or removed
+	row.Params = append(row.Params,
+		operation.Param{Name: "force", In: operation.InQuery, Shape: operation.Boolean, Default: "false", Example: "true", Description: "Carries the change out although it breaks stored records or custom reports.", Ask: operation.Ask{Label: "Even where it breaks something", Hint: "Stored records or reports may no longer fit."}},
+		operation.Param{Name: "preview", In: operation.InQuery, Shape: operation.Boolean, Default: "false", Description: "Changes nothing, and answers the object as it is, with what the change would touch.", Ask: operation.Ask{Label: "Preview", Hint: "Only tells what it would touch."}})
+	row.Failures = append(row.Failures, operation.Refuses(http.StatusUnprocessableEntity, "the change would break stored records or custom reports, and is not forced; what would be broken is named",
+		"schema.species", fault.Forbidden, "schema.species: 12 records would lack it or have another value; force=true changes it all the same"))
+	change := row.Handler
+	row.Handler = func(ctx context.Context, c *operation.Call) (operation.Result, error) {
+		result, err := change(ctx, c)
+		if f, ok := errors.AsType[*foreseen](err); ok {
+			return operation.Result{Message: "Custom Object preview", Data: f.Shown}, nil
+		}
+		return result, err
+	}
+}
+
+// before looks at a change of a definition: rec is nil where it is purged.
+func (m *Module) before(ctx context.Context, c *operation.Call, rec, was *Definition) error {
+	var errs fault.List
+	force, preview := c.Query.Bool(&errs, "force", c.Principal.Kind == tenants.System), c.Query.Bool(&errs, "preview", false)
+	if raw, ok := c.Body.Object(&errs, "schema"); ok {
+		rec.Schema = schema.Strict(&errs, "schema", raw, was.Schema)
+	}
+	if err := errs.Err(); err != nil {
+		return err
+	}
+	if rec != nil && !rec.Deleted && was.Deleted {
+		return nil // restored
+	}
+	touched, err := m.touched(ctx, c, rec, was)
+	switch {
+	case err != nil:
+		return err
+	case preview:
+		f := &foreseen{crud.As[Shown](m.Definitions)(was, c.Tenant)}
+		f.Touches = touched
+		return f
+	}
+	if err := touched.refusal(force); err != nil || rec != nil {
+		return err
+	}
+	return m.purged(ctx, c, was)
+}
+
+// after looks once more for values that a change would leave in clear under an encrypted field, or sealed under another.
+func (m *Module) after(ctx context.Context, c *operation.Call, rec, was *Definition) error {
+	if rec.Deleted || !slices.ContainsFunc(was.Schema.With(rec.Schema).Names(), func(name string) bool {
+		return schema.Reseals(was.Schema[name].Type, rec.Schema[name].Type)
+	}) {
+		return nil
+	}
+	touched, err := m.touched(ctx, c, rec, was)
+	if err != nil {
+		return err
+	}
+	return touched.refusal(true)
+}
+
+// touched returns what a change breaks.
+func (m *Module) touched(ctx context.Context, c *operation.Call, rec, was *Definition) (t *Touched, err error) {
+	t = &Touched{Fields: map[string]int64{}, Reports: []string{}}
+	of := store.Eq("object", was.Name)
+	var after schema.Fields // nil: there is no such object any more
+	switch {
+	case rec == nil:
+		t.Records, err = m.Records.In(c.Workspace).CountIn(ctx, of, store.Either)
+	case rec.Deleted:
+		t.Records, err = m.Records.In(c.Workspace).Count(ctx, of)
+	default:
+		if after = rec.Schema; after == nil {
+			after = schema.Fields{}
+		}
+		var names []string
+		if names, err = m.strained(ctx, c, of, was.Schema, after); err == nil && len(names) > 0 {
+			err = m.Records.In(c.Workspace).Each(ctx, of, store.Either, func(r *Record) error {
+				t.look(r, names, was.Schema, after)
+				return nil
+			})
+		}
+	}
+	if err != nil || m.Reports == nil || was.Deleted {
+		return t, err
+	}
+	broken, err := schema.Breaks(ctx, m.Reports, c.Tenant.Workspace(), c.Workspace, m.Definitions.Name, was.Name, was.Schema, after)
+	t.Reports, t.Others = broken.Seen, broken.Others
+	return t, err
+}
+
+// strained returns the fields of which values may not fit any more: also new ones of which records that match have values still, from
+// when there was such a field before.
+func (m *Module) strained(ctx context.Context, c *operation.Call, of store.Filter, before, after schema.Fields) (names []string, err error) {
+	var fresh []string
+	var left []store.Filter
+	for _, name := range before.With(after).Names() {
+		b, was := before[name]
+		a, is := after[name]
+		switch {
+		case was && (!is || a.Type != b.Type) || is && (a.Required && !b.Required || a.Type == schema.Encrypted && b.Type != a.Type):
+			names = append(names, name)
+		case is && !was:
+			fresh = append(fresh, name)
+			left = append(left, store.Where(store.Field{Name: name, Custom: true}, store.OpExists, true))
+		}
+	}
+	for some := range slices.Chunk(left, mostAsked) {
+		found, err := m.Records.In(c.Workspace).Find(ctx, store.Query{Filter: store.All(of, store.AnyOf(some...)), State: store.Either, Limit: 1})
+		if err != nil {
+			return nil, err
+		}
+		if len(found) > 0 {
+			return append(names, fresh...), nil
+		}
+	}
+	return names, nil
+}
+
+// mostAsked is how many fields one question looks for.
+const mostAsked = 40
+
+// look counts what a change of those fields breaks of a record.
+func (t *Touched) look(r *Record, names []string, before, after schema.Fields) {
+	broken := false
+	for _, name := range names {
+		f, there := after[name]
+		value, plain := r.Values[name]
+		_, sealed := r.Secrets[name]
+		switch {
+		case sealed && f.Type != schema.Encrypted, plain && f.Type == schema.Encrypted:
+			if !slices.Contains(t.sealed, name) {
+				t.sealed = append(t.sealed, name)
+			}
+		case plain && !there:
+		case plain && f.Type != before[name].Type:
+			var errs fault.List
+			if schema.CheckValue(&errs, name, f.Type, value); len(errs) == 0 {
+				continue
+			}
+		case f.Required && !before[name].Required && (!plain || value == "") && !sealed:
+		default:
+			continue
+		}
+		broken = true
+		t.Fields[name]++
+	}
+	if broken {
+		t.Records++
+	}
+}
+
+// refusal says what the change would break. Values are never left in clear where they are to be secret,
+// nor sealed where nobody can read them, whatever is forced.
+func (t *Touched) refusal(force bool) error {
+	var errs fault.List
+	for _, name := range slices.Sorted(maps.Keys(t.Fields)) {
+		switch secret := slices.Contains(t.sealed, name); {
+		case secret:
+			errs.Add("schema."+name, fault.Forbidden, "schema.%s: %d records have values of it, which would be left in clear or sealed for ever: take them away before it is made, or ceases to be, Encrypted", name, t.Fields[name])
+		case !force:
+			errs.Add("schema."+name, fault.Forbidden, "schema.%s: %d records would lack it or have another value; force=true changes it all the same", name, t.Fields[name])
+		}
+	}
+	if len(t.Fields) == 0 && t.Records > 0 && !force {
+		errs.Add("records", fault.Forbidden, "the custom object has %d records; force=true deletes it all the same", t.Records)
+	}
+	if !force {
+		schema.Broken{Seen: t.Reports, Others: t.Others}.Refuse(&errs, "reports", "custom reports", "run")
+	}
+	return errs.Err()
+}
+
+// purged removes the records of an object that is purged; nobody makes new ones meanwhile.
+func (m *Module) purged(ctx context.Context, c *operation.Call, d *Definition) error {
+	if !d.Deleted {
+		d.Deleted = true
+		if err := m.Definitions.In(c.Workspace).Replace(ctx, d); err != nil {
+			return err
+		}
+	}
+	return crud.Clear(ctx, m.Records.In(c.Workspace), store.Eq("object", d.Name))
+}

@@ -1,0 +1,104 @@
+// Package objects keeps custom objects: kinds of records that an organization makes up.
+package objects
+
+import (
+	"net/http"
+	"slices"
+
+	"tenantry/backends/record/schema"
+	"tenantry/internal/fault"
+	"tenantry/operation"
+	"tenantry/operation/crud"
+	"tenantry/tenants"
+	"tenantry/tenants/secrets"
+)
+
+// Module serves the definitions of custom objects and their records. It is immutable and safe for
+// concurrent use.
+type Module struct {
+	Kinds
+	// Reports, where set, is asked which reports a change breaks. It is set before the module serves.
+	Reports schema.Dependents
+	keys    secrets.Keys
+}
+
+// New returns the module. The keys seal values of encrypted fields.
+func New(keys secrets.Keys) *Module { return &Module{Kinds: NewKinds(), keys: keys} }
+
+// Created is what a creation answers.
+type Created struct {
+	ID          string `json:"id" doc:"Identifier of the definition."`
+	Name        string `json:"name" doc:"Singular identifier."`
+	Label       string `json:"label" doc:"Singular label."`
+	LabelPlural string `json:"label_plural" doc:"Plural label."`
+}
+
+// Schema holds field definitions.
+type Schema struct {
+	Schema schema.Fields `json:"schema" doc:"Fields by identifier."`
+}
+
+const (
+	tag        = "Custom objects"
+	missing    = "Custom Object not found"
+	externalID = "external_id"
+	exampleID  = "665f1c2ab4d3e2f1a0b9c8d7"
+)
+
+// Common returns the fields that records of every custom object have.
+func Common() schema.Fields {
+	return schema.Fields{externalID: {Title: "External ID", Type: schema.Text, Locked: true}}
+}
+
+// Operations returns the module's rows.
+func (m *Module) Operations() []operation.Row {
+	records := crud.Rows(m.Records, crud.Options[Record]{
+		Path: "/api/custom/objects/{name}/records", Things: "Records", Within: "Custom Object",
+		Read: operation.Needs(tenants.ManageCustomObjects), Write: operation.Needs(tenants.ManageCustomObjects), Keys: m.keys, Bulk: true, Export: true, Search: []string{"external_id", "values"},
+	})
+	return slices.Concat([]operation.Row{m.createRow(), m.schemaRow()}, records, m.definitionRows())
+}
+
+func (m *Module) createRow() operation.Row {
+	return operation.Row{
+		Name: "objects.create", Contract: true, Revised: true, Method: http.MethodPost, Path: "/api/custom/objects", Tag: tag,
+		Summary: "Create a custom object",
+		Description: "Name and both labels must be unique in the organization, each for itself. A key named fields is dropped, beside schema and inside it; " +
+			"definitions go into schema alone. A type that validation does not know is kept, and its values are taken as they are.",
+		Credentials: operation.Key | operation.Session, Kinds: operation.ServerFull, Rule: operation.Needs(tenants.ManageCustomObjects), Audit: operation.AuditAlways, Teams: true,
+		Body: []operation.Field{
+			{Name: "name", Shape: operation.Text, Required: true, Bounds: schema.NameBounds(), Description: "Singular identifier: 1 to 64 lower-case letters, digits or _, a letter first.", Ask: operation.Ask{Label: "Short name", Hint: "For addresses and files: lower-case letters, digits and _, such as bike."}, Example: "tree"},
+			{Name: "label", Shape: operation.Text, Required: true, Bounds: schema.LabelBounds(), Description: "Singular label, at most 200 characters.", Ask: operation.Ask{Label: "Name", Hint: "Such as Bike."}, Example: "Tree"},
+			{Name: "label_plural", Shape: operation.Text, Required: true, Bounds: schema.LabelBounds(), Description: "Plural label, at most 200 characters.", Ask: operation.Ask{Label: "Name of several", Hint: "Such as Bikes."}, Example: "Trees"},
+			{
+				Name: "schema", Shape: operation.Object, Type: schema.Numbered{},
+				Description: "At most 500 fields by identifier (1 to 64 letters, digits, _ or -), each with title (at most 200 characters), type (StudlyCase) and, optionally, required. An array makes fields named 0, 1, 2.", Ask: operation.Ask{Label: "Fields"},
+				Example: map[string]any{"species": map[string]any{"title": "Species", "type": schema.Text, "required": true}, "height": map[string]any{"title": "Height (m)", "type": schema.Number}},
+			},
+		},
+		BodyLimit: schema.BodyLimit, Weight: operation.Heavy,
+		Failure: generic,
+		Data:    Created{}, Message: "Custom Object created",
+		Example: Created{ID: exampleID, Name: "tree", Label: "Tree", LabelPlural: "Trees"},
+		Failures: []operation.Failure{
+			operation.Refuses(http.StatusUnprocessableEntity, "the body is unacceptable; every problem is named", "label", fault.Required, "label is required"),
+			operation.Refuses(http.StatusConflict, "another custom object has the same name, label or plural label; each one is named", "name", fault.Duplicate, "name is already in use"),
+			{Code: http.StatusServiceUnavailable, Message: "The service is temporarily unavailable, please retry later", When: "the store cannot take it now", Data: map[string]any{}},
+		},
+		Handler: m.create,
+	}
+}
+
+func (m *Module) schemaRow() operation.Row {
+	return operation.Typed(operation.Row{
+		Name: "objects.schema", Method: http.MethodGet, Path: "/api/custom/objects/schema", Aside: true, IDs: []string{"getObjectSchema"}, Tag: tag,
+		Summary: "Get the fields of custom objects",
+		Description: "Without a parameter, the fields that records of every custom object have. With id or name, also the ones that this custom object defines; " +
+			"where both are given, both must fit. A field of its own wins over a common one of the same identifier.",
+		Credentials: operation.Key | operation.Session, Kinds: operation.ServerKeys, Rule: operation.Needs(tenants.ManageCustomObjects), Teams: true,
+		Message: "Custom Object schema", Example: Schema{Common().With(schema.Fields{"species": {Title: "Species", Type: schema.Text, Required: true}})},
+		Failures: []operation.Failure{
+			{Code: http.StatusNotFound, Message: missing, When: "no such custom object in this organization"},
+		},
+	}, m.schema)
+}

@@ -1,0 +1,174 @@
+// Package organization lets an organization's administrators read and change what it is, within what the
+// operator allows.
+package organization
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"tenantry/backends/record"
+	"tenantry/backends/store"
+	"tenantry/internal/fault"
+	"tenantry/internal/rate"
+	"tenantry/internal/texts"
+	"tenantry/operation"
+	"tenantry/tenants"
+)
+
+// Module serves the organization itself. It is immutable and safe for concurrent use.
+type Module struct {
+	Directory *tenants.Directory
+	Defaults  rate.Set // of requests, where the organization has none of its own
+}
+
+// Kept returns nothing: package tenants keeps organizations.
+func (m *Module) Kept() []record.Kept { return nil }
+
+// Answer is the organization as its administrators see it.
+type Answer struct {
+	ID            int64            `json:"id" doc:"Number of the organization."`
+	Slug          string           `json:"slug" doc:"First label of its host name. It never changes."`
+	Name          string           `json:"name" doc:"What people read."`
+	Features      map[string]bool  `json:"features" doc:"Features, and whether they are on."`
+	Settings      map[string]bool  `json:"settings" doc:"Settings, and whether they are on."`
+	Limits        map[string]int64 `json:"limits" doc:"The limits that hold; documents and bytes where there is one."`
+	Allowed       map[string]int64 `json:"allowed_limits" doc:"What the operator allows each limit to be at most; documents and bytes where that is bounded."`
+	Used          store.Usage      `json:"used" doc:"What the limits documents and bytes count: how many the organization has, those in the trash too, and how many bytes these take."`
+	RequestLimits rate.Set         `json:"request_limits" doc:"The limits on requests that hold, which the operator sets."`
+	Providers     []string         `json:"providers" doc:"Providers that a shared report may be asked from, which the operator sets."`
+	FrameOrigins  []string         `json:"frame_origins" doc:"Origins whose pages may show shared reports in a frame."`
+	URL           string           `json:"url" doc:"Address of the organization."`
+	CreatedAt     string           `json:"created_at" doc:"RFC 3339, UTC, milliseconds."`
+	UpdatedAt     string           `json:"updated_at" doc:"RFC 3339, UTC, milliseconds."`
+}
+
+// Change is what an administrator may set.
+type Change struct {
+	Name     string           `json:"name" rule:"min=1 max=200 format=label" doc:"What people read." example:"Acme Ltd"`
+	Features map[string]bool  `json:"features" doc:"Features to switch on or off; others stay as they are: teams." ask:"Features" example:"{\"teams\":true}"`
+	Settings map[string]bool  `json:"settings" doc:"Settings to switch on or off; others stay as they are: require_public_encryption_key, sign_in_names_organization." ask:"Settings" example:"{\"sign_in_names_organization\":false}"`
+	Limits   map[string]int64 `json:"limits" doc:"Limits to lower, or to raise again to at most what the operator allows; others stay as they are: folder_children, documents, bytes." ask:"Limits|At most what the operator of the installation allows." example:"{\"folder_children\":500}"`
+	Frames   []string         `json:"frame_origins" rule:"each=300" doc:"Origins whose pages may show shared reports in a frame, in place of those there were; none of them: nobody." ask:"Sites that may show reports|Such as https://www.example.com; nobody where none is given." example:"[\"https://www.example.com\"]"`
+}
+
+// Check notes what the organization would not take.
+func (in *Change) Check(c *operation.Call, errs *fault.List) {
+	o := c.Tenant.Org
+	*errs = in.apply(c, &o)
+}
+
+// apply changes the organization, and returns what is wrong with it then.
+func (in *Change) apply(c *operation.Call, o *tenants.Organization) (errs fault.List) {
+	if c.Body.Has("name") {
+		o.Name = in.Name
+	}
+	if c.Body.Has("frame_origins") {
+		o.FrameOrigins = origins(in.Frames)
+	}
+	o.Features, o.Settings = with(o.Features, in.Features), with(o.Settings, in.Settings)
+	o.Lower(in.Limits, &errs)
+	tenants.CheckOrganization(&errs, o)
+	return errs
+}
+
+// Operations returns the rows.
+func (m *Module) Operations() []operation.Row {
+	usual := Module{Defaults: rate.Set{Organization: rate.Pair{Rate: rate.PerSecond(1000), Quota: rate.Unlimited()}, Key: rate.Pair{Rate: rate.PerSecond(500), Quota: rate.Unlimited()}, Visitor: rate.Pair{Rate: rate.PerSecond(5), Quota: rate.PerHour(1000)}}}
+	example := usual.answer(&tenants.Tenant{Org: tenants.Organization{
+		OrgID: 7, Slug: "acme", Name: "Acme Ltd", Features: map[string]bool{tenants.FeatureTeams: true}, Lowered: map[string]int64{tenants.LimitFolderChildren: 500},
+	}}, "https://acme.example.com", store.Usage{Documents: 1200, Bytes: 900_000})
+	row := operation.Row{
+		Name: "organization.get", Method: http.MethodGet, Path: "/api/organization", Tag: "Organization", Summary: "Get the organization",
+		Description: "Answers what it is called, what is switched on, and the limits that hold.", Message: "Organization found", Example: example,
+		Credentials: operation.Key | operation.Session, Kinds: operation.ServerKeys, Rule: operation.AdminOnly("Manage Organization"), Revised: true,
+	}
+	change := row
+	change.Name, change.Method, change.Kinds, change.Audit, change.Message = "organization.update", http.MethodPut, operation.ServerFull, operation.AuditAlways, "Organization updated"
+	change.Summary, change.Description = "Change the organization", "What is not given stays as it is. It holds at once on every server. Answers the organization as it is stored."
+	change.Failures = []operation.Failure{{
+		Code: http.StatusUnprocessableEntity, Message: "Validation failed: the limit folder_children is from 1 to 1000, which the operator allows", When: "something is not known, or beyond what the operator allows",
+	}}
+	return []operation.Row{
+		operation.Typed(row, func(ctx context.Context, c *operation.Call, _ struct{}) (Answer, error) {
+			t, err := m.Directory.BySlug(ctx, c.Tenant.Org.Slug) // as it is now
+			return m.told(ctx, c, t, err)
+		}),
+		operation.Typed(change, m.update),
+	}
+}
+
+func (m *Module) update(ctx context.Context, c *operation.Call, in Change) (Answer, error) {
+	var changed []string
+	t, err := m.Directory.Update(ctx, c.Tenant.Org.Slug, func(o *tenants.Organization) error {
+		if err := c.Current(o.Rev); err != nil {
+			return err
+		}
+		changed = slices.DeleteFunc([]string{"name", "features", "settings", "limits", "frame_origins"}, func(name string) bool { return !c.Body.Has(name) })
+		return in.apply(c, o).Err()
+	})
+	if err == nil {
+		c.Note("changed", strings.Join(changed, ","))
+	}
+	return m.told(ctx, c, t, err)
+}
+
+// origins returns each once, as browsers send it where it is one.
+func origins(given []string) (all []string) {
+	for _, text := range given {
+		if origin, ok := tenants.Origin(text); ok {
+			text = origin
+		}
+		if !slices.Contains(all, text) {
+			all = append(all, text)
+		}
+	}
+	return all
+}
+
+func with(was, will map[string]bool) map[string]bool {
+	all := maps.Clone(was)
+	if all == nil {
+		all = map[string]bool{}
+	}
+	maps.Copy(all, will)
+	return all
+}
+
+// told shows an organization that was read or changed well.
+func (m *Module) told(ctx context.Context, c *operation.Call, t *tenants.Tenant, err error) (Answer, error) {
+	if err != nil {
+		return Answer{}, err
+	}
+	used, err := t.Workspace().Used(ctx)
+	if err != nil {
+		return Answer{}, err
+	}
+	c.Revision = t.Org.Rev
+	return m.answer(t, c.BaseURL, used), nil
+}
+
+func (m *Module) answer(t *tenants.Tenant, url string, used store.Usage) Answer {
+	o := &t.Org
+	a := Answer{
+		ID: o.OrgID, Slug: o.Slug, Name: o.Name, Features: map[string]bool{}, Settings: map[string]bool{}, Limits: map[string]int64{}, Allowed: map[string]int64{}, Used: used,
+		RequestLimits: o.RequestLimits.Or(m.Defaults), Providers: append([]string{}, o.Providers...), FrameOrigins: append([]string{}, o.FrameOrigins...), URL: url, CreatedAt: texts.Time(o.CreatedAt), UpdatedAt: texts.Time(o.UpdatedAt),
+	}
+	for _, name := range tenants.AllFeatures() {
+		a.Features[name] = o.Feature(name)
+	}
+	for _, name := range tenants.AllSettings() {
+		a.Settings[name] = o.Setting(name)
+	}
+	for _, name := range tenants.AllLimits() {
+		if n := o.Limit(name); n > 0 {
+			a.Limits[name] = n
+		}
+		if n := o.Allowed(name); n > 0 {
+			a.Allowed[name] = n
+		}
+	}
+	return a
+}

@@ -1,0 +1,150 @@
+// Package people serves the people who work in an organization, their roles and teams, service accounts and
+// keys. Whatever it stores, nobody gives rights by it that they lack.
+package people
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"tenantry/backends/record"
+	"tenantry/operation"
+	"tenantry/tenants"
+	"tenantry/tenants/identity"
+	"tenantry/tenants/keys"
+)
+
+// Deps are what the module asks of others.
+type Deps struct {
+	Kinds  identity.Kinds
+	Stored keys.Kinds
+	People *identity.Service
+	Keys   *keys.Service
+	Now    func() time.Time
+}
+
+// Module serves people, what they and keys may do, and the keys. It is immutable once rows are told to it,
+// and safe for concurrent use.
+type Module struct {
+	Deps
+	rows map[string]*operation.Row // of the whole gateway, by name
+}
+
+// New returns the module.
+func New(deps Deps) *Module { return &Module{Deps: deps} }
+
+// Explain tells the module which operations there are, before it is used.
+func (m *Module) Explain(rows []operation.Row) {
+	m.rows = map[string]*operation.Row{}
+	for i := range rows {
+		m.rows[rows[i].Name] = &rows[i]
+	}
+}
+
+// Kept returns nothing: people are kept with the organizations.
+func (m *Module) Kept() []record.Kept { return nil }
+
+// Answer is a user as callers see it.
+type Answer struct {
+	ID          int64       `json:"id" doc:"Number of the user."`
+	Name        string      `json:"name" doc:"Name of the user."`
+	Email       string      `json:"email" doc:"E-mail address."`
+	Permissions Permissions `json:"permissions" doc:"What the user may do, by its own permissions and those of the roles."`
+	Roles       Roles       `json:"roles" doc:"Roles given to the user."`
+}
+
+// Permissions are effective permissions.
+type Permissions struct {
+	Label string               `json:"label" doc:"What people read."`
+	Value []tenants.Permission `json:"value" doc:"Keys of the permissions."`
+}
+
+// Roles are the named roles of a user.
+type Roles struct {
+	Label string   `json:"label" doc:"What people read."`
+	Value []string `json:"value" doc:"Names of the roles."`
+}
+
+const (
+	forbidden = "Permission Denied"
+	missing   = "Unable to locate user."
+)
+
+// Operations returns the module's rows.
+func (m *Module) Operations() []operation.Row {
+	rows := []operation.Row{operation.Typed(operation.Row{
+		Name: "users.get", Contract: true, Revised: true, Method: http.MethodGet, Path: "/api/users/{id}", Tag: "Users",
+		Summary: "Get a user",
+		Description: "For the person itself, administrators, and callers with view_users or manage_users. Everybody else is refused, " +
+			"also where there is no such user.",
+		Credentials: operation.Key | operation.Session, Kinds: operation.ServerKeys, Rule: operation.HandlerDecides(),
+		Params: []operation.Param{
+			{Name: "id", In: operation.InPath, Shape: operation.Integer, Required: true, Bounds: operation.Bounds{Least: 1}, Description: "Number of the user.", Example: "7"},
+		},
+		Message: "User found",
+		Example: exampleAnswer(),
+		Failures: []operation.Failure{
+			{Code: http.StatusForbidden, Message: forbidden, When: "the caller may not read this user"},
+			{Code: http.StatusNotFound, Message: missing, When: "no such user in this organization"},
+		},
+	}, m.get)}
+	return slices.Concat(rows, refusals(slices.Concat(m.roles(), m.teams(), m.accounts(), m.people())), m.keys())
+}
+
+const (
+	permissionsLabel = "Permissions"
+	rolesLabel       = "Roles"
+)
+
+func exampleAnswer() Answer {
+	return answer(&identity.User{UID: 7, Name: "Grace Hopper", Email: "grace@example.com", Roles: []string{"editor"}}, []tenants.Permission{tenants.Contacts, tenants.ManageForms})
+}
+
+func answer(u *identity.User, permissions []tenants.Permission) Answer {
+	return Answer{
+		ID: u.UID, Name: u.Name, Email: u.Email,
+		Permissions: Permissions{permissionsLabel, orEmpty(permissions)},
+		Roles:       Roles{rolesLabel, orEmpty(u.Roles)},
+	}
+}
+
+func (m *Module) get(ctx context.Context, c *operation.Call, _ struct{}) (Answer, error) {
+	uid, ok := number(c.Path("id"))
+	if !mayRead(c.Principal, uid) {
+		return Answer{}, operation.Forbidden(forbidden)
+	}
+	if !ok {
+		return Answer{}, operation.NotFound(missing)
+	}
+	user, err := m.People.FindUser(ctx, c.Tenant, uid)
+	if err != nil {
+		return Answer{}, operation.OrMissing(err, missing)
+	}
+	c.Revision = user.Rev
+	permissions, err := m.People.EffectivePermissions(ctx, c.Tenant, user)
+	return answer(user, permissions), err
+}
+
+// number reads a user's number. There is one way to write each.
+func number(text string) (int64, bool) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n <= 0 || strconv.FormatInt(n, 10) != text {
+		return 0, false
+	}
+	return n, true
+}
+
+// mayRead never looks the user up: a caller without the right must not learn who exists.
+func mayRead(p *tenants.Principal, uid int64) bool {
+	self := p.Kind == tenants.Person && uid > 0 && p.UserID == uid
+	return self || p.May(tenants.ViewUsers) || p.May(tenants.ManageUsers)
+}
+
+func orEmpty[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}

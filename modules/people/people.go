@@ -1,0 +1,256 @@
+package people
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+
+	"tenantry/backends/store"
+	"tenantry/internal/texts"
+	"tenantry/operation"
+	"tenantry/operation/crud"
+	"tenantry/tenants"
+	"tenantry/tenants/identity"
+	"tenantry/tenants/keys"
+)
+
+// Person is a user as all but the contract's operation show it.
+type Person struct {
+	Answer
+	// The contract's list has neither.
+	Permissions *Permissions `json:"permissions,omitempty" doc:"What the user may do, by its own permissions and those of the roles. Not in lists."`
+	Roles       *Roles       `json:"roles,omitempty" doc:"Roles given to the user. Not in lists."`
+
+	Own       []tenants.Permission `json:"own_permissions" doc:"What the user may do besides what the roles allow, which is what is set as permissions."`
+	Teams     *[]string            `json:"teams,omitempty" doc:"Teams whose records the user sees, all where empty. Left out without the teams feature."`
+	Active    bool                 `json:"active" doc:"Whether the user may sign in."`
+	CreatedAt string               `json:"created_at" doc:"RFC 3339, UTC, milliseconds."`
+
+	Unused      []tenants.Permission `json:"unused_permissions" doc:"What the user holds and nothing that was asked for needed since unused_since, to a minute or two. Empty for administrators, who hold all."`
+	UnusedSince *string              `json:"unused_since" doc:"Since when it is noted what the user needs; null: the user has done nothing since."`
+}
+
+// Invited is a user with the single-use link that it was given.
+type Invited struct {
+	Person
+	Link          string `json:"link" doc:"Whoever opens it first chooses the password. It works once and is told this once."`
+	LinkExpiresAt string `json:"link_expires_at" doc:"Until when the link works: RFC 3339, UTC, milliseconds."`
+}
+
+func examplePerson() Person {
+	of := exampleAnswer()
+	return Person{Answer: of, Permissions: &of.Permissions, Roles: &of.Roles, Own: []tenants.Permission{tenants.Contacts}, Teams: &[]string{}, Active: true, CreatedAt: "2024-06-04T13:52:42.000Z", Unused: []tenants.Permission{}}
+}
+
+func exampleInvited() Invited {
+	return Invited{examplePerson(), "https://acme.example.com/welcome#inv_4dNq8Ww2ZyT6pLk0", "2024-06-07T13:52:42.000Z"}
+}
+
+// showAll returns people as callers see them, with the links of those who are invited right now.
+func (m *Module) showAll(ctx context.Context, c *operation.Call, users []*identity.User) ([]any, error) {
+	permissions, err := m.People.Permissions(ctx, c.Tenant, users)
+	if err != nil {
+		return nil, err
+	}
+	uids := make([]int64, len(users))
+	for i, u := range users {
+		uids[i] = u.UID
+	}
+	noted, err := m.Keys.RightsOf(ctx, c.Tenant, uids)
+	if err != nil {
+		return nil, err
+	}
+	listed := c.Operation.Name == "users.list"
+	all := make([]any, len(users))
+	for i, u := range users {
+		one := Person{Answer: answer(u, permissions[i]), Own: orEmpty(u.Permissions), Active: u.Active, CreatedAt: texts.Time(u.CreatedAt), Unused: []tenants.Permission{}}
+		needed := cmp.Or(noted[u.UID], &keys.Rights{})
+		if one.UnusedSince = when(needed.Since); !u.IsAdmin() {
+			one.Unused = orEmpty(keys.Unneeded(permissions[i], needed.Needed))
+		}
+		if c.Tenant.Org.Feature(tenants.FeatureTeams) {
+			teams := orEmpty(u.Teams)
+			one.Teams = &teams
+		}
+		if !listed {
+			one.Permissions, one.Roles = &one.Answer.Permissions, &one.Answer.Roles
+		}
+		all[i] = one
+		if made := u.Invitation; made != nil {
+			invited := Invited{Person: one, Link: made.Link(c.BaseURL)}
+			if invited.Link != "" {
+				invited.LinkExpiresAt = texts.Time(made.ExpiresAt.UnixMilli())
+			}
+			all[i] = invited
+		}
+	}
+	return all, nil
+}
+
+// person completes a row that answers with one of them.
+func person[In any](m *Module, row operation.Row, do func(context.Context, *operation.Call, In) (*identity.User, error)) operation.Row {
+	row.Tag, row.Revised = "Users", true
+	made := operation.Typed(row, func(ctx context.Context, c *operation.Call, in In) (any, error) {
+		u, err := do(ctx, c, in)
+		if err != nil {
+			return nil, operation.OrMissing(err, "User not found")
+		}
+		c.Revision = u.Rev
+		all, err := m.showAll(ctx, c, []*identity.User{u})
+		if err != nil {
+			return nil, err
+		}
+		return all[0], nil
+	})
+	made.Data = row.Data
+	return made
+}
+
+// rightsOf returns what a person may do and see.
+func (m *Module) rightsOf(ctx context.Context, c *operation.Call, u *identity.User) (rights, error) {
+	permissions, err := m.People.EffectivePermissions(ctx, c.Tenant, u)
+	r := of(permissions, u.Teams)
+	r.active = u.Active && u.PasswordHash != ""
+	if r.admin = u.IsAdmin(); r.admin {
+		r.teams = nil
+	}
+	return r, err
+}
+
+// people returns the rows of people besides the contract's.
+func (m *Module) people() []operation.Row {
+	guard := guarded(m, m.rightsOf)
+	rows := crud.Rows(m.Kinds.Users, crud.Options[identity.User]{
+		Path: "/api/users", Things: "Users", Read: read(), Write: write(), Without: []string{"get", "delete"}, Search: []string{"name", "email"}, Few: []string{"active"},
+		Before: guard, Show: m.showAll, Example: examplePerson(),
+		Keeper: &crud.Keeper[identity.User]{
+			Insert: func(ctx context.Context, c *operation.Call, u *identity.User) (*identity.User, error) {
+				if err := m.mayInvite(ctx, c); u.Active && err != nil {
+					return nil, err
+				}
+				made, err := m.People.CreateUser(ctx, c.Tenant, identity.NewUser{
+					Name: u.Name, Email: u.Email, Roles: u.Roles, Permissions: u.Permissions, Teams: u.Teams, Inactive: !u.Active,
+				})
+				if err == nil {
+					c.Undo = made.Invitation.TakeBack
+				}
+				return made, err
+			},
+			Update: func(ctx context.Context, c *operation.Call, u *identity.User, change func(*identity.User) error) (*identity.User, error) {
+				return m.People.UpdateUser(ctx, c.Tenant, u.UID, change)
+			},
+			Refers: refers(m.Kinds.Users),
+		},
+	})
+	for i := range rows {
+		if row := &rows[i]; row.Name == "users.create" {
+			row.Ask = "You are given a link that works once, by which the person chooses a password. Nothing is sent by mail."
+			row.Description = "Answers the user and a single-use link with which the person chooses a password; nothing is sent by mail. A user who is not active gets none."
+			row.Once, row.Data, row.Example, row.Failures = true, Invited{}, exampleInvited(), append(row.Failures, unbound())
+		}
+	}
+	may := func(ctx context.Context, c *operation.Call) func(*identity.User) error {
+		return func(u *identity.User) error {
+			if err := c.Current(u.Rev); err != nil {
+				return err
+			}
+			return guard(ctx, c, nil, u)
+		}
+	}
+	reactivate := m.onUser("reactivate", "Reactivate a user", "Lets a person who was deactivated sign in again, with the password that was chosen before.", "User reactivated",
+		func(ctx context.Context, c *operation.Call, uid int64) (*identity.User, error) {
+			return m.People.UpdateUser(ctx, c.Tenant, uid, func(u *identity.User) error {
+				was := *u
+				u.Active = true
+				if err := c.Current(u.Rev); err != nil {
+					return err
+				}
+				return guard(ctx, c, u, &was)
+			})
+		})
+	reactivate.Failures = append(reactivate.Failures, widening())
+	return append(rows,
+		m.onUser("deactivate", "Deactivate a user", "Ends the person's access at once: sessions, and a link that was not used. An organization keeps an active administrator.", "User deactivated",
+			func(ctx context.Context, c *operation.Call, uid int64) (*identity.User, error) {
+				return m.People.Deactivate(ctx, c.Tenant, uid, may(ctx, c))
+			}),
+		reactivate, m.invite(may), m.me(), m.changeMe())
+}
+
+// mayInvite refuses a link to a key that ends, or may be used from some addresses alone: who opens it is held to
+// neither, and can make keys that are not.
+func (m *Module) mayInvite(ctx context.Context, c *operation.Call) error {
+	return m.unlessBound(ctx, c, unbound())
+}
+
+func unbound() operation.Failure {
+	return operation.Failure{
+		Code: http.StatusForbidden, Message: "A key that ends, or may be used from some addresses alone, lets nobody in, since they would be held to neither",
+		When: whenBound,
+	}
+}
+
+// onUser returns a row that does something to the person whom its path names.
+func (m *Module) onUser(action, summary, description, message string, do func(context.Context, *operation.Call, int64) (*identity.User, error)) operation.Row {
+	return person(m, operation.Row{
+		Name: "users." + action, Method: http.MethodPost, Path: "/api/users/{id}/" + action, Summary: summary, Description: description, Message: message,
+		Data: Person{}, Example: examplePerson(), Resource: m.Kinds.Users.Name, OnRecord: true, Audit: operation.AuditAlways, Credentials: operation.Key | operation.Session, Kinds: operation.ServerFull, Rule: write(),
+		Params: []operation.Param{{Name: "id", In: operation.InPath, Shape: operation.Text, Required: true, Description: "Number of the user.", Example: "7"}},
+		Failures: []operation.Failure{
+			{Code: http.StatusNotFound, Message: "User not found", When: "no such user in this organization"}, holdsMore(),
+			{Code: http.StatusUnprocessableEntity, Message: "Validation failed: user 7 is the organization's last active administrator; make somebody else one first", When: "the state of the user forbids it"},
+		},
+	}, func(ctx context.Context, c *operation.Call, _ struct{}) (*identity.User, error) {
+		uid, ok := number(c.Path("id"))
+		if !ok {
+			return nil, store.ErrNotFound
+		}
+		c.Note("user", c.Path("id"))
+		return do(ctx, c, uid)
+	})
+}
+
+func (m *Module) invite(may func(context.Context, *operation.Call) func(*identity.User) error) operation.Row {
+	row := m.onUser("invite", "Invite a user again", "Answers a new single-use link with which the person chooses a password. The link before ends; so do sessions and the old password, once it is used.", "User invited",
+		func(ctx context.Context, c *operation.Call, uid int64) (*identity.User, error) {
+			if err := m.mayInvite(ctx, c); err != nil {
+				return nil, err
+			}
+			u, err := m.People.Invite(ctx, c.Tenant, uid, may(ctx, c))
+			if err == nil {
+				c.Undo = u.Invitation.TakeBack
+			}
+			return u, err
+		})
+	row.Once, row.Data, row.Example, row.Failures = true, Invited{}, exampleInvited(), append(row.Failures, unbound())
+	return row
+}
+
+func (m *Module) me() operation.Row {
+	return person(m, operation.Row{
+		Name: "me.get", Method: http.MethodGet, Path: "/api/me", Summary: "Get your own profile",
+		Description: "The person who is signed in.", Credentials: operation.Session, Rule: operation.AnyCaller(), Message: "User found", Data: Person{}, Example: examplePerson(),
+	}, func(ctx context.Context, c *operation.Call, _ struct{}) (*identity.User, error) {
+		return m.People.FindUser(ctx, c.Tenant, c.Principal.UserID)
+	})
+}
+
+type profile struct {
+	Name *string `json:"name,omitempty" rule:"min=1 max=200 format=label" doc:"Name of the user; left out: as it is." example:"Grace Hopper"`
+}
+
+func (m *Module) changeMe() operation.Row {
+	return person(m, operation.Row{
+		Name: "me.update", Method: http.MethodPut, Path: "/api/me", Summary: "Change your own profile", Audit: operation.AuditAlways,
+		Description: "Address, roles, permissions and teams are changed by who may manage users.", Credentials: operation.Session, Rule: operation.AnyCaller(),
+		Message: "User updated", Data: Person{}, Example: examplePerson(),
+		Failures: []operation.Failure{{Code: http.StatusUnprocessableEntity, Message: "Validation failed: name must not be empty", When: "the name is not acceptable"}},
+	}, func(ctx context.Context, c *operation.Call, in profile) (*identity.User, error) {
+		return m.People.UpdateUser(ctx, c.Tenant, c.Principal.UserID, func(u *identity.User) error {
+			if in.Name != nil {
+				u.Name = *in.Name
+			}
+			return c.Current(u.Rev)
+		})
+	})
+}

@@ -1,0 +1,157 @@
+package usage
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"tenantry/backends/store"
+	"tenantry/internal/fault"
+	"tenantry/internal/request"
+	"tenantry/internal/texts"
+	"tenantry/operation"
+	"tenantry/tenants"
+)
+
+type asked struct {
+	Call string `json:"call" rule:"required max=8000" doc:"Path and query of a list, a count or a report, as it would be asked for; percent-encoded." ask:"Address|Of a list, a count or a report, such as /api/contacts?q=ada." example:"/api/contacts?filters[plan]=gold"`
+}
+
+// Explanation says what a call asks of the store, and how that is found.
+type Explanation struct {
+	Operation string     `json:"operation" doc:"Name of the operation that was called."`
+	Took      int64      `json:"took_us" doc:"How long it took, in microseconds. Its answer was dropped."`
+	Questions []Question `json:"questions" doc:"What it asked the store, in order."`
+}
+
+// Question is one that the store was asked.
+type Question struct {
+	Collection string       `json:"collection" doc:"What was asked for."`
+	Asked      string       `json:"asked" doc:"find, count or aggregate."`
+	Took       int64        `json:"took_us" doc:"How long it took, in microseconds. A count that is still known takes next to nothing."`
+	Index      *string      `json:"index" doc:"The index that leads to the records, id for their identifiers; null where none does, or where the engine does not tell."`
+	Every      *bool        `json:"reads_everything" doc:"Whether every record is looked at, or every entry of the index; null where the engine does not tell."`
+	Fields     []FieldIndex `json:"fields" doc:"Conditions on fields that the organization defined, which an index could serve."`
+}
+
+// FieldIndex is the index on a field that the organization defined.
+type FieldIndex struct {
+	Field string `json:"field" doc:"Key of the field."`
+	State string `json:"state" doc:"none, building, ready or refused: it would have held writes up for too long, or the server has none of its kind. One is made where slow questions want it, or is there from the start."`
+}
+
+// Tell tells the meter which operations there are, before it is used.
+func (m *Meter) Tell(rows []operation.Row) { m.operations = rows }
+
+func (m *Meter) explain() operation.Row {
+	index, no := "by_plan", false
+	return operation.Typed(operation.Row{
+		Name: "store.explain", Method: http.MethodGet, Path: "/api/store/explain", Tag: "Usage", Summary: "Explain why a list or a report is slow", Ask: "What a page asks of the database, and which indexes help to find it.",
+		Description: "Calls an operation that only reads, as the caller may, drops its answer, and says what it asked of the store and by which indexes that was found.",
+		Credentials: operation.Key | operation.Session, Kinds: operation.ServerKeys, Rule: operation.Needs(tenants.ViewAudit).Unlimited(), Message: "Explanation found", Weight: operation.Heavy, Reads: true,
+		Example: Explanation{"contacts.list", 1840, []Question{{"contacts", "find", 1510, &index, &no, []FieldIndex{{"plan", "ready"}}}}},
+		Failures: []operation.Failure{
+			{Code: http.StatusUnprocessableEntity, Message: "Validation failed: call must be the path of an operation that only reads", When: "it is none, it tells secrets or is recorded, or it answers with a file"},
+			{Code: http.StatusNotFound, Message: "Contact not found", When: "the call answers so"},
+			{Code: http.StatusForbidden, Message: "Lacking necessary permission contacts", When: "the caller may not make that call", Data: map[string]any{"permission": "contacts"}},
+		},
+	}, m.explained)
+}
+
+func (m *Meter) explained(ctx context.Context, c *operation.Call, in asked) (Explanation, error) {
+	path, query, _ := strings.Cut(in.Call, "?")
+	op, parameters := m.reading(path)
+	if op == nil {
+		return Explanation{}, fault.One("call", fault.Unknown, "call must be the path of an operation that only reads, which %q is not", texts.Clip(path))
+	}
+	inner := operation.NewCall(op, func(name string) string { return parameters[name] })
+	inner.Tenant, inner.Principal, inner.RequestID, inner.Remote, inner.BaseURL, inner.Strict = c.Tenant, c.Principal, c.RequestID, c.Remote, c.BaseURL, c.Strict
+	inner.SessionToken = c.SessionToken
+	watch := &store.Watch{}
+	outer := request.From(ctx)
+	began := time.Now()
+	asking := &request.Request{ID: c.RequestID, Watch: watch}
+	if outer != nil {
+		asking.Room = outer.Room // the answer is held until it is dropped
+	}
+	_, err := operation.Run(request.With(ctx, asking), inner, operation.Input{Query: query})
+	out := Explanation{Operation: op.Name, Took: time.Since(began).Microseconds(), Questions: []Question{}}
+	for _, q := range watch.Questions() {
+		if outer != nil {
+			outer.Spent(q.Took)
+		}
+		out.Questions = append(out.Questions, told(q))
+	}
+	return out, err
+}
+
+// reading returns the operation that is called by a path, with the path's parameters; nil where it may not be explained, or
+// there is none.
+func (m *Meter) reading(path string) (op *operation.Row, parameters map[string]string) {
+	segments := strings.Split(path, "/")
+	var form []string
+	for i := range m.operations {
+		if m.operations[i].Method != http.MethodGet {
+			continue
+		}
+		for _, template := range m.operations[i].Paths() {
+			parts := strings.Split(template, "/")
+			if named := fits(parts, segments); named != nil && (op == nil || nearer(parts, form)) {
+				op, form, parameters = &m.operations[i], parts, named
+			}
+		}
+	}
+	if op == nil || op.Audit != operation.NoAudit || op.Once || op.Streams != nil || op.Credentials&(operation.Key|operation.Session) == 0 || op.Name == "store.explain" {
+		return nil, nil
+	}
+	return op, parameters
+}
+
+// nearer reports whether the router takes a path that fits both forms for one of the first: /things/fields names no thing.
+func nearer(one, other []string) bool {
+	for i := range one {
+		if a, b := strings.HasPrefix(one[i], "{"), strings.HasPrefix(other[i], "{"); a != b {
+			return b
+		}
+	}
+	return false
+}
+
+// fits returns the parameters of a path that is of the form, else nil.
+func fits(template, segments []string) map[string]string {
+	if len(template) != len(segments) {
+		return nil
+	}
+	parameters := map[string]string{}
+	for i, part := range template {
+		value, err := url.PathUnescape(segments[i])
+		switch name, is := strings.CutPrefix(part, "{"); {
+		case is && value != "" && err == nil:
+			parameters[strings.TrimSuffix(name, "}")] = value
+		case is || part != segments[i]:
+			return nil
+		}
+	}
+	return parameters
+}
+
+func told(q store.Question) Question {
+	out := Question{Collection: q.Collection, Asked: q.Operation, Took: q.Took.Microseconds(), Fields: []FieldIndex{}}
+	if q.Plan == nil {
+		return out
+	}
+	out.Every = &q.Plan.Every
+	if q.Plan.Index != "" {
+		out.Index = &q.Plan.Index
+	}
+	for _, f := range q.Plan.Fields {
+		field := FieldIndex{Field: f.Index, State: string(f.State)}
+		if f.State == "" {
+			field.State = "none"
+		}
+		out.Fields = append(out.Fields, field)
+	}
+	return out
+}

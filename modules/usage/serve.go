@@ -1,0 +1,128 @@
+package usage
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+
+	"tenantry/backends/record"
+	"tenantry/backends/store"
+	"tenantry/internal/fault"
+	"tenantry/internal/texts"
+	"tenantry/operation"
+	"tenantry/operation/crud"
+	"tenantry/tenants"
+)
+
+// Sum is what was asked, in the figures of an answer.
+type Sum struct {
+	Requests int64 `json:"requests" doc:"How many requests were answered."`
+	Refused  int64 `json:"refused" doc:"How many of them were refused: 403, or 429 over a limit."`
+	StoreMS  int64 `json:"store_ms" doc:"How long calls of the store took together, in milliseconds."`
+	Sent     int64 `json:"sent_bytes" doc:"Size of the answers' bodies as they were sent."`
+}
+
+func sum(c Counts) Sum { return Sum{c.Requests, c.Refused, c.Micros / 1000, c.Sent} }
+
+// OperationUsage is what was asked of one operation.
+type OperationUsage struct {
+	Operation string `json:"operation" doc:"Name of the operation; page for pages."`
+	Sum
+}
+
+// HourUsage is what was asked within one hour.
+type HourUsage struct {
+	Hour string `json:"hour" doc:"The hour, in UTC: 00 to 23."`
+	Sum
+}
+
+// MinuteUsage is what was asked within five minutes.
+type MinuteUsage struct {
+	Minute string `json:"minute" doc:"When they began, in UTC: 00:00 to 23:55."`
+	Sum
+}
+
+// Answer is the usage of one day.
+type Answer struct {
+	Day string `json:"day" doc:"The day, in UTC."`
+	Sum
+	Documents  int64            `json:"documents" doc:"How many documents the organization had, counted once an hour while it is used."`
+	Bytes      *int64           `json:"bytes" doc:"How much room they took, where the engine tells; else null."`
+	Operations []OperationUsage `json:"operations" doc:"The same by operation, in order of their names."`
+	Hours      []HourUsage      `json:"hours" doc:"The same by the hour in which it was asked; empty where one operation alone is counted, and for days of before hours were."`
+	Minutes    []MinuteUsage    `json:"minutes" doc:"The same by five minutes, of the day's last hour in which something was asked; empty as hours are."`
+}
+
+// Kept returns what is stored. It does not travel: it tells of this organization's past.
+func (m *Meter) Kept() []record.Kept { return []record.Kept{m.kind.Kind} }
+
+// Operations returns the rows.
+func (m *Meter) Operations() []operation.Row {
+	size := int64(1_368_064)
+	list := crud.Rows(m.kind, crud.Options[Day]{
+		Path: "/api/usage", Things: "Usage Days", Tag: "Usage", Read: operation.Needs(tenants.ViewAudit).Unlimited(), Sort: "-day",
+		Without: []string{"get", "create", "update", "delete"}, Where: m.between, Show: show,
+		Example: Answer{"2026-11-22", Sum{120, 2, 340, 51_200}, 4711, &size, []OperationUsage{{"reports.get", Sum{120, 2, 340, 51_200}}}, []HourUsage{{"13", Sum{120, 2, 340, 51_200}}}, []MinuteUsage{{"13:05", Sum{120, 2, 340, 51_200}}}},
+	})
+	list[0].Over = "day"
+	list[0].Summary = "List what was asked of the organization by day"
+	list[0].Params = append(list[0].Params,
+		operation.Param{Name: "from", In: operation.InQuery, Shape: operation.Text, Description: "The first day.", Example: "2026-11-01"},
+		operation.Param{Name: "to", In: operation.InQuery, Shape: operation.Text, Description: "The last day.", Example: "2026-11-30"},
+		operation.Param{Name: "operation", In: operation.InQuery, Shape: operation.Text, Description: "Counts this operation alone.", Ask: operation.Ask{Label: "Counts only"}, Example: "reports.get"})
+	list[0].Failures = append(list[0].Failures, operation.Failure{Code: http.StatusUnprocessableEntity, Message: "Validation failed: from must be a day like 2026-11-22", When: "a day cannot be read"})
+	return append(list, m.explain())
+}
+
+// between says which days are asked for, of those that are kept.
+func (m *Meter) between(_ context.Context, c *operation.Call) (store.Filter, error) {
+	var faults fault.List
+	all := []store.Filter{store.Where(store.F("day"), store.OpGte, oldest(m.now()))}
+	for _, end := range []struct {
+		name string
+		op   store.Op
+	}{{"from", store.OpGte}, {"to", store.OpLte}} {
+		text := c.Query.Text(end.name)
+		if !c.Query.Has(end.name) {
+			continue
+		}
+		if _, err := time.Parse(time.DateOnly, text); err != nil {
+			faults.Add(end.name, fault.Format, "%s must be a day like 2026-11-22", end.name)
+		}
+		all = append(all, store.Where(store.F("day"), end.op, text))
+	}
+	if name := c.Query.Text("operation"); c.Query.Has("operation") && !slices.ContainsFunc(m.operations, func(op operation.Row) bool { return op.Name == name }) {
+		faults.Add("operation", fault.Unknown, "there is no operation %q", texts.Clip(name))
+	}
+	return store.All(all...), faults.Err()
+}
+
+func show(_ context.Context, c *operation.Call, days []*Day) ([]any, error) {
+	out := make([]any, len(days))
+	for i, d := range days {
+		a, total := Answer{Day: d.Day, Documents: d.Documents, Operations: []OperationUsage{}, Hours: []HourUsage{}, Minutes: []MinuteUsage{}}, Counts{}
+		if d.Bytes > 0 {
+			a.Bytes = &d.Bytes
+		}
+		for _, name := range slices.Sorted(maps.Keys(d.Operations)) {
+			if c.Query.Has("operation") && name != c.Query.Text("operation") {
+				continue
+			}
+			total.add(d.Operations[name])
+			a.Operations = append(a.Operations, OperationUsage{name, sum(d.Operations[name])})
+		}
+		if !c.Query.Has("operation") { // hours and minutes are of all together
+			for _, hour := range slices.Sorted(maps.Keys(d.Hours)) {
+				a.Hours = append(a.Hours, HourUsage{hour, sum(d.Hours[hour])})
+			}
+			for _, minute := range slices.Sorted(maps.Keys(d.Minutes)) {
+				a.Minutes = append(a.Minutes, MinuteUsage{minute, sum(d.Minutes[minute])})
+			}
+		}
+		a.Sum = sum(total)
+		out[i] = a
+	}
+	return out, nil
+}

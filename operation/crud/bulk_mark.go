@@ -1,0 +1,114 @@
+package crud
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"tenantry/backends/record"
+	"tenantry/backends/store"
+	"tenantry/internal/fault"
+	"tenantry/internal/strictjson"
+	"tenantry/operation"
+)
+
+// BulkMarked is what became of many records that were to be deleted, or restored.
+type BulkMarked struct {
+	Done    int          `json:"done" doc:"How many records were deleted, or restored."`
+	Failed  int          `json:"failed" doc:"How many were refused, and are as they were."`
+	Results []BulkResult `json:"results" doc:"What became of each, in the order in which they were sent."`
+}
+
+func (b BulkMarked) nothing() bool { return b.Done == 0 }
+
+// bulkMark deletes or restores many records.
+func (s *serves[T]) bulkMark(deleted bool) operation.Row {
+	action, verb, past := "restore", "Restore", " restored"
+	if deleted {
+		action, verb, past = "delete", "Delete", " deleted"
+	}
+	row := s.row("bulk_"+action, http.MethodPost, s.Path+"/bulk/"+action, s.Things+past)
+	row.Summary, row.Weight, row.BodyLimit = verb+" many "+strings.ToLower(s.Things), operation.Heavy, 64<<10
+	row.Description = "Takes the identifiers of up to " + strconv.Itoa(most) + " records; each has a result of its own. " + nothingDone
+	if deleted {
+		row.Description = "The records leave every list and count, and can be restored. " + row.Description
+	}
+	row.Body = []operation.Field{{
+		Name: "ids", Shape: operation.List, Required: true, Type: []string{}, Elements: most, Ref: s.of.Name, Description: "The identifiers.",
+		Example: json.RawMessage(`["` + exampleID + `"]`),
+	}}
+	gone := BulkResult{Index: 1, Errors: []operation.FieldError{{Field: "id", Code: fault.Unknown, Message: s.missing()}}}
+	row.Failures = append(row.Failures,
+		operation.Refuses(http.StatusUnprocessableEntity, "there are no identifiers, or too many", "ids", fault.Length, manyIDs),
+		s.undone(BulkMarked{Failed: 1, Results: []BulkResult{{Errors: gone.Errors}}}))
+	row.Data, row.Example = BulkMarked{}, BulkMarked{Done: 1, Failed: 1, Results: []BulkResult{{ID: exampleID}, gone}}
+	row.Joins = true
+	row.Handler = func(ctx context.Context, c *operation.Call) (operation.Result, error) {
+		return s.many(ctx, c, func(ctx context.Context, c *operation.Call, n int) (operation.Result, error) {
+			return s.attemptMark(ctx, c, n, deleted)
+		})
+	}
+	return row
+}
+
+// manyIDs is said of a list of none, or of too many.
+const manyIDs = "ids must be a list of 1 to 1000 identifiers"
+
+// attemptMark is attempt of records that are deleted or restored.
+func (s *serves[T]) attemptMark(ctx context.Context, c *operation.Call, n int, deleted bool) (operation.Result, error) {
+	store.Anew(ctx)
+	ids, errs := c.Body.Value("ids").Items, append(fault.List{}, c.Unknown...)
+	if len(ids) == 0 || len(ids) > most {
+		errs.Add("ids", fault.Length, "%s", manyIDs)
+	}
+	if i := slices.IndexFunc(ids, func(id strictjson.Value) bool {
+		return id.Is != strictjson.Text || strings.ContainsFunc(id.Text, unicode.IsControl)
+	}); i >= 0 && len(errs) == 0 {
+		errs.Add("ids", fault.Format, "ids[%d] is not an identifier", i)
+	}
+	if err := errs.Err(); err != nil {
+		return operation.Result{}, err
+	}
+	within, err := s.within(ctx, c, new(record.Known))
+	if err != nil {
+		return operation.Result{}, err
+	}
+	entries, probes := make([]*entry[T], len(ids)), make([]any, len(ids))
+	for i, id := range ids {
+		entries[i], probes[i] = &entry[T]{}, s.of.Bare()
+		if !store.ValidID(id.Text) {
+			entries[i].errs.Add("id", fault.Unknown, "%s", s.missing())
+			continue
+		}
+		s.of.Meta(probes[i]).ID = id.Text
+	}
+	b := s.begin(c, n, entries, within, stateOf(!deleted))
+	b.finish = func(ctx context.Context, c *operation.Call, e *entry[T]) error {
+		if err := e.errs.Err(); err != nil {
+			return err
+		}
+		return s.mark(ctx, c, e.rec, deleted)
+	}
+	b.answer = func(context.Context) (operation.Result, error) {
+		all := became(s.of, entries, b.refused)
+		note(c, map[string]int{"done": all.Updated, "failed": all.Failed})
+		return operation.Result{Data: BulkMarked{all.Updated, all.Failed, all.Results}}, nil
+	}
+	if deleted {
+		ctx = store.BeyondQuota(ctx)
+	}
+	return b.run(ctx, probes, func(part []*entry[T], _ int) error {
+		for _, e := range part {
+			if e.rec == nil {
+				e.rec = new(T) // of what is refused
+			}
+			was := *e.rec
+			e.was = &was
+		}
+		return nil
+	})
+}

@@ -1,0 +1,128 @@
+package crud
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+
+	"tenantry/backends/record"
+	"tenantry/backends/record/schema"
+	"tenantry/backends/store"
+	"tenantry/internal/fault"
+	"tenantry/operation"
+	"tenantry/operation/export"
+	"tenantry/tenants"
+)
+
+// exporting is what an export is asked for.
+type exporting struct {
+	export.Asked
+	asking
+}
+
+// export writes what a list has on all its pages.
+func (s *serves[T]) export() operation.Row {
+	row := s.row("export", http.MethodGet, s.Path+"/export", s.Things+" found")
+	row.Summary = "Export " + strings.ToLower(s.Things)
+	row.Description = "Answers all that a list has on its pages: each line of ndjson is what a list shows of a record. The columns of csv are its fields, and those that its definition has now."
+	s.filtered(&row)
+	export.Row(&row)
+	row = operation.Typed(row, s.written)
+	s.sorted(&row)
+	return row
+}
+
+// exportBatch is how many records of an export are read at once, as far as store.BatchBytes goes.
+const exportBatch = 500
+
+func (s *serves[T]) written(ctx context.Context, c *operation.Call, in exporting) (operation.Result, error) {
+	var errs fault.List
+	q, where, order, err := s.query(ctx, c, in.asking, &errs)
+	if err == nil {
+		err = errs.Err()
+	}
+	var known record.Known
+	if err == nil && in.Format == export.CSV {
+		_, err = s.define(ctx, c, &known)
+	}
+	if err != nil {
+		return operation.Result{}, err
+	}
+	definition := ""
+	if s.parent != "" {
+		definition = c.Path(s.parent)
+	}
+	defined, _ := known.Fields(s.of.DefinedBy, definition)
+	columns, cells := s.columns(c, defined)
+	q.Limit, q.Bytes = exportBatch, store.BatchBytes
+	return export.Answer(c, in.Asked, s.Name, columns, func(ctx context.Context, w *export.Writer) error {
+		for {
+			part, err := s.in(c).FindPart(ctx, q)
+			if err != nil {
+				return err
+			}
+			found := part.Records
+			lines, err := s.results(ctx, c, found)
+			for i := 0; i < len(found) && err == nil; i++ {
+				err = w.Row(lines[i], func() []any { return cells(reflect.ValueOf(lines[i])) })
+			}
+			if err != nil || len(found) < q.Limit && !part.Cut {
+				return err
+			}
+			further, ok := s.beyond(s.cursor(&found[len(found)-1], order), order)
+			if !ok {
+				return fmt.Errorf("export %s: nothing follows where the last %d ended", s.Name, len(found))
+			}
+			q.Filter = store.All(where, further)
+		}
+	})
+}
+
+// columns returns the columns of a CSV file, and what makes the cells of an answer. Encrypted fields are none.
+// A defined field that is called like one of all records comes with what holds it.
+func (s *serves[T]) columns(c *operation.Call, defined schema.Fields) (names []string, cells func(answer reflect.Value) []any) {
+	var makes []func(answer reflect.Value) any
+	for i, f := range s.model.fields {
+		if f.Name == "teams" && !c.Tenant.Org.Feature(tenants.FeatureTeams) {
+			continue
+		}
+		if s.of.DefinedBy == "" || f.Name != s.of.ValuesName() {
+			names = append(names, f.Name)
+			makes = append(makes, func(answer reflect.Value) any {
+				if v := reflect.Indirect(answer.Field(i + 1)); v.IsValid() {
+					return v.Interface()
+				}
+				return nil
+			})
+			continue
+		}
+		for _, name := range defined.Names() {
+			if defined[name].Type == schema.Encrypted {
+				continue
+			}
+			column := name
+			if _, own := s.of.Index(name); own {
+				column = f.Name + "." + name
+			}
+			names = append(names, column)
+			known := slices.Contains(schema.KnownTypes(), defined[name].Type)
+			makes = append(makes, func(answer reflect.Value) any {
+				v := answer.Field(i + 1).Interface().(map[string]any)[name]
+				if !known {
+					v = export.Any{Value: v}
+				}
+				return v
+			})
+		}
+	}
+	return names, func(answer reflect.Value) []any {
+		row := make([]any, len(makes))
+		for i, cell := range makes {
+			row[i] = cell(answer)
+		}
+		return row
+	}
+}

@@ -1,0 +1,69 @@
+package crud
+
+import (
+	"context"
+	"net/http"
+
+	"tenantry/backends/record"
+	"tenantry/backends/record/schema"
+	"tenantry/operation"
+)
+
+// othersDepend is the message of a refusal by RefuseLimited. It tells no more of the other teams than that.
+const othersDepend = operation.NotLimited + ": records of other teams depend on it"
+
+// RefuseLimited refuses a caller who is limited to teams where records that they do not see depend on what the change
+// alters; see record.DependedOn. rec is nil where it is purged, was where it is new. Fields that are added to a
+// definition, and that no record must have, harm nobody. It is asked before a change, and again once that is stored, because others may have stored
+// something meanwhile that depends on what was there: from then on they cannot. Errors: a 403, store.ErrUnavailable.
+func RefuseLimited[T any](ctx context.Context, c *operation.Call, of *record.Of[T], rec, was *T) error {
+	scope := c.Principal.Scope(c.Tenant, nil)
+	if scope.All || was == nil || !of.Carrying() || rec != nil && of.Extends(rec, was) {
+		return nil
+	}
+	depended, err := of.DependedOn(ctx, c.Tenant.Workspace(), scope, was)
+	if err == nil && depended {
+		err = operation.Forbidden(othersDepend)
+	}
+	return err
+}
+
+// Limits documents the refusal by RefuseLimited.
+func Limits() operation.Failure {
+	return operation.Failure{
+		Code: http.StatusForbidden, Message: othersDepend,
+		When: "the caller is limited to teams, and records of others depend on what would be changed",
+	}
+}
+
+// before is asked of every change before it is stored.
+func (s *serves[T]) before(ctx context.Context, c *operation.Call, rec, was *T) error {
+	err := RefuseLimited(ctx, c, s.of, rec, was)
+	if err == nil && s.Before != nil {
+		err = s.Before(ctx, c, rec, was)
+	}
+	if err == nil && rec != nil && s.of.Definition {
+		var before schema.Fields
+		if was != nil {
+			_, before = s.of.Defines(was)
+		}
+		_, after := s.of.Defines(rec)
+		c.Warn(after.Unchecked(before))
+	}
+	return err
+}
+
+// unshared is RefuseLimited right before a record is purged. It is deleted first, so that nothing comes to depend on it
+// any more, and put back as it was where something did.
+func (s *serves[T]) unshared(ctx context.Context, c *operation.Call, rec, was *T) error {
+	if c.Principal.Scope(c.Tenant, nil).All || !s.of.Carrying() {
+		return nil
+	}
+	if s.trash && !s.of.Deleted(rec) {
+		s.setDeleted(rec, true)
+		if err := s.in(c).Replace(ctx, rec); err != nil {
+			return err
+		}
+	}
+	return Settle(ctx, c, s.of, rec, was, RefuseLimited(ctx, c, s.of, nil, was))
+}

@@ -1,0 +1,69 @@
+package crud
+
+import (
+	"cmp"
+	"context"
+	"strings"
+
+	"tenantry/backends/record"
+	"tenantry/backends/store"
+	"tenantry/operation"
+)
+
+// Resolve lets a parameter of the row's path name a record by its identifier as well as by its unique name
+// (record.Traits.Called): the handler gets the one by which others refer to it. Where each leads to a record, that one
+// wins. of is asked in calls alone.
+func Resolve(row *operation.Row, param string, of func() *record.Resource) {
+	handler := row.Handler
+	row.Handler = func(ctx context.Context, c *operation.Call) (operation.Result, error) {
+		if err := resolve(ctx, c, param, of()); err != nil {
+			return operation.Result{}, err
+		}
+		return handler(ctx, c)
+	}
+}
+
+func resolve(ctx context.Context, c *operation.Call, param string, of *record.Resource) error {
+	text := c.Path(param)
+	if of == nil || text == "" {
+		return nil
+	}
+	other := of.Called
+	if of.Key != "" {
+		other = "id"
+	}
+	if other == "" || (other == "id") != store.ValidID(text) {
+		return nil
+	}
+	ws := c.Workspace
+	if of.Control {
+		ws = c.Tenant.People()
+	}
+	which := store.AnyOf(store.Eq(of.Stored(cmp.Or(of.Key, "id")), text), store.Eq(cmp.Or(of.Stored(other), other), text))
+	found, err := of.Records.Find(ctx, ws, store.Query{Filter: which, State: store.Either, Limit: 2})
+	if err != nil {
+		return err
+	}
+	for _, rec := range found {
+		if of.Identity(rec) == text {
+			return nil
+		}
+	}
+	if len(found) > 0 {
+		c.Rename(param, of.Identity(found[0]))
+	}
+	return nil
+}
+
+// resolving applies Resolve to the rows whose path names a record of the resource, or of its definition.
+func (s *serves[T]) resolving(rows ...operation.Row) []operation.Row {
+	for i := range rows {
+		if row := &rows[i]; strings.Contains(row.Path, "{"+s.param+"}") && !s.of.Single {
+			Resolve(row, s.param, func() *record.Resource { return s.of.Resource })
+		}
+		if row := &rows[i]; s.parent != "" {
+			Resolve(row, s.parent, s.of.Definer)
+		}
+	}
+	return rows
+}

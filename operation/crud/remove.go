@@ -1,0 +1,197 @@
+package crud
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+	"reflect"
+
+	"tenantry/backends/store"
+	"tenantry/operation"
+)
+
+type removal struct {
+	Purge bool `json:"purge" default:"false" doc:"Ends the record for good, whether it was deleted before or not. Nobody can restore it."`
+}
+
+func (s *serves[T]) remove() operation.Row {
+	row := s.row("delete", http.MethodDelete, s.each(), s.Thing+" deleted")
+	row.Summary, row.Description = "Delete "+s.one(), "The record is gone for good. Answers it as it was."
+	row.End = s.endAll
+	if s.trash {
+		row.Description = "The record leaves every list and count, and can be restored; with purge it is gone for good. Answers it. Until then its unique values stay its own."
+	}
+	return as(s, row, func(ctx context.Context, c *operation.Call, in removal) (*T, error) {
+		if in.Purge || !s.trash {
+			return s.purge(ctx, c)
+		}
+		return s.change(ctx, c, func(rec, _ *T) error { return s.mark(ctx, c, rec, true) })
+	})
+}
+
+func (s *serves[T]) purging() operation.Row {
+	row := s.row("purge", http.MethodDelete, s.each()+"/purge", s.Thing+" deleted")
+	row.Summary, row.Description = "Purge "+s.one(), "Ends the record for good, whether it was deleted before or not. Nobody can restore it. Answers it as it was."
+	row.End = s.endAll
+	return as(s, row, func(ctx context.Context, c *operation.Call, _ struct{}) (*T, error) { return s.purge(ctx, c) })
+}
+
+// endAll is the End of a row.
+func (s *serves[T]) endAll(ctx context.Context, c *operation.Call, ids []string) error {
+	in := s.in(c)
+	return in.EachBatch(ctx, store.In("id", ids...), store.Either, func(recs []*T) error {
+		if s.Before != nil || s.Keeper != nil {
+			for _, rec := range recs {
+				if err := s.endOne(ctx, c, s.of.Meta(rec).ID); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		for len(recs) > 0 { // nothing hangs on them
+			n := in.Portion(recs)
+			err := in.Delete(ctx, recs[:n]...)
+			for i := 0; errors.Is(err, store.ErrConflict) && i < n; i++ { // somebody changed one of them meanwhile
+				if failed := s.endOne(ctx, c, s.of.Meta(recs[i]).ID); failed != nil {
+					return failed
+				}
+			}
+			if err != nil && !errors.Is(err, store.ErrConflict) {
+				return err
+			}
+			recs = recs[n:]
+		}
+		return nil
+	})
+}
+
+// endOne ends a record as it is by now. It is deleted first where it can be, so that what others put into it is kept.
+func (s *serves[T]) endOne(ctx context.Context, c *operation.Call, id string) (err error) {
+	for range tries {
+		afresh(ctx)
+		var rec *T
+		if rec, err = s.in(c).First(ctx, store.Query{Filter: store.Eq("id", id), State: store.Either}); errors.Is(err, store.ErrNotFound) {
+			return nil
+		}
+		if err == nil && s.trash && !s.of.Deleted(rec) && s.Before != nil {
+			s.setDeleted(rec, true)
+			err = s.in(c).Replace(ctx, rec)
+		}
+		if err == nil {
+			err = s.end(ctx, c, rec, func(*operation.Call, *T) {})
+		}
+		if !errors.Is(err, store.ErrConflict) {
+			return err
+		}
+	}
+	return err
+}
+
+// purge ends the record that the path names for good.
+func (s *serves[T]) purge(ctx context.Context, c *operation.Call) (*T, error) {
+	return s.again(ctx, c, store.Either, func(rec *T) error { return s.end(ctx, c, rec, s.ends) })
+}
+
+// end ends a record for good; last is called before the write that does.
+func (s *serves[T]) end(ctx context.Context, c *operation.Call, rec *T, last func(*operation.Call, *T)) error {
+	was := *rec
+	if err := s.before(ctx, c, nil, rec); err != nil {
+		return err
+	}
+	if s.Keeper != nil {
+		return s.Keeper.Delete(ctx, c, rec)
+	}
+	if err := s.unshared(ctx, c, rec, &was); err != nil {
+		return err
+	}
+	last(c, rec)
+	return s.in(c).Delete(ctx, rec)
+}
+
+// expire is the Expire of a row.
+func (s *serves[T]) expire(ctx context.Context, c *operation.Call, before int64, ended func(id string)) (left bool, err error) {
+	const some = 100
+	old := store.Where(store.F("updated_at"), store.OpLt, before)
+	for passed := 0; ; { // what cannot be ended, or read, comes first again
+		if ctx.Err() != nil {
+			return true, err
+		}
+		found, failed := s.in(c).FindPart(ctx, store.Query{
+			Filter: old, Sort: []store.Order{store.Asc("updated_at")}, State: store.Deleted, Limit: some, Offset: passed,
+			LeaveOut: true, Bytes: store.BatchBytes,
+		})
+		if failed != nil || len(found.Records)+found.Left == 0 {
+			return left, cmp.Or(failed, err)
+		}
+		passed += found.Left
+		for i := range found.Records {
+			rec := &found.Records[i]
+			switch failed := s.end(ctx, c, rec, func(*operation.Call, *T) {}); {
+			case failed == nil:
+				ended(s.of.Meta(rec).ID)
+			case errors.Is(failed, store.ErrConflict): // somebody else ended it, or brought it back
+				passed++
+			default:
+				passed, err = passed+1, failed
+				left = left || operation.ProblemOf(failed).Code == http.StatusConflict // it was too much at once
+			}
+		}
+	}
+}
+
+func (s *serves[T]) restore() operation.Row {
+	row := s.row("restore", http.MethodPost, s.each()+"/restore", s.Thing+" restored")
+	row.Summary, row.Description = "Restore "+s.one(), "Brings back a record that was deleted. Answers it."
+	row.Expire, row.OnRecord = s.expire, true
+	return as(s, row, func(ctx context.Context, c *operation.Call, _ struct{}) (*T, error) {
+		return s.again(ctx, c, store.Deleted, func(rec *T) error {
+			if s.ending(c, rec) {
+				return operation.NotFound(s.missing())
+			}
+			if err := s.mark(ctx, c, rec, false); err != nil {
+				return err
+			}
+			s.closes(c, rec)
+			return s.in(c).Replace(ctx, rec)
+		})
+	})
+}
+
+// ending reports whether the record was deleted too long ago to come back: what hangs on it may be gone already.
+func (s *serves[T]) ending(c *operation.Call, rec *T) bool {
+	n, ok := s.of.Index("deleted")
+	return ok && reflect.ValueOf(rec).Elem().FieldByIndex(s.of.Fields[n].Index).Bool() && s.of.Meta(rec).UpdatedAt < c.Expired
+}
+
+const tries = 10
+
+// again finds the record in that state and changes it, anew where somebody else came between.
+func (s *serves[T]) again(ctx context.Context, c *operation.Call, state store.State, change func(rec *T) error) (rec *T, err error) {
+	for range tries {
+		c.Closes(nil)
+		afresh(ctx)
+		if rec, err = s.find(ctx, c, state); err != nil {
+			return nil, err
+		}
+		if err = c.Current(s.of.Revision(rec)); err == nil {
+			err = change(rec)
+		}
+		if !errors.Is(err, store.ErrConflict) {
+			break
+		}
+	}
+	return rec, s.told(err)
+}
+
+// mark says of a record whether it is deleted.
+func (s *serves[T]) mark(ctx context.Context, c *operation.Call, rec *T, deleted bool) error {
+	was := *rec
+	s.setDeleted(rec, deleted)
+	return s.before(ctx, c, rec, &was)
+}
+
+func (s *serves[T]) setDeleted(rec *T, deleted bool) {
+	n, _ := s.of.Index("deleted")
+	reflect.ValueOf(rec).Elem().FieldByIndex(s.of.Fields[n].Index).SetBool(deleted)
+}

@@ -1,0 +1,339 @@
+package crud
+
+import (
+	"context"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"tenantry/backends/record"
+	"tenantry/backends/record/field"
+	"tenantry/backends/store"
+	"tenantry/internal/declare"
+	"tenantry/internal/fault"
+	"tenantry/internal/strictjson"
+	"tenantry/operation"
+	"tenantry/tenants/secrets"
+)
+
+// takes declares the fields of a body.
+func (s *serves[T]) takes(row *operation.Row, there bool) {
+	for _, f := range s.fields {
+		if there && (f.Use.Has(declare.Once) || f.Name == s.of.KeyField().Name && !s.of.Single) { // others refer to it by that
+			continue
+		}
+		required := f.Rule.Required
+		f.Rule.Required = required && !there
+		if row.Declare(&f); len(row.Body) > 0 {
+			row.Body[len(row.Body)-1].Nullable = !required
+		}
+	}
+	switch row.BodyLimit = bodyLimit; {
+	case row.Upload != nil:
+		row.BodyLimit = 0
+	case s.of.DefinedBy != "":
+		row.BodyLimit = operation.MaxBodyLimit
+	}
+	row.Joins, row.Failures = true, append(row.Failures, s.invalid()...)
+}
+
+// bodyLimit holds a thousand teams, and texts besides.
+const bodyLimit = 64 << 10
+
+// room refuses a record where the organization has as many as it may. Two at once may both pass.
+func (s *serves[T]) room(ctx context.Context, c *operation.Call) error {
+	if s.of.Most == 0 {
+		return nil
+	}
+	n, err := s.in(c).CountIn(ctx, store.Filter{}, store.Either)
+	if err == nil && n >= int64(s.of.Most) {
+		err = fault.One("id", fault.Length, "there are %d %s already, and there may be no more", n, strings.ToLower(s.Things))
+	}
+	return err
+}
+
+// An entry is a record on its way into the store: what it was, nil for a new one, and what is wrong with it.
+type entry[T any] struct {
+	rec, was *T
+	errs     fault.List
+	check    record.Checking
+	seal     func() error
+	gives    []string // names of values that it is given
+}
+
+// enter reads a body into the record and checks it, as far as that is known already.
+func (s *serves[T]) enter(ctx context.Context, c *operation.Call, e *entry[T], body strictjson.Value, known *record.Known) {
+	e.check.Errs, e.check.Known, e.check.Absent, e.check.Clear = &e.errs, known, "that is not in this organization", true
+	e.seal = s.sealing(ctx, c, e.rec, body, &e.check)
+	for _, m := range body.Get(s.of.ValuesName()).Members {
+		e.gives = append(e.gives, m.Name)
+	}
+	switch {
+	case body.Is != strictjson.Object: // the program changed it
+		s.of.Hold(&e.check, e.rec, e.was)
+	case e.was == nil:
+		s.of.Read(&e.check, body, e.rec)
+	default:
+		s.of.Change(&e.check, body, e.rec)
+	}
+	for _, f := range c.Operation.Body { // where a module has said that a field is never null
+		if !f.Nullable && has(body, f.Name) && body.Get(f.Name).Is == strictjson.Null && !field.Told(e.errs, f.Name) {
+			e.errs.Add(f.Name, fault.Type, "%s must be %s", f.Name, map[bool]string{true: "an object", false: "given a value"}[f.Shape == operation.Object])
+		}
+	}
+	s.scope(c, e.rec, e.was, &e.errs)
+}
+
+func has(object strictjson.Value, name string) bool {
+	return slices.ContainsFunc(object.Members, func(m strictjson.Member) bool { return m.Name == name })
+}
+
+// complete has the last word on a record before it is stored.
+func (s *serves[T]) complete(ctx context.Context, c *operation.Call, e *entry[T]) error {
+	if s.Also != nil && e.seal != nil {
+		var more fault.List
+		if err := s.Also(ctx, c, e.rec, e.was, &more); err != nil {
+			return err
+		}
+		field.Join(&e.errs, more)
+	}
+	err := e.errs.Err()
+	if err == nil {
+		err = s.before(ctx, c, e.rec, e.was)
+	}
+	if err == nil {
+		err = e.seal()
+	}
+	if err == nil {
+		before := record.Measure{}
+		if e.was != nil {
+			before = s.of.Measure(e.was)
+		}
+		s.of.Fits(e.rec, before, 0, &e.errs)
+		err = e.errs.Err()
+	}
+	return err
+}
+
+// take reads the body, where it is one, into a record and checks that, with what it refers to.
+func (s *serves[T]) take(ctx context.Context, c *operation.Call, rec, was *T, body strictjson.Value) error {
+	afresh(ctx)
+	known := known(ctx)
+	var failed error
+	e := entry[T]{rec: rec, was: was, errs: slices.Clone(c.Unknown)}
+	if s.parent == "" {
+		e.check.Define = func(rec any) { failed = s.of.Definitions(ctx, c.Workspace, rec, known) }
+	} else if _, err := s.within(ctx, c, known); err != nil {
+		return err
+	}
+	if s.enter(ctx, c, &e, body, known); failed != nil {
+		return failed
+	}
+	if err := s.stands(ctx, c, known, []*entry[T]{&e}); err != nil {
+		return err
+	}
+	return s.complete(ctx, c, &e)
+}
+
+// stands notes references that lead nowhere, and has what is written next stand on what it refers to and is defined by.
+func (s *serves[T]) stands(ctx context.Context, c *operation.Call, known *record.Known, entries []*entry[T]) error {
+	held, err := s.refers(ctx, c, entries)
+	names := map[string]bool{}
+	for _, e := range entries {
+		s.of.Named(names, e.rec, slices.Values(e.gives))
+		if err == nil {
+			var used []store.Change
+			used, err = s.of.Used(ctx, c.Tenant.Workspace(), e.rec)
+			held = append(held, used...)
+		}
+	}
+	held = append(held, known.Holding(c.Tenant.Workspace(), s.of.Resource, names)...)
+	store.StandOn(ctx, held...)
+	return err
+}
+
+// sent returns the body as one value, with the definition that the path names.
+func (s *serves[T]) sent(c *operation.Call) strictjson.Value {
+	body := strictjson.Value{Is: strictjson.Object}
+	for i := range s.fields {
+		if v, given := c.Sent(&s.fields[i]); given {
+			body.Members = append(body.Members, strictjson.Member{Name: s.fields[i].Name, Value: v})
+		}
+	}
+	return s.placed(c, body)
+}
+
+// placed adds to a body the definition that the path names.
+func (s *serves[T]) placed(c *operation.Call, body strictjson.Value) strictjson.Value {
+	if s.parent != "" {
+		n, _ := s.of.Index(s.of.DefinitionField)
+		body.Members = append(body.Members, strictjson.Member{Name: s.of.DefinitionField, Value: s.of.Fields[n].Literal(c.Path(s.parent))})
+	}
+	return body
+}
+
+// sealing moves the values of encrypted fields out of a record as it is checked; what it returns seals
+// them, and takes away those that the body says are null.
+func (s *serves[T]) sealing(ctx context.Context, c *operation.Call, rec *T, body strictjson.Value, check *record.Checking) func() error {
+	if !s.of.HasSecrets() {
+		return func() error { return nil }
+	}
+	vault := secrets.Vault{Keys: s.Keys, Tenant: c.Tenant}
+	at := secrets.Place{Collection: s.of.Spec().Name, Record: s.of.Meta(rec).ID}
+	kept := s.of.Secrets(rec)
+	*kept = maps.Clone(*kept) // what it was is still looked at
+	var given map[string]secrets.Value
+	check.Take = func(values map[string]any, secret func(string) bool) map[string]bool {
+		if has(body, s.of.ValuesName()) && body.Get(s.of.ValuesName()).Is == strictjson.Null {
+			clear(*kept)
+		}
+		for _, m := range body.Get(s.of.ValuesName()).Members {
+			if m.Value.Is == strictjson.Null {
+				delete(*kept, m.Name) // also of a field that is gone
+			}
+		}
+		given = vault.Take(ctx, at, s.of.ValuesName(), values, secret, check.Errs)
+		there := make(map[string]bool, len(given)+len(*kept))
+		for name := range given {
+			there[name] = true
+		}
+		for name := range *kept {
+			there[name] = true
+		}
+		return there
+	}
+	return func() error {
+		_, err := vault.Put(ctx, at, kept, given)
+		return err
+	}
+}
+
+// refers notes references that lead nowhere. What a record referred to before may be gone, or out of the
+// caller's sight. Each resource is asked once for all of them. It returns what makes writes stand on those that are there.
+func (s *serves[T]) refers(ctx context.Context, c *operation.Call, entries []*entry[T]) (held []store.Change, err error) {
+	type reference struct {
+		record.Reference
+		of *entry[T]
+	}
+	var all []reference
+	asked := map[*record.Resource]map[string]bool{}
+	for _, e := range entries {
+		if s.Keeper != nil && s.of.Control { // who keeps them looks, where nothing else is wrong
+			if len(e.errs) > 0 && s.Keeper.Refers != nil {
+				var more fault.List
+				if err := s.Keeper.Refers(ctx, c, e.rec, &more); err != nil {
+					return nil, err
+				}
+				field.Join(&e.errs, more)
+			}
+			continue
+		}
+		for _, ref := range s.of.References(e.rec) {
+			if field.Told(e.errs, ref.Field) {
+				continue
+			}
+			if e.was != nil {
+				for _, before := range s.of.References(e.was) {
+					if before.Field == ref.Field {
+						ref.IDs = without(ref.IDs, before.IDs)
+					}
+				}
+			}
+			if len(ref.IDs) == 0 || s.parent != "" && ref.Field == s.of.DefinitionField {
+				continue
+			}
+			all = append(all, reference{ref, e})
+			if asked[ref.Target] == nil {
+				asked[ref.Target] = map[string]bool{}
+			}
+			for _, id := range ref.IDs {
+				asked[ref.Target][id] = false
+			}
+		}
+	}
+	for target, ids := range asked {
+		for some := range slices.Chunk(slices.Sorted(maps.Keys(ids)), most) {
+			lacking, there, err := target.Lacks(ctx, c.Workspace, c.Tenant.People(), some)
+			if err != nil {
+				return nil, err
+			}
+			if target.Control == s.of.Control { // others are in another store
+				held = append(held, there...)
+			}
+			for _, id := range lacking {
+				ids[id] = true
+			}
+		}
+	}
+	for _, ref := range all {
+		if slices.ContainsFunc(ref.IDs, func(id string) bool { return asked[ref.Target][id] }) {
+			ref.of.check.Missing(ref.Field, ref.Target.Name)
+		}
+	}
+	return held, nil
+}
+
+// scope keeps a caller who is limited to teams within them: what names none would be shown to all, and
+// whether other teams see a record is not theirs to say.
+func (s *serves[T]) scope(c *operation.Call, rec, was *T, errs *fault.List) {
+	own := c.Principal.Scope(c.Tenant, nil)
+	if !s.of.Spec().Teams || own.All {
+		return
+	}
+	teams, before, wasCommon := s.teams(rec), []string(nil), false
+	switch {
+	case was != nil:
+		before = *s.teams(was)
+		wasCommon = len(before) == 0
+	case len(*teams) == 0:
+		*teams = slices.Clone(own.Teams)
+	}
+	if isCommon := len(*teams) == 0; isCommon != wasCommon || !slices.Equal(sorted(without(*teams, own.Teams)), sorted(without(before, own.Teams))) {
+		errs.Add("teams", fault.Forbidden, "teams must be among those of the caller; others stay as they are")
+	}
+}
+
+func (s *serves[T]) teams(rec *T) *[]string {
+	n, _ := s.of.Index("teams")
+	return reflect.ValueOf(rec).Elem().FieldByIndex(s.of.Fields[n].Index).Addr().Interface().(*[]string)
+}
+
+func sorted(list []string) []string { slices.Sort(list); return list }
+
+// without returns the elements that are not among the others.
+func without(list, others []string) []string {
+	return slices.DeleteFunc(slices.Clone(list), func(one string) bool { return slices.Contains(others, one) })
+}
+
+// add stores the record of the body. ErrConflict: what it stands on has changed meanwhile.
+func (s *serves[T]) add(ctx context.Context, c *operation.Call) (*T, error) {
+	c.Closes(nil)
+	rec := s.of.New().(*T)
+	if s.Keeper == nil {
+		s.of.Meta(rec).ID = c.Workspace.NewID() // before a secret is sealed for it
+	}
+	if err := s.take(ctx, c, rec, nil, s.sent(c)); err != nil {
+		return nil, err
+	}
+	if err := s.room(ctx, c); err != nil {
+		return nil, err
+	}
+	if s.Keeper != nil {
+		return s.Keeper.Insert(ctx, c, rec)
+	}
+	s.of.Fill(rec)
+	if err := s.of.Number(ctx, c.Workspace, []any{rec}); err != nil {
+		return nil, err
+	}
+	s.closes(c, rec)
+	if s.Drop != nil && s.Drop(ctx, c, rec) {
+		made, err := s.in(c).Inserting(rec)
+		if err == nil {
+			err = made.Room(ctx)
+		}
+		s.of.Meta(rec).Rev = 1
+		return rec, err
+	}
+	return rec, s.of.Taken(ctx, s.in(c), rec, s.in(c).Insert(ctx, rec))
+}

@@ -1,0 +1,260 @@
+package filters
+
+import (
+	"slices"
+
+	"tenantry/backends/record/schema"
+	"tenantry/backends/store"
+	"tenantry/internal/fault"
+)
+
+// Notation is how a field's values are written and compared. The zero value cannot be asked about.
+type Notation int
+
+// The notations.
+//
+// Time values are RFC 3339 timestamps, or dates, which stand for the start of that day in
+// UTC; numbers are refused, because seconds and milliseconds cannot be told apart. Date
+// values are the same, on fields that are stored as text starting with a date, which alone
+// is the start of that day too. With eq, ne, in and nin a date stands for the whole day.
+const (
+	Text Notation = iota + 1
+	Number
+	Boolean
+	Time
+	Date
+	List   // texts; a condition is about its elements
+	Secret // encrypted: no condition can be on it
+)
+
+// Field is one field of a Catalog.
+type Field struct {
+	Name     string
+	Ref      store.Field
+	Notation Notation
+	Seconds  bool // of a Time: callers see it as Unix seconds, so that a number is one, of whatever milliseconds
+}
+
+// Defined returns a field that the organization defined, with a type of package schema, as filters
+// see it. One that is Encrypted is Secret.
+func Defined(name, fieldType string) Field {
+	f := Field{Name: name, Notation: Secret, Ref: store.Field{Name: name, Custom: true}}
+	typ, askable := schema.StoreType(fieldType)
+	if !askable {
+		return f
+	}
+	f.Ref.Type = typ
+	switch typ {
+	case store.TypeFloat, store.TypeInt:
+		f.Notation = Number
+	case store.TypeBool:
+		f.Notation = Boolean
+	case store.TypeDate:
+		f.Notation = Date
+	case store.TypeTime:
+		f.Notation = Time
+	case store.TypeStrings:
+		f.Notation = List
+	default:
+		f.Notation = Text
+	}
+	return f
+}
+
+// Catalog tells which fields there are. It is asked only for names that can be names of
+// fields (store.ValidKey).
+type Catalog interface {
+	Field(name string) (Field, bool)
+}
+
+// Input is a value that stands in for {"input": "<name>"}. It is read like text of a
+// query string; the field it is compared with decides the type.
+type Input struct {
+	Value  string
+	Set    bool   // there is a value
+	Locked bool   // without a value the filter is refused instead of the condition left out
+	Type   string // as declared; Bind does not look at it
+}
+
+// Bind returns the filter over the catalog's fields. inputs gives the inputs by name and
+// may be nil where there are none. Every problem goes into errs, named by field and
+// without values: an unknown or encrypted field, an operator that the field does not
+// take, a value of another type, an input that is not declared or is locked and has no
+// value. The filter then matches nothing.
+//
+// A condition whose input has no value and is not locked is left out; an alternative of
+// which nothing remains is left out too.
+func (e Expr) Bind(catalog Catalog, inputs func(name string) (Input, bool), errs *fault.List) store.Filter {
+	nothing := store.AnyOf()
+	var found fault.List
+	defer report(&found, errs)
+	b := binder{catalog: catalog, inputs: inputs, errs: &found, budget: MaxConditions - e.size()}
+	all := b.group(e.conditions)
+	var either []store.Filter
+	for _, group := range e.alternatives {
+		if conditions := b.group(group); len(conditions) > 0 {
+			either = append(either, store.All(conditions...))
+		}
+	}
+	if len(either) > 0 {
+		all = append(all, store.AnyOf(either...))
+	}
+	if e.invalid || len(found) > 0 {
+		return nothing
+	}
+	return store.All(all...)
+}
+
+type binder struct {
+	catalog Catalog
+	inputs  func(name string) (Input, bool)
+	errs    *fault.List
+	budget  int // conditions that lists of dates may still add
+}
+
+func (b *binder) group(conditions []condition) []store.Filter {
+	var out []store.Filter
+	for _, c := range conditions {
+		if f, ok := b.condition(c); ok {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// condition binds one condition; false where it is left out or wrong.
+func (b *binder) condition(c condition) (store.Filter, bool) {
+	field, ok := b.field(c)
+	if !ok {
+		return store.Filter{}, false
+	}
+	if !slices.Contains(field.Notation.operators(), c.op) {
+		b.errs.Add(c.label, "forbidden", "%s: the operator %s does not apply to this field", c.label, operatorName(c.op))
+		return store.Filter{}, false
+	}
+	values, ok := b.values(c)
+	if !ok {
+		return store.Filter{}, false
+	}
+	if c.op == store.OpExists {
+		want, ok := values[0].boolean()
+		if !ok {
+			b.errs.Add(c.label, "type", "%s must be true or false", c.label)
+			return store.Filter{}, false
+		}
+		return store.Where(field.Ref, c.op, want), true
+	}
+	switch field.Notation {
+	case Time, Date:
+		return b.moments(c, field, values)
+	default:
+		return b.plain(c, field, values)
+	}
+}
+
+func (b *binder) field(c condition) (Field, bool) {
+	var field Field
+	known := store.ValidKey(c.field)
+	if known {
+		field, known = b.catalog.Field(c.field)
+	}
+	switch {
+	case !known:
+		b.errs.Add(c.label, "unknown", "%s: there is no field %q to filter on", c.label, show(c.field))
+	case field.Notation == Secret:
+		b.errs.Add(c.label, "forbidden", "%s: the field %q is encrypted and cannot be filtered on", c.label, show(c.field))
+	default:
+		return field, true
+	}
+	return Field{}, false
+}
+
+func (b *binder) values(c condition) ([]literal, bool) {
+	if c.input == "" {
+		return c.values, true
+	}
+	var input Input
+	declared := false
+	if b.inputs != nil {
+		input, declared = b.inputs(c.input)
+	}
+	switch {
+	case !declared:
+		b.errs.Add(c.label, "unknown", "%s: there is no input %q", c.label, show(c.input))
+	case input.Set:
+		return []literal{{loose, input.Value}}, true
+	case input.Locked:
+		b.errs.Add(c.label, "required", "%s: the locked input %q has no value", c.label, show(c.input))
+	}
+	return nil, false
+}
+
+func (b *binder) plain(c condition, field Field, values []literal) (store.Filter, bool) {
+	bound := make([]any, len(values))
+	for i, v := range values {
+		value, ok := v.as(field.Notation)
+		if !ok {
+			b.errs.Add(c.label, "type", "%s must be %s", c.label, field.Notation.phrase())
+			return store.Filter{}, false
+		}
+		if text, ok := value.(string); ok && slices.Contains(looks(), c.op) && len(text) > store.MaxFolded {
+			b.errs.Add(c.label, fault.Length, "%s may have at most %d bytes", c.label, store.MaxFolded)
+			return store.Filter{}, false
+		}
+		bound[i] = value
+	}
+	op := c.op
+	if field.Notation == List && op == store.OpContainsFold {
+		op = store.OpContains // an element is that or another
+	}
+	return store.Where(field.Ref, op, bound...), true
+}
+
+// looks are the operators that look for a text in others.
+func looks() []store.Op {
+	return []store.Op{store.OpContainsFold, store.OpContains, store.OpStartsWithFold, store.OpStartsWith}
+}
+
+// Operators returns the names of the operators that a field of the notation takes.
+func (f Notation) Operators() []string {
+	names := []string{}
+	for _, o := range operators {
+		if slices.Contains(f.operators(), o.op) {
+			names = append(names, o.name)
+		}
+	}
+	return names
+}
+
+func (f Notation) operators() []store.Op {
+	equality := []store.Op{store.OpEq, store.OpNe, store.OpIn, store.OpNin, store.OpExists}
+	order := []store.Op{store.OpGt, store.OpGte, store.OpLt, store.OpLte}
+	switch f {
+	case Text:
+		return slices.Concat(equality, order, looks())
+	case Number, Time, Date:
+		return slices.Concat(equality, order)
+	case Boolean:
+		return equality
+	case List:
+		return append(equality, store.OpContainsFold)
+	}
+	return nil
+}
+
+// String returns what kind of value it is, in a word or two.
+func (f Notation) String() string {
+	return map[Notation]string{Text: "text", Number: "number", Boolean: "true or false", Time: "time", Date: "date", List: "list", Secret: "encrypted"}[f]
+}
+
+func (f Notation) phrase() string {
+	switch f {
+	case Number:
+		return "a number"
+	case Boolean:
+		return "true or false"
+	case Time, Date:
+		return "a date (2024-05-17) or an RFC 3339 time (2024-05-17T10:00:00Z, a + written %2B in a query)"
+	}
+	return "text"
+}

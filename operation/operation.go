@@ -1,0 +1,532 @@
+// Package operation is the vocabulary of an operation: its row in the table of operations, the
+// call a handler gets, the result or problem it answers with. Routing, policy, metrics,
+// the OpenAPI document and the isolation tests are made from the rows; there is no second
+// list. Handlers written against this package never see the HTTP framework.
+package operation
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"tenantry/internal/declare"
+	"tenantry/tenants"
+)
+
+// Credentials are the ways a caller may prove who they are. The zero value admits nobody.
+type Credentials uint8
+
+// The credentials. Open operations need none, and look at none but a browser key where the row takes those:
+// pages of its origins may then read what anybody may.
+const (
+	Key     Credentials = 1 << iota // an API key in the header x-service-token
+	Session                         // a signed-in person's browser session
+	Open                            // nothing; the operation checks what it was given itself
+	// Operator is who runs commands, on the control socket alone. No public listener takes such a row.
+	Operator
+)
+
+// Kinds are the kinds of API keys an operation takes. The zero value takes none.
+type Kinds uint8
+
+// The kinds. ServerRead is taken only where the method is GET.
+const (
+	ServerFull Kinds = 1 << iota
+	ServerRead
+	Browser
+	ServerKeys = ServerFull | ServerRead
+)
+
+// Admits reports whether a key of that kind may be used.
+func (k Kinds) Admits(kind tenants.KeyKind) bool {
+	switch kind {
+	case tenants.ServerFull:
+		return k&ServerFull != 0
+	case tenants.ServerRead:
+		return k&ServerRead != 0
+	case tenants.Browser:
+		return k&Browser != 0
+	}
+	return false
+}
+
+type ruleKind uint8
+
+const (
+	ruleNobody ruleKind = iota
+	ruleAnyCaller
+	rulePermission
+	ruleAdmin
+	ruleHandler
+)
+
+// Rule says what a caller must hold. The zero value refuses everybody.
+type Rule struct {
+	kind        ruleKind
+	permissions []tenants.Permission
+	denial      string
+	persons     bool // keys do without the permissions
+	unlimited   bool // refuses who is limited to teams
+}
+
+// AnyCaller admits every caller whose credential is accepted.
+func AnyCaller() Rule { return Rule{kind: ruleAnyCaller} }
+
+// Needs admits callers who hold the permission.
+func Needs(p tenants.Permission) Rule {
+	return Rule{kind: rulePermission, permissions: []tenants.Permission{p}, denial: string(p)}
+}
+
+// NeedsOneOf admits callers who hold at least one of the permissions; a refusal names the first.
+func NeedsOneOf(named tenants.Permission, others ...tenants.Permission) Rule {
+	return Rule{kind: rulePermission, permissions: append([]tenants.Permission{named}, others...), denial: string(named)}
+}
+
+// PersonsNeed admits keys of the row's kinds, and persons who hold the permission.
+func PersonsNeed(p tenants.Permission) Rule {
+	r := Needs(p)
+	r.persons = true
+	return r
+}
+
+// Unlimited returns the rule that refuses besides callers who are limited to teams: what they ask for
+// tells of all of them.
+func (r Rule) Unlimited() Rule {
+	r.unlimited = true
+	return r
+}
+
+// AdminOnly admits administrators, who are always persons; a refusal bears the label.
+func AdminOnly(label string) Rule { return Rule{kind: ruleAdmin, denial: label} }
+
+// HandlerDecides admits every caller whose credential is accepted; the handler refuses
+// the ones who may not, because it depends on the record.
+func HandlerDecides() Rule { return Rule{kind: ruleHandler} }
+
+// Permissions returns the permissions of which one is needed, nil where the rule is another.
+func (r Rule) Permissions() []tenants.Permission { return slices.Clone(r.permissions) }
+
+// IsUnlimited reports whether callers who are limited to teams are refused.
+func (r Rule) IsUnlimited() bool { return r.unlimited }
+
+// ExemptsKeys reports whether the permissions are asked of persons alone.
+func (r Rule) ExemptsKeys() bool { return r.persons }
+
+// IsAdminOnly reports whether only administrators are admitted.
+func (r Rule) IsAdminOnly() bool { return r.kind == ruleAdmin }
+
+// LooksAtRecords reports whether the handler decides besides, by the record.
+func (r Rule) LooksAtRecords() bool { return r.kind == ruleHandler }
+
+// NotLimited is the message of a refusal by Unlimited.
+const NotLimited = "Only callers who are not limited to teams"
+
+// Check returns nil where the principal is admitted in the organization, else the Problem to answer.
+func (r Rule) Check(p *tenants.Principal, t *tenants.Tenant) error {
+	if r.unlimited && p.Teams != nil && t.Org.Feature(tenants.FeatureTeams) {
+		return Forbidden(NotLimited)
+	}
+	switch r.kind {
+	case ruleAnyCaller, ruleHandler:
+		return nil
+	case ruleAdmin:
+		if p.IsAdmin() {
+			return nil
+		}
+		return AdminRequired(r.denial)
+	case rulePermission:
+		if r.persons && p.Kind == tenants.ServiceAccount {
+			return nil
+		}
+		if slices.ContainsFunc(r.permissions, p.May) {
+			return nil
+		}
+		return MissingPermission(r.denial)
+	}
+	return Denied("the operation admits nobody")
+}
+
+// Audit says when an operation leaves a record in the audit log before it answers.
+type Audit uint8
+
+// The audit rules. Where the record cannot be written, the answer is 503 instead. What
+// changes something is always audited, and what answers with a secret must be: answers of
+// audited operations are never compressed.
+const (
+	NoAudit Audit = iota
+	AuditAlways
+	// AuditNoted, of a command: where the handler has noted something, and so changed it.
+	AuditNoted
+)
+
+// Handler answers one call. What it returns as error becomes the failure envelope.
+type Handler func(ctx context.Context, c *Call) (Result, error)
+
+// Row is one operation: the table of operations.
+type Row struct {
+	Name        string // "folders.get"; unique; the label in metrics, logs and the OpenAPI document
+	Method      string
+	Path        string   // "/api/files/folders/{id}"
+	Aliases     []string // further paths of the same operation (an optional segment)
+	IDs         []string // in the OpenAPI document, for each of Paths; nil: made of Name, see ID
+	Tag         string   // the group in the OpenAPI document
+	Summary     string
+	Description string // for the reference
+	Ask         string // what pages say of it to people, beyond the summary
+
+	Credentials Credentials
+	Kinds       Kinds
+	Rule        Rule
+	Audit       Audit
+
+	// OwnLimits: the operation slows its callers down itself, and request limits do not
+	// count its calls.
+	OwnLimits bool
+
+	// AnyHost: the operation answers also where the host leads to no organization, as one
+	// would that knows nobody. Its call has tenants.Directory.Nobody and no Workspace then.
+	// Others answer Denied, which makes an unknown organization look like a wrong key.
+	AnyHost bool
+
+	// Contract: the operation is one of the contract's own, whose callers may send what it does
+	// not know: that is ignored and named, unless they ask for strict handling. The zero value
+	// refuses what the operation does not know.
+	Contract bool
+
+	// Resource names what the records are called that the operation is about, where its row was made
+	// from their description.
+	Resource string
+
+	// Defined, where organizations define fields of the records, says where these stand.
+	Defined Defined
+
+	// Revised: the operation answers with one record and says its revision, see Call.Revision. Where it
+	// is about one that is there already (GET, PUT and DELETE, and a POST OnRecord), it honours If-Match by Call.Current.
+	Revised bool
+	// OnRecord: what a POST that is Revised is about is there already, too.
+	OnRecord bool
+
+	// Lists is the resource of the records that it lists, where that is another than Resource.
+	Lists string
+	// Over is the field that says of which day each of its rows is, and their requests and refused how many: a picture shows them.
+	Over string
+	// Aside: it answers what other pages show, or make their forms of; none leads to it.
+	Aside bool
+
+	Teams     bool    // takes teams[]
+	Params    []Param // path and query
+	Body      []Field // nil: takes no body
+	BodyLimit int64   // bytes; 0: DefaultBodyLimit
+	// Bodiless: no body at all is taken for one without fields.
+	Bodiless bool
+	// Joins: the handler tells of the fields that callers cannot set (Call.Unknown) together with all else that is wrong.
+	// Others are not run where there are some.
+	Joins bool
+	// Upload are the media types of a file that is the body instead; nil: it takes none. The handler
+	// reads it while it arrives, at most UploadLimit bytes. UploadExamples has one of each.
+	Upload         []string
+	UploadExamples []string
+	UploadLimit    int64
+	Timeout        time.Duration
+	Weight         int64 // of a call among those in flight; 0: 1, which is for at most 8 MiB; Heavy
+
+	// Once: a success tells a secret that cannot be had again, a key's token for one. Nothing keeps such
+	// an answer: neither logs nor what repeats answers. The handler sets Call.Undo.
+	Once bool
+	// Reads: the operation changes nothing, whatever its method, and nothing keeps its answers.
+	Reads bool
+	// Streams are the media types, NDJSON for one, of a success that is no envelope but rows, one in a line,
+	// written while they are read. Data and Example are then of one row, and the handler returns a Stream.
+	Streams []string
+
+	// Data is a value of the type that a success answers as data; Example one such answer.
+	Data     any
+	Message  string // of a success
+	Example  any
+	Failures []Failure
+	// Failure, where set, has the last word on a problem before it is answered.
+	Failure func(*Problem) *Problem
+
+	Handler Handler
+	// Expire, where records can be deleted and restored, ends those for good that were deleted before that time
+	// (Unix milliseconds), as a purge would, until ctx ends; ended is told of each. Left says that there are more, err
+	// why one could not be ended; others were all the same.
+	Expire func(ctx context.Context, c *Call, before int64, ended func(id string)) (left bool, err error)
+	// End, of a row that deletes or purges records of Resource, ends those for good with all that hangs on them, whatever their
+	// state, on behalf of the operator. Those that are gone are passed over. Errors: of the first that could not be ended.
+	End   func(ctx context.Context, c *Call, ids []string) error
+	fault error // of its declaration
+}
+
+// Defined says by which resource fields are defined, and in which field of a record their values are. Where
+// the path has a parameter that refers to the resource, one record of it defines them, else all do. Encrypted is the
+// field of the body that names one of those whose values are encrypted.
+type Defined struct{ By, Values, Encrypted string }
+
+// Failure documents an answer that is no success, beyond those every operation has.
+type Failure struct {
+	Code    int
+	Message string
+	When    string
+	Data    any // example of data; nil: []
+}
+
+// Refuses documents the refusal of an input for what is wrong with one field of it.
+func Refuses(code int, when, field, wrong, message string) Failure {
+	return Failure{Code: code, Message: refused + message, When: when, Data: map[string]any{"errors": []FieldError{{Field: field, Code: wrong, Message: message}}}}
+}
+
+// ControlPath begins the paths of the operator's rows.
+const ControlPath = "/v1/"
+
+// Limits where a row names none, and the largest body that a row can ask for.
+const (
+	DefaultBodyLimit int64 = 16 << 10
+	MaxBodyLimit     int64 = 256 << 10
+	MaxBulkLimit     int64 = 2 << 20 // of a row that takes many records at once
+	MaxBulkValues          = 1 << 18 // values in such a body
+	DefaultTimeout         = 10 * time.Second
+)
+
+// ID returns the operation's identifier in the OpenAPI document for the path of that number,
+// from which generated clients take their names: "getFolder" for folders.get.
+func (o *Row) ID(path int) string {
+	if path < len(o.IDs) {
+		return o.IDs[path]
+	}
+	things, action, _ := strings.Cut(o.Name, ".")
+	words := strings.Split(action, "_")
+	id := words[0]
+	for _, word := range append(strings.Split(strings.TrimSuffix(things, "s"), "_"), words[1:]...) {
+		if word != "" {
+			id += strings.ToUpper(word[:1]) + word[1:]
+		}
+	}
+	if path > 0 {
+		id += strconv.Itoa(path + 1)
+	}
+	return id
+}
+
+// Bounds say which values of a shape are taken. The document shows them.
+type Bounds = declare.Bounds
+
+// Ask is how forms ask people for a parameter or a field.
+type Ask = declare.Ask
+
+// NDJSON is the media type of rows of JSON, one in each line.
+const NDJSON = "application/x-ndjson"
+
+// Heavy is the weight of an operation whose answer can be large: a report's rows for one.
+const Heavy int64 = 4
+
+// Place is where a parameter stands.
+type Place string
+
+// The places.
+const (
+	InPath   Place = "path"
+	InQuery  Place = "query"
+	InHeader Place = "header" // for what no address may hold; see Call.RequestHeader
+)
+
+// Shape is the form of a parameter's or body field's value.
+type Shape string
+
+// The shapes. Tree is a parameter with brackets, name[a][b]=v; List one that may repeat.
+const (
+	Text    Shape = "string"
+	Integer Shape = "integer"
+	Boolean Shape = "boolean"
+	Object  Shape = "object"
+	List    Shape = "array"
+	Tree    Shape = "tree"
+)
+
+// Param is a parameter of the path, the query or the header.
+type Param struct {
+	Name        string
+	In          Place
+	Shape       Shape
+	Document    string // of a Tree: what the OpenAPI document calls it, where generators cannot take Name
+	Required    bool
+	Secret      bool // never logged
+	Default     string
+	Bounds      Bounds
+	Enum        []string
+	Ref         string   // the resource that it refers to
+	Names       []string // of a parameter that names fields: those it may name
+	Defined     bool     // it may name those that organizations define, too
+	Description string
+	Ask         Ask
+	Example     string
+}
+
+// Field is a field of a JSON body.
+type Field struct {
+	Name        string
+	Shape       Shape
+	Required    bool
+	Secret      bool
+	Default     any
+	Bounds      Bounds
+	Type        any    // a value to show the type of an Object or List; nil: any members
+	Elements    int    // of a List: how many it may have, if the handler refuses more; 0: any number
+	Ref         string // the resource that it refers to
+	Enum        []string
+	Nullable    bool // null says that there is none
+	Description string
+	Ask         Ask
+	Example     any
+}
+
+// BodyMax returns the limit of the body in bytes.
+func (o *Row) BodyMax() int64 {
+	if o.BodyLimit > 0 {
+		return o.BodyLimit
+	}
+	return DefaultBodyLimit
+}
+
+// ValuesMax returns how many values the body may have: one for each four bytes of BodyMax, and no more than
+// MaxBulkValues.
+func (o *Row) ValuesMax() int { return min(int(o.BodyMax()/4), MaxBulkValues) }
+
+// Deadline returns how long the operation may take.
+func (o *Row) Deadline() time.Duration {
+	if o.Timeout > 0 {
+		return o.Timeout
+	}
+	return DefaultTimeout
+}
+
+// Repeatable reports whether the operation takes an Idempotency-Key. With one a file would have to be
+// read to its end before anything is known of it; an import can be sent again as it is.
+func (o *Row) Repeatable() bool {
+	return o.Method != http.MethodGet && strings.HasPrefix(o.Path, "/api/") && o.Credentials&(Key|Session) != 0 && o.Upload == nil
+}
+
+// reads reports whether a call changes nothing.
+func (o *Row) reads() bool { return o.Reads || o.Method == http.MethodGet }
+
+// ReadsBody reports whether a body is looked at: where the operation takes none, to refuse what would be ignored. The
+// contract's own ignore it.
+func (o *Row) ReadsBody() bool {
+	return o.Body != nil || !o.Contract && o.Method != http.MethodGet && o.Upload == nil && o.Credentials != Operator
+}
+
+// Paths returns all paths of the operation.
+func (o *Row) Paths() []string { return append([]string{o.Path}, o.Aliases...) }
+
+var (
+	operationName = regexp.MustCompile(`^[a-z][a-z_]*(\.[a-z][a-z_]*)+$`)
+	commandName   = regexp.MustCompile(`^[a-z]+(\.[a-z]+)*$`)
+	pathParam     = regexp.MustCompile(`\{([a-z_]+)\}`)
+)
+
+// Validate returns every fault of the row: what has no policy, no handler or no
+// documentation cannot be served.
+func (o *Row) Validate() []error {
+	var faults []error
+	fault := func(format string, args ...any) {
+		faults = append(faults, fmt.Errorf("operation %s (%s %s): %s", o.Name, o.Method, o.Path, fmt.Sprintf(format, args...)))
+	}
+	name, operators := operationName, o.Credentials == Operator
+	if operators {
+		name = commandName
+	}
+	if !name.MatchString(o.Name) {
+		fault("the name is not like things.verb")
+	}
+	if o.fault != nil {
+		fault("%v", o.fault)
+	}
+	if !slices.Contains([]string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete}, o.Method) {
+		fault("unknown method")
+	}
+	if o.Credentials == 0 {
+		fault("takes no credential, so nobody can call it")
+	}
+	if o.Credentials&Open != 0 && o.Credentials != Open {
+		fault("is open and takes a credential")
+	}
+	if o.Credentials&Operator != 0 && !operators {
+		fault("is the operator's and takes another credential")
+	}
+	if (o.Credentials&Key != 0) != (o.Kinds != 0) && (o.Credentials != Open || o.Kinds != Browser) {
+		fault("key kinds and credentials disagree")
+	}
+	if o.Kinds&ServerRead != 0 && o.Method != http.MethodGet {
+		fault("takes read-only keys but does not read")
+	}
+	if o.Method != http.MethodGet && !o.Reads && o.Audit != AuditAlways && (o.Audit != AuditNoted || !operators) {
+		fault("changes something and is not audited")
+	}
+	if o.Rule.kind == ruleNobody {
+		fault("has no rule, so nobody can call it")
+	}
+	if o.Handler == nil {
+		fault("has no handler")
+	}
+	if o.Data == nil || o.Summary == "" || !operators && (o.Message == "" || o.Tag == "" || o.Example == nil) {
+		fault("lacks data, message, summary, tag or example for its documentation")
+	}
+	if (o.Once || o.Streams != nil) && o.Audit != AuditAlways {
+		fault("answers with a secret, or with all there is, and is not audited")
+	}
+	if o.Body != nil && o.Method == http.MethodGet && !operators {
+		fault("reads and takes a body")
+	}
+	if o.BodyLimit < 0 || o.BodyLimit > MaxBulkLimit || o.Body == nil && o.BodyLimit != 0 {
+		fault("a body limit is from 1 to %d bytes, of an operation that takes a body", MaxBulkLimit)
+	}
+	if o.Upload != nil && (o.Body != nil || o.Method != http.MethodPost || o.UploadLimit <= 0 || len(o.UploadExamples) != len(o.Upload)) {
+		fault("a file is the whole body of a POST, and has a limit and an example of each media type")
+	}
+	for _, path := range o.Paths() {
+		if strings.HasPrefix(path, ControlPath) != operators || !operators && !strings.HasPrefix(path, "/api/") && !strings.HasPrefix(path, "/auth/") {
+			fault("path %s is outside /api/ and /auth/, or %s for the operator", path, ControlPath)
+		}
+		for _, m := range pathParam.FindAllStringSubmatch(path, -1) {
+			if !slices.ContainsFunc(o.Params, func(p Param) bool { return p.In == InPath && p.Name == m[1] }) {
+				fault("path parameter %s is not declared", m[1])
+			}
+		}
+	}
+	return faults
+}
+
+// queryParam returns the declared query parameter of that name.
+func (o *Row) queryParam(name string) (Param, bool) {
+	for _, p := range o.Params {
+		if p.In == InQuery && p.Name == name {
+			return p, true
+		}
+	}
+	return Param{}, false
+}
+
+// bodyField returns the declared field of the body of that name.
+func (o *Row) bodyField(name string) Field {
+	for _, f := range o.Body {
+		if f.Name == name {
+			return f
+		}
+	}
+	return Field{}
+}
+
+// Param returns the declared parameter of that name, wherever it stands; the zero value where there is none.
+func (o *Row) Param(name string) Param {
+	for _, p := range o.Params {
+		if p.Name == name {
+			return p
+		}
+	}
+	return Param{}
+}

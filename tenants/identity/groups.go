@@ -1,0 +1,137 @@
+package identity
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"tenantry/backends/record"
+	"tenantry/backends/store"
+	"tenantry/internal/texts"
+	"tenantry/tenants"
+)
+
+// BuiltIn returns the built-in role, which is stored nowhere.
+func BuiltIn(t *tenants.Tenant) Role {
+	return Role{Meta: store.Meta{CreatedAt: t.Org.CreatedAt}, OrgID: t.Org.OrgID, Name: AdminRole, Label: AdminLabel, Permissions: tenants.AllPermissions()}
+}
+
+// rolesNamed returns those of the named roles that exist.
+func (s *Service) rolesNamed(ctx context.Context, t *tenants.Tenant, names []string) ([]Role, error) {
+	var out []Role
+	if slices.Contains(names, AdminRole) {
+		out = append(out, BuiltIn(t))
+	}
+	stored := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == AdminRole || name == "" })
+	if len(stored) == 0 {
+		return out, nil
+	}
+	found, err := s.kinds.Roles.In(t.People()).Find(ctx, store.Query{Filter: store.In("name", stored...)})
+	return append(out, found...), err
+}
+
+// Roles returns every role in order of its name, the built-in one first.
+func (s *Service) Roles(ctx context.Context, t *tenants.Tenant) ([]Role, error) {
+	found, err := s.kinds.Roles.In(t.People()).Find(ctx, store.Query{Sort: []store.Order{store.Asc("name")}, LeaveOut: true})
+	return append([]Role{BuiltIn(t)}, found...), err
+}
+
+// CreateRole stores a new role. Where one has that name, the error is *store.DuplicateError.
+func (s *Service) CreateRole(ctx context.Context, t *tenants.Tenant, r Role) (*Role, error) {
+	err := s.hold(ctx, t, s.kinds.Roles.Resource, &r, nil)
+	if err == nil && r.Name == AdminRole {
+		err = &store.DuplicateError{Kind: "roles", Fields: []string{"name"}}
+	}
+	if err == nil { // where there is none, nobody is to have it: see remove
+		if _, err = s.Role(ctx, t, r.Name); errors.Is(err, store.ErrNotFound) {
+			err = s.unheld(ctx, t, r.Name, "they would get it: take the name from them first")
+		}
+	}
+	if err == nil {
+		err = s.kinds.Roles.In(t.People()).Insert(ctx, &r)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("create a role: %w", err)
+	}
+	return &r, nil
+}
+
+// UpdateRole lets change alter label and permissions of the role; see change. The built-in role stays as
+// it is.
+func (s *Service) UpdateRole(ctx context.Context, t *tenants.Tenant, r *Role, edit func(*Role) error) (*Role, error) {
+	if r.Name != AdminRole {
+		return change(ctx, s, t, s.kinds.Roles, r.ID, edit)
+	}
+	wanted, builtIn := BuiltIn(t), BuiltIn(t)
+	err := edit(&wanted)
+	if err == nil {
+		err = s.hold(ctx, t, s.kinds.Roles.Resource, &wanted, nil)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("role: %w", err)
+	}
+	return &builtIn, nil
+}
+
+// Teams returns every team in order of its name.
+func (s *Service) Teams(ctx context.Context, t *tenants.Tenant) ([]Team, error) {
+	return s.kinds.Teams.In(t.People()).Find(ctx, store.Query{Sort: []store.Order{store.Asc("name")}})
+}
+
+// CreateTeam stores a new team. Name is required.
+func (s *Service) CreateTeam(ctx context.Context, t *tenants.Tenant, team Team) (*Team, error) {
+	err := s.hold(ctx, t, s.kinds.Teams.Resource, &team, nil)
+	if err == nil {
+		err = s.kinds.Teams.In(t.People()).Insert(ctx, &team)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("create a team: %w", err)
+	}
+	return &team, nil
+}
+
+// UpdateTeam lets change alter the name of the team; see change.
+func (s *Service) UpdateTeam(ctx context.Context, t *tenants.Tenant, team *Team, edit func(*Team) error) (*Team, error) {
+	return change(ctx, s, t, s.kinds.Teams, team.ID, edit)
+}
+
+// change lets edit alter the record of that ID, but for its identifier; it may be called several times.
+// Where nothing changes no record is written. Cached identities become void, also where nothing changed:
+// it may be the repetition of a change that was stored but not announced.
+func change[T any](ctx context.Context, s *Service, t *tenants.Tenant, of *record.Of[T], id string, edit func(*T) error) (*T, error) {
+	ctx = new(store.Basis).With(ctx)
+	var same *T
+	rec, err := of.In(t.People()).Update(ctx, id, func(rec *T) error {
+		was := *rec
+		if err := edit(rec); err != nil {
+			return err
+		}
+		*of.Meta(rec) = *of.Meta(&was)
+		if err := s.hold(ctx, t, of.Resource, rec, &was); err != nil {
+			return err
+		}
+		if same = nil; equal(rec, &was) {
+			same = &was
+			return errUnchanged
+		}
+		return nil
+	})
+	if same != nil && errors.Is(err, errUnchanged) {
+		return same, s.bump(ctx, t)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("update %s %s: %w", strings.ReplaceAll(of.Name, "_", " "), texts.Clip(id), err)
+	}
+	return rec, s.bump(ctx, t)
+}
+
+// equal reports whether two records are stored alike.
+func equal(a, b any) bool {
+	one, err := json.Marshal(a)
+	other, otherErr := json.Marshal(b)
+	return err == nil && otherErr == nil && bytes.Equal(one, other)
+}

@@ -89,7 +89,7 @@ func (s *Services) ending() func(context.Context, *tenants.Tenant, string, []str
 		if row == nil {
 			return false, nil
 		}
-		return true, row.End(new(store.Basis).With(ctx), s.own(row, t), ids)
+		return true, row.End(ctx, s.own(row, t), ids)
 	}
 }
 

@@ -111,12 +111,13 @@ func (a *App) sealIn(ctx context.Context, t *tenants.Tenant) (left bool) {
 // expireIn empties the trash of an organization, of which answers that were kept for a day are part, and reports whether it
 // had not the time for all of it.
 func (a *App) expireIn(outer context.Context, slug string) (left bool) {
-	ctx, cancel := context.WithTimeout(store.BeyondQuota(outer), trashEach)
+	ctx, cancel := context.WithTimeout(outer, trashEach)
 	defer cancel()
 	before := a.now().Add(-a.cfg.Trash.Keep - trashGrace).UnixMilli()
 	ended := 0
 	t, err := a.directory.BySlug(ctx, slug)
 	if err == nil {
+		t = t.Through((*store.Workspace).BeyondQuota)
 		failed := background.Try(func() error { return a.repeats.Forget(ctx, t.Workspace()) })
 		if failed != nil && ctx.Err() == nil {
 			a.log.WarnContext(ctx, "answers that are kept no longer could not be removed, and are tried again later", "organization", slug, "error", failed)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"tenantry/backends/record"
 	"tenantry/backends/store"
 	"tenantry/internal/fault"
 	"tenantry/internal/texts"
@@ -49,6 +50,12 @@ type Call struct {
 	// Expired is the time, in Unix milliseconds, before which records were deleted that are about to end; 0: none are.
 	Expired int64
 
+	// Known are the definitions that the call has read, so that none is read twice.
+	Known record.Known
+
+	// Journal is what Commit adds to the last batch; nil: nothing.
+	Journal Journal
+
 	// Undo, where a handler sets it, takes back what the handler did if its success cannot be told: because the
 	// handler failed after all, the audit record cannot be written, or, of a row that tells a secret Once,
 	// nobody waits for it any more.
@@ -63,8 +70,8 @@ type Call struct {
 	origin     string
 	began      time.Time // once the caller is known
 
-	closing func(context.Context) (Result, error)
-	closed  *Result
+	claim     *store.Claim
+	journaled bool
 
 	path    func(name string) string
 	sent    http.Header
@@ -115,34 +122,6 @@ func (c *Call) Ignore(name string) {
 
 // Ignored returns the names of ignored input.
 func (c *Call) Ignored() []string { return c.ignored }
-
-// Closes says that what the handler writes next is the last of it, and how it answers then. So the engine can
-// store the audit record of the call, and its answer for who sends it again, in the same transaction. The
-// answer is made right before the write, of records as they are about to be stored, and again where the write
-// is tried again; nil takes it back. The handler ends with Answer.
-func (c *Call) Closes(answer func(context.Context) (Result, error)) {
-	c.closing, c.closed = answer, nil
-}
-
-// Close makes the answer of a handler that Closes, and reports whether it does.
-func (c *Call) Close(ctx context.Context) (bool, error) {
-	if c.closing == nil {
-		return false, nil
-	}
-	result, err := c.closing(ctx)
-	c.closed = &result
-	return err == nil, err
-}
-
-// Answer returns what Closes was told to answer.
-func (c *Call) Answer(ctx context.Context) (Result, error) {
-	if c.closed == nil {
-		if _, err := c.Close(ctx); err != nil {
-			return Result{}, err
-		}
-	}
-	return *c.closed, nil
-}
 
 // Entitled returns the organization's data as the caller may see it, whatever the request was narrowed to.
 func (c *Call) Entitled() *store.Workspace {

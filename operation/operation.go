@@ -238,6 +238,8 @@ type Row struct {
 	// Once: a success tells a secret that cannot be had again, a key's token for one. Nothing keeps such
 	// an answer: neither logs nor what repeats answers. The handler sets Call.Undo.
 	Once bool
+	// MakesRoom: no quota refuses what the operation writes, as none does what a DELETE writes.
+	MakesRoom bool
 	// Reads: the operation changes nothing, whatever its method, and nothing keeps its answers.
 	Reads bool
 	// Streams are the media types, NDJSON for one, of a success that is no envelope but rows, one in a line,

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"tenantry/backends/store"
 	"tenantry/internal/request"
 	"tenantry/tenants"
 )
@@ -123,8 +122,8 @@ func (c *Call) Told(ctx context.Context) error {
 }
 
 func (c *Call) run(ctx context.Context) (Result, error) {
-	if c.Operation.Method == http.MethodDelete {
-		ctx = store.BeyondQuota(ctx)
+	if c.Operation.Method == http.MethodDelete || c.Operation.MakesRoom {
+		c.beyondQuota()
 	}
 	result, err := c.Operation.Handler(ctx, c)
 	if r := request.From(ctx); r != nil && err == nil {

@@ -37,7 +37,7 @@ func (m *Module) keepRows() []operation.Row {
 
 // before refuses a caller who is limited to teams where the report, or a child of it, shows more than those,
 // before the change or after it, and voids the tokens of a report that is purged.
-func (m *Module) before(ctx context.Context, c *operation.Call, rec, was *Report) error {
+func (m *Module) before(ctx context.Context, c *operation.Call, _ *store.Preconditions, rec, was *Report) error {
 	both := slices.DeleteFunc([]*Report{was, rec}, func(r *Report) bool { return r == nil })
 	switch entitled, err := m.entitled(ctx, c, both...); {
 	case err != nil:

@@ -211,7 +211,7 @@ func (m *Module) duplicate(ctx context.Context, c *operation.Call, r *Report, _ 
 		other.Title = other.Title[:len(other.Title)-last]
 	}
 	var errs fault.List
-	err := m.before(ctx, c, &other, nil)
+	err := m.before(ctx, c, nil, &other, nil)
 	if err == nil {
 		err = m.fits(ctx, c, &other, nil, &errs)
 	}
@@ -219,17 +219,20 @@ func (m *Module) duplicate(ctx context.Context, c *operation.Call, r *Report, _ 
 		return nil, err
 	}
 	m.Reports.Fill(&other)
-	var shown *Configuration
-	c.Closes(func(ctx context.Context) (operation.Result, error) {
-		c.Note(m.Reports.Name, other.ID)
-		all, err := m.shown(ctx, c, &other)
-		c.Revision, shown = other.Rev, all[0]
-		return operation.Result{Data: shown}, err
-	})
-	if err := m.Reports.In(c.Workspace).Insert(ctx, &other); err != nil {
+	b := c.Workspace.Batch()
+	if err = m.Reports.In(c.Workspace).StageInsert(b, &other); err != nil {
 		return nil, err
 	}
-	_, err = c.Answer(ctx)
+	var shown *Configuration
+	_, err = c.Commit(ctx, b, func(ctx context.Context) (operation.Result, error) {
+		c.Note(m.Reports.Name, other.ID)
+		all, err := m.shown(ctx, c, &other)
+		if err != nil {
+			return operation.Result{}, err
+		}
+		c.Revision, shown = other.Rev, all[0]
+		return operation.Result{Data: shown}, nil
+	})
 	return shown, err
 }
 

@@ -167,6 +167,18 @@ type Tenant struct {
 	absent    func(context.Context) error // see Absent; nil: the organization has documents
 }
 
+// Through returns the tenant whose workspaces are those that bind makes of them.
+func (t *Tenant) Through(bind func(*store.Workspace) *store.Workspace) *Tenant {
+	c := *t
+	if c.workspace != nil {
+		c.workspace = bind(c.workspace)
+	}
+	if c.people != nil {
+		c.people = bind(c.people)
+	}
+	return &c
+}
+
 // Workspace returns the organization's documents, unscoped.
 func (t *Tenant) Workspace() *store.Workspace { return t.workspace }
 

@@ -34,9 +34,9 @@ func (u *Use) of(r *Resource, def any) bool {
 	}
 }
 
-// Used returns what makes writes stand on the definitions that the record uses, as far as they exist.
+// Used returns the preconditions that the definitions which the record uses are unchanged, as far as they exist.
 // Errors: store.ErrUnavailable.
-func (r *Resource) Used(ctx context.Context, ws *store.Workspace, rec any) ([]store.Change, error) {
+func (r *Resource) Used(ctx context.Context, ws *store.Workspace, rec any) ([]store.Precondition, error) {
 	if r.hooks.uses == nil {
 		return nil, nil
 	}
@@ -48,15 +48,15 @@ func (r *Resource) Used(ctx context.Context, ws *store.Workspace, rec any) ([]st
 	if !by.Together {
 		names = []string{use.Name}
 	}
-	var held []store.Change
+	var unchanged []store.Precondition
 	for some := range slices.Chunk(names, dependsAtOnce) {
 		_, there, err := by.Lacks(ctx, ws, ws, some)
 		if err != nil {
 			return nil, err
 		}
-		held = append(held, there...)
+		unchanged = append(unchanged, there...)
 	}
-	return held, nil
+	return unchanged, nil
 }
 
 // Carrying reports whether a change of a record of the resource can be one of others: of those that it defines,

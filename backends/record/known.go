@@ -262,18 +262,18 @@ func (r *Resource) References(rec any) (found []Reference) {
 	return found
 }
 
-// Holding returns what makes writes of a resource's records stand on the definitions of that name, as they were read.
-func (k *Known) Holding(ws *store.Workspace, r *Resource, names map[string]bool) (held []store.Change) {
+// Unchanged returns the preconditions that a resource's definitions of these names are as they were read.
+func (k *Known) Unchanged(ws *store.Workspace, r *Resource, names map[string]bool) (unchanged []store.Precondition) {
 	by := r.targets[r.DefinedBy]
 	if by == nil {
 		return nil
 	}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		if def, ok := k.read[by.Name][name]; ok {
-			held = append(held, by.Records.Holding(ws, def))
+			unchanged = append(unchanged, by.Records.Unchanged(ws, def))
 		}
 	}
-	return held
+	return unchanged
 }
 
 // Named notes the names of the definitions that a record stands on: the one that it is of, or else those of the values it is given.
@@ -288,9 +288,9 @@ func (r *Resource) Named(names map[string]bool, rec any, given ...iter.Seq[strin
 	}
 }
 
-// Lacks returns those of the identities that no record of the resource has which the workspace shows, and what makes writes stand
-// on the others; people is the organization's part of the control workspace. Errors: store.ErrUnavailable.
-func (r *Resource) Lacks(ctx context.Context, ws, people *store.Workspace, ids []string) (lacking []string, held []store.Change, err error) {
+// Lacks returns those of the identities that no record of the resource has which the workspace shows, and the preconditions
+// that the others are unchanged; people is the organization's part of the control workspace. Errors: store.ErrUnavailable.
+func (r *Resource) Lacks(ctx context.Context, ws, people *store.Workspace, ids []string) (lacking []string, unchanged []store.Precondition, err error) {
 	if r.Control {
 		ws = people
 	}
@@ -310,9 +310,9 @@ func (r *Resource) Lacks(ctx context.Context, ws, people *store.Workspace, ids [
 	there := map[string]bool{}
 	for _, rec := range found {
 		there[r.Identity(rec)] = true
-		held = append(held, r.Records.Holding(ws, rec))
+		unchanged = append(unchanged, r.Records.Unchanged(ws, rec))
 	}
-	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return there[id] }), held, nil
+	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return there[id] }), unchanged, nil
 }
 
 // Definitions makes known what the record's values, or what it asks, are checked against: the definition

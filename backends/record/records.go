@@ -15,15 +15,16 @@ type Records interface {
 	Each(ctx context.Context, ws *store.Workspace, f store.Filter, visit func(rec any) error) error
 	// Count returns how many there are, deleted ones among them.
 	Count(ctx context.Context, ws *store.Workspace) (int64, error)
-	Insert(ctx context.Context, ws *store.Workspace, recs []any) error
+	// Insert stores new records if what it requires is unchanged.
+	Insert(ctx context.Context, ws *store.Workspace, need store.Preconditions, recs []any) error
 	// Portion returns how many of the records one Insert should store; see store.Collection.
 	Portion(ws *store.Workspace, recs []any) int
-	// Replace stores rec, to which change has been made already.
-	Replace(ctx context.Context, ws *store.Workspace, rec any, change func(rec any)) error
+	// Replace stores rec, to which change has been made already, if what it requires is unchanged.
+	Replace(ctx context.Context, ws *store.Workspace, need store.Preconditions, rec any, change func(rec any)) error
 	// Delete removes rec for good. Error: store.ErrConflict where it is not as it was read.
 	Delete(ctx context.Context, ws *store.Workspace, rec any) error
-	// Holding returns what makes a write stand on rec as it was read; see store.Basis.
-	Holding(ws *store.Workspace, rec any) store.Change
+	// Unchanged returns the precondition that rec is as it was read.
+	Unchanged(ws *store.Workspace, rec any) store.Precondition
 }
 
 // records are those of a collection.
@@ -48,20 +49,30 @@ func (r records[T]) Count(ctx context.Context, ws *store.Workspace) (int64, erro
 	return r.kind.In(ws).CountIn(ctx, store.Filter{}, store.Either)
 }
 
-func (r records[T]) Insert(ctx context.Context, ws *store.Workspace, recs []any) error {
-	return r.kind.In(ws).Insert(ctx, typed[T](recs)...)
+func (r records[T]) Insert(ctx context.Context, ws *store.Workspace, need store.Preconditions, recs []any) error {
+	b := ws.Batch()
+	b.Preconditions = need
+	if err := r.kind.In(ws).StageInsert(b, typed[T](recs)...); err != nil {
+		return err
+	}
+	return b.Commit(ctx)
 }
 
 func (r records[T]) Portion(ws *store.Workspace, recs []any) int {
 	return r.kind.In(ws).Portion(typed[T](recs))
 }
 
-func (r records[T]) Holding(ws *store.Workspace, rec any) store.Change {
-	return r.kind.In(ws).Holding(rec.(*T))
+func (r records[T]) Unchanged(ws *store.Workspace, rec any) store.Precondition {
+	return r.kind.In(ws).Unchanged(rec.(*T))
 }
 
-func (r records[T]) Replace(ctx context.Context, ws *store.Workspace, rec any, _ func(any)) error {
-	return r.kind.In(ws).Replace(ctx, rec.(*T))
+func (r records[T]) Replace(ctx context.Context, ws *store.Workspace, need store.Preconditions, rec any, _ func(any)) error {
+	b := ws.Batch()
+	b.Preconditions = need
+	if err := r.kind.In(ws).StageReplace(ctx, b, rec.(*T)); err != nil {
+		return err
+	}
+	return b.Commit(ctx)
 }
 
 func (r records[T]) Delete(ctx context.Context, ws *store.Workspace, rec any) error {

@@ -344,11 +344,24 @@ func (c Collection[T]) Purge(ctx context.Context) (n int64, err error) {
 	return n, err
 }
 
-// Insert stores new records, all or none where the engine has transactions, and
-// returns once they are durable. It fills ID where empty, CreatedAt where zero,
+// Insert stores new records, all or none where the engine has
+// transactions, and returns once they are durable. It fills ID where empty, CreatedAt where zero,
 // UpdatedAt where zero, and Rev. Error: *DuplicateError.
 func (c Collection[T]) Insert(ctx context.Context, recs ...*T) error {
-	return c.store(ctx, c.inserting, recs)
+	b := c.ws.Batch()
+	return commit(ctx, b, c.StageInsert(b, recs...))
+}
+
+// StageInsert adds to a batch what Insert stores.
+func (c Collection[T]) StageInsert(b *Batch, recs ...*T) error { return c.stage(b, c.inserting, recs) }
+
+// commit stores a batch whose writes could be staged.
+func commit(ctx context.Context, b *Batch, err error) error {
+	if err != nil {
+		b.Discard()
+		return err
+	}
+	return b.Commit(ctx)
 }
 
 // inserting returns the write of a new record, which it fills.
@@ -370,28 +383,16 @@ func (c Collection[T]) inserting(rec *T) (driver.Write, error) {
 	return c.write(driver.Insert, rec)
 }
 
-// store makes the writes of records, whose revision is then the next one.
-func (c Collection[T]) store(ctx context.Context, writing func(*T) (driver.Write, error), recs []*T) (err error) {
-	writes := make([]driver.Write, len(recs))
+// stage adds writes of records to a batch.
+func (c Collection[T]) stage(b *Batch, writing func(*T) (driver.Write, error), recs []*T) (err error) {
+	writes, records := make([]driver.Write, len(recs)), make([]*Meta, len(recs))
 	for i, rec := range recs {
 		if writes[i], err = writing(rec); err != nil {
 			return err
 		}
+		records[i] = metaOf(rec)
 	}
-	// Whoever is asked right before the write sees the records as they are about to be.
-	for _, rec := range recs {
-		metaOf(rec).Rev++
-	}
-	if err = c.ws.write(ctx, writes); err == nil {
-		for i, rec := range recs {
-			metaOf(rec).bytes = writes[i].Doc.Size()
-		}
-		return nil
-	}
-	for _, rec := range recs {
-		metaOf(rec).Rev--
-	}
-	return translate(c.kind.spec, err)
+	return b.stage(c.ws.home, c.kind.spec, writes, records)
 }
 
 // Replace stores records over the revisions they were read at, all or none where the engine has
@@ -399,20 +400,31 @@ func (c Collection[T]) store(ctx context.Context, writing func(*T) (driver.Write
 // Errors: ErrConflict where one was changed or removed meanwhile or the workspace does not show it,
 // *DuplicateError.
 func (c Collection[T]) Replace(ctx context.Context, recs ...*T) error {
+	b := c.ws.Batch()
+	return commit(ctx, b, c.StageReplace(ctx, b, recs...))
+}
+
+// StageReplace adds to a batch what Replace stores. Error: ErrConflict where the workspace does not show a record.
+func (c Collection[T]) StageReplace(ctx context.Context, b *Batch, recs ...*T) error {
 	if err := c.visible(ctx, recs...); err != nil {
 		return err
 	}
-	return c.replace(ctx, recs...)
+	return c.stage(b, c.replacing, recs)
 }
 
 // Save inserts the records that are new, whose revision is 0, and replaces the others, all or none where the
-// engine has transactions, as Insert and Replace do each. Errors: *DuplicateError, *ConflictError; where that is
-// of no record here, but of what is written along, its position is none of them.
+// engine has transactions, as Insert and Replace do each. Errors: *DuplicateError, *ConflictError.
 func (c Collection[T]) Save(ctx context.Context, recs ...*T) error {
+	b := c.ws.Batch()
+	return commit(ctx, b, c.StageSave(ctx, b, recs...))
+}
+
+// StageSave adds to a batch what Save stores. Error: ErrConflict where the workspace does not show a record.
+func (c Collection[T]) StageSave(ctx context.Context, b *Batch, recs ...*T) error {
 	if err := c.visible(ctx, recs...); err != nil {
 		return err
 	}
-	return c.store(ctx, func(rec *T) (driver.Write, error) {
+	return c.stage(b, func(rec *T) (driver.Write, error) {
 		if metaOf(rec).Rev == 0 {
 			return c.inserting(rec)
 		}
@@ -480,10 +492,6 @@ func (c Collection[T]) visible(ctx context.Context, recs ...*T) error {
 	return nil
 }
 
-func (c Collection[T]) replace(ctx context.Context, recs ...*T) error {
-	return c.store(ctx, c.replacing, recs)
-}
-
 // replacing returns the write of a record over the revision it was read at.
 func (c Collection[T]) replacing(rec *T) (driver.Write, error) {
 	metaOf(rec).UpdatedAt = c.ws.store.now().UnixMilli()
@@ -496,19 +504,31 @@ const updateTries = 10
 // from the start where somebody else came between. Those of one process take turns. It returns the record as stored.
 // Errors: ErrNotFound, what change returns, *DuplicateError, ErrConflict after ten tries.
 func (c Collection[T]) Update(ctx context.Context, id string, change func(*T) error) (*T, error) {
+	return c.Revise(ctx, id, func(_ *Preconditions, rec *T) error { return change(rec) }, nil)
+}
+
+// Revise is Update for a change with preconditions, or whose batch holds more than the record: commit, where it is not
+// nil, adds that and commits. Each try begins with a batch of its own.
+func (c Collection[T]) Revise(ctx context.Context, id string, change func(*Preconditions, *T) error,
+	commit func(context.Context, *Batch, *T) error) (*T, error) {
+	if commit == nil {
+		commit = func(ctx context.Context, b *Batch, _ *T) error { return b.Commit(ctx) }
+	}
 	defer c.ws.store.turns.take(ctx, turn{c.ws.Org(), c.kind.spec.Name, id})()
 	for range updateTries {
 		rec, err := c.Get(ctx, id)
 		if err != nil {
 			return nil, err
 		}
-		meta := metaOf(rec)
+		meta, b := metaOf(rec), c.ws.Batch()
 		rev, bytes := meta.Rev, meta.bytes
-		if err := change(rec); err != nil {
+		if err := change(&b.Preconditions, rec); err != nil {
 			return nil, err
 		}
 		meta.ID, meta.Rev, meta.bytes = id, rev, bytes // change decides about the values only
-		err = c.replace(ctx, rec)
+		if err = c.stage(b, c.replacing, []*T{rec}); err == nil {
+			err = commit(ctx, b, rec)
+		}
 		if err == nil {
 			return rec, nil
 		}
@@ -522,6 +542,13 @@ func (c Collection[T]) Update(ctx context.Context, id string, change func(*T) er
 // Delete removes records for good, all or none where the engine has transactions, if each still has the
 // revision it was read at and the workspace shows it. Error: ErrConflict.
 func (c Collection[T]) Delete(ctx context.Context, recs ...*T) error {
+	b := c.ws.Batch()
+	return commit(ctx, b, c.StageDelete(ctx, b, recs...))
+}
+
+// StageDelete adds to a batch what Delete removes, and tells who keeps something of the records, see Store.OnEnd.
+// Error: ErrConflict where the workspace does not show a record.
+func (c Collection[T]) StageDelete(ctx context.Context, b *Batch, recs ...*T) error {
 	if err := c.visible(ctx, recs...); err != nil {
 		return err
 	}
@@ -537,11 +564,8 @@ func (c Collection[T]) Delete(ctx context.Context, recs ...*T) error {
 	if err := c.ws.Ending(ctx, ending...); err != nil {
 		return err
 	}
-	err := translate(c.kind.spec, c.ws.write(ctx, writes))
-	if err == nil && !c.ws.atomic() {
-		_ = c.ws.Ending(ctx, ending...) // they are gone, whatever becomes of it
-	}
-	return err
+	b.ending = append(b.ending, ending...)
+	return b.stage(c.ws.home, c.kind.spec, writes, make([]*Meta, len(writes)))
 }
 
 func (c Collection[T]) writable() error {

@@ -263,14 +263,14 @@ func (h *home) ask(ctx context.Context, within time.Duration) (*residence, error
 	return h.settle(ctx, p)
 }
 
-// write applies the writes at the organization's place.
-func (h *home) write(ctx context.Context, writes []driver.Write) error {
+// write applies the writes at the organization's place, beyond its quota where they serve to make room.
+func (h *home) write(ctx context.Context, writes []driver.Write, beyond bool) error {
 	r, err := h.permit(ctx)
 	if err != nil {
 		return err
 	}
 	quota := r.Quota
-	if ctx.Value(beyondKey{}) != nil {
+	if beyond {
 		quota = Quota{}
 	}
 	if r.ReadAt.IsZero() {

@@ -16,11 +16,11 @@ type Quota = driver.Quota
 // QuotaError says that a write would have led beyond the organization's quota. Nothing of its batch was stored.
 type QuotaError = driver.QuotaError
 
-type beyondKey struct{}
-
-// BeyondQuota returns the context of writes that no quota refuses, because they serve to make room, such as deletions.
-func BeyondQuota(ctx context.Context) context.Context {
-	return context.WithValue(ctx, beyondKey{}, true)
+// BeyondQuota returns the workspace whose writes no quota refuses, because they serve to make room, such as deletions.
+func (w *Workspace) BeyondQuota() *Workspace {
+	c := *w
+	c.beyond = true
+	return &c
 }
 
 // within writes as far as the quota goes.

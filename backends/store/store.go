@@ -126,8 +126,12 @@ func (w *Workspace) Ending(ctx context.Context, ids ...string) error {
 	if w.store.ending == nil || w.home == nil || len(ids) == 0 {
 		return nil
 	}
-	all := &Workspace{store: w.store, home: w.home, specs: w.specs, org: w.org}
-	return w.store.ending(context.WithValue(ctx, alongKey{}, (*Along)(nil)), all, ids)
+	if w.claim != nil {
+		for _, id := range ids {
+			w.claim.ended.Store(id, true)
+		}
+	}
+	return w.store.ending(ctx, &Workspace{store: w.store, home: w.home, specs: w.specs, org: w.org, beyond: w.beyond}, ids)
 }
 
 // engine returns a backend and its name; empty is the default one. Error: ErrUnavailable.
@@ -447,6 +451,8 @@ type Workspace struct {
 	partition int64 // org_id of a partitioned control workspace
 	scoped    bool
 	scope     Scope
+	claim     *Claim // stored with its first commit; nil: nothing is
+	beyond    bool   // its writes are refused by no quota
 }
 
 // Org returns the organization the workspace is bound to, 0 for the control workspace.
@@ -533,24 +539,6 @@ func (w *Workspace) reader(ctx context.Context) (driver.Workspace, error) {
 		return w.control, nil
 	}
 	return w.home.reader(ctx)
-}
-
-func (w *Workspace) write(ctx context.Context, writes []driver.Write) error {
-	if b, ok := ctx.Value(basisKey{}).(*Basis); ok && b != nil {
-		writes = b.beside(w, writes)
-		ctx = context.WithValue(ctx, basisKey{}, (*Basis)(nil)) // what is written on the way stands on none of it
-	}
-	if a, ok := ctx.Value(alongKey{}).(*Along); ok && a != nil && len(writes) > 0 {
-		return a.with(ctx, w, writes)
-	}
-	return w.apply(ctx, writes)
-}
-
-func (w *Workspace) apply(ctx context.Context, writes []driver.Write) error {
-	if w.home == nil {
-		return w.control.Write(ctx, writes)
-	}
-	return w.home.write(ctx, writes)
 }
 
 // Hold returns how long a write may wait for the last step of the organization's move to end.

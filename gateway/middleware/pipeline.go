@@ -127,8 +127,7 @@ type exchange struct {
 	bytes   int
 	about   request.Request
 	until   deadline.Context
-	// beside is written with the writes of the handler: the audit record with the facts recorded.
-	beside   *store.Along
+	// recorded are the facts of the audit record that the handler's last commit stored, see operation.Call.Journaled.
 	recorded map[string]string
 	span     trace.Span // nil: nobody follows
 }
@@ -215,30 +214,27 @@ func (x *exchange) once(ctx context.Context, run func(context.Context) (operatio
 	if x.op.Reads {
 		return x.carry(ctx, run)
 	}
-	return x.p.Repeats.Once(ctx, x.call, idempotency.Request{Key: keys[0], Target: x.r.URL.RequestURI(), Body: x.digest.Sum(nil)}, x.along(),
-		func(ctx context.Context) (operation.Result, error) { return x.carry(ctx, run) })
+	x.journal()
+	return x.p.Repeats.Once(ctx, x.call, idempotency.Request{Key: keys[0], Target: x.r.URL.RequestURI(), Body: x.digest.Sum(nil)}, run)
 }
 
-// carry carries the request out. What it writes last, its audit record is written with.
+// carry carries the request out; its last commit stores the audit record too.
 func (x *exchange) carry(ctx context.Context, run func(context.Context) (operation.Result, error)) (operation.Result, error) {
-	if x.call.Tenant.Workspace() == nil { // nobody's organization has no log
-		return run(ctx)
-	}
-	return run(x.along().With(ctx))
+	x.journal()
+	return run(ctx)
 }
 
-// along returns what is written with the writes of the handler.
-func (x *exchange) along() *store.Along {
-	if x.beside == nil {
-		ws := x.call.Tenant.Workspace()
-		x.beside = ws.Along(x.call.Close)
-		x.beside.Last(func(context.Context) (store.Change, error) {
-			rec := x.record(nil)
-			x.recorded = maps.Clone(rec.Facts)
-			return x.p.Audit.Writing(ws, rec)
-		})
+// journal has the last commit of the handler store the audit record. An organization that does not exist has no log.
+func (x *exchange) journal() {
+	ws := x.call.Tenant.Workspace()
+	if ws == nil {
+		return
 	}
-	return x.beside
+	x.call.Journal = func(_ context.Context, b *store.Batch, _ operation.Result) error {
+		rec := x.record(nil)
+		x.recorded = maps.Clone(rec.Facts)
+		return x.p.Audit.Stage(b, ws, rec)
+	}
 }
 
 // caller finds the organization and who calls. What is done for a host that leads to none is what is done for one that

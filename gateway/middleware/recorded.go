@@ -31,7 +31,7 @@ func (x *exchange) audit(ctx context.Context, problem *operation.Problem) error 
 		return nil
 	}
 	rec := x.record(problem)
-	if problem == nil && x.beside != nil && x.beside.Ended() && maps.Equal(rec.Facts, x.recorded) {
+	if problem == nil && x.call.Journaled() && maps.Equal(rec.Facts, x.recorded) {
 		return nil // it was written with what it is about
 	}
 	ws := x.call.Tenant.Workspace()

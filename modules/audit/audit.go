@@ -100,10 +100,10 @@ func (l *Log) Write(ctx context.Context, ws *store.Workspace, rec Record) error 
 	return l.kind.In(ws).Insert(ctx, &rec)
 }
 
-// Writing returns the change that Write makes, for who makes it together with what it is about.
-func (l *Log) Writing(ws *store.Workspace, rec Record) (store.Change, error) {
+// Stage adds a record to a batch, which stores it together with what it is about.
+func (l *Log) Stage(b *store.Batch, ws *store.Workspace, rec Record) error {
 	rec.index()
-	return l.kind.In(ws).Inserting(&rec)
+	return l.kind.In(ws).StageInsert(b, &rec)
 }
 
 // index makes the record one that is found by what it is about.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"net/http"
 
+	"tenantry/backends/store"
 	"tenantry/internal/fault"
 	"tenantry/operation"
 	"tenantry/operation/crud"
@@ -70,7 +71,7 @@ func (m *Module) settingsRows() []operation.Row {
 	return crud.Rows(m.Settings, crud.Options[Settings]{
 		Path: "/api/compliance/settings", Name: "compliance", Things: "Compliance Settings", Thing: "Compliance Settings", Tag: "Compliance",
 		Read: operation.AdminOnly(permission), Write: operation.AdminOnly(permission),
-		Before: func(_ context.Context, _ *operation.Call, rec, _ *Settings) error {
+		Before: func(_ context.Context, _ *operation.Call, _ *store.Preconditions, rec, _ *Settings) error {
 			var errs fault.List
 			rec.hold(&errs)
 			return errs.Err()

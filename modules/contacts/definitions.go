@@ -44,7 +44,7 @@ func (m *Module) definitions() []operation.Row {
 // keep refuses what would leave values of contacts behind: in clear under an encrypted field, sealed where nobody
 // can read them, or of another type unless that is forced; and, unless it is forced, what would
 // break campaigns or reports. The values of a field that is purged it erases.
-func (m *Module) keep(ctx context.Context, c *operation.Call, def, was *FieldDef) error {
+func (m *Module) keep(ctx context.Context, c *operation.Call, _ *store.Preconditions, def, was *FieldDef) error {
 	gone := def == nil || def.Deleted
 	if was == nil || !gone && def.Type == was.Type || def != nil && def.Deleted && was.Deleted {
 		return nil

@@ -13,10 +13,12 @@ type removal struct {
 }
 
 func (m *Module) removeFile(ctx context.Context, c *operation.Call, in removal) (Removed, error) {
-	_, err := m.Files.In(c.Workspace).Update(ctx, in.ID, func(f *File) error {
+	_, err := m.Files.In(c.Workspace).Revise(ctx, in.ID, func(_ *store.Preconditions, f *File) error {
 		f.Deleted = true
-		c.Closes(func(context.Context) (operation.Result, error) { return operation.Result{Data: Removed(in)}, nil })
 		return c.Current(f.Rev)
+	}, func(ctx context.Context, b *store.Batch, _ *File) error {
+		_, err := c.Commit(ctx, b, func(context.Context) (operation.Result, error) { return operation.Result{Data: Removed(in)}, nil })
+		return err
 	})
 	if errors.Is(err, store.ErrNotFound) {
 		err = operation.Failed(fileMissing, nil)

@@ -108,7 +108,7 @@ func (m *Module) showFiles(ctx context.Context, c *operation.Call, all []*File) 
 	return out, nil
 }
 
-func (m *Module) beforeFile(ctx context.Context, c *operation.Call, rec, was *File) error {
+func (m *Module) beforeFile(ctx context.Context, c *operation.Call, need *store.Preconditions, rec, was *File) error {
 	switch {
 	case rec == nil:
 		return nil
@@ -116,7 +116,7 @@ func (m *Module) beforeFile(ctx context.Context, c *operation.Call, rec, was *Fi
 		rec.UserID = c.Principal.UserID
 	case was.Deleted && !rec.Deleted:
 		rec.live()
-		return m.house(ctx, c, &rec.FolderID)
+		return m.house(ctx, c, need, &rec.FolderID)
 	}
 	return nil
 }
@@ -138,7 +138,7 @@ func (m *Module) address(_ context.Context, c *operation.Call, rec, _ *File, err
 }
 
 // house takes what is restored out of a folder that is deleted, or gone.
-func (m *Module) house(ctx context.Context, c *operation.Call, folder *string) error {
+func (m *Module) house(ctx context.Context, c *operation.Call, need *store.Preconditions, folder *string) error {
 	if *folder == "" {
 		return nil
 	}
@@ -146,14 +146,14 @@ func (m *Module) house(ctx context.Context, c *operation.Call, folder *string) e
 	there, err := in.Get(ctx, *folder)
 	switch {
 	case err == nil:
-		store.StandOn(ctx, in.Holding(there))
+		need.Require(in.Unchanged(there))
 	case errors.Is(err, store.ErrNotFound):
 		*folder, err = "", nil
 	}
 	return err
 }
 
-func (m *Module) beforeFolder(ctx context.Context, c *operation.Call, rec, was *Folder) error {
+func (m *Module) beforeFolder(ctx context.Context, c *operation.Call, need *store.Preconditions, rec, was *Folder) error {
 	switch {
 	case rec == nil:
 		return m.empty(ctx, c, was, store.Either)
@@ -165,18 +165,18 @@ func (m *Module) beforeFolder(ctx context.Context, c *operation.Call, rec, was *
 		if err := m.fill(ctx, c, rec); err != nil {
 			return err
 		}
-		return m.house(ctx, c, &rec.FolderID)
+		return m.house(ctx, c, need, &rec.FolderID)
 	case rec.FolderID == was.FolderID:
 		return nil
 	}
-	return m.fits(ctx, c, rec)
+	return m.fits(ctx, c, need, rec)
 }
 
 // deepest bounds how many folders lie in one another.
 const deepest = 100
 
 // fits refuses a folder that would lie within itself, or too deep.
-func (m *Module) fits(ctx context.Context, c *operation.Call, f *Folder) error {
+func (m *Module) fits(ctx context.Context, c *operation.Call, need *store.Preconditions, f *Folder) error {
 	parent := f.FolderID
 	below := 0
 	if f.ID != "" {
@@ -200,7 +200,7 @@ func (m *Module) fits(ctx context.Context, c *operation.Call, f *Folder) error {
 		if err != nil {
 			return err
 		}
-		store.StandOn(ctx, in.Holding(above)) // it may be about to be moved into this one
+		need.Require(in.Unchanged(above)) // it may be about to be moved into this one
 		parent = above.FolderID
 	}
 	return fault.One("folder_id", fault.Length, "at most %d folders lie in one another", deepest)

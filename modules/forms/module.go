@@ -82,7 +82,7 @@ func (m *Module) show(_ context.Context, c *operation.Call, forms []*Collection)
 }
 
 // before completes a new form, and removes what was filled in of one that is purged.
-func (m *Module) before(ctx context.Context, c *operation.Call, rec, was *Collection) error {
+func (m *Module) before(ctx context.Context, c *operation.Call, _ *store.Preconditions, rec, was *Collection) error {
 	switch {
 	case was == nil:
 		rec.UserID = c.Principal.UserID

@@ -46,7 +46,8 @@ func (m *Module) update(ctx context.Context, c *operation.Call) (operation.Resul
 		return operation.Result{}, err
 	}
 	var wanted, was Collection
-	form, err := in.Update(ctx, id, func(f *Collection) error {
+	var result operation.Result
+	form, err := in.Revise(ctx, id, func(_ *store.Preconditions, f *Collection) error {
 		if f.Standalone {
 			return standalone()
 		}
@@ -54,7 +55,6 @@ func (m *Module) update(ctx context.Context, c *operation.Call) (operation.Resul
 			return err
 		}
 		was = *f
-		before := f.Fields()
 		kept := ch.apply(f)
 		wanted = *f
 		if err := c.IgnoreParts(kept...); err != nil {
@@ -64,15 +64,18 @@ func (m *Module) update(ctx context.Context, c *operation.Call) (operation.Resul
 		if m.Collections.Fits(f, m.Collections.Measure(&was), 0, &large); len(large) > 0 {
 			return large.Err()
 		}
-		c.Closes(func(ctx context.Context) (operation.Result, error) {
-			c.Revision = f.Rev
-			c.Note("changed", strings.Join(ch.names(), ","))
-			m.warn(ctx, c, f, before)
-			c.Warn(f.Schema.Unchecked(before))
-			c.Warn(schema.Dropped(ignored))
-			return operation.Result{Data: crud.As[Answer](m.Collections)(f, c.Tenant)}, nil
-		})
 		return m.fits(ctx, c, f, &was)
+	}, func(ctx context.Context, b *store.Batch, form *Collection) (err error) {
+		result, err = c.Commit(ctx, b, func(ctx context.Context) (operation.Result, error) {
+			before := was.Fields()
+			c.Revision = form.Rev
+			c.Note("changed", strings.Join(ch.names(), ","))
+			m.warn(ctx, c, form, before)
+			c.Warn(form.Schema.Unchecked(before))
+			c.Warn(schema.Dropped(ignored))
+			return operation.Result{Data: crud.As[Answer](m.Collections)(form, c.Tenant)}, nil
+		})
+		return err
 	})
 	if err != nil {
 		return operation.Result{}, operation.OrMissing(m.Collections.Taken(ctx, in, &wanted, err), missing)
@@ -81,7 +84,7 @@ func (m *Module) update(ctx context.Context, c *operation.Call) (operation.Resul
 	if err := crud.Settle(ctx, c, m.Collections, form, &was, m.fits(ctx, c, form, &was)); err != nil {
 		return operation.Result{}, err
 	}
-	return c.Answer(ctx)
+	return result, nil
 }
 
 // fits refuses a change of what records of other teams than the caller's depend on, and one that would leave values of

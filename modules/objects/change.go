@@ -89,7 +89,7 @@ func foresee(row *operation.Row) {
 }
 
 // before looks at a change of a definition: rec is nil where it is purged.
-func (m *Module) before(ctx context.Context, c *operation.Call, rec, was *Definition) error {
+func (m *Module) before(ctx context.Context, c *operation.Call, _ *store.Preconditions, rec, was *Definition) error {
 	var errs fault.List
 	force, preview := c.Query.Bool(&errs, "force", c.Principal.Kind == tenants.System), c.Query.Bool(&errs, "preview", false)
 	if raw, ok := c.Body.Object(&errs, "schema"); ok {

@@ -23,18 +23,18 @@ func (m *Module) create(ctx context.Context, c *operation.Call) (operation.Resul
 	if m.Definitions.Fits(def, record.Measure{}, 0, &errs); len(errs) > 0 {
 		return operation.Result{}, errs.Err()
 	}
-	in := m.Definitions.In(c.Workspace)
-	c.Closes(func(context.Context) (operation.Result, error) {
+	in, b := m.Definitions.In(c.Workspace), c.Workspace.Batch()
+	if err := in.StageInsert(b, def); err != nil {
+		return operation.Result{}, err
+	}
+	result, err := c.Commit(ctx, b, func(context.Context) (operation.Result, error) {
 		c.Revision = m.Definitions.Revision(def)
 		c.Note("object", def.ID)
 		c.Warn(def.Schema.Unchecked(nil))
 		c.Warn(schema.Dropped(dropped))
 		return operation.Result{Data: Created{def.ID, def.Name, def.Label, def.LabelPlural}}, nil
 	})
-	if err := in.Insert(ctx, def); err != nil {
-		return operation.Result{}, m.Definitions.Taken(ctx, in, def, err)
-	}
-	return c.Answer(ctx)
+	return result, m.Definitions.Taken(ctx, in, def, err)
 }
 
 // parseDefinition returns the definition of the body, and which parts of it are ignored.

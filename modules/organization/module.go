@@ -107,7 +107,10 @@ func (m *Module) update(ctx context.Context, c *operation.Call, in Change) (Answ
 			return err
 		}
 		changed = slices.DeleteFunc([]string{"name", "features", "settings", "limits", "frame_origins"}, func(name string) bool { return !c.Body.Has(name) })
-		return in.apply(c, o).Err()
+		if err := in.apply(c, o).Err(); err != nil {
+			return err
+		}
+		return c.Begin(ctx) // what follows is not written through the call's workspaces
 	})
 	if err == nil {
 		c.Note("changed", strings.Join(changed, ","))

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"tenantry/backends/record"
+	"tenantry/backends/store"
 	"tenantry/internal/fault"
 	"tenantry/operation"
 	"tenantry/operation/crud"
@@ -45,11 +46,11 @@ func (m *Module) roles() []operation.Row {
 		Path: "/api/roles", Things: "Roles", Read: read(), Write: write(), Search: []string{"name", "label"}, Few: []string{"created_at"},
 		BuiltIn: func(c *operation.Call) []identity.Role { return []identity.Role{identity.BuiltIn(c.Tenant)} },
 		Example: Role{Name: "editor", Label: "Editor", Permissions: []tenants.Permission{tenants.Contacts}, CreatedAt: "2024-06-04T13:52:42.000Z"},
-		Before: func(ctx context.Context, c *operation.Call, rec, was *identity.Role) error {
+		Before: func(ctx context.Context, c *operation.Call, need *store.Preconditions, rec, was *identity.Role) error {
 			if was != nil && was.Name == identity.AdminRole {
 				return fault.One("name", fault.Forbidden, "the role %s is built in: nobody changes or deletes it", identity.AdminRole)
 			}
-			return guard(ctx, c, rec, was)
+			return guard(ctx, c, need, rec, was)
 		},
 		Keeper: keeper(m.Kinds.Roles, m.People.CreateRole, m.People.UpdateRole, m.People.DeleteRole),
 	})
@@ -105,6 +106,6 @@ func keeper[T any](
 // refers looks for what a record refers to, as the service of people does.
 func refers[T any](of *record.Of[T]) func(context.Context, *operation.Call, *T, *fault.List) error {
 	return func(ctx context.Context, c *operation.Call, rec *T, errs *fault.List) error {
-		return identity.Refers(ctx, c.Tenant, of.Resource, rec, errs)
+		return identity.Refers(ctx, c.Tenant, &store.Preconditions{}, of.Resource, rec, errs)
 	}
 }

@@ -154,7 +154,7 @@ func (m *Module) people() []operation.Row {
 			if err := c.Current(u.Rev); err != nil {
 				return err
 			}
-			return guard(ctx, c, nil, u)
+			return guard(ctx, c, nil, nil, u)
 		}
 	}
 	reactivate := m.onUser("reactivate", "Reactivate a user", "Lets a person who was deactivated sign in again, with the password that was chosen before.", "User reactivated",
@@ -165,7 +165,7 @@ func (m *Module) people() []operation.Row {
 				if err := c.Current(u.Rev); err != nil {
 					return err
 				}
-				return guard(ctx, c, u, &was)
+				return guard(ctx, c, nil, u, &was)
 			})
 		})
 	reactivate.Failures = append(reactivate.Failures, widening())

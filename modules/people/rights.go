@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 
+	"tenantry/backends/store"
 	"tenantry/internal/fault"
 	"tenantry/operation"
 	"tenantry/tenants"
@@ -74,8 +75,8 @@ func gives(p *tenants.Principal, was, will *rights) error {
 
 // guarded holds every change of a record to the rule. A key that is bound also gives nobody more than they have: what
 // they sign in with, or their keys, need not be.
-func guarded[T any](m *Module, of func(context.Context, *operation.Call, *T) (rights, error)) func(context.Context, *operation.Call, *T, *T) error {
-	return func(ctx context.Context, c *operation.Call, rec, was *T) error {
+func guarded[T any](m *Module, of func(context.Context, *operation.Call, *T) (rights, error)) func(context.Context, *operation.Call, *store.Preconditions, *T, *T) error {
+	return func(ctx context.Context, c *operation.Call, _ *store.Preconditions, rec, was *T) error {
 		if c.Principal.Kind == tenants.System { // the gateway's own calls give nobody anything
 			return nil
 		}

@@ -81,7 +81,6 @@ func (s *serves[T]) unchanged() string {
 
 // many makes the attempts at a bulk: once more where somebody came between. One in which nothing was done is a failure.
 func (s *serves[T]) many(ctx context.Context, c *operation.Call, attempt func(context.Context, *operation.Call, int) (operation.Result, error)) (result operation.Result, err error) {
-	ctx = new(store.Basis).With(ctx)
 	for n := range tries {
 		if result, err = attempt(ctx, c, n); !errors.Is(err, errAgain) {
 			break
@@ -100,7 +99,6 @@ var errAgain = fmt.Errorf("once more: %w", store.ErrConflict)
 
 // attempt is one of many, of which the last one refuses what somebody has changed meanwhile. Errors: errAgain.
 func (s *serves[T]) attempt(ctx context.Context, c *operation.Call, n int) (operation.Result, error) {
-	store.Anew(ctx)
 	bodies, errs := slices.Collect(strictjson.Elements(c.Body.Raw("records"))), slices.Clone(c.Unknown)
 	if n := len(bodies); n == 0 || n > most {
 		errs.Add("records", fault.Length, "records must be a list of 1 to %d objects", most)
@@ -131,7 +129,7 @@ func (s *serves[T]) attempt(ctx context.Context, c *operation.Call, n int) (oper
 		for i, e := range part {
 			s.prepare(ctx, c, &p, e, bodies[from+i], &known)
 		}
-		return s.stands(ctx, c, &known, part)
+		return s.require(ctx, c, &b.need, &known, part)
 	})
 }
 
@@ -150,7 +148,7 @@ func (s *serves[T]) begin(c *operation.Call, attempt int, entries []*entry[T], w
 
 // run recognizes the entries, has them prepared and stores them: all in one write, or in as many as they need.
 func (b *bulk[T]) run(ctx context.Context, probes []any, prepare func(part []*entry[T], from int) error) (operation.Result, error) {
-	c, entries := b.c, b.entries
+	entries := b.entries
 	for from, many := 0, len(entries); from < len(entries); {
 		part, writes := entries[from:from+many], b.writes
 		fits, err := many, b.late(ctx)
@@ -168,7 +166,6 @@ func (b *bulk[T]) run(ctx context.Context, probes []any, prepare func(part []*en
 		}
 		if err != nil && writes > 0 && b.writes == writes && ctx.Err() == nil && resendable(err) { // those before them are stored, and told of
 			b.refuse(entries[from:], err)
-			c.Closes(b.answer)
 			break
 		}
 		if err != nil {
@@ -177,7 +174,10 @@ func (b *bulk[T]) run(ctx context.Context, probes []any, prepare func(part []*en
 		from += many
 		many = min(b.next(many), len(entries)-from)
 	}
-	return c.Answer(ctx)
+	if b.result == nil { // the last of them were refused
+		return b.answer(ctx)
+	}
+	return *b.result, nil
 }
 
 // prepare makes what is stored of an entry that has been recognized, and checks it, as far as that is known already.
@@ -209,12 +209,14 @@ type bulk[T any] struct {
 	state   store.State            // in that state
 	meant   []map[string]*entry[T] // by the values of each of the ways
 	means   map[string]*entry[T]   // by the identifier of what they mean
-	finish  func(context.Context, *operation.Call, *entry[T]) error
+	need    store.Preconditions    // of the part that is stored next
+	finish  func(context.Context, *operation.Call, *store.Preconditions, *entry[T]) error
 	answer  func(context.Context) (operation.Result, error)
 	refused map[*entry[T]][]operation.FieldError
-	writes  int   // that stored some of them
-	size    int64 // of the stored records that were recognized last
-	roomed  int64 // bytes for which room was found
+	result  *operation.Result // once a commit has stored it
+	writes  int               // that stored some of them
+	size    int64             // of the stored records that were recognized last
+	roomed  int64             // bytes for which room was found
 }
 
 // refuse tells of entries that they are not stored, though others are.
@@ -288,8 +290,8 @@ func (s *serves[T]) probe(body strictjson.Value, id string) any {
 // recognize finds the records that the probes mean, live or not, by the values that tell them. Where they are more than a bulk
 // changes together, it returns how many of the entries to try instead, and has recognized none.
 func (b *bulk[T]) recognize(ctx context.Context, entries []*entry[T], probes []any) (fits int, err error) {
-	store.Anew(ctx)
 	s, c := b.s, b.c
+	b.need.Reset()
 	b.size = 0
 	wrong := make([]int, len(entries))
 	for i, e := range entries {
@@ -364,7 +366,7 @@ func (b *bulk[T]) settle(ctx context.Context, entries []*entry[T], last bool) er
 	s, c := b.s, b.c
 	var fresh, changed []*entry[T]
 	for _, e := range entries {
-		err := b.finish(ctx, c, e)
+		err := b.finish(ctx, c, &b.need, e)
 		switch {
 		case err != nil:
 			if b.refused[e] = operation.ErrorsOf(s.told(err)); len(b.refused[e]) == 0 {
@@ -443,12 +445,9 @@ func (b *bulk[T]) put(ctx context.Context, entries []*entry[T], last bool) error
 	}
 	for tried := 0; len(recs) > 0; tried++ {
 		n := s.in(c).Portion(recs)
-		if last && n == len(recs) {
-			c.Closes(b.answer)
-		}
 		err := b.late(ctx)
 		if err == nil {
-			err = s.in(c).Save(ctx, recs[:n]...)
+			err = b.save(ctx, recs[:n], last && n == len(recs))
 		}
 		if err == nil {
 			b.writes++
@@ -458,7 +457,6 @@ func (b *bulk[T]) put(ctx context.Context, entries []*entry[T], last bool) error
 			recs, entries, tried = recs[n:], entries[n:], -1
 			continue
 		}
-		c.Closes(nil)
 		bad := meant(err, n)
 		if b.writes == 0 && s.passed(err, bad, b.attempt) {
 			return errAgain
@@ -474,7 +472,7 @@ func (b *bulk[T]) put(ctx context.Context, entries []*entry[T], last bool) error
 			return err
 		}
 		if tried >= anew && bad > 1 { // the one before it stays, for the answer to be stored with
-			switch err := s.in(c).Save(ctx, recs[:bad-1]...); {
+			switch err := b.save(ctx, recs[:bad-1], false); {
 			case err == nil:
 				recs, entries, bad = recs[bad-1:], entries[bad-1:], 1
 				b.writes++
@@ -484,10 +482,25 @@ func (b *bulk[T]) put(ctx context.Context, entries []*entry[T], last bool) error
 		}
 		recs, entries = slices.Delete(recs, bad, bad+1), slices.Delete(entries, bad, bad+1)
 	}
-	if last {
-		c.Closes(b.answer)
-	}
 	return nil
+}
+
+// save stores records in one commit; the last one is that of the answer.
+func (b *bulk[T]) save(ctx context.Context, recs []*T, last bool) error {
+	batch := b.s.batch(b.c)
+	batch.Preconditions = b.need
+	err := b.s.in(b.c).StageSave(ctx, batch, recs...)
+	switch {
+	case err != nil:
+		return err
+	case !last:
+		return batch.Commit(ctx)
+	}
+	result, err := b.c.Commit(ctx, batch, b.answer)
+	if err == nil {
+		b.result = &result
+	}
+	return err
 }
 
 // meant returns which of n records a write was refused for; -1: for none of them.

@@ -46,7 +46,7 @@ func (s *serves[T]) bulkMark(deleted bool) operation.Row {
 		operation.Refuses(http.StatusUnprocessableEntity, "there are no identifiers, or too many", "ids", fault.Length, manyIDs),
 		s.undone(BulkMarked{Failed: 1, Results: []BulkResult{{Errors: gone.Errors}}}))
 	row.Data, row.Example = BulkMarked{}, BulkMarked{Done: 1, Failed: 1, Results: []BulkResult{{ID: exampleID}, gone}}
-	row.Joins = true
+	row.Joins, row.MakesRoom = true, deleted
 	row.Handler = func(ctx context.Context, c *operation.Call) (operation.Result, error) {
 		return s.many(ctx, c, func(ctx context.Context, c *operation.Call, n int) (operation.Result, error) {
 			return s.attemptMark(ctx, c, n, deleted)
@@ -60,7 +60,6 @@ const manyIDs = "ids must be a list of 1 to 1000 identifiers"
 
 // attemptMark is attempt of records that are deleted or restored.
 func (s *serves[T]) attemptMark(ctx context.Context, c *operation.Call, n int, deleted bool) (operation.Result, error) {
-	store.Anew(ctx)
 	ids, errs := c.Body.Value("ids").Items, append(fault.List{}, c.Unknown...)
 	if len(ids) == 0 || len(ids) > most {
 		errs.Add("ids", fault.Length, "%s", manyIDs)
@@ -87,19 +86,16 @@ func (s *serves[T]) attemptMark(ctx context.Context, c *operation.Call, n int, d
 		s.of.Meta(probes[i]).ID = id.Text
 	}
 	b := s.begin(c, n, entries, within, stateOf(!deleted))
-	b.finish = func(ctx context.Context, c *operation.Call, e *entry[T]) error {
+	b.finish = func(ctx context.Context, c *operation.Call, need *store.Preconditions, e *entry[T]) error {
 		if err := e.errs.Err(); err != nil {
 			return err
 		}
-		return s.mark(ctx, c, e.rec, deleted)
+		return s.mark(ctx, c, need, e.rec, deleted)
 	}
 	b.answer = func(context.Context) (operation.Result, error) {
 		all := became(s.of, entries, b.refused)
 		note(c, map[string]int{"done": all.Updated, "failed": all.Failed})
 		return operation.Result{Data: BulkMarked{all.Updated, all.Failed, all.Results}}, nil
-	}
-	if deleted {
-		ctx = store.BeyondQuota(ctx)
 	}
 	return b.run(ctx, probes, func(part []*entry[T], _ int) error {
 		for _, e := range part {

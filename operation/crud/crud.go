@@ -64,11 +64,12 @@ type Options[T any] struct {
 	// what it notes of those is not told.
 	Also func(ctx context.Context, c *operation.Call, rec, was *T, errs *fault.List) error
 	// Before, where set, sees a record before it is stored, and the one that it was; it may complete
-	// or refuse it. Of a new record was is nil, of one that is purged rec.
-	Before func(ctx context.Context, c *operation.Call, rec, was *T) error
+	// or refuse it, and require what it judges by to be unchanged when it is stored. Of a new record was is nil, of one
+	// that is purged rec.
+	Before func(ctx context.Context, c *operation.Call, need *store.Preconditions, rec, was *T) error
 	// Drop, where set, reports of a new record, as it is about to be stored, that it is answered as if it were, or refused where there is no room for it, and is not.
 	Drop func(ctx context.Context, c *operation.Call, rec *T) bool
-	// After, where set, sees a changed record once it is stored, when nothing is written any more that stands on what it was.
+	// After, where set, sees a changed record once it is stored, when no commit requires any more what it was.
 	// What it refuses is put back.
 	After func(ctx context.Context, c *operation.Call, rec, was *T) error
 	// Keys seal the values of encrypted fields, which no answer shows. They are required where there can be some.
@@ -225,6 +226,14 @@ func (s *serves[T]) in(c *operation.Call) store.Collection[T] {
 	return s.of.In(c.Workspace)
 }
 
+// batch returns an empty batch for where the records are.
+func (s *serves[T]) batch(c *operation.Call) *store.Batch {
+	if s.of.Control {
+		return c.Tenant.People().Batch()
+	}
+	return c.Workspace.Batch()
+}
+
 // invalid documents the refusal of a body.
 func (s *serves[T]) invalid() []operation.Failure {
 	first := s.fields[0].Name
@@ -243,8 +252,12 @@ type read struct {
 func (s *serves[T]) get() operation.Row {
 	row := s.row("get", http.MethodGet, s.each(), s.Thing+" found")
 	row.Summary, row.Description = "Get "+s.one(), "Answers one record."
-	return as(s, row, func(ctx context.Context, c *operation.Call, in read) (*T, error) {
-		return s.find(ctx, c, stateOf(in.Deleted))
+	return as(s, row, func(ctx context.Context, c *operation.Call, in read) (operation.Result, error) {
+		rec, err := s.find(ctx, c, stateOf(in.Deleted))
+		if err != nil {
+			return operation.Result{}, err
+		}
+		return s.answer(c, rec)(ctx)
 	})
 }
 
@@ -263,56 +276,27 @@ func (s *serves[T]) offered(params []operation.Param) []operation.Param {
 }
 
 // as completes a row that answers with a record.
-func as[In, T any](s *serves[T], row operation.Row, do func(context.Context, *operation.Call, In) (*T, error)) operation.Row {
+func as[In, T any](s *serves[T], row operation.Row, do func(context.Context, *operation.Call, In) (operation.Result, error)) operation.Row {
 	data := row.Data
 	row.Revised = true
-	row = operation.Typed(row, func(ctx context.Context, c *operation.Call, in In) (any, error) {
-		ctx = knowing(new(store.Basis).With(ctx))
-		rec, err := do(ctx, c, in)
-		if err != nil {
-			return nil, err
-		}
-		if row.Method == http.MethodGet || s.Keeper != nil {
-			s.closes(c, rec)
-		}
-		return c.Answer(ctx)
-	})
+	row = operation.Typed(row, do)
 	row.Data, row.Params = data, s.offered(row.Params)
 	return row
 }
 
-type knownKey struct{}
-
-// knowing returns the context of a call that reads no definition twice.
-func knowing(ctx context.Context) context.Context {
-	return context.WithValue(ctx, knownKey{}, new(record.Known))
+// answer returns how a call answers with a record that is there, as it is or is about to be stored.
+func (s *serves[T]) answer(c *operation.Call, rec *T) func(context.Context) (operation.Result, error) {
+	return s.answers(c, rec, c.Operation.Method != http.MethodDelete || s.Keeper == nil)
 }
 
-// known returns what the call has read of definitions.
-func known(ctx context.Context) *record.Known {
-	if k, ok := ctx.Value(knownKey{}).(*record.Known); ok {
-		return k
-	}
-	return new(record.Known)
+// lastAnswer returns how a call answers with a record that is gone, or about to end, for good.
+func (s *serves[T]) lastAnswer(c *operation.Call, rec *T) func(context.Context) (operation.Result, error) {
+	return s.answers(c, rec, false)
 }
 
-// afresh begins once more, where what was read may have changed.
-func afresh(ctx context.Context) {
-	store.Anew(ctx)
-	*known(ctx) = record.Known{}
-}
-
-// closes says that the record is about to be stored as it is, and answered.
-func (s *serves[T]) closes(c *operation.Call, rec *T) {
-	s.answers(c, rec, c.Operation.Method != http.MethodDelete || s.Keeper == nil)
-}
-
-// ends says that the record is about to end for good, and answered.
-func (s *serves[T]) ends(c *operation.Call, rec *T) { s.answers(c, rec, false) }
-
-// answers says that the record is answered with the write that follows, and whether it is there then.
-func (s *serves[T]) answers(c *operation.Call, rec *T, there bool) {
-	c.Closes(func(ctx context.Context) (operation.Result, error) {
+// answers returns how a call answers with a record, which has a revision to tell where it is there.
+func (s *serves[T]) answers(c *operation.Call, rec *T, there bool) func(context.Context) (operation.Result, error) {
+	return func(ctx context.Context) (operation.Result, error) {
 		if noted := s.noted(rec); c.Operation.Method != http.MethodGet && noted != "" {
 			c.Note(s.of.Name, noted)
 		}
@@ -324,7 +308,7 @@ func (s *serves[T]) answers(c *operation.Call, rec *T, there bool) {
 			return operation.Result{}, err
 		}
 		return operation.Result{Data: shown[0]}, nil
-	})
+	}
 }
 
 // noted returns what audit logs call a record: people, roles and accounts as commands call them.
@@ -345,7 +329,7 @@ func (s *serves[T]) show(ctx context.Context, c *operation.Call, recs []*T) ([]a
 	if s.Show != nil {
 		return s.Show(ctx, c, recs)
 	}
-	shown, known := make([]any, len(recs)), known(ctx)
+	shown, known := make([]any, len(recs)), &c.Known
 	for i, rec := range recs {
 		var unfit map[string]string
 		if s.of.DefinedBy != "" && len(*s.of.Values(rec)) > 0 {
@@ -383,7 +367,7 @@ func (s *serves[T]) hide(ctx context.Context, c *operation.Call, rec *T, known *
 
 // find returns the record that the path names.
 func (s *serves[T]) find(ctx context.Context, c *operation.Call, state store.State) (*T, error) {
-	within, err := s.within(ctx, c, known(ctx))
+	within, err := s.within(ctx, c, &c.Known)
 	if err != nil {
 		return nil, err
 	}
@@ -463,13 +447,13 @@ func (s *serves[T]) create() operation.Row {
 	row.Summary = "Create " + s.one()
 	row.Upload, row.UploadExamples, row.UploadLimit, row.Timeout = s.Upload, s.UploadExamples, s.UploadLimit, s.UploadTime
 	s.takes(&row, false)
-	return as(s, row, func(ctx context.Context, c *operation.Call, _ struct{}) (rec *T, err error) {
+	return as(s, row, func(ctx context.Context, c *operation.Call, _ struct{}) (result operation.Result, err error) {
 		for range tries {
-			if rec, err = s.add(ctx, c); s.Keeper != nil || !errors.Is(err, store.ErrConflict) {
+			if result, err = s.add(ctx, c); s.Keeper != nil || !errors.Is(err, store.ErrConflict) {
 				break
 			}
 		}
-		return rec, s.told(err)
+		return result, s.told(err)
 	})
 }
 
@@ -477,57 +461,82 @@ func (s *serves[T]) update() operation.Row {
 	row := s.row("update", http.MethodPut, s.each(), s.Thing+" updated")
 	row.Summary, row.Description = "Change "+s.one(), "Fields that are not given stay as they are; null takes away what need not be there."
 	s.takes(&row, true)
-	return as(s, row, func(ctx context.Context, c *operation.Call, _ struct{}) (*T, error) {
-		return s.change(ctx, c, func(rec, was *T) error { return s.take(ctx, c, rec, was, s.sent(c)) })
+	return as(s, row, func(ctx context.Context, c *operation.Call, _ struct{}) (operation.Result, error) {
+		return s.change(ctx, c, func(need *store.Preconditions, rec, was *T) error {
+			return s.take(ctx, c, need, rec, was, s.sent(c))
+		})
 	})
 }
 
 // change stores what edit makes of the live record that the path names, if it is the one that the
 // caller means.
-func (s *serves[T]) change(ctx context.Context, c *operation.Call, change func(rec, was *T) error) (*T, error) {
+func (s *serves[T]) change(ctx context.Context, c *operation.Call, change func(need *store.Preconditions, rec, was *T) error) (operation.Result, error) {
+	id := c.Path(s.param)
+	if s.of.KeyField().Rule.Format != "id" || s.parent != "" || s.Keeper != nil || s.of.Single {
+		rec, err := s.find(ctx, c, store.Live)
+		if err != nil {
+			return operation.Result{}, err
+		}
+		if id = s.of.Meta(rec).ID; s.Keeper != nil {
+			return s.keep(ctx, c, rec, change)
+		}
+		if s.of.Meta(rec).Rev == 0 { // the only record of the resource, before it is stored
+			result, err := s.first(ctx, c, rec, change)
+			taken := new(store.DuplicateError)
+			if !errors.As(err, &taken) {
+				return result, s.told(err)
+			}
+			if rec, err = s.find(ctx, c, store.Live); err != nil { // somebody else stored it meanwhile
+				return operation.Result{}, s.told(err)
+			}
+			id = s.of.Meta(rec).ID
+		}
+	}
 	var wanted *T
 	var was T
-	edit := func(rec *T) error {
+	var result operation.Result
+	rec, err := s.in(c).Revise(ctx, id, func(need *store.Preconditions, rec *T) error {
 		wanted, was = rec, *rec
-		c.Closes(nil) // it was to be stored before, and somebody else came between
-		afresh(ctx)
-		if err := c.Current(s.of.Revision(rec)); err != nil {
-			return err
-		}
-		if err := change(rec, &was); err != nil {
-			return err
-		}
-		if s.Keeper == nil { // which may store more
-			s.closes(c, rec)
-		}
-		return nil
+		return s.edit(c, need, rec, &was, change)
+	}, func(ctx context.Context, b *store.Batch, rec *T) (err error) {
+		result, err = c.Commit(ctx, b, s.answer(c, rec))
+		return err
+	})
+	return result, s.told(s.stored(ctx, c, rec, wanted, &was, err))
+}
+
+// edit makes one attempt at a change of the record that the caller means.
+func (s *serves[T]) edit(c *operation.Call, need *store.Preconditions, rec, was *T, change func(need *store.Preconditions, rec, was *T) error) error {
+	c.Forget()
+	if err := c.Current(s.of.Revision(rec)); err != nil {
+		return err
 	}
-	id := c.Path(s.param)
-	if s.of.KeyField().Rule.Format == "id" && s.parent == "" && s.Keeper == nil && !s.of.Single {
-		rec, err := s.in(c).Update(ctx, id, edit)
-		return rec, s.told(s.stored(ctx, c, rec, wanted, &was, err))
+	return change(need, rec, was)
+}
+
+// first stores the only record of a resource for the first time, as a change of the one that holds until then.
+func (s *serves[T]) first(ctx context.Context, c *operation.Call, rec *T, change func(need *store.Preconditions, rec, was *T) error) (operation.Result, error) {
+	b, was := s.batch(c), *rec
+	err := s.edit(c, &b.Preconditions, rec, &was, change)
+	if err == nil {
+		err = s.in(c).StageInsert(b, rec)
 	}
-	rec, err := s.find(ctx, c, store.Live)
 	if err != nil {
-		return nil, err
+		return operation.Result{}, err
 	}
-	switch {
-	case s.Keeper != nil:
-		rec, err = s.Keeper.Update(ctx, c, rec, edit)
-	case s.of.Meta(rec).Rev == 0: // the one record there is, once it is stored
-		if err = edit(rec); err == nil {
-			err = s.in(c).Insert(ctx, rec)
-		}
-		if first := new(store.DuplicateError); errors.As(err, &first) { // somebody else stored it meanwhile
-			if rec, err = s.find(ctx, c, store.Live); err == nil {
-				rec, err = s.in(c).Update(ctx, s.of.Meta(rec).ID, edit)
-			}
-		}
-	default:
-		rec, err = s.in(c).Update(ctx, s.of.Meta(rec).ID, edit)
-		err = s.stored(ctx, c, rec, wanted, &was, err)
+	return c.Commit(ctx, b, s.answer(c, rec))
+}
+
+// keep has the service that keeps the records change one, which may store more.
+func (s *serves[T]) keep(ctx context.Context, c *operation.Call, rec *T, change func(need *store.Preconditions, rec, was *T) error) (operation.Result, error) {
+	rec, err := s.Keeper.Update(ctx, c, rec, func(rec *T) error {
+		was := *rec
+		return s.edit(c, &store.Preconditions{}, rec, &was, change)
+	})
+	if err != nil {
+		return operation.Result{}, s.told(err)
 	}
-	return rec, s.told(err)
+	return s.answer(c, rec)(ctx)
 }
 
 // stored returns what became of a write: rec was stored, or wanted was refused.
@@ -548,7 +557,6 @@ func Settle[T any](ctx context.Context, c *operation.Call, of *record.Of[T], rec
 	if err == nil {
 		return nil
 	}
-	store.Anew(ctx)
 	back := *was
 	*of.Meta(&back) = *of.Meta(rec)
 	return cmp.Or(of.In(c.Workspace).Replace(ctx, &back), err)
@@ -561,10 +569,10 @@ func Act[In, T any](of *record.Of[T], o Options[T], row operation.Row, action st
 	made := s.row(action, row.Method, s.each()+"/"+row.Path, s.Thing+" updated")
 	made.Summary, made.Description, made.OnRecord = row.Summary, row.Description, true
 	made.Failures = append(made.Failures, s.invalid()[0])
-	return s.resolving(as(s, made, func(ctx context.Context, c *operation.Call, in In) (*T, error) {
-		return s.change(ctx, c, func(rec, was *T) error {
+	return s.resolving(as(s, made, func(ctx context.Context, c *operation.Call, in In) (operation.Result, error) {
+		return s.change(ctx, c, func(need *store.Preconditions, rec, was *T) error {
 			do(rec, in)
-			return s.take(ctx, c, rec, was, strictjson.Value{})
+			return s.take(ctx, c, need, rec, was, strictjson.Value{})
 		})
 	}))[0]
 }

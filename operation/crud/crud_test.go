@@ -164,7 +164,7 @@ func TestRows_Before(t *testing.T) {
 	n := newNotes()
 	n.Without = []string{"list"}
 	var seen []string
-	n.Before = func(ctx context.Context, c *operation.Call, rec, was *note) error {
+	n.Before = func(ctx context.Context, c *operation.Call, _ *store.Preconditions, rec, was *note) error {
 		switch {
 		case was == nil:
 			rec.Seen = 7

@@ -6,6 +6,7 @@ import (
 
 	"tenantry/backends/record"
 	"tenantry/backends/record/schema"
+	"tenantry/backends/store"
 	"tenantry/operation"
 )
 
@@ -37,10 +38,10 @@ func Limits() operation.Failure {
 }
 
 // before is asked of every change before it is stored.
-func (s *serves[T]) before(ctx context.Context, c *operation.Call, rec, was *T) error {
+func (s *serves[T]) before(ctx context.Context, c *operation.Call, need *store.Preconditions, rec, was *T) error {
 	err := RefuseLimited(ctx, c, s.of, rec, was)
 	if err == nil && s.Before != nil {
-		err = s.Before(ctx, c, rec, was)
+		err = s.Before(ctx, c, need, rec, was)
 	}
 	if err == nil && rec != nil && s.of.Definition {
 		var before schema.Fields

@@ -92,7 +92,6 @@ func (s *serves[T]) query(ctx context.Context, c *operation.Call, in asking, err
 
 func (s *serves[T]) page(ctx context.Context, c *operation.Call, in listing) (any, error) {
 	var errs fault.List
-	ctx = knowing(ctx)
 	q, where, order, err := s.query(ctx, c, in.asking, &errs)
 	if err != nil {
 		return nil, err
@@ -153,7 +152,7 @@ func (s *serves[T]) leading(c *operation.Call, in listing) (lead []T, count int)
 // where returns what is listed: within the definition of the path, as the module narrows it, by the
 // filters and by the words looked for; and the fields that there are. What is wrong with the filters is noted.
 func (s *serves[T]) where(ctx context.Context, c *operation.Call, in asking, errs *fault.List) (_ store.Filter, fields catalog, err error) {
-	known := known(ctx)
+	known := &c.Known
 	where := make([]store.Filter, 3)
 	if where[0], err = s.within(ctx, c, known); err != nil {
 		return store.Filter{}, fields, err

@@ -22,11 +22,11 @@ func (s *serves[T]) remove() operation.Row {
 	if s.trash {
 		row.Description = "The record leaves every list and count, and can be restored; with purge it is gone for good. Answers it. Until then its unique values stay its own."
 	}
-	return as(s, row, func(ctx context.Context, c *operation.Call, in removal) (*T, error) {
+	return as(s, row, func(ctx context.Context, c *operation.Call, in removal) (operation.Result, error) {
 		if in.Purge || !s.trash {
 			return s.purge(ctx, c)
 		}
-		return s.change(ctx, c, func(rec, _ *T) error { return s.mark(ctx, c, rec, true) })
+		return s.change(ctx, c, func(need *store.Preconditions, rec, _ *T) error { return s.mark(ctx, c, need, rec, true) })
 	})
 }
 
@@ -34,7 +34,9 @@ func (s *serves[T]) purging() operation.Row {
 	row := s.row("purge", http.MethodDelete, s.each()+"/purge", s.Thing+" deleted")
 	row.Summary, row.Description = "Purge "+s.one(), "Ends the record for good, whether it was deleted before or not. Nobody can restore it. Answers it as it was."
 	row.End = s.endAll
-	return as(s, row, func(ctx context.Context, c *operation.Call, _ struct{}) (*T, error) { return s.purge(ctx, c) })
+	return as(s, row, func(ctx context.Context, c *operation.Call, _ struct{}) (operation.Result, error) {
+		return s.purge(ctx, c)
+	})
 }
 
 // endAll is the End of a row.
@@ -69,7 +71,7 @@ func (s *serves[T]) endAll(ctx context.Context, c *operation.Call, ids []string)
 // endOne ends a record as it is by now. It is deleted first where it can be, so that what others put into it is kept.
 func (s *serves[T]) endOne(ctx context.Context, c *operation.Call, id string) (err error) {
 	for range tries {
-		afresh(ctx)
+		c.Forget()
 		var rec *T
 		if rec, err = s.in(c).First(ctx, store.Query{Filter: store.Eq("id", id), State: store.Either}); errors.Is(err, store.ErrNotFound) {
 			return nil
@@ -79,7 +81,7 @@ func (s *serves[T]) endOne(ctx context.Context, c *operation.Call, id string) (e
 			err = s.in(c).Replace(ctx, rec)
 		}
 		if err == nil {
-			err = s.end(ctx, c, rec, func(*operation.Call, *T) {})
+			err = s.end(ctx, c, rec, (*store.Batch).Commit)
 		}
 		if !errors.Is(err, store.ErrConflict) {
 			return err
@@ -89,14 +91,23 @@ func (s *serves[T]) endOne(ctx context.Context, c *operation.Call, id string) (e
 }
 
 // purge ends the record that the path names for good.
-func (s *serves[T]) purge(ctx context.Context, c *operation.Call) (*T, error) {
-	return s.again(ctx, c, store.Either, func(rec *T) error { return s.end(ctx, c, rec, s.ends) })
+func (s *serves[T]) purge(ctx context.Context, c *operation.Call) (operation.Result, error) {
+	return s.again(ctx, c, store.Either, func(rec *T) (result operation.Result, err error) {
+		err = s.end(ctx, c, rec, func(b *store.Batch, ctx context.Context) (err error) {
+			result, err = c.Commit(ctx, b, s.lastAnswer(c, rec))
+			return err
+		})
+		if err == nil && s.Keeper != nil {
+			result, err = s.answer(c, rec)(ctx)
+		}
+		return result, err
+	})
 }
 
-// end ends a record for good; last is called before the write that does.
-func (s *serves[T]) end(ctx context.Context, c *operation.Call, rec *T, last func(*operation.Call, *T)) error {
-	was := *rec
-	if err := s.before(ctx, c, nil, rec); err != nil {
+// end ends a record for good, which commit does unless a service keeps the records.
+func (s *serves[T]) end(ctx context.Context, c *operation.Call, rec *T, commit func(*store.Batch, context.Context) error) error {
+	was, b := *rec, s.batch(c)
+	if err := s.before(ctx, c, &b.Preconditions, nil, rec); err != nil {
 		return err
 	}
 	if s.Keeper != nil {
@@ -105,8 +116,10 @@ func (s *serves[T]) end(ctx context.Context, c *operation.Call, rec *T, last fun
 	if err := s.unshared(ctx, c, rec, &was); err != nil {
 		return err
 	}
-	last(c, rec)
-	return s.in(c).Delete(ctx, rec)
+	if err := s.in(c).StageDelete(ctx, b, rec); err != nil {
+		return err
+	}
+	return commit(b, ctx)
 }
 
 // expire is the Expire of a row.
@@ -127,7 +140,7 @@ func (s *serves[T]) expire(ctx context.Context, c *operation.Call, before int64,
 		passed += found.Left
 		for i := range found.Records {
 			rec := &found.Records[i]
-			switch failed := s.end(ctx, c, rec, func(*operation.Call, *T) {}); {
+			switch failed := s.end(ctx, c, rec, (*store.Batch).Commit); {
 			case failed == nil:
 				ended(s.of.Meta(rec).ID)
 			case errors.Is(failed, store.ErrConflict): // somebody else ended it, or brought it back
@@ -144,16 +157,20 @@ func (s *serves[T]) restore() operation.Row {
 	row := s.row("restore", http.MethodPost, s.each()+"/restore", s.Thing+" restored")
 	row.Summary, row.Description = "Restore "+s.one(), "Brings back a record that was deleted. Answers it."
 	row.Expire, row.OnRecord = s.expire, true
-	return as(s, row, func(ctx context.Context, c *operation.Call, _ struct{}) (*T, error) {
-		return s.again(ctx, c, store.Deleted, func(rec *T) error {
+	return as(s, row, func(ctx context.Context, c *operation.Call, _ struct{}) (operation.Result, error) {
+		return s.again(ctx, c, store.Deleted, func(rec *T) (operation.Result, error) {
 			if s.ending(c, rec) {
-				return operation.NotFound(s.missing())
+				return operation.Result{}, operation.NotFound(s.missing())
 			}
-			if err := s.mark(ctx, c, rec, false); err != nil {
-				return err
+			b := s.batch(c)
+			err := s.mark(ctx, c, &b.Preconditions, rec, false)
+			if err == nil {
+				err = s.in(c).StageReplace(ctx, b, rec)
 			}
-			s.closes(c, rec)
-			return s.in(c).Replace(ctx, rec)
+			if err != nil {
+				return operation.Result{}, err
+			}
+			return c.Commit(ctx, b, s.answer(c, rec))
 		})
 	})
 }
@@ -167,28 +184,28 @@ func (s *serves[T]) ending(c *operation.Call, rec *T) bool {
 const tries = 10
 
 // again finds the record in that state and changes it, anew where somebody else came between.
-func (s *serves[T]) again(ctx context.Context, c *operation.Call, state store.State, change func(rec *T) error) (rec *T, err error) {
+func (s *serves[T]) again(ctx context.Context, c *operation.Call, state store.State, change func(rec *T) (operation.Result, error)) (result operation.Result, err error) {
 	for range tries {
-		c.Closes(nil)
-		afresh(ctx)
+		c.Forget()
+		var rec *T
 		if rec, err = s.find(ctx, c, state); err != nil {
-			return nil, err
+			return operation.Result{}, err
 		}
 		if err = c.Current(s.of.Revision(rec)); err == nil {
-			err = change(rec)
+			result, err = change(rec)
 		}
 		if !errors.Is(err, store.ErrConflict) {
-			break
+			return result, s.told(err)
 		}
 	}
-	return rec, s.told(err)
+	return operation.Result{}, s.told(err)
 }
 
 // mark says of a record whether it is deleted.
-func (s *serves[T]) mark(ctx context.Context, c *operation.Call, rec *T, deleted bool) error {
+func (s *serves[T]) mark(ctx context.Context, c *operation.Call, need *store.Preconditions, rec *T, deleted bool) error {
 	was := *rec
 	s.setDeleted(rec, deleted)
-	return s.before(ctx, c, rec, &was)
+	return s.before(ctx, c, need, rec, &was)
 }
 
 func (s *serves[T]) setDeleted(rec *T, deleted bool) {

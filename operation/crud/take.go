@@ -90,7 +90,7 @@ func has(object strictjson.Value, name string) bool {
 }
 
 // complete has the last word on a record before it is stored.
-func (s *serves[T]) complete(ctx context.Context, c *operation.Call, e *entry[T]) error {
+func (s *serves[T]) complete(ctx context.Context, c *operation.Call, need *store.Preconditions, e *entry[T]) error {
 	if s.Also != nil && e.seal != nil {
 		var more fault.List
 		if err := s.Also(ctx, c, e.rec, e.was, &more); err != nil {
@@ -100,7 +100,7 @@ func (s *serves[T]) complete(ctx context.Context, c *operation.Call, e *entry[T]
 	}
 	err := e.errs.Err()
 	if err == nil {
-		err = s.before(ctx, c, e.rec, e.was)
+		err = s.before(ctx, c, need, e.rec, e.was)
 	}
 	if err == nil {
 		err = e.seal()
@@ -116,10 +116,11 @@ func (s *serves[T]) complete(ctx context.Context, c *operation.Call, e *entry[T]
 	return err
 }
 
-// take reads the body, where it is one, into a record and checks that, with what it refers to.
-func (s *serves[T]) take(ctx context.Context, c *operation.Call, rec, was *T, body strictjson.Value) error {
-	afresh(ctx)
-	known := known(ctx)
+// take reads the body, where it is one, into a record and checks that, with what it refers to, which must be unchanged
+// when it is stored.
+func (s *serves[T]) take(ctx context.Context, c *operation.Call, need *store.Preconditions, rec, was *T, body strictjson.Value) error {
+	c.Forget()
+	known := &c.Known
 	var failed error
 	e := entry[T]{rec: rec, was: was, errs: slices.Clone(c.Unknown)}
 	if s.parent == "" {
@@ -130,26 +131,25 @@ func (s *serves[T]) take(ctx context.Context, c *operation.Call, rec, was *T, bo
 	if s.enter(ctx, c, &e, body, known); failed != nil {
 		return failed
 	}
-	if err := s.stands(ctx, c, known, []*entry[T]{&e}); err != nil {
+	if err := s.require(ctx, c, need, known, []*entry[T]{&e}); err != nil {
 		return err
 	}
-	return s.complete(ctx, c, &e)
+	return s.complete(ctx, c, need, &e)
 }
 
-// stands notes references that lead nowhere, and has what is written next stand on what it refers to and is defined by.
-func (s *serves[T]) stands(ctx context.Context, c *operation.Call, known *record.Known, entries []*entry[T]) error {
-	held, err := s.refers(ctx, c, entries)
+// require notes references that lead nowhere, and requires what the entries refer to and are defined by to be unchanged.
+func (s *serves[T]) require(ctx context.Context, c *operation.Call, need *store.Preconditions, known *record.Known, entries []*entry[T]) error {
+	unchanged, err := s.refers(ctx, c, entries)
 	names := map[string]bool{}
 	for _, e := range entries {
 		s.of.Named(names, e.rec, slices.Values(e.gives))
 		if err == nil {
-			var used []store.Change
+			var used []store.Precondition
 			used, err = s.of.Used(ctx, c.Tenant.Workspace(), e.rec)
-			held = append(held, used...)
+			unchanged = append(unchanged, used...)
 		}
 	}
-	held = append(held, known.Holding(c.Tenant.Workspace(), s.of.Resource, names)...)
-	store.StandOn(ctx, held...)
+	need.Require(append(unchanged, known.Unchanged(c.Tenant.Workspace(), s.of.Resource, names)...)...)
 	return err
 }
 
@@ -210,8 +210,8 @@ func (s *serves[T]) sealing(ctx context.Context, c *operation.Call, rec *T, body
 }
 
 // refers notes references that lead nowhere. What a record referred to before may be gone, or out of the
-// caller's sight. Each resource is asked once for all of them. It returns what makes writes stand on those that are there.
-func (s *serves[T]) refers(ctx context.Context, c *operation.Call, entries []*entry[T]) (held []store.Change, err error) {
+// caller's sight. Each resource is asked once for all of them. It returns the preconditions that those which are there are unchanged.
+func (s *serves[T]) refers(ctx context.Context, c *operation.Call, entries []*entry[T]) (unchanged []store.Precondition, err error) {
 	type reference struct {
 		record.Reference
 		of *entry[T]
@@ -259,7 +259,7 @@ func (s *serves[T]) refers(ctx context.Context, c *operation.Call, entries []*en
 				return nil, err
 			}
 			if target.Control == s.of.Control { // others are in another store
-				held = append(held, there...)
+				unchanged = append(unchanged, there...)
 			}
 			for _, id := range lacking {
 				ids[id] = true
@@ -271,7 +271,7 @@ func (s *serves[T]) refers(ctx context.Context, c *operation.Call, entries []*en
 			ref.of.check.Missing(ref.Field, ref.Target.Name)
 		}
 	}
-	return held, nil
+	return unchanged, nil
 }
 
 // scope keeps a caller who is limited to teams within them: what names none would be shown to all, and
@@ -306,34 +306,38 @@ func without(list, others []string) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(one string) bool { return slices.Contains(others, one) })
 }
 
-// add stores the record of the body. ErrConflict: what it stands on has changed meanwhile.
-func (s *serves[T]) add(ctx context.Context, c *operation.Call) (*T, error) {
-	c.Closes(nil)
-	rec := s.of.New().(*T)
+// add stores the record of the body. ErrConflict: a precondition has changed meanwhile.
+func (s *serves[T]) add(ctx context.Context, c *operation.Call) (operation.Result, error) {
+	rec, b := s.of.New().(*T), s.batch(c)
 	if s.Keeper == nil {
 		s.of.Meta(rec).ID = c.Workspace.NewID() // before a secret is sealed for it
 	}
-	if err := s.take(ctx, c, rec, nil, s.sent(c)); err != nil {
-		return nil, err
+	if err := s.take(ctx, c, &b.Preconditions, rec, nil, s.sent(c)); err != nil {
+		return operation.Result{}, err
 	}
 	if err := s.room(ctx, c); err != nil {
-		return nil, err
+		return operation.Result{}, err
 	}
 	if s.Keeper != nil {
-		return s.Keeper.Insert(ctx, c, rec)
+		rec, err := s.Keeper.Insert(ctx, c, rec)
+		if err != nil {
+			return operation.Result{}, err
+		}
+		return s.answer(c, rec)(ctx)
 	}
 	s.of.Fill(rec)
 	if err := s.of.Number(ctx, c.Workspace, []any{rec}); err != nil {
-		return nil, err
+		return operation.Result{}, err
 	}
-	s.closes(c, rec)
+	if err := s.in(c).StageInsert(b, rec); err != nil {
+		return operation.Result{}, err
+	}
 	if s.Drop != nil && s.Drop(ctx, c, rec) {
-		made, err := s.in(c).Inserting(rec)
-		if err == nil {
-			err = made.Room(ctx)
+		if err := b.Room(ctx); err != nil {
+			return operation.Result{}, err
 		}
-		s.of.Meta(rec).Rev = 1
-		return rec, err
+		return s.answer(c, rec)(ctx)
 	}
-	return rec, s.of.Taken(ctx, s.in(c), rec, s.in(c).Insert(ctx, rec))
+	result, err := c.Commit(ctx, b, s.answer(c, rec))
+	return result, s.of.Taken(ctx, s.in(c), rec, err)
 }

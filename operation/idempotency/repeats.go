@@ -128,12 +128,12 @@ func hash(texts ...string) []byte {
 	return h.Sum(nil)
 }
 
-// Once carries the call out by run, whose writes are those of along, unless the same caller has had it carried out with the same key
+// Once carries the call out by run, unless the same caller has had it carried out with the same key
 // already: then it returns what was answered, with the header Idempotency-Replayed. What another attempt
 // may change is not kept: failures of the service, and that others came between. Errors, besides those of run: a 409 while it is
 // carried out, or where that ended without an answer that could be kept; a 422 where the key was used
 // for another request; those of the store and the organization's data keys.
-func (l *Log) Once(ctx context.Context, c *operation.Call, r Request, along *store.Along, run func(context.Context) (operation.Result, error)) (operation.Result, error) {
+func (l *Log) Once(ctx context.Context, c *operation.Call, r Request, run func(context.Context) (operation.Result, error)) (operation.Result, error) {
 	caller := "user:" + strconv.FormatInt(c.Principal.UserID, 10)
 	if c.Principal.Kind == tenants.ServiceAccount {
 		caller = "account:" + c.Principal.AccountID
@@ -151,27 +151,36 @@ func (l *Log) Once(ctx context.Context, c *operation.Call, r Request, along *sto
 		return l.again(ctx, c, known)
 	}
 	rec.Begun = true
-	first, err := in.Replacing(rec)
-	if err != nil {
+	a := attempt{}
+	if a.claim, err = in.Claim(rec); err != nil {
 		return operation.Result{}, err
 	}
-	along.First(first)
-	along.Last(func(ctx context.Context) (store.Change, error) {
-		result, err := c.Answer(ctx)
-		if err != nil {
-			return store.Change{}, err
+	journal := c.Journal
+	c.Journal = func(ctx context.Context, b *store.Batch, result operation.Result) error {
+		if journal != nil {
+			if err := journal(ctx, b, result); err != nil {
+				return err
+			}
 		}
 		done := *rec
-		if along.Begun() {
-			done.Rev++
-		}
-		l.complete(ctx, c, &done, result, nil)
-		return in.Replacing(&done)
-	})
-	ctx = context.WithValue(context.WithValue(ctx, endedKey{}, &sync.Map{}), rationedKey{}, new(int))
-	result, err := run(ctx)
-	l.keep(ctx, c, in, rec, along, result, err)
+		l.complete(ctx, c, &a, &done, result, nil)
+		return in.Conclude(b, a.claim, &done)
+	}
+	result, err := claimed(ctx, c, a.claim, run)
+	l.keep(ctx, c, &a, in, rec, result, err)
 	return result, err
+}
+
+// claimed carries a call out that is bound to the claim. What is recorded of it afterwards, or after a panic, is not.
+func claimed(ctx context.Context, c *operation.Call, claim *store.Claim, run func(context.Context) (operation.Result, error)) (operation.Result, error) {
+	defer c.Claim(claim)()
+	return run(ctx)
+}
+
+// attempt is one attempt at carrying a request out.
+type attempt struct {
+	claim    *store.Claim
+	rationed int // bytes that the organization's ration has been charged for its answer
 }
 
 // tries bounds how often a record is looked at anew that others change.
@@ -231,7 +240,7 @@ const keepTimeout = 3 * time.Second
 
 // keep stores the answer where that has not been done, or lets the key be used again where nothing was
 // carried out. What it cannot store, a repetition is told of.
-func (l *Log) keep(ctx context.Context, c *operation.Call, in store.Collection[record], rec *record, along *store.Along, result operation.Result, err error) {
+func (l *Log) keep(ctx context.Context, c *operation.Call, a *attempt, in store.Collection[record], rec *record, result operation.Result, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.Tenant.Workspace().Hold()+keepTimeout)
 	defer cancel()
 	if rec.ID[0] == '0' { // one in sixteen
@@ -242,7 +251,7 @@ func (l *Log) keep(ctx context.Context, c *operation.Call, in store.Collection[r
 		problem = operation.ProblemOf(err)
 	}
 	switch {
-	case along.Ended():
+	case a.claim.Concluded():
 		if problem == nil || problem.Code != http.StatusUnprocessableEntity {
 			return
 		}
@@ -251,11 +260,11 @@ func (l *Log) keep(ctx context.Context, c *operation.Call, in store.Collection[r
 			return
 		}
 		rec = stored
-	case along.Begun():
+	case a.claim.Begun():
 		rec.Rev++
 	}
-	l.complete(ctx, c, rec, result, problem)
-	if !along.Begun() && rec.Answer == nil {
+	l.complete(ctx, c, a, rec, result, problem)
+	if !a.claim.Begun() && rec.Answer == nil {
 		_ = in.Delete(ctx, rec) // it stays where something was written after all
 		return
 	}
@@ -263,28 +272,17 @@ func (l *Log) keep(ctx context.Context, c *operation.Call, in store.Collection[r
 }
 
 // complete adds the answer, unless it is one that may not be kept.
-func (l *Log) complete(ctx context.Context, c *operation.Call, rec *record, result operation.Result, problem *operation.Problem) {
+func (l *Log) complete(ctx context.Context, c *operation.Call, a *attempt, rec *record, result operation.Result, problem *operation.Problem) {
 	rec.Busy = 0
 	passing := problem != nil && (problem.Code >= http.StatusInternalServerError || problem.RetryAfter > 0 || problem.Code == http.StatusPreconditionFailed || errors.Is(problem.Err, store.ErrConflict))
 	if !passing && (problem != nil || !c.Operation.Once && result.Stream == nil) {
-		rec.Answer, rec.About = l.seal(ctx, c, rec, result, problem)
+		rec.Answer, rec.About = l.seal(ctx, c, a, rec, result, problem)
 	}
 }
 
-// endedKey leads to the records that a request has ended for good, rationedKey to what it has of its organization's ration.
-type (
-	endedKey    struct{}
-	rationedKey struct{}
-)
-
-// End takes away the answers about records that are about to end for good, and keeps the request that ends them from
-// having one. Who repeats a request is told that its answer is gone. Errors: store.ErrUnavailable.
+// End takes away the answers about records that are about to end for good. Who repeats a request is told that its answer
+// is gone. Errors: store.ErrUnavailable.
 func (l *Log) End(ctx context.Context, ws *store.Workspace, ids []string) error {
-	if ended, _ := ctx.Value(endedKey{}).(*sync.Map); ended != nil {
-		for _, id := range ids {
-			ended.Store(id, true)
-		}
-	}
 	in := l.kind.In(ws)
 	for {
 		found, err := in.Find(ctx, store.Query{Filter: store.In("about", ids...), Limit: swept, LeaveOut: true})
@@ -360,35 +358,29 @@ func (l *Log) vault(c *operation.Call) (*secrets.Vault, func(*record) secrets.Pl
 
 // seal returns what is kept of an answer and which records it is about, nil where it cannot be sealed now, is too
 // large, by itself or with others of the day, or shows one that this request has ended.
-func (l *Log) seal(ctx context.Context, c *operation.Call, rec *record, result operation.Result, problem *operation.Problem) (sealed, shows []string) {
-	a := answer{Message: result.Message, Revision: c.Revision, Header: c.Header.Clone(), Ignored: c.Ignored(), Note: c.AuditNote}
+func (l *Log) seal(ctx context.Context, c *operation.Call, a *attempt, rec *record, result operation.Result, problem *operation.Problem) (sealed, shows []string) {
+	told := answer{Message: result.Message, Revision: c.Revision, Header: c.Header.Clone(), Ignored: c.Ignored(), Note: c.AuditNote}
 	data := result.Data
 	if problem != nil {
-		a.Problem, a.Message, data = problem.Code, problem.Message, problem.Envelope().Data
+		told.Problem, told.Message, data = problem.Code, problem.Message, problem.Envelope().Data
 	}
 	for _, name := range []string{"Vary", "Access-Control-Allow-Origin", "Access-Control-Expose-Headers"} {
-		a.Header.Del(name) // of the request at hand
+		told.Header.Del(name) // of the request at hand
 	}
-	a.Data = encode(data)
-	text := encode(a)
-	ended, _ := ctx.Value(endedKey{}).(*sync.Map)
+	told.Data = encode(data)
+	text := encode(told)
 	if problem == nil {
-		shows = about(a.Data)
+		shows = about(told.Data)
 	}
-	if len(text) > piece*pieces || slices.ContainsFunc(shows, func(id string) bool {
-		_, gone := ended.Load(id)
-		return gone
-	}) {
+	if len(text) > piece*pieces || slices.ContainsFunc(shows, a.claim.Ended) {
 		return nil, nil
 	}
-	if rationed, _ := ctx.Value(rationedKey{}).(*int); rationed == nil || len(text) > *rationed { // not once more for another attempt
+	if len(text) > a.rationed { // not once more for another attempt
 		of := l.rations.GetOrPut(strconv.FormatInt(c.Tenant.Org.OrgID, 10), func() *ration { return &ration{} })
 		if !of.take(l.now(), len(text)) {
 			return nil, nil
 		}
-		if rationed != nil {
-			*rationed = len(text)
-		}
+		a.rationed = len(text)
 	}
 	vault, at := l.vault(c)
 	for n := 0; len(text) > 0; n++ {

@@ -12,12 +12,15 @@ import (
 
 // CreateAccount stores a new service account. Name is required.
 func (s *Service) CreateAccount(ctx context.Context, t *tenants.Tenant, a Account) (*Account, error) {
-	ctx = new(store.Basis).With(ctx)
-	account := &Account{Name: a.Name, Permissions: a.Permissions, Teams: a.Teams, Active: a.Active}
-	if err := s.CheckAccount(ctx, t, account); err != nil {
+	account, b := &Account{Name: a.Name, Permissions: a.Permissions, Teams: a.Teams, Active: a.Active}, t.People().Batch()
+	if err := s.hold(ctx, t, &b.Preconditions, s.kinds.Accounts.Resource, account, nil); err != nil {
 		return nil, fmt.Errorf("create a service account: %w", err)
 	}
-	if err := s.kinds.Accounts.In(t.People()).Insert(ctx, account); err != nil {
+	err := s.kinds.Accounts.In(t.People()).StageInsert(b, account)
+	if err == nil {
+		err = b.Commit(ctx)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("create service account %q: %w", account.Name, err)
 	}
 	return account, nil
@@ -25,7 +28,7 @@ func (s *Service) CreateAccount(ctx context.Context, t *tenants.Tenant, a Accoun
 
 // CheckAccount reports whether a new account could be made so, and puts its permissions in order.
 func (s *Service) CheckAccount(ctx context.Context, t *tenants.Tenant, a *Account) error {
-	return s.hold(ctx, t, s.kinds.Accounts.Resource, a, nil)
+	return s.hold(ctx, t, &store.Preconditions{}, s.kinds.Accounts.Resource, a, nil)
 }
 
 // UpdateAccount lets change alter name, permissions, teams and activity of the account; see change.

@@ -42,7 +42,8 @@ func (s *Service) Roles(ctx context.Context, t *tenants.Tenant) ([]Role, error) 
 
 // CreateRole stores a new role. Where one has that name, the error is *store.DuplicateError.
 func (s *Service) CreateRole(ctx context.Context, t *tenants.Tenant, r Role) (*Role, error) {
-	err := s.hold(ctx, t, s.kinds.Roles.Resource, &r, nil)
+	b := t.People().Batch()
+	err := s.hold(ctx, t, &b.Preconditions, s.kinds.Roles.Resource, &r, nil)
 	if err == nil && r.Name == AdminRole {
 		err = &store.DuplicateError{Kind: "roles", Fields: []string{"name"}}
 	}
@@ -52,7 +53,10 @@ func (s *Service) CreateRole(ctx context.Context, t *tenants.Tenant, r Role) (*R
 		}
 	}
 	if err == nil {
-		err = s.kinds.Roles.In(t.People()).Insert(ctx, &r)
+		err = s.kinds.Roles.In(t.People()).StageInsert(b, &r)
+	}
+	if err == nil {
+		err = b.Commit(ctx)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("create a role: %w", err)
@@ -69,7 +73,7 @@ func (s *Service) UpdateRole(ctx context.Context, t *tenants.Tenant, r *Role, ed
 	wanted, builtIn := BuiltIn(t), BuiltIn(t)
 	err := edit(&wanted)
 	if err == nil {
-		err = s.hold(ctx, t, s.kinds.Roles.Resource, &wanted, nil)
+		err = s.hold(ctx, t, &store.Preconditions{}, s.kinds.Roles.Resource, &wanted, nil)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("role: %w", err)
@@ -84,9 +88,13 @@ func (s *Service) Teams(ctx context.Context, t *tenants.Tenant) ([]Team, error) 
 
 // CreateTeam stores a new team. Name is required.
 func (s *Service) CreateTeam(ctx context.Context, t *tenants.Tenant, team Team) (*Team, error) {
-	err := s.hold(ctx, t, s.kinds.Teams.Resource, &team, nil)
+	b := t.People().Batch()
+	err := s.hold(ctx, t, &b.Preconditions, s.kinds.Teams.Resource, &team, nil)
 	if err == nil {
-		err = s.kinds.Teams.In(t.People()).Insert(ctx, &team)
+		err = s.kinds.Teams.In(t.People()).StageInsert(b, &team)
+	}
+	if err == nil {
+		err = b.Commit(ctx)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("create a team: %w", err)
@@ -103,15 +111,14 @@ func (s *Service) UpdateTeam(ctx context.Context, t *tenants.Tenant, team *Team,
 // Where nothing changes no record is written. Cached identities become void, also where nothing changed:
 // it may be the repetition of a change that was stored but not announced.
 func change[T any](ctx context.Context, s *Service, t *tenants.Tenant, of *record.Of[T], id string, edit func(*T) error) (*T, error) {
-	ctx = new(store.Basis).With(ctx)
 	var same *T
-	rec, err := of.In(t.People()).Update(ctx, id, func(rec *T) error {
+	rec, err := of.In(t.People()).Revise(ctx, id, func(need *store.Preconditions, rec *T) error {
 		was := *rec
 		if err := edit(rec); err != nil {
 			return err
 		}
 		*of.Meta(rec) = *of.Meta(&was)
-		if err := s.hold(ctx, t, of.Resource, rec, &was); err != nil {
+		if err := s.hold(ctx, t, need, of.Resource, rec, &was); err != nil {
 			return err
 		}
 		if same = nil; equal(rec, &was) {
@@ -119,7 +126,7 @@ func change[T any](ctx context.Context, s *Service, t *tenants.Tenant, of *recor
 			return errUnchanged
 		}
 		return nil
-	})
+	}, nil)
 	if same != nil && errors.Is(err, errUnchanged) {
 		return same, s.bump(ctx, t)
 	}

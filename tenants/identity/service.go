@@ -112,21 +112,21 @@ func Joined(list []tenants.Permission) string {
 }
 
 // hold checks a record as an import does, and that there is what it refers to. Fields that are as in
-// was, the record as it is stored, are taken; of a new one was is nil. What is written next with that context, if it has a
-// store.Basis, stands on what it refers to. Errors: *fault.Error, store.ErrUnavailable.
-func (s *Service) hold(ctx context.Context, t *tenants.Tenant, r *record.Resource, rec, was any) error {
-	store.Anew(ctx)
+// was, the record as it is stored, are taken; of a new one was is nil. It requires that what the record refers to is
+// unchanged. Errors: *fault.Error, store.ErrUnavailable.
+func (s *Service) hold(ctx context.Context, t *tenants.Tenant, need *store.Preconditions, r *record.Resource, rec, was any) error {
 	var faults fault.List
 	r.Hold(&record.Checking{Errs: &faults, Known: &record.Known{}}, rec, was)
-	if err := Refers(ctx, t, r, rec, &faults); err != nil {
+	if err := Refers(ctx, t, need, r, rec, &faults); err != nil {
 		return err
 	}
 	return faults.Err()
 }
 
-// Refers notes what the record refers to that is not there, but for fields of which something is noted already.
+// Refers notes what the record refers to that is not there, but for fields of which something is noted already, and
+// requires that what is there is unchanged.
 // Errors: store.ErrUnavailable.
-func Refers(ctx context.Context, t *tenants.Tenant, r *record.Resource, rec any, faults *fault.List) error {
+func Refers(ctx context.Context, t *tenants.Tenant, need *store.Preconditions, r *record.Resource, rec any, faults *fault.List) error {
 	for _, ref := range r.References(rec) {
 		if slices.ContainsFunc(*faults, func(f fault.Fault) bool { return f.Field == ref.Field }) { // there may be too many to ask for
 			continue
@@ -135,7 +135,7 @@ func Refers(ctx context.Context, t *tenants.Tenant, r *record.Resource, rec any,
 		if err != nil {
 			return err
 		}
-		store.StandOn(ctx, there...)
+		need.Require(there...)
 		for _, id := range lacking {
 			if id != AdminRole { // which is built in
 				faults.Add(ref.Field, fault.Unknown, "unknown %s %q", ref.Target.Name, texts.Clip(id))

@@ -34,11 +34,11 @@ type NewUser struct {
 
 // CreateUser stores a new user, without a password, and invites it where it is active: see SetPassword and Invite.
 func (s *Service) CreateUser(ctx context.Context, t *tenants.Tenant, n NewUser) (*User, error) {
-	ctx = new(store.Basis).With(ctx)
+	b := t.People().Batch()
 	u := &User{
 		UID: n.UID, Name: n.Name, Email: n.Email, Roles: n.Roles, Permissions: n.Permissions, Teams: n.Teams, Active: !n.Inactive,
 	}
-	if err := s.hold(ctx, t, s.kinds.Users.Resource, u, nil); err != nil {
+	if err := s.hold(ctx, t, &b.Preconditions, s.kinds.Users.Resource, u, nil); err != nil {
 		return nil, fmt.Errorf("create a user: %w", err)
 	}
 	users := s.kinds.Users.In(t.People())
@@ -64,7 +64,11 @@ func (s *Service) CreateUser(ctx context.Context, t *tenants.Tenant, n NewUser) 
 		}
 		return keepAdmin(ctx, s.dir, s.kinds, t, u.UID, s.now(), remove) // others may have gone meanwhile, since there was this one
 	}
-	if err := users.Insert(ctx, u); err != nil {
+	err := users.StageInsert(b, u)
+	if err == nil {
+		err = b.Commit(ctx)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("create user %d: %w", u.UID, named(err))
 	}
 	return u, nil
@@ -107,15 +111,14 @@ func EmailKey(email string) string {
 // it does to other fields is undone. It may be called several times. Where nothing
 // changes no user is written. It returns the user as stored.
 func (s *Service) UpdateUser(ctx context.Context, t *tenants.Tenant, uid int64, change func(*User) error) (*User, error) {
-	ctx = new(store.Basis).With(ctx)
-	return s.update(ctx, t, uid, func(u *User) error {
+	return s.revise(ctx, t, uid, func(need *store.Preconditions, u *User) error {
 		edited := *u
 		edited.Roles, edited.Permissions, edited.Teams = slices.Clone(u.Roles), slices.Clone(u.Permissions), slices.Clone(u.Teams)
 		if err := change(&edited); err != nil {
 			return err
 		}
 		edited.UID = u.UID
-		if err := s.hold(ctx, t, s.kinds.Users.Resource, &edited, u); err != nil {
+		if err := s.hold(ctx, t, need, s.kinds.Users.Resource, &edited, u); err != nil {
 			return err
 		}
 		u.Name, u.Email, u.EmailKey, u.Active = edited.Name, edited.Email, edited.EmailKey, edited.Active
@@ -130,10 +133,15 @@ var errTakesAdmin = errors.New("takes an administrator away")
 // errUnchanged ends an update that has nothing to write.
 var errUnchanged = errors.New("nothing to change")
 
-// update stores a change of a user; where rights or the password changed, cached
+// update is revise for a change that requires nothing.
+func (s *Service) update(ctx context.Context, t *tenants.Tenant, uid int64, change func(*User) error) (*User, error) {
+	return s.revise(ctx, t, uid, func(_ *store.Preconditions, u *User) error { return change(u) })
+}
+
+// revise stores a change of a user; where rights or the password changed, cached
 // identities become void. So they do where nothing changed: it may be the repetition of
 // a change that was stored but not announced.
-func (s *Service) update(ctx context.Context, t *tenants.Tenant, uid int64, change func(*User) error) (*User, error) {
+func (s *Service) revise(ctx context.Context, t *tenants.Tenant, uid int64, change func(*store.Preconditions, *User) error) (*User, error) {
 	found, err := s.FindUser(ctx, t, uid)
 	if err != nil {
 		return nil, err
@@ -142,9 +150,9 @@ func (s *Service) update(ctx context.Context, t *tenants.Tenant, uid int64, chan
 	var rec *User
 	guarded := false
 	write := func() (err error) {
-		rec, err = s.kinds.Users.In(t.People()).Update(ctx, found.ID, func(u *User) error {
+		rec, err = s.kinds.Users.In(t.People()).Revise(ctx, found.ID, func(need *store.Preconditions, u *User) error {
 			before = *u
-			if err := change(u); err != nil {
+			if err := change(need, u); err != nil {
 				return err
 			}
 			u.Turn(&before)
@@ -155,7 +163,7 @@ func (s *Service) update(ctx context.Context, t *tenants.Tenant, uid int64, chan
 				return errTakesAdmin
 			}
 			return nil
-		})
+		}, nil)
 		return err
 	}
 	if err = write(); errors.Is(err, errTakesAdmin) {

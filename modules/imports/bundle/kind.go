@@ -458,7 +458,7 @@ func (k *kind) insert(ctx context.Context, s *session, batch []*entry) error {
 	if err := k.Number(ctx, s.workspace(k.Resource), recs); err != nil {
 		return err
 	}
-	return k.Records.Insert(k.standing(ctx, s, batch), s.workspace(k.Resource), recs)
+	return k.Records.Insert(ctx, s.workspace(k.Resource), k.unchanged(s, batch), recs)
 }
 
 // portion returns the first of the new records, as many as one write should store.
@@ -470,17 +470,16 @@ func (k *kind) portion(s *session, batch []*entry) []*entry {
 	return batch[:k.Records.Portion(s.workspace(k.Resource), recs)]
 }
 
-// standing returns the context of writes that stand on the definitions that the batch was checked against.
-func (k *kind) standing(ctx context.Context, s *session, batch []*entry) context.Context {
-	ctx = new(store.Basis).With(ctx)
+// unchanged requires that the definitions which the batch was checked against are unchanged.
+func (k *kind) unchanged(s *session, batch []*entry) (need store.Preconditions) {
 	if k.Definer() != nil {
 		names := map[string]bool{}
 		for _, e := range batch {
 			k.Named(names, e.rec, maps.Keys(*k.Values(e.rec)), maps.Keys(e.secrets))
 		}
-		store.StandOn(ctx, s.view.Holding(s.workspace(k.Resource), k.Resource, names)...)
+		need.Require(s.view.Unchanged(s.workspace(k.Resource), k.Resource, names)...)
 	}
-	return ctx
+	return need
 }
 
 // replace stores one changed record.
@@ -492,7 +491,7 @@ func (k *kind) replace(ctx context.Context, s *session, e *entry) error {
 		s.rightsChanged = true
 	}
 	write := func() error {
-		return k.Records.Replace(k.standing(ctx, s, []*entry{e}), s.workspace(k.Resource), e.old, func(rec any) {
+		return k.Records.Replace(ctx, s.workspace(k.Resource), k.unchanged(s, []*entry{e}), e.old, func(rec any) {
 			k.take(rec, e, func(*field.Field) bool { return false })
 		})
 	}
@@ -524,7 +523,7 @@ func (k *kind) redefine(ctx context.Context, s *session, def any, write func() e
 		return nil
 	}
 	k.Meta(found[0]).Rev = k.Meta(def).Rev
-	return cmp.Or(k.Records.Replace(ctx, s.workspace(k.Resource), found[0], nil), err)
+	return cmp.Or(k.Records.Replace(ctx, s.workspace(k.Resource), store.Preconditions{}, found[0], nil), err)
 }
 
 // write returns the record as a line, or as it is stored with its secrets apart. What is empty is null there, so that an import

@@ -201,7 +201,7 @@ func (im *importer) release(ctx context.Context) error {
 						k.Uniques[n].Free(rec)
 					}
 				}
-				return k.Records.Replace(ctx, im.workspace(k.Resource), rec, nil)
+				return k.Records.Replace(ctx, im.workspace(k.Resource), store.Preconditions{}, rec, nil)
 			})
 			if err != nil {
 				return fmt.Errorf("taking unique values from records of kind %s: %w", k.Name, err)

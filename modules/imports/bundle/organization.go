@@ -59,7 +59,9 @@ func (o organization) Each(ctx context.Context, ws *store.Workspace, _ store.Fil
 func (o organization) Count(context.Context, *store.Workspace) (int64, error) { return 1, nil }
 
 // Insert is never called: the organization is there.
-func (o organization) Insert(context.Context, *store.Workspace, []any) error { return nil }
+func (o organization) Insert(context.Context, *store.Workspace, store.Preconditions, []any) error {
+	return nil
+}
 
 // Portion is never asked for: nothing is inserted.
 func (o organization) Portion(_ *store.Workspace, recs []any) int { return len(recs) }
@@ -67,11 +69,13 @@ func (o organization) Portion(_ *store.Workspace, recs []any) int { return len(r
 // Delete is never called: the organization stays.
 func (o organization) Delete(context.Context, *store.Workspace, any) error { return nil }
 
-// Holding returns nothing: no record stands on what the organization is.
-func (o organization) Holding(*store.Workspace, any) store.Change { return store.Change{} }
+// Unchanged requires nothing: no record depends on what the organization is.
+func (o organization) Unchanged(*store.Workspace, any) store.Precondition {
+	return store.Precondition{}
+}
 
 // Replace makes the change to the organization as it is now.
-func (o organization) Replace(ctx context.Context, _ *store.Workspace, _ any, change func(any)) error {
+func (o organization) Replace(ctx context.Context, _ *store.Workspace, _ store.Preconditions, _ any, change func(any)) error {
 	_, err := o.directory.Update(ctx, o.tenant.Org.Slug, func(org *tenants.Organization) error {
 		limits, providers, requests := maps.Clone(org.Limits), slices.Clone(org.Providers), org.RequestLimits
 		if change(org); o.bounded {

@@ -141,6 +141,9 @@ func (s *Service) run(ctx context.Context, t *tenants.Tenant, o ImportOptions, f
 	if err != nil {
 		return newTally().report(), err
 	}
+	if o.Mirror {
+		t = t.Through((*store.Workspace).BeyondQuota) // what goes makes room, and goes last
+	}
 	session, err := s.session(t, o.Progress, o.Bounded)
 	if err != nil {
 		return newTally().report(), err
@@ -154,7 +157,6 @@ func (s *Service) run(ctx context.Context, t *tenants.Tenant, o ImportOptions, f
 		for _, k := range session.kinds {
 			k.whole = true
 		}
-		ctx = store.BeyondQuota(ctx) // what goes makes room, and goes last
 	}
 	return session.run(ctx, feed(session), o)
 }

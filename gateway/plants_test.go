@@ -41,7 +41,7 @@ func (p plants) Kept() []record.Kept { return []record.Kept{p.Of} }
 
 // Operations returns the rows.
 func (p plants) Operations() []operation.Row {
-	return crud.Rows(p.Of, crud.Options[plant]{
+	return crud.Rows(p.Of.Resource, crud.Options{
 		Path: "/api/plants", Things: "Plants", Search: []string{"name"},
 		Read: operation.AnyCaller(), Write: operation.Needs(tenants.ManageFiles),
 	})

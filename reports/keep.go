@@ -14,18 +14,18 @@ import (
 // keepRows are those with which reports are listed, made and changed.
 func (m *Module) keepRows() []operation.Row {
 	example, _ := m.getOperation().Example.(Configuration)
-	rows := crud.Rows(m.Reports, crud.Options[Report]{
+	rows := crud.Rows(m.Reports.Resource, crud.Options{
 		Path: "/api/custom-reports", Name: "reports", Things: "Custom Reports", Tag: tag, Without: []string{"get"}, Search: []string{"title"},
 		Read: operation.Needs(tenants.ManageReports), Write: operation.Needs(tenants.ManageReports),
-		Also: m.fits, Before: m.before, Example: example,
-		Show: func(ctx context.Context, c *operation.Call, all []*Report) ([]any, error) {
+		Also: crud.Also(m.fits), Before: crud.Before(m.before), Example: example,
+		Show: crud.Show(func(ctx context.Context, c *operation.Call, all []*Report) ([]any, error) {
 			shown, err := m.shown(ctx, c, all...)
 			out := make([]any, len(all))
 			for i := range shown {
 				out[i] = *shown[i]
 			}
 			return out, err
-		},
+		}),
 	})
 	rows = append(rows, m.rowsRows()...)
 	for i := range rows {

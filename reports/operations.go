@@ -66,7 +66,7 @@ func (c *Configuration) Complete(rec any) {
 
 // configurations returns what shows a report to those who keep it. They are entitled where they may see all that it shows.
 func (m *Module) configurations(c *operation.Call) func(r *Report, entitled bool) *Configuration {
-	show := crud.As[Configuration](m.Reports)
+	show := crud.As[Configuration](m.Reports.Resource)
 	return func(r *Report, entitled bool) *Configuration {
 		shown := show(r, c.Tenant)
 		if shown.ShareURL = shareURL(c.BaseURL, r.PID); !entitled { // the address alone opens the report

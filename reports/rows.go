@@ -289,11 +289,11 @@ func (m *Module) rowsRows() []operation.Row {
 
 // previewRow runs a report that is read and checked as a new one, and stores nothing.
 func (m *Module) previewRow(shown Rows, failures ...operation.Failure) operation.Row {
-	row := crud.Rows(m.Reports, crud.Options[Report]{
+	row := crud.Rows(m.Reports.Resource, crud.Options{
 		Path: "/api/custom-reports/preview", Name: "reports", Things: "Custom Reports", Tag: tag, Without: []string{"list", "get", "update", "delete", "restore"},
-		Read: operation.Needs(tenants.ManageReports), Write: operation.Needs(tenants.ManageReports), Also: m.fits, Before: m.before, Example: shown,
-		Keeper: &crud.Keeper[Report]{Insert: func(_ context.Context, _ *operation.Call, r *Report) (*Report, error) { return r, nil }},
-		Show: func(ctx context.Context, c *operation.Call, all []*Report) ([]any, error) {
+		Read: operation.Needs(tenants.ManageReports), Write: operation.Needs(tenants.ManageReports), Also: crud.Also(m.fits), Before: crud.Before(m.before), Example: shown,
+		Keeper: crud.Keep(crud.Keeper[Report]{Insert: func(_ context.Context, _ *operation.Call, r *Report) (*Report, error) { return r, nil }}),
+		Show: crud.Show(func(ctx context.Context, c *operation.Call, all []*Report) ([]any, error) {
 			var errs fault.List
 			in := portion{operation.Paging{Page: 1, PerPage: previewRows}, c.Query.Bool(&errs, "whole", false)}
 			if err := errs.Err(); err != nil {
@@ -304,7 +304,7 @@ func (m *Module) previewRow(shown Rows, failures ...operation.Failure) operation
 				return nil, err
 			}
 			return []any{*rows}, nil
-		},
+		}),
 	})[0]
 	row.Name, row.Revised, row.Reads, row.Audit, row.Weight, row.Failure = "reports.preview", false, true, operation.NoAudit, operation.Heavy, toKeepers
 	row.Summary, row.Message = "Run a custom report that is not stored", "Custom Report run"

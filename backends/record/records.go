@@ -27,6 +27,24 @@ type Records interface {
 	Unchanged(ws *store.Workspace, rec any) store.Precondition
 }
 
+// Collection is the records of a resource that is kept in a collection, by what a store.Collection does with them. Each is a
+// pointer to the struct that the resource describes.
+type Collection interface {
+	Records
+	First(ctx context.Context, ws *store.Workspace, q store.Query) (any, error)
+	FindPart(ctx context.Context, ws *store.Workspace, q store.Query) (store.Found[any], error)
+	Page(ctx context.Context, ws *store.Workspace, q store.Query, of store.Filter) (store.Found[any], int64, error)
+	CountIn(ctx context.Context, ws *store.Workspace, f store.Filter, state store.State) (int64, error)
+	EachBatch(ctx context.Context, ws *store.Workspace, f store.Filter, state store.State, visit func(recs []any) error) error
+	Revise(ctx context.Context, ws *store.Workspace, id string, change func(need *store.Preconditions, rec any) error,
+		commit func(ctx context.Context, b *store.Batch, rec any) error) (any, error)
+	// StageInsert, StageReplace, StageSave and StageDelete add to a batch, as those of store.Collection do.
+	StageInsert(ws *store.Workspace, b *store.Batch, recs ...any) error
+	StageReplace(ctx context.Context, ws *store.Workspace, b *store.Batch, recs ...any) error
+	StageSave(ctx context.Context, ws *store.Workspace, b *store.Batch, recs ...any) error
+	StageDelete(ctx context.Context, ws *store.Workspace, b *store.Batch, recs ...any) error
+}
+
 // records are those of a collection.
 type records[T any] struct{ kind *store.Kind[T] }
 
@@ -34,11 +52,78 @@ func (r records[T]) Spec() *store.Spec { return r.kind.Spec() }
 
 func (r records[T]) Find(ctx context.Context, ws *store.Workspace, q store.Query) ([]any, error) {
 	found, err := r.kind.In(ws).Find(ctx, q)
-	out := make([]any, len(found))
-	for i := range found {
-		out[i] = &found[i]
+	return pointers(found), err
+}
+
+// pointers returns the records as those know them who know no type.
+func pointers[T any](recs []T) []any {
+	out := make([]any, len(recs))
+	for i := range recs {
+		out[i] = &recs[i]
 	}
-	return out, err
+	return out
+}
+
+func (r records[T]) First(ctx context.Context, ws *store.Workspace, q store.Query) (any, error) {
+	rec, err := r.kind.In(ws).First(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	return rec, nil
+}
+
+func (r records[T]) FindPart(ctx context.Context, ws *store.Workspace, q store.Query) (store.Found[any], error) {
+	found, err := r.kind.In(ws).FindPart(ctx, q)
+	return untyped(found), err
+}
+
+func untyped[T any](found store.Found[T]) store.Found[any] {
+	return store.Found[any]{Records: pointers(found.Records), Left: found.Left, Cut: found.Cut, Size: found.Size}
+}
+
+func (r records[T]) Page(ctx context.Context, ws *store.Workspace, q store.Query, of store.Filter) (store.Found[any], int64, error) {
+	found, count, err := r.kind.In(ws).Page(ctx, q, of)
+	return untyped(found), count, err
+}
+
+func (r records[T]) CountIn(ctx context.Context, ws *store.Workspace, f store.Filter, state store.State) (int64, error) {
+	return r.kind.In(ws).CountIn(ctx, f, state)
+}
+
+func (r records[T]) EachBatch(ctx context.Context, ws *store.Workspace, f store.Filter, state store.State, visit func([]any) error) error {
+	return r.kind.In(ws).EachBatch(ctx, f, state, func(recs []*T) error {
+		out := make([]any, len(recs))
+		for i, rec := range recs {
+			out[i] = rec
+		}
+		return visit(out)
+	})
+}
+
+func (r records[T]) Revise(ctx context.Context, ws *store.Workspace, id string, change func(*store.Preconditions, any) error,
+	commit func(context.Context, *store.Batch, any) error) (any, error) {
+	rec, err := r.kind.In(ws).Revise(ctx, id, func(need *store.Preconditions, rec *T) error { return change(need, rec) },
+		func(ctx context.Context, b *store.Batch, rec *T) error { return commit(ctx, b, rec) })
+	if err != nil {
+		return nil, err
+	}
+	return rec, nil
+}
+
+func (r records[T]) StageInsert(ws *store.Workspace, b *store.Batch, recs ...any) error {
+	return r.kind.In(ws).StageInsert(b, typed[T](recs)...)
+}
+
+func (r records[T]) StageReplace(ctx context.Context, ws *store.Workspace, b *store.Batch, recs ...any) error {
+	return r.kind.In(ws).StageReplace(ctx, b, typed[T](recs)...)
+}
+
+func (r records[T]) StageSave(ctx context.Context, ws *store.Workspace, b *store.Batch, recs ...any) error {
+	return r.kind.In(ws).StageSave(ctx, b, typed[T](recs)...)
+}
+
+func (r records[T]) StageDelete(ctx context.Context, ws *store.Workspace, b *store.Batch, recs ...any) error {
+	return r.kind.In(ws).StageDelete(ctx, b, typed[T](recs)...)
 }
 
 func (r records[T]) Each(ctx context.Context, ws *store.Workspace, f store.Filter, visit func(any) error) error {

@@ -35,9 +35,10 @@ type Of[T any] struct {
 type Resource struct {
 	Traits
 	// Fields are those that travel, in the order in which they are written.
-	Fields  []field.Field
-	Uniques []Unique
-	Records Records
+	Fields     []field.Field
+	Uniques    []Unique
+	Records    Records
+	Collection Collection // nil where the records are in none
 	// DefinitionField says by which definition a record's values are; empty where all definitions are of
 	// all records.
 	DefinitionField string
@@ -203,22 +204,22 @@ func (r *Resource) Identifying() []Unique {
 
 // Taken returns err, the refusal of a write of rec, so that it names each field of which another record has the value (the
 // store names one) and says which of those that in shows are deleted.
-func (o *Of[T]) Taken(ctx context.Context, in store.Collection[T], rec *T, err error) error {
+func (r *Resource) Taken(ctx context.Context, in *store.Workspace, rec any, err error) error {
 	dup, ok := errors.AsType[*store.DuplicateError](err)
 	if !ok {
 		return err
 	}
 	all := &store.DuplicateError{Kind: dup.Kind, Position: dup.Position, Trashed: map[string]string{}}
-	for i := range o.Uniques {
-		u, taken := &o.Uniques[i], slices.Contains(dup.Fields, o.Uniques[i].Field)
+	for i := range r.Uniques {
+		u, taken := &r.Uniques[i], slices.Contains(dup.Fields, r.Uniques[i].Field)
 		if value := u.Value(rec); value != "" {
-			same := store.All(u.Filter(u.Group(rec), []string{value}, u.Number(rec)), store.Where(store.F("id"), store.OpNe, o.Meta(rec).ID))
-			found, lookup := in.Find(ctx, store.Query{Filter: same, State: store.Either, Limit: 1})
+			same := store.All(u.Filter(u.Group(rec), []string{value}, u.Number(rec)), store.Where(store.F("id"), store.OpNe, r.Meta(rec).ID))
+			found, lookup := r.Records.Find(ctx, in, store.Query{Filter: same, State: store.Either, Limit: 1})
 			if lookup != nil {
 				return err
 			}
-			if taken = taken || len(found) > 0; len(found) > 0 && o.Deleted(&found[0]) {
-				all.Trashed[u.Field] = o.Meta(&found[0]).ID
+			if taken = taken || len(found) > 0; len(found) > 0 && r.Deleted(found[0]) {
+				all.Trashed[u.Field] = r.Meta(found[0]).ID
 			}
 		}
 		if taken {
@@ -267,7 +268,8 @@ func Define[T any](o Options[T]) (*Of[T], error) {
 	if err != nil {
 		return nil, err
 	}
-	r.Records = records[T]{kind}
+	r.Collection = records[T]{kind}
+	r.Records = r.Collection
 	return &Of[T]{kind, r}, nil
 }
 
@@ -351,6 +353,18 @@ func (r *Resource) New() any {
 	rec := reflect.New(r.typ).Interface()
 	r.hooks.preset(rec)
 	return rec
+}
+
+// Clone returns a copy of the record, which shares what its members point to.
+func (r *Resource) Clone(rec any) any {
+	c := reflect.New(r.typ)
+	c.Elem().Set(reflect.ValueOf(rec).Elem())
+	return c.Interface()
+}
+
+// Assign makes a record what another is.
+func (r *Resource) Assign(rec, from any) {
+	reflect.ValueOf(rec).Elem().Set(reflect.ValueOf(from).Elem())
 }
 
 // Bare returns an empty record.

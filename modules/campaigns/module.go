@@ -63,7 +63,7 @@ func New(deps Deps) *Module {
 
 // Operations returns the module's rows.
 func (m *Module) Operations() []operation.Row {
-	return append([]operation.Row{m.count(), m.preview()}, crud.Rows(m.Campaigns, crud.Options[Campaign]{
+	return append([]operation.Row{m.count(), m.preview()}, crud.Rows(m.Campaigns.Resource, crud.Options{
 		Path: "/api/campaigns", Things: "Campaigns", Search: []string{"name"},
 		Read: operation.AnyCaller(), Write: operation.Needs(tenants.ManageCampaigns),
 	})...)

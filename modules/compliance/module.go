@@ -68,14 +68,14 @@ type Chosen struct {
 }
 
 func (m *Module) settingsRows() []operation.Row {
-	return crud.Rows(m.Settings, crud.Options[Settings]{
+	return crud.Rows(m.Settings.Resource, crud.Options{
 		Path: "/api/compliance/settings", Name: "compliance", Things: "Compliance Settings", Thing: "Compliance Settings", Tag: "Compliance",
 		Read: operation.AdminOnly(permission), Write: operation.AdminOnly(permission),
-		Before: func(_ context.Context, _ *operation.Call, _ *store.Preconditions, rec, _ *Settings) error {
+		Before: crud.Before(func(_ context.Context, _ *operation.Call, _ *store.Preconditions, rec, _ *Settings) error {
 			var errs fault.List
 			rec.hold(&errs)
 			return errs.Err()
-		},
+		}),
 		Example: Chosen{true, []string{"safety"}, []string{"2026", "2027"}, true},
 	})
 }

@@ -16,9 +16,9 @@ import (
 
 // definitions are the rows of contact fields.
 func (m *Module) definitions() []operation.Row {
-	rows := crud.Rows(m.Fields, crud.Options[FieldDef]{
+	rows := crud.Rows(m.Fields.Resource, crud.Options{
 		Path: "/api/contacts/fields", Name: "contact_fields", Things: "Contact Fields", Tag: "Contacts", Search: []string{"key", "title"},
-		Read: operation.Needs(tenants.Contacts), Write: operation.Needs(tenants.Contacts), Before: m.keep, After: m.kept,
+		Read: operation.Needs(tenants.Contacts), Write: operation.Needs(tenants.Contacts), Before: crud.Before(m.keep), After: crud.After(m.kept),
 	})
 	for i := range rows {
 		rows[i].Kinds = operation.ServerFull

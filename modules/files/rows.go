@@ -18,16 +18,16 @@ import (
 
 // folderRows are those beside the contract's, which reads a folder.
 func (m *Module) folderRows() []operation.Row {
-	rows := crud.Rows(m.Folders, crud.Options[Folder]{
+	rows := crud.Rows(m.Folders.Resource, crud.Options{
 		Path: "/api/files/folders", Things: "Folders", Tag: tag, Without: []string{"get"}, Search: []string{"name"},
-		Read: operation.Needs(tenants.ManageFiles), Write: operation.Needs(tenants.ManageFiles), Before: m.beforeFolder, Example: childExample(),
-		Show: func(_ context.Context, c *operation.Call, all []*Folder) ([]any, error) {
+		Read: operation.Needs(tenants.ManageFiles), Write: operation.Needs(tenants.ManageFiles), Before: crud.Before(m.beforeFolder), Example: childExample(),
+		Show: crud.Show(func(_ context.Context, c *operation.Call, all []*Folder) ([]any, error) {
 			out := make([]any, len(all))
 			for i, f := range all {
 				out[i] = childFolder(c, f)
 			}
 			return out, nil
-		},
+		}),
 	})
 	for i := range rows {
 		row := &rows[i]
@@ -49,9 +49,9 @@ func (m *Module) folderRows() []operation.Row {
 
 // fileRows are those beside the contract's, which deletes a file.
 func (m *Module) fileRows() []operation.Row {
-	rows := crud.Rows(m.Files, crud.Options[File]{
+	rows := crud.Rows(m.Files.Resource, crud.Options{
 		Path: "/api/files", Things: "Files", Tag: tag, Without: []string{"delete"}, Purges: true, Search: []string{"filename"},
-		Read: operation.Needs(tenants.ManageFiles), Write: operation.Needs(tenants.ManageFiles), Also: m.address, Before: m.beforeFile, Show: m.showFiles, Example: fileExample(),
+		Read: operation.Needs(tenants.ManageFiles), Write: operation.Needs(tenants.ManageFiles), Also: crud.Also(m.address), Before: crud.Before(m.beforeFile), Show: crud.Show(m.showFiles), Example: fileExample(),
 	})
 	for i := range rows {
 		row := &rows[i]

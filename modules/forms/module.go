@@ -47,10 +47,10 @@ func (m *Module) Operations() []operation.Row {
 }
 
 func (m *Module) collectionRows() []operation.Row {
-	rows := crud.Rows(m.Collections, crud.Options[Collection]{
+	rows := crud.Rows(m.Collections.Resource, crud.Options{
 		Path: "/api/form/collections", Name: "forms", Things: "Form Collections", Tag: tag, Without: []string{"update"}, Search: []string{"name", "label", "label_plural"},
 		Read: operation.NeedsOneOf(tenants.ManageForms, tenants.ViewFormSubmissions, tenants.CreateFormSubmissions), Write: operation.Needs(tenants.ManageForms),
-		Before: m.before, Show: m.show, Example: m.example(),
+		Before: crud.Before(m.before), Show: crud.Show(m.show), Example: m.example(),
 	})
 	for i := range rows {
 		switch rows[i].Method {
@@ -72,7 +72,7 @@ func (m *Module) collectionRows() []operation.Row {
 func (m *Module) show(_ context.Context, c *operation.Call, forms []*Collection) ([]any, error) {
 	out := make([]any, len(forms))
 	for i, f := range forms {
-		shown := crud.As[Answer](m.Collections)(f, c.Tenant)
+		shown := crud.As[Answer](m.Collections.Resource)(f, c.Tenant)
 		if !c.Principal.May(tenants.ManageForms) {
 			shown.EmailAlerts = Alerts{}
 		}
@@ -109,9 +109,9 @@ func (m *Module) before(ctx context.Context, c *operation.Call, _ *store.Precond
 
 // submissionRows are those of what was filled in. Pages fill in forms with the keys of browsers.
 func (m *Module) submissionRows() []operation.Row {
-	rows := crud.Rows(m.Submissions, crud.Options[Submission]{
+	rows := crud.Rows(m.Submissions.Resource, crud.Options{
 		Path: "/api/form/collections/{id}/submissions", Things: "Submissions", Within: "Form Collection", Without: []string{"update"},
-		Read: operation.Needs(tenants.ViewFormSubmissions), Write: operation.Needs(tenants.ManageForms), Keys: m.keys, Export: true, Search: []string{"values"}, Drop: trapped,
+		Read: operation.Needs(tenants.ViewFormSubmissions), Write: operation.Needs(tenants.ManageForms), Keys: m.keys, Export: true, Search: []string{"values"}, Drop: crud.Drop(trapped),
 	})
 	for i := range rows {
 		if rows[i].Name == "submissions.create" {
@@ -134,7 +134,7 @@ func exampleForm() *Collection {
 }
 
 func (m *Module) example() Answer {
-	return crud.As[Answer](m.Collections)(exampleForm(), &tenants.Tenant{Org: tenants.Organization{OrgID: 1}})
+	return crud.As[Answer](m.Collections.Resource)(exampleForm(), &tenants.Tenant{Org: tenants.Organization{OrgID: 1}})
 }
 
 func (m *Module) updateRow() operation.Row {

@@ -73,15 +73,15 @@ func (m *Module) update(ctx context.Context, c *operation.Call) (operation.Resul
 			m.warn(ctx, c, form, before)
 			c.Warn(form.Schema.Unchecked(before))
 			c.Warn(schema.Dropped(ignored))
-			return operation.Result{Data: crud.As[Answer](m.Collections)(form, c.Tenant)}, nil
+			return operation.Result{Data: crud.As[Answer](m.Collections.Resource)(form, c.Tenant)}, nil
 		})
 		return err
 	})
 	if err != nil {
-		return operation.Result{}, operation.OrMissing(m.Collections.Taken(ctx, in, &wanted, err), missing)
+		return operation.Result{}, operation.OrMissing(m.Collections.Taken(ctx, c.Workspace, &wanted, err), missing)
 	}
 	// Once more, when nothing is filled in any more by what the form was.
-	if err := crud.Settle(ctx, c, m.Collections, form, &was, m.fits(ctx, c, form, &was)); err != nil {
+	if err := crud.Settle(ctx, c, m.Collections.Resource, form, &was, m.fits(ctx, c, form, &was)); err != nil {
 		return operation.Result{}, err
 	}
 	return result, nil
@@ -90,7 +90,7 @@ func (m *Module) update(ctx context.Context, c *operation.Call) (operation.Resul
 // fits refuses a change of what records of other teams than the caller's depend on, and one that would leave values of
 // submissions in clear under an encrypted field, or sealed under another one.
 func (m *Module) fits(ctx context.Context, c *operation.Call, f, was *Collection) error {
-	if err := crud.RefuseLimited(ctx, c, m.Collections, f, was); err != nil {
+	if err := crud.RefuseLimited(ctx, c, m.Collections.Resource, f, was); err != nil {
 		return err
 	}
 	var errs fault.List

@@ -109,23 +109,23 @@ func (s *Service) Kept() []record.Kept { return []record.Kept{s.kind.Kind} }
 
 // Operations returns the rows.
 func (s *Service) Operations() []operation.Row {
-	all := crud.Rows(s.kind, crud.Options[Import]{
+	all := crud.Rows(s.kind.Resource, crud.Options{
 		Path: "/api/import", Name: "imports", Things: "Imports", Tag: tag, Read: admins(), Write: admins(), Without: []string{"update", "delete"},
 		Upload: []string{ndjson, csvType, "application/json", tsvType}, UploadExamples: []string{
 			`{"kind":"contact","external_id":"crm-1815","email":"ada@example.com","first_name":"Ada"}` + "\n",
 			"external_id,email,first_name\ncrm-1815,ada@example.com,Ada\n", `[{"external_id":"crm-1815","email":"ada@example.com","first_name":"Ada"}]`,
 			"external_id\temail\tfirst_name\ncrm-1815\tada@example.com\tAda\n",
 		}, UploadLimit: maxUpload, UploadTime: time.Hour,
-		Keeper: &crud.Keeper[Import]{Insert: s.begin},
+		Keeper: crud.Keep(crud.Keeper[Import]{Insert: s.begin}),
 		Where: func(ctx context.Context, c *operation.Call) (store.Filter, error) {
 			_ = s.settle(ctx, s.kind.In(c.Tenant.Workspace()), false) // before states are asked for; if not now, the next time
 			return store.Filter{}, nil
 		},
-		Refresh: func(i *Import) {
+		Refresh: crud.Refresh(func(i *Import) {
 			if s.Now().UnixMilli()-i.UpdatedAt > silence.Milliseconds() {
 				interrupt(i)
 			}
-		},
+		}),
 	})
 	for i := range all {
 		if all[i].Method == http.MethodPost {

@@ -40,15 +40,15 @@ type Touched struct {
 func (m *Module) exampleShown() Shown {
 	d := &Definition{Name: "tree", Label: "Tree", LabelPlural: "Trees", Schema: schema.Fields{"species": {Title: "Species", Type: schema.Text, Required: true}}}
 	d.ID, d.CreatedAt, d.UpdatedAt = exampleID, 1717509162000, 1717595562000
-	return crud.As[Shown](m.Definitions)(d, nil)
+	return crud.As[Shown](m.Definitions.Resource)(d, nil)
 }
 
 // definitionRows are those of definitions. Records and reports refer to one by its name, which so never changes.
 func (m *Module) definitionRows() []operation.Row {
-	rows := crud.Rows(m.Definitions, crud.Options[Definition]{
+	rows := crud.Rows(m.Definitions.Resource, crud.Options{
 		Path: "/api/custom/objects", Things: "Custom Objects", Tag: tag, Without: []string{"create"}, Search: []string{"name", "label", "label_plural"},
 		Read: operation.Needs(tenants.ManageCustomObjects), Write: operation.Needs(tenants.ManageCustomObjects),
-		Before: m.before, After: m.after, Example: m.exampleShown(),
+		Before: crud.Before(m.before), After: crud.After(m.after), Example: m.exampleShown(),
 	})
 	for i := range rows {
 		switch rows[i].Method {
@@ -106,7 +106,7 @@ func (m *Module) before(ctx context.Context, c *operation.Call, _ *store.Precond
 	case err != nil:
 		return err
 	case preview:
-		f := &foreseen{crud.As[Shown](m.Definitions)(was, c.Tenant)}
+		f := &foreseen{crud.As[Shown](m.Definitions.Resource)(was, c.Tenant)}
 		f.Touches = touched
 		return f
 	}

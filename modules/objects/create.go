@@ -34,7 +34,7 @@ func (m *Module) create(ctx context.Context, c *operation.Call) (operation.Resul
 		c.Warn(schema.Dropped(dropped))
 		return operation.Result{Data: Created{def.ID, def.Name, def.Label, def.LabelPlural}}, nil
 	})
-	return result, m.Definitions.Taken(ctx, in, def, err)
+	return result, m.Definitions.Taken(ctx, c.Workspace, def, err)
 }
 
 // parseDefinition returns the definition of the body, and which parts of it are ignored.

@@ -52,7 +52,7 @@ func Common() schema.Fields {
 
 // Operations returns the module's rows.
 func (m *Module) Operations() []operation.Row {
-	records := crud.Rows(m.Records, crud.Options[Record]{
+	records := crud.Rows(m.Records.Resource, crud.Options{
 		Path: "/api/custom/objects/{name}/records", Things: "Records", Within: "Custom Object",
 		Read: operation.Needs(tenants.ManageCustomObjects), Write: operation.Needs(tenants.ManageCustomObjects), Keys: m.keys, Bulk: true, Export: true, Search: []string{"external_id", "values"},
 	})

@@ -42,47 +42,47 @@ func (m *Module) roles() []operation.Row {
 		}
 		return held, nil
 	})
-	return crud.Rows(m.Kinds.Roles, crud.Options[identity.Role]{
+	return crud.Rows(m.Kinds.Roles.Resource, crud.Options{
 		Path: "/api/roles", Things: "Roles", Read: read(), Write: write(), Search: []string{"name", "label"}, Few: []string{"created_at"},
-		BuiltIn: func(c *operation.Call) []identity.Role { return []identity.Role{identity.BuiltIn(c.Tenant)} },
+		BuiltIn: crud.BuiltIn(func(c *operation.Call) []identity.Role { return []identity.Role{identity.BuiltIn(c.Tenant)} }),
 		Example: Role{Name: "editor", Label: "Editor", Permissions: []tenants.Permission{tenants.Contacts}, CreatedAt: "2024-06-04T13:52:42.000Z"},
-		Before: func(ctx context.Context, c *operation.Call, need *store.Preconditions, rec, was *identity.Role) error {
+		Before: crud.Before(func(ctx context.Context, c *operation.Call, need *store.Preconditions, rec, was *identity.Role) error {
 			if was != nil && was.Name == identity.AdminRole {
 				return fault.One("name", fault.Forbidden, "the role %s is built in: nobody changes or deletes it", identity.AdminRole)
 			}
 			return guard(ctx, c, need, rec, was)
-		},
-		Keeper: keeper(m.Kinds.Roles, m.People.CreateRole, m.People.UpdateRole, m.People.DeleteRole),
+		}),
+		Keeper: crud.Keep(keeper(m.Kinds.Roles, m.People.CreateRole, m.People.UpdateRole, m.People.DeleteRole)),
 	})
 }
 
 // teams returns the rows of teams. Who is limited to teams changes those alone.
 func (m *Module) teams() []operation.Row {
-	return crud.Rows(m.Kinds.Teams, crud.Options[identity.Team]{
+	return crud.Rows(m.Kinds.Teams.Resource, crud.Options{
 		Path: "/api/teams", Things: "Teams", Read: named(), Write: write(), Search: []string{"name"}, Few: []string{"created_at"},
-		Before: guarded(m, func(_ context.Context, _ *operation.Call, t *identity.Team) (rights, error) {
+		Before: crud.Before(guarded(m, func(_ context.Context, _ *operation.Call, t *identity.Team) (rights, error) {
 			if t.ID == "" { // a new one, in which nobody is
 				return rights{teams: []string{}}, nil
 			}
 			return rights{teams: []string{t.ID}}, nil
-		}),
-		Keeper: keeper(m.Kinds.Teams, m.People.CreateTeam, m.People.UpdateTeam, m.People.DeleteTeam),
+		})),
+		Keeper: crud.Keep(keeper(m.Kinds.Teams, m.People.CreateTeam, m.People.UpdateTeam, m.People.DeleteTeam)),
 	})
 }
 
 // accounts returns the rows of service accounts.
 func (m *Module) accounts() []operation.Row {
-	return crud.Rows(m.Kinds.Accounts, crud.Options[identity.Account]{
+	return crud.Rows(m.Kinds.Accounts.Resource, crud.Options{
 		Path: "/api/service-accounts", Things: "Service Accounts", Read: named(), Write: write(), Search: []string{"name"}, Few: []string{"created_at"},
-		Before: guarded(m, func(_ context.Context, _ *operation.Call, a *identity.Account) (rights, error) {
+		Before: crud.Before(guarded(m, func(_ context.Context, _ *operation.Call, a *identity.Account) (rights, error) {
 			held := of(a.Permissions, a.Teams)
 			held.active = a.Active
 			return held, nil
-		}),
-		Keeper: keeper(m.Kinds.Accounts, m.People.CreateAccount, m.People.UpdateAccount, func(ctx context.Context, t *tenants.Tenant, a *identity.Account) error {
+		})),
+		Keeper: crud.Keep(keeper(m.Kinds.Accounts, m.People.CreateAccount, m.People.UpdateAccount, func(ctx context.Context, t *tenants.Tenant, a *identity.Account) error {
 			_, err := m.Keys.RemoveAccount(ctx, t, a)
 			return err
-		}),
+		})),
 	})
 }
 
@@ -92,8 +92,8 @@ func keeper[T any](
 	create func(context.Context, *tenants.Tenant, T) (*T, error),
 	update func(context.Context, *tenants.Tenant, *T, func(*T) error) (*T, error),
 	remove func(context.Context, *tenants.Tenant, *T) error,
-) *crud.Keeper[T] {
-	return &crud.Keeper[T]{
+) crud.Keeper[T] {
+	return crud.Keeper[T]{
 		Insert: func(ctx context.Context, c *operation.Call, rec *T) (*T, error) { return create(ctx, c.Tenant, *rec) },
 		Update: func(ctx context.Context, c *operation.Call, rec *T, change func(*T) error) (*T, error) {
 			return update(ctx, c.Tenant, rec, change)

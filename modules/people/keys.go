@@ -178,13 +178,13 @@ func (m *Module) words(t *tenants.Tenant, k *keys.Key, owner *identity.Account, 
 // keys returns the rows of keys.
 func (m *Module) keys() []operation.Row {
 	may := operation.Needs(tenants.ManageKeys)
-	rows := crud.Rows(m.Stored.Keys, crud.Options[keys.Key]{
-		Path: "/api/keys", Things: "Keys", Read: may, Write: may, Without: []string{"create", "update"}, Search: []string{"name"}, Show: m.showKeys, Example: exampleKey(), Where: m.ofKeys,
-		Before: guarded(m, func(ctx context.Context, c *operation.Call, k *keys.Key) (rights, error) {
+	rows := crud.Rows(m.Stored.Keys.Resource, crud.Options{
+		Path: "/api/keys", Things: "Keys", Read: may, Write: may, Without: []string{"create", "update"}, Search: []string{"name"}, Show: crud.Show(m.showKeys), Example: exampleKey(), Where: m.ofKeys,
+		Before: crud.Before(guarded(m, func(ctx context.Context, c *operation.Call, k *keys.Key) (rights, error) {
 			owners, err := m.Keys.Owners(ctx, c.Tenant, k)
 			return held(k, cmp.Or(owners[k.AccountID], &identity.Account{})), err
-		}),
-		Keeper: &crud.Keeper[keys.Key]{Delete: func(ctx context.Context, c *operation.Call, k *keys.Key) error {
+		})),
+		Keeper: crud.Keep(crud.Keeper[keys.Key]{Delete: func(ctx context.Context, c *operation.Call, k *keys.Key) error {
 			revoked, err := m.Keys.Revoke(ctx, c.Tenant, k.ID, func(now *keys.Key) error {
 				if now.Rev != k.Rev {
 					return store.ErrConflict
@@ -195,7 +195,7 @@ func (m *Module) keys() []operation.Row {
 				*k = *revoked
 			}
 			return err
-		}},
+		}}),
 	})
 	for i := range rows {
 		if row := &rows[i]; row.Name == "keys.list" {

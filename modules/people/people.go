@@ -120,10 +120,10 @@ func (m *Module) rightsOf(ctx context.Context, c *operation.Call, u *identity.Us
 // people returns the rows of people besides the contract's.
 func (m *Module) people() []operation.Row {
 	guard := guarded(m, m.rightsOf)
-	rows := crud.Rows(m.Kinds.Users, crud.Options[identity.User]{
+	rows := crud.Rows(m.Kinds.Users.Resource, crud.Options{
 		Path: "/api/users", Things: "Users", Read: read(), Write: write(), Without: []string{"get", "delete"}, Search: []string{"name", "email"}, Few: []string{"active"},
-		Before: guard, Show: m.showAll, Example: examplePerson(),
-		Keeper: &crud.Keeper[identity.User]{
+		Before: crud.Before(guard), Show: crud.Show(m.showAll), Example: examplePerson(),
+		Keeper: crud.Keep(crud.Keeper[identity.User]{
 			Insert: func(ctx context.Context, c *operation.Call, u *identity.User) (*identity.User, error) {
 				if err := m.mayInvite(ctx, c); u.Active && err != nil {
 					return nil, err
@@ -140,7 +140,7 @@ func (m *Module) people() []operation.Row {
 				return m.People.UpdateUser(ctx, c.Tenant, u.UID, change)
 			},
 			Refers: refers(m.Kinds.Users),
-		},
+		}),
 	})
 	for i := range rows {
 		if row := &rows[i]; row.Name == "users.create" {

@@ -61,9 +61,9 @@ func (m *Meter) Kept() []record.Kept { return []record.Kept{m.kind.Kind} }
 // Operations returns the rows.
 func (m *Meter) Operations() []operation.Row {
 	size := int64(1_368_064)
-	list := crud.Rows(m.kind, crud.Options[Day]{
+	list := crud.Rows(m.kind.Resource, crud.Options{
 		Path: "/api/usage", Things: "Usage Days", Tag: "Usage", Read: operation.Needs(tenants.ViewAudit).Unlimited(), Sort: "-day",
-		Without: []string{"get", "create", "update", "delete"}, Where: m.between, Show: show,
+		Without: []string{"get", "create", "update", "delete"}, Where: m.between, Show: crud.Show(show),
 		Example: Answer{"2026-11-22", Sum{120, 2, 340, 51_200}, 4711, &size, []OperationUsage{{"reports.get", Sum{120, 2, 340, 51_200}}}, []HourUsage{{"13", Sum{120, 2, 340, 51_200}}}, []MinuteUsage{{"13:05", Sum{120, 2, 340, 51_200}}}},
 	})
 	list[0].Over = "day"

@@ -36,7 +36,7 @@ type BulkResult struct {
 	Errors []operation.FieldError `json:"errors,omitempty" doc:"Every problem of a record that was refused."`
 }
 
-func (s *serves[T]) bulk() operation.Row {
+func (s *handlers) bulk() operation.Row {
 	row := s.row("bulk", http.MethodPost, s.Path+"/bulk", s.Things+" updated")
 	things := strings.ToLower(s.Things)
 	row.Summary, row.Weight, row.BodyLimit = "Create and change many "+things, operation.Heavy, operation.MaxBulkLimit
@@ -71,16 +71,16 @@ func (s *serves[T]) bulk() operation.Row {
 const nothingDone = "Where every one of them is refused, the status is failed; data is the same."
 
 // undone documents the answer of a bulk in which nothing was done.
-func (s *serves[T]) undone(data any) operation.Failure {
+func (s *handlers) undone(data any) operation.Failure {
 	return operation.Failure{Code: http.StatusOK, Message: s.unchanged(), When: "every record was refused, each for the reason in its result", Data: data}
 }
 
-func (s *serves[T]) unchanged() string {
+func (s *handlers) unchanged() string {
 	return "No " + s.Things + " were changed: every one of them was refused"
 }
 
 // many makes the attempts at a bulk: once more where somebody came between. One in which nothing was done is a failure.
-func (s *serves[T]) many(ctx context.Context, c *operation.Call, attempt func(context.Context, *operation.Call, int) (operation.Result, error)) (result operation.Result, err error) {
+func (s *handlers) many(ctx context.Context, c *operation.Call, attempt func(context.Context, *operation.Call, int) (operation.Result, error)) (result operation.Result, err error) {
 	for n := range tries {
 		if result, err = attempt(ctx, c, n); !errors.Is(err, errAgain) {
 			break
@@ -98,7 +98,7 @@ func (b Bulk) nothing() bool { return b.Created+b.Updated == 0 }
 var errAgain = fmt.Errorf("once more: %w", store.ErrConflict)
 
 // attempt is one of many, of which the last one refuses what somebody has changed meanwhile. Errors: errAgain.
-func (s *serves[T]) attempt(ctx context.Context, c *operation.Call, n int) (operation.Result, error) {
+func (s *handlers) attempt(ctx context.Context, c *operation.Call, n int) (operation.Result, error) {
 	bodies, errs := slices.Collect(strictjson.Elements(c.Body.Raw("records"))), slices.Clone(c.Unknown)
 	if n := len(bodies); n == 0 || n > most {
 		errs.Add("records", fault.Length, "records must be a list of 1 to %d objects", most)
@@ -113,9 +113,9 @@ func (s *serves[T]) attempt(ctx context.Context, c *operation.Call, n int) (oper
 	}
 	// One record at a time is a tree: those of all would take many times what was sent.
 	var p strictjson.Parser
-	entries, probes := make([]*entry[T], len(bodies)), make([]any, len(bodies))
+	entries, probes := make([]*entry, len(bodies)), make([]any, len(bodies))
 	for i := range entries {
-		entries[i] = &entry[T]{}
+		entries[i] = &entry{}
 		body, id := s.element(c, &p, bodies[i], &entries[i].errs)
 		probes[i] = s.probe(body, id)
 	}
@@ -125,7 +125,7 @@ func (s *serves[T]) attempt(ctx context.Context, c *operation.Call, n int) (oper
 		note(c, map[string]int{"created": out.Created, "updated": out.Updated, "failed": out.Failed})
 		return operation.Result{Data: out}, nil
 	}
-	return b.run(ctx, probes, func(part []*entry[T], from int) error {
+	return b.run(ctx, probes, func(part []*entry, from int) error {
 		for i, e := range part {
 			s.prepare(ctx, c, &p, e, bodies[from+i], &known)
 		}
@@ -134,20 +134,20 @@ func (s *serves[T]) attempt(ctx context.Context, c *operation.Call, n int) (oper
 }
 
 // begin returns one attempt at the entries; within matches all that they can mean, in that state.
-func (s *serves[T]) begin(c *operation.Call, attempt int, entries []*entry[T], within store.Filter, state store.State) *bulk[T] {
+func (s *handlers) begin(c *operation.Call, attempt int, entries []*entry, within store.Filter, state store.State) *bulk {
 	ways := s.of.Identifying()
-	b := &bulk[T]{
+	b := &bulk{
 		s: s, c: c, attempt: attempt, entries: entries, ways: ways, within: within, state: state,
-		meant: make([]map[string]*entry[T], len(ways)), means: map[string]*entry[T]{}, refused: map[*entry[T]][]operation.FieldError{},
+		meant: make([]map[string]*entry, len(ways)), means: map[string]*entry{}, refused: map[*entry][]operation.FieldError{},
 	}
 	for n := range b.meant {
-		b.meant[n] = map[string]*entry[T]{}
+		b.meant[n] = map[string]*entry{}
 	}
 	return b
 }
 
 // run recognizes the entries, has them prepared and stores them: all in one write, or in as many as they need.
-func (b *bulk[T]) run(ctx context.Context, probes []any, prepare func(part []*entry[T], from int) error) (operation.Result, error) {
+func (b *bulk) run(ctx context.Context, probes []any, prepare func(part []*entry, from int) error) (operation.Result, error) {
 	entries := b.entries
 	for from, many := 0, len(entries); from < len(entries); {
 		part, writes := entries[from:from+many], b.writes
@@ -181,13 +181,12 @@ func (b *bulk[T]) run(ctx context.Context, probes []any, prepare func(part []*en
 }
 
 // prepare makes what is stored of an entry that has been recognized, and checks it, as far as that is known already.
-func (s *serves[T]) prepare(ctx context.Context, c *operation.Call, p *strictjson.Parser, e *entry[T], raw []byte, known *record.Known) {
+func (s *handlers) prepare(ctx context.Context, c *operation.Call, p *strictjson.Parser, e *entry, raw []byte, known *record.Known) {
 	if e.rec == nil {
-		e.rec = s.of.New().(*T)
+		e.rec = s.of.New()
 		s.of.Meta(e.rec).ID = c.Workspace.NewID()
 	} else {
-		was := *e.rec
-		e.was = &was
+		e.was = s.of.Clone(e.rec)
 	}
 	if body, _ := s.element(c, p, raw, new(fault.List)); body.Is == strictjson.Object { // what is wrong with it was noted
 		s.enter(ctx, c, e, body, known)
@@ -199,20 +198,20 @@ func (s *serves[T]) prepare(ctx context.Context, c *operation.Call, p *strictjso
 const bulkBytes = 4 * store.BatchBytes
 
 // bulk is one attempt at many records.
-type bulk[T any] struct {
-	s       *serves[T]
+type bulk struct {
+	s       *handlers
 	c       *operation.Call
 	attempt int
-	entries []*entry[T]
-	ways    []record.Unique        // by which an entry means a record, the identifier first
-	within  store.Filter           // matches all that they can mean,
-	state   store.State            // in that state
-	meant   []map[string]*entry[T] // by the values of each of the ways
-	means   map[string]*entry[T]   // by the identifier of what they mean
-	need    store.Preconditions    // of the part that is stored next
-	finish  func(context.Context, *operation.Call, *store.Preconditions, *entry[T]) error
+	entries []*entry
+	ways    []record.Unique     // by which an entry means a record, the identifier first
+	within  store.Filter        // matches all that they can mean,
+	state   store.State         // in that state
+	meant   []map[string]*entry // by the values of each of the ways
+	means   map[string]*entry   // by the identifier of what they mean
+	need    store.Preconditions // of the part that is stored next
+	finish  func(context.Context, *operation.Call, *store.Preconditions, *entry) error
 	answer  func(context.Context) (operation.Result, error)
-	refused map[*entry[T]][]operation.FieldError
+	refused map[*entry][]operation.FieldError
 	result  *operation.Result // once a commit has stored it
 	writes  int               // that stored some of them
 	size    int64             // of the stored records that were recognized last
@@ -220,14 +219,14 @@ type bulk[T any] struct {
 }
 
 // refuse tells of entries that they are not stored, though others are.
-func (b *bulk[T]) refuse(entries []*entry[T], err error) {
+func (b *bulk) refuse(entries []*entry, err error) {
 	for _, e := range entries {
 		b.refused[e] = operation.ErrorsOf(unstored(err))
 	}
 }
 
 // late returns errTime where some are stored, and the rest of the time is for the answer.
-func (b *bulk[T]) late(ctx context.Context) error {
+func (b *bulk) late(ctx context.Context) error {
 	if at, ends := ctx.Deadline(); b.writes > 0 && ends && time.Until(at) <= answerTime {
 		return errTime
 	}
@@ -235,13 +234,13 @@ func (b *bulk[T]) late(ctx context.Context) error {
 }
 
 // next returns how many entries may be recognized next, when so many were before.
-func (b *bulk[T]) next(before int) int {
+func (b *bulk) next(before int) int {
 	return int(max(min(int64(before)*bulkBytes/max(b.size, 1), most), 1))
 }
 
 // element reads a record of the body, with what callers may set of it, and the identifier that it gives, "" where it gives none; what
 // else it has is wrong.
-func (s *serves[T]) element(c *operation.Call, p *strictjson.Parser, raw []byte, errs *fault.List) (read strictjson.Value, id string) {
+func (s *handlers) element(c *operation.Call, p *strictjson.Parser, raw []byte, errs *fault.List) (read strictjson.Value, id string) {
 	body, err := p.Parse(string(raw))
 	var broken strictjson.Error
 	switch {
@@ -272,7 +271,7 @@ func (s *serves[T]) element(c *operation.Call, p *strictjson.Parser, raw []byte,
 }
 
 // probe returns a record with the identifier, and the values of a body that tell which record it means, and nothing else.
-func (s *serves[T]) probe(body strictjson.Value, id string) any {
+func (s *handlers) probe(body strictjson.Value, id string) any {
 	probe, ignored := s.of.Bare(), fault.List{}
 	read := func(name string) {
 		if at, ok := s.of.Index(name); ok {
@@ -289,7 +288,7 @@ func (s *serves[T]) probe(body strictjson.Value, id string) any {
 
 // recognize finds the records that the probes mean, live or not, by the values that tell them. Where they are more than a bulk
 // changes together, it returns how many of the entries to try instead, and has recognized none.
-func (b *bulk[T]) recognize(ctx context.Context, entries []*entry[T], probes []any) (fits int, err error) {
+func (b *bulk) recognize(ctx context.Context, entries []*entry, probes []any) (fits int, err error) {
 	s, c := b.s, b.c
 	b.need.Reset()
 	b.size = 0
@@ -319,7 +318,7 @@ func (b *bulk[T]) recognize(ctx context.Context, entries []*entry[T], probes []a
 		if n == 0 {
 			which = store.All(which, b.within)
 		}
-		found, err := s.in(c).FindPart(ctx, store.Query{
+		found, err := s.of.Collection.FindPart(ctx, s.in(c), store.Query{
 			Filter: which, State: b.state, Limit: len(values), Bytes: bulkBytes, Roomed: b.roomed,
 		})
 		if err != nil {
@@ -333,7 +332,7 @@ func (b *bulk[T]) recognize(ctx context.Context, entries []*entry[T], probes []a
 			return max(min(len(found.Records), len(entries)-1), 1), nil
 		}
 		for i := range found.Records {
-			rec := &found.Records[i]
+			rec := found.Records[i]
 			b.recognized(meant[u.Value(rec)], u.Shown, rec)
 		}
 		for _, value := range values {
@@ -346,7 +345,7 @@ func (b *bulk[T]) recognize(ctx context.Context, entries []*entry[T], probes []a
 }
 
 // recognized notes that an entry means the record, which it names by that field.
-func (b *bulk[T]) recognized(e *entry[T], by string, rec *T) {
+func (b *bulk) recognized(e *entry, by string, rec any) {
 	id := b.s.of.Meta(rec).ID
 	switch {
 	case b.s.ending(b.c, rec) && b.state == store.Deleted:
@@ -362,9 +361,9 @@ func (b *bulk[T]) recognized(e *entry[T], by string, rec *T) {
 
 // settle stores what is in order, the last of it with the answer. Nobody comes between: what was changed meanwhile
 // is errAgain, and in the last attempt, or where others are stored, a record that was is refused.
-func (b *bulk[T]) settle(ctx context.Context, entries []*entry[T], last bool) error {
+func (b *bulk) settle(ctx context.Context, entries []*entry, last bool) error {
 	s, c := b.s, b.c
-	var fresh, changed []*entry[T]
+	var fresh, changed []*entry
 	for _, e := range entries {
 		err := b.finish(ctx, c, &b.need, e)
 		switch {
@@ -394,7 +393,7 @@ func (b *bulk[T]) settle(ctx context.Context, entries []*entry[T], last bool) er
 	}
 	if !last { // of what is done, the answer tells the id
 		for _, e := range entries {
-			done := entry[T]{rec: new(T)}
+			done := entry{rec: s.of.Bare()}
 			s.of.Meta(done.rec).ID = s.of.Meta(e.rec).ID
 			if e.was != nil {
 				done.was = done.rec
@@ -406,7 +405,7 @@ func (b *bulk[T]) settle(ctx context.Context, entries []*entry[T], last bool) er
 }
 
 // became returns what becomes of the records where no more than these are refused.
-func became[T any](of *record.Of[T], entries []*entry[T], refused map[*entry[T]][]operation.FieldError) Bulk {
+func became(of *record.Resource, entries []*entry, refused map[*entry][]operation.FieldError) Bulk {
 	out := Bulk{Results: make([]BulkResult, len(entries))}
 	for i, e := range entries {
 		out.Results[i] = BulkResult{Index: i, Errors: refused[e]}
@@ -437,14 +436,14 @@ const anew = 16
 // put stores records in one write, without those that are refused, so that they are there with the answer or not at
 // all. Where they are more rows than one write should have, or more of them are refused than are tried anew, it takes
 // several writes, of which the last has the answer; what is in the way of one of these then is told of its records.
-func (b *bulk[T]) put(ctx context.Context, entries []*entry[T], last bool) error {
+func (b *bulk) put(ctx context.Context, entries []*entry, last bool) error {
 	s, c := b.s, b.c
-	recs := make([]*T, len(entries))
+	recs := make([]any, len(entries))
 	for i, e := range entries {
 		recs[i] = e.rec
 	}
 	for tried := 0; len(recs) > 0; tried++ {
-		n := s.in(c).Portion(recs)
+		n := s.of.Records.Portion(s.in(c), recs)
 		err := b.late(ctx)
 		if err == nil {
 			err = b.save(ctx, recs[:n], last && n == len(recs))
@@ -486,10 +485,10 @@ func (b *bulk[T]) put(ctx context.Context, entries []*entry[T], last bool) error
 }
 
 // save stores records in one commit; the last one is that of the answer.
-func (b *bulk[T]) save(ctx context.Context, recs []*T, last bool) error {
-	batch := b.s.batch(b.c)
+func (b *bulk) save(ctx context.Context, recs []any, last bool) error {
+	batch := b.s.in(b.c).Batch()
 	batch.Preconditions = b.need
-	err := b.s.in(b.c).StageSave(ctx, batch, recs...)
+	err := b.s.of.Collection.StageSave(ctx, b.s.in(b.c), batch, recs...)
 	switch {
 	case err != nil:
 		return err
@@ -522,7 +521,7 @@ func meant(err error, n int) int {
 
 // passed reports whether somebody else came between, and another attempt would see what they did: it may change the record of
 // theirs that is in the way, or not stand on what is gone. A record that is not shown to the caller is in the way again.
-func (s *serves[T]) passed(err error, bad, attempt int) bool {
+func (s *handlers) passed(err error, bad, attempt int) bool {
 	const mostHidden = 3
 	var dup *store.DuplicateError
 	if errors.As(err, &dup) {

@@ -26,7 +26,7 @@ type BulkMarked struct {
 func (b BulkMarked) nothing() bool { return b.Done == 0 }
 
 // bulkMark deletes or restores many records.
-func (s *serves[T]) bulkMark(deleted bool) operation.Row {
+func (s *handlers) bulkMark(deleted bool) operation.Row {
 	action, verb, past := "restore", "Restore", " restored"
 	if deleted {
 		action, verb, past = "delete", "Delete", " deleted"
@@ -59,7 +59,7 @@ func (s *serves[T]) bulkMark(deleted bool) operation.Row {
 const manyIDs = "ids must be a list of 1 to 1000 identifiers"
 
 // attemptMark is attempt of records that are deleted or restored.
-func (s *serves[T]) attemptMark(ctx context.Context, c *operation.Call, n int, deleted bool) (operation.Result, error) {
+func (s *handlers) attemptMark(ctx context.Context, c *operation.Call, n int, deleted bool) (operation.Result, error) {
 	ids, errs := c.Body.Value("ids").Items, append(fault.List{}, c.Unknown...)
 	if len(ids) == 0 || len(ids) > most {
 		errs.Add("ids", fault.Length, "%s", manyIDs)
@@ -76,9 +76,9 @@ func (s *serves[T]) attemptMark(ctx context.Context, c *operation.Call, n int, d
 	if err != nil {
 		return operation.Result{}, err
 	}
-	entries, probes := make([]*entry[T], len(ids)), make([]any, len(ids))
+	entries, probes := make([]*entry, len(ids)), make([]any, len(ids))
 	for i, id := range ids {
-		entries[i], probes[i] = &entry[T]{}, s.of.Bare()
+		entries[i], probes[i] = &entry{}, s.of.Bare()
 		if !store.ValidID(id.Text) {
 			entries[i].errs.Add("id", fault.Unknown, "%s", s.missing())
 			continue
@@ -86,7 +86,7 @@ func (s *serves[T]) attemptMark(ctx context.Context, c *operation.Call, n int, d
 		s.of.Meta(probes[i]).ID = id.Text
 	}
 	b := s.begin(c, n, entries, within, stateOf(!deleted))
-	b.finish = func(ctx context.Context, c *operation.Call, need *store.Preconditions, e *entry[T]) error {
+	b.finish = func(ctx context.Context, c *operation.Call, need *store.Preconditions, e *entry) error {
 		if err := e.errs.Err(); err != nil {
 			return err
 		}
@@ -97,13 +97,12 @@ func (s *serves[T]) attemptMark(ctx context.Context, c *operation.Call, n int, d
 		note(c, map[string]int{"done": all.Updated, "failed": all.Failed})
 		return operation.Result{Data: BulkMarked{all.Updated, all.Failed, all.Results}}, nil
 	}
-	return b.run(ctx, probes, func(part []*entry[T], _ int) error {
+	return b.run(ctx, probes, func(part []*entry, _ int) error {
 		for _, e := range part {
 			if e.rec == nil {
-				e.rec = new(T) // of what is refused
+				e.rec = s.of.Bare() // of what is refused
 			}
-			was := *e.rec
-			e.was = &was
+			e.was = s.of.Clone(e.rec)
 		}
 		return nil
 	})

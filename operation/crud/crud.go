@@ -29,7 +29,7 @@ import (
 )
 
 // Options say how the records of a resource are served. Path, Things and the rules are required.
-type Options[T any] struct {
+type Options struct {
 	// Path is that of the list: "/api/files/folders". Where it has a parameter, that names the definition
 	// of the records: "/api/custom/objects/{name}/records".
 	Path   string
@@ -56,22 +56,22 @@ type Options[T any] struct {
 	Few []string
 	// BuiltIn, where set, returns records that are stored nowhere, and told by the field that the path names. They come
 	// first, whatever the order, in a list that nothing narrows. Before refuses their change.
-	BuiltIn func(c *operation.Call) []T
+	BuiltIn func(c *operation.Call) []any
 	// Search names the text fields in which q looks; that of the values of a definition, which the path then names, stands for
 	// its text fields. Without any there is no q.
 	Search []string
 	// Also, where set, notes what else is wrong with a record that was sent, of which fields may be wrong already:
 	// what it notes of those is not told.
-	Also func(ctx context.Context, c *operation.Call, rec, was *T, errs *fault.List) error
+	Also func(ctx context.Context, c *operation.Call, rec, was any, errs *fault.List) error
 	// Before, where set, sees a record before it is stored, and the one that it was; it may complete
 	// or refuse it, and require what it judges by to be unchanged when it is stored. Of a new record was is nil, of one
 	// that is purged rec.
-	Before func(ctx context.Context, c *operation.Call, need *store.Preconditions, rec, was *T) error
+	Before func(ctx context.Context, c *operation.Call, need *store.Preconditions, rec, was any) error
 	// Drop, where set, reports of a new record, as it is about to be stored, that it is answered as if it were, or refused where there is no room for it, and is not.
-	Drop func(ctx context.Context, c *operation.Call, rec *T) bool
+	Drop func(ctx context.Context, c *operation.Call, rec any) bool
 	// After, where set, sees a changed record once it is stored, when no commit requires any more what it was.
 	// What it refuses is put back.
-	After func(ctx context.Context, c *operation.Call, rec, was *T) error
+	After func(ctx context.Context, c *operation.Call, rec, was any) error
 	// Keys seal the values of encrypted fields, which no answer shows. They are required where there can be some.
 	Keys secrets.Keys
 	// Upload are the media types of files that records are made of; see operation.Row. The fields of a new
@@ -81,30 +81,20 @@ type Options[T any] struct {
 	UploadLimit    int64
 	UploadTime     time.Duration
 	// Refresh, where set, brings up to date what time alone changes of a record that is shown.
-	Refresh func(rec *T)
+	Refresh func(rec any)
 	// Keeper, where set, stores what was read and checked.
-	Keeper *Keeper[T]
+	Keeper *keeper
 	// Show, where set, makes the answers of records, all in one go.
-	Show func(ctx context.Context, c *operation.Call, recs []*T) ([]any, error)
+	Show func(ctx context.Context, c *operation.Call, recs []any) ([]any, error)
 	// Example, where set, is an answer of a type that the module declares. Without Show its fields are those of the record
 	// that are called alike, org_id the number of the organization, and its method Complete adds what else it shows.
 	Example any
 }
 
-// Keeper is a service that does more than to store records. Errors are told as those of the store are.
-type Keeper[T any] struct {
-	Insert func(ctx context.Context, c *operation.Call, rec *T) (*T, error)
-	// Update stores what change makes of the record, which it may be asked several times.
-	Update func(ctx context.Context, c *operation.Call, rec *T, change func(*T) error) (*T, error)
-	Delete func(ctx context.Context, c *operation.Call, rec *T) error
-	// Refers, where set, notes what a record refers to that is not there, as Insert and Update do.
-	Refers func(ctx context.Context, c *operation.Call, rec *T, errs *fault.List) error
-}
-
-// serves has the handlers of one resource.
-type serves[T any] struct {
-	Options[T]
-	of     *record.Of[T]
+// handlers are those of one resource.
+type handlers struct {
+	Options
+	of     *record.Resource
 	model  *model
 	sorts  []string
 	trash  bool
@@ -115,8 +105,8 @@ type serves[T any] struct {
 
 // Rows returns the rows of a resource, of the one record where it is Single, which a module may change before it serves them. What does not
 // fit is a fault of the program, which ends it.
-func Rows[T any](of *record.Of[T], o Options[T]) []operation.Row {
-	s := serving(of, o)
+func Rows(of *record.Resource, o Options) []operation.Row {
+	s := handle(of, o)
 	rows := []operation.Row{s.list(), s.get(), s.create(), s.update(), s.remove()}
 	if s.of.Single {
 		rows = []operation.Row{s.get(), s.update()}
@@ -141,7 +131,7 @@ func Rows[T any](of *record.Of[T], o Options[T]) []operation.Row {
 	})...)
 }
 
-func serving[T any](of *record.Of[T], o Options[T]) *serves[T] {
+func handle(of *record.Resource, o Options) *handlers {
 	if o.Thing == "" {
 		o.Thing = strings.TrimSuffix(o.Things, "s")
 	}
@@ -154,7 +144,7 @@ func serving[T any](of *record.Of[T], o Options[T]) *serves[T] {
 	if of.HasSecrets() && o.Keys == nil {
 		panic("crud: records of " + of.Name + " have secrets, and there are no keys for them")
 	}
-	if n, ok := of.Index("teams"); of.Spec().Teams && (!ok || of.Fields[n].Use.Has(declare.Once|declare.Computed)) {
+	if n, ok := of.Index("teams"); of.Records.Spec().Teams && (!ok || of.Fields[n].Use.Has(declare.Once|declare.Computed)) {
 		panic("crud: callers cannot set the teams of " + of.Name) // so nobody could keep who is limited to teams within them
 	}
 	if _, ok := of.Index("id"); o.Bulk && !ok {
@@ -163,8 +153,8 @@ func serving[T any](of *record.Of[T], o Options[T]) *serves[T] {
 	if o.Export && o.Example != nil {
 		panic("crud: the columns of an export of " + of.Name + " are those of its records")
 	}
-	s := &serves[T]{Options: o, of: of, trash: of.Spec().SoftDelete}
-	s.model = newModel(o.Thing, of.Resource, o.Example)
+	s := &handlers{Options: o, of: of, trash: of.Records.Spec().SoftDelete}
+	s.model = newModel(o.Thing, of, o.Example)
 	if found := regexp.MustCompile(`\{([a-z_]+)\}`).FindStringSubmatch(o.Path); found != nil {
 		s.parent = found[1]
 	}
@@ -181,9 +171,9 @@ func serving[T any](of *record.Of[T], o Options[T]) *serves[T] {
 }
 
 // row is what the rows have in common.
-func (s *serves[T]) row(action, method, path, message string) operation.Row {
+func (s *handlers) row(action, method, path, message string) operation.Row {
 	o := operation.Row{
-		Name: s.Name + "." + action, Method: method, Path: path, Tag: s.Tag, Message: message, Teams: s.of.Spec().Teams,
+		Name: s.Name + "." + action, Method: method, Path: path, Tag: s.Tag, Message: message, Teams: s.of.Records.Spec().Teams,
 		Credentials: operation.Key | operation.Session, Kinds: operation.ServerKeys, Rule: s.Read, Resource: s.of.Name,
 		Data: s.model.zero(), Example: s.model.example(), Defined: operation.Defined{By: s.of.DefinedBy, Values: s.of.ValuesName()},
 	}
@@ -206,36 +196,28 @@ func (s *serves[T]) row(action, method, path, message string) operation.Row {
 }
 
 // each is the path of one record.
-func (s *serves[T]) each() string {
+func (s *handlers) each() string {
 	if s.of.Single {
 		return s.Path
 	}
 	return s.Path + "/{" + s.param + "}"
 }
 
-func (s *serves[T]) missing() string { return s.Thing + " not found" }
+func (s *handlers) missing() string { return s.Thing + " not found" }
 
 // one returns what a thing is called within a sentence.
-func (s *serves[T]) one() string { return texts.One(strings.ToLower(s.Thing)) }
+func (s *handlers) one() string { return texts.One(strings.ToLower(s.Thing)) }
 
 // in returns where the records are.
-func (s *serves[T]) in(c *operation.Call) store.Collection[T] {
+func (s *handlers) in(c *operation.Call) *store.Workspace {
 	if s.of.Control {
-		return s.of.In(c.Tenant.People())
+		return c.Tenant.People()
 	}
-	return s.of.In(c.Workspace)
-}
-
-// batch returns an empty batch for where the records are.
-func (s *serves[T]) batch(c *operation.Call) *store.Batch {
-	if s.of.Control {
-		return c.Tenant.People().Batch()
-	}
-	return c.Workspace.Batch()
+	return c.Workspace
 }
 
 // invalid documents the refusal of a body.
-func (s *serves[T]) invalid() []operation.Failure {
+func (s *handlers) invalid() []operation.Failure {
 	first := s.fields[0].Name
 	failures := []operation.Failure{operation.Refuses(http.StatusUnprocessableEntity, "a field has an unacceptable value; every problem is named", first, fault.Type, first+" must be of another type")}
 	if len(s.of.Uniques) > 0 && !s.of.Single {
@@ -249,7 +231,7 @@ type read struct {
 	Deleted bool `json:"deleted" default:"false" doc:"Reads a record that was deleted instead of a live one."`
 }
 
-func (s *serves[T]) get() operation.Row {
+func (s *handlers) get() operation.Row {
 	row := s.row("get", http.MethodGet, s.each(), s.Thing+" found")
 	row.Summary, row.Description = "Get "+s.one(), "Answers one record."
 	return as(s, row, func(ctx context.Context, c *operation.Call, in read) (operation.Result, error) {
@@ -269,14 +251,14 @@ func stateOf(deleted bool) store.State {
 }
 
 // offered leaves out the parameters that make no sense of these records; what is left out holds its default.
-func (s *serves[T]) offered(params []operation.Param) []operation.Param {
+func (s *handlers) offered(params []operation.Param) []operation.Param {
 	return slices.DeleteFunc(params, func(p operation.Param) bool {
 		return !s.trash && (p.Name == "deleted" || p.Name == "purge") || len(s.Search) == 0 && p.Name == "q"
 	})
 }
 
 // as completes a row that answers with a record.
-func as[In, T any](s *serves[T], row operation.Row, do func(context.Context, *operation.Call, In) (operation.Result, error)) operation.Row {
+func as[In any](s *handlers, row operation.Row, do func(context.Context, *operation.Call, In) (operation.Result, error)) operation.Row {
 	data := row.Data
 	row.Revised = true
 	row = operation.Typed(row, do)
@@ -285,17 +267,17 @@ func as[In, T any](s *serves[T], row operation.Row, do func(context.Context, *op
 }
 
 // answer returns how a call answers with a record that is there, as it is or is about to be stored.
-func (s *serves[T]) answer(c *operation.Call, rec *T) func(context.Context) (operation.Result, error) {
+func (s *handlers) answer(c *operation.Call, rec any) func(context.Context) (operation.Result, error) {
 	return s.answers(c, rec, c.Operation.Method != http.MethodDelete || s.Keeper == nil)
 }
 
 // lastAnswer returns how a call answers with a record that is gone, or about to end, for good.
-func (s *serves[T]) lastAnswer(c *operation.Call, rec *T) func(context.Context) (operation.Result, error) {
+func (s *handlers) lastAnswer(c *operation.Call, rec any) func(context.Context) (operation.Result, error) {
 	return s.answers(c, rec, false)
 }
 
 // answers returns how a call answers with a record, which has a revision to tell where it is there.
-func (s *serves[T]) answers(c *operation.Call, rec *T, there bool) func(context.Context) (operation.Result, error) {
+func (s *handlers) answers(c *operation.Call, rec any, there bool) func(context.Context) (operation.Result, error) {
 	return func(ctx context.Context) (operation.Result, error) {
 		if noted := s.noted(rec); c.Operation.Method != http.MethodGet && noted != "" {
 			c.Note(s.of.Name, noted)
@@ -303,7 +285,7 @@ func (s *serves[T]) answers(c *operation.Call, rec *T, there bool) func(context.
 		if there {
 			c.Revision = s.of.Revision(rec)
 		}
-		shown, err := s.show(ctx, c, []*T{rec})
+		shown, err := s.show(ctx, c, []any{rec})
 		if err != nil {
 			return operation.Result{}, err
 		}
@@ -312,7 +294,7 @@ func (s *serves[T]) answers(c *operation.Call, rec *T, there bool) func(context.
 }
 
 // noted returns what audit logs call a record: people, roles and accounts as commands call them.
-func (s *serves[T]) noted(rec *T) string {
+func (s *handlers) noted(rec any) string {
 	if s.of.Control {
 		return s.of.Identity(rec)
 	}
@@ -320,7 +302,7 @@ func (s *serves[T]) noted(rec *T) string {
 }
 
 // show makes the answers of records.
-func (s *serves[T]) show(ctx context.Context, c *operation.Call, recs []*T) ([]any, error) {
+func (s *handlers) show(ctx context.Context, c *operation.Call, recs []any) ([]any, error) {
 	for _, rec := range recs {
 		if s.Refresh != nil {
 			s.Refresh(rec)
@@ -345,14 +327,14 @@ func (s *serves[T]) show(ctx context.Context, c *operation.Call, recs []*T) ([]a
 
 // hide returns a record as it may be shown: without what was stored before its field became Encrypted, or was dropped or deleted.
 // Unfit are the values that do not fit; exports, which are read in again, do not tell them.
-func (s *serves[T]) hide(ctx context.Context, c *operation.Call, rec *T, known *record.Known) (_ *T, unfit map[string]string, _ error) {
+func (s *handlers) hide(ctx context.Context, c *operation.Call, rec any, known *record.Known) (_ any, unfit map[string]string, _ error) {
 	if !known.Covers(s.of.DefinedBy) { // those of a list have one definition
 		if err := s.of.Definitions(ctx, c.Workspace, rec, known); err != nil {
 			return nil, nil, err
 		}
 	}
-	shown := *rec // which may be about to be stored
-	values := s.of.Values(&shown)
+	shown := s.of.Clone(rec) // which may be about to be stored
+	values := s.of.Values(shown)
 	*values = maps.Clone(*values)
 	fields, defined := s.of.Defined(known, rec)
 	maps.DeleteFunc(*values, func(name string, _ any) bool {
@@ -362,36 +344,36 @@ func (s *serves[T]) hide(ctx context.Context, c *operation.Call, rec *T, known *
 	if c.Operation.Streams == nil {
 		unfit = fields.Unfit(*values)
 	}
-	return &shown, unfit, nil
+	return shown, unfit, nil
 }
 
 // find returns the record that the path names.
-func (s *serves[T]) find(ctx context.Context, c *operation.Call, state store.State) (*T, error) {
+func (s *handlers) find(ctx context.Context, c *operation.Call, state store.State) (any, error) {
 	within, err := s.within(ctx, c, &c.Known)
 	if err != nil {
 		return nil, err
 	}
 	if s.of.Single {
-		rec, err := s.in(c).First(ctx, store.Query{})
+		rec, err := s.of.Collection.First(ctx, s.in(c), store.Query{})
 		if errors.Is(err, store.ErrNotFound) {
-			return s.of.New().(*T), nil
+			return s.of.New(), nil
 		}
 		return rec, err
 	}
 	for _, rec := range s.builtIn(c) {
-		if s.of.Identity(&rec) == c.Path(s.param) && state != store.Deleted {
-			return &rec, nil
+		if s.of.Identity(rec) == c.Path(s.param) && state != store.Deleted {
+			return rec, nil
 		}
 	}
 	which, ok := s.named(c.Path(s.param))
 	if !ok {
 		return nil, operation.NotFound(s.missing())
 	}
-	rec, err := s.in(c).First(ctx, store.Query{Filter: store.All(which, within), State: state})
+	rec, err := s.of.Collection.First(ctx, s.in(c), store.Query{Filter: store.All(which, within), State: state})
 	return rec, s.told(err)
 }
 
-func (s *serves[T]) builtIn(c *operation.Call) []T {
+func (s *handlers) builtIn(c *operation.Call) []any {
 	if s.BuiltIn == nil {
 		return nil
 	}
@@ -399,7 +381,7 @@ func (s *serves[T]) builtIn(c *operation.Call) []T {
 }
 
 // named matches the record that a text names. There is one way to write a number.
-func (s *serves[T]) named(text string) (store.Filter, bool) {
+func (s *handlers) named(text string) (store.Filter, bool) {
 	key := s.of.KeyField()
 	stored := s.of.Stored(key.Name)
 	if key.Type.Kind() != reflect.String {
@@ -410,7 +392,7 @@ func (s *serves[T]) named(text string) (store.Filter, bool) {
 }
 
 // within matches the records of the definition that the path names, which it makes known.
-func (s *serves[T]) within(ctx context.Context, c *operation.Call, known *record.Known) (store.Filter, error) {
+func (s *handlers) within(ctx context.Context, c *operation.Call, known *record.Known) (store.Filter, error) {
 	if s.parent == "" {
 		return store.Filter{}, nil
 	}
@@ -434,7 +416,7 @@ func (s *serves[T]) within(ctx context.Context, c *operation.Call, known *record
 
 // define makes all definitions known by which the records of the path can be read and checked.
 // It returns what matches them.
-func (s *serves[T]) define(ctx context.Context, c *operation.Call, known *record.Known) (store.Filter, error) {
+func (s *handlers) define(ctx context.Context, c *operation.Call, known *record.Known) (store.Filter, error) {
 	within, err := s.within(ctx, c, known)
 	if err == nil && s.parent == "" {
 		err = s.of.Definitions(ctx, c.Workspace, s.of.Bare(), known)
@@ -442,7 +424,7 @@ func (s *serves[T]) define(ctx context.Context, c *operation.Call, known *record
 	return within, err
 }
 
-func (s *serves[T]) create() operation.Row {
+func (s *handlers) create() operation.Row {
 	row := s.row("create", http.MethodPost, s.Path, s.Thing+" created")
 	row.Summary = "Create " + s.one()
 	row.Upload, row.UploadExamples, row.UploadLimit, row.Timeout = s.Upload, s.UploadExamples, s.UploadLimit, s.UploadTime
@@ -457,12 +439,12 @@ func (s *serves[T]) create() operation.Row {
 	})
 }
 
-func (s *serves[T]) update() operation.Row {
+func (s *handlers) update() operation.Row {
 	row := s.row("update", http.MethodPut, s.each(), s.Thing+" updated")
 	row.Summary, row.Description = "Change "+s.one(), "Fields that are not given stay as they are; null takes away what need not be there."
 	s.takes(&row, true)
 	return as(s, row, func(ctx context.Context, c *operation.Call, _ struct{}) (operation.Result, error) {
-		return s.change(ctx, c, func(need *store.Preconditions, rec, was *T) error {
+		return s.change(ctx, c, func(need *store.Preconditions, rec, was any) error {
 			return s.take(ctx, c, need, rec, was, s.sent(c))
 		})
 	})
@@ -470,7 +452,7 @@ func (s *serves[T]) update() operation.Row {
 
 // change stores what edit makes of the live record that the path names, if it is the one that the
 // caller means.
-func (s *serves[T]) change(ctx context.Context, c *operation.Call, change func(need *store.Preconditions, rec, was *T) error) (operation.Result, error) {
+func (s *handlers) change(ctx context.Context, c *operation.Call, change func(need *store.Preconditions, rec, was any) error) (operation.Result, error) {
 	id := c.Path(s.param)
 	if s.of.KeyField().Rule.Format != "id" || s.parent != "" || s.Keeper != nil || s.of.Single {
 		rec, err := s.find(ctx, c, store.Live)
@@ -492,21 +474,20 @@ func (s *serves[T]) change(ctx context.Context, c *operation.Call, change func(n
 			id = s.of.Meta(rec).ID
 		}
 	}
-	var wanted *T
-	var was T
+	var wanted, was any
 	var result operation.Result
-	rec, err := s.in(c).Revise(ctx, id, func(need *store.Preconditions, rec *T) error {
-		wanted, was = rec, *rec
-		return s.edit(c, need, rec, &was, change)
-	}, func(ctx context.Context, b *store.Batch, rec *T) (err error) {
+	rec, err := s.of.Collection.Revise(ctx, s.in(c), id, func(need *store.Preconditions, rec any) error {
+		wanted, was = rec, s.of.Clone(rec)
+		return s.edit(c, need, rec, was, change)
+	}, func(ctx context.Context, b *store.Batch, rec any) (err error) {
 		result, err = c.Commit(ctx, b, s.answer(c, rec))
 		return err
 	})
-	return result, s.told(s.stored(ctx, c, rec, wanted, &was, err))
+	return result, s.told(s.stored(ctx, c, rec, wanted, was, err))
 }
 
 // edit makes one attempt at a change of the record that the caller means.
-func (s *serves[T]) edit(c *operation.Call, need *store.Preconditions, rec, was *T, change func(need *store.Preconditions, rec, was *T) error) error {
+func (s *handlers) edit(c *operation.Call, need *store.Preconditions, rec, was any, change func(need *store.Preconditions, rec, was any) error) error {
 	c.Forget()
 	if err := c.Current(s.of.Revision(rec)); err != nil {
 		return err
@@ -515,11 +496,11 @@ func (s *serves[T]) edit(c *operation.Call, need *store.Preconditions, rec, was 
 }
 
 // first stores the only record of a resource for the first time, as a change of the one that holds until then.
-func (s *serves[T]) first(ctx context.Context, c *operation.Call, rec *T, change func(need *store.Preconditions, rec, was *T) error) (operation.Result, error) {
-	b, was := s.batch(c), *rec
-	err := s.edit(c, &b.Preconditions, rec, &was, change)
+func (s *handlers) first(ctx context.Context, c *operation.Call, rec any, change func(need *store.Preconditions, rec, was any) error) (operation.Result, error) {
+	b, was := s.in(c).Batch(), s.of.Clone(rec)
+	err := s.edit(c, &b.Preconditions, rec, was, change)
 	if err == nil {
-		err = s.in(c).StageInsert(b, rec)
+		err = s.of.Collection.StageInsert(s.in(c), b, rec)
 	}
 	if err != nil {
 		return operation.Result{}, err
@@ -528,10 +509,9 @@ func (s *serves[T]) first(ctx context.Context, c *operation.Call, rec *T, change
 }
 
 // keep has the service that keeps the records change one, which may store more.
-func (s *serves[T]) keep(ctx context.Context, c *operation.Call, rec *T, change func(need *store.Preconditions, rec, was *T) error) (operation.Result, error) {
-	rec, err := s.Keeper.Update(ctx, c, rec, func(rec *T) error {
-		was := *rec
-		return s.edit(c, &store.Preconditions{}, rec, &was, change)
+func (s *handlers) keep(ctx context.Context, c *operation.Call, rec any, change func(need *store.Preconditions, rec, was any) error) (operation.Result, error) {
+	rec, err := s.Keeper.update(ctx, c, rec, func(rec any) error {
+		return s.edit(c, &store.Preconditions{}, rec, s.of.Clone(rec), change)
 	})
 	if err != nil {
 		return operation.Result{}, s.told(err)
@@ -540,7 +520,7 @@ func (s *serves[T]) keep(ctx context.Context, c *operation.Call, rec *T, change 
 }
 
 // stored returns what became of a write: rec was stored, or wanted was refused.
-func (s *serves[T]) stored(ctx context.Context, c *operation.Call, rec, wanted, was *T, err error) error {
+func (s *handlers) stored(ctx context.Context, c *operation.Call, rec, wanted, was any, err error) error {
 	if err != nil {
 		return s.of.Taken(ctx, s.in(c), wanted, err)
 	}
@@ -553,32 +533,32 @@ func (s *serves[T]) stored(ctx context.Context, c *operation.Call, rec, wanted, 
 
 // Settle returns err, with which a record of the organization that was stored is refused afterwards, and puts back what it was, unless
 // somebody has changed it since. Without an error it does nothing.
-func Settle[T any](ctx context.Context, c *operation.Call, of *record.Of[T], rec, was *T, err error) error {
+func Settle(ctx context.Context, c *operation.Call, of *record.Resource, rec, was any, err error) error {
 	if err == nil {
 		return nil
 	}
-	back := *was
-	*of.Meta(&back) = *of.Meta(rec)
-	return cmp.Or(of.In(c.Workspace).Replace(ctx, &back), err)
+	back := of.Clone(was)
+	*of.Meta(back) = *of.Meta(rec)
+	return cmp.Or(of.Records.Replace(ctx, c.Workspace, store.Preconditions{}, back, nil), err)
 }
 
 // Act returns a row that does something of its own to a live record, which is held to its description
 // before it is stored. The row's Path is what follows that of the record.
-func Act[In, T any](of *record.Of[T], o Options[T], row operation.Row, action string, do func(rec *T, in In)) operation.Row {
-	s := serving(of, o)
+func Act[In, T any](resource *record.Of[T], o Options, row operation.Row, action string, do func(rec *T, in In)) operation.Row {
+	s := handle(resource.Resource, o)
 	made := s.row(action, row.Method, s.each()+"/"+row.Path, s.Thing+" updated")
 	made.Summary, made.Description, made.OnRecord = row.Summary, row.Description, true
 	made.Failures = append(made.Failures, s.invalid()[0])
 	return s.resolving(as(s, made, func(ctx context.Context, c *operation.Call, in In) (operation.Result, error) {
-		return s.change(ctx, c, func(need *store.Preconditions, rec, was *T) error {
-			do(rec, in)
+		return s.change(ctx, c, func(need *store.Preconditions, rec, was any) error {
+			do(of[T](rec), in)
 			return s.take(ctx, c, need, rec, was, strictjson.Value{})
 		})
 	}))[0]
 }
 
 // told returns an error as callers hear of it.
-func (s *serves[T]) told(err error) error {
+func (s *handlers) told(err error) error {
 	var dup *store.DuplicateError
 	switch {
 	case errors.Is(err, store.ErrNotFound):

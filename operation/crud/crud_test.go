@@ -32,7 +32,7 @@ type note struct {
 
 type notes struct {
 	*record.Of[note]
-	crud.Options[note]
+	crud.Options
 }
 
 func (n notes) Kept() []record.Kept { return []record.Kept{n.Of} }
@@ -40,7 +40,7 @@ func (n notes) Kept() []record.Kept { return []record.Kept{n.Of} }
 func (n notes) Operations() []operation.Row {
 	o := n.Options
 	o.Path, o.Things, o.Read, o.Write = "/api/notes", "Notes", operation.AnyCaller(), operation.Needs(tenants.ManageFiles)
-	return crud.Rows(n.Of, o)
+	return crud.Rows(n.Of.Resource, o)
 }
 
 func newNotes() notes { return notesOf(5) }
@@ -164,7 +164,7 @@ func TestRows_Before(t *testing.T) {
 	n := newNotes()
 	n.Without = []string{"list"}
 	var seen []string
-	n.Before = func(ctx context.Context, c *operation.Call, _ *store.Preconditions, rec, was *note) error {
+	n.Before = crud.Before(func(ctx context.Context, c *operation.Call, _ *store.Preconditions, rec, was *note) error {
 		switch {
 		case was == nil:
 			rec.Seen = 7
@@ -180,7 +180,7 @@ func TestRows_Before(t *testing.T) {
 			seen = append(seen, "update "+was.Mood+"-"+rec.Mood)
 		}
 		return nil
-	}
+	})
 	b := bench{schematest.Open(t, enginetest.Open(t), n)}
 	if len(b.Rows) != 4 {
 		t.Errorf("%d rows, want get, create, update and delete", len(b.Rows))

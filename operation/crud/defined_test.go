@@ -62,18 +62,22 @@ func (p *pets) DataKeys(ctx context.Context, t *tenants.Tenant, purpose string) 
 }
 
 func (p *pets) Operations() []operation.Row {
-	return append(
-		crud.Rows(p.animals, crud.Options[animal]{
-			Path: "/api/animals", Things: "Animals", Read: operation.AnyCaller(), Write: operation.AnyCaller(), Without: []string{"list"}, Keeper: p.keep,
-			Show: func(_ context.Context, _ *operation.Call, recs []*animal) (shown []any, _ error) {
-				for _, a := range recs {
-					shown = append(shown, map[string]string{"called": a.Name})
-				}
-				return shown, nil
-			},
-			Example: map[string]string{"called": "cat"},
+	animals := crud.Options{
+		Path: "/api/animals", Things: "Animals", Read: operation.AnyCaller(), Write: operation.AnyCaller(), Without: []string{"list"},
+		Show: crud.Show(func(_ context.Context, _ *operation.Call, recs []*animal) (shown []any, _ error) {
+			for _, a := range recs {
+				shown = append(shown, map[string]string{"called": a.Name})
+			}
+			return shown, nil
 		}),
-		crud.Rows(p.pets, crud.Options[pet]{
+		Example: map[string]string{"called": "cat"},
+	}
+	if p.keep != nil {
+		animals.Keeper = crud.Keep(*p.keep)
+	}
+	return append(
+		crud.Rows(p.animals.Resource, animals),
+		crud.Rows(p.pets.Resource, crud.Options{
 			Path: "/api/animals/{name}/pets", Things: "Pets", Within: "Animal", Read: operation.AnyCaller(), Write: operation.AnyCaller(), Keys: p,
 		})...)
 }

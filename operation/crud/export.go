@@ -24,7 +24,7 @@ type exporting struct {
 }
 
 // export writes what a list has on all its pages.
-func (s *serves[T]) export() operation.Row {
+func (s *handlers) export() operation.Row {
 	row := s.row("export", http.MethodGet, s.Path+"/export", s.Things+" found")
 	row.Summary = "Export " + strings.ToLower(s.Things)
 	row.Description = "Answers all that a list has on its pages: each line of ndjson is what a list shows of a record. The columns of csv are its fields, and those that its definition has now."
@@ -38,7 +38,7 @@ func (s *serves[T]) export() operation.Row {
 // exportBatch is how many records of an export are read at once, as far as store.BatchBytes goes.
 const exportBatch = 500
 
-func (s *serves[T]) written(ctx context.Context, c *operation.Call, in exporting) (operation.Result, error) {
+func (s *handlers) written(ctx context.Context, c *operation.Call, in exporting) (operation.Result, error) {
 	var errs fault.List
 	q, where, order, err := s.query(ctx, c, in.asking, &errs)
 	if err == nil {
@@ -60,7 +60,7 @@ func (s *serves[T]) written(ctx context.Context, c *operation.Call, in exporting
 	q.Limit, q.Bytes = exportBatch, store.BatchBytes
 	return export.Answer(c, in.Asked, s.Name, columns, func(ctx context.Context, w *export.Writer) error {
 		for {
-			part, err := s.in(c).FindPart(ctx, q)
+			part, err := s.of.Collection.FindPart(ctx, s.in(c), q)
 			if err != nil {
 				return err
 			}
@@ -72,7 +72,7 @@ func (s *serves[T]) written(ctx context.Context, c *operation.Call, in exporting
 			if err != nil || len(found) < q.Limit && !part.Cut {
 				return err
 			}
-			further, ok := s.beyond(s.cursor(&found[len(found)-1], order), order)
+			further, ok := s.beyond(s.cursor(found[len(found)-1], order), order)
 			if !ok {
 				return fmt.Errorf("export %s: nothing follows where the last %d ended", s.Name, len(found))
 			}
@@ -83,7 +83,7 @@ func (s *serves[T]) written(ctx context.Context, c *operation.Call, in exporting
 
 // columns returns the columns of a CSV file, and what makes the cells of an answer. Encrypted fields are none.
 // A defined field that is called like one of all records comes with what holds it.
-func (s *serves[T]) columns(c *operation.Call, defined schema.Fields) (names []string, cells func(answer reflect.Value) []any) {
+func (s *handlers) columns(c *operation.Call, defined schema.Fields) (names []string, cells func(answer reflect.Value) []any) {
 	var makes []func(answer reflect.Value) any
 	for i, f := range s.model.fields {
 		if f.Name == "teams" && !c.Tenant.Org.Feature(tenants.FeatureTeams) {

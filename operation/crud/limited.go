@@ -17,7 +17,7 @@ const othersDepend = operation.NotLimited + ": records of other teams depend on 
 // alters; see record.DependedOn. rec is nil where it is purged, was where it is new. Fields that are added to a
 // definition, and that no record must have, harm nobody. It is asked before a change, and again once that is stored, because others may have stored
 // something meanwhile that depends on what was there: from then on they cannot. Errors: a 403, store.ErrUnavailable.
-func RefuseLimited[T any](ctx context.Context, c *operation.Call, of *record.Of[T], rec, was *T) error {
+func RefuseLimited(ctx context.Context, c *operation.Call, of *record.Resource, rec, was any) error {
 	scope := c.Principal.Scope(c.Tenant, nil)
 	if scope.All || was == nil || !of.Carrying() || rec != nil && of.Extends(rec, was) {
 		return nil
@@ -38,7 +38,7 @@ func Limits() operation.Failure {
 }
 
 // before is asked of every change before it is stored.
-func (s *serves[T]) before(ctx context.Context, c *operation.Call, need *store.Preconditions, rec, was *T) error {
+func (s *handlers) before(ctx context.Context, c *operation.Call, need *store.Preconditions, rec, was any) error {
 	err := RefuseLimited(ctx, c, s.of, rec, was)
 	if err == nil && s.Before != nil {
 		err = s.Before(ctx, c, need, rec, was)
@@ -56,13 +56,13 @@ func (s *serves[T]) before(ctx context.Context, c *operation.Call, need *store.P
 
 // unshared is RefuseLimited right before a record is purged. It is deleted first, so that nothing comes to depend on it
 // any more, and put back as it was where something did.
-func (s *serves[T]) unshared(ctx context.Context, c *operation.Call, rec, was *T) error {
+func (s *handlers) unshared(ctx context.Context, c *operation.Call, rec, was any) error {
 	if c.Principal.Scope(c.Tenant, nil).All || !s.of.Carrying() {
 		return nil
 	}
 	if s.trash && !s.of.Deleted(rec) {
 		s.setDeleted(rec, true)
-		if err := s.in(c).Replace(ctx, rec); err != nil {
+		if err := s.of.Records.Replace(ctx, s.in(c), store.Preconditions{}, rec, nil); err != nil {
 			return err
 		}
 	}

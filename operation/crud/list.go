@@ -33,7 +33,7 @@ type asking struct {
 	Deleted bool   `json:"deleted" default:"false" doc:"Lists records that were deleted instead of live ones."`
 }
 
-func (s *serves[T]) list() operation.Row {
+func (s *handlers) list() operation.Row {
 	row := s.row("list", http.MethodGet, s.Path, s.Things+" found")
 	row.Summary, row.Description = "List "+strings.ToLower(s.Things), "Fields to sort by: "+s.ordering()+". Filters are written as those of campaigns; records of one page are in the order of their identifiers unless sort says another."
 	row.Weight, row.IDs = operation.Heavy, []string{"list" + strings.ReplaceAll(s.Things, " ", "")}
@@ -45,7 +45,7 @@ func (s *serves[T]) list() operation.Row {
 }
 
 // filtered declares the filters of a row.
-func (s *serves[T]) filtered(row *operation.Row) {
+func (s *handlers) filtered(row *operation.Row) {
 	key := s.of.KeyField()
 	var names, told []string
 	for i := range s.of.Fields {
@@ -64,7 +64,7 @@ func (s *serves[T]) filtered(row *operation.Row) {
 }
 
 // sorted completes the parameters of a row that answers with several records.
-func (s *serves[T]) sorted(row *operation.Row) {
+func (s *handlers) sorted(row *operation.Row) {
 	row.Params = s.offered(row.Params)
 	for i := range row.Params {
 		if row.Params[i].Name == "sort" {
@@ -74,7 +74,7 @@ func (s *serves[T]) sorted(row *operation.Row) {
 }
 
 // query returns what is asked of the store, and of that where and order by themselves.
-func (s *serves[T]) query(ctx context.Context, c *operation.Call, in asking, errs *fault.List) (q store.Query, where store.Filter, order []step, err error) {
+func (s *handlers) query(ctx context.Context, c *operation.Call, in asking, errs *fault.List) (q store.Query, where store.Filter, order []step, err error) {
 	where, fields, err := s.where(ctx, c, in, errs)
 	if err != nil { // of a definition that is missing there are no fields
 		return q, where, nil, err
@@ -90,7 +90,7 @@ func (s *serves[T]) query(ctx context.Context, c *operation.Call, in asking, err
 	return q, where, order, err
 }
 
-func (s *serves[T]) page(ctx context.Context, c *operation.Call, in listing) (any, error) {
+func (s *handlers) page(ctx context.Context, c *operation.Call, in listing) (any, error) {
 	var errs fault.List
 	q, where, order, err := s.query(ctx, c, in.asking, &errs)
 	if err != nil {
@@ -112,7 +112,7 @@ func (s *serves[T]) page(ctx context.Context, c *operation.Call, in listing) (an
 	if err := errs.Err(); err != nil {
 		return nil, err
 	}
-	page, count, err := s.in(c).Page(ctx, q, where)
+	page, count, err := s.of.Collection.Page(ctx, s.in(c), q, where)
 	if err != nil {
 		return nil, err
 	}
@@ -121,9 +121,9 @@ func (s *serves[T]) page(ctx context.Context, c *operation.Call, in listing) (an
 		if last < len(lead) {
 			return stored
 		}
-		next := s.cursor(&found[last], order)
+		next := s.cursor(found[last], order)
 		if len(next) > longest {
-			next = cursor{ID: s.of.Meta(&found[last]).ID}.in(order)
+			next = cursor{ID: s.of.Meta(found[last]).ID}.in(order)
 		}
 		return next
 	})
@@ -138,7 +138,7 @@ func (s *serves[T]) page(ctx context.Context, c *operation.Call, in listing) (an
 const stored = "stored"
 
 // leading returns the built-in records of a page, and how many the list has.
-func (s *serves[T]) leading(c *operation.Call, in listing) (lead []T, count int) {
+func (s *handlers) leading(c *operation.Call, in listing) (lead []any, count int) {
 	if in.Q != "" || in.Deleted || len(c.Query.Tree("filters")) > 0 {
 		return nil, 0
 	}
@@ -151,7 +151,7 @@ func (s *serves[T]) leading(c *operation.Call, in listing) (lead []T, count int)
 
 // where returns what is listed: within the definition of the path, as the module narrows it, by the
 // filters and by the words looked for; and the fields that there are. What is wrong with the filters is noted.
-func (s *serves[T]) where(ctx context.Context, c *operation.Call, in asking, errs *fault.List) (_ store.Filter, fields catalog, err error) {
+func (s *handlers) where(ctx context.Context, c *operation.Call, in asking, errs *fault.List) (_ store.Filter, fields catalog, err error) {
 	known := &c.Known
 	where := make([]store.Filter, 3)
 	if where[0], err = s.within(ctx, c, known); err != nil {
@@ -205,7 +205,7 @@ func wordsOf(text string, most int) (words []string) {
 const mostSearched = 20
 
 // searched returns where q looks. Of the values of a definition those are text fields, the required ones first.
-func (s *serves[T]) searched(c *operation.Call, known *record.Known) (refs []store.Field) {
+func (s *handlers) searched(c *operation.Call, known *record.Known) (refs []store.Field) {
 	for _, name := range s.Search {
 		if name != s.of.ValuesName() {
 			refs = append(refs, store.F(s.of.Stored(name)))
@@ -227,12 +227,8 @@ func (s *serves[T]) searched(c *operation.Call, known *record.Known) (refs []sto
 func rank(f schema.Field) int { return map[bool]int{true: -1}[f.Required] }
 
 // results returns the answers of records; of none an empty list.
-func (s *serves[T]) results(ctx context.Context, c *operation.Call, found []T) ([]any, error) {
-	shown := make([]*T, len(found))
-	for i := range found {
-		shown[i] = &found[i]
-	}
-	answers, err := s.show(ctx, c, shown)
+func (s *handlers) results(ctx context.Context, c *operation.Call, found []any) ([]any, error) {
+	answers, err := s.show(ctx, c, found)
 	return append([]any{}, answers...), err
 }
 
@@ -250,8 +246,8 @@ func Catalog(of *record.Resource, defined schema.Fields) filters.Catalog {
 
 // catalog returns the fields that a filter or an order may name. Definitions that the path does not name are read
 // where one of the names is none of every record.
-func (s *serves[T]) catalog(ctx context.Context, c *operation.Call, names []string, known *record.Known) (catalog, error) {
-	all := catalog{of: s.of.Resource, seconds: s.model.seconds}
+func (s *handlers) catalog(ctx context.Context, c *operation.Call, names []string, known *record.Known) (catalog, error) {
+	all := catalog{of: s.of, seconds: s.model.seconds}
 	if s.of.DefinedBy == "" || !slices.ContainsFunc(names, func(name string) bool { _, own := all.Field(name); return !own }) {
 		return all, nil
 	}

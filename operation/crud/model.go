@@ -40,9 +40,9 @@ type completed interface {
 }
 
 // As returns what shows a record as an Out, as answers are that are an Options.Example.
-func As[Out, T any](of *record.Of[T]) func(*T, *tenants.Tenant) Out {
-	m := newModel("", of.Resource, *new(Out))
-	return func(rec *T, t *tenants.Tenant) Out { return m.show(rec, t).(Out) }
+func As[Out any](of *record.Resource) func(any, *tenants.Tenant) Out {
+	m := newModel("", of, *new(Out))
+	return func(rec any, t *tenants.Tenant) Out { return m.show(rec, t).(Out) }
 }
 
 // Of a record every answer shows the identifier first and the times last.

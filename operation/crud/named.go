@@ -56,10 +56,10 @@ func resolve(ctx context.Context, c *operation.Call, param string, of *record.Re
 }
 
 // resolving applies Resolve to the rows whose path names a record of the resource, or of its definition.
-func (s *serves[T]) resolving(rows ...operation.Row) []operation.Row {
+func (s *handlers) resolving(rows ...operation.Row) []operation.Row {
 	for i := range rows {
 		if row := &rows[i]; strings.Contains(row.Path, "{"+s.param+"}") && !s.of.Single {
-			Resolve(row, s.param, func() *record.Resource { return s.of.Resource })
+			Resolve(row, s.param, func() *record.Resource { return s.of })
 		}
 		if row := &rows[i]; s.parent != "" {
 			Resolve(row, s.parent, s.of.Definer)

@@ -24,7 +24,7 @@ import (
 
 // sortable returns the fields that a list can be sorted by: the identifier, where answers show it, those with an index
 // that begins with them, whether it tells deleted records apart, and those of a definition that is named, or not, and few.
-func sortable[T any](of *record.Of[T], definition string, few []string) []string {
+func sortable(of *record.Resource, definition string, few []string) []string {
 	var names []string
 	if _, ok := of.Index("id"); ok {
 		names = []string{"id"}
@@ -37,7 +37,7 @@ func sortable[T any](of *record.Of[T], definition string, few []string) []string
 		if slices.Contains(few, of.Fields[i].Name) {
 			names = append(names, of.Fields[i].Name)
 		}
-		for _, index := range of.Spec().Indexes {
+		for _, index := range of.Records.Spec().Indexes {
 			fields := slices.DeleteFunc(slices.Clone(index.Fields), func(f string) bool { return f == "deleted" || f == definition })
 			if len(fields) > 0 && fields[0] == name && !slices.Contains(names, of.Fields[i].Name) {
 				names = append(names, of.Fields[i].Name)
@@ -58,7 +58,7 @@ type step struct {
 const mostSorts = 8
 
 // ordering says which fields a list can be sorted by, and wrongSort that it was asked for otherwise.
-func (s *serves[T]) ordering() string {
+func (s *handlers) ordering() string {
 	names := strings.Join(s.sorts, ", ")
 	if s.of.DefinedBy != "" {
 		names += ", or fields of your own that are neither lists nor encrypted"
@@ -66,7 +66,7 @@ func (s *serves[T]) ordering() string {
 	return names
 }
 
-func (s *serves[T]) wrongSort() string {
+func (s *handlers) wrongSort() string {
 	return fmt.Sprintf("sort must name at most %d fields, each once, with - before one that descends: %s", mostSorts, s.ordering())
 }
 
@@ -82,7 +82,7 @@ func sorting(text string) iter.Seq2[string, bool] {
 }
 
 // order reads the parameter sort.
-func (s *serves[T]) order(text string, fields catalog, errs *fault.List) (order []step) {
+func (s *handlers) order(text string, fields catalog, errs *fault.List) (order []step) {
 	for name, desc := range sorting(text) {
 		o, ok := s.step(name, fields)
 		if o.Desc = desc; !ok || len(order) == mostSorts || slices.ContainsFunc(order, func(o step) bool { return o.name == name }) {
@@ -95,7 +95,7 @@ func (s *serves[T]) order(text string, fields catalog, errs *fault.List) (order 
 }
 
 // step returns the order by a field, and whether a list may have it.
-func (s *serves[T]) step(name string, fields catalog) (step, bool) {
+func (s *handlers) step(name string, fields catalog) (step, bool) {
 	if n, own := s.of.Index(name); own {
 		return step{name, &s.of.Fields[n], store.Asc(s.of.Stored(name))}, slices.Contains(s.sorts, name)
 	}
@@ -140,14 +140,14 @@ func cursorOf(text string) (at cursor, err error) {
 
 // whole gives a cursor without values those that its record has now. Of one that is gone, or not of the list, which would tell whoever makes
 // cursors up where it was, it stays as it is.
-func (s *serves[T]) whole(ctx context.Context, c *operation.Call, text string, order []step, where store.Filter) (string, error) {
+func (s *handlers) whole(ctx context.Context, c *operation.Call, text string, order []step, where store.Filter) (string, error) {
 	var wanted cursor
 	wanted.sorted(order)
 	at, err := cursorOf(text)
 	if err != nil || at.Values != nil || len(order) == 0 || !store.ValidID(at.ID) || !slices.Equal(at.Sort, wanted.Sort) {
 		return text, nil //nolint:nilerr // what is no cursor is told later
 	}
-	rec, err := s.in(c).First(ctx, store.Query{Filter: store.All(store.Eq("id", at.ID), where), State: store.Either})
+	rec, err := s.of.Collection.First(ctx, s.in(c), store.Query{Filter: store.All(store.Eq("id", at.ID), where), State: store.Either})
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return text, nil
@@ -167,7 +167,7 @@ func (c *cursor) sorted(order []step) {
 	}
 }
 
-func (s *serves[T]) cursor(last *T, order []step) string {
+func (s *handlers) cursor(last any, order []step) string {
 	at := cursor{ID: s.of.Meta(last).ID}
 	for _, o := range order {
 		at.Values = append(at.Values, s.value(&o, last))
@@ -176,7 +176,7 @@ func (s *serves[T]) cursor(last *T, order []step) string {
 }
 
 // value returns what the store sorts a record by; nil where it has no such value.
-func (s *serves[T]) value(o *step, rec *T) any {
+func (s *handlers) value(o *step, rec any) any {
 	if o.Field == nil {
 		switch v := (*s.of.Values(rec))[o.name].(type) {
 		case string, bool, json.Number:
@@ -192,7 +192,7 @@ func (s *serves[T]) value(o *step, rec *T) any {
 }
 
 // beyond matches what follows a cursor. One of another order, or that was made up, is not ok.
-func (s *serves[T]) beyond(text string, order []step) (_ store.Filter, ok bool) {
+func (s *handlers) beyond(text string, order []step) (_ store.Filter, ok bool) {
 	var wanted cursor
 	at, err := cursorOf(text)
 	wanted.sorted(order)

@@ -15,7 +15,7 @@ type removal struct {
 	Purge bool `json:"purge" default:"false" doc:"Ends the record for good, whether it was deleted before or not. Nobody can restore it."`
 }
 
-func (s *serves[T]) remove() operation.Row {
+func (s *handlers) remove() operation.Row {
 	row := s.row("delete", http.MethodDelete, s.each(), s.Thing+" deleted")
 	row.Summary, row.Description = "Delete "+s.one(), "The record is gone for good. Answers it as it was."
 	row.End = s.endAll
@@ -26,11 +26,11 @@ func (s *serves[T]) remove() operation.Row {
 		if in.Purge || !s.trash {
 			return s.purge(ctx, c)
 		}
-		return s.change(ctx, c, func(need *store.Preconditions, rec, _ *T) error { return s.mark(ctx, c, need, rec, true) })
+		return s.change(ctx, c, func(need *store.Preconditions, rec, _ any) error { return s.mark(ctx, c, need, rec, true) })
 	})
 }
 
-func (s *serves[T]) purging() operation.Row {
+func (s *handlers) purging() operation.Row {
 	row := s.row("purge", http.MethodDelete, s.each()+"/purge", s.Thing+" deleted")
 	row.Summary, row.Description = "Purge "+s.one(), "Ends the record for good, whether it was deleted before or not. Nobody can restore it. Answers it as it was."
 	row.End = s.endAll
@@ -40,9 +40,9 @@ func (s *serves[T]) purging() operation.Row {
 }
 
 // endAll is the End of a row.
-func (s *serves[T]) endAll(ctx context.Context, c *operation.Call, ids []string) error {
+func (s *handlers) endAll(ctx context.Context, c *operation.Call, ids []string) error {
 	in := s.in(c)
-	return in.EachBatch(ctx, store.In("id", ids...), store.Either, func(recs []*T) error {
+	return s.of.Collection.EachBatch(ctx, in, store.In("id", ids...), store.Either, func(recs []any) error {
 		if s.Before != nil || s.Keeper != nil {
 			for _, rec := range recs {
 				if err := s.endOne(ctx, c, s.of.Meta(rec).ID); err != nil {
@@ -52,8 +52,8 @@ func (s *serves[T]) endAll(ctx context.Context, c *operation.Call, ids []string)
 			return nil
 		}
 		for len(recs) > 0 { // nothing hangs on them
-			n := in.Portion(recs)
-			err := in.Delete(ctx, recs[:n]...)
+			n := s.of.Records.Portion(in, recs)
+			err := s.delete(ctx, in, recs[:n])
 			for i := 0; errors.Is(err, store.ErrConflict) && i < n; i++ { // somebody changed one of them meanwhile
 				if failed := s.endOne(ctx, c, s.of.Meta(recs[i]).ID); failed != nil {
 					return failed
@@ -68,17 +68,26 @@ func (s *serves[T]) endAll(ctx context.Context, c *operation.Call, ids []string)
 	})
 }
 
+// delete removes records for good, all or none where the engine has transactions.
+func (s *handlers) delete(ctx context.Context, in *store.Workspace, recs []any) error {
+	b := in.Batch()
+	if err := s.of.Collection.StageDelete(ctx, in, b, recs...); err != nil {
+		return err
+	}
+	return b.Commit(ctx)
+}
+
 // endOne ends a record as it is by now. It is deleted first where it can be, so that what others put into it is kept.
-func (s *serves[T]) endOne(ctx context.Context, c *operation.Call, id string) (err error) {
+func (s *handlers) endOne(ctx context.Context, c *operation.Call, id string) (err error) {
 	for range tries {
 		c.Forget()
-		var rec *T
-		if rec, err = s.in(c).First(ctx, store.Query{Filter: store.Eq("id", id), State: store.Either}); errors.Is(err, store.ErrNotFound) {
+		var rec any
+		if rec, err = s.of.Collection.First(ctx, s.in(c), store.Query{Filter: store.Eq("id", id), State: store.Either}); errors.Is(err, store.ErrNotFound) {
 			return nil
 		}
 		if err == nil && s.trash && !s.of.Deleted(rec) && s.Before != nil {
 			s.setDeleted(rec, true)
-			err = s.in(c).Replace(ctx, rec)
+			err = s.of.Records.Replace(ctx, s.in(c), store.Preconditions{}, rec, nil)
 		}
 		if err == nil {
 			err = s.end(ctx, c, rec, (*store.Batch).Commit)
@@ -91,8 +100,8 @@ func (s *serves[T]) endOne(ctx context.Context, c *operation.Call, id string) (e
 }
 
 // purge ends the record that the path names for good.
-func (s *serves[T]) purge(ctx context.Context, c *operation.Call) (operation.Result, error) {
-	return s.again(ctx, c, store.Either, func(rec *T) (result operation.Result, err error) {
+func (s *handlers) purge(ctx context.Context, c *operation.Call) (operation.Result, error) {
+	return s.again(ctx, c, store.Either, func(rec any) (result operation.Result, err error) {
 		err = s.end(ctx, c, rec, func(b *store.Batch, ctx context.Context) (err error) {
 			result, err = c.Commit(ctx, b, s.lastAnswer(c, rec))
 			return err
@@ -105,32 +114,32 @@ func (s *serves[T]) purge(ctx context.Context, c *operation.Call) (operation.Res
 }
 
 // end ends a record for good, which commit does unless a service keeps the records.
-func (s *serves[T]) end(ctx context.Context, c *operation.Call, rec *T, commit func(*store.Batch, context.Context) error) error {
-	was, b := *rec, s.batch(c)
+func (s *handlers) end(ctx context.Context, c *operation.Call, rec any, commit func(*store.Batch, context.Context) error) error {
+	was, b := s.of.Clone(rec), s.in(c).Batch()
 	if err := s.before(ctx, c, &b.Preconditions, nil, rec); err != nil {
 		return err
 	}
 	if s.Keeper != nil {
-		return s.Keeper.Delete(ctx, c, rec)
+		return s.Keeper.delete(ctx, c, rec)
 	}
-	if err := s.unshared(ctx, c, rec, &was); err != nil {
+	if err := s.unshared(ctx, c, rec, was); err != nil {
 		return err
 	}
-	if err := s.in(c).StageDelete(ctx, b, rec); err != nil {
+	if err := s.of.Collection.StageDelete(ctx, s.in(c), b, rec); err != nil {
 		return err
 	}
 	return commit(b, ctx)
 }
 
 // expire is the Expire of a row.
-func (s *serves[T]) expire(ctx context.Context, c *operation.Call, before int64, ended func(id string)) (left bool, err error) {
+func (s *handlers) expire(ctx context.Context, c *operation.Call, before int64, ended func(id string)) (left bool, err error) {
 	const some = 100
 	old := store.Where(store.F("updated_at"), store.OpLt, before)
 	for passed := 0; ; { // what cannot be ended, or read, comes first again
 		if ctx.Err() != nil {
 			return true, err
 		}
-		found, failed := s.in(c).FindPart(ctx, store.Query{
+		found, failed := s.of.Collection.FindPart(ctx, s.in(c), store.Query{
 			Filter: old, Sort: []store.Order{store.Asc("updated_at")}, State: store.Deleted, Limit: some, Offset: passed,
 			LeaveOut: true, Bytes: store.BatchBytes,
 		})
@@ -139,7 +148,7 @@ func (s *serves[T]) expire(ctx context.Context, c *operation.Call, before int64,
 		}
 		passed += found.Left
 		for i := range found.Records {
-			rec := &found.Records[i]
+			rec := found.Records[i]
 			switch failed := s.end(ctx, c, rec, (*store.Batch).Commit); {
 			case failed == nil:
 				ended(s.of.Meta(rec).ID)
@@ -153,19 +162,19 @@ func (s *serves[T]) expire(ctx context.Context, c *operation.Call, before int64,
 	}
 }
 
-func (s *serves[T]) restore() operation.Row {
+func (s *handlers) restore() operation.Row {
 	row := s.row("restore", http.MethodPost, s.each()+"/restore", s.Thing+" restored")
 	row.Summary, row.Description = "Restore "+s.one(), "Brings back a record that was deleted. Answers it."
 	row.Expire, row.OnRecord = s.expire, true
 	return as(s, row, func(ctx context.Context, c *operation.Call, _ struct{}) (operation.Result, error) {
-		return s.again(ctx, c, store.Deleted, func(rec *T) (operation.Result, error) {
+		return s.again(ctx, c, store.Deleted, func(rec any) (operation.Result, error) {
 			if s.ending(c, rec) {
 				return operation.Result{}, operation.NotFound(s.missing())
 			}
-			b := s.batch(c)
+			b := s.in(c).Batch()
 			err := s.mark(ctx, c, &b.Preconditions, rec, false)
 			if err == nil {
-				err = s.in(c).StageReplace(ctx, b, rec)
+				err = s.of.Collection.StageReplace(ctx, s.in(c), b, rec)
 			}
 			if err != nil {
 				return operation.Result{}, err
@@ -176,7 +185,7 @@ func (s *serves[T]) restore() operation.Row {
 }
 
 // ending reports whether the record was deleted too long ago to come back: what hangs on it may be gone already.
-func (s *serves[T]) ending(c *operation.Call, rec *T) bool {
+func (s *handlers) ending(c *operation.Call, rec any) bool {
 	n, ok := s.of.Index("deleted")
 	return ok && reflect.ValueOf(rec).Elem().FieldByIndex(s.of.Fields[n].Index).Bool() && s.of.Meta(rec).UpdatedAt < c.Expired
 }
@@ -184,10 +193,10 @@ func (s *serves[T]) ending(c *operation.Call, rec *T) bool {
 const tries = 10
 
 // again finds the record in that state and changes it, anew where somebody else came between.
-func (s *serves[T]) again(ctx context.Context, c *operation.Call, state store.State, change func(rec *T) (operation.Result, error)) (result operation.Result, err error) {
+func (s *handlers) again(ctx context.Context, c *operation.Call, state store.State, change func(rec any) (operation.Result, error)) (result operation.Result, err error) {
 	for range tries {
 		c.Forget()
-		var rec *T
+		var rec any
 		if rec, err = s.find(ctx, c, state); err != nil {
 			return operation.Result{}, err
 		}
@@ -202,13 +211,13 @@ func (s *serves[T]) again(ctx context.Context, c *operation.Call, state store.St
 }
 
 // mark says of a record whether it is deleted.
-func (s *serves[T]) mark(ctx context.Context, c *operation.Call, need *store.Preconditions, rec *T, deleted bool) error {
-	was := *rec
+func (s *handlers) mark(ctx context.Context, c *operation.Call, need *store.Preconditions, rec any, deleted bool) error {
+	was := s.of.Clone(rec)
 	s.setDeleted(rec, deleted)
-	return s.before(ctx, c, need, rec, &was)
+	return s.before(ctx, c, need, rec, was)
 }
 
-func (s *serves[T]) setDeleted(rec *T, deleted bool) {
+func (s *handlers) setDeleted(rec any, deleted bool) {
 	n, _ := s.of.Index("deleted")
 	reflect.ValueOf(rec).Elem().FieldByIndex(s.of.Fields[n].Index).SetBool(deleted)
 }

@@ -18,7 +18,7 @@ import (
 )
 
 // takes declares the fields of a body.
-func (s *serves[T]) takes(row *operation.Row, there bool) {
+func (s *handlers) takes(row *operation.Row, there bool) {
 	for _, f := range s.fields {
 		if there && (f.Use.Has(declare.Once) || f.Name == s.of.KeyField().Name && !s.of.Single) { // others refer to it by that
 			continue
@@ -42,11 +42,11 @@ func (s *serves[T]) takes(row *operation.Row, there bool) {
 const bodyLimit = 64 << 10
 
 // room refuses a record where the organization has as many as it may. Two at once may both pass.
-func (s *serves[T]) room(ctx context.Context, c *operation.Call) error {
+func (s *handlers) room(ctx context.Context, c *operation.Call) error {
 	if s.of.Most == 0 {
 		return nil
 	}
-	n, err := s.in(c).CountIn(ctx, store.Filter{}, store.Either)
+	n, err := s.of.Collection.CountIn(ctx, s.in(c), store.Filter{}, store.Either)
 	if err == nil && n >= int64(s.of.Most) {
 		err = fault.One("id", fault.Length, "there are %d %s already, and there may be no more", n, strings.ToLower(s.Things))
 	}
@@ -54,8 +54,8 @@ func (s *serves[T]) room(ctx context.Context, c *operation.Call) error {
 }
 
 // An entry is a record on its way into the store: what it was, nil for a new one, and what is wrong with it.
-type entry[T any] struct {
-	rec, was *T
+type entry struct {
+	rec, was any
 	errs     fault.List
 	check    record.Checking
 	seal     func() error
@@ -63,7 +63,7 @@ type entry[T any] struct {
 }
 
 // enter reads a body into the record and checks it, as far as that is known already.
-func (s *serves[T]) enter(ctx context.Context, c *operation.Call, e *entry[T], body strictjson.Value, known *record.Known) {
+func (s *handlers) enter(ctx context.Context, c *operation.Call, e *entry, body strictjson.Value, known *record.Known) {
 	e.check.Errs, e.check.Known, e.check.Absent, e.check.Clear = &e.errs, known, "that is not in this organization", true
 	e.seal = s.sealing(ctx, c, e.rec, body, &e.check)
 	for _, m := range body.Get(s.of.ValuesName()).Members {
@@ -90,7 +90,7 @@ func has(object strictjson.Value, name string) bool {
 }
 
 // complete has the last word on a record before it is stored.
-func (s *serves[T]) complete(ctx context.Context, c *operation.Call, need *store.Preconditions, e *entry[T]) error {
+func (s *handlers) complete(ctx context.Context, c *operation.Call, need *store.Preconditions, e *entry) error {
 	if s.Also != nil && e.seal != nil {
 		var more fault.List
 		if err := s.Also(ctx, c, e.rec, e.was, &more); err != nil {
@@ -118,11 +118,11 @@ func (s *serves[T]) complete(ctx context.Context, c *operation.Call, need *store
 
 // take reads the body, where it is one, into a record and checks that, with what it refers to, which must be unchanged
 // when it is stored.
-func (s *serves[T]) take(ctx context.Context, c *operation.Call, need *store.Preconditions, rec, was *T, body strictjson.Value) error {
+func (s *handlers) take(ctx context.Context, c *operation.Call, need *store.Preconditions, rec, was any, body strictjson.Value) error {
 	c.Forget()
 	known := &c.Known
 	var failed error
-	e := entry[T]{rec: rec, was: was, errs: slices.Clone(c.Unknown)}
+	e := entry{rec: rec, was: was, errs: slices.Clone(c.Unknown)}
 	if s.parent == "" {
 		e.check.Define = func(rec any) { failed = s.of.Definitions(ctx, c.Workspace, rec, known) }
 	} else if _, err := s.within(ctx, c, known); err != nil {
@@ -131,14 +131,14 @@ func (s *serves[T]) take(ctx context.Context, c *operation.Call, need *store.Pre
 	if s.enter(ctx, c, &e, body, known); failed != nil {
 		return failed
 	}
-	if err := s.require(ctx, c, need, known, []*entry[T]{&e}); err != nil {
+	if err := s.require(ctx, c, need, known, []*entry{&e}); err != nil {
 		return err
 	}
 	return s.complete(ctx, c, need, &e)
 }
 
 // require notes references that lead nowhere, and requires what the entries refer to and are defined by to be unchanged.
-func (s *serves[T]) require(ctx context.Context, c *operation.Call, need *store.Preconditions, known *record.Known, entries []*entry[T]) error {
+func (s *handlers) require(ctx context.Context, c *operation.Call, need *store.Preconditions, known *record.Known, entries []*entry) error {
 	unchanged, err := s.refers(ctx, c, entries)
 	names := map[string]bool{}
 	for _, e := range entries {
@@ -149,12 +149,12 @@ func (s *serves[T]) require(ctx context.Context, c *operation.Call, need *store.
 			unchanged = append(unchanged, used...)
 		}
 	}
-	need.Require(append(unchanged, known.Unchanged(c.Tenant.Workspace(), s.of.Resource, names)...)...)
+	need.Require(append(unchanged, known.Unchanged(c.Tenant.Workspace(), s.of, names)...)...)
 	return err
 }
 
 // sent returns the body as one value, with the definition that the path names.
-func (s *serves[T]) sent(c *operation.Call) strictjson.Value {
+func (s *handlers) sent(c *operation.Call) strictjson.Value {
 	body := strictjson.Value{Is: strictjson.Object}
 	for i := range s.fields {
 		if v, given := c.Sent(&s.fields[i]); given {
@@ -165,7 +165,7 @@ func (s *serves[T]) sent(c *operation.Call) strictjson.Value {
 }
 
 // placed adds to a body the definition that the path names.
-func (s *serves[T]) placed(c *operation.Call, body strictjson.Value) strictjson.Value {
+func (s *handlers) placed(c *operation.Call, body strictjson.Value) strictjson.Value {
 	if s.parent != "" {
 		n, _ := s.of.Index(s.of.DefinitionField)
 		body.Members = append(body.Members, strictjson.Member{Name: s.of.DefinitionField, Value: s.of.Fields[n].Literal(c.Path(s.parent))})
@@ -175,12 +175,12 @@ func (s *serves[T]) placed(c *operation.Call, body strictjson.Value) strictjson.
 
 // sealing moves the values of encrypted fields out of a record as it is checked; what it returns seals
 // them, and takes away those that the body says are null.
-func (s *serves[T]) sealing(ctx context.Context, c *operation.Call, rec *T, body strictjson.Value, check *record.Checking) func() error {
+func (s *handlers) sealing(ctx context.Context, c *operation.Call, rec any, body strictjson.Value, check *record.Checking) func() error {
 	if !s.of.HasSecrets() {
 		return func() error { return nil }
 	}
 	vault := secrets.Vault{Keys: s.Keys, Tenant: c.Tenant}
-	at := secrets.Place{Collection: s.of.Spec().Name, Record: s.of.Meta(rec).ID}
+	at := secrets.Place{Collection: s.of.Records.Spec().Name, Record: s.of.Meta(rec).ID}
 	kept := s.of.Secrets(rec)
 	*kept = maps.Clone(*kept) // what it was is still looked at
 	var given map[string]secrets.Value
@@ -211,18 +211,18 @@ func (s *serves[T]) sealing(ctx context.Context, c *operation.Call, rec *T, body
 
 // refers notes references that lead nowhere. What a record referred to before may be gone, or out of the
 // caller's sight. Each resource is asked once for all of them. It returns the preconditions that those which are there are unchanged.
-func (s *serves[T]) refers(ctx context.Context, c *operation.Call, entries []*entry[T]) (unchanged []store.Precondition, err error) {
+func (s *handlers) refers(ctx context.Context, c *operation.Call, entries []*entry) (unchanged []store.Precondition, err error) {
 	type reference struct {
 		record.Reference
-		of *entry[T]
+		of *entry
 	}
 	var all []reference
 	asked := map[*record.Resource]map[string]bool{}
 	for _, e := range entries {
 		if s.Keeper != nil && s.of.Control { // who keeps them looks, where nothing else is wrong
-			if len(e.errs) > 0 && s.Keeper.Refers != nil {
+			if len(e.errs) > 0 && s.Keeper.refers != nil {
 				var more fault.List
-				if err := s.Keeper.Refers(ctx, c, e.rec, &more); err != nil {
+				if err := s.Keeper.refers(ctx, c, e.rec, &more); err != nil {
 					return nil, err
 				}
 				field.Join(&e.errs, more)
@@ -276,9 +276,9 @@ func (s *serves[T]) refers(ctx context.Context, c *operation.Call, entries []*en
 
 // scope keeps a caller who is limited to teams within them: what names none would be shown to all, and
 // whether other teams see a record is not theirs to say.
-func (s *serves[T]) scope(c *operation.Call, rec, was *T, errs *fault.List) {
+func (s *handlers) scope(c *operation.Call, rec, was any, errs *fault.List) {
 	own := c.Principal.Scope(c.Tenant, nil)
-	if !s.of.Spec().Teams || own.All {
+	if !s.of.Records.Spec().Teams || own.All {
 		return
 	}
 	teams, before, wasCommon := s.teams(rec), []string(nil), false
@@ -294,7 +294,7 @@ func (s *serves[T]) scope(c *operation.Call, rec, was *T, errs *fault.List) {
 	}
 }
 
-func (s *serves[T]) teams(rec *T) *[]string {
+func (s *handlers) teams(rec any) *[]string {
 	n, _ := s.of.Index("teams")
 	return reflect.ValueOf(rec).Elem().FieldByIndex(s.of.Fields[n].Index).Addr().Interface().(*[]string)
 }
@@ -307,8 +307,8 @@ func without(list, others []string) []string {
 }
 
 // add stores the record of the body. ErrConflict: a precondition has changed meanwhile.
-func (s *serves[T]) add(ctx context.Context, c *operation.Call) (operation.Result, error) {
-	rec, b := s.of.New().(*T), s.batch(c)
+func (s *handlers) add(ctx context.Context, c *operation.Call) (operation.Result, error) {
+	rec, b := s.of.New(), s.in(c).Batch()
 	if s.Keeper == nil {
 		s.of.Meta(rec).ID = c.Workspace.NewID() // before a secret is sealed for it
 	}
@@ -319,7 +319,7 @@ func (s *serves[T]) add(ctx context.Context, c *operation.Call) (operation.Resul
 		return operation.Result{}, err
 	}
 	if s.Keeper != nil {
-		rec, err := s.Keeper.Insert(ctx, c, rec)
+		rec, err := s.Keeper.insert(ctx, c, rec)
 		if err != nil {
 			return operation.Result{}, err
 		}
@@ -329,7 +329,7 @@ func (s *serves[T]) add(ctx context.Context, c *operation.Call) (operation.Resul
 	if err := s.of.Number(ctx, c.Workspace, []any{rec}); err != nil {
 		return operation.Result{}, err
 	}
-	if err := s.in(c).StageInsert(b, rec); err != nil {
+	if err := s.of.Collection.StageInsert(s.in(c), b, rec); err != nil {
 		return operation.Result{}, err
 	}
 	if s.Drop != nil && s.Drop(ctx, c, rec) {

@@ -1,0 +1,112 @@
+package crud
+
+import (
+	"context"
+
+	"tenantry/backends/store"
+	"tenantry/internal/fault"
+	"tenantry/operation"
+)
+
+// Rows are the same code for all resources, which know a record as any: a pointer to the struct that the resource
+// describes. The functions of this file let a module write its hooks for its own type.
+
+// of returns the record as its type; nil where there is none.
+func of[T any](rec any) *T {
+	typed, _ := rec.(*T)
+	return typed
+}
+
+// Before makes an Options.Before.
+func Before[T any](f func(ctx context.Context, c *operation.Call, need *store.Preconditions, rec, was *T) error) func(context.Context, *operation.Call, *store.Preconditions, any, any) error {
+	return func(ctx context.Context, c *operation.Call, need *store.Preconditions, rec, was any) error {
+		return f(ctx, c, need, of[T](rec), of[T](was))
+	}
+}
+
+// After makes an Options.After.
+func After[T any](f func(ctx context.Context, c *operation.Call, rec, was *T) error) func(context.Context, *operation.Call, any, any) error {
+	return func(ctx context.Context, c *operation.Call, rec, was any) error {
+		return f(ctx, c, of[T](rec), of[T](was))
+	}
+}
+
+// Also makes an Options.Also.
+func Also[T any](f func(ctx context.Context, c *operation.Call, rec, was *T, errs *fault.List) error) func(context.Context, *operation.Call, any, any, *fault.List) error {
+	return func(ctx context.Context, c *operation.Call, rec, was any, errs *fault.List) error {
+		return f(ctx, c, of[T](rec), of[T](was), errs)
+	}
+}
+
+// Drop makes an Options.Drop.
+func Drop[T any](f func(ctx context.Context, c *operation.Call, rec *T) bool) func(context.Context, *operation.Call, any) bool {
+	return func(ctx context.Context, c *operation.Call, rec any) bool { return f(ctx, c, of[T](rec)) }
+}
+
+// Refresh makes an Options.Refresh.
+func Refresh[T any](f func(rec *T)) func(any) { return func(rec any) { f(of[T](rec)) } }
+
+// Show makes an Options.Show.
+func Show[T, Out any](f func(ctx context.Context, c *operation.Call, recs []*T) ([]Out, error)) func(context.Context, *operation.Call, []any) ([]any, error) {
+	return func(ctx context.Context, c *operation.Call, recs []any) ([]any, error) {
+		typed := make([]*T, len(recs))
+		for i, rec := range recs {
+			typed[i] = of[T](rec)
+		}
+		shown, err := f(ctx, c, typed)
+		out := make([]any, len(shown))
+		for i := range shown {
+			out[i] = shown[i]
+		}
+		return out, err
+	}
+}
+
+// BuiltIn makes an Options.BuiltIn.
+func BuiltIn[T any](f func(c *operation.Call) []T) func(*operation.Call) []any {
+	return func(c *operation.Call) []any {
+		recs := f(c)
+		out := make([]any, len(recs))
+		for i := range recs {
+			out[i] = &recs[i]
+		}
+		return out
+	}
+}
+
+// A Keeper is a service that does more than to store records. Errors are told as those of the store are.
+type Keeper[T any] struct {
+	Insert func(ctx context.Context, c *operation.Call, rec *T) (*T, error)
+	// Update stores what change makes of the record, which it may be asked several times.
+	Update func(ctx context.Context, c *operation.Call, rec *T, change func(*T) error) (*T, error)
+	Delete func(ctx context.Context, c *operation.Call, rec *T) error
+	// Refers, where set, notes what a record refers to that is not there, as Insert and Update do.
+	Refers func(ctx context.Context, c *operation.Call, rec *T, errs *fault.List) error
+}
+
+// keeper is a Keeper of records of any type.
+type keeper struct {
+	insert func(ctx context.Context, c *operation.Call, rec any) (any, error)
+	update func(ctx context.Context, c *operation.Call, rec any, change func(any) error) (any, error)
+	delete func(ctx context.Context, c *operation.Call, rec any) error
+	refers func(ctx context.Context, c *operation.Call, rec any, errs *fault.List) error // nil: nothing is noted
+}
+
+// Keep makes an Options.Keeper.
+func Keep[T any](k Keeper[T]) *keeper {
+	all := &keeper{
+		insert: func(ctx context.Context, c *operation.Call, rec any) (any, error) {
+			return k.Insert(ctx, c, of[T](rec))
+		},
+		update: func(ctx context.Context, c *operation.Call, rec any, change func(any) error) (any, error) {
+			return k.Update(ctx, c, of[T](rec), func(rec *T) error { return change(rec) })
+		},
+		delete: func(ctx context.Context, c *operation.Call, rec any) error { return k.Delete(ctx, c, of[T](rec)) },
+	}
+	if k.Refers != nil {
+		all.refers = func(ctx context.Context, c *operation.Call, rec any, errs *fault.List) error {
+			return k.Refers(ctx, c, of[T](rec), errs)
+		}
+	}
+	return all
+}

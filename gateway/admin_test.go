@@ -60,9 +60,9 @@ func withRedis(addr string) gatewaytest.Option {
 	return func(c *config.Config, _ *gateway.Options) { c.Redis.Addrs = []string{addr} }
 }
 
-// TestF5_ReadinessNamesWhatIsDown: alive all the time, ready again by itself, and keys are
-// still accepted, since the store knows them.
-func TestF5_ReadinessNamesWhatIsDown(t *testing.T) {
+// TestReadinessNamesWhatIsDown holds that the process stays alive and becomes ready again by itself, and that keys
+// are accepted meanwhile, since the store knows them.
+func TestReadinessNamesWhatIsDown(t *testing.T) {
 	t.Parallel()
 	redis := miniredis.RunT(t)
 	g := gatewaytest.Start(t, withRedis(redis.Addr()))

@@ -69,9 +69,9 @@ func connectionsTo(t *testing.T, addr string) int {
 	return n
 }
 
-// TestF3_FlappingLeavesNothingBehind: Redis and MongoDB come and go under load; afterwards the
-// gateway has as many goroutines and connections as before.
-func TestF3_FlappingLeavesNothingBehind(t *testing.T) {
+// TestFlappingServersLeakNothing takes Redis and MongoDB away and back under load. Afterwards the gateway has as
+// many goroutines and connections as before.
+func TestFlappingServersLeakNothing(t *testing.T) {
 	t.Parallel()
 	const workers = 8
 	mongo, uri := awayMongo(t)

@@ -44,9 +44,9 @@ const lookingAgain = 5 * time.Second
 // rested are calls whose good answers cost a password hash, or use something up.
 func rested(op *operation.Row) bool { s := sampleFor(op); return s.slow || s.once }
 
-// TestF1_MongoInTrouble: every operation answers right or that the service is unavailable, in
-// bounded time; what was revealed has a record; everything works again by itself.
-func TestF1_MongoInTrouble(t *testing.T) {
+// TestMongoInTrouble holds that every operation answers correctly or with service unavailable, in bounded time; that
+// each reveal is audited; and that everything recovers by itself.
+func TestMongoInTrouble(t *testing.T) {
 	t.Parallel()
 	for _, fault := range mongoFaults() {
 		t.Run(fault.Name, func(t *testing.T) {
@@ -175,8 +175,9 @@ func (p *party) wantRecorded(t *testing.T, disclosed *sync.Map) {
 	})
 }
 
-// TestK2_BothAreAway: nobody is refused, and nobody has to wait.
-func TestK2_BothAreAway(t *testing.T) {
+// TestKeysWhileRedisAndMongoAreDown holds that callers get service unavailable at once: none is denied, none has to
+// wait.
+func TestKeysWhileRedisAndMongoAreDown(t *testing.T) {
 	t.Parallel()
 	for _, fault := range []proxytest.Fault{proxytest.Refused(), proxytest.Silent()} {
 		t.Run(fault.Name, func(t *testing.T) {
@@ -224,9 +225,9 @@ func TestK2_BothAreAway(t *testing.T) {
 	}
 }
 
-// TestK2_WarmKeysGoOnWithinTheGrace: the backend of organizations, people and keys is away,
-// that of the documents is there.
-func TestK2_WarmKeysGoOnWithinTheGrace(t *testing.T) {
+// TestWarmKeysServeWithinTheGrace takes away the backend of organizations, people and keys while that of the
+// documents stays.
+func TestWarmKeysServeWithinTheGrace(t *testing.T) {
 	t.Parallel()
 	mongo, uri := awayMongo(t)
 	var c clock
@@ -286,8 +287,8 @@ func TestK2_WarmKeysGoOnWithinTheGrace(t *testing.T) {
 	})
 }
 
-// TestF5_AnotherBackendIsAway: its own organizations miss it, nobody else.
-func TestF5_AnotherBackendIsAway(t *testing.T) {
+// TestOutageOfOneBackendSparesOthers holds that only the organizations of the lost backend are affected.
+func TestOutageOfOneBackendSparesOthers(t *testing.T) {
 	t.Parallel()
 	mongo, uri := awayMongo(t)
 	database := mongotest.Database(t)

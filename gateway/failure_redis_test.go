@@ -40,9 +40,9 @@ func redisFaults() []proxytest.Fault {
 	}
 }
 
-// TestF1_RedisInTrouble: K2 and F4 as well. Every read answers as if nothing were, or that
-// the service is unavailable; nobody is refused for it, and nobody gets in by it.
-func TestF1_RedisInTrouble(t *testing.T) {
+// TestRedisInTrouble holds that every read is answered as usual or with service unavailable: keys are looked up in
+// the store and limits hold locally, so that no caller is denied and none gets in by it.
+func TestRedisInTrouble(t *testing.T) {
 	t.Parallel()
 	for _, fault := range redisFaults() {
 		t.Run(fault.Name, func(t *testing.T) {
@@ -113,9 +113,9 @@ func TestF1_RedisInTrouble(t *testing.T) {
 	}
 }
 
-// TestK8_NoKeyGetsAnothersIdentity: 64 keys of four organizations at once, looked up in a
-// Redis whose replies come late or never. Who called is read from the log.
-func TestK8_NoKeyGetsAnothersIdentity(t *testing.T) {
+// TestLateRepliesNeverSwapIdentities looks up 64 keys of four organizations at once in a Redis whose replies are
+// delayed or dropped. The log says who called.
+func TestLateRepliesNeverSwapIdentities(t *testing.T) {
 	t.Parallel()
 	const organizations, each, rounds = 4, 16, 12
 	redis := awayRedis(t)
@@ -212,9 +212,9 @@ func TestK8_NoKeyGetsAnothersIdentity(t *testing.T) {
 	wantQuietLog(t, g)
 }
 
-// TestK9_ExpiryCountsOnACacheHitWithServers: with a real Redis and, where there is one, MongoDB;
-// in the process that has seen the key, and in one that knows it from Redis alone.
-func TestK9_ExpiryCountsOnACacheHitWithServers(t *testing.T) {
+// TestKeyExpiryIsCheckedInSharedCaches uses a real Redis and, where there is one, MongoDB: in the process that has
+// seen the key, and in one that knows it from Redis alone.
+func TestKeyExpiryIsCheckedInSharedCaches(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	var c clock

@@ -117,8 +117,9 @@ func (p *party) askAll(t *testing.T, rows []rowCall, judge func(rowCall, timed))
 	}
 }
 
-// TestF1_EveryOperationWithoutItsStore: each says that it is unavailable, in time, and that alone.
-func TestF1_EveryOperationWithoutItsStore(t *testing.T) {
+// TestEveryOperationWithoutItsStore holds that each says, in time, that the service is unavailable, and nothing
+// else.
+func TestEveryOperationWithoutItsStore(t *testing.T) {
 	t.Parallel()
 	t.Run("in memory", func(t *testing.T) {
 		t.Parallel()
@@ -172,9 +173,9 @@ func (w *world) wantAllAway(t *testing.T, leave, back func(), within time.Durati
 	}
 }
 
-// TestF1_EveryOperationWithoutRedis: with a key each is carried out as ever, or says that it is unavailable;
-// sessions, which live there, cannot be told. Nobody is refused for it.
-func TestF1_EveryOperationWithoutRedis(t *testing.T) {
+// TestEveryOperationWithoutRedis holds that a call with a key is carried out as usual or answered with service
+// unavailable, and that sessions, which live in Redis, are unavailable. No caller is denied.
+func TestEveryOperationWithoutRedis(t *testing.T) {
 	t.Parallel()
 	redis := awayRedis(t)
 	w := newWorld(t, withRedis(redis.Addr), gatewaytest.PatientRedis)

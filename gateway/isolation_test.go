@@ -466,7 +466,7 @@ func (p *party) credentials(t testing.TB) []credential {
 	}
 }
 
-func TestT1_KeyOfAnotherOrganization(t *testing.T) {
+func TestKeyOfAnotherOrganization(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, withPlants)
 	for _, pair := range [][2]*party{{w.a, w.b}, {w.b, w.a}} {
@@ -506,7 +506,7 @@ func TestT1_KeyOfAnotherOrganization(t *testing.T) {
 	}
 }
 
-func TestT2_IdentifiersOfAnotherOrganization(t *testing.T) {
+func TestIdentifiersOfAnotherOrganization(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, withPlants)
 	for i, pair := range [][2]*party{{w.a, w.b}, {w.b, w.a}} {

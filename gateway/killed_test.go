@@ -23,9 +23,9 @@ import (
 
 const folderVariable = "TENANTRY_TEST_FOLDER"
 
-// TestD5_KilledAndSentAgain: a process that is killed at any moment has carried a request out together with its
-// answer and its audit record, or not at all. Who sends it again is answered the same, and it is there once.
-func TestD5_KilledAndSentAgain(t *testing.T) {
+// TestKilledRequestsCanBeRepeated kills the process at any moment of a request. The change, its answer and its audit
+// record are all stored or none is; a repetition gets the same answer, and the change exists once.
+func TestKilledRequestsCanBeRepeated(t *testing.T) {
 	t.Parallel()
 	addressFile := func(folder string) string { return filepath.Join(folder, "address") }
 	if folder := os.Getenv(folderVariable); folder != "" {

@@ -41,8 +41,8 @@ func inChild(t *testing.T, role string, attr *syscall.SysProcAttr) {
 	}
 }
 
-// TestD3_WritesFailAtAFileSizeLimit: no file may grow, as with a quota that is used up.
-func TestD3_WritesFailAtAFileSizeLimit(t *testing.T) {
+// TestWritesFailAtAFileSizeLimit lets no file grow, as where a quota is used up.
+func TestWritesFailAtAFileSizeLimit(t *testing.T) {
 	t.Parallel()
 	if os.Getenv(childVariable) != "file-size" {
 		inChild(t, "file-size", nil)
@@ -61,8 +61,8 @@ func TestD3_WritesFailAtAFileSizeLimit(t *testing.T) {
 	checkDiskFull(t, t.TempDir(), func() { limit(0) }, func() { limit(free.Cur) })
 }
 
-// TestD3_WritesFailOnAFullDisk uses a small file system of its own, which takes root.
-func TestD3_WritesFailOnAFullDisk(t *testing.T) {
+// TestWritesFailOnAFullDisk uses a small file system of its own, for which it needs root.
+func TestWritesFailOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	if os.Getenv(childVariable) != "disk" {
 		if os.Geteuid() != 0 {
@@ -204,8 +204,8 @@ func socketTable(t *testing.T, name string) [][]string {
 	return rows
 }
 
-// TestF6_ListeningSocketsAreTheConfiguredOnes runs in a process of its own: other tests listen, too.
-func TestF6_ListeningSocketsAreTheConfiguredOnes(t *testing.T) {
+// TestOnlyConfiguredSocketsListen runs in a process of its own, because other tests listen, too.
+func TestOnlyConfiguredSocketsListen(t *testing.T) {
 	t.Parallel()
 	if os.Getenv(childVariable) != "sockets" {
 		inChild(t, "sockets", nil)

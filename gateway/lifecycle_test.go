@@ -257,7 +257,7 @@ func TestNothingIsLeftRunning(t *testing.T) { //nolint:paralleltest // see above
 	goleak.VerifyNone(t, before)
 }
 
-func TestD8_SecondProcessOnTheFolderIsRefused(t *testing.T) {
+func TestSecondProcessOnTheFolderIsRefused(t *testing.T) {
 	t.Parallel()
 	cfg := lifeConfig(t)
 	first := startApp(t, cfg)
@@ -439,8 +439,8 @@ func shortTimeouts(t *testing.T) config.Config {
 	return cfg
 }
 
-// TestX2_SlowClientsAreCut: headers, bodies, readers and idle connections end in time.
-func TestX2_SlowClientsAreCut(t *testing.T) {
+// TestSlowClientsAreCut holds that headers, bodies, slow readers and idle connections end in time.
+func TestSlowClientsAreCut(t *testing.T) {
 	t.Parallel()
 	app := startApp(t, shortTimeouts(t))
 	cut := func(t *testing.T, conn net.Conn) string {
@@ -515,8 +515,8 @@ func TestHeadersAreBounded(t *testing.T) {
 	}
 }
 
-// TestX1_BodyIsCutWhileItStreams: the answer comes before the end of a body that has none.
-func TestX1_BodyIsCutWhileItStreams(t *testing.T) {
+// TestBodyLimitHoldsWhileStreaming sends a body without end and is answered before that.
+func TestBodyLimitHoldsWhileStreaming(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
 	g.Org(t, "acme")

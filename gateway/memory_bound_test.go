@@ -115,9 +115,10 @@ const (
 
 const memoryVariable = "TENANTRY_TEST_MEMORY_FOLDER"
 
-// TestX9_MemoryIsBounded: the dearest calls of six organizations at once leave a process below 512 MiB of resident memory, and
-// a seventh organization is answered all the while. With TENANTRY_TEST_LONG every organization makes every call.
-func TestX9_MemoryIsBounded(t *testing.T) {
+// TestMemoryIsBounded makes the most expensive calls of six organizations at once: the process stays below 512 MiB
+// of resident memory, and a seventh organization is answered meanwhile. With TENANTRY_TEST_LONG every organization
+// makes every call.
+func TestMemoryIsBounded(t *testing.T) {
 	if folder := os.Getenv(memoryVariable); folder != "" {
 		serveMeasured(t, folder)
 		return

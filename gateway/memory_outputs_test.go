@@ -134,9 +134,9 @@ func readSlowly(path string) func(context.Context, *bound) error {
 	}
 }
 
-// TestX9_LargeAnswersEndEarly: pages and runs of large records end early and say so, what follows them is the rest, and files
-// are whole.
-func TestX9_LargeAnswersEndEarly(t *testing.T) {
+// TestLargeAnswersEndEarly holds that pages and runs of large records end early and say so, that the next page has
+// the rest, and that files are complete.
+func TestLargeAnswersEndEarly(t *testing.T) {
 	if gatewaytest.Raced {
 		t.Skip("a report runs for 5 seconds, in which the race detector does not get through so much")
 	}

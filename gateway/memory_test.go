@@ -16,9 +16,9 @@ import (
 	"tenantry/tenants"
 )
 
-// TestX10_WhatIsKeptIsBounded: of three times as many organizations as are to be kept, each asked once, no more is kept in the end than
-// that many take; on the files that they share and on files of their own.
-func TestX10_WhatIsKeptIsBounded(t *testing.T) {
+// TestCachedOrganizationsAreBounded asks three times as many organizations as may be cached, once each, on shared
+// files and on files of their own. No more than the bound is cached in the end.
+func TestCachedOrganizationsAreBounded(t *testing.T) {
 	t.Parallel()
 	const most = 32
 	figure := regexp.MustCompile(`(?m)^tenantry_kept\{of="(.*)"\} (\d+)$`)

@@ -186,7 +186,7 @@ func TestServiceAccountsRolesAndTeams(t *testing.T) {
 		t.Errorf("the key of a deleted account: %+v", k)
 	}
 	if a := acme.Get(t, made.Token, path); a.Text() != envelopeDenied {
-		t.Errorf("K7, after its account was deleted: %d %s", a.Code, a.Body)
+		t.Errorf("the key of a deleted account: %d %s", a.Code, a.Body)
 	}
 
 	if _, err := control.Call[control.Role](ctx, c, "role.create", control.NewRole{New: control.New{Org: acme.Slug, Name: "editor"}, RoleFields: control.RoleFields{Permissions: []string{"manage_forms"}}}); err != nil {

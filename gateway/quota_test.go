@@ -37,9 +37,9 @@ func used(t testing.TB, o *gatewaytest.Org) store.Usage {
 	return u
 }
 
-// TestX14_Quota: an organization that has as much as it may is refused more through every door, is told why, and gets on
-// with what makes room.
-func TestX14_Quota(t *testing.T) {
+// TestStorageQuota holds that an organization at its quota is refused more by every way in, is told why, and can
+// still make room.
+func TestStorageQuota(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, func(c *config.Config, _ *gateway.Options) { c.Limits.Bytes = 1 << 40 })
 	acme := g.Org(t, "acme")
@@ -109,9 +109,9 @@ func TestX14_Quota(t *testing.T) {
 	}
 }
 
-// TestX14_WhatMakesRoomIsDone: no row that deletes or changes a little is refused where the organization has more than it may, and
-// no other row fails but for that.
-func TestX14_WhatMakesRoomIsDone(t *testing.T) {
+// TestDeletesBeyondTheQuotaSucceed holds that no row that deletes or makes a small change is refused beyond the
+// quota, and that other rows fail for no other reason.
+func TestDeletesBeyondTheQuotaSucceed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	p, tried, refused := w.a, 0, 0
@@ -137,8 +137,8 @@ func TestX14_WhatMakesRoomIsDone(t *testing.T) {
 	}
 }
 
-// TestX14_VisitorsOfAPage: who sends more than one visitor may keeps no other from the page.
-func TestX14_VisitorsOfAPage(t *testing.T) {
+// TestVisitorsAreLimitedSeparately holds that a visitor beyond the limit keeps no other visitor from the page.
+func TestVisitorsAreLimitedSeparately(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, func(c *config.Config, _ *gateway.Options) {
 		c.TrustedProxies = []string{"127.0.0.1"}

@@ -20,9 +20,9 @@ import (
 	"tenantry/tenants/redistest"
 )
 
-// TestK1_RevokedOnOneReplica: what one replica revokes the others refuse in time, also with
-// Redis killed and brought back with what it held before, and while it is away.
-func TestK1_RevokedOnOneReplica(t *testing.T) {
+// TestRevokedOnOneReplica holds that the other replicas refuse in time, also with Redis killed and restored to an
+// earlier state, and while it is down.
+func TestRevokedOnOneReplica(t *testing.T) {
 	t.Parallel()
 	const underLoad, overKills, hung, alone, good = 50, 20, 4, 6, 6
 	r := startTrio(t)
@@ -291,7 +291,7 @@ func replicasCreates(t *testing.T, r *trio) {
 	}
 }
 
-// replicasRepeats: D5 with the same request at every replica at once. It is carried out once, and
+// replicasRepeats sends the same request with one Idempotency-Key at every replica at once. It is carried out once, and
 // told once.
 func replicasRepeats(t *testing.T, r *trio) {
 	acme := r.replicas[0].Org(t, "repeats")

@@ -18,9 +18,9 @@ import (
 // readAnew is an Option for tests that change what a shared report shows between reads.
 func readAnew(_ *config.Config, o *gateway.Options) { o.ReportReuse = -1 }
 
-// TestX9_ACrowdAtASharedReportCostsOneQuery: the operation and the page share one run, and
-// whoever may not read is refused all the same.
-func TestX9_ACrowdAtASharedReportCostsOneQuery(t *testing.T) {
+// TestConcurrentReadersOfASharedReportCostOneQuery holds that the operation and the page share one run, and that
+// callers without the right are refused all the same.
+func TestConcurrentReadersOfASharedReportCostOneQuery(t *testing.T) {
 	t.Parallel()
 	var runs, ahead atomic.Int64
 	g := gatewaytest.Start(t, func(_ *config.Config, o *gateway.Options) {

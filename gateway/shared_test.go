@@ -233,7 +233,7 @@ func TestShared_DeletedIsGone(t *testing.T) {
 	}
 }
 
-// TestShared_RestoredControlDataAdoptNothing is TestT12_RestoredControlDataAdoptNothing where organizations share files.
+// TestShared_RestoredControlDataAdoptNothing is TestRestoredControlDataAdoptNothing where organizations share files.
 func TestShared_RestoredControlDataAdoptNothing(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()

@@ -77,9 +77,9 @@ func copyFile(t *testing.T, from, to string) {
 	}
 }
 
-// TestT12_RestoredControlDataAdoptNothing restores control data from before gamma was made: the
-// organization that is made next gets nothing of gamma's, and doctor names what gamma left.
-func TestT12_RestoredControlDataAdoptNothing(t *testing.T) {
+// TestRestoredControlDataAdoptNothing restores control data from before gamma was created. The organization created
+// next gets nothing of gamma's, and doctor names what gamma left.
+func TestRestoredControlDataAdoptNothing(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
 	controlFile, backup := filepath.Join(data, "db", "control.db"), filepath.Join(t.TempDir(), "control.db")
@@ -181,8 +181,8 @@ func TestDoctorNamesStrays(t *testing.T) {
 	}
 }
 
-// TestT12_TwoGatewaysOnOneFolder: the second is refused, with its own control data too.
-func TestT12_TwoGatewaysOnOneFolder(t *testing.T) {
+// TestTwoGatewaysOnOneFolder holds that the second is refused, also with control data of its own.
+func TestTwoGatewaysOnOneFolder(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
 	g := gatewaytest.Start(t, inFolder(data))
@@ -203,9 +203,8 @@ func TestT12_TwoGatewaysOnOneFolder(t *testing.T) {
 	}
 }
 
-// TestT12_TwoInstallationsOnOneDatabase: each with its own control data, both with an
-// organization of number 1.
-func TestT12_TwoInstallationsOnOneDatabase(t *testing.T) {
+// TestTwoInstallationsOnOneDatabase gives each its own control data and an organization of number 1.
+func TestTwoInstallationsOnOneDatabase(t *testing.T) {
 	t.Parallel()
 	var store config.Config
 	if err := gatewaytest.UseMongo(&store, mongotest.URI(t), mongotest.Database(t)); err != nil {

@@ -19,7 +19,7 @@ func (p *party) keyOf(t testing.TB, teams ...string) string {
 	return p.KeyWith(t, func(k *control.NewKey) { k.Permissions, k.Teams = names(tenants.AllPermissions()), teams }).Token
 }
 
-func TestT13_AddressOfAReportOnlyForWhoMaySeeWhatItShows(t *testing.T) {
+func TestReportAddressNeedsRightsToItsContent(t *testing.T) {
 	t.Parallel()
 	w := newQuietWorld(t)
 	p := w.a
@@ -75,9 +75,9 @@ func TestT13_AddressOfAReportOnlyForWhoMaySeeWhatItShows(t *testing.T) {
 	}
 }
 
-// TestT13_NoAnswerGivesAnAddressAway calls every operation with a key that is limited to a
-// team and looks for the addresses of reports that show more, in the audit log as well.
-func TestT13_NoAnswerGivesAnAddressAway(t *testing.T) {
+// TestNoAnswerRevealsAReportAddress calls every operation with a key limited to a team and looks for addresses of
+// reports that show more, also in the audit log.
+func TestNoAnswerRevealsAReportAddress(t *testing.T) {
 	t.Parallel()
 	w := newQuietWorld(t)
 	p := w.a

@@ -46,7 +46,7 @@ func silence(t testing.TB) (addr string) {
 	return l.Addr().String()
 }
 
-func TestI8_FileAddressesStayOnTheFileHost(t *testing.T) {
+func TestFileAddressesStayOnTheFileHost(t *testing.T) {
 	t.Parallel()
 	w := newQuietWorld(t)
 	p := w.a
@@ -85,7 +85,7 @@ func TestI8_FileAddressesStayOnTheFileHost(t *testing.T) {
 	}
 }
 
-func TestI10_PageExtremes(t *testing.T) {
+func TestPageExtremes(t *testing.T) {
 	t.Parallel()
 	w := newQuietWorld(t)
 	p := w.a
@@ -113,7 +113,7 @@ func TestI10_PageExtremes(t *testing.T) {
 	}
 }
 
-func TestI11_ProviderIsANameNotAnAddress(t *testing.T) {
+func TestProviderIsANameNotAnAddress(t *testing.T) {
 	t.Parallel()
 	w := newQuietWorld(t)
 	p := w.a
@@ -132,7 +132,7 @@ func TestI11_ProviderIsANameNotAnAddress(t *testing.T) {
 	}
 }
 
-func TestD4_OneOfManyCreatesOfOneName(t *testing.T) {
+func TestParallelCreatesOfOneNameMakeOne(t *testing.T) {
 	t.Parallel()
 	w := newQuietWorld(t)
 	p := w.a

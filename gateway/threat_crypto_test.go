@@ -38,7 +38,7 @@ func (p *party) reveal(t testing.TB, contact, field, more string) *gatewaytest.A
 	return p.Get(t, p.key, "/api/contacts/"+contact+"/reveal-secret?field="+url.QueryEscape(field)+more)
 }
 
-func TestC1_CiphertextElsewhereDoesNotOpen(t *testing.T) {
+func TestMovedCiphertextDoesNotOpen(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, gatewaytest.OwnFiles) // the test changes the file
 	w := &world{Gateway: g}
@@ -101,7 +101,7 @@ func TestC1_CiphertextElsewhereDoesNotOpen(t *testing.T) {
 	p.Import(t, line(one, secretField, ssn))
 }
 
-func TestC2_EncryptedFieldsCannotBeAskedAbout(t *testing.T) {
+func TestEncryptedFieldsCannotBeQueried(t *testing.T) {
 	t.Parallel()
 	w := newQuietWorld(t, gatewaytest.OwnFiles, readAnew) // the test looks into the file
 	p := w.a
@@ -175,7 +175,7 @@ func TestC2_EncryptedFieldsCannotBeAskedAbout(t *testing.T) {
 	wantRefused(t, "a campaign on a field that is encrypted by now", p.Get(t, p.key, "/api/campaigns/count/"+p.id(311)))
 }
 
-func TestC3_OneFailureForEveryFieldThatIsNotEncrypted(t *testing.T) {
+func TestRevealFailsAlikeForOtherFields(t *testing.T) {
 	t.Parallel()
 	w := newQuietWorld(t)
 	p := w.a
@@ -199,7 +199,7 @@ func TestC3_OneFailureForEveryFieldThatIsNotEncrypted(t *testing.T) {
 	}
 }
 
-func TestC4_BadPublicKeys(t *testing.T) {
+func TestBadPublicKeysAreRefused(t *testing.T) {
 	t.Parallel()
 	w := newQuietWorld(t)
 	p := w.a
@@ -278,7 +278,7 @@ func TestC4_BadPublicKeys(t *testing.T) {
 	}
 }
 
-func TestC7_NothingIsRevealedUnaudited(t *testing.T) {
+func TestNothingIsRevealedUnaudited(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, gatewaytest.OwnFiles) // the test damages the file
 	p := w.a

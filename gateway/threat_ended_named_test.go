@@ -31,9 +31,9 @@ func (p *party) row(t *testing.T, name string) *operation.Row {
 // partyOf returns an organization as a party that has nothing.
 func partyOf(o *gatewaytest.Org) *party { return &party{Org: o} }
 
-// TestS8_DeactivatedAdministratorStaysSo: an administrator who is deactivated while the body of a change arrives neither
-// makes themselves active again nor takes rights from others.
-func TestS8_DeactivatedAdministratorStaysSo(t *testing.T) {
+// TestDeactivatedAdministratorStaysDeactivated deactivates an administrator while the body of a change arrives: it
+// neither reactivates the account nor takes rights from others.
+func TestDeactivatedAdministratorStaysDeactivated(t *testing.T) {
 	t.Parallel()
 	p := partyOf(gatewaytest.Start(t).Org(t, "acme"))
 	admin := func(u *control.NewUser) { u.Roles = []string{"admin"} }
@@ -61,8 +61,9 @@ func TestS8_DeactivatedAdministratorStaysSo(t *testing.T) {
 	p.asAdmin().do(t, http.MethodGet, "/api/users?sort=-id&per_page=1", "", 200, `"active":false`)
 }
 
-// TestS8_ScopeIsThatOfTheEnd: whose account is limited to a team while the body arrives changes nothing of other teams by it.
-func TestS8_ScopeIsThatOfTheEnd(t *testing.T) {
+// TestScopeIsResolvedAfterTheBody limits an account to a team while a body arrives: nothing of other teams is
+// changed by it.
+func TestScopeIsResolvedAfterTheBody(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	p := w.a
@@ -76,8 +77,8 @@ func TestS8_ScopeIsThatOfTheEnd(t *testing.T) {
 	}
 }
 
-// TestS8_NothingIsReplayed: whose key was revoked while a repeated request arrives is not told what was answered the first time.
-func TestS8_NothingIsReplayed(t *testing.T) {
+// TestRevokedKeyGetsNoReplay revokes a key while a repeated request arrives: the first answer is not replayed.
+func TestRevokedKeyGetsNoReplay(t *testing.T) {
 	t.Parallel()
 	p := partyOf(gatewaytest.Start(t).Org(t, "acme"))
 	key := p.KeyWith(t, func(k *control.NewKey) { k.Permissions = []string{"contacts"} })
@@ -96,8 +97,8 @@ func TestS8_NothingIsReplayed(t *testing.T) {
 	}
 }
 
-// TestS8_SlowAnswersAreNotTold: what takes long is not told to whose key was revoked meanwhile.
-func TestS8_SlowAnswersAreNotTold(t *testing.T) {
+// TestSlowAnswersAreWithheldAfterRevocation revokes a key while a slow answer is prepared.
+func TestSlowAnswersAreWithheldAfterRevocation(t *testing.T) {
 	t.Parallel()
 	held := newBetween()
 	p := partyOf(gatewaytest.Start(t, held.option).Org(t, "acme"))
@@ -113,9 +114,9 @@ func TestS8_SlowAnswersAreNotTold(t *testing.T) {
 	wantDenied(t, "a slow answer", a)
 }
 
-// TestS8_JobsAskBeforeTheyBegin: an import whose beginner lost the rights while it waited does not begin, though it would store
-// nothing.
-func TestS8_JobsAskBeforeTheyBegin(t *testing.T) {
+// TestQueuedImportChecksRightsBeforeItStarts takes the rights of an import's owner while it waits: it does not
+// start, though it would store nothing.
+func TestQueuedImportChecksRightsBeforeItStarts(t *testing.T) {
 	t.Parallel()
 	held := newBetween()
 	p := partyOf(gatewaytest.Start(t, held.option).Org(t, "acme"))
@@ -130,8 +131,8 @@ func TestS8_JobsAskBeforeTheyBegin(t *testing.T) {
 	}
 }
 
-// TestS8_JobsOutliveTheirSession: an import goes on where the session in which it was begun has expired by itself.
-func TestS8_JobsOutliveTheirSession(t *testing.T) {
+// TestImportOutlivesItsSession holds that an import goes on after the session that began it has expired.
+func TestImportOutlivesItsSession(t *testing.T) {
 	t.Parallel()
 	held, clock := newBetween(), &calendar{}
 	p := partyOf(gatewaytest.Start(t, held.option, clock.set).Org(t, "acme"))
@@ -151,9 +152,9 @@ func TestS8_JobsOutliveTheirSession(t *testing.T) {
 	}
 }
 
-// TestS8_ExportReadSlowly: an export that is read slowly ends soon after the person who reads it was deactivated, with a
-// connection that breaks off, and tells nothing of what was written since.
-func TestS8_ExportReadSlowly(t *testing.T) {
+// TestSlowExportEndsAfterDeactivation holds that a slowly read export ends soon after its reader is deactivated,
+// with a broken connection, and holds nothing written since.
+func TestSlowExportEndsAfterDeactivation(t *testing.T) {
 	t.Parallel()
 	for name, e := range map[string]ending{"deactivated": personEndings()[0], "signed out": personEndings()[2], "suspended": personEndings()[3]} {
 		t.Run(name, func(t *testing.T) {

@@ -16,9 +16,9 @@ import (
 	"tenantry/operation"
 )
 
-// TestS8_SlowSharedReports: a shared report that takes long is told to nobody who may not read it any more, by none of its
-// doors, and where there is no organization any more the answer is that of an unknown host.
-func TestS8_SlowSharedReports(t *testing.T) {
+// TestSlowSharedReportsEndWithTheirRight holds that a slow shared report is withheld, by each of its doors, from a
+// caller whose right ended meanwhile; a deleted organization answers as an unknown host.
+func TestSlowSharedReportsEndWithTheirRight(t *testing.T) {
 	t.Parallel()
 	held := newBetween()
 	w := newWorld(t, held.option)
@@ -66,8 +66,8 @@ func TestS8_SlowSharedReports(t *testing.T) {
 	}
 }
 
-// TestS8_UploadsByForm: a file that arrives by the form of a page ends as soon as one that a program sends.
-func TestS8_UploadsByForm(t *testing.T) {
+// TestFormUploadsEndWithTheirRight holds that a file sent by a page's form ends as soon as one sent by a program.
+func TestFormUploadsEndWithTheirRight(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *config.Config, _ *gateway.Options) { c.Timeouts.Read = time.Hour })
 	p := w.a
@@ -101,8 +101,9 @@ func TestS8_UploadsByForm(t *testing.T) {
 	}
 }
 
-// TestS8_SlowPages: a page that takes long is not shown to whose rights ended after what it shows was found.
-func TestS8_SlowPages(t *testing.T) {
+// TestSlowPagesEndWithTheirRight holds that a slow page is withheld from a caller whose rights ended after its
+// content was read.
+func TestSlowPagesEndWithTheirRight(t *testing.T) {
 	t.Parallel()
 	held := newBetween()
 	p := partyOf(gatewaytest.Start(t, held.option).Org(t, "acme"))
@@ -131,8 +132,9 @@ func TestS8_SlowPages(t *testing.T) {
 	}
 }
 
-// TestS8_SlowRecords: what was found by a call that is recorded is not told to whose rights ended while the record was written.
-func TestS8_SlowRecords(t *testing.T) {
+// TestAuditedReadsEndWithTheirRight holds that the result of an audited call is withheld from a caller whose rights
+// ended while the audit record was written.
+func TestAuditedReadsEndWithTheirRight(t *testing.T) {
 	t.Parallel()
 	held := newBetween()
 	w := newWorld(t, held.option)

@@ -21,8 +21,8 @@ import (
 	"tenantry/tenants"
 )
 
-// S8: what outlives its check is checked again. Each way in which rights end is tried on what is under way of every
-// row: a body that is held open, an upload, a job, a stream.
+// The tests of this file and its neighbours hold that no right outlives its end. Each way in which rights end is tried on
+// work under way of every row: a body held open, an upload, a job, a stream.
 
 // ending is a way in which rights end.
 type ending struct {
@@ -170,8 +170,9 @@ func (h *openBody) answer(t *testing.T) (code int, body string) {
 	return resp.StatusCode, string(raw)
 }
 
-// TestS8_BodiesHeldOpen: who has begun to send a body, and loses their rights before its end, changes nothing by it.
-func TestS8_BodiesHeldOpen(t *testing.T) {
+// TestBodiesHeldOpenEndWithTheirRight holds that a caller whose rights end before the end of a body changes nothing
+// by it.
+func TestBodiesHeldOpenEndWithTheirRight(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, withPlants, func(c *config.Config, _ *gateway.Options) { c.Timeouts.Read = time.Minute })
 	for _, credential := range []struct {
@@ -238,8 +239,9 @@ func (w *world) holdOpen(t *testing.T, e ending, rows []operation.Row) {
 	}
 }
 
-// TestS8_Streams: who loses their rights before a stream has begun is told nothing of it, by any row that streams.
-func TestS8_Streams(t *testing.T) {
+// TestStreamsEndWithTheirRight holds that a caller whose rights end before a stream begins gets nothing of it, on
+// any row that streams.
+func TestStreamsEndWithTheirRight(t *testing.T) {
 	t.Parallel()
 	held := newBetween()
 	w := newWorld(t, withPlants, held.option)
@@ -307,9 +309,9 @@ func TestS8_Streams(t *testing.T) {
 	}
 }
 
-// TestS8_Uploads: who loses their rights while a file arrives is told so soon, however slowly it is sent, and nothing is
-// left of it.
-func TestS8_Uploads(t *testing.T) {
+// TestUploadsEndWithTheirRight holds that a caller whose rights end while a file arrives is told soon, however
+// slowly the file is sent, and that nothing of it is kept.
+func TestUploadsEndWithTheirRight(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *config.Config, _ *gateway.Options) { c.Timeouts.Read = time.Hour })
 	p := w.a
@@ -341,8 +343,9 @@ func TestS8_Uploads(t *testing.T) {
 	}
 }
 
-// TestS8_Jobs: an import whose beginner loses the rights, or whose organization is suspended, stores nothing more, and says so.
-func TestS8_Jobs(t *testing.T) {
+// TestImportsEndWithTheirRight holds that an import stores nothing more, and says so, once its owner loses the
+// rights or its organization is suspended.
+func TestImportsEndWithTheirRight(t *testing.T) {
 	t.Parallel()
 	held := newBetween()
 	w := newWorld(t, held.option)

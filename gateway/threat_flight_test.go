@@ -22,8 +22,9 @@ import (
 	"tenantry/tenants"
 )
 
-// X8: what strangers can ask keeps no room for long, however slowly they read the answer.
-func TestX8_StrangersKeepRoomForMinutes(t *testing.T) {
+// TestAnonymousReadersFreeTheirRoomInTime holds that answers open to anonymous callers hold no room for long,
+// however slowly they are read.
+func TestAnonymousReadersFreeTheirRoomInTime(t *testing.T) {
 	t.Parallel()
 	for _, op := range gatewaytest.Start(t).App.Operations() {
 		if op.Credentials&operation.Open != 0 && op.Deadline() > 5*time.Minute {
@@ -62,10 +63,9 @@ func until(t testing.TB, what string, is func() bool) {
 	}
 }
 
-// TestX9_WorkInFlightIsBounded: of many calls of one organization that do not end no more
-// than its part are under way, the others are refused soon, and another organization is
-// answered meanwhile.
-func TestX9_WorkInFlightIsBounded(t *testing.T) {
+// TestWorkInFlightIsBounded holds that, of many calls of one organization that do not end, no more than its share
+// are in flight, the others are refused soon, and another organization is answered meanwhile.
+func TestWorkInFlightIsBounded(t *testing.T) {
 	t.Parallel()
 	var blocking atomic.Bool
 	var arrived atomic.Int64
@@ -156,9 +156,8 @@ func slowBody(t *testing.T, o *gatewaytest.Org, key string, size int) net.Conn {
 	return conn
 }
 
-// TestX9_BodiesBeingReadAreBounded: who sends slowly holds a part of the room for bodies,
-// and no work.
-func TestX9_BodiesBeingReadAreBounded(t *testing.T) {
+// TestBodiesBeingReadAreBounded holds that a slow sender holds a share of the room for bodies, and no room for work.
+func TestBodiesBeingReadAreBounded(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, inFlight(16)) // 2 MiB of bodies, 512 KiB of each organization
 	acme, other := g.Org(t, "acme"), g.Org(t, "other")
@@ -201,9 +200,9 @@ func TestX9_BodiesBeingReadAreBounded(t *testing.T) {
 	until(t, "no body is being read", func() bool { return figure(t, g, "tenantry_bodies_bytes") == 0 })
 }
 
-// TestX9_SlowSignInsShutNobodyOut: strangers who begin to sign in and send no more leave
-// others the room to do it, from the same address too.
-func TestX9_SlowSignInsShutNobodyOut(t *testing.T) {
+// TestSlowSignInsLeaveOthersRoom holds that anonymous callers who begin to sign in and send no more leave others the
+// room for it, also from the same address.
+func TestSlowSignInsLeaveOthersRoom(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, inFlight(16)) // 2 MiB of bodies: 256 KiB of strangers, 64 KiB of an address
 	acme := g.Org(t, "acme")
@@ -223,9 +222,9 @@ func TestX9_SlowSignInsShutNobodyOut(t *testing.T) {
 	}
 }
 
-// TestX9_AFloodOfRefusedBodies: one organization sends dear bodies that are refused, as
-// fast as it can; another's calls go on, and the room for bodies is kept.
-func TestX9_AFloodOfRefusedBodies(t *testing.T) {
+// TestFloodOfRefusedBodiesLeavesOthersRoom sends expensive bodies of one organization that are refused, as fast as
+// it can: another's calls go on, and the room for bodies is kept.
+func TestFloodOfRefusedBodiesLeavesOthersRoom(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, inFlight(16))
 	acme, other := g.Org(t, "acme"), g.Org(t, "other")
@@ -279,9 +278,9 @@ func TestX9_AFloodOfRefusedBodies(t *testing.T) {
 	}
 }
 
-// TestX8_WhoStopsReadingLosesTheAnswer: exports that nobody reads keep their organization's room no longer than
+// TestUnreadExportsAreCut holds that exports nobody reads hold their organization's room no longer than
 // timeouts.write, however long an export may take.
-func TestX8_WhoStopsReadingLosesTheAnswer(t *testing.T) {
+func TestUnreadExportsAreCut(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, inFlight(32), func(c *config.Config, o *gateway.Options) {
 		c.Timeouts.Write = time.Second

@@ -14,9 +14,9 @@ import (
 	"tenantry/tenants"
 )
 
-// TestX9_FormsFindRoom: a form that arrives slowly takes room of bodies, and none that others need for their work; the page that
-// shows it again takes room for what it makes of it, and repeats in no command what nobody copies.
-func TestX9_FormsFindRoom(t *testing.T) {
+// TestFormsReserveRoom holds that a slowly arriving form takes room for bodies and none for work; that the page that
+// shows it again reserves room for what it makes of it; and that what nobody copies is not repeated in a command.
+func TestFormsReserveRoom(t *testing.T) {
 	t.Parallel()
 	held := newBetween()
 	g := gatewaytest.Start(t, held.option)
@@ -53,8 +53,8 @@ func TestX9_FormsFindRoom(t *testing.T) {
 	})
 }
 
-// TestX9_BeforeAFile: what stands before the file of a form is bounded as a whole.
-func TestX9_BeforeAFile(t *testing.T) {
+// TestFormFieldsBeforeAFileAreBounded holds that the fields of a form before its file are bounded as a whole.
+func TestFormFieldsBeforeAFileAreBounded(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
 	_, cookie := acme.Person(t, "ada@example.com", func(u *control.NewUser) { u.Roles = []string{"admin"} })
@@ -77,9 +77,8 @@ func TestX9_BeforeAFile(t *testing.T) {
 	}
 }
 
-// TestX9_OpenForms: of a form of somebody who is not signed in, which waits for others' passwords to be checked, no more is taken
-// than it has fields.
-func TestX9_OpenForms(t *testing.T) {
+// TestAnonymousFormsAreBounded holds how much is read of an anonymous caller's form that waits for password checks.
+func TestAnonymousFormsAreBounded(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
 	for _, path := range []string{"/sign-in", "/enter", "/welcome", "/sign-out"} {
@@ -93,8 +92,9 @@ func TestX9_OpenForms(t *testing.T) {
 	}
 }
 
-// TestX9_ExplainedCallsFindRoom: a call that is explained takes room for its answer, though nobody is told that.
-func TestX9_ExplainedCallsFindRoom(t *testing.T) {
+// TestExplainedCallsReserveRoom holds that a call that is explained reserves room for its answer, though the answer
+// is not sent.
+func TestExplainedCallsReserveRoom(t *testing.T) {
 	t.Parallel()
 	held := newBetween()
 	g := gatewaytest.Start(t, held.option)

@@ -37,7 +37,7 @@ func (q ask) and(query string) string {
 	return q.target + "?" + query
 }
 
-func TestI1_OperatorsFromOutside(t *testing.T) {
+func TestOperatorsInFiltersAreRefused(t *testing.T) {
 	t.Parallel()
 	w := newQuietWorld(t, withPlants)
 	p := w.a
@@ -77,7 +77,7 @@ func malformedQueries() []string {
 	}
 }
 
-func TestI2_MalformedQueryIsNeverDropped(t *testing.T) {
+func TestMalformedQueryIsNeverDropped(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, withPlants)
 	for _, op := range w.asked() {
@@ -132,7 +132,7 @@ func wrongFor(shape operation.Shape) []string {
 	return out
 }
 
-func TestI3_WrongTypesEverywhere(t *testing.T) {
+func TestWrongTypesAreRefusedEverywhere(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, withPlants)
 	p := w.a
@@ -176,7 +176,7 @@ func TestI3_WrongTypesEverywhere(t *testing.T) {
 			}
 			for _, bad := range []string{"%s[]=a", "%s[0]=a", "%s[a]=a", "%s[$ne]=a", "%s[]=a&%[1]s[]=b", "%s=a&%[1]s=b", "%s=a&%[1]s[]=b", "%s[a][b]=c"} {
 				if param.Shape == operation.Tree && !strings.HasPrefix(bad, "%s=a") || param.Shape == operation.List && !strings.Contains(bad, "[a]") {
-					continue // see I1 and J3; of a list there may be many
+					continue // filters and report inputs have tests of their own; a list may have many
 				}
 				refuse(op.Name+" ?"+fmt.Sprintf(bad, param.Name), &op, q.and(fmt.Sprintf(bad, param.Name)), q.changes...)
 				queries++
@@ -215,8 +215,9 @@ func TestI3_WrongTypesEverywhere(t *testing.T) {
 	}
 }
 
-// TestI7_TextsOfOneLine: what is a name, a title, a tag or a type takes no line breaks, in any operation; what does stands here.
-func TestI7_TextsOfOneLine(t *testing.T) {
+// TestLineBreaksAreRefusedInOneLineTexts holds that names, titles, tags and types take no line breaks, in any
+// operation. The exceptions are listed here.
+func TestLineBreaksAreRefusedInOneLineTexts(t *testing.T) {
 	t.Parallel()
 	long := []string{"desc", "password", "records"} // and what each of many records says is told of each
 	w := newWorld(t)
@@ -273,7 +274,7 @@ func (w *world) operation(name string) (operation.Row, bool) {
 	return operation.Row{}, false
 }
 
-func TestI4_OddJSONHasFixedAnswers(t *testing.T) {
+func TestOddJSONHasFixedAnswers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, withPlants)
 	p := w.a
@@ -330,7 +331,7 @@ func TestI4_OddJSONHasFixedAnswers(t *testing.T) {
 	}
 }
 
-func TestI5_MassAssignment(t *testing.T) {
+func TestMassAssignmentChangesNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, withPlants)
 	p := w.a
@@ -437,7 +438,7 @@ func TestI5_MassAssignment(t *testing.T) {
 	}
 }
 
-func TestI6_OddIdentifiers(t *testing.T) {
+func TestOddIdentifiersAreRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, withPlants)
 	p := w.a
@@ -489,7 +490,7 @@ func fits(template, path string) bool {
 	})
 }
 
-func TestI9_EveryFailureIsTheEnvelope(t *testing.T) {
+func TestEveryFailureIsTheEnvelope(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, withPlants)
 	p := w.a

@@ -36,7 +36,7 @@ func ownRedis(t testing.TB) (*miniredis.Miniredis, gatewaytest.Option) {
 	}
 }
 
-func TestK3_KeyComesInOneHeaderAlone(t *testing.T) {
+func TestKeyComesInOneHeaderAlone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	p, key := w.a, w.a.key
@@ -95,7 +95,7 @@ func spellings(text string) map[string]string {
 	return out
 }
 
-func TestK4_NothingStoredIsAUsableSecret(t *testing.T) {
+func TestNothingStoredIsAUsableSecret(t *testing.T) {
 	t.Parallel()
 	mini, option := ownRedis(t)
 	w := newWorld(t, gatewaytest.Embedded, option) // the test reads the files
@@ -190,7 +190,7 @@ func TestK4_NothingStoredIsAUsableSecret(t *testing.T) {
 	}
 }
 
-func TestK5_BadChecksumIsRefusedWithoutLookup(t *testing.T) {
+func TestBadKeyChecksumIsRefusedWithoutLookup(t *testing.T) {
 	t.Parallel()
 	mini, option := ownRedis(t)
 	g := gatewaytest.Start(t, option)
@@ -279,7 +279,7 @@ func endsSessions(op operation.Row) int {
 	return slices.Index([]string{"sessions.end", "passwords.change", "sessions.end_others", "sessions.delete"}, op.Name)
 }
 
-func TestK6_EveryKindOnEveryOperation(t *testing.T) {
+func TestEveryKeyKindOnEveryOperation(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	p := w.a
@@ -312,7 +312,7 @@ func TestK6_EveryKindOnEveryOperation(t *testing.T) {
 	}
 }
 
-func TestK6_EveryPermissionOnEveryOperation(t *testing.T) {
+func TestEveryPermissionOnEveryOperation(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	p := w.a
@@ -365,7 +365,7 @@ func TestK6_EveryPermissionOnEveryOperation(t *testing.T) {
 	}
 }
 
-func TestK7_ComplianceAndDeactivatedAccounts(t *testing.T) {
+func TestComplianceSchemaAndDeactivatedAccounts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	p := w.a
@@ -420,7 +420,7 @@ func TestK7_ComplianceAndDeactivatedAccounts(t *testing.T) {
 	}
 }
 
-func TestK9_ExpiryCountsOnACacheHit(t *testing.T) {
+func TestKeyExpiryIsCheckedOnACacheHit(t *testing.T) {
 	t.Parallel()
 	var ahead atomic.Int64
 	g := gatewaytest.Start(t, func(_ *config.Config, o *gateway.Options) {

@@ -20,9 +20,9 @@ import (
 	"tenantry/tenants"
 )
 
-// TestX9_OneLargestRecord: a record has the same largest size through every door, of every kind whose fields organizations define.
-// What is refused names the field, the size and the bound.
-func TestX9_OneLargestRecord(t *testing.T) {
+// TestRecordSizeLimitIsTheSameEverywhere holds that the largest size of a record is the same by every way in, for
+// every kind whose fields organizations define, and that the refusal names field, size and limit.
+func TestRecordSizeLimitIsTheSameEverywhere(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
 	acme := g.Org(t, "acme")
@@ -101,9 +101,9 @@ func TestX9_OneLargestRecord(t *testing.T) {
 	}
 }
 
-// TestX9_BodiesOfManyValues: a body that would take many times its length in memory is refused where it is, in every row that
-// takes one.
-func TestX9_BodiesOfManyValues(t *testing.T) {
+// TestBodiesOfManyValuesAreRefused holds that a body that would take many times its length in memory is refused
+// while it is read, in every row that takes one.
+func TestBodiesOfManyValuesAreRefused(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
 	acme := g.Org(t, "acme")
@@ -130,9 +130,9 @@ func TestX9_BodiesOfManyValues(t *testing.T) {
 	}
 }
 
-// TestX9_WhatIsMadeOfBodiesIsBounded: what is made of a body is reserved until its handler is done, for each organization; others
-// are refused soon, and another organization goes on.
-func TestX9_WhatIsMadeOfBodiesIsBounded(t *testing.T) {
+// TestDecodedBodiesReserveRoom holds that a decoded body is reserved, by organization, until its handler is done:
+// others are refused soon, and another organization goes on.
+func TestDecodedBodiesReserveRoom(t *testing.T) {
 	t.Parallel()
 	var blocking atomic.Bool
 	release := make(chan struct{})

@@ -41,7 +41,7 @@ func leaks(stranger *party, q ask, a *gatewaytest.Answer) string {
 	return ""
 }
 
-func TestT3_NoMarkerOfAnotherOrganization(t *testing.T) {
+func TestNoAnswerHoldsAnotherOrganizationsData(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	// The scan must be able to fail: each organization's own answers are full of its marks.
@@ -142,7 +142,7 @@ func (r *roamer) step(t *testing.T) {
 	}
 }
 
-func TestT7_SameIdentifierOnTwoHostsAtOnce(t *testing.T) {
+func TestSameIdentifierOnTwoHostsAtOnce(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
 	w := &world{Gateway: g}

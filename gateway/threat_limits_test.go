@@ -109,9 +109,9 @@ func TestLimits_OfAnOrganization(t *testing.T) {
 	wantLimit(t, other.Get(t, others, path), 5, 4, step, 0)
 }
 
-// TestX4_JunkUsesUpNothing: credentials that are refused, and share tokens that are, cost
-// an organization none of its quota.
-func TestX4_JunkUsesUpNothing(t *testing.T) {
+// TestRefusedCredentialsCostNoQuota holds that refused credentials and share tokens cost an organization none of its
+// quota.
+func TestRefusedCredentialsCostNoQuota(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, gatewaytest.Limits("off", "240/d", "6/d", "off"), behindProxy)
 	acme, other := g.Org(t, "acme"), g.Org(t, "other")
@@ -185,8 +185,9 @@ func perAddress(quota string) gatewaytest.Option {
 	}
 }
 
-// TestX8_PagesAreCounted: by the same limits and with the same figures as operations.
-func TestX8_PagesAreCounted(t *testing.T) {
+// TestPagesShareTheLimitsOfOperations holds that pages are counted by the same limits, with the same figures, as
+// operations.
+func TestPagesShareTheLimitsOfOperations(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, gatewaytest.Limits("off", "1000/d", "4/d", "off"), behindProxy, perAddress("3/d"))
 	acme := g.Org(t, "acme")
@@ -252,9 +253,9 @@ func TestLimits_GoodShareTokensCount(t *testing.T) {
 	}
 }
 
-// TestT15_X8_StrangersHaveTheirAddress: what one address may ask for is the same on every host, all of them together, and
-// says nothing of the limits that an organization has.
-func TestT15_X8_StrangersHaveTheirAddress(t *testing.T) {
+// TestAnonymousCallersAreLimitedByAddress holds that an address has one limit on every host and on all together,
+// which tells nothing of an organization's own limits.
+func TestAnonymousCallersAreLimitedByAddress(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, gatewaytest.Limits("1000/h", "off", "off", "off"), behindProxy, perAddress("9/d"), func(c *config.Config, _ *gateway.Options) {
 		c.Limits.Address = rate.Unlimited()
@@ -398,8 +399,8 @@ func wantLimitFaults(t *testing.T, err error, fields ...string) {
 	}
 }
 
-// TestX4_RefusalsFillNoAuditLog: over the limit an audited operation leaves few records.
-func TestX4_RefusalsFillNoAuditLog(t *testing.T) {
+// TestRefusalsDoNotFloodTheAuditLog holds that an audited operation beyond the limit leaves few records.
+func TestRefusalsDoNotFloodTheAuditLog(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, gatewaytest.Limits("off", "off", "1/d", "off"))
 	acme := g.Org(t, "acme")
@@ -444,8 +445,8 @@ func TestX4_RefusalsFillNoAuditLog(t *testing.T) {
 	}
 }
 
-// TestF4_RedisNeverAnswers: limits hold all the same, at once, and a counter says so.
-func TestF4_RedisNeverAnswers(t *testing.T) {
+// TestLimitsHoldWhenRedisNeverAnswers holds that limits hold at once, and that a counter says so.
+func TestLimitsHoldWhenRedisNeverAnswers(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -162,10 +162,9 @@ func strange(t *testing.T, key string, session *http.Cookie) map[string][]gatewa
 	}
 }
 
-// TestT15_NothingTellsWhichOrganizationsThereAre asks every row, and every page, of three hosts, as callers do whom
-// nobody knows: codes, headers, bodies and what is looked up are the same, so that neither the answer nor the time that
-// it takes tells an organization from none.
-func TestT15_NothingTellsWhichOrganizationsThereAre(t *testing.T) {
+// TestNothingRevealsWhichOrganizationsExist asks every row and page of three hosts as an anonymous caller: codes,
+// headers, bodies and look-ups are equal, so that neither the answer nor its timing tells which organizations exist.
+func TestNothingRevealsWhichOrganizationsExist(t *testing.T) {
 	t.Parallel()
 	h := newThreeHosts(t)
 	session := randomCookie()

@@ -57,9 +57,9 @@ func object(name string) gatewaytest.Request {
 	return jsonText(fmt.Sprintf(`{"name":%q,"label":%[1]q,"label_plural":%[1]q,"schema":{}}`, name))
 }
 
-// D5: a request that is sent again with its Idempotency-Key is carried out once, whatever became of
-// the first answer.
-func TestD5_CutAfterCommitAndSentAgain(t *testing.T) {
+// TestRequestCutAfterCommitIsReplayed holds that a request repeated with its Idempotency-Key is carried out once,
+// whatever became of the first answer.
+func TestRequestCutAfterCommitIsReplayed(t *testing.T) {
 	t.Parallel()
 	var c clock
 	var cut interrupter
@@ -162,8 +162,9 @@ func TestD5_CutAfterCommitAndSentAgain(t *testing.T) {
 
 func exportOf(t *testing.T, o *gatewaytest.Org) string { return (&party{Org: o}).export(t) }
 
-// D5: a key belongs to the caller, the operation and the request it was used for.
-func TestD5_KeysAreScoped(t *testing.T) {
+// TestIdempotencyKeysAreScoped holds that a key belongs to the caller, the operation and the request it was first
+// used for.
+func TestIdempotencyKeysAreScoped(t *testing.T) {
 	t.Parallel()
 	var c clock
 	g := gatewaytest.Start(t, c.option())
@@ -224,8 +225,9 @@ func TestD5_KeysAreScoped(t *testing.T) {
 	}
 }
 
-// D5: every operation that changes something and is under /api/ takes a key, and is carried out once.
-func TestD5_EveryOperation(t *testing.T) {
+// TestEveryOperationIsIdempotentByKey holds that every operation below /api/ that changes something takes a key and
+// is carried out once.
+func TestEveryOperationIsIdempotentByKey(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, withPlants)
 	tried := 0
@@ -280,8 +282,9 @@ func TestD5_EveryOperation(t *testing.T) {
 	}
 }
 
-// D5: what is kept can be read by nobody who reads the store, and goes after its day.
-func TestD5_KeptAnswersAreSealedAndSwept(t *testing.T) {
+// TestKeptAnswersAreSealedAndSwept holds that kept answers cannot be read in the store, and are deleted after their
+// day.
+func TestKeptAnswersAreSealedAndSwept(t *testing.T) {
 	t.Parallel()
 	var c clock
 	acme := gatewaytest.Start(t, c.option(), gatewaytest.OwnFiles).Org(t, "acme")
@@ -330,8 +333,8 @@ func TestD5_KeptAnswersAreSealedAndSwept(t *testing.T) {
 	}
 }
 
-// D5: a refusal that says when to come again is none to that who does.
-func TestD5_TooManyAttemptsAreNotKept(t *testing.T) {
+// TestRateLimitRefusalsAreNotReplayed holds that a refusal that says when to retry is not the answer to that retry.
+func TestRateLimitRefusalsAreNotReplayed(t *testing.T) {
 	t.Parallel()
 	var c clock
 	acme := gatewaytest.Start(t, c.option()).Org(t, "acme")
@@ -354,8 +357,9 @@ func TestD5_TooManyAttemptsAreNotKept(t *testing.T) {
 	}
 }
 
-// D5: what is kept goes after its day also where nobody sends a key any more, and whatever becomes of the trash.
-func TestD5_KeptAnswersGoByThemselves(t *testing.T) {
+// TestKeptAnswersExpireUnasked holds that kept answers are deleted after their day where no key is sent any more,
+// whatever becomes of the trash.
+func TestKeptAnswersExpireUnasked(t *testing.T) {
 	t.Parallel()
 	clock := &calendar{}
 	g := gatewaytest.Start(t, clock.set, gatewaytest.OwnFiles, func(c *config.Config, _ *gateway.Options) { c.Trash.Keep = 0 })
@@ -386,9 +390,9 @@ func TestD5_KeptAnswersGoByThemselves(t *testing.T) {
 	}
 }
 
-// D5: what is ended for good is in no kept answer either, of whatever request that shows it, and who repeats one of those
-// is told so. What is only deleted can come back, and so can the answer.
-func TestD5_WhatIsEndedIsKeptNowhere(t *testing.T) {
+// TestErasedDataIsInNoKeptAnswer holds that erased data is in no kept answer of any request, and that a repetition
+// of such a request is told so. Data that is only deleted can be restored, and so can the answer.
+func TestErasedDataIsInNoKeptAnswer(t *testing.T) {
 	t.Parallel()
 	for name, layout := range map[string]gatewaytest.Option{"own files": gatewaytest.OwnFiles, "shared files": gatewaytest.SharedFiles} {
 		t.Run(name, func(t *testing.T) {
@@ -518,9 +522,9 @@ func TestRepeatWithAnotherScope(t *testing.T) {
 	}
 }
 
-// TestX14_KeptAnswersAreBounded: kept answers are no records of an organization's quota, so that there is an end to the large
-// ones of a day. What is sent then is carried out, and who sends it again is told that the answer is gone.
-func TestX14_KeptAnswersAreBounded(t *testing.T) {
+// TestKeptAnswersAreBounded holds that large kept answers, which do not count for an organization's quota, are
+// bounded by day. A request beyond the bound is carried out, and a repetition is told that its answer is gone.
+func TestKeptAnswersAreBounded(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it makes 140 answers of half a MB")
 	}

@@ -15,7 +15,7 @@ import (
 	"tenantry/operation"
 )
 
-func TestS1_SessionCookie(t *testing.T) {
+func TestSessionCookieIsHostBound(t *testing.T) {
 	t.Parallel()
 	for _, public := range []string{"", "https://{slug}.example.test"} {
 		w := newWorld(t, func(c *config.Config, _ *gateway.Options) { c.PublicURL = public })
@@ -57,7 +57,7 @@ func TestS1_SessionCookie(t *testing.T) {
 	}
 }
 
-func TestS2_OtherSitesCannotActWithASession(t *testing.T) {
+func TestOtherSitesCannotActWithASession(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	p := w.a
@@ -139,7 +139,7 @@ func TestS2_OtherSitesCannotActWithASession(t *testing.T) {
 	}
 }
 
-func TestX1_CompressedBodiesAreNotTakenApart(t *testing.T) {
+func TestCompressedBodiesAreRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	p := w.a

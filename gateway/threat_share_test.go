@@ -84,7 +84,7 @@ func (p *party) open(t testing.TB, token, more string) *gatewaytest.Answer {
 	return p.Get(t, "", "/api/reports/shared/"+p.ids[refSecurePID]+"?data=1&token="+url.QueryEscape(token)+more)
 }
 
-func TestJ1_SecretsOfTokens(t *testing.T) {
+func TestShareTokenSecretsAreStrong(t *testing.T) {
 	t.Parallel()
 	w := newQuietWorld(t)
 	_, kid := w.a.signer(t)
@@ -123,7 +123,7 @@ func TestJ1_SecretsOfTokens(t *testing.T) {
 	}
 }
 
-func TestJ2_OneRefusalForEveryBadToken(t *testing.T) {
+func TestForgedShareTokensAreRefusedAlike(t *testing.T) {
 	t.Parallel()
 	w := newQuietWorld(t)
 	p := w.a
@@ -209,7 +209,7 @@ func flip(text string, at int) string {
 	return text[:at] + string(c) + text[at+1:]
 }
 
-func TestJ3_LockedInputsComeFromTheTokenAlone(t *testing.T) {
+func TestLockedInputsComeFromTheTokenAlone(t *testing.T) {
 	t.Parallel()
 	w := newQuietWorld(t)
 	p := w.a
@@ -261,7 +261,7 @@ func TestJ3_LockedInputsComeFromTheTokenAlone(t *testing.T) {
 	}
 }
 
-func TestJ4_SecureReportsAndBundles(t *testing.T) {
+func TestSecureReportsNeedTheirOwnToken(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	p := w.a
@@ -308,7 +308,7 @@ func TestJ4_SecureReportsAndBundles(t *testing.T) {
 	}
 }
 
-func TestJ5_SharedAnswersHoldNothingInternal(t *testing.T) {
+func TestSharedAnswersHoldNothingInternal(t *testing.T) {
 	t.Parallel()
 	w := newQuietWorld(t)
 	p := w.a
@@ -336,7 +336,7 @@ func TestJ5_SharedAnswersHoldNothingInternal(t *testing.T) {
 	}
 }
 
-func TestJ6_RevokedAndRotatedTokensAreDead(t *testing.T) {
+func TestRevokedAndRotatedTokensAreRefused(t *testing.T) {
 	t.Parallel()
 	w := newQuietWorld(t)
 	p := w.a
@@ -390,7 +390,7 @@ func TestJ6_RevokedAndRotatedTokensAreDead(t *testing.T) {
 	}
 }
 
-func TestJ7_SharedAnswersAreNotKeptOrLogged(t *testing.T) {
+func TestSharedAnswersAreNotCachedOrLogged(t *testing.T) {
 	t.Parallel()
 	w := newQuietWorld(t)
 	p := w.a
@@ -427,9 +427,9 @@ func TestJ7_SharedAnswersAreNotKeptOrLogged(t *testing.T) {
 	}
 }
 
-// TestT8_SharingShowsNoMoreThanTheSharerSees: a token is read by the report's teams, so a
-// caller who is limited to teams can share only reports of those.
-func TestT8_SharingShowsNoMoreThanTheSharerSees(t *testing.T) {
+// TestSharingShowsNoMoreThanTheSharerSees holds that a caller limited to teams can share only reports of those,
+// because a token is read with the report's teams.
+func TestSharingShowsNoMoreThanTheSharerSees(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
 	acme := g.Org(t, "acme", "teams")

@@ -161,9 +161,10 @@ func changes(op *operation.Row, name func() string) (all []tried) {
 	return all
 }
 
-// TestT14_DefinitionsOnWhichOtherTeamsDepend: who is limited to a team changes, deletes, restores and purges nothing on which records of
-// another team depend, whatever is forced, and all of it where only records of its own do.
-func TestT14_DefinitionsOnWhichOtherTeamsDepend(t *testing.T) {
+// TestDefinitionsUsedByOtherTeamsAreProtected holds that a caller limited to a team cannot change, delete, restore
+// or purge what records of another team depend on, whatever it forces, and can where only records of its own team
+// do.
+func TestDefinitionsUsedByOtherTeamsAreProtected(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
 	rows := g.App.Operations()
@@ -247,9 +248,9 @@ func TestT14_DefinitionsOnWhichOtherTeamsDepend(t *testing.T) {
 	}
 }
 
-// TestT14_OtherTeamsComeBetween: what another team stores while a limited caller changes what it depends on stays, and the change is put
-// back; and nothing is stored that depends on what is gone by then.
-func TestT14_OtherTeamsComeBetween(t *testing.T) {
+// TestConcurrentWriteOfAnotherTeamIsKept holds that what another team stores while a limited caller changes its
+// definition is kept and the change undone, and that nothing is stored that depends on a definition gone by then.
+func TestConcurrentWriteOfAnotherTeamIsKept(t *testing.T) {
 	t.Parallel()
 	const fields, reports = "/api/contacts/fields", "/api/custom-reports"
 	id, child := docID(0xa0), docID(0xa1)
@@ -319,8 +320,8 @@ func TestT14_OtherTeamsComeBetween(t *testing.T) {
 	}
 }
 
-// TestT14_AReportOfAllFields depends on each of them.
-func TestT14_AReportOfAllFields(t *testing.T) {
+// TestReportOfAllFieldsDependsOnEach holds that a report of all fields depends on each of them.
+func TestReportOfAllFieldsDependsOnEach(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme", tenants.FeatureTeams)
 	acme.Import(t, append(bundleTeams(), `{"kind":"contact_field","key":"plan","title":"Plan","type":"Text"}`,
@@ -331,8 +332,9 @@ func TestT14_AReportOfAllFields(t *testing.T) {
 	limited.do(t, 200, posted, "/api/contacts/fields", `{"key":"more","title":"More","type":"Text"}`)
 }
 
-// TestT14_FieldsThatAreAddedHarmNobody: a limited caller adds fields to what records of other teams depend on.
-func TestT14_FieldsThatAreAddedHarmNobody(t *testing.T) {
+// TestAddedFieldsAffectNoOtherTeam lets a limited caller add fields to definitions that records of other teams
+// depend on.
+func TestAddedFieldsAffectNoOtherTeam(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme", tenants.FeatureTeams)
 	const kind, more = `"kind":{"title":"Kind","type":"Text"}`, `"more":{"title":"More","type":"Text"}`
@@ -352,9 +354,9 @@ func TestT14_FieldsThatAreAddedHarmNobody(t *testing.T) {
 	}
 }
 
-// TestT14_ReportsThatShowMore: who is limited to a team does nothing to a report that shows more than that, nor to its share tokens, and all
-// of it to one that does not.
-func TestT14_ReportsThatShowMore(t *testing.T) {
+// TestLimitedCallerCannotChangeWiderReports holds that a caller limited to a team cannot change a report that shows
+// more, nor its share tokens, and can change one that does not.
+func TestLimitedCallerCannotChangeWiderReports(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme", tenants.FeatureTeams)
 	acme.Import(t, append(bundleTeams(), `{"kind":"custom_report","id":"`+docID(1)+`","title":"B","class":"Campaigns","query":{}}`)...)
@@ -395,8 +397,9 @@ func TestT14_ReportsThatShowMore(t *testing.T) {
 	}
 }
 
-// TestT14_RightsOfOtherTeams: who is limited to a team changes no role that others may hold, and no team, person, account or key beyond it.
-func TestT14_RightsOfOtherTeams(t *testing.T) {
+// TestLimitedCallerCannotChangeRightsBeyondItsTeams holds that a caller limited to a team changes no role that
+// others may hold, and no team, person, account or key beyond it.
+func TestLimitedCallerCannotChangeRightsBeyondItsTeams(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme", tenants.FeatureTeams)
 	acme.Import(t, append(bundleTeams(), `{"kind":"role","name":"editor","permissions":["contacts"]}`,

@@ -45,8 +45,8 @@ func (w *world) raw(t testing.TB, text string) (int, string) {
 	return resp.StatusCode, string(body)
 }
 
-// The organization that is reached is told by whose report is answered.
-func TestT4_HostVariants(t *testing.T) {
+// TestHostVariants tells by whose report is answered which organization was reached.
+func TestHostVariants(t *testing.T) {
 	t.Parallel()
 	local := newQuietWorld(t)
 	based := newQuietWorld(t, func(c *config.Config, _ *gateway.Options) { c.BaseDomain = "example.test" })
@@ -114,7 +114,7 @@ func TestT4_HostVariants(t *testing.T) {
 	check(elsewhere, []variant{{"%s", "HTTP/1.1", "Host: acme.example.test\r\nX-Forwarded-Host: birch.example.test\r\nX-Forwarded-For: 10.0.0.1\r\n", acme}})
 }
 
-func TestT5_UnknownSuspendedAndWrongKeyAreAlike(t *testing.T) {
+func TestUnknownSuspendedAndWrongKeyAreAlike(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, withPlants)
 	c := w.Org(t, "cedar")
@@ -145,9 +145,8 @@ func TestT5_UnknownSuspendedAndWrongKeyAreAlike(t *testing.T) {
 	}
 }
 
-// TestT5_StrangersAreCountedEverywhere: the headers that tell of limits must not tell which
-// organizations there are.
-func TestT5_StrangersAreCountedEverywhere(t *testing.T) {
+// TestLimitHeadersDoNotRevealOrganizations holds that rate limit headers do not tell which organizations exist.
+func TestLimitHeadersDoNotRevealOrganizations(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
 	acme := g.Org(t, "acme")
@@ -160,7 +159,7 @@ func TestT5_StrangersAreCountedEverywhere(t *testing.T) {
 	}
 }
 
-func TestT6_SlugsThatCouldBeTakenForOthers(t *testing.T) {
+func TestConfusableSlugsAreRefused(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
 	g.Org(t, "acme")
@@ -198,7 +197,7 @@ func (p *party) limited(t testing.TB, key, query string, changes ...gatewaytest.
 	return seen, fmt.Sprint(c.Field("count")), a.Code
 }
 
-func TestT8_TeamsNeverWiden(t *testing.T) {
+func TestTeamParameterNeverWidensAccess(t *testing.T) {
 	t.Parallel()
 	w := newQuietWorld(t)
 	p := w.a
@@ -268,7 +267,7 @@ func TestT8_TeamsNeverWiden(t *testing.T) {
 	}
 }
 
-func TestT9_FoldersOfOthersAndCycles(t *testing.T) {
+func TestForeignFoldersAndCycles(t *testing.T) {
 	t.Parallel()
 	w := newQuietWorld(t, gatewaytest.OwnFiles) // the test makes a circle in the file
 	for _, id := range []string{w.a.ids[refParent], w.a.ids[refFolder], randomLike(w.a.ids[refParent]), "null", "", "../" + w.a.ids[refParent]} {
@@ -306,7 +305,7 @@ func TestT9_FoldersOfOthersAndCycles(t *testing.T) {
 	}
 }
 
-func TestT10_UserNumbersTellNothing(t *testing.T) {
+func TestUserNumbersRevealNothing(t *testing.T) {
 	t.Parallel()
 	w := newQuietWorld(t)
 	caller := w.b
@@ -344,7 +343,7 @@ func TestT10_UserNumbersTellNothing(t *testing.T) {
 	}
 }
 
-func TestT11_SameNameInTwoOrganizations(t *testing.T) {
+func TestSameNameInTwoOrganizations(t *testing.T) {
 	t.Parallel()
 	w := newQuietWorld(t)
 	body := gatewaytest.JSON(map[string]any{"name": "tree", "label": "Tree", "label_plural": "Trees"})

@@ -65,9 +65,9 @@ func (o *installation) shows(t *testing.T, of *installation) map[string]*gateway
 	}
 }
 
-// TestT12_TwoInstallationsOnOneRedis with equal numbers and slugs: no credential of one works
-// on the other, however warm it is, and each still works at home.
-func TestT12_TwoInstallationsOnOneRedis(t *testing.T) {
+// TestTwoInstallationsOnOneRedis gives them equal numbers and slugs: no credential of one works on the other,
+// however warm it is, and each still works at home.
+func TestTwoInstallationsOnOneRedis(t *testing.T) {
 	t.Parallel()
 	mini := miniredis.RunT(t)
 	client := redis.NewClient(&redis.Options{Addr: mini.Addr()})

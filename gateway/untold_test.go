@@ -208,8 +208,9 @@ func TestPeopleAreChangedConditionally(t *testing.T) {
 	}
 }
 
-// A process that ends between the mark of a request and what it writes elsewhere does not say that it was carried out.
-func TestD5_CutBetweenMarkAndChange(t *testing.T) {
+// TestInterruptedRequestIsNotReportedDone ends the process between the mark of a request and its other writes: a
+// repetition is not told that it was carried out.
+func TestInterruptedRequestIsNotReportedDone(t *testing.T) {
 	t.Parallel()
 	var c clock
 	var cut interrupter

@@ -9,8 +9,9 @@ import (
 	"tenantry/tenants/keys"
 )
 
-// TestK1_RedisInsideTheProcessHasNoKeys: it would repeat what the store says to the only one who asks it. A revoked key is refused at once.
-func TestK1_RedisInsideTheProcessHasNoKeys(t *testing.T) {
+// TestEmbeddedRedisHoldsNoKeys holds that keys are not cached in the embedded Redis, which only this process asks. A
+// revoked key is refused at once.
+func TestEmbeddedRedisHoldsNoKeys(t *testing.T) {
 	t.Parallel()
 	s := openServices(t)
 	tenant, err := s.directory.Create(t.Context(), tenants.NewOrganization{Slug: "acme", Name: "Acme"})

@@ -62,9 +62,9 @@ func tagged(contacts, tags int, more string) gatewaytest.Request {
 	return jsonText(`{"records":[` + strings.Join(records, ",") + `]}`)
 }
 
-// TestX13_BulkIsDividedByRows: a bulk of few rows is one write with its answer, one of many is several, none of which keeps
-// others from writing for long; it is answered and repeated as one.
-func TestX13_BulkIsDividedByRows(t *testing.T) {
+// TestBulkIsSplitByRows holds that a bulk of few rows is one write with its answer and one of many is several, none
+// of which blocks other writers for long; it is answered and repeated as one.
+func TestBulkIsSplitByRows(t *testing.T) {
 	t.Parallel()
 	w := &rowsWritten{}
 	org := gatewaytest.Start(t, w.option).Org(t, "acme")
@@ -107,9 +107,9 @@ func TestX13_BulkIsDividedByRows(t *testing.T) {
 	}
 }
 
-// TestX13_BulkTellsWhatIsStored: where what its records stand on changes between two writes of it, those that are stored are
-// told of as stored, and the others are refused one by one.
-func TestX13_BulkTellsWhatIsStored(t *testing.T) {
+// TestBulkReportsWhatIsStored changes preconditions between two writes of a bulk: stored records are reported as
+// stored, and the others refused one by one.
+func TestBulkReportsWhatIsStored(t *testing.T) {
 	t.Parallel()
 	w := &rowsWritten{}
 	g := gatewaytest.Start(t, w.option)
@@ -156,9 +156,9 @@ func TestX13_BulkTellsWhatIsStored(t *testing.T) {
 	}
 }
 
-// TestX13_ImportsEndInTime: an import that waits for others says so, with its place; it is ended where these take too long,
-// and so are they, each with a message that says what is stored.
-func TestX13_ImportsEndInTime(t *testing.T) {
+// TestQueuedImportsEndInTime holds that a waiting import shows its position, and that an import that waits or runs
+// too long ends with a message that says what is stored.
+func TestQueuedImportsEndInTime(t *testing.T) {
 	t.Parallel()
 	clock := &calendar{}
 	release := make(chan struct{})

@@ -42,7 +42,7 @@ type noKeys struct{}
 
 func (noKeys) Current() keyring.DataKey { return keyring.DataKey{} }
 
-func TestJ1_WithoutAKeyNothingIsIssuedOrAccepted(t *testing.T) {
+func TestWithoutAKeyNoTokenIsIssuedOrAccepted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil, func(_ *world, d *reports.Deps) {
 		d.Keys = func(context.Context, *tenants.Tenant) (reports.KeySet, error) { return noKeys{}, nil }
@@ -69,7 +69,7 @@ func TestKeysThatCannotBeReadAreNoDenial(t *testing.T) {
 	}
 }
 
-func TestJ2_EveryBadTokenGetsTheSameDenial(t *testing.T) {
+func TestEveryBadTokenGetsTheSameDenial(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	r := w.add(lockedReport)
@@ -129,7 +129,7 @@ func TestJ2_EveryBadTokenGetsTheSameDenial(t *testing.T) {
 	w.refused(plain, "garbage on a report that is not secure", "garbage")
 }
 
-func TestJ3_LockedInputsComeFromTheTokenAlone(t *testing.T) {
+func TestLockedReportInputsComeFromTheTokenAlone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	w.addPeople(crowd()...)
@@ -151,7 +151,7 @@ func TestJ3_LockedInputsComeFromTheTokenAlone(t *testing.T) {
 	}
 }
 
-func TestJ3_SharingNeedsEveryLockedValueAndNothingElse(t *testing.T) {
+func TestSharingNeedsEveryLockedValueAndNothingElse(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	r := w.add(lockedReport)
@@ -185,7 +185,7 @@ func TestJ3_SharingNeedsEveryLockedValueAndNothingElse(t *testing.T) {
 	w.call("reports.share", map[string]string{"id": kept.ID}, "", `{}`, keeper()).failed(t, 422, "the report is set not to be shareable")
 }
 
-func TestJ4_SecureReportsNeedATokenAndTakeNoProvider(t *testing.T) {
+func TestSecureReportsNeedATokenAndTakeNoProvider(t *testing.T) {
 	t.Parallel()
 	called := false
 	w := newWorld(t, nil, func(_ *world, d *reports.Deps) {
@@ -221,7 +221,7 @@ func (f providerFunc) Data(ctx context.Context, r reports.RunRequest) (reports.D
 	return f(ctx, r)
 }
 
-func TestJ4_ReportsOfAnotherBundleAreNotFound(t *testing.T) {
+func TestReportsOfAnotherBundleAreNotFound(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	child := w.add(`{"class":"Contacts","title":"Child","visual":"pie","input":{"region":{"rule":"editable"}},"query":{"filter":{"country":{"input":"region"}},"measures":[{"op":"count"}]}}`)
@@ -268,7 +268,7 @@ func TestJ4_ReportsOfAnotherBundleAreNotFound(t *testing.T) {
 	}
 }
 
-func TestJ5_TheAnswerSaysNothingItMust(t *testing.T) {
+func TestSharedReportHidesInternals(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, map[string]bool{tenants.FeatureTeams: true})
 	w.addPeople(&person{Country: "DE", Status: "active", Teams: []string{teamA}})
@@ -298,7 +298,7 @@ func TestJ5_TheAnswerSaysNothingItMust(t *testing.T) {
 	}
 }
 
-func TestJ6_RevokedAndRotatedTokensAreDead(t *testing.T) {
+func TestRevokedAndRotatedReportTokensAreRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	r := w.add(lockedReport)
@@ -374,8 +374,9 @@ func TestJ6_RevokedAndRotatedTokensAreDead(t *testing.T) {
 	}
 }
 
-// A replica whose clock is ahead takes a revoked token for expired while it is good by that of another.
-func TestJ6_RevokedTokensAreDeadByEveryClock(t *testing.T) {
+// TestRevokedTokensAreRefusedUnderClockSkew covers a replica whose clock is ahead: it takes a revoked token for
+// expired while it is valid by another's clock.
+func TestRevokedTokensAreRefusedUnderClockSkew(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	r := w.add(`{"class":"Contacts"}`)
@@ -398,7 +399,7 @@ func TestJ6_RevokedTokensAreDeadByEveryClock(t *testing.T) {
 	w.refused(r, "revoked", first)
 }
 
-func TestJ6_WhoeverRevokesAtOnceRevokes(t *testing.T) {
+func TestConcurrentRevocationsAllHold(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	r := w.add(`{"class":"Contacts","secure":true}`)
@@ -425,7 +426,7 @@ func TestJ6_WhoeverRevokesAtOnceRevokes(t *testing.T) {
 	}
 }
 
-func TestJ7_HeadersKeepTheAnswerPrivate(t *testing.T) {
+func TestHeadersKeepTheAnswerPrivate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	for _, a := range []answer{w.open(w.add(`{"class":"Contacts"}`), ""), w.open(&reports.Report{PID: "nothing"}, "token=x")} {

@@ -162,8 +162,8 @@ func TestCreateAll_LostAnswer(t *testing.T) {
 	whole(t, w, 3)
 }
 
-// New organizations take the next numbers where others have some of theirs.
-func TestT12_NewOrganizationsAdoptNothing(t *testing.T) {
+// TestNewOrganizationsSkipUsedNumbers creates organizations whose next numbers have documents of others.
+func TestNewOrganizationsSkipUsedNumbers(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{Local: true})
 	for _, slug := range []string{"alpha", "beta", "gamma"} {

@@ -18,7 +18,7 @@ import (
 	"tenantry/tenants/tenantstest"
 )
 
-func TestT5_UnknownSuspendedAndRemovedAreAlike(t *testing.T) {
+func TestUnknownSuspendedAndRemovedAreAlike(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{BaseDomain: "example.com"})
 	w.Tenant(t, "acme")
@@ -60,7 +60,7 @@ func TestT5_UnknownSuspendedAndRemovedAreAlike(t *testing.T) {
 	}
 }
 
-func TestT6_SlugIsNeverHandedOutTwice(t *testing.T) {
+func TestSlugIsNeverReused(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	first := w.Tenant(t, "acme")
@@ -391,7 +391,7 @@ func TestAChangeDuringAReadIsNotLost(t *testing.T) {
 	}
 }
 
-func TestT7_ManyHostsAtOnceAreNeverSwapped(t *testing.T) {
+func TestConcurrentHostsAreNeverSwapped(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	slugs := make([]string, 8)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestT8_ScopeOnlyNarrows(t *testing.T) {
+func TestScopeOnlyNarrows(t *testing.T) {
 	t.Parallel()
 	on := &Tenant{Org: Organization{Features: map[string]bool{FeatureTeams: true}}}
 	off := &Tenant{}

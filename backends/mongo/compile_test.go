@@ -84,9 +84,9 @@ func TestWorkspacesShareKinds(t *testing.T) {
 	}
 }
 
-// TestX10_DatabasesAreKeptWhileHeld: of a database of its own nothing is kept for an organization that nobody asks for any more, once its
-// indexes are made; until then it is, and so is the one that all share.
-func TestX10_DatabasesAreKeptWhileHeld(t *testing.T) {
+// TestDatabaseHandlesAreEvicted holds that the handle of an organization's own database is evicted once its indexes
+// are made and nobody uses it; the shared database is kept.
+func TestDatabaseHandlesAreEvicted(t *testing.T) {
 	t.Parallel()
 	const many = 200
 	list := []*driver.Collection{things(), {Name: "others"}}

@@ -118,7 +118,7 @@ func answering(t *testing.T, text string) string {
 	return l.Addr().String()
 }
 
-func TestF1_NoServer(t *testing.T) {
+func TestMissingServerIsUnavailableInTime(t *testing.T) {
 	t.Parallel()
 	for name, address := range map[string]func(*testing.T) string{
 		"refused": func(*testing.T) string { return "127.0.0.1:1" },

@@ -281,8 +281,9 @@ func checkKeys(e bson.RawElement) error {
 	return nil
 }
 
-// TestI1_NoOperatorButTheCompilers runs the whole suite, random questions and hostile text included.
-func TestI1_NoOperatorButTheCompilers(t *testing.T) {
+// TestServerSeesOnlyCompiledOperators runs the whole suite, with random queries and hostile text, and watches the
+// commands sent.
+func TestServerSeesOnlyCompiledOperators(t *testing.T) {
 	t.Parallel()
 	for name, isolation := range map[string]mongo.Isolation{"shared": mongo.Shared, "database": mongo.PerDatabase} {
 		t.Run(name, func(t *testing.T) {

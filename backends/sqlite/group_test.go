@@ -148,9 +148,10 @@ func TestGroup_OneThatIsInterruptedHarmsNobody(t *testing.T) {
 	}
 }
 
-// TestX7_Group_APanicIsItsOwn: who panics has it for an error, whoever does the job; others are stored, before it and after it, also
-// once the caller has gone; and a panic while a document is read takes no reader away, nor what can wait with it.
-func TestX7_Group_APanicIsItsOwn(t *testing.T) {
+// TestGroup_PanicFailsItsOwnWriteOnly holds that a panic is the error of the write that caused it. Writes before and
+// after it in the group are stored, also once their callers have left, and a panic while a document is read frees
+// the reader and its queue.
+func TestGroup_PanicFailsItsOwnWriteOnly(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t)
 	ctx, leave := context.WithCancel(t.Context())

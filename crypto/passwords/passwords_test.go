@@ -144,9 +144,9 @@ func TestCorruptHashIsRefusedWithoutWork(t *testing.T) {
 	}
 }
 
-// The work for an unknown user is that for a known one. It is told by the memory that
-// Argon2id fills, not by time. Not parallel, so that nobody else allocates meanwhile.
-func TestS7_UnknownUserTakesTheSameWork(t *testing.T) {
+// TestUnknownUserCostsTheSameWork compares by the memory that Argon2id fills, not by time. It is not parallel, so
+// that nobody else allocates meanwhile.
+func TestUnknownUserCostsTheSameWork(t *testing.T) {
 	h := newHasher(t, passwords.Options{})
 	hash, err := h.Hash(t.Context(), 1, secret.New(good))
 	if err != nil {

@@ -298,7 +298,7 @@ func marshal(t testing.TB, v any) []byte {
 	return out
 }
 
-func TestC4_BadPublicKeysAreRefusedFast(t *testing.T) {
+func TestBadPublicKeysAreRefusedFast(t *testing.T) {
 	for name, tt := range refusals(t) {
 		// The best of several: the machine may be busy with other things.
 		best := time.Hour

@@ -94,7 +94,7 @@ func TestAPIKeyRandomBits(t *testing.T) {
 	}
 }
 
-func TestK5_MalformedKeyIsRefusedWithoutLookup(t *testing.T) {
+func TestMalformedKeyIsRefusedWithoutLookup(t *testing.T) {
 	t.Parallel()
 	good := sign("tnt_server_full_" + fixed)
 	if kind, err := tokens.ParseAPIKey(good); err != nil || kind != tokens.ServerFull {

@@ -124,7 +124,7 @@ func TestShareIsAnOrdinaryJWT(t *testing.T) {
 	}
 }
 
-func TestJ1_ShortOrEmptyKeyIsRefused(t *testing.T) {
+func TestShortOrEmptySigningKeyIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, key := range [][]byte{nil, {}, bytes.Repeat([]byte("k"), 31)} {
 		if _, err := tokens.IssueShare(tokens.Signer{Key: key, KeyID: "k1"}, share()); err == nil {
@@ -157,7 +157,7 @@ func wantReason(t *testing.T, name string, err error, want tokens.Reason) {
 	}
 }
 
-func TestJ2_ForgedTokensAreRefusedAlike(t *testing.T) {
+func TestForgedTokensAreRefusedAlike(t *testing.T) {
 	t.Parallel()
 	good, err := tokens.IssueShare(signer, share())
 	if err != nil {
@@ -257,8 +257,9 @@ func unsigned(t *testing.T) string {
 	return text
 }
 
-// Every character counts, the last of each segment with its unused bits too.
-func TestJ2_AlteredCharacterIsRefused(t *testing.T) {
+// TestAlteredTokenCharacterIsRefused alters each character in turn, also the last of a segment, whose low bits are
+// unused.
+func TestAlteredTokenCharacterIsRefused(t *testing.T) {
 	t.Parallel()
 	good, err := tokens.IssueShare(signer, share())
 	if err != nil {
@@ -299,7 +300,7 @@ func TestShareTimes(t *testing.T) {
 	}
 }
 
-func TestJ3_LockedValueNamedLikeAClaimShadowsNothing(t *testing.T) {
+func TestLockedValueNamedLikeAClaimShadowsNothing(t *testing.T) {
 	t.Parallel()
 	in := share()
 	in.Params = map[string]any{"exp": issued.Add(1000 * time.Hour).Unix(), "aud": "8", "sub": "pid-2", "iss": "x"}

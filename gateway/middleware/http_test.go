@@ -21,9 +21,9 @@ func requestTo(t *testing.T, peer string, headers ...string) *http.Request {
 
 var testProxies = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}
 
-// TestT4_ForwardedHostCountsOnlyFromATrustedProxy also shows that without trusted proxies
-// nothing forwarded is believed.
-func TestT4_ForwardedHostCountsOnlyFromATrustedProxy(t *testing.T) {
+// TestForwardedHostCountsOnlyFromATrustedProxy also shows that without trusted proxies nothing forwarded is
+// believed.
+func TestForwardedHostCountsOnlyFromATrustedProxy(t *testing.T) {
 	t.Parallel()
 	const own, other = "acme.localhost", "other.localhost"
 	tests := []struct {

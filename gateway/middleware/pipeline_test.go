@@ -66,7 +66,7 @@ func TestAnswerThatCannotBeWrittenAsJSON(t *testing.T) {
 	}
 }
 
-func TestX7_PanicIsAnEnvelopeAndTheProcessLives(t *testing.T) {
+func TestPanicIsAnEnvelopeAndTheProcessLives(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	for name, handler := range map[string]operation.Handler{
@@ -110,8 +110,8 @@ type panicsAsJSON struct{}
 
 func (panicsAsJSON) MarshalJSON() ([]byte, error) { panic("while writing") }
 
-// TestX7_PanicWhileAnswering: what fails after the handler is an envelope, too.
-func TestX7_PanicWhileAnswering(t *testing.T) {
+// TestPanicWhileAnswering holds that a failure after the handler is answered with the envelope, too.
+func TestPanicWhileAnswering(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	for name, change := range map[string]func(*operation.Row){
@@ -300,9 +300,9 @@ func TestAdmission(t *testing.T) {
 	}
 }
 
-// TestS2_AnotherSiteCannotUseTheSession: only unsafe methods, and not with a key, which no
-// browser adds by itself.
-func TestS2_AnotherSiteCannotUseTheSession(t *testing.T) {
+// TestAnotherSiteCannotUseTheSession covers unsafe methods only, and no keys, which browsers never add by
+// themselves.
+func TestAnotherSiteCannotUseTheSession(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	post := func(o *operation.Row) { o.Method, o.Kinds = http.MethodPost, operation.ServerFull }
@@ -411,7 +411,7 @@ func TestIgnoredInputIsNamedInAHeader(t *testing.T) {
 	}
 }
 
-func TestC7_WhatCannotBeAuditedIsNotAnswered(t *testing.T) {
+func TestUnauditedAnswersAreWithheld(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	o := row(func(o *operation.Row) {

@@ -281,8 +281,9 @@ func TestOrganizationsAreApart(t *testing.T) {
 	}
 }
 
-// C2: no answer about an encrypted field may depend on its value, or on there being one.
-func TestC2_EncryptedFieldsCannotBeFilteredOn(t *testing.T) {
+// TestEncryptedFieldsCannotBeFilteredOn holds that no answer depends on an encrypted field's value or on its
+// presence.
+func TestEncryptedFieldsCannotBeFilteredOn(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	people(f, t)
@@ -313,7 +314,7 @@ func TestC2_EncryptedFieldsCannotBeFilteredOn(t *testing.T) {
 	}
 }
 
-func TestI1_OperatorsAreOnlyTheDeclaredOnes(t *testing.T) {
+func TestUndeclaredOperatorsAreRefused(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	people(f, t)
@@ -330,7 +331,7 @@ func TestI1_OperatorsAreOnlyTheDeclaredOnes(t *testing.T) {
 	}
 }
 
-func TestI2_MalformedQueriesAreNeverTheUnfilteredCount(t *testing.T) {
+func TestMalformedQueryIsNeverTheUnfilteredCount(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	people(f, t)

@@ -120,7 +120,7 @@ func TestRevealToRSA(t *testing.T) {
 	}
 }
 
-func TestC3_OnlyDeclaredEncryptedFields(t *testing.T) {
+func TestOnlyDeclaredEncryptedFieldsAreRevealed(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	ann := f.add(t, f.tenant, contacts.Contact{Email: "a@example.com", Fields: map[string]any{"ssn": plaintext, "age": json.Number("42")}})
@@ -233,7 +233,7 @@ func TestPublicKeyRequired(t *testing.T) {
 	}
 }
 
-func TestC4_BadPublicKeysNeverRevealPlaintext(t *testing.T) {
+func TestBadPublicKeyNeverRevealsPlaintext(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	ann := f.add(t, f.tenant, contacts.Contact{Fields: map[string]any{"ssn": plaintext}})
@@ -257,7 +257,7 @@ func TestC4_BadPublicKeysNeverRevealPlaintext(t *testing.T) {
 	}
 }
 
-func TestC1_MovedCiphertextDoesNotOpen(t *testing.T) {
+func TestMovedContactCiphertextDoesNotOpen(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	ctx := testContext(t)
@@ -300,7 +300,7 @@ func TestC1_MovedCiphertextDoesNotOpen(t *testing.T) {
 	}
 }
 
-func TestC6_OldKeyVersionsStayReadable(t *testing.T) {
+func TestOldKeyVersionsStayReadable(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	before := f.add(t, f.tenant, contacts.Contact{Fields: map[string]any{"ssn": plaintext}})

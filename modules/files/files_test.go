@@ -302,8 +302,9 @@ func TestEmptyFolderPage(t *testing.T) {
 	}
 }
 
-// TestX9_TreeEndsEarly: a tree of large folders ends before what does not fit a page, and finds room for more than every call may hold.
-func TestX9_TreeEndsEarly(t *testing.T) {
+// TestLargeTreeEndsEarly holds that a tree of large folders ends before what does not fit the page, and reserves
+// room beyond what every call may hold.
+func TestLargeTreeEndsEarly(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, nil)
 	const many = 6
@@ -362,7 +363,7 @@ func TestDeletedFolderShowsDeletedFoldersAndLiveFiles(t *testing.T) {
 	}
 }
 
-func TestT9_CycleOfFoldersEnds(t *testing.T) {
+func TestCycleOfFoldersEnds(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, nil)
 	a, b := Folder{Name: "a"}, Folder{Name: "b"}
@@ -376,7 +377,7 @@ func TestT9_CycleOfFoldersEnds(t *testing.T) {
 	}
 }
 
-func TestT8_TeamLimitedCallerSeesAndCountsItsOwn(t *testing.T) {
+func TestTeamLimitedCallerSeesAndCountsItsOwn(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, nil)
 	id := f.folder(t, Folder{Name: "x"})

@@ -159,7 +159,7 @@ func TestLockedFieldsStay(t *testing.T) {
 	}
 }
 
-func TestI5_UpdateChangesNothingElse(t *testing.T) {
+func TestFormUpdateChangesNothingElse(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	id := f.form(t, sample())
@@ -221,7 +221,7 @@ func TestUpdateRefusals(t *testing.T) {
 	}
 }
 
-func TestI7_RecipientsAreCapped(t *testing.T) {
+func TestRecipientsAreCapped(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	id := f.form(t, sample())

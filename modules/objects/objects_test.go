@@ -59,7 +59,7 @@ func TestCreate(t *testing.T) {
 	}
 }
 
-func TestI5_CallersCannotSetWhatIsNotTheirs(t *testing.T) {
+func TestCallersCannotSetReservedFields(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	body := `{"name":"tree","label":"Tree","label_plural":"Trees","id":"aaaaaaaaaaaaaaaaaaaaaaaa","org_id":99,"created_at":1,"NAME":"x","fields":{"z":{"title":"Z","type":"Text"}},
@@ -169,7 +169,7 @@ func TestDuplicatesOfAChangeAreAllNamed(t *testing.T) {
 	}
 }
 
-func TestD4_ParallelCreatesOfOneNameMakeOne(t *testing.T) {
+func TestParallelCreatesOfOneObjectNameMakeOne(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	const callers = 32

@@ -11,9 +11,9 @@ import (
 	"tenantry/tenants/tenantstest"
 )
 
-// TestT12_NobodyMakesOrMovesASession by writing to Redis: what a session says is what the
-// organization wrote under its name.
-func TestT12_NobodyMakesOrMovesASession(t *testing.T) {
+// TestForgedOrMovedSessionsAreRefused writes to Redis directly: a session holds only as its organization sealed it,
+// under its own name.
+func TestForgedOrMovedSessionsAreRefused(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	a, b := w.Tenant(t, "a"), w.Tenant(t, "b")

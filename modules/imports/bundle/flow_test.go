@@ -120,7 +120,7 @@ func TestLinesWithoutIdentity_SecretsAreNotPartOfTheIdentifier(t *testing.T) {
 	}
 }
 
-func TestC1_EncryptedValuesOpenOnlyWhereTheyWereMade(t *testing.T) {
+func TestEncryptedValuesOpenOnlyWhereTheyWereMade(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	acme := w.org("acme")

@@ -103,9 +103,9 @@ func TestPublicIdentifiersOfReports(t *testing.T) {
 	}
 }
 
-// TestX13_ImportsTakeTurns: an import asks whether it may go on while it reads, checks and stores, each few hundred lines, and
-// ends where it may not: with nothing told as stored that is not.
-func TestX13_ImportsTakeTurns(t *testing.T) {
+// TestImportsTakeTurns holds that an import asks every few hundred lines whether it may go on, while it reads,
+// checks and stores, and that one that may not ends without reporting as stored what is not.
+func TestImportsTakeTurns(t *testing.T) {
 	t.Parallel()
 	const lines = 3000
 	var file strings.Builder

@@ -40,6 +40,9 @@ func (s *Services) PutUsage(ctx context.Context, slug string, days []*usage.Day)
 	return s.usage.Put(ctx, t, days)
 }
 
+// FlushUsage stores the usage counted so far, as happens once a minute.
+func (s *Services) FlushUsage(ctx context.Context) { s.usage.Flush(ctx) }
+
 // SignInLink returns the address by which the person signs in once, within the lifetime, under the organization's
 // base address. Errors: those of identity.Service.SignInLink, store.ErrNotFound where there is no such organization or person.
 func (s *Services) SignInLink(ctx context.Context, slug, email, baseURL string, lifetime time.Duration) (string, error) {

@@ -14,6 +14,7 @@ import (
 	"tenantry/gateway"
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
+	"tenantry/modules/files"
 	"tenantry/operation"
 	"tenantry/tenants"
 )
@@ -144,9 +145,9 @@ func TestFilesAreDeletedByWhoMay(t *testing.T) {
 	}{
 		{"person without a role", []gatewaytest.Request{gatewaytest.Cookie(nobody)}, 403, envelopeLacking("manage_files")},
 		{"person with other permissions", []gatewaytest.Request{gatewaytest.Cookie(other)}, 403, envelopeLacking("manage_files")},
-		{"reading key", kind("server_read"), 403, envelopeDenied},
-		{"browser key", kind("browser"), 403, envelopeDenied},
-		{"nobody", nil, 403, envelopeDenied},
+		{"reading key", kind("server_read"), 403, deniedBody},
+		{"browser key", kind("browser"), 403, deniedBody},
+		{"nobody", nil, 403, deniedBody},
 		{"person with manage_files", []gatewaytest.Request{gatewaytest.Cookie(holder)}, 200, ""},
 		{"administrator", []gatewaytest.Request{gatewaytest.Cookie(admin)}, 200, ""},
 		{"server_full key without permissions", []gatewaytest.Request{gatewaytest.WithKey(acme.Key(t))}, 200, ""},
@@ -164,7 +165,7 @@ func TestFilesAreDeletedByWhoMay(t *testing.T) {
 		if r := auditOf(t, acme, a); r.Operation != "files.delete" || r.Outcome != outcome || r.Facts["id"] != id || r.Address == "" {
 			t.Errorf("%s: recorded %+v", test.name, r)
 		}
-		_, err := acme.App.FileKinds().Files.In(acme.Tenant(t).Workspace()).Get(t.Context(), id)
+		_, err := files.NewKinds().Files.In(acme.Tenant(t).Workspace()).Get(t.Context(), id)
 		if deleted := err != nil; deleted != (test.body == "") {
 			t.Errorf("%s: deleted %v", test.name, deleted)
 		}

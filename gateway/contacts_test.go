@@ -174,7 +174,7 @@ func TestBulk(t *testing.T) {
 func TestBulkOfWhatOthersChange(t *testing.T) {
 	t.Parallel()
 	var between interrupter
-	acme := gatewaytest.Start(t, between.option()).Org(t, "acme")
+	acme := gatewaytest.Start(t, between.option).Org(t, "acme")
 	acme.Import(t, `{"kind":"contact","id":"`+docID(1)+`","external_id":"a"}`, `{"kind":"contact","external_id":"b"}`)
 	key := gatewaytest.WithKey(acme.Key(t, tenants.Contacts))
 	on := func(c store.Call) {

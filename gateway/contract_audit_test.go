@@ -93,8 +93,8 @@ func TestAuditOverHTTP(t *testing.T) {
 // TestAuditIsSealed by the hourly round, and says so to who may read it.
 func TestAuditIsSealed(t *testing.T) {
 	t.Parallel()
-	clock := &calendar{}
-	g := gatewaytest.Start(t, clock.set)
+	clock := &clock{}
+	g := gatewaytest.Start(t, clock.option)
 	acme := g.Org(t, "acme", tenants.FeatureTeams)
 	key := acme.Key(t, tenants.ViewAudit)
 	writer := actingAs{acme, gatewaytest.WithKey(acme.Key(t, tenants.ManageCampaigns))}
@@ -110,8 +110,8 @@ func TestAuditIsSealed(t *testing.T) {
 	writer.make(t, "/api/campaigns", `{"name":"Spring"}`)
 	open := len(acme.Get(t, key, "/api/audit").Field("results").([]any))
 	told(fmt.Sprintf(`{"intact":true,"records":0,"from":null,"until":null,"faults":[],"unsealed":%d,"next":null}`, open))
-	clock.pass(time.Hour)
-	g.App.EmptyTrash(t)
+	clock.advance(time.Hour)
+	emptyTrash(t, g.App)
 	told(fmt.Sprintf(`{"intact":true,"records":%d,"from":null,"until":"T","faults":[],"unsealed":0,"next":null}`, open))
 
 	for query, want := range map[string]string{

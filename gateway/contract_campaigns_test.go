@@ -63,7 +63,7 @@ func TestContract_CampaignCount(t *testing.T) {
 		{name: "scope and filter", path: path + "?filters[country]=ES&teams[]=" + teamA, with: with, body: counted(1)},
 		{name: "falsy stays in scope", path: own + "?filters=&teams[]=" + teamA, with: with, body: counted(4)},
 		{name: "a reading key", path: own, with: []gatewaytest.Request{gatewaytest.WithKey(read)}, body: counted(2)},
-		{name: "no key", path: own, code: 403, body: envelopeDenied},
+		{name: "no key", path: own, code: 403, body: deniedBody},
 	}
 	for _, falsy := range []string{"", "0", "false", "null", "[]", "{}"} {
 		rows = append(rows,

@@ -107,7 +107,7 @@ func TestContract_BearerIsRefusedAndSaidInTheLog(t *testing.T) {
 	acme := gatewaytest.Start(t).Org(t, "acme")
 	key := acme.Key(t, tenants.AllPermissions()...)
 	a := acme.Do(t, http.MethodGet, "/api/campaigns/count", gatewaytest.Header("Authorization", "Bearer "+key))
-	if a.Code != http.StatusForbidden || a.Text() != envelopeDenied {
+	if a.Code != http.StatusForbidden || a.Text() != deniedBody {
 		t.Errorf("%d %s", a.Code, a.Text())
 	}
 	log := acme.Log.String()

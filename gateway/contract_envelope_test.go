@@ -103,11 +103,11 @@ func TestContract_Credentials(t *testing.T) {
 		}
 		for _, row := range denials {
 			a := call.send(t, row.org, row.query, row.with...)
-			if a.Code != http.StatusForbidden || a.Text() != envelopeDenied {
+			if a.Code != http.StatusForbidden || a.Text() != deniedBody {
 				t.Errorf("%s %s, key %s: %d %s", call.method, call.path, row.name, a.Code, a.Text())
 			}
 		}
-		if a := call.send(t, acme, "", header(key)); a.Text() == envelopeDenied && !strings.Contains(call.path, "compliance") {
+		if a := call.send(t, acme, "", header(key)); a.Text() == deniedBody && !strings.Contains(call.path, "compliance") {
 			t.Errorf("%s %s refuses a good key", call.method, call.path)
 		}
 	}
@@ -116,13 +116,13 @@ func TestContract_Credentials(t *testing.T) {
 func TestContract_KeyExpires(t *testing.T) {
 	t.Parallel()
 	c := &clock{}
-	acme := gatewaytest.Start(t, c.option()).Org(t, "acme")
+	acme := gatewaytest.Start(t, c.option).Org(t, "acme")
 	key := acme.KeyWith(t, func(k *control.NewKey) { k.Expires = time.Hour }).Token
 	if a := acme.Get(t, key, "/api/campaigns/count"); a.Status != "ok" {
 		t.Fatalf("%d %s", a.Code, a.Text())
 	}
 	c.advance(time.Hour + time.Second)
-	wantBody(t, acme.Get(t, key, "/api/campaigns/count"), http.StatusForbidden, envelopeDenied)
+	wantBody(t, acme.Get(t, key, "/api/campaigns/count"), http.StatusForbidden, deniedBody)
 }
 
 // A reading key calls what only reads; a browser key what is meant for it.
@@ -144,11 +144,11 @@ func TestContract_KeyKinds(t *testing.T) {
 		}
 		contacts := strings.HasPrefix(call.path, "/api/contacts/")
 		a := call.send(t, acme, "", gatewaytest.WithKey(read))
-		if refused := a.Code == http.StatusForbidden && a.Text() == envelopeDenied; refused != (call.method != http.MethodGet || contacts) {
+		if refused := a.Code == http.StatusForbidden && a.Text() == deniedBody; refused != (call.method != http.MethodGet || contacts) {
 			t.Errorf("%s %s with a reading key: %d %s", call.method, call.path, a.Code, a.Text())
 		}
 		a = call.send(t, acme, "", gatewaytest.WithKey(browser), origin)
-		if refused := a.Code == http.StatusForbidden && a.Text() == envelopeDenied; refused != (call.path != "/api/form/collections/schema") {
+		if refused := a.Code == http.StatusForbidden && a.Text() == deniedBody; refused != (call.path != "/api/form/collections/schema") {
 			t.Errorf("%s %s with a browser key: %d %s", call.method, call.path, a.Code, a.Text())
 		}
 	}
@@ -311,7 +311,7 @@ func TestContract_Bodies(t *testing.T) {
 			t.Errorf("too large: %s", large.Text())
 		}
 		// A caller without a good key learns nothing about the body.
-		wantBody(t, acme.Do(t, target.method, target.path, jsonText(`{`)), http.StatusForbidden, envelopeDenied)
+		wantBody(t, acme.Do(t, target.method, target.path, jsonText(`{`)), http.StatusForbidden, deniedBody)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"tenantry/gateway"
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
+	"tenantry/modules/files"
 )
 
 const (
@@ -133,7 +134,7 @@ func TestContract_FolderParameters(t *testing.T) {
 		{name: "malformed", path: "/api/files/folders/nothing", with: with, code: 404, body: missingFolder},
 		{name: "upper case", path: "/api/files/folders/" + strings.ToUpper(absentID), with: with, code: 404, body: missingFolder},
 		{name: "a file is no folder", path: "/api/files/folders/" + docID(8), with: with, code: 404, body: missingFolder},
-		{name: "no key", path: "/api/files/folders/" + docID(1), code: 403, body: envelopeDenied},
+		{name: "no key", path: "/api/files/folders/" + docID(1), code: 403, body: deniedBody},
 	})
 	full, explicit := acme.Get(t, "", "/api/files/folders/"+docID(1), key), acme.Get(t, "", "/api/files/folders/"+docID(1)+"?schema=full", key)
 	if full.Text() != explicit.Text() || !strings.Contains(full.Text(), `"files":[`) {
@@ -258,8 +259,8 @@ func TestContract_DeleteFile(t *testing.T) {
 	}
 	count(t, "3")
 	checkRows(t, acme, []exactRow{
-		row("no key", docID(16), 403, envelopeDenied, nil),
-		row("a reading key", docID(16), 403, envelopeDenied, []gatewaytest.Request{gatewaytest.WithKey(read)}),
+		row("no key", docID(16), 403, deniedBody, nil),
+		row("a reading key", docID(16), 403, deniedBody, []gatewaytest.Request{gatewaytest.WithKey(read)}),
 		row("success", docID(16), 200, envelopeOK("File record deleted", `{"id":"`+docID(16)+`"}`), key),
 		row("second time", docID(16), 200, missing, key),
 		row("deleted before", docID(19), 200, missing, key),
@@ -282,7 +283,7 @@ func TestContract_DeleteFile(t *testing.T) {
 
 func restoreFile(t *testing.T, o *gatewaytest.Org, id string) {
 	t.Helper()
-	all := o.App.FileKinds().Files.In(o.Tenant(t).Workspace())
+	all := files.NewKinds().Files.In(o.Tenant(t).Workspace())
 	found, err := all.Find(t.Context(), store.Query{Filter: store.Eq("id", id), State: store.Deleted, Limit: 1})
 	if err != nil || len(found) != 1 {
 		t.Fatalf("the deleted file is not in the store: %v", err)

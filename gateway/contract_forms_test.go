@@ -100,8 +100,8 @@ func TestContract_UpdateFormFailures(t *testing.T) {
 		row("absent", absentID, key, `{"label":"Other"}`, 404, missingForm),
 		row("malformed", "nothing", key, `{"label":"Other"}`, 404, missingForm),
 		row("no permission", docID(1), acme.Key(t, tenants.ViewFormSubmissions, tenants.CreateFormSubmissions), `{}`, 403, envelopeLacking("manage_forms")),
-		row("a reading key", docID(1), read, `{}`, 403, envelopeDenied),
-		row("no key", docID(1), "", `{}`, 403, envelopeDenied),
+		row("a reading key", docID(1), read, `{}`, 403, deniedBody),
+		row("no key", docID(1), "", `{}`, 403, deniedBody),
 	})
 	for _, row := range []struct {
 		body   string
@@ -185,7 +185,7 @@ func TestContract_FormSchema(t *testing.T) {
 		{name: "malformed", path: path + "?id=x", with: manage, code: 404, body: missingForm},
 		{name: "no permission", path: path, with: with(), code: 403, body: envelopeLacking("view_form_submissions")},
 		{name: "another permission", path: path, with: with(tenants.Contacts, tenants.ManageCustomObjects), code: 403, body: envelopeLacking("view_form_submissions")},
-		{name: "no key", path: path, code: 403, body: envelopeDenied},
+		{name: "no key", path: path, code: 403, body: deniedBody},
 	})
 	a := acme.Get(t, key, path)
 	if names := memberNames(t, member(t, a.DataJSON(), "schema")); !slices.Contains(names, "form_name") {

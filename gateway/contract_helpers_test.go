@@ -8,7 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"tenantry/gateway"
 	"tenantry/gateway/gatewaytest"
+	"tenantry/modules/audit"
 )
 
 const (
@@ -16,8 +18,6 @@ const (
 	teamB = "0000000000000000000000b2"
 	// absentID is an identifier that no record has.
 	absentID = "ffffffffffffffffffffffff"
-
-	envelopeDenied = `{"status":"failed","message":"Token is either expired or does not have the correct permissions","data":[]}`
 )
 
 // docID returns a document identifier.
@@ -215,4 +215,36 @@ func wantIgnored(t *testing.T, a *gatewaytest.Answer, names ...string) {
 	if got := ignored(a); !slices.Equal(got, names) {
 		t.Errorf("X-Ignored names %q, want %q; the answer was %d %s", got, names, a.Code, a.Text())
 	}
+}
+
+// trashTurn takes one turn of emptying the trash, and reports whether it was this replica's.
+func trashTurn(t testing.TB, a *gateway.App) bool {
+	t.Helper()
+	taken, err := a.EmptyTrash(t.Context())
+	if err != nil {
+		t.Errorf("emptying the trash: %v", err)
+	}
+	return taken
+}
+
+// emptyTrash takes turns until nothing is left to do.
+func emptyTrash(t testing.TB, a *gateway.App) {
+	t.Helper()
+	turns := 0
+	for trashTurn(t, a) {
+		turns++
+	}
+	if turns == 0 {
+		t.Error("emptying the trash took no turn: another replica takes one, or no round is due")
+	}
+}
+
+// auditRecords returns up to limit records of the organization's audit log, read behind the API, newest first.
+func auditRecords(t testing.TB, o *gatewaytest.Org, limit int) []audit.Record {
+	t.Helper()
+	records, err := audit.New().Recent(t.Context(), o.Tenant(t).Workspace(), limit, 0)
+	if err != nil {
+		t.Fatalf("reading the audit log: %v", err)
+	}
+	return records
 }

@@ -75,9 +75,9 @@ func TestContract_CreateObject(t *testing.T) {
 		k.Kind, k.Permissions = "server_read", []string{"manage_custom_objects"}
 	}).Token
 	checkRows(t, acme, []exactRow{
-		{name: "no key", method: "POST", path: objectsPath, with: []gatewaytest.Request{jsonText(body)}, code: 403, body: envelopeDenied},
+		{name: "no key", method: "POST", path: objectsPath, with: []gatewaytest.Request{jsonText(body)}, code: 403, body: deniedBody},
 		{name: "no permission", method: "POST", path: objectsPath, with: all(acme.Key(t, tenants.ManageForms)), code: 403, body: envelopeLacking("manage_custom_objects")},
-		{name: "a reading key", method: "POST", path: objectsPath, with: all(read), code: 403, body: envelopeDenied},
+		{name: "a reading key", method: "POST", path: objectsPath, with: all(read), code: 403, body: deniedBody},
 	})
 }
 
@@ -246,7 +246,7 @@ func TestContract_ObjectSchema(t *testing.T) {
 		{name: "malformed", path: objectsPath + "/schema?id=x", with: with, code: 404, body: missing},
 		{name: "absent name", path: objectsPath + "/schema?name=bush", with: with, code: 404, body: missing},
 		{name: "no permission", path: objectsPath + "/schema", with: []gatewaytest.Request{gatewaytest.WithKey(acme.Key(t))}, code: 403, body: envelopeLacking("manage_custom_objects")},
-		{name: "no key", path: objectsPath + "/schema", code: 403, body: envelopeDenied},
+		{name: "no key", path: objectsPath + "/schema", code: 403, body: deniedBody},
 	})
 	checkRows(t, other, []exactRow{{name: "of another organization", path: objectsPath + "/schema?id=" + id,
 		with: []gatewaytest.Request{gatewaytest.WithKey(other.Key(t, tenants.ManageCustomObjects))}, code: 404, body: missing}})

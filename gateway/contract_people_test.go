@@ -35,8 +35,8 @@ func TestContract_ComplianceSchema(t *testing.T) {
 		{name: "teams[]", path: path + "?teams[]=" + teamA, with: []gatewaytest.Request{gatewaytest.Cookie(admin), strict()}, body: schema},
 		{name: "person with every permission", path: path, with: []gatewaytest.Request{gatewaytest.Cookie(person)}, code: 403, body: refused},
 		{name: "strongest key", path: path, with: []gatewaytest.Request{gatewaytest.WithKey(acme.Key(t, tenants.AllPermissions()...))}, code: 403, body: refused},
-		{name: "no credential", path: path, code: 403, body: envelopeDenied},
-		{name: "bad key", path: path, with: []gatewaytest.Request{gatewaytest.WithKey("nonsense")}, code: 403, body: envelopeDenied},
+		{name: "no credential", path: path, code: 403, body: deniedBody},
+		{name: "bad key", path: path, with: []gatewaytest.Request{gatewaytest.WithKey("nonsense")}, code: 403, body: deniedBody},
 	}
 	for _, kind := range []string{"server_full", "server_read", "browser"} {
 		key := acme.KeyWith(t, func(k *control.NewKey) {
@@ -83,7 +83,7 @@ func TestContract_User(t *testing.T) {
 		{name: "person with view_users", path: id, with: cookie(viewer), body: found},
 		{name: "another person", path: id, with: cookie(person), code: 403, body: denied},
 		{name: "key without the permission", path: id, with: nobody, code: 403, body: denied},
-		{name: "no credential", path: id, code: 403, body: envelopeDenied},
+		{name: "no credential", path: id, code: 403, body: deniedBody},
 		{name: "missing, administrator", path: "12345", with: cookie(admin), code: 404, body: missing},
 		{name: "missing, view_users", path: "12345", with: view, code: 404, body: missing},
 		{name: "missing, another person", path: "12345", with: cookie(person), code: 403, body: denied},

@@ -89,7 +89,7 @@ func TestContract_CustomReport(t *testing.T) {
 		{name: "malformed", path: reportPath + "x", with: with, code: 404, body: missingReport},
 		{name: "a pid is no id", path: reportPath + openPID, with: with, code: 404, body: missingReport},
 		{name: "out of scope", path: reportPath + docID(reportStranger) + "?teams[]=" + teamB, with: with, code: 404, body: missingReport},
-		{name: "no key", path: reportPath + docID(reportOpen), code: 403, body: envelopeDenied},
-		{name: "bad key", path: reportPath + docID(reportOpen), with: []gatewaytest.Request{gatewaytest.WithKey("nonsense")}, code: 403, body: envelopeDenied},
+		{name: "no key", path: reportPath + docID(reportOpen), code: 403, body: deniedBody},
+		{name: "bad key", path: reportPath + docID(reportOpen), with: []gatewaytest.Request{gatewaytest.WithKey("nonsense")}, code: 403, body: deniedBody},
 	})
 }

@@ -24,11 +24,13 @@ const (
 // clock is a time that tests move.
 type clock struct{ ahead atomic.Int64 }
 
-func (c *clock) now() time.Time          { return time.Now().Add(time.Duration(c.ahead.Load())) }
+// option has the gateway run by the clock.
+func (c *clock) option(_ *config.Config, o *gateway.Options) { o.Now = c.now }
+
+func (c *clock) now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
+
+// advance moves the clock.
 func (c *clock) advance(d time.Duration) { c.ahead.Add(int64(d)) }
-func (c *clock) option() gatewaytest.Option {
-	return func(_ *config.Config, o *gateway.Options) { o.Now = c.now }
-}
 
 // share issues a token with that body and returns it.
 func share(t *testing.T, o *gatewaytest.Org, key string, report int, body string) string {
@@ -187,8 +189,8 @@ func TestContract_LockedInputs(t *testing.T) {
 	wantMember(t, acme.Get(t, "", sharedPath+lockedPID+"?data=1&params[status]=inactive&token="+own).DataJSON(), `[["bob@example.com"]]`, "data", "rows")
 
 	checkRows(t, acme, []exactRow{
-		{name: "without a token", path: sharedPath + lockedPID, code: 403, body: envelopeDenied},
-		{name: "without a token, with data", path: sharedPath + lockedPID + "?data=1", code: 403, body: envelopeDenied},
+		{name: "without a token", path: sharedPath + lockedPID, code: 403, body: deniedBody},
+		{name: "without a token, with data", path: sharedPath + lockedPID + "?data=1", code: 403, body: deniedBody},
 	})
 	for _, query := range []string{"params[region]=DE", "params[region]=FR", "params[region]=", "token=" + token + "&params[region]=DE", "token=" + token + "&params[region]=FR"} {
 		if b := acme.Get(t, "", sharedPath+lockedPID+"?data=1&"+query); b.Status != "failed" || b.Code < 400 {
@@ -200,7 +202,7 @@ func TestContract_LockedInputs(t *testing.T) {
 func TestContract_SecureReport(t *testing.T) {
 	t.Parallel()
 	c := &clock{}
-	g := gatewaytest.Start(t, c.option())
+	g := gatewaytest.Start(t, c.option)
 	acme, other := g.Org(t, "acme", "teams"), g.Org(t, "other")
 	acme.Import(t, reportLines()...)
 	other.Import(t, reportLines()...)
@@ -225,15 +227,15 @@ func TestContract_SecureReport(t *testing.T) {
 	ok(token)
 	ok(short)
 	row := func(name, query string) exactRow {
-		return exactRow{name: name, path: sharedPath + securePID + "?" + query, code: 403, body: envelopeDenied}
+		return exactRow{name: name, path: sharedPath + securePID + "?" + query, code: 403, body: deniedBody}
 	}
 	checkRows(t, acme, []exactRow{
 		row("without a token", ""), row("with data", "data=1"), row("empty", "token="), row("nonsense", "token=nonsense"),
 		row("cut", "token="+token[:len(token)-2]), row("unsigned", "token="+none), row("without a signature", "token="+part[0]+"."+part[1]+"."),
 		row("of another report", "token="+elsewhere), row("of another organization", "token="+foreign),
 		row("a key is no token", "token="+key),
-		{name: "a key in the header", path: sharedPath + securePID, with: []gatewaytest.Request{gatewaytest.WithKey(key)}, code: 403, body: envelopeDenied},
-		{name: "of a report in it", path: sharedPath + securePID + "/" + docID(reportSecure), code: 403, body: envelopeDenied},
+		{name: "a key in the header", path: sharedPath + securePID, with: []gatewaytest.Request{gatewaytest.WithKey(key)}, code: 403, body: deniedBody},
+		{name: "of a report in it", path: sharedPath + securePID + "/" + docID(reportSecure), code: 403, body: deniedBody},
 	})
 	if a := acme.Get(t, "", sharedPath+securePID+"?provider=store&token="+token); a.Status != "failed" {
 		t.Errorf("a provider override: %d %s", a.Code, a.Text())
@@ -313,8 +315,8 @@ func TestContract_Share(t *testing.T) {
 		row("malformed", key, reportPath+"x/share", 404, missingReport),
 		row("out of scope", key, reportPath+docID(reportStranger)+"/share?teams[]="+teamB, 404, missingReport),
 		row("no permission", acme.Key(t), path, 403, envelopeLacking("manage_reports")),
-		row("a reading key", read, path, 403, envelopeDenied),
-		row("bad key", "nonsense", path, 403, envelopeDenied),
+		row("a reading key", read, path, 403, deniedBody),
+		row("bad key", "nonsense", path, 403, deniedBody),
 	})
 	acme.Import(t, `{"kind":"custom_report","id":"`+docID(0x30)+`","title":"Private","class":"Contacts","query":{"measures":[{"op":"count"}]},"visual":"number","shareable":false}`)
 	if a := post(t, acme, key, reportPath+docID(0x30)+"/share", `{}`); a.Status != "failed" || strings.Contains(a.Text(), "token") {

@@ -296,7 +296,7 @@ func TestOverviewTellsUsage(t *testing.T) {
 func TestKeysTellWhatTheyNeverNeeded(t *testing.T) {
 	t.Parallel()
 	c := &clock{}
-	g := gatewaytest.Start(t, c.option())
+	g := gatewaytest.Start(t, c.option)
 	acme := g.Org(t, "acme")
 	acme.Person(t, "root@example.com", func(n *control.NewUser) { n.Roles = []string{"admin"} })
 	key := acme.KeyWith(t, func(k *control.NewKey) {
@@ -339,7 +339,7 @@ func TestKeysTellWhatTheyNeverNeeded(t *testing.T) {
 func TestPeopleTellWhatTheyNeverNeeded(t *testing.T) {
 	t.Parallel()
 	c := &clock{}
-	g := gatewaytest.Start(t, c.option())
+	g := gatewaytest.Start(t, c.option)
 	acme := g.Org(t, "acme")
 	acme.Person(t, "root@example.com", func(n *control.NewUser) { n.Roles = []string{"admin"} })
 	person, _ := acme.Person(t, "grace@example.com", func(n *control.NewUser) {

@@ -80,8 +80,8 @@ func TestOrganizationEnds(t *testing.T) {
 	for name, options := range map[string][]gatewaytest.Option{"engine": nil, "shared files": {gatewaytest.SharedFiles}, "own files": {gatewaytest.OwnFiles}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			clock := &calendar{}
-			g := gatewaytest.Start(t, append(options, clock.set, func(_ *config.Config, o *gateway.Options) { o.Leases.Settled = 3 * time.Second })...)
+			clock := &clock{}
+			g := gatewaytest.Start(t, append(options, clock.option, func(_ *config.Config, o *gateway.Options) { o.Leases.Settled = 3 * time.Second })...)
 			stays := ends(t, g, "stays")
 			read := ends(t, g, "acme")
 			_, before := read()
@@ -94,13 +94,13 @@ func TestOrganizationEnds(t *testing.T) {
 			if code, text := read(); code != nobody.Code || text != nobody.Text() {
 				t.Errorf("a deleted organization answers %d %s, one that is not there %d %s", code, text, nobody.Code, nobody.Text())
 			}
-			clock.pass(29 * day)
-			g.App.EmptyTrash(t)
+			clock.advance(29 * day)
+			emptyTrash(t, g.App)
 			if again := command[control.Certificate](t, g, "org.delete", control.Deletion{Slug: "acme"}); !again.DueAt.Equal(*due.DueAt) {
 				t.Errorf("deleted twice it is erased on %s, not %s", again.DueAt, due.DueAt)
 			}
 			command[control.Organization](t, g, "org.undelete", control.Slug{Slug: "acme"})
-			clock.pass(time.Second)
+			clock.advance(time.Second)
 			if code, text := read(); code != 200 || text != before {
 				t.Errorf("undeleted: %d %s, before %s", code, text, before)
 			}
@@ -111,8 +111,8 @@ func TestOrganizationEnds(t *testing.T) {
 				t.Errorf("suspended before, undeleted it is %s", o.State)
 			}
 			command[control.Certificate](t, g, "org.delete", control.Deletion{Slug: "acme"})
-			clock.pass(30*day + time.Hour)
-			g.App.EmptyTrash(t)
+			clock.advance(30*day + time.Hour)
+			emptyTrash(t, g.App)
 			erased := command[control.Certificate](t, g, "org.certificate", control.Ended{Slug: "acme"})
 			if erased.State != tenants.Removed || erased.ErasedAt == nil || erased.Documents == nil || *erased.Documents < 2 || erased.People < 3 || erased.DataKeys < 1 {
 				t.Errorf("erased: %+v", erased)
@@ -199,13 +199,13 @@ func reading(t *testing.T, folder string) (done func()) {
 // TestErasureIsFinished: what could not be erased at once, because something reads the files, is when that has ended.
 func TestErasureIsFinished(t *testing.T) {
 	t.Parallel()
-	clock := &calendar{}
-	g := gatewaytest.Start(t, gatewaytest.SharedFiles, clock.set)
+	clock := &clock{}
+	g := gatewaytest.Start(t, gatewaytest.SharedFiles, clock.option)
 	ends(t, g, "acme")
 	command[control.Certificate](t, g, "org.delete", control.Deletion{Slug: "acme"})
-	clock.pass(31 * day)
+	clock.advance(31 * day)
 	done := reading(t, g.Config.Data)
-	g.App.TrashTurn(t)
+	trashTurn(t, g.App)
 	half := command[control.Certificate](t, g, "org.certificate", control.Ended{Slug: "acme"})
 	if half.State != tenants.Removed || half.ErasedAt != nil {
 		t.Errorf("while a backup reads: %+v", half)
@@ -217,8 +217,8 @@ func TestErasureIsFinished(t *testing.T) {
 		t.Errorf("what failed midway is recorded as %+v", log[0])
 	}
 	done()
-	clock.pass(2 * time.Hour)
-	g.App.EmptyTrash(t)
+	clock.advance(2 * time.Hour)
+	emptyTrash(t, g.App)
 	if whole := command[control.Certificate](t, g, "org.certificate", control.Ended{Slug: "acme"}); whole.ErasedAt == nil || *whole.Documents != *half.Documents {
 		t.Errorf("afterwards: %+v", whole)
 	}
@@ -231,12 +231,12 @@ func TestErasureIsFinished(t *testing.T) {
 // wrapped anew.
 func TestInstallationLogIsSealed(t *testing.T) {
 	t.Parallel()
-	clock := &calendar{}
-	g := gatewaytest.Start(t, gatewaytest.Embedded, clock.set)
+	clock := &clock{}
+	g := gatewaytest.Start(t, gatewaytest.Embedded, clock.option)
 	g.Org(t, "acme")
 	command[control.Rotation](t, g, "keyring.rotate", struct{}{})
-	clock.pass(2 * time.Hour)
-	g.App.EmptyTrash(t)
+	clock.advance(2 * time.Hour)
+	emptyTrash(t, g.App)
 	command[control.Rotation](t, g, "keyring.rotate", struct{}{})
 	command[control.Retired](t, g, "keyring.retire", control.Version{Version: 1})
 	if v := command[audit.Verification](t, g, "audit.verify", control.Log{}); !v.Intact || v.Records != 2 || v.Unsealed != 2 {

@@ -232,7 +232,7 @@ func TestWarmKeysServeWithinTheGrace(t *testing.T) {
 	mongo, uri := awayMongo(t)
 	var c clock
 	database := mongotest.Database(t)
-	w := newQuietWorld(t, c.option(), func(cfg *config.Config, _ *gateway.Options) {
+	w := newQuietWorld(t, c.option, func(cfg *config.Config, _ *gateway.Options) {
 		if err := gatewaytest.UseMongo(cfg, uri, database); err != nil {
 			t.Error(err)
 		}

@@ -120,7 +120,7 @@ func TestLateRepliesNeverSwapIdentities(t *testing.T) {
 	const organizations, each, rounds = 4, 16, 12
 	redis := awayRedis(t)
 	var c clock
-	g := gatewaytest.Start(t, withRedis(redis.Addr), c.option())
+	g := gatewaytest.Start(t, withRedis(redis.Addr), c.option)
 	type caller struct {
 		org *gatewaytest.Org
 		key control.IssuedKey
@@ -218,7 +218,7 @@ func TestKeyExpiryIsCheckedInSharedCaches(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	var c clock
-	g := gatewaytest.Start(t, withRedis(redis.Addr), c.option())
+	g := gatewaytest.Start(t, withRedis(redis.Addr), c.option)
 	o := g.Org(t, "acme")
 	key := o.KeyWith(t, func(k *control.NewKey) { k.Expires = 100 * time.Second }).Token
 	path := "/api/campaigns/count"

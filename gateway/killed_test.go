@@ -44,7 +44,7 @@ func TestKilledRequestsCanBeRepeated(t *testing.T) {
 	folder := t.TempDir()
 	var ahead clock
 	start := func() *gatewaytest.Org {
-		return &gatewaytest.Org{Gateway: gatewaytest.Start(t, inFolder(folder), ahead.option()), Slug: "acme", Host: "acme.localhost"}
+		return &gatewaytest.Org{Gateway: gatewaytest.Start(t, inFolder(folder), ahead.option), Slug: "acme", Host: "acme.localhost"}
 	}
 	acme := start()
 	acme.Gateway.Org(t, "acme")

@@ -185,7 +185,7 @@ func TestServiceAccountsRolesAndTeams(t *testing.T) {
 	if k := keys(); k.State != "revoked" {
 		t.Errorf("the key of a deleted account: %+v", k)
 	}
-	if a := acme.Get(t, made.Token, path); a.Text() != envelopeDenied {
+	if a := acme.Get(t, made.Token, path); a.Text() != deniedBody {
 		t.Errorf("the key of a deleted account: %d %s", a.Code, a.Body)
 	}
 

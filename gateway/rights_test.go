@@ -47,7 +47,7 @@ func TestDeactivationEndsSessions(t *testing.T) {
 func TestImportedRightsHoldAtOnce(t *testing.T) {
 	t.Parallel()
 	var cut interrupter
-	g := gatewaytest.Start(t, gatewaytest.Embedded, cut.option())
+	g := gatewaytest.Start(t, gatewaytest.Embedded, cut.option)
 	acme := g.Org(t, "acme")
 	acme.Person(t, "ada@example.com", func(u *control.NewUser) { u.Roles = []string{"admin"} })
 	signedIn := func(email string) (int64, func() *gatewaytest.Answer) {

@@ -134,16 +134,16 @@ func TestQueuedImportChecksRightsBeforeItStarts(t *testing.T) {
 // TestImportOutlivesItsSession holds that an import goes on after the session that began it has expired.
 func TestImportOutlivesItsSession(t *testing.T) {
 	t.Parallel()
-	held, clock := newBetween(), &calendar{}
-	p := partyOf(gatewaytest.Start(t, held.option, clock.set).Org(t, "acme"))
+	held, clock := newBetween(), &clock{}
+	p := partyOf(gatewaytest.Start(t, held.option, clock.option).Org(t, "acme"))
 	_, cookie := p.Person(t, "ada@example.com", func(u *control.NewUser) { u.Roles = []string{"admin"} })
 	what := "count contacts"
 	held.what.Store(&what)
-	clock.pass(sessions.DefaultAbsolute - 10*time.Minute)
+	clock.advance(sessions.DefaultAbsolute - 10*time.Minute)
 	a := p.Do(t, http.MethodPost, "/api/import", gatewaytest.Cookie(cookie), gatewaytest.Body("application/x-ndjson", `{"kind":"team","name":"North"}`+"\n"))
 	id, _ := a.Field("id").(string)
 	<-held.reached
-	clock.pass(20 * time.Minute) // less than an import may take
+	clock.advance(20 * time.Minute) // less than an import may take
 	wantDenied(t, "the session", p.Do(t, http.MethodGet, "/api/import", gatewaytest.Cookie(cookie)))
 	held.goOn <- struct{}{}
 	until(t, "the import has ended", func() bool { return strings.Contains(p.Log.String(), `"import":"`+id+`","lines"`) })

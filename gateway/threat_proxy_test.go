@@ -45,9 +45,9 @@ func TestNoAddressOpensNoList(t *testing.T) {
 		if a.Code != test.code {
 			t.Errorf("%s: %s: %d %s", test.header, test.value, a.Code, a.Body)
 		}
-		records, err := g.App.AuditLog().Recent(t.Context(), acme.Tenant(t).Workspace(), 1, 0)
-		if err != nil || len(records) != 1 || records[0].Remote != test.remote {
-			t.Errorf("%s: %s: the audit log says %+v, %v", test.header, test.value, records, err)
+		records := auditRecords(t, acme, 1)
+		if len(records) != 1 || records[0].Remote != test.remote {
+			t.Errorf("%s: %s: the audit log says %+v, want the address %s", test.header, test.value, records, test.remote)
 		}
 	}
 }

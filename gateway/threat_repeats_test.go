@@ -31,12 +31,11 @@ type interrupter struct {
 	on atomic.Pointer[func(store.Call)]
 }
 
-func (i *interrupter) option() gatewaytest.Option {
-	return func(_ *config.Config, o *gateway.Options) {
-		o.Observe = func(c store.Call) {
-			if on := i.on.Load(); on != nil {
-				(*on)(c)
-			}
+// option has the gateway tell the interrupter of each call.
+func (i *interrupter) option(_ *config.Config, o *gateway.Options) {
+	o.Observe = func(c store.Call) {
+		if on := i.on.Load(); on != nil {
+			(*on)(c)
 		}
 	}
 }
@@ -63,7 +62,7 @@ func TestRequestCutAfterCommitIsReplayed(t *testing.T) {
 	t.Parallel()
 	var c clock
 	var cut interrupter
-	acme := gatewaytest.Start(t, c.option(), cut.option()).Org(t, "acme")
+	acme := gatewaytest.Start(t, c.option, cut.option).Org(t, "acme")
 	key := gatewaytest.WithKey(acme.Key(t, tenants.ManageCustomObjects))
 	send := func(name, repeat string) *gatewaytest.Answer {
 		return acme.Do(t, http.MethodPost, objectsPath, key, object(name), again(repeat))
@@ -167,7 +166,7 @@ func exportOf(t *testing.T, o *gatewaytest.Org) string { return (&party{Org: o})
 func TestIdempotencyKeysAreScoped(t *testing.T) {
 	t.Parallel()
 	var c clock
-	g := gatewaytest.Start(t, c.option())
+	g := gatewaytest.Start(t, c.option)
 	acme, birch := g.Org(t, "acme"), g.Org(t, "birch")
 	issued := acme.KeyWith(t, func(k *control.NewKey) {
 		k.Permissions = []string{string(tenants.ManageCustomObjects), string(tenants.ManageForms)}
@@ -287,7 +286,7 @@ func TestEveryOperationIsIdempotentByKey(t *testing.T) {
 func TestKeptAnswersAreSealedAndSwept(t *testing.T) {
 	t.Parallel()
 	var c clock
-	acme := gatewaytest.Start(t, c.option(), gatewaytest.OwnFiles).Org(t, "acme")
+	acme := gatewaytest.Start(t, c.option, gatewaytest.OwnFiles).Org(t, "acme")
 	acme.Import(t, `{"kind":"custom_report","id":"0000000000000000000000a1","pid":"public-report-pid-0001","title":"Shared","class":"Contacts","shareable":true}`,
 		`{"kind":"form_collection","id":"0000000000000000000000f1","name":"visit","label":"Visit","label_plural":"Visits","schema":{}}`)
 	key := gatewaytest.WithKey(acme.Key(t, tenants.ManageReports, tenants.ManageForms))
@@ -337,7 +336,7 @@ func TestKeptAnswersAreSealedAndSwept(t *testing.T) {
 func TestRateLimitRefusalsAreNotReplayed(t *testing.T) {
 	t.Parallel()
 	var c clock
-	acme := gatewaytest.Start(t, c.option()).Org(t, "acme")
+	acme := gatewaytest.Start(t, c.option).Org(t, "acme")
 	_, cookie := acme.Person(t, "ada@example.com", nil)
 	change := func(present, repeat string) *gatewaytest.Answer {
 		return acme.Do(t, http.MethodPost, "/api/me/password", gatewaytest.Cookie(cookie), jsonText(`{"present_password":"`+present+`","password":"battery horse staple correct"}`), again(repeat))
@@ -361,8 +360,8 @@ func TestRateLimitRefusalsAreNotReplayed(t *testing.T) {
 // whatever becomes of the trash.
 func TestKeptAnswersExpireUnasked(t *testing.T) {
 	t.Parallel()
-	clock := &calendar{}
-	g := gatewaytest.Start(t, clock.set, gatewaytest.OwnFiles, func(c *config.Config, _ *gateway.Options) { c.Trash.Keep = 0 })
+	clock := &clock{}
+	g := gatewaytest.Start(t, clock.option, gatewaytest.OwnFiles, func(c *config.Config, _ *gateway.Options) { c.Trash.Keep = 0 })
 	acme := g.Org(t, "acme")
 	key := gatewaytest.WithKey(acme.Key(t, tenants.Contacts))
 	send := func(n int) *gatewaytest.Answer {
@@ -374,13 +373,13 @@ func TestKeptAnswersExpireUnasked(t *testing.T) {
 	for n := 1; n < many; n++ {
 		send(n)
 	}
-	clock.pass(23 * time.Hour)
-	g.App.EmptyTrash(t)
+	clock.advance(23 * time.Hour)
+	emptyTrash(t, g.App)
 	if !replayed(send(1)) {
 		t.Error("within its day an answer is gone")
 	}
-	clock.pass(2 * time.Hour)
-	g.App.EmptyTrash(t)
+	clock.advance(2 * time.Hour)
+	emptyTrash(t, g.App)
 	p := &party{Org: acme}
 	if n := p.read(t, `SELECT count(*) FROM "c:kept_answers"`); n != "0" {
 		t.Errorf("%s of %d answers are kept", n, many)
@@ -397,9 +396,9 @@ func TestErasedDataIsInNoKeptAnswer(t *testing.T) {
 	for name, layout := range map[string]gatewaytest.Option{"own files": gatewaytest.OwnFiles, "shared files": gatewaytest.SharedFiles} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			clock := &calendar{}
+			clock := &clock{}
 			var asked atomic.Int64
-			acme := gatewaytest.Start(t, layout, clock.set, func(cfg *config.Config, o *gateway.Options) {
+			acme := gatewaytest.Start(t, layout, clock.option, func(cfg *config.Config, o *gateway.Options) {
 				cfg.Trash.Keep = time.Hour
 				o.Observe = func(c store.Call) {
 					if c.Operation == "find" && c.Collection == "kept_answers" {
@@ -471,8 +470,8 @@ func TestErasedDataIsInNoKeptAnswer(t *testing.T) {
 			}
 			ends("an object", http.MethodDelete, objectsPath+"/tree?purge=true&force=true", "record")
 			ends("another deletion", http.MethodDelete, "/api/contacts/"+bob)
-			clock.pass(2 * time.Hour)
-			acme.App.EmptyTrash(t)
+			clock.advance(2 * time.Hour)
+			emptyTrash(t, acme.App)
 			if a := sent["bob"](); !strings.Contains(a.Text(), `"code":"lost"`) {
 				t.Errorf("of what the trash has ended: %d %s", a.Code, a.Body)
 			}

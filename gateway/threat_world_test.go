@@ -17,9 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"zombiezen.com/go/sqlite"
-	"zombiezen.com/go/sqlite/sqlitex"
-
+	"tenantry/backends/sqlite/sqlitetest"
 	"tenantry/crypto/tokens"
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
@@ -352,41 +350,19 @@ func (p *party) export(t testing.TB) string {
 // sql runs a statement on the organization's database, past the gateway.
 func (p *party) sql(t testing.TB, statement string, args ...any) {
 	t.Helper()
-	path := filepath.Join(p.Config.Data, "db", "org-"+strconv.FormatInt(p.Tenant(t).Org.OrgID, 10)+".db")
-	conn, err := sqlite.OpenConn(path, sqlite.OpenReadWrite)
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn.SetBusyTimeout(5 * time.Second)
-	if err := sqlitex.Execute(conn, statement, &sqlitex.ExecOptions{Args: args}); err != nil {
-		t.Fatalf("%s: %v", statement, err)
-	}
-	if conn.Changes() == 0 && !strings.HasPrefix(statement, "DROP") {
-		t.Fatalf("%s %v changed nothing", statement, args)
-	}
-	conn.Close()
-	time.Sleep(50 * time.Millisecond) // the engine's readers keep what they see for 10 ms, where nothing but it writes
+	sqlitetest.Exec(t, p.database(t), statement, args...)
 }
 
 // read returns one value of the organization's database, as text.
-func (p *party) read(t testing.TB, statement string, args ...any) string {
+func (p *party) read(t testing.TB, query string, args ...any) string {
 	t.Helper()
-	path := filepath.Join(p.Config.Data, "db", "org-"+strconv.FormatInt(p.Tenant(t).Org.OrgID, 10)+".db")
-	conn, err := sqlite.OpenConn(path, sqlite.OpenReadWrite)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	conn.SetBusyTimeout(5 * time.Second)
-	found := ""
-	err = sqlitex.Execute(conn, statement, &sqlitex.ExecOptions{Args: args, ResultFunc: func(s *sqlite.Stmt) error {
-		found = s.ColumnText(0)
-		return nil
-	}})
-	if err != nil || found == "" {
-		t.Fatalf("%s %v: %q, %v", statement, args, found, err)
-	}
-	return found
+	return sqlitetest.Text(t, p.database(t), query, args...)
+}
+
+// database returns the path of the organization's own database file.
+func (p *party) database(t testing.TB) string {
+	t.Helper()
+	return filepath.Join(p.Config.Data, "db", fmt.Sprintf("org-%d.db", p.Tenant(t).Org.OrgID))
 }
 
 // randomKey returns a well-formed key of nobody.

@@ -22,15 +22,6 @@ import (
 	"tenantry/tenants"
 )
 
-// calendar is a clock that tests turn.
-type calendar struct{ ahead atomic.Int64 }
-
-func (c *calendar) set(_ *config.Config, o *gateway.Options) {
-	o.Now = func() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
-}
-
-func (c *calendar) pass(d time.Duration) { c.ahead.Add(int64(d)) }
-
 const day = 24 * time.Hour
 
 // kept is one record: the path of its list, its identifier, and what the path calls it.
@@ -77,8 +68,8 @@ func (k kept) code(t *testing.T, o orchard, query string) int {
 // every organization; what was deleted later, and what is live, stays.
 func TestTrash_IsEmptied(t *testing.T) {
 	t.Parallel()
-	clock := &calendar{}
-	g := gatewaytest.Start(t, clock.set)
+	clock := &clock{}
+	g := gatewaytest.Start(t, clock.option)
 	var orgs []orchard
 	old, young, live := map[string]map[string]kept{}, map[string]map[string]kept{}, map[string]map[string]kept{}
 	for _, slug := range []string{"acme", "globex"} {
@@ -102,21 +93,21 @@ func TestTrash_IsEmptied(t *testing.T) {
 			t.Errorf("nothing of %s is in the trash", op.Resource)
 		}
 	}
-	clock.pass(29 * day)
-	g.App.EmptyTrash(t)
+	clock.advance(29 * day)
+	emptyTrash(t, g.App)
 	remove(young)
 	for resource, k := range old["acme"] {
 		if code := k.code(t, orgs[0], "?deleted=true"); code != 200 {
 			t.Errorf("after 29 days the %s is gone: %d", resource, code)
 		}
 	}
-	clock.pass(day + time.Minute)
+	clock.advance(day + time.Minute)
 	orgs[0].do(t, http.MethodPost, foldersPath+"/"+old["acme"]["folder"].made+"/restore", "", 404) // about to end
 	state(t, g, "org.suspend", "globex")                                                           // its trash is emptied all the same
-	clock.pass(time.Hour)
-	g.App.EmptyTrash(t)
+	clock.advance(time.Hour)
+	emptyTrash(t, g.App)
 	state(t, g, "org.resume", "globex")
-	clock.pass(time.Second) // nothing that was read of it before is used
+	clock.advance(time.Second) // nothing that was read of it before is used
 	for _, o := range orgs {
 		for resource := range old[o.Slug] {
 			for state, at := range map[string]struct {
@@ -168,20 +159,20 @@ func state(t *testing.T, g *gatewaytest.Gateway, command, slug string) {
 // TestTrash_ByOneAtATime: however many are at it, each record ends once, and a round is one's alone.
 func TestTrash_ByOneAtATime(t *testing.T) {
 	t.Parallel()
-	clock := &calendar{}
-	g := gatewaytest.Start(t, clock.set)
+	clock := &clock{}
+	g := gatewaytest.Start(t, clock.option)
 	clock.race(t, []*gatewaytest.Gateway{g, g, g, g})
 }
 
 // TestTrash_ByOneReplica is the same with replicas that share a store.
 func TestTrash_ByOneReplica(t *testing.T) {
 	t.Parallel()
-	clock := &calendar{}
-	clock.race(t, startTrio(t, clock.set).replicas[:])
+	clock := &clock{}
+	clock.race(t, startTrio(t, clock.option).replicas[:])
 }
 
 // race lets all of them empty the trash at once.
-func (c *calendar) race(t *testing.T, all []*gatewaytest.Gateway) {
+func (c *clock) race(t *testing.T, all []*gatewaytest.Gateway) {
 	t.Helper()
 	o := cabinet{newOrchard(t, all[0], "acme")}
 	const records = 20 // fewer than fill the time of a turn
@@ -190,12 +181,12 @@ func (c *calendar) race(t *testing.T, all []*gatewaytest.Gateway) {
 		o.file(t, fmt.Sprint(i), folder)
 	}
 	o.do(t, http.MethodDelete, foldersPath+"/"+folder+"?contents=true", "", 200)
-	c.pass(31 * day)
+	c.advance(31 * day)
 	var taken atomic.Int32
 	var sweepers sync.WaitGroup
 	for _, g := range all {
 		sweepers.Go(func() {
-			if g.App.TrashTurn(t) {
+			if trashTurn(t, g.App) {
 				taken.Add(1)
 			}
 		})
@@ -220,7 +211,7 @@ func (c *calendar) race(t *testing.T, all []*gatewaytest.Gateway) {
 	if live, deleted := o.shown(t); live+deleted != "" {
 		t.Errorf("live: %s; deleted: %s", live, deleted)
 	}
-	if all[0].App.TrashTurn(t) {
+	if trashTurn(t, all[0].App) {
 		t.Error("another round began at once")
 	}
 }
@@ -229,9 +220,9 @@ func (c *calendar) race(t *testing.T, all []*gatewaytest.Gateway) {
 // that of the others is.
 func TestTrash_PanicEndsNothingElse(t *testing.T) {
 	t.Parallel()
-	clock := &calendar{}
+	clock := &clock{}
 	var broken atomic.Bool
-	g := gatewaytest.Start(t, clock.set, func(_ *config.Config, o *gateway.Options) {
+	g := gatewaytest.Start(t, clock.option, func(_ *config.Config, o *gateway.Options) {
 		o.Observe = func(c store.Call) {
 			if broken.Load() && c.Collection == "files" {
 				panic("broken")
@@ -244,9 +235,9 @@ func TestTrash_PanicEndsNothingElse(t *testing.T) {
 	for _, resource := range []string{"file", "campaign", "contact"} {
 		o.do(t, http.MethodDelete, old[resource].path+"/"+old[resource].name, "", 200)
 	}
-	clock.pass(31 * day)
+	clock.advance(31 * day)
 	broken.Store(true)
-	if !g.App.TrashTurn(t) {
+	if !trashTurn(t, g.App) {
 		t.Error("it was not the replica's turn")
 	}
 	broken.Store(false)
@@ -320,8 +311,8 @@ func TestTrash_HoldersAreTold(t *testing.T) {
 // TestTrash_BulkBringsNothingBack: what was deleted too long ago to be restored comes back with no bulk either.
 func TestTrash_BulkBringsNothingBack(t *testing.T) {
 	t.Parallel()
-	clock := &calendar{}
-	g := gatewaytest.Start(t, clock.set)
+	clock := &clock{}
+	g := gatewaytest.Start(t, clock.option)
 	acme := g.Org(t, "acme")
 	o := orchard{acme, acme.Key(t, tenants.Contacts)}
 	o.do(t, http.MethodPost, "/api/contacts/fields", `{"key":"ssn","title":"SSN","type":"Encrypted"}`, 200)
@@ -330,19 +321,19 @@ func TestTrash_BulkBringsNothingBack(t *testing.T) {
 		return fmt.Sprint(o.do(t, http.MethodPost, "/api/contacts/bulk", `{"records":[{"external_id":"x"},{"external_id":"y"}]}`, 200))
 	}
 	o.do(t, http.MethodDelete, one, "", 200)
-	clock.pass(29 * day)
+	clock.advance(29 * day)
 	if told := bulk(); !strings.Contains(told, "updated:1") {
 		t.Errorf("within its time: %s", told)
 	}
 	o.do(t, http.MethodDelete, one, "", 200)
-	clock.pass(30*day + time.Minute)
+	clock.advance(30*day + time.Minute)
 	o.do(t, http.MethodPost, one+"/restore", "", 404)
 	if told := bulk(); !strings.Contains(told, "failed:1") || !strings.Contains(told, "field:external_id") || !strings.Contains(told, "updated:1") {
 		t.Errorf("after it: %s", told)
 	}
 	o.do(t, http.MethodGet, one, "", 404)
-	clock.pass(time.Hour)
-	g.App.EmptyTrash(t)
+	clock.advance(time.Hour)
+	emptyTrash(t, g.App)
 	if told := bulk(); !strings.Contains(told, "created:1") {
 		t.Errorf("once it has ended: %s", told)
 	}
@@ -383,12 +374,12 @@ func TestTrash_PurgedLiesInNoFile(t *testing.T) {
 // TestTrash_KeptForEver: 0 ends nothing.
 func TestTrash_KeptForEver(t *testing.T) {
 	t.Parallel()
-	clock := &calendar{}
-	g := gatewaytest.Start(t, clock.set, func(c *config.Config, _ *gateway.Options) { c.Trash.Keep = 0 })
+	clock := &clock{}
+	g := gatewaytest.Start(t, clock.option, func(c *config.Config, _ *gateway.Options) { c.Trash.Keep = 0 })
 	c := cabinet{newOrchard(t, g, "acme")}
 	folder := c.folder(t, "F", "")
 	c.do(t, http.MethodDelete, foldersPath+"/"+folder, "", 200)
-	clock.pass(10_000 * day)
+	clock.advance(10_000 * day)
 	c.do(t, http.MethodPost, foldersPath+"/"+folder+"/restore", "", 200)
 }
 
@@ -396,14 +387,14 @@ func TestTrash_KeptForEver(t *testing.T) {
 // stays, and so does what came into a folder that was deleted.
 func TestTrash_KeepsWhatCameBack(t *testing.T) {
 	t.Parallel()
-	clock := &calendar{}
-	g := gatewaytest.Start(t, clock.set)
+	clock := &clock{}
+	g := gatewaytest.Start(t, clock.option)
 	c := cabinet{newOrchard(t, g, "acme")}
 	folder := c.folder(t, "F", "")
 	c.do(t, http.MethodDelete, foldersPath+"/"+folder, "", 200)
 	c.Import(t, fileLine(8, "late.txt", folder, ""), folderLine(9, "late", folder, ""), fileLine(10, "later.txt", docID(9), ""))
-	clock.pass(31 * day)
-	g.App.EmptyTrash(t)
+	clock.advance(31 * day)
+	emptyTrash(t, g.App)
 	if live, deleted := c.shown(t); live != "late late.txt later.txt" || deleted != "" {
 		t.Errorf("live: %s; deleted: %s", live, deleted)
 	}
@@ -419,8 +410,8 @@ func TestTrash_KeepsWhatCameBack(t *testing.T) {
 // are ended.
 func TestTrash_IsEmptiedPastWhatCannotBeRead(t *testing.T) {
 	t.Parallel()
-	clock := &calendar{}
-	g := gatewaytest.Start(t, clock.set, gatewaytest.OwnFiles)
+	clock := &clock{}
+	g := gatewaytest.Start(t, clock.option, gatewaytest.OwnFiles)
 	acme := g.Org(t, "acme")
 	key := gatewaytest.WithKey(acme.Key(t, tenants.Contacts))
 	acme.Import(t, contactsBundle(120)...)
@@ -436,11 +427,11 @@ func TestTrash_IsEmptiedPastWhatCannotBeRead(t *testing.T) {
 	for _, rec := range listed[:len(listed)-1] {
 		remove(rec.(map[string]any)["id"].(string))
 	}
-	clock.pass(time.Minute)
+	clock.advance(time.Minute)
 	remove(last)
 	p.sql(t, `UPDATE "c:contacts" SET body = '{' WHERE id <> ?1`, last)
-	clock.pass(31 * day)
-	g.App.EmptyTrash(t)
+	clock.advance(31 * day)
+	emptyTrash(t, g.App)
 	if left := p.read(t, `SELECT count(*) FROM "c:contacts"`); left != "119" {
 		t.Errorf("%s of 120 are left, not the 119 that cannot be read", left)
 	}

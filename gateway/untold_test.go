@@ -101,7 +101,7 @@ func TestSecretsThatCannotBeToldAreTakenBack(t *testing.T) {
 func TestTokenIsToldWithoutAnnouncement(t *testing.T) {
 	t.Parallel()
 	var cut interrupter
-	g := gatewaytest.Start(t, gatewaytest.Embedded, cut.option())
+	g := gatewaytest.Start(t, gatewaytest.Embedded, cut.option)
 	acme := g.Org(t, "acme")
 	k := acme.KeyWith(t, func(k *control.NewKey) { k.Permissions = []string{"manage_keys"} })
 	var back func()
@@ -150,7 +150,7 @@ func TestBoundKeysInviteNobody(t *testing.T) {
 func TestNobodyComesBetweenALookAndADeletion(t *testing.T) {
 	t.Parallel()
 	var cut interrupter
-	acme := gatewaytest.Start(t, cut.option()).Org(t, "acme")
+	acme := gatewaytest.Start(t, cut.option).Org(t, "acme")
 	root := actingAs{acme, gatewaytest.WithKey(acme.Key(t, tenants.AllPermissions()...))}
 	keeper := actingAs{acme, gatewaytest.WithKey(acme.Key(t, tenants.ManageUsers))}
 	for path, of := range map[string]string{"/api/roles": "roles", "/api/service-accounts": "accounts"} {
@@ -214,7 +214,7 @@ func TestInterruptedRequestIsNotReportedDone(t *testing.T) {
 	t.Parallel()
 	var c clock
 	var cut interrupter
-	acme := gatewaytest.Start(t, c.option(), cut.option()).Org(t, "acme")
+	acme := gatewaytest.Start(t, c.option, cut.option).Org(t, "acme")
 	key := gatewaytest.WithKey(acme.Key(t, tenants.ManageUsers))
 	marks := 0
 	on := func(c store.Call) {

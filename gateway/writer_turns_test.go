@@ -160,10 +160,10 @@ func TestBulkReportsWhatIsStored(t *testing.T) {
 // too long ends with a message that says what is stored.
 func TestQueuedImportsEndInTime(t *testing.T) {
 	t.Parallel()
-	clock := &calendar{}
+	clock := &clock{}
 	release := make(chan struct{})
 	var held atomic.Bool
-	g := gatewaytest.Start(t, clock.set, func(_ *config.Config, o *gateway.Options) {
+	g := gatewaytest.Start(t, clock.option, func(_ *config.Config, o *gateway.Options) {
 		o.Observe = func(c store.Call) {
 			if c.Collection == "contacts" && held.Load() {
 				<-release
@@ -195,7 +195,7 @@ func TestQueuedImportsEndInTime(t *testing.T) {
 	until(t, "the third waits", func() bool { return strings.Contains(told(third), `"step":"waiting","bytes":0,"place":0`) })
 	fourth := begin("four")
 	until(t, "the fourth waits behind it", func() bool { return strings.Contains(told(fourth), `"step":"waiting","bytes":0,"place":1`) })
-	clock.pass(16 * time.Minute)
+	clock.advance(16 * time.Minute)
 	ended := func(u under, message string) { // until it is told of again it seems to be interrupted
 		t.Helper()
 		until(t, message, func() bool { return strings.Contains(told(u), `"state":"failed"`) })
@@ -209,7 +209,7 @@ func TestQueuedImportsEndInTime(t *testing.T) {
 	for _, u := range []under{first, second} {
 		until(t, "it goes on", func() bool { return strings.Contains(told(u), `"state":"running"`) })
 	}
-	clock.pass(time.Hour)
+	clock.advance(time.Hour)
 	free()
 	for _, u := range []under{first, second} {
 		ended(u, "It was ended after 60 minutes. Nothing was stored; send it in several files")

@@ -6,6 +6,7 @@ import (
 
 	"tenantry/backends/store"
 	"tenantry/gateway/control"
+	"tenantry/modules/audit"
 	"tenantry/modules/imports/bundle"
 	"tenantry/modules/usage"
 	"tenantry/tenants"
@@ -27,6 +28,9 @@ func (s *Services) Store() *store.Store { return s.store }
 
 // Transfer returns import and export.
 func (s *Services) Transfer() *bundle.Service { return s.transfer }
+
+// AuditLog returns the audit log of all organizations.
+func (s *Services) AuditLog() *audit.Log { return s.audit }
 
 // Commands returns a client of the commands within this process. The caller closes it.
 func (s *Services) Commands() *control.Client { return control.InProcess(s.Control()) }

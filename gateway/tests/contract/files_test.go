@@ -9,13 +9,12 @@ import (
 	"strings"
 	"testing"
 
-	"tenantry/backends/store"
 	"tenantry/config"
 	"tenantry/gateway"
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
 	"tenantry/gateway/tests/fixture"
-	"tenantry/modules/files"
+	"tenantry/tenants"
 )
 
 const (
@@ -266,19 +265,8 @@ func TestContract_DeleteFile(t *testing.T) {
 	checkRows(t, acme, []exactRow{row("in scope", fixture.DocID(18)+"?teams[]="+fixture.TeamA, 200, fixture.EnvelopeOK("File record deleted", `{"id":"`+fixture.DocID(18)+`"}`), key)})
 	count(t, "1")
 	// The deletion is soft: the record can come back.
-	restoreFile(t, acme, fixture.DocID(16))
+	if a := acme.Do(t, http.MethodPost, "/api/files/"+fixture.DocID(16)+"/restore", gatewaytest.WithKey(acme.Key(t, tenants.ManageFiles))); a.Code != http.StatusOK {
+		t.Errorf("restoring the file: got %d %s, want %d", a.Code, a.Body, http.StatusOK)
+	}
 	count(t, "2")
-}
-
-func restoreFile(t *testing.T, o *gatewaytest.Org, id string) {
-	t.Helper()
-	all := files.NewKinds().Files.In(o.Tenant(t).Workspace())
-	found, err := all.Find(t.Context(), store.Query{Filter: store.Eq("id", id), State: store.Deleted, Limit: 1})
-	if err != nil || len(found) != 1 {
-		t.Fatalf("the deleted file is not in the store: %v", err)
-	}
-	found[0].Deleted = false
-	if err := all.Replace(t.Context(), &found[0]); err != nil {
-		t.Fatal(err)
-	}
 }

@@ -32,6 +32,7 @@ func TestSlowQueryIsNoOutage(t *testing.T) {
 		}
 	}
 	if counted["tenantry_store_slow_total"] != 1 || counted["tenantry_store_unavailable_total"] != 2 {
-		t.Errorf("%v", counted)
+		t.Errorf(`got %v, want counted["tenantry_store_slow_total"] = 1 and counted["tenantry_store_unavailable_total"] = 2`,
+			counted)
 	}
 }

@@ -30,7 +30,7 @@ func TestEmbeddedRedisHoldsNoKeys(t *testing.T) {
 		return s.keys.Authenticate(t.Context(), fresh, issued.Token.Reveal(), netip.Addr{})
 	}
 	if p, err := present(); err != nil || p.KeyID != issued.Key.ID {
-		t.Fatalf("%+v, %v", p, err)
+		t.Fatalf("got %+v, %v, want no error and p.KeyID = %v", p, err, issued.Key.ID)
 	}
 	if n, err := s.redis.DBSize(t.Context()).Result(); err != nil || n != 0 {
 		t.Errorf("Redis holds %d names, %v", n, err)

@@ -154,7 +154,7 @@ func TestDecoderStopsAtTheFirstFault(t *testing.T) {
 		_, err := (&operation.Row{}).ReadBody(io.MultiReader(strings.NewReader(head), iotest.ErrReader(errors.New("was read on"))))
 		var p *operation.Problem
 		if !errors.As(err, &p) || p.Code != http.StatusBadRequest {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v, want an error of the type of p and %v", name, err, http.StatusBadRequest)
 		}
 	}
 	cause := errors.New("the caller has gone")

@@ -138,7 +138,7 @@ func TestLockedReportInputsComeFromTheTokenAlone(t *testing.T) {
 	a := w.open(r, good+"&data=1")
 	// DE is every fourth, of which every third is lapsed; the input named exp means status.
 	if diff := cmp.Diff([][]any{{50.0}}, a.rows(t)); diff != "" {
-		t.Error(diff)
+		t.Errorf("difference:\n%s", diff)
 	}
 	for _, name := range []string{"region", "exp", "nothing", "Region", "iat"} {
 		a := w.open(r, good+"&params["+name+"]=FR")
@@ -147,7 +147,7 @@ func TestLockedReportInputsComeFromTheTokenAlone(t *testing.T) {
 	unsecured := w.add(strings.Replace(lockedReport, `"secure":true`, `"secure":false`, 1))
 	w.open(unsecured, "data=1").denied(t)
 	if a := w.open(unsecured, token(w.share(unsecured, `{"params":{"region":"FR"}}`))+"&data=1"); a.rows(t)[0][0] != 50.0 {
-		t.Error(a.raw)
+		t.Errorf("got %v, want a.rows(t)[0][0] = 50.0", a.raw)
 	}
 }
 
@@ -208,10 +208,10 @@ func TestSecureReportsNeedATokenAndTakeNoProvider(t *testing.T) {
 		w.open(open, "data=1&provider="+name).failed(t, 422, "provider must be the name")
 	}
 	if a := w.open(open, "data=1&provider=store"); a.rows(t)[0][0] != 0.0 || called {
-		t.Error(a.raw)
+		t.Errorf("got %v, want a.rows(t)[0][0] = 0.0 and not called", a.raw)
 	}
 	if a := w.open(open, "data=1&provider=warehouse"); a.rows(t)[0][0] != "7" {
-		t.Error(a.raw)
+		t.Errorf(`got %v, want a.rows(t)[0][0] = "7"`, a.raw)
 	}
 }
 
@@ -235,7 +235,7 @@ func TestReportsOfAnotherBundleAreNotFound(t *testing.T) {
 		a := at(id, "")
 		a.failed(t, 200, "Shared Report not found")
 		if a.raw != `{"status":"failed","message":"Shared Report not found","data":[]}` {
-			t.Error(a.raw)
+			t.Errorf(`got %v, want "{\"status\":\"failed\",\"message\":\"Shared Report not found\",\"data\":[]}"`, a.raw)
 		}
 	}
 	for _, pid := range []string{"", "nothing", root.ID, strings.Repeat("p", 1000)} {
@@ -243,7 +243,7 @@ func TestReportsOfAnotherBundleAreNotFound(t *testing.T) {
 	}
 	for _, id := range []string{"", root.ID, child.ID} {
 		if a := at(id, ""); a.Status != operation.StatusOK {
-			t.Errorf("%q: %s", id, a.raw)
+			t.Errorf("%q: got %s, want a.Status = %v", id, a.raw, operation.StatusOK)
 		}
 	}
 	at(secure.ID, "").denied(t)
@@ -253,7 +253,7 @@ func TestReportsOfAnotherBundleAreNotFound(t *testing.T) {
 	s, _ := at("", "").Data.(*reports.Shared)
 	want := []reports.ChildReport{{ID: child.ID, Title: "Child", Visual: "pie"}, {ID: secure.ID, Title: "Secure child", Visual: "table"}}
 	if diff := cmp.Diff(want, s.ChildReports); diff != "" {
-		t.Error(diff)
+		t.Errorf("mismatch (-want +got):\n%s", diff)
 	}
 
 	// What the root locks cannot be set by way of a child.
@@ -291,7 +291,7 @@ func TestSharedReportHidesInternals(t *testing.T) {
 	want := []string{"actions", "child_reports", "controls", "data", "debug", "desc", "exportable", "fields", "folder", "id", "params", "parent",
 		"retrieved_at", "row_key", "shareable", "title", "visual", "visual_props"}
 	if diff := cmp.Diff(want, names); diff != "" {
-		t.Error(diff)
+		t.Errorf("mismatch (-want +got):\n%s", diff)
 	}
 	if string(envelope.Data["retrieved_at"]) != strconv.FormatInt(w.now.Unix(), 10) {
 		t.Errorf("retrieved at %s", envelope.Data["retrieved_at"])
@@ -308,7 +308,7 @@ func TestRevokedAndRotatedReportTokensAreRefused(t *testing.T) {
 		t.Helper()
 		a := w.call(name, map[string]string{"id": r.ID, "token_id": tokenID}, "", "", keeper())
 		if a.Status != operation.StatusOK {
-			t.Fatal(a.raw)
+			t.Fatalf("got %v, want a.Status = %v", a.raw, operation.StatusOK)
 		}
 	}
 	first, second := issue(), issue()
@@ -388,7 +388,7 @@ func TestRevokedTokensAreRefusedUnderClockSkew(t *testing.T) {
 		}
 		id, _ := claims["jti"].(string)
 		if a := w.call("reports.revoke_share", map[string]string{"id": r.ID, "token_id": id}, "", "", keeper()); a.Status != operation.StatusOK {
-			t.Fatal(a.raw)
+			t.Fatalf("got %v, want a.Status = %v", a.raw, operation.StatusOK)
 		}
 	}
 	first, second := w.share(r, `{"expires_in":60}`), w.share(r, `{}`)
@@ -422,7 +422,7 @@ func TestConcurrentRevocationsAllHold(t *testing.T) {
 	}
 	group.Wait()
 	if a := w.open(r, token(w.share(r, `{}`))); a.Status != operation.StatusOK {
-		t.Error(a.raw)
+		t.Errorf("got %v, want a.Status = %v", a.raw, operation.StatusOK)
 	}
 }
 
@@ -516,7 +516,7 @@ func TestSharesOfAReportAreBounded(t *testing.T) {
 	w.share(r, `{}`)
 	w.call("reports.share", map[string]string{"id": r.ID}, "", `{}`, keeper()).failed(t, 422, "10000 good share tokens already; revoke some")
 	if a := w.call("reports.revoke_shares", map[string]string{"id": r.ID}, "", "", keeper()); a.Status != operation.StatusOK {
-		t.Fatal(a.raw)
+		t.Fatalf("got %v, want a.Status = %v", a.raw, operation.StatusOK)
 	}
 	revocations := make([]*reports.Revocation, 1000)
 	for i := range revocations {

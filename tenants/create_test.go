@@ -172,7 +172,7 @@ func TestNewOrganizationsSkipUsedNumbers(t *testing.T) {
 	other, d, _, _ := strangers(t, w)
 	made := d.CreateAll(t.Context(), list("delta", "epsilon", "zeta", "eta")...)
 	if got := verdicts(made); got != "made made made made" {
-		t.Fatal(got)
+		t.Fatalf(`got %v, want "made made made made"`, got)
 	}
 	for _, c := range made {
 		if n := things(t, other, c.Tenant); n != 0 || c.Tenant.Org.OrgID <= 3 {

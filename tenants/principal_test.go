@@ -30,7 +30,7 @@ func TestScopeOnlyNarrows(t *testing.T) {
 		p := &Principal{Kind: ServiceAccount, Teams: tt.own}
 		got := p.Scope(tt.tenant, tt.requested)
 		if got.All != tt.all || !slices.Equal(got.Teams, tt.teams) {
-			t.Errorf("%s: %+v", tt.name, got)
+			t.Errorf("%s: got %+v, want got.All = %v and %v", tt.name, got, tt.all, tt.teams)
 		}
 	}
 }

@@ -75,7 +75,7 @@ func TestWorkspacesShareKinds(t *testing.T) {
 		}
 		one, err := e.schema(s, of)
 		if err != nil || len(one.list) != len(of) {
-			t.Fatal(one, err)
+			t.Fatalf("got %v, %v, want no error and len(one.list) = %v", one, err, len(of))
 		}
 		all = append(all, one)
 	}
@@ -257,7 +257,7 @@ func TestOneNeedsNoOrder(t *testing.T) {
 	} {
 		for _, p := range all {
 			if got := s.one(p); got != want {
-				t.Errorf("%+v: %v", p, got)
+				t.Errorf("got %+v: %v, want %v", p, got, want)
 			}
 		}
 	}

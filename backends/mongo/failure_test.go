@@ -62,7 +62,7 @@ func TestOptions(t *testing.T) {
 	} {
 		e, err := Open(t.Context(), c.o)
 		if (err == nil) != c.ok {
-			t.Errorf("%s: %v", c.name, err)
+			t.Errorf("%s: got %v, want (err == nil) = %v", c.name, err, c.ok)
 		}
 		if err == nil {
 			if err := e.Close(); err != nil {

@@ -351,7 +351,7 @@ func TestWatchRefuses(t *testing.T) {
 			t.Fatalf("%s: %v", c.command, err)
 		}
 		if err := check(c.name, command); (err == nil) != c.ok {
-			t.Errorf("%s: %v", c.command, err)
+			t.Errorf("%s: got %v, want (err == nil) = %v", c.command, err, c.ok)
 		}
 	}
 }

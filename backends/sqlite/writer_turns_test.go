@@ -172,7 +172,7 @@ func TestWriterTurns_WeighedByRows(t *testing.T) {
 	g := &grouped{t: t, db: db}
 	g.inLine(1)
 	if j := g.waiting()[0]; j.rows != 404 || j.documents != 2 || j.ws != ws.space.id || j.ws == 0 {
-		t.Errorf("%+v", j.load)
+		t.Errorf("got %+v, want j.rows = 404 and j.documents = 2 and j.ws = %v and j.ws > 0", j.load, ws.space.id)
 	}
 	leave()
 	if err := <-ended; err == nil {

@@ -310,7 +310,7 @@ func TestLockedValueNamedLikeAClaimShadowsNothing(t *testing.T) {
 	}
 	out, err := verify(token)
 	if err != nil || out.Report != "pid-1" || out.Organization != "7" || !out.ExpiresAt.Equal(in.ExpiresAt) {
-		t.Fatalf("%v, %v", out, err)
+		t.Fatalf(`got %v, %v, want no error and out.Report = "pid-1" and out.Organization = "7"`, out, err)
 	}
 	if _, err := tokens.VerifyShare(keys, token, "7", "pid-1", in.ExpiresAt); err == nil {
 		t.Fatal("a locked value named exp prolonged the token")
@@ -382,7 +382,7 @@ func TestSignerIsNotPrinted(t *testing.T) {
 	t.Parallel()
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%x"} {
 		if got := fmt.Sprintf(verb, signer); got != "signer k1" {
-			t.Errorf("%s: %s", verb, got)
+			t.Errorf(`%s: got %s, want "signer k1"`, verb, got)
 		}
 	}
 	if out, err := json.Marshal(signer); err != nil || string(out) != `"signer k1"` {

@@ -152,7 +152,8 @@ func TestOverTheLimitNothingIsRead(t *testing.T) {
 	})
 	const want = `{"status":"failed","message":"Too many requests, please retry later","data":[]}`
 	if rec.Code != http.StatusTooManyRequests || rec.Body.String() != want || rec.Header().Get("Retry-After") != "1" {
-		t.Errorf("%d %s %v", rec.Code, rec.Body, rec.Header())
+		t.Errorf(`got %d %s %v, want %v and rec.Body.String() = %v and rec.Header().Get("Retry-After") = "1"`,
+			rec.Code, rec.Body, rec.Header(), http.StatusTooManyRequests, want)
 	}
 	wantLimitHeaders(t, rec, "100", "0", "2")
 	if !strings.Contains(w.log.String(), `"reason":"over the limit: caller rate"`) {
@@ -178,7 +179,7 @@ func TestLimitIsToldWhateverTheAnswer(t *testing.T) {
 		o.Handler = func(context.Context, *operation.Call) (operation.Result, error) { panic("a fault") }
 	}), nil)
 	if rec.Code != http.StatusInternalServerError {
-		t.Errorf("%d", rec.Code)
+		t.Errorf("got %d, want %v", rec.Code, http.StatusInternalServerError)
 	}
 	wantLimitHeaders(t, rec, "100", "7", "2")
 	if err := w.engine.Close(); err != nil {

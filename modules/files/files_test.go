@@ -282,7 +282,8 @@ func TestFolderPagesAndCaps(t *testing.T) {
 			t.Errorf("%s: files %v", tt.query, got)
 		}
 		if files["pages"] != tt.pages || files["count"] != 6.0 || m["files_count"] != 6.0 || len(files) != 4 {
-			t.Errorf("%s: %v", tt.query, files)
+			t.Errorf(`%s: got %v, want files["pages"] = %v and files["count"] = 6.0 and m["files_count"] = 6.0 and len(files) = 4`,
+				tt.query, files, tt.pages)
 		}
 		if got := column(t, folders["results"], "name"); len(got) != tt.folders || folders["pages"] != tt.kidPages || folders["count"] != 1.0 {
 			t.Errorf("%s: folders %v", tt.query, folders)
@@ -407,7 +408,8 @@ func TestDelete(t *testing.T) {
 		t.Helper()
 		got := f.remove(t, id, query)
 		if got.Code != 200 || got.Status != "failed" || got.Message != "File not found" || got.Data != "[]" {
-			t.Errorf("%s: %+v", what, got)
+			t.Errorf(`%s: got %+v, want 200 and got.Status = "failed" and got.Message = "File not found" and got.Data = "[]"`,
+				what, got)
 		}
 	}
 	refused("malformed", "x", "")
@@ -459,7 +461,7 @@ func BenchmarkFolderPage(b *testing.B) {
 		b.Run(query, func(b *testing.B) {
 			for b.Loop() {
 				if got := f.get(b, id, query); got.Code != 200 {
-					b.Fatal(got)
+					b.Fatalf("got %v, want 200", got)
 				}
 			}
 		})

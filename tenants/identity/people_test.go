@@ -196,7 +196,7 @@ func TestPermissionsOfManyAreEachOnes(t *testing.T) {
 	}
 	got, err := w.People.Permissions(t.Context(), tenant, users)
 	if err != nil || len(got) != len(users) {
-		t.Fatal(got, err)
+		t.Fatalf("got %v, %v, want no error and len(got) = %v", got, err, len(users))
 	}
 	for i, want := range []tenants.Permission{tenants.ManageForms, tenants.ViewUsers, tenants.Contacts} {
 		if !slices.Equal(got[i], []tenants.Permission{want}) {
@@ -402,7 +402,7 @@ func TestTeamsKeepTheirID(t *testing.T) {
 			return nil
 		})
 		if err != nil || team.ID != id || team.Name != name {
-			t.Fatal(team, err)
+			t.Fatalf("got %v, %v, want no error and team.ID = %v and team.Name = %v", team, err, id, name)
 		}
 	}
 	teams, err := w.People.Teams(t.Context(), tenant)

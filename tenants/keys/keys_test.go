@@ -110,7 +110,7 @@ func TestBadKeyIsRefusedWithoutLookup(t *testing.T) {
 		"other kind": strings.Replace(token, "server_full", "server_read", 1), "upper case": strings.ToUpper(token), "zero": "\x00",
 	} {
 		if _, err := w.Keys.Authenticate(t.Context(), tenant, bad, somewhere); !errors.Is(err, tenants.ErrDenied) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v, want the error tenants.ErrDenied", name, err)
 		}
 	}
 	if w.Engine.Reads.Load() != reads || w.RedisHook.Commands.Load() != commands {

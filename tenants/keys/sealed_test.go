@@ -52,7 +52,7 @@ func TestForgedOrMovedKeyEntriesAreRefused(t *testing.T) {
 		}
 		w.Second(t, tenantstest.Options{}) // nothing is cached
 		if p, err := authenticate(t, w, "a", weak.Token.Reveal()); err != nil || p.KeyID != weak.Key.ID || p.May(tenants.Contacts) {
-			t.Errorf("%s: %+v, %v", what, p, err)
+			t.Errorf("%s: got %+v, %v, want no error and p.KeyID = %v", what, p, err, weak.Key.ID)
 		}
 		if p, err := authenticate(t, w, "a", unknown.Token.Reveal()); !errors.Is(err, tenants.ErrDenied) {
 			t.Errorf("%s, under the name of a key that there is not: %+v, %v", what, p, err)

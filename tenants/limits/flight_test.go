@@ -63,7 +63,7 @@ func TestFlightWaits(t *testing.T) {
 	one := func(org int64) Load { return Load{Organization: org, Weight: 1} }
 	for _, l := range []Load{{Organization: 1, Weight: 40}, {Organization: 2, Weight: 4}, one(3), one(4), one(4), one(4)} {
 		if full := f.Enter(t.Context(), l); full != "" {
-			t.Fatalf("%+v: %s", l, full)
+			t.Fatalf(`got %+v: %s, want full = ""`, l, full)
 		}
 	}
 	entered := make(chan int64, 2)

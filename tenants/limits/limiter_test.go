@@ -50,7 +50,7 @@ func TestLimiterParts(t *testing.T) {
 		mine := request(t, org, Key("a"), "5/h", "off", "2/h")
 		for range 2 {
 			if d := take(mine); d.Refused || d.Name != "caller rate" {
-				t.Fatalf("%+v", d)
+				t.Fatalf(`got %+v, want d.Name = "caller rate"`, d)
 			}
 		}
 		if d := take(mine); !d.Refused || d.Name != "caller rate" || d.Limit.Count() != 2 || d.Wait < 29*time.Minute {
@@ -184,7 +184,7 @@ func TestScriptIsLoadedAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		if d := l.Take(t.Context(), r); d.Refused || d.Remaining != left {
-			t.Fatalf("%+v", d)
+			t.Fatalf("got %+v, want d.Remaining = %v", d, left)
 		}
 	}
 	if err := client.ScriptFlush(t.Context()).Err(); err != nil {

@@ -54,7 +54,7 @@ func TestForgedOrMovedSessionsAreRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		if p, err := lookup(t, w, "a", mine); !errors.Is(err, tenants.ErrDenied) {
-			t.Errorf("%s: %+v, %v", what, p, err)
+			t.Errorf("%s: got %+v, %v, want the error tenants.ErrDenied", what, p, err)
 		}
 	}
 	if err := w.Redis.Set(t.Context(), name, value, time.Hour).Err(); err != nil {

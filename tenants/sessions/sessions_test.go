@@ -90,7 +90,7 @@ func TestOnlyTheHashIsInRedis(t *testing.T) {
 	token := start(t, w, "acme", user(t, w, tenant, identity.NewUser{}))
 	found, err := w.Redis.Keys(t.Context(), tenant.RedisPrefix()+"*").Result()
 	if err != nil || len(found) != 2 {
-		t.Fatal(found, err)
+		t.Fatalf("got %v, %v, want no error and len(found) = 2", found, err)
 	}
 	for _, name := range found {
 		var value string
@@ -385,7 +385,7 @@ func TestAttemptsForOneAddressDoNotCountForAnother(t *testing.T) {
 	}
 	found, err := w.Redis.Keys(t.Context(), w.Directory.RedisPrefix()+"signin:*").Result()
 	if err != nil || len(found) != 9 { // one of the network address, two of each e-mail address
-		t.Fatal(found, err)
+		t.Fatalf("got %v, %v, want no error and len(found) = 9", found, err)
 	}
 	shapes := map[int]int{}
 	for _, key := range found {

@@ -231,7 +231,7 @@ func TestThrottleSurvivesGarbage(t *testing.T) {
 	d.wrong(t, "192.0.2.1")
 	names, err := d.Redis.Keys(t.Context(), d.Directory.RedisPrefix()+"signin:*").Result()
 	if err != nil || len(names) != 3 {
-		t.Fatal(names, err)
+		t.Fatalf("got %v, %v, want no error and len(names) = 3", names, err)
 	}
 	for _, name := range names {
 		if err := d.Redis.Set(t.Context(), name, "garbage", time.Minute).Err(); err != nil {

@@ -213,7 +213,7 @@ func TestFloodOfOneAddressHidesNoOther(t *testing.T) {
 				address += strconv.FormatInt(int64(n+1), 16)
 			}
 			if a := refused(address); a.Code != http.StatusForbidden {
-				t.Fatalf("%d %s", a.Code, a.Body)
+				t.Fatalf("got %d %s, want %v", a.Code, a.Body, http.StatusForbidden)
 			}
 		}
 		// Another minute may begin meanwhile; then it is 20 more.

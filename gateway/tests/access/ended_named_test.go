@@ -40,7 +40,7 @@ func TestDeactivatedAdministratorStaysDeactivated(t *testing.T) {
 	for _, h := range held {
 		fixture.Send(t, h.Conn, string(h.Body[5:]))
 		if code, body := h.Answer(t); code != http.StatusForbidden || body != fixture.DeniedBody {
-			t.Errorf("%d %s", code, body)
+			t.Errorf("got %d %s, want %v and body = %v", code, body, http.StatusForbidden, fixture.DeniedBody)
 		}
 	}
 	asAdmin(p).Want(t, http.MethodGet, "/api/users?sort=-id&per_page=1", "", 200, `"active":false`)
@@ -58,7 +58,7 @@ func TestScopeIsResolvedAfterTheBody(t *testing.T) {
 	changeAccount(t, p, key, `{"teams":["`+p.IDs[fixture.RefTeam]+`"]}`)
 	fixture.Send(t, h.Conn, string(h.Body))
 	if code, body := h.Answer(t); code != http.StatusNotFound {
-		t.Errorf("%d %s", code, body)
+		t.Errorf("got %d %s, want %v", code, body, http.StatusNotFound)
 	}
 }
 
@@ -69,7 +69,7 @@ func TestRevokedKeyGetsNoReplay(t *testing.T) {
 	key := p.KeyWith(t, func(k *control.NewKey) { k.Permissions = []string{"contacts"} })
 	q := fixture.Call{Method: http.MethodPost, Target: "/api/contacts", Changes: []gatewaytest.Request{fixture.JSONText(`{"email":"ada@example.com"}`), fixture.IdempotencyKey("one")}}
 	if a := p.Do(t, q.Method, q.Target, append(q.Changes, gatewaytest.WithKey(key.Token))...); a.Code != http.StatusOK {
-		t.Fatalf("%d %s", a.Code, a.Body)
+		t.Fatalf("got %d %s, want %v", a.Code, a.Body, http.StatusOK)
 	}
 	q.Changes[0] = fixture.JSONText(`{"email":"ada@example.com"}`) // as it was
 	h := p.HoldBody(t, p.Row(t, "contacts.create"), q, gatewaytest.WithKey(key.Token))
@@ -78,7 +78,7 @@ func TestRevokedKeyGetsNoReplay(t *testing.T) {
 	}
 	fixture.Send(t, h.Conn, string(h.Body))
 	if code, body := h.Answer(t); code != http.StatusForbidden || body != fixture.DeniedBody {
-		t.Errorf("%d %s", code, body)
+		t.Errorf("got %d %s, want %v and body = %v", code, body, http.StatusForbidden, fixture.DeniedBody)
 	}
 }
 
@@ -112,7 +112,7 @@ func TestQueuedImportChecksRightsBeforeItStarts(t *testing.T) {
 	}, end)
 	id, _ := a.Field("id").(string)
 	if a := fixture.AwaitImport(t, p.Org, gatewaytest.Cookie(p.AdminCookie), id); a.Field("state") != "failed" || a.Field("step") != "reading" {
-		t.Errorf("%s", a.Body)
+		t.Errorf(`got %s, want a.Field("state") = "failed" and a.Field("step") = "reading"`, a.Body)
 	}
 }
 
@@ -133,7 +133,7 @@ func TestImportOutlivesItsSession(t *testing.T) {
 	held.GoOn <- struct{}{}
 	fixture.Await(t, "the import has ended", func() bool { return strings.Contains(p.Log.String(), `"import":"`+id+`","lines"`) })
 	if a := p.Do(t, http.MethodGet, "/api/import/"+id, gatewaytest.Cookie(p.SignIn(t, "ada@example.com"))); a.Field("state") != "done" {
-		t.Errorf("%d %s", a.Code, a.Body)
+		t.Errorf(`got %d %s, want a.Field("state") = "done"`, a.Code, a.Body)
 	}
 }
 
@@ -168,7 +168,7 @@ func TestSlowExportEndsAfterDeactivation(t *testing.T) {
 			from := bufio.NewReaderSize(conn, 16)
 			resp, err := http.ReadResponse(from, r)
 			if err != nil || resp.StatusCode != http.StatusOK {
-				t.Fatalf("%v %v", resp, err)
+				t.Fatalf("got %v %v, want no error and resp.StatusCode = %v", resp, err, http.StatusOK)
 			}
 			end()
 			p.Import(t, `{"kind":"contact","id":"`+fixture.DocID(0xffff)+`","email":"after@example.com"}`) // the last of its kind

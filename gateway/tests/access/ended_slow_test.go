@@ -93,7 +93,8 @@ func TestFormUploadsEndWithTheirRight(t *testing.T) {
 			fixture.Send(t, h.Conn, string(h.Body[:sent]))
 			end()
 			if code, body := h.Answer(t); code < 400 || code >= 500 || strings.Contains(body, "could not be read") { // though nothing more is sent
-				t.Errorf("%s: %s: %d %.300s", op.Name, e.name, code, body)
+				t.Errorf(`%s: got %s: %d %.300s, want code >= 400 and code < 500 and nothing containing "could not be read"`,
+					op.Name, e.name, code, body)
 			}
 			if e.open {
 				setState(t, p, "org.resume")
@@ -124,7 +125,7 @@ func TestSlowPagesEndWithTheirRight(t *testing.T) {
 				time.Sleep(700 * time.Millisecond) // so it has taken long
 			})
 			if told := strings.Contains(a.Text(), "classified.example"); told != (i == 0) || a.Code >= 500 {
-				t.Errorf("%s: %s: %d %.200s", e.name, path, a.Code, a.Text())
+				t.Errorf("%s: got %s: %d %.200s, want told = %v and a.Code < 500", e.name, path, a.Code, a.Text(), (i == 0))
 			}
 			if e.open {
 				setState(t, p, "org.resume")

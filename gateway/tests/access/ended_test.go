@@ -176,7 +176,7 @@ func holdOpen(t *testing.T, w *fixture.World, e ending, rows []operation.Row) {
 			failed = code >= 500 || body == fixture.DeniedBody
 		}
 		if failed {
-			t.Errorf("%s: %s: %d %.300s", e.name, h.Op.Name, code, body)
+			t.Errorf("%s: got %s: %d %.300s, want not failed", e.name, h.Op.Name, code, body)
 		}
 	}
 	if e.keeps == nil && p.Export(t) != before {
@@ -276,7 +276,7 @@ func TestUploadsEndWithTheirRight(t *testing.T) {
 			before := p.Export(t)
 			end()
 			if code, body := h.Answer(t); code != http.StatusForbidden { // though nothing more is sent
-				t.Errorf("%s: %s: %d %.300s", op.Name, e.name, code, body)
+				t.Errorf("%s: got %s: %d %.300s, want %v", op.Name, e.name, code, body, http.StatusForbidden)
 			}
 			if e.open {
 				setState(t, p, "org.resume")
@@ -327,7 +327,7 @@ func TestImportsEndWithTheirRight(t *testing.T) {
 				continue
 			}
 			if a.Field("state") != "failed" || !strings.Contains(said, cmp.Or(why[e.name], "session in which it was begun was ended")) {
-				t.Errorf("%s, %s: %s", e.name, at, a.Body)
+				t.Errorf(`got %s, %s: %s, want a.Field("state") = "failed"`, e.name, at, a.Body)
 			}
 			if made > 0 {
 				t.Errorf("%s, %s: %d records were made", e.name, at, made)

@@ -28,12 +28,12 @@ func TestStrangersCannotFillTheAuditLog(t *testing.T) {
 	for n := range 200 {
 		from := gatewaytest.Header("X-Forwarded-For", "192.0.2."+strconv.Itoa(n/40))
 		if a := acme.Get(t, "", reveal, from); a.Code != http.StatusForbidden {
-			t.Fatalf("%d %s", a.Code, a.Body)
+			t.Fatalf("got %d %s, want %v", a.Code, a.Body, http.StatusForbidden)
 		}
 	}
 	key := acme.Key(t)
 	if a := acme.Get(t, key, reveal); a.Code != http.StatusForbidden {
-		t.Fatalf("%d %s", a.Code, a.Body)
+		t.Fatalf("got %d %s, want %v", a.Code, a.Body, http.StatusForbidden)
 	}
 	records := fixture.AuditRecords(t, acme, 1000)
 	strangers, known := 0, 0
@@ -106,7 +106,8 @@ func TestMethodsNobodyKnowsAreRefusedInTheEnvelope(t *testing.T) {
 	for _, method := range []string{"FOO", "PROPFIND", http.MethodPatch} {
 		a := acme.Do(t, method, "/api/users/1")
 		if a.Code != http.StatusMethodNotAllowed || a.Header.Get("Allow") != "GET, HEAD, PUT" || a.Status != "failed" {
-			t.Errorf("%s: %d %q %s", method, a.Code, a.Header.Get("Allow"), a.Body)
+			t.Errorf(`%s: got %d %q %s, want %v and a.Header.Get("Allow") = "GET, HEAD, PUT" and a.Status = "failed"`,
+				method, a.Code, a.Header.Get("Allow"), a.Body, http.StatusMethodNotAllowed)
 		}
 	}
 	if a := acme.Do(t, "FOO", "/api/nothing"); a.Code != http.StatusNotFound {
@@ -124,7 +125,7 @@ func TestAKeyHeaderDoesNotLendASession(t *testing.T) {
 	a := acme.Do(t, http.MethodPost, "/auth/sign-out", gatewaytest.Cookie(cookie), gatewaytest.WithKey("anything"),
 		gatewaytest.Header("Origin", "https://evil.example.com"), gatewaytest.Header("Sec-Fetch-Site", "cross-site"))
 	if a.Code != http.StatusForbidden {
-		t.Errorf("%d %s", a.Code, a.Body)
+		t.Errorf("got %d %s, want %v", a.Code, a.Body, http.StatusForbidden)
 	}
 	if home := acme.Page(t, "/", gatewaytest.Cookie(cookie)); home.Code != http.StatusOK {
 		t.Errorf("the session ended: %d", home.Code)

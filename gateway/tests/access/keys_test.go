@@ -31,7 +31,7 @@ func TestKeyComesInOneHeaderAlone(t *testing.T) {
 	p, key := w.A, w.A.FullKey
 	path := "/api/custom-reports/" + p.IDs[fixture.RefReport]
 	if a := p.Get(t, key, path); a.Code != http.StatusOK {
-		t.Fatalf("%d %s", a.Code, a.Body)
+		t.Fatalf("got %d %s, want %v", a.Code, a.Body, http.StatusOK)
 	}
 	h := gatewaytest.Header
 	for name, changes := range map[string][]gatewaytest.Request{
@@ -64,7 +64,7 @@ func TestKeyComesInOneHeaderAlone(t *testing.T) {
 	} {
 		code, body := w.Raw(t, "GET "+path+" HTTP/1.1\r\nHost: "+p.Host+"\r\n"+line+"\r\nConnection: close\r\n\r\n")
 		if code < 400 || code > 499 || strings.Contains(body, p.Mark) {
-			t.Errorf("%s: %d %.200s", name, code, body)
+			t.Errorf("%s: got %d %.200s, want code >= 400 and code <= 499", name, code, body)
 		}
 	}
 }
@@ -98,17 +98,17 @@ func TestNothingStoredIsAUsableSecret(t *testing.T) {
 	path := "/api/custom-reports/" + p.IDs[fixture.RefReport]
 	for _, key := range []string{p.FullKey, p.ReadKey} {
 		if a := p.Get(t, key, path); a.Code != http.StatusOK {
-			t.Fatalf("%d %s", a.Code, a.Body)
+			t.Fatalf("got %d %s, want %v", a.Code, a.Body, http.StatusOK)
 		}
 	}
 	for _, c := range []*http.Cookie{p.MemberCookie, p.AdminCookie} {
 		if a := p.Do(t, http.MethodGet, path, gatewaytest.Cookie(c)); a.Code != http.StatusOK {
-			t.Fatalf("%d %s", a.Code, a.Body)
+			t.Fatalf("got %d %s, want %v", a.Code, a.Body, http.StatusOK)
 		}
 	}
 	p.Do(t, http.MethodGet, "/api/form/collections/schema", gatewaytest.WithKey(p.BrowserKey), gatewaytest.Header("Origin", fixture.PageOrigin))
 	if a := p.Get(t, p.FullKey, "/api/contacts/"+p.IDs[fixture.RefContact]+"/reveal-secret?field="+fixture.SecretField); a.Field("field_value") != p.FirstSecret {
-		t.Fatalf("%d %s", a.Code, a.Body)
+		t.Fatalf(`got %d %s, want a.Field("field_value") = %v`, a.Code, a.Body, p.FirstSecret)
 	}
 	p.Get(t, "", "/api/reports/shared/"+p.IDs[fixture.RefSecurePID]+"?data=1&token="+p.IDs[fixture.RefSecureShare])
 	p.Do(t, http.MethodGet, "/shared/reports/"+p.IDs[fixture.RefSecurePID]+"?token="+p.IDs[fixture.RefSecureShare])
@@ -187,7 +187,7 @@ func TestBadKeyChecksumIsRefusedWithoutLookup(t *testing.T) {
 	key := o.Key(t)
 	path := "/api/campaigns/count"
 	if a := o.Get(t, key, path); a.Code != http.StatusOK {
-		t.Fatalf("%d %s", a.Code, a.Body)
+		t.Fatalf("got %d %s, want %v", a.Code, a.Body, http.StatusOK)
 	}
 	unknown := o.Get(t, fixture.RandomKey(t, tenants.ServerFull), path)
 	before := mini.CommandCount()
@@ -365,7 +365,7 @@ func TestComplianceSchemaAndDeactivatedAccounts(t *testing.T) {
 		"key and admin's own": {gatewaytest.WithKey(p.FullKey), gatewaytest.Cookie(p.AdminCookie)},
 	} {
 		if a := p.Do(t, http.MethodGet, path, changes...); a.Code != http.StatusForbidden || a.Text() != refusal {
-			t.Errorf("%s: %d %.200s", name, a.Code, a.Body)
+			t.Errorf("%s: got %d %.200s, want %v and a.Text() = %v", name, a.Code, a.Body, http.StatusForbidden, refusal)
 		}
 	}
 	if a := p.Do(t, http.MethodGet, path, gatewaytest.Cookie(p.AdminCookie)); a.Code != http.StatusOK {
@@ -390,7 +390,7 @@ func TestComplianceSchemaAndDeactivatedAccounts(t *testing.T) {
 	call := func(key string) *gatewaytest.Answer { return p.Get(t, key, "/api/campaigns/count") }
 	for _, k := range []control.IssuedKey{first, second} {
 		if a := call(k.Token); a.Code != http.StatusOK {
-			t.Fatalf("%d %s", a.Code, a.Body)
+			t.Fatalf("got %d %s, want %v", a.Code, a.Body, http.StatusOK)
 		}
 	}
 	tenant := p.Tenant(t)
@@ -420,7 +420,7 @@ func TestKeyExpiryIsCheckedOnACacheHit(t *testing.T) {
 	path := "/api/campaigns/count"
 	for range 2 {
 		if a := o.Get(t, key, path); a.Code != http.StatusOK {
-			t.Fatalf("%d %s", a.Code, a.Body)
+			t.Fatalf("got %d %s, want %v", a.Code, a.Body, http.StatusOK)
 		}
 	}
 	ahead.Store(int64(21 * time.Second)) // less than what a look-up stays fresh

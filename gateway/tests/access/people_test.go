@@ -40,7 +40,7 @@ func TestAnOrganizationKeepsAnAdministrator(t *testing.T) {
 	refused := func(what string, err error) {
 		t.Helper()
 		if err == nil || !strings.Contains(err.Error(), "last active administrator") {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf(`%s: got %v, want an error and containing "last active administrator"`, what, err)
 		}
 	}
 	ada := make("ada@example.com")
@@ -123,7 +123,7 @@ func TestCommandsAreNotPublic(t *testing.T) {
 		for _, c := range g.Commands {
 			for _, with := range []gatewaytest.Request{gatewaytest.WithKey(key), func(r *http.Request) { r.AddCookie(cookie) }} {
 				if a := acme.Do(t, http.MethodPost, c.Row.Path, with, gatewaytest.JSON(map[string]string{"slug": acme.Slug})); a.Code != http.StatusNotFound {
-					t.Errorf("%s: %d %s", c.Row.Path, a.Code, a.Body)
+					t.Errorf("%s: got %d %s, want %v", c.Row.Path, a.Code, a.Body, http.StatusNotFound)
 				}
 			}
 		}
@@ -157,7 +157,7 @@ func TestServiceAccountsRolesAndTeams(t *testing.T) {
 		t.Helper()
 		found, err := control.Call[[]control.Key](ctx, c, "key.list", control.Page{Org: acme.Slug})
 		if err != nil || len(found) != 1 {
-			t.Fatalf("%v %+v", err, found)
+			t.Fatalf("got %v %+v, want no error and len(found) = 1", err, found)
 		}
 		return found[0]
 	}
@@ -166,7 +166,7 @@ func TestServiceAccountsRolesAndTeams(t *testing.T) {
 	}
 	const path = "/api/form/collections/schema"
 	if a := acme.Get(t, made.Token, path); a.Code != http.StatusOK {
-		t.Errorf("%d %s", a.Code, a.Body)
+		t.Errorf("got %d %s, want %v", a.Code, a.Body, http.StatusOK)
 	}
 	if k := keys(); k.LastUsedAt == nil {
 		t.Errorf("after its use: %+v", k)
@@ -178,7 +178,7 @@ func TestServiceAccountsRolesAndTeams(t *testing.T) {
 		t.Errorf("after its account lost the permission: %d %s", a.Code, a.Body)
 	}
 	if gone, err := control.Call[control.Deleted](ctx, c, "account.delete", ref(account.ID)); err != nil || gone.Keys != 1 {
-		t.Errorf("%+v %v", gone, err)
+		t.Errorf("got %+v %v, want no error and gone.Keys = 1", gone, err)
 	}
 	if a, err := control.Call[control.Account](ctx, c, "account.show", ref(account.ID)); err == nil {
 		t.Errorf("the deleted account is there: %+v", a)

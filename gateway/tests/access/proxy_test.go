@@ -44,7 +44,7 @@ func TestNoAddressOpensNoList(t *testing.T) {
 		}
 		a := acme.Get(t, inner, reveal, changes...)
 		if a.Code != test.code {
-			t.Errorf("%s: %s: %d %s", test.header, test.value, a.Code, a.Body)
+			t.Errorf("%s: got %s: %d %s, want %v", test.header, test.value, a.Code, a.Body, test.code)
 		}
 		records := fixture.AuditRecords(t, acme, 1)
 		if len(records) != 1 || records[0].Remote != test.remote {

@@ -57,7 +57,7 @@ func TestImportedRightsHoldAtOnce(t *testing.T) {
 			return acme.Do(t, http.MethodGet, "/api/users", gatewaytest.Cookie(cookie))
 		}
 		if a := ask(); a.Code != 200 {
-			t.Fatalf("%d %s", a.Code, a.Body)
+			t.Fatalf("got %d %s, want 200", a.Code, a.Body)
 		}
 		return u.ID, ask
 	}

@@ -156,7 +156,7 @@ func TestCompressedBodiesAreRefused(t *testing.T) {
 		for _, encoding := range []string{"gzip", "deflate", "br", "identity", "gzip, gzip"} {
 			a := p.Do(t, q.Method, q.Target, p.CredentialFor(&op), gatewaytest.Body("application/json", packed.String()), gatewaytest.Header("Content-Encoding", encoding))
 			if a.Code != http.StatusUnsupportedMediaType {
-				t.Errorf("%s, %s: %d %.200s", op.Name, encoding, a.Code, a.Body)
+				t.Errorf("got %s, %s: %d %.200s, want %v", op.Name, encoding, a.Code, a.Body, http.StatusUnsupportedMediaType)
 			}
 		}
 	}

@@ -211,7 +211,8 @@ func TestLockedInputsComeFromTheTokenAlone(t *testing.T) {
 	good := sign(claims{"region": "DE"})
 	base := openShared(t, p, good, "")
 	if base.Code != http.StatusOK || !strings.Contains(base.Text(), `"DE"`) || strings.Contains(base.Text(), `"FR"`) {
-		t.Fatalf("%d %s", base.Code, base.Body)
+		t.Fatalf(`got %d %s, want %v and containing "\"DE\"" and nothing containing "\"FR\""`,
+			base.Code, base.Body, http.StatusOK)
 	}
 	fixture.WantDenied(t, "the locked input is missing", openShared(t, p, sign(claims{}), ""))
 	fixture.WantDenied(t, "an undeclared input in the token", openShared(t, p, sign(claims{"region": "DE", "other": "x"}), ""))
@@ -314,7 +315,7 @@ func TestSharedAnswersHoldNothingInternal(t *testing.T) {
 	} {
 		a := p.Get(t, "", path)
 		if a.Status != "ok" || !strings.Contains(a.DataJSON(), `"rows":[[`) {
-			t.Fatalf("%s: %d %.300s", name, a.Code, a.Body)
+			t.Fatalf(`%s: got %d %.300s, want a.Status = "ok" and containing "\"rows\":[["`, name, a.Code, a.Body)
 		}
 		data := a.DataJSON()
 		for what, pattern := range map[string]string{
@@ -344,7 +345,7 @@ func TestRevokedAndRotatedTokensAreRefused(t *testing.T) {
 	second, _ := p.Share(t, p.IDs[fixture.RefSecure], region)
 	path := "/api/custom-reports/" + p.IDs[fixture.RefSecure] + "/shares"
 	if a := p.Do(t, http.MethodDelete, path+"/"+id, gatewaytest.WithKey(p.FullKey)); a.Code != http.StatusOK {
-		t.Fatalf("%d %s", a.Code, a.Body)
+		t.Fatalf("got %d %s, want %v", a.Code, a.Body, http.StatusOK)
 	}
 	if opens(first) || !opens(second) {
 		t.Error("revoking one token revoked another, or not that one")
@@ -358,7 +359,7 @@ func TestRevokedAndRotatedTokensAreRefused(t *testing.T) {
 		t.Error("a token was revoked from elsewhere")
 	}
 	if a := p.Do(t, http.MethodDelete, path, gatewaytest.WithKey(p.FullKey)); a.Code != http.StatusOK {
-		t.Fatalf("%d %s", a.Code, a.Body)
+		t.Fatalf("got %d %s, want %v", a.Code, a.Body, http.StatusOK)
 	}
 	third, _ := p.Share(t, p.IDs[fixture.RefSecure], region)
 	if opens(second) || !opens(third) {
@@ -396,10 +397,11 @@ func TestSharedAnswersAreNotCachedOrLogged(t *testing.T) {
 		a := p.Do(t, http.MethodGet, path)
 		h := a.Header
 		if !strings.Contains(h.Get("Cache-Control"), "no-store") || h.Get("Referrer-Policy") != "no-referrer" || h.Get("X-Content-Type-Options") != "nosniff" || !strings.Contains(h.Get("X-Robots-Tag"), "noindex") {
-			t.Errorf("%.60s: %v", path, h)
+			t.Errorf(`%.60s: got %v, want containing "no-store" and h.Get("Referrer-Policy") = "no-referrer" and h.Get("X-Content-Type-Options") = "nosniff" and containing "noindex"`,
+				path, h)
 		}
 		if h.Get("Access-Control-Allow-Origin") != "" || h.Get("Set-Cookie") != "" {
-			t.Errorf("%.60s: %v", path, h)
+			t.Errorf(`%.60s: got %v, want h.Get("Access-Control-Allow-Origin") = "" and h.Get("Set-Cookie") = ""`, path, h)
 		}
 		if text := a.Text(); strings.HasPrefix(path, "/api/") && (strings.Contains(text, token) || strings.Contains(text, wrong)) {
 			t.Errorf("%.60s repeats the token", path)
@@ -447,7 +449,7 @@ func TestSharingShowsNoMoreThanTheSharerSees(t *testing.T) {
 			t.Errorf("%s was shared: %s", id, answer.Text())
 		}
 		if answer := share(free, id); answer.Status != "ok" {
-			t.Errorf("%s: %s", id, answer.Text())
+			t.Errorf(`%s: got %s, want answer.Status = "ok"`, id, answer.Text())
 		}
 	}
 	answer := share(limited, "0000000000000000000000e2")

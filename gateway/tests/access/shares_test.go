@@ -67,7 +67,7 @@ func TestSharesAreListedAndRevokedByTheirIdentifier(t *testing.T) {
 	fixture.WantBody(t, revoke(fixture.ReportOpen, ids[1]), http.StatusNotFound, `{"status":"failed","message":"Share not found","data":[]}`)
 	for range 2 { // again changes nothing
 		if a := revoke(fixture.ReportSecure, ids[1]); a.Status != "ok" {
-			t.Fatalf("%d %s", a.Code, a.Body)
+			t.Fatalf(`got %d %s, want a.Status = "ok"`, a.Code, a.Body)
 		}
 	}
 	if a := list(""); strings.Contains(a.Text(), ids[1]) || opens(tokens[1]) || !opens(tokens[0]) || !opens(tokens[2]) {
@@ -107,11 +107,11 @@ func TestSharedReportWhoseFieldIsGoneSaysSo(t *testing.T) {
 	acme.Import(t, form(`"rating":{"title":"Rating","type":"Number"}`),
 		`{"kind":"custom_report","id":"`+fixture.DocID(2)+`","pid":"report-of-ratings-01","title":"Ratings","class":"Submissions","source":"`+fixture.DocID(1)+`","secure":false,"query":{"measures":[{"op":"avg","field":"rating"}]}}`)
 	if a := acme.Get(t, "", fixture.SharedPath+"report-of-ratings-01"); a.Status != "ok" {
-		t.Fatalf("%d %s", a.Code, a.Body)
+		t.Fatalf(`got %d %s, want a.Status = "ok"`, a.Code, a.Body)
 	}
 	a := acme.Do(t, http.MethodPut, "/api/form/collections/"+fixture.DocID(1), gatewaytest.WithKey(acme.Key(t, tenants.ManageForms)), fixture.JSONText(`{"schema":{"mood":{"title":"Mood","type":"Text"}}}`))
 	if a.Status != "ok" {
-		t.Fatalf("%d %s", a.Code, a.Body)
+		t.Fatalf(`got %d %s, want a.Status = "ok"`, a.Code, a.Body)
 	}
 	for _, query := range []string{"", "?data=1"} {
 		fixture.WantBody(t, acme.Get(t, "", fixture.SharedPath+"report-of-ratings-01"+query), http.StatusOK,

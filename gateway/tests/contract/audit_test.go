@@ -119,11 +119,11 @@ func TestAuditIsSealed(t *testing.T) {
 		"?after=-1": "Validation failed: after must be a whole number, at least 0", "?after=x": "Validation failed: after must be a whole number, at least 0",
 	} {
 		if a := acme.Get(t, key, path+query); a.Code != 422 || a.Message != want {
-			t.Errorf("%s: %d %s", query, a.Code, a.Message)
+			t.Errorf("%s: got %d %s, want 422 and a.Message = %v", query, a.Code, a.Message, want)
 		}
 	}
 	if a := acme.Get(t, acme.Key(t, tenants.ManageCampaigns), path); a.Code != 403 || a.Message != "Lacking necessary permission view_audit" {
-		t.Errorf("%d %s", a.Code, a.Message)
+		t.Errorf(`got %d %s, want 403 and a.Message = "Lacking necessary permission view_audit"`, a.Code, a.Message)
 	}
 	if a := g.Org(t, "globex").Get(t, key, path); a.Code != 403 {
 		t.Errorf("the key of another organization: %d", a.Code)

@@ -109,7 +109,8 @@ func TestPageExtremes(t *testing.T) {
 		a := get(query)
 		files, _ := a.Field("files").(map[string]any)
 		if results, _ := files["results"].([]any); a.Code != http.StatusOK || files == nil || len(results) != 0 || fmt.Sprint(files["count"]) != "4" {
-			t.Errorf("%s: %d %.300s", query, a.Code, a.Body)
+			t.Errorf(`%s: got %d %.300s, want %v and files other than nil and len(results) = 0 and fmt.Sprint(files["count"]) = "4"`,
+				query, a.Code, a.Body, http.StatusOK)
 		}
 	}
 }

@@ -91,7 +91,7 @@ func wantSuccess(t *testing.T, operations []operation.Row, log string, every boo
 		}
 		failed[line.Operation]++
 		if line.Code >= http.StatusInternalServerError || line.Code == http.StatusTooManyRequests {
-			t.Errorf("%s", lines.Text())
+			t.Errorf("got %s, want line.Code < %v", lines.Text(), http.StatusInternalServerError)
 		}
 	}
 	for _, op := range operations {

@@ -34,7 +34,7 @@ func TestContract_Compliance(t *testing.T) {
 		}
 		a := acme.Do(t, method, "/api/compliance/"+path, with...)
 		if a.Code != code {
-			t.Fatalf("%s %s %s: %d %s", method, path, body, a.Code, a.Body)
+			t.Fatalf("%s %s %s: got %d %s, want %v", method, path, body, a.Code, a.Body, code)
 		}
 		for _, text := range wanted {
 			if !strings.Contains(a.Text(), text) {
@@ -93,7 +93,7 @@ func TestCompliance_FirstSettingsAtOnce(t *testing.T) {
 	for range 8 {
 		all.Go(func() {
 			if a := acme.Do(t, http.MethodPut, "/api/compliance/settings", gatewaytest.Cookie(cookie), fixture.JSONText(`{"enabled":true}`)); a.Code != http.StatusOK {
-				t.Errorf("%d %s", a.Code, a.Body)
+				t.Errorf("got %d %s, want %v", a.Code, a.Body, http.StatusOK)
 			}
 		})
 	}

@@ -148,7 +148,8 @@ func TestContract_RevealReencrypts(t *testing.T) {
 		value, _ := a.Field("field_value").(string)
 		sealed, err := base64.StdEncoding.DecodeString(value)
 		if err != nil || a.Code != http.StatusOK || a.Message != "success" {
-			t.Errorf("%s: %d %s: %v", row.name, a.Code, a.Text(), err)
+			t.Errorf(`%s: got %d %s: %v, want no error and %v and a.Message = "success"`,
+				row.name, a.Code, a.Text(), err, http.StatusOK)
 			continue
 		}
 		fixture.WantBody(t, a, http.StatusOK, fixture.EnvelopeOK("success", `{"field_value":"`+value+`"}`))
@@ -184,7 +185,7 @@ func TestContract_RevealReencrypts(t *testing.T) {
 	} {
 		a := acme.Get(t, key, fixture.RevealPath("passport", "&public_key="+text))
 		if fixture.WantFailure(t, a, http.StatusUnprocessableEntity); strings.Contains(a.Text(), passport) || !strings.Contains(a.Text(), `"field":"public_key"`) {
-			t.Errorf("%s: %s", name, a.Text())
+			t.Errorf(`%s: got %s, want containing "\"field\":\"public_key\""`, name, a.Text())
 		}
 	}
 	long := acme.Get(t, key, fixture.RevealPath("diary", "&public_key="+urlSafe(der)))
@@ -209,7 +210,7 @@ func TestContract_RevealRequiresAKey(t *testing.T) {
 	for _, query := range []string{"", "&public_key="} {
 		a := acme.Get(t, key, fixture.RevealPath("passport", query))
 		if fixture.WantFailure(t, a, http.StatusUnprocessableEntity); strings.Contains(a.Text(), passport) || !strings.Contains(a.Text(), `"field":"public_key"`) {
-			t.Errorf("%q: %s", query, a.Text())
+			t.Errorf(`%q: got %s, want containing "\"field\":\"public_key\""`, query, a.Text())
 		}
 	}
 	public, _, err := box.GenerateKey(rand.Reader)
@@ -218,7 +219,7 @@ func TestContract_RevealRequiresAKey(t *testing.T) {
 	}
 	a := acme.Get(t, key, fixture.RevealPath("passport", "&public_key="+base64.URLEncoding.EncodeToString(public[:])))
 	if a.Code != http.StatusOK || a.Status != "ok" || strings.Contains(a.Text(), passport) {
-		t.Errorf("%d %s", a.Code, a.Text())
+		t.Errorf(`got %d %s, want %v and a.Status = "ok"`, a.Code, a.Text(), http.StatusOK)
 	}
 }
 

@@ -84,7 +84,7 @@ func TestExamplesOfRequestsAreTaken(t *testing.T) {
 					t.Errorf("%s does not take its example %s: %s", op.Name, example, ended.Text())
 				}
 			} else if op.Upload != nil {
-				t.Errorf("%s: %d %s", op.Name, a.Code, a.Text())
+				t.Errorf("%s: got %d %s, want op.Upload = nil", op.Name, a.Code, a.Text())
 			}
 			var refused struct{ Errors []operation.FieldError }
 			if a.Code == http.StatusUnprocessableEntity {
@@ -109,7 +109,7 @@ func TestContract_BearerIsRefusedAndSaidInTheLog(t *testing.T) {
 	key := acme.Key(t, tenants.AllPermissions()...)
 	a := acme.Do(t, http.MethodGet, "/api/campaigns/count", gatewaytest.Header("Authorization", "Bearer "+key))
 	if a.Code != http.StatusForbidden || a.Text() != fixture.DeniedBody {
-		t.Errorf("%d %s", a.Code, a.Text())
+		t.Errorf("got %d %s, want %v and a.Text() = %v", a.Code, a.Text(), http.StatusForbidden, fixture.DeniedBody)
 	}
 	log := acme.Log.String()
 	if !strings.Contains(log, `"reason":"a key came in Authorization; keys count from x-service-token alone"`) || strings.Contains(log, key) {

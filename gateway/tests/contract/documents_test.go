@@ -474,7 +474,7 @@ func (w *walk) walkPage(t *testing.T, page string, called func(exchange)) {
 		if len(wrong) > 0 && record {
 			text = strings.Replace(text, block[0], strings.Replace(block[0], "\n"+block[3]+"\n", "\n"+w.shown(t, x, a)+"\n", 1), 1)
 		} else if len(wrong) > 0 {
-			t.Errorf("%s: %s\n%s", page, x.call, strings.Join(wrong, "\n"))
+			t.Errorf("%s: got %s\n%s\nwant len(wrong) <= 0", page, x.call, strings.Join(wrong, "\n"))
 		}
 	}
 	if !record {

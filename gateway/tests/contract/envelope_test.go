@@ -120,7 +120,7 @@ func TestContract_KeyExpires(t *testing.T) {
 	acme := gatewaytest.Start(t, c.Option).Org(t, "acme")
 	key := acme.KeyWith(t, func(k *control.NewKey) { k.Expires = time.Hour }).Token
 	if a := acme.Get(t, key, "/api/campaigns/count"); a.Status != "ok" {
-		t.Fatalf("%d %s", a.Code, a.Text())
+		t.Fatalf(`got %d %s, want a.Status = "ok"`, a.Code, a.Text())
 	}
 	c.Advance(time.Hour + time.Second)
 	fixture.WantBody(t, acme.Get(t, key, "/api/campaigns/count"), http.StatusForbidden, fixture.DeniedBody)
@@ -246,7 +246,8 @@ func TestContract_MalformedQueries(t *testing.T) {
 		for _, query := range []string{"?a=1;b=2", "?a=%zz", "?a=%", "?teams[=x", "?teams]=x", "?a[b=1", "?" + strings.Repeat("a=1&", 5000)} {
 			a := call.send(t, acme, query, with)
 			if a.Code != http.StatusBadRequest || a.Status != "failed" || a.DataJSON() != "[]" {
-				t.Errorf("%s %s%.20s: %d %s", call.method, call.path, query, a.Code, a.Text())
+				t.Errorf(`%s %s%.20s: got %d %s, want %v and a.Status = "failed" and a.DataJSON() = "[]"`,
+					call.method, call.path, query, a.Code, a.Text(), http.StatusBadRequest)
 			}
 		}
 	}
@@ -284,7 +285,8 @@ func TestContract_Bodies(t *testing.T) {
 		} {
 			a := send(fixture.JSONText(row.body))
 			if fixture.WantFailure(t, a, http.StatusBadRequest); a.DataJSON() != "[]" || !strings.Contains(a.Message, row.says) || row.body != "" && !strings.Contains(a.Message, "byte") {
-				t.Errorf("%s %s, %s: %s", target.method, target.path, name, a.Text())
+				t.Errorf(`got %s %s, %s: %s, want a.DataJSON() = "[]" and containing %q`,
+					target.method, target.path, name, a.Text(), row.says)
 			}
 		}
 		for _, body := range []string{"[]", `"x"`, "7", "null", "true"} {
@@ -351,7 +353,8 @@ func TestContract_StrictHandling(t *testing.T) {
 	// A name cannot break out of the header that repeats it.
 	a := acme.Get(t, key, "/api/campaigns/count?a%0d%0aX-Evil:%201=1&%C3%A4=1")
 	if a.Header.Get("X-Evil") != "" || len(a.Header.Values("X-Ignored")) != 1 || a.Status != "ok" {
-		t.Errorf("%d %s %v", a.Code, a.Text(), a.Header)
+		t.Errorf(`got %d %s %v, want a.Header.Get("X-Evil") = "" and len(a.Header.Values("X-Ignored")) = 1 and a.Status = "ok"`,
+			a.Code, a.Text(), a.Header)
 	}
 }
 
@@ -372,7 +375,7 @@ func TestContract_RoutesAndMethods(t *testing.T) {
 		a := acme.Do(t, http.MethodGet, path, key)
 		if path == "/API/users/1" { // outside the interface: any refusal will do
 			if a.Code != http.StatusNotFound {
-				t.Errorf("%s: %d", path, a.Code)
+				t.Errorf("%s: got %d, want %v", path, a.Code, http.StatusNotFound)
 			}
 			continue
 		}
@@ -383,7 +386,7 @@ func TestContract_RoutesAndMethods(t *testing.T) {
 		fixture.WantMember(t, a.Text(), `"failed"`, "status")
 		fixture.WantMember(t, a.Text(), `[]`, "data")
 		if a.Code != http.StatusNotFound {
-			t.Errorf("%s: %d %s", path, a.Code, a.Text())
+			t.Errorf("%s: got %d %s, want %v", path, a.Code, a.Text(), http.StatusNotFound)
 		}
 	}
 	methods := map[string][]string{}
@@ -400,7 +403,7 @@ func TestContract_RoutesAndMethods(t *testing.T) {
 			}
 			a := acme.Do(t, method, path, key)
 			if fixture.WantFailure(t, a, http.StatusMethodNotAllowed); a.DataJSON() != "[]" {
-				t.Errorf("%s %s: %s", method, path, a.Text())
+				t.Errorf(`%s %s: got %s, want a.DataJSON() = "[]"`, method, path, a.Text())
 			}
 			for _, want := range allowed {
 				if !slices.Contains(strings.FieldsFunc(a.Header.Get("Allow"), func(r rune) bool { return r == ',' || r == ' ' }), want) {
@@ -457,7 +460,8 @@ func TestContract_EnvelopeOfEveryAnswer(t *testing.T) {
 			a := call.send(t, acme, "", with...)
 			fixture.WantMembers(t, a.Text(), "status", "message", "data")
 			if !strings.HasPrefix(a.Header.Get("Content-Type"), "application/json") || a.Message == "" || (a.Status != "ok" && a.Status != "failed") {
-				t.Errorf("%s %s: %d %s %v", call.method, call.path, a.Code, a.Text(), a.Header)
+				t.Errorf(`%s %s: got %d %s %v, want beginning with "application/json" and a.Message other than ""`,
+					call.method, call.path, a.Code, a.Text(), a.Header)
 			}
 			if data := a.DataJSON(); data == "" || data[0] != '[' && data[0] != '{' {
 				t.Errorf("%s %s: data is %s", call.method, call.path, data)

@@ -155,7 +155,7 @@ func TestContract_UpdateFormIgnores(t *testing.T) {
 		a := put(t, acme, key, fixture.FormsPath+fixture.DocID(1), body)
 		wantIgnored(t, a, name)
 		if a.Code != http.StatusOK {
-			t.Errorf("%s: %d %s", name, a.Code, a.Text())
+			t.Errorf("%s: got %d %s, want %v", name, a.Code, a.Text(), http.StatusOK)
 		}
 	}
 	after := put(t, acme, key, fixture.FormsPath+fixture.DocID(1), `{}`)

@@ -42,7 +42,7 @@ func TestContract_UpdateForm_NamesTheReportsItBreaks(t *testing.T) {
 			continue
 		}
 		if c.key == limited || a.Code != http.StatusOK || a.Message != "Form Collection updated" {
-			t.Errorf("%s: %d %s", c.name, a.Code, a.Text())
+			t.Errorf(`%s: got %d %s, want %v and a.Message = "Form Collection updated"`, c.name, a.Code, a.Text(), http.StatusOK)
 		}
 		if (c.want == "") != (warning == "") || !strings.Contains(warning, c.want) || c.not != "" && strings.Contains(warning, c.not) {
 			t.Errorf("%s: X-Warning: %q", c.name, warning)

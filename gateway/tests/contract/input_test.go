@@ -237,7 +237,7 @@ func TestLineBreaksAreRefusedInOneLineTexts(t *testing.T) {
 			t.Error("the stored name is not exported")
 		}
 		if a := p.Do(t, http.MethodPut, "/api/files/"+fixture.DocID(0xf77), gatewaytest.Cookie(p.AdminCookie), gatewaytest.Body("application/json", change)); a.Code != http.StatusOK {
-			t.Errorf("%s: %s", change, a.Body)
+			t.Errorf("%s: got %s, want %v", change, a.Body, http.StatusOK)
 		}
 	}
 }
@@ -299,7 +299,8 @@ func TestOddJSONHasFixedAnswers(t *testing.T) {
 		for range 2 {
 			a := update(`{"email_alerts":{"limit":` + number + `}}`)
 			if a.Code != http.StatusOK || !strings.Contains(a.Text(), `"email_alerts":{"limit":`+number+`}`) {
-				t.Errorf("%s: %d %s", number, a.Code, a.Body)
+				t.Errorf("%s: got %d %s, want %v and containing %q",
+					number, a.Code, a.Body, http.StatusOK, `"email_alerts":{"limit":`+number+`}`)
 			}
 			if a = update(`{}`); !strings.Contains(a.Text(), `"email_alerts":{"limit":`+number+`}`) {
 				t.Errorf("%s, read again: %d %s", number, a.Code, a.Body)
@@ -366,7 +367,7 @@ func TestMassAssignmentChangesNothing(t *testing.T) {
 			a := p.Do(t, op.Method, q.Target+"?org_id=424242&user_id=434343&standalone=1", changes...)
 			if !op.Contract {
 				if a.Code != http.StatusUnprocessableEntity {
-					t.Errorf("%s: %d %.300s", op.Name, a.Code, a.Body)
+					t.Errorf("%s: got %d %.300s, want %v", op.Name, a.Code, a.Body, http.StatusUnprocessableEntity)
 				}
 				for name := range intruders {
 					own := slices.ContainsFunc(op.Body, func(f operation.Field) bool { return f.Name == name })
@@ -386,7 +387,7 @@ func TestMassAssignmentChangesNothing(t *testing.T) {
 				continue
 			}
 			if a.Status != "ok" {
-				t.Errorf("%s: %d %.300s", op.Name, a.Code, a.Body)
+				t.Errorf(`%s: got %d %.300s, want a.Status = "ok"`, op.Name, a.Code, a.Body)
 			}
 			if a.Header.Get("X-Ignored") == "" {
 				t.Errorf("%s names nothing in X-Ignored", op.Name)
@@ -452,7 +453,7 @@ func TestOddIdentifiersAreRefused(t *testing.T) {
 				a := p.Do(t, q.Method, target, append(slices.Clone(q.Changes), p.CredentialFor(&op))...)
 				what := fmt.Sprintf("%s with the %s %.60q", op.Name, name, id)
 				if a.Code >= 500 || a.Code >= 300 && a.Code < 400 || a.Code == http.StatusOK && a.Status != "failed" || strings.Contains(a.Text(), p.Mark) {
-					t.Errorf("%s: %d %.300s", what, a.Code, a.Body)
+					t.Errorf("%s: got %d %.300s, want a.Code < 500", what, a.Code, a.Body)
 				}
 				fixture.WantPlain(t, what, a)
 			}
@@ -489,7 +490,7 @@ func TestEveryFailureIsTheEnvelope(t *testing.T) {
 			fixture.WantPlain(t, what, a)
 			known := method != "PROPFIND" && method != "FOO"
 			if known && (a.Code != http.StatusMethodNotAllowed || a.Header.Get("Allow") == "") || a.Code < 400 {
-				t.Errorf("%s: %d %v %.200s", what, a.Code, a.Header, a.Body)
+				t.Errorf("%s: got %d %v %.200s, want a.Code >= 400", what, a.Code, a.Header, a.Body)
 			}
 		}
 		if op.Body != nil {
@@ -504,7 +505,7 @@ func TestEveryFailureIsTheEnvelope(t *testing.T) {
 	for _, path := range []string{"/api", "/api/", "/auth", "/auth/", "/api/nothing", "/auth/nothing", "/api/files/", "/api//files/x", "/api/files/folders/", "/api/users/1/2/3", "/api/../api/users/1x", "/api/%2e%2e/x"} {
 		a := p.Get(t, p.FullKey, path)
 		if a.Code < 400 || a.Code > 499 {
-			t.Errorf("%s: %d %.200s", path, a.Code, a.Body)
+			t.Errorf("%s: got %d %.200s, want a.Code >= 400 and a.Code <= 499", path, a.Code, a.Body)
 		}
 		fixture.WantPlain(t, path, a)
 	}

@@ -37,7 +37,7 @@ func TestListsOfPeopleKeysAndFiles(t *testing.T) {
 		}
 		a := acme.Do(t, method, path, with...)
 		if a.Code != http.StatusOK {
-			t.Fatalf("%s %s: %d %s", method, path, a.Code, a.Body)
+			t.Fatalf("%s %s: got %d %s, want %v", method, path, a.Code, a.Body, http.StatusOK)
 		}
 		return a
 	}
@@ -139,7 +139,7 @@ func TestListsOfPeopleKeysAndFiles(t *testing.T) {
 	listed("/api/keys?state=active&kind=browser&", "name", "page")
 	for _, query := range []string{"state=gone", "kind=root", "state=", "sort=state"} {
 		if a := acme.Do(t, http.MethodGet, "/api/keys?"+query, as); a.Code != http.StatusUnprocessableEntity {
-			t.Errorf("%s: %d %s", query, a.Code, a.Body)
+			t.Errorf("%s: got %d %s, want %v", query, a.Code, a.Body, http.StatusUnprocessableEntity)
 		}
 	}
 	if a := acme.Get(t, acme.Key(t, tenants.ManageFiles), "/api/files?sort=type"); a.Code != http.StatusUnprocessableEntity {

@@ -211,7 +211,7 @@ func TestContract_ObjectSchema(t *testing.T) {
 	plain := acme.Get(t, key, fixture.ObjectsPath+"/schema")
 	fixture.WantMembers(t, plain.DataJSON(), "schema")
 	if plain.Code != http.StatusOK || plain.Message != "Custom Object schema" {
-		t.Errorf("%d %s", plain.Code, plain.Text())
+		t.Errorf(`got %d %s, want %v and plain.Message = "Custom Object schema"`, plain.Code, plain.Text(), http.StatusOK)
 	}
 	byID, byName := acme.Get(t, key, fixture.ObjectsPath+"/schema?id="+id), acme.Get(t, key, fixture.ObjectsPath+"/schema?name=tree")
 	if byID.Text() != byName.Text() || !strings.Contains(byID.Text(), `"species":{"title":"Species","type":"Text"}`) {

@@ -89,7 +89,7 @@ func TestOrganizationOverHTTP(t *testing.T) {
 		id, _ := a.Field("id").(string)
 		a = fixture.AwaitImport(t, acme, admin.As, id)
 		if refused := a.Field("state") == "refused"; refused != wrong {
-			t.Errorf("%s: %s", line, a.Body)
+			t.Errorf("%s: got %s, want refused = %v", line, a.Body, wrong)
 		}
 	}
 	admin.Want(t, http.MethodGet, path, "", 200, `"limits":{"folder_children":6000}`)

@@ -43,7 +43,7 @@ func TestTypesOfOnesOwn(t *testing.T) {
 	} {
 		a := acme.Do(t, c.method, strings.ReplaceAll(c.path, "{id}", form), key, fixture.JSONText(c.body))
 		if a.Code != http.StatusOK {
-			t.Fatalf("%s %s %s: %d %s", c.method, c.path, c.body, a.Code, a.Text())
+			t.Fatalf("%s %s %s: got %d %s, want %v", c.method, c.path, c.body, a.Code, a.Text(), http.StatusOK)
 		}
 		if c.path == "/api/form/collections" {
 			form = a.Field("id").(string)
@@ -59,11 +59,12 @@ func TestTypesOfOnesOwn(t *testing.T) {
 		}
 	}
 	if got := acme.Do(t, http.MethodGet, "/api/custom/objects/tree", key).Text(); !strings.Contains(got, `"price":{"title":"Price","type":"Money"}`) || strings.Contains(got, "options") {
-		t.Error(got)
+		t.Errorf(`got %v, want containing "\"price\":{\"title\":\"Price\",\"type\":\"Money\"}" and nothing containing "options"`,
+			got)
 	}
 	for price, code := range map[string]int{`"12,50 €"`: 200, `{"amount":"12.50"}`: 200} { // as it is
 		if a := acme.Do(t, http.MethodPost, "/api/custom/objects/tree/records", key, fixture.JSONText(`{"values":{"price":`+price+`}}`)); a.Code != code || !strings.Contains(a.Text(), `"price":`+price) {
-			t.Errorf("%s: %d %s", price, a.Code, a.Text())
+			t.Errorf("%s: got %d %s, want %v and containing %q", price, a.Code, a.Text(), code, `"price":`+price)
 		}
 	}
 }

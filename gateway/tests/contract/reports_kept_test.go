@@ -111,7 +111,7 @@ func TestReportsOfALimitedCallerAreOneQuestion(t *testing.T) {
 	const reports = "/api/custom-reports"
 	calls := func(id string) int {
 		if a := acme.Do(t, http.MethodGet, reports, gatewaytest.WithKey(limited.Token), gatewaytest.Header("X-Request-Id", id)); a.Code != 200 || strings.Contains(a.Text(), `"pid":""`) {
-			t.Fatalf("%d %s", a.Code, a.Body)
+			t.Fatalf(`got %d %s, want 200 and nothing containing "\"pid\":\"\""`, a.Code, a.Body)
 		}
 		return fixture.Logged(t, acme.Gateway, id).StoreCalls
 	}

@@ -24,7 +24,8 @@ func TestContract_CustomReport(t *testing.T) {
 
 	a := acme.Do(t, http.MethodGet, fixture.ReportPath+fixture.DocID(fixture.ReportOpen), with...)
 	if a.Code != http.StatusOK || a.Status != "ok" || a.Message != "Custom Report found" {
-		t.Fatalf("%d %s", a.Code, a.Text())
+		t.Fatalf(`got %d %s, want %v and a.Status = "ok" and a.Message = "Custom Report found"`,
+			a.Code, a.Text(), http.StatusOK)
 	}
 	data := a.DataJSON()
 	fixture.WantMembers(t, data, "id", "pid", "title", "class", "secure", "portal_visible", "teams", "input", "share_url",

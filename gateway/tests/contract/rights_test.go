@@ -181,7 +181,7 @@ func TestUsersAreListedWithoutRights(t *testing.T) {
 	root := fixture.As(acme, gatewaytest.WithKey(acme.Key(t, tenants.AllPermissions()...)))
 	id := root.Create(t, "/api/users", `{"name":"Ed","email":"ed@example.com","permissions":["manage_forms"]}`)
 	if list := root.Want(t, http.MethodGet, "/api/users", "", 200, "ed@example.com").Text(); strings.Contains(list, `"permissions"`) || strings.Contains(list, `"roles"`) {
-		t.Error(list)
+		t.Errorf(`got %v, want nothing containing "\"permissions\"" and nothing containing "\"roles\""`, list)
 	}
 	for _, path := range []string{"/api/users/" + id, "/api/users/" + id + "/deactivate"} {
 		method := http.MethodGet

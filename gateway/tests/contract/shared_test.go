@@ -29,7 +29,7 @@ func TestContract_SharedReport(t *testing.T) {
 
 	plain := acme.Get(t, "", fixture.SharedPath+fixture.OpenPID)
 	if plain.Code != http.StatusOK || plain.Message != "Shared Report found" {
-		t.Fatalf("%d %s", plain.Code, plain.Text())
+		t.Fatalf(`got %d %s, want %v and plain.Message = "Shared Report found"`, plain.Code, plain.Text(), http.StatusOK)
 	}
 	fixture.WantMembers(t, plain.DataJSON(), "id", "title", "desc", "folder", "parent", "visual", "fields", "controls", "child_reports", "actions", "row_key",
 		"exportable", "shareable", "params", "retrieved_at", "visual_props", "debug")
@@ -72,7 +72,7 @@ func TestContract_SharedReport(t *testing.T) {
 	} {
 		a := acme.Get(t, "", fixture.SharedPath+fixture.OpenPID+"?"+query)
 		if got := fixture.Member(t, a.DataJSON(), "data"); a.Code != http.StatusOK || (want == "") != (got == "") {
-			t.Errorf("%s: %d %s", query, a.Code, a.Text())
+			t.Errorf(`%s: got %d %s, want %v and (want == "") = %v`, query, a.Code, a.Text(), http.StatusOK, (got == ""))
 		} else if want != "" {
 			fixture.WantMember(t, got, want, "rows")
 		}
@@ -105,7 +105,7 @@ func TestContract_SharedReport(t *testing.T) {
 	}
 	for _, query := range []string{"params[colour]=red", "provider=nobody", "provider=http%3A%2F%2F127.0.0.1%2F", "provider=..%2F..", "params=1", "params[status][x]=1"} {
 		if a := acme.Get(t, "", fixture.SharedPath+fixture.OpenPID+"?"+query); a.Status != "failed" || a.Code < 400 {
-			t.Errorf("%s: %d %s", query, a.Code, a.Text())
+			t.Errorf(`%s: got %d %s, want a.Status = "failed" and a.Code >= 400`, query, a.Code, a.Text())
 		}
 	}
 }
@@ -169,7 +169,7 @@ func TestContract_LockedInputs(t *testing.T) {
 	})
 	for _, query := range []string{"params[region]=DE", "params[region]=FR", "params[region]=", "token=" + token + "&params[region]=DE", "token=" + token + "&params[region]=FR"} {
 		if b := acme.Get(t, "", fixture.SharedPath+fixture.LockedPID+"?data=1&"+query); b.Status != "failed" || b.Code < 400 {
-			t.Errorf("%s: %d %s", query, b.Code, b.Text())
+			t.Errorf(`%s: got %d %s, want b.Status = "failed" and b.Code >= 400`, query, b.Code, b.Text())
 		}
 	}
 }
@@ -239,7 +239,7 @@ func TestContract_Share(t *testing.T) {
 		fixture.WantMembers(t, a.DataJSON(), "id", "token", "url", "expires_at")
 		token, _ := a.Field("token").(string)
 		if a.Code != http.StatusOK || a.Status != "ok" || a.Field("url") != fixture.BaseURL(acme)+"/shared/reports/"+fixture.LockedPID+"?token="+token {
-			t.Fatalf("%s: %d %s", body, a.Code, a.Text())
+			t.Fatalf(`%s: got %d %s, want %v and a.Status = "ok"`, body, a.Code, a.Text(), http.StatusOK)
 		}
 		text, _ := a.Field("expires_at").(string)
 		expires, err := time.Parse("2006-01-02T15:04:05.000Z", text)
@@ -317,13 +317,13 @@ func TestContract_RevokedShares(t *testing.T) {
 	}
 	jti := strings.Trim(fixture.Member(t, string(claims), "jti"), `"`)
 	if a := acme.Do(t, http.MethodDelete, fixture.ReportPath+fixture.DocID(fixture.ReportSecure)+"/shares/"+jti, gatewaytest.WithKey(key)); a.Status != "ok" {
-		t.Fatalf("%d %s", a.Code, a.Text())
+		t.Fatalf(`got %d %s, want a.Status = "ok"`, a.Code, a.Text())
 	}
 	if read(one) != http.StatusForbidden || read(two) != http.StatusOK {
 		t.Errorf("after one was revoked: %d and %d", read(one), read(two))
 	}
 	if a := acme.Do(t, http.MethodDelete, fixture.ReportPath+fixture.DocID(fixture.ReportSecure)+"/shares", gatewaytest.WithKey(key)); a.Status != "ok" {
-		t.Fatalf("%d %s", a.Code, a.Text())
+		t.Fatalf(`got %d %s, want a.Status = "ok"`, a.Code, a.Text())
 	}
 	if three := fixture.Share(t, acme, key, fixture.ReportSecure, `{}`); read(two) != http.StatusForbidden || read(three) != http.StatusOK {
 		t.Errorf("after all were revoked: %d, and %d with a new one", read(two), read(three))

@@ -176,7 +176,8 @@ func TestUsage_OfStrangers(t *testing.T) {
 		t.Error("who is known is not counted")
 	}
 	if a := acme.Get(t, reader, "/api/usage"); !strings.Contains(a.Text(), `"documents":0,`) || !strings.Contains(a.Text(), `{"operation":"contacts.list","requests":4,"refused":4,`) {
-		t.Errorf("%s", a.Body)
+		t.Errorf(`got %s, want containing "\"documents\":0," and containing "{\"operation\":\"contacts.list\",\"requests\":4,\"refused\":4,"`,
+			a.Body)
 	}
 }
 
@@ -266,7 +267,7 @@ func TestOverviewTellsUsage(t *testing.T) {
 	overview := func() string {
 		page := acme.Page(t, "/", gatewaytest.Cookie(acme.SignIn(t, "root@example.com")))
 		if page.Code != http.StatusOK {
-			t.Fatalf("%d %s", page.Code, page.Text())
+			t.Fatalf("got %d %s, want %v", page.Code, page.Text(), http.StatusOK)
 		}
 		return regexp.MustCompile(`\s+`).ReplaceAllString(page.Text(), " ")
 	}

@@ -60,7 +60,7 @@ func (w *walk) takeAlong(t *testing.T, birch *gatewaytest.Org) {
 		a = birch.Do(t, http.MethodGet, fmt.Sprint("/api/import/", a.Field("id")), admin)
 	}
 	if a.Field("state") != "done" {
-		t.Fatalf("%d %s", a.Code, a.Body)
+		t.Fatalf(`got %d %s, want a.Field("state") = "done"`, a.Code, a.Body)
 	}
 	key := gatewaytest.WithKey(birch.Key(t, tenants.Contacts))
 	if a := birch.Do(t, http.MethodGet, "/api/contacts/"+w.known["{lin}"]+"/reveal-secret?field=passport", key); a.Field("field_value") != "C01X00T47" {
@@ -80,7 +80,7 @@ func (w *walk) takeAlong(t *testing.T, birch *gatewaytest.Org) {
 		return kept
 	}
 	if diff := cmp.Diff(lines(w.org, w.jars["session"]), lines(birch, cookie)); diff != "" {
-		t.Error(diff)
+		t.Errorf("difference:\n%s", diff)
 	}
 }
 

@@ -190,7 +190,7 @@ func TestKeysWhileRedisAndMongoAreDown(t *testing.T) {
 			cold, unknown := fullKey(t, p).Token, fixture.RandomKey(t, "server_full")
 			rows := rowCalls(w, p, contract(keyed))
 			if a := p.Get(t, p.FullKey, "/api/campaigns/count"); a.Code != http.StatusOK {
-				t.Fatalf("%d %s", a.Code, a.Body)
+				t.Fatalf("got %d %s, want %v", a.Code, a.Body, http.StatusOK)
 			}
 			mongo.Break(t, fault)
 			redis.Break(t, fault)

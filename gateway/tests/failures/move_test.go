@@ -217,7 +217,8 @@ func TestMoveKeepsEverythingValid(t *testing.T) {
 	share := p.Get(t, "", "/api/reports/shared/"+p.IDs[fixture.RefPID]+"?token="+p.IDs[fixture.RefShare])
 	reveal := p.Reveal(t, p.IDs[fixture.RefContact], fixture.SecretField, "")
 	if share.Code != http.StatusOK || reveal.Code != http.StatusOK {
-		t.Fatalf("%d %s, %d %s", share.Code, share.Body, reveal.Code, reveal.Body)
+		t.Fatalf("got %d %s, %d %s, want %v and %v",
+			share.Code, share.Body, reveal.Code, reveal.Body, http.StatusOK, http.StatusOK)
 	}
 	if _, err := gatewaytest.Move(t.Context(), w.Commands, control.MoveRequest{Slug: p.Slug, To: "other"}, nil); err != nil {
 		t.Fatal(err)
@@ -253,7 +254,7 @@ func TestMoveInterrupted(t *testing.T) {
 		t.Helper()
 		a := acme.Do(t, http.MethodPost, "/api/custom/objects", gatewaytest.WithKey(key), gatewaytest.JSON(map[string]string{"name": name, "label": name, "label_plural": name}))
 		if a.Code != http.StatusOK {
-			t.Fatalf("%d %s", a.Code, a.Body)
+			t.Fatalf("got %d %s, want %v", a.Code, a.Body, http.StatusOK)
 		}
 	}
 	interrupt := func() {
@@ -283,7 +284,8 @@ func TestMoveInterrupted(t *testing.T) {
 	interrupt()
 	create("during_the_first")
 	if o, err := control.Call[control.Organization](t.Context(), g.Commands, "org.show", control.Slug{Slug: "acme"}); err != nil || o.Backend != "default" || o.Move == nil || o.Move.To != "other" {
-		t.Fatalf("%+v, %v", o, err)
+		t.Fatalf(`got %+v, %v, want no error and o.Backend = "default" and o.Move other than nil and o.Move.To = "other"`,
+			o, err)
 	}
 	if _, err := control.Call[control.Organization](t.Context(), g.Commands, "org.move.finish", control.Slug{Slug: "acme"}); !errors.As(err, &refused) || refused.Code != control.CodeConflict {
 		t.Errorf("finishing what goes on: %v", err)

@@ -57,7 +57,7 @@ func TestRedisInTrouble(t *testing.T) {
 			cold, revoked, never := fullKey(t, p), fullKey(t, p), fixture.RandomKey(t, tenants.ServerFull)
 			path := "/api/campaigns/count"
 			if a := p.Get(t, revoked.Token, path); a.Code != http.StatusOK {
-				t.Fatalf("%d %s", a.Code, a.Body)
+				t.Fatalf("got %d %s, want %v", a.Code, a.Body, http.StatusOK)
 			}
 
 			redis.Break(t, fault)
@@ -225,7 +225,7 @@ func TestKeyExpiryIsCheckedInSharedCaches(t *testing.T) {
 	path := "/api/campaigns/count"
 	for range 2 {
 		if a := o.Get(t, key, path); a.Code != http.StatusOK {
-			t.Fatalf("%d %s", a.Code, a.Body)
+			t.Fatalf("got %d %s, want %v", a.Code, a.Body, http.StatusOK)
 		}
 	}
 	entries := func() int {
@@ -240,7 +240,7 @@ func TestKeyExpiryIsCheckedInSharedCaches(t *testing.T) {
 	}
 	c.Advance(90 * time.Second) // looked up again, in Redis
 	if a := o.Get(t, key, path); a.Code != http.StatusOK {
-		t.Fatalf("%d %s", a.Code, a.Body)
+		t.Fatalf("got %d %s, want %v", a.Code, a.Body, http.StatusOK)
 	}
 	c.Advance(11 * time.Second) // less than what a look-up stays fresh
 	fixture.WantDenied(t, "an expired key that was just used", o.Get(t, key, path))

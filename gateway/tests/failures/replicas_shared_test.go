@@ -216,7 +216,7 @@ func TestReplicasShareKeyring(t *testing.T) {
 	// Retired through another replica than the one that made the new version, while the
 	// third has not looked at the file since.
 	if made, err := control.Call[control.Rotation](t.Context(), r.Replicas[0].Commands, "keyring.rotate", struct{}{}); err != nil || made.Version != 5 {
-		t.Fatalf("%+v, %v", made, err)
+		t.Fatalf("got %+v, %v, want no error and made.Version = 5", made, err)
 	}
 	for version := 1; version <= 4; version++ {
 		if _, err := control.Call[control.Retired](t.Context(), r.Replicas[1].Commands, "keyring.retire", control.Version{Version: version}); err != nil {
@@ -469,7 +469,7 @@ func (m *moveWriters) write(t *testing.T, at *gatewaytest.Org, method, path stri
 	a := at.Do(t, method, path, gatewaytest.WithKey(m.key), gatewaytest.JSON(body))
 	fixture.StoreMax(&m.longest, int64(time.Since(began)))
 	if a.Code != http.StatusOK {
-		t.Errorf("%s %v: %d %s", method, body, a.Code, a.Body)
+		t.Errorf("got %s %v: %d %s, want %v", method, body, a.Code, a.Body, http.StatusOK)
 	}
 	return a.Code == http.StatusOK
 }

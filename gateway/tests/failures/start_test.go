@@ -36,7 +36,7 @@ func TestStartWaitsForMongo(t *testing.T) {
 			t.Errorf("%s: the start gave up after %s", fault.Name, took)
 		}
 		if !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "backends.mongo.uri") || strings.Contains(err.Error(), uri) {
-			t.Errorf("%s: %v", fault.Name, err)
+			t.Errorf(`%s: got %v, want the error store.ErrUnavailable and containing "backends.mongo.uri"`, fault.Name, err)
 		}
 		t.Logf("%s: %v", fault.Name, err)
 		mongo.Heal(t)
@@ -102,7 +102,7 @@ func TestStartsWithoutAnotherBackend(t *testing.T) {
 	g := gatewaytest.Start(t, gatewaytest.Embedded, withEU(t, uri, database))
 	acme := g.Org(t, "acme")
 	if a := acme.Get(t, acme.Key(t), "/api/campaigns/count"); a.Code != http.StatusOK {
-		t.Errorf("%d %s", a.Code, a.Body)
+		t.Errorf("got %d %s, want %v", a.Code, a.Body, http.StatusOK)
 	}
 	fixture.ReadyIn(t, g, http.StatusOK, "degraded", map[string]string{"store": "ok", "store.eu": "down"}, fixture.ReadyLimit)
 	mongo.Heal(t)

@@ -49,7 +49,7 @@ func TestMovedCiphertextDoesNotOpen(t *testing.T) {
 	good := func(what string) {
 		t.Helper()
 		if a := p.Reveal(t, one, fixture.SecretField, ""); a.Field("field_value") != plain {
-			t.Fatalf("%s: %d %s", what, a.Code, a.Body)
+			t.Fatalf(`%s: got %d %s, want a.Field("field_value") = %v`, what, a.Code, a.Body, plain)
 		}
 	}
 	good("before")
@@ -57,7 +57,8 @@ func TestMovedCiphertextDoesNotOpen(t *testing.T) {
 		t.Helper()
 		a := p.Reveal(t, contact, field, "")
 		if a.Status != "failed" || a.Code != http.StatusInternalServerError || strings.Contains(a.Text(), plain) || strings.Contains(a.Text(), "taxplain") || strings.Contains(a.Text(), "field_value") {
-			t.Errorf("%s: %d %.300s", what, a.Code, a.Body)
+			t.Errorf(`%s: got %d %.300s, want a.Status = "failed" and %v and nothing containing "taxplain" and nothing containing "field_value"`,
+				what, a.Code, a.Body, http.StatusInternalServerError)
 		}
 		fixture.WantPlain(t, what, a)
 	}
@@ -153,7 +154,8 @@ func TestEncryptedFieldsCannotBeQueried(t *testing.T) {
 		for _, more := range []string{"", "?data=1", "?data=1&params[i]=" + p.FirstSecret} {
 			a := p.Get(t, "", "/api/reports/shared/"+pid+more)
 			if a.Status != "failed" || strings.Contains(a.Text(), `"rows"`) || strings.Contains(a.Text(), `"fields"`) {
-				t.Errorf("%s%s: %d %.300s", name, more, a.Code, a.Body)
+				t.Errorf(`%s%s: got %d %.300s, want a.Status = "failed" and nothing containing "\"rows\"" and nothing containing "\"fields\""`,
+					name, more, a.Code, a.Body)
 			}
 		}
 	}
@@ -162,7 +164,7 @@ func TestEncryptedFieldsCannotBeQueried(t *testing.T) {
 		`{"kind":"custom_report","id":"`+p.ID(310)+`","pid":"report-that-is-later","secure":false,"title":"x","class":"Contacts","query":{"fields":["id","later"],"sort":["later"]}}`,
 		`{"kind":"campaign","id":"`+p.ID(311)+`","name":"later","filter":{"later":"laterplain"}}`)
 	if a := p.Get(t, "", "/api/reports/shared/report-that-is-later?data=1"); !strings.Contains(a.Text(), "laterplain") {
-		t.Fatalf("%d %s", a.Code, a.Body)
+		t.Fatalf(`got %d %s, want containing "laterplain"`, a.Code, a.Body)
 	}
 	p.Exec(t, `UPDATE "c:contact_fields" SET body = json_set(body, '$.type', 'Encrypted') WHERE f_key = ?1`, "later")
 	if a := p.Get(t, "", "/api/reports/shared/report-that-is-later?data=1"); a.Status != "failed" || strings.Contains(a.Text(), "laterplain") {
@@ -177,7 +179,7 @@ func TestRevealFailsAlikeForOtherFields(t *testing.T) {
 	p := w.A
 	reference := p.Reveal(t, p.IDs[fixture.RefContact], "nosuchfield", "")
 	if reference.Code != http.StatusUnprocessableEntity {
-		t.Fatalf("%d %s", reference.Code, reference.Body)
+		t.Fatalf("got %d %s, want %v", reference.Code, reference.Body, http.StatusUnprocessableEntity)
 	}
 	for _, field := range []string{
 		"password", "_id", "id", "a.b", "plan", "email", "secrets", "secrets." + fixture.SecretField, "fields." + fixture.SecretField, "SSN", fixture.SecretField + ".", "." + fixture.SecretField, fixture.SecretField + " ", "teams", "__proto__", "constructor", "hash", "created_at", "pin", "ſsn",
@@ -253,7 +255,7 @@ func TestBadPublicKeysAreRefused(t *testing.T) {
 		slowest = max(slowest, time.Since(started))
 		fixture.WantRefused(t, name, a)
 		if strings.Contains(a.Text(), p.FirstSecret) || a.Header.Get("X-Encryption-Algorithm") != "" {
-			t.Errorf("%s: %s %v", name, a.Body, a.Header)
+			t.Errorf(`%s: got %s %v, want a.Header.Get("X-Encryption-Algorithm") = ""`, name, a.Body, a.Header)
 		}
 	}
 	t.Logf("slowest refusal: %s", slowest)
@@ -279,7 +281,7 @@ func TestNothingIsRevealedUnaudited(t *testing.T) {
 	w := fixture.NewWorld(t, gatewaytest.OwnFiles) // the test damages the file
 	p := w.A
 	if a := p.Reveal(t, p.IDs[fixture.RefContact], fixture.SecretField, ""); a.Field("field_value") != p.FirstSecret {
-		t.Fatalf("%d %s", a.Code, a.Body)
+		t.Fatalf(`got %d %s, want a.Field("field_value") = %v`, a.Code, a.Body, p.FirstSecret)
 	}
 	if n := p.Stored(t, `SELECT count(*) FROM "c:audit_log" WHERE f_operation = 'contacts.reveal' AND f_outcome = 'ok'`); n != "1" {
 		t.Fatalf("%s audit records of a reveal", n)

@@ -283,10 +283,10 @@ func TestTheReferenceIsLimited(t *testing.T) {
 				last = g.Page(t, http.MethodGet, host, path, from)
 			}
 			if last.Code != http.StatusTooManyRequests || last.Header.Get("Retry-After") == "" {
-				t.Errorf("%s%s: %d %v", host, path, last.Code, last.Header)
+				t.Errorf("%s%s: got %d %v, want %v", host, path, last.Code, last.Header, http.StatusTooManyRequests)
 			}
 			if enveloped := strings.HasPrefix(last.Text(), `{"status":"failed","message":"Too many requests`); enveloped != strings.HasPrefix(path, "/api/") {
-				t.Errorf("%s: %s", path, last.Text())
+				t.Errorf("%s: got %s, want enveloped = %v", path, last.Text(), strings.HasPrefix(path, "/api/"))
 			}
 		}
 	}

@@ -444,7 +444,7 @@ func TestLimitedCallerCannotChangeRightsBeyondItsTeams(t *testing.T) {
 		}
 		calls++
 		if a := acme.Do(t, op.Method, op.Path[:at]+of[op.Resource]+op.Path[end+1:], with...); a.Code < 400 {
-			t.Errorf("%s: %d %s", op.Name, a.Code, a.Body)
+			t.Errorf("%s: got %d %s, want a.Code >= 400", op.Name, a.Code, a.Body)
 		}
 	}
 	if after := state(); after != before || calls < 12 {

@@ -325,7 +325,7 @@ func TestSameNameInTwoOrganizations(t *testing.T) {
 	body := gatewaytest.JSON(map[string]any{"name": "tree", "label": "Tree", "label_plural": "Trees"})
 	for _, p := range []*fixture.Party{w.A, w.B} {
 		if a := p.Do(t, http.MethodPost, "/api/custom/objects", gatewaytest.WithKey(p.FullKey), body); a.Code != http.StatusOK {
-			t.Errorf("%s: %d %s", p.Slug, a.Code, a.Body)
+			t.Errorf("%s: got %d %s, want %v", p.Slug, a.Code, a.Body, http.StatusOK)
 		}
 		if a := p.Do(t, http.MethodPost, "/api/custom/objects", gatewaytest.WithKey(p.FullKey), body); a.Code != http.StatusConflict {
 			t.Errorf("%s again: %d %s", p.Slug, a.Code, a.Body)

@@ -47,7 +47,7 @@ func BenchmarkReadReport(b *testing.B) {
 	key := acme.Key(b)
 	answer := acme.Get(b, key, "/api/custom-reports/0000000000000000000000a1")
 	if answer.Code != http.StatusOK {
-		b.Fatal(answer.Text())
+		b.Fatalf("got %v, want %v", answer.Text(), http.StatusOK)
 	}
 	bare := httptest.NewServer(bareGin(answer))
 	defer bare.Close()
@@ -167,7 +167,7 @@ func BenchmarkFolder(b *testing.B) {
 	key := acme.Key(b, tenants.ManageFiles)
 	path := "/api/files/folders/" + folder + "?page=1&per_page=50"
 	if a := acme.Get(b, key, path); a.Code != http.StatusOK {
-		b.Fatal(a.Text())
+		b.Fatalf("got %v, want %v", a.Text(), http.StatusOK)
 	}
 	l := load{addr: g.App.Addr().String(), request: fmt.Appendf(nil, "GET %s HTTP/1.1\r\nHost: acme.localhost\r\nX-Service-Token: %s\r\n\r\n", path, key)}
 	b.Run("page of 50", func(b *testing.B) { l.run(b) })

@@ -60,7 +60,7 @@ func TestWorkInFlightIsBounded(t *testing.T) {
 	acme.Import(t, fixture.ReportLines()...)
 	const path = "/api/campaigns/count"
 	if a := acme.Get(t, key, path); a.Code != http.StatusOK {
-		t.Fatalf("%d %s", a.Code, a.Text())
+		t.Fatalf("got %d %s, want %v", a.Code, a.Text(), http.StatusOK)
 	}
 	blocking.Store(true)
 	const calls, most = 40, 32 / 4
@@ -80,7 +80,8 @@ func TestWorkInFlightIsBounded(t *testing.T) {
 	for range calls - most { // they do not wait for those that are blocked
 		a := next()
 		if a.Code != http.StatusTooManyRequests || a.Text() != tooMany || a.Header.Get("Retry-After") != "1" {
-			t.Errorf("%d %s %v", a.Code, a.Text(), a.Header)
+			t.Errorf(`got %d %s %v, want %v and a.Text() = %v and a.Header.Get("Retry-After") = "1"`,
+				a.Code, a.Text(), a.Header, http.StatusTooManyRequests, tooMany)
 		}
 	}
 	fixture.Await(t, "as many are under way as may be", func() bool { return arrived.Load() == most })
@@ -113,7 +114,7 @@ func TestWorkInFlightIsBounded(t *testing.T) {
 	free()
 	for range most {
 		if a := next(); a.Code != http.StatusOK {
-			t.Errorf("%d %s", a.Code, a.Text())
+			t.Errorf("got %d %s, want %v", a.Code, a.Text(), http.StatusOK)
 		}
 	}
 	if a := acme.Get(t, key, path); a.Code != http.StatusOK {
@@ -187,7 +188,7 @@ func TestSlowSignInsLeaveOthersRoom(t *testing.T) {
 		fixture.Send(t, conn, fmt.Sprintf("POST /auth/sign-in HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: 8192\r\nExpect: 100-continue\r\n\r\n", acme.Host))
 		line, err := bufio.NewReader(conn).ReadString('\n') // the body is asked for: it is being read
 		if err != nil || !strings.Contains(line, "100 Continue") {
-			t.Fatalf("%q, %v", line, err)
+			t.Fatalf(`got %q, %v, want no error and containing "100 Continue"`, line, err)
 		}
 	}
 	a := acme.Do(t, http.MethodPost, "/auth/sign-in", gatewaytest.JSON(map[string]string{"email": "ada@example.com", "password": gatewaytest.Password}))
@@ -277,7 +278,7 @@ func TestUnreadExportsAreCut(t *testing.T) {
 		defer func() { _ = conn.Close() }()
 		_, err = fmt.Fprintf(conn, "GET %s/export HTTP/1.1\r\nHost: %s\r\nX-Service-Token: %s\r\n\r\n", path, acme.Host, key)
 		if line, _ := bufio.NewReaderSize(conn, 16).ReadString(' '); err != nil || line != "HTTP/1.1 " {
-			t.Fatalf("%q, %v", line, err)
+			t.Fatalf(`got %q, %v, want no error and line = "HTTP/1.1 "`, line, err)
 		}
 	}
 	fixture.Await(t, "the exports let others in", func() bool { return fixture.Metric(t, g, "tenantry_in_flight") == 0 })

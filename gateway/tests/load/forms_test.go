@@ -108,6 +108,6 @@ func TestExplainedCallsReserveRoom(t *testing.T) {
 		fixture.Await(t, "its page has room", func() bool { return fixture.Metric(t, g, "tenantry_answers_bytes") >= 4*longText }) // an engine may be asked for both at once
 	})
 	if a.Code != http.StatusOK {
-		t.Errorf("%d %s", a.Code, a.Body)
+		t.Errorf("got %d %s, want %v", a.Code, a.Body, http.StatusOK)
 	}
 }

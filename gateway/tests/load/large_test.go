@@ -56,7 +56,7 @@ func TestRecordSizeLimitIsTheSameEverywhere(t *testing.T) {
 				t.Helper()
 				if !strings.Contains(answer, of.values+".") || !strings.Contains(answer, fmt.Sprintf("a record takes at most %d", record.MaxRecord)) ||
 					!number.MatchString(answer) {
-					t.Errorf("%s: %.400s", door, answer)
+					t.Errorf("%s: got %.400s, want containing %q", door, answer, of.values+".")
 				}
 			}
 			// One after the other, since none of them is more than a body may have.
@@ -123,7 +123,7 @@ func TestBodiesOfManyValuesAreRefused(t *testing.T) {
 		}
 		a := acme.Do(t, op.Method, path, gatewaytest.Cookie(cookie), fixture.JSONText(`{"unknown":[`+strings.Repeat("1,", op.ValuesMax()-1)+`1]}`))
 		if want := fmt.Sprintf("The body has more than %d values, at byte ", op.ValuesMax()); a.Code != http.StatusBadRequest || !strings.HasPrefix(a.Message, want) {
-			t.Errorf("%s: %d %.200s", op.Name, a.Code, a.Text())
+			t.Errorf("%s: got %d %.200s, want %v and beginning with %q", op.Name, a.Code, a.Text(), http.StatusBadRequest, want)
 		}
 	}
 	if n < 20 {
@@ -153,7 +153,7 @@ func TestDecodedBodiesReserveRoom(t *testing.T) {
 	}
 	for o, k := range map[*gatewaytest.Org]string{acme: key, other: others} { // what is kept of them is read
 		if a := fixture.PostJSON(t, o, k, "/api/contacts/bulk", bulk(1)); a.Code != http.StatusOK {
-			t.Fatalf("%d %s", a.Code, a.Text())
+			t.Fatalf("got %d %s, want %v", a.Code, a.Text(), http.StatusOK)
 		}
 	}
 	fixture.Await(t, "nothing is reserved", func() bool { return fixture.Metric(t, g, "tenantry_decoded_bytes") == 0 })

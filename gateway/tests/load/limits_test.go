@@ -60,7 +60,7 @@ func TestLimits_OfAKey(t *testing.T) {
 	for left := 2; left >= 0; left-- {
 		a := acme.Get(t, key, path)
 		if a.Code != http.StatusOK {
-			t.Fatalf("%d %s", a.Code, a.Text())
+			t.Fatalf("got %d %s, want %v", a.Code, a.Text(), http.StatusOK)
 		}
 		wantLimit(t, a, 3, left, time.Duration(3-left)*20*time.Minute, 0)
 	}
@@ -76,7 +76,7 @@ func TestLimits_OfAKey(t *testing.T) {
 	// A refusal for lack of a permission is an answer like others.
 	a := acme.Get(t, second, "/api/compliance/schema")
 	if a.Code != http.StatusForbidden {
-		t.Errorf("%d %s", a.Code, a.Text())
+		t.Errorf("got %d %s, want %v", a.Code, a.Text(), http.StatusForbidden)
 	}
 	wantLimit(t, a, 3, 1, 40*time.Minute, 0)
 
@@ -136,7 +136,7 @@ func TestRefusedCredentialsCostNoQuota(t *testing.T) {
 		for left := 11; left >= 0; left-- {
 			a := acme.Get(t, "", fixture.SharedPath+fixture.OpenPID+"?token=junk", from)
 			if a.Status != "failed" {
-				t.Fatalf("%d %s", a.Code, a.Text())
+				t.Fatalf(`got %d %s, want a.Status = "failed"`, a.Code, a.Text())
 			}
 			wantLimit(t, a, 12, left, time.Duration(12-left)*step, 0)
 		}
@@ -151,7 +151,7 @@ func TestRefusedCredentialsCostNoQuota(t *testing.T) {
 	for _, from := range []string{"198.51.100.3", "2001:db8:0:1::1"} {
 		a := acme.Get(t, "", fixture.SharedPath+fixture.OpenPID+"?token="+token, at(from))
 		if a.Code != http.StatusOK || a.Status != "ok" {
-			t.Fatalf("%s: %d %s", from, a.Code, a.Text())
+			t.Fatalf(`%s: got %d %s, want %v and a.Status = "ok"`, from, a.Code, a.Text(), http.StatusOK)
 		}
 		wantLimit(t, a, 12, 11, step, 0)
 	}
@@ -159,7 +159,7 @@ func TestRefusedCredentialsCostNoQuota(t *testing.T) {
 	// 237 are left: the key's own five, then six of others.
 	for range 5 {
 		if a := acme.Get(t, key, path); a.Code != http.StatusOK {
-			t.Fatalf("%d %s", a.Code, a.Text())
+			t.Fatalf("got %d %s, want %v", a.Code, a.Text(), http.StatusOK)
 		}
 	}
 	wantLimit(t, acme.Get(t, key, path), 6, 0, 24*time.Hour, 4*time.Hour)
@@ -196,7 +196,8 @@ func TestPagesShareTheLimitsOfOperations(t *testing.T) {
 	const page = "/shared/reports/" + fixture.OpenPID
 	for i, path := range []string{page, page + "?", page} {
 		if a := acme.Page(t, path, at("192.0.2.1")); a.Code != http.StatusOK || a.Header.Get("RateLimit-Remaining") != strconv.Itoa(2-i) {
-			t.Fatalf("%s: %d %v", path, a.Code, a.Header)
+			t.Fatalf(`%s: got %d %v, want %v and a.Header.Get("RateLimit-Remaining") = %v`,
+				path, a.Code, a.Header, http.StatusOK, strconv.Itoa(2-i))
 		}
 	}
 	a := acme.Page(t, page, at("192.0.2.1"))
@@ -208,7 +209,7 @@ func TestPagesShareTheLimitsOfOperations(t *testing.T) {
 	wantLimit(t, acme.Get(t, "", fixture.SharedPath+fixture.OpenPID, at("192.0.2.1")), 3, 0, 24*time.Hour, 8*time.Hour)
 	for _, path := range []string{"/assets/console.css", "/sign-in"} { // what the page needs, and what tells nobody anything
 		if a := acme.Page(t, path, at("192.0.2.1")); a.Code != http.StatusOK || a.Header.Get("RateLimit-Limit") != "" {
-			t.Errorf("%s: %d %v", path, a.Code, a.Header)
+			t.Errorf(`%s: got %d %v, want %v and a.Header.Get("RateLimit-Limit") = ""`, path, a.Code, a.Header, http.StatusOK)
 		}
 	}
 	if a := acme.Page(t, page, at("192.0.2.2")); a.Code != http.StatusOK {
@@ -242,7 +243,7 @@ func TestLimits_GoodShareTokensCount(t *testing.T) {
 	for left := 4; left >= 0; left-- {
 		a := acme.Get(t, "", fixture.SharedPath+fixture.OpenPID, at("192.0.2."+strconv.Itoa(left))) // each the one that its address has
 		if a.Code != http.StatusOK || a.Status != "ok" {
-			t.Fatalf("%d %s", a.Code, a.Text())
+			t.Fatalf(`got %d %s, want %v and a.Status = "ok"`, a.Code, a.Text(), http.StatusOK)
 		}
 	}
 	// All of them together have used up half of the organization's, which has the others.
@@ -317,30 +318,31 @@ func TestLimits_Commands(t *testing.T) {
 
 	// What was used stays used under the new limit, which holds for the next request.
 	if held := limitOrg(control.LimitsChange{KeyRate: text("6/h")}); held.KeyRate != "6/h" || held.Rate != "100/h" || strings.Join(held.Own, " ") != "key_rate" {
-		t.Errorf("%+v", held)
+		t.Errorf(`got %+v, want held.KeyRate = "6/h" and held.Rate = "100/h" and strings.Join(held.Own, " ") = "key_rate"`,
+			held)
 	}
 	wantLimit(t, acme.Get(t, key.Token, path), 6, 3, 30*time.Minute, 0)
 	wantLimit(t, acme.Get(t, own.Token, path), 4, 2, 30*time.Minute, 0)
 	if held := limitKey(control.KeyLimitsChange{KeyRef: control.KeyRef{ID: key.ID}, Rate: text("3/h")}); held.Rate != "3/h" || held.Quota != "off" || strings.Join(held.Own, " ") != "rate" {
-		t.Errorf("%+v", held)
+		t.Errorf(`got %+v, want held.Rate = "3/h" and held.Quota = "off" and strings.Join(held.Own, " ") = "rate"`, held)
 	}
 	wantLimit(t, acme.Get(t, key.Token, path), 3, 0, time.Hour, 20*time.Minute)
 	limitKey(control.KeyLimitsChange{KeyRef: control.KeyRef{ID: key.ID}, Rate: text("off")})
 	wantLimit(t, acme.Get(t, key.Token, path), 100, 94, 216*time.Second, 0) // the organization's is what is left
 	if held := limitKey(control.KeyLimitsChange{KeyRef: control.KeyRef{ID: own.ID}, Reset: true}); held.Rate != "6/h" || held.Quota != "off" || len(held.Own) != 0 {
-		t.Errorf("%+v", held)
+		t.Errorf(`got %+v, want held.Rate = "6/h" and held.Quota = "off" and len(held.Own) = 0`, held)
 	}
 	if held := limitKey(control.KeyLimitsChange{KeyRef: control.KeyRef{ID: own.ID}, Quota: text("9/d")}); held.Rate != "6/h" || held.Quota != "9/d" {
-		t.Errorf("%+v", held)
+		t.Errorf(`got %+v, want held.Rate = "6/h" and held.Quota = "9/d"`, held)
 	}
 	limitOrg(control.LimitsChange{Rate: text("off"), Quota: text("1/d"), KeyRate: text("20/h")})
 	if a := acme.Get(t, own.Token, path); a.Code != http.StatusOK {
-		t.Errorf("%d %s", a.Code, a.Text())
+		t.Errorf("got %d %s, want %v", a.Code, a.Text(), http.StatusOK)
 	}
 	wantLimit(t, acme.Get(t, own.Token, path), 1, 0, 24*time.Hour, 24*time.Hour)
 	reset := control.RequestLimits{Org: "acme", Rate: "100/h", Quota: "off", KeyRate: "2/h", KeyQuota: "9/d", VisitorRate: "100000000/s", VisitorQuota: "off", Own: []string{"key_quota"}}
 	if held := limitOrg(control.LimitsChange{Reset: true, KeyQuota: text("9/d")}); !cmp.Equal(held, reset) {
-		t.Errorf("%+v", held)
+		t.Errorf("got %+v, want %v", held, reset)
 	}
 
 	// A key keeps its limits when it is rotated.
@@ -469,7 +471,7 @@ func TestLimitsHoldWhenRedisNeverAnswers(t *testing.T) {
 	for left := 3; left >= 0; left-- {
 		a := acme.Get(t, key, "/api/campaigns/count")
 		if a.Code != http.StatusOK {
-			t.Fatalf("%d %s", a.Code, a.Text())
+			t.Fatalf("got %d %s, want %v", a.Code, a.Text(), http.StatusOK)
 		}
 		wantLimit(t, a, 4, left, time.Duration(4-left)*15*time.Minute, 0)
 	}

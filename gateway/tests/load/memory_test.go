@@ -59,7 +59,7 @@ func TestCachedOrganizationsAreBounded(t *testing.T) {
 				fmt.Fprintf(&file, "{\"slug\":\"o%d\",\"name\":\"O\"}\n", i)
 			}
 			if report, err := fixture.CreateOrganizations(t.Context(), t, g, strings.NewReader(file.String()), false, nil); err != nil || report.Failed > 0 {
-				t.Fatalf("%+v, %v", report, err)
+				t.Fatalf("got %+v, %v, want no error and report.Failed <= 0", report, err)
 			}
 			for i := range 3 * most {
 				o := &gatewaytest.Org{Gateway: g, Slug: fmt.Sprint("o", i), Host: fmt.Sprint("o", i, ".localhost")}
@@ -67,7 +67,7 @@ func TestCachedOrganizationsAreBounded(t *testing.T) {
 					t.Fatal(err)
 				}
 				if a := o.Get(t, o.Key(t, tenants.Contacts), "/api/contacts"); a.Code != http.StatusOK {
-					t.Fatalf("%d %s", a.Code, a.Body)
+					t.Fatalf("got %d %s, want %v", a.Code, a.Body, http.StatusOK)
 				}
 				if i%most != most-1 {
 					continue

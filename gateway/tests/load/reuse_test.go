@@ -67,7 +67,7 @@ func TestConcurrentReadersOfASharedReportCostOneQuery(t *testing.T) {
 		for range 32 {
 			crowd.Go(func() {
 				if a := read(acme, german, ""); a.Status != "ok" || !strings.Contains(a.Text(), `["DE",1]`) {
-					t.Errorf("%d %s", a.Code, a.Body)
+					t.Errorf(`got %d %s, want a.Status = "ok" and containing "[\"DE\",1]"`, a.Code, a.Body)
 				}
 			})
 		}
@@ -91,7 +91,7 @@ func TestConcurrentReadersOfASharedReportCostOneQuery(t *testing.T) {
 		cost(other.what, 1, func() {
 			for range 2 {
 				if a := read(other.of, other.token, other.more); a.Status != "ok" || !strings.Contains(a.Text(), other.want) {
-					t.Errorf("%s: %d %s", other.what, a.Code, a.Body)
+					t.Errorf(`%s: got %d %s, want a.Status = "ok" and containing %q`, other.what, a.Code, a.Body, other.want)
 				}
 			}
 		})
@@ -106,7 +106,7 @@ func TestConcurrentReadersOfASharedReportCostOneQuery(t *testing.T) {
 	acme.Import(t, report(`,"desc":"changed"`))
 	cost("a changed report", 1, func() {
 		if a := read(acme, german, ""); a.Field("desc") != "changed" || !strings.Contains(a.Text(), `["DE",2]`) {
-			t.Errorf("%d %s", a.Code, a.Body)
+			t.Errorf(`got %d %s, want a.Field("desc") = "changed" and containing "[\"DE\",2]"`, a.Code, a.Body)
 		}
 	})
 	acme.Import(t, contact(0x14, "Ulm", "DE"))
@@ -114,14 +114,14 @@ func TestConcurrentReadersOfASharedReportCostOneQuery(t *testing.T) {
 	german, id = share(acme, "DE")
 	cost("after the moment", 1, func() {
 		if a := read(acme, german, ""); !strings.Contains(a.Text(), `["DE",3]`) {
-			t.Errorf("%d %s", a.Code, a.Body)
+			t.Errorf(`got %d %s, want containing "[\"DE\",3]"`, a.Code, a.Body)
 		}
 	})
 	// The rows are there, but not for whoever may not read.
 	cost("who may not read", 0, func() {
 		fixture.WantDenied(t, "without a token", acme.Get(t, "", fixture.SharedPath+"crowded-report-0001?data=1"))
 		if a := acme.Do(t, http.MethodDelete, fixture.ReportPath+fixture.DocID(1)+"/shares/"+id, gatewaytest.WithKey(acme.Key(t, tenants.ManageReports))); a.Status != "ok" {
-			t.Fatalf("%d %s", a.Code, a.Body)
+			t.Fatalf(`got %d %s, want a.Status = "ok"`, a.Code, a.Body)
 		}
 		fixture.WantDenied(t, "with a revoked token", read(acme, german, ""))
 		acme.Import(t, report(`,"shareable":false`))
@@ -147,7 +147,7 @@ func TestReuse_AChangedChildIsReadAtOnce(t *testing.T) {
 	acme.Import(t, `{"kind":"contact","id":"`+fixture.DocID(3)+`","email":"a@example.com","city":"Bonn"}`, child(`{"fields":["email"]}`),
 		`{"kind":"custom_report","id":"`+fixture.DocID(1)+`","pid":"bundle-of-reports-1","title":"Root","class":"Contacts","secure":false,"query":{"measures":[{"op":"count"}]},"child_reports":["`+fixture.DocID(2)+`"]}`)
 	if first := read(); !strings.Contains(first, `[["a@example.com"]]`) {
-		t.Errorf("%s", first)
+		t.Errorf(`got %s, want containing "[[\"a@example.com\"]]"`, first)
 	}
 	acme.Import(t, child(`{"fields":["city"]}`))
 	if second := read(); !strings.Contains(second, `[["Bonn"]]`) {

@@ -369,7 +369,7 @@ func TestGuessesAreNotAnswers(t *testing.T) {
 			a := p.Get(t, "", "/api/reports/shared/"+p.Mark+pid+"?data=1")
 			m, ok := a.Data.(map[string]any)
 			if !ok {
-				t.Fatalf("%s: %d %s", is, a.Code, a.Body)
+				t.Fatalf("%s: got %d %s, want ok", is, a.Code, a.Body)
 			}
 			delete(m, "id")
 			delete(m, "retrieved_at")
@@ -400,10 +400,10 @@ func TestLogCountsStoreCalls(t *testing.T) {
 	w := fixture.NewQuietWorld(t)
 	path := "/api/custom-reports/" + w.A.IDs[fixture.RefReport]
 	if a := w.A.Get(t, w.A.FullKey, path, gatewaytest.Header("X-Request-Id", "the-one-to-look-at")); a.Code != http.StatusOK {
-		t.Fatal(a.Text())
+		t.Fatalf("got %v, want %v", a.Text(), http.StatusOK)
 	}
 	// The report, and at most the organization, the key and its account.
 	if line := fixture.Logged(t, w.Gateway, "the-one-to-look-at"); line.StoreCalls < 1 || line.StoreCalls > 4 || line.StoreUS <= 0 {
-		t.Errorf("%+v", line)
+		t.Errorf("got %+v, want line.StoreCalls >= 1 and line.StoreCalls <= 4 and line.StoreUS > 0", line)
 	}
 }

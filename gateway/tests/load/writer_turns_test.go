@@ -80,7 +80,7 @@ func TestBulkIsSplitByRows(t *testing.T) {
 			}
 		}
 		if !strings.Contains(a.Text(), says) {
-			t.Errorf("%s: %.300s", name, a.Text())
+			t.Errorf("%s: got %.300s, want containing %q", name, a.Text(), says)
 		}
 		return rows
 	}
@@ -104,7 +104,7 @@ func TestBulkIsSplitByRows(t *testing.T) {
 		t.Errorf("repeated, it is carried out again: %v", rows)
 	}
 	if a := org.Do(t, http.MethodGet, "/api/contacts?per_page=1", key); fmt.Sprint(a.Field("count")) != fmt.Sprint(contacts) {
-		t.Errorf("%.200s", a.Text())
+		t.Errorf(`got %.200s, want fmt.Sprint(a.Field("count")) = %v`, a.Text(), fmt.Sprint(contacts))
 	}
 }
 
@@ -119,7 +119,7 @@ func TestBulkReportsWhatIsStored(t *testing.T) {
 	admin := gatewaytest.Cookie(cookie)
 	key := gatewaytest.WithKey(org.Key(t, tenants.Contacts))
 	if a := org.Do(t, http.MethodPost, "/api/contacts/fields", admin, fixture.JSONText(`{"key":"plan","title":"Plan","type":"Text"}`)); a.Code != 200 {
-		t.Fatal(a.Text())
+		t.Fatalf("got %v, want 200", a.Text())
 	}
 	var once sync.Once
 	w.mu.Lock()
@@ -127,7 +127,7 @@ func TestBulkReportsWhatIsStored(t *testing.T) {
 		if rows > 1000 {
 			once.Do(func() {
 				if a := org.Do(t, http.MethodPut, "/api/contacts/fields/plan", admin, fixture.JSONText(`{"title":"Tariff"}`)); a.Code != 200 {
-					t.Error(a.Text())
+					t.Errorf("got %v, want 200", a.Text())
 				}
 			})
 		}
@@ -144,7 +144,7 @@ func TestBulkReportsWhatIsStored(t *testing.T) {
 		}
 	}
 	if err := json.Unmarshal(a.Body, &told); err != nil || a.Code != 200 {
-		t.Fatalf("%v: %.300s", err, a.Text())
+		t.Fatalf("got %v: %.300s, want no error and 200", err, a.Text())
 	}
 	count := fmt.Sprint(org.Do(t, http.MethodGet, "/api/contacts?per_page=1", key).Field("count"))
 	if told.Data.Created == 0 || told.Data.Failed == 0 || count != fmt.Sprint(told.Data.Created) {
@@ -185,7 +185,7 @@ func TestQueuedImportsEndInTime(t *testing.T) {
 		u := under{org, gatewaytest.Cookie(cookie), ""}
 		a := org.Do(t, http.MethodPost, "/api/import", u.admin, gatewaytest.Body("application/x-ndjson", `{"kind":"contact","email":"b@example.com"}`))
 		if u.id, _ = a.Field("id").(string); u.id == "" {
-			t.Fatal(a.Text())
+			t.Fatalf(`got %v, want u.id other than ""`, a.Text())
 		}
 		return u
 	}
@@ -201,7 +201,7 @@ func TestQueuedImportsEndInTime(t *testing.T) {
 		t.Helper()
 		fixture.Await(t, message, func() bool { return strings.Contains(told(u), `"state":"failed"`) })
 		if text := told(u); !strings.Contains(text, message) || !strings.Contains(text, `"created":0`) || !strings.Contains(text, `"place":0`) {
-			t.Error(text)
+			t.Errorf(`got %v, want containing %q and containing "\"created\":0" and containing "\"place\":0"`, text, message)
 		}
 	}
 	for _, u := range []under{third, fourth} {

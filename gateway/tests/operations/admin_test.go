@@ -32,13 +32,13 @@ func TestReadinessNamesWhatIsDown(t *testing.T) {
 	key := acme.Key(t)
 	allGood := fixture.Readiness{Status: "ok", Checks: map[string]string{"installation": "ok", "server": "ok", "store": "ok", "redis": "ok"}}
 	if code, r := fixture.Ready(t, g); code != http.StatusOK || !cmp.Equal(r, allGood) {
-		t.Errorf("%d %+v", code, r)
+		t.Errorf("got %d %+v, want %v and %v", code, r, http.StatusOK, allGood)
 	}
 	redis.Close()
 	started := time.Now()
 	code, r := fixture.Ready(t, g)
 	if want := (fixture.Readiness{Status: "degraded", Checks: map[string]string{"installation": "ok", "server": "ok", "store": "ok", "redis": "down"}}); code != http.StatusOK || !cmp.Equal(r, want) {
-		t.Errorf("%d %+v", code, r)
+		t.Errorf("got %d %+v, want %v and %v", code, r, http.StatusOK, want)
 	}
 	if took := time.Since(started); took > 20*time.Second {
 		t.Errorf("the check took %s", took)
@@ -118,7 +118,7 @@ func TestMetrics(t *testing.T) {
 	acme.Do(t, http.MethodPatch, "/api/campaigns/count")
 	code, header, body := fixture.CallAdmin(t, g, http.MethodGet, "/metrics")
 	if code != http.StatusOK || !strings.HasPrefix(header.Get("Content-Type"), "text/plain") {
-		t.Fatalf("%d %v", code, header)
+		t.Fatalf(`got %d %v, want %v and beginning with "text/plain"`, code, header, http.StatusOK)
 	}
 	lines := strings.Split(body, "\n")
 	for _, want := range []string{

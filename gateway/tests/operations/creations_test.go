@@ -85,7 +85,8 @@ func TestOrganizationsOfAFile(t *testing.T) {
 	}
 	one, err := control.Call[control.Organization](t.Context(), g.Commands, "org.show", control.Slug{Slug: "one"})
 	if err != nil || one.Name != "One" || !one.Features["teams"] || one.Limits["folder_children"] != 20 || !one.Settings["require_public_encryption_key"] || fmt.Sprint(one.Providers) != "[maps]" {
-		t.Errorf("%+v, %v", one, err)
+		t.Errorf(`got %+v, %v, want no error and one.Name = "One" and one.Limits["folder_children"] = 20 and fmt.Sprint(one.Providers) = "[maps]"`,
+			one, err)
 	}
 	var alone string
 	for _, slug := range []string{"there", "one", "two", "three"} {
@@ -167,7 +168,7 @@ func TestOrganizationsOfAFile_Bounds(t *testing.T) {
 		"too long":       {io.MultiReader(strings.NewReader(line), &repeated{text: strings.Repeat(" ", 1<<20), times: 257}), "256 MiB"},
 	} {
 		if r, err := fixture.CreateOrganizations(t.Context(), t, g, c.file, false, nil); r != nil || err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %+v, %v", name, r, err)
+			t.Errorf("%s: got %+v, %v, want r = nil and an error and containing %q", name, r, err, c.want)
 		}
 	}
 	if there := organizations(t, g); len(there) > 0 {

@@ -121,7 +121,8 @@ func TestDamageHurtsOneOrganization(t *testing.T) {
 	// What is met on the way to an answer is told without doctor.
 	away("beheaded")
 	if code, r := fixture.Ready(t, g); code != http.StatusOK || r.Status != "degraded" || r.Checks["organizations"] != "damaged: 1" || r.Checks["store"] != "ok" {
-		t.Errorf("%d %+v", code, r)
+		t.Errorf(`got %d %+v, want %v and r.Status = "degraded" and r.Checks["organizations"] = "damaged: 1" and r.Checks["store"] = "ok"`,
+			code, r, http.StatusOK)
 	}
 	if a := ask("lost"); a.Code != http.StatusOK {
 		t.Fatalf("before the file is lost: %d %s", a.Code, a.Body)
@@ -144,7 +145,8 @@ func TestDamageHurtsOneOrganization(t *testing.T) {
 	}
 	away("lost")
 	if code, r := fixture.Ready(t, g); code != http.StatusOK || r.Status != "degraded" || r.Checks["organizations"] != "damaged: 3" {
-		t.Errorf("%d %+v", code, r)
+		t.Errorf(`got %d %+v, want %v and r.Status = "degraded" and r.Checks["organizations"] = "damaged: 3"`,
+			code, r, http.StatusOK)
 	}
 	fixture.WantBody(t, ask("fine"), http.StatusOK, `{"status":"ok","message":"success","data":{"count":400}}`)
 	for _, slug := range []string{"beheaded", "lost", "torn"} {
@@ -180,7 +182,7 @@ func TestDamageHurtsOneOrganization(t *testing.T) {
 		fixture.WantBody(t, ask(slug), http.StatusOK, `{"status":"ok","message":"success","data":{"count":400}}`)
 	}
 	if code, r := fixture.Ready(t, g); code != http.StatusOK || r.Status != "ok" || r.Checks["organizations"] != "" {
-		t.Errorf("%d %+v", code, r)
+		t.Errorf(`got %d %+v, want %v and r.Status = "ok" and r.Checks["organizations"] = ""`, code, r, http.StatusOK)
 	}
 	if _, _, figures := fixture.CallAdmin(t, g, http.MethodGet, "/metrics"); strings.Contains(figures, "tenantry_store_damaged{") {
 		t.Error("a figure of damage is left")

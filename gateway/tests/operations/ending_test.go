@@ -241,7 +241,7 @@ func TestInstallationLogIsSealed(t *testing.T) {
 	command[control.Rotation](t, g, "keyring.rotate", struct{}{})
 	command[control.Retired](t, g, "keyring.retire", control.Version{Version: 1})
 	if v := command[audit.Verification](t, g, "audit.verify", control.Log{}); !v.Intact || v.Records != 2 || v.Unsealed != 2 {
-		t.Errorf("%+v", v)
+		t.Errorf("got %+v, want v.Intact and v.Records = 2 and v.Unsealed = 2", v)
 	}
 	for _, conn := range opened(t, g.Config.Data) {
 		if strings.HasSuffix(conn.path, "control.db") {

@@ -44,7 +44,7 @@ func examined(t *testing.T, commands *control.Client, quick bool) (found []contr
 	t.Helper()
 	answer, wrong := commands.Do(t.Context(), "doctor", control.Examination{Quick: quick}, control.Streams{})
 	if answer == nil {
-		t.Fatal(wrong)
+		t.Fatalf("got %v, want answer other than nil", wrong)
 	}
 	if err := json.Unmarshal(answer.Data, &found); err != nil {
 		t.Fatal(err)

@@ -125,7 +125,7 @@ func checkDiskFull(t *testing.T, folder string, fill, free func()) {
 		}
 	}
 	if a := create(0); a.Code != http.StatusOK {
-		t.Fatalf("%d %s", a.Code, a.Body)
+		t.Fatalf("got %d %s, want %v", a.Code, a.Body, http.StatusOK)
 	}
 	read("before")
 	fill()
@@ -274,7 +274,7 @@ func TestHolderFileTellsTheControlSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(holder.Control); err != nil || len(holder.Control) > 100 {
-		t.Errorf("%s: %v", holder.Control, err)
+		t.Errorf("%s: got %v, want no error and len(holder.Control) <= 100", holder.Control, err)
 	}
 	if err := app.end(t, 30*time.Second); err != nil {
 		t.Error(err)

@@ -76,7 +76,7 @@ func beginBody(t *testing.T, conn net.Conn, begin string) {
 	fixture.Send(t, conn, strings.Replace(signInHead, "\r\n\r\n", "\r\nExpect: 100-continue\r\n\r\n", 1))
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil || resp.StatusCode != http.StatusContinue {
-		t.Fatalf("%v %v", resp, err)
+		t.Fatalf("got %v %v, want no error and resp.StatusCode = %v", resp, err, http.StatusContinue)
 	}
 	fixture.Send(t, conn, begin)
 }
@@ -90,7 +90,7 @@ func TestGracefulStop(t *testing.T) {
 	idle := fixture.Dial(t, app.Addr())
 	fixture.Send(t, idle, "GET /api/none HTTP/1.1\r\nHost: acme.localhost\r\n\r\n")
 	if resp, err := http.ReadResponse(bufio.NewReader(idle), nil); err != nil || resp.StatusCode != http.StatusNotFound {
-		t.Fatalf("%v %v", resp, err)
+		t.Fatalf("got %v %v, want no error and resp.StatusCode = %v", resp, err, http.StatusNotFound)
 	}
 	app.stop()
 	awaitRefusal(t, app.Addr())
@@ -106,7 +106,8 @@ func TestGracefulStop(t *testing.T) {
 	}
 	body, err := io.ReadAll(resp.Body)
 	if err != nil || resp.StatusCode != http.StatusForbidden || !strings.HasPrefix(string(body), `{"status":"failed"`) {
-		t.Errorf("%d %s %v", resp.StatusCode, body, err)
+		t.Errorf(`got %d %s %v, want no error and resp.StatusCode = %v and beginning with "{\"status\":\"failed\""`,
+			resp.StatusCode, body, err, http.StatusForbidden)
 	}
 	if err := app.end(t, 30*time.Second); err != nil {
 		t.Errorf("Run: %v", err)
@@ -205,7 +206,7 @@ func TestNothingIsLeftRunning(t *testing.T) { //nolint:paralleltest // see above
 		conn := fixture.Dial(t, app.Addr())
 		fixture.Send(t, conn, "GET /api/users/1 HTTP/1.1\r\nHost: acme.localhost\r\n\r\n")
 		if resp, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil || resp.StatusCode != http.StatusForbidden {
-			t.Fatalf("%v %v", resp, err)
+			t.Fatalf("got %v %v, want no error and resp.StatusCode = %v", resp, err, http.StatusForbidden)
 		}
 		commands := app.Commands()
 		if _, err := control.Call[[]control.Organization](t.Context(), commands, "org.list", control.OrganizationPage{Limit: 10}); err != nil {
@@ -244,10 +245,10 @@ func TestSecondProcessOnTheFolderIsRefused(t *testing.T) {
 		err := open()
 		var inUse *gateway.InUseError
 		if !errors.As(err, &inUse) {
-			t.Fatalf("%s: %v", name, err)
+			t.Fatalf("%s: got %v, want an error of the type of inUse", name, err)
 		}
 		if inUse.Holder.What != "a test" || inUse.Holder.PID != os.Getpid() || inUse.Holder.Listen != first.Addr().String() || inUse.Folder != cfg.Data {
-			t.Errorf("%s: %+v", name, inUse)
+			t.Errorf(`%s: got %+v, want inUse.Holder.What = "a test" and inUse.Folder = %v`, name, inUse, cfg.Data)
 		}
 		for _, part := range []string{cfg.Data, "a test", first.Addr().String(), "--data"} {
 			if !strings.Contains(err.Error(), part) {
@@ -312,7 +313,7 @@ func TestFolderOfANewerVersionIsRefused(t *testing.T) {
 		t.Fatal("a folder of a newer version was opened")
 	}
 	if !errors.Is(err, store.ErrNewer) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "256") {
-		t.Errorf("%v", err)
+		t.Errorf(`got %v, want the error store.ErrNewer and containing %q and containing "256"`, err, path)
 	}
 	if diff := cmp.Diff(before, fingerprint(t, cfg.Data)); diff != "" {
 		t.Errorf("the folder was changed: %s", diff)
@@ -333,7 +334,7 @@ func TestMissingKeyringIsRefusedWhereThereIsData(t *testing.T) {
 	}
 	_, err = gateway.New(t.Context(), g.Config, gateway.Options{})
 	if err == nil || !strings.Contains(err.Error(), g.Config.KeyringPath()) || !strings.Contains(err.Error(), "put it back") {
-		t.Fatalf("%v", err)
+		t.Fatalf(`got %v, want an error and containing "put it back"`, err)
 	}
 	if _, err := os.Stat(g.Config.KeyringPath()); !errors.Is(err, fs.ErrNotExist) {
 		t.Error("a new keyring was made, which reads nothing")
@@ -393,7 +394,7 @@ func TestRestartServesTheSameData(t *testing.T) {
 	path := "/api/files/folders/65f0000000000000000000f1"
 	before := acme.Get(t, key, path)
 	if before.Code != http.StatusOK {
-		t.Fatalf("%d %s", before.Code, before.Body)
+		t.Fatalf("got %d %s, want %v", before.Code, before.Body, http.StatusOK)
 	}
 	g.Stop(t)
 	again := gatewaytest.Start(t, func(c *config.Config, _ *gateway.Options) {

@@ -161,7 +161,7 @@ func TestShared_TornFile(t *testing.T) {
 			}
 			for _, f := range found {
 				if !strings.Contains(f, file) || strings.HasPrefix(f, "organization "+apart.Slug+":") {
-					t.Error(f)
+					t.Errorf("got %v, want containing %q", f, file)
 				}
 			}
 			for _, o := range []*gatewaytest.Org{a, b} {

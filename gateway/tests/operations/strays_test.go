@@ -47,7 +47,7 @@ func strays(t *testing.T, g *gatewaytest.Gateway) (found []string) {
 		switch {
 		case strings.HasSuffix(f.What, " strays"):
 			if f.Verdict != control.Warning {
-				t.Errorf("%+v", f)
+				t.Errorf("got %+v, want f.Verdict = %v", f, control.Warning)
 			}
 			found = append(found, f.Says+"; "+f.Advice)
 		case strings.HasSuffix(f.What, " indexes"), strings.HasSuffix(f.What, " server"), strings.HasSuffix(f.What, " documents"):
@@ -308,7 +308,7 @@ func TestFormerDataAreUpgraded(t *testing.T) {
 		}
 		for _, path := range []string{"/api/reports/shared/p2", "/api/reports/shared/public-report-0001?token=" + formerToken} {
 			if a := acme.Do(t, http.MethodGet, path); a.Message != "Shared Report found" {
-				t.Errorf("%s: %s: %s", when, path, a.Body)
+				t.Errorf(`%s: got %s: %s, want a.Message = "Shared Report found"`, when, path, a.Body)
 			}
 		}
 		if a := acme.Do(t, http.MethodPost, "/auth/sign-in", gatewaytest.JSON(map[string]string{"email": "ada@example.com", "password": gatewaytest.Password})); a.Message != "Signed in" {

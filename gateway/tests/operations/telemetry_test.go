@@ -113,7 +113,7 @@ func TestTelemetry(t *testing.T) {
 				r.Header["Tracestate"] = []string{"a=1", "b=2,c=3"}
 			})
 			if a := org.Get(t, key, "/api/contacts?filters[email]=ada.lovelace@example.com&per_page=1", headers...); a.Code != http.StatusOK {
-				t.Fatal(a.Text())
+				t.Fatalf("got %v, want %v", a.Text(), http.StatusOK)
 			}
 			g.Stop(t) // what is left is sent
 			line := ""
@@ -198,7 +198,7 @@ func TestTelemetry_Outage(t *testing.T) {
 	})
 	org := g.Org(t, "acme")
 	if a := org.Get(t, org.Key(t, tenants.Contacts), "/api/contacts"); a.Code != http.StatusOK {
-		t.Error(a.Text())
+		t.Errorf("got %v, want %v", a.Text(), http.StatusOK)
 	}
 	g.Stop(t)
 	if n := strings.Count(g.Log.String(), "the collector of telemetry.endpoint does not take traces"); n != 1 {

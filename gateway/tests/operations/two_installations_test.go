@@ -149,7 +149,7 @@ func limitsApart(t *testing.T, one, two *installation) {
 		}
 		for range 3 {
 			if a := at.Get(t, at.hasty, "/api/campaigns/count"); a.Code != http.StatusOK {
-				t.Fatalf("%d %s", a.Code, a.Body)
+				t.Fatalf("got %d %s, want %v", a.Code, a.Body, http.StatusOK)
 			}
 		}
 		if a := at.Get(t, at.hasty, "/api/campaigns/count"); a.Code != http.StatusTooManyRequests {

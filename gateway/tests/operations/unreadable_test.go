@@ -66,7 +66,7 @@ func TestOneRecordThatCannotBeRead(t *testing.T) {
 		set := func(name string, v any) func(*testing.T) {
 			return func(t *testing.T) {
 				if r, err := contacts.UpdateOne(t.Context(), at, bson.D{{Key: "$set", Value: bson.D{{Key: name, Value: v}}}}); err != nil || r.MatchedCount != 1 {
-					t.Fatalf("%+v, %v", r, err)
+					t.Fatalf("got %+v, %v, want no error and r.MatchedCount = 1", r, err)
 				}
 			}
 		}
@@ -125,7 +125,7 @@ func (o *damagedOrg) list(t *testing.T, query string, left int) (ids []string, n
 		Results []struct{ ID string }
 	}
 	if err := json.Unmarshal([]byte(a.DataJSON()), &data); err != nil || a.Code != http.StatusOK || data.Count != 7 {
-		t.Fatalf("%s: %d %.300s %v", query, a.Code, a.Body, err)
+		t.Fatalf("%s: got %d %.300s %v, want no error and %v and data.Count = 7", query, a.Code, a.Body, err, http.StatusOK)
 	}
 	warning := ""
 	if left > 0 {

@@ -46,7 +46,7 @@ func TestBulkByIdentifier(t *testing.T) {
 				t.Helper()
 				a := c.Do(t, http.MethodPost, path+"/bulk"+what, gatewaytest.WithKey(c.key), fixture.JSONText(`{"`+field+`":[`+list+`]}`))
 				if a.Code != http.StatusOK || a.Status != status {
-					t.Errorf("%s %s: %d %s", what, list, a.Code, a.Text())
+					t.Errorf("%s %s: got %d %s, want %v and a.Status = %v", what, list, a.Code, a.Text(), http.StatusOK, status)
 				}
 				if results, _ := a.Field("results").([]any); len(results) == 0 {
 					t.Errorf("%s %s: no results in %s", what, list, a.Text())
@@ -114,10 +114,10 @@ func TestBulkDeletesOnce(t *testing.T) {
 	for range 2 {
 		a := acme.Do(t, http.MethodPost, "/api/contacts/bulk/delete", key, fixture.IdempotencyKey("one"), fixture.JSONText(`{"ids":["`+fixture.DocID(1)+`"]}`))
 		if a.Code != http.StatusOK || !strings.Contains(a.Text(), `"done":1,"failed":0`) {
-			t.Errorf("%d %s", a.Code, a.Text())
+			t.Errorf(`got %d %s, want %v and containing "\"done\":1,\"failed\":0"`, a.Code, a.Text(), http.StatusOK)
 		}
 	}
 	if log := acme.Get(t, secret, "/api/audit").Text(); strings.Count(log, "contacts.bulk_delete") != 2 || strings.Count(log, `"replayed":"true"`) != 1 || !strings.Contains(log, `"done":"1"`) {
-		t.Error(log)
+		t.Errorf(`got %v, want strings.Count(log, "contacts.bulk_delete") = 2 and containing "\"done\":\"1\""`, log)
 	}
 }

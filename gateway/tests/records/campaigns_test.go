@@ -88,7 +88,7 @@ func TestCampaigns(t *testing.T) {
 		k.Kind, k.Permissions = string(tenants.ServerRead), []string{string(tenants.ManageCampaigns)}
 	}).Token}} {
 		if a := o.Do(t, http.MethodGet, path+"/preview", gatewaytest.WithKey(c.key)); a.Code != 403 {
-			t.Errorf("%s: %d %s", c.what, a.Code, a.Body)
+			t.Errorf("%s: got %d %s, want 403", c.what, a.Code, a.Body)
 		}
 	}
 	o.do(t, http.MethodPut, path, `{"filter":null}`, 200)

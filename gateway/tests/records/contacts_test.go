@@ -53,7 +53,8 @@ func TestContacts(t *testing.T) {
 		{http.MethodDelete, "/tags?tags=b", "", "[c]"},
 	} {
 		if got := o.do(t, c.method, path+c.what, c.body, 200); fmt.Sprint(got["tags"]) != c.want || fmt.Sprint(got["fields"]) != "map[age:37 note:n]" {
-			t.Errorf("%s %s%s: %v", c.method, c.what, c.body, got)
+			t.Errorf(`%s %s%s: got %v, want fmt.Sprint(got["tags"]) = %v and fmt.Sprint(got["fields"]) = "map[age:37 note:n]"`,
+				c.method, c.what, c.body, got, c.want)
 		}
 	}
 	o.do(t, http.MethodPost, path+"/tags", `{"tags":[]}`, 422)
@@ -69,7 +70,7 @@ func TestContacts(t *testing.T) {
 		{http.MethodPost, "", `{"key":"email","title":"E","type":"Text"}`, "something that every contact has"},
 	} {
 		if got := o.do(t, c.method, "/api/contacts/fields"+c.path, c.body, 422); !strings.Contains(got["message"].(string), c.says) {
-			t.Errorf("%s %s %s: %v", c.method, c.path, c.body, got)
+			t.Errorf("%s %s %s: got %v, want containing %q", c.method, c.path, c.body, got, c.says)
 		}
 	}
 	o.do(t, http.MethodPut, "/api/contacts/fields/note?force=true", `{"type":"Number"}`, 200)
@@ -184,13 +185,13 @@ func TestBulkOfWhatOthersChange(t *testing.T) {
 		}
 		between.On.Store(nil)
 		if a := acme.Do(t, http.MethodPut, "/api/contacts/"+fixture.DocID(1), key, fixture.JSONText(`{"phone":"+49 228"}`)); a.Status != "ok" {
-			t.Errorf("%d %s", a.Code, a.Body)
+			t.Errorf(`got %d %s, want a.Status = "ok"`, a.Code, a.Body)
 		}
 	}
 	between.On.Store(&on)
 	a := acme.Do(t, http.MethodPost, "/api/contacts/bulk", key, fixture.IdempotencyKey("one"), fixture.JSONText(`{"records":[{"external_id":"a","city":"Rome"},{"external_id":"b","city":"Rome"},{"external_id":"c"}]}`))
 	if text := a.Text(); !strings.Contains(text, `"created":1,"updated":2,"failed":0`) {
-		t.Error(text)
+		t.Errorf(`got %v, want containing "\"created\":1,\"updated\":2,\"failed\":0"`, text)
 	}
 	if export := exportOf(t, acme); strings.Count(export, "Rome") != 2 || strings.Count(export, "+49 228") != 1 {
 		t.Error("the change between is lost")
@@ -218,7 +219,7 @@ func TestImportsBringBackWhatIsDeleted(t *testing.T) {
 		o.do(t, http.MethodDelete, path, "", 200)
 		bring()
 		if got := o.do(t, http.MethodGet, path, "", 200); got["external_id"] != "1815" {
-			t.Errorf("%s: %v", name, got)
+			t.Errorf(`%s: got %v, want got["external_id"] = "1815"`, name, got)
 		}
 	}
 }
@@ -244,7 +245,7 @@ func BenchmarkBulk(b *testing.B) {
 				body := gatewaytest.Body("application/json", `{"records":[`+strings.Join(records, ",")+`]}`)
 				start := time.Now()
 				if a := o.Do(b, http.MethodPost, "/api/contacts/bulk", key, body); a.Code != 200 || !strings.Contains(a.Text()[:200], `"failed":0`) {
-					b.Fatalf("%d %.300s", a.Code, a.Body)
+					b.Fatalf(`got %d %.300s, want 200 and containing "\"failed\":0"`, a.Code, a.Body)
 				}
 				spent += time.Since(start)
 			}

@@ -18,7 +18,8 @@ func export(t *testing.T, c fixture.KeyClient, path, media, file string) string 
 	a := c.Page(t, path, gatewaytest.WithKey(c.Token))
 	kind, name := a.Header.Get("Content-Type"), a.Header.Get("Content-Disposition")
 	if a.Code != http.StatusOK || kind != media || name != "attachment; filename"+file {
-		t.Fatalf("%s: %d %q %q %s", path, a.Code, kind, name, a.Body)
+		t.Fatalf("%s: got %d %q %q %s, want %v and kind = %v and name = %v",
+			path, a.Code, kind, name, a.Body, http.StatusOK, media, "attachment; filename"+file)
 	}
 	return a.Text()
 }
@@ -44,11 +45,12 @@ func TestContract_ExportSubmissions(t *testing.T) {
 	const header = "id,form,'-x,form_name,values.id,kinds,n,note,sure,created_at,updated_at\n"
 	csv := export(t, c, path+"/export?format=csv", "text/csv; charset=utf-8", "=submissions.csv")
 	if !strings.HasPrefix(csv, header) || strings.Count(csv, form) != 2 || !strings.Contains(csv, ",,a,7,'@a; b,-2.5,'=1+1,true,20") || !strings.Contains(csv, ",x,\"b, \"\"c\"\"\nd\",,,12,'-,,20") {
-		t.Errorf("%s", csv)
+		t.Errorf(`got %s, want beginning with %q and strings.Count(csv, form) = 2 and containing ",,a,7,'@a; b,-2.5,'=1+1,true,20" and containing ",x,\"b, \"\"c\"\"\nd\",,,12,'-,,20"`,
+			csv, header)
 	}
 	lines := export(t, c, path+"/export?format=ndjson", "application/x-ndjson", "=submissions.ndjson")
 	if strings.Count(lines, "\n") != 2 || strings.Count(lines, `,"form":"`+form+`","values":{`) != 2 || !strings.Contains(lines, `"note":"=1+1"`) {
-		t.Errorf("%s", lines)
+		t.Errorf(`got %s, want strings.Count(lines, "\n") = 2 and containing "\"note\":\"=1+1\""`, lines)
 	}
 	for text, all := range map[string]string{"very-secret": csv + lines, "pin": csv + lines, "gone": csv + lines, "elsewhere": csv + lines} {
 		if strings.Contains(all, text) {
@@ -56,13 +58,13 @@ func TestContract_ExportSubmissions(t *testing.T) {
 		}
 	}
 	if got := export(t, c, path+"/export?format=csv&filters[n][gt]=100", "text/csv; charset=utf-8", "=submissions.csv"); got != header {
-		t.Errorf("%q", got)
+		t.Errorf("got %q, want %v", got, header)
 	}
 	if got := export(t, c, path+"/export?format=csv&deleted=true", "text/csv; charset=utf-8", "=submissions.csv"); !strings.Contains(got, gone) || strings.Count(got, "\n") != 2 {
-		t.Errorf("%q", got)
+		t.Errorf(`got %q, want containing %q and strings.Count(got, "\n") = 2`, got, gone)
 	}
 	if got := export(t, c, path+"/export?format=csv&columns=note,id,values.id,-x", "text/csv; charset=utf-8", "=submissions.csv"); !strings.HasPrefix(got, "note,id,values.id,'-x\n'") || !strings.Contains(got, "\n'-,") {
-		t.Errorf("%q", got)
+		t.Errorf(`got %q, want beginning with "note,id,values.id,'-x\n'" and containing "\n'-,"`, got)
 	}
 	c.Want(t, 422, http.MethodGet, path+"/export?format=ndjson&columns=note", "", "columns applies to CSV only")
 	c.Want(t, 422, http.MethodGet, path+"/export?format=csv&columns=note,nothing", "", "unknown column", "nothing")
@@ -93,10 +95,11 @@ func TestContract_ExportRecords(t *testing.T) {
 	csv := export(t, c, path+"/export?format=csv&sort=external_id", "text/csv; charset=utf-8", "=records.csv")
 	lines := export(t, c, path+"/export?sort=-external_id", "application/x-ndjson", "=records.ndjson")
 	if strings.Count(csv, "\n") != 3 || !strings.Contains(csv, ",T-1,") || !strings.Contains(csv, "12.5") || !strings.Contains(csv, "'=elm") || strings.Index(csv, "T-1") > strings.Index(csv, "T-2") {
-		t.Errorf("%s", csv)
+		t.Errorf(`got %s, want strings.Count(csv, "\n") = 3 and containing ",T-1," and containing "12.5" and containing "'=elm"`,
+			csv)
 	}
 	if strings.Count(lines, "\n") != 2 || !strings.Contains(lines, `"species":"=elm"`) || strings.Index(lines, "T-1") < strings.Index(lines, "T-2") {
-		t.Errorf("%s", lines)
+		t.Errorf(`got %s, want strings.Count(lines, "\n") = 2 and containing "\"species\":\"=elm\""`, lines)
 	}
 	for _, text := range []string{"very-secret", "pin", "T-3", "elsewhere"} {
 		if strings.Contains(csv+lines, text) {
@@ -190,7 +193,7 @@ func TestExportsOfRowsComeBack(t *testing.T) {
 	}
 	a = acme.Do(t, http.MethodPost, "/api/import?as=records:foreign", admin, gatewaytest.Body("text/csv", "id,object,created_at,updated_at,deleted,values,a\n7,x,2024-01-02,2024-01-02,no,y,z\n"))
 	if a = fixture.AwaitImport(t, acme, admin, a.Field("id").(string)); a.Field("state") != "done" {
-		t.Errorf("%s", a.Body)
+		t.Errorf(`got %s, want a.Field("state") = "done"`, a.Body)
 	}
 	for field := range acme.Do(t, http.MethodGet, "/api/custom/objects/foreign", gatewaytest.WithKey(c.Token)).Field("schema").(map[string]any) {
 		if field != "a" && !strings.HasPrefix(field, "column_") {
@@ -277,10 +280,10 @@ func TestContract_RunReports(t *testing.T) {
 		t.Errorf("%s", got)
 	}
 	if got, want := export(t, limited, list+"/export?format=ndjson&params[land]=", "application/x-ndjson", named+"ndjson"), `{"email":"c@example.com","plan":null}`+"\n"; !strings.HasPrefix(got, want) || strings.Count(got, "\n") != 3 {
-		t.Errorf("%s", got)
+		t.Errorf(`got %s, want beginning with %q and strings.Count(got, "\n") = 3`, got, want)
 	}
 	if got, want := export(t, c, groups+"/export?format=csv", "text/csv; charset=utf-8", `="By country.csv"`), "country,count\nDE,3\nFR,1\n"; got != want {
-		t.Errorf("%s", got)
+		t.Errorf("got %s, want %v", got, want)
 	}
 	unable.Want(t, 403, http.MethodGet, list+"/export", "", "manage_reports")
 	c.Want(t, 200, http.MethodPut, groups, `{"exportable":false}`)
@@ -288,13 +291,13 @@ func TestContract_RunReports(t *testing.T) {
 	for pid, code := range map[string]int{"shared-and-to-be-exported": 200, "shared-and-not-exported": 422} {
 		acme.Import(t, fmt.Sprintf(`{"kind":"custom_report","pid":%q,"title":"X","secure":false,"exportable":%t,"class":"Contacts","query":{}}`, pid, code == 200))
 		if a := acme.Page(t, "/api/reports/shared/"+pid+"/export"); a.Code != code {
-			t.Errorf("%s: %d %s", pid, a.Code, a.Body)
+			t.Errorf("%s: got %d %s, want %v", pid, a.Code, a.Body, code)
 		}
 	}
 
 	copied := c.Want(t, 200, http.MethodPost, list+"/duplicate", "", "Custom Report duplicated", `"title":"Copy of Müller/Söhne"`, `"exportable":true`, `"input":{"land":`)
 	if id, pid := copied.Field("id"), copied.Field("pid"); reports+"/"+id.(string) == list || pid == c.Want(t, 200, http.MethodGet, list, "").Field("pid") || pid == "" {
-		t.Errorf("%v %v", id, pid)
+		t.Errorf(`got %v %v, want pid other than ""`, id, pid)
 	}
 	c.Want(t, 200, http.MethodPut, list, `{"title":"`+strings.Repeat("ü", 200)+`"}`)
 	c.Want(t, 200, http.MethodPost, list+"/duplicate", "", "Copy of ü")

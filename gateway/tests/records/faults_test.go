@@ -106,7 +106,7 @@ func TestNamesOfNothingAreRefused(t *testing.T) {
 	} {
 		a := acme.Do(t, http.MethodPost, path, gatewaytest.Cookie(ada), gatewaytest.Body("text/csv", "email\na@example.com\n"))
 		if a.Code != http.StatusUnprocessableEntity || !strings.Contains(a.Message, says) || !slices.Equal(fixture.FaultFields(a), []string{"as"}) {
-			t.Errorf("%s: %d %s", path, a.Code, a.Body)
+			t.Errorf("%s: got %d %s, want %v and containing %q", path, a.Code, a.Body, http.StatusUnprocessableEntity, says)
 		}
 	}
 	bundle := gatewaytest.Body("application/x-ndjson", "{}")
@@ -137,7 +137,7 @@ func TestNamesOfNothingAreRefused(t *testing.T) {
 		"/api/usage?operation=nope&sort=-day": 422, "/api/custom/objects/missing/records?sort=-created_at": 404, "/api/custom/objects/missing/records/export?sort=x": 404, "/api/keys?state=x&sort=-name": 422,
 	} {
 		if a := acme.Do(t, http.MethodGet, path, gatewaytest.Cookie(ada)); a.Code != code {
-			t.Errorf("%s: %d %s", path, a.Code, a.Body)
+			t.Errorf("%s: got %d %s, want %v", path, a.Code, a.Body, code)
 		}
 	}
 	if a := acme.Do(t, http.MethodGet, "/api/usage?operation=contacts.list", gatewaytest.Cookie(ada)); a.Code != http.StatusOK {

@@ -80,7 +80,7 @@ func TestEveryFilterAndOrderThatIsDocumented(t *testing.T) {
 	}
 	for _, path := range []string{"/api/contacts", "/api/campaigns/count"} { // of one catalog
 		if a := p.Get(t, p.FullKey, path+"?filters[id]="+p.IDs[fixture.RefContact]+"&filters[updated_at][gt]=2020-01-01"); fmt.Sprint(a.Field("count")) != "1" {
-			t.Errorf("%s: %d %s", path, a.Code, a.Body)
+			t.Errorf(`%s: got %d %s, want fmt.Sprint(a.Field("count")) = "1"`, path, a.Code, a.Body)
 		}
 	}
 	if conditions < 5000 {

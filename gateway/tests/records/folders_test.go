@@ -99,7 +99,7 @@ func TestFolders_LifeOfATree(t *testing.T) {
 	}
 	got := c.do(t, http.MethodGet, fixture.FoldersPath+"?filters[folder_id]="+a+"&sort=-editable", "", 422) // no index begins with it
 	if !strings.Contains(got["message"].(string), "sort must name") {
-		t.Error(got)
+		t.Errorf(`got %v, want containing "sort must name"`, got)
 	}
 	got = c.do(t, http.MethodGet, fixture.FoldersPath+"?filters[folder_id]="+a+"&q=B", "", 200)
 	want := map[string]any{"name": "B", "folder_id": a, "editable": true, "deletable": true}
@@ -120,7 +120,7 @@ func TestFolders_LifeOfATree(t *testing.T) {
 		{`{"user_id":3}`, "user_id"},
 	} {
 		if got := c.do(t, http.MethodPut, fixture.FoldersPath+"/"+a, refused.body, 422); !strings.Contains(got["message"].(string), refused.says) {
-			t.Errorf("%s: %v", refused.body, got)
+			t.Errorf("%s: got %v, want containing %q", refused.body, got, refused.says)
 		}
 	}
 	c.do(t, http.MethodPost, fixture.FoldersPath, `{"name":"X","folder_id":"`+fixture.AbsentID+`"}`, 422)
@@ -134,7 +134,7 @@ func TestFolders_LifeOfATree(t *testing.T) {
 	c.do(t, http.MethodPut, fixture.FoldersPath+"/"+a, `{"folder_id":"`+d+`"}`, 200)
 	c.do(t, http.MethodPut, fixture.FoldersPath+"/"+e, `{"folder_id":"`+a+`"}`, 422)
 	if got := c.do(t, http.MethodDelete, fixture.FoldersPath+"/"+z, "", 200); got["message"] != "Folder deleted" {
-		t.Error(got)
+		t.Errorf(`got %v, want got["message"] = "Folder deleted"`, got)
 	}
 	c.do(t, http.MethodPost, fixture.FoldersPath, `{"name":"X","folder_id":"`+z+`"}`, 422) // it is in the trash
 }
@@ -160,7 +160,7 @@ func TestFolders_RestoreWhatWentWithThem(t *testing.T) {
 	}
 	check("before", "A B D a.1 d.1 top", "a.2 gone gone.1")
 	if got := c.do(t, http.MethodDelete, fixture.FoldersPath+"/"+a, "", 422); !strings.Contains(got["message"].(string), "contents=true") {
-		t.Error(got)
+		t.Errorf(`got %v, want containing "contents=true"`, got)
 	}
 	c.do(t, http.MethodDelete, fixture.FoldersPath+"/"+a+"?purge=true", "", 422)
 	check("refused", "A B D a.1 d.1 top", "a.2 gone gone.1")
@@ -220,7 +220,7 @@ func TestFolders_OtherTeams(t *testing.T) {
 	limited.do(t, http.MethodGet, fixture.FilesPath+"?filters[folder_id]="+hidden, "", 200)
 	limited.do(t, http.MethodDelete, fixture.FoldersPath+"/"+hidden, "", 404)
 	if got := limited.do(t, http.MethodDelete, fixture.FoldersPath+"/"+shared+"?contents=true", "", 403); got["message"] != fixture.NotTheirs {
-		t.Error(got)
+		t.Errorf(`got %v, want got["message"] = %v`, got, fixture.NotTheirs)
 	}
 	if got := c.tree(t); got != "shared(hidden(inner()))" {
 		t.Errorf("after refusals: %s", got)
@@ -273,7 +273,7 @@ func TestFolders_Depth(t *testing.T) {
 		ids = append(ids, parent)
 	}
 	if got := c.do(t, http.MethodPost, fixture.FoldersPath, `{"name":"X","folder_id":"`+parent+`"}`, 422); !strings.Contains(got["message"].(string), "at most 100 folders") {
-		t.Error(got)
+		t.Errorf(`got %v, want containing "at most 100 folders"`, got)
 	}
 	if n := strings.Count(c.tree(t), "("); n != 100 {
 		t.Errorf("%d folders in the tree", n)
@@ -286,7 +286,7 @@ func TestFolders_Depth(t *testing.T) {
 			c.do(t, http.MethodDelete, fixture.FoldersPath+"/"+within, "", 200)
 		}
 		if got := c.do(t, http.MethodPut, fixture.FoldersPath+"/"+moved, `{"folder_id":"`+ids[98]+`"}`, 422); !strings.Contains(got["message"].(string), "at most 100 folders") {
-			t.Error(got)
+			t.Errorf(`got %v, want containing "at most 100 folders"`, got)
 		}
 	}
 	c.do(t, http.MethodPut, fixture.FoldersPath+"/"+moved, `{"folder_id":"`+ids[97]+`"}`, 200)
@@ -310,7 +310,7 @@ func TestFiles_Life(t *testing.T) {
 	made := c.Do(t, http.MethodPost, fixture.FilesPath, gatewaytest.Cookie(grace), gatewaytest.Body("application/json",
 		`{"filename":"lease.pdf","mimetype":"application/pdf","folder_id":"`+folder+`","contact_id":"`+fixture.DocID(5)+`","type":"document","url":"https://cdn.example.com/acme/0f00"}`))
 	if made.Code != 200 || made.Message != "File created" {
-		t.Fatalf("%d %s", made.Code, made.Body)
+		t.Fatalf(`got %d %s, want 200 and made.Message = "File created"`, made.Code, made.Body)
 	}
 	data := made.Data.(map[string]any)
 	path := fixture.FilesPath + "/" + data["id"].(string)
@@ -346,17 +346,17 @@ func TestFiles_Life(t *testing.T) {
 		t.Errorf("changed: %v", got)
 	}
 	if got := c.do(t, http.MethodDelete, path, "", 200); got["message"] != "File record deleted" {
-		t.Error(got)
+		t.Errorf(`got %v, want got["message"] = "File record deleted"`, got)
 	}
 	c.do(t, http.MethodGet, path, "", 404)
 	if got := c.do(t, http.MethodGet, path+"?deleted=true", "", 200); got["folder_name"] != "Contracts" {
 		t.Errorf("in the trash: %v", got)
 	}
 	if got := c.do(t, http.MethodPost, path+"/restore", "", 200); got["message"] != "File restored" || got["folder_id"] != folder {
-		t.Error(got)
+		t.Errorf(`got %v, want got["message"] = "File restored" and got["folder_id"] = %v`, got, folder)
 	}
 	if got := c.do(t, http.MethodDelete, path+"/purge", "", 200); got["message"] != "File deleted" {
-		t.Error(got)
+		t.Errorf(`got %v, want got["message"] = "File deleted"`, got)
 	}
 	c.do(t, http.MethodGet, path+"?deleted=true", "", 404)
 	c.do(t, http.MethodDelete, path+"/purge", "", 404)

@@ -238,7 +238,7 @@ func TestMeanwhile_RightsAreHeldByWhatIsThere(t *testing.T) {
 			b, do := start(t)
 			a := b.During(t, asked[name], map[string]int64{"a role": 1}[name], func() *gatewaytest.Answer { return do(give) }, func() {
 				if a := do(ends[name]); a.Code != 200 {
-					t.Errorf("%d %s", a.Code, a.Body)
+					t.Errorf("got %d %s, want 200", a.Code, a.Body)
 				}
 			})
 			if a.Code == 200 {
@@ -250,7 +250,7 @@ func TestMeanwhile_RightsAreHeldByWhatIsThere(t *testing.T) {
 			b, do := start(t)
 			a := b.During(t, looks[name], 0, func() *gatewaytest.Answer { return do(ends[name]) }, func() {
 				if a := do(give); a.Code != 200 {
-					t.Errorf("%d %s", a.Code, a.Body)
+					t.Errorf("got %d %s, want 200", a.Code, a.Body)
 				}
 			})
 			if a.Code != 422 {

@@ -46,7 +46,7 @@ func TestNamedEitherWay(t *testing.T) {
 			{http.MethodPost, visits + "/restore", "", "id", form},
 		} {
 			if got := o.do(t, c.method, c.path, c.body, 200); !strings.Contains(fmt.Sprint(got[c.field]), c.want) {
-				t.Errorf("%s %s: %v", c.method, c.path, got)
+				t.Errorf("%s %s: got %v, want containing %q", c.method, c.path, got, c.want)
 			}
 		}
 		if got := o.Do(t, http.MethodGet, trees+"/records/export?format=csv", gatewaytest.WithKey(o.key)).Text(); !strings.Contains(got, "kind") || !strings.Contains(got, "elm") {

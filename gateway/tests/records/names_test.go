@@ -38,7 +38,7 @@ func TestNamesAreTrimmed(t *testing.T) {
 					continue
 				}
 				if got := o.do(t, http.MethodPost, c.path, fmt.Sprintf(c.body, empty), 422); !strings.Contains(got["message"].(string), c.field+" must not be empty") {
-					t.Errorf("%q: %v", empty, got)
+					t.Errorf("%q: got %v, want containing %q", empty, got, c.field+" must not be empty")
 				}
 			}
 			key := made["id"]
@@ -60,7 +60,7 @@ func TestNamesAreTrimmed(t *testing.T) {
 		o.do(t, http.MethodPost, "/api/custom/objects", `{"name":"herb","label":" Bush ","label_plural":"Herbs"}`, 409)
 		for _, change := range []string{`{}`, `{` + schema + `}`} {
 			if got := fmt.Sprint(o.do(t, http.MethodPut, "/api/custom/objects/bush", change, 200)["schema"]); !strings.Contains(got, "title:Kind ") {
-				t.Errorf("%s: %q", change, got)
+				t.Errorf(`%s: got %q, want containing "title:Kind "`, change, got)
 			}
 		}
 	})

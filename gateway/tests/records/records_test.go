@@ -138,7 +138,7 @@ func TestContract_FormsAndSubmissions(t *testing.T) {
 	id := fmt.Sprint(submit(fixture.PageOrigin, `{"values":{"form_name":"Anna","why":"tea","code":"0815"}}`, 200).Field("id"))
 	submit("https://evil.example.com", `{"values":{"form_name":"x"}}`, 403)
 	if a := submit(fixture.PageOrigin, `{"values":{"why":1}}`, 422); !strings.Contains(a.Text(), "values.form_name is required") || !strings.Contains(a.Text(), "values.why") {
-		t.Errorf("%s", a.Body)
+		t.Errorf(`got %s, want containing "values.form_name is required" and containing "values.why"`, a.Body)
 	}
 	if a := acme.Do(t, http.MethodGet, form+"/submissions", gatewaytest.WithKey(page), gatewaytest.Header("Origin", fixture.PageOrigin)); a.Code != 403 {
 		t.Errorf("a page reads what others filled in: %d %s", a.Code, a.Body)

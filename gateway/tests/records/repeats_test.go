@@ -77,11 +77,11 @@ func TestRequestCutAfterCommitIsReplayed(t *testing.T) {
 	// The process is gone: nothing after the commit happens. What has transactions has the answer by then.
 	cut.AfterWrite(true, func() { panic("killed") })
 	if a := send("killed", "k2"); a.Code != http.StatusInternalServerError {
-		t.Fatalf("%d %s", a.Code, a.Body)
+		t.Fatalf("got %d %s, want %v", a.Code, a.Body, http.StatusInternalServerError)
 	}
 	if os.Getenv(mongotest.Variable) == "" {
 		if a := send("killed", "k2"); a.Status != "ok" || !replayed(a) {
-			t.Errorf("%d %s", a.Code, a.Body)
+			t.Errorf(`got %d %s, want a.Status = "ok"`, a.Code, a.Body)
 		}
 	} else {
 		running := send("killed", "k2")
@@ -99,18 +99,18 @@ func TestRequestCutAfterCommitIsReplayed(t *testing.T) {
 	// Nor before: then it is carried out by the repetition.
 	cut.AfterWrite(false, func() { panic("killed") })
 	if a := send("early", "k3"); a.Code != http.StatusInternalServerError {
-		t.Fatalf("%d %s", a.Code, a.Body)
+		t.Fatalf("got %d %s, want %v", a.Code, a.Body, http.StatusInternalServerError)
 	}
 	c.Advance(time.Minute)
 	if a := send("early", "k3"); a.Status != "ok" || replayed(a) || objects("early") != 1 {
-		t.Errorf("%d %s", a.Code, a.Body)
+		t.Errorf(`got %d %s, want a.Status = "ok" and objects("early") = 1`, a.Code, a.Body)
 	}
 
 	// While it is carried out the repetition waits for nothing, and is told when to come back.
 	var meanwhile *gatewaytest.Answer
 	cut.AfterWrite(false, func() { meanwhile = send("busy", "k5") })
 	if a := send("busy", "k5"); a.Status != "ok" || replayed(a) || objects("busy") != 1 {
-		t.Errorf("%d %s", a.Code, a.Body)
+		t.Errorf(`got %d %s, want a.Status = "ok" and objects("busy") = 1`, a.Code, a.Body)
 	}
 	if lost("running", meanwhile); meanwhile.Header.Get("Retry-After") == "" {
 		t.Error("nobody is told when to come back")
@@ -152,7 +152,7 @@ func TestIdempotencyKeysAreScoped(t *testing.T) {
 	first := send(acme, own, fixture.ObjectsPath, "tree")
 	for what, a := range map[string]*gatewaytest.Answer{"the same": send(acme, own, fixture.ObjectsPath, "tree"), "another key of the account": send(acme, sameAccount, fixture.ObjectsPath, "tree")} {
 		if !replayed(a) || a.Text() != first.Text() || a.Code != first.Code || a.Header.Get("ETag") != first.Header.Get("ETag") {
-			t.Errorf("%s: %d %s %v", what, a.Code, a.Body, a.Header)
+			t.Errorf("%s: got %d %s %v, want %v", what, a.Code, a.Body, a.Header, first.Code)
 		}
 	}
 	for what, a := range map[string]*gatewaytest.Answer{"another body": send(acme, own, fixture.ObjectsPath, "bush"), "another query": send(acme, own, fixture.ObjectsPath+"?x=1", "tree")} {
@@ -189,7 +189,7 @@ func TestIdempotencyKeysAreScoped(t *testing.T) {
 		}
 	}
 	if a := form("Longest", fixture.IdempotencyKey(strings.Repeat("x", 255))); a.Status != "ok" {
-		t.Errorf("%d %s", a.Code, a.Body)
+		t.Errorf(`got %d %s, want a.Status = "ok"`, a.Code, a.Body)
 	}
 	c.Advance(25 * time.Hour)
 	if a := send(acme, own, fixture.ObjectsPath, "tree"); replayed(a) || a.Code != http.StatusConflict {
@@ -269,7 +269,7 @@ func TestKeptAnswersAreSealedAndSwept(t *testing.T) {
 	form := func(repeat string) {
 		a := acme.Do(t, http.MethodPut, "/api/form/collections/0000000000000000000000f1", key, fixture.JSONText(`{"label":"Confidential"}`), fixture.IdempotencyKey(repeat))
 		if a.Status != "ok" {
-			t.Fatalf("%d %s", a.Code, a.Body)
+			t.Fatalf(`got %d %s, want a.Status = "ok"`, a.Code, a.Body)
 		}
 	}
 	form("k")
@@ -321,7 +321,7 @@ func TestRateLimitRefusalsAreNotReplayed(t *testing.T) {
 		}
 	}
 	if refused = change(gatewaytest.Password, "right"); refused.Code != http.StatusTooManyRequests || refused.Header.Get("Retry-After") == "" {
-		t.Fatalf("%d %s", refused.Code, refused.Body)
+		t.Fatalf("got %d %s, want %v", refused.Code, refused.Body, http.StatusTooManyRequests)
 	}
 	c.Advance(20 * time.Minute)
 	if a := change(gatewaytest.Password, "right"); a.Status != "ok" || replayed(a) {
@@ -405,7 +405,7 @@ func TestErasedDataIsInNoKeptAnswer(t *testing.T) {
 				t.Helper()
 				before := asked.Load()
 				if a := do(method, path, "", ""); a.Status != "ok" {
-					t.Fatalf("%s: %d %s", what, a.Code, a.Body)
+					t.Fatalf(`%s: got %d %s, want a.Status = "ok"`, what, a.Code, a.Body)
 				}
 				if n := asked.Load() - before; (n > 0) != (len(lost) > 0) || n > 2 { // an object is one batch, its records another
 					t.Errorf("%s asks %d times for what is kept", what, n)
@@ -484,7 +484,7 @@ func TestRepeatWithAnotherScope(t *testing.T) {
 	ofA := narrowed(teams[0])
 	first := send(ofA)
 	if first.Code != http.StatusOK {
-		t.Fatalf("%d %s", first.Code, first.Body)
+		t.Fatalf("got %d %s, want %v", first.Code, first.Body, http.StatusOK)
 	}
 	if same := send(ofA); !replayed(same) || same.Text() != first.Text() {
 		t.Errorf("the same scope: %d %s", same.Code, same.Body)

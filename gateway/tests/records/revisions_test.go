@@ -132,7 +132,7 @@ func TestRevisions(t *testing.T) {
 	}
 	one := change("One", `"1"`)
 	if one.Code != http.StatusOK || !strings.HasPrefix(one.Header.Get("ETag"), `"2-`) {
-		t.Fatalf("%d %s %v", one.Code, one.Body, one.Header)
+		t.Fatalf(`got %d %s %v, want %v and beginning with "\"2-"`, one.Code, one.Body, one.Header, http.StatusOK)
 	}
 	wantStale(t, change("Two", `"1"`))
 	if a := change("Two", `"1", `+one.Header.Get("ETag")); a.Field("label") != "Two" || !strings.HasPrefix(a.Header.Get("ETag"), `"3-`) {
@@ -170,7 +170,7 @@ func TestRevisions_OfAnother(t *testing.T) {
 		wantStale(t, send(http.MethodPut, one, kind.change, ifMatch(read)))
 		purge := map[bool]string{true: "", false: "?purge=true"}[kind.path == "/api/roles"]
 		if a := send(http.MethodDelete, one+purge, ""); a.Status != "ok" {
-			t.Fatalf("%s: %d %s", one, a.Code, a.Body)
+			t.Fatalf(`%s: got %d %s, want a.Status = "ok"`, one, a.Code, a.Body)
 		}
 		other := send(http.MethodPost, kind.path, kind.other)
 		for _, tag := range []string{made, read} {

@@ -111,7 +111,7 @@ func TestContract_SortByDefinedFields(t *testing.T) {
 
 	former, err := base64.RawURLEncoding.DecodeString(c.Want(t, 200, http.MethodGet, records+"?sort=-price&after=&per_page=3", "").Field("next").(string))
 	if err != nil || !strings.Contains(string(former), `,"-id"]`) {
-		t.Fatalf("%s, %v", former, err)
+		t.Fatalf(`got %s, %v, want no error and containing ",\"-id\"]"`, former, err)
 	}
 	next = base64.RawURLEncoding.EncodeToString([]byte(strings.Replace(string(former), `,"-id"]`, `]`, 1))) // as earlier versions gave it, where ids rose
 	c.Want(t, 422, http.MethodGet, records+"?sort=-price&after="+next, "", "after must be what")
@@ -132,7 +132,7 @@ func TestContract_SortByDefinedFields(t *testing.T) {
 	for sort, value := range map[string]string{"email": `"0@example.com"`, "-age": "37"} {
 		next, err := base64.RawURLEncoding.DecodeString(c.Want(t, 200, http.MethodGet, contacts+"?sort="+sort+"&after=&per_page=1", "").Field("next").(string))
 		if err != nil || !strings.Contains(string(next), "["+value+"]") {
-			t.Fatalf("%s, %v", next, err)
+			t.Fatalf("got %s, %v, want no error and containing %q", next, err, "["+value+"]")
 		}
 		for _, made := range []string{`[{"$gt":""}]`, `[["a"]]`, `[]`, "[" + value + "," + value + "]"} {
 			after := base64.RawURLEncoding.EncodeToString([]byte(strings.Replace(string(next), "["+value+"]", made, 1)))

@@ -418,7 +418,7 @@ func TestTrash_IsEmptiedPastWhatCannotBeRead(t *testing.T) {
 	remove := func(id string) {
 		t.Helper()
 		if a := acme.Do(t, http.MethodDelete, "/api/contacts/"+id, key); a.Code != http.StatusOK {
-			t.Fatalf("%d %s", a.Code, a.Body)
+			t.Fatalf("got %d %s, want %v", a.Code, a.Body, http.StatusOK)
 		}
 	}
 	listed := acme.Do(t, http.MethodGet, "/api/contacts?per_page=1000", key).Field("results").([]any)

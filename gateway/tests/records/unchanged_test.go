@@ -34,7 +34,7 @@ func TestWhatAnAnswerShowsMayBeSentBack(t *testing.T) {
 			delete(body, "permissions")
 		}
 		if shown.Code != http.StatusOK || len(body) == 0 {
-			t.Errorf("%s: %d %s", rows[at].Name, shown.Code, shown.Body)
+			t.Errorf("%s: got %d %s, want %v and len(body) > 0", rows[at].Name, shown.Code, shown.Body, http.StatusOK)
 		}
 		for _, sent := range []any{body, map[string]any{}} {
 			if a := p.Do(t, op.Method, get.Target, p.CredentialFor(&op), gatewaytest.JSON(sent)); a.Code != http.StatusOK {

@@ -90,7 +90,8 @@ func TestTokenIsToldWithoutAnnouncement(t *testing.T) {
 	a := acme.Do(t, http.MethodPost, "/api/keys/"+k.ID+"/rotate", gatewaytest.WithKey(k.Token), fixture.JSONText(`{}`))
 	back()
 	if a.Code != 200 || !strings.Contains(a.Header.Get("X-Warning"), "the token before may be accepted for a few minutes more") {
-		t.Fatalf("%d %s %v", a.Code, a.Body, a.Header)
+		t.Fatalf(`got %d %s %v, want 200 and containing "the token before may be accepted for a few minutes more"`,
+			a.Code, a.Body, a.Header)
 	}
 	fixture.AwaitWithin(t, "the new token accepted", 10*time.Second, func() bool {
 		return acme.Do(t, http.MethodGet, "/api/keys", fixture.TokenClient(acme, a).As).Code == 200
@@ -177,7 +178,7 @@ func TestPeopleAreChangedConditionally(t *testing.T) {
 		}
 		first := change("One" + path[5:7])
 		if first.Code != 200 || first.Header.Get("ETag") == "" || first.Header.Get("ETag") == tag {
-			t.Errorf("%s: %d %s %v", path, first.Code, first.Body, first.Header)
+			t.Errorf("%s: got %d %s %v, want 200", path, first.Code, first.Body, first.Header)
 		}
 		wantStale(t, change("Two"))
 	}
@@ -206,11 +207,11 @@ func TestInterruptedRequestIsNotReportedDone(t *testing.T) {
 	}
 	cut.On.Store(&on)
 	if a := send(); a.Code != http.StatusInternalServerError {
-		t.Fatalf("%d %s", a.Code, a.Body)
+		t.Fatalf("got %d %s, want %v", a.Code, a.Body, http.StatusInternalServerError)
 	}
 	c.Advance(time.Minute)
 	if a := send(); a.Code != http.StatusConflict || !strings.Contains(a.Message, "may have been carried out") {
-		t.Errorf("%d %s", a.Code, a.Body)
+		t.Errorf(`got %d %s, want %v and containing "may have been carried out"`, a.Code, a.Body, http.StatusConflict)
 	}
 	if n := acme.Do(t, http.MethodGet, "/api/teams", key).Field("count"); fmt.Sprint(n) != "0" {
 		t.Errorf("%v teams", n)

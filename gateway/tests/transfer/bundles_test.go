@@ -112,7 +112,7 @@ func TestImport_NothingIsTakenAsItIsThatCarriesRights(t *testing.T) {
 		a := org.Do(t, http.MethodPost, "/api/import", admin, gatewaytest.Body("application/x-ndjson", line))
 		id, _ := a.Field("id").(string)
 		if a := fixture.AwaitImport(t, org, admin, id); a.Field("state") != "refused" || !strings.Contains(string(a.Body), `"field":"`+field+`"`) {
-			t.Errorf("%s: %s", line, a.Body)
+			t.Errorf(`%s: got %s, want a.Field("state") = "refused" and containing %q`, line, a.Body, `"field":"`+field+`"`)
 		}
 	}
 	// One that an earlier version took is told of as one whose source is gone.
@@ -124,7 +124,7 @@ func TestImport_NothingIsTakenAsItIsThatCarriesRights(t *testing.T) {
 		if path := strings.NewReplacer("{id}", fixture.DocID(8), "{pid}", "of-a-class-that-is-gone").Replace(op.Path); op.Method == http.MethodGet && path != op.Path && !strings.Contains(path, "{") && strings.Contains(path, "report") {
 			asked++
 			if a := org.Do(t, op.Method, path+map[bool]string{true: "?data=1"}[op.Name == "reports.shared"], gatewaytest.WithKey(key)); a.Code >= 500 {
-				t.Errorf("%s: %d %s", op.Name, a.Code, a.Body)
+				t.Errorf("%s: got %d %s, want a.Code < 500", op.Name, a.Code, a.Body)
 			}
 		}
 	}
@@ -192,7 +192,7 @@ func importTwice(t *testing.T, c *fixture.Clock, one, other *gatewaytest.Org) {
 		t.Errorf("beside another: %d %s", a.Code, a.Body)
 	}
 	if said := end(); !strings.HasPrefix(said, "200 ") {
-		t.Error(said)
+		t.Errorf(`got %v, want beginning with "200 "`, said)
 	}
 	fixture.Await(t, "another may follow", func() bool { return send().Code == 200 })
 	fixture.Await(t, "it has ended", func() bool {
@@ -204,7 +204,7 @@ func importTwice(t *testing.T, c *fixture.Clock, one, other *gatewaytest.Org) {
 	c.Advance(2 * time.Minute)
 	for state, want := range map[string]string{"running": `"count":0`, "interrupted": `"count":1`} {
 		if told := other.Do(t, http.MethodGet, "/api/import?filters[state]="+state, admin).Text(); !strings.Contains(told, want) {
-			t.Errorf("%s: %s", state, told)
+			t.Errorf("%s: got %s, want containing %q", state, told, want)
 		}
 	}
 	a := send()
@@ -212,10 +212,11 @@ func importTwice(t *testing.T, c *fixture.Clock, one, other *gatewaytest.Org) {
 		t.Fatalf("after one that is quiet: %d %s", a.Code, a.Body)
 	}
 	if said := end(); !strings.HasPrefix(said, "409 ") || !strings.Contains(said, "The import was quiet for too long; send the file again") {
-		t.Error(said)
+		t.Errorf(`got %v, want beginning with "409 " and containing "The import was quiet for too long; send the file again"`,
+			said)
 	}
 	if a = fixture.AwaitImport(t, other, admin, a.Field("id").(string)); a.Field("state") != "done" {
-		t.Errorf("%s", a.Body)
+		t.Errorf(`got %s, want a.Field("state") = "done"`, a.Body)
 	}
 	if told := other.Do(t, http.MethodGet, "/api/import", admin).Text(); strings.Count(told, `"state":"done"`) != 3 || strings.Count(told, `"state":"interrupted"`) != 1 {
 		t.Error(told)
@@ -284,11 +285,11 @@ func TestImport_PanicEndsNothingElse(t *testing.T) {
 	}
 	broken.Store(true)
 	if a := send(); a.Field("state") != "failed" || strings.Contains(a.Text(), "broken") {
-		t.Errorf("%s", a.Body)
+		t.Errorf(`got %s, want a.Field("state") = "failed" and nothing containing "broken"`, a.Body)
 	}
 	broken.Store(false)
 	if a := send(); a.Field("state") != "done" || !strings.Contains(g.Log.String(), "panic: broken") {
-		t.Errorf("%s\n%s", a.Body, g.Log.String())
+		t.Errorf("got %s\n%s\nwant a.Field(\"state\") = \"done\" and containing \"panic: broken\"", a.Body, g.Log.String())
 	}
 }
 
@@ -325,7 +326,7 @@ func TestImport_IsToldOfWhileItSaysNothing(t *testing.T) {
 	held.Store(false)
 	close(release)
 	if a := fixture.AwaitImport(t, org, admin, id); a.Field("state") != "done" {
-		t.Errorf("%s", a.Body)
+		t.Errorf(`got %s, want a.Field("state") = "done"`, a.Body)
 	}
 }
 
@@ -337,7 +338,8 @@ func TestImport_TooMuch(t *testing.T) {
 	a := org.Do(t, http.MethodPost, "/api/import", gatewaytest.Cookie(cookie), gatewaytest.Body("application/x-ndjson", strings.Repeat("{\"kind\":\"role\"}\n", 100_001)))
 	a = fixture.AwaitImport(t, org, gatewaytest.Cookie(cookie), a.Field("id").(string))
 	if said := fmt.Sprint(a.Field("message")); a.Field("state") != "refused" || !strings.Contains(said, "too many lines") || !strings.Contains(said, "32 MiB") || !strings.Contains(said, "; line ") {
-		t.Errorf("%s", a.Body)
+		t.Errorf(`got %s, want a.Field("state") = "refused" and containing "too many lines" and containing "32 MiB" and containing "; line "`,
+			a.Body)
 	}
 }
 
@@ -414,7 +416,7 @@ func TestExportOverHTTP(t *testing.T) {
 		}
 	}
 	if a := to.Do(t, http.MethodPost, "/api/import", cookies[to], gatewaytest.Body("application/x-ndjson", strings.Join(lines, ""))); a.Code != 200 {
-		t.Fatalf("%d %s", a.Code, a.Body)
+		t.Fatalf("got %d %s, want 200", a.Code, a.Body)
 	}
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		a := to.Do(t, http.MethodGet, "/api/export", cookies[to])

@@ -32,20 +32,20 @@ func TestImport_HowFilesAreWritten(t *testing.T) {
 	} {
 		a := acme.Do(t, http.MethodPost, "/api/import?"+c.query, admin, gatewaytest.Body(c.media, c.file))
 		if a.Code != c.code {
-			t.Errorf("%s: %d %s", name, a.Code, a.Body)
+			t.Errorf("%s: got %d %s, want %v", name, a.Code, a.Body, c.code)
 			continue
 		}
 		if c.code != http.StatusOK {
 			if fields := fixture.FaultFields(a); len(fields) != 1 || fields[0] != c.want {
-				t.Errorf("%s: %v", name, fields)
+				t.Errorf("%s: got %v, want len(fields) = 1 and fields[0] = %v", name, fields, c.want)
 			}
 			continue
 		}
 		if a = fixture.AwaitImport(t, acme, admin, a.Field("id").(string)); a.Field("state") != "done" {
-			t.Errorf("%s: %s", name, a.Body)
+			t.Errorf(`%s: got %s, want a.Field("state") = "done"`, name, a.Body)
 		}
 		if out := acme.Do(t, http.MethodGet, "/api/export", admin).Text(); !strings.Contains(gatewaytest.Given(out), c.want) {
-			t.Errorf("%s: %s", name, out)
+			t.Errorf("%s: got %s, want containing %q", name, out, c.want)
 		}
 	}
 }

@@ -171,14 +171,14 @@ func TestMirror_EndsWhatHangsOn(t *testing.T) {
 		t.Fatalf("before: %v %s", got, made.Text())
 	}
 	if fault := s.mirrors(); fault != "" {
-		t.Fatal(fault)
+		t.Fatalf(`got %v, want ""`, fault)
 	}
 	if got := open(); got[0] != 403 || got[1] != 403 || got[2] != 404 || got[3] != 200 {
 		t.Errorf("after: %v %s", got, told)
 	}
 	s.snapshot = with // brings them back, without what they opened
 	if fault := s.mirrors(); fault != "" {
-		t.Fatal(fault)
+		t.Fatalf(`got %v, want ""`, fault)
 	}
 	if _, err := control.Call[control.User](t.Context(), o.Commands, "user.update", control.UserChange{UserRef: control.UserRef{Org: o.Slug, User: strconv.FormatInt(ada.ID, 10)}, UserFields: control.UserFields{Password: gatewaytest.Password}}); err != nil {
 		t.Fatal(err)
@@ -209,7 +209,7 @@ func TestMirror_KeepsWhatIsMadeMeanwhile(t *testing.T) {
 	}})
 	now, _ := s.export(o, bundle.ExportOptions{})
 	if err != nil || r.Removed != 2 || !meanwhile || bytes.Contains(now, []byte("goes")) || !bytes.Contains(now, []byte(`"folder_id":null`)) || !bytes.Contains(now, []byte(`"pid":"stays"`)) {
-		t.Errorf("%v %+v\n%s", err, r.Counts, now)
+		t.Errorf("got %v %+v\n%s\nwant no error and r.Removed = 2 and meanwhile", err, r.Counts, now)
 	}
 }
 

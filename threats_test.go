@@ -20,7 +20,7 @@ func TestThreatsHaveTests(t *testing.T) {
 	if err != nil {
 		t.Fatalf("go list: %v", err)
 	}
-	exist := map[string]bool{}
+	exist, coded := map[string]bool{}, regexp.MustCompile(`^(Test|Benchmark|Fuzz)([A-Z][0-9]+)+_`)
 	function := regexp.MustCompile(`(?m)^func ((?:Test|Benchmark|Fuzz)\w*)\(`)
 	for _, path := range strings.Fields(string(files)) {
 		source, err := os.ReadFile(path)
@@ -28,7 +28,10 @@ func TestThreatsHaveTests(t *testing.T) {
 			t.Fatalf("reading the tests: %v", err)
 		}
 		for _, m := range function.FindAllSubmatch(source, -1) {
-			exist[string(m[1])] = true
+			name := string(m[1])
+			if exist[name] = true; coded.MatchString(name) {
+				t.Errorf("%s: %s begins with a code, want a name that says what it shows", path, name)
+			}
 		}
 	}
 	named := regexp.MustCompile("`(Test\\w+)`")

@@ -244,7 +244,7 @@ func TestDocumentedCommands(t *testing.T) {
 			said, code := help(words...)
 			full, _, _ := strings.Cut(strings.Join(words, " "), " -")
 			if code != 0 || strings.Contains(said, "Available Commands:") && !strings.Contains(said, "\n  tenantry "+full+" [command]") {
-				t.Errorf("%s: %s: %.200s", path, line, said)
+				t.Errorf("%s: got %s: %.200s, want 0", path, line, said)
 			}
 		}
 	}

@@ -43,7 +43,7 @@ func TestNothingSaidIsTheDefault(t *testing.T) {
 		}
 		c.SQLite.MaxOpenFiles = 0 // TestOpenFilesFollowTheSystem
 		if diff := cmp.Diff(config.Default(), c, equal); diff != "" {
-			t.Errorf("%s: %s", name, diff)
+			t.Errorf("%s: difference:\n%s", name, diff)
 		}
 	}
 }
@@ -77,7 +77,7 @@ timeouts: {read: 7s}
 	want.SQLite.MaxOpenFiles = c.SQLite.MaxOpenFiles
 	want.Timeouts.Read, want.Timeouts.Write = 7*time.Second, 90*time.Second
 	if diff := cmp.Diff(want, c, equal); diff != "" {
-		t.Error(diff)
+		t.Errorf("mismatch (-want +got):\n%s", diff)
 	}
 }
 
@@ -261,12 +261,12 @@ func TestPasswordIsRedacted(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(c, again, equal); diff != "" {
-		t.Error(diff)
+		t.Errorf("difference:\n%s", diff)
 	}
 	// An error about another setting repeats no secret.
 	_, err = config.Load(config.Source{File: write(t, "redis: {password: "+password+", db: x}\n")})
 	if err == nil || strings.Contains(err.Error(), password) {
-		t.Errorf("%v", err)
+		t.Errorf("got %v, want an error", err)
 	}
 }
 
@@ -294,7 +294,7 @@ func TestBaseDomainAndPublicURL(t *testing.T) {
 	} {
 		c := config.Config{PublicURL: test.public, BaseDomain: test.base}
 		if got := c.OrganizationURL("acme", "8080"); got != test.want {
-			t.Errorf("%+v: %s", test, got)
+			t.Errorf("got %+v: %s, want %v", test, got, test.want)
 		}
 	}
 }
@@ -317,7 +317,7 @@ func TestListeners(t *testing.T) {
 			t.Errorf("the fault tells the token: %v", err)
 		}
 		if (err == nil) != test.good {
-			t.Errorf("%+v: %v", test, err)
+			t.Errorf("got %+v: %v, want (err == nil) = %v", test, err, test.good)
 		}
 	}
 }
@@ -346,7 +346,7 @@ func TestBounds(t *testing.T) {
 			for _, value := range values {
 				_, err := config.Load(config.Source{Flags: map[string]string{setting: value}})
 				if (err == nil) != want || err != nil && !strings.HasPrefix(err.Error(), setting+": ") {
-					t.Errorf("%s %q: %v", setting, value, err)
+					t.Errorf("%s %q: got %v, want (err == nil) = %v", setting, value, err, want)
 				}
 			}
 		}
@@ -361,7 +361,7 @@ func TestParseNetwork(t *testing.T) {
 	} {
 		p, err := config.ParseNetwork(text)
 		if (err == nil) != (want != "") || (err == nil && p.String() != want) {
-			t.Errorf("%q: %v %v", text, p, err)
+			t.Errorf("%q: got %v %v, want (err == nil) = %v", text, p, err, (want != ""))
 		}
 	}
 }
@@ -374,7 +374,7 @@ func TestKeyringPath(t *testing.T) {
 	}
 	c.Keyring = "/keys/ring"
 	if got := c.KeyringPath(); got != "/keys/ring" {
-		t.Error(got)
+		t.Errorf(`got %v, want "/keys/ring"`, got)
 	}
 }
 
@@ -393,7 +393,8 @@ func TestLimits(t *testing.T) {
 	}
 	set := c.Limits.Set()
 	if set.Organization.Rate.String() != "100/s" || set.Organization.Quota.String() != "1000000/d" || set.Key.Rate.String() != "off" || set.Key.Quota.String() != "5000/h" || set.Address.Rate.String() != "7/s" {
-		t.Errorf("%+v", set)
+		t.Errorf(`got %+v, want set.Organization.Rate.String() = "100/s" and set.Organization.Quota.String() = "1000000/d" and set.Key.Rate.String() = "off" and set.Key.Quota.String() = "5000/h" and set.Address.Rate.String() = "7/s"`,
+			set)
 	}
 }
 

@@ -102,7 +102,7 @@ func TestBaseDomainFollowsFromPublicURL(t *testing.T) {
 		}
 		c, err := config.Load(config.Source{Flags: flags})
 		if err != nil || c.BaseDomain != test.want {
-			t.Errorf("%+v: %q, %v", test, c.BaseDomain, err)
+			t.Errorf("got %+v: %q, %v, want no error and c.BaseDomain = %v", test, c.BaseDomain, err, test.want)
 		}
 	}
 }

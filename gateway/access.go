@@ -6,6 +6,7 @@ import (
 
 	"tenantry/backends/store"
 	"tenantry/gateway/control"
+	"tenantry/modules/audit"
 	"tenantry/modules/imports/bundle"
 	"tenantry/modules/usage"
 	"tenantry/tenants"
@@ -28,6 +29,9 @@ func (s *Services) Store() *store.Store { return s.store }
 // Transfer returns import and export.
 func (s *Services) Transfer() *bundle.Service { return s.transfer }
 
+// AuditLog returns the audit log of all organizations.
+func (s *Services) AuditLog() *audit.Log { return s.audit }
+
 // Commands returns a client of the commands within this process. The caller closes it.
 func (s *Services) Commands() *control.Client { return control.InProcess(s.Control()) }
 
@@ -39,6 +43,9 @@ func (s *Services) PutUsage(ctx context.Context, slug string, days []*usage.Day)
 	}
 	return s.usage.Put(ctx, t, days)
 }
+
+// FlushUsage stores the usage counted so far, as happens once a minute.
+func (s *Services) FlushUsage(ctx context.Context) { s.usage.Flush(ctx) }
 
 // SignInLink returns the address by which the person signs in once, within the lifetime, under the organization's
 // base address. Errors: those of identity.Service.SignInLink, store.ErrNotFound where there is no such organization or person.

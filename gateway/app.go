@@ -145,7 +145,7 @@ func (a *App) build() error {
 	a.rows = rows
 	a.beside.Every(noteEvery, "noting when keys were used", a.keys.FlushUses)
 	a.beside.Every(noteEvery, "noting what was asked", a.usage.Flush)
-	a.beside.Every(trashTick, "emptying the trash", a.emptyTrash)
+	a.beside.Every(trashTick, "emptying the trash", a.keepTrashEmpty)
 	a.watch()
 	errorLog := slog.NewLogLogger(a.log.Handler(), slog.LevelWarn)
 	t := a.cfg.Timeouts

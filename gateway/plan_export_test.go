@@ -228,9 +228,3 @@ func fillOrganization(ctx context.Context, t *testing.T, s *Services, m *marker)
 		}
 	}
 }
-
-// FlushUsage stores what was counted, as happens once a minute.
-func (s *Services) FlushUsage(ctx context.Context) { s.usage.Flush(ctx) }
-
-// FlushUsageBeside does so as it is done once a minute.
-func (s *Services) FlushUsageBeside() { s.beside.Go("noting what was asked", s.usage.Flush) }

@@ -24,7 +24,7 @@ func TestSpent_ForgetsNothingItTook(t *testing.T) {
 	spend := func(challenge string, issued time.Time, wanted bool) {
 		t.Helper()
 		if first, err := used.Spend(t.Context(), tenant, challenge, issued, time.Minute); err != nil || first != wanted {
-			t.Errorf("%s: %t, %v", challenge, first, err)
+			t.Errorf("%s: got %t, %v, want no error and first = %v", challenge, first, err, wanted)
 		}
 	}
 	begin()

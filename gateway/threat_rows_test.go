@@ -24,7 +24,7 @@ func goodRow() operation.Row {
 	}
 }
 
-func TestK6_RowWithoutPolicyIsNotServed(t *testing.T) {
+func TestRowWithoutPolicyIsNotServed(t *testing.T) {
 	t.Parallel()
 	if rows, err := operationRows([]serving{rowsOf{goodRow()}}); err != nil || len(rows) != 1 {
 		t.Fatalf("a good row: %v", err)
@@ -64,8 +64,9 @@ func TestK6_RowWithoutPolicyIsNotServed(t *testing.T) {
 	}
 }
 
-// What the gateway serves goes through operationRows, so that a bad row keeps it from starting.
-func TestK6_EveryServedRowHasAPolicy(t *testing.T) {
+// TestEveryServedRowHasAPolicy holds that the rows served pass through operationRows, so that a bad row keeps the
+// gateway from starting.
+func TestEveryServedRowHasAPolicy(t *testing.T) {
 	t.Parallel()
 	var zero operation.Rule
 	if zero.Check(nil, nil) == nil {

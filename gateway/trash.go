@@ -33,16 +33,16 @@ func (s *Services) expired() int64 {
 	return s.now().Add(-s.cfg.Trash.Keep).UnixMilli()
 }
 
-// emptyTrash ends some of what was deleted long ago.
-func (a *App) emptyTrash(ctx context.Context) {
-	if _, err := a.takeTrashOut(ctx); err != nil && ctx.Err() == nil {
+// keepTrashEmpty takes a turn of EmptyTrash and logs why one failed.
+func (a *App) keepTrashEmpty(ctx context.Context) {
+	if _, err := a.EmptyTrash(ctx); err != nil && ctx.Err() == nil {
 		a.log.WarnContext(ctx, "the trash could not be emptied, and will be later", "error", err)
 	}
 }
 
-// takeTrashOut takes one turn, if none of another replica is under way and a round is due. Errors:
-// store.ErrUnavailable, store.ErrConflict.
-func (a *App) takeTrashOut(ctx context.Context) (taken bool, err error) {
+// EmptyTrash takes one turn of erasing what was deleted long ago, unless another replica takes one or no round is due.
+// It reports whether it took one. Errors: store.ErrUnavailable, store.ErrConflict.
+func (a *App) EmptyTrash(ctx context.Context) (taken bool, err error) {
 	held, cancel := context.WithTimeout(ctx, trashHold)
 	defer cancel()
 	chore, err := a.directory.Take(held, trashChore, trashHold)

@@ -9,8 +9,9 @@ import (
 	"tenantry/tenants/keys"
 )
 
-// TestK1_RedisInsideTheProcessHasNoKeys: it would repeat what the store says to the only one who asks it. A revoked key is refused at once.
-func TestK1_RedisInsideTheProcessHasNoKeys(t *testing.T) {
+// TestEmbeddedRedisHoldsNoKeys holds that keys are not cached in the embedded Redis, which only this process asks. A
+// revoked key is refused at once.
+func TestEmbeddedRedisHoldsNoKeys(t *testing.T) {
 	t.Parallel()
 	s := openServices(t)
 	tenant, err := s.directory.Create(t.Context(), tenants.NewOrganization{Slug: "acme", Name: "Acme"})
@@ -29,7 +30,7 @@ func TestK1_RedisInsideTheProcessHasNoKeys(t *testing.T) {
 		return s.keys.Authenticate(t.Context(), fresh, issued.Token.Reveal(), netip.Addr{})
 	}
 	if p, err := present(); err != nil || p.KeyID != issued.Key.ID {
-		t.Fatalf("%+v, %v", p, err)
+		t.Fatalf("got %+v, %v, want no error and p.KeyID = %v", p, err, issued.Key.ID)
 	}
 	if n, err := s.redis.DBSize(t.Context()).Result(); err != nil || n != 0 {
 		t.Errorf("Redis holds %d names, %v", n, err)

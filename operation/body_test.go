@@ -149,7 +149,8 @@ func TestBindBodyNamesWhatIsNotTaken(t *testing.T) {
 			if !contract {
 				p := operation.ProblemOf(err)
 				if p.Code != http.StatusUnprocessableEntity || !strings.HasPrefix(p.Message, `Validation failed: "org_id" is no field that can be set here; `) {
-					t.Errorf("%d %s", p.Code, p.Message)
+					t.Errorf(`got %d %s, want %v and beginning with "Validation failed: \"org_id\" is no field that can be set here; "`,
+						p.Code, p.Message, http.StatusUnprocessableEntity)
 				}
 				var refused struct{ Errors []fault.Fault }
 				text, _ := json.Marshal(p.Data)

@@ -117,9 +117,9 @@ func hostile(size int) map[string]string {
 	}
 }
 
-// TestX1_HostileBodiesAreCheap: reading a body takes no more memory than a few times what
-// it may be long, whatever is in it, and none for what is not used.
-func TestX1_HostileBodiesAreCheap(t *testing.T) { // not parallel: what others allocate would count
+// TestHostileBodiesAreCheap holds that reading a body takes at most a few times its allowed length in memory,
+// whatever it holds, and none for what is not used.
+func TestHostileBodiesAreCheap(t *testing.T) { // not parallel: what others allocate would count
 	o := &operation.Row{Body: []operation.Field{{Name: "name", Shape: operation.Text}, {Name: "schema", Shape: operation.Object}}}
 	const size = 256 << 10
 	for name, text := range hostile(size) {
@@ -144,8 +144,8 @@ func TestX1_HostileBodiesAreCheap(t *testing.T) { // not parallel: what others a
 	}
 }
 
-// TestX1_NothingIsReadBehindAFault: what follows the first impossible byte is not asked for.
-func TestX1_NothingIsReadBehindAFault(t *testing.T) {
+// TestDecoderStopsAtTheFirstFault holds that nothing is read after the first impossible byte.
+func TestDecoderStopsAtTheFirstFault(t *testing.T) {
 	t.Parallel()
 	for name, head := range map[string]string{
 		"syntax": `{"a":x`, "no object": `[`, "depth": `{"a":` + strings.Repeat("[", 32), "a name twice": `{"a":1,"a":`, "UTF-8": "{\"a\":\"\xff", "NUL": `{"a":"\u0000"`, "mark": "\xef\xbb\xbf",
@@ -154,7 +154,7 @@ func TestX1_NothingIsReadBehindAFault(t *testing.T) {
 		_, err := (&operation.Row{}).ReadBody(io.MultiReader(strings.NewReader(head), iotest.ErrReader(errors.New("was read on"))))
 		var p *operation.Problem
 		if !errors.As(err, &p) || p.Code != http.StatusBadRequest {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v, want an error of the type of p and %v", name, err, http.StatusBadRequest)
 		}
 	}
 	cause := errors.New("the caller has gone")

@@ -196,7 +196,7 @@ func TestAdmits(t *testing.T) {
 	} {
 		err := (&operation.Row{Credentials: tt.credentials, Kinds: tt.kinds}).Admits(tt.who, tt.origin)
 		if (err == nil) != tt.want || err != nil && operation.ProblemOf(err).Code != http.StatusForbidden {
-			t.Errorf("%s: %v", tt.name, err)
+			t.Errorf("%s: got %v, want (err == nil) = %v", tt.name, err, tt.want)
 		}
 	}
 }
@@ -290,11 +290,12 @@ func TestRowDefaults(t *testing.T) {
 	t.Parallel()
 	o := operation.Row{Path: "/api/a", Aliases: []string{"/api/b"}}
 	if o.BodyMax() != operation.DefaultBodyLimit || o.Deadline() != operation.DefaultTimeout || strings.Join(o.Paths(), " ") != "/api/a /api/b" {
-		t.Errorf("%d %s %v", o.BodyMax(), o.Deadline(), o.Paths())
+		t.Errorf(`got %d %s %v, want o.BodyMax() = %v and o.Deadline() = %v and strings.Join(o.Paths(), " ") = "/api/a /api/b"`,
+			o.BodyMax(), o.Deadline(), o.Paths(), operation.DefaultBodyLimit, operation.DefaultTimeout)
 	}
 	o.BodyLimit, o.Timeout = 7, time.Minute
 	if o.BodyMax() != 7 || o.Deadline() != time.Minute {
-		t.Errorf("%d %s", o.BodyMax(), o.Deadline())
+		t.Errorf("got %d %s, want o.BodyMax() = 7 and o.Deadline() = %v", o.BodyMax(), o.Deadline(), time.Minute)
 	}
 	c := operation.NewCall(&o, func(name string) string { return "<" + name + ">" })
 	c.Note("field", "phone")

@@ -158,7 +158,8 @@ func TestErrors(t *testing.T) {
 	}
 	p := operation.ProblemOf(many.Err())
 	if p.Code != 422 || !strings.HasPrefix(p.Message, "Validation failed: f0 is required; f1 is required; ") || !strings.HasSuffix(p.Message, "f99 is required") {
-		t.Errorf("%d %.80s", p.Code, p.Message)
+		t.Errorf(`got %d %.80s, want 422 and beginning with "Validation failed: f0 is required; f1 is required; " and ending in "f99 is required"`,
+			p.Code, p.Message)
 	}
 	var literal fault.List
 	literal.Add("x", "format", "%s is no %s", "100%", "date")

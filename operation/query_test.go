@@ -43,7 +43,7 @@ func TestParseQuery(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(test.want, allPairs(q, test.want)); diff != "" {
-				t.Error(diff)
+				t.Errorf("mismatch (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -208,7 +208,7 @@ func TestBind(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(test.ignored, c.Ignored()); diff != "" {
-				t.Error(diff)
+				t.Errorf("difference:\n%s", diff)
 			}
 		})
 	}
@@ -230,7 +230,8 @@ func TestIgnoredIsBoundedAndStrictNamesIt(t *testing.T) {
 	c.Strict = true
 	p := operation.ProblemOf(c.CheckIgnored())
 	if p.Code != http.StatusBadRequest || !strings.HasPrefix(p.Message, "The operation does not take [") || len(p.Message) > 4096 {
-		t.Errorf("%d %s", p.Code, p.Message)
+		t.Errorf(`got %d %s, want %v and beginning with "The operation does not take [" and len(p.Message) <= 4096`,
+			p.Code, p.Message, http.StatusBadRequest)
 	}
 	if p := operation.ProblemOf(c.IgnoreParts("schema.a.help")); p.Code != http.StatusBadRequest || p.Message != "Not accepted with strict handling: schema.a.help" {
 		t.Errorf("parts of fields: %d %s", p.Code, p.Message)

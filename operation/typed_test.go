@@ -37,7 +37,8 @@ func TestTyped(t *testing.T) {
 	for _, method := range []string{http.MethodGet, http.MethodPost} {
 		row := typedRow(method)
 		if faults := row.Validate(); len(faults) > 0 || len(row.Params)+len(row.Body) != 6 || !row.Params[0].Required {
-			t.Fatalf("%s: %v, %+v %+v", method, faults, row.Params, row.Body)
+			t.Fatalf("%s: got %v, %+v %+v, want len(faults) <= 0 and len(row.Params)+len(row.Body) = 6 and row.Params[0].Required",
+				method, faults, row.Params, row.Body)
 		}
 	}
 	seven := 7
@@ -69,7 +70,7 @@ func TestTyped(t *testing.T) {
 				}
 			}
 			if got := strings.Join(faults, " "); got != c.faults || err == nil && !reflect.DeepEqual(result.Data, c.want) {
-				t.Errorf("%s %s %s: %+v, %v", method, c.query, c.body, result.Data, err)
+				t.Errorf("%s %s %s: got %+v, %v, want %v", method, c.query, c.body, result.Data, err, c.faults)
 			}
 		}
 	}
@@ -118,7 +119,7 @@ func TestTyped_Faults(t *testing.T) {
 		return "", nil
 	})
 	if faults := row.Validate(); len(faults) != 1 || !strings.Contains(faults[0].Error(), "most=5") {
-		t.Errorf("%v", faults)
+		t.Errorf(`got %v, want len(faults) = 1 and containing "most=5"`, faults)
 	}
 }
 
@@ -129,7 +130,7 @@ func TestOperator(t *testing.T) {
 	commands := goodRow()
 	commands.Name, commands.Path, commands.Params, commands.Credentials, commands.Kinds = "org.show", "/v1/org/show", nil, operation.Operator, 0
 	if faults := commands.Validate(); len(faults) > 0 {
-		t.Fatal(faults)
+		t.Fatalf("got %v, want len(faults) <= 0", faults)
 	}
 	for _, change := range []func(*operation.Row){
 		func(o *operation.Row) { o.Credentials |= operation.Session },
@@ -211,7 +212,7 @@ func TestTypedNumbers(t *testing.T) {
 				query = ""
 			}
 			if n, err := ask(query, body); (err == nil) != (i < len(c.good)) || err != nil && !strings.HasSuffix(err.Error(), "page must be a whole number from 1 to 100") {
-				t.Errorf("%s %s: %v, %v", c.method, value, n, err)
+				t.Errorf("%s %s: got %v, %v, want (err == nil) = %v", c.method, value, n, err, (i < len(c.good)))
 			}
 		}
 	}

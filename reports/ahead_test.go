@@ -105,7 +105,7 @@ func TestWhatWasReadIsConfirmed(t *testing.T) {
 		}
 		change(tt.after)
 		if err := w.module.Confirm(t.Context(), w.tenant, ask, &found); (err == nil) != tt.good {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v, want (err == nil) = %v", name, err, tt.good)
 		}
 		change(was)
 	}

@@ -47,7 +47,7 @@ func TestGetReport(t *testing.T) {
 		`"shareable":true,"exportable":false,"visual":"table","visual_props":{},"folder":"","parent":"","row_key":"","actions":{},"child_reports":[],` +
 		`"created_at":"` + stamp(plain) + `","updated_at":"` + stamp(plain) + `"}}`
 	if diff := cmp.Diff(want, a.raw); diff != "" {
-		t.Error(diff)
+		t.Errorf("mismatch (-want +got):\n%s", diff)
 	}
 	a = get(full.ID, keeper())
 	want = `{"status":"ok","message":"Custom Report found","data":{"id":"` + full.ID + `","pid":"a-complete-report","title":"Full","class":"Contacts","secure":true,` +
@@ -56,7 +56,7 @@ func TestGetReport(t *testing.T) {
 		`"shareable":false,"exportable":true,"visual":"bar","visual_props":{"x":1},"folder":"f","parent":"p","row_key":"k","actions":{"a":{"b":[1]}},` +
 		`"child_reports":["` + plain.ID + `"],"created_at":"` + stamp(full) + `","updated_at":"` + stamp(full) + `"}}`
 	if diff := cmp.Diff(want, a.raw); diff != "" {
-		t.Error(diff)
+		t.Errorf("mismatch (-want +got):\n%s", diff)
 	}
 	ofB := keeper()
 	ofB.Teams = []string{teamB}
@@ -110,7 +110,7 @@ func TestValidateNamesEveryProblem(t *testing.T) {
 		unread = append(unread, e.Field+"/"+e.Code)
 	}
 	if diff := cmp.Diff([]string{"desc/type", "child_reports/format", "teams/format", "query.limit/range", "query/unknown", "title/required", "class/unknown"}, unread); diff != "" {
-		t.Error(diff)
+		t.Errorf("difference:\n%s", diff)
 	}
 	_, errs = resourcetest.Read(t, w.kinds.Reports, record.Checking{}, `{"pid":"a b","title":"T","class":"Secrets","visual":"pie-chart",
 		"input":{"a b":{"rule":"locked"},"n":{"rule":"open","type":"list"},"d":{"rule":"editable","type":"date","value":"soon"}},
@@ -124,7 +124,7 @@ func TestValidateNamesEveryProblem(t *testing.T) {
 		"input.d.value/type", "input.n.rule/unknown", "input.n.type/unknown", "query.filter/unknown",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
+		t.Errorf("mismatch (-want +got):\n%s", diff)
 	}
 	if _, errs = resourcetest.Read(t, w.kinds.Reports, record.Checking{}, `{"pid":"of sixteen chars","title":"T","class":"Contacts"}`); len(errs) != 1 || errs[0].Field != "pid" {
 		t.Errorf("a pid with blanks: %v", errs)

@@ -22,7 +22,7 @@ func TestParseQuery(t *testing.T) {
 		"measures": [{"op": "count"}, {"op": "avg", "field": "age"}], "sort": ["-count", "country"], "limit": 100}`), &errs)
 	def := q.Definition(&errs)
 	if len(errs) != 0 {
-		t.Fatal(errs)
+		t.Fatalf("got %v, want len(errs) = 0", errs)
 	}
 	if want := []reports.Group{{Field: "country"}, {Field: "created_at", By: store.Month}}; !slices.Equal(want, def.Groups) {
 		t.Errorf("groups are %v", def.Groups)

@@ -97,7 +97,7 @@ func TestGroupedReports(t *testing.T) {
 			a := w.open(r, "data=1")
 			s, ok := a.Data.(*reports.Shared)
 			if !ok {
-				t.Fatal(a.raw)
+				t.Fatalf("got %v, want ok", a.raw)
 			}
 			var columns []string
 			for _, c := range s.Data.Columns {
@@ -136,7 +136,7 @@ func TestRecordsOfOneObjectOnly(t *testing.T) {
 	}
 	r := w.add(`{"class":"Records","source":"orders","query":{"measures":[{"op":"count"},{"op":"sum","field":"amount"}]}}`)
 	if diff := cmp.Diff([][]any{{5.0, 25.0}}, w.open(r, "data=1").rows(t)); diff != "" {
-		t.Error(diff)
+		t.Errorf("difference:\n%s", diff)
 	}
 	gone := w.add(`{"class":"Records","source":"gone","query":{"measures":[{"op":"count"}]}}`)
 	w.open(gone, "").failed(t, 200, "The report cannot be shown")
@@ -177,7 +177,7 @@ func TestEditableInputs(t *testing.T) {
 		t.Error("rows are there without data=1")
 	}
 	if want := map[string]string{"country": "FR", "older": "", "plain": ""}; !cmp.Equal(want, s.Params) {
-		t.Error(cmp.Diff(want, s.Params))
+		t.Errorf("mismatch (-want +got):\n%s", cmp.Diff(want, s.Params))
 	}
 	if want := (reports.Control{Label: "Land", Type: "text", Value: "DE", Rule: "editable", Choices: []string{"DE", "FR"}}); !cmp.Equal(want, s.Controls["country"]) {
 		t.Errorf("control is %+v", s.Controls["country"])

@@ -42,7 +42,7 @@ type noKeys struct{}
 
 func (noKeys) Current() keyring.DataKey { return keyring.DataKey{} }
 
-func TestJ1_WithoutAKeyNothingIsIssuedOrAccepted(t *testing.T) {
+func TestWithoutAKeyNoTokenIsIssuedOrAccepted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil, func(_ *world, d *reports.Deps) {
 		d.Keys = func(context.Context, *tenants.Tenant) (reports.KeySet, error) { return noKeys{}, nil }
@@ -69,7 +69,7 @@ func TestKeysThatCannotBeReadAreNoDenial(t *testing.T) {
 	}
 }
 
-func TestJ2_EveryBadTokenGetsTheSameDenial(t *testing.T) {
+func TestEveryBadTokenGetsTheSameDenial(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	r := w.add(lockedReport)
@@ -129,7 +129,7 @@ func TestJ2_EveryBadTokenGetsTheSameDenial(t *testing.T) {
 	w.refused(plain, "garbage on a report that is not secure", "garbage")
 }
 
-func TestJ3_LockedInputsComeFromTheTokenAlone(t *testing.T) {
+func TestLockedReportInputsComeFromTheTokenAlone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	w.addPeople(crowd()...)
@@ -138,7 +138,7 @@ func TestJ3_LockedInputsComeFromTheTokenAlone(t *testing.T) {
 	a := w.open(r, good+"&data=1")
 	// DE is every fourth, of which every third is lapsed; the input named exp means status.
 	if diff := cmp.Diff([][]any{{50.0}}, a.rows(t)); diff != "" {
-		t.Error(diff)
+		t.Errorf("difference:\n%s", diff)
 	}
 	for _, name := range []string{"region", "exp", "nothing", "Region", "iat"} {
 		a := w.open(r, good+"&params["+name+"]=FR")
@@ -147,11 +147,11 @@ func TestJ3_LockedInputsComeFromTheTokenAlone(t *testing.T) {
 	unsecured := w.add(strings.Replace(lockedReport, `"secure":true`, `"secure":false`, 1))
 	w.open(unsecured, "data=1").denied(t)
 	if a := w.open(unsecured, token(w.share(unsecured, `{"params":{"region":"FR"}}`))+"&data=1"); a.rows(t)[0][0] != 50.0 {
-		t.Error(a.raw)
+		t.Errorf("got %v, want a.rows(t)[0][0] = 50.0", a.raw)
 	}
 }
 
-func TestJ3_SharingNeedsEveryLockedValueAndNothingElse(t *testing.T) {
+func TestSharingNeedsEveryLockedValueAndNothingElse(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	r := w.add(lockedReport)
@@ -185,7 +185,7 @@ func TestJ3_SharingNeedsEveryLockedValueAndNothingElse(t *testing.T) {
 	w.call("reports.share", map[string]string{"id": kept.ID}, "", `{}`, keeper()).failed(t, 422, "the report is set not to be shareable")
 }
 
-func TestJ4_SecureReportsNeedATokenAndTakeNoProvider(t *testing.T) {
+func TestSecureReportsNeedATokenAndTakeNoProvider(t *testing.T) {
 	t.Parallel()
 	called := false
 	w := newWorld(t, nil, func(_ *world, d *reports.Deps) {
@@ -208,10 +208,10 @@ func TestJ4_SecureReportsNeedATokenAndTakeNoProvider(t *testing.T) {
 		w.open(open, "data=1&provider="+name).failed(t, 422, "provider must be the name")
 	}
 	if a := w.open(open, "data=1&provider=store"); a.rows(t)[0][0] != 0.0 || called {
-		t.Error(a.raw)
+		t.Errorf("got %v, want a.rows(t)[0][0] = 0.0 and not called", a.raw)
 	}
 	if a := w.open(open, "data=1&provider=warehouse"); a.rows(t)[0][0] != "7" {
-		t.Error(a.raw)
+		t.Errorf(`got %v, want a.rows(t)[0][0] = "7"`, a.raw)
 	}
 }
 
@@ -221,7 +221,7 @@ func (f providerFunc) Data(ctx context.Context, r reports.RunRequest) (reports.D
 	return f(ctx, r)
 }
 
-func TestJ4_ReportsOfAnotherBundleAreNotFound(t *testing.T) {
+func TestReportsOfAnotherBundleAreNotFound(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	child := w.add(`{"class":"Contacts","title":"Child","visual":"pie","input":{"region":{"rule":"editable"}},"query":{"filter":{"country":{"input":"region"}},"measures":[{"op":"count"}]}}`)
@@ -235,7 +235,7 @@ func TestJ4_ReportsOfAnotherBundleAreNotFound(t *testing.T) {
 		a := at(id, "")
 		a.failed(t, 200, "Shared Report not found")
 		if a.raw != `{"status":"failed","message":"Shared Report not found","data":[]}` {
-			t.Error(a.raw)
+			t.Errorf(`got %v, want "{\"status\":\"failed\",\"message\":\"Shared Report not found\",\"data\":[]}"`, a.raw)
 		}
 	}
 	for _, pid := range []string{"", "nothing", root.ID, strings.Repeat("p", 1000)} {
@@ -243,7 +243,7 @@ func TestJ4_ReportsOfAnotherBundleAreNotFound(t *testing.T) {
 	}
 	for _, id := range []string{"", root.ID, child.ID} {
 		if a := at(id, ""); a.Status != operation.StatusOK {
-			t.Errorf("%q: %s", id, a.raw)
+			t.Errorf("%q: got %s, want a.Status = %v", id, a.raw, operation.StatusOK)
 		}
 	}
 	at(secure.ID, "").denied(t)
@@ -253,7 +253,7 @@ func TestJ4_ReportsOfAnotherBundleAreNotFound(t *testing.T) {
 	s, _ := at("", "").Data.(*reports.Shared)
 	want := []reports.ChildReport{{ID: child.ID, Title: "Child", Visual: "pie"}, {ID: secure.ID, Title: "Secure child", Visual: "table"}}
 	if diff := cmp.Diff(want, s.ChildReports); diff != "" {
-		t.Error(diff)
+		t.Errorf("mismatch (-want +got):\n%s", diff)
 	}
 
 	// What the root locks cannot be set by way of a child.
@@ -268,7 +268,7 @@ func TestJ4_ReportsOfAnotherBundleAreNotFound(t *testing.T) {
 	}
 }
 
-func TestJ5_TheAnswerSaysNothingItMust(t *testing.T) {
+func TestSharedReportHidesInternals(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, map[string]bool{tenants.FeatureTeams: true})
 	w.addPeople(&person{Country: "DE", Status: "active", Teams: []string{teamA}})
@@ -291,14 +291,14 @@ func TestJ5_TheAnswerSaysNothingItMust(t *testing.T) {
 	want := []string{"actions", "child_reports", "controls", "data", "debug", "desc", "exportable", "fields", "folder", "id", "params", "parent",
 		"retrieved_at", "row_key", "shareable", "title", "visual", "visual_props"}
 	if diff := cmp.Diff(want, names); diff != "" {
-		t.Error(diff)
+		t.Errorf("mismatch (-want +got):\n%s", diff)
 	}
 	if string(envelope.Data["retrieved_at"]) != strconv.FormatInt(w.now.Unix(), 10) {
 		t.Errorf("retrieved at %s", envelope.Data["retrieved_at"])
 	}
 }
 
-func TestJ6_RevokedAndRotatedTokensAreDead(t *testing.T) {
+func TestRevokedAndRotatedReportTokensAreRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	r := w.add(lockedReport)
@@ -308,7 +308,7 @@ func TestJ6_RevokedAndRotatedTokensAreDead(t *testing.T) {
 		t.Helper()
 		a := w.call(name, map[string]string{"id": r.ID, "token_id": tokenID}, "", "", keeper())
 		if a.Status != operation.StatusOK {
-			t.Fatal(a.raw)
+			t.Fatalf("got %v, want a.Status = %v", a.raw, operation.StatusOK)
 		}
 	}
 	first, second := issue(), issue()
@@ -374,8 +374,9 @@ func TestJ6_RevokedAndRotatedTokensAreDead(t *testing.T) {
 	}
 }
 
-// A replica whose clock is ahead takes a revoked token for expired while it is good by that of another.
-func TestJ6_RevokedTokensAreDeadByEveryClock(t *testing.T) {
+// TestRevokedTokensAreRefusedUnderClockSkew covers a replica whose clock is ahead: it takes a revoked token for
+// expired while it is valid by another's clock.
+func TestRevokedTokensAreRefusedUnderClockSkew(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	r := w.add(`{"class":"Contacts"}`)
@@ -387,7 +388,7 @@ func TestJ6_RevokedTokensAreDeadByEveryClock(t *testing.T) {
 		}
 		id, _ := claims["jti"].(string)
 		if a := w.call("reports.revoke_share", map[string]string{"id": r.ID, "token_id": id}, "", "", keeper()); a.Status != operation.StatusOK {
-			t.Fatal(a.raw)
+			t.Fatalf("got %v, want a.Status = %v", a.raw, operation.StatusOK)
 		}
 	}
 	first, second := w.share(r, `{"expires_in":60}`), w.share(r, `{}`)
@@ -398,7 +399,7 @@ func TestJ6_RevokedTokensAreDeadByEveryClock(t *testing.T) {
 	w.refused(r, "revoked", first)
 }
 
-func TestJ6_WhoeverRevokesAtOnceRevokes(t *testing.T) {
+func TestConcurrentRevocationsAllHold(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	r := w.add(`{"class":"Contacts","secure":true}`)
@@ -421,11 +422,11 @@ func TestJ6_WhoeverRevokesAtOnceRevokes(t *testing.T) {
 	}
 	group.Wait()
 	if a := w.open(r, token(w.share(r, `{}`))); a.Status != operation.StatusOK {
-		t.Error(a.raw)
+		t.Errorf("got %v, want a.Status = %v", a.raw, operation.StatusOK)
 	}
 }
 
-func TestJ7_HeadersKeepTheAnswerPrivate(t *testing.T) {
+func TestHeadersKeepTheAnswerPrivate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	for _, a := range []answer{w.open(w.add(`{"class":"Contacts"}`), ""), w.open(&reports.Report{PID: "nothing"}, "token=x")} {
@@ -515,7 +516,7 @@ func TestSharesOfAReportAreBounded(t *testing.T) {
 	w.share(r, `{}`)
 	w.call("reports.share", map[string]string{"id": r.ID}, "", `{}`, keeper()).failed(t, 422, "10000 good share tokens already; revoke some")
 	if a := w.call("reports.revoke_shares", map[string]string{"id": r.ID}, "", "", keeper()); a.Status != operation.StatusOK {
-		t.Fatal(a.raw)
+		t.Fatalf("got %v, want a.Status = %v", a.raw, operation.StatusOK)
 	}
 	revocations := make([]*reports.Revocation, 1000)
 	for i := range revocations {

@@ -162,8 +162,8 @@ func TestCreateAll_LostAnswer(t *testing.T) {
 	whole(t, w, 3)
 }
 
-// New organizations take the next numbers where others have some of theirs.
-func TestT12_NewOrganizationsAdoptNothing(t *testing.T) {
+// TestNewOrganizationsSkipUsedNumbers creates organizations whose next numbers have documents of others.
+func TestNewOrganizationsSkipUsedNumbers(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{Local: true})
 	for _, slug := range []string{"alpha", "beta", "gamma"} {
@@ -172,7 +172,7 @@ func TestT12_NewOrganizationsAdoptNothing(t *testing.T) {
 	other, d, _, _ := strangers(t, w)
 	made := d.CreateAll(t.Context(), list("delta", "epsilon", "zeta", "eta")...)
 	if got := verdicts(made); got != "made made made made" {
-		t.Fatal(got)
+		t.Fatalf(`got %v, want "made made made made"`, got)
 	}
 	for _, c := range made {
 		if n := things(t, other, c.Tenant); n != 0 || c.Tenant.Org.OrgID <= 3 {

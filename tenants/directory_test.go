@@ -18,7 +18,7 @@ import (
 	"tenantry/tenants/tenantstest"
 )
 
-func TestT5_UnknownSuspendedAndRemovedAreAlike(t *testing.T) {
+func TestUnknownSuspendedAndRemovedAreAlike(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{BaseDomain: "example.com"})
 	w.Tenant(t, "acme")
@@ -60,7 +60,7 @@ func TestT5_UnknownSuspendedAndRemovedAreAlike(t *testing.T) {
 	}
 }
 
-func TestT6_SlugIsNeverHandedOutTwice(t *testing.T) {
+func TestSlugIsNeverReused(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	first := w.Tenant(t, "acme")
@@ -168,7 +168,7 @@ func TestARemovedOrganizationIsChangedByNobody(t *testing.T) {
 	_, err := w.Directory.Update(t.Context(), "acme", func(*tenants.Organization) error { return nil })
 	for what, err := range map[string]error{"change": err, "suspend": w.Directory.Suspend(t.Context(), "acme"), "resume": w.Directory.Resume(t.Context(), "acme")} {
 		if !errors.Is(err, tenants.ErrUnknownTenant) {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("%s: got %v, want the error tenants.ErrUnknownTenant", what, err)
 		}
 	}
 	if _, err := w.Directory.Resolve(t.Context(), "acme.localhost"); !errors.Is(err, tenants.ErrUnknownTenant) {
@@ -384,14 +384,14 @@ func TestAChangeDuringAReadIsNotLost(t *testing.T) {
 	})
 	w.Fresh(t, "acme")
 	if bump != nil {
-		t.Fatal(bump)
+		t.Fatalf("got %v, want bump = nil", bump)
 	}
 	if got := w.Fresh(t, "acme"); got.Org.AccessRev <= tenant.Org.AccessRev {
 		t.Errorf("access revision %d after the change, before it %d", got.Org.AccessRev, tenant.Org.AccessRev)
 	}
 }
 
-func TestT7_ManyHostsAtOnceAreNeverSwapped(t *testing.T) {
+func TestConcurrentHostsAreNeverSwapped(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	slugs := make([]string, 8)
@@ -406,7 +406,7 @@ func TestT7_ManyHostsAtOnceAreNeverSwapped(t *testing.T) {
 				slug := slugs[(worker+i)%len(slugs)]
 				tenant, err := w.Directory.Resolve(t.Context(), slug+".localhost")
 				if err != nil || tenant.Org.Slug != slug {
-					t.Errorf("%s: %v, %v", slug, tenant, err)
+					t.Errorf("%s: got %v, %v, want no error and tenant.Org.Slug = %v", slug, tenant, err, slug)
 					return
 				}
 				if i%100 == worker {

@@ -24,7 +24,7 @@ func TestErasureNeedsTheBackend(t *testing.T) {
 	}
 	found, err := w.Directory.List(t.Context(), "", 0)
 	if err != nil || len(found) != 1 {
-		t.Fatal(len(found), err)
+		t.Fatalf("got %v, %v, want no error and len(found) = 1", len(found), err)
 	}
 	if _, err := orgs.In(control).Update(t.Context(), found[0].ID, func(o *tenants.Organization) error {
 		o.Backend = "elsewhere"
@@ -33,7 +33,7 @@ func TestErasureNeedsTheBackend(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, _, err := w.Directory.Remove(t.Context(), "acme"); err == nil || !strings.Contains(err.Error(), "on backend elsewhere, which is not configured") {
-		t.Errorf("%v", err)
+		t.Errorf(`got %v, want an error and containing "on backend elsewhere, which is not configured"`, err)
 	}
 	if err := w.Directory.Undelete(t.Context(), "acme"); err != nil {
 		t.Errorf("afterwards: %v", err)

@@ -53,7 +53,7 @@ func TestExamineLooksWhereTheOrganizationIs(t *testing.T) {
 	}
 	listed, err := two.directory.List(t.Context(), "", 10)
 	if err != nil || len(listed) != 1 {
-		t.Fatal(listed, err)
+		t.Fatalf("got %v, %v, want no error and len(listed) = 1", listed, err)
 	}
 	if _, err := one.directory.Move(t.Context(), "acme", "second", nil); err != nil {
 		t.Fatal(err)

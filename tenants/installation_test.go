@@ -10,8 +10,9 @@ import (
 	"tenantry/tenants/tenantstest"
 )
 
-// Replicas that start at once agree on who they are, and nothing changes that later.
-func TestT12_OneIdentityForAllReplicas(t *testing.T) {
+// TestReplicasAgreeOnOneInstallation holds that replicas started at once agree on one identity, which nothing
+// changes later.
+func TestReplicasAgreeOnOneInstallation(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	control, err := w.Store.Control(t.Context())

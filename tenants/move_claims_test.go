@@ -33,7 +33,7 @@ func only(t *testing.T, c store.Collection[piece]) *piece {
 	t.Helper()
 	found, err := c.Find(t.Context(), store.Query{})
 	if err != nil || len(found) != 1 {
-		t.Fatalf("%+v, %v", found, err)
+		t.Fatalf("got %+v, %v, want no error and len(found) = 1", found, err)
 	}
 	return &found[0]
 }
@@ -95,7 +95,7 @@ func TestMovingToWhereAnotherReplicaRemovedTheCopy(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := only(t, two.open(t, "acme")); got.Name != "before" {
-		t.Errorf("%+v", got)
+		t.Errorf(`got %+v, want got.Name = "before"`, got)
 	}
 }
 
@@ -149,7 +149,7 @@ func TestALateFinisherRemovesNothing(t *testing.T) {
 		t.Errorf("the late finisher: %v", err)
 	}
 	if got := only(t, f.start(t, "first", "second").open(t, "acme")); got.Name != "before" {
-		t.Errorf("%+v", got)
+		t.Errorf(`got %+v, want got.Name = "before"`, got)
 	}
 }
 
@@ -293,7 +293,7 @@ func TestASwitchWithoutAnAnswer(t *testing.T) {
 	}))
 	report, err := one.directory.Move(t.Context(), "acme", "second", nil)
 	if err != nil || report.Held <= 0 || !lost.Load() {
-		t.Errorf("%+v, %v", report, err)
+		t.Errorf("got %+v, %v, want no error and report.Held > 0", report, err)
 	}
 }
 
@@ -395,7 +395,8 @@ func TestTheNextWriteMakesTheSwitch(t *testing.T) {
 			}
 			now, err := two.directory.BySlug(t.Context(), "acme")
 			if err != nil || now.Org.Backend != "second" || now.Org.Former != "first" || now.Org.Move != nil {
-				t.Errorf("%+v, %v", now, err)
+				t.Errorf(`got %+v, %v, want no error and now.Org.Backend = "second" and now.Org.Former = "first" and now.Org.Move = nil`,
+					now, err)
 			}
 			if n, err := f.start(t, "first", "second").open(t, "acme").Count(t.Context(), store.Filter{}); n != 2 || err != nil {
 				t.Errorf("%d pieces, %v", n, err)
@@ -506,7 +507,7 @@ func TestALongReaderFollows(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := only(t, at[1]); got.Name != "before" {
-		t.Errorf("%+v", got)
+		t.Errorf(`got %+v, want got.Name = "before"`, got)
 	}
 }
 
@@ -533,7 +534,7 @@ func TestALostChangeIsNotTakenForAnother(t *testing.T) {
 	name(one.directory, "lost")
 	seen, err := two.directory.Resolve(t.Context(), "acme.localhost")
 	if err != nil || seen.Org.Name != "lost" {
-		t.Fatalf("%+v, %v", seen, err)
+		t.Fatalf(`got %+v, %v, want no error and seen.Org.Name = "lost"`, seen, err)
 	}
 	f.lose(t, before)
 	name(one.directory, "made again")

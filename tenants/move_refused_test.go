@@ -46,7 +46,7 @@ func TestMovesThatAreRefused(t *testing.T) {
 	}
 	refused("further, with the old copy there", move("control"), "an old copy is still on first")
 	if got := only(t, one.open(t, "acme")); got.Name != "before" {
-		t.Errorf("%+v", got)
+		t.Errorf(`got %+v, want got.Name = "before"`, got)
 	}
 	if _, _, err := d.Remove(t.Context(), "acme"); err != nil {
 		t.Fatal(err)

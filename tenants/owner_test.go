@@ -48,8 +48,8 @@ func things(t *testing.T, w *tenantstest.World, tenant *tenants.Tenant) int64 {
 	return n
 }
 
-// A new organization takes the next number where another installation has one of its own.
-func TestT12_NewOrganizationAdoptsNothing(t *testing.T) {
+// TestNewOrganizationAdoptsNothing creates an organization whose next number has documents of another installation.
+func TestNewOrganizationAdoptsNothing(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{Local: true})
 	gamma := w.Tenant(t, "gamma")
@@ -72,9 +72,9 @@ func TestT12_NewOrganizationAdoptsNothing(t *testing.T) {
 	}
 }
 
-// A move onto what another installation has there is refused before it begins, and the
-// organization's deletion leaves it.
-func TestT12_MoveAndRemoveLeaveWhatIsForeign(t *testing.T) {
+// TestMoveAndRemoveSpareForeignData holds that a move onto another installation's documents is refused before it
+// begins, and that deletion leaves them.
+func TestMoveAndRemoveSpareForeignData(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{Local: true})
 	gamma := w.Tenant(t, "gamma")
@@ -101,8 +101,9 @@ func TestT12_MoveAndRemoveLeaveWhatIsForeign(t *testing.T) {
 	}
 }
 
-// What an older version wrote has no owner: the first to open it marks it, for good.
-func TestT12_WorkspacesOfOlderVersionsAreMarked(t *testing.T) {
+// TestUnmarkedWorkspacesAreClaimedOnce covers workspaces of versions that marked no owner: the first to open one
+// marks it for good.
+func TestUnmarkedWorkspacesAreClaimedOnce(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{Local: true})
 	old, err := w.Store.At(t.Context(), 1, store.Placement{}) // without an owner

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestT8_ScopeOnlyNarrows(t *testing.T) {
+func TestScopeOnlyNarrows(t *testing.T) {
 	t.Parallel()
 	on := &Tenant{Org: Organization{Features: map[string]bool{FeatureTeams: true}}}
 	off := &Tenant{}
@@ -30,7 +30,7 @@ func TestT8_ScopeOnlyNarrows(t *testing.T) {
 		p := &Principal{Kind: ServiceAccount, Teams: tt.own}
 		got := p.Scope(tt.tenant, tt.requested)
 		if got.All != tt.all || !slices.Equal(got.Teams, tt.teams) {
-			t.Errorf("%s: %+v", tt.name, got)
+			t.Errorf("%s: got %+v, want got.All = %v and %v", tt.name, got, tt.all, tt.teams)
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"tenantry/internal/fault"
 )
 
-func TestT4_HostVariants(t *testing.T) {
+func TestHostVariantsResolveToOneSlug(t *testing.T) {
 	t.Parallel()
 	const none = ""
 	long := strings.Repeat("a", 63)
@@ -127,7 +127,7 @@ func FuzzHostSlug(f *testing.F) {
 	})
 }
 
-func TestT6_Slugs(t *testing.T) {
+func TestSlugRules(t *testing.T) {
 	t.Parallel()
 	tests := map[string]string{
 		"acme": "", "a": "", "a1-b": "", "1": "", strings.Repeat("a", 63): "",

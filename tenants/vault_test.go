@@ -61,7 +61,7 @@ func TestDataKeysDifferByOrganizationAndPurpose(t *testing.T) {
 	}
 }
 
-func TestC6_KeyringRotation(t *testing.T) {
+func TestKeyringRotation(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	tenant := w.Tenant(t, "acme")
@@ -96,10 +96,9 @@ func TestC6_KeyringRotation(t *testing.T) {
 	}
 }
 
-// TestC6_RotationByAnotherProcess: a process whose keyring is from before a rotation reads
-// what is wrapped under the new version, whoever asks at once, and wraps nothing under a
-// version that was retired meanwhile.
-func TestC6_RotationByAnotherProcess(t *testing.T) {
+// TestRotationByAnotherProcess covers a process whose keyring predates a rotation: it reads what is wrapped under
+// the new version, whoever asks at once, and wraps nothing under a version retired meanwhile.
+func TestRotationByAnotherProcess(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	here, ring := w.Directory, w.Keyring
@@ -179,7 +178,7 @@ func TestC6_RotationByAnotherProcess(t *testing.T) {
 	w.Second(t, tenantstest.Options{})
 }
 
-func TestC6_RetiredKeyFails(t *testing.T) {
+func TestRetiredKeyFails(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	tenant := w.Tenant(t, "acme")

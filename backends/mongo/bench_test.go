@@ -33,7 +33,7 @@ func BenchmarkFindByID(b *testing.B) {
 		i++
 		docs, err := ws.Find(b.Context(), driver.Query{Collection: c, Limit: 1, Where: eq("id", fmt.Sprintf("%024x", i%n))})
 		if err != nil || len(docs) != 1 {
-			b.Fatal(len(docs), err)
+			b.Fatalf("got %v, %v, want no error and len(docs) = 1", len(docs), err)
 		}
 	}
 }
@@ -44,7 +44,7 @@ func BenchmarkFind50(b *testing.B) {
 	for b.Loop() {
 		docs, err := ws.Find(b.Context(), driver.Query{Collection: c, Limit: 50, Where: eq("country", "DE"), Sort: []driver.Order{{Ref: driver.Ref{Name: "created"}}}})
 		if err != nil || len(docs) != 50 {
-			b.Fatal(len(docs), err)
+			b.Fatalf("got %v, %v, want no error and len(docs) = 50", len(docs), err)
 		}
 	}
 }
@@ -54,7 +54,7 @@ func BenchmarkCount(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		if n, err := ws.Count(b.Context(), c, eq("country", "DE")); err != nil || n != 334 {
-			b.Fatal(n, err)
+			b.Fatalf("got %v, %v, want no error and n = 334", n, err)
 		}
 	}
 }

@@ -75,7 +75,7 @@ func TestWorkspacesShareKinds(t *testing.T) {
 		}
 		one, err := e.schema(s, of)
 		if err != nil || len(one.list) != len(of) {
-			t.Fatal(one, err)
+			t.Fatalf("got %v, %v, want no error and len(one.list) = %v", one, err, len(of))
 		}
 		all = append(all, one)
 	}
@@ -84,9 +84,9 @@ func TestWorkspacesShareKinds(t *testing.T) {
 	}
 }
 
-// TestX10_DatabasesAreKeptWhileHeld: of a database of its own nothing is kept for an organization that nobody asks for any more, once its
-// indexes are made; until then it is, and so is the one that all share.
-func TestX10_DatabasesAreKeptWhileHeld(t *testing.T) {
+// TestDatabaseHandlesAreEvicted holds that the handle of an organization's own database is evicted once its indexes
+// are made and nobody uses it; the shared database is kept.
+func TestDatabaseHandlesAreEvicted(t *testing.T) {
 	t.Parallel()
 	const many = 200
 	list := []*driver.Collection{things(), {Name: "others"}}
@@ -257,7 +257,7 @@ func TestOneNeedsNoOrder(t *testing.T) {
 	} {
 		for _, p := range all {
 			if got := s.one(p); got != want {
-				t.Errorf("%+v: %v", p, got)
+				t.Errorf("got %+v: %v, want %v", p, got, want)
 			}
 		}
 	}

@@ -202,7 +202,7 @@ func TestIndexesAreReported(t *testing.T) {
 		}
 		if name == "custom" && s.State == driver.IndexRefused {
 			if !strings.Contains(s.Reason, "read the organization's documents") {
-				t.Errorf("%s: %s", name, s.Reason)
+				t.Errorf(`%s: got %s, want containing "read the organization's documents"`, name, s.Reason)
 			}
 			s.State = driver.IndexReady // before 7.0
 		}

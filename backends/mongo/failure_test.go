@@ -62,7 +62,7 @@ func TestOptions(t *testing.T) {
 	} {
 		e, err := Open(t.Context(), c.o)
 		if (err == nil) != c.ok {
-			t.Errorf("%s: %v", c.name, err)
+			t.Errorf("%s: got %v, want (err == nil) = %v", c.name, err, c.ok)
 		}
 		if err == nil {
 			if err := e.Close(); err != nil {
@@ -118,7 +118,7 @@ func answering(t *testing.T, text string) string {
 	return l.Addr().String()
 }
 
-func TestF1_NoServer(t *testing.T) {
+func TestMissingServerIsUnavailableInTime(t *testing.T) {
 	t.Parallel()
 	for name, address := range map[string]func(*testing.T) string{
 		"refused": func(*testing.T) string { return "127.0.0.1:1" },

@@ -407,7 +407,7 @@ func TestOddDocumentsAreNamed(t *testing.T) {
 	}
 	all, err := find(driver.Predicate{})
 	if err != nil || len(all) != 3 || all[0].Damage != nil || all[1].Damage != nil {
-		t.Fatalf("%v, %v", all, err)
+		t.Fatalf("got %v, %v, want no error and len(all) = 3 and all[0].Damage = nil and all[1].Damage = nil", all, err)
 	}
 	if d := all[2]; d.ID != "odd" || d.Body != nil || d.Damage == nil || !strings.Contains(d.Damage.Error(), "field name") || strings.Contains(d.Damage.Error(), "hunter2") {
 		t.Errorf("the odd one: %+v", d)
@@ -461,7 +461,7 @@ func TestOddValuesAreLeftOutOfGroups(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := ask(); !slices.Equal(got, want) {
-		t.Error(cmp.Diff(want, got))
+		t.Errorf("mismatch (-want +got):\n%s", cmp.Diff(want, got))
 	}
 }
 

@@ -60,9 +60,9 @@ func awaitAnswer(t *testing.T, e *mongo.Engine, most time.Duration) {
 	}
 }
 
-// TestF1_SilentServerIsNoticed: a call that waits for an answer ends once the server has
-// missed its heartbeats, long before its own time is up.
-func TestF1_SilentServerIsNoticed(t *testing.T) {
+// TestSilentServerIsNoticed holds that a call ends once the server has missed its heartbeats, long before the call's
+// own deadline.
+func TestSilentServerIsNoticed(t *testing.T) {
 	t.Parallel()
 	e, p := behindProxy(t, mongo.Options{QueryTimeout: time.Minute})
 	time.Sleep(1500 * time.Millisecond) // the client asks more often at first
@@ -76,9 +76,9 @@ func TestF1_SilentServerIsNoticed(t *testing.T) {
 	}
 }
 
-// TestF1_OutageIsLoggedOnce: its beginning and its end, however long it lasts and however
-// often the breaker tries.
-func TestF1_OutageIsLoggedOnce(t *testing.T) {
+// TestOutageIsLoggedOnce holds that an outage is logged when it begins and when it ends, however long it lasts and
+// however often the breaker tries.
+func TestOutageIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer // written to under the breaker's lock, read when nobody calls
 	e, p := behindProxy(t, mongo.Options{ServerSelectionTimeout: 100 * time.Millisecond, Log: slog.New(slog.NewTextHandler(&log, nil))})

@@ -281,8 +281,9 @@ func checkKeys(e bson.RawElement) error {
 	return nil
 }
 
-// TestI1_NoOperatorButTheCompilers runs the whole suite, random questions and hostile text included.
-func TestI1_NoOperatorButTheCompilers(t *testing.T) {
+// TestServerSeesOnlyCompiledOperators runs the whole suite, with random queries and hostile text, and watches the
+// commands sent.
+func TestServerSeesOnlyCompiledOperators(t *testing.T) {
 	t.Parallel()
 	for name, isolation := range map[string]mongo.Isolation{"shared": mongo.Shared, "database": mongo.PerDatabase} {
 		t.Run(name, func(t *testing.T) {
@@ -350,7 +351,7 @@ func TestWatchRefuses(t *testing.T) {
 			t.Fatalf("%s: %v", c.command, err)
 		}
 		if err := check(c.name, command); (err == nil) != c.ok {
-			t.Errorf("%s: %v", c.command, err)
+			t.Errorf("%s: got %v, want (err == nil) = %v", c.command, err, c.ok)
 		}
 	}
 }

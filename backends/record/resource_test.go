@@ -78,7 +78,7 @@ func TestWhatIsReadIsWritten(t *testing.T) {
 		`"teams":["` + team + `"],"deleted":true,"created_at":"2024-05-17T08:30:00.000Z","updated_at":"2024-05-17T08:30:00.000Z"}`
 	rec, errs := resourcetest.Read(t, of, record.Checking{Known: known()}, strings.Replace(text, `"schema"`, `"values":{},"schema"`, 1))
 	if len(errs) > 0 {
-		t.Fatal(errs)
+		t.Fatalf("got %v, want len(errs) <= 0", errs)
 	}
 	if rec.Inner != "saw" || rec.UpdatedAt != 1715934600000 {
 		t.Errorf("read %+v", rec)
@@ -156,7 +156,7 @@ func TestCopyReplacesOrMerges(t *testing.T) {
 		of.Fields[i].Copy(to, from)
 	}
 	if !slices.Equal(to.Words, []string{"b"}) || len(to.Marks) != 2 || !to.Marks["a"] || to.Marks["b"] {
-		t.Errorf("%+v", to)
+		t.Errorf("got %+v, want len(to.Marks) = 2", to)
 	}
 	if from.Marks["a"] {
 		t.Error("the source was changed")
@@ -180,10 +180,12 @@ func TestWhatTheStoreAndReferencesSay(t *testing.T) {
 	of := define(t)
 	spec := of.Spec()
 	if !spec.Custom || !spec.Teams || !spec.SoftDelete || !slices.Equal(spec.Fields, []string{"name", "code", "shelf", "weight"}) || len(spec.Indexes) != 3 || len(spec.Access) != 3 {
-		t.Errorf("%+v", spec)
+		t.Errorf("got %+v, want spec.Custom and spec.Teams and spec.SoftDelete and len(spec.Indexes) = 3 and len(spec.Access) = 3",
+			spec)
 	}
 	if u := of.Uniques; len(u) != 2 || u[0].Identity != record.Named || u[1].Identity != record.Always || u[1].Group(&tool{Shelf: shelf}) != shelf {
-		t.Errorf("%+v", u)
+		t.Errorf("got %+v, want len(u) = 2 and u[0].Identity = %v and u[1].Identity = %v and u[1].Group(&tool{Shelf: shelf}) = %v",
+			u, record.Named, record.Always, shelf)
 	}
 	rec := &tool{Shelf: shelf, Teams: []string{team}, Maker: "acme"}
 	var seen []string
@@ -192,7 +194,7 @@ func TestWhatTheStoreAndReferencesSay(t *testing.T) {
 		*id = "other"
 	})
 	if want := []string{"shelf shelf " + shelf, "teams team " + team}; !slices.Equal(seen, want) || rec.Shelf != "other" || rec.Teams[0] != "other" {
-		t.Errorf("%q, %+v", seen, rec)
+		t.Errorf(`got %q, %+v, want %v and rec.Shelf = "other" and rec.Teams[0] = "other"`, seen, rec, want)
 	}
 }
 

@@ -23,7 +23,7 @@ func TestSize(t *testing.T) {
 		"escapes": {Name: strings.Repeat("\n", 500)}, "secrets": {Secrets: map[string]string{"s": long}}, "many names": {Values: map[string]any{long: true}},
 	} {
 		if size, _ := of.Size(rec); size < 1000 || size > 1200 {
-			t.Errorf("%s: %d", name, size)
+			t.Errorf("%s: got %d, want size >= 1000 and size <= 1200", name, size)
 		}
 	}
 	if size, _ := of.Size(&tool{Inner: long}); size > 100 {
@@ -72,7 +72,7 @@ func TestFits(t *testing.T) {
 		var errs fault.List
 		of.Fits(rec, record.Measure{Bytes: c.before}, c.sealed, &errs)
 		if (len(errs) == 0) != c.good {
-			t.Errorf("%+v: %v", c, errs)
+			t.Errorf("got %+v: %v, want (len(errs) == 0) = %v", c, errs, c.good)
 		}
 		want := fmt.Sprintf("the tool takes %d bytes, most of them values.v: a record takes at most 524288", record.MaxRecord+c.more+c.sealed)
 		if !c.good && (errs[0].Field != "values.v" || errs[0].Code != fault.Length || errs[0].Message != want) {

@@ -166,7 +166,7 @@ func BenchmarkQueries(b *testing.B) {
 		for b.Loop() {
 			docs, err := ws.Find(b.Context(), driver.Query{Collection: c, Where: eq("country", "DE"), Limit: 50, Sort: []driver.Order{{Ref: driver.Ref{Name: "status"}}}})
 			if err != nil || len(docs) != 50 {
-				b.Fatal(len(docs), err)
+				b.Fatalf("got %v, %v, want no error and len(docs) = 50", len(docs), err)
 			}
 		}
 	})

@@ -133,7 +133,7 @@ func testEntriesGoOn(t *testing.T, shared bool) {
 		t.Skip("it was made before it could be ended")
 	}
 	if n, err := ws.Count(t.Context(), c, onCustom("score", driver.Eq, int64(7))); n != leastIndexed/100 || err != nil {
-		t.Errorf("%d, %v", n, err)
+		t.Errorf("got %d, %v, want n = %v and no error", n, err, leastIndexed/100)
 	}
 	if err := e.Close(); err != nil {
 		t.Fatal(err)
@@ -179,7 +179,7 @@ func testEntriesOfAnotherFile(t *testing.T, shared bool) {
 	backup := func(t *testing.T, ws *workspace) (putBack func()) {
 		closed := func() {
 			if done, err := ws.file.closeIdle(); !done || err != nil {
-				t.Fatal(done, err)
+				t.Fatalf("got %v, %v, want done and no error", done, err)
 			}
 		}
 		closed()
@@ -399,7 +399,7 @@ func testEntriesOfAnotherShape(t *testing.T, shared bool) {
 	ask := func() int {
 		n, err := ws.Count(t.Context(), c, where)
 		if err != nil || n < leastIndexed/4 {
-			t.Fatalf("%d, %v", n, err)
+			t.Fatalf("got %d, %v, want no error and n >= %v", n, err, leastIndexed/4)
 		}
 		return slices.IndexFunc(seen.take(), func(p Plan) bool {
 			return slices.ContainsFunc(p.Lines, func(l string) bool { return len(l) > 9 && l[:8] == "SEARCH e" })

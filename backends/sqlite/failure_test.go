@@ -263,7 +263,7 @@ func testStatementsAreBounded(t *testing.T, shared bool) {
 			p.Kids = append(p.Kids, onField("city", driver.Nin, list...), onField("age", op, int64(-k-1)))
 		}
 		if n, err := ws.Count(t.Context(), c, p); err != nil || n != leastKept {
-			t.Fatalf("%d, %v", n, err)
+			t.Fatalf("got %d, %v, want no error and n = %v", n, err, leastKept)
 		}
 	}
 	fill(t, ws, c, leastKept)

@@ -62,7 +62,7 @@ func testFieldsWhatIsAskedForGetsAnIndex(t *testing.T, shared bool) {
 		t.Helper()
 		n, err := ws.Count(t.Context(), c, onCustom(name, driver.Eq, int64(7)))
 		if err != nil || n != leastIndexed/100 {
-			t.Fatalf("%d, %v", n, err)
+			t.Fatalf("got %d, %v, want no error and n = %v", n, err, leastIndexed/100)
 		}
 	}
 	slow := func(name string, took time.Duration) []fieldKey {
@@ -81,7 +81,7 @@ func testFieldsWhatIsAskedForGetsAnIndex(t *testing.T, shared bool) {
 	ask(ws, "score")
 	found, err := e.Indexes(t.Context())
 	if err != nil || len(found) != 1 || found[0] != (driver.IndexStatus{Database: "w", Collection: "people", Index: "score", State: driver.IndexReady}) {
-		t.Errorf("%+v, %v", found, err)
+		t.Errorf("got %+v, %v, want no error and len(found) = 1", found, err)
 	}
 	if err := e.Close(); err != nil {
 		t.Fatal(err)
@@ -203,7 +203,8 @@ func testFieldsAreBounded(t *testing.T, shared bool) {
 	}
 	e.makeIndex(t.Context(), job(1))
 	if found, err := e.Indexes(t.Context()); err != nil || len(found) != 1 || found[0].State != driver.IndexRefused || !strings.Contains(found[0].Reason, "read every document") {
-		t.Errorf("%+v, %v", found, err)
+		t.Errorf(`got %+v, %v, want no error and len(found) = 1 and found[0].State = %v and containing "read every document"`,
+			found, err, driver.IndexRefused)
 	}
 	var wanted int
 	for i := range 2 * maxFields {
@@ -278,7 +279,7 @@ func testFieldsCountsReadNothingButTheIndex(t *testing.T, shared bool) {
 		seen.take()
 		where := driver.Predicate{Kids: []driver.Predicate{onField("teams", driver.Ne, "blue"), onCustom("score", driver.Gt, int64(90)), onCustom("plan", driver.Contains, "gold")}}
 		if n, err := ws.Count(t.Context(), c, where); err != nil || n != leastIndexed*9/100 {
-			t.Fatalf("%d, %v", n, err)
+			t.Fatalf("got %d, %v, want no error and n = %v", n, err, leastIndexed*9/100)
 		}
 		all, n := seen.take(), 0
 		if len(all) != 1 || !strings.Contains(fmt.Sprint(all), "SEARCH e:people USING PRIMARY KEY") {
@@ -345,7 +346,7 @@ func testFieldsSortsFollowTheIndex(t *testing.T, shared bool) {
 	makeField(t, ws, "score")
 	e.observed.Clear()
 	if all := pages(ws); all != "" {
-		t.Error(all)
+		t.Errorf(`got %v, want ""`, all)
 	}
 }
 
@@ -387,11 +388,11 @@ func testFieldsDifferByCase(t *testing.T, shared bool) {
 	ask := func() {
 		for name, want := range map[string]int64{"score": leastIndexed / 100, "Score": 0} {
 			if n, err := ws.Count(t.Context(), c, onCustom(name, driver.Eq, int64(7))); n != want || err != nil {
-				t.Errorf("%s: %d, %v", name, n, err)
+				t.Errorf("%s: got %d, %v, want n = %v and no error", name, n, err, want)
 			}
 		}
 		if ws.file.fields.states() != "3 ready, 0 building, 0 refused" {
-			t.Error(ws.file.fields.states())
+			t.Errorf(`got %v, want "3 ready, 0 building, 0 refused"`, ws.file.fields.states())
 		}
 	}
 	ask()
@@ -486,6 +487,7 @@ func testFieldsWithoutIndexDocumentsAreReadAsTheyLie(t *testing.T, shared bool) 
 	e.observed.Clear()
 	rows, err := ws.Aggregate(t.Context(), driver.Aggregation{Collection: c, Where: live, Groups: []driver.Group{{Ref: driver.Ref{Name: "plan", Custom: true}}}, Measures: []driver.Measure{{Op: driver.Count}}})
 	if plan := fmt.Sprint(seen.take()); err != nil || len(rows) != 1 || rows[0][1] != int64(analyzeEvery*9/10) || !strings.Contains(plan, "c:people USING PRIMARY KEY") {
-		t.Errorf("%v, %v: %s", rows, err, plan)
+		t.Errorf(`got %v, %v: %s, want no error and len(rows) = 1 and rows[0][1] = %v and containing "c:people USING PRIMARY KEY"`,
+			rows, err, plan, int64(analyzeEvery*9/10))
 	}
 }

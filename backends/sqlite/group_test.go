@@ -83,7 +83,8 @@ func TestGroup_EachHasItsVerdict(t *testing.T) {
 	<-g.db.writing
 	var dup *driver.DuplicateError
 	if shared != len(g.jobs) || first.err != nil || last.err != nil || !errors.As(twice.err, &dup) || dup.Position != 1 || !errors.Is(undone.err, broken) || !errors.Is(late.err, context.Canceled) {
-		t.Errorf("%d: %v, %v, %v, %v, %v", shared, first.err, twice.err, undone.err, late.err, last.err)
+		t.Errorf("got %d: %v, %v, %v, %v, %v, want shared = %v and no error and no error and an error of the type of dup and dup.Position = 1 and the error broken and the error context.Canceled",
+			shared, first.err, twice.err, undone.err, late.err, last.err, len(g.jobs))
 	}
 	if n := g.stored(); n != 3 {
 		t.Errorf("%d persons, want 1, 2 and 6", n)
@@ -110,7 +111,8 @@ func TestGroup_WhatChangedNothingIsTakenBackFromNobody(t *testing.T) {
 	var dup *driver.DuplicateError
 	var conflict *driver.ConflictError
 	if shared != len(g.jobs) || first.err != nil || last.err != nil || !errors.As(twice.err, &dup) || !errors.As(stale.err, &conflict) {
-		t.Errorf("%d: %v, %v, %v, %v", shared, first.err, twice.err, stale.err, last.err)
+		t.Errorf("got %d: %v, %v, %v, %v, want shared = %v and no error and no error and an error of the type of dup and an error of the type of conflict",
+			shared, first.err, twice.err, stale.err, last.err, len(g.jobs))
 	}
 	if n := g.stored(); n != 2 {
 		t.Errorf("%d persons, want 1 and 2", n)
@@ -141,16 +143,17 @@ func TestGroup_OneThatIsInterruptedHarmsNobody(t *testing.T) {
 		<-j.done
 	}
 	if first.err != nil || last.err != nil || !errors.Is(failed(ctx, "write", long.err), context.Canceled) {
-		t.Errorf("%v, %v, %v", first.err, long.err, last.err)
+		t.Errorf("got %v, %v, %v, want no error and no error and the error context.Canceled", first.err, long.err, last.err)
 	}
 	if n := g.stored(); n != 2 {
 		t.Errorf("%d persons, want 1 and 3", n)
 	}
 }
 
-// TestX7_Group_APanicIsItsOwn: who panics has it for an error, whoever does the job; others are stored, before it and after it, also
-// once the caller has gone; and a panic while a document is read takes no reader away, nor what can wait with it.
-func TestX7_Group_APanicIsItsOwn(t *testing.T) {
+// TestGroup_PanicFailsItsOwnWriteOnly holds that a panic is the error of the write that caused it. Writes before and
+// after it in the group are stored, also once their callers have left, and a panic while a document is read frees
+// the reader and its queue.
+func TestGroup_PanicFailsItsOwnWriteOnly(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t)
 	ctx, leave := context.WithCancel(t.Context())
@@ -290,7 +293,7 @@ func TestGroup_WhoWaitsWithoutEnd(t *testing.T) {
 	ctx := context.WithoutCancel(t.Context())
 	done := false
 	if err := g.db.transact(ctx, ctx, load{documents: 1, rows: 1}, map[shelf]bool{}, func(*conn) error { done = true; return nil }); err != nil || !done {
-		t.Errorf("%t, %v", done, err)
+		t.Errorf("got %t, %v, want no error and done", done, err)
 	}
 }
 
@@ -431,7 +434,7 @@ func TestGroup_WhoHasGoneIsNoHead(t *testing.T) {
 		t.Errorf("%d wait, %d were stored", n, g.stored())
 	}
 	if <-g.jobs[0].done; !errors.Is(g.jobs[0].err, context.Canceled) {
-		t.Error(g.jobs[0].err)
+		t.Errorf("got %v, want the error context.Canceled", g.jobs[0].err)
 	}
 }
 

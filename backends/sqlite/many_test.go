@@ -65,7 +65,7 @@ func TestConnectionsAreOpenedWhenNeeded(t *testing.T) {
 	}
 	for range 5 {
 		if n, err := ws.Count(t.Context(), c, driver.Predicate{}); n != 3 || err != nil {
-			t.Fatalf("%d, %v", n, err)
+			t.Fatalf("got %d, %v, want n = 3 and no error", n, err)
 		}
 	}
 	connections(false, 1)
@@ -102,7 +102,7 @@ func TestFileWithoutLogGetsOne(t *testing.T) {
 	}
 	ws := openWorkspace(t, openEngine(t, Options{Dir: dir}), "w", c)
 	if n, err := ws.Count(t.Context(), c, driver.Predicate{}); n != 3 || err != nil {
-		t.Fatalf("%d, %v", n, err)
+		t.Fatalf("got %d, %v, want n = 3 and no error", n, err)
 	}
 	if logged, err := first.checkFile(path); !logged || err != nil {
 		t.Errorf("the file has no log: %v", err)

@@ -62,7 +62,7 @@ func TestReadingTheOwnerKeepsTheLocks(t *testing.T) {
 		t.Fatal("an open database has no lock")
 	}
 	if r, err := e.Resident(t.Context(), "mine"); err != nil || r.Owner != "me" {
-		t.Errorf("%+v, %v", r, err)
+		t.Errorf(`got %+v, %v, want no error and r.Owner = "me"`, r, err)
 	}
 	if after := telling(func(locks []string) bool { return len(locks) >= len(before) }); len(after) < len(before) {
 		t.Errorf("locks %q, and before the owner was read %q", after, before)
@@ -80,7 +80,7 @@ func TestOpeningAFileThatIsBeingReadKeepsTheLocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	if done, err := ws.file.closeIdle(); !done || err != nil {
-		t.Fatal(done, err)
+		t.Fatalf("got %v, %v, want done and no error", done, err)
 	}
 	if err := e.reading(e.Place("mine"), func(*conn, map[string]string) error {
 		return ws.Write(t.Context(), []driver.Write{person(c, 2)})

@@ -10,8 +10,8 @@ import (
 	"tenantry/backends/driver"
 )
 
-// A file that was replaced by another's while it was closed is not used by the handle.
-func TestT12_ReplacedFileIsRefusedWhenOpenedAgain(t *testing.T) {
+// TestReplacedFileIsRefusedWhenReopened replaces an organization's file by another's while it is closed.
+func TestReplacedFileIsRefusedWhenReopened(t *testing.T) {
 	t.Parallel()
 	e := openEngine(t, Options{MaxOpen: 1})
 	c := people()
@@ -39,8 +39,8 @@ func TestT12_ReplacedFileIsRefusedWhenOpenedAgain(t *testing.T) {
 	}
 }
 
-// A folder is one engine's at a time.
-func TestT12_FolderIsLocked(t *testing.T) {
+// TestFolderIsLocked holds that a folder belongs to one engine at a time.
+func TestFolderIsLocked(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	first, err := Open(t.Context(), Options{Dir: dir})

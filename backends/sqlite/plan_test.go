@@ -180,7 +180,8 @@ func testCountsReadNothingButTheIndex(t *testing.T, shared bool) {
 		}
 		for _, plan := range seen.take() {
 			if len(plan.Lines) != 1 || !strings.Contains(plan.Lines[0], "COVERING INDEX") {
-				t.Errorf("%s\n%s", plan.SQL, strings.Join(plan.Lines, "\n"))
+				t.Errorf("got %s\n%s\nwant len(plan.Lines) = 1 and containing \"COVERING INDEX\"",
+					plan.SQL, strings.Join(plan.Lines, "\n"))
 			}
 		}
 	}
@@ -199,7 +200,7 @@ func testSortAloneFollowsTheIndex(t *testing.T, shared bool) {
 		}
 		for _, p := range seen.take() {
 			if plan := strings.Join(p.Lines, "\n"); strings.Contains(plan, "TEMP B-TREE") {
-				t.Errorf("%s\n%s", p.SQL, plan)
+				t.Errorf("got %s\n%s\nwant nothing containing \"TEMP B-TREE\"", p.SQL, plan)
 			}
 		}
 	}

@@ -35,7 +35,7 @@ func testRecentDocuments(t *testing.T, shared bool) {
 		for i, where := range []driver.Predicate{onField("id", driver.Eq, written.Doc.ID), named} {
 			docs, err := ws.Find(t.Context(), driver.Query{Collection: c, Where: where, Limit: 1})
 			if err != nil || len(docs) != 1 {
-				t.Fatalf("%v %v", docs, err)
+				t.Fatalf("got %v %v, want no error and len(docs) = 1", docs, err)
 			}
 			bodies[i] = string(docs[0].Body)
 		}

@@ -41,7 +41,7 @@ func testUsageIsKept(t *testing.T, shared bool) {
 	}
 	want, err := w.Used(t.Context())
 	if err != nil || want.Documents != 3 || want.Bytes == 0 {
-		t.Fatalf("%+v, %v", want, err)
+		t.Fatalf("got %+v, %v, want no error and want.Documents = 3 and want.Bytes > 0", want, err)
 	}
 	if err := e.Close(); err != nil {
 		t.Fatal(err)

@@ -21,9 +21,9 @@ func waitingJob(ws int64, rows int) *job {
 	return &job{load: load{ws: ws, rows: rows}, touched: map[shelf]bool{}, done: make(chan struct{})}
 }
 
-// TestX13_WriterTurns_ByWorkspace: however many large jobs a workspace has waiting, another one's are served in turn, as
-// many rows of each.
-func TestX13_WriterTurns_ByWorkspace(t *testing.T) {
+// TestWriterTurns_RotateByWorkspace holds that workspaces take turns by rows written, however many large jobs one of
+// them has waiting.
+func TestWriterTurns_RotateByWorkspace(t *testing.T) {
 	t.Parallel()
 	var l line
 	for range 50 {
@@ -49,9 +49,9 @@ func TestX13_WriterTurns_ByWorkspace(t *testing.T) {
 	}
 }
 
-// TestX13_WriterTurns_SmallBetweenLarge: a small job waits for one large one at most, also where its workspace has had
-// much written.
-func TestX13_WriterTurns_SmallBetweenLarge(t *testing.T) {
+// TestWriterTurns_SmallJobWaitsForOneLarge holds that a small job waits for at most one large one, also where its
+// workspace has written much.
+func TestWriterTurns_SmallJobWaitsForOneLarge(t *testing.T) {
 	t.Parallel()
 	for ws := range int64(3) {
 		var l line
@@ -74,8 +74,9 @@ func TestX13_WriterTurns_SmallBetweenLarge(t *testing.T) {
 	}
 }
 
-// TestX13_WriterTurns_LargeAmongMany: a large job gets its turn although small ones of ever new workspaces wait.
-func TestX13_WriterTurns_LargeAmongMany(t *testing.T) {
+// TestWriterTurns_LargeJobIsNotStarved holds that a large job gets its turn while small jobs of ever new workspaces
+// arrive.
+func TestWriterTurns_LargeJobIsNotStarved(t *testing.T) {
 	t.Parallel()
 	var l line
 	l.add(waitingJob(1, 2000))
@@ -92,8 +93,8 @@ func TestX13_WriterTurns_LargeAmongMany(t *testing.T) {
 	}
 }
 
-// TestX13_WriterTurns_WhoLeavesPaysNothing: a job that is given up costs its workspace no turn.
-func TestX13_WriterTurns_WhoLeavesPaysNothing(t *testing.T) {
+// TestWriterTurns_AbandonedJobCostsNothing holds that a job whose caller left costs its workspace no turn.
+func TestWriterTurns_AbandonedJobCostsNothing(t *testing.T) {
 	t.Parallel()
 	var l line
 	for range 3 {
@@ -111,8 +112,8 @@ func TestX13_WriterTurns_WhoLeavesPaysNothing(t *testing.T) {
 	}
 }
 
-// TestX13_WriterTurns_AreForgotten: what workspaces had written is remembered no longer than it matters.
-func TestX13_WriterTurns_AreForgotten(t *testing.T) {
+// TestWriterTurns_HistoryExpires holds that what workspaces wrote is forgotten once it no longer matters.
+func TestWriterTurns_HistoryExpires(t *testing.T) {
 	t.Parallel()
 	var l line
 	for ws := range int64(10_000) {
@@ -124,8 +125,8 @@ func TestX13_WriterTurns_AreForgotten(t *testing.T) {
 	}
 }
 
-// TestX13_WeighedByRows: a job weighs the rows that it writes, with those of indexes and lists.
-func TestX13_WeighedByRows(t *testing.T) {
+// TestWriterTurns_WeighedByRows holds that a job weighs the rows it writes, with those of indexes and lists.
+func TestWriterTurns_WeighedByRows(t *testing.T) {
 	t.Parallel()
 	c := &driver.Collection{
 		Name: "things", Fields: []driver.Field{{Name: "name", Type: driver.String}, {Name: "tags", Type: driver.Strings}, {Name: "teams", Type: driver.Strings}},
@@ -171,7 +172,7 @@ func TestX13_WeighedByRows(t *testing.T) {
 	g := &grouped{t: t, db: db}
 	g.inLine(1)
 	if j := g.waiting()[0]; j.rows != 404 || j.documents != 2 || j.ws != ws.space.id || j.ws == 0 {
-		t.Errorf("%+v", j.load)
+		t.Errorf("got %+v, want j.rows = 404 and j.documents = 2 and j.ws = %v and j.ws > 0", j.load, ws.space.id)
 	}
 	leave()
 	if err := <-ended; err == nil {

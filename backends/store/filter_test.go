@@ -11,8 +11,8 @@ import (
 	"tenantry/backends/store"
 )
 
-// HiddenFieldsCannotBeAsked: no question may depend on a field that the kind does not declare.
-func TestC2_HiddenFieldsCannotBeAskedFor(t *testing.T) {
+// TestUndeclaredFieldsCannotBeQueried holds that no query can depend on a field that the kind does not declare.
+func TestUndeclaredFieldsCannotBeQueried(t *testing.T) {
 	onEveryEngine(t, func(t *testing.T, open opener) {
 		f := setup(t, open)
 		ctx := t.Context()

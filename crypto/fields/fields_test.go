@@ -100,7 +100,7 @@ func TestFormat(t *testing.T) {
 	}
 }
 
-func TestC1_MovedValueIsRefused(t *testing.T) {
+func TestMovedCiphertextIsRefused(t *testing.T) {
 	t.Parallel()
 	kr := newRing(t)
 	key := newKey(t, kr, 7, "fields")
@@ -230,8 +230,9 @@ func TestSealRefuses(t *testing.T) {
 	}
 }
 
-// For any two places, a value opens in the second only if they are the same.
-func TestC1_AnyTwoPlaces(t *testing.T) {
+// TestCiphertextOpensOnlyInItsPlace holds that, of any two places, a value sealed for the first opens in the second
+// only if they are equal.
+func TestCiphertextOpensOnlyInItsPlace(t *testing.T) {
 	t.Parallel()
 	key := newKey(t, newRing(t), 7, "fields")
 	part := rapid.StringMatching(`[ab.]{1,3}`)

@@ -50,7 +50,7 @@ func TestDataKeyRoundTrip(t *testing.T) {
 	}
 }
 
-func TestC1_DataKeyMovedIsRefused(t *testing.T) {
+func TestMovedDataKeyIsRefused(t *testing.T) {
 	t.Parallel()
 	kr, _ := create(t)
 	_, wrapped, err := keyring.NewDataKey(kr, 1, "fields")
@@ -97,9 +97,9 @@ func TestDataKeyBindingIsChecked(t *testing.T) {
 	}
 }
 
-// Share keys must outlive the rotation of the keyring: the key stays, only its
-// wrapping changes.
-func TestC6_DataKeySurvivesRotation(t *testing.T) {
+// TestDataKeySurvivesRotation holds that rotating the keyring changes the wrapping of a data key and not the key, so
+// that share tokens stay valid.
+func TestDataKeySurvivesRotation(t *testing.T) {
 	t.Parallel()
 	kr, _ := create(t)
 	made, wrapped, err := keyring.NewDataKey(kr, 1, "share")

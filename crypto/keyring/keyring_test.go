@@ -143,7 +143,7 @@ func TestOpenRefusesReadableFiles(t *testing.T) {
 	}
 }
 
-func TestC6_RotationAndRetirement(t *testing.T) {
+func TestRotationAndRetirement(t *testing.T) {
 	t.Parallel()
 	kr, path := create(t)
 	old := mustWrap(t, kr, "k", "a")
@@ -188,7 +188,7 @@ func TestC6_RotationAndRetirement(t *testing.T) {
 	}
 }
 
-func TestC6_RotationWhileInUse(t *testing.T) {
+func TestRotationWhileInUse(t *testing.T) {
 	t.Parallel()
 	kr, _ := create(t)
 	done := make(chan struct{})

@@ -42,7 +42,7 @@ func TestHashThenVerify(t *testing.T) {
 	}
 	for text, want := range map[string]bool{good: true, good + " ": false, "": false, strings.ToUpper(good): false, strings.Repeat("x", 2000): false} {
 		if ok, _, err := h.Verify(ctx, 1, hash, secret.New(text)); err != nil || ok != want {
-			t.Errorf("%q: %v, %v", text, ok, err)
+			t.Errorf("%q: got %v, %v, want no error and ok = %v", text, ok, err, want)
 		}
 	}
 	if ok, _, err := h.Verify(ctx, 1, "", secret.New(good)); ok || err != nil {
@@ -110,7 +110,7 @@ func TestPolicy(t *testing.T) {
 		"not UTF-8": {strings.Repeat("\xff", 20), passwords.ErrInvalidText},
 	} {
 		if err := passwords.CheckPolicy(secret.New(tt.text)); !errors.Is(err, tt.want) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v, want the error %v", name, err, tt.want)
 		}
 		if tt.want != nil {
 			if _, err := h.Hash(t.Context(), 1, secret.New(tt.text)); !errors.Is(err, tt.want) {
@@ -136,7 +136,7 @@ func TestCorruptHashIsRefusedWithoutWork(t *testing.T) {
 		start := time.Now()
 		ok, _, err := h.Verify(t.Context(), 1, hash, secret.New(good))
 		if ok || !errors.Is(err, passwords.ErrCorruptHash) {
-			t.Errorf("%s: %v, %v", name, ok, err)
+			t.Errorf("%s: got %v, %v, want not ok and the error passwords.ErrCorruptHash", name, ok, err)
 		}
 		if d := time.Since(start); d > 30*time.Second {
 			t.Errorf("%s: took %v", name, d)
@@ -144,9 +144,9 @@ func TestCorruptHashIsRefusedWithoutWork(t *testing.T) {
 	}
 }
 
-// The work for an unknown user is that for a known one. It is told by the memory that
-// Argon2id fills, not by time. Not parallel, so that nobody else allocates meanwhile.
-func TestS7_UnknownUserTakesTheSameWork(t *testing.T) {
+// TestUnknownUserCostsTheSameWork compares by the memory that Argon2id fills, not by time. It is not parallel, so
+// that nobody else allocates meanwhile.
+func TestUnknownUserCostsTheSameWork(t *testing.T) {
 	h := newHasher(t, passwords.Options{})
 	hash, err := h.Hash(t.Context(), 1, secret.New(good))
 	if err != nil {
@@ -156,7 +156,7 @@ func TestS7_UnknownUserTakesTheSameWork(t *testing.T) {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		if ok, _, err := h.Verify(t.Context(), 1, hash, secret.New("wrong password")); ok || err != nil {
-			t.Fatal(ok, err)
+			t.Fatalf("got %v, %v, want not ok and no error", ok, err)
 		}
 		runtime.ReadMemStats(&after)
 		return after.TotalAlloc - before.TotalAlloc

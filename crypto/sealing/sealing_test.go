@@ -83,7 +83,8 @@ func TestRSARoundTrip(t *testing.T) {
 			continue
 		}
 		if key.Algorithm() != "RSA-OAEP-256" || key.KeyID() != hex.EncodeToString(sum[:]) || key.MaxPlaintext() != 190 {
-			t.Errorf("%s: %s %s %d", name, key.Algorithm(), key.KeyID(), key.MaxPlaintext())
+			t.Errorf(`%s: got %s %s %d, want key.Algorithm() = "RSA-OAEP-256" and key.MaxPlaintext() = 190`,
+				name, key.Algorithm(), key.KeyID(), key.MaxPlaintext())
 		}
 		for _, plaintext := range [][]byte{nil, []byte("078-05-1120"), bytes.Repeat([]byte("x"), 190)} {
 			sealed, err := key.Seal(plaintext)
@@ -130,7 +131,7 @@ func TestX25519RoundTrip(t *testing.T) {
 			continue
 		}
 		if key.Algorithm() != "X25519-sealed-box" || key.KeyID() != hex.EncodeToString(sum[:]) {
-			t.Errorf("%s: %s %s", name, key.Algorithm(), key.KeyID())
+			t.Errorf(`%s: got %s %s, want key.Algorithm() = "X25519-sealed-box"`, name, key.Algorithm(), key.KeyID())
 		}
 		for _, plaintext := range [][]byte{nil, []byte("v"), bytes.Repeat([]byte("x"), 100_000)} {
 			sealed, err := key.Seal(plaintext)
@@ -298,7 +299,7 @@ func marshal(t testing.TB, v any) []byte {
 	return out
 }
 
-func TestC4_BadPublicKeysAreRefusedFast(t *testing.T) {
+func TestBadPublicKeysAreRefusedFast(t *testing.T) {
 	for name, tt := range refusals(t) {
 		// The best of several: the machine may be busy with other things.
 		best := time.Hour

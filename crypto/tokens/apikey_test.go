@@ -94,11 +94,11 @@ func TestAPIKeyRandomBits(t *testing.T) {
 	}
 }
 
-func TestK5_MalformedKeyIsRefusedWithoutLookup(t *testing.T) {
+func TestMalformedKeyIsRefusedWithoutLookup(t *testing.T) {
 	t.Parallel()
 	good := sign("tnt_server_full_" + fixed)
 	if kind, err := tokens.ParseAPIKey(good); err != nil || kind != tokens.ServerFull {
-		t.Fatalf("%q, %v", kind, err)
+		t.Fatalf("got %q, %v, want no error and kind = %v", kind, err, tokens.ServerFull)
 	}
 	texts := map[string]string{
 		"empty": "", "prefix": "tnt_", "kind only": "tnt_server_full_", "no checksum": "tnt_server_full_" + fixed,

@@ -124,7 +124,7 @@ func TestShareIsAnOrdinaryJWT(t *testing.T) {
 	}
 }
 
-func TestJ1_ShortOrEmptyKeyIsRefused(t *testing.T) {
+func TestShortOrEmptySigningKeyIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, key := range [][]byte{nil, {}, bytes.Repeat([]byte("k"), 31)} {
 		if _, err := tokens.IssueShare(tokens.Signer{Key: key, KeyID: "k1"}, share()); err == nil {
@@ -157,7 +157,7 @@ func wantReason(t *testing.T, name string, err error, want tokens.Reason) {
 	}
 }
 
-func TestJ2_ForgedTokensAreRefusedAlike(t *testing.T) {
+func TestForgedTokensAreRefusedAlike(t *testing.T) {
 	t.Parallel()
 	good, err := tokens.IssueShare(signer, share())
 	if err != nil {
@@ -257,8 +257,9 @@ func unsigned(t *testing.T) string {
 	return text
 }
 
-// Every character counts, the last of each segment with its unused bits too.
-func TestJ2_AlteredCharacterIsRefused(t *testing.T) {
+// TestAlteredTokenCharacterIsRefused alters each character in turn, also the last of a segment, whose low bits are
+// unused.
+func TestAlteredTokenCharacterIsRefused(t *testing.T) {
 	t.Parallel()
 	good, err := tokens.IssueShare(signer, share())
 	if err != nil {
@@ -299,7 +300,7 @@ func TestShareTimes(t *testing.T) {
 	}
 }
 
-func TestJ3_LockedValueNamedLikeAClaimShadowsNothing(t *testing.T) {
+func TestLockedValueNamedLikeAClaimShadowsNothing(t *testing.T) {
 	t.Parallel()
 	in := share()
 	in.Params = map[string]any{"exp": issued.Add(1000 * time.Hour).Unix(), "aud": "8", "sub": "pid-2", "iss": "x"}
@@ -309,7 +310,7 @@ func TestJ3_LockedValueNamedLikeAClaimShadowsNothing(t *testing.T) {
 	}
 	out, err := verify(token)
 	if err != nil || out.Report != "pid-1" || out.Organization != "7" || !out.ExpiresAt.Equal(in.ExpiresAt) {
-		t.Fatalf("%v, %v", out, err)
+		t.Fatalf(`got %v, %v, want no error and out.Report = "pid-1" and out.Organization = "7"`, out, err)
 	}
 	if _, err := tokens.VerifyShare(keys, token, "7", "pid-1", in.ExpiresAt); err == nil {
 		t.Fatal("a locked value named exp prolonged the token")
@@ -381,7 +382,7 @@ func TestSignerIsNotPrinted(t *testing.T) {
 	t.Parallel()
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%x"} {
 		if got := fmt.Sprintf(verb, signer); got != "signer k1" {
-			t.Errorf("%s: %s", verb, got)
+			t.Errorf(`%s: got %s, want "signer k1"`, verb, got)
 		}
 	}
 	if out, err := json.Marshal(signer); err != nil || string(out) != `"signer k1"` {

@@ -35,10 +35,10 @@ func TestKeyringReinstate(t *testing.T) {
 		}
 	}
 	if r := must[control.Reinstated](t, "", "keyring", "reinstate", "1", "--data", dir); r.State != "active" || r.Version != 1 {
-		t.Errorf("%+v", r)
+		t.Errorf(`got %+v, want r.State = "active" and r.Version = 1`, r)
 	}
 	if found := must[[]control.Key](t, "", "key", "list", "--org", "acme", "--data", dir); len(found) != 1 || found[0].ID != key.ID {
-		t.Errorf("%+v", found)
+		t.Errorf("got %+v, want len(found) = 1 and found[0].ID = %v", found, key.ID)
 	}
 	must[control.Rotation](t, "", "keyring", "rotate", "--data", dir)
 	must[control.Retired](t, "", "keyring", "retire", "1", "--data", dir)

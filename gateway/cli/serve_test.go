@@ -99,7 +99,7 @@ func TestUserLink(t *testing.T) {
 	}
 }
 
-func TestD8_SecondServeIsRefused(t *testing.T) {
+func TestServe_SecondProcessIsRefused(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
 	_, addr, _ := serve(t, dir)

@@ -225,7 +225,7 @@ func audited(t *testing.T, dir string) {
 	s := store.New(store.Options{Engine: engine, Tenant: []*store.Spec{log.Spec()}})
 	there, err := s.Residents(t.Context(), store.DefaultBackend, func(int64) bool { return false })
 	if err != nil || len(there) != 1 {
-		t.Fatalf("%v, %v", there, err)
+		t.Fatalf("got %v, %v, want no error and len(there) = 1", there, err)
 	}
 	ws, err := s.At(t.Context(), there[0].Org, store.Placement{Owner: there[0].Owner})
 	if err != nil {
@@ -299,7 +299,8 @@ func TestExport_SecretsTravel(t *testing.T) {
 	key, out := filepath.Join(tmp, "transfer.key"), filepath.Join(tmp, "out.ndjson")
 	made := must[map[string]string](t, "", "keyring", "transfer-key", "--out", key)
 	if info, err := os.Stat(key); err != nil || info.Mode().Perm() != 0o600 || made["public"] != key+".pub" {
-		t.Fatalf("%v %v %v", info, err, made)
+		t.Fatalf(`got %v %v %v, want no error and info.Mode().Perm() = 0o600 and made["public"] = %v`,
+			info, err, made, key+".pub")
 	}
 	if a := run(t, "", "keyring", "transfer-key", "--out", key); a.code != 1 || !strings.Contains(a.stderr, "exists") {
 		t.Errorf("a key that is there: exit %d: %s", a.code, a.stderr)
@@ -326,7 +327,7 @@ func TestExport_SecretsTravel(t *testing.T) {
 		t.Errorf("the public half: exit %d: %s", a.code, a.stderr)
 	}
 	if r := must[bundle.Report](t, "", "import", "--org", "other", "--data", to, out, "--secrets", key); r.Failed > 0 || r.Kinds["contact"].Created != 2 {
-		t.Errorf("%+v", r)
+		t.Errorf(`got %+v, want r.Failed <= 0 and r.Kinds["contact"].Created = 2`, r)
 	}
 	if err := contains(run(t, "", "export", "--org", "other", "--data", to, "--reveal-secrets").stdout, "canary-4711"); err != nil {
 		t.Error(err)
@@ -390,6 +391,6 @@ func TestImport_Mirror(t *testing.T) {
 		}
 	}
 	if again := must[bundle.Report](t, "", "import", "--org", "acme", "--data", dir, "--mirror", "--yes", out); again.Removed != 0 || again.Unchanged != again.Lines {
-		t.Errorf("%+v", again)
+		t.Errorf("got %+v, want again.Removed = 0 and again.Unchanged = %v", again, again.Lines)
 	}
 }

@@ -126,9 +126,8 @@ func noTime(_ *config.Config, o *gateway.Options) {
 	o.Now = func() time.Time { return now }
 }
 
-// TestT5_SignInTellsNoOrganizationFromNone, neither by its pages nor by what it answers, unless
-// the organization wants to be named.
-func TestT5_SignInTellsNoOrganizationFromNone(t *testing.T) {
+// TestSignInDoesNotRevealOrganizations covers its pages and its answers, unless the organization wants to be named.
+func TestSignInDoesNotRevealOrganizations(t *testing.T) {
 	t.Parallel()
 	g, acme := start(t, noTime)
 	gone := g.Org(t, "gone")
@@ -203,8 +202,9 @@ func TestT5_SignInTellsNoOrganizationFromNone(t *testing.T) {
 	checkPage(t, acme.Page(t, "/welcome"), 200, "Organization acme", "At least 12 characters")
 }
 
-// TestX8_ChoosingAPasswordIsCounted by address, with signing in, before the link is looked at.
-func TestX8_ChoosingAPasswordIsCounted(t *testing.T) {
+// TestChoosingAPasswordIsRateLimited holds that it counts by address, together with sign-in, before the link is
+// looked up.
+func TestChoosingAPasswordIsRateLimited(t *testing.T) {
 	t.Parallel()
 	g, acme := start(t, noTime, func(c *config.Config, _ *gateway.Options) { c.TrustedProxies = []string{"127.0.0.1"} })
 	choose := func(token, from string) *gatewaytest.Answer {
@@ -232,9 +232,9 @@ func TestX8_ChoosingAPasswordIsCounted(t *testing.T) {
 	}
 }
 
-// TestT5_AHostOfNobodySaysHowAnAddressLooks: one that could be an organization's does as an
-// organization does, and leads to a page that says it; others say it at once.
-func TestT5_AHostOfNobodySaysHowAnAddressLooks(t *testing.T) {
+// TestUnknownHostExplainsAddresses holds that a host that could be an organization's leads to a page that explains
+// addresses, as an organization's would, and that other hosts explain at once.
+func TestUnknownHostExplainsAddresses(t *testing.T) {
 	t.Parallel()
 	g, acme := start(t)
 	suspended := g.Org(t, "suspended")
@@ -299,8 +299,8 @@ func sessionOf(t *testing.T, a *gatewaytest.Answer) *http.Cookie {
 	return cookie
 }
 
-// TestS1_SessionCookie: not for scripts, not for other sites, for this host alone.
-func TestS1_SessionCookie(t *testing.T) {
+// TestSessionCookieAttributes holds that the cookie is hidden from scripts and other sites, and bound to this host.
+func TestSessionCookieAttributes(t *testing.T) {
 	t.Parallel()
 	for public, want := range map[string]struct {
 		name   string
@@ -354,8 +354,8 @@ func TestHomeAndSignOut(t *testing.T) {
 	}
 }
 
-// TestS7_WrongSignInsAnswerAlike: nobody learns which addresses there are.
-func TestS7_WrongSignInsAnswerAlike(t *testing.T) {
+// TestWrongSignInsAnswerAlike holds that nobody learns which addresses exist.
+func TestWrongSignInsAnswerAlike(t *testing.T) {
 	t.Parallel()
 	g, acme := start(t)
 	user, cookie := acme.Person(t, "ada@example.com", nil)
@@ -370,7 +370,7 @@ func TestS7_WrongSignInsAnswerAlike(t *testing.T) {
 		t.Errorf("%d %s", a.Code, a.Body)
 	}
 	again := sessionOf(t, signIn(t, acme, "Ada@Example.com", gatewaytest.Password, gatewaytest.Cookie(cookie)))
-	if again.Value == cookie.Value { // S3
+	if again.Value == cookie.Value { // each sign-in has a session of its own
 		t.Error("the session keeps its identifier at sign-in")
 	}
 	if a := acme.Page(t, "/", gatewaytest.Cookie(again)); a.Code != 200 {
@@ -387,8 +387,8 @@ func TestS7_WrongSignInsAnswerAlike(t *testing.T) {
 	}
 }
 
-// TestS2_OtherSitesCannotSignIn or act with a session.
-func TestS2_OtherSitesCannotSignIn(t *testing.T) {
+// TestOtherSitesCannotSignIn also holds that they cannot act with a session.
+func TestOtherSitesCannotSignIn(t *testing.T) {
 	t.Parallel()
 	_, acme := start(t)
 	_, cookie := acme.Person(t, "ada@example.com", nil)
@@ -424,8 +424,8 @@ func TestS2_OtherSitesCannotSignIn(t *testing.T) {
 	}
 }
 
-// TestV3_WelcomeLinkIsSingleUse and belongs to one organization.
-func TestV3_WelcomeLinkIsSingleUse(t *testing.T) {
+// TestWelcomeLinkIsSingleUse also holds that the link belongs to one organization.
+func TestWelcomeLinkIsSingleUse(t *testing.T) {
 	t.Parallel()
 	g, acme := start(t)
 	other := g.Org(t, "other")

@@ -160,8 +160,8 @@ func TestLinkChecksAreLimited(t *testing.T) {
 	}
 }
 
-// A link that signs in does so once, at its own organization.
-func TestV3_SignInLinkIsSingleUse(t *testing.T) {
+// TestSignInLinkIsSingleUse also holds that the link belongs to one organization.
+func TestSignInLinkIsSingleUse(t *testing.T) {
 	t.Parallel()
 	g, acme := start(t)
 	other := g.Org(t, "other")

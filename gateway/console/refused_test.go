@@ -106,8 +106,8 @@ func TestThrottledPages(t *testing.T) {
 	}
 }
 
-// TestF1_PagesWithoutRedis are shown, or are not available at the moment: nobody is sent to sign in again.
-func TestF1_PagesWithoutRedis(t *testing.T) {
+// TestPagesWithoutRedis holds that pages are shown or temporarily unavailable: nobody is sent to sign in again.
+func TestPagesWithoutRedis(t *testing.T) {
 	t.Parallel()
 	redis := proxytest.Start(t, miniredis.RunT(t).Addr())
 	_, acme, cookie := rich(t, nil, gatewaytest.PatientRedis, func(c *config.Config, _ *gateway.Options) { c.Redis.Addrs = []string{redis.Addr} })

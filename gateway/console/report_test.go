@@ -260,8 +260,9 @@ func TestSharedReportPages(t *testing.T) {
 	}
 }
 
-// TestJ7_TabsTellNothingOfSecureReports: what these take is nobody's business who has no token.
-func TestJ7_TabsTellNothingOfSecureReports(t *testing.T) {
+// TestTabsRevealNothingOfSecureReports holds that the inputs of secure reports are shown to callers with a token
+// only.
+func TestTabsRevealNothingOfSecureReports(t *testing.T) {
 	t.Parallel()
 	_, acme := start(t)
 	fillReports(t, acme)
@@ -281,8 +282,8 @@ func TestJ7_TabsTellNothingOfSecureReports(t *testing.T) {
 	}
 }
 
-// TestJ7_SecureReportPage: the token opens it, travels with the form, and is in no log.
-func TestJ7_SecureReportPage(t *testing.T) {
+// TestSecureReportPageKeepsItsToken holds that the token opens the page, travels with its form and is in no log.
+func TestSecureReportPageKeepsItsToken(t *testing.T) {
 	t.Parallel()
 	g, acme := start(t)
 	fillReports(t, acme)

@@ -335,8 +335,8 @@ func hostileOrg(t *testing.T) (acme *gatewaytest.Org, cookie *http.Cookie, field
 	return acme, cookie, append(fields, "tags", "organization", "person", "agent", "reason", "column", "type", "subject")
 }
 
-// TestE9_TextIsNeverMarkup, whatever an organization writes into its fields.
-func TestE9_TextIsNeverMarkup(t *testing.T) {
+// TestTextIsNeverMarkup covers whatever an organization writes into its fields.
+func TestTextIsNeverMarkup(t *testing.T) {
 	t.Parallel()
 	acme, cookie, fields := hostileOrg(t)
 	shown := map[string]int{}
@@ -361,8 +361,8 @@ func TestE9_TextIsNeverMarkup(t *testing.T) {
 	}
 }
 
-// TestS2_NoFormIsTakenFromAnotherSite: each form of each page is sent as another site would.
-func TestS2_NoFormIsTakenFromAnotherSite(t *testing.T) {
+// TestFormsFromAnotherSiteAreRefused sends each form of each page as another site would.
+func TestFormsFromAnotherSiteAreRefused(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil)
 	p := person{t, acme, cookie}
@@ -410,8 +410,8 @@ func TestS2_NoFormIsTakenFromAnotherSite(t *testing.T) {
 	}
 }
 
-// TestS2_OuterFormsAreNotTakenFromAnotherSite: nobody is signed in, or loses a link, by a page of somebody else.
-func TestS2_OuterFormsAreNotTakenFromAnotherSite(t *testing.T) {
+// TestSignedOutFormsFromAnotherSiteAreRefused holds that another site's page signs nobody in and uses up no link.
+func TestSignedOutFormsFromAnotherSiteAreRefused(t *testing.T) {
 	t.Parallel()
 	g, acme := start(t)
 	acme.Person(t, "ada@example.com", nil)
@@ -827,8 +827,9 @@ func TestSecretIsShownOnce(t *testing.T) {
 	}
 }
 
-// TestK1_PagesFollowRights: who may not call an operation sees neither its page nor its form, and cannot send it.
-func TestK1_PagesFollowRights(t *testing.T) {
+// TestPagesFollowRights holds that callers without the right to an operation see neither its page nor its form, and
+// cannot send it.
+func TestPagesFollowRights(t *testing.T) {
 	t.Parallel()
 	_, acme, admin := rich(t, nil)
 	_, cookie := acme.Person(t, "clerk@example.com", func(n *control.NewUser) { n.Name, n.Permissions = "Clerk", []string{"contacts"} })
@@ -857,8 +858,9 @@ func TestK1_PagesFollowRights(t *testing.T) {
 	checkPage(t, p.open("/contacts/66a0000000000000000000ff"), 404, "There is no such page")
 }
 
-// TestT1_PagesAreOfOneOrganization: a session of one opens nothing of another, and a page is told from none nowhere.
-func TestT1_PagesAreOfOneOrganization(t *testing.T) {
+// TestPagesBelongToOneOrganization holds that a session opens nothing of another organization, and that a foreign
+// page cannot be told from a missing one.
+func TestPagesBelongToOneOrganization(t *testing.T) {
 	t.Parallel()
 	g, _, cookie := rich(t, nil)
 	other := g.Org(t, "other")
@@ -1355,8 +1357,8 @@ func TestReportByForm(t *testing.T) {
 	checkPage(t, p.follows(p.send("/do/reports.update", formTo(t, again, "/do/reports.update"))), 200, "By city")
 }
 
-// X9: a small form makes no page of any size.
-func TestX9_FormsHaveSoManyLines(t *testing.T) {
+// TestFormRowsAreBounded holds that a small form makes no page of any size.
+func TestFormRowsAreBounded(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil)
 	p := person{t, acme, cookie}

@@ -193,7 +193,8 @@ func TestServer_Requests(t *testing.T) {
 		}
 		var last event
 		if err := json.NewDecoder(resp.Body).Decode(&last); err != nil || last.Error == nil || last.Error.Message == "" || last.Error.Code != c.code {
-			t.Errorf("%s %s %.40s: %+v %v", c.method, c.path, c.body, last, err)
+			t.Errorf(`%s %s %.40s: got %+v %v, want no error and last.Error other than nil and last.Error.Message other than "" and %v`,
+				c.method, c.path, c.body, last, err, c.code)
 		}
 		if err := resp.Body.Close(); err != nil {
 			t.Error(err)
@@ -222,7 +223,7 @@ func TestRows(t *testing.T) {
 	lines := map[string]bool{}
 	for name, c := range NewServer(Backend{}).commands {
 		if faults := c.Row.Validate(); len(faults) > 0 || c.Row.Credentials != operation.Operator || lines[c.Line] {
-			t.Errorf("%s: %v", name, faults)
+			t.Errorf("%s: got %v, want len(faults) <= 0 and c.Row.Credentials = %v", name, faults, operation.Operator)
 		}
 		lines[c.Line] = true
 	}

@@ -111,7 +111,8 @@ func TestOutagesOfCommandsAreLogged(t *testing.T) {
 	_, down := c.Do(late, "export", ExportRequest{Org: "acme"}, Streams{})
 	_, unknown := c.Do(t.Context(), "export", ExportRequest{Org: "nobody"}, Streams{})
 	if down == nil || unknown == nil || !strings.Contains(logged.String(), "command=export code=unavailable error=") || strings.Contains(logged.String(), "nobody") {
-		t.Errorf("%v, %v: %s", down, unknown, logged)
+		t.Errorf(`got %v, %v: %s, want down other than nil and unknown other than nil and containing "command=export code=unavailable error=" and nothing containing "nobody"`,
+			down, unknown, logged)
 	}
 }
 
@@ -122,7 +123,8 @@ func TestKeyringCommandsAreLogged(t *testing.T) {
 	unwritten := func(name string, err error) {
 		t.Helper()
 		if err == nil || !strings.HasPrefix(err.Error(), name+" was done, but could not be written to the audit log") {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v, want an error and beginning with %q",
+				name, err, name+" was done, but could not be written to the audit log")
 		}
 	}
 	_, err := Call[Rotation](t.Context(), c, "keyring.rotate", struct{}{})

@@ -28,7 +28,7 @@ func TestWriteBundle(t *testing.T) {
 			ID   any    `json:"id"`
 		}
 		if err := json.Unmarshal(s.Bytes(), &l); err != nil || !strings.HasPrefix(s.Text(), `{"kind":"`) {
-			t.Fatalf("%s: %v", s.Text(), err)
+			t.Fatalf(`%s: got %v, want no error and beginning with "{\"kind\":\""`, s.Text(), err)
 		}
 		kinds[l.Kind]++
 		if id, ok := l.ID.(string); ok {

@@ -127,7 +127,7 @@ func TestLinesAreThoseOfSlog(t *testing.T) {
 			}
 		}
 		if diff := cmp.Diff(want.String(), got.String()); diff != "" {
-			t.Errorf("%s: %s", format, diff)
+			t.Errorf("%s: mismatch (-want +got):\n%s", format, diff)
 		}
 	}
 }

@@ -21,9 +21,9 @@ func requestTo(t *testing.T, peer string, headers ...string) *http.Request {
 
 var testProxies = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}
 
-// TestT4_ForwardedHostCountsOnlyFromATrustedProxy also shows that without trusted proxies
-// nothing forwarded is believed.
-func TestT4_ForwardedHostCountsOnlyFromATrustedProxy(t *testing.T) {
+// TestForwardedHostCountsOnlyFromATrustedProxy also shows that without trusted proxies nothing forwarded is
+// believed.
+func TestForwardedHostCountsOnlyFromATrustedProxy(t *testing.T) {
 	t.Parallel()
 	const own, other = "acme.localhost", "other.localhost"
 	tests := []struct {
@@ -101,7 +101,7 @@ func TestRequestID(t *testing.T) {
 	} {
 		got := requestID(requestTo(t, "192.0.2.1:5", RequestIDHeader, given))
 		if taken != (got == given) || (!taken && !made.MatchString(got)) {
-			t.Errorf("%q: %q", given, got)
+			t.Errorf("%q: got %q, want taken = %v", given, got, (got == given))
 		}
 	}
 	first, second := requestID(requestTo(t, "192.0.2.1:5")), requestID(requestTo(t, "192.0.2.1:5"))
@@ -116,7 +116,8 @@ func TestPreflight(t *testing.T) {
 	Preflight(w, requestTo(t, "192.0.2.1:5", "Origin", "https://shop.example"), "GET, POST")
 	h := w.Header()
 	if w.Code != http.StatusNoContent || w.Body.Len() > 0 || h.Get("Access-Control-Allow-Origin") != "https://shop.example" || h.Get("Vary") != "Origin" || h.Get("Access-Control-Allow-Methods") != "GET, POST" {
-		t.Errorf("%d %v", w.Code, h)
+		t.Errorf(`got %d %v, want %v and w.Body.Len() <= 0 and h.Get("Access-Control-Allow-Origin") = "https://shop.example" and h.Get("Vary") = "Origin" and h.Get("Access-Control-Allow-Methods") = "GET, POST"`,
+			w.Code, h, http.StatusNoContent)
 	}
 	if h.Get("Access-Control-Allow-Credentials") != "" {
 		t.Error("a page of another site must not act with this browser's session")

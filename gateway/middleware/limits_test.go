@@ -152,7 +152,8 @@ func TestOverTheLimitNothingIsRead(t *testing.T) {
 	})
 	const want = `{"status":"failed","message":"Too many requests, please retry later","data":[]}`
 	if rec.Code != http.StatusTooManyRequests || rec.Body.String() != want || rec.Header().Get("Retry-After") != "1" {
-		t.Errorf("%d %s %v", rec.Code, rec.Body, rec.Header())
+		t.Errorf(`got %d %s %v, want %v and rec.Body.String() = %v and rec.Header().Get("Retry-After") = "1"`,
+			rec.Code, rec.Body, rec.Header(), http.StatusTooManyRequests, want)
 	}
 	wantLimitHeaders(t, rec, "100", "0", "2")
 	if !strings.Contains(w.log.String(), `"reason":"over the limit: caller rate"`) {
@@ -178,7 +179,7 @@ func TestLimitIsToldWhateverTheAnswer(t *testing.T) {
 		o.Handler = func(context.Context, *operation.Call) (operation.Result, error) { panic("a fault") }
 	}), nil)
 	if rec.Code != http.StatusInternalServerError {
-		t.Errorf("%d", rec.Code)
+		t.Errorf("got %d, want %v", rec.Code, http.StatusInternalServerError)
 	}
 	wantLimitHeaders(t, rec, "100", "7", "2")
 	if err := w.engine.Close(); err != nil {
@@ -230,9 +231,9 @@ func TestSlowReadersKeepNoWork(t *testing.T) {
 	}
 }
 
-// TestX9_StreamsOfStrangersLeaveRoom: one who reads a stream slowly leaves room to others whom nobody knows, but for another
-// stream beyond the share of these.
-func TestX9_StreamsOfStrangersLeaveRoom(t *testing.T) {
+// TestAnonymousStreamsLeaveRoom holds that an anonymous caller who reads a stream slowly leaves room to other
+// anonymous callers, except for another stream beyond their share.
+func TestAnonymousStreamsLeaveRoom(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.Work = limits.NewFlight(64) // 8 for strangers, 4 of it for their streams
@@ -282,9 +283,9 @@ func (h *hooked) Read(b []byte) (int, error) {
 
 func (*hooked) Close() error { return nil }
 
-// TestX14_VisitorsOfAKeyFindRoomApart: in every room whoever presents a key that everybody has is bounded by the address,
-// so that one visitor keeps neither others from the page nor the organization from its work.
-func TestX14_VisitorsOfAKeyFindRoomApart(t *testing.T) {
+// TestBrowserKeyVisitorsHaveSeparateRoom holds that callers with a public browser key are bounded by address in
+// every room, so that one visitor blocks neither other visitors nor the organization.
+func TestBrowserKeyVisitorsHaveSeparateRoom(t *testing.T) {
 	t.Parallel()
 	const held = 10_000
 	text := `{"name":"` + strings.Repeat("x", held) + `"}`

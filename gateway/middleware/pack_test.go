@@ -103,7 +103,7 @@ func TestPacker_WhatGetsNoSmaller(t *testing.T) {
 	rec := httptest.NewRecorder()
 	newPacker().send(rec, taking(t), http.StatusOK, noise.Bytes())
 	if rec.Header().Get("Content-Encoding") != "" || !bytes.Equal(rec.Body.Bytes(), noise.Bytes()) {
-		t.Errorf("%v", rec.Header())
+		t.Errorf(`got %v, want rec.Header().Get("Content-Encoding") = ""`, rec.Header())
 	}
 	encoded := httptest.NewRecorder()
 	encoded.Header().Set("Content-Encoding", "gzip") // by who wrote it

@@ -29,7 +29,7 @@ func TestProblem(t *testing.T) {
 	w.Problem("no_route", rec, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/zzz", nil),
 		&operation.Problem{Code: 503, Message: "a <b> & c", RetryAfter: 1500 * time.Millisecond, Header: map[string]string{"Allow": "GET"}})
 	if want := `{"status":"failed","message":"a <b> & c","data":[]}`; rec.Code != 503 || rec.Body.String() != want {
-		t.Errorf("%d %s", rec.Code, rec.Body)
+		t.Errorf("got %d %s, want 503 and rec.Body.String() = %v", rec.Code, rec.Body, want)
 	}
 	for name, value := range map[string]string{
 		"Retry-After": "2", "Allow": "GET", "Content-Type": "application/json; charset=utf-8", "Cache-Control": "private, no-store",
@@ -53,7 +53,7 @@ func TestAnswerThatCannotBeWrittenAsJSON(t *testing.T) {
 		}
 	}), nil)
 	if rec.Code != 500 || rec.Body.String() != internalError {
-		t.Errorf("%d %s", rec.Code, rec.Body)
+		t.Errorf("got %d %s, want 500 and rec.Body.String() = %v", rec.Code, rec.Body, internalError)
 	}
 	rec = w.serve(t, row(func(o *operation.Row) {
 		o.Handler = func(_ context.Context, c *operation.Call) (operation.Result, error) {
@@ -66,7 +66,7 @@ func TestAnswerThatCannotBeWrittenAsJSON(t *testing.T) {
 	}
 }
 
-func TestX7_PanicIsAnEnvelopeAndTheProcessLives(t *testing.T) {
+func TestPanicIsAnEnvelopeAndTheProcessLives(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	for name, handler := range map[string]operation.Handler{
@@ -82,7 +82,8 @@ func TestX7_PanicIsAnEnvelopeAndTheProcessLives(t *testing.T) {
 	} {
 		rec := w.serve(t, row(func(o *operation.Row) { o.Handler = handler }), nil)
 		if rec.Code != http.StatusInternalServerError || rec.Body.String() != internalError {
-			t.Errorf("%s: %d %s", name, rec.Code, rec.Body)
+			t.Errorf("%s: got %d %s, want %v and rec.Body.String() = %v",
+				name, rec.Code, rec.Body, http.StatusInternalServerError, internalError)
 		}
 	}
 	if rec := w.serve(t, row(nil), nil); rec.Code != http.StatusOK {
@@ -110,8 +111,8 @@ type panicsAsJSON struct{}
 
 func (panicsAsJSON) MarshalJSON() ([]byte, error) { panic("while writing") }
 
-// TestX7_PanicWhileAnswering: what fails after the handler is an envelope, too.
-func TestX7_PanicWhileAnswering(t *testing.T) {
+// TestPanicWhileAnswering holds that a failure after the handler is answered with the envelope, too.
+func TestPanicWhileAnswering(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	for name, change := range map[string]func(*operation.Row){
@@ -140,7 +141,8 @@ func TestX7_PanicWhileAnswering(t *testing.T) {
 				}
 			}()
 			if rec := w.serve(t, row(change), nil); rec.Code != http.StatusInternalServerError || rec.Body.String() != internalError {
-				t.Errorf("%s: %d %s", name, rec.Code, rec.Body)
+				t.Errorf("%s: got %d %s, want %v and rec.Body.String() = %v",
+					name, rec.Code, rec.Body, http.StatusInternalServerError, internalError)
 			}
 		}()
 	}
@@ -207,7 +209,7 @@ func TestNoAccessLogWhereItIsOff(t *testing.T) {
 	w.Requests = nil
 	w.serve(t, row(nil), nil)
 	if log := w.log.String(); log != "" {
-		t.Error(log)
+		t.Errorf(`got %v, want ""`, log)
 	}
 }
 
@@ -300,9 +302,9 @@ func TestAdmission(t *testing.T) {
 	}
 }
 
-// TestS2_AnotherSiteCannotUseTheSession: only unsafe methods, and not with a key, which no
-// browser adds by itself.
-func TestS2_AnotherSiteCannotUseTheSession(t *testing.T) {
+// TestAnotherSiteCannotUseTheSession covers unsafe methods only, and no keys, which browsers never add by
+// themselves.
+func TestAnotherSiteCannotUseTheSession(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	post := func(o *operation.Row) { o.Method, o.Kinds = http.MethodPost, operation.ServerFull }
@@ -328,7 +330,7 @@ func TestS2_AnotherSiteCannotUseTheSession(t *testing.T) {
 			}
 		})
 		if rec.Code != test.code {
-			t.Errorf("%s: %d %s", test.name, rec.Code, rec.Body)
+			t.Errorf("%s: got %d %s, want %v", test.name, rec.Code, rec.Body, test.code)
 		}
 		envelope(t, rec)
 	}
@@ -339,7 +341,7 @@ func TestUnavailableIsNeverDenied(t *testing.T) {
 	w := newWorld(t)
 	rec := w.serve(t, row(nil), func(r *http.Request) { r.Header.Set(middleware.KeyHeader, "down") })
 	if rec.Code != http.StatusServiceUnavailable || rec.Header().Get("Retry-After") == "" {
-		t.Errorf("%d %v %s", rec.Code, rec.Header(), rec.Body)
+		t.Errorf("got %d %v %s, want %v", rec.Code, rec.Header(), rec.Body, http.StatusServiceUnavailable)
 	}
 }
 
@@ -411,7 +413,7 @@ func TestIgnoredInputIsNamedInAHeader(t *testing.T) {
 	}
 }
 
-func TestC7_WhatCannotBeAuditedIsNotAnswered(t *testing.T) {
+func TestUnauditedAnswersAreWithheld(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	o := row(func(o *operation.Row) {
@@ -422,7 +424,7 @@ func TestC7_WhatCannotBeAuditedIsNotAnswered(t *testing.T) {
 		}
 	})
 	if rec := w.serve(t, o, nil); rec.Code != 200 || !strings.Contains(rec.Body.String(), "PLAINTEXT") {
-		t.Fatalf("%d %s", rec.Code, rec.Body)
+		t.Fatalf(`got %d %s, want 200 and containing "PLAINTEXT"`, rec.Code, rec.Body)
 	}
 	w.serve(t, o, func(r *http.Request) {
 		r.Header.Set(middleware.KeyHeader, "read")
@@ -566,7 +568,7 @@ func TestSecretForNobody(t *testing.T) {
 	server.Close() // waits for the request
 	records, err := w.audit.Recent(t.Context(), w.tenant.Workspace(), 10, 0)
 	if err != nil || len(records) != 2 || !slices.ContainsFunc(records, func(r audit.Record) bool { return r.Outcome == audit.Failed }) {
-		t.Errorf("%v %+v", err, records)
+		t.Errorf("got %v %+v, want no error and len(records) = 2", err, records)
 	}
 }
 
@@ -598,7 +600,7 @@ func TestWhoseFaultItWas(t *testing.T) {
 				}
 			}), func(r *http.Request) { *r = *r.WithContext(ctx) })
 			if a.Code != c.code {
-				t.Errorf("%d %s", a.Code, a.Body)
+				t.Errorf("got %d %s, want %v", a.Code, a.Body, c.code)
 			}
 			for _, want := range c.logged {
 				if log := w.log.String(); !strings.Contains(log, want) {

@@ -13,9 +13,10 @@ import (
 	"tenantry/tenants/limits"
 )
 
-// TestX9_LargeAnswersFindRoom: what a request holds is reserved, with all of its copies, before it is read; while it is sent its body and
-// that compressed; nothing afterwards. What is asked for a page takes the page's room, and keeps it until the page is sent.
-func TestX9_LargeAnswersFindRoom(t *testing.T) {
+// TestLargeAnswersReserveRoom holds that a request reserves what it will hold, with all copies, before it is read;
+// that a sent answer holds its body and the compressed copy; and that nothing is held afterwards. Reads made for a
+// page use the page's room, which is held until the page is sent.
+func TestLargeAnswersReserveRoom(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.Answers = limits.NewFlight(2_400_000) // 600,000 for an organization

@@ -208,7 +208,7 @@ func TestServerAddress(t *testing.T) {
 		"https://{a}.{b}.com": false, "https://{a.com": false, "https://{}.com": false,
 	} {
 		if _, err := openapi.Build(openapi.Info{Title: "A", Version: "1", ServerURL: url}, rows()); (err == nil) != ok {
-			t.Errorf("%q: %v", url, err)
+			t.Errorf("%q: got %v, want (err == nil) = %v", url, err, ok)
 		}
 	}
 }

@@ -50,6 +50,6 @@ func TestWork(t *testing.T) {
 		t.Error("what comes after the end was taken")
 	}
 	if text := log.String(); strings.Count(text, "what=counting") < 3 || !strings.Contains(text, "broken") || !strings.Contains(text, "beside_test.go") {
-		t.Error(text)
+		t.Errorf(`got %v, want containing "broken" and containing "beside_test.go"`, text)
 	}
 }

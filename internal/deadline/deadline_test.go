@@ -113,7 +113,7 @@ func TestContext_AskedByMany(t *testing.T) {
 		}
 		all.Wait()
 		if !errors.Is(c.Err(), context.Canceled) {
-			t.Fatal(c.Err())
+			t.Fatalf("got %v, want the error context.Canceled", c.Err())
 		}
 	}
 }

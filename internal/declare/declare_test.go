@@ -76,7 +76,7 @@ func TestFaultsOfTheProgram(t *testing.T) {
 		}{}, `use "show" is not known`},
 	} {
 		if _, err := declare.Of(reflect.TypeOf(tt.of)); err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), "field A of") {
-			t.Errorf("%v: %v", tt.of, err)
+			t.Errorf(`got %v: %v, want an error and containing %q and containing "field A of"`, tt.of, err, tt.want)
 		}
 	}
 }

@@ -41,7 +41,7 @@ func TestCodesAreDocumented(t *testing.T) {
 	source, err := os.ReadFile("fault.go")
 	document, missing := os.ReadFile("../../docs/api.md")
 	if err != nil || missing != nil {
-		t.Fatal(err, missing)
+		t.Fatalf("got %v, %v, want no error and missing = nil", err, missing)
 	}
 	codes := regexp.MustCompile(`(?m)^\t[A-Z]\w+ += "(\w+)"$`).FindAllSubmatch(source, -1)
 	for _, code := range codes {

@@ -36,7 +36,7 @@ func TestParse(t *testing.T) {
 	} {
 		got, err := Parse(text)
 		if err == nil || !strings.Contains(err.Error(), says) || len(err.Error()) > 300 {
-			t.Errorf("%.50q: %v, %v", text, got, err)
+			t.Errorf("%.50q: got %v, %v, want an error and containing %q and len(err.Error()) <= 300", text, got, err, says)
 		}
 	}
 }
@@ -72,7 +72,7 @@ func TestLimitsOfALine(t *testing.T) {
 		var set Set
 		var errs fault.List
 		if set.ReadValue("request_limits", v, &errs); (len(errs) == 0) != good || !good && (errs[0].Field != "request_limits" || errs[0].Code != fault.Format) {
-			t.Errorf("%s: %v", text, errs)
+			t.Errorf("%s: got %v, want (len(errs) == 0) = %v", text, errs, good)
 		}
 	}
 }

@@ -25,7 +25,7 @@ func TestValues(t *testing.T) {
 	} {
 		_, err := p.Parse(text)
 		if want := fmt.Sprintf("has more than %d values, at byte ", most); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v, want an error and containing %q", name, err, want)
 		}
 	}
 	skip := func([]byte) (strictjson.Want, int) { return strictjson.Skip, 0 }
@@ -62,7 +62,7 @@ func TestReadObject_Elements(t *testing.T) {
 				read, err = strictjson.ReadObject(iotest.OneByteReader(src), nil, 0, two)
 			}
 			if err != nil || string(read.All[0].Raw) != want {
-				t.Errorf("%s: %v, %v", text, read, err)
+				t.Errorf("%s: got %v, %v, want no error and string(read.All[0].Raw) = %v", text, read, err, want)
 			}
 		}
 	}
@@ -81,7 +81,7 @@ func TestElements(t *testing.T) {
 			got = append(got, string(part))
 		}
 		if strings.Join(got, "|") != want {
-			t.Errorf("%s: %q", text, got)
+			t.Errorf(`%s: got %q, want strings.Join(got, "|") = %v`, text, got, want)
 		}
 	}
 }

@@ -23,7 +23,7 @@ func TestClip(t *testing.T) {
 func TestTime(t *testing.T) {
 	t.Parallel()
 	if got := Time(1717509162005); got != "2024-06-04T13:52:42.005Z" {
-		t.Error(got)
+		t.Errorf(`got %v, want "2024-06-04T13:52:42.005Z"`, got)
 	}
 }
 

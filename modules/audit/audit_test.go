@@ -62,7 +62,7 @@ func TestRecordsComeBackNewestFirst(t *testing.T) {
 	}
 	byName := cmpopts.SortSlices(func(a, b audit.Record) bool { return a.Operation < b.Operation })
 	if diff := cmp.Diff(want, all, cmpopts.IgnoreFields(audit.Record{}, "Meta"), byName); diff != "" {
-		t.Error(diff)
+		t.Errorf("mismatch (-want +got):\n%s", diff)
 	}
 	for i := 1; i < len(all); i++ {
 		if all[i].CreatedAt > all[i-1].CreatedAt {
@@ -85,7 +85,7 @@ func TestWriteOutlivesItsCaller(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := log.Recent(t.Context(), ws, 10, 0); err != nil || len(got) != 1 {
-		t.Errorf("%v %v", got, err)
+		t.Errorf("got %v %v, want no error and len(got) = 1", got, err)
 	}
 }
 
@@ -147,6 +147,6 @@ func TestWriteSaysThatTheStoreIsDown(t *testing.T) {
 	}
 	err := log.Write(t.Context(), ws, audit.Record{Operation: "a.b", Facts: map[string]string{"field": "FACT"}})
 	if !errors.Is(err, store.ErrUnavailable) || strings.Contains(err.Error(), "FACT") {
-		t.Errorf("%v", err)
+		t.Errorf(`got %v, want the error store.ErrUnavailable and nothing containing "FACT"`, err)
 	}
 }

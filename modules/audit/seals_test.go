@@ -218,7 +218,7 @@ func TestSeals_EveryFieldCounts(t *testing.T) {
 		}
 		set(true)
 		if v := w.verify(t, of, 0); len(v.Faults) != 1 || v.Faults[0].What != "changed" {
-			t.Errorf("%s: %+v", name, v)
+			t.Errorf(`%s: got %+v, want len(v.Faults) = 1 and v.Faults[0].What = "changed"`, name, v)
 		}
 		set(false)
 		if v := w.verify(t, of, 0); !v.Intact {
@@ -248,7 +248,7 @@ func TestSeals_OfMany(t *testing.T) {
 			}
 			v := w.verify(t, of, 0)
 			if !v.Intact || v.Records != n || v.Unsealed != 0 {
-				t.Errorf("%+v", v)
+				t.Errorf("got %+v, want v.Intact and v.Records = %v and v.Unsealed = 0", v, n)
 			}
 			if v = w.verify(t, of, 1); !v.Intact || seals == 2 && v.Records != 2500 {
 				t.Errorf("after the first: %+v", v)
@@ -270,7 +270,8 @@ func TestSeals_ACallGoesOn(t *testing.T) {
 	}
 	first := w.verify(t, of, 0)
 	if first.Next == nil || !first.Intact || first.Records != 20 || first.Unsealed != 0 {
-		t.Fatalf("%+v", first)
+		t.Fatalf("got %+v, want first.Next other than nil and first.Intact and first.Records = 20 and first.Unsealed = 0",
+			first)
 	}
 	if then := w.verify(t, of, *first.Next); then.Next != nil || !then.Intact || then.Records != 10 || *then.From != *first.Until {
 		t.Errorf("%+v, then %+v", first, then)

@@ -136,14 +136,14 @@ func TestRowsAreComplete(t *testing.T) {
 	f := newFixture(t)
 	for _, op := range f.module.Operations() {
 		if faults := op.Validate(); len(faults) > 0 {
-			t.Error(faults)
+			t.Errorf("got %v, want len(faults) <= 0", faults)
 		}
 		if op.Kinds.Admits(tenants.Browser) || op.Name == "campaigns.count" && !op.Kinds.Admits(tenants.ServerRead) || !op.Teams {
 			t.Errorf("%s: kinds or teams are not as they must be", op.Name)
 		}
 	}
 	if raw, err := json.Marshal(campaigns.Counted{}); err != nil || string(raw) != `{"count":0}` {
-		t.Errorf("%s, %v", raw, err)
+		t.Errorf(`got %s, %v, want no error and string(raw) = "{\"count\":0}"`, raw, err)
 	}
 }
 
@@ -260,7 +260,8 @@ func TestCountOfCampaign(t *testing.T) {
 		}
 		if tc.code == 200 {
 			if raw, _ := json.Marshal(p.Envelope()); string(raw) != `{"status":"failed","message":"undefined error","data":[]}` {
-				t.Errorf("%s: %s", name, raw)
+				t.Errorf(`%s: got %s, want string(raw) = "{\"status\":\"failed\",\"message\":\"undefined error\",\"data\":[]}"`,
+					name, raw)
 			}
 		}
 	}
@@ -274,15 +275,16 @@ func TestOrganizationsAreApart(t *testing.T) {
 	f.add(t, other, contacts.Contact{Country: "DE"})
 	foreign := f.campaign(t, f.tenant, "")
 	if got, p := f.count(t, other, caller(), "", "filters[country]=DE"); p != nil || got != 1 {
-		t.Errorf("%d, %v", got, p)
+		t.Errorf("got %d, %v, want p = nil and 1", got, p)
 	}
 	if _, p := f.count(t, other, caller(), foreign, ""); p == nil || p.Code != 200 || p.Message != "undefined error" {
 		t.Errorf("another organization's campaign: %v", p)
 	}
 }
 
-// C2: no answer about an encrypted field may depend on its value, or on there being one.
-func TestC2_EncryptedFieldsCannotBeFilteredOn(t *testing.T) {
+// TestEncryptedFieldsCannotBeFilteredOn holds that no answer depends on an encrypted field's value or on its
+// presence.
+func TestEncryptedFieldsCannotBeFilteredOn(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	people(f, t)
@@ -301,7 +303,7 @@ func TestC2_EncryptedFieldsCannotBeFilteredOn(t *testing.T) {
 					}
 					raw, _ := json.Marshal(p.Envelope())
 					if p.Code != 422 || !strings.Contains(p.Message, field) {
-						t.Errorf("%s: %d %s", path, p.Code, raw)
+						t.Errorf("%s: got %d %s, want 422 and containing %q", path, p.Code, raw, field)
 					}
 					if before, ok := answers[path]; ok && before != string(raw) {
 						t.Errorf("%s: the answer depends on the value: %s and %s", path, before, raw)
@@ -313,24 +315,25 @@ func TestC2_EncryptedFieldsCannotBeFilteredOn(t *testing.T) {
 	}
 }
 
-func TestI1_OperatorsAreOnlyTheDeclaredOnes(t *testing.T) {
+func TestUndeclaredOperatorsAreRefused(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	people(f, t)
 	for _, name := range []string{"$where", "$expr", "email][$regex", "country][$ne", "country][$gt", "__proto__", "__proto__][eq", "a.b", "or][0][$or", "country'--"} {
 		n, p := f.count(t, f.tenant, caller(), "", "filters["+url.QueryEscape(name)+"]=1")
 		if p == nil || p.Code < 400 || p.Code > 499 {
-			t.Errorf("%s: %d, %v", name, n, p)
+			t.Errorf("%s: got %d, %v, want p other than nil and p.Code >= 400 and p.Code <= 499", name, n, p)
 		}
 		// The brackets inside the name arrive as brackets, however they are escaped.
 		n, p = f.count(t, f.tenant, caller(), "", "filters["+name+"]=1")
 		if p == nil || p.Code < 400 || p.Code > 499 || !strings.Contains(p.Message, strings.Split(name, "]")[0]) {
-			t.Errorf("%s: %d, %v", name, n, p)
+			t.Errorf("%s: got %d, %v, want p other than nil and p.Code >= 400 and p.Code <= 499 and containing %q",
+				name, n, p, strings.Split(name, "]")[0])
 		}
 	}
 }
 
-func TestI2_MalformedQueriesAreNeverTheUnfilteredCount(t *testing.T) {
+func TestMalformedQueryIsNeverTheUnfilteredCount(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	people(f, t)
@@ -338,7 +341,7 @@ func TestI2_MalformedQueriesAreNeverTheUnfilteredCount(t *testing.T) {
 		"filters[country]=%00", "filters[country]=%ff", "filters[a][b][c][d][e][f][g]=1", strings.Repeat("a=1&", 1001) + "filters[country]=DE",
 		"filters=DE", "filters=0&filters[country]=DE", "filters[]=DE", "filters[country][eq][x]=DE", "filters[or][0]=DE", "filters[or]=DE"} {
 		if n, p := f.count(t, f.tenant, caller(), "", raw); p == nil || p.Code < 400 || p.Code > 499 {
-			t.Errorf("%.60q: %d, %v", raw, n, p)
+			t.Errorf("%.60q: got %d, %v, want p other than nil and p.Code >= 400 and p.Code <= 499", raw, n, p)
 		}
 	}
 }
@@ -365,12 +368,12 @@ func TestContactsUnavailable(t *testing.T) {
 	f.module.Kinds = f.kinds
 	for _, query := range []string{"", "filters[country]=DE"} {
 		if _, p := f.count(t, f.tenant, caller(), "", query); p == nil || p.Code != 503 || p.RetryAfter == 0 {
-			t.Errorf("%q: %v", query, p)
+			t.Errorf("%q: got %v, want p other than nil and 503 and p.RetryAfter > 0", query, p)
 		}
 	}
 	f.module = campaigns.New(campaigns.Deps{Contacts: failing{errors.New("boom at /var/x")}})
 	if _, p := f.count(t, f.tenant, caller(), "", ""); p == nil || p.Code != 500 || strings.Contains(p.Message, "boom") {
-		t.Errorf("%v", p)
+		t.Errorf(`got %v, want p other than nil and 500 and nothing containing "boom"`, p)
 	}
 }
 

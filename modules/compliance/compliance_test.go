@@ -28,7 +28,8 @@ func TestSchema(t *testing.T) {
 	} {
 		got := bench.Do(t, schematest.Request{Operation: "compliance.schema", Principal: p})
 		if got.Code != 403 || got.Message != "Manage Compliance" || got.Data != `{"permission":"Manage Compliance"}` {
-			t.Errorf("%s: %+v", who, got)
+			t.Errorf(`%s: got %+v, want 403 and got.Message = "Manage Compliance" and got.Data = "{\"permission\":\"Manage Compliance\"}"`,
+				who, got)
 		}
 	}
 }

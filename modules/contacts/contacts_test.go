@@ -143,7 +143,7 @@ func TestRowsAreComplete(t *testing.T) {
 	f := newFixture(t)
 	for _, op := range f.module.Operations() {
 		if faults := op.Validate(); len(faults) > 0 {
-			t.Error(faults)
+			t.Errorf("got %v, want len(faults) <= 0", faults)
 		}
 		if (op.Kinds != operation.ServerFull) == (op.Credentials&operation.Key != 0) || op.Contract && (op.Credentials != operation.Key || op.Audit != operation.AuditAlways || !op.Teams) {
 			t.Errorf("%s: credentials, kinds, audit or teams are not as they must be", op.Name)
@@ -231,7 +231,7 @@ func TestValidate(t *testing.T) {
 	check := record.Checking{Known: &known}
 	good, errs := resourcetest.Read(t, kinds.Contacts, check, `{"email":"a@example.com","tags":["x"],"teams":["`+teamA+`"],"fields":{"age":7,"seen":"2024-05-17T12:00:00+02:00","note":""}}`)
 	if len(errs) > 0 {
-		t.Fatal(errs)
+		t.Fatalf("got %v, want len(errs) <= 0", errs)
 	}
 	if _, blank := good.Fields["note"]; blank || good.Fields["seen"] != "2024-05-17T10:00:00.000Z" || good.Fields["age"] != json.Number("7") {
 		t.Errorf("stored as %v", good.Fields)

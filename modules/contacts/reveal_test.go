@@ -36,10 +36,10 @@ func TestRevealInClear(t *testing.T) {
 	ann := f.add(t, f.tenant, contacts.Contact{Fields: map[string]any{"ssn": plaintext}})
 	c, res, p := f.call(t, f.tenant, serverKey(), ann.ID, "field=ssn")
 	if p != nil {
-		t.Fatal(p)
+		t.Fatalf("got %v, want p = nil", p)
 	}
 	if got := revealed(t, res.Data); got != plaintext {
-		t.Errorf("%q", got)
+		t.Errorf("got %q, want %v", got, plaintext)
 	}
 	raw, _ := json.Marshal(res.Data)
 	if string(raw) != `{"field_value":"`+plaintext+`"}` {
@@ -66,7 +66,7 @@ func TestRevealToX25519(t *testing.T) {
 	} {
 		c, res, p := f.call(t, f.tenant, serverKey(), ann.ID, "field=ssn&public_key="+url.QueryEscape(text))
 		if p != nil {
-			t.Fatalf("%s: %v", name, p)
+			t.Fatalf("%s: got %v, want p = nil", name, p)
 		}
 		sealed, err := base64.StdEncoding.DecodeString(revealed(t, res.Data))
 		must(t, err)
@@ -99,7 +99,7 @@ func TestRevealToRSA(t *testing.T) {
 
 	c, res, p := f.call(t, f.tenant, serverKey(), ann.ID, "field=ssn&public_key="+key)
 	if p != nil {
-		t.Fatal(p)
+		t.Fatalf("got %v, want p = nil", p)
 	}
 	sealed, err := base64.StdEncoding.DecodeString(revealed(t, res.Data))
 	must(t, err)
@@ -120,7 +120,7 @@ func TestRevealToRSA(t *testing.T) {
 	}
 }
 
-func TestC3_OnlyDeclaredEncryptedFields(t *testing.T) {
+func TestOnlyDeclaredEncryptedFieldsAreRevealed(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	ann := f.add(t, f.tenant, contacts.Contact{Email: "a@example.com", Fields: map[string]any{"ssn": plaintext, "age": json.Number("42")}})
@@ -146,7 +146,7 @@ func TestC3_OnlyDeclaredEncryptedFields(t *testing.T) {
 	}
 	for _, query := range []string{"", "field=", "Field=ssn", "public_key="} {
 		if _, _, p := f.call(t, f.tenant, serverKey(), ann.ID, query); p == nil || p.Code != 422 || !strings.Contains(p.Message, "field is required") {
-			t.Errorf("%q: %v", query, p)
+			t.Errorf(`%q: got %v, want p other than nil and 422 and containing "field is required"`, query, p)
 		}
 	}
 	for _, query := range []string{"field=ssn&field=ssn", "field[]=ssn", "field[$ne]=x", "field=ssn;", "field=ssn&public_key=a&public_key=b"} {
@@ -180,7 +180,7 @@ func TestRevealMissing(t *testing.T) {
 	} {
 		_, _, p := f.call(t, f.tenant, tc.caller, tc.id, tc.query)
 		if got := body(t, p); p.Code != 200 || got != want {
-			t.Errorf("%s: %d %s", name, p.Code, got)
+			t.Errorf("%s: got %d %s, want 200 and %v", name, p.Code, got, want)
 		}
 	}
 	if _, res, p := f.call(t, f.tenant, serverKey(teamB), inB.ID, "field=ssn"); p != nil || revealed(t, res.Data) != plaintext {
@@ -218,7 +218,7 @@ func TestPublicKeyRequired(t *testing.T) {
 	for _, query := range []string{"field=ssn", "field=ssn&public_key="} {
 		_, _, p := f.call(t, strict, serverKey(), ann.ID, query)
 		if p == nil || p.Code != 422 || !strings.Contains(body(t, p), `"field":"public_key"`) {
-			t.Errorf("%q: %v", query, p)
+			t.Errorf(`%q: got %v, want p other than nil and 422 and containing "\"field\":\"public_key\""`, query, p)
 		}
 	}
 	// Both problems at once.
@@ -233,7 +233,7 @@ func TestPublicKeyRequired(t *testing.T) {
 	}
 }
 
-func TestC4_BadPublicKeysNeverRevealPlaintext(t *testing.T) {
+func TestBadPublicKeyNeverRevealsPlaintext(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	ann := f.add(t, f.tenant, contacts.Contact{Fields: map[string]any{"ssn": plaintext}})
@@ -246,7 +246,8 @@ func TestC4_BadPublicKeysNeverRevealPlaintext(t *testing.T) {
 		start := time.Now()
 		c, res, p := f.call(t, f.tenant, serverKey(), ann.ID, "field=ssn&public_key="+url.QueryEscape(key))
 		if p == nil || p.Code != 422 || res.Data != nil || !strings.Contains(p.Message, "public_key") || strings.Contains(body(t, p), plaintext) {
-			t.Errorf("%s: %v, %v", name, p, res.Data)
+			t.Errorf(`%s: got %v, %v, want p other than nil and 422 and res.Data = nil and containing "public_key"`,
+				name, p, res.Data)
 		}
 		if c.Header.Get("Cache-Control") != "no-store" {
 			t.Errorf("%s: may be cached", name)
@@ -257,7 +258,7 @@ func TestC4_BadPublicKeysNeverRevealPlaintext(t *testing.T) {
 	}
 }
 
-func TestC1_MovedCiphertextDoesNotOpen(t *testing.T) {
+func TestMovedContactCiphertextDoesNotOpen(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	ctx := testContext(t)
@@ -288,11 +289,12 @@ func TestC1_MovedCiphertextDoesNotOpen(t *testing.T) {
 		}
 		_, res, p := f.call(t, tc.tenant, serverKey(), tc.id, "field="+tc.field)
 		if p == nil || p.Code != 500 || res.Data != nil {
-			t.Errorf("%s: %v, %v", name, p, res.Data)
+			t.Errorf("%s: got %v, %v, want p other than nil and 500 and res.Data = nil", name, p, res.Data)
 			continue
 		}
 		if text := body(t, p); text != `{"status":"failed","message":"Internal error","data":[]}` || strings.Contains(p.Error()+p.Err.Error(), plaintext) {
-			t.Errorf("%s: %s, %v", name, text, p.Err)
+			t.Errorf(`%s: got %s, %v, want text = "{\"status\":\"failed\",\"message\":\"Internal error\",\"data\":[]}"`,
+				name, text, p.Err)
 		}
 	}
 	if _, res, p := f.call(t, f.tenant, serverKey(), ann.ID, "field=ssn"); p != nil || revealed(t, res.Data) != plaintext {
@@ -300,7 +302,7 @@ func TestC1_MovedCiphertextDoesNotOpen(t *testing.T) {
 	}
 }
 
-func TestC6_OldKeyVersionsStayReadable(t *testing.T) {
+func TestOldKeyVersionsStayReadable(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	before := f.add(t, f.tenant, contacts.Contact{Fields: map[string]any{"ssn": plaintext}})
@@ -312,7 +314,7 @@ func TestC6_OldKeyVersionsStayReadable(t *testing.T) {
 	}
 	for _, id := range []string{before.ID, after.ID} {
 		if _, res, p := f.call(t, f.tenant, serverKey(), id, "field=ssn"); p != nil || revealed(t, res.Data) != plaintext {
-			t.Errorf("%s: %v", id, p)
+			t.Errorf("%s: got %v, want p = nil and revealed(t, res.Data) = %v", id, p, plaintext)
 		}
 	}
 }

@@ -282,7 +282,8 @@ func TestFolderPagesAndCaps(t *testing.T) {
 			t.Errorf("%s: files %v", tt.query, got)
 		}
 		if files["pages"] != tt.pages || files["count"] != 6.0 || m["files_count"] != 6.0 || len(files) != 4 {
-			t.Errorf("%s: %v", tt.query, files)
+			t.Errorf(`%s: got %v, want files["pages"] = %v and files["count"] = 6.0 and m["files_count"] = 6.0 and len(files) = 4`,
+				tt.query, files, tt.pages)
 		}
 		if got := column(t, folders["results"], "name"); len(got) != tt.folders || folders["pages"] != tt.kidPages || folders["count"] != 1.0 {
 			t.Errorf("%s: folders %v", tt.query, folders)
@@ -302,8 +303,9 @@ func TestEmptyFolderPage(t *testing.T) {
 	}
 }
 
-// TestX9_TreeEndsEarly: a tree of large folders ends before what does not fit a page, and finds room for more than every call may hold.
-func TestX9_TreeEndsEarly(t *testing.T) {
+// TestLargeTreeEndsEarly holds that a tree of large folders ends before what does not fit the page, and reserves
+// room beyond what every call may hold.
+func TestLargeTreeEndsEarly(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, nil)
 	const many = 6
@@ -362,7 +364,7 @@ func TestDeletedFolderShowsDeletedFoldersAndLiveFiles(t *testing.T) {
 	}
 }
 
-func TestT9_CycleOfFoldersEnds(t *testing.T) {
+func TestCycleOfFoldersEnds(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, nil)
 	a, b := Folder{Name: "a"}, Folder{Name: "b"}
@@ -376,7 +378,7 @@ func TestT9_CycleOfFoldersEnds(t *testing.T) {
 	}
 }
 
-func TestT8_TeamLimitedCallerSeesAndCountsItsOwn(t *testing.T) {
+func TestTeamLimitedCallerSeesAndCountsItsOwn(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, nil)
 	id := f.folder(t, Folder{Name: "x"})
@@ -406,7 +408,8 @@ func TestDelete(t *testing.T) {
 		t.Helper()
 		got := f.remove(t, id, query)
 		if got.Code != 200 || got.Status != "failed" || got.Message != "File not found" || got.Data != "[]" {
-			t.Errorf("%s: %+v", what, got)
+			t.Errorf(`%s: got %+v, want 200 and got.Status = "failed" and got.Message = "File not found" and got.Data = "[]"`,
+				what, got)
 		}
 	}
 	refused("malformed", "x", "")
@@ -458,7 +461,7 @@ func BenchmarkFolderPage(b *testing.B) {
 		b.Run(query, func(b *testing.B) {
 			for b.Loop() {
 				if got := f.get(b, id, query); got.Code != 200 {
-					b.Fatal(got)
+					b.Fatalf("got %v, want 200", got)
 				}
 			}
 		})

@@ -86,7 +86,7 @@ func (p *page) challenge(t *testing.T, form string, as *tenants.Principal) Chall
 	a := p.Do(t, schematest.Request{Operation: "forms.challenge", Path: map[string]string{"id": form}, Principal: as, Origin: pageOrigin})
 	var c Challenge
 	if err := json.Unmarshal([]byte(a.Data), &c); err != nil || a.Code != 200 {
-		t.Fatalf("%+v, %v", a, err)
+		t.Fatalf("got %+v, %v, want no error and 200", a, err)
 	}
 	return c
 }
@@ -117,7 +117,7 @@ func TestProofOfWork(t *testing.T) {
 	who := visitor(work)
 	given := p.challenge(t, p.form, who)
 	if given.Bits != work {
-		t.Errorf("%+v", given)
+		t.Errorf("got %+v, want given.Bits = %v", given, work)
 	}
 	good := solve(given.Challenge, work, true)
 	parts := strings.Split(given.Challenge, ".")
@@ -153,7 +153,7 @@ func TestProofOfWork(t *testing.T) {
 	} {
 		says := what[strings.Index(what, ":")+1:]
 		if a := p.submit(t, who, url.Values{"proof": {proof}}); a.Code != 422 || !strings.Contains(a.Message, says) {
-			t.Errorf("%s: %d %s", what, a.Code, a.Message)
+			t.Errorf("%s: got %d %s, want 422 and containing %q", what, a.Code, a.Message, says)
 		}
 	}
 	if n := p.stored(t); n != 0 {
@@ -177,7 +177,7 @@ func TestProofOfWork(t *testing.T) {
 	}
 	for what, as := range map[string]*tenants.Principal{"a browser key that asks for none": visitor(0), "a server's key": schematest.Key()} {
 		if a := p.submit(t, as, nil); a.Code != 200 {
-			t.Errorf("%s: %+v", what, a)
+			t.Errorf("%s: got %+v, want 200", what, a)
 		}
 	}
 	if a := p.Do(t, schematest.Request{Operation: "forms.challenge", Path: map[string]string{"id": "000000000000000000000000"}, Principal: who, Origin: pageOrigin}); a.Code != 404 {
@@ -197,7 +197,8 @@ func TestHoneypot(t *testing.T) {
 		id, _ := data["id"].(string)
 		created, _ := data["created_at"].(string)
 		if !store.ValidID(id) || len(created) != len("2024-06-04T14:06:40.000Z") || data["updated_at"] != created || strings.HasPrefix(created, "19") {
-			t.Errorf("%s", a.Data)
+			t.Errorf(`got %s, want len(created) = %v and data["updated_at"] = %v`,
+				a.Data, len("2024-06-04T14:06:40.000Z"), created)
 		}
 		return a.Message + strings.NewReplacer(id, "ID", created, "TIME").Replace(a.Data)
 	}

@@ -103,7 +103,7 @@ func TestUpdateTakesAnySubset(t *testing.T) {
 		{`{"schema":{}}`, func(c *Collection) bool { return len(c.Schema) == 0 && c.EmailAlerts["n"] != nil }},
 	} {
 		if got := f.update(t, id, tt.body); got.Status != "ok" {
-			t.Errorf("%s: %+v", tt.body, got)
+			t.Errorf(`%s: got %+v, want got.Status = "ok"`, tt.body, got)
 		}
 		if c := f.stored(t, id); !tt.check(c) {
 			t.Errorf("%s: stored %+v", tt.body, c)
@@ -147,7 +147,7 @@ func TestLockedFieldsStay(t *testing.T) {
 	} {
 		got := f.update(t, id, body)
 		if got.Status != "ok" || !slices.Equal(got.Ignored, ignored) {
-			t.Errorf("%s: %+v", body, got)
+			t.Errorf(`%s: got %+v, want got.Status = "ok" and %v`, body, got, ignored)
 		}
 		if c := f.stored(t, id); len(c.Schema) != 1 || c.Schema["fixed"] != rec.Schema["fixed"] {
 			t.Errorf("%s: stored %v", body, c.Schema)
@@ -159,7 +159,7 @@ func TestLockedFieldsStay(t *testing.T) {
 	}
 }
 
-func TestI5_UpdateChangesNothingElse(t *testing.T) {
+func TestFormUpdateChangesNothingElse(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	id := f.form(t, sample())
@@ -221,7 +221,7 @@ func TestUpdateRefusals(t *testing.T) {
 	}
 }
 
-func TestI7_RecipientsAreCapped(t *testing.T) {
+func TestRecipientsAreCapped(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	id := f.form(t, sample())
@@ -258,7 +258,7 @@ func TestDuplicatesAreAllNamed(t *testing.T) {
 	} {
 		got := f.update(t, id, body)
 		if got.Code != 409 || strings.Count(got.Data, `"code":"duplicate"`) != len(fields) {
-			t.Errorf("%s: %+v", body, got)
+			t.Errorf("%s: got %+v, want 409", body, got)
 		}
 		for _, field := range fields {
 			if !strings.Contains(got.Data, `"field":"`+field+`"`) {
@@ -326,12 +326,12 @@ func TestSchema(t *testing.T) {
 	} {
 		got := f.Do(t, schematest.Request{Operation: "forms.schema", Query: query})
 		if got.Code != 200 || got.Message != "Form Collection schema" || got.Data != want {
-			t.Errorf("%s: %+v", query, got)
+			t.Errorf(`%s: got %+v, want 200 and got.Message = "Form Collection schema" and got.Data = %v`, query, got, want)
 		}
 	}
 	for _, query := range []string{"id=", "id=x", "id=aaaaaaaaaaaaaaaaaaaaaaaa"} {
 		if got := f.Do(t, schematest.Request{Operation: "forms.schema", Query: query}); got.Code != 404 || got.Message != "Form Collection not found" || got.Data != "[]" {
-			t.Errorf("%s: %+v", query, got)
+			t.Errorf(`%s: got %+v, want 404 and got.Message = "Form Collection not found" and got.Data = "[]"`, query, got)
 		}
 	}
 }
@@ -341,13 +341,14 @@ func TestPermissions(t *testing.T) {
 	f := newFixture(t)
 	for _, p := range []tenants.Permission{tenants.ViewFormSubmissions, tenants.ManageForms, tenants.CreateFormSubmissions} {
 		if got := f.Do(t, schematest.Request{Operation: "forms.schema", Principal: schematest.Key(p)}); got.Code != 200 {
-			t.Errorf("%s: %+v", p, got)
+			t.Errorf("%s: got %+v, want 200", p, got)
 		}
 	}
 	for operation, named := range map[string]string{"forms.schema": "view_form_submissions", "forms.update": "manage_forms"} {
 		got := f.Do(t, schematest.Request{Operation: operation, Principal: schematest.Key(tenants.Contacts), Body: `{}`})
 		if got.Code != 403 || got.Message != "Lacking necessary permission "+named || got.Data != `{"permission":"`+named+`"}` {
-			t.Errorf("%s: %+v", operation, got)
+			t.Errorf("%s: got %+v, want 403 and got.Message = %v and got.Data = %v",
+				operation, got, "Lacking necessary permission "+named, `{"permission":"`+named+`"}`)
 		}
 	}
 }

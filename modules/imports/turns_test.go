@@ -25,9 +25,9 @@ func beginning(ctx context.Context, k *ticket) (has bool, ended chan error) {
 	}
 }
 
-// TestX13_ImportTurns_OneLineAmongLongOnes: an import of a line gets its turn although others of any length are at work, and
-// they go on after it.
-func TestX13_ImportTurns_OneLineAmongLongOnes(t *testing.T) {
+// TestImportTurns_ShortImportAmongLongOnes holds that an import of one line gets its turn among long ones, which go
+// on afterwards.
+func TestImportTurns_ShortImportAmongLongOnes(t *testing.T) {
 	t.Parallel()
 	var of turns
 	var long []*ticket
@@ -75,8 +75,9 @@ func TestX13_ImportTurns_OneLineAmongLongOnes(t *testing.T) {
 	}
 }
 
-// TestX13_ImportTurns_ByOrganization: one organization's imports do not keep another's waiting, however many they are.
-func TestX13_ImportTurns_ByOrganization(t *testing.T) {
+// TestImportTurns_RotateByOrganization holds that one organization's imports do not block another's, however many
+// they are.
+func TestImportTurns_RotateByOrganization(t *testing.T) {
 	t.Parallel()
 	var of turns
 	var all []*ticket
@@ -99,8 +100,9 @@ func TestX13_ImportTurns_ByOrganization(t *testing.T) {
 	}
 }
 
-// TestX13_ImportTurns_WhoIsCancelledLeaves, while it waits to begin, and while it waits to go on.
-func TestX13_ImportTurns_WhoIsCancelledLeaves(t *testing.T) {
+// TestImportTurns_CancelledImportLeavesTheQueue cancels imports while they wait to begin and while they wait to go
+// on.
+func TestImportTurns_CancelledImportLeavesTheQueue(t *testing.T) {
 	t.Parallel()
 	var of turns
 	var working []*ticket
@@ -137,9 +139,9 @@ func TestX13_ImportTurns_WhoIsCancelledLeaves(t *testing.T) {
 	}
 }
 
-// TestX9_ImportTurns_BytesThatHaveBegun are bounded, with room for short files beside long ones, and no file waits for good
-// for shorter ones that come after it.
-func TestX9_ImportTurns_BytesThatHaveBegun(t *testing.T) {
+// TestImportTurns_BytesInProgressAreBounded holds that there is room for short files beside long ones, and that no
+// file waits forever for shorter ones that came later.
+func TestImportTurns_BytesInProgressAreBounded(t *testing.T) {
 	t.Parallel()
 	const MiB = 1 << 20
 	for _, c := range []struct {

@@ -59,7 +59,7 @@ func TestCreate(t *testing.T) {
 	}
 }
 
-func TestI5_CallersCannotSetWhatIsNotTheirs(t *testing.T) {
+func TestCallersCannotSetReservedFields(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	body := `{"name":"tree","label":"Tree","label_plural":"Trees","id":"aaaaaaaaaaaaaaaaaaaaaaaa","org_id":99,"created_at":1,"NAME":"x","fields":{"z":{"title":"Z","type":"Text"}},
@@ -141,7 +141,7 @@ func TestDuplicatesAreAllNamed(t *testing.T) {
 	} {
 		got := f.create(t, tt.body)
 		if got.Code != 409 || strings.Count(got.Data, `"code":"duplicate"`) != len(tt.fields) || !strings.HasPrefix(got.Message, "Validation failed: ") {
-			t.Errorf("%s: %+v", tt.body, got)
+			t.Errorf(`%s: got %+v, want 409 and beginning with "Validation failed: "`, tt.body, got)
 		}
 		for _, field := range tt.fields {
 			if !strings.Contains(got.Data, `"field":"`+field+`"`) || !strings.Contains(got.Message, field+" is already in use") {
@@ -160,7 +160,7 @@ func TestDuplicatesOfAChangeAreAllNamed(t *testing.T) {
 	f := newFixture(t)
 	for _, name := range []string{"a", "b"} {
 		if got := f.create(t, `{"name":"`+name+`","label":"`+name+` one","label_plural":"`+name+` many"}`); got.Status != "ok" {
-			t.Fatalf("%+v", got)
+			t.Fatalf(`got %+v, want got.Status = "ok"`, got)
 		}
 	}
 	got := f.Do(t, schematest.Request{Operation: "objects.update", Path: map[string]string{"name": "b"}, Body: `{"label":"a one","label_plural":"a many"}`})
@@ -169,7 +169,7 @@ func TestDuplicatesOfAChangeAreAllNamed(t *testing.T) {
 	}
 }
 
-func TestD4_ParallelCreatesOfOneNameMakeOne(t *testing.T) {
+func TestParallelCreatesOfOneObjectNameMakeOne(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	const callers = 32
@@ -212,7 +212,8 @@ func TestPermission(t *testing.T) {
 	for _, operation := range []string{"objects.create", "objects.schema"} {
 		got := f.Do(t, schematest.Request{Operation: operation, Principal: schematest.Key(tenants.Contacts)})
 		if got.Code != 403 || got.Message != "Lacking necessary permission manage_custom_objects" || got.Data != `{"permission":"manage_custom_objects"}` {
-			t.Errorf("%s: %+v", operation, got)
+			t.Errorf(`%s: got %+v, want 403 and got.Message = "Lacking necessary permission manage_custom_objects" and got.Data = "{\"permission\":\"manage_custom_objects\"}"`,
+				operation, got)
 		}
 	}
 }
@@ -243,10 +244,10 @@ func TestSchema(t *testing.T) {
 		got := f.Do(t, schematest.Request{Operation: "objects.schema", Query: query})
 		if want == "" {
 			if got.Code != 404 || got.Message != "Custom Object not found" || got.Data != "[]" {
-				t.Errorf("%s: %+v", query, got)
+				t.Errorf(`%s: got %+v, want 404 and got.Message = "Custom Object not found" and got.Data = "[]"`, query, got)
 			}
 		} else if got.Code != 200 || got.Message != "Custom Object schema" || got.Data != want {
-			t.Errorf("%s: %+v", query, got)
+			t.Errorf(`%s: got %+v, want 200 and got.Message = "Custom Object schema" and got.Data = %v`, query, got, want)
 		}
 	}
 }

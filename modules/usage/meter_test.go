@@ -65,8 +65,9 @@ func TestFlush_LosesNothing(t *testing.T) {
 	}
 }
 
-// TestX10_RoundsReachEverybody: where a round ends before all are stored, the next begins with those that were left.
-func TestX10_RoundsReachEverybody(t *testing.T) {
+// TestFlushRoundsReachEveryOrganization holds that a flush cut short continues with the organizations that were
+// left.
+func TestFlushRoundsReachEveryOrganization(t *testing.T) {
 	t.Parallel()
 	const many, rounds = 96, 40
 	m, w := newMeter(t)
@@ -104,9 +105,9 @@ func TestX10_RoundsReachEverybody(t *testing.T) {
 	t.Errorf("after %d rounds nothing is stored of %d organizations", rounds, left)
 }
 
-// TestX10_LedgersAreBounded: what waits of more organizations than may is stored before its time, and they are let go, while they are asked
-// on. Nothing of it is lost, and strangers make nobody write.
-func TestX10_LedgersAreBounded(t *testing.T) {
+// TestPendingUsageIsBounded holds that usage of more organizations than may wait is stored early and evicted, while
+// requests go on. Nothing is lost, and anonymous callers cause no writes.
+func TestPendingUsageIsBounded(t *testing.T) {
 	t.Parallel()
 	const many, most, each = 120, 16, 10
 	m, w := newMeter(t)

@@ -59,7 +59,7 @@ func written(t *testing.T, value any) string {
 	// The reader of package csv makes one line break of two characters, which no cell here has.
 	rows, err := csv.NewReader(strings.NewReader(file.String())).ReadAll()
 	if err != nil || len(rows) != 2 {
-		t.Fatalf("%q: %v", file.String(), err)
+		t.Fatalf("%q: got %v, want no error and len(rows) = 2", file.String(), err)
 	}
 	return rows[1][0]
 }

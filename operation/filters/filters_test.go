@@ -166,7 +166,7 @@ func refused(t *testing.T, e Expr, errs fault.List, names string) {
 	}
 }
 
-func TestI1_HostileNamesAreRefused(t *testing.T) {
+func TestHostileFilterNamesAreRefused(t *testing.T) {
 	t.Parallel()
 	for query, names := range map[string]string{
 		"filters[$where]=" + canary:                                  "filters[$where]",
@@ -249,7 +249,7 @@ func TestI1_HostileNamesAreRefused(t *testing.T) {
 	}
 }
 
-func TestI2_MalformedQueriesNeverReachTheFilter(t *testing.T) {
+func TestMalformedQueryNeverReachesTheFilter(t *testing.T) {
 	t.Parallel()
 	for _, raw := range []string{"filters[a", "filters[a]]=1", "filters]a[=1", "filters[a][=1", "filters[a]b=1", "[filters]=1",
 		"filters[a]=%zz", "filters[a]=1;b=2", "filters[[a]]=1", "filters[a][b][c][d][e][f]=1", "filters[%00]=1", "filters[a]=%ff"} {
@@ -261,7 +261,7 @@ func TestI2_MalformedQueriesNeverReachTheFilter(t *testing.T) {
 	}
 }
 
-func TestI3_WrongJSONIsRefused(t *testing.T) {
+func TestFilterOfWrongJSONTypeIsRefused(t *testing.T) {
 	t.Parallel()
 	for raw, names := range map[string]string{
 		`null`: "filter must be a JSON object", `[]`: "filter", `"x"`: "filter", `1`: "filter", `{`: "filter must be valid JSON", ``: "", ` `: "filter must be valid JSON",

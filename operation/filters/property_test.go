@@ -144,7 +144,7 @@ func TestPropertyQueryAndJSONBindEqual(t *testing.T) {
 		two := FromJSON(raw, &errs)
 		a, b := bind(sortedConditions(one), &errs), bind(sortedConditions(two), &errs)
 		if len(errs) > 0 {
-			t.Fatalf("%s: %v", raw, errs)
+			t.Fatalf("%s: got %v, want len(errs) <= 0", raw, errs)
 		}
 		if !reflect.DeepEqual(a, b) {
 			t.Fatalf("query %v\nbinds to %+v\nJSON %s\nbinds to %+v", s.query, a, raw, b)

@@ -133,7 +133,7 @@ func resolves(t *testing.T, d *tenants.Directory, slug string) bool {
 	return err == nil
 }
 
-func TestK1_ChangeIsHeardByOtherReplicas(t *testing.T) {
+func TestChangeReachesOtherReplicas(t *testing.T) {
 	t.Parallel()
 	for name, open := range servers() {
 		t.Run(name, func(t *testing.T) {
@@ -176,7 +176,7 @@ func TestK1_ChangeIsHeardByOtherReplicas(t *testing.T) {
 	}
 }
 
-func TestK1_RedisThatWasGoneIsNotTrustedForWhatWasMissed(t *testing.T) {
+func TestChangesMissedDuringAnOutageAreNotTrusted(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	w := tenantstest.New(t, tenantstest.Options{Local: true})
@@ -207,8 +207,8 @@ func TestK1_RedisThatWasGoneIsNotTrustedForWhatWasMissed(t *testing.T) {
 	until(t, "announcements arrive again", func() bool { return resolves(t, second, "acme") })
 }
 
-// A connection that is open and says nothing is as good as none.
-func TestF1_SilentRedisIsLeft(t *testing.T) {
+// TestSilentRedisConnectionIsDropped covers a connection that is open and says nothing.
+func TestSilentRedisConnectionIsDropped(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	d := &recorder{}

@@ -11,7 +11,8 @@ func TestMessageSurvivesTheWay(t *testing.T) {
 	want := message{from: instance{1, 2, 3}, number: 1 << 63, orgs: []int64{1, 1<<63 - 1, 7}}
 	got, err := decode(string(want.encode()))
 	if err != nil || got.from != want.from || got.number != want.number || !slices.Equal(got.orgs, want.orgs) {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("got %+v, %v, want no error and got.from = %v and got.number = %v and %v",
+			got, err, want.from, want.number, want.orgs)
 	}
 }
 

@@ -49,7 +49,7 @@ func TestNumbersOfUsers(t *testing.T) {
 		t.Errorf("number after an imported one: %d", u.UID)
 	}
 	if u := create(t, w, b, identity.NewUser{Name: "A", Email: "a@example.com"}); u.UID != 1 {
-		t.Errorf("T11: first user of another organization has number %d", u.UID)
+		t.Errorf("first user of another organization has number %d", u.UID)
 	}
 	var dup *store.DuplicateError
 	if _, err := w.People.CreateUser(t.Context(), a, identity.NewUser{UID: 40, Name: "D", Email: "d@example.com"}); !errors.As(err, &dup) || !slices.Equal(dup.Fields, []string{"id"}) {
@@ -88,7 +88,7 @@ func TestNumbersOfUsersDoNotRunOut(t *testing.T) {
 	}
 }
 
-func TestD4_ParallelCreatesOfOneAddress(t *testing.T) {
+func TestParallelCreatesOfOneAddressMakeOne(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	tenant := w.Tenant(t, "acme")
@@ -196,7 +196,7 @@ func TestPermissionsOfManyAreEachOnes(t *testing.T) {
 	}
 	got, err := w.People.Permissions(t.Context(), tenant, users)
 	if err != nil || len(got) != len(users) {
-		t.Fatal(got, err)
+		t.Fatalf("got %v, %v, want no error and len(got) = %v", got, err, len(users))
 	}
 	for i, want := range []tenants.Permission{tenants.ManageForms, tenants.ViewUsers, tenants.Contacts} {
 		if !slices.Equal(got[i], []tenants.Permission{want}) {
@@ -305,7 +305,7 @@ func TestRepeatedChangeIsAnnounced(t *testing.T) {
 	}
 }
 
-func TestV3_InvitationWorksOnce(t *testing.T) {
+func TestInvitationWorksOnce(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	tenant := w.Tenant(t, "acme")
@@ -402,7 +402,7 @@ func TestTeamsKeepTheirID(t *testing.T) {
 			return nil
 		})
 		if err != nil || team.ID != id || team.Name != name {
-			t.Fatal(team, err)
+			t.Fatalf("got %v, %v, want no error and team.ID = %v and team.Name = %v", team, err, id, name)
 		}
 	}
 	teams, err := w.People.Teams(t.Context(), tenant)

@@ -32,7 +32,7 @@ func TestInactivePeopleGetInByNothing(t *testing.T) {
 	refusedFor := func(what string, err error) {
 		t.Helper()
 		if wrong, ok := errors.AsType[*fault.Error](err); !ok || wrong.Faults[0].Field != "id" || wrong.Faults[0].Code != fault.Forbidden {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf(`%s: got %v, want ok and wrong.Faults[0].Field = "id" and %v`, what, err, fault.Forbidden)
 		}
 	}
 	_, err = w.People.Invite(t.Context(), tenant, u.UID, nil)

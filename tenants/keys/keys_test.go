@@ -93,7 +93,7 @@ func TestKeyIsAcceptedByEveryLayer(t *testing.T) {
 	}
 }
 
-func TestK3K5_BadKeyIsRefusedWithoutLookup(t *testing.T) {
+func TestBadKeyIsRefusedWithoutLookup(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	tenant := w.Tenant(t, "acme")
@@ -110,7 +110,7 @@ func TestK3K5_BadKeyIsRefusedWithoutLookup(t *testing.T) {
 		"other kind": strings.Replace(token, "server_full", "server_read", 1), "upper case": strings.ToUpper(token), "zero": "\x00",
 	} {
 		if _, err := w.Keys.Authenticate(t.Context(), tenant, bad, somewhere); !errors.Is(err, tenants.ErrDenied) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v, want the error tenants.ErrDenied", name, err)
 		}
 	}
 	if w.Engine.Reads.Load() != reads || w.RedisHook.Commands.Load() != commands {
@@ -118,7 +118,7 @@ func TestK3K5_BadKeyIsRefusedWithoutLookup(t *testing.T) {
 	}
 }
 
-func TestT1_KeyOfAnotherOrganization(t *testing.T) {
+func TestForeignKeyIsRefused(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	a := w.Tenant(t, "a")
@@ -134,7 +134,7 @@ func TestT1_KeyOfAnotherOrganization(t *testing.T) {
 	}
 }
 
-func TestK1_RevokedKeyIsDeadAtOnceAndNeverComesBack(t *testing.T) {
+func TestRevokedKeyIsRefusedAtOnceAndForGood(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	tenant := w.Tenant(t, "acme")
@@ -179,8 +179,8 @@ func TestK1_RevokedKeyIsDeadAtOnceAndNeverComesBack(t *testing.T) {
 	}
 }
 
-// A key that is revoked between the reading of it and the caching of it.
-func TestK1_RevocationDuringALookup(t *testing.T) {
+// TestRevocationDuringALookup revokes a key between its reading and its caching.
+func TestRevocationDuringALookup(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	tenant := w.Tenant(t, "acme")
@@ -210,7 +210,7 @@ func TestK1_RevocationDuringALookup(t *testing.T) {
 	}
 }
 
-func TestK2_Outages(t *testing.T) {
+func TestKeysDuringOutages(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	tenant := w.Tenant(t, "acme")
@@ -247,7 +247,7 @@ func TestK2_Outages(t *testing.T) {
 	}
 }
 
-func TestK2_BrokenRedisIsNotAskedEveryTime(t *testing.T) {
+func TestBrokenRedisIsNotTriedEveryTime(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	tenant := w.Tenant(t, "acme")
@@ -268,7 +268,7 @@ func TestK2_BrokenRedisIsNotAskedEveryTime(t *testing.T) {
 	}
 }
 
-func TestK4_NoUsableKeyAtRest(t *testing.T) {
+func TestNoUsableKeyAtRest(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{Embedded: true})
 	tenant := w.Tenant(t, "acme")
@@ -308,7 +308,7 @@ func TestK4_NoUsableKeyAtRest(t *testing.T) {
 	}
 }
 
-func TestK7_DeactivatedAccountKillsItsKeys(t *testing.T) {
+func TestDeactivatedAccountDisablesItsKeys(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	tenant := w.Tenant(t, "acme")
@@ -361,7 +361,7 @@ func TestChangedAccountChangesItsKeys(t *testing.T) {
 	}
 }
 
-func TestK8_AnswerToAnotherQuestionIsNotTaken(t *testing.T) {
+func TestCacheEntryOfAnotherKeyIsRefused(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	tenant := w.Tenant(t, "acme")
@@ -395,7 +395,7 @@ func TestK8_AnswerToAnotherQuestionIsNotTaken(t *testing.T) {
 	}
 }
 
-func TestK9_ExpiryIsCheckedOnACacheHit(t *testing.T) {
+func TestExpiryIsCheckedOnACacheHit(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	tenant := w.Tenant(t, "acme")

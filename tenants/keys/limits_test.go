@@ -34,7 +34,7 @@ func TestLimitsOfAKey(t *testing.T) {
 	changed := rate.Pair{Rate: rate.PerSecond(2)}
 	k, err := w.Keys.SetLimits(t.Context(), tenant, made.Key.ID, func(p, visitors *rate.Pair) { *p, *visitors = changed, changed })
 	if err != nil || k.Limits != changed {
-		t.Fatalf("%+v, %v", k, err)
+		t.Fatalf("got %+v, %v, want no error and k.Limits = %v", k, err, changed)
 	}
 	want("changed", w.Keys, changed)
 	want("changed by another process", first, changed)

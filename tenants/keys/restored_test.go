@@ -31,9 +31,9 @@ func (r replica) accepts(t *testing.T, token string) bool {
 	return err == nil
 }
 
-// Redis writes snapshots, is killed around revocations and comes back with what it held
-// before them. Whatever it brings, no replica takes a revoked key again.
-func TestK1_KilledRedisNeverRevivesAKey(t *testing.T) {
+// TestKilledRedisNeverRevivesAKey kills a Redis with snapshots around revocations and restores what it held before
+// them: no replica accepts a revoked key again.
+func TestKilledRedisNeverRevivesAKey(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Args("--save", "1", "1"))
 	w := tenantstest.New(t, tenantstest.Options{Local: true})
@@ -116,9 +116,9 @@ func TestK1_KilledRedisNeverRevivesAKey(t *testing.T) {
 	}
 }
 
-// Control data that lose their last change, as in an election or where a backup is restored, come to no access revision
-// again under which something was cached before.
-func TestK1_ARevisionThatWasLostDoesNotComeAgain(t *testing.T) {
+// TestLostAccessRevisionIsNotReused holds that control data which lose their last change, as in an election or a
+// restored backup, never reuse an access revision under which something was cached.
+func TestLostAccessRevisionIsNotReused(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{Local: true})
 	first := replica{w.Directory, w.Keys}

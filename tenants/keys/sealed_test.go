@@ -11,9 +11,9 @@ import (
 	"tenantry/tenants/tenantstest"
 )
 
-// TestT12_NobodyMakesOrMovesAnEntryOfAKey by writing to Redis: what is not sealed under its
-// name is read from the store instead, and refused where that does not know it.
-func TestT12_NobodyMakesOrMovesAnEntryOfAKey(t *testing.T) {
+// TestForgedOrMovedKeyEntriesAreRefused writes to Redis directly: an entry that is not sealed under its name is read
+// from the store instead, and refused where the store does not know the key.
+func TestForgedOrMovedKeyEntriesAreRefused(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	a, b := w.Tenant(t, "a"), w.Tenant(t, "b")
@@ -52,7 +52,7 @@ func TestT12_NobodyMakesOrMovesAnEntryOfAKey(t *testing.T) {
 		}
 		w.Second(t, tenantstest.Options{}) // nothing is cached
 		if p, err := authenticate(t, w, "a", weak.Token.Reveal()); err != nil || p.KeyID != weak.Key.ID || p.May(tenants.Contacts) {
-			t.Errorf("%s: %+v, %v", what, p, err)
+			t.Errorf("%s: got %+v, %v, want no error and p.KeyID = %v", what, p, err, weak.Key.ID)
 		}
 		if p, err := authenticate(t, w, "a", unknown.Token.Reveal()); !errors.Is(err, tenants.ErrDenied) {
 			t.Errorf("%s, under the name of a key that there is not: %+v, %v", what, p, err)
@@ -70,8 +70,8 @@ func TestT12_NobodyMakesOrMovesAnEntryOfAKey(t *testing.T) {
 	}
 }
 
-// TestK2_TheIndexWorksWithoutTheStore, long after the organization's keys were opened.
-func TestK2_TheIndexWorksWithoutTheStore(t *testing.T) {
+// TestKeyCacheWorksWithoutTheStore looks keys up long after the organization's data keys were opened.
+func TestKeyCacheWorksWithoutTheStore(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	token := issue(t, w, w.Tenant(t, "acme"), keys.NewKey{}).Token.Reveal()

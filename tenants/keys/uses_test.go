@@ -8,8 +8,8 @@ import (
 	"tenantry/tenants/tenantstest"
 )
 
-// TestX10_UsesKeepUp: a round stores all that was noted since the one before.
-func TestX10_UsesKeepUp(t *testing.T) {
+// TestLastUsesAreAllStored holds that a round stores all uses noted since the one before.
+func TestLastUsesAreAllStored(t *testing.T) {
 	t.Parallel()
 	const many = 2_000 // more than were stored in a round once, and no more than the slowest store of the tests takes
 	w := tenantstest.New(t, tenantstest.Options{})

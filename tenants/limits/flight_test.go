@@ -22,8 +22,8 @@ func fill(t *testing.T, f *Flight, l Load) (entered int, full string) {
 	return entered, full
 }
 
-// TestX9_FlightIsBoundedForEach has parties take all they get, in turn.
-func TestX9_FlightIsBoundedForEach(t *testing.T) {
+// TestFlightIsBoundedForEach lets each party take all the room it gets, in turn.
+func TestFlightIsBoundedForEach(t *testing.T) {
 	t.Parallel()
 	f := NewFlight(256)
 	stranger := func(org int64, n byte) Load {
@@ -63,7 +63,7 @@ func TestFlightWaits(t *testing.T) {
 	one := func(org int64) Load { return Load{Organization: org, Weight: 1} }
 	for _, l := range []Load{{Organization: 1, Weight: 40}, {Organization: 2, Weight: 4}, one(3), one(4), one(4), one(4)} {
 		if full := f.Enter(t.Context(), l); full != "" {
-			t.Fatalf("%+v: %s", l, full)
+			t.Fatalf(`got %+v: %s, want full = ""`, l, full)
 		}
 	}
 	entered := make(chan int64, 2)
@@ -131,8 +131,8 @@ func TestFlightNeverExceeds(t *testing.T) {
 	}
 }
 
-// TestX9_OneAddressLeavesOthersTheirWait: those who wait are bounded as those who have room are.
-func TestX9_OneAddressLeavesOthersTheirWait(t *testing.T) {
+// TestOneAddressCannotFillTheQueue holds that waiting calls are bounded by address as running calls are.
+func TestOneAddressCannotFillTheQueue(t *testing.T) {
 	t.Parallel()
 	f := NewFlight(256)
 	at := func(n byte) Load {

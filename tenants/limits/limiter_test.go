@@ -50,7 +50,7 @@ func TestLimiterParts(t *testing.T) {
 		mine := request(t, org, Key("a"), "5/h", "off", "2/h")
 		for range 2 {
 			if d := take(mine); d.Refused || d.Name != "caller rate" {
-				t.Fatalf("%+v", d)
+				t.Fatalf(`got %+v, want d.Name = "caller rate"`, d)
 			}
 		}
 		if d := take(mine); !d.Refused || d.Name != "caller rate" || d.Limit.Count() != 2 || d.Wait < 29*time.Minute {
@@ -100,8 +100,9 @@ func TestLimiterParts(t *testing.T) {
 	})
 }
 
-// TestX14_VisitorsOfAKeyAreLimitedApart: whoever uses up what one visitor has leaves the key to the others.
-func TestX14_VisitorsOfAKeyAreLimitedApart(t *testing.T) {
+// TestVisitorsOfAKeyAreLimitedSeparately holds that a visitor who uses up one visitor's share leaves the key to the
+// others.
+func TestVisitorsOfAKeyAreLimitedSeparately(t *testing.T) {
 	t.Parallel()
 	test := func(t *testing.T, l *Limiter) {
 		t.Helper()
@@ -183,7 +184,7 @@ func TestScriptIsLoadedAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		if d := l.Take(t.Context(), r); d.Refused || d.Remaining != left {
-			t.Fatalf("%+v", d)
+			t.Fatalf("got %+v, want d.Remaining = %v", d, left)
 		}
 	}
 	if err := client.ScriptFlush(t.Context()).Err(); err != nil {
@@ -227,9 +228,9 @@ func blackHole(t *testing.T) redis.UniversalClient {
 	return client
 }
 
-// TestF4_RedisBlackHoled shows that a Redis that never answers makes no request wait long
-// and none unlimited.
-func TestF4_RedisBlackHoled(t *testing.T) {
+// TestLimitsHoldWithRedisBlackHoled holds that a Redis that never answers makes no request wait long and none
+// unlimited.
+func TestLimitsHoldWithRedisBlackHoled(t *testing.T) {
 	t.Parallel()
 	log := &lines{}
 	var ahead atomic.Int64
@@ -267,7 +268,7 @@ func TestF4_RedisBlackHoled(t *testing.T) {
 	}
 }
 
-func TestF4_RedisGoneAndBack(t *testing.T) {
+func TestLimitsWithRedisGoneAndBack(t *testing.T) {
 	t.Parallel()
 	server, err := localredis.Start()
 	if err != nil {
@@ -412,9 +413,9 @@ func TestLocalIsBounded(t *testing.T) {
 	}
 }
 
-// TestX8_StrangersDriveOutNobody: addresses without end, with those of the largest networks
-// that one party has, are bounded and cost a key nothing of its count; nor do host names without end.
-func TestX8_StrangersDriveOutNobody(t *testing.T) {
+// TestAnonymousCountersEvictNobody holds that counters of addresses without end, also of the largest networks one
+// party has, and of host names without end are bounded and cost a key none of its count.
+func TestAnonymousCountersEvictNobody(t *testing.T) {
 	t.Parallel()
 	l := New(Options{Defaults: rate.Set{Organization: rate.Pair{Quota: mustParse(t, "100000000/d")}, Key: rate.Pair{Quota: mustParse(t, "3/d")}, Address: rate.Pair{Rate: mustParse(t, "5/s")}}})
 	key := Request{Prefix: "a:", Caller: Key("a")}
@@ -453,9 +454,9 @@ func TestNetwork(t *testing.T) {
 	}
 }
 
-// TestX8_AddressesAreBoundApart: one address uses up its own limit, a few do not use up that
-// of all, and all together leave the organization's own callers theirs.
-func TestX8_AddressesAreBoundApart(t *testing.T) {
+// TestAddressesAreLimitedSeparately holds that an address uses up its own limit, that a few do not use up the limit
+// of all, and that all together leave the organization's own callers theirs.
+func TestAddressesAreLimitedSeparately(t *testing.T) {
 	t.Parallel()
 	test := func(t *testing.T, l *Limiter) {
 		t.Helper()
@@ -510,8 +511,8 @@ func onLimiters(t *testing.T, defaults rate.Set, test func(*testing.T, *Limiter)
 	})
 }
 
-// TestX8_HostNamesMultiplyNoAddress: an address has its limit over all hosts, those of organizations and others.
-func TestX8_HostNamesMultiplyNoAddress(t *testing.T) {
+// TestAddressLimitSpansAllHosts holds that an address has one limit over all hosts, known and unknown.
+func TestAddressLimitSpansAllHosts(t *testing.T) {
 	t.Parallel()
 	onLimiters(t, rate.Set{Address: rate.Pair{Rate: mustParse(t, "6/h"), Quota: mustParse(t, "5/d")}}, func(t *testing.T, l *Limiter) {
 		at := func(host int, address string) Decision {
@@ -529,9 +530,9 @@ func TestX8_HostNamesMultiplyNoAddress(t *testing.T) {
 	})
 }
 
-// TestT15_LimitsOfAnOrganizationAreNotToldToStrangers: neither what is told of an answer nor what is of a refusal
-// depends on the limits that an organization has.
-func TestT15_LimitsOfAnOrganizationAreNotToldToStrangers(t *testing.T) {
+// TestLimitsAreNotRevealedToAnonymousCallers holds that neither an answer's headers nor a refusal's depend on the
+// organization's limits.
+func TestLimitsAreNotRevealedToAnonymousCallers(t *testing.T) {
 	t.Parallel()
 	defaults := rate.Set{Organization: rate.Pair{Rate: mustParse(t, "1000/h"), Quota: mustParse(t, "10000/d")}, Address: rate.Pair{Rate: mustParse(t, "6/h")}}
 	onLimiters(t, defaults, func(t *testing.T, l *Limiter) {

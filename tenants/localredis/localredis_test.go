@@ -34,7 +34,7 @@ func start(t *testing.T) (*localredis.Server, redis.UniversalClient) {
 	return server, client
 }
 
-func TestS5_LifetimesRunByThemselves(t *testing.T) {
+func TestKeysExpireByThemselves(t *testing.T) {
 	t.Parallel()
 	_, client := start(t)
 	began := time.Now()
@@ -108,7 +108,7 @@ func TestLargePipelinesAndScripts(t *testing.T) {
 	}
 }
 
-func TestF6_NoSocketListens(t *testing.T) {
+func TestNoSocketListens(t *testing.T) {
 	before := listening(t)
 	_, client := start(t)
 	if err := client.Ping(t.Context()).Err(); err != nil {

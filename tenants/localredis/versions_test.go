@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// TestX10_NamesThatHaveLeftAreForgotten: as many as strangers like to make, while those that are there stay as they are.
-func TestX10_NamesThatHaveLeftAreForgotten(t *testing.T) {
+// TestVersionsOfRemovedNamesAreEvicted evicts as many names as anonymous callers like to make, and none of those
+// that exist.
+func TestVersionsOfRemovedNamesAreEvicted(t *testing.T) {
 	t.Parallel()
 	s, err := Start()
 	if err != nil {

@@ -30,8 +30,8 @@ func TestOpenRefusesWhatCannotWork(t *testing.T) {
 	}
 }
 
-// A server that takes connections and says nothing.
-func TestF1_BlackHoleIsBounded(t *testing.T) {
+// TestBlackHoledRedisIsBounded covers a server that accepts connections and says nothing.
+func TestBlackHoledRedisIsBounded(t *testing.T) {
 	t.Parallel()
 	hole, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -100,7 +100,7 @@ func TestVault_TakesWhatWasMadeForThePlace(t *testing.T) {
 		_, err := c.vault.Put(t.Context(), c.at, &again, given)
 		must(t, err)
 		if plain, err := c.vault.Open(t.Context(), c.at, c.field, again[c.field]); err != nil || plain.Reveal() != "AAA" {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf(`%s: got %v, want no error and plain.Reveal() = "AAA"`, name, err)
 		}
 	}
 }

@@ -65,7 +65,7 @@ func TestPeopleSeeAndEndTheirSessions(t *testing.T) {
 		"a person who is none":   func() error { return w.Sessions.EndAll(t.Context(), w.Fresh(t, "acme"), 999) },
 	} {
 		if err := end(); !errors.Is(err, store.ErrNotFound) {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("%s: got %v, want the error store.ErrNotFound", what, err)
 		}
 	}
 	snapshot := w.Entries(t, tenant, "session:")
@@ -129,7 +129,7 @@ func TestListedSessionsAreBounded(t *testing.T) {
 	}
 	all, err := w.Sessions.List(t.Context(), w.Fresh(t, "acme"), ann.UID)
 	if err != nil || len(all) != sessions.MaxListed {
-		t.Fatalf("%d: %v", len(all), err)
+		t.Fatalf("got %d: %v, want no error and len(all) = %v", len(all), err, sessions.MaxListed)
 	}
 	if _, err := lookup(t, w, "acme", oldest); err != nil {
 		t.Fatal(err)

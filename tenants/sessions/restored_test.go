@@ -24,7 +24,7 @@ func bringBack(t *testing.T, w *tenantstest.World, what map[string]string) {
 	}
 }
 
-func TestS4_EndedSessionStaysEndedInARestoredRedis(t *testing.T) {
+func TestEndedSessionStaysEndedInARestoredRedis(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	tenant := w.Tenant(t, "acme")
@@ -64,8 +64,9 @@ func TestS4_EndedSessionStaysEndedInARestoredRedis(t *testing.T) {
 	}
 }
 
-// What Redis could not delete is over all the same: the person has been told so.
-func TestS4_EndHoldsWhereRedisCannotDelete(t *testing.T) {
+// TestSessionEndHoldsWhenRedisCannotDelete holds that a session that Redis could not delete is over all the same,
+// because the person was told so.
+func TestSessionEndHoldsWhenRedisCannotDelete(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	tenant := w.Tenant(t, "acme")
@@ -90,8 +91,8 @@ func TestS4_EndHoldsWhereRedisCannotDelete(t *testing.T) {
 	}
 }
 
-// Nobody is told of an end that the store does not know.
-func TestS4_EndIsNotClaimedWithoutTheStore(t *testing.T) {
+// TestSessionEndFailsWithoutTheStore holds that a sign-out the store does not know is not reported as done.
+func TestSessionEndFailsWithoutTheStore(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	tenant := w.Tenant(t, "acme")
@@ -183,7 +184,7 @@ func TestLookupOfAWarmSessionIsOneRoundTrip(t *testing.T) {
 	}
 }
 
-func TestS4_KilledRedisRevivesNoSession(t *testing.T) {
+func TestKilledRedisRevivesNoSession(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	w := tenantstest.New(t, tenantstest.Options{Local: true})

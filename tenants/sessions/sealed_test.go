@@ -11,9 +11,9 @@ import (
 	"tenantry/tenants/tenantstest"
 )
 
-// TestT12_NobodyMakesOrMovesASession by writing to Redis: what a session says is what the
-// organization wrote under its name.
-func TestT12_NobodyMakesOrMovesASession(t *testing.T) {
+// TestForgedOrMovedSessionsAreRefused writes to Redis directly: a session holds only as its organization sealed it,
+// under its own name.
+func TestForgedOrMovedSessionsAreRefused(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	a, b := w.Tenant(t, "a"), w.Tenant(t, "b")
@@ -54,7 +54,7 @@ func TestT12_NobodyMakesOrMovesASession(t *testing.T) {
 			t.Fatal(err)
 		}
 		if p, err := lookup(t, w, "a", mine); !errors.Is(err, tenants.ErrDenied) {
-			t.Errorf("%s: %+v, %v", what, p, err)
+			t.Errorf("%s: got %+v, %v, want the error tenants.ErrDenied", what, p, err)
 		}
 	}
 	if err := w.Redis.Set(t.Context(), name, value, time.Hour).Err(); err != nil {

@@ -56,7 +56,7 @@ func lookup(t *testing.T, w *tenantstest.World, slug, token string) (*tenants.Pr
 	return w.Sessions.Lookup(t.Context(), w.Fresh(t, slug), token)
 }
 
-func TestS1_SessionIsBoundToItsOrganization(t *testing.T) {
+func TestSessionIsBoundToItsOrganization(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	a := w.Tenant(t, "a")
@@ -90,7 +90,7 @@ func TestOnlyTheHashIsInRedis(t *testing.T) {
 	token := start(t, w, "acme", user(t, w, tenant, identity.NewUser{}))
 	found, err := w.Redis.Keys(t.Context(), tenant.RedisPrefix()+"*").Result()
 	if err != nil || len(found) != 2 {
-		t.Fatal(found, err)
+		t.Fatalf("got %v, %v, want no error and len(found) = 2", found, err)
 	}
 	for _, name := range found {
 		var value string
@@ -105,7 +105,7 @@ func TestOnlyTheHashIsInRedis(t *testing.T) {
 	}
 }
 
-func TestS4_WhatEndsASession(t *testing.T) {
+func TestWhatEndsASession(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		do   func(*testing.T, *tenantstest.World, *tenants.Tenant, *identity.User, string) error
@@ -167,7 +167,7 @@ func TestS4_WhatEndsASession(t *testing.T) {
 	}
 }
 
-func TestS4_EndDuringALookupIsNotUndone(t *testing.T) {
+func TestEndDuringALookupIsNotUndone(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	tenant := w.Tenant(t, "acme")
@@ -194,9 +194,9 @@ func TestS4_EndDuringALookupIsNotUndone(t *testing.T) {
 	}
 }
 
-// TestS8_WhoBeganAJob: what a person began in a session goes on with the rights of now after Redis has forgotten the
-// session, and not once that was ended.
-func TestS8_WhoBeganAJob(t *testing.T) {
+// TestJobOutlivesAnExpiredSessionOnly holds that a job goes on with its owner's present rights after its session
+// expired, and not after the session was ended.
+func TestJobOutlivesAnExpiredSessionOnly(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{Sessions: sessions.Options{Idle: time.Second}})
 	tenant := w.Tenant(t, "acme")
@@ -247,7 +247,7 @@ func TestS8_WhoBeganAJob(t *testing.T) {
 	}
 }
 
-func TestS5_IdleAndAbsoluteLimitsReallyExpire(t *testing.T) {
+func TestIdleAndAbsoluteLimitsExpire(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{Sessions: sessions.Options{Idle: 2 * time.Second, Absolute: 5 * time.Second}})
 	tenant := w.Tenant(t, "acme")
@@ -308,8 +308,9 @@ func TestOutageIsNoRefusal(t *testing.T) {
 	}
 }
 
-// Not parallel, so that nobody else allocates while the work is measured by its memory.
-func TestS7_KnownAndUnknownAddressesAnswerAlike(t *testing.T) {
+// TestKnownAndUnknownAddressesAnswerAlike is not parallel, so that nobody else allocates while the work is measured
+// by its memory.
+func TestKnownAndUnknownAddressesAnswerAlike(t *testing.T) {
 	w := tenantstest.New(t, tenantstest.Options{PasswordMemory: 19 << 10, Sessions: sessions.Options{Throttle: sessions.Throttle{Free: 4}}})
 	tenant := w.Tenant(t, "acme")
 	known := user(t, w, tenant, identity.NewUser{Email: "known@example.com"})
@@ -384,7 +385,7 @@ func TestAttemptsForOneAddressDoNotCountForAnother(t *testing.T) {
 	}
 	found, err := w.Redis.Keys(t.Context(), w.Directory.RedisPrefix()+"signin:*").Result()
 	if err != nil || len(found) != 9 { // one of the network address, two of each e-mail address
-		t.Fatal(found, err)
+		t.Fatalf("got %v, %v, want no error and len(found) = 9", found, err)
 	}
 	shapes := map[int]int{}
 	for _, key := range found {
@@ -409,7 +410,7 @@ func sameBeginning(email string) string {
 	}
 }
 
-func TestS3_EverySignInHasItsOwnToken(t *testing.T) {
+func TestEverySignInHasItsOwnToken(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	u := user(t, w, w.Tenant(t, "acme"), identity.NewUser{})

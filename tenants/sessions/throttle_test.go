@@ -62,7 +62,7 @@ func (d *door) opens(t *testing.T, from string) {
 	}
 }
 
-func TestS6_ParallelAttemptsCannotPassTheThrottle(t *testing.T) {
+func TestParallelAttemptsCannotPassTheThrottle(t *testing.T) {
 	t.Parallel()
 	d := newDoor(t, sessions.Throttle{})
 	var wrong, throttled atomic.Int64
@@ -191,7 +191,7 @@ func TestManyAddressesHaveNoEndlessGuesses(t *testing.T) {
 	d.opens(t, "203.0.113.2")
 }
 
-func TestS6_AddressIsBoundedToo(t *testing.T) {
+func TestSignInsAreThrottledByAddress(t *testing.T) {
 	t.Parallel()
 	d := newDoor(t, sessions.Throttle{PerAddress: 3})
 	d.Clock.Freeze()
@@ -207,7 +207,7 @@ func TestS6_AddressIsBoundedToo(t *testing.T) {
 	if !errors.Is(err, tenants.ErrDenied) {
 		t.Fatal(err)
 	}
-	// X8: so does the guess of an invitation.
+	// A guessed invitation counts as well.
 	_, err = d.Sessions.AcceptInvite(t.Context(), d.tenant, "inv_x", secret.New(password), netip.MustParseAddr("2001:db8::3"))
 	if !errors.Is(err, tenants.ErrDenied) {
 		t.Fatal(err)
@@ -231,7 +231,7 @@ func TestThrottleSurvivesGarbage(t *testing.T) {
 	d.wrong(t, "192.0.2.1")
 	names, err := d.Redis.Keys(t.Context(), d.Directory.RedisPrefix()+"signin:*").Result()
 	if err != nil || len(names) != 3 {
-		t.Fatal(names, err)
+		t.Fatalf("got %v, %v, want no error and len(names) = 3", names, err)
 	}
 	for _, name := range names {
 		if err := d.Redis.Set(t.Context(), name, "garbage", time.Minute).Err(); err != nil {

@@ -307,7 +307,7 @@ func TestStoreType(t *testing.T) {
 		schema.Date: store.TypeDate, schema.DateTime: store.TypeDate, schema.MultiSelect: store.TypeStrings, "Unheard": store.TypeAny,
 	} {
 		if got, askable := schema.StoreType(fieldType); got != want || !askable {
-			t.Errorf("%s: %v, %v", fieldType, got, askable)
+			t.Errorf("%s: got %v, %v, want %v and askable", fieldType, got, askable, want)
 		}
 	}
 	if _, askable := schema.StoreType(schema.Encrypted); askable {
@@ -433,7 +433,7 @@ func TestExact(t *testing.T) {
 		"0.12345678901234567": false, "9007199254740993.0": false, "123456789012345678901": false, "1e999": false, "0e5": true, "0.000": true,
 	} {
 		if got := schema.Exact(number); got != want {
-			t.Errorf("%s: %v", number, got)
+			t.Errorf("%s: got %v, want %v", number, got, want)
 		}
 	}
 }

@@ -125,7 +125,8 @@ func TestBadLines(t *testing.T) {
 		r, err := w.load(acme, c.line, ImportOptions{})
 		var refused *RefusedError
 		if !errors.As(err, &refused) || r.Failed != 1 || len(r.Problems) != 1 || r.Problems[0].Line != 1 {
-			t.Errorf("%s: %v %+v", c.line, err, r)
+			t.Errorf("%s: got %v %+v, want an error of the type of refused and r.Failed = 1 and len(r.Problems) = 1 and r.Problems[0].Line = 1",
+				c.line, err, r)
 			continue
 		}
 		for _, part := range strings.Fields(strings.ReplaceAll(c.want, `"b c"`, `"b_c"`)) {
@@ -151,11 +152,12 @@ func TestBadLines_MarkAndLength(t *testing.T) {
 	acme := w.org("acme")
 	r, err := w.load(acme, "\xef\xbb\xbf"+base, ImportOptions{})
 	if err == nil || r.Failed != 1 || !strings.Contains(r.Problems[0].String(), "byte order mark") {
-		t.Fatalf("%v %v", err, r.Problems)
+		t.Fatalf(`got %v %v, want an error and r.Failed = 1 and containing "byte order mark"`, err, r.Problems)
 	}
 	r, err = w.load(acme, base+`{"kind":"contact","city":"`+strings.Repeat("x", MaxLine)+`"}`+"\n{\n", ImportOptions{})
 	if err == nil || r.Failed != 2 || r.Problems[0].Line != 8 || r.Problems[0].Errors[0].Code != "length" || r.Problems[1].Line != 9 {
-		t.Fatalf("%v %v", err, r.Problems)
+		t.Fatalf(`got %v %v, want an error and r.Failed = 2 and r.Problems[0].Line = 8 and "length" and r.Problems[1].Line = 9`,
+			err, r.Problems)
 	}
 	w.mustLoad(acme, "\n \r\n"+strings.ReplaceAll(base, "\n", "\r\n")+"\n\n")
 }
@@ -177,7 +179,8 @@ func TestBadLines_TooManyDefinitions(t *testing.T) {
 	for name, bundle := range map[string]string{"one more": fields(500, 501), "one more beside those there are": fields(0, 501)} {
 		r, err := w.load(acme, bundle, ImportOptions{})
 		if err == nil || r.Failed != 1 || r.Problems[0].Errors[0].Message != "an organization has at most 500 contact fields" {
-			t.Errorf("%s: %v %+v", name, err, r)
+			t.Errorf(`%s: got %v %+v, want an error and r.Failed = 1 and r.Problems[0].Errors[0].Message = "an organization has at most 500 contact fields"`,
+				name, err, r)
 		}
 	}
 }
@@ -217,7 +220,7 @@ func TestBadLines_RepeatedInTheBundle(t *testing.T) {
 		"20 pid line 19 gives the same pid",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Fatal(diff)
+		t.Fatalf("mismatch (-want +got):\n%s", diff)
 	}
 }
 
@@ -240,13 +243,13 @@ func TestDeletedDefinitions(t *testing.T) {
 		w.mustLoad(acme, base)
 		w.mustLoad(acme, c.deleted)
 		if r, err := w.load(acme, c.line, ImportOptions{}); err == nil || r.Problems[0].Errors[0].Message != c.want {
-			t.Errorf("%s: %v %v", c.line, err, r.Problems)
+			t.Errorf("%s: got %v %v, want an error and r.Problems[0].Errors[0].Message = %v", c.line, err, r.Problems, c.want)
 		}
 		w.mustLoad(acme, strings.Replace(c.line, `"id"`, `"as_is":true,"id"`, 1))
 		w.mustLoad(acme, c.deleted+c.line)
 		dump := w.dump(acme, false)
 		if w.mustLoad(other, dump); strings.Contains(dump, `"as_is"`) {
-			t.Errorf("%s", dump)
+			t.Errorf(`got %s, want nothing containing "\"as_is\""`, dump)
 		}
 		if r := w.mustLoad(acme, dump); r.Created+r.Updated != 0 {
 			t.Errorf("its own export: %+v", r.Counts)
@@ -294,20 +297,21 @@ not JSON
 {"kind":"file","filename":"x","mimetype":"text/y","contact_id":"0000000000000000000000b1"}
 `
 	if r, err := w.load(acme, bundle, ImportOptions{}); err == nil || r.Failed != 11 || r.Created != 0 || strings.Count(w.dump(acme, false), "\n") != 1 {
-		t.Fatalf("%v %+v", err, r)
+		t.Fatalf(`got %v %+v, want an error and r.Failed = 11 and r.Created = 0 and strings.Count(w.dump(acme, false), "\n") = 1`,
+			err, r)
 	}
 	var bad bytes.Buffer
 	r, err := w.load(acme, bundle, ImportOptions{Partial: true, Bad: &bad})
 	if err != nil || r.Failed != 11 || r.Created != 10 {
-		t.Fatalf("%v %+v", err, r)
+		t.Fatalf("got %v %+v, want no error and r.Failed = 11 and r.Created = 10", err, r)
 	}
 	all := strings.SplitAfter(bundle, "\n")
 	want := strings.Join([]string{all[7], all[8], all[9], all[10], all[11], all[12], all[13], all[14], all[16], all[18], all[19]}, "")
 	if diff := cmp.Diff(want, bad.String()); diff != "" {
-		t.Fatal(diff)
+		t.Fatalf("mismatch (-want +got):\n%s", diff)
 	}
 	again, err := w.load(acme, bundle, ImportOptions{Partial: true})
 	if err != nil || again.Unchanged != 10 || again.Failed != 11 || again.Created != 0 {
-		t.Fatalf("%v %+v", err, again)
+		t.Fatalf("got %v %+v, want no error and again.Unchanged = 10 and again.Failed = 11 and again.Created = 0", err, again)
 	}
 }

@@ -32,7 +32,7 @@ func BenchmarkImportContacts(b *testing.B) {
 		b.StartTimer()
 		r, err := w.service.Import(b.Context(), org, src, ImportOptions{})
 		if err != nil || r.Kinds[kindContact].Created != n {
-			b.Fatalf("%+v %v", r, err)
+			b.Fatalf("got %+v %v, want no error and r.Kinds[kindContact].Created = %v", r, err, n)
 		}
 	}
 	b.ReportMetric(float64(n*b.N)/b.Elapsed().Seconds(), "contacts/s")
@@ -50,7 +50,7 @@ func BenchmarkImportContactsAgain(b *testing.B) {
 	for b.Loop() {
 		r, err := w.service.Import(b.Context(), org, src, ImportOptions{})
 		if err != nil || r.Kinds[kindContact].Unchanged != n {
-			b.Fatalf("%+v %v", r, err)
+			b.Fatalf("got %+v %v, want no error and r.Kinds[kindContact].Unchanged = %v", r, err, n)
 		}
 	}
 	b.ReportMetric(float64(n*b.N)/b.Elapsed().Seconds(), "contacts/s")
@@ -64,7 +64,7 @@ func BenchmarkCheckContacts(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		if r, err := w.service.Import(b.Context(), org, src, ImportOptions{DryRun: true}); err != nil || r.Created == 0 {
-			b.Fatalf("%+v %v", r, err)
+			b.Fatalf("got %+v %v, want no error and r.Created > 0", r, err)
 		}
 	}
 	b.ReportMetric(float64(n*b.N)/b.Elapsed().Seconds(), "contacts/s")

@@ -26,10 +26,10 @@ func TestDryRun_ChangesNothing(t *testing.T) {
 	before := w.dump(acme, false)
 	r, err := w.load(acme, complete, ImportOptions{DryRun: true})
 	if err != nil || !r.DryRun || r.Created != 11 || r.Updated != 4 || r.Unchanged != 4 {
-		t.Fatalf("%v %+v", err, r)
+		t.Fatalf("got %v %+v, want no error and r.DryRun and r.Created = 11 and r.Updated = 4 and r.Unchanged = 4", err, r)
 	}
 	if diff := cmp.Diff(before, w.dump(acme, false)); diff != "" {
-		t.Fatal(diff)
+		t.Fatalf("difference:\n%s", diff)
 	}
 }
 
@@ -50,7 +50,7 @@ func TestSameRecord(t *testing.T) {
 {"kind":"file","id":"0000000000000000000000f9","filename":"a","mimetype":"text/b","contact_id":"0000000000000000000000b9"}
 `)
 	if r.Updated != 7 || r.Created != 2 {
-		t.Fatalf("%+v", r)
+		t.Fatalf("got %+v, want r.Updated = 7 and r.Created = 2", r)
 	}
 	out := w.dump(acme, true)
 	for _, part := range []string{
@@ -67,7 +67,7 @@ func TestSameRecord(t *testing.T) {
 	r = w.mustLoad(acme, `{"kind":"file","id":"0000000000000000000000fa","filename":"c","mimetype":"text/d","contact_id":"0000000000000000000000ba"}
 {"kind":"contact","id":"0000000000000000000000ba","external_id":"c-9","city":"Ulm"}`)
 	if r.Updated != 1 || r.Created != 1 {
-		t.Fatalf("%+v", r)
+		t.Fatalf("got %+v, want r.Updated = 1 and r.Created = 1", r)
 	}
 	if out := w.dump(acme, true); strings.Contains(out, "0000000000000000000000ba") || strings.Count(out, `"contact_id":"0000000000000000000000b9"`) != 2 {
 		t.Fatalf("the reference does not lead to the contact:\n%s", out)
@@ -87,7 +87,7 @@ func TestLinesWithoutIdentity(t *testing.T) {
 	bundle := base + strings.Repeat(`{"kind":"contact","city":"Ulm","fields":{"ssn":"1"}}`+"\n", 3) +
 		`{"kind":"contact", "fields":{"ssn":"2"},"city":"Ulm"}` + "\n" + `{"kind":"folder","name":"x"}` + "\n"
 	if r := w.mustLoad(acme, bundle); r.Kinds[kindContact].Created != 4 {
-		t.Fatalf("%+v", r)
+		t.Fatalf("got %+v, want r.Kinds[kindContact].Created = 4", r)
 	}
 	before := w.dump(acme, true)
 	if r := w.mustLoad(acme, bundle); r.Unchanged != r.Lines {
@@ -101,7 +101,7 @@ func TestLinesWithoutIdentity(t *testing.T) {
 	again := other.org("acme")
 	other.mustLoad(again, base+`{"kind":"contact","city":"Ulm","fields":{"ssn":"1"}}`+"\n")
 	if r := other.mustLoad(again, bundle); r.Kinds[kindContact].Created != 3 || r.Kinds[kindContact].Unchanged != 1 {
-		t.Fatalf("%+v", r)
+		t.Fatalf("got %+v, want r.Kinds[kindContact].Created = 3 and r.Kinds[kindContact].Unchanged = 1", r)
 	}
 }
 
@@ -120,7 +120,7 @@ func TestLinesWithoutIdentity_SecretsAreNotPartOfTheIdentifier(t *testing.T) {
 	}
 }
 
-func TestC1_EncryptedValuesOpenOnlyWhereTheyWereMade(t *testing.T) {
+func TestEncryptedValuesOpenOnlyWhereTheyWereMade(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	acme := w.org("acme")
@@ -131,7 +131,7 @@ func TestC1_EncryptedValuesOpenOnlyWhereTheyWereMade(t *testing.T) {
 	}
 	contact := ofKind(out, kindContact)[0]
 	if r := w.mustLoad(acme, contact); r.Unchanged != 1 {
-		t.Fatalf("%+v", r)
+		t.Fatalf("got %+v, want r.Unchanged = 1", r)
 	}
 	for name, moved := range map[string]string{
 		"other record": strings.ReplaceAll(contact, `"0000000000000000000000b1"`, `"0000000000000000000000b5"`),
@@ -141,13 +141,13 @@ func TestC1_EncryptedValuesOpenOnlyWhereTheyWereMade(t *testing.T) {
 		moved = strings.Replace(moved, `"external_id":"c-1"`, `"external_id":"c-2"`, 1)
 		r, err := w.load(acme, `{"kind":"contact_field","key":"pin","title":"Pin","type":"Encrypted"}`+"\n"+moved, ImportOptions{})
 		if err == nil || len(r.Problems) != 1 || r.Problems[0].Errors[0].Code != "format" {
-			t.Errorf("%s: %v %+v", name, err, r)
+			t.Errorf(`%s: got %v %+v, want an error and len(r.Problems) = 1 and "format"`, name, err, r)
 		}
 	}
 	other := w.org("other")
 	r, err := w.load(other, out, ImportOptions{})
 	if err == nil || !strings.Contains(r.Problems[0].String(), "--secrets") {
-		t.Fatalf("%v %v", err, r.Problems)
+		t.Fatalf(`got %v %v, want an error and containing "--secrets"`, err, r.Problems)
 	}
 }
 
@@ -173,7 +173,7 @@ func TestManyReferences(t *testing.T) {
 `)
 	r := w.mustLoad(acme, b.String())
 	if r.Created != files+depth+2 {
-		t.Fatalf("%+v", r.Counts)
+		t.Fatalf("got %+v, want r.Created = %v", r.Counts, files+depth+2)
 	}
 	if r := w.mustLoad(acme, b.String()); r.Unchanged != files+depth+2 {
 		t.Fatalf("importing again: %+v", r.Counts)
@@ -194,11 +194,11 @@ func TestFolders_CannotMoveIntoTheirOwn(t *testing.T) {
 		"one is in the bundle": folder("2", "1") + folder("1", "3"),
 	} {
 		if r, err := w.load(acme, bundle, ImportOptions{}); err == nil || r.Problems[0].Errors[0].Code != "forbidden" {
-			t.Errorf("%s: %v %+v", name, err, r)
+			t.Errorf(`%s: got %v %+v, want an error and "forbidden"`, name, err, r)
 		}
 	}
 	if r := w.mustLoad(acme, folder("3", "4")+folder("2", "3")); r.Updated != 2 {
-		t.Errorf("%+v", r)
+		t.Errorf("got %+v, want r.Updated = 2", r)
 	}
 }
 
@@ -235,7 +235,8 @@ func TestInterrupted(t *testing.T) {
 	}})
 	var interrupted *InterruptedError
 	if !errors.As(err, &interrupted) || !errors.Is(err, context.Canceled) || interrupted.Lines != total+2 {
-		t.Fatalf("%v", err)
+		t.Fatalf("got %v, want an error of the type of interrupted and the error context.Canceled and interrupted.Lines = %v",
+			err, total+2)
 	}
 	stored, err := w.contacts.Contacts.In(acme.Workspace()).Count(t.Context(), store.Filter{})
 	check(t, err)
@@ -248,7 +249,8 @@ func TestInterrupted(t *testing.T) {
 		goleak.IgnoreAnyFunction("go.mongodb.org/mongo-driver/v2/x/mongo/driver/topology.(*contextDoneListener).Listen"))
 	again := w.mustLoad(acme, string(bundle))
 	if again.Created+again.Unchanged != total+2 || again.Unchanged < int(stored) {
-		t.Fatalf("%+v", again.Counts)
+		t.Fatalf("got %+v, want again.Created+again.Unchanged = %v and again.Unchanged >= %v",
+			again.Counts, total+2, int(stored))
 	}
 	if w.mustLoad(acme, string(bundle)).Unchanged != total+2 {
 		t.Fatal("the bundle is not complete")
@@ -328,7 +330,7 @@ func TestSourceChangesMeanwhile(t *testing.T) {
 	r, err := w.service.Import(t.Context(), acme, Source{Open: g.open}, ImportOptions{})
 	var incomplete *IncompleteError
 	if !errors.As(err, &incomplete) || r.Failed != 1 || r.Created != 0 {
-		t.Fatalf("%v %+v", err, r)
+		t.Fatalf("got %v %+v, want an error of the type of incomplete and r.Failed = 1 and r.Created = 0", err, r)
 	}
 }
 
@@ -340,7 +342,7 @@ func TestKindAnywhere(t *testing.T) {
 	r := w.mustLoad(acme, `{"fields":{"plan":"x"},"kind":"contact"}
 {"key":"plan","kind":"contact_field","title":"Plan","type":"Text"}`)
 	if r.Kinds[kindContact].Created != 1 || r.Kinds[kindField].Created != 1 {
-		t.Fatalf("%+v", r)
+		t.Fatalf("got %+v, want r.Kinds[kindContact].Created = 1 and r.Kinds[kindField].Created = 1", r)
 	}
 }
 
@@ -361,7 +363,8 @@ func TestSomebodyElseStoresMeanwhile(t *testing.T) {
 	}})
 	c := r.Kinds[kindContact]
 	if !once || c.Created+c.Updated+c.Failed != 5 || c.Failed != 1 || c.Updated != 2 {
-		t.Fatalf("%v %+v %v", err, r, r.Problems)
+		t.Fatalf("got %v %+v %v, want once and c.Created+c.Updated+c.Failed = 5 and c.Failed = 1 and c.Updated = 2",
+			err, r, r.Problems)
 	}
 }
 
@@ -378,7 +381,7 @@ func TestStoreUnavailable(t *testing.T) {
 	}})
 	var interrupted *InterruptedError
 	if !errors.As(err, &interrupted) || interrupted.Stored != r.Created {
-		t.Fatalf("%v", err)
+		t.Fatalf("got %v, want an error of the type of interrupted and interrupted.Stored = %v", err, r.Created)
 	}
 	if !strings.Contains(err.Error(), fmt.Sprintf("%d of 10002 lines stored; import the same file again", r.Created)) {
 		t.Fatal(err)
@@ -440,7 +443,7 @@ func TestProgress_AtMostTenTimesASecond(t *testing.T) {
 		calls++
 		last = p
 		if p.Total != int64(len(bundle)) || p.Bytes > p.Total {
-			t.Errorf("%+v", p)
+			t.Errorf("got %+v, want p.Total = %v and p.Bytes <= %v", p, int64(len(bundle)), p.Total)
 		}
 	}})
 	check(t, err)
@@ -448,7 +451,8 @@ func TestProgress_AtMostTenTimesASecond(t *testing.T) {
 		t.Errorf("%d calls, at most %d expected", calls, most)
 	}
 	if last.Phase != PhaseStoring || last.Bytes != last.Total || r.Kinds[kindContact].Created != 5000 {
-		t.Errorf("%+v %+v", last, r)
+		t.Errorf("got %+v %+v, want last.Phase = %v and last.Bytes = %v and r.Kinds[kindContact].Created = 5000",
+			last, r, PhaseStoring, last.Total)
 	}
 }
 
@@ -458,7 +462,8 @@ func TestProblemsAreBounded(t *testing.T) {
 	acme := w.org("acme")
 	r, err := w.load(acme, strings.Repeat("{\n", 5000), ImportOptions{})
 	if err == nil || len(r.Problems) != maxProblems || r.More != 4000 || r.Failed != 5000 || r.Problems[maxProblems-1].Line != maxProblems {
-		t.Fatalf("%v %d %d %d", err, len(r.Problems), r.More, r.Failed)
+		t.Fatalf("got %v %d %d %d, want an error and len(r.Problems) = %v and r.More = 4000 and r.Failed = 5000 and r.Problems[maxProblems-1].Line = %v",
+			err, len(r.Problems), r.More, r.Failed, maxProblems, maxProblems)
 	}
 }
 

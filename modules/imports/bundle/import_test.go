@@ -45,7 +45,7 @@ func TestExport_ImportsAsTheSameOrganization(t *testing.T) {
 	// The two share a store, where no two teams have one id: the second got another.
 	team := strings.Split(ofKind(second, "team")[0], `"`)[7]
 	if diff := cmp.Diff(first, strings.ReplaceAll(second, team, "0000000000000000000000a1")); diff != "" {
-		t.Fatal(diff)
+		t.Fatalf("difference:\n%s", diff)
 	}
 	if r := w.mustLoad(other, first); r.Unchanged != r.Lines {
 		t.Fatalf("importing again: %+v", r)
@@ -54,7 +54,7 @@ func TestExport_ImportsAsTheSameOrganization(t *testing.T) {
 	elsewhere := apart.org("acme")
 	apart.mustLoad(elsewhere, first)
 	if diff := cmp.Diff(first, apart.dump(elsewhere, true)); diff != "" {
-		t.Fatal(diff)
+		t.Fatalf("difference:\n%s", diff)
 	}
 	if r := w.mustLoad(acme, w.dump(acme, false)); r.Unchanged != r.Lines {
 		t.Fatalf("importing an export where it was made: %+v", r)
@@ -73,7 +73,8 @@ func TestPublicIdentifiersOfReports(t *testing.T) {
 	for _, pid := range []string{"p2", "fifteen-letters", strings.Repeat("p", 65), "sixteen letters ", "sixteen/letters/", "sechzehn-zeiché"} {
 		r, err := w.load(acme, line(pid), ImportOptions{})
 		if err == nil || len(r.Problems) != 1 || !strings.Contains(r.Problems[0].String(), "pid must have 16 to 64") {
-			t.Errorf("%q: %v %v", pid, err, r.Problems)
+			t.Errorf(`%q: got %v %v, want an error and len(r.Problems) = 1 and containing "pid must have 16 to 64"`,
+				pid, err, r.Problems)
 		}
 	}
 	w.mustLoad(acme, line("sixteen-letters_")+line(strings.Repeat("P", 64)))
@@ -103,9 +104,9 @@ func TestPublicIdentifiersOfReports(t *testing.T) {
 	}
 }
 
-// TestX13_ImportsTakeTurns: an import asks whether it may go on while it reads, checks and stores, each few hundred lines, and
-// ends where it may not: with nothing told as stored that is not.
-func TestX13_ImportsTakeTurns(t *testing.T) {
+// TestImportsTakeTurns holds that an import asks every few hundred lines whether it may go on, while it reads,
+// checks and stores, and that one that may not ends without reporting as stored what is not.
+func TestImportsTakeTurns(t *testing.T) {
 	t.Parallel()
 	const lines = 3000
 	var file strings.Builder

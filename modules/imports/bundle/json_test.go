@@ -20,11 +20,12 @@ func FuzzLine(f *testing.F) {
 		}
 		r, err := w.service.Import(t.Context(), acme, BytesSource([]byte(line)), ImportOptions{DryRun: true})
 		if (r.Failed > 0) != (err != nil) || r.Lines != 1 || r.Created+r.Updated+r.Unchanged+r.Failed != 1 {
-			t.Fatalf("%q: %+v %v", line, r, err)
+			t.Fatalf("%q: got %+v %v, want (r.Failed > 0) = %v and r.Lines = 1 and r.Created+r.Updated+r.Unchanged+r.Failed = 1",
+				line, r, err, (err != nil))
 		}
 		for _, p := range r.Problems {
 			if len(p.Errors) == 0 || len(p.String()) > 20_000 {
-				t.Fatalf("%q: %v", line, p)
+				t.Fatalf("%q: got %v, want len(p.Errors) > 0 and len(p.String()) <= 20_000", line, p)
 			}
 		}
 	})

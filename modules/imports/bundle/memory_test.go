@@ -100,7 +100,7 @@ func TestLinesOfManyValues(t *testing.T) {
 	}
 	r, err := w.load(acme, bundle.String(), ImportOptions{})
 	if err == nil || r.Failed != 8 || !strings.Contains(r.Problems[7].String(), fmt.Sprintf("has more than %d values, at byte", strictjson.MaxValues)) {
-		t.Errorf("%v %v", err, r.Problems)
+		t.Errorf("got %v %v, want an error and r.Failed = 8", err, r.Problems)
 	}
 }
 

@@ -85,7 +85,7 @@ func TestMirror_MakesWhole(t *testing.T) {
 	check(t, err)
 	r := w.mirrored(t, acme, before)
 	if r.Created != 0 || r.Removed != 16 || len(r.Removals) != 16 {
-		t.Errorf("%+v", r)
+		t.Errorf("got %+v, want r.Created = 0 and r.Removed = 16 and len(r.Removals) = 16", r)
 	}
 	if diff := cmp.Diff(neighbour, w.dump(other, true)); diff != "" {
 		t.Errorf("another organization changed:\n%s", diff)
@@ -181,11 +181,11 @@ func TestMirror_Refused(t *testing.T) {
 			t.Errorf("%s: %v, which no mirror goes with", c.bundle, err)
 		}
 		if err == nil || !refused && c.want == nil || c.want != nil && !errors.Is(err, c.want) {
-			t.Errorf("%s: %v", c.bundle, err)
+			t.Errorf("%s: got %v, want an error", c.bundle, err)
 		}
 	}
 	if diff := cmp.Diff(before, w.dump(acme, true)); diff != "" {
-		t.Error(diff)
+		t.Errorf("difference:\n%s", diff)
 	}
 }
 
@@ -203,7 +203,7 @@ func TestMirror_DryRun(t *testing.T) {
 	dry, err := w.load(acme, bundle, ImportOptions{Mirror: true, DryRun: true})
 	check(t, err)
 	if diff := cmp.Diff(before, w.dump(acme, true)); diff != "" {
-		t.Fatal(diff)
+		t.Fatalf("difference:\n%s", diff)
 	}
 	if dry.Removed != strings.Count(before, "\n")-2 || len(dry.Removals) != maxRemovals || dry.MoreRemovals != dry.Removed-maxRemovals {
 		t.Errorf("%d removed, %d listed, %d more of %d", dry.Removed, len(dry.Removals), dry.MoreRemovals, strings.Count(before, "\n"))
@@ -260,7 +260,7 @@ func TestMirror_Interrupted(t *testing.T) {
 			break
 		}
 		if !errors.Is(err, stop) || most > 100 {
-			t.Fatalf("%v %+v", err, r)
+			t.Fatalf("got %v %+v, want the error stop and most <= 100", err, r)
 		}
 		check(t, w.contacts.Contacts.In(acme.Workspace()).Insert(t.Context(), &contacts.Contact{Email: "meanwhile@example.com"}))
 		w.mirrored(t, acme, before)

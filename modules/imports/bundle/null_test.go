@@ -100,16 +100,16 @@ func TestExport_SaysWhatIsEmpty(t *testing.T) {
 {"kind":"form_collection","id":"000000000000000000000092","name":"bare","label":"Bare","label_plural":"Bares","email_alerts":{"enabled":true},"external_id":"x","external_created_at":"2024-01-01","external_updated_at":"2024-01-01"}
 `)
 	if filled.Updated != filled.Lines {
-		t.Fatalf("%+v", filled)
+		t.Fatalf("got %+v, want filled.Updated = %v", filled, filled.Lines)
 	}
 	if again := w.mustLoad(acme, before); again.Updated != filled.Lines || again.Created != 0 {
-		t.Errorf("%+v", again)
+		t.Errorf("got %+v, want again.Updated = %v and again.Created = 0", again, filled.Lines)
 	}
 	if diff := cmp.Diff(timeless(before), timeless(w.dump(acme, true))); diff != "" {
-		t.Error(diff)
+		t.Errorf("difference:\n%s", diff)
 	}
 	if again := w.mustLoad(acme, before); again.Unchanged != again.Lines {
-		t.Errorf("%+v", again)
+		t.Errorf("got %+v, want again.Unchanged = %v", again, again.Lines)
 	}
 }
 
@@ -123,7 +123,8 @@ func TestExport_EmptyLimitsOverHTTP(t *testing.T) {
 	after := w.dump(acme, false)
 	r, err := w.load(acme, before, ImportOptions{Bounded: true})
 	if err != nil || r.Unchanged != r.Lines || w.dump(acme, false) != after {
-		t.Errorf("%v %+v\n%s", err, r.Counts, w.dump(acme, false))
+		t.Errorf("got %v %+v\n%s\nwant no error and r.Unchanged = %v and w.dump(acme, false) = %v",
+			err, r.Counts, w.dump(acme, false), r.Lines, after)
 	}
 }
 
@@ -156,7 +157,7 @@ func TestExport_LinesImport(t *testing.T) {
 		t.Errorf("%d lines: %.200s", len(lines), lines)
 	}
 	if r := w.mustLoad(acme, out); r.Unchanged != r.Lines {
-		t.Errorf("%+v", r)
+		t.Errorf("got %+v, want r.Unchanged = %v", r, r.Lines)
 	}
 }
 

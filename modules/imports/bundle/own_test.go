@@ -44,7 +44,7 @@ func TestAResourceTravelsByItsDeclarationAlone(t *testing.T) {
 {"kind":"team","id":"0000000000000000000000a1","name":"North"}
 `
 	if r := w.mustLoad(acme, bundle); r.Created != 4 {
-		t.Fatalf("%+v", r)
+		t.Fatalf("got %+v, want r.Created = 4", r)
 	}
 	if r := w.mustLoad(acme, bundle); r.Unchanged != 4 {
 		t.Fatalf("again: %+v", r)

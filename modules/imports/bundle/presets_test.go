@@ -33,7 +33,7 @@ func TestNullIsWhatHoldsUnsaid(t *testing.T) {
 	} {
 		w.mustLoad(acme, c.line+"\n")
 		if text := dump(); !strings.Contains(text, c.has) || c.lacks != "" && strings.Contains(text, c.lacks) {
-			t.Errorf("%s: %s", c.line, text)
+			t.Errorf("%s: got %s, want containing %q", c.line, text, c.has)
 		}
 	}
 }

@@ -27,13 +27,14 @@ func TestSecrets_TravelSealedToAKey(t *testing.T) {
 	check(t, err)
 	bundle := out.String()
 	if strings.Contains(bundle, "123-45-6789") || strings.Contains(bundle, `"enc":`) || strings.Count(bundle, `{"sealed":`) != 3 {
-		t.Fatal(bundle)
+		t.Fatalf(`got %v, want nothing containing "123-45-6789" and nothing containing "\"enc\":"`, bundle)
 	}
 	if strings.Contains(strings.Join(r.LeftOut, " "), "Encrypted") {
 		t.Errorf("left out: %q", r.LeftOut)
 	}
 	if r.Lines != strings.Count(bundle, "\n") || r.Kinds[kindContact] != 1 || r.AsIs != 5 || len(r.Problems) > 0 {
-		t.Errorf("%+v", r)
+		t.Errorf("got %+v, want r.Lines = %v and r.Kinds[kindContact] = 1 and r.AsIs = 5 and len(r.Problems) <= 0",
+			r, strings.Count(bundle, "\n"))
 	}
 
 	apart := newWorld(t)
@@ -51,13 +52,13 @@ func TestSecrets_TravelSealedToAKey(t *testing.T) {
 		r, err := apart.load(elsewhere, c.bundle, ImportOptions{OpenWith: c.key})
 		var refused *RefusedError
 		if !errors.As(err, &refused) || !strings.Contains(r.Problems[0].String(), c.says) {
-			t.Errorf("%s: %v %v", name, err, r.Problems)
+			t.Errorf("%s: got %v %v, want an error of the type of refused and containing %q", name, err, r.Problems, c.says)
 		}
 	}
 	_, err = apart.load(elsewhere, bundle, ImportOptions{OpenWith: key})
 	check(t, err)
 	if diff := cmp.Diff(w.dump(acme, true), apart.dump(elsewhere, true)); diff != "" {
-		t.Fatal(diff)
+		t.Fatalf("difference:\n%s", diff)
 	}
 	again, err := apart.load(elsewhere, bundle, ImportOptions{OpenWith: key})
 	check(t, err)
@@ -89,7 +90,7 @@ func TestExport_SettingsAndServiceAccounts(t *testing.T) {
 	elsewhere := apart.org("other")
 	apart.mustLoad(elsewhere, out)
 	if diff := cmp.Diff(out, apart.dump(elsewhere, false)); diff != "" {
-		t.Fatal(diff)
+		t.Fatalf("difference:\n%s", diff)
 	}
 	for _, line := range []string{
 		`{"kind":"organization","request_limits":{"rate":"1/s"}}`, `{"kind":"organization","request_limits":{"key":{"rate":"fast"}}}`,

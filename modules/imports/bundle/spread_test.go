@@ -48,7 +48,7 @@ func TestReferencesAreLookedAtOnce(t *testing.T) {
 			im.reset()
 			check(t, im.check(t.Context()))
 			if r := im.report(); r.Failed != c.failed || c.failed > 0 && r.Problems[0].Errors[0].Message != c.want {
-				t.Errorf("%+v %v", r.Counts, r.Problems)
+				t.Errorf("got %+v %v, want r.Failed = %v", r.Counts, r.Problems, c.failed)
 			}
 			if im.steps > 10*n {
 				t.Errorf("%d steps", im.steps)

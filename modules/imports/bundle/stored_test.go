@@ -90,7 +90,7 @@ func TestExport_AlwaysImports(t *testing.T) {
 	elsewhere := apart.org("acme")
 	r = apart.mustLoad(elsewhere, revealed)
 	if diff := cmp.Diff(revealed, apart.dump(elsewhere, true)); diff != "" {
-		t.Fatal(diff)
+		t.Fatalf("difference:\n%s", diff)
 	}
 	var told strings.Builder
 	for _, p := range r.Warnings {
@@ -126,7 +126,8 @@ func TestAsIs_FindsTypingErrorsAllTheSame(t *testing.T) {
 	} {
 		r, err := w.load(acme, c.line, ImportOptions{})
 		if err == nil || len(r.Problems) != 1 || r.Problems[0].Errors[0].Field != c.field {
-			t.Errorf("%s: %v %v", name, err, r.Problems)
+			t.Errorf("%s: got %v %v, want an error and len(r.Problems) = 1 and r.Problems[0].Errors[0].Field = %v",
+				name, err, r.Problems, c.field)
 		}
 	}
 }
@@ -142,7 +143,8 @@ func TestAsIs_NewValuesSupersede(t *testing.T) {
 	w.mustLoad(acme, `{"kind":"contact","external_id":"c-1","fields":{"age":"37","ssn":"plain"}}`)
 	line := ofKind(w.dump(acme, true), kindContact)[0]
 	if !strings.Contains(line, `"fields":{"plan":"gold","ssn":"plain"}`) || !strings.Contains(line, `"secrets":{"age":"37"}`) {
-		t.Fatal(line)
+		t.Fatalf(`got %v, want containing "\"fields\":{\"plan\":\"gold\",\"ssn\":\"plain\"}" and containing "\"secrets\":{\"age\":\"37\"}"`,
+			line)
 	}
 }
 
@@ -162,13 +164,13 @@ func TestAsIs_DanglingReferences(t *testing.T) {
 	check(t, teams.Delete(t.Context(), team))
 	out := w.dump(acme, true)
 	if !strings.Contains(ofKind(out, "file")[0], `"as_is":true`) {
-		t.Fatal(ofKind(out, "file"))
+		t.Fatalf(`got %v, want containing "\"as_is\":true"`, ofKind(out, "file"))
 	}
 	apart := newWorld(t)
 	elsewhere := apart.org("acme")
 	apart.mustLoad(elsewhere, out)
 	if diff := cmp.Diff(out, apart.dump(elsewhere, true)); diff != "" {
-		t.Fatal(diff)
+		t.Fatalf("difference:\n%s", diff)
 	}
 }
 
@@ -216,7 +218,7 @@ func TestAsIs_GivesNoRights(t *testing.T) {
 		`{"kind":"custom_report","as_is":true,"id":"0000000000000000000000e9","title":"X","class":"Gone","query":{}}`: "class",
 	} {
 		if r, err := w.load(acme, line, ImportOptions{}); err == nil || len(r.Problems) != 1 || !strings.HasPrefix(r.Problems[0].Errors[0].Field, field) {
-			t.Errorf("%s: %v %v", line, err, r.Problems)
+			t.Errorf("%s: got %v %v, want an error and len(r.Problems) = 1 and beginning with %q", line, err, r.Problems, field)
 		}
 	}
 	w.mustLoad(acme, `{"kind":"role","name":"reader","permissions":["view_users"]}`)
@@ -231,10 +233,11 @@ func TestAsIs_GivesNoRights(t *testing.T) {
 	old, err := w.deps.People.Roles.In(other.People()).First(t.Context(), store.Query{Filter: store.Eq("name", "old")})
 	check(t, err)
 	if len(u.Teams) != 1 || !slices.Equal(u.Roles, []string{"reader"}) || old.Label != "a\r\nb" || !slices.Equal(old.Permissions, []tenants.Permission{"contacts"}) {
-		t.Errorf("%+v %+v", u, old)
+		t.Errorf(`got %+v %+v, want len(u.Teams) = 1 and old.Label = "a\r\nb"`, u, old)
 	}
 	r, err := w.service.Export(t.Context(), acme, io.Discard, ExportOptions{})
 	if err != nil || !strings.Contains(strings.Join(r.LeftOut, " "), "that do not exist were left out of people, roles and service accounts (2)") {
-		t.Errorf("%v %q", err, r.LeftOut)
+		t.Errorf("got %v %q, want no error and containing %q",
+			err, r.LeftOut, "that do not exist were left out of people, roles and service accounts (2)")
 	}
 }

@@ -35,10 +35,11 @@ func TestRows_ABareQuote(t *testing.T) {
 	o.Partial, o.Bad = true, &bad
 	r := w.mustRows(acme, "name,qty,code\r\n5\" nail,9,AB-9\r\nscrew,7,AB-2\r\n", o)
 	if r.Updated != 1 || r.Created != 0 || r.Failed != 1 || bad.String() != "name,qty,code\r\n5\" nail,9,AB-9\r\n" {
-		t.Errorf("%+v\n%q", r, bad.String())
+		t.Errorf("got %+v\n%q\nwant r.Updated = 1 and r.Created = 0 and r.Failed = 1 and bad.String() = \"name,qty,code\\r\\n5\\\" nail,9,AB-9\\r\\n\"",
+			r, bad.String())
 	}
 	if out := w.dump(acme, false); !strings.Contains(out, `{"code":"AB-2","name":"screw","qty":7}`) {
-		t.Error(out)
+		t.Errorf(`got %v, want containing "{\"code\":\"AB-2\",\"name\":\"screw\",\"qty\":7}"`, out)
 	}
 }
 
@@ -75,7 +76,8 @@ func TestRows_TheSameFileAgain(t *testing.T) {
 				before := w.dump(org, false)
 				again := w.mustRows(org, file, o)
 				if after := w.dump(org, false); r.Created != 3 || again.Unchanged != 3 || again.Created+again.Updated != 0 || after != before {
-					t.Errorf("%+v\n%+v\n%s", r, again, after)
+					t.Errorf("got %+v\n%+v\n%s\nwant r.Created = 3 and again.Unchanged = 3 and again.Created+again.Updated = 0 and after = %v",
+						r, again, after, before)
 				}
 				led := map[string]bool{}
 				for i, c := range again.Columns {
@@ -98,16 +100,18 @@ func TestRows_LookAlikes(t *testing.T) {
 	w.mustRows(acme, "ref,Net Price,net_price,net-price\nR1,100,110,120\n", o)
 	w.mustRows(acme, "ref,Net Price,net_price,net-price\nR1,101,111,121\n", o)
 	if out := w.dump(acme, false); !strings.Contains(out, `"values":{"net_price":111,"net_price_2":101,"net_price_3":121,"ref":"R1"}`) || len(lines(out, "record")) != 1 {
-		t.Error(out)
+		t.Errorf(`got %v, want containing %q and len(lines(out, "record")) = 1`,
+			out, `"values":{"net_price":111,"net_price_2":101,"net_price_3":121,"ref":"R1"}`)
 	}
 	r := w.mustRows(acme, "ref,NET PRICE\nR1,102\n", o)
 	if c := r.Columns[1]; c.Field != "net_price" || !strings.Contains(c.Note, "similar to the field net_price_2 too") {
-		t.Errorf("%+v", r.Columns)
+		t.Errorf(`got %+v, want c.Field = "net_price" and containing "similar to the field net_price_2 too"`, r.Columns)
 	}
 	w.mustLoad(acme, `{"kind":"custom_object","name":"one","label":"One","label_plural":"Ones","schema":{"net_price":{"title":"Price","type":"Number"}}}`)
 	r = w.mustRows(acme, "Net Price,net-price\n1,2\n", tabular.Options{As: "records:one", Format: tabular.CSV})
 	if r.Columns[0].Field != "net_price" || !r.Columns[1].New || !strings.Contains(r.Columns[1].Note, "similar to the field net_price, which another column is mapped to") {
-		t.Errorf("%+v", r.Columns)
+		t.Errorf(`got %+v, want r.Columns[0].Field = "net_price" and r.Columns[1].New and containing "similar to the field net_price, which another column is mapped to"`,
+			r.Columns)
 	}
 }
 
@@ -121,7 +125,8 @@ func TestRows_WhatIsNoNumber(t *testing.T) {
 	for _, zip := range []string{"01067", "+49351123", "100E10", "1.10", "0.12345678901234567"} {
 		r, err := w.rows(acme, "zip,place\n"+zip+",Dresden\n", o)
 		if err == nil || r.Failed != 1 || !strings.Contains(fmt.Sprint(r.Problems), `line 2 (record): column "zip": expected a number such as`) {
-			t.Errorf("%s: %v %v", zip, err, r.Problems)
+			t.Errorf(`%s: got %v %v, want an error and r.Failed = 1 and containing "line 2 (record): column \"zip\": expected a number such as"`,
+				zip, err, r.Problems)
 		}
 	}
 	for name, file := range map[string]string{
@@ -129,15 +134,16 @@ func TestRows_WhatIsNoNumber(t *testing.T) {
 	} {
 		r := w.mustRows(acme, file, tabular.Options{As: "records:" + name, Format: tabular.JSON})
 		if r.Columns[0].Type != schema.Text {
-			t.Errorf("%s: %+v", name, r.Columns)
+			t.Errorf("%s: got %+v, want r.Columns[0].Type = %v", name, r.Columns, schema.Text)
 		}
 	}
 	if out := w.dump(acme, false); !strings.Contains(out, `{"v":"0.12345678901234567"}`) || !strings.Contains(out, `{"v":"12.50"}`) {
-		t.Error(out)
+		t.Errorf(`got %v, want containing "{\"v\":\"0.12345678901234567\"}" and containing "{\"v\":\"12.50\"}"`, out)
 	}
 	r := w.mustRows(acme, "city,country\nOslo,NO\nBergen,NO\n", tabular.Options{As: "records:city", Format: tabular.CSV})
 	if r.Columns[1].Type != schema.Text || !strings.Contains(w.dump(acme, false), `{"city":"Bergen","country":"NO"}`) {
-		t.Errorf("%+v", r.Columns)
+		t.Errorf(`got %+v, want r.Columns[1].Type = %v and containing "{\"city\":\"Bergen\",\"country\":\"NO\"}"`,
+			r.Columns, schema.Text)
 	}
 }
 
@@ -150,10 +156,10 @@ func TestRows_TextsAsTheyAre(t *testing.T) {
 	file := "ref,a,b\r\nn1,\"one\r\ntwo\", \r\nn2,x,y\r\n"
 	w.mustRows(acme, file, o)
 	if out := w.dump(acme, false); !strings.Contains(out, `{"a":"one\r\ntwo","b":" ","ref":"n1"}`) {
-		t.Error(out)
+		t.Errorf(`got %v, want containing "{\"a\":\"one\\r\\ntwo\",\"b\":\" \",\"ref\":\"n1\"}"`, out)
 	}
 	if again := w.mustRows(acme, file, o); again.Unchanged != 2 {
-		t.Errorf("%+v", again)
+		t.Errorf("got %+v, want again.Unchanged = 2", again)
 	}
 }
 
@@ -193,7 +199,7 @@ func TestRows_SeparatorsAndEncodings(t *testing.T) {
 		w.mustRows(org, c.file, o)
 		before := w.dump(org, false)
 		if w.mustRows(org, c.file, o); !strings.Contains(before, c.want) || w.dump(org, false) != before {
-			t.Errorf("%s: %s", name, before)
+			t.Errorf("%s: got %s, want containing %q and w.dump(org, false) = %v", name, before, c.want, before)
 		}
 	}
 	acme := w.org("acme")
@@ -203,7 +209,7 @@ func TestRows_SeparatorsAndEncodings(t *testing.T) {
 	} {
 		o.As, o.Format = "records:thing", tabular.CSV
 		if _, err := w.rows(acme, in("windows-1252", plain), o); !errors.Is(err, tabular.ErrOptions) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v, want the error tabular.ErrOptions", name, err)
 		}
 	}
 	var bad bytes.Buffer

@@ -23,7 +23,7 @@ func TestRows_AddressBooks(t *testing.T) {
 		w.mustRows(org, c.file, o)
 		before := w.dump(org, false)
 		if w.mustRows(org, c.file, o); !strings.Contains(before, c.want) || w.dump(org, false) != before || len(lines(before, "contact_field")) > 0 {
-			t.Errorf("%s: %s", name, before)
+			t.Errorf("%s: got %s, want containing %q and w.dump(org, false) = %v", name, before, c.want, before)
 		}
 	}
 }
@@ -44,11 +44,12 @@ func TestRows_Formats(t *testing.T) {
 	o.DryRun = false
 	w.mustRows(acme, file, o)
 	if out := w.dump(acme, false); !strings.Contains(out, `"values":{"day":"2024-12-31","kinds":["a","b"],"nr":"7","ort":"Bonn","preis":1012.5}`) {
-		t.Error(out)
+		t.Errorf("got %v, want containing %q",
+			out, `"values":{"day":"2024-12-31","kinds":["a","b"],"nr":"7","ort":"Bonn","preis":1012.5}`)
 	}
 	for _, row := range []string{"12/31/2024;1;;;", "31.12.2024;1,012.50;;;", "31.2.2024;1;;;", "1.1.2024;1.01;;;", "1.1.2024;x;;;"} {
 		if r, err := w.rows(acme, "Datum;Preis;Nr;Art;Ort\n"+row+"\n", o); err == nil || r.Failed != 1 {
-			t.Errorf("%s: %v %+v", row, err, r)
+			t.Errorf("%s: got %v %+v, want an error and r.Failed = 1", row, err, r)
 		}
 	}
 	o.Map["Ort"] = []string{"ort:nonsense"}

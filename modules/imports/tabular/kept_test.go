@@ -41,14 +41,14 @@ func TestRows_TheOrderOfColumns(t *testing.T) {
 	}
 	o := tabular.Options{As: "records:thing", Format: tabular.CSV, Key: "k"}
 	if r := w.mustRows(org, write(order), o); r.Created != 1 {
-		t.Fatalf("%+v", r)
+		t.Fatalf("got %+v, want r.Created = 1", r)
 	}
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 20 {
 		random.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 		r := w.mustRows(org, write(order), o)
 		if r.Unchanged != 1 || slices.ContainsFunc(r.Columns, func(c bundle.Column) bool { return c.New }) {
-			t.Fatalf("%q: %+v", write(order), r)
+			t.Fatalf("%q: got %+v, want r.Unchanged = 1", write(order), r)
 		}
 	}
 }
@@ -123,7 +123,8 @@ func TestRows_StayWithin(t *testing.T) {
 	for _, dry := range []bool{true, false} {
 		r, err := w.rows(org, "id,a,b\n"+id+",1,x\n", tabular.Options{As: "records:second", Format: tabular.CSV, DryRun: dry})
 		if err == nil || len(r.Problems) != 1 || !strings.Contains(r.Problems[0].String(), "belongs to another custom object") {
-			t.Errorf("%v %+v", err, r)
+			t.Errorf(`got %v %+v, want an error and len(r.Problems) = 1 and containing "belongs to another custom object"`,
+				err, r)
 		}
 	}
 	if after := w.dump(org, false); after != before {
@@ -138,20 +139,20 @@ func TestRows_SayHowTheyWereRead(t *testing.T) {
 	w := newWorld(t)
 	org := w.org("acme")
 	if r := w.mustRows(org, "a;b\n1;x\n", tabular.Options{As: "records:one", Format: tabular.CSV, Encoding: tabular.GuessEncoding}); r.Delimiter != "semicolon" || r.Encoding != "utf-8" {
-		t.Errorf("%q %q", r.Delimiter, r.Encoding)
+		t.Errorf(`got %q %q, want r.Delimiter = "semicolon" and r.Encoding = "utf-8"`, r.Delimiter, r.Encoding)
 	}
 	if r := w.mustRows(org, "a~b\n1~\xfc\n", tabular.Options{As: "records:two", Format: tabular.CSV, Encoding: tabular.GuessEncoding, Delimiter: "~"}); r.Delimiter != "~" || r.Encoding != "windows-1252" {
-		t.Errorf("%q %q", r.Delimiter, r.Encoding)
+		t.Errorf(`got %q %q, want r.Delimiter = "~" and r.Encoding = "windows-1252"`, r.Delimiter, r.Encoding)
 	}
 	var bad bytes.Buffer
 	o := tabular.Options{As: "records:three", Format: tabular.JSON, Encoding: "windows-1252", Partial: true, Bad: &bad}
 	if _, err := w.rows(org, "[{\"n\":\"\xfc\"},{\"n\":\"\xe9\",\"m\":{\"x\":1}}]", o); err != nil || bad.String() != "{\"n\":\"\xe9\",\"m\":{\"x\":1}}\n" {
-		t.Errorf("%v %q", err, bad.String())
+		t.Errorf(`got %v %q, want no error and bad.String() = "{\"n\":\"\xe9\",\"m\":{\"x\":1}}\n"`, err, bad.String())
 	}
 	bad.Reset()
 	o.Encoding = ""
 	if _, err := w.rows(org, "\xef\xbb\xbf[{\"n\":\"a\"},{\"n\":\"\xc3\xa9\",\"m\":{\"x\":1}}]", o); err != nil || bad.String() != "\xef\xbb\xbf{\"n\":\"\xc3\xa9\",\"m\":{\"x\":1}}\n" {
-		t.Errorf("%v %q", err, bad.String())
+		t.Errorf(`got %v %q, want no error and bad.String() = "\ufeff{\"n\":\"é\",\"m\":{\"x\":1}}\n"`, err, bad.String())
 	}
 }
 
@@ -164,7 +165,7 @@ func TestRows_NoRowMakesNoField(t *testing.T) {
 	before := w.dump(org, false)
 	for _, file := range []string{"id,object,a,external_id,created_at,updated_at\n", "b\n"} {
 		if r := w.mustRows(org, file, tabular.Options{As: "records:thing", Format: tabular.CSV}); r.Lines != 0 {
-			t.Errorf("%+v", r)
+			t.Errorf("got %+v, want r.Lines = 0", r)
 		}
 	}
 	w.mustRows(org, "b\n", tabular.Options{As: "records:other", Format: tabular.CSV})
@@ -182,10 +183,10 @@ func TestRows_KeysOfExports(t *testing.T) {
 		`{"kind":"record","object":"thing","external_id":"E","values":{"a":1,"b":2}}`+"\n")
 	o := tabular.Options{As: "records:thing", Format: tabular.CSV, Key: "external_id"}
 	if r := w.mustRows(org, "external_id,a,b\nE,1,2\n", o); r.Unchanged != 1 {
-		t.Errorf("%+v", r)
+		t.Errorf("got %+v, want r.Unchanged = 1", r)
 	}
 	if r := w.mustRows(org, "external_id,a,b,Other\nE,2,1,\n", o); r.Unchanged != 1 { // titles
-		t.Errorf("%+v", r)
+		t.Errorf("got %+v, want r.Unchanged = 1", r)
 	}
 }
 
@@ -201,11 +202,11 @@ func TestRows_BadRowsAreReadTheSameWay(t *testing.T) {
 	}
 	mended := strings.Replace(bad.String(), ";x", "", 1)
 	if mended != "sep=;\nName;Preis, netto\nC;1,50\n" {
-		t.Errorf("%q", bad.String())
+		t.Errorf(`got %q, want mended = "sep=;\nName;Preis, netto\nC;1,50\n"`, bad.String())
 	}
 	o.Bad = nil
 	if r, err := w.rows(org, mended, o); len(r.Columns) != 2 || r.Columns[0].Field != "name" {
-		t.Errorf("%v %+v", err, r)
+		t.Errorf(`got %v %+v, want len(r.Columns) = 2 and r.Columns[0].Field = "name"`, err, r)
 	}
 }
 

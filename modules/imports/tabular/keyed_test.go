@@ -49,7 +49,8 @@ func TestRows_Key(t *testing.T) {
 			r := w.mustRows(acme, file, o)
 			for _, got := range []bundle.Report{dry, r} {
 				if got.Lines != 2 || got.Updated != 1 || got.Created != 1 || got.Skipped != 2 || got.Failed != 0 {
-					t.Errorf("%+v", got.Counts)
+					t.Errorf("got %+v, want got.Lines = 2 and got.Updated = 1 and got.Created = 1 and got.Skipped = 2 and got.Failed = 0",
+						got.Counts)
 				}
 			}
 			if out := w.dump(acme, false); !strings.Contains(out, c.stored) {
@@ -64,7 +65,8 @@ func TestRows_Key(t *testing.T) {
 			bad, err := w.rows(acme, "email,city,n\ntwice@example.com,X,1\nnew@example.com,Y,1\nnew@example.com,Z,1\n,Q,1\n", o)
 			if err == nil || bad.Failed != 2 || !strings.Contains(bad.Problems[0].String(), "several stored records have this email") ||
 				!strings.Contains(bad.Problems[1].String(), "row 3 has the same email") {
-				t.Errorf("%v %v", err, bad.Problems)
+				t.Errorf(`got %v %v, want an error and bad.Failed = 2 and containing "several stored records have this email" and containing "row 3 has the same email"`,
+					err, bad.Problems)
 			}
 		})
 	}
@@ -82,7 +84,7 @@ func TestRows_KeyIsExact(t *testing.T) {
 	r := w.mustRows(acme, "email,n\nnew@example.com,9007199254740993\nnewer@example.com,9007199254740994\nb@example.org,1000000\nc@example.org,0.5\n",
 		tabular.Options{As: "contacts", Format: tabular.CSV, Key: "n"})
 	if r.Created != 2 || r.Updated != 2 {
-		t.Errorf("%+v", r.Counts)
+		t.Errorf("got %+v, want r.Created = 2 and r.Updated = 2", r.Counts)
 	}
 	out := w.dump(acme, false)
 	for _, want := range []string{`"email":"a@example.com","fields":{"n":9007199254740992}`, `"email":"new@example.com","fields":{"n":9007199254740993}`, "b@example.org", "c@example.org"} {
@@ -99,7 +101,7 @@ func TestRows_KeyRefused(t *testing.T) {
 	w.mustLoad(acme, `{"kind":"contact_field","key":"pin","title":"Pin","type":"Encrypted"}`)
 	for name, key := range map[string]string{"no column": "phone", "encrypted": "pin", "a list": "tags"} {
 		if _, err := w.rows(acme, "email,pin,tags\na@example.com,1,x\n", tabular.Options{As: "contacts", Format: tabular.CSV, Key: key}); !errors.Is(err, tabular.ErrOptions) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v, want the error tabular.ErrOptions", name, err)
 		}
 	}
 }
@@ -115,7 +117,8 @@ func TestRows_BlankRows(t *testing.T) {
 		acme := w.org("acme")
 		r := w.mustRows(acme, file, tabular.Options{As: "contacts", Format: format})
 		if r.Lines != 2 || r.Created != 2 || r.Skipped != 3 || len(lines(w.dump(acme, false), "contact")) != 2 {
-			t.Errorf("%s: %+v", format, r.Counts)
+			t.Errorf(`%s: got %+v, want r.Lines = 2 and r.Created = 2 and r.Skipped = 3 and len(lines(w.dump(acme, false), "contact")) = 2`,
+				format, r.Counts)
 		}
 	}
 }
@@ -129,10 +132,10 @@ func TestRows_OneColumnTwice(t *testing.T) {
 		As: "contacts", Format: tabular.CSV, Map: map[string][]string{"Name": {"first_name", "last_name"}, "Mail": {"email", "login"}},
 	})
 	if len(r.Columns) != 4 || !cmp.Equal(r.Columns[1], column("Name", "last_name", "", false)) || !cmp.Equal(r.Columns[3], column("Mail", "login", "Email", true)) {
-		t.Errorf("%+v", r.Columns)
+		t.Errorf("got %+v, want len(r.Columns) = 4", r.Columns)
 	}
 	want := `"email":"a@example.com","first_name":"Ada","last_name":"Ada","fields":{"login":"a@example.com"}`
 	if out := w.dump(acme, false); !strings.Contains(out, want) {
-		t.Error(out)
+		t.Errorf("got %v, want containing %q", out, want)
 	}
 }

@@ -83,7 +83,7 @@ func TestRows_AnyResource(t *testing.T) {
 				t.Errorf("again: %+v", again.Counts)
 			}
 			if problems := w.mustRows(org, c.file, o).Problems; len(problems) > 0 {
-				t.Error(problems)
+				t.Errorf("got %v, want len(problems) <= 0", problems)
 			}
 		})
 	}
@@ -123,7 +123,8 @@ func TestRows_AnyResourceFaults(t *testing.T) {
 		r, err := w.rows(acme, file, tabular.Options{As: as, Format: tabular.CSV})
 		var refused *bundle.RefusedError
 		if !errors.As(err, &refused) || len(r.Problems) == 0 || !strings.Contains(r.Problems[len(r.Problems)-1].String(), want) {
-			t.Errorf("%s: %q: %v, %v", as, file, err, r.Problems)
+			t.Errorf("%s: got %q: %v, %v, want an error of the type of refused and len(r.Problems) > 0 and containing %q",
+				as, file, err, r.Problems, want)
 		}
 	}
 	for file, want := range map[string]string{
@@ -140,7 +141,7 @@ func TestRows_AnyResourceFaults(t *testing.T) {
 	} {
 		as, file, _ := strings.Cut(file, "\n")
 		if r, err := w.rows(acme, file, tabular.Options{As: as, Format: tabular.CSV}); !errors.Is(err, tabular.ErrOptions) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %q: %v, %v", as, file, err, r.Problems)
+			t.Errorf("%s: got %q: %v, %v, want the error tabular.ErrOptions and containing %q", as, file, err, r.Problems, want)
 		}
 	}
 	if _, err := w.rows(acme, "a\nx\n", tabular.Options{As: "folders", Format: tabular.CSV, Map: map[string][]string{"a": {"colour"}}}); !errors.Is(err, tabular.ErrOptions) {
@@ -167,7 +168,7 @@ func TestRows_AnyResourceKey(t *testing.T) {
 	} {
 		o := tabular.Options{As: c.as, Format: tabular.CSV, Key: c.key}
 		if r := w.mustRows(acme, c.file, o); r.Updated != 1 || r.Created != 0 {
-			t.Errorf("%s: %+v", c.as, r.Counts)
+			t.Errorf("%s: got %+v, want r.Updated = 1 and r.Created = 0", c.as, r.Counts)
 		}
 		if out := w.dump(acme, false); !strings.Contains(out, c.want) {
 			t.Errorf("missing %s in\n%s", c.want, out)
@@ -179,7 +180,8 @@ func TestRows_AnyResourceKey(t *testing.T) {
 	// What is added needs all that a new record needs.
 	r, err := w.rows(acme, "filename,type\nscan.pdf,x\nother.pdf,x\n", tabular.Options{As: "files", Format: tabular.CSV, Key: "filename"})
 	if err == nil || r.Failed != 1 || !strings.Contains(r.Problems[0].String(), "line 3 (file): mimetype is required") {
-		t.Errorf("%v %v", err, r.Problems)
+		t.Errorf(`got %v %v, want an error and r.Failed = 1 and containing "line 3 (file): mimetype is required"`,
+			err, r.Problems)
 	}
 	for key, as := range map[string]string{"teams": "folders", "filter": "campaigns"} {
 		if _, err := w.rows(acme, "name,"+key+"\nA,\n", tabular.Options{As: as, Format: tabular.CSV, Key: key}); !errors.Is(err, tabular.ErrOptions) {
@@ -198,14 +200,15 @@ func TestRows_ContactsByMap(t *testing.T) {
 	o := tabular.Options{As: "contacts", Format: tabular.CSV, Map: map[string][]string{"mail": {"email"}, "teams": {"teams"}, "since": {"created_at"}}}
 	r := w.mustRows(acme, file, o)
 	if want := column("teams", "teams", "", false); !cmp.Equal(r.Columns[1], want) {
-		t.Errorf("%+v", r.Columns)
+		t.Errorf("got %+v, want %v", r.Columns, want)
 	}
 	if out := w.dump(acme, false); !strings.Contains(out, `"email":"b@example.com","teams":["0000000000000000000000a1","0000000000000000000000a2"],"created_at":"2024-01-02T00:00:00.000Z"`) {
-		t.Error(out)
+		t.Errorf("got %v, want containing %q",
+			out, `"email":"b@example.com","teams":["0000000000000000000000a1","0000000000000000000000a2"],"created_at":"2024-01-02T00:00:00.000Z"`)
 	}
 	o.Map["teams"] = []string{"fields"}
 	if r, err := w.rows(acme, file, o); err == nil {
-		t.Errorf("%+v", r)
+		t.Errorf("got %+v, want an error", r)
 	}
 	delete(o.Map, "teams")
 	o.Map["*"] = []string{"*"}
@@ -222,6 +225,7 @@ func TestRows_BadDefinitions(t *testing.T) {
 	var bad strings.Builder
 	r, err := w.rows(acme, "name,email\nA,a@example.com\nB,nonsense\nC,a@example.com\nD,d@example.com\n", tabular.Options{As: "users", Format: tabular.CSV, Partial: true, Bad: &bad})
 	if err != nil || r.Created != 2 || r.Failed != 2 || bad.String() != "name,email\nB,nonsense\nC,a@example.com\n" {
-		t.Errorf("%v %+v\n%s", err, r, bad.String())
+		t.Errorf("got %v %+v\n%s\nwant no error and r.Created = 2 and r.Failed = 2 and bad.String() = \"name,email\\nB,nonsense\\nC,a@example.com\\n\"",
+			err, r, bad.String())
 	}
 }

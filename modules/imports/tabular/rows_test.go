@@ -102,14 +102,14 @@ func TestRows_JSONAsRecords(t *testing.T) {
 		dry.Columns[i].Shown = nil
 	}
 	if diff := cmp.Diff(want, dry.Columns); diff != "" {
-		t.Fatal(diff)
+		t.Fatalf("mismatch (-want +got):\n%s", diff)
 	}
 	if len(lines(w.dump(acme, false), "custom_object")) != 0 {
 		t.Fatal("a dry run made the custom object")
 	}
 	r := w.mustRows(acme, filmRows, tabular.Options{As: "records:film", Format: tabular.JSON})
 	if r.Kinds["record"].Created != 3 || r.Kinds["custom_object"].Created != 1 {
-		t.Fatalf("%+v", r)
+		t.Fatalf(`got %+v, want r.Kinds["record"].Created = 3 and r.Kinds["custom_object"].Created = 1`, r)
 	}
 	out := w.dump(acme, false)
 	for _, part := range []string{
@@ -141,7 +141,7 @@ func TestRows_CSVAsRecords(t *testing.T) {
 			if diff := cmp.Diff([]bundle.Column{
 				column("id", "external_id", "", false), column("ident", "ident", "Text", true), column("Length", "length", "Number", true), column("note", "note", "LongText", true),
 			}, r.Columns); diff != "" {
-				t.Fatal(diff)
+				t.Fatalf("difference:\n%s", diff)
 			}
 			out := w.dump(acme, false)
 			for _, part := range []string{
@@ -174,7 +174,7 @@ func TestRows_Contacts(t *testing.T) {
 		column("name", "last_name", "", false), column("domains", "domains", "MultiSelect", true), column("country", "country", "", false), column("E-Mail", "email", "", false),
 		column("state-province", "state_province", "Text", true), column("Tags", "tags", "", false),
 	}, r.Columns); diff != "" {
-		t.Fatal(diff)
+		t.Fatalf("difference:\n%s", diff)
 	}
 	out := w.dump(acme, false)
 	for _, part := range []string{
@@ -190,11 +190,12 @@ func TestRows_Contacts(t *testing.T) {
 		column("name", "first_name", "", false), column("domains", "site", "MultiSelect", true), column("country", "", "", false), column("E-Mail", "", "", false),
 		column("state-province", "", "", false), column("Tags", "", "", false),
 	}, mapped.Columns); diff != "" {
-		t.Fatal(diff)
+		t.Fatalf("difference:\n%s", diff)
 	}
 	rest := w.mustRows(acme, file, tabular.Options{As: "contacts", Format: tabular.JSON, Map: map[string][]string{"name": {"city"}, "*": {"*"}}, DryRun: true})
 	if rest.Columns[0].Field != "city" || rest.Columns[2].Field != "country" || rest.Columns[3].Field != "email" {
-		t.Fatalf("%+v", rest.Columns)
+		t.Fatalf(`got %+v, want rest.Columns[0].Field = "city" and rest.Columns[2].Field = "country" and rest.Columns[3].Field = "email"`,
+			rest.Columns)
 	}
 }
 
@@ -207,7 +208,7 @@ func TestRows_BadRows(t *testing.T) {
 	r, err := w.rows(acme, file, tabular.Options{As: "records:thing", Format: tabular.CSV})
 	var refused *bundle.RefusedError
 	if !errors.As(err, &refused) || refused.Failed != 5 {
-		t.Fatalf("%v %v", err, r.Problems)
+		t.Fatalf("got %v %v, want an error of the type of refused and refused.Failed = 5", err, r.Problems)
 	}
 	if n := len(lines(w.dump(acme, false), "record")); n != 1 {
 		t.Fatalf("%d records, though nothing should be stored", n)
@@ -215,14 +216,14 @@ func TestRows_BadRows(t *testing.T) {
 	var bad bytes.Buffer
 	r, err = w.rows(acme, file, tabular.Options{As: "records:thing", Format: tabular.CSV, Partial: true, Bad: &bad})
 	if err != nil || r.Failed != 5 || r.Created != 2 {
-		t.Fatalf("%+v %v", r, err)
+		t.Fatalf("got %+v %v, want no error and r.Failed = 5 and r.Created = 2", r, err)
 	}
 	if !strings.HasPrefix(bad.String(), "id,n\n3\n4,abc\n2,7\n") {
 		t.Fatalf("bad rows: %q", bad.String())
 	}
 	for _, p := range r.Problems {
 		if p.Kind != "record" || p.Line < 3 || p.Line > 7 {
-			t.Errorf("%v", p)
+			t.Errorf(`got %v, want p.Kind = "record" and p.Line >= 3 and p.Line <= 7`, p)
 		}
 	}
 }
@@ -287,10 +288,11 @@ func TestRows_DefinitionsChangeMeanwhile(t *testing.T) {
 			o := tabular.Options{As: c.as, Format: tabular.CSV}
 			r, err := tabular.Import(t.Context(), w.service, acme, src, o)
 			if err == nil || !strings.Contains(fmt.Sprint(r.Problems), "was changed while the file was imported; import it again") {
-				t.Errorf("%s, %d: %v %+v", name, at, err, r)
+				t.Errorf(`got %s, %d: %v %+v, want an error and containing "was changed while the file was imported; import it again"`,
+					name, at, err, r)
 			}
 			if out := w.dump(acme, false); !strings.Contains(out, c.kept) || len(lines(out, c.stored)) > 0 {
-				t.Errorf("%s, %d:\n%s", name, at, out)
+				t.Errorf("got %s, %d:\n%s\nwant containing %q and len(lines(out, c.stored)) <= 0", name, at, out, c.kept)
 			}
 			if r := w.mustRows(acme, "external_id,b\nx,2\n", o); r.Created != 1 || !strings.Contains(w.dump(acme, false), c.kept) {
 				t.Errorf("%s, %d, again: %+v", name, at, r)
@@ -323,7 +325,7 @@ func TestRows_DeletedDefinitions(t *testing.T) {
 	} {
 		r, err := w.rows(acme, c.file, tabular.Options{As: c.as, Format: tabular.CSV, Map: c.to})
 		if !errors.Is(err, tabular.ErrOptions) || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v %+v", name, err, r)
+			t.Errorf("%s: got %v %+v, want the error tabular.ErrOptions and containing %q", name, err, r, c.want)
 		}
 	}
 	if after := w.dump(acme, false); after != before {
@@ -358,7 +360,7 @@ func TestRows_UnreadableFiles(t *testing.T) {
 		for _, partial := range []bool{false, true} {
 			r, err := w.rows(acme, c.file, tabular.Options{As: "contacts", Format: c.format, Partial: partial})
 			if !errors.Is(err, tabular.ErrOptions) || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("%s: %v %+v", name, err, r)
+				t.Errorf("%s: got %v %+v, want the error tabular.ErrOptions and containing %q", name, err, r, c.want)
 			}
 		}
 	}

@@ -1,0 +1,52 @@
+// Package sqlitetest reads and changes database files past the engine, for tests of what is stored.
+package sqlitetest
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+)
+
+// Exec runs a statement on a database file, which an engine may have open. It fails the test where the statement
+// changes nothing.
+func Exec(t testing.TB, path, statement string, args ...any) {
+	t.Helper()
+	conn := open(t, path)
+	defer conn.Close()
+	if err := sqlitex.Execute(conn, statement, &sqlitex.ExecOptions{Args: args}); err != nil {
+		t.Fatalf("%s: %v", statement, err)
+	}
+	if conn.Changes() == 0 && !strings.HasPrefix(statement, "DROP") {
+		t.Fatalf("%s with %v changed nothing", statement, args)
+	}
+	time.Sleep(50 * time.Millisecond) // the engine's readers keep a snapshot for 10 ms
+}
+
+// Text returns the first column of the last row that a query finds. It fails the test where that is empty.
+func Text(t testing.TB, path, query string, args ...any) string {
+	t.Helper()
+	conn := open(t, path)
+	defer conn.Close()
+	found := ""
+	err := sqlitex.Execute(conn, query, &sqlitex.ExecOptions{Args: args, ResultFunc: func(s *sqlite.Stmt) error {
+		found = s.ColumnText(0)
+		return nil
+	}})
+	if err != nil || found == "" {
+		t.Fatalf("%s with %v: got %q, %v, want a text", query, args, found, err)
+	}
+	return found
+}
+
+func open(t testing.TB, path string) *sqlite.Conn {
+	t.Helper()
+	conn, err := sqlite.OpenConn(path, sqlite.OpenReadWrite)
+	if err != nil {
+		t.Fatalf("opening %s: %v", path, err)
+	}
+	conn.SetBusyTimeout(5 * time.Second)
+	return conn
+}

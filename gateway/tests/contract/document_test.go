@@ -1,0 +1,246 @@
+package contract
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"tenantry/gateway/gatewaytest"
+	"tenantry/gateway/openapi/openapitest"
+	"tenantry/gateway/tests/fixture"
+	"tenantry/internal/fault"
+	"tenantry/operation"
+	"tenantry/tenants"
+)
+
+// served returns the OpenAPI document, which describes no operation that answers it.
+func served(t *testing.T, g *gatewaytest.Gateway) []byte {
+	t.Helper()
+	answer, err := http.Get(g.URL("/api/openapi.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func TestDocumentIsValidWithAllItsExamples(t *testing.T) {
+	t.Parallel()
+	openapitest.NewValidator(t, served(t, gatewaytest.Start(t))).ValidateDocument(t)
+}
+
+// TestExamplesOfRequestsAreTaken: every operation with a body has an example of it in the document, and takes that as it is: what it
+// says may be missing or be there already, but nothing is wrong with how it is said.
+func TestExamplesOfRequestsAreTaken(t *testing.T) {
+	t.Parallel()
+	w := fixture.NewWorld(t)
+	var document struct {
+		Paths map[string]map[string]struct {
+			RequestBody struct {
+				Content map[string]struct{ Example json.RawMessage }
+			}
+		}
+	}
+	if err := json.Unmarshal(served(t, w.Gateway), &document); err != nil {
+		t.Fatal(err)
+	}
+	for _, op := range w.App.Operations() {
+		kinds := op.Upload
+		if op.Body != nil {
+			kinds = []string{"application/json"}
+		}
+		for _, kind := range kinds {
+			example := document.Paths[op.Path][strings.ToLower(op.Method)].RequestBody.Content[kind].Example
+			if len(example) == 0 {
+				t.Errorf("%s has no example of %s", op.Name, kind)
+				continue
+			}
+			as := gatewaytest.WithKey(w.A.FullKey)
+			if op.Credentials&operation.Key == 0 || op.Rule.IsAdminOnly() {
+				as = gatewaytest.Cookie(w.A.AdminCookie)
+			}
+			q, body := w.Build(&op, op.Path, fixture.SampleFor(&op), w.A.Own, fixture.Every), string(example)
+			if op.Upload != nil {
+				if err := json.Unmarshal(example, &body); err != nil {
+					t.Fatal(err)
+				}
+				if q.Target = op.Path; kind != op.Upload[0] {
+					q.Target += "?as=contacts"
+				}
+			}
+			a := w.A.Do(t, q.Method, q.Target, as, gatewaytest.Body(kind, body))
+			if op.Upload != nil && a.Status == "ok" {
+				if ended := fixture.AwaitImport(t, w.A.Org, as, fmt.Sprint(a.Field("id"))); ended.Field("state") != "done" {
+					t.Errorf("%s does not take its example %s: %s", op.Name, example, ended.Text())
+				}
+			} else if op.Upload != nil {
+				t.Errorf("%s: got %d %s, want op.Upload = nil", op.Name, a.Code, a.Text())
+			}
+			var refused struct{ Errors []operation.FieldError }
+			if a.Code == http.StatusUnprocessableEntity {
+				if err := json.Unmarshal([]byte(a.DataJSON()), &refused); err != nil {
+					t.Fatal(err)
+				}
+			}
+			refused.Errors = slices.DeleteFunc(refused.Errors, func(f operation.FieldError) bool { // what depends on what this organization defines, holds and may
+				return slices.Contains([]string{fault.Duplicate, fault.Unknown, fault.Forbidden}, f.Code) || strings.HasPrefix(f.Field, "values.") || strings.HasPrefix(f.Field, "limits.")
+			})
+			if a.Code == http.StatusBadRequest || a.Code == http.StatusUnsupportedMediaType || a.Code >= http.StatusInternalServerError || len(refused.Errors) > 0 {
+				t.Errorf("%s does not take its example %s: %d %s", op.Name, example, a.Code, a.Text())
+			}
+		}
+	}
+}
+
+// A key in Authorization is refused like any other, and the log says what was wrong.
+func TestContract_BearerIsRefusedAndSaidInTheLog(t *testing.T) {
+	t.Parallel()
+	acme := gatewaytest.Start(t).Org(t, "acme")
+	key := acme.Key(t, tenants.AllPermissions()...)
+	a := acme.Do(t, http.MethodGet, "/api/campaigns/count", gatewaytest.Header("Authorization", "Bearer "+key))
+	if a.Code != http.StatusForbidden || a.Text() != fixture.DeniedBody {
+		t.Errorf("got %d %s, want %v and a.Text() = %v", a.Code, a.Text(), http.StatusForbidden, fixture.DeniedBody)
+	}
+	log := acme.Log.String()
+	if !strings.Contains(log, `"reason":"a key came in Authorization; keys count from x-service-token alone"`) || strings.Contains(log, key) {
+		t.Errorf("the log says %s", log)
+	}
+}
+
+// What a browser key may call is said in docs/api.md and in the document as the rows have it.
+func TestDocumentsNameWhatBrowserKeysMayCall(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t)
+	text, err := os.ReadFile("../../../docs/api.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := regexp.MustCompile("(?m)^\\| `browser` .*$").FindString(string(text))
+	var document struct {
+		Components struct {
+			SecuritySchemes map[string]struct{ Description string }
+		}
+	}
+	if err := json.Unmarshal(served(t, g), &document); err != nil {
+		t.Fatal(err)
+	}
+	described := document.Components.SecuritySchemes["apiKey"].Description
+	for _, op := range g.App.Operations() {
+		browser := op.Kinds&operation.Browser != 0 && !op.Rule.IsAdminOnly()
+		if strings.Contains(row, "`"+op.Method+" "+op.Path+"`") != browser {
+			t.Errorf("docs/api.md and the row disagree on %s %s: %s", op.Method, op.Path, row)
+		}
+		if regexp.MustCompile(`\b`+op.ID(0)+`\b`).MatchString(described) != browser {
+			t.Errorf("the OpenAPI document and the row disagree on %s: %s", op.ID(0), described)
+		}
+	}
+}
+
+// Names in generated clients are made of these.
+func TestOperationIdentifiersAreCamelCaseAndUnlike(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t)
+	var document struct {
+		Components struct{ Schemas map[string]any }
+	}
+	if err := json.Unmarshal(served(t, g), &document); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]string{}
+	take := func(name, of string) {
+		if other := seen[strings.ToLower(name)]; other != "" && other != of {
+			t.Errorf("%s is a name of %s and of %s", name, other, of)
+		}
+		seen[strings.ToLower(name)] = of
+	}
+	for _, op := range g.App.Operations() {
+		for i := range op.Paths() {
+			id := op.ID(i)
+			if !regexp.MustCompile(`^[a-z]+([A-Z][a-z]+)+$`).MatchString(id) {
+				t.Errorf("%s of %s is no verb in camelCase", id, op.Name)
+			}
+			for _, suffix := range []string{"", "Params", "Body", "Data", "Response", "Response200", "OK"} {
+				take(id+suffix, "operation "+id)
+			}
+		}
+	}
+	for name, schema := range document.Components.Schemas {
+		if !regexp.MustCompile(`^[A-Z][A-Za-z0-9]+$`).MatchString(name) {
+			t.Errorf("the component %s is no name of a type", name)
+		}
+		take(name, "component "+name)
+		m, _ := schema.(map[string]any)
+		properties, _ := m["properties"].(map[string]any)
+		for property := range properties {
+			take(name+strings.ReplaceAll(property, "_", ""), "component "+name+"'s "+property)
+		}
+	}
+}
+
+// Generators make types without members, or none that compile, of choices and sides of choices
+// without names, and of objects that do not say whether they have members.
+func TestDocumentSuitsGenerators(t *testing.T) {
+	t.Parallel()
+	var document struct {
+		Paths      map[string]any
+		Components struct{ Responses, Schemas map[string]any }
+	}
+	if err := json.Unmarshal(served(t, gatewaytest.Start(t)), &document); err != nil {
+		t.Fatal(err)
+	}
+	choices, objects := 0, 0
+	var walk func(v any, at string, named bool)
+	walk = func(v any, at string, named bool) {
+		switch v := v.(type) {
+		case []any:
+			for _, value := range v {
+				walk(value, at+"[]", false)
+			}
+		case map[string]any:
+			for _, keyword := range []string{"anyOf", "oneOf"} {
+				sides, _ := v[keyword].([]any)
+				for _, side := range sides {
+					choices++
+					m, _ := side.(map[string]any)
+					properties, _ := m["properties"].(map[string]any)
+					if !named || properties["status"] != nil {
+						t.Errorf("%s is a choice, or has a side, without a name", at)
+					}
+				}
+			}
+			if v["type"] == "object" {
+				if objects++; v["properties"] == nil && v["additionalProperties"] == nil {
+					t.Errorf("%s does not say whether it has members", at)
+				}
+			}
+			for name, value := range v {
+				if name != "examples" && name != "example" {
+					walk(value, at+"/"+name, false)
+				}
+			}
+		}
+	}
+	walk(document.Paths, "/paths", false)
+	for name, response := range document.Components.Responses {
+		m, _ := response.(map[string]any)
+		content, _ := m["content"].(map[string]any)
+		media, _ := content["application/json"].(map[string]any)
+		walk(media["schema"], "/responses/"+name, true)
+	}
+	for name, schema := range document.Components.Schemas {
+		walk(schema, "/schemas/"+name, true)
+	}
+	if choices < 20 || objects < 50 {
+		t.Errorf("%d sides of choices and %d objects only", choices, objects)
+	}
+}

@@ -1,0 +1,88 @@
+package contract
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tenantry/crypto/sealing"
+	"tenantry/gateway/control"
+	"tenantry/gateway/gatewaytest"
+	"tenantry/tenants"
+)
+
+// TestWalkthrough: an organization is run by calls alone, as the document says, and another one that imports
+// it has the same.
+func TestWalkthrough(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../../docs/walkthrough.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := gatewaytest.Start(t)
+	acme := g.Org(t, "acme", tenants.FeatureTeams)
+	acme.Person(t, "ada@example.com", func(u *control.NewUser) { u.Name, u.Roles = "Ada", []string{"admin"} })
+	w := &walk{org: acme, jars: map[string]*http.Cookie{}, known: map[string]string{"{password}": gatewaytest.Password}}
+	blocks := httpCalls.FindAllStringSubmatch(string(text), -1)
+	for _, block := range blocks {
+		x := w.plain(t, block[1])
+		for _, wrong := range w.differs(x, w.ask(t, x)) {
+			t.Errorf("%s: %s", x.call, wrong)
+		}
+	}
+	if len(blocks) < 40 {
+		t.Errorf("%d calls only", len(blocks))
+	}
+	w.takeAlong(t, g.Org(t, "birch", tenants.FeatureTeams))
+}
+
+// takeAlong imports the bundle into another organization, whose own is then the same: but for the people and
+// keys that each has already, and for what is told of a secret.
+func (w *walk) takeAlong(t *testing.T, birch *gatewaytest.Org) {
+	t.Helper()
+	_, cookie := birch.Person(t, "bob@example.com", func(u *control.NewUser) { u.Name, u.Roles = "Bob", []string{"admin"} })
+	private, err := sealing.NewPrivateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sealed := w.org.Do(t, http.MethodGet, "/api/export?public_key="+url.QueryEscape(private.Public().TransferText()), gatewaytest.Cookie(w.jars["session"])).Text()
+	admin := gatewaytest.Cookie(cookie)
+	a := birch.Do(t, http.MethodPost, "/api/import", admin, gatewaytest.Body("application/x-ndjson", sealed), gatewaytest.Header("x-transfer-key", private.Text().Reveal()))
+	for deadline := time.Now().Add(time.Minute); a.Field("state") == "running" && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		a = birch.Do(t, http.MethodGet, fmt.Sprint("/api/import/", a.Field("id")), admin)
+	}
+	if a.Field("state") != "done" {
+		t.Fatalf(`got %d %s, want a.Field("state") = "done"`, a.Code, a.Body)
+	}
+	key := gatewaytest.WithKey(birch.Key(t, tenants.Contacts))
+	if a := birch.Do(t, http.MethodGet, "/api/contacts/"+w.known["{lin}"]+"/reveal-secret?field=passport", key); a.Field("field_value") != "C01X00T47" {
+		t.Errorf("the secret in the other organization: %s", a.Body)
+	}
+	lines := func(of *gatewaytest.Org, as *http.Cookie) []string {
+		var kept []string
+		for line := range strings.Lines(of.Do(t, http.MethodGet, "/api/export", gatewaytest.Cookie(as)).Text()) {
+			var is struct{ Kind, Email, Name string }
+			if err := json.Unmarshal([]byte(line), &is); err != nil {
+				t.Error(err)
+			}
+			if own := is.Kind == "service_account" && is.Name != "Integration" || is.Email == "bob@example.com"; !own {
+				kept = append(kept, changing.ReplaceAllString(line, ""))
+			}
+		}
+		return kept
+	}
+	if diff := cmp.Diff(lines(w.org, w.jars["session"]), lines(birch, cookie)); diff != "" {
+		t.Errorf("difference:\n%s", diff)
+	}
+}
+
+// changing is what another organization has otherwise: numbers of people, and how a secret is encrypted.
+var changing = regexp.MustCompile(`"id":[0-9]+,|"enc":"[^"]*"|,"updated_at":"[^"]*"`)

@@ -1,0 +1,252 @@
+package failures
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os/exec"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"tenantry/gateway/control"
+	"tenantry/gateway/gatewaytest"
+	"tenantry/gateway/tests/fixture"
+	"tenantry/internal/proxytest"
+	"tenantry/tenants"
+	"tenantry/tenants/redistest"
+)
+
+// withoutRedis is how long an answer takes at most while Redis is in trouble: it waits 200 ms
+// for each step, and the machine of the tests is busy.
+const withoutRedis = 3 * time.Second
+
+// awayRedis starts a Redis server, or one within the process where none is installed, behind
+// a proxy.
+func awayRedis(t *testing.T) *proxytest.Proxy {
+	t.Helper()
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		return proxytest.Start(t, miniredis.RunT(t).Addr())
+	}
+	return proxytest.Start(t, redistest.Start(t).Addr)
+}
+
+func redisFaults() []proxytest.Fault {
+	return []proxytest.Fault{
+		proxytest.Refused(), proxytest.Silent(), proxytest.Late(300, 0), proxytest.Reset(), proxytest.Cut(60), proxytest.Sliced(8, 20_000),
+	}
+}
+
+// TestRedisInTrouble holds that every read is answered as usual or with service unavailable: keys are looked up in
+// the store and limits hold locally, so that no caller is denied and none gets in by it.
+func TestRedisInTrouble(t *testing.T) {
+	t.Parallel()
+	for _, fault := range redisFaults() {
+		t.Run(fault.Name, func(t *testing.T) {
+			t.Parallel()
+			redis := awayRedis(t)
+			w := fixture.NewQuietWorld(t, fixture.WithRedis(redis.Addr))
+			p := w.A
+			rows := rowCalls(w, p, contract(readsOf))
+			good := goodAnswers(t, p, rows)
+			_, cookie := p.Person(t, "person@example.com", func(u *control.NewUser) { u.Roles = []string{"admin"} })
+			cold, revoked, never := fullKey(t, p), fullKey(t, p), fixture.RandomKey(t, tenants.ServerFull)
+			path := "/api/campaigns/count"
+			if a := p.Get(t, revoked.Token, path); a.Code != http.StatusOK {
+				t.Fatalf("got %d %s, want %v", a.Code, a.Body, http.StatusOK)
+			}
+
+			redis.Break(t, fault)
+			if _, err := control.Call[control.Key](t.Context(), p.Commands, "key.revoke", control.KeyRef{Org: p.Slug, ID: revoked.ID}); err != nil {
+				t.Fatalf("revoking a key: %v", err)
+			}
+			var away atomic.Int64
+			for _, key := range []string{p.FullKey, cold.Token} {
+				callAll(t, p, rows, gatewaytest.WithKey(key), func(r rowCall, a timed) {
+					if !answers(t, r.String(), a, good[r.path], fixture.SampleFor(&r.op).Volatile, withoutRedis) {
+						t.Logf("%s: 503 after %s", r, a.took)
+						away.Add(1)
+					}
+				})
+			}
+			if away.Load() > 0 {
+				t.Errorf("%d of %d reads with a key need Redis", away.Load(), 2*len(rows))
+			}
+			for what, key := range map[string]string{"revoked": revoked.Token, "unknown": never} {
+				fixture.WantDenied(t, "a key that is "+what, p.Get(t, key, path))
+			}
+			// Sessions live in Redis: they answer, or cannot be told now.
+			for range 3 {
+				a := timeCall(t, p, fixture.Call{Method: http.MethodGet, Target: "/api/users/" + p.IDs[fixture.RefUser]}, gatewaytest.Cookie(cookie))
+				if a.took > withoutRedis || a.Code != http.StatusOK && !fixture.IsUnavailable(t, "a session", a.Answer) {
+					t.Errorf("a session: %d %s after %s", a.Code, a.Body, a.took)
+				}
+			}
+			alive(t, w.Gateway)
+			if fault.Name != "sliced" { // a ping's answer is one piece
+				fixture.ReadyIn(t, w.Gateway, http.StatusOK, "degraded", map[string]string{"redis": "down", "store": "ok"}, fixture.ReadyLimit)
+			}
+			if metricOf(t, w.Gateway, "tenantry_limits_local_total") == "0" {
+				t.Error("no request was counted by this process alone, or none is told")
+			}
+
+			redis.Heal(t)
+			for what, key := range map[string]string{"good": p.FullKey, "seen first in the outage": cold.Token} {
+				if a := p.Get(t, key, path); a.Code != http.StatusOK {
+					t.Errorf("a key that is %s, right after the outage: %d %s", what, a.Code, a.Body)
+				}
+			}
+			fixture.WantDenied(t, "the revoked key after the outage", p.Get(t, revoked.Token, path))
+			fixture.AwaitWithin(t, "the session works again", healLimit, func() bool {
+				a := p.Get(t, "", "/api/users/"+p.IDs[fixture.RefUser], gatewaytest.Cookie(cookie))
+				if a.Code != http.StatusOK && !fixture.IsUnavailable(t, "the session after the outage", a) {
+					t.Fatalf("the session after the outage: %d %s", a.Code, a.Body)
+				}
+				return a.Code == http.StatusOK
+			})
+			fixture.ReadyIn(t, w.Gateway, http.StatusOK, "ok", map[string]string{"redis": "ok"}, healLimit)
+			wantQuietLog(t, w.Gateway, p.FullKey, cold.Token, revoked.Token, cookie.Value)
+		})
+	}
+}
+
+// TestLateRepliesNeverSwapIdentities looks up 64 keys of four organizations at once in a Redis whose replies are
+// delayed or dropped. The log says who called.
+func TestLateRepliesNeverSwapIdentities(t *testing.T) {
+	t.Parallel()
+	const organizations, each, rounds = 4, 16, 12
+	redis := awayRedis(t)
+	var c fixture.Clock
+	g := gatewaytest.Start(t, fixture.WithRedis(redis.Addr), c.Option)
+	type caller struct {
+		org *gatewaytest.Org
+		key control.IssuedKey
+		may bool
+	}
+	var callers []caller
+	for n := range organizations {
+		o := g.Org(t, fmt.Sprintf("org%d", n))
+		for i := range each {
+			may := i%2 == 0
+			key := o.KeyWith(t, func(k *control.NewKey) {
+				if may {
+					k.Permissions = []string{string(tenants.Contacts)}
+				}
+			})
+			callers = append(callers, caller{o, key, may})
+		}
+	}
+	reveal := "/api/contacts/65f0000000000000000000aa/reveal-secret?field=none"
+	expected := map[string]string{} // request to subject
+	var mu sync.Mutex
+	call := func(round int) (right, away int) {
+		var running sync.WaitGroup
+		for n, who := range callers {
+			running.Go(func() {
+				id := fmt.Sprintf("k8-%d-%d", round, n)
+				started := time.Now()
+				a := who.org.Get(t, who.key.Token, reveal, gatewaytest.Header("X-Request-Id", id))
+				took := time.Since(started)
+				mu.Lock()
+				defer mu.Unlock()
+				what := fmt.Sprintf("key %d in round %d", n, round)
+				want := http.StatusForbidden
+				if who.may {
+					want = http.StatusUnprocessableEntity // the field is none
+				}
+				switch {
+				case took > 2*withoutRedis: // 64 at once
+					t.Errorf("%s: %s", what, took)
+				case fixture.IsUnavailable(t, what, a):
+					away++
+				case a.Code != want || a.Text() == fixture.DeniedBody:
+					t.Errorf("%s: %d %s", what, a.Code, a.Body)
+				default:
+					right++
+					expected[id] = "key:" + who.key.ID
+				}
+			})
+		}
+		running.Wait()
+		return right, away
+	}
+	if right, _ := call(0); right != len(callers) { // now Redis knows all of them
+		t.Fatalf("%d of %d keys work before the outage", right, len(callers))
+	}
+	for round := 1; round <= rounds; round++ {
+		c.Advance(31 * time.Second) // what the process knows of them has to be looked up again
+		switch round % 3 {
+		case 1:
+			redis.Break(t, proxytest.Lossy(40, 150, 140))
+		case 2:
+			redis.Heal(t)
+		}
+		call(round)
+	}
+	redis.Heal(t)
+	c.Advance(31 * time.Second)
+	if right, away := call(rounds + 1); right != len(callers) || away > 0 {
+		t.Errorf("after the outage %d of %d keys work, %d not yet", right, len(callers), away)
+	}
+	seen := 0
+	for line := range strings.Lines(g.Log.String()) {
+		var l struct {
+			Msg     string
+			Request string `json:"request_id"`
+			Subject string
+		}
+		if json.Unmarshal([]byte(line), &l) != nil || l.Msg != "request" || expected[l.Request] == "" {
+			continue
+		}
+		seen++
+		if l.Subject != expected[l.Request] {
+			t.Errorf("request %s was taken for %s, its key is %s", l.Request, l.Subject, expected[l.Request])
+		}
+	}
+	if seen != len(expected) || seen < 2*len(callers) {
+		t.Errorf("the log has %d of %d requests", seen, len(expected))
+	}
+	wantQuietLog(t, g)
+}
+
+// TestKeyExpiryIsCheckedInSharedCaches uses a real Redis and, where there is one, MongoDB: in the process that has
+// seen the key, and in one that knows it from Redis alone.
+func TestKeyExpiryIsCheckedInSharedCaches(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	var c fixture.Clock
+	g := gatewaytest.Start(t, fixture.WithRedis(redis.Addr), c.Option)
+	o := g.Org(t, "acme")
+	key := o.KeyWith(t, func(k *control.NewKey) { k.Expires = 100 * time.Second }).Token
+	path := "/api/campaigns/count"
+	for range 2 {
+		if a := o.Get(t, key, path); a.Code != http.StatusOK {
+			t.Fatalf("got %d %s, want %v", a.Code, a.Body, http.StatusOK)
+		}
+	}
+	entries := func() int {
+		found, err := redis.Open(t).Keys(t.Context(), o.Tenant(t).RedisPrefix()+"key:*").Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(found)
+	}
+	if n := entries(); n != 1 {
+		t.Fatalf("Redis knows %d keys", n)
+	}
+	c.Advance(90 * time.Second) // looked up again, in Redis
+	if a := o.Get(t, key, path); a.Code != http.StatusOK {
+		t.Fatalf("got %d %s, want %v", a.Code, a.Body, http.StatusOK)
+	}
+	c.Advance(11 * time.Second) // less than what a look-up stays fresh
+	fixture.WantDenied(t, "an expired key that was just used", o.Get(t, key, path))
+	if n := entries(); n != 1 {
+		t.Fatalf("Redis has forgotten the key; the next answer would prove nothing (%d)", n)
+	}
+	c.Advance(60 * time.Second)
+	fixture.WantDenied(t, "an expired key that Redis still knows", o.Get(t, key, path))
+}

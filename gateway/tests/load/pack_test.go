@@ -1,0 +1,290 @@
+package load
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"tenantry/config"
+	"tenantry/gateway"
+	"tenantry/gateway/gatewaytest"
+	"tenantry/gateway/tests/fixture"
+	"tenantry/operation"
+	"tenantry/tenants"
+)
+
+// takes is the client's Accept-Encoding, each value a line of its own.
+func takes(lines ...string) gatewaytest.Request {
+	return func(r *http.Request) { r.Header["Accept-Encoding"] = lines }
+}
+
+// unpacked returns the body of an answer as its reader gets it, and whether it came
+// compressed. What the header says of it must be so.
+func unpacked(t *testing.T, a *gatewaytest.Answer) (string, bool) {
+	t.Helper()
+	if got := a.Header.Get("Content-Length"); got != strconv.Itoa(len(a.Body)) {
+		t.Errorf("Content-Length %q of %d bytes", got, len(a.Body))
+	}
+	switch encoding := a.Header.Values("Content-Encoding"); {
+	case len(encoding) == 0:
+		return a.Text(), false
+	case len(encoding) > 1 || encoding[0] != "gzip":
+		t.Fatalf("Content-Encoding %q", encoding)
+	}
+	gz, err := gzip.NewReader(bytes.NewReader(a.Body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	gz.Multistream(false)
+	body, err := io.ReadAll(gz)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body), true
+}
+
+// varies reports whether caches are told that the encoding depends on the client.
+func varies(a *gatewaytest.Answer) bool {
+	return slices.Contains(a.Header.Values("Vary"), "Accept-Encoding")
+}
+
+// tellsCaches reports whether they are told what they must know of: an answer that none may keep says no more.
+func tellsCaches(a *gatewaytest.Answer) bool {
+	return varies(a) != (a.Header.Get("Cache-Control") == "private, no-store")
+}
+
+// startAt runs a gateway whose time stands still, so that two reads of a report are equal.
+func startAt(t *testing.T, now time.Time) *gatewaytest.Gateway {
+	return gatewaytest.Start(t, func(_ *config.Config, o *gateway.Options) { o.Now = func() time.Time { return now } })
+}
+
+// packLines returns the lines of a bundle with many contacts and a public report of them.
+func packLines() []string {
+	lines := fixture.ReportLines()
+	for n := 100; n < 300; n++ {
+		lines = append(lines, fmt.Sprintf(`{"kind":"contact","id":"%s","email":"person%d@example.com","city":"Köln <&> %d","country":"DE"}`, fixture.DocID(n), n, n%7))
+	}
+	return append(lines, `{"kind":"custom_report","id":"`+fixture.DocID(900)+`","pid":"ManyManyManyRows","title":"Many","secure":false,"class":"Contacts","query":{"fields":["email","city"],"sort":["email"]},"visual":"table"}`)
+}
+
+// TestPacked_EveryKindOfAnswer: compressed and plain, an answer is the same to the byte.
+func TestPacked_EveryKindOfAnswer(t *testing.T) {
+	t.Parallel()
+	g := startAt(t, time.Now())
+	acme := g.Org(t, "acme", "teams")
+	acme.Import(t, packLines()...)
+	key := gatewaytest.WithKey(acme.Key(t, tenants.ManageForms))
+	long := strings.Repeat("x", 1500)
+	for _, row := range []struct {
+		name, path string
+		with       []gatewaytest.Request
+		code       int
+		small      bool
+	}{
+		{name: "an operation", path: fixture.SharedPath + "ManyManyManyRows?data=1", code: 200},
+		{name: "a small operation", path: fixture.SharedPath + "ManyManyManyRows", code: 200, small: true},
+		{name: "with a key", path: "/api/form/collections/schema", with: []gatewaytest.Request{key}, code: 200, small: true},
+		{name: "a refusal", path: "/api/campaigns/count?filters[" + long[:300] + "]=1&filters[" + long[:299] + "]=1&filters[" + long[:298] + "]=1&filters[" + long[:297] + "]=1", with: []gatewaytest.Request{key}, code: 422},
+		{name: "no such route", path: "/api/zzz", code: 404, small: true},
+		{name: "the document", path: "/api/openapi.json", code: 200},
+		{name: "a page", path: "/sign-in", code: 200},
+		{name: "a page of a report", path: "/shared/reports/ManyManyManyRows", code: 200},
+		{name: "no such page", path: "/zzz", code: 404, small: true},
+		{name: "style", path: "/assets/console.css", code: 200},
+		{name: "script", path: "/assets/console.js", code: 200},
+		{name: "a redirect", path: "/", code: 303, small: true},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			get := func(method string, encoding ...gatewaytest.Request) *gatewaytest.Answer {
+				return g.Page(t, method, acme.Host, row.path, append(encoding, row.with...)...)
+			}
+			plain, packed := get(http.MethodGet), get(http.MethodGet, takes("gzip, deflate, br"))
+			want, zipped := unpacked(t, plain)
+			if plain.Code != row.code || zipped || row.small != (len(want) <= 1024) {
+				t.Fatalf("%d, compressed %t, %d bytes %.200s", plain.Code, zipped, len(want), want)
+			}
+			got, zipped := unpacked(t, packed)
+			if packed.Code != row.code || got != want || zipped == row.small {
+				t.Errorf("%d, compressed %t:\n%.300s\nwant\n%.300s", packed.Code, zipped, got, want)
+			}
+			if zipped && len(packed.Body)*10 > len(want)*7 {
+				t.Errorf("%d bytes became %d", len(want), len(packed.Body))
+			}
+			for _, a := range []*gatewaytest.Answer{plain, packed} {
+				if len(want) > 0 && !tellsCaches(a) {
+					t.Errorf("Vary: %q, Cache-Control: %q", a.Header.Values("Vary"), a.Header.Get("Cache-Control"))
+				}
+			}
+			for _, of := range []*gatewaytest.Answer{plain, packed} {
+				var encoding []gatewaytest.Request
+				if of == packed {
+					encoding = append(encoding, takes("gzip"))
+				}
+				head := get(http.MethodHead, encoding...)
+				for _, name := range []string{"Content-Length", "Content-Encoding", "Content-Type", "Vary", "Cache-Control", "Location"} {
+					if got, want := head.Header.Values(name), of.Header.Values(name); !slices.Equal(got, want) && row.code != http.StatusSeeOther {
+						t.Errorf("HEAD: %s is %q, GET %q", name, got, want)
+					}
+				}
+				if head.Code != row.code || len(head.Body) > 0 {
+					t.Errorf("HEAD: %d, %d bytes", head.Code, len(head.Body))
+				}
+			}
+		})
+	}
+}
+
+// TestPacked_OverOneKilobyte: 1,024 bytes go as they are, one more does not.
+func TestPacked_OverOneKilobyte(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t)
+	acme := g.Org(t, "acme")
+	key := acme.Key(t)
+	read := func(desc int) (string, bool) {
+		t.Helper()
+		acme.Import(t, `{"kind":"custom_report","id":"`+fixture.DocID(1)+`","title":"t","class":"Contacts","query":{"fields":["email"]},"desc":"`+strings.Repeat("d", desc)+`"}`)
+		return unpacked(t, g.Page(t, http.MethodGet, acme.Host, fixture.ReportPath+fixture.DocID(1), gatewaytest.WithKey(key), takes("gzip")))
+	}
+	short, _ := read(1)
+	for size, want := range map[int]bool{1023: false, 1024: false, 1025: true, 4096: true} {
+		if body, zipped := read(size - len(short) + 1); len(body) != size || zipped != want {
+			t.Errorf("%d bytes, of %d: compressed %t", len(body), size, zipped)
+		}
+	}
+}
+
+// TestPacked_WhatTheClientTakes: who refuses gzip, or says what cannot be read, gets the
+// answer plain and whole.
+func TestPacked_WhatTheClientTakes(t *testing.T) {
+	t.Parallel()
+	g := startAt(t, time.Now())
+	acme := g.Org(t, "acme", "teams")
+	acme.Import(t, packLines()...)
+	want := acme.Page(t, fixture.SharedPath+"ManyManyManyRows?data=1").Text()
+	for _, row := range []struct {
+		lines []string
+		want  bool
+	}{
+		{[]string{"gzip"}, true}, {[]string{"GZip"}, true}, {[]string{"x-gzip"}, true}, {[]string{"*"}, true}, {[]string{"br, *;q=0.1"}, true},
+		{[]string{"br", "gzip"}, true}, {[]string{"deflate,\tgzip ; q=0.001"}, true}, {[]string{"gzip;q=1.000"}, true}, {[]string{"gzip; Q=0.5"}, true},
+		{[]string{",, ,gzip,"}, true}, {[]string{"gzip, *;q=0"}, true}, {[]string{"gzip;q=0.5, identity;q=0.5"}, true}, {[]string{"identity;q=0, gzip"}, true},
+
+		{nil, false}, {[]string{""}, false}, {[]string{"identity"}, false}, {[]string{"br, deflate"}, false}, {[]string{"gzipped"}, false}, {[]string{"not-gzip"}, false},
+		{[]string{"gzip;q=0"}, false}, {[]string{"gzip;q=0.0"}, false}, {[]string{"gzip ; q=0.000"}, false}, {[]string{"*, gzip;q=0"}, false}, {[]string{"*;q=0"}, false},
+		{[]string{"gzip", "gzip;q=0"}, false}, {[]string{"gzip;q=0.5, identity"}, false},
+		{[]string{"gzip;"}, false}, {[]string{"gzip;q"}, false}, {[]string{"gzip;q="}, false}, {[]string{"gzip;q=x"}, false}, {[]string{"gzip;q=-1"}, false},
+		{[]string{"gzip;q=2"}, false}, {[]string{"gzip;q=1.1"}, false}, {[]string{"gzip;q=NaN"}, false}, {[]string{"gzip;q=Inf"}, false}, {[]string{"gzip;q=1e0"}, false},
+		{[]string{"gzip;q=0x1p0"}, false}, {[]string{"gzip;q=0.1234"}, false}, {[]string{"gzip;level=9"}, false}, {[]string{"gzip;q=1;q=1"}, false}, {[]string{`"gzip"`}, false},
+		{[]string{"gzip\xff"}, false}, {[]string{";;;=,=;q"}, false}, {[]string{"gzip=1"}, false}, {[]string{strings.Repeat("gzip;q=0,", 2000)}, false},
+		{[]string{strings.Repeat(";", 20_000)}, false}, {slices.Repeat([]string{"gzip;q=0"}, 500), false},
+	} {
+		a := acme.Page(t, fixture.SharedPath+"ManyManyManyRows?data=1", takes(row.lines...))
+		body, zipped := unpacked(t, a)
+		if a.Code != http.StatusOK || body != want || zipped != row.want || !tellsCaches(a) {
+			t.Errorf("%.60q: %d, compressed %t, Vary %q, %d bytes", row.lines, a.Code, zipped, a.Header.Values("Vary"), len(body))
+		}
+	}
+}
+
+// TestPacked_NoSecret: what is shown because somebody may see it, and beside what a caller
+// chose, is never compressed, for its length would tell ("BREACH"). Every operation that
+// answers with such is an audited one.
+func TestPacked_NoSecret(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t)
+	acme := g.Org(t, "acme", "teams")
+	acme.Import(t, append(fixture.ReportLines()[7:8],
+		`{"kind":"contact_field","key":"diary","title":"Diary","type":"Encrypted"}`,
+		`{"kind":"contact","id":"`+fixture.DocID(1)+`","email":"ada@example.com","fields":{"diary":"`+strings.Repeat("dear diary ", 200)+`"}}`)...)
+	key := gatewaytest.WithKey(acme.Key(t, tenants.Contacts, tenants.ManageReports, tenants.ManageCustomObjects))
+	long := strings.Repeat("a", 1500)
+	for name, a := range map[string]*gatewaytest.Answer{
+		"contacts.reveal":         g.Page(t, http.MethodGet, acme.Host, fixture.RevealPath("diary", ""), key, takes("gzip")),
+		"contacts.reveal refused": g.Page(t, http.MethodGet, acme.Host, fixture.RevealPath("diary", "&public_key=x&zzz="+long), key, takes("gzip")),
+		"reports.share":           g.Page(t, http.MethodPost, acme.Host, fixture.ReportPath+fixture.DocID(fixture.ReportLocked)+"/share", key, takes("gzip"), fixture.JSONText(`{"params":{"region":"`+long[:900]+`"}}`)),
+		"objects.create":          g.Page(t, http.MethodPost, acme.Host, "/api/custom/objects", key, takes("gzip"), fixture.JSONText(`{"name":"thing","schema":{"a":{"title":"`+long+`","type":"Text"}}}`)),
+		"sessions.create":         g.Page(t, http.MethodPost, acme.Host, "/auth/sign-in", takes("gzip"), fixture.JSONText(`{"email":"ada@example.com","password":"wrong"}`)),
+		"passwords.create":        g.Page(t, http.MethodPost, acme.Host, "/auth/password", takes("gzip"), fixture.JSONText(`{"token":"wrong","password":"`+gatewaytest.Password+`"}`)),
+	} {
+		body, zipped := unpacked(t, a)
+		if zipped || varies(a) || !json.Valid([]byte(body)) {
+			t.Errorf("%s: %d, compressed %t, Vary %q: %.200s", name, a.Code, zipped, a.Header.Values("Vary"), body)
+		}
+		if large := name == "contacts.reveal" || name == "reports.share"; large && (a.Code != http.StatusOK || len(body) <= 1024) {
+			t.Errorf("%s shows nothing: %d, %d bytes %s", name, a.Code, len(body), body)
+		}
+	}
+	audited := map[string]bool{}
+	for _, op := range g.App.Operations() {
+		audited[op.Name] = op.Audit == operation.AuditAlways
+	}
+	for _, name := range []string{"contacts.reveal", "reports.share", "sessions.create", "sessions.delete", "passwords.create"} {
+		if !audited[name] {
+			t.Errorf("%s answers with a secret and leaves no record", name)
+		}
+	}
+}
+
+// TestPacked_TheLogHasWhatWasSent: the figure of the access log is that of the network.
+func TestPacked_TheLogHasWhatWasSent(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t)
+	acme := g.Org(t, "acme", "teams")
+	acme.Import(t, packLines()...)
+	longTexts(t, acme, 1)
+	for i, path := range []string{
+		fixture.SharedPath + "ManyManyManyRows?data=1", "/api/openapi.json", "/shared/reports/ManyManyManyRows", "/assets/console.css", "HEAD /sign-in",
+		"HEAD " + fixture.SharedPath + longPID + "/export", // more than goes out at once
+	} {
+		method, path, head := strings.Cut(path, " ")
+		if !head {
+			method, path = http.MethodGet, method
+		}
+		id := fmt.Sprintf("look-for-me-%d", i)
+		a := g.Page(t, method, acme.Host, path, takes("gzip"), gatewaytest.Header("X-Request-Id", id))
+		var line struct {
+			RequestID string `json:"request_id"`
+			Bytes     int
+		}
+		fixture.Await(t, "the line of "+path, func() bool {
+			for text := range strings.Lines(g.Log.String()) {
+				if strings.Contains(text, id) {
+					return json.Unmarshal([]byte(text), &line) == nil
+				}
+			}
+			return false
+		})
+		if method == http.MethodHead {
+			if line.Bytes != 0 || a.Code != http.StatusOK {
+				t.Errorf("HEAD %s: %d, the log has %d bytes", path, a.Code, line.Bytes)
+			}
+		} else if _, zipped := unpacked(t, a); !zipped || line.Bytes != len(a.Body) {
+			t.Errorf("%s: %d bytes were sent, compressed %t, the log has %d", path, len(a.Body), zipped, line.Bytes)
+		}
+	}
+}
+
+// TestHeadIsAnsweredWhereGetIs: with the code of GET, the same headers of the content and none of it.
+func TestHeadIsAnsweredWhereGetIs(t *testing.T) {
+	t.Parallel()
+	w := fixture.NewWorld(t)
+	for _, op := range w.App.Operations() {
+		if op.Method != http.MethodGet || op.Credentials == operation.Operator {
+			continue
+		}
+		q := w.Build(&op, op.Path, fixture.SampleFor(&op), w.A.Own, fixture.Every)
+		as := append(q.Changes, w.A.CredentialFor(&op))
+		got, head := w.A.Do(t, q.Method, q.Target, as...), w.A.Do(t, http.MethodHead, q.Target, as...)
+		if head.Code != got.Code || len(head.Body) > 0 || head.Header.Get("Content-Type") != got.Header.Get("Content-Type") || head.Header.Get("ETag") != got.Header.Get("ETag") {
+			t.Errorf("%s: HEAD %d, %d bytes, GET %d", op.Name, head.Code, len(head.Body), got.Code)
+		}
+	}
+}

@@ -1,0 +1,268 @@
+package operations
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/google/go-cmp/cmp"
+
+	"tenantry/config"
+	"tenantry/crypto/secret"
+	"tenantry/gateway"
+	"tenantry/gateway/control"
+	"tenantry/gateway/gatewaytest"
+	"tenantry/gateway/tests/fixture"
+	"tenantry/tenants"
+)
+
+// TestReadinessNamesWhatIsDown holds that the process stays alive and becomes ready again by itself, and that keys
+// are accepted meanwhile, since the store knows them.
+func TestReadinessNamesWhatIsDown(t *testing.T) {
+	t.Parallel()
+	redis := miniredis.RunT(t)
+	g := gatewaytest.Start(t, fixture.WithRedis(redis.Addr()))
+	acme := g.Org(t, "acme")
+	key := acme.Key(t)
+	allGood := fixture.Readiness{Status: "ok", Checks: map[string]string{"installation": "ok", "server": "ok", "store": "ok", "redis": "ok"}}
+	if code, r := fixture.Ready(t, g); code != http.StatusOK || !cmp.Equal(r, allGood) {
+		t.Errorf("got %d %+v, want %v and %v", code, r, http.StatusOK, allGood)
+	}
+	redis.Close()
+	started := time.Now()
+	code, r := fixture.Ready(t, g)
+	if want := (fixture.Readiness{Status: "degraded", Checks: map[string]string{"installation": "ok", "server": "ok", "store": "ok", "redis": "down"}}); code != http.StatusOK || !cmp.Equal(r, want) {
+		t.Errorf("got %d %+v, want %v and %v", code, r, http.StatusOK, want)
+	}
+	if took := time.Since(started); took > 20*time.Second {
+		t.Errorf("the check took %s", took)
+	}
+	if code, _, body := fixture.CallAdmin(t, g, http.MethodGet, "/livez"); code != http.StatusOK || body != "{\"status\":\"ok\"}\n" {
+		t.Errorf("livez: %d %s", code, body)
+	}
+	if a := acme.Get(t, key, "/api/campaigns/count"); a.Code != http.StatusOK {
+		t.Errorf("a key while Redis is away: %d %s", a.Code, a.Body)
+	}
+	if err := redis.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		if code, r = fixture.Ready(t, g); code == http.StatusOK && r.Status == "ok" {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("Redis is back, yet %d %+v", code, r)
+		}
+	}
+}
+
+// TestStartsWhileRedisIsAway: an address where nobody answers, and one where nobody says anything.
+func TestStartsWhileRedisIsAway(t *testing.T) {
+	t.Parallel()
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = silent.Close() }) // the test's own
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := closed.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for name, addr := range map[string]string{"closed": closed.Addr().String(), "silent": silent.Addr().String()} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := gatewaytest.Start(t, fixture.WithRedis(addr))
+			acme := g.Org(t, "acme")
+			key := acme.Key(t)
+			started := time.Now()
+			code, r := fixture.Ready(t, g)
+			if took := time.Since(started); code != http.StatusOK || r.Status != "degraded" || r.Checks["redis"] != "down" || r.Checks["store"] != "ok" || took > 20*time.Second {
+				t.Errorf("%d %+v after %s", code, r, took)
+			}
+			started = time.Now()
+			a := acme.Get(t, key, "/api/campaigns/count")
+			if took := time.Since(started); a.Code != http.StatusOK || took > 20*time.Second {
+				t.Errorf("%d %s after %s", a.Code, a.Body, took)
+			}
+			// Sessions live in Redis alone: signing in is unavailable, which is no wrong password.
+			a = acme.Do(t, http.MethodPost, "/auth/sign-in", gatewaytest.JSON(map[string]string{"email": "a@example.com", "password": "correct horse battery"}))
+			if a.Code != http.StatusServiceUnavailable || a.Header.Get("Retry-After") == "" {
+				t.Errorf("signing in: %d %s", a.Code, a.Body)
+			}
+		})
+	}
+}
+
+// TestMetrics: requests are counted by operation, and no label tells whose they were.
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t)
+	acme := g.Org(t, "acme-secret-slug")
+	key := acme.KeyWith(t, func(k *control.NewKey) { k.Permissions = []string{string(tenants.Contacts)} })
+	const id = "65f0000000000000000000aa"
+	for range 3 {
+		acme.Get(t, key.Token, "/api/files/folders/"+id)
+	}
+	acme.Get(t, "tnt_wrong", "/api/files/folders/"+id)
+	acme.Get(t, key.Token, "/api/campaigns/count?filters[email]=ada@example.com")
+	acme.Get(t, key.Token, "/api/nothing/"+id)
+	acme.Do(t, http.MethodPatch, "/api/campaigns/count")
+	code, header, body := fixture.CallAdmin(t, g, http.MethodGet, "/metrics")
+	if code != http.StatusOK || !strings.HasPrefix(header.Get("Content-Type"), "text/plain") {
+		t.Fatalf(`got %d %v, want %v and beginning with "text/plain"`, code, header, http.StatusOK)
+	}
+	lines := strings.Split(body, "\n")
+	for _, want := range []string{
+		`tenantry_requests_total{code="404",operation="folders.get",status="failed"} 3`,
+		`tenantry_requests_total{code="403",operation="folders.get",status="failed"} 1`,
+		`tenantry_requests_total{code="200",operation="campaigns.count",status="ok"} 1`,
+		`tenantry_requests_total{code="404",operation="no_route",status="failed"} 1`,
+		`tenantry_requests_total{code="405",operation="method_not_allowed",status="failed"} 1`,
+		`tenantry_request_seconds_count{operation="folders.get"} 4`,
+	} {
+		if !slices.Contains(lines, want) {
+			t.Errorf("no line %s", want)
+		}
+	}
+	if t.Failed() {
+		for _, line := range lines {
+			if strings.HasPrefix(line, "tenantry_requests_total") {
+				t.Log(line)
+			}
+		}
+	}
+	label := regexp.MustCompile(`[{,]([a-z_]+)="`)
+	for _, line := range lines {
+		for _, m := range label.FindAllStringSubmatch(line, -1) {
+			if !slices.Contains([]string{"operation", "code", "status", "le", "version", "quantile", "cause", "limit", "backend", "event", "of"}, m[1]) {
+				t.Errorf("label %s in %s", m[1], line)
+			}
+		}
+	}
+	for _, secret := range []string{"acme", id, key.ID, key.Account, key.Token, "ada@", "127.0.0.1"} {
+		if strings.Contains(body, secret) {
+			t.Errorf("the metrics hold %s", secret)
+		}
+	}
+	for _, name := range []string{"go_goroutines ", "process_open_fds ", "tenantry_exposed_keys_total 0"} {
+		if !strings.Contains(body, "\n"+name) {
+			t.Errorf("no %s", name)
+		}
+	}
+}
+
+// TestListenersKeepToThemselves: operators' paths are not public, and the other way around.
+func TestListenersKeepToThemselves(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t, func(c *config.Config, _ *gateway.Options) { c.Admin.Pprof = true })
+	acme := g.Org(t, "acme")
+	for _, path := range []string{"/livez", "/readyz", "/metrics", "/debug/pprof/", "/debug/pprof/heap", "/debug/pprof/cmdline", "/debug/vars"} {
+		a := acme.Page(t, path)
+		if a.Code != http.StatusNotFound || strings.Contains(a.Text(), "tenantry_") || strings.Contains(a.Text(), "goroutine") {
+			t.Errorf("%s on the public listener: %d %.200s", path, a.Code, a.Body)
+		}
+	}
+	for _, path := range []string{"/", "/sign-in", "/api/openapi.json", "/api/users/1", "/auth/sign-in", "/assets/console.css"} {
+		if code, _, body := fixture.CallAdmin(t, g, http.MethodGet, path); code != http.StatusNotFound {
+			t.Errorf("%s on the operations listener: %d %.200s", path, code, body)
+		}
+	}
+	for _, path := range []string{"/livez", "/readyz", "/metrics", "/debug/pprof/"} {
+		if code, _, _ := fixture.CallAdmin(t, g, http.MethodPost, path); code != http.StatusMethodNotAllowed {
+			t.Errorf("POST %s: %d", path, code)
+		}
+	}
+	code, _, body := fixture.CallAdmin(t, g, http.MethodGet, "/debug/pprof/")
+	if code != http.StatusOK || !strings.Contains(body, "goroutine") || !strings.Contains(body, "heap") {
+		t.Errorf("pprof: %d %.200s", code, body)
+	}
+	if code, _, body = fixture.CallAdmin(t, g, http.MethodGet, "/debug/pprof/goroutine?debug=1"); code != http.StatusOK || !strings.Contains(body, "goroutine profile") {
+		t.Errorf("goroutines: %d %.200s", code, body)
+	}
+}
+
+// askOps gets a path of the operations listener under a host name, with a token.
+func askOps(t *testing.T, g *gatewaytest.Gateway, path, host, token string) (int, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+g.App.AdminAddr().String()+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Host = host
+	if token != "" {
+		r.Header.Set("Authorization", token)
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(resp.Body)
+	_ = resp.Body.Close() // it was read to its end
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(body)
+}
+
+// TestOperationsListenerAnswersItsOwnNames: a page whose own name was made to lead here reads
+// nothing.
+func TestOperationsListenerAnswersItsOwnNames(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t, func(c *config.Config, _ *gateway.Options) { c.Admin.Hosts = []string{"gateway.internal"} })
+	for host, want := range map[string]int{
+		"localhost": http.StatusOK, "LOCALHOST:9090": http.StatusOK, "127.0.0.1:1": http.StatusOK, "127.8.8.8": http.StatusOK, "[::1]:9090": http.StatusOK,
+		"gateway.internal": http.StatusOK, "Gateway.Internal:9090": http.StatusOK,
+		"attacker.example": http.StatusForbidden, "attacker.example:9090": http.StatusForbidden, "localhost.attacker.example": http.StatusForbidden,
+		"127.0.0.1.attacker.example": http.StatusForbidden, "acme.localhost": http.StatusForbidden, "10.0.0.1": http.StatusForbidden, "x.gateway.internal": http.StatusForbidden,
+	} {
+		for _, path := range []string{"/livez", "/readyz", "/metrics"} {
+			code, body := askOps(t, g, path, host, "")
+			if code != want || want != http.StatusOK && (strings.Contains(body, "go_") || strings.Contains(body, "status") || strings.Contains(body, host)) {
+				t.Errorf("%s of %s: %d %.100s", path, host, code, body)
+			}
+		}
+	}
+	if code, _ := askOps(t, g, "/debug/pprof/", "localhost", ""); code != http.StatusNotFound {
+		t.Errorf("profiles that nobody switched on: %d", code)
+	}
+}
+
+// TestOperationsListenerWantsItsToken: without it only whether the gateway lives and is ready
+// is told.
+func TestOperationsListenerWantsItsToken(t *testing.T) {
+	t.Parallel()
+	const token = "0123456789abcdef-operators"
+	g := gatewaytest.Start(t, func(c *config.Config, _ *gateway.Options) {
+		c.Admin.Token, c.Admin.Pprof, c.AdminListen = secret.New(token), true, "0.0.0.0:0"
+	})
+	for _, given := range []string{"", "Bearer", "Bearer ", "Bearer " + token + "x", "Bearer " + token[1:], "Basic " + token, token} {
+		for _, path := range []string{"/metrics", "/debug/pprof/", "/debug/pprof/cmdline", "/debug/pprof/heap"} {
+			if code, body := askOps(t, g, path, "localhost", given); code != http.StatusUnauthorized || strings.Contains(body, token) {
+				t.Errorf("%s with %q: %d %.100s", path, given, code, body)
+			}
+		}
+		if code, body := askOps(t, g, "/livez", "localhost", given); code != http.StatusOK {
+			t.Errorf("livez with %q: %d %s", given, code, body)
+		}
+		if code, body := askOps(t, g, "/readyz", "localhost", given); code != http.StatusOK || body != "{\"status\":\"ok\"}\n" {
+			t.Errorf("readyz with %q: %d %s", given, code, body)
+		}
+	}
+	for path, part := range map[string]string{"/metrics": "go_goroutines", "/debug/pprof/": "heap", "/readyz": `"store":"ok"`} {
+		if code, body := askOps(t, g, path, "localhost", "bearer "+token); code != http.StatusOK || !strings.Contains(body, part) {
+			t.Errorf("%s with the token: %d %.100s", path, code, body)
+		}
+	}
+	if strings.Contains(g.Log.String(), token) {
+		t.Error("the log holds the token")
+	}
+}

@@ -1,0 +1,50 @@
+package operations
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"tenantry/gateway/gatewaytest"
+	"tenantry/gateway/tests/fixture"
+)
+
+// A gateway with a Redis server tells others of its changes and says in its metrics that
+// it hears theirs.
+func TestChangesAreAnnouncedWhereOthersCanHear(t *testing.T) {
+	t.Parallel()
+	mini, option := fixture.OwnRedis(t)
+	client := redis.NewClient(&redis.Options{Addr: mini.Addr()})
+	defer client.Close()
+	heard := client.PSubscribe(t.Context(), "tnt:{*}:changed")
+	defer heard.Close()
+	if _, err := heard.Receive(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	g := gatewaytest.Start(t, option)
+	g.Org(t, "acme")
+	if _, err := heard.ReceiveTimeout(t.Context(), 30*time.Second); err != nil {
+		t.Fatalf("nothing was announced: %v", err)
+	}
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		figures := metricsOf(t, g)
+		if strings.Contains(figures, "tenantry_announcements_connected 1") && strings.Contains(figures, `tenantry_announcements_total{event="published"} `) && !strings.Contains(figures, `{event="published"} 0`) {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the metrics do not tell of it:\n%s", figures)
+		}
+	}
+	if figures := metricsOf(t, gatewaytest.Start(t, gatewaytest.Embedded)); strings.Contains(figures, "announcements") {
+		t.Error("a gateway with Redis inside it announces to nobody")
+	}
+}
+
+func metricsOf(t *testing.T, g *gatewaytest.Gateway) string {
+	t.Helper()
+	_, _, body := fixture.CallAdmin(t, g, http.MethodGet, "/metrics")
+	return body
+}

@@ -1,0 +1,292 @@
+package operations
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"tenantry/config"
+	"tenantry/gateway"
+	"tenantry/gateway/control"
+	"tenantry/gateway/gatewaytest"
+	"tenantry/gateway/tests/fixture"
+	"tenantry/tenants"
+)
+
+const countPath = "/api/campaigns/count"
+
+// doctor returns what it finds in the organizations, as text, and how many documents it counted.
+func doctor(t *testing.T, g *gatewaytest.Gateway) (found []string, documents int64) {
+	t.Helper()
+	for _, f := range findings(t, g, control.Examination{}) {
+		switch {
+		case f.What == "data":
+			if _, counted, ok := strings.Cut(f.Says, "documents: "); ok {
+				documents, _ = strconv.ParseInt(counted, 10, 64)
+			}
+		case strings.HasPrefix(f.What, "organization "):
+			if f.Verdict != control.Wrong {
+				t.Errorf("verdict %s: %+v", f.Verdict, f)
+			}
+			found = append(found, f.What+": "+f.Says)
+		}
+	}
+	return found, documents
+}
+
+// findings returns what doctor finds. It fails where something is wrong, and tells all the same.
+func findings(t *testing.T, g *gatewaytest.Gateway, what control.Examination) (found []control.Finding) {
+	t.Helper()
+	answer, err := g.Commands.Do(t.Context(), "doctor", what, control.Streams{})
+	if answer == nil || json.Unmarshal(answer.Data, &found) != nil {
+		t.Fatalf("doctor: %v", err)
+	}
+	if wrong := slices.ContainsFunc(found, func(f control.Finding) bool { return f.Verdict == control.Wrong }); wrong != (err != nil) {
+		t.Errorf("doctor: %v, %+v", err, found)
+	}
+	return found
+}
+
+// zeroPage overwrites the page in the middle of a database with zeros, or another one.
+func zeroPage(t *testing.T, path string, page int64) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const size = 4096
+	if page < 0 {
+		page = info.Size() / size / 2
+	}
+	if _, err := f.WriteAt(make([]byte, size), page*size); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestDamageHurtsOneOrganization: a file that is lost while the gateway runs, one with a page of
+// zeros and one whose header is gone are named by doctor, in the figures, by /readyz and once in
+// the log; their organizations answer 503, and the others go on. With the files back all is well.
+func TestDamageHurtsOneOrganization(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	here := func(c *config.Config, _ *gateway.Options) { c.Data = data }
+	g := gatewaytest.Start(t, gatewaytest.OwnFiles, here)
+	keys, files := map[string]string{}, map[string]string{}
+	for _, slug := range []string{"beheaded", "fine", "lost", "torn"} {
+		org := g.Org(t, slug)
+		org.Import(t, fixture.ContactsBundle(400)...)
+		keys[slug] = org.Key(t, tenants.Contacts)
+		files[slug] = filepath.Join(data, "db", fmt.Sprintf("org-%d.db", org.Tenant(t).Org.OrgID))
+	}
+	if found, documents := doctor(t, g); len(found) > 0 || documents < 4*400 {
+		t.Fatalf("whole organizations: %v, %d documents", found, documents)
+	}
+	g.Stop(t)
+	good := map[string][]byte{}
+	for slug, path := range files {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		good[slug] = b
+	}
+	zeroPage(t, files["torn"], -1)
+	zeroPage(t, files["beheaded"], 0)
+
+	g = gatewaytest.Start(t, gatewaytest.OwnFiles, here)
+	ask := func(slug string) *gatewaytest.Answer {
+		t.Helper()
+		return (&gatewaytest.Org{Gateway: g, Slug: slug, Host: slug + ".localhost"}).Get(t, keys[slug], countPath)
+	}
+	away := func(slug string) {
+		t.Helper()
+		for range 3 {
+			if a := ask(slug); !fixture.IsUnavailable(t, slug, a) {
+				t.Errorf("%s: %d %s", slug, a.Code, a.Body)
+			}
+		}
+	}
+	// What is met on the way to an answer is told without doctor.
+	away("beheaded")
+	if code, r := fixture.Ready(t, g); code != http.StatusOK || r.Status != "degraded" || r.Checks["organizations"] != "damaged: 1" || r.Checks["store"] != "ok" {
+		t.Errorf(`got %d %+v, want %v and r.Status = "degraded" and r.Checks["organizations"] = "damaged: 1" and r.Checks["store"] = "ok"`,
+			code, r, http.StatusOK)
+	}
+	if a := ask("lost"); a.Code != http.StatusOK {
+		t.Fatalf("before the file is lost: %d %s", a.Code, a.Body)
+	}
+	if err := os.Rename(files["lost"], files["lost"]+".away"); err != nil {
+		t.Fatal(err)
+	}
+	found, _ := doctor(t, g)
+	if len(found) != 3 {
+		t.Errorf("doctor finds %q", found)
+	}
+	for i, slug := range []string{"beheaded", "lost", "torn"} {
+		if i < len(found) && (!strings.HasPrefix(found[i], "organization "+slug+": backend default: ") || !strings.Contains(found[i], files[slug])) {
+			t.Errorf("%s: %s", slug, found[i])
+		}
+		_, _, figures := fixture.CallAdmin(t, g, http.MethodGet, "/metrics")
+		if line := fmt.Sprintf(`tenantry_store_damaged{backend="default",organization=%q} 1`, slug); !strings.Contains(figures, line) {
+			t.Errorf("no figure for %s", slug)
+		}
+	}
+	away("lost")
+	if code, r := fixture.Ready(t, g); code != http.StatusOK || r.Status != "degraded" || r.Checks["organizations"] != "damaged: 3" {
+		t.Errorf(`got %d %+v, want %v and r.Status = "degraded" and r.Checks["organizations"] = "damaged: 3"`,
+			code, r, http.StatusOK)
+	}
+	fixture.WantBody(t, ask("fine"), http.StatusOK, `{"status":"ok","message":"success","data":{"count":400}}`)
+	for _, slug := range []string{"beheaded", "lost", "torn"} {
+		n := 0
+		for line := range strings.Lines(g.Log.String()) {
+			if strings.Contains(line, "damaged or missing") && strings.Contains(line, `"org":"`+slug+`"`) && strings.Contains(line, filepath.Base(files[slug])) {
+				n++
+			}
+		}
+		if n != 1 {
+			t.Errorf("the log tells of %s %d times", slug, n)
+		}
+	}
+
+	for slug, path := range files {
+		if slug == "fine" {
+			continue
+		}
+		for _, suffix := range []string{"-wal", "-shm", ""} {
+			_ = os.Remove(path + suffix) // it may not be there
+		}
+		if err := os.WriteFile(path, good[slug], 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if found, documents := doctor(t, g); len(found) > 0 || documents < 4*400 {
+		t.Errorf("with the files back: %v, %d documents", found, documents)
+	}
+	for slug := range files {
+		for deadline := time.Now().Add(10 * time.Second); ask(slug).Code != http.StatusOK && time.Now().Before(deadline); {
+			time.Sleep(10 * time.Millisecond) // what the directory could not read it reads again after a moment
+		}
+		fixture.WantBody(t, ask(slug), http.StatusOK, `{"status":"ok","message":"success","data":{"count":400}}`)
+	}
+	if code, r := fixture.Ready(t, g); code != http.StatusOK || r.Status != "ok" || r.Checks["organizations"] != "" {
+		t.Errorf(`got %d %+v, want %v and r.Status = "ok" and r.Checks["organizations"] = ""`, code, r, http.StatusOK)
+	}
+	if _, _, figures := fixture.CallAdmin(t, g, http.MethodGet, "/metrics"); strings.Contains(figures, "tenantry_store_damaged{") {
+		t.Error("a figure of damage is left")
+	}
+}
+
+// TestDoctorOpensEveryOrganization, on whichever engine the tests run.
+func TestDoctorOpensEveryOrganization(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t)
+	for _, slug := range []string{"acme", "globex"} {
+		g.Org(t, slug).Import(t, fixture.ContactsBundle(20)...)
+	}
+	if err := g.App.Directory().Suspend(t.Context(), "globex"); err != nil {
+		t.Fatal(err)
+	}
+	if found, documents := doctor(t, g); len(found) > 0 || documents < 40 {
+		t.Errorf("%v, %d documents", found, documents)
+	}
+}
+
+// TestWritesToADamagedFileAreRefused: whatever of a shared file is whole, what would be written to it is lost once it is
+// put back from a backup. So all its organizations are told so, also those that are not hurt and those that would be made
+// in it, and read on; others write. With the file back, all do.
+func TestWritesToADamagedFileAreRefused(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	here := func(c *config.Config, _ *gateway.Options) { c.Data = data }
+	g := gatewaytest.Start(t, gatewaytest.SharedFiles, here)
+	a, b, apart := neighbours(t, g)
+	a.Import(t, fixture.ContactsBundle(400)...)
+	keys := map[string]string{}
+	for _, o := range []*gatewaytest.Org{a, b, apart} {
+		keys[o.Slug] = o.Key(t, tenants.Contacts)
+	}
+	b.Import(t, fixture.ContactsBundle(1)...)
+	file := fileOf(t, a)
+	g.Stop(t)
+	good, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	zeroPage(t, file, -1)
+
+	g = gatewaytest.Start(t, gatewaytest.SharedFiles, here)
+	ask := func(o *gatewaytest.Org, method, path string, changes ...gatewaytest.Request) *gatewaytest.Answer {
+		t.Helper()
+		return (&gatewaytest.Org{Gateway: g, Slug: o.Slug, Host: o.Host}).Do(t, method, path, append(changes, gatewaytest.WithKey(keys[o.Slug]))...)
+	}
+	n := 0
+	create := func(o *gatewaytest.Org) *gatewaytest.Answer {
+		t.Helper()
+		n++
+		return ask(o, http.MethodPost, "/api/contacts", gatewaytest.JSON(map[string]string{"email": fmt.Sprintf("new%d@example.com", n)}))
+	}
+	found, _ := doctor(t, g)
+	if len(found) == 0 || !strings.Contains(found[0], file) {
+		t.Fatalf("doctor finds %q", found)
+	}
+	for _, o := range []*gatewaytest.Org{a, b} {
+		answer := create(o)
+		if !fixture.IsUnavailable(t, o.Slug, answer) || !strings.Contains(answer.Message, "damaged") || !strings.Contains(answer.Message, "restored") {
+			t.Errorf("%s writes: %d %s", o.Slug, answer.Code, answer.Body)
+		}
+	}
+	if answer := ask(b, http.MethodGet, "/api/contacts"); answer.Code != http.StatusOK {
+		t.Errorf("%s reads: %d %s", b.Slug, answer.Code, answer.Body)
+	}
+	if answer := create(apart); answer.Code != http.StatusOK {
+		t.Errorf("%s writes: %d %s", apart.Slug, answer.Code, answer.Body)
+	}
+	told := findings(t, g, control.Examination{})
+	if !slices.ContainsFunc(told, func(f control.Finding) bool {
+		return f.Verdict == control.Wrong && strings.Contains(f.Advice, "writes to the file")
+	}) {
+		t.Errorf("doctor does not say what to do: %+v", told)
+	}
+
+	// A restart forgets nothing: it is told before anybody asks for the organization.
+	g.Stop(t)
+	g = gatewaytest.Start(t, gatewaytest.SharedFiles, here)
+	if !strings.Contains(g.Log.String(), `"writes_refused":true`) {
+		t.Error("the log after a restart does not name the damaged file")
+	}
+	if answer := create(b); !fixture.IsUnavailable(t, b.Slug, answer) {
+		t.Errorf("%s writes after a restart: %d %s", b.Slug, answer.Code, answer.Body)
+	}
+
+	// It is still damaged, however lately it was found so, until it is put back.
+	if found, _ := doctor(t, g); len(found) == 0 || create(b).Code != http.StatusServiceUnavailable {
+		t.Errorf("once more: %q", found)
+	}
+	for _, suffix := range []string{"-wal", "-shm", ""} {
+		_ = os.Remove(file + suffix) // it may not be there
+	}
+	if err := os.WriteFile(file, good, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if found, _ := doctor(t, g); len(found) > 0 {
+		t.Errorf("with the file back: %q", found)
+	}
+	for _, o := range []*gatewaytest.Org{a, b, apart} {
+		if answer := create(o); answer.Code != http.StatusOK {
+			t.Errorf("%s with the file back: %d %s", o.Slug, answer.Code, answer.Body)
+		}
+	}
+}

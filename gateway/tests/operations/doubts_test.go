@@ -1,0 +1,69 @@
+package operations
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"tenantry/config"
+	"tenantry/gateway"
+	"tenantry/gateway/control"
+	"tenantry/gateway/gatewaytest"
+)
+
+// doubted returns what the log warns of, and what doctor does, as "about: says".
+func doubted(t *testing.T, g *gatewaytest.Gateway) (warned, found []string) {
+	t.Helper()
+	for line := range strings.Lines(g.Log.String()) {
+		var said struct{ Level, Msg, About, Says, Advice string }
+		if json.Unmarshal([]byte(line), &said) == nil && said.Level == "WARN" && said.Msg == "check the settings" && said.Advice != "" {
+			warned = append(warned, said.About+": "+said.Says)
+		}
+	}
+	for _, f := range findings(t, g, control.Examination{Quick: true}) {
+		if f.Verdict == control.Warning && f.Advice != "" {
+			found = append(found, f.What+": "+f.Says)
+		}
+	}
+	return warned, found
+}
+
+// TestServeAndDoctorDoubtTheSame: what is seldom meant of the settings, the data folder and the proxies is in the log of
+// the server, once, and among what doctor finds.
+func TestServeAndDoctorDoubtTheSame(t *testing.T) {
+	t.Parallel()
+	above := t.TempDir()
+	dir := filepath.Join(above, "data")
+	if err := errors.Join(os.Mkdir(dir, 0o750), os.Chmod(dir, 0o750), os.Chmod(above, 0o777)); err != nil {
+		t.Fatal(err)
+	}
+	g := gatewaytest.Start(t, gatewaytest.Embedded, func(c *config.Config, _ *gateway.Options) {
+		c.Data, c.PublicURL = dir, "https://{slug}.localhost"
+		c.Doubts = []config.Doubt{{About: "sqlite.cache", Says: "is large", Advice: "make it smaller"}}
+	})
+	acme := g.Org(t, "acme")
+	want := []string{"sqlite.cache: is large", "data: others than the owner of " + dir + " may list it (mode 0750)",
+		"data: everybody on this machine may put another folder in the place of " + dir + ", for all may write to " + above + " (mode 0777)"}
+	warned, found := doubted(t, g)
+	if !slices.Equal(warned, want) || !slices.Equal(found, want) {
+		t.Errorf("serve warns of %q, doctor of %q, want %q", warned, found, want)
+	}
+	acme.Do(t, http.MethodGet, countPath)
+	if warned, _ := doubted(t, g); len(warned) != len(want) {
+		t.Errorf("a request without a proxy: %q", warned)
+	}
+	for range 2 {
+		acme.Do(t, http.MethodGet, countPath, gatewaytest.Header("X-Forwarded-For", "192.0.2.1"))
+	}
+	const proxy = "trusted_proxies: requests arrive with X-Forwarded-For or Forwarded, and no proxy is trusted"
+	isProxy := func(text string) bool { return strings.HasPrefix(text, proxy) }
+	warned, found = doubted(t, g)
+	if len(warned) != len(want)+1 || !slices.ContainsFunc(warned, isProxy) || !slices.ContainsFunc(found, isProxy) {
+		t.Errorf("behind a proxy serve warns of %q, doctor of %q", warned, found)
+	}
+}

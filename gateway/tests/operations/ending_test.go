@@ -1,0 +1,276 @@
+package operations
+
+import (
+	"bytes"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+
+	"tenantry/backends/enginetest"
+	"tenantry/config"
+	"tenantry/gateway"
+	"tenantry/gateway/control"
+	"tenantry/gateway/gatewaytest"
+	"tenantry/gateway/tests/fixture"
+	"tenantry/modules/audit"
+	"tenantry/tenants"
+)
+
+// canary is what an organization holds everywhere, so that what is left of it is found.
+const canary = "canary-of-the-deleted"
+
+// filesWith returns the files of a folder that hold the text.
+func filesWith(t *testing.T, folder, text string) (found []string) {
+	t.Helper()
+	err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		content, err := os.ReadFile(filepath.Clean(path))
+		if bytes.Contains(content, []byte(text)) {
+			found = append(found, filepath.Base(path))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// ends fills an organization with the canary, its trash too, and returns how contacts are read with one of its keys.
+func ends(t *testing.T, g *gatewaytest.Gateway, slug string) (read func() (int, string)) {
+	t.Helper()
+	org := g.Org(t, slug)
+	command[control.Organization](t, g, "org.update", control.OrganizationChange{Slug: slug, OrganizationFields: control.OrganizationFields{Name: canary, Providers: []string{canary}}})
+	key := org.KeyWith(t, func(k *control.NewKey) {
+		k.Name, k.Permissions = canary, []string{string(tenants.Contacts)}
+	}).Token
+	org.Person(t, "a@example.com", func(u *control.NewUser) { u.Name = canary })
+	org.Import(t, `{"kind":"contact_field","key":"iban","title":"IBAN","type":"Encrypted"}`,
+		`{"kind":"contact","email":"a@example.com","first_name":"`+canary+`","fields":{"iban":"`+canary+`"}}`)
+	org.Import(t, `{"kind":"contact","id":"0000000000000000000000c1","first_name":"`+canary+`"}`)
+	org.Do(t, http.MethodDelete, "/api/contacts/0000000000000000000000c1", gatewaytest.WithKey(key))
+	return func() (int, string) {
+		a := org.Get(t, key, "/api/contacts")
+		return a.Code, a.Text()
+	}
+}
+
+func command[Out any](t *testing.T, g *gatewaytest.Gateway, name string, in any) Out {
+	t.Helper()
+	out, err := control.Call[Out](t.Context(), g.Commands, name, in)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return out
+}
+
+// TestOrganizationEnds: what is deleted answers nobody and comes back whole, until it is erased when its time is over; then nothing is
+// left of it in files, a certificate says so, and the installation's audit log who did what.
+func TestOrganizationEnds(t *testing.T) {
+	t.Parallel()
+	for name, options := range map[string][]gatewaytest.Option{"engine": nil, "shared files": {gatewaytest.SharedFiles}, "own files": {gatewaytest.OwnFiles}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			clock := &fixture.Clock{}
+			g := gatewaytest.Start(t, append(options, clock.Option, func(_ *config.Config, o *gateway.Options) { o.Leases.Settled = 3 * time.Second })...)
+			stays := ends(t, g, "stays")
+			read := ends(t, g, "acme")
+			_, before := read()
+			nobody := g.Do(t, http.MethodGet, "nobody.localhost", "/api/contacts")
+
+			due := command[control.Certificate](t, g, "org.delete", control.Deletion{Slug: "acme"})
+			if due.State != tenants.Deleted || due.DueAt == nil || due.DueAt.Sub(*due.DeletedAt) != 30*fixture.Day || due.ErasedAt != nil || due.Documents != nil {
+				t.Errorf("deleted: %+v", due)
+			}
+			if code, text := read(); code != nobody.Code || text != nobody.Text() {
+				t.Errorf("a deleted organization answers %d %s, one that is not there %d %s", code, text, nobody.Code, nobody.Text())
+			}
+			clock.Advance(29 * fixture.Day)
+			fixture.EmptyTrash(t, g.App)
+			if again := command[control.Certificate](t, g, "org.delete", control.Deletion{Slug: "acme"}); !again.DueAt.Equal(*due.DueAt) {
+				t.Errorf("deleted twice it is erased on %s, not %s", again.DueAt, due.DueAt)
+			}
+			command[control.Organization](t, g, "org.undelete", control.Slug{Slug: "acme"})
+			clock.Advance(time.Second)
+			if code, text := read(); code != 200 || text != before {
+				t.Errorf("undeleted: %d %s, before %s", code, text, before)
+			}
+
+			command[control.Organization](t, g, "org.suspend", control.Slug{Slug: "acme"})
+			command[control.Certificate](t, g, "org.delete", control.Deletion{Slug: "acme"})
+			if o := command[control.Organization](t, g, "org.undelete", control.Slug{Slug: "acme"}); o.State != "suspended" {
+				t.Errorf("suspended before, undeleted it is %s", o.State)
+			}
+			command[control.Certificate](t, g, "org.delete", control.Deletion{Slug: "acme"})
+			clock.Advance(30*fixture.Day + time.Hour)
+			fixture.EmptyTrash(t, g.App)
+			erased := command[control.Certificate](t, g, "org.certificate", control.Ended{Slug: "acme"})
+			if erased.State != tenants.Removed || erased.ErasedAt == nil || erased.Documents == nil || *erased.Documents < 2 || erased.People < 3 || erased.DataKeys < 1 {
+				t.Errorf("erased: %+v", erased)
+			}
+			if _, err := control.Call[control.Organization](t.Context(), g.Commands, "org.undelete", control.Slug{Slug: "acme"}); err == nil {
+				t.Error("what is erased was brought back")
+			}
+			if _, err := control.Call[control.Organization](t.Context(), g.Commands, "org.create", control.NewOrganization{Slug: "acme", OrganizationFields: control.OrganizationFields{Name: "A"}}); err == nil {
+				t.Error("its slug was handed out again")
+			}
+			if code, text := stays(); code != 200 || !strings.Contains(text, canary) {
+				t.Errorf("its neighbour: %d %s", code, text)
+			}
+			var done []string
+			for _, rec := range command[[]control.AuditRecord](t, g, "audit", control.LogPage{}) {
+				done = append(done, rec.Operation+" "+rec.Subject+" "+rec.Facts["organization"])
+			}
+			want := "org.erased system acme,org.delete command acme,org.undelete command acme,org.delete command acme,org.suspend command acme,org.undelete command acme,org.delete command acme,org.delete command acme,org.update command acme,org.create command acme,org.update command stays,org.create command stays"
+			if got := strings.Join(done, ","); got != want {
+				t.Errorf("the installation's log has %s, want %s", got, want)
+			}
+			command[control.Certificate](t, g, "org.delete", control.Deletion{Slug: "stays", Now: true})
+			again := command[control.Certificate](t, g, "org.delete", control.Deletion{Slug: "acme"})
+			if !again.ErasedAt.Equal(*erased.ErasedAt) || again.People != erased.People {
+				t.Errorf("erased once more: %+v, before %+v", again, erased)
+			}
+			if left := filesWith(t, g.Config.Data, canary); len(left) > 0 {
+				t.Errorf("what was erased is in %q", left)
+			}
+			if overwritten := len(erased.Overwritten) == 2; overwritten != (options != nil || !enginetest.OnMongo()) {
+				t.Errorf("overwritten: %q", erased.Overwritten)
+			}
+		})
+	}
+}
+
+// database is one of the gateway's, as another program opens it.
+type database struct {
+	*sqlite.Conn
+	path string
+}
+
+func opened(t *testing.T, folder string) (all []database) {
+	t.Helper()
+	err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".db" {
+			return err
+		}
+		conn, err := sqlite.OpenConn(path, sqlite.OpenReadWrite)
+		if err == nil {
+			t.Cleanup(func() { _ = conn.Close() })
+			all = append(all, database{conn, path})
+		}
+		return err
+	})
+	if err != nil || len(all) < 2 {
+		t.Fatalf("%d databases: %v", len(all), err)
+	}
+	return all
+}
+
+func sql(t *testing.T, db database, text string) {
+	t.Helper()
+	if err := sqlitex.ExecuteTransient(db.Conn, text, nil); err != nil {
+		t.Fatalf("%s: %v", db.path, err)
+	}
+}
+
+// reading reads all databases as a backup does, till done.
+func reading(t *testing.T, folder string) (done func()) {
+	t.Helper()
+	all := opened(t, folder)
+	for _, db := range all {
+		sql(t, db, "BEGIN")
+		sql(t, db, "SELECT count(*) FROM sqlite_schema")
+	}
+	return func() {
+		for _, db := range all {
+			sql(t, db, "COMMIT")
+		}
+	}
+}
+
+// TestErasureIsFinished: what could not be erased at once, because something reads the files, is when that has ended.
+func TestErasureIsFinished(t *testing.T) {
+	t.Parallel()
+	clock := &fixture.Clock{}
+	g := gatewaytest.Start(t, gatewaytest.SharedFiles, clock.Option)
+	ends(t, g, "acme")
+	command[control.Certificate](t, g, "org.delete", control.Deletion{Slug: "acme"})
+	clock.Advance(31 * fixture.Day)
+	done := reading(t, g.Config.Data)
+	fixture.TrashTurn(t, g.App)
+	half := command[control.Certificate](t, g, "org.certificate", control.Ended{Slug: "acme"})
+	if half.State != tenants.Removed || half.ErasedAt != nil {
+		t.Errorf("while a backup reads: %+v", half)
+	}
+	if _, err := control.Call[control.Certificate](t.Context(), g.Commands, "org.delete", control.Deletion{Slug: "acme"}); err == nil {
+		t.Error("while a backup reads, the command says that it is erased")
+	}
+	if log := command[[]control.AuditRecord](t, g, "audit", control.LogPage{}); log[0].Operation != "org.delete" || log[0].Outcome != audit.Failed || log[0].Facts["organization"] != "acme" {
+		t.Errorf("what failed midway is recorded as %+v", log[0])
+	}
+	done()
+	clock.Advance(2 * time.Hour)
+	fixture.EmptyTrash(t, g.App)
+	if whole := command[control.Certificate](t, g, "org.certificate", control.Ended{Slug: "acme"}); whole.ErasedAt == nil || *whole.Documents != *half.Documents {
+		t.Errorf("afterwards: %+v", whole)
+	}
+	if left := filesWith(t, g.Config.Data, canary); len(left) > 0 {
+		t.Errorf("what was erased is in %q", left)
+	}
+}
+
+// TestInstallationLogIsSealed: what somebody takes out of the installation's audit log in the database shows, also after its keys were
+// wrapped anew.
+func TestInstallationLogIsSealed(t *testing.T) {
+	t.Parallel()
+	clock := &fixture.Clock{}
+	g := gatewaytest.Start(t, gatewaytest.Embedded, clock.Option)
+	g.Org(t, "acme")
+	command[control.Rotation](t, g, "keyring.rotate", struct{}{})
+	clock.Advance(2 * time.Hour)
+	fixture.EmptyTrash(t, g.App)
+	command[control.Rotation](t, g, "keyring.rotate", struct{}{})
+	command[control.Retired](t, g, "keyring.retire", control.Version{Version: 1})
+	if v := command[audit.Verification](t, g, "audit.verify", control.Log{}); !v.Intact || v.Records != 2 || v.Unsealed != 2 {
+		t.Errorf("got %+v, want v.Intact and v.Records = 2 and v.Unsealed = 2", v)
+	}
+	for _, conn := range opened(t, g.Config.Data) {
+		if strings.HasSuffix(conn.path, "control.db") {
+			sql(t, conn, `DELETE FROM "c:audit_log" WHERE id = (SELECT min(id) FROM "c:audit_log")`)
+		}
+	}
+	var err error
+	for deadline := time.Now().Add(time.Minute); err == nil && time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) { // what is read lies on a snapshot for a moment
+		_, err = control.Call[audit.Verification](t.Context(), g.Commands, "audit.verify", control.Log{})
+	}
+	if err == nil || !strings.Contains(err.Error(), "seals do not match") {
+		t.Errorf("a record is gone, and the verification says %v", err)
+	}
+}
+
+// TestInstallationLogNamesTheOperator: of each organization that a file makes too, and nothing is recorded of a dry run.
+func TestInstallationLogNamesTheOperator(t *testing.T) {
+	t.Parallel()
+	g := gatewaytest.Start(t)
+	for _, dry := range []bool{true, false} {
+		file := strings.NewReader(`{"slug":"one","name":"One"}` + "\n" + `{"slug":"one","name":"Again"}` + "\n" + `{"slug":"two","name":"Two"}` + "\n")
+		_, _ = g.Commands.Do(t.Context(), "org.create.from", control.Creations{DryRun: dry}, control.Streams{Input: file, Operator: "ada"}) // one line is refused
+		var told []string
+		for _, rec := range command[[]control.AuditRecord](t, g, "audit", control.LogPage{}) {
+			told = append(told, rec.Operation+" "+rec.Facts["organization"]+" "+rec.Facts["operator"])
+		}
+		slices.Sort(told)
+		if want := map[bool]string{true: "", false: "org.create one ada,org.create two ada"}[dry]; strings.Join(told, ",") != want {
+			t.Errorf("dry run %t: %q, want %s", dry, told, want)
+		}
+	}
+}

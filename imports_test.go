@@ -43,6 +43,7 @@ var fenced = []struct {
 }{
 	{"github.com/gin-gonic/gin", []string{"gateway"}},
 	{"go.opentelemetry.io/", []string{"gateway/telemetry", "gateway/middleware"}},
+	{"github.com/redis/", []string{"tenants/redisconn", "tenants/localredis", "tenants/redistest", "tenants/tenantstest"}},
 	{"zombiezen.com/", []string{"backends/sqlite"}},
 	{"go.mongodb.org/", []string{"backends/mongo"}},
 	{"tenantry/backends/sqlite", []string{"gateway", "backends/enginetest", "tenants/tenantstest"}},

@@ -7,6 +7,8 @@ import (
 
 	"tenantry/tenants"
 	"tenantry/tenants/keys"
+	"tenantry/tenants/localredis"
+	"tenantry/tenants/redisconn"
 )
 
 // TestK1_RedisInsideTheProcessHasNoKeys: it would repeat what the store says to the only one who asks it. A revoked key is refused at once.
@@ -31,7 +33,11 @@ func TestK1_RedisInsideTheProcessHasNoKeys(t *testing.T) {
 	if p, err := present(); err != nil || p.KeyID != issued.Key.ID {
 		t.Fatalf("%+v, %v", p, err)
 	}
-	if n, err := s.redis.DBSize(t.Context()).Result(); err != nil || n != 0 {
+	client, err := localredis.Dial(s.localRedis, redisconn.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := client.DBSize(t.Context()).Result(); err != nil || n != 0 {
 		t.Errorf("Redis holds %d names, %v", n, err)
 	}
 	if _, err := s.keys.Revoke(t.Context(), tenant, issued.Key.ID, nil); err != nil {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"tenantry/tenants/redisconn"
 )
 
 // TestX10_NamesThatHaveLeftAreForgotten: as many as strangers like to make, while those that are there stay as they are.
@@ -14,7 +16,7 @@ func TestX10_NamesThatHaveLeftAreForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	client, err := s.Client(time.Minute)
+	client, err := Dial(s, redisconn.Options{Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

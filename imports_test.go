@@ -51,6 +51,34 @@ var fenced = []struct {
 	{"tenantry/backends/driver", []string{"backends", "tenants/tenantstest"}},
 }
 
+// maxPackages bounds the packages that the program is built of, those of the standard library included. Each is compiled by
+// whoever builds it for the first time.
+const maxPackages = 600
+
+// unbuilt are libraries that tests use, or that libraries import for what this program does not do.
+var unbuilt = []string{
+	"github.com/getkin/kin-openapi", "google.golang.org/grpc", "go.opentelemetry.io/otel/sdk/metric", "github.com/Shopify/toxiproxy",
+	"github.com/bytedance/sonic", "github.com/goccy/go-json", "encoding/gob", "testing",
+}
+
+// TestTheProgramIsBuiltOfLittle holds that no library is compiled into the program by being imported for nothing.
+func TestTheProgramIsBuiltOfLittle(t *testing.T) {
+	t.Parallel()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	packages := strings.Fields(string(out))
+	if len(packages) > maxPackages {
+		t.Errorf("the program is built of %d packages, want at most %d", len(packages), maxPackages)
+	}
+	for _, name := range packages {
+		if under(name, unbuilt...) {
+			t.Errorf("the program is built of %s, which it does not use", name)
+		}
+	}
+}
+
 // under reports whether a package, named without the module, is in one of the folders or below.
 func under(name string, folders ...string) bool {
 	return slices.ContainsFunc(folders, func(f string) bool { return name == f || f != "" && strings.HasPrefix(name, f+"/") })

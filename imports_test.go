@@ -43,11 +43,41 @@ var fenced = []struct {
 }{
 	{"github.com/gin-gonic/gin", []string{"gateway"}},
 	{"go.opentelemetry.io/", []string{"gateway/telemetry", "gateway/middleware"}},
+	{"github.com/redis/", []string{"tenants/redisconn", "tenants/localredis", "tenants/redistest", "tenants/tenantstest"}},
 	{"zombiezen.com/", []string{"backends/sqlite"}},
 	{"go.mongodb.org/", []string{"backends/mongo"}},
 	{"tenantry/backends/sqlite", []string{"gateway", "backends/enginetest", "tenants/tenantstest"}},
 	{"tenantry/backends/mongo", []string{"gateway", "backends/mongo", "backends/enginetest", "tenants/tenantstest"}},
 	{"tenantry/backends/driver", []string{"backends", "tenants/tenantstest"}},
+}
+
+// maxPackages bounds the packages that the program is built of, those of the standard library included. Each is compiled by
+// whoever builds it for the first time.
+const maxPackages = 565
+
+// unbuilt are libraries that tests use, or that libraries import for what this program does not do.
+var unbuilt = []string{
+	"github.com/getkin/kin-openapi", "google.golang.org/grpc", "go.opentelemetry.io/otel/sdk/metric", "github.com/Shopify/toxiproxy",
+	"github.com/bytedance/sonic", "github.com/goccy/go-json", "encoding/gob", "testing",
+	"github.com/go-playground/locales/de",
+}
+
+// TestTheProgramIsBuiltOfLittle holds that no library is compiled into the program by being imported for nothing.
+func TestTheProgramIsBuiltOfLittle(t *testing.T) {
+	t.Parallel()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	packages := strings.Fields(string(out))
+	if len(packages) > maxPackages {
+		t.Errorf("the program is built of %d packages, want at most %d", len(packages), maxPackages)
+	}
+	for _, name := range packages {
+		if under(name, unbuilt...) {
+			t.Errorf("the program is built of %s, which it does not use", name)
+		}
+	}
 }
 
 // under reports whether a package, named without the module, is in one of the folders or below.

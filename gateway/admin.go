@@ -118,7 +118,7 @@ func (a *App) readiness(ctx context.Context) (int, map[string]any) {
 	go func() {
 		ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 		defer cancel()
-		redis <- a.redis.Ping(ctx).Err()
+		redis <- a.redis.Ping(ctx)
 	}()
 	wrong := a.checkBackends(ctx, checkTimeout)
 	if err := wrong[a.cfg.Control]; errors.Is(err, store.ErrReadOnly) {

@@ -135,9 +135,7 @@ func (a *App) build() error {
 	a.measured.register(registry)
 	a.measureEngines(registry)
 	a.measureAnnouncer(registry)
-	if err := a.telemetry.Figures(context.Background(), registry); err != nil {
-		return err
-	}
+	a.telemetry.Figures(registry)
 	handler, rows, err := a.routes(registry)
 	if err != nil {
 		return err

@@ -174,16 +174,16 @@ func (s *Services) examineRedis(ctx context.Context, e *examination) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	if err := s.redis.Ping(ctx).Err(); err != nil {
+	if err := s.redis.Ping(ctx); err != nil {
 		e.wrong("redis", fmt.Sprintf("does not answer: %v", err), "keys are looked up in the store and limits counted by each replica; sessions need it")
 		return
 	}
 	says := "answers"
-	if info, err := s.redis.InfoMap(ctx, "server").Result(); err == nil {
-		says = fmt.Sprintf("version %s answers", info["Server"]["redis_version"])
+	version, eviction := s.redis.Describe(ctx)
+	if version != "" {
+		says = fmt.Sprintf("version %s answers", version)
 	}
-	// Not every user may ask for the configuration.
-	if policy, err := s.redis.ConfigGet(ctx, "maxmemory-policy").Result(); err == nil && strings.HasPrefix(policy["maxmemory-policy"], "allkeys") {
+	if strings.HasPrefix(eviction, "allkeys") {
 		e.warn("redis", says+", and drops keys of any kind when its memory is full", "set maxmemory-policy to volatile-lru or noeviction, or people are signed out early")
 		return
 	}

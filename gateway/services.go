@@ -12,8 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"tenantry/backends/record"
 	"tenantry/backends/store"
 	"tenantry/config"
@@ -34,6 +32,7 @@ import (
 	"tenantry/tenants/keys"
 	"tenantry/tenants/limits"
 	"tenantry/tenants/localredis"
+	"tenantry/tenants/redisconn"
 	"tenantry/tenants/sessions"
 )
 
@@ -59,7 +58,7 @@ type Services struct {
 	store      *store.Store
 	keyring    *keyring.Keyring
 	localRedis *localredis.Server
-	redis      redis.UniversalClient
+	redis      redisconn.Client
 
 	directory *tenants.Directory
 	announcer *announce.Announcer // nil where Redis is inside the process: nobody else would hear
@@ -115,7 +114,7 @@ func OpenServices(ctx context.Context, cfg config.Config, o Options) (_ *Service
 	}
 	s.log = slog.New(request.Log(s.log.Handler()))
 	s.beside = background.New(s.log)
-	if s.telemetry, err = telemetry.Open(ctx, cfg.Telemetry, s.version, s.log); err != nil {
+	if s.telemetry, err = telemetry.Open(cfg.Telemetry, s.version, s.log); err != nil {
 		return nil, err
 	}
 	for _, folder := range s.folders() {
@@ -145,9 +144,6 @@ func OpenServices(ctx context.Context, cfg config.Config, o Options) (_ *Service
 		return nil, err
 	}
 	if err = s.openRedis(ctx); err != nil {
-		return nil, err
-	}
-	if err = s.telemetry.Redis(s.redis); err != nil {
 		return nil, err
 	}
 	if err = s.openWho(ctx); err != nil {

@@ -32,11 +32,11 @@ func TestSpent_ForgetsNothingItTook(t *testing.T) {
 	begin()
 	spend("one", now.Add(time.Second), false)
 	spend("from before", now.Add(-time.Minute), false)
-	if err := s.redis.Del(t.Context(), since(tenant), tenant.RedisPrefix()+"challenge:one").Err(); err != nil {
+	if err := s.redis.Del(t.Context(), since(tenant), tenant.RedisPrefix()+"challenge:one"); err != nil {
 		t.Fatal(err)
 	}
 	spend("one", now.Add(time.Second), false)
-	if err := s.redis.Del(t.Context(), tenant.RedisPrefix()+"challenge:one").Err(); err != nil {
+	if err := s.redis.Del(t.Context(), tenant.RedisPrefix()+"challenge:one"); err != nil {
 		t.Fatal(err)
 	}
 	begin()

@@ -27,12 +27,12 @@ func (s *Services) openRedis(_ context.Context) (err error) {
 		if s.localRedis, err = localredis.Start(); err != nil {
 			return err
 		}
-		s.redis, err = s.localRedis.Client(s.redisTimeout)
+		s.redis, err = s.localRedis.Client(redisconn.Options{Timeout: s.redisTimeout, Trace: s.telemetry.Redis()})
 		return err
 	}
 	o := redisconn.Options{
 		Addrs: s.cfg.Redis.Addrs, MasterName: s.cfg.Redis.MasterName, Username: s.cfg.Redis.Username,
-		Password: s.cfg.Redis.Password, DB: s.cfg.Redis.DB, PoolSize: s.cfg.Redis.PoolSize, Timeout: s.redisTimeout,
+		Password: s.cfg.Redis.Password, DB: s.cfg.Redis.DB, PoolSize: s.cfg.Redis.PoolSize, Timeout: s.redisTimeout, Trace: s.telemetry.Redis(),
 		SentinelUsername: s.cfg.Redis.SentinelUsername, SentinelPassword: s.cfg.Redis.SentinelPassword,
 	}
 	if r := s.cfg.Redis; r.TLS {

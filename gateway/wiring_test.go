@@ -7,6 +7,8 @@ import (
 
 	"tenantry/tenants"
 	"tenantry/tenants/keys"
+	"tenantry/tenants/localredis"
+	"tenantry/tenants/redisconn"
 )
 
 // TestEmbeddedRedisHoldsNoKeys holds that keys are not cached in the embedded Redis, which only this process asks. A
@@ -32,7 +34,11 @@ func TestEmbeddedRedisHoldsNoKeys(t *testing.T) {
 	if p, err := present(); err != nil || p.KeyID != issued.Key.ID {
 		t.Fatalf("got %+v, %v, want no error and p.KeyID = %v", p, err, issued.Key.ID)
 	}
-	if n, err := s.redis.DBSize(t.Context()).Result(); err != nil || n != 0 {
+	client, err := localredis.Dial(s.localRedis, redisconn.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := client.DBSize(t.Context()).Result(); err != nil || n != 0 {
 		t.Errorf("Redis holds %d names, %v", n, err)
 	}
 	if _, err := s.keys.Revoke(t.Context(), tenant, issued.Key.ID, nil); err != nil {

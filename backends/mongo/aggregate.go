@@ -40,7 +40,7 @@ func (w *workspace) Aggregate(ctx context.Context, a driver.Aggregation) ([][]an
 		err = w.idle(ctx, doing)
 	} else {
 		err = w.call(ctx, doing, func(ctx context.Context) (err error) {
-			rows, err = p.run(ctx, w, k, append(k.matching(filter), p.stages(a)...), a)
+			rows, err = p.run(ctx, w, k, append(matching(filter), p.stages(a)...), a)
 			return err
 		})
 	}

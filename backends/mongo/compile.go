@@ -34,7 +34,7 @@ func (w *workspace) operand(k *kind, r driver.Ref) (operand, error) {
 		if r.Type == driver.Strings {
 			o.typ = driver.Strings
 		}
-		return k.unify(o, r.Name), nil
+		return o, nil
 	}
 	if r.Name == "id" {
 		return operand{path: fieldID, typ: driver.String, prefix: w.name + "/"}, nil
@@ -43,7 +43,7 @@ func (w *workspace) operand(k *kind, r driver.Ref) (operand, error) {
 	if !ok {
 		return operand{}, fmt.Errorf("collection %s has no field %q", k.name, r.Name)
 	}
-	return k.unify(operand{path: column(r.Name), typ: k.fields[i].Type}, r.Name), nil
+	return operand{path: column(r.Name), typ: k.fields[i].Type}, nil
 }
 
 // literal returns the value as it is stored in the operand, and whether it can occur there.

@@ -33,8 +33,6 @@ type shape struct {
 type kind struct {
 	*shape
 	coll *mongo.Collection
-	// old is set while documents of the former layout lie there, for one question.
-	old *former
 }
 
 func newShape(c *driver.Collection) (*shape, error) {

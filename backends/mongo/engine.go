@@ -81,7 +81,6 @@ type Engine struct {
 	common atomic.Pointer[space]     // holds the one that all share
 	mu     sync.Mutex
 	shapes map[*driver.Collection]*shape
-	odd    map[string]string // documents that cannot be read, and why
 }
 
 // space is a database and what is known of it.
@@ -96,9 +95,6 @@ type space struct {
 	// being dropped, none begins.
 	indexing atomic.Int64
 	dropped  atomic.Bool
-	// former are the collections in which documents of the former layout may lie, but for those upgraded since.
-	former   atomic.Pointer[[]string]
-	upgraded sync.Map
 }
 
 // index makes indexes, unless the database is being dropped.
@@ -177,7 +173,7 @@ func Open(ctx context.Context, opts Options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{opts: opts, client: client, health: h, shapes: map[*driver.Collection]*shape{}, odd: map[string]string{}}
+	e := &Engine{opts: opts, client: client, health: h, shapes: map[*driver.Collection]*shape{}}
 	e.breaker = newBreaker(opts.Log)
 	e.builder = newBuilder(e)
 	return e, nil
@@ -493,9 +489,6 @@ func (w *workspace) kind(c *driver.Collection) (*kind, error) {
 	}
 	if k == nil {
 		return nil, fmt.Errorf("workspace %s was opened without collection %q", w.name, c.Name)
-	}
-	if w.space.has(k.name) {
-		return &kind{shape: k.shape, coll: k.coll, old: &former{}}, nil
 	}
 	return k, nil
 }

@@ -43,10 +43,10 @@ func (w *workspace) Explain(ctx context.Context, q driver.Query) (driver.Plan, e
 	if page.order != nil {
 		command = append(command, bson.E{Key: "sort", Value: page.order})
 	}
-	if q.Limit == 0 || k.staged(&page) {
+	if q.Limit == 0 || len(page.places) > 0 {
 		stages := k.stages(filter, &page)
 		if q.Limit == 0 {
-			stages = append(k.matching(filter), bson.D{{Key: "$group", Value: bson.D{{Key: "_id", Value: int32(1)}, {Key: "n", Value: op("$sum", int32(1))}}}})
+			stages = append(matching(filter), bson.D{{Key: "$group", Value: bson.D{{Key: "_id", Value: int32(1)}, {Key: "n", Value: op("$sum", int32(1))}}}})
 		}
 		command = bson.D{{Key: "aggregate", Value: k.name}, {Key: "pipeline", Value: stages}, {Key: "cursor", Value: bson.D{}}}
 	}

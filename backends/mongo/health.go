@@ -151,7 +151,7 @@ func clip(text string) string {
 // Inspect tells what the servers are, why none can be used where that is so, how far an upgrade is, and which
 // documents are odd. Only for those of others it asks the server, where one can be used.
 func (e *Engine) Inspect(ctx context.Context) []driver.Finding {
-	found := slices.Concat(e.health.findings(), e.documents(), e.stale())
+	found := slices.Concat(e.health.findings(), e.unguarded(), e.stale())
 	if slices.ContainsFunc(found, func(f driver.Finding) bool { return f.Subject == "server" && f.Verdict == driver.FindingWrong }) && e.Refusing() {
 		return found
 	}

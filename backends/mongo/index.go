@@ -152,11 +152,7 @@ type task struct {
 	kind    *kind
 	done    bool
 	refused map[string]string // by name of index
-	former  bool              // documents of the former layout may have lain there, and this process may have written for them
-	// upgraded counts the documents that have been brought to the present layout.
-	upgraded int
-	stopped  string   // why that is not going on; empty while it is, or is done
-	stale    []string // indexes that are declared no more and were left
+	stale   []string          // indexes that are declared no more and were left
 }
 
 // builder makes the indexes that nobody waits for, one collection at a time.
@@ -193,7 +189,7 @@ func (b *builder) add(s *space, kinds []*kind) {
 		if s.tasks[k.signature] != nil {
 			continue
 		}
-		t := &task{space: s, kind: k, former: s.has(k.name)}
+		t := &task{space: s, kind: k}
 		s.tasks[k.signature] = t
 		b.queue = append(b.queue, t)
 	}
@@ -331,17 +327,6 @@ func (b *builder) build(t *task) error {
 		if err := b.make(t, []definition{d}); err != nil {
 			return err
 		}
-	}
-	if err := b.upgrade(t); err != nil {
-		if errors.Is(err, driver.ErrUnavailable) || b.ctx.Err() != nil {
-			return err
-		}
-		// Others need not wait for it. Both layouts go on being answered.
-		b.mu.Lock()
-		t.stopped = err.Error()
-		b.mu.Unlock()
-		b.engine.opts.Log.Error("documents keep the former layout until the next start", "database", t.space.db.Name(), "collection", t.kind.name, "error", err)
-		return nil
 	}
 	if err := b.guard(t); err != nil {
 		return err

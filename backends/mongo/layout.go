@@ -26,7 +26,7 @@ const (
 )
 
 // Names of a document that are this package's. A record's field of such a name has an underscore after
-// it. The last four are those of the former layout.
+// it.
 const (
 	fieldID     = "_id"
 	fieldOrg    = "org_id"
@@ -38,7 +38,7 @@ const (
 
 func reserved(name string) bool {
 	switch name {
-	case fieldID, fieldOrg, fieldRev, fieldCustom, fieldJSON, fieldBody, "f", "c", "l":
+	case fieldID, fieldOrg, fieldRev, fieldCustom, fieldJSON, fieldBody:
 		return true
 	}
 	return false
@@ -222,9 +222,6 @@ func (r *record) marshal(texts bson.D) (bson.Raw, error) {
 			return nil, fmt.Errorf("document %s of %s: %w", r.d.ID, r.k.name, err)
 		}
 	}
-	if r.k.old != nil {
-		b = r.k.former(b, r.d.Values)
-	}
 	if len(texts) > 0 {
 		raw, err := bson.Marshal(texts)
 		if err != nil {
@@ -374,9 +371,7 @@ func (w *workspace) decode(k *kind, raw bson.Raw) (driver.Document, error) {
 		return d, errors.New("it has no revision")
 	}
 	var err error
-	if body := raw.Lookup(fieldBody); body.Type == bson.TypeString {
-		d.Body, d.Custom = text(body), text(raw.Lookup(fieldCustom))
-	} else if d.Body, d.Custom, err = k.texts(raw); err != nil {
+	if d.Body, d.Custom, err = k.texts(raw); err != nil {
 		return driver.Document{ID: d.ID}, err
 	}
 	return d, nil

@@ -37,12 +37,9 @@ func (s *space) claim(ctx context.Context, o *driver.Opening) (isNew bool, err e
 		if found > format {
 			return false, fault{fmt.Errorf("%w: database %s has format %d, this program knows %d", driver.ErrNewer, s.db.Name(), found, format)}
 		}
-		if found < format {
-			if some, err := s.begin(ctx, found); err != nil {
-				return false, err
-			} else if some {
-				continue
-			}
+		if found > 0 && found < format {
+			return false, fault{fmt.Errorf("database %s has format %d, from before the first release; this program reads format %d: import its data from an export",
+				s.db.Name(), found, format)}
 		}
 		claim, err := o.Admit(owner, s.where(), func() (bool, error) { return s.holds(ctx, o.Workspace) })
 		if err != nil || !claim {
@@ -76,10 +73,6 @@ func (s *space) meta(ctx context.Context, workspace string) (found int64, owner 
 		ok := false
 		if id == "format" {
 			found, ok = cursor.Current.Lookup("format").AsInt64OK()
-			var upgrading struct{ Upgrading []string }
-			if err := bson.Unmarshal(cursor.Current, &upgrading); err == nil {
-				s.former.Store(&upgrading.Upgrading)
-			}
 		} else {
 			owner, ok = cursor.Current.Lookup("owner").StringValueOK()
 			ok = ok && owner != ""

@@ -9,6 +9,7 @@ import (
 	"tenantry/backends/driver"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
@@ -159,8 +160,38 @@ func (w *workspace) Count(ctx context.Context, c *driver.Collection, where drive
 	}
 	var n int64
 	err = w.call(ctx, doing, func(ctx context.Context) (err error) {
-		n, err = k.count(ctx, filter)
+		n, err = k.coll.CountDocuments(ctx, filter)
 		return err
 	})
 	return n, err
+}
+
+// matching returns the stage that finds what the question is about. The filter begins with the workspace.
+func matching(filter bson.D) bson.A { return bson.A{bson.D{{Key: "$match", Value: filter}}} }
+
+// find asks for documents, in one command.
+func (k *kind) find(ctx context.Context, filter bson.D, p *page) (*mongo.Cursor, error) {
+	if len(p.places) == 0 {
+		return k.coll.Find(ctx, filter, p)
+	}
+	return k.coll.Aggregate(ctx, k.stages(filter, p), options.Aggregate().SetAllowDiskUse(true).SetBatchSize(p.batch))
+}
+
+// stages returns those that find documents where something that is asked for, or sorted by, has to be brought to a place first.
+func (k *kind) stages(filter bson.D, p *page) bson.A {
+	stages := matching(filter)
+	if len(p.places) > 0 {
+		stages = append(stages, bson.D{{Key: "$addFields", Value: p.places}})
+	}
+	if p.order != nil {
+		stages = append(stages, bson.D{{Key: "$sort", Value: p.order}})
+	}
+	if p.offset > 0 {
+		stages = append(stages, bson.D{{Key: "$skip", Value: p.offset}})
+	}
+	without := bson.D{}
+	for _, e := range p.places {
+		without = append(without, bson.E{Key: e.Key, Value: int32(0)})
+	}
+	return append(stages, bson.D{{Key: "$limit", Value: p.limit}}, bson.D{{Key: "$project", Value: without}})
 }

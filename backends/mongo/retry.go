@@ -166,7 +166,7 @@ func (k *kind) broken(fields []string) string {
 	}
 	for _, d := range k.indexes {
 		if d.unique && slices.EqualFunc(d.keys, fields, func(key bson.E, name string) bool {
-			return key.Key == name || "f."+given(key.Key) == name // of the former layout
+			return key.Key == name
 		}) {
 			return d.declared
 		}
@@ -185,7 +185,7 @@ func (w *workspace) taken(ctx context.Context, k *kind, c change) (string, error
 		return err == nil, err
 	}
 	for _, d := range k.uniques() {
-		now, before := bson.D{}, bson.D{} // in either layout
+		now := bson.D{}
 		for _, key := range d.keys {
 			v := c.doc.Lookup(key.Key)
 			if v.Type == 0 || v.Type == bson.TypeNull {
@@ -193,15 +193,9 @@ func (w *workspace) taken(ctx context.Context, k *kind, c change) (string, error
 				break
 			}
 			now = append(now, bson.E{Key: key.Key, Value: bson.D{{Key: "$eq", Value: v}}})
-			if key.Key != fieldOrg {
-				before = append(before, bson.E{Key: "f." + given(key.Key), Value: bson.D{{Key: "$eq", Value: c.doc.Lookup("f", given(key.Key))}}})
-			}
 		}
 		if now == nil {
 			continue
-		}
-		if k.old != nil {
-			now = append(now[:1:1], either(now[1:], before)...)
 		}
 		if found, err := there(append(now, bson.E{Key: fieldID, Value: bson.D{{Key: "$ne", Value: c.id}}})); err != nil || found {
 			return d.declared, err

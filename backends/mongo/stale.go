@@ -93,8 +93,7 @@ func (b *builder) tidy(t *task) error {
 	return nil
 }
 
-// stale returns the indexes of this package that are not declared; none while one that is may be missing, or the documents have
-// the former layout.
+// stale returns the indexes of this package that are not declared; none while one that is may be missing.
 func (b *builder) stale(t *task, there []present) (stale []present) {
 	names := map[string]bool{}
 	for _, x := range there {
@@ -114,9 +113,6 @@ func (b *builder) stale(t *task, there []present) (stale []present) {
 		if !names[name] && !wildcard {
 			return nil
 		}
-	}
-	if t.space.has(t.kind.name) {
-		return nil
 	}
 	return slices.DeleteFunc(slices.Clone(there), func(x present) bool {
 		_, is := declared[x.Name]

@@ -78,3 +78,15 @@ func (b *builder) guard(t *task) error {
 	b.engine.opts.Log.Info("MongoDB does not check documents", "database", t.space.db.Name(), "collection", t.kind.name, "reason", judged)
 	return nil
 }
+
+// unguarded tells of collections whose documents the server does not check.
+func (e *Engine) unguarded() []driver.Finding {
+	e.builder.mu.Lock()
+	unguarded := e.builder.unguarded
+	e.builder.mu.Unlock()
+	if unguarded == "" {
+		return nil
+	}
+	return []driver.Finding{{Subject: "documents", Verdict: driver.FindingWarning, Says: "are not checked by the server when they are written: " + unguarded,
+		Advice: "nothing to do where nobody else writes to them; MongoDB checks them"}}
+}

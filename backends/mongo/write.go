@@ -329,10 +329,7 @@ func (b *attempt) replace(ctx context.Context, s *step) error {
 	}
 	if err == nil {
 		b.later(func(ctx context.Context) error {
-			before, err := s.k.upgraded(before)
-			if err == nil {
-				_, err = s.k.coll.ReplaceOne(ctx, b.w.at(c.id, c.rev+1), before)
-			}
+			_, err := s.k.coll.ReplaceOne(ctx, b.w.at(c.id, c.rev+1), before)
 			return err
 		})
 	}
@@ -354,10 +351,7 @@ func (b *attempt) remove(ctx context.Context, s *step) error {
 	}
 	if err == nil {
 		b.later(func(ctx context.Context) error {
-			before, err := s.k.upgraded(before)
-			if err == nil {
-				_, err = s.k.coll.InsertOne(ctx, before)
-			}
+			_, err := s.k.coll.InsertOne(ctx, before)
 			return err
 		})
 	}

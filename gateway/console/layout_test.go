@@ -95,7 +95,7 @@ func TestReadersLanguage(t *testing.T) {
 	}
 	for _, l := range r.all {
 		if text := l.Number(-1234567.25); !strings.ContainsAny(text, "-−") || strings.Count(text, "5") != 2 || l.Number(0) != "0" || !strings.Contains(l.Time(at, chart.Day), "2026") {
-			t.Errorf("%s: %q %q", l.Locale(), text, l.Time(at, chart.Day))
+			t.Errorf("%s: %q %q", l.tag, text, l.Time(at, chart.Day))
 		}
 	}
 }

@@ -8,36 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-playground/locales"
-	"github.com/go-playground/locales/ar"
-	"github.com/go-playground/locales/bg"
-	"github.com/go-playground/locales/cs"
-	"github.com/go-playground/locales/da"
-	"github.com/go-playground/locales/de"
-	"github.com/go-playground/locales/de_CH"
-	"github.com/go-playground/locales/el"
-	"github.com/go-playground/locales/en"
-	"github.com/go-playground/locales/en_GB"
-	"github.com/go-playground/locales/es"
-	"github.com/go-playground/locales/fi"
-	"github.com/go-playground/locales/fr"
-	"github.com/go-playground/locales/he"
-	"github.com/go-playground/locales/hi"
-	"github.com/go-playground/locales/hu"
-	"github.com/go-playground/locales/it"
-	"github.com/go-playground/locales/ja"
-	"github.com/go-playground/locales/ko"
-	"github.com/go-playground/locales/nb"
-	"github.com/go-playground/locales/nl"
-	"github.com/go-playground/locales/pl"
-	"github.com/go-playground/locales/pt"
-	"github.com/go-playground/locales/ro"
-	"github.com/go-playground/locales/ru"
-	"github.com/go-playground/locales/sv"
-	"github.com/go-playground/locales/th"
-	"github.com/go-playground/locales/tr"
-	"github.com/go-playground/locales/uk"
-	"github.com/go-playground/locales/zh"
 	"golang.org/x/text/language"
 
 	"tenantry/gateway/console/chart"
@@ -45,7 +15,7 @@ import (
 
 // locale writes numbers and dates as its readers do. It is immutable.
 type locale struct {
-	locales.Translator
+	conventions
 	monthFirst, yearFirst bool
 	dot                   string // after the number of a day
 	comma                 string // between a date and a time
@@ -61,20 +31,15 @@ type readers struct {
 func newReaders() *readers {
 	r := &readers{}
 	var tags []language.Tag
-	for _, t := range []locales.Translator{
-		en.New(), en_GB.New(), ar.New(), bg.New(), cs.New(), da.New(), de.New(), de_CH.New(), el.New(), es.New(), fi.New(), fr.New(), he.New(), hi.New(), hu.New(),
-		it.New(), ja.New(), ko.New(), nb.New(), nl.New(), pl.New(), pt.New(), ro.New(), ru.New(), sv.New(), th.New(), tr.New(), uk.New(), zh.New(),
-	} {
-		probe := time.Date(2001, 2, 3, 0, 0, 0, 0, time.UTC)
-		medium, long := t.FmtDateMedium(probe), t.FmtDateLong(probe)
-		l := &locale{Translator: t, yearFirst: strings.HasPrefix(medium, "2001"), comma: " "}
-		if l.monthFirst = l.yearFirst || !strings.HasPrefix(long, "3"); l.monthFirst && !l.yearFirst {
+	for _, c := range allConventions {
+		l := &locale{conventions: c, yearFirst: strings.HasPrefix(c.date, "2006"), comma: " "}
+		if l.monthFirst = l.yearFirst || strings.HasPrefix(c.date, "Jan"); l.monthFirst && !l.yearFirst {
 			l.comma = ", "
 		}
-		if strings.HasPrefix(long, "3. ") {
+		if c.dotted {
 			l.dot = "."
 		}
-		r.all, tags = append(r.all, l), append(tags, language.Make(t.Locale()))
+		r.all, tags = append(r.all, l), append(tags, language.Make(c.tag))
 	}
 	r.matcher = language.NewMatcher(tags)
 	return r
@@ -145,16 +110,7 @@ func (l *locale) Time(t time.Time, step chart.Step) string {
 	return l.moment(t)
 }
 
-func (l *locale) moment(t time.Time) string { return l.FmtDateMedium(t) + l.comma + l.clock(t) }
-
-// clock writes the time of a day. Where it has twelve hours, the first of them is the twelfth, which the locales call 0.
-func (l *locale) clock(t time.Time) string {
-	text := l.FmtTimeShort(t)
-	if t.Hour() == 0 && !strings.Contains(l.FmtTimeShort(t.Add(13*time.Hour)), "13") {
-		text = strings.Replace(text, "0:", "12:", 1)
-	}
-	return text
-}
+func (l *locale) moment(t time.Time) string { return l.FmtDateMedium(t) + l.comma + l.FmtTimeShort(t) }
 
 func (l *locale) month(t time.Time) string {
 	year := strconv.Itoa(t.Year())
@@ -173,7 +129,7 @@ func (l *locale) Tick(t time.Time, step chart.Step) (text, within string) {
 	}
 	switch step {
 	case chart.Minute, chart.Hour:
-		return strings.Replace(l.clock(t), ":00 ", " ", 1), day // "6 pm" where there is am and pm
+		return strings.Replace(l.FmtTimeShort(t), ":00 ", " ", 1), day // "6 pm" where there is am and pm
 	case chart.Month:
 		return l.MonthAbbreviated(t.Month()), year
 	case chart.Quarter:

@@ -1,4 +1,4 @@
-// Package telemetry sends traces and figures to an OpenTelemetry collector.
+// Package telemetry sends traces and figures to an OpenTelemetry collector, as OTLP over HTTP.
 package telemetry
 
 import (
@@ -6,23 +6,19 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/redis/go-redis/extra/redisotel/v9"
-	"github.com/redis/go-redis/v9"
-	bridge "go.opentelemetry.io/contrib/bridges/prometheus"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
-	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
-	"go.opentelemetry.io/otel/sdk/metric"
-	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
+	resourcepb "go.opentelemetry.io/proto/otlp/resource/v1"
 
 	"tenantry/backends/store"
 	"tenantry/config"
@@ -33,61 +29,56 @@ import (
 type Telemetry struct {
 	tracer  trace.Tracer
 	traces  *sdktrace.TracerProvider
-	figures *metric.MeterProvider // nil before Figures
-	cfg     config.Telemetry
-	about   *resource.Resource
+	about   *resourcepb.Resource
+	sender  *sender
+	closing context.CancelFunc // ends the sender's patience
 	log     *slog.Logger
+
+	figures     *figureSender // nil before Figures
+	stopFigures context.CancelFunc
+	stopped     chan struct{}
 }
 
 // Open returns what sends to the collector that the settings name, nil where they name none. The
 // collector is not asked whether it is there. Close must be called.
-func Open(ctx context.Context, cfg config.Telemetry, version string, log *slog.Logger) (*Telemetry, error) {
+func Open(cfg config.Telemetry, version string, log *slog.Logger) (*Telemetry, error) {
 	if cfg.Endpoint == "" {
 		return nil, nil //nolint:nilnil // nil is one that is off
 	}
 	host, _ := os.Hostname()
-	t := &Telemetry{cfg: cfg, log: log, about: resource.NewSchemaless(
+	about, err := resource.Merge(resource.Environment(), resource.NewSchemaless(
 		attribute.String("service.name", "tenantry"), attribute.String("service.version", version),
-		attribute.String("service.instance.id", fmt.Sprintf("%s-%d", host, os.Getpid())))}
-	spans, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(cfg.Endpoint+"/v1/traces"), otlptracehttp.WithHeaders(t.headers()), otlptracehttp.WithTimeout(sendTime))
+		attribute.String("service.instance.id", fmt.Sprintf("%s-%d", host, os.Getpid()))))
 	if err != nil {
-		return nil, fmt.Errorf("telemetry.endpoint: %w", err)
+		return nil, fmt.Errorf("telemetry: attributes of the environment: %w", err)
 	}
+	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // the standard library's
+	closing, cancel := context.WithCancel(context.Background())
+	t := &Telemetry{log: log, closing: cancel, about: &resourcepb.Resource{Attributes: keyValues(about.Attributes())}, sender: &sender{
+		client: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
+		cfg:    cfg, agent: "tenantry/" + version, closing: closing,
+	}}
 	// What a caller's trace wants to be kept is kept as seldom as our own: a stranger must not choose our cost.
 	share := chance(float64(cfg.SamplePercent) / 100)
-	t.traces = sdktrace.NewTracerProvider(sdktrace.WithResource(t.about),
+	t.traces = sdktrace.NewTracerProvider(sdktrace.WithResource(about),
 		sdktrace.WithSampler(sdktrace.ParentBased(share, sdktrace.WithRemoteParentSampled(share))),
-		sdktrace.WithBatcher(&spanSender{spans, outage{log: log, what: "traces"}}))
+		sdktrace.WithBatcher(&spanSender{t.sender, t.about, outage{log: log, what: "traces"}}))
 	t.tracer = t.traces.Tracer("tenantry")
 	return t, nil
 }
 
-const (
-	sendTime = 5 * time.Second // for sending once
-	// every is the time between two sendings of the figures.
-	every = 30 * time.Second
-)
-
-func (t *Telemetry) headers() map[string]string {
-	if t.cfg.Token.IsZero() {
-		return nil
-	}
-	return map[string]string{"Authorization": "Bearer " + t.cfg.Token.Reveal()}
-}
-
-// Figures begins to send the figures of a registry, twice a minute.
-func (t *Telemetry) Figures(ctx context.Context, from prometheus.Gatherer) error {
+// Figures begins to send the figures of a registry, twice a minute. It is called once at most.
+func (t *Telemetry) Figures(from prometheus.Gatherer) {
 	if t == nil {
-		return nil
+		return
 	}
-	to, err := otlpmetrichttp.New(ctx, otlpmetrichttp.WithEndpointURL(t.cfg.Endpoint+"/v1/metrics"), otlpmetrichttp.WithHeaders(t.headers()), otlpmetrichttp.WithTimeout(sendTime))
-	if err != nil {
-		return fmt.Errorf("telemetry.endpoint: %w", err)
-	}
-	t.figures = metric.NewMeterProvider(metric.WithResource(t.about), metric.WithReader(metric.NewPeriodicReader(
-		&figureSender{to, outage{log: t.log, what: "figures"}}, metric.WithInterval(every), metric.WithTimeout(sendTime),
-		metric.WithProducer(bridge.NewMetricProducer(bridge.WithGatherer(from))))))
-	return nil
+	ctx, cancel := context.WithCancel(context.Background())
+	t.figures = &figureSender{t.sender, from, t.about, time.Now(), outage{log: t.log, what: "figures"}}
+	t.stopFigures, t.stopped = cancel, make(chan struct{})
+	go func() {
+		defer close(t.stopped)
+		t.figures.run(ctx)
+	}()
 }
 
 // Close sends what is left, as far as ctx allows.
@@ -95,10 +86,14 @@ func (t *Telemetry) Close(ctx context.Context) error {
 	if t == nil {
 		return nil
 	}
+	t.closing()
 	err := t.traces.Shutdown(ctx)
 	if t.figures != nil {
-		err = errors.Join(err, t.figures.Shutdown(ctx))
+		t.stopFigures()
+		<-t.stopped
+		t.figures.send(ctx)
 	}
+	t.sender.client.CloseIdleConnections()
 	return err
 }
 
@@ -110,12 +105,29 @@ func (t *Telemetry) Tracer() trace.Tracer {
 	return t.tracer
 }
 
-// Redis makes a span of each command of a client, without its arguments: they are secrets or personal.
-func (t *Telemetry) Redis(client redis.UniversalClient) error {
+// Redis returns what makes a span of commands sent to Redis within a request that is traced, nil where that is off.
+// It is given their names alone: arguments are secrets or personal.
+func (t *Telemetry) Redis() func(ctx context.Context, commands ...string) func(error) {
 	if t == nil {
 		return nil
 	}
-	return redisotel.InstrumentTracing(client, redisotel.WithTracerProvider(t.traces), redisotel.WithDBStatement(false), redisotel.WithCallerEnabled(false))
+	return func(ctx context.Context, commands ...string) func(error) {
+		if !trace.SpanFromContext(ctx).IsRecording() {
+			return func(error) {}
+		}
+		name := strings.Join(commands, " ")
+		if len(commands) > 1 {
+			name = "redis.pipeline " + name
+		}
+		_, span := t.tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindClient),
+			trace.WithAttributes(attribute.String("db.system.name", "redis"), attribute.String("db.operation.name", name)))
+		return func(err error) {
+			if err != nil {
+				span.SetStatus(codes.Error, "") // its text may have values
+			}
+			span.End()
+		}
+	}
 }
 
 // Store makes a span of a call of the store that has ended, within a request that is traced.
@@ -145,30 +157,10 @@ const tellEvery = 10 * time.Minute
 
 func (o *outage) note(ctx context.Context, err error) {
 	now := time.Now().UnixNano()
+	if errors.Is(err, context.Canceled) { // the last delivery follows
+		return
+	}
 	if last := o.told.Load(); err != nil && now-last > int64(tellEvery) && o.told.CompareAndSwap(last, now) {
 		o.log.WarnContext(ctx, "the collector of telemetry.endpoint does not take "+o.what+"; they are lost", "error", err)
 	}
-}
-
-type spanSender struct {
-	sdktrace.SpanExporter
-	outage outage
-}
-
-func (s *spanSender) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
-	for i, span := range spans {
-		spans[i] = quiet{span}
-	}
-	s.outage.note(ctx, s.SpanExporter.ExportSpans(ctx, spans))
-	return nil // the library would write its own line
-}
-
-type figureSender struct {
-	metric.Exporter
-	outage outage
-}
-
-func (s *figureSender) Export(ctx context.Context, figures *metricdata.ResourceMetrics) error {
-	s.outage.note(ctx, s.Exporter.Export(ctx, figures))
-	return nil
 }

@@ -15,7 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	"tenantry/tenants/redisconn"
 )
 
 const (
@@ -42,7 +42,7 @@ func Channel(d Directory) string { return d.RedisPrefix() + "changed" }
 
 // Options are what an Announcer needs; Redis and Directory are required.
 type Options struct {
-	Redis     redis.UniversalClient
+	Redis     redisconn.Client
 	Directory Directory
 	Log       *slog.Logger // nil: nothing is logged
 }
@@ -68,7 +68,7 @@ type counters struct {
 
 // Announcer sends and hears announcements until it is closed. Safe for concurrent use.
 type Announcer struct {
-	redis  redis.UniversalClient
+	redis  redisconn.Client
 	dir    Directory
 	log    *slog.Logger
 	self   instance
@@ -190,7 +190,7 @@ func (a *Announcer) drain(ctx context.Context) {
 		a.number++
 		payload := message{from: a.self, number: a.number, orgs: orgs}.encode()
 		timed, cancel := context.WithTimeout(context.WithoutCancel(ctx), publishTimeout)
-		err := a.redis.Publish(timed, Channel(a.dir), payload).Err()
+		err := a.redis.Publish(timed, Channel(a.dir), payload)
 		cancel()
 		if err != nil {
 			a.counts.failed.Add(1)

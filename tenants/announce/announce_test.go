@@ -69,7 +69,7 @@ func until(t *testing.T, what string, holds func() bool) {
 // begin starts an Announcer that ends with the test, and waits for its subscription.
 func begin(t *testing.T, client redis.UniversalClient, d Directory) *Announcer {
 	t.Helper()
-	a, err := start(Options{Redis: client, Directory: d}, 100*time.Millisecond)
+	a, err := start(Options{Redis: redisconn.Of(client), Directory: d}, 100*time.Millisecond)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func servers() map[string]func(*testing.T) func() redis.UniversalClient {
 			}
 			t.Cleanup(func() { _ = server.Close() })
 			return func() redis.UniversalClient {
-				client, err := server.Client(time.Minute)
+				client, err := localredis.Dial(server, redisconn.Options{Timeout: time.Minute})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -297,7 +297,7 @@ func TestCloseAnnouncesWhatIsLeftAndIsBounded(t *testing.T) {
 	hearer := begin(t, server.Open(t), d)
 	for org := range int64(20) {
 		from := &recorder{}
-		a, err := Start(Options{Redis: server.Open(t), Directory: from})
+		a, err := Start(Options{Redis: redisconn.Of(server.Open(t)), Directory: from})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -315,7 +315,7 @@ func TestCloseAnnouncesWhatIsLeftAndIsBounded(t *testing.T) {
 		t.Errorf("heard %v", got)
 	}
 	gone := &recorder{}
-	a, err := Start(Options{Redis: redistest.Open(t, redisconn.Options{Addrs: []string{redistest.FreeAddr(t)}}), Directory: gone})
+	a, err := Start(Options{Redis: redisconn.Of(redistest.Open(t, redisconn.Options{Addrs: []string{redistest.FreeAddr(t)}})), Directory: gone})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -368,7 +368,7 @@ func TestCloseLetsTheMessageUnderWayEnd(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = server.Close() })
 	open := func() redis.UniversalClient {
-		client, err := server.Client(time.Minute)
+		client, err := localredis.Dial(server, redisconn.Options{Timeout: time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"net"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 const (
@@ -18,10 +16,7 @@ const (
 	maxSenders = 1024 // replicas whose numbers are known
 )
 
-var (
-	errSilent = errors.New("the subscription's connection does not answer")
-	errEnded  = errors.New("the subscription was ended")
-)
+var errSilent = errors.New("the subscription's connection does not answer")
 
 // subscribe keeps a subscription until ctx ends.
 func (a *Announcer) subscribe(ctx context.Context) {
@@ -59,19 +54,19 @@ func (a *Announcer) subscribe(ctx context.Context) {
 // subscription stands. A new subscription is made after every failure rather than the
 // client's own repaired, so that each begins with a confirmation.
 func (a *Announcer) listen(ctx context.Context, begun func()) error {
-	subscription := a.redis.Subscribe(ctx)
+	subscription, err := a.redis.Subscribe(ctx, Channel(a.dir))
+	if err != nil {
+		return err
+	}
 	stop := context.AfterFunc(ctx, func() { _ = subscription.Close() }) // ends a read that waits
 	defer func() {
 		stop()
 		_ = subscription.Close()
 	}()
-	if err := subscription.Subscribe(ctx, Channel(a.dir)); err != nil {
-		return err
-	}
 	numbers := map[instance]uint64{}
 	asked := false
 	for {
-		received, err := subscription.ReceiveTimeout(ctx, a.quiet)
+		received, err := subscription.Receive(ctx, a.quiet)
 		var timeout net.Error
 		switch {
 		case err == nil:
@@ -87,19 +82,16 @@ func (a *Announcer) listen(ctx context.Context, begun func()) error {
 		default:
 			return err
 		}
-		switch m := received.(type) {
-		case *redis.Subscription:
-			if m.Kind != "subscribe" {
-				return errEnded
-			}
+		switch {
+		case received.Begun:
 			// Whatever was announced before was missed. The numbers start afresh.
 			clear(numbers)
 			a.counts.subscriptions.Add(1)
 			a.forgetAll()
 			a.counts.connected.Store(true)
 			begun()
-		case *redis.Message:
-			a.hear(m.Payload, numbers)
+		case received.Published:
+			a.hear(received.Message, numbers)
 		}
 	}
 }

@@ -7,10 +7,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"tenantry/internal/rate"
 	"tenantry/tenants"
+	"tenantry/tenants/redisconn"
 )
 
 const (
@@ -26,7 +25,7 @@ const (
 // be read from it, or does not fit, is read from the store.
 type index struct {
 	dir    *tenants.Directory
-	redis  redis.UniversalClient // nil: there is no index
+	redis  redisconn.Client // nil: there is no index
 	now    func() time.Time
 	paused atomic.Int64 // Unix milliseconds until which Redis is not asked
 }
@@ -67,9 +66,9 @@ func (x *index) get(ctx context.Context, t *tenants.Tenant, hash string) (*entry
 		return nil, false
 	}
 	name := indexKey(t, hash)
-	raw, err := x.redis.Get(ctx, name).Bytes()
+	raw, err := x.redis.Get(ctx, name)
 	if err != nil {
-		if !errors.Is(err, redis.Nil) {
+		if !errors.Is(err, redisconn.ErrNil) {
 			x.failed(ctx, err)
 		}
 		return nil, false
@@ -125,7 +124,7 @@ func (x *index) put(ctx context.Context, t *tenants.Tenant, hash string, e *entr
 	if raw, err = x.dir.Seal(ctx, t, name, raw); err != nil {
 		return
 	}
-	if err := x.redis.Set(ctx, name, raw, lifetime).Err(); err != nil {
+	if err := x.redis.Set(ctx, name, raw, lifetime); err != nil {
 		x.failed(ctx, err)
 	}
 }
@@ -134,7 +133,7 @@ func (x *index) remove(ctx context.Context, t *tenants.Tenant, hash string) {
 	if x.resting() {
 		return
 	}
-	if err := x.redis.Del(ctx, indexKey(t, hash)).Err(); err != nil {
+	if err := x.redis.Del(ctx, indexKey(t, hash)); err != nil {
 		x.failed(ctx, err)
 	}
 }

@@ -14,8 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"tenantry/backends/record"
 	"tenantry/backends/store"
 	"tenantry/crypto/secret"
@@ -26,6 +24,7 @@ import (
 	"tenantry/internal/texts"
 	"tenantry/tenants"
 	"tenantry/tenants/identity"
+	"tenantry/tenants/redisconn"
 )
 
 // Key is an API key. The token itself is stored nowhere.
@@ -90,8 +89,8 @@ type Options struct {
 	Directory *tenants.Directory
 	Kinds     Kinds
 	People    *identity.Service
-	Redis     redis.UniversalClient // nil: keys are looked up in the store
-	Now       func() time.Time      // nil: time.Now
+	Redis     redisconn.Client // nil: keys are looked up in the store
+	Now       func() time.Time // nil: time.Now
 	// Grace is how long a key accepted before stays accepted while neither Redis nor the
 	// store answers. 0 is DefaultGrace; below 0 there is none.
 	Grace time.Duration

@@ -27,7 +27,7 @@ func TestDocumentedUserMayCount(t *testing.T) {
 	server := redistest.Start(t, redistest.Args(append(rules, "--user", "default", "off")...), redistest.Credentials(who))
 	who.Addrs = []string{server.Addr}
 	client := redistest.Open(t, who)
-	l := patient(Options{Redis: client})
+	l := patient(Options{Redis: redisconn.Of(client)})
 	r := request(t, 1, Key("a"), "5/h", "off", "4/h")
 	for left := int64(3); left >= 0; left-- {
 		if d := l.Take(t.Context(), r); d.Refused || d.Remaining != left {

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"tenantry/internal/rate"
+	"tenantry/tenants/redisconn"
 )
 
 // TestScriptAndTwinAgree asks the script and the local counter the same, over and over,
@@ -24,7 +25,7 @@ func TestScriptAndTwinAgree(t *testing.T) {
 		seed := rand.Uint64()
 		t.Logf("seed %d", seed)
 		random := rand.New(rand.NewPCG(seed, 0))
-		script, twin := sharedCounter{newShared(client)}, localCounter{newLocal()}
+		script, twin := sharedCounter{newShared(redisconn.Of(client))}, localCounter{newLocal()}
 		limit := func() rate.Limit {
 			count := 1 + random.Int64N([]int64{1, 5, 100, 5000, rate.MaxCount}[random.IntN(5)])
 			return mustParse(t, fmt.Sprintf("%d/%c", count, "smhd"[random.IntN(4)]))
@@ -72,16 +73,16 @@ func TestScriptAndTwinAgree(t *testing.T) {
 				release(held)
 				script.giveBack(t, rules[:1]) // which removes it
 			case 3, 4:
-				now, err := script.redis.Time(t.Context()).Result()
+				now, err := client.Time(t.Context()).Result()
 				if err != nil {
 					t.Fatal(err)
 				}
 				keys, args := arguments(rules)
-				at, err := script.shared.giveBack.Run(t.Context(), client, keys, args...).Int64()
-				if err != nil || at < now.UnixMilli() {
+				at, err := script.redis.Run(t.Context(), script.shared.giveBack, keys, args...)
+				if err != nil || len(at) != 1 || at[0] < now.UnixMilli() {
 					t.Fatalf("given back at %d, after %d: %v", at, now.UnixMilli(), err)
 				}
-				twin.returnOne(rules, at)
+				twin.returnOne(rules, at[0])
 			}
 			want := script.take(t, rules)
 			got := twin.decide(rules, want.now)

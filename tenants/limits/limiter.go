@@ -11,9 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"tenantry/internal/rate"
+	"tenantry/tenants/redisconn"
 )
 
 const (
@@ -32,7 +31,7 @@ const (
 type Options struct {
 	// Redis is where replicas count together. Nil: one process serves, and counts by
 	// itself, which costs it far less than a script.
-	Redis redis.UniversalClient
+	Redis redisconn.Client
 	// Defaults hold where organizations and keys say nothing.
 	Defaults rate.Set
 	// Prefix begins the names in Redis of what belongs to no organization: of addresses.

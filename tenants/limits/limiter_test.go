@@ -92,7 +92,7 @@ func TestLimiterParts(t *testing.T) {
 		}
 	})
 	onRedis(t, func(t *testing.T, client redis.UniversalClient) {
-		l := patient(Options{Redis: client, Defaults: defaults, Prefix: prefix(someOrganization())})
+		l := patient(Options{Redis: redisconn.Of(client), Defaults: defaults, Prefix: prefix(someOrganization())})
 		test(t, l)
 		if n := l.Local(); n != 0 {
 			t.Errorf("%d requests were not counted in Redis", n)
@@ -137,7 +137,9 @@ func TestVisitorsOfAKeyAreLimitedSeparately(t *testing.T) {
 		t.Parallel()
 		test(t, New(Options{}))
 	})
-	onRedis(t, func(t *testing.T, client redis.UniversalClient) { test(t, patient(Options{Redis: client})) })
+	onRedis(t, func(t *testing.T, client redis.UniversalClient) {
+		test(t, patient(Options{Redis: redisconn.Of(client)}))
+	})
 }
 
 // TestReplicasCountTogether has two limiters, as two replicas have, admit no more between
@@ -145,7 +147,7 @@ func TestVisitorsOfAKeyAreLimitedSeparately(t *testing.T) {
 func TestReplicasCountTogether(t *testing.T) {
 	t.Parallel()
 	onRedis(t, func(t *testing.T, client redis.UniversalClient) {
-		replicas := []*Limiter{patient(Options{Redis: client}), patient(Options{Redis: client})}
+		replicas := []*Limiter{patient(Options{Redis: redisconn.Of(client)}), patient(Options{Redis: redisconn.Of(client)})}
 		r := request(t, someOrganization(), Key("a"), "off", "off", "100/s", "off")
 		const perSecond = 100
 		var admitted, refused atomic.Int64
@@ -177,7 +179,7 @@ func TestScriptIsLoadedAgain(t *testing.T) {
 	t.Parallel()
 	// Not the shared server: others run scripts there.
 	client := inProcess(t)
-	l := patient(Options{Redis: client})
+	l := patient(Options{Redis: redisconn.Of(client)})
 	r := request(t, 1, Key("a"), "5/h", "off", "4/h")
 	for left := int64(3); left >= 0; left-- {
 		if err := client.ScriptFlush(t.Context()).Err(); err != nil {
@@ -216,7 +218,7 @@ func blackHole(t *testing.T) redis.UniversalClient {
 			})
 		}
 	})
-	client, err := redisconn.Open(redisconn.Options{Addrs: []string{listener.Addr().String()}})
+	client, err := redisconn.Dial(redisconn.Options{Addrs: []string{listener.Addr().String()}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +237,7 @@ func TestLimitsHoldWithRedisBlackHoled(t *testing.T) {
 	log := &lines{}
 	var ahead atomic.Int64
 	l := New(Options{
-		Redis: blackHole(t), Log: slog.New(slog.NewTextHandler(log, nil)),
+		Redis: redisconn.Of(blackHole(t)), Log: slog.New(slog.NewTextHandler(log, nil)),
 		Now: func() time.Time { return time.Unix(1_800_000_000, ahead.Load()) },
 	})
 	r := request(t, 1, Key("a"), "20/h", "off", "10/h")
@@ -275,7 +277,7 @@ func TestLimitsWithRedisGoneAndBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer server.Close()
-	client, err := server.Client(time.Minute)
+	client, err := localredis.Dial(server, redisconn.Options{Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -284,7 +286,7 @@ func TestLimitsWithRedisGoneAndBack(t *testing.T) {
 	log := &lines{}
 	var ahead atomic.Int64
 	l := patient(Options{
-		Redis: client, Log: slog.New(slog.NewTextHandler(log, nil)),
+		Redis: redisconn.Of(client), Log: slog.New(slog.NewTextHandler(log, nil)),
 		Now: func() time.Time { return time.Unix(1_800_000_000, ahead.Load()) },
 	})
 	r := request(t, 1, Key("a"), "off", "off", "10/h")
@@ -328,7 +330,7 @@ func TestOneTriesAfterARest(t *testing.T) {
 	fault.on.Store(true)
 	client.AddHook(fault)
 	var ahead atomic.Int64
-	l := New(Options{Redis: client, Now: func() time.Time { return time.Unix(1_800_000_000, ahead.Load()) }})
+	l := New(Options{Redis: redisconn.Of(client), Now: func() time.Time { return time.Unix(1_800_000_000, ahead.Load()) }})
 	r := request(t, 1, Key("a"), "100/h")
 	l.Take(t.Context(), r)
 	before := fault.asked.Load()
@@ -507,7 +509,7 @@ func onLimiters(t *testing.T, defaults rate.Set, test func(*testing.T, *Limiter)
 		test(t, New(Options{Defaults: defaults}))
 	})
 	onRedis(t, func(t *testing.T, client redis.UniversalClient) {
-		test(t, patient(Options{Redis: client, Defaults: defaults, Prefix: prefix(someOrganization())}))
+		test(t, patient(Options{Redis: redisconn.Of(client), Defaults: defaults, Prefix: prefix(someOrganization())}))
 	})
 }
 
@@ -581,6 +583,6 @@ func BenchmarkTake(b *testing.B) {
 		}
 	}
 	b.Run("local", run(New(Options{})))
-	b.Run("script in process", run(New(Options{Redis: inProcess(b)})))
-	b.Run("script on a server", func(b *testing.B) { run(New(Options{Redis: server(b)}))(b) })
+	b.Run("script in process", run(New(Options{Redis: redisconn.Of(inProcess(b))})))
+	b.Run("script on a server", func(b *testing.B) { run(New(Options{Redis: redisconn.Of(server(b))}))(b) })
 }

@@ -10,6 +10,7 @@ import (
 	"tenantry/internal/maintest"
 	"tenantry/internal/rate"
 	"tenantry/tenants/localredis"
+	"tenantry/tenants/redisconn"
 )
 
 func TestMain(m *testing.M) { maintest.Leakless(m) }
@@ -37,7 +38,7 @@ func inProcess(t testing.TB) redis.UniversalClient {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
-	client, err := s.Client(time.Minute) // who asks again counts twice
+	client, err := localredis.Dial(s, redisconn.Options{Timeout: time.Minute}) // who asks again counts twice
 	if err != nil {
 		t.Fatal(err)
 	}

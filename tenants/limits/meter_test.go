@@ -1,6 +1,7 @@
 package limits
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"tenantry/internal/rate"
+	"tenantry/tenants/redisconn"
 )
 
 // counter is the local one or the script, with a time that a test can move.
@@ -59,16 +61,16 @@ func (c sharedCounter) age(t *testing.T, rules []rule, d time.Duration) {
 	t.Helper()
 	for _, r := range rules {
 		key := r.holder + r.suffix
-		stored, err := c.redis.Get(t.Context(), key).Result()
-		if err == redis.Nil { //nolint:errorlint // a reply, wrapped by nobody
+		stored, err := c.redis.Get(t.Context(), key)
+		if errors.Is(err, redisconn.ErrNil) {
 			continue
 		}
 		var level, at, count, period int64
-		if _, e := fmt.Sscan(stored, &level, &at, &count, &period); err != nil || e != nil {
+		if _, e := fmt.Sscan(string(stored), &level, &at, &count, &period); err != nil || e != nil {
 			t.Fatalf("%s holds %q: %v %v", key, stored, err, e)
 		}
 		aged := fmt.Sprintf("%d %d %d %d", level, at-d.Milliseconds(), count, period)
-		if err := c.redis.Set(t.Context(), key, aged, redis.KeepTTL).Err(); err != nil {
+		if err := c.redis.Replace(t.Context(), key, aged); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -81,7 +83,9 @@ func onBoth(t *testing.T, test func(*testing.T, counter)) {
 		t.Parallel()
 		test(t, localCounter{newLocal()})
 	})
-	onRedis(t, func(t *testing.T, client redis.UniversalClient) { test(t, sharedCounter{newShared(client)}) })
+	onRedis(t, func(t *testing.T, client redis.UniversalClient) {
+		test(t, sharedCounter{newShared(redisconn.Of(client))})
+	})
 }
 
 // party returns a holder nobody else has, and its rules: rate, then quota.

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/redis/go-redis/v9"
+	"tenantry/tenants/redisconn"
 )
 
 // drainScript reads the meters as meter.drained does. KEYS are the meters, ARGV the count
@@ -91,12 +91,12 @@ return now
 // for each limit, and a request that the last one refuses has used up the others. The
 // meters of an organization bear its hash tag, so that they are on one node of a cluster.
 type shared struct {
-	redis          redis.UniversalClient
-	take, giveBack *redis.Script
+	redis          redisconn.Client
+	take, giveBack *redisconn.Script
 }
 
-func newShared(client redis.UniversalClient) *shared {
-	return &shared{redis: client, take: redis.NewScript(takeScript), giveBack: redis.NewScript(giveBackScript)}
+func newShared(client redisconn.Client) *shared {
+	return &shared{redis: client, take: redisconn.NewScript(takeScript), giveBack: redisconn.NewScript(giveBackScript)}
 }
 
 func arguments(rules []rule) (keys []string, args []any) {
@@ -108,11 +108,10 @@ func arguments(rules []rule) (keys []string, args []any) {
 	return keys, args
 }
 
-// decide asks Redis. A server that has lost the script, after a restart for one, is given
-// it again.
+// decide asks Redis.
 func (s *shared) decide(ctx context.Context, rules []rule) (verdict, error) {
 	keys, args := arguments(rules)
-	v, err := s.take.Run(ctx, s.redis, keys, args...).Int64Slice()
+	v, err := s.redis.Run(ctx, s.take, keys, args...)
 	if err != nil {
 		return verdict{}, fmt.Errorf("counting a request in Redis: %w", err)
 	}
@@ -124,7 +123,7 @@ func (s *shared) decide(ctx context.Context, rules []rule) (verdict, error) {
 
 func (s *shared) returnOne(ctx context.Context, rules []rule) error {
 	keys, args := arguments(rules)
-	if err := s.giveBack.Run(ctx, s.redis, keys, args...).Err(); err != nil {
+	if _, err := s.redis.Run(ctx, s.giveBack, keys, args...); err != nil {
 		return fmt.Errorf("giving a request back in Redis: %w", err)
 	}
 	return nil

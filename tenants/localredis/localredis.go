@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"reflect"
 	"sync"
@@ -38,7 +39,7 @@ type Server struct {
 
 	mu      sync.Mutex
 	closed  bool
-	clients []redis.UniversalClient
+	clients []io.Closer
 }
 
 // Start returns a running Server. The caller closes it.
@@ -101,10 +102,19 @@ func (s *Server) forget() {
 	}
 }
 
-// Client returns a client of the server. Closing it is possible, not needed. Timeout is as in
-// redisconn.Options.
-func (s *Server) Client(timeout time.Duration) (redis.UniversalClient, error) {
-	client, err := redisconn.Open(redisconn.Options{Addrs: []string{"in-process:0"}, Dialer: s.dial, Timeout: timeout})
+// Client returns a client of the server. Closing it is possible, not needed. Of the options Timeout and Trace hold.
+func (s *Server) Client(o redisconn.Options) (redisconn.Client, error) {
+	client, err := Dial(s, o)
+	if err != nil {
+		return nil, err
+	}
+	return redisconn.Of(client), nil
+}
+
+// Dial is Client with the library's own client. It is no method: users of a Server would compile the library's types.
+func Dial(s *Server, o redisconn.Options) (redis.UniversalClient, error) {
+	o.Addrs, o.Dialer = []string{"in-process:0"}, s.dial
+	client, err := redisconn.Dial(o)
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"tenantry/internal/maintest"
 	"tenantry/tenants/localredis"
+	"tenantry/tenants/redisconn"
 )
 
 func TestMain(m *testing.M) { maintest.Leakless(m) }
@@ -27,7 +28,7 @@ func start(t *testing.T) (*localredis.Server, redis.UniversalClient) {
 			t.Error(err)
 		}
 	})
-	client, err := server.Client(time.Minute)
+	client, err := localredis.Dial(server, redisconn.Options{Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +144,7 @@ func TestCloseEndsEverything(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := server.Client(time.Minute)
+	client, err := localredis.Dial(server, redisconn.Options{Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +161,7 @@ func TestCloseEndsEverything(t *testing.T) {
 	if err := client.Ping(ctx).Err(); err == nil {
 		t.Error("a closed server answers")
 	}
-	if _, err := server.Client(0); !errors.Is(err, localredis.ErrClosed) {
+	if _, err := server.Client(redisconn.Options{}); !errors.Is(err, localredis.ErrClosed) {
 		t.Errorf("client of a closed server: %v", err)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"tenantry/tenants/redisconn"
 )
 
 // TestVersionsOfRemovedNamesAreEvicted evicts as many names as anonymous callers like to make, and none of those
@@ -15,7 +17,7 @@ func TestVersionsOfRemovedNamesAreEvicted(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	client, err := s.Client(time.Minute)
+	client, err := Dial(s, redisconn.Options{Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,13 +34,23 @@ type Options struct {
 	TLS              *tls.Config   // nil: no TLS
 	PoolSize         int           // to each server; 0: ten a processor
 	Timeout          time.Duration // of every step of a call; 0: Timeout
+	Trace            Trace         // nil: nothing is traced
 
 	// Dialer replaces the network, for a server in this process.
 	Dialer func(ctx context.Context, network, addr string) (net.Conn, error)
 }
 
 // Open returns a client. It does not connect: the first call does. The caller closes it.
-func Open(o Options) (redis.UniversalClient, error) {
+func Open(o Options) (Client, error) {
+	client, err := Dial(o)
+	if err != nil {
+		return nil, err
+	}
+	return Of(client), nil
+}
+
+// Dial is Open with the library's own client, for tests and for what only the library knows.
+func Dial(o Options) (redis.UniversalClient, error) {
 	if len(o.Addrs) == 0 {
 		return nil, errors.New("no address of Redis is given")
 	}
@@ -70,5 +80,8 @@ func Open(o Options) (redis.UniversalClient, error) {
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
 	client.AddHook(dialHook{})
+	if o.Trace != nil {
+		client.AddHook(traceHook{o.Trace})
+	}
 	return client, nil
 }

@@ -23,7 +23,7 @@ func TestOpenRefusesWhatCannotWork(t *testing.T) {
 		"cluster and db": {Addrs: []string{"a:1", "b:1"}, DB: 2},
 		"negative db":    {Addrs: []string{"a:1"}, DB: -1},
 	} {
-		if client, err := redisconn.Open(o); err == nil {
+		if client, err := redisconn.Dial(o); err == nil {
 			_ = client.Close()
 			t.Errorf("%s was taken", name)
 		}
@@ -38,7 +38,7 @@ func TestBlackHoledRedisIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer hole.Close()
-	client, err := redisconn.Open(redisconn.Options{Addrs: []string{hole.Addr().String()}, Password: secret.New("hunter2")})
+	client, err := redisconn.Dial(redisconn.Options{Addrs: []string{hole.Addr().String()}, Password: secret.New("hunter2")})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -94,7 +94,7 @@ func (a *authority) issue(template *x509.Certificate, name string) (*x509.Certif
 // in the client's time, which says nothing here: then it is tried again.
 func ping(t *testing.T, o redisconn.Options) error {
 	t.Helper()
-	client, err := redisconn.Open(o)
+	client, err := redisconn.Dial(o)
 	if err != nil {
 		t.Fatal(err)
 	}

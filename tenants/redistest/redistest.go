@@ -169,7 +169,7 @@ func (s *Server) ask() error {
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	return client.Ping(ctx).Err()
+	return client.Ping(ctx)
 }
 
 func (s *Server) tail() string {
@@ -208,7 +208,7 @@ func (s *Server) Open(t testing.TB) redis.UniversalClient {
 // Open returns a client with these options, closed with the test.
 func Open(t testing.TB, o redisconn.Options) redis.UniversalClient {
 	t.Helper()
-	client, err := redisconn.Open(o)
+	client, err := redisconn.Dial(o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,12 +8,11 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"tenantry/backends/store"
 	"tenantry/crypto/secret"
 	"tenantry/tenants"
 	"tenantry/tenants/identity"
+	"tenantry/tenants/redisconn"
 )
 
 // MaxListed is how many sessions of one person are listed, those that last longest.
@@ -32,25 +31,20 @@ func listKey(t *tenants.Tenant, uid int64) string {
 func (s *Service) store(ctx context.Context, t *tenants.Tenant, v *stored, raw []byte) error {
 	list := listKey(t, v.UserID)
 	write := func() error {
-		_, err := s.redis.TxPipelined(ctx, func(p redis.Pipeliner) error {
-			p.Set(ctx, sessionKey(t, v.Hash), raw, min(s.idle, s.absolute))
-			p.ZAdd(ctx, list, redis.Z{Score: float64(v.ExpiresAt), Member: v.Hash})
-			p.ZRemRangeByRank(ctx, list, 0, -MaxListed-1)
-			p.PExpire(ctx, list, s.absolute)
-			return nil
-		})
+		_, err := s.redis.Transaction(ctx,
+			redisconn.Command{"set", sessionKey(t, v.Hash), raw, "px", min(s.idle, s.absolute).Milliseconds()},
+			redisconn.Command{"zadd", list, v.ExpiresAt, v.Hash},
+			redisconn.Command{"zremrangebyrank", list, 0, -MaxListed - 1},
+			redisconn.Command{"pexpire", list, s.absolute.Milliseconds()})
 		return err
 	}
 	err := write()
-	if redis.HasErrorPrefix(err, notASet) { // a list that is none must keep nobody out
+	if redisconn.WrongType(err) { // a list that is none must keep nobody out
 		s.drop(ctx, list)
 		err = write()
 	}
 	return err
 }
-
-// notASet begins what Redis says where a name is taken by something else.
-const notASet = "WRONGTYPE"
 
 // List returns the sessions of the person that go on, the one begun last first; at most MaxListed. Errors:
 // store.ErrNotFound where there is no such person, tenants.ErrUnavailable.
@@ -80,28 +74,25 @@ func (s *Service) listed(ctx context.Context, t *tenants.Tenant, uid int64) (all
 	if err != nil {
 		return nil, unavailable("listing sessions", err)
 	}
-	hashes, err := s.redis.ZRevRange(ctx, listKey(t, uid), 0, MaxListed-1).Result()
-	if err != nil && !redis.HasErrorPrefix(err, notASet) {
+	hashes, err := s.redis.ZRevRange(ctx, listKey(t, uid), 0, MaxListed-1)
+	if err != nil && !redisconn.WrongType(err) {
 		return nil, unavailable("listing sessions", err)
 	}
-	values, left := make([]*redis.StringCmd, len(hashes)), make([]*redis.DurationCmd, len(hashes))
-	if _, err := s.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for i, hash := range hashes {
-			values[i], left[i] = p.Get(ctx, sessionKey(t, hash)), p.PTTL(ctx, sessionKey(t, hash))
-		}
-		return nil
-	}); err != nil && !errors.Is(err, redis.Nil) {
+	commands := make([]redisconn.Command, 0, 2*len(hashes))
+	for _, hash := range hashes {
+		key := sessionKey(t, hash)
+		commands = append(commands, redisconn.Command{"get", key}, redisconn.Command{"pttl", key})
+	}
+	answers, err := s.redis.Pipeline(ctx, commands...)
+	if err != nil {
 		return nil, unavailable("listing sessions", err)
 	}
 	for i, hash := range hashes {
-		raw, err := values[i].Bytes()
-		if errors.Is(err, redis.Nil) || len(hash) < idLength { // it ended, or is nobody's
+		raw, there := answers[2*i].(string)
+		if !there || len(hash) < idLength { // it ended, or is nobody's
 			continue
 		}
-		if err != nil {
-			return nil, unavailable("listing sessions", err)
-		}
-		v, err := s.opened(ctx, t, hash, raw)
+		v, err := s.opened(ctx, t, hash, []byte(raw))
 		if errors.Is(err, tenants.ErrDenied) {
 			continue
 		}
@@ -109,7 +100,8 @@ func (s *Service) listed(ctx context.Context, t *tenants.Tenant, uid int64) (all
 			return nil, err
 		}
 		if v.UserID == uid && u.Active && v.PasswordRev == u.PasswordRev && !u.SessionOver(v.Hash, v.StartedAt) {
-			all = append(all, listed{v, left[i].Val()})
+			left, _ := answers[2*i+1].(int64) // milliseconds; negative where it has just ended
+			all = append(all, listed{v, time.Duration(left) * time.Millisecond})
 		}
 	}
 	return all, nil

@@ -11,13 +11,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"tenantry/backends/store"
 	"tenantry/crypto/secret"
 	"tenantry/crypto/tokens"
 	"tenantry/tenants"
 	"tenantry/tenants/identity"
+	"tenantry/tenants/redisconn"
 )
 
 // Defaults of Options.
@@ -35,7 +34,7 @@ const (
 type Options struct {
 	Directory *tenants.Directory
 	People    *identity.Service
-	Redis     redis.UniversalClient
+	Redis     redisconn.Client
 	Now       func() time.Time // nil: time.Now
 	Idle      time.Duration    // 0: DefaultIdle; a session ends that long after its last use
 	Absolute  time.Duration    // 0: DefaultAbsolute; and that long after the sign-in in any case
@@ -46,13 +45,13 @@ type Options struct {
 type Service struct {
 	dir      *tenants.Directory
 	people   *identity.Service
-	redis    redis.UniversalClient
+	redis    redisconn.Client
 	now      func() time.Time
 	idle     time.Duration
 	absolute time.Duration
 	throttle Throttle
 
-	attempts, successes, unseens *redis.Script
+	attempts, successes, unseens *redisconn.Script
 }
 
 // NewService returns a Service.
@@ -60,7 +59,7 @@ func NewService(o Options) *Service {
 	s := &Service{
 		dir: o.Directory, people: o.People, redis: o.Redis, now: o.Now, idle: o.Idle, absolute: o.Absolute, throttle: o.Throttle.withDefaults(),
 	}
-	s.attempts, s.successes, s.unseens = redis.NewScript(attemptScript), redis.NewScript(successScript), redis.NewScript(unseenScript)
+	s.attempts, s.successes, s.unseens = redisconn.NewScript(attemptScript), redisconn.NewScript(successScript), redisconn.NewScript(unseenScript)
 	if s.now == nil {
 		s.now = time.Now
 	}
@@ -223,8 +222,8 @@ func (s *Service) find(ctx context.Context, t *tenants.Tenant, token string) (*s
 		return nil, denied("malformed session token")
 	}
 	key := sessionKey(t, hash)
-	raw, err := s.redis.GetEx(ctx, key, s.idle).Bytes()
-	if errors.Is(err, redis.Nil) {
+	raw, err := s.redis.GetEx(ctx, key, s.idle)
+	if errors.Is(err, redisconn.ErrNil) {
 		return nil, denied("unknown or ended session")
 	}
 	if err != nil {
@@ -257,7 +256,7 @@ func (s *Service) opened(ctx context.Context, t *tenants.Tenant, hash string, ra
 }
 
 // drop deletes a session that is refused in any case; the entry would idle out by itself.
-func (s *Service) drop(ctx context.Context, key string) { _ = s.redis.Del(ctx, key).Err() }
+func (s *Service) drop(ctx context.Context, key string) { _ = s.redis.Del(ctx, key) }
 
 // Holder is the person of a session, for what goes on after it may have expired: an import for one.
 type Holder struct {
@@ -315,8 +314,8 @@ func (s *Service) reread(ctx context.Context, t *tenants.Tenant, v *stored) erro
 		return unavailable("storing a session", err)
 	}
 	// Only over what is there: a session that was ended meanwhile must stay so.
-	err = s.redis.SetArgs(ctx, key, raw, redis.SetArgs{Mode: "XX", KeepTTL: true}).Err()
-	if errors.Is(err, redis.Nil) {
+	err = s.redis.Replace(ctx, key, raw)
+	if errors.Is(err, redisconn.ErrNil) {
 		return denied("ended session")
 	}
 	if err != nil {
@@ -342,7 +341,7 @@ func (s *Service) End(ctx context.Context, t *tenants.Tenant, token string) erro
 
 func (s *Service) end(ctx context.Context, t *tenants.Tenant, v *stored) error {
 	noted := s.people.SignOut(ctx, t, v.UserID, identity.SignOut{Session: v.Hash, StartedAt: v.StartedAt, ExpiresAt: v.ExpiresAt})
-	deleted := s.redis.Del(ctx, sessionKey(t, v.Hash)).Err()
+	deleted := s.redis.Del(ctx, sessionKey(t, v.Hash))
 	if noted != nil && !errors.Is(noted, store.ErrNotFound) {
 		return unavailable("ending a session", errors.Join(noted, deleted))
 	}

@@ -12,6 +12,7 @@ import (
 	"tenantry/tenants"
 	"tenantry/tenants/identity"
 	"tenantry/tenants/limits"
+	"tenantry/tenants/redisconn"
 )
 
 // ErrThrottled: too many attempts to sign in. The error is a *ThrottledError.
@@ -158,8 +159,8 @@ func (s *Service) named(t *tenants.Tenant, email string, remote netip.Addr) *att
 
 func (a *attempt) count(ctx context.Context, names ...string) error {
 	t := a.s.throttle
-	answer, err := a.s.attempts.Run(ctx, a.s.redis, names, a.s.now().UnixMilli(), t.Free, longestWait.Milliseconds(), forgottenAfter.Milliseconds(),
-		t.PerAddress, addressEvery.Milliseconds(), t.PerPerson, personEvery.Milliseconds()).Int64Slice()
+	answer, err := a.s.redis.Run(ctx, a.s.attempts, names, a.s.now().UnixMilli(), t.Free, longestWait.Milliseconds(), forgottenAfter.Milliseconds(),
+		t.PerAddress, addressEvery.Milliseconds(), t.PerPerson, personEvery.Milliseconds())
 	if err == nil && len(answer) != 2 {
 		err = errors.New("the answer is of another shape")
 	}
@@ -177,12 +178,11 @@ func (a *attempt) count(ctx context.Context, names ...string) error {
 // one of them must not vouch for the others. It may fail: then the attempt counts until it is forgotten.
 func (a *attempt) succeeded(ctx context.Context) {
 	a.takeBack(ctx)
-	pipe := a.s.redis.Pipeline()
-	pipe.Del(ctx, a.tries)
+	commands := []redisconn.Command{{"del", a.tries}}
 	if a.placed {
-		pipe.Set(ctx, a.familiar, 1, familiarFor)
+		commands = append(commands, redisconn.Command{"set", a.familiar, 1, "px", familiarFor.Milliseconds()})
 	}
-	_, _ = pipe.Exec(ctx)
+	_, _ = a.s.redis.Pipeline(ctx, commands...)
 }
 
 // unseen takes the attempt back where the password could not be looked at: who has the right
@@ -191,7 +191,7 @@ func (a *attempt) unseen(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second) // its own time may be over
 	defer cancel()
 	a.takeBack(ctx)
-	_ = a.s.unseens.Run(ctx, a.s.redis, []string{a.tries}, a.s.now().UnixMilli()).Err()
+	_, _ = a.s.redis.Run(ctx, a.s.unseens, []string{a.tries}, a.s.now().UnixMilli())
 }
 
 // takeBack gives the address, and the person, the attempt back.
@@ -200,5 +200,5 @@ func (a *attempt) takeBack(ctx context.Context) {
 	if a.counted {
 		names, every = append(names, a.person), append(every, personEvery.Milliseconds())
 	}
-	_ = a.s.successes.Run(ctx, a.s.redis, names, every...).Err()
+	_, _ = a.s.redis.Run(ctx, a.s.successes, names, every...)
 }

@@ -27,6 +27,7 @@ import (
 	"tenantry/tenants/identity"
 	"tenantry/tenants/keys"
 	"tenantry/tenants/localredis"
+	"tenantry/tenants/redisconn"
 	"tenantry/tenants/sessions"
 )
 
@@ -142,7 +143,7 @@ func (w *World) openRedis(t testing.TB, local bool) {
 				t.Error(err)
 			}
 		})
-		if w.Redis, err = server.Client(time.Minute); err != nil {
+		if w.Redis, err = localredis.Dial(server, redisconn.Options{Timeout: time.Minute}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -166,9 +167,9 @@ func (w *World) Second(t testing.TB, o Options) {
 	}
 	w.People = identity.NewService(identity.Options{Directory: w.Directory, Kinds: w.Kinds.People, Passwords: hasher, Now: w.Clock.Now})
 	w.Keys = keys.NewService(keys.Options{
-		Directory: w.Directory, Kinds: w.Kinds.Keys, People: w.People, Redis: w.Redis, Now: w.Clock.Now, Grace: o.Grace,
+		Directory: w.Directory, Kinds: w.Kinds.Keys, People: w.People, Redis: redisconn.Of(w.Redis), Now: w.Clock.Now, Grace: o.Grace,
 	})
-	o.Sessions.Directory, o.Sessions.People, o.Sessions.Redis, o.Sessions.Now = w.Directory, w.People, w.Redis, w.Clock.Now
+	o.Sessions.Directory, o.Sessions.People, o.Sessions.Redis, o.Sessions.Now = w.Directory, w.People, redisconn.Of(w.Redis), w.Clock.Now
 	w.Sessions = sessions.NewService(o.Sessions)
 }
 

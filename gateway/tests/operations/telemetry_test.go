@@ -12,8 +12,7 @@ import (
 	"sync"
 	"testing"
 
-	metrics "go.opentelemetry.io/proto/otlp/collector/metrics/v1"
-	traces "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	metrics "go.opentelemetry.io/proto/otlp/metrics/v1"
 	trace "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 
@@ -50,8 +49,8 @@ func (c *collector) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.raw.Write(sent)
-	var spans traces.ExportTraceServiceRequest
-	var figures metrics.ExportMetricsServiceRequest
+	var spans trace.TracesData
+	var figures metrics.MetricsData
 	switch r.URL.Path {
 	case "/v1/traces":
 		err = proto.Unmarshal(sent, &spans)

@@ -93,7 +93,7 @@ func keyValues(attributes []attribute.KeyValue) []*common.KeyValue {
 		case attribute.FLOAT64:
 			value.Value = &common.AnyValue_DoubleValue{DoubleValue: a.Value.AsFloat64()}
 		default: // lists as well, which nothing here has
-			value.Value = &common.AnyValue_StringValue{StringValue: a.Value.Emit()}
+			value.Value = &common.AnyValue_StringValue{StringValue: a.Value.String()}
 		}
 		out = append(out, &common.KeyValue{Key: string(a.Key), Value: value})
 	}

@@ -132,7 +132,7 @@ func (v *visit) field(p *page, name string, value strictjson.Value, depth int) s
 	}
 	s.Text = v.subject(name, s.Text)
 	list := v.site.called(name)
-	if list == nil || len(value.Items) == 0 || value.Items[0].Is != strictjson.Object || keyOf(list.each, value.Items[0]) == "" || !may(list.each.shows, v.who, v.t) {
+	if list == nil || len(value.Items) == 0 || value.Items[0].Is != strictjson.Object || keyOf(list.each, value.Items[0]) == "" || !v.may(list.each.shows) {
 		return s
 	}
 	s = shown{}
@@ -201,7 +201,7 @@ func (v *visit) referred(resource string) referred {
 func (v *visit) calledBy(resource, key string) string {
 	known := v.referred(resource)
 	name, found := known.names[key]
-	if list := v.site.listOf(resource); !found && !known.all && may(list.each.shows, v.who, v.t) {
+	if list := v.site.listOf(resource); !found && !known.all && v.may(list.each.shows) {
 		lacked := v.lacked
 		if a, err := v.read(list.each.shows, map[string]string{list.each.key(): key}, ""); err == nil && a.ok() {
 			name = clip(nameOf(a.data, ""))

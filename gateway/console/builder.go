@@ -136,32 +136,32 @@ func isInputs(f *operation.Field) bool {
 	return reflect.TypeOf(f.Type) == reflect.TypeFor[map[string]reports.Input]()
 }
 
-// build completes the form of a report, whose fields depend on each other.
-func (v *visit) build(f *formView, current strictjson.Value, sent url.Values) {
+// build completes the controls of a report's form, which depend on each other, and returns apart those that are seldom needed.
+// Of another form it returns them as they are.
+func (v *visit) build(controls, more []control, current strictjson.Value, sent url.Values) (often, seldom []control) {
 	at := func(name string) *control {
-		for i := range f.Controls {
-			if f.Controls[i].Name == name {
-				return &f.Controls[i]
+		for i := range controls {
+			if controls[i].Name == name {
+				return &controls[i]
 			}
 		}
 		return &control{}
 	}
 	query, class, source := at("query"), at("class"), at("source")
 	if query.Kind != "query" {
-		return
+		return controls, more
 	}
 	can, ok := v.askable(class.Value, source.Value)
 	if !ok {
 		query.Kind = "json"
-		return
+		return controls, more
 	}
-	defer f.sortReport()
 	v.buildSource(class, source, can.Classes)
 	values, inputs := sent, at("input").names()
 	if sent == nil {
 		if values, ok = queryValues(current.Get("query"), kindsOf(can.Fields)); !ok {
 			query.Kind = "json"
-			return
+			return sortReport(controls, more)
 		}
 	}
 	query.Grids = queryGrids(can.Fields, inputs, values, sent == nil)
@@ -172,21 +172,24 @@ func (v *visit) build(f *formView, current strictjson.Value, sent url.Values) {
 	if query.Hint = ""; len(can.Fields) == 0 {
 		query.Hint = "Which fields there are follows from what it is about, above."
 	}
+	return sortReport(controls, more)
 }
 
-// sortReport puts the picture beside the question, and last what is seldom needed.
-func (f *formView) sortReport() {
-	seldom := []string{"pid", "portal_visible", "visual_props", "folder", "parent", "row_key", "actions"}
+// sortReport puts the picture beside the question, and apart what is seldom needed.
+func sortReport(controls, more []control) (often, seldom []control) {
+	last := []string{"pid", "portal_visible", "visual_props", "folder", "parent", "row_key", "actions"}
 	first := []string{"title", "desc", "class", "source", "query", "visual", "input"}
-	slices.SortStableFunc(f.Controls, func(a, b control) int { // what is none of them comes last
+	slices.SortStableFunc(controls, func(a, b control) int { // what is none of them comes last
 		return cmp.Compare(uint(slices.Index(first, a.Name)), uint(slices.Index(first, b.Name)))
 	})
-	for _, c := range f.Controls {
-		if slices.Contains(seldom, c.Name) && c.Error == "" {
-			f.More = append(f.More, c)
+	for _, c := range controls {
+		if slices.Contains(last, c.Name) && c.Error == "" {
+			more = append(more, c)
+		} else {
+			often = append(often, c)
 		}
 	}
-	f.Controls = slices.DeleteFunc(f.Controls, func(c control) bool { return slices.Contains(seldom, c.Name) && c.Error == "" })
+	return often, more
 }
 
 // buildSource makes class and source choices.

@@ -34,14 +34,17 @@ type request struct {
 
 // target returns the path and query that are asked for.
 func (q *request) target() string {
-	path := q.row.Path
-	for name, value := range q.path {
-		path = strings.ReplaceAll(path, "{"+name+"}", url.PathEscape(value))
+	if q.query == "" {
+		return pathOf(q.row, q.path)
 	}
-	if q.query != "" {
-		path += "?" + q.query
-	}
-	return path
+	return pathOf(q.row, q.path) + "?" + q.query
+}
+
+// client calls operations from pages. Safe for concurrent use.
+type client struct {
+	api     http.Handler
+	cookie  string // name of the session cookie
+	baseURL func(slug string) string
 }
 
 // reply is what an operation answered.
@@ -81,8 +84,8 @@ var passed = []string{ //nolint:gochecknoglobals // a constant
 }
 
 // ask makes a call, and reads its answer.
-func (m *Module) ask(ctx context.Context, from *http.Request, q request) (reply, error) {
-	w, err := m.send(ctx, from, q)
+func (c *client) ask(ctx context.Context, from *http.Request, q request) (reply, error) {
+	w, err := c.send(ctx, from, q)
 	if err != nil {
 		return reply{}, err
 	}
@@ -96,7 +99,7 @@ func (m *Module) ask(ctx context.Context, from *http.Request, q request) (reply,
 
 // send makes a call through the same handler as calls from outside, so that whatever holds for those holds
 // here: the session, rights, limits, the audit record, the log.
-func (m *Module) send(ctx context.Context, from *http.Request, q request) (*written, error) {
+func (c *client) send(ctx context.Context, from *http.Request, q request) (*written, error) {
 	raw, err := q.json()
 	if err != nil {
 		return nil, err
@@ -129,7 +132,7 @@ func (m *Module) send(ctx context.Context, from *http.Request, q request) (*writ
 		r.Header.Set("Idempotency-Key", fmt.Sprintf("%s-%x", url.QueryEscape(q.once), sha256.Sum256(append([]byte(q.target()+"\n"), raw...))))
 	}
 	w := &written{header: http.Header{}, waits: q.waits}
-	m.site.api.ServeHTTP(w, r)
+	c.api.ServeHTTP(w, r)
 	return w, nil
 }
 
@@ -190,14 +193,14 @@ const mostCopied = 16 << 10
 
 // curl returns the command that makes the same call with the credential that it takes: a key rather than a session. Empty: it
 // would be too long.
-func (m *Module) curl(slug string, q request) string {
+func (c *client) curl(slug string, q request) string {
 	quote := func(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 	parts := []string{"curl", "-g"}
 	switch {
 	case q.row.Credentials&operation.Key != 0:
 		parts = append(parts, "-H", `"x-service-token: $KEY"`)
 	case q.row.Credentials&operation.Session != 0:
-		parts = append(parts, "-b", `"`+m.Cookie+`=$SESSION"`)
+		parts = append(parts, "-b", `"`+c.cookie+`=$SESSION"`)
 	}
 	if q.row.Method != http.MethodGet {
 		parts = append(parts, "-X", q.row.Method)
@@ -221,5 +224,5 @@ func (m *Module) curl(slug string, q request) string {
 			target = path + "?" + readable
 		}
 	}
-	return strings.Join(append(parts, quote(m.BaseURL(slug)+target)), " ")
+	return strings.Join(append(parts, quote(c.baseURL(slug)+target)), " ")
 }

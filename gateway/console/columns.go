@@ -66,9 +66,9 @@ func (v *visit) cell(p *page, c column, record strictjson.Value) shown {
 // few is how many columns a list begins with.
 const few = 6
 
-// columns returns the columns that are shown, and notes which there are. Those of the start are the ones people
+// columns returns the columns that are shown, and which there are to choose from. Those of the start are the ones people
 // know a record by, and then those that come first, but for identifiers and for what has parts.
-func (v *visit) columns(p *page, path map[string]string, records []strictjson.Value, defined []definedField, chosen []string, view *listView) (all []column) {
+func (v *visit) columns(p *page, path map[string]string, records []strictjson.Value, defined []definedField, chosen []string) (all []column, choices []choiceView) {
 	var there []column
 	if len(records) > 0 {
 		for _, m := range records[0].Members {
@@ -150,7 +150,7 @@ func (v *visit) columns(p *page, path map[string]string, records []strictjson.Va
 		}
 	}
 	for _, c := range there {
-		view.Choices = append(view.Choices, choiceView{Value: c.name, Title: c.title, Chosen: slices.Contains(all, c)})
+		choices = append(choices, choiceView{Value: c.name, Title: c.title, Chosen: slices.Contains(all, c)})
 	}
-	return all
+	return all, choices
 }

@@ -213,10 +213,10 @@ func (v *visit) matching(row *operation.Row, path map[string]string, sent url.Va
 	bracketed(asked, "filters", parse(body["filter"]))
 	list, count := v.site.listOf("contact"), v.site.rows["campaigns.count"]
 	switch {
-	case list != nil && may(list.shows, v.who, v.t):
+	case list != nil && v.may(list.shows):
 		asked.Set("per_page", strconv.Itoa(someMatches))
 		q.row = list.shows
-	case may(count, v.who, v.t):
+	case v.may(count):
 		alone := *count
 		alone.Path, q.row = count.Aliases[0], &alone
 	default:
@@ -224,7 +224,7 @@ func (v *visit) matching(row *operation.Row, path map[string]string, sent url.Va
 		return
 	}
 	q.query = asked.Encode()
-	a, err := v.ask(v.r.Context(), v.r, q)
+	a, err := v.client.ask(v.r.Context(), v.r, q)
 	if err == nil && (a.code == http.StatusUnprocessableEntity || a.code == http.StatusBadRequest) {
 		faults := a.faults()
 		for i := range faults {
@@ -240,7 +240,7 @@ func (v *visit) matching(row *operation.Row, path map[string]string, sent url.Va
 	t := triedView{Note: map[bool]string{true: "1 contact matches.", false: v.whole(n) + " contacts match."}[n == 1]}
 	if records := a.data.Get("results").Items; len(records) > 0 {
 		t.Table = &tableView{}
-		columns := v.columns(list, nil, records, nil, nil, &listView{})
+		columns, _ := v.columns(list, nil, records, nil, nil)
 		for _, c := range columns {
 			t.Table.Columns = append(t.Table.Columns, cellView{Title: c.title})
 		}

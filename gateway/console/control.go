@@ -135,7 +135,7 @@ func (v *visit) pick(c *control, f *operation.Field, sent url.Values) bool {
 	}
 	if c.Value != "" && !slices.ContainsFunc(c.Options, func(o choiceView) bool { return o.Chosen }) {
 		one := choiceView{Value: c.Value, Title: c.Value, Chosen: true}
-		if a, err := v.read(list.each.shows, map[string]string{list.each.key(): c.Value}, ""); may(list.each.shows, v.who, v.t) && err == nil && a.ok() {
+		if a, err := v.read(list.each.shows, map[string]string{list.each.key(): c.Value}, ""); v.may(list.each.shows) && err == nil && a.ok() {
 			one.Title = title(a.data)
 		}
 		c.Options = append([]choiceView{one}, c.Options...)

@@ -15,7 +15,7 @@ import (
 )
 
 // doPage shows the form of an operation by itself.
-func (m *Module) doPage(v *visit) {
+func doPage(v *visit) {
 	row, path, ok := v.doing()
 	if !ok {
 		return
@@ -41,7 +41,7 @@ func (v *visit) doing() (*operation.Row, map[string]string, bool) {
 	switch {
 	case row == nil || row.Method == http.MethodGet:
 		v.missing()
-	case !may(row, v.who, v.t):
+	case !v.may(row):
 		p := operation.ProblemOf(errors.Join(row.Admits(v.who, ""), row.Rule.Check(v.who, v.t)))
 		lacks, _ := p.Data.(map[string]string)
 		v.problem(http.StatusForbidden, "You may not do this", inWords(p.Message, lacks["permission"])+". An administrator of "+v.t.Org.Name+" can give you the right.")
@@ -57,7 +57,7 @@ func (v *visit) showForm(code int, q request, form formView) {
 	if form.Cancel = v.back(q.row, q.path); form.Submit == forGood {
 		form.Cancel += "?deleted=true"
 	}
-	view.Curl = v.curl(v.t.Org.Slug, q)
+	view.Curl = v.client.curl(v.t.Org.Slug, q)
 	view.Faulty = form.Error != "" || form.Problems != nil
 	v.show(code, "record", view)
 }
@@ -82,7 +82,7 @@ func (v *visit) back(row *operation.Row, path map[string]string) string {
 	whole := strings.TrimPrefix(row.Path, "/api")
 	for at := whole; at != ""; at = at[:strings.LastIndexByte(at, '/')] {
 		for _, p := range v.site.pages {
-			if (p.path == at || at == whole && p.path == at+"s") && may(p.shows, v.who, v.t) {
+			if (p.path == at || at == whole && p.path == at+"s") && v.may(p.shows) {
 				return p.address(path)
 			}
 		}
@@ -91,7 +91,7 @@ func (v *visit) back(row *operation.Row, path map[string]string) string {
 }
 
 // doIt carries a form out.
-func (m *Module) doIt(v *visit) {
+func doIt(v *visit) {
 	row, path, ok := v.doing()
 	if !ok {
 		return
@@ -141,7 +141,7 @@ func (v *visit) sent() (url.Values, bool) {
 		}
 	}
 	if full := (*operation.Problem)(nil); errors.As(err, &full) {
-		v.refuse(v.w, v.r, full)
+		v.pages.refuse(v.w, v.r, full)
 		return nil, false
 	}
 	if err != nil || !typed {
@@ -170,7 +170,7 @@ func asked(row *operation.Row, sent url.Values) url.Values {
 
 // typed returns the operation of the form that was sent: where that was only tried, the one which will store it.
 func (v *visit) typed(row *operation.Row, sent url.Values) *operation.Row {
-	if stores := v.site.rows[sent.Get("_for")]; row.Reads && stores != nil && stores.Resource == row.Resource && stores.Body != nil && may(stores, v.who, v.t) {
+	if stores := v.site.rows[sent.Get("_for")]; row.Reads && stores != nil && stores.Resource == row.Resource && stores.Body != nil && v.may(stores) {
 		return stores
 	}
 	return row
@@ -192,7 +192,7 @@ func (v *visit) carry(q request, sent, query url.Values) {
 		query.Set(whole, "true") // what is drawn is drawn of all
 		q.query = query.Encode()
 	}
-	a, err := v.ask(v.r.Context(), v.r, q)
+	a, err := v.client.ask(v.r.Context(), v.r, q)
 	row = v.typed(row, sent)
 	switch {
 	case err == nil && a.ok() && q.row.Reads && !q.row.Once:
@@ -234,7 +234,7 @@ func (v *visit) again(code int, row *operation.Row, path map[string]string, sent
 			}
 		}
 		t.Problem = strings.TrimSpace(text)
-		v.render(v.w, http.StatusOK, "tried", t) // a browser would report each other code as a fault of the page
+		v.pages.render(v.w, http.StatusOK, "tried", t) // a browser would report each other code as a fault of the page
 		return
 	}
 	sent.Set("_once", onceKey()) // what was refused is another request when it is sent again
@@ -277,7 +277,7 @@ func (v *visit) tried(q request, row *operation.Row, sent url.Values, a reply) {
 	t := triedView{Note: first + last}
 	asked := url.Values{}
 	if t.Facts, t.Table = v.facts(&page{shows: q.row}, q.path, portion(a.data, asked)); t.Table != nil {
-		t.Figures, t.Charts = v.draw(parse(q.body), a.data, asked, t.Table)
+		t.Figures, t.Charts = draw(v.locale(), parse(q.body), a.data, asked, t.Table)
 		t.Facts, t.Note = nil, first+" ("+v.counted(a.data)+")"+last
 		if all := a.data.Get("results").Items; len(all) > len(t.Table.Rows) {
 			t.Note += " The table has the first " + v.whole(len(t.Table.Rows)) + " of them."
@@ -312,7 +312,7 @@ func (v *visit) showTried(q request, row *operation.Row, path map[string]string,
 		form.Hidden = append(form.Hidden, hidden{"_match", tag})
 	}
 	view.Form = &form
-	view.Curl = v.curl(v.t.Org.Slug, q)
+	view.Curl = v.client.curl(v.t.Org.Slug, q)
 	v.show(http.StatusOK, "record", view)
 }
 
@@ -330,7 +330,7 @@ func (v *visit) done(row *operation.Row, path map[string]string, query url.Value
 			view.Facts[i].Value.Copy = slices.Contains(first, a.data.Members[i].Name)
 		}
 		view.Links = []linkView{{Title: "Go on", Address: v.back(row, path)}}
-		v.render(v.w, http.StatusOK, "record", view)
+		v.pages.render(v.w, http.StatusOK, "record", view)
 		return
 	}
 	q := url.Values{"_done": {row.Name}}
@@ -356,14 +356,14 @@ func (v *visit) done(row *operation.Row, path map[string]string, query url.Value
 	default:
 		target = v.back(row, path)
 	}
-	session, _ := v.r.Cookie(v.Cookie) // else nobody would be signed in
+	session, _ := v.r.Cookie(v.cookie) // else nobody would be signed in
 	for _, begun := range (&http.Response{Header: a.header}).Cookies() {
-		if begun.Name == v.Cookie { // the session goes on under another name
+		if begun.Name == v.cookie { // the session goes on under another name
 			session = begun
 		}
 	}
 	if session != nil {
-		q.Set("_told", v.mark(session.Value, strconv.FormatInt(v.Now().Unix(), 10), q))
+		q.Set("_told", v.mark(session.Value, strconv.FormatInt(v.now().Unix(), 10), q))
 	}
 	http.Redirect(v.w, v.r, target+"?"+q.Encode(), http.StatusSeeOther)
 }

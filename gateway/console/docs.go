@@ -43,7 +43,7 @@ type paramView struct {
 }
 
 // referencePage lists the operations. It says the same on every host and to everybody, as the OpenAPI document does.
-func (m *Module) referencePage(w http.ResponseWriter, _ *http.Request, c chrome) {
+func (m *common) referencePage(w http.ResponseWriter, c chrome) {
 	view := reference{chrome: c.titled("API reference")}
 	for i := range m.site.all {
 		row := &m.site.all[i]
@@ -53,7 +53,7 @@ func (m *Module) referencePage(w http.ResponseWriter, _ *http.Request, c chrome)
 		}
 		view.Tags[at].Operations = append(view.Tags[at].Operations, operationLink{row.Name, row.Method, row.Path, row.Summary})
 	}
-	m.render(w, http.StatusOK, "reference", view)
+	m.pages.render(w, http.StatusOK, "reference", view)
 }
 
 // titled returns it for a page of the reference, to which there is a way back for strangers, too.
@@ -64,10 +64,10 @@ func (c chrome) titled(title string, trail ...linkView) chrome {
 	return c
 }
 
-func (m *Module) operationPage(w http.ResponseWriter, r *http.Request, c chrome) {
+func (m *common) operationPage(w http.ResponseWriter, r *http.Request, c chrome) {
 	at := slices.IndexFunc(m.site.all, func(o operation.Row) bool { return o.Name == r.PathValue("operation") })
 	if at < 0 {
-		m.missing(w)
+		m.pages.missing(w)
 		return
 	}
 	row := &m.site.all[at]
@@ -88,7 +88,7 @@ func (m *Module) operationPage(w http.ResponseWriter, r *http.Request, c chrome)
 		}
 		view.Body = append(view.Body, paramView{f.Name, "body", string(f.Shape), f.Description, example, f.Required})
 	}
-	view.Call = m.curl("<organization>", q)
+	view.Call = m.client.curl("<organization>", q)
 	answer := row.Example
 	if row.Streams == nil {
 		answer = operation.Envelope{Status: operation.StatusOK, Message: row.Message, Data: row.Example}
@@ -103,7 +103,7 @@ func (m *Module) operationPage(w http.ResponseWriter, r *http.Request, c chrome)
 	default:
 		view.Try = tryAddress(row)
 	}
-	m.render(w, http.StatusOK, "operation", view)
+	m.pages.render(w, http.StatusOK, "operation", view)
 }
 
 // sample returns a body with what the operation requires, as the rows give examples of it; nil where it takes none.

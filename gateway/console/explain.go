@@ -42,10 +42,10 @@ func (v *visit) choose(c *control) {
 // elsewhere returns where else something of the record is to be seen.
 func (v *visit) elsewhere(p *page, path map[string]string) (links []linkView) {
 	id := path[p.key()]
-	if kind := map[string]string{"/keys/{id}": "key", "/users/{id}": "user"}[p.path]; kind != "" && may(v.site.rows[explains], v.who, v.t) {
+	if kind := map[string]string{"/keys/{id}": "key", "/users/{id}": "user"}[p.path]; kind != "" && v.may(v.site.rows[explains]) {
 		links = append(links, linkView{Title: "What it may call", Address: "/authz/explain?" + url.Values{"subject": {kind + ":" + id}}.Encode()})
 	}
-	if p.path == "/files/folders/{id}" && may(v.site.rows["files.list"], v.who, v.t) {
+	if p.path == "/files/folders/{id}" && v.may(v.site.rows["files.list"]) {
 		links = append(links, linkView{Title: "Files", Address: "/files?" + url.Values{"filters[folder_id]": {id}}.Encode()})
 	}
 	return links

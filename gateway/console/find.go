@@ -35,11 +35,11 @@ const (
 )
 
 // findPage looks into one list after the other while there is time; the page says which are pending, and leads to them.
-func (m *Module) findPage(v *visit) {
+func findPage(v *visit) {
 	query := v.r.URL.Query()
 	view := findView{chrome: v.chrome("Find"), Q: strings.TrimSpace(query.Get("q"))}
-	if list := v.site.listOf("contact"); list != nil && may(list.shows, v.who, v.t) { // one of the lists that are searched
-		view.Curl = v.curl(v.t.Org.Slug, request{row: list.shows, query: url.Values{"q": {view.Q}}.Encode()})
+	if list := v.site.listOf("contact"); list != nil && v.may(list.shows) { // one of the lists that are searched
+		view.Curl = v.client.curl(v.t.Org.Slug, request{row: list.shows, query: url.Values{"q": {view.Q}}.Encode()})
 	}
 	if view.Q == "" {
 		v.show(http.StatusOK, "find", view)
@@ -51,9 +51,9 @@ func (m *Module) findPage(v *visit) {
 	if view.Further = from > 0; !view.Further {
 		v.findPages(&view)
 	}
-	began := v.Now()
+	began := v.now()
 	for i, list := range lists[from:] {
-		if i > 0 && v.Now().Sub(began) >= searchTime {
+		if i > 0 && v.now().Sub(began) >= searchTime {
 			view.Looked = v.whole(from+i) + " of " + v.whole(len(lists))
 			view.Next = "/find?" + url.Values{"q": {view.Q}, "from": {strconv.Itoa(from + i)}}.Encode()
 			for _, left := range lists[from+i:] {
@@ -74,7 +74,7 @@ func (v *visit) findPages(view *findView) {
 		if !p.led() {
 			title = cmp.Or(map[string]string{"/me": "Your profile"}[p.path], v.site.below(p), title)
 		}
-		if words := strings.ToLower(title + " " + label(p.segments[len(p.segments)-1])); !strings.Contains(p.path, "{") && may(p.shows, v.who, v.t) && strings.Contains(words, strings.ToLower(view.Q)) {
+		if words := strings.ToLower(title + " " + label(p.segments[len(p.segments)-1])); !strings.Contains(p.path, "{") && v.may(p.shows) && strings.Contains(words, strings.ToLower(view.Q)) {
 			pages = append(pages, linkView{Title: title, Address: p.path})
 		}
 	}
@@ -111,7 +111,7 @@ func (v *visit) searched(view *findView) (lists []searchedList) {
 				lists = append(lists, searchedList{p, path, link.Title})
 			}
 			within := slices.DeleteFunc(slices.Clone(p.each.below), func(below *page) bool {
-				return !below.list || below.each == nil || !below.has("q") || !may(below.shows, v.who, v.t)
+				return !below.list || below.each == nil || !below.has("q") || !v.may(below.shows)
 			})
 			if len(within) == 0 {
 				continue

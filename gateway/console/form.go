@@ -95,7 +95,7 @@ func (v *visit) form(row *operation.Row, path map[string]string, current strictj
 		}
 		c := question(q, sent)
 		if q.Ask.Kind == declare.Rows {
-			v.importable(&c)
+			c.Kind, c.Options = "choice", v.importable()
 		}
 		c.Name, c.ID = "query."+q.Name, idOf(row.Name, "query", q.Name)
 		for _, wrong := range faults {
@@ -137,7 +137,7 @@ func (v *visit) form(row *operation.Row, path map[string]string, current strictj
 		}
 		f.Controls = append(f.Controls, c)
 	}
-	v.build(&f, current, sent)
+	f.Controls, f.More = v.build(f.Controls, f.More, current, sent)
 	if row.Resource == "campaign" && slices.ContainsFunc(f.Controls, func(c control) bool { return c.Name == "filter" }) {
 		f.Preview, f.Try = f.Action, "_try"
 	}
@@ -222,7 +222,7 @@ func (v *visit) previews(row *operation.Row) *operation.Row {
 		return nil
 	}
 	for _, other := range v.site.rows {
-		if other.Reads && !other.Once && other.Method == http.MethodPost && other.Resource == row.Resource && may(other, v.who, v.t) {
+		if other.Reads && !other.Once && other.Method == http.MethodPost && other.Resource == row.Resource && v.may(other) {
 			return other
 		}
 	}

@@ -18,15 +18,15 @@ func (c *control) choose(value string) {
 	}
 }
 
-// importable makes a question a choice among what the rows of a file can become: what has fields that the organization defines.
-func (v *visit) importable(c *control) {
+// importable returns what the rows of a file can become: records that have fields which the organization defines.
+func (v *visit) importable() (kinds []choiceView) {
 	for _, p := range v.site.pages {
-		if !p.list || p.shows.Defined.Values == "" || !may(p.create, v.who, v.t) {
+		if !p.list || p.shows.Defined.Values == "" || !v.may(p.create) {
 			continue
 		}
 		as, by := p.shows.Resource+"s", v.site.listOf(p.shows.Defined.By)
 		if !strings.Contains(p.path, "{") {
-			c.Options = append(c.Options, choiceView{Value: as, Title: p.title()})
+			kinds = append(kinds, choiceView{Value: as, Title: p.title()})
 			continue
 		}
 		if by == nil || by.each == nil {
@@ -34,10 +34,10 @@ func (v *visit) importable(c *control) {
 		}
 		data, _ := v.named(by.shows.Name, "per_page="+strconv.Itoa(mostOptions))
 		for _, of := range data.Get("results").Items {
-			c.Options = append(c.Options, choiceView{Value: as + ":" + keyOf(by.each, of), Title: p.title() + ": " + clip(nameOf(of, ""))})
+			kinds = append(kinds, choiceView{Value: as + ":" + keyOf(by.each, of), Title: p.title() + ": " + clip(nameOf(of, ""))})
 		}
 	}
-	c.Kind = "choice"
+	return kinds
 }
 
 // imported says of a file that was only checked what would be done with it, and leads on: to importing it, or to what became of it.
@@ -52,7 +52,7 @@ func (v *visit) imported(view *recordView, data strictjson.Value) {
 	if data.Get("dry_run").Is != strictjson.True {
 		kind, of, _ := strings.Cut(as, ":")
 		for _, p := range v.site.pages {
-			if p.list && p.shows.Resource+"s" == kind && may(p.shows, v.who, v.t) {
+			if p.list && p.shows.Resource+"s" == kind && v.may(p.shows) {
 				path := map[string]string{}
 				for _, s := range p.segments {
 					if strings.HasPrefix(s, "{") {

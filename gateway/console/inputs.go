@@ -17,7 +17,7 @@ type inputView struct {
 // inputs returns the inputs of a report and the reports at its address that have that rule, or any; a name stands for one of them.
 func (v *visit) inputs(path map[string]string, rule string) (all []inputView) {
 	get := v.site.rows["reports.get"]
-	if !may(get, v.who, v.t) {
+	if !v.may(get) {
 		return nil
 	}
 	for ids, i := []string{path["id"]}, 0; i < min(len(ids), few); i++ {

@@ -17,35 +17,40 @@ import (
 // listView is a page with records.
 type listView struct {
 	chrome
-	Note     string
-	Columns  []columnView
-	Rows     []listRow
-	Choices  []choiceView // which columns there are
-	Search   bool
-	Q        string
-	Kept     []hidden // what the forms of the page keep of its address
-	Filters  []filterView
-	Fields   []choiceView // to filter by
-	Words    []string     // that stand for values of theirs
-	Chosen   bool         // not all columns, or those of the start
-	New      string
-	Actions  []*button
-	Import   string     // leads to the form that takes a file of such records
-	Links    []linkView // to pages about all of them
-	Exports  []linkView
-	Trash    string // leads to what was deleted
-	Live     string // leads back
+	Note    string
+	Columns []columnView
+	Rows    []listRow
+	Choices []choiceView // which columns there are
+	Search  bool
+	Q       string
+	Kept    []hidden // what the forms of the page keep of its address
+	Filters []filterView
+	Fields  []choiceView // to filter by
+	Words   []string     // that stand for values of theirs
+	Chosen  bool         // not all columns, or those of the start
+	New     string
+	Actions []*button
+	Import  string     // leads to the form that takes a file of such records
+	Links   []linkView // to pages about all of them
+	Exports []linkView
+	Trash   string // leads to what was deleted
+	Live    string // leads back
+	pager
+	Timed   bool // a column has times
+	Over    *usageView
+	Problem string       // what is wrong with the filters
+	Clear   string       // leads to the list without filters and words; empty: there are none
+	Tree    []folderView // into which the records are sorted
+	Move    string       // where the form goes that moves one; empty: none is moved
+	Moves   string       // where that goes which moves a folder
+}
+
+// pager says how many entries there are, and leads to the pages beside the one that is shown.
+type pager struct {
 	Count    string
-	Timed    bool // a column has times
-	Over     *usageView
 	Previous string
 	Next     string
-	Beyond   string       // leads to the last page, where the one that was asked for is beyond it
-	Problem  string       // what is wrong with the filters
-	Clear    string       // leads to the list without filters and words; empty: there are none
-	Tree     []folderView // into which the records are sorted
-	Move     string       // where the form goes that moves one; empty: none is moved
-	Moves    string       // where that goes which moves a folder
+	Beyond   string // leads to the last page, where the one that was asked for is beyond it
 }
 
 // folderView is a folder, with those within it.
@@ -148,7 +153,7 @@ func (v *visit) listPage(p *page, path map[string]string) {
 		view.Faulty = true
 		view.Clear = p.address(path)
 	}
-	view.Curl = v.curl(v.t.Org.Slug, request{row: p.shows, path: path, query: asked.Encode()})
+	view.Curl = v.client.curl(v.t.Org.Slug, request{row: p.shows, path: path, query: asked.Encode()})
 	v.show(a.code, "list", view)
 }
 
@@ -200,7 +205,8 @@ func (v *visit) layOutList(p *page, path map[string]string, data strictjson.Valu
 			names = append(slices.Clone(names), f.key)
 		}
 	}
-	columns := v.columns(p, path, data.Get("results").Items, defined, own["_columns"], &view)
+	columns, choices := v.columns(p, path, data.Get("results").Items, defined, own["_columns"])
+	view.Choices = choices
 	view.Chosen = own.Has("_columns")
 	order := asked.Get("sort")
 	if order == "" {
@@ -226,12 +232,12 @@ func (v *visit) layOutList(p *page, path map[string]string, data strictjson.Valu
 	deleted := asked.Get("deleted") == "true"
 	for _, record := range data.Get("results").Items {
 		row := listRow{Name: nameOf(record, ""), Key: record.Get("id").Text}
-		if p.leads != nil && may(p.leads.shows, v.who, v.t) {
+		if p.leads != nil && v.may(p.leads.shows) {
 			to := merged(path, p.leads.key(), keyOf(p.leads, record))
 			if row.Href = p.leads.address(to); deleted {
 				row.Href += "?deleted=true"
 			}
-			if restore := p.leads.action("restore"); deleted && may(restore, v.who, v.t) {
+			if restore := p.leads.action("restore"); deleted && v.may(restore) {
 				row.Buttons = append(row.Buttons, v.button(restore, to, "Restore"))
 			}
 		}
@@ -296,19 +302,19 @@ func (v *visit) layOutList(p *page, path map[string]string, data strictjson.Valu
 		}
 		view.Fields = append(view.Fields, choiceView{Value: name, Title: p.titleOf(name, defined)})
 	}
-	if may(p.create, v.who, v.t) && !deleted {
+	if v.may(p.create) && !deleted {
 		view.New = "/do/" + p.create.Name + pathQuery(path)
 	}
-	if row := v.site.rows[imports]; p.shows.Defined.Values != "" && !deleted && may(p.create, v.who, v.t) && may(row, v.who, v.t) {
+	if row := v.site.rows[imports]; p.shows.Defined.Values != "" && !deleted && v.may(p.create) && v.may(row) {
 		as := p.shows.Resource + "s"
 		for _, of := range path {
 			as += ":" + of
 		}
 		view.Import = "/do/" + imports + "?" + url.Values{"query.as": {as}}.Encode()
 	}
-	view.Links = v.leadsTo(p, path)
+	view.Links = p.leadsTo(path, v.may)
 	for _, row := range p.exports {
-		if may(row, v.who, v.t) {
+		if v.may(row) {
 			if row.Param("format").Name == "" {
 				view.Exports = append(view.Exports, linkView{Title: row.Summary, Address: row.Path})
 			}
@@ -337,7 +343,7 @@ func (v *visit) layOutList(p *page, path map[string]string, data strictjson.Valu
 	if p.path == "/files" && !deleted {
 		v.sorted(&view, asked, with)
 	}
-	v.paged(&view, data, with)
+	view.pager = v.paged(data, with)
 	return view
 }
 
@@ -372,16 +378,16 @@ func (v *visit) sorted(view *listView, asked url.Values, with func(func(url.Valu
 	if folders := within(tree.Get("results").Items); folders != nil {
 		view.Tree = append([]folderView{{linkView: linkView{Title: "All files", Address: address(""), Current: !asked.Has(name)}}}, folders...)
 	}
-	if update := v.site.rows["files.update"]; may(update, v.who, v.t) {
+	if update := v.site.rows["files.update"]; v.may(update) {
 		view.Move = "/do/" + update.Name
 	}
-	if update := v.site.rows["folders.update"]; may(update, v.who, v.t) {
+	if update := v.site.rows["folders.update"]; v.may(update) {
 		view.Moves = "/do/" + update.Name
 	}
 }
 
 // paged says how many records there are, and leads to the pages beside.
-func (v *visit) paged(view *listView, data strictjson.Value, with func(func(url.Values)) string) {
+func (v *visit) paged(data strictjson.Value, with func(func(url.Values)) string) (view pager) {
 	count, _ := strconv.Atoi(data.Get("count").Text)
 	page, _ := strconv.Atoi(data.Get("page").Text)
 	pages, _ := strconv.Atoi(data.Get("pages").Text)
@@ -406,6 +412,7 @@ func (v *visit) paged(view *listView, data strictjson.Value, with func(func(url.
 			q.Set("after", next)
 		})
 	}
+	return view
 }
 
 // filterText says what a filter asks for, in the words of the list.
@@ -481,7 +488,7 @@ func (v *visit) leads(p *page, name string, value strictjson.Value) (address, re
 		}
 	}
 	list := v.site.listOf(ref)
-	if list == nil || list.each == nil || strings.Contains(list.path, "{") || !may(list.each.shows, v.who, v.t) {
+	if list == nil || list.each == nil || strings.Contains(list.path, "{") || !v.may(list.each.shows) {
 		return "", ""
 	}
 	return list.each.address(map[string]string{list.each.key(): value.Text}), ref
@@ -502,7 +509,7 @@ func (v *visit) trail(p *page, path map[string]string) (links []linkView) {
 	for i := 2; i < len(p.segments); i++ {
 		above := strings.Join(p.segments[:i], "/")
 		for _, other := range v.site.pages {
-			if other.path == above && may(other.shows, v.who, v.t) {
+			if other.path == above && v.may(other.shows) {
 				title := other.title()
 				if key := other.key(); key != "" {
 					title = clip(path[key])

@@ -56,19 +56,26 @@ type Visitor struct {
 // Module is the console. Safe for concurrent use.
 type Module struct {
 	Deps
-	pages *pages
-	site  site
-	own   map[string]*operation.Row // those of signing in and out, by name
+	common common
+	mux    *http.ServeMux
 }
 
 // New returns the console. An error is a fault of the program.
 func New(d Deps) (*Module, error) {
-	p, err := parsePages()
+	p, err := newRenderer(d.BaseURL, d.Log)
 	if err != nil {
 		return nil, err
 	}
-	m := &Module{Deps: d, pages: p, own: map[string]*operation.Row{}}
+	m := &Module{Deps: d, mux: http.NewServeMux(), common: common{
+		client: &client{cookie: d.Cookie, baseURL: d.BaseURL}, pages: p, locales: newReaders(), sessions: d.Sessions, people: d.People,
+		own: map[string]*operation.Row{}, cookie: d.Cookie, now: d.Now, log: d.Log,
+	}}
 	return m, m.routes()
+}
+
+// Serve makes the pages of the rows; handler serves them. It is called before the first request.
+func (m *Module) Serve(rows []operation.Row, handler http.Handler) {
+	m.common.site, m.common.client.api = newSite(rows), handler
 }
 
 // SignedIn is what signing in answers.
@@ -111,7 +118,7 @@ func (m *Module) Operations() []operation.Row {
 	rows[4].Body[1].Bounds.MinLength = passwords.MinCharacters // which is checked where it is set
 	rows = append(rows, m.ownSessions()...)
 	for i := range rows {
-		m.own[rows[i].Name] = &rows[i]
+		m.common.own[rows[i].Name] = &rows[i]
 	}
 	return rows
 }

@@ -54,7 +54,7 @@ const (
 	mostPages     = 10
 )
 
-func (m *Module) overviewPage(v *visit) {
+func overviewPage(v *visit) {
 	view := overview{chrome: v.chrome("Overview")}
 	for _, part := range view.Navigation[:min(len(view.Navigation), 2)] { // what the organization keeps, and what it makes of it
 		for _, link := range part.Links {
@@ -66,9 +66,9 @@ func (m *Module) overviewPage(v *visit) {
 		}
 	}
 	if data, ok := v.named("usage.list", "per_page="+strconv.Itoa(shownDays)+"&sort=-day"); ok && len(data.Get("results").Items) > 0 {
-		view.Curl = v.curl(v.t.Org.Slug, request{row: v.site.rows["usage.list"], query: "per_page=" + strconv.Itoa(shownDays) + "&sort=-day"})
+		view.Curl = v.client.curl(v.t.Org.Slug, request{row: v.site.rows["usage.list"], query: "per_page=" + strconv.Itoa(shownDays) + "&sort=-day"})
 		days := data.Get("results").Items
-		view.Usage = append(v.lately(days, v.Now().UTC()), v.days("Requests of the last days", "day", days))
+		view.Usage = append(v.lately(days, v.now().UTC()), v.days("Requests of the last days", "day", days))
 	}
 	v.attention(&view)
 	if data, ok := v.named("audit.list", "per_page="+strconv.Itoa(recentRecords)); ok {
@@ -114,7 +114,7 @@ func isolated(name string) string { return "\u2068" + name + "\u2069" }
 
 // attention notes what somebody should look at.
 func (v *visit) attention(view *overview) {
-	now := v.Now()
+	now := v.now()
 	at := func(record strictjson.Value, field string) time.Time {
 		t, _ := time.Parse(time.RFC3339, record.Get(field).Text) // the year 1 where there is none
 		return t

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"log/slog"
 	"math"
 	"net/http"
 	"net/url"
@@ -25,39 +26,51 @@ import (
 //go:embed assets
 var assets embed.FS
 
-// pages are the parsed templates and the routes to them.
-type pages struct {
+// renderer writes pages of the templates. Safe for concurrent use.
+type renderer struct {
 	templates *template.Template
-	readers   *readers
-	mux       *http.ServeMux
+	log       *slog.Logger
+	baseURL   func(slug string) string
 }
 
-func parsePages() (*pages, error) {
+// newRenderer parses the templates. An error is a fault of the program.
+func newRenderer(baseURL func(slug string) string, log *slog.Logger) (*renderer, error) {
 	t, err := template.ParseFS(assets, "assets/*.html")
 	if err != nil {
 		return nil, fmt.Errorf("console pages: %w", err)
 	}
-	return &pages{templates: t, readers: newReaders(), mux: http.NewServeMux()}, nil
+	return &renderer{t, log, baseURL}, nil
+}
+
+// static calls serve with each file that pages load.
+func static(serve func(name, contentType string, content []byte)) error {
+	for name, contentType := range map[string]string{"console.css": "text/css; charset=utf-8", "report.css": "text/css; charset=utf-8", "console.js": "text/javascript; charset=utf-8"} {
+		content, err := assets.ReadFile("assets/" + name)
+		if err != nil {
+			return fmt.Errorf("console assets: %w", err)
+		}
+		serve(name, contentType, content)
+	}
+	return nil
 }
 
 // pageTimeout bounds the making of a page.
 const pageTimeout = 10 * time.Second
 
 func (m *Module) routes() error {
-	mux := m.pages.mux
-	for name, contentType := range map[string]string{"console.css": "text/css; charset=utf-8", "report.css": "text/css; charset=utf-8", "console.js": "text/javascript; charset=utf-8"} {
-		body, err := assets.ReadFile("assets/" + name)
-		if err != nil {
-			return fmt.Errorf("console assets: %w", err)
-		}
-		mux.Handle("GET /assets/"+name, m.Static(contentType, func() []byte { return body }))
+	mux := m.mux
+	err := static(func(name, contentType string, content []byte) {
+		mux.Handle("GET /assets/"+name, m.Static(contentType, func() []byte { return content }))
+	})
+	if err != nil {
+		return err
 	}
-	mux.HandleFunc("GET /{$}", m.signedIn(m.overviewPage))
-	mux.HandleFunc("GET /find", m.signedIn(m.findPage))
-	mux.HandleFunc("GET /docs", m.forAll(m.referencePage))
-	mux.HandleFunc("GET /docs/{operation}", m.forAll(m.operationPage))
-	mux.HandleFunc("GET /docs/{operation}/try", m.signedIn(m.tryPage))
-	mux.HandleFunc("POST /docs/{operation}/try", m.signedIn(m.tryPage))
+	mux.HandleFunc("GET /{$}", m.signedIn(overviewPage))
+	mux.HandleFunc("GET /find", m.signedIn(findPage))
+	mux.HandleFunc("GET /docs", m.forAll(func(w http.ResponseWriter, _ *http.Request, c chrome) { m.common.referencePage(w, c) }))
+	mux.HandleFunc("GET /docs/{operation}", m.forAll(func(w http.ResponseWriter, r *http.Request, c chrome) { m.common.operationPage(w, r, c) }))
+	mux.HandleFunc("GET /docs/{operation}/try", m.signedIn(tryPage))
+	mux.HandleFunc("POST /docs/{operation}/try", m.signedIn(tryPage))
 	mux.HandleFunc("GET /sign-in", m.anyPage(m.signInPage))
 	mux.HandleFunc("POST /sign-in", m.signInForm)
 	mux.HandleFunc("POST /sign-out", m.signOutForm)
@@ -65,15 +78,16 @@ func (m *Module) routes() error {
 	mux.HandleFunc("POST /enter", m.linkForm("sessions.redeem", m.showEnter, "token"))
 	mux.HandleFunc("GET /welcome", m.linkPage(m.showWelcome))
 	mux.HandleFunc("POST /welcome", m.linkForm("passwords.create", m.showWelcome, "token", "password"))
-	mux.HandleFunc("GET /do/{operation}", m.signedIn(m.doPage))
-	mux.HandleFunc("POST /do/{operation}", m.signedIn(m.doIt))
-	report := func(w http.ResponseWriter, r *http.Request, v Visitor, _ error) { m.reportPage(w, r, v) }
-	shared, others := timed(m.visited(report)), timed(m.signedIn(m.sitePage))
+	mux.HandleFunc("GET /do/{operation}", m.signedIn(doPage))
+	mux.HandleFunc("POST /do/{operation}", m.signedIn(doIt))
+	shown := sharedReports{m.Reports, m.common.pages, m.common.locales, m.Log}
+	report := func(w http.ResponseWriter, r *http.Request, v Visitor, _ error) { shown.page(w, r, v) }
+	shared, others := timed(m.visited(report)), timed(m.signedIn(sitePage))
 	mux.HandleFunc("GET /shared/reports/{pid}", shared)
 	mux.HandleFunc("GET /shared/reports/{pid}/{report_id}", shared)
-	nowhere := m.visiting((*visit).missing, func(w http.ResponseWriter, _ *http.Request) { m.missing(w) }, func(w http.ResponseWriter, _ *http.Request, _ error) { m.missing(w) })
+	nowhere := m.visiting(func(v *visit) { v.missing() }, func(w http.ResponseWriter, _ *http.Request) { m.common.pages.missing(w) }, func(w http.ResponseWriter, _ *http.Request, _ error) { m.common.pages.missing(w) })
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		if p, _ := m.site.find(r.URL.EscapedPath()); p == nil || r.Method != http.MethodGet && r.Method != http.MethodHead {
+		if p, _ := m.common.site.find(r.URL.EscapedPath()); p == nil || r.Method != http.MethodGet && r.Method != http.MethodHead {
 			nowhere(w, r) // nobody needs to be signed in to be told
 			return
 		}
@@ -82,8 +96,8 @@ func (m *Module) routes() error {
 	return nil
 }
 
-func (m *Module) missing(w http.ResponseWriter) {
-	m.render(w, http.StatusNotFound, "message", messageView{frame: frame{Title: "There is no such page"}, Text: "Check the address, or ask whoever gave it to you.", Home: true})
+func (p *renderer) missing(w http.ResponseWriter) {
+	p.render(w, http.StatusNotFound, "message", messageView{frame: frame{Title: "There is no such page"}, Text: "Check the address, or ask whoever gave it to you.", Home: true})
 }
 
 // ServeHTTP serves the pages.
@@ -94,7 +108,7 @@ func (m *Module) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				panic(cause)
 			}
 			m.Log.ErrorContext(r.Context(), "a page failed", "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
-			m.message(w, http.StatusInternalServerError, "", "Something went wrong", "Please try again.")
+			m.common.pages.message(w, http.StatusInternalServerError, "", "Something went wrong", "Please try again.")
 		}
 	}()
 	h := w.Header()
@@ -104,7 +118,7 @@ func (m *Module) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("X-Robots-Tag", "noindex, nofollow")
 	h.Set("Cache-Control", "no-store")
 	if clean := path.Clean(r.URL.Path); clean != r.URL.Path && clean+"/" != r.URL.Path {
-		m.missing(w) // the mux would redirect, and repeat the query with its token
+		m.common.pages.missing(w) // the mux would redirect, and repeat the query with its token
 		return
 	}
 	r.Header.Set(requestID, w.Header().Get(requestID)) // by which the log tells whose calls follow
@@ -114,7 +128,7 @@ func (m *Module) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), within)
 	defer cancel()
-	m.pages.mux.ServeHTTP(w, r.WithContext(ctx))
+	m.mux.ServeHTTP(w, r.WithContext(ctx))
 }
 
 // formed returns the operation that the form of a page calls, nil for none.
@@ -126,7 +140,7 @@ func (m *Module) formed(page string) *operation.Row {
 	if !is {
 		return nil
 	}
-	return m.site.rows[operation]
+	return m.common.site.rows[operation]
 }
 
 // policy is what a page may load, and whose pages may show it in a frame.
@@ -138,10 +152,10 @@ func policy(ancestors ...string) string {
 // organization answers to strangers, so that nobody learns which there are.
 func (m *Module) homeOfNobody(w http.ResponseWriter, r *http.Request, err error) {
 	if !errors.Is(err, tenants.ErrNoSlug) {
-		m.toSignIn(w, r)
+		m.common.toSignIn(w, r)
 		return
 	}
-	m.render(w, http.StatusNotFound, "nowhere", m.stranger("There is no organization here"))
+	m.common.pages.render(w, http.StatusNotFound, "nowhere", m.common.pages.stranger("There is no organization here"))
 }
 
 // stranger is the view of people who may be at the wrong address.
@@ -150,8 +164,8 @@ type stranger struct {
 	Address string // how an organization's looks
 }
 
-func (m *Module) stranger(title string) stranger {
-	return stranger{frame{Title: title}, m.BaseURL("<organization>")}
+func (p *renderer) stranger(title string) stranger {
+	return stranger{frame{Title: title}, p.baseURL("<organization>")}
 }
 
 // visited finds the organization and who asks. Where there is none, the page is told so, and has nobody's: what it
@@ -164,10 +178,10 @@ func (m *Module) visited(page func(w http.ResponseWriter, r *http.Request, v Vis
 		case err == nil, errors.Is(err, tenants.ErrUnknownTenant):
 			page(w, r, v, err)
 		case errors.As(err, &refused):
-			m.refuse(w, r, refused)
+			m.common.pages.refuse(w, r, refused)
 		default:
 			m.Log.WarnContext(r.Context(), "a page is unavailable", "error", err)
-			m.unavailable(w, "")
+			m.common.pages.unavailable(w, "")
 		}
 	}
 }
@@ -184,7 +198,7 @@ func (m *Module) anyPage(page func(w http.ResponseWriter, r *http.Request, organ
 			page(w, r, "")
 		default:
 			m.Log.WarnContext(r.Context(), "a page is unavailable", "error", err)
-			m.unavailable(w, "")
+			m.common.pages.unavailable(w, "")
 		}
 	}
 }
@@ -196,10 +210,10 @@ type frame struct {
 	Faulty       bool // something that was sent is wrong
 }
 
-func (m *Module) render(w http.ResponseWriter, code int, name string, data any) {
+func (p *renderer) render(w http.ResponseWriter, code int, name string, data any) {
 	var buf bytes.Buffer
-	if err := m.pages.templates.ExecuteTemplate(&buf, name, data); err != nil {
-		m.Log.Error("a page could not be made", "page", name, "error", err)
+	if err := p.templates.ExecuteTemplate(&buf, name, data); err != nil {
+		p.log.Error("a page could not be made", "page", name, "error", err)
 		http.Error(w, "Something went wrong. Please try again.", http.StatusInternalServerError)
 		return
 	}
@@ -208,8 +222,8 @@ func (m *Module) render(w http.ResponseWriter, code int, name string, data any) 
 	_, _ = w.Write(buf.Bytes()) // a browser that has gone cannot be told
 }
 
-func (m *Module) message(w http.ResponseWriter, code int, organization, title, text string) {
-	m.render(w, code, "message", messageView{frame: frame{Title: title, Organization: organization}, Text: text})
+func (p *renderer) message(w http.ResponseWriter, code int, organization, title, text string) {
+	p.render(w, code, "message", messageView{frame: frame{Title: title, Organization: organization}, Text: text})
 }
 
 type messageView struct {
@@ -221,20 +235,20 @@ type messageView struct {
 	Instead linkView
 }
 
-func (m *Module) unavailable(w http.ResponseWriter, organization string) {
+func (p *renderer) unavailable(w http.ResponseWriter, organization string) {
 	w.Header().Set("Retry-After", "2")
-	m.message(w, http.StatusServiceUnavailable, organization, "Not available at the moment", "Please try again in a moment.")
+	p.message(w, http.StatusServiceUnavailable, organization, "Not available at the moment", "Please try again in a moment.")
 }
 
 // refuse asks a visitor who is over a limit to come back.
-func (m *Module) refuse(w http.ResponseWriter, r *http.Request, p *operation.Problem) {
-	seconds := int(math.Ceil(p.RetryAfter.Seconds()))
+func (p *renderer) refuse(w http.ResponseWriter, r *http.Request, problem *operation.Problem) {
+	seconds := int(math.Ceil(problem.RetryAfter.Seconds()))
 	w.Header().Set("Retry-After", strconv.Itoa(seconds))
 	text := "More is asked for than can be answered at once. Nothing is wrong with the address: try again in " + waitText(seconds) + "."
 	if r.Method == http.MethodPost {
 		text = "More is asked for than can be answered at once. Nothing was saved. Load this page again in " + waitText(seconds) + ": the browser sends once more what you typed."
 	}
-	m.message(w, p.Code, "", "Please wait a moment", text)
+	p.message(w, problem.Code, "", "Please wait a moment", text)
 }
 
 // waitText writes 1 second, 2 seconds; from two minutes on in minutes.
@@ -262,17 +276,17 @@ func (m *Module) signInPage(w http.ResponseWriter, r *http.Request, organization
 }
 
 func (m *Module) showSignIn(w http.ResponseWriter, code int, organization string, v signInView) {
-	v.stranger = m.stranger("Sign in")
+	v.stranger = m.common.pages.stranger("Sign in")
 	v.Faulty = v.Problem != ""
 	if v.Organization = organization; organization != "" {
 		v.Address = "" // it is the right one
 	}
-	m.render(w, code, "sign-in", v)
+	m.common.pages.render(w, code, "sign-in", v)
 }
 
 // formOf reads a form of somebody who is not signed in, and calls the operation with those of its values; nil: it was answered.
 func (m *Module) formOf(w http.ResponseWriter, r *http.Request, operation string, names ...string) *reply {
-	row := m.own[operation]
+	row := m.common.own[operation]
 	if row == nil || !m.readForm(w, r) {
 		return nil
 	}
@@ -280,10 +294,10 @@ func (m *Module) formOf(w http.ResponseWriter, r *http.Request, operation string
 	for _, name := range names {
 		body[name] = r.PostForm.Get(name)
 	}
-	a, err := m.ask(r.Context(), r, request{row: row, body: body})
+	a, err := m.common.client.ask(r.Context(), r, request{row: row, body: body})
 	if err != nil {
 		m.Log.ErrorContext(r.Context(), "a form failed", "error", err)
-		m.unavailable(w, "")
+		m.common.pages.unavailable(w, "")
 		return nil
 	}
 	handOn(w, a.header)
@@ -311,7 +325,7 @@ func (m *Module) readForm(w http.ResponseWriter, r *http.Request) bool {
 		}
 	}
 	if err != nil {
-		m.message(w, http.StatusBadRequest, "", "The form did not arrive", "Go back and try again.")
+		m.common.pages.message(w, http.StatusBadRequest, "", "The form did not arrive", "Go back and try again.")
 		return false
 	}
 	r.PostForm = fields
@@ -339,7 +353,7 @@ func (m *Module) signOutForm(w http.ResponseWriter, r *http.Request) {
 	case a.ok(), a.code == http.StatusForbidden && a.message == operation.DeniedMessage:
 		http.Redirect(w, r, "/sign-in", http.StatusSeeOther)
 	default:
-		m.message(w, a.code, "", "You are still signed in", a.told())
+		m.common.pages.message(w, a.code, "", "You are still signed in", a.told())
 	}
 }
 
@@ -360,11 +374,11 @@ type welcomeView struct {
 }
 
 func (m *Module) showWelcome(w http.ResponseWriter, code int, organization, token, problem string) {
-	m.render(w, code, "welcome", welcomeView{frame{Title: "Choose a password", Organization: organization, Faulty: problem != ""}, passwords.MinCharacters, m.own["passwords.check"].Path, code == http.StatusForbidden, token, problem})
+	m.common.pages.render(w, code, "welcome", welcomeView{frame{Title: "Choose a password", Organization: organization, Faulty: problem != ""}, passwords.MinCharacters, m.common.own["passwords.check"].Path, code == http.StatusForbidden, token, problem})
 }
 
 func (m *Module) showEnter(w http.ResponseWriter, code int, organization, token, problem string) {
-	m.render(w, code, "enter", welcomeView{frame: frame{Title: "Sign in by a link", Organization: organization, Faulty: problem != ""}, Ended: code == http.StatusForbidden, Token: token, Problem: problem})
+	m.common.pages.render(w, code, "enter", welcomeView{frame: frame{Title: "Sign in by a link", Organization: organization, Faulty: problem != ""}, Ended: code == http.StatusForbidden, Token: token, Problem: problem})
 }
 
 // showing shows a page that a single-use link leads to.

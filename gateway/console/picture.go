@@ -16,7 +16,7 @@ import (
 func (v *visit) recordAbove(p *page, path map[string]string) (record strictjson.Value) {
 	for _, above := range v.site.pages {
 		for _, below := range above.below {
-			if below != p || above.list || !strings.HasPrefix(p.path, above.path+"/") || !may(above.shows, v.who, v.t) {
+			if below != p || above.list || !strings.HasPrefix(p.path, above.path+"/") || !v.may(above.shows) {
 				continue
 			}
 			if a, err := v.read(above.shows, path, ""); err == nil && a.ok() {
@@ -87,13 +87,13 @@ func ran(report, answer strictjson.Value) (s reports.Shared, ok bool) {
 
 // draw draws what running a report has answered, where it is not shown by its figures alone, and writes the page of it that
 // the table has, as its shared page does.
-func (v *visit) draw(report, answer strictjson.Value, asked url.Values, table *tableView) (figures []cellView, charts []*chart.Chart) {
+func draw(l *locale, report, answer strictjson.Value, asked url.Values, table *tableView) (figures []cellView, charts []*chart.Chart) {
 	s, ok := ran(report, answer)
 	if !ok {
 		return nil, nil // the table shows it all
 	}
 	page, _ := strconv.Atoi(asked.Get("page"))
-	laid := layOut(&s, v.locale(), page, perPageOf(asked))
+	laid := layOut(&s, l, page, perPageOf(asked))
 	for i, row := range laid.Rows[:min(len(laid.Rows), len(table.Rows))] {
 		for j, cell := range row {
 			table.Rows[i][j] = shown{Text: cell.Text, Class: cell.Class}

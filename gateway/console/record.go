@@ -34,8 +34,8 @@ type recordView struct {
 	Links   []linkView
 	Exports []linkView
 	Deleted bool
-	Share   string    // leads to where links to it are made; empty: there are none
-	Pages   *listView // which page of the rows this is
+	Share   string // leads to where links to it are made; empty: there are none
+	Pages   *pager // which page of the rows this is
 }
 
 // triedView is what a form would show or reach, as it was typed.
@@ -158,7 +158,7 @@ func (v *visit) recordPage(p *page, path map[string]string) {
 	if len(view.Ask) > 0 || p.key() == "" && p.update == nil && above.Is != strictjson.Object {
 		view.Note = p.shows.Ask
 	}
-	view.Curl = v.curl(v.t.Org.Slug, request{row: p.shows, path: path, query: asked.Encode()})
+	view.Curl = v.client.curl(v.t.Org.Slug, request{row: p.shows, path: path, query: asked.Encode()})
 	all := data
 	if asked.Get(whole) == "true" && data.Is == strictjson.Object {
 		data = portion(all, asked)
@@ -166,27 +166,27 @@ func (v *visit) recordPage(p *page, path map[string]string) {
 	asked.Del(whole)
 	if lessons {
 		view.Note = "Contacts comply by their lessons, and your organization keeps none yet: they are the records of a custom object with the short name lesson and the fields contact (Text) and tags (MultiSelect)."
-		if define := v.site.rows["objects.create"]; may(define, v.who, v.t) {
+		if define := v.site.rows["objects.create"]; v.may(define) {
 			view.Links = []linkView{{Title: define.Summary, Address: "/do/" + define.Name}}
 		}
 	} else if code == http.StatusOK && !view.Missing {
 		v.layOutRecord(&view, p, path, data, tag)
 		if view.Table != nil {
-			view.Figures, view.Charts = v.draw(above, all, asked, view.Table)
+			view.Figures, view.Charts = draw(v.locale(), above, all, asked, view.Table)
 		}
 	}
 	if rows := longest(data); rows.Get("pages").Is == strictjson.Number {
-		view.Pages = &listView{}
-		v.paged(view.Pages, rows, func(change func(url.Values)) string {
+		pages := v.paged(rows, func(change func(url.Values)) string {
 			q := maps.Clone(asked)
 			change(q)
 			return p.at(path, q, nil)
 		})
+		view.Pages = &pages
 		if data.Get("truncated").Is == strictjson.True {
 			view.Pages.Count += ". There are more: these are " + cutText(v.locale(), count(rows, "count"), count(data, "total"))
 		}
 	} else if next := data.Get("next").Text; next != "" && p.has("after") {
-		view.Pages = &listView{Count: "There is more", Next: p.at(path, url.Values{"after": {next}}, nil)}
+		view.Pages = &pager{Count: "There is more", Next: p.at(path, url.Values{"after": {next}}, nil)}
 	}
 	v.show(code, "record", view)
 }
@@ -205,7 +205,7 @@ func longest(data strictjson.Value) (rows strictjson.Value) {
 func (v *visit) layOutRecord(view *recordView, p *page, path map[string]string, data strictjson.Value, tag string) {
 	view.Note = cmp.Or(view.Note, v.site.ownTypes(p, data))
 	inForm, builtIn := []string{}, data.Get("built_in").Is == strictjson.True // which nobody changes
-	if may(p.update, v.who, v.t) && !view.Deleted && !builtIn {
+	if v.may(p.update) && !view.Deleted && !builtIn {
 		data = v.completed(p, path, data)
 		form := v.form(p.update, path, data, nil, nil)
 		form.Hidden = append(form.Hidden, hidden{"_match", tag})
@@ -218,14 +218,14 @@ func (v *visit) layOutRecord(view *recordView, p *page, path map[string]string, 
 		}
 	}
 	view.Facts, view.Table = v.facts(p, path, without(data, inForm...))
-	if count := v.site.rows["campaigns.count"]; p.update != nil && p.update.Resource == "campaign" && may(count, v.who, v.t) {
+	if count := v.site.rows["campaigns.count"]; p.update != nil && p.update.Resource == "campaign" && v.may(count) {
 		if a, err := v.read(count, path, ""); err == nil && a.ok() {
 			view.Facts = append([]pair{{"Contacts who match", present(a.data.Get("count"), 0)}}, view.Facts...)
 		}
 	}
 	for _, row := range p.actions {
 		ends := strings.HasSuffix(row.Name, ".purge")
-		if !may(row, v.who, v.t) || (ends || strings.HasSuffix(row.Name, ".restore")) != view.Deleted {
+		if !v.may(row) || (ends || strings.HasSuffix(row.Name, ".restore")) != view.Deleted {
 			continue
 		}
 		if ends {
@@ -247,7 +247,7 @@ func (v *visit) layOutRecord(view *recordView, p *page, path map[string]string, 
 		}
 		view.Actions = append(view.Actions, actionView{row.Summary, v.form(row, path, strictjson.Value{}, nil, nil), strings.HasPrefix(p.shows.Path, row.Path)})
 	}
-	if may(p.remove, v.who, v.t) && !builtIn {
+	if v.may(p.remove) && !builtIn {
 		trash := p.action("restore") != nil
 		b := v.button(p.remove, path, verb(p.remove))
 		b.Danger = true
@@ -264,12 +264,12 @@ func (v *visit) layOutRecord(view *recordView, p *page, path map[string]string, 
 	if view.Deleted {
 		return
 	}
-	view.Links = append(v.elsewhere(p, path), v.leadsTo(p, path)...)
+	view.Links = append(v.elsewhere(p, path), p.leadsTo(path, v.may)...)
 	if p.shows.Name == "imports.get" {
 		v.imported(view, data)
 	}
 	for _, below := range p.below {
-		if share := below.action("share"); may(share, v.who, v.t) && data.Get("shareable").Is != strictjson.False {
+		if share := below.action("share"); v.may(share) && data.Get("shareable").Is != strictjson.False {
 			view.Share = below.address(path)
 		}
 	}
@@ -278,7 +278,7 @@ func (v *visit) layOutRecord(view *recordView, p *page, path map[string]string, 
 			continue
 		}
 		for _, format := range row.Param("format").Enum {
-			if may(row, v.who, v.t) {
+			if v.may(row) {
 				e := request{row: row, path: path, query: url.Values{"format": {format}}.Encode()}
 				view.Exports = append(view.Exports, linkView{Title: row.Summary + " (" + strings.ToUpper(format) + ")", Address: e.target()})
 			}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/http"
 	"net/url"
@@ -21,6 +22,14 @@ import (
 	"tenantry/reports"
 	"tenantry/tenants"
 )
+
+// sharedReports shows the reports that are shared.
+type sharedReports struct {
+	reports *reports.Module
+	pages   *renderer
+	locales *readers
+	log     *slog.Logger
+}
 
 // reportView is a shared report laid out for the page.
 type reportView struct {
@@ -104,16 +113,16 @@ func timed(page http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-func (m *Module) incomplete(w http.ResponseWriter) {
-	m.message(w, http.StatusBadRequest, "", "The address is not complete", "Copy the whole link and try again.")
+func (m *sharedReports) incomplete(w http.ResponseWriter) {
+	m.pages.message(w, http.StatusBadRequest, "", "The address is not complete", "Copy the whole link and try again.")
 }
 
-func (m *Module) noReport(w http.ResponseWriter, p *operation.Problem) {
-	m.message(w, http.StatusNotFound, "", "There is no such report", p.Message+".")
+func (m *sharedReports) noReport(w http.ResponseWriter, p *operation.Problem) {
+	m.pages.message(w, http.StatusNotFound, "", "There is no such report", p.Message+".")
 }
 
-// reportPage shows a shared report. Nobody's organization has none. What took long is shown to who may still read it.
-func (m *Module) reportPage(w http.ResponseWriter, r *http.Request, v Visitor) {
+// page shows a shared report. Nobody's organization has none. What took long is shown to who may still read it.
+func (m *sharedReports) page(w http.ResponseWriter, r *http.Request, v Visitor) {
 	began, t := time.Now(), v.Tenant
 	query, teams, err := address(r.URL.RawQuery)
 	if err != nil {
@@ -125,7 +134,7 @@ func (m *Module) reportPage(w http.ResponseWriter, r *http.Request, v Visitor) {
 	ask := reports.SharedRequest{
 		PID: pid, ReportID: child, Token: secret.New(token), Provider: provider, Params: query.Tree("params"), Data: true, Teams: teams,
 	}
-	l := m.pages.readers.of(r.Header.Get("Accept-Language"))
+	l := m.locales.of(r.Header.Get("Accept-Language"))
 	w.Header().Set("Vary", "Accept-Language")
 	kept := url.Values{}
 	for name, value := range map[string]string{"token": token, "provider": provider} {
@@ -136,7 +145,7 @@ func (m *Module) reportPage(w http.ResponseWriter, r *http.Request, v Visitor) {
 	for _, team := range teams {
 		kept.Add("teams[]", team)
 	}
-	shared, err := m.Reports.Open(r.Context(), t, ask)
+	shared, err := m.reports.Open(r.Context(), t, ask)
 	var view reportView
 	code := http.StatusOK
 	if err == nil {
@@ -186,14 +195,14 @@ func (m *Module) reportPage(w http.ResponseWriter, r *http.Request, v Visitor) {
 		kept.Set("page", view.Pages[i].Address)
 		view.Pages[i].Address = "?" + kept.Encode()
 	}
-	m.render(w, code, "report", view)
+	m.pages.render(w, code, "report", view)
 }
 
 // confirmed is how long a page may take whose reader is not asked for once more.
 const confirmed = 500 * time.Millisecond
 
 // confirm returns nil while the visitor may still read what a shared report was found to be. Errors: those of reports.Open.
-func (m *Module) confirm(ctx context.Context, v Visitor, ask reports.SharedRequest, found *reports.Shared) error {
+func (m *sharedReports) confirm(ctx context.Context, v Visitor, ask reports.SharedRequest, found *reports.Shared) error {
 	now, err := v.Resolve(ctx)
 	switch {
 	case err != nil:
@@ -201,7 +210,7 @@ func (m *Module) confirm(ctx context.Context, v Visitor, ask reports.SharedReque
 	case now.Org.ID != v.Tenant.Org.ID:
 		return reports.NotFoundProblem()
 	}
-	return m.Reports.Confirm(ctx, now, ask, found)
+	return m.reports.Confirm(ctx, now, ask, found)
 }
 
 type refused struct {
@@ -211,7 +220,7 @@ type refused struct {
 
 // withoutData lays out a report whose reader gave a value that does not fit: what is wrong beside its
 // field, the other values as they were given. It reports false where the error is about anything else.
-func (m *Module) withoutData(ctx context.Context, t *tenants.Tenant, ask reports.SharedRequest, err error, l *locale) (refused, bool) {
+func (m *sharedReports) withoutData(ctx context.Context, t *tenants.Tenant, ask reports.SharedRequest, err error, l *locale) (refused, bool) {
 	var wrong *fault.Error
 	if !errors.As(err, &wrong) {
 		return refused{}, false
@@ -223,7 +232,7 @@ func (m *Module) withoutData(ctx context.Context, t *tenants.Tenant, ask reports
 		}
 	}
 	ask.Data, ask.Params = false, nil
-	shared, err := m.Reports.Open(ctx, t, ask)
+	shared, err := m.reports.Open(ctx, t, ask)
 	if err != nil {
 		return refused{}, false
 	}
@@ -280,30 +289,30 @@ func tabs(pid, current string, kept url.Values, chosen []operation.Pair, all []r
 }
 
 // reportProblem says why there is no report; bare is its address without the values of inputs.
-func (m *Module) reportProblem(w http.ResponseWriter, r *http.Request, t *tenants.Tenant, err error, bare string) {
+func (m *sharedReports) reportProblem(w http.ResponseWriter, r *http.Request, t *tenants.Tenant, err error, bare string) {
 	switch p := operation.ProblemOf(err); {
 	case errors.Is(err, reports.ErrNotShowable):
-		m.message(w, http.StatusConflict, t.Org.Name, "The report cannot be shown",
+		m.pages.message(w, http.StatusConflict, t.Org.Name, "The report cannot be shown",
 			"A field or a source that it uses was removed or changed since the report was made. Whoever gave you the link can have it mended.")
 	case errors.Is(err, reports.ErrTooLong):
-		m.message(w, http.StatusServiceUnavailable, t.Org.Name, "The report took too long", p.Message+".")
+		m.pages.message(w, http.StatusServiceUnavailable, t.Org.Name, "The report took too long", p.Message+".")
 	case p.Code == http.StatusOK:
 		m.noReport(w, p)
 	case p.Code == http.StatusForbidden:
-		m.message(w, http.StatusForbidden, t.Org.Name, "This link does not open the report", "It may have expired or been withdrawn. Ask whoever gave it to you for a new one.")
+		m.pages.message(w, http.StatusForbidden, t.Org.Name, "This link does not open the report", "It may have expired or been withdrawn. Ask whoever gave it to you for a new one.")
 	case p.Code == http.StatusUnprocessableEntity, p.Code == http.StatusBadRequest:
-		m.render(w, p.Code, "message", messageView{
+		m.pages.render(w, p.Code, "message", messageView{
 			frame: frame{Title: "The report cannot be shown with these values", Organization: t.Org.Name},
 			Text:  p.Message, Instead: linkView{Title: "Show the report without them", Address: bare},
 		})
 	case p.Code == http.StatusTooManyRequests:
-		m.refuse(w, r, p)
+		m.pages.refuse(w, r, p)
 	case p.Code == http.StatusServiceUnavailable:
-		m.Log.WarnContext(r.Context(), "a shared report is unavailable", "error", err)
-		m.unavailable(w, t.Org.Name)
+		m.log.WarnContext(r.Context(), "a shared report is unavailable", "error", err)
+		m.pages.unavailable(w, t.Org.Name)
 	default:
-		m.Log.ErrorContext(r.Context(), "a shared report failed", "error", err)
-		m.message(w, http.StatusInternalServerError, t.Org.Name, "Something went wrong", "Please try again.")
+		m.log.ErrorContext(r.Context(), "a shared report failed", "error", err)
+		m.pages.message(w, http.StatusInternalServerError, t.Org.Name, "Something went wrong", "Please try again.")
 	}
 }
 
@@ -349,7 +358,7 @@ func layOut(s *reports.Shared, l *locale, page, per int) reportView {
 	v.Charts = drawings(s, &sh, l)
 	v.Count = countText(l, from, len(v.Rows), s.Data)
 	if pages > 1 {
-		v.Pages = pager(l, page, pages)
+		v.Pages = pageLinks(l, page, pages)
 	}
 	return v
 }
@@ -360,9 +369,9 @@ func within(page, per, rows int) (nearest, pages int) {
 	return min(max(page, 1), pages), pages
 }
 
-// pager leads to the other pages: the first, the last, those near; one without an address stands for those between. The addresses are
+// pageLinks leads to the other pages: the first, the last, those near; one without an address stands for those between. The addresses are
 // numbers yet.
-func pager(l *locale, page, pages int) []linkView {
+func pageLinks(l *locale, page, pages int) []linkView {
 	var all []linkView
 	shows := func(n int) bool { return n == 1 || n == pages || n >= page-1 && n <= page+1 }
 	for n, before := 1, 0; n <= pages; n++ {

@@ -18,7 +18,6 @@ import (
 // /api, and the same query: /contacts?filters[city]=Bonn shows what /api/contacts?filters[city]=Bonn answers. Forms of operations that change
 // something are at /do/ and the operation's name. What a row says is said nowhere else, so a new resource has its pages at once.
 type site struct {
-	api   http.Handler
 	all   []operation.Row
 	rows  map[string]*operation.Row // that sessions may call, by name
 	pages []*page
@@ -42,9 +41,9 @@ type page struct {
 	makes    *operation.Row   // of the page of one record: what makes another
 }
 
-// Serve makes the pages of the rows; handler serves them. It is called before the first request.
-func (m *Module) Serve(rows []operation.Row, handler http.Handler) {
-	s := site{api: handler, all: rows, rows: map[string]*operation.Row{}, told: map[string][]declare.Field{}}
+// newSite returns the pages of the rows.
+func newSite(rows []operation.Row) *site {
+	s := &site{all: rows, rows: map[string]*operation.Row{}, told: map[string][]declare.Field{}}
 	at := map[string]*page{}
 	for i := range rows {
 		row := &rows[i]
@@ -101,7 +100,7 @@ func (m *Module) Serve(rows []operation.Row, handler http.Handler) {
 			p.leads = s.listOf(p.shows.Lists).each
 		}
 	}
-	m.site = s
+	return s
 }
 
 // settle gives each page and file that lies at no other page's address one that leads to it. Of a record that is the record's
@@ -156,10 +155,10 @@ func (s *site) of(path string) (each *page) {
 	return each
 }
 
-// leadsTo returns the links to the pages below that the navigation does not have.
-func (v *visit) leadsTo(p *page, path map[string]string) (links []linkView) {
+// leadsTo returns the links to the pages below that the navigation does not have, as far as the person may open them.
+func (p *page) leadsTo(path map[string]string, may func(*operation.Row) bool) (links []linkView) {
 	for _, below := range p.below {
-		if !may(below.shows, v.who, v.t) || below.led() || below.shows.Aside {
+		if !may(below.shows) || below.led() || below.shows.Aside {
 			continue
 		}
 		title := below.shows.Summary
@@ -233,8 +232,16 @@ func (p *page) action(verb string) *operation.Row {
 
 // address returns the address of the page for these parameters of the path.
 func (p *page) address(path map[string]string) string {
-	q := request{row: p.shows, path: path}
-	return strings.TrimPrefix(q.target(), "/api")
+	return strings.TrimPrefix(pathOf(p.shows, path), "/api")
+}
+
+// pathOf returns the path of an operation with its parameters.
+func pathOf(row *operation.Row, path map[string]string) string {
+	to := row.Path
+	for name, value := range path {
+		to = strings.ReplaceAll(to, "{"+name+"}", url.PathEscape(value))
+	}
+	return to
 }
 
 // may reports whether the person can call the operation at all; what depends on the record is told by the call.

@@ -37,7 +37,7 @@ func tryAddress(row *operation.Row) string { return "/docs/" + row.Name + "/try"
 
 // tryPage makes a call and shows its answer. A call that reads is made by the address of the page, which can be kept;
 // others by a form alone, which no other site can send and no link stand for.
-func (m *Module) tryPage(v *visit) {
+func tryPage(v *visit) {
 	row := v.site.rows[v.r.PathValue("operation")]
 	reads := row != nil && row.Method == http.MethodGet
 	if row == nil || row.Upload != nil || reads && v.r.Method == http.MethodPost {
@@ -75,7 +75,7 @@ func (m *Module) tryPage(v *visit) {
 		http.Redirect(v.w, v.r, q.target(), http.StatusSeeOther) // which the browser keeps as a file
 		return
 	default:
-		w, err := v.send(v.r.Context(), v.r, q)
+		w, err := v.client.send(v.r.Context(), v.r, q)
 		if err != nil {
 			v.refused(reply{}, err)
 			return
@@ -89,7 +89,7 @@ func (m *Module) tryPage(v *visit) {
 	if unrepeated(row) {
 		q.raw, q.body = nil, sample(row)
 	}
-	view.Curl = v.curl(v.t.Org.Slug, q)
+	view.Curl = v.client.curl(v.t.Org.Slug, q)
 	v.show(code, "attempt", view)
 }
 

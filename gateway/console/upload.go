@@ -78,6 +78,6 @@ func (v *visit) takeFile(row *operation.Row, params map[string]string) {
 	if errors.Is(err, io.EOF) || err == nil {
 		err = errors.New("no file")
 	}
-	v.Log.DebugContext(v.r.Context(), "a form with a file did not arrive", "error", err)
+	v.log.DebugContext(v.r.Context(), "a form with a file did not arrive", "error", err)
 	v.problem(http.StatusBadRequest, "The form did not arrive", "Choose a file, and try again.")
 }

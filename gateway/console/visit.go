@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"slices"
@@ -17,11 +18,27 @@ import (
 	"tenantry/internal/strictjson"
 	"tenantry/operation"
 	"tenantry/tenants"
+	"tenantry/tenants/identity"
+	"tenantry/tenants/sessions"
 )
+
+// common is what the pages of all visits are made with.
+type common struct {
+	site     *site
+	client   *client
+	pages    *renderer
+	locales  *readers
+	sessions *sessions.Service
+	people   *identity.Service
+	own      map[string]*operation.Row // those of signing in and out, by name
+	cookie   string                    // name of the session cookie
+	now      func() time.Time
+	log      *slog.Logger
+}
 
 // visit is one request of a person who is signed in.
 type visit struct {
-	*Module
+	*common
 	w     http.ResponseWriter
 	r     *http.Request
 	t     *tenants.Tenant
@@ -37,9 +54,16 @@ type visit struct {
 	lacked *reply
 }
 
+func newVisit(c *common, w http.ResponseWriter, r *http.Request, from Visitor) *visit {
+	return &visit{common: c, w: w, r: r, t: from.Tenant, who: from.Person, began: time.Now(), arriving: from, known: map[string]reply{}}
+}
+
+// may reports whether the person can call the operation at all; what depends on the record is told by the call.
+func (v *visit) may(row *operation.Row) bool { return may(row, v.who, v.t) }
+
 // signedIn finds who is signed in, and sends others to sign in. Errors were answered.
 func (m *Module) signedIn(serve func(*visit)) http.HandlerFunc {
-	return m.visiting(serve, m.toSignIn, m.homeOfNobody)
+	return m.visiting(serve, m.common.toSignIn, m.homeOfNobody)
 }
 
 // forAll makes a page that stands among the others for who is signed in, and is the same on every host for everybody else.
@@ -56,21 +80,21 @@ func (m *Module) visiting(serve func(*visit), strangers http.HandlerFunc, nobody
 		switch {
 		case v.Err != nil && !errors.Is(v.Err, tenants.ErrDenied):
 			m.Log.WarnContext(r.Context(), "a session cannot be checked", "error", v.Err)
-			m.unavailable(w, "")
+			m.common.pages.unavailable(w, "")
 		case unknown != nil:
 			nobody(w, r, unknown)
 		case v.Err != nil:
 			strangers(w, r)
 		default:
-			serve(&visit{Module: m, w: w, r: r, t: v.Tenant, who: v.Person, began: time.Now(), arriving: v, known: map[string]reply{}})
+			serve(newVisit(&m.common, w, r, v))
 		}
 	})
 }
 
 // toSignIn leads to the sign-in page, and from there back to a page that only reads. What a form says is kept by the browser.
-func (m *Module) toSignIn(w http.ResponseWriter, r *http.Request) {
+func (c *common) toSignIn(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodPost {
-		m.render(w, http.StatusForbidden, "message", messageView{frame: frame{Title: "You are not signed in"}, Text: "Nothing was saved. Sign in in another window, then load this page again: the browser sends once more what you typed.", SignIn: true})
+		c.pages.render(w, http.StatusForbidden, "message", messageView{frame: frame{Title: "You are not signed in"}, Text: "Nothing was saved. Sign in in another window, then load this page again: the browser sends once more what you typed.", SignIn: true})
 		return
 	}
 	target := "/sign-in"
@@ -93,7 +117,7 @@ func local(text string) string {
 }
 
 // locale is how the reader writes numbers and times.
-func (v *visit) locale() *locale { return v.pages.readers.of(v.r.Header.Get("Accept-Language")) }
+func (v *visit) locale() *locale { return v.locales.of(v.r.Header.Get("Accept-Language")) }
 
 // whole writes a number as the reader does.
 func (v *visit) whole(n int) string {
@@ -115,7 +139,7 @@ func (v *visit) answered(ctx context.Context, row *operation.Row, path map[strin
 	if a, ok := v.known[q.target()]; ok {
 		return a, nil
 	}
-	a, err := v.ask(ctx, v.r, q)
+	a, err := v.client.ask(ctx, v.r, q)
 	if err == nil {
 		v.known[q.target()] = a
 	}
@@ -133,7 +157,7 @@ func (v *visit) show(code int, name string, view any) {
 		return
 	}
 	if time.Since(v.began) < confirmed || v.still() {
-		v.render(v.w, code, name, view)
+		v.pages.render(v.w, code, name, view)
 	}
 }
 
@@ -142,20 +166,20 @@ func (v *visit) still() bool {
 	now, err := v.arriving.Resolve(v.r.Context())
 	var who *tenants.Principal
 	if err == nil {
-		if cookie, absent := v.r.Cookie(v.Cookie); absent != nil || now.Org.ID != v.t.Org.ID {
+		if cookie, absent := v.r.Cookie(v.cookie); absent != nil || now.Org.ID != v.t.Org.ID {
 			err = tenants.ErrDenied
 		} else {
-			who, err = v.Sessions.Lookup(v.r.Context(), now, cookie.Value)
+			who, err = v.sessions.Lookup(v.r.Context(), now, cookie.Value)
 		}
 	}
 	switch {
 	case errors.Is(err, tenants.ErrDenied) && v.r.Method == http.MethodPost:
-		v.message(v.w, http.StatusForbidden, "", "You are not signed in any more", "Sign in again, and see whether what you sent is there.")
+		v.pages.message(v.w, http.StatusForbidden, "", "You are not signed in any more", "Sign in again, and see whether what you sent is there.")
 	case errors.Is(err, tenants.ErrDenied):
 		v.toSignIn(v.w, v.r)
 	case err != nil:
-		v.Log.WarnContext(v.r.Context(), "a session cannot be checked", "error", err)
-		v.unavailable(v.w, "")
+		v.log.WarnContext(v.r.Context(), "a session cannot be checked", "error", err)
+		v.pages.unavailable(v.w, "")
 	case !who.HoldsAll(v.who) || !who.Scope(now, nil).Covers(v.who.Scope(v.t, nil)):
 		v.t, v.who = now, who
 		v.problem(http.StatusForbidden, "Your rights were narrowed", "That happened while this page was made. Load it again.")
@@ -168,7 +192,7 @@ func (v *visit) still() bool {
 // named asks the row of that name without parameters of the path, where there is one that the person may call.
 func (v *visit) named(name, query string) (strictjson.Value, bool) {
 	row := v.site.rows[name]
-	if !may(row, v.who, v.t) {
+	if !v.may(row) {
 		return strictjson.Value{}, false
 	}
 	a, err := v.read(row, nil, query)
@@ -188,7 +212,7 @@ type chrome struct {
 
 func (v *visit) chrome(title string) chrome {
 	c := chrome{frame: frame{Title: title, Organization: v.t.Org.Name, Inside: true}, Navigation: v.site.navigation(v.who, v.t, v.r.URL.EscapedPath())}
-	if user, err := v.People.FindUser(v.r.Context(), v.t, v.who.UserID); err == nil {
+	if user, err := v.people.FindUser(v.r.Context(), v.t, v.who.UserID); err == nil {
 		c.Person = user.Name
 	}
 	query := v.r.URL.Query()
@@ -215,11 +239,11 @@ func (v *visit) mark(session, moment string, query url.Values) string {
 func (v *visit) tells(query url.Values) bool {
 	moment, _, _ := strings.Cut(query.Get("_told"), "-")
 	at, err := strconv.ParseInt(moment, 10, 64)
-	cookie, absent := v.r.Cookie(v.Cookie)
+	cookie, absent := v.r.Cookie(v.cookie)
 	if err != nil || absent != nil {
 		return false
 	}
-	age := v.Now().Sub(time.Unix(at, 0))
+	age := v.now().Sub(time.Unix(at, 0))
 	return age < toldFor && age > -toldFor && hmac.Equal([]byte(query.Get("_told")), []byte(v.mark(cookie.Value, moment, query)))
 }
 
@@ -230,16 +254,16 @@ func (v *visit) undo(removed *operation.Row, id string) *button {
 		return nil
 	}
 	row := p.action("restore")
-	if !may(row, v.who, v.t) {
+	if !v.may(row) {
 		return nil
 	}
-	path := v.pathOf(row)
+	path := v.parametersOf(row)
 	path[p.key()] = id
 	return v.button(row, path, "Undo")
 }
 
-// pathOf returns the parameters of the page's path that the operation has too.
-func (v *visit) pathOf(row *operation.Row) map[string]string {
+// parametersOf returns the parameters of the page's path that the operation has too.
+func (v *visit) parametersOf(row *operation.Row) map[string]string {
 	_, here := v.site.find(v.r.URL.EscapedPath())
 	path := map[string]string{}
 	for _, p := range row.Params {
@@ -282,7 +306,7 @@ func inWords(message, permission string) string {
 func (v *visit) refused(a reply, err error) bool {
 	switch {
 	case err != nil:
-		v.Log.ErrorContext(v.r.Context(), "a page failed", "error", err)
+		v.log.ErrorContext(v.r.Context(), "a page failed", "error", err)
 		v.problem(http.StatusInternalServerError, "Something went wrong", "Please try again.")
 	case a.ok():
 		return false
@@ -317,7 +341,7 @@ func (v *visit) later() string {
 func (v *visit) problem(code int, title, text string) {
 	c := v.chrome(title)
 	c.Done, c.Undo = "", nil
-	v.render(v.w, code, "problem", struct {
+	v.pages.render(v.w, code, "problem", struct {
 		chrome
 		Text string
 	}{c, text})
@@ -328,8 +352,8 @@ func (v *visit) missing() {
 }
 
 // sitePage shows what the path leads to.
-func (m *Module) sitePage(v *visit) {
-	p, path := m.site.find(v.r.URL.EscapedPath())
+func sitePage(v *visit) {
+	p, path := v.site.find(v.r.URL.EscapedPath())
 	switch {
 	case p == nil:
 		v.missing()

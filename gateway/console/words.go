@@ -65,9 +65,7 @@ func (v *visit) choices(p *page, name string) []choiceView {
 	field, told := p.field(name), v.site.declared(p, name)
 	switch {
 	case field != nil && field.Ask.Kind == declare.Rows:
-		var c control
-		v.importable(&c)
-		return c.Options
+		return v.importable()
 	case field != nil && taken(field) != nil:
 		return worded(taken(field), "")
 	case field != nil && field.Shape == operation.Boolean || told.Type != nil && told.Type.Kind() == reflect.Bool:

@@ -26,13 +26,13 @@ func doPage(v *visit) {
 		http.Redirect(v.w, v.r, v.back(row, path), http.StatusSeeOther)
 		return
 	}
-	form := v.form(row, path, strictjson.Value{}, nil, nil)
-	for i, c := range form.Controls { // what the address says already
+	f := v.form(row, path, strictjson.Value{}, nil, nil)
+	for i, c := range f.Controls { // what the address says already
 		if value := strings.Join(sent[c.Name], "\n"); value != "" && strings.HasPrefix(c.Name, "query.") {
-			form.Controls[i].choose(value)
+			f.Controls[i].choose(value)
 		}
 	}
-	v.showForm(http.StatusOK, request{row: row, path: path, query: asked(row, sent).Encode(), body: sample(row)}, form)
+	v.showForm(http.StatusOK, request{row: row, path: path, query: asked(row, sent).Encode(), body: sample(row)}, f)
 }
 
 // doing finds the operation of a form, and says so where there is none for this person.
@@ -52,13 +52,13 @@ func (v *visit) doing() (*operation.Row, map[string]string, bool) {
 }
 
 // showForm shows a form, and the call that it makes.
-func (v *visit) showForm(code int, q request, form formView) {
-	view := recordView{chrome: v.chrome(q.row.Summary), Form: &form, Note: q.row.Ask}
-	if form.Cancel = v.back(q.row, q.path); form.Submit == forGood {
-		form.Cancel += "?deleted=true"
+func (v *visit) showForm(code int, q request, f formView) {
+	view := recordView{chrome: v.chrome(q.row.Summary), Form: &f, Note: q.row.Ask}
+	if f.Cancel = v.back(q.row, q.path); f.Submit == forGood {
+		f.Cancel += "?deleted=true"
 	}
 	view.Curl = v.client.curl(v.t.Org.Slug, q)
-	view.Faulty = form.Error != "" || form.Problems != nil
+	view.Faulty = f.Error != "" || f.Problems != nil
 	v.show(code, "record", view)
 }
 
@@ -239,19 +239,19 @@ func (v *visit) again(code int, row *operation.Row, path map[string]string, sent
 	}
 	sent.Set("_once", onceKey()) // what was refused is another request when it is sent again
 	current, tag := v.current(row, path)
-	form := v.form(row, path, current, sent, faults)
+	f := v.form(row, path, current, sent, faults)
 	if code != http.StatusPreconditionFailed {
 		tag = sent.Get("_match") // of what the form was made from
 	}
 	if tag != "" {
-		form.Hidden = append(form.Hidden, hidden{"_match", tag})
+		f.Hidden = append(f.Hidden, hidden{"_match", tag})
 	}
-	if form.Error == "" {
-		form.Error = text
+	if f.Error == "" {
+		f.Error = text
 	}
 	q := v.written(row, path, sent)
 	q.match = tag
-	v.showForm(code, q, form)
+	v.showForm(code, q, f)
 }
 
 // current returns the record that a form changes, and its tag; null where it makes one.
@@ -306,12 +306,12 @@ func (v *visit) showTried(q request, row *operation.Row, path map[string]string,
 	}
 	view := recordView{chrome: v.chrome(row.Summary), Tried: t}
 	current, _ := v.current(row, path)
-	form := v.form(row, path, current, sent, nil)
-	form.Cancel = v.back(row, path)
+	f := v.form(row, path, current, sent, nil)
+	f.Cancel = v.back(row, path)
 	if tag := sent.Get("_match"); tag != "" {
-		form.Hidden = append(form.Hidden, hidden{"_match", tag})
+		f.Hidden = append(f.Hidden, hidden{"_match", tag})
 	}
-	view.Form = &form
+	view.Form = &f
 	view.Curl = v.client.curl(v.t.Org.Slug, q)
 	v.show(http.StatusOK, "record", view)
 }

@@ -56,12 +56,14 @@ type control struct {
 	Bare                         bool // what is not typed is not told from what is not there
 }
 
-// How much a form offers.
-const (
-	mostOptions = 200
-	blankFields = 3
-	maxForm     = 1 << 20 // bytes
-)
+// mostOptions is how many records a choice offers.
+const mostOptions = 200
+
+// blankFields is how many rows are free.
+const blankFields = 3
+
+// maxForm bounds what a form sends, in bytes.
+const maxForm = 1 << 20
 
 // onceKey returns a key with which a form that is sent twice is carried out once.
 func onceKey() string { return rand.Text() }

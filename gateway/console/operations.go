@@ -56,8 +56,9 @@ type Visitor struct {
 // Module is the console. Safe for concurrent use.
 type Module struct {
 	Deps
-	common common
-	mux    *http.ServeMux
+	common  common
+	account account
+	mux     *http.ServeMux
 }
 
 // New returns the console. An error is a fault of the program.
@@ -66,7 +67,7 @@ func New(d Deps) (*Module, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Module{Deps: d, mux: http.NewServeMux(), common: common{
+	m := &Module{Deps: d, mux: http.NewServeMux(), account: account{d.Sessions, d.People, d.Cookie, d.Secure}, common: common{
 		client: &client{cookie: d.Cookie, baseURL: d.BaseURL}, pages: p, locales: newReaders(), sessions: d.Sessions, people: d.People,
 		own: map[string]*operation.Row{}, cookie: d.Cookie, now: d.Now, log: d.Log,
 	}}
@@ -84,8 +85,24 @@ type SignedIn struct {
 	Name string `json:"name"`
 }
 
-// Operations returns the rows of signing in and out.
+// Operations returns the rows of signing in and out, and of people's own sessions and passwords.
 func (m *Module) Operations() []operation.Row {
+	rows := m.account.rows()
+	for i := range rows {
+		m.common.own[rows[i].Name] = &rows[i]
+	}
+	return rows
+}
+
+// account is signing in and out, and people's own sessions and passwords. Safe for concurrent use.
+type account struct {
+	sessions *sessions.Service
+	people   *identity.Service
+	name     string // of the session cookie
+	secure   bool   // served over TLS
+}
+
+func (m *account) rows() []operation.Row {
 	// Those who call these are nobody yet.
 	begin := operation.Row{
 		Method: http.MethodPost, Tag: "Sessions", Credentials: operation.Open, Rule: operation.AnyCaller(), Audit: operation.AuditAlways,
@@ -116,11 +133,7 @@ func (m *Module) Operations() []operation.Row {
 		operation.Typed(choose, m.choosePassword),
 	}
 	rows[4].Body[1].Bounds.MinLength = passwords.MinCharacters // which is checked where it is set
-	rows = append(rows, m.ownSessions()...)
-	for i := range rows {
-		m.common.own[rows[i].Name] = &rows[i]
-	}
-	return rows
+	return append(rows, m.ownSessions()...)
 }
 
 const wrongPassword = "E-mail address or password is wrong"
@@ -130,8 +143,8 @@ type credentials struct {
 	Password string `json:"password" rule:"required min=1 max=1024" use:"secret" example:"correct horse battery staple"`
 }
 
-func (m *Module) signIn(ctx context.Context, c *operation.Call, in credentials) (SignedIn, error) {
-	user, err := m.Sessions.SignIn(ctx, c.Tenant, in.Email, secret.New(in.Password), c.Remote)
+func (m *account) signIn(ctx context.Context, c *operation.Call, in credentials) (SignedIn, error) {
+	user, err := m.sessions.SignIn(ctx, c.Tenant, in.Email, secret.New(in.Password), c.Remote)
 	if user != nil { // who it was, also where it is refused; what was typed is recorded nowhere
 		c.Note("user", strconv.FormatInt(user.UID, 10))
 	}
@@ -163,14 +176,14 @@ func later(err error) error {
 }
 
 // begin starts a session under a new identifier and hands it to the browser.
-func (m *Module) begin(ctx context.Context, c *operation.Call, user *identity.User) (SignedIn, error) {
+func (m *account) begin(ctx context.Context, c *operation.Call, user *identity.User) (SignedIn, error) {
 	browser, _ := c.RequestHeader("User-Agent") // two of them say nothing
-	token, session, err := m.Sessions.Start(ctx, c.Tenant, user, sessions.From{Address: c.Remote, Browser: browser})
+	token, session, err := m.sessions.Start(ctx, c.Tenant, user, sessions.From{Address: c.Remote, Browser: browser})
 	if err != nil {
 		return SignedIn{}, err
 	}
 	c.Undo = func(ctx context.Context) error {
-		_ = m.Sessions.End(ctx, c.Tenant, token.Reveal()) // nobody has been given it; it ends by itself otherwise
+		_ = m.sessions.End(ctx, c.Tenant, token.Reveal()) // nobody has been given it; it ends by itself otherwise
 		return nil
 	}
 	c.Note("user", strconv.FormatInt(user.UID, 10))
@@ -180,9 +193,9 @@ func (m *Module) begin(ctx context.Context, c *operation.Call, user *identity.Us
 	return SignedIn{ID: user.UID, Name: user.Name}, nil
 }
 
-func (m *Module) signOut(ctx context.Context, c *operation.Call, _ struct{}) (none struct{}, err error) {
+func (m *account) signOut(ctx context.Context, c *operation.Call, _ struct{}) (none struct{}, err error) {
 	if c.SessionToken != "" {
-		if err := m.Sessions.End(ctx, c.Tenant, c.SessionToken); err != nil {
+		if err := m.sessions.End(ctx, c.Tenant, c.SessionToken); err != nil {
 			return none, err
 		}
 	}
@@ -199,17 +212,17 @@ type choice struct {
 	Password string `json:"password" rule:"required min=1 max=1024" use:"secret" example:"correct horse battery staple"`
 }
 
-func (m *Module) choosePassword(ctx context.Context, c *operation.Call, in choice) (SignedIn, error) {
-	user, err := m.Sessions.AcceptInvite(ctx, c.Tenant, in.Token, secret.New(in.Password), c.Remote)
+func (m *account) choosePassword(ctx context.Context, c *operation.Call, in choice) (SignedIn, error) {
+	user, err := m.sessions.AcceptInvite(ctx, c.Tenant, in.Token, secret.New(in.Password), c.Remote)
 	return m.beginByLink(ctx, c, user, err)
 }
 
-func (m *Module) redeem(ctx context.Context, c *operation.Call, in linkToken) (SignedIn, error) {
-	user, err := m.Sessions.UseLink(ctx, c.Tenant, in.Token, c.Remote)
+func (m *account) redeem(ctx context.Context, c *operation.Call, in linkToken) (SignedIn, error) {
+	user, err := m.sessions.UseLink(ctx, c.Tenant, in.Token, c.Remote)
 	return m.beginByLink(ctx, c, user, err)
 }
 
-func (m *Module) beginByLink(ctx context.Context, c *operation.Call, user *identity.User, err error) (SignedIn, error) {
+func (m *account) beginByLink(ctx context.Context, c *operation.Call, user *identity.User, err error) (SignedIn, error) {
 	if errors.Is(err, tenants.ErrDenied) {
 		p := operation.Forbidden(usedUp)
 		p.Reason = "link refused"
@@ -224,7 +237,7 @@ func (m *Module) beginByLink(ctx context.Context, c *operation.Call, user *ident
 var errStays = errors.New("sessions, a password or a link are what they were before no more")
 
 // goOn begins a session after something that stays done, also where nobody can be told of the session.
-func (m *Module) goOn(ctx context.Context, c *operation.Call, user *identity.User) (SignedIn, error) {
+func (m *account) goOn(ctx context.Context, c *operation.Call, user *identity.User) (SignedIn, error) {
 	in, err := m.begin(ctx, c, user)
 	if undo := c.Undo; undo != nil {
 		c.Undo = func(ctx context.Context) error { return errors.Join(undo(ctx), errStays) }
@@ -233,8 +246,8 @@ func (m *Module) goOn(ctx context.Context, c *operation.Call, user *identity.Use
 }
 
 // cookie is sent to this host alone and to no other site's requests.
-func (m *Module) cookie(value string) *http.Cookie {
+func (m *account) cookie(value string) *http.Cookie {
 	return &http.Cookie{
-		Name: m.Cookie, Value: value, Path: "/", HttpOnly: true, Secure: m.Secure, SameSite: http.SameSiteLaxMode,
+		Name: m.name, Value: value, Path: "/", HttpOnly: true, Secure: m.secure, SameSite: http.SameSiteLaxMode,
 	}
 }

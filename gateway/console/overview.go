@@ -44,14 +44,18 @@ type recentView struct {
 const (
 	recentRecords = 8
 	shownDays     = 14
-	shownHours    = 24
-	shownFives    = 12 // of five minutes
 	expiresSoon   = 14 * 24 * time.Hour
 	unusedAfter   = 7 * 24 * time.Hour
 	rightsAfter   = 30 * 24 * time.Hour // some work is done once a month
 	mostAttention = 12
 	atOnce        = 1000 // records of a list, of which so many pages are looked through
 	mostPages     = 10
+)
+
+// How much of the last day and of the last hour is drawn.
+const (
+	shownHours = 24
+	shownFives = 12 // of five minutes
 )
 
 func overviewPage(v *visit) {
@@ -90,10 +94,12 @@ func doer(record strictjson.Value) string {
 	return who
 }
 
-// subjects are the resources of those who do something, by how the audit calls them, and what goes before their names: who makes keys
-// names them as they like.
-func subjects() map[string]struct{ resource, before string } {
-	return map[string]struct{ resource, before string }{"user": {"user", ""}, "key": {"key", "Key "}}
+// subjectKind is a resource of those who do something. before goes before their names, where who makes them names them as they like.
+type subjectKind struct{ resource, before string }
+
+// subjects are the kinds of those who do something, by how the audit calls them.
+func subjects() map[string]subjectKind {
+	return map[string]subjectKind{"user": {"user", ""}, "key": {"key", "Key "}}
 }
 
 // whoIs returns the name of a subject, empty where the person may not see it, or there is none.
@@ -242,14 +248,14 @@ func (v *visit) days(title, field string, records []strictjson.Value) usageView 
 	return v.usage(title, chart.Axis{Title: "day", Times: at, Step: chart.Day}, time.DateOnly, records)
 }
 
-// usage draws records over time, whose times the table writes in the layout.
-func (v *visit) usage(title string, over chart.Axis, layout string, records []strictjson.Value) usageView {
+// usage draws records over time, whose times the table writes in the format.
+func (v *visit) usage(title string, over chart.Axis, format string, records []strictjson.Value) usageView {
 	table := &tableView{Columns: []cellView{{Title: capital(over.Title)}, {Title: "Requests", Class: "number"}, {Title: "Refused", Class: "number"}}}
 	answered, refused := chart.Series{Name: "answered", Sums: true}, chart.Series{Name: "refused", Sums: true}
 	for i, r := range records {
 		all, no := count(r, "requests"), count(r, "refused")
 		answered.Values, refused.Values = append(answered.Values, float64(all-no)), append(refused.Values, float64(no))
-		table.Rows = append(table.Rows, []shown{{Text: over.Times[i].Format(layout)}, {Text: v.whole(all), Class: "number"}, {Text: v.whole(no), Class: "number"}})
+		table.Rows = append(table.Rows, []shown{{Text: over.Times[i].Format(format)}, {Text: v.whole(all), Class: "number"}, {Text: v.whole(no), Class: "number"}})
 	}
 	c := &chart.Chart{
 		Kind: chart.Bar, ID: keyFrom(title) + "-", Measure: title, Over: over, Series: []chart.Series{answered, refused}, Parts: true,

@@ -340,7 +340,7 @@ func (m *Module) signInForm(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, local(r.PostForm.Get("next")), http.StatusSeeOther) //nolint:gosec // an address of these pages, see local
 	default:
 		m.anyPage(func(w http.ResponseWriter, r *http.Request, organization string) {
-			m.showSignIn(w, a.code, organization, signInView{Email: r.PostForm.Get("email"), Next: r.PostForm.Get("next"), Problem: a.told()})
+			m.showSignIn(w, a.code, organization, signInView{Email: r.PostForm.Get("email"), Next: r.PostForm.Get("next"), Problem: explanation(a)})
 		})(w, r)
 	}
 }
@@ -353,12 +353,12 @@ func (m *Module) signOutForm(w http.ResponseWriter, r *http.Request) {
 	case a.ok(), a.code == http.StatusForbidden && a.message == operation.DeniedMessage:
 		http.Redirect(w, r, "/sign-in", http.StatusSeeOther)
 	default:
-		m.common.pages.message(w, a.code, "", "You are still signed in", a.told())
+		m.common.pages.message(w, a.code, "", "You are still signed in", explanation(a))
 	}
 }
 
-// told returns what a page says of a refusal.
-func (a *reply) told() string {
+// explanation returns what a page says of a refusal.
+func explanation(a *reply) string {
 	if seconds, err := strconv.Atoi(a.header.Get("Retry-After")); err == nil && a.code == http.StatusTooManyRequests {
 		return a.message + ": try again in " + waitText(seconds) + "."
 	}
@@ -406,7 +406,7 @@ func (m *Module) linkForm(operation string, show showing, names ...string) http.
 			http.Redirect(w, r, "/", http.StatusSeeOther)
 		default:
 			m.anyPage(func(w http.ResponseWriter, r *http.Request, organization string) {
-				show(w, a.code, organization, r.PostForm.Get("token"), a.told())
+				show(w, a.code, organization, r.PostForm.Get("token"), explanation(a))
 			})(w, r)
 		}
 	}

@@ -207,10 +207,10 @@ func (v *visit) layOutRecord(view *recordView, p *page, path map[string]string, 
 	inForm, builtIn := []string{}, data.Get("built_in").Is == strictjson.True // which nobody changes
 	if v.may(p.update) && !view.Deleted && !builtIn {
 		data = v.completed(p, path, data)
-		form := v.form(p.update, path, data, nil, nil)
-		form.Hidden = append(form.Hidden, hidden{"_match", tag})
-		view.Form = &form
-		for _, c := range slices.Concat(form.Controls, form.More) {
+		f := v.form(p.update, path, data, nil, nil)
+		f.Hidden = append(f.Hidden, hidden{"_match", tag})
+		view.Form = &f
+		for _, c := range slices.Concat(f.Controls, f.More) {
 			if own := "own_" + c.Name; data.Get(own).Is != strictjson.Null {
 				c.Name = own
 			}

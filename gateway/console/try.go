@@ -81,7 +81,7 @@ func tryPage(v *visit) {
 			return
 		}
 		handOn(v.w, w.header)
-		view.Answer, v.began = w.view(), time.Now() // the call knows who may be told, and may have begun another session
+		view.Answer, v.began = shownAnswer(w), time.Now() // the call knows who may be told, and may have begun another session
 		if w.code >= http.StatusBadRequest {
 			code = w.code
 		}
@@ -140,8 +140,8 @@ func tryForm(row *operation.Row, sent url.Values) formView {
 	return f
 }
 
-// view returns the answer as it is shown.
-func (w *written) view() *answerView {
+// shownAnswer returns the answer as it is shown.
+func shownAnswer(w *written) *answerView {
 	a := &answerView{Status: strings.TrimSpace(strconv.Itoa(w.code) + " " + http.StatusText(w.code))}
 	for _, name := range slices.Sorted(maps.Keys(w.header)) {
 		if name != "Set-Cookie" { // no script reads it, nor does a page show it

@@ -1,322 +1,179 @@
 package console
 
 import (
-	"cmp"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
-	"tenantry/backends/record/schema"
-	"tenantry/internal/strictjson"
+	"tenantry/gateway/console/ask"
+	"tenantry/gateway/console/layout"
+	"tenantry/gateway/console/site"
 	"tenantry/operation"
 	"tenantry/tenants"
 )
 
-// paging reports whether a parameter says which of the rows are asked for.
-func paging(name string) bool {
-	return slices.Contains([]string{"page", "per_page", "after", whole}, name)
-}
-
-// facts lays an answer out: what has rows as a table, the rest by its members.
-func (v *visit) facts(p *page, path map[string]string, data strictjson.Value) (facts []pair, table *tableView) {
-	if results := data.Get("results"); results.Is == strictjson.Array {
-		if table = v.reported(data.Get("columns"), results); table == nil {
-			table = v.listed(p, results)
-		}
-		if data.Get("columns").Is == strictjson.Array { // what is cut is said beside the rows
-			data = without(data, "columns", "total", "truncated")
-		}
-		data = without(data, "results", "page", "pages", "count")
-	}
-	if data.Is != strictjson.Object {
-		if data.Is == strictjson.Array && len(data.Items) == 0 {
-			return nil, table
-		}
-		return []pair{{"Answer", present(data, 0)}}, table
-	}
-	for _, m := range data.Members {
-		if m.Name == "org_id" { // which the page says
-			continue
-		}
-		if m.Name == p.shows.Defined.Values && m.Name != "" && m.Value.Is == strictjson.Object {
-			facts = append(facts, v.definedFacts(p, path, m.Value)...)
-			continue
-		}
-		value := v.field(p, m.Name, m.Value, 0)
-		if results, count := m.Value.Get("results"), m.Value.Get("count"); results.Is == strictjson.Array && count.Is == strictjson.Number { // a page of what lies in it
-			value = v.field(p, m.Name, results, 0)
-			if n, _ := strconv.Atoi(count.Text); n > len(results.Items) {
-				facts = append(facts, pair{p.called(m.Name) + " in all", shown{Text: v.whole(n), Class: "number"}})
-			}
-		}
-		if m.Name == "share_url" || m.Name == "url" {
-			value.Href = webAddress(m.Value.Text)
-		}
-		facts = append(facts, pair{p.called(m.Name), value})
-	}
-	return facts, table
-}
-
-// definedFacts lays out the values of fields that the organization defined, in their order and under their titles. What is encrypted is
-// not shown.
-func (v *visit) definedFacts(p *page, path map[string]string, values strictjson.Value) (facts []pair) {
-	var known []string
-	for _, d := range v.defined(p.shows, path) {
-		if known = append(known, d.key); d.kind == schema.Encrypted {
-			continue
-		}
-		value := v.ownValue(d.kind, values.Get(d.key), 0)
-		if d.kind == schema.URL {
-			value.Href = webAddress(values.Get(d.key).Text)
-		}
-		facts = append(facts, pair{cmp.Or(d.title, label(d.key)), value})
-	}
-	for _, m := range without(values, known...).Members {
-		facts = append(facts, pair{label(m.Name), present(m.Value, 1)})
-	}
-	return facts
-}
-
-// ownValue shows a value of a field that the organization defined.
-func (v *visit) ownValue(kind string, value strictjson.Value, depth int) shown {
-	s := present(value, depth)
-	if value.Is == strictjson.Number {
-		s.Text = v.grouped(value.Text)
-	}
-	return s
-}
-
-// grouped writes a number as the reader does, with all its digits; what is too long for that as it is.
-func (v *visit) grouped(text string) string {
-	n, err := strconv.ParseFloat(text, 64)
-	whole, part, _ := strings.Cut(strings.TrimPrefix(text, "-"), ".")
-	if err != nil || strings.ContainsAny(text, "eE") || len(whole)+len(part) > 15 { // more than a float holds
-		return text
-	}
-	return v.locale().FmtNumber(n, uint64(len(part)))
-}
-
-// field shows what a record has by that name: who it is of by name, and what lies in it by names that lead there.
-func (v *visit) field(p *page, name string, value strictjson.Value, depth int) shown {
-	s := member(name, value, depth)
-	switch value.Is {
-	case strictjson.Number:
-		if s.Time != "" {
-			break
-		}
-		s.Text = v.figure(p, name, value.Text)
-	case strictjson.Text:
-		if value.Text != "" && s.Time == "" {
-			s.Text = v.word(p, name, value.Text)
-		}
-	}
-	for i, item := range value.Items {
-		if depth == deepest && len(item.Members) > 0 && item.Members[0].Value.Is == strictjson.Text && i < len(s.List) { // there is room for its name
-			first := item.Members[0]
-			s.List[i] = v.subject(first.Name, nameOf(item, first.Value.Text))
-		}
-	}
-	for i, one := range s.List { // as forms call them
-		if s.List[i] = v.word(p, name, one); strings.HasSuffix(name, "permissions") {
-			s.List[i] = label(one)
-		}
-	}
-	ref := ""
-	switch s.Href, ref = v.leads(p, name, value); {
-	case s.Href == "":
-	case name == "user_id":
-		s.Class, s.Text = "", v.whoIs("user:"+value.Text)
-	default:
-		s.Text = cmp.Or(v.calledBy(ref, value.Text), s.Text)
-	}
-	s.Text = v.subject(name, s.Text)
-	list := v.site.called(name)
-	if list == nil || len(value.Items) == 0 || value.Items[0].Is != strictjson.Object || keyOf(list.each, value.Items[0]) == "" || !v.may(list.each.shows) {
-		return s
-	}
-	s = shown{}
-	for i, item := range value.Items {
-		s.Links = append(s.Links, linkView{Title: clip(nameOf(item, "Entry "+itoa(i+1))), Address: list.each.address(map[string]string{list.each.key(): keyOf(list.each, item)})})
-	}
-	return s
-}
-
-// figure writes a number as people do whose unit its name says, or that counts: a list whose records have no page is of figures.
-func (v *visit) figure(p *page, name, text string) string {
-	n, err := strconv.ParseFloat(text, 64)
-	l := v.locale()
-	in := func(units ...string) string {
-		at := 0
-		for ; n >= 1000 && at < len(units)-1; at++ {
-			n /= 1000
-		}
-		if at == 0 {
-			return l.Number(n) + " " + units[0]
-		}
-		return l.FmtNumber(n, 1) + " " + units[at]
-	}
-	switch {
-	case err != nil:
-		return text
-	case name == "bytes" || strings.HasSuffix(name, "_bytes"):
-		return in("bytes", "kB", "MB", "GB", "TB")
-	case strings.HasSuffix(name, "_us"):
-		return in("µs", "ms", "s")
-	case strings.HasSuffix(name, "_ms"):
-		return in("ms", "s")
-	case p.list && p.leads == nil:
-		return l.Number(n)
-	case name != "id" && name != "code" && !strings.HasSuffix(name, "_id"): // which count nothing
-		return v.grouped(text)
-	}
-	return text
-}
-
-// referred are the names of records by their keys, as far as they were looked up.
-type referred struct {
-	names map[string]string
-	all   bool
-}
-
-// referred returns the names of the records of a resource, as far as the person may see them, of many but the first.
-func (v *visit) referred(resource string) referred {
-	known, ok := v.refs[resource]
-	if !ok {
-		lacked := v.lacked // without the names the page is whole
-		options, all := v.options(resource)
-		v.lacked, known = lacked, referred{make(map[string]string, len(options)), all || options == nil}
-		for _, o := range options {
-			known.names[o.Value] = o.Title
-		}
-		if v.refs == nil {
-			v.refs = map[string]referred{}
-		}
-		v.refs[resource] = known
-	}
-	return known
-}
-
-// calledBy returns the name of a record, empty where the person may not see it, or there is none.
-func (v *visit) calledBy(resource, key string) string {
-	known := v.referred(resource)
-	name, found := known.names[key]
-	if list := v.site.listOf(resource); !found && !known.all && v.may(list.each.shows) {
-		lacked := v.lacked
-		if a, err := v.read(list.each.shows, map[string]string{list.each.key(): key}, ""); err == nil && a.ok() {
-			name = clip(nameOf(a.data, ""))
-		}
-		v.lacked, known.names[key] = lacked, name
-	}
-	return name
-}
-
-// called returns the list of records that is called so, and lies beneath no other record.
-func (s *site) called(name string) *page {
-	for _, p := range s.pages {
-		if p.list && p.each != nil && !strings.Contains(p.path, "{") && p.segments[len(p.segments)-1] == name {
-			return p
-		}
-	}
-	return nil
-}
-
-// reported makes a table of what a report answers, with its numbers as the reader writes them; nil where that is none.
-func (v *visit) reported(columns, results strictjson.Value) *tableView {
-	if columns.Is != strictjson.Array {
-		return nil
-	}
-	table := &tableView{}
-	l := v.locale()
-	for _, c := range columns.Items {
-		table.Columns = append(table.Columns, cellView{Title: c.Get("title").Text, Class: cellClass(c.Get("type").Text)})
-	}
-	for _, r := range results.Items {
-		row := make([]shown, len(r.Items))
-		for i := range r.Items {
-			row[i] = present(r.Items[i], deepest)
-			if x, err := strconv.ParseFloat(r.Items[i].Text, 64); err == nil && r.Items[i].Is == strictjson.Number {
-				row[i].Text = l.Number(x)
-			}
-		}
-		table.Rows = append(table.Rows, row)
-	}
-	return table
-}
-
-// listed makes a table of records, nil where there is none.
-func (v *visit) listed(p *page, records strictjson.Value) *tableView {
-	if len(records.Items) == 0 || records.Items[0].Is != strictjson.Object {
-		return nil
-	}
-	table := &tableView{}
-	fields := without(records.Items[0], "id").Members // which says nothing to people
-	for _, m := range fields {
-		table.Columns = append(table.Columns, cellView{Title: p.called(m.Name)})
-	}
-	for _, r := range records.Items {
-		var row []shown
-		for _, m := range fields {
-			cell := v.field(p, m.Name, r.Get(m.Name), deepest-1)
-			cell.Text = clip(cell.Text)
-			row = append(row, cell)
-		}
-		table.Rows = append(table.Rows, row)
-	}
-	return table
-}
-
-// lacking returns the parameter of the operation's path that names one of the rows of a page.
-func lacking(row *operation.Row, path map[string]string) string {
-	for _, p := range row.Params {
-		if _, has := path[p.Name]; p.In == operation.InPath && !has {
-			return p.Name
-		}
-	}
-	return ""
-}
-
-// offer adds to each row of the table what can be done with it.
-func (v *visit) offer(table *tableView, row *operation.Row, path map[string]string, name string, data strictjson.Value) {
-	if table == nil {
+// show answers with a page, or with why it cannot be whole.
+func (v *visit) show(code int, name string, view any) {
+	if v.lacked != nil && v.refused(*v.lacked, nil) {
 		return
 	}
-	table.Columns = append(table.Columns, cellView{Title: "Actions"})
-	for i, record := range data.Get("results").Items {
-		b := v.button(row, merged(path, name, record.Get("id").Text), verb(row))
-		b.Danger = true
-		table.Rows[i] = append(table.Rows[i], shown{Button: b})
+	if time.Since(v.began) < confirmed || v.still() {
+		v.pages.Render(v.w, code, name, view)
 	}
 }
 
-// operation returns what people call what was done: the summary of the operation, the words of a command.
-func (v *visit) operation(name string) string {
-	if row := cmp.Or(v.site.rows[name], v.own[name]); row != nil {
-		return row.Summary
+// still reports whether the person may still be shown what a page that took long was made of; who may not is told so.
+func (v *visit) still() bool {
+	now, err := v.arriving.Resolve(v.r.Context())
+	var who *tenants.Principal
+	if err == nil {
+		if cookie, absent := v.r.Cookie(v.cookie); absent != nil || now.Org.ID != v.t.Org.ID {
+			err = tenants.ErrDenied
+		} else {
+			who, err = v.sessions.Lookup(v.r.Context(), now, cookie.Value)
+		}
 	}
-	return "Command: " + strings.ReplaceAll(name, ".", " ")
-}
-
-// subject returns the name of whoever did something, where the field says that as user:7, and of what was done.
-func (v *visit) subject(field, text string) string {
 	switch {
-	case field == "operation" && text != "":
-		return v.operation(text)
-	case !slices.Contains([]string{"subject", "by", "issued_by"}, field):
-		return text
-	case text == (&tenants.Principal{}).Subject():
-		return nobodyKnown
-	case text == "command":
-		return "a command"
+	case errors.Is(err, tenants.ErrDenied) && v.r.Method == http.MethodPost:
+		v.pages.Message(v.w, http.StatusForbidden, "", "You are not signed in any more", "Sign in again, and see whether what you sent is there.")
+	case errors.Is(err, tenants.ErrDenied):
+		v.toSignIn(v.w, v.r)
+	case err != nil:
+		v.log.WarnContext(v.r.Context(), "a session cannot be checked", "error", err)
+		v.pages.Unavailable(v.w, "")
+	case !who.HoldsAll(v.who) || !who.Scope(now, nil).Covers(v.who.Scope(v.t, nil)):
+		v.t, v.who = now, who
+		v.problem(http.StatusForbidden, "Your rights were narrowed", "That happened while this page was made. Load it again.")
+	default:
+		return true
 	}
-	return cmp.Or(v.whoIs(text), text)
+	return false
 }
 
-// webAddress returns the text where it is the address of a page, else nothing.
-func webAddress(text string) string {
-	u, err := url.Parse(text)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return ""
+// chrome is what surrounds each page of a person who is signed in.
+type chrome struct {
+	layout.Frame
+	Navigation []site.Navigation
+	Person     string
+	Done       string         // what was just done
+	Undo       *layout.Button // takes it back
+	Trail      []site.Link
+	Curl       string
+}
+
+func (v *visit) chrome(title string) chrome {
+	c := chrome{Frame: layout.Frame{Title: title, Organization: v.t.Org.Name, Inside: true}, Navigation: v.site.Navigation(v.who, v.t, v.r.URL.EscapedPath())}
+	if user, err := v.people.FindUser(v.r.Context(), v.t, v.who.UserID); err == nil {
+		c.Person = user.Name
 	}
-	return text
+	query := v.r.URL.Query()
+	if row := v.site.Rows[query.Get("_done")]; row != nil && v.tells(query) {
+		c.Done = row.Message
+		if id := query.Get("_undo"); id != "" {
+			c.Undo = v.undo(row, id)
+		}
+	}
+	return c
+}
+
+// toldFor is how long the address that follows a form says what was done.
+const toldFor = time.Minute
+
+// mark returns what makes an address say that something was done: nobody else can write it, and it is soon void.
+func (v *visit) mark(session, moment string, query url.Values) string {
+	mac := hmac.New(sha256.New, []byte(session))
+	_, _ = fmt.Fprintf(mac, "%s\n%s\n%s", moment, query.Get("_done"), query.Get("_undo")) // which never fails
+	return moment + "-" + hex.EncodeToString(mac.Sum(nil)[:16])
+}
+
+// tells reports whether the address followed a form of the person a moment ago.
+func (v *visit) tells(query url.Values) bool {
+	moment, _, _ := strings.Cut(query.Get("_told"), "-")
+	at, err := strconv.ParseInt(moment, 10, 64)
+	cookie, absent := v.r.Cookie(v.cookie)
+	if err != nil || absent != nil {
+		return false
+	}
+	age := v.now().Sub(time.Unix(at, 0))
+	return age < toldFor && age > -toldFor && hmac.Equal([]byte(query.Get("_told")), []byte(v.mark(cookie.Value, moment, query)))
+}
+
+// undo returns the button that restores what was deleted.
+func (v *visit) undo(removed *operation.Row, id string) *layout.Button {
+	p, _ := v.site.Find(strings.TrimPrefix(removed.Path, "/api"))
+	if p == nil {
+		return nil
+	}
+	row := p.Action("restore")
+	if !v.may(row) {
+		return nil
+	}
+	path := v.parametersOf(row)
+	path[p.Key()] = id
+	return v.button(row, path, "Undo")
+}
+
+// inWords returns a refusal with the permission that it names as forms call it.
+func inWords(message, permission string) string {
+	if before, is := strings.CutSuffix(message, permission); is && slices.Contains(tenants.AllPermissions(), tenants.Permission(permission)) {
+		return before + site.Label(permission)
+	}
+	return message
+}
+
+// refused shows why a call did not succeed, and reports whether it did not.
+func (v *visit) refused(a ask.Reply, err error) bool {
+	switch {
+	case err != nil:
+		v.log.ErrorContext(v.r.Context(), "a page failed", "error", err)
+		v.problem(http.StatusInternalServerError, "Something went wrong", "Please try again.")
+	case a.Ok():
+		return false
+	case a.Code == http.StatusForbidden && a.Message == operation.DeniedMessage:
+		v.toSignIn(v.w, v.r)
+	case a.Code == http.StatusForbidden:
+		v.problem(a.Code, "You may not see this", inWords(strings.TrimSuffix(a.Message, "."), a.Data.Get("permission").Text)+". An administrator of "+v.t.Org.Name+" can give you the right.")
+	case a.Code == http.StatusNotFound:
+		v.problem(a.Code, "There is no such page", site.Sentence(a.Message)+" It may have been deleted, or you are not allowed to see it.")
+	case a.Code == http.StatusTooManyRequests:
+		v.w.Header().Set("Retry-After", a.Header.Get("Retry-After"))
+		v.problem(a.Code, "Please wait a moment", "More was asked for than is allowed at once. "+v.later())
+	case a.Code == http.StatusServiceUnavailable:
+		v.w.Header().Set("Retry-After", "2")
+		v.problem(a.Code, "Not available at the moment", v.later())
+	case a.Code >= http.StatusInternalServerError:
+		v.problem(a.Code, "Something went wrong", "Please try again. If it happens again, tell whoever runs Tenantry this number: "+a.Header.Get(ask.RequestIDHeader))
+	default:
+		v.problem(a.Code, "This cannot be shown", a.Message)
+	}
+	return true
+}
+
+// later says how to try again.
+func (v *visit) later() string {
+	if v.r.Method == http.MethodPost {
+		return "Load this page again in a moment: the browser sends once more what you typed."
+	}
+	return "Please try again in a moment."
+}
+
+func (v *visit) problem(code int, title, text string) {
+	c := v.chrome(title)
+	c.Done, c.Undo = "", nil
+	v.pages.Render(v.w, code, "problem", struct {
+		chrome
+		Text string
+	}{c, text})
+}
+
+func (v *visit) missing() {
+	v.problem(http.StatusNotFound, "There is no such page", "Check the address, or choose a page from the navigation.")
 }

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"tenantry/gateway/console/site"
 	"tenantry/internal/fault"
 	"tenantry/internal/strictjson"
 	"tenantry/operation"
@@ -39,7 +40,7 @@ func (v *visit) body(row *operation.Row, path map[string]string, sent url.Values
 				continue
 			}
 			if err := strictjson.Check([]byte(text)); err != nil {
-				faults.Add(f.Name, fault.Format, "%s must be JSON: %v", called(f.Ask, f.Name), err)
+				faults.Add(f.Name, fault.Format, "%s must be JSON: %v", site.Title(f.Ask, f.Name), err)
 				continue
 			}
 			body[f.Name] = json.RawMessage(text)
@@ -73,15 +74,6 @@ func (v *visit) body(row *operation.Row, path map[string]string, sent url.Values
 	return body, faults
 }
 
-// number is a number where the text is one; else the operation says that it is none.
-func number(text string) any {
-	text = strings.TrimSpace(text)
-	if strictjson.Check([]byte(text)) == nil && strings.Trim(text, "0123456789.eE+-") == "" {
-		return json.Number(text)
-	}
-	return text
-}
-
 // times returns the seconds of a span. What is no whole number is judged as it was typed.
 func times(typed any, unit string) any {
 	n, isNumber := typed.(json.Number)
@@ -91,19 +83,6 @@ func times(typed any, unit string) any {
 		return typed
 	}
 	return json.Number(strconv.FormatInt(count*each, 10))
-}
-
-// lines returns the values of a list, of which each stands in a line or a control of its own.
-func lines(values []string) []string {
-	all := []string{}
-	for _, value := range values {
-		for line := range strings.SplitSeq(value, "\n") {
-			if line = strings.TrimSpace(line); line != "" {
-				all = append(all, line)
-			}
-		}
-	}
-	return all
 }
 
 // parts reads an object of which each member has a control.
@@ -152,4 +131,26 @@ func (v *visit) parts(row *operation.Row, f *operation.Field, path map[string]st
 		}
 	}
 	return values
+}
+
+// asked returns what a form gives of the operation's query.
+func asked(row *operation.Row, sent url.Values) url.Values {
+	query := url.Values{}
+	for name, values := range sent {
+		if key, is := strings.CutPrefix(name, "query."); is && values[0] != "" {
+			if query[key] = values; row.Param(key).Shape == operation.List { // one in each line
+				query[key] = lines(values)
+			}
+		}
+	}
+	return query
+}
+
+// fromForm notes the parameters of the operation's path that a form gives, and no others: they would make another path of it.
+func fromForm(row *operation.Row, path map[string]string, sent url.Values) {
+	for _, p := range row.Params {
+		if name := "path." + p.Name; p.In == operation.InPath && sent.Has(name) {
+			path[p.Name] = sent.Get(name)
+		}
+	}
 }

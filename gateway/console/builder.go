@@ -10,109 +10,13 @@ import (
 	"strconv"
 	"strings"
 
-	"tenantry/backends/record/schema"
+	"tenantry/gateway/console/layout"
+	"tenantry/gateway/console/site"
 	"tenantry/internal/fault"
 	"tenantry/internal/strictjson"
 	"tenantry/operation"
 	"tenantry/reports"
 )
-
-// grid is a part of a form that has lines of cells. A line whose first cell is empty is none.
-type grid struct {
-	Name, Title, Hint string
-	For               string // what is shown for it to matter: rows or figures; empty: always
-	Lines             [][]cell
-}
-
-// cell is a value of a line: one of its options, or a text where there are none.
-type cell struct {
-	Name, Label, Value, Above string
-	Options                   []choiceView
-	Again                     bool // other parts of the form depend on it
-}
-
-// cellKind is what the cells of one place have in common.
-type cellKind struct {
-	name, title, above string
-	options            []choiceView
-	again              bool
-}
-
-// newGrid lays out the lines that the values have, and so many free ones.
-func newGrid(name string, values url.Values, free int, kinds ...cellKind) grid {
-	g := grid{Name: name}
-	if values.Get("_more") == name {
-		free++
-	}
-	n := gridLines(name, kinds[0].name, values)
-	for i := range n + free {
-		line := make([]cell, len(kinds))
-		for j, k := range kinds {
-			c := cell{Name: name + "." + strconv.Itoa(i) + "." + k.name, Label: k.title + " " + strconv.Itoa(i+1), Above: k.above, Again: k.again}
-			c.Value = values.Get(c.Name)
-			if k.options != nil {
-				c.Options = chosen(k.options, c.Value)
-			}
-			line[j] = c
-		}
-		g.Lines = append(g.Lines, line)
-	}
-	return g
-}
-
-// maxLines bounds the lines of a part, and maxSchema the fields of a schema: more than any operation takes, since each
-// is shown with all its options.
-const (
-	maxLines  = 100
-	maxSchema = schema.MaxFields + 100
-)
-
-// crowded reports whether a part of the form has more lines than are read.
-func crowded(sent url.Values) bool {
-	line, field := "."+strconv.Itoa(maxLines)+".", "schema."+strconv.Itoa(maxSchema)+"."
-	for name := range sent {
-		if strings.HasPrefix(name, field) || strings.Contains(name, line) && !strings.HasPrefix(name, "schema.") {
-			return true
-		}
-	}
-	return false
-}
-
-// gridLines returns how many lines the values have.
-func gridLines(name, first string, values url.Values) (n int) {
-	for n < maxLines && values.Has(name+"."+strconv.Itoa(n)+"."+first) {
-		n++
-	}
-	return n
-}
-
-// chosen returns the options with those chosen, each of which becomes one where it is none.
-func chosen(options []choiceView, values ...string) []choiceView {
-	all := slices.Clone(options)
-	for _, value := range values {
-		if value != "" && !slices.ContainsFunc(all, func(o choiceView) bool { return o.Value == value }) {
-			all = append(all, choiceView{Value: value, Title: value})
-		}
-	}
-	for i := range all {
-		all[i].Chosen = slices.Contains(values, all[i].Value)
-	}
-	return all
-}
-
-// asOptions returns values as options that are called like them, one of them chosen.
-func asOptions(values []string, value string) []choiceView {
-	all := make([]choiceView, len(values))
-	for i, one := range values {
-		all[i] = choiceView{Value: one, Title: one}
-	}
-	return chosen(all, value)
-}
-
-// blank is the option of a cell that is empty.
-func blank(title string, options ...choiceView) []choiceView {
-	return append([]choiceView{{Title: title}}, options...)
-}
 
 // askable returns what a report of the class and source can ask; without fields where these are none.
 func (v *visit) askable(class, source string) (a reports.Askable, ok bool) {
@@ -166,7 +70,7 @@ func (v *visit) build(controls, more []control, current strictjson.Value, sent u
 	}
 	query.Grids = queryGrids(can.Fields, inputs, values, sent == nil)
 	show := values.Get("asks.show")
-	query.Options = []choiceView{{Value: "rows", Title: "Rows, one for each record", Chosen: show == "rows"}, {Value: "figures", Title: "Figures of groups of records", Chosen: show == "figures"}}
+	query.Options = []layout.Option{{Value: "rows", Title: "Rows, one for each record", Chosen: show == "rows"}, {Value: "figures", Title: "Figures of groups of records", Chosen: show == "figures"}}
 	query.Value = values.Get("asks.limit")
 	query.Max = strconv.Itoa(reports.MaxRows)
 	if query.Hint = ""; len(can.Fields) == 0 {
@@ -195,36 +99,36 @@ func sortReport(controls, more []control) (often, seldom []control) {
 // buildSource makes class and source choices.
 func (v *visit) buildSource(class, source *control, classes []reports.AskableClass) {
 	class.Kind, class.Again, class.Hint = "choice", true, ""
-	options, of := []choiceView{}, ""
+	options, of := []layout.Option{}, ""
 	for _, k := range classes {
-		options = append(options, choiceView{Value: k.Name, Title: k.Name})
+		options = append(options, layout.Option{Value: k.Name, Title: k.Name})
 		if k.Name == class.Value {
 			of = k.SourceOf
 		}
 	}
-	class.Options = chosen(options, class.Value)
+	class.Options = layout.Choose(options, class.Value)
 	switch records, all := v.options(of); {
 	case of == "" && source.Value == "":
 		source.Kind = "hidden"
 	case all:
 		source.Kind, source.Again, source.Required, source.Hint = "choice", true, true, ""
-		source.Options = chosen(records, source.Value)
+		source.Options = layout.Choose(records, source.Value)
 	}
 }
 
 // names are the inputs that the control has, as options of a value.
-func (c *control) names() (all []choiceView) {
+func (c *control) names() (all []layout.Option) {
 	for _, g := range c.Grids {
 		for _, line := range g.Lines {
 			if name := inputName(line[0].Value, line[1].Value); name != "" {
-				all = append(all, choiceView{Value: name, Title: "the input " + name})
+				all = append(all, layout.Option{Value: name, Title: "the input " + name})
 			}
 		}
 	}
 	var parser strictjson.Parser
 	if inputs, err := parser.Parse(c.Value); c.Kind == "json" && err == nil {
 		for _, m := range inputs.Members {
-			all = append(all, choiceView{Value: m.Name, Title: "the input " + m.Name})
+			all = append(all, layout.Option{Value: m.Name, Title: "the input " + m.Name})
 		}
 	}
 	return all
@@ -248,11 +152,11 @@ const (
 	askedSort     = "asks.sort"
 )
 
-func queryGrids(fields []reports.AskableField, inputs []choiceView, values url.Values, fresh bool) []grid {
+func queryGrids(fields []reports.AskableField, inputs []layout.Option, values url.Values, fresh bool) []grid {
 	free := map[bool]int{true: 1}[fresh]
-	var all, grouped, measured []choiceView
+	var all, grouped, measured []layout.Option
 	for _, f := range fields {
-		option := choiceView{Value: f.Name, Title: f.Title}
+		option := layout.Option{Value: f.Name, Title: f.Title}
 		all = append(all, option)
 		if f.Groups {
 			grouped = append(grouped, option)
@@ -261,26 +165,26 @@ func queryGrids(fields []reports.AskableField, inputs []choiceView, values url.V
 			measured = append(measured, option)
 		}
 	}
-	var ops, by, order []choiceView
+	var ops, by, order []layout.Option
 	for _, name := range reports.Measures() {
-		ops = append(ops, choiceView{Value: name, Title: reports.MeasureTitle(name)})
+		ops = append(ops, layout.Option{Value: name, Title: reports.MeasureTitle(name)})
 	}
 	for _, name := range reports.Buckets() {
-		by = append(by, choiceView{Value: name, Title: "by " + name})
+		by = append(by, layout.Option{Value: name, Title: "by " + name})
 	}
-	groups := newGrid(askedGroups, values, free, cellKind{name: "field", title: "Field of group", options: blank("–", grouped...)}, cellKind{name: "by", title: "Period of group", options: blank("each value", by...)})
-	measures := newGrid(askedMeasures, values, free, cellKind{name: "op", title: "Figure", options: blank("–", ops...)}, cellKind{name: "field", title: "Field of figure", options: blank("– no field", measured...)})
+	groups := newGrid(askedGroups, values, free, cellKind{name: "field", title: "Field of group", options: layout.Blank("–", grouped...)}, cellKind{name: "by", title: "Period of group", options: layout.Blank("each value", by...)})
+	measures := newGrid(askedMeasures, values, free, cellKind{name: "op", title: "Figure", options: layout.Blank("–", ops...)}, cellKind{name: "field", title: "Field of figure", options: layout.Blank("– no field", measured...)})
 	for i := range groups.Lines {
-		order = append(order, choiceView{Value: "group." + strconv.Itoa(i), Title: "Group " + strconv.Itoa(i+1)})
+		order = append(order, layout.Option{Value: "group." + strconv.Itoa(i), Title: "Group " + strconv.Itoa(i+1)})
 	}
 	for i := range measures.Lines {
-		order = append(order, choiceView{Value: "figure." + strconv.Itoa(i), Title: "Figure " + strconv.Itoa(i+1)})
+		order = append(order, layout.Option{Value: "figure." + strconv.Itoa(i), Title: "Figure " + strconv.Itoa(i+1)})
 	}
 	for _, f := range grouped {
-		order = append(order, choiceView{Value: "field." + f.Value, Title: f.Title})
+		order = append(order, layout.Option{Value: "field." + f.Value, Title: f.Title})
 	}
-	columns := newGrid(askedFields, values, free, cellKind{name: "field", title: "Column", options: blank("–", all...)})
-	sorts := newGrid(askedSort, values, free, cellKind{name: "column", title: "Order", options: blank("–", order...)}, cellKind{name: "desc", title: "Direction of order", options: blank("smallest first", choiceView{Value: "-", Title: "largest first"})})
+	columns := newGrid(askedFields, values, free, cellKind{name: "field", title: "Column", options: layout.Blank("–", all...)})
+	sorts := newGrid(askedSort, values, free, cellKind{name: "column", title: "Order", options: layout.Blank("–", order...)}, cellKind{name: "desc", title: "Direction of order", options: layout.Blank("smallest first", layout.Option{Value: "-", Title: "largest first"})})
 	filter := conditionGrid(askedFilter, values, free, kindsOf(fields), inputs)
 	filter.Title, filter.Hint = "Which records", "All of these must hold. Without any, all records are meant."
 	columns.Title, columns.Hint, columns.For = "Columns", "Without any, all there are.", "rows"
@@ -434,13 +338,13 @@ func inputsControl(c *control, now strictjson.Value, sent url.Values) {
 	}
 	g := newGrid(c.Name, values, map[bool]int{true: 1}[sent == nil],
 		cellKind{name: "name", title: "Name of input", above: "Name", again: true}, cellKind{name: "label", title: "Label of input", above: "Label"},
-		cellKind{name: "type", title: "Type of input", options: blank("any text", asOptions(reports.InputTypes(), "")...)},
-		cellKind{name: "rule", title: "Who sets input", options: []choiceView{{Value: reports.Editable, Title: "set by readers"}, {Value: reports.Locked, Title: "locked"}}},
+		cellKind{name: "type", title: "Type of input", options: layout.Blank("any text", layout.Options(reports.InputTypes(), "")...)},
+		cellKind{name: "rule", title: "Who sets input", options: []layout.Option{{Value: reports.Editable, Title: "set by readers"}, {Value: reports.Locked, Title: "locked"}}},
 		cellKind{name: "value", title: "Value of input", above: "Value without a choice"},
 		cellKind{name: "choices", title: "Choices of input", above: "Choices, as in: DE, FR"})
 	for _, line := range g.Lines { // those that are free
 		if rule := &line[3]; rule.Value == "" {
-			rule.Options = chosen(rule.Options[:2], reports.Editable)
+			rule.Options = layout.Choose(rule.Options[:2], reports.Editable)
 		}
 	}
 	c.Kind, c.Grids = "inputs", []grid{g}
@@ -449,7 +353,7 @@ func inputsControl(c *control, now strictjson.Value, sent url.Values) {
 
 func inputName(name, title string) string {
 	if name == "" {
-		return keyFrom(title)
+		return site.KeyFrom(title)
 	}
 	return name
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"tenantry/backends/record/schema"
+	"tenantry/gateway/console/layout"
+	"tenantry/gateway/console/site"
 	"tenantry/internal/strictjson"
 )
 
@@ -40,11 +42,11 @@ func named(columns []column, records []strictjson.Value) (names []string) {
 }
 
 // numeric reports whether the type of a column is one of numbers, but those that name something.
-func (v *visit) numeric(p *page, c column) bool {
+func (v *visit) numeric(p *site.Page, c column) bool {
 	if c.within != "" {
 		return c.kind == schema.Number
 	}
-	told := v.site.declared(p, c.name).Type
+	told := v.site.Declared(p, c.name).Type
 	for told != nil && told.Kind() == reflect.Pointer {
 		told = told.Elem()
 	}
@@ -52,7 +54,7 @@ func (v *visit) numeric(p *page, c column) bool {
 }
 
 // cell shows what a record has in a column.
-func (v *visit) cell(p *page, c column, record strictjson.Value) shown {
+func (v *visit) cell(p *site.Page, c column, record strictjson.Value) shown {
 	if c.within != "" {
 		return v.ownValue(c.kind, c.of(record), deepest)
 	}
@@ -68,20 +70,20 @@ const few = 6
 
 // columns returns the columns that are shown, and which there are to choose from. Those of the start are the ones people
 // know a record by, and then those that come first, but for identifiers and for what has parts.
-func (v *visit) columns(p *page, path map[string]string, records []strictjson.Value, defined []definedField, chosen []string) (all []column, choices []choiceView) {
+func (v *visit) columns(p *site.Page, path map[string]string, records []strictjson.Value, defined []definedField, chosen []string) (all []column, choices []layout.Option) {
 	var there []column
 	if len(records) > 0 {
 		for _, m := range records[0].Members {
-			if m.Name == p.shows.Defined.Values && len(defined) > 0 {
+			if m.Name == p.Shows.Defined.Values && len(defined) > 0 {
 				continue
 			}
-			there = append(there, column{name: m.Name, title: p.called(m.Name)})
+			there = append(there, column{name: m.Name, title: p.FieldTitle(m.Name)})
 		}
 	}
 	for _, f := range defined {
 		if f.kind != "Encrypted" {
 			own := slices.ContainsFunc(there, func(c column) bool { return c.within == "" && c.name == f.key }) // which its name means
-			there = append(there, column{name: f.key, title: f.title, kind: f.kind, within: p.shows.Defined.Values, sorts: f.kind != "MultiSelect" && !own})
+			there = append(there, column{name: f.key, title: f.title, kind: f.kind, within: p.Shows.Defined.Values, sorts: f.kind != "MultiSelect" && !own})
 		}
 	}
 	plain := func(c column) bool {
@@ -126,7 +128,7 @@ func (v *visit) columns(p *page, path map[string]string, records []strictjson.Va
 			}
 		}
 		most := few
-		if p.leads != nil && p.leads.update == nil && slices.ContainsFunc(there, func(c column) bool { return c.name == "created_at" }) {
+		if p.Leads != nil && p.Leads.Update == nil && slices.ContainsFunc(there, func(c column) bool { return c.name == "created_at" }) {
 			most-- // what nobody changes is known by when it was
 		}
 		for _, c := range there {
@@ -150,7 +152,7 @@ func (v *visit) columns(p *page, path map[string]string, records []strictjson.Va
 		}
 	}
 	for _, c := range there {
-		choices = append(choices, choiceView{Value: c.name, Title: c.title, Chosen: slices.Contains(all, c)})
+		choices = append(choices, layout.Option{Value: c.name, Title: c.title, Chosen: slices.Contains(all, c)})
 	}
 	return all, choices
 }

@@ -4,15 +4,15 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
-	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 
+	"tenantry/gateway/console/layout"
+	"tenantry/gateway/console/site"
 	"tenantry/internal/fault"
 	"tenantry/internal/strictjson"
-	"tenantry/operation"
 )
 
 // condition is one row of a filter: all rows of one must hold.
@@ -25,8 +25,8 @@ type condition struct {
 const blankConditions = 3
 
 // comparisons are the operators of filters in the words of people, also those that take several values.
-func comparisons() []choiceView {
-	return append(operators(), choiceView{Value: "in", Title: "is one of (separated by commas)"}, choiceView{Value: "nin", Title: "is none of (separated by commas)"})
+func comparisons() []layout.Option {
+	return append(operators(), layout.Option{Value: "in", Title: "is one of (separated by commas)"}, layout.Option{Value: "nin", Title: "is none of (separated by commas)"})
 }
 
 // conditionsOf writes a filter as rows; not ok where it says more than rows can.
@@ -65,7 +65,7 @@ func conditionsOf(filter strictjson.Value) (rows []condition, ok bool) {
 			value, plain := text(op.Value)
 			name, input := inputIn(op.Value)
 			plain = plain || input
-			known := slices.ContainsFunc(comparisons(), func(c choiceView) bool { return c.Value == op.Name })
+			known := slices.ContainsFunc(comparisons(), func(c layout.Option) bool { return c.Value == op.Name })
 			if !plain || !known && op.Name != "eq" {
 				return nil, false
 			}
@@ -96,14 +96,14 @@ func setConditions(values url.Values, name string, rows []condition) {
 }
 
 // conditionGrid lays out the rows of a filter. inputs are whose values conditions can take; nil: there are none.
-func conditionGrid(name string, values url.Values, free int, fields []definedField, inputs []choiceView) grid {
-	options := blank("–")
+func conditionGrid(name string, values url.Values, free int, fields []definedField, inputs []layout.Option) grid {
+	options := layout.Blank("–")
 	for _, f := range fields {
-		options = append(options, choiceView{Value: f.key, Title: f.title})
+		options = append(options, layout.Option{Value: f.key, Title: f.title})
 	}
 	kinds := []cellKind{{name: "field", title: "Field of condition", options: options}, {name: "op", title: "Comparison of condition", options: comparisons()}, {name: "value", title: "Value of condition"}}
 	if inputs != nil {
-		kinds = append(kinds, cellKind{name: "input", title: "Input of condition", options: blank("this value", inputs...)})
+		kinds = append(kinds, cellKind{name: "input", title: "Input of condition", options: layout.Blank("this value", inputs...)})
 	}
 	return newGrid(name, values, free, kinds...)
 }
@@ -128,7 +128,7 @@ func filterOf(name string, sent url.Values, fields []definedField, faults *fault
 		}
 		op := cmp.Or(row.Op, "eq")
 		if _, twice := ops[op]; twice {
-			faults.Add(name, fault.Duplicate, "two conditions compare %s in the same way", label(row.Field))
+			faults.Add(name, fault.Duplicate, "two conditions compare %s in the same way", site.Label(row.Field))
 		}
 		ops[op], filter[row.Field] = row.typed(kinds[row.Field]), ops
 	}
@@ -146,7 +146,7 @@ func (c *condition) typed(kind string) any {
 		text = strings.TrimSpace(text)
 		switch {
 		case c.Op == "exists", kind == "Boolean":
-			for _, choice := range yesOrNo("") {
+			for _, choice := range layout.YesOrNo("") {
 				if strings.EqualFold(text, choice.Title) || text == choice.Value {
 					return json.RawMessage(choice.Value)
 				}
@@ -188,93 +188,17 @@ func (v *visit) filterControl(c *control, now strictjson.Value, sent url.Values)
 
 // filterable are the fields of contacts that filters can name.
 func (v *visit) filterable() (fields []definedField) {
-	list := v.site.listOf("contact")
+	list := v.site.ListOf("contact")
 	if list == nil {
 		return nil
 	}
-	for _, name := range list.parameter("filters").Names {
-		fields = append(fields, definedField{key: name, title: label(name)})
+	for _, name := range list.Parameter("filters").Names {
+		fields = append(fields, definedField{key: name, title: site.Label(name)})
 	}
-	for _, f := range v.defined(list.shows, nil) {
+	for _, f := range v.defined(list.Shows, nil) {
 		if f.kind != "Encrypted" {
 			fields = append(fields, f)
 		}
 	}
 	return fields
-}
-
-// someMatches is how many of the contacts who match are shown.
-const someMatches = 5
-
-// matching shows how many contacts match the filter of a campaign as it was typed, and some of them to whoever may see contacts.
-func (v *visit) matching(row *operation.Row, path map[string]string, sent url.Values, body map[string]any) {
-	q := request{query: ""}
-	asked := url.Values{}
-	bracketed(asked, "filters", parse(body["filter"]))
-	list, count := v.site.listOf("contact"), v.site.rows["campaigns.count"]
-	switch {
-	case list != nil && v.may(list.shows):
-		asked.Set("per_page", strconv.Itoa(someMatches))
-		q.row = list.shows
-	case v.may(count):
-		alone := *count
-		alone.Path, q.row = count.Aliases[0], &alone
-	default:
-		v.missing()
-		return
-	}
-	q.query = asked.Encode()
-	a, err := v.client.ask(v.r.Context(), v.r, q)
-	if err == nil && (a.code == http.StatusUnprocessableEntity || a.code == http.StatusBadRequest) {
-		faults := a.faults()
-		for i := range faults {
-			faults[i].Field = "filter"
-		}
-		v.again(a.code, row, path, sent, faults, "")
-		return
-	}
-	if v.refused(a, err) {
-		return
-	}
-	n, _ := strconv.Atoi(a.data.Get("count").Text)
-	t := triedView{Note: map[bool]string{true: "1 contact matches.", false: v.whole(n) + " contacts match."}[n == 1]}
-	if records := a.data.Get("results").Items; len(records) > 0 {
-		t.Table = &tableView{}
-		columns, _ := v.columns(list, nil, records, nil, nil)
-		for _, c := range columns {
-			t.Table.Columns = append(t.Table.Columns, cellView{Title: c.title})
-		}
-		for _, r := range records {
-			var cells []shown
-			for _, c := range columns {
-				cell := v.cell(list, c, r)
-				cell.Text = clip(cell.Text)
-				cells = append(cells, cell)
-			}
-			t.Table.Rows = append(t.Table.Rows, cells)
-		}
-	}
-	v.showTried(q, row, path, sent, &t)
-}
-
-// bracketed writes a filter as a query does.
-func bracketed(q url.Values, name string, value strictjson.Value) {
-	switch value.Is {
-	case strictjson.Object:
-		for _, m := range value.Members {
-			bracketed(q, name+"["+m.Name+"]", m.Value)
-		}
-	case strictjson.Array:
-		for i, item := range value.Items {
-			if item.Is == strictjson.Object {
-				bracketed(q, name+"["+strconv.Itoa(i)+"]", item)
-			} else {
-				bracketed(q, name+"[]", item)
-			}
-		}
-	case strictjson.True, strictjson.False:
-		q.Add(name, strconv.FormatBool(value.Is == strictjson.True))
-	case strictjson.Text, strictjson.Number:
-		q.Add(name, value.Text)
-	}
 }

@@ -9,6 +9,9 @@ import (
 	"strconv"
 	"strings"
 
+	"tenantry/gateway/console/ask"
+	"tenantry/gateway/console/layout"
+	"tenantry/gateway/console/site"
 	"tenantry/internal/fault"
 	"tenantry/internal/strictjson"
 	"tenantry/operation"
@@ -32,12 +35,12 @@ func doPage(v *visit) {
 			f.Controls[i].choose(value)
 		}
 	}
-	v.showForm(http.StatusOK, request{row: row, path: path, query: asked(row, sent).Encode(), body: sample(row)}, f)
+	v.showForm(http.StatusOK, ask.Call{Row: row, Path: path, Query: asked(row, sent).Encode(), Body: ask.SampleBody(row)}, f)
 }
 
 // doing finds the operation of a form, and says so where there is none for this person.
 func (v *visit) doing() (*operation.Row, map[string]string, bool) {
-	row := v.site.rows[v.r.PathValue("operation")]
+	row := v.site.Rows[v.r.PathValue("operation")]
 	switch {
 	case row == nil || row.Method == http.MethodGet:
 		v.missing()
@@ -52,18 +55,18 @@ func (v *visit) doing() (*operation.Row, map[string]string, bool) {
 }
 
 // showForm shows a form, and the call that it makes.
-func (v *visit) showForm(code int, q request, f formView) {
-	view := recordView{chrome: v.chrome(q.row.Summary), Form: &f, Note: q.row.Ask}
-	if f.Cancel = v.back(q.row, q.path); f.Submit == forGood {
+func (v *visit) showForm(code int, q ask.Call, f formView) {
+	view := recordView{chrome: v.chrome(q.Row.Summary), Form: &f, Note: q.Row.Ask}
+	if f.Cancel = v.back(q.Row, q.Path); f.Submit == forGood {
 		f.Cancel += "?deleted=true"
 	}
-	view.Curl = v.client.curl(v.t.Org.Slug, q)
+	view.Curl = v.client.Curl(v.t.Org.Slug, q)
 	view.Faulty = f.Error != "" || f.Problems != nil
 	v.show(code, "record", view)
 }
 
 // written returns the call that a form makes as it was typed, without what is secret.
-func (v *visit) written(row *operation.Row, path map[string]string, sent url.Values) request {
+func (v *visit) written(row *operation.Row, path map[string]string, sent url.Values) ask.Call {
 	body, _ := v.body(row, path, sent) // what is wrong was told
 	for name, kind := range sent {
 		if name, is := strings.CutPrefix(name, "_has."); is && kind[0] == "secret" {
@@ -74,16 +77,16 @@ func (v *visit) written(row *operation.Row, path map[string]string, sent url.Val
 			}
 		}
 	}
-	return request{row: row, path: path, query: asked(row, sent).Encode(), body: body}
+	return ask.Call{Row: row, Path: path, Query: asked(row, sent).Encode(), Body: body}
 }
 
 // back returns the page that a form belongs to.
 func (v *visit) back(row *operation.Row, path map[string]string) string {
 	whole := strings.TrimPrefix(row.Path, "/api")
 	for at := whole; at != ""; at = at[:strings.LastIndexByte(at, '/')] {
-		for _, p := range v.site.pages {
-			if (p.path == at || at == whole && p.path == at+"s") && v.may(p.shows) {
-				return p.address(path)
+		for _, p := range v.site.Pages {
+			if (p.Path == at || at == whole && p.Path == at+"s") && v.may(p.Shows) {
+				return p.Address(path)
 			}
 		}
 	}
@@ -126,7 +129,7 @@ func doIt(v *visit) {
 	if row.Reads && sent.Has("_part") && body["title"] == "" {
 		body["title"] = "Without a title" // which matters when it is stored
 	}
-	v.carry(request{row: row, path: path, query: query.Encode(), body: body, match: sent.Get("_match"), once: sent.Get("_once")}, sent, query)
+	v.carry(ask.Call{Row: row, Path: path, Query: query.Encode(), Body: body, IfMatch: sent.Get("_match"), OnceKey: sent.Get("_once")}, sent, query)
 }
 
 // sent reads a form, and says so where it cannot.
@@ -141,7 +144,7 @@ func (v *visit) sent() (url.Values, bool) {
 		}
 	}
 	if full := (*operation.Problem)(nil); errors.As(err, &full) {
-		v.pages.refuse(v.w, v.r, full)
+		v.pages.TooMany(v.w, v.r, full)
 		return nil, false
 	}
 	if err != nil || !typed {
@@ -155,64 +158,42 @@ func (v *visit) sent() (url.Values, bool) {
 	return sent, true
 }
 
-// asked returns what a form gives of the operation's query.
-func asked(row *operation.Row, sent url.Values) url.Values {
-	query := url.Values{}
-	for name, values := range sent {
-		if key, is := strings.CutPrefix(name, "query."); is && values[0] != "" {
-			if query[key] = values; row.Param(key).Shape == operation.List { // one in each line
-				query[key] = lines(values)
-			}
-		}
-	}
-	return query
-}
-
 // typed returns the operation of the form that was sent: where that was only tried, the one which will store it.
 func (v *visit) typed(row *operation.Row, sent url.Values) *operation.Row {
-	if stores := v.site.rows[sent.Get("_for")]; row.Reads && stores != nil && stores.Resource == row.Resource && stores.Body != nil && v.may(stores) {
+	if stores := v.site.Rows[sent.Get("_for")]; row.Reads && stores != nil && stores.Resource == row.Resource && stores.Body != nil && v.may(stores) {
 		return stores
 	}
 	return row
 }
 
-// fromForm notes the parameters of the operation's path that a form gives, and no others: they would make another path of it.
-func fromForm(row *operation.Row, path map[string]string, sent url.Values) {
-	for _, p := range row.Params {
-		if name := "path." + p.Name; p.In == operation.InPath && sent.Has(name) {
-			path[p.Name] = sent.Get(name)
-		}
-	}
-}
-
 // carry makes the call of a form, and leads on or shows the form again.
-func (v *visit) carry(q request, sent, query url.Values) {
-	row, path := q.row, q.path
-	if q.row.Reads && q.row.Param(whole).Name != "" {
+func (v *visit) carry(q ask.Call, sent, query url.Values) {
+	row, path := q.Row, q.Path
+	if q.Row.Reads && q.Row.Param(whole).Name != "" {
 		query.Set(whole, "true") // what is drawn is drawn of all
-		q.query = query.Encode()
+		q.Query = query.Encode()
 	}
-	a, err := v.client.ask(v.r.Context(), v.r, q)
+	a, err := v.client.Ask(v.r.Context(), v.r, q)
 	row = v.typed(row, sent)
 	switch {
-	case err == nil && a.ok() && q.row.Reads && !q.row.Once:
+	case err == nil && a.Ok() && q.Row.Reads && !q.Row.Once:
 		v.tried(q, row, sent, a)
-	case err == nil && a.ok() && query.Get("preview") == "true":
+	case err == nil && a.Ok() && query.Get("preview") == "true":
 		sent.Del("query.preview") // what follows is meant
 		t := triedView{Note: "This is what it would touch. Nothing has been changed yet."}
-		t.Facts, _ = v.facts(&page{shows: q.row}, path, a.data.Get("touches"))
+		t.Facts, _ = v.facts(&site.Page{Shows: q.Row}, path, a.Data.Get("touches"))
 		v.showTried(q, row, path, sent, &t)
-	case err == nil && a.ok():
+	case err == nil && a.Ok():
 		v.done(row, path, query, a)
-	case err == nil && a.code == http.StatusPreconditionFailed:
-		v.again(a.code, row, path, sent, nil, "Somebody else has changed this meanwhile. What you typed is below; compare it with how it is now, and save again to replace it.")
-	case err == nil && (a.code == http.StatusUnprocessableEntity || a.code == http.StatusBadRequest || a.code == http.StatusConflict || a.code == http.StatusRequestEntityTooLarge):
-		list := a.faults()
+	case err == nil && a.Code == http.StatusPreconditionFailed:
+		v.again(a.Code, row, path, sent, nil, "Somebody else has changed this meanwhile. What you typed is below; compare it with how it is now, and save again to replace it.")
+	case err == nil && (a.Code == http.StatusUnprocessableEntity || a.Code == http.StatusBadRequest || a.Code == http.StatusConflict || a.Code == http.StatusRequestEntityTooLarge):
+		list := a.Faults()
 		text := ""
 		if len(list) == 0 {
-			text = sentence(a.message)
+			text = site.Sentence(a.Message)
 		}
-		v.again(a.code, row, path, sent, list, text)
+		v.again(a.Code, row, path, sent, list, text)
 	default:
 		v.refused(a, err)
 	}
@@ -226,49 +207,49 @@ func (v *visit) again(code int, row *operation.Row, path map[string]string, sent
 			top := slices.IndexFunc(row.Body, func(b operation.Field) bool { return b.Name == f.Field })
 			switch {
 			case top < 0:
-				text += " " + sentence(f.Message)
+				text += " " + site.Sentence(f.Message)
 			case f.Code == fault.Required: // what nobody came to yet is not wrong
 				t.Note = "It is shown here once you have filled in what is required."
 			default:
-				text += " " + told(f, f.Field, called(row.Body[top].Ask, f.Field))
+				text += " " + told(f, f.Field, site.Title(row.Body[top].Ask, f.Field))
 			}
 		}
 		t.Problem = strings.TrimSpace(text)
-		v.pages.render(v.w, http.StatusOK, "tried", t) // a browser would report each other code as a fault of the page
+		v.pages.Render(v.w, http.StatusOK, "tried", t) // a browser would report each other code as a fault of the page
 		return
 	}
-	sent.Set("_once", onceKey()) // what was refused is another request when it is sent again
+	sent.Set("_once", ask.NewOnceKey()) // what was refused is another request when it is sent again
 	current, tag := v.current(row, path)
 	f := v.form(row, path, current, sent, faults)
 	if code != http.StatusPreconditionFailed {
 		tag = sent.Get("_match") // of what the form was made from
 	}
 	if tag != "" {
-		f.Hidden = append(f.Hidden, hidden{"_match", tag})
+		f.Hidden = append(f.Hidden, layout.Hidden{Name: "_match", Value: tag})
 	}
 	if f.Error == "" {
 		f.Error = text
 	}
 	q := v.written(row, path, sent)
-	q.match = tag
+	q.IfMatch = tag
 	v.showForm(code, q, f)
 }
 
 // current returns the record that a form changes, and its tag; null where it makes one.
 func (v *visit) current(row *operation.Row, path map[string]string) (strictjson.Value, string) {
-	p, _ := v.site.find(strings.TrimPrefix((&request{row: row, path: path}).target(), "/api"))
+	p, _ := v.site.Find(strings.TrimPrefix((&ask.Call{Row: row, Path: path}).Target(), "/api"))
 	if p == nil || row.Method != http.MethodPut {
 		return strictjson.Value{}, ""
 	}
-	a, err := v.read(p.shows, path, "")
-	if err != nil || !a.ok() {
+	a, err := v.read(p.Shows, path, "")
+	if err != nil || !a.Ok() {
 		return strictjson.Value{}, ""
 	}
-	return v.completed(p, path, a.data), a.header.Get("ETag")
+	return v.completed(p, path, a.Data), a.Header.Get("ETag")
 }
 
 // tried shows what an operation answered that stores nothing, beside the form as it was typed.
-func (v *visit) tried(q request, row *operation.Row, sent url.Values, a reply) {
+func (v *visit) tried(q ask.Call, row *operation.Row, sent url.Values, a ask.Reply) {
 	const first = "This is what it would show"
 	last := ". Nothing has been stored yet."
 	if row.Method == http.MethodPut {
@@ -276,14 +257,14 @@ func (v *visit) tried(q request, row *operation.Row, sent url.Values, a reply) {
 	}
 	t := triedView{Note: first + last}
 	asked := url.Values{}
-	if t.Facts, t.Table = v.facts(&page{shows: q.row}, q.path, portion(a.data, asked)); t.Table != nil {
-		t.Figures, t.Charts = draw(v.locale(), parse(q.body), a.data, asked, t.Table)
-		t.Facts, t.Note = nil, first+" ("+v.counted(a.data)+")"+last
-		if all := a.data.Get("results").Items; len(all) > len(t.Table.Rows) {
+	if t.Facts, t.Table = v.facts(&site.Page{Shows: q.Row}, q.Path, portion(a.Data, asked)); t.Table != nil {
+		t.Figures, t.Charts = draw(v.locale(), parse(q.Body), a.Data, asked, t.Table)
+		t.Facts, t.Note = nil, first+" ("+v.counted(a.Data)+")"+last
+		if all := a.Data.Get("results").Items; len(all) > len(t.Table.Rows) {
 			t.Note += " The table has the first " + v.whole(len(t.Table.Rows)) + " of them."
 		}
 	}
-	v.showTried(q, row, q.path, sent, &t)
+	v.showTried(q, row, q.Path, sent, &t)
 }
 
 // counted says how many rows there are of a report.
@@ -299,7 +280,7 @@ func (v *visit) counted(answer strictjson.Value) string {
 }
 
 // showTried shows that beside the form as it was typed, or alone where that is what is asked for.
-func (v *visit) showTried(q request, row *operation.Row, path map[string]string, sent url.Values, t *triedView) {
+func (v *visit) showTried(q ask.Call, row *operation.Row, path map[string]string, sent url.Values, t *triedView) {
 	if sent.Has("_part") {
 		v.show(http.StatusOK, "tried", t)
 		return
@@ -309,55 +290,55 @@ func (v *visit) showTried(q request, row *operation.Row, path map[string]string,
 	f := v.form(row, path, current, sent, nil)
 	f.Cancel = v.back(row, path)
 	if tag := sent.Get("_match"); tag != "" {
-		f.Hidden = append(f.Hidden, hidden{"_match", tag})
+		f.Hidden = append(f.Hidden, layout.Hidden{Name: "_match", Value: tag})
 	}
 	view.Form = &f
-	view.Curl = v.client.curl(v.t.Org.Slug, q)
+	view.Curl = v.client.Curl(v.t.Org.Slug, q)
 	v.show(http.StatusOK, "record", view)
 }
 
 // done leads on where something was done. A secret that is told once is shown at once.
-func (v *visit) done(row *operation.Row, path map[string]string, query url.Values, a reply) {
-	handOn(v.w, a.header)
-	if row.Once && len(a.data.Members) > 0 {
+func (v *visit) done(row *operation.Row, path map[string]string, query url.Values, a ask.Reply) {
+	ask.PassOn(v.w, a.Header)
+	if row.Once && len(a.Data.Members) > 0 {
 		view := recordView{chrome: v.chrome(row.Message), Note: "This is shown once. Copy it now, and keep it where nobody else can read it."}
 		first := []string{"link", "url", "token", "field_value"} // what is to be copied
-		slices.SortStableFunc(a.data.Members, func(a, b strictjson.Member) int {
+		slices.SortStableFunc(a.Data.Members, func(a, b strictjson.Member) int {
 			return cmp.Compare(uint(slices.Index(first, a.Name)), uint(slices.Index(first, b.Name)))
 		})
-		view.Facts, _ = v.facts(&page{shows: row}, path, a.data)
+		view.Facts, _ = v.facts(&site.Page{Shows: row}, path, a.Data)
 		for i := range view.Facts {
-			view.Facts[i].Value.Copy = slices.Contains(first, a.data.Members[i].Name)
+			view.Facts[i].Value.Copy = slices.Contains(first, a.Data.Members[i].Name)
 		}
-		view.Links = []linkView{{Title: "Go on", Address: v.back(row, path)}}
-		v.pages.render(v.w, http.StatusOK, "record", view)
+		view.Links = []site.Link{{Title: "Go on", Address: v.back(row, path)}}
+		v.pages.Render(v.w, http.StatusOK, "record", view)
 		return
 	}
 	q := url.Values{"_done": {row.Name}}
 	var target string
-	at, purged := strings.CutSuffix((&request{row: row, path: path}).target(), "/purge")
+	at, purged := strings.CutSuffix((&ask.Call{Row: row, Path: path}).Target(), "/purge")
 	purged = purged || query.Get("purge") != ""
-	p, _ := v.site.find(strings.TrimPrefix(at, "/api"))
+	p, _ := v.site.Find(strings.TrimPrefix(at, "/api"))
 	switch {
-	case p != nil && p.list && p.each != nil && a.data.Is == strictjson.Object:
-		target = p.each.address(merged(path, p.each.key(), keyOf(p.each, a.data)))
-	case row.Method == http.MethodDelete && p != nil && p.key() != "":
+	case p != nil && p.List && p.Each != nil && a.Data.Is == strictjson.Object:
+		target = p.Each.Address(site.WithParameter(path, p.Each.Key(), keyOf(p.Each, a.Data)))
+	case row.Method == http.MethodDelete && p != nil && p.Key() != "":
 		target = v.above(p, path)
 		if purged {
 			q.Set("deleted", "true")
-		} else if p.action("restore") != nil {
-			q.Set("_undo", path[p.key()])
+		} else if p.Action("restore") != nil {
+			q.Set("_undo", path[p.Key()])
 		}
 	case strings.HasSuffix(row.Name, ".duplicate") && p == nil:
 		target = v.back(row, path)
-		if parent, _ := v.site.find(target); parent != nil && parent.key() != "" {
-			target = parent.address(merged(path, parent.key(), keyOf(parent, a.data)))
+		if parent, _ := v.site.Find(target); parent != nil && parent.Key() != "" {
+			target = parent.Address(site.WithParameter(path, parent.Key(), keyOf(parent, a.Data)))
 		}
 	default:
 		target = v.back(row, path)
 	}
 	session, _ := v.r.Cookie(v.cookie) // else nobody would be signed in
-	for _, begun := range (&http.Response{Header: a.header}).Cookies() {
+	for _, begun := range (&http.Response{Header: a.Header}).Cookies() {
 		if begun.Name == v.cookie { // the session goes on under another name
 			session = begun
 		}
@@ -369,10 +350,10 @@ func (v *visit) done(row *operation.Row, path map[string]string, query url.Value
 }
 
 // above returns the address of the list that a record is in.
-func (v *visit) above(p *page, path map[string]string) string {
-	for _, list := range v.site.pages {
-		if list.each == p {
-			return list.address(path)
+func (v *visit) above(p *site.Page, path map[string]string) string {
+	for _, list := range v.site.Pages {
+		if list.Each == p {
+			return list.Address(path)
 		}
 	}
 	return "/"

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"tenantry/gateway/console/ask"
+	"tenantry/gateway/console/site"
 	"tenantry/operation"
 )
 
@@ -45,41 +47,41 @@ type paramView struct {
 // referencePage lists the operations. It says the same on every host and to everybody, as the OpenAPI document does.
 func (m *common) referencePage(w http.ResponseWriter, c chrome) {
 	view := reference{chrome: c.titled("API reference")}
-	for i := range m.site.all {
-		row := &m.site.all[i]
+	for i := range m.site.All {
+		row := &m.site.All[i]
 		at := slices.IndexFunc(view.Tags, func(t taggedView) bool { return t.Title == row.Tag })
 		if at < 0 {
 			view.Tags, at = append(view.Tags, taggedView{Title: row.Tag}), len(view.Tags)
 		}
 		view.Tags[at].Operations = append(view.Tags[at].Operations, operationLink{row.Name, row.Method, row.Path, row.Summary})
 	}
-	m.pages.render(w, http.StatusOK, "reference", view)
+	m.pages.Render(w, http.StatusOK, "reference", view)
 }
 
 // titled returns it for a page of the reference, to which there is a way back for strangers, too.
-func (c chrome) titled(title string, trail ...linkView) chrome {
+func (c chrome) titled(title string, trail ...site.Link) chrome {
 	if c.Title, c.Trail = title, trail; !c.Inside {
-		c.Trail = append([]linkView{{Title: "Overview", Address: "/"}}, trail...)
+		c.Trail = append([]site.Link{{Title: "Overview", Address: "/"}}, trail...)
 	}
 	return c
 }
 
 func (m *common) operationPage(w http.ResponseWriter, r *http.Request, c chrome) {
-	at := slices.IndexFunc(m.site.all, func(o operation.Row) bool { return o.Name == r.PathValue("operation") })
+	at := slices.IndexFunc(m.site.All, func(o operation.Row) bool { return o.Name == r.PathValue("operation") })
 	if at < 0 {
-		m.pages.missing(w)
+		m.pages.Missing(w)
 		return
 	}
-	row := &m.site.all[at]
-	view := operationView{chrome: c.titled(row.Summary, linkView{Title: "API reference", Address: "/docs"}), Operation: row, Description: row.Description, Who: whoMay(row), Failures: row.Failures, Streams: strings.Join(row.Streams, ", ")}
-	q := request{row: row, path: map[string]string{}}
+	row := &m.site.All[at]
+	view := operationView{chrome: c.titled(row.Summary, site.Link{Title: "API reference", Address: "/docs"}), Operation: row, Description: row.Description, Who: whoMay(row), Failures: row.Failures, Streams: strings.Join(row.Streams, ", ")}
+	q := ask.Call{Row: row, Path: map[string]string{}}
 	for _, p := range row.Params {
 		view.Parameters = append(view.Parameters, paramView{p.Name, string(p.In), string(p.Shape), p.Description, p.Example, p.Required})
 		if p.In == operation.InPath {
-			q.path[p.Name] = p.Example
+			q.Path[p.Name] = p.Example
 		}
 	}
-	q.body = sample(row)
+	q.Body = ask.SampleBody(row)
 	for _, f := range row.Body {
 		example := ""
 		if f.Example != nil {
@@ -88,7 +90,7 @@ func (m *common) operationPage(w http.ResponseWriter, r *http.Request, c chrome)
 		}
 		view.Body = append(view.Body, paramView{f.Name, "body", string(f.Shape), f.Description, example, f.Required})
 	}
-	view.Call = m.client.curl("<organization>", q)
+	view.Call = m.client.Curl("<organization>", q)
 	answer := row.Example
 	if row.Streams == nil {
 		answer = operation.Envelope{Status: operation.StatusOK, Message: row.Message, Data: row.Example}
@@ -97,27 +99,13 @@ func (m *common) operationPage(w http.ResponseWriter, r *http.Request, c chrome)
 		view.Answer = string(raw)
 	}
 	switch {
-	case m.site.rows[row.Name] == nil:
+	case m.site.Rows[row.Name] == nil:
 	case row.Upload != nil:
 		view.Try = "/do/" + row.Name
 	default:
 		view.Try = tryAddress(row)
 	}
-	m.pages.render(w, http.StatusOK, "operation", view)
-}
-
-// sample returns a body with what the operation requires, as the rows give examples of it; nil where it takes none.
-func sample(row *operation.Row) map[string]any {
-	if row.Body == nil {
-		return nil
-	}
-	body := map[string]any{}
-	for _, f := range row.Body {
-		if f.Required && f.Example != nil {
-			body[f.Name] = f.Example
-		}
-	}
-	return body
+	m.pages.Render(w, http.StatusOK, "operation", view)
 }
 
 // whoMay says who can call an operation.

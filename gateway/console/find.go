@@ -9,6 +9,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"tenantry/gateway/console/ask"
+	"tenantry/gateway/console/site"
 )
 
 // findView has what was found by a word: pages, and records of each list that can be searched.
@@ -16,17 +19,17 @@ type findView struct {
 	chrome
 	Q       string
 	Found   []foundView
-	Pending []linkView // lists that there was no time to look into
-	Next    string     // leads to them
-	Looked  string     // into how many lists, where some are pending
-	Further bool       // other lists were looked into before
-	Unasked []linkView // lists that nobody looks into
+	Pending []site.Link // lists that there was no time to look into
+	Next    string      // leads to them
+	Looked  string      // into how many lists, where some are pending
+	Further bool        // other lists were looked into before
+	Unasked []site.Link // lists that nobody looks into
 }
 
 type foundView struct {
 	Title string
 	All   string // the list with all of them
-	Links []linkView
+	Links []site.Link
 }
 
 const (
@@ -38,8 +41,8 @@ const (
 func findPage(v *visit) {
 	query := v.r.URL.Query()
 	view := findView{chrome: v.chrome("Find"), Q: strings.TrimSpace(query.Get("q"))}
-	if list := v.site.listOf("contact"); list != nil && v.may(list.shows) { // one of the lists that are searched
-		view.Curl = v.client.curl(v.t.Org.Slug, request{row: list.shows, query: url.Values{"q": {view.Q}}.Encode()})
+	if list := v.site.ListOf("contact"); list != nil && v.may(list.Shows) { // one of the lists that are searched
+		view.Curl = v.client.Curl(v.t.Org.Slug, ask.Call{Row: list.Shows, Query: url.Values{"q": {view.Q}}.Encode()})
 	}
 	if view.Q == "" {
 		v.show(http.StatusOK, "find", view)
@@ -57,7 +60,7 @@ func findPage(v *visit) {
 			view.Looked = v.whole(from+i) + " of " + v.whole(len(lists))
 			view.Next = "/find?" + url.Values{"q": {view.Q}, "from": {strconv.Itoa(from + i)}}.Encode()
 			for _, left := range lists[from+i:] {
-				view.Pending = append(view.Pending, linkView{Title: left.title, Address: left.address(left.path) + "?" + url.Values{"q": {view.Q}}.Encode()})
+				view.Pending = append(view.Pending, site.Link{Title: left.title, Address: left.Address(left.path) + "?" + url.Values{"q": {view.Q}}.Encode()})
 			}
 			break
 		}
@@ -68,14 +71,14 @@ func findPage(v *visit) {
 
 // findPages notes the pages that are called so.
 func (v *visit) findPages(view *findView) {
-	var pages []linkView
-	for _, p := range v.site.pages { // also those that the navigation does not have
-		title := p.title()
-		if !p.led() {
-			title = cmp.Or(map[string]string{"/me": "Your profile"}[p.path], v.site.below(p), title)
+	var pages []site.Link
+	for _, p := range v.site.Pages { // also those that the navigation does not have
+		title := p.Title()
+		if !p.InNavigation() {
+			title = cmp.Or(map[string]string{"/me": "Your profile"}[p.Path], v.site.SubpageTitle(p), title)
 		}
-		if words := strings.ToLower(title + " " + label(p.segments[len(p.segments)-1])); !strings.Contains(p.path, "{") && v.may(p.shows) && strings.Contains(words, strings.ToLower(view.Q)) {
-			pages = append(pages, linkView{Title: title, Address: p.path})
+		if words := strings.ToLower(title + " " + site.Label(p.Segments[len(p.Segments)-1])); !strings.Contains(p.Path, "{") && v.may(p.Shows) && strings.Contains(words, strings.ToLower(view.Q)) {
+			pages = append(pages, site.Link{Title: title, Address: p.Path})
 		}
 	}
 	if pages != nil {
@@ -83,17 +86,9 @@ func (v *visit) findPages(view *findView) {
 	}
 }
 
-// below returns what the page is called that lies beneath one of the navigation: Audit log: verification.
-func (s *site) below(p *page) string {
-	if above, _ := s.find(strings.Join(p.segments[:len(p.segments)-1], "/")); above != nil && len(p.segments) > 2 {
-		return above.title() + ": " + strings.ToLower(label(p.segments[len(p.segments)-1]))
-	}
-	return ""
-}
-
 // searchedList is a list that can be searched.
 type searchedList struct {
-	*page
+	*site.Page
 	path  map[string]string
 	title string
 }
@@ -103,28 +98,28 @@ type searchedList struct {
 func (v *visit) searched(view *findView) (lists []searchedList) {
 	for _, part := range view.Navigation {
 		for _, link := range part.Links {
-			p, path := v.site.find(link.Address)
-			if !p.list || p.each == nil {
+			p, path := v.site.Find(link.Address)
+			if !p.List || p.Each == nil {
 				continue
 			}
-			if p.has("q") {
+			if p.Has("q") {
 				lists = append(lists, searchedList{p, path, link.Title})
 			}
-			within := slices.DeleteFunc(slices.Clone(p.each.below), func(below *page) bool {
-				return !below.list || below.each == nil || !below.has("q") || !v.may(below.shows)
+			within := slices.DeleteFunc(slices.Clone(p.Each.Below), func(below *site.Page) bool {
+				return !below.List || below.Each == nil || !below.Has("q") || !v.may(below.Shows)
 			})
 			if len(within) == 0 {
 				continue
 			}
-			data, _ := v.named(p.shows.Name, "per_page="+strconv.Itoa(mostOptions))
+			data, _ := v.named(p.Shows.Name, "per_page="+strconv.Itoa(mostOptions))
 			for _, record := range data.Get("results").Items {
-				of := map[string]string{p.each.key(): keyOf(p.each, record)}
+				of := map[string]string{p.Each.Key(): keyOf(p.Each, record)}
 				for _, below := range within {
 					lists = append(lists, searchedList{below, of, clip(cmp.Or(record.Get("label_plural").Text, nameOf(record, "")))})
 				}
 			}
 			if count(data, "count") > mostOptions {
-				view.Unasked = append(view.Unasked, linkView{Title: link.Title + ", all but the first " + v.whole(mostOptions), Address: link.Address})
+				view.Unasked = append(view.Unasked, site.Link{Title: link.Title + ", all but the first " + v.whole(mostOptions), Address: link.Address})
 			}
 		}
 	}
@@ -133,24 +128,24 @@ func (v *visit) searched(view *findView) (lists []searchedList) {
 
 // search notes the records of a list that have the words.
 func (v *visit) search(view *findView, list searchedList) {
-	p, words := list.page, url.Values{"q": {view.Q}}
-	all := p.address(list.path) + "?" + words.Encode()
+	p, words := list.Page, url.Values{"q": {view.Q}}
+	all := p.Address(list.path) + "?" + words.Encode()
 	words.Set("per_page", strconv.Itoa(perFound))
-	a, err := v.read(p.shows, list.path, words.Encode())
-	if err != nil || !a.ok() {
-		view.Unasked = append(view.Unasked, linkView{Title: list.title, Address: all})
+	a, err := v.read(p.Shows, list.path, words.Encode())
+	if err != nil || !a.Ok() {
+		view.Unasked = append(view.Unasked, site.Link{Title: list.title, Address: all})
 		return
 	}
-	records := a.data.Get("results").Items
+	records := a.Data.Get("results").Items
 	if len(records) == 0 {
 		return
 	}
 	found := foundView{Title: list.title, All: all}
-	name := v.namesOf(p.shows, list.path)
+	name := v.namesOf(p.Shows, list.path)
 	for _, record := range records {
 		at := maps.Clone(list.path)
-		at[p.each.key()] = keyOf(p.each, record)
-		found.Links = append(found.Links, linkView{Title: clip(name(record, "")), Address: p.each.address(at)})
+		at[p.Each.Key()] = keyOf(p.Each, record)
+		found.Links = append(found.Links, site.Link{Title: clip(name(record, "")), Address: p.Each.Address(at)})
 	}
 	view.Found = append(view.Found, found)
 }

@@ -2,43 +2,11 @@ package console
 
 import (
 	"net/url"
-	"strconv"
 	"strings"
 
+	"tenantry/gateway/console/site"
 	"tenantry/internal/strictjson"
 )
-
-// imports is the operation that takes a file.
-const imports = "imports.create"
-
-// choose sets the value of a control, also one that its options lack.
-func (c *control) choose(value string) {
-	if c.Value = value; c.Kind == "choice" {
-		c.Options = chosen(c.Options, value)
-	}
-}
-
-// importable returns what the rows of a file can become: records that have fields which the organization defines.
-func (v *visit) importable() (kinds []choiceView) {
-	for _, p := range v.site.pages {
-		if !p.list || p.shows.Defined.Values == "" || !v.may(p.create) {
-			continue
-		}
-		as, by := p.shows.Resource+"s", v.site.listOf(p.shows.Defined.By)
-		if !strings.Contains(p.path, "{") {
-			kinds = append(kinds, choiceView{Value: as, Title: p.title()})
-			continue
-		}
-		if by == nil || by.each == nil {
-			continue
-		}
-		data, _ := v.named(by.shows.Name, "per_page="+strconv.Itoa(mostOptions))
-		for _, of := range data.Get("results").Items {
-			kinds = append(kinds, choiceView{Value: as + ":" + keyOf(by.each, of), Title: p.title() + ": " + clip(nameOf(of, ""))})
-		}
-	}
-	return kinds
-}
 
 // imported says of a file that was only checked what would be done with it, and leads on: to importing it, or to what became of it.
 func (v *visit) imported(view *recordView, data strictjson.Value) {
@@ -51,15 +19,15 @@ func (v *visit) imported(view *recordView, data strictjson.Value) {
 	}
 	if data.Get("dry_run").Is != strictjson.True {
 		kind, of, _ := strings.Cut(as, ":")
-		for _, p := range v.site.pages {
-			if p.list && p.shows.Resource+"s" == kind && v.may(p.shows) {
+		for _, p := range v.site.Pages {
+			if p.List && p.Shows.Resource+"s" == kind && v.may(p.Shows) {
 				path := map[string]string{}
-				for _, s := range p.segments {
+				for _, s := range p.Segments {
 					if strings.HasPrefix(s, "{") {
 						path[strings.Trim(s, "{}")] = of
 					}
 				}
-				view.Links = append(view.Links, linkView{Title: p.title(), Address: p.address(path)})
+				view.Links = append(view.Links, site.Link{Title: p.Title(), Address: p.Address(path)})
 			}
 		}
 		return
@@ -74,7 +42,7 @@ func (v *visit) imported(view *recordView, data strictjson.Value) {
 	for _, column := range data.Get("map").Items {
 		q.Add("query.map", column.Text)
 	}
-	view.Links = append(view.Links, linkView{Title: "Import the file now", Address: "/do/" + imports + "?" + q.Encode()})
+	view.Links = append(view.Links, site.Link{Title: "Import the file now", Address: "/do/" + imports + "?" + q.Encode()})
 }
 
 // would says of what is counted that it would be done.

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"tenantry/gateway/console/layout"
+	"tenantry/gateway/console/site"
 	"tenantry/reports"
 )
 
@@ -16,16 +18,16 @@ type inputView struct {
 
 // inputs returns the inputs of a report and the reports at its address that have that rule, or any; a name stands for one of them.
 func (v *visit) inputs(path map[string]string, rule string) (all []inputView) {
-	get := v.site.rows["reports.get"]
+	get := v.site.Rows["reports.get"]
 	if !v.may(get) {
 		return nil
 	}
 	for ids, i := []string{path["id"]}, 0; i < min(len(ids), few); i++ {
 		a, err := v.read(get, map[string]string{"id": ids[i]}, "")
-		if err != nil || !a.ok() {
+		if err != nil || !a.Ok() {
 			continue
 		}
-		for _, m := range a.data.Get("input").Members {
+		for _, m := range a.Data.Get("input").Members {
 			text := func(name string) string { return m.Value.Get(name).Text }
 			in := inputView{m.Name, reports.Input{Rule: text("rule"), Value: text("value"), Label: text("label"), Type: text("type")}}
 			for _, c := range m.Value.Get("choices").Items {
@@ -37,7 +39,7 @@ func (v *visit) inputs(path map[string]string, rule string) (all []inputView) {
 			}
 		}
 		if i == 0 && rule != "" {
-			for _, id := range a.data.Get("child_reports").Items {
+			for _, id := range a.Data.Get("child_reports").Items {
 				ids = append(ids, id.Text)
 			}
 		}
@@ -48,13 +50,13 @@ func (v *visit) inputs(path map[string]string, rule string) (all []inputView) {
 
 // control makes the control of an input, with the value that was given, else its own.
 func (in inputView) control(name, id, given string, is bool) control {
-	c := control{Name: name, ID: id, Label: cmp.Or(in.Label, label(in.name)), Kind: "text", Value: in.Value, Bare: strings.HasSuffix(name, "]")}
+	c := control{Name: name, ID: id, Label: cmp.Or(in.Label, site.Label(in.name)), Kind: "text", Value: in.Value, Bare: strings.HasSuffix(name, "]")}
 	if is {
 		c.Value = given
 	}
 	switch {
 	case len(in.Choices) > 0:
-		c.Kind, c.Options = "choice", asOptions(in.Choices, c.Value)
+		c.Kind, c.Options = "choice", layout.Options(in.Choices, c.Value)
 	case in.Type == reports.TypeNumber:
 		c.Kind = "number"
 	case in.Type == reports.TypeDate:
@@ -65,7 +67,7 @@ func (in inputView) control(name, id, given string, is bool) control {
 			c.Name = "utc[" + rest // see timed
 		}
 	case in.Type == reports.TypeBoolean:
-		c.Kind, c.Options = "choice", yesOrNo(c.Value)
+		c.Kind, c.Options = "choice", layout.YesOrNo(c.Value)
 	}
 	c.fit(nil)
 	return c

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"tenantry/backends/store"
-	"tenantry/gateway/console/chart"
+	"tenantry/gateway/console/locale"
 	"tenantry/reports"
 )
 
@@ -42,7 +42,7 @@ func TestCellText(t *testing.T) {
 		{reports.TypeList, []string{"a", "b"}, "a, b"},
 		{reports.TypeList, []any{}, ""},
 	} {
-		if got := cellText(newReaders().of(""), test.kind, test.v); got != test.want {
+		if got := cellText(locale.New().For(""), test.kind, test.v); got != test.want {
 			t.Errorf("%s %v: %q, want %q", test.kind, test.v, got, test.want)
 		}
 	}
@@ -68,38 +68,6 @@ func TestMoment(t *testing.T) {
 	}
 }
 
-// TestReadersLanguage: every locale writes what its readers do, and no number loses its sign.
-func TestReadersLanguage(t *testing.T) {
-	t.Parallel()
-	r := newReaders()
-	at := time.Date(2026, 3, 5, 14, 7, 0, 0, time.UTC)
-	for accepted, want := range map[string]string{
-		"":                          "-1,234.5|12%|Mar 5, 2026|Mar 2026|Mar 5|Mar 5, 2026, 2:07 pm",
-		"en-AU":                     "-1,234.5|12%|5 Mar 2026|Mar 2026|5 Mar|5 Mar 2026 14:07",
-		"de":                        "-1.234,5|12\u00a0%|05.03.2026|März 2026|5. März|05.03.2026 14:07",
-		"fr-CA;q=0.8, xx":           "-1\u202f234,5|12\u00a0%|5 mars 2026|mars 2026|5 mars|5 mars 2026 14:07",
-		"ja":                        "-1,234.5|12%|2026/03/05|2026 3月|3月 5|2026/03/05 14:07",
-		"tlh, *;q=0.1":              "-1,234.5|12%|Mar 5, 2026|Mar 2026|Mar 5|Mar 5, 2026, 2:07 pm",
-		strings.Repeat("de,", 5000): "-1.234,5|12\u00a0%|05.03.2026|März 2026|5. März|05.03.2026 14:07",
-		"\x00;;q=":                  "-1,234.5|12%|Mar 5, 2026|Mar 2026|Mar 5|Mar 5, 2026, 2:07 pm",
-	} {
-		l := r.of(accepted)
-		tick, _ := l.Tick(at, chart.Day)
-		if midnight := l.moment(at.Truncate(24 * time.Hour)); strings.HasSuffix(midnight, "am") && !strings.HasSuffix(midnight, ", 12:00 am") {
-			t.Errorf("%.20q: midnight is %q", accepted, midnight)
-		}
-		got := strings.Join([]string{l.Number(-1234.5), l.Percent(12), l.Time(at, chart.Day), l.Time(at, chart.Month), tick, l.moment(at)}, "|")
-		if got != want {
-			t.Errorf("%.20q:\n%q, want\n%q", accepted, got, want)
-		}
-	}
-	for _, l := range r.all {
-		if text := l.Number(-1234567.25); !strings.ContainsAny(text, "-−") || strings.Count(text, "5") != 2 || l.Number(0) != "0" || !strings.Contains(l.Time(at, chart.Day), "2026") {
-			t.Errorf("%s: %q %q", l.Locale(), text, l.Time(at, chart.Day))
-		}
-	}
-}
-
 // TestRowsArePaged: a page of rows, beneath the picture of all.
 func TestRowsArePaged(t *testing.T) {
 	t.Parallel()
@@ -107,7 +75,7 @@ func TestRowsArePaged(t *testing.T) {
 	for i := range 1050 {
 		shared.Data.Rows = append(shared.Data.Rows, []any{"city " + strconv.Itoa(i), int64(i)})
 	}
-	l := newReaders().of("")
+	l := locale.New().For("")
 	for page, want := range map[int]string{-1: "city 0 1,2,,11", 1: "city 0 1,2,,11", 2: "city 100 1,2,3,,11", 4: "city 300 1,2,3,4,5,,11", 6: "city 500 1,,5,6,7,,11", 11: "city 1000 1,,10,11", 99: "city 1000 1,,10,11"} {
 		v := layOut(&shared, l, page, pageRows)
 		var pages []string
@@ -159,7 +127,7 @@ func TestPicturesOfReports(t *testing.T) {
 			t.Fatal(err)
 		}
 		shared := reports.Shared{Visual: test.visual, Asked: asked, Data: &reports.Data{Columns: test.columns, Rows: test.rows}}
-		l, got := newReaders().of(""), ""
+		l, got := locale.New().For(""), ""
 		for i, c := range layOut(&shared, l, 1, pageRows).Charts {
 			if i > 0 {
 				got += " | "
@@ -198,7 +166,7 @@ func TestManyPartsOfAPicture(t *testing.T) { //nolint:paralleltest // what other
 	if err := asked.UnmarshalJSON([]byte(`{"group_by":[{"field":"a"},{"field":"b"}],"measures":[{"op":"sum","field":"c"},{"op":"count"},{"op":"avg","field":"c"}]}`)); err != nil {
 		t.Fatal(err)
 	}
-	l := newReaders().of("")
+	l := locale.New().For("")
 	for _, first := range []reports.Column{text, number, day} {
 		data := &reports.Data{Columns: []reports.Column{first, text, number, number, number}}
 		for i := range rows {
@@ -235,7 +203,7 @@ func TestCountText(t *testing.T) {
 		{900, 100, 1000, reports.Data{Total: 1000}, "Rows 901 to 1,000. 1,000 rows."},
 	} {
 		test.data.Rows = make([][]any, test.rows)
-		if got := countText(newReaders().of(""), test.from, test.shown, &test.data); got != test.want {
+		if got := countText(locale.New().For(""), test.from, test.shown, &test.data); got != test.want {
 			t.Errorf("%+v: %q, want %q", test.data, got, test.want)
 		}
 	}

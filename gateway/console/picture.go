@@ -4,31 +4,14 @@ import (
 	"encoding/json"
 	"net/url"
 	"strconv"
-	"strings"
 
 	"tenantry/gateway/console/chart"
+	"tenantry/gateway/console/layout"
+	"tenantry/gateway/console/locale"
 	"tenantry/internal/strictjson"
 	"tenantry/operation"
 	"tenantry/reports"
 )
-
-// recordAbove returns the record that the page is below of.
-func (v *visit) recordAbove(p *page, path map[string]string) (record strictjson.Value) {
-	for _, above := range v.site.pages {
-		for _, below := range above.below {
-			if below != p || above.list || !strings.HasPrefix(p.path, above.path+"/") || !v.may(above.shows) {
-				continue
-			}
-			if a, err := v.read(above.shows, path, ""); err == nil && a.ok() {
-				record = a.data
-			}
-		}
-	}
-	return record
-}
-
-// whole is the parameter by which running a report answers all its rows, of which its picture is drawn.
-const whole = "whole"
 
 // portion returns the page that is asked for of an answer that has all rows.
 func portion(answer strictjson.Value, asked url.Values) strictjson.Value {
@@ -87,7 +70,7 @@ func ran(report, answer strictjson.Value) (s reports.Shared, ok bool) {
 
 // draw draws what running a report has answered, where it is not shown by its figures alone, and writes the page of it that
 // the table has, as its shared page does.
-func draw(l *locale, report, answer strictjson.Value, asked url.Values, table *tableView) (figures []cellView, charts []*chart.Chart) {
+func draw(l *locale.Locale, report, answer strictjson.Value, asked url.Values, table *tableView) (figures []layout.Cell, charts []*chart.Chart) {
 	s, ok := ran(report, answer)
 	if !ok {
 		return nil, nil // the table shows it all

@@ -9,6 +9,7 @@ import (
 
 	"tenantry/backends/store"
 	"tenantry/gateway/console/chart"
+	"tenantry/gateway/console/locale"
 	"tenantry/internal/fault"
 	"tenantry/reports"
 )
@@ -74,7 +75,7 @@ func drawnAs(visual string) (kind chart.Kind, ok bool) {
 }
 
 // drawings returns the pictures of a report; none where there is nothing to draw.
-func drawings(s *reports.Shared, sh *shape, l *locale) []*chart.Chart {
+func drawings(s *reports.Shared, sh *shape, l *locale.Locale) []*chart.Chart {
 	kind, ok := drawnAs(s.Visual)
 	if !ok || len(sh.measures) == 0 {
 		return nil
@@ -115,7 +116,7 @@ const maxPictures = 3
 type drawn struct {
 	data *reports.Data
 	*shape
-	l *locale
+	l *locale.Locale
 	c *chart.Chart
 }
 

@@ -3,15 +3,15 @@ package console
 import (
 	"cmp"
 	"net/url"
-	"slices"
 	"strconv"
-	"strings"
 
-	"tenantry/backends/record/schema"
+	"tenantry/gateway/console/site"
 	"tenantry/internal/fault"
 	"tenantry/internal/strictjson"
-	"tenantry/operation"
 )
+
+// blankFields is how many rows are free.
+const blankFields = 3
 
 // schemaRow is one field that an organization defines.
 type schemaRow struct {
@@ -21,28 +21,11 @@ type schemaRow struct {
 	Focus                    bool // it is the first that is wrong
 }
 
-// ownTypes says which fields of a definition have types of the organization's own, and what that means; "": none has.
-func (s *site) ownTypes(p *page, definition strictjson.Value) string {
-	if !slices.ContainsFunc(s.all, func(row operation.Row) bool { return row.Defined.By != "" && row.Defined.By == p.shows.Resource }) {
-		return ""
-	}
-	var named []string
-	for _, m := range append(definition.Get("schema").Members, strictjson.Member{Value: definition}) { // some are of one field
-		if t := m.Value.Get("type"); t.Is == strictjson.Text && !slices.Contains(schema.KnownTypes(), t.Text) {
-			named = append(named, m.Value.Get("title").Text+" ("+t.Text+")")
-		}
-	}
-	if len(named) == 0 {
-		return ""
-	}
-	return "Values of types of your own are taken as they are: they are not checked, summed or compared as numbers. Here that is " + clip(strings.Join(named, ", ")) + "."
-}
-
 // ID is the id of the row's first cell.
 func (r schemaRow) ID() string { return "schema-" + r.Number }
 
 // key returns the key of the field, which follows from its title where none is typed.
-func (r *schemaRow) key() string { return cmp.Or(r.Key, keyFrom(r.Title)) }
+func (r *schemaRow) key() string { return cmp.Or(r.Key, site.KeyFrom(r.Title)) }
 
 // schemaRows returns the fields that are defined, or were typed, and room for some more.
 func schemaRows(now strictjson.Value, sent url.Values) (rows []schemaRow) {
@@ -92,10 +75,4 @@ func schemaOf(sent url.Values, faults *fault.List) map[string]any {
 		fields[r.Key] = f
 	}
 	return fields
-}
-
-// keyFrom makes a key of a title: Size in cm is size_in_cm.
-func keyFrom(title string) string {
-	words := strings.FieldsFunc(strings.ToLower(title), func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') })
-	return strings.Join(words, "_")
 }

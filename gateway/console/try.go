@@ -11,6 +11,9 @@ import (
 	"strings"
 	"time"
 
+	"tenantry/gateway/console/ask"
+	"tenantry/gateway/console/layout"
+	"tenantry/gateway/console/site"
 	"tenantry/operation"
 )
 
@@ -25,7 +28,7 @@ type attempt struct {
 // answerView is what an operation answered, as programs get it.
 type answerView struct {
 	Status string
-	Header []hidden
+	Header []layout.Hidden
 	Body   string
 	Cut    bool
 }
@@ -38,7 +41,7 @@ func tryAddress(row *operation.Row) string { return "/docs/" + row.Name + "/try"
 // tryPage makes a call and shows its answer. A call that reads is made by the address of the page, which can be kept;
 // others by a form alone, which no other site can send and no link stand for.
 func tryPage(v *visit) {
-	row := v.site.rows[v.r.PathValue("operation")]
+	row := v.site.Rows[v.r.PathValue("operation")]
 	reads := row != nil && row.Method == http.MethodGet
 	if row == nil || row.Upload != nil || reads && v.r.Method == http.MethodPost {
 		v.missing()
@@ -54,42 +57,42 @@ func tryPage(v *visit) {
 		sent = v.r.URL.Query()
 		send = sent.Has("_send")
 	}
-	q := request{row: row, path: map[string]string{}, match: sent.Get("match"), once: sent.Get("_once")}
-	fromForm(row, q.path, sent)
+	q := ask.Call{Row: row, Path: map[string]string{}, IfMatch: sent.Get("match"), OnceKey: sent.Get("_once")}
+	fromForm(row, q.Path, sent)
 	query := asked(row, sent)
 	more, err := url.ParseQuery(strings.TrimPrefix(strings.TrimSpace(sent.Get("more")), "?"))
 	maps.Copy(query, more)
-	q.query = query.Encode()
+	q.Query = query.Encode()
 	if row.Body != nil {
-		q.raw = []byte(sent.Get("body"))
+		q.Raw = []byte(sent.Get("body"))
 	}
 	view := attempt{chrome: v.chrome(row.Summary), Operation: row, Form: tryForm(row, sent)}
-	view.Trail = []linkView{{Title: "API reference", Address: "/docs"}, {Title: row.Summary, Address: "/docs/" + row.Name}}
+	view.Trail = []site.Link{{Title: "API reference", Address: "/docs"}, {Title: row.Summary, Address: "/docs/" + row.Name}}
 	code := http.StatusOK
 	switch {
 	case !send:
-		q.raw, q.body = nil, sample(row)
+		q.Raw, q.Body = nil, ask.SampleBody(row)
 	case err != nil: // without it the call would answer more than was asked for
 		view.Form.Error, code = "More of the query cannot be read: "+err.Error()+".", http.StatusBadRequest
 	case row.Streams != nil:
-		http.Redirect(v.w, v.r, q.target(), http.StatusSeeOther) // which the browser keeps as a file
+		http.Redirect(v.w, v.r, q.Target(), http.StatusSeeOther) // which the browser keeps as a file
 		return
 	default:
-		w, err := v.client.send(v.r.Context(), v.r, q)
+		w, err := v.client.Send(v.r.Context(), v.r, q)
 		if err != nil {
-			v.refused(reply{}, err)
+			v.refused(ask.Reply{}, err)
 			return
 		}
-		handOn(v.w, w.header)
+		ask.PassOn(v.w, w.Head)
 		view.Answer, v.began = shownAnswer(w), time.Now() // the call knows who may be told, and may have begun another session
-		if w.code >= http.StatusBadRequest {
-			code = w.code
+		if w.Code >= http.StatusBadRequest {
+			code = w.Code
 		}
 	}
 	if unrepeated(row) {
-		q.raw, q.body = nil, sample(row)
+		q.Raw, q.Body = nil, ask.SampleBody(row)
 	}
-	view.Curl = v.client.curl(v.t.Org.Slug, q)
+	view.Curl = v.client.Curl(v.t.Org.Slug, q)
 	v.show(code, "attempt", view)
 }
 
@@ -102,9 +105,9 @@ func unrepeated(row *operation.Row) bool {
 func tryForm(row *operation.Row, sent url.Values) formView {
 	f := formView{Action: tryAddress(row) + "#answer", Submit: "Send", Asks: row.Method == http.MethodGet, Danger: row.Method == http.MethodDelete}
 	if f.Asks {
-		f.Hidden = []hidden{{"_send", "true"}}
+		f.Hidden = []layout.Hidden{{Name: "_send", Value: "true"}}
 	} else {
-		f.Once = onceKey()
+		f.Once = ask.NewOnceKey()
 	}
 	add := func(c control, name string) {
 		c.Name, c.ID, c.Bare = name, idOf("try", name), true
@@ -132,7 +135,7 @@ func tryForm(row *operation.Row, sent url.Values) formView {
 	if row.Body != nil {
 		c := control{Label: "Body", Kind: "json", Value: sent.Get("body")}
 		if !sent.Has("body") || unrepeated(row) {
-			raw, _ := json.MarshalIndent(sample(row), "", "  ") // the document is made of it, too
+			raw, _ := json.MarshalIndent(ask.SampleBody(row), "", "  ") // the document is made of it, too
 			c.Value = string(raw)
 		}
 		add(c, "body")
@@ -141,16 +144,16 @@ func tryForm(row *operation.Row, sent url.Values) formView {
 }
 
 // shownAnswer returns the answer as it is shown.
-func shownAnswer(w *written) *answerView {
-	a := &answerView{Status: strings.TrimSpace(strconv.Itoa(w.code) + " " + http.StatusText(w.code))}
-	for _, name := range slices.Sorted(maps.Keys(w.header)) {
+func shownAnswer(w *ask.Answer) *answerView {
+	a := &answerView{Status: strings.TrimSpace(strconv.Itoa(w.Code) + " " + http.StatusText(w.Code))}
+	for _, name := range slices.Sorted(maps.Keys(w.Head)) {
 		if name != "Set-Cookie" { // no script reads it, nor does a page show it
-			a.Header = append(a.Header, hidden{name, strings.Join(w.header[name], ", ")})
+			a.Header = append(a.Header, layout.Hidden{Name: name, Value: strings.Join(w.Head[name], ", ")})
 		}
 	}
 	var readable bytes.Buffer
-	if json.Indent(&readable, w.body.Bytes(), "", "  ") != nil {
-		readable = w.body
+	if json.Indent(&readable, w.Body.Bytes(), "", "  ") != nil {
+		readable = w.Body
 	}
 	a.Body, a.Cut = readable.String(), readable.Len() > mostAnswered
 	if a.Cut {

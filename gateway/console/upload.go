@@ -10,26 +10,10 @@ import (
 	"slices"
 	"strings"
 
+	"tenantry/gateway/console/ask"
 	"tenantry/internal/fault"
 	"tenantry/operation"
 )
-
-type mediaType struct{ end, media string }
-
-// mediaTypes are those of files, each by an end of their names.
-func mediaTypes() []mediaType {
-	return []mediaType{{".csv", "text/csv"}, {".tsv", "text/tab-separated-values"}, {".json", "application/json"}, {".ndjson", operation.NDJSON}, {".jsonl", operation.NDJSON}}
-}
-
-// extensions returns the ends of the names of files that the operation takes.
-func extensions(row *operation.Row) (ends []string) {
-	for _, m := range mediaTypes() {
-		if slices.Contains(row.Upload, m.media) {
-			ends = append(ends, m.end)
-		}
-	}
-	return ends
-}
 
 // How much of a form with a file stands before the file.
 const (
@@ -56,13 +40,13 @@ func (v *visit) takeFile(row *operation.Row, params map[string]string) {
 			all := mediaTypes()
 			at := slices.IndexFunc(all, func(m mediaType) bool { return m.end == strings.ToLower(path.Ext(part.FileName())) })
 			if at < 0 {
-				sent.Set("_once", onceKey())
+				sent.Set("_once", ask.NewOnceKey())
 				v.again(http.StatusUnprocessableEntity, row, params, sent, []fault.Fault{{Field: "file", Code: fault.Format, Message: "choose a file whose name ends with " + strings.Join(extensions(row), " or ")}}, "")
 				return
 			}
 			fromForm(row, params, sent)
 			query := asked(row, sent)
-			v.carry(request{row: row, path: params, query: query.Encode(), file: part, media: all[at].media, waits: v.w}, sent, query)
+			v.carry(ask.Call{Row: row, Path: params, Query: query.Encode(), File: part, MediaType: all[at].media, Connection: v.w}, sent, query)
 			return
 		}
 		var value []byte

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"tenantry/gateway/console/layout"
+	"tenantry/gateway/console/site"
 	"tenantry/internal/strictjson"
 )
 
@@ -19,8 +21,8 @@ type shown struct {
 	Pairs []pair   // of an object
 	Copy  bool     // a button copies it
 	// Button stands in the place of a value.
-	Button *button
-	Links  []linkView // to records
+	Button *layout.Button
+	Links  []site.Link // to records
 }
 
 type pair struct {
@@ -73,7 +75,7 @@ func present(v strictjson.Value, depth int) shown {
 	}
 	s := shown{Class: "pairs"}
 	for _, m := range v.Members {
-		s.Pairs = append(s.Pairs, pair{label(m.Name), member(m.Name, m.Value, depth+1)})
+		s.Pairs = append(s.Pairs, pair{site.Label(m.Name), member(m.Name, m.Value, depth+1)})
 	}
 	return s
 }
@@ -119,27 +121,6 @@ func plainText(v strictjson.Value) string {
 		return strings.Join(one.List, ", ")
 	}
 	return one.Text
-}
-
-// naming are the fields by which people know a record, the best first.
-func naming() []string {
-	return []string{"title", "label", "name", "filename", "email", "operation", "key", "id"}
-}
-
-// lastNaming are those by which they know one that has none of the others.
-func lastNaming() []string { return []string{"phone", "external_id"} }
-
-// nameOf returns what people call a record.
-func nameOf(record strictjson.Value, otherwise string) string {
-	if first, last := record.Get("first_name").Text, record.Get("last_name").Text; first+last != "" {
-		return strings.TrimSpace(first + " " + last)
-	}
-	for _, name := range slices.Concat(naming()[:len(naming())-1], lastNaming(), []string{"id"}) {
-		if value := record.Get(name); value.Is == strictjson.Text && value.Text != "" || value.Is == strictjson.Number && name == "id" {
-			return value.Text
-		}
-	}
-	return otherwise
 }
 
 // clip shortens what stands in a cell.

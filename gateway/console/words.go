@@ -2,44 +2,84 @@ package console
 
 import (
 	"cmp"
+	"net/http"
+	"path"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"tenantry/backends/record/schema"
+	"tenantry/gateway/console/layout"
+	"tenantry/gateway/console/site"
 	"tenantry/internal/declare"
+	"tenantry/internal/strictjson"
 	"tenantry/operation"
 	"tenantry/reports"
 	"tenantry/tenants"
 )
 
-// declared returns what an answer declares of its fields, of a list those of its records.
-func declared(answer reflect.Type) []declare.Field {
-	for answer != nil && (answer.Kind() == reflect.Pointer || answer.Kind() == reflect.Slice) {
-		answer = answer.Elem()
-	}
-	if answer == nil || answer.Kind() != reflect.Struct {
-		return nil
-	}
-	fields, err := declare.Of(answer)
-	if err != nil {
-		return nil // then nothing is known of them
-	}
-	for _, f := range fields {
-		if f.Name == "results" {
-			return declared(f.Type)
+// described returns what describes settings that are one record: the answer of a schema beside them. Null: nothing does.
+func (v *visit) described(row *operation.Row) strictjson.Value {
+	for _, p := range v.site.Pages {
+		if p.Shows.Tag == row.Tag && row.Method == http.MethodPut && strings.HasSuffix(p.Path, "/schema") && path.Dir(row.Path) == path.Dir(p.Shows.Path) && !strings.Contains(row.Path, "{") {
+			data, _ := v.named(p.Shows.Name, "")
+			return data.Get("schema")
 		}
 	}
-	return fields
+	return strictjson.Value{}
 }
 
-// declared returns what the answer of the page's operation declares of the field; the zero Field: nothing.
-func (s *site) declared(p *page, name string) (f declare.Field) {
-	fields := s.told[p.shows.Name]
-	if at := slices.IndexFunc(fields, func(f declare.Field) bool { return f.Name == name }); at >= 0 {
-		f = fields[at]
+// imports is the operation that takes a file.
+const imports = "imports.create"
+
+// importable returns what the rows of a file can become: records that have fields which the organization defines.
+func (v *visit) importable() (kinds []layout.Option) {
+	for _, p := range v.site.Pages {
+		if !p.List || p.Shows.Defined.Values == "" || !v.may(p.Create) {
+			continue
+		}
+		as, by := p.Shows.Resource+"s", v.site.ListOf(p.Shows.Defined.By)
+		if !strings.Contains(p.Path, "{") {
+			kinds = append(kinds, layout.Option{Value: as, Title: p.Title()})
+			continue
+		}
+		if by == nil || by.Each == nil {
+			continue
+		}
+		data, _ := v.named(by.Shows.Name, "per_page="+strconv.Itoa(mostOptions))
+		for _, of := range data.Get("results").Items {
+			kinds = append(kinds, layout.Option{Value: as + ":" + keyOf(by.Each, of), Title: p.Title() + ": " + clip(nameOf(of, ""))})
+		}
 	}
-	return f
+	return kinds
+}
+
+// operators are the comparisons of filters in the words of people.
+func operators() []layout.Option {
+	return []layout.Option{
+		{Value: "", Title: "is"}, {Value: "ne", Title: "is not"}, {Value: "contains", Title: "contains"}, {Value: "starts_with", Title: "begins with"},
+		{Value: "contains_exact", Title: "contains, case as written"}, {Value: "starts_with_exact", Title: "begins with, case as written"},
+		{Value: "gt", Title: "is more than"}, {Value: "gte", Title: "is at least"}, {Value: "lt", Title: "is less than"}, {Value: "lte", Title: "is at most"},
+		{Value: "exists", Title: "is there (yes or no)"},
+	}
+}
+
+// ownTypes says which fields of a definition have types of the organization's own, and what that means; "": none has.
+func ownTypes(s *site.Site, p *site.Page, definition strictjson.Value) string {
+	if !slices.ContainsFunc(s.All, func(row operation.Row) bool { return row.Defined.By != "" && row.Defined.By == p.Shows.Resource }) {
+		return ""
+	}
+	var named []string
+	for _, m := range append(definition.Get("schema").Members, strictjson.Member{Value: definition}) { // some are of one field
+		if t := m.Value.Get("type"); t.Is == strictjson.Text && !slices.Contains(schema.KnownTypes(), t.Text) {
+			named = append(named, m.Value.Get("title").Text+" ("+t.Text+")")
+		}
+	}
+	if len(named) == 0 {
+		return ""
+	}
+	return "Values of types of your own are taken as they are: they are not checked, summed or compared as numbers. Here that is " + clip(strings.Join(named, ", ")) + "."
 }
 
 // taken returns the values that a field takes; nil: any of its type.
@@ -51,33 +91,33 @@ func taken(f *operation.Field) []string {
 }
 
 // worded returns values as people read and choose them: server_full is Server full.
-func worded(values []string, chosen string) []choiceView {
-	all := make([]choiceView, len(values))
+func worded(values []string, chosen string) []layout.Option {
+	all := make([]layout.Option, len(values))
 	for i, value := range values {
-		all[i] = choiceView{Value: value, Title: spaced(strings.Split(value, "_")), Chosen: value == chosen}
+		all[i] = layout.Option{Value: value, Title: site.Spaced(strings.Split(value, "_")), Chosen: value == chosen}
 	}
 	return all
 }
 
 // choices returns the values that a field of the page's records takes, with their words; nil: any. Names of settings are what the form of
 // the settings calls them.
-func (v *visit) choices(p *page, name string) []choiceView {
-	field, told := p.field(name), v.site.declared(p, name)
+func (v *visit) choices(p *site.Page, name string) []layout.Option {
+	field, told := p.Field(name), v.site.Declared(p, name)
 	switch {
 	case field != nil && field.Ask.Kind == declare.Rows:
 		return v.importable()
 	case field != nil && taken(field) != nil:
 		return worded(taken(field), "")
 	case field != nil && field.Shape == operation.Boolean || told.Type != nil && told.Type.Kind() == reflect.Bool:
-		return yesOrNo("")
+		return layout.YesOrNo("")
 	case told.Tag.Get("enum") == "":
 		return nil
 	}
 	all := worded(strings.Split(told.Tag.Get("enum"), ","), "")
-	if home := v.site.home(p.shows); home != nil && !home.list && home != p {
+	if home := v.site.Home(p.Shows); home != nil && !home.List && home != p {
 		for i, c := range all {
-			if home.field(c.Value) != nil {
-				all[i].Title = cmp.Or(v.described(home.update).Get(c.Value).Get("label").Text, home.called(c.Value))
+			if home.Field(c.Value) != nil {
+				all[i].Title = cmp.Or(v.described(home.Update).Get(c.Value).Get("label").Text, home.FieldTitle(c.Value))
 			}
 		}
 	}
@@ -86,28 +126,30 @@ func (v *visit) choices(p *page, name string) []choiceView {
 
 // words returns the values of a field that a list shows in words of people: those that it takes one of, yes and no, what was done, and
 // by whom.
-func (v *visit) words(p *page, name, op string, defined []definedField) (all []choiceView) {
+func (v *visit) words(p *site.Page, name, op string, defined []definedField) (all []layout.Option) {
 	if op == "exists" || slices.ContainsFunc(defined, func(f definedField) bool { return f.key == name && f.kind == schema.Boolean }) {
-		return yesOrNo("")
+		return layout.YesOrNo("")
 	}
 	switch told := v.choices(p, name); {
 	case told != nil:
 		return told
-	case name == "operation" && p.shows.Tag == audits:
-		for i := range v.site.all {
-			if row := &v.site.all[i]; row.Audit != operation.NoAudit {
-				all = append(all, choiceView{Value: row.Name, Title: row.Summary})
+	case name == "operation" && p.Shows.Tag == audits:
+		for i := range v.site.All {
+			if row := &v.site.All[i]; row.Audit != operation.NoAudit {
+				all = append(all, layout.Option{Value: row.Name, Title: row.Summary})
 			}
 		}
-	case name == "subject" && p.shows.Tag == audits:
-		all = append(all, choiceView{Value: (&tenants.Principal{}).Subject(), Title: nobodyKnown}, choiceView{Value: "command", Title: "a command"})
+	case name == "subject" && p.Shows.Tag == audits:
+		all = append(all, layout.Option{Value: (&tenants.Principal{}).Subject(), Title: nobodyKnown}, layout.Option{Value: "command", Title: "a command"})
 		for kind, s := range subjects() {
 			for id, called := range v.referred(s.resource).names {
-				all = append(all, choiceView{Value: kind + ":" + id, Title: s.before + called})
+				all = append(all, layout.Option{Value: kind + ":" + id, Title: s.before + called})
 			}
 		}
 	}
-	slices.SortFunc(all, func(a, b choiceView) int { return cmp.Or(cmp.Compare(a.Title, b.Title), cmp.Compare(a.Value, b.Value)) })
+	slices.SortFunc(all, func(a, b layout.Option) int {
+		return cmp.Or(cmp.Compare(a.Title, b.Title), cmp.Compare(a.Value, b.Value))
+	})
 	return all
 }
 
@@ -118,7 +160,7 @@ const (
 )
 
 // word returns what people read for a value of that field.
-func (v *visit) word(p *page, name, value string) string {
+func (v *visit) word(p *site.Page, name, value string) string {
 	for _, c := range v.choices(p, name) {
 		if c.Value == value {
 			return c.Title

@@ -1,83 +1,20 @@
-// Package console is what people use in a browser: the pages of an organization for those who are signed in,
-// signing in and out, choosing a password, shared reports. Its pages are made of the rows of operations
-// and ask nothing but these, by the way of any other caller; they work without scripts.
-package console
+// Package signin has the operations of signing in and out, and of people's own sessions and passwords. The pages for them are
+// those of package console; these are rows as any others, which programs may call too.
+package signin
 
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"net/http"
 	"strconv"
-	"time"
 
 	"tenantry/crypto/passwords"
 	"tenantry/crypto/secret"
 	"tenantry/operation"
-	"tenantry/reports"
 	"tenantry/tenants"
 	"tenantry/tenants/identity"
 	"tenantry/tenants/sessions"
 )
-
-// Deps are what the console works on.
-type Deps struct {
-	Sessions *sessions.Service
-	People   *identity.Service
-	Reports  *reports.Module
-	// Visit leads to the organization of a request and to who asks, and counts it: nobody's organization, besides
-	// tenants.ErrUnknownTenant, where the host leads to none. An *operation.Problem says that it is over a limit.
-	Visit func(r *http.Request) (Visitor, error)
-	// Resolve leads to the organization alone, for a small page that is the same for every host.
-	Resolve func(r *http.Request) (*tenants.Tenant, error)
-	// Static makes a handler of content that stays the same.
-	Static  func(contentType string, content func() []byte) http.Handler
-	BaseURL func(slug string) string
-	Cookie  string // name of the session cookie
-	Secure  bool   // served over TLS
-	Now     func() time.Time
-	Log     *slog.Logger
-}
-
-// Visitor is who asks for a page. Person is who is signed in; where that is nobody, Err is tenants.ErrDenied, or why it
-// cannot be told.
-type Visitor struct {
-	Tenant *tenants.Tenant
-	Person *tenants.Principal
-	Err    error
-	// Resolve returns the organization as it is now, nobody's where there is none any more. Error: store.ErrUnavailable.
-	Resolve func(context.Context) (*tenants.Tenant, error)
-	// Form reads the body of the request, a form of at most so many bytes. An *operation.Problem says that there is no room for it.
-	Form func(r *http.Request, most int64) ([]byte, error)
-	// Pause lets others work while a file arrives that is passed on.
-	Pause func()
-}
-
-// Module is the console. Safe for concurrent use.
-type Module struct {
-	Deps
-	common  common
-	account account
-	mux     *http.ServeMux
-}
-
-// New returns the console. An error is a fault of the program.
-func New(d Deps) (*Module, error) {
-	p, err := newRenderer(d.BaseURL, d.Log)
-	if err != nil {
-		return nil, err
-	}
-	m := &Module{Deps: d, mux: http.NewServeMux(), account: account{d.Sessions, d.People, d.Cookie, d.Secure}, common: common{
-		client: &client{cookie: d.Cookie, baseURL: d.BaseURL}, pages: p, locales: newReaders(), sessions: d.Sessions, people: d.People,
-		own: map[string]*operation.Row{}, cookie: d.Cookie, now: d.Now, log: d.Log,
-	}}
-	return m, m.routes()
-}
-
-// Serve makes the pages of the rows; handler serves them. It is called before the first request.
-func (m *Module) Serve(rows []operation.Row, handler http.Handler) {
-	m.common.site, m.common.client.api = newSite(rows), handler
-}
 
 // SignedIn is what signing in answers.
 type SignedIn struct {
@@ -85,24 +22,15 @@ type SignedIn struct {
 	Name string `json:"name"`
 }
 
-// Operations returns the rows of signing in and out, and of people's own sessions and passwords.
+// Module is signing in and out, and people's own sessions and passwords. Safe for concurrent use.
+type Module struct {
+	Sessions *sessions.Service
+	People   *identity.Service
+	Name     string // of the session cookie
+	Secure   bool   // served over TLS
+}
+
 func (m *Module) Operations() []operation.Row {
-	rows := m.account.rows()
-	for i := range rows {
-		m.common.own[rows[i].Name] = &rows[i]
-	}
-	return rows
-}
-
-// account is signing in and out, and people's own sessions and passwords. Safe for concurrent use.
-type account struct {
-	sessions *sessions.Service
-	people   *identity.Service
-	name     string // of the session cookie
-	secure   bool   // served over TLS
-}
-
-func (m *account) rows() []operation.Row {
 	// Those who call these are nobody yet.
 	begin := operation.Row{
 		Method: http.MethodPost, Tag: "Sessions", Credentials: operation.Open, Rule: operation.AnyCaller(), Audit: operation.AuditAlways,
@@ -143,8 +71,8 @@ type credentials struct {
 	Password string `json:"password" rule:"required min=1 max=1024" use:"secret" example:"correct horse battery staple"`
 }
 
-func (m *account) signIn(ctx context.Context, c *operation.Call, in credentials) (SignedIn, error) {
-	user, err := m.sessions.SignIn(ctx, c.Tenant, in.Email, secret.New(in.Password), c.Remote)
+func (m *Module) signIn(ctx context.Context, c *operation.Call, in credentials) (SignedIn, error) {
+	user, err := m.Sessions.SignIn(ctx, c.Tenant, in.Email, secret.New(in.Password), c.Remote)
 	if user != nil { // who it was, also where it is refused; what was typed is recorded nowhere
 		c.Note("user", strconv.FormatInt(user.UID, 10))
 	}
@@ -176,14 +104,14 @@ func later(err error) error {
 }
 
 // begin starts a session under a new identifier and hands it to the browser.
-func (m *account) begin(ctx context.Context, c *operation.Call, user *identity.User) (SignedIn, error) {
+func (m *Module) begin(ctx context.Context, c *operation.Call, user *identity.User) (SignedIn, error) {
 	browser, _ := c.RequestHeader("User-Agent") // two of them say nothing
-	token, session, err := m.sessions.Start(ctx, c.Tenant, user, sessions.From{Address: c.Remote, Browser: browser})
+	token, session, err := m.Sessions.Start(ctx, c.Tenant, user, sessions.From{Address: c.Remote, Browser: browser})
 	if err != nil {
 		return SignedIn{}, err
 	}
 	c.Undo = func(ctx context.Context) error {
-		_ = m.sessions.End(ctx, c.Tenant, token.Reveal()) // nobody has been given it; it ends by itself otherwise
+		_ = m.Sessions.End(ctx, c.Tenant, token.Reveal()) // nobody has been given it; it ends by itself otherwise
 		return nil
 	}
 	c.Note("user", strconv.FormatInt(user.UID, 10))
@@ -193,9 +121,9 @@ func (m *account) begin(ctx context.Context, c *operation.Call, user *identity.U
 	return SignedIn{ID: user.UID, Name: user.Name}, nil
 }
 
-func (m *account) signOut(ctx context.Context, c *operation.Call, _ struct{}) (none struct{}, err error) {
+func (m *Module) signOut(ctx context.Context, c *operation.Call, _ struct{}) (none struct{}, err error) {
 	if c.SessionToken != "" {
-		if err := m.sessions.End(ctx, c.Tenant, c.SessionToken); err != nil {
+		if err := m.Sessions.End(ctx, c.Tenant, c.SessionToken); err != nil {
 			return none, err
 		}
 	}
@@ -212,17 +140,17 @@ type choice struct {
 	Password string `json:"password" rule:"required min=1 max=1024" use:"secret" example:"correct horse battery staple"`
 }
 
-func (m *account) choosePassword(ctx context.Context, c *operation.Call, in choice) (SignedIn, error) {
-	user, err := m.sessions.AcceptInvite(ctx, c.Tenant, in.Token, secret.New(in.Password), c.Remote)
+func (m *Module) choosePassword(ctx context.Context, c *operation.Call, in choice) (SignedIn, error) {
+	user, err := m.Sessions.AcceptInvite(ctx, c.Tenant, in.Token, secret.New(in.Password), c.Remote)
 	return m.beginByLink(ctx, c, user, err)
 }
 
-func (m *account) redeem(ctx context.Context, c *operation.Call, in linkToken) (SignedIn, error) {
-	user, err := m.sessions.UseLink(ctx, c.Tenant, in.Token, c.Remote)
+func (m *Module) redeem(ctx context.Context, c *operation.Call, in linkToken) (SignedIn, error) {
+	user, err := m.Sessions.UseLink(ctx, c.Tenant, in.Token, c.Remote)
 	return m.beginByLink(ctx, c, user, err)
 }
 
-func (m *account) beginByLink(ctx context.Context, c *operation.Call, user *identity.User, err error) (SignedIn, error) {
+func (m *Module) beginByLink(ctx context.Context, c *operation.Call, user *identity.User, err error) (SignedIn, error) {
 	if errors.Is(err, tenants.ErrDenied) {
 		p := operation.Forbidden(usedUp)
 		p.Reason = "link refused"
@@ -237,7 +165,7 @@ func (m *account) beginByLink(ctx context.Context, c *operation.Call, user *iden
 var errStays = errors.New("sessions, a password or a link are what they were before no more")
 
 // goOn begins a session after something that stays done, also where nobody can be told of the session.
-func (m *account) goOn(ctx context.Context, c *operation.Call, user *identity.User) (SignedIn, error) {
+func (m *Module) goOn(ctx context.Context, c *operation.Call, user *identity.User) (SignedIn, error) {
 	in, err := m.begin(ctx, c, user)
 	if undo := c.Undo; undo != nil {
 		c.Undo = func(ctx context.Context) error { return errors.Join(undo(ctx), errStays) }
@@ -246,8 +174,8 @@ func (m *account) goOn(ctx context.Context, c *operation.Call, user *identity.Us
 }
 
 // cookie is sent to this host alone and to no other site's requests.
-func (m *account) cookie(value string) *http.Cookie {
+func (m *Module) cookie(value string) *http.Cookie {
 	return &http.Cookie{
-		Name: m.name, Value: value, Path: "/", HttpOnly: true, Secure: m.secure, SameSite: http.SameSiteLaxMode,
+		Name: m.Name, Value: value, Path: "/", HttpOnly: true, Secure: m.Secure, SameSite: http.SameSiteLaxMode,
 	}
 }

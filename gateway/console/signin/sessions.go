@@ -1,4 +1,4 @@
-package console
+package signin
 
 import (
 	"context"
@@ -26,8 +26,8 @@ type linkToken struct {
 	Token string `json:"token" rule:"required min=1 max=200" use:"secret" example:"inv_3q2-7w"`
 }
 
-func (m *account) checkLink(ctx context.Context, c *operation.Call, in linkToken) (Link, error) {
-	ends, err := m.sessions.CheckInvite(ctx, c.Tenant, in.Token, c.Remote)
+func (m *Module) checkLink(ctx context.Context, c *operation.Call, in linkToken) (Link, error) {
+	ends, err := m.Sessions.CheckInvite(ctx, c.Tenant, in.Token, c.Remote)
 	if errors.Is(err, tenants.ErrDenied) {
 		return Link{}, operation.Forbidden(usedUp)
 	}
@@ -60,7 +60,7 @@ func exampleSession() Session {
 }
 
 // ownSessions returns the rows by which a person sees and ends sessions of their own, and changes the password.
-func (m *account) ownSessions() []operation.Row {
+func (m *Module) ownSessions() []operation.Row {
 	own := operation.Row{Tag: "Sessions", Credentials: operation.Session, Rule: operation.AnyCaller()}
 	list, get, end, endAll, password := own, own, own, own, own
 	missing := operation.Failure{Code: http.StatusNotFound, Message: noSession, When: "the person has no such session, or it has ended"}
@@ -91,12 +91,12 @@ func (m *account) ownSessions() []operation.Row {
 const noSession = "Session not found"
 
 // sessionsOf returns the caller's own sessions.
-func (m *account) sessionsOf(ctx context.Context, c *operation.Call) ([]Session, error) {
-	all, err := m.sessions.List(ctx, c.Tenant, c.Principal.UserID)
+func (m *Module) sessionsOf(ctx context.Context, c *operation.Call) ([]Session, error) {
+	all, err := m.Sessions.List(ctx, c.Tenant, c.Principal.UserID)
 	if err != nil {
 		return nil, err
 	}
-	this, err := m.sessions.Info(ctx, c.Tenant, c.SessionToken)
+	this, err := m.Sessions.Info(ctx, c.Tenant, c.SessionToken)
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +129,7 @@ func browserName(agent string) string {
 	return strings.Join(slices.DeleteFunc([]string{browser, system}, func(s string) bool { return s == "" }), " on ")
 }
 
-func (m *account) listSessions(ctx context.Context, c *operation.Call, in operation.Paging) (SessionPage, error) {
+func (m *Module) listSessions(ctx context.Context, c *operation.Call, in operation.Paging) (SessionPage, error) {
 	all, err := m.sessionsOf(ctx, c)
 	from := min(in.Offset(), len(all))
 	return SessionPage(operation.PageOf(in, int64(len(all)), all[from:min(from+in.Limit(), len(all))])), err
@@ -139,7 +139,7 @@ type sessionID struct {
 	ID string `json:"id" doc:"The session." example:"9c2f5a81d0e34b7796ab01cd"`
 }
 
-func (m *account) getSession(ctx context.Context, c *operation.Call, in sessionID) (Session, error) {
+func (m *Module) getSession(ctx context.Context, c *operation.Call, in sessionID) (Session, error) {
 	all, err := m.sessionsOf(ctx, c)
 	for _, s := range all {
 		if s.ID == in.ID {
@@ -152,19 +152,19 @@ func (m *account) getSession(ctx context.Context, c *operation.Call, in sessionI
 	return Session{}, err
 }
 
-func (m *account) endSession(ctx context.Context, c *operation.Call, in sessionID) (none struct{}, err error) {
-	err = m.sessions.EndListed(ctx, c.Tenant, c.Principal.UserID, in.ID)
+func (m *Module) endSession(ctx context.Context, c *operation.Call, in sessionID) (none struct{}, err error) {
+	err = m.Sessions.EndListed(ctx, c.Tenant, c.Principal.UserID, in.ID)
 	if errors.Is(err, store.ErrNotFound) {
 		return none, operation.NotFound(noSession)
 	}
 	return none, err
 }
 
-func (m *account) endOthers(ctx context.Context, c *operation.Call, _ struct{}) (none struct{}, err error) {
-	if err := m.sessions.EndAll(ctx, c.Tenant, c.Principal.UserID); err != nil {
+func (m *Module) endOthers(ctx context.Context, c *operation.Call, _ struct{}) (none struct{}, err error) {
+	if err := m.Sessions.EndAll(ctx, c.Tenant, c.Principal.UserID); err != nil {
 		return none, err
 	}
-	user, err := m.people.FindUser(ctx, c.Tenant, c.Principal.UserID)
+	user, err := m.People.FindUser(ctx, c.Tenant, c.Principal.UserID)
 	if err != nil {
 		return none, err
 	}
@@ -177,8 +177,8 @@ type newPassword struct {
 	Password string `json:"password" rule:"required min=1 max=1024" use:"secret" doc:"The new one." ask:"New password" example:"battery horse staple correct"`
 }
 
-func (m *account) changePassword(ctx context.Context, c *operation.Call, in newPassword) (none struct{}, err error) {
-	user, err := m.sessions.ChangePassword(ctx, c.Tenant, c.Principal.UserID, secret.New(in.Present), secret.New(in.Password), c.Remote)
+func (m *Module) changePassword(ctx context.Context, c *operation.Call, in newPassword) (none struct{}, err error) {
+	user, err := m.Sessions.ChangePassword(ctx, c.Tenant, c.Principal.UserID, secret.New(in.Present), secret.New(in.Password), c.Remote)
 	if errors.Is(err, tenants.ErrDenied) {
 		return none, fault.One("present_password", fault.Forbidden, "the present password is wrong")
 	}

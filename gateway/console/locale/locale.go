@@ -1,4 +1,5 @@
-package console
+// Package locale writes numbers, dates and times as the readers of a page do, by the Accept-Language header of their browsers.
+package locale
 
 import (
 	"cmp"
@@ -43,23 +44,23 @@ import (
 	"tenantry/gateway/console/chart"
 )
 
-// locale writes numbers and dates as its readers do. It is immutable.
-type locale struct {
+// Locale writes numbers and dates as its readers do. It is immutable.
+type Locale struct {
 	locales.Translator
 	monthFirst, yearFirst bool
 	dot                   string // after the number of a day
 	comma                 string // between a date and a time
 }
 
-// readers are the locales there are.
-type readers struct {
+// Set are the locales there are.
+type Set struct {
 	matcher language.Matcher
-	all     []*locale
+	all     []*Locale
 }
 
-// newReaders returns the locales; English is for readers whose language is none of them.
-func newReaders() *readers {
-	r := &readers{}
+// New returns the locales; English is for readers whose language is none of them.
+func New() *Set {
+	r := &Set{}
 	var tags []language.Tag
 	for _, t := range []locales.Translator{
 		en.New(), en_GB.New(), ar.New(), bg.New(), cs.New(), da.New(), de.New(), de_CH.New(), el.New(), es.New(), fi.New(), fr.New(), he.New(), hi.New(), hu.New(),
@@ -67,7 +68,7 @@ func newReaders() *readers {
 	} {
 		probe := time.Date(2001, 2, 3, 0, 0, 0, 0, time.UTC)
 		medium, long := t.FmtDateMedium(probe), t.FmtDateLong(probe)
-		l := &locale{Translator: t, yearFirst: strings.HasPrefix(medium, "2001"), comma: " "}
+		l := &Locale{Translator: t, yearFirst: strings.HasPrefix(medium, "2001"), comma: " "}
 		if l.monthFirst = l.yearFirst || !strings.HasPrefix(long, "3"); l.monthFirst && !l.yearFirst {
 			l.comma = ", "
 		}
@@ -83,9 +84,9 @@ func newReaders() *readers {
 // maxAccepted bounds what is read of an Accept-Language header.
 const maxAccepted = 200
 
-// of returns the locale that fits an Accept-Language header best. Each language is read by itself, so that
+// For returns the locale that fits an Accept-Language header best. Each language is read by itself, so that
 // one that nobody knows does not hide the others.
-func (r *readers) of(accepted string) *locale {
+func (r *Set) For(accepted string) *Locale {
 	type wish struct {
 		tag    language.Tag
 		weight float32
@@ -109,7 +110,7 @@ func (r *readers) of(accepted string) *locale {
 }
 
 // Number writes a number with at most four decimals, but never a small one as nothing.
-func (l *locale) Number(x float64) string {
+func (l *Locale) Number(x float64) string {
 	if size := math.Abs(x); size >= 1e15 || (size < 0.001 && x != 0) {
 		return strconv.FormatFloat(x, 'g', 6, 64)
 	}
@@ -118,7 +119,7 @@ func (l *locale) Number(x float64) string {
 }
 
 // Percent writes a share of 100.
-func (l *locale) Percent(x float64) string {
+func (l *Locale) Percent(x float64) string {
 	if math.Abs(x) >= 10 || x == math.Trunc(x) {
 		return l.FmtPercent(math.Round(x), 0)
 	}
@@ -126,7 +127,7 @@ func (l *locale) Percent(x float64) string {
 }
 
 // Time writes a moment, of which the step matters, in UTC.
-func (l *locale) Time(t time.Time, step chart.Step) string {
+func (l *Locale) Time(t time.Time, step chart.Step) string {
 	switch step {
 	case chart.Day:
 		return l.FmtDateMedium(t)
@@ -142,13 +143,13 @@ func (l *locale) Time(t time.Time, step chart.Step) string {
 	if t.Truncate(24 * time.Hour).Equal(t) {
 		return l.FmtDateMedium(t)
 	}
-	return l.moment(t)
+	return l.Moment(t)
 }
 
-func (l *locale) moment(t time.Time) string { return l.FmtDateMedium(t) + l.comma + l.clock(t) }
+func (l *Locale) Moment(t time.Time) string { return l.FmtDateMedium(t) + l.comma + l.clock(t) }
 
 // clock writes the time of a day. Where it has twelve hours, the first of them is the twelfth, which the locales call 0.
-func (l *locale) clock(t time.Time) string {
+func (l *Locale) clock(t time.Time) string {
 	text := l.FmtTimeShort(t)
 	if t.Hour() == 0 && !strings.Contains(l.FmtTimeShort(t.Add(13*time.Hour)), "13") {
 		text = strings.Replace(text, "0:", "12:", 1)
@@ -156,7 +157,7 @@ func (l *locale) clock(t time.Time) string {
 	return text
 }
 
-func (l *locale) month(t time.Time) string {
+func (l *Locale) month(t time.Time) string {
 	year := strconv.Itoa(t.Year())
 	if l.yearFirst {
 		return year + " " + l.MonthAbbreviated(t.Month())
@@ -165,7 +166,7 @@ func (l *locale) month(t time.Time) string {
 }
 
 // Tick writes a moment shortly, and apart what it is part of.
-func (l *locale) Tick(t time.Time, step chart.Step) (text, within string) {
+func (l *Locale) Tick(t time.Time, step chart.Step) (text, within string) {
 	year := strconv.Itoa(t.Year())
 	day := strconv.Itoa(t.Day()) + l.dot + " " + l.MonthAbbreviated(t.Month())
 	if l.monthFirst {

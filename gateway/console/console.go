@@ -19,10 +19,18 @@ import (
 	"time"
 
 	"tenantry/gateway/console/ask"
+	"tenantry/gateway/console/input"
 	"tenantry/gateway/console/layout"
+	"tenantry/gateway/console/list"
 	"tenantry/gateway/console/locale"
+	"tenantry/gateway/console/overview"
+	"tenantry/gateway/console/record"
+	"tenantry/gateway/console/reference"
+	"tenantry/gateway/console/report"
 	"tenantry/gateway/console/signin"
 	"tenantry/gateway/console/site"
+	"tenantry/gateway/console/submit"
+	"tenantry/gateway/console/visit"
 	"tenantry/operation"
 	"tenantry/reports"
 	"tenantry/tenants"
@@ -37,7 +45,7 @@ type Deps struct {
 	Reports  *reports.Module
 	// Visit leads to the organization of a request and to who asks, and counts it: nobody's organization, besides
 	// tenants.ErrUnknownTenant, where the host leads to none. An *operation.Problem says that it is over a limit.
-	Visit func(r *http.Request) (Visitor, error)
+	Visit func(r *http.Request) (visit.Visitor, error)
 	// Resolve leads to the organization alone, for a small page that is the same for every host.
 	Resolve func(r *http.Request) (*tenants.Tenant, error)
 	// Static makes a handler of content that stays the same.
@@ -52,7 +60,7 @@ type Deps struct {
 // Module is the console. Safe for concurrent use.
 type Module struct {
 	Deps
-	common  common
+	common  visit.Console
 	account signin.Module
 	mux     *http.ServeMux
 }
@@ -63,23 +71,23 @@ func New(d Deps) (*Module, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Module{Deps: d, mux: http.NewServeMux(), account: signin.Module{Sessions: d.Sessions, People: d.People, Name: d.Cookie, Secure: d.Secure}, common: common{
-		client: &ask.Client{Cookie: d.Cookie, BaseURL: d.BaseURL}, pages: p, locales: locale.New(), sessions: d.Sessions, people: d.People,
-		own: map[string]*operation.Row{}, cookie: d.Cookie, now: d.Now, log: d.Log,
+	m := &Module{Deps: d, mux: http.NewServeMux(), account: signin.Module{Sessions: d.Sessions, People: d.People, Name: d.Cookie, Secure: d.Secure}, common: visit.Console{
+		Client: &ask.Client{Cookie: d.Cookie, BaseURL: d.BaseURL}, Layout: p, Locales: locale.New(), Sessions: d.Sessions, People: d.People,
+		Own: map[string]*operation.Row{}, Cookie: d.Cookie, Now: d.Now, Log: d.Log,
 	}}
 	return m, m.routes()
 }
 
 // Serve makes the pages of the rows; handler serves them. It is called before the first request.
 func (m *Module) Serve(rows []operation.Row, handler http.Handler) {
-	m.common.site, m.common.client.Api = site.New(rows), handler
+	m.common.Site, m.common.Client.API = site.New(rows), handler
 }
 
 // Operations returns the rows of signing in and out, and of people's own sessions and passwords.
 func (m *Module) Operations() []operation.Row {
 	rows := m.account.Operations()
 	for i := range rows {
-		m.common.own[rows[i].Name] = &rows[i]
+		m.common.Own[rows[i].Name] = &rows[i]
 	}
 	return rows
 }
@@ -95,12 +103,14 @@ func (m *Module) routes() error {
 	if err != nil {
 		return err
 	}
-	mux.HandleFunc("GET /{$}", m.signedIn(overviewPage))
-	mux.HandleFunc("GET /find", m.signedIn(findPage))
-	mux.HandleFunc("GET /docs", m.forAll(func(w http.ResponseWriter, _ *http.Request, c chrome) { m.common.referencePage(w, c) }))
-	mux.HandleFunc("GET /docs/{operation}", m.forAll(func(w http.ResponseWriter, r *http.Request, c chrome) { m.common.operationPage(w, r, c) }))
-	mux.HandleFunc("GET /docs/{operation}/try", m.signedIn(tryPage))
-	mux.HandleFunc("POST /docs/{operation}/try", m.signedIn(tryPage))
+	mux.HandleFunc("GET /{$}", m.signedIn(overview.Page))
+	mux.HandleFunc("GET /find", m.signedIn(list.Find))
+	mux.HandleFunc("GET /docs", m.forAll(func(w http.ResponseWriter, _ *http.Request, c visit.Chrome) { reference.ReferencePage(&m.common, w, c) }))
+	mux.HandleFunc("GET /docs/{operation}", m.forAll(func(w http.ResponseWriter, r *http.Request, c visit.Chrome) {
+		reference.OperationPage(&m.common, w, r, c)
+	}))
+	mux.HandleFunc("GET /docs/{operation}/try", m.signedIn(reference.TryPage))
+	mux.HandleFunc("POST /docs/{operation}/try", m.signedIn(reference.TryPage))
 	mux.HandleFunc("GET /sign-in", m.anyPage(m.signInPage))
 	mux.HandleFunc("POST /sign-in", m.signInForm)
 	mux.HandleFunc("POST /sign-out", m.signOutForm)
@@ -108,16 +118,16 @@ func (m *Module) routes() error {
 	mux.HandleFunc("POST /enter", m.linkForm("sessions.redeem", m.showEnter, "token"))
 	mux.HandleFunc("GET /welcome", m.linkPage(m.showWelcome))
 	mux.HandleFunc("POST /welcome", m.linkForm("passwords.create", m.showWelcome, "token", "password"))
-	mux.HandleFunc("GET /do/{operation}", m.signedIn(doPage))
-	mux.HandleFunc("POST /do/{operation}", m.signedIn(doIt))
-	shown := sharedReports{m.Reports, m.common.pages, m.common.locales, m.Log}
-	report := func(w http.ResponseWriter, r *http.Request, v Visitor, _ error) { shown.page(w, r, v) }
-	shared, others := timed(m.visited(report)), timed(m.signedIn(sitePage))
+	mux.HandleFunc("GET /do/{operation}", m.signedIn(submit.FormPage))
+	mux.HandleFunc("POST /do/{operation}", m.signedIn(submit.Submit))
+	shown := report.Pages{Reports: m.Reports, Pages: m.common.Layout, Locales: m.common.Locales, Log: m.Log}
+	report := func(w http.ResponseWriter, r *http.Request, v visit.Visitor, _ error) { shown.Serve(w, r, v) }
+	shared, others := input.WithMoments(m.visited(report)), input.WithMoments(m.signedIn(sitePage))
 	mux.HandleFunc("GET /shared/reports/{pid}", shared)
 	mux.HandleFunc("GET /shared/reports/{pid}/{report_id}", shared)
-	nowhere := m.visiting(func(v *visit) { v.missing() }, func(w http.ResponseWriter, _ *http.Request) { m.common.pages.Missing(w) }, func(w http.ResponseWriter, _ *http.Request, _ error) { m.common.pages.Missing(w) })
+	nowhere := m.visiting(func(v *visit.Visit) { v.Missing() }, func(w http.ResponseWriter, _ *http.Request) { m.common.Layout.Missing(w) }, func(w http.ResponseWriter, _ *http.Request, _ error) { m.common.Layout.Missing(w) })
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		if p, _ := m.common.site.Find(r.URL.EscapedPath()); p == nil || r.Method != http.MethodGet && r.Method != http.MethodHead {
+		if p, _ := m.common.Site.Find(r.URL.EscapedPath()); p == nil || r.Method != http.MethodGet && r.Method != http.MethodHead {
 			nowhere(w, r) // nobody needs to be signed in to be told
 			return
 		}
@@ -134,7 +144,7 @@ func (m *Module) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				panic(cause)
 			}
 			m.Log.ErrorContext(r.Context(), "a page failed", "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
-			m.common.pages.Message(w, http.StatusInternalServerError, "", "Something went wrong", "Please try again.")
+			m.common.Layout.Message(w, http.StatusInternalServerError, "", "Something went wrong", "Please try again.")
 		}
 	}()
 	h := w.Header()
@@ -144,7 +154,7 @@ func (m *Module) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("X-Robots-Tag", "noindex, nofollow")
 	h.Set("Cache-Control", "no-store")
 	if clean := path.Clean(r.URL.Path); clean != r.URL.Path && clean+"/" != r.URL.Path {
-		m.common.pages.Missing(w) // the mux would redirect, and repeat the query with its token
+		m.common.Layout.Missing(w) // the mux would redirect, and repeat the query with its token
 		return
 	}
 	r.Header.Set(ask.RequestIDHeader, w.Header().Get(ask.RequestIDHeader)) // by which the log tells whose calls follow
@@ -166,18 +176,18 @@ func (m *Module) formed(page string) *operation.Row {
 	if !is {
 		return nil
 	}
-	return m.common.site.Rows[operation]
+	return m.common.Site.Rows[operation]
 }
 
 // sitePage shows what the path leads to.
-func sitePage(v *visit) {
-	p, path := v.site.Find(v.r.URL.EscapedPath())
+func sitePage(v *visit.Visit) {
+	p, path := v.Site.Find(v.R.URL.EscapedPath())
 	switch {
 	case p == nil:
-		v.missing()
+		v.Missing()
 	case p.List:
-		v.listPage(p, path)
+		list.Page(v, p, path)
 	default:
-		v.recordPage(p, path)
+		record.Page(v, p, path)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"tenantry/crypto/passwords"
 	"tenantry/gateway/console/ask"
 	"tenantry/gateway/console/layout"
+	"tenantry/gateway/console/visit"
 	"tenantry/operation"
 )
 
@@ -23,23 +24,23 @@ type signInView struct {
 func (m *Module) signInPage(w http.ResponseWriter, r *http.Request, organization string) {
 	next := r.URL.Query().Get("next")
 	if next != "" {
-		next = local(next)
+		next = visit.LocalAddress(next)
 	}
 	m.showSignIn(w, http.StatusOK, organization, signInView{Next: next})
 }
 
 func (m *Module) showSignIn(w http.ResponseWriter, code int, organization string, v signInView) {
-	v.Stranger = m.common.pages.Stranger("Sign in")
+	v.Stranger = m.common.Layout.Stranger("Sign in")
 	v.Faulty = v.Problem != ""
 	if v.Organization = organization; organization != "" {
 		v.Address = "" // it is the right one
 	}
-	m.common.pages.Render(w, code, "sign-in", v)
+	m.common.Layout.Render(w, code, "sign-in", v)
 }
 
 // formOf reads a form of somebody who is not signed in, and calls the operation with those of its values; nil: it was answered.
 func (m *Module) formOf(w http.ResponseWriter, r *http.Request, operation string, names ...string) *ask.Reply {
-	row := m.common.own[operation]
+	row := m.common.Own[operation]
 	if row == nil || !m.readForm(w, r) {
 		return nil
 	}
@@ -47,10 +48,10 @@ func (m *Module) formOf(w http.ResponseWriter, r *http.Request, operation string
 	for _, name := range names {
 		body[name] = r.PostForm.Get(name)
 	}
-	a, err := m.common.client.Ask(r.Context(), r, ask.Call{Row: row, Body: body})
+	a, err := m.common.Client.Ask(r.Context(), r, ask.Call{Row: row, Body: body})
 	if err != nil {
 		m.Log.ErrorContext(r.Context(), "a form failed", "error", err)
-		m.common.pages.Unavailable(w, "")
+		m.common.Layout.Unavailable(w, "")
 		return nil
 	}
 	ask.PassOn(w, a.Header)
@@ -78,7 +79,7 @@ func (m *Module) readForm(w http.ResponseWriter, r *http.Request) bool {
 		}
 	}
 	if err != nil {
-		m.common.pages.Message(w, http.StatusBadRequest, "", "The form did not arrive", "Go back and try again.")
+		m.common.Layout.Message(w, http.StatusBadRequest, "", "The form did not arrive", "Go back and try again.")
 		return false
 	}
 	r.PostForm = fields
@@ -89,8 +90,8 @@ func (m *Module) signInForm(w http.ResponseWriter, r *http.Request) {
 	a := m.formOf(w, r, "sessions.create", "email", "password")
 	switch {
 	case a == nil:
-	case a.Ok():
-		http.Redirect(w, r, local(r.PostForm.Get("next")), http.StatusSeeOther) //nolint:gosec // an address of these pages, see local
+	case a.OK():
+		http.Redirect(w, r, visit.LocalAddress(r.PostForm.Get("next")), http.StatusSeeOther) //nolint:gosec // an address of these pages, see local
 	default:
 		m.anyPage(func(w http.ResponseWriter, r *http.Request, organization string) {
 			m.showSignIn(w, a.Code, organization, signInView{Email: r.PostForm.Get("email"), Next: r.PostForm.Get("next"), Problem: explanation(a)})
@@ -103,10 +104,10 @@ func (m *Module) signOutForm(w http.ResponseWriter, r *http.Request) {
 	a := m.formOf(w, r, "sessions.delete")
 	switch {
 	case a == nil:
-	case a.Ok(), a.Code == http.StatusForbidden && a.Message == operation.DeniedMessage:
+	case a.OK(), a.Code == http.StatusForbidden && a.Message == operation.DeniedMessage:
 		http.Redirect(w, r, "/sign-in", http.StatusSeeOther)
 	default:
-		m.common.pages.Message(w, a.Code, "", "You are still signed in", explanation(a))
+		m.common.Layout.Message(w, a.Code, "", "You are still signed in", explanation(a))
 	}
 }
 
@@ -127,11 +128,11 @@ type welcomeView struct {
 }
 
 func (m *Module) showWelcome(w http.ResponseWriter, code int, organization, token, problem string) {
-	m.common.pages.Render(w, code, "welcome", welcomeView{layout.Frame{Title: "Choose a password", Organization: organization, Faulty: problem != ""}, passwords.MinCharacters, m.common.own["passwords.check"].Path, code == http.StatusForbidden, token, problem})
+	m.common.Layout.Render(w, code, "welcome", welcomeView{layout.Frame{Title: "Choose a password", Organization: organization, Faulty: problem != ""}, passwords.MinCharacters, m.common.Own["passwords.check"].Path, code == http.StatusForbidden, token, problem})
 }
 
 func (m *Module) showEnter(w http.ResponseWriter, code int, organization, token, problem string) {
-	m.common.pages.Render(w, code, "enter", welcomeView{Frame: layout.Frame{Title: "Sign in by a link", Organization: organization, Faulty: problem != ""}, Ended: code == http.StatusForbidden, Token: token, Problem: problem})
+	m.common.Layout.Render(w, code, "enter", welcomeView{Frame: layout.Frame{Title: "Sign in by a link", Organization: organization, Faulty: problem != ""}, Ended: code == http.StatusForbidden, Token: token, Problem: problem})
 }
 
 // showing shows a page that a single-use link leads to.
@@ -155,7 +156,7 @@ func (m *Module) linkForm(operation string, show showing, names ...string) http.
 		a := m.formOf(w, r, operation, names...)
 		switch {
 		case a == nil:
-		case a.Ok():
+		case a.OK():
 			http.Redirect(w, r, "/", http.StatusSeeOther)
 		default:
 			m.anyPage(func(w http.ResponseWriter, r *http.Request, organization string) {

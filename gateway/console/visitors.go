@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"tenantry/gateway/console/layout"
+	"tenantry/gateway/console/visit"
 	"tenantry/operation"
 	"tenantry/tenants"
 )
@@ -13,15 +14,15 @@ import (
 // organization answers to strangers, so that nobody learns which there are.
 func (m *Module) homeOfNobody(w http.ResponseWriter, r *http.Request, err error) {
 	if !errors.Is(err, tenants.ErrNoSlug) {
-		m.common.toSignIn(w, r)
+		m.common.ToSignIn(w, r)
 		return
 	}
-	m.common.pages.Render(w, http.StatusNotFound, "nowhere", m.common.pages.Stranger("There is no organization here"))
+	m.common.Layout.Render(w, http.StatusNotFound, "nowhere", m.common.Layout.Stranger("There is no organization here"))
 }
 
 // visited finds the organization and who asks. Where there is none, the page is told so, and has nobody's: what it
 // answers then is what an organization answers to a stranger.
-func (m *Module) visited(page func(w http.ResponseWriter, r *http.Request, v Visitor, unknown error)) http.HandlerFunc {
+func (m *Module) visited(page func(w http.ResponseWriter, r *http.Request, v visit.Visitor, unknown error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		v, err := m.Visit(r)
 		var refused *operation.Problem
@@ -29,10 +30,10 @@ func (m *Module) visited(page func(w http.ResponseWriter, r *http.Request, v Vis
 		case err == nil, errors.Is(err, tenants.ErrUnknownTenant):
 			page(w, r, v, err)
 		case errors.As(err, &refused):
-			m.common.pages.TooMany(w, r, refused)
+			m.common.Layout.TooMany(w, r, refused)
 		default:
 			m.Log.WarnContext(r.Context(), "a page is unavailable", "error", err)
-			m.common.pages.Unavailable(w, "")
+			m.common.Layout.Unavailable(w, "")
 		}
 	}
 }
@@ -49,37 +50,37 @@ func (m *Module) anyPage(page func(w http.ResponseWriter, r *http.Request, organ
 			page(w, r, "")
 		default:
 			m.Log.WarnContext(r.Context(), "a page is unavailable", "error", err)
-			m.common.pages.Unavailable(w, "")
+			m.common.Layout.Unavailable(w, "")
 		}
 	}
 }
 
 // signedIn finds who is signed in, and sends others to sign in. Errors were answered.
-func (m *Module) signedIn(serve func(*visit)) http.HandlerFunc {
-	return m.visiting(serve, m.common.toSignIn, m.homeOfNobody)
+func (m *Module) signedIn(serve func(*visit.Visit)) http.HandlerFunc {
+	return m.visiting(serve, m.common.ToSignIn, m.homeOfNobody)
 }
 
 // forAll makes a page that stands among the others for who is signed in, and is the same on every host for everybody else.
-func (m *Module) forAll(page func(http.ResponseWriter, *http.Request, chrome)) http.HandlerFunc {
+func (m *Module) forAll(page func(http.ResponseWriter, *http.Request, visit.Chrome)) http.HandlerFunc {
 	open := m.anyPage(func(w http.ResponseWriter, r *http.Request, organization string) {
-		page(w, r, chrome{Frame: layout.Frame{Organization: organization}})
+		page(w, r, visit.Chrome{Frame: layout.Frame{Organization: organization}})
 	})
-	return m.visiting(func(v *visit) { page(v.w, v.r, v.chrome("")) }, open, func(w http.ResponseWriter, r *http.Request, _ error) { open(w, r) })
+	return m.visiting(func(v *visit.Visit) { page(v.W, v.R, v.Chrome("")) }, open, func(w http.ResponseWriter, r *http.Request, _ error) { open(w, r) })
 }
 
 // visiting finds who is signed in; strangers answers who is not, nobody where there is no organization.
-func (m *Module) visiting(serve func(*visit), strangers http.HandlerFunc, nobody func(http.ResponseWriter, *http.Request, error)) http.HandlerFunc {
-	return m.visited(func(w http.ResponseWriter, r *http.Request, v Visitor, unknown error) {
+func (m *Module) visiting(serve func(*visit.Visit), strangers http.HandlerFunc, nobody func(http.ResponseWriter, *http.Request, error)) http.HandlerFunc {
+	return m.visited(func(w http.ResponseWriter, r *http.Request, v visit.Visitor, unknown error) {
 		switch {
 		case v.Err != nil && !errors.Is(v.Err, tenants.ErrDenied):
 			m.Log.WarnContext(r.Context(), "a session cannot be checked", "error", v.Err)
-			m.common.pages.Unavailable(w, "")
+			m.common.Layout.Unavailable(w, "")
 		case unknown != nil:
 			nobody(w, r, unknown)
 		case v.Err != nil:
 			strangers(w, r)
 		default:
-			serve(newVisit(&m.common, w, r, v))
+			serve(visit.New(&m.common, w, r, v))
 		}
 	})
 }

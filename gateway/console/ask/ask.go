@@ -21,7 +21,7 @@ import (
 	"tenantry/operation"
 )
 
-// A request is what the console asks of an operation, as any other client of it would.
+// Call is a call of an operation.
 type Call struct {
 	Row       *operation.Row
 	Path      map[string]string
@@ -32,7 +32,7 @@ type Call struct {
 	OnceKey   string         // Idempotency-Key
 	File      io.Reader      // that is the body instead, of the media type
 	MediaType string
-	// waits is the writer of the page's answer, whose deadlines are moved while a file arrives.
+	// Connection is the writer of the page's answer, whose deadlines are moved while a file arrives.
 	Connection http.ResponseWriter
 }
 
@@ -46,7 +46,7 @@ func (q *Call) Target() string {
 
 // Client calls operations from pages. Safe for concurrent use.
 type Client struct {
-	Api     http.Handler
+	API     http.Handler
 	Cookie  string // name of the session cookie
 	BaseURL func(slug string) string
 }
@@ -68,7 +68,8 @@ func PassOn(w http.ResponseWriter, answer http.Header) {
 	}
 }
 
-func (a *Reply) Ok() bool { return a.Code == http.StatusOK }
+// OK reports whether the call succeeded.
+func (a *Reply) OK() bool { return a.Code == http.StatusOK }
 
 // Faults returns what is wrong with which field, as far as the answer says.
 func (a *Reply) Faults() []fault.Fault {
@@ -136,7 +137,7 @@ func (c *Client) Send(ctx context.Context, from *http.Request, q Call) (*Answer,
 		r.Header.Set("Idempotency-Key", fmt.Sprintf("%s-%x", url.QueryEscape(q.OnceKey), sha256.Sum256(append([]byte(q.Target()+"\n"), raw...))))
 	}
 	w := &Answer{Head: http.Header{}, connection: q.Connection}
-	c.Api.ServeHTTP(w, r)
+	c.API.ServeHTTP(w, r)
 	return w, nil
 }
 

@@ -49,6 +49,7 @@ func Assets(serve func(name, contentType string, content []byte)) error {
 	return nil
 }
 
+// Missing answers 404 to visitors who are not signed in.
 func (p *Renderer) Missing(w http.ResponseWriter) {
 	p.Render(w, http.StatusNotFound, "message", MessageView{Frame: Frame{Title: "There is no such page"}, Text: "Check the address, or ask whoever gave it to you.", Home: true})
 }
@@ -64,10 +65,12 @@ type Stranger struct {
 	Address string // how an organization's looks
 }
 
+// Stranger returns the view of somebody who may be at the wrong address.
 func (p *Renderer) Stranger(title string) Stranger {
 	return Stranger{Frame{Title: title}, p.baseURL("<organization>")}
 }
 
+// Frame is around every page.
 type Frame struct {
 	Title        string
 	Organization string
@@ -75,6 +78,7 @@ type Frame struct {
 	Faulty       bool // something that was sent is wrong
 }
 
+// Render answers with the page that the template of the name makes of the view. A template that fails is logged, and answered as 500.
 func (p *Renderer) Render(w http.ResponseWriter, code int, name string, data any) {
 	var buf bytes.Buffer
 	if err := p.templates.ExecuteTemplate(&buf, name, data); err != nil {
@@ -87,10 +91,12 @@ func (p *Renderer) Render(w http.ResponseWriter, code int, name string, data any
 	_, _ = w.Write(buf.Bytes()) // a browser that has gone cannot be told
 }
 
+// Message answers with a page that is a message alone. organization is its name in the header; empty: the page tells none.
 func (p *Renderer) Message(w http.ResponseWriter, code int, organization, title, text string) {
 	p.Render(w, code, "message", MessageView{Frame: Frame{Title: title, Organization: organization}, Text: text})
 }
 
+// MessageView is a page that is a message alone.
 type MessageView struct {
 	Frame
 	Text   string
@@ -100,6 +106,7 @@ type MessageView struct {
 	Instead site.Link
 }
 
+// Unavailable answers 503, and asks to try again.
 func (p *Renderer) Unavailable(w http.ResponseWriter, organization string) {
 	w.Header().Set("Retry-After", "2")
 	p.Message(w, http.StatusServiceUnavailable, organization, "Not available at the moment", "Please try again in a moment.")

@@ -32,15 +32,18 @@ func Blank(title string, options ...Option) []Option {
 	return append([]Option{{Title: title}}, options...)
 }
 
+// YesOrNo returns the options of a truth value, one of them chosen.
 func YesOrNo(value string) []Option {
 	return []Option{{Value: "true", Title: "Yes", Chosen: value == "true"}, {Value: "false", Title: "No", Chosen: value == "false"}}
 }
 
+// Option is a value to choose, under its title.
 type Option struct {
 	Value, Title string
 	Chosen       bool
 }
 
+// Cell is a cell or a column of a table.
 type Cell struct{ Title, Text, Class string }
 
 // Button is a form without fields.
@@ -51,4 +54,5 @@ type Button struct {
 	Danger        bool
 }
 
+// Hidden is a value that a form sends and does not show.
 type Hidden struct{ Name, Value string }

@@ -146,6 +146,7 @@ func (l *Locale) Time(t time.Time, step chart.Step) string {
 	return l.Moment(t)
 }
 
+// Moment writes a date and the time of that day.
 func (l *Locale) Moment(t time.Time) string { return l.FmtDateMedium(t) + l.comma + l.clock(t) }
 
 // clock writes the time of a day. Where it has twelve hours, the first of them is the twelfth, which the locales call 0.

@@ -30,6 +30,7 @@ type Module struct {
 	Secure   bool   // served over TLS
 }
 
+// Operations returns the rows.
 func (m *Module) Operations() []operation.Row {
 	// Those who call these are nobody yet.
 	begin := operation.Row{

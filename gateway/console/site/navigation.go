@@ -51,6 +51,7 @@ func (g *group) at(tag string) int {
 	return slices.IndexFunc(g.tags, func(t tagged) bool { return t.tag == tag })
 }
 
+// Navigation is a group of links in the navigation.
 type Navigation struct {
 	Title string
 	Links []Link

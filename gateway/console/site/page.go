@@ -56,8 +56,10 @@ func (p *Page) AddressWith(path map[string]string, asked url.Values, columns []s
 // Parameter returns the parameter of that name, or one without a name.
 func (p *Page) Parameter(name string) operation.Param { return p.Shows.Param(name) }
 
+// Has reports whether the operation of the page has a parameter of that name.
 func (p *Page) Has(name string) bool { return p.Shows.Param(name).Name != "" }
 
+// WithParameter returns the parameters of a path with one more.
 func WithParameter(path map[string]string, name, value string) map[string]string {
 	all := map[string]string{}
 	maps.Copy(all, path)
@@ -65,6 +67,7 @@ func WithParameter(path map[string]string, name, value string) map[string]string
 	return all
 }
 
+// PathQuery returns the query by which the address of a form gives the parameters of a path.
 func PathQuery(path map[string]string) string {
 	if len(path) == 0 {
 		return ""
@@ -76,6 +79,7 @@ func PathQuery(path map[string]string) string {
 	return "?" + q.Encode()
 }
 
+// Link leads to an address.
 type Link struct {
 	Title, Address string
 	Icon           string // a path in a square of 16; empty: none

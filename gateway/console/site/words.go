@@ -52,6 +52,7 @@ var firstWord = regexp.MustCompile(`^(List|Get|Change|Update|Create|Delete|Resto
 // longTitle is too long for the navigation.
 const longTitle = 28
 
+// Capital returns the text with its first letter in upper case.
 func Capital(text string) string {
 	if text == "" {
 		return text

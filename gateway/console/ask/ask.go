@@ -194,3 +194,16 @@ func (w *Answer) Write(part []byte) (int, error) {
 
 // NewOnceKey returns a key with which a form that is sent twice is carried out once.
 func NewOnceKey() string { return rand.Text() }
+
+// Tree returns a result as the tree of JSON that its answer would be.
+func Tree(data any) (strictjson.Value, error) {
+	var body bytes.Buffer
+	if answer, encoded := data.(*operation.Encoded); encoded {
+		body.Write(answer.Body)
+	} else if err := (operation.Envelope{Data: data}).Encode(&body); err != nil {
+		return strictjson.Value{}, err
+	}
+	var parser strictjson.Parser
+	envelope, err := parser.Parse(body.String())
+	return envelope.Get("data"), err
+}

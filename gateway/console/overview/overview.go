@@ -13,7 +13,10 @@ import (
 	"tenantry/gateway/console/site"
 	"tenantry/gateway/console/usage"
 	"tenantry/gateway/console/visit"
-	"tenantry/internal/strictjson"
+	"tenantry/modules/people"
+	"tenantry/operation"
+	"tenantry/reports"
+	"tenantry/tenants"
 )
 
 // overview is what an organization's people see first.
@@ -55,9 +58,11 @@ func Page(v *visit.Visit) {
 	for _, part := range view.Navigation[:min(len(view.Navigation), 2)] { // what the organization keeps, and what it makes of it
 		for _, link := range part.Links {
 			p, _ := v.Site.Find(link.Address)
-			if data, ok := v.Named(p.Shows.Name, "per_page=1"); ok && p.List && p.Create != nil {
-				n, _ := strconv.Atoi(data.Get("count").Text)
-				view.Figures = append(view.Figures, figureView{link, v.Whole(n)})
+			if !p.List || p.Create == nil {
+				continue
+			}
+			if page, ok := partOf(v, p, "per_page=1"); ok {
+				view.Figures = append(view.Figures, figureView{link, v.Whole(int(page.Count))})
 			}
 		}
 	}
@@ -80,74 +85,92 @@ func Page(v *visit.Visit) {
 // isolated keeps the direction of a name from turning the sentence around it.
 func isolated(name string) string { return "\u2068" + name + "\u2069" }
 
+// partOf asks for records of a list. Not ok where the person may not see it, or there is no answer.
+func partOf(v *visit.Visit, list *site.Page, query string) (operation.Part[any], bool) {
+	result, ok := v.Run(list.Shows, query)
+	page, listed := result.Data.(operation.Part[any])
+	return page, ok && listed
+}
+
 // attention notes what somebody should look at.
 func attention(v *visit.Visit, view *overview) {
 	now := v.Now()
-	at := func(record strictjson.Value, field string) time.Time {
-		t, _ := time.Parse(time.RFC3339, record.Get(field).Text) // the year 1 where there is none
-		return t
-	}
-	unneeded := func(who string, record strictjson.Value) string {
-		var rights []string
-		for _, u := range record.Get("unused_permissions").Items {
-			rights = append(rights, site.Label(u.Text))
+	attend(v, view, "key", func(k people.Key) (id, text string) {
+		if k.State != "active" {
+			return "", ""
 		}
-		if noted := at(record, "unused_since"); rights != nil && !noted.IsZero() && now.Sub(noted) > rightsAfter {
-			return who + " never needed " + strings.Join(rights, ", ")
-		}
-		return ""
-	}
-	attend(v, view, v.Site.ListOf("key"), func(key strictjson.Value) string {
-		if key.Get("state").Text != "active" {
-			return ""
-		}
-		name := "The key " + isolated(show.Clip(show.Name(key, "")))
-		ends := at(key, "expires_at")
+		name := "The key " + isolated(show.Clip(k.Name))
+		ends := moment(k.ExpiresAt)
 		switch {
 		case !ends.IsZero() && ends.Sub(now) < expiresSoon:
-			return name + " expires on " + ends.UTC().Format(time.DateOnly)
-		case key.Get("last_used_at").Is == strictjson.Null && now.Sub(at(key, "created_at")) > unusedAfter:
-			return name + " has never been used"
+			return k.ID, name + " expires on " + ends.UTC().Format(time.DateOnly)
+		case k.LastUsedAt == nil && now.Sub(moment(&k.CreatedAt)) > unusedAfter:
+			return k.ID, name + " has never been used"
 		}
-		return unneeded(name, key)
+		return k.ID, unneeded(name, k.Unused, moment(k.UnusedSince), now)
 	})
-	attend(v, view, v.Site.ListOf("user"), func(one strictjson.Value) string {
-		if one.Get("active").Is != strictjson.True {
-			return ""
+	attend(v, view, "user", func(p people.Person) (id, text string) {
+		if !p.Active {
+			return "", ""
 		}
-		return unneeded(isolated(show.Clip(show.Name(one, ""))), one)
+		return strconv.FormatInt(p.ID, 10), unneeded(isolated(show.Clip(p.Name)), p.Unused, moment(p.UnusedSince), now)
 	})
-	attend(v, view, v.Site.ListOf("custom_report"), func(r strictjson.Value) string {
-		if r.Get("shareable").Is == strictjson.True && r.Get("secure").Is == strictjson.False {
-			return "The report " + isolated(show.Clip(show.Name(r, ""))) + " is open to whoever has its address"
+	attend(v, view, "custom_report", func(r reports.Configuration) (id, text string) {
+		if !r.Shareable || r.Secure {
+			return "", ""
 		}
-		return ""
+		return r.ID, "The report " + isolated(show.Clip(r.Title)) + " is open to whoever has its address"
 	})
 }
 
-// attend notes the records of a list of which something is to be said, and how many more there are.
-func attend(v *visit.Visit, view *overview, list *site.Page, says func(strictjson.Value) string) {
+// moment reads a time as answers write it; the year 1 where there is none.
+func moment(text *string) time.Time {
+	if text == nil {
+		return time.Time{}
+	}
+	t, _ := time.Parse(time.RFC3339, *text)
+	return t
+}
+
+// unneeded says which permissions somebody holds and never needed; empty: it is too early to say, or there are none.
+func unneeded(who string, unused []tenants.Permission, since, now time.Time) string {
+	if len(unused) == 0 || since.IsZero() || now.Sub(since) <= rightsAfter {
+		return ""
+	}
+	rights := make([]string, len(unused))
+	for i, p := range unused {
+		rights[i] = site.Label(string(p))
+	}
+	return who + " never needed " + strings.Join(rights, ", ")
+}
+
+// attend notes the records of a resource of which something is to be said, and how many more there are.
+func attend[T any](v *visit.Visit, view *overview, resource string, says func(T) (id, text string)) {
+	list := v.Site.ListOf(resource)
 	if list == nil || list.Each == nil {
 		return
 	}
 	more := 0
 	for n, at := 1, "page=1"; at != "" && n <= mostPages; n++ {
-		data, ok := v.Named(list.Shows.Name, "per_page="+strconv.Itoa(atOnce)+"&"+at)
+		page, ok := partOf(v, list, "per_page="+strconv.Itoa(atOnce)+"&"+at)
 		if !ok {
 			return
 		}
-		next := data.Get("next").Text
 		switch at = ""; {
-		case next != "":
-			at = "after=" + url.QueryEscape(next)
-		case n < show.Count(data, "pages"):
+		case page.Next != nil && *page.Next != "":
+			at = "after=" + url.QueryEscape(*page.Next)
+		case page.Pages != nil && int64(n) < *page.Pages:
 			at = "page=" + strconv.Itoa(n+1)
 		}
-		for _, r := range data.Get("results").Items {
-			switch text := says(r); {
+		for _, r := range page.Results {
+			record, known := r.(T)
+			if !known {
+				continue
+			}
+			switch id, text := says(record); {
 			case text == "":
 			case len(view.Attention) < mostAttention:
-				view.Attention = append(view.Attention, site.Link{Title: text, Address: list.Each.Address(map[string]string{list.Each.Key(): show.Key(list.Each, r)})})
+				view.Attention = append(view.Attention, site.Link{Title: text, Address: list.Each.Address(map[string]string{list.Each.Key(): id})})
 			default:
 				more++
 			}

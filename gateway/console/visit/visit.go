@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -39,6 +40,9 @@ type Visitor struct {
 	Form func(r *http.Request, most int64) ([]byte, error)
 	// Pause lets others work while a file arrives that is passed on.
 	Pause func()
+	// Run runs an operation that only reads and is not audited, in the process, on behalf of Person. Errors: the *operation.Problem
+	// that would be answered.
+	Run func(ctx context.Context, row *operation.Row, path map[string]string, query string) (operation.Result, error)
 }
 
 // ConfirmAfter is how long a page may take whose reader is not asked for once more.
@@ -145,14 +149,53 @@ func (v *Visit) answered(ctx context.Context, row *operation.Row, path map[strin
 	return a, err
 }
 
-// Named asks the row of that name without parameters of the path, where there is one that the person may call.
+// Run asks an operation that only reads, for what stands around what the page shows, and returns the result with its own type: it
+// is not written as JSON. Not ok where the person may not call it, or it fails.
+func (v *Visit) Run(row *operation.Row, query string) (result operation.Result, ok bool) {
+	if !v.May(row) {
+		return operation.Result{}, false
+	}
+	result, err := v.Visitor.Run(tenants.Incidentally(v.R.Context()), row, nil, query)
+	if err != nil {
+		v.unanswered(operation.ProblemOf(err))
+	}
+	return result, err == nil
+}
+
+// unanswered notes the first question that there was no time or room for.
+func (v *Visit) unanswered(p *operation.Problem) {
+	if v.Unanswered != nil || p.Code != http.StatusTooManyRequests && p.Code < http.StatusInternalServerError {
+		return
+	}
+	header := http.Header{ask.RequestIDHeader: v.R.Header[ask.RequestIDHeader]}
+	header.Set("Retry-After", strconv.Itoa(int((p.RetryAfter+time.Second-1)/time.Second)))
+	v.Unanswered = &ask.Reply{Code: p.Code, Header: header, Message: p.Message}
+}
+
+// Named asks the row of that name without parameters of the path, where there is one that the person may call. The same question
+// is asked once for a page.
 func (v *Visit) Named(name, query string) (strictjson.Value, bool) {
 	row := v.Site.Rows[name]
-	if !v.May(row) {
+	if row == nil {
 		return strictjson.Value{}, false
 	}
-	a, err := v.Read(row, nil, query)
-	return a.Data, err == nil && a.OK()
+	q := ask.Call{Row: row, Query: query}
+	if a, ok := v.answers[q.Target()]; ok {
+		return a.Data, a.OK()
+	}
+	if row.Audit != operation.NoAudit {
+		a, err := v.Read(row, nil, query)
+		return a.Data, err == nil && a.OK()
+	}
+	result, ok := v.Run(row, query)
+	if !ok {
+		return strictjson.Value{}, false
+	}
+	data, err := ask.Tree(result.Data)
+	if err == nil {
+		v.answers[q.Target()] = ask.Reply{Code: http.StatusOK, Data: data}
+	}
+	return data, err == nil
 }
 
 // parametersOf returns the parameters of the page's path that the operation has too.

@@ -61,7 +61,7 @@ func New(v *visit.Visit, row *operation.Row, path map[string]string, current str
 		}
 	}
 	asked := row.Param("purge").Name != "" && sent.Get(Purge) != ""
-	if asked || strings.HasSuffix(row.Name, ".purge") {
+	if asked || row.Action == operation.PurgeAction {
 		f.Submit, f.Warn = ForGood, "Nobody can bring it back."
 	}
 	if asked { // also where it was refused, and is tried again

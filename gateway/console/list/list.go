@@ -194,7 +194,7 @@ func layOutList(v *visit.Visit, p *site.Page, path map[string]string, data stric
 			if row.Href = p.Leads.Address(to); deleted {
 				row.Href += "?deleted=true"
 			}
-			if restore := p.Leads.Action("restore"); deleted && v.May(restore) {
+			if restore := p.Leads.Action(operation.RestoreAction); deleted && v.May(restore) {
 				row.Buttons = append(row.Buttons, v.Button(restore, to, "Restore"))
 			}
 		}

@@ -230,15 +230,15 @@ func layOutRecord(v *visit.Visit, view *View, p *site.Page, path map[string]stri
 		}
 	}
 	for _, row := range p.Actions {
-		ends := strings.HasSuffix(row.Name, ".purge")
-		if !v.May(row) || (ends || strings.HasSuffix(row.Name, ".restore")) != view.Deleted {
+		ends := row.Action == operation.PurgeAction
+		if !v.May(row) || (ends || row.Action == operation.RestoreAction) != view.Deleted {
 			continue
 		}
 		if ends {
 			view.Actions = append(view.Actions, purging(v, row, path))
 			continue
 		}
-		if active := data.Get("active").Is; active == strictjson.True && strings.HasSuffix(row.Name, ".reactivate") || active == strictjson.False && strings.HasSuffix(row.Name, ".deactivate") {
+		if active := data.Get("active").Is; active == strictjson.True && row.Action == operation.ReactivateAction || active == strictjson.False && row.Action == operation.DeactivateAction {
 			continue // it is so already
 		}
 		if name := show.Lacking(row, path); name != "" {
@@ -254,7 +254,7 @@ func layOutRecord(v *visit.Visit, view *View, p *site.Page, path map[string]stri
 		view.Actions = append(view.Actions, actionView{row.Summary, form.New(v, row, path, strictjson.Value{}, nil, nil), strings.HasPrefix(p.Shows.Path, row.Path)})
 	}
 	if v.May(p.Remove) && !builtIn {
-		trash := p.Action("restore") != nil
+		trash := p.Action(operation.RestoreAction) != nil
 		b := v.Button(p.Remove, path, site.Verb(p.Remove))
 		b.Danger = true
 		switch {
@@ -275,7 +275,7 @@ func layOutRecord(v *visit.Visit, view *View, p *site.Page, path map[string]stri
 		imported(v, view, data)
 	}
 	for _, below := range p.Below {
-		if share := below.Action("share"); v.May(share) && data.Get("shareable").Is != strictjson.False {
+		if share := below.Action(operation.ShareAction); v.May(share) && data.Get("shareable").Is != strictjson.False {
 			view.Share = below.Address(path)
 		}
 	}

@@ -65,7 +65,7 @@ func (m *Module) ownSessions() []operation.Row {
 	list, get, end, endAll, password := own, own, own, own, own
 	missing := operation.Failure{Code: http.StatusNotFound, Message: noSession, When: "the person has no such session, or it has ended"}
 	list.Name, list.Method, list.Path, list.Summary, list.Message = "sessions.list", http.MethodGet, "/api/me/sessions", "List your own sessions", "Sessions found"
-	list.Example = SessionPage{1, 1, 1, []Session{exampleSession()}}
+	list.Action, list.Example = operation.ListAction, SessionPage{1, 1, 1, []Session{exampleSession()}}
 	get.Name, get.Method, get.Path, get.Summary, get.Message = "sessions.get", http.MethodGet, "/api/me/sessions/{id}", "Get one of your own sessions", "Session found"
 	get.Example, get.Failures = exampleSession(), []operation.Failure{missing}
 	end.Name, end.Method, end.Path, end.Summary, end.Message = "sessions.end", http.MethodDelete, "/api/me/sessions/{id}", "End one of your own sessions", "Session ended"

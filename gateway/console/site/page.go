@@ -143,10 +143,10 @@ func (p *Page) Key() string {
 	return ""
 }
 
-// Action returns what can be done with the record by that verb.
-func (p *Page) Action(verb string) *operation.Row {
+// Action returns the operation that does this with the record of the page; nil: there is none.
+func (p *Page) Action(action operation.Action) *operation.Row {
 	for _, row := range p.Actions {
-		if strings.HasSuffix(row.Name, "."+verb) {
+		if row.Action == action {
 			return row
 		}
 	}

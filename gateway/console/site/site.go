@@ -66,7 +66,7 @@ func New(rows []operation.Row) *Site {
 		}
 		s.Rows[row.Name], s.declared[row.Name] = row, declared(reflect.TypeOf(row.Data))
 		if row.Method == http.MethodGet && row.Streams == nil {
-			p := &Page{Path: strings.TrimPrefix(row.Path, "/api"), Shows: row, List: strings.HasSuffix(row.Name, ".list") || row.Lists != ""}
+			p := &Page{Path: strings.TrimPrefix(row.Path, "/api"), Shows: row, List: row.Action == operation.ListAction || row.Lists != ""}
 			p.Segments = strings.Split(p.Path, "/")
 			at[p.Path] = p
 			s.Pages = append(s.Pages, p)
@@ -91,7 +91,7 @@ func New(rows []operation.Row) *Site {
 			case p.Key() == "":
 				parent.Below = append(parent.Below, p)
 			}
-		case p != nil && p.List && strings.HasSuffix(row.Name, ".create"):
+		case p != nil && p.List && row.Action == operation.CreateAction:
 			p.Create = row
 		case p != nil && row.Method == http.MethodPut:
 			p.Update = row
@@ -101,7 +101,7 @@ func New(rows []operation.Row) *Site {
 			p.Actions = append(p.Actions, row)
 		case at[path+"s"] != nil: // it makes one of those that the page lists
 			at[path+"s"].Actions = append(at[path+"s"].Actions, row)
-		case parent != nil && !strings.HasSuffix(row.Name, ".bulk"):
+		case parent != nil && row.Action != operation.BulkAction:
 			parent.Actions = append(parent.Actions, row)
 		}
 	}

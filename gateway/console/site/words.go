@@ -22,9 +22,9 @@ func Title(a operation.Ask, name string) string { return cmp.Or(a.Label, Label(n
 
 // Verb returns what a button says that calls the operation.
 func Verb(row *operation.Row) string {
-	_, action, _ := strings.Cut(row.Name, ".")
-	if at := strings.LastIndexByte(row.Name, '.'); at >= 0 {
-		action = row.Name[at+1:]
+	action := row.Name[strings.LastIndexByte(row.Name, '.')+1:]
+	if row.Action == operation.DisclosureAction {
+		return "Reveal"
 	}
 	switch action {
 	case "update":
@@ -33,8 +33,6 @@ func Verb(row *operation.Row) string {
 		if strings.HasPrefix(row.Summary, "Revoke") {
 			return "Revoke"
 		}
-	case "disclose":
-		return "Reveal"
 	case "end_others":
 		return "Sign out everywhere else"
 	}

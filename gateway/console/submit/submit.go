@@ -334,10 +334,10 @@ func done(v *visit.Visit, row *operation.Row, path map[string]string, query url.
 		target = above(v, p, path)
 		if purged {
 			q.Set("deleted", "true")
-		} else if p.Action("restore") != nil {
+		} else if p.Action(operation.RestoreAction) != nil {
 			q.Set("_undo", path[p.Key()])
 		}
-	case strings.HasSuffix(row.Name, ".duplicate") && p == nil:
+	case row.Action == operation.DuplicateAction && p == nil:
 		target = back(v, row, path)
 		if parent, _ := v.Site.Find(target); parent != nil && parent.Key() != "" {
 			target = parent.Address(site.WithParameter(path, parent.Key(), show.Key(parent, a.Data)))

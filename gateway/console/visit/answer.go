@@ -113,7 +113,7 @@ func (v *Visit) undo(removed *operation.Row, id string) *layout.Button {
 	if p == nil {
 		return nil
 	}
-	row := p.Action("restore")
+	row := p.Action(operation.RestoreAction)
 	if !v.May(row) {
 		return nil
 	}

@@ -9,6 +9,7 @@ import (
 
 	"tenantry/crypto/passwords"
 	"tenantry/gateway/console"
+	"tenantry/gateway/console/visit"
 	"tenantry/gateway/middleware"
 	"tenantry/tenants"
 	"tenantry/tenants/announce"
@@ -89,9 +90,9 @@ func (s *Services) fileHost(t *tenants.Tenant) string {
 
 // newConsole makes the pages. cookie is the name of the session cookie.
 func (s *Services) newConsole(cookie string, p *middleware.Pipeline) (*console.Module, error) {
-	visit := func(r *http.Request) (console.Visitor, error) {
+	visit := func(r *http.Request) (visit.Visitor, error) {
 		v, err := p.Visit(r)
-		return console.Visitor(v), err
+		return visit.Visitor(v), err
 	}
 	return console.New(console.Deps{
 		Sessions: s.sessions, People: s.people, Reports: s.reports, Visit: visit, Resolve: p.Tenant, Static: middleware.Static, BaseURL: s.baseURL,

@@ -202,6 +202,9 @@ type Row struct {
 	// from their description.
 	Resource string
 
+	// Action is what the operation does with records; the zero value: something that pages do not treat apart.
+	Action Action
+
 	// Defined, where organizations define fields of the records, says where these stand.
 	Defined Defined
 

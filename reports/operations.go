@@ -438,7 +438,7 @@ func toTakers(p *operation.Problem) *operation.Problem {
 
 func (m *Module) shareOperation() operation.Row {
 	return on(operation.Row{
-		Name: "reports.share", Method: http.MethodPost, Path: "/api/custom-reports/{id}/share",
+		Name: "reports.share", Action: operation.ShareAction, Method: http.MethodPost, Path: "/api/custom-reports/{id}/share",
 		Summary: "Issue a share token",
 		Description: "Issues a token that lets its holder read the shared report with the given values of locked inputs. " +
 			"A locked input that is not given takes the report's own value for it; where it has none, it is required.",

@@ -280,7 +280,7 @@ func (m *Module) rowsRows() []operation.Row {
 	exported = on(exported, m.byID, m.export)
 	exported.Params = append(exported.Params, params)
 	return []operation.Row{run, m.previewRow(shown, unfit, slow), exported, on(operation.Row{
-		Name: "reports.duplicate", Revised: true, Method: http.MethodPost, Path: "/api/custom-reports/{id}/duplicate", Summary: "Duplicate a custom report",
+		Name: "reports.duplicate", Action: operation.DuplicateAction, Revised: true, Method: http.MethodPost, Path: "/api/custom-reports/{id}/duplicate", Summary: "Duplicate a custom report",
 		Description: "Makes a report like this one, with an address of its own, called Copy of its title. Share tokens are not taken along. Answers the new report.",
 		Kinds:       operation.ServerFull, Rule: operation.Needs(tenants.ManageReports), Audit: operation.AuditAlways, Message: "Custom Report duplicated", Example: m.getOperation().Example,
 		Failures: []operation.Failure{{Code: http.StatusUnprocessableEntity, Message: "Validation failed: source names nothing that reports of class Records can ask", When: "the report does not fit the organization's data any more, or shows more than the caller's teams"}},
@@ -306,7 +306,8 @@ func (m *Module) previewRow(shown Rows, failures ...operation.Failure) operation
 			return []any{*rows}, nil
 		}),
 	})[0]
-	row.Name, row.Revised, row.Reads, row.Audit, row.Weight, row.Failure = "reports.preview", false, true, operation.NoAudit, operation.Heavy, toKeepers
+	row.Name, row.Action = "reports.preview", operation.OtherAction
+	row.Revised, row.Reads, row.Audit, row.Weight, row.Failure = false, true, operation.NoAudit, operation.Heavy, toKeepers
 	row.Summary, row.Message = "Run a custom report that is not stored", "Custom Report run"
 	row.Description = "Takes what makes a report, checks it as if it were to be stored, and answers its first 50 rows, or with whole=true all of them, with the values that its inputs have. Nothing is stored."
 	row.Params = append(row.Params, operation.Param{Name: "whole", In: operation.InQuery, Shape: operation.Boolean, Default: "false", Description: "true: all rows that the query lets through, as the shared report has them, up to 4 MiB."})

@@ -67,6 +67,26 @@ func BenchmarkPages(b *testing.B) {
 	}
 }
 
+// BenchmarkOverview makes the overview of an organization with 8,000 reports, half of which are open to whoever has their address.
+func BenchmarkOverview(b *testing.B) {
+	g := gatewaytest.Start(b)
+	acme := g.Org(b, "acme")
+	lines := make([]string, 8000)
+	for i := range lines {
+		lines[i] = fmt.Sprintf(`{"kind":"custom_report","id":"67c%021d","pid":"report-%016d","title":"Contacts by country %d","class":"Contacts","secure":%t,"query":{"group_by":[{"field":"country"}],"measures":[{"op":"count"}]},"visual":"bar"}`, i, i, i, i%2 == 0)
+	}
+	acme.Import(b, lines...)
+	_, cookie := acme.Person(b, "root@example.com", func(n *control.NewUser) { n.Roles = []string{"admin"} })
+	b.ReportAllocs()
+	before := processor(b)
+	for b.Loop() {
+		if a := acme.Page(b, "/", gatewaytest.Cookie(cookie)); a.Code != 200 || !strings.Contains(a.Text(), "3,988 more of the custom reports") {
+			b.Fatalf("%d %s", a.Code, a.Text())
+		}
+	}
+	b.ReportMetric(float64(processor(b)-before)/float64(b.N)/1e6, "cpu-ms/page")
+}
+
 // processor returns how long the process has had a processor.
 func processor(b *testing.B) time.Duration {
 	b.Helper()

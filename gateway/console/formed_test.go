@@ -4,13 +4,15 @@ import (
 	"net/http"
 	"testing"
 
+	"tenantry/gateway/console/ask"
+	"tenantry/gateway/console/visit"
 	"tenantry/operation"
 )
 
 // TestFormsHaveTheTimeOfTheirOperation: a page that calls one is known by its path, and no other is.
 func TestFormsHaveTheTimeOfTheirOperation(t *testing.T) {
 	t.Parallel()
-	m := &Module{}
+	m := &Module{common: visit.Console{Client: &ask.Client{}}}
 	m.Serve([]operation.Row{{Name: "folders.delete", Method: http.MethodDelete, Path: "/api/files/folders/{id}", Credentials: operation.Session}}, http.NotFoundHandler())
 	for path, want := range map[string]bool{
 		"/do/folders.delete": true, "/docs/folders.delete/try": true,

@@ -3,8 +3,11 @@ package console_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math"
 	"net/http"
 	"net/url"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -16,6 +19,7 @@ import (
 	"tenantry/backends/store"
 	"tenantry/config"
 	"tenantry/gateway"
+	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
 	"tenantry/internal/proxytest"
 	"tenantry/operation"
@@ -118,4 +122,29 @@ func TestPagesWithoutRedis(t *testing.T) {
 		t.Errorf("%v", away.Header)
 	}
 	checkPage(t, acme.Page(t, "/sign-in"), 200, "Sign in")
+}
+
+// TestOverviewOfManyReportsIsSmall: what the overview asks keeps its types. As JSON, the same answers took twice as much.
+func TestOverviewOfManyReportsIsSmall(t *testing.T) { //nolint:paralleltest // what others take would be counted too
+	const reports, most = 2000, 14 << 20
+	_, acme := start(t)
+	lines := make([]string, reports)
+	for i := range lines {
+		lines[i] = fmt.Sprintf(`{"kind":"custom_report","id":"67c%021d","pid":"report-%016d","title":"Contacts by country %d","class":"Contacts","secure":%t,"query":{"group_by":[{"field":"country"}],"measures":[{"op":"count"}]},"visual":"bar"}`, i, i, i, i%2 == 0)
+	}
+	acme.Import(t, lines...)
+	_, cookie := acme.Person(t, "root@example.com", func(n *control.NewUser) { n.Roles = []string{"admin"} })
+	acme.Page(t, "/", gatewaytest.Cookie(cookie)) // what is read once
+	least := uint64(math.MaxUint64)
+	for range 3 {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		a := acme.Page(t, "/", gatewaytest.Cookie(cookie))
+		runtime.ReadMemStats(&after)
+		checkPage(t, a, http.StatusOK, "988 more of the custom reports")
+		least = min(least, after.TotalAlloc-before.TotalAlloc)
+	}
+	if least > most {
+		t.Errorf("the overview of %d reports took %d bytes, want at most %d", reports, least, most)
+	}
 }

@@ -208,10 +208,13 @@ func (p *Pipeline) Visit(r *http.Request) (Visitor, error) {
 		Tenant: x.call.Tenant, Err: tenants.ErrDenied, Resolve: x.made.Resolve, Pause: x.work.leave,
 		Form: func(r *http.Request, most int64) ([]byte, error) { return x.form(r, most) },
 	}
+	v.Run = func(ctx context.Context, op *operation.Row, path map[string]string, query string) (operation.Result, error) {
+		return x.run(ctx, v.Person, op, path, query)
+	}
 	if cookie, err := r.Cookie(p.Cookie); err == nil {
 		// Who cannot be known now is counted as a stranger.
 		if v.Person, v.Err = p.Sessions.Lookup(ctx, v.Tenant, cookie.Value); v.Err == nil {
-			x.call.Principal = v.Person
+			x.call.Principal, x.call.SessionToken = v.Person, cookie.Value
 		}
 	}
 	err := x.count(ctx)
@@ -239,6 +242,9 @@ type Visitor struct {
 	Form func(r *http.Request, most int64) ([]byte, error)
 	// Pause gives back the room for the work, while a file arrives that is passed on.
 	Pause func()
+	// Run runs an operation that only reads and is not audited, in the process and on behalf of Person, who is counted and gets room
+	// as by a request of it. Errors: the *operation.Problem that would be answered.
+	Run func(ctx context.Context, op *operation.Row, path map[string]string, query string) (operation.Result, error)
 }
 
 // What is made of a form takes so many times its bytes, and so many bytes for each of its values: it is read, parsed, called

@@ -172,7 +172,7 @@ func (m *Module) preview() operation.Row {
 		return f, operation.OrMissing(err, missing)
 	})
 	row.Name, row.Path, row.IDs, row.Tag = "campaigns.preview", "/api/campaigns/{id}/preview", nil, "Campaigns"
-	row.Resource, row.Lists = m.Campaigns.Name, row.Resource
+	row.Resource, row.Lists, row.Action = m.Campaigns.Name, row.Resource, operation.OtherAction
 	row.Summary, row.Rule = "List the contacts of a campaign", operation.Needs(tenants.ManageCampaigns)
 	row.Description = "Lists the contacts that the campaign addresses, as the list of contacts does. " + row.Description
 	row.Params = append([]operation.Param{{Name: "id", In: operation.InPath, Shape: operation.Text, Required: true, Description: "The campaign.", Example: "65f1a2b3c4d5e6f708192a3b"}}, row.Params...)

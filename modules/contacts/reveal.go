@@ -74,7 +74,7 @@ type disclosure struct {
 // disclose is what reveal is to keys, for the people of the organization.
 func (m *Module) disclose() operation.Row {
 	return operation.Typed(operation.Row{
-		Name: "contacts.disclose", Method: http.MethodPost, Ask: "Who asked, for which field and why is recorded first.", Path: "/api/contacts/{id}/disclose", Tag: "Contacts",
+		Name: "contacts.disclose", Action: operation.DisclosureAction, Method: http.MethodPost, Ask: "Who asked, for which field and why is recorded first.", Path: "/api/contacts/{id}/disclose", Tag: "Contacts",
 		Summary: "Reveal an encrypted field for a reason",
 		Description: "Tells somebody who is signed in the value of one encrypted field, as contacts.reveal tells keys. " +
 			"Who asked, for which field and for what reason is recorded before it is answered, refusals too.",

@@ -65,11 +65,11 @@ func (m *Module) fileRows() []operation.Row {
 			})
 			row.Failures = append(row.Failures, operation.Failure{Code: http.StatusUnprocessableEntity, Message: "Validation failed: " + foreign, When: "url is no address of the organization's file host"})
 		}
-		if strings.HasSuffix(row.Name, ".restore") {
+		if row.Action == operation.RestoreAction {
 			row.Description = "A file that lay in a folder which is deleted is in none then. " + row.Description
 		}
 	}
-	return slices.Insert(rows, slices.IndexFunc(rows, func(row operation.Row) bool { return strings.HasSuffix(row.Name, ".restore") }), m.deleteFile())
+	return slices.Insert(rows, slices.IndexFunc(rows, func(row operation.Row) bool { return row.Action == operation.RestoreAction }), m.deleteFile())
 }
 
 const (

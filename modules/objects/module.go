@@ -61,7 +61,7 @@ func (m *Module) Operations() []operation.Row {
 
 func (m *Module) createRow() operation.Row {
 	return operation.Row{
-		Name: "objects.create", Contract: true, Revised: true, Method: http.MethodPost, Path: "/api/custom/objects", Tag: tag,
+		Name: "objects.create", Action: operation.CreateAction, Contract: true, Revised: true, Method: http.MethodPost, Path: "/api/custom/objects", Tag: tag,
 		Summary: "Create a custom object",
 		Description: "Name and both labels must be unique in the organization, each for itself. A key named fields is dropped, beside schema and inside it; " +
 			"definitions go into schema alone. A type that validation does not know is kept, and its values are taken as they are.",

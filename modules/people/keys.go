@@ -216,7 +216,7 @@ func (m *Module) keys() []operation.Row {
 	create.Name, create.Path, create.Summary, create.Message = "keys.create", "/api/keys", "Create key", "Key created"
 	create.Ask = "You are shown the key once. It may do what its service account may, or less."
 	create.Description = "Answers the key, and its text this once. It holds what its service account holds, narrowed by what is given here, and never more than the caller, also where the account is given more later: what is not given is what the caller holds, unless that is everything. One that a key asks for neither outlasts that nor is used from elsewhere, and is narrowed where that is."
-	create.BodyLimit = 64 << 10
+	create.BodyLimit, create.Action = 64<<10, operation.CreateAction
 	rotate.Name, rotate.Path, rotate.Summary, rotate.Message = "keys.rotate", "/api/keys/{id}/rotate", "Rotate key", "Key rotated"
 	rotate.Ask = "You are shown the new text once."
 	rotate.Description = "Gives the key another text, answered this once, and the lifetime anew with which it was made. A key that was not narrowed is narrowed to what the caller holds, unless that is everything; one that names what the caller lacks is refused, also where its service account lacks that by now. The old text ends, after the overlap where there is one; those from rotations before go on to the ends of theirs, as rotated says. A revocation ends all of them."

@@ -168,13 +168,13 @@ func (m *Module) people() []operation.Row {
 				return guard(ctx, c, nil, u, &was)
 			})
 		})
-	reactivate.Failures = append(reactivate.Failures, widening())
-	return append(rows,
-		m.onUser("deactivate", "Deactivate a user", "Ends the person's access at once: sessions, and a link that was not used. An organization keeps an active administrator.", "User deactivated",
-			func(ctx context.Context, c *operation.Call, uid int64) (*identity.User, error) {
-				return m.People.Deactivate(ctx, c.Tenant, uid, may(ctx, c))
-			}),
-		reactivate, m.invite(may), m.me(), m.changeMe())
+	reactivate.Action, reactivate.Failures = operation.ReactivateAction, append(reactivate.Failures, widening())
+	deactivate := m.onUser("deactivate", "Deactivate a user", "Ends the person's access at once: sessions, and a link that was not used. An organization keeps an active administrator.", "User deactivated",
+		func(ctx context.Context, c *operation.Call, uid int64) (*identity.User, error) {
+			return m.People.Deactivate(ctx, c.Tenant, uid, may(ctx, c))
+		})
+	deactivate.Action = operation.DeactivateAction
+	return append(rows, deactivate, reactivate, m.invite(may), m.me(), m.changeMe())
 }
 
 // mayInvite refuses a link to a key that ends, or may be used from some addresses alone: who opens it is held to

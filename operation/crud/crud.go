@@ -174,7 +174,7 @@ func handle(of *record.Resource, o Options) *handlers {
 func (s *handlers) row(action, method, path, message string) operation.Row {
 	o := operation.Row{
 		Name: s.Name + "." + action, Method: method, Path: path, Tag: s.Tag, Message: message, Teams: s.of.Records.Spec().Teams,
-		Credentials: operation.Key | operation.Session, Kinds: operation.ServerKeys, Rule: s.Read, Resource: s.of.Name,
+		Credentials: operation.Key | operation.Session, Kinds: operation.ServerKeys, Rule: s.Read, Resource: s.of.Name, Action: actions()[action],
 		Data: s.model.zero(), Example: s.model.example(), Defined: operation.Defined{By: s.of.DefinedBy, Values: s.of.ValuesName()},
 	}
 	if method != http.MethodGet {

@@ -1,0 +1,47 @@
+package form
+
+import (
+	"bytes"
+	"net/url"
+
+	"tenantry/gateway/console/input"
+	"tenantry/gateway/console/show"
+	"tenantry/gateway/console/site"
+	"tenantry/gateway/console/visit"
+	"tenantry/internal/fault"
+	"tenantry/internal/strictjson"
+)
+
+// filterControl makes the control of a campaign's filter.
+func filterControl(v *visit.Visit, c *input.Control, now strictjson.Value, sent url.Values) {
+	rows, simple := input.ConditionsOf(now)
+	values, fields, free := sent, filterable(v), 0
+	if c.Kind, c.Value = "json", show.Pretty(now); sent == nil {
+		values, free = url.Values{}, input.BlankConditions
+		input.SetConditions(values, c.Name, rows)
+		var faults fault.List
+		simple = simple && (now.Is == strictjson.Null || bytes.Equal(show.Parse(input.FilterOf(c.Name, values, fields, &faults)).Raw(), now.Raw()) && faults == nil)
+	} else {
+		simple = sent.Get("_has."+c.Name) == "conditions"
+	}
+	if simple {
+		c.Kind, c.Hint, c.Grids = "conditions", "All of these must hold. Without any, all contacts are meant.", []input.Grid{input.ConditionGrid(c.Name, values, free, fields, nil)}
+	}
+}
+
+// filterable are the fields of contacts that filters can name.
+func filterable(v *visit.Visit) (fields []show.DefinedField) {
+	list := v.Site.ListOf("contact")
+	if list == nil {
+		return nil
+	}
+	for _, name := range list.Parameter("filters").Names {
+		fields = append(fields, show.DefinedField{Key: name, Title: site.Label(name)})
+	}
+	for _, f := range show.Defined(v, list.Shows, nil) {
+		if f.Kind != "Encrypted" {
+			fields = append(fields, f)
+		}
+	}
+	return fields
+}

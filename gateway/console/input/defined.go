@@ -1,0 +1,113 @@
+package input
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"tenantry/backends/record/schema"
+	"tenantry/gateway/console/layout"
+	"tenantry/gateway/console/show"
+	"tenantry/internal/fault"
+	"tenantry/internal/strictjson"
+	"tenantry/operation"
+)
+
+// SpanControl makes one of seconds, which people say in larger units.
+func SpanControl(c *Control, f *operation.Field, sent url.Values) {
+	seconds, _ := strconv.ParseInt(c.Value, 10, 64)
+	unit := "86400"
+	for _, u := range units() {
+		n, _ := strconv.ParseInt(u.Value, 10, 64)
+		if seconds > 0 && seconds%n == 0 {
+			unit, c.Value = u.Value, strconv.FormatInt(seconds/n, 10)
+		}
+	}
+	if c.Kind = "span"; f.Default == nil {
+		c.Hint = "It does not end where nothing is given."
+	}
+	if seconds == 0 {
+		c.Value = ""
+	}
+	if sent != nil {
+		c.Value, unit = sent.Get(f.Name), sent.Get("_unit."+f.Name)
+	}
+	for _, u := range units() {
+		u.Chosen = u.Value == unit
+		c.Options = append(c.Options, u)
+	}
+}
+
+// units are those of a span, by their seconds.
+func units() []layout.Option {
+	return []layout.Option{{Value: "60", Title: "minutes"}, {Value: "3600", Title: "hours"}, {Value: "86400", Title: "days"}}
+}
+
+// DefinedControl makes the control of a field that the organization defined.
+func DefinedControl(row *operation.Row, within string, d show.DefinedField, now strictjson.Value, sent url.Values) Control {
+	c := Control{Name: within + "." + d.Key, ID: ID(row.Name, within, d.Key), Label: d.Title, Kind: "text", Value: now.Text}
+	switch d.Kind {
+	case "LongText":
+		c.Kind = "textarea"
+	case "Number":
+		c.Kind = "number"
+	case "Boolean":
+		c.Kind = "choice"
+		if now.Is == strictjson.True || now.Is == strictjson.False {
+			c.Value = strconv.FormatBool(now.Is == strictjson.True)
+		}
+		c.Options = layout.YesOrNo(c.Value)
+	case "Date":
+		c.Kind = "date"
+	case "DateTime":
+		c.Kind, c.Value = "datetime", OnClock(c.Value)
+	case "Email":
+		c.Kind = "email"
+	case "Encrypted":
+		c.Kind, c.Hint = "secret", "Kept encrypted and never shown here. Leave it empty to keep what is stored."
+	case "MultiSelect":
+		c.Kind = "lines"
+		var values []string
+		for _, item := range now.Items {
+			values = append(values, item.Text)
+		}
+		c.Value = strings.Join(values, "\n")
+	}
+	if now.Is == strictjson.Object || now.Is == strictjson.Array && !PlainLines(now) || now.Is != strictjson.Null && now.Is != strictjson.Text && !slices.Contains(schema.KnownTypes(), d.Kind) {
+		c.Kind, c.Value = "json", show.Pretty(now) // which no other control holds
+	} else if misfits(d, now) {
+		c.Hint = "What is stored is not of the type " + d.Kind + ", which the field has now."
+		if c.Kind = "text"; now.Is != strictjson.Text || slices.Contains([]string{schema.Number, schema.Boolean, schema.MultiSelect}, d.Kind) {
+			c.Kind, c.Value, c.Hint = "json", show.Pretty(now), c.Hint+" It is written as JSON."
+		}
+	}
+	if sent != nil && c.Kind != "secret" {
+		c.Value = sent.Get(c.Name)
+	}
+	c.Required = d.Required && row.Method == http.MethodPost // earlier records may lack it
+	c.Fit(sent)
+	for i := range c.Options {
+		c.Options[i].Chosen = c.Options[i].Value == c.Value
+	}
+	return c
+}
+
+// misfits reports whether a stored value is none of its field's type, which was another when it was stored. The control of the type
+// would show nothing, and send that instead of the value.
+func misfits(d show.DefinedField, now strictjson.Value) bool {
+	if now.Is == strictjson.Null || d.Kind == schema.Encrypted {
+		return false
+	}
+	var faults fault.List
+	schema.CheckValue(&faults, d.Key, d.Kind, now.Any())
+	return len(faults) > 0
+}
+
+// PlainLines reports whether a list is the same when it was written in lines and read again.
+func PlainLines(list strictjson.Value) bool {
+	return !slices.ContainsFunc(list.Items, func(item strictjson.Value) bool {
+		return item.Is != strictjson.Text || item.Text == "" || strings.TrimSpace(item.Text) != item.Text || strings.ContainsAny(item.Text, "\r\n")
+	})
+}

@@ -1,0 +1,78 @@
+package input
+
+import (
+	"cmp"
+	"net/url"
+	"strconv"
+
+	"tenantry/gateway/console/site"
+	"tenantry/internal/fault"
+	"tenantry/internal/strictjson"
+)
+
+// blankFields is how many rows are free.
+const blankFields = 3
+
+// SchemaRow is one field that an organization defines.
+type SchemaRow struct {
+	Number, Key, Title, Type string
+	Required, Locked         bool
+	Error                    string
+	Focus                    bool // it is the first that is wrong
+}
+
+// ID is the id of the row's first cell.
+func (r SchemaRow) ID() string { return "schema-" + r.Number }
+
+// key returns the key of the field, which follows from its title where none is typed.
+func (r *SchemaRow) key() string { return cmp.Or(r.Key, site.KeyFrom(r.Title)) }
+
+// SchemaRows returns the fields that are defined, or were typed, and room for some more.
+func SchemaRows(now strictjson.Value, sent url.Values) (rows []SchemaRow) {
+	if sent != nil {
+		for i := range maxSchema {
+			n := "schema." + strconv.Itoa(i)
+			if !sent.Has(n + ".key") {
+				break
+			}
+			rows = append(rows, SchemaRow{Number: strconv.Itoa(i), Key: sent.Get(n + ".key"), Title: sent.Get(n + ".title"), Type: sent.Get(n + ".type"), Required: sent.Get(n+".required") != "", Locked: sent.Get(n+".locked") != ""})
+		}
+		if sent.Get("_more") == "schema" {
+			rows = append(rows, SchemaRow{Number: strconv.Itoa(len(rows)), Type: "Text"})
+		}
+		return rows
+	}
+	for _, m := range now.Members {
+		rows = append(rows, SchemaRow{Key: m.Name, Title: m.Value.Get("title").Text, Type: m.Value.Get("type").Text, Required: m.Value.Get("required").Is == strictjson.True, Locked: m.Value.Get("locked").Is == strictjson.True})
+	}
+	for range blankFields {
+		rows = append(rows, SchemaRow{Type: "Text"})
+	}
+	for i := range rows {
+		rows[i].Number = strconv.Itoa(i)
+	}
+	return rows
+}
+
+// SchemaOf reads the fields that were typed; a row without a key and a title is none.
+func SchemaOf(sent url.Values, faults *fault.List) map[string]any {
+	fields := map[string]any{}
+	for _, r := range SchemaRows(strictjson.Value{}, sent) {
+		if r.Key == "" && r.Title == "" {
+			continue
+		}
+		r.Key = r.key()
+		if _, twice := fields[r.Key]; twice {
+			faults.Add("schema."+r.Key, fault.Duplicate, "two fields have the key %q", r.Key)
+		}
+		f := map[string]any{"title": r.Title, "type": r.Type}
+		if r.Required {
+			f["required"] = true
+		}
+		if r.Locked {
+			f["locked"] = true
+		}
+		fields[r.Key] = f
+	}
+	return fields
+}

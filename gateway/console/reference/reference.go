@@ -1,0 +1,143 @@
+// Package reference is the API reference, made of the rows of operations, and the page that calls one of them as programs do.
+package reference
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+
+	"tenantry/gateway/console/ask"
+	"tenantry/gateway/console/site"
+	"tenantry/gateway/console/visit"
+	"tenantry/operation"
+)
+
+// reference is the API reference: which operations there are.
+type reference struct {
+	visit.Chrome
+	Tags []taggedView
+}
+
+type taggedView struct {
+	Title      string
+	Operations []operationLink
+}
+
+type operationLink struct{ Name, Method, Path, Summary string }
+
+// operationView is an operation of the API, as its row says.
+type operationView struct {
+	visit.Chrome
+	Operation   *operation.Row
+	Who         []string
+	Parameters  []paramView
+	Body        []paramView
+	Answer      string
+	Failures    []operation.Failure
+	Call        string
+	Try         string
+	Streams     string
+	Description string
+}
+
+type paramView struct {
+	Name, Where, Kind, Text, Example string
+	Required                         bool
+}
+
+// ReferencePage lists the operations. It says the same on every host and to everybody, as the OpenAPI document does.
+func ReferencePage(m *visit.Console, w http.ResponseWriter, c visit.Chrome) {
+	view := reference{Chrome: titled(c, "API reference")}
+	for i := range m.Site.All {
+		row := &m.Site.All[i]
+		at := slices.IndexFunc(view.Tags, func(t taggedView) bool { return t.Title == row.Tag })
+		if at < 0 {
+			view.Tags, at = append(view.Tags, taggedView{Title: row.Tag}), len(view.Tags)
+		}
+		view.Tags[at].Operations = append(view.Tags[at].Operations, operationLink{row.Name, row.Method, row.Path, row.Summary})
+	}
+	m.Layout.Render(w, http.StatusOK, "reference", view)
+}
+
+// titled returns it for a page of the reference, to which there is a way back for strangers, too.
+func titled(c visit.Chrome, title string, trail ...site.Link) visit.Chrome {
+	if c.Title, c.Trail = title, trail; !c.Inside {
+		c.Trail = append([]site.Link{{Title: "Overview", Address: "/"}}, trail...)
+	}
+	return c
+}
+
+// OperationPage describes one operation.
+func OperationPage(m *visit.Console, w http.ResponseWriter, r *http.Request, c visit.Chrome) {
+	at := slices.IndexFunc(m.Site.All, func(o operation.Row) bool { return o.Name == r.PathValue("operation") })
+	if at < 0 {
+		m.Layout.Missing(w)
+		return
+	}
+	row := &m.Site.All[at]
+	view := operationView{Chrome: titled(c, row.Summary, site.Link{Title: "API reference", Address: "/docs"}), Operation: row, Description: row.Description, Who: whoMay(row), Failures: row.Failures, Streams: strings.Join(row.Streams, ", ")}
+	q := ask.Call{Row: row, Path: map[string]string{}}
+	for _, p := range row.Params {
+		view.Parameters = append(view.Parameters, paramView{p.Name, string(p.In), string(p.Shape), p.Description, p.Example, p.Required})
+		if p.In == operation.InPath {
+			q.Path[p.Name] = p.Example
+		}
+	}
+	q.Body = ask.SampleBody(row)
+	for _, f := range row.Body {
+		example := ""
+		if f.Example != nil {
+			raw, _ := json.Marshal(f.Example) // the document is made of it, too
+			example = string(raw)
+		}
+		view.Body = append(view.Body, paramView{f.Name, "body", string(f.Shape), f.Description, example, f.Required})
+	}
+	view.Call = m.Client.Curl("<organization>", q)
+	answer := row.Example
+	if row.Streams == nil {
+		answer = operation.Envelope{Status: operation.StatusOK, Message: row.Message, Data: row.Example}
+	}
+	if raw, err := json.MarshalIndent(answer, "", "  "); err == nil {
+		view.Answer = string(raw)
+	}
+	switch {
+	case m.Site.Rows[row.Name] == nil:
+	case row.Upload != nil:
+		view.Try = "/do/" + row.Name
+	default:
+		view.Try = tryAddress(row)
+	}
+	m.Layout.Render(w, http.StatusOK, "operation", view)
+}
+
+// whoMay says who can call an operation.
+func whoMay(row *operation.Row) (who []string) {
+	kinds := []string{}
+	for kind, name := range map[operation.Kinds]string{operation.ServerFull: "server_full", operation.ServerRead: "server_read", operation.Browser: "browser"} {
+		if row.Kinds&kind != 0 {
+			kinds = append(kinds, name)
+		}
+	}
+	slices.Sort(kinds)
+	if row.Credentials == operation.Open {
+		return []string{"anybody, without a key"}
+	}
+	if row.Credentials&operation.Key != 0 {
+		who = append(who, "an API key of kind "+strings.Join(kinds, " or "))
+	}
+	if row.Credentials&operation.Session != 0 {
+		who = append(who, "a person who is signed in")
+	}
+	var permissions []string
+	for _, p := range row.Rule.Permissions() {
+		permissions = append(permissions, string(p))
+	}
+	switch {
+	case row.Rule.IsAdminOnly():
+		who = append(who, "administrators alone")
+	case len(permissions) > 0:
+		who = append(who, "with the permission "+strings.Join(permissions, " or "))
+	}
+	return who
+}

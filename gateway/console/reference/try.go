@@ -1,0 +1,167 @@
+package reference
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"tenantry/gateway/console/ask"
+	"tenantry/gateway/console/form"
+	"tenantry/gateway/console/input"
+	"tenantry/gateway/console/layout"
+	"tenantry/gateway/console/site"
+	"tenantry/gateway/console/submit"
+	"tenantry/gateway/console/visit"
+	"tenantry/operation"
+)
+
+// attempt is the page on which an operation is called as programs call it, with the rights of whoever is signed in.
+type attempt struct {
+	visit.Chrome
+	Operation *operation.Row
+	Form      form.View
+	Answer    *answerView
+}
+
+// answerView is what an operation answered, as programs get it.
+type answerView struct {
+	Status string
+	Header []layout.Hidden
+	Body   string
+	Cut    bool
+}
+
+// mostAnswered bounds what is shown of an answer, in bytes.
+const mostAnswered = 64 << 10
+
+func tryAddress(row *operation.Row) string { return "/docs/" + row.Name + "/try" }
+
+// TryPage makes a call and shows its answer. A call that reads is made by the address of the page, which can be kept;
+// others by a form alone, which no other site can send and no link stand for.
+func TryPage(v *visit.Visit) {
+	row := v.Site.Rows[v.R.PathValue("operation")]
+	reads := row != nil && row.Method == http.MethodGet
+	if row == nil || row.Upload != nil || reads && v.R.Method == http.MethodPost {
+		v.Missing()
+		return
+	}
+	sent, send := url.Values{}, false
+	switch {
+	case v.R.Method == http.MethodPost:
+		if sent, send = submit.Sent(v); !send {
+			return
+		}
+	case reads:
+		sent = v.R.URL.Query()
+		send = sent.Has("_send")
+	}
+	q := ask.Call{Row: row, Path: map[string]string{}, IfMatch: sent.Get("match"), OnceKey: sent.Get("_once")}
+	form.PathValues(row, q.Path, sent)
+	query := form.Query(row, sent)
+	more, err := url.ParseQuery(strings.TrimPrefix(strings.TrimSpace(sent.Get("more")), "?"))
+	maps.Copy(query, more)
+	q.Query = query.Encode()
+	if row.Body != nil {
+		q.Raw = []byte(sent.Get("body"))
+	}
+	view := attempt{Chrome: v.Chrome(row.Summary), Operation: row, Form: tryForm(row, sent)}
+	view.Trail = []site.Link{{Title: "API reference", Address: "/docs"}, {Title: row.Summary, Address: "/docs/" + row.Name}}
+	code := http.StatusOK
+	switch {
+	case !send:
+		q.Raw, q.Body = nil, ask.SampleBody(row)
+	case err != nil: // without it the call would answer more than was asked for
+		view.Form.Error, code = "More of the query cannot be read: "+err.Error()+".", http.StatusBadRequest
+	case row.Streams != nil:
+		http.Redirect(v.W, v.R, q.Target(), http.StatusSeeOther) // which the browser keeps as a file
+		return
+	default:
+		w, err := v.Client.Send(v.R.Context(), v.R, q)
+		if err != nil {
+			v.Refused(ask.Reply{}, err)
+			return
+		}
+		ask.PassOn(v.W, w.Head)
+		view.Answer, v.Began = shownAnswer(w), time.Now() // the call knows who may be told, and may have begun another session
+		if w.Code >= http.StatusBadRequest {
+			code = w.Code
+		}
+	}
+	if unrepeated(row) {
+		q.Raw, q.Body = nil, ask.SampleBody(row)
+	}
+	view.Curl = v.Client.Curl(v.Tenant.Org.Slug, q)
+	v.Show(code, "attempt", view)
+}
+
+// unrepeated reports whether what is sent may hold something secret, which no page repeats.
+func unrepeated(row *operation.Row) bool {
+	return row.Defined.By != "" || slices.ContainsFunc(row.Body, func(f operation.Field) bool { return f.Secret })
+}
+
+// tryForm makes the form: a control for each parameter, one for what the query may have besides, one for the body as it is.
+func tryForm(row *operation.Row, sent url.Values) form.View {
+	f := form.View{Action: tryAddress(row) + "#answer", Submit: "Send", Asks: row.Method == http.MethodGet, Danger: row.Method == http.MethodDelete}
+	if f.Asks {
+		f.Hidden = []layout.Hidden{{Name: "_send", Value: "true"}}
+	} else {
+		f.Once = ask.NewOnceKey()
+	}
+	add := func(c input.Control, name string) {
+		c.Name, c.ID, c.Bare = name, input.ID("try", name), true
+		f.Controls = append(f.Controls, c)
+	}
+	free := ""
+	for _, p := range row.Params {
+		name := string(p.In) + "." + p.Name
+		c := input.Question(p, url.Values{p.Name: sent[name]})
+		switch {
+		case p.In == operation.InHeader:
+		case c.Kind == "":
+			free += " " + p.Name + ": " + p.Description
+		default:
+			c.Label, c.Hint = p.Name, p.Description
+			add(c, name)
+		}
+	}
+	if free != "" {
+		add(input.Control{Label: "More of the query", Kind: "text", Value: sent.Get("more"), Hint: "As it stands in an address." + free}, "more")
+	}
+	if row.Conditional() && !f.Asks {
+		add(input.Control{Label: "If-Match", Kind: "text", Value: sent.Get("match"), Hint: "The ETag of what you saw; the call changes nothing where it is another by now."}, "match")
+	}
+	if row.Body != nil {
+		c := input.Control{Label: "Body", Kind: "json", Value: sent.Get("body")}
+		if !sent.Has("body") || unrepeated(row) {
+			raw, _ := json.MarshalIndent(ask.SampleBody(row), "", "  ") // the document is made of it, too
+			c.Value = string(raw)
+		}
+		add(c, "body")
+	}
+	return f
+}
+
+// shownAnswer returns the answer as it is shown.
+func shownAnswer(w *ask.Answer) *answerView {
+	a := &answerView{Status: strings.TrimSpace(strconv.Itoa(w.Code) + " " + http.StatusText(w.Code))}
+	for _, name := range slices.Sorted(maps.Keys(w.Head)) {
+		if name != "Set-Cookie" { // no script reads it, nor does a page show it
+			a.Header = append(a.Header, layout.Hidden{Name: name, Value: strings.Join(w.Head[name], ", ")})
+		}
+	}
+	var readable bytes.Buffer
+	if json.Indent(&readable, w.Body.Bytes(), "", "  ") != nil {
+		readable = w.Body
+	}
+	a.Body, a.Cut = readable.String(), readable.Len() > mostAnswered
+	if a.Cut {
+		a.Body = strings.ToValidUTF8(a.Body[:mostAnswered], "")
+	}
+	return a
+}

@@ -1,0 +1,87 @@
+package report
+
+import (
+	"encoding/json"
+	"net/url"
+	"strconv"
+
+	"tenantry/gateway/console/chart"
+	"tenantry/gateway/console/layout"
+	"tenantry/gateway/console/locale"
+	"tenantry/gateway/console/show"
+	"tenantry/internal/strictjson"
+	"tenantry/operation"
+	"tenantry/reports"
+)
+
+// PageOf returns the page that is asked for of an answer that has all rows.
+func PageOf(answer strictjson.Value, asked url.Values) strictjson.Value {
+	results := answer.Get("results")
+	if results.Is != strictjson.Array {
+		return answer
+	}
+	rows := results.Items
+	page, _ := strconv.Atoi(asked.Get("page"))
+	page, pages := within(page, perPageOf(asked), len(rows))
+	from := (page - 1) * perPageOf(asked)
+	results.Items = rows[from:min(from+perPageOf(asked), len(rows))]
+	part := show.Without(answer, "results", "page", "pages", "count")
+	for name, n := range map[string]int{"page": page, "pages": pages, "count": len(rows)} {
+		part.Members = append(part.Members, strictjson.Member{Name: name, Value: show.Parse(n)})
+	}
+	part.Members = append(part.Members, strictjson.Member{Name: "results", Value: results})
+	return part
+}
+
+// perPageOf returns how many rows of an answer a page shows, which the operation has found to be acceptable.
+func perPageOf(asked url.Values) int {
+	n, err := strconv.Atoi(asked.Get("per_page"))
+	if err != nil {
+		return show.PerPage
+	}
+	return min(max(n, 1), operation.MostPerPage)
+}
+
+// ran returns what running a report has answered, as its shared page reads it; not ok where the answer is none of a report.
+func ran(report, answer strictjson.Value) (s reports.Shared, ok bool) {
+	if report.Get("query").Is != strictjson.Object || answer.Get("columns").Is != strictjson.Array || json.Unmarshal(report.Get("query").Raw(), &s.Asked) != nil {
+		return s, false
+	}
+	s.Visual = report.Get("visual").Text
+	s.Data = &reports.Data{Total: show.Count(answer, "total"), Truncated: answer.Get("truncated").Is == strictjson.True}
+	for _, c := range answer.Get("columns").Items {
+		s.Data.Columns = append(s.Data.Columns, reports.Column{Name: c.Get("name").Text, Title: c.Get("title").Text, Type: c.Get("type").Text})
+	}
+	for _, r := range answer.Get("results").Items {
+		row := make([]any, len(s.Data.Columns))
+		for i := range min(len(row), len(r.Items)) {
+			row[i] = r.Items[i].Any()
+			if n := r.Items[i]; n.Is == strictjson.Number {
+				if x, err := strconv.ParseInt(n.Text, 10, 64); err == nil {
+					row[i] = x
+				} else if x, err := strconv.ParseFloat(n.Text, 64); err == nil {
+					row[i] = x
+				}
+			}
+		}
+		s.Data.Rows = append(s.Data.Rows, row)
+	}
+	return s, true
+}
+
+// Draw draws what running a report has answered, where it is not shown by its figures alone, and writes the page of it that
+// the table has, as its shared page does.
+func Draw(l *locale.Locale, report, answer strictjson.Value, asked url.Values, table *show.Table) (figures []layout.Cell, charts []*chart.Chart) {
+	s, ok := ran(report, answer)
+	if !ok {
+		return nil, nil // the table shows it all
+	}
+	page, _ := strconv.Atoi(asked.Get("page"))
+	laid := layOut(&s, l, page, perPageOf(asked))
+	for i, row := range laid.Rows[:min(len(laid.Rows), len(table.Rows))] {
+		for j, cell := range row {
+			table.Rows[i][j] = show.Value{Text: cell.Text, Class: cell.Class}
+		}
+	}
+	return laid.Figures, laid.Charts
+}

@@ -1,0 +1,37 @@
+package site
+
+import (
+	"net/http"
+	"testing"
+
+	"tenantry/operation"
+)
+
+// TestActionsMakePages holds that what a page offers follows from the action of a row, whatever the row is called.
+func TestActionsMakePages(t *testing.T) {
+	t.Parallel()
+	row := func(name, method, path string, action operation.Action) operation.Row {
+		return operation.Row{Name: name, Method: method, Path: path, Credentials: operation.Session, Resource: "shelf", Action: action}
+	}
+	s := New([]operation.Row{
+		row("shelves.all", http.MethodGet, "/api/shelves", operation.ListAction),
+		row("shelves.one", http.MethodGet, "/api/shelves/{id}", operation.OtherAction),
+		row("shelves.build", http.MethodPost, "/api/shelves", operation.CreateAction),
+		row("shelves.bring_back", http.MethodPost, "/api/shelves/{id}/back", operation.RestoreAction),
+		row("shelves.create", http.MethodPost, "/api/shelves/create", operation.BulkAction),
+	})
+	list, _ := s.Find("/shelves")
+	if list == nil || !list.List || list.Create == nil || list.Create.Name != "shelves.build" || len(list.Actions) != 0 {
+		t.Fatalf("the list: %+v, want one that shelves.build adds to, without other actions", list)
+	}
+	one, path := s.Find("/shelves/7")
+	if one == nil || one != list.Each || path["id"] != "7" {
+		t.Fatalf("the page of a record: %+v %v, want that of the list, with id 7", one, path)
+	}
+	if restore := one.Action(operation.RestoreAction); restore == nil || restore.Name != "shelves.bring_back" {
+		t.Errorf("what restores: %+v, want shelves.bring_back", restore)
+	}
+	if purge := one.Action(operation.PurgeAction); purge != nil {
+		t.Errorf("what purges: %+v, want none", purge)
+	}
+}

@@ -1,0 +1,91 @@
+package submit
+
+import (
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"tenantry/gateway/console/ask"
+	"tenantry/gateway/console/layout"
+	"tenantry/gateway/console/record"
+	"tenantry/gateway/console/show"
+	"tenantry/gateway/console/visit"
+	"tenantry/internal/strictjson"
+	"tenantry/operation"
+)
+
+// someMatches is how many of the contacts who match are shown.
+const someMatches = 5
+
+// matching shows how many contacts match the filter of a campaign as it was typed, and some of them to whoever may see contacts.
+func matching(v *visit.Visit, row *operation.Row, path map[string]string, sent url.Values, body map[string]any) {
+	q := ask.Call{Query: ""}
+	asked := url.Values{}
+	bracketed(asked, "filters", show.Parse(body["filter"]))
+	list, count := v.Site.ListOf("contact"), v.Site.Rows["campaigns.count"]
+	switch {
+	case list != nil && v.May(list.Shows):
+		asked.Set("per_page", strconv.Itoa(someMatches))
+		q.Row = list.Shows
+	case v.May(count):
+		alone := *count
+		alone.Path, q.Row = count.Aliases[0], &alone
+	default:
+		v.Missing()
+		return
+	}
+	q.Query = asked.Encode()
+	a, err := v.Client.Ask(v.R.Context(), v.R, q)
+	if err == nil && (a.Code == http.StatusUnprocessableEntity || a.Code == http.StatusBadRequest) {
+		faults := a.Faults()
+		for i := range faults {
+			faults[i].Field = "filter"
+		}
+		again(v, a.Code, row, path, sent, faults, "")
+		return
+	}
+	if v.Refused(a, err) {
+		return
+	}
+	n, _ := strconv.Atoi(a.Data.Get("count").Text)
+	t := record.Tried{Note: map[bool]string{true: "1 contact matches.", false: v.Whole(n) + " contacts match."}[n == 1]}
+	if records := a.Data.Get("results").Items; len(records) > 0 {
+		t.Table = &show.Table{}
+		columns, _ := show.Columns(v, list, nil, records, nil, nil)
+		for _, c := range columns {
+			t.Table.Columns = append(t.Table.Columns, layout.Cell{Title: c.Title})
+		}
+		for _, r := range records {
+			var cells []show.Value
+			for _, c := range columns {
+				cell := show.CellOf(v, list, c, r)
+				cell.Text = show.Clip(cell.Text)
+				cells = append(cells, cell)
+			}
+			t.Table.Rows = append(t.Table.Rows, cells)
+		}
+	}
+	showTried(v, q, row, path, sent, &t)
+}
+
+// bracketed writes a filter as a query does.
+func bracketed(q url.Values, name string, value strictjson.Value) {
+	switch value.Is {
+	case strictjson.Object:
+		for _, m := range value.Members {
+			bracketed(q, name+"["+m.Name+"]", m.Value)
+		}
+	case strictjson.Array:
+		for i, item := range value.Items {
+			if item.Is == strictjson.Object {
+				bracketed(q, name+"["+strconv.Itoa(i)+"]", item)
+			} else {
+				bracketed(q, name+"[]", item)
+			}
+		}
+	case strictjson.True, strictjson.False:
+		q.Add(name, strconv.FormatBool(value.Is == strictjson.True))
+	case strictjson.Text, strictjson.Number:
+		q.Add(name, value.Text)
+	}
+}

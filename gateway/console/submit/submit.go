@@ -1,0 +1,371 @@
+// Package submit takes the forms that people send: it calls the operation, and then leads on, shows the form again with what is
+// wrong, or shows what a form would do that was only tried.
+package submit
+
+import (
+	"cmp"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"tenantry/gateway/console/ask"
+	"tenantry/gateway/console/form"
+	"tenantry/gateway/console/input"
+	"tenantry/gateway/console/layout"
+	"tenantry/gateway/console/record"
+	"tenantry/gateway/console/report"
+	"tenantry/gateway/console/show"
+	"tenantry/gateway/console/site"
+	"tenantry/gateway/console/visit"
+	"tenantry/internal/fault"
+	"tenantry/internal/strictjson"
+	"tenantry/operation"
+)
+
+// FormPage shows the form of an operation by itself.
+func FormPage(v *visit.Visit) {
+	row, path, ok := doing(v)
+	if !ok {
+		return
+	}
+	sent := v.R.URL.Query()
+	form.PathValues(row, path, sent)
+	if row.Method == http.MethodPut { // whose form is on the record's page
+		http.Redirect(v.W, v.R, back(v, row, path), http.StatusSeeOther)
+		return
+	}
+	f := form.New(v, row, path, strictjson.Value{}, nil, nil)
+	for i, c := range f.Controls { // what the address says already
+		if value := strings.Join(sent[c.Name], "\n"); value != "" && strings.HasPrefix(c.Name, "query.") {
+			f.Controls[i].Choose(value)
+		}
+	}
+	showForm(v, http.StatusOK, ask.Call{Row: row, Path: path, Query: form.Query(row, sent).Encode(), Body: ask.SampleBody(row)}, f)
+}
+
+// doing finds the operation of a form, and says so where there is none for this person.
+func doing(v *visit.Visit) (*operation.Row, map[string]string, bool) {
+	row := v.Site.Rows[v.R.PathValue("operation")]
+	switch {
+	case row == nil || row.Method == http.MethodGet:
+		v.Missing()
+	case !v.May(row):
+		p := operation.ProblemOf(errors.Join(row.Admits(v.Person, ""), row.Rule.Check(v.Person, v.Tenant)))
+		lacks, _ := p.Data.(map[string]string)
+		v.Problem(http.StatusForbidden, "You may not do this", visit.InWords(p.Message, lacks["permission"])+". An administrator of "+v.Tenant.Org.Name+" can give you the right.")
+	default:
+		return row, map[string]string{}, true
+	}
+	return nil, nil, false
+}
+
+// showForm shows a form, and the call that it makes.
+func showForm(v *visit.Visit, code int, q ask.Call, f form.View) {
+	view := record.View{Chrome: v.Chrome(q.Row.Summary), Form: &f, Note: q.Row.Ask}
+	if f.Cancel = back(v, q.Row, q.Path); f.Submit == form.ForGood {
+		f.Cancel += "?deleted=true"
+	}
+	view.Curl = v.Client.Curl(v.Tenant.Org.Slug, q)
+	view.Faulty = f.Error != "" || f.Problems != nil
+	v.Show(code, "record", view)
+}
+
+// written returns the call that a form makes as it was typed, without what is secret.
+func written(v *visit.Visit, row *operation.Row, path map[string]string, sent url.Values) ask.Call {
+	body, _ := form.Body(v, row, path, sent) // what is wrong was told
+	for name, kind := range sent {
+		if name, is := strings.CutPrefix(name, "_has."); is && kind[0] == "secret" {
+			delete(body, name)
+			within, part, _ := strings.Cut(name, ".")
+			if parts, is := body[within].(map[string]any); is {
+				delete(parts, part)
+			}
+		}
+	}
+	return ask.Call{Row: row, Path: path, Query: form.Query(row, sent).Encode(), Body: body}
+}
+
+// back returns the page that a form belongs to.
+func back(v *visit.Visit, row *operation.Row, path map[string]string) string {
+	whole := strings.TrimPrefix(row.Path, "/api")
+	for at := whole; at != ""; at = at[:strings.LastIndexByte(at, '/')] {
+		for _, p := range v.Site.Pages {
+			if (p.Path == at || at == whole && p.Path == at+"s") && v.May(p.Shows) {
+				return p.Address(path)
+			}
+		}
+	}
+	return "/"
+}
+
+// Submit carries a form out.
+func Submit(v *visit.Visit) {
+	row, path, ok := doing(v)
+	if !ok {
+		return
+	}
+	if row.Upload != nil {
+		takeFile(v, row, path)
+		return
+	}
+	sent, ok := Sent(v)
+	if !ok {
+		return
+	}
+	form.PathValues(typed(v, row, sent), path, sent)
+	query := form.Query(row, sent)
+	if sent.Has("_more") { // a part of the form depends on what was typed, or a line more is wanted
+		again(v, http.StatusOK, typed(v, row, sent), path, sent, nil, "")
+		return
+	}
+	body, faults := form.Body(v, row, path, sent)
+	if v.Unanswered != nil { // of which fields there are
+		v.Refused(*v.Unanswered, nil)
+		return
+	}
+	if faults != nil {
+		again(v, http.StatusUnprocessableEntity, typed(v, row, sent), path, sent, faults, "")
+		return
+	}
+	if sent.Has("_try") {
+		matching(v, row, path, sent, body)
+		return
+	}
+	if row.Reads && sent.Has("_part") && body["title"] == "" {
+		body["title"] = "Without a title" // which matters when it is stored
+	}
+	carry(v, ask.Call{Row: row, Path: path, Query: query.Encode(), Body: body, IfMatch: sent.Get("_match"), OnceKey: sent.Get("_once")}, sent, query)
+}
+
+// Sent reads a form, and says so where it cannot.
+func Sent(v *visit.Visit) (url.Values, bool) {
+	var sent url.Values
+	var err error
+	typed := strings.HasPrefix(v.R.Header.Get("Content-Type"), "application/x-www-form-urlencoded")
+	if typed {
+		var body []byte
+		if body, err = v.Visitor.Form(v.R, maxForm); err == nil {
+			sent, err = url.ParseQuery(string(body))
+		}
+	}
+	if full := (*operation.Problem)(nil); errors.As(err, &full) {
+		v.Layout.TooMany(v.W, v.R, full)
+		return nil, false
+	}
+	if err != nil || !typed {
+		v.Problem(http.StatusBadRequest, "The form did not arrive", "It may be too large. Go back and try again.")
+		return nil, false
+	}
+	if input.TooManyLines(sent) {
+		v.Problem(http.StatusBadRequest, "The form has too many lines", "Go back and leave some out.")
+		return nil, false
+	}
+	return sent, true
+}
+
+// typed returns the operation of the form that was sent: where that was only tried, the one which will store it.
+func typed(v *visit.Visit, row *operation.Row, sent url.Values) *operation.Row {
+	if stores := v.Site.Rows[sent.Get("_for")]; row.Reads && stores != nil && stores.Resource == row.Resource && stores.Body != nil && v.May(stores) {
+		return stores
+	}
+	return row
+}
+
+// carry makes the call of a form, and leads on or shows the form again.
+func carry(v *visit.Visit, q ask.Call, sent, query url.Values) {
+	row, path := q.Row, q.Path
+	if q.Row.Reads && q.Row.Param(show.Whole).Name != "" {
+		query.Set(show.Whole, "true") // what is drawn is drawn of all
+		q.Query = query.Encode()
+	}
+	a, err := v.Client.Ask(v.R.Context(), v.R, q)
+	row = typed(v, row, sent)
+	switch {
+	case err == nil && a.OK() && q.Row.Reads && !q.Row.Once:
+		tried(v, q, row, sent, a)
+	case err == nil && a.OK() && query.Get("preview") == "true":
+		sent.Del("query.preview") // what follows is meant
+		t := record.Tried{Note: "This is what it would touch. Nothing has been changed yet."}
+		t.Facts, _ = show.Facts(v, &site.Page{Shows: q.Row}, path, a.Data.Get("touches"))
+		showTried(v, q, row, path, sent, &t)
+	case err == nil && a.OK():
+		done(v, row, path, query, a)
+	case err == nil && a.Code == http.StatusPreconditionFailed:
+		again(v, a.Code, row, path, sent, nil, "Somebody else has changed this meanwhile. What you typed is below; compare it with how it is now, and save again to replace it.")
+	case err == nil && (a.Code == http.StatusUnprocessableEntity || a.Code == http.StatusBadRequest || a.Code == http.StatusConflict || a.Code == http.StatusRequestEntityTooLarge):
+		list := a.Faults()
+		text := ""
+		if len(list) == 0 {
+			text = site.Sentence(a.Message)
+		}
+		again(v, a.Code, row, path, sent, list, text)
+	default:
+		v.Refused(a, err)
+	}
+}
+
+// again shows the form as it was typed, and what is wrong with it.
+func again(v *visit.Visit, code int, row *operation.Row, path map[string]string, sent url.Values, faults []fault.Fault, text string) {
+	if sent.Has("_part") {
+		t := record.Tried{}
+		for _, f := range faults {
+			top := slices.IndexFunc(row.Body, func(b operation.Field) bool { return b.Name == f.Field })
+			switch {
+			case top < 0:
+				text += " " + site.Sentence(f.Message)
+			case f.Code == fault.Required: // what nobody came to yet is not wrong
+				t.Note = "It is shown here once you have filled in what is required."
+			default:
+				text += " " + input.FaultText(f, f.Field, site.Title(row.Body[top].Ask, f.Field))
+			}
+		}
+		t.Problem = strings.TrimSpace(text)
+		v.Layout.Render(v.W, http.StatusOK, "tried", t) // a browser would report each other code as a fault of the page
+		return
+	}
+	sent.Set("_once", ask.NewOnceKey()) // what was refused is another request when it is sent again
+	current, tag := current(v, row, path)
+	f := form.New(v, row, path, current, sent, faults)
+	if code != http.StatusPreconditionFailed {
+		tag = sent.Get("_match") // of what the form was made from
+	}
+	if tag != "" {
+		f.Hidden = append(f.Hidden, layout.Hidden{Name: "_match", Value: tag})
+	}
+	if f.Error == "" {
+		f.Error = text
+	}
+	q := written(v, row, path, sent)
+	q.IfMatch = tag
+	showForm(v, code, q, f)
+}
+
+// current returns the record that a form changes, and its tag; null where it makes one.
+func current(v *visit.Visit, row *operation.Row, path map[string]string) (strictjson.Value, string) {
+	p, _ := v.Site.Find(strings.TrimPrefix((&ask.Call{Row: row, Path: path}).Target(), "/api"))
+	if p == nil || row.Method != http.MethodPut {
+		return strictjson.Value{}, ""
+	}
+	a, err := v.Read(p.Shows, path, "")
+	if err != nil || !a.OK() {
+		return strictjson.Value{}, ""
+	}
+	return record.Completed(v, p, path, a.Data), a.Header.Get("ETag")
+}
+
+// tried shows what an operation answered that stores nothing, beside the form as it was typed.
+func tried(v *visit.Visit, q ask.Call, row *operation.Row, sent url.Values, a ask.Reply) {
+	const first = "This is what it would show"
+	last := ". Nothing has been stored yet."
+	if row.Method == http.MethodPut {
+		last = ". It is stored when you save it."
+	}
+	t := record.Tried{Note: first + last}
+	asked := url.Values{}
+	if t.Facts, t.Table = show.Facts(v, &site.Page{Shows: q.Row}, q.Path, report.PageOf(a.Data, asked)); t.Table != nil {
+		t.Figures, t.Charts = report.Draw(v.Locale(), show.Parse(q.Body), a.Data, asked, t.Table)
+		t.Facts, t.Note = nil, first+" ("+counted(v, a.Data)+")"+last
+		if all := a.Data.Get("results").Items; len(all) > len(t.Table.Rows) {
+			t.Note += " The table has the first " + v.Whole(len(t.Table.Rows)) + " of them."
+		}
+	}
+	showTried(v, q, row, q.Path, sent, &t)
+}
+
+// counted says how many rows there are of a report.
+func counted(v *visit.Visit, answer strictjson.Value) string {
+	switch rows := len(answer.Get("results").Items); {
+	case answer.Get("truncated").Is == strictjson.True:
+		return report.CutText(v.Locale(), rows, show.Count(answer, "total"))
+	case rows == 1:
+		return "1 row"
+	default:
+		return v.Whole(rows) + " rows"
+	}
+}
+
+// showTried shows that beside the form as it was typed, or alone where that is what is asked for.
+func showTried(v *visit.Visit, q ask.Call, row *operation.Row, path map[string]string, sent url.Values, t *record.Tried) {
+	if sent.Has("_part") {
+		v.Show(http.StatusOK, "tried", t)
+		return
+	}
+	view := record.View{Chrome: v.Chrome(row.Summary), Tried: t}
+	current, _ := current(v, row, path)
+	f := form.New(v, row, path, current, sent, nil)
+	f.Cancel = back(v, row, path)
+	if tag := sent.Get("_match"); tag != "" {
+		f.Hidden = append(f.Hidden, layout.Hidden{Name: "_match", Value: tag})
+	}
+	view.Form = &f
+	view.Curl = v.Client.Curl(v.Tenant.Org.Slug, q)
+	v.Show(http.StatusOK, "record", view)
+}
+
+// done leads on where something was done. A secret that is told once is shown at once.
+func done(v *visit.Visit, row *operation.Row, path map[string]string, query url.Values, a ask.Reply) {
+	ask.PassOn(v.W, a.Header)
+	if row.Once && len(a.Data.Members) > 0 {
+		view := record.View{Chrome: v.Chrome(row.Message), Note: "This is shown once. Copy it now, and keep it where nobody else can read it."}
+		first := []string{"link", "url", "token", "field_value"} // what is to be copied
+		slices.SortStableFunc(a.Data.Members, func(a, b strictjson.Member) int {
+			return cmp.Compare(uint(slices.Index(first, a.Name)), uint(slices.Index(first, b.Name)))
+		})
+		view.Facts, _ = show.Facts(v, &site.Page{Shows: row}, path, a.Data)
+		for i := range view.Facts {
+			view.Facts[i].Value.Copy = slices.Contains(first, a.Data.Members[i].Name)
+		}
+		view.Links = []site.Link{{Title: "Go on", Address: back(v, row, path)}}
+		v.Layout.Render(v.W, http.StatusOK, "record", view)
+		return
+	}
+	q := url.Values{"_done": {row.Name}}
+	var target string
+	at, purged := strings.CutSuffix((&ask.Call{Row: row, Path: path}).Target(), "/purge")
+	purged = purged || query.Get("purge") != ""
+	p, _ := v.Site.Find(strings.TrimPrefix(at, "/api"))
+	switch {
+	case p != nil && p.List && p.Each != nil && a.Data.Is == strictjson.Object:
+		target = p.Each.Address(site.WithParameter(path, p.Each.Key(), show.Key(p.Each, a.Data)))
+	case row.Method == http.MethodDelete && p != nil && p.Key() != "":
+		target = above(v, p, path)
+		if purged {
+			q.Set("deleted", "true")
+		} else if p.Action(operation.RestoreAction) != nil {
+			q.Set("_undo", path[p.Key()])
+		}
+	case row.Action == operation.DuplicateAction && p == nil:
+		target = back(v, row, path)
+		if parent, _ := v.Site.Find(target); parent != nil && parent.Key() != "" {
+			target = parent.Address(site.WithParameter(path, parent.Key(), show.Key(parent, a.Data)))
+		}
+	default:
+		target = back(v, row, path)
+	}
+	session, _ := v.R.Cookie(v.Cookie) // else nobody would be signed in
+	for _, begun := range (&http.Response{Header: a.Header}).Cookies() {
+		if begun.Name == v.Cookie { // the session goes on under another name
+			session = begun
+		}
+	}
+	if session != nil {
+		q.Set("_told", v.Mark(session.Value, strconv.FormatInt(v.Now().Unix(), 10), q))
+	}
+	http.Redirect(v.W, v.R, target+"?"+q.Encode(), http.StatusSeeOther)
+}
+
+// above returns the address of the list that a record is in.
+func above(v *visit.Visit, p *site.Page, path map[string]string) string {
+	for _, list := range v.Site.Pages {
+		if list.Each == p {
+			return list.Address(path)
+		}
+	}
+	return "/"
+}
+
+// maxForm bounds what a form sends, in bytes.
+const maxForm = 1 << 20

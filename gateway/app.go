@@ -141,9 +141,9 @@ func (a *App) build() error {
 		return err
 	}
 	a.rows = rows
-	a.beside.Every(noteEvery, "noting when keys were used", a.keys.FlushUses)
-	a.beside.Every(noteEvery, "noting what was asked", a.usage.Flush)
-	a.beside.Every(trashTick, "emptying the trash", a.keepTrashEmpty)
+	a.background.Every(noteEvery, "noting when keys were used", a.keys.FlushUses)
+	a.background.Every(noteEvery, "noting what was asked", a.usage.Flush)
+	a.background.Every(trashTick, "emptying the trash", a.keepTrashEmpty)
 	a.watch()
 	errorLog := slog.NewLogLogger(a.log.Handler(), slog.LevelWarn)
 	t := a.cfg.Timeouts

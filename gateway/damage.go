@@ -94,8 +94,8 @@ func (s *Services) examineFiles(ctx context.Context, e *examination, name string
 // watch looks for the files of all organizations, a few at a time.
 func (s *Services) watch() {
 	after, turn := "", 0
-	s.beside.Every(lookInterval, "looking for the data of organizations", func(ctx context.Context) { after = s.lookFor(ctx, after) })
-	s.beside.Every(mendInterval, "examining damaged organizations", func(ctx context.Context) {
+	s.background.Every(lookInterval, "looking for the data of organizations", func(ctx context.Context) { after = s.lookFor(ctx, after) })
+	s.background.Every(mendInterval, "examining damaged organizations", func(ctx context.Context) {
 		found := s.store.Damaged()
 		for began := time.Now(); turn < len(found) && time.Since(began) < examinePage; turn++ {
 			s.tryMended(ctx, found[turn])

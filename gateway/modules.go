@@ -36,7 +36,7 @@ type serving interface{ Operations() []operation.Row }
 // openModules makes the modules. One is a line of the list; bundles hold their records in its
 // order, which is that of references: definitions first.
 func (s *Services) openModules(more []Module) {
-	s.repeats, s.usage, s.seals = idempotency.New(s.directory, s.now), usage.New(s.log, s.now, s.cfg.Memory.Organizations, s.beside.Go), audit.NewSeals(s.audit, s.directory, s.now)
+	s.repeats, s.usage, s.seals = idempotency.New(s.directory, s.now), usage.New(s.log, s.now, s.cfg.Memory.Organizations, s.background.Go), audit.NewSeals(s.audit, s.directory, s.now)
 	s.store.OnEnd(s.repeats.End)
 	addresses := contacts.New(contacts.Deps{Keys: s.directory})
 	records, filled := objects.New(s.directory), forms.New(s.directory)
@@ -58,7 +58,7 @@ func (s *Services) openModules(more []Module) {
 	})
 	records.Reports, filled.Reports, addresses.Reports, addresses.Campaigns = s.reports, s.reports, s.reports, sent
 	s.members = people.New(people.Deps{Kinds: s.kinds.people, Stored: s.kinds.keys, People: s.people, Keys: s.keys, Now: s.now})
-	s.bundles = imports.New(imports.Options{Transfer: func() *bundle.Service { return s.transfer }, Audit: s.recordImport, Log: s.log, Beside: s.beside, Now: s.now, Dir: s.importsFolder()})
+	s.bundles = imports.New(imports.Options{Transfer: func() *bundle.Service { return s.transfer }, Audit: s.recordImport, Log: s.log, Background: s.background, Now: s.now, Dir: s.importsFolder()})
 	s.modules = append([]Module{
 		addresses, stored, records, filled, sent, s.reports, s.compliance(addresses, records, filled), s.members, s.bundles, s.audit, s.seals, s.usage,
 		&organization.Module{Directory: s.directory, Defaults: s.limiter.Defaults()},

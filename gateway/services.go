@@ -50,7 +50,7 @@ type Services struct {
 	ready          atomic.Bool
 	proxied        atomic.Bool // a proxy that is not trusted has been seen
 
-	beside     *background.Work
+	background *background.Work
 	lock       *folderLock
 	engines    engines
 	measured   *storeMetrics
@@ -113,7 +113,7 @@ func OpenServices(ctx context.Context, cfg config.Config, o Options) (_ *Service
 		s.requests = s.log.Handler()
 	}
 	s.log = slog.New(request.Log(s.log.Handler()))
-	s.beside = background.New(s.log)
+	s.background = background.New(s.log)
 	if s.telemetry, err = telemetry.Open(cfg.Telemetry, s.version, s.log); err != nil {
 		return nil, err
 	}
@@ -213,7 +213,7 @@ func (s *Services) Close() error {
 	if s.lock != nil {
 		commands.Go(func() { s.lock.stopCommands(ctx) }) // one that takes all the time leaves none for what was noted
 	}
-	s.beside.Close(ctx)
+	s.background.Close(ctx)
 	if s.keys != nil && ctx.Err() == nil {
 		s.keys.FlushUses(ctx)
 	}

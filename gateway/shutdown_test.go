@@ -97,7 +97,7 @@ func TestCloseWaitsForNothingThatHangs(t *testing.T) {
 	acme := g.Org(t, "acme")
 	acme.Get(t, acme.Key(t), "/api/campaigns")
 	hang.Store(true)
-	g.App.FlushUsageBeside()
+	g.App.FlushUsageInBackground()
 	<-hanging
 	stopped := make(chan struct{})
 	go func() { g.Stop(t); close(stopped) }()

@@ -189,7 +189,7 @@ type Row struct {
 	OwnLimits bool
 
 	// AnyHost: the operation answers also where the host leads to no organization, as one
-	// would that knows nobody. Its call has tenants.Directory.Nobody and no Workspace then.
+	// would that knows nobody. Its call has tenants.Directory.Anonymous and no Workspace then.
 	// Others answer Denied, which makes an unknown organization look like a wrong key.
 	AnyHost bool
 

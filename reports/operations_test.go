@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"tenantry/backends/record"
-	"tenantry/backends/record/resourcetest"
+	"tenantry/backends/record/recordtest"
 	"tenantry/backends/store"
 	"tenantry/operation"
 	"tenantry/reports"
@@ -104,7 +104,7 @@ func instantOf(a answer) (string, error) {
 func TestValidateNamesEveryProblem(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	_, errs := resourcetest.Read(t, w.kinds.Reports, record.Checking{}, `{"title":" ","desc":5,"class":"Secrets","child_reports":["x"],"teams":["x"],"query":{"limit":0,"nope":1}}`)
+	_, errs := recordtest.Read(t, w.kinds.Reports, record.Checking{}, `{"title":" ","desc":5,"class":"Secrets","child_reports":["x"],"teams":["x"],"query":{"limit":0,"nope":1}}`)
 	var unread []string
 	for _, e := range errs {
 		unread = append(unread, e.Field+"/"+e.Code)
@@ -112,7 +112,7 @@ func TestValidateNamesEveryProblem(t *testing.T) {
 	if diff := cmp.Diff([]string{"desc/type", "child_reports/format", "teams/format", "query.limit/range", "query/unknown", "title/required", "class/unknown"}, unread); diff != "" {
 		t.Errorf("difference:\n%s", diff)
 	}
-	_, errs = resourcetest.Read(t, w.kinds.Reports, record.Checking{}, `{"pid":"a b","title":"T","class":"Secrets","visual":"pie-chart",
+	_, errs = recordtest.Read(t, w.kinds.Reports, record.Checking{}, `{"pid":"a b","title":"T","class":"Secrets","visual":"pie-chart",
 		"input":{"a b":{"rule":"locked"},"n":{"rule":"open","type":"list"},"d":{"rule":"editable","type":"date","value":"soon"}},
 		"query":{"filter":{"country":{"input":"undeclared"}}}}`)
 	var got []string
@@ -126,7 +126,7 @@ func TestValidateNamesEveryProblem(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("mismatch (-want +got):\n%s", diff)
 	}
-	if _, errs = resourcetest.Read(t, w.kinds.Reports, record.Checking{}, `{"pid":"of sixteen chars","title":"T","class":"Contacts"}`); len(errs) != 1 || errs[0].Field != "pid" {
+	if _, errs = recordtest.Read(t, w.kinds.Reports, record.Checking{}, `{"pid":"of sixteen chars","title":"T","class":"Contacts"}`); len(errs) != 1 || errs[0].Field != "pid" {
 		t.Errorf("a pid with blanks: %v", errs)
 	}
 	errs = nil
@@ -182,7 +182,7 @@ func TestBoundsOfInputs(t *testing.T) {
 		{"empty choice", `"a":{"rule":"editable","choices":[""]}`, "input.a.choices/required"},
 		{"choice of another type", `"a":{"rule":"editable","type":"number","choices":["x"]}`, "input.a.choices/type"},
 	} {
-		_, errs := resourcetest.Read(t, w.kinds.Reports, record.Checking{}, `{"title":"T","class":"Contacts","query":{},"input":{`+tt.inputs+`}}`)
+		_, errs := recordtest.Read(t, w.kinds.Reports, record.Checking{}, `{"title":"T","class":"Contacts","query":{},"input":{`+tt.inputs+`}}`)
 		var got []string
 		for _, e := range errs {
 			got = append(got, e.Field+"/"+e.Code)

@@ -348,7 +348,7 @@ func (d *Directory) PeopleOf(org int64) *store.Workspace { return d.control.Part
 // Nobody returns an organization that has nobody and nothing, for a host that leads to none:
 // what is asked of its people costs what it costs elsewhere, and finds nobody. It has no
 // documents, and its workspace is nil.
-func (d *Directory) Nobody(host string) *Tenant {
+func (d *Directory) Anonymous(host string) *Tenant {
 	slug, _ := hostSlug(host, d.base)
 	const noPartition = -1 // numbers of organizations begin at 1
 	return &Tenant{
@@ -364,7 +364,7 @@ func (d *Directory) Nobody(host string) *Tenant {
 	}
 }
 
-// Absent looks up a document of an organization that has none (see Directory.Nobody), which costs what it costs one that
+// Absent looks up a document of an organization that has none (see Directory.Anonymous), which costs what it costs one that
 // does not have this document. Of others it does nothing. Error: ErrUnavailable.
 func (t *Tenant) Absent(ctx context.Context) error {
 	if t.absent == nil {

@@ -31,7 +31,7 @@ func reservedSlugs() []string {
 func checkSlug(faults *fault.List, slug string) {
 	switch {
 	case slug == "":
-		faults.Add("slug", fault.Required, "a slug is needed")
+		faults.Add("slug", fault.Required, "slug is required")
 	case len(slug) > maxSlug:
 		faults.Add("slug", fault.Length, "a slug has at most %d characters", maxSlug)
 	case !validSlug(slug):
@@ -116,7 +116,7 @@ func numericHost(domain string) bool {
 func checkName(faults *fault.List, field, text string, limit int) {
 	switch {
 	case strings.TrimSpace(text) == "":
-		faults.Add(field, fault.Required, "%s is needed", field)
+		faults.Add(field, fault.Required, "%s is required", field)
 	case !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl):
 		faults.Add(field, fault.Format, "%s must be valid UTF-8 without control characters", field)
 	case utf8.RuneCountInString(text) > limit:

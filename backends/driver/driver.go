@@ -424,7 +424,7 @@ var (
 	ErrReadOnly = errors.New("the store cannot be written now")
 	// ErrSlow: the question was ended by its deadline, while the engine was at work or had others to answer
 	// first. It comes with context.DeadlineExceeded, and is no outage.
-	ErrSlow = errors.New("the question took longer than it may")
+	ErrSlow = errors.New("query timed out")
 	// ErrNewer: the data was written by a newer version and is left untouched.
 	ErrNewer = errors.New("the data was written by a newer version")
 )

@@ -59,7 +59,7 @@ type database struct {
 	shortening atomic.Bool
 	unmoved    int // rows written since the log was last moved into the file beside the writer
 	moving     atomic.Bool
-	beside     sync.WaitGroup // who shortens or moves it
+	background sync.WaitGroup // who shortens or moves it
 
 	settling settling
 
@@ -156,7 +156,7 @@ func (db *database) openWriter() (*conn, error) {
 }
 
 func (db *database) close() error {
-	db.beside.Wait()
+	db.background.Wait()
 	db.mu.Lock()
 	db.closed = true
 	if db.sweeper != nil {
@@ -359,7 +359,7 @@ func (db *database) moveAhead(rows int) {
 		return
 	}
 	db.unmoved = 0
-	db.beside.Go(func() {
+	db.background.Go(func() {
 		defer db.moving.Store(false)
 		c, err := db.connect(readerParts)
 		if err == nil { // else the writer does it
@@ -379,7 +379,7 @@ func (db *database) shorten() {
 		return
 	}
 	db.long, db.tried = log.Size(), time.Now()
-	db.beside.Go(func() {
+	db.background.Go(func() {
 		defer db.shortening.Store(false)
 		patience := time.NewTimer(logPatience)
 		defer patience.Stop()

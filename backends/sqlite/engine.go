@@ -80,15 +80,15 @@ type Plan struct {
 
 // Engine implements driver.Engine. Its methods are safe for concurrent use.
 type Engine struct {
-	opts    Options
-	slots   chan struct{} // one for each open database
-	freed   chan struct{} // wakes a caller that waits for a slot
-	waiters atomic.Int64
-	closed  atomic.Bool
-	cache   pageCache
-	turns   turns         // of long questions
-	long    chan struct{} // one for each long question that has a connection
-	crowd   crowd
+	opts       Options
+	slots      chan struct{} // one for each open database
+	freed      chan struct{} // wakes a caller that waits for a slot
+	waiters    atomic.Int64
+	closed     atomic.Bool
+	cache      pageCache
+	turns      turns         // of long questions
+	long       chan struct{} // one for each long question that has a connection
+	contention contention
 
 	lock    *flock.Flock              // of the folder
 	aside   aside                     // connections to files beside those of databases that are open
@@ -142,7 +142,7 @@ func Open(ctx context.Context, opts Options) (*Engine, error) {
 		stop: make(chan struct{}), stopped: make(chan struct{}),
 		jobs: make(chan func(context.Context), maxJobs), builds: make(chan func(context.Context), maxJobs),
 	}
-	e.turns = turns{processors: runtime.GOMAXPROCS(0), contended: e.crowd.there, now: time.Now, pause: time.Sleep}
+	e.turns = turns{processors: runtime.GOMAXPROCS(0), contended: e.contention.present, now: time.Now, pause: time.Sleep}
 	e.cache.pages = int64(opts.Cache) << 10 / pageKiB
 	working, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	e.cancel = cancel

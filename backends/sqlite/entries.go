@@ -119,8 +119,8 @@ func (t *table) keepEntries(c *conn) error {
 	return c.script("DROP TABLE IF EXISTS " + t.entries + "; " + t.entriesMade + "; " + t.triggers())
 }
 
-// doom says in the file that indexes are dropped.
-func (c *conn) doom(gone []doomed) error {
+// drop says in the file that indexes are dropped.
+func (c *conn) drop(gone []dropped) error {
 	for _, d := range gone {
 		if err := c.exec("UPDATE fields SET state = ?3"+oneField(d.key.ws)+" AND name = ?6", append(fieldArgs(d.key, d.number, entriesDropped), d.key.key)...); err != nil {
 			return err
@@ -146,10 +146,10 @@ func (e *Engine) makeIndex(ctx context.Context, job fieldJob) {
 	case errors.Is(err, errRemoved), errors.Is(err, errFewDocuments), errors.Is(err, errGone), errors.Is(err, driver.ErrUnavailable), errors.Is(err, driver.ErrSlow), ctx.Err() != nil:
 		x = &fieldIndex{} // who asks again finds out again, and goes on from there
 	default:
-		gone := doomed{key: job.key, number: x.number}
+		gone := dropped{key: job.key, number: x.number}
 		x = &fieldIndex{state: driver.IndexRefused, reason: fmt.Sprintf("it could not be made, so questions about the field read every document: %v", err)}
-		if gone.number != 0 && job.w.file.idly(ctx, func(c *conn) error { return c.doom([]doomed{gone}) }, func() {}) == nil {
-			job.w.file.fields.doom(gone)
+		if gone.number != 0 && job.w.file.idly(ctx, func(c *conn) error { return c.drop([]dropped{gone}) }, func() {}) == nil {
+			job.w.file.fields.drop(gone)
 		}
 	}
 	job.w.file.fields.set(job.key, x)
@@ -196,7 +196,7 @@ func (j fieldJob) step(ctx context.Context, rows int, touched map[shelf]bool, do
 // begin writes down that there is to be one, so that every document that is written from now on has an entry, and
 // returns up to which document those that were there before have. Where the file has one already it returns true.
 func (j fieldJob) begin(ctx context.Context, x *fieldIndex) (at string, ready bool, err error) {
-	var gone []doomed
+	var gone []dropped
 	_, err = j.step(ctx, 0, nil, func(c *conn) error {
 		var documents int64
 		x.number, at, ready, gone = 0, "", false, nil
@@ -211,10 +211,10 @@ func (j fieldJob) begin(ctx context.Context, x *fieldIndex) (at string, ready bo
 		if err := j.t.keepEntries(c); err != nil {
 			return err
 		}
-		var begun []doomed // of other fields, and not under way: one is made after the other
+		var begun []dropped // of other fields, and not under way: one is made after the other
 		others := 0
 		if err := c.each("SELECT number, name, rides, at, state FROM fields WHERE "+j.t.led("ws = ?3 AND ")+"tbl = ?1 AND kind = ?5 AND state <> ?2 ORDER BY state = ?4 DESC, number", []any{j.t.name, entriesDropped, j.key.ws, entriesReady, j.key.kind}, func(row *sqlite.Stmt) {
-			d := doomed{fieldKey{j.key.ws, j.t.name, j.key.kind, row.ColumnText(1)}, row.ColumnInt64(0), time.Now()}
+			d := dropped{fieldKey{j.key.ws, j.t.name, j.key.kind, row.ColumnText(1)}, row.ColumnInt64(0), time.Now()}
 			built := row.ColumnText(4) == entriesReady
 			switch {
 			case d.key == j.key && x.number == 0:
@@ -234,7 +234,7 @@ func (j fieldJob) begin(ctx context.Context, x *fieldIndex) (at string, ready bo
 		}, maxFieldIndexes-1, 0)
 		room := max(maxFieldIndexes-1-(others-len(surplus)), 0)
 		gone = slices.Concat(gone, surplus, begun[:max(len(begun)-room, 0)])
-		if err := c.doom(gone); err != nil {
+		if err := c.drop(gone); err != nil {
 			return err
 		}
 		if x.number != 0 {
@@ -248,7 +248,7 @@ func (j fieldJob) begin(ctx context.Context, x *fieldIndex) (at string, ready bo
 			j.t.name, x.number, j.key.key, x.rides, entriesBuilding, time.Now().Unix(), j.key.kind, j.key.ws)
 	})
 	if err == nil {
-		j.w.file.fields.doom(gone...)
+		j.w.file.fields.drop(gone...)
 	}
 	return at, ready, err
 }
@@ -354,7 +354,7 @@ func (f *file) remeasured() {
 
 // deleteEntries deletes those of an index that was dropped, a few at a time, and the index. One of that number that the file has, and
 // did not drop, it leaves alone: it is of a file that was put in its place, or goes on.
-func (f *file) deleteEntries(ctx context.Context, d doomed) error {
+func (f *file) deleteEntries(ctx context.Context, d dropped) error {
 	table := quote("e:" + d.key.table)
 	where, key := led(d.key.ws != 0, "ws = ?4 AND ")+"number = ?2", led(d.key.ws != 0, "ws, ")+"number, v, id"
 	for done := false; !done; {

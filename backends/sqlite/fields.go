@@ -70,8 +70,8 @@ type fieldIndex struct {
 	noted int64        // when the file says that was
 }
 
-// doomed are entries that nobody is to read any more, since a time.
-type doomed struct {
+// dropped are entries that nobody is to read any more, since a time.
+type dropped struct {
 	key    fieldKey
 	number int64
 	since  time.Time
@@ -82,7 +82,7 @@ type fields struct {
 	tell    func(some bool) // whether any is known; may be nil
 	mu      sync.Mutex
 	all     map[fieldKey]*fieldIndex
-	dropped []doomed
+	dropped []dropped
 	have    atomic.Pointer[map[fieldKey]*fieldIndex] // those that are ready; nil before the file was looked at
 	of      os.FileInfo                              // the file that was looked at; of who opens it
 }
@@ -131,8 +131,8 @@ func (f *fields) set(key fieldKey, x *fieldIndex) {
 	f.change(func(all map[fieldKey]*fieldIndex) { all[key] = x })
 }
 
-// doom forgets indexes, whose entries are deleted once nobody can read them.
-func (f *fields) doom(gone ...doomed) {
+// drop forgets indexes, whose entries are deleted once nobody can read them.
+func (f *fields) drop(gone ...dropped) {
 	f.change(func(all map[fieldKey]*fieldIndex) {
 		for _, d := range gone {
 			if x := all[d.key]; x != nil && x.number == d.number {
@@ -150,7 +150,7 @@ func (f *fields) load(ctx context.Context, db *database) error {
 		return nil
 	}
 	found, former := map[fieldKey]*fieldIndex{}, []string{}
-	var gone []doomed
+	var gone []dropped
 	if err := db.ask(ctx, func(r *reader) error {
 		names, err := r.conn.words("SELECT name FROM sqlite_schema WHERE name GLOB 'x:*' OR sql = ?1", fieldsTable(db.shared))
 		if err != nil || len(names) == 0 {
@@ -171,7 +171,7 @@ func (f *fields) load(ctx context.Context, db *database) error {
 			case state == entriesReady:
 				found[key] = x
 			case state == entriesDropped, time.Since(used) > fieldUnused:
-				gone = append(gone, doomed{key: key, number: x.number})
+				gone = append(gone, dropped{key: key, number: x.number})
 			}
 		})
 	}); err != nil {
@@ -181,7 +181,7 @@ func (f *fields) load(ctx context.Context, db *database) error {
 		maps.DeleteFunc(all, func(_ fieldKey, x *fieldIndex) bool { return x.state == driver.IndexReady })
 		maps.Copy(all, found)
 		for i, d := range gone {
-			if n := slices.IndexFunc(f.dropped, func(known doomed) bool { return known.number == d.number }); n >= 0 {
+			if n := slices.IndexFunc(f.dropped, func(known dropped) bool { return known.number == d.number }); n >= 0 {
 				gone[i].since = f.dropped[n].since
 			}
 		}
@@ -259,16 +259,16 @@ func (w *workspace) want(t *table, keys []fieldKey) {
 
 // surplus returns the ready indexes among those beyond the most that are kept, those whose last use is
 // longest ago, and those last used before that time in Unix nanoseconds.
-func (f *fields) surplus(among func(fieldKey) bool, most int, before int64) (gone []doomed) {
+func (f *fields) surplus(among func(fieldKey) bool, most int, before int64) (gone []dropped) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	used := func(d doomed) int64 { return f.all[d.key].used.Load() }
+	used := func(d dropped) int64 { return f.all[d.key].used.Load() }
 	for key, x := range f.all {
 		if x.state == driver.IndexReady && among(key) {
-			gone = append(gone, doomed{key, x.number, time.Now()})
+			gone = append(gone, dropped{key, x.number, time.Now()})
 		}
 	}
-	slices.SortFunc(gone, func(a, b doomed) int { return cmp.Compare(used(a), used(b)) })
+	slices.SortFunc(gone, func(a, b dropped) int { return cmp.Compare(used(a), used(b)) })
 	n := 0
 	for n < len(gone) && (len(gone)-n > most || used(gone[n]) < before) {
 		n++
@@ -308,7 +308,7 @@ func (f *file) noteUses(ctx context.Context) {
 // dropUnused drops the indexes of an open file that nobody has asked for since.
 func (f *file) dropUnused(ctx context.Context, since time.Time) {
 	if gone := f.fields.surplus(func(fieldKey) bool { return true }, maxFields, since.UnixNano()); len(gone) > 0 {
-		_ = f.idly(ctx, func(c *conn) error { return c.doom(gone) }, func() { f.fields.doom(gone...) })
+		_ = f.idly(ctx, func(c *conn) error { return c.drop(gone) }, func() { f.fields.drop(gone...) })
 	}
 }
 
@@ -329,9 +329,9 @@ func (f *file) idly(ctx context.Context, do func(*conn) error, then func()) erro
 
 // deleteDropped has the entries deleted that nobody can be reading any more.
 func (f *file) deleteDropped(before time.Time) {
-	var due []doomed
+	var due []dropped
 	f.fields.change(func(map[fieldKey]*fieldIndex) {
-		f.fields.dropped = slices.DeleteFunc(f.fields.dropped, func(d doomed) bool {
+		f.fields.dropped = slices.DeleteFunc(f.fields.dropped, func(d dropped) bool {
 			if d.since.Before(before) {
 				due = append(due, d)
 			}
@@ -342,11 +342,11 @@ func (f *file) deleteDropped(before time.Time) {
 		select {
 		case f.engine.builds <- func(ctx context.Context) {
 			if err := f.deleteEntries(ctx, d); err != nil {
-				f.fields.doom(d) // later, then
+				f.fields.drop(d) // later, then
 			}
 		}:
 		default:
-			f.fields.doom(due[i:]...)
+			f.fields.drop(due[i:]...)
 			return
 		}
 	}

@@ -164,8 +164,8 @@ func (l *line) back(jobs []*job) {
 	}
 }
 
-// hurried reports whether somebody waits who should not wait for more large jobs of the workspace than the one at work.
-func (l *line) hurried(j *job) bool {
+// smallJobWaiting reports whether somebody waits who should not wait for more large jobs of the workspace than the one at work.
+func (l *line) smallJobWaiting(j *job) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.othersWait(j)
@@ -241,7 +241,7 @@ func (db *database) serve() {
 		err := db.alone(j)
 		jobs = jobs[1:]
 		j.end(err)
-		again = !j.large() || !db.line.hurried(j)
+		again = !j.large() || !db.line.smallJobWaiting(j)
 	}
 	left := jobs
 	jobs = nil
@@ -316,7 +316,7 @@ func (db *database) together(jobs []*job, guarded bool) (done int) {
 		if err = c.guard(j, guarded); err != nil {
 			break
 		}
-		if j.large() && db.line.hurried(j) {
+		if j.large() && db.line.smallJobWaiting(j) {
 			jobs = jobs[:i+1]
 			break
 		}

@@ -613,7 +613,7 @@ func TestLogIsMovedBesideTheWriter(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	db.beside.Wait()
+	db.background.Wait()
 	if after := size(); after < before+100<<10 {
 		t.Errorf("of %d rows the file has %d KiB more", rows, (after-before)>>10)
 	}

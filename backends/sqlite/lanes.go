@@ -39,10 +39,10 @@ const (
 	longPerReader = 4
 	// defaultLong is Options.Long where it is not given.
 	defaultLong = 64
-	// crowdTurns within crowdFor, and for as long after them, several workspaces ask for something. One by itself has
+	// contentionTurns within contentionSpan, and for as long after them, several workspaces ask for something. One by itself has
 	// turns with the control workspace, but few.
-	crowdTurns = 8
-	crowdFor   = time.Second
+	contentionTurns = 8
+	contentionSpan  = time.Second
 )
 
 // lanes share the connections of a database among questions. One that is quick takes one of the readers, of which a workspace never has
@@ -243,7 +243,7 @@ func (v *visit) next() (err error) {
 	case now.Sub(v.turn.since) < slice:
 		return nil
 	default:
-		v.db.engine.crowd.note(v.space)
+		v.db.engine.contention.note(v.space)
 		runtime.Gosched() // other requests of this process, which would wait five times as long for Go to preempt
 		v.turn, err = turns.renew(v.ctx, v.turn)
 	}
@@ -261,30 +261,32 @@ func (v *visit) row() {
 	v.rows = true
 }
 
-// crowd tells whether several workspaces ask for something at the moment. The zero value knows of none.
-type crowd struct {
+// contention tells whether several workspaces ask for something at the moment. The zero value knows of none.
+type contention struct {
 	last  atomic.Pointer[space]
 	turns atomic.Int64
-	at    atomic.Int64 // when the last crowdTurns were over, Unix nanoseconds
-	seen  atomic.Int64 // and when the last of those that came within crowdFor were
+	at    atomic.Int64 // when the last contentionTurns were over, Unix nanoseconds
+	seen  atomic.Int64 // and when the last of those that came within contentionSpan were
 }
 
 // note says that a workspace asks for something, or writes.
-func (c *crowd) note(s *space) {
+func (c *contention) note(s *space) {
 	last := c.last.Load()
 	if last == s || last != nil && s.name != "" && last.name == s.name { // who has a part of another workspace is one with that
 		return
 	}
 	c.last.Store(s)
-	if c.turns.Add(1)%crowdTurns != 0 {
+	if c.turns.Add(1)%contentionTurns != 0 {
 		return
 	}
-	if now := time.Now().UnixNano(); now-c.at.Swap(now) < int64(crowdFor) {
+	if now := time.Now().UnixNano(); now-c.at.Swap(now) < int64(contentionSpan) {
 		c.seen.Store(now)
 	}
 }
 
-func (c *crowd) there() bool { return time.Now().UnixNano()-c.seen.Load() < int64(crowdFor) }
+func (c *contention) present() bool {
+	return time.Now().UnixNano()-c.seen.Load() < int64(contentionSpan)
+}
 
 // enters takes a place if there is one.
 func enters(lane chan struct{}) bool {

@@ -180,13 +180,13 @@ func TestLanes_PartsOfOneWorkspace(t *testing.T) {
 	end()
 	give()
 	asking.Wait()
-	var crowd crowd
-	for range 4 * crowdTurns {
-		crowd.note(ws.space)
-		crowd.note(own.space)
+	var contention contention
+	for range 4 * contentionTurns {
+		contention.note(ws.space)
+		contention.note(own.space)
 	}
-	if crowd.there() {
-		t.Error("a party and its part are a crowd")
+	if contention.present() {
+		t.Error("a party and its part are a contention")
 	}
 }
 
@@ -406,34 +406,34 @@ func TestLanes_RowsAreGivenOnce(t *testing.T) {
 	asking.Wait()
 }
 
-// TestCrowd_IsOfSeveral: one workspace that has a turn with another now and then is no crowd.
-func TestCrowd_IsOfSeveral(t *testing.T) {
+// TestContention_IsOfSeveral: one workspace that has a turn with another now and then is no contention.
+func TestContention_IsOfSeveral(t *testing.T) {
 	t.Parallel()
-	var c crowd
+	var c contention
 	var one, other space
 	for range 100 {
 		c.note(&one)
 	}
-	if c.there() {
-		t.Error("one workspace is a crowd")
+	if c.present() {
+		t.Error("one workspace is a contention")
 	}
-	for range 4 * crowdTurns {
+	for range 4 * contentionTurns {
 		c.note(&one)
 		c.note(&other)
-		c.at.Add(-int64(crowdFor)) // they come seldom
+		c.at.Add(-int64(contentionSpan)) // they come seldom
 	}
-	if c.there() {
-		t.Error("two that ask now and then are a crowd")
+	if c.present() {
+		t.Error("two that ask now and then are a contention")
 	}
-	for range 2 * crowdTurns {
+	for range 2 * contentionTurns {
 		c.note(&one)
 		c.note(&other)
 	}
-	if !c.there() {
+	if !c.present() {
 		t.Error("two that ask at once are none")
 	}
-	c.seen.Add(-int64(crowdFor))
-	if c.there() {
+	c.seen.Add(-int64(contentionSpan))
+	if c.present() {
 		t.Error("they are for ever")
 	}
 }

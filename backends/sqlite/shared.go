@@ -250,7 +250,7 @@ func (w *workspace) acquire(ctx context.Context) (*database, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	w.engine.crowd.note(w.space)
+	w.engine.contention.note(w.space)
 	db, err := w.file.acquire(ctx)
 	if err != nil || w.space.id == 0 {
 		return db, err

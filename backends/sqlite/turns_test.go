@@ -10,14 +10,14 @@ import (
 // clocked is a set of turns whose clock stands still unless it is moved.
 type clocked struct {
 	turns
-	at     time.Time
-	crowd  bool
-	paused []time.Duration
+	at         time.Time
+	contention bool
+	paused     []time.Duration
 }
 
 func newClocked(processors int) *clocked {
 	c := &clocked{at: time.Unix(1, 0)}
-	c.turns = turns{processors: processors, contended: func() bool { return c.crowd }, now: func() time.Time { return c.at },
+	c.turns = turns{processors: processors, contended: func() bool { return c.contention }, now: func() time.Time { return c.at },
 		pause: func(d time.Duration) { c.paused = append(c.paused, d) }}
 	return c
 }
@@ -77,7 +77,7 @@ func TestTurns_Half(t *testing.T) {
 	t.Parallel()
 	for processors, half := range map[int]int{1: 1, 2: 1, 3: 2, 4: 2, 8: 4} {
 		c, a, b := newClocked(processors), &space{}, &space{}
-		c.crowd = true
+		c.contention = true
 		for range processors {
 			c.queued(a)
 		}
@@ -90,7 +90,7 @@ func TestTurns_Half(t *testing.T) {
 		if b.usage.running != processors-half && processors > 1 {
 			t.Errorf("the other has %d of %d", b.usage.running, processors)
 		}
-		c.crowd = false
+		c.contention = false
 		for range processors {
 			c.leave(c.running[0])
 		}
@@ -200,7 +200,7 @@ func TestTurns_Gap(t *testing.T) {
 	if len(c.paused) != 0 {
 		t.Error("a gap while nobody else asks")
 	}
-	c.crowd = true
+	c.contention = true
 	other, at = renew(other), renew(at)
 	if len(c.paused) == 0 {
 		t.Error("no gap while all processors are taken")

@@ -26,7 +26,7 @@ func (c *credential) Resolve(ctx context.Context) (*tenants.Tenant, error) {
 	tenant, err := c.p.Tenants.Resolve(ctx, c.host)
 	// Nobody's organization is counted and checked like one, or it would be told by that.
 	if errors.Is(err, tenants.ErrUnknownTenant) && c.op.AnyHost {
-		return c.p.Tenants.Nobody(c.host), nil
+		return c.p.Tenants.Anonymous(c.host), nil
 	}
 	return tenant, err
 }

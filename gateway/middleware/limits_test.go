@@ -92,7 +92,7 @@ func TestWhoIsCounted(t *testing.T) {
 			for i := range tt.want {
 				tt.want[i].Prefix = w.tenant.RedisPrefix()
 				if tt.want[i].Passing {
-					tt.want[i].Prefix = w.Tenants.Nobody("nobody.localhost").RedisPrefix()
+					tt.want[i].Prefix = w.Tenants.Anonymous("nobody.localhost").RedisPrefix()
 				}
 			}
 			if len(counted.taken) != len(tt.want) || len(tt.want) == 1 && counted.taken[0] != tt.want[0] {

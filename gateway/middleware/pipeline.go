@@ -40,8 +40,8 @@ import (
 // Tenants leads from a host name to its organization.
 type Tenants interface {
 	Resolve(ctx context.Context, host string) (*tenants.Tenant, error)
-	// Nobody returns an organization that knows nobody, for a host that leads to none.
-	Nobody(host string) *tenants.Tenant
+	// Anonymous returns an empty tenant for an unknown host.
+	Anonymous(host string) *tenants.Tenant
 }
 
 // Keys checks API keys. Errors: tenants.ErrDenied, tenants.ErrUnavailable.
@@ -261,7 +261,7 @@ func (x *exchange) tenant(ctx context.Context) error {
 	x.made = credential{p: x.p, op: x.op, host: host, remote: x.call.Remote}
 	tenant, err := x.p.Tenants.Resolve(ctx, host)
 	if errors.Is(err, tenants.ErrUnknownTenant) {
-		tenant = x.p.Tenants.Nobody(host)
+		tenant = x.p.Tenants.Anonymous(host)
 	} else if err != nil {
 		return err
 	}
@@ -456,7 +456,7 @@ func (x *exchange) settle(ctx context.Context, err error) (problem *operation.Pr
 	x.withhold()
 	told := operation.Unavailable(untold)
 	if told.Reason = untold.Error(); problem == nil && !undone && x.op.Method != http.MethodGet {
-		told.Message = "What was asked for was done, but could not be recorded, so its answer is withheld: read what is there before you send it again"
+		told.Message = "The change was applied but not audited, so its answer is withheld. Check the current state before retrying"
 	}
 	return x.problem(ctx, told)
 }

@@ -10,7 +10,7 @@ import (
 
 	"tenantry/backends/enginetest"
 	"tenantry/backends/record"
-	"tenantry/backends/record/resourcetest"
+	"tenantry/backends/record/recordtest"
 	"tenantry/backends/record/schema"
 	"tenantry/backends/store"
 	"tenantry/crypto/keyring"
@@ -229,15 +229,15 @@ func TestValidate(t *testing.T) {
 		known.Learn(kinds.Fields.Resource, &contacts.FieldDef{Key: key, Title: key, Type: typ}, "")
 	}
 	check := record.Checking{Known: &known}
-	good, errs := resourcetest.Read(t, kinds.Contacts, check, `{"email":"a@example.com","tags":["x"],"teams":["`+teamA+`"],"fields":{"age":7,"seen":"2024-05-17T12:00:00+02:00","note":""}}`)
+	good, errs := recordtest.Read(t, kinds.Contacts, check, `{"email":"a@example.com","tags":["x"],"teams":["`+teamA+`"],"fields":{"age":7,"seen":"2024-05-17T12:00:00+02:00","note":""}}`)
 	if len(errs) > 0 {
 		t.Fatalf("got %v, want len(errs) <= 0", errs)
 	}
 	if _, blank := good.Fields["note"]; blank || good.Fields["seen"] != "2024-05-17T10:00:00.000Z" || good.Fields["age"] != json.Number("7") {
 		t.Errorf("stored as %v", good.Fields)
 	}
-	_, errs = resourcetest.Read(t, kinds.Contacts, check, `{"email":"Bob <b@example.com>","first_name":"`+strings.Repeat("x", 300)+`","city":"a\nb","tags":[""],"teams":["T"]}`)
-	_, more := resourcetest.Read(t, kinds.Contacts, check, `{"fields":{"age":"seven","who":"x","a.b\n":1}}`)
+	_, errs = recordtest.Read(t, kinds.Contacts, check, `{"email":"Bob <b@example.com>","first_name":"`+strings.Repeat("x", 300)+`","city":"a\nb","tags":[""],"teams":["T"]}`)
+	_, more := recordtest.Read(t, kinds.Contacts, check, `{"fields":{"age":"seven","who":"x","a.b\n":1}}`)
 	errs = append(errs, more...)
 	named := map[string]bool{}
 	for _, e := range errs {
@@ -268,7 +268,7 @@ func TestValidateField(t *testing.T) {
 	} {
 		text, err := json.Marshal(map[string]string{"key": tc.def.Key, "title": tc.def.Title, "type": tc.def.Type})
 		must(t, err)
-		_, errs := resourcetest.Read(t, kinds.Fields, record.Checking{}, string(text))
+		_, errs := recordtest.Read(t, kinds.Fields, record.Checking{}, string(text))
 		if (tc.field == "") != (len(errs) == 0) || (len(errs) > 0 && errs[0].Field != tc.field) {
 			t.Errorf("%+v: %v, want a problem with %q", tc.def, errs, tc.field)
 		}

@@ -116,7 +116,7 @@ func (m *Module) beforeFile(ctx context.Context, c *operation.Call, need *store.
 		rec.UserID = c.Principal.UserID
 	case was.Deleted && !rec.Deleted:
 		rec.live()
-		return m.house(ctx, c, need, &rec.FolderID)
+		return m.detach(ctx, c, need, &rec.FolderID)
 	}
 	return nil
 }
@@ -137,8 +137,8 @@ func (m *Module) address(_ context.Context, c *operation.Call, rec, _ *File, err
 	return nil
 }
 
-// house takes what is restored out of a folder that is deleted, or gone.
-func (m *Module) house(ctx context.Context, c *operation.Call, need *store.Preconditions, folder *string) error {
+// detach clears the folder of a restored record where that is deleted or gone.
+func (m *Module) detach(ctx context.Context, c *operation.Call, need *store.Preconditions, folder *string) error {
 	if *folder == "" {
 		return nil
 	}
@@ -165,7 +165,7 @@ func (m *Module) beforeFolder(ctx context.Context, c *operation.Call, need *stor
 		if err := m.fill(ctx, c, rec); err != nil {
 			return err
 		}
-		return m.house(ctx, c, need, &rec.FolderID)
+		return m.detach(ctx, c, need, &rec.FolderID)
 	case rec.FolderID == was.FolderID:
 		return nil
 	}

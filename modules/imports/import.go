@@ -67,11 +67,11 @@ const (
 type Options struct {
 	Transfer func() *bundle.Service // set once what is kept is known
 	// Audit records what an import has changed for the one who began it.
-	Audit  func(ctx context.Context, ws *store.Workspace, subject string, facts map[string]string) error
-	Log    *slog.Logger
-	Beside *background.Work
-	Now    func() time.Time
-	Dir    string // where what is sent is kept meanwhile
+	Audit      func(ctx context.Context, ws *store.Workspace, subject string, facts map[string]string) error
+	Log        *slog.Logger
+	Background *background.Work
+	Now        func() time.Time
+	Dir        string // where what is sent is kept meanwhile
 }
 
 // Service carries imports out, until Options.Beside is closed: sending the same file again goes on with one that
@@ -204,7 +204,7 @@ func (s *Service) begin(ctx context.Context, c *operation.Call, job *Import) (_ 
 	}
 	job.State, job.By, job.Step = running, c.Principal.Subject(), bundle.PhaseReading
 	job.Report = bundle.Report{Kinds: map[string]bundle.Counts{}, Problems: []bundle.LineProblem{}}
-	u := &under{Service: s, of: c.Tenant, all: s.kind.In(c.Tenant.Workspace()), job: job}
+	u := &importJob{Service: s, of: c.Tenant, all: s.kind.In(c.Tenant.Workspace()), job: job}
 	if err := u.take(ctx); err != nil {
 		return nil, err
 	}
@@ -216,7 +216,7 @@ func (s *Service) begin(ctx context.Context, c *operation.Call, job *Import) (_ 
 		err = u.change(ctx, func(i *Import) { i.Size, i.Bytes = src.Size, 0 })
 	}
 	shown := *u.job
-	if err == nil && s.Beside.Go("an import", func(ctx context.Context) { u.carryOut(ctx, src, secrets, remove) }) {
+	if err == nil && s.Background.Go("an import", func(ctx context.Context) { u.carryOut(ctx, src, secrets, remove) }) {
 		return &shown, nil
 	}
 	if src.Open != nil {
@@ -253,7 +253,7 @@ func columns(given []string) (map[string][]string, error) {
 // arriving notes that an import goes on while its file arrives.
 type arriving struct {
 	ctx context.Context //nolint:containedctx // that of the request, whose body it is
-	u   *under
+	u   *importJob
 	io.Reader
 }
 
@@ -262,8 +262,8 @@ func (a arriving) Read(p []byte) (int, error) {
 	return n, cmp.Or(a.u.note(a.ctx, bundle.Progress{Phase: bundle.PhaseReading, Bytes: a.u.at.Bytes + int64(n)}), err)
 }
 
-// under is an import that is under way.
-type under struct {
+// importJob is an import that is under way.
+type importJob struct {
 	*Service
 	of     *tenants.Tenant
 	all    store.Collection[Import]
@@ -278,7 +278,7 @@ type under struct {
 }
 
 // take stores the record of an import, if the organization has no other one under way.
-func (u *under) take(ctx context.Context) error {
+func (u *importJob) take(ctx context.Context) error {
 	u.job.Only, u.noted = running, u.Now()
 	err := u.forget(ctx)
 	for range 2 {
@@ -325,7 +325,7 @@ func interrupt(i *Import) {
 }
 
 // forget keeps the list short.
-func (u *under) forget(ctx context.Context) error {
+func (u *importJob) forget(ctx context.Context) error {
 	old, err := u.all.Find(ctx, store.Query{Sort: []store.Order{store.Desc("created_at")}, Offset: kept - 1, Limit: kept})
 	for i := range old {
 		err = errors.Join(err, u.all.Delete(ctx, &old[i]))
@@ -334,7 +334,7 @@ func (u *under) forget(ctx context.Context) error {
 }
 
 // carryOut imports what was sent and notes how it ends.
-func (u *under) carryOut(ctx context.Context, src bundle.Source, secrets *sealing.PrivateKey, remove func() error) {
+func (u *importJob) carryOut(ctx context.Context, src bundle.Source, secrets *sealing.PrivateKey, remove func() error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	ctx, unwatch := u.access.Watch(ctx, nil) // also while it waits and reads
@@ -425,7 +425,7 @@ func whyEnded(err error) string {
 }
 
 // record writes into the audit log what an import has changed.
-func (u *under) record(ctx context.Context, report bundle.Report) {
+func (u *importJob) record(ctx context.Context, report bundle.Report) {
 	if u.job.DryRun || report.Created+report.Updated == 0 {
 		return
 	}
@@ -437,7 +437,7 @@ func (u *under) record(ctx context.Context, report bundle.Report) {
 
 // keepTold notes that the import goes on also while it waits, or tells of no progress for long, until quiet is called,
 // which returns once nothing is noted any more. Where it was taken for interrupted it is stopped.
-func (u *under) keepTold(ctx context.Context, stop func(error)) (quiet func()) {
+func (u *importJob) keepTold(ctx context.Context, stop func(error)) (quiet func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var telling sync.WaitGroup
 	telling.Go(func() {
@@ -466,7 +466,7 @@ func (u *under) keepTold(ctx context.Context, stop func(error)) (quiet func()) {
 
 // note notes now and then how far the import has come. An error says that it was taken for interrupted meanwhile,
 // and another may be under way; where nothing can be noted the next time is as good.
-func (u *under) note(ctx context.Context, p bundle.Progress) error {
+func (u *importJob) note(ctx context.Context, p bundle.Progress) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.at = p
@@ -474,7 +474,7 @@ func (u *under) note(ctx context.Context, p bundle.Progress) error {
 }
 
 // tell is note where it has come no further, for who holds the lock.
-func (u *under) tell(ctx context.Context) error {
+func (u *importJob) tell(ctx context.Context) error {
 	if u.Now().Sub(u.noted) < beat {
 		return nil
 	}
@@ -494,7 +494,7 @@ func (u *under) tell(ctx context.Context) error {
 }
 
 // waits notes at once that it does not begin yet.
-func (u *under) waits(ctx context.Context, stop func(error)) {
+func (u *importJob) waits(ctx context.Context, stop func(error)) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.at, u.noted = bundle.Progress{Phase: waiting}, time.Time{}
@@ -504,14 +504,14 @@ func (u *under) waits(ctx context.Context, stop func(error)) {
 }
 
 // begins notes that it does.
-func (u *under) begins() {
+func (u *importJob) begins() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.at = bundle.Progress{Phase: bundle.PhaseReading}
 }
 
 // turn returns when the import may go on, or why it is to end.
-func (u *under) turn(ctx context.Context, stop func(error)) error {
+func (u *importJob) turn(ctx context.Context, stop func(error)) error {
 	if err := u.late(); err != nil {
 		stop(err)
 		return err
@@ -520,7 +520,7 @@ func (u *under) turn(ctx context.Context, stop func(error)) error {
 }
 
 // late returns why the import is to end that takes too long.
-func (u *under) late() error {
+func (u *importJob) late() error {
 	took := u.Now().Sub(u.arrived)
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -550,7 +550,7 @@ func span(d time.Duration) string { return fmt.Sprintf("%d minutes", int(d.Minut
 var errTaken = &operation.Problem{Code: http.StatusConflict, Message: "The import was quiet for too long; send the file again"}
 
 // change changes the record of an import that is still the organization's only one.
-func (u *under) change(ctx context.Context, change func(*Import)) error {
+func (u *importJob) change(ctx context.Context, change func(*Import)) error {
 	ctx, cancel := context.WithTimeout(ctx, noteTime)
 	defer cancel()
 	job, err := u.all.Update(ctx, u.job.ID, func(i *Import) error {

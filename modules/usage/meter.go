@@ -202,8 +202,8 @@ func (m *Meter) hurry() {
 	})
 }
 
-// letGo ends a ledger in which there was nothing to store. Who adds to it now finds that it has, or it is found here.
-func (m *Meter) letGo(t *tenants.Tenant, of *ledger) {
+// retire ends a ledger in which there was nothing to store. Who adds to it now finds that it has, or it is found here.
+func (m *Meter) retire(t *tenants.Tenant, of *ledger) {
 	if m.live.CompareAndDelete(t.Org.OrgID, of) {
 		m.kept.Add(-1)
 	}
@@ -260,7 +260,7 @@ func (m *Meter) flushOne(ctx, measuring context.Context, of *ledger, full bool, 
 		of.waits = slices.DeleteFunc(of.waits, func(one hour) bool { return dayOf(one.at) != dayOf(now) })
 	}
 	if len(of.waits) == 0 || !known && full && m.Waiting() > m.most {
-		m.letGo(t, of)
+		m.retire(t, of)
 		return
 	}
 	if !known {

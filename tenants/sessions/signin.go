@@ -15,7 +15,7 @@ import (
 // SignIn returns the active user with this address and password. An attempt is counted
 // before the password is looked at, so that many at once cannot pass the bound. Known
 // and unknown addresses answer alike, in what they say and how long they take; so does
-// an organization that is nobody's (tenants.Directory.Nobody). Errors: tenants.ErrDenied,
+// an organization that is nobody's (tenants.Directory.Anonymous). Errors: tenants.ErrDenied,
 // ErrThrottled, tenants.ErrUnavailable; with the first two comes, for the audit log alone,
 // the user whose address was given, nil where there is none.
 func (s *Service) SignIn(ctx context.Context, t *tenants.Tenant, email string, password secret.String, remote netip.Addr) (*identity.User, error) {

@@ -203,7 +203,7 @@ func TestSignInsAreThrottledByAddress(t *testing.T) {
 	if !errors.Is(err, tenants.ErrDenied) {
 		t.Fatal(err)
 	}
-	_, err = d.Sessions.SignIn(t.Context(), d.Directory.Nobody("none.localhost"), "x@example.com", secret.New("wrong"), netip.MustParseAddr("2001:db8::2"))
+	_, err = d.Sessions.SignIn(t.Context(), d.Directory.Anonymous("none.localhost"), "x@example.com", secret.New("wrong"), netip.MustParseAddr("2001:db8::2"))
 	if !errors.Is(err, tenants.ErrDenied) {
 		t.Fatal(err)
 	}

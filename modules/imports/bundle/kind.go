@@ -415,7 +415,7 @@ func (k *kind) merge(ctx context.Context, s *session, e *entry) error {
 }
 
 // resealed refuses a definition by which stored values would be left in clear under an encrypted field, or sealed
-// under another one, as operations do.
+// importJob another one, as operations do.
 func (k *kind) resealed(ctx context.Context, s *session, def any, before schema.Fields, errs *fault.List) error {
 	for _, of := range s.kinds {
 		if of.DefinedBy != k.Name {

@@ -1,5 +1,5 @@
-// Package resourcetest reads records in tests as imports and operations do.
-package resourcetest
+// Package recordtest reads records in tests as imports and operations do.
+package recordtest
 
 import (
 	"testing"

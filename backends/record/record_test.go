@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"tenantry/backends/record"
-	"tenantry/backends/record/resourcetest"
+	"tenantry/backends/record/recordtest"
 	"tenantry/backends/record/schema"
 	"tenantry/backends/store"
 	"tenantry/internal/fault"
@@ -76,7 +76,7 @@ func TestWhatIsReadIsWritten(t *testing.T) {
 	const text = `{"id":"0000000000000000000000c1","name":"saw","code":"s1","shelf":"` + shelf + `","mail":"a@example.com","weight":7,"sharp":false,` +
 		`"lent":true,"words":["a","b"],"marks":{"x":true},"parts":{"y":2},"notes":{"n":1},"schema":{"f":{"title":"F","type":"Text"}},` +
 		`"teams":["` + team + `"],"deleted":true,"created_at":"2024-05-17T08:30:00.000Z","updated_at":"2024-05-17T08:30:00.000Z"}`
-	rec, errs := resourcetest.Read(t, of, record.Checking{Known: known()}, strings.Replace(text, `"schema"`, `"values":{},"schema"`, 1))
+	rec, errs := recordtest.Read(t, of, record.Checking{Known: known()}, strings.Replace(text, `"schema"`, `"values":{},"schema"`, 1))
 	if len(errs) > 0 {
 		t.Fatalf("got %v, want len(errs) <= 0", errs)
 	}
@@ -136,7 +136,7 @@ func TestFaults(t *testing.T) {
 		`{"name":"hammer","sharp":2}`:            "sharp type",
 		`{"name":"hammer","teams":7}`:            "teams type, sharp forbidden",
 	} {
-		_, errs := resourcetest.Read(t, of, record.Checking{Known: known()}, text)
+		_, errs := recordtest.Read(t, of, record.Checking{Known: known()}, text)
 		var got []string
 		for _, e := range errs {
 			got = append(got, e.Field+" "+e.Code)

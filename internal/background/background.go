@@ -64,7 +64,7 @@ func (w *Work) Every(every time.Duration, what string, do func(context.Context))
 
 func (w *Work) once(ctx context.Context, what string, do func(context.Context)) {
 	if err := Try(func() error { do(ctx); return nil }); err != nil {
-		w.log.ErrorContext(ctx, "something beside requests failed", "what", what, "error", err)
+		w.log.ErrorContext(ctx, "background task failed", "what", what, "error", err)
 	}
 }
 

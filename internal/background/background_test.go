@@ -49,7 +49,7 @@ func TestWork(t *testing.T) {
 	if w.Go("late", func(context.Context) { t.Error("it began after the end") }) {
 		t.Error("what comes after the end was taken")
 	}
-	if text := log.String(); strings.Count(text, "what=counting") < 3 || !strings.Contains(text, "broken") || !strings.Contains(text, "beside_test.go") {
-		t.Errorf(`got %v, want containing "broken" and containing "beside_test.go"`, text)
+	if text := log.String(); strings.Count(text, "what=counting") < 3 || !strings.Contains(text, "broken") || !strings.Contains(text, "background_test.go") {
+		t.Errorf(`got %v, want containing "broken" and containing "background_test.go"`, text)
 	}
 }

@@ -312,6 +312,30 @@ func TestMeanwhile_ValuesAreAsTheirFieldsAre(t *testing.T) {
 	}
 }
 
+// TestMeanwhile_ExportsHideDeletedFields: values of a field that is deleted while an export is written are in none of the records that
+// follow.
+func TestMeanwhile_ExportsHideDeletedFields(t *testing.T) {
+	t.Parallel()
+	gate := fixture.NewStoreGate()
+	acme := gatewaytest.Start(t, gate.Option).Org(t, "acme")
+	const many, page = 1100, 500
+	lines := []string{`{"kind":"contact_field","key":"secret","title":"Secret","type":"Text"}`}
+	for i := range many {
+		lines = append(lines, fmt.Sprintf(`{"kind":"contact","id":"%s","email":"c%d@example.com","fields":{"secret":"canary-%d"}}`, fixture.DocID(0xa000+i), i, i))
+	}
+	acme.Import(t, lines...)
+	ask := fixture.WithToken(acme, acme.Key(t, tenants.AllPermissions()...))
+	a := gate.During(t, "find contacts", 1, func() *gatewaytest.Answer {
+		return acme.Do(t, http.MethodGet, "/api/contacts/export?format=ndjson", gatewaytest.WithKey(ask.Token))
+	}, func() { ask.Want(t, 200, http.MethodDelete, "/api/contacts/fields/secret?force=true", "") })
+	if n := strings.Count(string(a.Body), "canary-"); a.Code != 200 || n != page {
+		t.Errorf("%d, %d values, want those of the first %d records", a.Code, n, page)
+	}
+	if n := strings.Count(string(a.Body), "\n"); n != many {
+		t.Errorf("%d records, want %d", n, many)
+	}
+}
+
 // TestMeanwhile_ImportsStandOnWhatIsDefined: an import ends where what it was checked against is purged or changed before it stores, and
 // one that changes a definition puts it back where values of the former one came between.
 func TestMeanwhile_ImportsStandOnWhatIsDefined(t *testing.T) {

@@ -56,9 +56,9 @@ func TestSecretsThatCannotBeToldAreTakenBack(t *testing.T) {
 		root.Want(t, http.MethodPost, c.path, c.body, 503, "The service is temporarily unavailable, please retry later")
 	}
 	// What cannot be taken back is said to be done.
-	root.Want(t, http.MethodPost, "/api/users/"+bo+"/reactivate", "", 503, "was done, but could not be recorded")
+	root.Want(t, http.MethodPost, "/api/users/"+bo+"/reactivate", "", 503, "was applied but not audited")
 	changed := fmt.Sprintf(`{"present_password":%q,"password":"battery horse staple"}`, gatewaytest.Password)
-	fixture.As(acme, gatewaytest.Cookie(cookie)).Want(t, http.MethodPost, "/api/me/password", changed, 503, "was done, but could not be recorded")
+	fixture.As(acme, gatewaytest.Cookie(cookie)).Want(t, http.MethodPost, "/api/me/password", changed, 503, "was applied but not audited")
 	back()
 	fixture.AwaitWithin(t, "the organization back", 10*time.Second, func() bool { return acme.Do(t, http.MethodGet, "/api/audit", root.As).Code == 200 })
 	if after := state(); after != strings.Replace(before, `"active":false`, `"active":true`, 1) {

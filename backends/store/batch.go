@@ -23,6 +23,7 @@ type Batch struct {
 	records  []*Meta // of the writes whose records have the next revision already; nil for deletions
 	ending   []string
 	conclude *Claim // which a staged write completes
+	spent    bool   // it was discarded, or its commit failed
 }
 
 // Batch returns an empty batch. Its commit follows the workspace: Claimed, BeyondQuota.
@@ -76,7 +77,7 @@ func (b *Batch) Discard() {
 			meta.Rev--
 		}
 	}
-	b.writes, b.kinds, b.records, b.conclude = nil, nil, nil, nil
+	b.writes, b.kinds, b.records, b.conclude, b.spent = nil, nil, nil, nil, true
 }
 
 // Atomic reports whether all of the batch is stored or nothing, and in the same place as what the workspace has.
@@ -110,6 +111,9 @@ func (b *Batch) Room(ctx context.Context) error {
 // precondition has changed, *QuotaError, ErrUnavailable. The Position of an error is that of the staged write; behind
 // them it is a precondition.
 func (b *Batch) Commit(ctx context.Context) error {
+	if b.spent {
+		return fmt.Errorf("%w: the batch was discarded, or its commit has failed", ErrQuery)
+	}
 	if len(b.writes) == 0 {
 		return nil
 	}
@@ -154,7 +158,8 @@ func position(err error) int {
 
 // A Claim is a note that something has begun, stored with the first commit through the workspaces that carry it (see
 // Workspace.Claimed): in the same commit where that is of the same organization, right before it otherwise. Nothing is
-// written without it. Safe for concurrent use; commits that carry it follow each other.
+// written through them without it; what a service keeps in a workspace of its own comes before, unless the call Begins.
+// Safe for concurrent use; commits that carry it follow each other.
 type Claim struct {
 	ws    *Workspace
 	write driver.Write

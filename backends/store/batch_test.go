@@ -134,7 +134,11 @@ func TestPreconditions(t *testing.T) {
 			if err := c.StageInsert(b, rec); err != nil {
 				t.Fatal(err)
 			}
-			return b.Commit(t.Context())
+			err := b.Commit(t.Context())
+			if err != nil {
+				wantErr(t, "a failed batch, committed again", b.Commit(t.Context()), store.ErrQuery)
+			}
+			return err
 		}
 		if err := c.Replace(t.Context(), read); err != nil {
 			t.Fatal(err)

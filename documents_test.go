@@ -119,7 +119,8 @@ func TestREADME(t *testing.T) {
 	u.callAll(ctx, t)
 }
 
-// callAll reads from every place that the README lists with the key that it makes, whose rights are not for all of them.
+// callAll reads from every place that the README lists with the key that it makes, whose rights are not for all of
+// them.
 func (u *newUser) callAll(ctx context.Context, t *testing.T) {
 	t.Helper()
 	text, err := os.ReadFile("README.md")

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// floors are the folders of the program from top to bottom. A package imports those of floors below its own, and of its own
-// what its column within says.
+// floors are the folders of the program from top to bottom. A package imports those of floors below its own, and of its
+// own what its column within says.
 var floors = []struct {
 	folders []string
 	within  rule
@@ -51,8 +51,8 @@ var fenced = []struct {
 	{"tenantry/backends/driver", []string{"backends", "tenants/tenantstest"}},
 }
 
-// maxPackages bounds the packages of libraries, the standard one included, that the program is built of. Each is compiled
-// by whoever builds it for the first time.
+// maxPackages bounds the packages of libraries, the standard one included, that the program is built of. Each is
+// compiled by whoever builds it for the first time.
 const maxPackages = 500
 
 // unbuilt are libraries that tests use, or that libraries import for what this program does not do.
@@ -113,7 +113,8 @@ func folder(name string) string {
 	return strings.Join(parts[:min(2, len(parts))], "/")
 }
 
-// TestImportsGoDown holds that imports go down the floors and never up, and that libraries are known where they are wrapped.
+// TestImportsGoDown holds that imports go down the floors and never up, and that libraries are known where they are
+// wrapped.
 func TestImportsGoDown(t *testing.T) {
 	t.Parallel()
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports", "./...").Output()

@@ -166,8 +166,8 @@ func (b *bench) requests(all [][]byte) (string, error) {
 	return f.Name(), errors.Join(w.Flush(), f.Close())
 }
 
-// While ours is slow before it is measured, in µs by the median, it may be making the index that this deserves: that is waited
-// for so long.
+// While ours is slow before it is measured, in µs by the median, it may be making the index that this deserves: that is
+// waited for so long.
 const (
 	slow     = 500_000
 	patience = 3 * time.Minute

@@ -31,8 +31,8 @@ type dear struct {
 	fresh bool
 }
 
-// dears are the kinds of dear calls. A test holds them against the rows: each that is Heavy, takes an upload, streams or has limits of
-// its own is of one of them.
+// dears are the kinds of dear calls. A test holds them against the rows: each that is Heavy, takes an upload, streams
+// or has limits of its own is of one of them.
 func dears() []dear {
 	contacts := func(ask url.Values) string { return "/api/contacts?" + ask.Encode() }
 	return []dear{

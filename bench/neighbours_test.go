@@ -39,7 +39,8 @@ func kinds() map[string]func(operation.Row) bool {
 	}
 }
 
-// TestDears holds the kinds of dear calls against the rows: a row that can take much is of one of them, and each stands for one.
+// TestDears holds the kinds of dear calls against the rows: a row that can take much is of one of them, and each stands
+// for one.
 func TestDears(t *testing.T) {
 	t.Parallel()
 	rows, is := map[string]operation.Row{}, kinds()

@@ -248,11 +248,12 @@ func sumOf(metrics, metric string, labels ...string) (sum float64, err error) {
 	return sum, nil
 }
 
-// heap returns how many bytes of the heap are in use, but for the room that memory.garbage keeps free. It takes two collections: pools
-// keep what they have through one, and what is let go once nobody holds it is so in the next.
+// heap returns how many bytes of the heap are in use, but for the room that memory.garbage keeps free. It takes two
+// collections: pools keep what they have through one, and what is let go once nobody holds it is so in the next.
 func (s *server) heap(ctx context.Context) (bytes float64, err error) {
 	for range 2 {
-		// The answer itself tells, as of the moment after its collection; until the figures are asked for there is garbage again.
+		// The answer itself tells, as of the moment after its collection; until the figures are asked for there is
+		// garbage again.
 		raw, err := s.ask(ctx, "http://"+s.admin+"/debug/pprof/heap?gc=1&debug=1")
 		if err != nil {
 			return 0, err

@@ -63,7 +63,8 @@ func TestDeployImages(t *testing.T) {
 	}
 }
 
-// TestOneGoVersion: go.mod names the compiler. The image is built, CI runs and what was measured was measured with that one.
+// TestOneGoVersion: go.mod names the compiler. The image is built, CI runs and what was measured was measured with that
+// one.
 func TestOneGoVersion(t *testing.T) {
 	t.Parallel()
 	find := func(path, pattern string) string {
@@ -82,7 +83,8 @@ func TestOneGoVersion(t *testing.T) {
 	if measured := find("../docs/benchmarks.md", `kernel \S+, Go ([0-9.]+),`); "go"+measured != named {
 		t.Errorf("go.mod names %s, docs/benchmarks.md tells what Go %s does", named, measured)
 	}
-	// With auto, an image whose compiler is older fetches the one that go.mod names; a newer one would be used as it is.
+	// With auto, an image whose compiler is older fetches the one that go.mod names; a newer one would be used as it
+	// is.
 	image := "go" + find("../deploy/Dockerfile", `(?s)\nFROM golang:([0-9.]+)@[^\n]* AS build\n[^\n]*\n#[^\n]*\nENV GOTOOLCHAIN=auto\n`)
 	if version.Compare(image, named) > 0 {
 		t.Errorf("the image has %s, go.mod names %s", image, named)

@@ -10,8 +10,8 @@ const (
 // openFiles returns how many databases each SQLite backend may have open at once, so that all
 // their connections together leave room for sockets.
 func openFiles(descriptors uint64, readers, backends int) int {
-	// Each connection, the writer's too, has the file and its log open; they share the log's index. Those for long questions
-	// come from one stock for all files.
+	// Each connection, the writer's too, has the file and its log open; they share the log's index. Those for long
+	// questions come from one stock for all files.
 	each := 2*(uint64(min(max(readers, 1), 64))+1) + 1
 	forSockets := min(descriptors/4, 4096)
 	const long = 2 * LongConnections

@@ -8,7 +8,8 @@ import (
 	"tenantry/config"
 )
 
-// TestDoubts: what is seldom meant is noted in words that say what to do, what is unsafe is refused, the rest is neither.
+// TestDoubts: what is seldom meant is noted in words that say what to do, what is unsafe is refused, the rest is
+// neither.
 func TestDoubts(t *testing.T) {
 	t.Parallel()
 	const gib = 1 << 30

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// memoryLimit returns how many bytes of memory the process may use: those of the machine, or fewer where a control group
-// says so; 0 where that cannot be read.
+// memoryLimit returns how many bytes of memory the process may use: those of the machine, or fewer where a control
+// group says so; 0 where that cannot be read.
 func memoryLimit() uint64 {
 	var least uint64
 	note := func(n uint64) {

@@ -35,7 +35,8 @@ func (s *Services) AuditLog() *audit.Log { return s.audit }
 // Commands returns a client of the commands within this process. The caller closes it.
 func (s *Services) Commands() *control.Client { return control.InProcess(s.Control()) }
 
-// PutUsage stores days of usage that the organization is to have had. Errors: store.ErrNotFound where there is no such organization.
+// PutUsage stores days of usage that the organization is to have had. Errors: store.ErrNotFound where there is no such
+// organization.
 func (s *Services) PutUsage(ctx context.Context, slug string, days []*usage.Day) error {
 	t, err := s.directory.BySlug(ctx, slug)
 	if err != nil {
@@ -47,8 +48,9 @@ func (s *Services) PutUsage(ctx context.Context, slug string, days []*usage.Day)
 // FlushUsage stores the usage counted so far, as happens once a minute.
 func (s *Services) FlushUsage(ctx context.Context) { s.usage.Flush(ctx) }
 
-// SignInLink returns the address by which the person signs in once, within the lifetime, under the organization's
-// base address. Errors: those of identity.Service.SignInLink, store.ErrNotFound where there is no such organization or person.
+// SignInLink returns the address by which the person signs in once, within the lifetime, under the organization's base
+// address. Errors: those of identity.Service.SignInLink, store.ErrNotFound where there is no such organization or
+// person.
 func (s *Services) SignInLink(ctx context.Context, slug, email, baseURL string, lifetime time.Duration) (string, error) {
 	t, err := s.directory.BySlug(ctx, slug)
 	if err != nil {

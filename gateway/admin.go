@@ -97,10 +97,10 @@ func (a *App) isOurs(r *http.Request) bool {
 	return ip.Unmap().IsLoopback() || local != nil && ip.Unmap() == local.AddrPort().Addr().Unmap().WithZone("")
 }
 
-// readiness names what is down, or not there any more. Without the control backend nobody can be told apart, so
-// the gateway takes no requests. Where that can be read, and not written, what only reads still works, and nothing else
-// could take the requests: the gateway is degraded, and goes on. Without Redis keys are looked up in the store, and another
-// backend is missed by its own organizations alone: then it is degraded, and goes on.
+// readiness names what is down, or not there any more. Without the control backend nobody can be told apart, so the
+// gateway takes no requests. Where that can be read, and not written, what only reads still works, and nothing else
+// could take the requests: the gateway is degraded, and goes on. Without Redis keys are looked up in the store, and
+// another backend is missed by its own organizations alone: then it is degraded, and goes on.
 func (a *App) readiness(ctx context.Context) (int, map[string]any) {
 	checks := map[string]string{"server": "ok"}
 	status := "ok"

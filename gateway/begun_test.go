@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestBegunInstallation: what a process that was killed while it made an installation has left goes on to be one, where one is to be made.
+// TestBegunInstallation: what a process that was killed while it made an installation has left goes on to be one, where
+// one is to be made.
 func TestBegunInstallation(t *testing.T) {
 	t.Parallel()
 	s := openServices(t)

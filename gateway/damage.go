@@ -74,8 +74,8 @@ func (s *Services) examineRecords(ctx context.Context, e *examination, name stri
 	}
 }
 
-// examineFiles names the files of a backend that were found to be damaged, and are damaged now, whoever is in them. Those
-// that are whole take writes again.
+// examineFiles names the files of a backend that were found to be damaged, and are damaged now, whoever is in them.
+// Those that are whole take writes again.
 func (s *Services) examineFiles(ctx context.Context, e *examination, name string) {
 	told := map[string]bool{}
 	for _, d := range s.store.Damaged() {
@@ -123,7 +123,8 @@ func (s *Services) lookFor(ctx context.Context, after string) string {
 	return page[len(page)-1].Slug
 }
 
-// tryMended looks again at what was damaged. That of a file is over once the file is whole, and not with an organization.
+// tryMended looks again at what was damaged. That of a file is over once the file is whole, and not with an
+// organization.
 func (s *Services) tryMended(ctx context.Context, d store.Damage) {
 	ctx, cancel := context.WithTimeout(ctx, examineTimeout)
 	defer cancel()

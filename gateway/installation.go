@@ -48,8 +48,8 @@ func (s *Services) lookBefore(init bool) error {
 	return s.mayBegin(init, ring)
 }
 
-// hasKeyring reports whether there is a keyring. It is asked before the control data are looked for: a replica that starts at the same
-// time makes its keyring after them, so that one without them is one that has lost them.
+// hasKeyring reports whether there is a keyring. It is asked before the control data are looked for: a replica that
+// starts at the same time makes its keyring after them, so that one without them is one that has lost them.
 func (s *Services) hasKeyring() (bool, error) {
 	switch _, err := os.Stat(s.cfg.KeyringPath()); {
 	case err == nil:
@@ -61,8 +61,8 @@ func (s *Services) hasKeyring() (bool, error) {
 	}
 }
 
-// mayBegin returns an ErrNoInstallation where there are no control data, unless there is no keyring either, as hasKeyring said before,
-// and an installation is to be made.
+// mayBegin returns an ErrNoInstallation where there are no control data, unless there is no keyring either, as
+// hasKeyring said before, and an installation is to be made.
 func (s *Services) mayBegin(init, ring bool) error {
 	switch {
 	case ring:
@@ -76,9 +76,9 @@ func (s *Services) mayBegin(init, ring bool) error {
 	return nil
 }
 
-// openKeyring reads the keyring. One is made only for an installation that begins: a new one cannot read what another encrypted,
-// and a keyring without control data means that these were lost. The control data are claimed first, so that what a process that
-// was killed in between, or another replica, has made is known for what it is.
+// openKeyring reads the keyring. One is made only for an installation that begins: a new one cannot read what another
+// encrypted, and a keyring without control data means that these were lost. The control data are claimed first, so that
+// what a process that was killed in between, or another replica, has made is known for what it is.
 func (s *Services) openKeyring(ctx context.Context, init bool) (*keyring.Keyring, error) {
 	path := s.cfg.KeyringPath()
 	open := keyring.Open
@@ -137,8 +137,9 @@ func (s *Services) claim(ctx context.Context, init bool) error {
 	return s.kinds.organizations.Claim(ctx, control)
 }
 
-// LookForFiles refuses to serve, or to make organizations, where a backend has lost the files of all organizations that live there, as where its folder is not
-// mounted: whatever they asked would be answered as an outage. Where some are lost the others are served, see lookFor.
+// LookForFiles refuses to serve, or to make organizations, where a backend has lost the files of all organizations that
+// live there, as where its folder is not mounted: whatever they asked would be answered as an outage. Where some are
+// lost the others are served, see lookFor.
 func (s *Services) LookForFiles(ctx context.Context) error {
 	lost, reason, there := map[string]int{}, map[string]error{}, map[string]bool{}
 	for after, looking := "", true; looking; {

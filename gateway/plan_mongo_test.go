@@ -9,8 +9,9 @@ import (
 	"tenantry/backends/record"
 )
 
-// TestQuestionsOnMongo asks every question that a kind declares, all of its records in the order of identifiers and one for
-// a field that an organization defines, on a MongoDB server that explains: an index serves each, and none is without use.
+// TestQuestionsOnMongo asks every question that a kind declares, all of its records in the order of identifiers and one
+// for a field that an organization defines, on a MongoDB server that explains: an index serves each, and none is
+// without use.
 func TestQuestionsOnMongo(t *testing.T) {
 	t.Parallel()
 	mongotest.URI(t)

@@ -39,7 +39,8 @@ func (a *App) routes(registry *prometheus.Registry) (http.Handler, []operation.R
 	if a.behindTLS() {
 		cookie = "__Host-" + cookie // browsers then refuse it from anywhere but this host over TLS
 	}
-	// As many bodies can be read as half of the work would fill with the largest; what is made of them takes twice that.
+	// As many bodies can be read as half of the work would fill with the largest; what is made of them takes twice
+	// that.
 	inFlight := int64(a.cfg.Limits.InFlight)
 	work, bodies, decoded := limits.NewFlight(inFlight), limits.NewFlight(inFlight*operation.MaxBodyLimit/2), limits.NewFlight(inFlight*operation.MaxBodyLimit)
 	answers := limits.NewFlight(inFlight * answerRoom)

@@ -110,8 +110,8 @@ func TestCloseWaitsForNothingThatHangs(t *testing.T) {
 	<-stopped
 }
 
-// TestWhatWasNotedIsStoredThoughACommandHangs: a command that is not at its end when the gateway stops takes no time from
-// storing what was asked.
+// TestWhatWasNotedIsStoredThoughACommandHangs: a command that is not at its end when the gateway stops takes no time
+// from storing what was asked.
 func TestWhatWasNotedIsStoredThoughACommandHangs(t *testing.T) {
 	t.Parallel()
 	var stored atomic.Int32

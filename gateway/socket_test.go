@@ -9,7 +9,8 @@ import (
 	"tenantry/gateway/gatewaytest"
 )
 
-// TestCommandsOfAnySize: what a command asks for besides its input may be as much over the socket as within the process.
+// TestCommandsOfAnySize: what a command asks for besides its input may be as much over the socket as within the
+// process.
 func TestCommandsOfAnySize(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)

@@ -7,7 +7,8 @@ import (
 	"tenantry/tenants"
 )
 
-// TestSpent_ForgetsNothingItTook: a challenge counts once, and not at all where what was remembered when it was issued is lost.
+// TestSpent_ForgetsNothingItTook: a challenge counts once, and not at all where what was remembered when it was issued
+// is lost.
 func TestSpent_ForgetsNothingItTook(t *testing.T) {
 	t.Parallel()
 	s := openServices(t)

@@ -96,8 +96,8 @@ func (a *App) erase(ctx context.Context, slug string) (left bool) {
 	return false
 }
 
-// sealIn seals the audit log of an organization, or of the installation, and reports whether it had not the time for all of it. The trash
-// has a time of its own.
+// sealIn seals the audit log of an organization, or of the installation, and reports whether it had not the time for
+// all of it. The trash has a time of its own.
 func (a *App) sealIn(ctx context.Context, t *tenants.Tenant) (left bool) {
 	ctx, cancel := context.WithTimeout(ctx, sealEach)
 	defer cancel()
@@ -108,8 +108,8 @@ func (a *App) sealIn(ctx context.Context, t *tenants.Tenant) (left bool) {
 	return err != nil && ctx.Err() != nil
 }
 
-// expireIn empties the trash of an organization, of which answers that were kept for a day are part, and reports whether it
-// had not the time for all of it.
+// expireIn empties the trash of an organization, of which answers that were kept for a day are part, and reports
+// whether it had not the time for all of it.
 func (a *App) expireIn(outer context.Context, slug string) (left bool) {
 	ctx, cancel := context.WithTimeout(outer, trashEach)
 	defer cancel()

@@ -185,7 +185,8 @@ func (a *Access) Watch(ctx context.Context, interrupt func()) (_ context.Context
 	}
 }
 
-// because returns the error of what was done under a context of Watch: that the access has ended where it was stopped by that.
+// because returns the error of what was done under a context of Watch: that the access has ended where it was stopped
+// by that.
 func because(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); err != nil && ctx.Err() != nil && errors.Is(cause, ErrEnded) {
 		return cause

@@ -1,7 +1,7 @@
 package operation
 
-// Action is what an operation does with records, as far as pages and others that are made of rows treat it apart: the page of a list
-// leads to what creates a record, that of a deleted record to what restores it.
+// Action is what an operation does with records, as far as pages and others that are made of rows treat it apart: the
+// page of a list leads to what creates a record, that of a deleted record to what restores it.
 type Action uint8
 
 // The actions. The zero value is any other: its page has a form of its own, or a button.

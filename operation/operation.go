@@ -208,15 +208,16 @@ type Row struct {
 	// Defined, where organizations define fields of the records, says where these stand.
 	Defined Defined
 
-	// Revised: the operation answers with one record and says its revision, see Call.Revision. Where it
-	// is about one that is there already (GET, PUT and DELETE, and a POST OnRecord), it honours If-Match by Call.Current.
+	// Revised: the operation answers with one record and says its revision, see Call.Revision. Where it is about one
+	// that is there already (GET, PUT and DELETE, and a POST OnRecord), it honours If-Match by Call.Current.
 	Revised bool
 	// OnRecord: what a POST that is Revised is about is there already, too.
 	OnRecord bool
 
 	// Lists is the resource of the records that it lists, where that is another than Resource.
 	Lists string
-	// Over is the field that says of which day each of its rows is, and their requests and refused how many: a picture shows them.
+	// Over is the field that says of which day each of its rows is, and their requests and refused how many: a picture
+	// shows them.
 	Over string
 	// Aside: it answers what other pages show, or make their forms of; none leads to it.
 	Aside bool
@@ -227,8 +228,8 @@ type Row struct {
 	BodyLimit int64   // bytes; 0: DefaultBodyLimit
 	// Bodiless: no body at all is taken for one without fields.
 	Bodiless bool
-	// Joins: the handler tells of the fields that callers cannot set (Call.Unknown) together with all else that is wrong.
-	// Others are not run where there are some.
+	// Joins: the handler tells of the fields that callers cannot set (Call.Unknown) together with all else that is
+	// wrong. Others are not run where there are some.
 	Joins bool
 	// Upload are the media types of a file that is the body instead; nil: it takes none. The handler
 	// reads it while it arrives, at most UploadLimit bytes. UploadExamples has one of each.
@@ -262,8 +263,9 @@ type Row struct {
 	// (Unix milliseconds), as a purge would, until ctx ends; ended is told of each. Left says that there are more, err
 	// why one could not be ended; others were all the same.
 	Expire func(ctx context.Context, c *Call, before int64, ended func(id string)) (left bool, err error)
-	// End, of a row that deletes or purges records of Resource, ends those for good with all that hangs on them, whatever their
-	// state, on behalf of the operator. Those that are gone are passed over. Errors: of the first that could not be ended.
+	// End, of a row that deletes or purges records of Resource, ends those for good with all that hangs on them,
+	// whatever their state, on behalf of the operator. Those that are gone are passed over. Errors: of the first that
+	// could not be ended.
 	End   func(ctx context.Context, c *Call, ids []string) error
 	fault error // of its declaration
 }

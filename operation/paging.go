@@ -50,8 +50,9 @@ type Following struct {
 	After string `json:"after" rule:"max=16000" doc:"Instead of page: what follows the records that an answer with this next ended with; empty for the beginning. No page costs more than the first then."`
 }
 
-// Span bounds a question about a list to the page, or to a part and one record more, which says that there is more; follows tells
-// which. What comes after a place in the list matches beyond, which is not ok where that is none. What is wrong is noted.
+// Span bounds a question about a list to the page, or to a part and one record more, which says that there is more;
+// follows tells which. What comes after a place in the list matches beyond, which is not ok where that is none. What is
+// wrong is noted.
 func (p Following) Span(c *Call, q *store.Query, errs *fault.List, beyond func(place string) (f store.Filter, ok bool)) (follows bool) {
 	q.Bytes = PageBytes
 	if q.Limit, follows = p.Limit(), c.Query.Has("after"); !follows {
@@ -86,9 +87,9 @@ func OnePage[T any](record T) Part[T] {
 	return Part[T]{Page: 1, Pages: &pages, Count: 1, Results: []T{record}}
 }
 
-// PartOf returns the page or part that was asked for, of a list of that many: of those found in its Span, but left, which cannot
-// be read, and ended early where cut is set. A part, and a page that ends early, ends where at says of the last one that it
-// shows. Error: *store.UnreadableError where it shows none and there are more.
+// PartOf returns the page or part that was asked for, of a list of that many: of those found in its Span, but left,
+// which cannot be read, and ended early where cut is set. A part, and a page that ends early, ends where at says of the
+// last one that it shows. Error: *store.UnreadableError where it shows none and there are more.
 func PartOf[T any](c *Call, p Following, follows bool, count int64, found []T, left int, cut bool, at func(last int) string) (Part[T], error) {
 	limit, pages, next := p.Limit(), p.Pages(count), ""
 	out := Part[T]{Count: count, Results: found[:min(limit, len(found))]}

@@ -23,7 +23,8 @@ type Input struct {
 	// Upload returns the file that an operation takes as its body.
 	Upload func() (io.Reader, error)
 	// Credential is what the call was made with. After a body, and while an upload arrives, a stream is written or the
-	// handler takes its time, with a body or without, it is judged once more; nil: nothing of it can end, as of the operator's commands.
+	// handler takes its time, with a body or without, it is judged once more; nil: nothing of it can end, as of the
+	// operator's commands.
 	Credential Credential
 	// Interrupt ends a read of the upload that waits. It may be called at any time until Run returns; nil: none does.
 	Interrupt func()
@@ -112,8 +113,8 @@ func (c *Call) nowhere(ctx context.Context) (Result, error) {
 // second ago, or before.
 func (c *Call) TookLong() bool { return time.Since(c.began) >= confirmEvery }
 
-// Told returns nil where what a call that reads has found may still be told, once it was recorded, which may have taken long.
-// Errors: those of Access.Confirm.
+// Told returns nil where what a call that reads has found may still be told, once it was recorded, which may have taken
+// long. Errors: those of Access.Confirm.
 func (c *Call) Told(ctx context.Context) error {
 	if !c.Operation.reads() || !c.TookLong() {
 		return nil

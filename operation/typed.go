@@ -151,8 +151,8 @@ func (c *Call) Sent(f *field.Field) (v strictjson.Value, given bool) {
 	return c.Body.Value(f.Name), c.Body.Has(f.Name)
 }
 
-// checked is an In that notes what is wrong beyond what its tags say. Fields of it may be wrong already, and are empty then:
-// what is noted of those is not told.
+// checked is an In that notes what is wrong beyond what its tags say. Fields of it may be wrong already, and are empty
+// then: what is noted of those is not told.
 type checked interface {
 	Check(c *Call, errs *fault.List)
 }

@@ -15,8 +15,8 @@ type away struct{ driver.Engine }
 
 func (away) Remote() bool { return true }
 
-// TestSharesOfAReportAreBounded: of the good ones, and of records of dead ones.
-// TestReadAheadShowsNoMore: what was read along with a report that was changed since is not taken for what it asks for now.
+// TestSharesOfAReportAreBounded: of the good ones, and of records of dead ones. TestReadAheadShowsNoMore: what was read
+// along with a report that was changed since is not taken for what it asks for now.
 func TestReadAheadShowsNoMore(t *testing.T) {
 	t.Parallel()
 	w := newWorldOn(t, away{enginetest.Open(t)}, map[string]bool{tenants.FeatureTeams: true})
@@ -68,7 +68,8 @@ func TestReadAheadShowsNoMore(t *testing.T) {
 	}
 }
 
-// TestWhatWasReadIsConfirmed: a reader is told what was read for as long as the report, and the one at the address, show no less.
+// TestWhatWasReadIsConfirmed: a reader is told what was read for as long as the report, and the one at the address,
+// show no less.
 func TestWhatWasReadIsConfirmed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, map[string]bool{tenants.FeatureTeams: true})

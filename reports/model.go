@@ -73,8 +73,8 @@ type Revocation struct {
 	Expires    int64  `json:"expires,omitempty"`    // Unix seconds after which the one token is void by itself
 }
 
-// Issued is a share token that was issued, without the token itself. It is there for lists and for revoking; what is good is said
-// by the token's signature and by revocations.
+// Issued is a share token that was issued, without the token itself. It is there for lists and for revoking; what is
+// good is said by the token's signature and by revocations.
 type Issued struct {
 	store.Meta
 	Report     string `json:"report"` // id

@@ -64,7 +64,8 @@ func (c *Configuration) Complete(rec any) {
 	c.Shareable, c.Visual = r.CanShare(), visualOf(r)
 }
 
-// configurations returns what shows a report to those who keep it. They are entitled where they may see all that it shows.
+// configurations returns what shows a report to those who keep it. They are entitled where they may see all that it
+// shows.
 func (m *Module) configurations(c *operation.Call) func(r *Report, entitled bool) *Configuration {
 	show := crud.As[Configuration](m.Reports.Resource)
 	return func(r *Report, entitled bool) *Configuration {

@@ -74,8 +74,8 @@ func newReuse(moment time.Duration, now func() time.Time) *reuse {
 
 var errRunBroke = errors.New("the run that this reader waited for broke off")
 
-// do returns what ask finds, or found for somebody else a moment ago, which is then held in the room of this reader, too. ask runs in the call of the
-// first reader and outlives that reader's cancellation while others wait for it; its
+// do returns what ask finds, or found for somebody else a moment ago, which is then held in the room of this reader,
+// too. ask runs in the call of the first reader and outlives that reader's cancellation while others wait for it; its
 // context ends when the last of them has gone.
 func (u *reuse) do(ctx context.Context, key runKey, ask func(context.Context) (found, error)) (found, error) {
 	u.mu.Lock()

@@ -73,8 +73,8 @@ type Tab struct {
 	root, of  *Report
 }
 
-// Takes reports whether readers may set the input of the report to that value. Of a secure one it says so where the address is
-// secure too: else the reader may have no token.
+// Takes reports whether readers may set the input of the report to that value. Of a secure one it says so where the
+// address is secure too: else the reader may have no token.
 func (t Tab) Takes(input, value string) bool {
 	if t.of.Secure && !t.root.Secure {
 		return false
@@ -150,14 +150,14 @@ func (m *Module) Open(ctx context.Context, t *tenants.Tenant, r SharedRequest) (
 	return s, nil
 }
 
-// Confirm returns nil while a reader may still be told s, which Open returned for r, by the organization as it is now; the
-// zero Shared stands for an error of Open. Errors: those of Open.
+// Confirm returns nil while a reader may still be told s, which Open returned for r, by the organization as it is now;
+// the zero Shared stands for an error of Open. Errors: those of Open.
 func (m *Module) Confirm(ctx context.Context, t *tenants.Tenant, r SharedRequest, s *Shared) error {
 	return m.recheck(r, s.read, false)(ctx, t)
 }
 
-// recheck returns what admits the reader of r once more, to no less than it was read, and exports alone where that is one.
-// Errors of that: those of Open.
+// recheck returns what admits the reader of r once more, to no less than it was read, and exports alone where that is
+// one. Errors of that: those of Open.
 func (m *Module) recheck(r SharedRequest, it reading, exports bool) func(context.Context, *tenants.Tenant) error {
 	return func(ctx context.Context, t *tenants.Tenant) error {
 		now, err := m.admit(ctx, t, r)

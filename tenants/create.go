@@ -163,8 +163,8 @@ func (d *Directory) settleAll(ctx context.Context, births []*Creation) {
 	})
 }
 
-// settle gives a new organization a workspace, and another number where there is something under its own. Control
-// data restored from a backup give numbers again under which documents lie that nobody knows any more: those are left alone.
+// settle gives a new organization a workspace, and another number where there is something under its own. Control data
+// restored from a backup give numbers again under which documents lie that nobody knows any more: those are left alone.
 func (d *Directory) settle(ctx context.Context, org *Organization) error {
 	for try := 1; ; try++ {
 		err := d.store.Prepare(ctx, org.OrgID, d.owner(org), org.Backend)

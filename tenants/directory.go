@@ -364,8 +364,8 @@ func (d *Directory) Anonymous(host string) *Tenant {
 	}
 }
 
-// Absent looks up a document of an organization that has none (see Directory.Anonymous), which costs what it costs one that
-// does not have this document. Of others it does nothing. Error: ErrUnavailable.
+// Absent looks up a document of an organization that has none (see Directory.Anonymous), which costs what it costs one
+// that does not have this document. Of others it does nothing. Error: ErrUnavailable.
 func (t *Tenant) Absent(ctx context.Context) error {
 	if t.absent == nil {
 		return nil

@@ -11,7 +11,8 @@ import (
 	"tenantry/internal/texts"
 )
 
-// Ending is how an organization ends: it is deleted, can be brought back for some time, and is erased. Times are Unix milliseconds.
+// Ending is how an organization ends: it is deleted, can be brought back for some time, and is erased. Times are Unix
+// milliseconds.
 type Ending struct {
 	Deleted int64 `json:"deleted"`
 	Due     int64 `json:"due,omitempty"` // when it is to be erased; 0: when somebody says so
@@ -23,8 +24,8 @@ type Ending struct {
 	Bytes     int64 `json:"bytes,omitempty"`     // that those took
 	People    int64 `json:"people,omitempty"`    // records of people, roles, teams, service accounts and keys
 	DataKeys  int64 `json:"data_keys,omitempty"` // without which what was encrypted opens nowhere, in backups neither
-	// Places are the backends where its documents were, and Overwritten those whose files have nothing of it left, nor their logs. The
-	// control data are one of them.
+	// Places are the backends where its documents were, and Overwritten those whose files have nothing of it left, nor
+	// their logs. The control data are one of them.
 	Places      []string `json:"places,omitempty"`
 	Overwritten []string `json:"overwritten,omitempty"`
 }
@@ -44,14 +45,15 @@ func (o *Organization) IsDue(now time.Time) bool {
 	return o.State == Deleted && e.Due != 0 && e.Due <= now.UnixMilli()
 }
 
-// IsRemoved reports whether the organization is erased, or about to be, as the store has it now; false where that cannot be told.
+// IsRemoved reports whether the organization is erased, or about to be, as the store has it now; false where that
+// cannot be told.
 func (d *Directory) IsRemoved(ctx context.Context, org int64) bool {
 	o, err := d.find(ctx, store.Eq("org_id", org))
 	return err == nil && o.State == Removed
 }
 
-// Delete makes the organization answer nobody, until it is undeleted or erased, which is due once it has been kept so long; with 0 it is
-// never due. One that is deleted already stays as it is. Errors: as Update.
+// Delete makes the organization answer nobody, until it is undeleted or erased, which is due once it has been kept so
+// long; with 0 it is never due. One that is deleted already stays as it is. Errors: as Update.
 func (d *Directory) Delete(ctx context.Context, slug string, keep time.Duration) error {
 	_, err := d.change(ctx, store.Eq("slug", slug), func(o *Organization) error {
 		switch o.State {
@@ -74,8 +76,8 @@ func (d *Directory) Delete(ctx context.Context, slug string, keep time.Duration)
 	return nil
 }
 
-// Undelete makes the organization what it was before it was deleted. Errors: ErrUnknownTenant, also of one that is erased, or half
-// erased; ErrNotDeleted; store.ErrConflict, store.ErrUnavailable.
+// Undelete makes the organization what it was before it was deleted. Errors: ErrUnknownTenant, also of one that is
+// erased, or half erased; ErrNotDeleted; store.ErrConflict, store.ErrUnavailable.
 func (d *Directory) Undelete(ctx context.Context, slug string) error {
 	_, err := d.change(ctx, store.Eq("slug", slug), func(o *Organization) error {
 		switch o.State {
@@ -93,9 +95,8 @@ func (d *Directory) Undelete(ctx context.Context, slug string) error {
 	return nil
 }
 
-// Ended returns an organization that is deleted or erased, as the store has it. Its Ending is nil where a version that wrote nothing
-// down erased it. Errors: ErrUnknownTenant, ErrNotDeleted,
-// store.ErrUnavailable.
+// Ended returns an organization that is deleted or erased, as the store has it. Its Ending is nil where a version that
+// wrote nothing down erased it. Errors: ErrUnknownTenant, ErrNotDeleted, store.ErrUnavailable.
 func (d *Directory) Ended(ctx context.Context, slug string) (*Organization, error) {
 	org, err := d.find(ctx, store.Eq("slug", slug))
 	if err == nil && org.State != Deleted && org.State != Removed {
@@ -107,15 +108,16 @@ func (d *Directory) Ended(ctx context.Context, slug string) (*Organization, erro
 	return org, nil
 }
 
-// Remove erases the organization's documents, people and keys for good, whether it was deleted before or not. It returns
-// what is left of it, and whether this call finished that. The slug stays taken. It may be repeated, where it failed midway
-// or something came back. Errors: ErrUnknownTenant; store.ErrUnavailable, also where something else reads the files, so that
-// their logs cannot be emptied.
+// Remove erases the organization's documents, people and keys for good, whether it was deleted before or not. It
+// returns what is left of it, and whether this call finished that. The slug stays taken. It may be repeated, where it
+// failed midway or something came back. Errors: ErrUnknownTenant; store.ErrUnavailable, also where something else reads
+// the files, so that their logs cannot be emptied.
 func (d *Directory) Remove(ctx context.Context, slug string) (org *Organization, finished bool, err error) {
 	return d.remove(ctx, slug, func(*Organization) error { return nil })
 }
 
-// RemoveDue is Remove of an organization that is due: somebody may undelete one meanwhile. Error besides: ErrNotDeleted.
+// RemoveDue is Remove of an organization that is due: somebody may undelete one meanwhile. Error besides:
+// ErrNotDeleted.
 func (d *Directory) RemoveDue(ctx context.Context, slug string) (org *Organization, finished bool, err error) {
 	return d.remove(ctx, slug, func(o *Organization) error {
 		if !o.IsDue(d.now()) {
@@ -191,7 +193,8 @@ func (d *Directory) beginRemoval(ctx context.Context, slug string, may func(*Org
 			}
 		}
 		d.voidAccess(o)
-		// Without its data keys what was encrypted with them cannot be read any more, in backups too. Nobody needs what it was called, either.
+		// Without its data keys what was encrypted with them cannot be read any more, in backups too. Nobody needs what
+		// it was called, either.
 		*o = Organization{
 			Meta: o.Meta, OrgID: o.OrgID, Slug: o.Slug, State: Removed, AccessRev: o.AccessRev, Backend: o.Backend, Former: o.Former, Ending: o.Ending,
 			defaults: o.defaults,

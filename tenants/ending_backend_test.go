@@ -8,8 +8,8 @@ import (
 	"tenantry/tenants/tenantstest"
 )
 
-// TestErasureNeedsTheBackend: where the configuration does not name the backend of the documents nothing is taken, so that the organization
-// can still be undeleted.
+// TestErasureNeedsTheBackend: where the configuration does not name the backend of the documents nothing is taken, so
+// that the organization can still be undeleted.
 func TestErasureNeedsTheBackend(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})

@@ -11,9 +11,9 @@ import (
 	"tenantry/crypto/keyring"
 )
 
-// Installation says which keyring belongs to the data, which installation the data is, and has data keys for what is the
-// installation's own. There is one record for each. They are apart because an older version, which knows the
-// first alone, writes it anew when keys are rotated.
+// Installation says which keyring belongs to the data, which installation the data is, and has data keys for what is
+// the installation's own. There is one record for each. They are apart because an older version, which knows the first
+// alone, writes it anew when keys are rotated.
 type Installation struct {
 	store.Meta
 	Proof    string `json:"proof,omitempty"`    // wrapped under the keyring: another cannot open it
@@ -44,8 +44,8 @@ func (k Kinds) InUse(ctx context.Context, control *store.Workspace) (bool, error
 	return n > 0, err
 }
 
-// Claim begins an installation on a control workspace that is nobody's yet: from then on the keyring that is made may be its own.
-// Replicas may do it at the same time.
+// Claim begins an installation on a control workspace that is nobody's yet: from then on the keyring that is made may
+// be its own. Replicas may do it at the same time.
 func (k Kinds) Claim(ctx context.Context, control *store.Workspace) error {
 	random := make([]byte, identitySize)
 	_, _ = rand.Read(random) // never fails

@@ -38,8 +38,8 @@ func AllSettings() []string {
 // AllLimits returns the names of the limits there are.
 func AllLimits() []string { return []string{LimitFolderChildren, LimitDocuments, LimitBytes} }
 
-// Origin returns an origin in the form that browsers send: http or https, a host and, where it is not the usual one, a port. It
-// reports false for any other text, such as one with a path or a wildcard.
+// Origin returns an origin in the form that browsers send: http or https, a host and, where it is not the usual one, a
+// port. It reports false for any other text, such as one with a path or a wildcard.
 func Origin(text string) (string, bool) {
 	origin := strings.ToLower(strings.TrimSpace(text))
 	u, err := url.Parse(origin)
@@ -216,8 +216,8 @@ func (d *Directory) BumpAccess(ctx context.Context, org int64) error {
 	return nil
 }
 
-// voidAccess gives the organization an access revision that it never had: not one either that the control data lost again,
-// in an election or where a backup was restored, and that something is still cached under.
+// voidAccess gives the organization an access revision that it never had: not one either that the control data lost
+// again, in an election or where a backup was restored, and that something is still cached under.
 func (d *Directory) voidAccess(o *Organization) {
 	o.AccessRev = max(o.AccessRev+1, d.now().UnixMilli())
 }

@@ -359,8 +359,8 @@ func (m *mover) hold(ctx context.Context) (_ time.Duration, err error) {
 	return time.Since(began), nil
 }
 
-// steady waits once until the server of the control data has been the same for so long that no replica is answered by the one
-// before, which does not know of a hold, and returns since when it has been.
+// steady waits once until the server of the control data has been the same for so long that no replica is answered by
+// the one before, which does not know of a hold, and returns since when it has been.
 func (m *mover) steady(ctx context.Context) (elected time.Time, err error) {
 	elected = m.d.store.Elected()
 	left := m.leases.Steady() - time.Since(elected)

@@ -297,8 +297,8 @@ func TestASwitchWithoutAnAnswer(t *testing.T) {
 	}
 }
 
-// What is written at the new place stays there, also where the control data lose their last write, as in an election: the
-// replicas may have read it before.
+// What is written at the new place stays there, also where the control data lose their last write, as in an election:
+// the replicas may have read it before.
 func TestAStepOfTheMoveThatIsLost(t *testing.T) {
 	t.Parallel()
 	for name, lost := range map[string]string{"the arrival": `"arrived":true`, "the switch": `"backend":"second"`} {
@@ -405,8 +405,8 @@ func TestTheNextWriteMakesTheSwitch(t *testing.T) {
 	}
 }
 
-// Writes are not held soon after an election, and there is no switch where one came between: replicas may be answered by
-// the server before.
+// Writes are not held soon after an election, and there is no switch where one came between: replicas may be answered
+// by the server before.
 func TestNoHoldSoonAfterAnElection(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -549,7 +549,8 @@ func TestALostChangeIsNotTakenForAnother(t *testing.T) {
 	}
 }
 
-// lose gives the control data what a write has stored in them again, without those that came after it, as an election may.
+// lose gives the control data what a write has stored in them again, without those that came after it, as an election
+// may.
 func (f *fleet) lose(t *testing.T, before driver.Write) {
 	t.Helper()
 	control, err := f.control.Engine.Open(t.Context(), driver.Opening{Workspace: "control", Collections: []*driver.Collection{before.Collection}, Apart: true})

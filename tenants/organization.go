@@ -31,7 +31,8 @@ const (
 // State of an organization.
 type State string
 
-// The states. A suspended organization answers nobody, and its data stays; so it is with a deleted one, until that is erased.
+// The states. A suspended organization answers nobody, and its data stays; so it is with a deleted one, until that is
+// erased.
 const (
 	Active    State = "active"
 	Suspended State = "suspended"

@@ -76,8 +76,8 @@ type Principal struct {
 	Needs       *Needs    // is told of permissions that calls need; nil: nobody is
 }
 
-// Public reports whether anybody can be this caller: it has no credential, or a browser key, which is in the source of a
-// page. Such callers are bounded by their address.
+// Public reports whether anybody can be this caller: it has no credential, or a browser key, which is in the source of
+// a page. Such callers are bounded by their address.
 func (p *Principal) Public() bool { return p.Kind == Anonymous || p.KeyKind == Browser }
 
 // Needs is told once of each permission that calls of a principal needed and that it holds. Safe for concurrent use.

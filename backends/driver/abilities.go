@@ -49,10 +49,11 @@ type Finder interface {
 
 // Settler is an engine that writes to a log first, and moves what that has into the files of workspaces by and by.
 type Settler interface {
-	// Settle moves everything of the files that a workspace is in, or was in, and leaves nothing in their logs: of what was deleted
-	// neither. Error: ErrUnavailable, where that cannot be before the context ends.
+	// Settle moves everything of the files that a workspace is in, or was in, and leaves nothing in their logs: of what
+	// was deleted neither. Error: ErrUnavailable, where that cannot be before the context ends.
 	Settle(ctx context.Context, workspace string) error
-	// Lag returns how many bytes the logs of open files have, and for how long at most something has been in a log alone.
+	// Lag returns how many bytes the logs of open files have, and for how long at most something has been in a log
+	// alone.
 	Lag() (bytes int64, age time.Duration)
 }
 
@@ -86,8 +87,8 @@ type Explainer interface {
 
 // Parted is a workspace of which several parties have parts, as organizations have of the control workspace.
 type Parted interface {
-	// Part returns the workspace as one party uses it, which takes turns with others there as it does with its own. Party is the
-	// name of the workspace that it has besides.
+	// Part returns the workspace as one party uses it, which takes turns with others there as it does with its own.
+	// Party is the name of the workspace that it has besides.
 	Part(party string) Workspace
 }
 

@@ -28,7 +28,8 @@ type Engine interface {
 	// Resident tells of one; it has no owner also where there is no such workspace. Nothing is
 	// changed. Error: ErrUnavailable.
 	Resident(ctx context.Context, workspace string) (Resident, error)
-	// Check reports whether the engine can read and write now. Errors: ErrUnavailable, in it ErrReadOnly where only writes fail.
+	// Check reports whether the engine can read and write now. Errors: ErrUnavailable, in it ErrReadOnly where only
+	// writes fail.
 	Check(ctx context.Context) error
 	// Close waits for running calls and releases everything.
 	Close() error
@@ -102,10 +103,10 @@ type Collection struct {
 	Name    string
 	Fields  []Field
 	Indexes []Index
-	// Custom: documents may have custom values, which an engine may index. Of is the declared String field whose value says which
-	// custom fields a document has: under a key, documents of another value have another field, and questions about one are of one
-	// value. It is empty where all documents have the same. The fields of Rides are in most
-	// questions about them, so they may ride along.
+	// Custom: documents may have custom values, which an engine may index. Of is the declared String field whose value
+	// says which custom fields a document has: under a key, documents of another value have another field, and
+	// questions about one are of one value. It is empty where all documents have the same. The fields of Rides are in
+	// most questions about them, so they may ride along.
 	Custom bool
 	Of     string   `json:"-"`
 	Rides  []string `json:"-"`
@@ -119,11 +120,12 @@ type Collection struct {
 // on writes and repeat what Body says, so that an engine need not parse it; nil stands
 // for what is missing, null, "", an empty list or the zero Time.
 //
-// Was is the Size of the document that a Replace or Delete is of, 0 where that is not known. An engine that can look relies on
-// it in nothing.
+// Was is the Size of the document that a Replace or Delete is of, 0 where that is not known. An engine that can look
+// relies on it in nothing.
 //
-// Damage is set of a found document that the engine cannot read, since somebody else changed it, and says why without its values.
-// There is nothing else but the ID then, and not that where it is not this program's. The others come as they are.
+// Damage is set of a found document that the engine cannot read, since somebody else changed it, and says why without
+// its values. There is nothing else but the ID then, and not that where it is not this program's. The others come as
+// they are.
 type Document struct {
 	ID     string
 	Rev    int64
@@ -134,7 +136,8 @@ type Document struct {
 	Damage error
 }
 
-// valueSize is about what a value takes once it is decoded, besides its text: its place in a map or list, and its header.
+// valueSize is about what a value takes once it is decoded, besides its text: its place in a map or list, and its
+// header.
 const valueSize = 64
 
 // Held returns about how many bytes the document takes once it is decoded, whatever engine it is of.
@@ -155,17 +158,14 @@ type Ref struct {
 // Op is the operator of a Predicate.
 type Op int
 
-// The operators. Missing and null are the same thing. Ne and Nin match it, Eq and
-// the comparisons never do. Comparisons are within a type: a number is never greater
-// than a string, true is not 1. Strings compare by their bytes, numbers by value
-// whatever their width. On a Strings field Eq, In and Contains ask whether some
-// element is (one of) the value(s), Ne and Nin whether none is; Exists whether
-// there is an element. Contains and StartsWith on a string are exact about case; ContainsFold and
-// StartsWithFold, which are of strings alone, take every letter for what Cases has of it, and find no text that is not
-// UTF-8. From and Before are of custom values that are no lists, and of their Order: From is what is the value or comes after it ascending, of whatever
-// type, and Before all else.
-// And with no kids matches everything, Or with no kids nothing, In of nothing
-// nothing, Nin of nothing everything.
+// The operators. Missing and null are the same thing. Ne and Nin match it, Eq and the comparisons never do. Comparisons
+// are within a type: a number is never greater than a string, true is not 1. Strings compare by their bytes, numbers by
+// value whatever their width. On a Strings field Eq, In and Contains ask whether some element is (one of) the value(s),
+// Ne and Nin whether none is; Exists whether there is an element. Contains and StartsWith on a string are exact about
+// case; ContainsFold and StartsWithFold, which are of strings alone, take every letter for what Cases has of it, and
+// find no text that is not UTF-8. From and Before are of custom values that are no lists, and of their Order: From is
+// what is the value or comes after it ascending, of whatever type, and Before all else. And with no kids matches
+// everything, Or with no kids nothing, In of nothing nothing, Nin of nothing everything.
 const (
 	And Op = iota
 	Or
@@ -204,8 +204,8 @@ func (p Predicate) Pins(fields ...string) bool {
 	})
 }
 
-// Order is one step of a sort. Missing values come first, ascending, and with them the lists and objects of custom values; then
-// numbers by value, strings by their bytes, false and true.
+// Order is one step of a sort. Missing values come first, ascending, and with them the lists and objects of custom
+// values; then numbers by value, strings by their bytes, false and true.
 type Order struct {
 	Ref  Ref
 	Desc bool
@@ -218,10 +218,10 @@ type Query struct {
 	Sort       []Order
 	Limit      int
 	Offset     int
-	// Take, where set, is given each document as it is read, and Find returns none: so that who wants them in another form, or
-	// not all, does not hold them all. It gets nil before the first, and again where they are read anew: what it
-	// was given before is then void. It is called by one goroutine at a time, while the engine has what it reads from in use.
-	// An error ends the reading and is that of Find.
+	// Take, where set, is given each document as it is read, and Find returns none: so that who wants them in another
+	// form, or not all, does not hold them all. It gets nil before the first, and again where they are read anew: what
+	// it was given before is then void. It is called by one goroutine at a time, while the engine has what it reads
+	// from in use. An error ends the reading and is that of Find.
 	Take func(*Document) error
 }
 
@@ -281,8 +281,8 @@ type Aggregation struct {
 	Measures   []Measure
 	Sort       []Rank
 	Limit      int
-	// Bytes, where positive, ends the rows with the one with which they take more than that, see RowSize, but with no first one:
-	// so that who asks sees whether there are more than fit.
+	// Bytes, where positive, ends the rows with the one with which they take more than that, see RowSize, but with no
+	// first one: so that who asks sees whether there are more than fit.
 	Bytes int64
 }
 
@@ -310,8 +310,8 @@ func RowSize(row []any) int64 {
 	return n
 }
 
-// Ranks returns the whole order of the rows, each column once: the one that is asked for, then that of the groups; none of
-// the one row without groups. It fails where there are no columns, or not the one that is to be sorted by.
+// Ranks returns the whole order of the rows, each column once: the one that is asked for, then that of the groups; none
+// of the one row without groups. It fails where there are no columns, or not the one that is to be sorted by.
 func (a *Aggregation) Ranks() (order []Rank, err error) {
 	seen := make([]bool, len(a.Groups)+len(a.Measures))
 	if len(seen) == 0 {
@@ -360,8 +360,8 @@ type Write struct {
 const rowBytes = 1 << 10
 
 // Rows returns about how many rows the write changes in an engine: the document, an entry in each index, one for each
-// element in an index of a list, and what is taken away of those before where it changes or deletes one. What is not given
-// of it, as of one that is deleted, is not counted.
+// element in an index of a list, and what is taken away of those before where it changes or deletes one. What is not
+// given of it, as of one that is deleted, is not counted.
 func (w *Write) Rows() int {
 	if w.Op == Hold {
 		return 1
@@ -379,8 +379,8 @@ func (w *Write) Rows() int {
 	return rows + (len(w.Doc.Body)+len(w.Doc.Custom))/rowBytes
 }
 
-// Rows returns how many rows a document of the collection is, with its entries in indexes, where list returns the length
-// of its n-th field, a list.
+// Rows returns how many rows a document of the collection is, with its entries in indexes, where list returns the
+// length of its n-th field, a list.
 func (c *Collection) Rows(list func(n int) int) int {
 	rows := 1 + len(c.Indexes)
 	for i := range c.Indexes {
@@ -417,7 +417,8 @@ func (e *ConflictError) Error() string {
 
 // Errors an engine wraps, so that package store need not know its library.
 var (
-	// ErrUnavailable: the engine cannot be reached or cannot take this now (disk full, lock held, shut down). Trying later may help.
+	// ErrUnavailable: the engine cannot be reached or cannot take this now (disk full, lock held, shut down). Trying
+	// later may help.
 	ErrUnavailable = errors.New("the store is unavailable")
 	// ErrReadOnly: what is there can be read, and nothing can be written: the disk is full, or the file is damaged. It
 	// comes with ErrUnavailable.

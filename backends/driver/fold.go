@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// Cases returns a letter in all its cases, in order, and what has none alone. They are those of Unicode's simple folding, one
-// character for one: K is k and the Kelvin sign, Σ is σ and ς; ß is ẞ, and not ss, and İ is itself alone.
+// Cases returns a letter in all its cases, in order, and what has none alone. They are those of Unicode's simple
+// folding, one character for one: K is k and the Kelvin sign, Σ is σ and ς; ß is ẞ, and not ss, and İ is itself alone.
 func Cases(r rune) []rune {
 	all := []rune{r}
 	for other := unicode.SimpleFold(r); other != r; other = unicode.SimpleFold(other) {
@@ -58,8 +58,8 @@ func (f *Folded) Caseless() bool {
 	return f != nil && !slices.ContainsFunc(f.cases, func(cases []rune) bool { return len(cases) > 1 })
 }
 
-// Prefixes returns what a text that begins with it begins with: its first letters in all their cases, of which there are at most
-// that many, in no order.
+// Prefixes returns what a text that begins with it begins with: its first letters in all their cases, of which there
+// are at most that many, in no order.
 func (f *Folded) Prefixes(most int) []string {
 	all := []string{""}
 	if f == nil {

@@ -5,12 +5,12 @@ import (
 	"fmt"
 )
 
-// Meter is a workspace that knows how much it holds without counting it, and can refuse to hold more. Collections that are
-// Uncounted are left out of it, and never refused. All methods are safe for concurrent use.
+// Meter is a workspace that knows how much it holds without counting it, and can refuse to hold more. Collections that
+// are Uncounted are left out of it, and never refused. All methods are safe for concurrent use.
 type Meter interface {
-	// WriteWithin is Write, and keeps what Used tells up to date. Where the workspace would grow beyond the quota it returns
-	// a *QuotaError, and nothing is written. What does not grow is written whatever the workspace holds, and so are small
-	// changes of documents that are there; see Quota.Admit.
+	// WriteWithin is Write, and keeps what Used tells up to date. Where the workspace would grow beyond the quota it
+	// returns a *QuotaError, and nothing is written. What does not grow is written whatever the workspace holds, and so
+	// are small changes of documents that are there; see Quota.Admit.
 	WriteWithin(ctx context.Context, writes []Write, q Quota) error
 	// Used returns what the workspace holds. It counts that where it never has. Error: ErrUnavailable.
 	Used(ctx context.Context) (Usage, error)
@@ -39,8 +39,9 @@ func (d *Document) Size() int64 { return int64(len(d.Body) + len(d.Custom)) }
 // Quota bounds a Usage. A bound of 0 is none.
 type Quota Usage
 
-// A change of what is there may add up to smallChange bytes beyond the bytes of a quota, as long as all of them together add no
-// more than changeRoom: else nobody could take a right away, or end a report's sharing, where there is no room left.
+// A change of what is there may add up to smallChange bytes beyond the bytes of a quota, as long as all of them
+// together add no more than changeRoom: else nobody could take a right away, or end a report's sharing, where there is
+// no room left.
 const (
 	smallChange = 4 << 10
 	changeRoom  = 1 << 20

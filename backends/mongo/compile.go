@@ -195,7 +195,8 @@ func (o operand) exists(want bool) (bson.D, truth) {
 	return both(null, o.notList()), depends
 }
 
-// placed compares a custom value in the order of a sort: within the type of the value, and by the types that come after.
+// placed compares a custom value in the order of a sort: within the type of the value, and by the types that come
+// after.
 func (o operand) placed(p driver.Predicate, v any) (bson.D, truth, error) {
 	from := bson.A{is(o.path, "$gte", v)}
 	switch v.(type) {
@@ -360,8 +361,8 @@ func quote(text string) string {
 	return string(b)
 }
 
-// fold returns the pattern that matches the text whatever its case. A class has nothing but letters, none of which means anything
-// in it; the server's own folding would be another with each version of its library.
+// fold returns the pattern that matches the text whatever its case. A class has nothing but letters, none of which
+// means anything in it; the server's own folding would be another with each version of its library.
 func fold(text string) string {
 	b := make([]byte, 0, 4*len(text)+8)
 	for _, r := range text {

@@ -5,11 +5,11 @@
 //	{_id: "<workspace>/<id>", org_id: "<workspace>", <field>: value, ..., rev: 1, custom: {<custom key>: value}}
 //
 // in a collection of its kind's name: the fields of the record in their order, under their own names, then the
-// revision, then declared values that the record's JSON leaves out, then what the organization defined. Times are dates;
-// what questions take for missing is null. Body and custom values come back byte for byte: every write is
-// read before it is sent, and what BSON does not repeat (1.50, a key twice, a nesting too deep) is there as text too,
-// in json: {<field>: "<JSON>"}. Names that are this package's have an underscore after them, and keys within values
-// are encoded where a dot, a dollar sign or nothing would be misread.
+// revision, then declared values that the record's JSON leaves out, then what the organization defined. Times are
+// dates; what questions take for missing is null. Body and custom values come back byte for byte: every write is read
+// before it is sent, and what BSON does not repeat (1.50, a key twice, a nesting too deep) is there as text too, in
+// json: {<field>: "<JSON>"}. Names that are this package's have an underscore after them, and keys within values are
+// encoded where a dot, a dollar sign or nothing would be misread.
 //
 // Every question, every write and every index
 // starts with org_id, so that a sharded cluster can send it to one shard and no question can meet

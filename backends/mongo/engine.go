@@ -128,7 +128,8 @@ type lease struct {
 	removed atomic.Bool
 	gone    chan struct{} // closed when the removal has ended
 	tally   tally
-	// share has one for each question that is under way. It is half of the connections, so that one workspace never has all.
+	// share has one for each question that is under way. It is half of the connections, so that one workspace never has
+	// all.
 	share chan struct{}
 }
 
@@ -136,7 +137,8 @@ func (e *Engine) newLease() *lease {
 	return &lease{gone: make(chan struct{}), tally: newTally(), share: make(chan struct{}, max(1, e.opts.MaxPool/2))}
 }
 
-// enter waits for one of the workspace's connections; a receive from share must follow. Error: the context's own, or ErrSlow.
+// enter waits for one of the workspace's connections; a receive from share must follow. Error: the context's own, or
+// ErrSlow.
 func (l *lease) enter(ctx context.Context, most time.Duration) error {
 	select {
 	case l.share <- struct{}{}:
@@ -223,8 +225,8 @@ func (e *Engine) attach(ctx context.Context, o driver.Opening) (*workspace, erro
 	return w, nil
 }
 
-// schema is a list of collections of a database. It is immutable, and shared by all workspaces there that are opened with it,
-// so that one which lies idle costs little.
+// schema is a list of collections of a database. It is immutable, and shared by all workspaces there that are opened
+// with it, so that one which lies idle costs little.
 type schema struct {
 	collections []*driver.Collection
 	list        []*kind
@@ -232,7 +234,8 @@ type schema struct {
 	known       map[*driver.Collection]*kind
 }
 
-// maxSchemas bounds those that are kept of a database. The program has two: the control workspace's and that of organizations.
+// maxSchemas bounds those that are kept of a database. The program has two: the control workspace's and that of
+// organizations.
 const maxSchemas = 16
 
 func (e *Engine) schema(s *space, collections []*driver.Collection) (*schema, error) {

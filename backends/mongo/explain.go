@@ -114,7 +114,8 @@ type planned struct {
 	every bool   // some way looks at all
 }
 
-// read goes through an answer of explain, as servers and routers of several versions nest it. With any it goes into whatever is there.
+// read goes through an answer of explain, as servers and routers of several versions nest it. With any it goes into
+// whatever is there.
 func (p *planned) read(raw []byte, any bool, depth int) {
 	if depth > maxPlan {
 		return

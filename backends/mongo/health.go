@@ -92,8 +92,8 @@ func (h *health) usable() bool {
 	return false
 }
 
-// elects returns the server that takes writes and its election; nothing where there is none, or no replica set. The lock
-// is held.
+// elects returns the server that takes writes and its election; nothing where there is none, or no replica set. The
+// lock is held.
 func (h *health) elects() string {
 	for _, s := range h.topology.Servers {
 		if s.Kind == "RSPrimary" {

@@ -48,11 +48,11 @@ func define(d definition, prefix string) definition {
 // definitions returns the indexes of a collection, without repeats.
 //
 // A unique index holds only documents that have all its fields, which an equality with a value of each implies: such a
-// question needs no other. One for some of the fields, or in their order, does: where those are asked, there is a second,
-// plain one beside it.
+// question needs no other. One for some of the fields, or in their order, does: where those are asked, there is a
+// second, plain one beside it.
 //
-// A list at the end of a longer index is left out, unless only the organization of a partition is before it. It would make the index hold a document once for each
-// element, which serves neither counting nor the order of ids.
+// A list at the end of a longer index is left out, unless only the organization of a partition is before it. It would
+// make the index hold a document once for each element, which serves neither counting nor the order of ids.
 func definitions(c *driver.Collection) []definition {
 	types := make(map[string]driver.Type, len(c.Fields))
 	for _, f := range c.Fields {
@@ -109,8 +109,9 @@ func bsonType(t driver.Type) string {
 	return "string"
 }
 
-// least returns the value that all of the type are at least (Any is of several types, of which a unique index holds the texts), and no value of another type or missing one is. That a document
-// has any is written so since the planner sees that an equality implies it, which it does not of $type.
+// least returns the value that all of the type are at least (Any is of several types, of which a unique index holds the
+// texts), and no value of another type or missing one is. That a document has any is written so since the planner sees
+// that an equality implies it, which it does not of $type.
 func least(t driver.Type) any {
 	switch {
 	case numeric(t):
@@ -397,8 +398,8 @@ func (e *Engine) tasks() (all []*task) {
 	return all
 }
 
-// Indexes tells of the indexes of every collection of the databases that are held, sorted by database, collection and name.
-// It asks the server which of them exist; an error says that it did not answer.
+// Indexes tells of the indexes of every collection of the databases that are held, sorted by database, collection and
+// name. It asks the server which of them exist; an error says that it did not answer.
 func (e *Engine) Indexes(ctx context.Context) ([]driver.IndexStatus, error) {
 	b := e.builder
 	var all []driver.IndexStatus

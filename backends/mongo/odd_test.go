@@ -16,8 +16,8 @@ import (
 	"tenantry/crypto/secret"
 )
 
-// TestOddDocumentsAreNamed: one that somebody put there, or changed, comes with what is wrong with it, and harms nothing
-// else. The operator is told of those of nobody. Its values are not told.
+// TestOddDocumentsAreNamed: one that somebody put there, or changed, comes with what is wrong with it, and harms
+// nothing else. The operator is told of those of nobody. Its values are not told.
 func TestOddDocumentsAreNamed(t *testing.T) {
 	t.Parallel()
 	c, ctx := people(), t.Context()
@@ -63,7 +63,8 @@ func TestOddDocumentsAreNamed(t *testing.T) {
 	}
 }
 
-// TestOddValuesAreLeftOutOfGroups: values of other types than their fields end no aggregation. A group of such is left out.
+// TestOddValuesAreLeftOutOfGroups: values of other types than their fields end no aggregation. A group of such is left
+// out.
 func TestOddValuesAreLeftOutOfGroups(t *testing.T) {
 	t.Parallel()
 	c, ctx := people(), t.Context()

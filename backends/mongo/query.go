@@ -104,13 +104,14 @@ func (p *page) apply(o *options.FindOptions) error {
 // batch is one more than will come, so that the server closes the cursor with the first answer.
 func batch(limit int) int32 { return int32(min(limit, 1<<20) + 1) }
 
-// one reports whether the predicate asks for one document, by its key or by all fields of a unique index, which needs no order.
+// one reports whether the predicate asks for one document, by its key or by all fields of a unique index, which needs
+// no order.
 func (s *shape) one(p driver.Predicate) bool {
 	return p.Pins("id") || slices.ContainsFunc(s.unique, func(fields []string) bool { return p.Pins(fields...) })
 }
 
-// sort returns the order of a question, which ends with the id: nothing after it can change anything. It has its own places for
-// custom values, since the server takes a list for its least or greatest element.
+// sort returns the order of a question, which ends with the id: nothing after it can change anything. It has its own
+// places for custom values, since the server takes a list for its least or greatest element.
 func (w *workspace) sort(k *kind, steps []driver.Order) (order, places bson.D, err error) {
 	order = make(bson.D, 0, len(steps)+1)
 	has := func(path string) bool {
@@ -177,7 +178,8 @@ func (k *kind) find(ctx context.Context, filter bson.D, p *page) (*mongo.Cursor,
 	return k.coll.Aggregate(ctx, k.stages(filter, p), options.Aggregate().SetAllowDiskUse(true).SetBatchSize(p.batch))
 }
 
-// stages returns those that find documents where something that is asked for, or sorted by, has to be brought to a place first.
+// stages returns those that find documents where something that is asked for, or sorted by, has to be brought to a
+// place first.
 func (k *kind) stages(filter bson.D, p *page) bson.A {
 	stages := matching(filter)
 	if len(p.places) > 0 {

@@ -12,8 +12,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// TestShareOfConnections: one workspace's questions never have more than half of the connections, a neighbour's get theirs, and one whose
-// caller has gone while it waits is never sent.
+// TestShareOfConnections: one workspace's questions never have more than half of the connections, a neighbour's get
+// theirs, and one whose caller has gone while it waits is never sent.
 func TestShareOfConnections(t *testing.T) {
 	t.Parallel()
 	answer := make(chan struct{})

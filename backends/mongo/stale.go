@@ -52,8 +52,9 @@ func (x *present) keeps(d *definition) bool {
 }
 
 // tidy drops the indexes of this package that no kind declares any more, once all that are declared are there. Replicas
-// of another version that are running ask what those serve too, or are slower until they are replaced; one that starts makes its own anew. What
-// keeps values unique that no declared index does is left for as long as such replicas may rely on it, and told.
+// of another version that are running ask what those serve too, or are slower until they are replaced; one that starts
+// makes its own anew. What keeps values unique that no declared index does is left for as long as such replicas may
+// rely on it, and told.
 func (b *builder) tidy(t *task) error {
 	ctx, cancel := context.WithTimeout(b.ctx, maxBuild)
 	defer cancel()

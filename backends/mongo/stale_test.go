@@ -16,8 +16,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// TestIndexesOfAnotherVersion: those that are declared no more go once the others are there, whoever else's stay, and so
-// do those that keep values unique which nothing else does, of which the operator is told. Nobody waits for a unique
+// TestIndexesOfAnotherVersion: those that are declared no more go once the others are there, whoever else's stay, and
+// so do those that keep values unique which nothing else does, of which the operator is told. Nobody waits for a unique
 // index of which another version's does the same.
 func TestIndexesOfAnotherVersion(t *testing.T) {
 	t.Parallel()

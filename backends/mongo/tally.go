@@ -14,29 +14,30 @@ import (
 )
 
 const (
-	// usageName names the counter of what a workspace holds: {documents, bytes, counted}. Counted is how often everything
-	// has been counted; before the first time the others tell only what changed since they began.
+	// usageName names the counter of what a workspace holds: {documents, bytes, counted}. Counted is how often
+	// everything has been counted; before the first time the others tell only what changed since they began.
 	usageName = "usage"
-	// usageAge is for how long a process admits by what the database told it last. What other processes add in that time is
-	// how far a workspace can get beyond a quota.
+	// usageAge is for how long a process admits by what the database told it last. What other processes add in that
+	// time is how far a workspace can get beyond a quota.
 	usageAge = time.Second
-	// countPatience is how long a write waits for the first count, of what was stored before there was a counter. Where that
-	// takes longer no quota holds until it has been taken, which writes try again after countAgain.
+	// countPatience is how long a write waits for the first count, of what was stored before there was a counter. Where
+	// that takes longer no quota holds until it has been taken, which writes try again after countAgain.
 	countPatience = 2 * time.Second
 	countAgain    = time.Minute
 	countPage     = 500
 	countBytes    = 1 << 20 // of such a page
 )
 
-// tally is what this process knows of how much a workspace holds. There are no transactions, so that the counter is added to
-// beside the writes, by one command for all that were done meanwhile: no write waits for it. What a process adds to nothing
-// any more, because it was killed, and writes whose outcome it does not know, are missing until the next Recount.
+// tally is what this process knows of how much a workspace holds. There are no transactions, so that the counter is
+// added to beside the writes, by one command for all that were done meanwhile: no write waits for it. What a process
+// adds to nothing any more, because it was killed, and writes whose outcome it does not know, are missing until the
+// next Recount.
 type tally struct {
 	turn     chan struct{} // held by who changes or reads the counter
 	counting chan struct{} // held by who counts everything for the first time
 	scanning chan struct{} // held by who counts everything
-	// still is read-locked by writes, and locked by who counts while it reads a page: so that each write is either behind what it
-	// has read, or ahead.
+	// still is read-locked by writes, and locked by who counts while it reads a page: so that each write is either
+	// behind what it has read, or ahead.
 	still sync.RWMutex
 	scan  *scan // under way, guarded by still
 
@@ -188,7 +189,8 @@ type correction struct {
 	times int64
 }
 
-// add adds what is pending to the counter, and a correction, unless another has been made since; and notes what it tells then.
+// add adds what is pending to the counter, and a correction, unless another has been made since; and notes what it
+// tells then.
 func (w *workspace) add(ctx context.Context, fix *correction) error {
 	t := &w.lease.tally
 	select {
@@ -278,7 +280,8 @@ func (w *workspace) told() (used driver.Usage, times int64) {
 	return t.known, t.counted
 }
 
-// Recount implements driver.Meter. What other processes write while it counts may be counted twice or not at all, until the next time.
+// Recount implements driver.Meter. What other processes write while it counts may be counted twice or not at all, until
+// the next time.
 func (w *workspace) Recount(ctx context.Context) (driver.Usage, error) {
 	t := &w.lease.tally
 	select {

@@ -27,7 +27,8 @@ var (
 		"$sum", "$min", "$max", "$addToSet", "$size", "$setDifference", "$cond", "$and", "$eq", "$gt", "$gte", "$lt", "$lte", "$ifNull", "$literal", "$divide",
 		"$floor", "$multiply", "$add", "$toDate", "$toLong", "$convert", "$concat", "$substrCP", "$dateToString", "$month",
 	}
-	// Text stands for itself in a pattern, or for its letters in all their cases: nothing in it repeats, groups or chooses.
+	// Text stands for itself in a pattern, or for its letters in all their cases: nothing in it repeats, groups or
+	// chooses.
 	pattern    = regexp.MustCompile(`^(\^((\\[^[:alnum:]]|[[:alnum:]])*\[\\s\\S\]\*)?)?(\\x00|\\[^[:alnum:]]|[[:alnum:]]|[^\x00-\x7F]|\[[[:alnum:]\p{L}\p{M}\p{N}\p{So}]+\])*$`)
 	ownIndex   = regexp.MustCompile(`^[a-z0-9_]+_[0-9a-f]{8}$`)
 	fieldPath  = regexp.MustCompile(`^([a-z_][a-z0-9_]*|custom\.[A-Za-z0-9_%-]+)$`)

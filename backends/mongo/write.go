@@ -34,10 +34,10 @@ type step struct {
 	changes  []change
 }
 
-// Write applies the writes in order, each run of inserts, puts or holds in one command. Where the server refuses one, those before
-// it are undone in reverse order, so that a refused batch leaves nothing, except what puts replaced. Where
-// the outcome of a command is unknown, after an outage or a deadline, the writes before it may remain.
-// Other callers can see a batch half done.
+// Write applies the writes in order, each run of inserts, puts or holds in one command. Where the server refuses one,
+// those before it are undone in reverse order, so that a refused batch leaves nothing, except what puts replaced. Where
+// the outcome of a command is unknown, after an outage or a deadline, the writes before it may remain. Other callers
+// can see a batch half done.
 func (w *workspace) Write(ctx context.Context, writes []driver.Write) error {
 	steps, err := w.steps(writes)
 	if err != nil {
@@ -164,8 +164,8 @@ func (b *attempt) later(undo func(context.Context) error) {
 	}
 }
 
-// undo puts things back, as far as nobody else has changed them since, and reports whether nothing of it failed. It ends
-// with the caller's deadline, as every change does: once that has passed, the organization may live elsewhere.
+// undo puts things back, as far as nobody else has changed them since, and reports whether nothing of it failed. It
+// ends with the caller's deadline, as every change does: once that has passed, the organization may live elsewhere.
 func (b *attempt) undo() bool {
 	ctx, cancel := uncanceled(b.ctx)
 	defer cancel()

@@ -276,7 +276,8 @@ func (k *Known) Unchanged(ws *store.Workspace, r *Resource, names map[string]boo
 	return unchanged
 }
 
-// Named notes the names of the definitions that a record stands on: the one that it is of, or else those of the values it is given.
+// Named notes the names of the definitions that a record stands on: the one that it is of, or else those of the values
+// it is given.
 func (r *Resource) Named(names map[string]bool, rec any, given ...iter.Seq[string]) {
 	if name, one := r.DefinitionOf(rec); one {
 		given = []iter.Seq[string]{slices.Values([]string{name})}
@@ -288,8 +289,9 @@ func (r *Resource) Named(names map[string]bool, rec any, given ...iter.Seq[strin
 	}
 }
 
-// Lacks returns those of the identities that no record of the resource has which the workspace shows, and the preconditions
-// that the others are unchanged; people is the organization's part of the control workspace. Errors: store.ErrUnavailable.
+// Lacks returns those of the identities that no record of the resource has which the workspace shows, and the
+// preconditions that the others are unchanged; people is the organization's part of the control workspace. Errors:
+// store.ErrUnavailable.
 func (r *Resource) Lacks(ctx context.Context, ws, people *store.Workspace, ids []string) (lacking []string, unchanged []store.Precondition, err error) {
 	if r.Control {
 		ws = people
@@ -414,7 +416,8 @@ func (r *Resource) Holds(ctx context.Context, ws *store.Workspace, where store.F
 	return has, err
 }
 
-// Defines returns what a definition defines, and the name under which it does; nothing where the records define no fields.
+// Defines returns what a definition defines, and the name under which it does; nothing where the records define no
+// fields.
 func (r *Resource) Defines(rec any) (name string, fields schema.Fields) {
 	if r.hooks.defines != nil {
 		name, fields, _ = r.hooks.defines(rec)
@@ -422,9 +425,9 @@ func (r *Resource) Defines(rec any) (name string, fields schema.Fields) {
 	return name, fields
 }
 
-// Resealed notes of a change of a definition which fields it would make secret, or no longer, also by dropping them, while
-// records have values of them, which would be left in clear or sealed for ever. r is the resource of the records, name that of the definition, and
-// before are its fields until now. Errors: store.ErrUnavailable.
+// Resealed notes of a change of a definition which fields it would make secret, or no longer, also by dropping them,
+// while records have values of them, which would be left in clear or sealed for ever. r is the resource of the records,
+// name that of the definition, and before are its fields until now. Errors: store.ErrUnavailable.
 func (r *Resource) Resealed(ctx context.Context, ws *store.Workspace, name string, before, after schema.Fields, errs *fault.List) error {
 	var of store.Filter
 	shown := func(string) string { return "type" } // the definition is of one field
@@ -451,7 +454,8 @@ func (r *Resource) Resealed(ctx context.Context, ws *store.Workspace, name strin
 	return nil
 }
 
-// DefinitionOf returns the name of the one definition that a record is of, and false where each of its values has its own.
+// DefinitionOf returns the name of the one definition that a record is of, and false where each of its values has its
+// own.
 func (r *Resource) DefinitionOf(rec any) (name string, one bool) {
 	if r.definition == nil {
 		return "", false

@@ -202,8 +202,8 @@ func (r *Resource) Identifying() []Unique {
 	return append([]Unique{id}, slices.DeleteFunc(slices.Clone(r.Uniques), func(u Unique) bool { return u.Identity == Never })...)
 }
 
-// Taken returns err, the refusal of a write of rec, so that it names each field of which another record has the value (the
-// store names one) and says which of those that in shows are deleted.
+// Taken returns err, the refusal of a write of rec, so that it names each field of which another record has the value
+// (the store names one) and says which of those that in shows are deleted.
 func (r *Resource) Taken(ctx context.Context, in *store.Workspace, rec any, err error) error {
 	dup, ok := errors.AsType[*store.DuplicateError](err)
 	if !ok {
@@ -375,8 +375,8 @@ func (r *Resource) Meta(rec any) *store.Meta {
 	return rec.(interface{ StoreMeta() *store.Meta }).StoreMeta()
 }
 
-// Revision returns what tells the states of a record apart: its revision, or where callers name records by what another may
-// have been called before, one that no record of that name had.
+// Revision returns what tells the states of a record apart: its revision, or where callers name records by what another
+// may have been called before, one that no record of that name had.
 func (r *Resource) Revision(rec any) int64 {
 	meta := r.Meta(rec)
 	if r.Key == "" || meta.Rev == 0 {

@@ -27,8 +27,8 @@ type Records interface {
 	Unchanged(ws *store.Workspace, rec any) store.Precondition
 }
 
-// Collection is the records of a resource that is kept in a collection, by what a store.Collection does with them. Each is a
-// pointer to the struct that the resource describes.
+// Collection is the records of a resource that is kept in a collection, by what a store.Collection does with them. Each
+// is a pointer to the struct that the resource describes.
 type Collection interface {
 	Records
 	First(ctx context.Context, ws *store.Workspace, q store.Query) (any, error)

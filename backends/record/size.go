@@ -12,11 +12,12 @@ import (
 // values as they are kept. Twice the largest body holds whatever that brings, sealed values among it.
 const MaxRecord = 512 << 10
 
-// maxValues is how many values a record may have, so that its line, which has a few more, can be read again. No body that
-// makes one record has more.
+// maxValues is how many values a record may have, so that its line, which has a few more, can be read again. No body
+// that makes one record has more.
 const maxValues = 1 << 16
 
-// Measure is how large a record is: its bytes as JSON, and its values, 0 where the bytes tell that there are not too many.
+// Measure is how large a record is: its bytes as JSON, and its values, 0 where the bytes tell that there are not too
+// many.
 type Measure struct{ Bytes, Values int }
 
 // Measure returns how large a stored record is, for Fits.
@@ -52,9 +53,9 @@ func (r *Resource) Size(rec any) (size int, largest string) {
 	return size, largest
 }
 
-// Fits notes of a record that is about to be stored that it is larger than MaxRecord, or has too many values. One that was so
-// already may be stored as long as it does not grow in that: before is what it was, zero for a new one. Sealed bytes come
-// besides, of values that are not among the record's yet.
+// Fits notes of a record that is about to be stored that it is larger than MaxRecord, or has too many values. One that
+// was so already may be stored as long as it does not grow in that: before is what it was, zero for a new one. Sealed
+// bytes come besides, of values that are not among the record's yet.
 func (r *Resource) Fits(rec any, before Measure, sealed int, errs *fault.List) {
 	size, largest := r.Size(rec)
 	if n := r.countValues(rec, size); n > max(maxValues, before.Values) {

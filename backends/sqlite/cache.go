@@ -10,13 +10,14 @@ const (
 	// The writer's share is larger: what does not fit is written before its time.
 	readerParts = 1
 	writerParts = 4
-	// pageKiB is what a page takes: its 4 KiB and what SQLite notes of it, rounded up by the allocator to a power of two.
+	// pageKiB is what a page takes: its 4 KiB and what SQLite notes of it, rounded up by the allocator to a power of
+	// two.
 	pageKiB = 8
 )
 
-// pageCache shares memory for pages out among the connections. SQLite, as it is linked, keeps the pages of all of them in one
-// cache, which holds as much as they may together and lets the least recently used go first, whosever it is: so the sum is what counts, and
-// a small share keeps nobody from much.
+// pageCache shares memory for pages out among the connections. SQLite, as it is linked, keeps the pages of all of them
+// in one cache, which holds as much as they may together and lets the least recently used go first, whosever it is: so
+// the sum is what counts, and a small share keeps nobody from much.
 type pageCache struct {
 	pages int64
 	share atomic.Int64 // pages for each part
@@ -26,8 +27,8 @@ type pageCache struct {
 	shared int64 // how many parts the share is for
 }
 
-// count adds parts, or takes them away, and reports whether the share has become smaller, which connections that lie idle
-// are to be told. That is for an eighth more parts each time: to tell all of each one that comes would take long.
+// count adds parts, or takes them away, and reports whether the share has become smaller, which connections that lie
+// idle are to be told. That is for an eighth more parts each time: to tell all of each one that comes would take long.
 func (c *pageCache) count(parts int64) (smaller bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -86,8 +87,8 @@ func (db *database) fit() {
 	}
 }
 
-// leaveWriter gives the writer back, which then knows its share. It looks again afterwards: a share that became smaller in
-// between was told by somebody who found the writer taken, and left it to whoever had it.
+// leaveWriter gives the writer back, which then knows its share. It looks again afterwards: a share that became smaller
+// in between was told by somebody who found the writer taken, and left it to whoever had it.
 func (db *database) leaveWriter() {
 	for {
 		known := db.engine.cache.share.Load()

@@ -10,7 +10,8 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// caches returns how many KiB of pages the open connections may have together, by what SQLite says, and how many they are.
+// caches returns how many KiB of pages the open connections may have together, by what SQLite says, and how many they
+// are.
 func caches(t *testing.T, e *Engine) (kib, connections int64) {
 	t.Helper()
 	for _, f := range e.opened() {
@@ -43,8 +44,8 @@ func caches(t *testing.T, e *Engine) (kib, connections int64) {
 	return kib, connections
 }
 
-// TestPagesOfAllFilesFitTheCache: however many files and connections are open, their pages have the memory of the setting and no
-// more; few of them have most of it, and again once others are closed.
+// TestPagesOfAllFilesFitTheCache: however many files and connections are open, their pages have the memory of the
+// setting and no more; few of them have most of it, and again once others are closed.
 func TestPagesOfAllFilesFitTheCache(t *testing.T) {
 	t.Parallel()
 	const all = 8 << 10
@@ -103,7 +104,8 @@ func TestPagesOfAllFilesFitTheCache(t *testing.T) {
 	fits(1, all*3/4)
 }
 
-// TestSharesThatShrinkAtOnceAreTold: of several that come at one moment each finds the writer taken by another who tells it.
+// TestSharesThatShrinkAtOnceAreTold: of several that come at one moment each finds the writer taken by another who
+// tells it.
 func TestSharesThatShrinkAtOnceAreTold(t *testing.T) {
 	t.Parallel()
 	e := openEngine(t, Options{Cache: 64, idleInterval: time.Hour, idleTimeout: time.Hour})

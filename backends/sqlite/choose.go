@@ -6,9 +6,9 @@ import (
 	"tenantry/backends/driver"
 )
 
-// enter chooses the index on a custom value that the question is answered by, if any: one on a value that is asked for, before one
-// on a range of them, before one in the order of which the answer is. Where an index of the collection's own leads to a few
-// documents, no range does better.
+// enter chooses the index on a custom value that the question is answered by, if any: one on a value that is asked for,
+// before one on a range of them, before one in the order of which the answer is. Where an index of the collection's own
+// leads to a few documents, no range does better.
 func (s *statement) enter(fields *fields, where driver.Predicate, sort []driver.Order, values []driver.Ref) {
 	best := 0
 	if !s.known {
@@ -53,9 +53,10 @@ func (s *statement) enter(fields *fields, where driver.Predicate, sort []driver.
 	}
 }
 
-// reading says that the question is about all that meets the predicate, and about those values of it. Where that is to be read from
-// documents, and no index leads to a few of them, they are read in the order in which they lie: SQLite takes any index to lead to
-// fewer, one on what was deleted too, and looks each up by itself, which takes twice as long.
+// reading says that the question is about all that meets the predicate, and about those values of it. Where that is to
+// be read from documents, and no index leads to a few of them, they are read in the order in which they lie: SQLite
+// takes any index to lead to fewer, one on what was deleted too, and looks each up by itself, which takes twice as
+// long.
 func (s *statement) reading(where driver.Predicate, values ...driver.Ref) {
 	custom := slices.ContainsFunc(values, func(r driver.Ref) bool { return r.Custom })
 	s.whole = s.by == nil && (custom || speaks(where)) && !s.leads(where)

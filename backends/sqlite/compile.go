@@ -12,8 +12,9 @@ import (
 	"tenantry/internal/texts"
 )
 
-// maxPlaceholders is the longest list that gets one parameter for each value; longer ones travel as one JSON array.
-// So do all in a statement that has maxParams by then: SQLite takes 32,766, and the time to prepare them grows with their square.
+// maxPlaceholders is the longest list that gets one parameter for each value; longer ones travel as one JSON array. So
+// do all in a statement that has maxParams by then: SQLite takes 32,766, and the time to prepare them grows with their
+// square.
 const (
 	maxPlaceholders = 512
 	maxParams       = 2 << 10
@@ -26,13 +27,14 @@ type statement struct {
 	sql  strings.Builder
 	args []any
 	keys []customKey
-	// sought are the custom keys of conditions that an index could serve. By is the index whose entries are read, on that field: without
-	// the documents where within is set, with them else. Nil: documents alone are read.
+	// sought are the custom keys of conditions that an index could serve. By is the index whose entries are read, on
+	// that field: without the documents where within is set, with them else. Nil: documents alone are read.
 	sought []string
 	by     *fieldIndex
 	field  string
 	within bool
-	// kind is the value of the field that says which custom fields there are, where known says that the question is about one.
+	// kind is the value of the field that says which custom fields there are, where known says that the question is
+	// about one.
 	kind  string
 	known bool
 	// whole says that all documents are read for want of a better way; see reading.
@@ -98,7 +100,8 @@ func (s *statement) key(name string) (string, error) {
 
 // operand is a value of the row as SQL.
 type operand struct {
-	// expr has the row's value, a bool as blob where typ is Any, and nothing for a list or an object; whole has these too.
+	// expr has the row's value, a bool as blob where typ is Any, and nothing for a list or an object; whole has these
+	// too.
 	expr, whole string
 	typ         driver.Type
 	side        string
@@ -142,7 +145,8 @@ func (s *statement) compared(r driver.Ref) (operand, error) {
 	return s.operand(r)
 }
 
-// customOperand returns the value of a custom key in the column of custom values. The key is a mark, a column or quoted.
+// customOperand returns the value of a custom key in the column of custom values. The key is a mark, a column or
+// quoted.
 func customOperand(column, key string) operand {
 	o := operand{typ: driver.Any, json: "(" + column + " -> " + key + ")", text: "(" + column + " ->> " + key + ")"}
 	value := func(list string) string {

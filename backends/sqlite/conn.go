@@ -12,10 +12,10 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// maxStatements bounds the prepared statements of one connection: filters come
-// from outside, so their number of shapes has no bound of its own. A prepared statement takes some fifty times its
-// text, so that of all of them is bounded too; one that is longer than longStatement is prepared for its one use. What was
-// bound to one is kept with it, unless that is longer than longBinding.
+// maxStatements bounds the prepared statements of one connection: filters come from outside, so their number of shapes
+// has no bound of its own. A prepared statement takes some fifty times its text, so that of all of them is bounded too;
+// one that is longer than longStatement is prepared for its one use. What was bound to one is kept with it, unless that
+// is longer than longBinding.
 const (
 	maxStatements = 256
 	maxTexts      = 256 << 10
@@ -69,8 +69,9 @@ func openConn(path string, flags sqlite.OpenFlags, pragmas ...string) (*conn, er
 	return c, nil
 }
 
-// instrFold is instr whatever the case, a function of ours: SQLite folds ASCII alone, and GLOB with the cases of each letter takes
-// four times as long and ends at NUL. Nothing that is stored names it, so that other programs can read the file.
+// instrFold is instr whatever the case, a function of ours: SQLite folds ASCII alone, and GLOB with the cases of each
+// letter takes four times as long and ends at NUL. Nothing that is stored names it, so that other programs can read the
+// file.
 const instrFold = "instr_fold"
 
 // beginsFold tells of the beginning what instrFold tells of all.

@@ -23,8 +23,8 @@ const (
 	snapshotAge = 10 * time.Millisecond
 	// lockTimeout is how long a write waits for another process, a backup for example.
 	lockTimeout = 5 * time.Second
-	// maxLog is how long the log may get, in bytes, before readers wait for it to begin anew, logPatience how long they do at a time,
-	// and logAgain how long they do not after that, unless it has grown by much.
+	// maxLog is how long the log may get, in bytes, before readers wait for it to begin anew, logPatience how long they
+	// do at a time, and logAgain how long they do not after that, unless it has grown by much.
 	maxLog      = 64 << 20
 	logPatience = 200 * time.Millisecond
 	logAgain    = time.Second
@@ -33,9 +33,9 @@ const (
 	connectionFlags = sqlite.OpenReadWrite
 )
 
-// readerSetUp leaves out what the file itself says: that it has a log. What is sorted or grouped and does not fit the connection's share
-// of the cache goes to a file without a name, in the folder that SQLite takes for such: in memory it would take as
-// much as all texts that a question reads.
+// readerSetUp leaves out what the file itself says: that it has a log. What is sorted or grouped and does not fit the
+// connection's share of the cache goes to a file without a name, in the folder that SQLite takes for such: in memory it
+// would take as much as all texts that a question reads.
 const readerSetUp = "PRAGMA query_only = ON; PRAGMA temp_store = FILE"
 
 // database is an open file: one writer and some readers, each opened when first needed.
@@ -337,8 +337,8 @@ func (db *database) endIdle(age time.Duration) (again bool) {
 	return again
 }
 
-// commit ends the writer's transaction. Idle readers would begin anew after it anyway; with the snapshots they hold the log
-// could not be written back to the file whole, and so neither begin anew nor be left alone by the next commits.
+// commit ends the writer's transaction. Idle readers would begin anew after it anyway; with the snapshots they hold the
+// log could not be written back to the file whole, and so neither begin anew nor be left alone by the next commits.
 func (db *database) commit(c *conn) error {
 	db.mu.Lock()
 	db.endIdle(0)
@@ -352,8 +352,9 @@ func (db *database) commit(c *conn) error {
 // moveRows is how many rows are written until what the log has is moved into the file beside the writer.
 const moveRows = 4_000
 
-// moveAhead has the log moved into the file by a connection of its own, while others write: what the writer leaves to the
-// end of the log's 8,000 pages, and does in the transaction of whoever is then at work, others wait for. The writer is held.
+// moveAhead has the log moved into the file by a connection of its own, while others write: what the writer leaves to
+// the end of the log's 8,000 pages, and does in the transaction of whoever is then at work, others wait for. The writer
+// is held.
 func (db *database) moveAhead(rows int) {
 	if db.unmoved += rows; db.unmoved < moveRows || db.moving.Swap(true) {
 		return
@@ -370,8 +371,8 @@ func (db *database) moveAhead(rows int) {
 }
 
 // shorten has a long log begin anew, which it does only where no reader is at work in it: among many there may never be
-// such a moment. Those who would begin wait a moment for those who are at it, again and again, since one of these may take long.
-// No write waits for that, whose time may be short. The writer is held.
+// such a moment. Those who would begin wait a moment for those who are at it, again and again, since one of these may
+// take long. No write waits for that, whose time may be short. The writer is held.
 func (db *database) shorten() {
 	most := db.engine.opts.maxLog
 	log, err := os.Stat(db.path + "-wal")

@@ -53,7 +53,8 @@ type Options struct {
 	MaxOpen int
 	// Readers bounds the statements that read one file at a time (4).
 	Readers int
-	// Cache is how many MiB the pages of all files may take in memory (256), but for what the calls under way need beyond it.
+	// Cache is how many MiB the pages of all files may take in memory (256), but for what the calls under way need
+	// beyond it.
 	Cache int
 	// Long bounds the connections for long queries, beside the readers, of all files (64).
 	Long int

@@ -26,8 +26,8 @@ func fieldsTable(shared bool) string {
 		"state TEXT NOT NULL, at TEXT NOT NULL, used INTEGER NOT NULL, PRIMARY KEY (" + led(shared, "ws, ") + "tbl, kind, number)) WITHOUT ROWID"
 }
 
-// newFields makes the table of all indexes where there is none. Of one that is another's, which an earlier version made, all goes
-// with it: questions ask for indexes anew.
+// newFields makes the table of all indexes where there is none. Of one that is another's, which an earlier version
+// made, all goes with it: questions ask for indexes anew.
 func (c *conn) newFields(shared bool) error {
 	made, err := c.words("SELECT sql FROM sqlite_schema WHERE type = 'table' AND name = 'fields'")
 	if err != nil || len(made) == 1 && made[0] == fieldsTable(shared) {
@@ -75,8 +75,8 @@ func (t *table) kind(of string) string {
 	return of + t.columns[t.of].column
 }
 
-// among returns the conditions that confine the table to documents of a kind, with the marks of the workspace and the kind, and to
-// which others are added.
+// among returns the conditions that confine the table to documents of a kind, with the marks of the workspace and the
+// kind, and to which others are added.
 func (t *table) among(ws, kind string) string {
 	return " WHERE " + t.led("ws = "+ws+" AND ") + t.kind("") + " = " + kind + " AND "
 }
@@ -253,7 +253,8 @@ func (j fieldJob) begin(ctx context.Context, x *fieldIndex) (at string, ready bo
 	return at, ready, err
 }
 
-// errGone is of an index that the file does not have, or not as it was: another was put in its place, or it was dropped.
+// errGone is of an index that the file does not have, or not as it was: another was put in its place, or it was
+// dropped.
 var errGone = errors.New("the index is gone")
 
 // under returns errGone where the file does not say that the index is being made.
@@ -320,8 +321,8 @@ func (j fieldJob) run(ctx context.Context, x *fieldIndex, at string) (last strin
 	return "", false, err
 }
 
-// inOrder returns the ids of the documents that follow one, in the order of their entries, and the last of them: all that
-// are stored in one run. Where there are none it is empty.
+// inOrder returns the ids of the documents that follow one, in the order of their entries, and the last of them: all
+// that are stored in one run. Where there are none it is empty.
 func (j fieldJob) inOrder(ctx context.Context, at string) (ids []string, last string, err error) {
 	ctx, cancel := j.w.engine.limit(ctx)
 	defer cancel()
@@ -352,8 +353,8 @@ func (f *file) remeasured() {
 	}
 }
 
-// deleteEntries deletes those of an index that was dropped, a few at a time, and the index. One of that number that the file has, and
-// did not drop, it leaves alone: it is of a file that was put in its place, or goes on.
+// deleteEntries deletes those of an index that was dropped, a few at a time, and the index. One of that number that the
+// file has, and did not drop, it leaves alone: it is of a file that was put in its place, or goes on.
 func (f *file) deleteEntries(ctx context.Context, d dropped) error {
 	table := quote("e:" + d.key.table)
 	where, key := led(d.key.ws != 0, "ws = ?4 AND ")+"number = ?2", led(d.key.ws != 0, "ws, ")+"number, v, id"

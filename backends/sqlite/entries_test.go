@@ -165,8 +165,8 @@ func testEntriesGoOn(t *testing.T, shared bool) {
 	}
 }
 
-// TestEntries_OfAnotherFile: a file that was put back from a backup has the indexes that it had then, whatever is known of the
-// one before, is being made in it, or is to be deleted from it.
+// TestEntries_OfAnotherFile: a file that was put back from a backup has the indexes that it had then, whatever is known
+// of the one before, is being made in it, or is to be deleted from it.
 func TestEntries_OfAnotherFile(t *testing.T) { inBoth(t, testEntriesOfAnotherFile) }
 
 func testEntriesOfAnotherFile(t *testing.T, shared bool) {
@@ -294,8 +294,8 @@ func testEntriesBegunLongAgo(t *testing.T, shared bool) {
 	}
 }
 
-// TestEntries_OneIndexEach: a field has one, whoever asks for it at the same time or has forgotten it, and a collection no more
-// than it may.
+// TestEntries_OneIndexEach: a field has one, whoever asks for it at the same time or has forgotten it, and a collection
+// no more than it may.
 func TestEntries_OneIndexEach(t *testing.T) { inBoth(t, testEntriesOneIndexEach) }
 
 func testEntriesOneIndexEach(t *testing.T, shared bool) {
@@ -327,8 +327,8 @@ func testEntriesOneIndexEach(t *testing.T, shared bool) {
 	}
 }
 
-// TestEntries_NothingComesFirst: what has no value comes before all that has, minus infinity too, and pages after and of those are
-// the same with an index and without.
+// TestEntries_NothingComesFirst: what has no value comes before all that has, minus infinity too, and pages after and
+// of those are the same with an index and without.
 func TestEntries_NothingComesFirst(t *testing.T) { inBoth(t, testEntriesNothingComesFirst) }
 
 func testEntriesNothingComesFirst(t *testing.T, shared bool) {
@@ -422,8 +422,8 @@ func testEntriesOfAnotherShape(t *testing.T, shared bool) {
 	entriesAreThose(t, ws, "score")
 }
 
-// TestEntries_OfAKind: what sorts or limits documents of one kind by a custom value reads entries of that kind alone, whatever
-// others there are; what is about several kinds reads documents, and the answers are the same.
+// TestEntries_OfAKind: what sorts or limits documents of one kind by a custom value reads entries of that kind alone,
+// whatever others there are; what is about several kinds reads documents, and the answers are the same.
 func TestEntries_OfAKind(t *testing.T) { inBoth(t, testEntriesOfAKind) }
 
 func testEntriesOfAKind(t *testing.T, shared bool) {

@@ -93,8 +93,8 @@ func (e *Engine) Size(ctx context.Context, name string) (bytes int64, err error)
 	return bytes, failed(ctx, "measure "+name, err)
 }
 
-// Examine reads the whole database over a connection of its own and checks that it is whole, with
-// all indexes. It changes nothing of it. A file of several organizations that was found whole lately is read again only anew.
+// Examine reads the whole database over a connection of its own and checks that it is whole, with all indexes. It
+// changes nothing of it. A file of several organizations that was found whole lately is read again only anew.
 func (e *Engine) Examine(ctx context.Context, path string, anew bool) error {
 	if e.closed.Load() {
 		return errClosed

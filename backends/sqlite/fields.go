@@ -15,42 +15,46 @@ import (
 )
 
 // A condition on a field that an organization defined reads every document of the collection, unless the field has an
-// index. The engine makes those that questions turn out to need. SQLite's own keeps all of a file from writing for as long as it
-// takes to make, seconds for a million documents, and is one more for every writer to look at. So they are tables: each collection
-// has one with the entries of all its indexes, in whose order they are looked up, and triggers that keep it up. Entries of documents
-// that are there already are stored a few at a time.
+// index. The engine makes those that questions turn out to need. SQLite's own keeps all of a file from writing for as
+// long as it takes to make, seconds for a million documents, and is one more for every writer to look at. So they are
+// tables: each collection has one with the entries of all its indexes, in whose order they are looked up, and triggers
+// that keep it up. Entries of documents that are there already are stored a few at a time.
 const (
 	// slowScan is how long a question takes that deserves an index, once it was slowScans times so slow.
 	slowScan  = 20 * time.Millisecond
 	slowScans = 2
 	// leastIndexed is how many documents are worth one.
 	leastIndexed = 5_000
-	// maxFieldIndexes bounds those that a document may have entries in: each makes writes dearer. The one whose last use is
-	// longest ago makes room for another.
+	// maxFieldIndexes bounds those that a document may have entries in: each makes writes dearer. The one whose last
+	// use is longest ago makes room for another.
 	maxFieldIndexes = 8
-	// fieldRun is how many documents are put in the order of their entries in memory, so that those that are stored together lie
-	// together; leastPiece and mostPiece bound how many that are, and pieceTime is how long others should wait for them.
+	// fieldRun is how many documents are put in the order of their entries in memory, so that those that are stored
+	// together lie together; leastPiece and mostPiece bound how many that are, and pieceTime is how long others should
+	// wait for them.
 	fieldRun              = 100_000
 	leastPiece, mostPiece = 200, 5_000
 	pieceTime             = 20 * time.Millisecond
-	// fieldUnused is how long one is kept that nobody asks for, and fieldNoted how much later that may be than the file says.
+	// fieldUnused is how long one is kept that nobody asks for, and fieldNoted how much later that may be than the file
+	// says.
 	fieldUnused = 7 * 24 * time.Hour
 	fieldNoted  = time.Hour
-	// fieldRest is how much longer than a question may take one is kept up that was dropped: some may be about to read it.
+	// fieldRest is how much longer than a question may take one is kept up that was dropped: some may be about to read
+	// it.
 	fieldRest = 5 * time.Minute
 	// maxJobs bounds what waits to be done. What finds no room is asked for again.
 	maxJobs = 64
 	// maxFields bounds the fields of a file that are watched and have none.
 	maxFields = 256
-	// maxRiding is how many bytes the custom values of a document have, by the average, for entries to have all of them too: a
-	// question with conditions on several of them then reads no document.
+	// maxRiding is how many bytes the custom values of a document have, by the average, for entries to have all of them
+	// too: a question with conditions on several of them then reads no document.
 	maxRiding = 256
-	// noValue stands in an entry for what has none: less than any, as NULL is, which a key cannot have. leastValue stands there for what
-	// JSON has as a number less than it.
+	// noValue stands in an entry for what has none: less than any, as NULL is, which a key cannot have. leastValue
+	// stands there for what JSON has as a number less than it.
 	noValue, leastValue = "-9e999", "-1.7976931348623157e308"
 )
 
-// fieldKey is a custom key of a collection; ws is 0 in a file of its own, kind empty where all its documents have the same fields.
+// fieldKey is a custom key of a collection; ws is 0 in a file of its own, kind empty where all its documents have the
+// same fields.
 type fieldKey struct {
 	ws               int64
 	table, kind, key string
@@ -191,7 +195,8 @@ func (f *fields) load(ctx context.Context, db *database) error {
 	if len(former) == 0 {
 		return nil
 	}
-	// Those of an earlier version were SQLite's own. Where one cannot be dropped now, it is when the file is opened next.
+	// Those of an earlier version were SQLite's own. Where one cannot be dropped now, it is when the file is opened
+	// next.
 	for _, name := range former {
 		_ = db.transact(ctx, ctx, load{}, nil, func(c *conn) error {
 			if err := c.script("DROP INDEX IF EXISTS " + quote(name)); err != nil {

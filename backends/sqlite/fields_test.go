@@ -443,8 +443,8 @@ func columnOf(t *testing.T, ws *workspace, column int, sql string) (values []str
 	return values
 }
 
-// TestFields_WithoutIndexDocumentsAreReadAsTheyLie: what no index leads to a few of is read from the first document to the last, and
-// looked up by none, whatever one has of what was deleted.
+// TestFields_WithoutIndexDocumentsAreReadAsTheyLie: what no index leads to a few of is read from the first document to
+// the last, and looked up by none, whatever one has of what was deleted.
 func TestFields_WithoutIndexDocumentsAreReadAsTheyLie(t *testing.T) {
 	inBoth(t, testFieldsWithoutIndexDocumentsAreReadAsTheyLie)
 }

@@ -155,8 +155,8 @@ func (f *file) publish(db *database) bool {
 	return true
 }
 
-// prepare brings the file up to date with the schema, and makes it its owner's. Where that takes longer than the caller has, it is
-// done all the same: who comes next would have to begin anew.
+// prepare brings the file up to date with the schema, and makes it its owner's. Where that takes longer than the caller
+// has, it is done all the same: who comes next would have to begin anew.
 func (f *file) prepare(ctx context.Context, o *driver.Opening, s *schema) error {
 	if err := f.lock(ctx); err != nil {
 		return err

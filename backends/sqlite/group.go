@@ -11,12 +11,12 @@ import (
 )
 
 const (
-	// maxGroup bounds the jobs that share a transaction, and maxGroupRows their rows: whoever comes next waits no longer
-	// for them than for a few of its own.
+	// maxGroup bounds the jobs that share a transaction, and maxGroupRows their rows: whoever comes next waits no
+	// longer for them than for a few of its own.
 	maxGroup     = 128
 	maxGroupRows = 2_500
-	// largeRows is how many rows make a large job. Small jobs never share a transaction with those. Large jobs share one
-	// up to maxLargeRows, and only until somebody else waits: see line.othersWait.
+	// largeRows is how many rows make a large job. Small jobs never share a transaction with those. Large jobs share
+	// one up to maxLargeRows, and only until somebody else waits: see line.othersWait.
 	largeRows    = 500
 	maxLargeRows = 10_000
 )
@@ -133,7 +133,8 @@ func (l *line) next() (jobs []*job) {
 	return jobs
 }
 
-// first returns where the job is that starts first, of those that may share a transaction with another if that is given;
+// first returns where the job is that starts first, of those that may share a transaction with another if that is
+// given;
 // -1 where there is none.
 func (l *line) first(with *job) int {
 	at := -1
@@ -148,8 +149,8 @@ func (l *line) first(with *job) int {
 	return at
 }
 
-// back has jobs wait once more, before those of their flow that came later. Whoever has stopped waiting is told so: they
-// no longer look by themselves.
+// back has jobs wait once more, before those of their flow that came later. Whoever has stopped waiting is told so:
+// they no longer look by themselves.
 func (l *line) back(jobs []*job) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -164,7 +165,8 @@ func (l *line) back(jobs []*job) {
 	}
 }
 
-// smallJobWaiting reports whether somebody waits who should not wait for more large jobs of the workspace than the one at work.
+// smallJobWaiting reports whether somebody waits who should not wait for more large jobs of the workspace than the one
+// at work.
 func (l *line) smallJobWaiting(j *job) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -265,7 +267,8 @@ func (db *database) begin(ctx context.Context) (c *conn, err error) {
 	return db.writer, nil
 }
 
-// run does the job, until its context ends. A panic in it is its error alone: who has the writer does the jobs of others.
+// run does the job, until its context ends. A panic in it is its error alone: who has the writer does the jobs of
+// others.
 func (j *job) run(c *conn) error {
 	if err := j.ctx.Err(); err != nil {
 		return err
@@ -296,11 +299,10 @@ func (db *database) alone(j *job) error {
 	return nil
 }
 
-// together does the jobs in one transaction, or the first of them where these are large and others wait, and returns how
-// many it has given their verdicts. Where that ended before it was to be committed, because of what one of them did or met, it returns 0: nothing
-// remains of any, and each is to be done in another way.
-// Unless they are guarded, that is so too where one failed that had changed something: few do, and to be ready to take
-// each back costs all.
+// together does the jobs in one transaction, or the first of them where these are large and others wait, and returns
+// how many it has given their verdicts. Where that ended before it was to be committed, because of what one of them did
+// or met, it returns 0: nothing remains of any, and each is to be done in another way. Unless they are guarded, that is
+// so too where one failed that had changed something: few do, and to be ready to take each back costs all.
 func (db *database) together(jobs []*job, guarded bool) (done int) {
 	c, err := db.begin(jobs[0].ctx)
 	if err != nil {

@@ -230,8 +230,8 @@ func TestGroup_LargeJobsAreAmongThemselves(t *testing.T) {
 	}
 }
 
-// TestGroup_LargeJobsMakeRoom: those that share a transaction end it after the one at work where somebody else waits, and go
-// on behind; who has given up by then is not stored.
+// TestGroup_LargeJobsMakeRoom: those that share a transaction end it after the one at work where somebody else waits,
+// and go on behind; who has given up by then is not stored.
 func TestGroup_LargeJobsMakeRoom(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t)
@@ -385,8 +385,8 @@ func TestGroup_AForeignLockIsWaitedForOnce(t *testing.T) {
 	}
 }
 
-// TestGroup_NoVerdictStandsOnWhatWasNotStored: who is refused because of another in the same transaction, which then is not
-// stored, is told of that.
+// TestGroup_NoVerdictStandsOnWhatWasNotStored: who is refused because of another in the same transaction, which then is
+// not stored, is told of that.
 func TestGroup_NoVerdictStandsOnWhatWasNotStored(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t)
@@ -534,7 +534,8 @@ func TestLogIsWrittenBackWhole(t *testing.T) {
 	}
 }
 
-// TestLogBeginsAnew_BesideALongQuestion: one that goes on holds up no others, whatever the length of the log, which begins anew after it.
+// TestLogBeginsAnew_BesideALongQuestion: one that goes on holds up no others, whatever the length of the log, which
+// begins anew after it.
 func TestLogBeginsAnew_BesideALongQuestion(t *testing.T) {
 	t.Parallel()
 	const most = 64 << 10

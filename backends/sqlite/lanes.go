@@ -12,8 +12,8 @@ import (
 	"tenantry/backends/driver"
 )
 
-// The work of a question is counted in steps of SQLite's virtual machine, 20 to 60 ns each. Time would not do, because on a busy
-// machine the smallest question takes long.
+// The work of a question is counted in steps of SQLite's virtual machine, 20 to 60 ns each. Time would not do, because
+// on a busy machine the smallest question takes long.
 const (
 	// tick is how many steps lie between two looks at a question under way.
 	tick = 512
@@ -22,15 +22,15 @@ const (
 	textPerStep = 32
 	// quickSteps is what a question may do without a turn of the processors, some 1 to 3 ms.
 	quickSteps = 50_000
-	// A tick of slowTick or more reads large documents, or was held up by others. It counts slowSteps, so that a small question,
-	// which is held up a few times at most, stays quick.
+	// A tick of slowTick or more reads large documents, or was held up by others. It counts slowSteps, so that a small
+	// question, which is held up a few times at most, stays quick.
 	slowTick  = time.Millisecond
 	slowSteps = quickSteps / 16
 )
 
 const (
-	// maxLong bounds the kinds of questions of a database that are known to be long, longFor how long one is taken for that without
-	// being seen again.
+	// maxLong bounds the kinds of questions of a database that are known to be long, longFor how long one is taken for
+	// that without being seen again.
 	maxLong = 1024
 	longFor = time.Minute
 	// maxWaiting bounds the long questions of a workspace that wait for a connection.
@@ -39,16 +39,17 @@ const (
 	longPerReader = 4
 	// defaultLong is Options.Long where it is not given.
 	defaultLong = 64
-	// contentionTurns within contentionSpan, and for as long after them, several workspaces ask for something. One by itself has
-	// turns with the control workspace, but few.
+	// contentionTurns within contentionSpan, and for as long after them, several workspaces ask for something. One by
+	// itself has turns with the control workspace, but few.
 	contentionTurns = 8
 	contentionSpan  = time.Second
 )
 
-// lanes share the connections of a database among questions. One that is quick takes one of the readers, of which a workspace never has
-// all. One that was long the last time, or has turned out to be, has a connection beside them and goes on in turns, see turns; a workspace
-// has at most half as many of these as there are readers, the file longPerReader times the readers, and all files Options.Long. A document
-// that is looked up by its id or another unique index waits for neither, so that host and key look-ups stay fast.
+// lanes share the connections of a database among questions. One that is quick takes one of the readers, of which a
+// workspace never has all. One that was long the last time, or has turned out to be, has a connection beside them and
+// goes on in turns, see turns; a workspace has at most half as many of these as there are readers, the file
+// longPerReader times the readers, and all files Options.Long. A document that is looked up by its id or another unique
+// index waits for neither, so that host and key look-ups stay fast.
 type lanes struct {
 	long chan struct{} // one for each long question that has a connection
 
@@ -68,8 +69,8 @@ const inRuns = "index"
 // errManyLong is the answer to one more long question than may wait.
 var errManyLong = fmt.Errorf("%w: %d long questions of the workspace wait already", driver.ErrSlow, maxWaiting)
 
-// errLengthy ends a question that turned out to be long while there is no connection for it. It begins anew when there is one, and
-// holds no reader until then.
+// errLengthy ends a question that turned out to be long while there is no connection for it. It begins anew when there
+// is one, and holds no reader until then.
 var errLengthy = errors.New("the question is long")
 
 // lane returns room for n at a time, and for one at least.
@@ -95,8 +96,8 @@ type visit struct {
 	err    error         // by which it was ended
 }
 
-// answer asks the question, of a reader whose snapshot holds every acknowledged write, and calls do with it. What do runs
-// on the connection counts as the question's work. Error: the context's own, errManyLong, and those of do.
+// answer asks the question, of a reader whose snapshot holds every acknowledged write, and calls do with it. What do
+// runs on the connection counts as the question's work. Error: the context's own, errManyLong, and those of do.
 func (v *visit) answer(do func(*reader) error) error {
 	long := !v.brief && v.db.lanes.isLong(v.question, time.Now())
 	for {
@@ -156,8 +157,8 @@ func (v *visit) leave() {
 	}
 }
 
-// places are those of a long question: of its workspace, its file and all files. Who waits for the second or the third has those before,
-// and is one of few.
+// places are those of a long question: of its workspace, its file and all files. Who waits for the second or the third
+// has those before, and is one of few.
 func (v *visit) places() []chan struct{} {
 	return []chan struct{}{v.space.long, v.db.lanes.long, v.db.engine.long}
 }

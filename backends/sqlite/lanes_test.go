@@ -71,8 +71,9 @@ func (e *Engine) waitingTurns() int {
 	return len(e.turns.waiting)
 }
 
-// TestLanes_LongQuestionsWait for a turn and for each other, and nothing else waits for them: neither a quick question, nor a document
-// by its id, nor a neighbour's. Those that wait for a connection have none, and leave no trace when their caller has gone.
+// TestLanes_LongQuestionsWait for a turn and for each other, and nothing else waits for them: neither a quick question,
+// nor a document by its id, nor a neighbour's. Those that wait for a connection have none, and leave no trace when
+// their caller has gone.
 func TestLanes_LongQuestionsWait(t *testing.T) { inBoth(t, testLongQuestionsWait) }
 
 func testLongQuestionsWait(t *testing.T, shared bool) {
@@ -135,8 +136,8 @@ func testLongQuestionsWait(t *testing.T, shared bool) {
 	}
 }
 
-// TestLanes_PartsOfOneWorkspace: parties that have parts of one workspace wait for each other no more than neighbours in a shared file, and
-// what is long for one is not for the other. Together with what it has besides, a party is one.
+// TestLanes_PartsOfOneWorkspace: parties that have parts of one workspace wait for each other no more than neighbours
+// in a shared file, and what is long for one is not for the other. Together with what it has besides, a party is one.
 func TestLanes_PartsOfOneWorkspace(t *testing.T) {
 	t.Parallel()
 	e := openEngine(t, Options{})
@@ -190,7 +191,8 @@ func TestLanes_PartsOfOneWorkspace(t *testing.T) {
 	}
 }
 
-// TestLanes_KeepsAReader: a workspace's quick questions never have all readers, and a document known by a unique index takes the last.
+// TestLanes_KeepsAReader: a workspace's quick questions never have all readers, and a document known by a unique index
+// takes the last.
 func TestLanes_KeepsAReader(t *testing.T) {
 	t.Parallel()
 	e := openEngine(t, Options{Shared: true})
@@ -221,7 +223,8 @@ func TestLanes_KeepsAReader(t *testing.T) {
 	}
 }
 
-// TestLanes_OneProcessor: a question that never ends keeps nobody from the only processor, neither in its file nor in another.
+// TestLanes_OneProcessor: a question that never ends keeps nobody from the only processor, neither in its file nor in
+// another.
 func TestLanes_OneProcessor(t *testing.T) { inBoth(t, testOneProcessor) }
 
 func testOneProcessor(t *testing.T, shared bool) {

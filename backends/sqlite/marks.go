@@ -22,8 +22,9 @@ type mark struct {
 	taken  time.Time
 }
 
-// ordered returns the columns by which the answer is in order, and whether it descends, nil where a document of it is no mark for
-// others. Where something is missing comes last in an order that descends: marks serve that of one column, as far as it has values.
+// ordered returns the columns by which the answer is in order, and whether it descends, nil where a document of it is
+// no mark for others. Where something is missing comes last in an order that descends: marks serve that of one column,
+// as far as it has values.
 func (s *statement) ordered(q driver.Query) (by []string, desc bool) {
 	if len(q.Sort) == 0 && s.ranged(q.Where) || !s.t.shared && q.Where.Op == driver.And && len(q.Where.Kids) == 0 {
 		return nil, false
@@ -119,7 +120,8 @@ func value(row *sqlite.Stmt, i int) any {
 	return nil
 }
 
-// near returns the last mark at or before an offset that still holds, nil for none, and where the table stands, for meet.
+// near returns the last mark at or before an offset that still holds, nil for none, and where the table stands, for
+// meet.
 func (c *counts) near(of shelf, key string, offset int) (found *mark, at standing) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

@@ -98,7 +98,8 @@ func (e *Engine) reading(path string, do func(c *conn, stored map[string]string)
 	return do(c, stored)
 }
 
-// Exists reports whether the workspace has tables in a file, or a place in a shared one. A file whose log was lost may have neither.
+// Exists reports whether the workspace has tables in a file, or a place in a shared one. A file whose log was lost may
+// have neither.
 func (e *Engine) Exists(ctx context.Context, name string) (there bool, err error) {
 	if info, err := os.Stat(e.own(name)); err == nil && info.Size() > 0 {
 		err = e.reading(e.own(name), func(_ *conn, stored map[string]string) error {
@@ -111,10 +112,11 @@ func (e *Engine) Exists(ctx context.Context, name string) (there bool, err error
 	return there, err
 }
 
-// aside counts connections to files beside those of databases that are open, by path. While there is one, nobody may open the file
-// by itself: closing it again ends the locks of all connections that this process has, and those of a database that is opened
-// meanwhile take the locks of that one for theirs. Another program, a backup for example, would then take itself for the last that
-// has the file, and remove its log. The zero value has none. Safe for concurrent use.
+// aside counts connections to files beside those of databases that are open, by path. While there is one, nobody may
+// open the file by itself: closing it again ends the locks of all connections that this process has, and those of a
+// database that is opened meanwhile take the locks of that one for theirs. Another program, a backup for example, would
+// then take itself for the last that has the file, and remove its log. The zero value has none. Safe for concurrent
+// use.
 type aside struct {
 	mu sync.Mutex
 	of map[string]int

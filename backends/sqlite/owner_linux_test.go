@@ -69,8 +69,8 @@ func TestReadingTheOwnerKeepsTheLocks(t *testing.T) {
 	}
 }
 
-// Nor must the opening of a file that somebody reads by a connection of its own, as who examines it, or looks for a workspace in it: the
-// connections that stay would take the locks of that one for theirs.
+// Nor must the opening of a file that somebody reads by a connection of its own, as who examines it, or looks for a
+// workspace in it: the connections that stay would take the locks of that one for theirs.
 func TestOpeningAFileThatIsBeingReadKeepsTheLocks(t *testing.T) {
 	t.Parallel()
 	e := openEngine(t, Options{})

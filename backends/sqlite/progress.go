@@ -14,8 +14,9 @@ var errLibrary = errors.New("the linked SQLite library has another connection th
 // progress is a progress handler as SQLite calls it: a result other than 0 interrupts the statement.
 type progress func(*libc.TLS, uintptr) int32
 
-// watch has the visit of the connection called after every tick steps of its statements. The library that opens connections has no such
-// call, so the handle is read from its struct; an update that names it otherwise fails here, when the first reader is opened.
+// watch has the visit of the connection called after every tick steps of its statements. The library that opens
+// connections has no such call, so the handle is read from its struct; an update that names it otherwise fails here,
+// when the first reader is opened.
 func (c *conn) watch() error {
 	raw := reflect.ValueOf(c.raw).Elem()
 	tls, db := raw.FieldByName("tls"), raw.FieldByName("conn")

@@ -243,8 +243,8 @@ func led(shared bool, part string) string {
 	return ""
 }
 
-// kindOf returns the value of the field that says which custom fields a document has, where all that meets the predicate has one. It
-// is empty, and known, where all documents have the same.
+// kindOf returns the value of the field that says which custom fields a document has, where all that meets the
+// predicate has one. It is empty, and known, where all documents have the same.
 func (t *table) kindOf(p driver.Predicate) (kind string, known bool) {
 	switch {
 	case t.of == "":

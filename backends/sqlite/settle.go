@@ -29,8 +29,8 @@ func (s *settling) note(commits uint64) {
 	s.at.Store(time.Now().UnixNano())
 }
 
-// settle moves what the log has into the file, so that little of a day's work is in the log alone: all of it, and the log is emptied, once
-// nobody has written since the last look. It waits for nobody, and comes again.
+// settle moves what the log has into the file, so that little of a day's work is in the log alone: all of it, and the
+// log is emptied, once nobody has written since the last look. It waits for nobody, and comes again.
 func (db *database) settle() {
 	s, commits := &db.settling, db.commits.Load()
 	mode := "PASSIVE"

@@ -10,7 +10,8 @@ import (
 	"tenantry/backends/driver"
 )
 
-// copied returns how many documents a plain copy of the file has, without its log; -1 where it has not even their table.
+// copied returns how many documents a plain copy of the file has, without its log; -1 where it has not even their
+// table.
 func copied(t *testing.T, path string) int64 {
 	t.Helper()
 	raw, err := os.ReadFile(path)
@@ -83,7 +84,8 @@ func TestLogIsSettled(t *testing.T) {
 	})
 }
 
-// TestLagIsTold: while something else reads the database what is in the log alone is told, and it stays there until that ends.
+// TestLagIsTold: while something else reads the database what is in the log alone is told, and it stays there until
+// that ends.
 func TestLagIsTold(t *testing.T) {
 	t.Parallel()
 	c := people()

@@ -43,8 +43,8 @@ type space struct {
 	party   int64  // tells it from others where it waits for its turn
 	owner   string // guarded by the engine's lock
 	removed atomic.Bool
-	// asking has one for each quick question that waits in a lane and is under way, long one for each long one that has a connection: see
-	// lanes. Waiting is how many long ones have none yet.
+	// asking has one for each quick question that waits in a lane and is under way, long one for each long one that has
+	// a connection: see lanes. Waiting is how many long ones have none yet.
 	asking  chan struct{}
 	long    chan struct{}
 	waiting atomic.Int64

@@ -326,7 +326,8 @@ func TestShared_AnotherFileIsFoundOut(t *testing.T) {
 		}
 	}
 	path := e.shared(names[0])
-	// Closed while the engine looks into the file on its own, it leaves its log behind, which would be taken for that of the next.
+	// Closed while the engine looks into the file on its own, it leaves its log behind, which would be taken for that
+	// of the next.
 	for _, err := os.Stat(path + "-wal"); err == nil; _, err = os.Stat(path + "-wal") {
 		if _, err := all[0].Count(t.Context(), c, driver.Predicate{}); err != nil {
 			t.Fatal(err)

@@ -10,17 +10,19 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// What a workspace holds stands in its counters, and changes in the transaction that changes the documents: exact, whatever
-// becomes of the process. The jobs of a transaction add up in the tally, which is stored once, right before the commit.
+// What a workspace holds stands in its counters, and changes in the transaction that changes the documents: exact,
+// whatever becomes of the process. The jobs of a transaction add up in the tally, which is stored once, right before
+// the commit.
 const (
 	countedDocuments = "documents"
 	countedBytes     = "bytes"
-	// timesCounted is how often all has been counted; before the first time the two above tell only what changed since they began.
+	// timesCounted is how often all has been counted; before the first time the two above tell only what changed since
+	// they began.
 	timesCounted = "counted"
 	// sizeOf is the part of a statement that tells the driver.Document.Size of a row, of which it reads no text.
 	sizeOf = "octet_length(body) + ifnull(octet_length(custom), 0)"
-	// countPatience is how long writes wait for the first count, of what was stored before there were counters. One that takes
-	// longer is taken beside them, and a quota begins to hold once it has ended.
+	// countPatience is how long writes wait for the first count, of what was stored before there were counters. One
+	// that takes longer is taken beside them, and a quota begins to hold once it has ended.
 	countPatience = time.Second
 )
 
@@ -221,8 +223,8 @@ func (w *workspace) Used(ctx context.Context) (used driver.Usage, err error) {
 	}
 }
 
-// Recount implements driver.Meter. It keeps nobody from writing: it counts in a snapshot, and then adds what the counters of
-// that snapshot lacked, unless somebody else has done so meanwhile.
+// Recount implements driver.Meter. It keeps nobody from writing: it counts in a snapshot, and then adds what the
+// counters of that snapshot lacked, unless somebody else has done so meanwhile.
 func (w *workspace) Recount(ctx context.Context) (used driver.Usage, err error) {
 	var told, found driver.Usage
 	var times int64

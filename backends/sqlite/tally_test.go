@@ -9,8 +9,8 @@ import (
 	"tenantry/backends/driver"
 )
 
-// TestUsageIsKept: what was counted is there when the file is opened again, and is not counted anew; what was stored before
-// there were counters is counted once.
+// TestUsageIsKept: what was counted is there when the file is opened again, and is not counted anew; what was stored
+// before there were counters is counted once.
 func TestUsageIsKept(t *testing.T) { inBoth(t, testUsageIsKept) }
 
 func testUsageIsKept(t *testing.T, shared bool) {
@@ -61,8 +61,9 @@ func testUsageIsKept(t *testing.T, shared bool) {
 	}
 }
 
-// TestTallyOfSharedTransactions: jobs that share a transaction are counted as far as they are stored, also where one of them
-// failed after it had changed something, and where the transaction was not committed; and held to the quota together.
+// TestTallyOfSharedTransactions: jobs that share a transaction are counted as far as they are stored, also where one of
+// them failed after it had changed something, and where the transaction was not committed; and held to the quota
+// together.
 func TestTallyOfSharedTransactions(t *testing.T) { inBoth(t, testTallyOfSharedTransactions) }
 
 func testTallyOfSharedTransactions(t *testing.T, shared bool) {

@@ -11,16 +11,17 @@ import (
 const (
 	// slice is how long a long question keeps a processor until it asks for it again.
 	slice = 2 * time.Millisecond
-	// gap is how long the question of the organization that has used most leaves its processor idle after each slice, while
-	// long questions have all processors: until then nobody looks whether a request has arrived.
+	// gap is how long the question of the organization that has used most leaves its processor idle after each slice,
+	// while long questions have all processors: until then nobody looks whether a request has arrived.
 	gap = time.Millisecond
 	// halfLife is the time in which what an organization has used counts half as much.
 	halfLife = time.Second
 )
 
 // turns shares the machine's processors among the long questions of all files. Whenever one is free, the workspace with
-// the fewest running questions is next, of equals the one that has used least lately, of its own the one that came first. While
-// several workspaces ask for something, none has more than half of the processors. Safe for concurrent use.
+// the fewest running questions is next, of equals the one that has used least lately, of its own the one that came
+// first. While several workspaces ask for something, none has more than half of the processors. Safe for concurrent
+// use.
 type turns struct {
 	processors int
 	contended  func() bool // whether several workspaces ask for something
@@ -59,8 +60,8 @@ func (t *turns) enter(ctx context.Context, s *space) (*turn, error) {
 	return at, t.wait(ctx, at)
 }
 
-// renew accounts for what was used, and goes on when it is this question's turn again. Where that fails it has no processor
-// any more. Error: the context's own.
+// renew accounts for what was used, and goes on when it is this question's turn again. Where that fails it has no
+// processor any more. Error: the context's own.
 func (t *turns) renew(ctx context.Context, at *turn) (*turn, error) {
 	t.mu.Lock()
 	t.release(at)

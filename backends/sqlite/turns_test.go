@@ -130,8 +130,8 @@ func TestTurns_Slices(t *testing.T) {
 	}
 }
 
-// TestTurns_LessUsed: of two workspaces that wait on one processor, the one that has used less goes on until both have used the same;
-// what was used long ago does not count.
+// TestTurns_LessUsed: of two workspaces that wait on one processor, the one that has used less goes on until both have
+// used the same; what was used long ago does not count.
 func TestTurns_LessUsed(t *testing.T) {
 	t.Parallel()
 	c, a, b := newClocked(1), &space{}, &space{}
@@ -183,7 +183,8 @@ func TestTurns_Leaving(t *testing.T) {
 	}
 }
 
-// TestTurns_Gap: while long questions have all processors, the one whose workspace has used most leaves gaps to requests.
+// TestTurns_Gap: while long questions have all processors, the one whose workspace has used most leaves gaps to
+// requests.
 func TestTurns_Gap(t *testing.T) {
 	t.Parallel()
 	c, a, b := newClocked(2), &space{}, &space{}

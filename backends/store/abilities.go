@@ -86,8 +86,8 @@ func (s *Store) Kept() map[string]int {
 	return kept
 }
 
-// Settle leaves nothing of what an organization had deleted in the logs of a backend's files, and reports whether it could see to that:
-// false of a server, which keeps its files itself. Error: ErrUnavailable.
+// Settle leaves nothing of what an organization had deleted in the logs of a backend's files, and reports whether it
+// could see to that: false of a server, which keeps its files itself. Error: ErrUnavailable.
 func (s *Store) Settle(ctx context.Context, org int64, backend string) (bool, error) {
 	return s.settle(ctx, backend, workspaceName(org))
 }
@@ -105,8 +105,8 @@ func (s *Store) settle(ctx context.Context, backend, workspace string) (bool, er
 	return true, e.Settle(ctx, workspace)
 }
 
-// Lag returns what tells how many bytes the logs of a backend have, and for how long at most something has been in a log alone;
-// nil where it has no logs.
+// Lag returns what tells how many bytes the logs of a backend have, and for how long at most something has been in a
+// log alone; nil where it has no logs.
 func (s *Store) Lag(backend string) func() (bytes int64, age time.Duration) {
 	if e, ok := able[driver.Settler](s, backend); ok {
 		return e.Lag

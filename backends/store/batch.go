@@ -11,9 +11,9 @@ import (
 	"tenantry/backends/driver"
 )
 
-// A Batch is the writes of one commit: what must be unchanged, what is inserted, replaced and deleted. Collections stage
-// writes (StageInsert, StageReplace, StageSave, StageDelete), and Commit stores all of them, or none where the engine has
-// transactions. One goroutine uses it, for one Commit. Workspace.Batch makes one.
+// A Batch is the writes of one commit: what must be unchanged, what is inserted, replaced and deleted. Collections
+// stage writes (StageInsert, StageReplace, StageSave, StageDelete), and Commit stores all of them, or none where the
+// engine has transactions. One goroutine uses it, for one Commit. Workspace.Batch makes one.
 type Batch struct {
 	Preconditions
 

@@ -71,10 +71,10 @@ func (r *reading) keep(size int64) (bool, error) {
 	return !r.full, nil
 }
 
-// within reads as far as the query's budget goes, to the end where it has none, and reports whether there is more. A request
-// keeps what it may hold without room, and learns how much all of it is; it asks once more when it has found room for that. So
-// nothing is held without room, it is waited for while nothing is read, and a question is asked twice at most, unless what it
-// finds has grown meanwhile.
+// within reads as far as the query's budget goes, to the end where it has none, and reports whether there is more. A
+// request keeps what it may hold without room, and learns how much all of it is; it asks once more when it has found
+// room for that. So nothing is held without room, it is waited for while nothing is read, and a question is asked twice
+// at most, unless what it finds has grown meanwhile.
 func (q *Query) within(ctx context.Context, read func(*reading) error) (cut bool, err error) {
 	r := reading{end: cmp.Or(max(q.Bytes, 0), math.MaxInt64)}
 	room := roomOf(ctx)

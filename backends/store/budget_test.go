@@ -115,8 +115,8 @@ func TestBudgets(t *testing.T) {
 	})
 }
 
-// TestRoomIsFoundBeforeReading: of an answer that needs room a request asks twice, whatever its order and its budget, and for the
-// room that all of it takes; of one without a budget too, and without room it keeps nothing of it.
+// TestRoomIsFoundBeforeReading: of an answer that needs room a request asks twice, whatever its order and its budget,
+// and for the room that all of it takes; of one without a budget too, and without room it keeps nothing of it.
 func TestRoomIsFoundBeforeReading(t *testing.T) {
 	onEveryEngine(t, func(t *testing.T, open opener) {
 		f := setup(t, open)

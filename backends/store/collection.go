@@ -38,9 +38,9 @@ func Desc(name string) Order { return Order{Field: F(name), Desc: true} }
 // maxOffset is more than any kind of an organization has: what lies beyond it is nothing.
 const maxOffset = 1<<31 - 1
 
-// Query asks for records. Ties are broken by id. Limit 0 means MaxLimit; more is cut to it. A record that cannot be read
-// fails the question with an *UnreadableError, or with LeaveOut itself alone: it is left out, noted and logged. Its
-// place stays empty, so that pages meet, and it counts.
+// Query asks for records. Ties are broken by id. Limit 0 means MaxLimit; more is cut to it. A record that cannot be
+// read fails the question with an *UnreadableError, or with LeaveOut itself alone: it is left out, noted and logged.
+// Its place stays empty, so that pages meet, and it counts.
 type Query struct {
 	Filter Filter
 	Sort   []Order
@@ -49,10 +49,11 @@ type Query struct {
 	State  State
 	// LeaveOut is for lists that are shown to somebody, and not for what all records are taken along by or decided on.
 	LeaveOut bool
-	// Bytes, where positive, ends the answer before the record with which all of them would take more than that, decoded, but not
-	// before the first. What is more than UnweighedBytes of it is held in the room of the request.
+	// Bytes, where positive, ends the answer before the record with which all of them would take more than that,
+	// decoded, but not before the first. What is more than UnweighedBytes of it is held in the room of the request.
 	Bytes int64
-	// Roomed is how much of the room of the request was found for Bytes already, by an earlier question whose answer is not held any more.
+	// Roomed is how much of the room of the request was found for Bytes already, by an earlier question whose answer is
+	// not held any more.
 	Roomed int64
 	// Shared spares the decoding of records that are read far more often than they change, as Peek does: nobody may
 	// change what their members point to.
@@ -247,8 +248,8 @@ type Made struct{ last atomic.Pointer[made] }
 
 type made struct{ from, is any }
 
-// Of returns what make makes of the record and from, which is all else that it depends on and can be compared; where that was asked last,
-// it is what was made then, which nobody may change.
+// Of returns what make makes of the record and from, which is all else that it depends on and can be compared; where
+// that was asked last, it is what was made then, which nobody may change.
 func (m *Made) Of(from any, make func() (any, error)) (any, error) {
 	if last := m.last.Load(); last != nil && last.from == from {
 		return last.is, nil
@@ -301,8 +302,8 @@ func (c Collection[T]) Each(ctx context.Context, f Filter, state State, fn func(
 	})
 }
 
-// EachBatch is Each for whoever writes the records in batches: fn gets those of a page, of BatchBytes at most or one, and
-// keeps none of them.
+// EachBatch is Each for whoever writes the records in batches: fn gets those of a page, of BatchBytes at most or one,
+// and keeps none of them.
 func (c Collection[T]) EachBatch(ctx context.Context, f Filter, state State, fn func([]*T) error) error {
 	const page = 500
 	after := "" // every id is greater
@@ -435,8 +436,8 @@ func (c Collection[T]) StageSave(ctx context.Context, b *Batch, recs ...*T) erro
 // MostRows is how many rows one write should change, see Portion: those of others wait for it, some 20 ms.
 const MostRows = 2_000
 
-// Portion returns how many of the records, from the first on and at least one, should be inserted, replaced or deleted by
-// one write. What need not be all or nothing is divided so.
+// Portion returns how many of the records, from the first on and at least one, should be inserted, replaced or deleted
+// by one write. What need not be all or nothing is divided so.
 func (c Collection[T]) Portion(recs []*T) int {
 	rows := 0
 	for i, rec := range recs {

@@ -21,8 +21,9 @@ type Damage struct {
 	Org     int64 // 0: the control workspace
 	File    string
 	Reason  string
-	// Corrupt: the file is there, and not whole. What is written to it is lost once it is put back. So it is held against
-	// the file, whatever becomes of the organization and the process, until the file has been examined and is whole.
+	// Corrupt: the file is there, and not whole. What is written to it is lost once it is put back. So it is held
+	// against the file, whatever becomes of the organization and the process, until the file has been examined and is
+	// whole.
 	Corrupt bool
 }
 
@@ -40,8 +41,8 @@ type damages struct {
 	tell func(d Damage, whole bool) // nil: nobody is told
 }
 
-// Damaged returns the workspaces that are known to be damaged, by backend and organization. Those whose files were found so by
-// another process are there from the beginning.
+// Damaged returns the workspaces that are known to be damaged, by backend and organization. Those whose files were
+// found so by another process are there from the beginning.
 func (s *Store) Damaged() []Damage {
 	s.damages.mu.Lock()
 	defer s.damages.mu.Unlock()
@@ -157,8 +158,8 @@ func (s *Store) examine(ctx context.Context, x driver.Examiner, backend, file st
 	return nil
 }
 
-// Reexamine looks at a damage that was found before, whether or not its organization is still there: what is a file's is
-// over once the file is whole, anything else concerns nobody any more. Errors: those of Examine.
+// Reexamine looks at a damage that was found before, whether or not its organization is still there: what is a file's
+// is over once the file is whole, anything else concerns nobody any more. Errors: those of Examine.
 func (s *Store) Reexamine(ctx context.Context, d Damage) error {
 	if x, ok := able[driver.Examiner](s, d.Backend); ok && d.held() {
 		return s.examine(ctx, x, d.Backend, d.File, true)

@@ -43,8 +43,8 @@ func (f *filed) write(t *testing.T, org int64, name string) error {
 	return f.items.In(w).Insert(t.Context(), &item{Name: name})
 }
 
-// fill makes two organizations, which share a file unless each has its own, closes the store, and returns the file of the first
-// as it was and with a page of zeros.
+// fill makes two organizations, which share a file unless each has its own, closes the store, and returns the file of
+// the first as it was and with a page of zeros.
 func fill(t *testing.T, dir string, shared bool) (a, b int64, file string, good, bad []byte) {
 	t.Helper()
 	f := openFiles(t, dir, shared)
@@ -85,8 +85,8 @@ func put(t *testing.T, file string, content []byte) {
 	}
 }
 
-// TestDamageIsHeldAgainstTheFile, through restarts and the end of the organization that found it, until the file has been
-// examined and is whole.
+// TestDamageIsHeldAgainstTheFile, through restarts and the end of the organization that found it, until the file has
+// been examined and is whole.
 func TestDamageIsHeldAgainstTheFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -37,7 +37,8 @@ type DuplicateError struct {
 	Kind     string
 	Fields   []string
 	Position int // place in the batch
-	// Trashed are the identifiers of those that were deleted, and may be restored, by the field. The store leaves it out.
+	// Trashed are the identifiers of those that were deleted, and may be restored, by the field. The store leaves it
+	// out.
 	Trashed map[string]string
 }
 

@@ -74,12 +74,12 @@ func (f Filter) IsZero() bool { return !f.leaf && f.op == driver.And && len(f.ki
 // Limits of one question.
 const (
 	maxDepth = 16
-	// Room for two filters of callers, a campaign's own and the one of its list, of which each of 50 conditions becomes four where it
-	// leaves out a day and a moment; for words that are looked for, and for a place in an order.
+	// Room for two filters of callers, a campaign's own and the one of its list, of which each of 50 conditions becomes
+	// four where it leaves out a day and a moment; for words that are looked for, and for a place in an order.
 	maxConditions = 500
 	maxValues     = 10_000
-	// MaxFolded bounds the bytes of a text that is looked for whatever its case: MongoDB takes patterns of 16,384 at most, and a byte
-	// of text may take seven with all its cases.
+	// MaxFolded bounds the bytes of a text that is looked for whatever its case: MongoDB takes patterns of 16,384 at
+	// most, and a byte of text may take seven with all its cases.
 	MaxFolded = 2048
 	// MaxLimit is the largest number of documents one Find returns.
 	MaxLimit = 10_000
@@ -137,8 +137,8 @@ func (s *Spec) compileNode(f Filter, part partition, depth int, budget *int) (dr
 	return emptyIsMissing(driver.Predicate{Op: f.op, Ref: ref, Values: values}), nil
 }
 
-// containing matches the identifiers of a partition that have the text in them. The number that is stored before them may
-// have it too: there it is looked for with each character that may stand before it.
+// containing matches the identifiers of a partition that have the text in them. The number that is stored before them
+// may have it too: there it is looked for with each character that may stand before it.
 func (p partition) containing(ref driver.Ref, text string) driver.Predicate {
 	const hex = "0123456789abcdef"
 	switch {

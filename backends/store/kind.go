@@ -62,9 +62,9 @@ type Spec struct {
 	Fields  []string
 	Indexes []Index
 	Access  []Access
-	// Custom: the record type has a map[string]any field tagged `store:"custom"` with the
-	// values of fields that the organization defined. Of is the one of Fields that says which of its definitions that is;
-	// it is empty where there is one for all records.
+	// Custom: the record type has a map[string]any field tagged `store:"custom"` with the values of fields that the
+	// organization defined. Of is the one of Fields that says which of its definitions that is; it is empty where there
+	// is one for all records.
 	Custom bool
 	Of     string
 	// Teams: the record has a field teams []string, and a limited scope sees only records

@@ -290,8 +290,8 @@ func TestAReaderDoesNotWaitForWhoCannotTell(t *testing.T) {
 	}
 }
 
-// A placement that the control data have lost again, as in an election, is not used for longer than somebody may answer who did
-// not know of it: then what they say now holds. Until then what is read late of an earlier one does not.
+// A placement that the control data have lost again, as in an election, is not used for longer than somebody may answer
+// who did not know of it: then what they say now holds. Until then what is read late of an earlier one does not.
 func TestAPlacementThatWasLostEnds(t *testing.T) {
 	t.Parallel()
 	items := define[item](t, itemSpec())

@@ -74,7 +74,8 @@ func TestMissingFilesAreNotMadeAnew(t *testing.T) {
 	}
 }
 
-// A record that cannot be read concerns nobody once its organization is gone: it is named no more, and takes no other's place.
+// A record that cannot be read concerns nobody once its organization is gone: it is named no more, and takes no other's
+// place.
 func TestWhatCannotBeReadGoesWithItsOrganization(t *testing.T) {
 	t.Parallel()
 	e, items := openSQLite(t), define[item](t, itemSpec())

@@ -95,8 +95,8 @@ func (m *Mover) barrier(ctx context.Context) error {
 	return m.from.Write(ctx, []driver.Write{m.store.note(nil)})
 }
 
-// Copy compares every document and copies what differs. It returns how many it had to
-// copy or delete, and what it found to be the same on both sides. Error: *UnreadableError, as it must leave nothing behind.
+// Copy compares every document and copies what differs. It returns how many it had to copy or delete, and what it found
+// to be the same on both sides. Error: *UnreadableError, as it must leave nothing behind.
 func (m *Mover) Copy(ctx context.Context) (changed int64, equal []Sum, err error) {
 	if err := m.barrier(ctx); err != nil {
 		return 0, nil, err
@@ -190,8 +190,8 @@ func beyond(after string) driver.Predicate {
 	return driver.Predicate{Op: driver.Gt, Ref: byID, Values: []any{after}}
 }
 
-// part reads the first documents in order of id, as far as movePage and BatchBytes go, but one at least where there is one. It
-// reports whether there may be more.
+// part reads the first documents in order of id, as far as movePage and BatchBytes go, but one at least where there is
+// one. It reports whether there may be more.
 func part(ctx context.Context, ws driver.Workspace, c *driver.Collection, where driver.Predicate) (docs []driver.Document, more bool, err error) {
 	r := reading{end: BatchBytes, most: BatchBytes}
 	_, err = ws.Find(ctx, driver.Query{Collection: c, Where: where, Sort: []driver.Order{{Ref: byID}}, Limit: movePage, Take: func(d *driver.Document) error {

@@ -61,7 +61,8 @@ func (c Collection[T]) decode(ctx context.Context, q Query, docs []driver.Docume
 	return nil
 }
 
-// take finds the records of a reading. They are decoded once the engine has what it reads from back, which others wait for.
+// take finds the records of a reading. They are decoded once the engine has what it reads from back, which others wait
+// for.
 func (c Collection[T]) take(ctx context.Context, q Query, r *reading, found *Found[T]) error {
 	var docs []driver.Document
 	_, err := c.ws.documents(ctx, c.kind.spec, q, func(d *driver.Document) error {

@@ -76,7 +76,8 @@ const (
 // steadyFor leases may somebody answer who was replaced, as in an election, and does not know what is written since.
 const steadyFor = 3
 
-// Steady returns how long the server of the control data must have been the same for nobody to be answered by the one before.
+// Steady returns how long the server of the control data must have been the same for nobody to be answered by the one
+// before.
 func (l Leases) Steady() time.Duration { return steadyFor * l.Settled }
 
 // of returns how long a write by the placement may take.
@@ -118,8 +119,8 @@ func (h *home) lives(backend string) bool {
 
 var errRemoved = fmt.Errorf("the organization was removed: %w", ErrNotFound)
 
-// settle notes a placement that was read, unless a later one is known. One that nobody has read for so long that whoever
-// did not know of it is gone is none: the control data have lost it.
+// settle notes a placement that was read, unless a later one is known. One that nobody has read for so long that
+// whoever did not know of it is gone is none: the control data have lost it.
 func (h *home) settle(ctx context.Context, p Placement) (*residence, error) {
 	for {
 		if h.removed.Load() {

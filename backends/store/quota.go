@@ -31,8 +31,8 @@ func within(ctx context.Context, drv driver.Workspace, writes []driver.Write, q 
 	return drv.Write(ctx, writes)
 }
 
-// Used returns what the organization holds, which every write keeps up to date; the zero value where the engine does not
-// tell. Error: ErrUnavailable.
+// Used returns what the organization holds, which every write keeps up to date; the zero value where the engine does
+// not tell. Error: ErrUnavailable.
 func (w *Workspace) Used(ctx context.Context) (Usage, error) {
 	return w.measure(ctx, driver.Meter.Used)
 }

@@ -113,10 +113,10 @@ func (s *Store) Keep(specs ...*Spec) {
 	}
 }
 
-// OnEnd sets who is told of records with a trash, of any kind, right before they are deleted for good: who keeps what they
-// held ends that, and an error keeps them. What it writes is no part of the write that deletes. Where that may come
-// between the write of a record and what is stored after it, because the engine has no transactions, it is told again
-// once they are gone. It is called before the first workspace is opened.
+// OnEnd sets who is told of records with a trash, of any kind, right before they are deleted for good: who keeps what
+// they held ends that, and an error keeps them. What it writes is no part of the write that deletes. Where that may
+// come between the write of a record and what is stored after it, because the engine has no transactions, it is told
+// again once they are gone. It is called before the first workspace is opened.
 func (s *Store) OnEnd(ending func(ctx context.Context, ws *Workspace, ids []string) error) {
 	s.ending = ending
 }
@@ -172,8 +172,8 @@ func (s *Store) Control(ctx context.Context) (*Workspace, error) {
 	return &Workspace{store: s, control: drv, specs: s.control}, nil
 }
 
-// HasControl reports whether there is a control workspace, which Control would make. Nothing is changed. Where the engine cannot
-// tell, there may be one.
+// HasControl reports whether there is a control workspace, which Control would make. Nothing is changed. Where the
+// engine cannot tell, there may be one.
 func (s *Store) HasControl(ctx context.Context) (bool, error) {
 	if e, ok := able[driver.Finder](s, s.controlAt); ok {
 		return e.Exists(ctx, controlName)

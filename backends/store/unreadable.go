@@ -109,8 +109,8 @@ func reason(err error) string {
 // damage is an engine's word on a document.
 type damage struct{ error }
 
-// Unreadable returns the records of a backend that are known to be such, at most a hundred, in an order that stays. With look
-// each is read again, and forgotten where it can be read by now, or is gone.
+// Unreadable returns the records of a backend that are known to be such, at most a hundred, in an order that stays.
+// With look each is read again, and forgotten where it can be read by now, or is gone.
 func (s *Store) Unreadable(ctx context.Context, backend string, look bool) []Unreadable {
 	found := []Unreadable{}
 	var looks []func(context.Context) bool
@@ -140,8 +140,8 @@ func (s *Store) Unreadable(ctx context.Context, backend string, look bool) []Unr
 	return found
 }
 
-// Whole fails where documents of the kind lie in the workspace that no question of records finds, because their key is not
-// this program's: what takes all records along would lose them. Errors: *UnreadableError, ErrUnavailable.
+// Whole fails where documents of the kind lie in the workspace that no question of records finds, because their key is
+// not this program's: what takes all records along would lose them. Errors: *UnreadableError, ErrUnavailable.
 func (w *Workspace) Whole(ctx context.Context, s *Spec) error {
 	if s.Partition {
 		return nil // what is nobody's there is not this organization's either

@@ -83,7 +83,8 @@ func testOperators(t *testing.T, e driver.Engine) {
 	}
 }
 
-// testFold looks for texts whatever their case, in every script and where cases are several, or mean something to patterns.
+// testFold looks for texts whatever their case, in every script and where cases are several, or mean something to
+// patterns.
 func testFold(t *testing.T, e driver.Engine) {
 	b := newBench(t, e)
 	texts := []string{

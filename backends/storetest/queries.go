@@ -62,8 +62,8 @@ func testSort(t *testing.T, e driver.Engine) {
 	}
 }
 
-// testSortMixed sorts by a custom field that holds values of every kind, which has one order: also from any of them on, as
-// conditions say it.
+// testSortMixed sorts by a custom field that holds values of every kind, which has one order: also from any of them on,
+// as conditions say it.
 func testSortMixed(t *testing.T, e driver.Engine) {
 	b := newBench(t, e)
 	values := []string{"", `[]`, `[5]`, `["z", true]`, `{}`, `{"v": 1}`, `null`, `-9007199254740993`, `-1.5`, `0`, `1`, `1.0`, `1.5`, `9007199254740992`, `9007199254740993`, `1e300`, `""`, `"1"`, `"B"`, `"a"`, `"é"`, `"日本"`, `"😀"`, `false`, `true`}
@@ -144,8 +144,8 @@ func testPaging(t *testing.T, e driver.Engine) {
 	}
 }
 
-// testBudgets: what is taken ends where whoever takes it says so, and the rows of an aggregation with the one that is beyond
-// the budget.
+// testBudgets: what is taken ends where whoever takes it says so, and the rows of an aggregation with the one that is
+// beyond the budget.
 func testBudgets(t *testing.T, e driver.Engine) {
 	b := newBench(t, e)
 	var all []record

@@ -33,8 +33,8 @@ const (
 	// DollarGroups: a text that starts with a dollar sign is taken for a field's name when documents
 	// are grouped by more than one value.
 	DollarGroups Fault = "groups by several values take a text that starts with a dollar sign for a field"
-	// SeveralBounds: a question by an index ends with an internal error where a value must be greater than "a", and greater
-	// than "" too.
+	// SeveralBounds: a question by an index ends with an internal error where a value must be greater than "a", and
+	// greater than "" too.
 	SeveralBounds Fault = "several bounds on one field end a question with an internal error"
 )
 

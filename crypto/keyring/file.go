@@ -125,7 +125,8 @@ func (k *Keyring) Retire(version int) error {
 	return nil
 }
 
-// Reinstate makes a retired key unwrap again, as a backup from before it was retired needs it. One that is in use stays as it is.
+// Reinstate makes a retired key unwrap again, as a backup from before it was retired needs it. One that is in use stays
+// as it is.
 func (k *Keyring) Reinstate(version int) error {
 	err := k.update(func(held *ring) (*ring, error) { return held.reinstating(version) })
 	if err != nil {

@@ -125,8 +125,8 @@ func CheckPolicy(password secret.String) error {
 	return nil
 }
 
-// composed returns a password in Unicode's form NFC. Some keyboards make an accented letter of two characters where others make one, and
-// people do not see which.
+// composed returns a password in Unicode's form NFC. Some keyboards make an accented letter of two characters where
+// others make one, and people do not see which.
 func composed(password secret.String) string { return norm.NFC.String(password.Reveal()) }
 
 // Hash returns the hash of a new password, in Unicode's form NFC, in the PHC format, for storage; party is
@@ -150,8 +150,9 @@ func (h *Hasher) Hash(ctx context.Context, party int64, password secret.String) 
 // is unknown or has no password, pass an empty hash: the same work is done and
 // the answer is false, so that the time does not tell who exists.
 //
-// A password is compared in the form NFC and, where that is another and did not match, as it was typed: so it was hashed by earlier
-// versions. Again says that the hash is to be made anew, since it was made of that, or with other parameters than today's.
+// A password is compared in the form NFC and, where that is another and did not match, as it was typed: so it was
+// hashed by earlier versions. Again says that the hash is to be made anew, since it was made of that, or with other
+// parameters than today's.
 //
 // It returns ErrBusy, ErrCorruptHash, or the error of ctx when that ends while
 // waiting; none of these means that the password is wrong.

@@ -53,7 +53,8 @@ func TestHashThenVerify(t *testing.T) {
 	}
 }
 
-// TestForms: a password is the same in both forms in which keyboards send it, and one that was hashed as it was typed goes on.
+// TestForms: a password is the same in both forms in which keyboards send it, and one that was hashed as it was typed
+// goes on.
 func TestForms(t *testing.T) {
 	t.Parallel()
 	h := newHasher(t, passwords.Options{})

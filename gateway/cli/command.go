@@ -101,7 +101,8 @@ func (p *program) command(c *control.Command, beside []control.Command) *cobra.C
 	return l.Command
 }
 
-// operator returns whose account gives the command: that of the person who became another one to do it, where sudo tells.
+// operator returns whose account gives the command: that of the person who became another one to do it, where sudo
+// tells.
 func operator() string {
 	if name := os.Getenv("SUDO_USER"); name != "" {
 		return name
@@ -329,7 +330,8 @@ func pairs(f *declare.Field, list []string) (_ any, err error) {
 	return out, nil
 }
 
-// joined returns a list that was parted at commas, with those that stand in the format of a value: Price=price:1.234,56.
+// joined returns a list that was parted at commas, with those that stand in the format of a value:
+// Price=price:1.234,56.
 func joined(list []string) (all []string) {
 	for _, text := range list {
 		if last := len(all) - 1; last >= 0 && !strings.Contains(text, "=") && strings.Contains(all[last], ":") {

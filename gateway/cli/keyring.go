@@ -14,8 +14,8 @@ import (
 	"tenantry/gateway/control"
 )
 
-// reinstateCommand works on the keyring's file alone, since data that need the key do not open before. A server that runs reads
-// the file again when it meets what the key wraps.
+// reinstateCommand works on the keyring's file alone, since data that need the key do not open before. A server that
+// runs reads the file again when it meets what the key wraps.
 func (p *program) reinstateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "reinstate VERSION", Short: "Bring a retired encryption key back, for a backup from before it was retired", Args: oneArg("the version"),

@@ -259,7 +259,8 @@ func TestExport_FolderMustExist(t *testing.T) {
 	}
 }
 
-// TestExport_NoFile: what is there and is no file is written to. It was replaced, which for root is the end of /dev/null.
+// TestExport_NoFile: what is there and is no file is written to. It was replaced, which for root is the end of
+// /dev/null.
 func TestExport_NoFile(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
@@ -360,7 +361,8 @@ func (s stopping) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// TestImport_Mirror: who types a mirror without --yes is shown what would go, and nothing of it does; with it, that is gone.
+// TestImport_Mirror: who types a mirror without --yes is shown what would go, and nothing of it does; with it, that is
+// gone.
 func TestImport_Mirror(t *testing.T) {
 	t.Parallel()
 	tmp := t.TempDir()

@@ -15,8 +15,8 @@ import (
 	"tenantry/gateway/gatewaytest"
 )
 
-// BenchmarkPages makes pages of an organization with much in it: with TENANTRY_TEST_LONG 100,000 contacts, else a tenth, and a folder
-// of 10,000 files, beside all that the demonstration has.
+// BenchmarkPages makes pages of an organization with much in it: with TENANTRY_TEST_LONG 100,000 contacts, else a
+// tenth, and a folder of 10,000 files, beside all that the demonstration has.
 func BenchmarkPages(b *testing.B) {
 	contacts := 10_000
 	if os.Getenv("TENANTRY_TEST_LONG") != "" {
@@ -67,7 +67,8 @@ func BenchmarkPages(b *testing.B) {
 	}
 }
 
-// BenchmarkOverview makes the overview of an organization with 8,000 reports, half of which are open to whoever has their address.
+// BenchmarkOverview makes the overview of an organization with 8,000 reports, half of which are open to whoever has
+// their address.
 func BenchmarkOverview(b *testing.B) {
 	g := gatewaytest.Start(b)
 	acme := g.Org(b, "acme")

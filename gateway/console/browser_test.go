@@ -21,7 +21,8 @@ func address(t *testing.T, o *gatewaytest.Org, path string) string {
 	return "http://" + o.Host + ":" + port + path
 }
 
-// fits fails the test where the page is wider than the screen. The window of a phone grows with the page, and says nothing.
+// fits fails the test where the page is wider than the screen. The window of a phone grows with the page, and says
+// nothing.
 func fits(p *tab) {
 	p.t.Helper()
 	if p.value("document.documentElement.scrollWidth <= document.documentElement.clientWidth") != "true" {

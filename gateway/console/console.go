@@ -1,11 +1,11 @@
-// Package console is what people use in a browser: the pages of an organization for those who are signed in, signing in and out,
-// choosing a password, shared reports. Its pages are made of the rows of operations and ask nothing but these; they work without
-// scripts.
+// Package console is what people use in a browser: the pages of an organization for those who are signed in, signing in
+// and out, choosing a password, shared reports. Its pages are made of the rows of operations and ask nothing but these;
+// they work without scripts.
 //
 // This package serves: it finds who asks, and leads a path to the package that makes the page. A request goes
-// Module.ServeHTTP → visit.Visit → list.Page, record.Page or another → ask.Client → layout.Renderer.Render. Which pages there are
-// says package site. Imports go from the pages (list, record, submit, overview, reference, report) through form, builder and
-// input to show, visit, layout, ask and site.
+// Module.ServeHTTP → visit.Visit → list.Page, record.Page or another → ask.Client → layout.Renderer.Render. Which pages
+// there are says package site. Imports go from the pages (list, record, submit, overview, reference, report) through
+// form, builder and input to show, visit, layout, ask and site.
 package console
 
 import (

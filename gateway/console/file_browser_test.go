@@ -14,8 +14,8 @@ import (
 	"tenantry/gateway/gatewaytest"
 )
 
-// TestBrowserFilesAreCalledAsTheyAre: each file that a page offers is saved under the name that its answer gives, and has the columns
-// that the list shows where they were chosen.
+// TestBrowserFilesAreCalledAsTheyAre: each file that a page offers is saved under the name that its answer gives, and
+// has the columns that the list shows where they were chosen.
 func TestBrowserFilesAreCalledAsTheyAre(t *testing.T) {
 	t.Parallel()
 	b := launch(t)

@@ -19,7 +19,8 @@ func fast(_ *config.Config, o *gateway.Options) {
 	o.Now = func() time.Time { return now.Add(time.Duration(looks.Add(1)) * 50 * time.Millisecond) }
 }
 
-// TestBrowserFindSaysWhatIsPending: nothing is said to have the words before each list was looked into, with scripts and without.
+// TestBrowserFindSaysWhatIsPending: nothing is said to have the words before each list was looked into, with scripts
+// and without.
 func TestBrowserFindSaysWhatIsPending(t *testing.T) {
 	t.Parallel()
 	b := launch(t)

@@ -124,7 +124,8 @@ func TestPagesWithoutRedis(t *testing.T) {
 	checkPage(t, acme.Page(t, "/sign-in"), 200, "Sign in")
 }
 
-// TestOverviewOfManyReportsIsSmall: what the overview asks keeps its types. As JSON, the same answers took twice as much.
+// TestOverviewOfManyReportsIsSmall: what the overview asks keeps its types. As JSON, the same answers took twice as
+// much.
 func TestOverviewOfManyReportsIsSmall(t *testing.T) { //nolint:paralleltest // what others take would be counted too
 	const reports, most = 2000, 14 << 20
 	_, acme := start(t)

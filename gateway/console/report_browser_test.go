@@ -148,8 +148,8 @@ func TestBrowserReportInAFrame(t *testing.T) {
 	b.quiet("frame-ancestors", "favicon.ico")
 }
 
-// TestBrowserReportsAreDrawnWhole: whoever runs a report, or builds it, sees the picture that its readers see, whichever page of the
-// rows the table has, and is told what there is beyond.
+// TestBrowserReportsAreDrawnWhole: whoever runs a report, or builds it, sees the picture that its readers see,
+// whichever page of the rows the table has, and is told what there is beyond.
 func TestBrowserReportsAreDrawnWhole(t *testing.T) {
 	t.Parallel()
 	b := launch(t)

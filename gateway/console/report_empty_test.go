@@ -8,7 +8,8 @@ import (
 	"tenantry/gateway/gatewaytest"
 )
 
-// TestNoValueIsNoEmptyText: records without a value and with an empty text are two groups, which a picture and its table tell apart.
+// TestNoValueIsNoEmptyText: records without a value and with an empty text are two groups, which a picture and its
+// table tell apart.
 func TestNoValueIsNoEmptyText(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")

@@ -13,7 +13,8 @@ import (
 	"tenantry/gateway/gatewaytest"
 )
 
-// typed returns what a browser makes of a form before it sends it: what the page says is not always what its controls hold.
+// typed returns what a browser makes of a form before it sends it: what the page says is not always what its controls
+// hold.
 func typed(markup string, values url.Values) url.Values {
 	for _, found := range input.FindAllStringSubmatch(markup, -1) {
 		at := map[string]string{}
@@ -54,8 +55,8 @@ func (p person) api(method, path string, body any) *gatewaytest.Answer {
 	return a
 }
 
-// TestSavingUnchangedChangesNothing of any record that has a form: what a form does not show is not lost, and what it shows is
-// sent as it is.
+// TestSavingUnchangedChangesNothing of any record that has a form: what a form does not show is not lost, and what it
+// shows is sent as it is.
 func TestSavingUnchangedChangesNothing(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil)
@@ -180,8 +181,8 @@ func TestPreviewSaysWhatItWouldTouch(t *testing.T) {
 	checkPage(t, p.open(at), 200, "<h1 dir=\"auto\">Bike</h1>")
 }
 
-// TestValuesOfAnotherTypeAreNotLost: what was stored before its field got another type is shown, kept while something else is
-// changed, and can be mended.
+// TestValuesOfAnotherTypeAreNotLost: what was stored before its field got another type is shown, kept while something
+// else is changed, and can be mended.
 func TestValuesOfAnotherTypeAreNotLost(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil)
@@ -351,7 +352,8 @@ func TestConditionsAreNotLost(t *testing.T) {
 	checkPage(t, p.send("/do/campaigns.create", values), 422, "Two conditions compare City in the same way")
 }
 
-// TestSecretsAreAskedForAgain where a form is refused for another value: they are not shown, and would be lost without a word.
+// TestSecretsAreAskedForAgain where a form is refused for another value: they are not shown, and would be lost without
+// a word.
 func TestSecretsAreAskedForAgain(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil)

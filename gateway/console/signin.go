@@ -38,7 +38,8 @@ func (m *Module) showSignIn(w http.ResponseWriter, code int, organization string
 	m.common.Layout.Render(w, code, "sign-in", v)
 }
 
-// formOf reads a form of somebody who is not signed in, and calls the operation with those of its values; nil: it was answered.
+// formOf reads a form of somebody who is not signed in, and calls the operation with those of its values; nil: it was
+// answered.
 func (m *Module) formOf(w http.ResponseWriter, r *http.Request, operation string, names ...string) *ask.Reply {
 	row := m.common.Own[operation]
 	if row == nil || !m.readForm(w, r) {
@@ -58,7 +59,8 @@ func (m *Module) formOf(w http.ResponseWriter, r *http.Request, operation string
 	return &a
 }
 
-// Of a form of somebody who is not signed in no more is taken, since it is held for as long as others have their passwords checked.
+// Of a form of somebody who is not signed in no more is taken, since it is held for as long as others have their
+// passwords checked.
 const (
 	mostOpenForm   = 16 << 10 // bytes
 	mostOpenFields = 16

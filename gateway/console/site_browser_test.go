@@ -19,7 +19,8 @@ import (
 
 const axeVariable = "TENANTRY_TEST_AXE" // the file axe.min.js, which looks for what keeps people out; without it nothing looks
 
-// accessible fails the test where axe-core finds that a page keeps somebody out, by all rules or by those that are named.
+// accessible fails the test where axe-core finds that a page keeps somebody out, by all rules or by those that are
+// named.
 func accessible(p *tab, rules ...string) {
 	p.t.Helper()
 	file := os.Getenv(axeVariable)
@@ -94,8 +95,9 @@ func (b *browser) signIn(p *tab, o *gatewaytest.Org, email string) {
 	p.wait("location.pathname === '/' && document.readyState === 'complete'")
 }
 
-// looked returns the addresses of the pages that browsers look at: each that the site serves, with one record of each kind. Lists
-// in another order look as they do in the first, and the pages of the reference are of one template: those of one resource stand for all.
+// looked returns the addresses of the pages that browsers look at: each that the site serves, with one record of each
+// kind. Lists in another order look as they do in the first, and the pages of the reference are of one template: those
+// of one resource stand for all.
 func looked(t *testing.T, p person) []string {
 	t.Helper()
 	pages := apart()
@@ -127,7 +129,8 @@ func (p *tab) stays() {
 	}
 }
 
-// look holds the page that is open against what all pages keep to. In the dark it asks of colours alone: nothing else changes.
+// look holds the page that is open against what all pages keep to. In the dark it asks of colours alone: nothing else
+// changes.
 func (p *tab) look(s size, path string) {
 	p.t.Helper()
 	name := strings.Trim(strings.NewReplacer("/", "-", "?", "-", "=", "-", "&", "-", ":", "-").Replace(path), "-") + "-" + s.name
@@ -150,7 +153,8 @@ func (p *tab) look(s size, path string) {
 	p.theme("light")
 }
 
-// refuses sends each form of the page that is open with what its operation cannot take, one of each operation, and looks at the answer.
+// refuses sends each form of the page that is open with what its operation cannot take, one of each operation, and
+// looks at the answer.
 func (p *tab) refuses(s size, o *gatewaytest.Org, path string, sent map[string]bool) {
 	p.t.Helper()
 	const all = `[...document.querySelectorAll("main form.form[method=post]")].filter((f) => !f.querySelector("button.danger") && f.querySelector("input:not([type=hidden]), textarea, select"))`
@@ -259,8 +263,8 @@ func TestBrowserMenuClosesUnseen(t *testing.T) {
 	p.wait("document.querySelector('.menu a[href=\"/contacts\"]').checkVisibility()")
 }
 
-// TestBrowserEveryPage looks at each page on wide and narrow screens, in light and dark: at each form also when it was refused, and at
-// what is shown once.
+// TestBrowserEveryPage looks at each page on wide and narrow screens, in light and dark: at each form also when it was
+// refused, and at what is shown once.
 func TestBrowserEveryPage(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil, withBroken)
@@ -458,8 +462,8 @@ func TestBrowserAdministers(t *testing.T) {
 	b.quiet()
 }
 
-// TestBrowserFiles: somebody tries a file, imports it, filters what came, fetches it again and is told how that went; who may not
-// is told so.
+// TestBrowserFiles: somebody tries a file, imports it, filters what came, fetches it again and is told how that went;
+// who may not is told so.
 func TestBrowserFiles(t *testing.T) {
 	t.Parallel()
 	b := launch(t)

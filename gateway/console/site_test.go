@@ -145,7 +145,8 @@ func (p person) follows(a *gatewaytest.Answer) *gatewaytest.Answer {
 	return page
 }
 
-// kindOf returns what pages of one kind have in common. Each report is of a kind of its own, since each has another picture.
+// kindOf returns what pages of one kind have in common. Each report is of a kind of its own, since each has another
+// picture.
 func kindOf(path string) string {
 	return regexp.MustCompile(`/(custom-reports/[0-9a-f]{24})|/[0-9a-f]{24}|/[0-9]+|=[^&]*`).ReplaceAllString(path, "*$1")
 }
@@ -182,7 +183,8 @@ func apart() []string {
 	}
 }
 
-// TestEveryPageOpens of each operation that reads: whole, by the rules for all pages, and of bounded size. Its forms speak to people.
+// TestEveryPageOpens of each operation that reads: whole, by the rules for all pages, and of bounded size. Its forms
+// speak to people.
 func TestEveryPageOpens(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil)
@@ -249,7 +251,8 @@ func TestEveryPageOpens(t *testing.T) {
 	})
 }
 
-// everyPage sees the path of each page that the site serves: of each operation that reads for a session and answers no file.
+// everyPage sees the path of each page that the site serves: of each operation that reads for a session and answers no
+// file.
 func everyPage(t *testing.T, o *gatewaytest.Org, see func(path string, pattern *regexp.Regexp)) {
 	t.Helper()
 	var document struct {
@@ -280,8 +283,8 @@ func everyPage(t *testing.T, o *gatewaytest.Org, see func(path string, pattern *
 // evil is text that sets a flag where it becomes markup.
 const evil = `"'><script>ran=1</script><img src=x onerror=ran=1>`
 
-// hostileOrg returns an organization with evil in every text that it can store, each followed by the name of its field, and the session of
-// an administrator whose browser has such a name as well.
+// hostileOrg returns an organization with evil in every text that it can store, each followed by the name of its field,
+// and the session of an administrator whose browser has such a name as well.
 func hostileOrg(t *testing.T) (acme *gatewaytest.Org, cookie *http.Cookie, fields []string) {
 	t.Helper()
 	fields = []string{"title", "label", "label_plural", "name", "first_name", "last_name", "city", "filename", "desc", "wish", "model", "category", "form_name", "frame",
@@ -556,8 +559,8 @@ func TestRecordFromPageToPage(t *testing.T) {
 	checkPage(t, p.open("/contacts?deleted=true"), 200, "Nothing has been deleted")
 }
 
-// TestOnlyTheTrashIsEmptied: no page of what is not deleted has a form that ends it for good, and that of what is asks first, and leads
-// back to the trash. What hangs on a record must be given up, too, and is when that is said.
+// TestOnlyTheTrashIsEmptied: no page of what is not deleted has a form that ends it for good, and that of what is asks
+// first, and leads back to the trash. What hangs on a record must be given up, too, and is when that is said.
 func TestOnlyTheTrashIsEmptied(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil)
@@ -632,8 +635,8 @@ func TestAnAdministratorIsMade(t *testing.T) {
 	checkPage(t, p.follows(p.send("/do/users.update", change)), 200, "User updated", `name="roles" value="admin" checked`)
 }
 
-// TestPermissionsOfAPersonByForm: the form of a person has what the person may do besides the roles, and saving it as it is
-// makes nothing of a role the person's own.
+// TestPermissionsOfAPersonByForm: the form of a person has what the person may do besides the roles, and saving it as
+// it is makes nothing of a role the person's own.
 func TestPermissionsOfAPersonByForm(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil)
@@ -702,7 +705,8 @@ func TestDefinitionsByForm(t *testing.T) {
 	checkPage(t, p.open("/custom/objects/wheel/records"), 200, "Size in cm", "66", "Yes")
 }
 
-// TestFaultsStandBesideTheirFields, which are called as the organization does, also those that it defined and the lines of a schema.
+// TestFaultsStandBesideTheirFields, which are called as the organization does, also those that it defined and the lines
+// of a schema.
 func TestFaultsStandBesideTheirFields(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil)
@@ -752,8 +756,8 @@ func TestFaultsStandBesideTheirFields(t *testing.T) {
 	checkPage(t, p.send("/do/objects.update", values), 422, `-said">Frame size: 3 records would lack it or have another value; "Even where it breaks something" changes it all the same.`)
 }
 
-// TestAFolderLeadsToWhatLiesInIt by names, and not by all that these have; moments and people are shown as such, and no folder is
-// offered as its own parent.
+// TestAFolderLeadsToWhatLiesInIt by names, and not by all that these have; moments and people are shown as such, and no
+// folder is offered as its own parent.
 func TestAFolderLeadsToWhatLiesInIt(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil)
@@ -773,7 +777,8 @@ func TestAFolderLeadsToWhatLiesInIt(t *testing.T) {
 	}
 }
 
-// TestManyAreSearchedFor where a form would offer them all, and the subjects of the audit and what needs attention are all looked at.
+// TestManyAreSearchedFor where a form would offer them all, and the subjects of the audit and what needs attention are
+// all looked at.
 func TestManyAreSearchedFor(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil)
@@ -904,7 +909,8 @@ func TestListsByForm(t *testing.T) {
 	checkPage(t, p.open("/campaigns/count?%zz"), 400, "The address is not complete")
 }
 
-// TestValuesAreSaidInWords that forms have for them, in lists, on pages of records and in filters, which take the words too.
+// TestValuesAreSaidInWords that forms have for them, in lists, on pages of records and in filters, which take the words
+// too.
 func TestValuesAreSaidInWords(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil)
@@ -1103,7 +1109,8 @@ func TestSharesAreWithdrawn(t *testing.T) {
 	}
 }
 
-// TestLockedInputsAreFixedByForm: who shares a report says each of its locked inputs in a control, and which link has which value is listed.
+// TestLockedInputsAreFixedByForm: who shares a report says each of its locked inputs in a control, and which link has
+// which value is listed.
 func TestLockedInputsAreFixedByForm(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil)
@@ -1573,7 +1580,8 @@ func TestPagesAreLedTo(t *testing.T) {
 	checkPage(t, p.open("/compliance/settings"), 200, `href="/compliance/contacts"`)
 }
 
-// TestOnlyWhatWasDoneIsTold by the page that follows: an address that somebody else wrote, changed, or has from another session says nothing.
+// TestOnlyWhatWasDoneIsTold by the page that follows: an address that somebody else wrote, changed, or has from another
+// session says nothing.
 func TestOnlyWhatWasDoneIsTold(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil)

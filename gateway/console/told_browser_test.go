@@ -133,8 +133,8 @@ func timesAreTimes(t *testing.T, keeper person) func(*tab, size) {
 	}
 }
 
-// listsSayWhatTypesSay: numbers are grouped and aligned by their type whichever values a page has, and contacts without an
-// e-mail address are led by what people know them by.
+// listsSayWhatTypesSay: numbers are grouped and aligned by their type whichever values a page has, and contacts without
+// an e-mail address are led by what people know them by.
 func listsSayWhatTypesSay(t *testing.T, keeper person) func(*tab, size) {
 	t.Helper()
 	acme := keeper.o

@@ -60,7 +60,8 @@ func (m *Module) signedIn(serve func(*visit.Visit)) http.HandlerFunc {
 	return m.visiting(serve, m.common.ToSignIn, m.homeOfNobody)
 }
 
-// forAll makes a page that stands among the others for who is signed in, and is the same on every host for everybody else.
+// forAll makes a page that stands among the others for who is signed in, and is the same on every host for everybody
+// else.
 func (m *Module) forAll(page func(http.ResponseWriter, *http.Request, visit.Chrome)) http.HandlerFunc {
 	open := m.anyPage(func(w http.ResponseWriter, r *http.Request, organization string) {
 		page(w, r, visit.Chrome{Frame: layout.Frame{Organization: organization}})

@@ -163,8 +163,8 @@ func (one *creation) read(ctx context.Context, text []byte, wrong error) error {
 	return err
 }
 
-// flush makes the organizations of the batch, and records each. What has begun is ended, though whoever gave the command
-// is gone: no workspace shall be left without its organization. Error: that it is no use to go on.
+// flush makes the organizations of the batch, and records each. What has begun is ended, though whoever gave the
+// command is gone: no workspace shall be left without its organization. Error: that it is no use to go on.
 func (m *creations) flush(ctx context.Context) error {
 	defer func() { m.tell(Progress{Step: "creating", Done: int64(m.report.Lines), Total: int64(m.total)}) }()
 	if len(m.batch) == 0 || ctx.Err() != nil {

@@ -84,7 +84,8 @@ type Token struct {
 // FoundKey is a key, and whose it is.
 type FoundKey struct {
 	Org string `json:"org"`
-	// Token says of the text that was given: current; earlier, from before a rotation, which goes on until TokenUntil; ended, then.
+	// Token says of the text that was given: current; earlier, from before a rotation, which goes on until TokenUntil;
+	// ended, then.
 	Token      string     `json:"token"`
 	TokenUntil *time.Time `json:"token_until"`
 	Key

@@ -105,7 +105,8 @@ type Certificate struct {
 	Bytes        *int64        `json:"bytes"`
 	People       int64         `json:"people"`    // records of people, roles, teams, service accounts and keys
 	DataKeys     int64         `json:"data_keys"` // destroyed with it
-	// Places are where its documents were, Overwritten the places of whose files nothing of it is left, nor in their logs.
+	// Places are where its documents were, Overwritten the places of whose files nothing of it is left, nor in their
+	// logs.
 	Places      []string `json:"places"`
 	Overwritten []string `json:"overwritten"`
 	Says        []string `json:"says" from:"-"`

@@ -139,9 +139,10 @@ func (s *Server) enter(ctx context.Context, c *call, slug string) error {
 	return nil
 }
 
-// record writes what a command did to the organization's audit log. What concerns organizations as a whole, or none of them, goes
-// to the installation's too, with the operator's name, also where it failed after it had noted something. What was done stays
-// done where the record cannot be written, so the error says both; an answer that cannot be had again must not give way to it.
+// record writes what a command did to the organization's audit log. What concerns organizations as a whole, or none of
+// them, goes to the installation's too, with the operator's name, also where it failed after it had noted something.
+// What was done stays done where the record cannot be written, so the error says both; an answer that cannot be had
+// again must not give way to it.
 func (s *Server) record(ctx context.Context, c *call, err error) error {
 	cmd := c.command
 	done, noted := cmd.Audit == operation.AuditAlways && err == nil, (cmd.Audit == operation.AuditNoted || cmd.own && err != nil) && c.AuditNote != nil
@@ -188,7 +189,8 @@ const (
 	// inputHeader carries the request of a command whose body is what it reads besides, operatorHeader who gives it.
 	inputHeader    = "Tenantry-Request"
 	operatorHeader = "Tenantry-Operator"
-	// MaxHeaderBytes is how much the headers of a command may have: a request in one is escaped, to three times its bytes.
+	// MaxHeaderBytes is how much the headers of a command may have: a request in one is escaped, to three times its
+	// bytes.
 	MaxHeaderBytes = 3*maxRequest + 16<<10
 	// heartbeat keeps a client waiting for a command that has nothing to tell.
 	heartbeat = 10 * time.Second

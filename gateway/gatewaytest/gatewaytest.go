@@ -62,8 +62,8 @@ func (g *Gateway) validator(t testing.TB) *openapitest.Validator {
 	return g.document.validator
 }
 
-// patience is how long a Redis that works is waited for, however busy the machine is: else a request is counted apart, and
-// nobody can sign in.
+// patience is how long a Redis that works is waited for, however busy the machine is: else a request is counted apart,
+// and nobody can sign in.
 const patience = time.Minute
 
 // PatientRedis is an Option for a Redis that a test names and that refuses or answers.
@@ -493,7 +493,8 @@ func (g *Gateway) send(t testing.TB, r *http.Request) *Answer {
 	return &Answer{Code: resp.StatusCode, Header: resp.Header, Body: raw}
 }
 
-// present sends the session that goes on in place of the one that the request names, and returns it; nil: it names none.
+// present sends the session that goes on in place of the one that the request names, and returns it; nil: it names
+// none.
 func (g *Gateway) present(r *http.Request) *http.Cookie {
 	cookies := r.Cookies()
 	if len(cookies) != 1 {

@@ -2,6 +2,6 @@
 
 package gatewaytest
 
-// Raced is whether the race detector watches, which makes a program some ten times slower and larger: what measures memory
-// can then say nothing.
+// Raced is whether the race detector watches, which makes a program some ten times slower and larger: what measures
+// memory can then say nothing.
 const Raced = false

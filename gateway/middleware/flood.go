@@ -10,9 +10,9 @@ import (
 	"tenantry/tenants/limits"
 )
 
-// Refusals of callers nobody knows, and of those over their limits, are audited too, but a
-// flood of them must not fill an organization's disk: of one operation so many a minute are written one by one, fewer of one
-// address, so that a noisy one hides no other; the rest as a number in the next record.
+// Refusals of callers nobody knows, and of those over their limits, are audited too, but a flood of them must not fill
+// an organization's disk: of one operation so many a minute are written one by one, fewer of one address, so that a
+// noisy one hides no other; the rest as a number in the next record.
 const (
 	floodPerMinute  = 60
 	floodPerAddress = 20
@@ -43,7 +43,8 @@ func (f *flood) admit(now time.Time, limit int) (write bool, dropped int) {
 	return true, dropped
 }
 
-// withdraw takes back what admit has said, since the record is not written after all: what was not before it is told by another.
+// withdraw takes back what admit has said, since the record is not written after all: what was not before it is told by
+// another.
 func (f *flood) withdraw(dropped int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -9,11 +9,11 @@ import (
 	"sync/atomic"
 )
 
-// Framing has a server end a connection after a request that says by Content-Length as well as by Transfer-Encoding how long it is
-// (RFC 9112, section 6.1): a proxy before it may have believed the other one, and what follows may be somebody else's request. It is
-// called before the server serves a listener that Framed returned. What such a connection brings of bodies that look like the header ends
-// it too, which costs no more than another connection. So do all requests of HTTP/1.0, whose Transfer-Encoding the server removes and does
-// not heed (section 6.1 too).
+// Framing has a server end a connection after a request that says by Content-Length as well as by Transfer-Encoding how
+// long it is (RFC 9112, section 6.1): a proxy before it may have believed the other one, and what follows may be
+// somebody else's request. It is called before the server serves a listener that Framed returned. What such a
+// connection brings of bodies that look like the header ends it too, which costs no more than another connection. So do
+// all requests of HTTP/1.0, whose Transfer-Encoding the server removes and does not heed (section 6.1 too).
 func Framing(server *http.Server) {
 	next := server.Handler
 	server.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) }
@@ -41,7 +41,8 @@ func (l framed) Accept() (net.Conn, error) {
 	return c, err
 }
 
-// framedConn notes whether a line that was read from it begins with Content-Length. The server reads it from one goroutine at a time.
+// framedConn notes whether a line that was read from it begins with Content-Length. The server reads it from one
+// goroutine at a time.
 type framedConn struct {
 	*net.TCPConn
 	length  atomic.Bool

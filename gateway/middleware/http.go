@@ -228,27 +228,28 @@ func (p *Pipeline) Visit(r *http.Request) (Visitor, error) {
 	return v, unknown
 }
 
-// Visitor is who asks for a page. Person is who is signed in; where that is nobody, Err is tenants.ErrDenied, also where
-// no session was named, or tenants.ErrUnavailable.
+// Visitor is who asks for a page. Person is who is signed in; where that is nobody, Err is tenants.ErrDenied, also
+// where no session was named, or tenants.ErrUnavailable.
 type Visitor struct {
 	Tenant *tenants.Tenant
 	Person *tenants.Principal
 	Err    error
-	// Resolve returns the organization as it is now, nobody's where there is none any more. Error: store.ErrUnavailable.
+	// Resolve returns the organization as it is now, nobody's where there is none any more. Error:
+	// store.ErrUnavailable.
 	Resolve func(context.Context) (*tenants.Tenant, error)
-	// Form reads the body of the request, a form of at most so many bytes. While it arrives it has room of the bodies and
-	// none of the work; what is made of it has room until the page is written. Errors: those of the connection, and
+	// Form reads the body of the request, a form of at most so many bytes. While it arrives it has room of the bodies
+	// and none of the work; what is made of it has room until the page is written. Errors: those of the connection, and
 	// the *operation.Problem of who finds no room.
 	Form func(r *http.Request, most int64) ([]byte, error)
 	// Pause gives back the room for the work, while a file arrives that is passed on.
 	Pause func()
-	// Run runs an operation that only reads and is not audited, in the process and on behalf of Person, who is counted and gets room
-	// as by a request of it. Errors: the *operation.Problem that would be answered.
+	// Run runs an operation that only reads and is not audited, in the process and on behalf of Person, who is counted
+	// and gets room as by a request of it. Errors: the *operation.Problem that would be answered.
 	Run func(ctx context.Context, op *operation.Row, path map[string]string, query string) (operation.Result, error)
 }
 
-// What is made of a form takes so many times its bytes, and so many bytes for each of its values: it is read, parsed, called
-// with, and shown again, where each quotation mark takes five.
+// What is made of a form takes so many times its bytes, and so many bytes for each of its values: it is read, parsed,
+// called with, and shown again, where each quotation mark takes five.
 const (
 	formCopies = 3 // of what takes answerCopies
 	formValue  = 160
@@ -315,7 +316,8 @@ type observed struct {
 	sent        bool
 }
 
-// Unwrap returns the writer of the connection, whose deadlines are moved while a file arrives; see http.ResponseController.
+// Unwrap returns the writer of the connection, whose deadlines are moved while a file arrives; see
+// http.ResponseController.
 func (o *observed) Unwrap() http.ResponseWriter { return o.ResponseWriter }
 
 // WriteHeader sets the code. It goes out with the body, which may change the header.

@@ -9,11 +9,13 @@ import (
 	"tenantry/internal/cache"
 )
 
-// pacePatience is how long a stream waits for its pace. It is a courtesy to others: whoever waits for too long goes on without.
+// pacePatience is how long a stream waits for its pace. It is a courtesy to others: whoever waits for too long goes on
+// without.
 const pacePatience = 500 * time.Millisecond
 
-// paces bound how many streams of an organization are made at the same moment to half of the processors, rounded up. What the
-// store does for them has turns of its own, and a reader may take as long as it likes: a stream rests meanwhile.
+// paces bound how many streams of an organization are made at the same moment to half of the processors, rounded up.
+// What the store does for them has turns of its own, and a reader may take as long as it likes: a stream rests
+// meanwhile.
 type paces struct {
 	lanes cache.Weak[int64, lane] // by organization
 }

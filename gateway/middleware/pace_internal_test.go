@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestPace: streams of an organization beyond half of the processors wait until another rests or ends, those of others do not wait
-// for them, and nobody waits for good.
+// TestPace: streams of an organization beyond half of the processors wait until another rests or ends, those of others
+// do not wait for them, and nobody waits for good.
 func TestPace(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -21,8 +21,9 @@ const packOver = 1 << 10
 // packer sends whole answers, compressed where that pays and the client takes it. Safe for
 // concurrent use.
 //
-// It is not klauspost/compress/gzhttp, which wraps a ResponseWriter: that starts a writer of 1.2 MB for every answer that is
-// sent at the moment, and cannot leave one as it is because many are being compressed or compressing has made it no smaller.
+// It is not klauspost/compress/gzhttp, which wraps a ResponseWriter: that starts a writer of 1.2 MB for every answer
+// that is sent at the moment, and cannot leave one as it is because many are being compressed or compressing has made
+// it no smaller.
 type packer struct {
 	buffers sync.Pool     // of *bytes.Buffer
 	writers sync.Pool     // of *gzip.Writer

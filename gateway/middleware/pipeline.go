@@ -269,9 +269,9 @@ func (x *exchange) tenant(ctx context.Context) error {
 	return err
 }
 
-// sameSite refuses what a page of another site sends with this browser's session: whatever changes something, and, where
-// the session counts, whatever is recorded in the name of the person. It knows nothing of the organization yet, so that
-// it says nothing of it.
+// sameSite refuses what a page of another site sends with this browser's session: whatever changes something, and,
+// where the session counts, whatever is recorded in the name of the person. It knows nothing of the organization yet,
+// so that it says nothing of it.
 func (x *exchange) sameSite() error {
 	if len(x.r.Header[KeyHeader]) > 0 && x.op.Credentials != operation.Open {
 		return nil

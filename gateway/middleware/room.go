@@ -7,8 +7,8 @@ import (
 	"tenantry/internal/request"
 )
 
-// answerCopies is how often a byte of what an answer is made of is held at the same time: decoded, encoded, with the room that the
-// encoder grows by, and compressed.
+// answerCopies is how often a byte of what an answer is made of is held at the same time: decoded, encoded, with the
+// room that the encoder grows by, and compressed.
 const answerCopies = 6
 
 // room is what a request holds of the room for large answers, until it has been answered.

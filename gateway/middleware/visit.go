@@ -12,7 +12,8 @@ import (
 	"tenantry/tenants"
 )
 
-// run is Visitor.Run. What holds for a request of the operation holds here, but that the session was looked up with the page.
+// run is Visitor.Run. What holds for a request of the operation holds here, but that the session was looked up with the
+// page.
 func (x *exchange) run(ctx context.Context, who *tenants.Principal, op *operation.Row, path map[string]string, query string) (operation.Result, error) {
 	if op.Method != http.MethodGet || op.Audit != operation.NoAudit || op.Streams != nil {
 		return operation.Result{}, fmt.Errorf("operation %s does more than read, and takes a request", op.Name)

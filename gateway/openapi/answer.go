@@ -162,8 +162,8 @@ func (b *builder) named(name string, schema object) (object, error) {
 	return ref(name), nil
 }
 
-// nameSides gives names to the alternatives of an answer that has several, and of one that is a component: some generators make no
-// types for the members of what such have without a name.
+// nameSides gives names to the alternatives of an answer that has several, and of one that is a component: some
+// generators make no types for the members of what such have without a name.
 func (b *builder) nameSides(a *answer, base string) error {
 	n := 0
 	for i, side := range a.schemas {

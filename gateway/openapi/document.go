@@ -1,10 +1,9 @@
 // Package openapi makes the OpenAPI 3.1 document from the rows of the table of operations
 // and the Go types they answer with. Nothing of an operation is written down here.
 //
-// A struct's members are described by their tags: json as encoding/json reads it, doc (the
-// description), format ("date-time") and enum ("a,b"); a blank field with a doc tag
-// describes the struct itself, and with a model tag names one that has no name. A member without omitempty or omitzero is required; a
-// pointer among those may be null.
+// A struct's members are described by their tags: json as encoding/json reads it, doc (the description), format
+// ("date-time") and enum ("a,b"); a blank field with a doc tag describes the struct itself, and with a model tag names
+// one that has no name. A member without omitempty or omitzero is required; a pointer among those may be null.
 package openapi
 
 import (

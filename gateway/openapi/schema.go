@@ -153,8 +153,8 @@ func modelOf(t reflect.Type) string {
 	return ""
 }
 
-// prefix returns what names of types of a package begin with. Generated clients know them by it, so that it stays when a
-// package moves: the map has those that are called otherwise than their folder.
+// prefix returns what names of types of a package begin with. Generated clients know them by it, so that it stays when
+// a package moves: the map has those that are called otherwise than their folder.
 func prefix(pkg string) string {
 	published := map[string]string{"operation": "api", "people": "users", "organization": "organizations", "bundle": "transfer", "rate": "limits", "signin": "console"}
 	return cmp.Or(published[path.Base(pkg)], path.Base(pkg))

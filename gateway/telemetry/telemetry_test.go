@@ -60,7 +60,8 @@ func open(t *testing.T, answer http.HandlerFunc) (*Telemetry, *received, *bytes.
 
 func taken(http.ResponseWriter, *http.Request) {}
 
-// TestFiguresAreThoseOfTheRegistry: a histogram's buckets count what they hold by themselves, and counters say since when.
+// TestFiguresAreThoseOfTheRegistry: a histogram's buckets count what they hold by themselves, and counters say since
+// when.
 func TestFiguresAreThoseOfTheRegistry(t *testing.T) {
 	t.Parallel()
 	tel, got, _ := open(t, taken)

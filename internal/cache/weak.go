@@ -6,8 +6,8 @@ import (
 	"weak"
 )
 
-// Weak has values for as long as somebody else holds them, so that all who ask for one at the same time have the same, and
-// none is kept for those who came once. Safe for concurrent use; the zero value is empty.
+// Weak has values for as long as somebody else holds them, so that all who ask for one at the same time have the same,
+// and none is kept for those who came once. Safe for concurrent use; the zero value is empty.
 type Weak[K comparable, V any] struct {
 	mu  sync.Mutex
 	all map[K]weak.Pointer[V]

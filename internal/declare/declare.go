@@ -28,8 +28,8 @@ type Field struct {
 	Tag     reflect.StructTag // for what other packages declare
 }
 
-// Ask is how a form asks people for a field: what stands beside it, and what helps to fill it in. Empty: its name will do, and
-// nothing more need be said.
+// Ask is how a form asks people for a field: what stands beside it, and what helps to fill it in. Empty: its name will
+// do, and nothing more need be said.
 type Ask struct {
 	Label, Hint string
 	Kind        string // what is asked for, where the type of the field does not say it

@@ -26,8 +26,8 @@ func Run(m *testing.M) int {
 	return m.Run()
 }
 
-// prepare makes more tests run at the same time, their files be kept in memory, and that be collected more rarely, but where
-// whoever started them said how.
+// prepare makes more tests run at the same time, their files be kept in memory, and that be collected more rarely, but
+// where whoever started them said how.
 func prepare() {
 	flag.Parse()
 	if flag.Lookup("test.bench").Value.String() == "" { // which is about the disk, too

@@ -33,8 +33,8 @@ func Start(t testing.TB, upstream string) *Proxy {
 	return p
 }
 
-// loopback returns an address that nobody else uses, where there are many: a port that a proxy lets go of while it refuses
-// may be somebody's when it listens again.
+// loopback returns an address that nobody else uses, where there are many: a port that a proxy lets go of while it
+// refuses may be somebody's when it listens again.
 func loopback() string {
 	if runtime.GOOS != "linux" {
 		return "127.0.0.1:0"

@@ -448,7 +448,8 @@ func (s *scanner) escape() (rune, bool) {
 	return rune(means[i]), true
 }
 
-// unicode reads what follows \u. Half of a surrogate pair is no character: with a replacement, texts that differ would be the same.
+// unicode reads what follows \u. Half of a surrogate pair is no character: with a replacement, texts that differ would
+// be the same.
 func (s *scanner) unicode() (rune, bool) {
 	begin := s.offset() - 1 // the backslash, from 1
 	r, ok := s.hex()

@@ -36,8 +36,8 @@ func PlainLower(text string, most int, more string) bool {
 	return Plain(text, most, more) && strings.ToLower(text) == text
 }
 
-// Trim returns a name without what nobody sees at its ends: blanks of every kind, no-break and zero-width ones among them. Every name
-// that people read is stored so. Tabs and line ends stay beside others: a name with them is refused.
+// Trim returns a name without what nobody sees at its ends: blanks of every kind, no-break and zero-width ones among
+// them. Every name that people read is stored so. Tabs and line ends stay beside others: a name with them is refused.
 func Trim(name string) string {
 	if strings.TrimSpace(name) == "" {
 		return ""

@@ -1,8 +1,8 @@
 // Package together asks several questions at the same time, where one would only wait for
 // another: those to a store that is a network away.
 //
-// It is not golang.org/x/sync/errgroup, which returns the error that came first in time, so that of two faults one caller
-// is told this and the next that, and where a panic of one function ends the process instead of one request.
+// It is not golang.org/x/sync/errgroup, which returns the error that came first in time, so that of two faults one
+// caller is told this and the next that, and where a panic of one function ends the process instead of one request.
 package together
 
 import (

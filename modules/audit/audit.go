@@ -57,7 +57,8 @@ func New() *Log {
 	return &Log{kind: record.Must(record.Options[Record]{Traits: record.Traits{Name: "audit_record", Travels: "id created_at"}, Spec: spec}), seals: newSeals()}
 }
 
-// Specs returns the declarations of the log and its seals, for the control workspace, where the log of the installation is.
+// Specs returns the declarations of the log and its seals, for the control workspace, where the log of the installation
+// is.
 func (l *Log) Specs() []*store.Spec { return []*store.Spec{l.kind.Spec(), l.seals.Spec()} }
 
 // Kept returns what is stored. It does not travel: it tells of this organization's past.

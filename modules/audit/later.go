@@ -50,7 +50,8 @@ func (l *Log) Later(ws *store.Workspace, rec Record, failed func(error)) bool {
 	return true
 }
 
-// Settle waits until what Later was given before is stored, of the organization or, where that is 0, of all, or ctx ends.
+// Settle waits until what Later was given before is stored, of the organization or, where that is 0, of all, or ctx
+// ends.
 func (l *Log) Settle(ctx context.Context, org int64) {
 	l.later.mu.Lock()
 	var wait []chan struct{}

@@ -22,9 +22,9 @@ import (
 	"tenantry/tenants/secrets"
 )
 
-// Seals make it known where somebody changed, added or removed what the audit log has, by a way other than the gateway: who
-// writes to the database and has not the keyring cannot make a seal that opens. Records are sealed some time after they were
-// written, in one go for many, so that no call waits for it. Safe for concurrent use, by several replicas.
+// Seals make it known where somebody changed, added or removed what the audit log has, by a way other than the gateway:
+// who writes to the database and has not the keyring cannot make a seal that opens. Records are sealed some time after
+// they were written, in one go for many, so that no call waits for it. Safe for concurrent use, by several replicas.
 type Seals struct {
 	log  *Log
 	keys secrets.Keys
@@ -45,7 +45,8 @@ type seal struct {
 
 const (
 	sealed = "audit_seals"
-	// sealGrace is more than a record needs to be stored once it has its time, and more than the clocks of replicas differ.
+	// sealGrace is more than a record needs to be stored once it has its time, and more than the clocks of replicas
+	// differ.
 	sealGrace   = 15 * time.Minute
 	sealRecords = 10_000 // after which another seal begins
 	perPage     = 1000
@@ -74,8 +75,8 @@ func (s *Seals) Kept() []record.Kept { return []record.Kept{s} }
 // Spec returns the declaration, for the store.
 func (s *Seals) Spec() *store.Spec { return s.log.seals.Spec() }
 
-// Seal seals what was recorded and is not sealed yet, till ctx ends. Errors: store.ErrUnavailable, store.ErrConflict, those of the
-// organization's data keys, that of ctx.
+// Seal seals what was recorded and is not sealed yet, till ctx ends. Errors: store.ErrUnavailable, store.ErrConflict,
+// those of the organization's data keys, that of ctx.
 func (s *Seals) Seal(ctx context.Context, t *tenants.Tenant) error {
 	in := s.log.seals.In(t.Workspace())
 	last, err := in.First(ctx, store.Query{Sort: []store.Order{store.Desc("number")}})
@@ -120,8 +121,8 @@ func following(last *seal) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// read puts the records of a seal's time into sum, in their order, and returns how many there are. Where there are more than
-// most, it ends between two that differ in their time, and returns the later one.
+// read puts the records of a seal's time into sum, in their order, and returns how many there are. Where there are more
+// than most, it ends between two that differ in their time, and returns the later one.
 func (s *Seals) read(ctx context.Context, ws *store.Workspace, of *seal, most int, sum hash.Hash) (n int, until int64, err error) {
 	in, last := s.log.kind.In(ws), Record{Meta: store.Meta{CreatedAt: of.From}}
 	for same := 0; ; {
@@ -170,8 +171,8 @@ func closed(sum hash.Hash, of *seal) string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// write puts everything that a record says into sum. What is put in, and in which order, is part of the seals that there are: what
-// records say besides in future comes at the end, and where they say it.
+// write puts everything that a record says into sum. What is put in, and in which order, is part of the seals that
+// there are: what records say besides in future comes at the end, and where they say it.
 func (r *Record) write(sum hash.Hash) {
 	words(sum, r.ID, r.Operation, r.Subject, r.Account, r.Remote, r.Outcome, r.RequestID)
 	numbers(sum, r.CreatedAt, int64(r.Code), int64(len(r.Records)), int64(len(r.Facts)))
@@ -250,8 +251,8 @@ func (s *Seals) verify(ctx context.Context, c *operation.Call, from asked) (Veri
 	return s.Verify(ctx, c.Tenant, from.After)
 }
 
-// Verify compares the log with its seals, from the one that follows the number, for as many records and as long as a call may take.
-// Error: store.ErrUnavailable.
+// Verify compares the log with its seals, from the one that follows the number, for as many records and as long as a
+// call may take. Error: store.ErrUnavailable.
 func (s *Seals) Verify(ctx context.Context, t *tenants.Tenant, after int64) (Verification, error) {
 	ws, began := t.Workspace(), time.Now()
 	in, out := s.log.seals.In(ws), Verification{Faults: []Fault{}}

@@ -77,8 +77,8 @@ func (w *sealedWorld) first(t *testing.T, of *tenants.Tenant) *audit.Record {
 	return rec
 }
 
-// TestSeals_WhatTheyTell: whatever is done to the log or to the seals past the gateway shows, and what is written afterwards is
-// sealed in its turn.
+// TestSeals_WhatTheyTell: whatever is done to the log or to the seals past the gateway shows, and what is written
+// afterwards is sealed in its turn.
 func TestSeals_WhatTheyTell(t *testing.T) {
 	t.Parallel()
 	must := func(t *testing.T, err error) {
@@ -227,8 +227,8 @@ func TestSeals_EveryFieldCounts(t *testing.T) {
 	}
 }
 
-// TestSeals_OfMany: a seal holds a bounded number of records, however many have the same time, and who verifies more than a call
-// compares goes on.
+// TestSeals_OfMany: a seal holds a bounded number of records, however many have the same time, and who verifies more
+// than a call compares goes on.
 func TestSeals_OfMany(t *testing.T) {
 	t.Parallel()
 	w := newSealedWorld(t)

@@ -84,8 +84,8 @@ func (m *Module) keep(ctx context.Context, c *operation.Call, _ *store.Precondit
 	return end(cmp.Or(breaks(m.Campaigns, "campaigns", "campaigns", "counted"), breaks(m.Reports, "reports", "custom reports", "run"), errs.Err()))
 }
 
-// typed notes that a field must not be of another type while contacts have values of it, unless that is forced. Values are
-// never left in clear under an encrypted field, or sealed under another, whatever is forced.
+// typed notes that a field must not be of another type while contacts have values of it, unless that is forced. Values
+// are never left in clear under an encrypted field, or sealed under another, whatever is forced.
 func (m *Module) typed(ctx context.Context, all *store.Workspace, def, was *FieldDef, force bool, errs *fault.List) error {
 	says := "type cannot be changed while contacts have values of the field: force=true changes it all the same"
 	if schema.Reseals(was.Type, def.Type) {

@@ -226,8 +226,8 @@ func (m *Module) height(ctx context.Context, c *operation.Call, id string) (int,
 	}
 }
 
-// deleting looks again once a folder has been deleted: what came into it meanwhile, while it was there, goes with it, or, where it
-// was to be empty, to top level. Nothing comes after that.
+// deleting looks again once a folder has been deleted: what came into it meanwhile, while it was there, goes with it,
+// or, where it was to be empty, to top level. Nothing comes after that.
 func (m *Module) deleting(remove operation.Handler) operation.Handler {
 	return func(ctx context.Context, c *operation.Call) (operation.Result, error) {
 		result, err := remove(ctx, c)

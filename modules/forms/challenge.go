@@ -35,8 +35,9 @@ const (
 type Spent interface {
 	// Begin makes it remember from now on, unless it does already. It is called before a challenge is issued.
 	Begin(ctx context.Context, t *tenants.Tenant) error
-	// Spend reports whether the challenge is certain not to have been answered before, and remembers it for that long. One that
-	// was issued before the memory began, as after a restart that lost it, may have been. An error says that nobody can tell now.
+	// Spend reports whether the challenge is certain not to have been answered before, and remembers it for that long.
+	// One that was issued before the memory began, as after a restart that lost it, may have been. An error says that
+	// nobody can tell now.
 	Spend(ctx context.Context, t *tenants.Tenant, challenge string, issued time.Time, keep time.Duration) (first bool, err error)
 }
 
@@ -89,8 +90,8 @@ func sign(key []byte, text string) string {
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// prove refuses a submission by a key that asks for proof of work, unless it comes with one that is good, and good for the
-// first time.
+// prove refuses a submission by a key that asks for proof of work, unless it comes with one that is good, and good for
+// the first time.
 func (m *Module) prove(ctx context.Context, c *operation.Call) error {
 	work := c.Principal.ProofOfWork
 	if work == 0 {

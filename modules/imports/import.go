@@ -293,8 +293,8 @@ func (u *importJob) take(ctx context.Context) error {
 	return cmp.Or[error](err, errBusy)
 }
 
-// settle notes of the import that has not ended that nobody seems to carry it out any more, and where its place is taken
-// it cannot go on. errBusy says that somebody does.
+// settle notes of the import that has not ended that nobody seems to carry it out any more, and where its place is
+// taken it cannot go on. errBusy says that somebody does.
 func (s *Service) settle(ctx context.Context, all store.Collection[Import], taken bool) error {
 	other, err := all.First(ctx, store.Query{Filter: store.Eq("only", running)})
 	if err == nil && (taken || other.State == running) {

@@ -12,12 +12,12 @@ import (
 )
 
 const (
-	// atWork is how many imports of a process are at work at a time. The others that have begun wait for their turn, which
-	// is over after some pieces, each of a few hundred lines.
+	// atWork is how many imports of a process are at work at a time. The others that have begun wait for their turn,
+	// which is over after some pieces, each of a few hundred lines.
 	atWork = 2
 	pieces = 8
-	// isLarge is how many bytes make a large file. Two of them may have begun, whatever begins keeps memory; and others of
-	// maxBegun bytes, the last quarter of which is kept for files of less than isTiny.
+	// isLarge is how many bytes make a large file. Two of them may have begun, whatever begins keeps memory; and others
+	// of maxBegun bytes, the last quarter of which is kept for files of less than isTiny.
 	isLarge  = 16 << 20
 	isTiny   = 256 << 10
 	maxLarge = 2
@@ -63,8 +63,8 @@ func (t *turns) ticket(org, size int64) *ticket {
 	return &ticket{of: t, org: org, size: max(size, leastSize)}
 }
 
-// begin waits for the first turn; leave must follow where that is had. It calls waits once if there is none at once. Error:
-// the context's own.
+// begin waits for the first turn; leave must follow where that is had. It calls waits once if there is none at once.
+// Error: the context's own.
 func (k *ticket) begin(ctx context.Context, waits func()) error {
 	k.of.mu.Lock()
 	k.queue()
@@ -79,8 +79,8 @@ func (k *ticket) begin(ctx context.Context, waits func()) error {
 	return k.wait(ctx)
 }
 
-// turn counts a piece of work, and after some of them lets others go first whose turn it is. Error: the context's own; leave
-// must follow all the same.
+// turn counts a piece of work, and after some of them lets others go first whose turn it is. Error: the context's own;
+// leave must follow all the same.
 func (k *ticket) turn(ctx context.Context) error {
 	if k.pieces++; k.pieces < pieces {
 		return ctx.Err()
@@ -165,8 +165,8 @@ func (k *ticket) fits() bool {
 // shares reports whether the file is one of those that share room, and may wait for more of it than is free.
 func (k *ticket) shares() bool { return k.size > isTiny && k.size <= isLarge }
 
-// firstOfMany returns which of those is to begin first: smaller ones that came later do not go before it for good. The lock
-// is held.
+// firstOfMany returns which of those is to begin first: smaller ones that came later do not go before it for good. The
+// lock is held.
 func (t *turns) firstOfMany() (first *ticket) {
 	for _, k := range t.waiting {
 		if !k.began && k.shares() && (first == nil || k.start < first.start) {

@@ -116,7 +116,8 @@ func (m *Module) before(ctx context.Context, c *operation.Call, _ *store.Precond
 	return m.purged(ctx, c, was)
 }
 
-// after looks once more for values that a change would leave in clear under an encrypted field, or sealed under another.
+// after looks once more for values that a change would leave in clear under an encrypted field, or sealed under
+// another.
 func (m *Module) after(ctx context.Context, c *operation.Call, rec, was *Definition) error {
 	if rec.Deleted || !slices.ContainsFunc(was.Schema.With(rec.Schema).Names(), func(name string) bool {
 		return schema.Reseals(was.Schema[name].Type, rec.Schema[name].Type)
@@ -160,8 +161,8 @@ func (m *Module) touched(ctx context.Context, c *operation.Call, rec, was *Defin
 	return t, err
 }
 
-// strained returns the fields of which values may not fit any more: also new ones of which records that match have values still, from
-// when there was such a field before.
+// strained returns the fields of which values may not fit any more: also new ones of which records that match have
+// values still, from when there was such a field before.
 func (m *Module) strained(ctx context.Context, c *operation.Call, of store.Filter, before, after schema.Fields) (names []string, err error) {
 	var fresh []string
 	var left []store.Filter

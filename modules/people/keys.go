@@ -77,7 +77,8 @@ func (m *Module) showKeys(ctx context.Context, c *operation.Call, found []*keys.
 	return all, nil
 }
 
-// showKey shows a key. Known is what keys of the same list open, by all that this depends on: most keys are alike, and each asks every row.
+// showKey shows a key. Known is what keys of the same list open, by all that this depends on: most keys are alike, and
+// each asks every row.
 func (m *Module) showKey(t *tenants.Tenant, k *keys.Key, owner *identity.Account, known map[string]opening) Key {
 	now, effective := m.Now(), k.Effective(owner)
 	one := Key{
@@ -303,7 +304,8 @@ func held(k *keys.Key, owner *identity.Account) rights {
 	return rights{permissions: k.Effective(owner), teams: k.Narrowed(owner)}
 }
 
-// mayCome are the most that a key may come to hold without being changed: also what it names and its account lacks for now.
+// mayCome are the most that a key may come to hold without being changed: also what it names and its account lacks for
+// now.
 func mayCome(k *keys.Key, owner *identity.Account) rights {
 	r := held(k, owner)
 	if len(k.Permissions) > 0 {
@@ -323,9 +325,9 @@ func (m *Module) own(ctx context.Context, c *operation.Call) (*keys.Key, error) 
 	return m.Keys.Get(ctx, c.Tenant, c.Principal.KeyID)
 }
 
-// mayHave holds a key as it would be, and may come to be once its account is given more, to the one rule, and to the key
-// that asks for it: none makes a stronger one. A key that names no permissions or teams is narrowed to those of the caller, unless they are all there
-// are: it must not gain what its maker lacks when its account is given more.
+// mayHave holds a key as it would be, and may come to be once its account is given more, to the one rule, and to the
+// key that asks for it: none makes a stronger one. A key that names no permissions or teams is narrowed to those of the
+// caller, unless they are all there are: it must not gain what its maker lacks when its account is given more.
 func (m *Module) mayHave(ctx context.Context, c *operation.Call) func(*keys.Key, *identity.Account) error {
 	return func(k *keys.Key, owner *identity.Account) error {
 		r := mayCome(k, owner)

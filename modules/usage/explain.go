@@ -87,8 +87,8 @@ func (m *Meter) explained(ctx context.Context, c *operation.Call, in asked) (Exp
 	return out, err
 }
 
-// reading returns the operation that is called by a path, with the path's parameters; nil where it may not be explained, or
-// there is none.
+// reading returns the operation that is called by a path, with the path's parameters; nil where it may not be
+// explained, or there is none.
 func (m *Meter) reading(path string) (op *operation.Row, parameters map[string]string) {
 	segments := strings.Split(path, "/")
 	var form []string
@@ -109,7 +109,8 @@ func (m *Meter) reading(path string) (op *operation.Row, parameters map[string]s
 	return op, parameters
 }
 
-// nearer reports whether the router takes a path that fits both forms for one of the first: /things/fields names no thing.
+// nearer reports whether the router takes a path that fits both forms for one of the first: /things/fields names no
+// thing.
 func nearer(one, other []string) bool {
 	for i := range one {
 		if a, b := strings.HasPrefix(one[i], "{"), strings.HasPrefix(other[i], "{"); a != b {

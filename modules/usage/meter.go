@@ -127,7 +127,8 @@ func dayOf(at time.Time) string { return at.UTC().Format(time.DateOnly) }
 
 type tally struct{ requests, refused, micros, sent atomic.Int64 }
 
-// New returns a Meter. Where something waits of more organizations than most, begin is called to store that beside requests.
+// New returns a Meter. Where something waits of more organizations than most, begin is called to store that beside
+// requests.
 func New(log *slog.Logger, now func() time.Time, most int, begin func(what string, do func(context.Context)) bool) *Meter {
 	return &Meter{log: log, now: now, most: most, begin: begin, kind: record.Must(record.Options[Day]{
 		Traits: record.Traits{Name: "usage_day"},
@@ -212,10 +213,10 @@ func (m *Meter) retire(t *tenants.Tenant, of *ledger) {
 	}
 }
 
-// Flush stores what waits. What a store does not take now waits on; it may be counted twice where the
-// store took it and could not say so. Organizations on a backend that is away wait for the next round. Many are stored
-// at the same time, since they share syncs, and those that have waited for longest first, so that where time is up it is
-// not for the same ones each time. Where it waits of too many organizations what strangers alone asked is dropped; the others are let go
+// Flush stores what waits. What a store does not take now waits on; it may be counted twice where the store took it and
+// could not say so. Organizations on a backend that is away wait for the next round. Many are stored at the same time,
+// since they share syncs, and those that have waited for longest first, so that where time is up it is not for the same
+// ones each time. Where it waits of too many organizations what strangers alone asked is dropped; the others are let go
 // in the next round, unless they have been asked again.
 func (m *Meter) Flush(ctx context.Context) {
 	m.flush.Lock()

@@ -42,7 +42,8 @@ func stored(t *testing.T, m *Meter, of *tenants.Tenant) (n int64) {
 	return n
 }
 
-// TestFlush_LosesNothing: not what is counted while a round lets go of an organization that nobody had asked since the last one.
+// TestFlush_LosesNothing: not what is counted while a round lets go of an organization that nobody had asked since the
+// last one.
 func TestFlush_LosesNothing(t *testing.T) {
 	t.Parallel()
 	m, w := newMeter(t)
@@ -163,8 +164,8 @@ func TestPendingUsageIsBounded(t *testing.T) {
 	}
 }
 
-// TestFlush_TellsWhenItWasAsked: whatever waits, for somebody who is known or for a store that is away, is counted for the
-// hour and the day in which it was asked.
+// TestFlush_TellsWhenItWasAsked: whatever waits, for somebody who is known or for a store that is away, is counted for
+// the hour and the day in which it was asked.
 func TestFlush_TellsWhenItWasAsked(t *testing.T) {
 	t.Parallel()
 	m, w := newMeter(t)

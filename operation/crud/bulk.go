@@ -238,8 +238,8 @@ func (b *bulk) next(before int) int {
 	return int(max(min(int64(before)*bulkBytes/max(b.size, 1), most), 1))
 }
 
-// element reads a record of the body, with what callers may set of it, and the identifier that it gives, "" where it gives none; what
-// else it has is wrong.
+// element reads a record of the body, with what callers may set of it, and the identifier that it gives, "" where it
+// gives none; what else it has is wrong.
 func (s *handlers) element(c *operation.Call, p *strictjson.Parser, raw []byte, errs *fault.List) (read strictjson.Value, id string) {
 	body, err := p.Parse(string(raw))
 	var broken strictjson.Error
@@ -270,7 +270,8 @@ func (s *handlers) element(c *operation.Call, p *strictjson.Parser, raw []byte, 
 	return s.placed(c, body), id
 }
 
-// probe returns a record with the identifier, and the values of a body that tell which record it means, and nothing else.
+// probe returns a record with the identifier, and the values of a body that tell which record it means, and nothing
+// else.
 func (s *handlers) probe(body strictjson.Value, id string) any {
 	probe, ignored := s.of.Bare(), fault.List{}
 	read := func(name string) {
@@ -286,8 +287,8 @@ func (s *handlers) probe(body strictjson.Value, id string) any {
 	return probe
 }
 
-// recognize finds the records that the probes mean, live or not, by the values that tell them. Where they are more than a bulk
-// changes together, it returns how many of the entries to try instead, and has recognized none.
+// recognize finds the records that the probes mean, live or not, by the values that tell them. Where they are more than
+// a bulk changes together, it returns how many of the entries to try instead, and has recognized none.
 func (b *bulk) recognize(ctx context.Context, entries []*entry, probes []any) (fits int, err error) {
 	s, c := b.s, b.c
 	b.need.Reset()
@@ -519,8 +520,9 @@ func meant(err error, n int) int {
 	return at
 }
 
-// passed reports whether somebody else came between, and another attempt would see what they did: it may change the record of
-// theirs that is in the way, or not stand on what is gone. A record that is not shown to the caller is in the way again.
+// passed reports whether somebody else came between, and another attempt would see what they did: it may change the
+// record of theirs that is in the way, or not stand on what is gone. A record that is not shown to the caller is in the
+// way again.
 func (s *handlers) passed(err error, bad, attempt int) bool {
 	const mostHidden = 3
 	var dup *store.DuplicateError

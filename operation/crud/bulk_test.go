@@ -24,8 +24,8 @@ func (r *rooms) Hold(_ context.Context, more int64) error {
 	return nil
 }
 
-// TestBulk_ChangesLargeRecordsInParts: a bulk that names large records holds some of them at a time, and carries out all of it, with the
-// results in the order in which they were sent.
+// TestBulk_ChangesLargeRecordsInParts: a bulk that names large records holds some of them at a time, and carries out
+// all of it, with the results in the order in which they were sent.
 func TestBulk_ChangesLargeRecordsInParts(t *testing.T) {
 	t.Parallel()
 	const many, long = 30, 60_000

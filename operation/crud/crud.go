@@ -57,8 +57,8 @@ type Options struct {
 	// BuiltIn, where set, returns records that are stored nowhere, and told by the field that the path names. They come
 	// first, whatever the order, in a list that nothing narrows. Before refuses their change.
 	BuiltIn func(c *operation.Call) []any
-	// Search names the text fields in which q looks; that of the values of a definition, which the path then names, stands for
-	// its text fields. Without any there is no q.
+	// Search names the text fields in which q looks; that of the values of a definition, which the path then names,
+	// stands for its text fields. Without any there is no q.
 	Search []string
 	// Also, where set, notes what else is wrong with a record that was sent, of which fields may be wrong already:
 	// what it notes of those is not told.
@@ -67,7 +67,8 @@ type Options struct {
 	// or refuse it, and require what it judges by to be unchanged when it is stored. Of a new record was is nil, of one
 	// that is purged rec.
 	Before func(ctx context.Context, c *operation.Call, need *store.Preconditions, rec, was any) error
-	// Drop, where set, reports of a new record, as it is about to be stored, that it is answered as if it were, or refused where there is no room for it, and is not.
+	// Drop, where set, reports of a new record, as it is about to be stored, that it is answered as if it were, or
+	// refused where there is no room for it, and is not.
 	Drop func(ctx context.Context, c *operation.Call, rec any) bool
 	// After, where set, sees a changed record once it is stored, when no commit requires any more what it was.
 	// What it refuses is put back.
@@ -86,8 +87,9 @@ type Options struct {
 	Keeper *keeper
 	// Show, where set, makes the answers of records, all in one go.
 	Show func(ctx context.Context, c *operation.Call, recs []any) ([]any, error)
-	// Example, where set, is an answer of a type that the module declares. Without Show its fields are those of the record
-	// that are called alike, org_id the number of the organization, and its method Complete adds what else it shows.
+	// Example, where set, is an answer of a type that the module declares. Without Show its fields are those of the
+	// record that are called alike, org_id the number of the organization, and its method Complete adds what else it
+	// shows.
 	Example any
 }
 
@@ -103,8 +105,8 @@ type handlers struct {
 	param  string        // that names the record
 }
 
-// Rows returns the rows of a resource, of the one record where it is Single, which a module may change before it serves them. What does not
-// fit is a fault of the program, which ends it.
+// Rows returns the rows of a resource, of the one record where it is Single, which a module may change before it serves
+// them. What does not fit is a fault of the program, which ends it.
 func Rows(of *record.Resource, o Options) []operation.Row {
 	s := handle(of, o)
 	rows := []operation.Row{s.list(), s.get(), s.create(), s.update(), s.remove()}
@@ -325,8 +327,8 @@ func (s *handlers) show(ctx context.Context, c *operation.Call, recs []any) ([]a
 	return shown, nil
 }
 
-// hide returns a record as it may be shown: without what was stored before its field became Encrypted, or was dropped or deleted.
-// Unfit are the values that do not fit; exports, which are read in again, do not tell them.
+// hide returns a record as it may be shown: without what was stored before its field became Encrypted, or was dropped
+// or deleted. Unfit are the values that do not fit; exports, which are read in again, do not tell them.
 func (s *handlers) hide(ctx context.Context, c *operation.Call, rec any, known *record.Known) (_ any, unfit map[string]string, _ error) {
 	if !known.Covers(s.of.DefinedBy) { // those of a list have one definition
 		if err := s.of.Definitions(ctx, c.Workspace, rec, known); err != nil {
@@ -531,8 +533,8 @@ func (s *handlers) stored(ctx context.Context, c *operation.Call, rec, wanted, w
 	return Settle(ctx, c, s.of, rec, was, err)
 }
 
-// Settle returns err, with which a record of the organization that was stored is refused afterwards, and puts back what it was, unless
-// somebody has changed it since. Without an error it does nothing.
+// Settle returns err, with which a record of the organization that was stored is refused afterwards, and puts back what
+// it was, unless somebody has changed it since. Without an error it does nothing.
 func Settle(ctx context.Context, c *operation.Call, of *record.Resource, rec, was any, err error) error {
 	if err == nil {
 		return nil

@@ -202,8 +202,8 @@ func TestRows_Before(t *testing.T) {
 	}
 }
 
-// TestDrain_AsksForAnotherCall where there is more than one may change, and says when: who repeats the call is not answered
-// what the one before was.
+// TestDrain_AsksForAnotherCall where there is more than one may change, and says when: who repeats the call is not
+// answered what the one before was.
 func TestDrain_AsksForAnotherCall(t *testing.T) {
 	t.Parallel()
 	n := newNotes()

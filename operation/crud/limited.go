@@ -15,8 +15,9 @@ const othersDepend = operation.NotLimited + ": records of other teams depend on 
 
 // RefuseLimited refuses a caller who is limited to teams where records that they do not see depend on what the change
 // alters; see record.DependedOn. rec is nil where it is purged, was where it is new. Fields that are added to a
-// definition, and that no record must have, harm nobody. It is asked before a change, and again once that is stored, because others may have stored
-// something meanwhile that depends on what was there: from then on they cannot. Errors: a 403, store.ErrUnavailable.
+// definition, and that no record must have, harm nobody. It is asked before a change, and again once that is stored,
+// because others may have stored something meanwhile that depends on what was there: from then on they cannot. Errors:
+// a 403, store.ErrUnavailable.
 func RefuseLimited(ctx context.Context, c *operation.Call, of *record.Resource, rec, was any) error {
 	scope := c.Principal.Scope(c.Tenant, nil)
 	if scope.All || was == nil || !of.Carrying() || rec != nil && of.Extends(rec, was) {

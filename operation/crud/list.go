@@ -182,7 +182,8 @@ func (s *handlers) where(ctx context.Context, c *operation.Call, in asking, errs
 	return store.All(where...), fields, nil
 }
 
-// Each word is a condition on every field that is searched. With filters and a place in an order a question has room for them.
+// Each word is a condition on every field that is searched. With filters and a place in an order a question has room
+// for them.
 const (
 	mostWords      = 6
 	mostConditions = 80

@@ -23,7 +23,8 @@ import (
 )
 
 // sortable returns the fields that a list can be sorted by: the identifier, where answers show it, those with an index
-// that begins with them, whether it tells deleted records apart, and those of a definition that is named, or not, and few.
+// that begins with them, whether it tells deleted records apart, and those of a definition that is named, or not, and
+// few.
 func sortable(of *record.Resource, definition string, few []string) []string {
 	var names []string
 	if _, ok := of.Index("id"); ok {
@@ -103,8 +104,8 @@ func (s *handlers) step(name string, fields catalog) (step, bool) {
 	return step{name: name, Order: store.Order{Field: store.Field{Name: name, Custom: true}}}, ok && f.Notation != filters.Secret && f.Notation != filters.List
 }
 
-// descends reports whether records that are alike in all that an order names are in the reverse order of their identifiers: an index
-// that is read backwards has them so.
+// descends reports whether records that are alike in all that an order names are in the reverse order of their
+// identifiers: an index that is read backwards has them so.
 func descends(order []step) bool {
 	return len(order) > 0 && order[len(order)-1].Desc && !slices.ContainsFunc(order, func(o step) bool { return o.name == "id" })
 }
@@ -138,8 +139,8 @@ func cursorOf(text string) (at cursor, err error) {
 	return at, d.Decode(&at)
 }
 
-// whole gives a cursor without values those that its record has now. Of one that is gone, or not of the list, which would tell whoever makes
-// cursors up where it was, it stays as it is.
+// whole gives a cursor without values those that its record has now. Of one that is gone, or not of the list, which
+// would tell whoever makes cursors up where it was, it stays as it is.
 func (s *handlers) whole(ctx context.Context, c *operation.Call, text string, order []step, where store.Filter) (string, error) {
 	var wanted cursor
 	wanted.sorted(order)

@@ -137,7 +137,8 @@ func (s *handlers) take(ctx context.Context, c *operation.Call, need *store.Prec
 	return s.complete(ctx, c, need, &e)
 }
 
-// require notes references that lead nowhere, and requires what the entries refer to and are defined by to be unchanged.
+// require notes references that lead nowhere, and requires what the entries refer to and are defined by to be
+// unchanged.
 func (s *handlers) require(ctx context.Context, c *operation.Call, need *store.Preconditions, known *record.Known, entries []*entry) error {
 	unchanged, err := s.refers(ctx, c, entries)
 	names := map[string]bool{}
@@ -209,8 +210,9 @@ func (s *handlers) sealing(ctx context.Context, c *operation.Call, rec any, body
 	}
 }
 
-// refers notes references that lead nowhere. What a record referred to before may be gone, or out of the
-// caller's sight. Each resource is asked once for all of them. It returns the preconditions that those which are there are unchanged.
+// refers notes references that lead nowhere. What a record referred to before may be gone, or out of the caller's
+// sight. Each resource is asked once for all of them. It returns the preconditions that those which are there are
+// unchanged.
 func (s *handlers) refers(ctx context.Context, c *operation.Call, entries []*entry) (unchanged []store.Precondition, err error) {
 	type reference struct {
 		record.Reference

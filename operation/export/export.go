@@ -44,7 +44,8 @@ func Row(o *operation.Row) {
 // mostWrong bounds the columns that are told to be wrong.
 const mostWrong = 20
 
-// chosen returns which of the columns a CSV file has. Errors name columns that are asked for and are not there, or twice.
+// chosen returns which of the columns a CSV file has. Errors name columns that are asked for and are not there, or
+// twice.
 func (in Asked) chosen(columns []string) (at []int, err error) {
 	var errs fault.List
 	for field, given := range map[string]bool{"columns": in.Columns != "", "bom": in.BOM} {
@@ -73,8 +74,8 @@ func (in Asked) chosen(columns []string) (at []int, err error) {
 	return at, errs.Err()
 }
 
-// Answer returns an answer with the rows that rows writes, as a file of that name without its suffix. Errors are what is wrong with
-// what was asked for.
+// Answer returns an answer with the rows that rows writes, as a file of that name without its suffix. Errors are what
+// is wrong with what was asked for.
 func Answer(c *operation.Call, in Asked, name string, columns []string, rows func(context.Context, *Writer) error) (operation.Result, error) {
 	at, err := in.chosen(columns)
 	if err != nil {

@@ -480,7 +480,8 @@ func TestSeconds(t *testing.T) {
 	}
 }
 
-// TestAfterTheYear9999: what is stored as text is compared as such, and comes before a year of five digits all the same.
+// TestAfterTheYear9999: what is stored as text is compared as such, and comes before a year of five digits all the
+// same.
 func TestAfterTheYear9999(t *testing.T) {
 	t.Parallel()
 	for _, moment := range []string{"9999-12-31T23:59:59-01:00", "9999-12-31T23:59:59.9999Z"} {

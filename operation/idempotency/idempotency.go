@@ -64,8 +64,8 @@ type Log struct {
 	rations *cache.Map[*ration] // by organization
 }
 
-// Kept answers are no records of the organization's quota. So those of a day are bounded, for each organization and process: the large
-// ones to little of that, so that a few requests leave room for many.
+// Kept answers are no records of the organization's quota. So those of a day are bounded, for each organization and
+// process: the large ones to little of that, so that a few requests leave room for many.
 const (
 	smallAnswer = 8 << 10
 	largePerDay = 64 << 20
@@ -73,7 +73,8 @@ const (
 	maxRations  = 65_536
 )
 
-// ration is what an organization has had kept of answers since it began. It begins anew when the first of them have gone.
+// ration is what an organization has had kept of answers since it began. It begins anew when the first of them have
+// gone.
 type ration struct {
 	mu         sync.Mutex
 	began      time.Time
@@ -128,11 +129,11 @@ func hash(texts ...string) []byte {
 	return h.Sum(nil)
 }
 
-// Once carries the call out by run, unless the same caller has had it carried out with the same key
-// already: then it returns what was answered, with the header Idempotency-Replayed. What another attempt
-// may change is not kept: failures of the service, and that others came between. Errors, besides those of run: a 409 while it is
-// carried out, or where that ended without an answer that could be kept; a 422 where the key was used
-// for another request; those of the store and the organization's data keys.
+// Once carries the call out by run, unless the same caller has had it carried out with the same key already: then it
+// returns what was answered, with the header Idempotency-Replayed. What another attempt may change is not kept:
+// failures of the service, and that others came between. Errors, besides those of run: a 409 while it is carried out,
+// or where that ended without an answer that could be kept; a 422 where the key was used for another request; those of
+// the store and the organization's data keys.
 func (l *Log) Once(ctx context.Context, c *operation.Call, r Request, run func(context.Context) (operation.Result, error)) (operation.Result, error) {
 	caller := "user:" + strconv.FormatInt(c.Principal.UserID, 10)
 	if c.Principal.Kind == tenants.ServiceAccount {
@@ -280,8 +281,8 @@ func (l *Log) complete(ctx context.Context, c *operation.Call, a *attempt, rec *
 	}
 }
 
-// End takes away the answers about records that are about to end for good. Who repeats a request is told that its answer
-// is gone. Errors: store.ErrUnavailable.
+// End takes away the answers about records that are about to end for good. Who repeats a request is told that its
+// answer is gone. Errors: store.ErrUnavailable.
 func (l *Log) End(ctx context.Context, ws *store.Workspace, ids []string) error {
 	in := l.kind.In(ws)
 	for {
@@ -329,8 +330,8 @@ func (l *Log) Forget(ctx context.Context, ws *store.Workspace) error {
 	}
 }
 
-// sweep removes some of what has expired, and reports whether more of it may be left. What somebody else changes or removes
-// at the same time stays.
+// sweep removes some of what has expired, and reports whether more of it may be left. What somebody else changes or
+// removes at the same time stays.
 func (l *Log) sweep(ctx context.Context, in store.Collection[record]) (left bool, err error) {
 	found, err := in.Find(ctx, store.Query{Filter: store.Where(store.F("expires"), store.OpLt, l.now().UnixMilli()), Sort: []store.Order{store.Asc("expires")}, Limit: swept, LeaveOut: true})
 	if err != nil || len(found) == 0 {

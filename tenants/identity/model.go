@@ -43,7 +43,8 @@ type User struct {
 	PasswordChangedAt int64  `json:"password_changed_at,omitempty" use:"local"`
 	InviteHash        string `json:"invite_hash,omitempty" rule:"unique" use:"local"`
 	InviteExpiresAt   int64  `json:"invite_expires_at,omitempty" use:"local"`
-	// InviteHeld is what the user might do when the link was made, which ends once that is more; nil, by an earlier version: nothing.
+	// InviteHeld is what the user might do when the link was made, which ends once that is more; nil, by an earlier
+	// version: nothing.
 	InviteHeld []tenants.Permission `json:"invite_held" use:"local"`
 
 	Invitation *Invitation `json:"-"` // told once to who makes the user, or invites it

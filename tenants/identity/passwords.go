@@ -130,7 +130,8 @@ func (s *Service) invitation(ctx context.Context, t *tenants.Tenant, u *User) (*
 	return &Invitation{Token: token, ExpiresAt: expires.UTC().Truncate(time.Second)}, err
 }
 
-// link gives the user, who is not stored yet, a single-use link, and notes what the user may do by now: see checkInvite.
+// link gives the user, who is not stored yet, a single-use link, and notes what the user may do by now: see
+// checkInvite.
 func (s *Service) link(
 	ctx context.Context, t *tenants.Tenant, u *User, prefix string, until time.Time,
 ) (secret.String, error) {
@@ -197,8 +198,8 @@ func (s *Service) linked(ctx context.Context, t *tenants.Tenant, prefix, token s
 	return u, s.checkInvite(ctx, t, u, hash)
 }
 
-// checkInvite refuses a link that is used or expired, or by which more could be done than when it was made: whoever made
-// it, and may have kept it, need not hold what a role was given since.
+// checkInvite refuses a link that is used or expired, or by which more could be done than when it was made: whoever
+// made it, and may have kept it, need not hold what a role was given since.
 func (s *Service) checkInvite(ctx context.Context, t *tenants.Tenant, u *User, hash string) error {
 	if !u.Active || u.InviteHash != hash || s.now().UnixMilli() >= u.InviteExpiresAt {
 		return fmt.Errorf("invitation of user %d is used or expired: %w", u.UID, tenants.ErrDenied)

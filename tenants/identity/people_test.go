@@ -457,7 +457,8 @@ func TestTheLastAdministratorStays(t *testing.T) {
 	}
 }
 
-// TestARoleTakesNoHeldName: a role that was lost past the service, and that somebody still has, is not made anew with other rights.
+// TestARoleTakesNoHeldName: a role that was lost past the service, and that somebody still has, is not made anew with
+// other rights.
 func TestARoleTakesNoHeldName(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})

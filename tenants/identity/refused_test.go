@@ -50,7 +50,8 @@ func TestInactivePeopleGetInByNothing(t *testing.T) {
 	}
 }
 
-// TestInvitedAnew: the link before is worth nothing, also to who looked it up before, and nobody takes the new one back with it.
+// TestInvitedAnew: the link before is worth nothing, also to who looked it up before, and nobody takes the new one back
+// with it.
 func TestInvitedAnew(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})

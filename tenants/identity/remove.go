@@ -14,9 +14,9 @@ import (
 	"tenantry/tenants"
 )
 
-// remove deletes a record that rights hang on, as it was read, where free finds nothing that holds it, and makes cached identities void.
-// It is asked again afterwards, when nobody is given the record any more: where somebody was meanwhile it is put back. Errors: those
-// of free, store.ErrConflict where it was changed or deleted since.
+// remove deletes a record that rights hang on, as it was read, where free finds nothing that holds it, and makes cached
+// identities void. It is asked again afterwards, when nobody is given the record any more: where somebody was meanwhile
+// it is put back. Errors: those of free, store.ErrConflict where it was changed or deleted since.
 func remove[T any](ctx context.Context, s *Service, t *tenants.Tenant, of *record.Of[T], rec *T, free func() error) error {
 	if err := free(); err != nil {
 		return err

@@ -51,7 +51,8 @@ func (s *Service) SignOut(ctx context.Context, t *tenants.Tenant, uid int64, o S
 	return err
 }
 
-// SignOutAll notes that every session of the user is over that began before then (Unix milliseconds). Errors: as SignOut.
+// SignOutAll notes that every session of the user is over that began before then (Unix milliseconds). Errors: as
+// SignOut.
 func (s *Service) SignOutAll(ctx context.Context, t *tenants.Tenant, uid int64, before int64) error {
 	_, err := s.update(ctx, t, uid, func(u *User) error {
 		u.SessionsFrom = max(u.SessionsFrom, before)

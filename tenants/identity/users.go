@@ -192,9 +192,9 @@ func equalUsers(a, b *User) bool {
 		a.InviteHash == b.InviteHash && a.InviteExpiresAt == b.InviteExpiresAt
 }
 
-// Turn ends what was begun or sent to a user who was deactivated since was, or came back: sessions, and a link. Sessions would end by
-// themselves only if they were used meanwhile. A link ends as well where the user may do more than when it was made, which whoever made it
-// may not, or has another address, since it was sent to the one before.
+// Turn ends what was begun or sent to a user who was deactivated since was, or came back: sessions, and a link.
+// Sessions would end by themselves only if they were used meanwhile. A link ends as well where the user may do more
+// than when it was made, which whoever made it may not, or has another address, since it was sent to the one before.
 func (u *User) Turn(was *User) {
 	turned := u.Active != was.Active
 	if turned {

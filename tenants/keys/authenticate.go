@@ -145,7 +145,8 @@ func (s *Service) lookUp(ctx context.Context, t *tenants.Tenant, hash string, no
 	return e, nil
 }
 
-// byHash returns the key with that text, or that had it before it was rotated. Errors: store.ErrNotFound, store.ErrUnavailable.
+// byHash returns the key with that text, or that had it before it was rotated. Errors: store.ErrNotFound,
+// store.ErrUnavailable.
 func (s *Service) byHash(ctx context.Context, people *store.Workspace, hash string) (*Key, error) {
 	keys := s.kinds.Keys.In(people)
 	// One after the other, since SQLite asked for either reads every key there is.

@@ -343,7 +343,8 @@ func TestRotatedKeyPastItsOverlapIsRefusedByTheStore(t *testing.T) {
 	}
 }
 
-// TestEveryOverlapIsKept: a rotation within the overlap of another ends none before its time, and rotated says when each ends.
+// TestEveryOverlapIsKept: a rotation within the overlap of another ends none before its time, and rotated says when
+// each ends.
 func TestEveryOverlapIsKept(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})

@@ -400,8 +400,8 @@ func (s *Service) RevokeAccount(ctx context.Context, t *tenants.Tenant, account 
 	return n, nil
 }
 
-// SetLimits lets alter change the key's own limits, and those of each of its visitors. When it returns, they hold in this
-// process, in others within a second. Errors: store.ErrNotFound, store.ErrUnavailable.
+// SetLimits lets alter change the key's own limits, and those of each of its visitors. When it returns, they hold in
+// this process, in others within a second. Errors: store.ErrNotFound, store.ErrUnavailable.
 func (s *Service) SetLimits(ctx context.Context, t *tenants.Tenant, id string, alter func(own, visitors *rate.Pair)) (*Key, error) {
 	k, err := s.change(ctx, t, id, func(k *Key) error {
 		alter(&k.Limits, &k.Visitors)

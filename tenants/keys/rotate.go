@@ -53,9 +53,9 @@ func (k *Key) Until(hash string) int64 {
 	return 1 // it has ended
 }
 
-// Rotate gives the key a new token, and the lifetime with which it was issued anew. The token before goes
-// on for the overlap (0: ends now), those from rotations before that to the ends of theirs. may, where set, is asked of the key as it
-// would be, and may narrow it. Errors: as Issue, store.ErrNotFound.
+// Rotate gives the key a new token, and the lifetime with which it was issued anew. The token before goes on for the
+// overlap (0: ends now), those from rotations before that to the ends of theirs. may, where set, is asked of the key as
+// it would be, and may narrow it. Errors: as Issue, store.ErrNotFound.
 func (s *Service) Rotate(ctx context.Context, t *tenants.Tenant, id string, overlap time.Duration, may func(*Key, *identity.Account) error) (*Issued, error) {
 	k, err := s.Get(ctx, t, id)
 	if err != nil {

@@ -14,9 +14,9 @@ import (
 	"tenantry/tenants"
 )
 
-// When a key was last used, and for which of its permissions, is noted beside requests and stored later: at most once in
-// usesEvery, when FlushUses is called, for each key and process, and of maxUses that wait. So is which of their permissions
-// people need.
+// When a key was last used, and for which of its permissions, is noted beside requests and stored later: at most once
+// in usesEvery, when FlushUses is called, for each key and process, and of maxUses that wait. So is which of their
+// permissions people need.
 const (
 	usesEvery = time.Minute
 	maxUses   = 65_536
@@ -78,7 +78,8 @@ func (s *Service) NeedsOf(t *tenants.Tenant, uid int64) *tenants.Needs {
 	return s.needs(t.People(), who)
 }
 
-// used notes that a key or a person calls now, and needs that permission where one is given, unless too many wait to be stored.
+// used notes that a key or a person calls now, and needs that permission where one is given, unless too many wait to be
+// stored.
 func (s *Service) used(people *store.Workspace, who user, needed ...tenants.Permission) {
 	s.uses.mu.Lock()
 	defer s.uses.mu.Unlock()
@@ -167,7 +168,8 @@ func (s *Service) store(ctx context.Context, who user, u use) error {
 	return err
 }
 
-// RightsOf returns what was noted of people, by their numbers; of some there is nothing yet. Errors: store.ErrUnavailable.
+// RightsOf returns what was noted of people, by their numbers; of some there is nothing yet. Errors:
+// store.ErrUnavailable.
 func (s *Service) RightsOf(ctx context.Context, t *tenants.Tenant, uids []int64) (map[int64]*Rights, error) {
 	noted := map[int64]*Rights{}
 	if len(uids) == 0 {

@@ -160,8 +160,8 @@ func (l *Limiter) rules(r *Request, into []rule) []rule {
 	return into
 }
 
-// addressRules returns the limits of a stranger's address, in into. They know neither the host nor the organization: the
-// one is chosen by who asks, and the limits of the other would tell that there is one.
+// addressRules returns the limits of a stranger's address, in into. They know neither the host nor the organization:
+// the one is chosen by who asks, and the limits of the other would tell that there is one.
 func (l *Limiter) addressRules(c Caller, into []rule) []rule {
 	into = add(into, address(l.defaults), l.prefix+"limit:address:"+c.address.String(), "address rate", "address quota")
 	pass(into)
@@ -257,9 +257,8 @@ func (l *Limiter) decide(ctx context.Context, rules []rule) (_ Decision, alone b
 	return l.local.decide(rules, l.now().UnixMilli()).decision(rules), l.shared != nil
 }
 
-// Return gives the organization back what Take counted against it, and against all callers
-// together whom nobody knows. The caller's own limits keep the count. Where Redis fails, the organization's limit fills up a moment
-// later, no more.
+// Return gives the organization back what Take counted against it, and against all callers together whom nobody knows.
+// The caller's own limits keep the count. Where Redis fails, the organization's limit fills up a moment later, no more.
 func (l *Limiter) Return(ctx context.Context, r Request) {
 	var buffer [maxRules]rule
 	in := r.Limits.Or(l.defaults)
@@ -334,8 +333,8 @@ func anonymous(s rate.Set) rate.Pair {
 	return rate.Pair{Rate: s.Organization.Rate.Part(anonymousPart), Quota: s.Organization.Quota.Part(anonymousPart)}
 }
 
-// address returns the limits of one address of such callers. They must not be those of an organization: by them strangers
-// would know that there is one.
+// address returns the limits of one address of such callers. They must not be those of an organization: by them
+// strangers would know that there is one.
 func address(s rate.Set) rate.Pair {
 	all := anonymous(s)
 	return rate.Pair{Rate: all.Rate.Part(addressPart).Tighter(s.Address.Rate), Quota: all.Quota.Part(addressPart).Tighter(s.Address.Quota)}

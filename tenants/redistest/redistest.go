@@ -87,8 +87,8 @@ func Start(t testing.TB, options ...Option) *Server {
 	return s
 }
 
-// FreeAddr returns a loopback address whose port nobody listens on, below those that systems hand out: one of these may be
-// another's before it is used.
+// FreeAddr returns a loopback address whose port nobody listens on, below those that systems hand out: one of these may
+// be another's before it is used.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
 	var err error

@@ -174,8 +174,8 @@ func (a *attempt) count(ctx context.Context, names ...string) error {
 	return nil
 }
 
-// succeeded takes the attempt back and makes the address familiar, where there is one: callers without share a name, and
-// one of them must not vouch for the others. It may fail: then the attempt counts until it is forgotten.
+// succeeded takes the attempt back and makes the address familiar, where there is one: callers without share a name,
+// and one of them must not vouch for the others. It may fail: then the attempt counts until it is forgotten.
 func (a *attempt) succeeded(ctx context.Context) {
 	a.takeBack(ctx)
 	commands := []redisconn.Command{{"del", a.tries}}

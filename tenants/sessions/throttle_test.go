@@ -241,7 +241,8 @@ func TestThrottleSurvivesGarbage(t *testing.T) {
 	d.opens(t, "192.0.2.1")
 }
 
-// TestNobodyVouchesForCallersWithoutAnAddress: they share one name, so a sign-in of one makes the others no familiar ones.
+// TestNobodyVouchesForCallersWithoutAnAddress: they share one name, so a sign-in of one makes the others no familiar
+// ones.
 func TestNobodyVouchesForCallersWithoutAnAddress(t *testing.T) {
 	t.Parallel()
 	d := newDoor(t, sessions.Throttle{PerPerson: 3})

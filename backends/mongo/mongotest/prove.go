@@ -28,13 +28,14 @@ type Question struct {
 // CustomKey is that of the custom value that documents of a proof have: "0" to "9".
 const CustomKey = "plan"
 
-// proofSize is how many documents each of two workspaces has of a collection that is proven, besides one that has no values.
+// proofSize is how many documents each of two workspaces has of a collection that is proven, besides one that has no
+// values.
 const proofSize = 300
 
 // Prove asks the questions of a collection that it fills, and the server's explain which indexes serve each: by reading
 // what was asked for, at most one entry more, and nothing of another workspace, in the order where one is declared. It
-// returns the questions that none serves, the indexes without which every question is served as well as with them, unique ones
-// apart, and how many there are, with that of the key. It skips the test where the server has no explain.
+// returns the questions that none serves, the indexes without which every question is served as well as with them,
+// unique ones apart, and how many there are, with that of the key. It skips the test where the server has no explain.
 func Prove(t testing.TB, c *driver.Collection, questions []Question) (unserved, unneeded []string, indexes int) {
 	t.Helper()
 	if IsStandIn(t) {
@@ -138,7 +139,8 @@ func (p *proof) fill() driver.Workspace {
 	return first
 }
 
-// documents returns the first with all the values that questions ask for, some with some of them, and the last without any value.
+// documents returns the first with all the values that questions ask for, some with some of them, and the last without
+// any value.
 func (p *proof) documents() []driver.Write {
 	random := rand.New(rand.NewPCG(1, 2)) // the same each time
 	distinct := map[string]bool{}
@@ -189,7 +191,8 @@ func (p *proof) indexes() (all []index) {
 	return slices.DeleteFunc(all, func(x index) bool { return x.Name == "_id_" })
 }
 
-// explain returns the server's plan for the command, and what came of it. What the server cannot do with that index has none.
+// explain returns the server's plan for the command, and what came of it. What the server cannot do with that index has
+// none.
 func (p *proof) explain(asked bson.Raw, hint string) bson.Raw {
 	find := bson.D{}
 	for _, part := range []string{"find", "filter", "sort"} {
@@ -207,8 +210,8 @@ func (p *proof) explain(asked bson.Raw, hint string) bson.Raw {
 	return plan
 }
 
-// serves reports how well the index serves a question that has n answers: 0 for not at all, 2 where it gives the order too.
-// A declared order must be given.
+// serves reports how well the index serves a question that has n answers: 0 for not at all, 2 where it gives the order
+// too. A declared order must be given.
 func (p *proof) serves(x *index, asked bson.Raw, n int, ordered bool) int {
 	plan := p.explain(asked, x.Name)
 	number := func(name string) int { v, _ := plan.Lookup("executionStats", name).AsInt64OK(); return int(v) }
@@ -236,8 +239,8 @@ func (p *proof) serves(x *index, asked bson.Raw, n int, ordered bool) int {
 	return 1
 }
 
-// found reports whether the server's planner comes to an index by itself. Others than MongoDB's, which tell no bounds, do so
-// only where values are asked for without operators, and no order: as those of a unique index can be.
+// found reports whether the server's planner comes to an index by itself. Others than MongoDB's, which tell no bounds,
+// do so only where values are asked for without operators, and no order: as those of a unique index can be.
 func (p *proof) found(asked bson.Raw, ordered bool) bool {
 	winning := p.explain(asked, "").Lookup("queryPlanner", "winningPlan").String()
 	if strings.Contains(winning, "indexBounds") {

@@ -204,7 +204,8 @@ func empty(v reflect.Value) bool {
 	return v.IsZero()
 }
 
-// Quiet reports whether a record that says nothing of the field has it empty, since lines and answers name it only where it is not.
+// Quiet reports whether a record that says nothing of the field has it empty, since lines and answers name it only
+// where it is not.
 func (f *Field) Quiet() bool { return f.quiet }
 
 // Clear takes the field away from a record.

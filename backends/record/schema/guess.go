@@ -19,10 +19,10 @@ const longSample = 1000
 const maxDigits = 18
 
 // Guess narrows down which type the values of a column have: Number, Boolean, Date, DateTime, Email or Url where every
-// one fits, else LongText where one is long or has several lines, else Text. Blank ones do not count; without any other the
-// type is Text. A guess needs evidence. A Number is written as numbers are written back: "007", "+49", "1.10", "1e6" and
-// more digits than a number keeps are Text. A Boolean has true or false in it, or both yes and no: NO is a country too. Dates
-// whose day and month could be taken for each other are Text. The zero value has seen nothing.
+// one fits, else LongText where one is long or has several lines, else Text. Blank ones do not count; without any other
+// the type is Text. A guess needs evidence. A Number is written as numbers are written back: "007", "+49", "1.10",
+// "1e6" and more digits than a number keeps are Text. A Boolean has true or false in it, or both yes and no: NO is a
+// country too. Dates whose day and month could be taken for each other are Text. The zero value has seen nothing.
 type Guess struct {
 	seen, long, yes, no, written bool
 	unfit                        [6]bool // of candidates

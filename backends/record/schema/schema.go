@@ -124,8 +124,8 @@ func KnownTypes() []string {
 	return []string{Text, LongText, Number, Boolean, Date, DateTime, Email, Phone, URL, Select, MultiSelect, Encrypted}
 }
 
-// Unchecked returns, in words, which of the fields have a type of the organization's own that they had not before, and what it means
-// for their values; "": none has.
+// Unchecked returns, in words, which of the fields have a type of the organization's own that they had not before, and
+// what it means for their values; "": none has.
 func (f Fields) Unchecked(before Fields) string {
 	var named []string
 	for _, name := range f.Names() {
@@ -139,7 +139,8 @@ func (f Fields) Unchecked(before Fields) string {
 	return "types of your own: values of " + listed(named) + " are taken as they are, and not checked, summed or compared as numbers"
 }
 
-// Dropped returns, in words, which of the parts that Parse ignored no definition has, such as options; "": there are none.
+// Dropped returns, in words, which of the parts that Parse ignored no definition has, such as options; "": there are
+// none.
 func Dropped(ignored []string) string {
 	parts := slices.DeleteFunc(slices.Clone(ignored), func(part string) bool { // which callers send as they were answered, or have always sent
 		return strings.HasSuffix(part, ".locked") || strings.HasSuffix(part, "."+reserved)

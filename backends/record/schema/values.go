@@ -35,7 +35,8 @@ func (f Fields) CheckValues(errs *fault.List, path string, values map[string]any
 	return f.CheckChanged(errs, path, values, func(string) bool { return true })
 }
 
-// CheckChanged is CheckValues of a record that is there already: what was not changed stays as it is, also where it would not do by now.
+// CheckChanged is CheckValues of a record that is there already: what was not changed stays as it is, also where it
+// would not do by now.
 func (f Fields) CheckChanged(errs *fault.List, path string, values map[string]any, changed func(name string) bool) (clean map[string]any, unknown []string) {
 	clean = make(map[string]any, len(values))
 	for _, name := range f.Names() {
@@ -68,7 +69,8 @@ func (f Fields) CheckChanged(errs *fault.List, path string, values map[string]an
 	return clean, unknown
 }
 
-// Unfit returns what those of the values must be that do not fit their fields: their definition was changed after them. Nil: all fit.
+// Unfit returns what those of the values must be that do not fit their fields: their definition was changed after them.
+// Nil: all fit.
 func (f Fields) Unfit(values map[string]any) (unfit map[string]string) {
 	for name, value := range values {
 		field, defined := f[name]

@@ -1,6 +1,6 @@
-// Package ask calls operations from pages. A Call goes through the handler that serves everybody, with the cookie and the origin
-// of the page's request, so that sessions, rights, limits, audit and logs apply as to any other caller. Nothing else of the
-// console reads or changes what organizations keep.
+// Package ask calls operations from pages. A Call goes through the handler that serves everybody, with the cookie and
+// the origin of the page's request, so that sessions, rights, limits, audit and logs apply as to any other caller.
+// Nothing else of the console reads or changes what organizations keep.
 package ask
 
 import (
@@ -59,7 +59,8 @@ type Reply struct {
 	Data    strictjson.Value
 }
 
-// PassOn gives the browser what an answer says to it: a session that begins, or goes on under another name, and when to try again.
+// PassOn gives the browser what an answer says to it: a session that begins, or goes on under another name, and when to
+// try again.
 func PassOn(w http.ResponseWriter, answer http.Header) {
 	for _, name := range []string{"Set-Cookie", "Retry-After"} {
 		for _, value := range answer.Values(name) {

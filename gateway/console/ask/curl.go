@@ -8,12 +8,12 @@ import (
 	"tenantry/operation"
 )
 
-// mostCopied is how long a command may be that is shown, in bytes: nobody copies a longer one, and each of its quotation marks
-// takes sixteen on a page.
+// mostCopied is how long a command may be that is shown, in bytes: nobody copies a longer one, and each of its
+// quotation marks takes sixteen on a page.
 const mostCopied = 16 << 10
 
-// Curl returns the command that makes the same call with the credential that it takes: a key rather than a session. Empty: it
-// would be too long.
+// Curl returns the command that makes the same call with the credential that it takes: a key rather than a session.
+// Empty: it would be too long.
 func (c *Client) Curl(slug string, q Call) string {
 	quote := func(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 	parts := []string{"curl", "-g"}

@@ -1,6 +1,6 @@
-// Package builder is the part of a form that composes the question of a report: its source, filter, columns, groups, figures and
-// order, and the inputs that readers set. Query and Inputs read the form back into the body of the operation; a query that says
-// more than the form can is edited as JSON.
+// Package builder is the part of a form that composes the question of a report: its source, filter, columns, groups,
+// figures and order, and the inputs that readers set. Query and Inputs read the form back into the body of the
+// operation; a query that says more than the form can is edited as JSON.
 package builder
 
 import (
@@ -47,8 +47,8 @@ func IsInputs(f *operation.Field) bool {
 	return reflect.TypeOf(f.Type) == reflect.TypeFor[map[string]reports.Input]()
 }
 
-// Complete completes the controls of a report's form, which depend on each other, and returns apart those that are seldom needed.
-// Of another form it returns them as they are.
+// Complete completes the controls of a report's form, which depend on each other, and returns apart those that are
+// seldom needed. Of another form it returns them as they are.
 func Complete(v *visit.Visit, controls, more []input.Control, current strictjson.Value, sent url.Values) (often, seldom []input.Control) {
 	at := func(name string) *input.Control {
 		for i := range controls {

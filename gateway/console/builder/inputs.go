@@ -19,7 +19,8 @@ type ReportInput struct {
 	reports.Input
 }
 
-// ReportInputs returns the inputs of a report and the reports at its address that have that rule, or any; a name stands for one of them.
+// ReportInputs returns the inputs of a report and the reports at its address that have that rule, or any; a name stands
+// for one of them.
 func ReportInputs(v *visit.Visit, path map[string]string, rule string) (all []ReportInput) {
 	get := v.Site.Rows["reports.get"]
 	if !v.May(get) {

@@ -67,8 +67,8 @@ type Series struct {
 	Values []float64
 	Sums   bool // the sum of values means something
 	Rest   bool // what was folded together
-	// At are the points, each once, that Values are of, where they are not of all: parts may be as many as points, and have a value
-	// at one of them each.
+	// At are the points, each once, that Values are of, where they are not of all: parts may be as many as points, and
+	// have a value at one of them each.
 	At []int
 }
 

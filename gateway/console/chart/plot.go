@@ -111,8 +111,8 @@ func (d *drawing) across(from, to float64) across {
 	return a
 }
 
-// tick writes what a place of the axis is called, and beneath what it is part of. It reports false, and writes nothing, where that
-// would touch what stands before it.
+// tick writes what a place of the axis is called, and beneath what it is part of. It reports false, and writes nothing,
+// where that would touch what stands before it.
 func (d *drawing) tick(x, y float64, text, within string) bool {
 	said := [2]string{text, within}
 	var at [2]float64

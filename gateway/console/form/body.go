@@ -18,8 +18,8 @@ import (
 	"tenantry/operation"
 )
 
-// Body reads a form into the body of its operation. What JSON cannot be made of is a fault here; all else is judged by the
-// operation, which gets it as it was typed.
+// Body reads a form into the body of its operation. What JSON cannot be made of is a fault here; all else is judged by
+// the operation, which gets it as it was typed.
 func Body(v *visit.Visit, row *operation.Row, path map[string]string, sent url.Values) (map[string]any, []fault.Fault) {
 	if row.Body == nil {
 		return nil, nil
@@ -150,7 +150,8 @@ func Query(row *operation.Row, sent url.Values) url.Values {
 	return query
 }
 
-// PathValues notes the parameters of the operation's path that a form gives, and no others: they would make another path of it.
+// PathValues notes the parameters of the operation's path that a form gives, and no others: they would make another
+// path of it.
 func PathValues(row *operation.Row, path map[string]string, sent url.Values) {
 	for _, p := range row.Params {
 		if name := "path." + p.Name; p.In == operation.InPath && sent.Has(name) {

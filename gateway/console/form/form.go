@@ -1,5 +1,6 @@
-// Package form makes the form of an operation from its row, New, and reads what was typed into the operation's body and query,
-// Body and Query. What is wrong with a value is said by the operation; only what cannot be sent as JSON is refused here.
+// Package form makes the form of an operation from its row, New, and reads what was typed into the operation's body and
+// query, Body and Query. What is wrong with a value is said by the operation; only what cannot be sent as JSON is
+// refused here.
 package form
 
 import (

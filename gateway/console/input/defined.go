@@ -94,8 +94,8 @@ func DefinedControl(row *operation.Row, within string, d show.DefinedField, now 
 	return c
 }
 
-// misfits reports whether a stored value is none of its field's type, which was another when it was stored. The control of the type
-// would show nothing, and send that instead of the value.
+// misfits reports whether a stored value is none of its field's type, which was another when it was stored. The control
+// of the type would show nothing, and send that instead of the value.
 func misfits(d show.DefinedField, now strictjson.Value) bool {
 	if now.Is == strictjson.Null || d.Kind == schema.Encrypted {
 		return false

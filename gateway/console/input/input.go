@@ -1,5 +1,6 @@
-// Package input has the controls of forms: what they hold, how what was typed is read back, and which faults stand beside them.
-// Lines of cells (Grid) and rows of a schema grow by a button that sends the form, so that forms work without scripts.
+// Package input has the controls of forms: what they hold, how what was typed is read back, and which faults stand
+// beside them. Lines of cells (Grid) and rows of a schema grow by a button that sends the form, so that forms work
+// without scripts.
 //
 // A control holds its value as it is: where its kind would lose a part of it, another kind is taken, JSON in the end.
 package input
@@ -42,8 +43,8 @@ func SplitLines(values []string) []string {
 	return all
 }
 
-// Fit makes a control one that holds its value: browsers take line breaks out of others, and what is no date out of one of dates. JSON
-// that was sent stays JSON, and a secret is asked for again.
+// Fit makes a control one that holds its value: browsers take line breaks out of others, and what is no date out of one
+// of dates. JSON that was sent stays JSON, and a secret is asked for again.
 func (c *Control) Fit(sent url.Values) {
 	switch {
 	case c.Kind == "secret":

@@ -32,8 +32,8 @@ func InUTC(text string) string {
 	return text
 }
 
-// WithMoments leads what a form says of moments on to the address of the page, whose inputs have them as calls do: utc[day]=2024-05-17T10:00, as
-// browsers write it, is params[day]=2024-05-17T10:00:00Z.
+// WithMoments leads what a form says of moments on to the address of the page, whose inputs have them as calls do:
+// utc[day]=2024-05-17T10:00, as browsers write it, is params[day]=2024-05-17T10:00:00Z.
 func WithMoments(page http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		query, err := url.ParseQuery(r.URL.RawQuery)

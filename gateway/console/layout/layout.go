@@ -1,6 +1,6 @@
-// Package layout writes pages: the templates and the files that they load, the frame around a page, the parts that many pages
-// have, and the messages for visitors who cannot be shown what they asked for. Each package of pages hands its view to
-// Renderer.Render by the name of a template; views are plain structs of what the template shows.
+// Package layout writes pages: the templates and the files that they load, the frame around a page, the parts that many
+// pages have, and the messages for visitors who cannot be shown what they asked for. Each package of pages hands its
+// view to Renderer.Render by the name of a template; views are plain structs of what the template shows.
 package layout
 
 import (
@@ -78,7 +78,8 @@ type Frame struct {
 	Faulty       bool // something that was sent is wrong
 }
 
-// Render answers with the page that the template of the name makes of the view. A template that fails is logged, and answered as 500.
+// Render answers with the page that the template of the name makes of the view. A template that fails is logged, and
+// answered as 500.
 func (p *Renderer) Render(w http.ResponseWriter, code int, name string, data any) {
 	var buf bytes.Buffer
 	if err := p.templates.ExecuteTemplate(&buf, name, data); err != nil {
@@ -91,7 +92,8 @@ func (p *Renderer) Render(w http.ResponseWriter, code int, name string, data any
 	_, _ = w.Write(buf.Bytes()) // a browser that has gone cannot be told
 }
 
-// Message answers with a page that is a message alone. organization is its name in the header; empty: the page tells none.
+// Message answers with a page that is a message alone. organization is its name in the header; empty: the page tells
+// none.
 func (p *Renderer) Message(w http.ResponseWriter, code int, organization, title, text string) {
 	p.Render(w, code, "message", MessageView{Frame: Frame{Title: title, Organization: organization}, Text: text})
 }

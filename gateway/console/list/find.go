@@ -95,8 +95,8 @@ type searchedList struct {
 	title string
 }
 
-// searched returns the lists that the person can search: those of the navigation, and after each those that its records have, as custom
-// objects have records.
+// searched returns the lists that the person can search: those of the navigation, and after each those that its records
+// have, as custom objects have records.
 func searched(v *visit.Visit, view *findView) (lists []searchedList) {
 	for _, part := range view.Navigation {
 		for _, link := range part.Links {

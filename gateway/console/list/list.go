@@ -128,8 +128,8 @@ func Page(v *visit.Visit, p *site.Page, path map[string]string) {
 	v.Show(a.Code, "list", view)
 }
 
-// wrongQuestion says what is wrong with the filters or the order that a list was asked for; it is shown where they can be
-// taken away. Empty: nothing is, or it is no question of those.
+// wrongQuestion says what is wrong with the filters or the order that a list was asked for; it is shown where they can
+// be taken away. Empty: nothing is, or it is no question of those.
 func wrongQuestion(a ask.Reply, err error) string {
 	if err != nil || a.Code != http.StatusUnprocessableEntity && a.Code != http.StatusBadRequest {
 		return ""

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// conventions are how the readers of a language write numbers, dates and times, as far as pages show them. A library for
-// these 29 languages has a package for each, with currencies and names that no page shows.
+// conventions are how the readers of a language write numbers, dates and times, as far as pages show them. A library
+// for these 29 languages has a package for each, with currencies and names that no page shows.
 type conventions struct {
 	tag                   string
 	minus, group, decimal string

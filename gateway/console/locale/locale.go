@@ -1,4 +1,5 @@
-// Package locale writes numbers, dates and times as the readers of a page do, by the Accept-Language header of their browsers.
+// Package locale writes numbers, dates and times as the readers of a page do, by the Accept-Language header of their
+// browsers.
 package locale
 
 import (

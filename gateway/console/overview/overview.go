@@ -1,4 +1,5 @@
-// Package overview is the first page of an organization: how much it keeps, its requests, what needs attention and what was done last.
+// Package overview is the first page of an organization: how much it keeps, its requests, what needs attention and what
+// was done last.
 package overview
 
 import (

@@ -16,8 +16,8 @@ import (
 // explains is the operation that tells who may call what.
 const explains = "authz.explain"
 
-// choose makes a question of it a choice among the operations, or the people and keys, that there are. It stays a text where what was
-// asked is none of them.
+// choose makes a question of it a choice among the operations, or the people and keys, that there are. It stays a text
+// where what was asked is none of them.
 func choose(v *visit.Visit, c *input.Control) {
 	var options []layout.Option
 	switch c.Name {

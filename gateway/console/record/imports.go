@@ -10,7 +10,8 @@ import (
 	"tenantry/internal/strictjson"
 )
 
-// imported says of a file that was only checked what would be done with it, and leads on: to importing it, or to what became of it.
+// imported says of a file that was only checked what would be done with it, and leads on: to importing it, or to what
+// became of it.
 func imported(v *visit.Visit, view *View, data strictjson.Value) {
 	as := data.Get("as").Text
 	if data.Get("dry_run").Is == strictjson.True { // however it ended

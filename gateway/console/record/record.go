@@ -1,5 +1,5 @@
-// Package record is the page of one record, and of whatever else an operation answers that is no list: its facts, the form that
-// changes it, what can be done with it, and what lies beneath it.
+// Package record is the page of one record, and of whatever else an operation answers that is no list: its facts, the
+// form that changes it, what can be done with it, and what lies beneath it.
 package record
 
 import (

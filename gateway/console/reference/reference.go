@@ -1,4 +1,5 @@
-// Package reference is the API reference, made of the rows of operations, and the page that calls one of them as programs do.
+// Package reference is the API reference, made of the rows of operations, and the page that calls one of them as
+// programs do.
 package reference
 
 import (

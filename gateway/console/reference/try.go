@@ -105,7 +105,8 @@ func unrepeated(row *operation.Row) bool {
 	return row.Defined.By != "" || slices.ContainsFunc(row.Body, func(f operation.Field) bool { return f.Secret })
 }
 
-// tryForm makes the form: a control for each parameter, one for what the query may have besides, one for the body as it is.
+// tryForm makes the form: a control for each parameter, one for what the query may have besides, one for the body as it
+// is.
 func tryForm(row *operation.Row, sent url.Values) form.View {
 	f := form.View{Action: tryAddress(row) + "#answer", Submit: "Send", Asks: row.Method == http.MethodGet, Danger: row.Method == http.MethodDelete}
 	if f.Asks {

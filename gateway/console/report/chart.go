@@ -14,7 +14,8 @@ import (
 	"tenantry/reports"
 )
 
-// missing is what a group is called whose records have no value, empty what one is whose value is a text of no characters.
+// missing is what a group is called whose records have no value, empty what one is whose value is a text of no
+// characters.
 const missing, empty = "none", "empty"
 
 // shape is what the columns of a report are for.

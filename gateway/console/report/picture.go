@@ -42,7 +42,8 @@ func perPageOf(asked url.Values) int {
 	return min(max(n, 1), operation.MostPerPage)
 }
 
-// ran returns what running a report has answered, as its shared page reads it; not ok where the answer is none of a report.
+// ran returns what running a report has answered, as its shared page reads it; not ok where the answer is none of a
+// report.
 func ran(report, answer strictjson.Value) (s reports.Shared, ok bool) {
 	if report.Get("query").Is != strictjson.Object || answer.Get("columns").Is != strictjson.Array || json.Unmarshal(report.Get("query").Raw(), &s.Asked) != nil {
 		return s, false
@@ -69,8 +70,8 @@ func ran(report, answer strictjson.Value) (s reports.Shared, ok bool) {
 	return s, true
 }
 
-// Draw draws what running a report has answered, where it is not shown by its figures alone, and writes the page of it that
-// the table has, as its shared page does.
+// Draw draws what running a report has answered, where it is not shown by its figures alone, and writes the page of it
+// that the table has, as its shared page does.
 func Draw(l *locale.Locale, report, answer strictjson.Value, asked url.Values, table *show.Table) (figures []layout.Cell, charts []*chart.Chart) {
 	s, ok := ran(report, answer)
 	if !ok {

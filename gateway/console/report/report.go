@@ -1,5 +1,5 @@
-// Package report lays out what reports answer: the page of a shared report, which anybody with its address may see, and the charts
-// and tables of the console's own pages of reports.
+// Package report lays out what reports answer: the page of a shared report, which anybody with its address may see, and
+// the charts and tables of the console's own pages of reports.
 package report
 
 import (
@@ -163,7 +163,8 @@ func (m *Pages) Serve(w http.ResponseWriter, r *http.Request, v visit.Visitor) {
 	m.Pages.Render(w, code, "report", view)
 }
 
-// confirm returns nil while the visitor may still read what a shared report was found to be. Errors: those of reports.Open.
+// confirm returns nil while the visitor may still read what a shared report was found to be. Errors: those of
+// reports.Open.
 func (m *Pages) confirm(ctx context.Context, v visit.Visitor, ask reports.SharedRequest, found *reports.Shared) error {
 	now, err := v.Resolve(ctx)
 	switch {
@@ -228,7 +229,8 @@ func (m *Pages) withoutData(ctx context.Context, t *tenants.Tenant, ask reports.
 	return refused{view, shared}, true
 }
 
-// tabs lead to the reports at this address, where there is more than one, each with those of the values the reader chose that it takes.
+// tabs lead to the reports at this address, where there is more than one, each with those of the values the reader
+// chose that it takes.
 func tabs(pid, current string, kept url.Values, chosen []operation.Pair, all []reports.Tab) []site.Link {
 	if len(all) < 2 {
 		return nil

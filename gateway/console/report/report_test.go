@@ -156,8 +156,8 @@ func TestPicturesOfReports(t *testing.T) {
 	}
 }
 
-// TestManyPartsOfAPicture: parts that are as many as points take room for the values that they have, and those that are kept for
-// each point. Anybody may look at a shared report.
+// TestManyPartsOfAPicture: parts that are as many as points take room for the values that they have, and those that are
+// kept for each point. Anybody may look at a shared report.
 func TestManyPartsOfAPicture(t *testing.T) { //nolint:paralleltest // what others take would be counted too
 	const rows, most = 10_000, 100 << 20
 	text, number := reports.Column{Title: "Text", Type: reports.TypeText}, reports.Column{Title: "Number", Type: reports.TypeNumber}

@@ -68,8 +68,8 @@ func within(page, per, rows int) (nearest, pages int) {
 	return min(max(page, 1), pages), pages
 }
 
-// pageLinks leads to the other pages: the first, the last, those near; one without an address stands for those between. The addresses are
-// numbers yet.
+// pageLinks leads to the other pages: the first, the last, those near; one without an address stands for those between.
+// The addresses are numbers yet.
 func pageLinks(l *locale.Locale, page, pages int) []site.Link {
 	var all []site.Link
 	shows := func(n int) bool { return n == 1 || n == pages || n >= page-1 && n <= page+1 }

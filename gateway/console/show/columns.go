@@ -27,8 +27,8 @@ func (c Column) of(record strictjson.Value) strictjson.Value {
 	return record.Get(c.Name)
 }
 
-// ColumnNames returns what files of the records call the columns: one that an organization defined comes with what holds it, where a field of
-// all records is called so.
+// ColumnNames returns what files of the records call the columns: one that an organization defined comes with what
+// holds it, where a field of all records is called so.
 func ColumnNames(columns []Column, records []strictjson.Value) (names []string) {
 	for _, c := range columns {
 		own := c.Within != "" && slices.ContainsFunc(records, func(r strictjson.Value) bool {
@@ -69,8 +69,8 @@ func CellOf(v *visit.Visit, p *site.Page, c Column, record strictjson.Value) Val
 // Few is how many columns a list begins with.
 const Few = 6
 
-// Columns returns the columns that are shown, and which there are to choose from. Those of the start are the ones people
-// know a record by, and then those that come first, but for identifiers and for what has parts.
+// Columns returns the columns that are shown, and which there are to choose from. Those of the start are the ones
+// people know a record by, and then those that come first, but for identifiers and for what has parts.
 func Columns(v *visit.Visit, p *site.Page, path map[string]string, records []strictjson.Value, defined []DefinedField, chosen []string) (all []Column, choices []layout.Option) {
 	var there []Column
 	if len(records) > 0 {

@@ -57,8 +57,8 @@ func Facts(v *visit.Visit, p *site.Page, path map[string]string, data strictjson
 	return facts, table
 }
 
-// definedFacts lays out the values of fields that the organization defined, in their order and under their titles. What is encrypted is
-// not shown.
+// definedFacts lays out the values of fields that the organization defined, in their order and under their titles. What
+// is encrypted is not shown.
 func definedFacts(v *visit.Visit, p *site.Page, path map[string]string, values strictjson.Value) (facts []Pair) {
 	var known []string
 	for _, d := range Defined(v, p.Shows, path) {
@@ -141,7 +141,8 @@ func Field(v *visit.Visit, p *site.Page, name string, value strictjson.Value, de
 	return s
 }
 
-// figure writes a number as people do whose unit its name says, or that counts: a list whose records have no page is of figures.
+// figure writes a number as people do whose unit its name says, or that counts: a list whose records have no page is of
+// figures.
 func figure(v *visit.Visit, p *site.Page, name, text string) string {
 	n, err := strconv.ParseFloat(text, 64)
 	l := v.Locale()

@@ -87,8 +87,8 @@ func RecordOptions(v *visit.Visit, resource string) (options []layout.Option, al
 	return options, err == nil && count <= MostOptions
 }
 
-// namingField returns the key of the field by which people know a record that has no name besides: one that is called so,
-// else the first text, one that every record has if there is any. Empty: there is no text.
+// namingField returns the key of the field by which people know a record that has no name besides: one that is called
+// so, else the first text, one that every record has if there is any. Empty: there is no text.
 func namingField(defined []DefinedField) (key string) {
 	best := -1
 	for _, f := range defined {
@@ -187,7 +187,8 @@ func Doer(record strictjson.Value) string {
 	return who
 }
 
-// SubjectKind is a resource of those who do something. before goes before their names, where who makes them names them as they like.
+// SubjectKind is a resource of those who do something. before goes before their names, where who makes them names them
+// as they like.
 type SubjectKind struct{ Resource, Before string }
 
 // Subjects are the kinds of those who do something, by how the audit calls them.

@@ -1,5 +1,5 @@
-// Package show turns what operations answer into what pages show: values with their units, times and links, records by their
-// names, lists as tables, fields that organizations define under their titles.
+// Package show turns what operations answer into what pages show: values with their units, times and links, records by
+// their names, lists as tables, fields that organizations define under their titles.
 package show
 
 import (

@@ -20,7 +20,8 @@ import (
 	"tenantry/tenants"
 )
 
-// Described returns what describes settings that are one record: the answer of a schema beside them. Null: nothing does.
+// Described returns what describes settings that are one record: the answer of a schema beside them. Null: nothing
+// does.
 func Described(v *visit.Visit, row *operation.Row) strictjson.Value {
 	for _, p := range v.Site.Pages {
 		if p.Shows.Tag == row.Tag && row.Method == http.MethodPut && strings.HasSuffix(p.Path, "/schema") && path.Dir(row.Path) == path.Dir(p.Shows.Path) && !strings.Contains(row.Path, "{") {
@@ -100,8 +101,8 @@ func Worded(values []string, chosen string) []layout.Option {
 	return all
 }
 
-// choices returns the values that a field of the page's records takes, with their words; nil: any. Names of settings are what the form of
-// the settings calls them.
+// choices returns the values that a field of the page's records takes, with their words; nil: any. Names of settings
+// are what the form of the settings calls them.
 func choices(v *visit.Visit, p *site.Page, name string) []layout.Option {
 	field, told := p.Field(name), v.Site.Declared(p, name)
 	switch {
@@ -125,8 +126,8 @@ func choices(v *visit.Visit, p *site.Page, name string) []layout.Option {
 	return all
 }
 
-// Words returns the values of a field that a list shows in words of people: those that it takes one of, yes and no, what was done, and
-// by whom.
+// Words returns the values of a field that a list shows in words of people: those that it takes one of, yes and no,
+// what was done, and by whom.
 func Words(v *visit.Visit, p *site.Page, name, op string, defined []DefinedField) (all []layout.Option) {
 	if op == "exists" || slices.ContainsFunc(defined, func(f DefinedField) bool { return f.Key == name && f.Kind == schema.Boolean }) {
 		return layout.YesOrNo("")

@@ -1,5 +1,5 @@
-// Package signin has the operations of signing in and out, and of people's own sessions and passwords. The pages for them are
-// those of package console; these are rows as any others, which programs may call too.
+// Package signin has the operations of signing in and out, and of people's own sessions and passwords. The pages for
+// them are those of package console; these are rows as any others, which programs may call too.
 package signin
 
 import (

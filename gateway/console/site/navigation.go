@@ -8,8 +8,8 @@ import (
 	"tenantry/tenants"
 )
 
-// groups are the parts of the navigation, by the tags of the rows, each with its picture: a path in a square of 16. Those of no
-// group come last.
+// groups are the parts of the navigation, by the tags of the rows, each with its picture: a path in a square of 16.
+// Those of no group come last.
 func groups() []group {
 	return []group{
 		{"Data", []tagged{

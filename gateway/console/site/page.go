@@ -108,7 +108,8 @@ func (p *Page) InNavigation() bool {
 	return !strings.Contains(p.Path, "{") && (p.List || p.Update != nil) && p.Path != "/me" && !strings.HasPrefix(p.Path, "/me/")
 }
 
-// LinksBelow returns the links to the pages below that the navigation does not have, as far as the person may open them.
+// LinksBelow returns the links to the pages below that the navigation does not have, as far as the person may open
+// them.
 func (p *Page) LinksBelow(path map[string]string, may func(*operation.Row) bool) (links []Link) {
 	for _, below := range p.Below {
 		if !may(below.Shows) || below.InNavigation() || below.Shows.Aside {

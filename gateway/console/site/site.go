@@ -1,8 +1,10 @@
-// Package site derives the pages of the console from the rows of operations: which pages there are, what each shows and lets
-// people do, where it stands in the navigation, and how it is titled. It knows nothing of HTTP and calls no operation.
+// Package site derives the pages of the console from the rows of operations: which pages there are, what each shows and
+// lets people do, where it stands in the navigation, and how it is titled. It knows nothing of HTTP and calls no
+// operation.
 //
-// The page of an operation that reads has the operation's path without /api, and takes the same query: /contacts?filters[city]=Bonn
-// shows what /api/contacts?filters[city]=Bonn answers. A new resource has its pages as soon as it has rows.
+// The page of an operation that reads has the operation's path without /api, and takes the same query:
+// /contacts?filters[city]=Bonn shows what /api/contacts?filters[city]=Bonn answers. A new resource has its pages as
+// soon as it has rows.
 package site
 
 import (
@@ -45,9 +47,10 @@ func (s *Site) ListOf(resource string) *Page {
 	return nil
 }
 
-// Site is the pages that the rows make. The page of a call that reads has the path of its operation without
-// /api, and the same query: /contacts?filters[city]=Bonn shows what /api/contacts?filters[city]=Bonn answers. Forms of operations that change
-// something are at /do/ and the operation's name. What a row says is said nowhere else, so a new resource has its pages at once.
+// Site is the pages that the rows make. The page of a call that reads has the path of its operation without /api, and
+// the same query: /contacts?filters[city]=Bonn shows what /api/contacts?filters[city]=Bonn answers. Forms of operations
+// that change something are at /do/ and the operation's name. What a row says is said nowhere else, so a new resource
+// has its pages at once.
 type Site struct {
 	All      []operation.Row
 	Rows     map[string]*operation.Row // that sessions may call, by name
@@ -117,8 +120,9 @@ func New(rows []operation.Row) *Site {
 	return s
 }
 
-// settle gives each page and file that lies at no other page's address one that leads to it. Of a record that is the record's
-// page: /compliance/contacts/{id} is led to by /contacts/{id}. Others are led to by the first page of the navigation with their tag.
+// settle gives each page and file that lies at no other page's address one that leads to it. Of a record that is the
+// record's page: /compliance/contacts/{id} is led to by /contacts/{id}. Others are led to by the first page of the
+// navigation with their tag.
 func (s *Site) settle() {
 	for i := range s.All {
 		row := &s.All[i]

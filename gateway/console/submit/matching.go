@@ -17,7 +17,8 @@ import (
 // someMatches is how many of the contacts who match are shown.
 const someMatches = 5
 
-// matching shows how many contacts match the filter of a campaign as it was typed, and some of them to whoever may see contacts.
+// matching shows how many contacts match the filter of a campaign as it was typed, and some of them to whoever may see
+// contacts.
 func matching(v *visit.Visit, row *operation.Row, path map[string]string, sent url.Values, body map[string]any) {
 	q := ask.Call{Query: ""}
 	asked := url.Values{}

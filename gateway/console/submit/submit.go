@@ -1,5 +1,5 @@
-// Package submit takes the forms that people send: it calls the operation, and then leads on, shows the form again with what is
-// wrong, or shows what a form would do that was only tried.
+// Package submit takes the forms that people send: it calls the operation, and then leads on, shows the form again with
+// what is wrong, or shows what a form would do that was only tried.
 package submit
 
 import (

@@ -24,7 +24,8 @@ const (
 	mostBefore = 64 << 10 // bytes of all of them
 )
 
-// takeFile carries out a form with a file, which is passed on while it arrives. What else the form says stands before it.
+// takeFile carries out a form with a file, which is passed on while it arrives. What else the form says stands before
+// it.
 func takeFile(v *visit.Visit, row *operation.Row, params map[string]string) {
 	sent := url.Values{}
 	v.Visitor.Pause()

@@ -30,7 +30,8 @@ func (v *Visit) Show(code int, name string, view any) {
 	}
 }
 
-// stillAllowed reports whether the person may still be shown what a page that took long was made of; who may not is told so.
+// stillAllowed reports whether the person may still be shown what a page that took long was made of; who may not is
+// told so.
 func (v *Visit) stillAllowed() bool {
 	now, err := v.Visitor.Resolve(v.R.Context())
 	var who *tenants.Principal

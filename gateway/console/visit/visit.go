@@ -1,5 +1,6 @@
-// Package visit is one request of a person who is signed in. A Visit asks operations on behalf of the person, each question once,
-// and answers with a page: whole, or with the reason why it cannot be. The packages of pages are functions of a Visit.
+// Package visit is one request of a person who is signed in. A Visit asks operations on behalf of the person, each
+// question once, and answers with a page: whole, or with the reason why it cannot be. The packages of pages are
+// functions of a Visit.
 package visit
 
 import (
@@ -34,14 +35,16 @@ type Visitor struct {
 	Tenant *tenants.Tenant
 	Person *tenants.Principal
 	Err    error
-	// Resolve returns the organization as it is now, nobody's where there is none any more. Error: store.ErrUnavailable.
+	// Resolve returns the organization as it is now, nobody's where there is none any more. Error:
+	// store.ErrUnavailable.
 	Resolve func(context.Context) (*tenants.Tenant, error)
-	// Form reads the body of the request, a form of at most so many bytes. An *operation.Problem says that there is no room for it.
+	// Form reads the body of the request, a form of at most so many bytes. An *operation.Problem says that there is no
+	// room for it.
 	Form func(r *http.Request, most int64) ([]byte, error)
 	// Pause lets others work while a file arrives that is passed on.
 	Pause func()
-	// Run runs an operation that only reads and is not audited, in the process, on behalf of Person. Errors: the *operation.Problem
-	// that would be answered.
+	// Run runs an operation that only reads and is not audited, in the process, on behalf of Person. Errors: the
+	// *operation.Problem that would be answered.
 	Run func(ctx context.Context, row *operation.Row, path map[string]string, query string) (operation.Result, error)
 }
 
@@ -74,8 +77,8 @@ type Visit struct {
 	Visitor Visitor
 	// Names are the names of records that others refer to, by resource.
 	Names map[string]RecordNames
-	// Unanswered is the reply to the first question that there was no time or room for: a page without its answer would say what is
-	// not so, so that Show refuses it.
+	// Unanswered is the reply to the first question that there was no time or room for: a page without its answer would
+	// say what is not so, so that Show refuses it.
 	Unanswered *ask.Reply
 
 	answers map[string]ask.Reply // by what was asked for
@@ -89,7 +92,8 @@ func New(c *Console, w http.ResponseWriter, r *http.Request, from Visitor) *Visi
 // May reports whether the person can call the operation at all; what depends on the record is told by the call.
 func (v *Visit) May(row *operation.Row) bool { return site.May(row, v.Person, v.Tenant) }
 
-// ToSignIn leads to the sign-in page, and from there back to a page that only reads. What a form says is kept by the browser.
+// ToSignIn leads to the sign-in page, and from there back to a page that only reads. What a form says is kept by the
+// browser.
 func (c *Console) ToSignIn(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodPost {
 		c.Layout.Render(w, http.StatusForbidden, "message", layout.MessageView{Frame: layout.Frame{Title: "You are not signed in"}, Text: "Nothing was saved. Sign in in another window, then load this page again: the browser sends once more what you typed.", SignIn: true})
@@ -122,7 +126,8 @@ func (v *Visit) Whole(n int) string {
 	return v.Locale().Number(float64(n))
 }
 
-// Read asks an operation that only reads for what stands around what the page shows. The same question is asked once for a page.
+// Read asks an operation that only reads for what stands around what the page shows. The same question is asked once
+// for a page.
 func (v *Visit) Read(row *operation.Row, path map[string]string, query string) (ask.Reply, error) {
 	return v.answered(tenants.Incidentally(v.R.Context()), row, path, query)
 }
@@ -149,8 +154,8 @@ func (v *Visit) answered(ctx context.Context, row *operation.Row, path map[strin
 	return a, err
 }
 
-// Run asks an operation that only reads, for what stands around what the page shows, and returns the result with its own type: it
-// is not written as JSON. Not ok where the person may not call it, or it fails.
+// Run asks an operation that only reads, for what stands around what the page shows, and returns the result with its
+// own type: it is not written as JSON. Not ok where the person may not call it, or it fails.
 func (v *Visit) Run(row *operation.Row, query string) (result operation.Result, ok bool) {
 	if !v.May(row) {
 		return operation.Result{}, false
@@ -172,8 +177,8 @@ func (v *Visit) unanswered(p *operation.Problem) {
 	v.Unanswered = &ask.Reply{Code: p.Code, Header: header, Message: p.Message}
 }
 
-// Named asks the row of that name without parameters of the path, where there is one that the person may call. The same question
-// is asked once for a page.
+// Named asks the row of that name without parameters of the path, where there is one that the person may call. The same
+// question is asked once for a page.
 func (v *Visit) Named(name, query string) (strictjson.Value, bool) {
 	row := v.Site.Rows[name]
 	if row == nil {

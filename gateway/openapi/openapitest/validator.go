@@ -113,9 +113,9 @@ func literals(segments []string) []int {
 
 func isVariable(segment string) bool { return strings.HasPrefix(segment, "{") }
 
-// ValidateResponse fails the test where the operation, the status or the shape of the
-// answer is not in the document. The path may have a query string. What no operation
-// matches must be refused with the plain failed envelope. It returns the members of the body; none where that is no object.
+// ValidateResponse fails the test where the operation, the status or the shape of the answer is not in the document.
+// The path may have a query string. What no operation matches must be refused with the plain failed envelope. It
+// returns the members of the body; none where that is no object.
 func (v *Validator) ValidateResponse(t testing.TB, method, requestPath string, status int, header http.Header, body []byte) map[string]any {
 	t.Helper()
 	value, err := v.checkResponse(method, requestPath, status, header, body)

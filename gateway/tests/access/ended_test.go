@@ -18,8 +18,8 @@ import (
 	"tenantry/tenants"
 )
 
-// The tests of this file and its neighbours hold that no right outlives its end. Each way in which rights end is tried on
-// work under way of every row: a body held open, an upload, a job, a stream.
+// The tests of this file and its neighbours hold that no right outlives its end. Each way in which rights end is tried
+// on work under way of every row: a body held open, an upload, a job, a stream.
 
 // ending is a way in which rights end.
 type ending struct {

@@ -1,5 +1,5 @@
-// Package access holds tests of credentials and rights: keys, sessions, share tokens, people, the audit log, and rights that end while work
-// is in flight.
+// Package access holds tests of credentials and rights: keys, sessions, share tokens, people, the audit log, and rights
+// that end while work is in flight.
 package access
 
 import (

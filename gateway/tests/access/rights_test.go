@@ -15,7 +15,8 @@ import (
 	"tenantry/tenants"
 )
 
-// TestDeactivationEndsSessions: who was deactivated is signed out, also where nobody looked before the person was let in again.
+// TestDeactivationEndsSessions: who was deactivated is signed out, also where nobody looked before the person was let
+// in again.
 func TestDeactivationEndsSessions(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
@@ -43,8 +44,8 @@ func TestDeactivationEndsSessions(t *testing.T) {
 	}
 }
 
-// TestImportedRightsHoldAtOnce: what an import takes away is gone before the rest is stored, and also where it was stopped in between and is
-// sent again.
+// TestImportedRightsHoldAtOnce: what an import takes away is gone before the rest is stored, and also where it was
+// stopped in between and is sent again.
 func TestImportedRightsHoldAtOnce(t *testing.T) {
 	t.Parallel()
 	var cut fixture.StoreHook
@@ -98,7 +99,8 @@ func TestImportedRightsHoldAtOnce(t *testing.T) {
 	fixture.WantDenied(t, "after the same file again", asEve())
 }
 
-// TestBoundKeysWidenNothing: a key that is bound gives nobody more than they have: what they sign in with, or their keys, need not be bound.
+// TestBoundKeysWidenNothing: a key that is bound gives nobody more than they have: what they sign in with, or their
+// keys, need not be bound.
 func TestBoundKeysWidenNothing(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t, gatewaytest.Embedded).Org(t, "acme", tenants.FeatureTeams)
@@ -140,8 +142,8 @@ func TestBoundKeysWidenNothing(t *testing.T) {
 	}
 }
 
-// TestKeysGainNothingTheirMakerLacks: a key that names no permissions or teams holds no more than whoever made it, or rotated it, did by
-// then, however its service account is given more.
+// TestKeysGainNothingTheirMakerLacks: a key that names no permissions or teams holds no more than whoever made it, or
+// rotated it, did by then, however its service account is given more.
 func TestKeysGainNothingTheirMakerLacks(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme", tenants.FeatureTeams)

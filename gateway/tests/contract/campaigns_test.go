@@ -170,8 +170,8 @@ func TestContract_CampaignFilters(t *testing.T) {
 	}
 }
 
-// TestContract_FiltersOnDates: a Date and a DateTime are moments, the first of which is the start of its day, and compare as such
-// with a day and with a time, on engines that compare them as text.
+// TestContract_FiltersOnDates: a Date and a DateTime are moments, the first of which is the start of its day, and
+// compare as such with a day and with a time, on engines that compare them as text.
 func TestContract_FiltersOnDates(t *testing.T) {
 	t.Parallel()
 	for name, option := range map[string]gatewaytest.Option{"default": func(*config.Config, *gateway.Options) {}, "memory": onMemory} {

@@ -266,7 +266,8 @@ func TestContract_RevealIsAudited(t *testing.T) {
 	}
 }
 
-// TestContract_ContactFieldsThatAreAskedFor: what campaigns and reports ask for is not taken from them unless that is forced.
+// TestContract_ContactFieldsThatAreAskedFor: what campaigns and reports ask for is not taken from them unless that is
+// forced.
 func TestContract_ContactFieldsThatAreAskedFor(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme", tenants.FeatureTeams)

@@ -39,8 +39,8 @@ func TestDocumentIsValidWithAllItsExamples(t *testing.T) {
 	openapitest.NewValidator(t, served(t, gatewaytest.Start(t))).ValidateDocument(t)
 }
 
-// TestExamplesOfRequestsAreTaken: every operation with a body has an example of it in the document, and takes that as it is: what it
-// says may be missing or be there already, but nothing is wrong with how it is said.
+// TestExamplesOfRequestsAreTaken: every operation with a body has an example of it in the document, and takes that as
+// it is: what it says may be missing or be there already, but nothing is wrong with how it is said.
 func TestExamplesOfRequestsAreTaken(t *testing.T) {
 	t.Parallel()
 	w := fixture.NewWorld(t)

@@ -1,5 +1,5 @@
-// Package contract holds tests of what operations answer: the contract byte for byte, input that is refused, the OpenAPI document, the
-// documents of the API and the golden answers.
+// Package contract holds tests of what operations answer: the contract byte for byte, input that is refused, the
+// OpenAPI document, the documents of the API and the golden answers.
 package contract
 
 import (

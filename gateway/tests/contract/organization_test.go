@@ -60,7 +60,8 @@ func TestOrganizationOverHTTP(t *testing.T) {
 		admin.Want(t, http.MethodPut, path, body, 422, says)
 	}
 
-	// A limit follows the operator's where that becomes tighter, and where it was never lowered, or raised again to all of it.
+	// A limit follows the operator's where that becomes tighter, and where it was never lowered, or raised again to all
+	// of it.
 	for _, step := range []struct {
 		allowed int64
 		body    string

@@ -41,8 +41,8 @@ func TestContract_KeepReports(t *testing.T) {
 	c.Want(t, 404, http.MethodGet, own, "")
 }
 
-// TestContract_ReportsAreHeldToEverything: everything wrong with a report is told at once, and a preview is held to what
-// a report that is stored is held to.
+// TestContract_ReportsAreHeldToEverything: everything wrong with a report is told at once, and a preview is held to
+// what a report that is stored is held to.
 func TestContract_ReportsAreHeldToEverything(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme", tenants.FeatureTeams)

@@ -102,8 +102,8 @@ func TestUsageOverHTTP(t *testing.T) {
 	}
 }
 
-// TestUsage_OfTheLastHour: it is told by five minutes, those before are forgotten, and what was asked around midnight is in the records
-// of two days.
+// TestUsage_OfTheLastHour: it is told by five minutes, those before are forgotten, and what was asked around midnight
+// is in the records of two days.
 func TestUsage_OfTheLastHour(t *testing.T) {
 	t.Parallel()
 	began := time.Date(2031, 5, 1, 22, 0, 0, 0, time.UTC)
@@ -235,7 +235,8 @@ func TestContract_Explain(t *testing.T) {
 	}
 }
 
-// TestExplain_IsOfTheOperationThatWouldBeCalled: paths of lists and the like that begin as those of records do among them.
+// TestExplain_IsOfTheOperationThatWouldBeCalled: paths of lists and the like that begin as those of records do among
+// them.
 func TestExplain_IsOfTheOperationThatWouldBeCalled(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
@@ -293,8 +294,8 @@ func TestOverviewTellsUsage(t *testing.T) {
 	}
 }
 
-// TestKeysTellWhatTheyNeverNeeded: a key says which of its rights no call of it needed, refused calls count for nothing, and
-// the overview names those of a month.
+// TestKeysTellWhatTheyNeverNeeded: a key says which of its rights no call of it needed, refused calls count for
+// nothing, and the overview names those of a month.
 func TestKeysTellWhatTheyNeverNeeded(t *testing.T) {
 	t.Parallel()
 	c := &fixture.Clock{}
@@ -336,8 +337,8 @@ func TestKeysTellWhatTheyNeverNeeded(t *testing.T) {
 	}
 }
 
-// TestPeopleTellWhatTheyNeverNeeded: so does a person. What the pages ask for around what somebody looks at counts for nothing, an
-// administrator's rights neither.
+// TestPeopleTellWhatTheyNeverNeeded: so does a person. What the pages ask for around what somebody looks at counts for
+// nothing, an administrator's rights neither.
 func TestPeopleTellWhatTheyNeverNeeded(t *testing.T) {
 	t.Parallel()
 	c := &fixture.Clock{}

@@ -43,8 +43,8 @@ func twoBackends(t testing.TB) gatewaytest.Option {
 	}
 }
 
-// pace is how long a mover waits after each request: a hold is many times as long, and what is asked more often only keeps the
-// processor from other tests.
+// pace is how long a mover waits after each request: a hold is many times as long, and what is asked more often only
+// keeps the processor from other tests.
 const pace = 20 * time.Millisecond
 
 // movers write and read while an organization is moved.

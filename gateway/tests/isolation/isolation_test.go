@@ -179,8 +179,8 @@ func TestIdentifiersOfAnotherOrganization(t *testing.T) {
 	}
 }
 
-// tryForeign calls with the victim's identifier in one slot, or with each of that shape, whatever kind is meant, and holds
-// the answer against that to an identifier of nothing.
+// tryForeign calls with the victim's identifier in one slot, or with each of that shape, whatever kind is meant, and
+// holds the answer against that to an identifier of nothing.
 func tryForeign(t *testing.T, w *fixture.World, op *operation.Row, path string, s fixture.Sample, at fixture.Slot, caller, victim *fixture.Party, ofEachKind bool) {
 	foreign := map[fixture.Ref]string{at.Ref: victim.IDs[at.Ref]}
 	if ofEachKind && fixture.IsID(victim.IDs[at.Ref]) { // what is another kind's identifier leads nowhere, too, whoever of the two asks

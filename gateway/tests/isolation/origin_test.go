@@ -24,8 +24,8 @@ import (
 	"tenantry/tenants"
 )
 
-// threeHosts are an active, a suspended and an unknown organization of one gateway, whose clock stands still so that what
-// is known of hosts and keys stays known.
+// threeHosts are an active, a suspended and an unknown organization of one gateway, whose clock stands still so that
+// what is known of hosts and keys stays known.
 type threeHosts struct {
 	*fixture.World
 	hosts []string

@@ -17,8 +17,8 @@ import (
 	"tenantry/tenants"
 )
 
-// dependents say, for each resource on whose records others depend, in which ways they do: the lines of a record, deleted or
-// not, and of a record of the team that depends on it, and what names the former. n is that of the record.
+// dependents say, for each resource on whose records others depend, in which ways they do: the lines of a record,
+// deleted or not, and of a record of the team that depends on it, and what names the former. n is that of the record.
 func dependents() map[string]map[string]func(n int, team string, deleted bool) (name string, lines []string) {
 	line := func(kind, format string, args ...any) string {
 		return `{"kind":"` + kind + `",` + fmt.Sprintf(format, args...) + `}`
@@ -94,7 +94,8 @@ func dependents() map[string]map[string]func(n int, team string, deleted bool) (
 	}
 }
 
-// changesRecord reports whether the row changes a record of the resource that its path names, and in which state that is.
+// changesRecord reports whether the row changes a record of the resource that its path names, and in which state that
+// is.
 func changesRecord(op *operation.Row, of string) (is, deleted bool) {
 	s := fixture.SampleFor(op)
 	names := op.Resource == of || op.Resource == "" && slices.Contains(slices.Collect(maps.Values(s.Path)), map[string]fixture.Ref{"form_collection": fixture.RefForm, "folder": fixture.RefFolder, "custom_report": fixture.RefReport}[of])
@@ -109,7 +110,8 @@ type tried struct {
 	sure bool
 }
 
-// changes returns the calls of a row on a record: with each set of its switches, with all fields of its body and with each alone.
+// changes returns the calls of a row on a record: with each set of its switches, with all fields of its body and with
+// each alone.
 func changes(op *operation.Row, name func() string) (all []tried) {
 	path := func(query []string) string {
 		at, end := strings.Index(op.Path, "{"), strings.Index(op.Path, "}")

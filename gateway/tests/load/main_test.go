@@ -1,4 +1,5 @@
-// Package load holds tests of bounds: memory, work in flight, request limits, quotas and store calls, and benchmarks of the gateway.
+// Package load holds tests of bounds: memory, work in flight, request limits, quotas and store calls, and benchmarks of
+// the gateway.
 package load
 
 import (

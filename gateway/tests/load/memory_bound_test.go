@@ -31,8 +31,8 @@ import (
 // demand is one dearest call that the limits allow.
 type demand struct {
 	name string
-	// prepare stores what the call needs, once in each organization that makes it. Several demands share an organization.
-	// nil: nothing is needed.
+	// prepare stores what the call needs, once in each organization that makes it. Several demands share an
+	// organization. nil: nothing is needed.
 	prepare func(t *testing.T, at *bound)
 	// ask makes one call. nil: it was answered, with a success or a refusal; error: it was not.
 	ask func(ctx context.Context, at *bound) error
@@ -50,8 +50,8 @@ type bound struct {
 	left map[string]string
 }
 
-// send makes a call of the organization and returns how it was answered. The content of large answers is not kept: body has
-// its first 64 KiB. Header is pairs of name and value; a key is sent with the pair "x-service-token", at.key.
+// send makes a call of the organization and returns how it was answered. The content of large answers is not kept: body
+// has its first 64 KiB. Header is pairs of name and value; a key is sent with the pair "x-service-token", at.key.
 func (at *bound) send(ctx context.Context, method, path string, content io.Reader, header ...string) (code int, body []byte, err error) {
 	r, err := http.NewRequestWithContext(ctx, method, at.base+path, content)
 	if err != nil {
@@ -98,7 +98,8 @@ func (at *bound) signIn(ctx context.Context, t *testing.T) {
 	t.Fatalf("signing in at %s: %d", at.host, resp.StatusCode)
 }
 
-// answered returns an error where a call was not answered by the program: with a success, or a refusal in its own words.
+// answered returns an error where a call was not answered by the program: with a success, or a refusal in its own
+// words.
 func answered(code int, body []byte, err error) error {
 	refused := slices.Contains([]int{http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity}, code)
 	if err != nil || code == http.StatusOK || refused && len(body) > 0 {
@@ -107,8 +108,8 @@ func answered(code int, body []byte, err error) error {
 	return fmt.Errorf("answered %d %.300s", code, body)
 }
 
-// The bound, and what the process is told to stay below, which leaves room for what the runtime does not count: the pages
-// of SQLite, and those of the program itself.
+// The bound, and what the process is told to stay below, which leaves room for what the runtime does not count: the
+// pages of SQLite, and those of the program itself.
 const (
 	mostResident = 512 << 20
 	softLimit    = "256MiB"
@@ -230,7 +231,8 @@ func prepareDemands(t *testing.T, folder string, demands []demand, all bool) (as
 	return asked, neighbour
 }
 
-// serveMeasured is the process that is measured: a gateway with the limits that hold by default, but for the numbers of requests.
+// serveMeasured is the process that is measured: a gateway with the limits that hold by default, but for the numbers of
+// requests.
 func serveMeasured(t *testing.T, folder string) {
 	t.Helper()
 	g := gatewaytest.Start(t, fixture.InFolder(folder), func(c *config.Config, _ *gateway.Options) {

@@ -183,7 +183,8 @@ func TestOrganizationsOfAFile_Bounds(t *testing.T) {
 	}
 }
 
-// TestOrganizationsOfAFile_Interrupted: whoever goes away leaves whole organizations alone, and the same file makes the others.
+// TestOrganizationsOfAFile_Interrupted: whoever goes away leaves whole organizations alone, and the same file makes the
+// others.
 func TestOrganizationsOfAFile_Interrupted(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)

@@ -204,9 +204,9 @@ func TestDoctorOpensEveryOrganization(t *testing.T) {
 	}
 }
 
-// TestWritesToADamagedFileAreRefused: whatever of a shared file is whole, what would be written to it is lost once it is
-// put back from a backup. So all its organizations are told so, also those that are not hurt and those that would be made
-// in it, and read on; others write. With the file back, all do.
+// TestWritesToADamagedFileAreRefused: whatever of a shared file is whole, what would be written to it is lost once it
+// is put back from a backup. So all its organizations are told so, also those that are not hurt and those that would be
+// made in it, and read on; others write. With the file back, all do.
 func TestWritesToADamagedFileAreRefused(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()

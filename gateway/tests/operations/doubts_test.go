@@ -33,8 +33,8 @@ func doubted(t *testing.T, g *gatewaytest.Gateway) (warned, found []string) {
 	return warned, found
 }
 
-// TestServeAndDoctorDoubtTheSame: what is seldom meant of the settings, the data folder and the proxies is in the log of
-// the server, once, and among what doctor finds.
+// TestServeAndDoctorDoubtTheSame: what is seldom meant of the settings, the data folder and the proxies is in the log
+// of the server, once, and among what doctor finds.
 func TestServeAndDoctorDoubtTheSame(t *testing.T) {
 	t.Parallel()
 	above := t.TempDir()

@@ -74,8 +74,8 @@ func command[Out any](t *testing.T, g *gatewaytest.Gateway, name string, in any)
 	return out
 }
 
-// TestOrganizationEnds: what is deleted answers nobody and comes back whole, until it is erased when its time is over; then nothing is
-// left of it in files, a certificate says so, and the installation's audit log who did what.
+// TestOrganizationEnds: what is deleted answers nobody and comes back whole, until it is erased when its time is over;
+// then nothing is left of it in files, a certificate says so, and the installation's audit log who did what.
 func TestOrganizationEnds(t *testing.T) {
 	t.Parallel()
 	for name, options := range map[string][]gatewaytest.Option{"engine": nil, "shared files": {gatewaytest.SharedFiles}, "own files": {gatewaytest.OwnFiles}} {
@@ -228,8 +228,8 @@ func TestErasureIsFinished(t *testing.T) {
 	}
 }
 
-// TestInstallationLogIsSealed: what somebody takes out of the installation's audit log in the database shows, also after its keys were
-// wrapped anew.
+// TestInstallationLogIsSealed: what somebody takes out of the installation's audit log in the database shows, also
+// after its keys were wrapped anew.
 func TestInstallationLogIsSealed(t *testing.T) {
 	t.Parallel()
 	clock := &fixture.Clock{}
@@ -257,7 +257,8 @@ func TestInstallationLogIsSealed(t *testing.T) {
 	}
 }
 
-// TestInstallationLogNamesTheOperator: of each organization that a file makes too, and nothing is recorded of a dry run.
+// TestInstallationLogNamesTheOperator: of each organization that a file makes too, and nothing is recorded of a dry
+// run.
 func TestInstallationLogNamesTheOperator(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)

@@ -52,8 +52,8 @@ func examined(t *testing.T, commands *control.Client, quick bool) (found []contr
 	return found, wrong
 }
 
-// TestNoInstallation: a folder that is not there, is empty or has lost what belongs to its keyring is no new installation, and
-// is left as it is.
+// TestNoInstallation: a folder that is not there, is empty or has lost what belongs to its keyring is no new
+// installation, and is left as it is.
 func TestNoInstallation(t *testing.T) {
 	t.Parallel()
 	cfg := fixture.Config(t)
@@ -116,7 +116,8 @@ func TestNoInstallation(t *testing.T) {
 	}
 }
 
-// TestKeyringOfAnotherDatabase: on either engine a keyring without its control data is no installation, and the place is left empty.
+// TestKeyringOfAnotherDatabase: on either engine a keyring without its control data is no installation, and the place
+// is left empty.
 func TestKeyringOfAnotherDatabase(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
@@ -153,7 +154,8 @@ func TestKeyringOfAnotherDatabase(t *testing.T) {
 	}
 }
 
-// TestControlDataAlone: the gateway serves nobody where it could serve nobody's data, and serves others where some is lost.
+// TestControlDataAlone: the gateway serves nobody where it could serve nobody's data, and serves others where some is
+// lost.
 func TestControlDataAlone(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, gatewaytest.OwnFiles)
@@ -194,7 +196,8 @@ func TestControlDataAlone(t *testing.T) {
 	}
 }
 
-// TestControlDataAreLost: a gateway that runs says that its control data are gone, which it goes on to answer from for a while.
+// TestControlDataAreLost: a gateway that runs says that its control data are gone, which it goes on to answer from for
+// a while.
 func TestControlDataAreLost(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)

@@ -120,8 +120,8 @@ func TestGracefulStop(t *testing.T) {
 	}
 }
 
-// TestStopOfOneListenerWaitsForNoOther: while somebody takes a profile on the other listener, a stopping gateway accepts
-// no more requests, and those that are running have their time.
+// TestStopOfOneListenerWaitsForNoOther: while somebody takes a profile on the other listener, a stopping gateway
+// accepts no more requests, and those that are running have their time.
 func TestStopOfOneListenerWaitsForNoOther(t *testing.T) {
 	t.Parallel()
 	cfg := fixture.Config(t)

@@ -1,5 +1,5 @@
-// Package operations holds tests of what operators do and see: start and stop, data folders, damage, readiness, metrics and the end of an
-// organization.
+// Package operations holds tests of what operators do and see: start and stop, data folders, damage, readiness, metrics
+// and the end of an organization.
 package operations
 
 import (

@@ -127,8 +127,9 @@ func TestShared_DamageHurtsNeighboursAlone(t *testing.T) {
 	}
 }
 
-// TestShared_TornFile: of a shared file with a page of zeros, or without its header, doctor names the organizations that it hurts, nothing
-// of it is answered as if it were whole, those of other files go on, and with the file put back all is well.
+// TestShared_TornFile: of a shared file with a page of zeros, or without its header, doctor names the organizations
+// that it hurts, nothing of it is answered as if it were whole, those of other files go on, and with the file put back
+// all is well.
 func TestShared_TornFile(t *testing.T) {
 	t.Parallel()
 	for name, page := range map[string]int64{"a page of zeros": -1, "no header": 0} {
@@ -190,7 +191,8 @@ func TestShared_TornFile(t *testing.T) {
 	}
 }
 
-// TestShared_DeletedIsGone: nothing of an organization that was deleted is left in the file, and its neighbour has all of its own.
+// TestShared_DeletedIsGone: nothing of an organization that was deleted is left in the file, and its neighbour has all
+// of its own.
 func TestShared_DeletedIsGone(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, gatewaytest.SharedFiles)

@@ -23,9 +23,9 @@ import (
 	"tenantry/tenants"
 )
 
-// TestOneRecordThatCannotBeRead: a record that somebody changed past the gateway fails itself. Lists go on without it and say so,
-// counts count it, and what takes all records along, an export or a move, refuses and names it, as log, metric and doctor
-// do, none of them with a value. Put back, nothing of that remains.
+// TestOneRecordThatCannotBeRead: a record that somebody changed past the gateway fails itself. Lists go on without it
+// and say so, counts count it, and what takes all records along, an export or a move, refuses and names it, as log,
+// metric and doctor do, none of them with a value. Put back, nothing of that remains.
 func TestOneRecordThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	t.Run("on SQLite", func(t *testing.T) {

@@ -24,8 +24,8 @@ func bulks() map[string]func(n int, more string) string {
 	}
 }
 
-// TestBulkByIdentifier: a record that gives an identifier changes the one that has it, and where nothing at all is done the call failed.
-// Many are deleted and restored, each with a result of its own.
+// TestBulkByIdentifier: a record that gives an identifier changes the one that has it, and where nothing at all is done
+// the call failed. Many are deleted and restored, each with a result of its own.
 func TestBulkByIdentifier(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)

@@ -172,7 +172,8 @@ func TestBulk(t *testing.T) {
 	}
 }
 
-// TestBulkOfWhatOthersChange: a record that somebody changes between the look at it and the write keeps what they gave it.
+// TestBulkOfWhatOthersChange: a record that somebody changes between the look at it and the write keeps what they gave
+// it.
 func TestBulkOfWhatOthersChange(t *testing.T) {
 	t.Parallel()
 	var between fixture.StoreHook

@@ -116,8 +116,8 @@ func TestContract_ExportRecords(t *testing.T) {
 	fixture.WithToken(acme, acme.Key(t, tenants.Contacts)).Want(t, 403, http.MethodGet, path+"/export", "")
 }
 
-// TestExportsOfRowsComeBack: what an export wrote is imported again and nothing is changed by it, whatever the values are, and
-// however the fields that the organization defined are called.
+// TestExportsOfRowsComeBack: what an export wrote is imported again and nothing is changed by it, whatever the values
+// are, and however the fields that the organization defined are called.
 func TestExportsOfRowsComeBack(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme", tenants.FeatureTeams)

@@ -44,7 +44,8 @@ func TestEveryFilterAndOrderThatIsDocumented(t *testing.T) {
 				}
 				taken := map[string]bool{}
 				for _, value := range []string{"6b", "7", "true", "2024-05-17", ""} {
-					// Each operator is an alternative, until those that do not go with the value have been refused by name.
+					// Each operator is an alternative, until those that do not go with the value have been refused by
+					// name.
 					for left := filters.Operators(); len(left) > 0; {
 						written := make([]string, len(left))
 						for i, operator := range left {

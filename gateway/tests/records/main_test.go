@@ -1,5 +1,5 @@
-// Package records holds tests of what operations on records have in common: filters, order, pages, bulk changes, revisions, the trash and
-// repeated requests.
+// Package records holds tests of what operations on records have in common: filters, order, pages, bulk changes,
+// revisions, the trash and repeated requests.
 package records
 
 import (

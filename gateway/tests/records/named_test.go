@@ -10,8 +10,8 @@ import (
 	"tenantry/tenants"
 )
 
-// TestNamedEitherWay: every row whose path names an object, a form or a field takes the identifier as well as the name that the API
-// uses elsewhere.
+// TestNamedEitherWay: every row whose path names an object, a form or a field takes the identifier as well as the name
+// that the API uses elsewhere.
 func TestNamedEitherWay(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)

@@ -10,7 +10,8 @@ import (
 	"tenantry/tenants"
 )
 
-// TestNamesAreTrimmed: names that people read have one rule, through every door: what nobody sees at their ends is not stored.
+// TestNamesAreTrimmed: names that people read have one rule, through every door: what nobody sees at their ends is not
+// stored.
 func TestNamesAreTrimmed(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)

@@ -460,8 +460,8 @@ func TestErasedDataIsInNoKeptAnswer(t *testing.T) {
 	}
 }
 
-// TestRepeatWithAnotherScope: an answer is kept for the teams of whoever got it. Another key of the same account that is
-// narrowed to another team, or the same key once its account's teams were changed, is not told it.
+// TestRepeatWithAnotherScope: an answer is kept for the teams of whoever got it. Another key of the same account that
+// is narrowed to another team, or the same key once its account's teams were changed, is not told it.
 func TestRepeatWithAnotherScope(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme", tenants.FeatureTeams)

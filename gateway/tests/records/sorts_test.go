@@ -13,8 +13,8 @@ import (
 	"tenantry/tenants"
 )
 
-// sorted returns a value of the records of a list in an order, which all ways to read it agree on: as one page, by pages, each
-// after the one before, and back to front.
+// sorted returns a value of the records of a list in an order, which all ways to read it agree on: as one page, by
+// pages, each after the one before, and back to front.
 func sorted(t *testing.T, c fixture.KeyClient, path, sort, field string) string {
 	t.Helper()
 	read := func(sort, rest string) (got []string, next string) {
@@ -44,8 +44,8 @@ func sorted(t *testing.T, c fixture.KeyClient, path, sort, field string) string 
 	return strings.Join(whole, " ")
 }
 
-// Values that nobody describes may be numbers beyond all that a float holds. They are the greatest, or the least, and every page has
-// its records with them too.
+// Values that nobody describes may be numbers beyond all that a float holds. They are the greatest, or the least, and
+// every page has its records with them too.
 func TestContract_SortByNumbersBeyondFloats(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
@@ -62,8 +62,8 @@ func TestContract_SortByNumbersBeyondFloats(t *testing.T) {
 	}
 }
 
-// TestContract_SortByDefinedFields: records and contacts come in the order of fields that the organization defined, mixed with
-// those of every record; what is missing comes first.
+// TestContract_SortByDefinedFields: records and contacts come in the order of fields that the organization defined,
+// mixed with those of every record; what is missing comes first.
 func TestContract_SortByDefinedFields(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")

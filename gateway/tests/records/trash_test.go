@@ -405,8 +405,8 @@ func TestTrash_KeepsWhatCameBack(t *testing.T) {
 	}
 }
 
-// TestTrash_IsEmptiedPastWhatCannotBeRead: records that cannot be read stay, however many of them are the oldest, and those behind them
-// are ended.
+// TestTrash_IsEmptiedPastWhatCannotBeRead: records that cannot be read stay, however many of them are the oldest, and
+// those behind them are ended.
 func TestTrash_IsEmptiedPastWhatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	clock := &fixture.Clock{}

@@ -10,8 +10,8 @@ import (
 	"tenantry/operation"
 )
 
-// TestWhatAnAnswerShowsMayBeSentBack: of each record that can be read and changed, all that callers may set of it is taken
-// as the answer shows it, and a PUT of nothing leaves it as it is.
+// TestWhatAnAnswerShowsMayBeSentBack: of each record that can be read and changed, all that callers may set of it is
+// taken as the answer shows it, and a PUT of nothing leaves it as it is.
 func TestWhatAnAnswerShowsMayBeSentBack(t *testing.T) {
 	t.Parallel()
 	w := fixture.NewWorld(t, fixture.WithPlants)

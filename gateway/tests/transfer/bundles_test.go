@@ -97,8 +97,8 @@ func TestImportsOverHTTP(t *testing.T) {
 	}
 }
 
-// TestImport_NothingIsTakenAsItIsThatCarriesRights: a line says of itself that it is taken as it was stored, which lets nobody in, nor gives
-// rights that there are not, and makes no report that nothing can run.
+// TestImport_NothingIsTakenAsItIsThatCarriesRights: a line says of itself that it is taken as it was stored, which lets
+// nobody in, nor gives rights that there are not, and makes no report that nothing can run.
 func TestImport_NothingIsTakenAsItIsThatCarriesRights(t *testing.T) {
 	t.Parallel()
 	org := gatewaytest.Start(t, gatewaytest.OwnFiles).Org(t, "acme", tenants.FeatureTeams)

@@ -40,8 +40,8 @@ func (s *sequence) purge() {
 	s.call("purge", http.MethodDelete, path+how, nil)
 }
 
-// TestRandom_MirrorsRestore: whatever becomes of an organization after an export, a mirror of that makes the next one the same, removes
-// what a dry run has named, and leaves other organizations alone.
+// TestRandom_MirrorsRestore: whatever becomes of an organization after an export, a mirror of that makes the next one
+// the same, removes what a dry run has named, and leaves other organizations alone.
 func TestRandom_MirrorsRestore(t *testing.T) {
 	t.Parallel()
 	count := 12
@@ -129,8 +129,9 @@ func (s *sequence) mirrors() (fault string) {
 	return fault
 }
 
-// TestMirror_EndsWhatHangsOn: with accounts, people and reports that a mirror removes their keys, sessions and shares end, and come
-// back with none of them; and what an operation would have put to the trash first is gone with what lies in it.
+// TestMirror_EndsWhatHangsOn: with accounts, people and reports that a mirror removes their keys, sessions and shares
+// end, and come back with none of them; and what an operation would have put to the trash first is gone with what lies
+// in it.
 func TestMirror_EndsWhatHangsOn(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
@@ -192,7 +193,8 @@ func TestMirror_EndsWhatHangsOn(t *testing.T) {
 	o.SignIn(t, "ada@example.com")
 }
 
-// TestMirror_KeepsWhatIsMadeMeanwhile: what somebody puts into a folder that goes, after the mirror has begun, is at top level then.
+// TestMirror_KeepsWhatIsMadeMeanwhile: what somebody puts into a folder that goes, after the mirror has begun, is at
+// top level then.
 func TestMirror_KeepsWhatIsMadeMeanwhile(t *testing.T) {
 	t.Parallel()
 	o := gatewaytest.Start(t).Org(t, "acme")
@@ -213,7 +215,8 @@ func TestMirror_KeepsWhatIsMadeMeanwhile(t *testing.T) {
 	}
 }
 
-// TestMirror_BySomebodysHand: the command shows what a mirror would do until it is confirmed, and records in the audit log what it did.
+// TestMirror_BySomebodysHand: the command shows what a mirror would do until it is confirmed, and records in the audit
+// log what it did.
 func TestMirror_BySomebodysHand(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)

@@ -106,8 +106,8 @@ func (s *session) run(ctx context.Context, f Feed, o ImportOptions) (Report, err
 	return im.report(), err
 }
 
-// fits refuses an import of more records than the organization has room for, before anything is stored. How many bytes they take
-// is seen when they are.
+// fits refuses an import of more records than the organization has room for, before anything is stored. How many bytes
+// they take is seen when they are.
 func (im *importer) fits(ctx context.Context) error {
 	most := im.tenant.Org.Limit(tenants.LimitDocuments)
 	if most == 0 {

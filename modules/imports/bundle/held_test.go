@@ -62,8 +62,8 @@ func TestExport_HoldsLittle(t *testing.T) {
 	}
 }
 
-// TestExport_FindsRoomForDefinitions: what an export for a request learns of definitions is held in the room of that, found
-// before the first line; and no more than an import would take. The operator's own exports have no bound.
+// TestExport_FindsRoomForDefinitions: what an export for a request learns of definitions is held in the room of that,
+// found before the first line; and no more than an import would take. The operator's own exports have no bound.
 func TestExport_FindsRoomForDefinitions(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -152,8 +152,8 @@ const (
 	updatedAt = "updated_at"
 )
 
-// lasting reports whether every record has a value of the field, so that none can be emptied of it: it is required, a time, or unique and
-// made where nobody gives one.
+// lasting reports whether every record has a value of the field, so that none can be emptied of it: it is required, a
+// time, or unique and made where nobody gives one.
 func (k *kind) lasting(f *field.Field) bool {
 	return f.Rule.Required || k.Name == kindOrganization && f.Name == "name" || f.Name == createdAt || f.Name == updatedAt || f.Name == cmp.Or(k.Key, "id") || f.Rule.Unique && !strings.Contains(f.Tag.Get("json"), ",omitempty")
 }
@@ -295,7 +295,8 @@ func (k *kind) compare(ctx context.Context, s *session, batch []*entry) error {
 	return nil
 }
 
-// fits refuses a line whose record would be larger than one may be. before is what the stored one was, zero where there is none.
+// fits refuses a line whose record would be larger than one may be. before is what the stored one was, zero where there
+// is none.
 func (k *kind) fits(e *entry, before record.Measure) {
 	rec, sealed := e.rec, 0
 	if e.old != nil {
@@ -354,8 +355,9 @@ func (k *kind) match(s *session, found *stored, e *entry) {
 	}
 }
 
-// staysWithin refuses a line that would take the record out of what defines it, such as a custom object: what it has under the fields of
-// one means nothing under those of another, and whoever imports under one has not asked for it to leave the other.
+// staysWithin refuses a line that would take the record out of what defines it, such as a custom object: what it has
+// under the fields of one means nothing under those of another, and whoever imports under one has not asked for it to
+// leave the other.
 func (k *kind) staysWithin(e *entry) {
 	n, ok := k.Index(k.DefinitionField)
 	if !ok || e.given&(1<<n) == 0 || bytes.Equal(k.Fields[n].Append(nil, e.old), k.Fields[n].Append(nil, e.rec)) {
@@ -504,8 +506,8 @@ func (k *kind) replace(ctx context.Context, s *session, e *entry) error {
 	return write()
 }
 
-// redefine changes a definition, and puts it back where records were stored meanwhile by what it was, whose values would be
-// left in clear or sealed: from now on they cannot be.
+// redefine changes a definition, and puts it back where records were stored meanwhile by what it was, whose values
+// would be left in clear or sealed: from now on they cannot be.
 func (k *kind) redefine(ctx context.Context, s *session, def any, write func() error) error {
 	found, err := k.known(ctx, s, k.Meta(def).ID)
 	if err == nil {
@@ -526,9 +528,9 @@ func (k *kind) redefine(ctx context.Context, s *session, def any, write func() e
 	return cmp.Or(k.Records.Replace(ctx, s.workspace(k.Resource), store.Preconditions{}, found[0], nil), err)
 }
 
-// write returns the record as a line, or as it is stored with its secrets apart. What is empty is null there, so that an import
-// empties it, unless an import could not take so long a line. Of the organization itself nothing is: where its bundle is imported elsewhere
-// that has switches and limits of its own.
+// write returns the record as a line, or as it is stored with its secrets apart. What is empty is null there, so that
+// an import empties it, unless an import could not take so long a line. Of the organization itself nothing is: where
+// its bundle is imported elsewhere that has switches and limits of its own.
 func (k *kind) write(s *session, rec any, asIs bool, secrets map[string]any) []byte {
 	line := k.writeLine(s.view, rec, asIs, secrets)
 	if len(line) >= 2*strictjson.MaxValues { // else it has fewer values, which take two bytes each

@@ -23,8 +23,8 @@ func object(name string, fields int) string {
 	return fmt.Sprintf(`{"kind":"custom_object","name":"%s","label":"%[1]s","label_plural":"%[1]s %[1]s","schema":{%s}}`+"\n", name, schema.String()[1:])
 }
 
-// TestDefinitionsAreBounded: those of the file and those that the organization has take no more memory together than they may, of
-// an import that is Bounded; with others the operator decides.
+// TestDefinitionsAreBounded: those of the file and those that the organization has take no more memory together than
+// they may, of an import that is Bounded; with others the operator decides.
 func TestDefinitionsAreBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -52,8 +52,8 @@ func TestDefinitionsAreBounded(t *testing.T) {
 	}
 }
 
-// TestWhatIsRememberedIsBounded: identifiers, unique values and references of lines take no more memory than they may, of an
-// import that is Bounded.
+// TestWhatIsRememberedIsBounded: identifiers, unique values and references of lines take no more memory than they may,
+// of an import that is Bounded.
 func TestWhatIsRememberedIsBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

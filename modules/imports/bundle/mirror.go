@@ -23,8 +23,8 @@ var ErrNoAdministrator = errors.New("nothing was imported: the bundle has no act
 // ErrPartial refuses a mirror that would leave out lines: what they are would be removed.
 var ErrPartial = errors.New("a mirror cannot skip invalid lines")
 
-// mirror is what an import that makes an organization what its bundle says knows of the organization: the identifiers of what it
-// had when the import began, and which of those are a line's.
+// mirror is what an import that makes an organization what its bundle says knows of the organization: the identifiers
+// of what it had when the import began, and which of those are a line's.
 type mirror struct {
 	of map[string]*had // by kind
 	// checking: nothing is stored yet, so that a unique value which another record has can be freed before.
@@ -114,8 +114,8 @@ func (m *mirror) said(kind, id string) bool {
 	return there && m.of[kind].said.has(n)
 }
 
-// free reports whether the record's n-th unique value can be had by a line that is another record, since it either goes or is itself
-// a line's, which has another value. It notes that.
+// free reports whether the record's n-th unique value can be had by a line that is another record, since it either goes
+// or is itself a line's, which has another value. It notes that.
 func (m *mirror) free(s *session, k *kind, rec any, n int) bool {
 	if m == nil || !m.checking {
 		return false
@@ -183,7 +183,8 @@ func (k *kind) called(rec any) string {
 	return ""
 }
 
-// release takes from records the unique values that lines are to have. Those records go, or get the values of their lines.
+// release takes from records the unique values that lines are to have. Those records go, or get the values of their
+// lines.
 func (im *importer) release(ctx context.Context) error {
 	of := map[string][]string{}
 	for r := range im.mirror.freed {

@@ -42,8 +42,8 @@ func (w *world) end(t *testing.T, of *tenants.Tenant, kind, id string) {
 // admin is a line of an active administrator.
 const admin = `{"kind":"user","id":9,"name":"Ada","email":"ada@example.com","roles":["admin"]}` + "\n"
 
-// TestMirror_MakesWhole: a record becomes what its line says of it, with nothing besides: values of fields that nobody defines any
-// more, members of objects that are merged otherwise, encrypted values.
+// TestMirror_MakesWhole: a record becomes what its line says of it, with nothing besides: values of fields that nobody
+// defines any more, members of objects that are merged otherwise, encrypted values.
 func TestMirror_MakesWhole(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -92,7 +92,8 @@ func TestMirror_MakesWhole(t *testing.T) {
 	}
 }
 
-// TestMirror_Reseals: fields that became encrypted, or no longer are, are again what they were, with the values of the bundle.
+// TestMirror_Reseals: fields that became encrypted, or no longer are, are again what they were, with the values of the
+// bundle.
 func TestMirror_Reseals(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -113,8 +114,8 @@ func TestMirror_Reseals(t *testing.T) {
 	w.mirrored(t, acme, before)
 }
 
-// TestMirror_BringsBack: what was purged comes back as it was, by its identifier, also where another record has its unique values by now,
-// and so do values that records have exchanged.
+// TestMirror_BringsBack: what was purged comes back as it was, by its identifier, also where another record has its
+// unique values by now, and so do values that records have exchanged.
 func TestMirror_BringsBack(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -150,7 +151,8 @@ func TestMirror_BringsBack(t *testing.T) {
 	w.mirrored(t, acme, before)
 }
 
-// TestMirror_Refused: nothing is stored of a mirror that would leave nobody in charge, or that is no whole organization.
+// TestMirror_Refused: nothing is stored of a mirror that would leave nobody in charge, or that is no whole
+// organization.
 func TestMirror_Refused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -227,8 +229,8 @@ func TestMirror_DryRun(t *testing.T) {
 	}
 }
 
-// TestMirror_Interrupted: a mirror that ended at any moment is finished by another one, and what somebody makes meanwhile stays until
-// then.
+// TestMirror_Interrupted: a mirror that ended at any moment is finished by another one, and what somebody makes
+// meanwhile stays until then.
 func TestMirror_Interrupted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -8,7 +8,8 @@ import (
 	"tenantry/internal/strictjson"
 )
 
-// TestNamesHaveOneRule: what a record is called is a label, whichever record that is, and a line is read without blanks around it.
+// TestNamesHaveOneRule: what a record is called is a label, whichever record that is, and a line is read without blanks
+// around it.
 func TestNamesHaveOneRule(t *testing.T) {
 	t.Parallel()
 	some := 0

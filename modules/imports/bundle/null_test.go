@@ -14,8 +14,8 @@ import (
 	"tenantry/modules/contacts"
 )
 
-// TestNullEmpties: what a line says is null is empty afterwards, in fields of every record and in those that the organization defined,
-// encrypted ones too; what it does not give stays.
+// TestNullEmpties: what a line says is null is empty afterwards, in fields of every record and in those that the
+// organization defined, encrypted ones too; what it does not give stays.
 func TestNullEmpties(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -64,8 +64,9 @@ func TestNullEmpties(t *testing.T) {
 	}
 }
 
-// TestExport_SaysWhatIsEmpty: an export that was taken before fields were filled empties them again, those of the organization
-// among them, encrypted ones, of records that no longer fit too; and the export is then the one from before.
+// TestExport_SaysWhatIsEmpty: an export that was taken before fields were filled empties them again, those of the
+// organization among them, encrypted ones, of records that no longer fit too; and the export is then the one from
+// before.
 func TestExport_SaysWhatIsEmpty(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -113,7 +114,8 @@ func TestExport_SaysWhatIsEmpty(t *testing.T) {
 	}
 }
 
-// TestExport_EmptyLimitsOverHTTP: what only the operator sets stays where a bundle that is sent over HTTP says that it is empty.
+// TestExport_EmptyLimitsOverHTTP: what only the operator sets stays where a bundle that is sent over HTTP says that it
+// is empty.
 func TestExport_EmptyLimitsOverHTTP(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -133,8 +135,8 @@ var changedAt = regexp.MustCompile(`"updated_at":"[^"]*"`)
 // timeless returns a bundle without the times at which records were last changed, which the store stamps.
 func timeless(bundle string) string { return changedAt.ReplaceAllString(bundle, `"updated_at":""`) }
 
-// TestExport_LinesImport: of a record of so many values that its line could not have more, what is empty is left out of the line,
-// which an import takes.
+// TestExport_LinesImport: of a record of so many values that its line could not have more, what is empty is left out of
+// the line, which an import takes.
 func TestExport_LinesImport(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -161,8 +163,8 @@ func TestExport_LinesImport(t *testing.T) {
 	}
 }
 
-// TestNullOfASwitch: null of a switch, and none, mean its default also on lines that are taken as they were stored, for new records and
-// for those there are.
+// TestNullOfASwitch: null of a switch, and none, mean its default also on lines that are taken as they were stored, for
+// new records and for those there are.
 func TestNullOfASwitch(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

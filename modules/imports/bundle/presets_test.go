@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestNullIsWhatHoldsUnsaid: null of a switch is what holds where nothing is said, of a time, and the name of the organization, it is nothing,
-// and of a field that nobody defined there is nothing to empty.
+// TestNullIsWhatHoldsUnsaid: null of a switch is what holds where nothing is said, of a time, and the name of the
+// organization, it is nothing, and of a field that nobody defined there is nothing to empty.
 func TestNullIsWhatHoldsUnsaid(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -10,8 +10,8 @@ import (
 	"tenantry/tenants"
 )
 
-// TestImport_Quota: an import of more records than there is room for stores nothing, and says so; one that takes more bytes
-// ends where these are used up, and tells what it stored.
+// TestImport_Quota: an import of more records than there is room for stores nothing, and says so; one that takes more
+// bytes ends where these are used up, and tells what it stored.
 func TestImport_Quota(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -19,8 +19,9 @@ type ImportOptions struct {
 	// Partial stores the good lines where others are bad. Without it nothing is stored
 	// unless all can be.
 	Partial bool
-	// Mirror makes the organization what the bundle says: a record becomes what its line says of it, and what was there when the
-	// import began and no line is goes for good, once everything is stored. It does not go with Partial, nor for a feed.
+	// Mirror makes the organization what the bundle says: a record becomes what its line says of it, and what was there
+	// when the import began and no line is goes for good, once everything is stored. It does not go with Partial, nor
+	// for a feed.
 	Mirror bool
 	// Bad, with Partial, receives the bad lines as they are.
 	Bad io.Writer
@@ -34,8 +35,8 @@ type ImportOptions struct {
 	Allowed func(context.Context) error
 	// Progress is called at most ten times a second, from one goroutine at a time.
 	Progress func(Progress)
-	// Turn, where set, is called again and again, after every few hundred lines, from one goroutine at a time, and returns
-	// when the import may go on. An error ends it.
+	// Turn, where set, is called again and again, after every few hundred lines, from one goroutine at a time, and
+	// returns when the import may go on. An error ends it.
 	Turn func(context.Context) error
 }
 
@@ -79,7 +80,8 @@ type Report struct {
 	// Columns are those of an import of rows; MoreColumns is how many the report has no room for.
 	Columns     []Column `json:"columns,omitempty"`
 	MoreColumns int      `json:"more_columns,omitempty"`
-	// Encoding and Delimiter are how the rows were read: the encoding as it is named over HTTP, and of CSV what stood between the cells.
+	// Encoding and Delimiter are how the rows were read: the encoding as it is named over HTTP, and of CSV what stood
+	// between the cells.
 	Encoding  string `json:"encoding,omitempty"`
 	Delimiter string `json:"delimiter,omitempty"`
 	// Removals are the first records that a mirror removes; MoreRemovals is how many others it does.

@@ -47,8 +47,8 @@ type Deps struct {
 	// Resources are all whose records travel, in the order in which they are written and
 	// definitions are stored: after those that they refer to.
 	Resources []*record.Resource
-	// End, where set, ends records of a resource for good as its operations do, with all that hangs on them. Done is false where
-	// there are none that do. Those that are gone already are passed over.
+	// End, where set, ends records of a resource for good as its operations do, with all that hangs on them. Done is
+	// false where there are none that do. Those that are gone already are passed over.
 	End func(ctx context.Context, t *tenants.Tenant, resource string, ids []string) (done bool, err error)
 }
 

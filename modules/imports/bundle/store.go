@@ -17,11 +17,12 @@ import (
 // they may take. Those beyond it are read again.
 const maxPending, pendingMemory = 10_000, 8 << 20
 
-// parallel is how many batches are stored at a time: some are encoded while another is written, and SQLite writes those that
-// wait by one commit.
+// parallel is how many batches are stored at a time: some are encoded while another is written, and SQLite writes those
+// that wait by one commit.
 const parallel = 8
 
-// flightMemory is how many bytes of memory batches that are being stored may take together, save one that takes more alone.
+// flightMemory is how many bytes of memory batches that are being stored may take together, save one that takes more
+// alone.
 const flightMemory = 12 << 20
 
 // leastAtOnce is how few records an import still stores together where the store is slow.
@@ -99,8 +100,8 @@ func (s *session) mayStore(ctx context.Context) error {
 	return s.allowed(ctx)
 }
 
-// announce makes cached identities void where rights were changed, or are as the file says: they may have been stored by
-// one who was stopped before it could announce them. They hold whatever became of the context.
+// announce makes cached identities void where rights were changed, or are as the file says: they may have been stored
+// by one who was stopped before it could announce them. They hold whatever became of the context.
 func (s *storer) announce(ctx context.Context) error {
 	if !s.rightsChanged {
 		return nil
@@ -327,8 +328,8 @@ func (s *storer) flush(ctx context.Context, name string) error {
 	return nil
 }
 
-// insert stores new records, as many together as one write should; fewer together from now on where the store could not take so many, as a slow disk
-// cannot within the time that a write has.
+// insert stores new records, as many together as one write should; fewer together from now on where the store could not
+// take so many, as a slow disk cannot within the time that a write has.
 func (s *storer) insert(ctx context.Context, f *flight) error {
 	for f.stored < len(f.batch) {
 		part := f.batch[f.stored:]

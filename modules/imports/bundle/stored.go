@@ -155,8 +155,8 @@ func (k *kind) supersede(rec, old any, e *entry) (changed bool) {
 	return changed
 }
 
-// exportPage is how many records are looked at together at most, as far as their lines take no more than store.BatchBytes, so
-// that one question tells which of their references lead nowhere.
+// exportPage is how many records are looked at together at most, as far as their lines take no more than
+// store.BatchBytes, so that one question tells which of their references lead nowhere.
 const exportPage = 500
 
 // outgoing is a record on its way out. refs are its references to documents.
@@ -195,8 +195,8 @@ func (k *kind) export(ctx context.Context, s *session, emit func([]byte) error) 
 	return s.send(ctx, page, emit)
 }
 
-// inOrder visits all records in order of their identifiers, or where those do not travel by what lines are known by, so that the order
-// is the same wherever they were imported.
+// inOrder visits all records in order of their identifiers, or where those do not travel by what lines are known by, so
+// that the order is the same wherever they were imported.
 func (k *kind) inOrder(ctx context.Context, s *session, visit func(rec any) error) error {
 	ws := s.workspace(k.Resource)
 	if k.travels() || k.Single {

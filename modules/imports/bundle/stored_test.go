@@ -199,8 +199,8 @@ func TestExport_LongLines(t *testing.T) {
 	}
 }
 
-// TestAsIs_GivesNoRights: a line that has the mark is held against what there is where rights follow from it; an export leaves out
-// what gives nothing, so that it imports.
+// TestAsIs_GivesNoRights: a line that has the mark is held against what there is where rights follow from it; an export
+// leaves out what gives nothing, so that it imports.
 func TestAsIs_GivesNoRights(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -73,11 +73,12 @@ func (s *session) eachDefined(ctx context.Context, visit func(k *kind, rec any, 
 	return nil
 }
 
-// definedCopies is how often less a byte of what is defined is held than one of an answer, whose room is for the copies made of it.
+// definedCopies is how often less a byte of what is defined is held than one of an answer, whose room is for the copies
+// made of it.
 const definedCopies = 4
 
-// holdDefined finds room for what an export for a request will know of definitions, before its first line. Errors: *fault.Error
-// where that is more than an import for a request would take; that there is no room.
+// holdDefined finds room for what an export for a request will know of definitions, before its first line. Errors:
+// *fault.Error where that is more than an import for a request would take; that there is no room.
 func (s *session) holdDefined(ctx context.Context) error {
 	r := request.From(ctx)
 	if r == nil || r.Room == nil {
@@ -96,8 +97,8 @@ func (s *session) holdDefined(ctx context.Context) error {
 	return r.Room.Hold(ctx, size/definedCopies)
 }
 
-// learn adds a good definition of the bundle, unless the organization has as many as it may. One that the bundle says is
-// deleted is known all the same: an export holds its records too.
+// learn adds a good definition of the bundle, unless the organization has as many as it may. One that the bundle says
+// is deleted is known all the same: an export holds its records too.
 func (v *view) learn(e *entry) {
 	k := e.kind
 	if len(e.errs) > 0 || !k.Definition {

@@ -49,8 +49,8 @@ func CheckEncoding(name string) error {
 	return err
 }
 
-// decode returns the text of a file. A byte order mark says what its encoding is, else the one that is declared is; it is
-// UTF-8 where nothing is.
+// decode returns the text of a file. A byte order mark says what its encoding is, else the one that is declared is; it
+// is UTF-8 where nothing is.
 func decode(in io.Reader, declared string) (d decoded, err error) {
 	buf := bufio.NewReaderSize(in, headSize)
 	head, whole, err := peek(buf)

@@ -289,7 +289,8 @@ func (w *world) compare(org *tenants.Tenant, c compared) {
 	}
 }
 
-// comeBack imports the export of the rows, by the identifiers in it, and nothing changes and nothing is created by that.
+// comeBack imports the export of the rows, by the identifiers in it, and nothing changes and nothing is created by
+// that.
 func (w *world) comeBack(org *tenants.Tenant, name string) {
 	w.t.Helper()
 	o := &gatewaytest.Org{Gateway: w.gateway, Slug: org.Org.Slug, Host: org.Org.Slug + ".localhost"}
@@ -405,7 +406,8 @@ func generated(t *testing.T, random *rand.Rand, name string) compared {
 	return c
 }
 
-// apart returns the cells without the apostrophe that an export writes before what a spreadsheet would take for a formula.
+// apart returns the cells without the apostrophe that an export writes before what a spreadsheet would take for a
+// formula.
 func apart(all [][]string) [][]string {
 	for _, row := range all {
 		for i, cell := range row {
@@ -417,7 +419,8 @@ func apart(all [][]string) [][]string {
 	return all
 }
 
-// TestRows_Folder imports every CSV file of the folder that TENANTRY_TEST_FILES names twice, and compares what comes out.
+// TestRows_Folder imports every CSV file of the folder that TENANTRY_TEST_FILES names twice, and compares what comes
+// out.
 func TestRows_Folder(t *testing.T) {
 	t.Parallel()
 	folder := os.Getenv("TENANTRY_TEST_FILES")

@@ -9,7 +9,8 @@ import (
 	"tenantry/modules/imports/tabular"
 )
 
-// TestRows_AddressBooks: columns as address books call them are the fields of contacts, and lists are read as they write them.
+// TestRows_AddressBooks: columns as address books call them are the fields of contacts, and lists are read as they
+// write them.
 func TestRows_AddressBooks(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

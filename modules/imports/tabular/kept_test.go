@@ -14,8 +14,8 @@ import (
 	"tenantry/modules/imports/tabular"
 )
 
-// TestRows_TheOrderOfColumns: columns that differ in their names are the same fields in whichever order they stand; of those that do not,
-// the n-th is the n-th.
+// TestRows_TheOrderOfColumns: columns that differ in their names are the same fields in whichever order they stand; of
+// those that do not, the n-th is the n-th.
 func TestRows_TheOrderOfColumns(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -53,8 +53,8 @@ func TestRows_TheOrderOfColumns(t *testing.T) {
 	}
 }
 
-// TestRows_NothingIsLostUnsaid: what a file says twice, or says otherwise than a field can hold, is refused or kept, and never the one of
-// two that comes later.
+// TestRows_NothingIsLostUnsaid: what a file says twice, or says otherwise than a field can hold, is refused or kept,
+// and never the one of two that comes later.
 func TestRows_NothingIsLostUnsaid(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -132,8 +132,8 @@ func TestRows_StayWithin(t *testing.T) {
 	}
 }
 
-// TestRows_SayHowTheyWereRead: the report names the encoding and what stood between cells, and bad rows of a JSON file are written as the
-// file was.
+// TestRows_SayHowTheyWereRead: the report names the encoding and what stood between cells, and bad rows of a JSON file
+// are written as the file was.
 func TestRows_SayHowTheyWereRead(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -174,7 +174,8 @@ func TestRows_NoRowMakesNoField(t *testing.T) {
 	}
 }
 
-// TestRows_KeysOfExports: a file of whose columns each is the key of a field is read by keys, as exports with chosen columns write it.
+// TestRows_KeysOfExports: a file of whose columns each is the key of a field is read by keys, as exports with chosen
+// columns write it.
 func TestRows_KeysOfExports(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -190,7 +191,8 @@ func TestRows_KeysOfExports(t *testing.T) {
 	}
 }
 
-// TestRows_BadRowsAreReadTheSameWay: what stands between the cells is said in the file of bad rows, where the whole file told it.
+// TestRows_BadRowsAreReadTheSameWay: what stands between the cells is said in the file of bad rows, where the whole
+// file told it.
 func TestRows_BadRowsAreReadTheSameWay(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

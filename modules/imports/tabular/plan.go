@@ -51,8 +51,8 @@ func typeOf(f *field.Field) string {
 	return aText
 }
 
-// findOwn finds the fields that every record has, by squashed name. Where fields can be made, a
-// column with the name of an identifier, a reference or a time is more likely to be one of those, unless the file is an export.
+// findOwn finds the fields that every record has, by squashed name. Where fields can be made, a column with the name of
+// an identifier, a reference or a time is more likely to be one of those, unless the file is an export.
 func (f *feed) findOwn() {
 	f.own = map[string]*field.Field{}
 	for i := range f.of.Fields {
@@ -176,8 +176,8 @@ func (f *feed) free(c *column) bool {
 	return (c.byName || !mapped) && c.targets[0].field == ""
 }
 
-// match leads columns to the fields that are called as they are. A field that an import made has the column's name as its
-// title, and no two columns of a file are called the same: so the same file finds the fields that it made.
+// match leads columns to the fields that are called as they are. A field that an import made has the column's name as
+// its title, and no two columns of a file are called the same: so the same file finds the fields that it made.
 func (f *feed) match(taken map[place]bool) {
 	own, titles, keys, alike, stand := places{}, places{}, places{}, places{}, places{}
 	for name, of := range f.own {
@@ -259,9 +259,9 @@ func (p places) add(name string, at place) {
 	}
 }
 
-// call gives each column a name of its own: its title, which no other name has; a mark where another name makes the same title, as the
-// first letters of both do; a number where columns before it have the name. What is called so by itself goes first, so that it does not
-// matter in which order columns stand that differ.
+// call gives each column a name of its own: its title, which no other name has; a mark where another name makes the
+// same title, as the first letters of both do; a number where columns before it have the name. What is called so by
+// itself goes first, so that it does not matter in which order columns stand that differ.
 func (f *feed) call() {
 	names, used := map[string]map[string]bool{}, map[string]bool{} // the names of each title
 	for i := range f.columns {
@@ -296,8 +296,8 @@ func (f *feed) call() {
 	}
 }
 
-// leadsNowhere says that a column would lead to a field that is deleted. Nobody asked to bring it back, with values that
-// contacts may have of it.
+// leadsNowhere says that a column would lead to a field that is deleted. Nobody asked to bring it back, with values
+// that contacts may have of it.
 func (f *feed) leadsNowhere(c *column, field string) error {
 	return fmt.Errorf("%w: the column %q leads to the field %q of a %s, which is deleted; restore it first, or say with a map what else the column becomes",
 		ErrOptions, texts.Clip(c.name), field, spaced(f.of.Name))
@@ -364,8 +364,8 @@ func (f *feed) newField(key, title, typ string) strictjson.Value {
 	return object(member(f.defines.Key, key), member("title", title), member("type", typ))
 }
 
-// definitions returns lines that make the fields which are missing. A file without rows makes none: nothing tells whether its
-// columns are those of an export.
+// definitions returns lines that make the fields which are missing. A file without rows makes none: nothing tells
+// whether its columns are those of an export.
 func (f *feed) definitions() []bundle.Line {
 	if !f.makes() || f.last == 0 {
 		return nil
@@ -455,8 +455,8 @@ func squash(name string) string {
 	}, strings.TrimSpace(name))
 }
 
-// keyFor returns an identifier for a new field: "Production Budget" is production_budget. It is empty where the name has
-// no letters and digits of ASCII.
+// keyFor returns an identifier for a new field: "Production Budget" is production_budget. It is empty where the name
+// has no letters and digits of ASCII.
 func keyFor(name string) string {
 	words := strings.FieldsFunc(name, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9')

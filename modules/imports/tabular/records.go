@@ -17,7 +17,8 @@ const maxCells = 16 * maxColumns
 type records struct {
 	r     *bufio.Reader
 	comma byte
-	// end ends a line: a line feed, with or without a carriage return before it, or a carriage return where there are no line feeds.
+	// end ends a line: a line feed, with or without a carriage return before it, or a carriage return where there are
+	// no line feeds.
 	end  byte
 	line int // lines read so far
 	buf  []byte
@@ -36,7 +37,8 @@ var (
 	errQuote     = errors.New(`a " is not closed, or something follows the one that closes a cell`)
 )
 
-// next returns the next record, or io.EOF. A record that is too long, or has too many cells, ends the file: that is ErrOptions.
+// next returns the next record, or io.EOF. A record that is too long, or has too many cells, ends the file: that is
+// ErrOptions.
 func (d *records) next() (csvRecord, error) {
 	for {
 		d.buf = d.buf[:0]
@@ -154,8 +156,8 @@ func (d *records) split(out *csvRecord) (cuts []cut, err error) {
 	}
 }
 
-// separators are what may stand between cells where nobody says. The comma is the last: where another one fits as well, it is that of
-// numbers.
+// separators are what may stand between cells where nobody says. The comma is the last: where another one fits as well,
+// it is that of numbers.
 const separators = ";\t|,"
 
 // maxJudged is how many records are looked at to find what stands between cells.
@@ -191,7 +193,8 @@ func separator(head []byte, whole bool, end byte) byte {
 	return best
 }
 
-// lineEnd returns what ends the lines of a file that begins so: carriage returns where no line feed stands outside quotes.
+// lineEnd returns what ends the lines of a file that begins so: carriage returns where no line feed stands outside
+// quotes.
 func lineEnd(head []byte) byte {
 	quoted, returns := false, false
 	for _, b := range head {

@@ -37,18 +37,19 @@ type Options struct {
 	// As is the plural name of a resource, "contacts" or "folders"; where its records are each of one
 	// definition, that too: "records:NAME" or "submissions:ID".
 	As string
-	// Format is CSV or JSON. A CSV file has a header; a JSON file is an array of flat objects, or one such object after the other.
+	// Format is CSV or JSON. A CSV file has a header; a JSON file is an array of flat objects, or one such object after
+	// the other.
 	Format string
-	// Encoding is that of the file, as browsers name them, or GuessEncoding. A byte order mark goes before it; without both the
-	// file is UTF-8. What is not valid is refused.
+	// Encoding is that of the file, as browsers name them, or GuessEncoding. A byte order mark goes before it; without
+	// both the file is UTF-8. What is not valid is refused.
 	Encoding string
 	// Delimiter stands between the cells of a CSV file: comma, semicolon, tab, pipe or a sign. Where it is not given, a
 	// first line such as "sep=;" says so, else the first records do.
 	Delimiter string
-	// Map leads from columns to fields; other columns are left out, unless it leads from
-	// "*" to "*". A column that leads to "" is left out, one that leads to "*" is matched by name. Nil: all columns are matched by
-	// name, without regard to case, blanks and punctuation. A column may lead to several. A colon and a format after the
-	// field say how values are written, see Formats: "birthday:dd.mm.yyyy".
+	// Map leads from columns to fields; other columns are left out, unless it leads from "*" to "*". A column that
+	// leads to "" is left out, one that leads to "*" is matched by name. Nil: all columns are matched by name, without
+	// regard to case, blanks and punctuation. A column may lead to several. A colon and a format after the field say
+	// how values are written, see Formats: "birthday:dd.mm.yyyy".
 	Map map[string][]string
 	// Key, where set, is the field by which a row is a stored record: one that every record has, or
 	// one that the organization defines; lists, objects and encrypted ones apart.
@@ -86,14 +87,13 @@ const maxColumns, maxName = 1000, 4 << 10
 // it, since reports are stored and are not counted among what an organization may store.
 const maxCalled, maxReported = 200, 96 << 10
 
-// Import takes rows as records of a resource. Rows without any value are skipped. Fields that
-// are missing are made, of the types that the data suggests, where what defines them is known by a
-// name that people choose; so is that definition. Elsewhere a column without a field is an error.
-// A column may also be called as the tag `alias` of a field says, where no other column is that
-// field. Empty cells are missing values. A list becomes a MultiSelect, or one text where the field
-// is one; a field that is an object is read from a JSON text. What an export of rows wrote, which the identifiers in it tell,
-// comes back as it was. The report says what became of each
-// column, also after a dry run. Errors: those of bundle.Service.Import, and ErrOptions.
+// Import takes rows as records of a resource. Rows without any value are skipped. Fields that are missing are made, of
+// the types that the data suggests, where what defines them is known by a name that people choose; so is that
+// definition. Elsewhere a column without a field is an error. A column may also be called as the tag `alias` of a field
+// says, where no other column is that field. Empty cells are missing values. A list becomes a MultiSelect, or one text
+// where the field is one; a field that is an object is read from a JSON text. What an export of rows wrote, which the
+// identifiers in it tell, comes back as it was. The report says what became of each column, also after a dry run.
+// Errors: those of bundle.Service.Import, and ErrOptions.
 func Import(ctx context.Context, s *bundle.Service, t *tenants.Tenant, src bundle.Source, o Options) (bundle.Report, error) {
 	if o.Format != CSV && o.Format != JSON {
 		none := bundle.Report{Kinds: map[string]bundle.Counts{}, Problems: []bundle.LineProblem{}}
@@ -436,7 +436,8 @@ func (f *feed) scan(p *strictjson.Parser, r bundle.Raw) error {
 	return nil
 }
 
-// cells returns a row as an object, whose values of defined fields stand beside the others. The members of a CSV row have no names.
+// cells returns a row as an object, whose values of defined fields stand beside the others. The members of a CSV row
+// have no names.
 func (f *feed) cells(p *strictjson.Parser, r bundle.Raw) (strictjson.Value, error) {
 	if f.o.Format == JSON {
 		v, err := p.Parse(r.Text)

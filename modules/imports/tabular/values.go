@@ -368,8 +368,8 @@ func (g *guess) look(v strictjson.Value, format string) {
 	}
 }
 
-// judged returns the line that says what stands between the cells of a CSV file, where neither its header nor the options do: of a few
-// of its rows it could be judged otherwise.
+// judged returns the line that says what stands between the cells of a CSV file, where neither its header nor the
+// options do: of a few of its rows it could be judged otherwise.
 func (f *feed) judged() string {
 	if f.o.Format != CSV || f.o.Delimiter != "" || f.comma == ',' || strings.HasPrefix(f.first, "sep=") {
 		return ""

@@ -17,10 +17,14 @@ func (r rowsOf) Operations() []operation.Row { return r }
 
 func goodRow() operation.Row {
 	return operation.Row{
-		Name: "things.get", Method: http.MethodGet, Path: "/api/things", Tag: "Things", Summary: "Get things",
-		Credentials: operation.Key | operation.Session, Kinds: operation.ServerKeys, Rule: operation.AnyCaller(),
-		Data: struct{}{}, Message: "Things found", Example: struct{}{},
-		Handler: func(context.Context, *operation.Call) (operation.Result, error) { return operation.Result{}, nil },
+		Name: "things.get", Method: http.MethodGet, Path: "/api/things",
+		Policy: operation.Policy{
+			Credentials: operation.Key | operation.Session, Kinds: operation.ServerKeys,
+			Rule: operation.AnyCaller(),
+		},
+		Response: operation.Response{Data: struct{}{}, Message: "Things found", Example: struct{}{}},
+		Docs:     operation.Docs{Tag: "Things", Summary: "Get things"},
+		Handler:  func(context.Context, *operation.Call) (operation.Result, error) { return operation.Result{}, nil },
 	}
 }
 

@@ -57,7 +57,8 @@ func TestRun_CallsWithoutBodyEndWithTheirRights(t *testing.T) {
 			t.Parallel()
 			r := &revocable{tenant: &tenants.Tenant{}, who: &tenants.Principal{Kind: tenants.ServiceAccount, KeyKind: tenants.ServerFull}}
 			op := &operation.Row{
-				Name: "things.purge", Method: http.MethodDelete, Path: "/api/things", Credentials: operation.Key, Kinds: operation.ServerFull, Rule: operation.AnyCaller(),
+				Name: "things.purge", Method: http.MethodDelete, Path: "/api/things",
+				Policy: operation.Policy{Credentials: operation.Key, Kinds: operation.ServerFull, Rule: operation.AnyCaller()},
 				Handler: func(ctx context.Context, _ *operation.Call) (operation.Result, error) {
 					tt.ends(r)
 					select {

@@ -142,7 +142,7 @@ func TestBindBodyNamesWhatIsNotTaken(t *testing.T) {
 			want = []string{"org_id", "Name", "locked"}
 		}
 		for _, contract := range []bool{true, false} {
-			o := &operation.Row{Contract: contract, Teams: teams, Body: []operation.Field{{Name: "name", Shape: operation.Text}}}
+			o := &operation.Row{Request: operation.Request{Contract: contract, Teams: teams, Body: []operation.Field{{Name: "name", Shape: operation.Text}}}}
 			c := operation.NewCall(o, nil)
 			c.BindBody(body(t, `{"org_id":7,"name":"x","teams":[],"Name":"y","locked":true}`))
 			got, err := c.Ignored(), c.Unknown.Err()

@@ -120,7 +120,7 @@ func hostile(size int) map[string]string {
 // TestHostileBodiesAreCheap holds that reading a body takes at most a few times its allowed length in memory,
 // whatever it holds, and none for what is not used.
 func TestHostileBodiesAreCheap(t *testing.T) { // not parallel: what others allocate would count
-	o := &operation.Row{Body: []operation.Field{{Name: "name", Shape: operation.Text}, {Name: "schema", Shape: operation.Object}}}
+	o := &operation.Row{Request: operation.Request{Body: []operation.Field{{Name: "name", Shape: operation.Text}, {Name: "schema", Shape: operation.Object}}}}
 	const size = 256 << 10
 	for name, text := range hostile(size) {
 		most := uint64(16 << 10) // a buffer, a message
@@ -167,7 +167,7 @@ func TestDecoderStopsAtTheFirstFault(t *testing.T) {
 // scalar belongs, no array or object is.
 func TestReadBodyHoldsWhatIsUsed(t *testing.T) {
 	t.Parallel()
-	o := &operation.Row{BodyLimit: operation.MaxBodyLimit, Teams: true, Body: []operation.Field{{Name: "name", Shape: operation.Text}, {Name: "n", Shape: operation.Integer}, {Name: "schema", Shape: operation.Object}, {Name: "on", Shape: operation.Boolean}}}
+	o := &operation.Row{Request: operation.Request{BodyLimit: operation.MaxBodyLimit, Teams: true, Body: []operation.Field{{Name: "name", Shape: operation.Text}, {Name: "n", Shape: operation.Integer}, {Name: "schema", Shape: operation.Object}, {Name: "on", Shape: operation.Boolean}}}}
 	b, err := o.ReadBody(strings.NewReader(`{"x":{"y":1},"name":["a",{"b":[]}],"n": {"z":0} ,"schema":["a"],"teams":["t"],"on":true,"Name":"q"}`))
 	if err != nil {
 		t.Fatal(err)

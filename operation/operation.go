@@ -167,107 +167,126 @@ const (
 // Handler answers one call. What it returns as error becomes the failure envelope.
 type Handler func(ctx context.Context, c *Call) (Result, error)
 
-// Row is one operation: the table of operations.
+// Row is one operation of the table of operations. Its parts say who may call it and at what cost, what it takes, what
+// it answers, which records it is about, and what people read of it. A row is not changed once the gateway serves it.
 type Row struct {
-	Name        string // "folders.get"; unique; the label in metrics, logs and the OpenAPI document
-	Method      string
-	Path        string   // "/api/files/folders/{id}"
-	Aliases     []string // further paths of the same operation (an optional segment)
-	IDs         []string // in the OpenAPI document, for each of Paths; nil: made of Name, see ID
-	Tag         string   // the group in the OpenAPI document
-	Summary     string
-	Description string // for the reference
-	Ask         string // what pages say of it to people, beyond the summary
+	Name    string // "folders.get"; unique; the label in metrics, logs and the OpenAPI document
+	Method  string
+	Path    string   // "/api/files/folders/{id}"
+	Aliases []string // further paths of the same operation (an optional segment)
 
+	Policy
+	Request
+	Response
+	Target
+	Docs
+
+	Handler Handler
+	fault   error // of its declaration
+}
+
+// Policy says who may call an operation, and what a call may cost. The zero value admits nobody.
+type Policy struct {
 	Credentials Credentials
 	Kinds       Kinds
 	Rule        Rule
 	Audit       Audit
 
-	// OwnLimits: the operation slows its callers down itself, and request limits do not
-	// count its calls.
-	OwnLimits bool
-
-	// AnyHost: the operation answers also where the host leads to no organization, as one
-	// would that knows nobody. Its call has tenants.Directory.Anonymous and no Workspace then.
-	// Others answer Denied, which makes an unknown organization look like a wrong key.
+	// AnyHost: the operation also answers on hosts that lead to no organization, as one without any users would. Its
+	// call then has tenants.Directory.Anonymous and no Workspace. Other operations answer Denied there, so that an
+	// unknown organization looks like a wrong key.
 	AnyHost bool
+	// Reads: the operation changes nothing, whatever its method, and its answers are never kept.
+	Reads bool
 
-	// Contract: the operation is one of the contract's own, whose callers may send what it does
-	// not know: that is ignored and named, unless they ask for strict handling. The zero value
-	// refuses what the operation does not know.
-	Contract bool
+	// OwnLimits: the operation throttles its callers itself; request limits do not count its calls.
+	OwnLimits bool
+	// MakesRoom: quotas do not refuse the operation's writes, as they do not refuse those of a DELETE.
+	MakesRoom bool
+	Timeout   time.Duration // 0: DefaultTimeout
+	Weight    int64         // of a call among those in flight; 0: 1, for at most 8 MiB; Heavy
+}
 
-	// Resource names what the records are called that the operation is about, where its row was made
-	// from their description.
-	Resource string
+// Request says what an operation takes.
+type Request struct {
+	Params []Param // of the path, the query and the header
+	Teams  bool    // takes teams[]
 
-	// Action is what the operation does with records; the zero value: something that pages do not treat apart.
-	Action Action
-
-	// Defined, where organizations define fields of the records, says where these stand.
-	Defined Defined
-
-	// Revised: the operation answers with one record and says its revision, see Call.Revision. Where it is about one
-	// that is there already (GET, PUT and DELETE, and a POST OnRecord), it honours If-Match by Call.Current.
-	Revised bool
-	// OnRecord: what a POST that is Revised is about is there already, too.
-	OnRecord bool
-
-	// Lists is the resource of the records that it lists, where that is another than Resource.
-	Lists string
-	// Over is the field that says of which day each of its rows is, and their requests and refused how many: a picture
-	// shows them.
-	Over string
-	// Aside: it answers what other pages show, or make their forms of; none leads to it.
-	Aside bool
-
-	Teams     bool    // takes teams[]
-	Params    []Param // path and query
 	Body      []Field // nil: takes no body
 	BodyLimit int64   // bytes; 0: DefaultBodyLimit
-	// Bodiless: no body at all is taken for one without fields.
+	// Bodiless: an absent body is taken for one without fields.
 	Bodiless bool
-	// Joins: the handler tells of the fields that callers cannot set (Call.Unknown) together with all else that is
-	// wrong. Others are not run where there are some.
+	// Joins: the handler reports fields that callers cannot set (Call.Unknown) together with all other faults of the
+	// body. Without it, a call with such fields is refused before the handler runs.
 	Joins bool
-	// Upload are the media types of a file that is the body instead; nil: it takes none. The handler
-	// reads it while it arrives, at most UploadLimit bytes. UploadExamples has one of each.
+	// Contract: the operation belongs to the contract, whose callers may send unknown members: these are ignored and
+	// named in the answer, unless the caller asks for strict handling. Without it they are refused.
+	Contract bool
+
+	// Upload are the media types of a file that is the body; nil: takes none. The handler reads the file while it
+	// arrives, at most UploadLimit bytes. UploadExamples has one for each media type.
 	Upload         []string
 	UploadExamples []string
 	UploadLimit    int64
-	Timeout        time.Duration
-	Weight         int64 // of a call among those in flight; 0: 1, which is for at most 8 MiB; Heavy
+}
 
-	// Once: a success tells a secret that cannot be had again, a key's token for one. Nothing keeps such
-	// an answer: neither logs nor what repeats answers. The handler sets Call.Undo.
-	Once bool
-	// MakesRoom: no quota refuses what the operation writes, as none does what a DELETE writes.
-	MakesRoom bool
-	// Reads: the operation changes nothing, whatever its method, and nothing keeps its answers.
-	Reads bool
-	// Streams are the media types, NDJSON for one, of a success that is no envelope but rows, one in a line,
-	// written while they are read. Data and Example are then of one row, and the handler returns a Stream.
+// Response says what an operation answers.
+type Response struct {
+	// Data is a value of the type that a success answers as data; Example is one such answer.
+	Data    any
+	Message string // of a success
+	Example any
+	// Streams are the media types, such as NDJSON, of a success that is no envelope but rows, written one a line while
+	// they are read. Data and Example are of one row then, and the handler returns a Stream.
 	Streams []string
+	// Once: a success holds a secret that is told only once, such as the token of a key. Neither logs nor
+	// idempotency keep such an answer. The handler sets Call.Undo.
+	Once bool
 
-	// Data is a value of the type that a success answers as data; Example one such answer.
-	Data     any
-	Message  string // of a success
-	Example  any
 	Failures []Failure
-	// Failure, where set, has the last word on a problem before it is answered.
+	// Failure, if set, has the last word on a problem before it is answered.
 	Failure func(*Problem) *Problem
+}
 
-	Handler Handler
-	// Expire, where records can be deleted and restored, ends those for good that were deleted before that time
-	// (Unix milliseconds), as a purge would, until ctx ends; ended is told of each. Left says that there are more, err
-	// why one could not be ended; others were all the same.
+// Target says which records an operation is about. The zero value: none that others could treat alike.
+type Target struct {
+	// Resource is the name of the records' description.
+	Resource string
+	// Lists is the resource of the records that the operation lists, if that is another than Resource.
+	Lists string
+	// Action is what the operation does with the records.
+	Action Action
+	// Defined, if organizations define fields of the records, says where these are.
+	Defined Defined
+
+	// Revised: the operation answers one record and its revision; see Call.Revision. If the record exists before (GET,
+	// PUT, DELETE, and a POST that is OnRecord), the operation honours If-Match through Call.Current.
+	Revised bool
+	// OnRecord: a POST that is Revised changes a record that exists.
+	OnRecord bool
+
+	// Expire, if the records have a trash, ends for good those deleted before that time (Unix milliseconds), as a
+	// purge would, until ctx ends; ended is called with the identifier of each. It reports whether some are left. An
+	// error says why a record could not be ended; the others are ended all the same.
 	Expire func(ctx context.Context, c *Call, before int64, ended func(id string)) (left bool, err error)
-	// End, of a row that deletes or purges records of Resource, ends those for good with all that hangs on them,
-	// whatever their state, on behalf of the operator. Those that are gone are passed over. Errors: of the first that
-	// could not be ended.
-	End   func(ctx context.Context, c *Call, ids []string) error
-	fault error // of its declaration
+	// End, of a row that deletes or purges, ends records for good with all that depends on them, in any state, on
+	// behalf of the operator. It skips records that do not exist and returns the first error.
+	End func(ctx context.Context, c *Call, ids []string) error
+}
+
+// Docs is what people read of an operation, in the OpenAPI document, the reference and on pages.
+type Docs struct {
+	IDs         []string // in the OpenAPI document, one for each of Paths; nil: made of Name, see ID
+	Tag         string   // the group
+	Summary     string
+	Description string // for the reference
+	Ask         string // on pages, beyond the summary
+
+	// Over is the field that holds the day of each of the rows answered, whose numbers of requests and refusals a chart
+	// shows.
+	Over string
+	// Aside: other pages show what the operation answers, or use it for their forms; it has no page of its own.
+	Aside bool
 }
 
 // Defined says by which resource fields are defined, and in which field of a record their values are. Where

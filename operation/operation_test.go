@@ -13,11 +13,15 @@ import (
 
 func goodRow() operation.Row {
 	return operation.Row{
-		Name: "things.get", Method: http.MethodGet, Path: "/api/things/{id}", Tag: "Things", Summary: "Get a thing",
-		Credentials: operation.Key | operation.Session, Kinds: operation.ServerKeys, Rule: operation.AnyCaller(),
-		Params: []operation.Param{{Name: "id", In: operation.InPath, Shape: operation.Text}},
-		Data:   struct{}{}, Message: "Thing found", Example: struct{}{},
-		Handler: func(context.Context, *operation.Call) (operation.Result, error) { return operation.Result{}, nil },
+		Name: "things.get", Method: http.MethodGet, Path: "/api/things/{id}",
+		Policy: operation.Policy{
+			Credentials: operation.Key | operation.Session, Kinds: operation.ServerKeys,
+			Rule: operation.AnyCaller(),
+		},
+		Request:  operation.Request{Params: []operation.Param{{Name: "id", In: operation.InPath, Shape: operation.Text}}},
+		Response: operation.Response{Data: struct{}{}, Message: "Thing found", Example: struct{}{}},
+		Docs:     operation.Docs{Tag: "Things", Summary: "Get a thing"},
+		Handler:  func(context.Context, *operation.Call) (operation.Result, error) { return operation.Result{}, nil },
 	}
 }
 
@@ -194,7 +198,7 @@ func TestAdmits(t *testing.T) {
 		{"key of pages from another", operation.Key, operation.Browser, key(tenants.Browser), "https://evil.example.com", false},
 		{"key of pages where it is for servers", operation.Key, operation.ServerKeys, key(tenants.Browser), page, false},
 	} {
-		err := (&operation.Row{Credentials: tt.credentials, Kinds: tt.kinds}).Admits(tt.who, tt.origin)
+		err := (&operation.Row{Policy: operation.Policy{Credentials: tt.credentials, Kinds: tt.kinds}}).Admits(tt.who, tt.origin)
 		if (err == nil) != tt.want || err != nil && operation.ProblemOf(err).Code != http.StatusForbidden {
 			t.Errorf("%s: got %v, want (err == nil) = %v", tt.name, err, tt.want)
 		}

@@ -152,10 +152,15 @@ func rebuild(path []string) string {
 }
 
 func queryOperation() *operation.Row {
-	return &operation.Row{Contract: true, Teams: true, Params: []operation.Param{
-		{Name: "id", In: operation.InPath}, {Name: "page", In: operation.InQuery, Shape: operation.Integer}, {Name: "tags", In: operation.InQuery, Shape: operation.List},
-		{Name: "filters", In: operation.InQuery, Shape: operation.Tree}, {Name: "schema", In: operation.InQuery, Shape: operation.Text},
-	}}
+	return &operation.Row{
+		Request: operation.Request{
+			Contract: true, Teams: true,
+			Params: []operation.Param{
+				{Name: "id", In: operation.InPath}, {Name: "page", In: operation.InQuery, Shape: operation.Integer}, {Name: "tags", In: operation.InQuery, Shape: operation.List},
+				{Name: "filters", In: operation.InQuery, Shape: operation.Tree}, {Name: "schema", In: operation.InQuery, Shape: operation.Text},
+			},
+		},
+	}
 }
 
 func bind(t *testing.T, o *operation.Row, raw string) (*operation.Call, error) {

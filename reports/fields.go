@@ -107,16 +107,26 @@ func (m *Module) askable(ctx context.Context, c *operation.Call, in asking) (Ask
 
 func (m *Module) fieldsOperation() operation.Row {
 	return operation.Typed(operation.Row{
-		Name: "reports.fields", Method: http.MethodGet, Path: "/api/custom-reports/fields", Aside: true, Tag: tag, Summary: "Get what custom reports can ask",
-		Description: "Answers the classes there are and, of the class and source that are named, the fields that a query may name, with what it can do with each. Encrypted fields can appear nowhere in a report, and are not among them.",
-		Credentials: operation.Key | operation.Session, Kinds: operation.ServerKeys, Rule: operation.Needs(tenants.ManageReports), Teams: true, Message: "Report fields found",
-		Example: Askable{
-			Classes: []AskableClass{{Name: "Contacts"}, {Name: "Records", NeedsSource: true, SourceOf: "custom_object"}},
-			Fields: []AskableField{{
-				Column: Column{"country", "Country", TypeText}, Operators: []string{"eq", "ne", "in"}, Measures: []string{"min", "max", "distinct"}, Groups: true, By: []string{},
-			}},
+		Name: "reports.fields", Method: http.MethodGet, Path: "/api/custom-reports/fields",
+		Policy: operation.Policy{
+			Credentials: operation.Key | operation.Session, Kinds: operation.ServerKeys,
+			Rule: operation.Needs(tenants.ManageReports),
 		},
-		Failures: []operation.Failure{{Code: http.StatusUnprocessableEntity, Message: "Validation failed: source names nothing that reports of class Records can ask", When: "there is no such class, or no such source of it"}},
+		Request: operation.Request{Teams: true},
+		Response: operation.Response{
+			Message: "Report fields found",
+			Example: Askable{
+				Classes: []AskableClass{{Name: "Contacts"}, {Name: "Records", NeedsSource: true, SourceOf: "custom_object"}},
+				Fields: []AskableField{{
+					Column: Column{"country", "Country", TypeText}, Operators: []string{"eq", "ne", "in"}, Measures: []string{"min", "max", "distinct"}, Groups: true, By: []string{},
+				}},
+			},
+			Failures: []operation.Failure{{Code: http.StatusUnprocessableEntity, Message: "Validation failed: source names nothing that reports of class Records can ask", When: "there is no such class, or no such source of it"}},
+		},
+		Docs: operation.Docs{
+			Aside: true, Tag: tag, Summary: "Get what custom reports can ask",
+			Description: "Answers the classes there are and, of the class and source that are named, the fields that a query may name, with what it can do with each. Encrypted fields can appear nowhere in a report, and are not among them.",
+		},
 	}, m.askable)
 }
 

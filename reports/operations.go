@@ -329,62 +329,79 @@ const (
 
 func (m *Module) getOperation() operation.Row {
 	return on(operation.Row{
-		Name: "reports.get", Contract: true, Revised: true, Method: http.MethodGet, Path: "/api/custom-reports/{id}",
-		Summary:     "Get a custom report",
-		Description: "Returns the configuration of one custom report.",
-		Kinds:       operation.ServerKeys, Rule: operation.AnyCaller(),
-		Message: "Custom Report found", Data: &Configuration{},
-		Example: Configuration{
-			ID: exampleID, PID: examplePID, Title: "Contacts by country", Class: "Contacts", Teams: &[]string{},
-			Input:    map[string]Input{"status": {Rule: Editable, Value: "active", Label: "Status", Type: TypeText}},
-			ShareURL: "https://acme.example.com/shared/reports/" + examplePID,
-			Query: Query{raw: []byte(`{"filter":{"status":{"input":"status"}},"group_by":[{"field":"country"}],` +
-				`"measures":[{"op":"count"}],"sort":["-count"],"limit":100}`)},
-			Shareable: true, Exportable: true, Visual: "bar", VisualProps: map[string]any{}, Actions: map[string]any{},
-			ChildReports: []string{}, CreatedAt: "2026-03-01T09:30:00.000Z", UpdatedAt: "2026-03-01T09:30:00.000Z",
+		Name: "reports.get", Method: http.MethodGet, Path: "/api/custom-reports/{id}",
+		Policy:  operation.Policy{Kinds: operation.ServerKeys, Rule: operation.AnyCaller()},
+		Request: operation.Request{Contract: true},
+		Response: operation.Response{
+			Message: "Custom Report found", Data: &Configuration{},
+			Example: Configuration{
+				ID: exampleID, PID: examplePID, Title: "Contacts by country", Class: "Contacts", Teams: &[]string{},
+				Input:    map[string]Input{"status": {Rule: Editable, Value: "active", Label: "Status", Type: TypeText}},
+				ShareURL: "https://acme.example.com/shared/reports/" + examplePID,
+				Query: Query{raw: []byte(`{"filter":{"status":{"input":"status"}},"group_by":[{"field":"country"}],` +
+					`"measures":[{"op":"count"}],"sort":["-count"],"limit":100}`)},
+				Shareable: true, Exportable: true, Visual: "bar", VisualProps: map[string]any{}, Actions: map[string]any{},
+				ChildReports: []string{}, CreatedAt: "2026-03-01T09:30:00.000Z", UpdatedAt: "2026-03-01T09:30:00.000Z",
+			},
+		},
+		Target: operation.Target{Revised: true},
+		Docs: operation.Docs{
+			Summary:     "Get a custom report",
+			Description: "Returns the configuration of one custom report.",
 		},
 	}, m.peek, m.get)
 }
 
 func (m *Module) sharedOperation() operation.Row {
 	return operation.Row{
-		Name: "reports.shared", Contract: true, Method: http.MethodGet, Path: "/api/reports/shared/{pid}",
-		AnyHost: true, Weight: operation.Heavy,
-		Aliases: []string{"/api/reports/shared/{pid}/{report_id}"}, IDs: []string{"getSharedReport", "getSharedReportOfBundle"}, Tag: tag,
-		Summary: "Get a shared report",
-		Description: "Returns a report to whoever knows its public identifier, and a token where the report is secure. " +
-			"The answer covers what the report's own teams may see; teams[] can only narrow it. " +
-			"Rows are kept for about a second for whoever asks the same with the same values; retrieved_at says when they were read. " +
-			"A token that is given is always checked, also where none is needed. " +
-			"Locked inputs take their values from the token alone, so a report with locked inputs cannot be read without one. " +
-			"An input that the report locks is locked in its children too.",
-		Credentials: operation.Open, Kinds: operation.Browser, Rule: operation.AnyCaller(), Teams: true,
-		Params: []operation.Param{
-			{Name: "pid", In: operation.InPath, Shape: operation.Text, Required: true, Description: "Public identifier of the report.", Example: examplePID},
-			{Name: "report_id", In: operation.InPath, Shape: operation.Text, Description: "Identifier of the report itself or of one of its child reports.", Example: exampleID},
-			{Name: "token", In: operation.InQuery, Shape: operation.Text, Secret: true, Description: "Share token. Required where the report is secure."},
-			{Name: "data", In: operation.InQuery, Shape: operation.Text, Description: "1 includes the rows; without it data is absent.", Example: "1"},
-			{Name: "provider", In: operation.InQuery, Shape: operation.Text, Default: BuiltIn, Description: "Name of one of the organization's report providers. Cannot be chosen for secure reports."},
-			{Name: "params", In: operation.InQuery, Shape: operation.Tree, Document: "inputs", Ask: operation.Ask{Kind: declare.Inputs}, Description: "Values of editable inputs: params[<name>]=<value>. An empty value leaves out the conditions on the input.", Example: "params[status]=active"},
+		Name: "reports.shared", Method: http.MethodGet, Path: "/api/reports/shared/{pid}",
+		Aliases: []string{"/api/reports/shared/{pid}/{report_id}"},
+		Policy: operation.Policy{
+			AnyHost: true, Weight: operation.Heavy,
+			Credentials: operation.Open, Kinds: operation.Browser, Rule: operation.AnyCaller(),
 		},
-		Data:    Shared{},
-		Message: "Shared Report found",
-		Example: Shared{
-			ID: exampleID, Title: "Contacts by country", Visual: "bar",
-			Fields:       map[string]SharedField{"country": {"Country", TypeText}, "count": {"Count", TypeNumber}},
-			Controls:     map[string]Control{"status": {Label: "Status", Type: TypeText, Value: "active", Rule: Editable}},
-			ChildReports: []ChildReport{}, Exportable: true, Shareable: true, Params: map[string]string{"status": "active"},
-			Data: &Data{
-				Columns: []Column{{"country", "Country", TypeText}, {"count", "Count", TypeNumber}},
-				Rows:    [][]any{{"DE", 120}, {"FR", 80}}, Total: 2,
+		Request: operation.Request{
+			Contract: true,
+			Teams:    true,
+			Params: []operation.Param{
+				{Name: "pid", In: operation.InPath, Shape: operation.Text, Required: true, Description: "Public identifier of the report.", Example: examplePID},
+				{Name: "report_id", In: operation.InPath, Shape: operation.Text, Description: "Identifier of the report itself or of one of its child reports.", Example: exampleID},
+				{Name: "token", In: operation.InQuery, Shape: operation.Text, Secret: true, Description: "Share token. Required where the report is secure."},
+				{Name: "data", In: operation.InQuery, Shape: operation.Text, Description: "1 includes the rows; without it data is absent.", Example: "1"},
+				{Name: "provider", In: operation.InQuery, Shape: operation.Text, Default: BuiltIn, Description: "Name of one of the organization's report providers. Cannot be chosen for secure reports."},
+				{Name: "params", In: operation.InQuery, Shape: operation.Tree, Document: "inputs", Ask: operation.Ask{Kind: declare.Inputs}, Description: "Values of editable inputs: params[<name>]=<value>. An empty value leaves out the conditions on the input.", Example: "params[status]=active"},
 			},
-			RetrievedAt: 1_772_357_400, VisualProps: map[string]any{},
 		},
-		Failures: []operation.Failure{
-			{Code: http.StatusOK, Message: NotFoundProblem().Message, When: "there is no such report, or report_id is not of its bundle"},
-			{Code: http.StatusOK, Message: "The report took too long", When: "the run was stopped at its time limit; the message names the limit"},
-			{Code: http.StatusOK, Message: notShowableMessage, When: "its source or a field of it is gone, or is of another type by now"},
-			{Code: http.StatusForbidden, Message: operation.DeniedMessage, When: "the token is missing, expired, revoked, wrong, or lacks a locked value"},
+		Response: operation.Response{
+			Data:    Shared{},
+			Message: "Shared Report found",
+			Example: Shared{
+				ID: exampleID, Title: "Contacts by country", Visual: "bar",
+				Fields:       map[string]SharedField{"country": {"Country", TypeText}, "count": {"Count", TypeNumber}},
+				Controls:     map[string]Control{"status": {Label: "Status", Type: TypeText, Value: "active", Rule: Editable}},
+				ChildReports: []ChildReport{}, Exportable: true, Shareable: true, Params: map[string]string{"status": "active"},
+				Data: &Data{
+					Columns: []Column{{"country", "Country", TypeText}, {"count", "Count", TypeNumber}},
+					Rows:    [][]any{{"DE", 120}, {"FR", 80}}, Total: 2,
+				},
+				RetrievedAt: 1_772_357_400, VisualProps: map[string]any{},
+			},
+			Failures: []operation.Failure{
+				{Code: http.StatusOK, Message: NotFoundProblem().Message, When: "there is no such report, or report_id is not of its bundle"},
+				{Code: http.StatusOK, Message: "The report took too long", When: "the run was stopped at its time limit; the message names the limit"},
+				{Code: http.StatusOK, Message: notShowableMessage, When: "its source or a field of it is gone, or is of another type by now"},
+				{Code: http.StatusForbidden, Message: operation.DeniedMessage, When: "the token is missing, expired, revoked, wrong, or lacks a locked value"},
+			},
+		},
+		Docs: operation.Docs{
+			IDs: []string{"getSharedReport", "getSharedReportOfBundle"}, Tag: tag,
+			Summary: "Get a shared report",
+			Description: "Returns a report to whoever knows its public identifier, and a token where the report is secure. " +
+				"The answer covers what the report's own teams may see; teams[] can only narrow it. " +
+				"Rows are kept for about a second for whoever asks the same with the same values; retrieved_at says when they were read. " +
+				"A token that is given is always checked, also where none is needed. " +
+				"Locked inputs take their values from the token alone, so a report with locked inputs cannot be read without one. " +
+				"An input that the report locks is locked in its children too.",
 		},
 		Handler: m.shared,
 	}
@@ -394,20 +411,30 @@ func (m *Module) sharedOperation() operation.Row {
 func (m *Module) exportSharedOperation() operation.Row {
 	read := m.sharedOperation()
 	row := operation.Row{
-		Name: "reports.export_shared", Path: "/api/reports/shared/{pid}/export", Aliases: []string{"/api/reports/shared/{pid}/{report_id}/export"},
-		IDs: []string{"exportSharedReport", "exportSharedReportOfBundle"}, Tag: tag, AnyHost: true,
-		Summary: "Export the rows of a shared report",
-		Description: "Writes the rows of a shared report that is exportable, to whoever may read it: all that its query lets through, and of a list that says no limit up to 100,000. " +
-			"Token, values and teams are those of the shared report itself.",
-		Credentials: read.Credentials, Kinds: read.Kinds, Rule: read.Rule, Teams: true, Message: read.Message,
-		Data: map[string]any{}, Example: map[string]any{"country": "DE", "count": 120},
-		Failure: toTakers,
-		Failures: []operation.Failure{
-			{Code: http.StatusNotFound, Message: NotFoundProblem().Message, When: "there is no such report, or report_id is not of its bundle"},
-			{Code: http.StatusConflict, Message: notShowableMessage, When: "its source or a field of it is gone, or is of another type by now"},
-			{Code: http.StatusServiceUnavailable, Message: "The report took too long: it was stopped after 5s", When: "a part of the run was stopped at its time limit"},
-			{Code: http.StatusForbidden, Message: operation.DeniedMessage, When: "the token is missing, expired, revoked, wrong, or lacks a locked value"},
-			{Code: http.StatusUnprocessableEntity, Message: "Validation failed: the report is set not to be exportable", When: "the report is not exportable, has more rows than an export takes, or a value does not fit"},
+		Name: "reports.export_shared", Path: "/api/reports/shared/{pid}/export",
+		Aliases: []string{"/api/reports/shared/{pid}/{report_id}/export"},
+		Policy: operation.Policy{
+			AnyHost:     true,
+			Credentials: read.Credentials, Kinds: read.Kinds, Rule: read.Rule,
+		},
+		Request: operation.Request{Teams: true},
+		Response: operation.Response{
+			Message: read.Message,
+			Data:    map[string]any{}, Example: map[string]any{"country": "DE", "count": 120},
+			Failure: toTakers,
+			Failures: []operation.Failure{
+				{Code: http.StatusNotFound, Message: NotFoundProblem().Message, When: "there is no such report, or report_id is not of its bundle"},
+				{Code: http.StatusConflict, Message: notShowableMessage, When: "its source or a field of it is gone, or is of another type by now"},
+				{Code: http.StatusServiceUnavailable, Message: "The report took too long: it was stopped after 5s", When: "a part of the run was stopped at its time limit"},
+				{Code: http.StatusForbidden, Message: operation.DeniedMessage, When: "the token is missing, expired, revoked, wrong, or lacks a locked value"},
+				{Code: http.StatusUnprocessableEntity, Message: "Validation failed: the report is set not to be exportable", When: "the report is not exportable, has more rows than an export takes, or a value does not fit"},
+			},
+		},
+		Docs: operation.Docs{
+			IDs: []string{"exportSharedReport", "exportSharedReportOfBundle"}, Tag: tag,
+			Summary: "Export the rows of a shared report",
+			Description: "Writes the rows of a shared report that is exportable, to whoever may read it: all that its query lets through, and of a list that says no limit up to 100,000. " +
+				"Token, values and teams are those of the shared report itself.",
 		},
 	}
 	for _, p := range read.Params {
@@ -439,35 +466,48 @@ func toTakers(p *operation.Problem) *operation.Problem {
 
 func (m *Module) shareOperation() operation.Row {
 	return on(operation.Row{
-		Name: "reports.share", Action: operation.ShareAction, Method: http.MethodPost, Path: "/api/custom-reports/{id}/share",
-		Summary: "Issue a share token",
-		Description: "Issues a token that lets its holder read the shared report with the given values of locked inputs. " +
-			"A locked input that is not given takes the report's own value for it; where it has none, it is required.",
-		Kinds: operation.ServerFull, Rule: operation.Needs(tenants.ManageReports), Audit: operation.AuditAlways, Once: true,
-		BodyLimit: 64 << 10,
-		Message:   "Share created",
-		Example: Share{
-			ID: exampleTokenID, Token: "<TOKEN>", URL: "https://acme.example.com/shared/reports/" + examplePID + "?token=<TOKEN>", ExpiresAt: "2026-03-01T10:30:00.000Z",
+		Name: "reports.share", Method: http.MethodPost, Path: "/api/custom-reports/{id}/share",
+		Policy: operation.Policy{
+			Kinds: operation.ServerFull, Rule: operation.Needs(tenants.ManageReports),
+			Audit: operation.AuditAlways,
 		},
-		Failures: []operation.Failure{operation.Refuses(http.StatusUnprocessableEntity, "the input is not acceptable, the report is not shareable, or it shows more than the caller's teams",
-			"shareable", fault.Forbidden, notShareable)},
+		Request: operation.Request{BodyLimit: 64 << 10},
+		Response: operation.Response{
+			Once:    true,
+			Message: "Share created",
+			Example: Share{
+				ID: exampleTokenID, Token: "<TOKEN>", URL: "https://acme.example.com/shared/reports/" + examplePID + "?token=<TOKEN>", ExpiresAt: "2026-03-01T10:30:00.000Z",
+			},
+			Failures: []operation.Failure{operation.Refuses(http.StatusUnprocessableEntity, "the input is not acceptable, the report is not shareable, or it shows more than the caller's teams",
+				"shareable", fault.Forbidden, notShareable)},
+		},
+		Target: operation.Target{Action: operation.ShareAction},
+		Docs: operation.Docs{
+			Summary: "Issue a share token",
+			Description: "Issues a token that lets its holder read the shared report with the given values of locked inputs. " +
+				"A locked input that is not given takes the report's own value for it; where it has none, it is required.",
+		},
 	}, m.shareable, m.share)
 }
 
 func (m *Module) listSharesOperation() operation.Row {
 	return on(operation.Row{
 		Name: "reports.list_shares", Method: http.MethodGet, Path: "/api/custom-reports/{id}/shares",
-		Summary: "List the share tokens of a report",
-		Description: "Returns the tokens that open the report now, without the tokens themselves. " +
-			"Tokens issued by versions that did not list them are missing.",
-		Kinds: operation.ServerKeys, Rule: operation.Needs(tenants.ManageReports),
-		Message: "Shares found",
-		Example: SharePage(operation.OnePage(IssuedShare{
-			ID: exampleTokenID, CreatedAt: "2026-03-01T09:30:00.000Z", ExpiresAt: "2026-03-01T10:30:00.000Z", IssuedBy: "user:7", Params: map[string]any{"region": "EMEA"},
-		})),
-		Failures: []operation.Failure{{
-			Code: http.StatusUnprocessableEntity, Message: "Validation failed: sort must be created_at or -created_at", When: "a parameter has an unacceptable value",
-		}},
+		Policy: operation.Policy{Kinds: operation.ServerKeys, Rule: operation.Needs(tenants.ManageReports)},
+		Response: operation.Response{
+			Message: "Shares found",
+			Example: SharePage(operation.OnePage(IssuedShare{
+				ID: exampleTokenID, CreatedAt: "2026-03-01T09:30:00.000Z", ExpiresAt: "2026-03-01T10:30:00.000Z", IssuedBy: "user:7", Params: map[string]any{"region": "EMEA"},
+			})),
+			Failures: []operation.Failure{{
+				Code: http.StatusUnprocessableEntity, Message: "Validation failed: sort must be created_at or -created_at", When: "a parameter has an unacceptable value",
+			}},
+		},
+		Docs: operation.Docs{
+			Summary: "List the share tokens of a report",
+			Description: "Returns the tokens that open the report now, without the tokens themselves. " +
+				"Tokens issued by versions that did not list them are missing.",
+		},
 	}, m.byID, m.listShares)
 }
 
@@ -479,20 +519,36 @@ func notWhole() operation.Failure {
 func (m *Module) revokeAllOperation() operation.Row {
 	return on(operation.Row{
 		Name: "reports.revoke_shares", Method: http.MethodDelete, Path: "/api/custom-reports/{id}/shares",
-		Summary:     "Revoke all share tokens of a report",
-		Description: "Voids every share token of the report issued before, at once. Tokens issued later are good.",
-		Kinds:       operation.ServerFull, Rule: operation.Needs(tenants.ManageReports), Audit: operation.AuditAlways, Message: "Share deleted", Example: Revoked{ID: exampleID},
-		Failures: []operation.Failure{notWhole()},
+		Policy: operation.Policy{
+			Kinds: operation.ServerFull, Rule: operation.Needs(tenants.ManageReports),
+			Audit: operation.AuditAlways,
+		},
+		Response: operation.Response{
+			Message: "Share deleted", Example: Revoked{ID: exampleID},
+			Failures: []operation.Failure{notWhole()},
+		},
+		Docs: operation.Docs{
+			Summary:     "Revoke all share tokens of a report",
+			Description: "Voids every share token of the report issued before, at once. Tokens issued later are good.",
+		},
 	}, m.revocable, m.revokeAll)
 }
 
 func (m *Module) revokeOperation() operation.Row {
 	return on(operation.Row{
-		Name: "reports.revoke_share", Method: http.MethodDelete, Path: "/api/custom-reports/{id}/shares/{token_id}",
-		Summary:     "Revoke one share token",
-		Description: "Voids one share token of the report at once and for good. Revoking it again changes nothing.",
-		Kinds:       operation.ServerFull, Rule: operation.Needs(tenants.ManageReports), Audit: operation.AuditAlways,
-		Message: "Share deleted", Example: Revoked{ID: exampleID, TokenID: exampleTokenID},
-		Failures: []operation.Failure{{Code: http.StatusNotFound, Message: "Share not found", When: "no good token of the report has that identifier, and none that was revoked; tokens of versions that did not list them can only be revoked all together"}, notWhole()},
+		Name: "reports.revoke_share", Method: http.MethodDelete,
+		Path: "/api/custom-reports/{id}/shares/{token_id}",
+		Policy: operation.Policy{
+			Kinds: operation.ServerFull, Rule: operation.Needs(tenants.ManageReports),
+			Audit: operation.AuditAlways,
+		},
+		Response: operation.Response{
+			Message: "Share deleted", Example: Revoked{ID: exampleID, TokenID: exampleTokenID},
+			Failures: []operation.Failure{{Code: http.StatusNotFound, Message: "Share not found", When: "no good token of the report has that identifier, and none that was revoked; tokens of versions that did not list them can only be revoked all together"}, notWhole()},
+		},
+		Docs: operation.Docs{
+			Summary:     "Revoke one share token",
+			Description: "Voids one share token of the report at once and for good. Revoking it again changes nothing.",
+		},
 	}, m.revocable, m.revokeOne)
 }

@@ -262,28 +262,53 @@ func (m *Module) rowsRows() []operation.Row {
 		Columns: []Column{{"country", "Country", TypeText}, {"count", "Count", TypeNumber}}, Page: 1, Pages: 1, Count: 2, Total: 2, Results: [][]any{{"DE", 120}, {"FR", 80}},
 	}
 	run := on(operation.Row{
-		Name: "reports.run", Method: http.MethodGet, Path: "/api/custom-reports/{id}/run", Summary: "Run a custom report",
-		Description: "Answers a page of the report's rows, of what the caller and the report's teams may see. Values of inputs that are not given are the report's own.",
-		Kinds:       operation.ServerKeys, Rule: operation.Needs(tenants.ManageReports), Weight: operation.Heavy, Message: "Custom Report run", Example: shown,
-		Failures: []operation.Failure{unfit, slow}, Failure: toKeepers,
+		Name: "reports.run", Method: http.MethodGet, Path: "/api/custom-reports/{id}/run",
+		Policy: operation.Policy{
+			Kinds: operation.ServerKeys, Rule: operation.Needs(tenants.ManageReports),
+			Weight: operation.Heavy,
+		},
+		Response: operation.Response{
+			Message: "Custom Report run", Example: shown,
+			Failures: []operation.Failure{unfit, slow}, Failure: toKeepers,
+		},
+		Docs: operation.Docs{
+			Summary:     "Run a custom report",
+			Description: "Answers a page of the report's rows, of what the caller and the report's teams may see. Values of inputs that are not given are the report's own.",
+		},
 	}, m.byID, m.rows)
 	run.Params = append(run.Params, params)
 	exported := operation.Row{
-		Name: "reports.export", Path: "/api/custom-reports/{id}/export", Summary: "Export the rows of a custom report",
-		Description: "Writes the rows of the report as they come when it is run: all that its query lets through, and of a list that says no limit up to 100,000. Rows are read page by page: where records are made, changed or deleted meanwhile, others can be missing or come twice.",
-		Kinds:       operation.ServerKeys, Rule: operation.Needs(tenants.ManageReports), Message: "Custom Report found",
-		Data: map[string]any{}, Example: map[string]any{"country": "DE", "count": 120},
-		Failures: []operation.Failure{unfit, slow, {Code: http.StatusUnprocessableEntity, Message: "Validation failed: the report is set not to be exportable", When: "the report is not exportable, or has more rows than an export takes"}},
-		Failure:  toKeepers,
+		Name: "reports.export", Path: "/api/custom-reports/{id}/export",
+		Policy: operation.Policy{Kinds: operation.ServerKeys, Rule: operation.Needs(tenants.ManageReports)},
+		Response: operation.Response{
+			Message: "Custom Report found",
+			Data:    map[string]any{}, Example: map[string]any{"country": "DE", "count": 120},
+			Failures: []operation.Failure{unfit, slow, {Code: http.StatusUnprocessableEntity, Message: "Validation failed: the report is set not to be exportable", When: "the report is not exportable, or has more rows than an export takes"}},
+			Failure:  toKeepers,
+		},
+		Docs: operation.Docs{
+			Summary:     "Export the rows of a custom report",
+			Description: "Writes the rows of the report as they come when it is run: all that its query lets through, and of a list that says no limit up to 100,000. Rows are read page by page: where records are made, changed or deleted meanwhile, others can be missing or come twice.",
+		},
 	}
 	export.Row(&exported)
 	exported = on(exported, m.byID, m.export)
 	exported.Params = append(exported.Params, params)
 	return []operation.Row{run, m.previewRow(shown, unfit, slow), exported, on(operation.Row{
-		Name: "reports.duplicate", Action: operation.DuplicateAction, Revised: true, Method: http.MethodPost, Path: "/api/custom-reports/{id}/duplicate", Summary: "Duplicate a custom report",
-		Description: "Makes a report like this one, with an address of its own, called Copy of its title. Share tokens are not taken along. Answers the new report.",
-		Kinds:       operation.ServerFull, Rule: operation.Needs(tenants.ManageReports), Audit: operation.AuditAlways, Message: "Custom Report duplicated", Example: m.getOperation().Example,
-		Failures: []operation.Failure{{Code: http.StatusUnprocessableEntity, Message: "Validation failed: source names nothing that reports of class Records can ask", When: "the report does not fit the organization's data any more, or shows more than the caller's teams"}},
+		Name: "reports.duplicate", Method: http.MethodPost, Path: "/api/custom-reports/{id}/duplicate",
+		Policy: operation.Policy{
+			Kinds: operation.ServerFull, Rule: operation.Needs(tenants.ManageReports),
+			Audit: operation.AuditAlways,
+		},
+		Response: operation.Response{
+			Message: "Custom Report duplicated", Example: m.getOperation().Example,
+			Failures: []operation.Failure{{Code: http.StatusUnprocessableEntity, Message: "Validation failed: source names nothing that reports of class Records can ask", When: "the report does not fit the organization's data any more, or shows more than the caller's teams"}},
+		},
+		Target: operation.Target{Action: operation.DuplicateAction, Revised: true},
+		Docs: operation.Docs{
+			Summary:     "Duplicate a custom report",
+			Description: "Makes a report like this one, with an address of its own, called Copy of its title. Share tokens are not taken along. Answers the new report.",
+		},
 	}, m.byID, m.duplicate)}
 }
 

@@ -13,7 +13,7 @@ import (
 func TestFormsHaveTheTimeOfTheirOperation(t *testing.T) {
 	t.Parallel()
 	m := &Module{common: visit.Console{Client: &ask.Client{}}}
-	m.Serve([]operation.Row{{Name: "folders.delete", Method: http.MethodDelete, Path: "/api/files/folders/{id}", Credentials: operation.Session}}, http.NotFoundHandler())
+	m.Serve([]operation.Row{{Name: "folders.delete", Method: http.MethodDelete, Path: "/api/files/folders/{id}", Policy: operation.Policy{Credentials: operation.Session}}}, http.NotFoundHandler())
 	for path, want := range map[string]bool{
 		"/do/folders.delete": true, "/docs/folders.delete/try": true,
 		"/docs/folders.delete": false, "/do/folders.delete/try": false, "/do/nothing": false, "/docs/nothing/try": false, "/files/folders": false, "/": false,

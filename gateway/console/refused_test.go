@@ -48,8 +48,10 @@ func (broken) Operations() (rows []operation.Row) {
 		"panics": func() error { panic("a secret of the process") },
 	} {
 		rows = append(rows, operation.Typed(operation.Row{
-			Name: "broken." + what, Method: http.MethodGet, Path: "/api/broken/" + what, Tag: "Broken", Summary: "Get what " + what, Description: "It does not.",
-			Credentials: operation.Session, Rule: operation.AnyCaller(), Message: "Got", Example: nothing{"nothing"},
+			Name: "broken." + what, Method: http.MethodGet, Path: "/api/broken/" + what,
+			Policy:   operation.Policy{Credentials: operation.Session, Rule: operation.AnyCaller()},
+			Response: operation.Response{Message: "Got", Example: nothing{"nothing"}},
+			Docs:     operation.Docs{Tag: "Broken", Summary: "Get what " + what, Description: "It does not."},
 		}, func(context.Context, *operation.Call, struct{}) (nothing, error) { return nothing{}, fail() }))
 	}
 	return rows

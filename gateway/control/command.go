@@ -84,8 +84,11 @@ func command[In, Out any](c Command, do func(context.Context, *call, In) (Out, e
 // row returns the row without what it takes and answers.
 func (c *Command) row() operation.Row {
 	row := operation.Row{
-		Name: c.Name, Method: http.MethodPost, Path: operation.ControlPath + strings.ReplaceAll(c.Name, ".", "/"), Summary: c.Short, Description: c.Long,
-		Credentials: operation.Operator, Rule: operation.AnyCaller(), Audit: c.Audit, Body: []operation.Field{},
+		Name: c.Name, Method: http.MethodPost,
+		Path:    operation.ControlPath + strings.ReplaceAll(c.Name, ".", "/"),
+		Policy:  operation.Policy{Credentials: operation.Operator, Rule: operation.AnyCaller(), Audit: c.Audit},
+		Request: operation.Request{Body: []operation.Field{}},
+		Docs:    operation.Docs{Summary: c.Short, Description: c.Long},
 	}
 	if c.Audit == operation.NoAudit {
 		row.Method = http.MethodGet // it reads, whatever the socket takes

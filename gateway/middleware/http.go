@@ -164,7 +164,7 @@ func (p *Pipeline) Problem(name string, w http.ResponseWriter, r *http.Request, 
 func (p *Pipeline) Observe(name string, w http.ResponseWriter, r *http.Request, next http.Handler) {
 	known, ok := p.pages.Load(name)
 	if !ok {
-		known, _ = p.pages.LoadOrStore(name, &operation.Row{Name: name, Credentials: operation.Open, AnyHost: true, Weight: operation.Heavy}) // a page may be a shared report
+		known, _ = p.pages.LoadOrStore(name, &operation.Row{Name: name, Policy: operation.Policy{Credentials: operation.Open, AnyHost: true, Weight: operation.Heavy}}) // a page may be a shared report
 	}
 	op := known.(*operation.Row)
 	x := &exchange{p: p, op: op, w: w, r: r, started: time.Now(), call: operation.NewCall(op, nil)}

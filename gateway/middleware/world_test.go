@@ -120,7 +120,13 @@ func newWorld(t *testing.T) *world {
 
 func row(change func(*operation.Row)) *operation.Row {
 	o := &operation.Row{
-		Name: "things.get", Contract: true, Method: http.MethodGet, Credentials: operation.Key | operation.Session, Kinds: operation.ServerKeys, Rule: operation.AnyCaller(), Message: "Thing found",
+		Name: "things.get", Method: http.MethodGet,
+		Policy: operation.Policy{
+			Credentials: operation.Key | operation.Session, Kinds: operation.ServerKeys,
+			Rule: operation.AnyCaller(),
+		},
+		Request:  operation.Request{Contract: true},
+		Response: operation.Response{Message: "Thing found"},
 		Handler: func(context.Context, *operation.Call) (operation.Result, error) {
 			return operation.Result{Data: map[string]int{"n": 1}}, nil
 		},

@@ -239,11 +239,21 @@ type Fault struct {
 func (s *Seals) Operations() []operation.Row {
 	until, from := "2026-11-22T10:00:00.000Z", "2026-11-01T10:00:00.000Z"
 	return []operation.Row{operation.Typed(operation.Row{
-		Name: "audit.verify", Method: http.MethodGet, Path: "/api/audit/verification", Tag: "Audit", Summary: "Verify the audit log", Ask: "Whether somebody has changed, added or removed records of the audit log.",
-		Description: "Compares the audit log with its seals. About once an hour the records that are older than a quarter of an hour are sealed with a key of the organization, " +
-			"so that it shows where somebody has changed, added or removed some in the database. Compares some 50,000 records, and says where to go on.",
-		Credentials: operation.Key | operation.Session, Kinds: operation.ServerKeys, Rule: operation.Needs(tenants.ViewAudit).Unlimited(), Message: "Audit Log verified", Weight: operation.Heavy, Reads: true,
-		Example: Verification{Intact: true, Records: 4210, From: &from, Until: &until, Faults: []Fault{}, Unsealed: 12},
+		Name: "audit.verify", Method: http.MethodGet, Path: "/api/audit/verification",
+		Policy: operation.Policy{
+			Credentials: operation.Key | operation.Session, Kinds: operation.ServerKeys,
+			Rule: operation.Needs(tenants.ViewAudit).Unlimited(), Weight: operation.Heavy, Reads: true,
+		},
+		Response: operation.Response{
+			Message: "Audit Log verified",
+			Example: Verification{Intact: true, Records: 4210, From: &from, Until: &until, Faults: []Fault{}, Unsealed: 12},
+		},
+		Docs: operation.Docs{
+			Tag: "Audit", Summary: "Verify the audit log",
+			Ask: "Whether somebody has changed, added or removed records of the audit log.",
+			Description: "Compares the audit log with its seals. About once an hour the records that are older than a quarter of an hour are sealed with a key of the organization, " +
+				"so that it shows where somebody has changed, added or removed some in the database. Compares some 50,000 records, and says where to go on.",
+		},
 	}, s.verify)}
 }
 

@@ -78,22 +78,35 @@ const messageUndefined = "undefined error"
 
 func (m *Module) count() operation.Row {
 	return operation.Typed(operation.Row{
-		Name: "campaigns.count", Contract: true, Method: http.MethodGet, Path: "/api/campaigns/count/{id}", Aside: true, Aliases: []string{"/api/campaigns/count"},
-		IDs: []string{"countCampaignContacts", "countContacts"},
-		Tag: "Campaigns", Summary: "Count the contacts that a campaign would match",
-		Description: "Counts contacts within the caller's teams and the teams the request names; the campaign's own teams say who sees the campaign and do not narrow the count. " +
-			"The filter in the query replaces the campaign's own. A present but falsy filter (empty, 0, false, null, [] or {}) means all contacts. " +
-			"Without the parameter the campaign's own filter holds, and all contacts without a campaign. " + filterSyntax(),
-		Credentials: operation.Key | operation.Session, Kinds: operation.ServerKeys, Rule: operation.AnyCaller(), Teams: true,
-		Params: []operation.Param{
-			{Name: "id", In: operation.InPath, Shape: operation.Text, Description: "The campaign. Left out, the filter alone counts.", Example: "65f1a2b3c4d5e6f708192a3b"},
-			m.asks(),
+		Name: "campaigns.count", Method: http.MethodGet, Path: "/api/campaigns/count/{id}",
+		Aliases: []string{"/api/campaigns/count"},
+		Policy: operation.Policy{
+			Credentials: operation.Key | operation.Session, Kinds: operation.ServerKeys,
+			Rule: operation.AnyCaller(),
 		},
-		Message: "success", Example: Counted{Count: 42},
-		Failures: []operation.Failure{
-			{Code: http.StatusOK, Message: messageUndefined, When: "The identifier does not lead to a campaign that the caller sees."},
-			{Code: http.StatusUnprocessableEntity, Message: `Validation failed: filters[age]: there is no field "age" to filter on`,
-				When: "The filter, or the campaign's own, names an unknown or encrypted field, an unknown operator or a value of the wrong type."},
+		Request: operation.Request{
+			Contract: true,
+			Teams:    true,
+			Params: []operation.Param{
+				{Name: "id", In: operation.InPath, Shape: operation.Text, Description: "The campaign. Left out, the filter alone counts.", Example: "65f1a2b3c4d5e6f708192a3b"},
+				m.asks(),
+			},
+		},
+		Response: operation.Response{
+			Message: "success", Example: Counted{Count: 42},
+			Failures: []operation.Failure{
+				{Code: http.StatusOK, Message: messageUndefined, When: "The identifier does not lead to a campaign that the caller sees."},
+				{Code: http.StatusUnprocessableEntity, Message: `Validation failed: filters[age]: there is no field "age" to filter on`,
+					When: "The filter, or the campaign's own, names an unknown or encrypted field, an unknown operator or a value of the wrong type."},
+			},
+		},
+		Docs: operation.Docs{
+			Aside: true,
+			IDs:   []string{"countCampaignContacts", "countContacts"},
+			Tag:   "Campaigns", Summary: "Count the contacts that a campaign would match",
+			Description: "Counts contacts within the caller's teams and the teams the request names; the campaign's own teams say who sees the campaign and do not narrow the count. " +
+				"The filter in the query replaces the campaign's own. A present but falsy filter (empty, 0, false, null, [] or {}) means all contacts. " +
+				"Without the parameter the campaign's own filter holds, and all contacts without a campaign. " + filterSyntax(),
 		},
 	}, m.handleCount)
 }

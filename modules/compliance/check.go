@@ -59,13 +59,20 @@ func (m *Module) checkRows() []operation.Row {
 	example := Checked{Contact: "665f1c2ab4d3e2f1a0b9c8d7", Fails: []string{"lesson_tags_any"}}
 	return []operation.Row{
 		operation.Typed(row(operation.Row{
-			Name: "compliance.check", Path: "/api/compliance/contacts", Summary: "Check all contacts against the settings", Description: says, Ask: "A contact complies who has a lesson with the tags that the settings ask for.",
-			Message: "Contacts found", Example: CheckedPage(operation.OnePage(example)),
+			Name: "compliance.check", Path: "/api/compliance/contacts",
+			Response: operation.Response{Message: "Contacts found", Example: CheckedPage(operation.OnePage(example))},
+			Docs: operation.Docs{
+				Summary: "Check all contacts against the settings", Description: says,
+				Ask: "A contact complies who has a lesson with the tags that the settings ask for.",
+			},
 		}), m.checkAll),
 		operation.Typed(row(operation.Row{
-			Name: "compliance.check_one", Path: "/api/compliance/contacts/{id}", Summary: "Check a contact against the settings", Description: says,
-			Message: "Contact found", Example: example,
-			Failures: []operation.Failure{{Code: http.StatusNotFound, Message: "Contact not found", When: "there is no such contact in the caller's teams"}},
+			Name: "compliance.check_one", Path: "/api/compliance/contacts/{id}",
+			Response: operation.Response{
+				Message: "Contact found", Example: example,
+				Failures: []operation.Failure{{Code: http.StatusNotFound, Message: "Contact not found", When: "there is no such contact in the caller's teams"}},
+			},
+			Docs: operation.Docs{Summary: "Check a contact against the settings", Description: says},
 		}), m.checkOne),
 	}
 }

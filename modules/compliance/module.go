@@ -47,15 +47,27 @@ const permission = "Manage Compliance"
 // Operations returns the module's rows.
 func (m *Module) Operations() []operation.Row {
 	return append(append(m.settingsRows(), m.checkRows()...), operation.Typed(operation.Row{
-		Name: "compliance.schema", Contract: true, Method: http.MethodGet, Path: "/api/compliance/schema", Aside: true, IDs: []string{"getComplianceSchema"}, Tag: "Compliance",
-		Summary:     "Get the definitions of the compliance settings",
-		Description: "For building a settings page. Only a signed-in administrator may call it: no API key ever can, because service accounts cannot be administrators.",
-		Credentials: operation.Key | operation.Session, Kinds: operation.ServerKeys | operation.Browser, Rule: operation.AdminOnly(permission), Teams: true,
-		Message: "Compliance configuration schema", Example: describe(),
-		Failures: []operation.Failure{{
-			Code: http.StatusForbidden, Message: permission, When: "the caller is no administrator, or an API key",
-			Data: map[string]string{"permission": permission},
-		}},
+		Name: "compliance.schema", Method: http.MethodGet, Path: "/api/compliance/schema",
+		Policy: operation.Policy{
+			Credentials: operation.Key | operation.Session, Kinds: operation.ServerKeys | operation.Browser,
+			Rule: operation.AdminOnly(permission),
+		},
+		Request: operation.Request{
+			Contract: true,
+			Teams:    true,
+		},
+		Response: operation.Response{
+			Message: "Compliance configuration schema", Example: describe(),
+			Failures: []operation.Failure{{
+				Code: http.StatusForbidden, Message: permission, When: "the caller is no administrator, or an API key",
+				Data: map[string]string{"permission": permission},
+			}},
+		},
+		Docs: operation.Docs{
+			Aside: true, IDs: []string{"getComplianceSchema"}, Tag: "Compliance",
+			Summary:     "Get the definitions of the compliance settings",
+			Description: "For building a settings page. Only a signed-in administrator may call it: no API key ever can, because service accounts cannot be administrators.",
+		},
 	}, func(context.Context, *operation.Call, struct{}) (Schema, error) { return describe(), nil }))
 }
 

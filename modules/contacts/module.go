@@ -64,7 +64,7 @@ func (m *Module) tags(method string) operation.Row {
 	if adds {
 		action, summary, description = "tag", "Add tags to a contact", "Adds those of the tags that the contact has not; its others stay."
 	}
-	return crud.Act(m.Contacts, m.options(), operation.Row{Method: method, Path: "tags", Summary: summary, Description: description + " Answers the contact."}, action, func(c *Contact, in tagging) {
+	return crud.Act(m.Contacts, m.options(), operation.Row{Method: method, Path: "tags", Docs: operation.Docs{Summary: summary, Description: description + " Answers the contact."}}, action, func(c *Contact, in tagging) {
 		had := c.Tags
 		c.Tags = slices.DeleteFunc(slices.Clone(had), func(tag string) bool { return slices.Contains(in.Tags, tag) })
 		if adds {

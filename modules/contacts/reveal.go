@@ -33,25 +33,37 @@ const (
 
 func (m *Module) reveal() operation.Row {
 	return operation.Row{
-		Name: "contacts.reveal", Contract: true, Method: http.MethodGet, Path: "/api/contacts/{id}/reveal-secret", IDs: []string{"revealContactField"}, Tag: "Contacts",
-		Summary: "Reveal an encrypted contact field",
-		Description: "Returns the decrypted value of one encrypted field. Where a public key is given, the value is encrypted to it instead: " +
-			"with RSA-OAEP (SHA-256) or as an X25519 sealed box, named in the header " + headerAlgorithm + "; " + headerKeyID +
-			" is the SHA-256 of the key. Organizations can require a public key with the setting " + tenants.SettingRequirePublicEncryptionKey +
-			". Answers are never cached, and every call is recorded before it is answered.",
-		Credentials: operation.Key, Kinds: operation.ServerFull, Rule: operation.Needs(tenants.Contacts), Audit: operation.AuditAlways, Teams: true,
-		Params: []operation.Param{
-			{Name: "id", In: operation.InPath, Shape: operation.Text, Required: true, Description: "The contact.", Example: "65f1a2b3c4d5e6f708192a3b"},
-			{Name: "field", In: operation.InQuery, Shape: operation.Text, Required: true, Description: "The key of the encrypted field.", Example: "passport_number"},
-			{Name: "public_key", In: operation.InQuery, Shape: operation.Text, Secret: true,
-				Description: "A public key to encrypt the value to, in standard or URL-safe base64: RSA of 2048 to 4096 bits as SubjectPublicKeyInfo (DER or PEM), or 32 bytes X25519. Required where the organization's settings say so."},
+		Name: "contacts.reveal", Method: http.MethodGet, Path: "/api/contacts/{id}/reveal-secret",
+		Policy: operation.Policy{
+			Credentials: operation.Key, Kinds: operation.ServerFull, Rule: operation.Needs(tenants.Contacts),
+			Audit: operation.AuditAlways,
 		},
-		Data: Revealed{}, Message: "success", Example: Revealed{FieldValue: "C01X00T47"},
-		Failures: []operation.Failure{
-			{Code: http.StatusOK, Message: messageNotFound, When: "There is no such contact, or the caller's teams do not see it."},
-			{Code: http.StatusOK, Message: messageNoValue, When: "The contact has no value for that encrypted field."},
-			{Code: http.StatusUnprocessableEntity, Message: "Validation failed: field is not an encrypted field",
-				When: "field is missing or names no encrypted field; public_key is missing though required, not accepted, or too small for the value."},
+		Request: operation.Request{
+			Contract: true,
+			Teams:    true,
+			Params: []operation.Param{
+				{Name: "id", In: operation.InPath, Shape: operation.Text, Required: true, Description: "The contact.", Example: "65f1a2b3c4d5e6f708192a3b"},
+				{Name: "field", In: operation.InQuery, Shape: operation.Text, Required: true, Description: "The key of the encrypted field.", Example: "passport_number"},
+				{Name: "public_key", In: operation.InQuery, Shape: operation.Text, Secret: true,
+					Description: "A public key to encrypt the value to, in standard or URL-safe base64: RSA of 2048 to 4096 bits as SubjectPublicKeyInfo (DER or PEM), or 32 bytes X25519. Required where the organization's settings say so."},
+			},
+		},
+		Response: operation.Response{
+			Data: Revealed{}, Message: "success", Example: Revealed{FieldValue: "C01X00T47"},
+			Failures: []operation.Failure{
+				{Code: http.StatusOK, Message: messageNotFound, When: "There is no such contact, or the caller's teams do not see it."},
+				{Code: http.StatusOK, Message: messageNoValue, When: "The contact has no value for that encrypted field."},
+				{Code: http.StatusUnprocessableEntity, Message: "Validation failed: field is not an encrypted field",
+					When: "field is missing or names no encrypted field; public_key is missing though required, not accepted, or too small for the value."},
+			},
+		},
+		Docs: operation.Docs{
+			IDs: []string{"revealContactField"}, Tag: "Contacts",
+			Summary: "Reveal an encrypted contact field",
+			Description: "Returns the decrypted value of one encrypted field. Where a public key is given, the value is encrypted to it instead: " +
+				"with RSA-OAEP (SHA-256) or as an X25519 sealed box, named in the header " + headerAlgorithm + "; " + headerKeyID +
+				" is the SHA-256 of the key. Organizations can require a public key with the setting " + tenants.SettingRequirePublicEncryptionKey +
+				". Answers are never cached, and every call is recorded before it is answered.",
 		},
 		Handler: m.handleReveal,
 	}
@@ -74,16 +86,33 @@ type disclosure struct {
 // disclose is what reveal is to keys, for the people of the organization.
 func (m *Module) disclose() operation.Row {
 	return operation.Typed(operation.Row{
-		Name: "contacts.disclose", Action: operation.DisclosureAction, Method: http.MethodPost, Ask: "Who asked, for which field and why is recorded first.", Path: "/api/contacts/{id}/disclose", Tag: "Contacts",
-		Summary: "Reveal an encrypted field for a reason",
-		Description: "Tells somebody who is signed in the value of one encrypted field, as contacts.reveal tells keys. " +
-			"Who asked, for which field and for what reason is recorded before it is answered, refusals too.",
-		Credentials: operation.Session, Rule: operation.Needs(tenants.Contacts), Audit: operation.AuditAlways, Teams: true, Once: true, Reads: true, Defined: operation.Defined{By: m.Fields.Name, Encrypted: "field"},
-		Message: "Field revealed", Example: Disclosed{Revealed: Revealed{FieldValue: "C01X00T47"}}, BodyLimit: 16 << 10,
-		Failures: []operation.Failure{
-			{Code: http.StatusNotFound, Message: messageNotFound, When: "there is no such contact, or the person's teams do not see it"},
-			{Code: http.StatusNotFound, Message: messageNoValue, When: "the contact has no value for that encrypted field"},
-			{Code: http.StatusUnprocessableEntity, Message: "Validation failed: field is not an encrypted field", When: "something is missing, or the public key is not accepted"},
+		Name: "contacts.disclose", Method: http.MethodPost, Path: "/api/contacts/{id}/disclose",
+		Policy: operation.Policy{
+			Credentials: operation.Session, Rule: operation.Needs(tenants.Contacts),
+			Audit: operation.AuditAlways, Reads: true,
+		},
+		Request: operation.Request{
+			Teams:     true,
+			BodyLimit: 16 << 10,
+		},
+		Response: operation.Response{
+			Once:    true,
+			Message: "Field revealed", Example: Disclosed{Revealed: Revealed{FieldValue: "C01X00T47"}},
+			Failures: []operation.Failure{
+				{Code: http.StatusNotFound, Message: messageNotFound, When: "there is no such contact, or the person's teams do not see it"},
+				{Code: http.StatusNotFound, Message: messageNoValue, When: "the contact has no value for that encrypted field"},
+				{Code: http.StatusUnprocessableEntity, Message: "Validation failed: field is not an encrypted field", When: "something is missing, or the public key is not accepted"},
+			},
+		},
+		Target: operation.Target{
+			Action:  operation.DisclosureAction,
+			Defined: operation.Defined{By: m.Fields.Name, Encrypted: "field"},
+		},
+		Docs: operation.Docs{
+			Ask: "Who asked, for which field and why is recorded first.", Tag: "Contacts",
+			Summary: "Reveal an encrypted field for a reason",
+			Description: "Tells somebody who is signed in the value of one encrypted field, as contacts.reveal tells keys. " +
+				"Who asked, for which field and for what reason is recorded before it is answered, refusals too.",
 		},
 	}, func(ctx context.Context, c *operation.Call, in disclosure) (Disclosed, error) {
 		c.Note("reason", in.Reason)

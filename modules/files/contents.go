@@ -182,12 +182,22 @@ func (m *Module) fill(ctx context.Context, c *operation.Call, f *Folder) error {
 
 func (m *Module) treeRow() operation.Row {
 	return operation.Typed(operation.Row{
-		Name: "folders.tree", Method: http.MethodGet, Path: "/api/files/folders/tree", Aside: true, Tag: tag, Resource: m.Folders.Name,
-		Summary:     "Get the tree of folders",
-		Description: "Answers all folders in the caller's scope, each in the one in which it lies, at most 10000 of them and 100 in one another.",
-		Credentials: operation.Key | operation.Session, Kinds: operation.ServerKeys, Rule: operation.Needs(tenants.ManageFiles), Teams: true, Weight: operation.Heavy,
-		Message: "Folders found", Example: Tree{Count: 1, Results: []Branch{{childExample(), []Branch{}}}},
-		Failures: []operation.Failure{{Code: http.StatusUnprocessableEntity, Message: "Validation failed: " + tooMany, When: "there are more than 10000 folders"}},
+		Name: "folders.tree", Method: http.MethodGet, Path: "/api/files/folders/tree",
+		Policy: operation.Policy{
+			Credentials: operation.Key | operation.Session, Kinds: operation.ServerKeys,
+			Rule: operation.Needs(tenants.ManageFiles), Weight: operation.Heavy,
+		},
+		Request: operation.Request{Teams: true},
+		Response: operation.Response{
+			Message: "Folders found", Example: Tree{Count: 1, Results: []Branch{{childExample(), []Branch{}}}},
+			Failures: []operation.Failure{{Code: http.StatusUnprocessableEntity, Message: "Validation failed: " + tooMany, When: "there are more than 10000 folders"}},
+		},
+		Target: operation.Target{Resource: m.Folders.Name},
+		Docs: operation.Docs{
+			Aside: true, Tag: tag,
+			Summary:     "Get the tree of folders",
+			Description: "Answers all folders in the caller's scope, each in the one in which it lies, at most 10000 of them and 100 in one another.",
+		},
 	}, m.tree)
 }
 

@@ -54,29 +54,55 @@ func (m *Module) Operations() []operation.Row {
 
 func (m *Module) getFolder() operation.Row {
 	return operation.Typed(operation.Row{
-		Name: "folders.get", Contract: true, Revised: true, Method: http.MethodGet, Path: "/api/files/folders/{id}", Tag: tag,
-		Summary: "Get a folder",
-		Description: "Answers one folder with the files and folders directly in it, ordered by name, then identifier. " +
-			"The counts are the totals in the caller's scope, also where the lists are cut. A child folder comes without its own children. " +
-			"With deleted=true the folder and its child folders are soft-deleted ones; the files are live in any case, because a deleted file leaves every read.",
-		Credentials: operation.Key | operation.Session, Kinds: operation.ServerKeys, Rule: operation.AnyCaller(), Teams: true,
-		Message: "Folder found", Example: folderExample(),
-		Failures: []operation.Failure{
-			{Code: http.StatusNotFound, Message: folderMissing, When: "no such folder in this organization, scope, state and parent"},
-			{Code: http.StatusUnprocessableEntity, Message: "Validation failed: page must be a whole number from 1 to 1000000000", When: "a parameter has an unacceptable value"},
+		Name: "folders.get", Method: http.MethodGet, Path: "/api/files/folders/{id}",
+		Policy: operation.Policy{
+			Credentials: operation.Key | operation.Session, Kinds: operation.ServerKeys,
+			Rule: operation.AnyCaller(),
+		},
+		Request: operation.Request{
+			Contract: true,
+			Teams:    true,
+		},
+		Response: operation.Response{
+			Message: "Folder found", Example: folderExample(),
+			Failures: []operation.Failure{
+				{Code: http.StatusNotFound, Message: folderMissing, When: "no such folder in this organization, scope, state and parent"},
+				{Code: http.StatusUnprocessableEntity, Message: "Validation failed: page must be a whole number from 1 to 1000000000", When: "a parameter has an unacceptable value"},
+			},
+		},
+		Target: operation.Target{Revised: true},
+		Docs: operation.Docs{
+			Tag:     tag,
+			Summary: "Get a folder",
+			Description: "Answers one folder with the files and folders directly in it, ordered by name, then identifier. " +
+				"The counts are the totals in the caller's scope, also where the lists are cut. A child folder comes without its own children. " +
+				"With deleted=true the folder and its child folders are soft-deleted ones; the files are live in any case, because a deleted file leaves every read.",
 		},
 	}, m.readFolder)
 }
 
 func (m *Module) deleteFile() operation.Row {
 	return operation.Typed(operation.Row{
-		Name: "files.delete", Contract: true, Revised: true, Method: http.MethodDelete, Path: "/api/files/{id}", Tag: tag,
-		Summary:     "Delete a file",
-		Description: "The record leaves every read and count, and can be restored until it is purged.",
-		Credentials: operation.Key | operation.Session, Kinds: operation.ServerFull, Rule: operation.PersonsNeed(tenants.ManageFiles), Audit: operation.AuditAlways, Teams: true,
-		Message: "File record deleted", Example: Removed{ID: exampleFile},
-		Failures: []operation.Failure{
-			{Code: http.StatusOK, Message: fileMissing, When: "no such file in this organization and scope"},
+		Name: "files.delete", Method: http.MethodDelete, Path: "/api/files/{id}",
+		Policy: operation.Policy{
+			Credentials: operation.Key | operation.Session, Kinds: operation.ServerFull,
+			Rule: operation.PersonsNeed(tenants.ManageFiles), Audit: operation.AuditAlways,
+		},
+		Request: operation.Request{
+			Contract: true,
+			Teams:    true,
+		},
+		Response: operation.Response{
+			Message: "File record deleted", Example: Removed{ID: exampleFile},
+			Failures: []operation.Failure{
+				{Code: http.StatusOK, Message: fileMissing, When: "no such file in this organization and scope"},
+			},
+		},
+		Target: operation.Target{Revised: true},
+		Docs: operation.Docs{
+			Tag:         tag,
+			Summary:     "Delete a file",
+			Description: "The record leaves every read and count, and can be restored until it is purged.",
 		},
 	}, m.removeFile)
 }

@@ -50,14 +50,22 @@ type Challenge struct {
 
 func (m *Module) challengeRow() operation.Row {
 	return operation.Typed(operation.Row{
-		Name: "forms.challenge", Method: http.MethodGet, Path: "/api/form/collections/{id}/challenge", Tag: tag,
-		Summary: "Get a challenge for a submission",
-		Description: "For keys of kind browser that ask for proof of work. A proof is the challenge, a colon and up to 64 letters, digits, _ or -, " +
-			"chosen so that its SHA-256 begins with as many zero bits. It is sent with the submission, once.",
-		Credentials: operation.Key, Kinds: operation.ServerKeys | operation.Browser, Rule: operation.Needs(tenants.CreateFormSubmissions),
-		Message:  "Challenge found",
-		Example:  Challenge{exampleID + ".665f1c2ab4d3e2f1a0b9c8d6.1717510000.18.Jx2mB0l4Zk6u1q9cVtYw8g.1.mJ1b3rVn0c5J0o2t7bXwqg", 18, "2024-06-04T14:06:40.000Z"},
-		Failures: []operation.Failure{{Code: http.StatusNotFound, Message: missing, When: "no such form in this organization"}},
+		Name: "forms.challenge", Method: http.MethodGet, Path: "/api/form/collections/{id}/challenge",
+		Policy: operation.Policy{
+			Credentials: operation.Key, Kinds: operation.ServerKeys | operation.Browser,
+			Rule: operation.Needs(tenants.CreateFormSubmissions),
+		},
+		Response: operation.Response{
+			Message:  "Challenge found",
+			Example:  Challenge{exampleID + ".665f1c2ab4d3e2f1a0b9c8d6.1717510000.18.Jx2mB0l4Zk6u1q9cVtYw8g.1.mJ1b3rVn0c5J0o2t7bXwqg", 18, "2024-06-04T14:06:40.000Z"},
+			Failures: []operation.Failure{{Code: http.StatusNotFound, Message: missing, When: "no such form in this organization"}},
+		},
+		Docs: operation.Docs{
+			Tag:     tag,
+			Summary: "Get a challenge for a submission",
+			Description: "For keys of kind browser that ask for proof of work. A proof is the challenge, a colon and up to 64 letters, digits, _ or -, " +
+				"chosen so that its SHA-256 begins with as many zero bits. It is sent with the submission, once.",
+		},
 	}, m.challenge)
 }
 

@@ -140,36 +140,50 @@ func (m *Module) example() Answer {
 func (m *Module) updateRow() operation.Row {
 	example := exampleForm()
 	return operation.Row{
-		Name: "forms.update", Contract: true, Revised: true, Method: http.MethodPut, Path: "/api/form/collections/{id}", Tag: tag,
-		Summary: "Update a form collection",
-		Description: "Takes any of the fields; what is absent stays as it is. schema and email_alerts are replaced as a whole, " +
-			"but locked fields, form_name among them, always stay as they are. Standalone forms cannot be updated. " +
-			"Values of fields that are dropped stay stored; no field becomes Encrypted, stops being so, or is dropped while it is, while submissions have values of it. Where custom reports ask for such fields, the header " + warningHeader + " of the answer names the reports.",
-		Credentials: operation.Key | operation.Session, Kinds: operation.ServerFull, Rule: operation.Needs(tenants.ManageForms), Audit: operation.AuditAlways, Teams: true,
-		Params: []operation.Param{
-			{Name: "id", In: operation.InPath, Shape: operation.Text, Required: true, Description: "Identifier of the form.", Example: exampleID},
+		Name: "forms.update", Method: http.MethodPut, Path: "/api/form/collections/{id}",
+		Policy: operation.Policy{
+			Credentials: operation.Key | operation.Session, Kinds: operation.ServerFull,
+			Rule: operation.Needs(tenants.ManageForms), Audit: operation.AuditAlways,
+			Weight: operation.Heavy,
 		},
-		Body: []operation.Field{
-			{Name: "name", Shape: operation.Text, Bounds: schema.NameBounds(), Description: "Singular identifier: 1 to 64 lower-case letters, digits or _, a letter first.", Ask: operation.Ask{Label: "Short name", Hint: "For addresses and files: lower-case letters, digits and _, such as application."}, Example: example.Name},
-			{Name: "label", Shape: operation.Text, Bounds: schema.LabelBounds(), Description: "Singular label, at most 200 characters.", Ask: operation.Ask{Label: "Name", Hint: "Such as Application."}, Example: example.Label},
-			{Name: "label_plural", Shape: operation.Text, Bounds: schema.LabelBounds(), Description: "Plural label, at most 200 characters.", Ask: operation.Ask{Label: "Name of several", Hint: "Such as Applications."}, Example: example.LabelPlural},
-			{
-				Name: "schema", Shape: operation.Object, Type: schema.Definitions{}, Example: example.Schema,
-				Description: "At most 500 fields by identifier (1 to 64 letters, digits, _ or -), each with title (at most 200 characters), type (StudlyCase) and, optionally, required.", Ask: operation.Ask{Label: "Fields"},
+		Request: operation.Request{
+			Contract: true,
+			Teams:    true,
+			Params: []operation.Param{
+				{Name: "id", In: operation.InPath, Shape: operation.Text, Required: true, Description: "Identifier of the form.", Example: exampleID},
 			},
-			{
-				Name: "email_alerts", Shape: operation.Object, Example: example.EmailAlerts,
-				Description: "enabled (boolean), recipients (at most 1000 e-mail addresses), subject (one line, at most 200 characters); other members are kept. At most 128 KiB and 8 levels.", Ask: operation.Ask{Label: "E-mail alerts", Hint: "Who is told of submissions, in JSON."},
+			Body: []operation.Field{
+				{Name: "name", Shape: operation.Text, Bounds: schema.NameBounds(), Description: "Singular identifier: 1 to 64 lower-case letters, digits or _, a letter first.", Ask: operation.Ask{Label: "Short name", Hint: "For addresses and files: lower-case letters, digits and _, such as application."}, Example: example.Name},
+				{Name: "label", Shape: operation.Text, Bounds: schema.LabelBounds(), Description: "Singular label, at most 200 characters.", Ask: operation.Ask{Label: "Name", Hint: "Such as Application."}, Example: example.Label},
+				{Name: "label_plural", Shape: operation.Text, Bounds: schema.LabelBounds(), Description: "Plural label, at most 200 characters.", Ask: operation.Ask{Label: "Name of several", Hint: "Such as Applications."}, Example: example.LabelPlural},
+				{
+					Name: "schema", Shape: operation.Object, Type: schema.Definitions{}, Example: example.Schema,
+					Description: "At most 500 fields by identifier (1 to 64 letters, digits, _ or -), each with title (at most 200 characters), type (StudlyCase) and, optionally, required.", Ask: operation.Ask{Label: "Fields"},
+				},
+				{
+					Name: "email_alerts", Shape: operation.Object, Example: example.EmailAlerts,
+					Description: "enabled (boolean), recipients (at most 1000 e-mail addresses), subject (one line, at most 200 characters); other members are kept. At most 128 KiB and 8 levels.", Ask: operation.Ask{Label: "E-mail alerts", Hint: "Who is told of submissions, in JSON."},
+				},
+			},
+			BodyLimit: schema.BodyLimit,
+		},
+		Response: operation.Response{
+			Data: Answer{}, Message: "Form Collection updated", Example: m.example(),
+			Failures: []operation.Failure{
+				{Code: http.StatusOK, Message: notUpdated, When: "the form is standalone", Data: Refused{standaloneDetail}},
+				{Code: http.StatusNotFound, Message: missing, When: "no such form in this organization"},
+				crud.Limits(),
+				operation.Refuses(http.StatusUnprocessableEntity, "the body is unacceptable; every problem is named", "label", fault.Required, "label must not be empty"),
+				operation.Refuses(http.StatusConflict, "another form has the same name, label or plural label; each one is named", "name", fault.Duplicate, "name is already in use"),
 			},
 		},
-		BodyLimit: schema.BodyLimit, Weight: operation.Heavy,
-		Data: Answer{}, Message: "Form Collection updated", Example: m.example(),
-		Failures: []operation.Failure{
-			{Code: http.StatusOK, Message: notUpdated, When: "the form is standalone", Data: Refused{standaloneDetail}},
-			{Code: http.StatusNotFound, Message: missing, When: "no such form in this organization"},
-			crud.Limits(),
-			operation.Refuses(http.StatusUnprocessableEntity, "the body is unacceptable; every problem is named", "label", fault.Required, "label must not be empty"),
-			operation.Refuses(http.StatusConflict, "another form has the same name, label or plural label; each one is named", "name", fault.Duplicate, "name is already in use"),
+		Target: operation.Target{Revised: true},
+		Docs: operation.Docs{
+			Tag:     tag,
+			Summary: "Update a form collection",
+			Description: "Takes any of the fields; what is absent stays as it is. schema and email_alerts are replaced as a whole, " +
+				"but locked fields, form_name among them, always stay as they are. Standalone forms cannot be updated. " +
+				"Values of fields that are dropped stay stored; no field becomes Encrypted, stops being so, or is dropped while it is, while submissions have values of it. Where custom reports ask for such fields, the header " + warningHeader + " of the answer names the reports.",
 		},
 		Handler: m.update,
 	}
@@ -177,15 +191,25 @@ func (m *Module) updateRow() operation.Row {
 
 func (m *Module) schemaRow() operation.Row {
 	return operation.Typed(operation.Row{
-		Name: "forms.schema", Contract: true, Method: http.MethodGet, Path: "/api/form/collections/schema", Aside: true, IDs: []string{"getFormSchema"}, Tag: tag,
-		Summary:     "Get the fields of form collections",
-		Description: "Without id, the fields that every form has; with id, all fields of that form.",
-		Credentials: operation.Key | operation.Session, Kinds: operation.ServerKeys | operation.Browser,
-		Rule:    operation.NeedsOneOf(tenants.ViewFormSubmissions, tenants.ManageForms, tenants.CreateFormSubmissions),
-		Teams:   true,
-		Message: "Form Collection schema", Example: Schema{exampleForm().Fields()},
-		Failures: []operation.Failure{
-			{Code: http.StatusNotFound, Message: missing, When: "no such form in this organization"},
+		Name: "forms.schema", Method: http.MethodGet, Path: "/api/form/collections/schema",
+		Policy: operation.Policy{
+			Credentials: operation.Key | operation.Session, Kinds: operation.ServerKeys | operation.Browser,
+			Rule: operation.NeedsOneOf(tenants.ViewFormSubmissions, tenants.ManageForms, tenants.CreateFormSubmissions),
+		},
+		Request: operation.Request{
+			Contract: true,
+			Teams:    true,
+		},
+		Response: operation.Response{
+			Message: "Form Collection schema", Example: Schema{exampleForm().Fields()},
+			Failures: []operation.Failure{
+				{Code: http.StatusNotFound, Message: missing, When: "no such form in this organization"},
+			},
+		},
+		Docs: operation.Docs{
+			Aside: true, IDs: []string{"getFormSchema"}, Tag: tag,
+			Summary:     "Get the fields of form collections",
+			Description: "Without id, the fields that every form has; with id, all fields of that form.",
 		},
 	}, m.schema)
 }

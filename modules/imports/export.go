@@ -15,15 +15,26 @@ import (
 // exportOperation is the row that writes an organization as a bundle.
 func (s *Service) exportOperation() operation.Row {
 	return operation.Row{
-		Name: "exports.get", Method: http.MethodGet, Path: "/api/export", Tag: tag, Summary: "Export the organization as a bundle",
-		Description: "Answers the lines of a bundle, definitions first. Encrypted values open in this organization alone, unless public_key names a transfer key to which they are sealed. " +
-			"Keys, sessions, share links, passwords and the audit log are never part of it. A connection that breaks off before its end says that lines are missing.",
-		Credentials: operation.Session, Rule: admins(), Audit: operation.AuditAlways, Weight: operation.Heavy, Timeout: time.Hour,
-		Params:  []operation.Param{{Name: "public_key", In: operation.InQuery, Shape: operation.Text, Description: "The public half of a transfer key, as tenantry keyring transfer-key writes it."}},
-		Streams: []string{ndjson}, Message: "Export found",
-		Data: map[string]any{}, Example: map[string]any{"kind": "contact", "id": "665f1c2ab4d3e2f1a0b9c8d7", "email": "ada@example.com"},
-		Failures: []operation.Failure{{Code: http.StatusUnprocessableEntity, Message: "Validation failed: public_key is no transfer key", When: "the key cannot be read"}},
-		Handler:  s.export,
+		Name: "exports.get", Method: http.MethodGet, Path: "/api/export",
+		Policy: operation.Policy{
+			Credentials: operation.Session, Rule: admins(), Audit: operation.AuditAlways,
+			Weight: operation.Heavy, Timeout: time.Hour,
+		},
+		Request: operation.Request{
+			Params: []operation.Param{{Name: "public_key", In: operation.InQuery, Shape: operation.Text, Description: "The public half of a transfer key, as tenantry keyring transfer-key writes it."}},
+		},
+		Response: operation.Response{
+			Streams: []string{ndjson}, Message: "Export found",
+			Data:     map[string]any{},
+			Example:  map[string]any{"kind": "contact", "id": "665f1c2ab4d3e2f1a0b9c8d7", "email": "ada@example.com"},
+			Failures: []operation.Failure{{Code: http.StatusUnprocessableEntity, Message: "Validation failed: public_key is no transfer key", When: "the key cannot be read"}},
+		},
+		Docs: operation.Docs{
+			Tag: tag, Summary: "Export the organization as a bundle",
+			Description: "Answers the lines of a bundle, definitions first. Encrypted values open in this organization alone, unless public_key names a transfer key to which they are sealed. " +
+				"Keys, sessions, share links, passwords and the audit log are never part of it. A connection that breaks off before its end says that lines are missing.",
+		},
+		Handler: s.export,
 	}
 }
 

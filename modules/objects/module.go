@@ -61,29 +61,43 @@ func (m *Module) Operations() []operation.Row {
 
 func (m *Module) createRow() operation.Row {
 	return operation.Row{
-		Name: "objects.create", Action: operation.CreateAction, Contract: true, Revised: true, Method: http.MethodPost, Path: "/api/custom/objects", Tag: tag,
-		Summary: "Create a custom object",
-		Description: "Name and both labels must be unique in the organization, each for itself. A key named fields is dropped, beside schema and inside it; " +
-			"definitions go into schema alone. A type that validation does not know is kept, and its values are taken as they are.",
-		Credentials: operation.Key | operation.Session, Kinds: operation.ServerFull, Rule: operation.Needs(tenants.ManageCustomObjects), Audit: operation.AuditAlways, Teams: true,
-		Body: []operation.Field{
-			{Name: "name", Shape: operation.Text, Required: true, Bounds: schema.NameBounds(), Description: "Singular identifier: 1 to 64 lower-case letters, digits or _, a letter first.", Ask: operation.Ask{Label: "Short name", Hint: "For addresses and files: lower-case letters, digits and _, such as bike."}, Example: "tree"},
-			{Name: "label", Shape: operation.Text, Required: true, Bounds: schema.LabelBounds(), Description: "Singular label, at most 200 characters.", Ask: operation.Ask{Label: "Name", Hint: "Such as Bike."}, Example: "Tree"},
-			{Name: "label_plural", Shape: operation.Text, Required: true, Bounds: schema.LabelBounds(), Description: "Plural label, at most 200 characters.", Ask: operation.Ask{Label: "Name of several", Hint: "Such as Bikes."}, Example: "Trees"},
-			{
-				Name: "schema", Shape: operation.Object, Type: schema.Numbered{},
-				Description: "At most 500 fields by identifier (1 to 64 letters, digits, _ or -), each with title (at most 200 characters), type (StudlyCase) and, optionally, required. An array makes fields named 0, 1, 2.", Ask: operation.Ask{Label: "Fields"},
-				Example: map[string]any{"species": map[string]any{"title": "Species", "type": schema.Text, "required": true}, "height": map[string]any{"title": "Height (m)", "type": schema.Number}},
+		Name: "objects.create", Method: http.MethodPost, Path: "/api/custom/objects",
+		Policy: operation.Policy{
+			Credentials: operation.Key | operation.Session, Kinds: operation.ServerFull,
+			Rule: operation.Needs(tenants.ManageCustomObjects), Audit: operation.AuditAlways,
+			Weight: operation.Heavy,
+		},
+		Request: operation.Request{
+			Contract: true,
+			Teams:    true,
+			Body: []operation.Field{
+				{Name: "name", Shape: operation.Text, Required: true, Bounds: schema.NameBounds(), Description: "Singular identifier: 1 to 64 lower-case letters, digits or _, a letter first.", Ask: operation.Ask{Label: "Short name", Hint: "For addresses and files: lower-case letters, digits and _, such as bike."}, Example: "tree"},
+				{Name: "label", Shape: operation.Text, Required: true, Bounds: schema.LabelBounds(), Description: "Singular label, at most 200 characters.", Ask: operation.Ask{Label: "Name", Hint: "Such as Bike."}, Example: "Tree"},
+				{Name: "label_plural", Shape: operation.Text, Required: true, Bounds: schema.LabelBounds(), Description: "Plural label, at most 200 characters.", Ask: operation.Ask{Label: "Name of several", Hint: "Such as Bikes."}, Example: "Trees"},
+				{
+					Name: "schema", Shape: operation.Object, Type: schema.Numbered{},
+					Description: "At most 500 fields by identifier (1 to 64 letters, digits, _ or -), each with title (at most 200 characters), type (StudlyCase) and, optionally, required. An array makes fields named 0, 1, 2.", Ask: operation.Ask{Label: "Fields"},
+					Example: map[string]any{"species": map[string]any{"title": "Species", "type": schema.Text, "required": true}, "height": map[string]any{"title": "Height (m)", "type": schema.Number}},
+				},
+			},
+			BodyLimit: schema.BodyLimit,
+		},
+		Response: operation.Response{
+			Failure: generic,
+			Data:    Created{}, Message: "Custom Object created",
+			Example: Created{ID: exampleID, Name: "tree", Label: "Tree", LabelPlural: "Trees"},
+			Failures: []operation.Failure{
+				operation.Refuses(http.StatusUnprocessableEntity, "the body is unacceptable; every problem is named", "label", fault.Required, "label is required"),
+				operation.Refuses(http.StatusConflict, "another custom object has the same name, label or plural label; each one is named", "name", fault.Duplicate, "name is already in use"),
+				{Code: http.StatusServiceUnavailable, Message: "The service is temporarily unavailable, please retry later", When: "the store cannot take it now", Data: map[string]any{}},
 			},
 		},
-		BodyLimit: schema.BodyLimit, Weight: operation.Heavy,
-		Failure: generic,
-		Data:    Created{}, Message: "Custom Object created",
-		Example: Created{ID: exampleID, Name: "tree", Label: "Tree", LabelPlural: "Trees"},
-		Failures: []operation.Failure{
-			operation.Refuses(http.StatusUnprocessableEntity, "the body is unacceptable; every problem is named", "label", fault.Required, "label is required"),
-			operation.Refuses(http.StatusConflict, "another custom object has the same name, label or plural label; each one is named", "name", fault.Duplicate, "name is already in use"),
-			{Code: http.StatusServiceUnavailable, Message: "The service is temporarily unavailable, please retry later", When: "the store cannot take it now", Data: map[string]any{}},
+		Target: operation.Target{Action: operation.CreateAction, Revised: true},
+		Docs: operation.Docs{
+			Tag:     tag,
+			Summary: "Create a custom object",
+			Description: "Name and both labels must be unique in the organization, each for itself. A key named fields is dropped, beside schema and inside it; " +
+				"definitions go into schema alone. A type that validation does not know is kept, and its values are taken as they are.",
 		},
 		Handler: m.create,
 	}
@@ -91,14 +105,24 @@ func (m *Module) createRow() operation.Row {
 
 func (m *Module) schemaRow() operation.Row {
 	return operation.Typed(operation.Row{
-		Name: "objects.schema", Method: http.MethodGet, Path: "/api/custom/objects/schema", Aside: true, IDs: []string{"getObjectSchema"}, Tag: tag,
-		Summary: "Get the fields of custom objects",
-		Description: "Without a parameter, the fields that records of every custom object have. With id or name, also the ones that this custom object defines; " +
-			"where both are given, both must fit. A field of its own wins over a common one of the same identifier.",
-		Credentials: operation.Key | operation.Session, Kinds: operation.ServerKeys, Rule: operation.Needs(tenants.ManageCustomObjects), Teams: true,
-		Message: "Custom Object schema", Example: Schema{Common().With(schema.Fields{"species": {Title: "Species", Type: schema.Text, Required: true}})},
-		Failures: []operation.Failure{
-			{Code: http.StatusNotFound, Message: missing, When: "no such custom object in this organization"},
+		Name: "objects.schema", Method: http.MethodGet, Path: "/api/custom/objects/schema",
+		Policy: operation.Policy{
+			Credentials: operation.Key | operation.Session, Kinds: operation.ServerKeys,
+			Rule: operation.Needs(tenants.ManageCustomObjects),
+		},
+		Request: operation.Request{Teams: true},
+		Response: operation.Response{
+			Message: "Custom Object schema",
+			Example: Schema{Common().With(schema.Fields{"species": {Title: "Species", Type: schema.Text, Required: true}})},
+			Failures: []operation.Failure{
+				{Code: http.StatusNotFound, Message: missing, When: "no such custom object in this organization"},
+			},
+		},
+		Docs: operation.Docs{
+			Aside: true, IDs: []string{"getObjectSchema"}, Tag: tag,
+			Summary: "Get the fields of custom objects",
+			Description: "Without a parameter, the fields that records of every custom object have. With id or name, also the ones that this custom object defines; " +
+				"where both are given, both must fit. A field of its own wins over a common one of the same identifier.",
 		},
 	}, m.schema)
 }

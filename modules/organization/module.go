@@ -81,9 +81,17 @@ func (m *Module) Operations() []operation.Row {
 		OrgID: 7, Slug: "acme", Name: "Acme Ltd", Features: map[string]bool{tenants.FeatureTeams: true}, Lowered: map[string]int64{tenants.LimitFolderChildren: 500},
 	}}, "https://acme.example.com", store.Usage{Documents: 1200, Bytes: 900_000})
 	row := operation.Row{
-		Name: "organization.get", Method: http.MethodGet, Path: "/api/organization", Tag: "Organization", Summary: "Get the organization",
-		Description: "Answers what it is called, what is switched on, and the limits that hold.", Message: "Organization found", Example: example,
-		Credentials: operation.Key | operation.Session, Kinds: operation.ServerKeys, Rule: operation.AdminOnly("Manage Organization"), Revised: true,
+		Name: "organization.get", Method: http.MethodGet, Path: "/api/organization",
+		Policy: operation.Policy{
+			Credentials: operation.Key | operation.Session, Kinds: operation.ServerKeys,
+			Rule: operation.AdminOnly("Manage Organization"),
+		},
+		Response: operation.Response{Message: "Organization found", Example: example},
+		Target:   operation.Target{Revised: true},
+		Docs: operation.Docs{
+			Tag: "Organization", Summary: "Get the organization",
+			Description: "Answers what it is called, what is switched on, and the limits that hold.",
+		},
 	}
 	change := row
 	change.Name, change.Method, change.Kinds, change.Audit, change.Message = "organization.update", http.MethodPut, operation.ServerFull, operation.AuditAlways, "Organization updated"

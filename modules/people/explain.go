@@ -29,14 +29,24 @@ type question struct {
 
 func (m *Module) explain() operation.Row {
 	return operation.Typed(operation.Row{
-		Name: "authz.explain", Method: http.MethodGet, Path: "/api/authz/explain", Tag: "Keys", Summary: "Explain what a key or a user may call", Ask: "Whether somebody may do something, and what decides that.",
-		Description: "Asks what decides each call: whether the credential is good, whether the operation takes it, and the permissions it needs.",
-		Credentials: operation.Key | operation.Session, Kinds: operation.ServerKeys, Rule: operation.Needs(tenants.ManageKeys), Message: "Explanation found",
-		Example: Explanation{Operation: "folders.get", Subject: "user:7", Allowed: true, Reasons: []string{}, Held: []tenants.Permission{tenants.ManageFiles}},
-		Failures: []operation.Failure{
-			{Code: http.StatusNotFound, Message: "Key not found", When: "no such key in this organization"},
-			{Code: http.StatusNotFound, Message: "User not found", When: "no such user in this organization"},
-			{Code: http.StatusUnprocessableEntity, Message: "Validation failed: operation is required", When: "there is no such operation, or the subject is none"},
+		Name: "authz.explain", Method: http.MethodGet, Path: "/api/authz/explain",
+		Policy: operation.Policy{
+			Credentials: operation.Key | operation.Session, Kinds: operation.ServerKeys,
+			Rule: operation.Needs(tenants.ManageKeys),
+		},
+		Response: operation.Response{
+			Message: "Explanation found",
+			Example: Explanation{Operation: "folders.get", Subject: "user:7", Allowed: true, Reasons: []string{}, Held: []tenants.Permission{tenants.ManageFiles}},
+			Failures: []operation.Failure{
+				{Code: http.StatusNotFound, Message: "Key not found", When: "no such key in this organization"},
+				{Code: http.StatusNotFound, Message: "User not found", When: "no such user in this organization"},
+				{Code: http.StatusUnprocessableEntity, Message: "Validation failed: operation is required", When: "there is no such operation, or the subject is none"},
+			},
+		},
+		Docs: operation.Docs{
+			Tag: "Keys", Summary: "Explain what a key or a user may call",
+			Ask:         "Whether somebody may do something, and what decides that.",
+			Description: "Asks what decides each call: whether the credential is good, whether the operation takes it, and the permissions it needs.",
 		},
 	}, m.explained)
 }

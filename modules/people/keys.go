@@ -209,9 +209,18 @@ func (m *Module) keys() []operation.Row {
 		}
 	}
 	row := operation.Row{
-		Method: http.MethodPost, Tag: "Keys", Resource: m.Stored.Keys.Name, Credentials: operation.Key | operation.Session, Kinds: operation.ServerFull, Rule: may, Audit: operation.AuditAlways, Once: true, Example: exampleIssued(),
-		Failures: []operation.Failure{operation.Refuses(http.StatusUnprocessableEntity, "something is not acceptable, or more than the caller may give",
-			"permissions", fault.Forbidden, "the caller lacks contacts, and nobody gives what they lack")},
+		Method: http.MethodPost,
+		Policy: operation.Policy{
+			Credentials: operation.Key | operation.Session, Kinds: operation.ServerFull, Rule: may,
+			Audit: operation.AuditAlways,
+		},
+		Response: operation.Response{
+			Once: true, Example: exampleIssued(),
+			Failures: []operation.Failure{operation.Refuses(http.StatusUnprocessableEntity, "something is not acceptable, or more than the caller may give",
+				"permissions", fault.Forbidden, "the caller lacks contacts, and nobody gives what they lack")},
+		},
+		Target: operation.Target{Resource: m.Stored.Keys.Name},
+		Docs:   operation.Docs{Tag: "Keys"},
 	}
 	create, rotate := row, row
 	create.Name, create.Path, create.Summary, create.Message = "keys.create", "/api/keys", "Create key", "Key created"

@@ -75,19 +75,31 @@ const (
 // Operations returns the module's rows.
 func (m *Module) Operations() []operation.Row {
 	rows := []operation.Row{operation.Typed(operation.Row{
-		Name: "users.get", Contract: true, Revised: true, Method: http.MethodGet, Path: "/api/users/{id}", Tag: "Users",
-		Summary: "Get a user",
-		Description: "For the person itself, administrators, and callers with view_users or manage_users. Everybody else is refused, " +
-			"also where there is no such user.",
-		Credentials: operation.Key | operation.Session, Kinds: operation.ServerKeys, Rule: operation.HandlerDecides(),
-		Params: []operation.Param{
-			{Name: "id", In: operation.InPath, Shape: operation.Integer, Required: true, Bounds: operation.Bounds{Least: 1}, Description: "Number of the user.", Example: "7"},
+		Name: "users.get", Method: http.MethodGet, Path: "/api/users/{id}",
+		Policy: operation.Policy{
+			Credentials: operation.Key | operation.Session, Kinds: operation.ServerKeys,
+			Rule: operation.HandlerDecides(),
 		},
-		Message: "User found",
-		Example: exampleAnswer(),
-		Failures: []operation.Failure{
-			{Code: http.StatusForbidden, Message: forbidden, When: "the caller may not read this user"},
-			{Code: http.StatusNotFound, Message: missing, When: "no such user in this organization"},
+		Request: operation.Request{
+			Contract: true,
+			Params: []operation.Param{
+				{Name: "id", In: operation.InPath, Shape: operation.Integer, Required: true, Bounds: operation.Bounds{Least: 1}, Description: "Number of the user.", Example: "7"},
+			},
+		},
+		Response: operation.Response{
+			Message: "User found",
+			Example: exampleAnswer(),
+			Failures: []operation.Failure{
+				{Code: http.StatusForbidden, Message: forbidden, When: "the caller may not read this user"},
+				{Code: http.StatusNotFound, Message: missing, When: "no such user in this organization"},
+			},
+		},
+		Target: operation.Target{Revised: true},
+		Docs: operation.Docs{
+			Tag:     "Users",
+			Summary: "Get a user",
+			Description: "For the person itself, administrators, and callers with view_users or manage_users. Everybody else is refused, " +
+				"also where there is no such user.",
 		},
 	}, m.get)}
 	return slices.Concat(rows, refusals(slices.Concat(m.roles(), m.teams(), m.accounts(), m.people())), m.keys())

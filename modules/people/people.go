@@ -193,13 +193,24 @@ func unbound() operation.Failure {
 // onUser returns a row that does something to the person whom its path names.
 func (m *Module) onUser(action, summary, description, message string, do func(context.Context, *operation.Call, int64) (*identity.User, error)) operation.Row {
 	return person(m, operation.Row{
-		Name: "users." + action, Method: http.MethodPost, Path: "/api/users/{id}/" + action, Summary: summary, Description: description, Message: message,
-		Data: Person{}, Example: examplePerson(), Resource: m.Kinds.Users.Name, OnRecord: true, Audit: operation.AuditAlways, Credentials: operation.Key | operation.Session, Kinds: operation.ServerFull, Rule: write(),
-		Params: []operation.Param{{Name: "id", In: operation.InPath, Shape: operation.Text, Required: true, Description: "Number of the user.", Example: "7"}},
-		Failures: []operation.Failure{
-			{Code: http.StatusNotFound, Message: "User not found", When: "no such user in this organization"}, holdsMore(),
-			{Code: http.StatusUnprocessableEntity, Message: "Validation failed: user 7 is the organization's last active administrator; make somebody else one first", When: "the state of the user forbids it"},
+		Name: "users." + action, Method: http.MethodPost, Path: "/api/users/{id}/" + action,
+		Policy: operation.Policy{
+			Audit: operation.AuditAlways, Credentials: operation.Key | operation.Session,
+			Kinds: operation.ServerFull, Rule: write(),
 		},
+		Request: operation.Request{
+			Params: []operation.Param{{Name: "id", In: operation.InPath, Shape: operation.Text, Required: true, Description: "Number of the user.", Example: "7"}},
+		},
+		Response: operation.Response{
+			Message: message,
+			Data:    Person{}, Example: examplePerson(),
+			Failures: []operation.Failure{
+				{Code: http.StatusNotFound, Message: "User not found", When: "no such user in this organization"}, holdsMore(),
+				{Code: http.StatusUnprocessableEntity, Message: "Validation failed: user 7 is the organization's last active administrator; make somebody else one first", When: "the state of the user forbids it"},
+			},
+		},
+		Target: operation.Target{Resource: m.Kinds.Users.Name, OnRecord: true},
+		Docs:   operation.Docs{Summary: summary, Description: description},
 	}, func(ctx context.Context, c *operation.Call, _ struct{}) (*identity.User, error) {
 		uid, ok := number(c.Path("id"))
 		if !ok {
@@ -228,8 +239,13 @@ func (m *Module) invite(may func(context.Context, *operation.Call) func(*identit
 
 func (m *Module) me() operation.Row {
 	return person(m, operation.Row{
-		Name: "me.get", Method: http.MethodGet, Path: "/api/me", Summary: "Get your own profile",
-		Description: "The person who is signed in.", Credentials: operation.Session, Rule: operation.AnyCaller(), Message: "User found", Data: Person{}, Example: examplePerson(),
+		Name: "me.get", Method: http.MethodGet, Path: "/api/me",
+		Policy:   operation.Policy{Credentials: operation.Session, Rule: operation.AnyCaller()},
+		Response: operation.Response{Message: "User found", Data: Person{}, Example: examplePerson()},
+		Docs: operation.Docs{
+			Summary:     "Get your own profile",
+			Description: "The person who is signed in.",
+		},
 	}, func(ctx context.Context, c *operation.Call, _ struct{}) (*identity.User, error) {
 		return m.People.FindUser(ctx, c.Tenant, c.Principal.UserID)
 	})
@@ -241,10 +257,19 @@ type profile struct {
 
 func (m *Module) changeMe() operation.Row {
 	return person(m, operation.Row{
-		Name: "me.update", Method: http.MethodPut, Path: "/api/me", Summary: "Change your own profile", Audit: operation.AuditAlways,
-		Description: "Address, roles, permissions and teams are changed by who may manage users.", Credentials: operation.Session, Rule: operation.AnyCaller(),
-		Message: "User updated", Data: Person{}, Example: examplePerson(),
-		Failures: []operation.Failure{{Code: http.StatusUnprocessableEntity, Message: "Validation failed: name must not be empty", When: "the name is not acceptable"}},
+		Name: "me.update", Method: http.MethodPut, Path: "/api/me",
+		Policy: operation.Policy{
+			Audit:       operation.AuditAlways,
+			Credentials: operation.Session, Rule: operation.AnyCaller(),
+		},
+		Response: operation.Response{
+			Message: "User updated", Data: Person{}, Example: examplePerson(),
+			Failures: []operation.Failure{{Code: http.StatusUnprocessableEntity, Message: "Validation failed: name must not be empty", When: "the name is not acceptable"}},
+		},
+		Docs: operation.Docs{
+			Summary:     "Change your own profile",
+			Description: "Address, roles, permissions and teams are changed by who may manage users.",
+		},
 	}, func(ctx context.Context, c *operation.Call, in profile) (*identity.User, error) {
 		return m.People.UpdateUser(ctx, c.Tenant, c.Principal.UserID, func(u *identity.User) error {
 			if in.Name != nil {

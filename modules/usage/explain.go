@@ -48,14 +48,24 @@ func (m *Meter) Tell(rows []operation.Row) { m.operations = rows }
 func (m *Meter) explain() operation.Row {
 	index, no := "by_plan", false
 	return operation.Typed(operation.Row{
-		Name: "store.explain", Method: http.MethodGet, Path: "/api/store/explain", Tag: "Usage", Summary: "Explain why a list or a report is slow", Ask: "What a page asks of the database, and which indexes help to find it.",
-		Description: "Calls an operation that only reads, as the caller may, drops its answer, and says what it asked of the store and by which indexes that was found.",
-		Credentials: operation.Key | operation.Session, Kinds: operation.ServerKeys, Rule: operation.Needs(tenants.ViewAudit).Unlimited(), Message: "Explanation found", Weight: operation.Heavy, Reads: true,
-		Example: Explanation{"contacts.list", 1840, []Question{{"contacts", "find", 1510, &index, &no, []FieldIndex{{"plan", "ready"}}}}},
-		Failures: []operation.Failure{
-			{Code: http.StatusUnprocessableEntity, Message: "Validation failed: call must be the path of an operation that only reads", When: "it is none, it tells secrets or is recorded, or it answers with a file"},
-			{Code: http.StatusNotFound, Message: "Contact not found", When: "the call answers so"},
-			{Code: http.StatusForbidden, Message: "Lacking necessary permission contacts", When: "the caller may not make that call", Data: map[string]any{"permission": "contacts"}},
+		Name: "store.explain", Method: http.MethodGet, Path: "/api/store/explain",
+		Policy: operation.Policy{
+			Credentials: operation.Key | operation.Session, Kinds: operation.ServerKeys,
+			Rule: operation.Needs(tenants.ViewAudit).Unlimited(), Weight: operation.Heavy, Reads: true,
+		},
+		Response: operation.Response{
+			Message: "Explanation found",
+			Example: Explanation{"contacts.list", 1840, []Question{{"contacts", "find", 1510, &index, &no, []FieldIndex{{"plan", "ready"}}}}},
+			Failures: []operation.Failure{
+				{Code: http.StatusUnprocessableEntity, Message: "Validation failed: call must be the path of an operation that only reads", When: "it is none, it tells secrets or is recorded, or it answers with a file"},
+				{Code: http.StatusNotFound, Message: "Contact not found", When: "the call answers so"},
+				{Code: http.StatusForbidden, Message: "Lacking necessary permission contacts", When: "the caller may not make that call", Data: map[string]any{"permission": "contacts"}},
+			},
+		},
+		Docs: operation.Docs{
+			Tag: "Usage", Summary: "Explain why a list or a report is slow",
+			Ask:         "What a page asks of the database, and which indexes help to find it.",
+			Description: "Calls an operation that only reads, as the caller may, drops its answer, and says what it asked of the store and by which indexes that was found.",
 		},
 	}, m.explained)
 }

@@ -175,9 +175,20 @@ func handle(of *record.Resource, o Options) *handlers {
 // row is what the rows have in common.
 func (s *handlers) row(action, method, path, message string) operation.Row {
 	o := operation.Row{
-		Name: s.Name + "." + action, Method: method, Path: path, Tag: s.Tag, Message: message, Teams: s.of.Records.Spec().Teams,
-		Credentials: operation.Key | operation.Session, Kinds: operation.ServerKeys, Rule: s.Read, Resource: s.of.Name, Action: actions()[action],
-		Data: s.model.zero(), Example: s.model.example(), Defined: operation.Defined{By: s.of.DefinedBy, Values: s.of.ValuesName()},
+		Name: s.Name + "." + action, Method: method, Path: path,
+		Policy: operation.Policy{
+			Credentials: operation.Key | operation.Session, Kinds: operation.ServerKeys, Rule: s.Read,
+		},
+		Request: operation.Request{Teams: s.of.Records.Spec().Teams},
+		Response: operation.Response{
+			Message: message,
+			Data:    s.model.zero(), Example: s.model.example(),
+		},
+		Target: operation.Target{
+			Resource: s.of.Name, Action: actions()[action],
+			Defined: operation.Defined{By: s.of.DefinedBy, Values: s.of.ValuesName()},
+		},
+		Docs: operation.Docs{Tag: s.Tag},
 	}
 	if method != http.MethodGet {
 		o.Kinds, o.Rule, o.Audit = operation.ServerFull, s.Write, operation.AuditAlways

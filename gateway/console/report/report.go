@@ -68,9 +68,14 @@ func address(raw string) (operation.Query, []string, error) {
 	if err != nil {
 		return query, nil, err
 	}
-	c := operation.NewCall(&operation.Row{Contract: true, Teams: true, Params: []operation.Param{
-		{Name: "token", In: operation.InQuery}, {Name: "provider", In: operation.InQuery}, {Name: "page", In: operation.InQuery}, {Name: "params", In: operation.InQuery, Shape: operation.Tree},
-	}}, nil)
+	c := operation.NewCall(&operation.Row{
+		Request: operation.Request{
+			Contract: true, Teams: true,
+			Params: []operation.Param{
+				{Name: "token", In: operation.InQuery}, {Name: "provider", In: operation.InQuery}, {Name: "page", In: operation.InQuery}, {Name: "params", In: operation.InQuery, Shape: operation.Tree},
+			},
+		},
+	}, nil)
 	if err := c.Bind(query); err != nil {
 		return query, nil, err
 	}

@@ -61,7 +61,7 @@ func exampleSession() Session {
 
 // ownSessions returns the rows by which a person sees and ends sessions of their own, and changes the password.
 func (m *Module) ownSessions() []operation.Row {
-	own := operation.Row{Tag: "Sessions", Credentials: operation.Session, Rule: operation.AnyCaller()}
+	own := operation.Row{Policy: operation.Policy{Credentials: operation.Session, Rule: operation.AnyCaller()}, Docs: operation.Docs{Tag: "Sessions"}}
 	list, get, end, endAll, password := own, own, own, own, own
 	missing := operation.Failure{Code: http.StatusNotFound, Message: noSession, When: "the person has no such session, or it has ended"}
 	list.Name, list.Method, list.Path, list.Summary, list.Message = "sessions.list", http.MethodGet, "/api/me/sessions", "List your own sessions", "Sessions found"

@@ -34,8 +34,14 @@ type Module struct {
 func (m *Module) Operations() []operation.Row {
 	// Those who call these are nobody yet.
 	begin := operation.Row{
-		Method: http.MethodPost, Tag: "Sessions", Credentials: operation.Open, Rule: operation.AnyCaller(), Audit: operation.AuditAlways,
-		BodyLimit: 8 << 10, OwnLimits: true, AnyHost: true, Message: "Signed in", Example: SignedIn{ID: 7, Name: "Ada Example"},
+		Method: http.MethodPost,
+		Policy: operation.Policy{
+			Credentials: operation.Open, Rule: operation.AnyCaller(), Audit: operation.AuditAlways,
+			OwnLimits: true, AnyHost: true,
+		},
+		Request:  operation.Request{BodyLimit: 8 << 10},
+		Response: operation.Response{Message: "Signed in", Example: SignedIn{ID: 7, Name: "Ada Example"}},
+		Docs:     operation.Docs{Tag: "Sessions"},
 	}
 	create, redeem, check, choose := begin, begin, begin, begin
 	create.Name, create.Path, create.Summary = "sessions.create", "/auth/sign-in", "Sign in"
@@ -53,9 +59,15 @@ func (m *Module) Operations() []operation.Row {
 	rows := []operation.Row{
 		operation.Typed(create, m.signIn),
 		operation.Typed(operation.Row{
-			Name: "sessions.delete", Method: http.MethodPost, Path: "/auth/sign-out", Tag: "Sessions",
-			Summary: "Sign out", Credentials: operation.Session, Rule: operation.AnyCaller(), Audit: operation.AuditAlways,
-			Message: "Signed out", Example: struct{}{},
+			Name: "sessions.delete", Method: http.MethodPost, Path: "/auth/sign-out",
+			Policy: operation.Policy{
+				Credentials: operation.Session, Rule: operation.AnyCaller(), Audit: operation.AuditAlways,
+			},
+			Response: operation.Response{Message: "Signed out", Example: struct{}{}},
+			Docs: operation.Docs{
+				Tag:     "Sessions",
+				Summary: "Sign out",
+			},
 		}, m.signOut),
 		operation.Typed(redeem, m.redeem),
 		operation.Typed(check, m.checkLink),

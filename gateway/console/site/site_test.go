@@ -11,7 +11,7 @@ import (
 func TestActionsMakePages(t *testing.T) {
 	t.Parallel()
 	row := func(name, method, path string, action operation.Action) operation.Row {
-		return operation.Row{Name: name, Method: method, Path: path, Credentials: operation.Session, Resource: "shelf", Action: action}
+		return operation.Row{Name: name, Method: method, Path: path, Policy: operation.Policy{Credentials: operation.Session}, Target: operation.Target{Resource: "shelf", Action: action}}
 	}
 	s := New([]operation.Row{
 		row("shelves.all", http.MethodGet, "/api/shelves", operation.ListAction),

@@ -24,15 +24,22 @@ func document(t *testing.T) []byte {
 	id := operation.Param{Name: "id", In: operation.InPath, Shape: operation.Text}
 	doc, err := openapi.Build(openapi.Info{Title: "Items", Version: "1"}, []operation.Row{
 		{
-			Name: "items.get", Method: http.MethodGet, Path: "/api/items/{id}", Tag: "items", Summary: "Get an item",
-			Credentials: operation.Key, Kinds: operation.ServerKeys, Rule: operation.Needs(tenants.ManageFiles), Params: []operation.Param{id},
-			Data: item{}, Message: "Item found", Example: item{ID: "a"},
-			Failures: []operation.Failure{{Code: 404, Message: "Item not found", When: "There is none."}, {Code: 200, Message: "Item gone", When: "It is gone."}},
+			Name: "items.get", Method: http.MethodGet, Path: "/api/items/{id}",
+			Policy: operation.Policy{
+				Credentials: operation.Key, Kinds: operation.ServerKeys, Rule: operation.Needs(tenants.ManageFiles),
+			},
+			Request: operation.Request{Params: []operation.Param{id}},
+			Response: operation.Response{
+				Data: item{}, Message: "Item found", Example: item{ID: "a"},
+				Failures: []operation.Failure{{Code: 404, Message: "Item not found", When: "There is none."}, {Code: 200, Message: "Item gone", When: "It is gone."}},
+			},
+			Docs: operation.Docs{Tag: "items", Summary: "Get an item"},
 		},
 		{
-			Name: "items.schema", Method: http.MethodGet, Path: "/api/items/schema", Tag: "items", Summary: "Get the schema",
-			Credentials: operation.Key, Kinds: operation.ServerKeys, Rule: operation.AnyCaller(),
-			Data: map[string]int{}, Message: "Schema", Example: map[string]int{"a": 1},
+			Name: "items.schema", Method: http.MethodGet, Path: "/api/items/schema",
+			Policy:   operation.Policy{Credentials: operation.Key, Kinds: operation.ServerKeys, Rule: operation.AnyCaller()},
+			Response: operation.Response{Data: map[string]int{}, Message: "Schema", Example: map[string]int{"a": 1}},
+			Docs:     operation.Docs{Tag: "items", Summary: "Get the schema"},
 		},
 	})
 	if err != nil {

@@ -72,7 +72,7 @@ func TestEveryFilterAndOrderThatIsDocumented(t *testing.T) {
 			}
 		}
 	}
-	made := p.Do(t, http.MethodGet, "/api/files/"+p.IDs[fixture.RefFile], p.CredentialFor(&operation.Row{Credentials: operation.Key})).Field("created_at")
+	made := p.Do(t, http.MethodGet, "/api/files/"+p.IDs[fixture.RefFile], p.CredentialFor(&operation.Row{Policy: operation.Policy{Credentials: operation.Key}})).Field("created_at")
 	for query, want := range map[string]int{"[gte]=%v": 4, "[lt]=%v": 0} {
 		a := p.Get(t, p.FullKey, "/api/files?filters[created_at]"+fmt.Sprintf(query, made))
 		if fmt.Sprint(a.Field("count")) != strconv.Itoa(want) {

@@ -15,7 +15,7 @@ import (
 func (m *Module) keepRows() []operation.Row {
 	example, _ := m.getOperation().Example.(Configuration)
 	rows := crud.Rows(m.Reports.Resource, crud.Options{
-		Path: "/api/custom-reports", Name: "reports", Things: "Custom Reports", Tag: tag, Without: []string{"get"}, Search: []string{"title"},
+		Path: "/api/custom-reports", Name: "reports", Things: "Custom Reports", Tag: tag, Search: []string{"title"},
 		Read: operation.Needs(tenants.ManageReports), Write: operation.Needs(tenants.ManageReports),
 		Also: crud.Also(m.fits), Before: crud.Before(m.before), Example: example,
 		Show: crud.Show(func(ctx context.Context, c *operation.Call, all []*Report) ([]any, error) {
@@ -26,14 +26,13 @@ func (m *Module) keepRows() []operation.Row {
 			}
 			return out, err
 		}),
+		Get: crud.Absent(), Create: crud.Action{Types: written()}, Update: crud.Action{Types: written()},
 	})
-	rows = append(rows, m.rowsRows()...)
-	for i := range rows {
-		rows[i].Redeclare("query", Query{})
-		rows[i].Redeclare("input", map[string]Input{})
-	}
-	return rows
+	return append(rows, m.rowsRows()...)
 }
+
+// written are the types of fields of a report that is sent.
+func written() map[string]any { return map[string]any{"query": Query{}, "input": map[string]Input{}} }
 
 // before refuses a caller who is limited to teams where the report, or a child of it, shows more than those,
 // before the change or after it, and voids the tokens of a report that is purged.

@@ -314,8 +314,8 @@ func (m *Module) rowsRows() []operation.Row {
 
 // previewRow runs a report that is read and checked as a new one, and stores nothing.
 func (m *Module) previewRow(shown Rows, failures ...operation.Failure) operation.Row {
-	row := crud.Rows(m.Reports.Resource, crud.Options{
-		Path: "/api/custom-reports/preview", Name: "reports", Things: "Custom Reports", Tag: tag, Without: []string{"list", "get", "update", "delete", "restore"},
+	row := crud.Create(m.Reports.Resource, crud.Options{
+		Path: "/api/custom-reports/preview", Name: "reports", Things: "Custom Reports", Tag: tag,
 		Read: operation.Needs(tenants.ManageReports), Write: operation.Needs(tenants.ManageReports), Also: crud.Also(m.fits), Before: crud.Before(m.before), Example: shown,
 		Keeper: crud.Keep(crud.Keeper[Report]{Insert: func(_ context.Context, _ *operation.Call, r *Report) (*Report, error) { return r, nil }}),
 		Show: crud.Show(func(ctx context.Context, c *operation.Call, all []*Report) ([]any, error) {
@@ -330,12 +330,21 @@ func (m *Module) previewRow(shown Rows, failures ...operation.Failure) operation
 			}
 			return []any{*rows}, nil
 		}),
-	})[0]
-	row.Name, row.Action = "reports.preview", operation.OtherAction
-	row.Revised, row.Reads, row.Audit, row.Weight, row.Failure = false, true, operation.NoAudit, operation.Heavy, toKeepers
-	row.Summary, row.Message = "Run a custom report that is not stored", "Custom Report run"
-	row.Description = "Takes what makes a report, checks it as if it were to be stored, and answers its first 50 rows, or with whole=true all of them, with the values that its inputs have. Nothing is stored."
-	row.Params = append(row.Params, operation.Param{Name: "whole", In: operation.InQuery, Shape: operation.Boolean, Default: "false", Description: "true: all rows that the query lets through, as the shared report has them, up to 4 MiB."})
-	row.Failures = append(row.Failures[:1], failures...) // nothing is stored, so nothing is taken
+		Create: crud.Action{
+			Policy: operation.Policy{Reads: true, Weight: operation.Heavy},
+			Request: operation.Request{Params: []operation.Param{{
+				Name: "whole", In: operation.InQuery, Shape: operation.Boolean, Default: "false",
+				Description: "true: all rows that the query lets through, as the shared report has them, up to 4 MiB.",
+			}}},
+			Response: operation.Response{Message: "Custom Report run", Failure: toKeepers},
+			Docs: operation.Docs{
+				Summary:     "Run a custom report that is not stored",
+				Description: "Takes what makes a report, checks it as if it were to be stored, and answers its first 50 rows, or with whole=true all of them, with the values that its inputs have. Nothing is stored.",
+			},
+			Types: written(),
+		},
+	})
+	row.Name, row.Action, row.Revised, row.Audit = "reports.preview", operation.OtherAction, false, operation.NoAudit
+	row.Failures = append(row.Failures[:1], failures...) // nothing is stored, so no value can be taken
 	return row
 }

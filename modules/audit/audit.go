@@ -67,14 +67,10 @@ func (l *Log) Kept() []record.Kept { return []record.Kept{l.kind.Kind} }
 // Operations returns the rows. The log tells of everything, whoever may see that: callers who are limited
 // to teams are refused.
 func (l *Log) Operations() []operation.Row {
-	rows := crud.Rows(l.kind.Resource, crud.Options{
+	return crud.Rows(l.kind.Resource, crud.Options{
 		Path: "/api/audit", Things: "Audit Records", Tag: "Audit", Read: operation.Needs(tenants.ViewAudit).Unlimited(), Sort: "-created_at,-id",
-		Export: true, Without: []string{"create", "update", "delete"},
+		Export: true, Each: crud.Action{Around: l.settled}, Create: crud.Absent(), Update: crud.Absent(), Delete: crud.Absent(),
 	})
-	for i := range rows {
-		rows[i] = l.settled(rows[i])
-	}
-	return rows
 }
 
 // Spec returns the declaration, for the store.

@@ -70,12 +70,10 @@ func (l *Log) Settle(ctx context.Context, org int64) {
 	}
 }
 
-// settled makes a row that reads the log read what was answered before it was asked.
-func (l *Log) settled(row operation.Row) operation.Row {
-	next := row.Handler
-	row.Handler = func(ctx context.Context, c *operation.Call) (operation.Result, error) {
+// settled makes a handler that reads the log read the records of what was answered before it was called.
+func (l *Log) settled(next operation.Handler) operation.Handler {
+	return func(ctx context.Context, c *operation.Call) (operation.Result, error) {
 		l.Settle(ctx, c.Tenant.Org.OrgID)
 		return next(ctx, c)
 	}
-	return row
 }

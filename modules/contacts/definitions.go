@@ -16,29 +16,30 @@ import (
 
 // definitions are the rows of contact fields.
 func (m *Module) definitions() []operation.Row {
-	rows := crud.Rows(m.Fields.Resource, crud.Options{
+	forced := crud.Action{
+		Request: operation.Request{Params: []operation.Param{{
+			Name: "force", In: operation.InQuery, Shape: operation.Boolean, Default: "false", Example: "true",
+			Description: "Carries the change out although campaigns or custom reports ask for the field, or contacts have values that may not be of its new type. Values are neither encrypted nor decrypted by that, whatever is forced.",
+			Ask:         operation.Ask{Label: "Even where it breaks something", Hint: "Campaigns or reports may ask for the field, or contacts have values of another type."},
+		}}},
+		Response: operation.Response{Failures: []operation.Failure{{
+			Code: http.StatusUnprocessableEntity, Message: "Validation failed: 2 campaigns could not be counted any more; force=true changes it all the same",
+			When: "the change would break campaigns, custom reports or values, and is not forced",
+		}}},
+	}
+	ended := forced
+	ended.Timeout = crud.ClearTimeout
+	ended.Lead = "Values that contacts have of the field are hidden until it is restored; a purge erases them, 50,000 in one call: 409 asks for the next."
+	return crud.Rows(m.Fields.Resource, crud.Options{
 		Path: "/api/contacts/fields", Name: "contact_fields", Things: "Contact Fields", Tag: "Contacts", Search: []string{"key", "title"},
 		Read: operation.Needs(tenants.Contacts), Write: operation.Needs(tenants.Contacts), Before: crud.Before(m.keep), After: crud.After(m.kept),
+		Each: serverFull(), Update: forced, Delete: ended,
 	})
-	for i := range rows {
-		rows[i].Kinds = operation.ServerFull
-		if rows[i].Method == http.MethodPut || rows[i].Method == http.MethodDelete {
-			rows[i].Params = append(rows[i].Params, operation.Param{
-				Name: "force", In: operation.InQuery, Shape: operation.Boolean, Default: "false", Example: "true",
-				Description: "Carries the change out although campaigns or custom reports ask for the field, or contacts have values that may not be of its new type. Values are neither encrypted nor decrypted by that, whatever is forced.",
-				Ask:         operation.Ask{Label: "Even where it breaks something", Hint: "Campaigns or reports may ask for the field, or contacts have values of another type."},
-			})
-			if rows[i].Method == http.MethodDelete {
-				rows[i].Timeout = crud.ClearTimeout
-				rows[i].Description += " Values that contacts have of it are hidden until it is restored; a purge erases them, 50,000 in one call: 409 asks for the next."
-			}
-			rows[i].Failures = append(rows[i].Failures, operation.Failure{
-				Code: http.StatusUnprocessableEntity, Message: "Validation failed: 2 campaigns could not be counted any more; force=true changes it all the same",
-				When: "the change would break campaigns, custom reports or values, and is not forced",
-			})
-		}
-	}
-	return rows
+}
+
+// serverFull lets keys read contacts only if they may also write: personal data is kept from read-only keys.
+func serverFull() crud.Action {
+	return crud.Action{Policy: operation.Policy{Kinds: operation.ServerFull}}
 }
 
 // keep refuses what would leave values of contacts behind: in clear under an encrypted field, sealed where nobody

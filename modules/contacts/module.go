@@ -38,18 +38,15 @@ func New(deps Deps) *Module { return &Module{Kinds: NewKinds(), keys: deps.Keys}
 
 // Operations returns the module's rows.
 func (m *Module) Operations() []operation.Row {
-	rows := append([]operation.Row{m.tags(http.MethodPost), m.tags(http.MethodDelete)}, crud.Rows(m.Contacts.Resource, m.options())...)
-	for i := range rows {
-		rows[i].Kinds = operation.ServerFull // reads, too
-	}
-	return slices.Concat([]operation.Row{m.reveal(), m.disclose()}, rows, m.definitions())
+	tags := []operation.Row{m.reveal(), m.disclose(), m.tags(http.MethodPost), m.tags(http.MethodDelete)}
+	return slices.Concat(tags, crud.Rows(m.Contacts.Resource, m.options()), m.definitions())
 }
 
 // options say how contacts are served.
 func (m *Module) options() crud.Options {
 	return crud.Options{
 		Path: "/api/contacts", Things: "Contacts", Search: []string{"email", "first_name", "last_name", "phone"}, Keys: m.keys,
-		Read: operation.Needs(tenants.Contacts), Write: operation.Needs(tenants.Contacts), Bulk: true, Export: true,
+		Read: operation.Needs(tenants.Contacts), Write: operation.Needs(tenants.Contacts), Each: serverFull(), Bulk: true, Export: true,
 	}
 }
 
@@ -81,9 +78,8 @@ func (m *Module) tags(method string) operation.Row {
 // Listing returns a row that lists the contacts which match.
 func (m *Module) Listing(which func(context.Context, *operation.Call) (store.Filter, error)) operation.Row {
 	o := m.options()
-	o.Where, o.Bulk, o.Export, o.Without = which, false, false, []string{"get", "create", "update", "delete", "restore"}
-	row := crud.Rows(m.Contacts.Resource, o)[0]
-	row.Kinds = operation.ServerFull
+	o.Where = which
+	row := crud.List(m.Contacts.Resource, o)
 	row.Params = slices.DeleteFunc(row.Params, func(p operation.Param) bool { return p.Name == "deleted" }) // who was deleted is in no campaign
 	return row
 }

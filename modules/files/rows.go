@@ -18,8 +18,8 @@ import (
 
 // folderRows are those beside the contract's, which reads a folder.
 func (m *Module) folderRows() []operation.Row {
-	rows := crud.Rows(m.Folders.Resource, crud.Options{
-		Path: "/api/files/folders", Things: "Folders", Tag: tag, Without: []string{"get"}, Search: []string{"name"},
+	return crud.Rows(m.Folders.Resource, crud.Options{
+		Path: "/api/files/folders", Things: "Folders", Tag: tag, Search: []string{"name"},
 		Read: operation.Needs(tenants.ManageFiles), Write: operation.Needs(tenants.ManageFiles), Before: crud.Before(m.beforeFolder), Example: childExample(),
 		Show: crud.Show(func(_ context.Context, c *operation.Call, all []*Folder) ([]any, error) {
 			out := make([]any, len(all))
@@ -28,47 +28,46 @@ func (m *Module) folderRows() []operation.Row {
 			}
 			return out, nil
 		}),
+		Get:    crud.Absent(),
+		Update: crud.Action{Lead: "A folder is moved by folder_id; not into itself, or what lies in it."},
+		Delete: crud.Action{
+			Lead:   "A folder that has anything in it is deleted with contents=true alone, and all of that with it.",
+			Policy: operation.Policy{Timeout: crud.ClearTimeout},
+			Request: operation.Request{Params: []operation.Param{{
+				Name: contents, In: operation.InQuery, Shape: operation.Boolean, Default: "false", Example: "true",
+				Description: "Also deletes, or purges, what lies in the folder, at any depth.", Ask: operation.Ask{Label: "With everything in it"},
+			}}},
+			Response: operation.Response{Failures: []operation.Failure{operation.Refuses(
+				http.StatusUnprocessableEntity, "the folder has files or folders in it, and contents is not true", contents, fault.Forbidden, notEmpty,
+			)}},
+			Around: m.deleting,
+		},
+		Restore: crud.Action{
+			Lead:   "What was deleted with the folder comes back with it, and nothing else. Where the folder lay in one that is deleted, it is at top level then.",
+			Policy: operation.Policy{Timeout: crud.ClearTimeout},
+		},
 	})
-	for i := range rows {
-		row := &rows[i]
-		switch row.Name {
-		case "folders.update":
-			row.Description = "A folder is moved by folder_id; not into itself, or what lies in it. " + row.Description
-		case "folders.delete":
-			row.Timeout, row.Handler = crud.ClearTimeout, m.deleting(row.Handler)
-			row.Description = "A folder that has anything in it is deleted with contents=true alone, and all of that with it. " + row.Description
-			row.Params = append(row.Params, operation.Param{Name: contents, In: operation.InQuery, Shape: operation.Boolean, Default: "false", Example: "true", Description: "Also deletes, or purges, what lies in the folder, at any depth.", Ask: operation.Ask{Label: "With everything in it"}})
-			row.Failures = append(row.Failures, operation.Refuses(http.StatusUnprocessableEntity, "the folder has files or folders in it, and contents is not true", contents, fault.Forbidden, notEmpty))
-		case "folders.restore":
-			row.Timeout = crud.ClearTimeout
-			row.Description = "What was deleted with the folder comes back with it, and nothing else. Where the folder lay in one that is deleted, it is at top level then. " + row.Description
-		}
-	}
-	return rows
 }
 
 // fileRows are those beside the contract's, which deletes a file.
 func (m *Module) fileRows() []operation.Row {
-	rows := crud.Rows(m.Files.Resource, crud.Options{
-		Path: "/api/files", Things: "Files", Tag: tag, Without: []string{"delete"}, Purges: true, Search: []string{"filename"},
-		Read: operation.Needs(tenants.ManageFiles), Write: operation.Needs(tenants.ManageFiles), Also: crud.Also(m.address), Before: crud.Before(m.beforeFile), Show: crud.Show(m.showFiles), Example: fileExample(),
-	})
-	for i := range rows {
-		row := &rows[i]
-		if row.Method != http.MethodGet {
-			row.Data, row.Example = FileRecord{}, FileRecord{FileAnswer: fileExample()}
-		}
-		if row.Body != nil {
-			row.Body = append(row.Body, operation.Field{
-				Name: "url", Shape: operation.Text, Nullable: true, Bounds: operation.Bounds{MaxLength: maxURL}, Example: "9f86d081884c7d65",
-				Description: "Where the file host serves the bytes: the address as answers have it, or what stands last in it. Tenantry keeps the latter.", Ask: operation.Ask{Label: "Address", Hint: "Where the contents of the file are served."},
-			})
-			row.Failures = append(row.Failures, operation.Failure{Code: http.StatusUnprocessableEntity, Message: "Validation failed: " + foreign, When: "url is no address of the organization's file host"})
-		}
-		if row.Action == operation.RestoreAction {
-			row.Description = "A file that lay in a folder which is deleted is in none then. " + row.Description
-		}
+	changed := operation.Response{Data: FileRecord{}, Example: FileRecord{FileAnswer: fileExample()}}
+	written := crud.Action{
+		Request: operation.Request{Body: []operation.Field{{
+			Name: "url", Shape: operation.Text, Nullable: true, Bounds: operation.Bounds{MaxLength: maxURL}, Example: "9f86d081884c7d65",
+			Description: "Where the file host serves the bytes: the address as answers have it, or what stands last in it. Tenantry keeps the latter.",
+			Ask:         operation.Ask{Label: "Address", Hint: "Where the contents of the file are served."},
+		}}},
+		Response: changed,
 	}
+	written.Failures = []operation.Failure{{Code: http.StatusUnprocessableEntity, Message: "Validation failed: " + foreign, When: "url is no address of the organization's file host"}}
+	rows := crud.Rows(m.Files.Resource, crud.Options{
+		Path: "/api/files", Things: "Files", Tag: tag, Search: []string{"filename"},
+		Read: operation.Needs(tenants.ManageFiles), Write: operation.Needs(tenants.ManageFiles),
+		Also: crud.Also(m.address), Before: crud.Before(m.beforeFile), Show: crud.Show(m.showFiles), Example: fileExample(),
+		Create: written, Update: written, Delete: crud.Absent(), Purge: &crud.Action{Response: changed},
+		Restore: crud.Action{Lead: "A file that lay in a folder which is deleted is in none then.", Response: changed},
+	})
 	return slices.Insert(rows, slices.IndexFunc(rows, func(row operation.Row) bool { return row.Action == operation.RestoreAction }), m.deleteFile())
 }
 

@@ -18,6 +18,7 @@ import (
 	"tenantry/internal/fault"
 	"tenantry/internal/texts"
 	"tenantry/operation"
+	"tenantry/operation/crud"
 	"tenantry/tenants"
 )
 
@@ -162,18 +163,33 @@ func zeros(sum [sha256.Size]byte) (n int) {
 
 const noRoom = "The organization takes no more submissions for now"
 
-// guard makes the row of new submissions hold keys of browsers to what they ask for.
-func (m *Module) guard(row *operation.Row) {
-	row.Params = append(row.Params, operation.Param{
-		Name: proofParam, In: operation.InQuery, Shape: operation.Text, Bounds: operation.Bounds{MaxLength: maxProof}, Example: "665f1c2a.665f1c2a.1717510000.18.Jx2mB0l4Zk6u1q9c.1.mJ1b3rVn:1a2b",
-		Description: "Of keys of kind browser that ask for proof of work: the challenge, a colon and what was found for it.",
-	}, operation.Param{
-		Name: honeypotParam, In: operation.InQuery, Shape: operation.Text, Example: "https://spam.example",
-		Description: "Of keys of kind browser: what the page's form has in a field that people do not see. Where there is anything, the submission is answered as if it were stored, and is not.",
-	})
-	row.Failures = append(row.Failures, operation.Failure{Code: http.StatusInsufficientStorage, Message: noRoom, When: "a browser's key is used, and the organization has as much as it may store"})
-	create := row.Handler
-	row.Handler = func(ctx context.Context, c *operation.Call) (operation.Result, error) {
+// submit describes the row of new submissions, which pages send with keys of kind browser.
+func (m *Module) submit() crud.Action {
+	return crud.Action{
+		Policy: operation.Policy{
+			Kinds: operation.ServerFull | operation.Browser, Rule: operation.Needs(tenants.CreateFormSubmissions),
+		},
+		Request: operation.Request{Params: []operation.Param{
+			{
+				Name: proofParam, In: operation.InQuery, Shape: operation.Text, Bounds: operation.Bounds{MaxLength: maxProof},
+				Example:     "665f1c2a.665f1c2a.1717510000.18.Jx2mB0l4Zk6u1q9c.1.mJ1b3rVn:1a2b",
+				Description: "Of keys of kind browser that ask for proof of work: the challenge, a colon and what was found for it.",
+			},
+			{
+				Name: honeypotParam, In: operation.InQuery, Shape: operation.Text, Example: "https://spam.example",
+				Description: "Of keys of kind browser: what the page's form has in a field that people do not see. Where there is anything, the submission is answered as if it were stored, and is not.",
+			},
+		}},
+		Response: operation.Response{Failures: []operation.Failure{{
+			Code: http.StatusInsufficientStorage, Message: noRoom, When: "a browser's key is used, and the organization has as much as it may store",
+		}}},
+		Around: m.guard,
+	}
+}
+
+// guard makes the handler of new submissions ask keys of kind browser for the proof of work.
+func (m *Module) guard(create operation.Handler) operation.Handler {
+	return func(ctx context.Context, c *operation.Call) (operation.Result, error) {
 		if len(c.Query.Text(proofParam)) > maxProof {
 			return operation.Result{}, fault.One(proofParam, fault.Length, "the proof has at most %d characters", maxProof)
 		}
@@ -183,9 +199,9 @@ func (m *Module) guard(row *operation.Row) {
 		if err := m.prove(ctx, c); err != nil {
 			return operation.Result{}, err
 		}
+
 		result, err := create(ctx, c)
-		var full *store.QuotaError
-		if errors.As(err, &full) { // how much the organization has is nothing to visitors of a page
+		if full, ok := errors.AsType[*store.QuotaError](err); ok { // visitors of a page are not told how much is stored
 			err = &operation.Problem{Code: http.StatusInsufficientStorage, Message: noRoom, Reason: "limit " + full.Limit, Err: err}
 		}
 		return result, err

@@ -39,33 +39,29 @@ const (
 
 // Operations returns the module's rows.
 func (m *Module) Operations() []operation.Row {
-	rows := slices.Concat([]operation.Row{m.updateRow(), m.challengeRow()}, m.submissionRows())
-	for i := range rows { // those that were not made of the resource, and the guard of those that were
-		crud.Resolve(&rows[i], "id", func() *record.Resource { return m.Collections.Resource })
+	own := []operation.Row{m.updateRow(), m.challengeRow()}
+	for i := range own {
+		crud.Resolve(&own[i], "id", func() *record.Resource { return m.Collections.Resource })
 	}
-	return slices.Concat(rows, []operation.Row{m.schemaRow()}, m.collectionRows())
+	return slices.Concat(own, m.submissionRows(), []operation.Row{m.schemaRow()}, m.collectionRows())
 }
 
 func (m *Module) collectionRows() []operation.Row {
-	rows := crud.Rows(m.Collections.Resource, crud.Options{
-		Path: "/api/form/collections", Name: "forms", Things: "Form Collections", Tag: tag, Without: []string{"update"}, Search: []string{"name", "label", "label_plural"},
-		Read: operation.NeedsOneOf(tenants.ManageForms, tenants.ViewFormSubmissions, tenants.CreateFormSubmissions), Write: operation.Needs(tenants.ManageForms),
-		Before: crud.Before(m.before), Show: crud.Show(m.show), Example: m.example(),
+	return crud.Rows(m.Collections.Resource, crud.Options{
+		Path: "/api/form/collections", Name: "forms", Things: "Form Collections", Tag: tag, Search: []string{"name", "label", "label_plural"},
+		Read:  operation.NeedsOneOf(tenants.ManageForms, tenants.ViewFormSubmissions, tenants.CreateFormSubmissions),
+		Write: operation.Needs(tenants.ManageForms), Before: crud.Before(m.before), Show: crud.Show(m.show), Example: m.example(),
+		Create: crud.Action{
+			Policy:  operation.Policy{Weight: operation.Heavy},
+			Request: operation.Request{BodyLimit: schema.BodyLimit},
+			Types:   map[string]any{"schema": schema.Definitions{}, "email_alerts": nil},
+		},
+		Update: crud.Absent(),
+		Delete: crud.Action{
+			Policy: operation.Policy{Timeout: crud.ClearTimeout},
+			Lead:   "The form's submissions cannot be reached until it is restored; with purge they are gone with it.",
+		},
 	})
-	for i := range rows {
-		switch rows[i].Method {
-		case http.MethodPost:
-			if rows[i].Body != nil {
-				rows[i].BodyLimit, rows[i].Weight = schema.BodyLimit, operation.Heavy
-				rows[i].Redeclare("schema", schema.Definitions{})
-				rows[i].Redeclare("email_alerts", nil)
-			}
-		case http.MethodDelete:
-			rows[i].Timeout = crud.ClearTimeout
-			rows[i].Description = "The form's submissions cannot be reached until it is restored; with purge they are gone with it. " + rows[i].Description
-		}
-	}
-	return rows
 }
 
 // show makes the answers of forms. Who is told of submissions, those are told who may change that.
@@ -109,18 +105,11 @@ func (m *Module) before(ctx context.Context, c *operation.Call, _ *store.Precond
 
 // submissionRows are those of what was filled in. Pages fill in forms with the keys of browsers.
 func (m *Module) submissionRows() []operation.Row {
-	rows := crud.Rows(m.Submissions.Resource, crud.Options{
-		Path: "/api/form/collections/{id}/submissions", Things: "Submissions", Within: "Form Collection", Without: []string{"update"},
-		Read: operation.Needs(tenants.ViewFormSubmissions), Write: operation.Needs(tenants.ManageForms), Keys: m.keys, Export: true, Search: []string{"values"}, Drop: crud.Drop(trapped),
+	return crud.Rows(m.Submissions.Resource, crud.Options{
+		Path: "/api/form/collections/{id}/submissions", Things: "Submissions", Within: "Form Collection",
+		Read: operation.Needs(tenants.ViewFormSubmissions), Write: operation.Needs(tenants.ManageForms), Keys: m.keys, Export: true,
+		Search: []string{"values"}, Drop: crud.Drop(trapped), Create: m.submit(), Update: crud.Absent(),
 	})
-	for i := range rows {
-		if rows[i].Name == "submissions.create" {
-			rows[i].Kinds |= operation.Browser
-			rows[i].Rule = operation.Needs(tenants.CreateFormSubmissions)
-			m.guard(&rows[i])
-		}
-	}
-	return rows
 }
 
 func exampleForm() *Collection {

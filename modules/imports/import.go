@@ -110,36 +110,54 @@ func (s *Service) Kept() []record.Kept { return []record.Kept{s.kind.Kind} }
 // Operations returns the rows.
 func (s *Service) Operations() []operation.Row {
 	all := crud.Rows(s.kind.Resource, crud.Options{
-		Path: "/api/import", Name: "imports", Things: "Imports", Tag: tag, Read: admins(), Write: admins(), Without: []string{"update", "delete"},
-		Upload: []string{ndjson, csvType, "application/json", tsvType}, UploadExamples: []string{
-			`{"kind":"contact","external_id":"crm-1815","email":"ada@example.com","first_name":"Ada"}` + "\n",
-			"external_id,email,first_name\ncrm-1815,ada@example.com,Ada\n", `[{"external_id":"crm-1815","email":"ada@example.com","first_name":"Ada"}]`,
-			"external_id\temail\tfirst_name\ncrm-1815\tada@example.com\tAda\n",
-		}, UploadLimit: maxUpload, UploadTime: time.Hour,
+		Path: "/api/import", Name: "imports", Things: "Imports", Tag: tag, Read: admins(), Write: admins(),
+		List: crud.Action{Around: s.settled}, Create: creating(), Update: crud.Absent(), Delete: crud.Absent(),
 		Keeper: crud.Keep(crud.Keeper[Import]{Insert: s.begin}),
-		Where: func(ctx context.Context, c *operation.Call) (store.Filter, error) {
-			_ = s.settle(ctx, s.kind.In(c.Tenant.Workspace()), false) // before states are asked for; if not now, the next time
-			return store.Filter{}, nil
-		},
 		Refresh: crud.Refresh(func(i *Import) {
 			if s.Now().UnixMilli()-i.UpdatedAt > silence.Milliseconds() {
 				interrupt(i)
 			}
 		}),
 	})
-	for i := range all {
-		if all[i].Method == http.MethodPost {
-			all[i].Description = "Takes the lines of a bundle, or with as the rows of a CSV file or a JSON array, and begins to import them once they have all arrived. " +
-				"Nothing is stored unless every line can be, save with partial. Importing the same file again changes nothing. " +
-				"The answer names the import, which tells how far it has come. An organization has one import at a time; the last hundred are remembered."
-			all[i].Params = append(all[i].Params, operation.Param{
+	return append(all, s.exportOperation())
+}
+
+// creating describes the row that takes a file.
+func creating() crud.Action {
+	return crud.Action{
+		Policy: operation.Policy{Timeout: time.Hour}, // of a whole upload
+		Request: operation.Request{
+			Upload: []string{ndjson, csvType, "application/json", tsvType},
+			UploadExamples: []string{
+				`{"kind":"contact","external_id":"crm-1815","email":"ada@example.com","first_name":"Ada"}` + "\n",
+				"external_id,email,first_name\ncrm-1815,ada@example.com,Ada\n",
+				`[{"external_id":"crm-1815","email":"ada@example.com","first_name":"Ada"}]`,
+				"external_id\temail\tfirst_name\ncrm-1815\tada@example.com\tAda\n",
+			},
+			UploadLimit: maxUpload,
+			Params: []operation.Param{{
 				Name: transferKey, In: operation.InHeader, Shape: operation.Text, Secret: true,
 				Description: "The private half of the transfer key to whose public half the secrets of a bundle were sealed. It is used while they are stored, and kept nowhere.",
-			})
-			all[i].Failures = append(all[i].Failures, operation.Failure{Code: http.StatusConflict, Message: busyMessage, When: "the organization has an import that has not ended"})
-		}
+			}},
+		},
+		Docs: operation.Docs{
+			Description: "Takes the lines of a bundle, or with as the rows of a CSV file or a JSON array, and begins to import them once they have all arrived. " +
+				"Nothing is stored unless every line can be, save with partial. Importing the same file again changes nothing. " +
+				"The answer names the import, which tells how far it has come. An organization has one import at a time; the last hundred are remembered.",
+		},
+		Response: operation.Response{Failures: []operation.Failure{
+			{Code: http.StatusConflict, Message: busyMessage, When: "the organization has an import that has not ended"},
+		}},
 	}
-	return append(all, s.exportOperation())
+}
+
+// settled makes a list show an import that no server carries out any more as interrupted. If that cannot be stored now,
+// the next list does it.
+func (s *Service) settled(list operation.Handler) operation.Handler {
+	return func(ctx context.Context, c *operation.Call) (operation.Result, error) {
+		_ = s.settle(ctx, s.kind.In(c.Tenant.Workspace()), false)
+		return list(ctx, c)
+	}
 }
 
 func admins() operation.Rule { return operation.AdminOnly("Manage Organization") }

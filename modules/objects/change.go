@@ -45,24 +45,16 @@ func (m *Module) exampleShown() Shown {
 
 // definitionRows are those of definitions. Records and reports refer to one by its name, which so never changes.
 func (m *Module) definitionRows() []operation.Row {
-	rows := crud.Rows(m.Definitions.Resource, crud.Options{
-		Path: "/api/custom/objects", Things: "Custom Objects", Tag: tag, Without: []string{"create"}, Search: []string{"name", "label", "label_plural"},
+	change := m.foreseeing("A schema that is given replaces the whole one; locked fields stay. Values of fields that are dropped stay stored.")
+	change.BodyLimit, change.Weight = schema.BodyLimit, operation.Heavy
+	change.Types = map[string]any{"schema": schema.Definitions{}}
+	return crud.Rows(m.Definitions.Resource, crud.Options{
+		Path: "/api/custom/objects", Things: "Custom Objects", Tag: tag, Search: []string{"name", "label", "label_plural"},
 		Read: operation.Needs(tenants.ManageCustomObjects), Write: operation.Needs(tenants.ManageCustomObjects),
 		Before: crud.Before(m.before), After: crud.After(m.after), Example: m.exampleShown(),
+		Create: crud.Absent(), Update: change,
+		Delete: m.foreseeing("The object's records cannot be reached until it is restored; with purge they are gone with it."),
 	})
-	for i := range rows {
-		switch rows[i].Method {
-		case http.MethodPut:
-			rows[i].BodyLimit, rows[i].Weight = schema.BodyLimit, operation.Heavy
-			rows[i].Description = "A schema that is given replaces the whole one; locked fields stay. Values of fields that are dropped stay stored. " + rows[i].Description
-			rows[i].Redeclare("schema", schema.Definitions{})
-			foresee(&rows[i])
-		case http.MethodDelete:
-			rows[i].Description = "The object's records cannot be reached until it is restored; with purge they are gone with it. " + rows[i].Description
-			foresee(&rows[i])
-		}
-	}
-	return rows
 }
 
 // foreseen is what a preview answers.
@@ -70,21 +62,36 @@ type foreseen struct{ Shown }
 
 func (*foreseen) Error() string { return "a preview changes nothing" }
 
-// foresee lets a row refuse what would break something, unless it is forced, and show it before.
-func foresee(row *operation.Row) {
-	row.Timeout = crud.ClearTimeout // every record of the object may be looked at, or removed
-	row.Params = append(row.Params,
-		operation.Param{Name: "force", In: operation.InQuery, Shape: operation.Boolean, Default: "false", Example: "true", Description: "Carries the change out although it breaks stored records or custom reports.", Ask: operation.Ask{Label: "Even where it breaks something", Hint: "Stored records or reports may no longer fit."}},
-		operation.Param{Name: "preview", In: operation.InQuery, Shape: operation.Boolean, Default: "false", Description: "Changes nothing, and answers the object as it is, with what the change would touch.", Ask: operation.Ask{Label: "Preview", Hint: "Only tells what it would touch."}})
-	row.Failures = append(row.Failures, operation.Refuses(http.StatusUnprocessableEntity, "the change would break stored records or custom reports, and is not forced; what would be broken is named",
-		"schema.species", fault.Forbidden, "schema.species: 12 records would lack it or have another value; force=true changes it all the same"))
-	change := row.Handler
-	row.Handler = func(ctx context.Context, c *operation.Call) (operation.Result, error) {
-		result, err := change(ctx, c)
-		if f, ok := errors.AsType[*foreseen](err); ok {
-			return operation.Result{Message: "Custom Object preview", Data: f.Shown}, nil
-		}
-		return result, err
+// foreseeing returns an action that refuses what would break something, unless it is forced, and previews it.
+func (m *Module) foreseeing(lead string) crud.Action {
+	return crud.Action{
+		Lead:   lead,
+		Policy: operation.Policy{Timeout: crud.ClearTimeout}, // every record of the object may be read, or removed
+		Request: operation.Request{Params: []operation.Param{
+			{
+				Name: "force", In: operation.InQuery, Shape: operation.Boolean, Default: "false", Example: "true",
+				Description: "Carries the change out although it breaks stored records or custom reports.",
+				Ask:         operation.Ask{Label: "Even where it breaks something", Hint: "Stored records or reports may no longer fit."},
+			},
+			{
+				Name: "preview", In: operation.InQuery, Shape: operation.Boolean, Default: "false",
+				Description: "Changes nothing, and answers the object as it is, with what the change would touch.",
+				Ask:         operation.Ask{Label: "Preview", Hint: "Only tells what it would touch."},
+			},
+		}},
+		Response: operation.Response{Failures: []operation.Failure{operation.Refuses(
+			http.StatusUnprocessableEntity, "the change would break stored records or custom reports, and is not forced; what would be broken is named",
+			"schema.species", fault.Forbidden, "schema.species: 12 records would lack it or have another value; force=true changes it all the same",
+		)}},
+		Around: func(change operation.Handler) operation.Handler {
+			return func(ctx context.Context, c *operation.Call) (operation.Result, error) {
+				result, err := change(ctx, c)
+				if f, ok := errors.AsType[*foreseen](err); ok {
+					return operation.Result{Message: "Custom Object preview", Data: f.Shown}, nil
+				}
+				return result, err
+			}
+		},
 	}
 }
 

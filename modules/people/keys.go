@@ -180,7 +180,7 @@ func (m *Module) words(t *tenants.Tenant, k *keys.Key, owner *identity.Account, 
 func (m *Module) keys() []operation.Row {
 	may := operation.Needs(tenants.ManageKeys)
 	rows := crud.Rows(m.Stored.Keys.Resource, crud.Options{
-		Path: "/api/keys", Things: "Keys", Read: may, Write: may, Without: []string{"create", "update"}, Search: []string{"name"}, Show: crud.Show(m.showKeys), Example: exampleKey(), Where: m.ofKeys,
+		Path: "/api/keys", Things: "Keys", Read: may, Write: may, Search: []string{"name"}, Show: crud.Show(m.showKeys), Example: exampleKey(), Where: m.ofKeys,
 		Before: crud.Before(guarded(m, func(ctx context.Context, c *operation.Call, k *keys.Key) (rights, error) {
 			owners, err := m.Keys.Owners(ctx, c.Tenant, k)
 			return held(k, cmp.Or(owners[k.AccountID], &identity.Account{})), err
@@ -197,17 +197,14 @@ func (m *Module) keys() []operation.Row {
 			}
 			return err
 		}}),
+		List: crud.Action{Request: operation.Request{Params: asksKeys()}}, Create: crud.Absent(), Update: crud.Absent(),
+		Delete: crud.Action{
+			Docs: operation.Docs{
+				Summary: "Revoke key", Description: "The key is accepted no more, from now on here and within a second everywhere. It stays in the list. Answers it.",
+			},
+			Response: operation.Response{Message: "Key revoked", Failures: []operation.Failure{holdsMore()}},
+		},
 	})
-	for i := range rows {
-		if row := &rows[i]; row.Name == "keys.list" {
-			row.Params = append(row.Params, asksKeys()...)
-		}
-		if row := &rows[i]; row.Name == "keys.delete" {
-			row.Summary, row.Message = "Revoke key", "Key revoked"
-			row.Description = "The key is accepted no more, from now on here and within a second everywhere. It stays in the list. Answers it."
-			row.Failures = append(row.Failures, holdsMore())
-		}
-	}
 	row := operation.Row{
 		Method: http.MethodPost,
 		Policy: operation.Policy{

@@ -121,7 +121,7 @@ func (m *Module) rightsOf(ctx context.Context, c *operation.Call, u *identity.Us
 func (m *Module) people() []operation.Row {
 	guard := guarded(m, m.rightsOf)
 	rows := crud.Rows(m.Kinds.Users.Resource, crud.Options{
-		Path: "/api/users", Things: "Users", Read: read(), Write: write(), Without: []string{"get", "delete"}, Search: []string{"name", "email"}, Few: []string{"active"},
+		Path: "/api/users", Things: "Users", Read: read(), Write: write(), Search: []string{"name", "email"}, Few: []string{"active"},
 		Before: crud.Before(guard), Show: crud.Show(m.showAll), Example: examplePerson(),
 		Keeper: crud.Keep(crud.Keeper[identity.User]{
 			Insert: func(ctx context.Context, c *operation.Call, u *identity.User) (*identity.User, error) {
@@ -141,14 +141,15 @@ func (m *Module) people() []operation.Row {
 			},
 			Refers: refers(m.Kinds.Users),
 		}),
+		Get: crud.Absent(), Delete: crud.Absent(),
+		Create: crud.Action{
+			Docs: operation.Docs{
+				Ask:         "You are given a link that works once, by which the person chooses a password. Nothing is sent by mail.",
+				Description: "Answers the user and a single-use link with which the person chooses a password; nothing is sent by mail. A user who is not active gets none.",
+			},
+			Response: operation.Response{Once: true, Data: Invited{}, Example: exampleInvited(), Failures: []operation.Failure{unbound()}},
+		},
 	})
-	for i := range rows {
-		if row := &rows[i]; row.Name == "users.create" {
-			row.Ask = "You are given a link that works once, by which the person chooses a password. Nothing is sent by mail."
-			row.Description = "Answers the user and a single-use link with which the person chooses a password; nothing is sent by mail. A user who is not active gets none."
-			row.Once, row.Data, row.Example, row.Failures = true, Invited{}, exampleInvited(), append(row.Failures, unbound())
-		}
-	}
 	may := func(ctx context.Context, c *operation.Call) func(*identity.User) error {
 		return func(u *identity.User) error {
 			if err := c.Current(u.Rev); err != nil {

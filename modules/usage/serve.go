@@ -61,19 +61,23 @@ func (m *Meter) Kept() []record.Kept { return []record.Kept{m.kind.Kind} }
 // Operations returns the rows.
 func (m *Meter) Operations() []operation.Row {
 	size := int64(1_368_064)
-	list := crud.Rows(m.kind.Resource, crud.Options{
+	list := crud.List(m.kind.Resource, crud.Options{
 		Path: "/api/usage", Things: "Usage Days", Tag: "Usage", Read: operation.Needs(tenants.ViewAudit).Unlimited(), Sort: "-day",
-		Without: []string{"get", "create", "update", "delete"}, Where: m.between, Show: crud.Show(show),
+		Where: m.between, Show: crud.Show(show),
 		Example: Answer{"2026-11-22", Sum{120, 2, 340, 51_200}, 4711, &size, []OperationUsage{{"reports.get", Sum{120, 2, 340, 51_200}}}, []HourUsage{{"13", Sum{120, 2, 340, 51_200}}}, []MinuteUsage{{"13:05", Sum{120, 2, 340, 51_200}}}},
+		List: crud.Action{
+			Docs: operation.Docs{Summary: "List what was asked of the organization by day", Over: "day"},
+			Request: operation.Request{Params: []operation.Param{
+				{Name: "from", In: operation.InQuery, Shape: operation.Text, Description: "The first day.", Example: "2026-11-01"},
+				{Name: "to", In: operation.InQuery, Shape: operation.Text, Description: "The last day.", Example: "2026-11-30"},
+				{Name: "operation", In: operation.InQuery, Shape: operation.Text, Description: "Counts this operation alone.", Ask: operation.Ask{Label: "Counts only"}, Example: "reports.get"},
+			}},
+			Response: operation.Response{Failures: []operation.Failure{
+				{Code: http.StatusUnprocessableEntity, Message: "Validation failed: from must be a day like 2026-11-22", When: "a day cannot be read"},
+			}},
+		},
 	})
-	list[0].Over = "day"
-	list[0].Summary = "List what was asked of the organization by day"
-	list[0].Params = append(list[0].Params,
-		operation.Param{Name: "from", In: operation.InQuery, Shape: operation.Text, Description: "The first day.", Example: "2026-11-01"},
-		operation.Param{Name: "to", In: operation.InQuery, Shape: operation.Text, Description: "The last day.", Example: "2026-11-30"},
-		operation.Param{Name: "operation", In: operation.InQuery, Shape: operation.Text, Description: "Counts this operation alone.", Ask: operation.Ask{Label: "Counts only"}, Example: "reports.get"})
-	list[0].Failures = append(list[0].Failures, operation.Failure{Code: http.StatusUnprocessableEntity, Message: "Validation failed: from must be a day like 2026-11-22", When: "a day cannot be read"})
-	return append(list, m.explain())
+	return []operation.Row{list, m.explain()}
 }
 
 // between says which days are asked for, of those that are kept.

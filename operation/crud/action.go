@@ -1,11 +1,71 @@
 package crud
 
-import "tenantry/operation"
+import (
+	"reflect"
+
+	"tenantry/operation"
+)
+
+// Action says how the row of one action differs from the row that follows from the resource. Members that are set
+// replace those of the row, except that Params, Body and Failures are added to them.
+type Action struct {
+	operation.Policy
+	operation.Request
+	operation.Response
+	operation.Docs
+
+	// Lead is what comes before the description of the row.
+	Lead string
+	// Types are types of fields of the body, by name; see operation.Row.Redeclare.
+	Types map[string]any
+	// Around, if set, makes the handler of the row from the one of the action. A record that the path names by its unique
+	// name is resolved before.
+	Around func(operation.Handler) operation.Handler
+
+	absent bool
+}
+
+// Absent leaves the row of an action out.
+func Absent() Action { return Action{absent: true} }
+
+// shape makes the row differ as the action says.
+func (a *Action) shape(row *operation.Row) {
+	description := row.Description
+	overlay(&row.Policy, a.Policy)
+	overlay(&row.Request, a.Request)
+	overlay(&row.Response, a.Response)
+	overlay(&row.Docs, a.Docs)
+
+	if a.Lead != "" {
+		row.Description = a.Lead + " " + description
+	}
+	for name, as := range a.Types {
+		row.Redeclare(name, as)
+	}
+	if a.Around != nil {
+		row.Handler = a.Around(row.Handler)
+	}
+}
+
+// overlay sets the fields of a struct to those of with that are not zero, and adds its lists of structs.
+func overlay[T any](to *T, with T) {
+	dst, src := reflect.ValueOf(to).Elem(), reflect.ValueOf(with)
+	for i := range src.NumField() {
+		switch field := src.Field(i); {
+		case field.IsZero():
+		case field.Kind() == reflect.Slice && field.Type().Elem().Kind() == reflect.Struct:
+			all := reflect.MakeSlice(field.Type(), 0, dst.Field(i).Len()+field.Len())
+			dst.Field(i).Set(reflect.AppendSlice(reflect.AppendSlice(all, dst.Field(i)), field))
+		default:
+			dst.Field(i).Set(field)
+		}
+	}
+}
 
 // actions are those of the rows that pages treat apart, by what the rows are called.
 func actions() map[string]operation.Action {
 	return map[string]operation.Action{
-		"list": operation.ListAction, "create": operation.CreateAction, "restore": operation.RestoreAction, "purge": operation.PurgeAction,
-		"bulk": operation.BulkAction,
+		"list": operation.ListAction, "create": operation.CreateAction, "restore": operation.RestoreAction,
+		"purge": operation.PurgeAction, "bulk": operation.BulkAction,
 	}
 }

@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"tenantry/backends/record"
 	"tenantry/backends/record/field"
@@ -40,14 +39,16 @@ type Options struct {
 	Tag    string // empty: Things
 	Read   operation.Rule
 	Write  operation.Rule
-	// Without names actions that are left out: list, get, create, update, delete, restore.
-	Without []string
+	// Each says how all rows differ from what follows from the resource; the others, how the row of that action does
+	// besides.
+	Each                                       Action
+	List, Get, Create, Update, Delete, Restore Action
 	// Bulk adds a row that takes many records at once. Their number must not be limited, and no service keep them.
 	Bulk bool
 	// Export adds a row that writes all records of a list as CSV or NDJSON. No Show may make their answers.
 	Export bool
-	// Purges adds a row that ends a record for good, where the row that deletes is not of this package.
-	Purges bool
+	// Purge, if set, adds a row that ends a record for good, for resources whose row that deletes is not of this package.
+	Purge *Action
 	// Where, where set, says which records are listed.
 	Where func(ctx context.Context, c *operation.Call) (store.Filter, error)
 	// Sort is the order where the caller says none; empty: that of identifiers.
@@ -75,12 +76,6 @@ type Options struct {
 	After func(ctx context.Context, c *operation.Call, rec, was any) error
 	// Keys seal the values of encrypted fields, which no answer shows. They are required where there can be some.
 	Keys secrets.Keys
-	// Upload are the media types of files that records are made of; see operation.Row. The fields of a new
-	// record come from the query then. UploadLimit is in bytes, UploadTime for the whole of one.
-	Upload         []string
-	UploadExamples []string
-	UploadLimit    int64
-	UploadTime     time.Duration
 	// Refresh, where set, brings up to date what time alone changes of a record that is shown.
 	Refresh func(rec any)
 	// Keeper, where set, stores what was read and checked.
@@ -105,32 +100,65 @@ type handlers struct {
 	param  string        // that names the record
 }
 
-// Rows returns the rows of a resource, of the one record where it is Single, which a module may change before it serves
-// them. What does not fit is a fault of the program, which ends it.
+// Rows returns the rows of a resource; of a resource that is Single, those of its one record. It panics if the options
+// do not fit the resource.
 func Rows(of *record.Resource, o Options) []operation.Row {
 	s := handle(of, o)
-	rows := []operation.Row{s.list(), s.get(), s.create(), s.update(), s.remove()}
-	if s.of.Single {
-		rows = []operation.Row{s.get(), s.update()}
+	var rows []operation.Row
+	add := func(row operation.Row, by *Action) {
+		if by == nil || !by.absent {
+			rows = append(rows, s.finish(row, by))
+		}
+	}
+	if !s.of.Single {
+		add(s.list(), &o.List)
+	}
+	add(s.get(), &o.Get)
+	if !s.of.Single {
+		add(s.create(), &o.Create)
+	}
+	add(s.update(), &o.Update)
+	if !s.of.Single {
+		add(s.remove(), &o.Delete)
 	}
 	if s.trash {
-		rows = append(rows, s.restore())
+		add(s.restore(), &o.Restore)
 	}
 	if o.Bulk {
-		rows = append(rows, s.bulk())
+		add(s.bulk(), nil)
 		if s.trash {
-			rows = append(rows, s.bulkMark(true), s.bulkMark(false))
+			add(s.bulkMark(true), nil)
+			add(s.bulkMark(false), nil)
 		}
 	}
 	if o.Export {
-		rows = append(rows, s.export())
+		add(s.export(), nil)
 	}
-	if o.Purges {
-		rows = append(rows, s.purging())
+	if o.Purge != nil {
+		add(s.purging(), o.Purge)
 	}
-	return s.resolving(slices.DeleteFunc(rows, func(row operation.Row) bool {
-		return slices.Contains(o.Without, row.Name[strings.LastIndexByte(row.Name, '.')+1:])
-	})...)
+	return rows
+}
+
+// List returns the row that lists the records of a resource alone.
+func List(of *record.Resource, o Options) operation.Row {
+	s := handle(of, o)
+	return s.finish(s.list(), &o.List)
+}
+
+// Create returns the row that makes a record of a resource alone.
+func Create(of *record.Resource, o Options) operation.Row {
+	s := handle(of, o)
+	return s.finish(s.create(), &o.Create)
+}
+
+// finish makes a row differ as its action says, if it has one, and resolves the names in its path.
+func (s *handlers) finish(row operation.Row, by *Action) operation.Row {
+	if s.Each.shape(&row); by != nil {
+		by.shape(&row)
+	}
+	s.resolve(&row)
+	return row
 }
 
 func handle(of *record.Resource, o Options) *handlers {
@@ -440,7 +468,7 @@ func (s *handlers) define(ctx context.Context, c *operation.Call, known *record.
 func (s *handlers) create() operation.Row {
 	row := s.row("create", http.MethodPost, s.Path, s.Thing+" created")
 	row.Summary = "Create " + s.one()
-	row.Upload, row.UploadExamples, row.UploadLimit, row.Timeout = s.Upload, s.UploadExamples, s.UploadLimit, s.UploadTime
+	row.Upload = s.Create.Upload // before the fields are declared: those of a record made of a file are in the query
 	s.takes(&row, false)
 	return as(s, row, func(ctx context.Context, c *operation.Call, _ struct{}) (result operation.Result, err error) {
 		for range tries {
@@ -562,12 +590,12 @@ func Act[In, T any](resource *record.Of[T], o Options, row operation.Row, action
 	made := s.row(action, row.Method, s.each()+"/"+row.Path, s.Thing+" updated")
 	made.Summary, made.Description, made.OnRecord = row.Summary, row.Description, true
 	made.Failures = append(made.Failures, s.invalid()[0])
-	return s.resolving(as(s, made, func(ctx context.Context, c *operation.Call, in In) (operation.Result, error) {
+	return s.finish(as(s, made, func(ctx context.Context, c *operation.Call, in In) (operation.Result, error) {
 		return s.change(ctx, c, func(need *store.Preconditions, rec, was any) error {
 			do(of[T](rec), in)
 			return s.take(ctx, c, need, rec, was, strictjson.Value{})
 		})
-	}))[0]
+	}), nil)
 }
 
 // told returns an error as callers hear of it.

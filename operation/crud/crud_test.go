@@ -162,7 +162,7 @@ func TestRows_Cursors(t *testing.T) {
 func TestRows_Before(t *testing.T) {
 	t.Parallel()
 	n := newNotes()
-	n.Without = []string{"list"}
+	n.List = crud.Absent()
 	var seen []string
 	n.Before = crud.Before(func(ctx context.Context, c *operation.Call, _ *store.Preconditions, rec, was *note) error {
 		switch {

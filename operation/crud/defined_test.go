@@ -63,7 +63,7 @@ func (p *pets) DataKeys(ctx context.Context, t *tenants.Tenant, purpose string) 
 
 func (p *pets) Operations() []operation.Row {
 	animals := crud.Options{
-		Path: "/api/animals", Things: "Animals", Read: operation.AnyCaller(), Write: operation.AnyCaller(), Without: []string{"list"},
+		Path: "/api/animals", Things: "Animals", Read: operation.AnyCaller(), Write: operation.AnyCaller(), List: crud.Absent(),
 		Show: crud.Show(func(_ context.Context, _ *operation.Call, recs []*animal) (shown []any, _ error) {
 			for _, a := range recs {
 				shown = append(shown, map[string]string{"called": a.Name})

@@ -55,15 +55,12 @@ func resolve(ctx context.Context, c *operation.Call, param string, of *record.Re
 	return nil
 }
 
-// resolving applies Resolve to the rows whose path names a record of the resource, or of its definition.
-func (s *handlers) resolving(rows ...operation.Row) []operation.Row {
-	for i := range rows {
-		if row := &rows[i]; strings.Contains(row.Path, "{"+s.param+"}") && !s.of.Single {
-			Resolve(row, s.param, func() *record.Resource { return s.of })
-		}
-		if row := &rows[i]; s.parent != "" {
-			Resolve(row, s.parent, s.of.Definer)
-		}
+// resolve applies Resolve to a row whose path names a record of the resource, or its definition.
+func (s *handlers) resolve(row *operation.Row) {
+	if strings.Contains(row.Path, "{"+s.param+"}") && !s.of.Single {
+		Resolve(row, s.param, func() *record.Resource { return s.of })
 	}
-	return rows
+	if s.parent != "" {
+		Resolve(row, s.parent, s.of.Definer)
+	}
 }

@@ -49,11 +49,11 @@ func (s *Services) openModules(more []Module) {
 			return s.directory.DataKeys(ctx, t, reports.KeyPurpose)
 		},
 		Classes: []reports.Class{
-			reports.NewContactsClass(addresses.Contacts.Table, addresses.SchemaFields),
-			reports.NewRecordsClass(records.Records.Table, records.SchemaFields),
-			reports.NewSubmissionsClass(filled.Submissions.Table, filled.SchemaFields),
-			reports.NewFilesClass(stored.Files.Table),
-			reports.NewCampaignsClass(sent.Campaigns.Table),
+			reports.NewClass("Contacts", addresses.Contacts.Kind, "", addresses.SchemaFields),
+			reports.NewClass("Records", records.Records.Kind, "object", records.SchemaFields),
+			reports.NewClass("Submissions", filled.Submissions.Kind, "form", filled.SchemaFields),
+			reports.NewClass("Files", stored.Files.Kind, "", nil),
+			reports.NewClass("Campaigns", sent.Campaigns.Kind, "", nil),
 		},
 	})
 	records.Reports, filled.Reports, addresses.Reports, addresses.Campaigns = s.reports, s.reports, s.reports, sent

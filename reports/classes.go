@@ -5,78 +5,64 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 
 	"tenantry/backends/record/schema"
 	"tenantry/backends/store"
+	"tenantry/internal/declare"
 	"tenantry/operation/filters"
 	"tenantry/tenants"
 )
-
-// TableOf opens a kind's table in a workspace: the method value kind.Table.
-type TableOf func(*store.Workspace) store.Table
 
 // FieldsOf returns the fields that the organization defined for a source; the source is
 // "" for classes that need none. Encrypted ones are secret. It returns an error that wraps
 // store.ErrNotFound where there is no such source.
 type FieldsOf func(ctx context.Context, ws *store.Workspace, source string) (schema.Fields, error)
 
-// NewContactsClass returns the class Contacts.
-func NewContactsClass(table TableOf, fields FieldsOf) Class {
-	return &class{name: "Contacts", table: table, custom: fields, own: []Field{
-		text("id", "Id"), text("email", "E-mail"), text("first_name", "First name"), text("last_name", "Last name"),
-		text("phone", "Phone"), text("country", "Country"), text("city", "City"), text("status", "Status"),
-		declared("tags", "Tags", TypeList, store.TypeStrings), text("external_id", "External id"),
-		instant("created_at", "Created"), instant("updated_at", "Updated"),
-	}}
-}
-
-// NewRecordsClass returns the class Records; its source is the name of a custom object.
-func NewRecordsClass(table TableOf, fields FieldsOf) Class {
-	return &class{name: "Records", table: table, custom: fields, source: "object", own: []Field{
-		text("id", "Id"), text("external_id", "External id"), instant("created_at", "Created"), instant("updated_at", "Updated"),
-	}}
-}
-
 // classSubmissions is the class of reports on what was filled in.
 const classSubmissions = "Submissions"
 
-// NewSubmissionsClass returns the class Submissions; its source is the id of a form.
-func NewSubmissionsClass(table TableOf, fields FieldsOf) Class {
-	return &class{name: classSubmissions, table: table, custom: fields, source: "form", own: []Field{
-		text("id", "Id"), instant("created_at", "Created"), instant("updated_at", "Updated"),
-	}}
+// NewClass returns the class of the records of a kind. Reports may name their id, the fields whose tag report gives them
+// a title, and the times of their creation and last change, besides those that the organization defines. The field
+// called source holds a record's source; empty: the class needs none. It panics if the tags of T cannot be read.
+func NewClass[T any](name string, kind *store.Kind[T], source string, defined FieldsOf) Class {
+	return &class{name: name, own: reportable(reflect.TypeFor[T]()), table: kind.Table, custom: defined, source: source}
 }
 
-// NewFilesClass returns the class Files. Public identifiers and hashes, which lead to a
-// file's bytes, are no part of it.
-func NewFilesClass(table TableOf) Class {
-	return &class{name: "Files", table: table, own: []Field{
-		text("id", "Id"), text("filename", "File name"), text("mimetype", "MIME type"), text("type", "Type"),
-		text("folder_id", "Folder"), text("contact_id", "Contact"), declared("user_id", "User", TypeNumber, store.TypeInt),
-		instant("created_at", "Created"), instant("updated_at", "Updated"),
-	}}
+// reportable returns the fields of a struct type that reports may name.
+func reportable(t reflect.Type) []Field {
+	declared, err := declare.Of(t)
+	if err != nil {
+		panic("reports: " + err.Error())
+	}
+
+	fields := []Field{{Column: Column{"id", "Id", TypeText}, Ref: store.Field{Name: "id", Type: store.TypeString}}}
+	for _, d := range declared {
+		title := d.Tag.Get("report")
+		if title == "" {
+			continue
+		}
+		shown, stored := TypeText, store.TypeString
+		switch d.Type.Kind() {
+		case reflect.Int64:
+			shown, stored = TypeNumber, store.TypeInt
+		case reflect.Slice:
+			shown, stored = TypeList, store.TypeStrings
+		}
+		fields = append(fields, Field{Column: Column{d.Name, title, shown}, Ref: store.Field{Name: d.Name, Type: stored}})
+	}
+
+	for _, c := range []Column{{"created_at", "Created", TypeDatetime}, {"updated_at", "Updated", TypeDatetime}} {
+		fields = append(fields, Field{Column: c, Ref: store.Field{Name: c.Name, Type: store.TypeTime}})
+	}
+	return fields
 }
-
-// NewCampaignsClass returns the class Campaigns.
-func NewCampaignsClass(table TableOf) Class {
-	return &class{name: "Campaigns", table: table, own: []Field{
-		text("id", "Id"), text("name", "Name"), instant("created_at", "Created"), instant("updated_at", "Updated"),
-	}}
-}
-
-func declared(name, title, columnType string, storeType store.Type) Field {
-	return Field{Column: Column{name, title, columnType}, Ref: store.Field{Name: name, Type: storeType}}
-}
-
-func text(name, title string) Field { return declared(name, title, TypeText, store.TypeString) }
-
-func instant(name, title string) Field { return declared(name, title, TypeDatetime, store.TypeTime) }
 
 type class struct {
 	name   string
 	own    []Field
-	table  TableOf
+	table  func(*store.Workspace) store.Table
 	custom FieldsOf // nil: the organization defines no fields
 	source string   // the field that holds a record's source, "" where there is none
 }

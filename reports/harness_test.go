@@ -26,16 +26,16 @@ import (
 // person stands for the contacts, row for the records of custom objects.
 type person struct {
 	store.Meta
-	Country string            `json:"country,omitempty"`
-	Status  string            `json:"status,omitempty"`
-	Tags    []string          `json:"tags,omitempty"`
+	Country string            `json:"country,omitempty" report:"Country"`
+	Status  string            `json:"status,omitempty" report:"Status"`
+	Tags    []string          `json:"tags,omitempty" report:"Tags"`
 	Teams   []string          `json:"teams,omitempty"`
-	Email   string            `json:"email,omitempty"`
-	First   string            `json:"first_name,omitempty"`
-	Last    string            `json:"last_name,omitempty"`
-	Phone   string            `json:"phone,omitempty"`
-	City    string            `json:"city,omitempty"`
-	Ext     string            `json:"external_id,omitempty"`
+	Email   string            `json:"email,omitempty" report:"E-mail"`
+	First   string            `json:"first_name,omitempty" report:"First name"`
+	Last    string            `json:"last_name,omitempty" report:"Last name"`
+	Phone   string            `json:"phone,omitempty" report:"Phone"`
+	City    string            `json:"city,omitempty" report:"City"`
+	Ext     string            `json:"external_id,omitempty" report:"External id"`
 	Fields  map[string]any    `json:"fields,omitempty" store:"custom"`
 	Secrets map[string]string `json:"secrets,omitempty"`
 }
@@ -43,7 +43,7 @@ type person struct {
 type row struct {
 	store.Meta
 	Object     string         `json:"object"`
-	ExternalID string         `json:"external_id,omitempty"`
+	ExternalID string         `json:"external_id,omitempty" report:"External id"`
 	Values     map[string]any `json:"values,omitempty" store:"custom"`
 }
 
@@ -99,13 +99,13 @@ func newWorldOn(t testing.TB, engine driver.Engine, features map[string]bool, ch
 			return w.directory.DataKeys(ctx, t, reports.KeyPurpose)
 		},
 		Classes: []reports.Class{
-			reports.NewContactsClass(w.people.Table, func(context.Context, *store.Workspace, string) (schema.Fields, error) {
+			reports.NewClass("Contacts", w.people, "", func(context.Context, *store.Workspace, string) (schema.Fields, error) {
 				return schema.Fields{
 					"age": {Title: "Age", Type: "Number"}, "joined": {Title: "Joined", Type: "Date"},
 					"ssn": {Title: "Social security", Type: "Encrypted"}, "vip": {Title: "VIP", Type: "Boolean"},
 				}, nil
 			}),
-			reports.NewRecordsClass(w.rows.Table, func(_ context.Context, _ *store.Workspace, source string) (schema.Fields, error) {
+			reports.NewClass("Records", w.rows, "object", func(_ context.Context, _ *store.Workspace, source string) (schema.Fields, error) {
 				if source != "orders" {
 					return nil, fmt.Errorf("object: %w", store.ErrNotFound)
 				}

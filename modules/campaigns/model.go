@@ -11,7 +11,7 @@ import (
 // Campaign addresses the contacts that its filter matches.
 type Campaign struct {
 	store.Meta
-	Name    string          `json:"name" rule:"required max=200 format=label" use:"filter" doc:"What people call it." example:"Spring in Bonn"`
+	Name    string          `json:"name" rule:"required max=200 format=label" use:"filter" doc:"What people call it." example:"Spring in Bonn" report:"Name"`
 	Filter  json.RawMessage `json:"filter,omitempty" doc:"Which contacts it addresses, all of them without one: {\"country\": \"DE\", \"age\": {\"gt\": 30}} is what the brackets of filters[...] spell." ask:"Who it addresses|All contacts where no condition is given." example:"{\"country\":\"DE\"}"`
 	Teams   []string        `json:"teams,omitempty" rule:"max=1000 format=id ref=team" use:"scope"`
 	Deleted bool            `json:"deleted,omitempty" use:"scope"`

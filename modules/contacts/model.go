@@ -11,18 +11,18 @@ import (
 // Contact is a person or organization that the organization deals with.
 type Contact struct {
 	store.Meta
-	Email      string         `json:"email,omitempty" rule:"max=320 format=email" use:"filter" alias:"email address|email 1 value|primary email|email 1|mail" doc:"E-mail address." example:"ada@example.com"`
-	FirstName  string         `json:"first_name,omitempty" rule:"max=200 format=line" use:"filter" alias:"given name|forename" doc:"First name." example:"Ada"`
-	LastName   string         `json:"last_name,omitempty" rule:"max=200 format=line" use:"filter" alias:"name|family name|surname" doc:"Last name, or the name of an organization." ask:"Last name|Or the name of an organization." example:"Lovelace"`
-	Phone      string         `json:"phone,omitempty" rule:"max=64 format=line" use:"filter" alias:"phone number|telephone|phone 1 value|primary phone|mobile phone|mobile|business phone|work phone|home phone" doc:"Phone number, as it is written." example:"+49 228 1234"`
-	Country    string         `json:"country,omitempty" rule:"max=200 format=line" use:"filter" alias:"address 1 country|country region|home country|home country region|business country|business country region|work country" doc:"Country, as the organization writes it." example:"DE"`
-	City       string         `json:"city,omitempty" rule:"max=200 format=line" use:"filter" alias:"address 1 city|town|home city|business city|work city" doc:"City." example:"Bonn"`
-	Status     string         `json:"status,omitempty" rule:"max=200 format=line" use:"filter" doc:"What the organization says of the contact." example:"customer"`
-	Tags       []string       `json:"tags,omitempty" rule:"max=200 each=100 format=line" use:"filter" alias:"labels|categories|group membership" doc:"Words that put contacts together." example:"[\"press\"]"`
+	Email      string         `json:"email,omitempty" rule:"max=320 format=email" use:"filter" alias:"email address|email 1 value|primary email|email 1|mail" doc:"E-mail address." example:"ada@example.com" report:"E-mail"`
+	FirstName  string         `json:"first_name,omitempty" rule:"max=200 format=line" use:"filter" alias:"given name|forename" doc:"First name." example:"Ada" report:"First name"`
+	LastName   string         `json:"last_name,omitempty" rule:"max=200 format=line" use:"filter" alias:"name|family name|surname" doc:"Last name, or the name of an organization." ask:"Last name|Or the name of an organization." example:"Lovelace" report:"Last name"`
+	Phone      string         `json:"phone,omitempty" rule:"max=64 format=line" use:"filter" alias:"phone number|telephone|phone 1 value|primary phone|mobile phone|mobile|business phone|work phone|home phone" doc:"Phone number, as it is written." example:"+49 228 1234" report:"Phone"`
+	Country    string         `json:"country,omitempty" rule:"max=200 format=line" use:"filter" alias:"address 1 country|country region|home country|home country region|business country|business country region|work country" doc:"Country, as the organization writes it." example:"DE" report:"Country"`
+	City       string         `json:"city,omitempty" rule:"max=200 format=line" use:"filter" alias:"address 1 city|town|home city|business city|work city" doc:"City." example:"Bonn" report:"City"`
+	Status     string         `json:"status,omitempty" rule:"max=200 format=line" use:"filter" doc:"What the organization says of the contact." example:"customer" report:"Status"`
+	Tags       []string       `json:"tags,omitempty" rule:"max=200 each=100 format=line" use:"filter" alias:"labels|categories|group membership" doc:"Words that put contacts together." example:"[\"press\"]" report:"Tags"`
 	Fields     map[string]any `json:"fields,omitempty" store:"custom" doc:"Values of the fields that the organization defined, by their keys. Those of encrypted fields are taken, and shown by reveal alone."`
 	Teams      []string       `json:"teams,omitempty" rule:"max=1000 format=id ref=team" use:"scope"`
 	Deleted    bool           `json:"deleted,omitempty" use:"scope"`
-	ExternalID string         `json:"external_id,omitempty" rule:"max=200 format=line unique" use:"identity" alias:"id" doc:"What another system calls the contact; no two have the same." ask:"External ID|What another system calls the contact. No two have the same." example:"crm-1815"`
+	ExternalID string         `json:"external_id,omitempty" rule:"max=200 format=line unique" use:"identity" alias:"id" doc:"What another system calls the contact; no two have the same." ask:"External ID|What another system calls the contact. No two have the same." example:"crm-1815" report:"External id"`
 	// Secrets are the sealed values of encrypted fields. No question can name them.
 	Secrets map[string]string `json:"secrets,omitempty" use:"secret"`
 }

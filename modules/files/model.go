@@ -26,14 +26,15 @@ type Trash struct {
 // File is the record of an uploaded file; its bytes live at the file host under Hash.
 type File struct {
 	store.Meta
+	// Reports name neither PID nor Hash, which lead to the bytes of the file.
 	PID       string   `json:"pid" rule:"max=200 format=line unique" use:"computed named" doc:"Public identifier."`
-	Filename  string   `json:"filename" rule:"required max=255 format=label" use:"filter" doc:"Name of the file." ask:"File name" example:"lease.pdf"`
-	Mimetype  string   `json:"mimetype" rule:"required max=200 format=media" use:"filter" doc:"MIME type." ask:"Media type|Such as application/pdf." example:"application/pdf"`
+	Filename  string   `json:"filename" rule:"required max=255 format=label" use:"filter" doc:"Name of the file." ask:"File name" example:"lease.pdf" report:"File name"`
+	Mimetype  string   `json:"mimetype" rule:"required max=200 format=media" use:"filter" doc:"MIME type." ask:"Media type|Such as application/pdf." example:"application/pdf" report:"MIME type"`
 	Hash      string   `json:"hash,omitempty" rule:"max=200 format=line" use:"computed"` // which callers write as url
-	FolderID  string   `json:"folder_id,omitempty" rule:"format=id ref=folder" use:"filter" doc:"Folder that holds the file; null: none."`
-	ContactID string   `json:"contact_id,omitempty" rule:"format=id ref=contact" use:"filter" doc:"Linked contact."`
-	UserID    int64    `json:"user_id" rule:"ref=user" use:"computed filter" doc:"User who uploaded the file."`
-	Type      string   `json:"type,omitempty" rule:"max=200 format=line" use:"filter" doc:"Type of the file." example:"document"`
+	FolderID  string   `json:"folder_id,omitempty" rule:"format=id ref=folder" use:"filter" doc:"Folder that holds the file; null: none." report:"Folder"`
+	ContactID string   `json:"contact_id,omitempty" rule:"format=id ref=contact" use:"filter" doc:"Linked contact." report:"Contact"`
+	UserID    int64    `json:"user_id" rule:"ref=user" use:"computed filter" doc:"User who uploaded the file." report:"User"`
+	Type      string   `json:"type,omitempty" rule:"max=200 format=line" use:"filter" doc:"Type of the file." example:"document" report:"Type"`
 	Teams     []string `json:"teams,omitempty" rule:"max=1000 format=id ref=team" use:"scope"`
 	Trash
 }

@@ -21,7 +21,7 @@ type Record struct {
 	store.Meta
 	Object     string            `json:"object" rule:"required max=64 ref=custom_object" use:"filter" doc:"Name of the custom object." example:"tree"`
 	Values     map[string]any    `json:"values,omitempty" store:"custom" doc:"Values by field of the custom object." example:"{\"species\":\"oak\"}"`
-	ExternalID string            `json:"external_id,omitempty" rule:"max=200 format=line unique within=object" use:"identity" alias:"id" doc:"Identifier in another system, unique among the object's records." ask:"External ID|What another system calls the record. No two have the same." example:"T-1"`
+	ExternalID string            `json:"external_id,omitempty" rule:"max=200 format=line unique within=object" use:"identity" alias:"id" doc:"Identifier in another system, unique among the object's records." ask:"External ID|What another system calls the record. No two have the same." example:"T-1" report:"External id"`
 	Secrets    map[string]string `json:"secrets,omitempty" use:"secret"` // sealed values by field
 	Deleted    bool              `json:"deleted,omitempty" use:"scope"`
 }

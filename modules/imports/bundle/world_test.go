@@ -69,9 +69,9 @@ func newWorldOn(t testing.TB, engine driver.Engine, more ...record.Kept) *world 
 	addresses, objects, forms, files, settings := contacts.New(contacts.Deps{}), objects.New(nil), forms.New(nil), files.New(files.Deps{}), compliance.New(compliance.Deps{})
 	sent := campaigns.New(campaigns.Deps{Contacts: addresses})
 	asked := reports.New(reports.Deps{Classes: []reports.Class{
-		reports.NewContactsClass(addresses.Contacts.Table, nil), reports.NewRecordsClass(objects.Records.Table, nil),
-		reports.NewSubmissionsClass(forms.Submissions.Table, nil), reports.NewFilesClass(files.Files.Table),
-		reports.NewCampaignsClass(sent.Campaigns.Table),
+		reports.NewClass("Contacts", addresses.Contacts.Kind, "", nil), reports.NewClass("Records", objects.Records.Kind, "object", nil),
+		reports.NewClass("Submissions", forms.Submissions.Kind, "form", nil), reports.NewClass("Files", files.Files.Kind, "", nil),
+		reports.NewClass("Campaigns", sent.Campaigns.Kind, "", nil),
 	}})
 	w.contacts, w.files, w.objects, w.forms, w.campaigns, w.settings, w.reports = addresses.Kinds, files.Kinds, objects.Kinds, forms.Kinds, sent.Kinds, settings.Kinds, asked.Kinds
 	kept := slices.Concat(w.contacts.Kept(), w.files.Kept(), w.objects.Kept(), w.forms.Kept(), w.campaigns.Kept(), w.reports.Kept(), w.settings.Kept(), more)

@@ -80,8 +80,9 @@ func (m *Module) update(ctx context.Context, c *operation.Call) (operation.Resul
 	if err != nil {
 		return operation.Result{}, operation.OrMissing(m.Collections.Taken(ctx, c.Workspace, &wanted, err), missing)
 	}
-	// Once more, when nothing is filled in any more by what the form was.
-	if err := crud.Settle(ctx, c, m.Collections.Resource, form, &was, m.fits(ctx, c, form, &was)); err != nil {
+	// Again, now that submissions are no longer checked against the fields of before.
+	err = crud.Settle(ctx, c, m.Collections.Resource, form, &was, func(ctx context.Context) error { return m.fits(ctx, c, form, &was) })
+	if err != nil {
 		return operation.Result{}, err
 	}
 	return result, nil

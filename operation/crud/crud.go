@@ -565,19 +565,27 @@ func (s *handlers) stored(ctx context.Context, c *operation.Call, rec, wanted, w
 	if err != nil {
 		return s.of.Taken(ctx, s.in(c), wanted, err)
 	}
-	err = RefuseLimited(ctx, c, s.of, rec, was) // for what others stored before they could know of the change
-	if err == nil && s.After != nil {
-		err = s.After(ctx, c, rec, was)
-	}
-	return Settle(ctx, c, s.of, rec, was, err)
+	return Settle(ctx, c, s.of, rec, was, func(ctx context.Context) error {
+		err := RefuseLimited(ctx, c, s.of, rec, was) // for what others stored before they could know of the change
+		if err == nil && s.After != nil {
+			err = s.After(ctx, c, rec, was)
+		}
+		return err
+	})
 }
 
-// Settle returns err, with which a record of the organization that was stored is refused afterwards, and puts back what
-// it was, unless somebody has changed it since. Without an error it does nothing.
-func Settle(ctx context.Context, c *operation.Call, of *record.Resource, rec, was any, err error) error {
+// Settle checks a change of a record of the organization after it was stored. If the check fails, Settle restores the
+// record as it was, unless it has been changed since, and returns the error of the check. A caller who hangs up ends
+// neither the check nor the restoration, because the change is already stored; they have the time of the operation
+// anew. Errors, besides those of the check: store.ErrConflict, store.ErrUnavailable.
+func Settle(ctx context.Context, c *operation.Call, of *record.Resource, rec, was any, check func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.Operation.Deadline())
+	defer cancel()
+	err := check(ctx)
 	if err == nil {
 		return nil
 	}
+
 	back := of.Clone(was)
 	*of.Meta(back) = *of.Meta(rec)
 	return cmp.Or(of.Records.Replace(ctx, c.Workspace, store.Preconditions{}, back, nil), err)

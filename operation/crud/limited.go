@@ -67,5 +67,5 @@ func (s *handlers) unshared(ctx context.Context, c *operation.Call, rec, was any
 			return err
 		}
 	}
-	return Settle(ctx, c, s.of, rec, was, RefuseLimited(ctx, c, s.of, nil, was))
+	return Settle(ctx, c, s.of, rec, was, func(ctx context.Context) error { return RefuseLimited(ctx, c, s.of, nil, was) })
 }

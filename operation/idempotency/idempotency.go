@@ -253,14 +253,16 @@ func (l *Log) keep(ctx context.Context, c *operation.Call, a *attempt, in store.
 	}
 	switch {
 	case a.claim.Concluded():
-		if problem == nil || problem.Code != http.StatusUnprocessableEntity {
+		if problem == nil {
 			return
 		}
-		stored, err := in.Get(ctx, rec.ID) // what was carried out was taken back, and refused after all
+		// What was committed has been taken back, or nobody can tell: the answer that was kept with it is not this one.
+		stored, err := in.Get(ctx, rec.ID)
 		if err != nil {
 			return
 		}
 		rec = stored
+		rec.Begun, rec.About, rec.Answer = true, nil, nil
 	case a.claim.Begun():
 		rec.Rev++
 	}

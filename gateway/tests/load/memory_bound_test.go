@@ -133,7 +133,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 	t.Parallel()
 	demands := append(outputDemands(), inputDemands()...)
-	size := struct{ connections, rounds int }{2, 1}
+	size := struct{ connections, rounds int }{1, 1}
 	long := os.Getenv("TENANTRY_TEST_LONG") != ""
 	if long {
 		size.connections, size.rounds = 4, 5

@@ -138,6 +138,39 @@ func TestDeletesBeyondTheQuotaSucceed(t *testing.T) {
 	}
 }
 
+// TestDeletesFarBeyondTheQuotaSucceed holds that rows that make room are refused by no quota, not even where small
+// changes are: a record in the trash takes a little more than one that is live.
+func TestDeletesFarBeyondTheQuotaSucceed(t *testing.T) {
+	t.Parallel()
+	w := fixture.NewWorld(t)
+	p, tried := w.A, 0
+	const changeRoom = 1 << 20 // that small changes may take beyond the quota, see driver.Quota
+	text := strings.Repeat("x", 200)
+	lines := make([]string, changeRoom/600)
+	for i := range lines {
+		lines[i] = fmt.Sprintf(`{"kind":"contact","email":"far%d@example.com","city":%q,"country":%[2]q,"status":%[2]q}`, i, text)
+	}
+	p.Import(t, lines...)
+	allow(t, p.Org, map[string]int64{"documents": 1, "bytes": 1})
+	if has := used(t, p.Org); has.Bytes <= changeRoom {
+		t.Fatalf("the organization holds %d bytes, want more than %d", has.Bytes, changeRoom)
+	}
+
+	for _, op := range w.App.Operations() {
+		if op.Method != http.MethodDelete && !op.MakesRoom || op.Credentials == operation.Operator || op.OwnLimits {
+			continue
+		}
+		q := w.Build(&op, op.Path, fixture.SampleFor(&op), p.Own, fixture.Every)
+		if a := p.Do(t, q.Method, q.Target, append(q.Changes, p.CredentialFor(&op))...); a.Code >= http.StatusInternalServerError {
+			t.Errorf("%s answered %d %s, want it to make room", op.Name, a.Code, a.Body)
+		}
+		tried++
+	}
+	if tried < 15 {
+		t.Errorf("%d rows that make room were tried, want 15 or more", tried)
+	}
+}
+
 // TestVisitorsAreLimitedSeparately holds that a visitor beyond the limit keeps no other visitor from the page.
 func TestVisitorsAreLimitedSeparately(t *testing.T) {
 	t.Parallel()

@@ -17,7 +17,7 @@ func TestQuestionsOnMongo(t *testing.T) {
 	mongotest.URI(t)
 	s := openServices(t)
 	all := 0
-	for _, spec := range slices.Concat(s.kinds.specs(), record.Specs(s.kept())) {
+	for _, spec := range slices.Concat(s.kinds.specs(), record.Specs(s.storedKinds())) {
 		c := spec.Collection()
 		questions := []mongotest.Question{{}}
 		for _, access := range spec.Access {

@@ -51,7 +51,7 @@ func testDeclaredQueries(t *testing.T, shared bool) {
 	}
 	defer engine.Close()
 	asked := 0
-	for _, spec := range slices.Concat(s.kinds.specs(), record.Specs(s.kept())) {
+	for _, spec := range slices.Concat(s.kinds.specs(), record.Specs(s.storedKinds())) {
 		collection := spec.Collection()
 		ws, err := engine.Open(t.Context(), driver.Opening{Workspace: "plans-" + strings.ReplaceAll(spec.Name, "_", "-"), Collections: []*driver.Collection{collection}})
 		if err != nil {

@@ -26,7 +26,7 @@ func goodRow() operation.Row {
 
 func TestRowWithoutPolicyIsNotServed(t *testing.T) {
 	t.Parallel()
-	if rows, err := operationRows([]serving{rowsOf{goodRow()}}); err != nil || len(rows) != 1 {
+	if rows, err := operationRows([]operationSource{rowsOf{goodRow()}}); err != nil || len(rows) != 1 {
 		t.Fatalf("a good row: %v", err)
 	}
 	for name, breakIt := range map[string]func(*operation.Row){
@@ -47,18 +47,18 @@ func TestRowWithoutPolicyIsNotServed(t *testing.T) {
 		if len(row.Validate()) == 0 {
 			t.Errorf("%s: the row is valid", name)
 		}
-		if _, err := operationRows([]serving{rowsOf{goodRow()}, rowsOf{row}}); err == nil {
+		if _, err := operationRows([]operationSource{rowsOf{goodRow()}, rowsOf{row}}); err == nil {
 			t.Errorf("%s: the row is served", name)
 		}
 	}
 	for _, g := range new(control.Server).Groups() {
 		for _, c := range g.Commands {
-			if _, err := operationRows([]serving{rowsOf{goodRow()}, rowsOf{c.Row}}); len(c.Row.Validate()) > 0 || err == nil || !strings.Contains(err.Error(), "is the operator's") {
+			if _, err := operationRows([]operationSource{rowsOf{goodRow()}, rowsOf{c.Row}}); len(c.Row.Validate()) > 0 || err == nil || !strings.Contains(err.Error(), "is for the operator") {
 				t.Errorf("the command %s is served in public: %v", c.Name, err)
 			}
 		}
 	}
-	_, err := operationRows([]serving{rowsOf{goodRow()}, rowsOf{goodRow()}})
+	_, err := operationRows([]operationSource{rowsOf{goodRow()}, rowsOf{goodRow()}})
 	if err == nil || !strings.Contains(err.Error(), "twice") {
 		t.Errorf("two rows of one name: %v", err)
 	}

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// rowsOf returns a report's rows, or much like them.
-func rowsOf(seed, size int) []byte {
+// reportRows returns bytes that compress like the rows of a report.
+func reportRows(seed, size int) []byte {
 	var b bytes.Buffer
 	for n := uint32(seed); b.Len() < size; n = n*1664525 + 1013904223 {
 		fmt.Fprintf(&b, `["person%d@example.com","%x",%d,"2026-%02d-%02dT09:30:00.000Z"],`, n%100_000, n, n%5_000, 1+n%12, 1+n%28)
@@ -34,24 +34,24 @@ func gunzip(t testing.TB, packed []byte) []byte {
 	return body
 }
 
-func taking(t testing.TB) *http.Request {
+func gzipRequest(t testing.TB) *http.Request {
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
 	r.Header.Set("Accept-Encoding", "gzip")
 	return r
 }
 
-// TestPacker_KeepsAnswersApart: answers that are compressed at the same time share writers
+// TestCompressor_KeepsAnswersApart: answers that are compressed at the same time share writers
 // and buffers, and no byte.
-func TestPacker_KeepsAnswersApart(t *testing.T) {
+func TestCompressor_KeepsAnswersApart(t *testing.T) {
 	t.Parallel()
-	p := newPacker()
+	p := newCompressor()
 	var wg sync.WaitGroup
 	for worker := range 8 {
 		wg.Go(func() {
 			for round := range 20 {
-				body := rowsOf(worker*1000+round, 2000*(round+1))
+				body := reportRows(worker*1000+round, 2000*(round+1))
 				rec := httptest.NewRecorder()
-				n := p.send(rec, taking(t), http.StatusOK, body)
+				n := p.send(rec, gzipRequest(t), http.StatusOK, body)
 				got := rec.Body.Bytes()
 				if n != len(got) {
 					t.Errorf("%d bytes sent, %d said", len(got), n)
@@ -68,19 +68,19 @@ func TestPacker_KeepsAnswersApart(t *testing.T) {
 	wg.Wait()
 }
 
-// TestPacker_IsBounded: where as many as may are at it, an answer goes plain and at once.
-func TestPacker_IsBounded(t *testing.T) {
+// TestCompressor_IsBounded: where as many as may are at it, an answer goes plain and at once.
+func TestCompressor_IsBounded(t *testing.T) {
 	t.Parallel()
-	p := newPacker()
+	p := newCompressor()
 	send := func() *httptest.ResponseRecorder {
 		rec := httptest.NewRecorder()
-		p.send(rec, taking(t), http.StatusOK, rowsOf(1, 5000))
+		p.send(rec, gzipRequest(t), http.StatusOK, reportRows(1, 5000))
 		return rec
 	}
 	for range cap(p.slots) {
 		p.slots <- struct{}{}
 	}
-	if busy := send(); busy.Header().Get("Content-Encoding") != "" || !bytes.Equal(busy.Body.Bytes(), rowsOf(1, 5000)) || busy.Header().Get("Vary") != "Accept-Encoding" {
+	if busy := send(); busy.Header().Get("Content-Encoding") != "" || !bytes.Equal(busy.Body.Bytes(), reportRows(1, 5000)) || busy.Header().Get("Vary") != "Accept-Encoding" {
 		t.Errorf("busy: %v", busy.Header())
 	}
 	for range cap(p.slots) {
@@ -93,21 +93,21 @@ func TestPacker_IsBounded(t *testing.T) {
 	}
 }
 
-// TestPacker_WhatGetsNoSmaller goes as it is, and so does what has an encoding.
-func TestPacker_WhatGetsNoSmaller(t *testing.T) {
+// TestCompressor_WhatGetsNoSmaller goes as it is, and so does what has an encoding.
+func TestCompressor_WhatGetsNoSmaller(t *testing.T) {
 	t.Parallel()
 	var noise bytes.Buffer
 	gz := gzip.NewWriter(&noise)
-	_, _ = gz.Write(rowsOf(7, 20_000))
+	_, _ = gz.Write(reportRows(7, 20_000))
 	_ = gz.Close()
 	rec := httptest.NewRecorder()
-	newPacker().send(rec, taking(t), http.StatusOK, noise.Bytes())
+	newCompressor().send(rec, gzipRequest(t), http.StatusOK, noise.Bytes())
 	if rec.Header().Get("Content-Encoding") != "" || !bytes.Equal(rec.Body.Bytes(), noise.Bytes()) {
 		t.Errorf(`got %v, want rec.Header().Get("Content-Encoding") = ""`, rec.Header())
 	}
 	encoded := httptest.NewRecorder()
 	encoded.Header().Set("Content-Encoding", "gzip") // by who wrote it
-	if n := newPacker().send(encoded, taking(t), http.StatusOK, rowsOf(7, 20_000)); n != 20_000 {
+	if n := newCompressor().send(encoded, gzipRequest(t), http.StatusOK, reportRows(7, 20_000)); n != 20_000 {
 		t.Errorf("compressed twice: %d bytes", n)
 	}
 }
@@ -133,7 +133,7 @@ func TestStatic_IsCompressedOnce(t *testing.T) {
 		h.ServeHTTP(k, r)
 		return k.body
 	}
-	first, second := get(taking(t)), get(taking(t))
+	first, second := get(gzipRequest(t)), get(gzipRequest(t))
 	if &first[0] != &second[0] || !bytes.Equal(gunzip(t, first), body) {
 		t.Error("compressed again, or wrong")
 	}
@@ -142,15 +142,15 @@ func TestStatic_IsCompressedOnce(t *testing.T) {
 	}
 }
 
-// BenchmarkPack compresses an answer of 64 KB.
-func BenchmarkPack(b *testing.B) {
-	p, body := newPacker(), rowsOf(1, 64<<10)
+// BenchmarkCompress compresses an answer of 64 KB.
+func BenchmarkCompress(b *testing.B) {
+	p, body := newCompressor(), reportRows(1, 64<<10)
 	var buf bytes.Buffer
 	b.ReportAllocs()
 	b.SetBytes(int64(len(body)))
 	for b.Loop() {
 		buf.Reset()
-		if !p.pack(&buf, body) {
+		if !p.compress(&buf, body) {
 			b.Fatal("no smaller")
 		}
 	}

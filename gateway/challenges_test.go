@@ -16,7 +16,7 @@ func TestSpent_ForgetsNothingItTook(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	used, now := spent{s.redis}, time.Now()
+	used, now := spentChallenges{s.redis}, time.Now()
 	begin := func() {
 		if err := used.Begin(t.Context(), tenant); err != nil {
 			t.Fatal(err)
@@ -33,7 +33,7 @@ func TestSpent_ForgetsNothingItTook(t *testing.T) {
 	begin()
 	spend("one", now.Add(time.Second), false)
 	spend("from before", now.Add(-time.Minute), false)
-	if err := s.redis.Del(t.Context(), since(tenant), tenant.RedisPrefix()+"challenge:one"); err != nil {
+	if err := s.redis.Del(t.Context(), sinceKey(tenant), tenant.RedisPrefix()+"challenge:one"); err != nil {
 		t.Fatal(err)
 	}
 	spend("one", now.Add(time.Second), false)

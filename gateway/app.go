@@ -135,7 +135,7 @@ func (a *App) build() error {
 	a.measured.register(registry)
 	a.measureEngines(registry)
 	a.measureAnnouncer(registry)
-	a.telemetry.Figures(registry)
+	a.telemetry.Metrics(registry)
 	handler, rows, err := a.routes(registry)
 	if err != nil {
 		return err

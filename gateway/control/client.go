@@ -106,7 +106,9 @@ type socketClient struct{ http *http.Client }
 func (r socketClient) run(ctx context.Context, name string, in []byte, streams Streams) (*Answer, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	idle := time.AfterFunc(silenceTimeout, func() { cancel(fmt.Errorf("nothing came from the server for %s", silenceTimeout)) })
+	idle := time.AfterFunc(silenceTimeout, func() {
+		cancel(fmt.Errorf("nothing came from the server for %s", silenceTimeout))
+	})
 	defer idle.Stop()
 	interrupted := func(err error) error {
 		if cause := context.Cause(ctx); cause != nil {

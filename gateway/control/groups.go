@@ -126,19 +126,24 @@ func commandsOf[In any, Change interface{ named() Ref }, Out, T any](g resourceC
 			c.Tenant.Org.Slug, what, texts.Clip(name)))
 	}
 	return []Command{
-		command(Command{Line: g.name + " create --org SLUG --name NAME", Short: "Make " + g.one, Audit: operation.AuditAlways, Table: g.table, Wide: true},
-			func(ctx context.Context, c *call, in In) (Out, error) {
-				n := g.template
-				apply(c, &n, &in)
-				made, err := g.create(ctx, c.Tenant, n)
-				return done(c, &n, made, err)
-			}),
+		command(Command{
+			Line: g.name + " create --org SLUG --name NAME", Short: "Make " + g.one,
+			Audit: operation.AuditAlways, Table: g.table, Wide: true,
+		}, func(ctx context.Context, c *call, in In) (Out, error) {
+			n := g.template
+			apply(c, &n, &in)
+			made, err := g.create(ctx, c.Tenant, n)
+			return done(c, &n, made, err)
+		}),
 		command(Command{Line: g.name + " list --org SLUG", Short: "List them, by name", Table: g.table}, list[Out](g.list)),
-		command(Command{Line: g.name + " show NAME --org SLUG", Short: "Show " + g.one, Table: g.table, Wide: true}, func(ctx context.Context, c *call, in Ref) (Out, error) {
+		command(Command{
+			Line: g.name + " show NAME --org SLUG", Short: "Show " + g.one, Table: g.table, Wide: true,
+		}, func(ctx context.Context, c *call, in Ref) (Out, error) {
 			return viewResult[Out](named(ctx, c, in))
 		}),
 		command(Command{
-			Line: g.name + " update NAME --org SLUG", Short: "Change " + g.one + "; fields without a flag stay as they are", Audit: operation.AuditAlways, Table: g.table, Wide: true,
+			Line: g.name + " update NAME --org SLUG", Short: "Change " + g.one + "; fields without a flag stay as they are",
+			Audit: operation.AuditAlways, Table: g.table, Wide: true,
 			Nothing: "say what to change; tenantry " + g.name + " update --help names the flags",
 		}, func(ctx context.Context, c *call, in Change) (Out, error) {
 			v, err := named(ctx, c, in.named())
@@ -153,24 +158,26 @@ func commandsOf[In any, Change interface{ named() Ref }, Out, T any](g resourceC
 			})
 			return done(c, &wanted, updated, err)
 		}),
-		command(Command{Line: g.name + " delete NAME --org SLUG", Short: g.deleteShort, Audit: operation.AuditAlways, Table: "deleted, keys revoked=keys_revoked"},
-			func(ctx context.Context, c *call, in Ref) (out Deleted, err error) {
-				v, err := named(ctx, c, in)
-				if err == nil {
-					out.Keys, err = g.remove(ctx, c, v)
-				}
-				if err == nil {
-					id, name := g.idAndName(v)
-					c.Note(g.name, id)
-					out.Deleted = name
-				}
-				return out, err
-			}),
+		command(Command{
+			Line: g.name + " delete NAME --org SLUG", Short: g.deleteShort,
+			Audit: operation.AuditAlways, Table: "deleted, keys revoked=keys_revoked",
+		}, func(ctx context.Context, c *call, in Ref) (out Deleted, err error) {
+			v, err := named(ctx, c, in)
+			if err == nil {
+				out.Keys, err = g.remove(ctx, c, v)
+			}
+			if err == nil {
+				id, name := g.idAndName(v)
+				c.Note(g.name, id)
+				out.Deleted = name
+			}
+			return out, err
+		}),
 	}
 }
 
 func (s *Server) accounts() Group {
-	return Group{Name: "account", Short: "Make and change service accounts, which own API keys", Commands: commandsOf[NewAccount, AccountChange, Account](resourceCommands[identity.Account]{
+	commands := commandsOf[NewAccount, AccountChange, Account](resourceCommands[identity.Account]{
 		name: "account", one: "a service account", table: "id, name, permissions, teams, active",
 		deleteShort: "Delete a service account; its keys are revoked at once",
 		idAndName:   func(a *identity.Account) (string, string) { return a.ID, a.Name },
@@ -181,29 +188,32 @@ func (s *Server) accounts() Group {
 			c.Note("keys_revoked", strconv.Itoa(n))
 			return n, err
 		},
-	})}
+	})
+	return Group{Name: "account", Short: "Make and change service accounts, which own API keys", Commands: commands}
 }
 
 func (s *Server) roles() Group {
-	return Group{Name: "role", Short: "Make and change roles, which people hold", Commands: commandsOf[NewRole, RoleChange, Role](resourceCommands[identity.Role]{
+	commands := commandsOf[NewRole, RoleChange, Role](resourceCommands[identity.Role]{
 		name: "role", one: "a role", table: "name, label, permissions", deleteShort: "Delete a role that is not used",
 		idAndName: func(r *identity.Role) (string, string) { return r.Name, r.Name },
 		create:    s.People.CreateRole, find: s.People.Role, list: paged(s.People.Roles), update: s.People.UpdateRole,
 		remove: func(ctx context.Context, c *call, r *identity.Role) (int, error) {
 			return 0, s.People.DeleteRole(ctx, c.Tenant, r)
 		},
-	})}
+	})
+	return Group{Name: "role", Short: "Make and change roles, which people hold", Commands: commands}
 }
 
 func (s *Server) teams() Group {
-	return Group{Name: "team", Short: "Make and change teams", Commands: commandsOf[New, TeamChange, Team](resourceCommands[identity.Team]{
+	commands := commandsOf[New, TeamChange, Team](resourceCommands[identity.Team]{
 		name: "team", one: "a team", table: "id, name", deleteShort: "Delete a team that is not used",
 		idAndName: func(t *identity.Team) (string, string) { return t.ID, t.Name },
 		create:    s.People.CreateTeam, find: s.People.Team, list: paged(s.People.Teams), update: s.People.UpdateTeam,
 		remove: func(ctx context.Context, c *call, t *identity.Team) (int, error) {
 			return 0, s.People.DeleteTeam(ctx, c.Tenant, t)
 		},
-	})}
+	})
+	return Group{Name: "team", Short: "Make and change teams", Commands: commands}
 }
 
 // paged makes a pager of a function that returns a whole list.

@@ -51,14 +51,14 @@ type NewKey struct {
 	Name        string        `json:"name" doc:"the key's <name>"`
 	Kind        string        `json:"kind" doc:"the key's <kind>: server_full, server_read or browser"`
 	Account     string        `json:"account,omitempty" doc:"the service <account> it belongs to (default the one with the key's name, which is made if it does not exist)"`
-	Permissions []string      `json:"permissions,omitempty" flag:"permission" doc:"a <permission>: of a new account, or what the key of an existing one is narrowed to"`
-	Teams       []string      `json:"teams,omitempty" flag:"team" doc:"the <id> of a team the key is narrowed to; may be repeated"`
+	Permissions []string      `json:"permissions,omitempty" flag:"permission" doc:"a <permission> of a new account, or one that the key of an existing account is limited to; may be repeated"`
+	Teams       []string      `json:"teams,omitempty" flag:"team" doc:"the <id> of a team the key is limited to; may be repeated"`
 	Expires     time.Duration `json:"expires,omitempty" least:"1s" doc:"how long it lasts, such as 720h (default until it is revoked)"`
 	AllowIPs    []string      `json:"allow_ips,omitempty" flag:"allow-ip" doc:"a network it may be used from, such as 192.0.2.0/24; may be repeated"`
 	Origins     []string      `json:"origins,omitempty" flag:"origin" doc:"a web <origin> a browser key may be used from; may be repeated"`
 	Rate        string        `json:"rate,omitempty" doc:"the <limit> of its requests against bursts, such as 20/s (default the organization's for keys)"`
 	Quota       string        `json:"quota,omitempty" doc:"the <limit> of its requests over a longer period, such as 100000/d (default the organization's for keys)"`
-	ProofOfWork int           `json:"proof_of_work,omitempty" doc:"how many <bits> of work a browser key asks for a submission, up to 24 (default none)"`
+	ProofOfWork int           `json:"proof_of_work,omitempty" doc:"how many <bits> of work a browser key requires for a submission, up to 24 (default none)"`
 }
 
 // IssuedKey is a new key. Its token is shown only this once.
@@ -94,15 +94,15 @@ type FoundKey struct {
 // KeyRotation names a key that gets a new token.
 type KeyRotation struct {
 	KeyRef
-	Overlap time.Duration `json:"overlap,omitempty" doc:"how long the old token goes on, such as 24h (default not at all)"`
+	Overlap time.Duration `json:"overlap,omitempty" doc:"how long the old token still works, such as 24h (default not at all)"`
 }
 
 func (s *Server) keys() Group {
 	const issued = "id, token, kind, account, expires=expires_at"
 	return Group{Name: "key", Short: "Make and end API keys", Commands: []Command{
 		command(Command{
-			Line: "key create --org SLUG --name NAME --kind KIND", Short: "Make an API key; its token is printed this once",
-			Long: "Make an API key and print {\"id\", \"token\", \"kind\", \"account\", \"expires_at\"}. The token cannot be had again.\n\n" +
+			Line: "key create --org SLUG --name NAME --kind KIND", Short: "Make an API key; its token is printed only this once",
+			Long: "Make an API key and print {\"id\", \"token\", \"kind\", \"account\", \"expires_at\"}. The token cannot be shown again.\n\n" +
 				"Kinds: server_full (server only, full API), server_read (server only, reading), browser (from its origins, marked operations).",
 			Example: "  tenantry key create --org acme --name crm --kind server_full --permission contacts,manage_forms --expires 720h",
 			Audit:   operation.AuditAlways, Once: true, Table: issued,

@@ -34,7 +34,7 @@ type UserFields struct {
 	Name        string   `json:"name,omitempty" doc:"the person's <name>"`
 	Email       string   `json:"email,omitempty" doc:"the e-mail <address> the person signs in with"`
 	Roles       []string `json:"roles,omitzero" flag:"role" doc:"a <role>, such as admin; may be repeated"`
-	Permissions []string `json:"permissions,omitzero" flag:"permission" doc:"a <permission> besides those of the roles; may be repeated"`
+	Permissions []string `json:"permissions,omitzero" flag:"permission" doc:"a <permission> in addition to those of the roles; may be repeated"`
 	Teams       []string `json:"teams,omitzero" flag:"team" doc:"the <id> of a team the person is limited to; may be repeated"`
 	Password    string   `json:"password,omitempty" use:"secret" flag:"password-stdin" read:"stdin" doc:"read the password from standard input"`
 }
@@ -157,7 +157,7 @@ func (s *Server) grantAccess(
 		u = invited
 	}
 	if u.Invitation != nil {
-		c.addNote("Whoever opens the link first chooses the password; it works once.")
+		c.addNote("The first person to open the link chooses the password; the link works once.")
 		out.Link, out.LinkExpiresAt = u.Invitation.Link(s.BaseURL(c.Tenant.Org.Slug)), &u.Invitation.ExpiresAt
 	}
 	return out, nil

@@ -63,7 +63,7 @@ func TestResultOutlivesTheAuditLog(t *testing.T) {
 	warned("key.create", notes)
 	warned("key.rotate", give("key.rotate", KeyRef{Org: "acme", ID: key.ID}, &next))
 	var made, user User
-	const link = "Whoever opens the link"
+	const link = "The first person to open the link"
 	invited := func(notes []string) []string {
 		t.Helper()
 		if len(notes) != 2 || !strings.HasPrefix(notes[0], link) {

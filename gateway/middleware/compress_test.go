@@ -40,8 +40,8 @@ func gzipRequest(t testing.TB) *http.Request {
 	return r
 }
 
-// TestCompressor_KeepsAnswersApart: answers that are compressed at the same time share writers
-// and buffers, and no byte.
+// TestCompressor_KeepsAnswersApart: answers that are compressed at the same time share writers and buffers, but no
+// bytes.
 func TestCompressor_KeepsAnswersApart(t *testing.T) {
 	t.Parallel()
 	p := newCompressor()
@@ -54,13 +54,13 @@ func TestCompressor_KeepsAnswersApart(t *testing.T) {
 				n := p.send(rec, gzipRequest(t), http.StatusOK, body)
 				got := rec.Body.Bytes()
 				if n != len(got) {
-					t.Errorf("%d bytes sent, %d said", len(got), n)
+					t.Errorf("send = %d, want %d", n, len(got))
 				}
 				if rec.Header().Get("Content-Encoding") == "gzip" {
 					got = gunzip(t, got)
 				}
 				if !bytes.Equal(got, body) {
-					t.Error("an answer is not what was to be sent")
+					t.Error("an answer differs from its body")
 				}
 			}
 		})
@@ -68,7 +68,7 @@ func TestCompressor_KeepsAnswersApart(t *testing.T) {
 	wg.Wait()
 }
 
-// TestCompressor_IsBounded: where as many as may are at it, an answer goes plain and at once.
+// TestCompressor_IsBounded: if all slots are taken, an answer is sent uncompressed at once.
 func TestCompressor_IsBounded(t *testing.T) {
 	t.Parallel()
 	p := newCompressor()
@@ -80,7 +80,9 @@ func TestCompressor_IsBounded(t *testing.T) {
 	for range cap(p.slots) {
 		p.slots <- struct{}{}
 	}
-	if busy := send(); busy.Header().Get("Content-Encoding") != "" || !bytes.Equal(busy.Body.Bytes(), reportRows(1, 5000)) || busy.Header().Get("Vary") != "Accept-Encoding" {
+	busy := send()
+	plain := bytes.Equal(busy.Body.Bytes(), reportRows(1, 5000))
+	if busy.Header().Get("Content-Encoding") != "" || !plain || busy.Header().Get("Vary") != "Accept-Encoding" {
 		t.Errorf("busy: %v", busy.Header())
 	}
 	for range cap(p.slots) {
@@ -93,8 +95,9 @@ func TestCompressor_IsBounded(t *testing.T) {
 	}
 }
 
-// TestCompressor_WhatGetsNoSmaller goes as it is, and so does what has an encoding.
-func TestCompressor_WhatGetsNoSmaller(t *testing.T) {
+// TestCompressor_SkipsIncompressible: a body that compression does not make smaller is sent as it is, and so is one
+// that has an encoding.
+func TestCompressor_SkipsIncompressible(t *testing.T) {
 	t.Parallel()
 	var noise bytes.Buffer
 	gz := gzip.NewWriter(&noise)
@@ -106,13 +109,13 @@ func TestCompressor_WhatGetsNoSmaller(t *testing.T) {
 		t.Errorf(`got %v, want rec.Header().Get("Content-Encoding") = ""`, rec.Header())
 	}
 	encoded := httptest.NewRecorder()
-	encoded.Header().Set("Content-Encoding", "gzip") // by who wrote it
+	encoded.Header().Set("Content-Encoding", "gzip") // set by the handler
 	if n := newCompressor().send(encoded, gzipRequest(t), http.StatusOK, reportRows(7, 20_000)); n != 20_000 {
-		t.Errorf("compressed twice: %d bytes", n)
+		t.Errorf("send of an encoded body = %d bytes, want 20,000", n)
 	}
 }
 
-// keeper keeps what was written, not a copy.
+// keeper is an http.ResponseWriter that keeps the slice that was written, without a copy.
 type keeper struct {
 	http.ResponseWriter
 	body []byte
@@ -123,7 +126,7 @@ func (k *keeper) Write(body []byte) (int, error) {
 	return len(body), nil
 }
 
-// TestStatic_IsCompressedOnce: two answers are the same memory.
+// TestStatic_IsCompressedOnce: answers share the same memory.
 func TestStatic_IsCompressedOnce(t *testing.T) {
 	t.Parallel()
 	body := []byte(strings.Repeat("a { b: c }\n", 1000))
@@ -135,10 +138,10 @@ func TestStatic_IsCompressedOnce(t *testing.T) {
 	}
 	first, second := get(gzipRequest(t)), get(gzipRequest(t))
 	if &first[0] != &second[0] || !bytes.Equal(gunzip(t, first), body) {
-		t.Error("compressed again, or wrong")
+		t.Error("the second answer was compressed again, or differs from the content")
 	}
 	if plain := get(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)); &plain[0] != &body[0] {
-		t.Error("plain is another")
+		t.Error("the uncompressed answer is a copy")
 	}
 }
 

@@ -44,7 +44,8 @@ func prefersStrict(h http.Header) bool {
 		for part := range strings.SplitSeq(line, ",") {
 			preference, _, _ := strings.Cut(part, ";")
 			name, value, _ := strings.Cut(preference, "=")
-			if strings.EqualFold(strings.TrimSpace(name), "handling") && strings.EqualFold(strings.Trim(strings.TrimSpace(value), `"`), "strict") {
+			name, value = strings.TrimSpace(name), strings.Trim(strings.TrimSpace(value), `"`)
+			if strings.EqualFold(name, "handling") && strings.EqualFold(value, "strict") {
 				return true
 			}
 		}
@@ -166,7 +167,8 @@ func (p *Pipeline) Problem(name string, w http.ResponseWriter, r *http.Request, 
 func (p *Pipeline) Observe(name string, w http.ResponseWriter, r *http.Request, next http.Handler) {
 	row, ok := p.pages.Load(name)
 	if !ok {
-		row, _ = p.pages.LoadOrStore(name, &operation.Row{Name: name, Credentials: operation.Open, AnyHost: true, Weight: operation.Heavy}) // a page may be a shared report
+		// It is Heavy because a page may be a shared report.
+		row, _ = p.pages.LoadOrStore(name, &operation.Row{Name: name, Credentials: operation.Open, AnyHost: true, Weight: operation.Heavy})
 	}
 	op := row.(*operation.Row)
 	x := &exchange{p: p, op: op, w: w, r: r, started: time.Now(), call: operation.NewCall(op, nil)}

@@ -72,7 +72,7 @@ func Open(cfg config.Telemetry, version string, log *slog.Logger) (*Telemetry, e
 	return t, nil
 }
 
-// Metrics begins to send the metrics of a registry, twice a minute. It may be called once.
+// Metrics begins to send the metrics of a registry, twice a minute. It may be called at most once.
 func (t *Telemetry) Metrics(from prometheus.Gatherer) {
 	if t == nil {
 		return

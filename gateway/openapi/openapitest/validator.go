@@ -116,7 +116,9 @@ func isVariable(segment string) bool { return strings.HasPrefix(segment, "{") }
 // ValidateResponse fails the test if the document does not describe the operation, the status or the shape of the
 // answer. The path may have a query string. A request that matches no operation must be refused with a plain failed
 // envelope. ValidateResponse returns the members of the body, or nil if it is not an object.
-func (v *Validator) ValidateResponse(t testing.TB, method, requestPath string, status int, header http.Header, body []byte) map[string]any {
+func (v *Validator) ValidateResponse(
+	t testing.TB, method, requestPath string, status int, header http.Header, body []byte,
+) map[string]any {
 	t.Helper()
 	value, err := v.checkResponse(method, requestPath, status, header, body)
 	if err != nil {
@@ -140,7 +142,9 @@ func (v *Validator) CheckResponse(method, requestPath string, status int, header
 }
 
 // checkResponse also returns the decoded body if it is JSON.
-func (v *Validator) checkResponse(method, requestPath string, status int, header http.Header, body []byte) (any, error) {
+func (v *Validator) checkResponse(
+	method, requestPath string, status int, header http.Header, body []byte,
+) (any, error) {
 	bodiless := method == http.MethodHead || method == http.MethodOptions && status == http.StatusNoContent
 	if bodiless {
 		if len(body) > 0 {

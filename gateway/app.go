@@ -53,8 +53,7 @@ type Options struct {
 	// Observe, when set, is called after each call of a storage engine, before its result is returned; possibly
 	// concurrently.
 	Observe func(store.Call)
-	// Engines are storage engines besides those of Tenantry, by the names that backends have them under in the
-	// configuration.
+	// Engines are storage engines besides those of Tenantry, by their names in the settings.
 	Engines map[string]OpenEngine
 	// Modules are served besides those of Tenantry.
 	Modules []Module

@@ -24,7 +24,9 @@ func (s spentChallenges) Begin(ctx context.Context, t *tenants.Tenant) error {
 // Spend implements forms.Spent. If Redis lost the answered challenges, it also lost the time sinceKey which they are
 // recorded. A challenge issued before that time is refused, because it may have been answered before. The time is read
 // after the challenge is recorded, so that a loss between the two is noticed. Error: store.ErrUnavailable.
-func (s spentChallenges) Spend(ctx context.Context, t *tenants.Tenant, challenge string, issued time.Time, keep time.Duration) (bool, error) {
+func (s spentChallenges) Spend(
+	ctx context.Context, t *tenants.Tenant, challenge string, issued time.Time, keep time.Duration,
+) (bool, error) {
 	first, err := s.redis.SetNX(ctx, t.RedisPrefix()+"challenge:"+challenge, 1, max(keep, time.Second))
 	if err != nil || !first {
 		return false, challengeError(err)

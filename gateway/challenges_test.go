@@ -7,9 +7,9 @@ import (
 	"tenantry/tenants"
 )
 
-// TestSpent_ForgetsNothingItTook: a challenge counts once, and not at all where what was remembered when it was issued
-// is lost.
-func TestSpent_ForgetsNothingItTook(t *testing.T) {
+// TestSpentChallenges: a challenge counts once, and not at all if the record of answered challenges was lost since it
+// was issued.
+func TestSpentChallenges(t *testing.T) {
 	t.Parallel()
 	s := openServices(t)
 	tenant, err := s.directory.Create(t.Context(), tenants.NewOrganization{Slug: "acme", Name: "Acme"})
@@ -25,7 +25,7 @@ func TestSpent_ForgetsNothingItTook(t *testing.T) {
 	spend := func(challenge string, issued time.Time, wanted bool) {
 		t.Helper()
 		if first, err := used.Spend(t.Context(), tenant, challenge, issued, time.Minute); err != nil || first != wanted {
-			t.Errorf("%s: got %t, %v, want no error and first = %v", challenge, first, err, wanted)
+			t.Errorf("Spend(%q) = %t, %v, want %t", challenge, first, err, wanted)
 		}
 	}
 	begin()

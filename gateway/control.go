@@ -19,7 +19,8 @@ func (s *Services) Control() *control.Server {
 	}
 	return control.NewServer(control.Backend{
 		Directory: s.directory, People: s.people, Keys: s.keys, Keyring: s.keyring, Audit: s.audit, Seals: s.seals,
-		KeepDeleted: s.cfg.Trash.Organizations, Transfer: s.transfer, Limits: s.limiter.Defaults(), Examine: s.examine, ExamineEach: s.examineEach,
+		KeepDeleted: s.cfg.Trash.Organizations, Transfer: s.transfer, Limits: s.limiter.Defaults(),
+		Examine: s.examine, ExamineEach: s.examineEach,
 		BaseURL: s.baseURL, TempDir: imports, Log: s.log, Now: s.now,
 	})
 }

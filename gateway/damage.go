@@ -23,8 +23,8 @@ const (
 	examineTimeout = time.Minute
 	examinePage    = 5 * time.Second
 
-	damagedAdvice = "until then writes to the file, of every organization in it, are refused; put it back without the -wal and -shm " +
-		"of the damaged one. Other files are not concerned"
+	damagedAdvice = "restore the file, without the -wal and -shm of the damaged one; until then writes to it are refused, " +
+		"for every organization in it. Other files are not affected"
 )
 
 // noteDamage logs that a workspace was found to be damaged, or whole again, and updates the metric.
@@ -37,7 +37,8 @@ func (s *Services) noteDamage(d store.Damage, whole bool) {
 		for _, left := range s.store.Damaged() {
 			s.measured.damaged.WithLabelValues(left.Backend, s.orgOf(ctx, left.Org)).Set(1)
 		}
-		s.log.InfoContext(ctx, "an organization's data is no longer damaged or missing", "backend", d.Backend, "org", slug, "file", d.File)
+		s.log.InfoContext(ctx, "an organization's data is no longer damaged or missing",
+			"backend", d.Backend, "org", slug, "file", d.File)
 		return
 	}
 	s.measured.damaged.WithLabelValues(d.Backend, slug).Set(1)
@@ -47,7 +48,7 @@ func (s *Services) noteDamage(d store.Damage, whole bool) {
 
 // noteUnreadable logs that a record cannot be read.
 func (s *Services) noteUnreadable(ctx context.Context, u store.Unreadable) {
-	s.log.ErrorContext(ctx, "a record cannot be read: lists leave it out, and nothing takes all records along while it is there",
+	s.log.ErrorContext(ctx, "a record cannot be read: lists leave it out, and exports and moves of the organization are refused",
 		"backend", u.Backend, "org", s.orgOf(ctx, u.Org), "kind", u.Kind, "id", u.ID, "reason", u.Reason)
 }
 
@@ -71,7 +72,7 @@ func (s *Services) examineRecords(ctx context.Context, e *examination, name stri
 			whose = "organization " + slug
 		}
 		e.wrong("backend "+name+" records", fmt.Sprintf("%s: %s %s cannot be read: %s", whose, u.Kind, u.ID, u.Reason),
-			"restore or remove it where it lies; until then lists leave it out, and exports and moves of the organization are refused")
+			"restore or remove it on the backend; until then lists leave it out, and exports and moves of the organization are refused")
 	}
 }
 

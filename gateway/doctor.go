@@ -131,7 +131,8 @@ func (s *Services) examineBackend(ctx context.Context, e *examination, name stri
 	}
 	switch {
 	case building > 0:
-		e.warn(what+" indexes", fmt.Sprintf("%d are ready, %d are being built", ready, building), "queries that need them are slow until then")
+		e.warn(what+" indexes", fmt.Sprintf("%d are ready, %d are being built", ready, building),
+			"queries that need them are slow until then")
 	case ready > 0:
 		e.good(what+" indexes", "%d are ready", ready)
 	}
@@ -223,7 +224,8 @@ func (s *Services) examineOrganizations(ctx context.Context, e *examination) {
 		parts = append(parts, name+" "+strconv.Itoa(at[name]))
 		if s.cfg.Shared() && !s.cfg.EngineOf(name).Shared && at[name] > 0 {
 			e.warn("backend "+name, fmt.Sprintf("organizations that live in %s, which other replicas do not have: %d", s.cfg.BackendDir(name), at[name]),
-				"let no other replica name this backend, send their requests here, and move them: tenantry org move SLUG --to "+s.cfg.Control)
+				"remove this backend from the settings of other replicas, send requests of these organizations here, "+
+					"and move them: tenantry org move SLUG --to "+s.cfg.Control)
 		}
 	}
 	e.good("organizations", "by backend: %s", strings.Join(parts, ", "))

@@ -71,7 +71,8 @@ func (s *Services) checkMayInit(init, keyring bool) error {
 		return fmt.Errorf("%w: the keyring %s is there, but the control data that belong to it are not in %s. "+
 			"Mount or name the place that holds them (--data, or the settings control and backends.%s), or restore them: "+
 			"a copy of a SQLite folder needs its -wal files too. "+
-			"If that keyring never had data, move it away and begin anew", ErrNoInstallation, s.cfg.KeyringPath(), s.controlLocation(), s.cfg.Control)
+			"If that keyring never had data, move it away and begin again",
+			ErrNoInstallation, s.cfg.KeyringPath(), s.controlLocation(), s.cfg.Control)
 	case !init:
 		return fmt.Errorf("%w in %s: mount or name the right one (--data, or the settings control and backends.%s), "+
 			"or make one with tenantry org create, tenantry init or tenantry serve --init", ErrNoInstallation, s.controlLocation(), s.cfg.Control)

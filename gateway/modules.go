@@ -114,8 +114,8 @@ func (s *Services) systemCall(row *operation.Row, t *tenants.Tenant) *operation.
 	return c
 }
 
-// compliance returns the module that checks which lessons contacts have passed. Lessons are records of an object or
-// submissions of a form, named by compliance.Lesson.
+// compliance returns the module that checks, by their lessons, whether contacts comply. Lessons are records of the
+// object, or submissions of the form, with the name compliance.Lesson.
 func (s *Services) compliance(
 	people *contacts.Module, objects *objects.Module, forms *forms.Module,
 ) *compliance.Module {

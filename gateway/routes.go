@@ -135,7 +135,8 @@ func (a *App) routes(registry *prometheus.Registry) (http.Handler, []operation.R
 // with the methods that pages of other origins may use. open has those methods by route, allowed all methods.
 func refuseMethod(pipeline *middleware.Pipeline, c *gin.Context, allowed, open map[string][]string) {
 	path := c.Request.URL.EscapedPath()
-	if methods := methodsOf(open, path); len(methods) > 0 && c.Request.Method == http.MethodOptions && c.GetHeader("Origin") != "" {
+	preflight := c.Request.Method == http.MethodOptions && c.GetHeader("Origin") != ""
+	if methods := methodsOf(open, path); preflight && len(methods) > 0 {
 		middleware.Preflight(c.Writer, c.Request, strings.Join(methods, ", "))
 		return
 	}
@@ -168,7 +169,8 @@ func methodsOf(routes map[string][]string, path string) []string {
 func notFound(pipeline *middleware.Pipeline, pages http.Handler, c *gin.Context) {
 	path := c.Request.URL.Path
 	if strings.HasPrefix(path, "/api/") || strings.HasPrefix(path, "/auth/") || path == "/api" || path == "/auth" {
-		pipeline.Problem("no_route", c.Writer, c.Request, &operation.Problem{Code: http.StatusNotFound, Message: "No such route"})
+		problem := &operation.Problem{Code: http.StatusNotFound, Message: "No such route"}
+		pipeline.Problem("no_route", c.Writer, c.Request, problem)
 		return
 	}
 	c.Status(http.StatusOK) // the framework has set 404; the page sets its own status

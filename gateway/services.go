@@ -217,7 +217,8 @@ func (s *Services) Close() error {
 	defer cancel()
 	var commands sync.WaitGroup
 	if s.lock != nil {
-		commands.Go(func() { s.lock.stopCommands(ctx) }) // concurrently: a long command must leave time to store uses and usage
+		// Concurrently, because a long command must leave time to store uses and usage.
+		commands.Go(func() { s.lock.stopCommands(ctx) })
 	}
 	s.background.Close(ctx)
 	if s.keys != nil && ctx.Err() == nil {

@@ -19,7 +19,9 @@ func (s *Services) settingWarnings() []config.Doubt {
 	found := slices.Clone(s.cfg.Doubts)
 	for _, folder := range s.folders() {
 		if d, err := checkFolder(folder); err != nil {
-			found = append(found, config.Doubt{About: "data", Says: err.Error(), Advice: "the gateway does not start again until this is corrected"})
+			found = append(found, config.Doubt{
+				About: "data", Says: err.Error(), Advice: "the gateway does not start again until this is corrected",
+			})
 		} else if d != nil {
 			found = append(found, *d)
 		}

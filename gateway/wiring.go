@@ -37,7 +37,9 @@ func (s *Services) openRedis(_ context.Context) (err error) {
 		SentinelUsername: s.cfg.Redis.SentinelUsername, SentinelPassword: s.cfg.Redis.SentinelPassword,
 	}
 	if r := s.cfg.Redis; r.TLS {
-		files := redisconn.TLSOptions{CAFile: r.TLSCAFile, CertFile: r.TLSCertFile, KeyFile: r.TLSKeyFile, ServerName: r.TLSServerName}
+		files := redisconn.TLSOptions{
+			CAFile: r.TLSCAFile, CertFile: r.TLSCertFile, KeyFile: r.TLSKeyFile, ServerName: r.TLSServerName,
+		}
 		if o.TLS, err = files.Config(); err != nil {
 			return err
 		}

@@ -105,8 +105,8 @@ func (a *App) isKnownHost(r *http.Request) bool {
 //
 // The gateway is not ready if the control backend is down or its data is lost, because callers cannot be identified
 // then. It is degraded, and stays ready, in these cases: the control backend can be read but not written, because reads
-// still work and no other replica could serve the writes; another backend is down, because only its own organizations
-// are affected; Redis is down, because keys are then looked up in the store.
+// still work and no other replica could serve the writes; another backend is down or an organization is damaged,
+// because other organizations are not affected; Redis is down, because keys are then looked up in the store.
 func (a *App) readiness(ctx context.Context) (int, map[string]any) {
 	checks := map[string]string{"server": "ok"}
 	status := "ok"
@@ -184,5 +184,5 @@ func writeJSON(w http.ResponseWriter, code int, v any) {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(v) // the client has gone
+	_ = json.NewEncoder(w).Encode(v) // an error means that the client has gone
 }

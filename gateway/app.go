@@ -27,7 +27,7 @@ const maxHeaderBytes = 160 << 10
 // flushInterval is the interval at which uses of keys and counts of requests are stored.
 const flushInterval = time.Minute
 
-// Options are the settings of an App that are not part of the configuration. Its zero value is usable.
+// Options are the settings of an App that are not part of the configuration. The zero value is usable.
 type Options struct {
 	Log *slog.Logger     // nil: nothing is logged
 	Now func() time.Time // nil: time.Now
@@ -131,7 +131,7 @@ func portOf(l net.Listener) string {
 
 func (a *App) build() error {
 	registry := prometheus.NewRegistry()
-	a.measured.register(registry)
+	a.metrics.register(registry)
 	a.measureEngines(registry)
 	a.measureAnnouncer(registry)
 	a.telemetry.Metrics(registry)

@@ -21,7 +21,7 @@ func (s spentChallenges) Begin(ctx context.Context, t *tenants.Tenant) error {
 	return challengeError(err)
 }
 
-// Spend implements forms.Spent. If Redis lost the answered challenges, it also lost the time sinceKey which they are
+// Spend implements forms.Spent. If Redis lost the answered challenges, it also lost the time since which they are
 // recorded. A challenge issued before that time is refused, because it may have been answered before. The time is read
 // after the challenge is recorded, so that a loss between the two is noticed. Error: store.ErrUnavailable.
 func (s spentChallenges) Spend(
@@ -42,7 +42,7 @@ func (s spentChallenges) Spend(
 	return err == nil && begun <= issued.Unix(), challengeError(err)
 }
 
-// sinceKey names the Redis key with the time, in Unix seconds, sinceKey which answered challenges are recorded.
+// sinceKey names the Redis key with the time, in Unix seconds, since which answered challenges are recorded.
 func sinceKey(t *tenants.Tenant) string { return t.RedisPrefix() + "challenges-sinceKey" }
 
 func challengeError(err error) error {

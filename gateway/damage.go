@@ -33,15 +33,15 @@ func (s *Services) noteDamage(d store.Damage, whole bool) {
 	defer cancel()
 	slug := s.orgOf(ctx, d.Org)
 	if whole {
-		s.measured.damaged.Reset() // a deleted organization has no slug by which its label could be removed
+		s.metrics.damaged.Reset() // a deleted organization has no slug by which its label could be removed
 		for _, left := range s.store.Damaged() {
-			s.measured.damaged.WithLabelValues(left.Backend, s.orgOf(ctx, left.Org)).Set(1)
+			s.metrics.damaged.WithLabelValues(left.Backend, s.orgOf(ctx, left.Org)).Set(1)
 		}
 		s.log.InfoContext(ctx, "an organization's data is no longer damaged or missing",
 			"backend", d.Backend, "org", slug, "file", d.File)
 		return
 	}
-	s.measured.damaged.WithLabelValues(d.Backend, slug).Set(1)
+	s.metrics.damaged.WithLabelValues(d.Backend, slug).Set(1)
 	s.log.ErrorContext(ctx, "an organization's data is damaged or missing", "backend", d.Backend, "org", slug,
 		"file", d.File, "reason", d.Reason, "writes_refused", d.Corrupt)
 }
@@ -111,8 +111,8 @@ func (s *Services) watch() {
 	})
 }
 
-// lookFor looks for the files of the organizations after the slug. It returns the last slug of the page, or an empty
-// one at the end of the list.
+// lookFor looks for the files of the organizations after the slug. It returns the slug to continue after; empty: begin
+// again.
 func (s *Services) lookFor(ctx context.Context, after string) string {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()

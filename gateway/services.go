@@ -53,7 +53,7 @@ type Services struct {
 	background *background.Work
 	lock       *folderLock
 	engines    engines
-	measured   *storeMetrics
+	metrics    *storeMetrics
 	telemetry  *telemetry.Telemetry // nil: off
 	store      *store.Store
 	keyring    *keyring.Keyring
@@ -61,7 +61,7 @@ type Services struct {
 	redis      redisconn.Client
 
 	directory    *tenants.Directory
-	announcer    *announce.Announcer // nil if Redis is inside the process: there are no other replicas
+	announcer    *announce.Announcer // nil if Redis is inside the process: no other replica could listen
 	people       *identity.Service
 	keys         *keys.Service
 	sessions     *sessions.Service
@@ -133,11 +133,11 @@ func OpenServices(ctx context.Context, cfg config.Config, o Options) (_ *Service
 	if err = s.openEngines(ctx, o.Engines); err != nil {
 		return nil, err
 	}
-	s.measured = newStoreMetrics()
-	s.measured.observer, s.measured.traces = o.Observe, s.telemetry
+	s.metrics = newStoreMetrics()
+	s.metrics.observer, s.metrics.traces = o.Observe, s.telemetry
 	s.store = store.New(store.Options{
 		Backends: s.engines, ControlBackend: cfg.Control, Control: append(s.kinds.specs(), s.audit.Specs()...),
-		Now: o.Now, Observe: s.measured.observe, Damage: s.noteDamage, Unreadable: s.noteUnreadable, Leases: o.Leases,
+		Now: o.Now, Observe: s.metrics.observe, Damage: s.noteDamage, Unreadable: s.noteUnreadable, Leases: o.Leases,
 	})
 	if err = s.awaitControl(ctx, o.WaitForStore, o.Init); err != nil {
 		return nil, err

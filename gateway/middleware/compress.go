@@ -88,7 +88,7 @@ func sendPlain(w http.ResponseWriter, r *http.Request, code int, body []byte) in
 		w.Header()["Content-Length"] = []string{strconv.Itoa(len(body))}
 	}
 	w.WriteHeader(code)
-	n, _ := w.Write(body) // the client has gone
+	n, _ := w.Write(body) // an error means that the client has gone
 	if r.Method == http.MethodHead {
 		return 0 // net/http sends no body
 	}
@@ -181,6 +181,6 @@ func Static(contentType string, content func() []byte) http.Handler {
 			h.Set("Content-Encoding", "gzip")
 			body = compressed()
 		}
-		_, _ = w.Write(body) // the client has gone
+		_, _ = w.Write(body) // an error means that the client has gone
 	})
 }

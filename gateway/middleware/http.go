@@ -309,7 +309,7 @@ func (p *Pipeline) WithinLimits(next http.Handler) http.Handler {
 		w.WriteHeader(problem.Code)
 		var body bytes.Buffer
 		_ = problem.Envelope().Encode(&body) // strings only: cannot fail
-		_, _ = w.Write(body.Bytes())         // the client has gone
+		_, _ = w.Write(body.Bytes())         // an error means that the client has gone
 	})
 }
 

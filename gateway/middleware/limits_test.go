@@ -31,7 +31,7 @@ func (c *counting) Take(_ context.Context, r limits.Request) limits.Decision {
 
 func (c *counting) Return(_ context.Context, r limits.Request) { c.returned = append(c.returned, r) }
 
-func hundred(refused bool) limits.Decision {
+func hundredPerSecond(refused bool) limits.Decision {
 	d := limits.Decision{Limit: rate.PerSecond(100), Name: "caller rate", Remaining: 7, Reset: 1234 * time.Millisecond}
 	if refused {
 		d.Refused, d.Remaining, d.Wait = true, 0, time.Millisecond
@@ -87,7 +87,7 @@ func TestCountedCallers(t *testing.T) {
 		}, want: []limits.Request{{Caller: limits.Key("k1")}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			counted := &counting{decision: hundred(false)}
+			counted := &counting{decision: hundredPerSecond(false)}
 			w.Limits = counted
 			rec := w.serve(t, row(tt.change), tt.ask)
 			for i := range tt.want {
@@ -138,7 +138,7 @@ func open(problem *operation.Problem) func(*operation.Row) {
 func TestOverTheLimitNothingIsRead(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.Limits = &counting{decision: hundred(true)}
+	w.Limits = &counting{decision: hundredPerSecond(true)}
 	rec := w.serve(t, row(func(o *operation.Row) {
 		o.Method, o.Body = http.MethodPost, []operation.Field{{Name: "name", Shape: operation.Text}}
 		o.Rule = operation.Needs(tenants.ViewAudit)
@@ -175,7 +175,7 @@ func (unreadable) Close() error { return nil }
 func TestLimitHeadersOfEveryAnswer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.Limits = &counting{decision: hundred(false)}
+	w.Limits = &counting{decision: hundredPerSecond(false)}
 	rec := w.serve(t, row(func(o *operation.Row) {
 		o.Handler = func(context.Context, *operation.Call) (operation.Result, error) { panic("a fault") }
 	}), nil)

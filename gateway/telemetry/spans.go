@@ -14,10 +14,10 @@ import (
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 )
 
-// chance samples a share of all requests at random. It does not use the trace ID, which the caller chooses.
-type chance float64
+// shareSampler samples a share of all requests at random. It does not use the trace ID, which the caller chooses.
+type shareSampler float64
 
-func (c chance) ShouldSample(p sdktrace.SamplingParameters) sdktrace.SamplingResult {
+func (c shareSampler) ShouldSample(p sdktrace.SamplingParameters) sdktrace.SamplingResult {
 	decision := sdktrace.Drop
 	if rand.Float64() < float64(c) { //nolint:gosec // sampling needs no secure randomness
 		decision = sdktrace.RecordAndSample
@@ -25,7 +25,7 @@ func (c chance) ShouldSample(p sdktrace.SamplingParameters) sdktrace.SamplingRes
 	return sdktrace.SamplingResult{Decision: decision, Tracestate: trace.SpanContextFromContext(p.ParentContext).TraceState()}
 }
 
-func (c chance) Description() string { return "a share of all requests" }
+func (c shareSampler) Description() string { return "a share of all requests" }
 
 // spanSender sends the batches of spans that the SDK makes.
 type spanSender struct {

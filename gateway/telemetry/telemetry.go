@@ -64,7 +64,7 @@ func Open(cfg config.Telemetry, version string, log *slog.Logger) (*Telemetry, e
 		},
 	}
 	// Traces that callers marked as sampled are sampled like others, because strangers must not choose the cost.
-	share := chance(float64(cfg.SamplePercent) / 100)
+	share := shareSampler(float64(cfg.SamplePercent) / 100)
 	t.traces = sdktrace.NewTracerProvider(sdktrace.WithResource(attributes),
 		sdktrace.WithSampler(sdktrace.ParentBased(share, sdktrace.WithRemoteParentSampled(share))),
 		sdktrace.WithBatcher(&spanSender{t.sender, t.resource, outage{log: log, what: "traces"}}))

@@ -51,7 +51,9 @@ func (s *Services) FlushUsage(ctx context.Context) { s.usage.Flush(ctx) }
 
 // SignInLink returns a link under baseURL with which the person signs in once within lifetime. Errors: those of
 // identity.Service.SignInLink; store.ErrNotFound if there is no such organization or person.
-func (s *Services) SignInLink(ctx context.Context, slug, email, baseURL string, lifetime time.Duration) (string, error) {
+func (s *Services) SignInLink(
+	ctx context.Context, slug, email, baseURL string, lifetime time.Duration,
+) (string, error) {
 	t, err := s.directory.BySlug(ctx, slug)
 	if err != nil {
 		return "", err

@@ -28,7 +28,8 @@ const checkTimeout = 2 * time.Second
 // adminHandler serves health, metrics and, if enabled, profiles. It refuses requests whose Host is neither this machine
 // nor in admin.hosts. If admin.token is set, requests without it learn only whether the gateway is alive and ready.
 func (a *App) adminHandler(registry *prometheus.Registry) http.Handler {
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	process := collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})
+	registry.MustRegister(collectors.NewGoCollector(), process)
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})

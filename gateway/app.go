@@ -87,7 +87,7 @@ func New(ctx context.Context, cfg config.Config, o Options) (*App, error) {
 	services.port = portOf(listen)
 	if err := services.LookForFiles(ctx); err != nil {
 		closeAll(listen, adminListen)
-		return nil, errors.Join(err, services.Close()) //nolint:contextcheck // Close must run although ctx may have ended
+		return nil, errors.Join(err, services.Close()) //nolint:contextcheck // Close must run even if ctx has ended
 	}
 	for _, d := range services.settingWarnings() {
 		services.logWarning(ctx, d)

@@ -238,7 +238,9 @@ func (s *Services) examineOrganizations(ctx context.Context, e *examination) {
 const maxStrays = 100
 
 // examineStrays reports data on a backend that belong to none of the organizations.
-func (s *Services) examineStrays(ctx context.Context, e *examination, backend string, all map[int64]*tenants.Organization) {
+func (s *Services) examineStrays(
+	ctx context.Context, e *examination, backend string, all map[int64]*tenants.Organization,
+) {
 	what := "backend " + backend + " strays"
 	if len(all) >= maxExamined {
 		e.warn(what, fmt.Sprintf("not looked for: there are more than %d organizations", maxExamined), "")

@@ -110,7 +110,8 @@ func (s *Services) endRecords() func(context.Context, *tenants.Tenant, string, [
 // systemCall returns a call by the gateway itself, with access to all of the organization.
 func (s *Services) systemCall(row *operation.Row, t *tenants.Tenant) *operation.Call {
 	c := operation.NewCall(row, func(string) string { return "" })
-	c.Tenant, c.Principal, c.Workspace, c.Scope = t, &tenants.Principal{Kind: tenants.System}, t.Workspace(), store.Scope{All: true}
+	c.Tenant, c.Principal = t, &tenants.Principal{Kind: tenants.System}
+	c.Workspace, c.Scope = t.Workspace(), store.Scope{All: true}
 	return c
 }
 
@@ -149,7 +150,9 @@ func (s *Services) storedKinds() []record.Kept {
 }
 
 // recordImport writes the changes of an import to the audit log of the organization.
-func (s *Services) recordImport(ctx context.Context, ws *store.Workspace, subject string, facts map[string]string) error {
+func (s *Services) recordImport(
+	ctx context.Context, ws *store.Workspace, subject string, facts map[string]string,
+) error {
 	rec := audit.Record{Operation: "import", Subject: subject, Outcome: audit.OK, Facts: facts}
 	return s.audit.Write(ctx, ws, rec)
 }

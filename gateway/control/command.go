@@ -1,7 +1,7 @@
 // Package control runs the commands of the operator on the data. A command is an operation row with the operator's
-// credential; it runs like every other row, and the command line is made from it. A running server accepts commands on a
-// Unix socket that only its own user can reach. If no server runs, the command runs in its own process. The result is the
-// same, and a running server sees changes at once.
+// credential; it runs like every other row, and the command line is made from it. A running server accepts commands on
+// a Unix socket that only its own user can reach. If no server runs, the command runs in its own process. The result is
+// the same, and a running server sees changes at once.
 package control
 
 import (

@@ -33,7 +33,8 @@ func apply[In any](c *call, record any, in *In) (changed []string) {
 	for _, f := range c.command.Fields {
 		v := from.FieldByIndex(f.Index)
 		into := to.FieldByName(from.Type().FieldByIndex(f.Index).Name)
-		if !c.Body.Has(f.Name) || !into.IsValid() || f.Tag.Get("arg") != "" { // an argument names the record, and changes nothing
+		argument := f.Tag.Get("arg") != "" // it names the record, and changes nothing
+		if !c.Body.Has(f.Name) || !into.IsValid() || argument {
 			continue
 		}
 		v = reflect.Indirect(v)

@@ -159,7 +159,8 @@ func (s *Server) export(ctx context.Context, c *call, in ExportRequest) (*bundle
 	rec := audit.Record{
 		Operation: "export", Subject: c.Principal.Subject(), Outcome: audit.OK, Facts: c.AuditNote,
 	}
-	if err := s.Audit.Write(ctx, c.Tenant.Workspace(), rec); err != nil { // an export that is not recorded must not happen
+	// The record is written first, because an export that is not recorded must not happen.
+	if err := s.Audit.Write(ctx, c.Tenant.Workspace(), rec); err != nil {
 		return nil, fmt.Errorf("nothing was exported, because the audit log cannot be written: %w", err)
 	}
 	buffered := bufio.NewWriterSize(c.Output, 64<<10)

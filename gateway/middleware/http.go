@@ -257,8 +257,8 @@ type Visitor struct {
 	Run func(ctx context.Context, op *operation.Row, path map[string]string, query string) (operation.Result, error)
 }
 
-// Memory that a form takes besides its body: copies of its bytes, and bytes for each value. A form is read, parsed, sent
-// to the operation, and shown again with quotation marks escaped to five bytes each.
+// Memory that a form takes besides its body: copies of its bytes, and bytes for each value. A form is read, parsed,
+// sent to the operation, and shown again with quotation marks escaped to five bytes each.
 const (
 	formCopies = 3 // each is multiplied by answerCopies
 	formValue  = 160

@@ -302,8 +302,8 @@ func (x *exchange) sameSite() error {
 	return nil
 }
 
-// principal authenticates the caller with the credential that the operation accepts. Only one credential is tried: a key,
-// if one was sent, otherwise the session.
+// principal authenticates the caller with the credential that the operation accepts. Only one credential is tried: a
+// key, if one was sent, otherwise the session.
 func (x *exchange) principal(ctx context.Context, t *tenants.Tenant) (*tenants.Principal, error) {
 	keys := x.r.Header.Values(KeyHeader)
 	if len(keys) > 0 && x.op.Credentials == operation.Session {

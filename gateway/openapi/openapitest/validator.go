@@ -1,5 +1,5 @@
-// Package openapitest checks answers of a running service against its OpenAPI document, and the document itself. It is for
-// tests.
+// Package openapitest checks answers of a running service against its OpenAPI document, and the document itself. It is
+// for tests.
 package openapitest
 
 import (

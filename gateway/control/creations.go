@@ -37,7 +37,8 @@ const (
 
 func (s *Server) orgCreateFrom() Command {
 	return command(Command{
-		Line: "org create from", Flag: "from", Reads: true, Short: "make one organization for each line of a <file> (- for standard input)",
+		Line: "org create from", Flag: "from", Reads: true,
+		Short: "make one organization for each line of a <file> (- for standard input)",
 		Audit: operation.AuditNoted, Begins: true, // each organization has a record of org.create
 		Hint: "repeat the command with the same file to go on",
 	}, s.createOrganizations)

@@ -41,11 +41,14 @@ type Reinstated Retired
 // keyring returns the commands of the keyring. They are recorded in the audit log of the installation, because a
 // keyring belongs to no organization.
 func (s *Server) keyring() Group {
-	return Group{Name: "keyring", Short: "List, rotate and retire encryption keys; make a key for transfers", Own: true, Commands: []Command{
-		command(Command{Line: "keyring list", Short: "List encryption keys, by version", Table: "version, state, created=created_at"},
-			func(context.Context, *call, struct{}) ([]EncryptionKey, error) {
-				return viewsOf[EncryptionKey](s.latestKeyring()), nil
-			}),
+	const short = "List, rotate and retire encryption keys; make a key for transfers"
+	return Group{Name: "keyring", Short: short, Own: true, Commands: []Command{
+		command(Command{
+			Line: "keyring list", Short: "List encryption keys, by version",
+			Table: "version, state, created=created_at",
+		}, func(context.Context, *call, struct{}) ([]EncryptionKey, error) {
+			return viewsOf[EncryptionKey](s.latestKeyring()), nil
+		}),
 		command(Command{
 			Line: "keyring rotate", Short: "Make a new primary encryption key and wrap all data keys under it",
 			Audit: operation.AuditAlways,

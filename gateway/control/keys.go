@@ -109,28 +109,32 @@ func (s *Server) keys() Group {
 		}, s.createKey),
 		command(Command{
 			Line: "key list --org SLUG", Short: "List API keys, oldest first",
-			Table: "id, name, kind, account, begins=hint, state, permissions=effective_permissions, expires=expires_at, last used=last_used_at, earlier tokens until=rotated?",
+			Table: "id, name, kind, account, begins=hint, state, permissions=effective_permissions, " +
+				"expires=expires_at, last used=last_used_at, earlier tokens until=rotated?",
 		}, s.listKeys),
 		command(Command{
 			Line: "key find TOKEN", Short: "Identify an API key by its text",
 			Long: "Identify an API key by its text, for example one found in a log or a repository: its organization and account, its\n" +
 				"permissions, and whether it still works. The text is not stored; your shell history may keep it.",
-			Table: "org, id, name, kind, account, token, token until=token_until?, state, permissions=effective_permissions, expires=expires_at, last used=last_used_at",
+			Table: "org, id, name, kind, account, token, token until=token_until?, state, " +
+				"permissions=effective_permissions, expires=expires_at, last used=last_used_at",
 		}, s.findKey),
 		s.keyLimits(),
-		command(Command{Line: "key revoke ID --org SLUG", Short: "End an API key at once", Audit: operation.AuditAlways, Table: "id, name, state, revoked=revoked_at"},
-			func(ctx context.Context, c *call, in KeyRef) (Key, error) {
-				k, err := s.Keys.Revoke(ctx, c.Tenant, in.ID, nil)
-				if err != nil {
-					return Key{}, keyNotFound(err, in)
-				}
-				c.Note("key", k.ID)
-				out, err := s.shownKeys(ctx, c, k)
-				if err != nil {
-					return Key{}, err
-				}
-				return out[0], nil
-			}),
+		command(Command{
+			Line: "key revoke ID --org SLUG", Short: "End an API key at once",
+			Audit: operation.AuditAlways, Table: "id, name, state, revoked=revoked_at",
+		}, func(ctx context.Context, c *call, in KeyRef) (Key, error) {
+			k, err := s.Keys.Revoke(ctx, c.Tenant, in.ID, nil)
+			if err != nil {
+				return Key{}, keyNotFound(err, in)
+			}
+			c.Note("key", k.ID)
+			out, err := s.shownKeys(ctx, c, k)
+			if err != nil {
+				return Key{}, err
+			}
+			return out[0], nil
+		}),
 		command(Command{
 			Line: "key rotate ID --org SLUG", Short: "Give an API key a new token; the old one ends now, or after --overlap",
 			Audit: operation.AuditAlways, Once: true, Table: issued,
@@ -234,7 +238,8 @@ func (s *Server) findKey(ctx context.Context, c *call, in Token) (FoundKey, erro
 	case errors.Is(err, tokens.ErrMalformedKey):
 		return FoundKey{}, fail(CodeInvalid, "not an API key: check for a missing or wrong character")
 	case errors.Is(err, store.ErrNotFound):
-		return FoundKey{}, fail(CodeNotFound, "no organization has this key. The text of a rotated key is found until its overlap ends")
+		return FoundKey{}, fail(CodeNotFound,
+			"no organization has this key. The text of a rotated key is found until its overlap ends")
 	case err == nil:
 		err = s.setTenant(ctx, c, slug)
 	}

@@ -113,10 +113,12 @@ type Certificate struct {
 }
 
 func (s *Server) organizations() Group {
-	const table = "id, slug, name, state, features, settings, limits, lowered=lowered?, used=used?, providers, backend, moving to=move?, old copy on=old_copy?, url, created=created_at"
+	const table = "id, slug, name, state, features, settings, limits, lowered=lowered?, used=used?, providers, " +
+		"backend, moving to=move?, old copy on=old_copy?, url, created=created_at"
 	return Group{Name: "org", Short: "Make and change organizations", Own: true, Commands: []Command{
 		command(Command{
-			Line: "org create --slug SLUG --name NAME", Short: "Make an organization", Audit: operation.AuditAlways, Begins: true, Table: table,
+			Line: "org create --slug SLUG --name NAME", Short: "Make an organization",
+			Audit: operation.AuditAlways, Begins: true, Table: table,
 			Long: "Make an organization, or with --from one for each line of a file: a JSON object with slug, name and the other fields that flags set.\n" +
 				"Each line follows the same rules as a command of its own. Lines that are refused, such as for a slug that is taken, are reported with\n" +
 				"their numbers, and the others are made. So the same file can be given again.",
@@ -128,33 +130,47 @@ func (s *Server) organizations() Group {
 		command(Command{Line: "org list", Short: "List organizations, by slug", Table: "id, slug, name, state, features, url"}, s.listOrganizations),
 		command(Command{Line: "org show SLUG", Short: "Show an organization", Table: table}, s.showOrganization),
 		command(Command{
-			Line: "org update SLUG", Short: "Change an organization; fields without a flag stay as they are", Audit: operation.AuditAlways, Table: table,
+			Line: "org update SLUG", Short: "Change an organization; fields without a flag stay as they are",
+			Audit: operation.AuditAlways, Table: table,
 			Nothing: "say what to change, with --name, --feature, --setting, --limit or --provider",
 		}, s.updateOrganization),
 		s.orgLimits(),
-		command(Command{Line: "org suspend SLUG", Short: "Stop answering requests to an organization; its data stays", Audit: operation.AuditAlways, Table: table},
-			s.changeHandler(s.Directory.Suspend)),
-		command(Command{Line: "org resume SLUG", Short: "End the suspension of an organization", Audit: operation.AuditAlways, Table: table},
-			s.changeHandler(s.Directory.Resume)),
-		s.orgMove(),
-		command(Command{Line: "org move finish", Flag: "finish", Short: "remove the copy that the move left on the old backend", Audit: operation.AuditAlways, Table: table},
-			s.changeHandler(s.Directory.FinishMove)),
-		command(Command{Line: "org move rollback", Flag: "rollback", Short: "undo a move that has not switched yet", Audit: operation.AuditAlways, Table: table},
-			s.changeHandler(s.Directory.RollBackMove)),
 		command(Command{
-			Line: "org delete SLUG --yes", Short: "Delete an organization; it can be restored until it is erased", Audit: operation.AuditAlways,
+			Line: "org suspend SLUG", Short: "Stop answering requests to an organization; its data stays",
+			Audit: operation.AuditAlways, Table: table,
+		}, s.changeHandler(s.Directory.Suspend)),
+		command(Command{
+			Line: "org resume SLUG", Short: "End the suspension of an organization",
+			Audit: operation.AuditAlways, Table: table,
+		}, s.changeHandler(s.Directory.Resume)),
+		s.orgMove(),
+		command(Command{
+			Line: "org move finish", Flag: "finish", Short: "remove the copy that the move left on the old backend",
+			Audit: operation.AuditAlways, Table: table,
+		}, s.changeHandler(s.Directory.FinishMove)),
+		command(Command{
+			Line: "org move rollback", Flag: "rollback", Short: "undo a move that has not switched yet",
+			Audit: operation.AuditAlways, Table: table,
+		}, s.changeHandler(s.Directory.RollBackMove)),
+		command(Command{
+			Line: "org delete SLUG --yes", Short: "Delete an organization; it can be restored until it is erased",
+			Audit: operation.AuditAlways,
 			Long: "Delete an organization: requests to it are no longer answered. For as long as trash.organizations says, by default 30 days,\n" +
 				"tenantry org undelete restores it with everything it had. Then it is erased with its people, keys and documents; --now erases it at once.\n" +
 				"Its data keys are destroyed first, so that encrypted values cannot be read any more, not even in backups. Then its records are removed,\n" +
 				"and overwritten in files and their logs. tenantry org certificate says what was erased and when. Its slug is never used again.",
-			Confirm: "%s will stop answering everybody who uses it; confirm with --yes", Table: "slug, state, erased on=due_at?, erased=erased_at?",
+			Confirm: "%s will stop answering everybody who uses it; confirm with --yes",
+			Table:   "slug, state, erased on=due_at?, erased=erased_at?",
 			Example: "  tenantry org delete acme --yes\n  tenantry org undelete acme\n  tenantry org delete acme --yes --now\n  tenantry org certificate acme",
 		}, s.deleteOrganization),
-		command(Command{Line: "org undelete SLUG", Short: "Restore a deleted organization that has not been erased yet", Audit: operation.AuditAlways, Table: table},
-			s.changeHandler(s.Directory.Undelete)),
+		command(Command{
+			Line: "org undelete SLUG", Short: "Restore a deleted organization that has not been erased yet",
+			Audit: operation.AuditAlways, Table: table,
+		}, s.changeHandler(s.Directory.Undelete)),
 		command(Command{
 			Line: "org certificate SLUG", Short: "Show what was erased of a deleted organization, where and when",
-			Table: "slug, number, state, deleted=deleted_at?, erased on=due_at?, began=began_at?, erased=erased_at?, documents=documents?, bytes=bytes?, people=people?, data keys=data_keys?, places, overwritten, says",
+			Table: "slug, number, state, deleted=deleted_at?, erased on=due_at?, began=began_at?, erased=erased_at?, " +
+				"documents=documents?, bytes=bytes?, people=people?, data keys=data_keys?, places, overwritten, says",
 		}, s.certificate),
 	}}
 }
@@ -272,7 +288,8 @@ func (s *Server) certificate(ctx context.Context, _ *call, in Ended) (Certificat
 	case errors.Is(err, tenants.ErrNotDeleted):
 		return Certificate{}, fail(CodeConflict, "organization %s has not been deleted, so it has no certificate", in.Slug)
 	case err != nil:
-		return Certificate{}, withMessage(err, CodeNotFound, "no deleted organization %q; tenantry org list shows all organizations", in.Slug)
+		return Certificate{}, withMessage(err, CodeNotFound,
+			"there is no deleted organization %q; tenantry org list shows all organizations", in.Slug)
 	}
 	e := o.Ending
 	if e == nil {

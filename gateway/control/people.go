@@ -64,7 +64,8 @@ func (s *Server) users() Group {
 	const invited = table + ", link?, link expires=link_expires_at?"
 	return Group{Name: "user", Short: "Make and change the people of an organization", Commands: []Command{
 		command(Command{
-			Line: "user create --org SLUG --email ADDRESS --name NAME", Short: "Make a person; without a password, print a single-use link to choose one",
+			Line:    "user create --org SLUG --email ADDRESS --name NAME",
+			Short:   "Make a person; without a password, print a single-use link to choose one",
 			Example: "  tenantry user create --org acme --email ada@example.com --name \"Ada Example\" --role admin",
 			Audit:   operation.AuditNoted, Once: true, Table: invited,
 		}, s.createUser),
@@ -72,25 +73,30 @@ func (s *Server) users() Group {
 			Line: "user list --org SLUG", Short: "List people, by number",
 			Table: "id, name, email, roles, permissions, active",
 		}, list[User](s.People.Users)),
-		command(Command{Line: "user show USER --org SLUG", Short: "Show a person", Table: table}, func(ctx context.Context, c *call, in UserRef) (User, error) {
+		command(Command{
+			Line: "user show USER --org SLUG", Short: "Show a person", Table: table,
+		}, func(ctx context.Context, c *call, in UserRef) (User, error) {
 			return viewResult[User](s.user(ctx, c, in))
 		}),
 		command(Command{
 			Line: "user update USER --org SLUG", Short: "Change a person; fields without a flag stay as they are",
 			Example: "  tenantry user update ada@example.com --org acme --role admin --role editor",
-			Audit:   operation.AuditNoted, Once: true, Table: invited, Nothing: "say what to change; tenantry user update --help names the flags",
+			Audit:   operation.AuditNoted, Once: true, Table: invited,
+			Nothing: "say what to change; tenantry user update --help names the flags",
 		}, s.updateUser),
-		command(Command{Line: "user deactivate USER --org SLUG", Short: "End a person's access at once", Audit: operation.AuditAlways, Table: table},
-			func(ctx context.Context, c *call, in UserRef) (User, error) {
-				u, err := s.user(ctx, c, in)
-				if err == nil {
-					u, err = s.People.Deactivate(ctx, c.Tenant, u.UID, nil)
-				}
-				if err == nil {
-					c.Note("user", strconv.FormatInt(u.UID, 10))
-				}
-				return viewResult[User](u, err)
-			}),
+		command(Command{
+			Line: "user deactivate USER --org SLUG", Short: "End a person's access at once",
+			Audit: operation.AuditAlways, Table: table,
+		}, func(ctx context.Context, c *call, in UserRef) (User, error) {
+			u, err := s.user(ctx, c, in)
+			if err == nil {
+				u, err = s.People.Deactivate(ctx, c.Tenant, u.UID, nil)
+			}
+			if err == nil {
+				c.Note("user", strconv.FormatInt(u.UID, 10))
+			}
+			return viewResult[User](u, err)
+		}),
 	}}
 }
 

@@ -102,8 +102,14 @@ func pick[T any](b *builder, list []T) T { return list[b.random.IntN(len(list))]
 func (b *builder) people() {
 	b.add("team", line{"id": northTeam, "name": "North"})
 	b.add("team", line{"id": southTeam, "name": "South"})
-	b.add("role", line{"name": "sales", "label": "Sales", "permissions": []string{"contacts", "manage_campaigns", "view_form_submissions"}})
-	b.add("role", line{"name": "workshop", "label": "Workshop", "permissions": []string{"manage_files", "manage_custom_objects", "manage_forms"}})
+	b.add("role", line{
+		"name": "sales", "label": "Sales",
+		"permissions": []string{"contacts", "manage_campaigns", "view_form_submissions"},
+	})
+	b.add("role", line{
+		"name": "workshop", "label": "Workshop",
+		"permissions": []string{"manage_files", "manage_custom_objects", "manage_forms"},
+	})
 	for i, u := range []struct{ name, email, role, team string }{
 		{"Boris Example", "boris@acme.example", "sales", northTeam},
 		{"Chiara Example", "chiara@acme.example", "sales", southTeam},
@@ -113,7 +119,9 @@ func (b *builder) people() {
 		if u.team != "" {
 			teams = append(teams, u.team)
 		}
-		b.add("user", line{"id": i + 2, "name": u.name, "email": u.email, "roles": []string{u.role}, "teams": teams, "active": true})
+		b.add("user", line{
+			"id": i + 2, "name": u.name, "email": u.email, "roles": []string{u.role}, "teams": teams, "active": true,
+		})
 	}
 }
 
@@ -190,7 +198,10 @@ func (b *builder) bikes() {
 			"launched": line{"title": "Launched", "type": "Date"},
 		},
 	})
-	for n, name := range []string{"Alster", "Börde", "Camargue", "Duna", "Elbe", "Fjord", "Garonne", "Havel", "Isar", "Jura", "Kolme", "Loire"} {
+	models := []string{
+		"Alster", "Börde", "Camargue", "Duna", "Elbe", "Fjord", "Garonne", "Havel", "Isar", "Jura", "Kolme", "Loire",
+	}
+	for n, name := range models {
 		b.add("record", line{
 			"id": id("66b2", n+1), "object": "bike", "external_id": fmt.Sprintf("bike-%02d", n+1),
 			"values": line{
@@ -277,14 +288,20 @@ func (b *builder) reports() {
 		{"Service requests by week", "area", "Submissions", formID, []line{{"field": "created_at", "by": "week"}}, count},
 		{"Contacts by status", "pie", "Contacts", "", []line{{"field": "status"}}, count},
 		{"Contacts by country and status", "heat", "Contacts", "", []line{{"field": "country"}, {"field": "status"}}, count},
-		{"Bikes and prices by category", "bar", "Records", "bike", []line{{"field": "category"}}, []line{{"op": "count"}, {"op": "avg", "field": "price"}}},
+		{
+			"Bikes and prices by category", "bar", "Records", "bike",
+			[]line{{"field": "category"}}, []line{{"op": "count"}, {"op": "avg", "field": "price"}},
+		},
 		{"Number of contacts", "number", "Contacts", "", nil, count},
 	} {
 		query := line{"measures": r.measures}
 		if r.groups != nil {
 			query["group_by"] = r.groups
 		}
-		report := line{"id": id("66d", 4+n), "title": r.title, "class": r.class, "visual": r.visual, "secure": true, "shareable": true, "exportable": true, "query": query}
+		report := line{
+			"id": id("66d", 4+n), "title": r.title, "class": r.class, "visual": r.visual,
+			"secure": true, "shareable": true, "exportable": true, "query": query,
+		}
 		if r.source != "" {
 			report["source"] = r.source
 		}

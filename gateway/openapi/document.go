@@ -198,7 +198,8 @@ func sharedParameters() object {
 				"otherwise the answer is a 412.")},
 		{ifNoneMatchParam, headerParameter("If-None-Match", object{{"type", "string"}, {"pattern", tagsPattern}},
 			"Tags of answers that the caller has, as "+tagHeader+" gave them. If one is the tag of this answer, the answer is a 304 without a body.")},
-		{idempotencyParam, headerParameter("Idempotency-Key", object{{"type", "string"}, {"minLength", 1}, {"maxLength", 255}, {"pattern", "^[!-~]+$"}},
+		{idempotencyParam, headerParameter("Idempotency-Key",
+			object{{"type", "string"}, {"minLength", 1}, {"maxLength", 255}, {"pattern", "^[!-~]+$"}},
 			"Names this request, so that it can be sent again without being carried out twice: "+
 				"for 24 hours the same caller gets the same answer again, with the header "+replayedHeader+". "+
 				"Another path, query or body with the same key is a 422. While the first request is being carried out, "+

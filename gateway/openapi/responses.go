@@ -34,10 +34,13 @@ func sharedAnswers() map[int]*answer {
 			"The credential is not accepted here; the answer is the same whatever the reason. Or a page of another site sent the request."}},
 		http.StatusConflict: {name: "Conflict", description: []string{
 			"A value that must be unique is taken, or the record was changed in the meantime."}},
-		http.StatusPreconditionFailed:    {name: "Stale", description: []string{"The record has another revision than If-Match names. Nothing was done."}},
+		http.StatusPreconditionFailed: {name: "Stale", description: []string{
+			"The record has another revision than If-Match names. Nothing was done."}},
 		http.StatusRequestEntityTooLarge: {name: "ContentTooLarge", description: []string{"The body is larger than the operation takes."}},
-		http.StatusUnsupportedMediaType:  {name: "UnsupportedMediaType", description: []string{"The content type of the body is not application/json, or it has a content encoding."}},
-		http.StatusUnprocessableEntity:   {name: "Invalid", description: []string{"Input can be read but not accepted. Every problem is listed."}},
+		http.StatusUnsupportedMediaType: {name: "UnsupportedMediaType", description: []string{
+			"The content type of the body is not application/json, or it has a content encoding."}},
+		http.StatusUnprocessableEntity: {name: "Invalid", description: []string{
+			"Input can be read but not accepted. Every problem is listed."}},
 		http.StatusTooManyRequests: {name: "TooManyRequests", description: []string{
 			"A request limit of the organization or of the caller is used up. The request was not counted."}, headers: []string{retryAfterHeader}},
 		http.StatusInsufficientStorage: {name: "Full", description: []string{
@@ -264,7 +267,8 @@ func (b *builder) okResponse(op *operation.Row, failed *answer) (object, error) 
 		a.headers = append(a.headers, replayedHeader)
 	}
 	if op.Streams != nil {
-		a.describe("Success: rows, one on each line. An answer that was read to its end is complete, because a failure closes the connection early")
+		a.describe("Success: rows, one on each line. " +
+			"An answer that was read to its end is complete, because a failure closes the connection early")
 		a.content, err = streams(op, data)
 		return a.response(), err
 	}

@@ -22,7 +22,8 @@ func (c shareSampler) ShouldSample(p sdktrace.SamplingParameters) sdktrace.Sampl
 	if rand.Float64() < float64(c) { //nolint:gosec // sampling needs no secure randomness
 		decision = sdktrace.RecordAndSample
 	}
-	return sdktrace.SamplingResult{Decision: decision, Tracestate: trace.SpanContextFromContext(p.ParentContext).TraceState()}
+	state := trace.SpanContextFromContext(p.ParentContext).TraceState()
+	return sdktrace.SamplingResult{Decision: decision, Tracestate: state}
 }
 
 func (c shareSampler) Description() string { return "a share of all requests" }

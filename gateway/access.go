@@ -14,29 +14,30 @@ import (
 	"tenantry/tenants/keys"
 )
 
-// Directory returns who the organizations are, for programs that embed the gateway.
+// Directory returns the directory of organizations, for programs that embed the gateway.
 func (s *Services) Directory() *tenants.Directory { return s.directory }
 
-// People returns users, roles, teams and service accounts.
+// People returns the service for users, roles, teams and service accounts.
 func (s *Services) People() *identity.Service { return s.people }
 
-// Keys returns the API keys.
+// Keys returns the service for API keys.
 func (s *Services) Keys() *keys.Service { return s.keys }
 
-// Store returns the documents of all organizations. Whoever holds it is trusted with them.
+// Store returns the store of all organizations. It is not scoped: its callers can read and write the documents of every
+// organization.
 func (s *Services) Store() *store.Store { return s.store }
 
-// Transfer returns import and export.
+// Transfer returns the service for imports and exports.
 func (s *Services) Transfer() *bundle.Service { return s.transfer }
 
 // AuditLog returns the audit log of all organizations.
 func (s *Services) AuditLog() *audit.Log { return s.audit }
 
-// Commands returns a client of the commands within this process. The caller closes it.
+// Commands returns a client that runs commands within this process. The caller closes it.
 func (s *Services) Commands() *control.Client { return control.InProcess(s.Control()) }
 
-// PutUsage stores days of usage that the organization is to have had. Errors: store.ErrNotFound where there is no such
-// organization.
+// PutUsage stores days of usage for the organization, as if they had been counted. Error: store.ErrNotFound if there is
+// no such organization.
 func (s *Services) PutUsage(ctx context.Context, slug string, days []*usage.Day) error {
 	t, err := s.directory.BySlug(ctx, slug)
 	if err != nil {
@@ -45,13 +46,14 @@ func (s *Services) PutUsage(ctx context.Context, slug string, days []*usage.Day)
 	return s.usage.Put(ctx, t, days)
 }
 
-// FlushUsage stores the usage counted so far, as happens once a minute.
+// FlushUsage stores the usage counted so far. The gateway does so once a minute.
 func (s *Services) FlushUsage(ctx context.Context) { s.usage.Flush(ctx) }
 
-// SignInLink returns the address by which the person signs in once, within the lifetime, under the organization's base
-// address. Errors: those of identity.Service.SignInLink, store.ErrNotFound where there is no such organization or
-// person.
-func (s *Services) SignInLink(ctx context.Context, slug, email, baseURL string, lifetime time.Duration) (string, error) {
+// SignInLink returns a link under baseURL with which the person signs in once within lifetime. Errors: those of
+// identity.Service.SignInLink; store.ErrNotFound if there is no such organization or person.
+func (s *Services) SignInLink(
+	ctx context.Context, slug, email, baseURL string, lifetime time.Duration,
+) (string, error) {
 	t, err := s.directory.BySlug(ctx, slug)
 	if err != nil {
 		return "", err

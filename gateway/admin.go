@@ -25,18 +25,18 @@ import (
 // checkTimeout bounds a readiness check.
 const checkTimeout = 2 * time.Second
 
-// operations serves health, metrics and, where they are switched on, profiles. It answers
-// only who names this machine or a host of the configuration, and, where there is a token,
-// tells who lacks it no more than whether the gateway lives and is ready.
-func (a *App) operations(registry *prometheus.Registry) http.Handler {
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+// adminHandler serves health, metrics and, if enabled, profiles. It refuses requests whose Host is neither this machine
+// nor in admin.hosts. If admin.token is set, requests without it learn only whether the gateway is alive and ready.
+func (a *App) adminHandler(registry *prometheus.Registry) http.Handler {
+	process := collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})
+	registry.MustRegister(collectors.NewGoCollector(), process)
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		code, checks := a.readiness(r.Context())
-		if !a.isOperator(r) { // whoever sends requests here needs no more
+		if !a.isOperator(r) { // a load balancer needs the status alone
 			delete(checks, "checks")
 		}
 		writeJSON(w, code, checks)
@@ -45,7 +45,9 @@ func (a *App) operations(registry *prometheus.Registry) http.Handler {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			if !a.isOperator(r) {
 				w.Header().Set("WWW-Authenticate", "Bearer")
-				writeJSON(w, http.StatusUnauthorized, map[string]string{"error": "send the token of admin.token as Authorization: Bearer"})
+				writeJSON(w, http.StatusUnauthorized, map[string]string{
+					"error": "send the token of admin.token as Authorization: Bearer",
+				})
 				return
 			}
 			h.ServeHTTP(w, r)
@@ -60,15 +62,17 @@ func (a *App) operations(registry *prometheus.Registry) http.Handler {
 		operator("GET /debug/pprof/trace", http.HandlerFunc(pprof.Trace))
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !a.isOurs(r) {
-			writeJSON(w, http.StatusForbidden, map[string]string{"error": "the Host of the request is neither this machine nor named in admin.hosts"})
+		if !a.isKnownHost(r) {
+			writeJSON(w, http.StatusForbidden, map[string]string{
+				"error": "the Host of the request is neither this machine nor named in admin.hosts",
+			})
 			return
 		}
 		mux.ServeHTTP(w, r)
 	})
 }
 
-// isOperator reports whether the request bears the token, or none is asked for.
+// isOperator reports whether the request bears admin.token, or no token is configured.
 func (a *App) isOperator(r *http.Request) bool {
 	if a.cfg.Admin.Token.IsZero() {
 		return true
@@ -77,16 +81,17 @@ func (a *App) isOperator(r *http.Request) bool {
 	return strings.EqualFold(scheme, "Bearer") && a.cfg.Admin.Token.Equal(secret.New(token))
 }
 
-// isOurs reports whether the request names this machine, the address that it came to, or a
-// host of the configuration. A page of another site that had its own name lead here ("DNS
-// rebinding") names its own.
-func (a *App) isOurs(r *http.Request) bool {
+// isKnownHost reports whether the Host of the request is this machine, the address at which the request arrived, or one
+// of admin.hosts. It is the defence against DNS rebinding: a page of another site whose name was pointed at this
+// machine sends its own name as the Host.
+func (a *App) isKnownHost(r *http.Request) bool {
 	host := r.Host
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
 	}
 	host = strings.ToLower(strings.Trim(strings.TrimSuffix(host, "."), "[]"))
-	if host == "localhost" || slices.ContainsFunc(a.cfg.Admin.Hosts, func(name string) bool { return strings.EqualFold(name, host) }) {
+	isHost := func(name string) bool { return strings.EqualFold(name, host) }
+	if host == "localhost" || slices.ContainsFunc(a.cfg.Admin.Hosts, isHost) {
 		return true
 	}
 	ip, err := netip.ParseAddr(host)
@@ -97,14 +102,16 @@ func (a *App) isOurs(r *http.Request) bool {
 	return ip.Unmap().IsLoopback() || local != nil && ip.Unmap() == local.AddrPort().Addr().Unmap().WithZone("")
 }
 
-// readiness names what is down, or not there any more. Without the control backend nobody can be told apart, so the
-// gateway takes no requests. Where that can be read, and not written, what only reads still works, and nothing else
-// could take the requests: the gateway is degraded, and goes on. Without Redis keys are looked up in the store, and
-// another backend is missed by its own organizations alone: then it is degraded, and goes on.
+// readiness checks the dependencies and returns the HTTP status and body of /readyz.
+//
+// The gateway is not ready if the control backend is down or its data is lost, because callers cannot be identified
+// then. It is degraded, and stays ready, in these cases: the control backend can be read but not written, because reads
+// still work and no other replica could serve the writes; another backend is down or an organization is damaged,
+// because other organizations are not affected; Redis is down, because keys are then looked up in the store.
 func (a *App) readiness(ctx context.Context) (int, map[string]any) {
 	checks := map[string]string{"server": "ok"}
 	status := "ok"
-	judge := func(name string, err error) {
+	report := func(name string, err error) {
 		checks[name] = "ok"
 		switch {
 		case errors.Is(err, store.ErrReadOnly):
@@ -112,7 +119,7 @@ func (a *App) readiness(ctx context.Context) (int, map[string]any) {
 		case err != nil:
 			checks[name], status = "down", "degraded"
 		}
-		a.tell(ctx, name, err)
+		a.logChange(ctx, name, err)
 	}
 	redis := make(chan error, 1)
 	go func() {
@@ -120,10 +127,10 @@ func (a *App) readiness(ctx context.Context) (int, map[string]any) {
 		defer cancel()
 		redis <- a.redis.Ping(ctx)
 	}()
-	wrong := a.checkBackends(ctx, checkTimeout)
-	if err := wrong[a.cfg.Control]; errors.Is(err, store.ErrReadOnly) {
-		if _, unread := a.directory.List(ctx, "", 1); unread != nil { // nor can it be read
-			wrong[a.cfg.Control] = fmt.Errorf("%w: %w", store.ErrUnavailable, unread)
+	failures := a.checkBackends(ctx, checkTimeout)
+	if err := failures[a.cfg.Control]; errors.Is(err, store.ErrReadOnly) {
+		if _, readErr := a.directory.List(ctx, "", 1); readErr != nil { // it cannot be read either
+			failures[a.cfg.Control] = fmt.Errorf("%w: %w", store.ErrUnavailable, readErr)
 		}
 	}
 	for _, name := range a.store.Backends() {
@@ -131,20 +138,20 @@ func (a *App) readiness(ctx context.Context) (int, map[string]any) {
 		if name != a.cfg.Control {
 			check = "store." + name
 		}
-		judge(check, wrong[name])
+		report(check, failures[name])
 	}
-	judge("redis", <-redis)
+	report("redis", <-redis)
 	if checks["store"] != "down" {
 		checks["installation"] = "ok"
 		err := a.directory.Installed(ctx)
 		if errors.Is(err, tenants.ErrLostControl) {
 			checks["installation"] = "missing"
 		} else if err != nil {
-			err = nil // the store is slow, or was lost at this moment: the next check tells
+			err = nil // the store is slow or went down just now: the next check reports it
 		}
-		a.tell(ctx, "installation", err)
+		a.logChange(ctx, "installation", err)
 	}
-	if n := len(a.store.Damaged()); n > 0 { // it hurts nobody else
+	if n := len(a.store.Damaged()); n > 0 { // other organizations are not affected
 		checks["organizations"], status = fmt.Sprintf("damaged: %d", n), "degraded"
 	}
 	code := http.StatusOK
@@ -157,9 +164,9 @@ func (a *App) readiness(ctx context.Context) (int, map[string]any) {
 	return code, map[string]any{"status": status, "checks": checks}
 }
 
-// tell logs that a dependency went down or came back, once. A check that was given up says
-// nothing.
-func (a *App) tell(ctx context.Context, name string, err error) {
+// logChange logs once that a dependency went down, and once that it came back. It logs nothing if the check was
+// cancelled.
+func (a *App) logChange(ctx context.Context, name string, err error) {
 	if ctx.Err() != nil {
 		return
 	}
@@ -178,5 +185,5 @@ func writeJSON(w http.ResponseWriter, code int, v any) {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(v) // a client that has gone cannot be told
+	_ = json.NewEncoder(w).Encode(v) // an error means that the client has gone
 }

@@ -1,5 +1,5 @@
-// Package gateway is the front end: it wires every part, serves HTTP and ends cleanly. It
-// is the only place that knows all parts, and the only importer of the HTTP framework.
+// Package gateway is the front end: it wires all parts together, serves HTTP and shuts down in order. It is the only
+// package that knows all parts, and the only importer of the HTTP framework.
 package gateway
 
 import (
@@ -24,43 +24,42 @@ import (
 // maxHeaderBytes bounds the headers of a request, the query string included.
 const maxHeaderBytes = 160 << 10
 
-// noteEvery lies between two rounds of storing what was noted beside requests.
-const noteEvery = time.Minute
+// flushInterval is the interval at which uses of keys and counts of requests are stored.
+const flushInterval = time.Minute
 
-// Options are what a program embedding the App may set besides the configuration.
+// Options are the settings of an App that are not part of the configuration. The zero value is usable.
 type Options struct {
 	Log *slog.Logger     // nil: nothing is logged
 	Now func() time.Time // nil: time.Now
-	// Version is told in the operations listener and the OpenAPI document.
+	// Version is shown in the OpenAPI document and sent with traces and metrics; empty: "development".
 	Version string
-	// Holder says in the data folder's lock who holds it, such as "tenantry serve".
+	// Holder names this process in the lock of the data folder, such as "tenantry serve".
 	Holder string
-	// Init: where there is no installation one is made. Otherwise that is an ErrNoInstallation.
+	// Init makes an installation if there is none. Without it, a missing installation is an ErrNoInstallation.
 	Init bool
-	// WaitForStore is how long a control backend that is a server may take to answer at the
-	// start; 0: one attempt, of about two seconds.
+	// WaitForStore is how long to wait at the start for a control backend that is a server; 0: one attempt, of about
+	// two seconds.
 	WaitForStore time.Duration
-	// ReportReuse is how long rows of a shared report serve readers who ask the same; 0:
-	// reports.DefaultReuse; negative: not at all.
+	// ReportReuse is how long the rows of a shared report are reused for the same query; 0: reports.DefaultReuse;
+	// negative: never.
 	ReportReuse time.Duration
-	// Leases are how long placements of organizations may be used; zero: store.DefaultLeases. All
-	// replicas have the same. PasswordMemory is that of hashing a password in KiB; 0: the
-	// default. Tests wait for less.
-	Leases         store.Leases
+	// Leases are how long the placement of an organization may be used; zero: store.DefaultLeases. It must be the same
+	// on all replicas.
+	Leases store.Leases
+	// PasswordMemory is the memory for hashing a password, in KiB; 0: the default. Tests set less, to be faster.
 	PasswordMemory uint32
-	// RedisTimeout is how long a call of Redis may take; 0: 200 ms, and 100 ms where it
-	// counts a request.
+	// RedisTimeout bounds a call of Redis; 0: 200 ms, and 100 ms for counting a request against limits.
 	RedisTimeout time.Duration
-	// Observe, when set, is told of every call of a storage engine that has ended, before
-	// its caller goes on.
+	// Observe, when set, is called after each call of a storage engine, before its result is returned; possibly
+	// concurrently.
 	Observe func(store.Call)
-	// Engines are opened besides those of Tenantry, by the names that the configuration's Engines has.
+	// Engines are storage engines besides those of Tenantry, by their names in the settings.
 	Engines map[string]OpenEngine
 	// Modules are served besides those of Tenantry.
 	Modules []Module
 }
 
-// App is a gateway: New wires it and listens, Run serves, Close ends it.
+// App is a gateway: New wires it and listens, Run serves, Close releases everything.
 type App struct {
 	*Services
 	rows    []operation.Row
@@ -69,12 +68,12 @@ type App struct {
 	publicL net.Listener
 	adminL  net.Listener
 	closing sync.Once
-	down    sync.Map // names of dependencies that were down when last looked at
+	down    sync.Map // names of the dependencies that were down at the last check
 	err     error
 }
 
-// New opens the data folder and listens; nothing is served before Run. The error tells
-// what to mend. Close must be called, also where Run never was.
+// New opens the data folder and listens; nothing is served before Run. Errors say what to correct. The caller must call
+// Close, even if Run was never called.
 func New(ctx context.Context, cfg config.Config, o Options) (*App, error) {
 	listen, adminListen, err := listeners(ctx, cfg)
 	if err != nil {
@@ -88,10 +87,10 @@ func New(ctx context.Context, cfg config.Config, o Options) (*App, error) {
 	services.port = portOf(listen)
 	if err := services.LookForFiles(ctx); err != nil {
 		closeAll(listen, adminListen)
-		return nil, errors.Join(err, services.Close()) //nolint:contextcheck // it ends after ctx
+		return nil, errors.Join(err, services.Close()) //nolint:contextcheck // Close must run even if ctx has ended
 	}
-	for _, d := range services.doubts() {
-		services.warn(ctx, d)
+	for _, d := range services.settingWarnings() {
+		services.logWarning(ctx, d)
 	}
 	app := &App{Services: services, publicL: listen, adminL: adminListen}
 	if err := app.build(); err != nil {
@@ -132,18 +131,18 @@ func portOf(l net.Listener) string {
 
 func (a *App) build() error {
 	registry := prometheus.NewRegistry()
-	a.measured.register(registry)
+	a.metrics.register(registry)
 	a.measureEngines(registry)
 	a.measureAnnouncer(registry)
-	a.telemetry.Figures(registry)
+	a.telemetry.Metrics(registry)
 	handler, rows, err := a.routes(registry)
 	if err != nil {
 		return err
 	}
 	a.rows = rows
-	a.background.Every(noteEvery, "noting when keys were used", a.keys.FlushUses)
-	a.background.Every(noteEvery, "noting what was asked", a.usage.Flush)
-	a.background.Every(trashTick, "emptying the trash", a.keepTrashEmpty)
+	a.background.Every(flushInterval, "storing uses of keys", a.keys.FlushUses)
+	a.background.Every(flushInterval, "storing usage", a.usage.Flush)
+	a.background.Every(trashTick, "emptying the trash", a.takeTrashTurn)
 	a.watch()
 	errorLog := slog.NewLogLogger(a.log.Handler(), slog.LevelWarn)
 	t := a.cfg.Timeouts
@@ -153,8 +152,9 @@ func (a *App) build() error {
 	}
 	middleware.Framing(a.public)
 	a.admin = &http.Server{
-		Handler: a.operations(registry), ReadHeaderTimeout: t.ReadHeader, ReadTimeout: t.Read, WriteTimeout: 2 * time.Minute, // a CPU profile takes 30 s
-		IdleTimeout: t.Idle, MaxHeaderBytes: 16 << 10, ErrorLog: errorLog,
+		Handler: a.adminHandler(registry), ReadHeaderTimeout: t.ReadHeader, ReadTimeout: t.Read,
+		WriteTimeout: 2 * time.Minute, // a CPU profile takes 30 s
+		IdleTimeout:  t.Idle, MaxHeaderBytes: 16 << 10, ErrorLog: errorLog,
 	}
 	return nil
 }
@@ -162,7 +162,7 @@ func (a *App) build() error {
 // Addr returns the address the gateway listens on.
 func (a *App) Addr() net.Addr { return a.publicL.Addr() }
 
-// AdminAddr returns the address of health, metrics and profiles, nil where it is off.
+// AdminAddr returns the address of the admin listener (health, metrics, profiles), or nil if it is off.
 func (a *App) AdminAddr() net.Addr {
 	if a.adminL == nil {
 		return nil
@@ -170,11 +170,11 @@ func (a *App) AdminAddr() net.Addr {
 	return a.adminL.Addr()
 }
 
-// Operations returns the rows that are served.
+// Operations returns the rows of the operations that are served.
 func (a *App) Operations() []operation.Row { return slices.Clone(a.rows) }
 
-// Run serves until ctx ends, then stops accepting and finishes running requests within
-// the configured time. It returns nil after a clean stop.
+// Run serves until ctx ends, then stops accepting connections and waits for running requests, at most
+// timeouts.shutdown. It returns nil after a clean stop.
 func (a *App) Run(ctx context.Context) error {
 	servers := map[*http.Server]net.Listener{a.public: middleware.Framed(a.publicL)}
 	if a.adminL != nil {
@@ -200,11 +200,11 @@ func (a *App) Run(ctx context.Context) error {
 	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.cfg.Timeouts.Shutdown)
 	defer cancel()
 	cut := make(chan error, len(servers))
-	for server := range servers { // all at once: who takes a profile has no time of others
+	for server := range servers { // at once: a long profile must not use up the time of requests
 		running.Go(func() {
 			e := server.Shutdown(stop)
 			if e != nil {
-				_ = server.Close() // cuts what would not end
+				_ = server.Close() // cuts the requests still running
 				e = fmt.Errorf("requests were cut after %s: %w", a.cfg.Timeouts.Shutdown, e)
 			}
 			cut <- e
@@ -217,8 +217,7 @@ func (a *App) Run(ctx context.Context) error {
 	return err
 }
 
-// Close releases the listeners, the stores and the data folder. It may be called more
-// than once; later calls return what the first did.
+// Close releases the listeners, the stores and the data folder. Later calls return the result of the first.
 func (a *App) Close() error {
 	a.closing.Do(func() {
 		closeAll(a.publicL, a.adminL)

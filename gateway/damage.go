@@ -12,45 +12,47 @@ import (
 )
 
 const (
-	// Every so often the files of some organizations are looked for, in turn: 10,000 in two minutes.
+	// The files of lookPage organizations are looked for every lookInterval, in turns: 10,000 in two minutes.
 	lookInterval = 6 * time.Second
-	lookAtOnce   = 500
-	// Those that are damaged are examined again every so often: they may have been mended.
-	mendInterval = time.Minute
+	lookPage     = 500
+	// reexamineInterval lies between two examinations of damaged organizations, which may have been repaired.
+	reexamineInterval = time.Minute
 
-	// examineTimeout bounds the examination of one organization, examinePage that of those which one
-	// call of doctor asks for.
+	// examineTimeout bounds the examination of one organization, examinePage that of the organizations in one call of
+	// doctor.
 	examineTimeout = time.Minute
 	examinePage    = 5 * time.Second
 
-	damagedAdvice = "until then writes to the file, of every organization in it, are refused; put it back without the -wal and -shm " +
-		"of the damaged one. Other files are not concerned"
+	damagedAdvice = "restore the file, without the -wal and -shm of the damaged one; until then writes to it are refused, " +
+		"for every organization in it. Other files are not affected"
 )
 
-// noteDamage tells of a workspace that was found to be damaged, or whole again.
+// noteDamage logs that a workspace was found to be damaged, or whole again, and updates the metric.
 func (s *Services) noteDamage(d store.Damage, whole bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), checkTimeout)
 	defer cancel()
 	slug := s.orgOf(ctx, d.Org)
 	if whole {
-		s.measured.damaged.Reset() // of one that was deleted nobody knows the name any more
+		s.metrics.damaged.Reset() // a deleted organization has no slug by which its label could be removed
 		for _, left := range s.store.Damaged() {
-			s.measured.damaged.WithLabelValues(left.Backend, s.orgOf(ctx, left.Org)).Set(1)
+			s.metrics.damaged.WithLabelValues(left.Backend, s.orgOf(ctx, left.Org)).Set(1)
 		}
-		s.log.InfoContext(ctx, "an organization's data is no longer damaged or missing", "backend", d.Backend, "org", slug, "file", d.File)
+		s.log.InfoContext(ctx, "an organization's data is no longer damaged or missing",
+			"backend", d.Backend, "org", slug, "file", d.File)
 		return
 	}
-	s.measured.damaged.WithLabelValues(d.Backend, slug).Set(1)
-	s.log.ErrorContext(ctx, "an organization's data is damaged or missing", "backend", d.Backend, "org", slug, "file", d.File, "reason", d.Reason, "writes_refused", d.Corrupt)
+	s.metrics.damaged.WithLabelValues(d.Backend, slug).Set(1)
+	s.log.ErrorContext(ctx, "an organization's data is damaged or missing", "backend", d.Backend, "org", slug,
+		"file", d.File, "reason", d.Reason, "writes_refused", d.Corrupt)
 }
 
-// noteUnreadable tells of a record that cannot be read.
+// noteUnreadable logs that a record cannot be read.
 func (s *Services) noteUnreadable(ctx context.Context, u store.Unreadable) {
-	s.log.ErrorContext(ctx, "a record cannot be read: lists leave it out, and nothing takes all records along while it is there",
+	s.log.ErrorContext(ctx, "a record cannot be read: lists leave it out, and exports and moves of the organization are refused",
 		"backend", u.Backend, "org", s.orgOf(ctx, u.Org), "kind", u.Kind, "id", u.ID, "reason", u.Reason)
 }
 
-// orgOf returns the slug of an organization for an operator; empty for the control data.
+// orgOf returns the slug of an organization for logs; empty for the control data.
 func (s *Services) orgOf(ctx context.Context, org int64) string {
 	if org == 0 || s.directory == nil {
 		return ""
@@ -60,7 +62,7 @@ func (s *Services) orgOf(ctx context.Context, org int64) string {
 	return s.directory.SlugOf(ctx, org)
 }
 
-// examineRecords names the records of a backend that could not be read, and cannot be read now.
+// examineRecords reports the records of a backend that were found unreadable and still are.
 func (s *Services) examineRecords(ctx context.Context, e *examination, name string) {
 	ctx, cancel := context.WithTimeout(ctx, examineTimeout)
 	defer cancel()
@@ -70,19 +72,19 @@ func (s *Services) examineRecords(ctx context.Context, e *examination, name stri
 			whose = "organization " + slug
 		}
 		e.wrong("backend "+name+" records", fmt.Sprintf("%s: %s %s cannot be read: %s", whose, u.Kind, u.ID, u.Reason),
-			"restore or remove it where it lies; until then lists leave it out, and exports and moves of the organization are refused")
+			"restore or remove it on the backend; until then lists leave it out, and exports and moves of the organization are refused")
 	}
 }
 
-// examineFiles names the files of a backend that were found to be damaged, and are damaged now, whoever is in them.
-// Those that are whole take writes again.
+// examineFiles examines the files of a backend that were found damaged, and reports those that still are, each once for
+// all of its organizations. A file that is whole again accepts writes again.
 func (s *Services) examineFiles(ctx context.Context, e *examination, name string) {
-	told := map[string]bool{}
+	seen := map[string]bool{}
 	for _, d := range s.store.Damaged() {
-		if d.Backend != name || !d.Corrupt || told[d.File] {
+		if d.Backend != name || !d.Corrupt || seen[d.File] {
 			continue
 		}
-		told[d.File] = true
+		seen[d.File] = true
 		ctx, cancel := context.WithTimeout(ctx, examineTimeout)
 		if err := s.store.Reexamine(ctx, d); err != nil {
 			e.wrong("backend "+name+" file", err.Error(), damagedAdvice)
@@ -91,14 +93,17 @@ func (s *Services) examineFiles(ctx context.Context, e *examination, name string
 	}
 }
 
-// watch looks for the files of all organizations, a few at a time.
+// watch looks in the background for the files of all organizations, a page at a time, and examines damaged
+// organizations again.
 func (s *Services) watch() {
 	after, turn := "", 0
-	s.background.Every(lookInterval, "looking for the data of organizations", func(ctx context.Context) { after = s.lookFor(ctx, after) })
-	s.background.Every(mendInterval, "examining damaged organizations", func(ctx context.Context) {
+	s.background.Every(lookInterval, "looking for the data of organizations", func(ctx context.Context) {
+		after = s.lookFor(ctx, after)
+	})
+	s.background.Every(reexamineInterval, "examining damaged organizations", func(ctx context.Context) {
 		found := s.store.Damaged()
 		for began := time.Now(); turn < len(found) && time.Since(began) < examinePage; turn++ {
-			s.tryMended(ctx, found[turn])
+			s.reexamine(ctx, found[turn])
 		}
 		if turn >= len(found) {
 			turn = 0
@@ -106,12 +111,12 @@ func (s *Services) watch() {
 	})
 }
 
-// lookFor looks for the files of the organizations that follow, and returns the last of them;
-// empty: begin anew.
+// lookFor looks for the files of the organizations after the slug. It returns the slug to continue after; empty: begin
+// again.
 func (s *Services) lookFor(ctx context.Context, after string) string {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	page, err := s.directory.List(ctx, after, lookAtOnce)
+	page, err := s.directory.List(ctx, after, lookPage)
 	if err != nil || len(page) == 0 {
 		return ""
 	}
@@ -123,13 +128,13 @@ func (s *Services) lookFor(ctx context.Context, after string) string {
 	return page[len(page)-1].Slug
 }
 
-// tryMended looks again at what was damaged. That of a file is over once the file is whole, and not with an
-// organization.
-func (s *Services) tryMended(ctx context.Context, d store.Damage) {
+// reexamine examines a known damage again. The damage of a file lasts until the file is whole, even if its organization
+// is gone.
+func (s *Services) reexamine(ctx context.Context, d store.Damage) {
 	ctx, cancel := context.WithTimeout(ctx, examineTimeout)
 	defer cancel()
 	if d.Corrupt {
-		_ = s.store.Reexamine(ctx, d) // it is known
+		_ = s.store.Reexamine(ctx, d) // the error is the known damage
 		return
 	}
 	t, err := s.directory.BySlug(ctx, s.directory.SlugOf(ctx, d.Org))
@@ -137,16 +142,16 @@ func (s *Services) tryMended(ctx context.Context, d store.Damage) {
 	case errors.Is(err, tenants.ErrUnknownTenant), err == nil && !t.Org.Uses(d.Backend): // deleted or moved since
 		_ = s.store.Reexamine(ctx, d)
 	case err == nil:
-		_, _ = s.directory.Examine(ctx, &t.Org) // what it finds is noted
+		_, _ = s.directory.Examine(ctx, &t.Org) // the store notes what it finds
 	}
 }
 
-// examineEach opens the organizations that follow, one after another, for as long as one call may take.
+// examineEach examines the organizations after the slug, one after another, for about examinePage.
 func (s *Services) examineEach(ctx context.Context, after string) control.Examined {
 	e := &examination{}
 	var done control.Examined
 	began := time.Now()
-	page, err := s.directory.List(ctx, after, lookAtOnce)
+	page, err := s.directory.List(ctx, after, lookPage)
 	if err != nil {
 		e.wrong("organizations", err.Error(), "")
 	}

@@ -14,7 +14,7 @@ import (
 	"tenantry/tenants"
 )
 
-// examination gathers findings.
+// examination collects the findings of doctor.
 type examination struct{ found []control.Finding }
 
 func (e *examination) good(what, format string, args ...any) {
@@ -29,20 +29,20 @@ func (e *examination) wrong(what, says, advice string) {
 	e.found = append(e.found, control.Finding{What: what, Verdict: control.Wrong, Says: says, Advice: advice})
 }
 
-// examine looks at everything the gateway depends on.
+// examine checks the settings and everything that the gateway depends on.
 func (s *Services) examine(ctx context.Context) []control.Finding {
 	e := &examination{}
-	for _, d := range s.doubts() {
+	for _, d := range s.settingWarnings() {
 		e.warn(d.About, d.Says, d.Advice)
 	}
 	s.examineKeyring(e)
-	wrong := s.checkBackends(ctx, checkTimeout)
+	failures := s.checkBackends(ctx, checkTimeout)
 	for _, name := range s.store.Backends() {
-		s.examineBackend(ctx, e, name, wrong[name])
+		s.examineBackend(ctx, e, name, failures[name])
 	}
 	s.examineRedis(ctx, e)
-	if wrong[s.cfg.Control] != nil {
-		e.warn("organizations", "not looked at", "they are listed on backend "+s.cfg.Control)
+	if failures[s.cfg.Control] != nil {
+		e.warn("organizations", "not examined", "they are listed on backend "+s.cfg.Control)
 		return e.found
 	}
 	s.examineInstallation(ctx, e)
@@ -53,14 +53,16 @@ func (s *Services) examine(ctx context.Context) []control.Finding {
 func (s *Services) examineInstallation(ctx context.Context, e *examination) {
 	switch err := s.directory.Installed(ctx); {
 	case errors.Is(err, tenants.ErrLostControl):
-		e.wrong("installation", fmt.Sprintf("%s in %s", err, s.where()), "what still runs knows no more than it has read; mount or restore the control data that belong to the keyring")
+		e.wrong("installation", fmt.Sprintf("%s in %s", err, s.controlLocation()),
+			"running gateways work with what they have read; mount or restore the control data that belong to the keyring")
 	case err != nil:
 		e.wrong("installation", err.Error(), "")
 	default:
-		e.good("installation", "%s, with its control data in %s", s.directory.Installation(), s.where())
+		e.good("installation", "%s, with its control data in %s", s.directory.Installation(), s.controlLocation())
 	}
 	if page, err := s.directory.List(ctx, "", 1); err == nil && len(page) == 0 {
-		e.warn("installation", "it has no organization, and never had one", "tenantry org create makes one; where there should be some, this is not the installation that is meant")
+		e.warn("installation", "it has no organization, and never had one",
+			"tenantry org create makes one; if there should be some, the settings name the wrong installation")
 	}
 }
 
@@ -70,7 +72,7 @@ func (s *Services) examineKeyring(e *examination) {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
-		e.wrong("keyring", fmt.Sprintf("%s cannot be looked at: %v", path, err), "put it back before the gateway is started again")
+		e.wrong("keyring", fmt.Sprintf("%s cannot be read: %v", path, err), "put it back before the gateway is started again")
 	case info.Mode().Perm()&0o077 != 0:
 		e.warn("keyring", fmt.Sprintf("%s can be read by others than its owner", path), "chmod 600 "+path)
 	default:
@@ -101,7 +103,8 @@ func (s *Services) examineBackend(ctx context.Context, e *examination, name stri
 		if errors.Is(failure, store.ErrReadOnly) {
 			cannot = "write"
 		}
-		e.wrong(what, fmt.Sprintf("%s: cannot %s: %s", use, cannot, says), "see whether the server runs and can be reached, and the disk has room")
+		e.wrong(what, fmt.Sprintf("%s: cannot %s: %s", use, cannot, says),
+			"check that the server runs and can be reached, and that the disk has room")
 		s.inspectBackend(ctx, e, name)
 		return
 	}
@@ -128,25 +131,27 @@ func (s *Services) examineBackend(ctx context.Context, e *examination, name stri
 	}
 	switch {
 	case building > 0:
-		e.warn(what+" indexes", fmt.Sprintf("%d are ready, %d are being built", ready, building), "questions that need them are slow until then")
+		e.warn(what+" indexes", fmt.Sprintf("%d are ready, %d are being built", ready, building),
+			"queries that need them are slow until then")
 	case ready > 0:
 		e.good(what+" indexes", "%d are ready", ready)
 	}
 }
 
-// maxLag is how long something may be in a log alone until doctor wonders why.
+// maxLag is the age at which doctor warns of writes that are still in a log and not in the database file.
 const maxLag = 5 * time.Minute
 
 func (s *Services) examineLog(e *examination, name string) {
 	if lag := s.store.Lag(name); lag != nil {
 		if bytes, age := lag(); age > maxLag {
-			e.warn("backend "+name+" log", fmt.Sprintf("what was written %s ago is in a -wal file alone (%d bytes in all)", age.Round(time.Second), bytes),
-				"end the program that reads the database, such as a backup or a shell; a copy without the -wal lacks it")
+			says := fmt.Sprintf("writes of %s ago are only in a -wal file (%d bytes in all)", age.Round(time.Second), bytes)
+			e.warn("backend "+name+" log", says,
+				"end the program that reads the database, such as a backup or a shell; a copy without the -wal lacks these writes")
 		}
 	}
 }
 
-// inspectBackend adds what the backend itself tells.
+// inspectBackend adds the findings of the backend itself.
 func (s *Services) inspectBackend(ctx context.Context, e *examination, name string) {
 	ctx, cancel := context.WithTimeout(ctx, examineTimeout)
 	defer cancel()
@@ -166,7 +171,7 @@ func (s *Services) inspectBackend(ctx context.Context, e *examination, name stri
 func (s *Services) examineRedis(ctx context.Context, e *examination) {
 	if s.localRedis != nil {
 		if s.cfg.Shared() {
-			e.warn("redis", "sessions and limits are kept within this process", "where there are several replicas, set redis.addrs")
+			e.warn("redis", "sessions and limits are kept within this process", "if there are several replicas, set redis.addrs")
 			return
 		}
 		e.good("redis", "within this process")
@@ -175,7 +180,8 @@ func (s *Services) examineRedis(ctx context.Context, e *examination) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	if err := s.redis.Ping(ctx); err != nil {
-		e.wrong("redis", fmt.Sprintf("does not answer: %v", err), "keys are looked up in the store and limits counted by each replica; sessions need it")
+		e.wrong("redis", fmt.Sprintf("does not answer: %v", err),
+			"keys are looked up in the store and limits counted by each replica; sessions need it")
 		return
 	}
 	says := "answers"
@@ -184,13 +190,14 @@ func (s *Services) examineRedis(ctx context.Context, e *examination) {
 		says = fmt.Sprintf("version %s answers", version)
 	}
 	if strings.HasPrefix(eviction, "allkeys") {
-		e.warn("redis", says+", and drops keys of any kind when its memory is full", "set maxmemory-policy to volatile-lru or noeviction, or people are signed out early")
+		e.warn("redis", says+", and drops keys of any kind when its memory is full",
+			"set maxmemory-policy to volatile-lru or noeviction, or people are signed out early")
 		return
 	}
 	e.good("redis", "%s", says)
 }
 
-// maxExamined bounds the organizations that are looked at.
+// maxExamined bounds the organizations that doctor lists.
 const maxExamined = 100_000
 
 func (s *Services) examineOrganizations(ctx context.Context, e *examination) {
@@ -217,7 +224,8 @@ func (s *Services) examineOrganizations(ctx context.Context, e *examination) {
 		parts = append(parts, name+" "+strconv.Itoa(at[name]))
 		if s.cfg.Shared() && !s.cfg.EngineOf(name).Shared && at[name] > 0 {
 			e.warn("backend "+name, fmt.Sprintf("organizations that live in %s, which other replicas do not have: %d", s.cfg.BackendDir(name), at[name]),
-				"let no other replica name this backend, send their requests here, and move them: tenantry org move SLUG --to "+s.cfg.Control)
+				"remove this backend from the settings of other replicas, send requests of these organizations here, "+
+					"and move them: tenantry org move SLUG --to "+s.cfg.Control)
 		}
 	}
 	e.good("organizations", "by backend: %s", strings.Join(parts, ", "))
@@ -226,11 +234,13 @@ func (s *Services) examineOrganizations(ctx context.Context, e *examination) {
 	}
 }
 
-// maxStrays bounds the strays of a backend that are named.
+// maxStrays bounds the strays that are reported for a backend.
 const maxStrays = 100
 
-// examineStrays names what lies on a backend and is no organization's.
-func (s *Services) examineStrays(ctx context.Context, e *examination, backend string, all map[int64]*tenants.Organization) {
+// examineStrays reports data on a backend that belong to none of the organizations.
+func (s *Services) examineStrays(
+	ctx context.Context, e *examination, backend string, all map[int64]*tenants.Organization,
+) {
 	what := "backend " + backend + " strays"
 	if len(all) >= maxExamined {
 		e.warn(what, fmt.Sprintf("not looked for: there are more than %d organizations", maxExamined), "")
@@ -244,7 +254,7 @@ func (s *Services) examineStrays(ctx context.Context, e *examination, backend st
 		return
 	}
 	for i := range strays[:min(len(strays), maxStrays)] {
-		says, advice := tellStray(&strays[i])
+		says, advice := describeStray(&strays[i])
 		e.warn(what, strays[i].Where+" "+says, advice)
 	}
 	if more := len(strays) - maxStrays; more > 0 {
@@ -252,21 +262,21 @@ func (s *Services) examineStrays(ctx context.Context, e *examination, backend st
 	}
 }
 
-func tellStray(s *tenants.Stray) (says, advice string) {
-	const apart = "nothing uses it: move it away, or restore control data and documents that belong together"
+func describeStray(s *tenants.Stray) (says, advice string) {
+	const separate = "nothing uses it: move it away, or restore control data and documents that belong together"
 	switch {
 	case s.Err != nil:
-		return fmt.Sprintf("does not tell whose it is: %v", s.Err), apart
+		return fmt.Sprintf("does not say which organization it belongs to: %v", s.Err), separate
 	case s.Of != nil && s.Of.State == tenants.Removed:
-		return fmt.Sprintf("is what is left of organization %s, which was erased", s.Of.Slug), "tenantry org delete " + s.Of.Slug + " --yes removes it"
+		return fmt.Sprintf("is left from organization %s, which was erased", s.Of.Slug), "tenantry org delete " + s.Of.Slug + " --yes removes it"
 	case s.Of != nil:
-		return fmt.Sprintf("is a copy of organization %s, which lives on %s", s.Of.Slug, store.BackendName(s.Of.Backend)), apart
+		return fmt.Sprintf("is a copy of organization %s, which lives on %s", s.Of.Slug, store.BackendName(s.Of.Backend)), separate
 	case s.Mine:
-		return "belongs to this installation, which knows no such organization: " + s.Owner, apart
+		return "belongs to this installation, which knows no such organization: " + s.Owner, separate
 	case s.Owner != "":
 		return "belongs to another installation: " + s.Owner, "give each installation a folder or database of its own"
 	}
-	return "is nobody's", apart
+	return "has no owner", separate
 }
 
 func (s *Services) examineOrganization(e *examination, at map[string]int, o *tenants.Organization) {
@@ -280,7 +290,9 @@ func (s *Services) examineOrganization(e *examination, at map[string]int, o *ten
 		e.wrong(what, fmt.Sprintf("lives on backend %s, which the configuration does not name", name), "add it to backends")
 	}
 	if o.Move != nil {
-		e.warn(what, fmt.Sprintf("is being moved to %s", o.Move.To), fmt.Sprintf("where nobody does that any more: tenantry org move %[1]s --to %[2]s goes on, tenantry org move %[1]s --rollback undoes it", o.Slug, o.Move.To))
+		e.warn(what, fmt.Sprintf("is being moved to %s", o.Move.To),
+			fmt.Sprintf("if the move was interrupted: tenantry org move %[1]s --to %[2]s goes on, tenantry org move %[1]s --rollback undoes it",
+				o.Slug, o.Move.To))
 	}
 	if o.Former != "" {
 		e.warn(what, fmt.Sprintf("has an old copy on %s", o.Former), fmt.Sprintf("tenantry org move %s --finish removes it", o.Slug))

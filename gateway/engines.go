@@ -20,26 +20,27 @@ import (
 	"tenantry/internal/together"
 )
 
-// engines are the backends of the store, by name.
+// engines are the storage engines, by the name of their backend.
 type engines map[string]store.Engine
 
 // SQLiteVersion is the version of the embedded engine's library.
 const SQLiteVersion = sqlite.Version
 
-// An OpenEngine opens the engine of the backend with that name. A server that cannot be reached is no error: its calls
-// fail until it can.
+// OpenEngine opens the engine of the named backend. If its server cannot be reached, it returns no error: calls fail
+// until the server can be reached.
 type OpenEngine func(ctx context.Context, c *config.Config, backend string, log *slog.Logger) (store.Engine, error)
 
-// opens are the engines, by the names that config.Engines has for their settings.
-func opens() map[string]OpenEngine {
+// builtinEngines returns the engines of Tenantry, by their names in the settings.
+func builtinEngines() map[string]OpenEngine {
 	return map[string]OpenEngine{config.EngineSQLite: openSQLite, config.EngineMongo: openMongo}
 }
 
 func openSQLite(ctx context.Context, c *config.Config, backend string, _ *slog.Logger) (store.Engine, error) {
 	b := c.Backends[backend]
 	return sqlite.Open(ctx, sqlite.Options{
-		Dir: c.BackendDir(backend), Shared: b.Isolation == config.IsolationShared, MaxOpen: c.SQLite.MaxOpenFiles, Readers: c.SQLite.Readers,
-		Long: config.LongConnections, QueryTimeout: c.SQLite.QueryTimeout, Cache: max(1, c.SQLite.Cache/c.BackendsOf(b.Engine)),
+		Dir: c.BackendDir(backend), Shared: b.Isolation == config.IsolationShared, MaxOpen: c.SQLite.MaxOpenFiles,
+		Readers: c.SQLite.Readers, Long: config.LongConnections, QueryTimeout: c.SQLite.QueryTimeout,
+		Cache: max(1, c.SQLite.Cache/c.BackendsOf(b.Engine)),
 	})
 }
 
@@ -52,10 +53,10 @@ func openMongo(ctx context.Context, c *config.Config, backend string, log *slog.
 	return mongo.Open(ctx, o)
 }
 
-// openEngines opens every backend of the configuration.
+// openEngines opens the engine of every backend in the settings. more are engines besides those of Tenantry.
 func (s *Services) openEngines(ctx context.Context, more map[string]OpenEngine) error {
 	s.engines = engines{}
-	known := opens()
+	known := builtinEngines()
 	maps.Copy(known, more)
 	for _, name := range slices.Sorted(maps.Keys(s.cfg.Backends)) {
 		open := known[s.cfg.Backends[name].Engine]
@@ -71,19 +72,22 @@ func (s *Services) openEngines(ctx context.Context, more map[string]OpenEngine) 
 	return nil
 }
 
-// measureEngines registers what the engines say of themselves.
+// measureEngines registers the metrics that engines report themselves.
 func (s *Services) measureEngines(r *prometheus.Registry) {
 	for name := range s.engines {
 		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "tenantry_store_unreadable_records", Help: "Records that are known to be damaged: they were met and could not be read.",
+			Name:        "tenantry_store_unreadable_records",
+			Help:        "Records that are known to be damaged, because reading them failed.",
 			ConstLabels: prometheus.Labels{"backend": name},
 		}, func() float64 { return float64(len(s.store.Unreadable(context.Background(), name, false))) }))
 		if lag := s.store.Lag(name); lag != nil {
 			gauge := func(metric, help string, value func() float64) {
-				r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: metric, Help: help, ConstLabels: prometheus.Labels{"backend": name}}, value))
+				o := prometheus.GaugeOpts{Name: metric, Help: help, ConstLabels: prometheus.Labels{"backend": name}}
+				r.MustRegister(prometheus.NewGaugeFunc(o, value))
 			}
-			gauge("tenantry_store_log_bytes", "Bytes that the logs (-wal) of open files have.", func() float64 { bytes, _ := lag(); return float64(bytes) })
-			gauge("tenantry_store_log_seconds", "For how long at most something has been in a log alone, and not in its file.",
+			gauge("tenantry_store_log_bytes", "Size of the logs (-wal) of open files, in bytes.",
+				func() float64 { bytes, _ := lag(); return float64(bytes) })
+			gauge("tenantry_store_log_seconds", "Age of the oldest write that is only in a log, and not in its file.",
 				func() float64 { _, age := lag(); return age.Seconds() })
 		}
 		refusing := s.store.Refusing(name)
@@ -91,7 +95,8 @@ func (s *Services) measureEngines(r *prometheus.Registry) {
 			continue
 		}
 		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "tenantry_store_refusing", Help: "1 while calls of a backend are refused at once, since its server did not answer.",
+			Name:        "tenantry_store_refusing",
+			Help:        "1 while calls of a backend are refused at once because its server did not answer.",
 			ConstLabels: prometheus.Labels{"backend": name},
 		}, func() float64 {
 			if refusing() {
@@ -102,12 +107,12 @@ func (s *Services) measureEngines(r *prometheus.Registry) {
 	}
 }
 
-// inMemory returns how many things are kept in memory of organizations, by what they are.
-func (s *Services) inMemory() map[string]int {
-	kept := s.store.Kept()
-	maps.Copy(kept, s.directory.Kept())
-	kept["keys"], kept["usage"] = s.keys.Kept(), s.usage.Waiting()
-	return kept
+// cacheSizes returns the number of entries that caches hold for organizations, by what they are.
+func (s *Services) cacheSizes() map[string]int {
+	sizes := s.store.Kept()
+	maps.Copy(sizes, s.directory.Kept())
+	sizes["keys"], sizes["usage"] = s.keys.Kept(), s.usage.Waiting()
+	return sizes
 }
 
 func (e engines) close() error {
@@ -120,16 +125,16 @@ func (e engines) close() error {
 	return errors.Join(errs...)
 }
 
-// storeMetrics count what the engines do.
+// storeMetrics counts and times the calls of storage engines.
 type storeMetrics struct {
 	calls  *prometheus.HistogramVec
-	timers sync.Map // of calls, by backend and operation
+	timers sync.Map // the histograms of calls, by backend and operation
 	failed *prometheus.CounterVec
 	slow   *prometheus.CounterVec
-	// damaged has an organization for each that is damaged, and none for the others.
-	damaged *prometheus.GaugeVec
-	also    func(store.Call) // nil: nobody else is told
-	traces  *telemetry.Telemetry
+	// damaged has an organization only while its data are damaged.
+	damaged  *prometheus.GaugeVec
+	observer func(store.Call) // nil: none
+	traces   *telemetry.Telemetry
 }
 
 func newStoreMetrics() *storeMetrics {
@@ -159,17 +164,18 @@ func (m *storeMetrics) observe(ctx context.Context, c store.Call) {
 	case errors.Is(c.Err, store.ErrUnavailable), errors.Is(c.Err, context.DeadlineExceeded):
 		m.failed.WithLabelValues(c.Backend, c.Operation).Inc()
 	}
-	if m.also != nil {
-		m.also(c)
+	if m.observer != nil {
+		m.observer(c)
 	}
 }
 
-// timer finds a histogram by its labels, which would cost more than what it counts.
+// timer returns the histogram for the labels. It caches them, because looking one up by its labels costs more than the
+// observation.
 func (m *storeMetrics) timer(backend, operation string) prometheus.Observer {
-	at := [2]string{backend, operation}
-	found, ok := m.timers.Load(at)
+	labels := [2]string{backend, operation}
+	found, ok := m.timers.Load(labels)
 	if !ok {
-		found, _ = m.timers.LoadOrStore(at, m.calls.WithLabelValues(backend, operation))
+		found, _ = m.timers.LoadOrStore(labels, m.calls.WithLabelValues(backend, operation))
 	}
 	return found.(prometheus.Observer) //nolint:forcetypeassert // nothing else is stored
 }
@@ -178,22 +184,22 @@ func (m *storeMetrics) register(r *prometheus.Registry) {
 	r.MustRegister(m.calls, m.failed, m.slow, m.damaged)
 }
 
-// checkBackends asks every backend whether it can read and write now. It returns what is
-// wrong, by name.
-func (s *Services) checkBackends(ctx context.Context, within time.Duration) map[string]error {
-	ctx, cancel := context.WithTimeout(ctx, within)
+// checkBackends checks at once that every backend can read and write, within the timeout. It returns the failures, by
+// the names of backends.
+func (s *Services) checkBackends(ctx context.Context, timeout time.Duration) map[string]error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	names := s.store.Backends()
-	answers := make([]error, len(names))
+	errs := make([]error, len(names))
 	_ = together.Each(len(names), len(names), func(i int) error {
-		answers[i] = s.store.Check(ctx, names[i])
+		errs[i] = s.store.Check(ctx, names[i])
 		return nil
 	})
-	wrong := map[string]error{}
-	for i, err := range answers {
+	failures := map[string]error{}
+	for i, err := range errs {
 		if err != nil {
-			wrong[names[i]] = err
+			failures[names[i]] = err
 		}
 	}
-	return wrong
+	return failures
 }

@@ -10,7 +10,7 @@ import (
 	"tenantry/backends/store"
 )
 
-// TestSlowQueryIsNoOutage holds that a query which timed out is counted apart from an engine that did not answer.
+// TestSlowQueryIsNoOutage: a query that timed out is not counted as an engine that did not answer.
 func TestSlowQueryIsNoOutage(t *testing.T) {
 	t.Parallel()
 	m, figures := newStoreMetrics(), prometheus.NewRegistry()

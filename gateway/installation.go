@@ -12,19 +12,19 @@ import (
 	"tenantry/tenants"
 )
 
-// Errors of a start, wrapped. Each says what to do.
+// Errors of a start. They are wrapped in errors that say what to do.
 var (
-	// ErrNoInstallation: there is none where the settings say, or a part of one alone.
+	// ErrNoInstallation: there is no installation in the place that the settings name, or only a part of one.
 	ErrNoInstallation = errors.New("there is no installation")
-	// ErrNoFiles: the control data name organizations of which a backend has nothing.
-	ErrNoFiles = errors.New("the control data are there without the data of organizations")
+	// ErrNoFiles: the control data name organizations, but a backend has the files of none of them.
+	ErrNoFiles = errors.New("the data of organizations are missing")
 )
 
 // Made reports whether this process made the installation.
 func (s *Services) Made() bool { return s.made }
 
-// where names the place of the control data.
-func (s *Services) where() string {
+// controlLocation says where the control data are, for errors and logs.
+func (s *Services) controlLocation() string {
 	if s.cfg.Shared() {
 		b := s.cfg.Backends[s.cfg.Control]
 		return fmt.Sprintf("backend %s (%s, database %s)", s.cfg.Control, b.Engine, b.Database)
@@ -32,24 +32,26 @@ func (s *Services) where() string {
 	return s.cfg.BackendDir(s.cfg.Control)
 }
 
-// lookBefore refuses folders in which no installation can be, before anything is made in them.
-func (s *Services) lookBefore(init bool) error {
+// checkBeforeOpening returns an ErrNoInstallation before anything is written if the control folder is empty and none
+// may be made in it.
+func (s *Services) checkBeforeOpening(init bool) error {
 	if s.cfg.Shared() {
 		return nil
 	}
-	ring, err := s.hasKeyring()
+	keyring, err := s.hasKeyring()
 	if err != nil {
 		return err
 	}
 	entries, err := os.ReadDir(s.cfg.BackendDir(s.cfg.Control))
 	if len(entries) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil //nolint:nilerr // whoever opens it tells
+		return nil //nolint:nilerr // opening it reports the error
 	}
-	return s.mayBegin(init, ring)
+	return s.checkMayInit(init, keyring)
 }
 
-// hasKeyring reports whether there is a keyring. It is asked before the control data are looked for: a replica that
-// starts at the same time makes its keyring after them, so that one without them is one that has lost them.
+// hasKeyring reports whether there is a keyring. It must be called before the control data are looked for: another
+// replica that starts at the same time makes its keyring after the control data, so a keyring that was found before
+// them belongs to control data that are lost.
 func (s *Services) hasKeyring() (bool, error) {
 	switch _, err := os.Stat(s.cfg.KeyringPath()); {
 	case err == nil:
@@ -61,24 +63,29 @@ func (s *Services) hasKeyring() (bool, error) {
 	}
 }
 
-// mayBegin returns an ErrNoInstallation where there are no control data, unless there is no keyring either, as
-// hasKeyring said before, and an installation is to be made.
-func (s *Services) mayBegin(init, ring bool) error {
+// checkMayInit returns an ErrNoInstallation unless a new installation may be made: init is set and there was no
+// keyring. Call it if there are no control data.
+func (s *Services) checkMayInit(init, keyring bool) error {
 	switch {
-	case ring:
-		return fmt.Errorf("%w: the keyring %s is there, and the control data that belong to it are not, in %s. "+
-			"Mount or name what holds them (--data, or the settings control and backends.%s), or restore them: of a SQLite folder that was copied the -wal files too. "+
-			"If that keyring never had data, move it away and begin anew", ErrNoInstallation, s.cfg.KeyringPath(), s.where(), s.cfg.Control)
+	case keyring:
+		return fmt.Errorf("%w: the keyring %s is there, but the control data that belong to it are not in %s. "+
+			"Mount or name the place that holds them (--data, or the settings control and backends.%s), or restore them: "+
+			"a copy of a SQLite folder needs its -wal files too. "+
+			"If that keyring never had data, move it away and begin again",
+			ErrNoInstallation, s.cfg.KeyringPath(), s.controlLocation(), s.cfg.Control)
 	case !init:
-		return fmt.Errorf("%w in %s: mount or name the one that is meant (--data, or the settings control and backends.%s), "+
-			"or make one with tenantry org create, tenantry init or tenantry serve --init", ErrNoInstallation, s.where(), s.cfg.Control)
+		return fmt.Errorf("%w in %s: mount or name the right one (--data, or the settings control and backends.%s), "+
+			"or make one with tenantry org create, tenantry init or tenantry serve --init", ErrNoInstallation, s.controlLocation(), s.cfg.Control)
 	}
 	return nil
 }
 
-// openKeyring reads the keyring. One is made only for an installation that begins: a new one cannot read what another
-// encrypted, and a keyring without control data means that these were lost. The control data are claimed first, so that
-// what a process that was killed in between, or another replica, has made is known for what it is.
+// openKeyring opens the keyring, or creates one for a new installation. A new keyring cannot read what another
+// encrypted, and a keyring without control data means that the data are lost, so one is created only if there are
+// neither.
+//
+// The control data are claimed before the keyring is created. A start that finds the claim without a keyring can go on,
+// whether the claim was made by a process that was killed or by another replica.
 func (s *Services) openKeyring(ctx context.Context, init bool) (*keyring.Keyring, error) {
 	path := s.cfg.KeyringPath()
 	open := keyring.Open
@@ -98,7 +105,8 @@ func (s *Services) openKeyring(ctx context.Context, init bool) (*keyring.Keyring
 	ring, err := open(path)
 	switch missing := errors.Is(err, fs.ErrNotExist); {
 	case used && missing:
-		return nil, fmt.Errorf("the keyring %s is missing, but there is data that was encrypted with one; put it back, or copy it from another replica: without it encrypted values are lost", path)
+		return nil, fmt.Errorf("the keyring %s is missing, but there is data that was encrypted with one; "+
+			"put it back, or copy it from another replica: without it encrypted values are lost", path)
 	case used || err != nil && !missing:
 		return ring, err
 	}
@@ -107,18 +115,18 @@ func (s *Services) openKeyring(ctx context.Context, init bool) (*keyring.Keyring
 	}
 	s.made = true
 	if ring, err = keyring.Create(path); errors.Is(err, fs.ErrExist) {
-		return open(path) // another replica that starts now was quicker, or a start that was killed
+		return open(path) // made by another replica at the same time, or by a start that was killed
 	}
 	return ring, err
 }
 
-// claim begins an installation, or goes on with one that was begun.
+// claim begins an installation, or continues one that was begun and not finished.
 func (s *Services) claim(ctx context.Context, init bool) error {
 	control, err := s.store.Control(ctx)
 	if err != nil {
 		return err
 	}
-	had, err := s.hasKeyring()
+	hasKeyring, err := s.hasKeyring()
 	if err != nil {
 		return err
 	}
@@ -129,50 +137,52 @@ func (s *Services) claim(ctx context.Context, init bool) error {
 	case begun && init:
 		return nil
 	case begun:
-		return fmt.Errorf("%w in %s: one was begun there and not finished; begin again with tenantry init or tenantry serve --init", ErrNoInstallation, s.where())
+		return fmt.Errorf("%w in %s: one was begun there and not finished; begin again with tenantry init or tenantry serve --init",
+			ErrNoInstallation, s.controlLocation())
 	}
-	if err := s.mayBegin(init, had); err != nil {
+	if err := s.checkMayInit(init, hasKeyring); err != nil {
 		return err
 	}
 	return s.kinds.organizations.Claim(ctx, control)
 }
 
-// LookForFiles refuses to serve, or to make organizations, where a backend has lost the files of all organizations that
-// live there, as where its folder is not mounted: whatever they asked would be answered as an outage. Where some are
-// lost the others are served, see lookFor.
+// LookForFiles returns an ErrNoFiles if a backend has the files of none of the organizations that live on it, such as
+// when its folder is not mounted: every request would be answered as an outage. If only some are missing, the others
+// are served; lookFor reports the missing ones later.
 func (s *Services) LookForFiles(ctx context.Context) error {
-	lost, reason, there := map[string]int{}, map[string]error{}, map[string]bool{}
+	lost, reason, found := map[string]int{}, map[string]error{}, map[string]bool{}
 	for after, looking := "", true; looking; {
-		page, err := s.directory.List(ctx, after, lookAtOnce)
+		page, err := s.directory.List(ctx, after, lookPage)
 		if err != nil {
 			return fmt.Errorf("looking for the data of organizations: %w", err)
 		}
-		looking = len(page) == lookAtOnce
+		looking = len(page) == lookPage
 		for i := range page {
 			o := &page[i]
 			after = o.Slug
 			name := o.Home()
-			if o.State == tenants.Removed || !s.store.HasBackend(name) || there[name] {
+			if o.State == tenants.Removed || !s.store.HasBackend(name) || found[name] {
 				continue
 			}
 			if err := s.store.Lost(o.OrgID, name); err != nil {
 				lost[name]++
 				reason[name] = err
 			} else {
-				there[name] = true
+				found[name] = true
 			}
 		}
-		looking = looking && len(there) < len(s.cfg.Backends)
+		looking = looking && len(found) < len(s.cfg.Backends)
 	}
-	var wrong []string
+	var failures []string
 	for _, name := range s.store.Backends() {
-		if lost[name] > 0 && !there[name] {
-			wrong = append(wrong, fmt.Sprintf("backend %s (%s) has none of the %d that live there, for one: %v", name, s.cfg.BackendDir(name), lost[name], reason[name]))
+		if lost[name] > 0 && !found[name] {
+			failures = append(failures, fmt.Sprintf("backend %s (%s) has none of its %d organizations, for example: %v",
+				name, s.cfg.BackendDir(name), lost[name], reason[name]))
 		}
 	}
-	if len(wrong) == 0 {
+	if len(failures) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%w: %s. Mount or restore the folder; tenantry doctor names every organization, and tenantry org delete --now those that are to go",
-		ErrNoFiles, strings.Join(wrong, "; "))
+	return fmt.Errorf("%w: %s. Mount or restore the folder; tenantry doctor names every organization, "+
+		"and tenantry org delete --now deletes those that are no longer wanted", ErrNoFiles, strings.Join(failures, "; "))
 }

@@ -18,15 +18,15 @@ import (
 
 // Names of files in the data folder.
 const (
-	lockFile   = "tenantry.lock" // held by the one process that uses the folder
-	holderFile = "tenantry.json" // tells who that is, and how commands reach it
-	socketDir  = "run"           // this user's alone, whoever may read the folder above
+	lockFile   = "tenantry.lock" // locked by the process that uses the folder
+	holderFile = "tenantry.json" // describes that process, and how commands reach it
+	socketDir  = "run"           // accessible to this user alone, even if others may read the data folder
 	socketFile = "control.sock"
 )
 
-// Holder tells who uses a data folder.
+// Holder describes the process that uses a data folder.
 type Holder struct {
-	What    string    `json:"what"` // "tenantry serve"
+	What    string    `json:"what"` // such as "tenantry serve"
 	PID     int       `json:"pid"`
 	Since   time.Time `json:"since"`
 	Listen  string    `json:"listen,omitempty"`
@@ -41,7 +41,7 @@ func (h Holder) String() string {
 	return text + ")"
 }
 
-// InUseError says that another process holds the data folder.
+// InUseError is returned when another process holds the data folder.
 type InUseError struct {
 	Folder string
 	Holder Holder
@@ -60,12 +60,12 @@ type folderLock struct {
 	lock   *flock.Flock
 	holder Holder
 	server *http.Server
-	dir    string // made for the socket where the folder's path is too long for one
+	dir    string // temporary folder for the socket, if the path of the data folder is too long; else empty
 	done   chan struct{}
 }
 
-// lockFolder makes the folder where it is missing and takes it. Error: *InUseError.
-func lockFolder(folder, what string, now time.Time) (*folderLock, error) {
+// lockFolder locks the folder, which it makes if it is missing. holder describes this process. Error: *InUseError.
+func lockFolder(folder, holder string, now time.Time) (*folderLock, error) {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return nil, fmt.Errorf("data folder: %w", err)
 	}
@@ -75,26 +75,26 @@ func lockFolder(folder, what string, now time.Time) (*folderLock, error) {
 		return nil, fmt.Errorf("locking the data folder %s: %w", folder, err)
 	}
 	if !locked {
-		holder, _ := ReadHolder(folder) // the lock is what counts; who holds it is for people
-		return nil, &InUseError{Folder: folder, Holder: holder}
+		other, _ := ReadHolder(folder) // the zero Holder if unknown: it is for the message alone
+		return nil, &InUseError{Folder: folder, Holder: other}
 	}
-	l.holder = Holder{What: what, PID: os.Getpid(), Since: now.UTC().Truncate(time.Second)}
+	l.holder = Holder{What: holder, PID: os.Getpid(), Since: now.UTC().Truncate(time.Second)}
 	if err := l.write(); err != nil {
 		return nil, errors.Join(err, l.lock.Unlock())
 	}
 	return l, nil
 }
 
-// ReadHolder returns who wrote last that it uses the folder. It may have ended since:
-// only the lock tells.
+// ReadHolder returns the process that last wrote that it uses the folder. It may have ended since, because only the
+// lock is authoritative.
 func ReadHolder(folder string) (Holder, error) {
 	var h Holder
 	raw, err := os.ReadFile(filepath.Join(folder, holderFile))
 	if err != nil {
-		return h, fmt.Errorf("reading who holds the data folder: %w", err)
+		return h, fmt.Errorf("reading the holder of the data folder: %w", err)
 	}
 	if err := json.Unmarshal(raw, &h); err != nil {
-		return h, fmt.Errorf("reading who holds the data folder: %w", err)
+		return h, fmt.Errorf("reading the holder of the data folder: %w", err)
 	}
 	return h, nil
 }
@@ -114,10 +114,10 @@ func (l *folderLock) write() error {
 	return nil
 }
 
-// maxSocketPath is what the shortest-minded system takes.
+// maxSocketPath is a length that every system accepts for the path of a Unix socket; the shortest limit is 104 bytes.
 const maxSocketPath = 100
 
-// serve takes commands on a socket that only this user can reach.
+// serve accepts commands on a socket that only this user can reach, until stopCommands.
 func (l *folderLock) serve(ctx context.Context, addr net.Addr, handler http.Handler) error {
 	path, err := filepath.Abs(filepath.Join(l.folder, socketDir, socketFile))
 	if err != nil {
@@ -132,7 +132,7 @@ func (l *folderLock) serve(ctx context.Context, addr net.Addr, handler http.Hand
 		}
 		path = filepath.Join(l.dir, socketFile)
 	}
-	_ = os.Remove(path) // left by a process that was killed; the lock says it is gone
+	_ = os.Remove(path) // left by a killed process: its lock is released
 	var lc net.ListenConfig
 	listener, err := lc.Listen(ctx, "unix", path)
 	if err != nil {
@@ -141,11 +141,14 @@ func (l *folderLock) serve(ctx context.Context, addr net.Addr, handler http.Hand
 	if err := os.Chmod(path, 0o600); err != nil {
 		return errors.Join(fmt.Errorf("control socket: %w", err), listener.Close())
 	}
-	l.server = &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: control.MaxHeaderBytes}
+	l.server = &http.Server{
+		Handler: handler, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute,
+		MaxHeaderBytes: control.MaxHeaderBytes,
+	}
 	l.done = make(chan struct{})
 	go func() {
 		defer close(l.done)
-		_ = l.server.Serve(listener) // ends with the server
+		_ = l.server.Serve(listener) // returns when the server is closed
 	}()
 	l.holder.Listen, l.holder.Control = addr.String(), path
 	return l.write()
@@ -158,7 +161,7 @@ func privateDir(path string) error {
 	return os.Chmod(path, 0o700) //nolint:gosec // a folder
 }
 
-// stopCommands ends the control socket, letting a running command finish until ctx ends.
+// stopCommands closes the control socket. Running commands may finish until ctx ends; the others are cut.
 func (l *folderLock) stopCommands(ctx context.Context) {
 	if l.server != nil {
 		if err := l.server.Shutdown(ctx); err != nil {
@@ -169,12 +172,12 @@ func (l *folderLock) stopCommands(ctx context.Context) {
 	}
 }
 
-// free lets others use the folder.
-func (l *folderLock) free() error {
+// release unlocks the folder.
+func (l *folderLock) release() error {
 	if l.dir != "" {
 		_ = os.RemoveAll(l.dir)
 	}
-	_ = os.Remove(filepath.Join(l.folder, holderFile)) // only tells; the lock is what counts
+	_ = os.Remove(filepath.Join(l.folder, holderFile)) // only informs; the lock is authoritative
 	if err := l.lock.Unlock(); err != nil {
 		return fmt.Errorf("data folder: %w", err)
 	}

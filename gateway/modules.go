@@ -24,55 +24,69 @@ import (
 	"tenantry/tenants"
 )
 
-// Module is a part that works on an organization's data: what it keeps, and the operations it serves.
+// Module works on the data of organizations: it has the kinds of records that it stores, and the operations that it
+// serves.
 type Module interface {
 	Kept() []record.Kept
-	serving
+	operationSource
 }
 
-// serving is what has operations.
-type serving interface{ Operations() []operation.Row }
+// operationSource has operations to serve.
+type operationSource interface{ Operations() []operation.Row }
 
-// openModules makes the modules. One is a line of the list; bundles hold their records in its
-// order, which is that of references: definitions first.
+// openModules makes the modules; more are those of the embedding program. To add a module, add it to the list. Bundles
+// hold records in the order of the list, which must be that of references: definitions come first.
 func (s *Services) openModules(more []Module) {
-	s.repeats, s.usage, s.seals = idempotency.New(s.directory, s.now), usage.New(s.log, s.now, s.cfg.Memory.Organizations, s.background.Go), audit.NewSeals(s.audit, s.directory, s.now)
-	s.store.OnEnd(s.repeats.End)
-	addresses := contacts.New(contacts.Deps{Keys: s.directory})
-	records, filled := objects.New(s.directory), forms.New(s.directory)
-	filled.Spent = spent{s.redis}
-	stored := files.New(files.Deps{CDNBase: s.fileHost, Contacts: addresses, Users: s.people})
-	sent := campaigns.New(campaigns.Deps{Contacts: addresses})
+	s.idempotency = idempotency.New(s.directory, s.now)
+	s.store.OnEnd(s.idempotency.End)
+	s.usage = usage.New(s.log, s.now, s.cfg.Memory.Organizations, s.background.Go)
+	s.seals = audit.NewSeals(s.audit, s.directory, s.now)
+
+	contactModule := contacts.New(contacts.Deps{Keys: s.directory})
+	objectModule, formModule := objects.New(s.directory), forms.New(s.directory)
+	formModule.Spent = spentChallenges{s.redis}
+	fileModule := files.New(files.Deps{CDNBase: s.fileHost, Contacts: contactModule, Users: s.people})
+	campaignModule := campaigns.New(campaigns.Deps{Contacts: contactModule})
 	s.reports = reports.New(reports.Deps{
-		Now: s.now, Reuse: s.reuse,
+		Now: s.now, Reuse: s.reportReuse,
 		Keys: func(ctx context.Context, t *tenants.Tenant) (reports.KeySet, error) {
 			return s.directory.DataKeys(ctx, t, reports.KeyPurpose)
 		},
 		Classes: []reports.Class{
-			reports.NewClass("Contacts", addresses.Contacts.Kind, "", addresses.SchemaFields),
-			reports.NewClass("Records", records.Records.Kind, "object", records.SchemaFields),
-			reports.NewClass("Submissions", filled.Submissions.Kind, "form", filled.SchemaFields),
-			reports.NewClass("Files", stored.Files.Kind, "", nil),
-			reports.NewClass("Campaigns", sent.Campaigns.Kind, "", nil),
+			reports.NewClass("Contacts", contactModule.Contacts.Kind, "", contactModule.SchemaFields),
+			reports.NewClass("Records", objectModule.Records.Kind, "object", objectModule.SchemaFields),
+			reports.NewClass("Submissions", formModule.Submissions.Kind, "form", formModule.SchemaFields),
+			reports.NewClass("Files", fileModule.Files.Kind, "", nil),
+			reports.NewClass("Campaigns", campaignModule.Campaigns.Kind, "", nil),
 		},
 	})
-	records.Reports, filled.Reports, addresses.Reports, addresses.Campaigns = s.reports, s.reports, s.reports, sent
-	s.members = people.New(people.Deps{Kinds: s.kinds.people, Stored: s.kinds.keys, People: s.people, Keys: s.keys, Now: s.now})
-	s.bundles = imports.New(imports.Options{Transfer: func() *bundle.Service { return s.transfer }, Audit: s.recordImport, Log: s.log, Background: s.background, Now: s.now, Dir: s.importsFolder()})
+	objectModule.Reports, formModule.Reports, contactModule.Reports = s.reports, s.reports, s.reports
+	contactModule.Campaigns = campaignModule
+	s.peopleModule = people.New(people.Deps{
+		Kinds: s.kinds.people, Stored: s.kinds.keys, People: s.people, Keys: s.keys, Now: s.now,
+	})
+	s.imports = imports.New(imports.Options{
+		Transfer: func() *bundle.Service { return s.transfer }, Audit: s.recordImport, Log: s.log,
+		Background: s.background, Now: s.now, Dir: s.importsFolder(),
+	})
 	s.modules = append([]Module{
-		addresses, stored, records, filled, sent, s.reports, s.compliance(addresses, records, filled), s.members, s.bundles, s.audit, s.seals, s.usage,
+		contactModule, fileModule, objectModule, formModule, campaignModule, s.reports,
+		s.compliance(contactModule, objectModule, formModule), s.peopleModule, s.imports, s.audit, s.seals, s.usage,
 		&organization.Module{Directory: s.directory, Defaults: s.limiter.Defaults()},
 	}, more...)
 
-	kept := s.kept()
+	kept := s.storedKinds()
 	s.store.Keep(record.Specs(kept)...)
-	described := record.Described(append(s.kinds.people.Kept(), kept...))
-	record.Link(described)
-	s.transfer = bundle.New(bundle.Deps{Directory: s.directory, People: s.kinds.people, Resources: described, End: s.ending()})
+	resources := record.Described(append(s.kinds.people.Kept(), kept...))
+	record.Link(resources)
+	s.transfer = bundle.New(bundle.Deps{
+		Directory: s.directory, People: s.kinds.people, Resources: resources, End: s.endRecords(),
+	})
 }
 
-// ending returns what ends records of a resource for good, as the rows that delete or purge them do.
-func (s *Services) ending() func(context.Context, *tenants.Tenant, string, []string) (bool, error) {
+// endRecords returns a function that ends records of a resource for good, with the handler of the row that deletes or
+// purges them. The function reports whether the resource has such a row.
+func (s *Services) endRecords() func(context.Context, *tenants.Tenant, string, []string) (bool, error) {
 	rows := sync.OnceValue(func() map[string]*operation.Row {
 		by := map[string]*operation.Row{}
 		for _, m := range s.modules {
@@ -89,45 +103,56 @@ func (s *Services) ending() func(context.Context, *tenants.Tenant, string, []str
 		if row == nil {
 			return false, nil
 		}
-		return true, row.End(ctx, s.own(row, t), ids)
+		return true, row.End(ctx, s.systemCall(row, t), ids)
 	}
 }
 
-// own returns a call of the gateway's own, which all of an organization is shown to.
-func (s *Services) own(row *operation.Row, t *tenants.Tenant) *operation.Call {
+// systemCall returns a call by the gateway itself, with access to all of the organization.
+func (s *Services) systemCall(row *operation.Row, t *tenants.Tenant) *operation.Call {
 	c := operation.NewCall(row, func(string) string { return "" })
-	c.Tenant, c.Principal, c.Workspace, c.Scope = t, &tenants.Principal{Kind: tenants.System}, t.Workspace(), store.Scope{All: true}
+	c.Tenant, c.Principal = t, &tenants.Principal{Kind: tenants.System}
+	c.Workspace, c.Scope = t.Workspace(), store.Scope{All: true}
 	return c
 }
 
-// compliance returns the module that checks contacts by their lessons, which are records and submissions.
-func (s *Services) compliance(people *contacts.Module, records *objects.Module, filled *forms.Module) *compliance.Module {
+// compliance returns the module that checks, by their lessons, whether contacts comply. Lessons are records of the
+// object, or submissions of the form, with the name compliance.Lesson.
+func (s *Services) compliance(
+	people *contacts.Module, objects *objects.Module, forms *forms.Module,
+) *compliance.Module {
 	return compliance.New(compliance.Deps{
 		Contacts: people.Contacts.Table,
 		Records: func(ctx context.Context, ws *store.Workspace) (compliance.Lessons, error) {
-			fields, err := records.SchemaFields(ctx, ws, compliance.Lesson)
-			return compliance.Lessons{Table: records.Records.Table(ws), Of: store.Eq("object", compliance.Lesson), Fields: fields}, err
+			fields, err := objects.SchemaFields(ctx, ws, compliance.Lesson)
+			return compliance.Lessons{
+				Table: objects.Records.Table(ws), Of: store.Eq("object", compliance.Lesson), Fields: fields,
+			}, err
 		},
 		Submissions: func(ctx context.Context, ws *store.Workspace) (compliance.Lessons, error) {
-			form, err := filled.Collections.In(ws).First(ctx, store.Query{Filter: store.Eq("name", compliance.Lesson)})
+			form, err := forms.Collections.In(ws).First(ctx, store.Query{Filter: store.Eq("name", compliance.Lesson)})
 			if err != nil {
 				return compliance.Lessons{}, err
 			}
-			return compliance.Lessons{Table: filled.Submissions.Table(ws), Of: store.Eq("form", form.ID), Fields: form.Fields()}, nil
+			return compliance.Lessons{
+				Table: forms.Submissions.Table(ws), Of: store.Eq("form", form.ID), Fields: form.Fields(),
+			}, nil
 		},
 	})
 }
 
-// kept returns all that is in the workspaces of organizations.
-func (s *Services) kept() []record.Kept {
-	all := []record.Kept{s.repeats}
+// storedKinds returns the kinds of records in the workspaces of organizations.
+func (s *Services) storedKinds() []record.Kept {
+	all := []record.Kept{s.idempotency}
 	for _, m := range s.modules {
 		all = append(all, m.Kept()...)
 	}
 	return all
 }
 
-// recordImport writes what an import has changed into the organization's audit log.
-func (s *Services) recordImport(ctx context.Context, ws *store.Workspace, subject string, facts map[string]string) error {
-	return s.audit.Write(ctx, ws, audit.Record{Operation: "import", Subject: subject, Outcome: audit.OK, Facts: facts})
+// recordImport writes the changes of an import to the audit log of the organization.
+func (s *Services) recordImport(
+	ctx context.Context, ws *store.Workspace, subject string, facts map[string]string,
+) error {
+	rec := audit.Record{Operation: "import", Subject: subject, Outcome: audit.OK, Facts: facts}
+	return s.audit.Write(ctx, ws, rec)
 }

@@ -18,10 +18,10 @@ import (
 	"tenantry/tenants/limits"
 )
 
-// answerRoom is the room for large answers, in bytes for each unit of work in flight.
+// answerRoom is the room for large answers: bytes for each unit of limits.in_flight.
 const answerRoom = 384 << 10
 
-// routes makes the handler of the public listener from the operation rows.
+// routes makes the handler of the public listener from the rows of operations, which it returns too.
 func (a *App) routes(registry *prometheus.Registry) (http.Handler, []operation.Row, error) {
 	proxies := make([]netip.Prefix, 0, len(a.cfg.TrustedProxies))
 	for _, text := range a.cfg.TrustedProxies {
@@ -37,48 +37,52 @@ func (a *App) routes(registry *prometheus.Registry) (http.Handler, []operation.R
 		unproxied = a.noteProxy
 	}
 	if a.behindTLS() {
-		cookie = "__Host-" + cookie // browsers then refuse it from anywhere but this host over TLS
+		cookie = "__Host-" + cookie // browsers accept this prefix only from the host itself over TLS
 	}
-	// As many bodies can be read as half of the work would fill with the largest; what is made of them takes twice
-	// that.
+	// Bodies have room for the largest body in half of the requests in flight; decoded values take twice the room of
+	// their bodies.
 	inFlight := int64(a.cfg.Limits.InFlight)
-	work, bodies, decoded := limits.NewFlight(inFlight), limits.NewFlight(inFlight*operation.MaxBodyLimit/2), limits.NewFlight(inFlight*operation.MaxBodyLimit)
+	work := limits.NewFlight(inFlight)
+	bodies := limits.NewFlight(inFlight * operation.MaxBodyLimit / 2)
+	decoded := limits.NewFlight(inFlight * operation.MaxBodyLimit)
 	answers := limits.NewFlight(inFlight * answerRoom)
 	pipeline := middleware.New(middleware.Options{
 		Tenants: a.directory, Keys: a.keys, Sessions: a.sessions, Needs: a.keys.NeedsOf, Limits: a.limiter,
-		Work: work, Bodies: bodies, Decoded: decoded, Answers: answers, Audit: a.audit, Repeats: a.repeats, Log: a.log,
-		Metrics: middleware.NewMetrics(registry), Usage: a.usage, Requests: a.requests, Tracer: a.telemetry.Tracer(), Proxies: proxies,
-		Cookie: cookie, BaseURL: a.baseURL, Expired: a.expired, Unproxied: unproxied,
+		Work: work, Bodies: bodies, Decoded: decoded, Answers: answers,
+		Audit: a.audit, Idempotency: a.idempotency, Log: a.log,
+		Metrics: middleware.NewMetrics(registry), Usage: a.usage, Requests: a.requests, Tracer: a.telemetry.Tracer(),
+		Proxies: proxies, Cookie: cookie, BaseURL: a.baseURL, Expired: a.expired, Unproxied: unproxied,
 	})
 	registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Name: "tenantry_limits_local_total", Help: "Requests that this replica counted by itself because Redis was away.",
+		Name: "tenantry_limits_local_total", Help: "Requests that this replica counted by itself because Redis was unavailable.",
 	}, func() float64 { return float64(a.limiter.Local()) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "tenantry_in_flight", Help: "Weight of the requests being answered; reports, lists, exports and bulk calls weigh 4, others 1.",
 	}, func() float64 { return float64(work.Used()) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "tenantry_bodies_bytes", Help: "Bytes that the bodies being read may take.",
+		Name: "tenantry_bodies_bytes", Help: "Bytes reserved for the bodies being read.",
 	}, func() float64 { return float64(bodies.Used()) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "tenantry_answers_bytes", Help: "Bytes that the large answers being made and sent may take.",
+		Name: "tenantry_answers_bytes", Help: "Bytes reserved for the large answers being made and sent.",
 	}, func() float64 { return float64(answers.Used()) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "tenantry_decoded_bytes", Help: "Bytes that what is made of bodies may take until it is stored.",
+		Name: "tenantry_decoded_bytes", Help: "Bytes reserved for the values decoded from bodies until they are stored.",
 	}, func() float64 { return float64(decoded.Used()) }))
-	for of := range a.inMemory() {
+	for of := range a.cacheSizes() {
 		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "tenantry_kept", Help: "Things that are kept in memory of organizations.", ConstLabels: prometheus.Labels{"of": of},
-		}, func() float64 { return float64(a.inMemory()[of]) }))
+			Name: "tenantry_kept", Help: "Entries kept in memory for organizations, by what they are.",
+			ConstLabels: prometheus.Labels{"of": of},
+		}, func() float64 { return float64(a.cacheSizes()[of]) }))
 	}
 	pages, err := a.newConsole(cookie, pipeline)
 	if err != nil {
 		return nil, nil, err
 	}
-	parts := []serving{pages}
+	sources := []operationSource{pages}
 	for _, m := range a.modules {
-		parts = append(parts, m)
+		sources = append(sources, m)
 	}
-	rows, err := operationRows(parts)
+	rows, err := operationRows(sources)
 	if err != nil {
 		return nil, nil, err
 	}
-	a.members.Explain(rows)
+	a.peopleModule.Explain(rows)
 	a.usage.Tell(rows)
 
 	gin.SetMode(gin.ReleaseMode)
@@ -103,32 +107,36 @@ func (a *App) routes(registry *prometheus.Registry) (http.Handler, []operation.R
 			engine.Match(methods, route, func(c *gin.Context) { pipeline.Serve(op, c.Writer, c.Request, c.Param) })
 			allowed[route] = append(allowed[route], methods...)
 			if op.Kinds&operation.Browser != 0 {
-				open[route] = append(open[route], op.Method) // HEAD, like GET, needs no leave
+				open[route] = append(open[route], op.Method) // HEAD, like GET, needs no preflight
 			}
 		}
 	}
 	const documentRoute = "/api/openapi.json"
-	serveDocument := middleware.Static("application/json; charset=utf-8", func() []byte { // most starts are of nobody who reads it
+	// The document is built for the first request, because few processes are asked for it.
+	serveDocument := middleware.Static("application/json; charset=utf-8", func() []byte {
 		document, err := openapi.Build(openapi.Info{Title: "Tenantry", Version: a.version, Cookie: cookie}, rows)
 		if err != nil {
-			panic(err) // a fault of the rows, which every test of them shows
+			panic(err) // a fault in the rows, which the tests of the document find
 		}
 		return document.JSON()
 	})
-	counted := pipeline.Counted(serveDocument) // of 700 KB
+	counted := pipeline.WithinLimits(serveDocument) // it is 700 KB
 	allowed[documentRoute] = []string{http.MethodGet, http.MethodHead}
-	engine.Match(allowed[documentRoute], documentRoute, func(c *gin.Context) { pipeline.Observe("openapi", c.Writer, c.Request, counted) })
+	engine.Match(allowed[documentRoute], documentRoute, func(c *gin.Context) {
+		pipeline.Observe("openapi", c.Writer, c.Request, counted)
+	})
 	pages.Serve(rows, engine)
 	engine.NoMethod(func(c *gin.Context) { refuseMethod(pipeline, c, allowed, open) })
 	engine.NoRoute(func(c *gin.Context) { notFound(pipeline, pages, c) })
 	return engine, rows, nil
 }
 
-// refuseMethod answers a method that a path does not have, in the envelope; a browser that
-// asks first is told which ones a page may use.
+// refuseMethod answers a method that a path does not have: with an envelope, or, to the preflight request of a browser,
+// with the methods that pages of other origins may use. open has those methods by route, allowed all methods.
 func refuseMethod(pipeline *middleware.Pipeline, c *gin.Context, allowed, open map[string][]string) {
 	path := c.Request.URL.EscapedPath()
-	if methods := methodsOf(open, path); len(methods) > 0 && c.Request.Method == http.MethodOptions && c.GetHeader("Origin") != "" {
+	preflight := c.Request.Method == http.MethodOptions && c.GetHeader("Origin") != ""
+	if methods := methodsOf(open, path); preflight && len(methods) > 0 {
 		middleware.Preflight(c.Writer, c.Request, strings.Join(methods, ", "))
 		return
 	}
@@ -139,7 +147,7 @@ func refuseMethod(pipeline *middleware.Pipeline, c *gin.Context, allowed, open m
 	})
 }
 
-// methodsOf returns the methods of every route that the path fits.
+// methodsOf returns the methods of all routes that match the path, sorted.
 func methodsOf(routes map[string][]string, path string) []string {
 	segments := strings.Split(path, "/")
 	var found []string
@@ -157,38 +165,39 @@ func methodsOf(routes map[string][]string, path string) []string {
 	return slices.Compact(found)
 }
 
-// notFound answers paths that are no operation's: in the envelope under /api/ and /auth/, as a
-// page, or by one, elsewhere.
+// notFound answers paths without an operation: with an envelope under /api/ and /auth/, elsewhere with a page.
 func notFound(pipeline *middleware.Pipeline, pages http.Handler, c *gin.Context) {
 	path := c.Request.URL.Path
 	if strings.HasPrefix(path, "/api/") || strings.HasPrefix(path, "/auth/") || path == "/api" || path == "/auth" {
-		pipeline.Problem("no_route", c.Writer, c.Request, &operation.Problem{Code: http.StatusNotFound, Message: "No such route"})
+		problem := &operation.Problem{Code: http.StatusNotFound, Message: "No such route"}
+		pipeline.Problem("no_route", c.Writer, c.Request, problem)
 		return
 	}
-	c.Status(http.StatusOK) // the framework has set 404 for what is no operation
+	c.Status(http.StatusOK) // the framework has set 404; the page sets its own status
 	pipeline.Observe("page", c.Writer, c.Request, pages)
 }
 
-// ginPath writes /a/{id} as /a/:id.
+// ginPath rewrites /a/{id} as /a/:id.
 func ginPath(path string) string {
 	return strings.NewReplacer("{", ":", "}", "").Replace(path)
 }
 
-// operationRows collects the rows of all modules and refuses what cannot be served.
-func operationRows(modules []serving) ([]operation.Row, error) {
+// operationRows collects the rows of all sources. It returns an error for rows that are invalid, belong to the operator
+// or have the name of another.
+func operationRows(sources []operationSource) ([]operation.Row, error) {
 	var rows []operation.Row
-	for _, module := range modules {
-		rows = append(rows, module.Operations()...)
+	for _, source := range sources {
+		rows = append(rows, source.Operations()...)
 	}
 	var faults []error
 	names := map[string]bool{}
 	for i := range rows {
 		faults = append(faults, rows[i].Validate()...)
 		if rows[i].Credentials&operation.Operator != 0 {
-			faults = append(faults, errors.New("operation "+rows[i].Name+" is the operator's, who has a socket of their own"))
+			faults = append(faults, errors.New("operation "+rows[i].Name+" is for the operator, and belongs on the control socket"))
 		}
 		if names[rows[i].Name] {
-			faults = append(faults, errors.New("operation "+rows[i].Name+" is there twice"))
+			faults = append(faults, errors.New("operation "+rows[i].Name+" is defined twice"))
 		}
 		names[rows[i].Name] = true
 	}

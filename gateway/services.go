@@ -36,50 +36,50 @@ import (
 	"tenantry/tenants/sessions"
 )
 
-// Services are the parts of a gateway without its listeners: what commands work on.
+// Services are the parts of a gateway without its listeners. Commands work on them.
 type Services struct {
 	cfg            config.Config
 	log            *slog.Logger
-	requests       slog.Handler // takes a line of each request; nil: there is none
+	requests       slog.Handler // gets a line for each request; nil: off
 	now            func() time.Time
-	reuse          time.Duration // of shared reports' rows
+	reportReuse    time.Duration // how long rows of shared reports are reused
 	passwordMemory uint32
 	redisTimeout   time.Duration
 	version        string
-	made           bool // the installation was made by this process
+	made           bool // this process made the installation
 	ready          atomic.Bool
-	proxied        atomic.Bool // a proxy that is not trusted has been seen
+	proxied        atomic.Bool // a request came from a proxy that is not trusted
 
 	background *background.Work
 	lock       *folderLock
 	engines    engines
-	measured   *storeMetrics
+	metrics    *storeMetrics
 	telemetry  *telemetry.Telemetry // nil: off
 	store      *store.Store
 	keyring    *keyring.Keyring
 	localRedis *localredis.Server
 	redis      redisconn.Client
 
-	directory *tenants.Directory
-	announcer *announce.Announcer // nil where Redis is inside the process: nobody else would hear
-	people    *identity.Service
-	keys      *keys.Service
-	sessions  *sessions.Service
-	limiter   *limits.Limiter
-	audit     *audit.Log
-	seals     *audit.Seals
-	repeats   *idempotency.Log
-	usage     *usage.Meter
-	kinds     kinds
-	modules   []Module
-	members   *people.Module
-	reports   *reports.Module
-	transfer  *bundle.Service
-	bundles   *imports.Service
-	port      string // of the public listener, for addresses in answers
+	directory    *tenants.Directory
+	announcer    *announce.Announcer // nil if Redis is inside the process: no other replica could listen
+	people       *identity.Service
+	keys         *keys.Service
+	sessions     *sessions.Service
+	limiter      *limits.Limiter
+	audit        *audit.Log
+	seals        *audit.Seals
+	idempotency  *idempotency.Log
+	usage        *usage.Meter
+	kinds        kinds
+	modules      []Module
+	peopleModule *people.Module
+	reports      *reports.Module
+	transfer     *bundle.Service
+	imports      *imports.Service
+	port         string // of the public listener, for addresses in answers
 }
 
-// kinds are the records of who calls.
+// kinds are the kinds of records in the control data.
 type kinds struct {
 	organizations tenants.Kinds
 	people        identity.Kinds
@@ -92,11 +92,13 @@ func (k kinds) specs() []*store.Spec {
 	return slices.Concat(k.organizations.Specs(), record.Specs(k.people.Kept()), k.keys.Specs())
 }
 
-// OpenServices takes the data folder and opens everything but the listeners. Close must
-// be called. Errors: *InUseError, store.ErrNewer, and what is wrong with the folder, the
-// keyring or Redis, each saying how to mend it.
+// OpenServices locks the data folder and opens everything but the listeners. The caller must call Close. Errors:
+// *InUseError, store.ErrNewer, and faults of the folder, the keyring or Redis, each saying how to correct it.
 func OpenServices(ctx context.Context, cfg config.Config, o Options) (_ *Services, err error) {
-	s := &Services{cfg: cfg, log: o.Log, now: o.Now, reuse: o.ReportReuse, passwordMemory: o.PasswordMemory, redisTimeout: o.RedisTimeout, kinds: newKinds(), audit: audit.New(), version: cmp.Or(o.Version, "development")}
+	s := &Services{
+		cfg: cfg, log: o.Log, now: o.Now, reportReuse: o.ReportReuse, passwordMemory: o.PasswordMemory,
+		redisTimeout: o.RedisTimeout, kinds: newKinds(), audit: audit.New(), version: cmp.Or(o.Version, "development"),
+	}
 	_, s.port, _ = net.SplitHostPort(cfg.Listen)
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
@@ -118,11 +120,11 @@ func OpenServices(ctx context.Context, cfg config.Config, o Options) (_ *Service
 		return nil, err
 	}
 	for _, folder := range s.folders() {
-		if _, err = judgeFolder(folder); err != nil {
+		if _, err = checkFolder(folder); err != nil {
 			return nil, err
 		}
 	}
-	if err = s.lookBefore(o.Init); err != nil {
+	if err = s.checkBeforeOpening(o.Init); err != nil {
 		return nil, err
 	}
 	if s.lock, err = lockFolder(cfg.Data, o.Holder, s.now()); err != nil {
@@ -131,11 +133,11 @@ func OpenServices(ctx context.Context, cfg config.Config, o Options) (_ *Service
 	if err = s.openEngines(ctx, o.Engines); err != nil {
 		return nil, err
 	}
-	s.measured = newStoreMetrics()
-	s.measured.also, s.measured.traces = o.Observe, s.telemetry
+	s.metrics = newStoreMetrics()
+	s.metrics.observer, s.metrics.traces = o.Observe, s.telemetry
 	s.store = store.New(store.Options{
-		Backends: s.engines, ControlBackend: cfg.Control, Control: append(s.kinds.specs(), s.audit.Specs()...), Now: o.Now, Observe: s.measured.observe,
-		Damage: s.noteDamage, Unreadable: s.noteUnreadable, Leases: o.Leases,
+		Backends: s.engines, ControlBackend: cfg.Control, Control: append(s.kinds.specs(), s.audit.Specs()...),
+		Now: o.Now, Observe: s.metrics.observe, Damage: s.noteDamage, Unreadable: s.noteUnreadable, Leases: o.Leases,
 	})
 	if err = s.awaitControl(ctx, o.WaitForStore, o.Init); err != nil {
 		return nil, err
@@ -146,10 +148,10 @@ func OpenServices(ctx context.Context, cfg config.Config, o Options) (_ *Service
 	if err = s.openRedis(ctx); err != nil {
 		return nil, err
 	}
-	if err = s.openWho(ctx); err != nil {
+	if err = s.openIdentity(ctx); err != nil {
 		return nil, err
 	}
-	for _, d := range s.store.Damaged() { // as the process before found it
+	for _, d := range s.store.Damaged() { // found by an earlier process
 		s.noteDamage(d, false)
 	}
 	s.openModules(o.Modules)
@@ -159,19 +161,19 @@ func OpenServices(ctx context.Context, cfg config.Config, o Options) (_ *Service
 // baseURL returns the address of an organization, for links.
 func (s *Services) baseURL(slug string) string { return s.cfg.OrganizationURL(slug, s.port) }
 
-// awaitControl opens the workspace of organizations, people and keys, without which nothing
-// can begin: the keyring is proven against it. A database server that is still starting
-// is tried again until limit has passed. It is made only for an installation that may begin.
+// awaitControl opens the control workspace, which everything else needs. It tries a database server that is still
+// starting again until limit has passed. It makes the workspace only if checkMayInit permits it. Error:
+// ErrNoInstallation.
 func (s *Services) awaitControl(ctx context.Context, limit time.Duration, init bool) error {
-	started, told := time.Now(), false
+	started, waiting := time.Now(), false
 	for {
-		ring, err := s.hasKeyring()
-		there := false
+		keyring, err := s.hasKeyring()
+		exists := false
 		if err == nil {
-			there, err = s.store.HasControl(ctx)
+			exists, err = s.store.HasControl(ctx)
 		}
-		if err == nil && !there {
-			err = s.mayBegin(init, ring)
+		if err == nil && !exists {
+			err = s.checkMayInit(init, keyring)
 		}
 		if err == nil {
 			_, err = s.store.Control(ctx)
@@ -179,20 +181,23 @@ func (s *Services) awaitControl(ctx context.Context, limit time.Duration, init b
 		switch {
 		case errors.Is(err, ErrNoInstallation):
 			return err
-		case err == nil && told:
-			s.log.InfoContext(ctx, "the control backend answers", "backend", s.cfg.Control, "waited", time.Since(started).Round(time.Millisecond).String())
+		case err == nil && waiting:
+			s.log.InfoContext(ctx, "the control backend answers",
+				"backend", s.cfg.Control, "waited", time.Since(started).Round(time.Millisecond).String())
 			return nil
 		case err == nil || !s.cfg.Shared() || ctx.Err() != nil:
 			return err
 		case !errors.Is(err, store.ErrUnavailable):
 			return fmt.Errorf("backend %s, which holds organizations, people and keys: %w", s.cfg.Control, err)
 		case time.Since(started) >= limit:
-			return fmt.Errorf("the backend %s, which holds organizations, people and keys, does not answer (tried for %s): start its server, and check backends.%s.uri and the network between: %w",
+			return fmt.Errorf("the backend %s, which holds organizations, people and keys, does not answer (tried for %s): "+
+				"start its server, and check backends.%s.uri and the network between: %w",
 				s.cfg.Control, time.Since(started).Round(time.Second), s.cfg.Control, err)
 		}
-		if !told {
-			told = true
-			s.log.WarnContext(ctx, "waiting for the control backend", "backend", s.cfg.Control, "at_most", limit.String(), "error", err)
+		if !waiting {
+			waiting = true
+			s.log.WarnContext(ctx, "waiting for the control backend",
+				"backend", s.cfg.Control, "at_most", limit.String(), "error", err)
 		}
 		select {
 		case <-time.After(startPause):
@@ -202,16 +207,18 @@ func (s *Services) awaitControl(ctx context.Context, limit time.Duration, init b
 	}
 }
 
-// startPause lies between two attempts to reach the control backend at the start.
+// startPause lies between two attempts to reach the control backend.
 const startPause = 250 * time.Millisecond
 
-// Close ends what OpenServices began, in reverse order.
+// Close closes what OpenServices opened, in reverse order, and stores what was counted in memory. It waits at most
+// timeouts.shutdown for background tasks and commands.
 func (s *Services) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.Timeouts.Shutdown)
 	defer cancel()
 	var commands sync.WaitGroup
 	if s.lock != nil {
-		commands.Go(func() { s.lock.stopCommands(ctx) }) // one that takes all the time leaves none for what was noted
+		// Concurrently, because a long command must leave time to store uses and usage.
+		commands.Go(func() { s.lock.stopCommands(ctx) })
 	}
 	s.background.Close(ctx)
 	if s.keys != nil && ctx.Err() == nil {
@@ -220,7 +227,7 @@ func (s *Services) Close() error {
 	if s.usage != nil && ctx.Err() == nil {
 		s.usage.Flush(ctx)
 	}
-	commands.Wait() // they need everything below
+	commands.Wait() // before the parts that commands use are closed
 	s.audit.Settle(ctx, 0)
 	var errs []error
 	if s.announcer != nil {
@@ -234,10 +241,10 @@ func (s *Services) Close() error {
 	}
 	errs = append(errs, s.engines.close())
 	if err := s.telemetry.Close(ctx); err != nil {
-		s.log.Warn("the last traces and figures were not sent", "error", err) // nothing of anybody's is lost
+		s.log.Warn("the last traces and metrics were not sent", "error", err) // not an error of Close: no data are lost
 	}
 	if s.lock != nil {
-		errs = append(errs, s.lock.free())
+		errs = append(errs, s.lock.release())
 	}
 	return errors.Join(errs...)
 }

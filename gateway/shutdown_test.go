@@ -16,8 +16,8 @@ import (
 	"tenantry/modules/imports/bundle"
 )
 
-// dialled returns a client of the gateway's control socket.
-func dialled(t *testing.T, g *gatewaytest.Gateway) *control.Client {
+// dial returns a client of the control socket of the gateway.
+func dial(t *testing.T, g *gatewaytest.Gateway) *control.Client {
 	t.Helper()
 	holder, err := gateway.ReadHolder(g.Config.Data)
 	if err != nil {
@@ -31,13 +31,13 @@ func dialled(t *testing.T, g *gatewaytest.Gateway) *control.Client {
 	return client
 }
 
-// TestRunningCommandsFinishBeforeTheStoreCloses: an import that came over the socket is
-// read, stored and answered while the gateway ends.
+// TestRunningCommandsFinishBeforeTheStoreCloses: an import over the socket is read, stored and answered while the
+// gateway stops.
 func TestRunningCommandsFinishBeforeTheStoreCloses(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
 	g.Org(t, "acme")
-	client := dialled(t, g)
+	client := dial(t, g)
 	in, out := io.Pipe()
 	type answer struct {
 		report *bundle.Report
@@ -52,7 +52,7 @@ func TestRunningCommandsFinishBeforeTheStoreCloses(t *testing.T) {
 		}
 		done <- answer{r, err}
 	}()
-	// A write of the pipe ends when the server has begun to read.
+	// This write returns when the server has begun to read.
 	const lines = 500
 	if _, err := fmt.Fprintf(out, `{"kind":"contact","external_id":"c-0","city":"Bonn"}`+"\n"); err != nil {
 		t.Fatal(err)
@@ -71,14 +71,13 @@ func TestRunningCommandsFinishBeforeTheStoreCloses(t *testing.T) {
 		t.Fatal(err)
 	}
 	if a := <-done; a.err != nil || a.report.Created != lines {
-		t.Errorf("the import ended with %v, %+v", a.err, a.report)
+		t.Errorf("import = %+v, %v, want %d created", a.report, a.err, lines)
 	}
 	<-closed
 }
 
-// TestCloseWaitsForNothingThatHangs: a store that keeps what is done beside requests waiting keeps the gateway from
-// ending no longer than timeouts.shutdown.
-func TestCloseWaitsForNothingThatHangs(t *testing.T) {
+// TestCloseIsBounded: a store that hangs delays the shutdown for at most timeouts.shutdown.
+func TestCloseIsBounded(t *testing.T) {
 	t.Parallel()
 	var hang atomic.Bool
 	hanging, release := make(chan struct{}, 1), make(chan struct{})
@@ -104,15 +103,14 @@ func TestCloseWaitsForNothingThatHangs(t *testing.T) {
 	select {
 	case <-stopped:
 	case <-time.After(30 * time.Second):
-		t.Error("the gateway waits for what hangs")
+		t.Error("the gateway waits for the store that hangs")
 	}
 	close(release)
 	<-stopped
 }
 
-// TestWhatWasNotedIsStoredThoughACommandHangs: a command that is not at its end when the gateway stops takes no time
-// from storing what was asked.
-func TestWhatWasNotedIsStoredThoughACommandHangs(t *testing.T) {
+// TestUsageIsStoredThoughACommandHangs: usage is stored even if a command runs until the end of the shutdown.
+func TestUsageIsStoredThoughACommandHangs(t *testing.T) {
 	t.Parallel()
 	var stored atomic.Int32
 	g := gatewaytest.Start(t, func(c *config.Config, o *gateway.Options) {
@@ -125,25 +123,25 @@ func TestWhatWasNotedIsStoredThoughACommandHangs(t *testing.T) {
 	})
 	acme := g.Org(t, "acme")
 	acme.Get(t, acme.Key(t), "/api/campaigns")
-	client := dialled(t, g)
+	client := dial(t, g)
 	in, out := io.Pipe()
 	done := make(chan error, 1)
 	go func() {
 		_, err := client.Do(t.Context(), "import", control.ImportRequest{Org: "acme"}, control.Streams{Input: in})
 		done <- err
 	}()
-	if _, err := fmt.Fprintln(out, `{"kind":"contact","external_id":"c-0"}`); err != nil { // it is being read
+	if _, err := fmt.Fprintln(out, `{"kind":"contact","external_id":"c-0"}`); err != nil { // the server is reading it
 		t.Fatal(err)
 	}
 	before := stored.Load()
 	g.Stop(t)
 	if stored.Load() == before {
-		t.Error("what was asked is not stored")
+		t.Error("usage was not stored")
 	}
 	if err := out.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if <-done == nil {
-		t.Error("the import that was cut off ended well")
+		t.Error("the interrupted import returned no error")
 	}
 }

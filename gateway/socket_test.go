@@ -9,8 +9,7 @@ import (
 	"tenantry/gateway/gatewaytest"
 )
 
-// TestCommandsOfAnySize: what a command asks for besides its input may be as much over the socket as within the
-// process.
+// TestCommandsOfAnySize: the request of a command with input may be as large over the socket as within the process.
 func TestCommandsOfAnySize(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
@@ -22,7 +21,7 @@ func TestCommandsOfAnySize(t *testing.T) {
 		header, cells, columns[name] = append(header, name), append(cells, "x"), []string{fmt.Sprintf("column_number_%d", i)}
 	}
 	file := strings.Join(header, ",") + "\n" + strings.Join(cells, ",") + "\n"
-	for way, client := range map[string]*control.Client{"within": g.Commands, "socket": dialled(t, g)} {
+	for way, client := range map[string]*control.Client{"in process": g.Commands, "socket": dial(t, g)} {
 		in := control.ImportRequest{Org: "acme", As: "contacts", Format: "csv", Map: columns, DryRun: true}
 		if _, err := client.Do(t.Context(), "import", in, control.Streams{Input: strings.NewReader(file)}); err != nil {
 			t.Errorf("%s: %v", way, err)

@@ -10,7 +10,7 @@ import (
 	"tenantry/operation"
 )
 
-// rowsOf is a module of given rows.
+// rowsOf is an operationSource of given rows.
 type rowsOf []operation.Row
 
 func (r rowsOf) Operations() []operation.Row { return r }
@@ -30,8 +30,8 @@ func goodRow() operation.Row {
 
 func TestRowWithoutPolicyIsNotServed(t *testing.T) {
 	t.Parallel()
-	if rows, err := operationRows([]serving{rowsOf{goodRow()}}); err != nil || len(rows) != 1 {
-		t.Fatalf("a good row: %v", err)
+	if rows, err := operationRows([]operationSource{rowsOf{goodRow()}}); err != nil || len(rows) != 1 {
+		t.Fatalf("operationRows of a valid row = %d rows, %v, want 1", len(rows), err)
 	}
 	for name, breakIt := range map[string]func(*operation.Row){
 		"everything":             func(o *operation.Row) { *o = operation.Row{} },
@@ -49,27 +49,27 @@ func TestRowWithoutPolicyIsNotServed(t *testing.T) {
 		row := goodRow()
 		breakIt(&row)
 		if len(row.Validate()) == 0 {
-			t.Errorf("%s: the row is valid", name)
+			t.Errorf("%s: Validate found no fault, want one", name)
 		}
-		if _, err := operationRows([]serving{rowsOf{goodRow()}, rowsOf{row}}); err == nil {
-			t.Errorf("%s: the row is served", name)
+		if _, err := operationRows([]operationSource{rowsOf{goodRow()}, rowsOf{row}}); err == nil {
+			t.Errorf("%s: operationRows returned no error, want one", name)
 		}
 	}
 	for _, g := range new(control.Server).Groups() {
 		for _, c := range g.Commands {
-			if _, err := operationRows([]serving{rowsOf{goodRow()}, rowsOf{c.Row}}); len(c.Row.Validate()) > 0 || err == nil || !strings.Contains(err.Error(), "is the operator's") {
+			_, err := operationRows([]operationSource{rowsOf{goodRow()}, rowsOf{c.Row}})
+			if len(c.Row.Validate()) > 0 || err == nil || !strings.Contains(err.Error(), "is for the operator") {
 				t.Errorf("the command %s is served in public: %v", c.Name, err)
 			}
 		}
 	}
-	_, err := operationRows([]serving{rowsOf{goodRow()}, rowsOf{goodRow()}})
+	_, err := operationRows([]operationSource{rowsOf{goodRow()}, rowsOf{goodRow()}})
 	if err == nil || !strings.Contains(err.Error(), "twice") {
-		t.Errorf("two rows of one name: %v", err)
+		t.Errorf("two rows with one name: %v, want an error with \"twice\"", err)
 	}
 }
 
-// TestEveryServedRowHasAPolicy holds that the rows served pass through operationRows, so that a bad row keeps the
-// gateway from starting.
+// TestEveryServedRowHasAPolicy: zero values of rules and kinds admit nobody.
 func TestEveryServedRowHasAPolicy(t *testing.T) {
 	t.Parallel()
 	var zero operation.Rule

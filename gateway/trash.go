@@ -11,21 +11,22 @@ import (
 	"tenantry/tenants"
 )
 
-// The trash of all organizations is emptied in rounds, and these in turns. Organizations are part of it.
+// The trash of all organizations, and deleted organizations themselves, are emptied in rounds. A round goes over all
+// organizations, in as many turns as it takes; one replica at a time takes a turn.
 const (
 	trashChore = "000000000000000000000001"
-	trashTick  = time.Minute      // between two turns of a replica
-	trashRound = time.Hour        // between two rounds, but where the last one left something
-	trashTurn  = 40 * time.Second // after which no other organization is begun
-	trashEach  = 10 * time.Second // for one organization
-	sealEach   = 5 * time.Second  // for its audit log besides
-	trashHold  = time.Minute      // after which a replica that says nothing has ended
-	// trashGrace is more than a restoration takes, and more than the clocks of replicas differ: what is
-	// about to end is restored by nobody any more.
+	trashTick  = time.Minute      // between two turns that a replica tries to take
+	trashRound = time.Hour        // between two rounds, unless the last one was not completed
+	trashTurn  = 40 * time.Second // after this no further organization is begun
+	trashEach  = 10 * time.Second // timeout for one organization
+	sealEach   = 5 * time.Second  // timeout for sealing its audit log, in addition
+	trashHold  = time.Minute      // after this the turn of a replica that died is free for others
+	// trashGrace is longer than a restoration takes, and than the clocks of replicas differ, because a record must not
+	// be restored and erased at the same time.
 	trashGrace = 10 * time.Minute
 )
 
-// expired returns the time before which records were deleted that are kept no longer; 0: all are.
+// expired returns the time, in milliseconds, before which deleted records have expired; 0: records never expire.
 func (s *Services) expired() int64 {
 	if s.cfg.Trash.Keep == 0 {
 		return 0
@@ -33,15 +34,15 @@ func (s *Services) expired() int64 {
 	return s.now().Add(-s.cfg.Trash.Keep).UnixMilli()
 }
 
-// keepTrashEmpty takes a turn of EmptyTrash and logs why one failed.
-func (a *App) keepTrashEmpty(ctx context.Context) {
+// takeTrashTurn calls EmptyTrash and logs its error.
+func (a *App) takeTrashTurn(ctx context.Context) {
 	if _, err := a.EmptyTrash(ctx); err != nil && ctx.Err() == nil {
-		a.log.WarnContext(ctx, "the trash could not be emptied, and will be later", "error", err)
+		a.log.WarnContext(ctx, "the trash could not be emptied and will be retried", "error", err)
 	}
 }
 
-// EmptyTrash takes one turn of erasing what was deleted long ago, unless another replica takes one or no round is due.
-// It reports whether it took one. Errors: store.ErrUnavailable, store.ErrConflict.
+// EmptyTrash takes one turn of erasing expired records and organizations. It does nothing if another replica has the
+// turn or no round is due, and reports whether it took a turn. Errors: store.ErrUnavailable, store.ErrConflict.
 func (a *App) EmptyTrash(ctx context.Context) (taken bool, err error) {
 	held, cancel := context.WithTimeout(ctx, trashHold)
 	defer cancel()
@@ -50,9 +51,9 @@ func (a *App) EmptyTrash(ctx context.Context) (taken bool, err error) {
 		return false, err
 	}
 	defer func() {
-		giving, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkTimeout)
+		giveCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkTimeout)
 		defer cancel()
-		err = errors.Join(err, a.directory.Give(giving, chore))
+		err = errors.Join(err, a.directory.Give(giveCtx, chore))
 	}()
 	for began := time.Now(); time.Since(began) < trashTurn && held.Err() == nil; {
 		page, err := a.directory.List(held, chore.After, 1)
@@ -60,7 +61,7 @@ func (a *App) EmptyTrash(ctx context.Context) (taken bool, err error) {
 			return true, err
 		}
 		if len(page) == 0 {
-			if !a.sealIn(held, a.directory.Own()) && !chore.Again {
+			if !a.seal(held, a.directory.Own()) && !chore.Again {
 				chore.Next = a.now().Add(trashRound).UnixMilli()
 			}
 			chore.After, chore.Again = "", false
@@ -71,56 +72,61 @@ func (a *App) EmptyTrash(ctx context.Context) (taken bool, err error) {
 		case org.IsDue(a.now()):
 			left = a.erase(held, org.Slug)
 		case org.State != tenants.Removed:
-			left = a.expireIn(held, org.Slug)
+			left = a.emptyTrashOf(held, org.Slug)
 		}
 		chore.After, chore.Again = org.Slug, chore.Again || left
 	}
 	return true, nil
 }
 
-// erase ends an organization that was deleted long ago, and reports whether it had not the time for all of it.
+// erase erases an organization that was deleted long ago. It reports whether it ran out of time.
 func (a *App) erase(ctx context.Context, slug string) (left bool) {
 	org, _, err := a.directory.RemoveDue(ctx, slug)
-	if errors.Is(err, tenants.ErrNotDeleted) { // it was undeleted just now
+	if errors.Is(err, tenants.ErrNotDeleted) { // it was restored just now
 		return false
 	}
 	if err != nil {
-		a.log.WarnContext(ctx, "a deleted organization could not be erased, and will be later", "organization", slug, "error", err)
+		a.log.WarnContext(ctx, "a deleted organization could not be erased and will be retried",
+			"organization", slug, "error", err)
 		return ctx.Err() != nil
 	}
 	subject := (&tenants.Principal{Kind: tenants.System}).Subject()
 	if err := a.audit.Erased(ctx, a.directory.Own(), org, subject); err != nil {
-		a.log.ErrorContext(ctx, "the erasure of an organization could not be recorded in the audit log", "organization", slug, "error", err)
+		a.log.ErrorContext(ctx, "the erasure of an organization could not be recorded in the audit log",
+			"organization", slug, "error", err)
 	}
-	a.log.InfoContext(ctx, "a deleted organization was erased", "organization", slug, "documents", org.Ending.Documents, "places", org.Ending.Places)
+	a.log.InfoContext(ctx, "a deleted organization was erased",
+		"organization", slug, "documents", org.Ending.Documents, "places", org.Ending.Places)
 	return false
 }
 
-// sealIn seals the audit log of an organization, or of the installation, and reports whether it had not the time for
-// all of it. The trash has a time of its own.
-func (a *App) sealIn(ctx context.Context, t *tenants.Tenant) (left bool) {
+// seal seals the audit log of an organization, or of the installation. It reports whether it ran out of time. Its
+// timeout is separate from that of the trash.
+func (a *App) seal(ctx context.Context, t *tenants.Tenant) (left bool) {
 	ctx, cancel := context.WithTimeout(ctx, sealEach)
 	defer cancel()
 	err := background.Try(func() error { return a.seals.Seal(ctx, t) })
 	if err != nil && ctx.Err() == nil {
-		a.log.WarnContext(ctx, "the audit log could not be sealed, and will be later", "organization", t.Org.Slug, "error", err)
+		a.log.WarnContext(ctx, "the audit log could not be sealed and will be retried",
+			"organization", t.Org.Slug, "error", err)
 	}
 	return err != nil && ctx.Err() != nil
 }
 
-// expireIn empties the trash of an organization, of which answers that were kept for a day are part, and reports
-// whether it had not the time for all of it.
-func (a *App) expireIn(outer context.Context, slug string) (left bool) {
+// emptyTrashOf erases the expired records of an organization and its expired answers for repeated requests, and seals
+// its audit log. It reports whether it ran out of time.
+func (a *App) emptyTrashOf(outer context.Context, slug string) (left bool) {
 	ctx, cancel := context.WithTimeout(outer, trashEach)
 	defer cancel()
 	before := a.now().Add(-a.cfg.Trash.Keep - trashGrace).UnixMilli()
-	ended := 0
+	erased := 0
 	t, err := a.directory.BySlug(ctx, slug)
 	if err == nil {
 		t = t.Through((*store.Workspace).BeyondQuota)
-		failed := background.Try(func() error { return a.repeats.Forget(ctx, t.Workspace()) })
+		failed := background.Try(func() error { return a.idempotency.Forget(ctx, t.Workspace()) })
 		if failed != nil && ctx.Err() == nil {
-			a.log.WarnContext(ctx, "answers that are kept no longer could not be removed, and are tried again later", "organization", slug, "error", failed)
+			a.log.WarnContext(ctx, "expired answers for repeated requests could not be removed and will be retried",
+				"organization", slug, "error", failed)
 		}
 	}
 	for i := 0; err == nil && i < len(a.rows); i++ {
@@ -128,28 +134,33 @@ func (a *App) expireIn(outer context.Context, slug string) (left bool) {
 		if row.Expire == nil || a.cfg.Trash.Keep == 0 {
 			continue
 		}
-		c := a.own(row, t)
-		tell := func(id string) {
-			ended++
-			rec := audit.Record{Operation: "trash.purge", Subject: c.Principal.Subject(), Outcome: audit.OK, Facts: map[string]string{row.Resource: id}}
+		c := a.systemCall(row, t)
+		report := func(id string) {
+			erased++
+			rec := audit.Record{
+				Operation: "trash.purge", Subject: c.Principal.Subject(), Outcome: audit.OK,
+				Facts: map[string]string{row.Resource: id},
+			}
 			if err := a.audit.Write(ctx, t.Workspace(), rec); err != nil {
-				a.log.ErrorContext(ctx, "the end of a record could not be recorded in the audit log", "organization", slug, row.Resource, id, "error", err)
+				a.log.ErrorContext(ctx, "the erasure of a record could not be recorded in the audit log",
+					"organization", slug, row.Resource, id, "error", err)
 			}
 		}
 		failed := background.Try(func() error {
-			more, err := row.Expire(ctx, c, before, tell)
+			more, err := row.Expire(ctx, c, before, report)
 			left = left || more
 			return err
 		})
 		if failed != nil && ctx.Err() == nil {
-			a.log.WarnContext(ctx, "some of the trash could not be emptied, and is tried again later", "organization", slug, "operation", row.Name, "error", failed)
+			a.log.WarnContext(ctx, "some of the trash could not be emptied and will be retried",
+				"organization", slug, "operation", row.Name, "error", failed)
 		}
 	}
 	if err != nil && ctx.Err() == nil && !errors.Is(err, tenants.ErrUnknownTenant) {
-		a.log.WarnContext(ctx, "the trash of an organization cannot be reached", "organization", slug, "error", err)
+		a.log.WarnContext(ctx, "the trash of an organization could not be emptied", "organization", slug, "error", err)
 	}
-	if ended > 0 {
-		a.log.InfoContext(ctx, "records ended that were deleted long ago", "organization", slug, "records", ended)
+	if erased > 0 {
+		a.log.InfoContext(ctx, "expired records were erased from the trash", "organization", slug, "records", erased)
 	}
-	return err == nil && a.sealIn(outer, t) || left
+	return err == nil && a.seal(outer, t) || left
 }

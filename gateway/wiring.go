@@ -21,8 +21,7 @@ import (
 	"tenantry/tenants/sessions"
 )
 
-// openRedis connects to the configured servers, or starts one within the process: the
-// same client speaks to both.
+// openRedis connects to the configured servers, or starts one within the process. Both have the same client.
 func (s *Services) openRedis(_ context.Context) (err error) {
 	if len(s.cfg.Redis.Addrs) == 0 {
 		if s.localRedis, err = localredis.Start(); err != nil {
@@ -33,11 +32,14 @@ func (s *Services) openRedis(_ context.Context) (err error) {
 	}
 	o := redisconn.Options{
 		Addrs: s.cfg.Redis.Addrs, MasterName: s.cfg.Redis.MasterName, Username: s.cfg.Redis.Username,
-		Password: s.cfg.Redis.Password, DB: s.cfg.Redis.DB, PoolSize: s.cfg.Redis.PoolSize, Timeout: s.redisTimeout, Trace: s.telemetry.Redis(),
+		Password: s.cfg.Redis.Password, DB: s.cfg.Redis.DB, PoolSize: s.cfg.Redis.PoolSize,
+		Timeout: s.redisTimeout, Trace: s.telemetry.Redis(),
 		SentinelUsername: s.cfg.Redis.SentinelUsername, SentinelPassword: s.cfg.Redis.SentinelPassword,
 	}
 	if r := s.cfg.Redis; r.TLS {
-		files := redisconn.TLSOptions{CAFile: r.TLSCAFile, CertFile: r.TLSCertFile, KeyFile: r.TLSKeyFile, ServerName: r.TLSServerName}
+		files := redisconn.TLSOptions{
+			CAFile: r.TLSCAFile, CertFile: r.TLSCertFile, KeyFile: r.TLSKeyFile, ServerName: r.TLSServerName,
+		}
 		if o.TLS, err = files.Config(); err != nil {
 			return err
 		}
@@ -46,8 +48,8 @@ func (s *Services) openRedis(_ context.Context) (err error) {
 	return err
 }
 
-// openWho makes the parts that know who calls.
-func (s *Services) openWho(ctx context.Context) (err error) {
+// openIdentity makes the parts that identify callers and count their requests.
+func (s *Services) openIdentity(ctx context.Context) (err error) {
 	s.directory, err = tenants.NewDirectory(ctx, tenants.DirectoryOptions{
 		Store: s.store, Kinds: s.kinds.organizations, Keyring: s.keyring, BaseDomain: s.cfg.BaseDomain, Now: s.now,
 		NewBackend: s.cfg.Store, Log: s.log, Organizations: s.cfg.Memory.Organizations, Limits: s.cfg.Limits.Stored(),
@@ -59,7 +61,8 @@ func (s *Services) openWho(ctx context.Context) (err error) {
 		return err
 	}
 	if s.localRedis == nil {
-		s.announcer, err = announce.Start(announce.Options{Redis: s.redis, Directory: s.directory, Log: s.log}) //nolint:contextcheck // it ends with Close
+		o := announce.Options{Redis: s.redis, Directory: s.directory, Log: s.log}
+		s.announcer, err = announce.Start(o) //nolint:contextcheck // Close stops it
 		if err != nil {
 			return err
 		}
@@ -68,19 +71,30 @@ func (s *Services) openWho(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	s.people = identity.NewService(identity.Options{Directory: s.directory, Kinds: s.kinds.people, Passwords: hasher, Now: s.now})
-	looking := keys.Options{Directory: s.directory, Kinds: s.kinds.keys, People: s.people, Now: s.now, Kept: s.cfg.Memory.Organizations}
-	s.sessions = sessions.NewService(sessions.Options{Directory: s.directory, People: s.people, Redis: s.redis, Now: s.now})
-	counting := limits.Options{Defaults: s.cfg.Limits.Set(), Prefix: s.directory.RedisPrefix(), Patience: s.redisTimeout, Log: s.log, Now: s.now}
-	if s.localRedis == nil { // else it shares with nobody, and only repeats what the store and the process's own memory say
-		counting.Redis, looking.Redis = s.redis, s.redis
+	s.people = identity.NewService(identity.Options{
+		Directory: s.directory, Kinds: s.kinds.people, Passwords: hasher, Now: s.now,
+	})
+	s.sessions = sessions.NewService(sessions.Options{
+		Directory: s.directory, People: s.people, Redis: s.redis, Now: s.now,
+	})
+	keyOptions := keys.Options{
+		Directory: s.directory, Kinds: s.kinds.keys, People: s.people, Now: s.now, Kept: s.cfg.Memory.Organizations,
 	}
-	s.keys = keys.NewService(looking)
-	s.limiter = limits.New(counting)
+	limitOptions := limits.Options{
+		Defaults: s.cfg.Limits.Set(), Prefix: s.directory.RedisPrefix(), Patience: s.redisTimeout,
+		Log: s.log, Now: s.now,
+	}
+	// A Redis inside the process shares with no other replica, and would only copy the store and the memory of this
+	// process.
+	if s.localRedis == nil {
+		limitOptions.Redis, keyOptions.Redis = s.redis, s.redis
+	}
+	s.keys = keys.NewService(keyOptions)
+	s.limiter = limits.New(limitOptions)
 	return nil
 }
 
-// fileHost returns where the bytes of an organization's files are served.
+// fileHost returns the base address of the contents of an organization's files.
 func (s *Services) fileHost(t *tenants.Tenant) string {
 	if s.cfg.FileHost != "" {
 		return strings.TrimSuffix(s.cfg.FileHost, "/") + "/" + t.Org.Slug
@@ -95,7 +109,8 @@ func (s *Services) newConsole(cookie string, p *middleware.Pipeline) (*console.M
 		return visit.Visitor(v), err
 	}
 	return console.New(console.Deps{
-		Sessions: s.sessions, People: s.people, Reports: s.reports, Visit: visit, Resolve: p.Tenant, Static: middleware.Static, BaseURL: s.baseURL,
+		Sessions: s.sessions, People: s.people, Reports: s.reports, Visit: visit, Resolve: p.Tenant,
+		Static: middleware.Static, BaseURL: s.baseURL,
 		Cookie: cookie, Secure: strings.HasPrefix(s.baseURL("x"), "https:"), Now: s.now, Log: s.log,
 	})
 }

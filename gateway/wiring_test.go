@@ -11,8 +11,8 @@ import (
 	"tenantry/tenants/redisconn"
 )
 
-// TestEmbeddedRedisHoldsNoKeys holds that keys are not cached in the embedded Redis, which only this process asks. A
-// revoked key is refused at once.
+// TestEmbeddedRedisHoldsNoKeys: API keys are not cached in an embedded Redis, which no other replica shares. A revoked
+// key is refused at once.
 func TestEmbeddedRedisHoldsNoKeys(t *testing.T) {
 	t.Parallel()
 	s := openServices(t)
@@ -39,12 +39,12 @@ func TestEmbeddedRedisHoldsNoKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n, err := client.DBSize(t.Context()).Result(); err != nil || n != 0 {
-		t.Errorf("Redis holds %d names, %v", n, err)
+		t.Errorf("keys in Redis = %d, %v, want 0", n, err)
 	}
 	if _, err := s.keys.Revoke(t.Context(), tenant, issued.Key.ID, nil); err != nil {
 		t.Fatal(err)
 	}
 	if p, err := present(); !errors.Is(err, tenants.ErrDenied) {
-		t.Errorf("a revoked key: %+v, %v", p, err)
+		t.Errorf("a revoked key: %+v, %v, want %v", p, err, tenants.ErrDenied)
 	}
 }

@@ -31,7 +31,7 @@ func steps() []step {
 	return []step{
 		{args: "org create --slug acme --name Acme --feature teams --limit folder_children=1000 --setting require_public_encryption_key=true", members: org,
 			values: map[string]string{"slug": `"acme"`, "state": `"active"`, "features": `{"teams":true}`, "limits": `{"folder_children":1000}`, "settings": `{"require_public_encryption_key":true}`}},
-		{args: "org create --slug acme --name Again", code: 1, stderr: []string{`"acme"`, "never handed out twice"}},
+		{args: "org create --slug acme --name Again", code: 1, stderr: []string{`"acme"`, "never used twice"}},
 		{args: "org create --slug Bad! --name X --limit folder_children=0 --feature nonsense", code: 1, stderr: []string{"slug: ", "limits.folder_children: ", "features.nonsense: "}},
 		{args: "org create --slug other --name Other", members: org},
 		{args: "org create --from - --dry-run", stdin: `{"slug":"third","name":"Third"}` + "\r\n", members: "lines created unchanged updated failed dry_run kinds problems", values: map[string]string{"created": "1", "failed": "0"}},
@@ -133,7 +133,7 @@ func steps() []step {
 		{args: "org undelete other", code: 1, stderr: []string{`"other"`}},
 		{args: "org delete nobody --yes", code: 1, stderr: []string{`"nobody"`}},
 		{args: "org show other", code: 1},
-		{args: "org create --slug other --name Other", code: 1, stderr: []string{"never handed out twice"}},
+		{args: "org create --slug other --name Other", code: 1, stderr: []string{"never used twice"}},
 		{args: "version", members: "version commit go sqlite"},
 	}
 }

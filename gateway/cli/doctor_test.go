@@ -75,7 +75,7 @@ func TestDoctor(t *testing.T) {
 	if err := contains(lost.stdout, `"organization acme"`, "backend default: there is no file ", path); lost.code != 1 || err != nil {
 		t.Errorf("a lost file: code %d, %v", lost.code, err)
 	}
-	if err := contains(lost.stderr, "read organizations up to acme: 1, with something to mend: 1"); err != nil {
+	if err := contains(lost.stderr, "read organizations up to acme: 1, with faults: 1"); err != nil {
 		t.Error(err)
 	}
 	if err := os.Rename(path+".away", path); err != nil {

@@ -17,21 +17,22 @@ import (
 	"tenantry/operation"
 )
 
+// maxAnswer bounds one line of an answer, in bytes, together with the output that follows it.
 const maxAnswer = 64 << 20
 
-const anotherVersion = "; it may be of another version: restart it with this one"
+const versionHint = "; it may be of another version: restart it with this one"
 
-// silence is how long nothing may come from the server before it counts as gone.
-const silence = 6 * heartbeat
+// silenceTimeout is how long a client waits for the next event before it considers the server gone.
+const silenceTimeout = 6 * heartbeat
 
-// Client gives commands. Its errors are *Error for what the commands themselves refuse, and
-// *InterruptedError where their end is not known. Safe for concurrent use.
+// Client sends commands to a Server. Errors: *Error for commands that failed; *InterruptedError if it is not known how
+// a command ended. Safe for concurrent use.
 type Client struct {
 	run   func(ctx context.Context, name string, in []byte, streams Streams) (*Answer, error)
 	close func()
 }
 
-// InterruptedError says that a command was stopped before it had told its end.
+// InterruptedError is returned when a command was interrupted before its result arrived.
 type InterruptedError struct {
 	Command string
 	Err     error
@@ -47,8 +48,8 @@ func (e *InterruptedError) Unwrap() error { return e.Err }
 // InProcess returns a Client of a Server in this process.
 func InProcess(s *Server) *Client { return &Client{run: s.run, close: func() {}} }
 
-// Dial returns a Client of the server whose control socket is at path, or an error where
-// nobody answers there.
+// Dial returns a Client of the server whose control socket is at path. It returns an error if the server does not
+// answer.
 func Dial(ctx context.Context, path string) (*Client, error) {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		d := net.Dialer{Timeout: 2 * time.Second}
@@ -61,15 +62,17 @@ func Dial(ctx context.Context, path string) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the server does not answer on its control socket: %w", err)
 	}
-	// A Unix socket has one end; nothing may be sent elsewhere.
-	transport := &http.Transport{DialContext: dial, Proxy: nil, DisableCompression: true, MaxIdleConns: 2, ExpectContinueTimeout: 10 * time.Second}
-	return &Client{run: remote{&http.Client{Transport: transport}}.run, close: transport.CloseIdleConnections}, nil
+	// Without a proxy, because commands must go nowhere but to the socket.
+	transport := &http.Transport{
+		DialContext: dial, Proxy: nil, DisableCompression: true, MaxIdleConns: 2, ExpectContinueTimeout: 10 * time.Second,
+	}
+	return &Client{run: socketClient{&http.Client{Transport: transport}}.run, close: transport.CloseIdleConnections}, nil
 }
 
-// Close releases the connections.
+// Close closes idle connections.
 func (c *Client) Close() { c.close() }
 
-// Do gives a command.
+// Do runs a command and returns its answer. An answer may come together with an error.
 func (c *Client) Do(ctx context.Context, name string, in any, streams Streams) (*Answer, error) {
 	raw, err := encode(in)
 	if err != nil {
@@ -88,7 +91,7 @@ func (c *Client) Do(ctx context.Context, name string, in any, streams Streams) (
 	return answer, err
 }
 
-// Call gives a command whose answer is an Out.
+// Call runs a command and decodes its answer.
 func Call[Out any](ctx context.Context, c *Client, name string, in any) (out Out, err error) {
 	answer, err := c.Do(ctx, name, in, Streams{})
 	if err == nil {
@@ -97,14 +100,16 @@ func Call[Out any](ctx context.Context, c *Client, name string, in any) (out Out
 	return out, err
 }
 
-// remote carries out commands through a server's socket.
-type remote struct{ http *http.Client }
+// socketClient runs commands through the control socket of a server.
+type socketClient struct{ http *http.Client }
 
-func (r remote) run(ctx context.Context, name string, in []byte, streams Streams) (*Answer, error) {
+func (r socketClient) run(ctx context.Context, name string, in []byte, streams Streams) (*Answer, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	quiet := time.AfterFunc(silence, func() { cancel(fmt.Errorf("nothing came from the server for %s", silence)) })
-	defer quiet.Stop()
+	idle := time.AfterFunc(silenceTimeout, func() {
+		cancel(fmt.Errorf("nothing came from the server for %s", silenceTimeout))
+	})
+	defer idle.Stop()
 	interrupted := func(err error) error {
 		if cause := context.Cause(ctx); cause != nil {
 			err = cause
@@ -114,8 +119,8 @@ func (r remote) run(ctx context.Context, name string, in []byte, streams Streams
 	u := url.URL{Scheme: "http", Host: "control", Path: operation.ControlPath + strings.ReplaceAll(name, ".", "/")}
 	body := io.Reader(bytes.NewReader(in))
 	if streams.Input != nil {
-		quiet.Stop() // until all is sent
-		body = &watched{streams.Input, func() { quiet.Reset(silence) }}
+		idle.Stop() // the server is silent until the input has been sent
+		body = &endReader{streams.Input, func() { idle.Reset(silenceTimeout) }}
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), body)
 	if err != nil {
@@ -124,19 +129,19 @@ func (r remote) run(ctx context.Context, name string, in []byte, streams Streams
 	req.Header.Set(operatorHeader, url.QueryEscape(streams.Operator))
 	if streams.Input != nil {
 		req.Header.Set(inputHeader, url.QueryEscape(string(in)))
-		req.Header.Set("Expect", "100-continue") // what is refused at once need not be sent
+		req.Header.Set("Expect", "100-continue") // the input is not sent if the command is refused at once
 	}
 	resp, err := r.http.Do(req)
 	if err != nil {
-		var outer *url.Error // repeats the address
+		var outer *url.Error // its text repeats the address
 		if errors.As(err, &outer) {
 			err = outer.Err
 		}
-		return nil, interrupted(fmt.Errorf("the server went away: %w", err))
+		return nil, interrupted(fmt.Errorf("the server closed the connection: %w", err))
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("command %s: the server answered %s%s", name, resp.Status, anotherVersion)
+		return nil, fmt.Errorf("command %s: the server answered %s%s", name, resp.Status, versionHint)
 	}
 	limited := &io.LimitedReader{R: resp.Body}
 	lines := bufio.NewReader(limited)
@@ -152,11 +157,11 @@ func (r remote) run(ctx context.Context, name string, in []byte, streams Streams
 		}
 		switch {
 		case err != nil && len(line) == 0:
-			return nil, interrupted(fmt.Errorf("the server went away: %w", err))
+			return nil, interrupted(fmt.Errorf("the server closed the connection: %w", err))
 		case err != nil:
 			return nil, interrupted(fmt.Errorf("the answer cannot be read: %w", err))
 		case e.Error != nil && e.Error.Code == CodeUnknown:
-			e.Error.Message += anotherVersion
+			e.Error.Message += versionHint
 			fallthrough
 		case e.Error != nil:
 			return e.Answer, e.Error
@@ -165,6 +170,6 @@ func (r remote) run(ctx context.Context, name string, in []byte, streams Streams
 		case e.Progress != nil:
 			streams.Progress(*e.Progress)
 		}
-		quiet.Reset(silence)
+		idle.Reset(silenceTimeout)
 	}
 }

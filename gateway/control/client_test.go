@@ -59,7 +59,7 @@ func socket(t *testing.T, h http.Handler) string {
 }
 
 // refuse answers with an error.
-func refuse(w http.ResponseWriter, e *Error) { _ = (&events{w: w}).send(event{Error: e}, nil) }
+func refuse(w http.ResponseWriter, e *Error) { _ = (&eventWriter{w: w}).send(event{Error: e}, nil) }
 
 func TestErrorOf(t *testing.T) {
 	t.Parallel()
@@ -105,9 +105,9 @@ func TestClient_Failures(t *testing.T) {
 		"of another version": {func(w http.ResponseWriter, _ *http.Request) {
 			refuse(w, &Error{Code: CodeUnknown, Message: "what?"})
 		}, "restart it"},
-		"no answer of ours": {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "<html>", http.StatusBadGateway) }, "502 Bad Gateway; it may be of another version"},
-		"cut off":           {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "went away"},
-		"half an answer":    {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"slug": "ac`) }, "cannot be read"},
+		"not an answer of a Server": {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "<html>", http.StatusBadGateway) }, "502 Bad Gateway; it may be of another version"},
+		"cut off":                   {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "closed the connection"},
+		"truncated answer":          {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"slug": "ac`) }, "cannot be read"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -126,7 +126,7 @@ func TestClient_ErrorsTravelWhole(t *testing.T) {
 	_, err := Call[Organization](t.Context(), c, "org.create", NewOrganization{})
 	var got *Error
 	if !errors.As(err, &got) || got.Code != sent.Code || got.Message != sent.Message || len(got.Faults) != 1 || got.Faults[0] != sent.Faults[0] {
-		t.Errorf("got %+v (%v)", got, err)
+		t.Errorf("got %+v (%v), want %+v", got, err, sent)
 	}
 }
 
@@ -137,24 +137,24 @@ func TestClient_StopsWithItsContext(t *testing.T) {
 	gone := make(chan struct{})
 	c := client(t, func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
-		cancel() // not before: it would not be called
+		cancel() // only now, because the handler must be running
 		<-r.Context().Done()
 		close(gone)
 	})
 	if _, err := Call[[]EncryptionKey](ctx, c, "keyring.list", struct{}{}); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
+		t.Errorf("error = %v, want %v", err, context.Canceled)
 	}
 	select {
 	case <-gone:
 	case <-time.After(5 * time.Second):
-		t.Error("the handler was not told")
+		t.Error("the context of the handler did not end")
 	}
 }
 
-func TestDial_NobodyThere(t *testing.T) {
+func TestDial_WithoutServer(t *testing.T) {
 	t.Parallel()
 	if _, err := Dial(t.Context(), filepath.Join(t.TempDir(), "none.sock")); err == nil {
-		t.Error("a socket that is not there was reached")
+		t.Error("Dial of a missing socket succeeded, want an error")
 	}
 }
 
@@ -202,11 +202,11 @@ func TestServer_Requests(t *testing.T) {
 	}
 }
 
-// TestServer_Panic: nothing of a command that panics goes on, such as the events that keep its client
-// waiting, which would be written to an answer that is not there any more.
+// TestServer_Panic: when a command panics, its heartbeats end, because they would be written to an answer that has
+// ended.
 func TestServer_Panic(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) { // which fails where a goroutine is left
+	synctest.Test(t, func(t *testing.T) { // it fails if a goroutine is left
 		defer func() {
 			if recover() == nil {
 				t.Error("a command without its keyring did not panic")
@@ -216,8 +216,7 @@ func TestServer_Panic(t *testing.T) {
 	})
 }
 
-// TestRows: every command is a row that can be served, of the operator alone, and that says what
-// it takes and shows.
+// TestRows: every command is a valid row for the operator alone, with a usage line of its own.
 func TestRows(t *testing.T) {
 	t.Parallel()
 	lines := map[string]bool{}
@@ -228,7 +227,7 @@ func TestRows(t *testing.T) {
 		lines[c.Line] = true
 	}
 	if len(lines) < 40 {
-		t.Errorf("there are %d commands only", len(lines))
+		t.Errorf("commands = %d, want at least 40", len(lines))
 	}
 }
 
@@ -236,7 +235,7 @@ func TestImport_Events(t *testing.T) {
 	t.Parallel()
 	c := client(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
-		out := &events{w: w}
+		out := &eventWriter{w: w}
 		_ = out.send(event{}, nil)
 		_ = out.send(event{Progress: &Progress{Step: bundle.PhaseStoring, Done: 1}}, nil)
 		_, _ = out.Write([]byte("bad \xff line\n"))
@@ -258,7 +257,7 @@ func TestImport_CutOff(t *testing.T) {
 	t.Parallel()
 	c := client(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
-		_ = (&events{w: w}).send(event{}, nil)
+		_ = (&eventWriter{w: w}).send(event{}, nil)
 	})
 	got, err := c.Do(t.Context(), "import", ImportRequest{}, Streams{Input: strings.NewReader("x")})
 	var cut *InterruptedError
@@ -267,7 +266,7 @@ func TestImport_CutOff(t *testing.T) {
 	}
 }
 
-// TestImport_RefusedBeforeItIsSent: nothing is read for an import that is refused at once.
+// TestImport_RefusedBeforeItIsSent: the input of an import that is refused at once is not read.
 func TestImport_RefusedBeforeItIsSent(t *testing.T) {
 	t.Parallel()
 	c := client(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -276,10 +275,10 @@ func TestImport_RefusedBeforeItIsSent(t *testing.T) {
 	var input endless
 	_, err := c.Do(t.Context(), "import", ImportRequest{}, Streams{Input: &input})
 	if err == nil || err.Error() != "no such organization" {
-		t.Errorf("got %v", err)
+		t.Errorf("error = %v, want %q", err, "no such organization")
 	}
 	if n := input.reads.Load(); n > 0 {
-		t.Errorf("the input was read %d times", n)
+		t.Errorf("the input was read %d times, want 0", n)
 	}
 }
 
@@ -290,7 +289,7 @@ func (e *endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestExport_EndIsKnown(t *testing.T) {
+func TestExport_EndOfOutput(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		last event
@@ -298,22 +297,22 @@ func TestExport_EndIsKnown(t *testing.T) {
 	}{
 		"whole":   {event{Answer: &Answer{Data: json.RawMessage("{}")}}, ""},
 		"failed":  {event{Error: &Error{Message: "the disk is gone"}}, "the disk is gone"},
-		"cut off": {event{}, "was interrupted: the server went away"},
+		"cut off": {event{}, "was interrupted: the server closed the connection"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cl := client(t, func(w http.ResponseWriter, _ *http.Request) {
-				sent := &events{w: w}
+				sent := &eventWriter{w: w}
 				_, _ = sent.Write([]byte("line\n"))
 				_ = sent.send(c.last, nil)
 			})
 			var out bytes.Buffer
 			_, err := cl.Do(t.Context(), "export", ExportRequest{}, Streams{Output: &out})
 			if out.String() != "line\n" {
-				t.Errorf("got %q", out.String())
+				t.Errorf("output = %q, want %q", out.String(), "line\n")
 			}
 			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
-				t.Errorf("got %v", err)
+				t.Errorf("error = %v, want %q in it", err, c.want)
 			}
 		})
 	}

@@ -1,7 +1,7 @@
-// Package control is how commands reach the data. A command is a row with the operator's credential,
-// which runs as every row does, and from which the command line is made. A running server takes
-// commands on a socket of its own user; where none runs, a command is carried out within itself. It
-// works the same either way, and what it changes holds in the running server at once.
+// Package control runs the commands of the operator on the data. A command is an operation row with the operator's
+// credential; it runs like every other row, and the command line is made from it. A running server accepts commands on
+// a Unix socket that only its own user can reach. If no server runs, the command runs in its own process. The result is
+// the same, and a running server sees changes at once.
 package control
 
 import (
@@ -16,60 +16,58 @@ import (
 	"tenantry/operation"
 )
 
-// Group holds the commands of one kind of things. Those of the group without a name stand alone.
+// Group holds related commands, such as those of organizations. The commands of the group without a name stand alone.
 type Group struct {
 	Name, Short string
 	Commands    []Command
-	// Own: what these commands do is recorded in the audit log of the installation too.
-	Own bool
+	Own         bool // commands are recorded in the audit log of the installation too
 }
 
-// Command is one command: what it takes and answers is declared by the tags of structs.
+// Command is one command. The tags of structs declare its input and its answer.
 type Command struct {
-	// Line is how it is typed: "team show NAME --org SLUG". Its words in lower case name it, its flags are
-	// required, unless Nothing says what is.
+	// Line is its usage: "team show NAME --org SLUG". Words in lower case are its name. Its flags are required, unless
+	// Nothing is set.
 	Line                 string
 	Short, Long, Example string
-	Name                 string // of the row and in audit logs: "team.show"; empty: made of Line
-	Flag                 string // of the command before it in Line, in place of a command of its own
-	Reads                bool   // the argument, or the Flag, names a file, which becomes the Input
-	Writes               bool   // --out names a file, which holds the Output in the end
+	Name                 string // of the row and in audit logs: "team.show"; empty: derived from Line
+	Flag                 string // if set, the command is this flag of the command that Line begins with
+	Reads                bool   // the argument, or the Flag, names the file for the Input
+	Writes               bool   // --out names the file for the Output
 
-	// Audit: a command that changes something is recorded in the log of the organization it names.
+	// Audit says whether the command is recorded in the audit log of the organization that it names.
 	Audit operation.Audit
-	// Once: the answer cannot be had again, so that it is given where no record could be written.
+	// Once: the answer cannot be obtained again, so it is given even if no audit record could be written.
 	Once   bool
-	Begins bool // it may make an installation
+	Begins bool // it may make the installation
 
-	Confirm string // what is said where --yes is missing, of what the argument names
-	Nothing string // what is said where no flag says what to change
-	Hint    string // what to do where it was interrupted
+	Confirm string // message if --yes is missing; %s is the argument
+	Nothing string // message if no flag says what to change
+	Hint    string // what to do after an interruption
 
-	// Table lists what people are shown of the answer: names of its fields, or title=name, those
-	// with a question mark where they are not empty. One record is shown field by field, or in
-	// columns as lists are where it is Wide.
+	// Table lists the fields of the answer that tables show, as name or title=name. Fields with a question mark are
+	// left out if they are empty. A single record is shown field by field, or in columns like a list if it is Wide.
 	Table string
 	Wide  bool
 
 	Row    operation.Row
-	Fields []declare.Field // of what it takes
-	own    bool
-	bind   func(*Server, *call) operation.Row // the row, for one call
+	Fields []declare.Field                    // of the input
+	own    bool                               // Group.Own of its group
+	bind   func(*Server, *call) operation.Row // returns the row for one call
 }
 
-// command completes a command by its handler. What a field refers to as an organization becomes the
-// Tenant of the call, which is nobody's else.
+// command completes a command with its handler. If a field of the input refers to an organization, that organization
+// becomes the Tenant of the call.
 func command[In, Out any](c Command, do func(context.Context, *call, In) (Out, error)) Command {
 	if c.Name == "" {
 		c.Name = strings.Join(c.Words(), ".")
 	}
-	c.Fields, _ = declare.Of(reflect.TypeFor[In]()) // what is wrong with them is a fault of the row
+	c.Fields, _ = declare.Of(reflect.TypeFor[In]()) // Validate of the row reports invalid tags
 	row := c.row()
 	org := slices.IndexFunc(c.Fields, func(f declare.Field) bool { return f.Rule.Ref == "organization" })
 	c.bind = func(s *Server, of *call) operation.Row {
 		return operation.Typed(row, func(ctx context.Context, _ *operation.Call, in In) (out Out, err error) {
 			if org >= 0 {
-				err = s.enter(ctx, of, reflect.ValueOf(in).FieldByIndex(c.Fields[org].Index).String())
+				err = s.setTenant(ctx, of, reflect.ValueOf(in).FieldByIndex(c.Fields[org].Index).String())
 			}
 			if err == nil {
 				out, err = do(ctx, of, in)
@@ -81,7 +79,7 @@ func command[In, Out any](c Command, do func(context.Context, *call, In) (Out, e
 	return c
 }
 
-// row returns the row without what it takes and answers.
+// row returns the row without its body and answer.
 func (c *Command) row() operation.Row {
 	row := operation.Row{
 		Name: c.Name, Method: http.MethodPost,
@@ -91,12 +89,12 @@ func (c *Command) row() operation.Row {
 		Docs:    operation.Docs{Summary: c.Short, Description: c.Long},
 	}
 	if c.Audit == operation.NoAudit {
-		row.Method = http.MethodGet // it reads, whatever the socket takes
+		row.Method = http.MethodGet // it only reads, although the socket takes POST
 	}
 	return row
 }
 
-// Words returns what the command is called in the command line.
+// Words returns the words of the name in the command line.
 func (c *Command) Words() []string {
 	words := strings.Fields(c.Line)
 	end := slices.IndexFunc(words, func(word string) bool { return strings.ToLower(word) != word || word[0] == '-' })
@@ -106,23 +104,24 @@ func (c *Command) Words() []string {
 	return words[:end]
 }
 
-// Progress tells how far a command has come.
+// Progress is the progress of a command.
 type Progress struct {
 	Step   string `json:"step,omitempty"`
 	Detail string `json:"detail,omitempty"`
 	Done   int64  `json:"done,omitempty"`
 	Total  int64  `json:"total,omitempty"` // 0: not known
-	Bytes  bool   `json:"bytes,omitempty"` // are what Done and Total count
-	Note   string `json:"note,omitempty"`  // for everybody to read
-	Told   bool   `json:"told,omitempty"`  // where nothing moves, the step is told by its name
+	Bytes  bool   `json:"bytes,omitempty"` // Done and Total count bytes
+	Note   string `json:"note,omitempty"`  // a line for people
+	Told   bool   `json:"told,omitempty"`  // print the name of the step if no progress bar is shown
 }
 
-// Streams are what a command reads and writes besides its request and its answer. All may be nil for Client.Do.
+// Streams are the input and output of a command besides its request and its answer. All fields may be zero for
+// Client.Do.
 type Streams struct {
 	Input    io.Reader
 	Output   io.Writer
 	Progress func(Progress)
-	Operator string // the name of whoever gives the command, for the installation's audit log
+	Operator string // name of the operator, for the audit log of the installation
 }
 
 // call is one call of a command.
@@ -133,10 +132,10 @@ type call struct {
 	notes   []string
 }
 
-// say adds a sentence for whoever gave the command, beside its answer.
-func (c *call) say(text string) { c.notes = append(c.notes, text) }
+// addNote adds a sentence for the operator to the answer.
+func (c *call) addNote(text string) { c.notes = append(c.notes, text) }
 
-// changed notes what of a record was changed.
-func (c *call) changed(fields []string) {
+// noteChanged notes the names of the changed fields for the audit log.
+func (c *call) noteChanged(fields []string) {
 	c.Note("changed", strings.Join(slices.Sorted(slices.Values(fields)), ","))
 }

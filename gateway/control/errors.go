@@ -19,17 +19,17 @@ import (
 // Codes of an Error.
 const (
 	CodeInvalid     = "invalid"     // the input has faults
-	CodeNotFound    = "not_found"   // what was named does not exist
+	CodeNotFound    = "not_found"   // the named record does not exist
 	CodeDuplicate   = "duplicate"   // a unique value is taken
-	CodeConflict    = "conflict"    // the state of things forbids it
-	CodeUnavailable = "unavailable" // the same may work later
+	CodeConflict    = "conflict"    // the current state forbids the command
+	CodeUnavailable = "unavailable" // the command may work later
 	CodeUnknown     = "unknown"     // the server does not know the command
 	CodeFailed      = "failed"      // anything else
 )
 
-const noOrganization = "there is no organization %q; tenantry org list names those there are"
+const noOrganization = "there is no organization %q; tenantry org list shows all organizations"
 
-// Error is a command that failed, as it travels.
+// Error is the error of a command, as it is sent over the socket.
 type Error struct {
 	Code    string     `json:"code"`
 	Message string     `json:"message"`
@@ -38,19 +38,21 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Message }
 
+// fail returns an Error.
 func fail(code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// reworded says what was not found, or is there already, in other words: those whose error has the code.
-func reworded(err error, code, format string, args ...any) error {
+// withMessage replaces the message of an error that has the code, such as CodeNotFound. Other errors are returned as
+// they are.
+func withMessage(err error, code, format string, args ...any) error {
 	if err != nil && errorOf(err).Code == code {
 		return fail(code, format, args...)
 	}
 	return err
 }
 
-// errorOf returns the failure as it travels.
+// errorOf converts an error to an Error.
 func errorOf(err error) *Error {
 	if e, is := errors.AsType[*Error](err); is {
 		return e
@@ -72,7 +74,8 @@ func errorOf(err error) *Error {
 		out.Code = CodeDuplicate
 	case is(tenants.ErrUnknownTenant, store.ErrNotFound):
 		out.Code = CodeNotFound
-	case is(store.ErrConflict, keyring.ErrPrimary, keyring.ErrReadOnly, tenants.ErrMoving, tenants.ErrNotMoving, tenants.ErrDeleted, tenants.ErrNotDeleted):
+	case is(store.ErrConflict, keyring.ErrPrimary, keyring.ErrReadOnly,
+		tenants.ErrMoving, tenants.ErrNotMoving, tenants.ErrDeleted, tenants.ErrNotDeleted):
 		out.Code = CodeConflict
 	case is(store.ErrUnavailable, tenants.ErrUnavailable, context.DeadlineExceeded, context.Canceled):
 		out.Code = CodeUnavailable

@@ -18,10 +18,10 @@ type EncryptionKey struct {
 	CreatedAt time.Time `json:"created_at" from:"Created"`
 }
 
-// Rotation is what came of a rotation of the keyring.
+// Rotation is the result of a rotation of the keyring.
 type Rotation struct {
 	Version   int `json:"version"`
-	Rewrapped int `json:"rewrapped"` // data keys now under the new version
+	Rewrapped int `json:"rewrapped"` // data keys that were wrapped under the new version
 }
 
 // Version names a key of the keyring.
@@ -29,27 +29,32 @@ type Version struct {
 	Version int `json:"version" rule:"required min=1" arg:"the version"`
 }
 
-// Retired tells which key of the keyring is out of use.
+// Retired names a retired key of the keyring.
 type Retired struct {
 	State   string `json:"state"`
 	Version int    `json:"version"`
 }
 
-// Reinstated tells which key of the keyring is in use again.
+// Reinstated names a key of the keyring that is in use again.
 type Reinstated Retired
 
-// A keyring belongs to no organization, so that the installation's audit log tells of it, and the log.
+// keyring returns the commands of the keyring. They are recorded in the audit log of the installation, because a
+// keyring belongs to no organization.
 func (s *Server) keyring() Group {
-	return Group{Name: "keyring", Short: "List, rotate and retire encryption keys; make a key for transfers", Own: true, Commands: []Command{
-		command(Command{Line: "keyring list", Short: "List encryption keys, by version", Table: "version, state, created=created_at"},
-			func(context.Context, *call, struct{}) ([]EncryptionKey, error) {
-				return each[EncryptionKey](s.latestKeyring()), nil
-			}),
+	const short = "List, rotate and retire encryption keys; make a key for transfers"
+	return Group{Name: "keyring", Short: short, Own: true, Commands: []Command{
 		command(Command{
-			Line: "keyring rotate", Short: "Make a new primary encryption key and wrap all data keys under it", Audit: operation.AuditAlways,
+			Line: "keyring list", Short: "List encryption keys, by version",
+			Table: "version, state, created=created_at",
+		}, func(context.Context, *call, struct{}) ([]EncryptionKey, error) {
+			return viewsOf[EncryptionKey](s.latestKeyring()), nil
+		}),
+		command(Command{
+			Line: "keyring rotate", Short: "Make a new primary encryption key and wrap all data keys under it",
+			Audit: operation.AuditAlways,
 			Long: "Make a new primary encryption key and wrap all data keys under it. The data itself does not change.\n" +
 				"Back up the keyring afterwards; without it encrypted values are lost.",
-			Table: "version, data keys wrapped anew=rewrapped",
+			Table: "version, data keys rewrapped=rewrapped",
 		}, s.rotateKeyring),
 		command(Command{
 			Line: "keyring retire VERSION", Short: "Take a former encryption key out of use", Audit: operation.AuditAlways,
@@ -60,44 +65,48 @@ func (s *Server) keyring() Group {
 	}}
 }
 
-// latestKeyring returns what the keyring holds. Its file is read again: another replica may
-// have changed it. Where that fails, what was read before is all there is to tell.
+// latestKeyring returns the keys of the keyring. It reads the file again, because another replica may have changed it;
+// if that fails, it returns what was read before.
 func (s *Server) latestKeyring() []keyring.Info {
 	_ = s.Keyring.Reload()
 	return s.Keyring.List()
 }
 
-// rotateKeyring makes a new primary and wraps every data key under it, so that the former
-// one can be retired. It may be repeated where it failed midway.
+// rotateKeyring makes a new primary and wraps all data keys under it, so that the former primary can be retired. It can
+// be repeated after a failure.
 func (s *Server) rotateKeyring(ctx context.Context, c *call, _ struct{}) (Rotation, error) {
-	version, err := s.Keyring.Rotate() //nolint:contextcheck // it bounds its waiting itself
+	version, err := s.Keyring.Rotate() //nolint:contextcheck // it bounds its own wait
 	if err != nil {
 		return Rotation{}, err
 	}
-	c.Note("version", strconv.Itoa(version)) // also where what follows fails
+	c.Note("version", strconv.Itoa(version)) // even if the rest fails
 	s.Log.InfoContext(ctx, "the keyring was rotated", "primary", version, "subject", c.Principal.Subject())
 	n, err := s.Directory.Rewrap(ctx)
 	if err != nil {
-		return Rotation{}, fmt.Errorf("version %d is the primary now, but not every data key is wrapped under it; run tenantry keyring rotate again before you retire a version: %w", version, err)
+		return Rotation{}, fmt.Errorf("version %d is the primary now, but not every data key is wrapped under it; "+
+			"run tenantry keyring rotate again before you retire a version: %w", version, err)
 	}
-	c.say("Back up the keyring: without it encrypted values are lost.")
+	c.addNote("Back up the keyring: without it encrypted values are lost.")
 	return Rotation{Version: version, Rewrapped: n}, nil
 }
 
-// retireFromKeyring wraps every data key under the primary first: what is left under a
-// retired version could not be read any more.
+// retireFromKeyring wraps all data keys under the primary before it retires a version, because data keys under a
+// retired version cannot be read.
 func (s *Server) retireFromKeyring(ctx context.Context, c *call, in Version) (Retired, error) {
-	held := s.latestKeyring()
-	switch at := slices.IndexFunc(held, func(k keyring.Info) bool { return k.Version == in.Version }); {
+	keys := s.latestKeyring()
+	switch at := slices.IndexFunc(keys, func(k keyring.Info) bool { return k.Version == in.Version }); {
 	case at < 0:
-		return Retired{}, fail(CodeNotFound, "the keyring has no version %d; tenantry keyring list shows those there are", in.Version)
-	case held[at].State == keyring.Primary:
-		return Retired{}, fail(CodeConflict, "version %d is the primary; make another with tenantry keyring rotate first", in.Version)
+		return Retired{}, fail(CodeNotFound, "the keyring has no version %d; tenantry keyring list shows all versions",
+			in.Version)
+	case keys[at].State == keyring.Primary:
+		return Retired{}, fail(CodeConflict, "version %d is the primary; make another with tenantry keyring rotate first",
+			in.Version)
 	}
 	if _, err := s.Directory.Rewrap(ctx); err != nil {
-		return Retired{}, fmt.Errorf("version %d was not retired, because data keys wrapped under it could not be wrapped anew: %w", in.Version, err)
+		return Retired{}, fmt.Errorf("version %d was not retired, because data keys wrapped under it could not be rewrapped: %w",
+			in.Version, err)
 	}
-	if err := s.Keyring.Retire(in.Version); err != nil { //nolint:contextcheck // it bounds its waiting itself
+	if err := s.Keyring.Retire(in.Version); err != nil { //nolint:contextcheck // it bounds its own wait
 		return Retired{}, err
 	}
 	c.Note("version", strconv.Itoa(in.Version))

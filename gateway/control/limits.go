@@ -11,11 +11,11 @@ import (
 	"tenantry/tenants"
 )
 
-// inherit is how a limit is written that shall be the default's again.
-const inherit = "default"
+// defaultLimit is how callers write that a limit is to follow the default again.
+const defaultLimit = "default"
 
-// LimitsChange says what request limits an organization shall have, each written like 100/s, off or
-// default; what is absent stays as it is. With nothing to change it only asks.
+// LimitsChange sets the request limits of an organization. Each is written like 100/s, off or default; absent limits
+// stay as they are. Without any the current limits are shown.
 type LimitsChange struct {
 	Org      string  `json:"org" rule:"ref=organization" arg:"the organization's slug"`
 	Rate     *string `json:"rate,omitempty" doc:"the <limit> of the whole organization against bursts"`
@@ -26,14 +26,14 @@ type LimitsChange struct {
 	Reset bool `json:"reset,omitempty" doc:"begin with the defaults again"`
 }
 
-// VisitorLimits are those of each address from which pages use a browser key.
+// VisitorLimits are the limits of each address from which pages use a browser key.
 type VisitorLimits struct {
 	VisitorRate  *string `json:"visitor_rate,omitempty" doc:"the <limit> of each address from which pages use a browser key, against bursts"`
 	VisitorQuota *string `json:"visitor_quota,omitempty" doc:"the <limit> of each such address over a longer period"`
 }
 
-// none refuses limits of visitors for a key that has none. Errors: *fault.Error.
-func (l VisitorLimits) none() error {
+// forbid returns an error if a limit of visitors is set, because the key has no visitors. Error: *fault.Error.
+func (l VisitorLimits) forbid() error {
 	var faults fault.List
 	for i, text := range []*string{l.VisitorRate, l.VisitorQuota} {
 		if text != nil {
@@ -43,7 +43,7 @@ func (l VisitorLimits) none() error {
 	return faults.Err()
 }
 
-// KeyLimitsChange says the same of a key.
+// KeyLimitsChange sets the request limits of a key, like LimitsChange.
 type KeyLimitsChange struct {
 	KeyRef
 	Rate  *string `json:"rate,omitempty" doc:"the <limit> against bursts"`
@@ -52,7 +52,7 @@ type KeyLimitsChange struct {
 	Reset bool `json:"reset,omitempty" doc:"begin with the organization's limits for keys again"`
 }
 
-// RequestLimits are the request limits that hold for an organization, or for a key.
+// RequestLimits are the request limits that apply to an organization or a key.
 type RequestLimits struct {
 	Org      string `json:"org,omitempty"`
 	ID       string `json:"id,omitempty"`
@@ -61,39 +61,43 @@ type RequestLimits struct {
 	Quota    string `json:"quota"`
 	KeyRate  string `json:"key_rate,omitempty"`
 	KeyQuota string `json:"key_quota,omitempty"`
-	// Those of each address from which pages use the key, or any browser key.
-	VisitorRate  string   `json:"visitor_rate,omitempty"`
-	VisitorQuota string   `json:"visitor_quota,omitempty"`
-	Own          []string `json:"own"` // the names of its own limits; the others are defaults, or of a key the organization's
+	// The limits of each address from which pages use the key, or any browser key of the organization.
+	VisitorRate  string `json:"visitor_rate,omitempty"`
+	VisitorQuota string `json:"visitor_quota,omitempty"`
+	// Own has the names of its own limits. The others are defaults, or, for a key, limits of the organization.
+	Own []string `json:"own"`
 }
 
-// Cells returns what a table shows of a field: of a limit, whose it is too.
+// Cells returns what a table shows of a field: for a limit, also whether it is its own.
 func (r RequestLimits) Cells(field string, shown any) []any {
 	switch {
 	case slices.Contains(r.Own, field):
 		return []any{shown, "own"}
 	case slices.Contains(orgLimitNames(), field):
-		return []any{shown, inherit}
+		return []any{shown, defaultLimit}
 	}
 	return []any{shown}
 }
 
-// orgLimitNames and keyLimitNames are the limits of an organization, and of a key, in the order of their handlers.
+// orgLimitNames returns the names of the limits of an organization, in the order of the arguments of parseChange.
 func orgLimitNames() []string {
 	return []string{"rate", "quota", "key_rate", "key_quota", "visitor_rate", "visitor_quota"}
 }
 
+// keyLimitNames returns the names of the limits of a key, in the same order.
 func keyLimitNames() []string { return []string{"rate", "quota", "visitor_rate", "visitor_quota"} }
 
-// field returns where the limit of that name is told.
+// field returns the field of the named limit.
 func (r *RequestLimits) field(name string) *string {
 	return map[string]*string{
-		"rate": &r.Rate, "quota": &r.Quota, "key_rate": &r.KeyRate, "key_quota": &r.KeyQuota, "visitor_rate": &r.VisitorRate, "visitor_quota": &r.VisitorQuota,
+		"rate": &r.Rate, "quota": &r.Quota, "key_rate": &r.KeyRate, "key_quota": &r.KeyQuota,
+		"visitor_rate": &r.VisitorRate, "visitor_quota": &r.VisitorQuota,
 	}[name]
 }
 
-// alteration reads how limits are to be changed: nil where nothing is given. Errors: *fault.Error.
-func alteration(reset bool, names []string, texts ...*string) (func(...*rate.Limit), error) {
+// parseChange parses limits and returns a function that sets them, or nil if there is nothing to set. Absent limits
+// stay as they are, or become unset with reset. Error: *fault.Error.
+func parseChange(reset bool, names []string, texts ...*string) (func(...*rate.Limit), error) {
 	var faults fault.List
 	wanted := make([]*rate.Limit, len(texts))
 	for i, text := range texts {
@@ -105,7 +109,7 @@ func alteration(reset bool, names []string, texts ...*string) (func(...*rate.Lim
 			continue
 		case *text == "":
 			faults.Add(names[i], fault.Format, "it is empty; write it like 100/s, off or default")
-		case *text == inherit:
+		case *text == defaultLimit:
 			wanted[i] = &rate.Limit{}
 		default:
 			l, err := rate.Parse(*text)
@@ -127,13 +131,14 @@ func alteration(reset bool, names []string, texts ...*string) (func(...*rate.Lim
 	}, faults.Err()
 }
 
-// tell says which limits hold and which of them are set themselves, and notes all that where they changed.
-func (r *RequestLimits) tell(c *call, changed bool, names []string, held, set []*rate.Limit) {
+// fill sets the limits that apply, and Own from the limits that are set. If they changed, it notes them for the audit
+// log.
+func (r *RequestLimits) fill(c *call, changed bool, names []string, effective, own []*rate.Limit) {
 	r.Own = []string{}
-	for i, name := range names[:len(held)] {
+	for i, name := range names[:len(effective)] {
 		to := r.field(name)
-		*to = held[i].String()
-		if set[i].IsSet() {
+		*to = effective[i].String()
+		if own[i].IsSet() {
 			r.Own = append(r.Own, name)
 		}
 		if changed {
@@ -143,32 +148,35 @@ func (r *RequestLimits) tell(c *call, changed bool, names []string, held, set []
 	}
 }
 
-const howLimits = "\n\nA limit is written like 100/s, 6000/m, 20000/h or 100000/d, off where there shall be none, or default.\n" +
-	"Without a flag that changes something the limits that hold are shown."
+const limitSyntax = "\n\nA limit is written like 100/s, 6000/m, 20000/h or 100000/d, off for no limit, or default.\n" +
+	"Without a flag that changes something, the limits that apply are shown."
 
 func (s *Server) orgLimits() Command {
 	return command(Command{
 		Line: "org limits SLUG", Short: "Show or set how many requests an organization and its keys may send",
-		Long:    "Show or set how many requests an organization may send, and each of its keys that has no limits of its own." + howLimits,
+		Long:    "Show or set how many requests an organization may send, and each of its keys that has no limits of its own." + limitSyntax,
 		Example: "  tenantry org limits acme --rate 100/s --quota 100000/d --key-rate 20/s",
 		Audit:   operation.AuditNoted, Table: "rate, quota, key_rate, key_quota, visitor_rate, visitor_quota",
 	}, func(ctx context.Context, c *call, in LimitsChange) (RequestLimits, error) {
 		all := func(s *rate.Set) []*rate.Limit {
-			return []*rate.Limit{&s.Organization.Rate, &s.Organization.Quota, &s.Key.Rate, &s.Key.Quota, &s.Visitor.Rate, &s.Visitor.Quota}
+			return []*rate.Limit{
+				&s.Organization.Rate, &s.Organization.Quota, &s.Key.Rate, &s.Key.Quota, &s.Visitor.Rate, &s.Visitor.Quota,
+			}
 		}
 		t := c.Tenant
-		alter, err := alteration(in.Reset, orgLimitNames(), in.Rate, in.Quota, in.KeyRate, in.KeyQuota, in.VisitorRate, in.VisitorQuota)
-		if alter != nil && err == nil {
+		change, err := parseChange(in.Reset, orgLimitNames(),
+			in.Rate, in.Quota, in.KeyRate, in.KeyQuota, in.VisitorRate, in.VisitorQuota)
+		if change != nil && err == nil {
 			t, err = s.Directory.Update(ctx, in.Org, func(o *tenants.Organization) error {
-				alter(all(&o.RequestLimits)...)
+				change(all(&o.RequestLimits)...)
 				return nil
 			})
 		}
 		if err != nil {
 			return RequestLimits{}, err
 		}
-		out, held := RequestLimits{Org: in.Org}, t.Org.RequestLimits.Or(s.Limits)
-		out.tell(c, alter != nil, orgLimitNames(), all(&held), all(&t.Org.RequestLimits))
+		out, effective := RequestLimits{Org: in.Org}, t.Org.RequestLimits.Or(s.Limits)
+		out.fill(c, change != nil, orgLimitNames(), all(&effective), all(&t.Org.RequestLimits))
 		return out, nil
 	})
 }
@@ -176,33 +184,36 @@ func (s *Server) orgLimits() Command {
 func (s *Server) keyLimits() Command {
 	return command(Command{
 		Line: "key limits ID --org SLUG", Short: "Show or set how many requests an API key may send",
-		Long: "Show or set how many requests an API key may send." + howLimits, Audit: operation.AuditNoted, Table: "id, name, rate, quota, visitor_rate?, visitor_quota?",
+		Long:  "Show or set how many requests an API key may send." + limitSyntax,
+		Audit: operation.AuditNoted, Table: "id, name, rate, quota, visitor_rate?, visitor_quota?",
 	}, func(ctx context.Context, c *call, in KeyLimitsChange) (RequestLimits, error) {
-		alter, err := alteration(in.Reset, keyLimitNames(), in.Rate, in.Quota, in.VisitorRate, in.VisitorQuota)
+		change, err := parseChange(in.Reset, keyLimitNames(), in.Rate, in.Quota, in.VisitorRate, in.VisitorQuota)
 		if err != nil {
 			return RequestLimits{}, err
 		}
 		k, err := s.Keys.Get(ctx, c.Tenant, in.ID)
 		if err == nil && k.Kind != tenants.Browser {
-			if err := in.none(); err != nil {
+			if err := in.forbid(); err != nil {
 				return RequestLimits{}, err
 			}
 		}
-		if err == nil && alter != nil {
+		if err == nil && change != nil {
 			k, err = s.Keys.SetLimits(ctx, c.Tenant, in.ID, func(own, visitors *rate.Pair) {
-				alter(&own.Rate, &own.Quota, &visitors.Rate, &visitors.Quota)
+				change(&own.Rate, &own.Quota, &visitors.Rate, &visitors.Quota)
 			})
 		}
 		if err != nil {
-			return RequestLimits{}, noKey(err, in.KeyRef)
+			return RequestLimits{}, keyNotFound(err, in.KeyRef)
 		}
-		if alter != nil {
+		if change != nil {
 			c.Note("key", k.ID)
 		}
-		out, held := RequestLimits{ID: k.ID, Name: k.Name}, k.Limits.Or(c.Tenant.Org.RequestLimits.Key).Or(s.Limits.Key)
+		out := RequestLimits{ID: k.ID, Name: k.Name}
+		effective := k.Limits.Or(c.Tenant.Org.RequestLimits.Key).Or(s.Limits.Key)
 		visitors := k.Visitors.Or(c.Tenant.Org.RequestLimits.Visitor).Or(s.Limits.Visitor)
-		of := map[bool]int{true: 4, false: 2}[k.Kind == tenants.Browser] // others have no visitors
-		out.tell(c, alter != nil, keyLimitNames(), []*rate.Limit{&held.Rate, &held.Quota, &visitors.Rate, &visitors.Quota}[:of],
+		n := map[bool]int{true: 4, false: 2}[k.Kind == tenants.Browser] // keys of other kinds have no visitors
+		out.fill(c, change != nil, keyLimitNames(),
+			[]*rate.Limit{&effective.Rate, &effective.Quota, &visitors.Rate, &visitors.Quota}[:n],
 			[]*rate.Limit{&k.Limits.Rate, &k.Limits.Quota, &k.Visitors.Rate, &k.Visitors.Quota})
 		return out, nil
 	})

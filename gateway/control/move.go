@@ -10,22 +10,21 @@ import (
 	"tenantry/tenants"
 )
 
-// MoveRequest asks for an organization to be moved to another backend, or for a move that
-// was interrupted to go on.
+// MoveRequest asks for an organization to be moved to another backend. It also continues a move that was interrupted.
 type MoveRequest struct {
 	Slug string `json:"slug" rule:"ref=organization" arg:"the organization's slug"`
 	To   string `json:"to" doc:"the <name> of the backend"`
 }
 
-// MoveReport is what came of a move.
+// MoveReport is the result of a move.
 type MoveReport struct {
 	Slug string `json:"slug"`
 	tenants.MoveReport
 	HeldSeconds float64 `json:"held_seconds"` // how long writes waited
 }
 
-// progressEvery bounds how often a move tells of its progress.
-const progressEvery = 100 * time.Millisecond
+// progressInterval bounds how often a move reports its progress.
+const progressInterval = 100 * time.Millisecond
 
 func (s *Server) orgMove() Command {
 	return command(Command{
@@ -35,30 +34,37 @@ func (s *Server) orgMove() Command {
 			"A move that was interrupted goes on when the command is repeated; --rollback undoes it.",
 		Example: "  tenantry org move acme --to eu\n  tenantry org move acme --finish\n  tenantry org move acme --rollback",
 		Audit:   operation.AuditAlways, Nothing: "give one of --to BACKEND, --finish and --rollback",
-		Hint: "the organization goes on, tenantry org show says where: repeat the command to go on with the move, or undo it with --rollback",
+		Hint: "the organization keeps serving, and tenantry org show says from where: " +
+			"repeat the command to go on with the move, or undo it with --rollback",
 	}, s.move)
 }
 
 func (s *Server) move(ctx context.Context, c *call, in MoveRequest) (*MoveReport, error) {
-	var told tenants.MoveProgress
-	var at time.Time
+	var last tenants.MoveProgress
+	var lastAt time.Time
 	moved, err := s.Directory.Move(ctx, in.Slug, in.To, func(p tenants.MoveProgress) {
-		if p.Step == told.Step && p.Kind == told.Kind && time.Since(at) < progressEvery {
+		if p.Step == last.Step && p.Kind == last.Kind && time.Since(lastAt) < progressInterval {
 			return
 		}
-		if p.Step != told.Step && p.Note != "" {
+		if p.Step != last.Step && p.Note != "" {
 			c.Progress(Progress{Step: p.Step, Note: p.Step + ": " + p.Note})
 		}
-		told, at = p, time.Now()
+		last, lastAt = p, time.Now()
 		c.Progress(Progress{Step: p.Step, Detail: p.Kind, Done: p.Compared, Told: p.Note == ""})
 	})
 	if err != nil {
-		s.Log.WarnContext(ctx, "a move of an organization ended", "organization", in.Slug, "to", in.To, "ok", false, "error", err)
+		s.Log.WarnContext(ctx, "a move of an organization ended",
+			"organization", in.Slug, "to", in.To, "ok", false, "error", err)
 		return nil, err
 	}
 	report := &MoveReport{Slug: in.Slug, MoveReport: *moved, HeldSeconds: moved.Held.Seconds()}
-	s.Log.InfoContext(ctx, "a move of an organization ended", "organization", in.Slug, "to", in.To, "ok", true, "held_seconds", report.HeldSeconds)
-	c.AuditNote = map[string]string{"from": moved.From, "to": moved.To, "held_seconds": strconv.FormatFloat(report.HeldSeconds, 'f', 2, 64)}
-	c.say(fmt.Sprintf("%[1]s lives on %[2]s now; writes waited %.1[3]f s. Its old copy on %[4]s stays until tenantry org move %[1]s --finish", in.Slug, moved.To, report.HeldSeconds, moved.From))
-	return report, s.enter(ctx, c, in.Slug)
+	s.Log.InfoContext(ctx, "a move of an organization ended",
+		"organization", in.Slug, "to", in.To, "ok", true, "held_seconds", report.HeldSeconds)
+	c.AuditNote = map[string]string{
+		"from": moved.From, "to": moved.To, "held_seconds": strconv.FormatFloat(report.HeldSeconds, 'f', 2, 64),
+	}
+	c.addNote(fmt.Sprintf("%[1]s lives on %[2]s now; writes waited %.1[3]f s. "+
+		"Its old copy on %[4]s stays until tenantry org move %[1]s --finish",
+		in.Slug, moved.To, report.HeldSeconds, moved.From))
+	return report, s.setTenant(ctx, c, in.Slug)
 }

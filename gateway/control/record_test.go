@@ -16,8 +16,8 @@ import (
 	"tenantry/tenants/tenantstest"
 )
 
-// unrecorded returns a Client of commands that work on w and whose audit log cannot be
-// written, because the store of w does not know it, and what they log.
+// unrecorded returns a Client of commands on w, and their log. The audit log cannot be written, because the store of w
+// does not have its kind.
 func unrecorded(t *testing.T, w *tenantstest.World) (*Client, *bytes.Buffer) {
 	t.Helper()
 	log := audit.New()
@@ -30,8 +30,8 @@ func unrecorded(t *testing.T, w *tenantstest.World) (*Client, *bytes.Buffer) {
 	return InProcess(h), &logged
 }
 
-// TestResultOutlivesTheAuditLog: what is told only once is told where the audit log
-// cannot be written, with a note.
+// TestResultOutlivesTheAuditLog: an answer that is given only once is given with a note if the audit log cannot be
+// written.
 func TestResultOutlivesTheAuditLog(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
@@ -44,7 +44,7 @@ func TestResultOutlivesTheAuditLog(t *testing.T) {
 			t.Errorf("%s: notes %q", operation, notes)
 		}
 		if !strings.Contains(logged.String(), "operation="+operation) {
-			t.Errorf("%s: the log does not tell of it: %s", operation, logged)
+			t.Errorf("%s: the log does not mention the operation: %s", operation, logged)
 		}
 	}
 	give := func(name string, in, out any) []string {
@@ -63,7 +63,7 @@ func TestResultOutlivesTheAuditLog(t *testing.T) {
 	warned("key.create", notes)
 	warned("key.rotate", give("key.rotate", KeyRef{Org: "acme", ID: key.ID}, &next))
 	var made, user User
-	const link = "Whoever opens the link"
+	const link = "The first person to open the link"
 	invited := func(notes []string) []string {
 		t.Helper()
 		if len(notes) != 2 || !strings.HasPrefix(notes[0], link) {
@@ -75,7 +75,7 @@ func TestResultOutlivesTheAuditLog(t *testing.T) {
 	warned("user.update", invited(give("user.update", UserChange{UserRef: UserRef{"acme", "1"}, Invite: true}, &user)))
 	for _, once := range []string{key.Token, next.Token, made.Link, user.Link} {
 		if once == "" {
-			t.Error("what is told only once was not told")
+			t.Error("a key or link that is shown only once is missing")
 		}
 	}
 
@@ -86,7 +86,7 @@ func TestResultOutlivesTheAuditLog(t *testing.T) {
 	}
 	warned("org.create", []string{report.Problems[0].Errors[0].Message})
 
-	// What can be asked for again is an error, which says that it was done.
+	// An answer that can be obtained again is replaced by an error, which says that the change was made.
 	_, err = Call[Key](t.Context(), c, "key.revoke", KeyRef{Org: "acme", ID: next.ID})
 	var e *Error
 	if !errors.As(err, &e) {
@@ -100,7 +100,7 @@ func TestResultOutlivesTheAuditLog(t *testing.T) {
 	}
 }
 
-// TestOutagesOfCommandsAreLogged: the log says what was down, and not what whoever gave the command got wrong.
+// TestOutagesOfCommandsAreLogged: the log has the message of an outage, but not that of a mistake of the operator.
 func TestOutagesOfCommandsAreLogged(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})

@@ -27,33 +27,31 @@ import (
 	"tenantry/tenants/keys"
 )
 
-// Backend is what the commands work on. All fields but Log and Now are needed.
+// Backend has the parts that commands work on. All fields but Log and Now are required.
 type Backend struct {
 	Directory *tenants.Directory
 	People    *identity.Service
 	Keys      *keys.Service
 	Keyring   *keyring.Keyring
 	Transfer  *bundle.Service
-	Limits    rate.Set // that hold by default
+	Limits    rate.Set // the default limits
 	Audit     *audit.Log
 	Seals     *audit.Seals
-	// KeepDeleted is how long a deleted organization can be undeleted; 0: until it is erased by command.
+	// KeepDeleted is how long a deleted organization can be restored; 0: until a command erases it.
 	KeepDeleted time.Duration
 	// BaseURL returns the address of an organization, for links.
 	BaseURL func(slug string) string
-	// TempDir is the folder in which an import is kept while it runs. It is made where it
-	// is missing.
+	// TempDir is the folder for the input of imports. It is made when it is missing.
 	TempDir string
-	// Examine looks at everything the gateway depends on.
+	// Examine checks everything the gateway depends on.
 	Examine func(context.Context) []Finding
-	// ExamineEach opens the organizations that follow a slug, for a few seconds.
+	// ExamineEach examines the organizations after a slug, for a few seconds.
 	ExamineEach func(ctx context.Context, after string) Examined
 	Log         *slog.Logger     // nil: nothing is logged
 	Now         func() time.Time // nil: time.Now
 }
 
-// Server carries out commands. Whoever reaches it may do everything, so it must stand where only
-// the operator can.
+// Server runs commands. It does not authenticate callers, so only the operator may be able to reach it.
 type Server struct {
 	Backend
 	commands map[string]*Command
@@ -77,20 +75,20 @@ func NewServer(b Backend) *Server {
 	return s
 }
 
-// Groups returns all commands. Those of the zero Server tell what there is, and carry out nothing.
+// Groups returns all commands. Those of the zero Server describe commands, and cannot run.
 func (s *Server) Groups() []Group {
 	return []Group{
-		s.organizations(), s.users(), s.roles(), s.teams(), s.accounts(), s.keys(), s.keyring(), s.others(),
+		s.organizations(), s.users(), s.roles(), s.teams(), s.accounts(), s.keys(), s.keyring(), s.ungrouped(),
 	}
 }
 
 // Answer is the answer to a command.
 type Answer struct {
 	Data  json.RawMessage `json:"data,omitempty"`
-	Notes []string        `json:"notes,omitempty"` // for whoever gave the command
+	Notes []string        `json:"notes,omitempty"` // for the operator
 }
 
-// run carries out a command, whose input is a JSON object. Errors: *Error; an answer may come with one.
+// run runs a command. in is its request, a JSON object. Error: *Error, possibly together with an answer.
 func (s *Server) run(ctx context.Context, name string, in []byte, streams Streams) (*Answer, error) {
 	cmd, known := s.commands[name]
 	if !known {
@@ -98,54 +96,60 @@ func (s *Server) run(ctx context.Context, name string, in []byte, streams Stream
 	}
 	c := &call{Streams: streams, command: cmd}
 	row := cmd.bind(s, c)
-	c.Call = operated(&row)
-	result, err := operation.Run(ctx, c.Call, operation.Input{Body: func(context.Context) (operation.Body, error) { return operation.ParseBody(in) }})
+	c.Call = operatorCall(&row)
+	result, err := operation.Run(ctx, c.Call, operation.Input{
+		Body: func(context.Context) (operation.Body, error) { return operation.ParseBody(in) },
+	})
 	err = s.record(ctx, c, err)
 	answer := &Answer{Notes: c.notes}
-	if v := reflect.ValueOf(result.Data); err == nil || (v.Kind() == reflect.Pointer || v.Kind() == reflect.Slice) && !v.IsNil() {
+	v := reflect.ValueOf(result.Data)
+	if err == nil || (v.Kind() == reflect.Pointer || v.Kind() == reflect.Slice) && !v.IsNil() {
 		raw, encodeErr := encode(result.Data)
 		answer.Data, err = raw, errors.Join(err, encodeErr)
 	}
 	if err != nil {
 		e := errorOf(err)
-		said := []any{"command", name, "code", e.Code}
-		if e.Code == CodeUnavailable { // others concern whoever gave the command
-			said = append(said, "error", e.Message)
+		attrs := []any{"command", name, "code", e.Code}
+		if e.Code == CodeUnavailable { // other messages are for the operator, and may hold personal data
+			attrs = append(attrs, "error", e.Message)
 		}
-		s.Log.InfoContext(ctx, "a command failed", said...)
+		s.Log.InfoContext(ctx, "a command failed", attrs...)
 		return answer, e
 	}
 	s.Log.InfoContext(ctx, "a command was carried out", "command", name)
 	return answer, nil
 }
 
-// operated returns a call by the operator, of no organization yet.
-func operated(row *operation.Row) *operation.Call {
+// operatorCall returns a call by the operator. Its tenant is empty; see Server.setTenant.
+func operatorCall(row *operation.Row) *operation.Call {
 	c := operation.NewCall(row, func(string) string { return "" })
 	c.Principal, c.Tenant = &tenants.Principal{Kind: tenants.Operator}, new(tenants.Tenant)
 	return c
 }
 
-// enter makes the organization of that slug, as it is now, the call's.
-func (s *Server) enter(ctx context.Context, c *call, slug string) error {
+// setTenant sets the Tenant of the call to the current state of the organization.
+func (s *Server) setTenant(ctx context.Context, c *call, slug string) error {
 	if strings.TrimSpace(slug) == "" {
 		return fail(CodeInvalid, "name an organization")
 	}
 	t, err := s.Directory.BySlug(ctx, slug)
 	if err != nil {
-		return reworded(err, CodeNotFound, noOrganization, slug)
+		return withMessage(err, CodeNotFound, noOrganization, slug)
 	}
 	c.Tenant = t
 	return nil
 }
 
-// record writes what a command did to the organization's audit log. What concerns organizations as a whole, or none of
-// them, goes to the installation's too, with the operator's name, also where it failed after it had noted something.
-// What was done stays done where the record cannot be written, so the error says both; an answer that cannot be had
-// again must not give way to it.
+// record writes the audit record of a command to the log of its organization. Commands on whole organizations, or on
+// none, are recorded in the log of the installation too, with the name of the operator; so are their failures, once the
+// command has noted a fact.
+//
+// If the record cannot be written, the change stays. The error then says both, unless the answer cannot be obtained
+// again: it is given with a note instead.
 func (s *Server) record(ctx context.Context, c *call, err error) error {
 	cmd := c.command
-	done, noted := cmd.Audit == operation.AuditAlways && err == nil, (cmd.Audit == operation.AuditNoted || cmd.own && err != nil) && c.AuditNote != nil
+	done := cmd.Audit == operation.AuditAlways && err == nil
+	noted := (cmd.Audit == operation.AuditNoted || cmd.own && err != nil) && c.AuditNote != nil
 	if !done && !noted {
 		return err
 	}
@@ -153,27 +157,28 @@ func (s *Server) record(ctx context.Context, c *call, err error) error {
 	if err != nil {
 		rec.Outcome = audit.Failed
 	}
-	var unrecorded error
+	var auditErr error
 	if c.Tenant.Workspace() != nil {
-		unrecorded = s.Audit.Write(ctx, c.Tenant.Workspace(), rec)
+		auditErr = s.Audit.Write(ctx, c.Tenant.Workspace(), rec)
 	}
 	if cmd.own || c.Tenant.Workspace() == nil {
 		facts := map[string]string{"organization": c.Tenant.Org.Slug, "operator": texts.Clip(c.Operator)}
 		maps.Copy(facts, c.AuditNote)
 		maps.DeleteFunc(facts, func(_, fact string) bool { return fact == "" })
 		rec.Facts = facts
-		unrecorded = errors.Join(unrecorded, s.Audit.Write(ctx, s.Directory.Own().Workspace(), rec))
+		auditErr = errors.Join(auditErr, s.Audit.Write(ctx, s.Directory.Own().Workspace(), rec))
 	}
-	if unrecorded == nil {
+	if auditErr == nil {
 		return err
 	}
-	s.Log.ErrorContext(ctx, "a command could not be written to the audit log", "operation", cmd.Name, "org", c.Tenant.Org.Slug, "facts", rec.Facts, "error", unrecorded)
-	unrecorded = fmt.Errorf("%s was done, but could not be written to the audit log: %w", cmd.Name, unrecorded)
+	s.Log.ErrorContext(ctx, "a command could not be written to the audit log",
+		"operation", cmd.Name, "org", c.Tenant.Org.Slug, "facts", rec.Facts, "error", auditErr)
+	auditErr = fmt.Errorf("%s was done, but could not be written to the audit log: %w", cmd.Name, auditErr)
 	if cmd.Once && err == nil {
-		c.say("Note: " + unrecorded.Error())
+		c.addNote("Note: " + auditErr.Error())
 		return nil
 	}
-	return errors.Join(err, unrecorded)
+	return errors.Join(err, auditErr)
 }
 
 func encode(v any) ([]byte, error) {
@@ -186,31 +191,30 @@ func encode(v any) ([]byte, error) {
 
 const (
 	maxRequest = 1 << 20
-	// inputHeader carries the request of a command whose body is what it reads besides, operatorHeader who gives it.
+	// inputHeader carries the request of a command whose body is its Input; operatorHeader the name of the operator.
 	inputHeader    = "Tenantry-Request"
 	operatorHeader = "Tenantry-Operator"
-	// MaxHeaderBytes is how much the headers of a command may have: a request in one is escaped, to three times its
-	// bytes.
+	// MaxHeaderBytes bounds the headers of a command: escaping triples a request that inputHeader carries.
 	MaxHeaderBytes = 3*maxRequest + 16<<10
-	// heartbeat keeps a client waiting for a command that has nothing to tell.
+	// heartbeat is the interval of empty events, which tell a client that the command is still running.
 	heartbeat = 10 * time.Second
 )
 
-// event is one line of an answer. The last one has the answer, the error, or both.
+// event is one line of an answer. The last line has an Answer, an Error, or both.
 type event struct {
 	Progress *Progress `json:"progress,omitempty"`
-	Output   int       `json:"output,omitempty"` // bytes of it that follow the line
+	Output   int       `json:"output,omitempty"` // number of output bytes that follow the line
 	Answer   *Answer   `json:"answer,omitempty"`
 	Error    *Error    `json:"error,omitempty"`
 }
 
-// events writes an answer. Safe for concurrent use.
-type events struct {
+// eventWriter writes an answer. Safe for concurrent use.
+type eventWriter struct {
 	mu sync.Mutex
 	w  http.ResponseWriter
 }
 
-func (e *events) send(v event, output []byte) error {
+func (e *eventWriter) send(v event, output []byte) error {
 	line, err := encode(v)
 	if err != nil {
 		return err
@@ -225,10 +229,10 @@ func (e *events) send(v event, output []byte) error {
 }
 
 // Write sends output.
-func (e *events) Write(p []byte) (int, error) { return len(p), e.send(event{Output: len(p)}, p) }
+func (e *eventWriter) Write(p []byte) (int, error) { return len(p), e.send(event{Output: len(p)}, p) }
 
-// beat sends an empty event from time to time, once nothing more is to be read, until done.
-func (e *events) beat(read, done <-chan struct{}) {
+// sendHeartbeats sends empty events until done, once all input has been read.
+func (e *eventWriter) sendHeartbeats(read, done <-chan struct{}) {
 	select {
 	case <-read:
 	case <-done:
@@ -239,35 +243,37 @@ func (e *events) beat(read, done <-chan struct{}) {
 	for {
 		select {
 		case <-t.C:
-			_ = e.send(event{}, nil) // where the client is gone, the command learns it
+			_ = e.send(event{}, nil) // if the client has gone, the context of the command ends
 		case <-done:
 			return
 		}
 	}
 }
 
-// ServeHTTP takes a command: POST /v1/org/show for one, with a JSON object. The answer is lines of events.
+// ServeHTTP runs a command: POST /v1/org/show with a JSON object, for example. The answer is a line for each event.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	out := &events{w: w}
+	out := &eventWriter{w: w}
 	answer, err := s.serve(out, r)
 	last := event{Answer: answer}
 	if err != nil {
 		last.Error = errorOf(err)
 	}
-	_ = out.send(last, nil) // a command that was stopped cannot be told
+	_ = out.send(last, nil) // the client may have gone
 }
 
-func (s *Server) serve(out *events, r *http.Request) (*Answer, error) {
+func (s *Server) serve(out *eventWriter, r *http.Request) (*Answer, error) {
 	name, known := strings.CutPrefix(r.URL.Path, operation.ControlPath)
 	if !known || r.Method != http.MethodPost {
 		return nil, fail(CodeUnknown, "the server does not know the command %s %s", r.Method, r.URL.Path)
 	}
-	streams := Streams{Output: out, Progress: func(p Progress) { _ = out.send(event{Progress: &p}, nil) }} // a client that is gone ends the context
+	streams := Streams{Output: out, Progress: func(p Progress) {
+		_ = out.send(event{Progress: &p}, nil) // if the client has gone, the context ends
+	}}
 	read, done := make(chan struct{}), make(chan struct{})
-	streams.Operator, _ = url.QueryUnescape(r.Header.Get(operatorHeader)) // of a client that sends something else, nobody is known
+	streams.Operator, _ = url.QueryUnescape(r.Header.Get(operatorHeader)) // malformed: the operator is unknown
 	in, err := url.QueryUnescape(r.Header.Get(inputHeader))
 	if in != "" || err != nil {
-		streams.Input = &watched{r.Body, sync.OnceFunc(func() { close(read) })}
+		streams.Input = &endReader{r.Body, sync.OnceFunc(func() { close(read) })}
 	} else {
 		close(read)
 		var raw []byte
@@ -278,19 +284,19 @@ func (s *Server) serve(out *events, r *http.Request) (*Answer, error) {
 		return nil, fail(CodeInvalid, "the request cannot be read: %v", err)
 	}
 	var beats sync.WaitGroup
-	defer beats.Wait() // also where the command panics: nothing may write to what is answered
+	defer beats.Wait() // even if the command panics: nothing may write after the answer
 	defer close(done)
-	beats.Go(func() { out.beat(read, done) })
+	beats.Go(func() { out.sendHeartbeats(read, done) })
 	return s.run(r.Context(), strings.ReplaceAll(name, "/", "."), []byte(in), streams)
 }
 
-// watched tells that the end was read.
-type watched struct {
+// endReader calls ended at the end of the input, or at an error.
+type endReader struct {
 	io.Reader
 	ended func()
 }
 
-func (w *watched) Read(p []byte) (int, error) {
+func (w *endReader) Read(p []byte) (int, error) {
 	n, err := w.Reader.Read(p)
 	if err != nil {
 		w.ended()

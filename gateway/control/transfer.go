@@ -16,21 +16,21 @@ import (
 	"tenantry/operation"
 )
 
-// ImportRequest says what an import does with its input: a bundle, or with As the rows of a file.
+// ImportRequest says what an import does with its input: a bundle, or rows of a file if As is set.
 type ImportRequest struct {
 	Org     string `json:"org" rule:"ref=organization"`
-	DryRun  bool   `json:"dry_run,omitempty" doc:"check only, and show what would be done"`
-	Partial bool   `json:"partial,omitempty" doc:"store the good lines where others are bad"`
-	// Mirror is as in bundle.ImportOptions. Without Yes it is a DryRun, and refused.
-	Mirror bool `json:"mirror,omitempty" without:"partial" doc:"make the organization match the bundle; what the bundle lacks is removed for good"`
+	DryRun  bool   `json:"dry_run,omitempty" doc:"only check, and show what would be done"`
+	Partial bool   `json:"partial,omitempty" doc:"store the good lines even if others are bad"`
+	// Mirror is as in bundle.ImportOptions. Without Yes it is refused after a dry run.
+	Mirror bool `json:"mirror,omitempty" without:"partial" doc:"make the organization match the bundle: records that the bundle lacks are removed for good"`
 	Yes    bool `json:"yes,omitempty" doc:"confirm the removals of --mirror"`
-	// As is what a row becomes, see tabular.Options.
+	// As is the resource that rows become, see tabular.Options.
 	As string `json:"as,omitempty" doc:"take rows as <contacts or records:NAME>, or as any other resource: folders, submissions:FORM"`
-	// Map gives fields by column. Empty: columns are matched by name. Missing fields are made.
+	// Map has the fields of each column. Empty: columns are matched by name, and missing fields are report.
 	Map map[string][]string `json:"map,omitempty" write:"COLUMN=FIELD, or COLUMN= to leave a column out" doc:"map a column to a field, <COLUMN=FIELD>, or COLUMN=FIELD:FORMAT to say how values are written (dd.mm.yyyy, 1.234,56, text, list and others); may be repeated, also for one column. Other columns are skipped unless *=* is given (default: all are matched by name, and missing fields are created)"`
-	// Key is the field by which a row is a stored record; empty: see tabular.Options.
+	// Key is the field that identifies the stored record of a row; empty: see tabular.Options.
 	Key string `json:"key,omitempty" doc:"rows that share this <field> with a stored record change it instead of adding one"`
-	// Secrets is the private half of the key to which an export sealed encrypted values.
+	// Secrets is the private half of the transfer key to which an export sealed encrypted values.
 	Secrets string `json:"secrets,omitempty" use:"secret" read:"file" doc:"the <file> with the private half of the key that encrypted values of the bundle were sealed to"`
 	// Format is tabular.CSV or tabular.JSON.
 	Format string `json:"format,omitempty" doc:"the format of rows, <csv or json> (default by the name of the file)"`
@@ -39,7 +39,7 @@ type ImportRequest struct {
 	Delimiter string `json:"delimiter,omitempty" doc:"the <delimiter> of CSV: comma, semicolon, tab, pipe or another character (default detected)"`
 }
 
-// ExportRequest says what an export holds.
+// ExportRequest says what an export contains.
 type ExportRequest struct {
 	Org           string `json:"org" rule:"ref=organization"`
 	RevealSecrets bool   `json:"reveal_secrets,omitempty" doc:"write secrets in clear"`
@@ -52,11 +52,11 @@ func (s *Server) importCommand() Command {
 		Line: "import --org SLUG FILE|-", Short: "Load a bundle, or rows of a CSV or JSON file", Reads: true, Audit: operation.AuditNoted,
 		Long: "Load a bundle (lines of JSON), or with --as the rows of a CSV file or a JSON array.\n" +
 			"Nothing is stored unless every line can be; --partial stores the good lines and writes the bad ones to a file beside the input.\n" +
-			"With --key, a row that has a stored record's value of that field changes the record: the columns given, where their cells are not empty.\n" +
+			"With --key, a row changes the stored record that has the same value of that field: the columns given, if their cells are not empty.\n" +
 			"Importing the same file again changes nothing.\n" +
-			"With --mirror the organization becomes what the bundle of an export says: a record has then what its line gives, and nothing else, and\n" +
-			"records, definitions, people, roles, teams and service accounts that the bundle does not have are removed for good. Without --yes it\n" +
-			"shows what that would be, and changes nothing.",
+			"With --mirror the organization is made to match the bundle of an export: each record gets the values of its line and no others, and\n" +
+			"records, definitions, people, roles, teams and service accounts that the bundle lacks are removed for good. Without --yes it\n" +
+			"shows what would be removed, and changes nothing.",
 		Example: "  tenantry import --org acme bundle.ndjson --dry-run\n" +
 			"  tenantry import --org acme --as contacts --map Mail=email,Town=city people.csv\n" +
 			"  tenantry import --org acme --as contacts --key email corrected.csv\n" +
@@ -72,24 +72,29 @@ func (s *Server) exportCommand() Command {
 		Line: "export --org SLUG [-o FILE]", Short: "Write an organization as a bundle", Writes: true,
 		Long: "Write an organization as a bundle, to standard output or a file that only you can read.\n" +
 			"Encrypted values then import into this organization alone. --secrets seals them to a key, under which they import anywhere;\n" +
-			"--reveal-secrets writes them in clear. Both are audited. At the end it says what the bundle does not take elsewhere.",
+			"--reveal-secrets writes them in clear. Both are audited. At the end it says what the bundle does not contain.",
 		Hint: "the export is not complete",
 	}, s.export)
 }
 
-// importBundle returns no report where the import did not begin.
+// importBundle runs an import. It returns no report if the import did not begin.
 func (s *Server) importBundle(ctx context.Context, c *call, in ImportRequest) (_ *bundle.Report, err error) {
 	switch {
 	case in.Mirror && (in.As != "" || in.Partial):
-		return nil, fail(CodeInvalid, "--mirror cannot be combined with %s", map[bool]string{true: "--as", false: "--partial"}[in.As != ""])
+		other := map[bool]string{true: "--as", false: "--partial"}[in.As != ""]
+		return nil, fail(CodeInvalid, "--mirror cannot be combined with %s", other)
 	case in.Yes && !in.Mirror:
 		return nil, fail(CodeInvalid, "--yes confirms what --mirror removes")
 	}
 	unconfirmed := in.Mirror && !in.Yes && !in.DryRun
 	in.DryRun = in.DryRun || unconfirmed
-	options := tabular.Options{As: in.As, Mirror: in.Mirror, Format: in.Format, Map: in.Map, Key: in.Key, Encoding: in.Encoding, Delimiter: in.Delimiter, DryRun: in.DryRun, Partial: in.Partial, Progress: func(p bundle.Progress) {
-		c.Progress(Progress{Step: p.Phase, Done: p.Bytes, Total: p.Total, Bytes: true})
-	}}
+	options := tabular.Options{
+		As: in.As, Mirror: in.Mirror, Format: in.Format, Map: in.Map, Key: in.Key,
+		Encoding: in.Encoding, Delimiter: in.Delimiter, DryRun: in.DryRun, Partial: in.Partial,
+		Progress: func(p bundle.Progress) {
+			c.Progress(Progress{Step: p.Phase, Done: p.Bytes, Total: p.Total, Bytes: true})
+		},
+	}
 	if in.Secrets != "" {
 		if options.OpenWith, err = sealing.ParseTransferKey(in.Secrets); err != nil {
 			return nil, fail(CodeInvalid, "%v", err)
@@ -103,22 +108,26 @@ func (s *Server) importBundle(ctx context.Context, c *call, in ImportRequest) (_
 	if in.Partial && !in.DryRun {
 		options.Bad = c.Output
 	}
-	made, err := tabular.Load(ctx, s.Transfer, c.Tenant, src, options)
-	if !in.DryRun && made.Created+made.Updated+made.Removed > 0 {
-		c.AuditNote = map[string]string{"created": strconv.Itoa(made.Created), "updated": strconv.Itoa(made.Updated), "failed": strconv.Itoa(made.Failed)}
+	report, err := tabular.Load(ctx, s.Transfer, c.Tenant, src, options)
+	if !in.DryRun && report.Created+report.Updated+report.Removed > 0 {
+		c.AuditNote = map[string]string{
+			"created": strconv.Itoa(report.Created), "updated": strconv.Itoa(report.Updated),
+			"failed": strconv.Itoa(report.Failed),
+		}
 		if in.Mirror {
-			c.AuditNote["removed"] = strconv.Itoa(made.Removed)
+			c.AuditNote["removed"] = strconv.Itoa(report.Removed)
 		}
 	}
 	if err == nil && unconfirmed {
-		err = fail(CodeInvalid, "nothing was imported yet: this mirror would create %d records, update %d and remove %d for good; confirm with --yes",
-			made.Created, made.Updated, made.Removed)
+		err = fail(CodeInvalid, "nothing was imported yet: --mirror would create %d records, update %d and remove %d for good; confirm with --yes",
+			report.Created, report.Updated, report.Removed)
 	}
-	s.Log.InfoContext(ctx, "an import ended", "organization", in.Org, "lines", made.Lines, "failed", made.Failed, "ok", err == nil)
-	return &made, err
+	s.Log.InfoContext(ctx, "an import ended",
+		"organization", in.Org, "lines", report.Lines, "failed", report.Failed, "ok", err == nil)
+	return &report, err
 }
 
-// spool returns what a command reads as a file, which remove deletes.
+// spool copies the input of a command to a file. The caller must call remove, which deletes the file.
 func (s *Server) spool(ctx context.Context, input io.Reader) (src bundle.Source, remove func(), err error) {
 	if input == nil {
 		return src, nil, fail(CodeInvalid, "there is nothing to read")
@@ -129,7 +138,7 @@ func (s *Server) spool(ctx context.Context, input io.Reader) (src bundle.Source,
 	src, done, err := bundle.Spool(ctx, input, s.TempDir)
 	return src, func() {
 		if err := done(); err != nil {
-			s.Log.WarnContext(ctx, "the copy of an import was left behind", "error", err)
+			s.Log.WarnContext(ctx, "the copy of an import could not be removed", "error", err)
 		}
 	}, err
 }
@@ -147,8 +156,11 @@ func (s *Server) export(ctx context.Context, c *call, in ExportRequest) (*bundle
 		}
 		c.Note("secrets_sealed_to", options.SealTo.KeyID())
 	}
-	err := s.Audit.Write(ctx, c.Tenant.Workspace(), audit.Record{Operation: "export", Subject: c.Principal.Subject(), Outcome: audit.OK, Facts: c.AuditNote})
-	if err != nil { // what is not recorded is not told
+	rec := audit.Record{
+		Operation: "export", Subject: c.Principal.Subject(), Outcome: audit.OK, Facts: c.AuditNote,
+	}
+	// The record is written first, because an export that is not recorded must not happen.
+	if err := s.Audit.Write(ctx, c.Tenant.Workspace(), rec); err != nil {
 		return nil, fmt.Errorf("nothing was exported, because the audit log cannot be written: %w", err)
 	}
 	buffered := bufio.NewWriterSize(c.Output, 64<<10)
@@ -156,18 +168,20 @@ func (s *Server) export(ctx context.Context, c *call, in ExportRequest) (*bundle
 	if err == nil {
 		err = buffered.Flush()
 	}
-	s.Log.InfoContext(ctx, "an export ended", "organization", in.Org, "lines", report.Lines, "reveal_secrets", in.RevealSecrets, "ok", err == nil)
+	s.Log.InfoContext(ctx, "an export ended",
+		"organization", in.Org, "lines", report.Lines, "reveal_secrets", in.RevealSecrets, "ok", err == nil)
 	if err != nil {
 		return nil, err
 	}
 	for _, text := range report.LeftOut {
-		c.say("Note: " + text)
+		c.addNote("Note: " + text)
 	}
 	if report.AsIs > 0 {
-		c.say(fmt.Sprintf("%d lines hold records that their definitions no longer allow; they are marked and import as they are.", report.AsIs))
+		c.addNote(fmt.Sprintf("%d lines hold records that their definitions no longer allow; "+
+			"they are marked and import as they are.", report.AsIs))
 	}
 	for _, problem := range report.Problems {
-		c.say("An import would refuse a line: " + problem.String())
+		c.addNote("An import would refuse a line: " + problem.String())
 	}
 	return &report, nil
 }

@@ -1,5 +1,5 @@
-// Package demo holds the made-up organization that the demonstration shows: a small maker
-// of bicycles. The data is the same every time; only its dates follow the calendar.
+// Package demo has the fictional organization of the demo, a small maker of bicycles. The data is the same every time,
+// except that its dates are relative to the present.
 package demo
 
 import (
@@ -14,7 +14,7 @@ import (
 	"tenantry/internal/texts"
 )
 
-// The organization, and the parts of it that the demonstration points at.
+// The organization, and the identifiers of records that the demo links to.
 const (
 	Slug = "acme"
 	Name = "Acme Cycles"
@@ -23,8 +23,8 @@ const (
 	ContactID   = "66a000000000000000000001"
 	SecretField = "passport_number"
 	CampaignID  = "66c000000000000000000001"
-	// PlainReportID is a report whose address is enough to read it, SecureReportID one that
-	// needs a token. Their public identifiers are random, so the bundle leaves them out.
+	// PlainReportID is a shared report that needs no token, SecureReportID one that does. Their public identifiers are
+	// random, so the bundle does not have them.
 	PlainReportID  = "66d000000000000000000001"
 	SecureReportID = "66d000000000000000000002"
 
@@ -33,7 +33,7 @@ const (
 	formID    = "66b000000000000000000001"
 )
 
-// Admin is the person whose password the demonstration makes; the bundle does not hold it.
+// The administrator. The bundle does not have this person, because the password is made by Begin.
 const (
 	AdminName  = "Ada Example"
 	AdminEmail = "ada@acme.example"
@@ -46,10 +46,10 @@ const (
 
 type line map[string]any
 
-// WriteBundle writes everything but the organization itself and its administrator. now
-// is the day up to which the organization has been busy.
+// WriteBundle writes the data of the organization, except for the organization itself and its administrator. The latest
+// dates are those of now.
 func WriteBundle(w io.Writer, now time.Time) error {
-	b := &builder{random: rand.New(rand.NewPCG(7, 11)), now: now.UTC()} //nolint:gosec // the same data every time is wanted
+	b := &builder{random: rand.New(rand.NewPCG(7, 11)), now: now.UTC()} //nolint:gosec // the data must be the same every time
 	b.people()
 	b.contacts()
 	b.files()
@@ -62,14 +62,15 @@ func WriteBundle(w io.Writer, now time.Time) error {
 	for _, l := range b.lines {
 		raw, err := json.Marshal(l.fields)
 		if err != nil {
-			return fmt.Errorf("demonstration data: %w", err)
+			return fmt.Errorf("demo data: %w", err)
 		}
-		// kind stands first, so that readers know at once what a line is.
+		// kind comes first, so that readers recognize a line at once.
 		fmt.Fprintf(out, `{"kind":%q,%s`+"\n", l.kind, raw[1:])
 	}
 	return out.Flush()
 }
 
+// builder collects the lines of the bundle.
 type builder struct {
 	random *rand.Rand
 	now    time.Time
@@ -86,11 +87,12 @@ func (b *builder) add(kind string, fields line) {
 	}{kind, fields})
 }
 
-// ago returns a time some days before, as bundles write it.
+// ago returns the time some days before now, in the format of bundles.
 func (b *builder) ago(days int) string {
 	return b.now.AddDate(0, 0, -days).Truncate(time.Hour).Format(texts.TimeLayout)
 }
 
+// day returns the date some days before now.
 func (b *builder) day(days int) string { return b.now.AddDate(0, 0, -days).Format(time.DateOnly) }
 
 func id(prefix string, n int) string { return fmt.Sprintf("%s%0*d", prefix, 24-len(prefix), n) }
@@ -100,8 +102,14 @@ func pick[T any](b *builder, list []T) T { return list[b.random.IntN(len(list))]
 func (b *builder) people() {
 	b.add("team", line{"id": northTeam, "name": "North"})
 	b.add("team", line{"id": southTeam, "name": "South"})
-	b.add("role", line{"name": "sales", "label": "Sales", "permissions": []string{"contacts", "manage_campaigns", "view_form_submissions"}})
-	b.add("role", line{"name": "workshop", "label": "Workshop", "permissions": []string{"manage_files", "manage_custom_objects", "manage_forms"}})
+	b.add("role", line{
+		"name": "sales", "label": "Sales",
+		"permissions": []string{"contacts", "manage_campaigns", "view_form_submissions"},
+	})
+	b.add("role", line{
+		"name": "workshop", "label": "Workshop",
+		"permissions": []string{"manage_files", "manage_custom_objects", "manage_forms"},
+	})
 	for i, u := range []struct{ name, email, role, team string }{
 		{"Boris Example", "boris@acme.example", "sales", northTeam},
 		{"Chiara Example", "chiara@acme.example", "sales", southTeam},
@@ -111,7 +119,9 @@ func (b *builder) people() {
 		if u.team != "" {
 			teams = append(teams, u.team)
 		}
-		b.add("user", line{"id": i + 2, "name": u.name, "email": u.email, "roles": []string{u.role}, "teams": teams, "active": true})
+		b.add("user", line{
+			"id": i + 2, "name": u.name, "email": u.email, "roles": []string{u.role}, "teams": teams, "active": true,
+		})
 	}
 }
 
@@ -188,7 +198,10 @@ func (b *builder) bikes() {
 			"launched": line{"title": "Launched", "type": "Date"},
 		},
 	})
-	for n, name := range []string{"Alster", "Börde", "Camargue", "Duna", "Elbe", "Fjord", "Garonne", "Havel", "Isar", "Jura", "Kolme", "Loire"} {
+	models := []string{
+		"Alster", "Börde", "Camargue", "Duna", "Elbe", "Fjord", "Garonne", "Havel", "Isar", "Jura", "Kolme", "Loire",
+	}
+	for n, name := range models {
 		b.add("record", line{
 			"id": id("66b2", n+1), "object": "bike", "external_id": fmt.Sprintf("bike-%02d", n+1),
 			"values": line{
@@ -198,7 +211,7 @@ func (b *builder) bikes() {
 	}
 }
 
-// lessons are what the compliance settings ask for.
+// lessons adds the lessons that the compliance settings require.
 func (b *builder) lessons() {
 	b.add("custom_object", line{
 		"id": "66b400000000000000000001", "name": "lesson", "label": "Lesson", "label_plural": "Lessons",
@@ -207,7 +220,7 @@ func (b *builder) lessons() {
 			"tags": line{"title": "Tags", "type": "MultiSelect"},
 		},
 	})
-	topics := []string{"Brakes and lights", "Riding in traffic", "Mending a puncture"}
+	topics := []string{"Brakes and lights", "Riding in traffic", "Fixing a puncture"}
 	tags := [][]string{{"safety", "workshop"}, {"safety"}, {"workshop"}}
 	for n := 1; n < contacts; n++ {
 		b.add("record", line{
@@ -221,7 +234,7 @@ func (b *builder) forms() {
 	b.add("form_collection", line{
 		"id": formID, "name": "service_request", "label": "Service request", "label_plural": "Service requests", "user_id": 4,
 		"schema": line{
-			"bike": line{"title": "Bike", "type": "Text"}, "wish": line{"title": "What is to be done", "type": "LongText"},
+			"bike": line{"title": "Bike", "type": "Text"}, "wish": line{"title": "Requested work", "type": "LongText"},
 			"rating": line{"title": "Rating", "type": "Number"},
 		},
 		"email_alerts": line{},
@@ -240,7 +253,7 @@ func (b *builder) campaigns() {
 		"id": CampaignID, "name": "Riders over 30 in Germany and the Netherlands",
 		"filter": line{"country": line{"in": []string{"DE", "NL"}}, "age": line{"gt": 30}},
 	})
-	b.add("campaign", line{"id": id("66c", 2), "name": "Everybody active", "filter": line{"status": "active"}})
+	b.add("campaign", line{"id": id("66c", 2), "name": "All active contacts", "filter": line{"status": "active"}})
 	b.add("compliance_settings", line{"enabled": true, "lesson_tags_any": []string{"safety"}, "submission_enabled": false})
 }
 
@@ -252,7 +265,7 @@ func (b *builder) reports() {
 		"query": line{"group_by": []line{{"field": "country"}}, "measures": count, "sort": []string{"-count"}, "limit": 50},
 	})
 	b.add("custom_report", line{
-		"id": SecureReportID, "title": "Riders of a country", "desc": "Who shares it fixes the country; who reads it chooses the age.",
+		"id": SecureReportID, "title": "Riders of a country", "desc": "The person who shares it sets the country, and readers choose the age.",
 		"class": "Contacts", "visual": "table", "secure": true, "shareable": true, "exportable": false, "portal_visible": false,
 		"input": line{
 			"country": line{"rule": "locked", "value": "DE", "label": "Country"},
@@ -274,20 +287,26 @@ func (b *builder) reports() {
 	}{
 		{"Service requests by week", "area", "Submissions", formID, []line{{"field": "created_at", "by": "week"}}, count},
 		{"Contacts by status", "pie", "Contacts", "", []line{{"field": "status"}}, count},
-		{"Where which contacts are", "heat", "Contacts", "", []line{{"field": "country"}, {"field": "status"}}, count},
-		{"Bikes and prices by category", "bar", "Records", "bike", []line{{"field": "category"}}, []line{{"op": "count"}, {"op": "avg", "field": "price"}}},
-		{"How many contacts", "number", "Contacts", "", nil, count},
+		{"Contacts by country and status", "heat", "Contacts", "", []line{{"field": "country"}, {"field": "status"}}, count},
+		{
+			"Bikes and prices by category", "bar", "Records", "bike",
+			[]line{{"field": "category"}}, []line{{"op": "count"}, {"op": "avg", "field": "price"}},
+		},
+		{"Number of contacts", "number", "Contacts", "", nil, count},
 	} {
 		query := line{"measures": r.measures}
 		if r.groups != nil {
 			query["group_by"] = r.groups
 		}
-		report := line{"id": id("66d", 4+n), "title": r.title, "class": r.class, "visual": r.visual, "secure": true, "shareable": true, "exportable": true, "query": query}
+		report := line{
+			"id": id("66d", 4+n), "title": r.title, "class": r.class, "visual": r.visual,
+			"secure": true, "shareable": true, "exportable": true, "query": query,
+		}
 		if r.source != "" {
 			report["source"] = r.source
 		}
 		if n == 0 {
-			report["child_reports"] = []string{id("66d", 3)} // a tab beside it
+			report["child_reports"] = []string{id("66d", 3)} // shown as a tab
 		}
 		b.add("custom_report", report)
 	}

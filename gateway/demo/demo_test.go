@@ -9,6 +9,7 @@ import (
 	"time"
 )
 
+// TestWriteBundle: the bundle is the same every time, and has the records that the demo links to.
 func TestWriteBundle(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -33,7 +34,7 @@ func TestWriteBundle(t *testing.T) {
 		kinds[l.Kind]++
 		if id, ok := l.ID.(string); ok {
 			if len(id) != 24 || ids[id] {
-				t.Errorf("identifier %q", id)
+				t.Errorf("identifier %q is malformed or used twice", id)
 			}
 			ids[id] = true
 		}
@@ -43,12 +44,12 @@ func TestWriteBundle(t *testing.T) {
 		"submission": 10, "campaign": 1, "custom_report": 2, "user": 2, "team": 2,
 	} {
 		if kinds[kind] < least {
-			t.Errorf("%d lines of kind %s, want %d", kinds[kind], kind, least)
+			t.Errorf("lines of kind %s = %d, want at least %d", kind, kinds[kind], least)
 		}
 	}
 	for _, id := range []string{FolderID, ContactID, CampaignID, PlainReportID, SecureReportID} {
 		if !ids[id] {
-			t.Errorf("nothing has the identifier %s", id)
+			t.Errorf("no record has the identifier %s", id)
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"tenantry/modules/imports/bundle"
 )
 
-// Tour is what the demonstration shows.
+// Tour has the addresses and credentials that the demo shows.
 type Tour struct {
 	BaseURL string `json:"base_url"`
 	Key     string `json:"key"`
@@ -29,21 +29,28 @@ type Tour struct {
 	OpenReport   string `json:"open_report"`
 }
 
-// Begin makes the organization through the commands that everybody has. Of the tour it fills the
-// key and who signs in.
+// Begin makes the organization with the ordinary commands. It fills Key and the e-mail address and password of SignIn.
 func Begin(ctx context.Context, c *control.Client) (*Tour, error) {
 	t := &Tour{}
 	t.SignIn.Email, t.SignIn.Password = AdminEmail, newPassword()
-	_, err := control.Call[any](ctx, c, "org.create", control.NewOrganization{Slug: Slug, OrganizationFields: control.OrganizationFields{Name: Name, Features: map[string]bool{"teams": true}}})
+	_, err := control.Call[any](ctx, c, "org.create", control.NewOrganization{
+		Slug:               Slug,
+		OrganizationFields: control.OrganizationFields{Name: Name, Features: map[string]bool{"teams": true}},
+	})
 	if err == nil {
-		_, err = control.Call[any](ctx, c, "user.create", control.NewUser{Org: Slug, UserFields: control.UserFields{Name: AdminName, Email: AdminEmail, Roles: []string{"admin"}, Password: t.SignIn.Password}})
+		_, err = control.Call[any](ctx, c, "user.create", control.NewUser{Org: Slug, UserFields: control.UserFields{
+			Name: AdminName, Email: AdminEmail, Roles: []string{"admin"}, Password: t.SignIn.Password,
+		}})
 	}
 	if err != nil {
 		return nil, err
 	}
-	key, err := control.Call[control.IssuedKey](ctx, c, "key.create", control.NewKey{Org: Slug, Name: "demo", Kind: "server_full", Permissions: []string{
-		"contacts", "manage_custom_objects", "manage_forms", "view_form_submissions", "manage_files", "manage_reports", "view_users",
-	}})
+	key, err := control.Call[control.IssuedKey](ctx, c, "key.create", control.NewKey{
+		Org: Slug, Name: "demo", Kind: "server_full", Permissions: []string{
+			"contacts", "manage_custom_objects", "manage_forms", "view_form_submissions", "manage_files",
+			"manage_reports", "view_users",
+		},
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -65,34 +72,35 @@ func newPassword() string {
 	return text[:5] + "-" + text[5:10] + "-" + text[10:15] + "-" + text[15:20]
 }
 
-// FindReports asks the gateway at addr for the addresses of two reports: of one that is open to
-// whoever knows it, and of one with a token.
+// FindReports asks the gateway at addr for the addresses of the two shared reports: OpenReport without a token,
+// SharedReport with one.
 func (t *Tour) FindReports(ctx context.Context, addr string) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	var open struct {
 		ShareURL string `json:"share_url"`
 	}
-	if err := t.ask(ctx, http.MethodGet, addr, "/api/custom-reports/"+PlainReportID, "", &open); err != nil {
+	if err := t.call(ctx, http.MethodGet, addr, "/api/custom-reports/"+PlainReportID, "", &open); err != nil {
 		return err
 	}
 	var shared struct {
 		URL string `json:"url"`
 	}
 	body := `{"params": {"country": "DE"}, "expires_in": 86400}`
-	if err := t.ask(ctx, http.MethodPost, addr, "/api/custom-reports/"+SecureReportID+"/share", body, &shared); err != nil {
+	if err := t.call(ctx, http.MethodPost, addr, "/api/custom-reports/"+SecureReportID+"/share", body, &shared); err != nil {
 		return err
 	}
 	t.OpenReport, t.SharedReport = open.ShareURL, shared.URL
 	return nil
 }
 
-func (t *Tour) ask(ctx context.Context, method, addr, path, body string, into any) error {
+// call sends a request with the key and decodes the data of the answer.
+func (t *Tour) call(ctx context.Context, method, addr, path, body string, into any) error {
 	req, err := http.NewRequestWithContext(ctx, method, "http://"+addr+path, strings.NewReader(body))
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	req.Host = strings.TrimPrefix(t.BaseURL, "http://") // the name may not resolve here
+	req.Host = strings.TrimPrefix(t.BaseURL, "http://") // the host name may not resolve on this machine
 	req.Header.Set("x-service-token", t.Key)
 	if body != "" {
 		req.Header.Set("Content-Type", "application/json")

@@ -7,26 +7,27 @@ import (
 	"tenantry/modules/usage"
 )
 
-// busyDays is how many days the organization has been asked something before the present one.
+// busyDays is the number of days before the present one that have usage.
 const busyDays = 14
 
-// asked is what programs and people of the organization ask for, and how often within five minutes of the busiest hour.
-func asked() []struct {
+// operations returns the operations that are used, with their number in five minutes of the busiest hour, and the time
+// in microseconds and the bytes of each.
+func operations() []struct {
 	operation           string
-	often, micros, sent int64
+	count, micros, sent int64
 } {
 	return []struct {
 		operation           string
-		often, micros, sent int64
+		count, micros, sent int64
 	}{
 		{"contacts.list", 9, 2400, 9200}, {"contacts.get", 14, 700, 640}, {"page", 6, 3100, 8400}, {"records.list", 8, 1900, 5200},
 		{"reports.shared", 5, 4200, 2800}, {"submissions.create", 2, 1500, 410}, {"campaigns.count", 3, 900, 120}, {"folders.get", 3, 800, 1100},
 	}
 }
 
-// Usage returns what was asked of the organization up to now: most on working days, and around noon.
+// Usage returns the usage of the organization up to now. It is highest on working days and around noon.
 func Usage(now time.Time) []*usage.Day {
-	random := rand.New(rand.NewPCG(3, 5)) //nolint:gosec // the same data every time is wanted
+	random := rand.New(rand.NewPCG(3, 5)) //nolint:gosec // the data must be the same every time
 	hours := [24]int64{1, 1, 0, 0, 0, 1, 3, 8, 14, 18, 20, 19, 15, 17, 20, 19, 16, 12, 8, 6, 5, 4, 3, 2}
 	now = now.UTC()
 	var days []*usage.Day
@@ -39,16 +40,16 @@ func Usage(now time.Time) []*usage.Day {
 			if day := began.Weekday(); day == time.Saturday || day == time.Sunday {
 				busy /= 4
 			}
-			for _, a := range asked() {
-				n := usage.Counts{Requests: (a.often*busy*(50+random.Int64N(100)) + 1000) / 2000}
+			for _, o := range operations() {
+				n := usage.Counts{Requests: (o.count*busy*(50+random.Int64N(100)) + 1000) / 2000}
 				if n.Requests == 0 {
 					continue
 				}
-				if random.IntN(12) == 0 { // whose key has no right, or who is in a hurry
+				if random.IntN(12) == 0 { // for lack of a permission, or over a limit
 					n.Refused = min(n.Requests, 1+random.Int64N(3))
 				}
-				n.Micros, n.Sent = n.Requests*a.micros, n.Requests*a.sent
-				day.Count(at, a.operation, n)
+				n.Micros, n.Sent = n.Requests*o.micros, n.Requests*o.sent
+				day.Count(at, o.operation, n)
 			}
 		}
 	}

@@ -1,6 +1,5 @@
-// Package gatewaytest starts the real gateway for tests: the App with its engines on a
-// free port and a data folder of its own. Every answer read through it is held against
-// the OpenAPI document.
+// Package gatewaytest starts the real gateway for tests: the App with its engines, on a free port and with its own data
+// folder. It checks every answer of an operation against the OpenAPI document.
 package gatewaytest
 
 import (
@@ -41,12 +40,13 @@ type Gateway struct {
 	document *document
 	client   *http.Client
 	stop     func(testing.TB)
-	renewed  sync.Map // session to the one that goes on in its place
+	renewed  sync.Map // session token to the token that replaced it
 }
 
-// documents are those of gateways that serve the same rows, read by who needs one first.
+// documents shares the documents of gateways with the same rows.
 var documents sync.Map
 
+// document is an OpenAPI document, which is read when it is first needed.
 type document struct {
 	mu        sync.Mutex
 	validator *openapitest.Validator
@@ -57,25 +57,28 @@ func (g *Gateway) validator(t testing.TB) *openapitest.Validator {
 	g.document.mu.Lock()
 	defer g.document.mu.Unlock()
 	if g.document.validator == nil {
-		g.document.validator = openapitest.NewValidator(t, g.raw(t, http.MethodGet, "any.localhost", "/api/openapi.json", nil, nil).Body)
+		text := g.raw(t, http.MethodGet, "any.localhost", "/api/openapi.json", nil, nil).Body
+		g.document.validator = openapitest.NewValidator(t, text)
 	}
 	return g.document.validator
 }
 
-// patience is how long a Redis that works is waited for, however busy the machine is: else a request is counted apart,
-// and nobody can sign in.
-const patience = time.Minute
+// patientTimeout is the timeout for a Redis that works. It is long because of busy machines: after a timeout, requests
+// are counted locally and nobody can sign in.
+const patientTimeout = time.Minute
 
-// PatientRedis is an Option for a Redis that a test names and that refuses or answers.
-func PatientRedis(_ *config.Config, o *gateway.Options) { o.RedisTimeout = patience }
+// PatientRedis is an Option for tests that name a Redis of their own which either refuses or answers.
+func PatientRedis(_ *config.Config, o *gateway.Options) { o.RedisTimeout = patientTimeout }
 
-// Option changes the settings or the options of a gateway before it starts.
+// Option changes the settings or options of a gateway before it starts.
 type Option func(*config.Config, *gateway.Options)
 
-// Start runs a gateway until the test ends. With TENANTRY_TEST_REDIS_URL set it uses that
-// server instead of the in-process one, with TENANTRY_TEST_MONGODB_URI a database of its
-// own on that server instead of SQLite, unless Embedded says otherwise, and with TENANTRY_TEST_ISOLATION=file a file
-// for each organization.
+// Start runs a gateway until the test ends. Environment variables choose its dependencies, unless an option such as
+// Embedded does:
+//
+//	TENANTRY_TEST_REDIS_URL       a Redis server instead of the one in the process
+//	TENANTRY_TEST_MONGODB_URI     a database of its own on a MongoDB server instead of SQLite
+//	TENANTRY_TEST_ISOLATION=file  a file for each organization
 func Start(t testing.TB, options ...Option) *Gateway {
 	t.Helper()
 	cfg := config.Default()
@@ -95,24 +98,27 @@ func Start(t testing.TB, options ...Option) *Gateway {
 			t.Fatal(err)
 		}
 	}
-	// Requests are counted on their way, but few tests are about being refused.
+	// Requests are counted, but few tests are about limits, so these are high.
 	Limits("100000000/s", "off", "100000000/s", "off")(&cfg, &gateway.Options{})
 	cfg.Limits.Address = rate.PerSecond(rate.MaxCount)
 	cfg.Limits.Visitor, cfg.Limits.VisitorQuota = rate.PerSecond(rate.MaxCount), rate.Unlimited()
 	log := &Buffer{}
-	o := gateway.Options{Log: slog.New(slog.NewJSONHandler(log, nil)), Version: "test", Holder: "a test", Init: true, WaitForStore: time.Minute, PasswordMemory: 64, Leases: store.DefaultLeases()}
-	o.Leases.Settled = time.Minute // a write may take so long on a machine that has much else to do
+	o := gateway.Options{
+		Log: slog.New(slog.NewJSONHandler(log, nil)), Version: "test", Holder: "a test", Init: true,
+		WaitForStore: time.Minute, PasswordMemory: 64, Leases: store.DefaultLeases(),
+	}
+	o.Leases.Settled = time.Minute // a write may take that long on a busy machine
 	shared := cfg.Redis.Addrs
 	for _, option := range options {
 		option(&cfg, &o)
 	}
-	if info, err := os.Stat(cfg.Data); err == nil && info.Mode().Perm()&0o005 == 0o005 { // as tests make folders
+	if info, err := os.Stat(cfg.Data); err == nil && info.Mode().Perm()&0o005 == 0o005 { // testing makes such folders
 		if err := os.Chmod(cfg.Data, 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if o.RedisTimeout == 0 && slices.Equal(cfg.Redis.Addrs, shared) {
-		o.RedisTimeout = patience // nobody breaks it
+		o.RedisTimeout = patientTimeout // the test does not break Redis
 	}
 	app, err := gateway.New(t.Context(), cfg, o)
 	if err != nil {
@@ -144,14 +150,14 @@ func Start(t testing.TB, options ...Option) *Gateway {
 	}
 	t.Cleanup(func() { g.stop(t) })
 	g.document = &document{}
-	if o.Modules == nil { // the same rows, but for the cookie's name
+	if o.Modules == nil { // the rows are the same; the name of the cookie depends on TLS
 		known, _ := documents.LoadOrStore(strings.HasPrefix(cfg.OrganizationURL("x", ""), "https:"), g.document)
 		g.document, _ = known.(*document)
 	}
 	return g
 }
 
-// UseMongo makes a MongoDB database the backend of everything.
+// UseMongo makes a MongoDB database the only backend.
 func UseMongo(cfg *config.Config, uri, database string) error {
 	b := config.Backend{Engine: config.EngineMongo, Database: database, Isolation: config.IsolationShared}
 	if err := b.URI.UnmarshalText([]byte(uri)); err != nil {
@@ -162,8 +168,7 @@ func UseMongo(cfg *config.Config, uri, database string) error {
 	return nil
 }
 
-// Embedded is an Option for tests of what only one machine has: SQLite and Redis within
-// the process.
+// Embedded is an Option for tests that need SQLite and a Redis in the process.
 func Embedded(cfg *config.Config, _ *gateway.Options) {
 	d := config.Default()
 	cfg.Backends, cfg.Store, cfg.Control, cfg.Redis = d.Backends, d.Store, d.Control, d.Redis
@@ -172,13 +177,13 @@ func Embedded(cfg *config.Config, _ *gateway.Options) {
 	}
 }
 
-// OwnFiles is an Option for tests of the file that an organization has to itself.
+// OwnFiles is an Option for tests that need a SQLite file for each organization.
 func OwnFiles(cfg *config.Config, o *gateway.Options) {
 	Embedded(cfg, o)
 	isolate(cfg, config.IsolationFile)
 }
 
-// SharedFiles is an Option for tests of the files that organizations share.
+// SharedFiles is an Option for tests that need SQLite files that organizations share.
 func SharedFiles(cfg *config.Config, o *gateway.Options) {
 	Embedded(cfg, o)
 	isolate(cfg, config.IsolationShared)
@@ -190,8 +195,8 @@ func isolate(cfg *config.Config, isolation string) {
 	cfg.Backends[config.DefaultBackend] = b
 }
 
-// Limits sets the request limits that hold by default: rate and quota of an organization,
-// rate and quota of each key. A text that is no limit ends the program. Redis is waited for.
+// Limits is an Option that sets the default request limits: rate and quota of an organization, rate and quota of each
+// key. It panics on a malformed limit. The timeout of Redis is that of PatientRedis.
 func Limits(organization, organizationQuota, key, keyQuota string) Option {
 	return func(cfg *config.Config, o *gateway.Options) {
 		PatientRedis(cfg, o)
@@ -206,22 +211,24 @@ func Limits(organization, organizationQuota, key, keyQuota string) Option {
 	}
 }
 
-// Stop ends the gateway before the test does. Its folder can be opened again after that.
+// Stop stops the gateway before the end of the test. Its folder can be opened again afterwards.
 func (g *Gateway) Stop(t testing.TB) {
 	t.Helper()
 	g.stop(t)
 }
 
-// Idle closes the connections that no request uses.
+// Idle closes idle connections.
 func (g *Gateway) Idle() { g.client.CloseIdleConnections() }
 
-// URL returns the address of a path, without the organization: set Host as well.
+// URL returns the address of a path. It does not name the organization: the caller sets the Host.
 func (g *Gateway) URL(path string) string { return "http://" + g.App.Addr().String() + path }
 
-// Org creates an organization. Features name what is switched on.
+// Org makes an organization with the features.
 func (g *Gateway) Org(t testing.TB, slug string, features ...string) *Org {
 	t.Helper()
-	change := control.NewOrganization{Slug: slug, OrganizationFields: control.OrganizationFields{Name: "Organization " + slug, Features: map[string]bool{}}}
+	change := control.NewOrganization{Slug: slug, OrganizationFields: control.OrganizationFields{
+		Name: "Organization " + slug, Features: map[string]bool{},
+	}}
 	for _, f := range features {
 		change.Features[f] = true
 	}
@@ -238,7 +245,7 @@ type Org struct {
 	Host string
 }
 
-// Tenant returns the organization as the store has it now.
+// Tenant returns the current state of the organization.
 func (o *Org) Tenant(t testing.TB) *tenants.Tenant {
 	t.Helper()
 	tenant, err := o.App.Directory().BySlug(t.Context(), o.Slug)
@@ -248,7 +255,7 @@ func (o *Org) Tenant(t testing.TB) *tenants.Tenant {
 	return tenant
 }
 
-// Import stores the lines of a bundle; every line is a JSON object.
+// Import imports the lines of a bundle, each a JSON object.
 func (o *Org) Import(t testing.TB, lines ...string) {
 	t.Helper()
 	source := Source([]byte(strings.Join(lines, "\n") + "\n"))
@@ -258,7 +265,7 @@ func (o *Org) Import(t testing.TB, lines ...string) {
 	}
 }
 
-// Source returns content held in memory as what an import reads.
+// Source returns content in memory as the source of an import.
 func Source(content []byte) bundle.Source {
 	return bundle.Source{
 		Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil },
@@ -266,14 +273,15 @@ func Source(content []byte) bundle.Source {
 	}
 }
 
+// empty matches members whose value is null.
 var empty = regexp.MustCompile(`(?:,"[^"\\]*":null)+|(\{)"[^"\\]*":null(?:,"[^"\\]*":null)*,?`)
 
-// Given returns a bundle without what it says is empty.
+// Given returns a bundle without empty and null members.
 func Given(bundle string) string {
 	return strings.NewReplacer(`,"fields":{}`, "", `,"values":{}`, "").Replace(empty.ReplaceAllString(bundle, "$1"))
 }
 
-// Key issues a server_full key with those permissions and returns its token.
+// Key issues a server_full key with the permissions and returns its token.
 func (o *Org) Key(t testing.TB, permissions ...tenants.Permission) string {
 	t.Helper()
 	return o.KeyWith(t, func(k *control.NewKey) {
@@ -283,7 +291,7 @@ func (o *Org) Key(t testing.TB, permissions ...tenants.Permission) string {
 	}).Token
 }
 
-// KeyWith issues a key that change describes; it starts as a server_full one without permissions.
+// KeyWith issues a key that change configures. It begins as a server_full key without permissions.
 func (o *Org) KeyWith(t testing.TB, change func(*control.NewKey)) control.IssuedKey {
 	t.Helper()
 	n := control.NewKey{Org: o.Slug, Name: "key " + o.App.Store().NewID(), Kind: string(tenants.ServerFull)}
@@ -295,8 +303,10 @@ func (o *Org) KeyWith(t testing.TB, change func(*control.NewKey)) control.Issued
 	return issued
 }
 
-// Move moves an organization; progress, where it is not nil, is told how far it has come.
-func Move(ctx context.Context, c *control.Client, r control.MoveRequest, progress func(control.Progress)) (report *control.MoveReport, err error) {
+// Move moves an organization. progress may be nil.
+func Move(
+	ctx context.Context, c *control.Client, r control.MoveRequest, progress func(control.Progress),
+) (report *control.MoveReport, err error) {
 	answer, err := c.Do(ctx, "org.move", r, control.Streams{Progress: progress})
 	if err == nil {
 		err = json.Unmarshal(answer.Data, &report)
@@ -304,13 +314,15 @@ func Move(ctx context.Context, c *control.Client, r control.MoveRequest, progres
 	return report, err
 }
 
-// Password is that of every person made by Person.
+// Password is the password of people made by Person.
 const Password = "correct horse battery staple"
 
-// Person makes a user and returns the session cookie of a sign-in.
+// Person makes a user, signs in and returns the session cookie.
 func (o *Org) Person(t testing.TB, email string, change func(*control.NewUser)) (control.User, *http.Cookie) {
 	t.Helper()
-	n := control.NewUser{Org: o.Slug, UserFields: control.UserFields{Name: "Person " + email, Email: email, Password: Password}}
+	n := control.NewUser{Org: o.Slug, UserFields: control.UserFields{
+		Name: "Person " + email, Email: email, Password: Password,
+	}}
 	if change != nil {
 		change(&n)
 	}
@@ -321,12 +333,13 @@ func (o *Org) Person(t testing.TB, email string, change func(*control.NewUser)) 
 	return user, o.SignIn(t, email)
 }
 
-// SignIn returns the session cookie of a person made by Person.
+// SignIn signs in a person made by Person and returns the session cookie.
 func (o *Org) SignIn(t testing.TB, email string) *http.Cookie {
 	t.Helper()
 	var answer *Answer
-	for range 10 { // a Redis server beside it may be late on a busy machine, of which the answer says to try again
-		answer = o.Do(t, http.MethodPost, "/auth/sign-in", JSON(map[string]string{"email": email, "password": Password}))
+	for range 10 { // on a busy machine a Redis server may be late, and the answer is a 503
+		credentials := JSON(map[string]string{"email": email, "password": Password})
+		answer = o.Do(t, http.MethodPost, "/auth/sign-in", credentials)
 		if answer.Code != http.StatusServiceUnavailable {
 			break
 		}
@@ -344,7 +357,7 @@ func (o *Org) SignIn(t testing.TB, email string) *http.Cookie {
 // Request changes a request before it is sent.
 type Request func(*http.Request)
 
-// WithKey sends the API key.
+// WithKey sets the API key.
 func WithKey(token string) Request { return Header("x-service-token", token) }
 
 // Header adds a header.
@@ -352,12 +365,12 @@ func Header(name, value string) Request {
 	return func(r *http.Request) { r.Header.Add(name, value) }
 }
 
-// Cookie sends a session cookie.
+// Cookie adds a session cookie.
 func Cookie(c *http.Cookie) Request {
 	return func(r *http.Request) { r.AddCookie(&http.Cookie{Name: c.Name, Value: c.Value}) }
 }
 
-// JSON sends the value as JSON.
+// JSON sets the body to the value as JSON.
 func JSON(v any) Request {
 	raw, err := json.Marshal(v)
 	if err != nil {
@@ -366,7 +379,7 @@ func JSON(v any) Request {
 	return Body("application/json", string(raw))
 }
 
-// Body sends a body of that content type.
+// Body sets the body and its content type.
 func Body(contentType, body string) Request {
 	return func(r *http.Request) {
 		r.Header.Set("Content-Type", contentType)
@@ -375,12 +388,12 @@ func Body(contentType, body string) Request {
 	}
 }
 
-// Answer is what came back.
+// Answer is the answer to a request.
 type Answer struct {
 	Code   int
 	Header http.Header
 	Body   []byte
-	// Envelope is the decoded body; numbers in Data are json.Number.
+	// The members of the envelope. Numbers in Data are json.Number.
 	Status  string
 	Message string
 	Data    any
@@ -389,29 +402,29 @@ type Answer struct {
 // Text returns the body as text.
 func (a *Answer) Text() string { return string(a.Body) }
 
-// DataJSON returns data as the answer spelled it.
+// DataJSON returns data as it is spelled in the body.
 func (a *Answer) DataJSON() string {
 	var e struct {
 		Data json.RawMessage `json:"data"`
 	}
-	_ = json.Unmarshal(a.Body, &e) // what is no envelope has no data
+	_ = json.Unmarshal(a.Body, &e) // other bodies have no data
 	return string(e.Data)
 }
 
-// Field returns data[name], nil where data is no object or has none.
+// Field returns data[name], or nil if data is not an object or lacks it.
 func (a *Answer) Field(name string) any {
 	m, _ := a.Data.(map[string]any)
 	return m[name]
 }
 
-// Do sends a request for the organization and reads the answer. An answer that the OpenAPI
-// document does not describe fails the test.
+// Do sends a request for the organization and returns the answer. An answer that the OpenAPI document does not describe
+// fails the test.
 func (o *Org) Do(t testing.TB, method, path string, changes ...Request) *Answer {
 	t.Helper()
 	return o.Gateway.Do(t, method, o.Host, path, changes...)
 }
 
-// Get is Do with GET and a key ("" sends none).
+// Get sends a GET request with a key; an empty token sends none.
 func (o *Org) Get(t testing.TB, token, path string, changes ...Request) *Answer {
 	t.Helper()
 	if token != "" {
@@ -420,7 +433,7 @@ func (o *Org) Get(t testing.TB, token, path string, changes ...Request) *Answer 
 	return o.Do(t, http.MethodGet, path, changes...)
 }
 
-// Do sends a request to any host. See Org.Do.
+// Do sends a request to any host; see Org.Do.
 func (g *Gateway) Do(t testing.TB, method, host, path string, changes ...Request) *Answer {
 	t.Helper()
 	a := g.raw(t, method, host, path, changes, nil)
@@ -433,19 +446,19 @@ func (g *Gateway) Do(t testing.TB, method, host, path string, changes ...Request
 	return a
 }
 
-// Page gets what is no operation: a page or a file of the organization.
+// Page gets a page or a file of the organization, which is not an operation.
 func (o *Org) Page(t testing.TB, path string, changes ...Request) *Answer {
 	t.Helper()
 	return o.raw(t, http.MethodGet, o.Host, path, changes, nil)
 }
 
-// Page sends a request to any host that is answered by no operation.
+// Page sends a request that is not for an operation to any host.
 func (g *Gateway) Page(t testing.TB, method, host, path string, changes ...Request) *Answer {
 	t.Helper()
 	return g.raw(t, method, host, path, changes, nil)
 }
 
-// As is Page with just the session that the request names, even where another one goes on in its place.
+// As is Page with exactly the session in the request, even if it has been replaced.
 func (g *Gateway) As(t testing.TB, method, host, path string, changes ...Request) *Answer {
 	t.Helper()
 	return g.send(t, g.request(t, method, host, path, changes, nil))
@@ -454,7 +467,7 @@ func (g *Gateway) As(t testing.TB, method, host, path string, changes ...Request
 func (g *Gateway) raw(t testing.TB, method, host, path string, changes []Request, body io.Reader) *Answer {
 	t.Helper()
 	r := g.request(t, method, host, path, changes, body)
-	session := g.present(r)
+	session := g.replaceSession(r)
 	a := g.send(t, r)
 	if session != nil && (strings.HasPrefix(path, "/api/me/") || strings.HasPrefix(path, "/do/")) {
 		for _, c := range (&http.Response{Header: a.Header}).Cookies() {
@@ -493,9 +506,9 @@ func (g *Gateway) send(t testing.TB, r *http.Request) *Answer {
 	return &Answer{Code: resp.StatusCode, Header: resp.Header, Body: raw}
 }
 
-// present sends the session that goes on in place of the one that the request names, and returns it; nil: it names
-// none.
-func (g *Gateway) present(r *http.Request) *http.Cookie {
+// replaceSession replaces the session of the request by the one that succeeded it, and returns that; nil if the request
+// has none.
+func (g *Gateway) replaceSession(r *http.Request) *http.Cookie {
 	cookies := r.Cookies()
 	if len(cookies) != 1 {
 		return nil
@@ -521,7 +534,7 @@ func (b *Buffer) Write(p []byte) (int, error) {
 	return b.buf.Write(p)
 }
 
-// String returns everything logged so far.
+// String returns what was logged so far.
 func (b *Buffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

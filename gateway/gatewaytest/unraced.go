@@ -2,6 +2,6 @@
 
 package gatewaytest
 
-// Raced is whether the race detector watches, which makes a program some ten times slower and larger: what measures
-// memory can then say nothing.
+// Raced reports whether the race detector is on. It makes programs about ten times slower and larger, so tests that
+// measure memory skip.
 const Raced = false

@@ -9,20 +9,20 @@ import (
 	"time"
 )
 
-// Line is a line of the log of a kind that there are many of, one for each request. A log in JSON takes it as it is
-// put together here, without what slog allocates for it; the bytes are the same. It belongs to one goroutine.
+// Line is one line of the log, for messages of which there are many, such as one for each request. For JSON it encodes
+// the line itself, without the allocations of slog; the bytes are the same. A Line must be used by one goroutine.
 type Line struct {
-	to   *buffer // nil: slog writes it
+	to   *buffer // nil: the line is written by slog
 	text []byte
 
 	other  slog.Handler
 	record slog.Record
 }
 
-// maxKept bounds the room that is kept for another line.
-const maxKept = 4 << 10
+// maxPooled is the largest line whose memory goes back to the pool.
+const maxPooled = 4 << 10
 
-// Begin returns a line of that time and message, nil where the log takes none of its level. End must follow.
+// Begin returns a line with the time and message, or nil if the level is not enabled. The caller must call End.
 func Begin(ctx context.Context, log slog.Handler, at time.Time, level slog.Level, message string) *Line {
 	if !log.Enabled(ctx, level) {
 		return nil
@@ -52,7 +52,7 @@ func (l *Line) Int(key string, n int64) {
 	l.text = strconv.AppendInt(l.text, n, 10)
 }
 
-// Text adds a text; an empty one is left out.
+// Text adds a text, unless it is empty.
 func (l *Line) Text(key, text string) {
 	switch {
 	case text == "":
@@ -76,7 +76,7 @@ func (l *Line) quote(text string) {
 			into := bytes.NewBuffer(l.text)
 			enc := json.NewEncoder(into)
 			enc.SetEscapeHTML(false)
-			_ = enc.Encode(text) // a text can be encoded
+			_ = enc.Encode(text) // encoding a string never fails
 			l.text = bytes.TrimSuffix(into.Bytes(), []byte("\n"))
 			return
 		}
@@ -84,14 +84,14 @@ func (l *Line) quote(text string) {
 	l.text = append(append(append(l.text, '"'), text...), '"')
 }
 
-// End writes the line. One that cannot be written has nobody to be told of.
+// End writes the line. It ignores errors, because there is nowhere to report them.
 func (l *Line) End(ctx context.Context) {
 	if l.to == nil {
 		_ = l.other.Handle(ctx, l.record)
 		return
 	}
 	_, _ = l.to.Write(append(l.text, "}\n"...))
-	if cap(l.text) <= maxKept {
+	if cap(l.text) <= maxPooled {
 		l.to.lines.Put(l)
 	}
 }

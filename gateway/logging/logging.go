@@ -14,17 +14,19 @@ import (
 
 const (
 	bufferSize = 64 << 10
-	// flushEvery bounds how long a line may wait, and so what a killed process loses.
-	flushEvery = 100 * time.Millisecond
+	// flushInterval bounds how long a line is buffered, and so what is lost when the process is killed.
+	flushInterval = 100 * time.Millisecond
 )
 
-// New returns a logger that writes to w as the settings say. Lines wait up to 100 ms for
-// company, so that a busy gateway does not write once a request; warnings and errors are
-// written at once, with everything before them. Close writes what is left.
+// New returns a logger that writes to w according to the settings. Lines are buffered for up to 100 ms, so that a busy
+// gateway does not write once per request. Warnings and errors are written at once, with all lines before them. Close
+// writes the rest.
 func New(w io.Writer, c config.Log) (*slog.Logger, io.Closer) {
 	var level slog.Level
-	_ = level.UnmarshalText([]byte(c.Level)) // checked by config; otherwise info
-	b := &buffer{out: w, w: bufio.NewWriterSize(w, bufferSize), stop: make(chan struct{}), stopped: make(chan struct{})}
+	_ = level.UnmarshalText([]byte(c.Level)) // config has checked it; info if empty
+	b := &buffer{
+		out: w, w: bufio.NewWriterSize(w, bufferSize), stop: make(chan struct{}), stopped: make(chan struct{}),
+	}
 	go b.run()
 	o := &slog.HandlerOptions{Level: level}
 	var h slog.Handler = slog.NewJSONHandler(b, o)
@@ -34,11 +36,11 @@ func New(w io.Writer, c config.Log) (*slog.Logger, io.Closer) {
 	return slog.New(&handler{h, b, c.Format != "text"}), b
 }
 
-// handler writes warnings and errors through.
+// handler flushes the buffer after warnings and errors.
 type handler struct {
 	slog.Handler
 	b    *buffer
-	json bool // without attributes of its own
+	json bool // a JSON handler without attributes or groups, so a Line can be written directly
 }
 
 func (h *handler) Handle(ctx context.Context, r slog.Record) error {
@@ -57,6 +59,7 @@ func (h *handler) WithGroup(name string) slog.Handler {
 	return &handler{h.Handler.WithGroup(name), h.b, false}
 }
 
+// buffer is a buffered writer that is flushed in the background. Safe for concurrent use.
 type buffer struct {
 	lines   sync.Pool // of *Line
 	mu      sync.Mutex
@@ -85,14 +88,14 @@ func (b *buffer) flush() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.w.Flush() != nil {
-		// Lines are lost while nothing can be written, but those after it must not be.
+		// The buffered lines are lost, but later ones can be written again.
 		b.w.Reset(b.out)
 	}
 }
 
 func (b *buffer) run() {
 	defer close(b.stopped)
-	tick := time.NewTicker(flushEvery)
+	tick := time.NewTicker(flushInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -104,7 +107,7 @@ func (b *buffer) run() {
 	}
 }
 
-// Close writes what is left; lines that come later are written at once.
+// Close writes the buffered lines. Later lines are written at once.
 func (b *buffer) Close() error {
 	b.once.Do(func() { close(b.stop) })
 	<-b.stopped

@@ -16,7 +16,7 @@ import (
 	"tenantry/gateway/logging"
 )
 
-// disk is a writer that can be full.
+// disk is a writer that fails while it is full.
 type disk struct {
 	mu   sync.Mutex
 	full bool
@@ -53,11 +53,11 @@ func TestWarningsAreWrittenAtOnceWithAllBeforeThem(t *testing.T) {
 	log.With("a", 1).WithGroup("g").Info("first")
 	log.Warn("second")
 	if !d.has(`"msg":"first","a":1`) || !d.has("second") || d.has("not asked for") {
-		t.Errorf("written: %s", d.text.String())
+		t.Errorf("written = %s, want first and second without the debug line", d.text.String())
 	}
 }
 
-func TestLinesAreWrittenWithoutMoreToCome(t *testing.T) {
+func TestASingleLineIsFlushed(t *testing.T) {
 	t.Parallel()
 	d := &disk{}
 	log, closer := logging.New(d, config.Log{Level: "info", Format: "text"})
@@ -93,7 +93,7 @@ func TestTheLogRecoversFromAFullDisk(t *testing.T) {
 	}
 }
 
-// TestLinesAreThoseOfSlog: whatever is in them, to the byte.
+// TestLinesAreThoseOfSlog: a Line has the same bytes as a line of slog.
 func TestLinesAreThoseOfSlog(t *testing.T) {
 	t.Parallel()
 	texts := []string{"", "plain", `"quoted\`, "<a&b>", "line\nand\ttab", "grün \u2028 \x7f", "\xff\x00", "😀"}
@@ -119,7 +119,7 @@ func TestLinesAreThoseOfSlog(t *testing.T) {
 			}
 		}
 		if line := logging.Begin(t.Context(), log.Handler(), at, slog.LevelDebug, "not asked for"); line != nil {
-			t.Error("there is a line of a level that the log does not take")
+			t.Error("Begin returned a line of a disabled level, want nil")
 		}
 		for _, closer := range []io.Closer{lines, others} {
 			if err := closer.Close(); err != nil {

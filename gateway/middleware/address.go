@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// peer returns the address at the other end of the connection.
+// peer returns the address at the other end of the connection, or the zero Addr if it cannot be parsed.
 func peer(r *http.Request) netip.Addr {
 	ap, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -17,12 +17,13 @@ func peer(r *http.Request) netip.Addr {
 	return ap.Addr().Unmap()
 }
 
+// trusts reports whether the address is that of a trusted proxy.
 func (p *Pipeline) trusts(addr netip.Addr) bool {
 	return slices.ContainsFunc(p.Proxies, func(network netip.Prefix) bool { return network.Contains(addr) })
 }
 
-// host returns the host name asked for. X-Forwarded-Host counts only from a trusted proxy; the host of
-// Forwarded never does.
+// host returns the host of the request. X-Forwarded-Host counts only from a trusted proxy. The host parameter of
+// Forwarded is ignored.
 func (p *Pipeline) host(r *http.Request) string {
 	if len(p.Proxies) > 0 {
 		if forwarded := r.Header.Values("X-Forwarded-Host"); len(forwarded) == 1 && p.trusts(peer(r)) {
@@ -32,37 +33,37 @@ func (p *Pipeline) host(r *http.Request) string {
 	return r.Host
 }
 
-// remote returns the caller's address: the connection's own, or, where that is a trusted proxy's, the last
-// one that X-Forwarded-For or Forwarded (RFC 7239) names and that is no trusted proxy. The zero Addr says
-// that there is none: the header names something that is no address, or both are there and disagree.
+// remote returns the address of the caller. It is that of the connection, or, if a trusted proxy made the connection,
+// the last address in X-Forwarded-For or Forwarded (RFC 7239) that is not a trusted proxy. It returns the zero Addr if
+// that entry is not an address, or if both headers are present and disagree.
 func (p *Pipeline) remote(r *http.Request) netip.Addr {
 	addr := peer(r)
 	if len(p.Proxies) == 0 && p.Unproxied == nil {
 		return addr
 	}
-	each, standard := r.Header["X-Forwarded-For"], r.Header["Forwarded"]
-	if p.Unproxied != nil && (each != nil || standard != nil) {
+	xForwardedFor, forwarded := r.Header["X-Forwarded-For"], r.Header["Forwarded"]
+	if p.Unproxied != nil && (xForwardedFor != nil || forwarded != nil) {
 		p.Unproxied(r.Context())
 	}
 	if !p.trusts(addr) {
 		return addr
 	}
 	switch {
-	case each == nil && standard == nil:
+	case xForwardedFor == nil && forwarded == nil:
 		return addr
-	case standard == nil:
-		return p.farthest(strings.Split(strings.Join(each, ","), ","))
+	case forwarded == nil:
+		return p.lastUntrusted(strings.Split(strings.Join(xForwardedFor, ","), ","))
 	}
-	forwarded := p.farthest(forwardedFor(strings.Join(standard, ",")))
-	if each != nil && forwarded != p.farthest(strings.Split(strings.Join(each, ","), ",")) {
+	addr = p.lastUntrusted(forwardedFor(strings.Join(forwarded, ",")))
+	if xForwardedFor != nil && addr != p.lastUntrusted(strings.Split(strings.Join(xForwardedFor, ","), ",")) {
 		return netip.Addr{}
 	}
-	return forwarded
+	return addr
 }
 
-// farthest returns the last of the nodes that is no trusted proxy, the first where all are. One that is no
-// address ends the search: whatever stands before it, only who could not be read vouches for.
-func (p *Pipeline) farthest(nodes []string) (addr netip.Addr) {
+// lastUntrusted returns the last node that is not a trusted proxy, or the first node if all are trusted. A node that is
+// not an address ends the search with the zero Addr, because the nodes before it are vouched for by it alone.
+func (p *Pipeline) lastUntrusted(nodes []string) (addr netip.Addr) {
 	for _, node := range slices.Backward(nodes) {
 		if addr = nodeAddress(node); !p.trusts(addr) {
 			return addr
@@ -71,9 +72,9 @@ func (p *Pipeline) farthest(nodes []string) (addr netip.Addr) {
 	return addr
 }
 
-// nodeAddress reads an address with or without a port: 192.0.2.1, 192.0.2.1:80, 2001:db8::1, [2001:db8::1],
-// [2001:db8::1]:80. A zone is dropped, since it means nothing to another machine. Whatever is no address gives
-// the zero Addr: unknown, an obfuscated identifier (_x), an empty text.
+// nodeAddress parses an address with or without a port: 192.0.2.1, 192.0.2.1:80, 2001:db8::1, [2001:db8::1],
+// [2001:db8::1]:80. It drops the zone, which has no meaning on another machine. It returns the zero Addr for anything
+// else, such as unknown, an obfuscated identifier (_x) or an empty text.
 func nodeAddress(node string) netip.Addr {
 	node = strings.Trim(node, " \t")
 	host, port, found := node, "", false
@@ -98,7 +99,7 @@ func nodeAddress(node string) netip.Addr {
 	return addr.WithZone("").Unmap()
 }
 
-// validPort reports whether the text is a port: a number, or an obfuscated one as RFC 7239 has them.
+// validPort reports whether the text is a port number, or an obfuscated port of RFC 7239.
 func validPort(text string) bool {
 	if name, obfuscated := strings.CutPrefix(text, "_"); obfuscated {
 		return name != "" && strings.Trim(name, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ._-") == ""
@@ -107,15 +108,15 @@ func validPort(text string) bool {
 	return err == nil && len(text) <= 5
 }
 
-// forwardedFor returns the node that each element of a Forwarded header names by for=, in their order: empty
-// where one names none, or more than one. A header that cannot be read as a whole has one element without any.
+// forwardedFor returns the for= node of each element of a Forwarded header, in order. The node is empty if the element
+// has none or several. If the header is malformed, forwardedFor returns one empty node.
 func forwardedFor(header string) (nodes []string) {
-	unreadable := []string{""}
+	malformed := []string{""}
 	node, named := "", 0
 	for rest := header; ; {
 		name, value, after, ok := forwardedPair(rest)
 		if !ok {
-			return unreadable
+			return malformed
 		}
 		if strings.EqualFold(name, "for") {
 			node, named = value, named+1
@@ -135,7 +136,8 @@ func forwardedFor(header string) (nodes []string) {
 	}
 }
 
-// forwardedPair reads one name=value, or nothing, up to the next semicolon, comma or the end, which after begins with.
+// forwardedPair parses one name=value pair, which may be empty. after is the rest of the text, which begins with a
+// semicolon or comma unless it is empty.
 func forwardedPair(text string) (name, value, after string, ok bool) {
 	text = strings.TrimLeft(text, " \t")
 	if text == "" || text[0] == ';' || text[0] == ',' { // the grammar allows an empty one
@@ -157,7 +159,7 @@ func forwardedPair(text string) (name, value, after string, ok bool) {
 	return name, strings.TrimRight(text[:end], " \t"), text[end:], !strings.HasPrefix(text[end:], `"`)
 }
 
-// unquoted reads a quoted string whose first quote has been read, and returns what follows it.
+// unquoted parses a quoted string after its opening quote. after is the text behind the closing quote.
 func unquoted(text string) (value, after string, ok bool) {
 	var b strings.Builder
 	for i := 0; i < len(text); i++ {

@@ -10,28 +10,29 @@ import (
 	"tenantry/tenants/sessions"
 )
 
-// credential is what a request was made with: an operation.Credential.
+// credential is the operation.Credential of a request.
 type credential struct {
 	p       *Pipeline
 	op      *operation.Row
 	host    string
 	remote  netip.Addr
-	key     string           // API key, of an operation that is called with one
-	session string           // token of the session of one that is called so
-	holder  *sessions.Holder // of a job, in place of session
+	key     string           // API key; empty: none
+	session string           // session token; empty: none
+	holder  *sessions.Holder // in place of session after Detach; nil: none
 }
 
-// Resolve returns the organization of the host, nobody's where the operation answers at any.
+// Resolve returns the organization of the host. If there is none and the operation answers at any host, it returns the
+// anonymous tenant.
 func (c *credential) Resolve(ctx context.Context) (*tenants.Tenant, error) {
 	tenant, err := c.p.Tenants.Resolve(ctx, c.host)
-	// Nobody's organization is counted and checked like one, or it would be told by that.
+	// Requests to unknown hosts are counted and checked too, because the difference would reveal which hosts exist.
 	if errors.Is(err, tenants.ErrUnknownTenant) && c.op.AnyHost {
 		return c.p.Tenants.Anonymous(c.host), nil
 	}
 	return tenant, err
 }
 
-// Authenticate returns who presents the credential; nobody, of an open operation.
+// Authenticate returns the principal of the credential; for an open operation, an anonymous one.
 func (c *credential) Authenticate(ctx context.Context, t *tenants.Tenant) (*tenants.Principal, error) {
 	switch {
 	case c.key != "":
@@ -48,7 +49,7 @@ func (c *credential) Authenticate(ctx context.Context, t *tenants.Tenant) (*tena
 	return who, err
 }
 
-// Detach returns the credential without its request.
+// Detach returns a credential that a job can use after the request has ended. It does not hold the session token.
 func (c *credential) Detach(ctx context.Context, t *tenants.Tenant) (operation.Credential, error) {
 	job := *c
 	if c.session != "" {

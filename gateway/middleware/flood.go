@@ -10,15 +10,17 @@ import (
 	"tenantry/tenants/limits"
 )
 
-// Refusals of callers nobody knows, and of those over their limits, are audited too, but a flood of them must not fill
-// an organization's disk: of one operation so many a minute are written one by one, fewer of one address, so that a
-// noisy one hides no other; the rest as a number in the next record.
+// Refusals of callers without a valid credential and of callers over their limits are audited too, but a flood of them
+// must not fill the disk. At most floodPerMinute records are written for an operation of an organization, and at most
+// floodPerAddress of them for one address, because a noisy address must not hide the others. The next record has the
+// number of those left out.
 const (
 	floodPerMinute  = 60
 	floodPerAddress = 20
-	maxFloods       = 4096 // organizations times audited operations that are counted at once, and as many with addresses
+	maxFloods       = 4096 // entries for organization and operation; as many for organization, operation and address
 )
 
+// flood counts the refusals of the current minute. Safe for concurrent use.
 type flood struct {
 	mu      sync.Mutex
 	minute  int64
@@ -26,8 +28,8 @@ type flood struct {
 	dropped int
 }
 
-// admit reports whether another record may be written this minute, of at most limit, and
-// how many were not before it.
+// admit reports whether another record may be written this minute, of at most limit. If so, dropped is the number of
+// records left out since the last one.
 func (f *flood) admit(now time.Time, limit int) (write bool, dropped int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -43,8 +45,7 @@ func (f *flood) admit(now time.Time, limit int) (write bool, dropped int) {
 	return true, dropped
 }
 
-// withdraw takes back what admit has said, since the record is not written after all: what was not before it is told by
-// another.
+// withdraw undoes an admit whose record is not written. The next record has the dropped number instead.
 func (f *flood) withdraw(dropped int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -52,14 +53,14 @@ func (f *flood) withdraw(dropped int) {
 	f.dropped += dropped
 }
 
-// noteFlood reports whether the call is to be audited by itself. Calls of known callers
-// within their limits, and successes, always are.
+// noteFlood reports whether the call gets an audit record of its own. Successes, and calls of known callers within
+// their limits, always do.
 func (x *exchange) noteFlood(problem *operation.Problem) bool {
 	if problem == nil || x.known() && !x.refused {
 		return true
 	}
 	key := strconv.FormatInt(x.call.Tenant.Org.OrgID, 10) + " " + x.op.Name
-	now := time.Now() // not when the request began: of those that take long some would begin the minute before anew
+	now := time.Now() // not x.started: a request that took long would reset the count to an earlier minute
 	mine, all := floodOf(x.p.addresses, key+" "+limits.Network(x.call.Remote).String()), floodOf(x.p.strangers, key)
 	write, ofAddress := mine.admit(now, floodPerAddress)
 	if !write {

@@ -9,6 +9,7 @@ import (
 	"tenantry/tenants"
 )
 
+// TestFloodIsCountedNotWritten: records over the limit of a minute are counted, and the next record has their number.
 func TestFloodIsCountedNotWritten(t *testing.T) {
 	t.Parallel()
 	f := &flood{}
@@ -18,23 +19,23 @@ func TestFloodIsCountedNotWritten(t *testing.T) {
 		if write, dropped := f.admit(now, floodPerMinute); write {
 			written++
 			if dropped != 0 {
-				t.Fatalf("%d not written before anything was", dropped)
+				t.Fatalf("dropped = %d, want 0", dropped)
 			}
 		}
 	}
 	if written != floodPerMinute {
-		t.Errorf("%d written", written)
+		t.Errorf("written = %d, want %d", written, floodPerMinute)
 	}
 	write, dropped := f.admit(now.Add(time.Minute), floodPerMinute)
 	if !write || dropped != 9*floodPerMinute {
-		t.Errorf("next minute: %v, %d not written", write, dropped)
+		t.Errorf("next minute: admit = %v, %d, want true, %d", write, dropped, 9*floodPerMinute)
 	}
 	if _, dropped := f.admit(now.Add(time.Minute), floodPerMinute); dropped != 0 {
-		t.Errorf("told twice: %d", dropped)
+		t.Errorf("dropped = %d in the second record, want 0", dropped)
 	}
 }
 
-// refusal is a refused call of a stranger, that began then.
+// refusal returns a refused call of an anonymous caller that began at the given time.
 func refusal(p *Pipeline, from string, began time.Time) *exchange {
 	op := &operation.Row{Name: "things.delete"}
 	x := &exchange{p: p, op: op, call: operation.NewCall(op, nil), started: began}
@@ -42,7 +43,7 @@ func refusal(p *Pipeline, from string, began time.Time) *exchange {
 	return x
 }
 
-// TestFloodOfSlowRequests: those that began in the minute before begin no other one, however they mix with quick ones.
+// TestFloodOfSlowRequests: refusals of requests that began in the minute before do not reset the count.
 func TestFloodOfSlowRequests(t *testing.T) {
 	t.Parallel()
 	p, written := New(Options{}), 0
@@ -52,13 +53,13 @@ func TestFloodOfSlowRequests(t *testing.T) {
 		}
 	}
 	if written > 2*floodPerAddress { // another minute may begin meanwhile
-		t.Errorf("%d of 400 refusals of one address have a record", written)
+		t.Errorf("records of 400 refusals of one address = %d, want at most %d", written, 2*floodPerAddress)
 	}
 }
 
-// TestFloodCountsWhatNoRecordTold: what an address was refused unrecorded is told by its next record, also where others
-// have used the minute up when it comes.
-func TestFloodCountsWhatNoRecordTold(t *testing.T) {
+// TestFloodCountsUnrecordedOfAddress: the next record of an address has the number of its unrecorded refusals, even if
+// other addresses used up the minute in between.
+func TestFloodCountsUnrecordedOfAddress(t *testing.T) {
 	t.Parallel()
 	p, began := New(Options{}), time.Now()
 	const dropped = 10
@@ -73,11 +74,13 @@ func TestFloodCountsWhatNoRecordTold(t *testing.T) {
 		}
 	}
 	if refusal(p, "192.0.2.1", began).noteFlood(&operation.Problem{}) {
-		t.Fatal("written, though others have used the minute up")
+		t.Fatal("a record was written although other addresses used up the minute")
 	}
 	all.minute--
 	x := refusal(p, "192.0.2.1", began)
-	if !x.noteFlood(&operation.Problem{}) || x.call.AuditNote["refused_unrecorded_of_address"] != "10" || x.call.AuditNote["refused_unrecorded"] != "1" {
-		t.Errorf("the next record has %v", x.call.AuditNote)
+	ok := x.noteFlood(&operation.Problem{})
+	note := x.call.AuditNote
+	if !ok || note["refused_unrecorded_of_address"] != "10" || note["refused_unrecorded"] != "1" {
+		t.Errorf("noteFlood = %t with %v, want true with 10 of the address and 1 of others", ok, note)
 	}
 }

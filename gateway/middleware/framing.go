@@ -9,17 +9,23 @@ import (
 	"sync/atomic"
 )
 
-// Framing has a server end a connection after a request that says by Content-Length as well as by Transfer-Encoding how
-// long it is (RFC 9112, section 6.1): a proxy before it may have believed the other one, and what follows may be
-// somebody else's request. It is called before the server serves a listener that Framed returned. What such a
-// connection brings of bodies that look like the header ends it too, which costs no more than another connection. So do
-// all requests of HTTP/1.0, whose Transfer-Encoding the server removes and does not heed (section 6.1 too).
+// Framing makes the server close a connection after a request that has both Content-Length and Transfer-Encoding (RFC
+// 9112, section 6.1): a proxy may have used the other header, and what follows may be a request of another client.
+// Requests of HTTP/1.0 close the connection as well, because the server removes their Transfer-Encoding without heeding
+// it.
+//
+// Call Framing before the server serves a listener returned by Framed. A body with a line that looks like a
+// Content-Length header also closes the connection, at the price of a new connection.
 func Framing(server *http.Server) {
 	next := server.Handler
-	server.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) }
+	server.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		return context.WithValue(ctx, connKey{}, c)
+	}
 	server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn, _ := r.Context().Value(connKey{}).(*framedConn)
-		if !r.ProtoAtLeast(1, 1) || conn != nil && slices.Contains(r.TransferEncoding, "chunked") && conn.length.Load() { // the server has removed the header
+		// The server removes Content-Length from a chunked request, so only the connection has seen it.
+		ambiguous := conn != nil && slices.Contains(r.TransferEncoding, "chunked") && conn.sawLength.Load()
+		if !r.ProtoAtLeast(1, 1) || ambiguous {
 			w.Header().Set("Connection", "close")
 		}
 		next.ServeHTTP(w, r)
@@ -28,7 +34,7 @@ func Framing(server *http.Server) {
 
 type connKey struct{}
 
-// Framed returns the listener for a server with Framing.
+// Framed returns a listener for a server with Framing.
 func Framed(l net.Listener) net.Listener { return framed{l} }
 
 type framed struct{ net.Listener }
@@ -41,25 +47,26 @@ func (l framed) Accept() (net.Conn, error) {
 	return c, err
 }
 
-// framedConn notes whether a line that was read from it begins with Content-Length. The server reads it from one
+// framedConn records whether a line that was read begins with Content-Length. The server reads a connection from one
 // goroutine at a time.
 type framedConn struct {
 	*net.TCPConn
-	length  atomic.Bool
-	matched int // bytes of lengthLine
+	sawLength atomic.Bool
+	matched   int // bytes of lengthLine matched so far
 }
 
 const lengthLine = "\ncontent-length:"
 
 func (c *framedConn) Read(into []byte) (int, error) {
 	n, err := c.TCPConn.Read(into)
-	if !c.length.Load() {
-		c.look(into[:n])
+	if !c.sawLength.Load() {
+		c.scan(into[:n])
 	}
 	return n, err
 }
 
-func (c *framedConn) look(part []byte) {
+// scan searches the bytes for lengthLine, which may be spread over several reads.
+func (c *framedConn) scan(part []byte) {
 	for len(part) > 0 {
 		if c.matched == 0 {
 			at := bytes.IndexByte(part, '\n')
@@ -69,20 +76,20 @@ func (c *framedConn) look(part []byte) {
 			c.matched, part = 1, part[at+1:]
 			continue
 		}
-		is := part[0]
-		if is >= 'A' && is <= 'Z' {
-			is |= 0x20
+		char := part[0]
+		if char >= 'A' && char <= 'Z' {
+			char |= 0x20
 		}
 		switch {
-		case is != lengthLine[c.matched] && is == '\n':
+		case char != lengthLine[c.matched] && char == '\n':
 			c.matched = 1
-		case is != lengthLine[c.matched]:
+		case char != lengthLine[c.matched]:
 			c.matched = 0
 		default:
 			c.matched++
 		}
 		if part = part[1:]; c.matched == len(lengthLine) {
-			c.length.Store(true)
+			c.sawLength.Store(true)
 			return
 		}
 	}

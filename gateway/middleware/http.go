@@ -23,11 +23,11 @@ import (
 // KeyHeader is the header that carries an API key.
 const KeyHeader = "X-Service-Token"
 
-// RequestIDHeader names the request in the answer and in the log.
+// RequestIDHeader is the header that names the request, in answers and, if the caller likes, in requests.
 const RequestIDHeader = "X-Request-Id"
 
-// requestID takes the caller's identifier where it is a plain one, else makes one: of the time, so that those of
-// one moment lie together in the index of an audit log, and 48 random bits.
+// requestID returns the identifier that the caller sent if it is plain, otherwise a new one. A new one begins with the
+// time, so that requests of one moment are neighbours in the index of the audit log, and ends with 48 random bits.
 func requestID(r *http.Request) string {
 	if id := r.Header.Get(RequestIDHeader); texts.Plain(id, 64, "-_.") {
 		return id
@@ -44,7 +44,8 @@ func prefersStrict(h http.Header) bool {
 		for part := range strings.SplitSeq(line, ",") {
 			preference, _, _ := strings.Cut(part, ";")
 			name, value, _ := strings.Cut(preference, "=")
-			if strings.EqualFold(strings.TrimSpace(name), "handling") && strings.EqualFold(strings.Trim(strings.TrimSpace(value), `"`), "strict") {
+			name, value = strings.TrimSpace(name), strings.Trim(strings.TrimSpace(value), `"`)
+			if strings.EqualFold(name, "handling") && strings.EqualFold(value, "strict") {
 				return true
 			}
 		}
@@ -52,15 +53,15 @@ func prefersStrict(h http.Header) bool {
 	return false
 }
 
-// headerList writes names so that whatever they contain stays within the header.
+// headerList joins names for a header. It escapes and shortens them, because they are input of the caller.
 func headerList(names []string) string {
-	const most = 64
+	const maxLength = 64
 	escaped := make([]string, len(names))
 	for i, name := range names {
-		if len(name) > most {
-			name = strings.ToValidUTF8(name[:most], "")
+		if len(name) > maxLength {
+			name = strings.ToValidUTF8(name[:maxLength], "")
 		}
-		if !texts.Plain(name, most, "-_.[]") {
+		if !texts.Plain(name, maxLength, "-_.[]") {
 			name = url.QueryEscape(name)
 		}
 		escaped[i] = name
@@ -79,12 +80,12 @@ func (x *exchange) fail(problem *operation.Problem) {
 	x.write(problem.Code, problem.Envelope())
 }
 
-// write answers with the envelope.
+// write answers with the envelope. Data that is already encoded is written as it is.
 func (x *exchange) write(code int, envelope operation.Envelope) {
-	answer, before := envelope.Data.(*operation.Encoded)
-	if !before {
-		buf := x.p.pack.buffer()
-		defer x.p.pack.free(buf)
+	answer, encoded := envelope.Data.(*operation.Encoded)
+	if !encoded {
+		buf := x.p.compressor.buffer()
+		defer x.p.compressor.free(buf)
 		if err := envelope.Encode(buf); err != nil {
 			code = http.StatusInternalServerError
 			buf.Reset()
@@ -97,14 +98,14 @@ func (x *exchange) write(code int, envelope operation.Envelope) {
 	}
 	body := answer.Body
 	x.head(code, "application/json; charset=utf-8")
-	if x.call.Revision != 0 && envelope.Status == operation.StatusOK && x.unchanged(answer.Sum) {
+	if x.call.Revision != 0 && envelope.Status == operation.StatusOK && x.notModified(answer.Sum) {
 		x.code = http.StatusNotModified
 		x.w.Header().Del("Content-Type")
 		x.w.WriteHeader(x.code)
 		return
 	}
-	// A secret is only ever answered by what is audited, and must not be compressed together
-	// with what somebody else may have chosen: the length would tell of it ("BREACH").
+	// Only audited operations answer with secrets. A secret must not be compressed together with text that somebody
+	// else may have chosen, because the length of the answer would reveal it ("BREACH").
 	if x.op.Audit == operation.AuditAlways {
 		x.bytes = sendPlain(x.w, x.r, code, body)
 		return
@@ -112,9 +113,9 @@ func (x *exchange) write(code int, envelope operation.Envelope) {
 	x.bytes = x.send(x.w, code, body)
 }
 
-// unchanged gives the answer its ETag, and reports whether the caller has the same already. The tag
-// has a hash of the data besides the revision: they may show other records, and what the caller may see.
-func (x *exchange) unchanged(sum uint64) bool {
+// notModified sets the ETag of the answer and reports whether the caller already has this version. The tag has a hash
+// of the data besides the revision, because the data may show other records too, and depend on what the caller may see.
+func (x *exchange) notModified(sum uint64) bool {
 	tag := make([]byte, 0, 40)
 	tag = append(strconv.AppendInt(append(tag, '"'), x.call.Revision, 10), '-')
 	tag = append(strconv.AppendUint(tag, sum, 36), '"')
@@ -132,16 +133,16 @@ func (x *exchange) unchanged(sum uint64) bool {
 	return true
 }
 
-// takenAtOnce is how much of an answer a connection takes without its reader, about.
-const takenAtOnce = 64 << 10
+// socketBuffer is roughly how much of an answer a connection accepts before its reader takes any of it.
+const socketBuffer = 64 << 10
 
-// send sends a body that may be compressed. A small one takes no room for work any more, so
-// that who reads slowly keeps it from nobody; a large one keeps its memory until it is read.
+// send sends a body, compressed if that pays. A small body gives back the room for the work first, so that a slow
+// reader does not keep it from others; a large one keeps the room for its memory until it is read.
 func (x *exchange) send(w http.ResponseWriter, code int, body []byte) int {
-	if x.encoded(body); len(body) <= takenAtOnce {
+	if x.encoded(body); len(body) <= socketBuffer {
 		x.leave()
 	}
-	return x.p.pack.send(w, x.r, code, body)
+	return x.p.compressor.send(w, x.r, code, body)
 }
 
 func setDefault(h http.Header, name, value string) {
@@ -150,48 +151,55 @@ func setDefault(h http.Header, name, value string) {
 	}
 }
 
-// Problem answers a request that reached no operation.
+// Problem answers a request that matches no operation. name is its name in logs and metrics.
 func (p *Pipeline) Problem(name string, w http.ResponseWriter, r *http.Request, problem *operation.Problem) {
-	x := &exchange{p: p, op: &operation.Row{Name: name}, w: w, r: r, started: time.Now(), call: operation.NewCall(nil, nil)}
+	x := &exchange{
+		p: p, op: &operation.Row{Name: name}, w: w, r: r, started: time.Now(), call: operation.NewCall(nil, nil),
+	}
 	x.call.RequestID = requestID(r)
 	x.failure = problem
 	x.fail(problem)
 	x.done()
 }
 
-// Observe serves what is no operation, a page for one, and leaves its line and its figures.
-// Next calls Visit where it needs an organization, and writes the whole body at once.
+// Observe serves a request that is not an operation, such as a page, with log line, metrics and trace. next calls Visit
+// if it needs the organization, and must write the whole body at once.
 func (p *Pipeline) Observe(name string, w http.ResponseWriter, r *http.Request, next http.Handler) {
-	known, ok := p.pages.Load(name)
+	row, ok := p.pages.Load(name)
 	if !ok {
-		known, _ = p.pages.LoadOrStore(name, &operation.Row{Name: name, Policy: operation.Policy{Credentials: operation.Open, AnyHost: true, Weight: operation.Heavy}}) // a page may be a shared report
+		// It is Heavy because a page may be a shared report.
+		row, _ = p.pages.LoadOrStore(name, &operation.Row{
+			Name: name, Policy: operation.Policy{Credentials: operation.Open, AnyHost: true, Weight: operation.Heavy},
+		})
 	}
-	op := known.(*operation.Row)
+	op := row.(*operation.Row)
 	x := &exchange{p: p, op: op, w: w, r: r, started: time.Now(), call: operation.NewCall(op, nil)}
 	ctx := context.WithValue(x.begin(), visitKey{}, x)
 	w.Header().Set(RequestIDHeader, x.call.RequestID)
-	seen := &observed{ResponseWriter: w, x: x, code: http.StatusOK}
+	out := &observedWriter{ResponseWriter: w, x: x, code: http.StatusOK}
 	defer func() {
-		x.code, x.bytes = seen.code, seen.bytes
+		x.code, x.bytes = out.code, out.bytes
 		if x.code >= http.StatusBadRequest {
 			x.failure = &operation.Problem{Code: x.code, Reason: x.reason}
 		}
 		x.leave()
-		x.uncount(ctx)
+		x.refund(ctx)
 		x.done()
 	}()
-	next.ServeHTTP(seen, r.WithContext(ctx))
-	if !seen.sent { // an answer without a body
-		w.WriteHeader(seen.code)
+	next.ServeHTTP(out, r.WithContext(ctx))
+	if !out.sent { // an answer without a body
+		w.WriteHeader(out.code)
 	}
 }
 
 type visitKey struct{}
 
-// Visit leads a request within Observe to its organization, as an operation's is led: the visitor, who is whoever is
-// signed in or else nobody, is counted, and gets room for the work until the answer is written. Where the host leads to
-// no organization the same is done for nobody's, which is returned with tenants.ErrUnknownTenant. Other errors:
-// store.ErrUnavailable, and the *operation.Problem of who is over a limit.
+// Visit identifies the visitor of a page that Observe serves: the person who is signed in, or an anonymous one. It
+// counts the request against the limits, and reserves room for the work until the answer is written.
+//
+// If the host belongs to no organization, Visit does the same with the anonymous tenant and returns the Visitor
+// together with tenants.ErrUnknownTenant. Other errors: store.ErrUnavailable; the *operation.Problem of a visitor who
+// is over a limit.
 func (p *Pipeline) Visit(r *http.Request) (Visitor, error) {
 	ctx := r.Context()
 	x, ok := ctx.Value(visitKey{}).(*exchange)
@@ -205,14 +213,16 @@ func (p *Pipeline) Visit(r *http.Request) (Visitor, error) {
 	}
 	x.call.Principal = &tenants.Principal{}
 	v := Visitor{
-		Tenant: x.call.Tenant, Err: tenants.ErrDenied, Resolve: x.made.Resolve, Pause: x.work.leave,
-		Form: func(r *http.Request, most int64) ([]byte, error) { return x.form(r, most) },
+		Tenant: x.call.Tenant, Err: tenants.ErrDenied, Resolve: x.credential.Resolve, Pause: x.work.leave,
+		Form: func(r *http.Request, limit int64) ([]byte, error) { return x.form(r, limit) },
 	}
-	v.Run = func(ctx context.Context, op *operation.Row, path map[string]string, query string) (operation.Result, error) {
-		return x.run(ctx, v.Person, op, path, query)
+	v.Run = func(
+		ctx context.Context, op *operation.Row, path map[string]string, query string,
+	) (operation.Result, error) {
+		return x.runForPage(ctx, v.Person, op, path, query)
 	}
 	if cookie, err := r.Cookie(p.Cookie); err == nil {
-		// Who cannot be known now is counted as a stranger.
+		// A visitor who cannot be identified now is counted as anonymous.
 		if v.Person, v.Err = p.Sessions.Lookup(ctx, v.Tenant, cookie.Value); v.Err == nil {
 			x.call.Principal, x.call.SessionToken = v.Person, cookie.Value
 		}
@@ -228,62 +238,64 @@ func (p *Pipeline) Visit(r *http.Request) (Visitor, error) {
 	return v, unknown
 }
 
-// Visitor is who asks for a page. Person is who is signed in; where that is nobody, Err is tenants.ErrDenied, also
-// where no session was named, or tenants.ErrUnavailable.
+// Visitor is the caller of a page. Person is the person who is signed in, or nil. Err then says why: tenants.ErrDenied
+// without a valid session, or tenants.ErrUnavailable.
 type Visitor struct {
 	Tenant *tenants.Tenant
 	Person *tenants.Principal
 	Err    error
-	// Resolve returns the organization as it is now, nobody's where there is none any more. Error:
+	// Resolve returns the current state of the organization; the anonymous tenant if it no longer exists. Error:
 	// store.ErrUnavailable.
 	Resolve func(context.Context) (*tenants.Tenant, error)
-	// Form reads the body of the request, a form of at most so many bytes. While it arrives it has room of the bodies
-	// and none of the work; what is made of it has room until the page is written. Errors: those of the connection, and
-	// the *operation.Problem of who finds no room.
-	Form func(r *http.Request, most int64) ([]byte, error)
-	// Pause gives back the room for the work, while a file arrives that is passed on.
+	// Form reads the body of the request, a form of at most limit bytes. While the body arrives, the request holds room
+	// for bodies and none for the work. Room for the parsed values is held until the page is written. Errors: those of
+	// the connection; the *operation.Problem if there is no room.
+	Form func(r *http.Request, limit int64) ([]byte, error)
+	// Pause gives back the room for the work, while a file arrives that the page passes on.
 	Pause func()
-	// Run runs an operation that only reads and is not audited, in the process and on behalf of Person, who is counted
-	// and gets room as by a request of it. Errors: the *operation.Problem that would be answered.
+	// Run runs a read-only operation that is not audited, within the process and on behalf of Person. It is counted
+	// against limits and needs room like a request. Error: the *operation.Problem that a request would be answered
+	// with.
 	Run func(ctx context.Context, op *operation.Row, path map[string]string, query string) (operation.Result, error)
 }
 
-// What is made of a form takes so many times its bytes, and so many bytes for each of its values: it is read, parsed,
-// called with, and shown again, where each quotation mark takes five.
+// Memory that a form takes besides its body: copies of its bytes, and bytes for each value. A form is read, parsed,
+// sent to the operation, and shown again with quotation marks escaped to five bytes each.
 const (
-	formCopies = 3 // of what takes answerCopies
+	formCopies = 3 // each is multiplied by answerCopies
 	formValue  = 160
 )
 
-// form is Visitor.Form.
-func (x *exchange) form(r *http.Request, most int64) ([]byte, error) {
+// form implements Visitor.Form.
+func (x *exchange) form(r *http.Request, limit int64) ([]byte, error) {
 	x.work.leave()
-	ctx, size := r.Context(), most
+	ctx, size := r.Context(), limit
 	if n := r.ContentLength; n >= 0 {
-		size = min(n, most)
+		size = min(n, limit)
 	}
 	room, err := x.enter(ctx, x.p.Bodies, size)
 	if err != nil {
-		x.w.Header().Set("Connection", "close") // else the answer waits for the body
+		x.w.Header().Set("Connection", "close") // otherwise the server reads the body first
 		return nil, err
 	}
 	defer room.leave()
-	body, err := io.ReadAll(http.MaxBytesReader(x.w, r.Body, most))
+	body, err := io.ReadAll(http.MaxBytesReader(x.w, r.Body, limit))
 	if err != nil {
 		return nil, err
 	}
 	if x.work, err = x.enter(ctx, x.p.Work, x.op.Weight); err != nil {
 		return nil, err
 	}
-	if made := formCopies*int64(len(body)) + formValue*int64(bytes.Count(body, []byte{'&'})); made > store.UnweighedBytes {
-		err = x.Hold(ctx, made)
+	parsed := formCopies*int64(len(body)) + formValue*int64(bytes.Count(body, []byte{'&'}))
+	if parsed > store.UnweighedBytes {
+		err = x.Hold(ctx, parsed)
 	}
 	return body, err
 }
 
-// Counted serves what is the same for everybody, and costs something to send, to who is within the limits of a visitor.
-// It is called within Observe. Others get the envelope.
-func (p *Pipeline) Counted(next http.Handler) http.Handler {
+// WithinLimits serves public content that is costly to send to visitors within their limits, and answers others with an
+// envelope. It is called within Observe.
+func (p *Pipeline) WithinLimits(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, err := p.Visit(r)
 		if err == nil || errors.Is(err, tenants.ErrUnknownTenant) {
@@ -292,42 +304,42 @@ func (p *Pipeline) Counted(next http.Handler) http.Handler {
 		}
 		problem := operation.ProblemOf(err)
 		h := w.Header()
-		h.Set("Cache-Control", notKept)
+		h.Set("Cache-Control", noStore)
 		h.Set("Content-Type", "application/json; charset=utf-8")
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Retry-After", retryAfter(problem))
 		w.WriteHeader(problem.Code)
 		var body bytes.Buffer
 		_ = problem.Envelope().Encode(&body) // strings only: cannot fail
-		_, _ = w.Write(body.Bytes())         // a client that has gone cannot be told
+		_, _ = w.Write(body.Bytes())         // an error means that the client has gone
 	})
 }
 
-// retryAfter returns when to ask again, in seconds.
+// retryAfter returns the Retry-After of the problem, in seconds.
 func retryAfter(problem *operation.Problem) string {
 	return strconv.Itoa(int((problem.RetryAfter + time.Second - 1) / time.Second))
 }
 
-// observed sends an answer whose body is written at once, and notes what it was.
-type observed struct {
+// observedWriter sends an answer whose body is written at once, and records its code and size.
+type observedWriter struct {
 	http.ResponseWriter
 	x           *exchange
 	code, bytes int
 	sent        bool
 }
 
-// Unwrap returns the writer of the connection, whose deadlines are moved while a file arrives; see
-// http.ResponseController.
-func (o *observed) Unwrap() http.ResponseWriter { return o.ResponseWriter }
+// Unwrap returns the writer of the connection, for http.ResponseController: the deadlines are moved while a file
+// arrives.
+func (o *observedWriter) Unwrap() http.ResponseWriter { return o.ResponseWriter }
 
-// WriteHeader sets the code. It goes out with the body, which may change the header.
-func (o *observed) WriteHeader(code int) {
+// WriteHeader sets the code. It is sent with the body, because the header may change until then.
+func (o *observedWriter) WriteHeader(code int) {
 	if !o.sent {
 		o.code = code
 	}
 }
 
-func (o *observed) Write(body []byte) (int, error) {
+func (o *observedWriter) Write(body []byte) (int, error) {
 	if o.sent {
 		return 0, errors.New("an answer was written in pieces")
 	}
@@ -336,20 +348,21 @@ func (o *observed) Write(body []byte) (int, error) {
 	return len(body), nil
 }
 
-// Preflight answers a browser that asks whether a page of another site may call an
-// operation with a browser key. The key's own origins are checked when it calls.
+// Preflight answers a browser that asks whether a page of another origin may call an operation with a browser key. The
+// origins of the key itself are checked when it is used.
 func Preflight(w http.ResponseWriter, r *http.Request, methods string) {
 	h := w.Header()
 	h.Set("Access-Control-Allow-Origin", r.Header.Get("Origin"))
 	h.Set("Access-Control-Allow-Methods", methods)
-	h.Set("Access-Control-Allow-Headers", "x-service-token, content-type, prefer, if-match, if-none-match, idempotency-key, x-request-id, traceparent, tracestate")
+	h.Set("Access-Control-Allow-Headers", "x-service-token, content-type, prefer, if-match, if-none-match, "+
+		"idempotency-key, x-request-id, traceparent, tracestate")
 	h.Set("Access-Control-Max-Age", "600")
 	h.Add("Vary", "Origin")
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// Tenant returns the organization that a request is for, for what costs nothing and is not
-// counted. Errors: tenants.ErrUnknownTenant, store.ErrUnavailable.
+// Tenant returns the organization of the request, without counting the request. Use it for answers that cost nothing.
+// Errors: tenants.ErrUnknownTenant, store.ErrUnavailable.
 func (p *Pipeline) Tenant(r *http.Request) (*tenants.Tenant, error) {
 	return p.Tenants.Resolve(r.Context(), p.host(r))
 }

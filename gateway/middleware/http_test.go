@@ -21,8 +21,8 @@ func requestTo(t *testing.T, peer string, headers ...string) *http.Request {
 
 var testProxies = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}
 
-// TestForwardedHostCountsOnlyFromATrustedProxy also shows that without trusted proxies nothing forwarded is
-// believed.
+// TestForwardedHostCountsOnlyFromATrustedProxy: X-Forwarded-Host of other peers is ignored, and of everybody if no
+// proxy is trusted.
 func TestForwardedHostCountsOnlyFromATrustedProxy(t *testing.T) {
 	t.Parallel()
 	const own, other = "acme.localhost", "other.localhost"
@@ -39,7 +39,7 @@ func TestForwardedHostCountsOnlyFromATrustedProxy(t *testing.T) {
 		{"trusted, IPv6", testProxies, "[fd00::1]:5", []string{"X-Forwarded-Host", other}, other},
 		{"untrusted peer", testProxies, "192.0.2.1:5", []string{"X-Forwarded-Host", other}, own},
 		{"untrusted peer that claims to be one", testProxies, "192.0.2.1:5", []string{"X-Forwarded-Host", other, "X-Forwarded-For", "10.1.2.3"}, own},
-		{"nobody is trusted", nil, "127.0.0.1:5", []string{"X-Forwarded-Host", other}, own},
+		{"no trusted proxies", nil, "127.0.0.1:5", []string{"X-Forwarded-Host", other}, own},
 		{"given twice", testProxies, "10.1.2.3:5", []string{"X-Forwarded-Host", other, "X-Forwarded-Host", own}, own},
 		{"no peer", testProxies, "@", []string{"X-Forwarded-Host", other}, own},
 	}
@@ -48,7 +48,7 @@ func TestForwardedHostCountsOnlyFromATrustedProxy(t *testing.T) {
 			t.Parallel()
 			p := New(Options{Proxies: test.proxies})
 			if got := p.host(requestTo(t, test.peer, test.headers...)); got != test.want {
-				t.Errorf("host %q, want %q", got, test.want)
+				t.Errorf("host = %q, want %q", got, test.want)
 			}
 		})
 	}
@@ -61,15 +61,15 @@ func TestPrefersStrict(t *testing.T) {
 		"": false, "handling=lenient": false, "strict": false, "handling": false, "handling=strictly": false, "xhandling=strict": false, "return=minimal; handling=strict": false,
 	} {
 		if got := prefersStrict(http.Header{"Prefer": {line}}); got != want {
-			t.Errorf("Prefer: %s is %t", line, got)
+			t.Errorf("prefersStrict(%q) = %t, want %t", line, got, want)
 		}
 	}
 	if !prefersStrict(http.Header{"Prefer": {"return=minimal", "handling=strict"}}) || prefersStrict(nil) {
-		t.Error("several lines, or none")
+		t.Error("prefersStrict of several lines = false, or of none = true")
 	}
 }
 
-// TestHeaderListIsSafe: a name that a caller chose leaves neither its place in the list nor the header.
+// TestHeaderListIsSafe: a name that a caller chose cannot leave its place in the list or the header.
 func TestHeaderListIsSafe(t *testing.T) {
 	t.Parallel()
 	safe := regexp.MustCompile(`^[A-Za-z0-9_.%+\[\]~-]*(, [A-Za-z0-9_.%+\[\]~-]*)*$`)
@@ -89,7 +89,7 @@ func TestHeaderListIsSafe(t *testing.T) {
 		}
 	}
 	if got := headerList([]string{"org_id", "filters[a]", "a b"}); got != "org_id, filters[a], a+b" {
-		t.Errorf("plain names stay readable: %q", got)
+		t.Errorf("headerList of plain names = %q, want them readable", got)
 	}
 }
 

@@ -12,23 +12,23 @@ import (
 	"tenantry/tenants/limits"
 )
 
-// Limits counts requests.
+// Limits counts requests against their limits.
 type Limits interface {
-	// Take counts a request against everything that governs it, or against nothing.
+	// Take counts a request against the limits that apply to it, and decides whether it may go on.
 	Take(ctx context.Context, r limits.Request) limits.Decision
-	// Return gives the organization back what Take counted.
+	// Return takes back what Take counted for the organization.
 	Return(ctx context.Context, r limits.Request)
 }
 
-// count counts the request of a caller whose credential was accepted. A refused credential
-// is not counted: junk must not use up an organization's quota.
+// count counts the request of a caller whose credential was accepted. A refused credential is not counted, because
+// invalid requests must not use up the limits of an organization.
 func (x *exchange) count(ctx context.Context) error {
 	if x.p.Limits == nil || x.op.OwnLimits {
 		return nil
 	}
-	x.limit = x.p.Limits.Take(ctx, x.counted())
+	x.limit = x.p.Limits.Take(ctx, x.limitRequest())
 	if x.limit.Limit.Count() > 0 {
-		x.tellLimit(x.w.Header())
+		x.setLimitHeaders(x.w.Header())
 	}
 	if !x.limit.Refused {
 		return nil
@@ -38,7 +38,7 @@ func (x *exchange) count(ctx context.Context) error {
 	return x.refuse(problem, x.limit.Name)
 }
 
-// refuse notes that the request is over a limit.
+// refuse records that the request is over a limit, and returns the problem.
 func (x *exchange) refuse(problem *operation.Problem, limit string) error {
 	x.refused = true
 	problem.Reason = "over the limit: " + limit
@@ -58,9 +58,9 @@ func (p *place) leave() {
 	}
 }
 
-// enter finds room for the request, for which it waits a moment: 429 where it is the
-// caller's own organization that leaves none, 503 where all together do. What has limits of
-// its own needs none, so that no stranger can take the room to sign in.
+// enter reserves room in the Flight, and waits for it a moment. It returns a 429 if the organization of the caller uses
+// up its share, and a 503 if all organizations together use up everything. Operations with limits of their own need no
+// room, because strangers must not be able to take the room for signing in.
 func (x *exchange) enter(ctx context.Context, in *limits.Flight, weight int64) (place, error) {
 	if in == nil || x.op.OwnLimits {
 		return place{}, nil
@@ -81,7 +81,7 @@ func (x *exchange) enter(ctx context.Context, in *limits.Flight, weight int64) (
 	return place{}, x.refuse(problem, full)
 }
 
-// bodyWeight returns how many bytes the body may take.
+// bodyWeight returns how many bytes to reserve for the body.
 func (x *exchange) bodyWeight() int64 {
 	if n := x.r.ContentLength; n >= 0 && n < x.op.BodyMax() {
 		return n
@@ -89,21 +89,23 @@ func (x *exchange) bodyWeight() int64 {
 	return x.op.BodyMax()
 }
 
-// uncount gives the organization back what a caller nobody knows was refused, a share
-// token that is no good for one, unless it took all the time there is. The caller's address
-// stays limited by its own.
-func (x *exchange) uncount(ctx context.Context) {
-	refused := x.failure != nil && x.failure.Code < http.StatusInternalServerError && !errors.Is(x.failure.Err, context.DeadlineExceeded)
-	if refused && x.call.Principal != nil && x.call.Principal.Kind == tenants.Anonymous && x.limit.Name != "" && !x.limit.Refused {
-		x.p.Limits.Return(ctx, x.counted())
+// refund takes back the count for the organization of an anonymous request that was refused, such as one with an
+// invalid share token, unless it ran into its deadline. The count for the address of the caller stays.
+func (x *exchange) refund(ctx context.Context) {
+	refused := x.failure != nil && x.failure.Code < http.StatusInternalServerError &&
+		!errors.Is(x.failure.Err, context.DeadlineExceeded)
+	anonymous := x.call.Principal != nil && x.call.Principal.Kind == tenants.Anonymous
+	if refused && anonymous && x.limit.Name != "" && !x.limit.Refused {
+		x.p.Limits.Return(ctx, x.limitRequest())
 	}
 }
 
-// counted returns what the request counts as.
-func (x *exchange) counted() limits.Request {
+// limitRequest returns the parties whose limits apply to the request.
+func (x *exchange) limitRequest() limits.Request {
 	org, who := &x.call.Tenant.Org, x.call.Principal
 	r := limits.Request{
-		Prefix: x.call.Tenant.RedisPrefix(), Passing: x.call.Tenant.Workspace() == nil, Caller: limits.Anonymous(x.call.Remote), Limits: org.RequestLimits,
+		Prefix: x.call.Tenant.RedisPrefix(), Passing: x.call.Tenant.Workspace() == nil,
+		Caller: limits.Anonymous(x.call.Remote), Limits: org.RequestLimits,
 	}
 	switch who.Kind {
 	case tenants.ServiceAccount:
@@ -119,9 +121,9 @@ func (x *exchange) counted() limits.Request {
 	return r
 }
 
-// tellLimit writes the headers that tell of the limit. The names are as net/http spells them.
-func (x *exchange) tellLimit(h http.Header) {
-	// One text and one list for all three: this is done for every request.
+// setLimitHeaders sets the RateLimit headers. Their names are in the canonical form of net/http.
+func (x *exchange) setLimitHeaders(h http.Header) {
+	// One string and one slice hold all three values, because this runs for every request.
 	var buffer [60]byte
 	text := strconv.AppendInt(buffer[:0], x.limit.Limit.Count(), 10)
 	first := len(text)

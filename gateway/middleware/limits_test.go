@@ -18,7 +18,7 @@ import (
 	"tenantry/tenants/limits"
 )
 
-// counting notes what it is asked and answers what it is told.
+// counting is a Limits that records its calls and returns a fixed decision.
 type counting struct {
 	decision        limits.Decision
 	taken, returned []limits.Request
@@ -31,7 +31,7 @@ func (c *counting) Take(_ context.Context, r limits.Request) limits.Decision {
 
 func (c *counting) Return(_ context.Context, r limits.Request) { c.returned = append(c.returned, r) }
 
-func hundred(refused bool) limits.Decision {
+func hundredPerSecond(refused bool) limits.Decision {
 	d := limits.Decision{Limit: rate.PerSecond(100), Name: "caller rate", Remaining: 7, Reset: 1234 * time.Millisecond}
 	if refused {
 		d.Refused, d.Remaining, d.Wait = true, 0, time.Millisecond
@@ -43,12 +43,13 @@ func wantLimitHeaders(t *testing.T, rec *httptest.ResponseRecorder, limit, remai
 	t.Helper()
 	for name, want := range map[string]string{"RateLimit-Limit": limit, "RateLimit-Remaining": remaining, "RateLimit-Reset": reset} {
 		if got := rec.Header().Get(name); got != want {
-			t.Errorf("%d: %s is %q, not %q", rec.Code, name, got, want)
+			t.Errorf("%d: %s = %q, want %q", rec.Code, name, got, want)
 		}
 	}
 }
 
-func TestWhoIsCounted(t *testing.T) {
+// TestCountedCallers: which requests are counted, as whose, and which are given back.
+func TestCountedCallers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	own := rate.Pair{Rate: rate.PerSecond(3)}
@@ -71,7 +72,7 @@ func TestWhoIsCounted(t *testing.T) {
 		"unknown organization":            {ask: func(r *http.Request) { r.Host = "nobody.localhost" }},
 		"own limits":                      {change: func(o *operation.Row) { o.OwnLimits = true }},
 		"open":                            {change: open(nil), want: []limits.Request{{Caller: limits.Anonymous(stranger)}}},
-		"open, at a host that is nobody's": {
+		"open, at an unknown host": {
 			change: func(o *operation.Row) { open(nil)(o); o.AnyHost = true }, ask: func(r *http.Request) { r.Host = "nobody.localhost" },
 			want: []limits.Request{{Caller: limits.Anonymous(stranger), Passing: true}},
 		},
@@ -86,7 +87,7 @@ func TestWhoIsCounted(t *testing.T) {
 		}, want: []limits.Request{{Caller: limits.Key("k1")}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			counted := &counting{decision: hundred(false)}
+			counted := &counting{decision: hundredPerSecond(false)}
 			w.Limits = counted
 			rec := w.serve(t, row(tt.change), tt.ask)
 			for i := range tt.want {
@@ -99,7 +100,7 @@ func TestWhoIsCounted(t *testing.T) {
 				t.Errorf("counted %+v, want %+v", counted.taken, tt.want)
 			}
 			if len(counted.returned) != tt.back || tt.back == 1 && counted.returned[0] != tt.want[0] {
-				t.Errorf("given back %+v", counted.returned)
+				t.Errorf("given back %+v, want %d", counted.returned, tt.back)
 			}
 			if len(tt.want) > 0 {
 				wantLimitHeaders(t, rec, "100", "7", "2")
@@ -122,7 +123,7 @@ func withSession(r *http.Request) {
 	r.AddCookie(&http.Cookie{Name: "session", Value: "ada"})
 }
 
-// open makes a row that needs no credential and fails with that problem.
+// open returns a change that makes a row need no credential, and fail with the problem if there is one.
 func open(problem *operation.Problem) func(*operation.Row) {
 	return func(o *operation.Row) {
 		o.Credentials, o.Kinds = operation.Open, 0
@@ -132,12 +133,12 @@ func open(problem *operation.Problem) func(*operation.Row) {
 	}
 }
 
-// TestOverTheLimitNothingIsRead: neither the query nor the body, the handler is not
-// called, and the row has no say in the answer.
+// TestOverTheLimitNothingIsRead: a request over a limit is refused before its query and body are read and the handler
+// is called, and the row cannot change the answer.
 func TestOverTheLimitNothingIsRead(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.Limits = &counting{decision: hundred(true)}
+	w.Limits = &counting{decision: hundredPerSecond(true)}
 	rec := w.serve(t, row(func(o *operation.Row) {
 		o.Method, o.Body = http.MethodPost, []operation.Field{{Name: "name", Shape: operation.Text}}
 		o.Rule = operation.Needs(tenants.ViewAudit)
@@ -170,11 +171,11 @@ func (u unreadable) Read([]byte) (int, error) {
 
 func (unreadable) Close() error { return nil }
 
-// TestLimitIsToldWhateverTheAnswer: also of a panic and of what cannot be audited.
-func TestLimitIsToldWhateverTheAnswer(t *testing.T) {
+// TestLimitHeadersOfEveryAnswer: answers after a panic or without an audit record have the RateLimit headers too.
+func TestLimitHeadersOfEveryAnswer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.Limits = &counting{decision: hundred(false)}
+	w.Limits = &counting{decision: hundredPerSecond(false)}
 	rec := w.serve(t, row(func(o *operation.Row) {
 		o.Handler = func(context.Context, *operation.Call) (operation.Result, error) { panic("a fault") }
 	}), nil)
@@ -194,7 +195,7 @@ func TestLimitIsToldWhateverTheAnswer(t *testing.T) {
 	wantLimitHeaders(t, w.serve(t, row(nil), nil), "", "", "")
 }
 
-// spy looks at the work under way while an answer is sent.
+// spy records the work in flight while an answer is sent.
 type spy struct {
 	*httptest.ResponseRecorder
 	work *limits.Flight
@@ -206,8 +207,8 @@ func (s *spy) Write(b []byte) (int, error) {
 	return s.ResponseRecorder.Write(b)
 }
 
-// TestSlowReadersKeepNoWork: who does not read a small answer keeps the room for it from
-// nobody; a large one keeps it, because it keeps its memory.
+// TestSlowReadersKeepNoWork: a small answer gives back its room for the work before it is sent; a large one keeps it,
+// because it keeps its memory.
 func TestSlowReadersKeepNoWork(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -226,13 +227,14 @@ func TestSlowReadersKeepNoWork(t *testing.T) {
 		s := &spy{ResponseRecorder: httptest.NewRecorder(), work: w.Work}
 		w.Serve(o, s, r, func(string) string { return "" })
 		if s.Code != http.StatusOK || during != 1 || s.used != want || w.Work.Used() != 0 {
-			t.Errorf("%d bytes: %d, %d under way while it was made, %d while it was sent, want %d; %d afterwards", size, s.Code, during, s.used, want, w.Work.Used())
+			t.Errorf("%d bytes: %d, %d in flight while it was made, %d while it was sent, want %d; %d afterwards",
+				size, s.Code, during, s.used, want, w.Work.Used())
 		}
 	}
 }
 
-// TestAnonymousStreamsLeaveRoom holds that an anonymous caller who reads a stream slowly leaves room to other
-// anonymous callers, except for another stream beyond their share.
+// TestAnonymousStreamsLeaveRoom: an anonymous caller who reads a stream slowly leaves room for other anonymous callers,
+// except for more streams than their share.
 func TestAnonymousStreamsLeaveRoom(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -267,7 +269,7 @@ func TestAnonymousStreamsLeaveRoom(t *testing.T) {
 	}
 }
 
-// hooked is a body that something is done with before it is read.
+// hooked is a body that calls a function before it is first read.
 type hooked struct {
 	io.Reader
 	first func()
@@ -283,8 +285,8 @@ func (h *hooked) Read(b []byte) (int, error) {
 
 func (*hooked) Close() error { return nil }
 
-// TestBrowserKeyVisitorsHaveSeparateRoom holds that callers with a public browser key are bounded by address in
-// every room, so that one visitor blocks neither other visitors nor the organization.
+// TestBrowserKeyVisitorsHaveSeparateRoom: callers with a public browser key are bounded by address in each Flight, so
+// that a visitor blocks neither others nor the organization.
 func TestBrowserKeyVisitorsHaveSeparateRoom(t *testing.T) {
 	t.Parallel()
 	const held = 10_000

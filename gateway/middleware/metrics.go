@@ -8,16 +8,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Metrics are the gateway's own figures.
+// Metrics are the metrics of requests.
 type Metrics struct {
 	requests    *prometheus.CounterVec
 	duration    *prometheus.HistogramVec
 	exposedKeys prometheus.Counter
 	limited     *prometheus.CounterVec
-	series      sync.Map // outcome to series: finding one by its labels costs more than counting
+	series      sync.Map // outcome to series: looking a metric up by its labels costs more than counting
 }
 
-// outcome is one combination of labels. There are few: operations, codes and statuses are ours.
+// outcome is one combination of labels. There are few, because no label has a value that callers choose.
 type outcome struct {
 	operation, status string
 	code              int
@@ -28,7 +28,7 @@ type series struct {
 	duration prometheus.Observer
 }
 
-// NewMetrics registers the figures.
+// NewMetrics registers the metrics.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{

@@ -5,35 +5,35 @@ import (
 	"time"
 )
 
-// tellEvery is how often the cause of an outage is logged for one operation. Every request
-// has its own line in any case; a thousand times the same cause would hide the others.
-const tellEvery = 10 * time.Second
+// outageLogInterval is the interval at which the cause of an outage is logged for one operation. Each request has a
+// line of its own, so repeating the same cause for each would only hide others.
+const outageLogInterval = 10 * time.Second
 
-// outages remembers when an operation last said why it is unavailable. The zero value is
-// ready; there are no more entries than operations. Safe for concurrent use.
+// outages limits how often operations log why they are unavailable. There are at most as many entries as operations.
+// The zero value is ready to use. Safe for concurrent use.
 type outages struct {
 	mu   sync.Mutex
-	told map[string]telling
+	logs map[string]outageLog // by operation
 }
 
-type telling struct {
-	at     time.Time
-	untold int
+type outageLog struct {
+	at         time.Time
+	suppressed int // causes not logged since
 }
 
-// tell reports whether to log the cause now, and how often it was not logged before.
-func (o *outages) tell(operation string, now time.Time) (tell bool, untold int) {
+// admit reports whether to log the cause now, and how many causes were suppressed since the last one.
+func (o *outages) admit(operation string, now time.Time) (ok bool, suppressed int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	t, known := o.told[operation]
-	if age := now.Sub(t.at); known && age >= 0 && age < tellEvery {
-		t.untold++
-		o.told[operation] = t
+	last, known := o.logs[operation]
+	if age := now.Sub(last.at); known && age >= 0 && age < outageLogInterval {
+		last.suppressed++
+		o.logs[operation] = last
 		return false, 0
 	}
-	if o.told == nil {
-		o.told = map[string]telling{}
+	if o.logs == nil {
+		o.logs = map[string]outageLog{}
 	}
-	o.told[operation] = telling{at: now}
-	return true, t.untold
+	o.logs[operation] = outageLog{at: now}
+	return true, last.suppressed
 }

@@ -9,45 +9,44 @@ import (
 	"tenantry/internal/cache"
 )
 
-// pacePatience is how long a stream waits for its pace. It is a courtesy to others: whoever waits for too long goes on
-// without.
+// pacePatience bounds the wait of a stream for its turn, after which it goes on without one: the bound on concurrent
+// streams is a courtesy between them, and not needed for correctness.
 const pacePatience = 500 * time.Millisecond
 
-// paces bound how many streams of an organization are made at the same moment to half of the processors, rounded up.
-// What the store does for them has turns of its own, and a reader may take as long as it likes: a stream rests
-// meanwhile.
+// paces bounds how many streams of an organization work at the same time to half of the processors, rounded up. Work in
+// the store has turns of its own, and a reader may be slow, so a stream gives up its turn while it waits for either.
 type paces struct {
 	lanes cache.Weak[int64, lane] // by organization
 }
 
-// lane has one for each stream that is being made.
+// lane is a semaphore with a slot for each stream that works.
 type lane struct{ busy chan struct{} }
 
-// of returns the pace of one more stream of the organization, which it does not have yet.
+// of returns a pace for one more stream of the organization. It has no slot yet.
 func (p *paces) of(ctx context.Context, org int64) *pace {
 	return &pace{ctx: ctx, lane: p.lanes.GetOrPut(org, func() *lane {
 		return &lane{make(chan struct{}, (runtime.GOMAXPROCS(0)+1)/2)}
 	})}
 }
 
-// pace is what one stream has while it is being made. Safe for concurrent use.
+// pace is the turn of one stream: it works while it has a slot of the lane. Safe for concurrent use.
 type pace struct {
 	ctx  context.Context //nolint:containedctx // of the stream
 	lane *lane
 
 	mu      sync.Mutex
-	has     bool
-	resting int // how many wait for something else
+	has     bool // it has a slot
+	resting int  // goroutines of the stream that wait for something else
 }
 
-// begin waits for the pace; leave must follow.
+// begin waits for a slot; the caller must call leave.
 func (p *pace) begin() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.take()
 }
 
-// take waits for the pace, with p.mu held: where several work for the stream, the others wait with it.
+// take waits for a slot. The caller holds p.mu, so that other goroutines of the stream wait as well.
 func (p *pace) take() {
 	select {
 	case p.lane.busy <- struct{}{}:
@@ -65,7 +64,7 @@ func (p *pace) take() {
 	}
 }
 
-// leave ends it.
+// leave gives the slot back when the stream ends.
 func (p *pace) leave() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -79,7 +78,7 @@ func (p *pace) give() {
 	}
 }
 
-// Rest makes it a request.Pace.
+// Rest implements request.Pace.
 func (p *pace) Rest() (again func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestPace: streams of an organization beyond half of the processors wait until another rests or ends, those of others
-// do not wait for them, and nobody waits for good.
+// TestPace: at most half of the processors work on streams of one organization at a time. Others wait until one rests
+// or ends, but not for ever, and other organizations do not wait.
 func TestPace(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -39,7 +39,7 @@ func TestPace(t *testing.T) {
 		}
 		made.Wait()
 		if int(peak.Load()) != most {
-			t.Errorf("%d streams were made at once, want %d", peak.Load(), most)
+			t.Errorf("concurrent streams = %d, want %d", peak.Load(), most)
 		}
 		for range most {
 			all.of(t.Context(), 1).begin()
@@ -50,20 +50,20 @@ func TestPace(t *testing.T) {
 		all.of(t.Context(), 2).begin()
 		all.of(ended, 1).begin()
 		if took := time.Since(began); took != 0 {
-			t.Errorf("another organization, and who has gone, waited %s", took)
+			t.Errorf("a stream of another organization, or with an ended context, waited %s, want 0", took)
 		}
 		one.begin()
 		if took := time.Since(began); took != pacePatience || one.has {
-			t.Errorf("it waited %s", took)
+			t.Errorf("a stream without a slot waited %s, want %s", took, pacePatience)
 		}
 		one.leave()
 		if len(one.lane.busy) != most {
-			t.Error("who went on without it gave it back")
+			t.Error("a stream without a slot gave one back")
 		}
 	})
 }
 
-// TestPace_RestsTogether: of several who work for one stream the last that waited takes it again.
+// TestPace_RestsTogether: if several goroutines of a stream rest, the last one to resume takes the slot again.
 func TestPace_RestsTogether(t *testing.T) {
 	t.Parallel()
 	var all paces
@@ -71,12 +71,12 @@ func TestPace_RestsTogether(t *testing.T) {
 	p.begin()
 	first, second := p.Rest(), p.Rest()
 	if first(); p.has || len(p.lane.busy) != 0 {
-		t.Error("it works while one of them rests")
+		t.Error("the stream has a slot while one goroutine rests")
 	}
 	if second(); !p.has || len(p.lane.busy) != 1 {
-		t.Error("it does not work again")
+		t.Error("the stream has no slot after all goroutines resumed")
 	}
 	if p.leave(); len(p.lane.busy) != 0 {
-		t.Error("it works for ever")
+		t.Error("the slot was not given back")
 	}
 }

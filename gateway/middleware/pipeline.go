@@ -1,5 +1,5 @@
-// Package middleware leads a request to its operation: tenant, credential, policy, input,
-// handler, audit, answer; around it recovery, access log and metrics.
+// Package middleware serves operations over HTTP. A Pipeline takes a request through its steps: tenant, credential,
+// policy, input, handler, audit, answer. It also recovers from panics, and writes access log, metrics and traces.
 package middleware
 
 import (
@@ -37,7 +37,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Tenants leads from a host name to its organization.
+// Tenants resolves host names to organizations. Errors: tenants.ErrUnknownTenant, store.ErrUnavailable.
 type Tenants interface {
 	Resolve(ctx context.Context, host string) (*tenants.Tenant, error)
 	// Anonymous returns an empty tenant for an unknown host.
@@ -52,48 +52,49 @@ type Keys interface {
 // Sessions checks browser sessions. Errors: tenants.ErrDenied, tenants.ErrUnavailable.
 type Sessions interface {
 	Lookup(ctx context.Context, t *tenants.Tenant, token string) (*tenants.Principal, error)
-	// Holder returns the person of a session, and Rights what that person may do now unless the session was ended.
+	// Holder returns the holder of a session, for jobs. Rights returns the current permissions of that holder, as long
+	// as the session has not been ended.
 	Holder(ctx context.Context, t *tenants.Tenant, token string) (sessions.Holder, error)
 	Rights(ctx context.Context, t *tenants.Tenant, h sessions.Holder) (*tenants.Principal, error)
 }
 
-// Options are what a Pipeline needs.
+// Options are the parts that a Pipeline uses.
 type Options struct {
 	Tenants  Tenants
 	Keys     Keys
 	Sessions Sessions
-	// Needs notes which permissions the calls of a person need; nil: nobody does.
-	Needs    func(t *tenants.Tenant, uid int64) *tenants.Needs
-	Limits   Limits         // nil: requests are not counted
-	Work     *limits.Flight // what is in flight, by weight; nil: without a bound
-	Bodies   *limits.Flight // the bodies being read, in bytes; nil: without a bound
-	Answers  *limits.Flight // large answers, in the bytes that they hold; nil: without a bound
-	Decoded  *limits.Flight // those that were read, in bytes of what is made of them; nil: without a bound
-	Audit    *audit.Log
-	Repeats  *idempotency.Log
-	Log      *slog.Logger
-	Metrics  *Metrics
-	Usage    *usage.Meter // nil: nobody is told what was asked
-	Requests slog.Handler // takes a line of each request; nil: there is none
-	Tracer   trace.Tracer // nil: nothing is traced
-	Proxies  []netip.Prefix
-	Cookie   string // name of the session cookie
+	// Needs returns where the permissions are noted that the calls of a person need; nil: they are not noted.
+	Needs       func(t *tenants.Tenant, uid int64) *tenants.Needs
+	Limits      Limits         // nil: requests are not counted
+	Work        *limits.Flight // requests in flight, by weight; nil: without a bound
+	Bodies      *limits.Flight // bodies being read, in bytes; nil: without a bound
+	Decoded     *limits.Flight // values decoded from bodies, in bytes; nil: without a bound
+	Answers     *limits.Flight // large answers, in bytes; nil: without a bound
+	Audit       *audit.Log
+	Idempotency *idempotency.Log
+	Log         *slog.Logger
+	Metrics     *Metrics
+	Usage       *usage.Meter   // nil: usage is not counted
+	Requests    slog.Handler   // gets a line for each request; nil: off
+	Tracer      trace.Tracer   // nil: off
+	Proxies     []netip.Prefix // trusted proxies
+	Cookie      string         // name of the session cookie
 	// BaseURL returns the address of an organization, for links.
 	BaseURL func(slug string) string
-	// Expired returns what Call.Expired is now; nil: 0.
+	// Expired returns the current value of Call.Expired; nil: 0.
 	Expired func() int64
-	// Unproxied is told that a request names its caller, as proxies do, though none is trusted; nil: nobody is.
+	// Unproxied, when set, is called for requests with the headers of a proxy if no proxy is trusted.
 	Unproxied func(context.Context)
 }
 
-// Pipeline serves operations. Safe for concurrent use.
+// Pipeline serves operations and pages. Safe for concurrent use.
 type Pipeline struct {
 	Options
 	crossOrigin *http.CrossOriginProtection
-	pack        *packer
-	pages       sync.Map           // name to *operation.Row, of what is none
+	compressor  *compressor
+	pages       sync.Map           // name to *operation.Row, for requests that are not operations
 	strangers   *cache.Map[*flood] // by organization and operation
-	addresses   *cache.Map[*flood] // and by address
+	addresses   *cache.Map[*flood] // by organization, operation and address
 	outages     outages
 	paces       paces
 }
@@ -101,12 +102,12 @@ type Pipeline struct {
 // New returns a Pipeline.
 func New(o Options) *Pipeline {
 	return &Pipeline{
-		Options: o, crossOrigin: http.NewCrossOriginProtection(), pack: newPacker(),
+		Options: o, crossOrigin: http.NewCrossOriginProtection(), compressor: newCompressor(),
 		strangers: cache.New[*flood](maxFloods), addresses: cache.New[*flood](maxFloods),
 	}
 }
 
-// exchange is one request on its way through the pipeline.
+// exchange is one request and its answer.
 type exchange struct {
 	p       *Pipeline
 	op      *operation.Row
@@ -116,40 +117,43 @@ type exchange struct {
 	limit   limits.Decision // zero: the request was not counted
 	refused bool            // over a limit
 	work    place
-	decoded place // of the body, until the handler is done with it
+	decoded place // room for the decoded body, until the handler has returned
 	room    room
-	made    credential // with which the request was made
-	digest  hash.Hash  // of the body, where it is asked for
+	digest  hash.Hash // of the body; nil: not needed
 	started time.Time
 	failure *operation.Problem
 	reason  string // why a page was refused, for the log
-	code    int
+	code    int    // 0: the answer has not begun
 	bytes   int
-	about   request.Request
-	until   deadline.Context
-	// recorded are the facts of the audit record that the handler's last commit stored, see operation.Call.Journaled.
-	recorded map[string]string
-	span     trace.Span // nil: nobody follows
+	info    request.Request
+	ctx     deadline.Context
+
+	credential credential
+	// journaled are the facts of the audit record that the last commit of the handler stored, see
+	// operation.Call.Journaled.
+	journaled map[string]string
+	span      trace.Span // nil: off
 }
 
-// Serve answers one request for the operation. path gives the path parameters.
+// Serve answers one request for the operation. path returns the path parameter of a name.
 func (p *Pipeline) Serve(op *operation.Row, w http.ResponseWriter, r *http.Request, path func(string) string) {
 	x := &exchange{p: p, op: op, w: w, r: r, started: time.Now(), call: operation.NewCall(op, path)}
 	if p.Expired != nil {
 		x.call.Expired = p.Expired()
 	}
-	ctx := &x.until
+	ctx := &x.ctx
 	ctx.Begin(x.begin(), op.Deadline())
 	defer ctx.End()
 	defer x.done()
 	defer x.leave()
-	defer x.rescue(ctx)
-	result, err := x.guarded(ctx)
+	defer x.recoverAnswer(ctx)
+	result, err := x.execute(ctx)
 	x.answer(ctx, result, err)
 }
 
-// rescue answers where a panic kept the answer from being made or written.
-func (x *exchange) rescue(ctx context.Context) {
+// recoverAnswer answers with an internal error if a panic occurred before the answer was begun. A later panic is passed
+// on, which makes net/http close the connection.
+func (x *exchange) recoverAnswer(ctx context.Context) {
 	cause := recover()
 	if cause == nil {
 		return
@@ -161,8 +165,9 @@ func (x *exchange) rescue(ctx context.Context) {
 	x.fail(x.failure)
 }
 
-// guarded runs the call and turns a panic into an error: a fault ends one call, not the process.
-func (x *exchange) guarded(ctx context.Context) (result operation.Result, err error) {
+// execute identifies the caller and runs the operation. It turns a panic into an error, so that a fault ends one
+// request and not the process.
+func (x *exchange) execute(ctx context.Context) (result operation.Result, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			if cause == http.ErrAbortHandler { //nolint:errorlint // a sentinel by contract of net/http
@@ -180,8 +185,8 @@ func (x *exchange) guarded(ctx context.Context) (result operation.Result, err er
 	}
 	x.call.Strict = x.call.Strict || prefersStrict(x.r.Header)
 	in := operation.Input{
-		Query: x.r.URL.RawQuery, Header: x.r.Header, Origin: x.r.Header.Get("Origin"), Body: x.body, Upload: x.upload, Count: x.count,
-		Credential: &x.made,
+		Query: x.r.URL.RawQuery, Header: x.r.Header, Origin: x.r.Header.Get("Origin"),
+		Body: x.body, Upload: x.upload, Count: x.count, Credential: &x.credential,
 		Enter: func(ctx context.Context) (err error) {
 			x.work, err = x.enter(ctx, x.p.Work, x.op.Weight)
 			return err
@@ -191,40 +196,49 @@ func (x *exchange) guarded(ctx context.Context) (result operation.Result, err er
 		in.Interrupt = x.interrupt
 	}
 	if x.op.Method != http.MethodGet && x.op.Audit == operation.AuditAlways {
-		in.Once = x.carry
+		in.Once = x.runJournaled
 	}
 	if x.op.Repeatable() && x.r.Header[idempotency.Header] != nil {
 		in.Once, x.digest = x.once, sha256.New()
 	}
-	defer x.forget()
+	defer x.dropBody()
 	result, err = operation.Run(ctx, x.call, in)
 	if errors.Is(err, operation.ErrExposedKey) {
-		x.p.Log.WarnContext(ctx, "a server-only key was sent by a browser; revoke it", "key", x.call.Principal.KeyID, "org", x.call.Tenant.Org.OrgID)
+		x.p.Log.WarnContext(ctx, "a server-only key was sent by a browser; revoke it",
+			"key", x.call.Principal.KeyID, "org", x.call.Tenant.Org.OrgID)
 		x.p.Metrics.exposedKeys.Inc()
 	}
 	return result, err
 }
 
-// once carries a request with an Idempotency-Key out, or answers what it was answered before.
-func (x *exchange) once(ctx context.Context, run func(context.Context) (operation.Result, error)) (operation.Result, error) {
+// once carries out a request with an Idempotency-Key, or returns the stored answer if it was carried out before.
+func (x *exchange) once(
+	ctx context.Context, run func(context.Context) (operation.Result, error),
+) (operation.Result, error) {
 	keys := x.r.Header[idempotency.Header]
-	if len(keys) != 1 || keys[0] == "" || len(keys[0]) > 255 || strings.ContainsFunc(keys[0], func(c rune) bool { return c <= ' ' || c > '~' }) {
-		return operation.Result{}, operation.BadRequest("The header %s must be there once, with 1 to 255 visible ASCII characters", idempotency.Header)
+	invisible := func(c rune) bool { return c <= ' ' || c > '~' }
+	if len(keys) != 1 || keys[0] == "" || len(keys[0]) > 255 || strings.ContainsFunc(keys[0], invisible) {
+		return operation.Result{}, operation.BadRequest(
+			"The header %s must be there once, with 1 to 255 visible ASCII characters", idempotency.Header)
 	}
 	if x.op.Reads {
-		return x.carry(ctx, run)
+		return x.runJournaled(ctx, run)
 	}
 	x.journal()
-	return x.p.Repeats.Once(ctx, x.call, idempotency.Request{Key: keys[0], Target: x.r.URL.RequestURI(), Body: x.digest.Sum(nil)}, run)
+	req := idempotency.Request{Key: keys[0], Target: x.r.URL.RequestURI(), Body: x.digest.Sum(nil)}
+	return x.p.Idempotency.Once(ctx, x.call, req, run)
 }
 
-// carry carries the request out; its last commit stores the audit record too.
-func (x *exchange) carry(ctx context.Context, run func(context.Context) (operation.Result, error)) (operation.Result, error) {
+// runJournaled carries out the request. The last commit of the handler also stores the audit record.
+func (x *exchange) runJournaled(
+	ctx context.Context, run func(context.Context) (operation.Result, error),
+) (operation.Result, error) {
 	x.journal()
 	return run(ctx)
 }
 
-// journal has the last commit of the handler store the audit record. An organization that does not exist has no log.
+// journal makes the last commit of the handler store the audit record too. An organization that does not exist has no
+// audit log.
 func (x *exchange) journal() {
 	ws := x.call.Tenant.Workspace()
 	if ws == nil {
@@ -232,13 +246,13 @@ func (x *exchange) journal() {
 	}
 	x.call.Journal = func(_ context.Context, b *store.Batch, _ operation.Result) error {
 		rec := x.record(nil)
-		x.recorded = maps.Clone(rec.Facts)
+		x.journaled = maps.Clone(rec.Facts)
 		return x.p.Audit.Stage(b, ws, rec)
 	}
 }
 
-// caller finds the organization and who calls. What is done for a host that leads to none is what is done for one that
-// does not know the caller: neither the answer nor the time that it takes tells which organizations there are.
+// caller finds the organization and the principal. A host without an organization takes the same steps as a host whose
+// organization refuses the credential, because neither the answer nor its timing may reveal which organizations exist.
 func (x *exchange) caller(ctx context.Context) error {
 	unknown := x.tenant(ctx)
 	if unknown != nil && !errors.Is(unknown, tenants.ErrUnknownTenant) {
@@ -255,10 +269,11 @@ func (x *exchange) caller(ctx context.Context) error {
 	return unknown
 }
 
-// tenant finds the organization: nobody's, where the host leads to none, besides tenants.ErrUnknownTenant.
+// tenant finds the organization of the host. If there is none, it sets the anonymous tenant and returns
+// tenants.ErrUnknownTenant.
 func (x *exchange) tenant(ctx context.Context) error {
 	host := x.p.host(x.r)
-	x.made = credential{p: x.p, op: x.op, host: host, remote: x.call.Remote}
+	x.credential = credential{p: x.p, op: x.op, host: host, remote: x.call.Remote}
 	tenant, err := x.p.Tenants.Resolve(ctx, host)
 	if errors.Is(err, tenants.ErrUnknownTenant) {
 		tenant = x.p.Tenants.Anonymous(host)
@@ -269,24 +284,26 @@ func (x *exchange) tenant(ctx context.Context) error {
 	return err
 }
 
-// sameSite refuses what a page of another site sends with this browser's session: whatever changes something, and,
-// where the session counts, whatever is recorded in the name of the person. It knows nothing of the organization yet,
-// so that it says nothing of it.
+// sameSite refuses requests that a page of another site sends with the session of this browser: those that change
+// something, and those that accept a session and are audited in the name of its person. It runs before the organization
+// is known, so that the answer reveals nothing of it.
 func (x *exchange) sameSite() error {
 	if len(x.r.Header[KeyHeader]) > 0 && x.op.Credentials != operation.Open {
 		return nil
 	}
-	asked := *x.r
-	asked.Host = x.p.host(x.r) // a proxy may have another one for us
+	checked := *x.r
+	checked.Host = x.p.host(x.r) // a proxy may have changed the Host
 	if x.op.Audit == operation.AuditAlways && x.op.Credentials&operation.Session != 0 {
-		asked.Method = http.MethodPost // a link that leaves a record is none that only reads
+		checked.Method = http.MethodPost // the check lets GET pass, but an audited one leaves a record
 	}
-	if err := x.p.crossOrigin.Check(&asked); err != nil {
+	if err := x.p.crossOrigin.Check(&checked); err != nil {
 		return operation.Forbidden("The request comes from another site")
 	}
 	return nil
 }
 
+// principal authenticates the caller with the credential that the operation accepts. Only one credential is tried: a
+// key, if one was sent, otherwise the session.
 func (x *exchange) principal(ctx context.Context, t *tenants.Tenant) (*tenants.Principal, error) {
 	keys := x.r.Header.Values(KeyHeader)
 	if len(keys) > 0 && x.op.Credentials == operation.Session {
@@ -295,22 +312,23 @@ func (x *exchange) principal(ctx context.Context, t *tenants.Tenant) (*tenants.P
 	switch {
 	case x.op.Credentials&operation.Open != 0:
 		if origin := x.r.Header.Get("Origin"); origin != "" && len(keys) == 1 && x.op.Kinds.Admits(tenants.Browser) {
-			// A key that does not fit is no reason to refuse what is open; the page cannot read it then.
-			if page, err := x.p.Keys.Authenticate(ctx, t, keys[0], x.call.Remote); err == nil && page.KeyKind == tenants.Browser && slices.Contains(page.Origins, origin) {
+			// An open operation does not refuse an invalid key, but the page cannot read the answer then.
+			page, err := x.p.Keys.Authenticate(ctx, t, keys[0], x.call.Remote)
+			if err == nil && page.KeyKind == tenants.Browser && slices.Contains(page.Origins, origin) {
 				x.call.ReadableBy(origin)
 			}
 		}
-		return x.made.Authenticate(ctx, t)
+		return x.credential.Authenticate(ctx, t)
 	case x.op.Credentials&operation.Key != 0 && len(keys) > 0:
 		if len(keys) != 1 {
 			return nil, operation.Denied("more than one key")
 		}
-		x.made.key = keys[0]
-		return x.made.Authenticate(ctx, t)
+		x.credential.key = keys[0]
+		return x.credential.Authenticate(ctx, t)
 	case x.op.Credentials&operation.Session != 0:
 		if cookie, err := x.r.Cookie(x.p.Cookie); err == nil {
-			x.call.SessionToken, x.made.session = cookie.Value, cookie.Value
-			return x.made.Authenticate(ctx, t)
+			x.call.SessionToken, x.credential.session = cookie.Value, cookie.Value
+			return x.credential.Authenticate(ctx, t)
 		}
 	}
 	if x.r.Header.Get("Authorization") != "" && x.op.Credentials&operation.Key != 0 {
@@ -319,38 +337,41 @@ func (x *exchange) principal(ctx context.Context, t *tenants.Tenant) (*tenants.P
 	return nil, operation.Denied("no credential")
 }
 
-// forget drops the body, which nobody reads any more while the answer is written.
-func (x *exchange) forget() {
+// dropBody releases the body when the handler has returned, so that it takes no memory while the answer is written.
+func (x *exchange) dropBody() {
 	x.call.Body = operation.Body{}
 	x.decoded.leave()
 }
 
-// body reads the body. What it takes is reserved apart from the work: who sends slowly keeps
-// others from none.
+// body reads the body. It reserves room for bodies and none for the work, so that slow senders do not keep others from
+// working.
 func (x *exchange) body(ctx context.Context) (operation.Body, error) {
-	takesNone := x.op.Body == nil
-	if x.r.ContentLength == 0 && (takesNone || x.op.Bodiless) {
+	noBody := x.op.Body == nil
+	if x.r.ContentLength == 0 && (noBody || x.op.Bodiless) {
 		return operation.Body{}, nil
 	}
-	body, err := x.sent(ctx)
-	if problem := (*operation.Problem)(nil); takesNone && errors.As(err, &problem) && problem.Code < http.StatusInternalServerError && problem.Code != http.StatusTooManyRequests {
+	body, err := x.readBody(ctx)
+	var problem *operation.Problem
+	if noBody && errors.As(err, &problem) &&
+		problem.Code < http.StatusInternalServerError && problem.Code != http.StatusTooManyRequests {
 		return body, operation.BadRequest("The operation takes no body")
 	}
 	return body, err
 }
 
-func (x *exchange) sent(ctx context.Context) (operation.Body, error) {
+func (x *exchange) readBody(ctx context.Context) (operation.Body, error) {
 	room, err := x.enter(ctx, x.p.Bodies, x.bodyWeight())
 	if err != nil {
-		x.call.Header.Set("Connection", "close") // else the answer waits for the body
+		x.call.Header.Set("Connection", "close") // otherwise the server reads the body first
 		return operation.Body{}, err
 	}
 	defer room.leave()
 	if x.r.Header.Get("Content-Encoding") != "" {
 		return operation.Body{}, unsupported("Send the body without a content encoding")
 	}
-	kind, params, err := mime.ParseMediaType(x.r.Header.Get("Content-Type"))
-	if err != nil || kind != "application/json" || (params["charset"] != "" && !strings.EqualFold(params["charset"], "utf-8")) {
+	media, params, err := mime.ParseMediaType(x.r.Header.Get("Content-Type"))
+	charset := params["charset"]
+	if err != nil || media != "application/json" || charset != "" && !strings.EqualFold(charset, "utf-8") {
 		return operation.Body{}, unsupported("Send the body as application/json")
 	}
 	if x.r.ContentLength > x.op.BodyMax() {
@@ -361,30 +382,31 @@ func (x *exchange) sent(ctx context.Context) (operation.Body, error) {
 		src = io.TeeReader(src, x.digest)
 	}
 	body, err := x.op.ReadBody(src)
-	var over *http.MaxBytesError
+	var sizeErr *http.MaxBytesError
 	var problem *operation.Problem
 	switch {
 	case err == nil:
 		return body, x.reserve(ctx, body.Memory())
 	case errors.As(err, &problem):
 		return body, err
-	case errors.As(err, &over):
+	case errors.As(err, &sizeErr):
 		return operation.Body{}, tooLarge(x.op)
 	}
 	return operation.Body{}, operation.BadRequest("The body could not be read to its end")
 }
 
-// reserve takes room for what is made of the body, beside that of the body itself, which is given back once there is
-// some: so who sends slowly has none of it.
+// reserve reserves room for the decoded body. The caller still has the room for the body itself, and gives it back
+// afterwards, so that slow senders hold no room for decoded bodies.
 func (x *exchange) reserve(ctx context.Context, bytes int64) (err error) {
-	if bytes > leastDecoded {
+	if bytes > freeDecoded {
 		x.decoded, err = x.enter(ctx, x.p.Decoded, bytes)
 	}
 	return err
 }
 
-// leastDecoded is how much the work in flight may take besides: few bodies are larger.
-const leastDecoded = 32 << 10
+// freeDecoded is the size of a decoded body up to which no room is reserved, because the bound on work in flight allows
+// for it. Few bodies are larger.
+const freeDecoded = 32 << 10
 
 func tooLarge(op *operation.Row) *operation.Problem {
 	return &operation.Problem{
@@ -397,11 +419,11 @@ func unsupported(message string) *operation.Problem {
 	return &operation.Problem{Code: http.StatusUnsupportedMediaType, Message: message}
 }
 
-// answer audits where the row asks for it and writes the envelope.
+// answer settles the call and writes its answer.
 func (x *exchange) answer(ctx context.Context, result operation.Result, err error) {
 	problem := x.settle(ctx, err)
 	x.failure = problem
-	x.uncount(ctx)
+	x.refund(ctx)
 	header := x.w.Header()
 	maps.Copy(header, x.call.Header)
 	if ignored := x.call.Ignored(); len(ignored) > 0 {
@@ -425,60 +447,64 @@ func (x *exchange) answer(ctx context.Context, result operation.Result, err erro
 	x.write(http.StatusOK, envelope)
 }
 
-// settle records how the call ended, where the row asks for it, and returns the failure to answer, nil for a
-// success. What a handler did and nobody can be told of is taken back, or said to be done.
+// settle writes the audit record if the row asks for one, and returns the problem to answer with, or nil for a success.
+// If the success cannot be audited, or nobody waits for an answer that is given only once, its answer is withheld:
+// settle undoes the call if the handler has said how, and otherwise says that the change was applied.
 func (x *exchange) settle(ctx context.Context, err error) (problem *operation.Problem) {
 	if err != nil {
 		problem = x.problem(ctx, err)
 	}
-	untold := x.audit(ctx, problem)
-	if gone := x.r.Context().Err(); untold == nil && problem == nil && x.op.Once && gone != nil {
-		untold = fmt.Errorf("nobody waits for the answer: %w", gone)
-		defer func() { _ = x.audit(ctx, problem) }() // the record of its success is there already
+	withheld := x.audit(ctx, problem) // why the answer cannot be sent
+	if gone := x.r.Context().Err(); withheld == nil && problem == nil && x.op.Once && gone != nil {
+		withheld = fmt.Errorf("nobody waits for the answer: %w", gone)
+		defer func() { _ = x.audit(ctx, problem) }() // the log has the success already, and gets the failure too
 	}
-	if untold == nil && problem == nil {
-		ended := error(nil)
+	if withheld == nil && problem == nil {
+		var revoked error
 		if x.op.Audit == operation.AuditAlways {
-			ended = x.call.Told(ctx)
+			revoked = x.call.Told(ctx)
 		}
-		if ended == nil {
+		if revoked == nil {
 			return nil
 		}
-		x.withhold()
-		problem = x.problem(ctx, ended)
-		_ = x.audit(ctx, problem) // that it was found is recorded already
+		x.dropHeaders()
+		problem = x.problem(ctx, revoked)
+		_ = x.audit(ctx, problem) // the log has the access already, and gets the refusal too
 		return problem
 	}
+
 	undone := x.undo(ctx)
-	if untold == nil {
+	if withheld == nil {
 		return problem
 	}
-	x.withhold()
-	told := operation.Unavailable(untold)
-	if told.Reason = untold.Error(); problem == nil && !undone && x.op.Method != http.MethodGet {
-		told.Message = "The change was applied but not audited, so its answer is withheld. Check the current state before retrying"
+	x.dropHeaders()
+	unavailable := operation.Unavailable(withheld)
+	if unavailable.Reason = withheld.Error(); problem == nil && !undone && x.op.Method != http.MethodGet {
+		unavailable.Message = "The change was applied but not audited, so its answer is withheld. " +
+			"Check the current state before retrying"
 	}
-	return x.problem(ctx, told)
+	return x.problem(ctx, unavailable)
 }
 
-// undo takes back what the handler did, where it has said how, and reports whether that is so.
+// undo undoes what the handler did, if the handler has said how, and reports whether it succeeded.
 func (x *exchange) undo(ctx context.Context) bool {
 	if x.call.Undo == nil {
 		return false
 	}
-	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
+	undoCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 	defer cancel()
-	err := x.call.Undo(within)
+	err := x.call.Undo(undoCtx)
 	if err != nil {
-		x.p.Log.WarnContext(ctx, "what nobody is told of could not be taken back", "operation", x.op.Name, "error", err)
+		x.p.Log.WarnContext(ctx, "a call whose answer is withheld could not be undone",
+			"operation", x.op.Name, "error", err)
 	}
 	return err == nil
 }
 
-// codeHungUp is what logs and metrics call the answer to a caller who did not wait for it, as other servers do.
+// codeHungUp is the code in logs and metrics of requests whose caller hung up, as in nginx.
 const codeHungUp = 499
 
-// problem explains an error in the words of the row.
+// problem turns an error into the problem to answer with, in the words of the row.
 func (x *exchange) problem(ctx context.Context, err error) *operation.Problem {
 	if errors.Is(err, context.Canceled) && x.r.Context().Err() != nil {
 		return &operation.Problem{Code: codeHungUp, Message: "The caller hung up", Reason: "the caller hung up", Err: err}
@@ -490,24 +516,25 @@ func (x *exchange) problem(ctx context.Context, err error) *operation.Problem {
 	return problem
 }
 
-// undoTimeout bounds what is taken back while the store is in trouble.
+// undoTimeout bounds undo, because the store may be in trouble.
 const undoTimeout = time.Second
 
-// explain turns an error into a problem and logs what the caller must not see.
+// explain turns an error into a problem, and logs the cause that the caller must not see.
 func (p *Pipeline) explain(ctx context.Context, name string, err error) *operation.Problem {
 	problem := operation.ProblemOf(err)
 	switch {
 	case problem.Code == http.StatusInternalServerError:
 		p.Log.ErrorContext(ctx, "internal error", "operation", name, "error", err)
 	case problem.Code == http.StatusServiceUnavailable:
-		if tell, untold := p.outages.tell(name, time.Now()); tell {
-			p.Log.WarnContext(ctx, cmp.Or(problem.Reason, "unavailable"), "operation", name, "error", err, "untold_before", untold)
+		if ok, suppressed := p.outages.admit(name, time.Now()); ok {
+			p.Log.WarnContext(ctx, cmp.Or(problem.Reason, "unavailable"),
+				"operation", name, "error", err, "suppressed", suppressed)
 		}
 	}
 	return problem
 }
 
-// done writes the access log and the metrics of the request.
+// done writes the access log, the metrics and the trace of the request, and counts its usage.
 func (x *exchange) done() {
 	took := time.Since(x.started)
 	status := operation.StatusOK
@@ -515,8 +542,8 @@ func (x *exchange) done() {
 		status = operation.StatusFailed
 	}
 	x.p.Metrics.observe(outcome{x.op.Name, status, x.code}, took)
-	x.p.Usage.Count(x.call.Tenant, x.op, x.known(), x.code, x.bytes, x.about.Took())
-	x.traced()
+	x.p.Usage.Count(x.call.Tenant, x.op, x.known(), x.code, x.bytes, x.info.Took())
+	x.endSpan()
 	if x.p.Requests == nil {
 		return
 	}
@@ -529,11 +556,11 @@ func (x *exchange) done() {
 	line.Int("code", int64(x.code))
 	line.Text("status", status)
 	line.Int("took_us", took.Microseconds())
-	line.Int("store_calls", x.about.Calls())
-	line.Int("store_us", x.about.Took().Microseconds())
+	line.Int("store_calls", x.info.Calls())
+	line.Int("store_us", x.info.Took().Microseconds())
 	line.Int("bytes", int64(x.bytes))
 	line.Text("request_id", x.call.RequestID)
-	line.Text("trace_id", x.about.TraceID)
+	line.Text("trace_id", x.info.TraceID)
 	if x.call.Tenant != nil {
 		line.Int("org", x.call.Tenant.Org.OrgID)
 	}

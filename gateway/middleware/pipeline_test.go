@@ -44,7 +44,7 @@ func TestProblem(t *testing.T) {
 	}
 }
 
-func TestAnswerThatCannotBeWrittenAsJSON(t *testing.T) {
+func TestAnswerThatCannotBeEncoded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	rec := w.serve(t, row(func(o *operation.Row) {
@@ -62,7 +62,7 @@ func TestAnswerThatCannotBeWrittenAsJSON(t *testing.T) {
 		}
 	}), nil)
 	if got := rec.Header().Get("Cache-Control"); got != "no-store" {
-		t.Errorf("an operation's own Cache-Control became %q", got)
+		t.Errorf("Cache-Control of an operation = %q, want no-store", got)
 	}
 }
 
@@ -90,7 +90,7 @@ func TestPanicIsAnEnvelopeAndTheProcessLives(t *testing.T) {
 		t.Errorf("afterwards: %d", rec.Code)
 	}
 	if log := w.log.String(); !strings.Contains(log, "secret-detail") || !strings.Contains(log, "pipeline_test.go") {
-		t.Error("the log lacks the cause or the place")
+		t.Error("the log lacks the cause or the stack")
 	}
 }
 
@@ -111,7 +111,7 @@ type panicsAsJSON struct{}
 
 func (panicsAsJSON) MarshalJSON() ([]byte, error) { panic("while writing") }
 
-// TestPanicWhileAnswering holds that a failure after the handler is answered with the envelope, too.
+// TestPanicWhileAnswering: a panic after the handler is answered with an envelope, too.
 func TestPanicWhileAnswering(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -148,7 +148,7 @@ func TestPanicWhileAnswering(t *testing.T) {
 	}
 }
 
-// TestAccessLogHoldsNothingPersonal: no token, no query, no body, no address, no path.
+// TestAccessLogHoldsNothingPersonal: the log has no token, query, body, address or path.
 func TestAccessLogHoldsNothingPersonal(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -245,7 +245,7 @@ func TestMetricsCountByOperation(t *testing.T) {
 	}
 }
 
-// TestAdmission: which credential an operation takes, and that every refusal of one is the same.
+// TestAdmission: which credentials an operation accepts, and that all refusals are the same.
 func TestAdmission(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -282,9 +282,9 @@ func TestAdmission(t *testing.T) {
 		{"browser key, no origin", browser, header("x-service-token", "browser"), 403},
 		{"session", nil, header("Cookie", "session=ada"), 200},
 		{"wrong session", nil, header("Cookie", "session=bob"), 403},
-		{"session where keys alone are taken", func(o *operation.Row) { o.Credentials = operation.Key }, header("Cookie", "session=ada"), 403},
-		{"key where sessions alone are taken", func(o *operation.Row) { o.Credentials, o.Kinds = operation.Session, 0 }, header("x-service-token", "full"), 403},
-		{"a wrong key is not saved by a session", nil, header("x-service-token", "wrong", "Cookie", "session=ada"), 403},
+		{"session for an operation with keys", func(o *operation.Row) { o.Credentials = operation.Key }, header("Cookie", "session=ada"), 403},
+		{"key for an operation with sessions", func(o *operation.Row) { o.Credentials, o.Kinds = operation.Session, 0 }, header("x-service-token", "full"), 403},
+		{"wrong key with a valid session", nil, header("x-service-token", "wrong", "Cookie", "session=ada"), 403},
 		{"unknown organization", nil, func(r *http.Request) { r.Host = "nobody.localhost" }, 403},
 		{"no rule", func(o *operation.Row) { o.Rule = operation.Rule{} }, nil, 403},
 	}
@@ -302,8 +302,8 @@ func TestAdmission(t *testing.T) {
 	}
 }
 
-// TestAnotherSiteCannotUseTheSession covers unsafe methods only, and no keys, which browsers never add by
-// themselves.
+// TestAnotherSiteCannotUseTheSession: unsafe requests that a browser sends from another site are refused if they use a
+// session. Keys are not affected, because browsers never add them by themselves.
 func TestAnotherSiteCannotUseTheSession(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -481,7 +481,7 @@ func TestOperationDeadline(t *testing.T) {
 	envelope(t, rec)
 }
 
-// TestClientHangUp: the handler hears of it, what is audited is recorded, nothing panics.
+// TestClientHangUp: if the caller hangs up, the context of the handler ends and the call is audited.
 func TestClientHangUp(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -512,7 +512,7 @@ func TestClientHangUp(t *testing.T) {
 		hangUp()
 	}()
 	if resp, err := http.DefaultClient.Do(r); err == nil {
-		_ = resp.Body.Close() // it should not be there
+		_ = resp.Body.Close() // the test fails
 		t.Fatal("answered")
 	}
 	if err := <-ended; !errors.Is(err, context.Canceled) {
@@ -527,13 +527,14 @@ func TestClientHangUp(t *testing.T) {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("no audit record of what the caller did not wait for: %+v", records)
+			t.Fatalf("no audit record of the call whose caller hung up: %+v", records)
 		}
 	}
 }
 
-// TestSecretForNobody: what tells a secret once is taken back where nobody waits for it, and recorded so.
-func TestSecretForNobody(t *testing.T) {
+// TestUnreadSecretIsUndone: a call that returns a secret once is undone if the caller has hung up, and recorded as
+// failed.
+func TestUnreadSecretIsUndone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	hangUp, undone := make(chan func(), 1), make(chan struct{})
@@ -542,7 +543,7 @@ func TestSecretForNobody(t *testing.T) {
 		o.Handler = func(ctx context.Context, c *operation.Call) (operation.Result, error) {
 			c.Undo = func(context.Context) error { close(undone); return nil }
 			(<-hangUp)()
-			<-ctx.Done() // and done all the same
+			<-ctx.Done() // the handler succeeds nevertheless
 			return operation.Result{Data: "SECRET"}, nil
 		}
 	})
@@ -557,13 +558,13 @@ func TestSecretForNobody(t *testing.T) {
 	r.Host = "acme.localhost"
 	r.Header.Set(middleware.KeyHeader, "full")
 	if resp, err := http.DefaultClient.Do(r); err == nil {
-		_ = resp.Body.Close() // it should not be there
+		_ = resp.Body.Close() // the test fails
 		t.Fatal("answered")
 	}
 	select {
 	case <-undone:
 	case <-time.After(time.Minute):
-		t.Fatal("nothing was taken back")
+		t.Fatal("the call was not undone")
 	}
 	server.Close() // waits for the request
 	records, err := w.audit.Recent(t.Context(), w.tenant.Workspace(), 10, 0)
@@ -572,8 +573,8 @@ func TestSecretForNobody(t *testing.T) {
 	}
 }
 
-// TestWhoseFaultItWas: a caller who hung up, and a question that took too long, are no outages.
-func TestWhoseFaultItWas(t *testing.T) {
+// TestHangUpsAndSlowQueriesAreNoOutages: how callers who hang up and queries that time out are answered and logged.
+func TestHangUpsAndSlowQueriesAreNoOutages(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name   string

@@ -7,29 +7,30 @@ import (
 	"tenantry/internal/request"
 )
 
-// answerCopies is how often a byte of what an answer is made of is held at the same time: decoded, encoded, with the
-// room that the encoder grows by, and compressed.
+// answerCopies is how many times a byte of a record is held in memory while an answer is made of it: decoded, encoded,
+// as spare capacity of the growing buffer, and compressed.
 const answerCopies = 6
 
-// room is what a request holds of the room for large answers, until it has been answered.
+// room is the memory that a request holds for a large answer, until it has been answered.
 type room struct {
 	mu    sync.Mutex
 	bytes int64
 	place place
-	ended bool // nothing is held any more, also by what goes on after the request
+	ended bool // Hold reserves nothing after the request has ended
 }
 
-// Hold makes it a request.Room.
+// Hold implements request.Room.
 func (x *exchange) Hold(ctx context.Context, more int64) error {
 	if x.call.Tenant == nil || x.call.Principal == nil {
-		return nil // it asks who calls, which is never much
+		return nil // authentication never needs much
 	}
 	x.room.mu.Lock()
 	defer x.room.mu.Unlock()
 	if x.room.ended {
 		return nil
 	}
-	// Who waited for more with what it has would keep that from others who wait for the same.
+	// The request waits with nothing reserved, because requests that waited for more while they kept what they have
+	// could block each other.
 	x.room.place.leave()
 	x.room.bytes += more
 	var err error
@@ -37,7 +38,7 @@ func (x *exchange) Hold(ctx context.Context, more int64) error {
 	return err
 }
 
-// encoded gives back the room of what an answer was made of: from now on its body is held, and that compressed.
+// encoded shrinks the reservation to what is still held once the answer is encoded: its body, and the compressed body.
 func (x *exchange) encoded(body []byte) {
 	x.room.mu.Lock()
 	defer x.room.mu.Unlock()
@@ -46,7 +47,7 @@ func (x *exchange) encoded(body []byte) {
 	}
 }
 
-// leave gives back all room that the request has.
+// leave gives back all that the request has reserved.
 func (x *exchange) leave() {
 	x.work.leave()
 	x.room.mu.Lock()
@@ -55,7 +56,7 @@ func (x *exchange) leave() {
 	x.room.ended = true
 }
 
-// roomOf returns where a request finds room: what is asked for a page takes that of the page, which holds all of it.
+// roomOf returns the room for the request. A query of a page uses the room of the page, which holds its result.
 func (x *exchange) roomOf() request.Room {
 	if page := request.From(x.r.Context()); page != nil && page.Room != nil {
 		return page.Room

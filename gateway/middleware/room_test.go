@@ -13,9 +13,9 @@ import (
 	"tenantry/tenants/limits"
 )
 
-// TestLargeAnswersReserveRoom holds that a request reserves what it will hold, with all copies, before it is read;
-// that a sent answer holds its body and the compressed copy; and that nothing is held afterwards. Reads made for a
-// page use the page's room, which is held until the page is sent.
+// TestLargeAnswersReserveRoom: a request reserves what it will hold, with all copies, before records are read. While
+// the answer is sent, it holds the body and its compressed copy, and afterwards nothing. Queries for a page use the
+// room of the page, which is held until the page is sent.
 func TestLargeAnswersReserveRoom(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -47,7 +47,8 @@ func TestLargeAnswersReserveRoom(t *testing.T) {
 		})
 		sent := map[bool]int64{true: 2 * int64(s.Body.Len())}[size > 64<<10]
 		if s.Code != http.StatusOK || during[0] != 300_000 || during[1] != 540_000 || s.used != sent || w.Answers.Used() != 0 {
-			t.Errorf("%d bytes: %d, %v held while it was made, %d while it was sent, want %d; %d afterwards", size, s.Code, during, s.used, sent, w.Answers.Used())
+			t.Errorf("%d bytes: %d, %v held while it was made, %d while it was sent, want %d; %d afterwards",
+				size, s.Code, during, s.used, sent, w.Answers.Used())
 		}
 	}
 	var after context.Context
@@ -56,7 +57,7 @@ func TestLargeAnswersReserveRoom(t *testing.T) {
 		return "", nil
 	})
 	if err := hold(after, 50_000); err != nil || w.Answers.Used() != 0 {
-		t.Errorf("what goes on after a request holds %d, %v", w.Answers.Used(), err)
+		t.Errorf("Hold after the request: %v, %d held, want 0", err, w.Answers.Used())
 	}
 	page := send(t.Context(), func(ctx context.Context) (string, error) {
 		part := func(ctx context.Context) (string, error) { return "", hold(ctx, 40_000) }
@@ -68,7 +69,7 @@ func TestLargeAnswersReserveRoom(t *testing.T) {
 		if held := w.Answers.Used(); within.Code != http.StatusOK || held != 480_000 {
 			t.Errorf("once more for a page: %d, and then %d held", within.Code, held)
 		}
-		other := send(t.Context(), part) // by itself it has 120,000 left of its organization's part
+		other := send(t.Context(), part) // 120,000 are left of the share of the organization
 		if other.Code != http.StatusTooManyRequests || other.Header().Get("Retry-After") == "" {
 			t.Errorf("without room: %d %s", other.Code, other.Body)
 		}

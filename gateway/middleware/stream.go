@@ -11,17 +11,18 @@ import (
 	"tenantry/operation"
 )
 
-// stream answers with what a result writes while it is made. What is written first waits until there is
-// much of it, so that a failure before that, which is returned, is answered as any other; a whole answer
-// that is small goes out at once. A failure later cuts the connection: only who has read to the end has
-// everything. The row's time limit holds for the reader too, who may stand still as long as the server lets
-// others take for a whole answer; the room for the work is kept until then. Nothing is compressed.
+// stream answers with the output of result.Stream, uncompressed. The first bytes are buffered: an error before the
+// buffer is full is returned and answered as usual, and a small answer is sent whole. A later error closes the
+// connection, so a reader that reached the end has the whole answer.
+//
+// The deadline of the operation includes the time of the reader. The reader may pause for as long as the write timeout
+// of the server. The room for the work is held until the end.
 func (x *exchange) stream(ctx context.Context, result operation.Result) error {
-	out := &streamed{x: x, ctx: ctx, media: cmp.Or(result.Media, x.op.Streams[0])}
-	w := bufio.NewWriterSize(out, takenAtOnce)
+	out := &streamWriter{x: x, ctx: ctx, media: cmp.Or(result.Media, x.op.Streams[0])}
+	w := bufio.NewWriterSize(out, socketBuffer)
 	if x.call.Tenant != nil {
 		pace := x.p.paces.of(ctx, x.call.Tenant.Org.OrgID)
-		x.about.Pace = pace
+		x.info.Pace = pace
 		pace.begin()
 		defer pace.leave()
 	}
@@ -43,22 +44,25 @@ func (x *exchange) stream(ctx context.Context, result operation.Result) error {
 	return err
 }
 
-// streamed is the body of such an answer, which begins with the first write.
-type streamed struct {
+// streamWriter writes the answer of a stream. The first write sends the header.
+type streamWriter struct {
 	x     *exchange
 	ctx   context.Context
 	media string
-	whole int // bytes of an answer that is complete already
+	whole int // size of the answer, if it is complete before the first write
 }
 
-func (s *streamed) Write(p []byte) (int, error) {
+func (s *streamWriter) Write(p []byte) (int, error) {
 	if err := s.ctx.Err(); err != nil {
 		return 0, err
 	}
 	x := s.x
 	if x.code == 0 {
 		if s.whole == 0 && !x.r.ProtoAtLeast(1, 1) {
-			return 0, &operation.Problem{Code: http.StatusHTTPVersionNotSupported, Message: "The answer is long, and by HTTP/1.0 nobody could tell whether it is complete; use HTTP/1.1"}
+			return 0, &operation.Problem{
+				Code:    http.StatusHTTPVersionNotSupported,
+				Message: "The answer is long, and over HTTP/1.0 its end could not be recognized; use HTTP/1.1",
+			}
 		}
 		x.head(http.StatusOK, s.media)
 		if s.whole == len(p) {
@@ -67,27 +71,28 @@ func (s *streamed) Write(p []byte) (int, error) {
 		}
 		x.w.WriteHeader(http.StatusOK)
 	}
-	if still := x.server().WriteTimeout; still > 0 {
-		_ = http.NewResponseController(x.w).SetWriteDeadline(time.Now().Add(still)) // else that of the server holds
+	if pause := x.server().WriteTimeout; pause > 0 {
+		// If this fails, the deadline of the server stays.
+		_ = http.NewResponseController(x.w).SetWriteDeadline(time.Now().Add(pause))
 	}
-	again := request.Rest(s.ctx)
+	resume := request.Rest(s.ctx)
 	n, err := x.w.Write(p)
-	again()
-	if x.r.Method != http.MethodHead { // of which net/http sends nothing
+	resume()
+	if x.r.Method != http.MethodHead { // net/http sends no body
 		x.bytes += n
 	}
 	return n, err
 }
 
-// head writes what every answer of an operation says of itself.
+// head sets the headers that all answers of operations have.
 func (x *exchange) head(code int, contentType string) {
 	h := x.w.Header()
-	setDefault(h, "Cache-Control", notKept)
+	setDefault(h, "Cache-Control", noStore)
 	h["Content-Type"] = []string{contentType}
 	h["X-Content-Type-Options"] = []string{"nosniff"}
 	h[RequestIDHeader] = []string{x.call.RequestID}
 	x.code = code
 }
 
-// notKept is the Cache-Control of answers that say nothing else: no cache may keep them.
-const notKept = "private, no-store"
+// noStore is the default Cache-Control of answers: no cache may store them.
+const noStore = "private, no-store"

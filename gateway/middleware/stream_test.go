@@ -17,7 +17,7 @@ import (
 	"tenantry/operation"
 )
 
-// TestStream answers with rows while they are made: short ones, long ones, none, and such that fail.
+// TestStream: rows are sent while they are made; short and long answers, empty ones, and failures.
 func TestStream(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -95,20 +95,22 @@ func TestStream(t *testing.T) {
 			body, err := io.ReadAll(resp.Body)
 			_ = resp.Body.Close() // it was read to its end
 			if resp.StatusCode != tt.code || (err != nil) != tt.cut || tt.size >= 0 && len(body) != tt.size {
-				t.Fatalf("%d, %d bytes, %v", resp.StatusCode, len(body), err)
+				t.Fatalf("%d, %d bytes, %v, want %d, %d bytes, cut off = %t",
+					resp.StatusCode, len(body), err, tt.code, tt.size, tt.cut)
 			}
 			media := map[bool]string{true: operation.NDJSON, false: "application/json; charset=utf-8"}[tt.code == 200]
 			if h := resp.Header; h.Get("Content-Type") != media || h.Get("Content-Encoding") != "" || h.Get("Cache-Control") != "private, no-store" || h.Get("X-Request-Id") == "" {
 				t.Errorf("headers %v", h)
 			}
 			if tt.code >= 500 && (!strings.HasPrefix(string(body), `{"status":"failed"`) || strings.Contains(string(body), "cause")) {
-				t.Errorf("the failure is told as %s", body)
+				t.Errorf("body of the failure = %s, want an envelope without the cause", body)
 			}
 		})
 	}
 }
 
-// TestObserve_DeadlinesAreThoseOfTheConnection: what a page is written to moves the deadlines of its connection.
+// TestObserve_DeadlinesAreThoseOfTheConnection: the http.ResponseWriter of a page can move the deadlines of its
+// connection.
 func TestObserve_DeadlinesAreThoseOfTheConnection(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

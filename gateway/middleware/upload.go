@@ -14,30 +14,33 @@ import (
 	"tenantry/operation"
 )
 
-// server returns the server, whose timeouts say how long a client may take, or for what is long stand still.
+// server returns the server of the request, whose timeouts bound how long a client may take. It returns an empty one in
+// tests without a server.
 func (x *exchange) server() *http.Server {
 	server, _ := x.r.Context().Value(http.ServerContextKey).(*http.Server)
-	return cmp.Or(server, &http.Server{}) //nolint:gosec // it serves nothing
+	return cmp.Or(server, &http.Server{}) //nolint:gosec // it never serves
 }
 
-// upload returns the file that is the body. It keeps no work from others while it arrives, and may take
-// as long as the operation while something of it arrives.
+// upload returns the file in the body. While it arrives, the request holds no room for the work. The sender may take as
+// long as the operation, but may not pause for longer than the read timeout of the server.
 func (x *exchange) upload() (io.Reader, error) {
-	kind, _, err := mime.ParseMediaType(x.r.Header.Get("Content-Type"))
+	media, _, err := mime.ParseMediaType(x.r.Header.Get("Content-Type"))
 	switch {
 	case x.r.Header.Get("Content-Encoding") != "":
 		return nil, unsupported("Send the file without a content encoding")
-	case err != nil || !slices.Contains(x.op.Upload, kind):
+	case err != nil || !slices.Contains(x.op.Upload, media):
 		return nil, unsupported("Send the file as " + strings.Join(x.op.Upload, " or "))
 	case x.r.ContentLength > x.op.UploadLimit:
 		return nil, fileTooLarge(x.op)
 	}
-	return &arriving{x: x, from: http.MaxBytesReader(x.w, x.r.Body, x.op.UploadLimit), deadlines: http.NewResponseController(x.w)}, nil
+	return &uploadReader{
+		x: x, body: http.MaxBytesReader(x.w, x.r.Body, x.op.UploadLimit), deadlines: http.NewResponseController(x.w),
+	}, nil
 }
 
-// interrupt ends a read of the file that waits.
+// interrupt ends a read of the upload that is blocked.
 func (x *exchange) interrupt() {
-	_ = http.NewResponseController(x.w).SetReadDeadline(time.Now()) // where it cannot be moved the server's own holds
+	_ = http.NewResponseController(x.w).SetReadDeadline(time.Now()) // if this fails, the deadline of the server stays
 }
 
 func fileTooLarge(op *operation.Row) *operation.Problem {
@@ -47,27 +50,28 @@ func fileTooLarge(op *operation.Row) *operation.Problem {
 	}
 }
 
-// arriving is a file on its way.
-type arriving struct {
+// uploadReader reads a file from the body.
+type uploadReader struct {
 	x         *exchange
-	from      io.Reader
+	body      io.Reader
 	deadlines *http.ResponseController
 }
 
-// Read moves the deadlines of the connection, which are made for small bodies.
-func (a *arriving) Read(p []byte) (int, error) {
-	a.x.work.leave()
-	if now, s := time.Now(), a.x.server(); s.ReadTimeout > 0 {
-		_ = errors.Join( // where they cannot be moved the server's own hold
-			a.deadlines.SetReadDeadline(now.Add(s.ReadTimeout)), a.deadlines.SetWriteDeadline(now.Add(s.ReadTimeout+s.WriteTimeout)))
+// Read moves the deadlines of the connection with each call, because those of the server are meant for small bodies.
+func (u *uploadReader) Read(p []byte) (int, error) {
+	u.x.work.leave()
+	if now, s := time.Now(), u.x.server(); s.ReadTimeout > 0 {
+		// If these fail, the deadlines of the server stay.
+		_ = u.deadlines.SetReadDeadline(now.Add(s.ReadTimeout))
+		_ = u.deadlines.SetWriteDeadline(now.Add(s.ReadTimeout + s.WriteTimeout))
 	}
-	n, err := a.from.Read(p)
-	var over *http.MaxBytesError
+	n, err := u.body.Read(p)
+	var sizeErr *http.MaxBytesError
 	switch {
 	case err == nil, errors.Is(err, io.EOF):
 		return n, err
-	case errors.As(err, &over):
-		return n, fileTooLarge(a.x.op)
+	case errors.As(err, &sizeErr):
+		return n, fileTooLarge(u.x.op)
 	}
 	return n, operation.BadRequest("The file could not be read to its end")
 }

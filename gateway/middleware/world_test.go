@@ -71,7 +71,7 @@ func (k fakeKeys) Authenticate(_ context.Context, _ *tenants.Tenant, token strin
 type fakeSessions map[string]*tenants.Principal
 
 func (s fakeSessions) Holder(context.Context, *tenants.Tenant, string) (sessions.Holder, error) {
-	return sessions.Holder{}, tenants.ErrUnavailable // nothing here begins a job
+	return sessions.Holder{}, tenants.ErrUnavailable // no test begins a job
 }
 
 func (s fakeSessions) Rights(context.Context, *tenants.Tenant, sessions.Holder) (*tenants.Principal, error) {
@@ -150,7 +150,7 @@ func (w *world) serve(t *testing.T, o *operation.Row, change func(*http.Request)
 	return rec
 }
 
-// envelope fails the test where the answer is not exactly the three keys.
+// envelope returns status and message. It fails the test if the answer does not have exactly the three members.
 func envelope(t *testing.T, rec *httptest.ResponseRecorder) (status, message string) {
 	t.Helper()
 	var e map[string]any

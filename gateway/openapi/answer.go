@@ -14,17 +14,17 @@ import (
 	"tenantry/operation"
 )
 
-// sample is one failure that can be answered.
+// sample is an example of a failure.
 type sample struct {
-	problem operation.Problem // without a message: shows the shape alone
+	problem operation.Problem // without a message: it shows the schema alone
 	when    string
-	exact   bool // texts in the data are always these
+	exact   bool // strings in the data are constants
 }
 
-// answer gathers what can come with one status code.
+// answer collects the answers of an operation with one status code.
 type answer struct {
-	name        string // of the component; empty: described where it is used
-	uncounted   bool   // by request limits
+	name        string // of the component; empty: it is inline
+	uncounted   bool   // request limits do not apply
 	description []string
 	headers     []string
 	samples     []sample
@@ -34,7 +34,7 @@ type answer struct {
 	examples object
 }
 
-// describe adds a sentence, once.
+// describe adds a sentence to the description, unless it has it already.
 func (a *answer) describe(sentence string) {
 	sentence = strings.TrimSpace(sentence)
 	if sentence == "" {
@@ -50,6 +50,7 @@ func (a *answer) describe(sentence string) {
 	}
 }
 
+// addSchema adds an alternative, unless an equal one is there.
 func (a *answer) addSchema(schema object) error {
 	for _, known := range a.schemas {
 		same, err := equal(known, schema)
@@ -61,7 +62,7 @@ func (a *answer) addSchema(schema object) error {
 	return nil
 }
 
-// equal reports whether both are the same JSON.
+// equal reports whether both encode as the same JSON.
 func equal(a, b any) (bool, error) {
 	textA, err := encode(a)
 	if err != nil {
@@ -71,7 +72,7 @@ func equal(a, b any) (bool, error) {
 	return bytes.Equal(textA, textB), err
 }
 
-// addExample adds an answer, once.
+// addExample adds an example, unless an equal one is there.
 func (a *answer) addExample(summary string, envelope operation.Envelope) error {
 	example := object{{"value", envelope}}
 	if summary != "" {
@@ -98,15 +99,15 @@ func (a *answer) addExample(summary string, envelope operation.Envelope) error {
 	return nil
 }
 
-// slug returns the text as a name, cut between words.
+// slug returns a name for the text, of at most 40 bytes, cut between words.
 func slug(text string) string {
-	const most = 40
-	name := strings.Trim(nameText(strings.ToLower(text)), "_.-")
-	if len(name) > most {
-		if cut := strings.LastIndexByte(name[:most+1], '_'); cut > 0 {
+	const maxLength = 40
+	name := strings.Trim(componentName(strings.ToLower(text)), "_.-")
+	if len(name) > maxLength {
+		if cut := strings.LastIndexByte(name[:maxLength+1], '_'); cut > 0 {
 			name = name[:cut]
 		} else {
-			name = name[:most]
+			name = name[:maxLength]
 		}
 	}
 	if name == "" {
@@ -147,27 +148,27 @@ func anyOf(schemas []object) object {
 	return object{{"anyOf", schemas}}
 }
 
-// named returns a reference to the schema, made a component of that name where it is none.
-// Some generators make nothing of a choice, or of a side of one, that has no name.
-func (b *builder) named(name string, schema object) (object, error) {
+// asComponent makes the schema a component and returns a reference to it. Some generators ignore a choice, or its
+// alternatives, without a name.
+func (b *builder) asComponent(name string, schema object) (object, error) {
 	if schema.get("$ref") != nil {
 		return schema, nil
 	}
 	if known := b.schemas.components[name]; known != nil {
 		if same, err := equal(known, schema); err != nil || !same {
-			return nil, errors.Join(err, fmt.Errorf("an answer needs the name %s, which another schema has", name))
+			return nil, errors.Join(err, fmt.Errorf("an answer needs the component name %s, which another schema has", name))
 		}
 	}
 	b.schemas.components[name] = schema
 	return ref(name), nil
 }
 
-// nameSides gives names to the alternatives of an answer that has several, and of one that is a component: some
-// generators make no types for the members of what such have without a name.
-func (b *builder) nameSides(a *answer, base string) error {
+// nameAlternatives makes components of the alternatives of an answer, if it has several or is a component itself. Some
+// generators make no types for inline schemas there.
+func (b *builder) nameAlternatives(a *answer, base string) error {
 	n := 0
-	for i, side := range a.schemas {
-		if len(a.schemas) == 1 && a.name == "" || side.get("$ref") != nil {
+	for i, schema := range a.schemas {
+		if len(a.schemas) == 1 && a.name == "" || schema.get("$ref") != nil {
 			continue
 		}
 		name := base + "Failure"
@@ -175,7 +176,7 @@ func (b *builder) nameSides(a *answer, base string) error {
 			name += strconv.Itoa(n)
 		}
 		var err error
-		if a.schemas[i], err = b.named(name, side); err != nil {
+		if a.schemas[i], err = b.asComponent(name, schema); err != nil {
 			return err
 		}
 	}
@@ -197,8 +198,8 @@ func envelope(status string, data any) object {
 
 func emptyList() object { return object{{"type", "array"}, {"items", object{}}, {"maxItems", 0}} }
 
-// settle turns the samples into schemas and examples.
-func (b *builder) settle(a *answer) error {
+// addSamples turns the samples of an answer into schemas and examples.
+func (b *builder) addSamples(a *answer) error {
 	for _, s := range a.samples {
 		schema, err := b.failedEnvelope(s)
 		if err != nil {
@@ -226,9 +227,9 @@ func (b *builder) failedEnvelope(s sample) (object, error) {
 	if err != nil {
 		return nil, err
 	}
-	made := envelope(operation.StatusFailed, data)
+	schema := envelope(operation.StatusFailed, data)
 	for _, name := range []string{failedSchema, validationSchema} {
-		same, err := equal(made, b.schemas.components[name])
+		same, err := equal(schema, b.schemas.components[name])
 		if err != nil {
 			return nil, err
 		}
@@ -236,12 +237,11 @@ func (b *builder) failedEnvelope(s sample) (object, error) {
 			return ref(name), nil
 		}
 	}
-	return made, nil
+	return schema, nil
 }
 
-// exampleSchema returns the schema of values like the example: of a map, one with the
-// same members, and of anything else that of its type. Where exact, texts in maps are
-// these alone.
+// exampleSchema returns a schema for values like the example: for a map, an object with the same members; otherwise the
+// schema of its type. With exact, strings are constants.
 func (b *builder) exampleSchema(v reflect.Value, exact bool) (object, error) {
 	for v.Kind() == reflect.Interface || v.Kind() == reflect.Pointer {
 		v = v.Elem()
@@ -253,7 +253,8 @@ func (b *builder) exampleSchema(v reflect.Value, exact bool) (object, error) {
 		return emptyList(), nil
 	case v.Kind() == reflect.String && exact:
 		return object{{"type", "string"}, {"const", v.String()}}, nil
-	case v.Kind() != reflect.Map || v.Type().Key().Kind() != reflect.String || v.Type().Implements(reflect.TypeFor[SchemaGiver]()):
+	case v.Kind() != reflect.Map || v.Type().Key().Kind() != reflect.String,
+		v.Type().Implements(reflect.TypeFor[SchemaGiver]()):
 		return b.schemas.of(v.Type())
 	}
 	properties, required := map[string]object{}, []string{}
@@ -271,12 +272,12 @@ func (b *builder) exampleSchema(v reflect.Value, exact bool) (object, error) {
 		o = append(o, member{"properties", sorted(properties)}, member{"required", required})
 	}
 	o = append(o, member{"additionalProperties", false})
-	return b.known(o, reflect.TypeOf(validationData()))
+	return b.orValidationData(o)
 }
 
-// known returns a reference to the component of t where the schema is the same.
-func (b *builder) known(schema object, t reflect.Type) (object, error) {
-	name := b.schemas.names[t]
+// orValidationData returns the schema, or a reference to the component for data of validation errors if they are equal.
+func (b *builder) orValidationData(schema object) (object, error) {
+	name := b.schemas.names[reflect.TypeOf(validationData())]
 	if same, err := equal(schema, b.schemas.components[name]); !same {
 		return schema, err
 	}

@@ -9,7 +9,7 @@ import (
 	"tenantry/tenants"
 )
 
-// generalRules describes what holds for every operation.
+// generalRules describes the rules of all operations.
 const generalRules = `Every organization has its own address; the first label of the host is its slug.
 
 **Answers.** Every answer is a JSON object with exactly three members: status ("ok" or "failed"), message and data. Some failures answer with code 200, so read status, not only the code. Facts beyond the three members are in headers.
@@ -18,11 +18,11 @@ const generalRules = `Every organization has its own address; the first label of
 
 **Teams.** A request can narrow an answer to teams with teams[] in the query, or teams in a JSON body. Records without teams are visible in every scope.
 
-**Input that is not known.** Operations that take the header Prefer ignore parameters and body fields that they do not know, or that callers may not set, and name them in the header ` + ignoredHeader + `; with "Prefer: handling=strict" they are a 400 instead, and an unknown parameter with brackets always is. All other operations refuse what they do not know: a parameter with a 400, a body field with a 422. A query string or body that cannot be read is always a 400.
+**Unknown input.** Operations that take the header Prefer ignore parameters and body fields that they do not know, or that callers may not set, and name them in the header ` + ignoredHeader + `; with "Prefer: handling=strict" they are a 400 instead, and an unknown parameter with brackets always is. All other operations refuse what they do not know: a parameter with a 400, a body field with a 422. A query string or body that cannot be read is always a 400.
 
 **Invalid input.** Input that can be read but not accepted is a 422 that lists every problem in data.errors; a value that is taken is a 409 of the same shape.`
 
-// description returns the row's own text and, below it, what the row demands.
+// description returns the description of the row and the rules that follow from it.
 func description(op *operation.Row) string {
 	lines := []string{"- " + ruleText(op), "- " + credentialText(op)}
 	if op.Rule.IsUnlimited() {
@@ -36,7 +36,7 @@ func description(op *operation.Row) string {
 	}
 	lines = append(lines, "- Time limit: "+durationText(op.Deadline())+".")
 	if op.Audit == operation.AuditAlways {
-		lines = append(lines, "- Audit: every call leaves a record before it is answered; where it cannot be written, the answer is a 503.")
+		lines = append(lines, "- Audit: every call is recorded before it is answered; if the record cannot be written, the answer is a 503.")
 	}
 	text := strings.Join(lines, "\n")
 	if op.Description != "" {
@@ -51,7 +51,7 @@ func ruleText(op *operation.Row) string {
 	case op.Rule.IsAdminOnly():
 		return "Permission: administrators only. API keys are always refused."
 	case op.Rule.ExemptsKeys():
-		return "Permission: `" + string(permissions[0]) + "` for people; the API keys named below do without."
+		return "Permission: `" + string(permissions[0]) + "` for people; the API keys named below do not need it."
 	case len(permissions) == 1:
 		return "Permission: `" + string(permissions[0]) + "`."
 	case len(permissions) > 1:
@@ -70,7 +70,7 @@ func credentialText(op *operation.Row) string {
 	if op.Credentials == operation.Open {
 		text := "Credentials: none."
 		if op.Kinds.Admits(tenants.Browser) {
-			text += " With an API key \"" + tenants.Browser.Label() + "\" pages of its origins may read the answer."
+			text += " With an API key \"" + tenants.Browser.Label() + "\" pages of its origins can read the answer."
 		}
 		return text
 	}

@@ -1,9 +1,9 @@
-// Package openapi makes the OpenAPI 3.1 document from the rows of the table of operations
-// and the Go types they answer with. Nothing of an operation is written down here.
+// Package openapi makes the OpenAPI 3.1 document from operation rows and the Go types of their answers. It has no
+// knowledge of single operations.
 //
-// A struct's members are described by their tags: json as encoding/json reads it, doc (the description), format
-// ("date-time") and enum ("a,b"); a blank field with a doc tag describes the struct itself, and with a model tag names
-// one that has no name. A member without omitempty or omitzero is required; a pointer among those may be null.
+// The tags of a struct describe its members: json as in encoding/json, doc (the description), format ("date-time") and
+// enum ("a,b"). A blank field with a doc tag describes the struct itself; with a model tag, it names a struct type that
+// has no name. A member without omitempty or omitzero is required, and may be null if it is a pointer.
 package openapi
 
 import (
@@ -18,24 +18,24 @@ import (
 	"tenantry/tenants"
 )
 
-// Info is what the rows do not know about the service.
+// Info describes the service.
 type Info struct {
 	Title   string
 	Version string
-	// ServerURL is the address of an organization; one name in braces stands for its slug:
-	// "https://{organization}.example.com". Empty: the address the document came from.
+	// ServerURL is the address of an organization, with one name in braces for its slug:
+	// "https://{organization}.example.com". Empty: the address that serves the document.
 	ServerURL string
 	// Cookie is the name of the session cookie. Empty: __Host-tenantry_session.
 	Cookie string
 }
 
-// Document is a finished document. It is immutable and safe for concurrent use.
+// Document is an OpenAPI document. It is immutable and safe for concurrent use.
 type Document struct{ text []byte }
 
 // JSON returns the document as compact JSON. The caller must not change the bytes.
 func (d *Document) JSON() []byte { return d.text }
 
-// Names of the components that every document has.
+// Names of the components and headers that every document has.
 const (
 	keyScheme     = "apiKey"
 	sessionScheme = "session"
@@ -43,11 +43,11 @@ const (
 	keyHeader     = "x-service-token"
 	defaultCookie = "__Host-tenantry_session"
 
-	teamsParam  = "teams"
-	preferParam = "prefer"
-	matchParam  = "if_match"
-	knownParam  = "if_none_match"
-	repeatParam = "idempotency_key"
+	teamsParam       = "teams"
+	preferParam      = "prefer"
+	ifMatchParam     = "if_match"
+	ifNoneMatchParam = "if_none_match"
+	idempotencyParam = "idempotency_key"
 
 	tagsPattern = `^(\*|(W/)?"[!#-~]*"( ?, ?(W/)?"[!#-~]*")*)$`
 
@@ -62,8 +62,8 @@ const (
 	resetHeader     = "RateLimit-Reset"
 )
 
-// Build makes the document of the operations. The same rows give the same bytes, in
-// whatever order they come. The error names every row that cannot be described.
+// Build makes the document of the operations. The result does not depend on the order of the rows. The error names all
+// rows that cannot be described.
 func Build(info Info, ops []operation.Row) (*Document, error) {
 	b := &builder{
 		schemas: newSchemas(), components: map[string]object{},
@@ -80,7 +80,8 @@ func Build(info Info, ops []operation.Row) (*Document, error) {
 		return nil, err
 	}
 	var faults []error
-	for _, op := range slices.SortedFunc(slices.Values(ops), func(a, b operation.Row) int { return strings.Compare(a.Name, b.Name) }) {
+	byName := func(a, b operation.Row) int { return strings.Compare(a.Name, b.Name) }
+	for _, op := range slices.SortedFunc(slices.Values(ops), byName) {
 		if err := b.add(&op); err != nil {
 			faults = append(faults, fmt.Errorf("operation %s (%s %s): %w", op.Name, op.Method, op.Path, err))
 		}
@@ -110,7 +111,7 @@ func Build(info Info, ops []operation.Row) (*Document, error) {
 	return &Document{text}, nil
 }
 
-// builder gathers what the rows give.
+// builder collects the parts of the document.
 type builder struct {
 	schemas    *schemas
 	components map[string]object            // responses by name
@@ -135,7 +136,8 @@ func serversOf(template string) ([]any, error) {
 	if found {
 		name, after, closed := strings.Cut(rest, "}")
 		if !closed || name == "" || strings.ContainsAny(name, "{") || strings.ContainsAny(before+after, "{}") {
-			return nil, fmt.Errorf("the server address %q may have one name in braces, which stands for the organization's slug", template)
+			return nil, fmt.Errorf("the server address %q is invalid: it may have one name in braces, for the slug of the organization",
+				template)
 		}
 		server = server.with("variables", object{{name, object{
 			{"default", "acme"}, {"description", "The organization's slug, the first label of the host."},
@@ -168,8 +170,9 @@ func securitySchemes(cookie string, ops []operation.Row) object {
 	return object{
 		{keyScheme, object{
 			{"type", "apiKey"}, {"in", "header"}, {"name", keyHeader},
-			{"description", "An API key of a service account. It is sent in exactly one header of that name and counts from nowhere else. " +
-				"Keys of the kind " + strconv.Quote(tenants.Browser.Label()) + " may call " + cmp.Or(strings.Join(browser, ", "), "nothing") + "; what other kinds may call stands at each operation."},
+			{"description", "An API key of a service account. It must be sent in exactly one header of that name, and nowhere else. " +
+				"Keys of the kind " + strconv.Quote(tenants.Browser.Label()) + " may call " +
+				cmp.Or(strings.Join(browser, ", "), "nothing") + "; each operation says which other kinds may call it."},
 		}},
 		{sessionScheme, object{
 			{"type", "apiKey"}, {"in", "cookie"}, {"name", cookie},
@@ -183,30 +186,34 @@ func sharedParameters() object {
 		{teamsParam, object{
 			{"name", "teams[]"}, {"in", "query"}, {"required", false},
 			{"description", "Narrows the answer to these teams; it never widens what the caller may see. Repeat the parameter for several teams. " +
-				"Values that are no team identifiers are ignored; with strict handling they are a 400. Without brackets the last value alone counts."},
+				"Values that are not team identifiers are ignored; with strict handling they are a 400. Without brackets only the last value counts."},
 			{"style", "form"}, {"explode", true},
 			{"schema", teamList()},
 			{"example", []string{"64b7f0c2a1d3e4f5a6b7c8d9"}},
 		}},
 		{preferParam, headerParameter("Prefer", object{{"type", "string"}},
 			"handling=strict (RFC 7240) makes input that would be ignored a 400.").with("example", "handling=strict")},
-		{matchParam, headerParameter("If-Match", object{{"type", "string"}, {"pattern", tagsPattern}},
-			"Carries the call out only on the revision of the record that one of these tags names, as "+tagHeader+" gave them; otherwise it is a 412.")},
-		{knownParam, headerParameter("If-None-Match", object{{"type", "string"}, {"pattern", tagsPattern}},
-			"Tags of answers that the caller has, as "+tagHeader+" gave them. Where one is that of this answer, it is a 304 without a body.")},
-		{repeatParam, headerParameter("Idempotency-Key", object{{"type", "string"}, {"minLength", 1}, {"maxLength", 255}, {"pattern", "^[!-~]+$"}},
-			"Names this request, so that it can be sent again without being carried out twice: for 24 hours the same caller gets the same answer again, with the header "+replayedHeader+". "+
-				"Another path, query or body with the same key is a 422. While the first is being carried out, and where its answer was lost or tells a secret once, it is a 409 that says so. "+
-				"Answers with code 412 or from 500 on are not kept. Choose it at random, a UUID for example.")},
+		{ifMatchParam, headerParameter("If-Match", object{{"type", "string"}, {"pattern", tagsPattern}},
+			"Carries out the call only if the record has the revision of one of these tags, as "+tagHeader+" gave them; "+
+				"otherwise the answer is a 412.")},
+		{ifNoneMatchParam, headerParameter("If-None-Match", object{{"type", "string"}, {"pattern", tagsPattern}},
+			"Tags of answers that the caller has, as "+tagHeader+" gave them. If one is the tag of this answer, the answer is a 304 without a body.")},
+		{idempotencyParam, headerParameter("Idempotency-Key",
+			object{{"type", "string"}, {"minLength", 1}, {"maxLength", 255}, {"pattern", "^[!-~]+$"}},
+			"Names this request, so that it can be sent again without being carried out twice: "+
+				"for 24 hours the same caller gets the same answer again, with the header "+replayedHeader+". "+
+				"Another path, query or body with the same key is a 422. While the first request is being carried out, "+
+				"and if its answer was lost or had a secret that is shown once, the answer is a 409 that says so. "+
+				"Answers with code 412, or 500 and above, are not kept. Choose the key at random, such as a UUID.")},
 	}
 }
 
-// headerParameter describes a header that a request may have.
+// headerParameter describes an optional request header.
 func headerParameter(name string, schema object, description string) object {
 	return object{{"name", name}, {"in", "header"}, {"required", false}, {"description", description}, {"schema", schema}}
 }
 
-// teamList describes identifiers of teams.
+// teamList is the schema of a list of team identifiers.
 func teamList() object {
 	return object{{"type", "array"}, {"items", object{{"type", "string"}, {"pattern", "^[0-9a-f]{24}$"}}}}
 }
@@ -214,26 +221,27 @@ func teamList() object {
 func sharedHeaders() object {
 	return object{
 		{ignoredHeader, header(false, object{{"type", "string"}},
-			"The names of parameters and body fields that were not used, separated by commas: the operation does not know them or does not let callers set them.")},
+			"The names of parameters and body fields that were ignored, separated by commas: "+
+				"the operation does not know them, or callers may not set them.")},
 		{tagHeader, header(false, object{{"type", "string"}},
-			"Names the revision of the record, and what the answer shows of it, for the request headers If-Match and If-None-Match.")},
+			"Names the revision of the record and the content of the answer, for the request headers If-Match and If-None-Match.")},
 		{replayedHeader, header(false, object{{"type", "string"}, {"const", "true"}},
-			"true where the request was carried out before, and this is what was answered then.")},
+			"true if the request was carried out before, and this is the answer from then.")},
 		{requestIDHeader, header(true, object{{"type", "string"}},
 			"Names the request in the log of the service. A caller may choose it with the request header of that name.")},
 		{retryAfterHeader, header(true, object{{"type", "integer"}, {"minimum", 0}},
 			"Seconds to wait before the request is sent again.")},
 		{limitHeader, header(false, object{{"type", "integer"}, {"minimum", 1}},
-			"How many requests the tightest of the limits that govern the request admits in its period. "+
-				"This header and the others of its kind are absent where no limit counted the request, as where the credential was not accepted.")},
+			"How many requests the limit admits in its period. If several limits apply, it is the tightest. "+
+				"The RateLimit headers are absent if no limit counted the request, such as when the credential was not accepted.")},
 		{remainingHeader, header(false, object{{"type", "integer"}, {"minimum", 0}},
-			"How many more requests that limit admits at once.")},
+			"How many more requests that limit admits now.")},
 		{resetHeader, header(false, object{{"type", "integer"}, {"minimum", 0}},
-			"Seconds until that limit is full again, if nothing is asked meanwhile. It fills up evenly.")},
+			"Seconds until that limit is full again if no more requests are sent. It fills up evenly.")},
 	}
 }
 
-// header describes one of an answer.
+// header describes a header of an answer.
 func header(required bool, schema object, description string) object {
 	described := object{{"description", description}}
 	if required {

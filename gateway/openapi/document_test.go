@@ -28,7 +28,7 @@ func build(t *testing.T, ops []operation.Row) []byte {
 	return doc.JSON()
 }
 
-// at returns the value at the names, which are those of objects only.
+// at returns the value at a path of member names.
 func at(t *testing.T, doc []byte, names ...string) any {
 	t.Helper()
 	var value any
@@ -45,7 +45,7 @@ func at(t *testing.T, doc []byte, names ...string) any {
 	return value
 }
 
-// TestGolden writes the expected document anew where UPDATE_GOLDEN is set.
+// TestGolden compares the document with testdata. UPDATE_GOLDEN=1 writes it anew.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	var indented bytes.Buffer
@@ -73,7 +73,8 @@ func TestDocumentIsValidWithAllItsExamples(t *testing.T) {
 	openapitest.NewValidator(t, build(t, rows())).ValidateDocument(t)
 }
 
-func TestSameBytesWhateverTheOrder(t *testing.T) {
+// TestOrderOfRowsDoesNotMatter: the document does not depend on the order of the rows.
+func TestOrderOfRowsDoesNotMatter(t *testing.T) {
 	t.Parallel()
 	first, backwards := rows(), rows()
 	slices.Reverse(backwards)
@@ -169,12 +170,12 @@ func TestRowsThatCannotBeDescribedAreErrors(t *testing.T) {
 		change func(*operation.Row)
 		want   string
 	}{
-		"no data":             {func(o *operation.Row) { o.Data = nil }, "names no type of data"},
+		"no data":             {func(o *operation.Row) { o.Data = nil }, "has no Data"},
 		"undeclared variable": {func(o *operation.Row) { o.Path = "/api/files/{file}" }, "path parameter file"},
 		"default of a type": {func(o *operation.Row) {
 			o.Params = append(o.Params, operation.Param{Name: "n", In: operation.InQuery, Shape: operation.Integer, Default: "x"})
-		}, "no whole number"},
-		"nowhere":       {func(o *operation.Row) { o.Params = append(o.Params, operation.Param{Name: "n", Shape: operation.Text}) }, "neither in the path"},
+		}, "not a whole number"},
+		"nowhere":       {func(o *operation.Row) { o.Params = append(o.Params, operation.Param{Name: "n", Shape: operation.Text}) }, "in neither the path"},
 		"function":      {func(o *operation.Row) { o.Data = struct{ F func() }{} }, "no JSON form"},
 		"writes itself": {func(o *operation.Row) { o.Data = handmade{} }, "OpenAPISchema"},
 		"code":          {func(o *operation.Row) { o.Failures[0].Code = 204 }, "code 204"},

@@ -7,44 +7,45 @@ import (
 	"strings"
 )
 
-// field is a member that encoding/json writes for a struct.
+// field is a struct field that encoding/json writes.
 type field struct {
-	name   string
-	typ    reflect.Type
-	tag    reflect.StructTag
-	always bool // the member is there in every value
-	null   bool // a nil pointer is written as null
-	quoted bool
+	name     string
+	typ      reflect.Type
+	tag      reflect.StructTag
+	required bool // every value has the member
+	nullable bool // a nil pointer is written as null
+	quoted   bool
 }
 
-// jsonFields returns the members that encoding/json writes for a struct type, in its order: embedded structs are
-// flattened, and of several fields of one name the shallowest wins, among equals none. That goes by their names in Go;
-// answers have none that are one by the names in JSON alone.
+// jsonFields returns the fields of a struct type that encoding/json writes, in order. Embedded structs are flattened.
+// Among fields of the same name the shallowest wins; if there are several at that depth, none does. Unlike
+// encoding/json it compares Go names; types of answers have no fields whose names clash in JSON alone.
 func jsonFields(t reflect.Type) []field {
 	var fields []field
-	var apart []int // the last embedded struct that is a member itself, or none: so its fields are not
+	var parent []int // index of the last embedded struct that is a member itself, so that its fields are not
 	for _, sf := range reflect.VisibleFields(t) {
-		if len(apart) > 0 && len(sf.Index) > len(apart) && slices.Equal(sf.Index[:len(apart)], apart) {
+		if len(parent) > 0 && len(sf.Index) > len(parent) && slices.Equal(sf.Index[:len(parent)], parent) {
 			continue
 		}
 		tag := sf.Tag.Get("json")
 		name, options, _ := strings.Cut(tag, ",")
-		elem := pointed(sf.Type)
+		elem := deref(sf.Type)
 		embedded := sf.Anonymous && elem.Kind() == reflect.Struct
 		if embedded && name == "" {
 			continue
 		} else if embedded {
-			apart = sf.Index
+			parent = sf.Index
 		}
 		if tag == "-" || !sf.IsExported() && !embedded {
 			continue
 		}
 		option := strings.Split(options, ",")
 		f := field{name: cmp.Or(name, sf.Name), typ: sf.Type, tag: sf.Tag}
-		f.always = !slices.Contains(option, "omitzero") && !(slices.Contains(option, "omitempty") && canBeEmpty(sf.Type))
-		f.null = f.always && sf.Type.Kind() == reflect.Pointer
+		f.required = !slices.Contains(option, "omitzero") &&
+			!(slices.Contains(option, "omitempty") && canBeEmpty(sf.Type))
+		f.nullable = f.required && sf.Type.Kind() == reflect.Pointer
 		for n := 1; n < len(sf.Index); n++ { // below an embedded pointer, which may be nil
-			f.always = f.always && t.FieldByIndex(sf.Index[:n]).Type.Kind() != reflect.Pointer
+			f.required = f.required && t.FieldByIndex(sf.Index[:n]).Type.Kind() != reflect.Pointer
 		}
 		f.quoted = slices.Contains(option, "string") && isScalar(elem)
 		fields = append(fields, f)
@@ -52,15 +53,15 @@ func jsonFields(t reflect.Type) []field {
 	return fields
 }
 
-// pointed returns what an unnamed pointer type points to, any other type itself.
-func pointed(t reflect.Type) reflect.Type {
+// deref returns the element type of an unnamed pointer type, and other types as they are.
+func deref(t reflect.Type) reflect.Type {
 	if t.Kind() == reflect.Pointer && t.Name() == "" {
 		return t.Elem()
 	}
 	return t
 }
 
-// canBeEmpty reports whether omitempty can leave a value of the type out.
+// canBeEmpty reports whether omitempty can leave out a value of the type.
 func canBeEmpty(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.Struct:

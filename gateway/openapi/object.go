@@ -8,8 +8,7 @@ import (
 	"slices"
 )
 
-// object is a JSON object that keeps the order of its members, so that the document reads
-// in the order people expect.
+// object is a JSON object that keeps the order of its members, so that the document has the order that people expect.
 type object []member
 
 type member struct {
@@ -17,7 +16,7 @@ type member struct {
 	value any
 }
 
-// with returns the object with the member set, replaced in place where it is there already.
+// with returns a copy with the member set, in its place if the object has it already.
 func (o object) with(name string, value any) object {
 	for i := range o {
 		if o[i].name == name {
@@ -29,7 +28,7 @@ func (o object) with(name string, value any) object {
 	return append(slices.Clip(o), member{name, value})
 }
 
-// get returns the member's value, nil where there is none.
+// get returns the value of a member, or nil if there is none.
 func (o object) get(name string) any {
 	for _, m := range o {
 		if m.name == name {
@@ -39,7 +38,7 @@ func (o object) get(name string) any {
 	return nil
 }
 
-// sorted returns the members of m in the order of their names.
+// sorted returns the entries of m as members, sorted by name.
 func sorted[V any](m map[string]V) object {
 	o := object{}
 	for _, name := range slices.Sorted(maps.Keys(m)) {
@@ -51,7 +50,7 @@ func sorted[V any](m map[string]V) object {
 // MarshalJSON returns the members in their order.
 func (o object) MarshalJSON() ([]byte, error) { return encode(o) }
 
-// encode returns v as compact JSON, members in their order, without the escapes for HTML, which make
+// encode returns v as compact JSON. Objects keep their order, and HTML is not escaped, because escapes make
 // descriptions unreadable.
 func encode(v any) ([]byte, error) {
 	w := &writer{}
@@ -61,11 +60,11 @@ func encode(v any) ([]byte, error) {
 	return w.Bytes(), err
 }
 
-// writer writes objects and lists by itself, because encoding/json reads again what a json.Marshaler has
-// written, at each level.
+// writer writes objects and lists itself, because encoding/json parses the output of a json.Marshaler again at each
+// level.
 type writer struct {
 	bytes.Buffer
-	leaves *json.Encoder // into the Buffer
+	leaves *json.Encoder // writes other values to the Buffer
 }
 
 func (w *writer) write(v any) error {

@@ -19,7 +19,7 @@ import (
 // add describes the operation under each of its paths.
 func (b *builder) add(op *operation.Row) error {
 	if op.Data == nil {
-		return errors.New("it names no type of data")
+		return errors.New("it has no Data")
 	}
 	responses, err := b.responses(op)
 	if err != nil {
@@ -49,7 +49,8 @@ func (b *builder) add(op *operation.Row) error {
 		if op.Upload != nil {
 			content := object{}
 			for i, kind := range op.Upload {
-				content = append(content, member{kind, object{{"schema", object{{"type", "string"}, {"format", "binary"}}}, {"example", op.UploadExamples[i]}}})
+				file := object{{"type", "string"}, {"format", "binary"}}
+				content = append(content, member{kind, object{{"schema", file}, {"example", op.UploadExamples[i]}}})
 			}
 			described = append(described, member{"requestBody", object{{"required", true}, {"content", content}}})
 		}
@@ -79,12 +80,13 @@ func security(op *operation.Row) []any {
 
 var pathParam = regexp.MustCompile(`\{([^{}/]+)\}`)
 
-// parameters returns the path parameters of that path, the query parameters and the ones
-// that operations share.
+// parameters returns the parameters of the path, those of the query and headers, and the shared ones.
 func parameters(op *operation.Row, path string) ([]any, error) {
 	list := []any{}
 	for _, m := range pathParam.FindAllStringSubmatch(path, -1) {
-		at := slices.IndexFunc(op.Params, func(p operation.Param) bool { return p.In == operation.InPath && p.Name == m[1] })
+		at := slices.IndexFunc(op.Params, func(p operation.Param) bool {
+			return p.In == operation.InPath && p.Name == m[1]
+		})
 		if at < 0 {
 			return nil, fmt.Errorf("the path parameter %s is not declared", m[1])
 		}
@@ -101,7 +103,7 @@ func parameters(op *operation.Row, path string) ([]any, error) {
 			continue
 		case operation.InQuery, operation.InHeader:
 		default:
-			return nil, fmt.Errorf("the parameter %s is neither in the path nor in the query nor in the header", p.Name)
+			return nil, fmt.Errorf("the parameter %s is in neither the path, the query nor a header", p.Name)
 		}
 		described, err := parameter(p)
 		if err != nil {
@@ -112,17 +114,17 @@ func parameters(op *operation.Row, path string) ([]any, error) {
 	if op.Teams {
 		list = append(list, object{{"$ref", "#/components/parameters/" + teamsParam}})
 	}
-	if op.Contract { // the others take nothing that they would ignore
+	if op.Contract { // other operations ignore no input
 		list = append(list, object{{"$ref", "#/components/parameters/" + preferParam}})
 	}
 	if op.Conditional() {
-		list = append(list, object{{"$ref", "#/components/parameters/" + matchParam}})
+		list = append(list, object{{"$ref", "#/components/parameters/" + ifMatchParam}})
 	}
 	if op.Repeatable() {
-		list = append(list, object{{"$ref", "#/components/parameters/" + repeatParam}})
+		list = append(list, object{{"$ref", "#/components/parameters/" + idempotencyParam}})
 	}
 	if canHappen(op, http.StatusNotModified) {
-		list = append(list, object{{"$ref", "#/components/parameters/" + knownParam}})
+		list = append(list, object{{"$ref", "#/components/parameters/" + ifNoneMatchParam}})
 	}
 	return list, nil
 }
@@ -139,14 +141,15 @@ func parameter(p *operation.Param) (object, error) {
 		name += "[]"
 		example = []string{p.Example}
 	case operation.Tree:
-		text = strings.TrimSpace(text + fmt.Sprintf(" Members are sent as they are called, brackets included: %[1]s[name]=value, %[1]s[name][key]=value.", p.Name))
+		text = strings.TrimSpace(text + fmt.Sprintf(
+			" Each member is sent under its own name, brackets included: %[1]s[name]=value, %[1]s[name][key]=value.", p.Name))
 		name = cmp.Or(p.Document, name)
 		if example, err = treeExample(p); err != nil {
 			return nil, err
 		}
 	default:
 		if p.Example != "" {
-			if example, err = typed(p.Shape, p.Example); err != nil {
+			if example, err = parseText(p.Shape, p.Example); err != nil {
 				return nil, fmt.Errorf("the example of the parameter %s %w", p.Name, err)
 			}
 		}
@@ -156,7 +159,7 @@ func parameter(p *operation.Param) (object, error) {
 		o = append(o, member{"description", text})
 	}
 	switch p.Shape {
-	case operation.List, operation.Tree: // exploded, so that the members of a tree bear its brackets: deepObject does not say how they nest
+	case operation.List, operation.Tree: // not deepObject, which does not define how members nest
 		o = append(o, member{"style", "form"}, member{"explode", true})
 	}
 	o = append(o, member{"schema", schema})
@@ -172,7 +175,10 @@ func parameterSchema(p *operation.Param) (object, error) {
 		if len(p.Names) > 0 && !p.Defined {
 			pattern = "^" + p.Name + `(\[or\]\[[0-9]+\])?\[(` + strings.Join(p.Names, "|") + `)\](\[[a-z_]*\]){0,2}$`
 		}
-		return object{{"type", "object"}, {"propertyNames", object{{"pattern", pattern}}}, {"additionalProperties", object{{"type", "string"}}}}, nil
+		return object{
+			{"type", "object"}, {"propertyNames", object{{"pattern", pattern}}},
+			{"additionalProperties", object{{"type", "string"}}},
+		}, nil
 	}
 	shape := p.Shape
 	if shape == operation.List {
@@ -185,13 +191,13 @@ func parameterSchema(p *operation.Param) (object, error) {
 	if len(p.Enum) > 0 {
 		values := make([]any, len(p.Enum))
 		for i, text := range p.Enum {
-			if values[i], err = typed(shape, text); err != nil {
+			if values[i], err = parseText(shape, text); err != nil {
 				return nil, fmt.Errorf("an enum value of the parameter %s %w", p.Name, err)
 			}
 		}
 		schema = schema.with("enum", values)
 	}
-	schema = bounded(schema, p.Bounds)
+	schema = withBounds(schema, p.Bounds)
 	if p.Secret {
 		schema = schema.with("format", "password")
 	}
@@ -199,7 +205,7 @@ func parameterSchema(p *operation.Param) (object, error) {
 		schema = object{{"type", "array"}, {"items", schema}}
 	}
 	if p.Default != "" {
-		value, err := typed(shape, p.Default)
+		value, err := parseText(shape, p.Default)
 		if err != nil {
 			return nil, fmt.Errorf("the default of the parameter %s %w", p.Name, err)
 		}
@@ -211,14 +217,17 @@ func parameterSchema(p *operation.Param) (object, error) {
 	return schema, nil
 }
 
-// bounded adds the bounds to a schema.
-func bounded(schema object, b operation.Bounds) object {
-	for _, limit := range []struct {
-		name string
-		at   int64
-	}{{"minimum", b.Least}, {"maximum", b.Most}, {"minLength", int64(b.MinLength)}, {"maxLength", int64(b.MaxLength)}} {
-		if limit.at != 0 {
-			schema = schema.with(limit.name, limit.at)
+// withBounds adds the bounds to a schema.
+func withBounds(schema object, b operation.Bounds) object {
+	for _, bound := range []struct {
+		keyword string
+		value   int64
+	}{
+		{"minimum", b.Least}, {"maximum", b.Most},
+		{"minLength", int64(b.MinLength)}, {"maxLength", int64(b.MaxLength)},
+	} {
+		if bound.value != 0 {
+			schema = schema.with(bound.keyword, bound.value)
 		}
 	}
 	if b.Pattern != "" {
@@ -231,21 +240,21 @@ func shapeSchema(shape operation.Shape) (object, error) {
 	switch shape {
 	case operation.Text, operation.Integer, operation.Boolean:
 		return object{{"type", string(shape)}}, nil
-	case operation.Object: // said aloud, because some generators admit no members otherwise
+	case operation.Object: // explicit, because some generators allow no members otherwise
 		return object{{"type", string(shape)}, {"additionalProperties", true}}, nil
 	case operation.List:
 		return object{{"type", "array"}, {"items", object{}}}, nil
 	}
-	return nil, fmt.Errorf("%q is no shape for it", shape)
+	return nil, fmt.Errorf("the shape %q is not allowed here", shape)
 }
 
-// typed returns the JSON value of a parameter's text.
-func typed(shape operation.Shape, text string) (any, error) {
+// parseText parses the text of a parameter as a JSON value. Its errors continue a sentence about the text.
+func parseText(shape operation.Shape, text string) (any, error) {
 	switch shape {
 	case operation.Integer:
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {
-			return nil, fmt.Errorf("is %q, no whole number", text)
+			return nil, fmt.Errorf("is %q, not a whole number", text)
 		}
 		return n, nil
 	case operation.Boolean:
@@ -255,25 +264,24 @@ func typed(shape operation.Shape, text string) (any, error) {
 		case "false", "0":
 			return false, nil
 		}
-		return nil, fmt.Errorf("is %q, no boolean", text)
+		return nil, fmt.Errorf("is %q, not a boolean", text)
 	case operation.Object:
 		if err := strictjson.Check([]byte(text)); err != nil {
-			return nil, fmt.Errorf("is no JSON: %w", err)
+			return nil, fmt.Errorf("is not JSON: %w", err)
 		}
 		return json.RawMessage(text), nil
 	}
 	return text, nil
 }
 
-// treeExample returns the object that the example spells, which is a query string
-// ("filters[country]=DE&filters[age][gt]=30").
+// treeExample parses the example of a tree, which is a query string ("filters[country]=DE&filters[age][gt]=30").
 func treeExample(p *operation.Param) (any, error) {
 	if p.Example == "" {
 		return nil, nil
 	}
 	query, err := operation.ParseQuery(p.Example)
 	if err != nil {
-		return nil, fmt.Errorf("the example of the parameter %s is no query string: %w", p.Name, err)
+		return nil, fmt.Errorf("the example of the parameter %s is not a query string: %w", p.Name, err)
 	}
 	tree := map[string]string{}
 	for _, pair := range query.Tree(p.Name) {
@@ -285,7 +293,7 @@ func treeExample(p *operation.Param) (any, error) {
 	return tree, nil
 }
 
-// requestBody describes the fields. Others are allowed where they are ignored.
+// requestBody describes the body. Unknown fields are allowed if the operation ignores them.
 func (b *builder) requestBody(op *operation.Row) (object, error) {
 	properties, required, example, complete := object{}, []string{}, object{}, true
 	for _, f := range op.Body {
@@ -293,7 +301,7 @@ func (b *builder) requestBody(op *operation.Row) (object, error) {
 		if err != nil {
 			return nil, fmt.Errorf("the body field %s: %w", f.Name, err)
 		}
-		schema = bounded(schema, f.Bounds)
+		schema = withBounds(schema, f.Bounds)
 		if f.Type != nil {
 			if schema, err = b.schemas.of(reflect.TypeOf(f.Type)); err != nil {
 				return nil, fmt.Errorf("the body field %s: %w", f.Name, err)
@@ -325,7 +333,8 @@ func (b *builder) requestBody(op *operation.Row) (object, error) {
 		}
 	}
 	if op.Teams && properties.get("teams") == nil {
-		properties = properties.with("teams", nullable(teamList()).with("description", "Narrows the operation to these teams, where the query has no teams[]."))
+		properties = properties.with("teams", nullable(teamList()).
+			with("description", "Narrows the operation to these teams if the query has no teams[]."))
 	}
 	others := "Other fields are a 422."
 	if op.Contract {
@@ -340,7 +349,7 @@ func (b *builder) requestBody(op *operation.Row) (object, error) {
 		media = append(media, member{"example", example})
 	}
 	return object{
-		{"required", !op.Bodiless}, // else an empty body is no JSON object
+		{"required", !op.Bodiless}, // an empty body is not a JSON object
 		{"content", object{{"application/json", media}}},
 	}, nil
 }

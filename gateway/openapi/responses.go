@@ -17,49 +17,54 @@ import (
 	"tenantry/tenants"
 )
 
-// The envelopes of failures that operations share, as components.
+// Names of the components for the envelopes of failures that operations share.
 const (
 	failedSchema     = "Failed"
 	validationSchema = "FailedValidation"
 )
 
-// sharedAnswers returns what every operation can answer beside its row's failures.
+// sharedAnswers returns the answers that any operation can give, besides the failures of its row.
 func sharedAnswers() map[int]*answer {
 	answers := map[int]*answer{
-		http.StatusNotModified: {name: "NotModified", description: []string{"The caller has this answer already, by If-None-Match."}, headers: []string{tagHeader}},
+		http.StatusNotModified: {name: "NotModified", description: []string{
+			"The caller already has this answer, according to If-None-Match."}, headers: []string{tagHeader}},
 		http.StatusBadRequest: {name: "BadRequest", description: []string{
 			"The query string or body cannot be read, or the caller asked for strict handling and sent input that would be ignored."}},
 		http.StatusForbidden: {name: "Denied", description: []string{
 			"The credential is not accepted here; the answer is the same whatever the reason. Or a page of another site sent the request."}},
-		http.StatusConflict:              {name: "Conflict", description: []string{"A value that must be unique is taken, or the record was changed meanwhile."}},
-		http.StatusPreconditionFailed:    {name: "Stale", description: []string{"The record has another revision than If-Match names. Nothing was done."}},
+		http.StatusConflict: {name: "Conflict", description: []string{
+			"A value that must be unique is taken, or the record was changed in the meantime."}},
+		http.StatusPreconditionFailed: {name: "Stale", description: []string{
+			"The record has another revision than If-Match names. Nothing was done."}},
 		http.StatusRequestEntityTooLarge: {name: "ContentTooLarge", description: []string{"The body is larger than the operation takes."}},
-		http.StatusUnsupportedMediaType:  {name: "UnsupportedMediaType", description: []string{"The body is not announced as application/json, or has a content encoding."}},
-		http.StatusUnprocessableEntity:   {name: "Invalid", description: []string{"Input can be read but not accepted. Every problem is listed."}},
+		http.StatusUnsupportedMediaType: {name: "UnsupportedMediaType", description: []string{
+			"The content type of the body is not application/json, or it has a content encoding."}},
+		http.StatusUnprocessableEntity: {name: "Invalid", description: []string{
+			"Input can be read but not accepted. Every problem is listed."}},
 		http.StatusTooManyRequests: {name: "TooManyRequests", description: []string{
-			"A limit on requests is used up, the organization's or the caller's. The request was not counted."}, headers: []string{retryAfterHeader}},
+			"A request limit of the organization or of the caller is used up. The request was not counted."}, headers: []string{retryAfterHeader}},
 		http.StatusInsufficientStorage: {name: "Full", description: []string{
-			"The organization has as much as it may store, of documents or of bytes. Nothing was stored; what is deleted for good makes room."}},
+			"The organization stores as many documents or bytes as it may. Nothing was stored; deleting records for good makes room."}},
 		http.StatusInternalServerError: {name: "InternalError", description: []string{"A fault of the service."}},
 		http.StatusServiceUnavailable: {name: "Unavailable", description: []string{
-			"The service, or something it needs, is down for the moment."}, headers: []string{retryAfterHeader}},
+			"The service, or something it depends on, is down at the moment."}, headers: []string{retryAfterHeader}},
 	}
-	_, unreadable := operation.ParseBody([]byte(`{"name": "A", "name": "B"}`))
+	_, parseErr := operation.ParseBody([]byte(`{"name": "A", "name": "B"}`))
 	for _, err := range []error{
-		unreadable, operation.Denied(""), operation.Duplicate("name"), store.ErrConflict,
+		parseErr, operation.Denied(""), operation.Duplicate("name"), store.ErrConflict,
 		fault.One("name", "required", "%s is required", "name"), operation.Internal(nil), operation.Unavailable(nil),
 		&operation.Problem{Code: http.StatusRequestEntityTooLarge}, &operation.Problem{Code: http.StatusUnsupportedMediaType},
-		operation.TooManyRequests(0), operation.Stale(), &store.QuotaError{Limit: tenants.LimitDocuments, Used: 100_000, Allowed: 100_000},
+		operation.TooManyRequests(0), operation.Stale(),
+		&store.QuotaError{Limit: tenants.LimitDocuments, Used: 100_000, Allowed: 100_000},
 	} {
 		problem := operation.ProblemOf(err)
-		into := answers[problem.Code]
-		into.samples = append(into.samples, sample{problem: *problem})
+		a := answers[problem.Code]
+		a.samples = append(a.samples, sample{problem: *problem})
 	}
 	return answers
 }
 
-// sharedResponses makes the components for the answers that operations share, and the
-// schemas of their envelopes.
+// sharedResponses makes the components for shared answers and their envelopes.
 func (b *builder) sharedResponses() error {
 	data, err := b.schemas.of(reflect.TypeOf(validationData()))
 	if err != nil {
@@ -68,10 +73,10 @@ func (b *builder) sharedResponses() error {
 	b.schemas.components[failedSchema] = envelope(operation.StatusFailed, emptyList())
 	b.schemas.components[validationSchema] = envelope(operation.StatusFailed, data)
 	for _, a := range sharedAnswers() {
-		if err := b.settle(a); err != nil {
+		if err := b.addSamples(a); err != nil {
 			return err
 		}
-		if err := b.nameSides(a, a.name); err != nil {
+		if err := b.nameAlternatives(a, a.name); err != nil {
 			return err
 		}
 		b.components[a.name] = a.response()
@@ -79,17 +84,17 @@ func (b *builder) sharedResponses() error {
 	return nil
 }
 
-// validationData is the data of an answer that lists problems of the input.
+// validationData is an example of the data of a validation error.
 func validationData() any { return operation.ProblemOf(fault.One("", "", "")).Data }
 
-// responses returns the answers of the operation by status code.
+// responses returns the answers of the operation, by status code.
 func (b *builder) responses(op *operation.Row) (object, error) {
 	answers := sharedAnswers()
 	maps.DeleteFunc(answers, func(code int, _ *answer) bool { return !canHappen(op, code) })
 	own := slices.Clone(op.Failures)
 	own = addRefusal(op, answers[http.StatusForbidden], own)
 	if op.Failure != nil {
-		answers = lastWord(op, answers)
+		answers = applyFailureHook(op, answers)
 	}
 	failedOK := &answer{}
 	answers[http.StatusOK] = failedOK
@@ -97,7 +102,7 @@ func (b *builder) responses(op *operation.Row) (object, error) {
 		if f.Code != http.StatusOK && (f.Code < 400 || f.Code > 599) {
 			return nil, fmt.Errorf("the failure %q has the code %d", f.Message, f.Code)
 		}
-		at(answers, f.Code).add(f)
+		answerFor(answers, f.Code).add(f)
 	}
 	delete(answers, http.StatusOK)
 
@@ -108,15 +113,15 @@ func (b *builder) responses(op *operation.Row) (object, error) {
 	all := object{{"200", ok}}
 	for _, code := range slices.Sorted(maps.Keys(answers)) {
 		a := answers[code]
-		if err := b.settle(a); err != nil {
+		if err := b.addSamples(a); err != nil {
 			return nil, fmt.Errorf("the answer %d: %w", code, err)
 		}
-		base := cmp.Or(a.name, pascal(op.ID(0))+strconv.Itoa(code))
-		if err := b.nameSides(a, base); err != nil {
+		base := cmp.Or(a.name, pascalCase(op.ID(0))+strconv.Itoa(code))
+		if err := b.nameAlternatives(a, base); err != nil {
 			return nil, err
 		}
 		if a.name == "" && len(a.schemas) > 1 {
-			either, err := b.named(base, anyOf(a.schemas))
+			either, err := b.asComponent(base, anyOf(a.schemas))
 			if err != nil {
 				return nil, err
 			}
@@ -132,15 +137,15 @@ func (b *builder) responses(op *operation.Row) (object, error) {
 	return all, nil
 }
 
-// at returns the answer with that code, a new one where there is none.
-func at(answers map[int]*answer, code int) *answer {
+// answerFor returns the answer with the code, which it adds if it is missing.
+func answerFor(answers map[int]*answer, code int) *answer {
 	if answers[code] == nil {
 		answers[code] = &answer{}
 	}
 	return answers[code]
 }
 
-// add adds a row's own failure. The answer is then this operation's, no component.
+// add adds a failure of the row. The answer then belongs to this operation, and is not a component.
 func (a *answer) add(f operation.Failure) {
 	a.name = ""
 	when := f.When
@@ -148,22 +153,25 @@ func (a *answer) add(f operation.Failure) {
 		when = f.Message
 	}
 	if f.Code == http.StatusUnprocessableEntity && f.Data == nil {
-		// The answer lists the problems, although the row shows none.
-		a.samples = append(a.samples, sample{problem: operation.Problem{Code: f.Code, Data: validationData()}, when: when})
+		// The row has no example, but the answer lists the problems.
+		a.samples = append(a.samples, sample{
+			problem: operation.Problem{Code: f.Code, Data: validationData()}, when: when,
+		})
 		return
 	}
 	if f.Code == http.StatusConflict || f.Code == http.StatusUnprocessableEntity {
 		for i := range a.samples {
 			if a.samples[i].when == "" {
-				a.samples[i].problem.Message = "" // the row's own example names its own fields
+				a.samples[i].problem.Message = "" // the example of the row names fields of the row
 			}
 		}
 	}
-	a.samples = append(a.samples, sample{problem: operation.Problem{Code: f.Code, Message: f.Message, Data: f.Data}, when: when})
+	a.samples = append(a.samples, sample{
+		problem: operation.Problem{Code: f.Code, Message: f.Message, Data: f.Data}, when: when,
+	})
 }
 
-// canHappen reports whether the pipeline in front of the handler, or a handler of that
-// kind, can answer with the code.
+// canHappen reports whether the pipeline before the handler, or a handler of such a row, can answer with the code.
 func canHappen(op *operation.Row, code int) bool {
 	switch code {
 	case http.StatusNotModified:
@@ -177,20 +185,21 @@ func canHappen(op *operation.Row, code int) bool {
 	case http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType:
 		return op.Body != nil || op.Upload != nil
 	case http.StatusUnprocessableEntity:
-		return op.ReadsBody() || op.Repeatable() || slices.ContainsFunc(op.Params, func(p operation.Param) bool { return p.In == operation.InQuery })
+		inQuery := func(p operation.Param) bool { return p.In == operation.InQuery }
+		return op.ReadsBody() || op.Repeatable() || slices.ContainsFunc(op.Params, inQuery)
 	}
 	return true
 }
 
-// addRefusal adds what the row's rule answers to a caller who holds nothing, and returns
-// the failures without the one that describes the same.
+// addRefusal adds the answer of the rule to a caller without permissions. It returns the failures without the one that
+// describes the same answer.
 func addRefusal(op *operation.Row, into *answer, own []operation.Failure) []operation.Failure {
 	var problem *operation.Problem
 	if !errors.As(op.Rule.Check(&tenants.Principal{}, nil), &problem) || problem.Data == nil {
 		return own
 	}
 	refusal := sample{problem: *problem, when: "The caller does not hold the permission.", exact: true}
-	into.name = pascal("Denied " + slug(strings.TrimPrefix(problem.Message, operation.MissingPermission("").Message)))
+	into.name = pascalCase("Denied " + slug(strings.TrimPrefix(problem.Message, operation.MissingPermission("").Message)))
 	rest := slices.DeleteFunc(own, func(f operation.Failure) bool {
 		if f.Code != problem.Code || f.Message != problem.Message {
 			return false
@@ -204,12 +213,12 @@ func addRefusal(op *operation.Row, into *answer, own []operation.Failure) []oper
 	return rest
 }
 
-// lastWord returns the answers as the row's Failure changes them.
-func lastWord(op *operation.Row, answers map[int]*answer) map[int]*answer {
+// applyFailureHook returns the answers as the Failure hook of the row changes them.
+func applyFailureHook(op *operation.Row, answers map[int]*answer) map[int]*answer {
 	changed := map[int]*answer{}
 	for _, code := range slices.Sorted(maps.Keys(answers)) {
 		a := answers[code]
-		if len(a.samples) == 0 { // no failure
+		if len(a.samples) == 0 { // it is not a failure
 			changed[code] = a
 		}
 		for _, s := range a.samples {
@@ -223,11 +232,11 @@ func lastWord(op *operation.Row, answers map[int]*answer) map[int]*answer {
 				into = &answer{name: a.name, description: a.description, headers: a.headers}
 				changed[after.Code] = into
 			}
-			// A refusal by the rate limit and the audit log's outage do not pass the row.
-			outside := code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable && op.Audit != operation.NoAudit
+			// Refusals by a request limit and outages of the audit log bypass the hook.
+			bypasses := code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable && op.Audit != operation.NoAudit
 			if !reflect.DeepEqual(*after, s.problem) {
 				into.name = ""
-				if outside {
+				if bypasses {
 					into.samples = append(into.samples, s)
 				}
 			}
@@ -237,12 +246,11 @@ func lastWord(op *operation.Row, answers map[int]*answer) map[int]*answer {
 	return changed
 }
 
-// okResponse describes code 200: the success and, where there are any, the failures that
-// answer with the same code.
+// okResponse describes code 200: the success, and failures with the same code.
 func (b *builder) okResponse(op *operation.Row, failed *answer) (object, error) {
 	t := reflect.TypeOf(op.Data)
 	if t.Kind() == reflect.Pointer {
-		t = t.Elem() // a value to show the type; data is not null
+		t = t.Elem() // the pointer only carries the type: data is not null
 	}
 	data, err := b.schemas.of(t)
 	if err != nil {
@@ -259,35 +267,37 @@ func (b *builder) okResponse(op *operation.Row, failed *answer) (object, error) 
 		a.headers = append(a.headers, replayedHeader)
 	}
 	if op.Streams != nil {
-		a.describe("Success: rows, one in each line. Who has read to the end of the answer has all of them: a failure cuts the connection off")
+		a.describe("Success: rows, one on each line. " +
+			"An answer that was read to its end is complete, because a failure closes the connection early")
 		a.content, err = streams(op, data)
 		return a.response(), err
 	}
 	a.describe("Success: " + op.Message)
 	if op.Example != nil {
-		if err := a.addExample("Success", operation.Envelope{Status: operation.StatusOK, Message: op.Message, Data: op.Example}); err != nil {
+		success := operation.Envelope{Status: operation.StatusOK, Message: op.Message, Data: op.Example}
+		if err := a.addExample("Success", success); err != nil {
 			return nil, fmt.Errorf("its example: %w", err)
 		}
 	}
 	if len(failed.samples) > 0 {
-		if err := b.settle(failed); err != nil {
+		if err := b.addSamples(failed); err != nil {
 			return nil, err
 		}
 		a.describe(`Or a failure, with status "failed": ` + strings.Join(failed.description, " "))
-		// Status tells success from failure, so exactly one of the two sides holds.
-		name := pascal(op.ID(0))
-		if err := b.nameSides(failed, name); err != nil {
+		// oneOf, because status distinguishes success from failure.
+		name := pascalCase(op.ID(0))
+		if err := b.nameAlternatives(failed, name); err != nil {
 			return nil, err
 		}
-		success, err := b.named(name+"Success", a.schemas[0])
+		success, err := b.asComponent(name+"Success", a.schemas[0])
 		if err != nil {
 			return nil, err
 		}
-		failure, err := b.named(name+"Failed", anyOf(failed.schemas))
+		failure, err := b.asComponent(name+"Failed", anyOf(failed.schemas))
 		if err != nil {
 			return nil, err
 		}
-		either, err := b.named(name+"Answer", object{{"oneOf", []object{success, failure}}})
+		either, err := b.asComponent(name+"Answer", object{{"oneOf", []object{success, failure}}})
 		if err != nil {
 			return nil, err
 		}
@@ -297,14 +307,15 @@ func (b *builder) okResponse(op *operation.Row, failed *answer) (object, error) 
 	return a.response(), nil
 }
 
-// streams describes rows by media type: generators make a text of them, and x-row is the schema of one.
+// streams describes streamed rows, by media type. Generators treat them as text; x-row is the schema of one row.
 func streams(op *operation.Row, row object) (content object, err error) {
 	for _, media := range op.Streams {
 		described := object{{"schema", object{{"type", "string"}}}}
 		if media == operation.NDJSON {
 			var text []byte
 			text, err = encode(op.Example)
-			described = append(described, member{"x-row", row}, member{"examples", object{{"rows", object{{"value", string(text) + "\n"}}}}})
+			examples := object{{"rows", object{{"value", string(text) + "\n"}}}}
+			described = append(described, member{"x-row", row}, member{"examples", examples})
 		}
 		content = append(content, member{media, described})
 	}

@@ -31,7 +31,7 @@ type file struct {
 	Kind string `json:"kind" enum:"image,text"`
 }
 
-// files is either a list or a page of one.
+// files is either a list or a page of a list.
 type files struct {
 	list  []file
 	paged bool
@@ -78,7 +78,7 @@ type idOnly struct {
 
 func pointerTo[T any](v T) *T { return &v }
 
-// rows are operations that use every part of the vocabulary.
+// rows returns operations that use all parts of rows.
 func rows() []operation.Row {
 	made := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 	when := "2026-03-04T05:06:07.000Z"

@@ -14,9 +14,8 @@ import (
 	"time"
 )
 
-// SchemaGiver is a type that says itself how it looks as JSON, as a JSON Schema 2020-12
-// fragment; types that write their own JSON need it. Anywhere in the fragment a
-// reflect.Type may stand for the schema of that type.
+// SchemaGiver is implemented by types that write their own JSON. OpenAPISchema returns a JSON Schema 2020-12 fragment,
+// in which a reflect.Type stands for the schema of that type.
 type SchemaGiver interface {
 	OpenAPISchema() map[string]any
 }
@@ -29,8 +28,7 @@ var (
 	notInName   = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
 )
 
-// schemas makes schemas of Go types. Named types become components, so that recursive
-// types end.
+// schemas makes schemas of Go types. Named types become components, which makes recursive types possible.
 type schemas struct {
 	names      map[reflect.Type]string
 	components map[string]any
@@ -43,13 +41,13 @@ func newSchemas() *schemas {
 // ref returns a reference to a component.
 func ref(name string) object { return object{{"$ref", schemaPrefix + name}} }
 
-// of returns the schema of the values of t. Pointers are nullable.
+// of returns the schema of values of t. Pointers are nullable.
 func (s *schemas) of(t reflect.Type) (object, error) {
 	if t.Kind() == reflect.Pointer && t.Name() == "" {
 		o, err := s.of(t.Elem())
 		return nullable(o), err
 	}
-	if schema, done, err := s.special(t); done || err != nil {
+	if schema, ok, err := s.specialSchema(t); ok || err != nil {
 		return schema, err
 	}
 	if t.Name() == "" && modelOf(t) == "" || isScalar(t) || t.Kind() == reflect.Interface {
@@ -58,8 +56,9 @@ func (s *schemas) of(t reflect.Type) (object, error) {
 	return s.component(t, func() (any, error) { return s.build(t) })
 }
 
-// special returns the schema of a type that encoding/json does not write by its kind.
-func (s *schemas) special(t reflect.Type) (object, bool, error) {
+// specialSchema returns the schema of a type that encoding/json does not write according to its kind. It reports
+// whether t is such a type.
+func (s *schemas) specialSchema(t reflect.Type) (object, bool, error) {
 	switch t {
 	case reflect.TypeFor[time.Time]():
 		return object{{"type", "string"}, {"format", "date-time"}}, true, nil
@@ -74,12 +73,12 @@ func (s *schemas) special(t reflect.Type) (object, bool, error) {
 	implements := func(i reflect.Type) bool { return t.Implements(i) || reflect.PointerTo(t).Implements(i) }
 	switch {
 	case implements(reflect.TypeFor[SchemaGiver]()):
-		given := func() (any, error) { return s.given(t) }
+		build := func() (any, error) { return s.ownSchema(t) }
 		if t.Name() != "" {
-			schema, err := s.component(t, given)
+			schema, err := s.component(t, build)
 			return schema, true, err
 		}
-		fragment, err := s.given(t)
+		fragment, err := s.ownSchema(t)
 		return object{{"allOf", []any{fragment}}}, true, err
 	case implements(reflect.TypeFor[json.Marshaler]()):
 		return nil, true, fmt.Errorf("the type %s writes its own JSON: give it the method OpenAPISchema() map[string]any", t)
@@ -89,15 +88,16 @@ func (s *schemas) special(t reflect.Type) (object, bool, error) {
 	return nil, false, nil
 }
 
-func (s *schemas) given(t reflect.Type) (any, error) {
+// ownSchema returns the schema that a SchemaGiver has for itself.
+func (s *schemas) ownSchema(t reflect.Type) (any, error) {
 	giver, ok := reflect.New(t).Interface().(SchemaGiver)
 	if !ok {
-		return nil, fmt.Errorf("the type %s does not give its schema", t)
+		return nil, fmt.Errorf("the type %s does not implement SchemaGiver", t)
 	}
 	return s.expand(giver.OpenAPISchema())
 }
 
-// expand replaces every reflect.Type in a fragment by the schema of that type.
+// expand replaces each reflect.Type in a fragment by the schema of that type.
 func (s *schemas) expand(v any) (any, error) {
 	var err error
 	switch v := v.(type) {
@@ -129,14 +129,14 @@ func (s *schemas) expand(v any) (any, error) {
 	return v, nil
 }
 
-// component returns a reference to the component of t, made by build where there is none.
+// component returns a reference to the component of t, which build makes if it is missing.
 func (s *schemas) component(t reflect.Type, build func() (any, error)) (object, error) {
 	if name, ok := s.names[t]; ok {
 		return ref(name), nil
 	}
 	name := s.freeName(t)
 	s.names[t] = name
-	s.components[name] = object{} // so that nothing met on the way takes the name
+	s.components[name] = object{} // reserves the name while build makes other components
 	schema, err := build()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", t, err)
@@ -145,7 +145,7 @@ func (s *schemas) component(t reflect.Type, build func() (any, error)) (object, 
 	return ref(name), nil
 }
 
-// modelOf returns what a struct type without a name is called, "" where it says nothing of it.
+// modelOf returns the name in the model tag of a struct type, or "".
 func modelOf(t reflect.Type) string {
 	if t.Kind() == reflect.Struct && t.NumField() > 0 && t.Field(0).Name == "_" {
 		return t.Field(0).Tag.Get("model")
@@ -153,17 +153,20 @@ func modelOf(t reflect.Type) string {
 	return ""
 }
 
-// prefix returns what names of types of a package begin with. Generated clients know them by it, so that it stays when
-// a package moves: the map has those that are called otherwise than their folder.
+// prefix returns the prefix of component names for the types of a package. Generated clients use these names, so they
+// must not change when a package moves: published has the prefixes that differ from the folder of the package.
 func prefix(pkg string) string {
-	published := map[string]string{"operation": "api", "people": "users", "organization": "organizations", "bundle": "transfer", "rate": "limits", "signin": "console"}
+	published := map[string]string{
+		"operation": "api", "people": "users", "organization": "organizations", "bundle": "transfer", "rate": "limits",
+		"signin": "console",
+	}
 	return cmp.Or(published[path.Base(pkg)], path.Base(pkg))
 }
 
-// freeName returns PackageType, with the whole path of the package where that is taken.
+// freeName returns PackageType, or the same with the whole import path if that is taken.
 func (s *schemas) freeName(t reflect.Type) string {
 	if t.Name() == "" {
-		model := pascal(modelOf(t))
+		model := pascalCase(modelOf(t))
 		for n, name := 2, model; ; n++ {
 			if _, taken := s.components[name]; !taken {
 				return name
@@ -171,12 +174,12 @@ func (s *schemas) freeName(t reflect.Type) string {
 			name = model + strconv.Itoa(n)
 		}
 	}
-	typeName := pathsInName.ReplaceAllString(t.Name(), "") // type arguments bear paths
-	name := pascal(prefix(t.PkgPath()) + "." + typeName)
+	typeName := pathsInName.ReplaceAllString(t.Name(), "") // type arguments contain import paths
+	name := pascalCase(prefix(t.PkgPath()) + "." + typeName)
 	if _, taken := s.components[name]; !taken {
 		return name
 	}
-	long := pascal(t.PkgPath() + "." + typeName)
+	long := pascalCase(t.PkgPath() + "." + typeName)
 	name = long
 	for n := 2; ; n++ {
 		if _, taken := s.components[name]; !taken {
@@ -186,8 +189,8 @@ func (s *schemas) freeName(t reflect.Type) string {
 	}
 }
 
-// pascal returns the text as a name that generators of code leave as it is.
-func pascal(text string) string {
+// pascalCase returns the text as a name that code generators keep as it is.
+func pascalCase(text string) string {
 	name := ""
 	for _, word := range wordsInName.FindAllString(text, -1) {
 		name += strings.ToUpper(word[:1]) + word[1:]
@@ -195,12 +198,12 @@ func pascal(text string) string {
 	return name
 }
 
-// nameText replaces what the name of a component cannot contain.
-func nameText(text string) string {
+// componentName replaces characters that the name of a component cannot contain.
+func componentName(text string) string {
 	return notInName.ReplaceAllString(text, "_")
 }
 
-// build returns the schema of t by its kind.
+// build returns the schema of t according to its kind.
 func (s *schemas) build(t reflect.Type) (object, error) {
 	switch t.Kind() {
 	case reflect.Bool:
@@ -228,7 +231,7 @@ func (s *schemas) build(t reflect.Type) (object, error) {
 		return o, nil
 	case reflect.Map:
 		if !isScalar(t.Key()) && !t.Key().Implements(reflect.TypeFor[encoding.TextMarshaler]()) {
-			return nil, fmt.Errorf("the type %s has keys that are no JSON names", t)
+			return nil, fmt.Errorf("the keys of the type %s cannot be JSON names", t)
 		}
 		values, err := s.of(t.Elem())
 		return object{{"type", "object"}, {"additionalProperties", values}}, err
@@ -252,7 +255,7 @@ func (s *schemas) structure(t reflect.Type) (object, error) {
 			return nil, fmt.Errorf("field %s: %w", f.name, err)
 		}
 		properties = append(properties, member{f.name, schema})
-		if f.always {
+		if f.required {
 			required = append(required, f.name)
 		}
 	}
@@ -263,9 +266,9 @@ func (s *schemas) structure(t reflect.Type) (object, error) {
 	return o.with("additionalProperties", false), nil
 }
 
-// property returns the schema of a struct's field with what its tags add.
+// property returns the schema of a struct field, with the keywords of its tags.
 func (s *schemas) property(f field) (object, error) {
-	t := pointed(f.typ)
+	t := deref(f.typ)
 	schema, err := s.of(t)
 	if err != nil {
 		return nil, err
@@ -273,19 +276,19 @@ func (s *schemas) property(f field) (object, error) {
 	if f.quoted {
 		schema = object{{"type", "string"}}
 	}
-	limits := object{}
+	keywords := object{}
 	if format := f.tag.Get("format"); format != "" {
-		limits = append(limits, member{"format", format})
+		keywords = append(keywords, member{"format", format})
 	}
 	if list := f.tag.Get("enum"); list != "" {
 		values, err := enumValues(t, list)
 		if err != nil {
 			return nil, err
 		}
-		limits = append(limits, member{"enum", values})
+		keywords = append(keywords, member{"enum", values})
 	}
-	schema = limited(schema, limits, isList(t))
-	if f.null {
+	schema = withKeywords(schema, keywords, isList(t))
+	if f.nullable {
 		schema = nullable(schema)
 	}
 	if doc := f.tag.Get("doc"); doc != "" {
@@ -298,16 +301,16 @@ func isList(t reflect.Type) bool {
 	return t.Kind() == reflect.Array || t.Kind() == reflect.Slice && t.Elem().Kind() != reflect.Uint8
 }
 
-// limited adds keywords to a schema, to that of the items where it is a list.
-func limited(schema, limits object, list bool) object {
-	if len(limits) == 0 {
+// withKeywords adds keywords to a schema; for a list, to the schema of its items.
+func withKeywords(schema, keywords object, list bool) object {
+	if len(keywords) == 0 {
 		return schema
 	}
 	if list {
 		items, _ := schema.get("items").(object)
-		return schema.with("items", limited(items, limits, false))
+		return schema.with("items", withKeywords(items, keywords, false))
 	}
-	for _, m := range limits {
+	for _, m := range keywords {
 		schema = schema.with(m.name, m.value)
 	}
 	return schema
@@ -324,7 +327,7 @@ func enumValues(t reflect.Type, list string) ([]any, error) {
 		case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
 			n, err := strconv.ParseInt(text, 10, 64)
 			if err != nil {
-				return nil, fmt.Errorf("the enum value %q is no whole number", text)
+				return nil, fmt.Errorf("the enum value %q is not a whole number", text)
 			}
 			values = append(values, n)
 		case reflect.String:
@@ -336,7 +339,7 @@ func enumValues(t reflect.Type, list string) ([]any, error) {
 	return values, nil
 }
 
-// nullable returns the schema of the same values and null.
+// nullable returns a schema of the same values and null.
 func nullable(o object) object {
 	if len(o) == 0 {
 		return o

@@ -19,37 +19,37 @@ import (
 )
 
 const (
-	sendTime   = 5 * time.Second  // for one request
-	retryTime  = 20 * time.Second // for a request and its repetitions
-	firstPause = time.Second      // before the first repetition; it doubles
-	maxAnswer  = 64 << 10         // bytes of an answer that are read
+	sendTimeout  = 5 * time.Second  // of one request
+	retryTimeout = 20 * time.Second // of a request with its retries
+	firstPause   = time.Second      // before the first retry; it doubles
+	maxAnswer    = 64 << 10         // bytes of an answer that are read
 )
 
-// sender posts messages in the protobuf encoding of OTLP/HTTP. The exporters of OpenTelemetry would bring gRPC and
-// 140 packages with it, for these two requests. Safe for concurrent use.
+// sender posts messages in the protobuf encoding of OTLP/HTTP. It replaces the exporters of OpenTelemetry, which would
+// bring gRPC and 140 packages for these two requests. Safe for concurrent use.
 type sender struct {
 	client  *http.Client
 	cfg     config.Telemetry
 	agent   string
-	closing context.Context // done: nothing is repeated anymore
+	closing context.Context // done: no more retries
 }
 
-// post sends the message to a path of the collector. It repeats what the collector cannot take at the moment, as
-// OTLP/HTTP asks, until ctx or retryTime ends. Its errors hold neither the token nor what was sent.
+// post sends the message to a path of the collector. As OTLP/HTTP asks, it retries while the collector is busy or
+// unavailable, until ctx, closing or retryTimeout ends. Its errors contain neither the token nor the message.
 func (s *sender) post(ctx context.Context, path string, message proto.Message) error {
 	body, err := proto.Marshal(message)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, retryTime)
+	ctx, cancel := context.WithTimeout(ctx, retryTimeout)
 	defer cancel()
 	for pause := firstPause; ; pause *= 2 {
-		after, err := s.try(ctx, path, body)
-		if after < 0 || err == nil {
+		delay, err := s.try(ctx, path, body)
+		if delay < 0 || err == nil {
 			return err
 		}
 		select {
-		case <-time.After(max(after, pause/2+rand.N(pause/2))): //nolint:gosec // it spreads repetitions, no secret hangs on it
+		case <-time.After(max(delay, pause/2+rand.N(pause/2))): //nolint:gosec // jitter needs no secure randomness
 		case <-s.closing.Done():
 			return err
 		case <-ctx.Done():
@@ -58,9 +58,9 @@ func (s *sender) post(ctx context.Context, path string, message proto.Message) e
 	}
 }
 
-// try sends the body once. After is how long to wait at least before the next try, negative where none would help.
-func (s *sender) try(ctx context.Context, path string, body []byte) (after time.Duration, err error) {
-	ctx, cancel := context.WithTimeout(ctx, sendTime)
+// try sends the body once. delay is the least time to wait before a retry; negative: do not retry.
+func (s *sender) try(ctx context.Context, path string, body []byte) (delay time.Duration, err error) {
+	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.cfg.Endpoint+path, bytes.NewReader(body))
 	if err != nil {
@@ -76,12 +76,12 @@ func (s *sender) try(ctx context.Context, path string, body []byte) (after time.
 		return -1, err
 	}
 	defer answer.Body.Close()
-	said, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
+	reply, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
 	switch code := answer.StatusCode; {
 	case code >= 200 && code < 300 && err != nil:
-		return -1, fmt.Errorf("the collector's answer could not be read: %w", err)
+		return -1, fmt.Errorf("the answer of the collector could not be read: %w", err)
 	case code >= 200 && code < 300:
-		return -1, rejected(said)
+		return -1, rejected(reply)
 	case code == http.StatusTooManyRequests, code >= http.StatusBadGateway && code <= http.StatusGatewayTimeout:
 		return retryAfter(answer.Header.Get("Retry-After")), fmt.Errorf("the collector answered %s", answer.Status)
 	default:
@@ -89,7 +89,7 @@ func (s *sender) try(ctx context.Context, path string, body []byte) (after time.
 	}
 }
 
-// retryAfter reads a Retry-After header, which holds seconds or a date.
+// retryAfter parses a Retry-After header, which has seconds or a date.
 func retryAfter(header string) time.Duration {
 	if seconds, err := strconv.ParseUint(header, 10, 16); err == nil {
 		return time.Duration(seconds) * time.Second
@@ -100,8 +100,8 @@ func retryAfter(header string) time.Duration {
 	return 0
 }
 
-// rejected returns what the collector did not take of a message that it has taken: field 1 of its answer, with the
-// number of items in field 1 and the reason in field 2, which are the same for traces and metrics.
+// rejected returns an error for the items that the collector rejected from an accepted message. They are field 1 of its
+// answer, with the number of items in field 1 and the reason in field 2, for traces and metrics alike.
 func rejected(answer []byte) error {
 	var items uint64
 	var reason string
@@ -124,7 +124,7 @@ func rejected(answer []byte) error {
 	return errors.New("the collector rejected " + strconv.FormatUint(items, 10) + " items: " + texts.Clip(reason))
 }
 
-// fields hands on the numbers and byte strings of an encoded message. It ends at what is malformed.
+// fields calls each for the varints and byte strings of an encoded message. It stops at malformed input.
 func fields(message []byte, each func(number protowire.Number, n uint64, text []byte)) {
 	for len(message) > 0 {
 		number, kind, size := protowire.ConsumeTag(message)

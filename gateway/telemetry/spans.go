@@ -14,40 +14,41 @@ import (
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 )
 
-// chance samples a share of all requests by a number of its own: that of the trace is the caller's.
-type chance float64
+// shareSampler samples a share of all requests at random. It does not use the trace ID, which the caller chooses.
+type shareSampler float64
 
-func (c chance) ShouldSample(p sdktrace.SamplingParameters) sdktrace.SamplingResult {
+func (c shareSampler) ShouldSample(p sdktrace.SamplingParameters) sdktrace.SamplingResult {
 	decision := sdktrace.Drop
-	if rand.Float64() < float64(c) { //nolint:gosec // nothing is kept secret by it
+	if rand.Float64() < float64(c) { //nolint:gosec // sampling needs no secure randomness
 		decision = sdktrace.RecordAndSample
 	}
-	return sdktrace.SamplingResult{Decision: decision, Tracestate: trace.SpanContextFromContext(p.ParentContext).TraceState()}
+	state := trace.SpanContextFromContext(p.ParentContext).TraceState()
+	return sdktrace.SamplingResult{Decision: decision, Tracestate: state}
 }
 
-func (c chance) Description() string { return "a share of all requests" }
+func (c shareSampler) Description() string { return "a share of all requests" }
 
-// spanSender sends spans in batches, which the SDK makes.
+// spanSender sends the batches of spans that the SDK makes.
 type spanSender struct {
-	sender *sender
-	about  *resourcepb.Resource
-	outage outage
+	sender   *sender
+	resource *resourcepb.Resource
+	outage   outage
 }
 
-// ExportSpans implements sdktrace.SpanExporter. It reports no error: the SDK would log it once more.
+// ExportSpans implements sdktrace.SpanExporter. It returns no error, because the SDK would log it again.
 func (s *spanSender) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	var scopes []*tracepb.ScopeSpans
-	of := map[instrumentation.Scope]*tracepb.ScopeSpans{}
+	byScope := map[instrumentation.Scope]*tracepb.ScopeSpans{}
 	for _, span := range spans {
 		scope := span.InstrumentationScope()
-		if of[scope] == nil {
-			of[scope] = &tracepb.ScopeSpans{Scope: &common.InstrumentationScope{Name: scope.Name, Version: scope.Version}}
-			scopes = append(scopes, of[scope])
+		if byScope[scope] == nil {
+			byScope[scope] = &tracepb.ScopeSpans{Scope: &common.InstrumentationScope{Name: scope.Name, Version: scope.Version}}
+			scopes = append(scopes, byScope[scope])
 		}
-		of[scope].Spans = append(of[scope].Spans, spanOf(span))
+		byScope[scope].Spans = append(byScope[scope].Spans, spanOf(span))
 	}
 	s.outage.note(ctx, s.sender.post(ctx, "/v1/traces", &tracepb.TracesData{
-		ResourceSpans: []*tracepb.ResourceSpans{{Resource: s.about, ScopeSpans: scopes}},
+		ResourceSpans: []*tracepb.ResourceSpans{{Resource: s.resource, ScopeSpans: scopes}},
 	}))
 	return nil
 }
@@ -55,16 +56,16 @@ func (s *spanSender) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlyS
 // Shutdown implements sdktrace.SpanExporter.
 func (*spanSender) Shutdown(context.Context) error { return nil }
 
-// spanOf returns the span without events and the text of its status, which may hold what callers sent.
+// spanOf converts a span, without its events and the text of its status, which may contain input of callers.
 func spanOf(span sdktrace.ReadOnlySpan) *tracepb.Span {
-	is, parent := span.SpanContext(), span.Parent()
-	traceID, spanID, parentID := is.TraceID(), is.SpanID(), parent.SpanID()
-	flags := tracepb.SpanFlags(is.TraceFlags()) | tracepb.SpanFlags_SPAN_FLAGS_CONTEXT_HAS_IS_REMOTE_MASK
+	self, parent := span.SpanContext(), span.Parent()
+	traceID, spanID, parentID := self.TraceID(), self.SpanID(), parent.SpanID()
+	flags := tracepb.SpanFlags(self.TraceFlags()) | tracepb.SpanFlags_SPAN_FLAGS_CONTEXT_HAS_IS_REMOTE_MASK
 	if parent.IsRemote() {
 		flags |= tracepb.SpanFlags_SPAN_FLAGS_CONTEXT_IS_REMOTE_MASK
 	}
 	out := &tracepb.Span{
-		TraceId: traceID[:], SpanId: spanID[:], TraceState: is.TraceState().String(), Flags: uint32(flags),
+		TraceId: traceID[:], SpanId: spanID[:], TraceState: self.TraceState().String(), Flags: uint32(flags),
 		Name: span.Name(), Kind: tracepb.Span_SpanKind(span.SpanKind()), Attributes: keyValues(span.Attributes()),
 		StartTimeUnixNano: uint64(span.StartTime().UnixNano()), EndTimeUnixNano: uint64(span.EndTime().UnixNano()),
 		DroppedAttributesCount: uint32(span.DroppedAttributes()), Status: &tracepb.Status{},
@@ -92,7 +93,7 @@ func keyValues(attributes []attribute.KeyValue) []*common.KeyValue {
 			value.Value = &common.AnyValue_IntValue{IntValue: a.Value.AsInt64()}
 		case attribute.FLOAT64:
 			value.Value = &common.AnyValue_DoubleValue{DoubleValue: a.Value.AsFloat64()}
-		default: // lists as well, which nothing here has
+		default: // also lists, which no span here has
 			value.Value = &common.AnyValue_StringValue{StringValue: a.Value.String()}
 		}
 		out = append(out, &common.KeyValue{Key: string(a.Key), Value: value})

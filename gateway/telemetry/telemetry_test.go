@@ -23,7 +23,7 @@ import (
 	"tenantry/crypto/secret"
 )
 
-// received are the messages that a collector was sent, by path.
+// received has the bodies that the collector received, by path.
 type received struct {
 	mu     sync.Mutex
 	bodies map[string][][]byte
@@ -35,7 +35,7 @@ func (r *received) of(path string) [][]byte {
 	return r.bodies[path]
 }
 
-// open returns a Telemetry that sends to a collector, which answers as answer does.
+// open returns a Telemetry that sends to a test collector, with what the collector received and the log.
 func open(t *testing.T, answer http.HandlerFunc) (*Telemetry, *received, *bytes.Buffer) {
 	t.Helper()
 	got := &received{bodies: map[string][][]byte{}}
@@ -58,13 +58,12 @@ func open(t *testing.T, answer http.HandlerFunc) (*Telemetry, *received, *bytes.
 	return tel, got, log
 }
 
-func taken(http.ResponseWriter, *http.Request) {}
+func accept(http.ResponseWriter, *http.Request) {}
 
-// TestFiguresAreThoseOfTheRegistry: a histogram's buckets count what they hold by themselves, and counters say since
-// when.
-func TestFiguresAreThoseOfTheRegistry(t *testing.T) {
+// TestMetricsAreThoseOfTheRegistry: buckets of histograms are not cumulative, and counters have a start time.
+func TestMetricsAreThoseOfTheRegistry(t *testing.T) {
 	t.Parallel()
-	tel, got, _ := open(t, taken)
+	tel, got, _ := open(t, accept)
 	registry := prometheus.NewRegistry()
 	counter := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "requests", Help: "All."}, []string{"code"})
 	gauge := prometheus.NewGauge(prometheus.GaugeOpts{Name: "waiting"})
@@ -77,16 +76,16 @@ func TestFiguresAreThoseOfTheRegistry(t *testing.T) {
 		histogram.Observe(v)
 		summary.Observe(v)
 	}
-	tel.Figures(registry)
+	tel.Metrics(registry)
 	if err := tel.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	var sent metricspb.MetricsData
 	if bodies := got.of("/v1/metrics"); len(bodies) != 1 || proto.Unmarshal(bodies[0], &sent) != nil {
-		t.Fatalf("sent %d times", len(bodies))
+		t.Fatalf("sent %d times, want 1", len(bodies))
 	}
 	if name := sent.ResourceMetrics[0].Resource.Attributes[0]; !strings.HasPrefix(name.Key, "service.") {
-		t.Errorf("about %v", name)
+		t.Errorf("resource attribute = %v, want one of service.*", name)
 	}
 	by := map[string]*metricspb.Metric{}
 	for _, m := range sent.ResourceMetrics[0].ScopeMetrics[0].Metrics {
@@ -108,10 +107,10 @@ func TestFiguresAreThoseOfTheRegistry(t *testing.T) {
 	}
 }
 
-// TestRedisCommandsAreSpans of the request that asked, and of nothing else.
+// TestRedisCommandsAreSpans: commands of a traced request have spans, others have none.
 func TestRedisCommandsAreSpans(t *testing.T) {
 	t.Parallel()
-	tel, got, _ := open(t, taken)
+	tel, got, _ := open(t, accept)
 	tel.Redis()(t.Context(), "get")(nil)
 	ctx, request := tel.Tracer().Start(t.Context(), "contacts.list")
 	tel.Redis()(ctx, "get")(nil)
@@ -139,8 +138,8 @@ func TestRedisCommandsAreSpans(t *testing.T) {
 	}
 }
 
-// TestCollectorsAnswers: what a collector cannot take at the moment is sent again, what it refuses is not.
-func TestCollectorsAnswers(t *testing.T) {
+// TestRetries: a message is sent again if the collector is busy or unavailable, and not if it is refused.
+func TestRetries(t *testing.T) {
 	t.Parallel()
 	var partial []byte
 	partial = protowire.AppendVarint(protowire.AppendTag(partial, 1, protowire.VarintType), 7)
@@ -185,7 +184,7 @@ func TestCollectorsAnswers(t *testing.T) {
 	}
 }
 
-// TestCloseDoesNotWaitForACollector that is busy: nothing is repeated anymore.
+// TestCloseDoesNotWaitForACollector: Close does not retry when the collector is busy.
 func TestCloseDoesNotWaitForACollector(t *testing.T) {
 	t.Parallel()
 	tel, got, log := open(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -198,6 +197,6 @@ func TestCloseDoesNotWaitForACollector(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := len(got.of("/v1/traces")); n != 1 || !strings.Contains(log.String(), "answered 503") {
-		t.Errorf("sent %d times; logged %s", n, log)
+		t.Errorf("sent %d times, want 1; logged %s", n, log)
 	}
 }

@@ -19,9 +19,9 @@ func (v *Validator) ValidateDocument(t testing.TB) {
 	}
 }
 
-// CheckDocument returns the faults of the document: what is not OpenAPI 3.1, what kin-openapi finds besides, such as
-// references to nothing, schemas that are none and examples and defaults that their schema does not admit, and what
-// OpenAPI leaves free but generators of clients need.
+// CheckDocument returns the faults of the document: violations of OpenAPI 3.1 and those that kin-openapi finds, such as
+// dangling references, invalid schemas, and examples and defaults that violate their schema. It also reports what
+// OpenAPI leaves optional but client generators need.
 func (v *Validator) CheckDocument() []error {
 	doc, err := openapi3.NewLoader().LoadFromData(v.text)
 	if err != nil {

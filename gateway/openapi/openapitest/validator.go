@@ -1,5 +1,5 @@
-// Package openapitest holds answers of a running service, and the OpenAPI document itself,
-// against what the document says. It is for tests.
+// Package openapitest checks answers of a running service against its OpenAPI document, and the document itself. It is
+// for tests.
 package openapitest
 
 import (
@@ -21,20 +21,20 @@ import (
 
 const documentURL = "openapi.json"
 
-// Validator holds answers against one document. It is safe for concurrent use.
+// Validator checks answers against one document. Safe for concurrent use.
 type Validator struct {
 	text   []byte
 	doc    map[string]any
 	routes []route
 
-	mu       sync.Mutex // guards the compiler and what it made
+	mu       sync.Mutex // guards compiler and compiled
 	compiler *jsonschema.Compiler
 	compiled map[string]*jsonschema.Schema
 
-	resolved sync.Map // pointer to what it leads to, since most answers are of few operations
+	resolved sync.Map // resolved objects by pointer, because most answers are of few operations
 }
 
-// object is one of the document, and where it stands.
+// object is an object of the document, and the JSON pointer to it.
 type object struct {
 	members map[string]any
 	at      string
@@ -45,13 +45,13 @@ type route struct {
 	method   string // "GET"
 	template string
 	segments []string
-	pointer  string // of the operation, as a JSON pointer
+	pointer  string // JSON pointer to the operation
 }
 
-// validators are those made before, by their documents: the gateways of most tests have the same one.
+// validators caches validators by document, because the gateways of most tests have the same one.
 var validators sync.Map
 
-// NewValidator reads the document; the test ends where it is none.
+// NewValidator returns a Validator for the document. It ends the test if the document is not valid JSON.
 func NewValidator(t testing.TB, doc []byte) *Validator {
 	t.Helper()
 	if known, ok := validators.Load(string(doc)); ok {
@@ -91,7 +91,7 @@ func newValidator(text []byte) (*Validator, error) {
 			})
 		}
 	}
-	// Where two templates match a path, the one with literal text further to the left is meant.
+	// If two templates match a path, the one with literal text further to the left takes precedence.
 	slices.SortFunc(v.routes, func(a, b route) int {
 		if c := slices.Compare(literals(a.segments), literals(b.segments)); c != 0 {
 			return c
@@ -113,10 +113,12 @@ func literals(segments []string) []int {
 
 func isVariable(segment string) bool { return strings.HasPrefix(segment, "{") }
 
-// ValidateResponse fails the test where the operation, the status or the shape of the answer is not in the document.
-// The path may have a query string. What no operation matches must be refused with the plain failed envelope. It
-// returns the members of the body; none where that is no object.
-func (v *Validator) ValidateResponse(t testing.TB, method, requestPath string, status int, header http.Header, body []byte) map[string]any {
+// ValidateResponse fails the test if the document does not describe the operation, the status or the shape of the
+// answer. The path may have a query string. A request that matches no operation must be refused with a plain failed
+// envelope. ValidateResponse returns the members of the body, or nil if it is not an object.
+func (v *Validator) ValidateResponse(
+	t testing.TB, method, requestPath string, status int, header http.Header, body []byte,
+) map[string]any {
 	t.Helper()
 	value, err := v.checkResponse(method, requestPath, status, header, body)
 	if err != nil {
@@ -133,14 +135,16 @@ func clip(body []byte) []byte {
 	return body
 }
 
-// CheckResponse returns how the answer differs from the document, nil where it does not.
+// CheckResponse returns an error that says how the answer differs from the document, or nil.
 func (v *Validator) CheckResponse(method, requestPath string, status int, header http.Header, body []byte) error {
 	_, err := v.checkResponse(method, requestPath, status, header, body)
 	return err
 }
 
-// checkResponse returns the body, too, where it is JSON.
-func (v *Validator) checkResponse(method, requestPath string, status int, header http.Header, body []byte) (any, error) {
+// checkResponse also returns the decoded body if it is JSON.
+func (v *Validator) checkResponse(
+	method, requestPath string, status int, header http.Header, body []byte,
+) (any, error) {
 	bodiless := method == http.MethodHead || method == http.MethodOptions && status == http.StatusNoContent
 	if bodiless {
 		if len(body) > 0 {
@@ -179,13 +183,13 @@ func (v *Validator) checkResponse(method, requestPath string, status int, header
 }
 
 func mediaType(header http.Header) string {
-	kind, _, _ := mime.ParseMediaType(header.Get("Content-Type")) // what cannot be read is none
+	kind, _, _ := mime.ParseMediaType(header.Get("Content-Type")) // malformed: empty
 	return kind
 }
 
 func (v *Validator) has(at string) bool { _, ok := lookup(v.doc, at); return ok }
 
-// checkRows holds an answer of rows, one in each line, against their schema, where they have one.
+// checkRows checks each line of a streamed answer against the schema of rows, if there is one.
 func (v *Validator) checkRows(schemaPointer string, body []byte) error {
 	if !v.has(schemaPointer) {
 		return nil
@@ -213,7 +217,7 @@ func readBody(header http.Header, body []byte) (any, error) {
 	return value, nil
 }
 
-// checkUnmatched holds the answer to a request that no operation takes.
+// checkUnmatched checks the answer to a request that matches no operation.
 func (v *Validator) checkUnmatched(status int, header http.Header, value any) error {
 	switch status {
 	case http.StatusMethodNotAllowed:
@@ -231,7 +235,7 @@ func (v *Validator) checkUnmatched(status int, header http.Header, value any) er
 	return v.check(pointer("components", "schemas", "Failed"), value)
 }
 
-// match finds the operation that a router would choose.
+// match returns the operation that a router would choose.
 func (v *Validator) match(method, requestPath string) (route, bool) {
 	path, _, _ := strings.Cut(requestPath, "?")
 	segments := strings.Split(path, "/")
@@ -245,8 +249,7 @@ func (v *Validator) match(method, requestPath string) (route, bool) {
 	return route{}, false
 }
 
-// checkHeaders holds the documented headers: required ones are there, and all are of
-// their type.
+// checkHeaders checks that required headers are present and that documented ones match their schemas.
 func (v *Validator) checkHeaders(response map[string]any, at string, header http.Header) error {
 	declared, _ := response["headers"].(map[string]any)
 	for name := range declared {
@@ -265,7 +268,7 @@ func (v *Validator) checkHeaders(response map[string]any, at string, header http
 		if schema, _ := described["schema"].(map[string]any); schema["type"] == "integer" {
 			value = json.Number(text)
 			if _, err := strconv.ParseInt(text, 10, 64); err != nil {
-				return fmt.Errorf("the header %s is %q, no whole number", name, text)
+				return fmt.Errorf("the header %s is %q, not a whole number", name, text)
 			}
 		}
 		if err := v.check(where+pointer("schema"), value); err != nil {
@@ -275,7 +278,7 @@ func (v *Validator) checkHeaders(response map[string]any, at string, header http
 	return nil
 }
 
-// check validates a value against the schema at a pointer into the document.
+// check validates a value against the schema at a JSON pointer into the document.
 func (v *Validator) check(schemaPointer string, value any) error {
 	schema, err := v.schema(schemaPointer)
 	if err != nil {
@@ -298,7 +301,7 @@ func (v *Validator) schema(schemaPointer string) (*jsonschema.Schema, error) {
 	return schema, nil
 }
 
-// resolve returns the object at a pointer, with references followed, and where it stands.
+// resolve returns the object at a JSON pointer, following references, and its own pointer.
 func (v *Validator) resolve(at string) (map[string]any, string, error) {
 	if known, ok := v.resolved.Load(at); ok {
 		o := known.(object)
@@ -320,11 +323,11 @@ func (v *Validator) resolve(at string) (map[string]any, string, error) {
 			return found, at, nil
 		}
 		if !strings.HasPrefix(reference, "#/") {
-			return nil, at, fmt.Errorf("the reference %s leads out of the document", reference)
+			return nil, at, fmt.Errorf("the reference %s points outside the document", reference)
 		}
 		at = reference[1:]
 	}
-	return nil, at, fmt.Errorf("references run in a circle at %s", at)
+	return nil, at, fmt.Errorf("references form a cycle at %s", at)
 }
 
 var (
@@ -332,7 +335,7 @@ var (
 	pointerTexts   = strings.NewReplacer("~1", "/", "~0", "~")
 )
 
-// pointer returns the JSON pointer of the names.
+// pointer returns a JSON pointer of the names.
 func pointer(names ...string) string {
 	var b strings.Builder
 	for _, name := range names {

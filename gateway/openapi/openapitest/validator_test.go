@@ -56,7 +56,7 @@ func header(pairs ...string) http.Header {
 	return h
 }
 
-func TestAnswersAreHeldAgainstTheDocument(t *testing.T) {
+func TestAnswersAreCheckedAgainstTheDocument(t *testing.T) {
 	t.Parallel()
 	v := openapitest.NewValidator(t, document(t))
 	const (
@@ -98,7 +98,7 @@ func TestAnswersAreHeldAgainstTheDocument(t *testing.T) {
 		"undocumented status":  {"GET", "/api/items/schema", 404, header(), failed, "documents no answer 404"},
 		"undocumented failure": {"GET", "/api/items/schema", 200, header(), failed, "status"},
 		"no Retry-After":       {"GET", "/api/items/1", 503, header(), failed, "Retry-After"},
-		"Retry-After in words": {"GET", "/api/items/1", 503, header("Retry-After", "soon"), failed, "no whole number"},
+		"Retry-After in words": {"GET", "/api/items/1", 503, header("Retry-After", "soon"), failed, "not a whole number"},
 		"no request id":        {"GET", "/api/items/1", 404, http.Header{"Content-Type": {"application/json"}}, failed, "X-Request-Id"},
 		"content type":         {"GET", "/api/items/1", 404, header("Content-Type", "text/html"), failed, "content type"},
 		"no JSON":              {"GET", "/api/items/1", 404, header(), "<html>", "not JSON"},
@@ -121,7 +121,7 @@ func TestAnswersAreHeldAgainstTheDocument(t *testing.T) {
 	}
 }
 
-// recorder is a test that only notes that it failed.
+// recorder is a testing.TB that counts failures.
 type recorder struct {
 	testing.TB
 	failures int
@@ -137,11 +137,11 @@ func TestValidateFailsTheTest(t *testing.T) {
 	v.ValidateDocument(r)
 	v.ValidateResponse(r, "GET", "/api/none", 404, header(), []byte(`{"status":"failed","message":"No such route","data":[]}`))
 	if r.failures != 0 {
-		t.Errorf("%d failures of what is right", r.failures)
+		t.Errorf("failures of valid answers = %d, want 0", r.failures)
 	}
 	v.ValidateResponse(r, "GET", "/api/none", 200, header(), []byte(`{}`))
 	if r.failures != 1 {
-		t.Errorf("%d failures, want 1", r.failures)
+		t.Errorf("failures = %d, want 1", r.failures)
 	}
 }
 

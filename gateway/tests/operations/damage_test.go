@@ -256,7 +256,7 @@ func TestWritesToADamagedFileAreRefused(t *testing.T) {
 	}
 	told := findings(t, g, control.Examination{})
 	if !slices.ContainsFunc(told, func(f control.Finding) bool {
-		return f.Verdict == control.Wrong && strings.Contains(f.Advice, "writes to the file")
+		return f.Verdict == control.Wrong && strings.Contains(f.Advice, "writes to it are refused")
 	}) {
 		t.Errorf("doctor does not say what to do: %+v", told)
 	}

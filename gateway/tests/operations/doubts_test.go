@@ -47,8 +47,8 @@ func TestServeAndDoctorDoubtTheSame(t *testing.T) {
 		c.Doubts = []config.Doubt{{About: "sqlite.cache", Says: "is large", Advice: "make it smaller"}}
 	})
 	acme := g.Org(t, "acme")
-	want := []string{"sqlite.cache: is large", "data: others than the owner of " + dir + " may list it (mode 0750)",
-		"data: everybody on this machine may put another folder in the place of " + dir + ", for all may write to " + above + " (mode 0777)"}
+	want := []string{"sqlite.cache: is large", "data: users other than the owner of " + dir + " may list it (mode 0750)",
+		"data: everybody on this machine can replace " + dir + " by another folder, because everybody can write to " + above + " (mode 0777)"}
 	warned, found := doubted(t, g)
 	if !slices.Equal(warned, want) || !slices.Equal(found, want) {
 		t.Errorf("serve warns of %q, doctor of %q, want %q", warned, found, want)

@@ -177,7 +177,7 @@ func TestControlDataAlone(t *testing.T) {
 	}
 	some.Stop(t)
 	lose("org-2.db")
-	refused(t, "no files", g.Config, false, gateway.ErrNoFiles, db, "none of the 2", "org-2.db", "restore", "tenantry doctor")
+	refused(t, "no files", g.Config, false, gateway.ErrNoFiles, db, "none of its 2", "org-2.db", "restore", "tenantry doctor")
 
 	services, err := gateway.OpenServices(t.Context(), g.Config, gateway.Options{})
 	if err != nil {

@@ -153,11 +153,11 @@ func TestDoctorNamesStrays(t *testing.T) {
 	found := strings.Join(strays(t, g), "\n")
 	for _, want := range []string{
 		at("copy.db") + " belongs to this installation, which knows no such organization: ",
-		at("org-010.db") + " is nobody's; ",
-		at("org-1.db") + " is what is left of organization gone, which was erased; tenantry org delete gone --yes",
+		at("org-010.db") + " has no owner; ",
+		at("org-1.db") + " is left from organization gone, which was erased; tenantry org delete gone --yes",
 		at("org-7.db") + " belongs to another installation: ", "/" + identity + "; give each installation",
-		at("org-8.db") + " does not tell whose it is: ",
-		at("org-9.db") + " is nobody's; ",
+		at("org-8.db") + " does not say which organization it belongs to: ",
+		at("org-9.db") + " has no owner; ",
 	} {
 		if !strings.Contains(found, want) {
 			t.Errorf("doctor does not say %q, but\n%s", want, found)

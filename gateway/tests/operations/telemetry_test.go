@@ -200,7 +200,7 @@ func TestTelemetry_Outage(t *testing.T) {
 		t.Errorf("got %v, want %v", a.Text(), http.StatusOK)
 	}
 	g.Stop(t)
-	if n := strings.Count(g.Log.String(), "the collector of telemetry.endpoint does not take traces"); n != 1 {
+	if n := strings.Count(g.Log.String(), "the collector at telemetry.endpoint does not accept traces"); n != 1 {
 		t.Errorf("told %d times:\n%s", n, g.Log)
 	}
 }

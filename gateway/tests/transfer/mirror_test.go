@@ -229,7 +229,7 @@ func TestMirror_BySomebodysHand(t *testing.T) {
 		want string // of the error; empty: there is none
 		left int
 	}{
-		{control.ImportRequest{Mirror: true}, "this mirror would create 0 records, update 1 and remove 1 for good; confirm with --yes", 2},
+		{control.ImportRequest{Mirror: true}, "--mirror would create 0 records, update 1 and remove 1 for good; confirm with --yes", 2},
 		{control.ImportRequest{Mirror: true, DryRun: true}, "", 2},
 		{control.ImportRequest{Mirror: true, Yes: true, Partial: true}, "--mirror cannot be combined with --partial", 2},
 		{control.ImportRequest{Mirror: true, Yes: true, As: "contacts", Format: "csv"}, "--mirror cannot be combined with --as", 2},

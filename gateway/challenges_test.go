@@ -7,16 +7,16 @@ import (
 	"tenantry/tenants"
 )
 
-// TestSpent_ForgetsNothingItTook: a challenge counts once, and not at all where what was remembered when it was issued
-// is lost.
-func TestSpent_ForgetsNothingItTook(t *testing.T) {
+// TestSpentChallenges: a challenge counts once, and not at all if the record of answered challenges was lost since it
+// was issued.
+func TestSpentChallenges(t *testing.T) {
 	t.Parallel()
 	s := openServices(t)
 	tenant, err := s.directory.Create(t.Context(), tenants.NewOrganization{Slug: "acme", Name: "Acme"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	used, now := spent{s.redis}, time.Now()
+	used, now := spentChallenges{s.redis}, time.Now()
 	begin := func() {
 		if err := used.Begin(t.Context(), tenant); err != nil {
 			t.Fatal(err)
@@ -25,7 +25,7 @@ func TestSpent_ForgetsNothingItTook(t *testing.T) {
 	spend := func(challenge string, issued time.Time, wanted bool) {
 		t.Helper()
 		if first, err := used.Spend(t.Context(), tenant, challenge, issued, time.Minute); err != nil || first != wanted {
-			t.Errorf("%s: got %t, %v, want no error and first = %v", challenge, first, err, wanted)
+			t.Errorf("Spend(%q) = %t, %v, want %t", challenge, first, err, wanted)
 		}
 	}
 	begin()
@@ -33,7 +33,7 @@ func TestSpent_ForgetsNothingItTook(t *testing.T) {
 	begin()
 	spend("one", now.Add(time.Second), false)
 	spend("from before", now.Add(-time.Minute), false)
-	if err := s.redis.Del(t.Context(), since(tenant), tenant.RedisPrefix()+"challenge:one"); err != nil {
+	if err := s.redis.Del(t.Context(), sinceKey(tenant), tenant.RedisPrefix()+"challenge:one"); err != nil {
 		t.Fatal(err)
 	}
 	spend("one", now.Add(time.Second), false)

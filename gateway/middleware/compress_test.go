@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// rowsOf returns a report's rows, or much like them.
-func rowsOf(seed, size int) []byte {
+// reportRows returns bytes that compress like the rows of a report.
+func reportRows(seed, size int) []byte {
 	var b bytes.Buffer
 	for n := uint32(seed); b.Len() < size; n = n*1664525 + 1013904223 {
 		fmt.Fprintf(&b, `["person%d@example.com","%x",%d,"2026-%02d-%02dT09:30:00.000Z"],`, n%100_000, n, n%5_000, 1+n%12, 1+n%28)
@@ -34,33 +34,33 @@ func gunzip(t testing.TB, packed []byte) []byte {
 	return body
 }
 
-func taking(t testing.TB) *http.Request {
+func gzipRequest(t testing.TB) *http.Request {
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
 	r.Header.Set("Accept-Encoding", "gzip")
 	return r
 }
 
-// TestPacker_KeepsAnswersApart: answers that are compressed at the same time share writers
-// and buffers, and no byte.
-func TestPacker_KeepsAnswersApart(t *testing.T) {
+// TestCompressor_KeepsAnswersApart: answers that are compressed at the same time share writers and buffers, but no
+// bytes.
+func TestCompressor_KeepsAnswersApart(t *testing.T) {
 	t.Parallel()
-	p := newPacker()
+	p := newCompressor()
 	var wg sync.WaitGroup
 	for worker := range 8 {
 		wg.Go(func() {
 			for round := range 20 {
-				body := rowsOf(worker*1000+round, 2000*(round+1))
+				body := reportRows(worker*1000+round, 2000*(round+1))
 				rec := httptest.NewRecorder()
-				n := p.send(rec, taking(t), http.StatusOK, body)
+				n := p.send(rec, gzipRequest(t), http.StatusOK, body)
 				got := rec.Body.Bytes()
 				if n != len(got) {
-					t.Errorf("%d bytes sent, %d said", len(got), n)
+					t.Errorf("send = %d, want %d", n, len(got))
 				}
 				if rec.Header().Get("Content-Encoding") == "gzip" {
 					got = gunzip(t, got)
 				}
 				if !bytes.Equal(got, body) {
-					t.Error("an answer is not what was to be sent")
+					t.Error("an answer differs from its body")
 				}
 			}
 		})
@@ -68,19 +68,21 @@ func TestPacker_KeepsAnswersApart(t *testing.T) {
 	wg.Wait()
 }
 
-// TestPacker_IsBounded: where as many as may are at it, an answer goes plain and at once.
-func TestPacker_IsBounded(t *testing.T) {
+// TestCompressor_IsBounded: if all slots are taken, an answer is sent uncompressed at once.
+func TestCompressor_IsBounded(t *testing.T) {
 	t.Parallel()
-	p := newPacker()
+	p := newCompressor()
 	send := func() *httptest.ResponseRecorder {
 		rec := httptest.NewRecorder()
-		p.send(rec, taking(t), http.StatusOK, rowsOf(1, 5000))
+		p.send(rec, gzipRequest(t), http.StatusOK, reportRows(1, 5000))
 		return rec
 	}
 	for range cap(p.slots) {
 		p.slots <- struct{}{}
 	}
-	if busy := send(); busy.Header().Get("Content-Encoding") != "" || !bytes.Equal(busy.Body.Bytes(), rowsOf(1, 5000)) || busy.Header().Get("Vary") != "Accept-Encoding" {
+	busy := send()
+	plain := bytes.Equal(busy.Body.Bytes(), reportRows(1, 5000))
+	if busy.Header().Get("Content-Encoding") != "" || !plain || busy.Header().Get("Vary") != "Accept-Encoding" {
 		t.Errorf("busy: %v", busy.Header())
 	}
 	for range cap(p.slots) {
@@ -93,26 +95,27 @@ func TestPacker_IsBounded(t *testing.T) {
 	}
 }
 
-// TestPacker_WhatGetsNoSmaller goes as it is, and so does what has an encoding.
-func TestPacker_WhatGetsNoSmaller(t *testing.T) {
+// TestCompressor_SkipsIncompressible: a body that compression does not make smaller is sent as it is, and so is one
+// that has an encoding.
+func TestCompressor_SkipsIncompressible(t *testing.T) {
 	t.Parallel()
 	var noise bytes.Buffer
 	gz := gzip.NewWriter(&noise)
-	_, _ = gz.Write(rowsOf(7, 20_000))
+	_, _ = gz.Write(reportRows(7, 20_000))
 	_ = gz.Close()
 	rec := httptest.NewRecorder()
-	newPacker().send(rec, taking(t), http.StatusOK, noise.Bytes())
+	newCompressor().send(rec, gzipRequest(t), http.StatusOK, noise.Bytes())
 	if rec.Header().Get("Content-Encoding") != "" || !bytes.Equal(rec.Body.Bytes(), noise.Bytes()) {
 		t.Errorf(`got %v, want rec.Header().Get("Content-Encoding") = ""`, rec.Header())
 	}
 	encoded := httptest.NewRecorder()
-	encoded.Header().Set("Content-Encoding", "gzip") // by who wrote it
-	if n := newPacker().send(encoded, taking(t), http.StatusOK, rowsOf(7, 20_000)); n != 20_000 {
-		t.Errorf("compressed twice: %d bytes", n)
+	encoded.Header().Set("Content-Encoding", "gzip") // set by the handler
+	if n := newCompressor().send(encoded, gzipRequest(t), http.StatusOK, reportRows(7, 20_000)); n != 20_000 {
+		t.Errorf("send of an encoded body = %d bytes, want 20,000", n)
 	}
 }
 
-// keeper keeps what was written, not a copy.
+// keeper is an http.ResponseWriter that keeps the slice that was written, without a copy.
 type keeper struct {
 	http.ResponseWriter
 	body []byte
@@ -123,7 +126,7 @@ func (k *keeper) Write(body []byte) (int, error) {
 	return len(body), nil
 }
 
-// TestStatic_IsCompressedOnce: two answers are the same memory.
+// TestStatic_IsCompressedOnce: answers share the same memory.
 func TestStatic_IsCompressedOnce(t *testing.T) {
 	t.Parallel()
 	body := []byte(strings.Repeat("a { b: c }\n", 1000))
@@ -133,24 +136,24 @@ func TestStatic_IsCompressedOnce(t *testing.T) {
 		h.ServeHTTP(k, r)
 		return k.body
 	}
-	first, second := get(taking(t)), get(taking(t))
+	first, second := get(gzipRequest(t)), get(gzipRequest(t))
 	if &first[0] != &second[0] || !bytes.Equal(gunzip(t, first), body) {
-		t.Error("compressed again, or wrong")
+		t.Error("the second answer was compressed again, or differs from the content")
 	}
 	if plain := get(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)); &plain[0] != &body[0] {
-		t.Error("plain is another")
+		t.Error("the uncompressed answer is a copy")
 	}
 }
 
-// BenchmarkPack compresses an answer of 64 KB.
-func BenchmarkPack(b *testing.B) {
-	p, body := newPacker(), rowsOf(1, 64<<10)
+// BenchmarkCompress compresses an answer of 64 KB.
+func BenchmarkCompress(b *testing.B) {
+	p, body := newCompressor(), reportRows(1, 64<<10)
 	var buf bytes.Buffer
 	b.ReportAllocs()
 	b.SetBytes(int64(len(body)))
 	for b.Loop() {
 		buf.Reset()
-		if !p.pack(&buf, body) {
+		if !p.compress(&buf, body) {
 			b.Fatal("no smaller")
 		}
 	}

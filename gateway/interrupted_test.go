@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestBegunInstallation: what a process that was killed while it made an installation has left goes on to be one, where
-// one is to be made.
-func TestBegunInstallation(t *testing.T) {
+// TestInterruptedInstallationContinues: what a process that was killed while it made an installation has left becomes
+// an installation when the next start may make one, and an error otherwise.
+func TestInterruptedInstallationContinues(t *testing.T) {
 	t.Parallel()
 	s := openServices(t)
 	workspace, err := s.store.Control(t.Context())
@@ -23,17 +23,17 @@ func TestBegunInstallation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, keyring := range []bool{true, false} { // as it was killed after or before it made one
+	for _, keyring := range []bool{true, false} { // it was killed after or before it made the keyring
 		if !keyring {
 			if err := os.Remove(s.cfg.KeyringPath()); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if _, err := s.openKeyring(t.Context(), false); !errors.Is(err, ErrNoInstallation) {
-			t.Errorf("keyring %t, not to be made: %v", keyring, err)
+			t.Errorf("openKeyring with keyring = %t, init = false: %v, want %v", keyring, err, ErrNoInstallation)
 		}
 		if _, err := s.openKeyring(t.Context(), true); err != nil {
-			t.Errorf("keyring %t: %v", keyring, err)
+			t.Errorf("openKeyring with keyring = %t, init = true: %v, want no error", keyring, err)
 		}
 	}
 }

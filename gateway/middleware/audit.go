@@ -14,8 +14,8 @@ import (
 	"tenantry/tenants"
 )
 
-// withhold drops what the handler wanted to tell in headers, a session's cookie for one.
-func (x *exchange) withhold() {
+// dropHeaders drops the headers that the handler has set, such as a session cookie.
+func (x *exchange) dropHeaders() {
 	kept := http.Header{}
 	for _, name := range []string{"Access-Control-Allow-Origin", "Vary", "Cache-Control"} {
 		if values, ok := x.call.Header[name]; ok {
@@ -25,19 +25,22 @@ func (x *exchange) withhold() {
 	x.call.Header = kept
 }
 
-// audit records how the call ended, where the row asks for it.
+// audit writes an audit record of the call if the row asks for one.
 func (x *exchange) audit(ctx context.Context, problem *operation.Problem) error {
-	if x.op.Audit != operation.AuditAlways || x.call.Tenant == nil || x.call.Tenant.Workspace() == nil || !x.noteFlood(problem) {
+	if x.op.Audit != operation.AuditAlways || x.call.Tenant == nil || x.call.Tenant.Workspace() == nil {
+		return nil
+	}
+	if !x.noteFlood(problem) {
 		return nil
 	}
 	rec := x.record(problem)
-	if problem == nil && x.call.Journaled() && maps.Equal(rec.Facts, x.recorded) {
-		return nil // it was written with what it is about
+	if problem == nil && x.call.Journaled() && maps.Equal(rec.Facts, x.journaled) {
+		return nil // the commit of the handler has stored the same record
 	}
 	ws := x.call.Tenant.Workspace()
 	rec.Facts = maps.Clone(rec.Facts)
-	if problem != nil && !x.known() && x.p.Audit.Later(ws, rec, x.unrecorded) {
-		return nil // to wait for it would tell that there is an organization
+	if problem != nil && !x.known() && x.p.Audit.Later(ws, rec, x.logUnrecorded) {
+		return nil // waiting for it would reveal that there is an organization
 	}
 	if err := x.p.Audit.Write(ctx, ws, rec); err != nil {
 		return fmt.Errorf("audit log: %w", errors.Join(err, store.ErrUnavailable))
@@ -45,17 +48,18 @@ func (x *exchange) audit(ctx context.Context, problem *operation.Problem) error 
 	return nil
 }
 
-// known reports whether the caller's credential was accepted.
+// known reports whether the credential of the caller was accepted.
 func (x *exchange) known() bool {
 	return x.call.Principal != nil && x.call.Principal.Kind != tenants.Anonymous
 }
 
-// unrecorded tells that the refusal of a caller without a credential has no audit record.
-func (x *exchange) unrecorded(err error) {
-	x.p.Log.Warn("a refusal could not be recorded", "operation", x.op.Name, "org", x.call.Tenant.Org.OrgID, "request_id", x.call.RequestID, "error", err)
+// logUnrecorded logs that the refusal of a caller without a valid credential has no audit record.
+func (x *exchange) logUnrecorded(err error) {
+	x.p.Log.Warn("a refusal could not be recorded in the audit log", "operation", x.op.Name,
+		"org", x.call.Tenant.Org.OrgID, "request_id", x.call.RequestID, "error", err)
 }
 
-// record returns how the call ended.
+// record returns the audit record of the call.
 func (x *exchange) record(problem *operation.Problem) audit.Record {
 	rec := audit.Record{
 		Operation: x.op.Name, Subject: "anonymous", Outcome: audit.OK, Code: http.StatusOK,
@@ -67,7 +71,7 @@ func (x *exchange) record(problem *operation.Problem) audit.Record {
 	if remote := x.call.Remote.WithZone(""); remote.IsValid() {
 		rec.Remote = remote.String()
 	}
-	x.noteRecords(&rec)
+	x.addPathRecords(&rec)
 	if problem != nil {
 		rec.Code, rec.Outcome = problem.Code, audit.Failed
 		if problem.Code == http.StatusForbidden {
@@ -77,10 +81,12 @@ func (x *exchange) record(problem *operation.Problem) audit.Record {
 	return rec
 }
 
-// noteRecords adds the records that the path names, where the handler has not done so.
-func (x *exchange) noteRecords(rec *audit.Record) {
+// addPathRecords adds the identifiers of records in the path that the handler has not noted.
+func (x *exchange) addPathRecords(rec *audit.Record) {
 	for _, p := range x.op.Params {
-		if id := x.call.Path(p.Name); p.In == operation.InPath && store.ValidID(id) && !slices.Contains(slices.Collect(maps.Values(rec.Facts)), id) {
+		id := x.call.Path(p.Name)
+		noted := slices.Contains(slices.Collect(maps.Values(rec.Facts)), id)
+		if p.In == operation.InPath && store.ValidID(id) && !noted {
 			x.call.Note(p.Name, id)
 		}
 	}

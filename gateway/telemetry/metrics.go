@@ -13,21 +13,21 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// every is the time between two deliveries of the figures.
-const every = 30 * time.Second
+// sendInterval is the interval at which metrics are sent.
+const sendInterval = 30 * time.Second
 
-// figureSender sends what a registry gathers.
-type figureSender struct {
-	sender *sender
-	from   prometheus.Gatherer
-	about  *resourcepb.Resource
-	began  time.Time // since when counters count that do not say so
-	outage outage
+// metricSender sends the metrics of a registry.
+type metricSender struct {
+	sender   *sender
+	from     prometheus.Gatherer
+	resource *resourcepb.Resource
+	began    time.Time // start time of counters that do not have their own
+	outage   outage
 }
 
-// run sends the figures twice a minute until ctx ends.
-func (f *figureSender) run(ctx context.Context) {
-	ticker := time.NewTicker(every)
+// run sends the metrics every sendInterval until ctx ends.
+func (f *metricSender) run(ctx context.Context) {
+	ticker := time.NewTicker(sendInterval)
 	defer ticker.Stop()
 	for {
 		select {
@@ -39,11 +39,11 @@ func (f *figureSender) run(ctx context.Context) {
 	}
 }
 
-// send sends the figures of now. What could be gathered is sent where another part could not.
-func (f *figureSender) send(ctx context.Context) {
+// send sends the current metrics. If some cannot be gathered, it sends the others.
+func (f *metricSender) send(ctx context.Context) {
 	families, err := f.from.Gather()
 	if err != nil {
-		f.outage.log.WarnContext(ctx, "some figures could not be gathered", "error", err)
+		f.outage.log.WarnContext(ctx, "some metrics could not be gathered", "error", err)
 	}
 	now := time.Now()
 	scope := &metricspb.ScopeMetrics{Scope: &common.InstrumentationScope{Name: "tenantry"}}
@@ -53,13 +53,13 @@ func (f *figureSender) send(ctx context.Context) {
 		}
 	}
 	f.outage.note(ctx, f.sender.post(ctx, "/v1/metrics", &metricspb.MetricsData{
-		ResourceMetrics: []*metricspb.ResourceMetrics{{Resource: f.about, ScopeMetrics: []*metricspb.ScopeMetrics{scope}}},
+		ResourceMetrics: []*metricspb.ResourceMetrics{{Resource: f.resource, ScopeMetrics: []*metricspb.ScopeMetrics{scope}}},
 	}))
 }
 
-// metric returns a family of figures as OTLP has it, nil where it is of another kind than those of this program. What
-// Prometheus counts is cumulative.
-func (f *figureSender) metric(family *dto.MetricFamily, now time.Time) *metricspb.Metric {
+// metric converts a metric family to OTLP; it returns nil for types that this program does not use. Prometheus counters
+// are cumulative.
+func (f *metricSender) metric(family *dto.MetricFamily, now time.Time) *metricspb.Metric {
 	const cumulative = metricspb.AggregationTemporality_AGGREGATION_TEMPORALITY_CUMULATIVE
 	out := &metricspb.Metric{Name: family.GetName(), Description: family.GetHelp()}
 	at := uint64(now.UnixNano())
@@ -113,8 +113,8 @@ func (f *figureSender) metric(family *dto.MetricFamily, now time.Time) *metricsp
 	return out
 }
 
-// start returns since when a figure has counted.
-func (f *figureSender) start(of interface{ GetCreatedTimestamp() *timestamppb.Timestamp }) uint64 {
+// start returns the start time of a cumulative metric.
+func (f *metricSender) start(of interface{ GetCreatedTimestamp() *timestamppb.Timestamp }) uint64 {
 	if t := of.GetCreatedTimestamp(); t.IsValid() {
 		return uint64(t.AsTime().UnixNano())
 	}
@@ -124,13 +124,14 @@ func (f *figureSender) start(of interface{ GetCreatedTimestamp() *timestamppb.Ti
 func labels(m *dto.Metric) []*common.KeyValue {
 	out := make([]*common.KeyValue, 0, len(m.GetLabel()))
 	for _, l := range m.GetLabel() {
-		out = append(out, &common.KeyValue{Key: l.GetName(), Value: &common.AnyValue{Value: &common.AnyValue_StringValue{StringValue: l.GetValue()}}})
+		value := &common.AnyValue{Value: &common.AnyValue_StringValue{StringValue: l.GetValue()}}
+		out = append(out, &common.KeyValue{Key: l.GetName(), Value: value})
 	}
 	return out
 }
 
-// buckets returns the upper bounds of a histogram's buckets and how many values each holds by itself; Prometheus counts
-// those of all buckets before with it. The last bucket has no bound.
+// buckets returns the upper bounds of the buckets of a histogram and the number of values in each. Prometheus buckets
+// are cumulative; those of OTLP are not. The last bucket has no bound.
 func buckets(h *dto.Histogram) (bounds []float64, counts []uint64) {
 	var before uint64
 	for _, b := range h.GetBucket() {

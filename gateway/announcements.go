@@ -6,8 +6,8 @@ import (
 	"tenantry/tenants/announce"
 )
 
-// measureAnnouncer registers the figures of what replicas tell each other. There are none
-// where Redis is inside the process.
+// measureAnnouncer registers the metrics of announcements between replicas. There are none if Redis runs inside the
+// process.
 func (s *Services) measureAnnouncer(r *prometheus.Registry) {
 	a := s.announcer
 	if a == nil {
@@ -23,7 +23,8 @@ func (s *Services) measureAnnouncer(r *prometheus.Registry) {
 		"subscribed": func(s announce.Stats) int64 { return s.Subscriptions },
 	} {
 		r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "tenantry_announcements_total", Help: "Announcements of changed organizations between replicas, by what became of them.",
+			Name:        "tenantry_announcements_total",
+			Help:        "Announcements of changed organizations between replicas, by what became of them.",
 			ConstLabels: prometheus.Labels{"event": event},
 		}, func() float64 { return float64(read(a.Stats())) }))
 	}

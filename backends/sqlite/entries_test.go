@@ -16,13 +16,13 @@ import (
 // entriesAreThose checks that the entries of an index are those of the documents as they are.
 func entriesAreThose(t *testing.T, ws *workspace, name string) {
 	t.Helper()
-	x := ws.file.fields.indexedBy(fieldKey{ws.space.id, "people", "", name})
+	x := ws.file.indexes.indexedBy(fieldKey{ws.space.id, "people", "", name})
 	if x == nil {
-		t.Fatalf("%s has no index: %s", name, ws.file.fields.states())
+		t.Fatalf("%s has no index: %s", name, ws.file.indexes.states())
 	}
 	tb := ws.tables["people"]
 	have := fmt.Sprintf("SELECT * FROM %s WHERE number = %d", tb.entries, x.number)
-	want := "SELECT " + tb.entry("", fmt.Sprint(x.number), "'"+name+"'", fmt.Sprint(x.rides)) + " FROM " + tb.quoted + tb.led(fmt.Sprintf(" WHERE ws = %d", ws.space.id))
+	want := "SELECT " + tb.entry("", fmt.Sprint(x.number), "'"+name+"'", fmt.Sprint(x.coversCustom)) + " FROM " + tb.quoted + tb.ifShared(fmt.Sprintf(" WHERE ws = %d", ws.space.id))
 	for what, sql := range map[string]string{"too many": have + " EXCEPT " + want, "missing": want + " EXCEPT " + have} {
 		if odd := columnOf(t, ws, 0, "SELECT count(*) FROM ("+sql+")"); odd[0] != "0" {
 			t.Errorf("%s entries are %s", odd[0], what)
@@ -44,7 +44,7 @@ func testEntriesAreThoseOfDocuments(t *testing.T, shared bool) {
 	e := openEngine(t, Options{Shared: shared})
 	c := scored()
 	ws, next := openWorkspace(t, e, "w", c), openWorkspace(t, e, "next", c)
-	fill(t, ws, c, 2*leastIndexed)
+	fill(t, ws, c, 2*minIndexedDocuments)
 	fill(t, next, c, 10)
 	change := func(i int) {
 		wr := person(c, i)
@@ -75,7 +75,7 @@ func testEntriesAreThoseOfDocuments(t *testing.T, shared bool) {
 				stopped <- i
 				return
 			default:
-				change(i % (3 * leastIndexed))
+				change(i % (3 * minIndexedDocuments))
 			}
 		}
 	}()
@@ -111,7 +111,7 @@ func testEntriesGoOn(t *testing.T, shared bool) {
 	e := openEngine(t, Options{Shared: shared, Dir: dir})
 	c := scored()
 	ws := openWorkspace(t, e, "w", c)
-	fill(t, ws, c, leastIndexed)
+	fill(t, ws, c, minIndexedDocuments)
 	key := fieldKey{ws.space.id, "people", "", "score"}
 	ctx, cancel := context.WithCancel(t.Context())
 	begun := make(chan struct{})
@@ -127,13 +127,13 @@ func testEntriesGoOn(t *testing.T, shared bool) {
 			}
 		}
 	}()
-	e.makeIndex(ctx, fieldJob{w: ws, t: ws.tables["people"], key: key})
+	e.buildIndex(ctx, indexJob{w: ws, t: ws.tables["people"], key: key})
 	<-begun
-	if ws.file.fields.indexedBy(key) != nil {
+	if ws.file.indexes.indexedBy(key) != nil {
 		t.Skip("it was made before it could be ended")
 	}
-	if n, err := ws.Count(t.Context(), c, onCustom("score", driver.Eq, int64(7))); n != leastIndexed/100 || err != nil {
-		t.Errorf("got %d, %v, want n = %v and no error", n, err, leastIndexed/100)
+	if n, err := ws.Count(t.Context(), c, onCustom("score", driver.Eq, int64(7))); n != minIndexedDocuments/100 || err != nil {
+		t.Errorf("got %d, %v, want n = %v and no error", n, err, minIndexedDocuments/100)
 	}
 	if err := e.Close(); err != nil {
 		t.Fatal(err)
@@ -153,7 +153,7 @@ func testEntriesGoOn(t *testing.T, shared bool) {
 		t.Errorf("it was begun anew: %v", numbers)
 	}
 	// What is begun and not asked for goes as what is not used does.
-	alter(t, ws, "UPDATE fields SET state = ?1, used = ?2", entriesBuilding, time.Now().Add(-fieldUnused-time.Hour).Unix())
+	alter(t, ws, "UPDATE fields SET state = ?1, used = ?2", entriesBuilding, time.Now().Add(-unusedAfter-time.Hour).Unix())
 	if err := e.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +173,7 @@ func testEntriesOfAnotherFile(t *testing.T, shared bool) {
 	c := scored()
 	filled := func(t *testing.T) *workspace {
 		ws := openWorkspace(t, openEngine(t, Options{Shared: shared, Dir: t.TempDir()}), "w", c)
-		fill(t, ws, c, leastIndexed)
+		fill(t, ws, c, minIndexedDocuments)
 		return ws
 	}
 	backup := func(t *testing.T, ws *workspace) (putBack func()) {
@@ -216,17 +216,17 @@ func testEntriesOfAnotherFile(t *testing.T, shared bool) {
 		ws := filled(t)
 		makeField(t, ws, "plan")
 		putBack := backup(t, ws)
-		j := fieldJob{w: ws, t: ws.tables["people"], key: fieldKey{ws.space.id, "people", "", "score"}}
+		j := indexJob{w: ws, t: ws.tables["people"], key: fieldKey{ws.space.id, "people", "", "score"}}
 		x := &fieldIndex{}
-		at, _, err := j.begin(t.Context(), x)
+		at, _, err := j.start(t.Context(), x)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if at, _, err = j.run(t.Context(), x, at); err != nil {
+		if at, _, err = j.storeRun(t.Context(), x, at); err != nil {
 			t.Fatal(err)
 		}
 		putBack()
-		if _, _, err = j.run(t.Context(), x, at); !errors.Is(err, errGone) {
+		if _, _, err = j.storeRun(t.Context(), x, at); !errors.Is(err, errIndexGone) {
 			t.Errorf("it goes on: %v", err)
 		}
 		makeField(t, ws, "score")
@@ -240,7 +240,7 @@ func testEntriesOfAnotherFile(t *testing.T, shared bool) {
 		ws.file.dropUnused(t.Context(), time.Now().Add(time.Hour))
 		putBack()
 		sevens(t, ws)
-		if ws.file.fields.indexedBy(fieldKey{ws.space.id, "people", "", "score"}) == nil {
+		if ws.file.indexes.indexedBy(fieldKey{ws.space.id, "people", "", "score"}) == nil {
 			t.Error("its index is not known")
 		}
 	})
@@ -249,8 +249,8 @@ func testEntriesOfAnotherFile(t *testing.T, shared bool) {
 // sevens looks for those with the score 7, of people as fill makes them.
 func sevens(t *testing.T, ws *workspace) {
 	t.Helper()
-	found, err := ws.Find(t.Context(), driver.Query{Collection: scored(), Where: onCustom("score", driver.Eq, int64(7)), Limit: leastIndexed})
-	if err != nil || len(found) != leastIndexed/100 {
+	found, err := ws.Find(t.Context(), driver.Query{Collection: scored(), Where: onCustom("score", driver.Eq, int64(7)), Limit: minIndexedDocuments})
+	if err != nil || len(found) != minIndexedDocuments/100 {
 		t.Errorf("%d have the score 7, %v", len(found), err)
 	}
 }
@@ -272,14 +272,14 @@ func testEntriesBegunLongAgo(t *testing.T, shared bool) {
 	e := openEngine(t, Options{Shared: shared, Dir: dir})
 	c := scored()
 	ws := openWorkspace(t, e, "w", c)
-	fill(t, ws, c, leastIndexed)
+	fill(t, ws, c, minIndexedDocuments)
 	for _, name := range []string{"score", "plan"} {
-		j := fieldJob{w: ws, t: ws.tables["people"], key: fieldKey{ws.space.id, "people", "", name}}
-		if _, _, err := j.begin(t.Context(), &fieldIndex{}); err != nil {
+		j := indexJob{w: ws, t: ws.tables["people"], key: fieldKey{ws.space.id, "people", "", name}}
+		if _, _, err := j.start(t.Context(), &fieldIndex{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	alter(t, ws, "UPDATE fields SET used = ?1", time.Now().Add(-fieldUnused-time.Hour).Unix())
+	alter(t, ws, "UPDATE fields SET used = ?1", time.Now().Add(-unusedAfter-time.Hour).Unix())
 	if err := e.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -300,22 +300,22 @@ func TestEntries_OneIndexEach(t *testing.T) { inBoth(t, testEntriesOneIndexEach)
 
 func testEntriesOneIndexEach(t *testing.T, shared bool) {
 	ws := openWorkspace(t, openEngine(t, Options{Shared: shared, Dir: t.TempDir()}), "w", scored())
-	fill(t, ws, scored(), leastIndexed)
+	fill(t, ws, scored(), minIndexedDocuments)
 	tb := ws.tables["people"]
-	job := func(name string) fieldJob {
-		return fieldJob{w: ws, t: tb, key: fieldKey{ws.space.id, "people", "", name}}
+	job := func(name string) indexJob {
+		return indexJob{w: ws, t: tb, key: fieldKey{ws.space.id, "people", "", name}}
 	}
 	for range 3 {
-		ws.engine.makeIndex(t.Context(), job("score"))
+		ws.engine.buildIndex(t.Context(), job("score"))
 	}
-	forgotten := ws.file.fields.indexedBy(job("score").key).number
-	ws.file.fields.set(job("score").key, &fieldIndex{}) // as a removal does that then fails
-	ws.engine.makeIndex(t.Context(), job("score"))
-	if got := ws.file.fields.indexedBy(job("score").key).number; got != forgotten {
+	forgotten := ws.file.indexes.indexedBy(job("score").key).number
+	ws.file.indexes.set(job("score").key, &fieldIndex{}) // as a removal does that then fails
+	ws.engine.buildIndex(t.Context(), job("score"))
+	if got := ws.file.indexes.indexedBy(job("score").key).number; got != forgotten {
 		t.Errorf("%d was made beside %d", got, forgotten)
 	}
 	for i := range 2 * maxFieldIndexes {
-		if _, _, err := job(fmt.Sprint("k", i)).begin(t.Context(), &fieldIndex{}); err != nil {
+		if _, _, err := job(fmt.Sprint("k", i)).start(t.Context(), &fieldIndex{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -334,7 +334,7 @@ func TestEntries_NothingComesFirst(t *testing.T) { inBoth(t, testEntriesNothingC
 func testEntriesNothingComesFirst(t *testing.T, shared bool) {
 	c := scored()
 	ws := openWorkspace(t, openEngine(t, Options{Shared: shared, Dir: t.TempDir()}), "w", c)
-	fill(t, ws, c, leastIndexed)
+	fill(t, ws, c, minIndexedDocuments)
 	for i, custom := range []string{`{}`, `{"score":null}`, `{"score":-1e400}`, `{"score":[7]}`, `{}`, `{"plan":"gold"}`} {
 		wr := person(c, i*10)
 		wr.Op, wr.Doc.Rev, wr.Doc.Custom = driver.Put, 2, []byte(custom)
@@ -385,7 +385,7 @@ func testEntriesOfAnotherShape(t *testing.T, shared bool) {
 	e := openEngine(t, Options{Shared: shared, Dir: dir})
 	c := scored()
 	ws := openWorkspace(t, e, "w", c)
-	fill(t, ws, c, leastIndexed)
+	fill(t, ws, c, minIndexedDocuments)
 	makeField(t, ws, "score")
 	if err := e.Close(); err != nil {
 		t.Fatal(err)
@@ -398,8 +398,8 @@ func testEntriesOfAnotherShape(t *testing.T, shared bool) {
 	where := driver.Predicate{Kids: []driver.Predicate{onField("status", driver.Ne, "new"), onCustom("score", driver.Gte, int64(50))}}
 	ask := func() int {
 		n, err := ws.Count(t.Context(), c, where)
-		if err != nil || n < leastIndexed/4 {
-			t.Fatalf("got %d, %v, want no error and n >= %v", n, err, leastIndexed/4)
+		if err != nil || n < minIndexedDocuments/4 {
+			t.Fatalf("got %d, %v, want no error and n >= %v", n, err, minIndexedDocuments/4)
 		}
 		return slices.IndexFunc(seen.take(), func(p Plan) bool {
 			return slices.ContainsFunc(p.Lines, func(l string) bool { return len(l) > 9 && l[:8] == "SEARCH e" })
@@ -408,12 +408,12 @@ func testEntriesOfAnotherShape(t *testing.T, shared bool) {
 	if ask() >= 0 {
 		t.Error("entries of another shape are asked for")
 	}
-	s := &statement{t: ws.tables["people"], ws: ws.space.id, sought: []string{"score"}}
-	ws.file.fields.asked(s, slowScan, false)
-	if wanted := ws.file.fields.asked(s, slowScan, false); len(wanted) != 1 {
+	s := &statement{t: ws.tables["people"], ws: ws.space.id, indexable: []string{"score"}}
+	ws.file.indexes.noteQuery(s, slowScan, false)
+	if wanted := ws.file.indexes.noteQuery(s, slowScan, false); len(wanted) != 1 {
 		t.Fatalf("slow questions want %v", wanted)
 	}
-	e.makeIndex(t.Context(), fieldJob{w: ws, t: ws.tables["people"], key: fieldKey{ws.space.id, "people", "", "score"}})
+	e.buildIndex(t.Context(), indexJob{w: ws, t: ws.tables["people"], key: fieldKey{ws.space.id, "people", "", "score"}})
 	e.observed.Clear()
 	ws.file.db.counts.changed(nil)
 	if ask() < 0 {
@@ -473,7 +473,7 @@ func testEntriesOfAKind(t *testing.T, shared bool) {
 			t.Errorf("%d: read by %q, %+v, %v", i, plan.Index, plan.Fields, err)
 		}
 	}
-	entries := fmt.Sprintf(`SELECT count(*) FROM "e:people" WHERE number = %d`, ws.file.fields.indexedBy(fieldKey{ws.space.id, "people", "new", "score"}).number)
+	entries := fmt.Sprintf(`SELECT count(*) FROM "e:people" WHERE number = %d`, ws.file.indexes.indexedBy(fieldKey{ws.space.id, "people", "new", "score"}).number)
 	if n := columnOf(t, ws, 0, entries); n[0] != "100" {
 		t.Errorf("%s entries for 100 documents of the kind", n[0])
 	}

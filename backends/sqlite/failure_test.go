@@ -200,7 +200,7 @@ func testReadersSeeAcknowledgedWrites(t *testing.T, shared bool) {
 		db.mu.Lock()
 		defer db.mu.Unlock()
 		for _, r := range db.idle {
-			if r.holding {
+			if r.inSnapshot {
 				n++
 			}
 		}
@@ -245,7 +245,7 @@ func testStatementsAreBounded(t *testing.T, shared bool) {
 			texts += len(sql)
 			longest = max(longest, len(sql))
 		}
-		return len(c.stmts), texts, longest, c.texts
+		return len(c.stmts), texts, longest, c.textBytes
 	}
 	if n, _, _, _ := kept(); n > maxStatements {
 		t.Errorf("%d statements are kept, want at most %d", n, maxStatements)
@@ -262,11 +262,11 @@ func testStatementsAreBounded(t *testing.T, shared bool) {
 			}
 			p.Kids = append(p.Kids, onField("city", driver.Nin, list...), onField("age", op, int64(-k-1)))
 		}
-		if n, err := ws.Count(t.Context(), c, p); err != nil || n != leastKept {
-			t.Fatalf("got %d, %v, want no error and n = %v", n, err, leastKept)
+		if n, err := ws.Count(t.Context(), c, p); err != nil || n != minCachedCount {
+			t.Fatalf("got %d, %v, want no error and n = %v", n, err, minCachedCount)
 		}
 	}
-	fill(t, ws, c, leastKept)
+	fill(t, ws, c, minCachedCount)
 	for kinds := range 20 {
 		long(kinds+1, 100, driver.Gt)
 		long(kinds+1, 100, driver.Gte)
@@ -280,39 +280,39 @@ func testStatementsAreBounded(t *testing.T, shared bool) {
 		t.Errorf("a statement of %d bytes that is used once is kept, the longest before had %d", now, longest)
 	}
 	shelves, keys := 0, 0
-	for _, t := range db.counts.tables {
+	for _, t := range db.counts.partitions {
 		shelves++
-		for key := range t.kept {
+		for key := range t.counts {
 			keys += len(key)
 		}
 	}
-	if db.counts.kept == 0 || keys > db.counts.kept*longKey {
-		t.Errorf("the %d counts of %d tables have keys of %d bytes", db.counts.kept, shelves, keys)
+	if db.counts.entries == 0 || keys > db.counts.entries*maxKeyLength {
+		t.Errorf("the %d counts of %d tables have keys of %d bytes", db.counts.entries, shelves, keys)
 	}
 }
 
 // TestCountsAreBounded over all the workspaces of a file.
 func TestCountsAreBounded(t *testing.T) {
 	t.Parallel()
-	var c counts
+	var c countCache
 	total := func() (n int) {
-		for _, t := range c.tables {
-			n += len(t.kept) + len(t.marks)
+		for _, t := range c.partitions {
+			n += len(t.counts) + len(t.bookmarks)
 		}
 		return n
 	}
-	for i := range 3 * maxKept {
-		of := shelf{int64(i % 100), "people"}
-		c.put(of, strconv.Itoa(i), leastKept, c.standing(of))
-		c.meet(of, strconv.Itoa(i), []mark{{offset: 1, values: []any{"x"}}}, c.standing(of))
+	for i := range 3 * maxCacheEntries {
+		of := partition{int64(i % 100), "people"}
+		c.put(of, strconv.Itoa(i), minCachedCount, c.version(of))
+		c.addBookmarks(of, strconv.Itoa(i), []bookmark{{offset: 1, values: []any{"x"}}}, c.version(of))
 		if i%1000 == 0 {
-			c.changed(map[shelf]bool{of: true})
+			c.changed(map[partition]bool{of: true})
 		}
-		if n := total(); i%997 == 0 && (n > maxKept || n != c.kept) {
-			t.Fatalf("%d are kept, %d as it is told, at most %d may be", n, c.kept, maxKept)
+		if n := total(); i%997 == 0 && (n > maxCacheEntries || n != c.entries) {
+			t.Fatalf("%d are kept, %d as it is told, at most %d may be", n, c.entries, maxCacheEntries)
 		}
 	}
-	if c.changed(nil); total() != 0 || c.kept != 0 {
+	if c.changed(nil); total() != 0 || c.entries != 0 {
 		t.Error("not all are gone")
 	}
 }
@@ -355,7 +355,7 @@ func TestCrashWriter(t *testing.T) {
 	}
 	go func() { // makes and drops an index as long as the process lives
 		for ; t.Context().Err() == nil; time.Sleep(time.Millisecond) {
-			e.makeIndex(t.Context(), fieldJob{w: ws, t: ws.tables["people"], key: fieldKey{ws.space.id, "people", "", "score"}})
+			e.buildIndex(t.Context(), indexJob{w: ws, t: ws.tables["people"], key: fieldKey{ws.space.id, "people", "", "score"}})
 			ws.file.dropUnused(t.Context(), time.Now())
 			ws.file.deleteDropped(time.Now().Add(time.Hour))
 		}
@@ -396,7 +396,7 @@ func testKilledProcessLosesNothing(t *testing.T, shared bool) {
 	var acknowledged []string
 	c := crashing()
 	e := openEngine(t, Options{Shared: shared, Dir: dir})
-	before := make([]driver.Write, 2*leastIndexed)
+	before := make([]driver.Write, 2*minIndexedDocuments)
 	for i := range before {
 		before[i] = person(c, i)
 		before[i].Doc.Values = append(before[i].Doc.Values, []string{"t"})

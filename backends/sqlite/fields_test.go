@@ -35,7 +35,7 @@ func scored() *driver.Collection {
 	return c
 }
 
-func (f *fields) states() string {
+func (f *fieldIndexes) states() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	n := map[driver.IndexState]int{}
@@ -57,25 +57,25 @@ func testFieldsWhatIsAskedForGetsAnIndex(t *testing.T, shared bool) {
 	e := openEngine(t, Options{Shared: shared, Dir: dir})
 	c := scored()
 	ws := openWorkspace(t, e, "w", c)
-	fill(t, ws, c, leastIndexed)
+	fill(t, ws, c, minIndexedDocuments)
 	ask := func(ws *workspace, name string) {
 		t.Helper()
 		n, err := ws.Count(t.Context(), c, onCustom(name, driver.Eq, int64(7)))
-		if err != nil || n != leastIndexed/100 {
-			t.Fatalf("got %d, %v, want no error and n = %v", n, err, leastIndexed/100)
+		if err != nil || n != minIndexedDocuments/100 {
+			t.Fatalf("got %d, %v, want no error and n = %v", n, err, minIndexedDocuments/100)
 		}
 	}
 	slow := func(name string, took time.Duration) []fieldKey {
-		return ws.file.fields.asked(&statement{t: ws.tables["people"], ws: ws.space.id, sought: []string{name}}, took, false)
+		return ws.file.indexes.noteQuery(&statement{t: ws.tables["people"], ws: ws.space.id, indexable: []string{name}}, took, false)
 	}
 	if len(slow("other", slowScan-1)) != 0 || len(slow("other", slowScan)) != 0 || len(slow("other", slowScan)) != 1 {
 		t.Error("it is not the second slow question that wants an index")
 	}
 	ask(ws, "score")
-	for deadline := time.Now().Add(time.Minute); ws.file.fields.states() != "1 ready, 0 building, 0 refused"; time.Sleep(time.Millisecond) {
-		ws.want(ws.tables["people"], slow("score", slowScan))
+	for deadline := time.Now().Add(time.Minute); ws.file.indexes.states() != "1 ready, 0 building, 0 refused"; time.Sleep(time.Millisecond) {
+		ws.buildIndexes(ws.tables["people"], slow("score", slowScan))
 		if time.Now().After(deadline) {
-			t.Fatal(ws.file.fields.states())
+			t.Fatal(ws.file.indexes.states())
 		}
 	}
 	ask(ws, "score")
@@ -94,31 +94,31 @@ func testFieldsWhatIsAskedForGetsAnIndex(t *testing.T, shared bool) {
 	if all := fmt.Sprint(seen.take()); !strings.Contains(all, "SEARCH e:people USING PRIMARY KEY") || strings.Contains(all, "c:people USING") {
 		t.Errorf("the count reads more than the index: %s", all)
 	}
-	if got := ws.file.fields.states(); got != "1 ready, 0 building, 0 refused" {
+	if got := ws.file.indexes.states(); got != "1 ready, 0 building, 0 refused" {
 		t.Errorf("opened again: %s", got)
 	}
 	ws.file.dropUnused(t.Context(), time.Now().Add(-time.Hour))
 	ask(ws, "score")
-	if got := ws.file.fields.states(); got != "1 ready, 0 building, 0 refused" {
+	if got := ws.file.indexes.states(); got != "1 ready, 0 building, 0 refused" {
 		t.Errorf("used a moment ago: %s", got)
 	}
 	key := fieldKey{ws.space.id, "people", "", "score"}
-	ws.file.fields.indexedBy(key).noted -= int64(2 * fieldNoted)
-	alter(t, ws, "UPDATE fields SET used = used - ?1", int64(2*fieldNoted/time.Second))
-	for deadline := time.Now().Add(time.Minute); columnOf(t, ws, 0, noted)[0] < fmt.Sprint(time.Now().Add(-fieldNoted).Unix()); time.Sleep(time.Millisecond) {
+	ws.file.indexes.indexedBy(key).storedUse -= int64(2 * useInterval)
+	alter(t, ws, "UPDATE fields SET used = used - ?1", int64(2*useInterval/time.Second))
+	for deadline := time.Now().Add(time.Minute); columnOf(t, ws, 0, noted)[0] < fmt.Sprint(time.Now().Add(-useInterval).Unix()); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the file does not know that it was used")
 		}
 	}
 	// When it was used last is what the file says, though the program is started anew.
-	last := time.Now().Add(-fieldUnused + time.Hour)
+	last := time.Now().Add(-unusedAfter + time.Hour)
 	if err := e.Close(); err != nil {
 		t.Fatal(err)
 	}
 	e = openEngine(t, Options{Shared: shared, Dir: dir})
 	ws = openWorkspace(t, e, "w", c)
-	again := ws.file.fields.indexedBy(key)
-	if age := time.Since(time.Unix(0, again.used.Load())); age < time.Microsecond || age > time.Minute {
+	again := ws.file.indexes.indexedBy(key)
+	if age := time.Since(time.Unix(0, again.lastUsed.Load())); age < time.Microsecond || age > time.Minute {
 		t.Errorf("it was used %v ago", age)
 	}
 	alter(t, ws, "UPDATE fields SET used = ?1", last.Unix())
@@ -127,11 +127,11 @@ func testFieldsWhatIsAskedForGetsAnIndex(t *testing.T, shared bool) {
 	}
 	e = openEngine(t, Options{Shared: shared, Dir: dir})
 	ws = openWorkspace(t, e, "w", c)
-	if got := time.Unix(0, ws.file.fields.indexedBy(fieldKey{ws.space.id, "people", "", "score"}).used.Load()); got.Unix() != last.Unix() {
+	if got := time.Unix(0, ws.file.indexes.indexedBy(fieldKey{ws.space.id, "people", "", "score"}).lastUsed.Load()); got.Unix() != last.Unix() {
 		t.Errorf("it was used at %v, not %v", got, last)
 	}
 	ws.file.dropUnused(t.Context(), last.Add(2*time.Hour))
-	if got, kept := ws.file.fields.states(), columnOf(t, ws, 0, "SELECT count(*) FROM \"e:people\""); got != "0 ready, 0 building, 0 refused" || kept[0] != fmt.Sprint(leastIndexed) {
+	if got, kept := ws.file.indexes.states(), columnOf(t, ws, 0, "SELECT count(*) FROM \"e:people\""); got != "0 ready, 0 building, 0 refused" || kept[0] != fmt.Sprint(minIndexedDocuments) {
 		t.Errorf("unused before it was started: %s, %s entries, which a question may be about to read", got, kept)
 	}
 	deleteDropped(t, ws)
@@ -141,10 +141,10 @@ func testFieldsWhatIsAskedForGetsAnIndex(t *testing.T, shared bool) {
 	}
 	e = openEngine(t, Options{Shared: shared, Dir: dir, idleInterval: 5 * time.Millisecond})
 	ws = openWorkspace(t, e, "w", c)
-	ws.file.fields.indexedBy(fieldKey{ws.space.id, "people", "", "score"}).used.Store(time.Now().Add(-fieldUnused - time.Hour).UnixNano())
-	for deadline := time.Now().Add(time.Minute); ws.file.fields.states() != "0 ready, 0 building, 0 refused"; time.Sleep(time.Millisecond) {
+	ws.file.indexes.indexedBy(fieldKey{ws.space.id, "people", "", "score"}).lastUsed.Store(time.Now().Add(-unusedAfter - time.Hour).UnixNano())
+	for deadline := time.Now().Add(time.Minute); ws.file.indexes.states() != "0 ready, 0 building, 0 refused"; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("unused: %s", ws.file.fields.states())
+			t.Fatalf("unused: %s", ws.file.indexes.states())
 		}
 	}
 	ask(ws, "score")
@@ -159,27 +159,27 @@ func testFieldsAreBounded(t *testing.T, shared bool) {
 	c := scored()
 	ws := openWorkspace(t, e, "w", c)
 	table := ws.tables["people"]
-	job := func(i int) fieldJob {
-		return fieldJob{w: ws, t: table, key: fieldKey{ws.space.id, "people", "", fmt.Sprintf("k%d", i)}}
+	job := func(i int) indexJob {
+		return indexJob{w: ws, t: table, key: fieldKey{ws.space.id, "people", "", fmt.Sprintf("k%d", i)}}
 	}
-	e.makeIndex(t.Context(), job(0))
-	if got := ws.file.fields.states(); got != "0 ready, 0 building, 0 refused" {
+	e.buildIndex(t.Context(), job(0))
+	if got := ws.file.indexes.states(); got != "0 ready, 0 building, 0 refused" {
 		t.Errorf("of an empty collection: %s", got)
 	}
 	// However soon it is found small, nobody is left to think that it is being made.
 	for i, deadline := 0, time.Now().Add(time.Minute); i < 200; i++ {
-		for ws.want(table, []fieldKey{job(0).key}); ws.file.fields.states() != "0 ready, 0 building, 0 refused"; time.Sleep(time.Microsecond) {
+		for ws.buildIndexes(table, []fieldKey{job(0).key}); ws.file.indexes.states() != "0 ready, 0 building, 0 refused"; time.Sleep(time.Microsecond) {
 			if time.Now().After(deadline) {
-				t.Fatalf("wanted %d times: %s", i+1, ws.file.fields.states())
+				t.Fatalf("wanted %d times: %s", i+1, ws.file.indexes.states())
 			}
 		}
 	}
-	fill(t, ws, c, leastIndexed)
+	fill(t, ws, c, minIndexedDocuments)
 	for i := range maxFieldIndexes + 3 {
-		makeField(t, ws, job(i).key.key)
+		makeField(t, ws, job(i).key.name)
 	}
 	for i := range maxFieldIndexes + 3 {
-		if has := ws.file.fields.indexedBy(job(i).key) != nil; has != (i >= 3) {
+		if has := ws.file.indexes.indexedBy(job(i).key) != nil; has != (i >= 3) {
 			t.Errorf("index %d: %t", i, has)
 		}
 	}
@@ -201,16 +201,16 @@ func testFieldsAreBounded(t *testing.T, shared bool) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	e.makeIndex(t.Context(), job(1))
+	e.buildIndex(t.Context(), job(1))
 	if found, err := e.Indexes(t.Context()); err != nil || len(found) != 1 || found[0].State != driver.IndexRefused || !strings.Contains(found[0].Reason, "read every document") {
 		t.Errorf(`got %+v, %v, want no error and len(found) = 1 and found[0].State = %v and containing "read every document"`,
 			found, err, driver.IndexRefused)
 	}
 	var wanted int
 	for i := range 2 * maxFields {
-		wanted += len(ws.file.fields.asked(&statement{t: table, ws: ws.space.id, sought: []string{fmt.Sprintf("f%d", i)}}, time.Second, false))
+		wanted += len(ws.file.indexes.noteQuery(&statement{t: table, ws: ws.space.id, indexable: []string{fmt.Sprintf("f%d", i)}}, time.Second, false))
 	}
-	if n := len(ws.file.fields.all); n > maxFields+1 || wanted != 0 {
+	if n := len(ws.file.indexes.all); n > maxFields+1 || wanted != 0 {
 		t.Errorf("%d fields are watched, %d wanted", n, wanted)
 	}
 }
@@ -271,15 +271,15 @@ func testFieldsCountsReadNothingButTheIndex(t *testing.T, shared bool) {
 	e := openEngine(t, Options{Shared: shared, Dir: dir, Observe: seen.add})
 	c := scored()
 	ws := openWorkspace(t, e, "w", c)
-	fill(t, ws, c, leastIndexed)
+	fill(t, ws, c, minIndexedDocuments)
 	// reads is how many tables and indexes are read by a count of the kind that has most entries.
 	reads := func(want int) {
 		t.Helper()
 		e.observed.Clear()
 		seen.take()
 		where := driver.Predicate{Kids: []driver.Predicate{onField("teams", driver.Ne, "blue"), onCustom("score", driver.Gt, int64(90)), onCustom("plan", driver.Contains, "gold")}}
-		if n, err := ws.Count(t.Context(), c, where); err != nil || n != leastIndexed*9/100 {
-			t.Fatalf("got %d, %v, want no error and n = %v", n, err, leastIndexed*9/100)
+		if n, err := ws.Count(t.Context(), c, where); err != nil || n != minIndexedDocuments*9/100 {
+			t.Fatalf("got %d, %v, want no error and n = %v", n, err, minIndexedDocuments*9/100)
 		}
 		all, n := seen.take(), 0
 		if len(all) != 1 || !strings.Contains(fmt.Sprint(all), "SEARCH e:people USING PRIMARY KEY") {
@@ -296,11 +296,11 @@ func testFieldsCountsReadNothingButTheIndex(t *testing.T, shared bool) {
 	}
 	makeField(t, ws, "score")
 	reads(1)
-	writes := make([]driver.Write, leastIndexed)
+	writes := make([]driver.Write, minIndexedDocuments)
 	for i := range writes {
 		writes[i] = person(c, i)
 		writes[i].Op = driver.Put
-		writes[i].Doc.Custom = []byte(fmt.Sprintf(`{"plan":"gold","score":%d,"note":%q}`, i%100, strings.Repeat("x", maxRiding)))
+		writes[i].Doc.Custom = []byte(fmt.Sprintf(`{"plan":"gold","score":%d,"note":%q}`, i%100, strings.Repeat("x", maxCoveredCustom)))
 	}
 	if err := ws.Write(t.Context(), writes); err != nil {
 		t.Fatal(err)
@@ -319,7 +319,7 @@ func testFieldsSortsFollowTheIndex(t *testing.T, shared bool) {
 	e := openEngine(t, Options{Shared: shared, Dir: dir, Observe: seen.add})
 	c := scored()
 	ws := openWorkspace(t, e, "w", c)
-	fill(t, ws, c, leastIndexed)
+	fill(t, ws, c, minIndexedDocuments)
 	score := driver.Ref{Name: "score", Custom: true, Type: driver.Float}
 	pages := func(ws *workspace) (all string) {
 		for _, q := range []driver.Query{
@@ -340,8 +340,8 @@ func testFieldsSortsFollowTheIndex(t *testing.T, shared bool) {
 		return all
 	}
 	s, err := ws.compileQuery(ws.tables["people"], driver.Query{Collection: c, Sort: []driver.Order{{Ref: score}}, Limit: 10}, nil)
-	if err != nil || len(s.sought) != 1 {
-		t.Errorf("%v, %v: no index is wanted", s.sought, err)
+	if err != nil || len(s.indexable) != 1 {
+		t.Errorf("%v, %v: no index is wanted", s.indexable, err)
 	}
 	makeField(t, ws, "score")
 	e.observed.Clear()
@@ -354,8 +354,8 @@ func testFieldsSortsFollowTheIndex(t *testing.T, shared bool) {
 func makeField(t *testing.T, ws *workspace, name string) {
 	t.Helper()
 	key := fieldKey{ws.space.id, "people", "", name}
-	for tries := 0; ws.file.fields.indexedBy(key) == nil && tries < 100; tries++ { // a busy machine takes longer than a step may
-		ws.engine.makeIndex(t.Context(), fieldJob{w: ws, t: ws.tables["people"], key: key})
+	for tries := 0; ws.file.indexes.indexedBy(key) == nil && tries < 100; tries++ { // a busy machine takes longer than a step may
+		ws.engine.buildIndex(t.Context(), indexJob{w: ws, t: ws.tables["people"], key: key})
 	}
 }
 
@@ -381,18 +381,18 @@ func testFieldsDifferByCase(t *testing.T, shared bool) {
 	e := openEngine(t, Options{Shared: shared, Dir: dir})
 	c := scored()
 	ws := openWorkspace(t, e, "w", c)
-	fill(t, ws, c, leastIndexed)
+	fill(t, ws, c, minIndexedDocuments)
 	for _, name := range []string{"score", "Score", "scorE"} {
 		makeField(t, ws, name)
 	}
 	ask := func() {
-		for name, want := range map[string]int64{"score": leastIndexed / 100, "Score": 0} {
+		for name, want := range map[string]int64{"score": minIndexedDocuments / 100, "Score": 0} {
 			if n, err := ws.Count(t.Context(), c, onCustom(name, driver.Eq, int64(7))); n != want || err != nil {
 				t.Errorf("%s: got %d, %v, want n = %v and no error", name, n, err, want)
 			}
 		}
-		if ws.file.fields.states() != "3 ready, 0 building, 0 refused" {
-			t.Errorf(`got %v, want "3 ready, 0 building, 0 refused"`, ws.file.fields.states())
+		if ws.file.indexes.states() != "3 ready, 0 building, 0 refused" {
+			t.Errorf(`got %v, want "3 ready, 0 building, 0 refused"`, ws.file.indexes.states())
 		}
 	}
 	ask()

@@ -40,7 +40,7 @@ func newGroup(t *testing.T) *grouped {
 
 // add adds a job that inserts the persons and ends with err.
 func (g *grouped) add(ctx context.Context, err error, persons ...int) *job {
-	j := &job{ctx: ctx, wait: ctx, load: load{documents: len(persons), rows: len(persons)}, touched: map[shelf]bool{{g.ws.space.id, "people"}: true}, done: make(chan struct{})}
+	j := &job{ctx: ctx, wait: ctx, load: load{documents: len(persons), rows: len(persons)}, partitions: map[partition]bool{{g.ws.space.id, "people"}: true}, done: make(chan struct{})}
 	j.do = func(c *conn) error {
 		for i, n := range persons {
 			change, err := g.ws.change(person(g.c, n))
@@ -75,12 +75,12 @@ func TestGroup_EachHasItsVerdict(t *testing.T) {
 	broken := errors.New("changed its mind")
 	first, twice, undone := g.add(t.Context(), nil, 1, 2), g.add(t.Context(), nil, 3, 1), g.add(t.Context(), broken, 4)
 	late, last := g.add(gone, nil, 5), g.add(t.Context(), nil, 6)
-	g.db.writing <- struct{}{}
-	if done := g.db.together(g.jobs, false); done > 0 || g.stored() != 0 {
+	g.db.writerLock <- struct{}{}
+	if done := g.db.runGrouped(g.jobs, false); done > 0 || g.stored() != 0 {
 		t.Errorf("what had begun and failed was not taken back: %d persons", g.stored())
 	}
-	shared := g.db.together(g.jobs, true)
-	<-g.db.writing
+	shared := g.db.runGrouped(g.jobs, true)
+	<-g.db.writerLock
 	var dup *driver.DuplicateError
 	if shared != len(g.jobs) || first.err != nil || last.err != nil || !errors.As(twice.err, &dup) || dup.Position != 1 || !errors.Is(undone.err, broken) || !errors.Is(late.err, context.Canceled) {
 		t.Errorf("got %d: %v, %v, %v, %v, %v, want shared = %v and no error and no error and an error of the type of dup and dup.Position = 1 and the error broken and the error context.Canceled",
@@ -105,9 +105,9 @@ func TestGroup_WhatChangedNothingIsTakenBackFromNobody(t *testing.T) {
 		}
 		return change.apply(c, 0)
 	}
-	g.db.writing <- struct{}{}
-	shared := g.db.together(g.jobs, false)
-	<-g.db.writing
+	g.db.writerLock <- struct{}{}
+	shared := g.db.runGrouped(g.jobs, false)
+	<-g.db.writerLock
 	var dup *driver.DuplicateError
 	var conflict *driver.ConflictError
 	if shared != len(g.jobs) || first.err != nil || last.err != nil || !errors.As(twice.err, &dup) || !errors.As(stale.err, &conflict) {
@@ -135,10 +135,10 @@ func TestGroup_OneThatIsInterruptedHarmsNobody(t *testing.T) {
 			INSERT INTO "c:people" (id, rev, body) SELECT printf('%024x', i), 1, '{}' FROM n`)
 	}
 	for _, j := range g.jobs {
-		g.db.line.add(j)
+		g.db.queue.add(j)
 	}
-	g.db.writing <- struct{}{}
-	g.db.serve()
+	g.db.writerLock <- struct{}{}
+	g.db.runJobs()
 	for _, j := range g.jobs {
 		<-j.done
 	}
@@ -161,10 +161,10 @@ func TestGroup_PanicFailsItsOwnWriteOnly(t *testing.T) {
 	insert := bad.do
 	bad.do = func(c *conn) error { panic(insert(c)) }
 	for _, j := range g.jobs {
-		g.db.line.add(j)
+		g.db.queue.add(j)
 	}
-	g.db.writing <- struct{}{}
-	g.db.serve()
+	g.db.writerLock <- struct{}{}
+	g.db.runJobs()
 	for _, j := range g.jobs {
 		<-j.done
 	}
@@ -204,14 +204,14 @@ func TestGroup_PanicFailsItsOwnWriteOnly(t *testing.T) {
 // TestGroup_LargeJobsAreAmongThemselves: who stores little does not wait for who stores much.
 func TestGroup_LargeJobsAreAmongThemselves(t *testing.T) {
 	t.Parallel()
-	var l line
+	var l jobQueue
 	sizes := []int{1, 2, 500, 501, 1, 1000, 500, 500, 500, 500, 1, maxLargeRows - 2000, 600, 600, 1, maxLargeRows + 1, 501}
 	for _, n := range sizes {
-		l.add(&job{load: load{rows: n}, touched: map[shelf]bool{}})
+		l.add(&job{load: load{rows: n}, partitions: map[partition]bool{}})
 	}
 	l.add(&job{}) // may change anything
 	var got [][]int
-	for jobs := l.next(); len(jobs) > 0; jobs = l.next() {
+	for jobs := l.take(); len(jobs) > 0; jobs = l.take() {
 		var group []int
 		for _, j := range jobs {
 			group = append(group, j.rows)
@@ -221,11 +221,11 @@ func TestGroup_LargeJobsAreAmongThemselves(t *testing.T) {
 	if want := "[[1 2 500 1 500 500 500] [501 1000] [8000] [500 1 1] [600 600] [10001] [501] [0]]"; fmt.Sprint(got) != want {
 		t.Errorf("%v, want %s", got, want)
 	}
-	many := &line{}
+	many := &jobQueue{}
 	for range maxGroup + 1 {
-		many.add(&job{touched: map[shelf]bool{}})
+		many.add(&job{partitions: map[partition]bool{}})
 	}
-	if n := len(many.next()); n != maxGroup {
+	if n := len(many.take()); n != maxGroup {
 		t.Errorf("%d jobs in a group", n)
 	}
 }
@@ -241,7 +241,7 @@ func TestGroup_LargeJobsMakeRoom(t *testing.T) {
 		}
 		return batch
 	}
-	g.db.writing <- struct{}{} // until all wait
+	g.db.writerLock <- struct{}{} // until all wait
 	ended := make(chan string, 4)
 	write := func(ctx context.Context, name string, batch []driver.Write) {
 		before := len(g.waiting())
@@ -267,7 +267,7 @@ func TestGroup_LargeJobsMakeRoom(t *testing.T) {
 		<-goOn
 		return do(c)
 	}
-	<-g.db.writing // one of them does the work of all
+	<-g.db.writerLock // one of them does the work of all
 	<-inFirst
 	write(t.Context(), "small", []driver.Write{person(g.c, 1)})
 	giveUp()
@@ -292,7 +292,7 @@ func TestGroup_WhoWaitsWithoutEnd(t *testing.T) {
 	g := newGroup(t)
 	ctx := context.WithoutCancel(t.Context())
 	done := false
-	if err := g.db.transact(ctx, ctx, load{documents: 1, rows: 1}, map[shelf]bool{}, func(*conn) error { done = true; return nil }); err != nil || !done {
+	if err := g.db.transact(ctx, ctx, load{documents: 1, rows: 1}, map[partition]bool{}, func(*conn) error { done = true; return nil }); err != nil || !done {
 		t.Errorf("got %t, %v, want no error and done", done, err)
 	}
 }
@@ -315,7 +315,7 @@ func TestGroup_WhoIsPutBackStaysBeforeLargeOnes(t *testing.T) {
 	came, served := 0, 0
 	submit := func(rows int, do func(*conn) error) {
 		before := len(g.waiting())
-		all.Go(func() { _ = g.db.transact(t.Context(), t.Context(), load{rows: rows}, map[shelf]bool{}, do) })
+		all.Go(func() { _ = g.db.transact(t.Context(), t.Context(), load{rows: rows}, map[partition]bool{}, do) })
 		g.inLine(before + 1)
 	}
 	var large func()
@@ -331,10 +331,10 @@ func TestGroup_WhoIsPutBackStaysBeforeLargeOnes(t *testing.T) {
 			return nil
 		})
 	}
-	g.db.writing <- struct{}{}
+	g.db.writerLock <- struct{}{}
 	large()
 	submit(largeRows+1, func(*conn) error { served = came; return nil })
-	<-g.db.writing
+	<-g.db.writerLock
 	all.Wait()
 	if served > 4 {
 		t.Errorf("the second in line was done after %d others", served)
@@ -347,9 +347,9 @@ func TestGroup_WhoIsPutBackCanLeave(t *testing.T) {
 	g := newGroup(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	ours := g.add(ctx, nil, 1)
-	g.db.line.add(g.add(t.Context(), nil, 2))
+	g.db.queue.add(g.add(t.Context(), nil, 2))
 	cancel()
-	g.db.line.back([]*job{ours, g.add(t.Context(), nil, 3)})
+	g.db.queue.requeue([]*job{ours, g.add(t.Context(), nil, 3)})
 	select {
 	case <-ours.done:
 	default:
@@ -366,11 +366,11 @@ func TestGroup_AForeignLockIsWaitedForOnce(t *testing.T) {
 	g := newGroup(t)
 	other := raw(t, g.ws.file.path, "BEGIN IMMEDIATE")
 	for i := range 4 {
-		g.db.line.add(g.add(t.Context(), nil, i))
+		g.db.queue.add(g.add(t.Context(), nil, i))
 	}
-	g.db.writing <- struct{}{}
+	g.db.writerLock <- struct{}{}
 	began := time.Now()
-	g.db.serve()
+	g.db.runJobs()
 	took := time.Since(began)
 	if err := other.close(); err != nil {
 		t.Error(err)
@@ -393,16 +393,16 @@ func TestGroup_NoVerdictStandsOnWhatWasNotStored(t *testing.T) {
 	if err := g.ws.Write(t.Context(), []driver.Write{person(g.c, 50)}); err != nil {
 		t.Fatal(err)
 	}
-	g.db.writing <- struct{}{}
+	g.db.writerLock <- struct{}{}
 	if err := g.db.writer.script("PRAGMA foreign_keys = ON; CREATE TABLE p (a PRIMARY KEY); CREATE TABLE q (a REFERENCES p (a) DEFERRABLE INITIALLY DEFERRED)"); err != nil {
 		t.Fatal(err)
 	}
 	first, second, bad := g.add(t.Context(), nil, 1), g.add(t.Context(), nil, 1), g.add(t.Context(), nil)
 	bad.do = func(c *conn) error { return c.exec("INSERT INTO q VALUES (7)") } // which the commit refuses
 	for _, j := range g.jobs {
-		g.db.line.add(j)
+		g.db.queue.add(j)
 	}
-	g.db.serve()
+	g.db.runJobs()
 	if dup := new(driver.DuplicateError); first.err == nil || second.err == nil || errors.As(second.err, &dup) || g.stored() != 1 {
 		t.Errorf("%v, %v, %v, %d stored", first.err, second.err, bad.err, g.stored())
 	}
@@ -424,12 +424,12 @@ func TestGroup_WhoHasGoneIsNoHead(t *testing.T) {
 	g.add(t.Context(), nil, 100) // for whom they make room
 	for i, j := range g.jobs {
 		if i == 20 {
-			g.db.line.turns.Serve(0, 1, 1) // it comes later
+			g.db.queue.turns.Serve(0, 1, 1) // it comes later
 		}
-		g.db.line.add(j)
+		g.db.queue.add(j)
 	}
-	g.db.writing <- struct{}{}
-	g.db.serve()
+	g.db.writerLock <- struct{}{}
+	g.db.runJobs()
 	if n := len(g.waiting()); n != 19 || g.stored() != 1 {
 		t.Errorf("%d wait, %d were stored", n, g.stored())
 	}
@@ -440,9 +440,9 @@ func TestGroup_WhoHasGoneIsNoHead(t *testing.T) {
 
 // waiting returns the jobs in line.
 func (g *grouped) waiting() []*job {
-	g.db.line.mu.Lock()
-	defer g.db.line.mu.Unlock()
-	return slices.Clone(g.db.line.jobs)
+	g.db.queue.mu.Lock()
+	defer g.db.queue.mu.Unlock()
+	return slices.Clone(g.db.queue.jobs)
 }
 
 // TestGroup_ManyWriters: every one of many that write at once reads what it was told is stored, and who gives up
@@ -466,11 +466,11 @@ func TestGroup_ManyWriters(t *testing.T) {
 		})
 	}
 	writers.Wait()
-	g.db.writing <- struct{}{}
+	g.db.writerLock <- struct{}{}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	err := g.ws.Write(ctx, []driver.Write{person(g.c, 999)})
-	<-g.db.writing
+	<-g.db.writerLock
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
 	}
@@ -486,7 +486,7 @@ func TestGroup_ManyWriters(t *testing.T) {
 func (g *grouped) held() bool {
 	g.db.mu.Lock()
 	defer g.db.mu.Unlock()
-	return len(g.db.idle) > 0 && g.db.idle[0].holding
+	return len(g.db.idle) > 0 && g.db.idle[0].inSnapshot
 }
 
 // TestLogIsWrittenBackWhole although a reader lies idle with a snapshot of before the commit, alone and together.
@@ -504,14 +504,14 @@ func TestLogIsWrittenBackWhole(t *testing.T) {
 					g.add(t.Context(), nil, n)
 				}
 				if jobs > 1 {
-					g.db.writing <- struct{}{}
-					if done := g.db.together(g.jobs, false); done < jobs {
+					g.db.writerLock <- struct{}{}
+					if done := g.db.runGrouped(g.jobs, false); done < jobs {
 						t.Fatal("not written together")
 					}
-					<-g.db.writing
+					<-g.db.writerLock
 					return
 				}
-				if err := g.db.alone(g.jobs[0]); err != nil {
+				if err := g.db.runAlone(g.jobs[0]); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -568,7 +568,7 @@ func TestLogBeginsAnew_BesideALongQuestion(t *testing.T) {
 	}
 	for log() < 400*most {
 		write()
-		if !db.shortening.Load() {
+		if !db.truncating.Load() {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
@@ -604,7 +604,7 @@ func TestLogIsMovedBesideTheWriter(t *testing.T) {
 		return info.Size()
 	}
 	before, rows := size(), 0
-	for n := 0; rows < moveRows; n += 100 {
+	for n := 0; rows < checkpointRows; n += 100 {
 		var some []driver.Write
 		for i := range 100 {
 			some = append(some, person(c, n+i))
@@ -647,19 +647,19 @@ func testLogBeginsAnew(t *testing.T, shared, long bool) {
 	for range 2 {
 		readers.Go(func() {
 			for ctx.Err() == nil {
-				lane := db.reading
+				lane := db.readerSlots
 				if long {
 					lane = db.lanes.long
 				}
-				if into(ctx, lane) != nil {
+				if enter(ctx, lane) != nil {
 					return
 				}
-				r, err := db.spare(ctx)
+				r, err := db.extraReader(ctx)
 				if err != nil {
 					<-lane
 					return
 				}
-				_, _, err = r.findByID(ws.engine, place{ws: ws.space.id, t: ws.tables["people"], id: "x"})
+				_, _, err = r.findByID(ws.engine, recentKey{ws: ws.space.id, t: ws.tables["people"], id: "x"})
 				own := begun.Add(1)
 				for until := time.Now().Add(10 * time.Millisecond); begun.Load() == own && time.Now().Before(until); {
 					time.Sleep(time.Millisecond)
@@ -692,7 +692,7 @@ func testLogBeginsAnew(t *testing.T, shared, long bool) {
 			if waited {
 				break
 			}
-			for db.shortening.Load() { // a busy machine could write much until then
+			for db.truncating.Load() { // a busy machine could write much until then
 				time.Sleep(time.Millisecond)
 			}
 		}

@@ -21,9 +21,9 @@ func (w *workspace) asked(ctx context.Context, t *testing.T, name string, n int)
 		return err
 	}
 	defer w.file.release()
-	v := visit{ctx: ctx, db: db, space: w.space, question: question{w.space.party, name}}
-	return failed(ctx, "count", v.answer(func(r *reader) error {
-		return r.conn.until(ctx, func() error {
+	v := queryRun{ctx: ctx, db: db, space: w.space, key: queryKey{w.space.party, name}}
+	return failed(ctx, "count", v.execute(func(r *reader) error {
+		return r.conn.runUntil(ctx, func() error {
 			return r.conn.rows(counting, []any{int64(n)}, nil)
 		})
 	}))
@@ -51,8 +51,8 @@ func (e *Engine) takeProcessors(t *testing.T) (give func()) {
 	t.Helper()
 	var taken []*turn
 	elsewhere := &space{}
-	for range e.turns.processors {
-		at, err := e.turns.enter(t.Context(), elsewhere)
+	for range e.scheduler.processors {
+		at, err := e.scheduler.acquire(t.Context(), elsewhere)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -60,15 +60,15 @@ func (e *Engine) takeProcessors(t *testing.T) (give func()) {
 	}
 	return func() {
 		for _, at := range taken {
-			e.turns.leave(at)
+			e.scheduler.release(at)
 		}
 	}
 }
 
 func (e *Engine) waitingTurns() int {
-	e.turns.mu.Lock()
-	defer e.turns.mu.Unlock()
-	return len(e.turns.waiting)
+	e.scheduler.mu.Lock()
+	defer e.scheduler.mu.Unlock()
+	return len(e.scheduler.waiting)
 }
 
 // TestLanes_LongQuestionsWait for a turn and for each other, and nothing else waits for them: neither a quick question,
@@ -101,9 +101,9 @@ func testLongQuestionsWait(t *testing.T, shared bool) {
 		})
 	}
 	waitFor(t, "some have a connection and the others wait for one", func() bool {
-		return e.waitingTurns() == long && ws.space.waiting.Load() == int64(more)
+		return e.waitingTurns() == long && ws.space.waitingLong.Load() == int64(more)
 	})
-	waitFor(t, "no reader is taken", func() bool { return len(db.reading) == 0 && len(ws.space.asking) == 0 })
+	waitFor(t, "no reader is taken", func() bool { return len(db.readerSlots) == 0 && len(ws.space.quick) == 0 })
 	for what, ask := range map[string]func() error{
 		"a quick question": func() error { return ws.asked(t.Context(), t, "quick", few) },
 		"a document by its id": func() error {
@@ -124,12 +124,12 @@ func testLongQuestionsWait(t *testing.T, shared bool) {
 	waitFor(t, "the neighbour's question has a connection", func() bool { return e.waitingTurns() == long+1 })
 	end()
 	waitFor(t, "those whose callers have gone left no trace", func() bool {
-		return e.waitingTurns() == 1 && ws.space.waiting.Load() == 0 && len(ws.space.long) == 0
+		return e.waitingTurns() == 1 && ws.space.waitingLong.Load() == 0 && len(ws.space.long) == 0
 	})
 	give()
 	asking.Wait()
-	if len(db.lanes.long) != 0 || len(e.turns.running) != 0 || len(db.reading) != 0 {
-		t.Errorf("%d connections, %d processors, %d readers are taken", len(db.lanes.long), len(e.turns.running), len(db.reading))
+	if len(db.lanes.long) != 0 || len(e.scheduler.running) != 0 || len(db.readerSlots) != 0 {
+		t.Errorf("%d connections, %d processors, %d readers are taken", len(db.lanes.long), len(e.scheduler.running), len(db.readerSlots))
 	}
 	if err := ws.asked(t.Context(), t, "long 1", many); err != nil {
 		t.Errorf("with the others gone: %v", err)
@@ -155,17 +155,17 @@ func TestLanes_PartsOfOneWorkspace(t *testing.T) {
 	if err := ws.asked(t.Context(), t, "long", many); err != nil {
 		t.Fatal(err)
 	}
-	if db := ws.file.db; !db.lanes.isLong(question{ws.space.party, "long"}, time.Now()) || db.lanes.isLong(question{neighbour.space.party, "long"}, time.Now()) {
+	if db := ws.file.db; !db.lanes.isLong(queryKey{ws.space.party, "long"}, time.Now()) || db.lanes.isLong(queryKey{neighbour.space.party, "long"}, time.Now()) {
 		t.Error("what was long for one is not, or is for the other")
 	}
 	give := e.takeProcessors(t)
 	ctx, end := context.WithCancel(t.Context())
 	var asking sync.WaitGroup
 	long := cap(ws.space.long)
-	for range long + maxWaiting {
+	for range long + maxWaitingLong {
 		asking.Go(func() { _ = ws.asked(ctx, t, "long", many) })
 	}
-	waitFor(t, "no more of the party may wait", func() bool { return e.waitingTurns() == long && ws.space.waiting.Load() == maxWaiting })
+	waitFor(t, "no more of the party may wait", func() bool { return e.waitingTurns() == long && ws.space.waitingLong.Load() == maxWaitingLong })
 	if err := ws.asked(t.Context(), t, "long", many); !errors.Is(err, driver.ErrSlow) {
 		t.Errorf("one more: %v", err)
 	}
@@ -201,11 +201,11 @@ func TestLanes_KeepsAReader(t *testing.T) {
 	ws, neighbour := openWorkspace(t, e, names[0], c), openWorkspace(t, e, names[1], c)
 	fill(t, ws, c, 3)
 	for range e.opts.Readers - 1 {
-		ws.space.asking <- struct{}{}
+		ws.space.quick <- struct{}{}
 	}
 	ended, end := context.WithCancel(t.Context())
 	end()
-	if err := into(ended, ws.space.asking); !errors.Is(err, context.Canceled) {
+	if err := enter(ended, ws.space.quick); !errors.Is(err, context.Canceled) {
 		t.Errorf("more than its share: %v", err)
 	}
 	if err := neighbour.asked(t.Context(), t, "quick", few); err != nil {
@@ -229,7 +229,7 @@ func TestLanes_OneProcessor(t *testing.T) { inBoth(t, testOneProcessor) }
 
 func testOneProcessor(t *testing.T, shared bool) {
 	e := openEngine(t, Options{Shared: shared})
-	e.turns.processors = 1
+	e.scheduler.processors = 1
 	names := neighbours(2)
 	loud, neighbour, away := openWorkspace(t, e, names[0], people()), openWorkspace(t, e, names[1], people()), openWorkspace(t, e, "w1", people())
 	if shared && away.file == loud.file {
@@ -262,22 +262,22 @@ func TestLanes_JudgedByWork(t *testing.T) {
 	e := openEngine(t, Options{})
 	ws := openWorkspace(t, e, "acme", people())
 	at := time.Now()
-	e.turns.now = func() time.Time { return at }
+	e.scheduler.now = func() time.Time { return at }
 	db, err := ws.acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer ws.file.release()
 	isLong := func(name string, later time.Duration) bool {
-		return db.lanes.isLong(question{ws.space.id, name}, time.Now().Add(later))
+		return db.lanes.isLong(queryKey{ws.space.id, name}, time.Now().Add(later))
 	}
 	if err := ws.asked(t.Context(), t, "work", many); err != nil || !isLong("work", 0) {
 		t.Errorf("much work in no time is not taken for long: %v", err)
 	}
-	if isLong("work", longFor) {
+	if isLong("work", longMemory) {
 		t.Error("it is long for ever")
 	}
-	e.turns.now = func() time.Time { at = at.Add(time.Hour); return at }
+	e.scheduler.now = func() time.Time { at = at.Add(time.Hour); return at }
 	if err := ws.asked(t.Context(), t, "held up", few); err != nil || isLong("held up", 0) {
 		t.Errorf("a small question that was held up is taken for long: %v", err)
 	}
@@ -287,10 +287,10 @@ func TestLanes_JudgedByWork(t *testing.T) {
 	if err := ws.asked(t.Context(), t, "work", few); err != nil || isLong("work", 0) {
 		t.Errorf("what was quick this time is taken for long: %v", err)
 	}
-	v := visit{ctx: t.Context(), db: db, space: ws.space, question: question{ws.space.id, "failed"}}
-	db.lanes.did(v.question, quickSteps, time.Now())
+	v := queryRun{ctx: t.Context(), db: db, space: ws.space, key: queryKey{ws.space.id, "failed"}}
+	db.lanes.record(v.key, quickSteps, time.Now())
 	fault := errors.New("it failed")
-	if err := v.answer(func(*reader) error { return fault }); !errors.Is(err, fault) || !isLong("failed", 0) {
+	if err := v.execute(func(*reader) error { return fault }); !errors.Is(err, fault) || !isLong("failed", 0) {
 		t.Errorf("a question that ended early is taken for quick: %v", err)
 	}
 	give := e.takeProcessors(t)
@@ -313,9 +313,9 @@ func TestLanes_Searched(t *testing.T) {
 	}
 	defer ws.file.release()
 	steps := func(length int) int64 {
-		v := visit{ctx: t.Context(), db: db, space: ws.space, question: question{0, "search"}}
+		v := queryRun{ctx: t.Context(), db: db, space: ws.space, key: queryKey{0, "search"}}
 		const search = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000) SELECT count(*) FROM n WHERE " + instrFold + "(?1 || i, 'x')"
-		if err := v.answer(func(r *reader) error { return r.conn.rows(search, []any{string(make([]byte, length))}, nil) }); err != nil {
+		if err := v.execute(func(r *reader) error { return r.conn.rows(search, []any{string(make([]byte, length))}, nil) }); err != nil {
 			t.Fatal(err)
 		}
 		return v.steps
@@ -333,9 +333,9 @@ func TestLanes_LineIsBounded(t *testing.T) {
 	for range cap(ws.space.long) {
 		ws.space.long <- struct{}{}
 	}
-	ws.space.waiting.Store(maxWaiting)
-	if err := ws.asked(t.Context(), t, "long", many); !errors.Is(err, driver.ErrSlow) || ws.space.waiting.Load() != maxWaiting {
-		t.Errorf("%v, %d wait", err, ws.space.waiting.Load())
+	ws.space.waitingLong.Store(maxWaitingLong)
+	if err := ws.asked(t.Context(), t, "long", many); !errors.Is(err, driver.ErrSlow) || ws.space.waitingLong.Load() != maxWaitingLong {
+		t.Errorf("%v, %d wait", err, ws.space.waitingLong.Load())
 	}
 }
 
@@ -365,9 +365,9 @@ func TestLanes_ConnectionsAreBounded(t *testing.T) {
 				t.Errorf("one more: %v", err)
 			}
 		})
-		waitFor(t, "both wait", func() bool { return ws.space.waiting.Load() == 2 })
+		waitFor(t, "both wait", func() bool { return ws.space.waitingLong.Load() == 2 })
 		end()
-		waitFor(t, "one has gone", func() bool { return ws.space.waiting.Load() == 1 })
+		waitFor(t, "one has gone", func() bool { return ws.space.waitingLong.Load() == 1 })
 		for range cap(lane) {
 			<-lane
 		}
@@ -395,8 +395,8 @@ func TestLanes_RowsAreGivenOnce(t *testing.T) {
 	const rows = 2 * quickSteps / rowSteps
 	asking.Go(func() {
 		n := 0
-		v := visit{ctx: t.Context(), db: db, space: ws.space, question: question{0, "rows"}}
-		err := v.answer(func(r *reader) error {
+		v := queryRun{ctx: t.Context(), db: db, space: ws.space, key: queryKey{0, "rows"}}
+		err := v.execute(func(r *reader) error {
 			return r.conn.rows("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1) SELECT i FROM n", []any{int64(rows)},
 				func(*sqlite.Stmt) error { n++; return nil })
 		})
@@ -404,7 +404,7 @@ func TestLanes_RowsAreGivenOnce(t *testing.T) {
 			t.Errorf("%d of %d rows, %v", n, rows, err)
 		}
 	})
-	waitFor(t, "it waits", func() bool { return ws.space.waiting.Load() == 1 })
+	waitFor(t, "it waits", func() bool { return ws.space.waitingLong.Load() == 1 })
 	<-ws.space.long
 	asking.Wait()
 }

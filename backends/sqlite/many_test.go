@@ -24,7 +24,7 @@ func TestWorkspacesShareTheirStatements(t *testing.T) {
 			t.Fatalf("workspace %d has statements of its own", i)
 		}
 	}
-	if ws := openWorkspace(t, e, "x", other); ws.schema == first.schema || ws.known[c] != nil {
+	if ws := openWorkspace(t, e, "x", other); ws.schema == first.schema || ws.byCollection[c] != nil {
 		t.Error("another list of collections is taken for the same")
 	}
 	for range 3 * maxSchemas {
@@ -55,8 +55,8 @@ func TestConnectionsAreOpenedWhenNeeded(t *testing.T) {
 	defer ws.file.release()
 	connections := func(writer bool, readers int) {
 		t.Helper()
-		db.writing <- struct{}{}
-		defer func() { <-db.writing }()
+		db.writerLock <- struct{}{}
+		defer func() { <-db.writerLock }()
 		db.mu.Lock()
 		defer db.mu.Unlock()
 		if (db.writer != nil) != writer || len(db.idle) != readers {

@@ -82,7 +82,7 @@ func TestOpeningAFileThatIsBeingReadKeepsTheLocks(t *testing.T) {
 	if done, err := ws.file.closeIdle(); !done || err != nil {
 		t.Fatalf("got %v, %v, want done and no error", done, err)
 	}
-	if err := e.reading(e.Place("mine"), func(*conn, map[string]string) error {
+	if err := e.inspect(e.Place("mine"), func(*conn, map[string]string) error {
 		return ws.Write(t.Context(), []driver.Write{person(c, 2)})
 	}); err != nil {
 		t.Fatal(err)

@@ -80,8 +80,8 @@ func testRecentDocuments(t *testing.T, shared bool) {
 			t.Fatal("documents that nobody asks for are kept")
 		}
 	}
-	var r recent
-	if r.put(place{asked: strings.Repeat("x", maxRecentSize+1)}, seen{}); len(r.docs) > 0 {
+	var r recentCache
+	if r.put(recentKey{asked: strings.Repeat("x", maxRecentSize+1)}, recentDoc{}); len(r.docs) > 0 {
 		t.Error("a question larger than any document is kept")
 	}
 }
@@ -95,7 +95,7 @@ func testKeptCounts(t *testing.T, shared bool) {
 	c, other := people(), tagged()
 	other.Name = "others"
 	ws := openWorkspace(t, e, "w", c, other)
-	fill(t, ws, c, leastKept)
+	fill(t, ws, c, minCachedCount)
 	german := onField("country", driver.Exists, true)
 	counted := func() int64 {
 		n, err := ws.Count(t.Context(), c, german)
@@ -112,9 +112,9 @@ func testKeptCounts(t *testing.T, shared bool) {
 	kept := func() int {
 		db.counts.mu.Lock()
 		defer db.counts.mu.Unlock()
-		return len(db.counts.tables[shelf{ws.space.id, c.Name}].kept)
+		return len(db.counts.partitions[partition{ws.space.id, c.Name}].counts)
 	}
-	if counted() != leastKept || kept() != 1 {
+	if counted() != minCachedCount || kept() != 1 {
 		t.Fatalf("%d are counted, %d counts kept", counted(), kept())
 	}
 	if n, err := ws.Count(t.Context(), c, onField("country", driver.Eq, "XX")); n != 0 || err != nil || kept() != 1 {
@@ -126,7 +126,7 @@ func testKeptCounts(t *testing.T, shared bool) {
 	if kept() != 1 {
 		t.Error("a write to another table took the count away")
 	}
-	if err := ws.Write(t.Context(), []driver.Write{person(c, leastKept), person(c, 0)}); !errors.As(err, new(*driver.DuplicateError)) || kept() != 1 {
+	if err := ws.Write(t.Context(), []driver.Write{person(c, minCachedCount), person(c, 0)}); !errors.As(err, new(*driver.DuplicateError)) || kept() != 1 {
 		t.Errorf("a write that is refused took the count away: %v", err)
 	}
 	stop := make(chan struct{})
@@ -144,10 +144,10 @@ func testKeptCounts(t *testing.T, shared bool) {
 		})
 	}
 	for i := range 80 {
-		if err := ws.Write(t.Context(), []driver.Write{person(c, leastKept+i)}); err != nil {
+		if err := ws.Write(t.Context(), []driver.Write{person(c, minCachedCount+i)}); err != nil {
 			t.Fatal(err)
 		}
-		if n := counted(); n != int64(leastKept+i+1) {
+		if n := counted(); n != int64(minCachedCount+i+1) {
 			t.Fatalf("%d after write %d", n, i)
 		}
 	}
@@ -163,7 +163,7 @@ func TestCountKey(t *testing.T) {
 		{"a", "b"}, {"a\x00string:b"}, {"a\x00string:1:b"}, {"a", "b\x00string:c"}, {"a\x00string:b", "c"}, {"a", "b\x00string:1:c"}, {"a\x00string:1:b", "c"},
 		{int64(1)}, {1.0}, {"1"}, {true}, {"true"}, {nil}, {"<nil>"},
 	} {
-		key := countKey("SELECT", args)
+		key := cacheKey("SELECT", args)
 		if before, ok := seen[key]; ok {
 			t.Errorf("%#v and %#v have one key", before, args)
 		}

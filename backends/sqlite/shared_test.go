@@ -74,14 +74,14 @@ func TestShared_WorkspacesStayWhereTheyAre(t *testing.T) {
 	if ws, err := e.Open(t.Context(), apart); err != nil || ws.(*workspace).shared {
 		t.Errorf("one that is to be apart shares a file: %v", err)
 	}
-	b, err := os.ReadFile(e.own(names[0]))
+	b, err := os.ReadFile(e.ownPath(names[0]))
 	if err == nil {
-		err = os.WriteFile(e.own(names[1]), b, 0o600)
+		err = os.WriteFile(e.ownPath(names[1]), b, 0o600)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := e.Open(t.Context(), opening(names[1], "", c)); !errors.As(err, new(*driver.DamagedError)) || !strings.Contains(err.Error(), "lies both in") {
+	if _, err := e.Open(t.Context(), opening(names[1], "", c)); !errors.As(err, new(*driver.DamagedError)) || !strings.Contains(err.Error(), "is both in") {
 		t.Errorf("one that lies in two places: %v", err)
 	}
 }
@@ -120,7 +120,7 @@ func TestShared_RemovedIsGone(t *testing.T) {
 	for _, name := range names[:2] {
 		ws := openWorkspace(t, e, name, c)
 		var writes []driver.Write
-		for i := range clearBatch + 10 {
+		for i := range clearBatchSize + 10 {
 			w := person(c, i)
 			w.Doc.Values = append(w.Doc.Values, []string{"a", "b"})
 			writes = append(writes, w)
@@ -131,13 +131,13 @@ func TestShared_RemovedIsGone(t *testing.T) {
 		if _, err := ws.Counter(t.Context(), "n", 1, 0); err != nil {
 			t.Fatal(err)
 		}
-		ws.file.fields.change(func(all map[fieldKey]*fieldIndex) {
+		ws.file.indexes.update(func(all map[fieldKey]*fieldIndex) {
 			all[fieldKey{ws.space.id, "people", "", "k"}] = &fieldIndex{state: driver.IndexReady}
 		})
 		all = append(all, ws)
 	}
 	gone, kept := all[0], all[1]
-	want := int64(3*(clearBatch+10) + 2)
+	want := int64(3*(clearBatchSize+10) + 2)
 	if n := rows(t, gone.file.path, gone.space.id); n != want {
 		t.Fatalf("%d rows", n)
 	}
@@ -153,7 +153,7 @@ func TestShared_RemovedIsGone(t *testing.T) {
 	if n, m := rows(t, gone.file.path, gone.space.id), rows(t, kept.file.path, kept.space.id); n != 0 || m != want {
 		t.Errorf("%d rows remain, and %d of its neighbour", n, m)
 	}
-	if has := kept.file.fields.indexedBy; has(fieldKey{gone.space.id, "people", "", "k"}) != nil || has(fieldKey{kept.space.id, "people", "", "k"}) == nil {
+	if has := kept.file.indexes.indexedBy; has(fieldKey{gone.space.id, "people", "", "k"}) != nil || has(fieldKey{kept.space.id, "people", "", "k"}) == nil {
 		t.Error("its indexes remain, or its neighbour's do not")
 	}
 	again := openWorkspace(t, e, names[0], c)
@@ -172,19 +172,19 @@ func TestShared_WritesBehindARemoval(t *testing.T) {
 	c := people()
 	names := neighbours(2)
 	ws, other := openWorkspace(t, e, names[0], c), openWorkspace(t, e, names[1], c)
-	fill(t, ws, c, leastIndexed)
+	fill(t, ws, c, minIndexedDocuments)
 	db, err := ws.acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	db.writing <- struct{}{} // until all wait
+	db.writerLock <- struct{}{} // until all wait
 	removed, written := make(chan error, 1), make(chan error, 1)
 	go func() { removed <- e.Remove(t.Context(), names[0], "") }()
 	waiting := func(n int) {
 		for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-			db.line.mu.Lock()
-			have := len(db.line.jobs)
-			db.line.mu.Unlock()
+			db.queue.mu.Lock()
+			have := len(db.queue.jobs)
+			db.queue.mu.Unlock()
 			if have == n {
 				return
 			}
@@ -196,15 +196,15 @@ func TestShared_WritesBehindARemoval(t *testing.T) {
 	waiting(2)
 	key, made := fieldKey{ws.space.id, "people", "", "score"}, make(chan struct{})
 	go func() {
-		e.makeIndex(t.Context(), fieldJob{w: ws, t: ws.tables["people"], key: key})
+		e.buildIndex(t.Context(), indexJob{w: ws, t: ws.tables["people"], key: key})
 		close(made)
 	}()
 	waiting(3)
-	<-db.writing
+	<-db.writerLock
 	if err := <-removed; err != nil {
 		t.Error(err)
 	}
-	if <-made; columnOf(t, other, 0, "SELECT name FROM sqlite_schema WHERE name = 'fields'") != nil || ws.file.fields.status(key).State != "" {
+	if <-made; columnOf(t, other, 0, "SELECT name FROM sqlite_schema WHERE name = 'fields'") != nil || ws.file.indexes.status(key).State != "" {
 		t.Error("an index was made of what is gone, or is said to be")
 	}
 	if err := <-written; !errors.Is(err, errRemoved) {
@@ -263,7 +263,7 @@ func TestShared_RemovalIsFinished(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := db.transact(t.Context(), t.Context(), load{}, nil, func(c *conn) error {
-		_, err := ws.file.takeOut(c, names[0], "")
+		_, err := ws.file.markRemoved(c, names[0], "")
 		return err
 	}); err != nil {
 		t.Fatal(err)
@@ -325,7 +325,7 @@ func TestShared_AnotherFileIsFoundOut(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	path := e.shared(names[0])
+	path := e.sharedPath(names[0])
 	// Closed while the engine looks into the file on its own, it leaves its log behind, which would be taken for that
 	// of the next.
 	for _, err := os.Stat(path + "-wal"); err == nil; _, err = os.Stat(path + "-wal") {
@@ -349,7 +349,7 @@ func TestShared_AnotherFileIsFoundOut(t *testing.T) {
 			t.Errorf("workspace %d with the file back: %d, %v", i, n, err)
 		}
 	}
-	if _, err := os.Stat(e.own(names[0])); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(e.ownPath(names[0])); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a file of its own was made: %v", err)
 	}
 }
@@ -360,7 +360,7 @@ func TestShared_ForeignFilesAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	c := people()
 	e := openEngine(t, Options{Dir: dir, Shared: true})
-	path := e.shared("w")
+	path := e.sharedPath("w")
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}

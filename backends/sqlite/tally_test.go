@@ -87,20 +87,20 @@ func testTallyOfSharedTransactions(t *testing.T, shared bool) {
 	if _, err := w.Used(t.Context()); err != nil { // so that the quota holds
 		t.Fatal(err)
 	}
-	db.writing <- struct{}{} // so that they share
+	db.writerLock <- struct{}{} // so that they share
 	const all, most = 20, 10
 	waits := func(n int) {
 		for waiting := -1; waiting != n; {
-			db.line.mu.Lock()
-			waiting = len(db.line.jobs)
-			db.line.mu.Unlock()
+			db.queue.mu.Lock()
+			waiting = len(db.queue.jobs)
+			db.queue.mu.Unlock()
 		}
 	}
 	errs := make(chan error, all)
 	gone, cancel := context.WithCancel(t.Context())
 	left, times := make(chan error), 0
 	go func() { // goes away once it is done for the second time, with savepoints, since others fail
-		left <- db.transact(gone, gone, load{documents: 1, rows: 1}, map[shelf]bool{}, func(c *conn) error {
+		left <- db.transact(gone, gone, load{documents: 1, rows: 1}, map[partition]bool{}, func(c *conn) error {
 			c.tally[w.space.id] = c.tally[w.space.id].Plus(driver.Usage{Documents: 1})
 			if times++; times == 2 {
 				cancel()
@@ -119,7 +119,7 @@ func testTallyOfSharedTransactions(t *testing.T, shared bool) {
 		}()
 	}
 	waits(all + 1)
-	<-db.writing
+	<-db.writerLock
 	if err := <-left; err == nil || times != 2 {
 		t.Errorf("who went away: %v, done %d times", err, times)
 	}
@@ -144,7 +144,7 @@ func testTallyOfSharedTransactions(t *testing.T, shared bool) {
 	if err := w.Write(t.Context(), []driver.Write{person(c, 100), person(c, 101)}); err != nil { // which nobody has counted
 		t.Fatal(err)
 	}
-	db.writing <- struct{}{} // so that both have counted before either corrects
+	db.writerLock <- struct{}{} // so that both have counted before either corrects
 	for range 2 {
 		go func() {
 			_, err := w.Recount(context.WithoutCancel(t.Context()))
@@ -152,7 +152,7 @@ func testTallyOfSharedTransactions(t *testing.T, shared bool) {
 		}()
 	}
 	waits(2)
-	<-db.writing
+	<-db.writerLock
 	if err := errors.Join(<-errs, <-errs); err != nil {
 		t.Error(err)
 	}

@@ -18,21 +18,21 @@ func rowsOf(jobs []*job) map[int64]int {
 }
 
 func waitingJob(ws int64, rows int) *job {
-	return &job{load: load{ws: ws, rows: rows}, touched: map[shelf]bool{}, done: make(chan struct{})}
+	return &job{load: load{ws: ws, rows: rows}, partitions: map[partition]bool{}, done: make(chan struct{})}
 }
 
 // TestWriterTurns_RotateByWorkspace holds that workspaces take turns by rows written, however many large jobs one of
 // them has waiting.
 func TestWriterTurns_RotateByWorkspace(t *testing.T) {
 	t.Parallel()
-	var l line
+	var l jobQueue
 	for range 50 {
 		l.add(waitingJob(1, 2000))
 	}
 	l.add(waitingJob(2, 1000))
 	got := map[int64]int{}
 	for turn := range 30 {
-		jobs := l.next()
+		jobs := l.take()
 		rows := rowsOf(jobs)
 		if all := rows[1] + rows[2]; all > maxGroupRows {
 			t.Errorf("turn %d: %d rows in one transaction while others wait", turn, all)
@@ -54,18 +54,18 @@ func TestWriterTurns_RotateByWorkspace(t *testing.T) {
 func TestWriterTurns_SmallJobWaitsForOneLarge(t *testing.T) {
 	t.Parallel()
 	for ws := range int64(3) {
-		var l line
+		var l jobQueue
 		for range 20 {
 			l.add(waitingJob(1, 2000))
 			l.add(waitingJob(2, 2000))
 		}
 		for turn := range 8 {
-			l.next()
+			l.take()
 			small := waitingJob(ws, 12)
 			l.add(small)
 			n := 0
 			for served := false; !served; n++ {
-				served = rowsOf(l.next())[ws] == small.rows
+				served = rowsOf(l.take())[ws] == small.rows
 			}
 			if n > 2 {
 				t.Errorf("turn %d: a small job of workspace %d waited for %d transactions", turn, ws, n-1)
@@ -78,13 +78,13 @@ func TestWriterTurns_SmallJobWaitsForOneLarge(t *testing.T) {
 // arrive.
 func TestWriterTurns_LargeJobIsNotStarved(t *testing.T) {
 	t.Parallel()
-	var l line
+	var l jobQueue
 	l.add(waitingJob(1, 2000))
-	l.next()
+	l.take()
 	l.add(waitingJob(1, 2000))
 	for turn := int64(0); ; turn++ {
 		l.add(waitingJob(100+turn, 12))
-		if rowsOf(l.next())[1] > 0 {
+		if rowsOf(l.take())[1] > 0 {
 			break
 		}
 		if turn > 2000 {
@@ -96,18 +96,18 @@ func TestWriterTurns_LargeJobIsNotStarved(t *testing.T) {
 // TestWriterTurns_AbandonedJobCostsNothing holds that a job whose caller left costs its workspace no turn.
 func TestWriterTurns_AbandonedJobCostsNothing(t *testing.T) {
 	t.Parallel()
-	var l line
+	var l jobQueue
 	for range 3 {
 		gone := waitingJob(1, 100_000)
 		l.add(gone)
-		if !l.leave(gone) {
+		if !l.remove(gone) {
 			t.Error("it did not wait")
 		}
 	}
 	l.add(waitingJob(1, 2000))
 	l.add(waitingJob(2, 2000))
 	l.add(waitingJob(2, 2000))
-	if first := l.next(); rowsOf(first)[1] != 2000 {
+	if first := l.take(); rowsOf(first)[1] != 2000 {
 		t.Errorf("first comes %v", rowsOf(first))
 	}
 }
@@ -115,10 +115,10 @@ func TestWriterTurns_AbandonedJobCostsNothing(t *testing.T) {
 // TestWriterTurns_HistoryExpires holds that what workspaces wrote is forgotten once it no longer matters.
 func TestWriterTurns_HistoryExpires(t *testing.T) {
 	t.Parallel()
-	var l line
+	var l jobQueue
 	for ws := range int64(10_000) {
 		l.add(waitingJob(ws, 12))
-		l.next()
+		l.take()
 	}
 	if n := l.turns.Known(); n > 1 {
 		t.Errorf("%d workspaces are remembered", n)
@@ -163,7 +163,7 @@ func TestWriterTurns_WeighedByRows(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ws.file.release()
-	db.writing <- struct{}{}
+	db.writerLock <- struct{}{}
 	ctx, leave := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() {
@@ -179,5 +179,5 @@ func TestWriterTurns_WeighedByRows(t *testing.T) {
 		t.Error("who left was served")
 	}
 	g.inLine(0)
-	<-db.writing
+	<-db.writerLock
 }

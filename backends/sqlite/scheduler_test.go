@@ -9,7 +9,7 @@ import (
 
 // clocked is a set of turns whose clock stands still unless it is moved.
 type clocked struct {
-	turns
+	scheduler
 	at         time.Time
 	contention bool
 	paused     []time.Duration
@@ -17,7 +17,7 @@ type clocked struct {
 
 func newClocked(processors int) *clocked {
 	c := &clocked{at: time.Unix(1, 0)}
-	c.turns = turns{processors: processors, contended: func() bool { return c.contention }, now: func() time.Time { return c.at },
+	c.scheduler = scheduler{processors: processors, contended: func() bool { return c.contention }, now: func() time.Time { return c.at },
 		pause: func(d time.Duration) { c.paused = append(c.paused, d) }}
 	return c
 }
@@ -26,7 +26,7 @@ func newClocked(processors int) *clocked {
 func (c *clocked) queued(s *space) *turn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.queue(s)
+	return c.enqueue(s)
 }
 
 func runs(at *turn) bool {
@@ -61,13 +61,13 @@ func TestTurns_LeastFirst(t *testing.T) {
 	}
 	of["b1"], of["b2"] = c.queued(b), c.queued(b)
 	wantRunning(t, "one workspace alone has all", of, "a1", "a2")
-	c.leave(of["a1"])
+	c.release(of["a1"])
 	delete(of, "a1")
 	wantRunning(t, "the other has none", of, "a2", "b1")
-	c.leave(of["a2"])
+	c.release(of["a2"])
 	delete(of, "a2")
 	wantRunning(t, "each has one", of, "b1", "a3")
-	c.leave(of["b1"])
+	c.release(of["b1"])
 	delete(of, "b1")
 	wantRunning(t, "each has one again", of, "a3", "b2")
 }
@@ -92,7 +92,7 @@ func TestTurns_Half(t *testing.T) {
 		}
 		c.contention = false
 		for range processors {
-			c.leave(c.running[0])
+			c.release(c.running[0])
 		}
 		if len(c.running) != processors {
 			t.Errorf("%d of %d processors while one asks", len(c.running), processors)
@@ -124,7 +124,7 @@ func TestTurns_Slices(t *testing.T) {
 			t.Fatalf("the only one of its workspace gives way: %v", err)
 		}
 	}
-	c.leave(second)
+	c.release(second)
 	if !runs(third) {
 		t.Error("the last one waits on")
 	}
@@ -139,8 +139,8 @@ func TestTurns_LessUsed(t *testing.T) {
 	c.at = c.at.Add(10 * slice)
 	waiting := c.queued(b)
 	c.mu.Lock()
-	c.release(at)
-	again := c.queue(a)
+	c.account(at)
+	again := c.enqueue(a)
 	c.mu.Unlock()
 	slices := 0
 	for ; !runs(again); slices++ {
@@ -149,15 +149,15 @@ func TestTurns_LessUsed(t *testing.T) {
 		}
 		c.at = c.at.Add(slice)
 		c.mu.Lock()
-		c.release(waiting)
-		waiting = c.queue(b)
+		c.account(waiting)
+		waiting = c.enqueue(b)
 		c.mu.Unlock()
 	}
 	if slices < 9 || slices > 11 {
 		t.Errorf("%d slices against 10", slices)
 	}
 	c.at = c.at.Add(time.Hour)
-	if left := b.usage.lately(c.at); left != 0 {
+	if left := b.usage.decayed(c.at); left != 0 {
 		t.Errorf("an hour later %v count", left)
 	}
 }
@@ -169,13 +169,13 @@ func TestTurns_Leaving(t *testing.T) {
 	at := c.queued(a)
 	ended, end := context.WithCancel(t.Context())
 	end()
-	if _, err := c.enter(ended, b); !errors.Is(err, context.Canceled) || len(c.waiting) != 0 || b.usage.running != 0 {
+	if _, err := c.acquire(ended, b); !errors.Is(err, context.Canceled) || len(c.waiting) != 0 || b.usage.running != 0 {
 		t.Errorf("%v, %d wait", err, len(c.waiting))
 	}
 	late := &turn{space: b, ready: make(chan struct{})} // is let in between the end of its context and the lock
-	c.leave(at)
+	c.release(at)
 	c.running, b.usage.running = append(c.running, late), 1
-	if err := c.wait(ended, late); !errors.Is(err, context.Canceled) || len(c.running) != 0 || b.usage.running != 0 {
+	if err := c.await(ended, late); !errors.Is(err, context.Canceled) || len(c.running) != 0 || b.usage.running != 0 {
 		t.Errorf("%v, %d run", err, len(c.running))
 	}
 	if next := c.queued(a); !runs(next) {
@@ -206,14 +206,14 @@ func TestTurns_Gap(t *testing.T) {
 	if len(c.paused) == 0 {
 		t.Error("no gap while all processors are taken")
 	}
-	c.paused, b.usage.used = nil, a.usage.used/2
+	c.paused, b.usage.spent = nil, a.usage.spent/2
 	other = renew(other)
 	if len(c.paused) != 0 {
 		t.Error("a gap of the workspace that has used less")
 	}
-	c.leave(other)
+	c.release(other)
 	if at = renew(at); len(c.paused) != 0 {
 		t.Error("a gap while a processor is free")
 	}
-	c.leave(at)
+	c.release(at)
 }

@@ -19,7 +19,7 @@ func caches(t *testing.T, e *Engine) (kib, connections int64) {
 			continue
 		}
 		db := f.db
-		db.writing <- struct{}{}
+		db.writerLock <- struct{}{}
 		db.mu.Lock()
 		var all []*conn
 		for _, r := range db.idle {
@@ -38,8 +38,8 @@ func caches(t *testing.T, e *Engine) (kib, connections int64) {
 			}
 		}
 		db.mu.Unlock()
-		db.leaveWriter()
-		f.leave()
+		db.releaseWriter()
+		f.unref()
 	}
 	return kib, connections
 }
@@ -61,13 +61,13 @@ func TestPagesOfAllFilesFitTheCache(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer ws.file.release()
-		db.writing <- struct{}{} // the writer lies idle
-		db.leaveWriter()
+		db.writerLock <- struct{}{} // the writer lies idle
+		db.releaseWriter()
 		var together sync.WaitGroup
 		ready := make(chan struct{}, 4)
 		for range cap(ready) {
 			together.Go(func() {
-				if err := db.ask(t.Context(), func(*reader) error {
+				if err := db.withReader(t.Context(), func(*reader) error {
 					for ready <- struct{}{}; len(ready) < cap(ready); time.Sleep(time.Microsecond) { // until each has one
 					}
 					return nil
@@ -129,7 +129,7 @@ func TestSharesThatShrinkAtOnceAreTold(t *testing.T) {
 			})
 		}
 		together.Wait()
-		if db.writer.pages != e.cache.share.Load()*writerParts {
+		if db.writer.pages != e.cache.shareSize.Load()*writerShares {
 			missed++
 		}
 		e.cache.count(-350)

@@ -93,8 +93,8 @@ func TestLagIsTold(t *testing.T) {
 	ws := openWorkspace(t, e, "w", c)
 	settled := func() bool {
 		for _, f := range e.opened() {
-			f.settle()
-			f.settle() // nobody has written since
+			f.checkpointIdle()
+			f.checkpointIdle() // nobody has written since
 		}
 		info, err := os.Stat(e.Place("w") + "-wal")
 		return err == nil && info.Size() == 0

@@ -13,8 +13,8 @@ import (
 	"tenantry/backends/driver"
 )
 
-// entriesAreThose checks that the entries of an index are those of the documents as they are.
-func entriesAreThose(t *testing.T, ws *workspace, name string) {
+// checkEntries checks that the entries of an index match the documents.
+func checkEntries(t *testing.T, ws *workspace, name string) {
 	t.Helper()
 	x := ws.file.indexes.indexedBy(fieldKey{ws.space.id, "people", "", name})
 	if x == nil {
@@ -24,23 +24,23 @@ func entriesAreThose(t *testing.T, ws *workspace, name string) {
 	have := fmt.Sprintf("SELECT * FROM %s WHERE number = %d", tb.entries, x.number)
 	want := "SELECT " + tb.entry("", fmt.Sprint(x.number), "'"+name+"'", fmt.Sprint(x.coversCustom)) + " FROM " + tb.quoted + tb.ifShared(fmt.Sprintf(" WHERE ws = %d", ws.space.id))
 	for what, sql := range map[string]string{"too many": have + " EXCEPT " + want, "missing": want + " EXCEPT " + have} {
-		if odd := columnOf(t, ws, 0, "SELECT count(*) FROM ("+sql+")"); odd[0] != "0" {
-			t.Errorf("%s entries are %s", odd[0], what)
+		if wrong := columnOf(t, ws, 0, "SELECT count(*) FROM ("+sql+")"); wrong[0] != "0" {
+			t.Errorf("%s entries are %s, want 0", wrong[0], what)
 		}
 	}
 	if n := columnOf(t, ws, 0, "SELECT count(*) FROM ("+want+")"); n[0] == "0" {
-		t.Error("there are no documents")
+		t.Error("the collection has no documents")
 	}
 }
 
-// odd are values that entries have in another form than documents, or not at all.
-var odd = []string{`7`, `7.5`, `-1e300`, `"7"`, `""`, `true`, `false`, `null`, `[7]`, `{"a":7}`, `9007199254740993`, `"ä\u0000\"b"`}
+// oddValues are values that entries have in another form than documents, or not at all.
+var oddValues = []string{`7`, `7.5`, `-1e300`, `"7"`, `""`, `true`, `false`, `null`, `[7]`, `{"a":7}`, `9007199254740993`, `"ä\u0000\"b"`}
 
-// TestEntries_AreThoseOfDocuments: documents are written while the index is made, and after that, and the index has
-// one entry of each as it is.
-func TestEntries_AreThoseOfDocuments(t *testing.T) { inBoth(t, testEntriesAreThoseOfDocuments) }
+// TestEntriesMatchDocuments: the index has one entry for each document, although documents are written while the index
+// is built, and afterwards.
+func TestEntriesMatchDocuments(t *testing.T) { inBoth(t, testEntriesMatchDocuments) }
 
-func testEntriesAreThoseOfDocuments(t *testing.T, shared bool) {
+func testEntriesMatchDocuments(t *testing.T, shared bool) {
 	e := openEngine(t, Options{Shared: shared})
 	c := scored()
 	ws, next := openWorkspace(t, e, "w", c), openWorkspace(t, e, "next", c)
@@ -50,7 +50,7 @@ func testEntriesAreThoseOfDocuments(t *testing.T, shared bool) {
 		wr := person(c, i)
 		wr.Op, wr.Doc.Rev = driver.Put, 1
 		if i%7 > 0 {
-			wr.Doc.Custom = []byte(`{"score":` + odd[i%len(odd)] + `}`)
+			wr.Doc.Custom = []byte(`{"score":` + oddValues[i%len(oddValues)] + `}`)
 		}
 		if i%3 == 0 {
 			wr.Doc.Values[7] = []string{"blue", "red"}
@@ -79,34 +79,34 @@ func testEntriesAreThoseOfDocuments(t *testing.T, shared bool) {
 			}
 		}
 	}()
-	makeField(t, ws, "score")
+	buildField(t, ws, "score")
 	close(stop)
 	if n := <-stopped; n < 100 {
-		t.Errorf("only %d documents were written meanwhile", n/13)
+		t.Errorf("only %d writes were made while the index was built", n/13)
 	}
-	entriesAreThose(t, ws, "score")
-	makeField(t, ws, "plan")
+	checkEntries(t, ws, "score")
+	buildField(t, ws, "plan")
 	for i := range 500 {
 		change(i * 3)
 	}
 	for _, name := range []string{"score", "plan"} {
-		entriesAreThose(t, ws, name)
+		checkEntries(t, ws, name)
 	}
 	if n := columnOf(t, next, 0, `SELECT count(*) FROM sqlite_schema WHERE name = 'fields'`); !shared && n[0] != "0" {
-		t.Error("the neighbour has an index too")
+		t.Error("another workspace has an index too")
 	}
 	if shared {
 		if others := columnOf(t, ws, 0, fmt.Sprintf(`SELECT DISTINCT ws FROM "e:people" WHERE ws <> %d`, ws.space.id)); len(others) > 0 {
-			t.Errorf("there are entries of %v", others)
+			t.Errorf("workspaces %v have entries, want none", others)
 		}
 	}
 }
 
-// TestEntries_GoOn: an index that was begun is kept up, and made from where it was by who asks for it after the
-// program was started anew.
-func TestEntries_GoOn(t *testing.T) { inBoth(t, testEntriesGoOn) }
+// TestInterruptedIndexBuildContinues: the entries of an unfinished index are kept up to date, and a build after a
+// restart continues where the former ended.
+func TestInterruptedIndexBuildContinues(t *testing.T) { inBoth(t, testInterruptedIndexBuildContinues) }
 
-func testEntriesGoOn(t *testing.T, shared bool) {
+func testInterruptedIndexBuildContinues(t *testing.T, shared bool) {
 	dir := t.TempDir()
 	e := openEngine(t, Options{Shared: shared, Dir: dir})
 	c := scored()
@@ -130,7 +130,7 @@ func testEntriesGoOn(t *testing.T, shared bool) {
 	e.buildIndex(ctx, indexJob{w: ws, t: ws.tables["people"], key: key})
 	<-begun
 	if ws.file.indexes.indexedBy(key) != nil {
-		t.Skip("it was made before it could be ended")
+		t.Skip("the index was complete before the build could be interrupted")
 	}
 	if n, err := ws.Count(t.Context(), c, onCustom("score", driver.Eq, int64(7))); n != minIndexedDocuments/100 || err != nil {
 		t.Errorf("got %d, %v, want n = %v and no error", n, err, minIndexedDocuments/100)
@@ -147,12 +147,12 @@ func testEntriesGoOn(t *testing.T, shared bool) {
 			t.Fatal(err)
 		}
 	}
-	makeField(t, ws, "score")
-	entriesAreThose(t, ws, "score")
+	buildField(t, ws, "score")
+	checkEntries(t, ws, "score")
 	if numbers := columnOf(t, ws, 0, "SELECT number FROM fields"); len(numbers) != 1 || numbers[0] != "1" {
-		t.Errorf("it was begun anew: %v", numbers)
+		t.Errorf("numbers of indexes = %v, want [1]: the build was not continued", numbers)
 	}
-	// What is begun and not asked for goes as what is not used does.
+	// An unfinished index that nothing requests is dropped like an unused one.
 	alter(t, ws, "UPDATE fields SET state = ?1, used = ?2", entriesBuilding, time.Now().Add(-unusedAfter-time.Hour).Unix())
 	if err := e.Close(); err != nil {
 		t.Fatal(err)
@@ -161,34 +161,34 @@ func testEntriesGoOn(t *testing.T, shared bool) {
 	ws = openWorkspace(t, e, "w", c)
 	deleteDropped(t, ws)
 	if n := columnOf(t, ws, 0, `SELECT count(*) FROM "e:people"`); n[0] != "0" {
-		t.Errorf("%s entries are left", n[0])
+		t.Errorf("%s entries are left, want 0", n[0])
 	}
 }
 
-// TestEntries_OfAnotherFile: a file that was put back from a backup has the indexes that it had then, whatever is known
-// of the one before, is being made in it, or is to be deleted from it.
-func TestEntries_OfAnotherFile(t *testing.T) { inBoth(t, testEntriesOfAnotherFile) }
+// TestIndexesOfAReplacedFile: a file that was restored from a backup has the indexes of that time, whether those of the
+// former file were ready, being built or to be deleted.
+func TestIndexesOfAReplacedFile(t *testing.T) { inBoth(t, testIndexesOfAReplacedFile) }
 
-func testEntriesOfAnotherFile(t *testing.T, shared bool) {
+func testIndexesOfAReplacedFile(t *testing.T, shared bool) {
 	c := scored()
 	filled := func(t *testing.T) *workspace {
 		ws := openWorkspace(t, openEngine(t, Options{Shared: shared, Dir: t.TempDir()}), "w", c)
 		fill(t, ws, c, minIndexedDocuments)
 		return ws
 	}
-	backup := func(t *testing.T, ws *workspace) (putBack func()) {
-		closed := func() {
+	backup := func(t *testing.T, ws *workspace) (restore func()) {
+		closeFile := func() {
 			if done, err := ws.file.closeIdle(); !done || err != nil {
-				t.Fatalf("got %v, %v, want done and no error", done, err)
+				t.Fatalf("closeIdle() = %v, %v; want true", done, err)
 			}
 		}
-		closed()
+		closeFile()
 		before, err := os.ReadFile(ws.file.path)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return func() {
-			closed()
+			closeFile()
 			if err := errors.Join(os.Remove(ws.file.path), os.WriteFile(ws.file.path, before, 0o600)); err != nil {
 				t.Fatal(err)
 			}
@@ -196,26 +196,26 @@ func testEntriesOfAnotherFile(t *testing.T, shared bool) {
 	}
 	t.Run("ready", func(t *testing.T) {
 		ws := filled(t)
-		putBack := backup(t, ws)
-		makeField(t, ws, "score")
-		putBack()
-		sevens(t, ws)
+		restore := backup(t, ws)
+		buildField(t, ws, "score")
+		restore()
+		findSevens(t, ws)
 	})
 	t.Run("dropped", func(t *testing.T) {
 		ws := filled(t)
-		putBack := backup(t, ws)
-		makeField(t, ws, "plan")
+		restore := backup(t, ws)
+		buildField(t, ws, "plan")
 		ws.file.dropUnused(t.Context(), time.Now().Add(time.Hour))
-		putBack()
-		makeField(t, ws, "score") // which has the same number
-		deleted(t, ws)
-		sevens(t, ws)
-		entriesAreThose(t, ws, "score")
+		restore()
+		buildField(t, ws, "score") // it gets the same number
+		awaitDeletion(t, ws)
+		findSevens(t, ws)
+		checkEntries(t, ws, "score")
 	})
 	t.Run("under way", func(t *testing.T) {
 		ws := filled(t)
-		makeField(t, ws, "plan")
-		putBack := backup(t, ws)
+		buildField(t, ws, "plan")
+		restore := backup(t, ws)
 		j := indexJob{w: ws, t: ws.tables["people"], key: fieldKey{ws.space.id, "people", "", "score"}}
 		x := &fieldIndex{}
 		at, _, err := j.start(t.Context(), x)
@@ -225,49 +225,49 @@ func testEntriesOfAnotherFile(t *testing.T, shared bool) {
 		if at, _, err = j.storeRun(t.Context(), x, at); err != nil {
 			t.Fatal(err)
 		}
-		putBack()
+		restore()
 		if _, _, err = j.storeRun(t.Context(), x, at); !errors.Is(err, errIndexGone) {
-			t.Errorf("it goes on: %v", err)
+			t.Errorf("storeRun() = %v, want %v", err, errIndexGone)
 		}
-		makeField(t, ws, "score")
-		entriesAreThose(t, ws, "score")
+		buildField(t, ws, "score")
+		checkEntries(t, ws, "score")
 	})
 	t.Run("of the backup", func(t *testing.T) {
 		ws := filled(t)
-		makeField(t, ws, "score")
-		putBack := backup(t, ws)
-		sevens(t, ws) // which opens it
+		buildField(t, ws, "score")
+		restore := backup(t, ws)
+		findSevens(t, ws) // opens the file
 		ws.file.dropUnused(t.Context(), time.Now().Add(time.Hour))
-		putBack()
-		sevens(t, ws)
+		restore()
+		findSevens(t, ws)
 		if ws.file.indexes.indexedBy(fieldKey{ws.space.id, "people", "", "score"}) == nil {
-			t.Error("its index is not known")
+			t.Error("the index of the backup is not known")
 		}
 	})
 }
 
-// sevens looks for those with the score 7, of people as fill makes them.
-func sevens(t *testing.T, ws *workspace) {
+// findSevens checks that the people of fill with the score 7 are found.
+func findSevens(t *testing.T, ws *workspace) {
 	t.Helper()
 	found, err := ws.Find(t.Context(), driver.Query{Collection: scored(), Where: onCustom("score", driver.Eq, int64(7)), Limit: minIndexedDocuments})
 	if err != nil || len(found) != minIndexedDocuments/100 {
-		t.Errorf("%d have the score 7, %v", len(found), err)
+		t.Errorf("Find = %d people with the score 7, %v; want %d", len(found), err, minIndexedDocuments/100)
 	}
 }
 
-// deleted has the entries deleted that were dropped, as far as they may, and waits until that is through.
-func deleted(t *testing.T, ws *workspace) {
+// awaitDeletion starts the deletion of dropped indexes and waits for its end.
+func awaitDeletion(t *testing.T, ws *workspace) {
 	t.Helper()
 	ws.file.deleteDropped(time.Now().Add(time.Hour))
-	through := make(chan struct{})
-	ws.engine.builds <- func(context.Context) { close(through) }
-	<-through
+	done := make(chan struct{})
+	ws.engine.builds <- func(context.Context) { close(done) }
+	<-done
 }
 
-// TestEntries_BegunLongAgo: an index that was begun and left alone for long goes, unless somebody asks for it first.
-func TestEntries_BegunLongAgo(t *testing.T) { inBoth(t, testEntriesBegunLongAgo) }
+// TestOldInterruptedBuildsAreDropped: an unfinished index is dropped after unusedAfter, unless its build is continued.
+func TestOldInterruptedBuildsAreDropped(t *testing.T) { inBoth(t, testOldInterruptedBuildsAreDropped) }
 
-func testEntriesBegunLongAgo(t *testing.T, shared bool) {
+func testOldInterruptedBuildsAreDropped(t *testing.T, shared bool) {
 	dir := t.TempDir()
 	e := openEngine(t, Options{Shared: shared, Dir: dir})
 	c := scored()
@@ -285,20 +285,19 @@ func testEntriesBegunLongAgo(t *testing.T, shared bool) {
 	}
 	e = openEngine(t, Options{Shared: shared, Dir: dir})
 	ws = openWorkspace(t, e, "w", c)
-	makeField(t, ws, "score")
-	deleted(t, ws)
-	sevens(t, ws)
-	entriesAreThose(t, ws, "score")
+	buildField(t, ws, "score")
+	awaitDeletion(t, ws)
+	findSevens(t, ws)
+	checkEntries(t, ws, "score")
 	if got := columnOf(t, ws, 0, "SELECT name FROM fields"); !slices.Equal(got, []string{"score"}) {
-		t.Errorf("there are %v", got)
+		t.Errorf("indexes = %v, want [score]", got)
 	}
 }
 
-// TestEntries_OneIndexEach: a field has one, whoever asks for it at the same time or has forgotten it, and a collection
-// no more than it may.
-func TestEntries_OneIndexEach(t *testing.T) { inBoth(t, testEntriesOneIndexEach) }
+// TestFieldHasOneIndex: repeated builds of an index make one, and a collection has at most maxFieldIndexes.
+func TestFieldHasOneIndex(t *testing.T) { inBoth(t, testFieldHasOneIndex) }
 
-func testEntriesOneIndexEach(t *testing.T, shared bool) {
+func testFieldHasOneIndex(t *testing.T, shared bool) {
 	ws := openWorkspace(t, openEngine(t, Options{Shared: shared, Dir: t.TempDir()}), "w", scored())
 	fill(t, ws, scored(), minIndexedDocuments)
 	tb := ws.tables["people"]
@@ -308,11 +307,11 @@ func testEntriesOneIndexEach(t *testing.T, shared bool) {
 	for range 3 {
 		ws.engine.buildIndex(t.Context(), job("score"))
 	}
-	forgotten := ws.file.indexes.indexedBy(job("score").key).number
-	ws.file.indexes.set(job("score").key, &fieldIndex{}) // as a removal does that then fails
+	existing := ws.file.indexes.indexedBy(job("score").key).number
+	ws.file.indexes.set(job("score").key, &fieldIndex{}) // as a failed removal leaves it
 	ws.engine.buildIndex(t.Context(), job("score"))
-	if got := ws.file.indexes.indexedBy(job("score").key).number; got != forgotten {
-		t.Errorf("%d was made beside %d", got, forgotten)
+	if got := ws.file.indexes.indexedBy(job("score").key).number; got != existing {
+		t.Errorf("index number = %d, want the existing %d", got, existing)
 	}
 	for i := range 2 * maxFieldIndexes {
 		if _, _, err := job(fmt.Sprint("k", i)).start(t.Context(), &fieldIndex{}); err != nil {
@@ -320,18 +319,18 @@ func testEntriesOneIndexEach(t *testing.T, shared bool) {
 		}
 	}
 	for i := range 2 * maxFieldIndexes {
-		makeField(t, ws, fmt.Sprint("k", i))
+		buildField(t, ws, fmt.Sprint("k", i))
 	}
 	if got := columnOf(t, ws, 0, "SELECT number FROM fields WHERE state <> 'dropped'"); len(got) != maxFieldIndexes {
-		t.Errorf("there are %d", len(got))
+		t.Errorf("%d indexes, want %d", len(got), maxFieldIndexes)
 	}
 }
 
-// TestEntries_NothingComesFirst: what has no value comes before all that has, minus infinity too, and pages after and
-// of those are the same with an index and without.
-func TestEntries_NothingComesFirst(t *testing.T) { inBoth(t, testEntriesNothingComesFirst) }
+// TestMissingValuesSortFirst: documents without a value precede all others, even minus infinity, and pages are the same
+// with and without an index.
+func TestMissingValuesSortFirst(t *testing.T) { inBoth(t, testMissingValuesSortFirst) }
 
-func testEntriesNothingComesFirst(t *testing.T, shared bool) {
+func testMissingValuesSortFirst(t *testing.T, shared bool) {
 	c := scored()
 	ws := openWorkspace(t, openEngine(t, Options{Shared: shared, Dir: t.TempDir()}), "w", c)
 	fill(t, ws, c, minIndexedDocuments)
@@ -343,50 +342,52 @@ func testEntriesNothingComesFirst(t *testing.T, shared bool) {
 		}
 	}
 	ref := driver.Ref{Name: "score", Custom: true}
-	placed := func(op driver.Op, v any) driver.Predicate {
+	inOrder := func(op driver.Op, v any) driver.Predicate {
 		return driver.Predicate{Op: op, Ref: ref, Values: []any{v}}
 	}
 	least, after := math.Inf(-1), onField("id", driver.Gt, fmt.Sprintf("%024x", 10))
 	pages := func() string {
-		var told []any
+		var result []any
 		for _, p := range []driver.Predicate{
-			placed(driver.From, least), placed(driver.Before, least), placed(driver.From, int64(50)), placed(driver.Before, int64(1)), onCustom("score", driver.Lt, int64(1)), onCustom("score", driver.Ne, int64(7)),
-			{Op: driver.And, Kids: []driver.Predicate{placed(driver.Before, least), after}},
-			{Op: driver.Or, Kids: []driver.Predicate{placed(driver.From, least), {Op: driver.And, Kids: []driver.Predicate{placed(driver.Before, least), after}}}},
+			inOrder(driver.From, least), inOrder(driver.Before, least), inOrder(driver.From, int64(50)), inOrder(driver.Before, int64(1)), onCustom("score", driver.Lt, int64(1)), onCustom("score", driver.Ne, int64(7)),
+			{Op: driver.And, Kids: []driver.Predicate{inOrder(driver.Before, least), after}},
+			{Op: driver.Or, Kids: []driver.Predicate{inOrder(driver.From, least), {Op: driver.And, Kids: []driver.Predicate{inOrder(driver.Before, least), after}}}},
 		} {
 			where := driver.Predicate{Kids: []driver.Predicate{p}}
 			ws.file.db.counts.changed(nil)
 			n, err := ws.Count(t.Context(), c, where)
-			told = append(told, "\n", n, err)
+			result = append(result, "\n", n, err)
 			for _, desc := range []bool{false, true} {
 				docs, err := ws.Find(t.Context(), driver.Query{Collection: c, Where: where, Sort: []driver.Order{{Ref: ref, Desc: desc}}, Limit: 8})
 				if err != nil {
 					t.Fatal(err)
 				}
 				for _, d := range docs {
-					told = append(told, d.ID[20:])
+					result = append(result, d.ID[20:])
 				}
 			}
 		}
-		return fmt.Sprint(told...)
+		return fmt.Sprint(result...)
 	}
 	without := pages()
-	makeField(t, ws, "score")
+	buildField(t, ws, "score")
 	if with := pages(); with != without {
-		t.Errorf("without an index%s\nwith one%s", without, with)
+		t.Errorf("pages with an index%s\nwant those without one%s", with, without)
 	}
 }
 
-// TestEntries_OfAnotherShape: a version that wants other columns in them makes them anew.
-func TestEntries_OfAnotherShape(t *testing.T) { inBoth(t, testEntriesOfAnotherShape) }
+// TestEntriesOfAnotherVersionAreRebuilt: a version that needs other columns in the entries rebuilds them.
+func TestEntriesOfAnotherVersionAreRebuilt(t *testing.T) {
+	inBoth(t, testEntriesOfAnotherVersionAreRebuilt)
+}
 
-func testEntriesOfAnotherShape(t *testing.T, shared bool) {
+func testEntriesOfAnotherVersionAreRebuilt(t *testing.T, shared bool) {
 	dir := t.TempDir()
 	e := openEngine(t, Options{Shared: shared, Dir: dir})
 	c := scored()
 	ws := openWorkspace(t, e, "w", c)
 	fill(t, ws, c, minIndexedDocuments)
-	makeField(t, ws, "score")
+	buildField(t, ws, "score")
 	if err := e.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -406,30 +407,30 @@ func testEntriesOfAnotherShape(t *testing.T, shared bool) {
 		})
 	}
 	if ask() >= 0 {
-		t.Error("entries of another shape are asked for")
+		t.Error("entries with other columns are used")
 	}
 	s := &statement{t: ws.tables["people"], ws: ws.space.id, indexable: []string{"score"}}
 	ws.file.indexes.noteQuery(s, slowScan, false)
 	if wanted := ws.file.indexes.noteQuery(s, slowScan, false); len(wanted) != 1 {
-		t.Fatalf("slow questions want %v", wanted)
+		t.Fatalf("slow queries request %v, want one index", wanted)
 	}
 	e.buildIndex(t.Context(), indexJob{w: ws, t: ws.tables["people"], key: fieldKey{ws.space.id, "people", "", "score"}})
 	e.observed.Clear()
 	ws.file.db.counts.changed(nil)
 	if ask() < 0 {
-		t.Error("they are not asked for once they are made anew")
+		t.Error("rebuilt entries are not used")
 	}
-	entriesAreThose(t, ws, "score")
+	checkEntries(t, ws, "score")
 }
 
-// TestEntries_OfAKind: what sorts or limits documents of one kind by a custom value reads entries of that kind alone,
-// whatever others there are; what is about several kinds reads documents, and the answers are the same.
-func TestEntries_OfAKind(t *testing.T) { inBoth(t, testEntriesOfAKind) }
+// TestEntriesAreLimitedToOneKind: a query on one kind of documents reads the entries of that kind alone, a query on
+// several kinds reads documents, and the results are the same.
+func TestEntriesAreLimitedToOneKind(t *testing.T) { inBoth(t, testEntriesAreLimitedToOneKind) }
 
-func testEntriesOfAKind(t *testing.T, shared bool) {
+func testEntriesAreLimitedToOneKind(t *testing.T, shared bool) {
 	c := people()
 	c.Custom, c.Of = true, "status"
-	c.Indexes = slices.DeleteFunc(c.Indexes, func(x driver.Index) bool { return x.Name == "created" }) // which follows the status in another
+	c.Indexes = slices.DeleteFunc(c.Indexes, func(x driver.Index) bool { return x.Name == "created" }) // an index on status has it too
 	e := openEngine(t, Options{Shared: shared, eager: true})
 	ws := openWorkspace(t, e, "w", c)
 	fill(t, ws, c, 300)
@@ -456,7 +457,7 @@ func testEntriesOfAKind(t *testing.T, shared bool) {
 	} {
 		q := driver.Query{Collection: c, Where: tt.where, Sort: tt.by, Limit: 50}
 		var answers [2]string
-		for j := range answers { // without the index, which is made then, and by it
+		for j := range answers { // first without the index, which is built then, and second with it
 			docs, err := ws.Find(t.Context(), q)
 			if err != nil {
 				t.Fatal(err)
@@ -466,29 +467,29 @@ func testEntriesOfAKind(t *testing.T, shared bool) {
 			}
 		}
 		if answers[0] != answers[1] {
-			t.Errorf("%d: by the index: %s\nwithout: %s", i, answers[1], answers[0])
+			t.Errorf("%d: with the index: %s\nwant as without: %s", i, answers[1], answers[0])
 		}
 		plan, err := ws.Explain(t.Context(), q)
 		if err != nil || (plan.Index == "score") != tt.indexed {
-			t.Errorf("%d: read by %q, %+v, %v", i, plan.Index, plan.Fields, err)
+			t.Errorf("%d: index %q, %+v, %v; want index score: %v", i, plan.Index, plan.Fields, err, tt.indexed)
 		}
 	}
 	entries := fmt.Sprintf(`SELECT count(*) FROM "e:people" WHERE number = %d`, ws.file.indexes.indexedBy(fieldKey{ws.space.id, "people", "new", "score"}).number)
 	if n := columnOf(t, ws, 0, entries); n[0] != "100" {
-		t.Errorf("%s entries for 100 documents of the kind", n[0])
+		t.Errorf("%s entries of the kind, want 100", n[0])
 	}
-	turned := person(c, 1) // of the kind
-	turned.Op, turned.Doc.Rev, turned.Doc.Values[4] = driver.Put, 1, "gone"
-	if err := ws.Write(t.Context(), []driver.Write{turned}); err != nil {
+	moved := person(c, 1) // to another kind
+	moved.Op, moved.Doc.Rev, moved.Doc.Values[4] = driver.Put, 1, "gone"
+	if err := ws.Write(t.Context(), []driver.Write{moved}); err != nil {
 		t.Fatal(err)
 	}
 	if n := columnOf(t, ws, 0, entries); n[0] != "99" {
-		t.Errorf("%s entries once one has become another kind's", n[0])
+		t.Errorf("%s entries after a document changed its kind, want 99", n[0])
 	}
 }
 
-// TestEntries_OfAnEarlierVersion: a table of indexes that has other columns goes with all that it is about.
-func TestEntries_OfAnEarlierVersion(t *testing.T) {
+// TestFormerFieldsTableIsReplaced: a table fields with other columns is dropped with all entries.
+func TestFormerFieldsTableIsReplaced(t *testing.T) {
 	t.Parallel()
 	e := openEngine(t, Options{eager: true})
 	c := scored()
@@ -503,11 +504,11 @@ func TestEntries_OfAnEarlierVersion(t *testing.T) {
 	high := driver.Query{Collection: c, Where: driver.Predicate{Op: driver.Gt, Ref: driver.Ref{Name: "score", Custom: true, Type: driver.Any}, Values: []any{int64(5)}}, Limit: 50}
 	for range 2 {
 		if docs, err := ws.Find(t.Context(), high); err != nil || len(docs) != 4 {
-			t.Errorf("%d documents, %v", len(docs), err)
+			t.Errorf("Find = %d documents, %v; want 4", len(docs), err)
 		}
 	}
-	entriesAreThose(t, ws, "score")
+	checkEntries(t, ws, "score")
 	if n := columnOf(t, ws, 0, `SELECT count(*) FROM sqlite_schema WHERE name = 'e:others'`); n[0] != "0" {
-		t.Error("entries of an earlier version are kept")
+		t.Error("entries of an earlier version remain")
 	}
 }

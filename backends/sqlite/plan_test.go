@@ -10,7 +10,7 @@ import (
 	"tenantry/backends/driver"
 )
 
-// plans collects what Observe reports.
+// plans collects the plans passed to Options.Observe.
 type plans struct {
 	mu  sync.Mutex
 	all []Plan
@@ -30,7 +30,7 @@ func (p *plans) take() []Plan {
 	return all
 }
 
-// openEngine gives questions the time that a busy machine takes.
+// openEngine opens an engine with a query timeout that suffices on a busy machine.
 func openEngine(t testing.TB, opts Options) *Engine {
 	t.Helper()
 	opts.QueryTimeout = cmp.Or(opts.QueryTimeout, time.Minute)
@@ -49,7 +49,7 @@ func openEngine(t testing.TB, opts Options) *Engine {
 	return e
 }
 
-// inBoth runs a test on workspaces that have files of their own, and on some that share them.
+// inBoth runs a test with a file for each workspace, and with shared files.
 func inBoth(t *testing.T, test func(t *testing.T, shared bool)) {
 	t.Parallel()
 	for name, shared := range map[string]bool{"own": false, "shared": true} {
@@ -60,13 +60,13 @@ func inBoth(t *testing.T, test func(t *testing.T, shared bool)) {
 	}
 }
 
-// confined fails where a statement reads what is not one workspace's.
-func confined(t *testing.T, p Plan) {
+// checkConfined checks that a statement reads rows of one workspace alone.
+func checkConfined(t *testing.T, p Plan) {
 	t.Helper()
 	for _, line := range p.Lines {
 		if strings.HasPrefix(line, "SEARCH") && !strings.Contains(line, "(ws=?") && !strings.Contains(line, "INDEX x:") ||
 			strings.HasPrefix(line, "SCAN") && !strings.HasPrefix(line, "SCAN j") {
-			t.Errorf("%s reads beyond the workspace:\n%s", p.SQL, line)
+			t.Errorf("%s reads rows of other workspaces:\n%s", p.SQL, line)
 		}
 	}
 }
@@ -147,13 +147,13 @@ func testIndexedConditionsSearch(t *testing.T, shared bool) {
 			for _, p := range got {
 				plan := strings.Join(p.Lines, "\n")
 				if shared {
-					confined(t, p)
+					checkConfined(t, p)
 				}
 				if strings.Contains(strings.ReplaceAll(plan, "SCAN json_each", ""), "SCAN") || !strings.Contains(plan, "SEARCH") {
-					t.Errorf("%s scans:\n%s\n%s", q.name, p.SQL, plan)
+					t.Errorf("%s: plan of %s scans, want a search:\n%s", q.name, p.SQL, plan)
 				}
 				if q.sort != nil && strings.Contains(plan, "TEMP B-TREE") {
-					t.Errorf("%s sorts in a temporary tree:\n%s\n%s", q.name, p.SQL, plan)
+					t.Errorf("%s: plan of %s sorts, want the order of an index:\n%s", q.name, p.SQL, plan)
 				}
 			}
 		}
@@ -180,8 +180,7 @@ func testCountsReadNothingButTheIndex(t *testing.T, shared bool) {
 		}
 		for _, plan := range seen.take() {
 			if len(plan.Lines) != 1 || !strings.Contains(plan.Lines[0], "COVERING INDEX") {
-				t.Errorf("got %s\n%s\nwant len(plan.Lines) = 1 and containing \"COVERING INDEX\"",
-					plan.SQL, strings.Join(plan.Lines, "\n"))
+				t.Errorf("plan of %s:\n%s\nwant a covering index alone", plan.SQL, strings.Join(plan.Lines, "\n"))
 			}
 		}
 	}
@@ -200,7 +199,7 @@ func testSortAloneFollowsTheIndex(t *testing.T, shared bool) {
 		}
 		for _, p := range seen.take() {
 			if plan := strings.Join(p.Lines, "\n"); strings.Contains(plan, "TEMP B-TREE") {
-				t.Errorf("got %s\n%s\nwant nothing containing \"TEMP B-TREE\"", p.SQL, plan)
+				t.Errorf("plan of %s sorts, want the order of an index:\n%s", p.SQL, plan)
 			}
 		}
 	}
@@ -224,7 +223,7 @@ func testObserveOncePerStatement(t *testing.T, shared bool) {
 			}
 		}
 	}
-	// 1, 2, 4, 8 and 16 parameters.
+	// The statements have 1, 2, 4, 8 and 16 parameters.
 	if n := len(seen.take()); n != 5 {
 		t.Errorf("%d distinct statements, want 5", n)
 	}

@@ -104,7 +104,7 @@ func (w *workspace) findOne(ctx context.Context, doing string, s *statement) ([]
 		return nil, failed(ctx, doing, err)
 	}
 	defer w.file.release()
-	at := recentKey{ws: w.space.id, t: s.t, asked: cacheKey(s.sql.String(), s.args)}
+	at := recentKey{ws: w.space.id, t: s.t, query: cacheKey(s.sql.String(), s.args)}
 	kept, ok := db.recent.get(db, at)
 	if ok && !kept.found {
 		return nil, nil

@@ -26,7 +26,7 @@ type recentKey struct {
 	ws    int64
 	t     *table
 	id    string
-	asked string // see countKey; then the id is empty
+	query string // the cacheKey of the query; id is empty then
 }
 
 func (at recentKey) partition() partition { return partition{at.ws, at.t.name} }
@@ -63,7 +63,7 @@ func (db *database) cacheRecent(at recentKey, s recentDoc) {
 }
 
 func (r *recentCache) put(at recentKey, s recentDoc) {
-	if len(at.asked)+len(s.doc.Body)+len(s.doc.Custom) > maxRecentSize {
+	if len(at.query)+len(s.doc.Body)+len(s.doc.Custom) > maxRecentSize {
 		return
 	}
 	r.mu.Lock()

@@ -7,29 +7,33 @@ import (
 	"time"
 )
 
-// clocked is a set of turns whose clock stands still unless it is moved.
-type clocked struct {
+// testScheduler is a scheduler with a clock that tests set.
+type testScheduler struct {
 	scheduler
 	at         time.Time
 	contention bool
 	paused     []time.Duration
 }
 
-func newClocked(processors int) *clocked {
-	c := &clocked{at: time.Unix(1, 0)}
-	c.scheduler = scheduler{processors: processors, contended: func() bool { return c.contention }, now: func() time.Time { return c.at },
-		pause: func(d time.Duration) { c.paused = append(c.paused, d) }}
+func newTestScheduler(processors int) *testScheduler {
+	c := &testScheduler{at: time.Unix(1, 0)}
+	c.scheduler = scheduler{
+		processors: processors,
+		contended:  func() bool { return c.contention },
+		now:        func() time.Time { return c.at },
+		pause:      func(d time.Duration) { c.paused = append(c.paused, d) },
+	}
 	return c
 }
 
-// queued is enter for a test that looks on.
-func (c *clocked) queued(s *space) *turn {
+// enqueued returns a turn that may still wait for its processor.
+func (c *testScheduler) enqueued(s *space) *turn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.enqueue(s)
 }
 
-func runs(at *turn) bool {
+func isRunning(at *turn) bool {
 	select {
 	case <-at.ready:
 		return true
@@ -45,25 +49,26 @@ func wantRunning(t *testing.T, what string, of map[string]*turn, want ...string)
 		running[name] = true
 	}
 	for name, at := range of {
-		if runs(at) != running[name] {
-			t.Errorf("%s: %s runs: %t", what, name, !running[name])
+		if isRunning(at) != running[name] {
+			t.Errorf("%s: %s is running: %t, want %t", what, name, !running[name], running[name])
 		}
 	}
 }
 
-// TestTurns_LeastFirst: a processor goes to the workspace with the fewest running questions, whoever came first.
-func TestTurns_LeastFirst(t *testing.T) {
+// TestScheduler_FewestRunningFirst: a processor goes to the workspace with the fewest running queries, not to the query
+// that came first.
+func TestScheduler_FewestRunningFirst(t *testing.T) {
 	t.Parallel()
-	c, a, b := newClocked(2), &space{}, &space{}
+	c, a, b := newTestScheduler(2), &space{}, &space{}
 	of := map[string]*turn{}
 	for _, name := range []string{"a1", "a2", "a3"} {
-		of[name] = c.queued(a)
+		of[name] = c.enqueued(a)
 	}
-	of["b1"], of["b2"] = c.queued(b), c.queued(b)
-	wantRunning(t, "one workspace alone has all", of, "a1", "a2")
+	of["b1"], of["b2"] = c.enqueued(b), c.enqueued(b)
+	wantRunning(t, "the first workspace has all processors", of, "a1", "a2")
 	c.release(of["a1"])
 	delete(of, "a1")
-	wantRunning(t, "the other has none", of, "a2", "b1")
+	wantRunning(t, "the other workspace had none", of, "a2", "b1")
 	c.release(of["a2"])
 	delete(of, "a2")
 	wantRunning(t, "each has one", of, "b1", "a3")
@@ -72,80 +77,80 @@ func TestTurns_LeastFirst(t *testing.T) {
 	wantRunning(t, "each has one again", of, "a3", "b2")
 }
 
-// TestTurns_Half: while several workspaces ask for something, even if it takes no turn, none has more than half.
-func TestTurns_Half(t *testing.T) {
+// TestScheduler_AtMostHalfUnderContention: under contention no workspace has more than half of the processors.
+func TestScheduler_AtMostHalfUnderContention(t *testing.T) {
 	t.Parallel()
 	for processors, half := range map[int]int{1: 1, 2: 1, 3: 2, 4: 2, 8: 4} {
-		c, a, b := newClocked(processors), &space{}, &space{}
+		c, a, b := newTestScheduler(processors), &space{}, &space{}
 		c.contention = true
 		for range processors {
-			c.queued(a)
+			c.enqueued(a)
 		}
 		if len(c.running) != half {
-			t.Errorf("%d of %d processors", len(c.running), processors)
+			t.Errorf("one workspace runs on %d of %d processors, want %d", len(c.running), processors, half)
 		}
 		for range processors {
-			c.queued(b)
+			c.enqueued(b)
 		}
 		if b.usage.running != processors-half && processors > 1 {
-			t.Errorf("the other has %d of %d", b.usage.running, processors)
+			t.Errorf("the other workspace runs on %d of %d processors, want %d", b.usage.running, processors, processors-half)
 		}
 		c.contention = false
 		for range processors {
 			c.release(c.running[0])
 		}
 		if len(c.running) != processors {
-			t.Errorf("%d of %d processors while one asks", len(c.running), processors)
+			t.Errorf("%d of %d processors in use without contention, want all", len(c.running), processors)
 		}
 	}
 }
 
-// TestTurns_Slices: a question that has its slice goes on only where it is its turn again.
-func TestTurns_Slices(t *testing.T) {
+// TestScheduler_SliceEndsTurn: after its slice a query continues only if it is its turn again.
+func TestScheduler_SliceEndsTurn(t *testing.T) {
 	t.Parallel()
-	c, a, b := newClocked(2), &space{}, &space{}
-	first, second, other := c.queued(a), c.queued(a), c.queued(b)
+	c, a, b := newTestScheduler(2), &space{}, &space{}
+	first, second, other := c.enqueued(a), c.enqueued(a), c.enqueued(b)
 	ended, end := context.WithCancel(t.Context())
 	end()
 	if _, err := c.renew(ended, first); !errors.Is(err, context.Canceled) {
-		t.Errorf("the third of two: %v", err)
+		t.Errorf("renew with an ended context = %v, want %v", err, context.Canceled)
 	}
-	if !runs(other) {
-		t.Fatal("a question waits for others that have had their slice")
+	if !isRunning(other) {
+		t.Fatal("a query waits for others whose slice is over")
 	}
 	if len(c.waiting) != 0 || a.usage.running != 1 {
-		t.Errorf("who has gone left %d waiting, %d running", len(c.waiting), a.usage.running)
+		t.Errorf("%d waiting, %d running after a cancellation; want 0, 1", len(c.waiting), a.usage.running)
 	}
-	third := c.queued(a)
-	for range 3 { // however often it asks
+	third := c.enqueued(a)
+	for range 3 { // no matter how often it renews
 		c.at = c.at.Add(slice)
 		var err error
-		if other, err = c.renew(t.Context(), other); err != nil || runs(third) {
-			t.Fatalf("the only one of its workspace gives way: %v", err)
+		if other, err = c.renew(t.Context(), other); err != nil || isRunning(third) {
+			t.Fatalf("the only query of a workspace yields, %v", err)
 		}
 	}
 	c.release(second)
-	if !runs(third) {
-		t.Error("the last one waits on")
+	if !isRunning(third) {
+		t.Error("the last query still waits")
 	}
 }
 
-// TestTurns_LessUsed: of two workspaces that wait on one processor, the one that has used less goes on until both have
-// used the same; what was used long ago does not count.
-func TestTurns_LessUsed(t *testing.T) {
+// TestScheduler_LeastUsageFirst: of two workspaces that wait for one processor, the one with the lower usage runs until
+// both have the same. Usage decays.
+func TestScheduler_LeastUsageFirst(t *testing.T) {
 	t.Parallel()
-	c, a, b := newClocked(1), &space{}, &space{}
-	at := c.queued(a)
+	c, a, b := newTestScheduler(1), &space{}, &space{}
+	at := c.enqueued(a)
 	c.at = c.at.Add(10 * slice)
-	waiting := c.queued(b)
+	waiting := c.enqueued(b)
 	c.mu.Lock()
 	c.account(at)
 	again := c.enqueue(a)
 	c.mu.Unlock()
 	slices := 0
-	for ; !runs(again); slices++ {
-		if !runs(waiting) {
-			t.Fatal("nobody runs")
+	for ; !isRunning(again); slices++ {
+		if !isRunning(waiting) {
+			t.Fatal("no query is running")
 		}
 		c.at = c.at.Add(slice)
 		c.mu.Lock()
@@ -154,41 +159,42 @@ func TestTurns_LessUsed(t *testing.T) {
 		c.mu.Unlock()
 	}
 	if slices < 9 || slices > 11 {
-		t.Errorf("%d slices against 10", slices)
+		t.Errorf("%d slices until the other runs, want about 10", slices)
 	}
 	c.at = c.at.Add(time.Hour)
 	if left := b.usage.decayed(c.at); left != 0 {
-		t.Errorf("an hour later %v count", left)
+		t.Errorf("usage after an hour = %v, want 0", left)
 	}
 }
 
-// TestTurns_Leaving: who has gone while waiting leaves no trace, nor does who was let in at that moment.
-func TestTurns_Leaving(t *testing.T) {
+// TestScheduler_CancelledWaitLeavesNoTrace: a query that is cancelled while it waits is removed, even if it gets its
+// turn at the same moment.
+func TestScheduler_CancelledWaitLeavesNoTrace(t *testing.T) {
 	t.Parallel()
-	c, a, b := newClocked(1), &space{}, &space{}
-	at := c.queued(a)
+	c, a, b := newTestScheduler(1), &space{}, &space{}
+	at := c.enqueued(a)
 	ended, end := context.WithCancel(t.Context())
 	end()
 	if _, err := c.acquire(ended, b); !errors.Is(err, context.Canceled) || len(c.waiting) != 0 || b.usage.running != 0 {
-		t.Errorf("%v, %d wait", err, len(c.waiting))
+		t.Errorf("acquire = %v, %d waiting; want %v, 0", err, len(c.waiting), context.Canceled)
 	}
-	late := &turn{space: b, ready: make(chan struct{})} // is let in between the end of its context and the lock
+	late := &turn{space: b, ready: make(chan struct{})} // granted between the end of its context and the lock
 	c.release(at)
 	c.running, b.usage.running = append(c.running, late), 1
 	if err := c.await(ended, late); !errors.Is(err, context.Canceled) || len(c.running) != 0 || b.usage.running != 0 {
-		t.Errorf("%v, %d run", err, len(c.running))
+		t.Errorf("await = %v, %d running; want %v, 0", err, len(c.running), context.Canceled)
 	}
-	if next := c.queued(a); !runs(next) {
-		t.Error("the processor is lost")
+	if next := c.enqueued(a); !isRunning(next) {
+		t.Error("the processor was not released")
 	}
 }
 
-// TestTurns_Gap: while long questions have all processors, the one whose workspace has used most leaves gaps to
-// requests.
-func TestTurns_Gap(t *testing.T) {
+// TestScheduler_PausesUnderContention: while long queries have all processors, a query of the workspace with the
+// highest usage pauses after each slice.
+func TestScheduler_PausesUnderContention(t *testing.T) {
 	t.Parallel()
-	c, a, b := newClocked(2), &space{}, &space{}
-	at, other := c.queued(a), c.queued(b)
+	c, a, b := newTestScheduler(2), &space{}, &space{}
+	at, other := c.enqueued(a), c.enqueued(b)
 	c.at = c.at.Add(slice)
 	renew := func(at *turn) *turn {
 		at, err := c.renew(t.Context(), at)
@@ -199,21 +205,21 @@ func TestTurns_Gap(t *testing.T) {
 	}
 	at = renew(at)
 	if len(c.paused) != 0 {
-		t.Error("a gap while nobody else asks")
+		t.Error("a pause without contention")
 	}
 	c.contention = true
 	other, at = renew(other), renew(at)
 	if len(c.paused) == 0 {
-		t.Error("no gap while all processors are taken")
+		t.Error("no pause while all processors are in use")
 	}
 	c.paused, b.usage.spent = nil, a.usage.spent/2
 	other = renew(other)
 	if len(c.paused) != 0 {
-		t.Error("a gap of the workspace that has used less")
+		t.Error("a pause of the workspace with the lower usage")
 	}
 	c.release(other)
 	if at = renew(at); len(c.paused) != 0 {
-		t.Error("a gap while a processor is free")
+		t.Error("a pause while a processor is free")
 	}
 	c.release(at)
 }

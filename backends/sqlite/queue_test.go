@@ -8,7 +8,7 @@ import (
 	"tenantry/backends/driver"
 )
 
-// rowsOf returns how many rows jobs have, by workspace.
+// rowsOf returns the rows of jobs by workspace.
 func rowsOf(jobs []*job) map[int64]int {
 	rows := map[int64]int{}
 	for _, j := range jobs {
@@ -21,9 +21,9 @@ func waitingJob(ws int64, rows int) *job {
 	return &job{load: load{ws: ws, rows: rows}, partitions: map[partition]bool{}, done: make(chan struct{})}
 }
 
-// TestWriterTurns_RotateByWorkspace holds that workspaces take turns by rows written, however many large jobs one of
-// them has waiting.
-func TestWriterTurns_RotateByWorkspace(t *testing.T) {
+// TestQueue_AlternatesBetweenWorkspaces: workspaces take turns by rows written, however many large jobs one of them
+// has.
+func TestQueue_AlternatesBetweenWorkspaces(t *testing.T) {
 	t.Parallel()
 	var l jobQueue
 	for range 50 {
@@ -35,23 +35,23 @@ func TestWriterTurns_RotateByWorkspace(t *testing.T) {
 		jobs := l.take()
 		rows := rowsOf(jobs)
 		if all := rows[1] + rows[2]; all > maxGroupRows {
-			t.Errorf("turn %d: %d rows in one transaction while others wait", turn, all)
+			t.Errorf("turn %d: %d rows in one transaction while others wait, want at most %d", turn, all, maxGroupRows)
 		}
 		for ws, n := range rows {
 			got[ws] += n
 		}
-		if rows[2] > 0 { // it waits for its answer, and comes again
+		if rows[2] > 0 { // the workspace writes again after each acknowledgement
 			l.add(waitingJob(2, 1000))
 		}
 	}
 	if got[2] < got[1]/3 || got[1] < got[2] {
-		t.Errorf("rows by workspace: %v, want about as many of each", got)
+		t.Errorf("rows by workspace = %v, want about as many of each", got)
 	}
 }
 
-// TestWriterTurns_SmallJobWaitsForOneLarge holds that a small job waits for at most one large one, also where its
-// workspace has written much.
-func TestWriterTurns_SmallJobWaitsForOneLarge(t *testing.T) {
+// TestQueue_SmallJobWaitsForAtMostOneLarge: a small job waits for at most one large one, even if its workspace has
+// written much.
+func TestQueue_SmallJobWaitsForAtMostOneLarge(t *testing.T) {
 	t.Parallel()
 	for ws := range int64(3) {
 		var l jobQueue
@@ -68,15 +68,14 @@ func TestWriterTurns_SmallJobWaitsForOneLarge(t *testing.T) {
 				served = rowsOf(l.take())[ws] == small.rows
 			}
 			if n > 2 {
-				t.Errorf("turn %d: a small job of workspace %d waited for %d transactions", turn, ws, n-1)
+				t.Errorf("turn %d: a small job of workspace %d waited for %d transactions, want at most 1", turn, ws, n-1)
 			}
 		}
 	}
 }
 
-// TestWriterTurns_LargeJobIsNotStarved holds that a large job gets its turn while small jobs of ever new workspaces
-// arrive.
-func TestWriterTurns_LargeJobIsNotStarved(t *testing.T) {
+// TestQueue_LargeJobIsNotStarved: a large job gets its turn while small jobs of ever new workspaces arrive.
+func TestQueue_LargeJobIsNotStarved(t *testing.T) {
 	t.Parallel()
 	var l jobQueue
 	l.add(waitingJob(1, 2000))
@@ -88,32 +87,32 @@ func TestWriterTurns_LargeJobIsNotStarved(t *testing.T) {
 			break
 		}
 		if turn > 2000 {
-			t.Fatal("it waits for good")
+			t.Fatal("the large job never gets its turn")
 		}
 	}
 }
 
-// TestWriterTurns_AbandonedJobCostsNothing holds that a job whose caller left costs its workspace no turn.
-func TestWriterTurns_AbandonedJobCostsNothing(t *testing.T) {
+// TestQueue_CancelledJobCostsNothing: a job that is removed from the queue costs its workspace no turn.
+func TestQueue_CancelledJobCostsNothing(t *testing.T) {
 	t.Parallel()
 	var l jobQueue
 	for range 3 {
-		gone := waitingJob(1, 100_000)
-		l.add(gone)
-		if !l.remove(gone) {
-			t.Error("it did not wait")
+		cancelled := waitingJob(1, 100_000)
+		l.add(cancelled)
+		if !l.remove(cancelled) {
+			t.Error("remove = false, want true")
 		}
 	}
 	l.add(waitingJob(1, 2000))
 	l.add(waitingJob(2, 2000))
 	l.add(waitingJob(2, 2000))
 	if first := l.take(); rowsOf(first)[1] != 2000 {
-		t.Errorf("first comes %v", rowsOf(first))
+		t.Errorf("first transaction has the rows %v, want those of workspace 1", rowsOf(first))
 	}
 }
 
-// TestWriterTurns_HistoryExpires holds that what workspaces wrote is forgotten once it no longer matters.
-func TestWriterTurns_HistoryExpires(t *testing.T) {
+// TestQueue_HistoryExpires: the rows that workspaces wrote are forgotten once they no longer affect the order.
+func TestQueue_HistoryExpires(t *testing.T) {
 	t.Parallel()
 	var l jobQueue
 	for ws := range int64(10_000) {
@@ -121,15 +120,18 @@ func TestWriterTurns_HistoryExpires(t *testing.T) {
 		l.take()
 	}
 	if n := l.turns.Known(); n > 1 {
-		t.Errorf("%d workspaces are remembered", n)
+		t.Errorf("%d flows are remembered, want at most 1", n)
 	}
 }
 
-// TestWriterTurns_WeighedByRows holds that a job weighs the rows it writes, with those of indexes and lists.
-func TestWriterTurns_WeighedByRows(t *testing.T) {
+// TestQueue_CostIsRowsWritten: the cost of a job is the number of rows it writes, including those of indexes and lists.
+func TestQueue_CostIsRowsWritten(t *testing.T) {
 	t.Parallel()
 	c := &driver.Collection{
-		Name: "things", Fields: []driver.Field{{Name: "name", Type: driver.String}, {Name: "tags", Type: driver.Strings}, {Name: "teams", Type: driver.Strings}},
+		Name: "things",
+		Fields: []driver.Field{
+			{Name: "name", Type: driver.String}, {Name: "tags", Type: driver.Strings}, {Name: "teams", Type: driver.Strings},
+		},
 		Indexes: []driver.Index{{Name: "name", Fields: []string{"name", "teams"}}, {Name: "tags", Fields: []string{"tags"}}},
 	}
 	tags := make([]string, 200)
@@ -137,7 +139,12 @@ func TestWriterTurns_WeighedByRows(t *testing.T) {
 		tags[i] = fmt.Sprint("t", i)
 	}
 	write := func(op driver.WriteOp, tags []string, body int) driver.Write {
-		return driver.Write{Collection: c, Op: op, Doc: driver.Document{ID: fmt.Sprintf("%024x", body), Rev: 1, Body: fmt.Appendf(nil, `{"x":"%*d"}`, body, 1), Values: []any{"n", tags, tags}}}
+		return driver.Write{Collection: c, Op: op, Doc: driver.Document{
+			ID:     fmt.Sprintf("%024x", body),
+			Rev:    1,
+			Body:   fmt.Appendf(nil, `{"x":"%*d"}`, body, 1),
+			Values: []any{"n", tags, tags},
+		}}
 	}
 	deleted := write(driver.Delete, nil, 9)
 	deleted.Doc.Values, deleted.Doc.Body = nil, nil
@@ -154,7 +161,7 @@ func TestWriterTurns_WeighedByRows(t *testing.T) {
 		{write(driver.Hold, tags, 5), 1},
 	} {
 		if got := one.write.Rows(); got != one.want {
-			t.Errorf("%v of %d bytes: %d rows, want %d", one.write.Op, len(one.write.Doc.Body), got, one.want)
+			t.Errorf("Rows of operation %v with %d bytes = %d, want %d", one.write.Op, len(one.write.Doc.Body), got, one.want)
 		}
 	}
 	ws := openWorkspace(t, openEngine(t, Options{Dir: t.TempDir(), Shared: true}), "w", c)
@@ -164,20 +171,20 @@ func TestWriterTurns_WeighedByRows(t *testing.T) {
 	}
 	defer ws.file.release()
 	db.writerLock <- struct{}{}
-	ctx, leave := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() {
 		ended <- ws.Write(ctx, []driver.Write{write(driver.Insert, tags, 6), write(driver.Insert, tags, 7)})
 	}()
-	g := &grouped{t: t, db: db}
-	g.inLine(1)
+	g := &jobGroup{t: t, db: db}
+	g.awaitQueued(1)
 	if j := g.waiting()[0]; j.rows != 404 || j.documents != 2 || j.ws != ws.space.id || j.ws == 0 {
-		t.Errorf("got %+v, want j.rows = 404 and j.documents = 2 and j.ws = %v and j.ws > 0", j.load, ws.space.id)
+		t.Errorf("load = %+v, want 404 rows and 2 documents of workspace %d", j.load, ws.space.id)
 	}
-	leave()
+	cancel()
 	if err := <-ended; err == nil {
-		t.Error("who left was served")
+		t.Error("a cancelled Write succeeded, want an error")
 	}
-	g.inLine(0)
+	g.awaitQueued(0)
 	<-db.writerLock
 }

@@ -47,11 +47,11 @@ type Finder interface {
 	Exists(ctx context.Context, workspace string) (bool, error)
 }
 
-// Settler is an engine that writes to a log first and moves the log's content into the files of workspaces later.
-type Settler interface {
-	// Settle moves the logs of all files that the workspace is or was in into these files and empties the logs, so that
-	// they hold no deleted data either. Error: ErrUnavailable, if the context ends before that.
-	Settle(ctx context.Context, workspace string) error
+// Checkpointer is an engine that writes to a log first and moves the log's content into the files of workspaces later.
+type Checkpointer interface {
+	// Checkpoint moves the logs of all files that the workspace is or was in into these files and empties the logs, so
+	// that they hold no deleted data either. Error: ErrUnavailable, if the context ends before that.
+	Checkpoint(ctx context.Context, workspace string) error
 	// Lag returns the total size of the logs of open files in bytes, and an upper bound on how long data has been in a
 	// log alone.
 	Lag() (bytes int64, age time.Duration)

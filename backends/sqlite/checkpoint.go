@@ -77,14 +77,14 @@ func (f *file) checkpointIdle() {
 // truncatePause is the pause between two attempts to truncate a log that is being read.
 const truncatePause = 5 * time.Millisecond
 
-// Settle implements driver.Settler. It truncates the logs of the workspace's own file and of its shared file.
-func (e *Engine) Settle(ctx context.Context, workspace string) error {
+// Checkpoint implements driver.Checkpointer. It truncates the logs of the workspace's own file and of its shared file.
+func (e *Engine) Checkpoint(ctx context.Context, workspace string) error {
 	ctx, cancel := e.limit(ctx)
 	defer cancel()
-	return errors.Join(e.settleFile(ctx, e.ownPath(workspace)), e.settleFile(ctx, e.sharedPath(workspace)))
+	return errors.Join(e.checkpointFile(ctx, e.ownPath(workspace)), e.checkpointFile(ctx, e.sharedPath(workspace)))
 }
 
-func (e *Engine) settleFile(ctx context.Context, path string) error {
+func (e *Engine) checkpointFile(ctx context.Context, path string) error {
 	doing := "truncate the log of " + path
 	defer e.sideConns.enter(path)()
 	for {
@@ -111,7 +111,7 @@ func (e *Engine) settleFile(ctx context.Context, path string) error {
 	}
 }
 
-// Lag implements driver.Settler.
+// Lag implements driver.Checkpointer.
 func (e *Engine) Lag() (bytes int64, age time.Duration) {
 	now := time.Now()
 	for _, f := range e.opened() {

@@ -24,8 +24,9 @@ type bookmark struct {
 }
 
 // bookmarkColumns returns the columns that determine the order of the result, and whether it is descending. It returns
-// nil if the result cannot have bookmarks. In a descending order documents without a value come last, so bookmarks are
-// limited to orders by one column, and to documents with a value.
+// nil if the result cannot have bookmarks. In a descending order documents without a value come last, where no
+// comparison finds them, so such an order has bookmarks only if it is by one column, and only at documents with a
+// value.
 func (s *statement) bookmarkColumns(q driver.Query) (by []string, desc bool) {
 	if len(q.Sort) == 0 && s.ranged(q.Where) || !s.t.shared && q.Where.Op == driver.And && len(q.Where.Kids) == 0 {
 		return nil, false
@@ -55,6 +56,7 @@ func (w *workspace) findDeep(ctx context.Context, doing string, s *statement, q 
 	}
 	defer w.file.release()
 	key, of := cacheKey(s.sql.String(), s.args[:len(s.args)-1]), w.partition(s.t) // without the last, the offset
+
 	near, at := db.counts.nearestBookmark(of, key, q.Offset)
 	if near != nil {
 		rest := q
@@ -74,11 +76,12 @@ func (w *workspace) findDeep(ctx context.Context, doing string, s *statement, q 
 			return nil
 		}
 	}
-	ended := take(nil)
-	if ended != nil {
-		return nil, ended
+	takeErr := take(nil)
+	if takeErr != nil {
+		return nil, takeErr
 	}
-	var met []bookmark
+
+	var found []bookmark
 	taken := time.Now()
 	err = w.read(ctx, doing, s, func(row *sqlite.Stmt) error {
 		if n == 0 || n == q.Limit-1 {
@@ -87,17 +90,18 @@ func (w *workspace) findDeep(ctx context.Context, doing string, s *statement, q 
 				m.values = append(m.values, value(row, 4+i))
 			}
 			m.values = append(m.values, row.ColumnText(0))
-			met = append(met, m)
+			found = append(found, m)
 		}
 		n++
 		doc := document(row)
-		ended = take(&doc)
-		return ended
+		takeErr = take(&doc)
+		return takeErr
 	})
+
 	// Start over from the beginning if a change may have moved the bookmark, or if documents without a value may follow.
 	moved := near != nil && db.counts.version(of) != at
 	incomplete := near != nil && err == nil && desc && n < q.Limit
-	if moved && (err == nil || ended != nil) || incomplete {
+	if moved && (err == nil || takeErr != nil) || incomplete {
 		if s, err = w.compileQuery(s.t, q, nil); err == nil {
 			s.take = q.Take
 			return w.documents(ctx, doing, s, min(q.Limit, maxReserve))
@@ -106,7 +110,7 @@ func (w *workspace) findDeep(ctx context.Context, doing string, s *statement, q 
 	if err != nil {
 		return nil, err
 	}
-	db.counts.addBookmarks(of, key, met, at)
+	db.counts.addBookmarks(of, key, found, at)
 	return docs, nil
 }
 
@@ -142,7 +146,7 @@ func (c *countCache) nearestBookmark(of partition, key string, offset int) (foun
 
 // addBookmarks stores bookmarks that were found after nearestBookmark returned the version, unless the partition has
 // changed since.
-func (c *countCache) addBookmarks(of partition, key string, met []bookmark, at version) {
+func (c *countCache) addBookmarks(of partition, key string, found []bookmark, at version) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	t := c.partition(of)
@@ -150,7 +154,7 @@ func (c *countCache) addBookmarks(of partition, key string, met []bookmark, at v
 		return
 	}
 	kept := slices.Clone(t.bookmarks[key]) // because callers of nearestBookmark may have the list
-	for _, m := range met {
+	for _, m := range found {
 		kept = slices.DeleteFunc(kept, func(k bookmark) bool { return k.offset == m.offset })
 		if !slices.Contains(m.values, nil) { // comparisons with NULL are never true
 			kept = append(kept, m)

@@ -74,13 +74,13 @@ func (s *statement) param(v any) string {
 	return "?" + strconv.Itoa(len(s.args))
 }
 
-// inWorkspace returns the condition that limits a shared table to the workspace, followed by and; and "" for a table
-// that is not shared.
-func (s *statement) inWorkspace(and string) string {
+// inWorkspace returns the condition that limits a shared table to the workspace, with a suffix such as " AND ". It
+// returns "" for a table that is not shared.
+func (s *statement) inWorkspace(suffix string) string {
 	if s.wsParam == "" && s.t.shared {
 		s.wsParam = s.param(s.ws)
 	}
-	return s.t.ifShared("ws = " + s.wsParam + and)
+	return s.t.ifShared("ws = " + s.wsParam + suffix)
 }
 
 // key returns the placeholder of a custom key. The key is bound as text, which the operators -> and ->> take as the
@@ -106,12 +106,13 @@ type operand struct {
 	typ        driver.Type
 	side       string
 	// json and text are a custom value as JSON and as an SQL value; empty for a declared field. A comparison with text is
-	// cheaper than one with expr, and is true whenever that is.
+	// cheaper than one with expr and, except for bools, true whenever that is.
 	json, text string
 	// inEntry: expr is the value of an index entry, in which noValue stands for NULL.
 	inEntry bool
 }
 
+// operand returns the operand of a reference, read from the document.
 func (s *statement) operand(r driver.Ref) (operand, error) {
 	if !r.Custom {
 		f, ok := s.t.columns[r.Name]

@@ -10,7 +10,8 @@ import (
 
 const (
 	// minCachedCount is the smallest count that is cached. A smaller one is as fast to take again.
-	minCachedCount      = 1000
+	minCachedCount = 1000
+	// maxPartitionEntries bounds the counts of a partition, and its lists of bookmarks.
 	maxPartitionEntries = 256
 	// maxPartitions bounds the partitions whose changes are counted.
 	maxPartitions = 4096
@@ -132,8 +133,10 @@ func keep[T any](c *countCache, in *map[string]T, key string, one T) {
 	(*in)[key] = one
 }
 
+// forget empties the cache and changes the versions of all partitions. c.mu is held.
 func (c *countCache) forget() { c.epoch, c.partitions, c.entries = c.epoch+1, nil, 0 }
 
+// partition returns the cache of a partition, which it adds if necessary. c.mu is held.
 func (c *countCache) partition(of partition) *partitionCache {
 	t := c.partitions[of]
 	if t != nil {

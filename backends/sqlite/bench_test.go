@@ -106,7 +106,12 @@ func BenchmarkReadByID(b *testing.B) {
 		name    string
 		opts    Options
 		writing bool
-	}{{"held", Options{}, false}, {"each", Options{noSnapshots: true}, false}, {"held-writing", Options{}, true}, {"each-writing", Options{noSnapshots: true}, true}} {
+	}{
+		{"held", Options{}, false},
+		{"each", Options{noSnapshots: true}, false},
+		{"held-writing", Options{}, true},
+		{"each-writing", Options{noSnapshots: true}, true},
+	} {
 		b.Run(mode.name, func(b *testing.B) {
 			c := people()
 			_, ws := benchWorkspace(b, mode.opts, c, n)
@@ -169,7 +174,8 @@ func BenchmarkQueries(b *testing.B) {
 	}
 	b.Run("page", func(b *testing.B) {
 		for b.Loop() {
-			docs, err := ws.Find(b.Context(), driver.Query{Collection: c, Where: eq("country", "DE"), Limit: 50, Sort: []driver.Order{{Ref: driver.Ref{Name: "status"}}}})
+			sort := []driver.Order{{Ref: driver.Ref{Name: "status"}}}
+			docs, err := ws.Find(b.Context(), driver.Query{Collection: c, Where: eq("country", "DE"), Limit: 50, Sort: sort})
 			if err != nil || len(docs) != 50 {
 				b.Fatalf("Find = %d documents, %v; want 50", len(docs), err)
 			}

@@ -22,7 +22,8 @@ func checkEntries(t *testing.T, ws *workspace, name string) {
 	}
 	tb := ws.tables["people"]
 	have := fmt.Sprintf("SELECT * FROM %s WHERE number = %d", tb.entries, x.number)
-	want := "SELECT " + tb.entry("", fmt.Sprint(x.number), "'"+name+"'", fmt.Sprint(x.coversCustom)) + " FROM " + tb.quoted + tb.ifShared(fmt.Sprintf(" WHERE ws = %d", ws.space.id))
+	want := "SELECT " + tb.entry("", fmt.Sprint(x.number), "'"+name+"'", fmt.Sprint(x.coversCustom)) +
+		" FROM " + tb.quoted + tb.ifShared(fmt.Sprintf(" WHERE ws = %d", ws.space.id))
 	for what, sql := range map[string]string{"too many": have + " EXCEPT " + want, "missing": want + " EXCEPT " + have} {
 		if wrong := columnOf(t, ws, 0, "SELECT count(*) FROM ("+sql+")"); wrong[0] != "0" {
 			t.Errorf("%s entries are %s, want 0", wrong[0], what)
@@ -346,19 +347,23 @@ func testMissingValuesSortFirst(t *testing.T, shared bool) {
 		return driver.Predicate{Op: op, Ref: ref, Values: []any{v}}
 	}
 	least, after := math.Inf(-1), onField("id", driver.Gt, fmt.Sprintf("%024x", 10))
+	missingAfter := driver.Predicate{Op: driver.And, Kids: []driver.Predicate{inOrder(driver.Before, least), after}}
 	pages := func() string {
 		var result []any
 		for _, p := range []driver.Predicate{
-			inOrder(driver.From, least), inOrder(driver.Before, least), inOrder(driver.From, int64(50)), inOrder(driver.Before, int64(1)), onCustom("score", driver.Lt, int64(1)), onCustom("score", driver.Ne, int64(7)),
-			{Op: driver.And, Kids: []driver.Predicate{inOrder(driver.Before, least), after}},
-			{Op: driver.Or, Kids: []driver.Predicate{inOrder(driver.From, least), {Op: driver.And, Kids: []driver.Predicate{inOrder(driver.Before, least), after}}}},
+			inOrder(driver.From, least), inOrder(driver.Before, least),
+			inOrder(driver.From, int64(50)), inOrder(driver.Before, int64(1)),
+			onCustom("score", driver.Lt, int64(1)), onCustom("score", driver.Ne, int64(7)),
+			missingAfter,
+			{Op: driver.Or, Kids: []driver.Predicate{inOrder(driver.From, least), missingAfter}},
 		} {
 			where := driver.Predicate{Kids: []driver.Predicate{p}}
 			ws.file.db.counts.changed(nil)
 			n, err := ws.Count(t.Context(), c, where)
 			result = append(result, "\n", n, err)
 			for _, desc := range []bool{false, true} {
-				docs, err := ws.Find(t.Context(), driver.Query{Collection: c, Where: where, Sort: []driver.Order{{Ref: ref, Desc: desc}}, Limit: 8})
+				sort := []driver.Order{{Ref: ref, Desc: desc}}
+				docs, err := ws.Find(t.Context(), driver.Query{Collection: c, Where: where, Sort: sort, Limit: 8})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -474,7 +479,8 @@ func testEntriesAreLimitedToOneKind(t *testing.T, shared bool) {
 			t.Errorf("%d: index %q, %+v, %v; want index score: %v", i, plan.Index, plan.Fields, err, tt.indexed)
 		}
 	}
-	entries := fmt.Sprintf(`SELECT count(*) FROM "e:people" WHERE number = %d`, ws.file.indexes.indexedBy(fieldKey{ws.space.id, "people", "new", "score"}).number)
+	number := ws.file.indexes.indexedBy(fieldKey{ws.space.id, "people", "new", "score"}).number
+	entries := fmt.Sprintf(`SELECT count(*) FROM "e:people" WHERE number = %d`, number)
 	if n := columnOf(t, ws, 0, entries); n[0] != "100" {
 		t.Errorf("%s entries of the kind, want 100", n[0])
 	}
@@ -496,12 +502,18 @@ func TestFormerFieldsTableIsReplaced(t *testing.T) {
 	ws := openWorkspace(t, e, "w", c)
 	fill(t, ws, c, 10)
 	for _, sql := range []string{
-		`CREATE TABLE fields (tbl TEXT, number INTEGER, name TEXT)`, `CREATE TABLE "e:people" (v)`, `CREATE TABLE "e:others" (v)`, `INSERT INTO "e:others" VALUES (1)`,
+		`CREATE TABLE fields (tbl TEXT, number INTEGER, name TEXT)`,
+		`CREATE TABLE "e:people" (v)`, `CREATE TABLE "e:others" (v)`, `INSERT INTO "e:others" VALUES (1)`,
 		`CREATE TRIGGER "e:people:insert" AFTER INSERT ON "c:people" BEGIN INSERT INTO "e:others" VALUES (new.id); END`,
 	} {
 		alter(t, ws, sql)
 	}
-	high := driver.Query{Collection: c, Where: driver.Predicate{Op: driver.Gt, Ref: driver.Ref{Name: "score", Custom: true, Type: driver.Any}, Values: []any{int64(5)}}, Limit: 50}
+	score := driver.Ref{Name: "score", Custom: true, Type: driver.Any}
+	high := driver.Query{
+		Collection: c,
+		Where:      driver.Predicate{Op: driver.Gt, Ref: score, Values: []any{int64(5)}},
+		Limit:      50,
+	}
 	for range 2 {
 		if docs, err := ws.Find(t.Context(), high); err != nil || len(docs) != 4 {
 			t.Errorf("Find = %d documents, %v; want 4", len(docs), err)

@@ -329,9 +329,12 @@ func TestMigratedValues(t *testing.T) {
 		raw  string
 		want any
 	}{
-		{driver.String, `"a"`, "a"}, {driver.String, `""`, nil}, {driver.Date, `""`, nil}, {driver.Any, `""`, nil}, {driver.String, `0`, nil}, {driver.String, ``, nil},
-		{driver.Time, `5`, int64(5)}, {driver.Time, `0`, nil}, {driver.Time, `"1970-01-01T00:00:00Z"`, nil}, {driver.Time, `"1970-01-01T00:00:01Z"`, int64(1000)},
-		{driver.Int, `0`, int64(0)}, {driver.Bool, `false`, false}, {driver.Strings, `[]`, nil}, {driver.Strings, `["a"]`, []string{"a"}},
+		{driver.String, `"a"`, "a"}, {driver.String, `""`, nil}, {driver.String, `0`, nil}, {driver.String, ``, nil},
+		{driver.Date, `""`, nil}, {driver.Any, `""`, nil},
+		{driver.Time, `5`, int64(5)}, {driver.Time, `0`, nil},
+		{driver.Time, `"1970-01-01T00:00:00Z"`, nil}, {driver.Time, `"1970-01-01T00:00:01Z"`, int64(1000)},
+		{driver.Int, `0`, int64(0)}, {driver.Bool, `false`, false},
+		{driver.Strings, `[]`, nil}, {driver.Strings, `["a"]`, []string{"a"}},
 	} {
 		if got := fromJSON(v.typ, json.RawMessage(v.raw)); !reflect.DeepEqual(got, v.want) {
 			t.Errorf("fromJSON(%v, %s) = %v, want %v", v.typ, v.raw, got, v.want)

@@ -159,16 +159,19 @@ func testMigration(t *testing.T, shared bool) {
 	seen := &plans{}
 	e := openEngine(t, Options{Shared: shared, Dir: dir, Observe: seen.add})
 	now := &driver.Collection{Name: "c", Fields: []driver.Field{
-		{Name: "f", Type: driver.Float}, {Name: "a", Type: driver.String}, {Name: "n", Type: driver.Int}, {Name: "flag", Type: driver.Bool}, {Name: "any", Type: driver.Any},
-		{Name: "at", Type: driver.Time}, {Name: "tags", Type: driver.Strings}, {Name: "s", Type: driver.String},
+		{Name: "f", Type: driver.Float}, {Name: "a", Type: driver.String}, {Name: "n", Type: driver.Int},
+		{Name: "flag", Type: driver.Bool}, {Name: "any", Type: driver.Any}, {Name: "at", Type: driver.Time},
+		{Name: "tags", Type: driver.Strings}, {Name: "s", Type: driver.String},
 	}, Indexes: []driver.Index{{Name: "n", Fields: []string{"n"}}, {Name: "tags", Fields: []string{"tags"}}}}
 	ws = openWorkspace(t, e, "w", now)
 	for _, c := range []struct {
 		p    driver.Predicate
 		want int64
 	}{
-		{onField("n", driver.Eq, int64(7)), 3}, {onField("f", driver.Eq, 1.5), 3}, {onField("flag", driver.Eq, true), 3}, {onField("any", driver.Eq, false), 3},
-		{onField("at", driver.Eq, int64(1_715_904_000_500)), 3}, {onField("tags", driver.Eq, `q"`), 3}, {onField("tags", driver.Exists, false), 1200},
+		{onField("n", driver.Eq, int64(7)), 3}, {onField("f", driver.Eq, 1.5), 3},
+		{onField("flag", driver.Eq, true), 3}, {onField("any", driver.Eq, false), 3},
+		{onField("at", driver.Eq, int64(1_715_904_000_500)), 3},
+		{onField("tags", driver.Eq, `q"`), 3}, {onField("tags", driver.Exists, false), 1200},
 		{onField("s", driver.Exists, true), 0}, {onField("a", driver.Eq, "x"), 3},
 		{driver.Predicate{Kids: []driver.Predicate{onField("n", driver.Eq, int64(7)), onField("tags", driver.Eq, `q"`)}}, 3},
 	} {

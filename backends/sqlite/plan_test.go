@@ -126,9 +126,11 @@ func testIndexedConditionsSearch(t *testing.T, shared bool) {
 		{"ids", onField("id", driver.In, "x", "y"), nil},
 		{"element", onField("tags", driver.Eq, "red"), nil},
 		{"one of elements", onField("tags", driver.In, "red", "blue"), nil},
-		{"alternatives", driver.Predicate{Op: driver.Or, Kids: []driver.Predicate{onField("city", driver.Eq, "a"), onField("tags", driver.Eq, "b"), onField("name", driver.StartsWith, "c")}}, nil},
+		{"alternatives", driver.Predicate{Op: driver.Or, Kids: []driver.Predicate{
+			onField("city", driver.Eq, "a"), onField("tags", driver.Eq, "b"), onField("name", driver.StartsWith, "c"),
+		}}, nil},
 		{"eq and sort", onField("status", driver.Eq, "new"), []driver.Order{{Ref: driver.Ref{Name: "created"}}}},
-		{"eq and sort, list riding along", all(onField("country", driver.Eq, "DE")), []driver.Order{{Ref: driver.Ref{Name: "status"}}}},
+		{"eq and sort, list in the index", all(onField("country", driver.Eq, "DE")), []driver.Order{{Ref: driver.Ref{Name: "status"}}}},
 		{"range and sort", onField("created", driver.Gt, int64(5)), []driver.Order{{Ref: driver.Ref{Name: "created"}}}},
 	} {
 		for _, limit := range []int{1, 50} {
@@ -167,7 +169,9 @@ func testCountsReadNothingButTheIndex(t *testing.T, shared bool) {
 	e := openEngine(t, Options{Shared: shared, Observe: seen.add})
 	c := people()
 	ws := openWorkspace(t, e, "w", c)
-	teams := driver.Predicate{Op: driver.Or, Kids: []driver.Predicate{onField("teams", driver.Exists, false), onField("teams", driver.In, "red", "blue")}}
+	teams := driver.Predicate{Op: driver.Or, Kids: []driver.Predicate{
+		onField("teams", driver.Exists, false), onField("teams", driver.In, "red", "blue"),
+	}}
 	for _, p := range []driver.Predicate{
 		onField("country", driver.Eq, "DE"),
 		{Kids: []driver.Predicate{onField("country", driver.Eq, "DE"), onField("status", driver.In, "new", "gone")}},
@@ -193,7 +197,9 @@ func testSortAloneFollowsTheIndex(t *testing.T, shared bool) {
 	e := openEngine(t, Options{Shared: shared, Observe: seen.add})
 	c := people()
 	ws := openWorkspace(t, e, "w", c)
-	for _, o := range []driver.Order{{Ref: driver.Ref{Name: "created"}}, {Ref: driver.Ref{Name: "name"}}, {Ref: driver.Ref{Name: "id"}, Desc: true}} {
+	for _, o := range []driver.Order{
+		{Ref: driver.Ref{Name: "created"}}, {Ref: driver.Ref{Name: "name"}}, {Ref: driver.Ref{Name: "id"}, Desc: true},
+	} {
 		if _, err := ws.Find(t.Context(), driver.Query{Collection: c, Sort: []driver.Order{o}, Limit: 10}); err != nil {
 			t.Fatalf("Find: %v", err)
 		}

@@ -194,10 +194,17 @@ func testDeepPagesMatchTheWholeResult(t *testing.T, shared bool) {
 	if err := ws.Write(t.Context(), more); err != nil {
 		t.Fatal(err)
 	}
+	age := driver.Ref{Name: "age", Type: driver.Int}
+	country, id := driver.Ref{Name: "country", Type: driver.String}, driver.Ref{Name: "id", Type: driver.String}
 	for turn, sort := range [][]driver.Order{
-		nil, {{Ref: driver.Ref{Name: "age", Type: driver.Int}}}, {{Ref: driver.Ref{Name: "country", Type: driver.String}}, {Ref: driver.Ref{Name: "age", Type: driver.Int}}}, {{Ref: driver.Ref{Name: "country", Type: driver.String}, Desc: true}},
-		{{Ref: driver.Ref{Name: "age", Type: driver.Int}, Desc: true}, {Ref: driver.Ref{Name: "id", Type: driver.String}, Desc: true}}, {{Ref: driver.Ref{Name: "country", Type: driver.String}, Desc: true}, {Ref: driver.Ref{Name: "id", Type: driver.String}, Desc: true}},
-		{{Ref: driver.Ref{Name: "country", Type: driver.String}, Desc: true}, {Ref: driver.Ref{Name: "age", Type: driver.Int}, Desc: true}, {Ref: driver.Ref{Name: "id", Type: driver.String}, Desc: true}}, {{Ref: driver.Ref{Name: "age", Type: driver.Int}}, {Ref: driver.Ref{Name: "id", Type: driver.String}, Desc: true}},
+		nil,
+		{{Ref: age}},
+		{{Ref: country}, {Ref: age}},
+		{{Ref: country, Desc: true}},
+		{{Ref: age, Desc: true}, {Ref: id, Desc: true}},
+		{{Ref: country, Desc: true}, {Ref: id, Desc: true}},
+		{{Ref: country, Desc: true}, {Ref: age, Desc: true}, {Ref: id, Desc: true}},
+		{{Ref: age}, {Ref: id, Desc: true}},
 	} {
 		q := driver.Query{Collection: c, Sort: sort, Limit: 1000, Where: onField("country", driver.Ne, "FR")}
 		whole, err := ws.Find(t.Context(), q)

@@ -82,7 +82,8 @@ func TestShared_WorkspacesStayWhereTheyAre(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := e.Open(t.Context(), opening(names[1], "", c)); !errors.As(err, new(*driver.DamagedError)) || !strings.Contains(err.Error(), "is both in") {
+	_, err = e.Open(t.Context(), opening(names[1], "", c))
+	if !errors.As(err, new(*driver.DamagedError)) || !strings.Contains(err.Error(), "is both in") {
 		t.Errorf("Open of a workspace in two files = %v, want an error with both", err)
 	}
 }

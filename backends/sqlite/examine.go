@@ -47,7 +47,7 @@ func (e *Engine) Missing(name string) error {
 		}
 	}
 	if e.Place(name) == e.sharedPath(name) {
-		return &driver.DamagedError{Reason: fmt.Sprintf("the organization has no file %s and is not in the shared file %s; "+
+		return &driver.DamagedError{Reason: fmt.Sprintf("there is no file %s, and the organization is not in the shared file %s; "+
 			"put back the file that it was in, or check whether another machine has it", e.ownPath(name), e.sharedPath(name))}
 	}
 	return err

@@ -8,9 +8,12 @@ import (
 // The optional abilities of an engine or a workspace. Package store checks for each by its interface and does without
 // it if an engine lacks it. All methods are safe for concurrent use.
 
-// Remote is an engine whose calls may wait for another machine, if Remote returns true. Callers then issue calls
-// concurrently if these do not need each other's results.
-type Remote interface{ Remote() bool }
+// Remote is an engine that may be on another machine.
+type Remote interface {
+	// Remote reports whether calls wait for another machine. Callers then make those calls concurrently that do not need
+	// each other's results.
+	Remote() bool
+}
 
 // Elector is an engine whose primary server may be replaced in an election. For a moment the former primary may still
 // answer, without the writes of its successor.
@@ -20,9 +23,11 @@ type Elector interface {
 	Elected() time.Time
 }
 
-// Atomic is an engine that applies a batch completely or not at all, even if the process is killed meanwhile, if
-// Atomic returns true.
-type Atomic interface{ Atomic() bool }
+// Atomic is an engine that may have transactions.
+type Atomic interface {
+	// Atomic reports whether a batch is applied completely or not at all, even if the process is killed meanwhile.
+	Atomic() bool
+}
 
 // Examiner is an engine that stores workspaces in files, each of which may be lost or damaged independently.
 type Examiner interface {

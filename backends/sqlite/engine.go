@@ -53,7 +53,7 @@ type Options struct {
 	// MaxOpen bounds the number of open databases (128). Each has up to Readers+1 connections, plus those for long
 	// queries.
 	MaxOpen int
-	// Readers is the number of reader connections of a file (4).
+	// Readers bounds the reader connections of a file, without those of long queries (4).
 	Readers int
 	// Cache bounds the memory for the pages of all files, in MiB (256). Running calls may need more.
 	Cache int

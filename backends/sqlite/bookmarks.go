@@ -52,7 +52,7 @@ func (w *workspace) findDeep(ctx context.Context, doing string, s *statement, q 
 	}
 	db, err := w.acquire(ctx)
 	if err != nil {
-		return nil, failed(ctx, doing, err)
+		return nil, wrapError(ctx, doing, err)
 	}
 	defer w.file.release()
 	key, of := cacheKey(s.sql.String(), s.args[:len(s.args)-1]), w.partition(s.t) // without the last, the offset

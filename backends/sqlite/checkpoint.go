@@ -101,7 +101,7 @@ func (e *Engine) checkpointFile(ctx context.Context, path string) error {
 		}
 		done, err := (&database{engine: e, path: path}).checkpoint("TRUNCATE")
 		if done || err != nil && !broken(err) {
-			return failed(ctx, doing, err)
+			return wrapError(ctx, doing, err)
 		}
 		select {
 		case <-ctx.Done():

@@ -260,8 +260,8 @@ func (c *conn) number(sql string, args ...any) (n int64, err error) {
 	return n, err
 }
 
-// words returns the first column of all rows.
-func (c *conn) words(sql string, args ...any) (all []string, err error) {
+// texts returns the first column of all rows.
+func (c *conn) texts(sql string, args ...any) (all []string, err error) {
 	err = c.each(sql, args, func(row *sqlite.Stmt) { all = append(all, row.ColumnText(0)) })
 	return all, err
 }

@@ -219,7 +219,7 @@ func (e *Engine) openOnce(ctx context.Context, o *driver.Opening) (*workspace, e
 	}
 	e.clearLater(f)
 	at, err := e.admit(ctx, f, o)
-	return &workspace{engine: e, file: f, space: at, schema: s}, failed(ctx, "open it in "+f.path, err)
+	return &workspace{engine: e, file: f, space: at, schema: s}, wrapError(ctx, "open it in "+f.path, err)
 }
 
 // work runs background jobs one after another until the context ends.

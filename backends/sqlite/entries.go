@@ -32,7 +32,7 @@ func fieldsTable(shared bool) string {
 // ensureFieldsTable creates the table fields if it is missing. If an earlier version created it differently, all
 // indexes are dropped with it; slow queries will request them again.
 func (c *conn) ensureFieldsTable(shared bool) error {
-	made, err := c.words("SELECT sql FROM sqlite_schema WHERE type = 'table' AND name = 'fields'")
+	made, err := c.texts("SELECT sql FROM sqlite_schema WHERE type = 'table' AND name = 'fields'")
 	if err != nil || len(made) == 1 && made[0] == fieldsTable(shared) {
 		return err
 	}
@@ -125,7 +125,7 @@ func (t *table) triggers() string {
 // ensureEntries creates the table of entries and its triggers. If another version created them differently, they are
 // replaced, and the collection's indexes dropped.
 func (t *table) ensureEntries(c *conn) error {
-	made, err := c.words("SELECT sql FROM sqlite_schema WHERE type = 'table' AND name = 'e:' || ?1", t.name)
+	made, err := c.texts("SELECT sql FROM sqlite_schema WHERE type = 'table' AND name = 'e:' || ?1", t.name)
 	if err != nil || len(made) == 1 && made[0] == t.entriesSQL {
 		return err
 	}
@@ -189,7 +189,7 @@ func (j indexJob) build(ctx context.Context) (*fieldIndex, error) {
 	for more := !ready; more && err == nil; {
 		at, more, err = j.storeRun(ctx, x, at)
 	}
-	return x, failed(ctx, "build an index", err)
+	return x, wrapError(ctx, "build an index", err)
 }
 
 // step calls do in a transaction, and then sleeps for as long as that took, so that other writes proceed.
@@ -302,7 +302,7 @@ func (j indexJob) checkBuilding(c *conn, x *fieldIndex) error {
 
 // stateOf returns the state of an index in the file, "" if the index is not there.
 func (c *conn) stateOf(key fieldKey, number int64) (state string, err error) {
-	have, err := c.words("SELECT name FROM sqlite_schema WHERE name IN ('fields', 'e:' || ?1)", key.table)
+	have, err := c.texts("SELECT name FROM sqlite_schema WHERE name IN ('fields', 'e:' || ?1)", key.table)
 	if err != nil || len(have) < 2 {
 		return "", err
 	}
@@ -372,7 +372,7 @@ func (j indexJob) nextRun(ctx context.Context, at string) (ids []string, last st
 	q := queryRun{ctx: ctx, db: db, space: j.w.space, key: queryKey{j.w.space.party, indexBuild}}
 	err = q.execute(func(r *reader) error {
 		return r.conn.runUntil(ctx, func() error {
-			ids, err = r.conn.words("SELECT id FROM (SELECT id, "+customOperand("custom", "?1").expr+" AS v FROM "+
+			ids, err = r.conn.texts("SELECT id FROM (SELECT id, "+customOperand("custom", "?1").expr+" AS v FROM "+
 				j.t.quoted+j.t.whereKind("?5", "?4")+"id > ?2 ORDER BY id LIMIT ?3) ORDER BY v",
 				j.t.args(j.key.ws, j.key.name, at, int64(buildRun), j.key.kind)...)
 			return err

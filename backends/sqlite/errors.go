@@ -18,9 +18,9 @@ var (
 	errRemoved = errors.New("the workspace was removed; open it again")
 )
 
-// failed translates an error of SQLite into one of package driver, and says what failed. An interrupted statement, or a
+// wrapError translates an error of SQLite into one of package driver, and says what failed. An interrupted statement, or a
 // wait that ended with the context, becomes the context's own error, with driver.ErrSlow if the deadline has passed.
-func failed(ctx context.Context, doing string, err error) error {
+func wrapError(ctx context.Context, doing string, err error) error {
 	if err == nil {
 		return nil
 	}

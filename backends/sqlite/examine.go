@@ -42,7 +42,7 @@ func (e *Engine) Missing(name string) error {
 		return nil
 	}
 	if missing(e.sharedPath(name)) == nil {
-		if _, found, failed := e.entry(ctx, name); found || failed != nil {
+		if _, found, lookupErr := e.entry(ctx, name); found || lookupErr != nil {
 			return nil // opening the workspace reports an error
 		}
 	}
@@ -94,7 +94,7 @@ func (e *Engine) Size(ctx context.Context, name string) (bytes int64, err error)
 		}
 		return err
 	})
-	return bytes, failed(ctx, "measure "+name, err)
+	return bytes, wrapError(ctx, "measure "+name, err)
 }
 
 // Examine implements driver.Examiner. It checks the integrity of the whole database, including all indexes, over a
@@ -143,13 +143,13 @@ func (e *Engine) check(ctx context.Context, path string) error {
 	doing := "examine " + path
 	c, err := (&database{engine: e, path: path}).connect(readerShares, readerPragmas)
 	if err != nil {
-		return failed(ctx, doing, err)
+		return wrapError(ctx, doing, err)
 	}
 	fault := ""
 	err = c.runUntil(ctx, func() error {
 		return c.each("PRAGMA integrity_check(1)", nil, func(row *sqlite.Stmt) { fault = row.ColumnText(0) })
 	})
-	err = failed(ctx, doing, errors.Join(err, c.close()))
+	err = wrapError(ctx, doing, errors.Join(err, c.close()))
 	if err == nil && fault != "ok" {
 		return damaged(doing, errors.New(fault))
 	}

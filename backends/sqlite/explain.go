@@ -29,7 +29,7 @@ func (w *workspace) Explain(ctx context.Context, q driver.Query) (driver.Plan, e
 	}
 	db, err := w.acquire(ctx)
 	if err != nil {
-		return driver.Plan{}, failed(ctx, doing, err)
+		return driver.Plan{}, wrapError(ctx, doing, err)
 	}
 	defer w.file.release()
 	plan := driver.Plan{Every: true}
@@ -52,7 +52,7 @@ func (w *workspace) Explain(ctx context.Context, q driver.Query) (driver.Plan, e
 	for _, name := range s.indexable {
 		plan.Fields = append(plan.Fields, w.file.indexes.status(s.fieldKey(name)))
 	}
-	return plan, failed(ctx, doing, err)
+	return plan, wrapError(ctx, doing, err)
 }
 
 // entriesIndex is what access returns for the entries of an index on a custom field. It is not the name of an index.

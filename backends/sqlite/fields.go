@@ -158,7 +158,7 @@ func (f *fieldIndexes) load(ctx context.Context, db *database) error {
 	found, former := map[fieldKey]*fieldIndex{}, []string{}
 	var gone []droppedIndex
 	if err := db.withReader(ctx, func(r *reader) error {
-		names, err := r.conn.words("SELECT name FROM sqlite_schema WHERE name GLOB 'x:*' OR sql = ?1", fieldsTable(db.shared))
+		names, err := r.conn.texts("SELECT name FROM sqlite_schema WHERE name GLOB 'x:*' OR sql = ?1", fieldsTable(db.shared))
 		if err != nil || len(names) == 0 {
 			return err
 		}
@@ -381,7 +381,7 @@ func (e *Engine) Indexes(ctx context.Context) (found []driver.IndexStatus, err e
 					names[row.ColumnInt64(0)] = row.ColumnText(1)
 				})
 			}); err != nil {
-				return nil, failed(ctx, "list the workspaces in "+f.path, err)
+				return nil, wrapError(ctx, "list the workspaces in "+f.path, err)
 			}
 		}
 		f.indexes.mu.Lock()

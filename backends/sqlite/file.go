@@ -186,12 +186,12 @@ func (f *file) prepareLocked(ctx context.Context, o *driver.Opening, s *schema) 
 	wasOpen := f.refs.Load() >= 0
 	db, err := f.acquireLocked(ctx, o, want)
 	if err != nil {
-		return failed(ctx, "open the database", err)
+		return wrapError(ctx, "open the database", err)
 	}
 	defer f.release()
 	if wasOpen && (want != f.prepared || o.Owner != f.owner || o.New) {
 		if err := db.migrate(ctx, o, want); err != nil {
-			return failed(ctx, "prepare the database", err)
+			return wrapError(ctx, "prepare the database", err)
 		}
 	}
 	f.prepared, f.owner = want, o.Owner
@@ -254,7 +254,7 @@ func (f *file) remove(ctx context.Context, owner string) error {
 	}
 	there, err := f.engine.ownerOf(f.path)
 	if err != nil {
-		return failed(ctx, "the owner of "+f.path+" cannot be read, so it was not removed; move it away and retry", err)
+		return wrapError(ctx, "the owner of "+f.path+" cannot be read, so it was not removed; move it away and retry", err)
 	}
 	if _, err := (&driver.Opening{Workspace: f.name, Owner: owner}).Admit(there, f.path, nil); err != nil {
 		return err

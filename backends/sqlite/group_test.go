@@ -159,7 +159,7 @@ func TestGroup_InterruptedJobDoesNotAffectOthers(t *testing.T) {
 	for _, j := range g.jobs {
 		<-j.done
 	}
-	if first.err != nil || last.err != nil || !errors.Is(failed(ctx, "write", long.err), context.Canceled) {
+	if first.err != nil || last.err != nil || !errors.Is(wrapError(ctx, "write", long.err), context.Canceled) {
 		t.Errorf("first %v, interrupted %v, last %v; want nil, %v, nil", first.err, long.err, last.err, context.Canceled)
 	}
 	if n := g.stored(); n != 2 {

@@ -21,8 +21,8 @@ func (w *workspace) runCounting(ctx context.Context, t *testing.T, name string, 
 		return err
 	}
 	defer w.file.release()
-	v := queryRun{ctx: ctx, db: db, space: w.space, key: queryKey{w.space.party, name}}
-	return failed(ctx, "count", v.execute(func(r *reader) error {
+	q := queryRun{ctx: ctx, db: db, space: w.space, key: queryKey{w.space.party, name}}
+	return wrapError(ctx, "count", q.execute(func(r *reader) error {
 		return r.conn.runUntil(ctx, func() error {
 			return r.conn.rows(countingSQL, []any{int64(n)}, nil)
 		})

@@ -160,7 +160,7 @@ func (db *database) migrate(ctx context.Context, o *driver.Opening, s *schema) e
 // storedSpecs returns the collections that the file was migrated to, as JSON by name, and the owner of the file under
 // ownerRow; nil for a new file.
 func storedSpecs(c *conn) (map[string]string, error) {
-	names, err := c.words("SELECT name FROM sqlite_schema")
+	names, err := c.texts("SELECT name FROM sqlite_schema")
 	switch {
 	case err != nil || len(names) == 0:
 		return nil, err
@@ -206,7 +206,7 @@ func (t *table) addColumns(c *conn, oldSpec string) (fill []int, err error) {
 	if err := json.Unmarshal([]byte(oldSpec), &old); err != nil {
 		return nil, fmt.Errorf("the stored collection is not valid JSON: %w", err)
 	}
-	columns, err := c.words("SELECT name FROM pragma_table_info(?1)", "c:"+t.name)
+	columns, err := c.texts("SELECT name FROM pragma_table_info(?1)", "c:"+t.name)
 	if err != nil {
 		return nil, err
 	}

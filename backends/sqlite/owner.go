@@ -107,7 +107,7 @@ func (e *Engine) Exists(ctx context.Context, name string) (there bool, err error
 			there = len(stored) > 0
 			return nil
 		})
-		return there, failed(ctx, "look into "+e.ownPath(name), err)
+		return there, wrapError(ctx, "look into "+e.ownPath(name), err)
 	}
 	_, there, err = e.entry(ctx, name)
 	return there, err
@@ -179,5 +179,5 @@ func (e *Engine) Resident(ctx context.Context, name string) (driver.Resident, er
 	r := driver.Resident{Workspace: name, Where: e.ownPath(name)}
 	owner, err := e.ownerOf(r.Where)
 	r.Owner = owner
-	return r, failed(ctx, "read the owner of "+r.Where, err)
+	return r, wrapError(ctx, "read the owner of "+r.Where, err)
 }

@@ -54,7 +54,7 @@ func (w *workspace) begin(ctx context.Context, doing string) (_ context.Context,
 	ctx, cancel := w.engine.limit(ctx)
 	if _, err := w.acquire(ctx); err != nil {
 		cancel()
-		return nil, nil, failed(ctx, doing, err)
+		return nil, nil, wrapError(ctx, doing, err)
 	}
 	return ctx, func() {
 		w.file.release()
@@ -101,7 +101,7 @@ const maxCachedParams = 8
 func (w *workspace) findOne(ctx context.Context, doing string, s *statement) ([]driver.Document, error) {
 	db, err := w.acquire(ctx)
 	if err != nil {
-		return nil, failed(ctx, doing, err)
+		return nil, wrapError(ctx, doing, err)
 	}
 	defer w.file.release()
 	at := recentKey{ws: w.space.id, t: s.t, query: cacheKey(s.sql.String(), s.args)}
@@ -153,7 +153,7 @@ func (w *workspace) findByID(ctx context.Context, doing string, t *table, id str
 	defer cancel()
 	db, err := w.acquire(ctx)
 	if err != nil {
-		return nil, failed(ctx, doing, err)
+		return nil, wrapError(ctx, doing, err)
 	}
 	defer w.file.release()
 	at := recentKey{ws: w.space.id, t: t, id: id}
@@ -171,7 +171,7 @@ func (w *workspace) findByID(ctx context.Context, doing string, t *table, id str
 		return err
 	})
 	if err != nil {
-		return nil, failed(ctx, doing, err)
+		return nil, wrapError(ctx, doing, err)
 	}
 	if !found {
 		return nil, nil
@@ -375,7 +375,7 @@ func (w *workspace) read(ctx context.Context, doing string, s *statement, each f
 	defer cancel()
 	db, err := w.acquire(ctx)
 	if err != nil {
-		return failed(ctx, doing, err)
+		return wrapError(ctx, doing, err)
 	}
 	defer w.file.release()
 	sql := s.sql.String()
@@ -394,5 +394,5 @@ func (w *workspace) read(ctx context.Context, doing string, s *statement, each f
 	if len(s.indexable) > 0 && !q.began.IsZero() {
 		w.buildIndexes(s.t, w.file.indexes.noteQuery(s, q.duration(), w.engine.opts.eager))
 	}
-	return failed(ctx, doing, err)
+	return wrapError(ctx, doing, err)
 }

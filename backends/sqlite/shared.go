@@ -127,7 +127,7 @@ func (e *Engine) entry(ctx context.Context, name string) (there entry, found boo
 		there, found, err = entryOf(c, name)
 		return err
 	})
-	return there, found, failed(ctx, "look up "+name+" in "+e.sharedPath(name), err)
+	return there, found, wrapError(ctx, "look up "+name+" in "+e.sharedPath(name), err)
 }
 
 // entry calls entryOf with a reader.
@@ -252,7 +252,7 @@ func (f *file) claim(c *conn, o *driver.Opening) (entry, error) {
 
 // tables returns the names of the tables that match a GLOB pattern.
 func (c *conn) tables(pattern string) ([]string, error) {
-	return c.words("SELECT name FROM sqlite_schema WHERE type = 'table' AND name GLOB ?1 ORDER BY name", pattern)
+	return c.texts("SELECT name FROM sqlite_schema WHERE type = 'table' AND name GLOB ?1 ORDER BY name", pattern)
 }
 
 // acquire returns the open database of the workspace. The file's release must follow.
@@ -329,7 +329,7 @@ func (e *Engine) removeShared(ctx context.Context, name, owner string) error {
 		}
 		return err
 	}); err != nil {
-		return failed(ctx, "the owner of "+name+" in "+e.sharedPath(name)+" cannot be read, so it was not removed", err)
+		return wrapError(ctx, "the owner of "+name+" in "+e.sharedPath(name)+" cannot be read, so it was not removed", err)
 	}
 	if !found {
 		return nil
@@ -351,7 +351,7 @@ func (e *Engine) removeShared(ctx context.Context, name, owner string) error {
 		id, err = f.markRemoved(c, name, owner)
 		return err
 	}); err != nil {
-		return failed(ctx, "remove "+name+" from "+f.path, err)
+		return wrapError(ctx, "remove "+name+" from "+f.path, err)
 	}
 	e.mu.Lock()
 	e.removals++
@@ -363,7 +363,7 @@ func (e *Engine) removeShared(ctx context.Context, name, owner string) error {
 		before.removed.Store(true)
 	}
 	e.mu.Unlock()
-	return failed(ctx, "delete the documents of "+name+" in "+f.path, db.clearRemoved(ctx))
+	return wrapError(ctx, "delete the documents of "+name+" in "+f.path, db.clearRemoved(ctx))
 }
 
 // markRemoved renames the workspace, so that it is not found any more, and returns its number.
@@ -478,7 +478,7 @@ func (e *Engine) sharedResidents(ctx context.Context, names []string) ([]string,
 				}
 			})
 		}); err != nil {
-			return nil, failed(ctx, "list the workspaces in "+e.ownPath(file), err)
+			return nil, wrapError(ctx, "list the workspaces in "+e.ownPath(file), err)
 		}
 	}
 	return names, nil

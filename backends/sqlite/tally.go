@@ -221,7 +221,7 @@ func (w *workspace) Used(ctx context.Context) (used driver.Usage, err error) {
 		case w.space.counting <- struct{}{}:
 			defer func() { <-w.space.counting }()
 		case <-ctx.Done():
-			return driver.Usage{}, failed(ctx, "measure", ctx.Err())
+			return driver.Usage{}, wrapError(ctx, "measure", ctx.Err())
 		}
 	}
 }
@@ -231,7 +231,7 @@ func (w *workspace) Used(ctx context.Context) (used driver.Usage, err error) {
 func (w *workspace) Recount(ctx context.Context) (used driver.Usage, err error) {
 	var stored, found driver.Usage
 	var times int64
-	err = w.inTurns(ctx, "count", func(c *conn) (err error) {
+	err = w.asLongQuery(ctx, "count", func(c *conn) (err error) {
 		if stored, times, err = w.usage(c); err != nil {
 			return err
 		}
@@ -275,21 +275,21 @@ func (w *workspace) Recount(ctx context.Context) (used driver.Usage, err error) 
 func (w *workspace) snapshot(ctx context.Context, doing string, do func(*conn) error) error {
 	db, err := w.acquire(ctx)
 	if err != nil {
-		return failed(ctx, doing, err)
+		return wrapError(ctx, doing, err)
 	}
 	defer w.file.release()
-	return failed(ctx, doing, db.withReader(ctx, func(r *reader) error { return r.snapshot(ctx, do) }))
+	return wrapError(ctx, doing, db.withReader(ctx, func(r *reader) error { return r.snapshot(ctx, do) }))
 }
 
-// inTurns is snapshot for a function that reads everything. It runs as a long query.
-func (w *workspace) inTurns(ctx context.Context, doing string, do func(*conn) error) error {
+// asLongQuery is snapshot for a function that reads everything. It runs as a long query.
+func (w *workspace) asLongQuery(ctx context.Context, doing string, do func(*conn) error) error {
 	ctx, end, err := w.begin(ctx, doing)
 	if err != nil {
 		return err
 	}
 	defer end()
-	v := queryRun{ctx: ctx, db: w.file.db, space: w.space, key: queryKey{w.space.party, doing}}
-	return failed(ctx, doing, v.attempt(true, func(r *reader) error { return r.snapshot(ctx, do) }))
+	q := queryRun{ctx: ctx, db: w.file.db, space: w.space, key: queryKey{w.space.party, doing}}
+	return wrapError(ctx, doing, q.attempt(true, func(r *reader) error { return r.snapshot(ctx, do) }))
 }
 
 // snapshot calls do in the reader's snapshot, or in one that ends with the call.

@@ -246,7 +246,7 @@ func (w *workspace) transact(
 	defer cancel()
 	db, err := w.acquire(wait)
 	if err != nil {
-		return failed(wait, doing, err)
+		return wrapError(wait, doing, err)
 	}
 	defer w.file.release()
 	err = db.transact(ctx, wait, of, touched, func(c *conn) error {
@@ -256,9 +256,9 @@ func (w *workspace) transact(
 		return do(ctx, c)
 	})
 	if ctx.Err() == nil {
-		return failed(wait, doing, err)
+		return wrapError(wait, doing, err)
 	}
-	return failed(ctx, doing, err)
+	return wrapError(ctx, doing, err)
 }
 
 // commitFailed ends a transaction whose commit failed. The commit may have reached the log nevertheless, so readers

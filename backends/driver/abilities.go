@@ -5,115 +5,122 @@ import (
 	"time"
 )
 
-// What an engine may be able to do. Package store asks for each by its interface, and goes on
-// without where an engine lacks it. All methods are safe for concurrent use.
+// The optional abilities of an engine or a workspace. Package store checks for each by its interface and does without
+// it if an engine lacks it. All methods are safe for concurrent use.
 
-// Remote is an engine whose calls may wait for another machine, where Remote returns true.
-// Then callers make those at the same time that do not need each other's answers.
-type Remote interface{ Remote() bool }
+// Remote is an engine that may be on another machine.
+type Remote interface {
+	// Remote reports whether calls wait for another machine. Callers then make those calls concurrently that do not need
+	// each other's results.
+	Remote() bool
+}
 
-// Elector is an engine whose server is replaced by another in an election, while the former may answer on for a moment
-// and not know what the other has stored.
+// Elector is an engine whose primary server may be replaced in an election. For a moment the former primary may still
+// answer, without the writes of its successor.
 type Elector interface {
-	// Elected returns since when this process has seen the server that takes writes now; the zero time where it is not
-	// replaced so, or that cannot be seen.
+	// Elected returns the time at which this process first saw the current primary. It is the zero time if the server
+	// has no elections or this process cannot observe them.
 	Elected() time.Time
 }
 
-// Atomic is an engine that applies a batch whole or not at all, whatever becomes of the process
-// meanwhile, where Atomic returns true.
-type Atomic interface{ Atomic() bool }
+// Atomic is an engine that may have transactions.
+type Atomic interface {
+	// Atomic reports whether a batch is applied completely or not at all, even if the process is killed meanwhile.
+	Atomic() bool
+}
 
-// Examiner is an engine whose workspaces lie in files, any of which may be lost or damaged by itself.
+// Examiner is an engine that stores workspaces in files, each of which may be lost or damaged independently.
 type Examiner interface {
-	// Place returns the file of the workspace.
+	// Place returns the path of the workspace's file.
 	Place(workspace string) string
-	// Missing returns a *DamagedError where the file is not there, or lacks the workspace. It costs a look.
+	// Missing returns a *DamagedError if the file does not exist or does not contain the workspace. It is cheap.
 	Missing(workspace string) error
-	// Examine reads the whole file: again, where it was found whole lately, only if anew is set. One that is whole, or
-	// that was removed with its workspace, has no mark any more. Errors: *DamagedError with the first fault;
+	// Examine reads the whole file and removes its mark if the file is intact or was removed with its workspace. A file
+	// that was recently found intact is read again only if anew is set. Errors: *DamagedError with the first fault;
 	// ErrUnavailable; the context's own.
 	Examine(ctx context.Context, file string, anew bool) error
-	// Mark writes down beside the file that it is damaged, so that it is known in the next process too. One that is
-	// marked stays so as it is. Error: ErrUnavailable.
+	// Mark records next to the file that it is damaged, so that the next process knows it too. An existing mark is kept
+	// as it is. Error: ErrUnavailable.
 	Mark(m Mark) error
-	// Marks returns the files that are marked. Error: ErrUnavailable.
+	// Marks returns the marks of all damaged files. Error: ErrUnavailable.
 	Marks() ([]Mark, error)
 }
 
-// Finder is an engine that can tell whether a workspace has been made, without making it.
+// Finder is an engine that can look up whether a workspace exists without creating it.
 type Finder interface {
 	// Exists reports whether anything was ever prepared for the workspace. Nothing is changed. Error: ErrUnavailable.
 	Exists(ctx context.Context, workspace string) (bool, error)
 }
 
-// Settler is an engine that writes to a log first, and moves what that has into the files of workspaces by and by.
-type Settler interface {
-	// Settle moves everything of the files that a workspace is in, or was in, and leaves nothing in their logs: of what
-	// was deleted neither. Error: ErrUnavailable, where that cannot be before the context ends.
-	Settle(ctx context.Context, workspace string) error
-	// Lag returns how many bytes the logs of open files have, and for how long at most something has been in a log
-	// alone.
+// Checkpointer is an engine that writes to a log first and moves the log's content into the files of workspaces later.
+type Checkpointer interface {
+	// Checkpoint moves the logs of all files that the workspace is or was in into these files and empties the logs, so
+	// that they hold no deleted data either. Error: ErrUnavailable, if the context ends before that.
+	Checkpoint(ctx context.Context, workspace string) error
+	// Lag returns the total size of the logs of open files in bytes, and an upper bound on how long data has been in a
+	// log alone.
 	Lag() (bytes int64, age time.Duration)
 }
 
-// Mark says of a file that it is damaged: nothing may be written to it until it has been examined, and is whole.
+// Mark records that a file is damaged. The file must not be written to until an examination finds it intact.
 type Mark struct {
 	File      string    `json:"-"`
-	Workspace string    `json:"workspace"` // the one that found it, which may be gone
+	Workspace string    `json:"workspace"` // in whose use the damage was found; it may have been removed since
 	Reason    string    `json:"reason"`
 	Found     time.Time `json:"found"`
 }
 
-// Sizer is an engine that can tell how much room a workspace takes.
+// Sizer is an engine that knows how much storage a workspace takes.
 type Sizer interface {
-	// Size returns bytes: of the workspace's files, or where it shares them, of its documents. Error: ErrUnavailable.
+	// Size returns the size in bytes: of the workspace's own files, or of its documents if it shares a file. Error:
+	// ErrUnavailable.
 	Size(ctx context.Context, workspace string) (int64, error)
 }
 
-// Indexer is an engine that makes indexes while it answers. A question that needs an index which
-// is not ready gets the same answer, later.
+// Indexer is an engine that builds indexes while it serves queries. Until an index is ready, queries that need it
+// return the same results, but slower.
 type Indexer interface {
-	// Indexes tells of those of every collection that has been opened, in an order that stays.
-	// Error: ErrUnavailable.
+	// Indexes returns the state of the indexes of all collections that have been opened, in a stable order. Error:
+	// ErrUnavailable.
 	Indexes(ctx context.Context) ([]IndexStatus, error)
 }
 
-// Explainer is a workspace that can tell how the engine finds what a question asks for.
+// Explainer is a workspace that can explain how the engine executes a query.
 type Explainer interface {
-	// Explain returns how; of a count where Query.Limit is 0. No document is read. Error: ErrUnavailable.
+	// Explain returns the plan of a query, or of a count if Query.Limit is 0. It reads no document. Error:
+	// ErrUnavailable.
 	Explain(ctx context.Context, q Query) (Plan, error)
 }
 
-// Parted is a workspace of which several parties have parts, as organizations have of the control workspace.
+// Parted is a workspace that several parties use, as organizations use the control workspace.
 type Parted interface {
-	// Part returns the workspace as one party uses it, which takes turns with others there as it does with its own.
-	// Party is the name of the workspace that it has besides.
+	// Part returns a handle on the workspace for one party. Its calls are scheduled fairly among those of other
+	// parties. Party is the name of the party's own workspace.
 	Part(party string) Workspace
 }
 
-// Plan is how a question is answered.
+// Plan is how an engine executes a query.
 type Plan struct {
-	// Index is the one that leads to the documents, "id" their key; empty: none does.
+	// Index is the index through which documents are found: "id" for their key, empty for none.
 	Index string
-	// Every: all documents of the collection are looked at, or all entries of the index.
+	// Every: all documents of the collection, or all entries of the index, are read.
 	Every bool
-	// Fields are those conditions on fields that the organization defined which an index could serve, by
-	// Index their names. The State of one that has none is empty.
+	// Fields are the conditions on fields defined by the organization that an index could serve; Index is the name of
+	// the field. State is empty if the field has no index.
 	Fields []IndexStatus
 }
 
-// IndexStatus tells an operator about one index.
+// IndexStatus describes one index to an operator.
 type IndexStatus struct {
 	Database   string
 	Collection string
 	Index      string
 	State      IndexState
-	// Reason says why an index was refused and what that means.
+	// Reason says why the index was refused, and the consequence.
 	Reason string
 }
 
-// IndexState is what became of an index.
+// IndexState is the state of an index.
 type IndexState string
 
 // The states of an index.
@@ -123,14 +130,14 @@ const (
 	IndexRefused  IndexState = "refused"
 )
 
-// Keeper is an engine that keeps something in memory of each workspace in use.
+// Keeper is an engine that keeps state in memory for each workspace in use.
 type Keeper interface {
-	// Kept returns of how many it does.
+	// Kept returns the number of workspaces that have such state.
 	Kept() int
 }
 
-// Breaker is an engine that refuses calls at once while its server does not answer.
+// Breaker is an engine that fails calls immediately while its server does not answer.
 type Breaker interface {
-	// Refusing reports whether it does so now.
+	// Refusing reports whether calls fail so now.
 	Refusing() bool
 }

@@ -1,15 +1,15 @@
 package driver
 
-// DamagedError says that what a workspace lies in is missing, or cannot be read. It concerns that
-// workspace alone, and is an ErrUnavailable: nobody takes it for a refusal, or for nothing there.
+// DamagedError says that the storage of a workspace is missing or unreadable. It affects only the workspaces in that
+// file. It wraps ErrUnavailable, so that callers take it neither for a refusal nor for an empty result.
 type DamagedError struct {
 	Reason string // names the file
-	Err    error  // the engine's own error; nil where the file is not there, or empty
+	Err    error  // the engine's own error; nil if the file is missing or empty
 }
 
 func (e *DamagedError) Error() string { return e.Reason }
 
-// Unwrap makes it an ErrUnavailable.
+// Unwrap returns ErrUnavailable and, if there is one, the engine's own error.
 func (e *DamagedError) Unwrap() []error {
 	if e.Err == nil {
 		return []error{ErrUnavailable}

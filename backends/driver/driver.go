@@ -1,8 +1,8 @@
-// Package driver is what a storage engine implements. Modules never see it:
-// package store checks, scopes, limits and pages once, an engine only executes.
+// Package driver declares the interfaces that storage engines implement. Modules never use it: package store
+// validates, scopes, limits and pages every call, and an engine only executes it.
 //
-// Values are portable: nil, string, int64, float64, bool and []string. Engines
-// must give equal answers for equal questions; package storetest holds them to it.
+// Values are portable: nil, string, int64, float64, bool and []string. All engines must return the same results for
+// the same query; package storetest checks that they do.
 package driver
 
 import (
@@ -13,25 +13,25 @@ import (
 	"slices"
 )
 
-// Engine keeps any number of workspaces that share nothing. What an engine may be able to do
-// besides is in abilities.go. All methods are safe for concurrent use.
+// Engine stores any number of workspaces, which share no data. The optional abilities of an engine are declared in
+// abilities.go. All methods are safe for concurrent use.
 type Engine interface {
-	// Open returns the workspace, preparing its collections and indexes when first used.
-	// It does no I/O that a later call could not repeat: an engine may close files behind
-	// the handle and open them again. It admits by Opening.Admit, then too; error: ErrForeign.
+	// Open returns the workspace, and prepares its collections and indexes on first use. An engine may close the
+	// workspace's files while the handle is in use and open them again, so Open does no I/O that a later call could
+	// not repeat. Opening.Admit decides on every such opening whether the owner may use the workspace. Error: ErrForeign.
 	Open(ctx context.Context, o Opening) (Workspace, error)
-	// Remove deletes everything of the workspace, which must be the owner's or nobody's; error:
-	// ErrForeign. Removing what is not there is no error.
+	// Remove deletes all data of the workspace, which must belong to the owner or have none. Removing a workspace that
+	// does not exist is no error. Error: ErrForeign.
 	Remove(ctx context.Context, workspace, owner string) error
-	// Residents returns the names of the workspaces it holds, sorted. Error: ErrUnavailable.
+	// Residents returns the names of the workspaces that the engine holds, sorted. Error: ErrUnavailable.
 	Residents(ctx context.Context) ([]string, error)
-	// Resident tells of one; it has no owner also where there is no such workspace. Nothing is
+	// Resident describes one workspace. The owner is empty if the workspace has none or does not exist. Nothing is
 	// changed. Error: ErrUnavailable.
 	Resident(ctx context.Context, workspace string) (Resident, error)
-	// Check reports whether the engine can read and write now. Errors: ErrUnavailable, in it ErrReadOnly where only
+	// Check returns an error if the engine cannot read and write now: ErrUnavailable, which wraps ErrReadOnly if only
 	// writes fail.
 	Check(ctx context.Context) error
-	// Close waits for running calls and releases everything.
+	// Close waits for running calls and releases all resources.
 	Close() error
 }
 
@@ -47,14 +47,13 @@ type Resident struct {
 type Workspace interface {
 	// Find returns at most q.Limit documents in q.Sort order. Ties are broken by id, ascending.
 	Find(ctx context.Context, q Query) ([]Document, error)
-	// Count returns how many documents match.
+	// Count returns the number of matching documents.
 	Count(ctx context.Context, c *Collection, where Predicate) (int64, error)
 	// Aggregate groups and measures in the engine. A row holds the group values, then the measures.
 	Aggregate(ctx context.Context, a Aggregation) ([][]any, error)
-	// Write applies the writes in order and returns once they are durable. Errors: *DuplicateError,
-	// *ConflictError; of a batch with such a refusal nothing remains, save what a Put replaced.
-	// After any other error an engine without transactions may have kept the writes
-	// before it, and others may see a batch half done.
+	// Write applies the writes in order and returns once they are durable. After a *DuplicateError or *ConflictError
+	// none of the batch is stored, but documents that a Put replaced may stay replaced. After any other error an engine
+	// without transactions may have stored some of the writes. Concurrent readers may see part of its batches.
 	Write(ctx context.Context, writes []Write) error
 	// Counter sets the named counter to max(value, atLeast) + add, durably, and returns the new value.
 	Counter(ctx context.Context, name string, add, atLeast int64) (int64, error)
@@ -82,19 +81,20 @@ type Field struct {
 	Type Type
 }
 
-// Index orders the collection by its fields, then by id. A unique index ignores
-// documents in which any of its fields is missing or null. An index over a Strings
-// field stands alone and serves element look-ups. What rides along follows the id, where an engine has a
-// use for it: questions about it are answered without the documents. A sparse index serves questions for values
-// alone, and no order: an engine may leave documents out of it that have none. Ordered says of a unique index that
-// questions without a value of its last field are asked in its order.
+// Index orders the collection by its fields, then by id. A unique index ignores documents in which any of its fields
+// is missing or null. An index on a Strings field has no other field and serves element look-ups.
 type Index struct {
-	Name    string
-	Fields  []string
-	Unique  bool
-	Sparse  bool     `json:",omitempty"`
-	Rides   []string `json:",omitempty"`
-	Ordered bool     `json:"-"`
+	Name   string
+	Fields []string
+	Unique bool
+	// Sparse: the index serves conditions on values and no sort order, so an engine may leave out documents that have
+	// no value.
+	Sparse bool `json:",omitempty"`
+	// Rides are fields that an engine may store in the index behind the id, so that queries on them are answered
+	// without reading the documents.
+	Rides []string `json:",omitempty"`
+	// Ordered: queries without a value of the last field of this unique index ask for its order.
+	Ordered bool `json:"-"`
 }
 
 // Collection describes the documents of one kind. Every name in it is a constant
@@ -103,52 +103,54 @@ type Collection struct {
 	Name    string
 	Fields  []Field
 	Indexes []Index
-	// Custom: documents may have custom values, which an engine may index. Of is the declared String field whose value
-	// says which custom fields a document has: under a key, documents of another value have another field, and
-	// questions about one are of one value. It is empty where all documents have the same. The fields of Rides are in
-	// most questions about them, so they may ride along.
+	// Custom: documents may have custom values, which an engine may index.
 	Custom bool
-	Of     string   `json:"-"`
-	Rides  []string `json:"-"`
-	// Uncounted: a Meter leaves its documents out.
+	// Of is the declared String field whose value determines which custom fields a document has: documents with
+	// different values may use one key for different fields, and a query on custom fields is limited to one value. It is
+	// empty if all documents have the same custom fields.
+	Of string `json:"-"`
+	// Rides are the fields that most queries on custom fields use besides. An engine may store them in indexes on
+	// custom fields.
+	Rides []string `json:"-"`
+	// Uncounted: a Meter leaves out the documents of this collection.
 	Uncounted bool `json:"-"`
 }
 
-// Document is one record. Body and Custom are JSON objects. Custom, nil where the
-// collection has none, holds the values of fields that the organization defined.
-// Values are the declared fields in the order of Collection.Fields; they are set
-// on writes and repeat what Body says, so that an engine need not parse it; nil stands
-// for what is missing, null, "", an empty list or the zero Time.
-//
-// Was is the Size of the document that a Replace or Delete is of, 0 where that is not known. An engine that can look
-// relies on it in nothing.
-//
-// Damage is set of a found document that the engine cannot read, since somebody else changed it, and says why without
-// its values. There is nothing else but the ID then, and not that where it is not this program's. The others come as
-// they are.
+// Document is one record.
 type Document struct {
-	ID     string
-	Rev    int64
-	Body   []byte
+	ID  string
+	Rev int64
+	// Body is a JSON object.
+	Body []byte
+	// Custom is a JSON object with the values of the fields that the organization defined. It is nil if the collection
+	// has no custom fields.
 	Custom []byte
+	// Values are the declared fields in the order of Collection.Fields. They are set on writes and repeat values of
+	// Body, so that an engine need not parse it. Nil stands for a missing value, null, "", an empty list or the zero
+	// Time.
 	Values []any
-	Was    int64
+	// Was is the Size of the document before a Replace or Delete, 0 if unknown. It is a hint: an engine that can look up
+	// the size does not rely on it.
+	Was int64
+	// Damage is set if the engine cannot read a document that it found, because another program changed it. The error
+	// gives the reason without values of the document. Only ID is set then, and not even that if this program cannot
+	// have written it. Other documents of the result are unaffected.
 	Damage error
 }
 
-// valueSize is about what a value takes once it is decoded, besides its text: its place in a map or list, and its
+// valueSize is the approximate memory that a decoded value takes besides its text: its slot in a map or list, and its
 // header.
 const valueSize = 64
 
-// Held returns about how many bytes the document takes once it is decoded, whatever engine it is of.
+// Held returns the approximate number of bytes that the document takes in memory once decoded. It is the same for all
+// engines.
 func (d *Document) Held() int64 {
 	values := bytes.Count(d.Body, []byte{','}) + bytes.Count(d.Custom, []byte{','})
 	return int64(len(d.ID) + len(d.Body) + len(d.Custom) + valueSize*(values+2))
 }
 
-// Ref names a value of a document: a declared field (or "id"), or, where Custom is
-// set, a key of the custom object. Name of a custom value is outside text: an
-// engine binds it, it never becomes part of a statement.
+// Ref names a value of a document: a declared field (or "id"), or, if Custom is set, a key of the custom object. The
+// name of a custom value is untrusted text: an engine binds it as a parameter and never makes it part of a statement.
 type Ref struct {
 	Name   string
 	Custom bool
@@ -158,14 +160,23 @@ type Ref struct {
 // Op is the operator of a Predicate.
 type Op int
 
-// The operators. Missing and null are the same thing. Ne and Nin match it, Eq and the comparisons never do. Comparisons
-// are within a type: a number is never greater than a string, true is not 1. Strings compare by their bytes, numbers by
-// value whatever their width. On a Strings field Eq, In and Contains ask whether some element is (one of) the value(s),
-// Ne and Nin whether none is; Exists whether there is an element. Contains and StartsWith on a string are exact about
-// case; ContainsFold and StartsWithFold, which are of strings alone, take every letter for what Cases has of it, and
-// find no text that is not UTF-8. From and Before are of custom values that are no lists, and of their Order: From is
-// what is the value or comes after it ascending, of whatever type, and Before all else. And with no kids matches
-// everything, Or with no kids nothing, In of nothing nothing, Nin of nothing everything.
+// The operators.
+//
+// A missing value and null are the same. Ne and Nin match it; Eq and the comparisons never do. Values are compared
+// within a type: a number is never greater than a string, and true is not 1. Strings are compared by their bytes,
+// numbers by value whatever their width.
+//
+// On a Strings field Eq, In and Contains match if some element equals one of the values, Ne and Nin if none does, and
+// Exists if the list has an element.
+//
+// Contains and StartsWith on a string are case-sensitive. ContainsFold and StartsWithFold apply to strings alone, match
+// each letter in all of its Cases, and match no text that is not UTF-8.
+//
+// From and Before apply to custom values that are not lists, in the order of a sort: From matches the value and all
+// values, of any type, that follow it in ascending order; Before matches all others.
+//
+// And without kids matches everything and Or without kids nothing; In without values matches nothing and Nin without
+// values everything.
 const (
 	And Op = iota
 	Or
@@ -194,7 +205,7 @@ type Predicate struct {
 	Values []any       // string, int64, float64 or bool
 }
 
-// Pins reports whether it admits one value of each of the declared fields.
+// Pins reports whether the predicate requires one value for each of the declared fields.
 func (p Predicate) Pins(fields ...string) bool {
 	return !slices.ContainsFunc(fields, func(field string) bool {
 		if p.Op == And {
@@ -204,8 +215,8 @@ func (p Predicate) Pins(fields ...string) bool {
 	})
 }
 
-// Order is one step of a sort. Missing values come first, ascending, and with them the lists and objects of custom
-// values; then numbers by value, strings by their bytes, false and true.
+// Order is one step of a sort. In ascending order missing values come first, together with custom values that are
+// lists or objects; then numbers by value, strings by their bytes, false and true.
 type Order struct {
 	Ref  Ref
 	Desc bool
@@ -218,10 +229,10 @@ type Query struct {
 	Sort       []Order
 	Limit      int
 	Offset     int
-	// Take, where set, is given each document as it is read, and Find returns none: so that who wants them in another
-	// form, or not all, does not hold them all. It gets nil before the first, and again where they are read anew: what
-	// it was given before is then void. It is called by one goroutine at a time, while the engine has what it reads
-	// from in use. An error ends the reading and is that of Find.
+	// Take, if set, is called with each document as it is read, and Find returns none. A caller that converts or
+	// filters documents thus need not hold all of them. Take is called with nil before the first document, and again if
+	// the engine starts over: the documents passed before are then void. It is called by one goroutine at a time, while
+	// the engine holds the connection it reads from. Find stops at an error of Take and returns it.
 	Take func(*Document) error
 }
 
@@ -248,9 +259,9 @@ type Group struct {
 // MeasureOp is what a Measure computes.
 type MeasureOp int
 
-// The measures. Count counts documents and needs no Ref. Sum, Avg, Min and Max
-// ignore values that are not numbers (Min and Max of a String, Time or Date take
-// those) and are nil where nothing is left; Distinct counts the different values.
+// The measures. Count counts documents and needs no Ref. Sum, Avg, Min and Max ignore values that are not numbers,
+// except that Min and Max of a String, Time or Date field use values of that type. They are nil if no value is left.
+// Distinct counts the different values.
 const (
 	Count MeasureOp = iota
 	Sum
@@ -281,12 +292,12 @@ type Aggregation struct {
 	Measures   []Measure
 	Sort       []Rank
 	Limit      int
-	// Bytes, where positive, ends the rows with the one with which they take more than that, see RowSize, but with no
-	// first one: so that who asks sees whether there are more than fit.
+	// Bytes, if positive, bounds the size of the rows (see RowSize). The result ends with the first row that exceeds the
+	// bound, which lets the caller see that there were more rows than fit. The first row alone never ends it.
 	Bytes int64
 }
 
-// RowSize returns about how many bytes the row of an aggregation or of a list takes.
+// RowSize returns the approximate number of bytes that a row of an aggregation or of a list takes in memory.
 func RowSize(row []any) int64 {
 	const value = 32 // an interface and what it points to
 	n := int64(value)
@@ -310,8 +321,9 @@ func RowSize(row []any) int64 {
 	return n
 }
 
-// Ranks returns the whole order of the rows, each column once: the one that is asked for, then that of the groups; none
-// of the one row without groups. It fails where there are no columns, or not the one that is to be sorted by.
+// Ranks returns the complete order of the rows, with each column once: the requested order, then the groups. It is
+// empty without groups, because there is one row then. It returns an error if the aggregation has no columns or is
+// sorted by a column that it does not have.
 func (a *Aggregation) Ranks() (order []Rank, err error) {
 	seen := make([]bool, len(a.Groups)+len(a.Measures))
 	if len(seen) == 0 {
@@ -336,11 +348,11 @@ func (a *Aggregation) Ranks() (order []Rank, err error) {
 // WriteOp says what a Write does.
 type WriteOp int
 
-// The writes. Replace and Delete need Doc.ID and, as the expected
-// revision, Doc.Rev; the stored revision becomes Doc.Rev+1. Insert stores revision 1.
-// Put stores the document at exactly Doc.Rev, whether or not it is there: that is how
-// documents get from one engine to another. Hold changes nothing: it refuses the batch unless the document is at
-// Doc.Rev, or is not there where that is 0. Where there are no transactions it looks after the writes before it.
+// The writes. Insert stores revision 1. Replace and Delete need Doc.ID and, as the expected revision, Doc.Rev; the
+// stored revision becomes Doc.Rev+1. Put stores the document at exactly Doc.Rev, whether or not it exists; it copies
+// documents from one engine to another. Hold changes nothing: it is a precondition that fails the batch unless the
+// document exists at Doc.Rev, or does not exist if Doc.Rev is 0. An engine without transactions checks it after it has
+// applied the writes before it.
 const (
 	Insert WriteOp = iota
 	Replace
@@ -349,19 +361,19 @@ const (
 	Hold
 )
 
-// Write changes one document, or holds it.
+// Write changes one document, or requires that it is unchanged (Hold).
 type Write struct {
 	Collection *Collection
 	Op         WriteOp
 	Doc        Document
 }
 
-// rowBytes is how much of a body counts as one row more.
+// rowBytes is the size of a body that counts as one more row.
 const rowBytes = 1 << 10
 
-// Rows returns about how many rows the write changes in an engine: the document, an entry in each index, one for each
-// element in an index of a list, and what is taken away of those before where it changes or deletes one. What is not
-// given of it, as of one that is deleted, is not counted.
+// Rows returns the approximate number of rows that the write changes in an engine: one for the document, one for its
+// entry in each index, one for each element in an index on a list, and as many again for the rows that a Replace or Put
+// removes. Values that the write does not carry, such as those of a deleted document, are not counted.
 func (w *Write) Rows() int {
 	if w.Op == Hold {
 		return 1
@@ -379,8 +391,8 @@ func (w *Write) Rows() int {
 	return rows + (len(w.Doc.Body)+len(w.Doc.Custom))/rowBytes
 }
 
-// Rows returns how many rows a document of the collection is, with its entries in indexes, where list returns the
-// length of its n-th field, a list.
+// Rows returns the number of rows that a document of the collection takes, including its index entries. The function
+// list returns the number of elements of the n-th field, which is a list.
 func (c *Collection) Rows(list func(n int) int) int {
 	rows := 1 + len(c.Indexes)
 	for i := range c.Indexes {
@@ -393,8 +405,8 @@ func (c *Collection) Rows(list func(n int) int) int {
 	return rows
 }
 
-// DuplicateError says that a write would repeat a unique value. Index is the name
-// of the declared index, or "id"; Position the place of the write in its batch.
+// DuplicateError says that a write would repeat a unique value. Index is the name of the declared index, or "id".
+// Position is the index of the write in its batch.
 type DuplicateError struct {
 	Collection string
 	Index      string
@@ -405,7 +417,8 @@ func (e *DuplicateError) Error() string {
 	return fmt.Sprintf("%s: write %d repeats a unique value of index %s", e.Collection, e.Position, e.Index)
 }
 
-// ConflictError says that the document does not exist at the expected revision.
+// ConflictError says that a document does not exist at the expected revision. Position is the index of the write in its
+// batch.
 type ConflictError struct {
 	Collection string
 	Position   int
@@ -415,16 +428,16 @@ func (e *ConflictError) Error() string {
 	return fmt.Sprintf("%s: write %d expected another revision", e.Collection, e.Position)
 }
 
-// Errors an engine wraps, so that package store need not know its library.
+// Errors that engines wrap, so that package store need not know their libraries.
 var (
-	// ErrUnavailable: the engine cannot be reached or cannot take this now (disk full, lock held, shut down). Trying
-	// later may help.
+	// ErrUnavailable: the engine cannot be reached or cannot serve the call now (disk full, lock held, shut down). A
+	// later attempt may succeed.
 	ErrUnavailable = errors.New("the store is unavailable")
-	// ErrReadOnly: what is there can be read, and nothing can be written: the disk is full, or the file is damaged. It
-	// comes with ErrUnavailable.
-	ErrReadOnly = errors.New("the store cannot be written now")
-	// ErrSlow: the question was ended by its deadline, while the engine was at work or had others to answer
-	// first. It comes with context.DeadlineExceeded, and is no outage.
+	// ErrReadOnly: data can be read but not written, because the disk is full or the file is damaged. It comes with
+	// ErrUnavailable.
+	ErrReadOnly = errors.New("the store cannot be written to now")
+	// ErrSlow: the deadline passed while the engine was executing the query, or while the query waited for others. It
+	// comes with context.DeadlineExceeded and is no outage.
 	ErrSlow = errors.New("query timed out")
 	// ErrNewer: the data was written by a newer version and is left untouched.
 	ErrNewer = errors.New("the data was written by a newer version")

@@ -2,22 +2,22 @@ package driver
 
 import "context"
 
-// Inspector is an engine that can tell an operator more of what it depends on than whether it answers.
+// Inspector is an engine that can report to an operator on the services it depends on, beyond whether it answers.
 type Inspector interface {
-	// Inspect tells what it knows, also while its server does not answer, in an order that stays.
-	// It ends with the context, and then tells what it has found until then.
+	// Inspect returns findings in a stable order, even while the server does not answer. When the context ends, it
+	// returns those it has made so far.
 	Inspect(ctx context.Context) []Finding
 }
 
-// Finding is what an operator should know of an engine.
+// Finding is one observation about an engine for an operator.
 type Finding struct {
-	Subject string // what it is about, in a word
+	Subject string // one word
 	Verdict FindingVerdict
 	Says    string
 	Advice  string // may be empty
 }
 
-// FindingVerdict is how bad a Finding is.
+// FindingVerdict is the severity of a Finding.
 type FindingVerdict int
 
 // The verdicts. The zero value means that all is well.

@@ -6,8 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// Cases returns a letter in all its cases, in order, and what has none alone. They are those of Unicode's simple
-// folding, one character for one: K is k and the Kelvin sign, Σ is σ and ς; ß is ẞ, and not ss, and İ is itself alone.
+// Cases returns all case variants of a letter, sorted; a character without case is returned alone. The variants are
+// those of Unicode's simple folding, which maps one character to one: K has k and the Kelvin sign, Σ has σ and ς, ß has
+// ẞ but not ss, and İ has no other.
 func Cases(r rune) []rune {
 	all := []rune{r}
 	for other := unicode.SimpleFold(r); other != r; other = unicode.SimpleFold(other) {
@@ -17,13 +18,14 @@ func Cases(r rune) []rune {
 	return all
 }
 
-// Folded is a text to be looked for in others whatever its case; see ContainsFold and StartsWithFold. It is immutable.
+// Folded is a text prepared for case-insensitive search; see ContainsFold and StartsWithFold. It is immutable. A nil
+// *Folded matches nothing.
 type Folded struct {
 	cases  [][]rune
-	begins [256]bool // which bytes an occurrence can begin with
+	begins [256]bool // the bytes that an occurrence can begin with
 }
 
-// Fold returns a text to look for, nil where it is not UTF-8, which no text has in it.
+// Fold prepares a text for search. It returns nil if the text is not UTF-8, because it then occurs in no other text.
 func Fold(text string) *Folded {
 	if !utf8.ValidString(text) {
 		return nil
@@ -40,26 +42,26 @@ func Fold(text string) *Folded {
 	return f
 }
 
-// In reports whether it occurs in a text.
+// In reports whether f occurs in the text.
 func (f *Folded) In(text string) bool {
 	if f == nil || len(f.cases) == 0 {
 		return f != nil
 	}
 	for i := range len(text) {
-		if f.begins[text[i]] && f.begin(text[i:]) {
+		if f.begins[text[i]] && f.matchesPrefix(text[i:]) {
 			return true
 		}
 	}
 	return false
 }
 
-// Caseless reports whether none of its letters has another case, so that it occurs as it is or not at all.
+// Caseless reports whether none of its characters has another case, so that an exact search finds the same.
 func (f *Folded) Caseless() bool {
 	return f != nil && !slices.ContainsFunc(f.cases, func(cases []rune) bool { return len(cases) > 1 })
 }
 
-// Prefixes returns what a text that begins with it begins with: its first letters in all their cases, of which there
-// are at most that many, in no order.
+// Prefixes returns, in no order, at most the given number of strings such that every text that begins with f begins
+// with one of them: the case variants of its first letters, as many letters as the bound allows.
 func (f *Folded) Prefixes(most int) []string {
 	all := []string{""}
 	if f == nil {
@@ -80,10 +82,10 @@ func (f *Folded) Prefixes(most int) []string {
 	return all
 }
 
-// Begins reports whether a text begins with it.
-func (f *Folded) Begins(text string) bool { return f != nil && f.begin(text) }
+// Begins reports whether the text begins with f.
+func (f *Folded) Begins(text string) bool { return f != nil && f.matchesPrefix(text) }
 
-func (f *Folded) begin(text string) bool {
+func (f *Folded) matchesPrefix(text string) bool {
 	for _, cases := range f.cases {
 		r, n := utf8.DecodeRuneInString(text)
 		if n == 0 || !slices.Contains(cases, r) {

@@ -5,20 +5,20 @@ import (
 	"fmt"
 )
 
-// Meter is a workspace that knows how much it holds without counting it, and can refuse to hold more. Collections that
-// are Uncounted are left out of it, and never refused. All methods are safe for concurrent use.
+// Meter is a workspace that maintains its Usage with every write and can enforce a Quota. Uncounted collections are
+// left out and never refused. All methods are safe for concurrent use.
 type Meter interface {
-	// WriteWithin is Write, and keeps what Used tells up to date. Where the workspace would grow beyond the quota it
-	// returns a *QuotaError, and nothing is written. What does not grow is written whatever the workspace holds, and so
-	// are small changes of documents that are there; see Quota.Admit.
+	// WriteWithin is Write within a quota, and updates the usage. If the workspace would grow beyond the quota, it
+	// returns a *QuotaError and writes nothing. Batches that do not grow the workspace, and small changes of existing
+	// documents, are written even if it is full; see Quota.Admit.
 	WriteWithin(ctx context.Context, writes []Write, q Quota) error
-	// Used returns what the workspace holds. It counts that where it never has. Error: ErrUnavailable.
+	// Used returns the usage of the workspace. It counts everything if that was never done. Error: ErrUnavailable.
 	Used(ctx context.Context) (Usage, error)
-	// Recount counts everything, corrects what Used tells, and returns that. Error: ErrUnavailable.
+	// Recount counts everything, corrects the stored usage and returns it. Error: ErrUnavailable.
 	Recount(ctx context.Context) (Usage, error)
 }
 
-// Usage is how many documents there are, and how many bytes their bodies and custom values have.
+// Usage is the number of documents of a workspace, and the total size of their bodies and custom values in bytes.
 type Usage struct {
 	Documents int64 `json:"documents"`
 	Bytes     int64 `json:"bytes"`
@@ -33,21 +33,21 @@ func (u Usage) Plus(v Usage) Usage { return Usage{u.Documents + v.Documents, u.B
 // Minus returns the difference.
 func (u Usage) Minus(v Usage) Usage { return Usage{u.Documents - v.Documents, u.Bytes - v.Bytes} }
 
-// Size returns the bytes of the document that count.
+// Size returns the bytes that the document adds to Usage.Bytes.
 func (d *Document) Size() int64 { return int64(len(d.Body) + len(d.Custom)) }
 
-// Quota bounds a Usage. A bound of 0 is none.
+// Quota bounds a Usage. A bound of 0 means no bound.
 type Quota Usage
 
-// A change of what is there may add up to smallChange bytes beyond the bytes of a quota, as long as all of them
-// together add no more than changeRoom: else nobody could take a right away, or end a report's sharing, where there is
-// no room left.
+// A change of existing documents may exceed the bytes of a quota by smallChange, as long as all such changes together
+// exceed it by no more than changeRoom. Otherwise nobody could revoke a right, or stop sharing a report, in a full
+// workspace.
 const (
 	smallChange = 4 << 10
 	changeRoom  = 1 << 20
 )
 
-// Admit returns a *QuotaError where growth by that much leads beyond the quota.
+// Admit returns a *QuotaError if a workspace that has used that much must not grow by that much.
 func (q Quota) Admit(used, by Usage) error {
 	most := q.Bytes
 	if by.Documents <= 0 && by.Bytes <= smallChange {
@@ -62,10 +62,10 @@ func (q Quota) Admit(used, by Usage) error {
 	return nil
 }
 
-// QuotaError says that a write would have led beyond a quota.
+// QuotaError says that a write would have exceeded a quota.
 type QuotaError struct {
 	Limit         string // documents or bytes
-	Used, Allowed int64  // of these
+	Used, Allowed int64  // in the unit of Limit
 }
 
 func (e *QuotaError) Error() string {

@@ -7,7 +7,7 @@ import (
 	"tenantry/backends/driver"
 )
 
-func TestQuota_Admit(t *testing.T) {
+func TestQuotaAdmitsSmallChangesBeyondIt(t *testing.T) {
 	t.Parallel()
 	const full = 10 << 20
 	quota := driver.Quota{Documents: 10, Bytes: full}
@@ -34,11 +34,13 @@ func TestQuota_Admit(t *testing.T) {
 				refused = got.Limit
 			}
 			if refused != test.refused {
-				t.Errorf("%v, want a refusal of %q", err, test.refused)
+				t.Errorf("Admit(%v, %v) = %v, which refuses %q; want %q", test.used, test.by, err, refused, test.refused)
 			}
 		})
 	}
-	if err := (driver.Quota{}).Admit(driver.Usage{Documents: 1 << 40, Bytes: 1 << 50}, driver.Usage{Documents: 1, Bytes: 1 << 20}); err != nil {
-		t.Errorf("without a quota: %v", err)
+
+	used, by := driver.Usage{Documents: 1 << 40, Bytes: 1 << 50}, driver.Usage{Documents: 1, Bytes: 1 << 20}
+	if err := (driver.Quota{}).Admit(used, by); err != nil {
+		t.Errorf("Admit of an empty quota = %v, want nil", err)
 	}
 }

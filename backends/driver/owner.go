@@ -7,20 +7,20 @@ import (
 
 // Opening says which workspace to open, and for whom.
 type Opening struct {
-	// Workspace is made by package store and matches ^[a-z0-9-]{1,64}$.
+	// Workspace is the name, given by package store; it matches ^[a-z0-9-]{1,64}$.
 	Workspace string
-	// Owner is whose the workspace must be, in any text. An engine keeps it with the workspace
-	// and compares it whenever it opens one. Empty: the workspace must have no owner.
+	// Owner is an opaque text that must equal the owner of the workspace. An engine stores it with the workspace and
+	// compares it on every opening. Empty: the workspace must have no owner.
 	Owner       string
 	Collections []*Collection
-	// New: nothing may lie there yet but what is the owner's. Otherwise documents that have no
-	// owner, because an older version wrote them, become the owner's.
+	// New: there must be no documents yet, unless they belong to the owner. Otherwise documents without an owner, which
+	// an older version wrote, become the owner's.
 	New bool
-	// Apart: it is to have a file, or the like, of its own, where others may share one.
+	// Apart: the workspace gets a file, or the like, of its own, even if other workspaces share files.
 	Apart bool
 }
 
-// CheckName returns an error where the text cannot name a workspace.
+// CheckName returns an error if the text cannot name a workspace.
 func CheckName(name string) error {
 	if len(name) > 64 || name == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
 		return fmt.Errorf("workspace %q: the name must match [a-z0-9-]{1,64}", name)
@@ -28,9 +28,9 @@ func CheckName(name string) error {
 	return nil
 }
 
-// Admit decides whether the workspace, which has that owner or none, may be opened; claim
-// says that the engine must write down the opening's owner. documents reports whether
-// there are any, where is where an operator finds them. Error: *ForeignError, or that of documents.
+// Admit decides whether a workspace whose stored owner is owner, or empty, may be opened. If claim is true, the engine
+// must store the opening's owner. The function documents reports whether the workspace has any; where tells an operator
+// its location. Error: *ForeignError, or that of documents.
 func (o *Opening) Admit(owner, where string, documents func() (bool, error)) (claim bool, err error) {
 	foreign := &ForeignError{Workspace: o.Workspace, Where: where, Owner: owner, Wanted: o.Owner}
 	switch {
@@ -46,33 +46,30 @@ func (o *Opening) Admit(owner, where string, documents func() (bool, error)) (cl
 	return owner != o.Owner, nil
 }
 
-// ErrForeign: what lies there belongs to somebody else and is left untouched. For callers
-// the workspace is unavailable.
-var ErrForeign = fmt.Errorf("%w: what lies there belongs to somebody else", ErrUnavailable)
+// ErrForeign: the stored documents belong to another owner and are left untouched. For callers the workspace is
+// unavailable.
+var ErrForeign = fmt.Errorf("%w: the workspace belongs to another owner", ErrUnavailable)
 
-// ForeignError tells an operator what an ErrForeign is about.
+// ForeignError gives an operator the details of an ErrForeign.
 type ForeignError struct {
 	Workspace string
 	Where     string // file, database or the like
-	Owner     string // empty: there are documents, but nobody knows whose
-	Wanted    string
+	Owner     string // stored with the workspace; empty: there are documents without an owner
+	Wanted    string // the owner of the Opening; empty: none
 }
 
 func (e *ForeignError) Error() string {
-	owner := "documents without an owner"
+	holds := "documents without an owner"
 	if e.Owner != "" {
-		owner = "what belongs to " + e.Owner
+		holds = "documents of " + e.Owner
 	}
-	return fmt.Sprintf("%v: workspace %s (%s) holds %s, and was asked for by %s; it is left as it is. Restore control data and documents that belong together, or move it away",
-		ErrForeign, e.Workspace, e.Where, owner, orNobody(e.Wanted))
+	wanted := "without an owner"
+	if e.Wanted != "" {
+		wanted = "for " + e.Wanted
+	}
+	return fmt.Sprintf("%v: workspace %s (%s) holds %s, and was opened %s; it was left unchanged. "+
+		"Restore control data and documents that belong together, or move it away", ErrForeign, e.Workspace, e.Where, holds, wanted)
 }
 
-func orNobody(owner string) string {
-	if owner == "" {
-		return "nobody"
-	}
-	return owner
-}
-
-// Unwrap makes it an ErrForeign.
+// Unwrap returns ErrForeign.
 func (e *ForeignError) Unwrap() error { return ErrForeign }

@@ -1,5 +1,5 @@
-// Package enginetest gives tests an engine: SQLite, or a database of its own on the MongoDB
-// server that TENANTRY_TEST_MONGODB_URI names. So every suite runs on both.
+// Package enginetest opens engines for tests: SQLite, or a database of its own on the MongoDB server that
+// TENANTRY_TEST_MONGODB_URI names. Every suite can thus run on both.
 package enginetest
 
 import (
@@ -13,7 +13,7 @@ import (
 	"tenantry/crypto/secret"
 )
 
-// Open returns an engine that ends with the test. The test may close it before.
+// Open returns an engine that is closed at the end of the test. The test may close it earlier.
 func Open(t testing.TB) driver.Engine {
 	t.Helper()
 	if OnMongo() {
@@ -28,7 +28,8 @@ func OnMongo() bool { return os.Getenv(mongotest.Variable) != "" }
 // Shared reports whether workspaces share files on SQLite, as they do unless TENANTRY_TEST_ISOLATION is file.
 func Shared() bool { return os.Getenv("TENANTRY_TEST_ISOLATION") != "file" }
 
-// OpenSQLite returns the embedded engine on a folder with a file for each workspace, for tests of the folder.
+// OpenSQLite returns the SQLite engine on the folder, with a file for each workspace. It is for tests that inspect the
+// folder.
 func OpenSQLite(t testing.TB, dir string) driver.Engine {
 	t.Helper()
 	return openSQLite(t, sqlite.Options{Dir: dir})
@@ -38,9 +39,9 @@ func openSQLite(t testing.TB, o sqlite.Options) driver.Engine {
 	t.Helper()
 	e, err := sqlite.Open(t.Context(), o)
 	if err != nil {
-		t.Fatalf("open the embedded engine: %v", err)
+		t.Fatalf("open the SQLite engine: %v", err)
 	}
-	return closed(t, e)
+	return closeAtEnd(t, e)
 }
 
 func openMongo(t testing.TB) driver.Engine {
@@ -53,10 +54,10 @@ func openMongo(t testing.TB) driver.Engine {
 	if err != nil {
 		t.Fatalf("open MongoDB: %v", err)
 	}
-	return closed(t, e)
+	return closeAtEnd(t, e)
 }
 
-func closed(t testing.TB, e driver.Engine) driver.Engine {
+func closeAtEnd(t testing.TB, e driver.Engine) driver.Engine {
 	t.Helper()
 	t.Cleanup(func() {
 		if err := e.Close(); err != nil {

@@ -1,6 +1,6 @@
-// Package memtest is an engine in memory, for tests alone. It is the plainest reading of what
-// package driver promises: package storetest holds the answers of the others against its own, so
-// it reads every document for every question and knows no index.
+// Package memtest is an in-memory engine for tests. It is the simplest implementation of the contract in package driver
+// and the reference to which package storetest compares the results of other engines. It therefore has no indexes: each
+// query reads every document.
 package memtest
 
 import (
@@ -16,13 +16,13 @@ import (
 
 // Engine implements driver.Engine. Safe for concurrent use.
 type Engine struct {
-	mu     sync.Mutex // held by every call, also of workspaces
-	closed bool
-	spaces map[string]*workspace
+	mu         sync.Mutex // held by every call, including those on workspaces
+	closed     bool
+	workspaces map[string]*workspace
 }
 
-// New returns an engine that holds nothing. What is in it ends with it.
-func New() *Engine { return &Engine{spaces: map[string]*workspace{}} }
+// New returns an empty engine.
+func New() *Engine { return &Engine{workspaces: map[string]*workspace{}} }
 
 type workspace struct {
 	engine      *Engine
@@ -33,8 +33,8 @@ type workspace struct {
 	counters    map[string]int64
 }
 
-// enter begins a call, which leave ends.
-func (e *Engine) enter(ctx context.Context, w *workspace) error {
+// lock begins a call on the workspace, or on the engine if w is nil. Without an error, unlock must follow.
+func (e *Engine) lock(ctx context.Context, w *workspace) error {
 	e.mu.Lock()
 	err := ctx.Err()
 	if err == nil && (e.closed || w != nil && w.removed) {
@@ -46,18 +46,30 @@ func (e *Engine) enter(ctx context.Context, w *workspace) error {
 	return err
 }
 
-func (e *Engine) leave() { e.mu.Unlock() }
+func (e *Engine) unlock() { e.mu.Unlock() }
 
-// admit returns the workspace, a new one where there is none.
+// admit returns the workspace if the opening may use it, and a new one if it does not exist. Error:
+// *driver.ForeignError.
 func (e *Engine) admit(o driver.Opening) (*workspace, error) {
-	w := e.spaces[o.Workspace]
+	w := e.workspaces[o.Workspace]
 	if w == nil {
-		w = &workspace{engine: e, name: o.Workspace, documents: map[string]map[string]driver.Document{}, uncounted: map[string]bool{}, counters: map[string]int64{}}
+		w = &workspace{
+			engine:    e,
+			name:      o.Workspace,
+			documents: map[string]map[string]driver.Document{},
+			uncounted: map[string]bool{},
+			counters:  map[string]int64{},
+		}
 	}
-	some := func() (bool, error) {
-		return slices.ContainsFunc(slices.Collect(maps.Values(w.documents)), func(d map[string]driver.Document) bool { return len(d) > 0 }), nil
+	hasDocuments := func() (bool, error) {
+		for _, collection := range w.documents {
+			if len(collection) > 0 {
+				return true, nil
+			}
+		}
+		return false, nil
 	}
-	claim, err := o.Admit(w.owner, "memory", some)
+	claim, err := o.Admit(w.owner, "memory", hasDocuments)
 	if claim {
 		w.owner = o.Owner
 	}
@@ -69,52 +81,52 @@ func (e *Engine) Open(ctx context.Context, o driver.Opening) (driver.Workspace, 
 	if err := driver.CheckName(o.Workspace); err != nil {
 		return nil, err
 	}
-	if err := e.enter(ctx, nil); err != nil {
+	if err := e.lock(ctx, nil); err != nil {
 		return nil, err
 	}
-	defer e.leave()
+	defer e.unlock()
 	w, err := e.admit(o)
 	if err != nil {
 		return nil, err
 	}
-	e.spaces[o.Workspace] = w
+	e.workspaces[o.Workspace] = w
 	for _, c := range o.Collections {
 		w.uncounted[c.Name] = c.Uncounted
 	}
 	return w, nil
 }
 
-// Remove implements driver.Engine. Handles on the workspace fail from then on.
+// Remove implements driver.Engine. Calls on handles of the workspace fail afterwards.
 func (e *Engine) Remove(ctx context.Context, name, owner string) error {
-	if err := e.enter(ctx, nil); err != nil {
+	if err := e.lock(ctx, nil); err != nil {
 		return err
 	}
-	defer e.leave()
+	defer e.unlock()
 	w, err := e.admit(driver.Opening{Workspace: name, Owner: owner})
 	if err == nil {
 		w.removed = true
-		delete(e.spaces, name)
+		delete(e.workspaces, name)
 	}
 	return err
 }
 
 // Residents implements driver.Engine.
 func (e *Engine) Residents(ctx context.Context) ([]string, error) {
-	if err := e.enter(ctx, nil); err != nil {
+	if err := e.lock(ctx, nil); err != nil {
 		return nil, err
 	}
-	defer e.leave()
-	return slices.Sorted(maps.Keys(e.spaces)), nil
+	defer e.unlock()
+	return slices.Sorted(maps.Keys(e.workspaces)), nil
 }
 
 // Resident implements driver.Engine.
 func (e *Engine) Resident(ctx context.Context, name string) (driver.Resident, error) {
 	r := driver.Resident{Workspace: name, Where: "memory"}
-	if err := e.enter(ctx, nil); err != nil {
+	if err := e.lock(ctx, nil); err != nil {
 		return r, err
 	}
-	defer e.leave()
-	if w := e.spaces[name]; w != nil {
+	defer e.unlock()
+	if w := e.workspaces[name]; w != nil {
 		r.Owner = w.owner
 	}
 	return r, nil
@@ -122,10 +134,10 @@ func (e *Engine) Resident(ctx context.Context, name string) (driver.Resident, er
 
 // Check implements driver.Engine.
 func (e *Engine) Check(ctx context.Context) error {
-	if err := e.enter(ctx, nil); err != nil {
+	if err := e.lock(ctx, nil); err != nil {
 		return err
 	}
-	e.leave()
+	e.unlock()
 	return nil
 }
 
@@ -139,10 +151,10 @@ func (e *Engine) Close() error {
 
 // Counter implements driver.Workspace.
 func (w *workspace) Counter(ctx context.Context, name string, add, atLeast int64) (int64, error) {
-	if err := w.engine.enter(ctx, w); err != nil {
+	if err := w.engine.lock(ctx, w); err != nil {
 		return 0, err
 	}
-	defer w.engine.leave()
+	defer w.engine.unlock()
 	w.counters[name] = max(w.counters[name], atLeast) + add
 	return w.counters[name], nil
 }
@@ -157,10 +169,10 @@ func (w *workspace) Used(ctx context.Context) (driver.Usage, error) { return w.R
 
 // Recount implements driver.Meter.
 func (w *workspace) Recount(ctx context.Context) (driver.Usage, error) {
-	if err := w.engine.enter(ctx, w); err != nil {
+	if err := w.engine.lock(ctx, w); err != nil {
 		return driver.Usage{}, err
 	}
-	defer w.engine.leave()
+	defer w.engine.unlock()
 	return w.used(), nil
 }
 
@@ -178,10 +190,10 @@ func (w *workspace) used() (used driver.Usage) {
 
 // WriteWithin implements driver.Meter.
 func (w *workspace) WriteWithin(ctx context.Context, writes []driver.Write, q driver.Quota) error {
-	if err := w.engine.enter(ctx, w); err != nil {
+	if err := w.engine.lock(ctx, w); err != nil {
 		return err
 	}
-	defer w.engine.leave()
+	defer w.engine.unlock()
 	before := driver.Usage{}
 	if q != (driver.Quota{}) {
 		before = w.used()
@@ -214,7 +226,7 @@ func (w *workspace) WriteWithin(ctx context.Context, writes []driver.Write, q dr
 	return nil
 }
 
-// apply does one write. Errors: *driver.ConflictError, *driver.DuplicateError.
+// apply applies one write to the documents of a collection. Errors: *driver.ConflictError, *driver.DuplicateError.
 func apply(all map[string]driver.Document, write driver.Write, position int) error {
 	c, doc := write.Collection, write.Doc
 	old, there := all[doc.ID]
@@ -241,7 +253,7 @@ func apply(all map[string]driver.Document, write driver.Write, position int) err
 		return nil
 	}
 	for _, x := range c.Indexes {
-		if x.Unique && taken(all, c, x, doc) {
+		if x.Unique && isDuplicate(all, c, x, doc) {
 			return &driver.DuplicateError{Collection: c.Name, Index: x.Name, Position: position}
 		}
 	}
@@ -249,33 +261,33 @@ func apply(all map[string]driver.Document, write driver.Write, position int) err
 	return nil
 }
 
-// taken reports whether another document has the values of the index.
-func taken(all map[string]driver.Document, c *driver.Collection, x driver.Index, doc driver.Document) bool {
+// isDuplicate reports whether another document has the same values in the fields of the index.
+func isDuplicate(all map[string]driver.Document, c *driver.Collection, x driver.Index, doc driver.Document) bool {
 	values := func(d driver.Document) (out []any) {
 		for _, name := range x.Fields {
 			out = append(out, value(c, d, driver.Ref{Name: name}))
 		}
 		return out
 	}
-	mine := values(doc)
-	if slices.Contains(mine, nil) {
+	indexed := values(doc)
+	if slices.Contains(indexed, nil) {
 		return false
 	}
 	for _, other := range all {
-		if slices.CompareFunc(mine, values(other), order) == 0 {
+		if slices.CompareFunc(indexed, values(other), order) == 0 {
 			return true
 		}
 	}
 	return false
 }
 
-// matching returns the documents that match, by id.
+// matching returns the matching documents, sorted by id.
 func (w *workspace) matching(ctx context.Context, c *driver.Collection, where driver.Predicate) ([]driver.Document, error) {
-	if err := w.engine.enter(ctx, w); err != nil {
+	if err := w.engine.lock(ctx, w); err != nil {
 		return nil, err
 	}
-	defer w.engine.leave()
-	if err := declared(c, where); err != nil {
+	defer w.engine.unlock()
+	if err := checkFields(c, where); err != nil {
 		return nil, err
 	}
 	var found []driver.Document
@@ -291,16 +303,16 @@ func (w *workspace) matching(ctx context.Context, c *driver.Collection, where dr
 // Find implements driver.Workspace.
 func (w *workspace) Find(ctx context.Context, q driver.Query) ([]driver.Document, error) {
 	found, err := w.matching(ctx, q.Collection, q.Where)
-	placed := func(d driver.Document, r driver.Ref) any {
+	sortKey := func(d driver.Document, r driver.Ref) any {
 		v := value(q.Collection, d, r)
 		if class(v) < 0 {
-			return nil // it has no place of its own
+			return nil // lists and objects sort like missing values
 		}
 		return v
 	}
 	slices.SortStableFunc(found, func(a, b driver.Document) int {
 		for _, o := range q.Sort {
-			if c := directed(order(placed(a, o.Ref), placed(b, o.Ref)), o.Desc); c != 0 {
+			if c := directed(order(sortKey(a, o.Ref), sortKey(b, o.Ref)), o.Desc); c != 0 {
 				return c
 			}
 		}

@@ -8,7 +8,7 @@ import (
 	"tenantry/backends/storetest"
 )
 
-// TestConformance: the answers of the differential cases are its own, those of all others are written down.
+// TestConformance covers the cases with fixed results. In the differential cases memtest is compared with itself.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, func(*testing.T) driver.Engine { return memtest.New() })

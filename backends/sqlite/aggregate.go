@@ -8,8 +8,8 @@ import (
 	"tenantry/backends/driver"
 )
 
-// compileAggregation returns the statement and the type of each column of its rows.
-// With wide set sums are floats, which cannot overflow.
+// compileAggregation returns the statement and the types of its columns. If wide is set, sums are floats, which cannot
+// overflow.
 func (w *workspace) compileAggregation(t *table, a driver.Aggregation, wide bool) (*statement, []driver.Type, error) {
 	order, err := a.Ranks()
 	if err != nil {
@@ -25,7 +25,7 @@ func (w *workspace) compileAggregation(t *table, a driver.Aggregation, wide bool
 		}
 	}
 	s := w.statement(t, a.Where, nil, values...)
-	s.reading(a.Where, values...)
+	s.chooseScan(a.Where, values...)
 	var columns, groups, ranks []string
 	var types []driver.Type
 	for i, g := range a.Groups {
@@ -62,7 +62,7 @@ func (w *workspace) compileAggregation(t *table, a driver.Aggregation, wide bool
 	return s, types, nil
 }
 
-// number is the operand where it is a number, else NULL.
+// number returns the SQL of the operand if it is a number, and NULL otherwise.
 func (o operand) number() string {
 	switch {
 	case numeric(o.typ):
@@ -73,8 +73,8 @@ func (o operand) number() string {
 	return "(CASE WHEN typeof(" + o.expr + ") IN ('integer', 'real') THEN " + o.expr + " END)"
 }
 
-// words is the operand where it is a string, else NULL.
-func (o operand) words() string {
+// str returns the SQL of the operand if it is a string, and NULL otherwise.
+func (o operand) str() string {
 	switch o.typ {
 	case driver.String, driver.Date:
 		return o.expr
@@ -84,13 +84,14 @@ func (o operand) words() string {
 	return "NULL"
 }
 
+// group returns the SQL of a group and its type.
 func (s *statement) group(g driver.Group) (string, driver.Type, error) {
 	o, err := s.operand(g.Ref)
 	if err != nil {
 		return "", 0, err
 	}
 	if g.By == driver.NoBucket {
-		return o.whole, o.typ, nil
+		return o.full, o.typ, nil
 	}
 	typ := o.typ
 	if g.Ref.Custom {
@@ -100,8 +101,8 @@ func (s *statement) group(g driver.Group) (string, driver.Type, error) {
 	if typ == driver.Time {
 		moment = o.number() + " / 1000.0, 'unixepoch'"
 	} else {
-		moment = "substr(" + o.words() + ", 1, 10)"
-		// Anything else that SQLite takes for a time ("now", a Julian day, the 31st of February) comes back different.
+		moment = "substr(" + o.str() + ", 1, 10)"
+		// Anything else that SQLite accepts as a time ("now", a Julian day, the 31st of February) changes in date().
 		guard = "CASE WHEN date(" + moment + ") = " + moment + " THEN "
 	}
 	var expr string
@@ -125,6 +126,7 @@ func (s *statement) group(g driver.Group) (string, driver.Type, error) {
 	return expr, driver.String, nil
 }
 
+// measure returns the SQL of a measure.
 func (s *statement) measure(m driver.Measure, wide bool) (string, error) {
 	if m.Op == driver.Count {
 		return "count(*)", nil
@@ -139,7 +141,7 @@ func (s *statement) measure(m driver.Measure, wide bool) (string, error) {
 	}
 	ordered := o.number()
 	if typ == driver.String || typ == driver.Date {
-		ordered = o.words()
+		ordered = o.str()
 	}
 	switch m.Op {
 	case driver.Sum:
@@ -154,7 +156,7 @@ func (s *statement) measure(m driver.Measure, wide bool) (string, error) {
 	case driver.Max:
 		return "max(" + ordered + ")", nil
 	case driver.Distinct:
-		return "count(DISTINCT " + o.whole + ")", nil
+		return "count(DISTINCT " + o.full + ")", nil
 	}
 	return "", fmt.Errorf("unknown measure %d", m.Op)
 }

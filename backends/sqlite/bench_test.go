@@ -14,8 +14,10 @@ import (
 
 func people() *driver.Collection {
 	return &driver.Collection{Name: "people", Fields: []driver.Field{
-		{Name: "email", Type: driver.String}, {Name: "name", Type: driver.String}, {Name: "country", Type: driver.String}, {Name: "city", Type: driver.String},
-		{Name: "status", Type: driver.String}, {Name: "age", Type: driver.Int}, {Name: "created", Type: driver.Time}, {Name: "teams", Type: driver.Strings},
+		{Name: "email", Type: driver.String}, {Name: "name", Type: driver.String},
+		{Name: "country", Type: driver.String}, {Name: "city", Type: driver.String},
+		{Name: "status", Type: driver.String}, {Name: "age", Type: driver.Int},
+		{Name: "created", Type: driver.Time}, {Name: "teams", Type: driver.Strings},
 	}, Indexes: []driver.Index{
 		{Name: "email", Fields: []string{"email"}, Unique: true}, {Name: "name", Fields: []string{"name"}},
 		{Name: "country", Fields: []string{"country", "status", "teams"}}, {Name: "city", Fields: []string{"city"}},
@@ -26,14 +28,17 @@ func people() *driver.Collection {
 func person(c *driver.Collection, i int) driver.Write {
 	country := []string{"DE", "FR", "US", "JP", "BR"}[i%5]
 	status := []string{"active", "new", "gone"}[i%3]
-	values := []any{fmt.Sprintf("p%07d@example.org", i), fmt.Sprintf("Person %d", i*7919%1000003), country, fmt.Sprintf("City %d", i*31%997), status,
-		int64(i % 90), 1_700_000_000_000 + int64(i)*1000, []string{"red"}}
+	values := []any{
+		fmt.Sprintf("p%07d@example.org", i), fmt.Sprintf("Person %d", i*7919%1000003), country,
+		fmt.Sprintf("City %d", i*31%997), status, int64(i % 90), 1_700_000_000_000 + int64(i)*1000, []string{"red"},
+	}
 	body := map[string]any{"id": fmt.Sprintf("%024x", i)}
 	for j, v := range values {
 		body[c.Fields[j].Name] = v
 	}
 	b, _ := json.Marshal(body)
-	return driver.Write{Collection: c, Doc: driver.Document{ID: fmt.Sprintf("%024x", i), Body: b, Custom: []byte(`{"plan":"gold","score":` + fmt.Sprint(i%100) + `}`), Values: values}}
+	custom := fmt.Appendf(nil, `{"plan":"gold","score":%d}`, i%100)
+	return driver.Write{Collection: c, Doc: driver.Document{ID: fmt.Sprintf("%024x", i), Body: b, Custom: custom, Values: values}}
 }
 
 func benchWorkspace(b *testing.B, opts Options, c *driver.Collection, n int) (*Engine, driver.Workspace) {
@@ -101,7 +106,12 @@ func BenchmarkReadByID(b *testing.B) {
 		name    string
 		opts    Options
 		writing bool
-	}{{"held", Options{}, false}, {"each", Options{noSnapshots: true}, false}, {"held-writing", Options{}, true}, {"each-writing", Options{noSnapshots: true}, true}} {
+	}{
+		{"held", Options{}, false},
+		{"each", Options{noSnapshots: true}, false},
+		{"held-writing", Options{}, true},
+		{"each-writing", Options{noSnapshots: true}, true},
+	} {
 		b.Run(mode.name, func(b *testing.B) {
 			c := people()
 			_, ws := benchWorkspace(b, mode.opts, c, n)
@@ -124,9 +134,9 @@ func BenchmarkReadByID(b *testing.B) {
 			b.SetParallelism(8)
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {
-					q := driver.Query{Collection: c, Limit: 1, Where: driver.Predicate{Op: driver.Eq, Ref: driver.Ref{Name: "id", Type: driver.String}, Values: []any{fmt.Sprintf("%024x", rand.IntN(n))}}}
+					q := driver.Query{Collection: c, Limit: 1, Where: onField("id", driver.Eq, fmt.Sprintf("%024x", rand.IntN(n)))}
 					if docs, err := ws.Find(b.Context(), q); err != nil || len(docs) != 1 {
-						b.Errorf("%d documents, %v", len(docs), err)
+						b.Errorf("Find = %d documents, %v; want 1", len(docs), err)
 						return
 					}
 				}
@@ -164,15 +174,16 @@ func BenchmarkQueries(b *testing.B) {
 	}
 	b.Run("page", func(b *testing.B) {
 		for b.Loop() {
-			docs, err := ws.Find(b.Context(), driver.Query{Collection: c, Where: eq("country", "DE"), Limit: 50, Sort: []driver.Order{{Ref: driver.Ref{Name: "status"}}}})
+			sort := []driver.Order{{Ref: driver.Ref{Name: "status"}}}
+			docs, err := ws.Find(b.Context(), driver.Query{Collection: c, Where: eq("country", "DE"), Limit: 50, Sort: sort})
 			if err != nil || len(docs) != 50 {
-				b.Fatalf("got %v, %v, want no error and len(docs) = 50", len(docs), err)
+				b.Fatalf("Find = %d documents, %v; want 50", len(docs), err)
 			}
 		}
 	})
 }
 
-// BenchmarkCreate is of sixteen who create at the same time, as far as what is written is counted, and held to a quota.
+// BenchmarkCreate measures concurrent inserts without a meter, with one, and with a quota.
 func BenchmarkCreate(b *testing.B) {
 	for _, kind := range []struct {
 		name  string

@@ -6,22 +6,21 @@ import (
 	"tenantry/backends/driver"
 )
 
-// enter chooses the index on a custom value that the question is answered by, if any: one on a value that is asked for,
-// before one on a range of them, before one in the order of which the answer is. Where an index of the collection's own
-// leads to a few documents, no range does better.
-func (s *statement) enter(fields *fields, where driver.Predicate, sort []driver.Order, values []driver.Ref) {
+// chooseIndex chooses the index on a custom field for the query, if one serves it: preferably for an equality, then for
+// a range, then for the sort order. If a declared index is likely to select few documents, only an equality is better.
+func (s *statement) chooseIndex(fields *fieldIndexes, where driver.Predicate, sort []driver.Order, values []driver.Ref) {
 	best := 0
-	if !s.known {
+	if !s.kindKnown {
 		return
 	}
-	where = s.t.ofKind(s.kind, where)
+	where = s.t.withoutKind(s.kind, where)
 	var look func(p driver.Predicate)
 	use := func(r driver.Ref, worth int) {
 		if !r.Custom || r.Type == driver.Strings || worth <= best {
 			return
 		}
-		if x := fields.indexedBy(s.fieldKey(r.Name)); x != nil && x.made == s.t.entriesMade {
-			s.by, s.field, best = x, r.Name, worth
+		if x := fields.indexedBy(s.fieldKey(r.Name)); x != nil && x.tableSQL == s.t.entriesSQL {
+			s.index, s.indexedField, best = x, r.Name, worth
 		}
 	}
 	look = func(p driver.Predicate) {
@@ -32,76 +31,75 @@ func (s *statement) enter(fields *fields, where driver.Predicate, sort []driver.
 			}
 		case p.Op == driver.Eq || p.Op == driver.In:
 			use(p.Ref, 3)
-		case seeks(p.Op):
+		case indexServes(p.Op):
 			use(p.Ref, 2)
 		}
 	}
 	look(where)
-	follows := s.follows(where)
+	follows := s.seeksWithinKind(where)
 	if len(sort) > 0 && !follows && !s.ranged(where) {
 		use(sort[0].Ref, 1)
 	}
 	if best < 3 && (follows || s.indexed(where)) {
-		s.by = nil
+		s.index = nil
 	}
-	s.within = s.by != nil && s.has(where)
+	s.indexOnly = s.index != nil && s.covered(where)
 	for _, r := range values {
-		s.within = s.within && (s.by.rides && r.Custom || s.carried(r))
+		s.indexOnly = s.indexOnly && (s.index.coversCustom && r.Custom || s.inEntries(r))
 	}
 	for _, o := range sort {
-		s.within = s.within && (s.by.rides && o.Ref.Custom || s.carried(o.Ref) || o.Ref.Custom && o.Ref.Name == s.field)
+		indexed := o.Ref.Custom && o.Ref.Name == s.indexedField
+		s.indexOnly = s.indexOnly && (s.index.coversCustom && o.Ref.Custom || s.inEntries(o.Ref) || indexed)
 	}
 }
 
-// reading says that the question is about all that meets the predicate, and about those values of it. Where that is to
-// be read from documents, and no index leads to a few of them, they are read in the order in which they lie: SQLite
-// takes any index to lead to fewer, one on what was deleted too, and looks each up by itself, which takes twice as
-// long.
-func (s *statement) reading(where driver.Predicate, values ...driver.Ref) {
+// chooseScan decides whether a query about all matching documents, and these values of them, reads the table from
+// beginning to end. It does if documents must be read and no index selects few of them. SQLite assumes that any index
+// selects fewer, even one on the deletion time, and would look up each document, which takes twice as long.
+func (s *statement) chooseScan(where driver.Predicate, values ...driver.Ref) {
 	custom := slices.ContainsFunc(values, func(r driver.Ref) bool { return r.Custom })
-	s.whole = s.by == nil && (custom || speaks(where)) && !s.leads(where)
+	s.fullScan = s.index == nil && (custom || hasCustom(where)) && !s.selective(where)
 }
 
-// speaks reports whether the predicate speaks of custom values.
-func speaks(p driver.Predicate) bool {
-	return p.Ref.Custom || slices.ContainsFunc(p.Kids, speaks)
+// hasCustom reports whether the predicate has a condition on a custom value.
+func hasCustom(p driver.Predicate) bool {
+	return p.Ref.Custom || slices.ContainsFunc(p.Kids, hasCustom)
 }
 
-// leads reports whether an index can lead to a few documents that the predicate admits.
-func (s *statement) leads(p driver.Predicate) bool {
+// selective reports whether a declared index may select few documents for the predicate. An index on a bool does not.
+func (s *statement) selective(p driver.Predicate) bool {
 	switch p.Op {
 	case driver.And:
-		return slices.ContainsFunc(p.Kids, s.leads)
+		return slices.ContainsFunc(p.Kids, s.selective)
 	case driver.Or:
-		return len(p.Kids) > 0 && !slices.ContainsFunc(p.Kids, func(k driver.Predicate) bool { return !s.leads(k) })
+		return len(p.Kids) > 0 && !slices.ContainsFunc(p.Kids, func(k driver.Predicate) bool { return !s.selective(k) })
 	}
 	return s.searchable(p) && s.t.columns[p.Ref.Name].typ != driver.Bool
 }
 
-// carried reports whether entries have the declared field.
-func (s *statement) carried(r driver.Ref) bool {
-	return !r.Custom && (r.Name == "id" || slices.Contains(s.t.riders, s.t.columns[r.Name].column))
+// inEntries reports whether index entries include the declared field.
+func (s *statement) inEntries(r driver.Ref) bool {
+	return !r.Custom && (r.Name == "id" || slices.Contains(s.t.entryColumns, s.t.columns[r.Name].column))
 }
 
-// has reports whether entries have all that the predicate speaks of.
-func (s *statement) has(p driver.Predicate) bool {
+// covered reports whether the entries of the chosen index include all values of the predicate.
+func (s *statement) covered(p driver.Predicate) bool {
 	switch {
 	case p.Op == driver.And || p.Op == driver.Or:
-		return !slices.ContainsFunc(p.Kids, func(k driver.Predicate) bool { return !s.has(k) })
+		return !slices.ContainsFunc(p.Kids, func(k driver.Predicate) bool { return !s.covered(k) })
 	case p.Ref.Custom:
-		return s.by.rides || p.Ref.Name == s.field && p.Ref.Type != driver.Strings && p.Op != driver.Exists
+		return s.index.coversCustom || p.Ref.Name == s.indexedField && p.Ref.Type != driver.Strings && p.Op != driver.Exists
 	}
-	return s.carried(p.Ref)
+	return s.inEntries(p.Ref)
 }
 
-// fieldKey returns what tells the custom field from others, where the kind is known.
+// fieldKey returns the key of a custom field. The kind must be known.
 func (s *statement) fieldKey(name string) fieldKey {
 	return fieldKey{s.ws, s.t.name, s.kind, name}
 }
 
-// indexed reports whether the predicate, all of which must hold, has an equality that an index
-// can start from. Element look-ups then test the row at hand instead of
-// collecting the ids of every document with that element.
+// indexed reports whether the predicate requires an equality that a declared index serves. Element look-ups then test
+// each row found by it, instead of collecting the ids of all documents with the element.
 func (s *statement) indexed(p driver.Predicate) bool {
 	switch p.Op {
 	case driver.And:
@@ -112,23 +110,25 @@ func (s *statement) indexed(p driver.Predicate) bool {
 	return false
 }
 
-// one reports whether the predicate admits one document at most, by all fields of a unique index.
-func (t *table) one(p driver.Predicate) bool {
-	return slices.ContainsFunc(t.uniques, func(u unique) bool { return p.Pins(u.fields...) })
+// matchesOne reports whether at most one document can match, because the predicate has a value for all fields of a
+// unique index.
+func (t *table) matchesOne(p driver.Predicate) bool {
+	return slices.ContainsFunc(t.uniques, func(u uniqueIndex) bool { return p.Pins(u.fields...) })
 }
 
-// follows reports whether an index that begins with the kind can go on from there.
-func (s *statement) follows(p driver.Predicate) bool {
+// seeksWithinKind reports whether a declared index that begins with the kind serves another condition too.
+func (s *statement) seeksWithinKind(p driver.Predicate) bool {
 	if p.Op == driver.And {
-		return slices.ContainsFunc(p.Kids, s.follows)
+		return slices.ContainsFunc(p.Kids, s.seeksWithinKind)
 	}
-	return !p.Ref.Custom && s.t.next[p.Ref.Name] && seeks(p.Op)
+	return !p.Ref.Custom && s.t.afterKind[p.Ref.Name] && indexServes(p.Op)
 }
 
-// searchable reports whether an index or side table can answer the predicate alone.
+// searchable reports whether a declared index or a side table alone can find the documents that match.
 func (s *statement) searchable(p driver.Predicate) bool {
 	switch p.Op {
-	case driver.Eq, driver.In, driver.Contains, driver.StartsWith, driver.StartsWithFold, driver.Gt, driver.Gte, driver.Lt, driver.Lte:
+	case driver.Eq, driver.In, driver.Contains, driver.StartsWith, driver.StartsWithFold,
+		driver.Gt, driver.Gte, driver.Lt, driver.Lte:
 		if p.Ref.Custom {
 			return false
 		}
@@ -141,16 +141,18 @@ func (s *statement) searchable(p driver.Predicate) bool {
 	return false
 }
 
-// seeks reports whether an index on the value serves the operator.
-func seeks(op driver.Op) bool {
+// indexServes reports whether an index on the value can serve the operator.
+func indexServes(op driver.Op) bool {
 	switch op {
-	case driver.Eq, driver.In, driver.StartsWith, driver.StartsWithFold, driver.Gt, driver.Gte, driver.Lt, driver.Lte, driver.From:
+	case driver.Eq, driver.In, driver.StartsWith, driver.StartsWithFold,
+		driver.Gt, driver.Gte, driver.Lt, driver.Lte, driver.From:
 		return true
 	}
 	return false
 }
 
-// ranged reports whether an index can answer p, but only as a range, which is not in the order of ids.
+// ranged reports whether a declared index can find the documents that match, but only as a range, which is not in the
+// order of ids.
 func (s *statement) ranged(p driver.Predicate) bool {
 	if p.Op == driver.And {
 		return !s.indexed(p) && slices.ContainsFunc(p.Kids, s.ranged)

@@ -12,52 +12,52 @@ import (
 	"tenantry/internal/texts"
 )
 
-// maxPlaceholders is the longest list that gets one parameter for each value; longer ones travel as one JSON array. So
-// do all in a statement that has maxParams by then: SQLite takes 32,766, and the time to prepare them grows with their
-// square.
+// maxPlaceholders is the length up to which a list of values gets one parameter each; longer lists are passed as one
+// JSON array. So are all lists once the statement has maxParams parameters. SQLite's limit is 32,766, but the time to
+// prepare a statement grows with the square of their number.
 const (
 	maxPlaceholders = 512
 	maxParams       = 2 << 10
 )
 
-// statement builds one SQL statement. Its text consists of constants of this package
-// and of checked names; everything else becomes a parameter.
+// statement builds one SQL statement. Its text consists of constants of this package and validated names; everything
+// else becomes a parameter.
 type statement struct {
 	t    *table
 	sql  strings.Builder
 	args []any
 	keys []customKey
-	// sought are the custom keys of conditions that an index could serve. By is the index whose entries are read, on
-	// that field: without the documents where within is set, with them else. Nil: documents alone are read.
-	sought []string
-	by     *fieldIndex
-	field  string
-	within bool
-	// kind is the value of the field that says which custom fields there are, where known says that the question is
-	// about one.
-	kind  string
-	known bool
-	// whole says that all documents are read for want of a better way; see reading.
-	whole bool
-	// side says whether element look-ups go through side tables; see indexed.
-	side  bool
-	ws    int64  // the workspace, where several share the table
-	brief bool   // one document is looked up by a unique index: it waits in no lane, as one that is read by its id
-	mark  string // of it, once it was written
-	// began is when the snapshot was begun that it was asked of; zero: of none that was held.
-	began time.Time
-	take  func(*driver.Document) error // see driver.Query
+	// indexable are the custom fields whose conditions or order an index could serve.
+	indexable []string
+	// index is the index on the custom field indexedField whose entries are read; nil if there is none. If indexOnly is
+	// set, the entries alone are read, and otherwise the documents too.
+	index        *fieldIndex
+	indexedField string
+	indexOnly    bool
+	// kind is the value of table.kindField that the query requires, if kindKnown.
+	kind      string
+	kindKnown bool
+	// fullScan: all documents are read; see chooseScan.
+	fullScan bool
+	// useSides: element look-ups use side tables; see indexed.
+	useSides bool
+	ws       int64  // the workspace, if the table is shared
+	single   bool   // it looks up one document by a unique index, and so waits in no lane
+	wsParam  string // the placeholder of ws, once it was written
+	// snapshotAt is the time of the snapshot in which it was executed; zero if the reader kept none.
+	snapshotAt time.Time
+	take       func(*driver.Document) error // see driver.Query
 }
 
 type customKey struct{ name, param string }
 
-// statement begins one that asks for what meets the predicate, in that order, and for the values of those fields.
+// statement begins a statement for a predicate, a sort order and values that the statement returns or aggregates.
 func (w *workspace) statement(t *table, where driver.Predicate, sort []driver.Order, values ...driver.Ref) *statement {
 	s := &statement{t: t, ws: w.space.id}
-	s.kind, s.known = t.kindOf(where)
+	s.kind, s.kindKnown = t.requiredKind(where)
 	s.sql.Grow(256)
-	if have := w.file.fields.have.Load(); have != nil && len(*have) > 0 {
-		s.enter(&w.file.fields, where, sort, values)
+	if have := w.file.indexes.ready.Load(); have != nil && len(*have) > 0 {
+		s.chooseIndex(&w.file.indexes, where, sort, values)
 	}
 	return s
 }
@@ -68,22 +68,23 @@ func (s *statement) add(parts ...string) {
 	}
 }
 
-// param adds a parameter and returns its mark.
+// param adds a parameter and returns its placeholder.
 func (s *statement) param(v any) string {
 	s.args = append(s.args, v)
 	return "?" + strconv.Itoa(len(s.args))
 }
 
-// mine returns the condition that confines a shared table to the workspace.
-func (s *statement) mine(and string) string {
-	if s.mark == "" && s.t.shared {
-		s.mark = s.param(s.ws)
+// inWorkspace returns the condition that limits a shared table to the workspace, with a suffix such as " AND ". It
+// returns "" for a table that is not shared.
+func (s *statement) inWorkspace(suffix string) string {
+	if s.wsParam == "" && s.t.shared {
+		s.wsParam = s.param(s.ws)
 	}
-	return s.t.led("ws = " + s.mark + and)
+	return s.t.ifShared("ws = " + s.wsParam + suffix)
 }
 
-// key returns the mark of a custom key. The key is bound as text, which the
-// operator takes as the name of a member; names that it would take as a path are refused.
+// key returns the placeholder of a custom key. The key is bound as text, which the operators -> and ->> take as the
+// name of a member. It returns an error for names that they would take as a path.
 func (s *statement) key(name string) (string, error) {
 	for _, k := range s.keys {
 		if k.name == name {
@@ -98,29 +99,29 @@ func (s *statement) key(name string) (string, error) {
 	return k.param, nil
 }
 
-// operand is a value of the row as SQL.
+// operand is the SQL of a value of the row.
 type operand struct {
-	// expr has the row's value, a bool as blob where typ is Any, and nothing for a list or an object; whole has these
-	// too.
-	expr, whole string
-	typ         driver.Type
-	side        string
-	// json and text are the custom value as JSON and as SQL value. A comparison of text is
-	// cheaper than one of expr and never misses what expr would match.
+	// expr is the value: a bool is a blob if typ is Any, and a list or object is NULL. full includes lists and objects.
+	expr, full string
+	typ        driver.Type
+	side       string
+	// json and text are a custom value as JSON and as an SQL value; empty for a declared field. A comparison with text is
+	// cheaper than one with expr and, except for bools, true whenever that is.
 	json, text string
-	// entry says that expr is of an entry, where noValue stands for NULL.
-	entry bool
+	// inEntry: expr is the value of an index entry, in which noValue stands for NULL.
+	inEntry bool
 }
 
+// operand returns the operand of a reference, read from the document.
 func (s *statement) operand(r driver.Ref) (operand, error) {
 	if !r.Custom {
 		f, ok := s.t.columns[r.Name]
 		if !ok {
 			return operand{}, fmt.Errorf("collection %s has no field %q", s.t.name, r.Name)
 		}
-		o := operand{expr: f.column, whole: f.column, typ: f.typ, side: f.side}
-		if s.whole && f.typ == driver.Bool {
-			o.expr = "+" + f.column // which no index serves
+		o := operand{expr: f.column, full: f.column, typ: f.typ, side: f.side}
+		if s.fullScan && f.typ == driver.Bool {
+			o.expr = "+" + f.column // the plus keeps SQLite from using an index
 		}
 		return o, nil
 	}
@@ -135,28 +136,29 @@ func (s *statement) operand(r driver.Ref) (operand, error) {
 	return o, nil
 }
 
-// compared returns the operand as it is compared, of the entry where that has it.
-func (s *statement) compared(r driver.Ref) (operand, error) {
-	if s.by != nil && r.Custom && r.Name == s.field && r.Type != driver.Strings {
-		o := customOperand("custom", "'"+r.Name+"'") // that has passed key when the index was wanted
-		o.expr, o.entry = "v", true
+// entryOperand is operand, but returns the value of the index entry if the chosen index is on that field.
+func (s *statement) entryOperand(r driver.Ref) (operand, error) {
+	if s.index != nil && r.Custom && r.Name == s.indexedField && r.Type != driver.Strings {
+		o := customOperand("custom", "'"+r.Name+"'") // the name was validated by key before the index was built
+		o.expr, o.inEntry = "v", true
 		return o, nil
 	}
 	return s.operand(r)
 }
 
-// customOperand returns the value of a custom key in the column of custom values. The key is a mark, a column or
-// quoted.
+// customOperand returns the operand of a key in the given column of custom values. The key is SQL: a placeholder, a
+// column or a quoted text.
 func customOperand(column, key string) operand {
 	o := operand{typ: driver.Any, json: "(" + column + " -> " + key + ")", text: "(" + column + " ->> " + key + ")"}
 	value := func(list string) string {
-		return "(CASE substr(" + o.json + ", 1, 1) WHEN 't' THEN x'01' WHEN 'f' THEN x'00' WHEN '{' THEN " + list + " WHEN '[' THEN " + list + " ELSE " + o.text + " END)"
+		return "(CASE substr(" + o.json + ", 1, 1) WHEN 't' THEN x'01' WHEN 'f' THEN x'00'" +
+			" WHEN '{' THEN " + list + " WHEN '[' THEN " + list + " ELSE " + o.text + " END)"
 	}
-	o.expr, o.whole = value("NULL"), value("CAST("+o.json+" AS BLOB)")
+	o.expr, o.full = value("NULL"), value("CAST("+o.json+" AS BLOB)")
 	return o
 }
 
-// literal returns the value as it is stored in an operand of that type, and whether it can occur there.
+// literal returns the value as an operand of this type stores it, and whether it can occur there.
 func (o operand) literal(v any) (any, bool) {
 	switch x := v.(type) {
 	case string:
@@ -174,45 +176,46 @@ func (o operand) literal(v any) (any, bool) {
 	return nil, false
 }
 
-// from writes what is read, and which of it: nothing but the workspace's own.
+// from writes the FROM and WHERE clauses, which limit the statement to the workspace's own rows.
 func (s *statement) from(p driver.Predicate) error {
-	if s.by != nil {
-		p = s.t.ofKind(s.kind, p)
+	if s.index != nil {
+		p = s.t.withoutKind(s.kind, p)
 	}
 	all := p.Op == driver.And && len(p.Kids) == 0
-	s.side = s.by == nil && !s.indexed(p)
+	s.useSides = s.index == nil && !s.indexed(p)
 	switch {
-	case s.by == nil:
+	case s.index == nil:
 		s.add(" FROM ", s.t.quoted)
-		if s.t.shared || s.whole || !all {
-			s.add(" WHERE ", s.mine(""))
+		if s.t.shared || s.fullScan || !all {
+			s.add(" WHERE ", s.inWorkspace(""))
 		}
-		if s.whole {
-			s.add(s.t.led(" AND "), "id > ''")
+		if s.fullScan {
+			s.add(s.t.ifShared(" AND "), "id > ''")
 		}
-	case s.within:
-		s.add(" FROM ", s.t.entries, " WHERE ", s.mine(" AND "), "number = ", s.param(s.by.number))
-	default: // the planner makes one question of both
-		s.add(" FROM (SELECT v, id AS entry FROM ", s.t.entries, " WHERE ", s.mine(" AND "), "number = ", s.param(s.by.number), ") JOIN ", s.t.quoted, " ON ", s.mine(" AND "), "id = entry")
+	case s.indexOnly:
+		s.add(" FROM ", s.t.entries, " WHERE ", s.inWorkspace(" AND "), "number = ", s.param(s.index.number))
+	default: // the planner merges the subquery
+		s.add(" FROM (SELECT v, id AS entry FROM ", s.t.entries, " WHERE ", s.inWorkspace(" AND "),
+			"number = ", s.param(s.index.number), ") JOIN ", s.t.quoted, " ON ", s.inWorkspace(" AND "), "id = entry")
 	}
 	if all {
 		return nil
 	}
-	if s.t.shared || s.whole || s.by != nil {
+	if s.t.shared || s.fullScan || s.index != nil {
 		s.add(" AND ")
 	}
 	return s.predicate(p, true)
 }
 
-// id is the column that has the id of what is read.
+// id returns the name of the column with the document's id.
 func (s *statement) id() string {
-	if s.by != nil && !s.within {
+	if s.index != nil && !s.indexOnly {
 		return "entry"
 	}
 	return "id"
 }
 
-// predicate writes p; top says that the row must meet it.
+// predicate writes p. top says that every row of the result must meet it.
 func (s *statement) predicate(p driver.Predicate, top bool) error {
 	switch p.Op {
 	case driver.And:
@@ -223,12 +226,12 @@ func (s *statement) predicate(p driver.Predicate, top bool) error {
 		}
 		return s.join(p.Kids, " OR ", "0", top)
 	}
-	o, err := s.compared(p.Ref)
+	o, err := s.entryOperand(p.Ref)
 	if err != nil {
 		return err
 	}
-	if p.Ref.Custom && top && s.known && o.typ == driver.Any && seeks(p.Op) {
-		s.sought = append(s.sought, p.Ref.Name)
+	if p.Ref.Custom && top && s.kindKnown && o.typ == driver.Any && indexServes(p.Op) {
+		s.indexable = append(s.indexable, p.Ref.Name)
 	}
 	if p.Op != driver.In && p.Op != driver.Nin && len(p.Values) != 1 {
 		return fmt.Errorf("a condition on %s needs one value, has %d", p.Ref.Name, len(p.Values))
@@ -242,7 +245,7 @@ func (s *statement) predicate(p driver.Predicate, top bool) error {
 		return nil
 	}
 	if o.typ == driver.Strings {
-		s.elements(o, p, top && s.side)
+		s.elements(o, p, top && s.useSides)
 		return nil
 	}
 	switch p.Op {
@@ -257,13 +260,14 @@ func (s *statement) predicate(p driver.Predicate, top bool) error {
 	case driver.StartsWithFold:
 		s.startsWithFold(o, p.Values[0])
 	case driver.From, driver.Before:
-		return s.placed(o, p)
+		return s.compareOrder(o, p)
 	default:
 		return fmt.Errorf("unknown operator %d", p.Op)
 	}
 	return nil
 }
 
+// join writes the kids connected by AND or OR, or the constant for none.
 func (s *statement) join(kids []driver.Predicate, with, empty string, top bool) error {
 	if len(kids) == 0 {
 		s.add(empty)
@@ -299,7 +303,7 @@ func (s *statement) exists(o operand, want bool) {
 	}
 }
 
-// list is the table of a custom list's elements; a single string counts as a list of one.
+// list returns the table of a custom list's elements. A string counts as a list of one.
 func (o operand) list() string {
 	return "json_each(CASE WHEN substr(" + o.json + ", 1, 1) IN ('[', '\"') THEN " + o.json + " END)"
 }
@@ -315,10 +319,10 @@ func (o operand) usable(values []any) []any {
 	return out
 }
 
-// marks writes the list after IN. The number of parameters is a power of two, so that
-// few statements serve every length.
-func (s *statement) marks(values []any) {
-	if s.packed(values) {
+// inList writes a comparison with the values. The number of parameters is rounded up to a power of two, so that few
+// distinct statements serve all lengths.
+func (s *statement) inList(values []any) {
+	if s.asJSON(values) {
 		s.add(" IN (SELECT value FROM json_each(", s.param(jsonList(values)), "))")
 		return
 	}
@@ -355,14 +359,14 @@ func jsonList(values []any) string {
 	return string(b)
 }
 
-// packed reports whether the list travels as one parameter.
-func (s *statement) packed(values []any) bool {
+// asJSON reports whether the list is passed as one parameter.
+func (s *statement) asJSON(values []any) bool {
 	return len(values) > maxPlaceholders || len(values) > 1 && len(s.args) > maxParams
 }
 
-// split separates the bools that are stored as blobs, which a JSON array cannot carry.
+// split separates the bools that are stored as blobs, which a JSON array cannot contain.
 func (s *statement) split(values []any) (plain, blobs []any) {
-	if !s.packed(values) {
+	if !s.asJSON(values) {
 		return values, nil
 	}
 	seen := [2]bool{}
@@ -377,7 +381,7 @@ func (s *statement) split(values []any) (plain, blobs []any) {
 	return plain, blobs
 }
 
-// in writes that the operand is one of the values, or that it is none of them.
+// in writes the condition that the operand is one of the values or, if negative, none of them.
 func (s *statement) in(o operand, values []any, negative bool) {
 	plain, blobs := s.split(o.usable(values))
 	if len(plain)+len(blobs) == 0 {
@@ -385,7 +389,7 @@ func (s *statement) in(o operand, values []any, negative bool) {
 		return
 	}
 	if all := append(plain, blobs...); negative && len(all) == 1 {
-		s.add("(", o.expr, " IS NOT ", s.param(all[0]), ")") // one comparison for each row instead of two
+		s.add("(", o.expr, " IS NOT ", s.param(all[0]), ")") // one comparison instead of two
 		return
 	}
 	s.add("(")
@@ -393,11 +397,11 @@ func (s *statement) in(o operand, values []any, negative bool) {
 		s.add(o.expr, " IS NULL OR NOT (")
 	}
 	if len(plain) > 0 {
-		if _, isBool := plain[0].([]byte); !negative && len(plain) == 1 && o.text != "" && !o.entry && !isBool {
+		if _, isBool := plain[0].([]byte); !negative && len(plain) == 1 && o.text != "" && !o.inEntry && !isBool {
 			s.add(o.text, " = ", s.param(plain[0]), " AND ")
 		}
 		s.add(o.expr)
-		s.marks(plain)
+		s.inList(plain)
 	}
 	for i, b := range blobs {
 		if i > 0 || len(plain) > 0 {
@@ -411,8 +415,8 @@ func (s *statement) in(o operand, values []any, negative bool) {
 	s.add(")")
 }
 
-// compare keeps to the type of the value: every text is greater than every number
-// to SQLite, and every blob greater than every text, so a bound closes the range.
+// compare writes a comparison within the type of the value. In SQLite every text is greater than every number, and
+// every blob greater than every text, so a second bound may be needed.
 func (s *statement) compare(o operand, op driver.Op, value any) {
 	v, ok := o.literal(value)
 	if !ok {
@@ -431,30 +435,30 @@ func (s *statement) compare(o operand, op driver.Op, value any) {
 		default:
 			if up {
 				bound = " < ''"
-			} else if o.entry {
+			} else if o.inEntry {
 				bound = " > " + noValue
 			}
 		}
 	}
-	mark := s.param(v)
+	placeholder := s.param(v)
 	s.add("(")
-	if _, isBool := v.([]byte); o.text != "" && !o.entry && !isBool {
-		s.add(o.text, sign, mark, " AND ")
+	if _, isBool := v.([]byte); o.text != "" && !o.inEntry && !isBool {
+		s.add(o.text, sign, placeholder, " AND ")
 	}
-	s.add(o.expr, sign, mark)
+	s.add(o.expr, sign, placeholder)
 	if bound != "" {
 		s.add(" AND ", o.expr, bound)
 	}
 	s.add(")")
 }
 
-// placed compares in the order of a sort, which is SQLite's own.
-func (s *statement) placed(o operand, p driver.Predicate) error {
+// compareOrder writes a From or Before, whose order is SQLite's own.
+func (s *statement) compareOrder(o operand, p driver.Predicate) error {
 	v, ok := o.literal(p.Values[0])
 	if !ok || o.json == "" {
-		return fmt.Errorf("%s has no place for a %T", p.Ref.Name, p.Values[0])
+		return fmt.Errorf("a %T cannot be compared in the order of %s", p.Values[0], p.Ref.Name)
 	}
-	least := o.entry && v == math.Inf(-1) // which is noValue there: nothing that has a value is
+	least := o.inEntry && v == math.Inf(-1) // it equals noValue, so no entry with a value equals it
 	switch {
 	case p.Op == driver.From && !least:
 		s.add("(", o.expr, " >= ", s.param(v), ")")
@@ -462,7 +466,7 @@ func (s *statement) placed(o operand, p driver.Predicate) error {
 		s.add("(", o.expr, " > ", s.param(v), ")")
 	case least:
 		s.add("(", o.expr, " <= ", s.param(v), ")")
-	case o.entry:
+	case o.inEntry:
 		s.add("(", o.expr, " < ", s.param(v), ")")
 	default:
 		s.add("(", o.expr, " IS NULL OR ", o.expr, " < ", s.param(v), ")")
@@ -480,17 +484,17 @@ func (s *statement) contains(o operand, op driver.Op, value any) {
 	if op == driver.ContainsFold && !driver.Fold(text).Caseless() {
 		in = instrFold + "("
 	}
-	switch mark := s.param(text); {
-	case o.text != "" && !o.entry:
-		s.add("(", in, o.text, ", ", mark, ") > 0 AND substr(", o.json, ", 1, 1) = '\"')")
+	switch placeholder := s.param(text); {
+	case o.text != "" && !o.inEntry:
+		s.add("(", in, o.text, ", ", placeholder, ") > 0 AND substr(", o.json, ", 1, 1) = '\"')")
 	case o.typ == driver.Any:
-		s.add("(typeof(", o.expr, ") = 'text' AND ", in, o.expr, ", ", mark, ") > 0)")
+		s.add("(typeof(", o.expr, ") = 'text' AND ", in, o.expr, ", ", placeholder, ") > 0)")
 	default:
-		s.add(in, o.expr, ", ", mark, ") > 0")
+		s.add(in, o.expr, ", ", placeholder, ") > 0")
 	}
 }
 
-// startsWith is a range of bytes, which an index can serve.
+// startsWith writes a range of strings, which an index can serve.
 func (s *statement) startsWith(o operand, value any) {
 	prefix, isText := value.(string)
 	if _, ok := o.literal(value); !ok || !isText {
@@ -506,10 +510,11 @@ func (s *statement) startsWith(o operand, value any) {
 	s.add(")")
 }
 
-// maxPrefixes bounds the ranges in which texts lie that begin with one whatever its case.
+// maxPrefixes bounds the ranges of a case-insensitive prefix search.
 const maxPrefixes = 4
 
-// startsWithFold is some ranges, which an index can serve, and all of the beginning is compared within them.
+// startsWithFold writes ranges for the case variants of the first letters, which an index can serve, and within them a
+// comparison of the whole prefix.
 func (s *statement) startsWithFold(o operand, value any) {
 	text, isText := value.(string)
 	prefix := driver.Fold(text)
@@ -528,14 +533,14 @@ func (s *statement) startsWithFold(o operand, value any) {
 		}
 		s.startsWith(o, part)
 	}
-	whole := o.expr
-	if o.text != "" && !o.entry {
-		whole = o.text // it is a text where it is in one of the ranges
+	compared := o.expr
+	if o.text != "" && !o.inEntry {
+		compared = o.text // equal to expr, because values in the ranges are texts
 	}
-	s.add(") AND ", beginsFold, "(", whole, ", ", s.param(text), "))")
+	s.add(") AND ", beginsFold, "(", compared, ", ", s.param(text), "))")
 }
 
-// afterPrefix returns the smallest string greater than all that start with prefix.
+// afterPrefix returns the smallest string greater than all that begin with prefix, and false if there is none.
 func afterPrefix(prefix string) (string, bool) {
 	b := []byte(prefix)
 	for i := len(b) - 1; i >= 0; i-- {

@@ -9,155 +9,161 @@ import (
 )
 
 const (
-	// leastKept is a count that is worth keeping: a smaller one is taken anew as fast.
-	leastKept = 1000
-	maxCounts = 256
-	// maxCounted bounds the tables that are watched.
-	maxCounted = 4096
-	// countAge is how long a count is kept at most, which another program's change of the file is seen after.
-	countAge = time.Minute
+	// minCachedCount is the smallest count that is cached. A smaller one is as fast to take again.
+	minCachedCount = 1000
+	// maxPartitionEntries bounds the counts of a partition, and its lists of bookmarks.
+	maxPartitionEntries = 256
+	// maxPartitions bounds the partitions whose changes are counted.
+	maxPartitions = 4096
+	// maxCountAge bounds the age of a cached count, because changes by another program are not noticed.
+	maxCountAge = time.Minute
 )
 
-// shelf is what a workspace has in a table.
-type shelf struct {
+// partition identifies the rows of a workspace in a table.
+type partition struct {
 	ws    int64
 	table string
 }
 
-func (w *workspace) shelf(t *table) shelf { return shelf{w.space.id, t.name} }
+func (w *workspace) partition(t *table) partition { return partition{w.space.id, t.name} }
 
-// counts are those of a database that were taken since their tables changed: lists count the same records for
-// every page. A writer takes them away before it acknowledges. The zero value has none.
-type counts struct {
-	mu     sync.RWMutex
-	epoch  uint64 // of all tables
-	kept   int    // counts and marks of all of them
-	tables map[shelf]*counted
+// countCache caches the counts of a database until the counted partitions change: lists count the same records for
+// every page. A write removes them before it is acknowledged. It caches the bookmarks of deep pages too. The zero value
+// is empty. Safe for concurrent use.
+type countCache struct {
+	mu         sync.RWMutex
+	epoch      uint64 // grows when the cache is emptied
+	entries    int    // number of counts and lists of bookmarks
+	partitions map[partition]*partitionCache
 }
 
-// counted are the counts of one shelf. Its turn tells those of before a change from those of after it.
-type counted struct {
-	turn uint64
-	kept map[string]count
-	// marks are those of deep pages, by question. A list of them is never changed.
-	marks map[string][]mark
+// partitionCache has the counts and bookmarks of one partition, and the number of its changes.
+type partitionCache struct {
+	changes uint64
+	counts  map[string]cachedCount
+	// bookmarks are those of deep pages, by cacheKey. A list of them is never modified.
+	bookmarks map[string][]bookmark
 }
 
-type count struct {
+type cachedCount struct {
 	n     int64
 	taken time.Time
 }
 
-// standing tells what a shelf has before a change from what it has after it.
-type standing [2]uint64
+// version identifies a state of a partition: it differs after each change.
+type version [2]uint64
 
-// standing returns that of a shelf. A reader whose snapshot was begun or looked at after that sees no less.
-func (c *counts) standing(of shelf) standing {
+// version returns the version of a partition. A snapshot that begins, or is refreshed, after the call has all changes
+// up to it.
+func (c *countCache) version(of partition) version {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	if t := c.tables[of]; t != nil {
-		return standing{c.epoch, t.turn}
+	if t := c.partitions[of]; t != nil {
+		return version{c.epoch, t.changes}
 	}
-	return standing{c.epoch, 0}
+	return version{c.epoch, 0}
 }
 
-// maxKept bounds the counts and marks of all shelves, and longKey the text that tells one question from others:
-// a longer one is hashed.
 const (
-	maxKept = 16_384
-	longKey = 1 << 10
+	// maxCacheEntries bounds the counts and lists of bookmarks of all partitions.
+	maxCacheEntries = 16_384
+	// maxKeyLength is the length up to which a cacheKey is kept as text; a longer one is hashed.
+	maxKeyLength = 1 << 10
 )
 
-func shortened(text string) string {
-	if len(text) <= longKey {
+// hashLong returns the text, or its hash if it is longer than maxKeyLength.
+func hashLong(text string) string {
+	if len(text) <= maxKeyLength {
 		return text
 	}
 	sum := sha256.Sum256([]byte(text))
 	return string(sum[:])
 }
 
-// countKey is what tells one question from another.
-func countKey(sql string, args []any) string {
+// cacheKey identifies a statement with its arguments.
+func cacheKey(sql string, args []any) string {
 	var b strings.Builder
 	b.WriteString(sql)
 	for _, a := range args {
 		text := fmt.Sprint(a)
-		fmt.Fprintf(&b, "\x00%T:%d:%s", a, len(text), text) // with the length, for a text may have what stands between
+		fmt.Fprintf(&b, "\x00%T:%d:%s", a, len(text), text) // with its length, because a text may contain the separator
 	}
-	return shortened(b.String())
+	return hashLong(b.String())
 }
 
-// get returns a count that still holds, or where its table stands, for put.
-func (c *counts) get(of shelf, key string) (n int64, ok bool, at standing) {
+// get returns a valid count, and the version of the partition, for put.
+func (c *countCache) get(of partition, key string) (n int64, ok bool, at version) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	t := c.tables[of]
+	t := c.partitions[of]
 	if t == nil {
-		return 0, false, standing{c.epoch, 0}
+		return 0, false, version{c.epoch, 0}
 	}
-	kept, ok := t.kept[key]
-	return kept.n, ok && time.Since(kept.taken) < countAge, standing{c.epoch, t.turn}
+	kept, ok := t.counts[key]
+	return kept.n, ok && time.Since(kept.taken) < maxCountAge, version{c.epoch, t.changes}
 }
 
-// put keeps a count that was taken after at was told, unless the table has changed since.
-func (c *counts) put(of shelf, key string, n int64, at standing) {
-	if n < leastKept {
+// put caches a count that was taken after get returned the version, unless the partition has changed since.
+func (c *countCache) put(of partition, key string, n int64, at version) {
+	if n < minCachedCount {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	t := c.table(of)
-	if at != (standing{c.epoch, t.turn}) {
+	t := c.partition(of)
+	if at != (version{c.epoch, t.changes}) {
 		return
 	}
-	keep(c, &t.kept, key, count{n, time.Now()})
+	keep(c, &t.counts, key, cachedCount{n, time.Now()})
 }
 
-// keep keeps a count, or marks, as one more of all of them. Where there are too many it begins anew.
-func keep[T any](c *counts, in *map[string]T, key string, one T) {
+// keep stores a count or a list of bookmarks. If there are too many, it empties the cache, or that of the partition.
+func keep[T any](c *countCache, in *map[string]T, key string, one T) {
 	if _, known := (*in)[key]; !known {
-		if c.kept >= maxKept {
+		if c.entries >= maxCacheEntries {
 			c.forget()
 			return
 		}
-		if *in == nil || len(*in) >= maxCounts {
-			c.kept -= len(*in)
+		if *in == nil || len(*in) >= maxPartitionEntries {
+			c.entries -= len(*in)
 			*in = map[string]T{}
 		}
-		c.kept++
+		c.entries++
 	}
 	(*in)[key] = one
 }
 
-func (c *counts) forget() { c.epoch, c.tables, c.kept = c.epoch+1, nil, 0 }
+// forget empties the cache and changes the versions of all partitions. c.mu is held.
+func (c *countCache) forget() { c.epoch, c.partitions, c.entries = c.epoch+1, nil, 0 }
 
-func (c *counts) table(of shelf) *counted {
-	t := c.tables[of]
+// partition returns the cache of a partition, which it adds if necessary. c.mu is held.
+func (c *countCache) partition(of partition) *partitionCache {
+	t := c.partitions[of]
 	if t != nil {
 		return t
 	}
-	if len(c.tables) >= maxCounted {
+	if len(c.partitions) >= maxPartitions {
 		c.forget()
 	}
-	if c.tables == nil {
-		c.tables = map[shelf]*counted{}
+	if c.partitions == nil {
+		c.partitions = map[partition]*partitionCache{}
 	}
-	t = &counted{}
-	c.tables[of] = t
+	t = &partitionCache{}
+	c.partitions[of] = t
 	return t
 }
 
-// changed takes away the counts of the shelves, of all where touched is nil.
-func (c *counts) changed(touched map[shelf]bool) {
+// changed removes the counts and bookmarks of the partitions, or of all if touched is nil.
+func (c *countCache) changed(touched map[partition]bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if touched == nil {
 		c.forget()
 	}
 	for of := range touched {
-		t := c.table(of)
-		t.turn++
-		c.kept -= len(t.kept) + len(t.marks)
-		t.kept, t.marks = nil, nil
+		t := c.partition(of)
+		t.changes++
+		c.entries -= len(t.counts) + len(t.bookmarks)
+		t.counts, t.bookmarks = nil, nil
 	}
 }

@@ -18,76 +18,75 @@ import (
 )
 
 const (
-	// snapshotAge bounds how long a reader keeps its snapshot, and so how long it
-	// can keep the log from being reused.
+	// snapshotAge bounds how long an idle reader keeps its snapshot. Until it ends, the log cannot be reused.
 	snapshotAge = 10 * time.Millisecond
-	// lockTimeout is how long a write waits for another process, a backup for example.
+	// lockTimeout is how long a write waits for a lock of another process, such as a backup.
 	lockTimeout = 5 * time.Second
-	// maxLog is how long the log may get, in bytes, before readers wait for it to begin anew, logPatience how long they
-	// do at a time, and logAgain how long they do not after that, unless it has grown by much.
-	maxLog      = 64 << 20
-	logPatience = 200 * time.Millisecond
-	logAgain    = time.Second
+	// maxLog is the size of the log, in bytes, above which readers are held back to truncate it; see truncateLog.
+	// truncateWait bounds how long an attempt holds them back. The next attempt is made after truncateInterval, or
+	// earlier if the log has grown by a quarter of maxLog.
+	maxLog           = 64 << 20
+	truncateWait     = 200 * time.Millisecond
+	truncateInterval = time.Second
 
-	// A reader may have to recover the log after a crash, so it must be able to write.
+	// Readers are opened for writing too, because they may have to recover the log after a crash.
 	connectionFlags = sqlite.OpenReadWrite
 )
 
-// readerSetUp leaves out what the file itself says: that it has a log. What is sorted or grouped and does not fit the
-// connection's share of the cache goes to a file without a name, in the folder that SQLite takes for such: in memory it
-// would take as much as all texts that a question reads.
-const readerSetUp = "PRAGMA query_only = ON; PRAGMA temp_store = FILE"
+// readerPragmas set up a reader. The journal mode is stored in the file. Sorting and grouping spill to a temporary
+// file, because in memory they could take as much as all texts that a query reads.
+const readerPragmas = "PRAGMA query_only = ON; PRAGMA temp_store = FILE"
 
-// database is an open file: one writer and some readers, each opened when first needed.
+// database is an open file with one writer and several readers. Each connection is opened on first use.
 type database struct {
 	engine *Engine
 	path   string
 	shared bool        // by several workspaces
-	file   os.FileInfo // of the file that is open
-	// commits counts the writes that have been committed. A snapshot taken before the latest is stale.
+	file   os.FileInfo // of the file when it was opened
+	// commits counts committed writes. A snapshot that began before the latest commit is stale.
 	commits atomic.Uint64
 
-	// statistics counts how often the planner's statistics were renewed.
+	// statistics counts the updates of the planner's statistics.
 	statistics atomic.Uint64
 
-	line       line
-	writing    chan struct{} // held by the writer
-	writer     *conn         // nil before the first write, and after a failure
-	unmeasured int           // documents written since the statistics were looked at
-	long       int64         // bytes of the log when it was to be shortened last
-	tried      time.Time     // when that was
-	shortening atomic.Bool
-	unmoved    int // rows written since the log was last moved into the file beside the writer
-	moving     atomic.Bool
-	background sync.WaitGroup // who shortens or moves it
+	queue jobQueue // of writes
 
-	settling settling
+	writerLock          chan struct{} // held to use the writer; guards the fields down to rowsSinceCheckpoint
+	writer              *conn         // nil before the first write, and after a failure
+	unanalyzed          int           // documents written since the statistics were last updated
+	lastLogSize         int64         // size of the log at the last attempt to truncate it; 0 after a success
+	lastTruncation      time.Time     // of that attempt
+	rowsSinceCheckpoint int           // rows written since the last background checkpoint began
 
-	recent recent
-	counts counts
+	truncating    atomic.Bool
+	checkpointing atomic.Bool
+	background    sync.WaitGroup // truncateLog and checkpointAhead
+	checkpoints   checkpointState
+
+	recent recentCache
+	counts countCache
 	lanes  lanes
 
-	reading chan struct{} // one for each reader in use but those of long questions
-	mu      sync.Mutex
-	idle    []*reader
-	sweeper *time.Timer
-	armed   bool
-	closed  bool
+	readerSlots chan struct{} // a semaphore of readers in use, without those of long queries
+	mu          sync.Mutex    // guards the fields below
+	idle        []*reader
+	sweeper     *time.Timer
+	armed       bool // sweeper is going to run
+	closed      bool
 }
 
-// reader is a connection that may hold a snapshot between two uses.
+// reader is a connection that may keep its snapshot between two uses.
 type reader struct {
-	conn    *conn
-	counted bool // it has one of the places of reading
-	holding bool
-	began   time.Time
-	commits uint64
-	// statistics tells which ones the connection has read.
-	statistics uint64
+	conn       *conn
+	hasSlot    bool // it holds one of database.readerSlots
+	inSnapshot bool
+	snapshotAt time.Time
+	commits    uint64 // database.commits before the snapshot began
+	statistics uint64 // database.statistics before the connection was opened
 }
 
-// openDatabase opens the file and brings it up to date with the schema, making it when missing.
-// It leaves files alone that are not this program's, are newer or are somebody else's.
+// openDatabase opens the file, which it creates if missing, and migrates it to the schema. Files of another program, a
+// newer version or another owner are left unchanged. Errors: driver.ErrNewer, driver.ErrForeign, *driver.DamagedError.
 func openDatabase(ctx context.Context, e *Engine, path string, o *driver.Opening, s *schema) (*database, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -96,12 +95,18 @@ func openDatabase(ctx context.Context, e *Engine, path string, o *driver.Opening
 	if err != nil {
 		return nil, err
 	}
-	db := &database{engine: e, path: path, shared: s.shared, writing: make(chan struct{}, 1), reading: make(chan struct{}, e.opts.Readers)}
-	db.lanes.long = lane(longPerReader * e.opts.Readers)
-	db.settling.note(unsettled)
+	db := &database{
+		engine:      e,
+		path:        path,
+		shared:      s.shared,
+		writerLock:  make(chan struct{}, 1),
+		readerSlots: make(chan struct{}, e.opts.Readers),
+	}
+	db.lanes.long = newLane(longPerReader * e.opts.Readers)
+	db.checkpoints.record(neverCheckpointed)
 	ready := false
 	if logged {
-		ready, err = db.holds(ctx, o, s)
+		ready, err = db.isPrepared(ctx, o, s)
 	} else {
 		err = create(path)
 	}
@@ -117,23 +122,23 @@ func openDatabase(ctx context.Context, e *Engine, path string, o *driver.Opening
 	return db, nil
 }
 
-// holds reports whether the file is the owner's and has been prepared for the schema. The reader it opens is
-// the one that the next question uses.
-func (db *database) holds(ctx context.Context, o *driver.Opening, s *schema) (bool, error) {
+// isPrepared reports whether the file belongs to the owner and matches the schema. It opens the reader that the next
+// query uses.
+func (db *database) isPrepared(ctx context.Context, o *driver.Opening, s *schema) (bool, error) {
 	ready := false
-	err := db.ask(ctx, func(r *reader) (err error) {
-		ready, err = s.isIn(r.conn, o)
+	err := db.withReader(ctx, func(r *reader) (err error) {
+		ready, err = s.preparedIn(r.conn, o)
 		return err
 	})
 	return ready, err
 }
 
-// create makes the file, empty, unless it is there. Connections never do: a file that is
-// lost while it is in use is not to be made anew by the next write.
+// create creates an empty file, unless the file exists. Connections never create it: otherwise the next write would
+// replace a file that was lost while in use by an empty one.
 func create(path string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 	if errors.Is(err, fs.ErrExist) {
-		return nil // to open it could end locks: see aside
+		return nil // opening and closing it could release locks: see sideConns
 	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
@@ -142,15 +147,15 @@ func create(path string) error {
 }
 
 func (db *database) openWriter() (*conn, error) {
-	// What is purged must not lie in pages that nothing uses.
+	// secure_delete overwrites purged data, which would otherwise remain in free pages.
 	pragmas := "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA temp_store = MEMORY; PRAGMA secure_delete = ON;" +
 		" PRAGMA wal_autocheckpoint = 8000; PRAGMA journal_size_limit = " + strconv.FormatInt(db.engine.opts.maxLog, 10)
 	if db.engine.opts.maxPages != nil {
 		pragmas += fmt.Sprintf("; PRAGMA max_page_count = %d", db.engine.opts.maxPages())
 	}
-	c, err := db.connect(writerParts, pragmas)
+	c, err := db.connect(writerShares, pragmas)
 	if err == nil {
-		c.raw.SetBusyTimeout(0) // begin waits, and can be interrupted
+		c.raw.SetBusyTimeout(0) // begin waits instead, because its wait can be interrupted
 	}
 	return c, err
 }
@@ -167,30 +172,31 @@ func (db *database) close() error {
 	db.mu.Unlock()
 	var errs []error
 	for _, r := range idle {
-		errs = append(errs, r.end(), r.conn.close())
+		errs = append(errs, r.endSnapshot(), r.conn.close())
 	}
-	// The last connection to close moves the log into the file and deletes it.
+	// The last connection to close checkpoints the log and deletes it.
 	if db.writer != nil {
-		db.measure()
+		db.updateStatistics()
 		errs = append(errs, db.writer.close())
 	}
-	// Organizations that are not asked for any more keep the database that their file had.
+	// Idle spaces keep a pointer to the database, so its caches are emptied.
 	db.recent.forget()
 	db.counts.changed(nil)
 	db.lanes.forget()
 	return errors.Join(errs...)
 }
 
-// ask calls do with a reader whose next statement sees every acknowledged write. A panic in it is an error.
-func (db *database) ask(ctx context.Context, do func(*reader) error) error {
-	return db.askBy(ctx, true, do)
+// withReader calls do with a reader whose next statement sees every acknowledged write. A panic of do is returned as an
+// error.
+func (db *database) withReader(ctx context.Context, do func(*reader) error) error {
+	return db.withConn(ctx, true, do)
 }
 
-// askBy is ask by one of the readers, where counted is set, or else by a connection beside them.
-func (db *database) askBy(ctx context.Context, counted bool, do func(*reader) error) error {
+// withConn is withReader. Unless slot is set, it uses an extra connection that takes none of the reader slots.
+func (db *database) withConn(ctx context.Context, slot bool, do func(*reader) error) error {
 	take := db.reader
-	if !counted {
-		take = db.spare
+	if !slot {
+		take = db.extraReader
 	}
 	r, err := take(ctx)
 	if err != nil {
@@ -201,25 +207,26 @@ func (db *database) askBy(ctx context.Context, counted bool, do func(*reader) er
 	return err
 }
 
-// reader returns a reader whose next statement sees every acknowledged write. putReader must follow.
+// reader waits for a reader slot and returns a reader whose next statement sees every acknowledged write. putReader
+// must follow.
 func (db *database) reader(ctx context.Context) (*reader, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if err := into(ctx, db.reading); err != nil {
+	if err := enter(ctx, db.readerSlots); err != nil {
 		return nil, err
 	}
-	r, err := db.spare(ctx)
+	r, err := db.extraReader(ctx)
 	if err != nil {
-		<-db.reading
+		<-db.readerSlots
 		return nil, err
 	}
-	r.counted = true
+	r.hasSlot = true
 	return r, nil
 }
 
-// spare is reader for a long question, which has its place elsewhere.
-func (db *database) spare(ctx context.Context) (*reader, error) {
+// extraReader is reader without a reader slot, for long queries, whose number is bounded elsewhere.
+func (db *database) extraReader(ctx context.Context) (*reader, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -234,14 +241,15 @@ func (db *database) spare(ctx context.Context) (*reader, error) {
 	return r, nil
 }
 
-// uncount gives the reader's place to others. It is no longer one of the readers then, but a connection beside them.
-func (db *database) uncount(r *reader) {
-	if r.counted {
-		r.counted = false
-		<-db.reading
+// releaseSlot releases the reader's slot, which makes it an extra connection.
+func (db *database) releaseSlot(r *reader) {
+	if r.hasSlot {
+		r.hasSlot = false
+		<-db.readerSlots
 	}
 }
 
+// takeReader returns an idle reader that knows the current statistics, or a new one.
 func (db *database) takeReader() (*reader, error) {
 	statistics := db.statistics.Load()
 	for {
@@ -257,11 +265,11 @@ func (db *database) takeReader() (*reader, error) {
 		if r.statistics == statistics {
 			return r, nil
 		}
-		if err := errors.Join(r.end(), r.conn.close()); err != nil {
+		if err := errors.Join(r.endSnapshot(), r.conn.close()); err != nil {
 			return nil, err
 		}
 	}
-	c, err := db.connect(readerParts, readerSetUp)
+	c, err := db.connect(readerShares, readerPragmas)
 	if err != nil {
 		return nil, err
 	}
@@ -271,31 +279,32 @@ func (db *database) takeReader() (*reader, error) {
 	return &reader{conn: c, statistics: statistics}, nil
 }
 
-// putReader gives the reader back; err is what its use ended with.
+// putReader returns the reader; err is the error of its use.
 func (db *database) putReader(r *reader, err error) {
-	if r.counted {
-		r.counted = false // before others can have it
-		defer func() { <-db.reading }()
+	if r.hasSlot {
+		r.hasSlot = false // before another goroutine can take the reader
+		defer func() { <-db.readerSlots }()
 	}
-	if r.holding && (err != nil || time.Since(r.began) >= snapshotAge) {
-		err = errors.Join(err, r.end())
+	if r.inSnapshot && (err != nil || time.Since(r.snapshotAt) >= snapshotAge) {
+		err = errors.Join(err, r.endSnapshot())
 	}
-	if err != nil && (broken(err) || r.holding) {
+	if err != nil && (broken(err) || r.inSnapshot) {
 		_ = r.conn.close()
 		return
 	}
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	if r.conn.fit() != nil || len(db.idle) >= cap(db.reading) {
+	if r.conn.fit() != nil || len(db.idle) >= cap(db.readerSlots) {
 		_ = r.conn.close()
 		return
 	}
 	db.idle = append(db.idle, r)
-	if r.holding && !db.armed {
+	if r.inSnapshot && !db.armed {
 		db.arm()
 	}
 }
 
+// arm schedules the next sweep. db.mu is held.
 func (db *database) arm() {
 	db.armed = true
 	if db.sweeper == nil {
@@ -305,7 +314,7 @@ func (db *database) arm() {
 	db.sweeper.Reset(snapshotAge)
 }
 
-// sweep ends the snapshots of readers that lie idle.
+// sweep ends the expired snapshots of idle readers, and empties the cache of recent documents.
 func (db *database) sweep() {
 	db.mu.Lock()
 	defer db.mu.Unlock()
@@ -314,34 +323,35 @@ func (db *database) sweep() {
 	if db.closed {
 		return
 	}
-	if db.endIdle(snapshotAge) {
+	if db.endSnapshots(snapshotAge) {
 		db.arm()
 	}
 }
 
-// endIdle ends the snapshots of that age of readers that lie idle, and reports whether some remain. db.mu is held.
-func (db *database) endIdle(age time.Duration) (again bool) {
+// endSnapshots ends the snapshots of idle readers that have at least that age, and reports whether others remain. db.mu
+// is held.
+func (db *database) endSnapshots(age time.Duration) (remain bool) {
 	kept := db.idle[:0]
 	for _, r := range db.idle {
-		if r.holding && time.Since(r.began) >= age {
-			if r.end() != nil {
+		if r.inSnapshot && time.Since(r.snapshotAt) >= age {
+			if r.endSnapshot() != nil {
 				_ = r.conn.close()
 				continue
 			}
 		}
-		again = again || r.holding
+		remain = remain || r.inSnapshot
 		kept = append(kept, r)
 	}
 	clear(db.idle[len(kept):])
 	db.idle = kept
-	return again
+	return remain
 }
 
-// commit ends the writer's transaction. Idle readers would begin anew after it anyway; with the snapshots they hold the
-// log could not be written back to the file whole, and so neither begin anew nor be left alone by the next commits.
+// commit commits the writer's transaction. It first ends the snapshots of idle readers: these become stale anyway, and
+// while they last the log cannot be checkpointed completely, so that it grows and every commit tries again.
 func (db *database) commit(c *conn) error {
 	db.mu.Lock()
-	db.endIdle(0)
+	db.endSnapshots(0)
 	db.mu.Unlock()
 	if err := c.storeTally(db.shared); err != nil {
 		return err
@@ -349,96 +359,104 @@ func (db *database) commit(c *conn) error {
 	return c.exec("COMMIT")
 }
 
-// moveRows is how many rows are written until what the log has is moved into the file beside the writer.
-const moveRows = 4_000
+// checkpointRows is the number of written rows after which the log is checkpointed in the background.
+const checkpointRows = 4_000
 
-// moveAhead has the log moved into the file by a connection of its own, while others write: what the writer leaves to
-// the end of the log's 8,000 pages, and does in the transaction of whoever is then at work, others wait for. The writer
-// is held.
-func (db *database) moveAhead(rows int) {
-	if db.unmoved += rows; db.unmoved < moveRows || db.moving.Swap(true) {
+// checkpointAhead checkpoints the log on a connection of its own while other calls write. Otherwise the writer would do
+// it when the log reaches 8,000 pages, as part of a commit for which callers wait. The caller holds the writer.
+func (db *database) checkpointAhead(rows int) {
+	if db.rowsSinceCheckpoint += rows; db.rowsSinceCheckpoint < checkpointRows || db.checkpointing.Swap(true) {
 		return
 	}
-	db.unmoved = 0
+	db.rowsSinceCheckpoint = 0
 	db.background.Go(func() {
-		defer db.moving.Store(false)
-		c, err := db.connect(readerParts)
-		if err == nil { // else the writer does it
+		defer db.checkpointing.Store(false)
+		c, err := db.connect(readerShares)
+		if err == nil { // otherwise the writer does it later
 			_ = c.each("PRAGMA wal_checkpoint(PASSIVE)", nil, func(*sqlite.Stmt) {})
 			_ = c.close()
 		}
 	})
 }
 
-// shorten has a long log begin anew, which it does only where no reader is at work in it: among many there may never be
-// such a moment. Those who would begin wait a moment for those who are at it, again and again, since one of these may
-// take long. No write waits for that, whose time may be short. The writer is held.
-func (db *database) shorten() {
+// truncateLog truncates a long log in the background. That is possible only while no reader uses the log, which under
+// load may never happen by itself. So it holds back new readers for a moment until the running ones have finished, and
+// gives up and tries again later if one of them takes long. Writes are not held back by that wait, because their
+// deadlines may be short. The caller holds the writer.
+func (db *database) truncateLog() {
 	most := db.engine.opts.maxLog
 	log, err := os.Stat(db.path + "-wal")
-	if err != nil || log.Size() <= most || log.Size() <= db.long+most/4 && time.Since(db.tried) < logAgain || db.shortening.Swap(true) {
+	if err != nil || log.Size() <= most {
 		return
 	}
-	db.long, db.tried = log.Size(), time.Now()
+	if log.Size() <= db.lastLogSize+most/4 && time.Since(db.lastTruncation) < truncateInterval {
+		return
+	}
+	if db.truncating.Swap(true) {
+		return
+	}
+	db.lastLogSize, db.lastTruncation = log.Size(), time.Now()
 	db.background.Go(func() {
-		defer db.shortening.Store(false)
-		patience := time.NewTimer(logPatience)
-		defer patience.Stop()
-		for _, lane := range []chan struct{}{db.reading, db.lanes.long} {
+		defer db.truncating.Store(false)
+		timeout := time.NewTimer(truncateWait)
+		defer timeout.Stop()
+		for _, lane := range []chan struct{}{db.readerSlots, db.lanes.long} {
 			for range cap(lane) {
 				select {
 				case lane <- struct{}{}:
 					defer func() { <-lane }()
-				case <-patience.C:
+				case <-timeout.C:
 					return
 				}
 			}
 		}
 		select {
-		case db.writing <- struct{}{}:
-			defer db.leaveWriter()
-		case <-patience.C:
+		case db.writerLock <- struct{}{}:
+			defer db.releaseWriter()
+		case <-timeout.C:
 			return
 		}
 		db.mu.Lock()
-		db.endIdle(0)
+		db.endSnapshots(0)
 		db.mu.Unlock()
 		if db.writer == nil {
 			return
 		}
-		_ = db.writer.each("PRAGMA wal_checkpoint(TRUNCATE)", nil, func(row *sqlite.Stmt) { // what fails is told to who writes next
-			if busy := row.ColumnBool(0); !busy { // by another program, a backup for example
-				db.long = 0
+		// The next write reports an error.
+		_ = db.writer.each("PRAGMA wal_checkpoint(TRUNCATE)", nil, func(row *sqlite.Stmt) {
+			if busy := row.ColumnBool(0); !busy { // it is busy if another program, such as a backup, reads the log
+				db.lastLogSize = 0
 			}
 		})
 	})
 }
 
-// refresh begins a snapshot, or keeps the one held while nothing has been committed since.
-// The count is taken before the snapshot: a commit in between makes the next use begin anew.
+// refresh begins a snapshot, unless nothing has been committed since the present one. It reads the number of commits
+// before it begins: after a commit in between, the next use begins another snapshot.
 func (r *reader) refresh(db *database) error {
 	if db.engine.opts.noSnapshots {
 		return nil
 	}
 	now := time.Now()
 	commits := db.commits.Load()
-	if r.holding {
-		if r.commits == commits && now.Sub(r.began) < snapshotAge {
+	if r.inSnapshot {
+		if r.commits == commits && now.Sub(r.snapshotAt) < snapshotAge {
 			return nil
 		}
-		if err := r.end(); err != nil {
+		if err := r.endSnapshot(); err != nil {
 			return err
 		}
 	}
 	if err := r.conn.exec("BEGIN"); err != nil {
 		return err
 	}
-	r.holding, r.began, r.commits = true, now, commits
+	r.inSnapshot, r.snapshotAt, r.commits = true, now, commits
 	return nil
 }
 
-func (r *reader) end() error {
-	if !r.holding {
+// endSnapshot ends the snapshot, if there is one.
+func (r *reader) endSnapshot() error {
+	if !r.inSnapshot {
 		return nil
 	}
 	if !r.conn.raw.AutocommitEnabled() {
@@ -446,6 +464,6 @@ func (r *reader) end() error {
 			return err
 		}
 	}
-	r.holding = false
+	r.inSnapshot = false
 	return nil
 }

@@ -1,7 +1,8 @@
-// Package sqlite keeps workspaces in SQLite database files: each in one of its own, or many in a few.
+// Package sqlite is an engine that stores workspaces in SQLite database files: one file for each workspace, or a few
+// files that many workspaces share.
 //
-// A file has one writer, whose transactions are immediate and synced before they
-// are acknowledged, and a few readers, which see every acknowledged write.
+// A file has one writer connection, whose transactions are synced to disk before they are acknowledged, and a few
+// reader connections, which see every acknowledged write.
 package sqlite
 
 import (
@@ -27,7 +28,7 @@ import (
 )
 
 const (
-	// oldestSQLite has the fix for WAL resets that could lose committed transactions.
+	// oldestSQLite is the first version with the fix for WAL resets that could lose committed transactions.
 	oldestSQLite = 3_051_003
 
 	defaultMaxOpen      = 128
@@ -39,36 +40,36 @@ const (
 	idleInterval        = 15 * time.Second
 )
 
-// Version is that of the SQLite that is linked in.
+// Version is the version of the linked SQLite library.
 const Version = sqlite.Version
 
-// Options configure an engine. The zero value of a number takes its default.
+// Options configure an engine. Zero numbers select the defaults given in parentheses.
 type Options struct {
-	// Dir holds one <workspace>.db for each workspace, or _shared-<n>.db. It is made when missing.
+	// Dir is the folder of the database files, named <workspace>.db or _shared-<n>.db. It is created if missing.
 	Dir string
-	// Shared says that new workspaces share files, but for those that are opened apart. Those that are there
-	// stay where they are, whatever it says.
+	// Shared makes new workspaces share files, unless they are opened with driver.Opening.Apart. Existing workspaces
+	// stay in their files.
 	Shared bool
-	// MaxOpen bounds the databases that are open at a time (128). Each has up to Readers+1 connections.
+	// MaxOpen bounds the number of open databases (128). Each has up to Readers+1 connections, plus those for long
+	// queries.
 	MaxOpen int
-	// Readers bounds the statements that read one file at a time (4).
+	// Readers bounds the reader connections of a file, without those of long queries (4).
 	Readers int
-	// Cache is how many MiB the pages of all files may take in memory (256), but for what the calls under way need
-	// beyond it.
+	// Cache bounds the memory for the pages of all files, in MiB (256). Running calls may need more.
 	Cache int
-	// Long bounds the connections for long queries, beside the readers, of all files (64).
+	// Long bounds the additional connections for long queries, over all files (64).
 	Long int
 	// QueryTimeout ends statements whose context has no earlier deadline (10 s).
 	QueryTimeout time.Duration
-	// Observe, when set, is called once for every distinct read statement, possibly concurrently.
+	// Observe, if set, is called once for every distinct read statement, possibly concurrently.
 	Observe func(Plan)
 
-	// Knobs of this package's tests and benchmarks.
+	// Settings for tests and benchmarks of this package.
 	maxPages     func() int
 	maxLog       int64
 	noSnapshots  bool
-	eager        bool   // every field that is asked for gets an index at once
-	admitting    func() // called between reading who is in a shared file and taking it for true
+	eager        bool   // index each custom field on its first query
+	admitting    func() // called after a workspace's entry in a shared file was read and before it is used
 	idleInterval time.Duration
 	idleTimeout  time.Duration
 }
@@ -82,37 +83,37 @@ type Plan struct {
 // Engine implements driver.Engine. Its methods are safe for concurrent use.
 type Engine struct {
 	opts       Options
-	slots      chan struct{} // one for each open database
+	slots      chan struct{} // a semaphore of MaxOpen open databases
 	freed      chan struct{} // wakes a caller that waits for a slot
 	waiters    atomic.Int64
 	closed     atomic.Bool
 	cache      pageCache
-	turns      turns         // of long questions
-	long       chan struct{} // one for each long question that has a connection
+	scheduler  scheduler     // of long queries
+	long       chan struct{} // a semaphore of long queries that have a connection
 	contention contention
 
-	lock    *flock.Flock              // of the folder
-	aside   aside                     // connections to files beside those of databases that are open
-	spaces  cache.Weak[string, space] // of shared files, by workspace; each is held by those who have a handle on it
-	files   cache.Weak[string, file]  // as are files, and by those that follow
-	mu      sync.Mutex
-	open    map[*file]struct{}
-	indexed map[*file]struct{} // have indexes on fields, which are told of, and known, once the file was opened
-	schemas []*schema          // those that workspaces were opened with
-	removed int                // how many were taken out of shared files
+	lock      *flock.Flock              // on the folder
+	sideConns sideConns                 // connections that do not belong to an open database
+	spaces    cache.Weak[string, space] // workspaces in shared files, by name; kept alive by their handles
+	files     cache.Weak[string, file]  // by name; kept alive by handles and by the maps below
+	mu        sync.Mutex                // guards the fields below, space.owner and file.examined
+	open      map[*file]struct{}        // files whose database is open
+	indexed   map[*file]struct{}        // files with known indexes on custom fields; Indexes reports them
+	schemas   []*schema                 // of opened workspaces, for sharing
+	removals  int                       // number of workspaces removed from shared files
 
-	observed sync.Map
+	observed sync.Map // statements passed to Observe
 	stop     chan struct{}
 	stopped  chan struct{}
 
-	jobs    chan func(context.Context) // what can wait
-	builds  chan func(context.Context) // what can wait for minutes: indexes, and what is left of them
-	working sync.WaitGroup             // whoever does them, until cancel
+	jobs    chan func(context.Context) // background work
+	builds  chan func(context.Context) // background work that takes minutes, such as building and deleting indexes
+	working sync.WaitGroup             // the goroutines that run jobs and builds until cancel
 	cancel  context.CancelFunc
 }
 
-// Open returns an engine on the folder, which is its own until Close: another engine, of
-// this process or another, is refused. So is a linked SQLite that is too old.
+// Open returns an engine on the folder, and locks the folder until Close. It returns an error if another engine, in
+// this or another process, uses the folder, or if the linked SQLite is too old.
 func Open(ctx context.Context, opts Options) (*Engine, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -139,12 +140,18 @@ func Open(ctx context.Context, opts Options) (*Engine, error) {
 	}
 	e := &Engine{
 		opts: opts, lock: lock, slots: make(chan struct{}, opts.MaxOpen), freed: make(chan struct{}, 1),
-		long: lane(cmp.Or(opts.Long, defaultLong)), open: map[*file]struct{}{}, indexed: map[*file]struct{}{},
+		long: newLane(cmp.Or(opts.Long, defaultLong)), open: map[*file]struct{}{}, indexed: map[*file]struct{}{},
 		stop: make(chan struct{}), stopped: make(chan struct{}),
 		jobs: make(chan func(context.Context), maxJobs), builds: make(chan func(context.Context), maxJobs),
 	}
-	e.turns = turns{processors: runtime.GOMAXPROCS(0), contended: e.contention.present, now: time.Now, pause: time.Sleep}
+	e.scheduler = scheduler{
+		processors: runtime.GOMAXPROCS(0),
+		contended:  e.contention.present,
+		now:        time.Now,
+		pause:      time.Sleep,
+	}
 	e.cache.pages = int64(opts.Cache) << 10 / pageKiB
+
 	working, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	e.cancel = cancel
 	for _, jobs := range []chan func(context.Context){e.jobs, e.builds} {
@@ -168,8 +175,8 @@ func checkVersion(linked int) error {
 	return nil
 }
 
-// Open returns the workspace after bringing its file up to date with the collections.
-// A file of a newer version gives an error that wraps driver.ErrNewer, one of somebody else driver.ErrForeign.
+// Open returns the workspace after it has migrated its file to the collections. Errors: driver.ErrNewer if a newer
+// version wrote the file, driver.ErrForeign if it belongs to another owner.
 func (e *Engine) Open(ctx context.Context, o driver.Opening) (driver.Workspace, error) {
 	name := o.Workspace
 	if err := driver.CheckName(name); err != nil {
@@ -188,7 +195,7 @@ func (e *Engine) Open(ctx context.Context, o driver.Opening) (driver.Workspace, 
 }
 
 func (e *Engine) openOnce(ctx context.Context, o *driver.Opening) (*workspace, error) {
-	shared, err := e.shares(ctx, o)
+	shared, err := e.inSharedFile(ctx, o)
 	if err != nil {
 		return nil, err
 	}
@@ -212,27 +219,26 @@ func (e *Engine) openOnce(ctx context.Context, o *driver.Opening) (*workspace, e
 	}
 	e.clearLater(f)
 	at, err := e.admit(ctx, f, o)
-	return &workspace{engine: e, file: f, space: at, schema: s}, failed(ctx, "open it in "+f.path, err)
+	return &workspace{engine: e, file: f, space: at, schema: s}, wrapError(ctx, "open it in "+f.path, err)
 }
 
-// work does what can wait, one after the other, until the context ends.
+// work runs background jobs one after another until the context ends.
 func work(ctx context.Context, jobs <-chan func(context.Context)) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case do := <-jobs:
-			_ = background.Try(func() error { do(ctx); return nil }) // a fault of one keeps nobody from the others
+			_ = background.Try(func() error { do(ctx); return nil }) // a panic in one job must not stop the others
 		}
 	}
 }
 
-// maxSchemas bounds the schemas that are kept. The program has two: the control workspace's
-// and that of organizations.
+// maxSchemas bounds the shared schemas. The program has two: that of the control workspace and that of organizations.
 const maxSchemas = 16
 
-// schema returns the collections as tables. All workspaces opened with the same collections
-// share them, so that one which lies idle costs little.
+// schema returns the tables of the collections. Workspaces opened with the same collections share one schema, so that
+// an idle workspace takes little memory.
 func (e *Engine) schema(collections []*driver.Collection, shared bool) (*schema, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -255,9 +261,9 @@ func (e *Engine) file(name string) (*file, error) {
 	return e.files.GetOrPut(name, func() *file { return newFile(e, name) }), nil
 }
 
-// Remove closes the workspace once its running calls have ended and deletes its file, or its documents in a
-// file that it shares. Handles to it fail from then on, until the workspace is opened anew. The file of somebody
-// else, or one that does not tell whose it is, is left.
+// Remove waits for running calls of the workspace and deletes its file, or its documents in a shared file. Existing
+// handles fail afterwards; the workspace can be opened again. A file that belongs to another owner, or whose owner
+// cannot be read, is left unchanged.
 func (e *Engine) Remove(ctx context.Context, name, owner string) error {
 	if err := e.removeShared(ctx, name, owner); err != nil {
 		return fmt.Errorf("remove workspace %s: %w", name, err)
@@ -272,8 +278,8 @@ func (e *Engine) Remove(ctx context.Context, name, owner string) error {
 	return nil
 }
 
-// hold keeps the file, or no longer, for what is known of its indexes.
-func (e *Engine) hold(f *file, indexed bool) {
+// trackIndexed keeps the file in memory while it has known indexes on custom fields.
+func (e *Engine) trackIndexed(f *file, indexed bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if indexed {
@@ -283,13 +289,14 @@ func (e *Engine) hold(f *file, indexed bool) {
 	}
 }
 
-// Kept returns of how many workspaces and files something is kept in memory.
+// Kept returns the number of workspaces and files that have state in memory.
 func (e *Engine) Kept() int { return e.spaces.Len() + e.files.Len() }
 
-// Atomic reports that a batch is one transaction.
+// Atomic returns true, because each batch is one transaction.
 func (e *Engine) Atomic() bool { return true }
 
-// Check writes, syncs and deletes a small file in the folder.
+// Check writes, syncs and deletes a small file in the folder. Errors: driver.ErrUnavailable, with driver.ErrReadOnly if
+// the disk is full or read-only.
 func (e *Engine) Check(ctx context.Context) error {
 	if e.closed.Load() {
 		return errClosed
@@ -301,7 +308,8 @@ func (e *Engine) Check(ctx context.Context) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EFBIG), errors.Is(err, syscall.EROFS):
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT),
+		errors.Is(err, syscall.EFBIG), errors.Is(err, syscall.EROFS):
 		return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, driver.ErrReadOnly, err)
 	}
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
@@ -319,8 +327,8 @@ func probe(dir string) (err error) {
 	return f.Sync()
 }
 
-// Close waits up to ten seconds for running calls, moves what is in the logs into
-// the databases and closes them. Calls that start later fail with driver.ErrUnavailable.
+// Close waits up to ten seconds for running calls, checkpoints the logs into the databases and closes these. Later
+// calls fail with driver.ErrUnavailable. If calls are still running, the folder stays locked.
 func (e *Engine) Close() error {
 	e.mu.Lock()
 	if e.closed.Swap(true) {
@@ -345,8 +353,8 @@ func (e *Engine) Close() error {
 		if busy == 0 {
 			return errors.Join(append(errs, e.lock.Unlock())...)
 		}
-		if time.Now().After(deadline) { // what is in use keeps the folder
-			return errors.Join(append(errs, fmt.Errorf("%d workspaces are still in use", busy))...)
+		if time.Now().After(deadline) { // running calls still write to the folder, so it stays locked
+			return errors.Join(append(errs, fmt.Errorf("%d database files are still in use", busy))...)
 		}
 	}
 }
@@ -361,8 +369,7 @@ func (e *Engine) opened() []*file {
 	return files
 }
 
-// closeIdle gives back the memory and descriptors of databases that nobody uses, or whose files
-// have been taken away.
+// closeIdle periodically closes databases that are unused or whose files were removed, and maintains the others.
 func (e *Engine) closeIdle(ctx context.Context) {
 	defer close(e.stopped)
 	tick := time.NewTicker(e.opts.idleInterval)
@@ -378,21 +385,21 @@ func (e *Engine) closeIdle(ctx context.Context) {
 					continue
 				}
 				_ = background.Try(func() error {
-					f.dropAstray()
-					f.settle()
-					f.dropUnused(ctx, now.Add(-fieldUnused))
+					f.dropReplaced()
+					f.checkpointIdle()
+					f.dropUnused(ctx, now.Add(-unusedAfter))
 					f.noteUses(ctx)
-					f.deleteDropped(now.Add(-fieldRest - e.opts.QueryTimeout))
+					f.deleteDropped(now.Add(-dropGrace - e.opts.QueryTimeout))
 					return nil
 				})
 			}
-			_ = background.Try(func() error { e.fit(); return nil }) // once others are closed, those that lie idle have more
+			_ = background.Try(func() error { e.fit(); return nil }) // idle connections get the shares of closed ones
 		}
 	}
 }
 
-// reserve takes a slot for one more open database, closing the one whose last use
-// is longest ago when there is none, and waiting when all are in use.
+// reserve takes a slot for one more open database. If none is free, it closes the least recently used database, and
+// waits if all are in use.
 func (e *Engine) reserve(ctx context.Context) error {
 	select {
 	case e.slots <- struct{}{}:
@@ -405,7 +412,7 @@ func (e *Engine) reserve(ctx context.Context) error {
 	defer backstop.Stop()
 	for {
 		e.evict()
-		select { // first, for another is closed where one of the others is ready too
+		select { // on its own, because the select below picks any ready case, which could evict another database in vain
 		case e.slots <- struct{}{}:
 			return nil
 		default:
@@ -421,6 +428,7 @@ func (e *Engine) reserve(ctx context.Context) error {
 	}
 }
 
+// evict closes the least recently used database that has no running call.
 func (e *Engine) evict() {
 	var oldest *file
 	for _, f := range e.opened() {
@@ -441,6 +449,7 @@ func (e *Engine) limit(ctx context.Context) (context.Context, context.CancelFunc
 	return context.WithTimeout(ctx, e.opts.QueryTimeout)
 }
 
+// observe passes the plan of a statement to Options.Observe when it is first seen.
 func (e *Engine) observe(c *conn, sql string) error {
 	if e.opts.Observe == nil {
 		return nil
@@ -449,7 +458,9 @@ func (e *Engine) observe(c *conn, sql string) error {
 		return nil
 	}
 	plan := Plan{SQL: sql}
-	err := c.each("EXPLAIN QUERY PLAN "+sql, nil, func(row *sqlite.Stmt) { plan.Lines = append(plan.Lines, row.ColumnText(3)) })
+	err := c.each("EXPLAIN QUERY PLAN "+sql, nil, func(row *sqlite.Stmt) {
+		plan.Lines = append(plan.Lines, row.ColumnText(3))
+	})
 	if err == nil {
 		e.opts.Observe(plan)
 	}

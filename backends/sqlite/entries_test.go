@@ -13,44 +13,45 @@ import (
 	"tenantry/backends/driver"
 )
 
-// entriesAreThose checks that the entries of an index are those of the documents as they are.
-func entriesAreThose(t *testing.T, ws *workspace, name string) {
+// checkEntries checks that the entries of an index match the documents.
+func checkEntries(t *testing.T, ws *workspace, name string) {
 	t.Helper()
-	x := ws.file.fields.indexedBy(fieldKey{ws.space.id, "people", "", name})
+	x := ws.file.indexes.indexedBy(fieldKey{ws.space.id, "people", "", name})
 	if x == nil {
-		t.Fatalf("%s has no index: %s", name, ws.file.fields.states())
+		t.Fatalf("%s has no index: %s", name, ws.file.indexes.states())
 	}
 	tb := ws.tables["people"]
 	have := fmt.Sprintf("SELECT * FROM %s WHERE number = %d", tb.entries, x.number)
-	want := "SELECT " + tb.entry("", fmt.Sprint(x.number), "'"+name+"'", fmt.Sprint(x.rides)) + " FROM " + tb.quoted + tb.led(fmt.Sprintf(" WHERE ws = %d", ws.space.id))
+	want := "SELECT " + tb.entry("", fmt.Sprint(x.number), "'"+name+"'", fmt.Sprint(x.coversCustom)) +
+		" FROM " + tb.quoted + tb.ifShared(fmt.Sprintf(" WHERE ws = %d", ws.space.id))
 	for what, sql := range map[string]string{"too many": have + " EXCEPT " + want, "missing": want + " EXCEPT " + have} {
-		if odd := columnOf(t, ws, 0, "SELECT count(*) FROM ("+sql+")"); odd[0] != "0" {
-			t.Errorf("%s entries are %s", odd[0], what)
+		if wrong := columnOf(t, ws, 0, "SELECT count(*) FROM ("+sql+")"); wrong[0] != "0" {
+			t.Errorf("%s entries are %s, want 0", wrong[0], what)
 		}
 	}
 	if n := columnOf(t, ws, 0, "SELECT count(*) FROM ("+want+")"); n[0] == "0" {
-		t.Error("there are no documents")
+		t.Error("the collection has no documents")
 	}
 }
 
-// odd are values that entries have in another form than documents, or not at all.
-var odd = []string{`7`, `7.5`, `-1e300`, `"7"`, `""`, `true`, `false`, `null`, `[7]`, `{"a":7}`, `9007199254740993`, `"ä\u0000\"b"`}
+// oddValues are values that entries have in another form than documents, or not at all.
+var oddValues = []string{`7`, `7.5`, `-1e300`, `"7"`, `""`, `true`, `false`, `null`, `[7]`, `{"a":7}`, `9007199254740993`, `"ä\u0000\"b"`}
 
-// TestEntries_AreThoseOfDocuments: documents are written while the index is made, and after that, and the index has
-// one entry of each as it is.
-func TestEntries_AreThoseOfDocuments(t *testing.T) { inBoth(t, testEntriesAreThoseOfDocuments) }
+// TestEntriesMatchDocuments: the index has one entry for each document, although documents are written while the index
+// is built, and afterwards.
+func TestEntriesMatchDocuments(t *testing.T) { inBoth(t, testEntriesMatchDocuments) }
 
-func testEntriesAreThoseOfDocuments(t *testing.T, shared bool) {
+func testEntriesMatchDocuments(t *testing.T, shared bool) {
 	e := openEngine(t, Options{Shared: shared})
 	c := scored()
 	ws, next := openWorkspace(t, e, "w", c), openWorkspace(t, e, "next", c)
-	fill(t, ws, c, 2*leastIndexed)
+	fill(t, ws, c, 2*minIndexedDocuments)
 	fill(t, next, c, 10)
 	change := func(i int) {
 		wr := person(c, i)
 		wr.Op, wr.Doc.Rev = driver.Put, 1
 		if i%7 > 0 {
-			wr.Doc.Custom = []byte(`{"score":` + odd[i%len(odd)] + `}`)
+			wr.Doc.Custom = []byte(`{"score":` + oddValues[i%len(oddValues)] + `}`)
 		}
 		if i%3 == 0 {
 			wr.Doc.Values[7] = []string{"blue", "red"}
@@ -75,43 +76,43 @@ func testEntriesAreThoseOfDocuments(t *testing.T, shared bool) {
 				stopped <- i
 				return
 			default:
-				change(i % (3 * leastIndexed))
+				change(i % (3 * minIndexedDocuments))
 			}
 		}
 	}()
-	makeField(t, ws, "score")
+	buildField(t, ws, "score")
 	close(stop)
 	if n := <-stopped; n < 100 {
-		t.Errorf("only %d documents were written meanwhile", n/13)
+		t.Errorf("only %d writes were made while the index was built", n/13)
 	}
-	entriesAreThose(t, ws, "score")
-	makeField(t, ws, "plan")
+	checkEntries(t, ws, "score")
+	buildField(t, ws, "plan")
 	for i := range 500 {
 		change(i * 3)
 	}
 	for _, name := range []string{"score", "plan"} {
-		entriesAreThose(t, ws, name)
+		checkEntries(t, ws, name)
 	}
 	if n := columnOf(t, next, 0, `SELECT count(*) FROM sqlite_schema WHERE name = 'fields'`); !shared && n[0] != "0" {
-		t.Error("the neighbour has an index too")
+		t.Error("another workspace has an index too")
 	}
 	if shared {
 		if others := columnOf(t, ws, 0, fmt.Sprintf(`SELECT DISTINCT ws FROM "e:people" WHERE ws <> %d`, ws.space.id)); len(others) > 0 {
-			t.Errorf("there are entries of %v", others)
+			t.Errorf("workspaces %v have entries, want none", others)
 		}
 	}
 }
 
-// TestEntries_GoOn: an index that was begun is kept up, and made from where it was by who asks for it after the
-// program was started anew.
-func TestEntries_GoOn(t *testing.T) { inBoth(t, testEntriesGoOn) }
+// TestInterruptedIndexBuildContinues: the entries of an unfinished index are kept up to date, and a build after a
+// restart continues where the former ended.
+func TestInterruptedIndexBuildContinues(t *testing.T) { inBoth(t, testInterruptedIndexBuildContinues) }
 
-func testEntriesGoOn(t *testing.T, shared bool) {
+func testInterruptedIndexBuildContinues(t *testing.T, shared bool) {
 	dir := t.TempDir()
 	e := openEngine(t, Options{Shared: shared, Dir: dir})
 	c := scored()
 	ws := openWorkspace(t, e, "w", c)
-	fill(t, ws, c, leastIndexed)
+	fill(t, ws, c, minIndexedDocuments)
 	key := fieldKey{ws.space.id, "people", "", "score"}
 	ctx, cancel := context.WithCancel(t.Context())
 	begun := make(chan struct{})
@@ -127,13 +128,13 @@ func testEntriesGoOn(t *testing.T, shared bool) {
 			}
 		}
 	}()
-	e.makeIndex(ctx, fieldJob{w: ws, t: ws.tables["people"], key: key})
+	e.buildIndex(ctx, indexJob{w: ws, t: ws.tables["people"], key: key})
 	<-begun
-	if ws.file.fields.indexedBy(key) != nil {
-		t.Skip("it was made before it could be ended")
+	if ws.file.indexes.indexedBy(key) != nil {
+		t.Skip("the index was complete before the build could be interrupted")
 	}
-	if n, err := ws.Count(t.Context(), c, onCustom("score", driver.Eq, int64(7))); n != leastIndexed/100 || err != nil {
-		t.Errorf("got %d, %v, want n = %v and no error", n, err, leastIndexed/100)
+	if n, err := ws.Count(t.Context(), c, onCustom("score", driver.Eq, int64(7))); n != minIndexedDocuments/100 || err != nil {
+		t.Errorf("got %d, %v, want n = %v and no error", n, err, minIndexedDocuments/100)
 	}
 	if err := e.Close(); err != nil {
 		t.Fatal(err)
@@ -147,13 +148,13 @@ func testEntriesGoOn(t *testing.T, shared bool) {
 			t.Fatal(err)
 		}
 	}
-	makeField(t, ws, "score")
-	entriesAreThose(t, ws, "score")
+	buildField(t, ws, "score")
+	checkEntries(t, ws, "score")
 	if numbers := columnOf(t, ws, 0, "SELECT number FROM fields"); len(numbers) != 1 || numbers[0] != "1" {
-		t.Errorf("it was begun anew: %v", numbers)
+		t.Errorf("numbers of indexes = %v, want [1]: the build was not continued", numbers)
 	}
-	// What is begun and not asked for goes as what is not used does.
-	alter(t, ws, "UPDATE fields SET state = ?1, used = ?2", entriesBuilding, time.Now().Add(-fieldUnused-time.Hour).Unix())
+	// An unfinished index that nothing requests is dropped like an unused one.
+	alter(t, ws, "UPDATE fields SET state = ?1, used = ?2", entriesBuilding, time.Now().Add(-unusedAfter-time.Hour).Unix())
 	if err := e.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -161,34 +162,34 @@ func testEntriesGoOn(t *testing.T, shared bool) {
 	ws = openWorkspace(t, e, "w", c)
 	deleteDropped(t, ws)
 	if n := columnOf(t, ws, 0, `SELECT count(*) FROM "e:people"`); n[0] != "0" {
-		t.Errorf("%s entries are left", n[0])
+		t.Errorf("%s entries are left, want 0", n[0])
 	}
 }
 
-// TestEntries_OfAnotherFile: a file that was put back from a backup has the indexes that it had then, whatever is known
-// of the one before, is being made in it, or is to be deleted from it.
-func TestEntries_OfAnotherFile(t *testing.T) { inBoth(t, testEntriesOfAnotherFile) }
+// TestIndexesOfAReplacedFile: a file that was restored from a backup has the indexes of that time, whether those of the
+// former file were ready, being built or to be deleted.
+func TestIndexesOfAReplacedFile(t *testing.T) { inBoth(t, testIndexesOfAReplacedFile) }
 
-func testEntriesOfAnotherFile(t *testing.T, shared bool) {
+func testIndexesOfAReplacedFile(t *testing.T, shared bool) {
 	c := scored()
 	filled := func(t *testing.T) *workspace {
 		ws := openWorkspace(t, openEngine(t, Options{Shared: shared, Dir: t.TempDir()}), "w", c)
-		fill(t, ws, c, leastIndexed)
+		fill(t, ws, c, minIndexedDocuments)
 		return ws
 	}
-	backup := func(t *testing.T, ws *workspace) (putBack func()) {
-		closed := func() {
+	backup := func(t *testing.T, ws *workspace) (restore func()) {
+		closeFile := func() {
 			if done, err := ws.file.closeIdle(); !done || err != nil {
-				t.Fatalf("got %v, %v, want done and no error", done, err)
+				t.Fatalf("closeIdle() = %v, %v; want true", done, err)
 			}
 		}
-		closed()
+		closeFile()
 		before, err := os.ReadFile(ws.file.path)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return func() {
-			closed()
+			closeFile()
 			if err := errors.Join(os.Remove(ws.file.path), os.WriteFile(ws.file.path, before, 0o600)); err != nil {
 				t.Fatal(err)
 			}
@@ -196,145 +197,144 @@ func testEntriesOfAnotherFile(t *testing.T, shared bool) {
 	}
 	t.Run("ready", func(t *testing.T) {
 		ws := filled(t)
-		putBack := backup(t, ws)
-		makeField(t, ws, "score")
-		putBack()
-		sevens(t, ws)
+		restore := backup(t, ws)
+		buildField(t, ws, "score")
+		restore()
+		findSevens(t, ws)
 	})
 	t.Run("dropped", func(t *testing.T) {
 		ws := filled(t)
-		putBack := backup(t, ws)
-		makeField(t, ws, "plan")
+		restore := backup(t, ws)
+		buildField(t, ws, "plan")
 		ws.file.dropUnused(t.Context(), time.Now().Add(time.Hour))
-		putBack()
-		makeField(t, ws, "score") // which has the same number
-		deleted(t, ws)
-		sevens(t, ws)
-		entriesAreThose(t, ws, "score")
+		restore()
+		buildField(t, ws, "score") // it gets the same number
+		awaitDeletion(t, ws)
+		findSevens(t, ws)
+		checkEntries(t, ws, "score")
 	})
 	t.Run("under way", func(t *testing.T) {
 		ws := filled(t)
-		makeField(t, ws, "plan")
-		putBack := backup(t, ws)
-		j := fieldJob{w: ws, t: ws.tables["people"], key: fieldKey{ws.space.id, "people", "", "score"}}
+		buildField(t, ws, "plan")
+		restore := backup(t, ws)
+		j := indexJob{w: ws, t: ws.tables["people"], key: fieldKey{ws.space.id, "people", "", "score"}}
 		x := &fieldIndex{}
-		at, _, err := j.begin(t.Context(), x)
+		at, _, err := j.start(t.Context(), x)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if at, _, err = j.run(t.Context(), x, at); err != nil {
+		if at, _, err = j.storeRun(t.Context(), x, at); err != nil {
 			t.Fatal(err)
 		}
-		putBack()
-		if _, _, err = j.run(t.Context(), x, at); !errors.Is(err, errGone) {
-			t.Errorf("it goes on: %v", err)
+		restore()
+		if _, _, err = j.storeRun(t.Context(), x, at); !errors.Is(err, errIndexGone) {
+			t.Errorf("storeRun() = %v, want %v", err, errIndexGone)
 		}
-		makeField(t, ws, "score")
-		entriesAreThose(t, ws, "score")
+		buildField(t, ws, "score")
+		checkEntries(t, ws, "score")
 	})
 	t.Run("of the backup", func(t *testing.T) {
 		ws := filled(t)
-		makeField(t, ws, "score")
-		putBack := backup(t, ws)
-		sevens(t, ws) // which opens it
+		buildField(t, ws, "score")
+		restore := backup(t, ws)
+		findSevens(t, ws) // opens the file
 		ws.file.dropUnused(t.Context(), time.Now().Add(time.Hour))
-		putBack()
-		sevens(t, ws)
-		if ws.file.fields.indexedBy(fieldKey{ws.space.id, "people", "", "score"}) == nil {
-			t.Error("its index is not known")
+		restore()
+		findSevens(t, ws)
+		if ws.file.indexes.indexedBy(fieldKey{ws.space.id, "people", "", "score"}) == nil {
+			t.Error("the index of the backup is not known")
 		}
 	})
 }
 
-// sevens looks for those with the score 7, of people as fill makes them.
-func sevens(t *testing.T, ws *workspace) {
+// findSevens checks that the people of fill with the score 7 are found.
+func findSevens(t *testing.T, ws *workspace) {
 	t.Helper()
-	found, err := ws.Find(t.Context(), driver.Query{Collection: scored(), Where: onCustom("score", driver.Eq, int64(7)), Limit: leastIndexed})
-	if err != nil || len(found) != leastIndexed/100 {
-		t.Errorf("%d have the score 7, %v", len(found), err)
+	found, err := ws.Find(t.Context(), driver.Query{Collection: scored(), Where: onCustom("score", driver.Eq, int64(7)), Limit: minIndexedDocuments})
+	if err != nil || len(found) != minIndexedDocuments/100 {
+		t.Errorf("Find = %d people with the score 7, %v; want %d", len(found), err, minIndexedDocuments/100)
 	}
 }
 
-// deleted has the entries deleted that were dropped, as far as they may, and waits until that is through.
-func deleted(t *testing.T, ws *workspace) {
+// awaitDeletion starts the deletion of dropped indexes and waits for its end.
+func awaitDeletion(t *testing.T, ws *workspace) {
 	t.Helper()
 	ws.file.deleteDropped(time.Now().Add(time.Hour))
-	through := make(chan struct{})
-	ws.engine.builds <- func(context.Context) { close(through) }
-	<-through
+	done := make(chan struct{})
+	ws.engine.builds <- func(context.Context) { close(done) }
+	<-done
 }
 
-// TestEntries_BegunLongAgo: an index that was begun and left alone for long goes, unless somebody asks for it first.
-func TestEntries_BegunLongAgo(t *testing.T) { inBoth(t, testEntriesBegunLongAgo) }
+// TestOldInterruptedBuildsAreDropped: an unfinished index is dropped after unusedAfter, unless its build is continued.
+func TestOldInterruptedBuildsAreDropped(t *testing.T) { inBoth(t, testOldInterruptedBuildsAreDropped) }
 
-func testEntriesBegunLongAgo(t *testing.T, shared bool) {
+func testOldInterruptedBuildsAreDropped(t *testing.T, shared bool) {
 	dir := t.TempDir()
 	e := openEngine(t, Options{Shared: shared, Dir: dir})
 	c := scored()
 	ws := openWorkspace(t, e, "w", c)
-	fill(t, ws, c, leastIndexed)
+	fill(t, ws, c, minIndexedDocuments)
 	for _, name := range []string{"score", "plan"} {
-		j := fieldJob{w: ws, t: ws.tables["people"], key: fieldKey{ws.space.id, "people", "", name}}
-		if _, _, err := j.begin(t.Context(), &fieldIndex{}); err != nil {
+		j := indexJob{w: ws, t: ws.tables["people"], key: fieldKey{ws.space.id, "people", "", name}}
+		if _, _, err := j.start(t.Context(), &fieldIndex{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	alter(t, ws, "UPDATE fields SET used = ?1", time.Now().Add(-fieldUnused-time.Hour).Unix())
+	alter(t, ws, "UPDATE fields SET used = ?1", time.Now().Add(-unusedAfter-time.Hour).Unix())
 	if err := e.Close(); err != nil {
 		t.Fatal(err)
 	}
 	e = openEngine(t, Options{Shared: shared, Dir: dir})
 	ws = openWorkspace(t, e, "w", c)
-	makeField(t, ws, "score")
-	deleted(t, ws)
-	sevens(t, ws)
-	entriesAreThose(t, ws, "score")
+	buildField(t, ws, "score")
+	awaitDeletion(t, ws)
+	findSevens(t, ws)
+	checkEntries(t, ws, "score")
 	if got := columnOf(t, ws, 0, "SELECT name FROM fields"); !slices.Equal(got, []string{"score"}) {
-		t.Errorf("there are %v", got)
+		t.Errorf("indexes = %v, want [score]", got)
 	}
 }
 
-// TestEntries_OneIndexEach: a field has one, whoever asks for it at the same time or has forgotten it, and a collection
-// no more than it may.
-func TestEntries_OneIndexEach(t *testing.T) { inBoth(t, testEntriesOneIndexEach) }
+// TestFieldHasOneIndex: repeated builds of an index make one, and a collection has at most maxFieldIndexes.
+func TestFieldHasOneIndex(t *testing.T) { inBoth(t, testFieldHasOneIndex) }
 
-func testEntriesOneIndexEach(t *testing.T, shared bool) {
+func testFieldHasOneIndex(t *testing.T, shared bool) {
 	ws := openWorkspace(t, openEngine(t, Options{Shared: shared, Dir: t.TempDir()}), "w", scored())
-	fill(t, ws, scored(), leastIndexed)
+	fill(t, ws, scored(), minIndexedDocuments)
 	tb := ws.tables["people"]
-	job := func(name string) fieldJob {
-		return fieldJob{w: ws, t: tb, key: fieldKey{ws.space.id, "people", "", name}}
+	job := func(name string) indexJob {
+		return indexJob{w: ws, t: tb, key: fieldKey{ws.space.id, "people", "", name}}
 	}
 	for range 3 {
-		ws.engine.makeIndex(t.Context(), job("score"))
+		ws.engine.buildIndex(t.Context(), job("score"))
 	}
-	forgotten := ws.file.fields.indexedBy(job("score").key).number
-	ws.file.fields.set(job("score").key, &fieldIndex{}) // as a removal does that then fails
-	ws.engine.makeIndex(t.Context(), job("score"))
-	if got := ws.file.fields.indexedBy(job("score").key).number; got != forgotten {
-		t.Errorf("%d was made beside %d", got, forgotten)
+	existing := ws.file.indexes.indexedBy(job("score").key).number
+	ws.file.indexes.set(job("score").key, &fieldIndex{}) // as a failed removal leaves it
+	ws.engine.buildIndex(t.Context(), job("score"))
+	if got := ws.file.indexes.indexedBy(job("score").key).number; got != existing {
+		t.Errorf("index number = %d, want the existing %d", got, existing)
 	}
 	for i := range 2 * maxFieldIndexes {
-		if _, _, err := job(fmt.Sprint("k", i)).begin(t.Context(), &fieldIndex{}); err != nil {
+		if _, _, err := job(fmt.Sprint("k", i)).start(t.Context(), &fieldIndex{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for i := range 2 * maxFieldIndexes {
-		makeField(t, ws, fmt.Sprint("k", i))
+		buildField(t, ws, fmt.Sprint("k", i))
 	}
 	if got := columnOf(t, ws, 0, "SELECT number FROM fields WHERE state <> 'dropped'"); len(got) != maxFieldIndexes {
-		t.Errorf("there are %d", len(got))
+		t.Errorf("%d indexes, want %d", len(got), maxFieldIndexes)
 	}
 }
 
-// TestEntries_NothingComesFirst: what has no value comes before all that has, minus infinity too, and pages after and
-// of those are the same with an index and without.
-func TestEntries_NothingComesFirst(t *testing.T) { inBoth(t, testEntriesNothingComesFirst) }
+// TestMissingValuesSortFirst: documents without a value precede all others, even minus infinity, and pages are the same
+// with and without an index.
+func TestMissingValuesSortFirst(t *testing.T) { inBoth(t, testMissingValuesSortFirst) }
 
-func testEntriesNothingComesFirst(t *testing.T, shared bool) {
+func testMissingValuesSortFirst(t *testing.T, shared bool) {
 	c := scored()
 	ws := openWorkspace(t, openEngine(t, Options{Shared: shared, Dir: t.TempDir()}), "w", c)
-	fill(t, ws, c, leastIndexed)
+	fill(t, ws, c, minIndexedDocuments)
 	for i, custom := range []string{`{}`, `{"score":null}`, `{"score":-1e400}`, `{"score":[7]}`, `{}`, `{"plan":"gold"}`} {
 		wr := person(c, i*10)
 		wr.Op, wr.Doc.Rev, wr.Doc.Custom = driver.Put, 2, []byte(custom)
@@ -343,50 +343,56 @@ func testEntriesNothingComesFirst(t *testing.T, shared bool) {
 		}
 	}
 	ref := driver.Ref{Name: "score", Custom: true}
-	placed := func(op driver.Op, v any) driver.Predicate {
+	inOrder := func(op driver.Op, v any) driver.Predicate {
 		return driver.Predicate{Op: op, Ref: ref, Values: []any{v}}
 	}
 	least, after := math.Inf(-1), onField("id", driver.Gt, fmt.Sprintf("%024x", 10))
+	missingAfter := driver.Predicate{Op: driver.And, Kids: []driver.Predicate{inOrder(driver.Before, least), after}}
 	pages := func() string {
-		var told []any
+		var result []any
 		for _, p := range []driver.Predicate{
-			placed(driver.From, least), placed(driver.Before, least), placed(driver.From, int64(50)), placed(driver.Before, int64(1)), onCustom("score", driver.Lt, int64(1)), onCustom("score", driver.Ne, int64(7)),
-			{Op: driver.And, Kids: []driver.Predicate{placed(driver.Before, least), after}},
-			{Op: driver.Or, Kids: []driver.Predicate{placed(driver.From, least), {Op: driver.And, Kids: []driver.Predicate{placed(driver.Before, least), after}}}},
+			inOrder(driver.From, least), inOrder(driver.Before, least),
+			inOrder(driver.From, int64(50)), inOrder(driver.Before, int64(1)),
+			onCustom("score", driver.Lt, int64(1)), onCustom("score", driver.Ne, int64(7)),
+			missingAfter,
+			{Op: driver.Or, Kids: []driver.Predicate{inOrder(driver.From, least), missingAfter}},
 		} {
 			where := driver.Predicate{Kids: []driver.Predicate{p}}
 			ws.file.db.counts.changed(nil)
 			n, err := ws.Count(t.Context(), c, where)
-			told = append(told, "\n", n, err)
+			result = append(result, "\n", n, err)
 			for _, desc := range []bool{false, true} {
-				docs, err := ws.Find(t.Context(), driver.Query{Collection: c, Where: where, Sort: []driver.Order{{Ref: ref, Desc: desc}}, Limit: 8})
+				sort := []driver.Order{{Ref: ref, Desc: desc}}
+				docs, err := ws.Find(t.Context(), driver.Query{Collection: c, Where: where, Sort: sort, Limit: 8})
 				if err != nil {
 					t.Fatal(err)
 				}
 				for _, d := range docs {
-					told = append(told, d.ID[20:])
+					result = append(result, d.ID[20:])
 				}
 			}
 		}
-		return fmt.Sprint(told...)
+		return fmt.Sprint(result...)
 	}
 	without := pages()
-	makeField(t, ws, "score")
+	buildField(t, ws, "score")
 	if with := pages(); with != without {
-		t.Errorf("without an index%s\nwith one%s", without, with)
+		t.Errorf("pages with an index%s\nwant those without one%s", with, without)
 	}
 }
 
-// TestEntries_OfAnotherShape: a version that wants other columns in them makes them anew.
-func TestEntries_OfAnotherShape(t *testing.T) { inBoth(t, testEntriesOfAnotherShape) }
+// TestEntriesOfAnotherVersionAreRebuilt: a version that needs other columns in the entries rebuilds them.
+func TestEntriesOfAnotherVersionAreRebuilt(t *testing.T) {
+	inBoth(t, testEntriesOfAnotherVersionAreRebuilt)
+}
 
-func testEntriesOfAnotherShape(t *testing.T, shared bool) {
+func testEntriesOfAnotherVersionAreRebuilt(t *testing.T, shared bool) {
 	dir := t.TempDir()
 	e := openEngine(t, Options{Shared: shared, Dir: dir})
 	c := scored()
 	ws := openWorkspace(t, e, "w", c)
-	fill(t, ws, c, leastIndexed)
-	makeField(t, ws, "score")
+	fill(t, ws, c, minIndexedDocuments)
+	buildField(t, ws, "score")
 	if err := e.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -398,38 +404,38 @@ func testEntriesOfAnotherShape(t *testing.T, shared bool) {
 	where := driver.Predicate{Kids: []driver.Predicate{onField("status", driver.Ne, "new"), onCustom("score", driver.Gte, int64(50))}}
 	ask := func() int {
 		n, err := ws.Count(t.Context(), c, where)
-		if err != nil || n < leastIndexed/4 {
-			t.Fatalf("got %d, %v, want no error and n >= %v", n, err, leastIndexed/4)
+		if err != nil || n < minIndexedDocuments/4 {
+			t.Fatalf("got %d, %v, want no error and n >= %v", n, err, minIndexedDocuments/4)
 		}
 		return slices.IndexFunc(seen.take(), func(p Plan) bool {
 			return slices.ContainsFunc(p.Lines, func(l string) bool { return len(l) > 9 && l[:8] == "SEARCH e" })
 		})
 	}
 	if ask() >= 0 {
-		t.Error("entries of another shape are asked for")
+		t.Error("entries with other columns are used")
 	}
-	s := &statement{t: ws.tables["people"], ws: ws.space.id, sought: []string{"score"}}
-	ws.file.fields.asked(s, slowScan, false)
-	if wanted := ws.file.fields.asked(s, slowScan, false); len(wanted) != 1 {
-		t.Fatalf("slow questions want %v", wanted)
+	s := &statement{t: ws.tables["people"], ws: ws.space.id, indexable: []string{"score"}}
+	ws.file.indexes.noteQuery(s, slowScan, false)
+	if wanted := ws.file.indexes.noteQuery(s, slowScan, false); len(wanted) != 1 {
+		t.Fatalf("slow queries request %v, want one index", wanted)
 	}
-	e.makeIndex(t.Context(), fieldJob{w: ws, t: ws.tables["people"], key: fieldKey{ws.space.id, "people", "", "score"}})
+	e.buildIndex(t.Context(), indexJob{w: ws, t: ws.tables["people"], key: fieldKey{ws.space.id, "people", "", "score"}})
 	e.observed.Clear()
 	ws.file.db.counts.changed(nil)
 	if ask() < 0 {
-		t.Error("they are not asked for once they are made anew")
+		t.Error("rebuilt entries are not used")
 	}
-	entriesAreThose(t, ws, "score")
+	checkEntries(t, ws, "score")
 }
 
-// TestEntries_OfAKind: what sorts or limits documents of one kind by a custom value reads entries of that kind alone,
-// whatever others there are; what is about several kinds reads documents, and the answers are the same.
-func TestEntries_OfAKind(t *testing.T) { inBoth(t, testEntriesOfAKind) }
+// TestEntriesAreLimitedToOneKind: a query on one kind of documents reads the entries of that kind alone, a query on
+// several kinds reads documents, and the results are the same.
+func TestEntriesAreLimitedToOneKind(t *testing.T) { inBoth(t, testEntriesAreLimitedToOneKind) }
 
-func testEntriesOfAKind(t *testing.T, shared bool) {
+func testEntriesAreLimitedToOneKind(t *testing.T, shared bool) {
 	c := people()
 	c.Custom, c.Of = true, "status"
-	c.Indexes = slices.DeleteFunc(c.Indexes, func(x driver.Index) bool { return x.Name == "created" }) // which follows the status in another
+	c.Indexes = slices.DeleteFunc(c.Indexes, func(x driver.Index) bool { return x.Name == "created" }) // an index on status has it too
 	e := openEngine(t, Options{Shared: shared, eager: true})
 	ws := openWorkspace(t, e, "w", c)
 	fill(t, ws, c, 300)
@@ -456,7 +462,7 @@ func testEntriesOfAKind(t *testing.T, shared bool) {
 	} {
 		q := driver.Query{Collection: c, Where: tt.where, Sort: tt.by, Limit: 50}
 		var answers [2]string
-		for j := range answers { // without the index, which is made then, and by it
+		for j := range answers { // first without the index, which is built then, and second with it
 			docs, err := ws.Find(t.Context(), q)
 			if err != nil {
 				t.Fatal(err)
@@ -466,48 +472,55 @@ func testEntriesOfAKind(t *testing.T, shared bool) {
 			}
 		}
 		if answers[0] != answers[1] {
-			t.Errorf("%d: by the index: %s\nwithout: %s", i, answers[1], answers[0])
+			t.Errorf("%d: with the index: %s\nwant as without: %s", i, answers[1], answers[0])
 		}
 		plan, err := ws.Explain(t.Context(), q)
 		if err != nil || (plan.Index == "score") != tt.indexed {
-			t.Errorf("%d: read by %q, %+v, %v", i, plan.Index, plan.Fields, err)
+			t.Errorf("%d: index %q, %+v, %v; want index score: %v", i, plan.Index, plan.Fields, err, tt.indexed)
 		}
 	}
-	entries := fmt.Sprintf(`SELECT count(*) FROM "e:people" WHERE number = %d`, ws.file.fields.indexedBy(fieldKey{ws.space.id, "people", "new", "score"}).number)
+	number := ws.file.indexes.indexedBy(fieldKey{ws.space.id, "people", "new", "score"}).number
+	entries := fmt.Sprintf(`SELECT count(*) FROM "e:people" WHERE number = %d`, number)
 	if n := columnOf(t, ws, 0, entries); n[0] != "100" {
-		t.Errorf("%s entries for 100 documents of the kind", n[0])
+		t.Errorf("%s entries of the kind, want 100", n[0])
 	}
-	turned := person(c, 1) // of the kind
-	turned.Op, turned.Doc.Rev, turned.Doc.Values[4] = driver.Put, 1, "gone"
-	if err := ws.Write(t.Context(), []driver.Write{turned}); err != nil {
+	moved := person(c, 1) // to another kind
+	moved.Op, moved.Doc.Rev, moved.Doc.Values[4] = driver.Put, 1, "gone"
+	if err := ws.Write(t.Context(), []driver.Write{moved}); err != nil {
 		t.Fatal(err)
 	}
 	if n := columnOf(t, ws, 0, entries); n[0] != "99" {
-		t.Errorf("%s entries once one has become another kind's", n[0])
+		t.Errorf("%s entries after a document changed its kind, want 99", n[0])
 	}
 }
 
-// TestEntries_OfAnEarlierVersion: a table of indexes that has other columns goes with all that it is about.
-func TestEntries_OfAnEarlierVersion(t *testing.T) {
+// TestFormerFieldsTableIsReplaced: a table fields with other columns is dropped with all entries.
+func TestFormerFieldsTableIsReplaced(t *testing.T) {
 	t.Parallel()
 	e := openEngine(t, Options{eager: true})
 	c := scored()
 	ws := openWorkspace(t, e, "w", c)
 	fill(t, ws, c, 10)
 	for _, sql := range []string{
-		`CREATE TABLE fields (tbl TEXT, number INTEGER, name TEXT)`, `CREATE TABLE "e:people" (v)`, `CREATE TABLE "e:others" (v)`, `INSERT INTO "e:others" VALUES (1)`,
+		`CREATE TABLE fields (tbl TEXT, number INTEGER, name TEXT)`,
+		`CREATE TABLE "e:people" (v)`, `CREATE TABLE "e:others" (v)`, `INSERT INTO "e:others" VALUES (1)`,
 		`CREATE TRIGGER "e:people:insert" AFTER INSERT ON "c:people" BEGIN INSERT INTO "e:others" VALUES (new.id); END`,
 	} {
 		alter(t, ws, sql)
 	}
-	high := driver.Query{Collection: c, Where: driver.Predicate{Op: driver.Gt, Ref: driver.Ref{Name: "score", Custom: true, Type: driver.Any}, Values: []any{int64(5)}}, Limit: 50}
+	score := driver.Ref{Name: "score", Custom: true, Type: driver.Any}
+	high := driver.Query{
+		Collection: c,
+		Where:      driver.Predicate{Op: driver.Gt, Ref: score, Values: []any{int64(5)}},
+		Limit:      50,
+	}
 	for range 2 {
 		if docs, err := ws.Find(t.Context(), high); err != nil || len(docs) != 4 {
-			t.Errorf("%d documents, %v", len(docs), err)
+			t.Errorf("Find = %d documents, %v; want 4", len(docs), err)
 		}
 	}
-	entriesAreThose(t, ws, "score")
+	checkEntries(t, ws, "score")
 	if n := columnOf(t, ws, 0, `SELECT count(*) FROM sqlite_schema WHERE name = 'e:others'`); n[0] != "0" {
-		t.Error("entries of an earlier version are kept")
+		t.Error("entries of an earlier version remain")
 	}
 }

@@ -14,14 +14,13 @@ import (
 
 var (
 	errClosed  = fmt.Errorf("%w: the embedded store is closed", driver.ErrUnavailable)
-	errGivenUp = fmt.Errorf("%w: the write was given up", driver.ErrUnavailable)
+	errAborted = fmt.Errorf("%w: the write was aborted", driver.ErrUnavailable)
 	errRemoved = errors.New("the workspace was removed; open it again")
 )
 
-// failed turns an error of SQLite into one that callers of the driver can judge.
-// An interrupted statement, or a wait that was in vain, becomes the context's own error, which is an ErrSlow
-// where time was up.
-func failed(ctx context.Context, doing string, err error) error {
+// wrapError translates an error of SQLite into one of package driver, and says what failed. An interrupted statement, or a
+// wait that ended with the context, becomes the context's own error, with driver.ErrSlow if the deadline has passed.
+func wrapError(ctx context.Context, doing string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -41,14 +40,15 @@ func failed(ctx context.Context, doing string, err error) error {
 	return fmt.Errorf("%s: %w", doing, err)
 }
 
-// interrupted reports whether a statement was ended from outside. Of one that reads a function as a table, while that
-// is prepared, SQLite tells so in words alone.
+// interrupted reports whether a statement was interrupted. While SQLite prepares a statement with a table-valued
+// function, only the text of the error says so.
 func interrupted(err error) bool {
 	code := sqlite.ErrCode(err)
-	return code.ToPrimary() == sqlite.ResultInterrupt || code == sqlite.ResultError && strings.HasSuffix(err.Error(), ": interrupted")
+	return code.ToPrimary() == sqlite.ResultInterrupt ||
+		code == sqlite.ResultError && strings.HasSuffix(err.Error(), ": interrupted")
 }
 
-// transient reports whether the cause lies outside the statement and may go away.
+// transient reports whether the cause lies outside the statement and may disappear.
 func transient(err error) bool {
 	switch sqlite.ErrCode(err).ToPrimary() {
 	case sqlite.ResultFull, sqlite.ResultIOErr, sqlite.ResultBusy, sqlite.ResultLocked,
@@ -58,11 +58,11 @@ func transient(err error) bool {
 	return false
 }
 
-// broken reports whether the connection that err came from had better not be used again.
+// broken reports whether the connection must not be used again after the error.
 func broken(err error) bool { return transient(err) || errors.Is(err, background.ErrPanic) }
 
-// duplicate returns the error for a broken unique constraint, or nil when err is another one.
-// SQLite names the columns at the end of its message.
+// duplicate returns a *driver.DuplicateError for a violated unique constraint, or nil for another error. It recognizes
+// the index by the columns that SQLite names at the end of its message.
 func (t *table) duplicate(err error, position int) error {
 	switch sqlite.ErrCode(err) {
 	case sqlite.ResultConstraintUnique, sqlite.ResultConstraintPrimaryKey, sqlite.ResultConstraintRowID:

@@ -14,57 +14,61 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// dropTimeout is how long the running calls of a database have before it is left open.
+// dropTimeout is how long drop waits for running calls before it leaves the database open.
 const dropTimeout = time.Second
 
-// Place returns the file of the workspace.
+// Place implements driver.Examiner. It returns the path that a new workspace would have if the workspace is in no file.
 func (e *Engine) Place(name string) string {
-	if _, err := os.Stat(e.own(name)); err == nil {
-		return e.own(name)
+	if _, err := os.Stat(e.ownPath(name)); err == nil {
+		return e.ownPath(name)
 	}
 	if e.spaces.Get(name) == nil && (!e.opts.Shared || e.files.Get(name) != nil) {
 		ctx, cancel := context.WithTimeout(context.Background(), e.opts.QueryTimeout)
 		defer cancel()
 		if _, found, _ := e.entry(ctx, name); !found {
-			return e.own(name)
+			return e.ownPath(name)
 		}
 	}
-	return e.shared(name)
+	return e.sharedPath(name)
 }
 
-// Missing returns a *driver.DamagedError where the workspace has no file, or an empty one, and is in no shared
-// one, so that one that was lost, or is on another machine, is not taken for an empty one.
+// Missing implements driver.Examiner. It returns a *driver.DamagedError if the workspace has no file, or an empty one,
+// and is in no shared file, so that a workspace that was lost, or is on another machine, is not taken for an empty one.
 func (e *Engine) Missing(name string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), e.opts.QueryTimeout)
 	defer cancel()
-	err := missing(e.own(name))
+	err := missing(e.ownPath(name))
 	if err == nil {
 		return nil
 	}
-	if missing(e.shared(name)) == nil {
-		if _, found, failed := e.entry(ctx, name); found || failed != nil {
-			return nil // or it is told by who opens it
+	if missing(e.sharedPath(name)) == nil {
+		if _, found, lookupErr := e.entry(ctx, name); found || lookupErr != nil {
+			return nil // opening the workspace reports an error
 		}
 	}
-	if e.Place(name) == e.shared(name) {
-		return &driver.DamagedError{Reason: fmt.Sprintf("there is no file %s, and none of several organizations, %s, that has it; put back which of them it was in, or see whether another machine has it", e.own(name), e.shared(name))}
+	if e.Place(name) == e.sharedPath(name) {
+		return &driver.DamagedError{Reason: fmt.Sprintf("there is no file %s, and the organization is not in the shared file %s; "+
+			"put back the file that it was in, or check whether another machine has it", e.ownPath(name), e.sharedPath(name))}
 	}
 	return err
 }
 
+// missing returns a *driver.DamagedError if the file does not exist or is empty.
 func missing(path string) error {
 	switch info, err := os.Stat(path); {
 	case errors.Is(err, fs.ErrNotExist):
-		return &driver.DamagedError{Reason: fmt.Sprintf("there is no file %s; put it back, or see whether another machine has it", path)}
+		return &driver.DamagedError{
+			Reason: fmt.Sprintf("there is no file %s; put it back, or check whether another machine has it", path),
+		}
 	case err == nil && info.Size() == 0:
 		return &driver.DamagedError{Reason: fmt.Sprintf("the file %s is empty; put it back from a backup", path)}
 	}
-	return nil // anything else is told by who opens it
+	return nil // opening the file reports other errors
 }
 
-// Size returns how large the files of the workspace are, in bytes, or the documents it has in one that it shares.
+// Size implements driver.Sizer.
 func (e *Engine) Size(ctx context.Context, name string) (bytes int64, err error) {
-	for _, file := range []string{e.own(name), e.own(name) + "-wal"} {
+	for _, file := range []string{e.ownPath(name), e.ownPath(name) + "-wal"} {
 		if info, err := os.Stat(file); err == nil {
 			bytes += info.Size()
 		}
@@ -74,8 +78,8 @@ func (e *Engine) Size(ctx context.Context, name string) (bytes int64, err error)
 	}
 	ctx, cancel := e.limit(ctx)
 	defer cancel()
-	err = e.look(ctx, sharedName(name), func(c *conn) error {
-		defer c.arm(ctx)()
+	err = e.readShared(ctx, sharedName(name), func(c *conn) error {
+		defer c.interruptAt(ctx)()
 		there, found, err := entryOf(c, name)
 		if err != nil || !found {
 			return err
@@ -84,17 +88,18 @@ func (e *Engine) Size(ctx context.Context, name string) (bytes int64, err error)
 		for _, table := range tables {
 			if err == nil {
 				var n int64
-				n, err = c.number("SELECT total("+sizeOf+") FROM "+quote(table)+" WHERE ws = ?1", there.id)
+				n, err = c.number("SELECT total("+sizeExpr+") FROM "+quote(table)+" WHERE ws = ?1", there.id)
 				bytes += n
 			}
 		}
 		return err
 	})
-	return bytes, failed(ctx, "measure "+name, err)
+	return bytes, wrapError(ctx, "measure "+name, err)
 }
 
-// Examine reads the whole database over a connection of its own and checks that it is whole, with all indexes. It
-// changes nothing of it. A file of several organizations that was found whole lately is read again only anew.
+// Examine implements driver.Examiner. It checks the integrity of the whole database, including all indexes, over a
+// connection of its own, and does not change the file. Only shared files are subject to anew: they are examined at most
+// once in examinationAge otherwise.
 func (e *Engine) Examine(ctx context.Context, path string, anew bool) error {
 	if e.closed.Load() {
 		return errClosed
@@ -102,17 +107,17 @@ func (e *Engine) Examine(ctx context.Context, path string, anew bool) error {
 	name := strings.TrimSuffix(filepath.Base(path), ".db")
 	err, f := missing(path), e.files.Get(name)
 	if f != nil {
-		f.dropAstray() // what was put back is looked at, and not what it replaces
+		f.dropReplaced() // so that a file that was put back is examined
 	}
 	e.mu.Lock()
-	lately := !anew && f != nil && isShared(f.name) && time.Since(f.examined) < examinedFor
+	recently := !anew && f != nil && isShared(f.name) && time.Since(f.examined) < examinationAge
 	e.mu.Unlock()
 	switch {
 	case err != nil:
 		if _, unmarked := os.Stat(path + markSuffix); f == nil && errors.Is(unmarked, fs.ErrNotExist) && !isShared(name) {
 			return nil // it was removed with its workspace
 		}
-	case lately:
+	case recently:
 		return nil
 	default:
 		if err = e.check(ctx, path); err == nil {
@@ -131,46 +136,50 @@ func (e *Engine) Examine(ctx context.Context, path string, anew bool) error {
 	return err
 }
 
-// check must not open the file by itself: closing it again would end the locks that the
-// connections of this process hold.
+// check runs SQLite's integrity check. It must not open the file other than through SQLite, because closing it again
+// would release the locks of this process's connections.
 func (e *Engine) check(ctx context.Context, path string) error {
-	defer e.aside.enter(path)()
+	defer e.sideConns.enter(path)()
 	doing := "examine " + path
-	c, err := (&database{engine: e, path: path}).connect(readerParts, readerSetUp)
+	c, err := (&database{engine: e, path: path}).connect(readerShares, readerPragmas)
 	if err != nil {
-		return failed(ctx, doing, err)
+		return wrapError(ctx, doing, err)
 	}
 	fault := ""
-	err = c.until(ctx, func() error {
+	err = c.runUntil(ctx, func() error {
 		return c.each("PRAGMA integrity_check(1)", nil, func(row *sqlite.Stmt) { fault = row.ColumnText(0) })
 	})
-	err = failed(ctx, doing, errors.Join(err, c.close()))
+	err = wrapError(ctx, doing, errors.Join(err, c.close()))
 	if err == nil && fault != "ok" {
 		return damaged(doing, errors.New(fault))
 	}
 	return err
 }
 
-// damaged returns the error for a file that SQLite cannot make sense of.
+// damaged returns the error for a file that SQLite reports as damaged.
 func damaged(doing string, err error) error {
-	return fmt.Errorf("%s: %w", doing, &driver.DamagedError{Reason: fmt.Sprintf("%s: %v; put it back from a backup", doing, err), Err: err})
+	reason := fmt.Sprintf("%s: %v; put it back from a backup", doing, err)
+	return fmt.Errorf("%s: %w", doing, &driver.DamagedError{Reason: reason, Err: err})
 }
 
-// astray reports whether the file that is open is not, or no longer, the one at its path.
-func (db *database) astray() bool {
+// replaced reports whether the open file was removed from its path, or replaced by another.
+func (db *database) replaced() bool {
 	now, err := os.Stat(db.path)
 	return errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(db.file, now)
 }
 
-// moved refuses to write to a file that nobody would find again.
-func (db *database) moved() error {
-	if !db.astray() {
+// checkInPlace returns a *driver.DamagedError if the open file is not at its path any more, because writes to it would
+// be lost.
+func (db *database) checkInPlace() error {
+	if !db.replaced() {
 		return nil
 	}
-	return &driver.DamagedError{Reason: fmt.Sprintf("the file %s was removed or replaced while it was open; put it back", db.path)}
+	return &driver.DamagedError{
+		Reason: fmt.Sprintf("the file %s was removed or replaced while it was open; put it back", db.path),
+	}
 }
 
-// drop closes the database, so that the next call looks at the file anew.
+// drop closes the database, so that the next call opens the file again. It waits up to dropTimeout for running calls.
 func (f *file) drop() {
 	for end := time.Now().Add(dropTimeout); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		if done, _ := f.closeIdle(); done {
@@ -179,16 +188,16 @@ func (f *file) drop() {
 	}
 }
 
-// dropAstray closes the database if its file is not where it was. To look is no use of it.
-func (f *file) dropAstray() {
+// dropReplaced closes the database if its file was removed or replaced. It does not count as a use of the file.
+func (f *file) dropReplaced() {
 	select {
-	case f.turn <- struct{}{}:
+	case f.mutex <- struct{}{}:
 	default:
-		return // somebody opens or closes it
+		return // it is being opened or closed
 	}
-	astray := f.db != nil && f.db.astray()
+	replaced := f.db != nil && f.db.replaced()
 	f.unlock()
-	if astray {
+	if replaced {
 		f.drop()
 	}
 }

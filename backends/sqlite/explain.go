@@ -9,18 +9,18 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// Explain tells how SQLite's planner would find what a question asks for.
+// Explain implements driver.Explainer. It reads the plan of SQLite's planner.
 func (w *workspace) Explain(ctx context.Context, q driver.Query) (driver.Plan, error) {
 	t, err := w.table(q.Collection)
 	if err != nil {
 		return driver.Plan{}, err
 	}
-	doing := "explain a question about " + t.name
+	doing := "explain a query on " + t.name
 	s := w.statement(t, q.Where, nil)
 	if q.Limit > 0 {
 		s, err = w.compileQuery(t, q, nil)
 	} else {
-		s.reading(q.Where)
+		s.chooseScan(q.Where)
 		s.add("SELECT count(*)")
 		err = s.from(q.Where)
 	}
@@ -29,37 +29,37 @@ func (w *workspace) Explain(ctx context.Context, q driver.Query) (driver.Plan, e
 	}
 	db, err := w.acquire(ctx)
 	if err != nil {
-		return driver.Plan{}, failed(ctx, doing, err)
+		return driver.Plan{}, wrapError(ctx, doing, err)
 	}
 	defer w.file.release()
 	plan := driver.Plan{Every: true}
 	found := false
-	err = db.ask(ctx, func(r *reader) error {
+	err = db.withReader(ctx, func(r *reader) error {
 		return r.conn.rows("EXPLAIN QUERY PLAN "+s.sql.String(), s.args, func(row *sqlite.Stmt) error {
 			index, every, is := access(row.ColumnText(3))
-			every = every || s.whole
+			every = every || s.fullScan
 			switch {
-			case is && index == entriesIndex: // the documents that it leads to may be looked up before, on paper
-				plan.Index, plan.Every, found = s.field, every, true
+			case is && index == entriesIndex: // the plan may list the documents that it leads to first
+				plan.Index, plan.Every, found = s.indexedField, every, true
 			case is && !found:
 				plan.Index, plan.Every, found = index, every, true
 			case is:
-				plan.Every = plan.Every && every // the documents of those that an inner question found
+				plan.Every = plan.Every && every // the look-up of documents found by a subquery
 			}
 			return nil
 		})
 	})
-	for _, name := range s.sought {
-		plan.Fields = append(plan.Fields, w.file.fields.status(s.fieldKey(name)))
+	for _, name := range s.indexable {
+		plan.Fields = append(plan.Fields, w.file.indexes.status(s.fieldKey(name)))
 	}
-	return plan, failed(ctx, doing, err)
+	return plan, wrapError(ctx, doing, err)
 }
 
-// entriesIndex is what access returns for the entries of an index on a custom value, no name of an index.
+// entriesIndex is what access returns for the entries of an index on a custom field. It is not the name of an index.
 const entriesIndex = "e:"
 
-// access reads a line of a plan: by which index a table is entered, and whether from its beginning to its end.
-// is says that it is such a line.
+// access parses a line of a plan. It returns the index through which a table is read, and whether all of it is read. is
+// reports whether the line describes such an access.
 func access(line string) (index string, every, is bool) {
 	how, of, _ := strings.Cut(line, " ")
 	if how != "SEARCH" && how != "SCAN" || strings.HasPrefix(of, "j ") || strings.HasPrefix(of, "json_each") {
@@ -84,11 +84,11 @@ func access(line string) (index string, every, is bool) {
 	return "id", false, true
 }
 
-// status tells of the index on a key.
-func (f *fields) status(key fieldKey) driver.IndexStatus {
+// status describes the index on a custom field.
+func (f *fieldIndexes) status(key fieldKey) driver.IndexStatus {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	s := driver.IndexStatus{Collection: key.table, Index: key.key}
+	s := driver.IndexStatus{Collection: key.table, Index: key.name}
 	if x := f.all[key]; x != nil {
 		s.State, s.Reason = x.state, x.reason
 	}

@@ -38,24 +38,24 @@ func testFullDisk(t *testing.T, shared bool) {
 	}
 	written--
 	if !errors.Is(err, driver.ErrUnavailable) {
-		t.Fatalf("writing to a full disk: %v", err)
+		t.Fatalf("Write to a full disk = %v, want %v", err, driver.ErrUnavailable)
 	}
 	if _, err := ws.Counter(t.Context(), strings.Repeat("long", 100_000), 1, 0); !errors.Is(err, driver.ErrUnavailable) {
-		t.Errorf("counting on a full disk: %v", err)
+		t.Errorf("Counter on a full disk = %v, want %v", err, driver.ErrUnavailable)
 	}
 	if n, err := ws.Count(t.Context(), c, driver.Predicate{}); err != nil || n != int64(written) {
-		t.Errorf("reading on a full disk: %d, %v, want %d", n, err, written)
+		t.Errorf("Count on a full disk = %d, %v; want %d", n, err, written)
 	}
 	pages.Store(1 << 20)
 	if err := ws.Write(t.Context(), []driver.Write{person(c, written)}); err != nil {
-		t.Errorf("writing once there is room: %v", err)
+		t.Errorf("Write with free space again = %v, want nil", err)
 	}
 	if n, err := ws.Count(t.Context(), c, driver.Predicate{}); err != nil || n != int64(written)+1 {
-		t.Errorf("after recovery: %d, %v, want %d", n, err, written+1)
+		t.Errorf("Count after recovery = %d, %v; want %d", n, err, written+1)
 	}
 }
 
-func TestForeignLockIsUnavailableThenGone(t *testing.T) {
+func TestWriteWaitsForForeignLock(t *testing.T) {
 	t.Parallel()
 	e := openEngine(t, Options{})
 	c := people()
@@ -65,27 +65,28 @@ func TestForeignLockIsUnavailableThenGone(t *testing.T) {
 	defer cancel()
 	started := time.Now()
 	if err := ws.Write(ctx, []driver.Write{person(c, 1)}); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Write under a foreign lock: %v", err)
+		t.Errorf("Write under a foreign lock = %v, want %v", err, context.DeadlineExceeded)
 	}
 	if d := time.Since(started); d > 5*time.Second {
-		t.Errorf("the deadline took %v", d)
+		t.Errorf("Write with a deadline of 50 ms took %v", d)
 	}
 	if _, err := ws.Count(t.Context(), c, driver.Predicate{}); err != nil {
-		t.Errorf("Count under a foreign lock: %v", err)
+		t.Errorf("Count under a foreign lock = %v, want nil", err)
 	}
 	if err := other.close(); err != nil {
 		t.Fatal(err)
 	}
 	if err := ws.Write(t.Context(), []driver.Write{person(c, 1)}); err != nil {
-		t.Errorf("Write once the lock is gone: %v", err)
+		t.Errorf("Write after the lock was released = %v, want nil", err)
 	}
 }
 
-// slow is a condition that takes long on many documents.
-func slow() driver.Predicate {
+// slowPredicate returns a condition that takes long on many documents.
+func slowPredicate() driver.Predicate {
 	p := driver.Predicate{Op: driver.Or}
 	for i := range 200 {
-		p.Kids = append(p.Kids, driver.Predicate{Op: driver.Contains, Ref: driver.Ref{Name: fmt.Sprintf("k%d", i), Custom: true}, Values: []any{"x"}})
+		ref := driver.Ref{Name: fmt.Sprintf("k%d", i), Custom: true}
+		p.Kids = append(p.Kids, driver.Predicate{Op: driver.Contains, Ref: ref, Values: []any{"x"}})
 	}
 	return p
 }
@@ -106,7 +107,7 @@ func TestLongQueriesAreInterrupted(t *testing.T) {
 	e := openEngine(t, Options{Readers: 1})
 	p := people()
 	ws := openWorkspace(t, e, "w", p)
-	fill(t, ws, p, 20_000) // seconds, if nobody ends it
+	fill(t, ws, p, 20_000) // slowPredicate would take seconds
 	for _, c := range []struct {
 		name    string
 		timeout time.Duration // of the engine
@@ -121,21 +122,22 @@ func TestLongQueriesAreInterrupted(t *testing.T) {
 			time.AfterFunc(30*time.Millisecond, cancel)
 			return ctx, cancel
 		}, context.Canceled},
-		{"ceiling of the engine", 30 * time.Millisecond, context.WithCancel, context.DeadlineExceeded},
+		{"timeout of the engine", 30 * time.Millisecond, context.WithCancel, context.DeadlineExceeded},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			usual := e.opts.QueryTimeout
 			for range 3 {
 				ctx, cancel := c.ctx(t.Context())
 				e.opts.QueryTimeout = cmp.Or(c.timeout, usual)
-				if _, err := ws.Count(ctx, p, slow()); !errors.Is(err, c.want) || errors.Is(err, driver.ErrSlow) != (c.want == context.DeadlineExceeded) { //nolint:errorlint // which of the two
-					t.Errorf("slow question: %v", err)
+				slow := c.want == context.DeadlineExceeded //nolint:errorlint // one of the two values above
+				if _, err := ws.Count(ctx, p, slowPredicate()); !errors.Is(err, c.want) || errors.Is(err, driver.ErrSlow) != slow {
+					t.Errorf("Count of a slow query = %v, want %v, ErrSlow: %v", err, c.want, slow)
 				}
-				e.opts.QueryTimeout = usual // the next question must be answered however busy the machine is
+				e.opts.QueryTimeout = usual // the next query must succeed on a busy machine too
 				cancel()
-				// The only reader is as good as new.
+				// The only reader must be usable again.
 				if docs, err := ws.Find(t.Context(), driver.Query{Collection: p, Limit: 3}); err != nil || len(docs) != 3 {
-					t.Errorf("after an interrupt: %d documents, %v", len(docs), err)
+					t.Errorf("Find after an interrupt = %d documents, %v; want 3", len(docs), err)
 				}
 			}
 		})
@@ -155,13 +157,13 @@ func testInterruptedWriteLeavesNothing(t *testing.T, shared bool) {
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(50*time.Millisecond, cancel)
 	if err := ws.Write(ctx, batch); !errors.Is(err, context.Canceled) {
-		t.Fatalf("Write: %v", err)
+		t.Fatalf("interrupted Write = %v, want %v", err, context.Canceled)
 	}
 	if n, err := ws.Count(t.Context(), c, driver.Predicate{}); err != nil || n != 0 {
-		t.Errorf("%d documents, %v", n, err)
+		t.Errorf("Count = %d, %v; want 0", n, err)
 	}
 	if err := ws.Write(t.Context(), batch[:1]); err != nil {
-		t.Errorf("Write afterwards: %v", err)
+		t.Errorf("next Write = %v, want nil", err)
 	}
 }
 
@@ -183,7 +185,7 @@ func testReadersSeeAcknowledgedWrites(t *testing.T, shared bool) {
 				for range 4 {
 					docs, err := ws.Find(t.Context(), driver.Query{Collection: c, Where: onField("id", driver.Eq, wr.Doc.ID), Limit: 1})
 					if err != nil || len(docs) != 1 {
-						t.Errorf("an acknowledged write is not seen: %d, %v", len(docs), err)
+						t.Errorf("Find after an acknowledged write = %d documents, %v; want 1", len(docs), err)
 						return
 					}
 				}
@@ -196,17 +198,17 @@ func testReadersSeeAcknowledgedWrites(t *testing.T, shared bool) {
 		t.Fatal(err)
 	}
 	defer ws.file.release()
-	holding := func() (n int) {
+	snapshots := func() (n int) {
 		db.mu.Lock()
 		defer db.mu.Unlock()
 		for _, r := range db.idle {
-			if r.holding {
+			if r.inSnapshot {
 				n++
 			}
 		}
 		return n
 	}
-	for deadline := time.Now().Add(30 * time.Second); holding() > 0; time.Sleep(snapshotAge / 2) {
+	for deadline := time.Now().Add(30 * time.Second); snapshots() > 0; time.Sleep(snapshotAge / 2) {
 		if time.Now().After(deadline) {
 			t.Fatal("an idle reader keeps its snapshot")
 		}
@@ -237,21 +239,21 @@ func testStatementsAreBounded(t *testing.T, shared bool) {
 		t.Fatal(err)
 	}
 	defer ws.file.release()
-	kept := func() (n, texts, longest, told int) {
-		db.mu.Lock() // the sweeper looks at idle readers too
+	cached := func() (n, texts, longest, counted int) {
+		db.mu.Lock() // the sweeper accesses idle readers too
 		defer db.mu.Unlock()
 		c := db.idle[0].conn
 		for sql := range c.stmts {
 			texts += len(sql)
 			longest = max(longest, len(sql))
 		}
-		return len(c.stmts), texts, longest, c.texts
+		return len(c.stmts), texts, longest, c.textBytes
 	}
-	if n, _, _, _ := kept(); n > maxStatements {
-		t.Errorf("%d statements are kept, want at most %d", n, maxStatements)
+	if n, _, _, _ := cached(); n > maxStatements {
+		t.Errorf("%d statements are cached, want at most %d", n, maxStatements)
 	}
 
-	// Long ones are kept in fewer places, or nowhere, and so is what was asked for.
+	// Of long statements fewer are cached, or none, and keys of counts are short.
 	long := func(kinds, values int, op driver.Op) {
 		t.Helper()
 		p := driver.Predicate{}
@@ -262,62 +264,64 @@ func testStatementsAreBounded(t *testing.T, shared bool) {
 			}
 			p.Kids = append(p.Kids, onField("city", driver.Nin, list...), onField("age", op, int64(-k-1)))
 		}
-		if n, err := ws.Count(t.Context(), c, p); err != nil || n != leastKept {
-			t.Fatalf("got %d, %v, want no error and n = %v", n, err, leastKept)
+		if n, err := ws.Count(t.Context(), c, p); err != nil || n != minCachedCount {
+			t.Fatalf("Count = %d, %v; want %d", n, err, minCachedCount)
 		}
 	}
-	fill(t, ws, c, leastKept)
+	fill(t, ws, c, minCachedCount)
 	for kinds := range 20 {
 		long(kinds+1, 100, driver.Gt)
 		long(kinds+1, 100, driver.Gte)
 	}
-	n, texts, longest, told := kept()
-	if texts > maxTexts || texts != told || n < 2 {
-		t.Errorf("%d statements of %d bytes are kept, %d as it is told", n, texts, told)
+	n, texts, longest, counted := cached()
+	if texts > maxTexts || texts != counted || n < 2 {
+		t.Errorf("%d statements with %d bytes are cached, counted as %d; want 2 or more with at most %d bytes",
+			n, texts, counted, maxTexts)
 	}
 	long(150, 7, driver.Gt)
-	if _, _, now, _ := kept(); now != longest { // not by their number: the engine itself asks now and then
-		t.Errorf("a statement of %d bytes that is used once is kept, the longest before had %d", now, longest)
+	if _, _, now, _ := cached(); now != longest { // their number changes, because the engine runs statements of its own
+		t.Errorf("a statement of %d bytes is cached, want none longer than %d", now, longest)
 	}
-	shelves, keys := 0, 0
-	for _, t := range db.counts.tables {
-		shelves++
-		for key := range t.kept {
+	partitions, keys := 0, 0
+	for _, t := range db.counts.partitions {
+		partitions++
+		for key := range t.counts {
 			keys += len(key)
 		}
 	}
-	if db.counts.kept == 0 || keys > db.counts.kept*longKey {
-		t.Errorf("the %d counts of %d tables have keys of %d bytes", db.counts.kept, shelves, keys)
+	if db.counts.entries == 0 || keys > db.counts.entries*maxKeyLength {
+		t.Errorf("%d counts of %d partitions have keys of %d bytes, want at most %d each",
+			db.counts.entries, partitions, keys, maxKeyLength)
 	}
 }
 
-// TestCountsAreBounded over all the workspaces of a file.
+// TestCountsAreBounded: the bound of cached counts and bookmarks holds for all workspaces of a file together.
 func TestCountsAreBounded(t *testing.T) {
 	t.Parallel()
-	var c counts
+	var c countCache
 	total := func() (n int) {
-		for _, t := range c.tables {
-			n += len(t.kept) + len(t.marks)
+		for _, t := range c.partitions {
+			n += len(t.counts) + len(t.bookmarks)
 		}
 		return n
 	}
-	for i := range 3 * maxKept {
-		of := shelf{int64(i % 100), "people"}
-		c.put(of, strconv.Itoa(i), leastKept, c.standing(of))
-		c.meet(of, strconv.Itoa(i), []mark{{offset: 1, values: []any{"x"}}}, c.standing(of))
+	for i := range 3 * maxCacheEntries {
+		of := partition{int64(i % 100), "people"}
+		c.put(of, strconv.Itoa(i), minCachedCount, c.version(of))
+		c.addBookmarks(of, strconv.Itoa(i), []bookmark{{offset: 1, values: []any{"x"}}}, c.version(of))
 		if i%1000 == 0 {
-			c.changed(map[shelf]bool{of: true})
+			c.changed(map[partition]bool{of: true})
 		}
-		if n := total(); i%997 == 0 && (n > maxKept || n != c.kept) {
-			t.Fatalf("%d are kept, %d as it is told, at most %d may be", n, c.kept, maxKept)
+		if n := total(); i%997 == 0 && (n > maxCacheEntries || n != c.entries) {
+			t.Fatalf("%d entries are cached, counted as %d; want at most %d", n, c.entries, maxCacheEntries)
 		}
 	}
-	if c.changed(nil); total() != 0 || c.kept != 0 {
-		t.Error("not all are gone")
+	if c.changed(nil); total() != 0 || c.entries != 0 {
+		t.Errorf("%d entries after a change of everything, counted as %d; want 0", total(), c.entries)
 	}
 }
 
-// TestMigratedValues: a field that is declared later has the values that a write would have given it.
+// TestMigratedValues: a field that is declared later gets the values that a write would have given it.
 func TestMigratedValues(t *testing.T) {
 	t.Parallel()
 	for _, v := range []struct {
@@ -325,12 +329,15 @@ func TestMigratedValues(t *testing.T) {
 		raw  string
 		want any
 	}{
-		{driver.String, `"a"`, "a"}, {driver.String, `""`, nil}, {driver.Date, `""`, nil}, {driver.Any, `""`, nil}, {driver.String, `0`, nil}, {driver.String, ``, nil},
-		{driver.Time, `5`, int64(5)}, {driver.Time, `0`, nil}, {driver.Time, `"1970-01-01T00:00:00Z"`, nil}, {driver.Time, `"1970-01-01T00:00:01Z"`, int64(1000)},
-		{driver.Int, `0`, int64(0)}, {driver.Bool, `false`, false}, {driver.Strings, `[]`, nil}, {driver.Strings, `["a"]`, []string{"a"}},
+		{driver.String, `"a"`, "a"}, {driver.String, `""`, nil}, {driver.String, `0`, nil}, {driver.String, ``, nil},
+		{driver.Date, `""`, nil}, {driver.Any, `""`, nil},
+		{driver.Time, `5`, int64(5)}, {driver.Time, `0`, nil},
+		{driver.Time, `"1970-01-01T00:00:00Z"`, nil}, {driver.Time, `"1970-01-01T00:00:01Z"`, int64(1000)},
+		{driver.Int, `0`, int64(0)}, {driver.Bool, `false`, false},
+		{driver.Strings, `[]`, nil}, {driver.Strings, `["a"]`, []string{"a"}},
 	} {
 		if got := fromJSON(v.typ, json.RawMessage(v.raw)); !reflect.DeepEqual(got, v.want) {
-			t.Errorf("%v of type %v: %v, want %v", v.raw, v.typ, got, v.want)
+			t.Errorf("fromJSON(%v, %s) = %v, want %v", v.typ, v.raw, got, v.want)
 		}
 	}
 }
@@ -340,22 +347,22 @@ const (
 	crashShared = "TENANTRY_TEST_CRASH_SHARED"
 )
 
-// TestCrashWriter is the process that TestKilledProcessLosesNothing kills.
+// TestCrashWriter runs in the process that TestKilledProcessLosesNothing kills.
 func TestCrashWriter(t *testing.T) {
 	dir := os.Getenv(crashDir)
 	if dir == "" {
 		t.Skip("runs as a child of TestKilledProcessLosesNothing")
 	}
 	e := openEngine(t, Options{Dir: dir, Shared: os.Getenv(crashShared) != ""})
-	c := crashing()
+	c := crashCollection()
 	ws := openWorkspace(t, e, "w", c)
 	start, err := ws.Counter(t.Context(), "round", 100_000, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	go func() { // makes and drops an index as long as the process lives
+	go func() { // builds and drops an index repeatedly
 		for ; t.Context().Err() == nil; time.Sleep(time.Millisecond) {
-			e.makeIndex(t.Context(), fieldJob{w: ws, t: ws.tables["people"], key: fieldKey{ws.space.id, "people", "", "score"}})
+			e.buildIndex(t.Context(), indexJob{w: ws, t: ws.tables["people"], key: fieldKey{ws.space.id, "people", "", "score"}})
 			ws.file.dropUnused(t.Context(), time.Now())
 			ws.file.deleteDropped(time.Now().Add(time.Hour))
 		}
@@ -382,8 +389,8 @@ func TestCrashWriter(t *testing.T) {
 	wg.Wait()
 }
 
-// crashing are people with lists and an organization's own fields.
-func crashing() *driver.Collection {
+// crashCollection returns people with lists and custom fields.
+func crashCollection() *driver.Collection {
 	c := tagged()
 	c.Custom, c.Rides = true, []string{"teams"}
 	return c
@@ -394,9 +401,9 @@ func TestKilledProcessLosesNothing(t *testing.T) { inBoth(t, testKilledProcessLo
 func testKilledProcessLosesNothing(t *testing.T, shared bool) {
 	dir := t.TempDir()
 	var acknowledged []string
-	c := crashing()
+	c := crashCollection()
 	e := openEngine(t, Options{Shared: shared, Dir: dir})
-	before := make([]driver.Write, 2*leastIndexed)
+	before := make([]driver.Write, 2*minIndexedDocuments)
 	for i := range before {
 		before[i] = person(c, i)
 		before[i].Doc.Values = append(before[i].Doc.Values, []string{"t"})
@@ -409,17 +416,19 @@ func testKilledProcessLosesNothing(t *testing.T, shared bool) {
 		e := openEngine(t, Options{Shared: shared, Dir: dir})
 		ws := openWorkspace(t, e, "w", c)
 		for _, id := range acknowledged {
-			if docs, err := ws.Find(t.Context(), driver.Query{Collection: c, Where: onField("id", driver.Eq, id), Limit: 1}); err != nil || len(docs) != 1 {
-				t.Fatalf("round %d: %s is lost: %v", round, id, err)
+			docs, err := ws.Find(t.Context(), driver.Query{Collection: c, Where: onField("id", driver.Eq, id), Limit: 1})
+			if err != nil || len(docs) != 1 {
+				t.Fatalf("round %d: the acknowledged document %s is lost: %v", round, id, err)
 			}
 		}
 		all, err1 := ws.Count(t.Context(), c, driver.Predicate{})
 		listed, err2 := ws.Count(t.Context(), c, onField("tags", driver.Eq, "t"))
 		if err1 != nil || err2 != nil || all != listed || all < int64(len(acknowledged)+len(before)) {
-			t.Errorf("round %d: %d documents, %d found by list, %d acknowledged, %v %v", round, all, listed, len(acknowledged), err1, err2)
+			t.Errorf("round %d: %d documents, %d found by list, %v, %v; want as many of each, and at least the %d acknowledged ones",
+				round, all, listed, err1, err2, len(acknowledged)+len(before))
 		}
-		makeField(t, ws, "score") // from where it was
-		entriesAreThose(t, ws, "score")
+		buildField(t, ws, "score") // continues
+		checkEntries(t, ws, "score")
 		if err := e.Close(); err != nil {
 			t.Fatalf("Close: %v", err)
 		}
@@ -430,7 +439,7 @@ func testKilledProcessLosesNothing(t *testing.T, shared bool) {
 	}
 }
 
-// crash runs the writer, kills it some time after its first write, and returns what it has acknowledged.
+// crash runs the writer, kills it some time after its first write, and returns the acknowledged ids.
 func crash(t *testing.T, dir string, shared bool, after time.Duration) (ids []string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -455,11 +464,12 @@ func crash(t *testing.T, dir string, shared bool, after time.Duration) (ids []st
 		}
 	}
 	if err := cmd.Wait(); err == nil {
-		t.Error("the writer ended by itself")
+		t.Error("the writer ended before it was killed")
 	}
 	return ids
 }
 
+// checkIntegrity runs SQLite's integrity check on a file.
 func checkIntegrity(t *testing.T, path string) {
 	t.Helper()
 	c, err := openConn(path, sqlite.OpenReadWrite)

@@ -11,10 +11,10 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// TestFields_AnswersAreTheSame: an index on every field that is asked for changes no answer.
-func TestFields_AnswersAreTheSame(t *testing.T) { inBoth(t, testFieldsAnswersAreTheSame) }
+// TestIndexesDoNotChangeResults runs the conformance suite with an index on every custom field that it queries.
+func TestIndexesDoNotChangeResults(t *testing.T) { inBoth(t, testIndexesDoNotChangeResults) }
 
-func testFieldsAnswersAreTheSame(t *testing.T, shared bool) {
+func testIndexesDoNotChangeResults(t *testing.T, shared bool) {
 	storetest.Run(t, func(t *testing.T) driver.Engine {
 		e, err := Open(t.Context(), Options{Shared: shared, Dir: t.TempDir(), eager: true})
 		if err != nil {
@@ -28,14 +28,15 @@ func onCustom(name string, op driver.Op, values ...any) driver.Predicate {
 	return driver.Predicate{Kids: []driver.Predicate{{Op: op, Ref: driver.Ref{Name: name, Custom: true}, Values: values}}}
 }
 
-// scored are people whose scores and plans are the organization's own fields.
+// scored returns people whose scores and plans are custom fields.
 func scored() *driver.Collection {
 	c := people()
 	c.Custom, c.Rides = true, []string{"teams"}
 	return c
 }
 
-func (f *fields) states() string {
+// states returns the number of indexes in each state.
+func (f *fieldIndexes) states() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	n := map[driver.IndexState]int{}
@@ -45,43 +46,45 @@ func (f *fields) states() string {
 	return fmt.Sprintf("%d ready, %d building, %d refused", n[driver.IndexReady], n[driver.IndexBuilding], n[driver.IndexRefused])
 }
 
-// TestFields_WhatIsAskedForGetsAnIndex: the second slow question over many documents has one made, which is read
-// alone by counts, survives the process, is told of, and goes when nobody asks for it.
-func TestFields_WhatIsAskedForGetsAnIndex(t *testing.T) {
-	inBoth(t, testFieldsWhatIsAskedForGetsAnIndex)
+// TestSlowQueriesGetAnIndex: the second slow query on many documents starts the build of an index. Counts read it
+// alone, it survives a restart, Indexes reports it, and it is dropped when it is unused.
+func TestSlowQueriesGetAnIndex(t *testing.T) {
+	inBoth(t, testSlowQueriesGetAnIndex)
 }
 
-func testFieldsWhatIsAskedForGetsAnIndex(t *testing.T, shared bool) {
+func testSlowQueriesGetAnIndex(t *testing.T, shared bool) {
 	seen := &plans{}
 	dir := t.TempDir()
 	e := openEngine(t, Options{Shared: shared, Dir: dir})
 	c := scored()
 	ws := openWorkspace(t, e, "w", c)
-	fill(t, ws, c, leastIndexed)
+	fill(t, ws, c, minIndexedDocuments)
 	ask := func(ws *workspace, name string) {
 		t.Helper()
 		n, err := ws.Count(t.Context(), c, onCustom(name, driver.Eq, int64(7)))
-		if err != nil || n != leastIndexed/100 {
-			t.Fatalf("got %d, %v, want no error and n = %v", n, err, leastIndexed/100)
+		if err != nil || n != minIndexedDocuments/100 {
+			t.Fatalf("Count = %d, %v; want %d", n, err, minIndexedDocuments/100)
 		}
 	}
 	slow := func(name string, took time.Duration) []fieldKey {
-		return ws.file.fields.asked(&statement{t: ws.tables["people"], ws: ws.space.id, sought: []string{name}}, took, false)
+		s := &statement{t: ws.tables["people"], ws: ws.space.id, indexable: []string{name}}
+		return ws.file.indexes.noteQuery(s, took, false)
 	}
 	if len(slow("other", slowScan-1)) != 0 || len(slow("other", slowScan)) != 0 || len(slow("other", slowScan)) != 1 {
-		t.Error("it is not the second slow question that wants an index")
+		t.Error("an index is not requested by exactly the second slow query")
 	}
 	ask(ws, "score")
-	for deadline := time.Now().Add(time.Minute); ws.file.fields.states() != "1 ready, 0 building, 0 refused"; time.Sleep(time.Millisecond) {
-		ws.want(ws.tables["people"], slow("score", slowScan))
+	for deadline := time.Now().Add(time.Minute); ws.file.indexes.states() != "1 ready, 0 building, 0 refused"; time.Sleep(time.Millisecond) {
+		ws.buildIndexes(ws.tables["people"], slow("score", slowScan))
 		if time.Now().After(deadline) {
-			t.Fatal(ws.file.fields.states())
+			t.Fatal(ws.file.indexes.states())
 		}
 	}
 	ask(ws, "score")
 	found, err := e.Indexes(t.Context())
-	if err != nil || len(found) != 1 || found[0] != (driver.IndexStatus{Database: "w", Collection: "people", Index: "score", State: driver.IndexReady}) {
-		t.Errorf("got %+v, %v, want no error and len(found) = 1", found, err)
+	want := driver.IndexStatus{Database: "w", Collection: "people", Index: "score", State: driver.IndexReady}
+	if err != nil || len(found) != 1 || found[0] != want {
+		t.Errorf("Indexes = %+v, %v; want %+v", found, err, want)
 	}
 	if err := e.Close(); err != nil {
 		t.Fatal(err)
@@ -92,34 +95,34 @@ func testFieldsWhatIsAskedForGetsAnIndex(t *testing.T, shared bool) {
 	ws = openWorkspace(t, e, "w", c)
 	ask(ws, "score")
 	if all := fmt.Sprint(seen.take()); !strings.Contains(all, "SEARCH e:people USING PRIMARY KEY") || strings.Contains(all, "c:people USING") {
-		t.Errorf("the count reads more than the index: %s", all)
+		t.Errorf("plan of the count = %s, want the index alone", all)
 	}
-	if got := ws.file.fields.states(); got != "1 ready, 0 building, 0 refused" {
-		t.Errorf("opened again: %s", got)
+	if got := ws.file.indexes.states(); got != "1 ready, 0 building, 0 refused" {
+		t.Errorf("indexes after a restart: %s, want 1 ready", got)
 	}
 	ws.file.dropUnused(t.Context(), time.Now().Add(-time.Hour))
 	ask(ws, "score")
-	if got := ws.file.fields.states(); got != "1 ready, 0 building, 0 refused" {
-		t.Errorf("used a moment ago: %s", got)
+	if got := ws.file.indexes.states(); got != "1 ready, 0 building, 0 refused" {
+		t.Errorf("indexes after a recent use: %s, want 1 ready", got)
 	}
 	key := fieldKey{ws.space.id, "people", "", "score"}
-	ws.file.fields.indexedBy(key).noted -= int64(2 * fieldNoted)
-	alter(t, ws, "UPDATE fields SET used = used - ?1", int64(2*fieldNoted/time.Second))
-	for deadline := time.Now().Add(time.Minute); columnOf(t, ws, 0, noted)[0] < fmt.Sprint(time.Now().Add(-fieldNoted).Unix()); time.Sleep(time.Millisecond) {
+	ws.file.indexes.indexedBy(key).storedUse -= int64(2 * useInterval)
+	alter(t, ws, "UPDATE fields SET used = used - ?1", int64(2*useInterval/time.Second))
+	for deadline := time.Now().Add(time.Minute); columnOf(t, ws, 0, noted)[0] < fmt.Sprint(time.Now().Add(-useInterval).Unix()); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("the file does not know that it was used")
+			t.Fatal("the last use is not stored in the file")
 		}
 	}
-	// When it was used last is what the file says, though the program is started anew.
-	last := time.Now().Add(-fieldUnused + time.Hour)
+	// After a restart the last use is read from the file.
+	last := time.Now().Add(-unusedAfter + time.Hour)
 	if err := e.Close(); err != nil {
 		t.Fatal(err)
 	}
 	e = openEngine(t, Options{Shared: shared, Dir: dir})
 	ws = openWorkspace(t, e, "w", c)
-	again := ws.file.fields.indexedBy(key)
-	if age := time.Since(time.Unix(0, again.used.Load())); age < time.Microsecond || age > time.Minute {
-		t.Errorf("it was used %v ago", age)
+	again := ws.file.indexes.indexedBy(key)
+	if age := time.Since(time.Unix(0, again.lastUsed.Load())); age < time.Microsecond || age > time.Minute {
+		t.Errorf("last use %v ago, want less than a minute", age)
 	}
 	alter(t, ws, "UPDATE fields SET used = ?1", last.Unix())
 	if err := e.Close(); err != nil {
@@ -127,60 +130,64 @@ func testFieldsWhatIsAskedForGetsAnIndex(t *testing.T, shared bool) {
 	}
 	e = openEngine(t, Options{Shared: shared, Dir: dir})
 	ws = openWorkspace(t, e, "w", c)
-	if got := time.Unix(0, ws.file.fields.indexedBy(fieldKey{ws.space.id, "people", "", "score"}).used.Load()); got.Unix() != last.Unix() {
-		t.Errorf("it was used at %v, not %v", got, last)
+	stored := ws.file.indexes.indexedBy(fieldKey{ws.space.id, "people", "", "score"})
+	if got := time.Unix(0, stored.lastUsed.Load()); got.Unix() != last.Unix() {
+		t.Errorf("last use = %v, want %v", got, last)
 	}
 	ws.file.dropUnused(t.Context(), last.Add(2*time.Hour))
-	if got, kept := ws.file.fields.states(), columnOf(t, ws, 0, "SELECT count(*) FROM \"e:people\""); got != "0 ready, 0 building, 0 refused" || kept[0] != fmt.Sprint(leastIndexed) {
-		t.Errorf("unused before it was started: %s, %s entries, which a question may be about to read", got, kept)
+	got, kept := ws.file.indexes.states(), columnOf(t, ws, 0, `SELECT count(*) FROM "e:people"`)
+	if got != "0 ready, 0 building, 0 refused" || kept[0] != fmt.Sprint(minIndexedDocuments) {
+		t.Errorf("unused index after a restart: %s, %s entries; want it dropped, with the entries that a query may still read",
+			got, kept)
 	}
 	deleteDropped(t, ws)
-	makeField(t, ws, "score")
+	buildField(t, ws, "score")
 	if err := e.Close(); err != nil {
 		t.Fatal(err)
 	}
 	e = openEngine(t, Options{Shared: shared, Dir: dir, idleInterval: 5 * time.Millisecond})
 	ws = openWorkspace(t, e, "w", c)
-	ws.file.fields.indexedBy(fieldKey{ws.space.id, "people", "", "score"}).used.Store(time.Now().Add(-fieldUnused - time.Hour).UnixNano())
-	for deadline := time.Now().Add(time.Minute); ws.file.fields.states() != "0 ready, 0 building, 0 refused"; time.Sleep(time.Millisecond) {
+	longAgo := time.Now().Add(-unusedAfter - time.Hour)
+	ws.file.indexes.indexedBy(fieldKey{ws.space.id, "people", "", "score"}).lastUsed.Store(longAgo.UnixNano())
+	for deadline := time.Now().Add(time.Minute); ws.file.indexes.states() != "0 ready, 0 building, 0 refused"; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("unused: %s", ws.file.fields.states())
+			t.Fatalf("indexes while unused: %s, want 0 ready", ws.file.indexes.states())
 		}
 	}
 	ask(ws, "score")
 }
 
-// TestFields_AreBounded: a collection has as many as are allowed, those used last; a small one has none; and what
-// cannot be made is said.
-func TestFields_AreBounded(t *testing.T) { inBoth(t, testFieldsAreBounded) }
+// TestFieldIndexesAreBounded: a collection has at most maxFieldIndexes, the most recently used; a small one has none;
+// and an index that cannot be built is reported with the reason.
+func TestFieldIndexesAreBounded(t *testing.T) { inBoth(t, testFieldIndexesAreBounded) }
 
-func testFieldsAreBounded(t *testing.T, shared bool) {
+func testFieldIndexesAreBounded(t *testing.T, shared bool) {
 	e := openEngine(t, Options{Shared: shared, Dir: t.TempDir()})
 	c := scored()
 	ws := openWorkspace(t, e, "w", c)
 	table := ws.tables["people"]
-	job := func(i int) fieldJob {
-		return fieldJob{w: ws, t: table, key: fieldKey{ws.space.id, "people", "", fmt.Sprintf("k%d", i)}}
+	job := func(i int) indexJob {
+		return indexJob{w: ws, t: table, key: fieldKey{ws.space.id, "people", "", fmt.Sprintf("k%d", i)}}
 	}
-	e.makeIndex(t.Context(), job(0))
-	if got := ws.file.fields.states(); got != "0 ready, 0 building, 0 refused" {
-		t.Errorf("of an empty collection: %s", got)
+	e.buildIndex(t.Context(), job(0))
+	if got := ws.file.indexes.states(); got != "0 ready, 0 building, 0 refused" {
+		t.Errorf("indexes of an empty collection: %s, want none", got)
 	}
-	// However soon it is found small, nobody is left to think that it is being made.
+	// A request for an index of a small collection must not leave it in state building, even if the job runs at once.
 	for i, deadline := 0, time.Now().Add(time.Minute); i < 200; i++ {
-		for ws.want(table, []fieldKey{job(0).key}); ws.file.fields.states() != "0 ready, 0 building, 0 refused"; time.Sleep(time.Microsecond) {
+		for ws.buildIndexes(table, []fieldKey{job(0).key}); ws.file.indexes.states() != "0 ready, 0 building, 0 refused"; time.Sleep(time.Microsecond) {
 			if time.Now().After(deadline) {
-				t.Fatalf("wanted %d times: %s", i+1, ws.file.fields.states())
+				t.Fatalf("indexes after request %d: %s, want none", i+1, ws.file.indexes.states())
 			}
 		}
 	}
-	fill(t, ws, c, leastIndexed)
+	fill(t, ws, c, minIndexedDocuments)
 	for i := range maxFieldIndexes + 3 {
-		makeField(t, ws, job(i).key.key)
+		buildField(t, ws, job(i).key.name)
 	}
 	for i := range maxFieldIndexes + 3 {
-		if has := ws.file.fields.indexedBy(job(i).key) != nil; has != (i >= 3) {
-			t.Errorf("index %d: %t", i, has)
+		if has := ws.file.indexes.indexedBy(job(i).key) != nil; has != (i >= 3) {
+			t.Errorf("index %d is ready: %t, want %t", i, has, i >= 3)
 		}
 	}
 	db, err := ws.acquire(t.Context())
@@ -188,11 +195,11 @@ func testFieldsAreBounded(t *testing.T, shared bool) {
 		t.Fatal(err)
 	}
 	defer ws.file.release()
-	// Somebody else has made the custom values of one document none.
+	// Damage the custom values of one document.
 	if err := db.transact(t.Context(), t.Context(), load{}, nil, func(c *conn) error {
 		return c.exec(`UPDATE "c:people" SET custom = '{' WHERE id = (SELECT min(id) FROM "c:people")`)
-	}); err == nil { // the indexes that are there read it
-		t.Error("an index takes what is not JSON")
+	}); err == nil { // existing indexes parse it
+		t.Error("the indexes accept custom values that are not JSON")
 	}
 	ws.file.dropUnused(t.Context(), time.Now().Add(time.Hour))
 	deleteDropped(t, ws)
@@ -201,30 +208,34 @@ func testFieldsAreBounded(t *testing.T, shared bool) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	e.makeIndex(t.Context(), job(1))
-	if found, err := e.Indexes(t.Context()); err != nil || len(found) != 1 || found[0].State != driver.IndexRefused || !strings.Contains(found[0].Reason, "read every document") {
-		t.Errorf(`got %+v, %v, want no error and len(found) = 1 and found[0].State = %v and containing "read every document"`,
+	e.buildIndex(t.Context(), job(1))
+	found, err := e.Indexes(t.Context())
+	if err != nil || len(found) != 1 || found[0].State != driver.IndexRefused || !strings.Contains(found[0].Reason, "read every document") {
+		t.Errorf(`Indexes = %+v, %v; want one in state %v with a reason containing "read every document"`,
 			found, err, driver.IndexRefused)
 	}
-	var wanted int
+	var requested int
 	for i := range 2 * maxFields {
-		wanted += len(ws.file.fields.asked(&statement{t: table, ws: ws.space.id, sought: []string{fmt.Sprintf("f%d", i)}}, time.Second, false))
+		s := &statement{t: table, ws: ws.space.id, indexable: []string{fmt.Sprintf("f%d", i)}}
+		requested += len(ws.file.indexes.noteQuery(s, time.Second, false))
 	}
-	if n := len(ws.file.fields.all); n > maxFields+1 || wanted != 0 {
-		t.Errorf("%d fields are watched, %d wanted", n, wanted)
+	if n := len(ws.file.indexes.all); n > maxFields+1 || requested != 0 {
+		t.Errorf("%d fields are counted, %d indexes requested; want at most %d and 0", n, requested, maxFields+1)
 	}
 }
 
-// TestFields_ConcernNobodyElse: an index is measured when it is made and with the others later, and what does not
-// ask for its field is asked as before. The planner would take one for the other.
-func TestFields_ConcernNobodyElse(t *testing.T) { inBoth(t, testFieldsConcernNobodyElse) }
+// TestFieldIndexDoesNotChangeOtherPlans: an index is analyzed when it is built and with the others later, and queries
+// on other fields keep their plans. Without statistics the planner could confuse indexes.
+func TestFieldIndexDoesNotChangeOtherPlans(t *testing.T) {
+	inBoth(t, testFieldIndexDoesNotChangeOtherPlans)
+}
 
-func testFieldsConcernNobodyElse(t *testing.T, shared bool) {
+func testFieldIndexDoesNotChangeOtherPlans(t *testing.T, shared bool) {
 	seen := &plans{}
 	e := openEngine(t, Options{Shared: shared, Observe: seen.add})
 	c := scored()
 	ws := openWorkspace(t, e, "w", c)
-	fill(t, ws, c, analyzeEvery) // so that the others are measured
+	fill(t, ws, c, analyzeEvery) // so that the other indexes have statistics
 	ask := func(by string, where driver.Predicate) (sql string) {
 		t.Helper()
 		e.observed.Clear()
@@ -233,21 +244,23 @@ func testFieldsConcernNobodyElse(t *testing.T, shared bool) {
 		}
 		all := seen.take()
 		if len(all) != 1 || !strings.Contains(fmt.Sprint(all), by) {
-			t.Fatalf("not by %s: %s", by, all)
+			t.Fatalf("plans = %s, want one by %s", all, by)
 		}
 		return all[0].SQL
 	}
 	without := onField("name", driver.Contains, "77")
 	before := ask("COVERING INDEX i:people:name", without)
-	makeField(t, ws, "score")
+	buildField(t, ws, "score")
 	for range 2 {
 		if sql := ask("COVERING INDEX i:people:name", without); sql != before {
-			t.Errorf("%s is asked as %s", before, sql)
+			t.Errorf("statement = %s, want %s", sql, before)
 		}
 		ask("SEARCH e:people USING PRIMARY KEY", onCustom("score", driver.Eq, int64(7)))
 		ask("SEARCH e:people USING PRIMARY KEY", driver.Predicate{Kids: []driver.Predicate{without, onCustom("score", driver.Gt, int64(50))}})
-		if stats := columnOf(t, ws, 0, "SELECT stat FROM sqlite_stat1 WHERE tbl = 'e:people'"); len(stats) != 1 || !strings.HasPrefix(stats[0], map[bool]string{true: "10000 10000 2001 96 ", false: "10000 2001 96 "}[shared]) {
-			t.Errorf("measured as %q", stats)
+		want := map[bool]string{true: "10000 10000 2001 96 ", false: "10000 2001 96 "}[shared]
+		stats := columnOf(t, ws, 0, "SELECT stat FROM sqlite_stat1 WHERE tbl = 'e:people'")
+		if len(stats) != 1 || !strings.HasPrefix(stats[0], want) {
+			t.Errorf("statistics = %q, want %q", stats, want)
 		}
 		writes := make([]driver.Write, analyzeEvery)
 		for i := range writes {
@@ -260,30 +273,32 @@ func testFieldsConcernNobodyElse(t *testing.T, shared bool) {
 	}
 }
 
-// TestFields_CountsReadNothingButTheIndex: it has what a count needs, unless that is too much.
-func TestFields_CountsReadNothingButTheIndex(t *testing.T) {
-	inBoth(t, testFieldsCountsReadNothingButTheIndex)
+// TestCountsReadOnlyTheFieldIndex: entries include everything that a count needs, unless custom values are large.
+func TestCountsReadOnlyTheFieldIndex(t *testing.T) {
+	inBoth(t, testCountsReadOnlyTheFieldIndex)
 }
 
-func testFieldsCountsReadNothingButTheIndex(t *testing.T, shared bool) {
+func testCountsReadOnlyTheFieldIndex(t *testing.T, shared bool) {
 	seen := &plans{}
 	dir := t.TempDir()
 	e := openEngine(t, Options{Shared: shared, Dir: dir, Observe: seen.add})
 	c := scored()
 	ws := openWorkspace(t, e, "w", c)
-	fill(t, ws, c, leastIndexed)
-	// reads is how many tables and indexes are read by a count of the kind that has most entries.
+	fill(t, ws, c, minIndexedDocuments)
+	// reads checks how many tables and indexes a count with several conditions reads.
 	reads := func(want int) {
 		t.Helper()
 		e.observed.Clear()
 		seen.take()
-		where := driver.Predicate{Kids: []driver.Predicate{onField("teams", driver.Ne, "blue"), onCustom("score", driver.Gt, int64(90)), onCustom("plan", driver.Contains, "gold")}}
-		if n, err := ws.Count(t.Context(), c, where); err != nil || n != leastIndexed*9/100 {
-			t.Fatalf("got %d, %v, want no error and n = %v", n, err, leastIndexed*9/100)
+		where := driver.Predicate{Kids: []driver.Predicate{
+			onField("teams", driver.Ne, "blue"), onCustom("score", driver.Gt, int64(90)), onCustom("plan", driver.Contains, "gold"),
+		}}
+		if n, err := ws.Count(t.Context(), c, where); err != nil || n != minIndexedDocuments*9/100 {
+			t.Fatalf("Count = %d, %v; want %d", n, err, minIndexedDocuments*9/100)
 		}
 		all, n := seen.take(), 0
 		if len(all) != 1 || !strings.Contains(fmt.Sprint(all), "SEARCH e:people USING PRIMARY KEY") {
-			t.Fatalf("not by the index: %v", all)
+			t.Fatalf("plans = %v, want one by the index", all)
 		}
 		for _, code := range columnOf(t, ws, 1, "EXPLAIN "+all[0].SQL) {
 			if code == "OpenRead" {
@@ -291,48 +306,58 @@ func testFieldsCountsReadNothingButTheIndex(t *testing.T, shared bool) {
 			}
 		}
 		if n != want {
-			t.Errorf("a count reads %d, want %d", n, want)
+			t.Errorf("a count reads %d tables and indexes, want %d", n, want)
 		}
 	}
-	makeField(t, ws, "score")
+	buildField(t, ws, "score")
 	reads(1)
-	writes := make([]driver.Write, leastIndexed)
+	writes := make([]driver.Write, minIndexedDocuments)
 	for i := range writes {
 		writes[i] = person(c, i)
 		writes[i].Op = driver.Put
-		writes[i].Doc.Custom = []byte(fmt.Sprintf(`{"plan":"gold","score":%d,"note":%q}`, i%100, strings.Repeat("x", maxRiding)))
+		writes[i].Doc.Custom = []byte(fmt.Sprintf(`{"plan":"gold","score":%d,"note":%q}`, i%100, strings.Repeat("x", maxCoveredCustom)))
 	}
 	if err := ws.Write(t.Context(), writes); err != nil {
 		t.Fatal(err)
 	}
 	reads(1)
 	ws.file.dropUnused(t.Context(), time.Now().Add(time.Hour))
-	makeField(t, ws, "score")
+	buildField(t, ws, "score")
 	reads(2)
 }
 
-// TestFields_SortsFollowTheIndex: a page in the order of a defined field is read from its index, which slow ones want.
-func TestFields_SortsFollowTheIndex(t *testing.T) { inBoth(t, testFieldsSortsFollowTheIndex) }
+// TestSortsUseTheFieldIndex: a page in the order of a custom field is read from its index, and slow queries request
+// one.
+func TestSortsUseTheFieldIndex(t *testing.T) { inBoth(t, testSortsUseTheFieldIndex) }
 
-func testFieldsSortsFollowTheIndex(t *testing.T, shared bool) {
+func testSortsUseTheFieldIndex(t *testing.T, shared bool) {
 	seen, dir := &plans{}, t.TempDir()
 	e := openEngine(t, Options{Shared: shared, Dir: dir, Observe: seen.add})
 	c := scored()
 	ws := openWorkspace(t, e, "w", c)
-	fill(t, ws, c, leastIndexed)
+	fill(t, ws, c, minIndexedDocuments)
 	score := driver.Ref{Name: "score", Custom: true, Type: driver.Float}
+	id := driver.Ref{Name: "id"}
+	from := driver.Predicate{Kids: []driver.Predicate{
+		onCustom("score", driver.From, int64(5)),
+		{Op: driver.Or, Kids: []driver.Predicate{onCustom("score", driver.Ne, int64(5)), onField("id", driver.Gt, "x")}},
+	}}
 	pages := func(ws *workspace) (all string) {
 		for _, q := range []driver.Query{
-			{Sort: []driver.Order{{Ref: score}}}, {Sort: []driver.Order{{Ref: score, Desc: true}, {Ref: driver.Ref{Name: "id"}, Desc: true}}}, {Sort: []driver.Order{{Ref: score}}, Offset: deepPage},
+			{Sort: []driver.Order{{Ref: score}}},
+			{Sort: []driver.Order{{Ref: score, Desc: true}, {Ref: id, Desc: true}}},
+			{Sort: []driver.Order{{Ref: score}}, Offset: deepPage},
 			{Where: onField("teams", driver.Ne, "blue"), Sort: []driver.Order{{Ref: score}}},
-			{Where: driver.Predicate{Kids: []driver.Predicate{onCustom("score", driver.From, int64(5)), {Op: driver.Or, Kids: []driver.Predicate{onCustom("score", driver.Ne, int64(5)), onField("id", driver.Gt, "x")}}}}, Sort: []driver.Order{{Ref: score}}},
+			{Where: from, Sort: []driver.Order{{Ref: score}}},
 		} {
 			q.Collection, q.Limit = c, 10
 			if _, err := ws.Find(t.Context(), q); err != nil {
 				t.Fatal(err)
 			}
 			for _, p := range seen.take() {
-				if plan := strings.Join(p.Lines, "\n"); !strings.Contains(plan, "SEARCH e:people USING PRIMARY KEY") || strings.Count(plan, "TEMP B-TREE") > 1 { // that of the documents of the page
+				plan := strings.Join(p.Lines, "\n")
+				// One sort is allowed: that of the documents of the page.
+				if !strings.Contains(plan, "SEARCH e:people USING PRIMARY KEY") || strings.Count(plan, "TEMP B-TREE") > 1 {
 					all += p.SQL + "\n" + plan + "\n"
 				}
 			}
@@ -340,59 +365,60 @@ func testFieldsSortsFollowTheIndex(t *testing.T, shared bool) {
 		return all
 	}
 	s, err := ws.compileQuery(ws.tables["people"], driver.Query{Collection: c, Sort: []driver.Order{{Ref: score}}, Limit: 10}, nil)
-	if err != nil || len(s.sought) != 1 {
-		t.Errorf("%v, %v: no index is wanted", s.sought, err)
+	if err != nil || len(s.indexable) != 1 {
+		t.Errorf("indexable = %v, %v; want [score]", s.indexable, err)
 	}
-	makeField(t, ws, "score")
+	buildField(t, ws, "score")
 	e.observed.Clear()
 	if all := pages(ws); all != "" {
-		t.Errorf(`got %v, want ""`, all)
+		t.Errorf("plans that do not follow the index: %v, want none", all)
 	}
 }
 
-// makeField makes the index on a field of people.
-func makeField(t *testing.T, ws *workspace, name string) {
+// buildField builds the index on a field of people.
+func buildField(t *testing.T, ws *workspace, name string) {
 	t.Helper()
 	key := fieldKey{ws.space.id, "people", "", name}
-	for tries := 0; ws.file.fields.indexedBy(key) == nil && tries < 100; tries++ { // a busy machine takes longer than a step may
-		ws.engine.makeIndex(t.Context(), fieldJob{w: ws, t: ws.tables["people"], key: key})
+	for tries := 0; ws.file.indexes.indexedBy(key) == nil && tries < 100; tries++ { // steps may time out on a busy machine
+		ws.engine.buildIndex(t.Context(), indexJob{w: ws, t: ws.tables["people"], key: key})
 	}
 }
 
-// deleteDropped has the entries of indexes deleted that were dropped.
+// deleteDropped deletes the entries of dropped indexes, and checks that none is left.
 func deleteDropped(t *testing.T, ws *workspace) {
 	t.Helper()
 	ws.file.deleteDropped(time.Now().Add(time.Hour))
 	for deadline := time.Now().Add(time.Minute); len(columnOf(t, ws, 0, "SELECT number FROM fields WHERE state <> 'ready'")) > 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("what was dropped is not deleted")
+			t.Fatal("dropped indexes are not deleted")
 		}
 	}
 	if left := columnOf(t, ws, 0, `SELECT DISTINCT number FROM "e:people" WHERE number NOT IN (SELECT number FROM fields)`); len(left) > 0 {
-		t.Errorf("entries of %v are left", left)
+		t.Errorf("indexes %v have entries left, want none", left)
 	}
 }
 
-// TestFieldsDifferByCase: names that differ in nothing else are those of two fields. What an earlier version made goes.
-func TestFieldsDifferByCase(t *testing.T) { inBoth(t, testFieldsDifferByCase) }
+// TestFieldNamesAreCaseSensitive: fields whose names differ only in case have an index each. Indexes of an earlier
+// version are dropped.
+func TestFieldNamesAreCaseSensitive(t *testing.T) { inBoth(t, testFieldNamesAreCaseSensitive) }
 
-func testFieldsDifferByCase(t *testing.T, shared bool) {
+func testFieldNamesAreCaseSensitive(t *testing.T, shared bool) {
 	dir := t.TempDir()
 	e := openEngine(t, Options{Shared: shared, Dir: dir})
 	c := scored()
 	ws := openWorkspace(t, e, "w", c)
-	fill(t, ws, c, leastIndexed)
+	fill(t, ws, c, minIndexedDocuments)
 	for _, name := range []string{"score", "Score", "scorE"} {
-		makeField(t, ws, name)
+		buildField(t, ws, name)
 	}
 	ask := func() {
-		for name, want := range map[string]int64{"score": leastIndexed / 100, "Score": 0} {
+		for name, want := range map[string]int64{"score": minIndexedDocuments / 100, "Score": 0} {
 			if n, err := ws.Count(t.Context(), c, onCustom(name, driver.Eq, int64(7))); n != want || err != nil {
-				t.Errorf("%s: got %d, %v, want n = %v and no error", name, n, err, want)
+				t.Errorf("Count by %s = %d, %v; want %d", name, n, err, want)
 			}
 		}
-		if ws.file.fields.states() != "3 ready, 0 building, 0 refused" {
-			t.Errorf(`got %v, want "3 ready, 0 building, 0 refused"`, ws.file.fields.states())
+		if got := ws.file.indexes.states(); got != "3 ready, 0 building, 0 refused" {
+			t.Errorf("indexes: %s, want 3 ready", got)
 		}
 	}
 	ask()
@@ -403,7 +429,7 @@ func testFieldsDifferByCase(t *testing.T, shared bool) {
 	e = openEngine(t, Options{Shared: shared, Dir: dir})
 	ws = openWorkspace(t, e, "w", c)
 	if ask(); len(columnOf(t, ws, 0, "SELECT name FROM sqlite_schema WHERE name GLOB 'x:*'")) != 0 {
-		t.Error("an index of an earlier version is kept")
+		t.Error("an index of an earlier version remains")
 	}
 }
 
@@ -420,7 +446,7 @@ func alter(t *testing.T, ws *workspace, sql string, args ...any) {
 	}
 }
 
-// columnOf returns a column of what a reader of the workspace's file answers.
+// columnOf returns a column of the rows of a statement, run by a reader of the workspace's file.
 func columnOf(t *testing.T, ws *workspace, column int, sql string) (values []string) {
 	t.Helper()
 	db, err := ws.acquire(t.Context())
@@ -443,20 +469,20 @@ func columnOf(t *testing.T, ws *workspace, column int, sql string) (values []str
 	return values
 }
 
-// TestFields_WithoutIndexDocumentsAreReadAsTheyLie: what no index leads to a few of is read from the first document to
-// the last, and looked up by none, whatever one has of what was deleted.
-func TestFields_WithoutIndexDocumentsAreReadAsTheyLie(t *testing.T) {
-	inBoth(t, testFieldsWithoutIndexDocumentsAreReadAsTheyLie)
+// TestUnindexedQueriesScanTheTable: a query for which no index selects few documents reads the table from beginning to
+// end, and does not look documents up by an index, such as that on deletion.
+func TestUnindexedQueriesScanTheTable(t *testing.T) {
+	inBoth(t, testUnindexedQueriesScanTheTable)
 }
 
-func testFieldsWithoutIndexDocumentsAreReadAsTheyLie(t *testing.T, shared bool) {
+func testUnindexedQueriesScanTheTable(t *testing.T, shared bool) {
 	seen := &plans{}
 	e := openEngine(t, Options{Shared: shared, Observe: seen.add})
 	c := scored()
 	c.Fields = append(c.Fields, driver.Field{Name: "deleted", Type: driver.Bool})
 	c.Indexes = append(c.Indexes, driver.Index{Name: "deleted", Fields: []string{"deleted", "created"}})
 	ws := openWorkspace(t, e, "w", c)
-	batch := make([]driver.Write, analyzeEvery) // so that they are measured
+	batch := make([]driver.Write, analyzeEvery) // so that there are statistics
 	for i := range batch {
 		batch[i] = person(c, i)
 		batch[i].Doc.Values = append(batch[i].Doc.Values, i%10 == 0)
@@ -466,6 +492,9 @@ func testFieldsWithoutIndexDocumentsAreReadAsTheyLie(t *testing.T, shared bool) 
 	}
 	live, score := onField("deleted", driver.Eq, false), onCustom("score", driver.Eq, int64(7))
 	all := func(kids ...driver.Predicate) driver.Predicate { return driver.Predicate{Kids: kids} }
+	either := driver.Predicate{Op: driver.Or, Kids: []driver.Predicate{
+		onField("name", driver.Eq, "Person 55433"), onField("email", driver.Eq, "p0000107@example.org"),
+	}}
 	for _, q := range []struct {
 		where driver.Predicate
 		by    string
@@ -474,20 +503,25 @@ func testFieldsWithoutIndexDocumentsAreReadAsTheyLie(t *testing.T, shared bool) 
 		{all(live, score), "c:people USING PRIMARY KEY", analyzeEvery / 100},
 		{score, "c:people USING PRIMARY KEY", analyzeEvery / 100},
 		{all(live, score, onField("name", driver.Eq, "Person 55433")), "INDEX i:people:name", 1},
-		{all(live, score, driver.Predicate{Op: driver.Or, Kids: []driver.Predicate{onField("name", driver.Eq, "Person 55433"), onField("email", driver.Eq, "p0000107@example.org")}}), "INDEX i:people:name", 2},
+		{all(live, score, either), "INDEX i:people:name", 2},
 		{live, "INDEX i:people:", analyzeEvery * 9 / 10},
 	} {
 		e.observed.Clear()
 		seen.take()
 		n, err := ws.Count(t.Context(), c, q.where)
 		if plan := fmt.Sprint(seen.take()); err != nil || n != q.want || !strings.Contains(plan, q.by) {
-			t.Errorf("%d, want %d by %s, %v: %s", n, q.want, q.by, err, plan)
+			t.Errorf("Count = %d, %v, by %s; want %d by %s", n, err, plan, q.want, q.by)
 		}
 	}
 	e.observed.Clear()
-	rows, err := ws.Aggregate(t.Context(), driver.Aggregation{Collection: c, Where: live, Groups: []driver.Group{{Ref: driver.Ref{Name: "plan", Custom: true}}}, Measures: []driver.Measure{{Op: driver.Count}}})
-	if plan := fmt.Sprint(seen.take()); err != nil || len(rows) != 1 || rows[0][1] != int64(analyzeEvery*9/10) || !strings.Contains(plan, "c:people USING PRIMARY KEY") {
-		t.Errorf(`got %v, %v: %s, want no error and len(rows) = 1 and rows[0][1] = %v and containing "c:people USING PRIMARY KEY"`,
-			rows, err, plan, int64(analyzeEvery*9/10))
+	rows, err := ws.Aggregate(t.Context(), driver.Aggregation{
+		Collection: c,
+		Where:      live,
+		Groups:     []driver.Group{{Ref: driver.Ref{Name: "plan", Custom: true}}},
+		Measures:   []driver.Measure{{Op: driver.Count}},
+	})
+	want, plan := int64(analyzeEvery*9/10), fmt.Sprint(seen.take())
+	if err != nil || len(rows) != 1 || rows[0][1] != want || !strings.Contains(plan, "c:people USING PRIMARY KEY") {
+		t.Errorf("Aggregate = %v, %v, by %s; want one row with the count %d by c:people USING PRIMARY KEY", rows, err, plan, want)
 	}
 }

@@ -13,41 +13,44 @@ import (
 	"tenantry/internal/cache"
 )
 
-// shut is the count of users of a file whose database is closed.
-const shut = -1 << 40
+// closedRefs is the value of file.refs while the database is closed.
+const closedRefs = -1 << 40
 
-// file is a workspace's database file, which is opened when used and closed when others need the slot.
+// file is a database file. Its database is opened on use, and closed when it is idle or when another file needs its
+// slot.
 type file struct {
 	engine *Engine
 	name   string
 	path   string
-	refs   atomic.Int64 // calls that use db; below zero: closed
+	refs   atomic.Int64 // number of calls that use db; negative: closed
 	used   atomic.Int64 // time of the last use, Unix nanoseconds
-	// turn is held by whoever opens, migrates, closes or removes.
-	turn     chan struct{}
-	db       *database
-	prepared *schema // what the file is to hold; nil before the first opening
-	owner    string  // whose it was then
-	removed  bool
-	fields   fields
-	alone    space                     // of the workspace that has the file to itself
-	parts    cache.Weak[string, space] // of that workspace, by party; see Part
-	parties  atomic.Int64              // how many were told apart
-	cleared  atomic.Bool               // see clearLater
-	late     atomic.Bool               // it is to be prepared by who has the time
-	examined time.Time                 // when it was last found whole; guarded by the engine's lock
+	// mutex is held to open, migrate, close or remove the file. It guards the fields down to removed; db may also be read
+	// by a caller that has retained it.
+	mutex     chan struct{}
+	db        *database
+	prepared  *schema // what the file was last migrated to; nil before the first opening
+	owner     string  // of the file at that time
+	removed   bool
+	indexes   fieldIndexes
+	alone     space                     // the workspace of a file that is not shared
+	parts     cache.Weak[string, space] // the parts of that workspace, by party; see Part
+	parties   atomic.Int64              // the last number given to a part
+	cleared   atomic.Bool               // see clearLater
+	preparing atomic.Bool               // a background job is going to prepare it
+	examined  time.Time                 // when it was last found intact; guarded by the engine's lock
 }
 
 func newFile(e *Engine, name string) *file {
-	f := &file{engine: e, name: name, path: e.own(name), turn: make(chan struct{}, 1), alone: space{name: name}}
-	f.fields.tell = func(some bool) { e.hold(f, some) }
-	f.alone.open(e)
-	f.refs.Store(shut)
+	f := &file{engine: e, name: name, path: e.ownPath(name), mutex: make(chan struct{}, 1), alone: space{name: name}}
+	f.indexes.onChange = func(some bool) { e.trackIndexed(f, some) }
+	f.alone.initLanes(e)
+	f.refs.Store(closedRefs)
 	return f
 }
 
 func (f *file) lastUsed() time.Time { return time.Unix(0, f.used.Load()) }
 
+// retain counts the caller as a user of db, if the database is open. release or unref must follow.
 func (f *file) retain() bool {
 	for {
 		n := f.refs.Load()
@@ -60,13 +63,14 @@ func (f *file) retain() bool {
 	}
 }
 
+// release ends a use of db.
 func (f *file) release() {
 	f.used.Store(time.Now().UnixNano())
-	f.leave()
+	f.unref()
 }
 
-// leave is release by those whose use does not count.
-func (f *file) leave() {
+// unref ends a use of db by maintenance, which does not keep the database from being closed as idle.
+func (f *file) unref() {
 	if f.refs.Add(-1) == 0 && f.engine.waiters.Load() > 0 {
 		select {
 		case f.engine.freed <- struct{}{}:
@@ -77,16 +81,16 @@ func (f *file) leave() {
 
 func (f *file) lock(ctx context.Context) error {
 	select {
-	case f.turn <- struct{}{}:
+	case f.mutex <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-func (f *file) unlock() { <-f.turn }
+func (f *file) unlock() { <-f.mutex }
 
-// acquire returns the open database; release must follow.
+// acquire returns the database, which it opens if necessary. release or unref must follow.
 func (f *file) acquire(ctx context.Context) (*database, error) {
 	if f.retain() {
 		return f.opened()
@@ -107,7 +111,7 @@ func (f *file) opened() (*database, error) {
 	return f.db, nil
 }
 
-// acquireLocked opens the database, if it is not open, for a file that is to hold the schema.
+// acquireLocked returns the database, which it opens and migrates to the schema if it is closed. f.mutex is held.
 func (f *file) acquireLocked(ctx context.Context, o *driver.Opening, s *schema) (*database, error) {
 	if f.retain() {
 		return f.opened()
@@ -120,14 +124,14 @@ func (f *file) acquireLocked(ctx context.Context, o *driver.Opening, s *schema) 
 	}
 	var db *database
 	var err error
-	if f.prepared != nil { // it was there before
+	if f.prepared != nil { // it existed before, so it must not be created again
 		err = missing(f.path)
 	}
 	if err == nil {
 		db, err = openDatabase(ctx, f.engine, f.path, o, s)
 	}
 	if err == nil {
-		if err = f.fields.load(ctx, db); err != nil {
+		if err = f.indexes.load(ctx, db); err != nil {
 			err = errors.Join(err, db.close())
 		}
 	}
@@ -142,7 +146,7 @@ func (f *file) acquireLocked(ctx context.Context, o *driver.Opening, s *schema) 
 	return db, nil
 }
 
-// publish makes db the file's open database with one user, unless the engine has been closed.
+// publish makes db the file's open database with one user. It returns false if the engine has been closed.
 func (f *file) publish(db *database) bool {
 	f.engine.mu.Lock()
 	defer f.engine.mu.Unlock()
@@ -155,49 +159,49 @@ func (f *file) publish(db *database) bool {
 	return true
 }
 
-// prepare brings the file up to date with the schema, and makes it its owner's. Where that takes longer than the caller
-// has, it is done all the same: who comes next would have to begin anew.
+// prepare migrates the file to the schema and claims it for the owner. If the caller's time is too short, a background
+// job completes the migration, because the next caller would have to start over.
 func (f *file) prepare(ctx context.Context, o *driver.Opening, s *schema) error {
 	if err := f.lock(ctx); err != nil {
 		return err
 	}
 	err := f.prepareLocked(ctx, o, s)
 	f.unlock()
-	if errors.Is(err, driver.ErrSlow) && !f.late.Swap(true) {
+	if errors.Is(err, driver.ErrSlow) && !f.preparing.Swap(true) {
 		again := *o
 		select {
 		case f.engine.jobs <- func(ctx context.Context) {
-			_ = f.prepare(ctx, &again, s) // what fails is told to who comes next
-			f.late.Store(false)
+			_ = f.prepare(ctx, &again, s) // the next opening reports an error
+			f.preparing.Store(false)
 		}:
 		default:
-			f.late.Store(false)
+			f.preparing.Store(false)
 		}
 	}
 	return err
 }
 
 func (f *file) prepareLocked(ctx context.Context, o *driver.Opening, s *schema) error {
-	want := f.prepared.with(s)
+	want := f.prepared.merge(s)
 	wasOpen := f.refs.Load() >= 0
 	db, err := f.acquireLocked(ctx, o, want)
 	if err != nil {
-		return failed(ctx, "open the database", err)
+		return wrapError(ctx, "open the database", err)
 	}
 	defer f.release()
 	if wasOpen && (want != f.prepared || o.Owner != f.owner || o.New) {
 		if err := db.migrate(ctx, o, want); err != nil {
-			return failed(ctx, "prepare the database", err)
+			return wrapError(ctx, "prepare the database", err)
 		}
 	}
 	f.prepared, f.owner = want, o.Owner
 	return nil
 }
 
-// closeIdle closes the database if no call uses it, and reports whether it is closed.
+// closeIdle closes the database if no call uses it, and reports whether it is closed. It does not wait.
 func (f *file) closeIdle() (bool, error) {
 	select {
-	case f.turn <- struct{}{}:
+	case f.mutex <- struct{}{}:
 		defer f.unlock()
 		return f.closeLocked()
 	default:
@@ -205,11 +209,12 @@ func (f *file) closeIdle() (bool, error) {
 	}
 }
 
+// closeLocked is closeIdle for a caller that holds f.mutex.
 func (f *file) closeLocked() (bool, error) {
 	if f.refs.Load() < 0 {
 		return true, nil
 	}
-	if !f.refs.CompareAndSwap(0, shut) {
+	if !f.refs.CompareAndSwap(0, closedRefs) {
 		return false, nil
 	}
 	f.engine.mu.Lock()
@@ -224,6 +229,7 @@ func (f *file) closeLocked() (bool, error) {
 	return true, nil
 }
 
+// remove waits until no call uses the file, and deletes it if it is the owner's.
 func (f *file) remove(ctx context.Context, owner string) error {
 	if err := f.lock(ctx); err != nil {
 		return err
@@ -248,12 +254,12 @@ func (f *file) remove(ctx context.Context, owner string) error {
 	}
 	there, err := f.engine.ownerOf(f.path)
 	if err != nil {
-		return failed(ctx, "whose "+f.path+" is cannot be told, so it is left; move it away and repeat", err)
+		return wrapError(ctx, "the owner of "+f.path+" cannot be read, so it was not removed; move it away and retry", err)
 	}
 	if _, err := (&driver.Opening{Workspace: f.name, Owner: owner}).Admit(there, f.path, nil); err != nil {
 		return err
 	}
-	// The log goes first: a database without it is older but whole, a log without its database is neither.
+	// The log is deleted first: a database without its log is older but consistent, a log without its database is useless.
 	for _, suffix := range []string{"-wal", "-shm", ""} {
 		if err := os.Remove(f.path + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
@@ -264,6 +270,6 @@ func (f *file) remove(ctx context.Context, owner string) error {
 	}
 	f.removed = true
 	f.engine.files.Delete(f.name, f)
-	f.fields.change(func(all map[fieldKey]*fieldIndex) { clear(all) })
+	f.indexes.update(func(all map[fieldKey]*fieldIndex) { clear(all) })
 	return nil
 }

@@ -20,9 +20,11 @@ import (
 
 func TestVersionOfSQLite(t *testing.T) {
 	t.Parallel()
-	for linked, ok := range map[int]bool{3_051_002: false, 3_050_009: false, 3_051_003: true, 3_053_000: true, sqlite.VersionNumber: true} {
+	for linked, ok := range map[int]bool{
+		3_051_002: false, 3_050_009: false, 3_051_003: true, 3_053_000: true, sqlite.VersionNumber: true,
+	} {
 		if err := checkVersion(linked); (err == nil) != ok {
-			t.Errorf("checkVersion(%d) = %v", linked, err)
+			t.Errorf("checkVersion(%d) = %v, want success: %t", linked, err, ok)
 		}
 	}
 }
@@ -72,7 +74,7 @@ func TestNewerFileIsRefusedUntouched(t *testing.T) {
 			e := openEngine(t, Options{Dir: dir})
 			_, err := e.Open(t.Context(), driver.Opening{Workspace: "w", Collections: []*driver.Collection{people()}})
 			if !errors.Is(err, driver.ErrNewer) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "format 2") {
-				t.Errorf("Open: %v", err)
+				t.Errorf("Open = %v, want %v with the path and format 2", err, driver.ErrNewer)
 			}
 			if !bytes.Equal(before, read()) {
 				t.Error("the file was changed")
@@ -97,7 +99,7 @@ func TestForeignFilesAreRefused(t *testing.T) {
 	e := openEngine(t, Options{Dir: dir})
 	for _, name := range []string{"text", "other"} {
 		if _, err := e.Open(t.Context(), driver.Opening{Workspace: name, Collections: []*driver.Collection{people()}}); err == nil {
-			t.Errorf("%s.db was opened", name)
+			t.Errorf("Open of %s.db succeeded, want an error", name)
 		}
 	}
 }
@@ -106,8 +108,14 @@ func TestMigration(t *testing.T) { inBoth(t, testMigration) }
 
 func testMigration(t *testing.T, shared bool) {
 	dir := t.TempDir()
-	old := &driver.Collection{Name: "c", Fields: []driver.Field{{Name: "a", Type: driver.String}}, Indexes: []driver.Index{{Name: "gone", Fields: []string{"a"}}}}
-	body := map[string]any{"a": "x", "n": 7, "flag": true, "any": false, "at": "2024-05-17T00:00:00.5Z", "tags": []string{"p", `q"`}, "s": 5, "f": 1.5}
+	old := &driver.Collection{
+		Name:    "c",
+		Fields:  []driver.Field{{Name: "a", Type: driver.String}},
+		Indexes: []driver.Index{{Name: "gone", Fields: []string{"a"}}},
+	}
+	body := map[string]any{
+		"a": "x", "n": 7, "flag": true, "any": false, "at": "2024-05-17T00:00:00.5Z", "tags": []string{"p", `q"`}, "s": 5, "f": 1.5,
+	}
 	text, err := json.Marshal(body)
 	if err != nil {
 		t.Fatal(err)
@@ -115,7 +123,8 @@ func testMigration(t *testing.T, shared bool) {
 	first := openEngine(t, Options{Shared: shared, Dir: dir})
 	ws := openWorkspace(t, first, "w", old)
 	for i := range 1200 {
-		if err := ws.Write(t.Context(), []driver.Write{{Collection: old, Doc: driver.Document{ID: fmt.Sprint(i), Body: text, Values: []any{"x"}}}}); err != nil {
+		doc := driver.Document{ID: fmt.Sprint(i), Body: text, Values: []any{"x"}}
+		if err := ws.Write(t.Context(), []driver.Write{{Collection: old, Doc: doc}}); err != nil {
 			t.Fatalf("Write: %v", err)
 		}
 		if i == 2 {
@@ -124,19 +133,24 @@ func testMigration(t *testing.T, shared bool) {
 	}
 	batch := make([]driver.Write, 1200)
 	for i := range batch {
-		batch[i] = driver.Write{Collection: old, Doc: driver.Document{ID: fmt.Sprintf("b%d", i), Body: []byte(`{"a":"y"}`), Values: []any{"y"}}}
+		doc := driver.Document{ID: fmt.Sprintf("b%d", i), Body: []byte(`{"a":"y"}`), Values: []any{"y"}}
+		batch[i] = driver.Write{Collection: old, Doc: doc}
 	}
 	if err := ws.Write(t.Context(), batch); err != nil {
 		t.Fatalf("Write: %v", err)
 	}
 
-	// A unique index that the data breaks changes nothing.
-	broken := &driver.Collection{Name: "c", Fields: append(old.Fields[:1:1], driver.Field{Name: "n", Type: driver.Int}), Indexes: []driver.Index{{Name: "u", Fields: []string{"n"}, Unique: true}}}
-	if _, err := first.Open(t.Context(), driver.Opening{Workspace: "w", Collections: []*driver.Collection{broken}}); err == nil {
-		t.Error("a unique index over equal values was made")
+	// A unique index that the data violates fails the migration, which changes nothing.
+	violated := &driver.Collection{
+		Name:    "c",
+		Fields:  append(old.Fields[:1:1], driver.Field{Name: "n", Type: driver.Int}),
+		Indexes: []driver.Index{{Name: "u", Fields: []string{"n"}, Unique: true}},
+	}
+	if _, err := first.Open(t.Context(), driver.Opening{Workspace: "w", Collections: []*driver.Collection{violated}}); err == nil {
+		t.Error("Open with a unique index on equal values succeeded, want an error")
 	}
 	if n, err := ws.Count(t.Context(), old, onField("a", driver.Eq, "y")); err != nil || n != 1200 {
-		t.Errorf("after a failed migration: %d, %v", n, err)
+		t.Errorf("Count after a failed migration = %d, %v; want 1200", n, err)
 	}
 	if err := first.Close(); err != nil {
 		t.Fatalf("Close: %v", err)
@@ -145,25 +159,28 @@ func testMigration(t *testing.T, shared bool) {
 	seen := &plans{}
 	e := openEngine(t, Options{Shared: shared, Dir: dir, Observe: seen.add})
 	now := &driver.Collection{Name: "c", Fields: []driver.Field{
-		{Name: "f", Type: driver.Float}, {Name: "a", Type: driver.String}, {Name: "n", Type: driver.Int}, {Name: "flag", Type: driver.Bool}, {Name: "any", Type: driver.Any},
-		{Name: "at", Type: driver.Time}, {Name: "tags", Type: driver.Strings}, {Name: "s", Type: driver.String},
+		{Name: "f", Type: driver.Float}, {Name: "a", Type: driver.String}, {Name: "n", Type: driver.Int},
+		{Name: "flag", Type: driver.Bool}, {Name: "any", Type: driver.Any}, {Name: "at", Type: driver.Time},
+		{Name: "tags", Type: driver.Strings}, {Name: "s", Type: driver.String},
 	}, Indexes: []driver.Index{{Name: "n", Fields: []string{"n"}}, {Name: "tags", Fields: []string{"tags"}}}}
 	ws = openWorkspace(t, e, "w", now)
 	for _, c := range []struct {
 		p    driver.Predicate
 		want int64
 	}{
-		{onField("n", driver.Eq, int64(7)), 3}, {onField("f", driver.Eq, 1.5), 3}, {onField("flag", driver.Eq, true), 3}, {onField("any", driver.Eq, false), 3},
-		{onField("at", driver.Eq, int64(1_715_904_000_500)), 3}, {onField("tags", driver.Eq, `q"`), 3}, {onField("tags", driver.Exists, false), 1200},
+		{onField("n", driver.Eq, int64(7)), 3}, {onField("f", driver.Eq, 1.5), 3},
+		{onField("flag", driver.Eq, true), 3}, {onField("any", driver.Eq, false), 3},
+		{onField("at", driver.Eq, int64(1_715_904_000_500)), 3},
+		{onField("tags", driver.Eq, `q"`), 3}, {onField("tags", driver.Exists, false), 1200},
 		{onField("s", driver.Exists, true), 0}, {onField("a", driver.Eq, "x"), 3},
 		{driver.Predicate{Kids: []driver.Predicate{onField("n", driver.Eq, int64(7)), onField("tags", driver.Eq, `q"`)}}, 3},
 	} {
 		if n, err := ws.Count(t.Context(), now, c.p); err != nil || n != c.want {
-			t.Errorf("%+v counts %d, %v, want %d", c.p, n, err, c.want)
+			t.Errorf("Count of %+v = %d, %v; want %d", c.p, n, err, c.want)
 		}
 	}
 	if plan := seen.take()[0]; !strings.Contains(plan.Lines[0], "SEARCH") {
-		t.Errorf("the new index is not used: %v", plan)
+		t.Errorf("plan = %v, want a search of the new index", plan)
 	}
 	db, err := ws.acquire(t.Context())
 	if err != nil {
@@ -171,11 +188,11 @@ func testMigration(t *testing.T, shared bool) {
 	}
 	defer ws.file.release()
 	if have, err := ws.tables["c"].schema(db.writer); err != nil || len(have) != 2 || have["i:c:gone"] != "" {
-		t.Errorf("indexes after migration: %v, %v", have, err)
+		t.Errorf("indexes after migration = %v, %v; want 2 without i:c:gone", have, err)
 	}
 }
 
-// TestMigrationGoesOn although nobody who asks has the time for it.
+// TestMigrationGoesOn: a migration completes although each caller's deadline is too short for it.
 func TestMigrationGoesOn(t *testing.T) { inBoth(t, testMigrationGoesOn) }
 
 func testMigrationGoesOn(t *testing.T, shared bool) {
@@ -195,7 +212,7 @@ func testMigrationGoesOn(t *testing.T, shared bool) {
 		cancel()
 		if err == nil {
 			if n, err := ws.Count(t.Context(), c, onField("plan", driver.Exists, false)); err != nil || n != 10_000 {
-				t.Errorf("%d documents, %v", n, err)
+				t.Errorf("Count = %d, %v; want 10000", n, err)
 			}
 			return
 		}
@@ -224,7 +241,7 @@ func TestOpenFilesAreBounded(t *testing.T) {
 					t.Errorf("Write: %v", err)
 				}
 				if n, err := ws.Count(t.Context(), c, onField("email", driver.Eq, person(c, w*1000+i).Doc.Values[0])); err != nil || n != 1 {
-					t.Errorf("a write is not seen: %d, %v", n, err)
+					t.Errorf("Count of an acknowledged write = %d, %v; want 1", n, err)
 				}
 				if n := int64(len(e.opened())); n > most.Load() {
 					most.Store(n)
@@ -260,11 +277,11 @@ func TestWaitingForAFileHonoursTheDeadline(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 	defer cancel()
 	if _, err := b.Count(ctx, c, driver.Predicate{}); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Count while the only slot is in use: %v", err)
+		t.Errorf("Count while the only slot is in use = %v, want %v", err, context.DeadlineExceeded)
 	}
 	a.file.release()
 	if _, err := b.Count(t.Context(), c, driver.Predicate{}); err != nil {
-		t.Errorf("Count once the slot is free: %v", err)
+		t.Errorf("Count with a free slot = %v, want nil", err)
 	}
 }
 
@@ -279,7 +296,7 @@ func TestIdleFilesAreClosed(t *testing.T) {
 		}
 	}
 	if err := ws.Write(t.Context(), []driver.Write{person(c, 1)}); err != nil {
-		t.Errorf("Write after an idle time: %v", err)
+		t.Errorf("Write to a closed file = %v, want nil", err)
 	}
 }
 
@@ -295,10 +312,10 @@ func TestRemoveDeletesTheFiles(t *testing.T) {
 		t.Fatalf("Remove: %v", err)
 	}
 	if left, err := filepath.Glob(filepath.Join(e.opts.Dir, "a.db*")); err != nil || len(left) != 0 {
-		t.Errorf("left behind: %v, %v", left, err)
+		t.Errorf("files after Remove = %v, %v; want none", left, err)
 	}
 	if _, err := ws.Count(t.Context(), c, driver.Predicate{}); err == nil {
-		t.Error("a handle to a removed workspace still works")
+		t.Error("Count on a removed workspace succeeded, want an error")
 	}
 }
 
@@ -314,17 +331,17 @@ func TestCloseRefusesLaterCalls(t *testing.T) {
 		t.Fatalf("Close: %v", err)
 	}
 	if log, err := os.Stat(filepath.Join(e.opts.Dir, "a.db-wal")); err == nil && log.Size() > 0 {
-		t.Errorf("the log has %d bytes after Close", log.Size())
+		t.Errorf("the log has %d bytes after Close, want 0", log.Size())
 	}
 	_, err := ws.Count(t.Context(), c, driver.Predicate{})
 	_, openErr := e.Open(t.Context(), driver.Opening{Workspace: "b", Collections: []*driver.Collection{c}})
 	for _, err := range []error{err, openErr, e.Remove(t.Context(), "a", ""), e.Check(t.Context())} {
 		if !errors.Is(err, driver.ErrUnavailable) {
-			t.Errorf("after Close: %v", err)
+			t.Errorf("call after Close = %v, want %v", err, driver.ErrUnavailable)
 		}
 	}
 	if err := e.Close(); err != nil {
-		t.Errorf("second Close: %v", err)
+		t.Errorf("second Close = %v, want nil", err)
 	}
 }
 
@@ -343,7 +360,7 @@ func TestDeclarationsAreChecked(t *testing.T) {
 		"leading list":     {Name: "x", Fields: f, Indexes: []driver.Index{{Name: "i", Fields: []string{"l", "a"}}}},
 	} {
 		if _, err := e.Open(t.Context(), driver.Opening{Workspace: "w", Collections: []*driver.Collection{c}}); err == nil {
-			t.Errorf("%s: taken", name)
+			t.Errorf("Open with an invalid %s succeeded, want an error", name)
 		}
 	}
 }

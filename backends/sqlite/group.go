@@ -11,56 +11,57 @@ import (
 )
 
 const (
-	// maxGroup bounds the jobs that share a transaction, and maxGroupRows their rows: whoever comes next waits no
-	// longer for them than for a few of its own.
+	// maxGroup bounds the number of jobs that share a transaction, and maxGroupRows their rows, because later jobs wait
+	// for the whole transaction.
 	maxGroup     = 128
 	maxGroupRows = 2_500
-	// largeRows is how many rows make a large job. Small jobs never share a transaction with those. Large jobs share
-	// one up to maxLargeRows, and only until somebody else waits: see line.othersWait.
+	// A job of more than largeRows rows is large. Large jobs never share a transaction with small ones. They share one of
+	// up to maxLargeRows rows, and only while no other job waits: see jobQueue.contended.
 	largeRows    = 500
 	maxLargeRows = 10_000
 )
 
-// load says whose a job is and how much it writes.
+// load is the size of a job, and the workspace to whose account it goes.
 type load struct {
-	ws        int64 // the workspace in a shared file, or the party of another; see space.party
+	ws        int64 // space.party
 	documents int
-	rows      int // of tables and of indexes, see driver.Write.Rows
+	rows      int // of tables and indexes, see driver.Write.Rows
 }
 
-// flow is the jobs among which one workspace has its turns. Its small jobs do not wait for what its large ones have
-// used up.
+// flow identifies the jobs that share turns in the queue. The small and the large jobs of a workspace are separate
+// flows, so that the small ones do not wait because of the rows of the large ones.
 type flow struct {
 	ws    int64
 	large bool
 }
 
-// job is what somebody wants to be done in a transaction. It may be done more than once, if nothing of the time before
-// remains.
+// job is work to be done in a transaction. do may be called more than once, each time after the changes of the call
+// before have been rolled back, and must change nothing but the file.
 type job struct {
 	load
-	ctx, wait context.Context //nolint:containedctx // of the caller, who waits
-	touched   map[shelf]bool  // what it may change, all where it is nil
-	do        func(*conn) error
-	start     int64 // its place in the turns, see line
+	ctx, wait  context.Context    //nolint:containedctx // the caller's, which waits for the job
+	partitions map[partition]bool // what do may change; nil: anything
+	do         func(*conn) error
+	start      int64 // its start in fair queueing; see jobQueue
 
-	err  error // its verdict, once done is closed
+	err  error // the result; valid once done is closed
 	done chan struct{}
 }
 
-// end gives the job its verdict, once.
+// end sets the result of the job. It must be called once.
 func (j *job) end(err error) {
 	j.err = err
 	close(j.done)
 }
 
-// large reports whether others had better not wait for the job.
-func (j *job) large() bool { return j.rows > largeRows || j.touched == nil }
+// large reports whether the job is too long for others to wait for it.
+func (j *job) large() bool { return j.rows > largeRows || j.partitions == nil }
 
-// rank orders jobs that start at the same place: those that may change anything are few and short.
-func (j *job) rank() int {
+// priority orders jobs with the same start. Jobs that may change anything come first, because they are few and short;
+// small jobs precede large ones.
+func (j *job) priority() int {
 	switch {
-	case j.touched == nil:
+	case j.partitions == nil:
 		return 0
 	case !j.large():
 		return 1
@@ -70,26 +71,26 @@ func (j *job) rank() int {
 
 func (j *job) flow() flow { return flow{j.ws, j.large()} }
 
-// cost is what the job takes of its workspace's turns, in rows.
+// cost is the job's cost in fair queueing, in rows.
 func (j *job) cost() int64 { return int64(max(j.rows, 1)) }
 
-// line is the jobs that wait for the writer, in turns by workspace: whoever had fewer rows written is served first. The
-// zero value is ready.
-type line struct {
+// jobQueue holds the jobs that wait for the writer. It is fair between flows: the flow with fewer rows written is
+// served first. The zero value is an empty queue. Safe for concurrent use.
+type jobQueue struct {
 	mu    sync.Mutex
-	jobs  []*job                // in the order they came
+	jobs  []*job                // in order of arrival
 	turns fairqueue.Turns[flow] // in rows
 }
 
-func (l *line) add(j *job) {
+func (l *jobQueue) add(j *job) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	j.start = l.turns.Start(j.flow(), j.cost())
 	l.jobs = append(l.jobs, j)
 }
 
-// leave reports whether the job was still waiting, and waits no more.
-func (l *line) leave(j *job) bool {
+// remove removes the job, and reports whether it was still in the queue.
+func (l *jobQueue) remove(j *job) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := slices.Index(l.jobs, j)
@@ -100,11 +101,11 @@ func (l *line) leave(j *job) bool {
 	return n >= 0
 }
 
-// next takes the jobs that share the next transaction: the one whose turn it is, and others of its size in their order.
-func (l *line) next() (jobs []*job) {
+// take removes and returns the jobs for the next transaction: the first in turn, and others of its size that follow.
+func (l *jobQueue) take() (jobs []*job) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	n := l.first(nil)
+	n := l.firstIndex(nil)
 	if n < 0 {
 		return nil
 	}
@@ -113,11 +114,11 @@ func (l *line) next() (jobs []*job) {
 	for _, j := range l.jobs {
 		flows[j.flow()] = true
 	}
-	if head.large() && !l.othersWait(head) {
+	if head.large() && !l.contended(head) {
 		most = maxLargeRows
 	}
 	rows := 0
-	for ; n >= 0 && len(jobs) < maxGroup; n = l.first(head) {
+	for ; n >= 0 && len(jobs) < maxGroup; n = l.firstIndex(head) {
 		j := l.jobs[n]
 		if len(jobs) > 0 && rows+j.rows > most {
 			break
@@ -125,7 +126,7 @@ func (l *line) next() (jobs []*job) {
 		rows += j.rows
 		jobs = append(jobs, j)
 		l.jobs = slices.Delete(l.jobs, n, n+1)
-		if j.touched == nil {
+		if j.partitions == nil {
 			break
 		}
 	}
@@ -133,25 +134,24 @@ func (l *line) next() (jobs []*job) {
 	return jobs
 }
 
-// first returns where the job is that starts first, of those that may share a transaction with another if that is
-// given;
-// -1 where there is none.
-func (l *line) first(with *job) int {
+// firstIndex returns the index of the next job in turn. If with is not nil, only jobs that may share its transaction
+// are considered. It returns -1 if there is none. l.mu is held.
+func (l *jobQueue) firstIndex(with *job) int {
 	at := -1
 	for n, j := range l.jobs {
-		if with != nil && (j.large() != with.large() || j.touched == nil) {
+		if with != nil && (j.large() != with.large() || j.partitions == nil) {
 			continue
 		}
-		if at < 0 || cmp.Or(cmp.Compare(j.start, l.jobs[at].start), cmp.Compare(j.rank(), l.jobs[at].rank())) < 0 {
+		if at < 0 || cmp.Or(cmp.Compare(j.start, l.jobs[at].start), cmp.Compare(j.priority(), l.jobs[at].priority())) < 0 {
 			at = n
 		}
 	}
 	return at
 }
 
-// back has jobs wait once more, before those of their flow that came later. Whoever has stopped waiting is told so:
-// they no longer look by themselves.
-func (l *line) back(jobs []*job) {
+// requeue puts jobs back at the head of the queue. Jobs whose wait has ended get its error, because their callers
+// cannot remove jobs that were taken.
+func (l *jobQueue) requeue(jobs []*job) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := 0
@@ -165,94 +165,94 @@ func (l *line) back(jobs []*job) {
 	}
 }
 
-// smallJobWaiting reports whether somebody waits who should not wait for more large jobs of the workspace than the one
-// at work.
-func (l *line) smallJobWaiting(j *job) bool {
+// smallJobWaiting reports whether a job is waiting that should not wait for further large jobs of this one's workspace.
+func (l *jobQueue) smallJobWaiting(j *job) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.othersWait(j)
+	return l.contended(j)
 }
 
-// othersWait reports whether a small job waits, or one of another workspace. l.mu is held.
-func (l *line) othersWait(than *job) bool {
+// contended reports whether a small job, or a job of another workspace, is waiting. l.mu is held.
+func (l *jobQueue) contended(than *job) bool {
 	return slices.ContainsFunc(l.jobs, func(j *job) bool { return !j.large() || j.ws != than.ws })
 }
 
-// transact runs do in a transaction of the only writer, and returns once that is on disk. What others want at
-// the same moment shares it, each with a verdict of its own, so that one sync serves all: whoever has the
-// writer does the work of those who wait. After an error nothing of do remains. The turn is waited for until
-// wait ends; a large batch may then take as long as ctx allows.
-func (db *database) transact(ctx, wait context.Context, l load, touched map[shelf]bool, do func(*conn) error) error {
-	j := &job{ctx: ctx, wait: wait, load: l, touched: touched, do: do, done: make(chan struct{})}
-	db.line.add(j)
+// transact runs do in a transaction of the writer, and returns once it is on disk. After an error all changes of do are
+// rolled back. The call waits for its turn until wait ends; do may then take as long as ctx allows.
+//
+// This is a group commit: concurrent jobs share a transaction, and with it one sync, but each has a result of its own.
+// The caller that gets the writer runs the jobs of the others.
+func (db *database) transact(ctx, wait context.Context, l load, touched map[partition]bool, do func(*conn) error) error {
+	j := &job{ctx: ctx, wait: wait, load: l, partitions: touched, do: do, done: make(chan struct{})}
+	db.queue.add(j)
 	ended := wait.Done()
 	for {
 		select {
 		case <-j.done:
 			return j.err
-		case db.writing <- struct{}{}:
-			if wait.Err() != nil && db.line.leave(j) {
-				db.leaveWriter()
+		case db.writerLock <- struct{}{}:
+			if wait.Err() != nil && db.queue.remove(j) {
+				db.releaseWriter()
 				return wait.Err()
 			}
-			db.serve()
+			db.runJobs()
 		case <-ended:
-			if db.line.leave(j) {
+			if db.queue.remove(j) {
 				return wait.Err()
 			}
-			ended = nil // somebody is at it, and may have stored it already
+			ended = nil // the job is running and may be committed, so its result must be awaited
 		}
 	}
 }
 
-// serve does the jobs whose turn it is, gives each its verdict, and the writer back.
-func (db *database) serve() {
-	jobs := db.line.next()
+// runJobs runs the next jobs in turn, ends each with its result, and releases the writer.
+func (db *database) runJobs() {
+	jobs := db.queue.take()
 	rows := 0
 	for _, j := range jobs {
 		rows += j.rows
 	}
 	defer func() {
-		if len(jobs) > 0 && db.writer != nil { // a panic: what the writer is in the middle of, nobody knows
+		if len(jobs) > 0 && db.writer != nil { // after a panic the state of the writer is unknown
 			_ = db.writer.close()
 			db.writer = nil
 		}
-		for _, j := range jobs { // a panic is no success, of those before it neither
-			j.end(errGivenUp)
+		for _, j := range jobs { // after a panic none of them is known to be committed
+			j.end(errAborted)
 		}
-		db.moveAhead(rows)
-		db.shorten()
-		db.leaveWriter()
+		db.checkpointAhead(rows)
+		db.truncateLog()
+		db.releaseWriter()
 	}()
 	jobs = slices.DeleteFunc(jobs, func(j *job) bool {
-		gone := j.ctx.Err()
-		if gone != nil {
-			j.end(gone)
+		err := j.ctx.Err()
+		if err != nil {
+			j.end(err)
 		}
-		return gone != nil
+		return err != nil
 	})
 	done := 0
 	for _, guarded := range []bool{false, true} {
 		if done == 0 && len(jobs) > 1 {
-			done = db.together(jobs, guarded)
+			done = db.runGrouped(jobs, guarded)
 		}
 	}
 	jobs = jobs[done:]
-	for again := done == 0; again && len(jobs) > 0; { // each by itself
+	for more := done == 0; more && len(jobs) > 0; { // each in a transaction of its own
 		j := jobs[0]
-		err := db.alone(j)
+		err := db.runAlone(j)
 		jobs = jobs[1:]
 		j.end(err)
-		again = !j.large() || !db.line.smallJobWaiting(j)
+		more = !j.large() || !db.queue.smallJobWaiting(j)
 	}
-	left := jobs
-	jobs = nil
-	db.line.back(left)
+	rest := jobs
+	jobs = nil // for the deferred function
+	db.queue.requeue(rest)
 }
 
-// begin returns the writer in a transaction that has just begun.
+// begin begins a transaction and returns the writer.
 func (db *database) begin(ctx context.Context) (c *conn, err error) {
-	if err := errors.Join(ctx.Err(), db.moved()); err != nil {
+	if err := errors.Join(ctx.Err(), db.checkInPlace()); err != nil {
 		return nil, err
 	}
 	if db.writer == nil {
@@ -261,79 +261,84 @@ func (db *database) begin(ctx context.Context) (c *conn, err error) {
 		}
 	}
 	if err := begin(ctx, db.writer); err != nil {
-		db.abandon(err)
+		db.rollback(err)
 		return nil, err
 	}
 	return db.writer, nil
 }
 
-// run does the job, until its context ends. A panic in it is its error alone: who has the writer does the jobs of
-// others.
+// run runs the job until its context ends. A panic becomes an error of this job, because the caller that holds the
+// writer runs the jobs of others.
 func (j *job) run(c *conn) error {
 	if err := j.ctx.Err(); err != nil {
 		return err
 	}
-	err := c.until(j.ctx, func() error { return j.do(c) })
-	// From here on the transaction is not interrupted: a commit is either whole or not there.
+	err := c.runUntil(j.ctx, func() error { return j.do(c) })
+	// The end of the context does not interrupt the transaction from here on, so that a commit is complete or absent.
 	if err == nil {
 		err = j.ctx.Err()
 	}
 	return err
 }
 
-// alone does one job in a transaction of its own.
-func (db *database) alone(j *job) error {
+// runAlone runs one job in a transaction of its own.
+func (db *database) runAlone(j *job) error {
 	c, err := db.begin(j.ctx)
 	if err != nil {
 		return err
 	}
 	if err = j.run(c); err != nil {
-		db.abandon(err)
+		db.rollback(err)
 		return err
 	}
 	if err = db.commit(c); err != nil {
-		db.rollback(err)
+		db.commitFailed(err)
 		return err
 	}
 	db.committed(j)
 	return nil
 }
 
-// together does the jobs in one transaction, or the first of them where these are large and others wait, and returns
-// how many it has given their verdicts. Where that ended before it was to be committed, because of what one of them did
-// or met, it returns 0: nothing remains of any, and each is to be done in another way. Unless they are guarded, that is
-// so too where one failed that had changed something: few do, and to be ready to take each back costs all.
-func (db *database) together(jobs []*job, guarded bool) (done int) {
+// runGrouped runs the jobs in one transaction, and returns the number of jobs that it has ended. It runs only the first
+// of large jobs if others wait meanwhile.
+//
+// If a job ends the transaction, for example because of a full disk, runGrouped rolls everything back and returns 0:
+// the jobs have to be run in another way. If guarded is set, each job has a savepoint, to which it is rolled back if it
+// fails. Otherwise a failed job that had changed something ends the transaction: few jobs fail so, and savepoints slow
+// down all.
+func (db *database) runGrouped(jobs []*job, guarded bool) (done int) {
 	c, err := db.begin(jobs[0].ctx)
 	if err != nil {
-		if jobs[0].ctx.Err() != nil { // it has just gone, and that is nothing to the others
+		if jobs[0].ctx.Err() != nil { // its context has just ended, which is no failure of the others
 			jobs = jobs[:1]
 		}
-		for _, j := range jobs { // who tries again waits again, as all of them would by themselves
+		for _, j := range jobs { // each of them would have failed in the same way on its own
 			j.end(err)
 		}
 		return len(jobs)
 	}
 	for i, j := range jobs {
-		if err = c.guard(j, guarded); err != nil {
+		if err = c.runInGroup(j, guarded); err != nil {
 			break
 		}
-		if j.large() && db.line.smallJobWaiting(j) {
+		if j.large() && db.queue.smallJobWaiting(j) {
 			jobs = jobs[:i+1]
 			break
 		}
 	}
 	if err != nil {
-		db.abandon(err)
+		db.rollback(err)
 		return 0
 	}
 	if err = db.commit(c); err != nil {
-		db.rollback(err)
+		db.commitFailed(err)
 	}
 	for _, j := range jobs {
 		switch {
 		case err != nil && (j.err == nil || j.ctx.Err() == nil):
-			j.err = err // it may have reached the log, so it is not tried again; and what another did may be why a job failed
+			// The commit may have reached the log, so the jobs are not run again. A job that failed may have done so
+			// because of the changes of another, which are not committed: it gets this error too.
+			j.err = err
 		case j.err == nil:
 			db.committed(j)
 		}
@@ -344,19 +349,20 @@ func (db *database) together(jobs []*job, guarded bool) (done int) {
 	return len(jobs)
 }
 
-// guard does a job of several, of which nothing remains where it failed. An error says that this cannot be had.
-func (c *conn) guard(j *job, guarded bool) error {
+// runInGroup runs one job of a group and sets its result. It returns an error if the job failed and its changes cannot
+// be rolled back without those of the others.
+func (c *conn) runInGroup(j *job, guarded bool) error {
 	if guarded {
 		if err := c.exec("SAVEPOINT job"); err != nil {
 			return err
 		}
 	}
-	before, tally := c.wrote, c.tally.before(guarded)
+	before, tally := c.writes, c.tally.snapshot(guarded)
 	j.err = j.run(c)
 	switch {
 	case j.err == nil:
-	case c.raw.AutocommitEnabled(), broken(j.err), !guarded && c.wrote > before:
-		return j.err // an interrupted statement, or a full disk, has ended the whole transaction
+	case c.raw.AutocommitEnabled(), broken(j.err), !guarded && c.writes > before:
+		return j.err // for example an interrupted statement or a full disk, which end the whole transaction
 	case guarded:
 		if err := c.exec("ROLLBACK TO job"); err != nil {
 			return err
@@ -369,9 +375,9 @@ func (c *conn) guard(j *job, guarded bool) error {
 	return nil
 }
 
-// committed notes what a job has changed.
+// committed updates the caches and statistics after the commit of a job.
 func (db *database) committed(j *job) {
 	db.commits.Add(1)
-	db.counts.changed(j.touched) // once no reader begins with what was before
-	db.wrote(j.documents)
+	db.counts.changed(j.partitions) // after the line above, so that no reader with the former state can begin any more
+	db.countWrites(j.documents)
 }

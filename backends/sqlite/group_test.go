@@ -17,8 +17,8 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// grouped are jobs of people for one transaction.
-type grouped struct {
+// jobGroup has jobs that write people in one transaction.
+type jobGroup struct {
 	t    *testing.T
 	ws   *workspace
 	db   *database
@@ -26,7 +26,7 @@ type grouped struct {
 	jobs []*job
 }
 
-func newGroup(t *testing.T) *grouped {
+func newGroup(t *testing.T) *jobGroup {
 	t.Helper()
 	c := people()
 	ws := openWorkspace(t, openEngine(t, Options{Dir: t.TempDir()}), "w", c)
@@ -35,12 +35,18 @@ func newGroup(t *testing.T) *grouped {
 		t.Fatal(err)
 	}
 	t.Cleanup(ws.file.release)
-	return &grouped{t: t, ws: ws, db: db, c: c}
+	return &jobGroup{t: t, ws: ws, db: db, c: c}
 }
 
-// add adds a job that inserts the persons and ends with err.
-func (g *grouped) add(ctx context.Context, err error, persons ...int) *job {
-	j := &job{ctx: ctx, wait: ctx, load: load{documents: len(persons), rows: len(persons)}, touched: map[shelf]bool{{g.ws.space.id, "people"}: true}, done: make(chan struct{})}
+// add adds a job that inserts persons and returns err.
+func (g *jobGroup) add(ctx context.Context, err error, persons ...int) *job {
+	j := &job{
+		ctx:        ctx,
+		wait:       ctx,
+		load:       load{documents: len(persons), rows: len(persons)},
+		partitions: map[partition]bool{{g.ws.space.id, "people"}: true},
+		done:       make(chan struct{}),
+	}
 	j.do = func(c *conn) error {
 		for i, n := range persons {
 			change, err := g.ws.change(person(g.c, n))
@@ -57,7 +63,8 @@ func (g *grouped) add(ctx context.Context, err error, persons ...int) *job {
 	return j
 }
 
-func (g *grouped) stored() int64 {
+// stored returns the number of stored persons.
+func (g *jobGroup) stored() int64 {
 	g.t.Helper()
 	n, err := g.ws.Count(g.t.Context(), g.c, driver.Predicate{})
 	if err != nil {
@@ -66,36 +73,43 @@ func (g *grouped) stored() int64 {
 	return n
 }
 
-// TestGroup_EachHasItsVerdict: what one of a transaction is refused, or gives up, the others are stored beside.
-func TestGroup_EachHasItsVerdict(t *testing.T) {
+// TestGroup_FailedJobsDoNotAffectOthers: if jobs of a group are refused, fail or are cancelled, the others are stored.
+func TestGroup_FailedJobsDoNotAffectOthers(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t)
-	gone, leave := context.WithCancel(t.Context())
-	leave()
-	broken := errors.New("changed its mind")
-	first, twice, undone := g.add(t.Context(), nil, 1, 2), g.add(t.Context(), nil, 3, 1), g.add(t.Context(), broken, 4)
-	late, last := g.add(gone, nil, 5), g.add(t.Context(), nil, 6)
-	g.db.writing <- struct{}{}
-	if done := g.db.together(g.jobs, false); done > 0 || g.stored() != 0 {
-		t.Errorf("what had begun and failed was not taken back: %d persons", g.stored())
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	failure := errors.New("failed after its changes")
+	first, duplicate, failing := g.add(t.Context(), nil, 1, 2), g.add(t.Context(), nil, 3, 1), g.add(t.Context(), failure, 4)
+	late, last := g.add(cancelled, nil, 5), g.add(t.Context(), nil, 6)
+	g.db.writerLock <- struct{}{}
+	if done := g.db.runGrouped(g.jobs, false); done > 0 || g.stored() != 0 {
+		t.Errorf("unguarded runGrouped = %d, %d persons stored; want 0, 0", done, g.stored())
 	}
-	shared := g.db.together(g.jobs, true)
-	<-g.db.writing
+	done := g.db.runGrouped(g.jobs, true)
+	<-g.db.writerLock
+	if done != len(g.jobs) || first.err != nil || last.err != nil {
+		t.Errorf("guarded runGrouped = %d, first %v, last %v; want %d without errors", done, first.err, last.err, len(g.jobs))
+	}
 	var dup *driver.DuplicateError
-	if shared != len(g.jobs) || first.err != nil || last.err != nil || !errors.As(twice.err, &dup) || dup.Position != 1 || !errors.Is(undone.err, broken) || !errors.Is(late.err, context.Canceled) {
-		t.Errorf("got %d: %v, %v, %v, %v, %v, want shared = %v and no error and no error and an error of the type of dup and dup.Position = 1 and the error broken and the error context.Canceled",
-			shared, first.err, twice.err, undone.err, late.err, last.err, len(g.jobs))
+	if !errors.As(duplicate.err, &dup) || dup.Position != 1 {
+		t.Errorf("duplicate: %v, want a duplicate at position 1", duplicate.err)
+	}
+	if !errors.Is(failing.err, failure) || !errors.Is(late.err, context.Canceled) {
+		t.Errorf("failing: %v, late: %v; want %v, %v", failing.err, late.err, failure, context.Canceled)
 	}
 	if n := g.stored(); n != 3 {
-		t.Errorf("%d persons, want 1, 2 and 6", n)
+		t.Errorf("%d persons stored, want 1, 2 and 6", n)
 	}
 }
 
-// TestGroup_WhatChangedNothingIsTakenBackFromNobody: a job that fails at once needs no second time of all.
-func TestGroup_WhatChangedNothingIsTakenBackFromNobody(t *testing.T) {
+// TestGroup_FailureWithoutChangesNeedsNoRollback: a job that fails before it changes anything does not make the group
+// start over.
+func TestGroup_FailureWithoutChangesNeedsNoRollback(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t)
-	first, twice, stale, last := g.add(t.Context(), nil, 1), g.add(t.Context(), nil, 1), g.add(t.Context(), nil), g.add(t.Context(), nil, 2)
+	first, duplicate := g.add(t.Context(), nil, 1), g.add(t.Context(), nil, 1)
+	stale, last := g.add(t.Context(), nil), g.add(t.Context(), nil, 2)
 	stale.do = func(c *conn) error {
 		write := person(g.c, 1)
 		write.Op, write.Doc.Rev = driver.Replace, 7
@@ -105,22 +119,25 @@ func TestGroup_WhatChangedNothingIsTakenBackFromNobody(t *testing.T) {
 		}
 		return change.apply(c, 0)
 	}
-	g.db.writing <- struct{}{}
-	shared := g.db.together(g.jobs, false)
-	<-g.db.writing
+	g.db.writerLock <- struct{}{}
+	done := g.db.runGrouped(g.jobs, false)
+	<-g.db.writerLock
+	if done != len(g.jobs) || first.err != nil || last.err != nil {
+		t.Errorf("runGrouped = %d, first %v, last %v; want %d without errors", done, first.err, last.err, len(g.jobs))
+	}
 	var dup *driver.DuplicateError
 	var conflict *driver.ConflictError
-	if shared != len(g.jobs) || first.err != nil || last.err != nil || !errors.As(twice.err, &dup) || !errors.As(stale.err, &conflict) {
-		t.Errorf("got %d: %v, %v, %v, %v, want shared = %v and no error and no error and an error of the type of dup and an error of the type of conflict",
-			shared, first.err, twice.err, stale.err, last.err, len(g.jobs))
+	if !errors.As(duplicate.err, &dup) || !errors.As(stale.err, &conflict) {
+		t.Errorf("duplicate: %v, stale: %v; want a duplicate and a conflict", duplicate.err, stale.err)
 	}
 	if n := g.stored(); n != 2 {
-		t.Errorf("%d persons, want 1 and 2", n)
+		t.Errorf("%d persons stored, want 1 and 2", n)
 	}
 }
 
-// TestGroup_OneThatIsInterruptedHarmsNobody: SQLite ends the whole transaction with an interrupted statement.
-func TestGroup_OneThatIsInterruptedHarmsNobody(t *testing.T) {
+// TestGroup_InterruptedJobDoesNotAffectOthers: an interrupted statement makes SQLite roll the whole transaction back,
+// and the other jobs are stored nevertheless.
+func TestGroup_InterruptedJobDoesNotAffectOthers(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -135,24 +152,24 @@ func TestGroup_OneThatIsInterruptedHarmsNobody(t *testing.T) {
 			INSERT INTO "c:people" (id, rev, body) SELECT printf('%024x', i), 1, '{}' FROM n`)
 	}
 	for _, j := range g.jobs {
-		g.db.line.add(j)
+		g.db.queue.add(j)
 	}
-	g.db.writing <- struct{}{}
-	g.db.serve()
+	g.db.writerLock <- struct{}{}
+	g.db.runJobs()
 	for _, j := range g.jobs {
 		<-j.done
 	}
-	if first.err != nil || last.err != nil || !errors.Is(failed(ctx, "write", long.err), context.Canceled) {
-		t.Errorf("got %v, %v, %v, want no error and no error and the error context.Canceled", first.err, long.err, last.err)
+	if first.err != nil || last.err != nil || !errors.Is(wrapError(ctx, "write", long.err), context.Canceled) {
+		t.Errorf("first %v, interrupted %v, last %v; want nil, %v, nil", first.err, long.err, last.err, context.Canceled)
 	}
 	if n := g.stored(); n != 2 {
-		t.Errorf("%d persons, want 1 and 3", n)
+		t.Errorf("%d persons stored, want 1 and 3", n)
 	}
 }
 
-// TestGroup_PanicFailsItsOwnWriteOnly holds that a panic is the error of the write that caused it. Writes before and
-// after it in the group are stored, also once their callers have left, and a panic while a document is read frees
-// the reader and its queue.
+// TestGroup_PanicFailsItsOwnWriteOnly: a panic is the error of the write that caused it, and the other writes of the
+// group are stored. A panic while documents are read releases the reader, and one in a background job does not stop the
+// queue.
 func TestGroup_PanicFailsItsOwnWriteOnly(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t)
@@ -161,15 +178,16 @@ func TestGroup_PanicFailsItsOwnWriteOnly(t *testing.T) {
 	insert := bad.do
 	bad.do = func(c *conn) error { panic(insert(c)) }
 	for _, j := range g.jobs {
-		g.db.line.add(j)
+		g.db.queue.add(j)
 	}
-	g.db.writing <- struct{}{}
-	g.db.serve()
+	g.db.writerLock <- struct{}{}
+	g.db.runJobs()
 	for _, j := range g.jobs {
 		<-j.done
 	}
 	if !errors.Is(bad.err, background.ErrPanic) || first.err != nil || last.err != nil || g.stored() != 2 {
-		t.Errorf("%v, %v, %v, %d persons stored, want 1 and 3", first.err, bad.err, last.err, g.stored())
+		t.Errorf("first %v, panicking %v, last %v, %d persons stored; want nil, %v, nil, 2",
+			first.err, bad.err, last.err, g.stored(), background.ErrPanic)
 	}
 	for n := range 3 * g.ws.engine.opts.Readers {
 		alone := func(*conn) error { panic("a fault of the program") }
@@ -192,7 +210,7 @@ func TestGroup_PanicFailsItsOwnWriteOnly(t *testing.T) {
 			t.Error(err)
 		}
 		if stored := g.stored(); stored != int64(3+n) {
-			t.Errorf("%d persons, want %d", stored, 3+n)
+			t.Errorf("%d persons stored, want %d", stored, 3+n)
 		}
 	}
 	leave()
@@ -201,17 +219,17 @@ func TestGroup_PanicFailsItsOwnWriteOnly(t *testing.T) {
 	<-done
 }
 
-// TestGroup_LargeJobsAreAmongThemselves: who stores little does not wait for who stores much.
-func TestGroup_LargeJobsAreAmongThemselves(t *testing.T) {
+// TestGroup_LargeAndSmallJobsAreSeparate: small jobs do not share transactions with large ones.
+func TestGroup_LargeAndSmallJobsAreSeparate(t *testing.T) {
 	t.Parallel()
-	var l line
+	var l jobQueue
 	sizes := []int{1, 2, 500, 501, 1, 1000, 500, 500, 500, 500, 1, maxLargeRows - 2000, 600, 600, 1, maxLargeRows + 1, 501}
 	for _, n := range sizes {
-		l.add(&job{load: load{rows: n}, touched: map[shelf]bool{}})
+		l.add(&job{load: load{rows: n}, partitions: map[partition]bool{}})
 	}
 	l.add(&job{}) // may change anything
 	var got [][]int
-	for jobs := l.next(); len(jobs) > 0; jobs = l.next() {
+	for jobs := l.take(); len(jobs) > 0; jobs = l.take() {
 		var group []int
 		for _, j := range jobs {
 			group = append(group, j.rows)
@@ -219,20 +237,20 @@ func TestGroup_LargeJobsAreAmongThemselves(t *testing.T) {
 		got = append(got, group)
 	}
 	if want := "[[1 2 500 1 500 500 500] [501 1000] [8000] [500 1 1] [600 600] [10001] [501] [0]]"; fmt.Sprint(got) != want {
-		t.Errorf("%v, want %s", got, want)
+		t.Errorf("groups = %v, want %s", got, want)
 	}
-	many := &line{}
+	many := &jobQueue{}
 	for range maxGroup + 1 {
-		many.add(&job{touched: map[shelf]bool{}})
+		many.add(&job{partitions: map[partition]bool{}})
 	}
-	if n := len(many.next()); n != maxGroup {
-		t.Errorf("%d jobs in a group", n)
+	if n := len(many.take()); n != maxGroup {
+		t.Errorf("%d jobs in a group, want %d", n, maxGroup)
 	}
 }
 
-// TestGroup_LargeJobsMakeRoom: those that share a transaction end it after the one at work where somebody else waits,
-// and go on behind; who has given up by then is not stored.
-func TestGroup_LargeJobsMakeRoom(t *testing.T) {
+// TestGroup_LargeJobsYieldToOthers: a group of large jobs ends after the running one if another job waits, and the rest
+// are requeued. A job whose wait has ended by then is not stored.
+func TestGroup_LargeJobsYieldToOthers(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t)
 	large := func(i int) (batch []driver.Write) {
@@ -241,7 +259,7 @@ func TestGroup_LargeJobsMakeRoom(t *testing.T) {
 		}
 		return batch
 	}
-	g.db.writing <- struct{}{} // until all wait
+	g.db.writerLock <- struct{}{} // until all are queued
 	ended := make(chan string, 4)
 	write := func(ctx context.Context, name string, batch []driver.Write) {
 		before := len(g.waiting())
@@ -251,13 +269,13 @@ func TestGroup_LargeJobsMakeRoom(t *testing.T) {
 		}()
 		for deadline := time.Now().Add(time.Minute); len(g.waiting()) == before; time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
-				t.Fatal("it does not wait")
+				t.Fatal("the job was not queued")
 			}
 		}
 	}
 	write(t.Context(), "first", large(1))
-	hopeless, giveUp := context.WithCancel(t.Context())
-	write(hopeless, "second", large(2))
+	cancelled, cancel := context.WithCancel(t.Context())
+	write(cancelled, "second", large(2))
 	write(t.Context(), "third", large(3))
 	inFirst, goOn := make(chan struct{}), make(chan struct{})
 	first := g.waiting()[0]
@@ -267,56 +285,58 @@ func TestGroup_LargeJobsMakeRoom(t *testing.T) {
 		<-goOn
 		return do(c)
 	}
-	<-g.db.writing // one of them does the work of all
+	<-g.db.writerLock // one of the callers runs all jobs
 	<-inFirst
 	write(t.Context(), "small", []driver.Write{person(g.c, 1)})
-	giveUp()
+	cancel()
 	close(goOn)
-	verdicts := map[string]bool{}
+	results := map[string]bool{}
 	for range 4 {
-		verdicts[<-ended] = true
+		results[<-ended] = true
 	}
 	for _, want := range []string{"first <nil>", "third <nil>", "small <nil>"} {
-		if !verdicts[want] {
-			t.Errorf("not %s: %v", want, verdicts)
+		if !results[want] {
+			t.Errorf("results = %v, want %s", results, want)
 		}
 	}
-	if n := g.stored(); n != 2*largeRows+1 || verdicts["second <nil>"] {
-		t.Errorf("%d persons, %v", n, verdicts)
+	if n := g.stored(); n != 2*largeRows+1 || results["second <nil>"] {
+		t.Errorf("%d persons stored, results %v; want %d and a failure of the second", n, results, 2*largeRows+1)
 	}
 }
 
-// TestGroup_WhoWaitsWithoutEnd is served, and told that it is done once it is.
-func TestGroup_WhoWaitsWithoutEnd(t *testing.T) {
+// TestGroup_ServesContextWithoutEnd: a job whose context never ends is run, and transact returns.
+func TestGroup_ServesContextWithoutEnd(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t)
 	ctx := context.WithoutCancel(t.Context())
 	done := false
-	if err := g.db.transact(ctx, ctx, load{documents: 1, rows: 1}, map[shelf]bool{}, func(*conn) error { done = true; return nil }); err != nil || !done {
-		t.Errorf("got %t, %v, want no error and done", done, err)
+	do := func(*conn) error { done = true; return nil }
+	if err := g.db.transact(ctx, ctx, load{documents: 1, rows: 1}, map[partition]bool{}, do); err != nil || !done {
+		t.Errorf("transact = %v, done %t; want nil, true", err, done)
 	}
 }
 
-// inLine waits until so many jobs are in line.
-func (g *grouped) inLine(n int) {
+// awaitQueued waits until the queue has n jobs.
+func (g *jobGroup) awaitQueued(n int) {
 	g.t.Helper()
 	for deadline := time.Now().Add(time.Minute); len(g.waiting()) != n; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			g.t.Fatalf("%d jobs are in line, want %d", len(g.waiting()), n)
+			g.t.Fatalf("%d jobs are queued, want %d", len(g.waiting()), n)
 		}
 	}
 }
 
-// TestGroup_WhoIsPutBackStaysBeforeLargeOnes that came later, however many do.
-func TestGroup_WhoIsPutBackStaysBeforeLargeOnes(t *testing.T) {
+// TestGroup_RequeuedJobsKeepTheirPlace: a large job that was requeued precedes large jobs that came later, however
+// many.
+func TestGroup_RequeuedJobsKeepTheirPlace(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t)
 	var all sync.WaitGroup
 	came, served := 0, 0
 	submit := func(rows int, do func(*conn) error) {
 		before := len(g.waiting())
-		all.Go(func() { _ = g.db.transact(t.Context(), t.Context(), load{rows: rows}, map[shelf]bool{}, do) })
-		g.inLine(before + 1)
+		all.Go(func() { _ = g.db.transact(t.Context(), t.Context(), load{rows: rows}, map[partition]bool{}, do) })
+		g.awaitQueued(before + 1)
 	}
 	var large func()
 	large = func() {
@@ -331,122 +351,124 @@ func TestGroup_WhoIsPutBackStaysBeforeLargeOnes(t *testing.T) {
 			return nil
 		})
 	}
-	g.db.writing <- struct{}{}
+	g.db.writerLock <- struct{}{}
 	large()
 	submit(largeRows+1, func(*conn) error { served = came; return nil })
-	<-g.db.writing
+	<-g.db.writerLock
 	all.Wait()
 	if served > 4 {
-		t.Errorf("the second in line was done after %d others", served)
+		t.Errorf("the second job ran after %d large ones had come, want at most 4", served)
 	}
 }
 
-// TestGroup_WhoIsPutBackCanLeave: who stopped waiting while others made room is told so at once.
-func TestGroup_WhoIsPutBackCanLeave(t *testing.T) {
+// TestGroup_RequeuedJobCanBeCancelled: a job whose context ended before it was requeued ends with that error.
+func TestGroup_RequeuedJobCanBeCancelled(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	ours := g.add(ctx, nil, 1)
-	g.db.line.add(g.add(t.Context(), nil, 2))
+	g.db.queue.add(g.add(t.Context(), nil, 2))
 	cancel()
-	g.db.line.back([]*job{ours, g.add(t.Context(), nil, 3)})
+	g.db.queue.requeue([]*job{ours, g.add(t.Context(), nil, 3)})
 	select {
 	case <-ours.done:
 	default:
-		t.Error("it waits on")
+		t.Error("the cancelled job was queued again")
 	}
 	if !errors.Is(ours.err, context.Canceled) || len(g.waiting()) != 2 {
-		t.Errorf("%v, and %d wait", ours.err, len(g.waiting()))
+		t.Errorf("cancelled job: %v, %d jobs queued; want %v, 2", ours.err, len(g.waiting()), context.Canceled)
 	}
 }
 
-// TestGroup_AForeignLockIsWaitedForOnce, by all who want the writer at that time.
-func TestGroup_AForeignLockIsWaitedForOnce(t *testing.T) {
+// TestGroup_WaitsForForeignLockOnce: the jobs of a group wait together for the lock of another process.
+func TestGroup_WaitsForForeignLockOnce(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t)
 	other := raw(t, g.ws.file.path, "BEGIN IMMEDIATE")
 	for i := range 4 {
-		g.db.line.add(g.add(t.Context(), nil, i))
+		g.db.queue.add(g.add(t.Context(), nil, i))
 	}
-	g.db.writing <- struct{}{}
+	g.db.writerLock <- struct{}{}
 	began := time.Now()
-	g.db.serve()
+	g.db.runJobs()
 	took := time.Since(began)
 	if err := other.close(); err != nil {
 		t.Error(err)
 	}
 	if took > 2*lockTimeout {
-		t.Errorf("it was waited for as long as %v", took)
+		t.Errorf("the group waited for %v, want at most %v", took, 2*lockTimeout)
 	}
 	for _, j := range g.jobs {
 		if <-j.done; j.err == nil {
-			t.Error("stored beside a foreign lock")
+			t.Error("a job succeeded under a foreign lock, want an error")
 		}
 	}
 }
 
-// TestGroup_NoVerdictStandsOnWhatWasNotStored: who is refused because of another in the same transaction, which then is
-// not stored, is told of that.
-func TestGroup_NoVerdictStandsOnWhatWasNotStored(t *testing.T) {
+// TestGroup_FailedCommitFailsAllJobs: if the commit fails, a job that was refused because of another in the same
+// transaction gets the error of the commit, because the other is not stored either.
+func TestGroup_FailedCommitFailsAllJobs(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t)
 	if err := g.ws.Write(t.Context(), []driver.Write{person(g.c, 50)}); err != nil {
 		t.Fatal(err)
 	}
-	g.db.writing <- struct{}{}
-	if err := g.db.writer.script("PRAGMA foreign_keys = ON; CREATE TABLE p (a PRIMARY KEY); CREATE TABLE q (a REFERENCES p (a) DEFERRABLE INITIALLY DEFERRED)"); err != nil {
+	g.db.writerLock <- struct{}{}
+	if err := g.db.writer.script("PRAGMA foreign_keys = ON; CREATE TABLE p (a PRIMARY KEY);" +
+		" CREATE TABLE q (a REFERENCES p (a) DEFERRABLE INITIALLY DEFERRED)"); err != nil {
 		t.Fatal(err)
 	}
 	first, second, bad := g.add(t.Context(), nil, 1), g.add(t.Context(), nil, 1), g.add(t.Context(), nil)
-	bad.do = func(c *conn) error { return c.exec("INSERT INTO q VALUES (7)") } // which the commit refuses
+	bad.do = func(c *conn) error { return c.exec("INSERT INTO q VALUES (7)") } // fails the commit
 	for _, j := range g.jobs {
-		g.db.line.add(j)
+		g.db.queue.add(j)
 	}
-	g.db.serve()
+	g.db.runJobs()
 	if dup := new(driver.DuplicateError); first.err == nil || second.err == nil || errors.As(second.err, &dup) || g.stored() != 1 {
-		t.Errorf("%v, %v, %v, %d stored", first.err, second.err, bad.err, g.stored())
+		t.Errorf("errors %v, %v, %v, %d stored; want errors of the commit, 1", first.err, second.err, bad.err, g.stored())
 	}
 }
 
-// TestGroup_WhoHasGoneIsNoHead: the others share their transaction, and make room, although the first in line has gone.
-func TestGroup_WhoHasGoneIsNoHead(t *testing.T) {
+// TestGroup_CancelledHeadDoesNotSplitTheGroup: if the first job is cancelled, the others still form a group, and yield
+// to a waiting small job.
+func TestGroup_CancelledHeadDoesNotSplitTheGroup(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t)
-	gone, leave := context.WithCancel(t.Context())
-	leave()
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
 	for i := range 20 {
 		ctx := t.Context()
 		if i == 0 {
-			ctx = gone
+			ctx = cancelled
 		}
 		g.add(ctx, nil, i).rows = largeRows + 1
 	}
-	g.add(t.Context(), nil, 100) // for whom they make room
+	g.add(t.Context(), nil, 100) // the small job
 	for i, j := range g.jobs {
 		if i == 20 {
-			g.db.line.turns.Serve(0, 1, 1) // it comes later
+			g.db.queue.turns.Serve(0, 1, 1) // so that it starts after the others
 		}
-		g.db.line.add(j)
+		g.db.queue.add(j)
 	}
-	g.db.writing <- struct{}{}
-	g.db.serve()
+	g.db.writerLock <- struct{}{}
+	g.db.runJobs()
 	if n := len(g.waiting()); n != 19 || g.stored() != 1 {
-		t.Errorf("%d wait, %d were stored", n, g.stored())
+		t.Errorf("%d jobs queued, %d stored; want 19, 1", n, g.stored())
 	}
 	if <-g.jobs[0].done; !errors.Is(g.jobs[0].err, context.Canceled) {
-		t.Errorf("got %v, want the error context.Canceled", g.jobs[0].err)
+		t.Errorf("cancelled job: %v, want %v", g.jobs[0].err, context.Canceled)
 	}
 }
 
-// waiting returns the jobs in line.
-func (g *grouped) waiting() []*job {
-	g.db.line.mu.Lock()
-	defer g.db.line.mu.Unlock()
-	return slices.Clone(g.db.line.jobs)
+// waiting returns the queued jobs.
+func (g *jobGroup) waiting() []*job {
+	g.db.queue.mu.Lock()
+	defer g.db.queue.mu.Unlock()
+	return slices.Clone(g.db.queue.jobs)
 }
 
-// TestGroup_ManyWriters: every one of many that write at once reads what it was told is stored, and who gives up
-// while it waits is not stored later.
+// TestGroup_ManyWriters: each of many concurrent writers finds its acknowledged documents, and a write whose deadline
+// passes while it waits is not stored later.
 func TestGroup_ManyWriters(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t)
@@ -460,37 +482,38 @@ func TestGroup_ManyWriters(t *testing.T) {
 				}
 				docs, err := g.ws.Find(t.Context(), driver.Query{Collection: g.c, Where: onField("id", driver.Eq, fmt.Sprintf("%024x", n)), Limit: 1})
 				if err != nil || len(docs) != 1 {
-					t.Errorf("%d is not there: %v", n, err)
+					t.Errorf("Find of person %d = %d documents, %v; want 1", n, len(docs), err)
 				}
 			}
 		})
 	}
 	writers.Wait()
-	g.db.writing <- struct{}{}
+	g.db.writerLock <- struct{}{}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	err := g.ws.Write(ctx, []driver.Write{person(g.c, 999)})
-	<-g.db.writing
+	<-g.db.writerLock
 	if !errors.Is(err, context.DeadlineExceeded) {
-		t.Error(err)
+		t.Errorf("Write while the writer is in use = %v, want %v", err, context.DeadlineExceeded)
 	}
 	if err := g.ws.Write(t.Context(), []driver.Write{person(g.c, 1000)}); err != nil {
 		t.Error(err)
 	}
 	if n := g.stored(); n != 321 {
-		t.Errorf("%d persons, want 321", n)
+		t.Errorf("%d persons stored, want 321", n)
 	}
 }
 
-// held reports whether a reader lies idle with a snapshot.
-func (g *grouped) held() bool {
+// holdsSnapshot reports whether an idle reader has a snapshot.
+func (g *jobGroup) holdsSnapshot() bool {
 	g.db.mu.Lock()
 	defer g.db.mu.Unlock()
-	return len(g.db.idle) > 0 && g.db.idle[0].holding
+	return len(g.db.idle) > 0 && g.db.idle[0].inSnapshot
 }
 
-// TestLogIsWrittenBackWhole although a reader lies idle with a snapshot of before the commit, alone and together.
-func TestLogIsWrittenBackWhole(t *testing.T) {
+// TestCommitAllowsFullCheckpoint: the log can be checkpointed completely after a commit, although an idle reader had a
+// snapshot from before it. This holds for single jobs and groups.
+func TestCommitAllowsFullCheckpoint(t *testing.T) {
 	t.Parallel()
 	for name, jobs := range map[string]int{"alone": 1, "together": 3} {
 		t.Run(name, func(t *testing.T) {
@@ -504,20 +527,20 @@ func TestLogIsWrittenBackWhole(t *testing.T) {
 					g.add(t.Context(), nil, n)
 				}
 				if jobs > 1 {
-					g.db.writing <- struct{}{}
-					if done := g.db.together(g.jobs, false); done < jobs {
-						t.Fatal("not written together")
+					g.db.writerLock <- struct{}{}
+					if done := g.db.runGrouped(g.jobs, false); done < jobs {
+						t.Fatalf("runGrouped = %d, want %d", done, jobs)
 					}
-					<-g.db.writing
+					<-g.db.writerLock
 					return
 				}
-				if err := g.db.alone(g.jobs[0]); err != nil {
+				if err := g.db.runAlone(g.jobs[0]); err != nil {
 					t.Fatal(err)
 				}
 			}
 			write()
-			for !g.held() { // the sweep may have ended it already
-				g.stored() // the reader keeps its snapshot for the next question
+			for !g.holdsSnapshot() { // the sweep may have ended it already
+				g.stored() // the reader keeps its snapshot for the next query
 			}
 			write()
 			var in, back int64
@@ -525,18 +548,18 @@ func TestLogIsWrittenBackWhole(t *testing.T) {
 				in, back = row.ColumnInt64(1), row.ColumnInt64(2)
 				return nil
 			}); err != nil || in == 0 || in != back {
-				t.Errorf("%d of %d pages were written back: %v", back, in, err)
+				t.Errorf("%d of %d pages were checkpointed, %v; want all", back, in, err)
 			}
 			if got := g.stored(); got != int64(n) {
-				t.Errorf("%d documents, want %d", got, n)
+				t.Errorf("%d persons stored, want %d", got, n)
 			}
 		})
 	}
 }
 
-// TestLogBeginsAnew_BesideALongQuestion: one that goes on holds up no others, whatever the length of the log, which
-// begins anew after it.
-func TestLogBeginsAnew_BesideALongQuestion(t *testing.T) {
+// TestTruncationDoesNotBlockOnLongQuery: while a long query keeps the log from being truncated, other queries proceed,
+// however long the log gets, and it is truncated afterwards.
+func TestTruncationDoesNotBlockOnLongQuery(t *testing.T) {
 	t.Parallel()
 	const most = 64 << 10
 	c := people()
@@ -568,26 +591,27 @@ func TestLogBeginsAnew_BesideALongQuestion(t *testing.T) {
 	}
 	for log() < 400*most {
 		write()
-		if !db.shortening.Load() {
+		if !db.truncating.Load() {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
 		if _, err := ws.Count(ctx, c, driver.Predicate{}); err != nil {
-			t.Fatalf("with a log of %d KiB another question waits for the long one: %v", log()>>10, err)
+			t.Fatalf("Count with a log of %d KiB during a long query = %v, want nil", log()>>10, err)
 		}
 		cancel()
 	}
 	db.putReader(long, nil)
 	for deadline := time.Now().Add(time.Minute); log() >= 400*most; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("the log has %d KiB", log()>>10)
+			t.Fatalf("the log has %d KiB, want less than %d", log()>>10, 400*most>>10)
 		}
 		write()
 	}
 }
 
-// TestLogIsMovedBesideTheWriter: what many rows left in the log is in the file before the writer has to see to that.
-func TestLogIsMovedBesideTheWriter(t *testing.T) {
+// TestLogIsCheckpointedInBackground: after checkpointRows rows the log is checkpointed into the file, before the writer
+// has to do it.
+func TestLogIsCheckpointedInBackground(t *testing.T) {
 	t.Parallel()
 	c := people()
 	ws := openWorkspace(t, openEngine(t, Options{}), "w", c)
@@ -604,7 +628,7 @@ func TestLogIsMovedBesideTheWriter(t *testing.T) {
 		return info.Size()
 	}
 	before, rows := size(), 0
-	for n := 0; rows < moveRows; n += 100 {
+	for n := 0; rows < checkpointRows; n += 100 {
 		var some []driver.Write
 		for i := range 100 {
 			some = append(some, person(c, n+i))
@@ -616,21 +640,21 @@ func TestLogIsMovedBesideTheWriter(t *testing.T) {
 	}
 	db.background.Wait()
 	if after := size(); after < before+100<<10 {
-		t.Errorf("of %d rows the file has %d KiB more", rows, (after-before)>>10)
+		t.Errorf("the file grew by %d KiB after %d rows, want at least 100", (after-before)>>10, rows)
 	}
 }
 
-// TestLogBeginsAnew although there is no moment without somebody who reads, each from before the other ends.
-func TestLogBeginsAnew(t *testing.T) {
-	inBoth(t, func(t *testing.T, shared bool) { testLogBeginsAnew(t, shared, false) })
+// TestLogIsTruncatedUnderConstantReads: the log is truncated although overlapping readers leave no moment without one.
+func TestLogIsTruncatedUnderConstantReads(t *testing.T) {
+	inBoth(t, func(t *testing.T, shared bool) { testLogIsTruncated(t, shared, false) })
 }
 
-// TestLogBeginsAnew_LongQuestions: the same for connections that are none of the readers.
-func TestLogBeginsAnew_LongQuestions(t *testing.T) {
-	inBoth(t, func(t *testing.T, shared bool) { testLogBeginsAnew(t, shared, true) })
+// TestLogIsTruncatedUnderLongQueries: the same for the extra connections of long queries.
+func TestLogIsTruncatedUnderLongQueries(t *testing.T) {
+	inBoth(t, func(t *testing.T, shared bool) { testLogIsTruncated(t, shared, true) })
 }
 
-func testLogBeginsAnew(t *testing.T, shared, long bool) {
+func testLogIsTruncated(t *testing.T, shared, long bool) {
 	const most = 256 << 10
 	c := people()
 	ws := openWorkspace(t, openEngine(t, Options{Shared: shared, maxLog: most}), "w", c)
@@ -647,19 +671,19 @@ func testLogBeginsAnew(t *testing.T, shared, long bool) {
 	for range 2 {
 		readers.Go(func() {
 			for ctx.Err() == nil {
-				lane := db.reading
+				lane := db.readerSlots
 				if long {
 					lane = db.lanes.long
 				}
-				if into(ctx, lane) != nil {
+				if enter(ctx, lane) != nil {
 					return
 				}
-				r, err := db.spare(ctx)
+				r, err := db.extraReader(ctx)
 				if err != nil {
 					<-lane
 					return
 				}
-				_, _, err = r.findByID(ws.engine, place{ws: ws.space.id, t: ws.tables["people"], id: "x"})
+				_, _, err = r.findByID(ws.engine, recentKey{ws: ws.space.id, t: ws.tables["people"], id: "x"})
 				own := begun.Add(1)
 				for until := time.Now().Add(10 * time.Millisecond); begun.Load() == own && time.Now().Before(until); {
 					time.Sleep(time.Millisecond)
@@ -669,8 +693,8 @@ func testLogBeginsAnew(t *testing.T, shared, long bool) {
 			}
 		})
 	}
-	anew, before := 0, int64(0)
-	for n := 0; anew < 3; n += 50 {
+	truncations, before := 0, int64(0)
+	for n := 0; truncations < 3; n += 50 {
 		var writes []driver.Write
 		for i := range 50 {
 			w := person(c, n+i)
@@ -683,16 +707,16 @@ func testLogBeginsAnew(t *testing.T, shared, long bool) {
 		for waited := false; ; waited = true {
 			log, err := os.Stat(db.path + "-wal")
 			if err != nil || log.Size() > 100*most {
-				t.Fatalf("it has %d KiB, and began anew %d times: %v", before>>10, anew, err)
+				t.Fatalf("the log has %d KiB after %d truncations, %v; want 3 truncations", before>>10, truncations, err)
 			}
 			if log.Size() < before {
-				anew++
+				truncations++
 			}
 			before = log.Size()
 			if waited {
 				break
 			}
-			for db.shortening.Load() { // a busy machine could write much until then
+			for db.truncating.Load() { // on a busy machine the log could grow much meanwhile
 				time.Sleep(time.Millisecond)
 			}
 		}

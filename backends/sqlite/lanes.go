@@ -12,268 +12,274 @@ import (
 	"tenantry/backends/driver"
 )
 
-// The work of a question is counted in steps of SQLite's virtual machine, 20 to 60 ns each. Time would not do, because
-// on a busy machine the smallest question takes long.
+// The work of a query is counted in steps of SQLite's virtual machine, which take 20 to 60 ns each. Time is no measure,
+// because on a busy machine even the smallest query takes long.
 const (
-	// tick is how many steps lie between two looks at a question under way.
+	// tick is the number of steps after which the progress of a query is examined.
 	tick = 512
-	// rowSteps is what a row of the answer counts, textPerStep the bytes that are searched in the time of one step.
+	// rowSteps is the number of steps that a result row counts, textPerStep the number of bytes that are searched in the
+	// time of one step.
 	rowSteps    = 100
 	textPerStep = 32
-	// quickSteps is what a question may do without a turn of the processors, some 1 to 3 ms.
+	// quickSteps is the work, 1 to 3 ms, that a query may do without a turn on a processor.
 	quickSteps = 50_000
-	// A tick of slowTick or more reads large documents, or was held up by others. It counts slowSteps, so that a small
-	// question, which is held up a few times at most, stays quick.
+	// A tick that takes slowTick or more has read large documents or was preempted. It counts slowSteps, few enough that
+	// a small query, which is preempted a few times at most, remains quick.
 	slowTick  = time.Millisecond
 	slowSteps = quickSteps / 16
 )
 
 const (
-	// maxLong bounds the kinds of questions of a database that are known to be long, longFor how long one is taken for
-	// that without being seen again.
-	maxLong = 1024
-	longFor = time.Minute
-	// maxWaiting bounds the long questions of a workspace that wait for a connection.
-	maxWaiting = 64
-	// longPerReader is how many connections a file may have for long questions, for each reader.
+	// maxKnownLong bounds the queries of a database that are remembered as long, longMemory how long one is remembered
+	// since it last ran.
+	maxKnownLong = 1024
+	longMemory   = time.Minute
+	// maxWaitingLong bounds the long queries of a workspace that wait for a connection.
+	maxWaitingLong = 64
+	// longPerReader is the number of connections for long queries of a file, for each reader.
 	longPerReader = 4
-	// defaultLong is Options.Long where it is not given.
+	// defaultLong is the default of Options.Long.
 	defaultLong = 64
-	// contentionTurns within contentionSpan, and for as long after them, several workspaces ask for something. One by
-	// itself has turns with the control workspace, but few.
+	// There is contention if calls have changed from one workspace to another contentionTurns times within
+	// contentionSpan, and it lasts for that span. A single active workspace alternates with the control workspace, but
+	// less often.
 	contentionTurns = 8
 	contentionSpan  = time.Second
 )
 
-// lanes share the connections of a database among questions. One that is quick takes one of the readers, of which a
-// workspace never has all. One that was long the last time, or has turned out to be, has a connection beside them and
-// goes on in turns, see turns; a workspace has at most half as many of these as there are readers, the file
-// longPerReader times the readers, and all files Options.Long. A document that is looked up by its id or another unique
-// index waits for neither, so that host and key look-ups stay fast.
+// lanes distribute the connections of a database among queries.
+//
+// A quick query takes one of the readers; a workspace never has all of them. A query that was long the last time, or
+// turns out to be long, has an extra connection and proceeds in turns (see scheduler). A workspace has at most half as
+// many of these as there are readers, a file longPerReader times the readers, and all files together Options.Long. A
+// look-up by id or another unique index waits in no lane, so that host and key look-ups stay fast under heavy queries.
 type lanes struct {
-	long chan struct{} // one for each long question that has a connection
+	long chan struct{} // a semaphore of long queries that have a connection
 
-	mu    sync.RWMutex
-	known map[question]time.Time // were long the last time, and when that was
+	mu           sync.RWMutex
+	recentlyLong map[queryKey]time.Time // queries that were long the last time, and when that was
 }
 
-// question tells one kind of question of a party from another.
-type question struct {
+// queryKey identifies the statement of a party.
+type queryKey struct {
 	party int64
 	sql   string
 }
 
-// inRuns stands for the statement by which an index is made.
-const inRuns = "index"
+// indexBuild takes the place of the statement in the queryKey of queries that build an index.
+const indexBuild = "index"
 
-// errManyLong is the answer to one more long question than may wait.
-var errManyLong = fmt.Errorf("%w: %d long questions of the workspace wait already", driver.ErrSlow, maxWaiting)
+// errTooManyLong is returned if maxWaitingLong queries of the workspace wait already.
+var errTooManyLong = fmt.Errorf("%w: %d long queries of the workspace are waiting already", driver.ErrSlow, maxWaitingLong)
 
-// errLengthy ends a question that turned out to be long while there is no connection for it. It begins anew when there
-// is one, and holds no reader until then.
-var errLengthy = errors.New("the question is long")
+// errBecameLong ends a query that turned out to be long while no connection for long queries is free. The query
+// releases its reader, and starts over once there is a connection.
+var errBecameLong = errors.New("the query is long")
 
-// lane returns room for n at a time, and for one at least.
-func lane(n int) chan struct{} { return make(chan struct{}, max(1, n)) }
+// newLane returns a semaphore of size n, at least 1.
+func newLane(n int) chan struct{} { return make(chan struct{}, max(1, n)) }
 
-// visit is one question's stay in the lanes. One goroutine uses it at a time.
-type visit struct {
-	ctx      context.Context
-	db       *database
-	space    *space
-	question question
-	brief    bool // it waits in no lane as long as it is quick
+// queryRun is the execution of one query in the lanes. One goroutine uses it at a time.
+type queryRun struct {
+	ctx    context.Context
+	db     *database
+	space  *space
+	key    queryKey
+	exempt bool // it waits in no lane as long as it is quick
 
-	reader *reader // that answers it, nil before and after
-	asking bool    // it has one of the places of its workspace's quick questions
-	long   bool    // it has a place among the long ones
-	turn   *turn   // it has a processor
-	steps  int64
-	rows   bool          // some of the answer was given
-	began  time.Time     // when its reader was there
-	looked time.Time     // when the last tick ended
-	waited time.Duration // for its turns
-	err    error         // by which it was ended
+	reader    *reader // nil before and after the execution
+	inQuick   bool    // it holds space.quick
+	inLong    bool    // it holds longLanes
+	turn      *turn   // nil if it has no processor
+	steps     int64
+	delivered bool          // a row of the result was delivered
+	began     time.Time     // when it got its reader; zero before
+	lastTick  time.Time     // when the last tick ended
+	waited    time.Duration // total wait for turns
+	err       error         // why step ended the statement
 }
 
-// answer asks the question, of a reader whose snapshot holds every acknowledged write, and calls do with it. What do
-// runs on the connection counts as the question's work. Error: the context's own, errManyLong, and those of do.
-func (v *visit) answer(do func(*reader) error) error {
-	long := !v.brief && v.db.lanes.isLong(v.question, time.Now())
+// execute calls do with a reader whose snapshot has every acknowledged write, and again if the query becomes long
+// before it has delivered a row. Statements that do runs on the connection count as the work of the query. Errors: the
+// context's own, errTooManyLong, and those of do.
+func (q *queryRun) execute(do func(*reader) error) error {
+	long := !q.exempt && q.db.lanes.isLong(q.key, time.Now())
 	for {
-		err := v.try(long, do)
-		if !errors.Is(err, errLengthy) {
+		err := q.attempt(long, do)
+		if !errors.Is(err, errBecameLong) {
 			return err
 		}
 		long = true
 	}
 }
 
-func (v *visit) try(long bool, do func(*reader) error) (err error) {
-	defer v.leave()
-	v.began, v.steps, v.waited, v.err = time.Time{}, 0, 0, nil
+// attempt is one attempt of execute, which starts in the long lane or, unless the query is exempt, in the quick one.
+func (q *queryRun) attempt(long bool, do func(*reader) error) (err error) {
+	defer q.release()
+	q.began, q.steps, q.waited, q.err = time.Time{}, 0, 0, nil
 	switch {
 	case long:
-		if err = v.lengthen(); err == nil {
-			err = v.next()
+		if err = q.waitForLong(); err == nil {
+			err = q.takeProcessor()
 		}
-	case !v.brief:
-		if err = into(v.ctx, v.space.asking); err == nil {
-			v.asking = true
+	case !q.exempt:
+		if err = enter(q.ctx, q.space.quick); err == nil {
+			q.inQuick = true
 		}
 	}
 	if err != nil {
 		return err
 	}
-	err = v.db.askBy(v.ctx, !v.long, func(r *reader) error {
-		v.began = v.db.engine.turns.now()
-		v.looked = v.began
-		v.reader, r.conn.visit = r, v
-		defer func() { v.reader, r.conn.visit = nil, nil }()
+	err = q.db.withConn(q.ctx, !q.inLong, func(r *reader) error {
+		q.began = q.db.engine.scheduler.now()
+		q.lastTick = q.began
+		q.reader, r.conn.run = r, q
+		defer func() { q.reader, r.conn.run = nil, nil }()
 		return do(r)
 	})
-	if err == nil || v.steps >= quickSteps { // one that ended early may be long
-		v.db.lanes.did(v.question, v.steps, time.Now())
+	if err == nil || q.steps >= quickSteps { // a failed query that did less may be long nevertheless
+		q.db.lanes.record(q.key, q.steps, time.Now())
 	}
-	if v.err != nil {
-		return v.err
+	if q.err != nil {
+		return q.err
 	}
 	return err
 }
 
-// leave gives back what the question holds.
-func (v *visit) leave() {
-	if v.turn != nil {
-		v.db.engine.turns.leave(v.turn)
-		v.turn = nil
+// release releases everything that the query holds.
+func (q *queryRun) release() {
+	if q.turn != nil {
+		q.db.engine.scheduler.release(q.turn)
+		q.turn = nil
 	}
-	if v.long {
-		leaves(v.places())
-		v.long = false
+	if q.inLong {
+		leaveAll(q.longLanes())
+		q.inLong = false
 	}
-	if v.asking {
-		<-v.space.asking
-		v.asking = false
+	if q.inQuick {
+		<-q.space.quick
+		q.inQuick = false
 	}
 }
 
-// places are those of a long question: of its workspace, its file and all files. Who waits for the second or the third
-// has those before, and is one of few.
-func (v *visit) places() []chan struct{} {
-	return []chan struct{}{v.space.long, v.db.lanes.long, v.db.engine.long}
+// longLanes returns the semaphores of a long query: those of its workspace, its file and the engine. They are acquired
+// in this order, so that only a few queries of each workspace wait for the latter ones.
+func (q *queryRun) longLanes() []chan struct{} {
+	return []chan struct{}{q.space.long, q.db.lanes.long, q.db.engine.long}
 }
 
-// lengthen waits for a connection among the long questions.
-func (v *visit) lengthen() error {
-	if v.lengthenNow() {
+// waitForLong acquires the semaphores of a long query. It waits if necessary.
+func (q *queryRun) waitForLong() error {
+	if q.tryLong() {
 		return nil
 	}
-	defer v.space.waiting.Add(-1)
-	if v.space.waiting.Add(1) > maxWaiting {
-		return errManyLong
+	defer q.space.waitingLong.Add(-1)
+	if q.space.waitingLong.Add(1) > maxWaitingLong {
+		return errTooManyLong
 	}
-	places := v.places()
+	places := q.longLanes()
 	for i, lane := range places {
-		if err := into(v.ctx, lane); err != nil {
-			leaves(places[:i])
+		if err := enter(q.ctx, lane); err != nil {
+			leaveAll(places[:i])
 			return err
 		}
 	}
-	v.long = true
+	q.inLong = true
 	return nil
 }
 
-// lengthenNow reports whether there is a connection among the long questions, which it takes.
-func (v *visit) lengthenNow() bool {
-	places := v.places()
+// tryLong acquires the semaphores of a long query and returns true, if all are free.
+func (q *queryRun) tryLong() bool {
+	places := q.longLanes()
 	for i, lane := range places {
-		if !enters(lane) {
-			leaves(places[:i])
+		if !tryEnter(lane) {
+			leaveAll(places[:i])
 			return false
 		}
 	}
-	v.long = true
+	q.inLong = true
 	return true
 }
 
-// step is called after each tick of the question's statement, and reports whether that is to end; v.err then says why.
-func (v *visit) step(more int64) (end bool) {
-	now := v.db.engine.turns.now()
-	if v.steps += tick + more; now.Sub(v.looked) >= slowTick {
-		v.steps += slowSteps
+// step is called after each tick of the statement, with additional steps to count. It reports whether the statement
+// must end, for the reason in q.err.
+func (q *queryRun) step(more int64) (end bool) {
+	now := q.db.engine.scheduler.now()
+	if q.steps += tick + more; now.Sub(q.lastTick) >= slowTick {
+		q.steps += slowSteps
 	}
-	v.looked = now
-	if v.steps < quickSteps && !v.long {
+	q.lastTick = now
+	if q.steps < quickSteps && !q.inLong {
 		return false
 	}
-	if !v.long {
-		v.err = v.leaveQuick()
+	if !q.inLong {
+		q.err = q.moveToLong()
 	}
-	if v.err == nil {
-		v.err = v.next()
+	if q.err == nil {
+		q.err = q.takeProcessor()
 	}
-	v.looked = v.db.engine.turns.now()
-	return v.err != nil
+	q.lastTick = q.db.engine.scheduler.now()
+	return q.err != nil
 }
 
-// leaveQuick moves the question from the quick ones to the long ones.
-func (v *visit) leaveQuick() error {
-	if !v.lengthenNow() {
-		if !v.rows {
-			return errLengthy
+// moveToLong moves the query from the quick to the long lane. Error: errBecameLong if the query should start over.
+func (q *queryRun) moveToLong() error {
+	if !q.tryLong() {
+		if !q.delivered {
+			return errBecameLong
 		}
-		if err := v.lengthen(); err != nil {
+		if err := q.waitForLong(); err != nil {
 			return err
 		}
 	}
-	if v.asking {
-		<-v.space.asking
-		v.asking = false
+	if q.inQuick {
+		<-q.space.quick
+		q.inQuick = false
 	}
-	v.db.uncount(v.reader)
+	q.db.releaseSlot(q.reader)
 	return nil
 }
 
-// next gets a processor, or asks for it again once a slice of time is over.
-func (v *visit) next() (err error) {
-	turns := &v.db.engine.turns
+// takeProcessor waits for a turn on a processor. If the query has one, it queues for the next when its slice is over.
+func (q *queryRun) takeProcessor() (err error) {
+	turns := &q.db.engine.scheduler
 	now := turns.now()
 	switch {
-	case v.turn == nil:
-		v.turn, err = turns.enter(v.ctx, v.space)
-	case now.Sub(v.turn.since) < slice:
+	case q.turn == nil:
+		q.turn, err = turns.acquire(q.ctx, q.space)
+	case now.Sub(q.turn.since) < slice:
 		return nil
 	default:
-		v.db.engine.contention.note(v.space)
-		runtime.Gosched() // other requests of this process, which would wait five times as long for Go to preempt
-		v.turn, err = turns.renew(v.ctx, v.turn)
+		q.db.engine.contention.note(q.space)
+		runtime.Gosched() // lets other requests run; Go's own preemption would come five times as late
+		q.turn, err = turns.renew(q.ctx, q.turn)
 	}
 	if err != nil {
-		v.turn = nil
+		q.turn = nil
 		return err
 	}
-	v.waited += v.turn.since.Sub(now)
+	q.waited += q.turn.since.Sub(now)
 	return nil
 }
 
-// row is called for every row of the answer.
-func (v *visit) row() {
-	v.steps += rowSteps
-	v.rows = true
+// countRow is called for every row of the result.
+func (q *queryRun) countRow() {
+	q.steps += rowSteps
+	q.delivered = true
 }
 
-// contention tells whether several workspaces ask for something at the moment. The zero value knows of none.
+// contention detects whether several workspaces are active. The zero value has seen none.
 type contention struct {
 	last  atomic.Pointer[space]
-	turns atomic.Int64
-	at    atomic.Int64 // when the last contentionTurns were over, Unix nanoseconds
-	seen  atomic.Int64 // and when the last of those that came within contentionSpan were
+	turns atomic.Int64 // changes from one workspace to another
+	at    atomic.Int64 // when turns last reached a multiple of contentionTurns, Unix nanoseconds
+	seen  atomic.Int64 // when it last did so within contentionSpan
 }
 
-// note says that a workspace asks for something, or writes.
+// note records a call of a workspace.
 func (c *contention) note(s *space) {
 	last := c.last.Load()
-	if last == s || last != nil && s.name != "" && last.name == s.name { // who has a part of another workspace is one with that
+	if last == s || last != nil && s.name != "" && last.name == s.name { // a part has the name of its party's workspace
 		return
 	}
 	c.last.Store(s)
@@ -285,12 +291,13 @@ func (c *contention) note(s *space) {
 	}
 }
 
+// present reports whether there is contention now.
 func (c *contention) present() bool {
 	return time.Now().UnixNano()-c.seen.Load() < int64(contentionSpan)
 }
 
-// enters takes a place if there is one.
-func enters(lane chan struct{}) bool {
+// tryEnter acquires the semaphore if it is free.
+func tryEnter(lane chan struct{}) bool {
 	select {
 	case lane <- struct{}{}:
 		return true
@@ -299,14 +306,16 @@ func enters(lane chan struct{}) bool {
 	}
 }
 
-func leaves(lanes []chan struct{}) {
+// leaveAll releases the semaphores.
+func leaveAll(lanes []chan struct{}) {
 	for _, lane := range lanes {
 		<-lane
 	}
 }
 
-func into(ctx context.Context, lane chan struct{}) error {
-	if enters(lane) {
+// enter acquires the semaphore. Error: the context's own.
+func enter(ctx context.Context, lane chan struct{}) error {
+	if tryEnter(lane) {
 		return nil
 	}
 	select {
@@ -317,26 +326,26 @@ func into(ctx context.Context, lane chan struct{}) error {
 	}
 }
 
-// forget gives the memory back.
+// forget empties the memory of long queries.
 func (l *lanes) forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.known = nil
+	l.recentlyLong = nil
 }
 
-// isLong reports whether the question was long the last time, unless that is long ago.
-func (l *lanes) isLong(q question, now time.Time) bool {
+// isLong reports whether the query was long the last time, and that was within longMemory.
+func (l *lanes) isLong(q queryKey, now time.Time) bool {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	at, known := l.known[q]
-	return known && now.Sub(at) < longFor
+	at, known := l.recentlyLong[q]
+	return known && now.Sub(at) < longMemory
 }
 
-// did notes how many steps a question did.
-func (l *lanes) did(q question, steps int64, now time.Time) {
+// record remembers or forgets the query as long, according to the steps that it took.
+func (l *lanes) record(q queryKey, steps int64, now time.Time) {
 	long := steps >= quickSteps
 	l.mu.RLock()
-	_, known := l.known[q]
+	_, known := l.recentlyLong[q]
 	l.mu.RUnlock()
 	if !long && !known {
 		return
@@ -344,14 +353,16 @@ func (l *lanes) did(q question, steps int64, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !long {
-		delete(l.known, q)
+		delete(l.recentlyLong, q)
 		return
 	}
-	if l.known == nil || !known && len(l.known) >= maxLong {
-		l.known = map[question]time.Time{}
+	if l.recentlyLong == nil || !known && len(l.recentlyLong) >= maxKnownLong {
+		l.recentlyLong = map[queryKey]time.Time{}
 	}
-	l.known[q] = now
+	l.recentlyLong[q] = now
 }
 
-// took returns how long the answer has taken, without the waits for turns.
-func (v *visit) took() time.Duration { return v.db.engine.turns.now().Sub(v.began) - v.waited }
+// duration returns how long the query has run, without its waits for turns.
+func (q *queryRun) duration() time.Duration {
+	return q.db.engine.scheduler.now().Sub(q.began) - q.waited
+}

@@ -13,46 +13,46 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// asked is a question of a workspace that does about 12 steps for each of n, told from others by its name.
-func (w *workspace) asked(ctx context.Context, t *testing.T, name string, n int) error {
+// runCounting runs a query of the workspace that takes about 12 steps for each of n. The name is its key.
+func (w *workspace) runCounting(ctx context.Context, t *testing.T, name string, n int) error {
 	t.Helper()
 	db, err := w.acquire(ctx)
 	if err != nil {
 		return err
 	}
 	defer w.file.release()
-	v := visit{ctx: ctx, db: db, space: w.space, question: question{w.space.party, name}}
-	return failed(ctx, "count", v.answer(func(r *reader) error {
-		return r.conn.until(ctx, func() error {
-			return r.conn.rows(counting, []any{int64(n)}, nil)
+	q := queryRun{ctx: ctx, db: db, space: w.space, key: queryKey{w.space.party, name}}
+	return wrapError(ctx, "count", q.execute(func(r *reader) error {
+		return r.conn.runUntil(ctx, func() error {
+			return r.conn.rows(countingSQL, []any{int64(n)}, nil)
 		})
 	}))
 }
 
 const (
-	counting = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1) SELECT count(*) FROM n"
-	few      = 4 * tick / 12
-	many     = 3 * quickSteps / 12
-	endless  = 1 << 50
+	countingSQL = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1) SELECT count(*) FROM n"
+	few         = 4 * tick / 12
+	many        = 3 * quickSteps / 12
+	endless     = 1 << 50
 )
 
-// waitFor waits for an event that something else brings about.
-func waitFor(t *testing.T, what string, is func() bool) {
+// waitFor waits until a condition is met.
+func waitFor(t *testing.T, what string, met func() bool) {
 	t.Helper()
-	for began := time.Now(); !is(); time.Sleep(time.Millisecond) {
+	for began := time.Now(); !met(); time.Sleep(time.Millisecond) {
 		if time.Since(began) > time.Minute {
-			t.Fatalf("it never came that %s", what)
+			t.Fatalf("timed out waiting: %s", what)
 		}
 	}
 }
 
-// takeProcessors has all processors, for a workspace elsewhere, until the returned function is called.
+// takeProcessors takes all processors for another workspace until give is called.
 func (e *Engine) takeProcessors(t *testing.T) (give func()) {
 	t.Helper()
 	var taken []*turn
 	elsewhere := &space{}
-	for range e.turns.processors {
-		at, err := e.turns.enter(t.Context(), elsewhere)
+	for range e.scheduler.processors {
+		at, err := e.scheduler.acquire(t.Context(), elsewhere)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -60,23 +60,24 @@ func (e *Engine) takeProcessors(t *testing.T) (give func()) {
 	}
 	return func() {
 		for _, at := range taken {
-			e.turns.leave(at)
+			e.scheduler.release(at)
 		}
 	}
 }
 
+// waitingTurns returns the number of queries that wait for a processor.
 func (e *Engine) waitingTurns() int {
-	e.turns.mu.Lock()
-	defer e.turns.mu.Unlock()
-	return len(e.turns.waiting)
+	e.scheduler.mu.Lock()
+	defer e.scheduler.mu.Unlock()
+	return len(e.scheduler.waiting)
 }
 
-// TestLanes_LongQuestionsWait for a turn and for each other, and nothing else waits for them: neither a quick question,
-// nor a document by its id, nor a neighbour's. Those that wait for a connection have none, and leave no trace when
-// their caller has gone.
-func TestLanes_LongQuestionsWait(t *testing.T) { inBoth(t, testLongQuestionsWait) }
+// TestLanes_LongQueriesDelayNoOthers: long queries wait for processors and connections, while quick queries, look-ups
+// by id and queries of another workspace proceed. Those that wait hold no reader, and leave nothing behind when they
+// are cancelled.
+func TestLanes_LongQueriesDelayNoOthers(t *testing.T) { inBoth(t, testLongQueriesDelayNoOthers) }
 
-func testLongQuestionsWait(t *testing.T, shared bool) {
+func testLongQueriesDelayNoOthers(t *testing.T, shared bool) {
 	e := openEngine(t, Options{Shared: shared})
 	c := people()
 	names := neighbours(2)
@@ -93,52 +94,53 @@ func testLongQuestionsWait(t *testing.T, shared bool) {
 	var asking sync.WaitGroup
 	long := cap(ws.space.long)
 	more := 2 * e.opts.Readers
-	for i := range long + more { // each another question, so that none is known to be long
+	for i := range long + more { // with different keys, so that none is known to be long
 		asking.Go(func() {
-			if err := ws.asked(ctx, t, fmt.Sprint("long ", i), many); !errors.Is(err, context.Canceled) {
-				t.Errorf("a question whose caller has gone: %v", err)
+			if err := ws.runCounting(ctx, t, fmt.Sprint("long ", i), many); !errors.Is(err, context.Canceled) {
+				t.Errorf("a cancelled query = %v, want %v", err, context.Canceled)
 			}
 		})
 	}
 	waitFor(t, "some have a connection and the others wait for one", func() bool {
-		return e.waitingTurns() == long && ws.space.waiting.Load() == int64(more)
+		return e.waitingTurns() == long && ws.space.waitingLong.Load() == int64(more)
 	})
-	waitFor(t, "no reader is taken", func() bool { return len(db.reading) == 0 && len(ws.space.asking) == 0 })
+	waitFor(t, "no reader is taken", func() bool { return len(db.readerSlots) == 0 && len(ws.space.quick) == 0 })
 	for what, ask := range map[string]func() error{
-		"a quick question": func() error { return ws.asked(t.Context(), t, "quick", few) },
+		"a quick query": func() error { return ws.runCounting(t.Context(), t, "quick", few) },
 		"a document by its id": func() error {
 			_, err := ws.Find(t.Context(), driver.Query{Collection: c, Where: onField("id", driver.Eq, "x"), Limit: 1})
 			return err
 		},
-		"a neighbour's quick question": func() error { return neighbour.asked(t.Context(), t, "quick", few) },
+		"a neighbour's quick query": func() error { return neighbour.runCounting(t.Context(), t, "quick", few) },
 	} {
 		if err := ask(); err != nil {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("%s = %v, want nil", what, err)
 		}
 	}
 	asking.Go(func() {
-		if err := neighbour.asked(t.Context(), t, "long", many); err != nil {
-			t.Errorf("a neighbour's long question: %v", err)
+		if err := neighbour.runCounting(t.Context(), t, "long", many); err != nil {
+			t.Errorf("a neighbour's long query = %v, want nil", err)
 		}
 	})
-	waitFor(t, "the neighbour's question has a connection", func() bool { return e.waitingTurns() == long+1 })
+	waitFor(t, "the neighbour's query has a connection", func() bool { return e.waitingTurns() == long+1 })
 	end()
-	waitFor(t, "those whose callers have gone left no trace", func() bool {
-		return e.waitingTurns() == 1 && ws.space.waiting.Load() == 0 && len(ws.space.long) == 0
+	waitFor(t, "cancelled queries left nothing behind", func() bool {
+		return e.waitingTurns() == 1 && ws.space.waitingLong.Load() == 0 && len(ws.space.long) == 0
 	})
 	give()
 	asking.Wait()
-	if len(db.lanes.long) != 0 || len(e.turns.running) != 0 || len(db.reading) != 0 {
-		t.Errorf("%d connections, %d processors, %d readers are taken", len(db.lanes.long), len(e.turns.running), len(db.reading))
+	if len(db.lanes.long) != 0 || len(e.scheduler.running) != 0 || len(db.readerSlots) != 0 {
+		t.Errorf("%d connections, %d processors, %d readers are in use, want 0",
+			len(db.lanes.long), len(e.scheduler.running), len(db.readerSlots))
 	}
-	if err := ws.asked(t.Context(), t, "long 1", many); err != nil {
-		t.Errorf("with the others gone: %v", err)
+	if err := ws.runCounting(t.Context(), t, "long 1", many); err != nil {
+		t.Errorf("a long query after the others = %v, want nil", err)
 	}
 }
 
-// TestLanes_PartsOfOneWorkspace: parties that have parts of one workspace wait for each other no more than neighbours
-// in a shared file, and what is long for one is not for the other. Together with what it has besides, a party is one.
-func TestLanes_PartsOfOneWorkspace(t *testing.T) {
+// TestLanes_PartsAreScheduledSeparately: the parties of one workspace are scheduled like workspaces in a shared file,
+// and a query that is long for one is not for another. A party and its own workspace count as one for contention.
+func TestLanes_PartsAreScheduledSeparately(t *testing.T) {
 	t.Parallel()
 	e := openEngine(t, Options{})
 	c := people()
@@ -146,38 +148,41 @@ func TestLanes_PartsOfOneWorkspace(t *testing.T) {
 	part := func(party string) *workspace { return control.Part(party).(*workspace) }
 	ws, neighbour := part("org-1"), part("org-2")
 	if part("org-1").space != ws.space || ws.space.party == neighbour.space.party || ws.space.party == control.space.party {
-		t.Fatal("parties are not told from each other")
+		t.Fatal("parts of different parties share a space, or those of one do not")
 	}
 	fill(t, ws, c, 3)
 	if docs, err := neighbour.Find(t.Context(), driver.Query{Collection: c, Limit: 5}); err != nil || len(docs) != 3 {
-		t.Fatalf("%d documents of the same workspace, %v", len(docs), err)
+		t.Fatalf("Find by another party = %d documents, %v; want 3", len(docs), err)
 	}
-	if err := ws.asked(t.Context(), t, "long", many); err != nil {
+	if err := ws.runCounting(t.Context(), t, "long", many); err != nil {
 		t.Fatal(err)
 	}
-	if db := ws.file.db; !db.lanes.isLong(question{ws.space.party, "long"}, time.Now()) || db.lanes.isLong(question{neighbour.space.party, "long"}, time.Now()) {
-		t.Error("what was long for one is not, or is for the other")
+	lanes, now := &ws.file.db.lanes, time.Now()
+	if !lanes.isLong(queryKey{ws.space.party, "long"}, now) || lanes.isLong(queryKey{neighbour.space.party, "long"}, now) {
+		t.Error("a query that was long for one party is not remembered, or is for the other")
 	}
 	give := e.takeProcessors(t)
 	ctx, end := context.WithCancel(t.Context())
 	var asking sync.WaitGroup
 	long := cap(ws.space.long)
-	for range long + maxWaiting {
-		asking.Go(func() { _ = ws.asked(ctx, t, "long", many) })
+	for range long + maxWaitingLong {
+		asking.Go(func() { _ = ws.runCounting(ctx, t, "long", many) })
 	}
-	waitFor(t, "no more of the party may wait", func() bool { return e.waitingTurns() == long && ws.space.waiting.Load() == maxWaiting })
-	if err := ws.asked(t.Context(), t, "long", many); !errors.Is(err, driver.ErrSlow) {
-		t.Errorf("one more: %v", err)
+	waitFor(t, "the queue of the party is full", func() bool {
+		return e.waitingTurns() == long && ws.space.waitingLong.Load() == maxWaitingLong
+	})
+	if err := ws.runCounting(t.Context(), t, "long", many); !errors.Is(err, driver.ErrSlow) {
+		t.Errorf("one more query = %v, want %v", err, driver.ErrSlow)
 	}
-	if err := neighbour.asked(t.Context(), t, "long", few); err != nil {
-		t.Errorf("the other's quick question: %v", err)
+	if err := neighbour.runCounting(t.Context(), t, "long", few); err != nil {
+		t.Errorf("a quick query of another party = %v, want nil", err)
 	}
 	asking.Go(func() {
-		if err := neighbour.asked(t.Context(), t, "long", many); err != nil {
-			t.Errorf("the other's long question: %v", err)
+		if err := neighbour.runCounting(t.Context(), t, "long", many); err != nil {
+			t.Errorf("a long query of another party = %v, want nil", err)
 		}
 	})
-	waitFor(t, "the other's question has a connection", func() bool { return e.waitingTurns() == long+1 })
+	waitFor(t, "the other party's query has a connection", func() bool { return e.waitingTurns() == long+1 })
 	end()
 	give()
 	asking.Wait()
@@ -187,13 +192,13 @@ func TestLanes_PartsOfOneWorkspace(t *testing.T) {
 		contention.note(own.space)
 	}
 	if contention.present() {
-		t.Error("a party and its part are a contention")
+		t.Error("a party and its own workspace are in contention")
 	}
 }
 
-// TestLanes_KeepsAReader: a workspace's quick questions never have all readers, and a document known by a unique index
-// takes the last.
-func TestLanes_KeepsAReader(t *testing.T) {
+// TestLanes_QuickQueriesLeaveAReader: the quick queries of a workspace never have all readers, and a look-up by a
+// unique index may take the last.
+func TestLanes_QuickQueriesLeaveAReader(t *testing.T) {
 	t.Parallel()
 	e := openEngine(t, Options{Shared: true})
 	c := people()
@@ -201,54 +206,57 @@ func TestLanes_KeepsAReader(t *testing.T) {
 	ws, neighbour := openWorkspace(t, e, names[0], c), openWorkspace(t, e, names[1], c)
 	fill(t, ws, c, 3)
 	for range e.opts.Readers - 1 {
-		ws.space.asking <- struct{}{}
+		ws.space.quick <- struct{}{}
 	}
 	ended, end := context.WithCancel(t.Context())
 	end()
-	if err := into(ended, ws.space.asking); !errors.Is(err, context.Canceled) {
-		t.Errorf("more than its share: %v", err)
+	if err := enter(ended, ws.space.quick); !errors.Is(err, context.Canceled) {
+		t.Errorf("one more quick query = %v, want it to wait", err)
 	}
-	if err := neighbour.asked(t.Context(), t, "quick", few); err != nil {
-		t.Errorf("a neighbour: %v", err)
+	if err := neighbour.runCounting(t.Context(), t, "quick", few); err != nil {
+		t.Errorf("a neighbour's quick query = %v, want nil", err)
 	}
 	known := driver.Query{Collection: c, Where: onField("email", driver.Eq, "p0000001@example.org"), Limit: 1}
 	if found, err := ws.Find(t.Context(), known); err != nil || len(found) != 1 {
-		t.Errorf("who is known by a name that nobody else has: %d, %v", len(found), err)
+		t.Errorf("Find by a unique index = %d documents, %v; want 1", len(found), err)
 	}
 	brief, over := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer over()
 	of := driver.Query{Collection: c, Where: onField("city", driver.Eq, "City 1"), Limit: 1}
 	if _, err := ws.Find(brief, of); !errors.Is(err, driver.ErrSlow) {
-		t.Errorf("one of many that an index finds: %v", err)
+		t.Errorf("Find by another index = %v, want %v", err, driver.ErrSlow)
 	}
 }
 
-// TestLanes_OneProcessor: a question that never ends keeps nobody from the only processor, neither in its file nor in
-// another.
-func TestLanes_OneProcessor(t *testing.T) { inBoth(t, testOneProcessor) }
+// TestLanes_EndlessQueriesShareTheProcessor: endless queries do not keep others from the only processor, neither in
+// their file nor in another.
+func TestLanes_EndlessQueriesShareTheProcessor(t *testing.T) {
+	inBoth(t, testEndlessQueriesShareTheProcessor)
+}
 
-func testOneProcessor(t *testing.T, shared bool) {
+func testEndlessQueriesShareTheProcessor(t *testing.T, shared bool) {
 	e := openEngine(t, Options{Shared: shared})
-	e.turns.processors = 1
+	e.scheduler.processors = 1
 	names := neighbours(2)
-	loud, neighbour, away := openWorkspace(t, e, names[0], people()), openWorkspace(t, e, names[1], people()), openWorkspace(t, e, "w1", people())
-	if shared && away.file == loud.file {
-		t.Fatal("w1 lies in the same file")
+	loud, neighbour := openWorkspace(t, e, names[0], people()), openWorkspace(t, e, names[1], people())
+	elsewhere := openWorkspace(t, e, "w1", people())
+	if shared && elsewhere.file == loud.file {
+		t.Fatal("w1 is in the same file")
 	}
 	ctx, end := context.WithCancel(t.Context())
 	var asking sync.WaitGroup
 	for i := range 3 {
 		asking.Go(func() {
-			if err := loud.asked(ctx, t, fmt.Sprint("endless ", i), endless); !errors.Is(err, context.Canceled) {
-				t.Errorf("a question whose caller has gone: %v", err)
+			if err := loud.runCounting(ctx, t, fmt.Sprint("endless ", i), endless); !errors.Is(err, context.Canceled) {
+				t.Errorf("an endless query = %v, want %v", err, context.Canceled)
 			}
 		})
 	}
-	waitFor(t, "they ask", func() bool { return e.waitingTurns() > 0 })
-	for _, ws := range []*workspace{neighbour, away} {
+	waitFor(t, "endless queries are running", func() bool { return e.waitingTurns() > 0 })
+	for _, ws := range []*workspace{neighbour, elsewhere} {
 		for range 3 {
-			if err := ws.asked(t.Context(), t, "long", many); err != nil {
-				t.Errorf("a neighbour: %v", err)
+			if err := ws.runCounting(t.Context(), t, "long", many); err != nil {
+				t.Errorf("a query of another workspace = %v, want nil", err)
 			}
 		}
 	}
@@ -256,54 +264,55 @@ func testOneProcessor(t *testing.T, shared bool) {
 	asking.Wait()
 }
 
-// TestLanes_JudgedByWork: and not by time, which a busy machine makes long, nor for ever.
-func TestLanes_JudgedByWork(t *testing.T) {
+// TestLanes_LongMeansMuchWork: queries are classified by their work, not by their time, which is long on a busy
+// machine, and the classification expires.
+func TestLanes_LongMeansMuchWork(t *testing.T) {
 	t.Parallel()
 	e := openEngine(t, Options{})
 	ws := openWorkspace(t, e, "acme", people())
 	at := time.Now()
-	e.turns.now = func() time.Time { return at }
+	e.scheduler.now = func() time.Time { return at }
 	db, err := ws.acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer ws.file.release()
 	isLong := func(name string, later time.Duration) bool {
-		return db.lanes.isLong(question{ws.space.id, name}, time.Now().Add(later))
+		return db.lanes.isLong(queryKey{ws.space.id, name}, time.Now().Add(later))
 	}
-	if err := ws.asked(t.Context(), t, "work", many); err != nil || !isLong("work", 0) {
-		t.Errorf("much work in no time is not taken for long: %v", err)
+	if err := ws.runCounting(t.Context(), t, "work", many); err != nil || !isLong("work", 0) {
+		t.Errorf("a query with much work in no time is not long, %v", err)
 	}
-	if isLong("work", longFor) {
-		t.Error("it is long for ever")
+	if isLong("work", longMemory) {
+		t.Error("a query remains long after longMemory")
 	}
-	e.turns.now = func() time.Time { at = at.Add(time.Hour); return at }
-	if err := ws.asked(t.Context(), t, "held up", few); err != nil || isLong("held up", 0) {
-		t.Errorf("a small question that was held up is taken for long: %v", err)
+	e.scheduler.now = func() time.Time { at = at.Add(time.Hour); return at }
+	if err := ws.runCounting(t.Context(), t, "held up", few); err != nil || isLong("held up", 0) {
+		t.Errorf("a small query that was preempted is long, %v", err)
 	}
-	if err := ws.asked(t.Context(), t, "large documents", 5*few); err != nil || !isLong("large documents", 0) {
-		t.Errorf("few steps that all take long are not taken for long: %v", err)
+	if err := ws.runCounting(t.Context(), t, "large documents", 5*few); err != nil || !isLong("large documents", 0) {
+		t.Errorf("a query with a few steps that all take long is not long, %v", err)
 	}
-	if err := ws.asked(t.Context(), t, "work", few); err != nil || isLong("work", 0) {
-		t.Errorf("what was quick this time is taken for long: %v", err)
+	if err := ws.runCounting(t.Context(), t, "work", few); err != nil || isLong("work", 0) {
+		t.Errorf("a query that was quick the last time is long, %v", err)
 	}
-	v := visit{ctx: t.Context(), db: db, space: ws.space, question: question{ws.space.id, "failed"}}
-	db.lanes.did(v.question, quickSteps, time.Now())
-	fault := errors.New("it failed")
-	if err := v.answer(func(*reader) error { return fault }); !errors.Is(err, fault) || !isLong("failed", 0) {
-		t.Errorf("a question that ended early is taken for quick: %v", err)
+	q := queryRun{ctx: t.Context(), db: db, space: ws.space, key: queryKey{ws.space.id, "failed"}}
+	db.lanes.record(q.key, quickSteps, time.Now())
+	failure := errors.New("the query failed")
+	if err := q.execute(func(*reader) error { return failure }); !errors.Is(err, failure) || !isLong("failed", 0) {
+		t.Errorf("a long query that failed early is forgotten, %v", err)
 	}
 	give := e.takeProcessors(t)
 	defer give()
 	brief, over := context.WithTimeout(t.Context(), 10*time.Second)
 	defer over()
-	if err := ws.asked(brief, t, "held up", few); err != nil {
-		t.Errorf("a small question while all processors are taken: %v", err)
+	if err := ws.runCounting(brief, t, "held up", few); err != nil {
+		t.Errorf("a small query while all processors are in use = %v, want nil", err)
 	}
 }
 
-// TestLanes_Searched: what instrFold reads counts as work, since it is one step however long the text is.
-func TestLanes_Searched(t *testing.T) {
+// TestLanes_SearchedTextCountsAsWork: the text that instrFold reads counts as work, although a call is one step.
+func TestLanes_SearchedTextCountsAsWork(t *testing.T) {
 	t.Parallel()
 	e := openEngine(t, Options{})
 	ws := openWorkspace(t, e, "acme", people())
@@ -313,33 +322,35 @@ func TestLanes_Searched(t *testing.T) {
 	}
 	defer ws.file.release()
 	steps := func(length int) int64 {
-		v := visit{ctx: t.Context(), db: db, space: ws.space, question: question{0, "search"}}
-		const search = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000) SELECT count(*) FROM n WHERE " + instrFold + "(?1 || i, 'x')"
-		if err := v.answer(func(r *reader) error { return r.conn.rows(search, []any{string(make([]byte, length))}, nil) }); err != nil {
+		q := queryRun{ctx: t.Context(), db: db, space: ws.space, key: queryKey{0, "search"}}
+		const search = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000)" +
+			" SELECT count(*) FROM n WHERE " + instrFold + "(?1 || i, 'x')"
+		text := string(make([]byte, length))
+		if err := q.execute(func(r *reader) error { return r.conn.rows(search, []any{text}, nil) }); err != nil {
 			t.Fatal(err)
 		}
-		return v.steps
+		return q.steps
 	}
 	if short, long := steps(0), steps(textPerStep*100); long < short+90*1000 {
-		t.Errorf("%d steps over short texts, %d over long ones", short, long)
+		t.Errorf("%d steps on short texts, %d on long ones; want %d more", short, long, 90*1000)
 	}
 }
 
-// TestLanes_LineIsBounded: one more long question than may wait is refused at once.
-func TestLanes_LineIsBounded(t *testing.T) {
+// TestLanes_WaitingQueriesAreBounded: a long query is refused at once if maxWaitingLong wait already.
+func TestLanes_WaitingQueriesAreBounded(t *testing.T) {
 	t.Parallel()
 	e := openEngine(t, Options{})
 	ws := openWorkspace(t, e, "acme", people())
 	for range cap(ws.space.long) {
 		ws.space.long <- struct{}{}
 	}
-	ws.space.waiting.Store(maxWaiting)
-	if err := ws.asked(t.Context(), t, "long", many); !errors.Is(err, driver.ErrSlow) || ws.space.waiting.Load() != maxWaiting {
-		t.Errorf("%v, %d wait", err, ws.space.waiting.Load())
+	ws.space.waitingLong.Store(maxWaitingLong)
+	if err := ws.runCounting(t.Context(), t, "long", many); !errors.Is(err, driver.ErrSlow) || ws.space.waitingLong.Load() != maxWaitingLong {
+		t.Errorf("one more query = %v, %d waiting; want %v, %d", err, ws.space.waitingLong.Load(), driver.ErrSlow, maxWaitingLong)
 	}
 }
 
-// TestLanes_ConnectionsAreBounded: of a file, and of all files.
+// TestLanes_ConnectionsAreBounded: the bounds on connections for long queries of a file, and of all files, hold.
 func TestLanes_ConnectionsAreBounded(t *testing.T) {
 	t.Parallel()
 	e := openEngine(t, Options{})
@@ -356,30 +367,30 @@ func TestLanes_ConnectionsAreBounded(t *testing.T) {
 		ended, end := context.WithCancel(t.Context())
 		var asking sync.WaitGroup
 		asking.Go(func() {
-			if err := ws.asked(ended, t, "given up", many); !errors.Is(err, context.Canceled) {
-				t.Errorf("one more, whose caller has gone: %v", err)
+			if err := ws.runCounting(ended, t, "cancelled", many); !errors.Is(err, context.Canceled) {
+				t.Errorf("a cancelled query = %v, want %v", err, context.Canceled)
 			}
 		})
 		asking.Go(func() {
-			if err := ws.asked(t.Context(), t, "long", many); err != nil {
-				t.Errorf("one more: %v", err)
+			if err := ws.runCounting(t.Context(), t, "long", many); err != nil {
+				t.Errorf("a long query = %v, want nil", err)
 			}
 		})
-		waitFor(t, "both wait", func() bool { return ws.space.waiting.Load() == 2 })
+		waitFor(t, "both queries wait", func() bool { return ws.space.waitingLong.Load() == 2 })
 		end()
-		waitFor(t, "one has gone", func() bool { return ws.space.waiting.Load() == 1 })
+		waitFor(t, "one query is cancelled", func() bool { return ws.space.waitingLong.Load() == 1 })
 		for range cap(lane) {
 			<-lane
 		}
 		asking.Wait()
 	}
 	if len(ws.space.long)+len(db.lanes.long)+len(e.long) != 0 {
-		t.Error("places are lost")
+		t.Errorf("%d, %d and %d semaphores are held, want 0", len(ws.space.long), len(db.lanes.long), len(e.long))
 	}
 }
 
-// TestLanes_RowsAreGivenOnce: a question that has given rows when it turns out to be long goes on where it was.
-func TestLanes_RowsAreGivenOnce(t *testing.T) {
+// TestLanes_RowsAreDeliveredOnce: a query that has delivered rows when it becomes long does not start over.
+func TestLanes_RowsAreDeliveredOnce(t *testing.T) {
 	t.Parallel()
 	e := openEngine(t, Options{})
 	ws := openWorkspace(t, e, "acme", people())
@@ -395,22 +406,22 @@ func TestLanes_RowsAreGivenOnce(t *testing.T) {
 	const rows = 2 * quickSteps / rowSteps
 	asking.Go(func() {
 		n := 0
-		v := visit{ctx: t.Context(), db: db, space: ws.space, question: question{0, "rows"}}
-		err := v.answer(func(r *reader) error {
-			return r.conn.rows("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1) SELECT i FROM n", []any{int64(rows)},
-				func(*sqlite.Stmt) error { n++; return nil })
+		q := queryRun{ctx: t.Context(), db: db, space: ws.space, key: queryKey{0, "rows"}}
+		err := q.execute(func(r *reader) error {
+			const sql = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1) SELECT i FROM n"
+			return r.conn.rows(sql, []any{int64(rows)}, func(*sqlite.Stmt) error { n++; return nil })
 		})
 		if err != nil || n != rows {
-			t.Errorf("%d of %d rows, %v", n, rows, err)
+			t.Errorf("%d rows, %v; want %d", n, err, rows)
 		}
 	})
-	waitFor(t, "it waits", func() bool { return ws.space.waiting.Load() == 1 })
+	waitFor(t, "the query waits", func() bool { return ws.space.waitingLong.Load() == 1 })
 	<-ws.space.long
 	asking.Wait()
 }
 
-// TestContention_IsOfSeveral: one workspace that has a turn with another now and then is no contention.
-func TestContention_IsOfSeveral(t *testing.T) {
+// TestContentionNeedsSeveralWorkspaces: neither a single workspace nor occasional changes between two are contention.
+func TestContentionNeedsSeveralWorkspaces(t *testing.T) {
 	t.Parallel()
 	var c contention
 	var one, other space
@@ -418,25 +429,25 @@ func TestContention_IsOfSeveral(t *testing.T) {
 		c.note(&one)
 	}
 	if c.present() {
-		t.Error("one workspace is a contention")
+		t.Error("contention of one workspace")
 	}
 	for range 4 * contentionTurns {
 		c.note(&one)
 		c.note(&other)
-		c.at.Add(-int64(contentionSpan)) // they come seldom
+		c.at.Add(-int64(contentionSpan)) // calls are rare
 	}
 	if c.present() {
-		t.Error("two that ask now and then are a contention")
+		t.Error("contention of two workspaces with rare calls")
 	}
 	for range 2 * contentionTurns {
 		c.note(&one)
 		c.note(&other)
 	}
 	if !c.present() {
-		t.Error("two that ask at once are none")
+		t.Error("no contention of two active workspaces")
 	}
 	c.seen.Add(-int64(contentionSpan))
 	if c.present() {
-		t.Error("they are for ever")
+		t.Error("contention after contentionSpan without calls")
 	}
 }

@@ -19,20 +19,20 @@ import (
 
 const (
 	applicationID = 0x544e5259 // "TNRY" in the file's header
-	// formatVersion counts changes to the layout that an older program could not read.
+	// formatVersion is the version of the layout. It is incremented by changes that an older program cannot read.
 	formatVersion = 1
 	backfillBatch = 500
-	logFormat     = 2 // in two bytes of the header: reads and writes know of the log
+	logFormat     = 2 // the read and the write version in the header of a file in WAL mode
 )
 
-// checkFile refuses files of newer versions and of other programs before anything touches them.
-// It reports whether there is a database whose writes go to a log, as they must.
+// checkFile returns an error for files of newer versions and other programs, before anything changes them. logged
+// reports whether the file is a database of this program in WAL mode. Errors: driver.ErrNewer, *driver.DamagedError.
 func (e *Engine) checkFile(path string) (logged bool, err error) {
 	var header []byte
-	if !e.aside.without(path, func() { header, err = readHeader(path) }) {
-		version, app, logged, err := askFile(path)
+	if !e.sideConns.ifNone(path, func() { header, err = readHeader(path) }) {
+		version, app, logged, err := readVersion(path)
 		if err == nil {
-			err = known(path, version, app)
+			err = checkHeader(path, version, app)
 		}
 		return logged && app == applicationID, err
 	}
@@ -41,28 +41,30 @@ func (e *Engine) checkFile(path string) (logged bool, err error) {
 	}
 	version, app := binary.BigEndian.Uint32(header[60:]), binary.BigEndian.Uint32(header[68:])
 	if log, err := os.Stat(path + "-wal"); err == nil && log.Size() > 0 {
-		// The log may hold a newer header. A connection that cannot write leaves both as they are.
-		if version, app, _, err = askFile(path); err != nil {
+		// The log may have a newer header. A read-only connection changes neither.
+		if version, app, _, err = readVersion(path); err != nil {
 			return false, err
 		}
 	}
-	if err := known(path, version, app); err != nil {
+	if err := checkHeader(path, version, app); err != nil {
 		return false, err
 	}
 	return header[18] == logFormat && header[19] == logFormat && app == applicationID, nil
 }
 
-// known refuses what the file says that it is, unless this program wrote it.
-func known(path string, version, app uint32) error {
+// checkHeader returns an error unless this program, in this or an older version, wrote a file with such a header.
+func checkHeader(path string, version, app uint32) error {
 	switch {
 	case version > formatVersion:
-		return fmt.Errorf("%w: %s has format %d, this program knows up to %d", driver.ErrNewer, path, version, formatVersion)
+		return fmt.Errorf("%w: %s has format %d, and this program supports formats up to %d",
+			driver.ErrNewer, path, version, formatVersion)
 	case app != applicationID && app != 0:
 		return fmt.Errorf("%s is the database of another program", path)
 	}
 	return nil
 }
 
+// readHeader returns the header of the database file, nil if the file does not exist or is empty.
 func readHeader(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -87,8 +89,9 @@ func readHeader(path string) ([]byte, error) {
 	return header, nil
 }
 
-// askFile is what the file says of itself to a connection that cannot write, and whether its writes go to a log.
-func askFile(path string) (version, app uint32, logged bool, err error) {
+// readVersion reads the format and application id of the file, and whether it is in WAL mode, over a read-only
+// connection.
+func readVersion(path string) (version, app uint32, logged bool, err error) {
 	c, err := openConn(path, sqlite.OpenReadOnly)
 	if err != nil {
 		return 0, 0, false, err
@@ -100,7 +103,7 @@ func askFile(path string) (version, app uint32, logged bool, err error) {
 	return version, app, logged, err
 }
 
-// version reads from the file which format it has, and whose program's.
+// version returns the format and the application id of the file.
 func (c *conn) version() (version, app uint32, err error) {
 	v, err := c.number("PRAGMA user_version")
 	if err != nil {
@@ -110,8 +113,8 @@ func (c *conn) version() (version, app uint32, err error) {
 	return uint32(v), uint32(a), err
 }
 
-// migrate makes the tables, columns and indexes that are missing, drops undeclared indexes
-// and writes down whose the file is, all in one transaction. Error: driver.ErrForeign.
+// migrate creates missing tables, columns and indexes, drops undeclared indexes, and stores the owner of the file, all
+// in one transaction. Error: driver.ErrForeign.
 func (db *database) migrate(ctx context.Context, o *driver.Opening, s *schema) error {
 	return db.transact(ctx, ctx, load{}, nil, func(c *conn) error {
 		stored, err := storedSpecs(c)
@@ -134,7 +137,7 @@ func (db *database) migrate(ctx context.Context, o *driver.Opening, s *schema) e
 		slices.SortFunc(changed, func(a, b *table) int { return strings.Compare(a.name, b.name) })
 		if err := c.script(fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d;"+
 			" CREATE TABLE IF NOT EXISTS collections (name TEXT NOT NULL PRIMARY KEY, spec TEXT NOT NULL) WITHOUT ROWID;"+
-			"%s", applicationID, formatVersion, s.others())); err != nil {
+			"%s", applicationID, formatVersion, s.auxiliaryTables())); err != nil {
 			return err
 		}
 		for _, t := range changed {
@@ -143,7 +146,7 @@ func (db *database) migrate(ctx context.Context, o *driver.Opening, s *schema) e
 			}
 		}
 		if s.shared {
-			if err := c.level(); err != nil {
+			if err := c.equalize(); err != nil {
 				return fmt.Errorf("prepare the statistics: %w", err)
 			}
 		}
@@ -154,10 +157,10 @@ func (db *database) migrate(ctx context.Context, o *driver.Opening, s *schema) e
 	})
 }
 
-// storedSpecs returns the collections that the file has been prepared for, as JSON by name,
-// and under ownerRow whose the file is; nil for a new file.
+// storedSpecs returns the collections that the file was migrated to, as JSON by name, and the owner of the file under
+// ownerRow; nil for a new file.
 func storedSpecs(c *conn) (map[string]string, error) {
-	names, err := c.words("SELECT name FROM sqlite_schema")
+	names, err := c.texts("SELECT name FROM sqlite_schema")
 	switch {
 	case err != nil || len(names) == 0:
 		return nil, err
@@ -167,6 +170,7 @@ func storedSpecs(c *conn) (map[string]string, error) {
 	return c.pairs("SELECT name, spec FROM collections")
 }
 
+// migrate migrates one table from the stored collection, "" if there is none.
 func (t *table) migrate(c *conn, oldSpec string) error {
 	var fill []int // positions of the fields whose columns must be computed
 	if oldSpec == "" {
@@ -188,19 +192,21 @@ func (t *table) migrate(c *conn, oldSpec string) error {
 			return err
 		}
 	}
-	// Unique indexes come after the values they judge.
+	// Unique indexes are created after the backfill of their values.
 	if err := t.addIndexes(c); err != nil {
 		return err
 	}
-	return c.exec("INSERT INTO collections (name, spec) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET spec = ?2", t.name, t.spec)
+	return c.exec("INSERT INTO collections (name, spec) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET spec = ?2",
+		t.name, t.spec)
 }
 
+// addColumns adds missing columns, and returns the positions of the fields whose values must be backfilled.
 func (t *table) addColumns(c *conn, oldSpec string) (fill []int, err error) {
 	var old driver.Collection
 	if err := json.Unmarshal([]byte(oldSpec), &old); err != nil {
-		return nil, fmt.Errorf("the stored description is damaged: %w", err)
+		return nil, fmt.Errorf("the stored collection is not valid JSON: %w", err)
 	}
-	columns, err := c.words("SELECT name FROM pragma_table_info(?1)", "c:"+t.name)
+	columns, err := c.texts("SELECT name FROM pragma_table_info(?1)", "c:"+t.name)
 	if err != nil {
 		return nil, err
 	}
@@ -210,7 +216,7 @@ func (t *table) addColumns(c *conn, oldSpec string) (fill []int, err error) {
 				return nil, err
 			}
 		}
-		// A field that was undeclared for a while has a column that nobody kept up.
+		// A field that was undeclared for a while has a column with old values.
 		if !slices.Contains(old.Fields, f) {
 			fill = append(fill, i)
 		}
@@ -218,7 +224,8 @@ func (t *table) addColumns(c *conn, oldSpec string) (fill []int, err error) {
 	return fill, nil
 }
 
-// syncIndexes drops what is not declared, or not like this, and makes missing side tables, which it returns.
+// syncIndexes drops indexes and side tables that are undeclared or differ from their declaration. It creates missing
+// side tables and returns them.
 func (t *table) syncIndexes(c *conn) ([]side, error) {
 	have, err := t.schema(c)
 	if err != nil {
@@ -256,6 +263,7 @@ func (t *table) syncIndexes(c *conn) ([]side, error) {
 	return added, nil
 }
 
+// addIndexes creates missing indexes.
 func (t *table) addIndexes(c *conn) error {
 	have, err := t.schema(c)
 	if err != nil {
@@ -274,10 +282,11 @@ func (t *table) addIndexes(c *conn) error {
 
 // schema returns the SQL of the collection's indexes and side tables by name.
 func (t *table) schema(c *conn) (map[string]string, error) {
-	return c.pairs("SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL AND (name GLOB ?1 OR name GLOB ?2)", "i:"+t.name+":*", "s:"+t.name+":*")
+	return c.pairs("SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL AND (name GLOB ?1 OR name GLOB ?2)",
+		"i:"+t.name+":*", "s:"+t.name+":*")
 }
 
-// backfill computes columns and side tables from the bodies, a batch at a time.
+// backfill computes columns and side tables from the bodies, in batches.
 func (t *table) backfill(c *conn, fill []int, added []side) error {
 	type row struct {
 		ws     int64
@@ -307,7 +316,8 @@ func (t *table) backfill(c *conn, fill []int, added []side) error {
 				if err != nil {
 					return err
 				}
-				if err := c.exec("UPDATE "+t.quoted+" SET f_"+f.Name+" = ?2 WHERE "+t.led("ws = ?3 AND ")+"id = ?1", t.args(r.ws, r.id, v)...); err != nil {
+				update := "UPDATE " + t.quoted + " SET f_" + f.Name + " = ?2 WHERE " + t.ifShared("ws = ?3 AND ") + "id = ?1"
+				if err := c.exec(update, t.args(r.ws, r.id, v)...); err != nil {
 					return err
 				}
 			}
@@ -327,8 +337,8 @@ func (t *table) backfill(c *conn, fill []int, added []side) error {
 	}
 }
 
-// fromJSON returns the value of a field as a body has it, nil where it is of another type, or none to those who
-// write records: a text without letters, a time that is 0.
+// fromJSON returns the value of a field in a body. It returns nil if the value has another type, or is one that writes
+// leave out: an empty text or a zero time.
 func fromJSON(t driver.Type, raw json.RawMessage) any {
 	v := valueOf(t, raw)
 	if v == "" || t == driver.Time && v == int64(0) {
@@ -337,6 +347,7 @@ func fromJSON(t driver.Type, raw json.RawMessage) any {
 	return v
 }
 
+// valueOf returns the value of a field in a body, nil if it has another type.
 func valueOf(t driver.Type, raw json.RawMessage) any {
 	switch t {
 	case driver.Strings:

@@ -10,10 +10,10 @@ import (
 	"tenantry/backends/driver"
 )
 
-// A file that goes away while nobody uses it is not made anew when somebody does.
-func TestLostFileIsNotMadeAnew(t *testing.T) { inBoth(t, testLostFileIsNotMadeAnew) }
+// TestLostFileIsNotRecreated: a file that is lost while closed is not created again on its next use.
+func TestLostFileIsNotRecreated(t *testing.T) { inBoth(t, testLostFileIsNotRecreated) }
 
-func testLostFileIsNotMadeAnew(t *testing.T, shared bool) {
+func testLostFileIsNotRecreated(t *testing.T, shared bool) {
 	e := openEngine(t, Options{Shared: shared, idleInterval: time.Millisecond, idleTimeout: time.Millisecond})
 	c := people()
 	ws := openWorkspace(t, e, "w", c)
@@ -26,21 +26,21 @@ func testLostFileIsNotMadeAnew(t *testing.T, shared bool) {
 		}
 	}
 	if err := e.Missing("w"); err != nil {
-		t.Errorf("the file is there: %v", err)
+		t.Errorf("Missing for an existing file = %v, want nil", err)
 	}
 	if err := os.Rename(ws.file.path, ws.file.path+".lost"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := ws.Count(t.Context(), c, driver.Predicate{}); !errors.Is(err, driver.ErrUnavailable) {
-		t.Errorf("a question after the file was lost: %v", err)
+		t.Errorf("Count on a lost file = %v, want %v", err, driver.ErrUnavailable)
 	}
 	if _, err := os.Stat(ws.file.path); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the file was made anew: %v", err)
+		t.Errorf("Stat of the lost file = %v, want %v", err, fs.ErrNotExist)
 	}
 	if err := os.Rename(ws.file.path+".lost", ws.file.path); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := ws.Count(t.Context(), c, driver.Predicate{}); n != 1 || err != nil {
-		t.Errorf("with the file back: %d, %v", n, err)
+		t.Errorf("Count after the file was put back = %d, %v; want 1", n, err)
 	}
 }

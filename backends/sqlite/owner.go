@@ -17,45 +17,46 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// ownerRow is the row of table collections that says whose the file is. No collection can
-// have its name, older versions pass it over, and opening a file reads that table anyhow.
+// ownerRow is the name of the row in the table collections that has the owner of the file. No collection can have this
+// name, older versions ignore it, and opening a file reads that table anyway.
 const ownerRow = "@owner"
 
-// lockName is the file that is locked, in a folder of workspaces.
+// lockName is the name of the lock file in a folder of databases.
 const lockName = "workspaces.lock"
 
-// lockFolder keeps other engines, and so other installations, out of the folder.
+// lockFolder locks the folder against other engines, and so against other installations.
 func lockFolder(dir string) (*flock.Flock, error) {
 	lock := flock.New(filepath.Join(dir, lockName), flock.SetPermissions(0o600))
 	locked, err := lock.TryLock()
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("locking the folder %s of the embedded store: %w", dir, err)
+		return nil, fmt.Errorf("lock the folder %s of the embedded store: %w", dir, err)
 	case !locked:
-		return nil, fmt.Errorf("the folder %s of the embedded store is in use by another process; stop that, or give this installation a folder of its own (backends.<name>.dir)", dir)
+		return nil, fmt.Errorf("the folder %s of the embedded store is in use by another process; "+
+			"stop that process, or give this installation a folder of its own (backends.<name>.dir)", dir)
 	}
 	return lock, nil
 }
 
-// admit decides whether the file, which says this of itself, may be used.
+// admit decides by driver.Opening.Admit whether the file with these stored collections may be used.
 func admit(c *conn, o *driver.Opening, path string, stored map[string]string) (claim bool, err error) {
 	return o.Admit(stored[ownerRow], path, func() (bool, error) {
-		some := false
+		found := false
 		for name := range stored {
 			err := c.rows("SELECT 1 FROM "+quote("c:"+name)+" LIMIT 1", nil, func(*sqlite.Stmt) error {
-				some = true
+				found = true
 				return nil
 			})
-			if some || err != nil {
-				return some, err
+			if found || err != nil {
+				return found, err
 			}
 		}
 		return false, nil
 	})
 }
 
-// ownerOf reads whose the file is, empty where it has no owner or is not there. It changes
-// nothing, and must not open the file by itself: see check.
+// ownerOf returns the owner of the file, empty if it has none or does not exist. It does not change the file, and must
+// not open it other than through SQLite: see check.
 func (e *Engine) ownerOf(path string) (owner string, err error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 {
@@ -64,20 +65,20 @@ func (e *Engine) ownerOf(path string) (owner string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	}
-	err = e.reading(path, func(_ *conn, stored map[string]string) error {
+	err = e.inspect(path, func(_ *conn, stored map[string]string) error {
 		owner = stored[ownerRow]
 		return nil
 	})
 	return owner, err
 }
 
-// reading calls do on a connection of its own to a file of this program that changes nothing, with what
-// storedSpecs tells.
-func (e *Engine) reading(path string, do func(c *conn, stored map[string]string) error) (err error) {
-	defer e.aside.enter(path)()
+// inspect calls do with a connection of its own to a file of this program, and the result of storedSpecs. It does not
+// change the file.
+func (e *Engine) inspect(path string, do func(c *conn, stored map[string]string) error) (err error) {
+	defer e.sideConns.enter(path)()
 	flags := sqlite.OpenReadOnly
 	if _, err := os.Stat(path + "-wal"); errors.Is(err, fs.ErrNotExist) {
-		flags = sqlite.OpenReadWrite // else the empty log that it makes is left
+		flags = sqlite.OpenReadWrite // a read-only connection would leave the empty log that it creates
 	}
 	c, err := openConn(path, flags)
 	if err != nil {
@@ -86,7 +87,7 @@ func (e *Engine) reading(path string, do func(c *conn, stored map[string]string)
 	defer func() { err = errors.Join(err, c.close()) }()
 	version, app, err := c.version()
 	if err == nil {
-		err = known(path, version, app)
+		err = checkHeader(path, version, app)
 	}
 	if err != nil {
 		return err
@@ -98,32 +99,31 @@ func (e *Engine) reading(path string, do func(c *conn, stored map[string]string)
 	return do(c, stored)
 }
 
-// Exists reports whether the workspace has tables in a file, or a place in a shared one. A file whose log was lost may
-// have neither.
+// Exists implements driver.Finder. It reports whether the workspace has tables in its own file, or an entry in a shared
+// one. A file whose log was lost may have neither.
 func (e *Engine) Exists(ctx context.Context, name string) (there bool, err error) {
-	if info, err := os.Stat(e.own(name)); err == nil && info.Size() > 0 {
-		err = e.reading(e.own(name), func(_ *conn, stored map[string]string) error {
+	if info, err := os.Stat(e.ownPath(name)); err == nil && info.Size() > 0 {
+		err = e.inspect(e.ownPath(name), func(_ *conn, stored map[string]string) error {
 			there = len(stored) > 0
 			return nil
 		})
-		return there, failed(ctx, "look into "+e.own(name), err)
+		return there, wrapError(ctx, "look into "+e.ownPath(name), err)
 	}
 	_, there, err = e.entry(ctx, name)
 	return there, err
 }
 
-// aside counts connections to files beside those of databases that are open, by path. While there is one, nobody may
-// open the file by itself: closing it again ends the locks of all connections that this process has, and those of a
-// database that is opened meanwhile take the locks of that one for theirs. Another program, a backup for example, would
-// then take itself for the last that has the file, and remove its log. The zero value has none. Safe for concurrent
-// use.
-type aside struct {
+// sideConns counts, by path, the connections that do not belong to an open database. While a file has one, it must not
+// be opened other than through SQLite, because closing it again would release the locks of all connections of this
+// process. Connections opened meanwhile rely on the same locks. Another program, such as a backup, would then find no
+// lock, and delete the log when it closes the file. The zero value has none. Safe for concurrent use.
+type sideConns struct {
 	mu sync.Mutex
 	of map[string]int
 }
 
-// enter notes a connection that is about to be opened, until leave is called, once it is closed.
-func (a *aside) enter(path string) (leave func()) {
+// enter counts a connection that is about to be opened. leave must be called after it was closed.
+func (a *sideConns) enter(path string) (leave func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.of == nil {
@@ -139,8 +139,8 @@ func (a *aside) enter(path string) (leave func()) {
 	}
 }
 
-// without calls do while there is none, and reports whether it did.
-func (a *aside) without(path string, do func()) bool {
+// ifNone calls do, unless the file has such a connection, and reports whether it did. None is opened meanwhile.
+func (a *sideConns) ifNone(path string, do func()) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.of[path] > 0 {
@@ -150,7 +150,7 @@ func (a *aside) without(path string, do func()) bool {
 	return true
 }
 
-// Residents returns the names of the files in the folder, and of the workspaces in shared ones.
+// Residents implements driver.Engine. It lists the files in the folder and the workspaces in shared files.
 func (e *Engine) Residents(ctx context.Context) ([]string, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -166,18 +166,18 @@ func (e *Engine) Residents(ctx context.Context) ([]string, error) {
 		}
 	}
 	names, err = e.sharedResidents(ctx, names)
-	slices.Sort(names) // the folder's order knows the endings
+	slices.Sort(names) // the folder is sorted by file names, including ".db"
 	return names, err
 }
 
-// Resident reads whose a file is, or whose the workspace in a shared one.
+// Resident implements driver.Engine.
 func (e *Engine) Resident(ctx context.Context, name string) (driver.Resident, error) {
 	there, found, err := e.entry(ctx, name)
 	if found || err != nil {
-		return driver.Resident{Workspace: name, Where: name + " in " + e.shared(name), Owner: there.owner}, err
+		return driver.Resident{Workspace: name, Where: name + " in " + e.sharedPath(name), Owner: there.owner}, err
 	}
-	r := driver.Resident{Workspace: name, Where: e.own(name)}
+	r := driver.Resident{Workspace: name, Where: e.ownPath(name)}
 	owner, err := e.ownerOf(r.Where)
 	r.Owner = owner
-	return r, failed(ctx, "read whose "+r.Where+" is", err)
+	return r, wrapError(ctx, "read the owner of "+r.Where, err)
 }

@@ -12,7 +12,7 @@ import (
 	"tenantry/backends/driver"
 )
 
-// locksOn returns what the system knows of locks on the file.
+// locksOn returns the locks of this process on the file, from /proc/locks.
 func locksOn(t *testing.T, path string) (locks []string) {
 	t.Helper()
 	info, err := os.Stat(path)
@@ -21,23 +21,23 @@ func locksOn(t *testing.T, path string) (locks []string) {
 	}
 	file, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
-		t.Fatalf("%s has no number", path)
+		t.Fatalf("%s has no inode number", path)
 	}
 	all, err := os.ReadFile("/proc/locks")
 	if err != nil {
-		t.Skipf("the system does not tell its locks: %v", err)
+		t.Skipf("the locks of the system cannot be read: %v", err)
 	}
 	for line := range strings.Lines(string(all)) {
 		if strings.Contains(line, fmt.Sprintf(":%d ", file.Ino)) && strings.Contains(line, fmt.Sprintf(" %d ", os.Getpid())) {
 			locks = append(locks, line[strings.Index(line, "POSIX"):])
 		}
 	}
-	slices.Sort(locks) // the system may tell one twice while others come and go
+	slices.Sort(locks) // the list may have one twice while others change
 	return slices.Compact(locks)
 }
 
-// To learn whose a file is must not end the locks that keep other programs from changing it
-// while it is open: a process loses them all when it closes the file once.
+// TestReadingTheOwnerKeepsTheLocks: reading the owner of a file does not release the locks on it. A process loses all
+// of its locks on a file when it closes any descriptor of it.
 func TestReadingTheOwnerKeepsTheLocks(t *testing.T) {
 	t.Parallel()
 	e := openEngine(t, Options{})
@@ -49,28 +49,28 @@ func TestReadingTheOwnerKeepsTheLocks(t *testing.T) {
 	if err := ws.Write(t.Context(), []driver.Write{person(c, 1)}); err != nil {
 		t.Fatal(err)
 	}
-	// The list may lack a lock for a moment, while others come and go.
-	telling := func(enough func(locks []string) bool) (locks []string) {
+	// The list may lack a lock for a moment while others change.
+	awaitLocks := func(enough func(locks []string) bool) (locks []string) {
 		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
 			if locks = locksOn(t, e.Place("mine")); enough(locks) || time.Now().After(deadline) {
 				return locks
 			}
 		}
 	}
-	before := telling(func(locks []string) bool { return len(locks) > 0 })
+	before := awaitLocks(func(locks []string) bool { return len(locks) > 0 })
 	if len(before) == 0 {
 		t.Fatal("an open database has no lock")
 	}
 	if r, err := e.Resident(t.Context(), "mine"); err != nil || r.Owner != "me" {
-		t.Errorf(`got %+v, %v, want no error and r.Owner = "me"`, r, err)
+		t.Errorf("Resident = %+v, %v; want owner me", r, err)
 	}
-	if after := telling(func(locks []string) bool { return len(locks) >= len(before) }); len(after) < len(before) {
-		t.Errorf("locks %q, and before the owner was read %q", after, before)
+	if after := awaitLocks(func(locks []string) bool { return len(locks) >= len(before) }); len(after) < len(before) {
+		t.Errorf("locks after reading the owner = %q, want %q", after, before)
 	}
 }
 
-// Nor must the opening of a file that somebody reads by a connection of its own, as who examines it, or looks for a
-// workspace in it: the connections that stay would take the locks of that one for theirs.
+// TestOpeningAFileThatIsBeingReadKeepsTheLocks: a database that is opened while another connection reads the file, such
+// as that of an examination, keeps its locks when the latter is closed.
 func TestOpeningAFileThatIsBeingReadKeepsTheLocks(t *testing.T) {
 	t.Parallel()
 	e := openEngine(t, Options{})
@@ -80,9 +80,9 @@ func TestOpeningAFileThatIsBeingReadKeepsTheLocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	if done, err := ws.file.closeIdle(); !done || err != nil {
-		t.Fatalf("got %v, %v, want done and no error", done, err)
+		t.Fatalf("closeIdle() = %v, %v; want true", done, err)
 	}
-	if err := e.reading(e.Place("mine"), func(*conn, map[string]string) error {
+	if err := e.inspect(e.Place("mine"), func(*conn, map[string]string) error {
 		return ws.Write(t.Context(), []driver.Write{person(c, 2)})
 	}); err != nil {
 		t.Fatal(err)

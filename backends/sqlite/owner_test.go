@@ -10,7 +10,7 @@ import (
 	"tenantry/backends/driver"
 )
 
-// TestReplacedFileIsRefusedWhenReopened replaces an organization's file by another's while it is closed.
+// TestReplacedFileIsRefusedWhenReopened: a file that was replaced by another owner's while closed is not used.
 func TestReplacedFileIsRefusedWhenReopened(t *testing.T) {
 	t.Parallel()
 	e := openEngine(t, Options{MaxOpen: 1})
@@ -27,19 +27,19 @@ func TestReplacedFileIsRefusedWhenReopened(t *testing.T) {
 	if err := other.Write(t.Context(), []driver.Write{person(c, 1)}); err != nil {
 		t.Fatal(err)
 	}
-	open("third", "us") // takes the place of the others, which are closed
+	open("third", "us") // closes the others, because one file may be open
 	if err := os.Rename(filepath.Join(e.opts.Dir, "other.db"), filepath.Join(e.opts.Dir, "mine.db")); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := ws.Count(t.Context(), c, driver.Predicate{}); !errors.Is(err, driver.ErrForeign) || !strings.Contains(err.Error(), "you") {
-		t.Errorf("a file of somebody else, opened again: %d, %v", n, err)
+		t.Errorf("Count on another owner's file = %d, %v; want %v with the owner", n, err, driver.ErrForeign)
 	}
 	if err := e.Remove(t.Context(), "mine", "me"); !errors.Is(err, driver.ErrForeign) {
-		t.Errorf("removing it: %v", err)
+		t.Errorf("Remove of another owner's file = %v, want %v", err, driver.ErrForeign)
 	}
 }
 
-// TestFolderIsLocked holds that a folder belongs to one engine at a time.
+// TestFolderIsLocked: one engine at a time can open a folder.
 func TestFolderIsLocked(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -51,14 +51,14 @@ func TestFolderIsLocked(t *testing.T) {
 		if err == nil {
 			_ = second.Close()
 		}
-		t.Errorf("a second engine on the folder: %v", err)
+		t.Errorf("Open of a folder in use = %v, want an error with its path", err)
 	}
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
 	again, err := Open(t.Context(), Options{Dir: dir})
 	if err != nil {
-		t.Fatalf("after the first was closed: %v", err)
+		t.Fatalf("Open after Close = %v, want nil", err)
 	}
 	if err := again.Close(); err != nil {
 		t.Error(err)

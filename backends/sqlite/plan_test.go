@@ -10,7 +10,7 @@ import (
 	"tenantry/backends/driver"
 )
 
-// plans collects what Observe reports.
+// plans collects the plans passed to Options.Observe.
 type plans struct {
 	mu  sync.Mutex
 	all []Plan
@@ -30,7 +30,7 @@ func (p *plans) take() []Plan {
 	return all
 }
 
-// openEngine gives questions the time that a busy machine takes.
+// openEngine opens an engine with a query timeout that suffices on a busy machine.
 func openEngine(t testing.TB, opts Options) *Engine {
 	t.Helper()
 	opts.QueryTimeout = cmp.Or(opts.QueryTimeout, time.Minute)
@@ -49,7 +49,7 @@ func openEngine(t testing.TB, opts Options) *Engine {
 	return e
 }
 
-// inBoth runs a test on workspaces that have files of their own, and on some that share them.
+// inBoth runs a test with a file for each workspace, and with shared files.
 func inBoth(t *testing.T, test func(t *testing.T, shared bool)) {
 	t.Parallel()
 	for name, shared := range map[string]bool{"own": false, "shared": true} {
@@ -60,13 +60,13 @@ func inBoth(t *testing.T, test func(t *testing.T, shared bool)) {
 	}
 }
 
-// confined fails where a statement reads what is not one workspace's.
-func confined(t *testing.T, p Plan) {
+// checkConfined checks that a statement reads rows of one workspace alone.
+func checkConfined(t *testing.T, p Plan) {
 	t.Helper()
 	for _, line := range p.Lines {
 		if strings.HasPrefix(line, "SEARCH") && !strings.Contains(line, "(ws=?") && !strings.Contains(line, "INDEX x:") ||
 			strings.HasPrefix(line, "SCAN") && !strings.HasPrefix(line, "SCAN j") {
-			t.Errorf("%s reads beyond the workspace:\n%s", p.SQL, line)
+			t.Errorf("%s reads rows of other workspaces:\n%s", p.SQL, line)
 		}
 	}
 }
@@ -126,9 +126,11 @@ func testIndexedConditionsSearch(t *testing.T, shared bool) {
 		{"ids", onField("id", driver.In, "x", "y"), nil},
 		{"element", onField("tags", driver.Eq, "red"), nil},
 		{"one of elements", onField("tags", driver.In, "red", "blue"), nil},
-		{"alternatives", driver.Predicate{Op: driver.Or, Kids: []driver.Predicate{onField("city", driver.Eq, "a"), onField("tags", driver.Eq, "b"), onField("name", driver.StartsWith, "c")}}, nil},
+		{"alternatives", driver.Predicate{Op: driver.Or, Kids: []driver.Predicate{
+			onField("city", driver.Eq, "a"), onField("tags", driver.Eq, "b"), onField("name", driver.StartsWith, "c"),
+		}}, nil},
 		{"eq and sort", onField("status", driver.Eq, "new"), []driver.Order{{Ref: driver.Ref{Name: "created"}}}},
-		{"eq and sort, list riding along", all(onField("country", driver.Eq, "DE")), []driver.Order{{Ref: driver.Ref{Name: "status"}}}},
+		{"eq and sort, list in the index", all(onField("country", driver.Eq, "DE")), []driver.Order{{Ref: driver.Ref{Name: "status"}}}},
 		{"range and sort", onField("created", driver.Gt, int64(5)), []driver.Order{{Ref: driver.Ref{Name: "created"}}}},
 	} {
 		for _, limit := range []int{1, 50} {
@@ -147,13 +149,13 @@ func testIndexedConditionsSearch(t *testing.T, shared bool) {
 			for _, p := range got {
 				plan := strings.Join(p.Lines, "\n")
 				if shared {
-					confined(t, p)
+					checkConfined(t, p)
 				}
 				if strings.Contains(strings.ReplaceAll(plan, "SCAN json_each", ""), "SCAN") || !strings.Contains(plan, "SEARCH") {
-					t.Errorf("%s scans:\n%s\n%s", q.name, p.SQL, plan)
+					t.Errorf("%s: plan of %s scans, want a search:\n%s", q.name, p.SQL, plan)
 				}
 				if q.sort != nil && strings.Contains(plan, "TEMP B-TREE") {
-					t.Errorf("%s sorts in a temporary tree:\n%s\n%s", q.name, p.SQL, plan)
+					t.Errorf("%s: plan of %s sorts, want the order of an index:\n%s", q.name, p.SQL, plan)
 				}
 			}
 		}
@@ -167,7 +169,9 @@ func testCountsReadNothingButTheIndex(t *testing.T, shared bool) {
 	e := openEngine(t, Options{Shared: shared, Observe: seen.add})
 	c := people()
 	ws := openWorkspace(t, e, "w", c)
-	teams := driver.Predicate{Op: driver.Or, Kids: []driver.Predicate{onField("teams", driver.Exists, false), onField("teams", driver.In, "red", "blue")}}
+	teams := driver.Predicate{Op: driver.Or, Kids: []driver.Predicate{
+		onField("teams", driver.Exists, false), onField("teams", driver.In, "red", "blue"),
+	}}
 	for _, p := range []driver.Predicate{
 		onField("country", driver.Eq, "DE"),
 		{Kids: []driver.Predicate{onField("country", driver.Eq, "DE"), onField("status", driver.In, "new", "gone")}},
@@ -180,8 +184,7 @@ func testCountsReadNothingButTheIndex(t *testing.T, shared bool) {
 		}
 		for _, plan := range seen.take() {
 			if len(plan.Lines) != 1 || !strings.Contains(plan.Lines[0], "COVERING INDEX") {
-				t.Errorf("got %s\n%s\nwant len(plan.Lines) = 1 and containing \"COVERING INDEX\"",
-					plan.SQL, strings.Join(plan.Lines, "\n"))
+				t.Errorf("plan of %s:\n%s\nwant a covering index alone", plan.SQL, strings.Join(plan.Lines, "\n"))
 			}
 		}
 	}
@@ -194,13 +197,15 @@ func testSortAloneFollowsTheIndex(t *testing.T, shared bool) {
 	e := openEngine(t, Options{Shared: shared, Observe: seen.add})
 	c := people()
 	ws := openWorkspace(t, e, "w", c)
-	for _, o := range []driver.Order{{Ref: driver.Ref{Name: "created"}}, {Ref: driver.Ref{Name: "name"}}, {Ref: driver.Ref{Name: "id"}, Desc: true}} {
+	for _, o := range []driver.Order{
+		{Ref: driver.Ref{Name: "created"}}, {Ref: driver.Ref{Name: "name"}}, {Ref: driver.Ref{Name: "id"}, Desc: true},
+	} {
 		if _, err := ws.Find(t.Context(), driver.Query{Collection: c, Sort: []driver.Order{o}, Limit: 10}); err != nil {
 			t.Fatalf("Find: %v", err)
 		}
 		for _, p := range seen.take() {
 			if plan := strings.Join(p.Lines, "\n"); strings.Contains(plan, "TEMP B-TREE") {
-				t.Errorf("got %s\n%s\nwant nothing containing \"TEMP B-TREE\"", p.SQL, plan)
+				t.Errorf("plan of %s sorts, want the order of an index:\n%s", p.SQL, plan)
 			}
 		}
 	}
@@ -224,7 +229,7 @@ func testObserveOncePerStatement(t *testing.T, shared bool) {
 			}
 		}
 	}
-	// 1, 2, 4, 8 and 16 parameters.
+	// The statements have 1, 2, 4, 8 and 16 parameters.
 	if n := len(seen.take()); n != 5 {
 		t.Errorf("%d distinct statements, want 5", n)
 	}

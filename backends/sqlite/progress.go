@@ -9,14 +9,14 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-var errLibrary = errors.New("the linked SQLite library has another connection than this program was written for")
+var errLibrary = errors.New("the connection of the linked SQLite library has an unexpected layout")
 
-// progress is a progress handler as SQLite calls it: a result other than 0 interrupts the statement.
+// progress is a progress handler of SQLite: a result other than 0 interrupts the statement.
 type progress func(*libc.TLS, uintptr) int32
 
-// watch has the visit of the connection called after every tick steps of its statements. The library that opens
-// connections has no such call, so the handle is read from its struct; an update that names it otherwise fails here,
-// when the first reader is opened.
+// watch calls step of the connection's queryRun after every tick steps of its statements. The library that opens
+// connections has no function for that, so the handle is read from its private fields. It returns errLibrary if an
+// update of the library has changed these.
 func (c *conn) watch() error {
 	raw := reflect.ValueOf(c.raw).Elem()
 	tls, db := raw.FieldByName("tls"), raw.FieldByName("conn")
@@ -24,18 +24,18 @@ func (c *conn) watch() error {
 		return errLibrary
 	}
 	c.progress = func(*libc.TLS, uintptr) int32 {
-		if c.visit == nil {
+		if c.run == nil {
 			return 0
 		}
 		searched := c.searched / textPerStep
 		c.searched = 0
-		if c.visit.step(searched) {
+		if c.run.step(searched) {
 			return 1
 		}
 		return 0
 	}
-	// A function of C is the address of a Go function's value, which c keeps for as long as the connection has it.
-	handler := *(*uintptr)(unsafe.Pointer(&c.progress)) //nolint:gosec // the way in which package lib takes functions
+	// The library represents a C function by the address of a Go function value, which c keeps alive.
+	handler := *(*uintptr)(unsafe.Pointer(&c.progress)) //nolint:gosec // package lib takes functions so
 	lib.Xsqlite3_progress_handler((*libc.TLS)(tls.UnsafePointer()), uintptr(db.Uint()), tick, handler, 0)
 	return nil
 }

@@ -11,21 +11,22 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// maxReserve bounds what is set aside for documents before they are read.
+// maxReserve bounds the capacity that is allocated for documents before they are read.
 const maxReserve = 128
 
+// Find implements driver.Workspace.
 func (w *workspace) Find(ctx context.Context, q driver.Query) ([]driver.Document, error) {
 	t, err := w.table(q.Collection)
 	if err != nil {
 		return nil, err
 	}
 	doing := "find in " + t.name
-	if id, ok := byID(q); ok {
+	if id, ok := idOf(q); ok {
 		docs, err := w.findByID(ctx, doing, t, id)
 		if q.Take == nil || err != nil {
 			return docs, err
 		}
-		return nil, give(docs, q.Take)
+		return nil, deliver(docs, q.Take)
 	}
 	ctx, end, err := w.begin(ctx, doing)
 	if err != nil {
@@ -36,8 +37,8 @@ func (w *workspace) Find(ctx context.Context, q driver.Query) ([]driver.Document
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", doing, err)
 	}
-	if len(q.Sort) == 0 && q.Offset == 0 && q.Take == nil && len(s.args) <= maxAsked && s.indexed(q.Where) {
-		s.brief = s.t.one(q.Where)
+	if len(q.Sort) == 0 && q.Offset == 0 && q.Take == nil && len(s.args) <= maxCachedParams && s.indexed(q.Where) {
+		s.single = s.t.matchesOne(q.Where)
 		return w.findOne(ctx, doing, s)
 	}
 	s.take = q.Take
@@ -47,12 +48,13 @@ func (w *workspace) Find(ctx context.Context, q driver.Query) ([]driver.Document
 	return w.documents(ctx, doing, s, min(q.Limit, maxReserve))
 }
 
-// begin gives a question its time and the open file, whose indexes it goes by. Call end at its end.
+// begin applies the engine's deadline and opens the file, so that its indexes are known when a statement is compiled.
+// end must be called at the end of the query.
 func (w *workspace) begin(ctx context.Context, doing string) (_ context.Context, end func(), err error) {
 	ctx, cancel := w.engine.limit(ctx)
 	if _, err := w.acquire(ctx); err != nil {
 		cancel()
-		return nil, nil, failed(ctx, doing, err)
+		return nil, nil, wrapError(ctx, doing, err)
 	}
 	return ctx, func() {
 		w.file.release()
@@ -60,6 +62,7 @@ func (w *workspace) begin(ctx context.Context, doing string) (_ context.Context,
 	}, nil
 }
 
+// documents executes a statement and returns its documents, or passes them to statement.take.
 func (w *workspace) documents(ctx context.Context, doing string, s *statement, reserve int) ([]driver.Document, error) {
 	if s.take != nil {
 		if err := s.take(nil); err != nil {
@@ -81,8 +84,8 @@ func (w *workspace) documents(ctx context.Context, doing string, s *statement, r
 	return docs, nil
 }
 
-// give hands documents that were read to who takes them.
-func give(docs []driver.Document, take func(*driver.Document) error) error {
+// deliver passes documents to a driver.Query.Take.
+func deliver(docs []driver.Document, take func(*driver.Document) error) error {
 	err := take(nil)
 	for i := 0; i < len(docs) && err == nil; i++ {
 		err = take(&docs[i])
@@ -90,18 +93,18 @@ func give(docs []driver.Document, take func(*driver.Document) error) error {
 	return err
 }
 
-// maxAsked bounds the parameters of a question whose answer is kept for a moment.
-const maxAsked = 8
+// maxCachedParams bounds the parameters of a query whose result may be cached.
+const maxCachedParams = 8
 
-// findOne answers a question that may be one for a document by a name that it alone has, such as a definition that
-// every write of a record looks up: that is kept for as long as one that was found by its id.
+// findOne executes a query that may find a single document by a unique value, such as the definition that every write
+// of a record looks up. Results of at most one document are cached in the same way as documents found by id.
 func (w *workspace) findOne(ctx context.Context, doing string, s *statement) ([]driver.Document, error) {
 	db, err := w.acquire(ctx)
 	if err != nil {
-		return nil, failed(ctx, doing, err)
+		return nil, wrapError(ctx, doing, err)
 	}
 	defer w.file.release()
-	at := place{ws: w.space.id, t: s.t, asked: countKey(s.sql.String(), s.args)}
+	at := recentKey{ws: w.space.id, t: s.t, query: cacheKey(s.sql.String(), s.args)}
 	kept, ok := db.recent.get(db, at)
 	if ok && !kept.found {
 		return nil, nil
@@ -110,22 +113,28 @@ func (w *workspace) findOne(ctx context.Context, doing string, s *statement) ([]
 		return []driver.Document{kept.doc}, nil
 	}
 	docs, err := w.documents(ctx, doing, s, 1)
-	if err == nil && len(docs) <= 1 && !s.began.IsZero() {
-		kept.began, kept.found = s.began, len(docs) == 1
+	if err == nil && len(docs) <= 1 && !s.snapshotAt.IsZero() {
+		kept.snapshotAt, kept.found = s.snapshotAt, len(docs) == 1
 		if kept.found {
 			kept.doc = docs[0]
 		}
-		db.keep(at, kept)
+		db.cacheRecent(at, kept)
 	}
 	return docs, err
 }
 
+// document returns the document of a row with the columns id, rev, body and custom.
 func document(row *sqlite.Stmt) driver.Document {
-	return driver.Document{ID: row.ColumnText(0), Rev: row.ColumnInt64(1), Body: columnBytes(row, 2), Custom: columnBytes(row, 3)}
+	return driver.Document{
+		ID:     row.ColumnText(0),
+		Rev:    row.ColumnInt64(1),
+		Body:   columnBytes(row, 2),
+		Custom: columnBytes(row, 3),
+	}
 }
 
-// byID returns the id where the query asks for one document by its key and nothing else.
-func byID(q driver.Query) (string, bool) {
+// idOf returns the id if the query's only condition is on the id.
+func idOf(q driver.Query) (string, bool) {
 	p := q.Where
 	if p.Op == driver.And && len(p.Kids) == 1 {
 		p = p.Kids[0]
@@ -137,32 +146,32 @@ func byID(q driver.Query) (string, bool) {
 	return id, ok
 }
 
-// findByID is the shortest way to a document: no statement to build, and nothing to
-// interrupt, because it reads a handful of pages.
+// findByID is the fast path to a document by its id. It builds no statement, and needs no interruption because it reads
+// only a few pages.
 func (w *workspace) findByID(ctx context.Context, doing string, t *table, id string) ([]driver.Document, error) {
 	ctx, cancel := w.engine.limit(ctx)
 	defer cancel()
 	db, err := w.acquire(ctx)
 	if err != nil {
-		return nil, failed(ctx, doing, err)
+		return nil, wrapError(ctx, doing, err)
 	}
 	defer w.file.release()
-	at := place{ws: w.space.id, t: t, id: id}
+	at := recentKey{ws: w.space.id, t: t, id: id}
 	kept, ok := db.recent.get(db, at)
 	if ok {
 		return []driver.Document{kept.doc}, nil
 	}
 	var doc driver.Document
 	found := false
-	err = db.ask(ctx, func(r *reader) (err error) {
+	err = db.withReader(ctx, func(r *reader) (err error) {
 		doc, found, err = r.findByID(w.engine, at)
-		if found && err == nil && r.holding {
-			db.keep(at, seen{doc, found, kept.at, r.began})
+		if found && err == nil && r.inSnapshot {
+			db.cacheRecent(at, recentDoc{doc, found, kept.version, r.snapshotAt})
 		}
 		return err
 	})
 	if err != nil {
-		return nil, failed(ctx, doing, err)
+		return nil, wrapError(ctx, doing, err)
 	}
 	if !found {
 		return nil, nil
@@ -170,7 +179,7 @@ func (w *workspace) findByID(ctx context.Context, doing string, t *table, id str
 	return []driver.Document{doc}, nil
 }
 
-func (r *reader) findByID(e *Engine, at place) (doc driver.Document, found bool, err error) {
+func (r *reader) findByID(e *Engine, at recentKey) (doc driver.Document, found bool, err error) {
 	if err := e.observe(r.conn, at.t.selectByID); err != nil {
 		return doc, false, err
 	}
@@ -191,26 +200,26 @@ func (r *reader) findByID(e *Engine, at place) (doc driver.Document, found bool,
 	return doc, found, err
 }
 
-// deepPage is the offset from which a page is read in two steps: the identifiers from an index first, so that
-// the documents before it are not read.
+// deepPage is the offset from which a page is read in two steps: first the ids from an index, so that the documents
+// before the page are not read.
 const deepPage = 100
 
-// compileQuery returns the statement of a Find, which begins at a mark where one is given.
-func (w *workspace) compileQuery(t *table, q driver.Query, near *mark) (*statement, error) {
+// compileQuery returns the statement of a Find. It begins at a bookmark if near is not nil.
+func (w *workspace) compileQuery(t *table, q driver.Query, near *bookmark) (*statement, error) {
 	s := w.statement(t, q.Where, q.Sort)
 	s.add("SELECT id, rev, body, custom")
-	deep := q.Offset >= deepPage || near != nil || s.within
+	deep := q.Offset >= deepPage || near != nil || s.indexOnly
 	var by []string
 	within := ") >= ("
 	if deep {
 		var desc bool
-		if by, desc = s.ordered(q); desc {
+		if by, desc = s.bookmarkColumns(q); desc {
 			within = ") <= ("
 		}
 		for _, column := range by[:max(0, len(by)-1)] {
 			s.add(", ", column)
 		}
-		s.add(" FROM ", t.quoted, " WHERE ", s.mine(" AND "), "id IN (SELECT ", s.id())
+		s.add(" FROM ", t.quoted, " WHERE ", s.inWorkspace(" AND "), "id IN (SELECT ", s.id())
 	}
 	if err := s.from(q.Where); err != nil {
 		return nil, err
@@ -225,11 +234,11 @@ func (w *workspace) compileQuery(t *table, q driver.Query, near *mark) (*stateme
 		}
 		s.add(")")
 	}
-	if err := s.order(q, s.id(), s.compared); err != nil {
+	if err := s.order(q, s.id(), s.entryOperand); err != nil {
 		return nil, err
 	}
 	if q.Limit == 1 {
-		s.add(" LIMIT 1") // SQLite compiles a statement anew whose limit was 1 and is another now, or the other way round
+		s.add(" LIMIT 1") // as a constant, because SQLite recompiles a statement whose limit changes from or to 1
 	} else {
 		s.add(" LIMIT ", s.param(int64(q.Limit)))
 	}
@@ -243,7 +252,7 @@ func (w *workspace) compileQuery(t *table, q driver.Query, near *mark) (*stateme
 	return s, nil
 }
 
-// order writes the order of an answer, in which the id is read from that column and values as that says.
+// order writes the ORDER BY clause, with the given column for the id and function for other values.
 func (s *statement) order(q driver.Query, id string, operand func(driver.Ref) (operand, error)) error {
 	s.add(" ORDER BY ")
 	unique := false
@@ -252,8 +261,8 @@ func (s *statement) order(q driver.Query, id string, operand func(driver.Ref) (o
 		if err != nil {
 			return err
 		}
-		if i == 0 && v.typ == driver.Any && o.Ref.Custom && s.known && !slices.Contains(s.sought, o.Ref.Name) {
-			s.sought = append(s.sought, o.Ref.Name)
+		if i == 0 && v.typ == driver.Any && o.Ref.Custom && s.kindKnown && !slices.Contains(s.indexable, o.Ref.Name) {
+			s.indexable = append(s.indexable, o.Ref.Name)
 		}
 		if unique = v.expr == "id"; unique {
 			v.expr = id
@@ -271,8 +280,8 @@ func (s *statement) order(q driver.Query, id string, operand func(driver.Ref) (o
 	switch {
 	case unique:
 	case len(q.Sort) == 0 && s.ranged(q.Where):
-		// The plus keeps SQLite from reading the whole table in the order of its key, which it
-		// prefers to a range of an index and a sort.
+		// The plus keeps SQLite from reading the whole table in the order of its key, which it would prefer to a range of
+		// an index with a sort.
 		s.add("+", id)
 	default:
 		s.add(id)
@@ -280,6 +289,7 @@ func (s *statement) order(q driver.Query, id string, operand func(driver.Ref) (o
 	return nil
 }
 
+// Count implements driver.Workspace.
 func (w *workspace) Count(ctx context.Context, c *driver.Collection, where driver.Predicate) (int64, error) {
 	t, err := w.table(c)
 	if err != nil {
@@ -292,13 +302,13 @@ func (w *workspace) Count(ctx context.Context, c *driver.Collection, where drive
 	}
 	defer end()
 	s := w.statement(t, where, nil)
-	s.reading(where)
+	s.chooseScan(where)
 	s.add("SELECT count(*)")
 	if err := s.from(where); err != nil {
 		return 0, fmt.Errorf("%s: %w", doing, err)
 	}
-	db, key := w.file.db, countKey(s.sql.String(), s.args)
-	n, known, at := db.counts.get(w.shelf(t), key)
+	db, key := w.file.db, cacheKey(s.sql.String(), s.args)
+	n, known, at := db.counts.get(w.partition(t), key)
 	if known {
 		return n, nil
 	}
@@ -307,11 +317,12 @@ func (w *workspace) Count(ctx context.Context, c *driver.Collection, where drive
 		return nil
 	})
 	if err == nil {
-		db.counts.put(w.shelf(t), key, n, at)
+		db.counts.put(w.partition(t), key, n, at)
 	}
 	return n, err
 }
 
+// Aggregate implements driver.Workspace. It starts over with floats if a sum of integers overflows.
 func (w *workspace) Aggregate(ctx context.Context, a driver.Aggregation) ([][]any, error) {
 	t, err := w.table(a.Collection)
 	if err != nil {
@@ -344,43 +355,44 @@ func (w *workspace) aggregate(ctx context.Context, t *table, a driver.Aggregatio
 		}
 		rows = append(rows, values)
 		if size += driver.RowSize(values); a.Bytes > 0 && size > a.Bytes && len(rows) > 1 {
-			return errEnough
+			return errLimitReached
 		}
 		return nil
 	})
-	if errors.Is(err, errEnough) {
+	if errors.Is(err, errLimitReached) {
 		err = nil
 	}
 	return rows, err
 }
 
-// errEnough ends the reading of rows.
-var errEnough = errors.New("enough was read")
+// errLimitReached ends the reading of rows at driver.Aggregation.Bytes.
+var errLimitReached = errors.New("the size limit of the rows was reached")
 
-// read runs a statement on a snapshot that holds every acknowledged write.
+// read executes a statement in a snapshot that has every acknowledged write, and calls each for every row. It requests
+// indexes on custom fields if the statement was slow.
 func (w *workspace) read(ctx context.Context, doing string, s *statement, each func(*sqlite.Stmt) error) error {
 	ctx, cancel := w.engine.limit(ctx)
 	defer cancel()
 	db, err := w.acquire(ctx)
 	if err != nil {
-		return failed(ctx, doing, err)
+		return wrapError(ctx, doing, err)
 	}
 	defer w.file.release()
 	sql := s.sql.String()
-	v := visit{ctx: ctx, db: db, space: w.space, question: question{w.space.party, shortened(sql)}, brief: s.brief}
-	err = v.answer(func(r *reader) error {
-		if r.holding {
-			s.began = r.began
+	q := queryRun{ctx: ctx, db: db, space: w.space, key: queryKey{w.space.party, hashLong(sql)}, exempt: s.single}
+	err = q.execute(func(r *reader) error {
+		if r.inSnapshot {
+			s.snapshotAt = r.snapshotAt
 		}
-		return r.conn.until(ctx, func() error {
+		return r.conn.runUntil(ctx, func() error {
 			if err := w.engine.observe(r.conn, sql); err != nil {
 				return err
 			}
 			return r.conn.rows(sql, s.args, each)
 		})
 	})
-	if len(s.sought) > 0 && !v.began.IsZero() { // it was asked
-		w.want(s.t, w.file.fields.asked(s, v.took(), w.engine.opts.eager))
+	if len(s.indexable) > 0 && !q.began.IsZero() {
+		w.buildIndexes(s.t, w.file.indexes.noteQuery(s, q.duration(), w.engine.opts.eager))
 	}
-	return failed(ctx, doing, err)
+	return wrapError(ctx, doing, err)
 }

@@ -7,53 +7,53 @@ import (
 	"tenantry/backends/driver"
 )
 
-// maxRecent bounds the documents of one database that are kept, and maxRecentSize each of them.
+// maxRecent bounds the cached documents of one database, and maxRecentSize the size of each.
 const (
 	maxRecent     = 256
 	maxRecentSize = 16 << 10
 )
 
-// recent are documents read a moment ago, by their ids or as the one that meets a condition. One is answered again
-// for as long as the reader that read it would answer from the same snapshot, had nobody written to other tables:
-// until something of its shelf is committed, and never after snapshotAge.
-// So who asks sees what the file would have shown, without asking it.
-type recent struct {
+// recentCache caches documents that were just found by id or by a query for a single document. An entry is valid until
+// its partition changes, which a write notes before it is acknowledged, and for at most snapshotAge. The zero value is
+// empty. Safe for concurrent use.
+type recentCache struct {
 	mu   sync.RWMutex
-	docs map[place]seen
+	docs map[recentKey]recentDoc
 }
 
-// place is where a document lies, or what it was asked for with.
-type place struct {
+// recentKey identifies a document by its id, or by the query that found it.
+type recentKey struct {
 	ws    int64
 	t     *table
 	id    string
-	asked string // see countKey; then the id is empty
+	query string // the cacheKey of the query; id is empty then
 }
 
-func (at place) shelf() shelf { return shelf{at.ws, at.t.name} }
+func (at recentKey) partition() partition { return partition{at.ws, at.t.name} }
 
-// seen is a document of a snapshot; found is false where there was none.
-type seen struct {
-	doc   driver.Document
-	found bool
-	at    standing // of its shelf, before the snapshot
-	began time.Time
+// recentDoc is the result of a query in a snapshot; found is false if there was no document.
+type recentDoc struct {
+	doc        driver.Document
+	found      bool
+	version    version // of the partition, before the snapshot
+	snapshotAt time.Time
 }
 
-// get returns what is still seen at a place, or where its shelf stands, for put.
-func (r *recent) get(db *database, at place) (s seen, ok bool) {
+// get returns a valid entry. If there is none, it returns the version of the partition in an empty entry, for
+// cacheRecent.
+func (r *recentCache) get(db *database, at recentKey) (s recentDoc, ok bool) {
 	r.mu.RLock()
 	s, ok = r.docs[at]
 	r.mu.RUnlock()
-	now := db.counts.standing(at.shelf())
-	if ok && s.at == now && time.Since(s.began) < snapshotAge {
+	now := db.counts.version(at.partition())
+	if ok && s.version == now && time.Since(s.snapshotAt) < snapshotAge {
 		return s, true
 	}
-	return seen{at: now}, false
+	return recentDoc{version: now}, false
 }
 
-// keep keeps a document until the next sweep, which it sees to.
-func (db *database) keep(at place, s seen) {
+// cacheRecent caches a document until the next sweep, which it schedules.
+func (db *database) cacheRecent(at recentKey, s recentDoc) {
 	db.recent.put(at, s)
 	db.mu.Lock()
 	defer db.mu.Unlock()
@@ -62,20 +62,20 @@ func (db *database) keep(at place, s seen) {
 	}
 }
 
-func (r *recent) put(at place, s seen) {
-	if len(at.asked)+len(s.doc.Body)+len(s.doc.Custom) > maxRecentSize {
+func (r *recentCache) put(at recentKey, s recentDoc) {
+	if len(at.query)+len(s.doc.Body)+len(s.doc.Custom) > maxRecentSize {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.docs == nil || len(r.docs) >= maxRecent {
-		r.docs = map[place]seen{}
+		r.docs = map[recentKey]recentDoc{}
 	}
 	r.docs[at] = s
 }
 
-// forget gives the memory back.
-func (r *recent) forget() {
+// forget empties the cache.
+func (r *recentCache) forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.docs = nil

@@ -11,11 +11,11 @@ import (
 	"tenantry/backends/driver"
 )
 
-// TestRecentDocuments: who asks by id over and over sees every commit at once, what somebody else did to the
-// file as soon as a snapshot would show it, and the memory is given back.
-func TestRecentDocuments(t *testing.T) { inBoth(t, testRecentDocuments) }
+// TestRecentDocumentsSeeEveryCommit: repeated look-ups see every commit at once, and changes by another program as soon
+// as a snapshot expires. Unused entries are removed.
+func TestRecentDocumentsSeeEveryCommit(t *testing.T) { inBoth(t, testRecentDocumentsSeeEveryCommit) }
 
-func testRecentDocuments(t *testing.T, shared bool) {
+func testRecentDocumentsSeeEveryCommit(t *testing.T, shared bool) {
 	dir := t.TempDir()
 	e := openEngine(t, Options{Shared: shared, Dir: dir})
 	c := people()
@@ -24,7 +24,7 @@ func testRecentDocuments(t *testing.T, shared bool) {
 	named := onField("email", driver.Eq, written.Doc.Values[0])
 	for range 2 {
 		if docs, err := ws.Find(t.Context(), driver.Query{Collection: c, Where: named, Limit: 1}); len(docs) != 0 || err != nil {
-			t.Fatalf("before it is there: %v %v", docs, err)
+			t.Fatalf("Find before the insert = %v, %v; want none", docs, err)
 		}
 	}
 	if err := ws.Write(t.Context(), []driver.Write{written}); err != nil {
@@ -35,12 +35,12 @@ func testRecentDocuments(t *testing.T, shared bool) {
 		for i, where := range []driver.Predicate{onField("id", driver.Eq, written.Doc.ID), named} {
 			docs, err := ws.Find(t.Context(), driver.Query{Collection: c, Where: where, Limit: 1})
 			if err != nil || len(docs) != 1 {
-				t.Fatalf("got %v %v, want no error and len(docs) = 1", docs, err)
+				t.Fatalf("Find = %v, %v; want one document", docs, err)
 			}
 			bodies[i] = string(docs[0].Body)
 		}
 		if bodies[0] != bodies[1] {
-			return bodies[0] + " by its id, " + bodies[1] + " by its name"
+			return bodies[0] + " by id, " + bodies[1] + " by email"
 		}
 		return bodies[0]
 	}
@@ -52,7 +52,7 @@ func testRecentDocuments(t *testing.T, shared bool) {
 		}
 		for range 3 {
 			if got := read(); got != string(written.Doc.Body) {
-				t.Fatalf("after write %d: %s", i, got)
+				t.Fatalf("body after write %d = %s, want %s", i, got, written.Doc.Body)
 			}
 		}
 	}
@@ -62,7 +62,7 @@ func testRecentDocuments(t *testing.T, shared bool) {
 	deadline := time.Now().Add(10 * time.Second)
 	for read() != `{"turn":"of another"}` {
 		if time.Now().After(deadline) {
-			t.Fatal("what another process wrote is never seen")
+			t.Fatal("the write of another program is never seen")
 		}
 	}
 	db, err := ws.acquire(t.Context())
@@ -77,25 +77,25 @@ func testRecentDocuments(t *testing.T, shared bool) {
 	}
 	for ; kept() > 0; time.Sleep(snapshotAge) {
 		if time.Now().After(deadline) {
-			t.Fatal("documents that nobody asks for are kept")
+			t.Fatal("unused entries are never removed")
 		}
 	}
-	var r recent
-	if r.put(place{asked: strings.Repeat("x", maxRecentSize+1)}, seen{}); len(r.docs) > 0 {
-		t.Error("a question larger than any document is kept")
+	var r recentCache
+	if r.put(recentKey{query: strings.Repeat("x", maxRecentSize+1)}, recentDoc{}); len(r.docs) > 0 {
+		t.Error("an entry with an oversized key is cached")
 	}
 }
 
-// TestKeptCounts: a count is asked of the file once, until its table changes; every write is counted at once,
-// beside others who count.
-func TestKeptCounts(t *testing.T) { inBoth(t, testKeptCounts) }
+// TestCachedCountsSeeEveryWrite: a count is cached until its table changes, and every write is counted at once, during
+// concurrent counts too.
+func TestCachedCountsSeeEveryWrite(t *testing.T) { inBoth(t, testCachedCountsSeeEveryWrite) }
 
-func testKeptCounts(t *testing.T, shared bool) {
+func testCachedCountsSeeEveryWrite(t *testing.T, shared bool) {
 	e := openEngine(t, Options{Shared: shared})
 	c, other := people(), tagged()
 	other.Name = "others"
 	ws := openWorkspace(t, e, "w", c, other)
-	fill(t, ws, c, leastKept)
+	fill(t, ws, c, minCachedCount)
 	german := onField("country", driver.Exists, true)
 	counted := func() int64 {
 		n, err := ws.Count(t.Context(), c, german)
@@ -112,22 +112,24 @@ func testKeptCounts(t *testing.T, shared bool) {
 	kept := func() int {
 		db.counts.mu.Lock()
 		defer db.counts.mu.Unlock()
-		return len(db.counts.tables[shelf{ws.space.id, c.Name}].kept)
+		return len(db.counts.partitions[partition{ws.space.id, c.Name}].counts)
 	}
-	if counted() != leastKept || kept() != 1 {
-		t.Fatalf("%d are counted, %d counts kept", counted(), kept())
+	if counted() != minCachedCount || kept() != 1 {
+		t.Fatalf("Count = %d, %d counts cached; want %d, 1", counted(), kept(), minCachedCount)
 	}
 	if n, err := ws.Count(t.Context(), c, onField("country", driver.Eq, "XX")); n != 0 || err != nil || kept() != 1 {
-		t.Errorf("another question: %d, %v; %d counts kept", n, err, kept())
+		t.Errorf("another Count = %d, %v, %d counts cached; want 0, 1", n, err, kept())
 	}
-	if err := ws.Write(t.Context(), []driver.Write{{Collection: other, Doc: driver.Document{ID: "000000000000000000000001", Body: []byte("{}"), Values: make([]any, len(other.Fields))}}}); err != nil {
+	unrelated := driver.Document{ID: "000000000000000000000001", Body: []byte("{}"), Values: make([]any, len(other.Fields))}
+	if err := ws.Write(t.Context(), []driver.Write{{Collection: other, Doc: unrelated}}); err != nil {
 		t.Fatal(err)
 	}
-	if kept() != 1 {
-		t.Error("a write to another table took the count away")
+	if n := kept(); n != 1 {
+		t.Errorf("%d counts cached after a write to another table, want 1", n)
 	}
-	if err := ws.Write(t.Context(), []driver.Write{person(c, leastKept), person(c, 0)}); !errors.As(err, new(*driver.DuplicateError)) || kept() != 1 {
-		t.Errorf("a write that is refused took the count away: %v", err)
+	err = ws.Write(t.Context(), []driver.Write{person(c, minCachedCount), person(c, 0)})
+	if !errors.As(err, new(*driver.DuplicateError)) || kept() != 1 {
+		t.Errorf("refused Write = %v, %d counts cached; want a duplicate, 1", err, kept())
 	}
 	stop := make(chan struct{})
 	var all sync.WaitGroup
@@ -144,38 +146,38 @@ func testKeptCounts(t *testing.T, shared bool) {
 		})
 	}
 	for i := range 80 {
-		if err := ws.Write(t.Context(), []driver.Write{person(c, leastKept+i)}); err != nil {
+		if err := ws.Write(t.Context(), []driver.Write{person(c, minCachedCount+i)}); err != nil {
 			t.Fatal(err)
 		}
-		if n := counted(); n != int64(leastKept+i+1) {
-			t.Fatalf("%d after write %d", n, i)
+		if n := counted(); n != int64(minCachedCount+i+1) {
+			t.Fatalf("Count after write %d = %d, want %d", i, n, minCachedCount+i+1)
 		}
 	}
 	close(stop)
 	all.Wait()
 }
 
-// TestCountKey: no text makes one question look like another.
-func TestCountKey(t *testing.T) {
+// TestCacheKeysAreDistinct: no argument makes the key of one query equal to that of another.
+func TestCacheKeysAreDistinct(t *testing.T) {
 	t.Parallel()
 	seen := map[string][]any{}
 	for _, args := range [][]any{
 		{"a", "b"}, {"a\x00string:b"}, {"a\x00string:1:b"}, {"a", "b\x00string:c"}, {"a\x00string:b", "c"}, {"a", "b\x00string:1:c"}, {"a\x00string:1:b", "c"},
 		{int64(1)}, {1.0}, {"1"}, {true}, {"true"}, {nil}, {"<nil>"},
 	} {
-		key := countKey("SELECT", args)
+		key := cacheKey("SELECT", args)
 		if before, ok := seen[key]; ok {
-			t.Errorf("%#v and %#v have one key", before, args)
+			t.Errorf("%#v and %#v have the same key", before, args)
 		}
 		seen[key] = args
 	}
 }
 
-// TestDeepPages: pages that are read in two steps, and from where others began or ended, are those that are read in
-// one, also of what has no value to be ordered by, and after every write.
-func TestDeepPages(t *testing.T) { inBoth(t, testDeepPages) }
+// TestDeepPagesMatchTheWholeResult: pages that are read in two steps, and from bookmarks, match the result that is read
+// at once. This holds for documents without a value in the sort order, and after every write.
+func TestDeepPagesMatchTheWholeResult(t *testing.T) { inBoth(t, testDeepPagesMatchTheWholeResult) }
 
-func testDeepPages(t *testing.T, shared bool) {
+func testDeepPagesMatchTheWholeResult(t *testing.T, shared bool) {
 	e := openEngine(t, Options{Shared: shared})
 	c := people()
 	ws := openWorkspace(t, e, "w", c)
@@ -192,10 +194,17 @@ func testDeepPages(t *testing.T, shared bool) {
 	if err := ws.Write(t.Context(), more); err != nil {
 		t.Fatal(err)
 	}
+	age := driver.Ref{Name: "age", Type: driver.Int}
+	country, id := driver.Ref{Name: "country", Type: driver.String}, driver.Ref{Name: "id", Type: driver.String}
 	for turn, sort := range [][]driver.Order{
-		nil, {{Ref: driver.Ref{Name: "age", Type: driver.Int}}}, {{Ref: driver.Ref{Name: "country", Type: driver.String}}, {Ref: driver.Ref{Name: "age", Type: driver.Int}}}, {{Ref: driver.Ref{Name: "country", Type: driver.String}, Desc: true}},
-		{{Ref: driver.Ref{Name: "age", Type: driver.Int}, Desc: true}, {Ref: driver.Ref{Name: "id", Type: driver.String}, Desc: true}}, {{Ref: driver.Ref{Name: "country", Type: driver.String}, Desc: true}, {Ref: driver.Ref{Name: "id", Type: driver.String}, Desc: true}},
-		{{Ref: driver.Ref{Name: "country", Type: driver.String}, Desc: true}, {Ref: driver.Ref{Name: "age", Type: driver.Int}, Desc: true}, {Ref: driver.Ref{Name: "id", Type: driver.String}, Desc: true}}, {{Ref: driver.Ref{Name: "age", Type: driver.Int}}, {Ref: driver.Ref{Name: "id", Type: driver.String}, Desc: true}},
+		nil,
+		{{Ref: age}},
+		{{Ref: country}, {Ref: age}},
+		{{Ref: country, Desc: true}},
+		{{Ref: age, Desc: true}, {Ref: id, Desc: true}},
+		{{Ref: country, Desc: true}, {Ref: id, Desc: true}},
+		{{Ref: country, Desc: true}, {Ref: age, Desc: true}, {Ref: id, Desc: true}},
+		{{Ref: age}, {Ref: id, Desc: true}},
 	} {
 		q := driver.Query{Collection: c, Sort: sort, Limit: 1000, Where: onField("country", driver.Ne, "FR")}
 		whole, err := ws.Find(t.Context(), q)
@@ -204,7 +213,7 @@ func testDeepPages(t *testing.T, shared bool) {
 		}
 		q.Limit = 7
 		for step := range len(whole) {
-			// Every other offset, then here and there, with a write now and then.
+			// Every other offset first, then scattered ones, with occasional writes.
 			if q.Offset = deepPage - 1 + 2*step; step > len(whole)/2 {
 				q.Offset = step * 7919 % (len(whole) + 2)
 			}
@@ -221,7 +230,7 @@ func testDeepPages(t *testing.T, shared bool) {
 			}
 			page, err := ws.Find(t.Context(), q)
 			if want := whole[min(q.Offset, len(whole)):min(q.Offset+7, len(whole))]; err != nil || !reflect.DeepEqual(ids(page), ids(want)) {
-				t.Fatalf("from %d: %v %v, want %v", q.Offset, err, ids(page), ids(want))
+				t.Fatalf("page at offset %d = %v, %v; want %v", q.Offset, ids(page), err, ids(want))
 			}
 		}
 	}

@@ -14,28 +14,33 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// schema is a list of collections as tables. It is immutable.
+// schema is a list of collections with their tables. It is immutable.
 type schema struct {
-	collections []*driver.Collection
-	shared      bool // see table.shared
-	tables      map[string]*table
-	known       map[*driver.Collection]*table
+	collections  []*driver.Collection
+	shared       bool // see table.shared
+	tables       map[string]*table
+	byCollection map[*driver.Collection]*table
 }
 
 func newSchema(collections []*driver.Collection, shared bool) (*schema, error) {
-	s := &schema{collections: slices.Clone(collections), shared: shared, tables: make(map[string]*table, len(collections)), known: make(map[*driver.Collection]*table, len(collections))}
+	s := &schema{
+		collections:  slices.Clone(collections),
+		shared:       shared,
+		tables:       make(map[string]*table, len(collections)),
+		byCollection: make(map[*driver.Collection]*table, len(collections)),
+	}
 	for _, c := range collections {
 		t, err := newTable(c, shared)
 		if err != nil {
 			return nil, err
 		}
-		s.tables[c.Name], s.known[c] = t, t
+		s.tables[c.Name], s.byCollection[c] = t, t
 	}
 	return s, nil
 }
 
-// with returns the tables of both, those of o where both have one. Either may be nil.
-func (s *schema) with(o *schema) *schema {
+// merge returns a schema with the tables of both; those of o take precedence. Either may be nil.
+func (s *schema) merge(o *schema) *schema {
 	if s == nil || o == nil || s == o {
 		return cmp.Or(s, o)
 	}
@@ -51,9 +56,9 @@ func (s *schema) with(o *schema) *schema {
 	return all
 }
 
-// isIn reports whether the connection's file is the owner's and has been prepared for the tables.
-// It is the one read that the opening of an up-to-date file costs.
-func (s *schema) isIn(c *conn, o *driver.Opening) (bool, error) {
+// preparedIn reports whether the connection's file belongs to the owner and matches the schema. It is the only read
+// when an up-to-date file is opened.
+func (s *schema) preparedIn(c *conn, o *driver.Opening) (bool, error) {
 	stored, _, err := c.raw.PrepareTransient("SELECT name, spec FROM collections")
 	if err != nil {
 		if sqlite.ErrCode(err) == sqlite.ResultError {
@@ -62,38 +67,38 @@ func (s *schema) isIn(c *conn, o *driver.Opening) (bool, error) {
 		return false, err
 	}
 	defer func() { _ = stored.Finalize() }()
-	same, owner := 0, ""
+	matching, owner := 0, ""
 	for {
 		more, err := stored.Step()
 		if err != nil || !more {
-			// What is nobody's is looked at by who migrates it.
-			return same == len(s.tables) && owner == o.Owner && (owner != "" || !o.New), err
+			// A file without an owner is examined by migrate.
+			return matching == len(s.tables) && owner == o.Owner && (owner != "" || !o.New), err
 		}
 		if stored.ColumnText(0) == ownerRow {
 			owner = stored.ColumnText(1)
 		}
 		if t := s.tables[stored.ColumnText(0)]; t != nil && t.spec == stored.ColumnText(1) {
-			same++
+			matching++
 		}
 	}
 }
 
-// table is a collection as SQL. Every name in its statements has passed declared.
+// table is the SQL of a collection. Every name in its statements has passed validName.
 type table struct {
-	name                 string
-	spec                 string // the collection as JSON, kept in the file
-	quoted               string
-	shared               bool // by several workspaces: column ws leads the key and every index
-	fields               []driver.Field
-	columns              map[string]field
-	leading              map[string]bool // fields that some index starts with
-	next                 map[string]bool // and those that follow the field of in one
-	sides                []side
-	indexes              []index
-	uniques              []unique
-	of                   string   // the field that says which custom fields a document has, empty: all have the same
-	riders               []string // columns that entries of indexes on custom values have too
-	entries, entriesMade string   // the table of these, quoted, and the statement that makes it
+	name                string
+	spec                string // the collection as JSON, stored in the file
+	quoted              string
+	shared              bool // by several workspaces: column ws leads the key and every index
+	fields              []driver.Field
+	columns             map[string]field
+	leading             map[string]bool // fields with which an index begins
+	afterKind           map[string]bool // fields that follow kindField in an index
+	sides               []side
+	indexes             []index
+	uniques             []uniqueIndex
+	kindField           string   // see driver.Collection.Of
+	entryColumns        []string // declared fields that index entries include
+	entries, entriesSQL string   // the table of entries, quoted, and the statement that creates it
 
 	selectByID, selectRev, selectSize, insert, replace, remove, put string
 
@@ -103,32 +108,33 @@ type table struct {
 type field struct {
 	column string
 	typ    driver.Type
-	side   string // quoted side table, where one is declared
+	side   string // the side table, quoted; empty if there is none
 }
 
-// side is the look-up table of a Strings index: one row for each element.
+// side is the side table of an index on a list: it has a row for each element.
 type side struct {
-	name, quoted       string
-	shared             bool
-	position           int // of the field in the document's values
-	insert, dropOldOne string
+	name, quoted      string
+	shared            bool
+	position          int // of the field in the document's values
+	insert, removeOld string
 }
 
+// index is a declared index with the statement that creates it.
 type index struct{ name, create string }
 
-type unique struct {
+type uniqueIndex struct {
 	columns, index string
 	fields         []string
 }
 
-// declared reports whether a name of the program is [a-z][a-z0-9_]*.
-func declared(name string) bool { return texts.PlainLower(name, len(name), "_") && name[0] >= 'a' }
+// validName reports whether a name matches [a-z][a-z0-9_]*.
+func validName(name string) bool { return texts.PlainLower(name, len(name), "_") && name[0] >= 'a' }
 
 func quote(name string) string { return `"` + name + `"` }
 
-// newTable checks the collection and prepares its statements.
+// newTable validates the collection and returns its table.
 func newTable(c *driver.Collection, shared bool) (*table, error) {
-	if !declared(c.Name) {
+	if !validName(c.Name) {
 		return nil, fmt.Errorf("collection %q: the name must match [a-z][a-z0-9_]*", c.Name)
 	}
 	spec, err := json.Marshal(c)
@@ -137,11 +143,11 @@ func newTable(c *driver.Collection, shared bool) (*table, error) {
 	}
 	t := &table{
 		name: c.Name, spec: string(spec), quoted: quote("c:" + c.Name), shared: shared, fields: c.Fields, uncounted: c.Uncounted,
-		columns: map[string]field{}, leading: map[string]bool{"id": true}, next: map[string]bool{},
+		columns: map[string]field{}, leading: map[string]bool{"id": true}, afterKind: map[string]bool{},
 	}
 	t.addUnique("id", []string{"id"}, "id")
 	for _, f := range c.Fields {
-		if !declared(f.Name) {
+		if !validName(f.Name) {
 			return nil, fmt.Errorf("collection %s: field %q: the name must match [a-z][a-z0-9_]*", c.Name, f.Name)
 		}
 		if _, twice := t.columns[f.Name]; twice {
@@ -150,29 +156,32 @@ func newTable(c *driver.Collection, shared bool) (*table, error) {
 		t.columns[f.Name] = field{column: "f_" + f.Name, typ: f.Type}
 	}
 	for _, name := range c.Rides {
-		t.riders = append(t.riders, t.columns[name].column)
+		t.entryColumns = append(t.entryColumns, t.columns[name].column)
 	}
-	if t.of = c.Of; t.of != "" && t.columns[t.of].typ != driver.String {
-		return nil, fmt.Errorf("collection %s: %q does not say which fields a document has", c.Name, t.of)
+	if t.kindField = c.Of; t.kindField != "" && t.columns[t.kindField].typ != driver.String {
+		return nil, fmt.Errorf("collection %s: field %q, which determines the custom fields, must be a declared string",
+			c.Name, t.kindField)
 	}
 	t.entries = quote("e:" + c.Name)
-	t.entriesMade = t.entriesCreate()
+	t.entriesSQL = t.createEntries()
 	t.columns["id"] = field{column: "id", typ: driver.String}
 	for _, ix := range c.Indexes {
-		if !declared(ix.Name) || len(ix.Fields) == 0 {
-			return nil, fmt.Errorf("collection %s: index %q: the name must match [a-z][a-z0-9_]* and it needs a field", c.Name, ix.Name)
+		if !validName(ix.Name) || len(ix.Fields) == 0 {
+			return nil, fmt.Errorf("collection %s: index %q: the name must match [a-z][a-z0-9_]* and a field is required",
+				c.Name, ix.Name)
 		}
 		if err := t.addIndex(ix); err != nil {
 			return nil, fmt.Errorf("collection %s: index %s: %w", c.Name, ix.Name, err)
 		}
 	}
-	t.statements()
+	t.prepareStatements()
 	return t, nil
 }
 
+// addIndex adds a declared index, or the side table of an index on a list.
 func (t *table) addIndex(ix driver.Index) error {
 	var columns []string
-	rider := ""
+	list := ""
 	for i, name := range ix.Fields {
 		f, ok := t.columns[name]
 		if !ok {
@@ -189,15 +198,15 @@ func (t *table) addIndex(ix driver.Index) error {
 			if i < len(ix.Fields)-1 {
 				return fmt.Errorf("a list (%s) can only be the last field", name)
 			}
-			// A list only rides along, to spare reads of the document; after the id it does not disturb the order.
-			rider = f.column
+			// The list is only included to spare reads of documents. It follows the id, so that it does not affect the order.
+			list = f.column
 			continue
 		}
 		columns = append(columns, f.column)
 	}
 	t.leading[ix.Fields[0]] = true
-	if len(ix.Fields) > 1 && ix.Fields[0] == t.of {
-		t.next[ix.Fields[1]] = true
+	if len(ix.Fields) > 1 && ix.Fields[0] == t.kindField {
+		t.afterKind[ix.Fields[1]] = true
 	}
 	kind := "INDEX"
 	if ix.Unique {
@@ -206,22 +215,25 @@ func (t *table) addIndex(ix driver.Index) error {
 	} else if columns[len(columns)-1] != "id" {
 		columns = append(columns, "id")
 	}
-	if rider != "" {
-		columns = append(columns, rider)
+	if list != "" {
+		columns = append(columns, list)
 	}
 	for _, name := range ix.Rides {
 		columns = append(columns, t.columns[name].column)
 	}
-	name, some := "i:"+t.name+":"+ix.Name, ""
+	name, where := "i:"+t.name+":"+ix.Name, ""
 	if ix.Sparse {
-		some = " WHERE " + columns[len(ix.Fields)-1] + " IS NOT NULL"
+		where = " WHERE " + columns[len(ix.Fields)-1] + " IS NOT NULL"
 	}
-	t.indexes = append(t.indexes, index{name: name,
-		create: "CREATE " + kind + " " + quote(name) + " ON " + t.quoted + " (" + t.led("ws, ") + strings.Join(columns, ", ") + ")" + some})
+	t.indexes = append(t.indexes, index{
+		name: name,
+		create: "CREATE " + kind + " " + quote(name) + " ON " + t.quoted +
+			" (" + t.ifShared("ws, ") + strings.Join(columns, ", ") + ")" + where,
+	})
 	return nil
 }
 
-// addUnique notes how SQLite names the columns of a unique index.
+// addUnique adds a unique index, with its columns as SQLite names them in errors.
 func (t *table) addUnique(index string, fields []string, columns ...string) {
 	full := make([]string, 0, len(columns)+1)
 	if t.shared {
@@ -230,49 +242,50 @@ func (t *table) addUnique(index string, fields []string, columns ...string) {
 	for _, column := range columns {
 		full = append(full, "c:"+t.name+"."+column)
 	}
-	t.uniques = append(t.uniques, unique{columns: strings.Join(full, ", "), index: index, fields: fields})
+	t.uniques = append(t.uniques, uniqueIndex{columns: strings.Join(full, ", "), index: index, fields: fields})
 }
 
-// led returns a part of a statement that only tables of several workspaces need.
-func (t *table) led(part string) string { return led(t.shared, part) }
+// ifShared returns a part of a statement that only a shared table needs, "" for others.
+func (t *table) ifShared(part string) string { return ifShared(t.shared, part) }
 
-func led(shared bool, part string) string {
+// ifShared returns the part if shared is set.
+func ifShared(shared bool, part string) string {
 	if shared {
 		return part
 	}
 	return ""
 }
 
-// kindOf returns the value of the field that says which custom fields a document has, where all that meets the
-// predicate has one. It is empty, and known, where all documents have the same.
-func (t *table) kindOf(p driver.Predicate) (kind string, known bool) {
+// requiredKind returns the value of kindField that the predicate requires, if it requires one. If the table has no
+// kindField, the kind is empty and known.
+func (t *table) requiredKind(p driver.Predicate) (kind string, known bool) {
 	switch {
-	case t.of == "":
+	case t.kindField == "":
 		return "", true
 	case p.Op == driver.And:
 		for _, kid := range p.Kids {
-			if kind, known = t.kindOf(kid); known {
+			if kind, known = t.requiredKind(kid); known {
 				return kind, true
 			}
 		}
-	case p.Op == driver.Eq && !p.Ref.Custom && p.Ref.Name == t.of && len(p.Values) == 1:
+	case p.Op == driver.Eq && !p.Ref.Custom && p.Ref.Name == t.kindField && len(p.Values) == 1:
 		kind, known = p.Values[0].(string)
 	}
 	return kind, known
 }
 
-// ofKind returns the predicate among documents of the kind.
-func (t *table) ofKind(kind string, p driver.Predicate) driver.Predicate {
-	if t.of == "" {
+// withoutKind returns the predicate without the condition on the kind, which all entries of an index meet.
+func (t *table) withoutKind(kind string, p driver.Predicate) driver.Predicate {
+	if t.kindField == "" {
 		return p
 	}
-	if is, known := t.kindOf(p); !known || is != kind {
+	if is, known := t.requiredKind(p); !known || is != kind {
 		return p
 	}
 	rest := driver.Predicate{Op: driver.And}
 	if p.Op == driver.And {
 		for _, kid := range p.Kids {
-			if kid = t.ofKind(kind, kid); kid.Op != driver.And || len(kid.Kids) > 0 {
+			if kid = t.withoutKind(kind, kid); kid.Op != driver.And || len(kid.Kids) > 0 {
 				rest.Kids = append(rest.Kids, kid)
 			}
 		}
@@ -280,6 +293,7 @@ func (t *table) ofKind(kind string, p driver.Predicate) driver.Predicate {
 	return rest
 }
 
+// addSide adds the side table of an index on a list.
 func (t *table) addSide(indexName, fieldName string) {
 	f := t.columns[fieldName]
 	name := "s:" + t.name + ":" + indexName
@@ -291,35 +305,39 @@ func (t *table) addSide(indexName, fieldName string) {
 			s.position = i
 		}
 	}
-	s.insert = "INSERT OR IGNORE INTO " + f.side + " (value, id" + t.led(", ws") + ") VALUES (?1, ?2" + t.led(", ?3") + ")"
-	s.dropOldOne = "DELETE FROM " + f.side + " WHERE " + t.led("ws = ?3 AND ") + "id = ?1 AND value IN (SELECT value FROM json_each((SELECT " +
-		f.column + " FROM " + t.quoted + " WHERE " + t.led("ws = ?3 AND ") + "id = ?1 AND rev = coalesce(?2, rev))))"
+	s.insert = "INSERT OR IGNORE INTO " + f.side + " (value, id" + t.ifShared(", ws") +
+		") VALUES (?1, ?2" + t.ifShared(", ?3") + ")"
+	s.removeOld = "DELETE FROM " + f.side + " WHERE " + t.ifShared("ws = ?3 AND ") +
+		"id = ?1 AND value IN (SELECT value FROM json_each((SELECT " +
+		f.column + " FROM " + t.quoted + " WHERE " + t.ifShared("ws = ?3 AND ") + "id = ?1 AND rev = coalesce(?2, rev))))"
 	t.sides = append(t.sides, s)
 }
 
-// statements are with the workspace as their last parameter where several share the table. Fields come before
-// the body, so that a condition on them does not read its overflow pages.
-func (t *table) statements() {
-	var names, marks, sets, over strings.Builder
+// prepareStatements sets the statements of the table. The workspace is their last parameter if the table is shared.
+func (t *table) prepareStatements() {
+	var names, params, sets, over strings.Builder
 	for i, f := range t.fields {
 		fmt.Fprintf(&names, "f_%s, ", f.Name)
-		fmt.Fprintf(&marks, "?%d, ", i+5)
+		fmt.Fprintf(&params, "?%d, ", i+5)
 		fmt.Fprintf(&sets, "f_%s = ?%d, ", f.Name, i+5)
 		fmt.Fprintf(&over, "f_%[1]s = excluded.f_%[1]s, ", f.Name)
 	}
 	last := "?" + strconv.Itoa(len(t.fields)+5)
-	t.selectByID = "SELECT id, rev, body, custom FROM " + t.quoted + " WHERE " + t.led("ws = ?2 AND ") + "id = ?1"
-	t.insert = "INSERT INTO " + t.quoted + " (id, rev, " + names.String() + "body, custom" + t.led(", ws") + ") VALUES (?1, ?2, " + marks.String() + "?3, ?4" + t.led(", "+last) + ")"
-	t.replace = "UPDATE " + t.quoted + " SET rev = ?2 + 1, " + sets.String() + "body = ?3, custom = ?4 WHERE " + t.led("ws = "+last+" AND ") + "id = ?1 AND rev = ?2"
-	t.put = t.insert + " ON CONFLICT (" + t.led("ws, ") + "id) DO UPDATE SET rev = excluded.rev, " + over.String() + "body = excluded.body, custom = excluded.custom"
-	t.selectSize = "SELECT " + sizeOf + " FROM " + t.quoted + " WHERE " + t.led("ws = ?2 AND ") + "id = ?1"
-	t.selectRev = "SELECT rev FROM " + t.quoted + " WHERE " + t.led("ws = ?2 AND ") + "id = ?1"
-	t.remove = "DELETE FROM " + t.quoted + " WHERE " + t.led("ws = ?3 AND ") + "id = ?1 AND rev = ?2"
+	t.selectByID = "SELECT id, rev, body, custom FROM " + t.quoted + " WHERE " + t.ifShared("ws = ?2 AND ") + "id = ?1"
+	t.insert = "INSERT INTO " + t.quoted + " (id, rev, " + names.String() + "body, custom" + t.ifShared(", ws") +
+		") VALUES (?1, ?2, " + params.String() + "?3, ?4" + t.ifShared(", "+last) + ")"
+	t.replace = "UPDATE " + t.quoted + " SET rev = ?2 + 1, " + sets.String() + "body = ?3, custom = ?4" +
+		" WHERE " + t.ifShared("ws = "+last+" AND ") + "id = ?1 AND rev = ?2"
+	t.put = t.insert + " ON CONFLICT (" + t.ifShared("ws, ") + "id) DO UPDATE SET rev = excluded.rev, " +
+		over.String() + "body = excluded.body, custom = excluded.custom"
+	t.selectSize = "SELECT " + sizeExpr + " FROM " + t.quoted + " WHERE " + t.ifShared("ws = ?2 AND ") + "id = ?1"
+	t.selectRev = "SELECT rev FROM " + t.quoted + " WHERE " + t.ifShared("ws = ?2 AND ") + "id = ?1"
+	t.remove = "DELETE FROM " + t.quoted + " WHERE " + t.ifShared("ws = ?3 AND ") + "id = ?1 AND rev = ?2"
 }
 
-// create returns the statement that makes the table. WITHOUT ROWID keeps the document
-// in the b-tree of its key: a read by id descends once, an insert writes one tree less, and
-// every index ends in the id, which is what ties are broken by.
+// create returns the statement that creates the table. WITHOUT ROWID stores the document in the b-tree of its key: a
+// read by id descends once, an insert writes one tree less, and every index ends in the id, which breaks ties. The
+// declared fields precede the body, so that a condition on them does not read the body's overflow pages.
 func (t *table) create() string {
 	var b strings.Builder
 	key := "id TEXT NOT NULL PRIMARY KEY, "
@@ -330,13 +348,12 @@ func (t *table) create() string {
 	for _, f := range t.fields {
 		b.WriteString("f_" + f.Name + ", ")
 	}
-	b.WriteString("body TEXT NOT NULL, custom TEXT" + t.led(", PRIMARY KEY (ws, id)") + ") WITHOUT ROWID")
+	b.WriteString("body TEXT NOT NULL, custom TEXT" + t.ifShared(", PRIMARY KEY (ws, id)") + ") WITHOUT ROWID")
 	return b.String()
 }
 
+// create returns the statement that creates the side table.
 func (s side) create() string {
-	if s.shared {
-		return "CREATE TABLE " + s.quoted + " (ws INTEGER NOT NULL, value TEXT NOT NULL, id TEXT NOT NULL, PRIMARY KEY (ws, value, id)) WITHOUT ROWID"
-	}
-	return "CREATE TABLE " + s.quoted + " (value TEXT NOT NULL, id TEXT NOT NULL, PRIMARY KEY (value, id)) WITHOUT ROWID"
+	return "CREATE TABLE " + s.quoted + " (" + ifShared(s.shared, "ws INTEGER NOT NULL, ") +
+		"value TEXT NOT NULL, id TEXT NOT NULL, PRIMARY KEY (" + ifShared(s.shared, "ws, ") + "value, id)) WITHOUT ROWID"
 }

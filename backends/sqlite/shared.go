@@ -18,121 +18,130 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// Where workspaces share files, each has a number in its file, which leads the key of every document and every
-// index. Numbers are given once: what was removed cannot come back under another's.
+// In a shared file each workspace has a number, with which the key of every document and every index begins. A number
+// is never reused, so that documents left behind by a removed workspace cannot appear in another.
 const (
-	// sharedFiles is in how many files workspaces are spread. Another number would look for them elsewhere.
+	// sharedFiles is the number of shared files. It must not change, because the hash of a workspace's name, modulo this
+	// number, selects its file.
 	sharedFiles = 8
-	// sharedPrefix begins their names, and no workspace's: see driver.CheckName.
+	// sharedPrefix begins the names of shared files. No workspace has such a name: see driver.CheckName.
 	sharedPrefix = "_shared-"
-	// sharedOwner stands where a file of one workspace says whose it is.
+	// sharedOwner is the owner of a shared file. Those of its workspaces are in the table workspaces.
 	sharedOwner = "@shared"
 	// removedPrefix begins the name of a workspace whose documents are being deleted.
 	removedPrefix = "removed:"
-	// clearBatch is how many documents of a removed workspace are deleted at a time, for others wait meanwhile.
-	clearBatch = 500
-	// examinedFor is how long a file that was read to its end counts as examined: it is asked for once for
-	// each workspace in it.
-	examinedFor = 10 * time.Minute
+	// clearBatchSize is the number of rows of a removed workspace that are deleted in one transaction. It is small
+	// because other writes to the file wait meanwhile.
+	clearBatchSize = 500
+	// examinationAge is how long the examination of a shared file remains valid. An examination is requested for each of
+	// the workspaces in the file.
+	examinationAge = 10 * time.Minute
 )
 
-// space is a workspace within its file.
+// space is the state of a workspace that all handles on it share.
 type space struct {
 	name    string
-	id      int64  // its number in a shared file; 0 in one of its own
-	party   int64  // tells it from others where it waits for its turn
+	id      int64  // the number of the workspace in a shared file; 0 in a file of its own
+	party   int64  // identifies the workspace, or the party of a part, in queues
 	owner   string // guarded by the engine's lock
 	removed atomic.Bool
-	// asking has one for each quick question that waits in a lane and is under way, long one for each long one that has
-	// a connection: see lanes. Waiting is how many long ones have none yet.
-	asking  chan struct{}
-	long    chan struct{}
-	waiting atomic.Int64
-	usage   usage
-	// counted says that what it holds has been counted once, countedLater that somebody is at it; see tally.
-	counted, countedLater atomic.Bool
+	// quick is a semaphore of running quick queries, long one of long queries that have a connection; waitingLong counts
+	// the long queries that wait for one. See lanes.
+	quick       chan struct{}
+	long        chan struct{}
+	waitingLong atomic.Int64
+	usage       usage
+	// counted says that the documents have been counted, countPending that a background job is going to; see tally. The
+	// caller that counts holds counting.
+	counted, countPending atomic.Bool
 	counting              chan struct{}
-	// held is the database that was found to hold it. A file that was closed may be another when it is opened again.
-	held atomic.Pointer[database]
+	// verified is the open database in which the workspace was found. After a file was closed, another may have been put
+	// in its place.
+	verified atomic.Pointer[database]
 }
 
-// open gives the space its lanes.
-func (s *space) open(e *Engine) {
-	s.asking, s.long, s.counting = lane(e.opts.Readers-1), lane(e.opts.Readers/2), make(chan struct{}, 1)
+// initLanes creates the semaphores.
+func (s *space) initLanes(e *Engine) {
+	s.quick, s.long, s.counting = newLane(e.opts.Readers-1), newLane(e.opts.Readers/2), make(chan struct{}, 1)
 }
 
-// others returns the statements that make what a file has beside its collections.
-func (s *schema) others() string {
+// auxiliaryTables returns the statements that create the tables of a file besides those of its collections.
+func (s *schema) auxiliaryTables() string {
 	if s.shared {
-		return " CREATE TABLE IF NOT EXISTS workspaces (name TEXT NOT NULL PRIMARY KEY, ws INTEGER NOT NULL UNIQUE, owner TEXT NOT NULL) WITHOUT ROWID;" +
-			" CREATE TABLE IF NOT EXISTS counters (ws INTEGER NOT NULL, name TEXT NOT NULL, value INTEGER NOT NULL, PRIMARY KEY (ws, name)) WITHOUT ROWID"
+		return " CREATE TABLE IF NOT EXISTS workspaces (name TEXT NOT NULL PRIMARY KEY, ws INTEGER NOT NULL UNIQUE," +
+			" owner TEXT NOT NULL) WITHOUT ROWID;" +
+			" CREATE TABLE IF NOT EXISTS counters (ws INTEGER NOT NULL, name TEXT NOT NULL, value INTEGER NOT NULL," +
+			" PRIMARY KEY (ws, name)) WITHOUT ROWID"
 	}
 	return " CREATE TABLE IF NOT EXISTS counters (name TEXT NOT NULL PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID"
 }
 
-// sharedName returns the name of the shared file that a workspace lies in.
+// sharedName returns the name of the shared file for a workspace.
 func sharedName(workspace string) string {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(workspace))
 	return sharedPrefix + strconv.Itoa(int(h.Sum32()%sharedFiles))
 }
 
-// own and shared return the files that a workspace may lie in.
-func (e *Engine) own(name string) string { return filepath.Join(e.opts.Dir, name+".db") }
+// ownPath returns the path of the workspace's own file, which may not exist.
+func (e *Engine) ownPath(name string) string { return filepath.Join(e.opts.Dir, name+".db") }
 
-func (e *Engine) shared(name string) string { return e.own(sharedName(name)) }
+// sharedPath returns the path of the shared file for the workspace, which may not exist.
+func (e *Engine) sharedPath(name string) string { return e.ownPath(sharedName(name)) }
 
-// shares reports whether the workspace lies in a shared file, or is to. Error: *driver.DamagedError where it
-// lies in two.
-func (e *Engine) shares(ctx context.Context, o *driver.Opening) (bool, error) {
-	info, err := os.Stat(e.own(o.Workspace))
+// inSharedFile reports whether the workspace is in a shared file or, if it is new, will be. Error: *driver.DamagedError
+// if the workspace is in two files.
+func (e *Engine) inSharedFile(ctx context.Context, o *driver.Opening) (bool, error) {
+	info, err := os.Stat(e.ownPath(o.Workspace))
 	own := err == nil && info.Size() > 0
 	_, found, err := e.entry(ctx, o.Workspace)
 	switch {
 	case err != nil:
 		return false, err
 	case own && found:
-		return false, &driver.DamagedError{Reason: fmt.Sprintf("workspace %s lies both in %s and in %s; put back what belongs together, or move the file away",
-			o.Workspace, e.own(o.Workspace), e.shared(o.Workspace))}
+		return false, &driver.DamagedError{Reason: fmt.Sprintf("workspace %s is both in %s and in %s; "+
+			"restore files that belong together, or move the first one away",
+			o.Workspace, e.ownPath(o.Workspace), e.sharedPath(o.Workspace))}
 	case own || found:
 		return found, nil
 	}
 	return e.opts.Shared && !o.Apart, nil
 }
 
-// entry is what a shared file says of a workspace.
+// entry is the row of a workspace in the table workspaces of a shared file.
 type entry struct {
 	id    int64
 	owner string
 }
 
-func entryOf(c *conn, name string) (found entry, is bool, err error) {
+func entryOf(c *conn, name string) (there entry, found bool, err error) {
 	err = c.each("SELECT ws, owner FROM workspaces WHERE name = ?1", []any{name}, func(row *sqlite.Stmt) {
-		found, is = entry{row.ColumnInt64(0), row.ColumnText(1)}, true
+		there, found = entry{row.ColumnInt64(0), row.ColumnText(1)}, true
 	})
-	return found, is, err
+	return there, found, err
 }
 
-// entry returns what the shared file of the workspace says of it, if it does.
-func (e *Engine) entry(ctx context.Context, name string) (found entry, is bool, err error) {
-	err = e.look(ctx, sharedName(name), func(c *conn) error {
-		found, is, err = entryOf(c, name)
+// entry returns the entry of the workspace in its shared file, if there is one.
+func (e *Engine) entry(ctx context.Context, name string) (there entry, found bool, err error) {
+	err = e.readShared(ctx, sharedName(name), func(c *conn) error {
+		there, found, err = entryOf(c, name)
 		return err
 	})
-	return found, is, failed(ctx, "look for "+name+" in "+e.shared(name), err)
+	return there, found, wrapError(ctx, "look up "+name+" in "+e.sharedPath(name), err)
 }
 
-// entry is entryOf, asked of a reader.
-func (db *database) entry(ctx context.Context, name string) (found entry, is bool, err error) {
-	err = db.ask(ctx, func(r *reader) (err error) {
-		found, is, err = entryOf(r.conn, name)
+// entry calls entryOf with a reader.
+func (db *database) entry(ctx context.Context, name string) (there entry, found bool, err error) {
+	err = db.withReader(ctx, func(r *reader) (err error) {
+		there, found, err = entryOf(r.conn, name)
 		return err
 	})
-	return found, is, err
+	return there, found, err
 }
 
-// look calls do on a connection that reads the shared file of that name, unless there is none. It changes nothing.
-func (e *Engine) look(ctx context.Context, name string, do func(*conn) error) error {
+// readShared calls do with a connection to the shared file of that name. It does nothing if the file does not exist, is
+// empty, or is not a shared file. It does not change the file.
+func (e *Engine) readShared(ctx context.Context, name string, do func(*conn) error) error {
 	f := e.files.Get(name)
 	if e.closed.Load() {
 		return errClosed
@@ -143,21 +152,21 @@ func (e *Engine) look(ctx context.Context, name string, do func(*conn) error) er
 			return err
 		}
 		defer f.release()
-		return db.ask(ctx, func(r *reader) error { return do(r.conn) })
+		return db.withReader(ctx, func(r *reader) error { return do(r.conn) })
 	}
-	path := e.own(name)
+	path := e.ownPath(name)
 	if info, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 {
 		return ctx.Err()
 	}
-	return e.reading(path, func(c *conn, stored map[string]string) error {
+	return e.inspect(path, func(c *conn, stored map[string]string) error {
 		if stored[ownerRow] != sharedOwner {
-			return nil // it is being made, or another's, which is told by who opens it
+			return nil // it is being created, or belongs to another owner, which opening it reports
 		}
 		return do(c)
 	})
 }
 
-// admit returns the workspace of a shared file that has been prepared, and makes it the owner's.
+// admit returns the state of a workspace in a prepared shared file, and claims the workspace for the owner.
 func (e *Engine) admit(ctx context.Context, f *file, o *driver.Opening) (*space, error) {
 	db, err := f.acquire(ctx)
 	if err != nil {
@@ -172,14 +181,15 @@ func (e *Engine) admit(ctx context.Context, f *file, o *driver.Opening) (*space,
 	}
 }
 
-// admitTo returns nil where one was removed meanwhile, and it may have been this one.
+// admitTo makes one attempt at admit. It returns nil if a workspace was removed meanwhile, because it may have been
+// this one.
 func (e *Engine) admitTo(ctx context.Context, f *file, db *database, o *driver.Opening) (*space, error) {
 	e.mu.Lock()
-	removed := e.removed
+	removals := e.removals
 	e.mu.Unlock()
 	there, found, err := db.entry(ctx, o.Workspace)
 	if err == nil && (!found || there.owner != o.Owner || o.New && o.Owner == "") {
-		err = db.transact(ctx, ctx, load{documents: 1, rows: 1}, map[shelf]bool{}, func(c *conn) (err error) {
+		err = db.transact(ctx, ctx, load{documents: 1, rows: 1}, map[partition]bool{}, func(c *conn) (err error) {
 			there, err = f.claim(c, o)
 			return err
 		})
@@ -192,21 +202,21 @@ func (e *Engine) admitTo(ctx context.Context, f *file, db *database, o *driver.O
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.removed != removed {
+	if e.removals != removals {
 		return nil, nil
 	}
 	s := e.spaces.Get(o.Workspace)
 	if s == nil || s.id != there.id {
 		s = &space{name: o.Workspace, id: there.id, party: there.id}
-		s.open(e)
+		s.initLanes(e)
 		e.spaces.Put(o.Workspace, s)
 	}
 	s.owner = o.Owner
-	s.held.Store(db)
+	s.verified.Store(db)
 	return s, nil
 }
 
-// claim writes down the workspace, and whose it is.
+// claim stores the entry of the workspace with its owner, if the opening is admitted, and returns it.
 func (f *file) claim(c *conn, o *driver.Opening) (entry, error) {
 	there, found, err := entryOf(c, o.Workspace)
 	if err != nil {
@@ -214,17 +224,17 @@ func (f *file) claim(c *conn, o *driver.Opening) (entry, error) {
 	}
 	claim, err := o.Admit(there.owner, f.path, func() (bool, error) {
 		if !found {
-			return false, nil // its number will be new
+			return false, nil // it will get a new number, under which there is nothing
 		}
 		tables, err := c.tables("c:*")
-		some := int64(0)
+		found := int64(0)
 		for _, table := range tables {
-			if err != nil || some > 0 {
+			if err != nil || found > 0 {
 				break
 			}
-			some, err = c.number("SELECT 1 FROM "+quote(table)+" WHERE ws = ?1 LIMIT 1", there.id)
+			found, err = c.number("SELECT 1 FROM "+quote(table)+" WHERE ws = ?1 LIMIT 1", there.id)
 		}
-		return some > 0, err
+		return found > 0, err
 	})
 	switch {
 	case err != nil:
@@ -240,12 +250,12 @@ func (f *file) claim(c *conn, o *driver.Opening) (entry, error) {
 	return there, err
 }
 
-// tables returns the names of those that match.
-func (c *conn) tables(like string) ([]string, error) {
-	return c.words("SELECT name FROM sqlite_schema WHERE type = 'table' AND name GLOB ?1 ORDER BY name", like)
+// tables returns the names of the tables that match a GLOB pattern.
+func (c *conn) tables(pattern string) ([]string, error) {
+	return c.texts("SELECT name FROM sqlite_schema WHERE type = 'table' AND name GLOB ?1 ORDER BY name", pattern)
 }
 
-// acquire returns the database that holds the workspace; release must follow.
+// acquire returns the open database of the workspace. The file's release must follow.
 func (w *workspace) acquire(ctx context.Context) (*database, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -257,8 +267,8 @@ func (w *workspace) acquire(ctx context.Context) (*database, error) {
 	}
 	if w.space.removed.Load() {
 		err = errRemoved
-	} else if w.space.held.Load() != db {
-		err = w.hold(ctx, db)
+	} else if w.space.verified.Load() != db {
+		err = w.verify(ctx, db)
 	}
 	if err != nil {
 		w.file.release()
@@ -267,8 +277,9 @@ func (w *workspace) acquire(ctx context.Context) (*database, error) {
 	return db, nil
 }
 
-// hold sees whether a file that was opened again has the workspace under its number.
-func (w *workspace) hold(ctx context.Context, db *database) error {
+// verify checks that a newly opened file has the workspace under the same number and owner. Errors:
+// *driver.DamagedError, *driver.ForeignError.
+func (w *workspace) verify(ctx context.Context, db *database) error {
 	there, found, err := db.entry(ctx, w.space.name)
 	w.engine.mu.Lock()
 	owner := w.space.owner
@@ -277,17 +288,20 @@ func (w *workspace) hold(ctx context.Context, db *database) error {
 	case err != nil:
 		return err
 	case !found || there.id != w.space.id:
-		return &driver.DamagedError{Reason: fmt.Sprintf("the file %s was replaced by one that does not hold workspace %s as it was; put it back, or restart", db.path, w.space.name)}
+		return &driver.DamagedError{Reason: fmt.Sprintf("the file %s was replaced by one that does not contain "+
+			"workspace %s as before; put the former file back, or restart", db.path, w.space.name)}
 	case there.owner != owner:
-		return &driver.ForeignError{Workspace: w.space.name, Where: w.space.name + " in " + db.path, Owner: there.owner, Wanted: owner}
+		where := w.space.name + " in " + db.path
+		return &driver.ForeignError{Workspace: w.space.name, Where: where, Owner: there.owner, Wanted: owner}
 	}
-	w.space.held.Store(db)
+	w.space.verified.Store(db)
 	return nil
 }
 
-// there sees in a transaction whether the workspace has not been removed: what it wrote then would be left behind.
-func (w *workspace) there(c *conn) error {
-	if !w.shared || c.there[w.space.id] {
+// checkPresent returns errRemoved if the workspace was removed before the transaction, because its documents would be
+// left behind.
+func (w *workspace) checkPresent(c *conn) error {
+	if !w.shared || c.present[w.space.id] {
 		return nil
 	}
 	there, found, err := entryOf(c, w.space.name)
@@ -295,29 +309,29 @@ func (w *workspace) there(c *conn) error {
 		return errRemoved
 	}
 	if err == nil {
-		c.there[w.space.id] = true // until the transaction ends: nobody is removed in one that others share
+		c.present[w.space.id] = true // until the transaction ends: removals have transactions of their own
 	}
 	return err
 }
 
-// prepareShared brings a shared file up to date with the schema.
+// prepareShared migrates a shared file to the schema.
 func (f *file) prepareShared(ctx context.Context, s *schema) error {
 	return f.prepare(ctx, &driver.Opening{Workspace: f.name, Owner: sharedOwner}, s)
 }
 
-// removeShared takes the workspace out of its shared file, and then deletes what it held there, with what
-// others before it left.
+// removeShared removes the workspace from its shared file, and then deletes its documents and those of workspaces whose
+// earlier removal was not completed.
 func (e *Engine) removeShared(ctx context.Context, name, owner string) error {
-	some := false
-	if err := e.look(ctx, sharedName(name), func(c *conn) (err error) {
-		if _, some, err = entryOf(c, name); !some && err == nil {
-			some, err = c.left()
+	found := false
+	if err := e.readShared(ctx, sharedName(name), func(c *conn) (err error) {
+		if _, found, err = entryOf(c, name); !found && err == nil {
+			found, err = c.hasRemoved()
 		}
 		return err
 	}); err != nil {
-		return failed(ctx, "whose "+name+" in "+e.shared(name)+" is cannot be told, so it is left", err)
+		return wrapError(ctx, "the owner of "+name+" in "+e.sharedPath(name)+" cannot be read, so it was not removed", err)
 	}
-	if !some {
+	if !found {
 		return nil
 	}
 	f, err := e.file(sharedName(name))
@@ -332,16 +346,16 @@ func (e *Engine) removeShared(ctx context.Context, name, owner string) error {
 		return err
 	}
 	defer f.release()
-	before, gone := e.spaces.Get(name), int64(0)
+	before, id := e.spaces.Get(name), int64(0)
 	if err := db.transact(ctx, ctx, load{}, nil, func(c *conn) (err error) {
-		gone, err = f.takeOut(c, name, owner)
+		id, err = f.markRemoved(c, name, owner)
 		return err
 	}); err != nil {
-		return failed(ctx, "remove "+name+" from "+f.path, err)
+		return wrapError(ctx, "remove "+name+" from "+f.path, err)
 	}
 	e.mu.Lock()
-	e.removed++
-	if s := e.spaces.Get(name); s != nil && (s == before || s.id == gone) { // somebody may have made it anew
+	e.removals++
+	if s := e.spaces.Get(name); s != nil && (s == before || s.id == id) { // else it was created again meanwhile
 		e.spaces.Delete(name, s)
 		s.removed.Store(true)
 	}
@@ -349,11 +363,11 @@ func (e *Engine) removeShared(ctx context.Context, name, owner string) error {
 		before.removed.Store(true)
 	}
 	e.mu.Unlock()
-	return failed(ctx, "delete what is left of "+name+" in "+f.path, db.clear(ctx))
+	return wrapError(ctx, "delete the documents of "+name+" in "+f.path, db.clearRemoved(ctx))
 }
 
-// takeOut gives the workspace a name that nobody asks for, and returns its number.
-func (f *file) takeOut(c *conn, name, owner string) (int64, error) {
+// markRemoved renames the workspace, so that it is not found any more, and returns its number.
+func (f *file) markRemoved(c *conn, name, owner string) (int64, error) {
 	there, found, err := entryOf(c, name)
 	if err != nil || !found {
 		return 0, err
@@ -361,10 +375,11 @@ func (f *file) takeOut(c *conn, name, owner string) (int64, error) {
 	if _, err := (&driver.Opening{Workspace: name, Owner: owner}).Admit(there.owner, f.path, nil); err != nil {
 		return 0, err
 	}
-	if err := c.exec("UPDATE workspaces SET name = ?2 WHERE name = ?1", name, removedPrefix+strconv.FormatInt(there.id, 10)); err != nil {
+	renamed := removedPrefix + strconv.FormatInt(there.id, 10)
+	if err := c.exec("UPDATE workspaces SET name = ?2 WHERE name = ?1", name, renamed); err != nil {
 		return 0, err
 	}
-	f.fields.change(func(all map[fieldKey]*fieldIndex) {
+	f.indexes.update(func(all map[fieldKey]*fieldIndex) {
 		for key := range all {
 			if key.ws == there.id {
 				delete(all, key)
@@ -374,18 +389,18 @@ func (f *file) takeOut(c *conn, name, owner string) (int64, error) {
 	return there.id, nil
 }
 
-// left reports whether the file has documents of a removed workspace.
-func (c *conn) left() (bool, error) {
-	some, err := c.number("SELECT 1 FROM workspaces WHERE name GLOB ?1 LIMIT 1", removedPrefix+"*")
-	return some > 0, err
+// hasRemoved reports whether the file has a removed workspace whose documents are not all deleted.
+func (c *conn) hasRemoved() (bool, error) {
+	found, err := c.number("SELECT 1 FROM workspaces WHERE name GLOB ?1 LIMIT 1", removedPrefix+"*")
+	return found > 0, err
 }
 
-// clear deletes what removed workspaces held in a shared file, a few documents at a time.
-func (db *database) clear(ctx context.Context) error {
+// clearRemoved deletes the rows of removed workspaces in a shared file, in small batches.
+func (db *database) clearRemoved(ctx context.Context) error {
 	for {
 		done, err := false, error(nil)
-		err = db.transact(ctx, ctx, load{documents: clearBatch, rows: maxGroupRows}, map[shelf]bool{}, func(c *conn) error {
-			done, err = c.clearSome()
+		err = db.transact(ctx, ctx, load{documents: clearBatchSize, rows: maxGroupRows}, map[partition]bool{}, func(c *conn) error {
+			done, err = c.clearBatch()
 			return err
 		})
 		if err != nil || done {
@@ -394,25 +409,29 @@ func (db *database) clear(ctx context.Context) error {
 	}
 }
 
-// clearSome reports whether nothing is left.
-func (c *conn) clearSome() (done bool, err error) {
+// clearBatch deletes one batch of rows of a removed workspace, and reports whether no removed workspace is left.
+func (c *conn) clearBatch() (done bool, err error) {
 	var name string
 	var ws int64
-	if err := c.each("SELECT name, ws FROM workspaces WHERE name GLOB ?1 LIMIT 1", []any{removedPrefix + "*"}, func(row *sqlite.Stmt) {
+	first := "SELECT name, ws FROM workspaces WHERE name GLOB ?1 LIMIT 1"
+	if err := c.each(first, []any{removedPrefix + "*"}, func(row *sqlite.Stmt) {
 		name, ws = row.ColumnText(0), row.ColumnInt64(1)
 	}); err != nil || name == "" {
 		return true, err
 	}
-	for _, of := range []struct{ tables, key string }{{"e:*", "number, v, id"}, {"fields", "tbl, number"}, {"c:*", "id"}, {"s:*", "value, id"}, {"counters", "name"}} {
+	for _, of := range []struct{ tables, key string }{
+		{"e:*", "number, v, id"}, {"fields", "tbl, number"}, {"c:*", "id"}, {"s:*", "value, id"}, {"counters", "name"},
+	} {
 		tables, err := c.tables(of.tables)
 		if err != nil {
 			return false, err
 		}
 		for _, table := range tables {
-			if err := c.exec("DELETE FROM "+quote(table)+" WHERE ws = ?1 AND ("+of.key+") IN (SELECT "+of.key+" FROM "+quote(table)+" WHERE ws = ?1 LIMIT ?2)", ws, int64(clearBatch)); err != nil {
+			if err := c.exec("DELETE FROM "+quote(table)+" WHERE ws = ?1 AND ("+of.key+") IN (SELECT "+of.key+
+				" FROM "+quote(table)+" WHERE ws = ?1 LIMIT ?2)", ws, int64(clearBatchSize)); err != nil {
 				return false, err
 			}
-			if c.raw.Changes() == clearBatch {
+			if c.raw.Changes() == clearBatchSize {
 				return false, nil
 			}
 		}
@@ -420,24 +439,25 @@ func (c *conn) clearSome() (done bool, err error) {
 	return false, c.exec("DELETE FROM workspaces WHERE name = ?1", name)
 }
 
-// clearLater has what is left in a shared file deleted, once for each time that the program runs.
+// clearLater completes the removal of workspaces in a shared file in the background. It does so once in the life of the
+// file's state, unless that fails.
 func (e *Engine) clearLater(f *file) {
 	if f.cleared.Swap(true) {
 		return
 	}
 	select {
 	case e.jobs <- func(ctx context.Context) {
-		some := false
-		err := e.look(ctx, f.name, func(c *conn) (err error) {
-			some, err = c.left()
+		found := false
+		err := e.readShared(ctx, f.name, func(c *conn) (err error) {
+			found, err = c.hasRemoved()
 			return err
 		})
-		if err == nil && !some {
+		if err == nil && !found {
 			return
 		}
 		db, err := f.acquire(ctx)
 		if err == nil {
-			err = db.clear(ctx)
+			err = db.clearRemoved(ctx)
 			f.release()
 		}
 		f.cleared.Store(err == nil)
@@ -447,22 +467,22 @@ func (e *Engine) clearLater(f *file) {
 	}
 }
 
-// sharedResidents adds the workspaces of the shared files to the names.
+// sharedResidents appends the names of the workspaces in shared files.
 func (e *Engine) sharedResidents(ctx context.Context, names []string) ([]string, error) {
 	for i := range sharedFiles {
 		file := sharedPrefix + strconv.Itoa(i)
-		if err := e.look(ctx, file, func(c *conn) error {
+		if err := e.readShared(ctx, file, func(c *conn) error {
 			return c.each("SELECT name FROM workspaces", nil, func(row *sqlite.Stmt) {
 				if name := row.ColumnText(0); driver.CheckName(name) == nil && !slices.Contains(names, name) {
 					names = append(names, name)
 				}
 			})
 		}); err != nil {
-			return nil, failed(ctx, "read who lives in "+e.own(file), err)
+			return nil, wrapError(ctx, "list the workspaces in "+e.ownPath(file), err)
 		}
 	}
 	return names, nil
 }
 
-// isShared reports whether a file of that name holds several workspaces.
+// isShared reports whether a file of that name is a shared file.
 func isShared(name string) bool { return strings.HasPrefix(name, sharedPrefix) }

@@ -16,7 +16,7 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// neighbours returns n names of workspaces that share a file.
+// neighbours returns the names of n workspaces that share a file.
 func neighbours(n int) (names []string) {
 	for i := 0; len(names) < n; i++ {
 		if name := fmt.Sprintf("w%d", i); sharedName(name) == sharedName("w0") {
@@ -30,8 +30,8 @@ func opening(name, owner string, c ...*driver.Collection) driver.Opening {
 	return driver.Opening{Workspace: name, Owner: owner, Collections: c}
 }
 
-// TestShared_WorkspacesStayWhereTheyAre: what new workspaces get does not move those that are there, and what lies in
-// two places is not guessed.
+// TestShared_WorkspacesStayWhereTheyAre: the setting for new workspaces does not move existing ones, and a workspace
+// that is in two files is an error.
 func TestShared_WorkspacesStayWhereTheyAre(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -45,24 +45,25 @@ func TestShared_WorkspacesStayWhereTheyAre(t *testing.T) {
 		for i := range min(round+1, 2) {
 			ws := openWorkspace(t, e, names[i], c)
 			if n, err := ws.Count(t.Context(), c, driver.Predicate{}); n != int64(i+1) || err != nil {
-				t.Errorf("round %d: workspace %d has %d documents, %v", round, i, n, err)
+				t.Errorf("round %d: Count of workspace %d = %d, %v; want %d", round, i, n, err, i+1)
 			}
 			if ws.shared != (i == 1) || e.Place(names[i]) != ws.file.path {
-				t.Errorf("round %d: workspace %d is shared: %t, and said to be in %s", round, i, ws.shared, e.Place(names[i]))
+				t.Errorf("round %d: workspace %d: shared %t, Place %s; want %t, %s",
+					round, i, ws.shared, e.Place(names[i]), i == 1, ws.file.path)
 			}
 			if err := errors.Join(e.Missing(names[i]), e.Examine(t.Context(), e.Place(names[i]), false)); err != nil {
 				t.Error(err)
 			}
 			if r, err := e.Resident(t.Context(), names[i]); err != nil || !strings.HasSuffix(r.Where, ws.file.path) {
-				t.Errorf("round %d: %+v, %v", round, r, err)
+				t.Errorf("round %d: Resident = %+v, %v; want it in %s", round, r, err, ws.file.path)
 			}
 		}
 		want := names[:min(round+1, 2)]
 		if got, err := e.Residents(t.Context()); err != nil || !slices.Equal(got, want) {
-			t.Errorf("round %d: residents %v, %v", round, got, err)
+			t.Errorf("round %d: Residents = %v, %v; want %v", round, got, err, want)
 		}
 		if err := e.Missing(names[2]); !errors.As(err, new(*driver.DamagedError)) {
-			t.Errorf("round %d: one that nobody made: %v", round, err)
+			t.Errorf("round %d: Missing for an unknown workspace = %v, want a *driver.DamagedError", round, err)
 		}
 		if err := e.Close(); err != nil {
 			t.Fatal(err)
@@ -72,22 +73,23 @@ func TestShared_WorkspacesStayWhereTheyAre(t *testing.T) {
 	apart := opening(names[2], "mine", c)
 	apart.Apart = true
 	if ws, err := e.Open(t.Context(), apart); err != nil || ws.(*workspace).shared {
-		t.Errorf("one that is to be apart shares a file: %v", err)
+		t.Errorf("a workspace opened apart shares a file, or Open = %v", err)
 	}
-	b, err := os.ReadFile(e.own(names[0]))
+	b, err := os.ReadFile(e.ownPath(names[0]))
 	if err == nil {
-		err = os.WriteFile(e.own(names[1]), b, 0o600)
+		err = os.WriteFile(e.ownPath(names[1]), b, 0o600)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := e.Open(t.Context(), opening(names[1], "", c)); !errors.As(err, new(*driver.DamagedError)) || !strings.Contains(err.Error(), "lies both in") {
-		t.Errorf("one that lies in two places: %v", err)
+	_, err = e.Open(t.Context(), opening(names[1], "", c))
+	if !errors.As(err, new(*driver.DamagedError)) || !strings.Contains(err.Error(), "is both in") {
+		t.Errorf("Open of a workspace in two files = %v, want an error with both", err)
 	}
 }
 
-// rows counts what a shared file has under a number, in every table.
-func rows(t *testing.T, path string, ws int64) (n int64) {
+// countRows returns the number of rows that a workspace has in all tables of a shared file.
+func countRows(t *testing.T, path string, ws int64) (n int64) {
 	t.Helper()
 	c := raw(t, path, "SELECT 1")
 	defer func() { _ = c.close() }()
@@ -108,9 +110,9 @@ func rows(t *testing.T, path string, ws int64) (n int64) {
 	return n
 }
 
-// TestShared_RemovedIsGone: handles to a removed workspace neither read nor write, nothing of it remains, its number
-// is not given again, and neighbours keep theirs.
-func TestShared_RemovedIsGone(t *testing.T) {
+// TestShared_RemoveDeletesEverything: handles on a removed workspace neither read nor write, no row of it remains, its
+// number is not reused, and other workspaces keep their rows.
+func TestShared_RemoveDeletesEverything(t *testing.T) {
 	t.Parallel()
 	e := openEngine(t, Options{Shared: true})
 	c := tagged()
@@ -120,7 +122,7 @@ func TestShared_RemovedIsGone(t *testing.T) {
 	for _, name := range names[:2] {
 		ws := openWorkspace(t, e, name, c)
 		var writes []driver.Write
-		for i := range clearBatch + 10 {
+		for i := range clearBatchSize + 10 {
 			w := person(c, i)
 			w.Doc.Values = append(w.Doc.Values, []string{"a", "b"})
 			writes = append(writes, w)
@@ -131,94 +133,98 @@ func TestShared_RemovedIsGone(t *testing.T) {
 		if _, err := ws.Counter(t.Context(), "n", 1, 0); err != nil {
 			t.Fatal(err)
 		}
-		ws.file.fields.change(func(all map[fieldKey]*fieldIndex) {
+		ws.file.indexes.update(func(all map[fieldKey]*fieldIndex) {
 			all[fieldKey{ws.space.id, "people", "", "k"}] = &fieldIndex{state: driver.IndexReady}
 		})
 		all = append(all, ws)
 	}
-	gone, kept := all[0], all[1]
-	want := int64(3*(clearBatch+10) + 2)
-	if n := rows(t, gone.file.path, gone.space.id); n != want {
-		t.Fatalf("%d rows", n)
+	removed, kept := all[0], all[1]
+	want := int64(3*(clearBatchSize+10) + 2)
+	if n := countRows(t, removed.file.path, removed.space.id); n != want {
+		t.Fatalf("%d rows, want %d", n, want)
 	}
-	if err := e.Remove(t.Context(), names[0], "somebody"); err != nil { // it was nobody's
+	if err := e.Remove(t.Context(), names[0], "somebody"); err != nil { // the workspace has no owner
 		t.Fatal(err)
 	}
-	if _, err := gone.Count(t.Context(), c, driver.Predicate{}); !errors.Is(err, errRemoved) {
-		t.Errorf("reading what was removed: %v", err)
+	if _, err := removed.Count(t.Context(), c, driver.Predicate{}); !errors.Is(err, errRemoved) {
+		t.Errorf("Count on a removed workspace = %v, want %v", err, errRemoved)
 	}
-	if err := gone.Write(t.Context(), []driver.Write{person(c, 1)}); err == nil {
-		t.Error("writing to what was removed")
+	if err := removed.Write(t.Context(), []driver.Write{person(c, 1)}); err == nil {
+		t.Error("Write to a removed workspace succeeded, want an error")
 	}
-	if n, m := rows(t, gone.file.path, gone.space.id), rows(t, kept.file.path, kept.space.id); n != 0 || m != want {
-		t.Errorf("%d rows remain, and %d of its neighbour", n, m)
+	n, m := countRows(t, removed.file.path, removed.space.id), countRows(t, kept.file.path, kept.space.id)
+	if n != 0 || m != want {
+		t.Errorf("%d rows of the removed workspace, %d of the other; want 0, %d", n, m, want)
 	}
-	if has := kept.file.fields.indexedBy; has(fieldKey{gone.space.id, "people", "", "k"}) != nil || has(fieldKey{kept.space.id, "people", "", "k"}) == nil {
-		t.Error("its indexes remain, or its neighbour's do not")
+	indexed := func(ws *workspace) bool {
+		return kept.file.indexes.indexedBy(fieldKey{ws.space.id, "people", "", "k"}) != nil
+	}
+	if indexed(removed) || !indexed(kept) {
+		t.Errorf("indexes of the removed workspace: %t, of the other: %t; want false, true", indexed(removed), indexed(kept))
 	}
 	again := openWorkspace(t, e, names[0], c)
 	if again.space.id <= kept.space.id {
-		t.Errorf("number %d is given again", again.space.id)
+		t.Errorf("number of the recreated workspace = %d, want one above %d", again.space.id, kept.space.id)
 	}
 	if err := e.Remove(t.Context(), names[2], ""); err != nil {
-		t.Errorf("removing what was never there: %v", err)
+		t.Errorf("Remove of an unknown workspace = %v, want nil", err)
 	}
 }
 
-// TestShared_WritesBehindARemoval: who waits behind a removal writes nothing, and makes no index.
-func TestShared_WritesBehindARemoval(t *testing.T) {
+// TestShared_WritesAfterRemovalFail: writes and index builds that wait behind a removal change nothing.
+func TestShared_WritesAfterRemovalFail(t *testing.T) {
 	t.Parallel()
 	e := openEngine(t, Options{Shared: true})
 	c := people()
 	names := neighbours(2)
 	ws, other := openWorkspace(t, e, names[0], c), openWorkspace(t, e, names[1], c)
-	fill(t, ws, c, leastIndexed)
+	fill(t, ws, c, minIndexedDocuments)
 	db, err := ws.acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	db.writing <- struct{}{} // until all wait
+	db.writerLock <- struct{}{} // until all are queued
 	removed, written := make(chan error, 1), make(chan error, 1)
 	go func() { removed <- e.Remove(t.Context(), names[0], "") }()
 	waiting := func(n int) {
 		for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-			db.line.mu.Lock()
-			have := len(db.line.jobs)
-			db.line.mu.Unlock()
+			db.queue.mu.Lock()
+			have := len(db.queue.jobs)
+			db.queue.mu.Unlock()
 			if have == n {
 				return
 			}
 		}
-		t.Errorf("%d do not wait", n)
+		t.Errorf("timed out waiting for %d queued jobs", n)
 	}
 	waiting(1)
 	go func() { written <- ws.Write(t.Context(), []driver.Write{person(c, 2)}) }()
 	waiting(2)
 	key, made := fieldKey{ws.space.id, "people", "", "score"}, make(chan struct{})
 	go func() {
-		e.makeIndex(t.Context(), fieldJob{w: ws, t: ws.tables["people"], key: key})
+		e.buildIndex(t.Context(), indexJob{w: ws, t: ws.tables["people"], key: key})
 		close(made)
 	}()
 	waiting(3)
-	<-db.writing
+	<-db.writerLock
 	if err := <-removed; err != nil {
 		t.Error(err)
 	}
-	if <-made; columnOf(t, other, 0, "SELECT name FROM sqlite_schema WHERE name = 'fields'") != nil || ws.file.fields.status(key).State != "" {
-		t.Error("an index was made of what is gone, or is said to be")
+	if <-made; columnOf(t, other, 0, "SELECT name FROM sqlite_schema WHERE name = 'fields'") != nil || ws.file.indexes.status(key).State != "" {
+		t.Error("an index of the removed workspace was built, or is reported")
 	}
 	if err := <-written; !errors.Is(err, errRemoved) {
-		t.Errorf("a write behind the removal: %v", err)
+		t.Errorf("Write behind the removal = %v, want %v", err, errRemoved)
 	}
 	path, id := ws.file.path, ws.space.id
 	ws.file.release()
-	if n := rows(t, path, id); n != 0 {
-		t.Errorf("%d rows are left", n)
+	if n := countRows(t, path, id); n != 0 {
+		t.Errorf("%d rows are left, want 0", n)
 	}
 }
 
-// TestShared_OpenedWhileItIsRemoved: who has read its number by then gets that of the one after it.
-func TestShared_OpenedWhileItIsRemoved(t *testing.T) {
+// TestShared_OpenDuringRemoval: if a workspace is removed after Open has read its number, Open returns a new workspace.
+func TestShared_OpenDuringRemoval(t *testing.T) {
 	t.Parallel()
 	var remove func()
 	e := openEngine(t, Options{Shared: true, admitting: func() {
@@ -229,28 +235,30 @@ func TestShared_OpenedWhileItIsRemoved(t *testing.T) {
 	}})
 	c := people()
 	name := neighbours(1)[0]
-	gone := openWorkspace(t, e, name, c)
-	fill(t, gone, c, 3)
+	removed := openWorkspace(t, e, name, c)
+	fill(t, removed, c, 3)
 	remove = func() {
 		if err := e.Remove(t.Context(), name, ""); err != nil {
 			t.Error(err)
 		}
 	}
 	again := openWorkspace(t, e, name, c)
-	if again.space.id <= gone.space.id || e.spaces.Get(name) != again.space {
-		t.Errorf("number %d of what was removed as %d, and others get another", again.space.id, gone.space.id)
+	if again.space.id <= removed.space.id || e.spaces.Get(name) != again.space {
+		t.Errorf("number = %d after the removal of %d; want a greater one, which other handles get too",
+			again.space.id, removed.space.id)
 	}
 	fill(t, again, c, 1)
 	if n, err := again.Count(t.Context(), c, driver.Predicate{}); n != 1 || err != nil {
-		t.Errorf("%d documents, not 1: %v", n, err)
+		t.Errorf("Count = %d, %v; want 1", n, err)
 	}
-	if _, err := gone.Count(t.Context(), c, driver.Predicate{}); !errors.Is(err, errRemoved) {
-		t.Errorf("a question to what was removed: %v", err)
+	if _, err := removed.Count(t.Context(), c, driver.Predicate{}); !errors.Is(err, errRemoved) {
+		t.Errorf("Count on the removed workspace = %v, want %v", err, errRemoved)
 	}
 }
 
-// TestShared_RemovalIsFinished: what a removal left when the process ended is deleted when the file is opened again.
-func TestShared_RemovalIsFinished(t *testing.T) {
+// TestShared_InterruptedRemovalIsCompleted: rows that a removal left when the process ended are deleted when the file
+// is opened again.
+func TestShared_InterruptedRemovalIsCompleted(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	c := people()
@@ -263,7 +271,7 @@ func TestShared_RemovalIsFinished(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := db.transact(t.Context(), t.Context(), load{}, nil, func(c *conn) error {
-		_, err := ws.file.takeOut(c, names[0], "")
+		_, err := ws.file.markRemoved(c, names[0], "")
 		return err
 	}); err != nil {
 		t.Fatal(err)
@@ -274,24 +282,24 @@ func TestShared_RemovalIsFinished(t *testing.T) {
 	}
 	e := openEngine(t, Options{Dir: dir, Shared: true})
 	if got, err := e.Residents(t.Context()); err != nil || len(got) != 0 {
-		t.Errorf("residents %v, %v", got, err)
+		t.Errorf("Residents = %v, %v; want none", got, err)
 	}
 	openWorkspace(t, e, names[1], c)
-	for deadline := time.Now().Add(time.Minute); rows(t, ws.file.path, ws.space.id) > 0; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); countRows(t, ws.file.path, ws.space.id) > 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("what was removed is still there")
+			t.Fatal("rows of the removed workspace are never deleted")
 		}
 	}
 }
 
-// TestShared_AnotherFileIsFoundOut: a file that was put in the place of one that handles know is looked at before
-// anything is read from it: the same number may be another's there.
-func TestShared_AnotherFileIsFoundOut(t *testing.T) {
+// TestShared_ReplacedFileIsDetected: if a shared file is replaced while handles exist, their workspaces are verified
+// before anything is read, because the same number may belong to another workspace there.
+func TestShared_ReplacedFileIsDetected(t *testing.T) {
 	t.Parallel()
 	c := people()
 	names := neighbours(2)
 	mine, theirs := t.TempDir(), t.TempDir()
-	make := func(dir string, owner string, names ...string) (all []driver.Workspace, e *Engine) {
+	openAll := func(dir string, owner string, names ...string) (all []driver.Workspace, e *Engine) {
 		e = openEngine(t, Options{Dir: dir, Shared: true})
 		for _, name := range names {
 			ws, err := e.Open(t.Context(), opening(name, owner, c))
@@ -302,12 +310,12 @@ func TestShared_AnotherFileIsFoundOut(t *testing.T) {
 		}
 		return all, e
 	}
-	other, strangers := make(theirs, "theirs", names[0])
+	other, strangers := openAll(theirs, "theirs", names[0])
 	fill(t, other[0].(*workspace), c, 9)
 	if err := strangers.Close(); err != nil {
 		t.Fatal(err)
 	}
-	all, e := make(mine, "mine", names...)
+	all, e := openAll(mine, "mine", names...)
 	for _, ws := range all {
 		fill(t, ws.(*workspace), c, 2)
 	}
@@ -316,7 +324,7 @@ func TestShared_AnotherFileIsFoundOut(t *testing.T) {
 		f := all[0].(*workspace).file
 		for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 			if done, err := f.closeIdle(); err != nil || time.Now().After(deadline) {
-				t.Fatalf("the file stays open: %v", err)
+				t.Fatalf("the file is not closed: %v", err)
 			} else if done {
 				break
 			}
@@ -325,9 +333,9 @@ func TestShared_AnotherFileIsFoundOut(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	path := e.shared(names[0])
-	// Closed while the engine looks into the file on its own, it leaves its log behind, which would be taken for that
-	// of the next.
+	path := e.sharedPath(names[0])
+	// If the file is closed while the engine inspects it over another connection, it leaves its log behind, which would be
+	// taken for that of the next file.
 	for _, err := os.Stat(path + "-wal"); err == nil; _, err = os.Stat(path + "-wal") {
 		if _, err := all[0].Count(t.Context(), c, driver.Predicate{}); err != nil {
 			t.Fatal(err)
@@ -337,30 +345,30 @@ func TestShared_AnotherFileIsFoundOut(t *testing.T) {
 	swap(path, path+".mine")
 	swap(filepath.Join(theirs, filepath.Base(path)), path)
 	if _, err := all[0].Count(t.Context(), c, driver.Predicate{}); !errors.Is(err, driver.ErrForeign) {
-		t.Errorf("the same number is another's: %v", err)
+		t.Errorf("Count on another owner's workspace = %v, want %v", err, driver.ErrForeign)
 	}
 	if err := all[1].Write(t.Context(), []driver.Write{person(c, 7)}); !errors.As(err, new(*driver.DamagedError)) {
-		t.Errorf("the number is nobody's: %v", err)
+		t.Errorf("Write to a workspace that is not in the file = %v, want a *driver.DamagedError", err)
 	}
 	swap(path, filepath.Join(theirs, "back"))
 	swap(path+".mine", path)
 	for i, ws := range all {
 		if n, err := ws.Count(t.Context(), c, driver.Predicate{}); n != 2 || err != nil {
-			t.Errorf("workspace %d with the file back: %d, %v", i, n, err)
+			t.Errorf("Count of workspace %d after the file was put back = %d, %v; want 2", i, n, err)
 		}
 	}
-	if _, err := os.Stat(e.own(names[0])); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a file of its own was made: %v", err)
+	if _, err := os.Stat(e.ownPath(names[0])); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("Stat of a file of its own = %v, want %v", err, fs.ErrNotExist)
 	}
 }
 
-// TestShared_ForeignFilesAreRefused: a file that is no shared one is not used as such, nor the other way round.
+// TestShared_ForeignFilesAreRefused: another program's file, or one that is no database, is not used as a shared file.
 func TestShared_ForeignFilesAreRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	c := people()
 	e := openEngine(t, Options{Dir: dir, Shared: true})
-	path := e.shared("w")
+	path := e.sharedPath("w")
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -368,20 +376,20 @@ func TestShared_ForeignFilesAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := e.Open(t.Context(), opening("w", "", c)); err == nil {
-		t.Error("another program's file was opened")
+		t.Error("Open of another program's file succeeded, want an error")
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := e.Remove(ctx, "w", ""); err == nil {
-		t.Error("it was removed from")
+		t.Error("Remove from another program's file succeeded, want an error")
 	}
 	if err := os.WriteFile(path, []byte(strings.Repeat("no database ", 400)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := e.Open(ctx, opening("w", "", c)); !errors.As(err, new(*driver.DamagedError)) {
-		t.Errorf("what is no database: %v", err)
+		t.Errorf("Open of a file that is no database = %v, want a *driver.DamagedError", err)
 	}
 	if _, err := e.Residents(ctx); err == nil {
-		t.Error("who lives there can be told")
+		t.Error("Residents with a file that is no database succeeded, want an error")
 	}
 }

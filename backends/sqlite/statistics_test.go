@@ -10,8 +10,8 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// TestPlansFollowTheData: of two indexes that could serve, the one that leads to fewer
-// documents is taken, also by connections that were open before the data came.
+// TestPlansFollowTheData: of two indexes that could serve a query, the one that selects fewer documents is used, also
+// by connections that were open before the data was written.
 func TestPlansFollowTheData(t *testing.T) { inBoth(t, testPlansFollowTheData) }
 
 func testPlansFollowTheData(t *testing.T, shared bool) {
@@ -23,7 +23,7 @@ func testPlansFollowTheData(t *testing.T, shared bool) {
 		{Name: "name", Fields: []string{"name"}}, {Name: "status", Fields: []string{"status", "created"}},
 	}}
 	ws := openWorkspace(t, e, "acme", c)
-	if shared { // by the average a workspace has a handful of documents
+	if shared { // add many small workspaces, so that the average size is small
 		db, err := ws.acquire(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -41,7 +41,7 @@ func testPlansFollowTheData(t *testing.T, shared bool) {
 	}
 	for _, plan := range seen.take() {
 		if line := strings.Join(plan.Lines, "\n"); strings.Contains(line, "(ws=?)") {
-			t.Errorf("before anything is known of the data: %s", line)
+			t.Errorf("plan without statistics = %s, want no scan of the workspace", line)
 		}
 	}
 	const total, batch = 20_000, 1000
@@ -61,21 +61,21 @@ func testPlansFollowTheData(t *testing.T, shared bool) {
 	seen.take()
 	where := driver.Predicate{Op: driver.And, Kids: []driver.Predicate{onField("status", driver.Eq, "new"), onField("name", driver.Eq, "Name 7")}}
 	if n, err := ws.Count(t.Context(), c, where); err != nil || n != 7 {
-		t.Fatalf("count is %d, %v", n, err)
+		t.Fatalf("Count = %d, %v; want 7", n, err)
 	}
 	plans := seen.take()
 	by := "people:name"
 	if shared {
-		by = "f_" // which of the two is judged by the average
+		by = "f_" // either index, because the average over all workspaces decides
 	}
 	if len(plans) != 1 || !strings.Contains(strings.Join(plans[0].Lines, "\n"), by) {
-		t.Errorf("not by %s: %v", by, plans)
+		t.Errorf("plans = %v, want one by %s", plans, by)
 	}
 }
 
-// TestClosingMeasuresSlowGrowth: a database that never sees a large batch gets statistics
-// when its file is closed.
-func TestClosingMeasuresSlowGrowth(t *testing.T) {
+// TestCloseUpdatesStatistics: a database that grows too slowly for analyzeEvery gets statistics when its file is
+// closed.
+func TestCloseUpdatesStatistics(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	c := people()
@@ -100,6 +100,6 @@ func TestClosingMeasuresSlowGrowth(t *testing.T) {
 	defer func() { _ = again.close() }()
 	err = again.rows("SELECT 1 FROM sqlite_stat1", nil, func(*sqlite.Stmt) error { found++; return nil })
 	if err != nil || found == 0 {
-		t.Errorf("%d statistics, %v", found, err)
+		t.Errorf("%d rows of statistics, %v; want some", found, err)
 	}
 }

@@ -11,9 +11,9 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// Columns have no declared type, so values keep the one they were bound with, and
-// SQLite orders them NULL, numbers, text, blobs. Where a column may hold any type,
-// a bool is a one-byte blob, so that it is neither equal to a number nor compared with one.
+// Columns have no declared type, so values keep the type that they were bound with. SQLite sorts NULL before numbers,
+// these before texts, and texts before blobs. In a column of any type a bool is a blob of one byte, so that it does not
+// compare with numbers.
 var (
 	blobFalse = []byte{0}
 	blobTrue  = []byte{1}
@@ -26,8 +26,8 @@ func boolBlob(b bool) []byte {
 	return blobFalse
 }
 
-// bindAll binds the arguments. The last ones may have no place in the statement: the name of a
-// custom field is a parameter even where the condition turns out to be a constant.
+// bindAll binds the arguments. The statement may lack placeholders for the last ones, because the name of a custom
+// field is a parameter even if the condition becomes a constant.
 func bindAll(s *sqlite.Stmt, args []any) error {
 	for i, v := range args[:min(len(args), s.BindParamCount())] {
 		if err := bind(s, i+1, v); err != nil {
@@ -59,7 +59,7 @@ func bind(s *sqlite.Stmt, i int, v any) error {
 	return nil
 }
 
-// column returns what is stored for the value of a declared field.
+// column returns the stored form of the value of a declared field. It returns an error if the type does not fit.
 func column(f driver.Field, v any) (any, error) {
 	ok := false
 	switch x := v.(type) {
@@ -94,9 +94,9 @@ func numeric(t driver.Type) bool {
 	return t == driver.Int || t == driver.Float || t == driver.Time
 }
 
-// encodeStrings returns a list as JSON text, nil when empty. Quotes and commas inside
-// elements are escaped, so that the encoded element occurs in the text
-// exactly when it is in the list: instr is many times faster than json_each.
+// encodeStrings returns a list as JSON text, nil if it is empty. Quotes and commas in elements are escaped, so that an
+// encoded element occurs in the text exactly if it is in the list, and instr finds it, which is many times faster than
+// json_each.
 func encodeStrings(list []string) any {
 	if len(list) == 0 {
 		return nil
@@ -131,7 +131,7 @@ func appendElement(b []byte, s string) []byte {
 	return append(b, '"')
 }
 
-// decode returns column i of the row as a portable value.
+// decode returns column i of the row as a portable value of the type.
 func decode(s *sqlite.Stmt, i int, t driver.Type) any {
 	switch s.ColumnType(i) {
 	case sqlite.TypeInteger:

@@ -6,7 +6,7 @@ import (
 	"tenantry/backends/driver"
 )
 
-// workspace is a handle on a file and on what its collections look like as tables.
+// workspace is a handle on a workspace in a file, with the tables of its collections.
 type workspace struct {
 	engine *Engine
 	file   *file
@@ -14,7 +14,7 @@ type workspace struct {
 	*schema
 }
 
-// Part implements driver.Parted. Workspaces that share files have turns of their own already.
+// Part implements driver.Parted. Workspaces in shared files are scheduled separately already.
 func (w *workspace) Part(party string) driver.Workspace {
 	if w.shared {
 		return w
@@ -22,14 +22,14 @@ func (w *workspace) Part(party string) driver.Workspace {
 	part := *w
 	part.space = w.file.parts.GetOrPut(party, func() *space {
 		s := &space{name: party, party: w.file.parties.Add(1)}
-		s.open(w.engine)
+		s.initLanes(w.engine)
 		return s
 	})
 	return &part
 }
 
 func (w *workspace) table(c *driver.Collection) (*table, error) {
-	if t := w.known[c]; t != nil {
+	if t := w.byCollection[c]; t != nil {
 		return t, nil
 	}
 	if c == nil {

@@ -10,7 +10,7 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// change is a write whose values are ready to be bound.
+// change is a validated write with its values as they are bound.
 type change struct {
 	ws     int64
 	t      *table
@@ -28,10 +28,10 @@ func (w *workspace) Write(ctx context.Context, writes []driver.Write) error {
 	return w.write(ctx, writes, nil)
 }
 
-// write counts what it writes where a meter is given.
+// write is Write with an optional meter, which enforces a quota and counts the usage.
 func (w *workspace) write(ctx context.Context, writes []driver.Write, m *meter) error {
 	changes := make([]change, 0, len(writes))
-	touched, rows := map[shelf]bool{}, 0
+	touched, rows := map[partition]bool{}, 0
 	for i, wr := range writes {
 		c, err := w.change(wr)
 		if err != nil {
@@ -39,16 +39,16 @@ func (w *workspace) write(ctx context.Context, writes []driver.Write, m *meter) 
 		}
 		rows += wr.Rows()
 		if c.custom != nil {
-			rows += w.file.fields.indexes() // each has an entry
+			rows += w.file.indexes.perDocument() // entries of custom values
 		}
 		if changes = append(changes, c); c.op != driver.Hold {
-			touched[w.shelf(c.t)] = true
+			touched[w.partition(c.t)] = true
 		}
 	}
 	if len(changes) == 0 {
 		return ctx.Err()
 	}
-	m.expect(changes)
+	m.predict(changes)
 	return w.transact(ctx, "write", load{w.space.party, len(changes), rows}, touched, func(ctx context.Context, c *conn) error {
 		if err := m.begin(c); err != nil {
 			return err
@@ -68,6 +68,7 @@ func (w *workspace) write(ctx context.Context, writes []driver.Write, m *meter) 
 	})
 }
 
+// change validates a write.
 func (w *workspace) change(wr driver.Write) (change, error) {
 	t, err := w.table(wr.Collection)
 	if err != nil {
@@ -107,7 +108,7 @@ func (w *workspace) change(wr driver.Write) (change, error) {
 	return c, nil
 }
 
-// args are those of a statement of the table.
+// args returns the arguments of a prepared statement of the table: if it is shared, the workspace is the last one.
 func (t *table) args(ws int64, args ...any) []any {
 	if t.shared {
 		return append(args, ws)
@@ -115,22 +116,23 @@ func (t *table) args(ws int64, args ...any) []any {
 	return args
 }
 
+// apply executes the change. Errors: *driver.DuplicateError, *driver.ConflictError.
 func (c *change) apply(on *conn, position int) error {
 	if c.op == driver.Hold {
-		return c.hold(on, position)
+		return c.checkRevision(on, position)
 	}
 	if c.op == driver.Insert {
 		if err := c.store(on, c.t.insert, 1); err != nil {
-			return c.judge(err, position)
+			return c.translate(err, position)
 		}
-		return c.fillSides(on)
+		return c.insertSides(on)
 	}
-	var of any // the revision, of which a put asks for none
+	var expected any // the revision; a Put expects none
 	if c.op != driver.Put {
-		of = c.rev
+		expected = c.rev
 	}
 	for _, s := range c.t.sides {
-		if err := on.exec(s.dropOldOne, c.t.args(c.ws, c.id, of)...); err != nil {
+		if err := on.exec(s.removeOld, c.t.args(c.ws, c.id, expected)...); err != nil {
 			return err
 		}
 	}
@@ -144,16 +146,16 @@ func (c *change) apply(on *conn, position int) error {
 		err = c.store(on, c.t.replace, c.rev)
 	}
 	if err != nil {
-		return c.judge(err, position)
+		return c.translate(err, position)
 	}
 	if on.raw.Changes() == 0 {
 		return &driver.ConflictError{Collection: c.t.name, Position: position}
 	}
-	return c.fillSides(on)
+	return c.insertSides(on)
 }
 
-// hold refuses the document at another revision.
-func (c *change) hold(on *conn, position int) error {
+// checkRevision returns a *driver.ConflictError if the document is not at the expected revision.
+func (c *change) checkRevision(on *conn, position int) error {
 	var rev int64
 	err := on.rows(c.t.selectRev, c.t.args(c.ws, c.id), func(row *sqlite.Stmt) error {
 		rev = row.ColumnInt64(0)
@@ -165,13 +167,16 @@ func (c *change) hold(on *conn, position int) error {
 	return err
 }
 
-func (c *change) judge(err error, position int) error {
+// translate turns a violated constraint into a *driver.DuplicateError.
+func (c *change) translate(err error, position int) error {
 	if d := c.t.duplicate(err, position); d != nil {
 		return d
 	}
 	return err
 }
 
+// store executes a statement that writes the whole document. It binds without a list of arguments, because it is on the
+// path of every write.
 func (c *change) store(on *conn, sql string, rev int64) error {
 	s, err := on.prepare(sql)
 	if err != nil {
@@ -192,14 +197,15 @@ func (c *change) store(on *conn, sql string, rev int64) error {
 		s.BindInt64(len(c.values)+5, c.ws)
 	}
 	more, err := s.Step()
-	on.note(more, err)
-	if reset := s.Reset(); err == nil { // else it repeats the error of the step
+	on.noteWrite(more, err)
+	if reset := s.Reset(); err == nil { // after a failed step, Reset only repeats its error
 		err = reset
 	}
 	return err
 }
 
-func (c *change) fillSides(on *conn) error {
+// insertSides inserts the elements of lists into the side tables.
+func (c *change) insertSides(on *conn) error {
 	for i, list := range c.lists {
 		for _, element := range list {
 			if err := on.exec(c.t.sides[i].insert, c.t.args(c.ws, element, c.id)...); err != nil {
@@ -210,10 +216,11 @@ func (c *change) fillSides(on *conn) error {
 	return nil
 }
 
-// Counter sets the named counter to max(value, atLeast) + add and returns it.
+// Counter implements driver.Workspace.
 func (w *workspace) Counter(ctx context.Context, name string, add, atLeast int64) (int64, error) {
 	var value int64
-	err := w.transact(ctx, "count up", load{ws: w.space.party, rows: 1}, map[shelf]bool{}, func(_ context.Context, c *conn) (err error) {
+	size := load{ws: w.space.party, rows: 1}
+	err := w.transact(ctx, "count up", size, map[partition]bool{}, func(_ context.Context, c *conn) (err error) {
 		value, err = c.counter(w.shared, w.space.id, name, add, atLeast)
 		return err
 	})
@@ -231,35 +238,39 @@ func (c *conn) counter(shared bool, ws int64, name string, add, atLeast int64) (
 	return c.number(sql+" DO UPDATE SET value = max(value, ?3) + ?2 RETURNING value", args...)
 }
 
-func (w *workspace) transact(ctx context.Context, doing string, of load, touched map[shelf]bool, do func(context.Context, *conn) error) error {
+// transact calls do in a transaction of the workspace's file. Error: errRemoved if the workspace was removed.
+func (w *workspace) transact(
+	ctx context.Context, doing string, of load, touched map[partition]bool, do func(context.Context, *conn) error,
+) error {
 	wait, cancel := w.engine.limit(ctx)
 	defer cancel()
 	db, err := w.acquire(wait)
 	if err != nil {
-		return failed(wait, doing, err)
+		return wrapError(wait, doing, err)
 	}
 	defer w.file.release()
 	err = db.transact(ctx, wait, of, touched, func(c *conn) error {
-		if err := w.there(c); err != nil {
+		if err := w.checkPresent(c); err != nil {
 			return err
 		}
 		return do(ctx, c)
 	})
 	if ctx.Err() == nil {
-		return failed(wait, doing, err)
+		return wrapError(wait, doing, err)
 	}
-	return failed(ctx, doing, err)
+	return wrapError(ctx, doing, err)
 }
 
-// rollback ends a transaction whose commit failed. It may yet have reached the log, so readers begin anew too.
-func (db *database) rollback(cause error) {
-	db.abandon(cause)
+// commitFailed ends a transaction whose commit failed. The commit may have reached the log nevertheless, so readers
+// must begin new snapshots and all counts are forgotten.
+func (db *database) commitFailed(cause error) {
+	db.rollback(cause)
 	db.commits.Add(1)
 	db.counts.changed(nil)
 }
 
-// abandon ends a transaction that was not to be committed, and leaves a usable writer, or none.
-func (db *database) abandon(cause error) {
+// rollback rolls the transaction back. It closes the writer if it cannot be used again after the cause.
+func (db *database) rollback(cause error) {
 	var err error
 	if !db.writer.raw.AutocommitEnabled() {
 		err = db.writer.exec("ROLLBACK")
@@ -270,9 +281,10 @@ func (db *database) abandon(cause error) {
 	}
 }
 
-// begin waits for the lock of another process, a backup for example, as long as ctx allows.
+// begin begins a transaction. It waits for locks of other processes, such as a backup, until ctx ends and for at most
+// lockTimeout.
 func begin(ctx context.Context, c *conn) error {
-	clear(c.there)
+	clear(c.present)
 	clear(c.tally)
 	deadline := time.Now().Add(lockTimeout)
 	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {

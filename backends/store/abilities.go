@@ -98,17 +98,17 @@ func (s *Store) SettleControl(ctx context.Context) (bool, error) {
 }
 
 func (s *Store) settle(ctx context.Context, backend, workspace string) (bool, error) {
-	e, ok := able[driver.Settler](s, BackendName(backend))
+	e, ok := able[driver.Checkpointer](s, BackendName(backend))
 	if !ok {
 		return false, nil
 	}
-	return true, e.Settle(ctx, workspace)
+	return true, e.Checkpoint(ctx, workspace)
 }
 
 // Lag returns what tells how many bytes the logs of a backend have, and for how long at most something has been in a
 // log alone; nil where it has no logs.
 func (s *Store) Lag(backend string) func() (bytes int64, age time.Duration) {
-	if e, ok := able[driver.Settler](s, backend); ok {
+	if e, ok := able[driver.Checkpointer](s, backend); ok {
 		return e.Lag
 	}
 	return nil

@@ -1,4 +1,4 @@
-// Package sqlitetest reads and changes database files past the engine, for tests of what is stored.
+// Package sqlitetest reads and changes database files without the engine, for tests of the stored data.
 package sqlitetest
 
 import (
@@ -10,8 +10,8 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// Exec runs a statement on a database file, which an engine may have open. It fails the test where the statement
-// changes nothing.
+// Exec runs a statement on a database file, which an engine may have open. It fails the test if the statement changes
+// nothing.
 func Exec(t testing.TB, path, statement string, args ...any) {
 	t.Helper()
 	conn := open(t, path)
@@ -22,10 +22,10 @@ func Exec(t testing.TB, path, statement string, args ...any) {
 	if conn.Changes() == 0 && !strings.HasPrefix(statement, "DROP") {
 		t.Fatalf("%s with %v changed nothing", statement, args)
 	}
-	time.Sleep(50 * time.Millisecond) // the engine's readers keep a snapshot for 10 ms
+	time.Sleep(50 * time.Millisecond) // the engine's readers keep a snapshot for up to 10 ms
 }
 
-// Text returns the first column of the last row that a query finds. It fails the test where that is empty.
+// Text returns the first column of the last row of a query. It fails the test if that is empty.
 func Text(t testing.TB, path, query string, args ...any) string {
 	t.Helper()
 	conn := open(t, path)
@@ -36,7 +36,7 @@ func Text(t testing.TB, path, query string, args ...any) string {
 		return nil
 	}})
 	if err != nil || found == "" {
-		t.Fatalf("%s with %v: got %q, %v, want a text", query, args, found, err)
+		t.Fatalf("%s with %v = %q, %v; want a text", query, args, found, err)
 	}
 	return found
 }
@@ -45,7 +45,7 @@ func open(t testing.TB, path string) *sqlite.Conn {
 	t.Helper()
 	conn, err := sqlite.OpenConn(path, sqlite.OpenReadWrite)
 	if err != nil {
-		t.Fatalf("opening %s: %v", path, err)
+		t.Fatalf("open %s: %v", path, err)
 	}
 	conn.SetBusyTimeout(5 * time.Second)
 	return conn

@@ -13,10 +13,10 @@ import (
 	"tenantry/backends/driver"
 )
 
-// composite stands for a custom value that no condition can equal: an object, or a list.
+// composite is a custom value that equals no operand of a condition: an object, or a list.
 type composite struct{ list []any }
 
-// value returns what a reference names in the document: nil, string, int64, float64, bool, []string or composite.
+// value returns the value of a reference in the document: nil, string, int64, float64, bool, []string or composite.
 func value(c *driver.Collection, d driver.Document, ref driver.Ref) any {
 	switch {
 	case ref.Custom:
@@ -39,7 +39,7 @@ func custom(d driver.Document, name string) any {
 	dec := json.NewDecoder(bytes.NewReader(d.Custom))
 	dec.UseNumber()
 	if err := dec.Decode(&object); err != nil {
-		return nil // there are none
+		return nil // the document has no custom values
 	}
 	return fromJSON(object[name])
 }
@@ -60,7 +60,7 @@ func fromJSON(v any) any {
 	return v
 }
 
-// elements returns the strings of a list, and whether it has any element at all.
+// elements returns the strings of a list, and whether it has any element at all. A string is a list of one.
 func elements(v any) (list []string, exist bool) {
 	switch x := v.(type) {
 	case string:
@@ -78,20 +78,23 @@ func elements(v any) (list []string, exist bool) {
 	return list, exist
 }
 
-// declared returns an error where a condition is on a field that the collection does not have.
-func declared(c *driver.Collection, p driver.Predicate) error {
+// checkFields returns an error if a condition is on a field that the collection does not declare.
+func checkFields(c *driver.Collection, p driver.Predicate) error {
 	for _, kid := range p.Kids {
-		if err := declared(c, kid); err != nil {
+		if err := checkFields(c, kid); err != nil {
 			return err
 		}
 	}
-	if p.Op == driver.And || p.Op == driver.Or || p.Ref.Custom || p.Ref.Name == "id" || slices.ContainsFunc(c.Fields, func(f driver.Field) bool { return f.Name == p.Ref.Name }) {
+	isDeclared := func() bool {
+		return slices.ContainsFunc(c.Fields, func(f driver.Field) bool { return f.Name == p.Ref.Name })
+	}
+	if p.Op == driver.And || p.Op == driver.Or || p.Ref.Custom || p.Ref.Name == "id" || isDeclared() {
 		return nil
 	}
 	return fmt.Errorf("collection %s has no field %q", c.Name, p.Ref.Name)
 }
 
-// matches is the meaning of a predicate.
+// matches reports whether the document meets the predicate.
 func matches(c *driver.Collection, d driver.Document, p driver.Predicate) bool {
 	switch p.Op {
 	case driver.And:
@@ -116,16 +119,16 @@ func matches(c *driver.Collection, d driver.Document, p driver.Predicate) bool {
 	case driver.Contains, driver.StartsWith, driver.ContainsFold, driver.StartsWithFold:
 		text, ok1 := v.(string)
 		part, ok2 := p.Values[0].(string)
-		meets := strings.Contains
+		match := strings.Contains
 		switch p.Op {
 		case driver.StartsWith:
-			meets = strings.HasPrefix
+			match = strings.HasPrefix
 		case driver.ContainsFold:
-			meets = func(text, part string) bool { return driver.Fold(part).In(text) }
+			match = func(text, part string) bool { return driver.Fold(part).In(text) }
 		case driver.StartsWithFold:
-			meets = func(text, part string) bool { return driver.Fold(part).Begins(text) }
+			match = func(text, part string) bool { return driver.Fold(part).Begins(text) }
 		}
-		return ok1 && ok2 && meets(text, part)
+		return ok1 && ok2 && match(text, part)
 	}
 	n, ok := compare(v, p.Values[0])
 	switch p.Op {
@@ -155,7 +158,7 @@ func matchesList(v any, p driver.Predicate) bool {
 	return false
 }
 
-// class is the place of a value's type in a sort; -1 is for what cannot be compared.
+// class returns the position of the value's type in a sort, or -1 if values of the type cannot be compared.
 func class(v any) int {
 	switch v.(type) {
 	case nil:
@@ -170,7 +173,7 @@ func class(v any) int {
 	return -1
 }
 
-// compare compares two values of one type; ok is false where their types differ.
+// compare compares two values. ok is false if they are of different types or of a type that has no order.
 func compare(a, b any) (c int, ok bool) {
 	if class(a) != class(b) || class(a) <= 0 {
 		return 0, false
@@ -207,7 +210,7 @@ func directed(c int, desc bool) int {
 	return c
 }
 
-// bucket rounds a value down.
+// bucket rounds a value down to the start of its period. It returns nil for a value that is no time or date.
 func bucket(v any, g driver.Group) any {
 	if g.By == driver.NoBucket {
 		return v
@@ -240,7 +243,7 @@ func bucket(v any, g driver.Group) any {
 	return at.Format("2006")
 }
 
-// aggregate returns the rows of an aggregation over the documents that match.
+// aggregate returns the rows of an aggregation over the matching documents.
 func aggregate(a driver.Aggregation, found []driver.Document) [][]any {
 	type group struct {
 		key     []any
@@ -266,7 +269,7 @@ func aggregate(a driver.Aggregation, found []driver.Document) [][]any {
 	for _, g := range groups {
 		row := slices.Clone(g.key)
 		for _, m := range a.Measures {
-			row = append(row, measured(a.Collection, g.members, m))
+			row = append(row, measure(a.Collection, g.members, m))
 		}
 		rows = append(rows, row)
 	}
@@ -289,7 +292,7 @@ func aggregate(a driver.Aggregation, found []driver.Document) [][]any {
 	return rows
 }
 
-func measured(c *driver.Collection, members []driver.Document, m driver.Measure) any {
+func measure(c *driver.Collection, members []driver.Document, m driver.Measure) any {
 	if m.Op == driver.Count {
 		return int64(len(members))
 	}
@@ -306,7 +309,8 @@ func measured(c *driver.Collection, members []driver.Document, m driver.Measure)
 		if class(v) == want && m.Ref.Type != driver.Bool {
 			ordered = append(ordered, v)
 		}
-		if v != nil && !slices.ContainsFunc(different, func(d any) bool { n, ok := compare(d, v); return ok && n == 0 }) {
+		equal := func(d any) bool { n, ok := compare(d, v); return ok && n == 0 }
+		if v != nil && !slices.ContainsFunc(different, equal) {
 			different = append(different, v)
 		}
 	}

@@ -10,16 +10,15 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// caches returns how many KiB of pages the open connections may have together, by what SQLite says, and how many they
-// are.
-func caches(t *testing.T, e *Engine) (kib, connections int64) {
+// cacheSizes returns the sum of the cache sizes that are set in the open connections, in KiB, and their number.
+func cacheSizes(t *testing.T, e *Engine) (kib, connections int64) {
 	t.Helper()
 	for _, f := range e.opened() {
 		if !f.retain() {
 			continue
 		}
 		db := f.db
-		db.writing <- struct{}{}
+		db.writerLock <- struct{}{}
 		db.mu.Lock()
 		var all []*conn
 		for _, r := range db.idle {
@@ -38,15 +37,15 @@ func caches(t *testing.T, e *Engine) (kib, connections int64) {
 			}
 		}
 		db.mu.Unlock()
-		db.leaveWriter()
-		f.leave()
+		db.releaseWriter()
+		f.unref()
 	}
 	return kib, connections
 }
 
-// TestPagesOfAllFilesFitTheCache: however many files and connections are open, their pages have the memory of the
-// setting and no more; few of them have most of it, and again once others are closed.
-func TestPagesOfAllFilesFitTheCache(t *testing.T) {
+// TestConnectionsShareTheCache: the cache sizes of all connections together do not exceed the setting, however many are
+// open, and few connections have most of it.
+func TestConnectionsShareTheCache(t *testing.T) {
 	t.Parallel()
 	const all = 8 << 10
 	e := openEngine(t, Options{Cache: 8, MaxOpen: 24, Readers: 4, idleInterval: time.Hour, idleTimeout: time.Hour})
@@ -61,14 +60,14 @@ func TestPagesOfAllFilesFitTheCache(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer ws.file.release()
-		db.writing <- struct{}{} // the writer lies idle
-		db.leaveWriter()
+		db.writerLock <- struct{}{} // waits until the writer is idle
+		db.releaseWriter()
 		var together sync.WaitGroup
 		ready := make(chan struct{}, 4)
 		for range cap(ready) {
 			together.Go(func() {
-				if err := db.ask(t.Context(), func(*reader) error {
-					for ready <- struct{}{}; len(ready) < cap(ready); time.Sleep(time.Microsecond) { // until each has one
+				if err := db.withReader(t.Context(), func(*reader) error {
+					for ready <- struct{}{}; len(ready) < cap(ready); time.Sleep(time.Microsecond) { // until all have a reader
 					}
 					return nil
 				}); err != nil {
@@ -78,17 +77,18 @@ func TestPagesOfAllFilesFitTheCache(t *testing.T) {
 		}
 		together.Wait()
 	}
-	// fits waits for those who are told beside the calls.
+	// fits waits, because idle connections learn their share asynchronously.
 	fits := func(files int, least int64) {
 		t.Helper()
 		kib, connections := int64(0), int64(0)
 		for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-			if kib, connections = caches(t, e); kib <= all && kib >= least {
+			if kib, connections = cacheSizes(t, e); kib <= all && kib >= least {
 				break
 			}
 		}
 		if kib > all || kib < least || connections != int64(5*files) {
-			t.Fatalf("%d connections of %d files may have %d KiB together, not from %d to %d", connections, files, kib, least, int64(all))
+			t.Fatalf("%d files: %d connections with %d KiB together; want %d connections with %d to %d KiB",
+				files, connections, kib, 5*files, least, int64(all))
 		}
 	}
 	var spaces []*workspace
@@ -104,9 +104,9 @@ func TestPagesOfAllFilesFitTheCache(t *testing.T) {
 	fits(1, all*3/4)
 }
 
-// TestSharesThatShrinkAtOnceAreTold: of several that come at one moment each finds the writer taken by another who
-// tells it.
-func TestSharesThatShrinkAtOnceAreTold(t *testing.T) {
+// TestWriterLearnsConcurrentShareChanges: of several changes at the same moment, the writer has the last, although each
+// call of fit may find it in use by another.
+func TestWriterLearnsConcurrentShareChanges(t *testing.T) {
 	t.Parallel()
 	e := openEngine(t, Options{Cache: 64, idleInterval: time.Hour, idleTimeout: time.Hour})
 	c := people()
@@ -129,13 +129,13 @@ func TestSharesThatShrinkAtOnceAreTold(t *testing.T) {
 			})
 		}
 		together.Wait()
-		if db.writer.pages != e.cache.share.Load()*writerParts {
+		if db.writer.pages != e.cache.shareSize.Load()*writerShares {
 			missed++
 		}
 		e.cache.count(-350)
 		db.fit()
 	}
 	if missed > 0 {
-		t.Errorf("the writer was not told of %d smaller shares", missed)
+		t.Errorf("the writer missed %d of 20000 changes, want 0", missed)
 	}
 }

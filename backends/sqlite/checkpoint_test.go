@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -10,9 +9,9 @@ import (
 	"tenantry/backends/driver"
 )
 
-// copied returns how many documents a plain copy of the file has, without its log; -1 where it has not even their
-// table.
-func copied(t *testing.T, path string) int64 {
+// countInCopy returns the number of documents in a plain copy of the file without its log, -1 if it has no table for
+// them.
+func countInCopy(t *testing.T, path string) int64 {
 	t.Helper()
 	raw, err := os.ReadFile(path)
 	if err != nil {
@@ -34,23 +33,23 @@ func copied(t *testing.T, path string) int64 {
 	return n
 }
 
-// await waits until a plain copy of the file has so many documents, while meanwhile goes on.
-func await(t *testing.T, path string, want int64, meanwhile func()) {
+// awaitCopy waits until a plain copy of the file has the wanted number of documents. It calls meanwhile repeatedly.
+func awaitCopy(t *testing.T, path string, want int64, meanwhile func()) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(2 * time.Millisecond) {
-		n := copied(t, path)
+		n := countInCopy(t, path)
 		if n >= want {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("a copy of %s has %d documents, want %d", path, n, want)
+			t.Fatalf("the copy of %s has %d documents, want %d", path, n, want)
 		}
 		meanwhile()
 	}
 }
 
-// TestLogIsSettled: what was written gets into the file by itself, whether others write on or only read.
-func TestLogIsSettled(t *testing.T) {
+// TestLogIsCheckpointedPeriodically: the log is checkpointed into the file while others write or read.
+func TestLogIsCheckpointedPeriodically(t *testing.T) {
 	inBoth(t, func(t *testing.T, shared bool) {
 		t.Helper()
 		c := people()
@@ -66,8 +65,8 @@ func TestLogIsSettled(t *testing.T) {
 			n++
 		}
 		write()
-		await(t, path, 20, write)
-		await(t, path, int64(n), func() {
+		awaitCopy(t, path, 20, write)
+		awaitCopy(t, path, int64(n), func() {
 			if _, err := ws.Count(t.Context(), c, driver.Predicate{}); err != nil {
 				t.Fatal(err)
 			}
@@ -78,46 +77,45 @@ func TestLogIsSettled(t *testing.T) {
 				break
 			}
 			if time.Now().After(deadline) {
-				t.Fatalf("the log has %d bytes, for %s", bytes, age)
+				t.Fatalf("Lag = %d bytes, %s; want 0", bytes, age)
 			}
 		}
 	})
 }
 
-// TestLagIsTold: while something else reads the database what is in the log alone is told, and it stays there until
-// that ends.
-func TestLagIsTold(t *testing.T) {
+// TestLagWhileTheLogIsRead: while another connection reads the database, the log is not truncated, and Lag reports it.
+func TestLagWhileTheLogIsRead(t *testing.T) {
 	t.Parallel()
 	c := people()
 	e := openEngine(t, Options{QueryTimeout: 300 * time.Millisecond, idleInterval: time.Hour})
 	ws := openWorkspace(t, e, "w", c)
-	settled := func() bool {
+	truncated := func() bool {
 		for _, f := range e.opened() {
-			f.settle()
-			f.settle() // nobody has written since
+			f.checkpointIdle()
+			f.checkpointIdle() // the second call truncates, because nothing was written in between
 		}
 		info, err := os.Stat(e.Place("w") + "-wal")
 		return err == nil && info.Size() == 0
 	}
-	waitFor(t, "the log is emptied once the engine's own snapshot has ended", settled)
+	waitFor(t, "the log is truncated after the end of the engine's own snapshot", truncated)
 	other := raw(t, e.Place("w"), "BEGIN; SELECT count(*) FROM sqlite_schema")
 	if err := ws.Write(t.Context(), []driver.Write{person(c, 1)}); err != nil {
 		t.Fatal(err)
 	}
 	if bytes, age := e.Lag(); bytes == 0 || age == 0 {
-		t.Errorf("the log has %d bytes, for %s", bytes, age)
+		t.Errorf("Lag = %d bytes, %s; want more than 0", bytes, age)
 	}
-	if settled() {
-		t.Error("a log that somebody reads was emptied")
+	if truncated() {
+		t.Error("the log was truncated while it was being read")
 	}
 	if err := other.close(); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, "the log is emptied once nobody reads it", settled)
+	waitFor(t, "the log is truncated when it is not being read", truncated)
 }
 
-// TestNoLogIsLeft: at its end an engine leaves no log, also none that a process before it has left.
-func TestNoLogIsLeft(t *testing.T) {
+// TestCloseLeavesNoLog: Close leaves no log, and a file that was opened again has none either.
+func TestCloseLeavesNoLog(t *testing.T) {
 	t.Parallel()
 	dir, c := t.TempDir(), people()
 	for round := range 2 {
@@ -130,10 +128,10 @@ func TestNoLogIsLeft(t *testing.T) {
 			t.Fatal(err)
 		}
 		if left, err := filepath.Glob(filepath.Join(dir, "*-wal")); err != nil || len(left) > 0 {
-			t.Errorf("round %d: %v %v", round, left, err)
+			t.Errorf("round %d: logs after Close = %v, %v; want none", round, left, err)
 		}
-		if n := copied(t, filepath.Join(dir, "w.db")); n != int64(round+1) {
-			t.Error(fmt.Sprint("documents in the file: ", n))
+		if n := countInCopy(t, filepath.Join(dir, "w.db")); n != int64(round+1) {
+			t.Errorf("round %d: %d documents in the file, want %d", round, n, round+1)
 		}
 	}
 }

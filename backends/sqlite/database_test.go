@@ -12,8 +12,9 @@ import (
 	"tenantry/backends/driver"
 )
 
-// Workspaces of the same collections share their statements, so that one which lies idle costs little.
-func TestWorkspacesShareTheirStatements(t *testing.T) {
+// TestWorkspacesShareSchemas: workspaces with the same collections share a schema, so that an idle one takes little
+// memory.
+func TestWorkspacesShareSchemas(t *testing.T) {
 	t.Parallel()
 	e := openEngine(t, Options{MaxOpen: 2})
 	c, other := people(), tagged()
@@ -21,22 +22,22 @@ func TestWorkspacesShareTheirStatements(t *testing.T) {
 	for i := range 20 {
 		ws := openWorkspace(t, e, fmt.Sprintf("w%d", i), c)
 		if ws.tables["people"] != first.tables["people"] || ws.file.prepared != first.schema {
-			t.Fatalf("workspace %d has statements of its own", i)
+			t.Fatalf("workspace %d has a schema of its own", i)
 		}
 	}
-	if ws := openWorkspace(t, e, "x", other); ws.schema == first.schema || ws.known[c] != nil {
-		t.Error("another list of collections is taken for the same")
+	if ws := openWorkspace(t, e, "x", other); ws.schema == first.schema || ws.byCollection[c] != nil {
+		t.Error("a workspace with other collections has the same schema")
 	}
 	for range 3 * maxSchemas {
 		openWorkspace(t, e, "y", people())
 	}
 	if n := len(e.schemas); n > maxSchemas {
-		t.Errorf("%d schemas are kept", n)
+		t.Errorf("%d schemas are kept, want at most %d", n, maxSchemas)
 	}
 }
 
-// A database that is only read has one connection; the writer comes with the first write, a
-// second reader when two read at the same time.
+// TestConnectionsAreOpenedWhenNeeded: the writer is opened by the first write, and a second reader when two read at the
+// same time.
 func TestConnectionsAreOpenedWhenNeeded(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -55,8 +56,8 @@ func TestConnectionsAreOpenedWhenNeeded(t *testing.T) {
 	defer ws.file.release()
 	connections := func(writer bool, readers int) {
 		t.Helper()
-		db.writing <- struct{}{}
-		defer func() { <-db.writing }()
+		db.writerLock <- struct{}{}
+		defer func() { <-db.writerLock }()
 		db.mu.Lock()
 		defer db.mu.Unlock()
 		if (db.writer != nil) != writer || len(db.idle) != readers {
@@ -65,7 +66,7 @@ func TestConnectionsAreOpenedWhenNeeded(t *testing.T) {
 	}
 	for range 5 {
 		if n, err := ws.Count(t.Context(), c, driver.Predicate{}); n != 3 || err != nil {
-			t.Fatalf("got %d, %v, want n = 3 and no error", n, err)
+			t.Fatalf("Count = %d, %v; want 3", n, err)
 		}
 	}
 	connections(false, 1)
@@ -83,7 +84,7 @@ func TestConnectionsAreOpenedWhenNeeded(t *testing.T) {
 	connections(true, 2)
 }
 
-// A file that a copy has left without a log gets one before anybody reads it.
+// TestFileWithoutLogGetsOne: a file that is not in WAL mode, as a copy may be, is put into it when it is opened.
 func TestFileWithoutLogGetsOne(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -98,18 +99,18 @@ func TestFileWithoutLogGetsOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	if logged, err := first.checkFile(path); logged || err != nil {
-		t.Fatalf("the file has a log: %v", err)
+		t.Fatalf("checkFile = %t, %v; want false", logged, err)
 	}
 	ws := openWorkspace(t, openEngine(t, Options{Dir: dir}), "w", c)
 	if n, err := ws.Count(t.Context(), c, driver.Predicate{}); n != 3 || err != nil {
-		t.Fatalf("got %d, %v, want n = 3 and no error", n, err)
+		t.Fatalf("Count = %d, %v; want 3", n, err)
 	}
 	if logged, err := first.checkFile(path); !logged || err != nil {
-		t.Errorf("the file has no log: %v", err)
+		t.Errorf("checkFile after Open = %t, %v; want true", logged, err)
 	}
 }
 
-// A file that is lost while it is open takes no more writes, and is not made anew by the first one.
+// TestLostFileTakesNoWrites: a write to a file that was lost while open fails, and does not create it again.
 func TestLostFileTakesNoWrites(t *testing.T) {
 	t.Parallel()
 	for _, written := range []bool{false, true} {
@@ -131,16 +132,16 @@ func TestLostFileTakesNoWrites(t *testing.T) {
 			}
 			var damage *driver.DamagedError
 			if err := ws.Write(t.Context(), []driver.Write{person(c, 2)}); !errors.Is(err, driver.ErrUnavailable) || !errors.As(err, &damage) {
-				t.Errorf("a write after the file was lost: %v", err)
+				t.Errorf("Write to a lost file = %v, want a *driver.DamagedError", err)
 			}
 			if _, err := os.Stat(ws.file.path); !errors.Is(err, fs.ErrNotExist) {
-				t.Errorf("the file was made anew: %v", err)
+				t.Errorf("Stat of the lost file = %v, want %v", err, fs.ErrNotExist)
 			}
 		})
 	}
 }
 
-// Somebody who reads on finds out as well, a few seconds later.
+// TestLostFileIsClosed: reads of a lost file fail after a few seconds.
 func TestLostFileIsClosed(t *testing.T) { inBoth(t, testLostFileIsClosed) }
 
 func testLostFileIsClosed(t *testing.T, shared bool) {
@@ -159,19 +160,19 @@ func testLostFileIsClosed(t *testing.T, shared bool) {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("the lost file is still read: %v", err)
+			t.Fatalf("Count on a lost file = %v, want %v", err, driver.ErrUnavailable)
 		}
 	}
 }
 
-// A log that a killed process left is recovered by whoever reads first, without a writer.
+// TestReaderRecoversTheLog: the log of a killed process is recovered by the first reader, without a writer.
 func TestReaderRecoversTheLog(t *testing.T) {
 	t.Parallel()
 	dir, copied := t.TempDir(), t.TempDir()
 	c := people()
 	ws := openWorkspace(t, openEngine(t, Options{Dir: dir}), "w", c)
 	fill(t, ws, c, 7)
-	for _, suffix := range []string{"", "-wal"} { // what is on disk when the process dies
+	for _, suffix := range []string{"", "-wal"} { // copy the state on disk while the process runs
 		b, err := os.ReadFile(ws.file.path + suffix)
 		if err != nil {
 			t.Fatal(err)
@@ -183,21 +184,21 @@ func TestReaderRecoversTheLog(t *testing.T) {
 	after := openEngine(t, Options{Dir: copied})
 	again := openWorkspace(t, after, "w", c)
 	if n, err := again.Count(t.Context(), c, driver.Predicate{}); n != 7 || err != nil {
-		t.Errorf("%d documents, %v", n, err)
+		t.Errorf("Count = %d, %v; want 7", n, err)
 	}
 	if again.file.db.writer != nil {
-		t.Error("the writer was opened to read")
+		t.Error("a read has opened the writer")
 	}
 	if err := after.Close(); err != nil {
 		t.Fatal(err)
 	}
 	checkIntegrity(t, filepath.Join(copied, "w.db"))
 	if left, err := os.Stat(filepath.Join(copied, "w.db-wal")); err == nil && left.Size() > 0 {
-		t.Errorf("the log has %d bytes after Close", left.Size())
+		t.Errorf("the log has %d bytes after Close, want 0", left.Size())
 	}
 }
 
-// BenchmarkReopen asks workspaces in turns of which few are open: each op opens one and closes another.
+// BenchmarkReopen queries more workspaces than may be open, in turn: each operation opens one file and closes another.
 func BenchmarkReopen(b *testing.B) {
 	var all []*driver.Collection
 	for i := range 16 {

@@ -13,10 +13,11 @@ import (
 	"tenantry/backends/driver"
 )
 
-// markSuffix ends the name of the mark beside a damaged file.
+// markSuffix ends the name of the mark next to a damaged file.
 const markSuffix = ".damaged"
 
-// Mark implements driver.Examiner. A loss of power leaves the whole mark, or none that an answer depended on.
+// Mark implements driver.Examiner. When it returns, the mark survives a loss of power; before, none or the complete
+// mark does.
 func (e *Engine) Mark(m driver.Mark) (err error) {
 	path := m.File + markSuffix
 	if _, err := os.Stat(path); err == nil {
@@ -45,7 +46,7 @@ func (e *Engine) Mark(m driver.Mark) (err error) {
 	return syncDir(e.opts.Dir)
 }
 
-// Marks implements driver.Examiner. One that cannot be read counts as well.
+// Marks implements driver.Examiner. A mark that cannot be read is returned with that as its reason.
 func (e *Engine) Marks() (all []driver.Mark, err error) {
 	entries, err := os.ReadDir(e.opts.Dir)
 	if err != nil {
@@ -64,7 +65,7 @@ func (e *Engine) Marks() (all []driver.Mark, err error) {
 			err = json.Unmarshal(data, &m)
 		}
 		if err != nil {
-			m = driver.Mark{Reason: fmt.Sprintf("%s says so, and cannot be read itself: %v", path, err)}
+			m = driver.Mark{Reason: fmt.Sprintf("%s exists, but cannot be read: %v", path, err)}
 		}
 		m.File = filepath.Join(e.opts.Dir, file)
 		all = append(all, m)
@@ -72,8 +73,8 @@ func (e *Engine) Marks() (all []driver.Mark, err error) {
 	return all, nil
 }
 
-// unmark removes the mark of a file that is whole, or gone for good. One that a loss of power brings back costs an
-// examination.
+// unmark removes the mark of a file that is intact or was removed. The removal is not synced: if a loss of power brings
+// the mark back, the file is examined again.
 func unmark(path string) error {
 	if err := os.Remove(path + markSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
@@ -83,7 +84,7 @@ func unmark(path string) error {
 
 // syncDir makes a rename in the folder survive a loss of power.
 func syncDir(dir string) (err error) {
-	if runtime.GOOS == "windows" { // where a folder cannot be synced
+	if runtime.GOOS == "windows" { // folders cannot be synced there
 		return nil
 	}
 	d, err := os.Open(filepath.Clean(dir))

@@ -45,14 +45,14 @@ func (a *App) keepTrashEmpty(ctx context.Context) {
 func (a *App) EmptyTrash(ctx context.Context) (taken bool, err error) {
 	held, cancel := context.WithTimeout(ctx, trashHold)
 	defer cancel()
-	chore, err := a.directory.Take(held, trashChore, trashHold)
+	chore, err := a.directory.ClaimChore(held, trashChore, trashHold)
 	if chore == nil || err != nil {
 		return false, err
 	}
 	defer func() {
 		giving, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkTimeout)
 		defer cancel()
-		err = errors.Join(err, a.directory.Give(giving, chore))
+		err = errors.Join(err, a.directory.ReleaseChore(giving, chore))
 	}()
 	for began := time.Now(); time.Since(began) < trashTurn && held.Err() == nil; {
 		page, err := a.directory.List(held, chore.After, 1)

@@ -18,7 +18,7 @@ func TestChore_IsOnesAtATime(t *testing.T) {
 	const id = "00000000000000000000000a"
 	take := func() *tenants.Chore {
 		t.Helper()
-		c, err := w.Directory.Take(t.Context(), id, time.Minute)
+		c, err := w.Directory.ClaimChore(t.Context(), id, time.Minute)
 		if err != nil {
 			t.Error(err)
 		}
@@ -47,11 +47,11 @@ func TestChore_IsOnesAtATime(t *testing.T) {
 	first := race()
 	w.Clock.Advance(2 * time.Minute) // and nothing was heard of it
 	second := race()
-	if err := w.Directory.Give(t.Context(), first); err == nil {
+	if err := w.Directory.ReleaseChore(t.Context(), first); err == nil {
 		t.Error("who was too late gave it back all the same")
 	}
 	second.After = "acme"
-	if err := w.Directory.Give(t.Context(), second); err != nil {
+	if err := w.Directory.ReleaseChore(t.Context(), second); err != nil {
 		t.Fatal(err)
 	}
 	third := race()
@@ -59,7 +59,7 @@ func TestChore_IsOnesAtATime(t *testing.T) {
 		t.Errorf("the next one begins after %q", third.After)
 	}
 	third.After, third.Next = "", w.Clock.Now().Add(time.Hour).UnixMilli()
-	if err := w.Directory.Give(t.Context(), third); err != nil {
+	if err := w.Directory.ReleaseChore(t.Context(), third); err != nil {
 		t.Fatal(err)
 	}
 	if take() != nil {

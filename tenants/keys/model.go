@@ -259,9 +259,9 @@ func checkHeld(faults *fault.List, a *identity.Account, permissions []tenants.Pe
 	if len(lacking) > 0 {
 		has := "no permissions"
 		if len(a.Permissions) > 0 {
-			has = identity.Joined(a.Permissions)
+			has = identity.JoinPermissions(a.Permissions)
 		}
-		faults.Add("permissions", fault.Forbidden, "the service account %q lacks %s; it has %s", a.Name, identity.Joined(lacking), has)
+		faults.Add("permissions", fault.Forbidden, "the service account %q lacks %s; it has %s", a.Name, identity.JoinPermissions(lacking), has)
 	}
 	if len(a.Teams) == 0 {
 		return
@@ -341,7 +341,7 @@ func checkOrigins(faults *fault.List, kind tenants.KeyKind, given []string) []st
 	for _, text := range given {
 		origin, ok := tenants.Origin(text)
 		if !ok {
-			tenants.NoOrigin(faults, "origins", text)
+			tenants.AddInvalidOrigin(faults, "origins", text)
 			continue
 		}
 		if !slices.Contains(out, origin) {
@@ -446,7 +446,7 @@ func (k *Key) Covers(other *Key) error {
 		faults.Add("expires_in", fault.Forbidden, "the key that asks ends at %s, and none that it asks for may outlast it", texts.Time(k.ExpiresAt))
 	}
 	if wider(k.Permissions, other.Permissions) {
-		faults.Add("permissions", fault.Forbidden, "the key that asks is narrowed to %s, and those that it asks for name some of these", identity.Joined(k.Permissions))
+		faults.Add("permissions", fault.Forbidden, "the key that asks is narrowed to %s, and those that it asks for name some of these", identity.JoinPermissions(k.Permissions))
 	}
 	if wider(k.Teams, other.Teams) {
 		faults.Add("teams", fault.Forbidden, "the key that asks is narrowed to the teams %s, and those that it asks for name some of these", strings.Join(k.Teams, ", "))

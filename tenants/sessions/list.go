@@ -99,7 +99,7 @@ func (s *Service) listed(ctx context.Context, t *tenants.Tenant, uid int64) (all
 		if err != nil {
 			return nil, err
 		}
-		if v.UserID == uid && u.Active && v.PasswordRev == u.PasswordRev && !u.SessionOver(v.Hash, v.StartedAt) {
+		if v.UserID == uid && u.Active && v.PasswordRev == u.PasswordRev && !u.SessionEnded(v.Hash, v.StartedAt) {
 			left, _ := answers[2*i+1].(int64) // milliseconds; negative where it has just ended
 			all = append(all, listed{v, time.Duration(left) * time.Millisecond})
 		}

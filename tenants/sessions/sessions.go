@@ -288,7 +288,7 @@ func (s *Service) Rights(ctx context.Context, t *tenants.Tenant, h Holder) (*ten
 		return nil, unavailable("reading the user of a session", err)
 	case !u.Active || u.PasswordRev != h.passwordRev:
 		return nil, denied("session of a user who was deactivated or changed the password")
-	case u.SessionOver(h.session, h.startedAt): // also where an older state of Redis has come back
+	case u.SessionEnded(h.session, h.startedAt): // also where an older state of Redis has come back
 		return nil, denied("session that was ended")
 	}
 	principal, err := s.people.PrincipalOf(ctx, t, u)

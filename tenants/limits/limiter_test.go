@@ -256,7 +256,7 @@ func TestLimitsHoldWithRedisBlackHoled(t *testing.T) {
 		t.Errorf("%d were admitted instead of 10, %d were counted here instead of 200", admitted, l.Local())
 	}
 	for range 3 { // after a rest one request tries, and fails again
-		ahead.Add(int64(rest))
+		ahead.Add(int64(redisPause))
 		if d := l.Take(t.Context(), r); !d.Refused {
 			t.Errorf("a try let a request through: %+v", d)
 		}
@@ -302,7 +302,7 @@ func TestLimitsWithRedisGoneAndBack(t *testing.T) {
 		t.Error("Redis was not left alone")
 	}
 	asked := fault.asked.Load()
-	ahead.Add(int64(rest))
+	ahead.Add(int64(redisPause))
 	if d := l.Take(t.Context(), r); d.Remaining != 5 || l.Local() != 2 {
 		t.Errorf("Redis is back, and has counted four: %+v, %d", d, l.Local())
 	}
@@ -334,7 +334,7 @@ func TestOneTriesAfterARest(t *testing.T) {
 	r := request(t, 1, Key("a"), "100/h")
 	l.Take(t.Context(), r)
 	before := fault.asked.Load()
-	ahead.Add(int64(rest))
+	ahead.Add(int64(redisPause))
 	waiting, done := make(chan struct{}), make(chan struct{})
 	fault.hang.Store(&waiting)
 	go func() {
@@ -407,11 +407,11 @@ func (l *lines) String() string {
 func TestLocalIsBounded(t *testing.T) {
 	t.Parallel()
 	l := New(Options{Defaults: rate.Set{Key: rate.Pair{Rate: mustParse(t, "1/d")}}})
-	for i := range int64(2 * maxAccounts) {
+	for i := range int64(2 * localCapacity) {
 		l.Take(t.Context(), Request{Prefix: prefix(1), Caller: Person(i)})
 	}
-	if n := len(l.local.accounts.Values()); n > maxAccounts {
-		t.Errorf("%d accounts are kept, more than %d", n, maxAccounts)
+	if n := len(l.local.parties.Values()); n > localCapacity {
+		t.Errorf("%d accounts are kept, more than %d", n, localCapacity)
 	}
 }
 
@@ -422,18 +422,18 @@ func TestAnonymousCountersEvictNobody(t *testing.T) {
 	l := New(Options{Defaults: rate.Set{Organization: rate.Pair{Quota: mustParse(t, "100000000/d")}, Key: rate.Pair{Quota: mustParse(t, "3/d")}, Address: rate.Pair{Rate: mustParse(t, "5/s")}}})
 	key := Request{Prefix: "a:", Caller: Key("a")}
 	l.Take(t.Context(), key)
-	for i := range uint32(3 * maxAccounts) {
+	for i := range uint32(3 * localCapacity) {
 		l.Take(t.Context(), Request{Prefix: "a:", Caller: Anonymous(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}))})
 	}
-	if n := len(l.local.passing.Values()); n > maxAccounts || n < maxAccounts/4 {
-		t.Errorf("%d addresses are kept, at most %d may be", n, maxAccounts)
+	if n := len(l.local.transient.Values()); n > localCapacity || n < localCapacity/4 {
+		t.Errorf("%d addresses are kept, at most %d may be", n, localCapacity)
 	}
 	if d := l.Take(t.Context(), key); d.Remaining != 1 {
 		t.Errorf("the key's count was driven out: %+v", d)
 	}
-	for i := range 2 * maxAccounts {
+	for i := range 2 * localCapacity {
 		from := netip.AddrFrom4([4]byte{11, byte(i >> 16), byte(i >> 8), byte(i)})
-		nobodys := Request{Prefix: strconv.Itoa(i) + ":", Passing: true, Caller: Anonymous(from)}
+		nobodys := Request{Prefix: strconv.Itoa(i) + ":", Transient: true, Caller: Anonymous(from)}
 		l.Take(t.Context(), nobodys)
 		l.Return(t.Context(), nobodys)
 	}
@@ -518,7 +518,7 @@ func TestAddressLimitSpansAllHosts(t *testing.T) {
 	t.Parallel()
 	onLimiters(t, rate.Set{Address: rate.Pair{Rate: mustParse(t, "6/h"), Quota: mustParse(t, "5/d")}}, func(t *testing.T, l *Limiter) {
 		at := func(host int, address string) Decision {
-			return l.Take(t.Context(), Request{Prefix: prefix(someOrganization()), Passing: host%2 == 0, Caller: Anonymous(netip.MustParseAddr(address))})
+			return l.Take(t.Context(), Request{Prefix: prefix(someOrganization()), Transient: host%2 == 0, Caller: Anonymous(netip.MustParseAddr(address))})
 		}
 		for i := range 20 {
 			d := at(i, fmt.Sprintf("2001:db8::%x", i))

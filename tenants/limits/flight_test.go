@@ -143,8 +143,8 @@ func TestOneAddressCannotFillTheQueue(t *testing.T) {
 		want int
 	}{{at(1), 32}, {at(2), 32}, {at(3), 0}, {Load{Organization: 1, Weight: 1}, 64}, {Load{Organization: 2, Weight: 1}, 128}} {
 		n := 0
-		for ; n < 1000 && f.mayWait(&step.load); n++ {
-			f.queue(&step.load, 1)
+		for ; n < 1000 && f.canWait(&step.load); n++ {
+			f.countWaiting(&step.load, 1)
 		}
 		if n != step.want {
 			t.Errorf("%+v: %d may wait, want %d", step.load, n, step.want)

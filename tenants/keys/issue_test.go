@@ -401,7 +401,7 @@ func TestEveryOverlapIsKept(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := rotate(time.Hour); err == nil || !strings.Contains(err.Error(), "may have no more") {
+	if _, err := rotate(time.Hour); err == nil || !strings.Contains(err.Error(), "the most allowed") {
 		t.Errorf("a ninth overlap: %v", err)
 	}
 	good("456789101112")

@@ -60,7 +60,7 @@ func TestMissingMessagesVoidEverything(t *testing.T) {
 	a := &Announcer{dir: d, self: instance{9}}
 	numbers := map[instance]uint64{}
 	hear := func(from byte, number uint64, org int64) {
-		a.hear(string(message{from: instance{from}, number: number, orgs: []int64{org}}.encode()), numbers)
+		a.handle(string(message{from: instance{from}, number: number, orgs: []int64{org}}.encode()), numbers)
 	}
 	hear(1, 5, 10) // the first that is heard of a replica
 	hear(2, 1, 20)
@@ -78,7 +78,7 @@ func TestMissingMessagesVoidEverything(t *testing.T) {
 	for i := range 5 * maxSenders {
 		numbers[instance{3, byte(i >> 8), byte(i)}] = 1
 		if i >= maxSenders {
-			a.hear(string(message{from: instance{4, byte(i >> 8), byte(i)}, number: 1, orgs: []int64{1}}.encode()), numbers)
+			a.handle(string(message{from: instance{4, byte(i >> 8), byte(i)}, number: 1, orgs: []int64{1}}.encode()), numbers)
 		}
 	}
 	if len(numbers) > 2*maxSenders {

@@ -8,8 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// dialHook keeps a failed connection from looking like an entry that is not there: the
-// client reports a set that the sentinels do not know as redis.Nil.
+// dialHook keeps failed connections from looking like missing entries, because the client reports an unknown master of
+// the sentinels as redis.Nil.
 type dialHook struct{}
 
 type unreachableError struct{ text string }

@@ -59,8 +59,8 @@ func TestFloodIsBounded(t *testing.T) {
 			t.Fatalf("after the flood: %v", err)
 		}
 		leave()
-		if q := &h.queue; q.waiting != 0 || q.free != 2 || len(q.lines) != 0 {
-			t.Errorf("%d wait in %d lines, %d may begin", q.waiting, len(q.lines), q.free)
+		if q := &h.queue; q.waiting != 0 || q.free != 2 || len(q.parties) != 0 {
+			t.Errorf("%d wait in %d lines, %d may begin", q.waiting, len(q.parties), q.free)
 		}
 	})
 }

@@ -173,7 +173,7 @@ func TestCancelledCallerDoesNoWork(t *testing.T) {
 	h := newHasher(t, passwords.Options{Concurrency: 1, Waiting: 1})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	for range 10 { // more than there are places: each must be given back
+	for range 10 { // more than there are capacity: each must be given back
 		if _, _, err := h.Verify(ctx, 1, "", secret.New(good)); !errors.Is(err, context.Canceled) {
 			t.Fatalf("verify: %v", err)
 		}

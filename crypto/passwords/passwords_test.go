@@ -53,9 +53,10 @@ func TestHashThenVerify(t *testing.T) {
 	}
 }
 
-// TestForms: a password is the same in both forms in which keyboards send it, and one that was hashed as it was typed
+// TestUnicodeFormsAreEquivalent: a password is the same in both forms in which keyboards send it, and one that was
+// hashed as it was typed
 // goes on.
-func TestForms(t *testing.T) {
+func TestUnicodeFormsAreEquivalent(t *testing.T) {
 	t.Parallel()
 	h := newHasher(t, passwords.Options{})
 	const nfc, nfd = "Zwölf Größen é", "Zwo\u0308lf Gro\u0308ßen e\u0301"

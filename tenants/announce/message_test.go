@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestMessageSurvivesTheWay(t *testing.T) {
+func TestMessageRoundTrip(t *testing.T) {
 	t.Parallel()
 	want := message{from: instance{1, 2, 3}, number: 1 << 63, orgs: []int64{1, 1<<63 - 1, 7}}
 	got, err := decode(string(want.encode()))
@@ -54,7 +54,7 @@ func FuzzDecode(f *testing.F) {
 }
 
 // A message that is missing may have named any organization.
-func TestMissingMessagesVoidEverything(t *testing.T) {
+func TestMissingMessagesInvalidateEverything(t *testing.T) {
 	t.Parallel()
 	d := &recorder{}
 	a := &Announcer{dir: d, self: instance{9}}

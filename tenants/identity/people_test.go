@@ -179,8 +179,8 @@ func TestEffectivePermissionsAndPrincipal(t *testing.T) {
 	}
 }
 
-// TestPermissionsOfManyAreEachOnes: looked up together, nobody holds what another's role gives.
-func TestPermissionsOfManyAreEachOnes(t *testing.T) {
+// TestPermissionsOfManyUsersAreSeparate: looked up together, nobody holds what another's role gives.
+func TestPermissionsOfManyUsersAreSeparate(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	tenant := w.Tenant(t, "acme")
@@ -416,9 +416,10 @@ func inactive(a *identity.Account) error {
 	return nil
 }
 
-// TestTheLastAdministratorStays where one is taken back who made another change possible, and where one of two changes
+// TestLastAdministratorCannotBeRemoved where one is taken back who made another change possible, and where one of two
+// changes
 // about the same administrator fails.
-func TestTheLastAdministratorStays(t *testing.T) {
+func TestLastAdministratorCannotBeRemoved(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	tenant := w.Tenant(t, "acme")
@@ -457,9 +458,10 @@ func TestTheLastAdministratorStays(t *testing.T) {
 	}
 }
 
-// TestARoleTakesNoHeldName: a role that was lost past the service, and that somebody still has, is not made anew with
+// TestNewRoleCannotTakeAHeldName: a role that was lost past the service, and that somebody still has, is not made anew
+// with
 // other rights.
-func TestARoleTakesNoHeldName(t *testing.T) {
+func TestNewRoleCannotTakeAHeldName(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	tenant := w.Tenant(t, "acme")
@@ -477,9 +479,10 @@ func TestARoleTakesNoHeldName(t *testing.T) {
 	}
 }
 
-// TestLinkUsedMeanwhile covers the second look at a single-use link, within the write: another caller uses it between
+// TestLinkUsedBetweenCheckAndWriteIsRefused covers the second look at a single-use link, within the write: another
+// caller uses it between
 // the first look and that.
-func TestLinkUsedMeanwhile(t *testing.T) {
+func TestLinkUsedBetweenCheckAndWriteIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, use := range map[string]func(*testing.T, *tenantstest.World, *tenants.Tenant, string) error{
 		"invitation": func(t *testing.T, w *tenantstest.World, tenant *tenants.Tenant, token string) error {

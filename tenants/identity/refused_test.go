@@ -14,8 +14,8 @@ import (
 	"tenantry/tenants/tenantstest"
 )
 
-// TestInactivePeopleGetInByNothing: no link is made for them, none that they have counts, and no password is set.
-func TestInactivePeopleGetInByNothing(t *testing.T) {
+// TestInactivePeopleGetNoLinkOrPassword: no link is made for them, none that they have counts, and no password is set.
+func TestInactivePeopleGetNoLinkOrPassword(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	tenant := w.Tenant(t, "acme")
@@ -50,9 +50,10 @@ func TestInactivePeopleGetInByNothing(t *testing.T) {
 	}
 }
 
-// TestInvitedAnew: the link before is worth nothing, also to who looked it up before, and nobody takes the new one back
+// TestNewInvitationEndsTheFormer: the link before is worth nothing, also to who looked it up before, and nobody takes
+// the new one back
 // with it.
-func TestInvitedAnew(t *testing.T) {
+func TestNewInvitationEndsTheFormer(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	tenant := w.Tenant(t, "acme")

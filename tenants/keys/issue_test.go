@@ -146,9 +146,10 @@ func TestRotate(t *testing.T) {
 	}
 }
 
-// TestFirstLookAtAKey: the store is asked for the token's hash, and only then for the one before a rotation, each by
+// TestColdLookupOfAKeyUsesIndexes: the store is asked for the token's hash, and only then for the one before a
+// rotation, each by
 // its index. Asked for either at once, SQLite reads every key.
-func TestFirstLookAtAKey(t *testing.T) {
+func TestColdLookupOfAKeyUsesIndexes(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	tenant := w.Tenant(t, "acme")
@@ -219,8 +220,8 @@ func TestRotateIsRefused(t *testing.T) {
 	}
 }
 
-// TestARotationIsTakenBackByItsOwnCallerAlone: not where the key was rotated once more meanwhile.
-func TestARotationIsTakenBackByItsOwnCallerAlone(t *testing.T) {
+// TestTakeBackAffectsOnlyItsOwnRotation: not where the key was rotated once more meanwhile.
+func TestTakeBackAffectsOnlyItsOwnRotation(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	tenant := w.Tenant(t, "acme")

@@ -127,7 +127,8 @@ func TestFlightNeverExceeds(t *testing.T) {
 	}
 	wg.Wait()
 	if f.Used() != 0 || len(f.inUse)+len(f.queued)+len(f.waiting) != 0 || entered.Load() < 100 {
-		t.Errorf("%d entered; at the end: %d used, %v, %v, %d wait", entered.Load(), f.Used(), f.inUse, f.queued, len(f.waiting))
+		t.Errorf("%d entered; at the end: %d used, %v, %v, %d wait", entered.Load(), f.Used(), f.inUse, f.queued,
+			len(f.waiting))
 	}
 }
 

@@ -322,8 +322,8 @@ func TestLimitsWithRedisGoneAndBack(t *testing.T) {
 	}
 }
 
-// TestOneTriesAfterARest: while Redis is away no more than one request at a time waits for it.
-func TestOneTriesAfterARest(t *testing.T) {
+// TestOneRequestProbesRedisAfterAPause: while Redis is away no more than one request at a time waits for it.
+func TestOneRequestProbesRedisAfterAPause(t *testing.T) {
 	t.Parallel()
 	client := inProcess(t)
 	fault := &faultHook{}

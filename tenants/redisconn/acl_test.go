@@ -15,7 +15,7 @@ import (
 
 // The user that the manual describes may do all that is done with Redis, and nothing to
 // what is not Tenantry's.
-func TestUserOfTheManualSuffices(t *testing.T) {
+func TestDocumentedUserSuffices(t *testing.T) {
 	t.Parallel()
 	manual, err := os.ReadFile(filepath.Join("..", "..", "docs", "operating.md"))
 	if err != nil {

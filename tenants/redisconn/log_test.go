@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-func TestClientDoesNotRepeatItself(t *testing.T) {
+func TestRepeatedClientMessagesAreSuppressed(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	now := time.Now()

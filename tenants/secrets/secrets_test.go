@@ -21,7 +21,7 @@ func must(t *testing.T, err error) {
 
 // M: what was encrypted for one field of one record is taken there and nowhere else, however
 // it travels.
-func TestVault_TakesWhatWasMadeForThePlace(t *testing.T) {
+func TestVault_TakesOnlyValuesOfThePlace(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	create := func(slug string) *tenants.Tenant {
@@ -112,8 +112,8 @@ func (silent) DataKeys(context.Context, *tenants.Tenant, string) (*tenants.DataK
 	return nil, store.ErrUnavailable
 }
 
-// TestVault_OutageIsNoRefusal: what cannot be opened now may well have been made for the place.
-func TestVault_OutageIsNoRefusal(t *testing.T) {
+// TestVault_OutageIsNotARefusal: what cannot be opened now may well have been made for the place.
+func TestVault_OutageIsNotARefusal(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	acme, err := w.Directory.Create(t.Context(), tenants.NewOrganization{Slug: "acme", Name: "acme"})

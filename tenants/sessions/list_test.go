@@ -142,7 +142,7 @@ func TestListedSessionsAreBounded(t *testing.T) {
 	}
 }
 
-func TestOwnPassword(t *testing.T) {
+func TestChangePassword(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	ann := user(t, w, w.Tenant(t, "acme"), identity.NewUser{})
@@ -184,7 +184,7 @@ func TestOwnPassword(t *testing.T) {
 }
 
 // Of several who change a password that all of them know, one succeeds: the others' is not the present one any more.
-func TestOnePasswordIsReplacedOnce(t *testing.T) {
+func TestConcurrentPasswordChangesSucceedOnce(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	ann := user(t, w, w.Tenant(t, "acme"), identity.NewUser{})
@@ -239,7 +239,7 @@ func TestEndedSessionsOfAClockAheadStayEnded(t *testing.T) {
 }
 
 // What is no list under its name keeps nobody from signing in or ending sessions.
-func TestListThatIsNone(t *testing.T) {
+func TestDamagedListPreventsNothing(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	tenant := w.Tenant(t, "acme")

@@ -276,7 +276,7 @@ func TestIdleAndAbsoluteLimitsExpire(t *testing.T) {
 	}
 }
 
-func TestOutageIsNoRefusal(t *testing.T) {
+func TestOutageIsNotARefusal(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	tenant := w.Tenant(t, "acme")
@@ -419,9 +419,10 @@ func TestEverySignInHasItsOwnToken(t *testing.T) {
 	}
 }
 
-// TestRightsAreLookedAtAgain where somebody changed them and was stopped before it could announce that; what cannot be
+// TestRightsAreReadAgainWithoutAnAnnouncement where somebody changed them and was stopped before it could announce
+// that; what cannot be
 // looked at meanwhile goes on.
-func TestRightsAreLookedAtAgain(t *testing.T) {
+func TestRightsAreReadAgainWithoutAnAnnouncement(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{Sessions: sessions.Options{Idle: time.Hour}})
 	tenant := w.Tenant(t, "acme")

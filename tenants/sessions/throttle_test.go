@@ -87,7 +87,8 @@ func TestParallelAttemptsCannotPassTheThrottle(t *testing.T) {
 	}
 	wg.Wait()
 	if wrong.Load() < 1 || wrong.Load() > 5 || wrong.Load()+throttled.Load() != 50 {
-		t.Errorf("at %s %d passwords were looked at and %d attempts turned away, want at most 5 and the others", now, wrong.Load(), throttled.Load())
+		t.Errorf("at %s %d passwords were looked at and %d attempts turned away, want at most 5 and the others", now,
+			wrong.Load(), throttled.Load())
 	}
 }
 
@@ -118,8 +119,8 @@ func TestWaitsGrowAndEnd(t *testing.T) {
 	d.waits(t, here, password, time.Second, time.Minute)
 }
 
-// TestStrangersCannotLockAPersonOut: neither one with many attempts nor ten with one each.
-func TestStrangersCannotLockAPersonOut(t *testing.T) {
+// TestOtherAddressesCannotLockAPersonOut: neither one with many attempts nor ten with one each.
+func TestOtherAddressesCannotLockAPersonOut(t *testing.T) {
 	t.Parallel()
 	d := newDoor(t, sessions.Throttle{})
 	d.Clock.Freeze()
@@ -144,9 +145,9 @@ func TestTenWrongPasswordsFromTenAddressesLockNoAdminOut(t *testing.T) {
 	}
 }
 
-// TestAttemptsThatNobodyLookedAtCountNothing: who has the right password and comes while the
+// TestUncheckedAttemptsAreNotCounted: who has the right password and comes while the
 // service is in trouble waits for no longer afterwards; wrong ones before count as they did.
-func TestAttemptsThatNobodyLookedAtCountNothing(t *testing.T) {
+func TestUncheckedAttemptsAreNotCounted(t *testing.T) {
 	t.Parallel()
 	d := newDoor(t, sessions.Throttle{PerAddress: 10, PerPerson: 10})
 	d.Clock.Freeze()
@@ -166,8 +167,8 @@ func TestAttemptsThatNobodyLookedAtCountNothing(t *testing.T) {
 	d.opens(t, "198.51.100.1")
 }
 
-// TestManyAddressesHaveNoEndlessGuesses, and cannot hold up who was there before.
-func TestManyAddressesHaveNoEndlessGuesses(t *testing.T) {
+// TestGuessesFromManyAddressesAreLimited, and cannot hold up who was there before.
+func TestGuessesFromManyAddressesAreLimited(t *testing.T) {
 	t.Parallel()
 	d := newDoor(t, sessions.Throttle{PerPerson: 10})
 	d.Clock.Freeze()
@@ -241,9 +242,9 @@ func TestThrottleSurvivesGarbage(t *testing.T) {
 	d.opens(t, "192.0.2.1")
 }
 
-// TestNobodyVouchesForCallersWithoutAnAddress: they share one name, so a sign-in of one makes the others no familiar
+// TestCallersWithoutAnAddressAreNeverFamiliar: they share one name, so a sign-in of one makes the others no familiar
 // ones.
-func TestNobodyVouchesForCallersWithoutAnAddress(t *testing.T) {
+func TestCallersWithoutAnAddressAreNeverFamiliar(t *testing.T) {
 	t.Parallel()
 	d := newDoor(t, sessions.Throttle{PerPerson: 3})
 	d.Clock.Freeze()

@@ -176,7 +176,8 @@ func (d *Directory) prepare(ctx context.Context, org *Organization) error {
 		if !errors.Is(err, store.ErrForeign) {
 			return err
 		}
-		d.log.WarnContext(ctx, "the number of a new organization belongs to a workspace without an organization; using the next number",
+		d.log.WarnContext(ctx,
+			"the number of a new organization belongs to a workspace without an organization; using the next number",
 			"organization", org.Slug, "number", org.OrgID, "error", err)
 		if try == prepareTries {
 			return fmt.Errorf("%w (after %d numbers; repeat this to continue with the next ones)", err, prepareTries)

@@ -23,7 +23,8 @@ type Ending struct {
 	Documents int64 `json:"documents,omitempty"` // number of documents when erasing began; below 0: not counted
 	Bytes     int64 `json:"bytes,omitempty"`     // size of these documents
 	People    int64 `json:"people,omitempty"`    // erased records of people, roles, teams, service accounts and keys
-	DataKeys  int64 `json:"data_keys,omitempty"` // erased data keys; values encrypted with them, also in backups, are unreadable
+	// DataKeys is the number of erased data keys. Values encrypted with them, also in backups, are unreadable.
+	DataKeys int64 `json:"data_keys,omitempty"`
 	// Places are the backends that held its documents. Overwritten are the places, ControlPlace among them, whose files
 	// and write-ahead logs contain nothing of it any more.
 	Places      []string `json:"places,omitempty"`
@@ -143,8 +144,8 @@ func (d *Directory) remove(
 	}
 	overwritten, err := d.truncateLogs(ctx, org)
 	if err != nil {
-		return nil, false, fmt.Errorf("organization %q is erased, but the write-ahead logs of its files could not be emptied: %w; "+
-			"repeat the command", slug, err)
+		return nil, false, fmt.Errorf("organization %q is erased, but the write-ahead logs of its files "+
+			"could not be emptied: %w; repeat the command", slug, err)
 	}
 	org, err = d.change(ctx, store.Eq("slug", slug), func(o *Organization) error {
 		finished = o.Ending != nil && o.Ending.Erased == 0

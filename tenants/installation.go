@@ -32,7 +32,8 @@ const (
 )
 
 // ErrForeignKeyring: the data was encrypted with another keyring.
-var ErrForeignKeyring = errors.New("the keyring is not the one that the data was encrypted with; give every replica the same keyring file")
+var ErrForeignKeyring = errors.New("the keyring is not the one that the data was encrypted with; " +
+	"give every replica the same keyring file")
 
 // InUse reports whether a control workspace holds data that belong to a keyring.
 func (k Kinds) InUse(ctx context.Context, control *store.Workspace) (bool, error) {
@@ -64,7 +65,8 @@ func (k Kinds) Claimed(ctx context.Context, control *store.Workspace) (bool, err
 }
 
 // ErrLostControl: the control data of this installation are missing, or were replaced by those of another.
-var ErrLostControl = errors.New("the control data of this installation are missing; restore them and restart the gateway")
+var ErrLostControl = errors.New("the control data of this installation are missing; " +
+	"restore them and restart the gateway")
 
 // Installed returns ErrLostControl if the control data are not, or no longer, those of the installation. Other error:
 // store.ErrUnavailable.

@@ -109,8 +109,8 @@ type claim struct {
 	asked time.Time // when it was last found valid
 }
 
-var errArrived = fmt.Errorf("%w, and everything is copied: the next write completes the move; repeat the command to complete it now",
-	ErrMoving)
+var errArrived = fmt.Errorf("%w, and everything is copied: the next write completes the move; "+
+	"repeat the command to complete it now", ErrMoving)
 
 var errTakenOver = fmt.Errorf("%w by another command now, or the move has ended", ErrMoving)
 
@@ -375,7 +375,8 @@ func (m *mover) awaitStableControl(ctx context.Context) (elected time.Time, err 
 		return elected, nil
 	}
 	known := time.Since(elected).Round(time.Second)
-	m.progress(MoveProgress{Step: "waiting", Note: fmt.Sprintf("the server of the control data has been known for only %s", known)})
+	note := fmt.Sprintf("the server of the control data has been known for only %s", known)
+	m.progress(MoveProgress{Step: "waiting", Note: note})
 	if err := sleep(ctx, left); err != nil {
 		return elected, err
 	}

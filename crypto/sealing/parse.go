@@ -52,7 +52,8 @@ func refuse(reason Reason, format string, args ...any) error {
 	return &KeyError{Reason: reason, text: fmt.Sprintf(format, args...)}
 }
 
-const expected = "expected an RSA public key (SubjectPublicKeyInfo, DER or PEM, 2048 to 4096 bits) or 32 bytes X25519, in base64"
+const expected = "expected an RSA public key (SubjectPublicKeyInfo, DER or PEM, 2048 to 4096 bits) " +
+	"or 32 bytes X25519, in base64"
 
 // ParsePublicKey parses a public key: an RSA SubjectPublicKeyInfo as PEM, or the base64 of its PEM, of its DER or of 32
 // raw
@@ -170,7 +171,8 @@ func checkLabel(label string) error {
 }
 
 func refusePrivate() error {
-	return refuse(ReasonPrivateKey, "this is a private key, which must not be sent to anyone and should now be replaced; %s", expected)
+	return refuse(ReasonPrivateKey,
+		"this is a private key, which must not be sent to anyone and should now be replaced; %s", expected)
 }
 
 func refuseCertificate() error {

@@ -89,7 +89,8 @@ func ParseTransferKey(text string) (*PrivateKey, error) {
 func ParseTransferPublicKey(text string) (*PublicKey, error) {
 	text = strings.TrimSpace(text)
 	if strings.HasPrefix(text, privatePrefix) {
-		return nil, fmt.Errorf("%w for sealing values: it is the private half, which must stay where values are opened; give the file of the public half", ErrTransferKey)
+		return nil, fmt.Errorf("%w for sealing values: it is the private half, which must stay where values are opened; "+
+			"give the file of the public half", ErrTransferKey)
 	}
 	raw, ok := transferBytes(text, publicPrefix)
 	if !ok {

@@ -100,7 +100,8 @@ func newRSA(key *rsa.PublicKey, der []byte) (*PublicKey, error) {
 	case key.N.Bit(0) == 0:
 		return nil, refuse(ReasonModulus, "the RSA modulus is even; expected the product of two odd primes")
 	case key.E < 3 || key.E > maxExponent || key.E%2 == 0:
-		return nil, refuse(ReasonExponent, "the RSA public exponent is %d; expected an odd number from 3 to %d, such as 65537", key.E, maxExponent)
+		return nil, refuse(ReasonExponent,
+			"the RSA public exponent is %d; expected an odd number from 3 to %d, such as 65537", key.E, maxExponent)
 	}
 	return &PublicKey{rsa: key, id: keyID(der)}, nil
 }
@@ -117,7 +118,8 @@ func newX25519(raw []byte) (*PublicKey, error) {
 	// A point of low order gives an all-zero secret with every private key, so anyone could decrypt the value. ECDH
 	// reports it as an error.
 	if _, err := probe.ECDH(point); err != nil {
-		return nil, refuse(ReasonLowOrder, "the X25519 key is all zeros or another point of low order, which protects nothing; expected a generated public key")
+		return nil, refuse(ReasonLowOrder, "the X25519 key is all zeros or another point of low order, which protects nothing; "+
+			"expected a generated public key")
 	}
 	return &PublicKey{x25519: [x25519Size]byte(raw), id: keyID(raw)}, nil
 }

@@ -119,13 +119,15 @@ func IssueShare(signer Signer, share Share) (string, error) {
 		return "", fmt.Errorf("issue a share token: %w", err)
 	}
 	if len(text) > MaxShareToken {
-		return "", fmt.Errorf("issue a share token: it would have %d bytes, at most %d are allowed; send fewer or shorter parameters", len(text), MaxShareToken)
+		return "", fmt.Errorf("issue a share token: it would have %d bytes, at most %d are allowed; "+
+			"send fewer or shorter parameters", len(text), MaxShareToken)
 	}
 	// An issued token must be accepted later, but a parameter can marshal to JSON that the strict parser refuses, such
 	// as an object with duplicate names.
 	keys := func(string) ([]byte, bool) { return signer.Key, true }
 	if _, err := VerifyShare(keys, text, share.Organization, share.Report, share.IssuedAt); err != nil {
-		return "", errors.New("issue a share token: the parameters cannot be represented; expected plain JSON values, nested at most 32 deep")
+		return "", errors.New("issue a share token: the parameters cannot be represented; " +
+			"expected plain JSON values, nested at most 32 deep")
 	}
 	return text, nil
 }

@@ -191,7 +191,9 @@ func (a *Announcer) drain(ctx context.Context) {
 		cancel()
 		if err != nil {
 			a.counts.failed.Add(1)
-			a.log.DebugContext(ctx, "a change of organizations could not be announced; it takes effect in other replicas within a second", "error", err)
+			a.log.DebugContext(ctx,
+				"a change of organizations could not be announced; it takes effect in other replicas within a second",
+				"error", err)
 			continue
 		}
 		a.counts.published.Add(1)

@@ -34,7 +34,8 @@ func (a *Announcer) subscribe(ctx context.Context) {
 			return
 		}
 		if !warned {
-			a.log.WarnContext(ctx, "the subscription to Redis failed: changes made by other replicas take up to a second to take effect",
+			a.log.WarnContext(ctx,
+				"the subscription to Redis failed: changes made by other replicas take up to a second to take effect",
 				"error", err)
 			warned = true
 		}

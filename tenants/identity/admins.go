@@ -21,13 +21,16 @@ func (u *User) ActiveAdmin() bool { return u.Active && u.IsAdmin() }
 
 // LastAdmin returns the fault of a change that would remove that user as the last active administrator.
 func LastAdmin(uid int64) (out fault.List) {
-	out.Add("roles", fault.Forbidden, "user %d is the organization's last active administrator; make somebody else one first", uid)
+	out.Add("roles", fault.Forbidden,
+		"user %d is the organization's last active administrator; make somebody else one first", uid)
 	return out
 }
 
 // KeepAdmin runs write, which stores the user of that number as an inactive user or without the role admin, over the
 // revision read before. If the user is an active administrator, the guarantee of keepAdmin applies.
-func KeepAdmin(ctx context.Context, dir *tenants.Directory, kinds Kinds, t *tenants.Tenant, uid int64, now time.Time, write func() error) error {
+func KeepAdmin(
+	ctx context.Context, dir *tenants.Directory, kinds Kinds, t *tenants.Tenant, uid int64, now time.Time, write func() error,
+) error {
 	u, err := kinds.Users.In(t.People()).First(ctx, store.Query{Filter: store.Eq("uid", uid)})
 	switch {
 	case err != nil:
@@ -42,7 +45,9 @@ func KeepAdmin(ctx context.Context, dir *tenants.Directory, kinds Kinds, t *tena
 // user in the organization's record, by compare-and-set, before it looks for other administrators and writes. Of
 // concurrent changes on any replicas that together would remove all administrators, at least one is therefore refused.
 // Errors: *fault.Error, those of write, store.ErrConflict, store.ErrUnavailable.
-func keepAdmin(ctx context.Context, dir *tenants.Directory, kinds Kinds, t *tenants.Tenant, uid int64, now time.Time, write func() error) error {
+func keepAdmin(
+	ctx context.Context, dir *tenants.Directory, kinds Kinds, t *tenants.Tenant, uid int64, now time.Time, write func() error,
+) error {
 	users := kinds.Users.In(t.People())
 	note := tenants.Leaving{ID: rand.Text(), UID: uid, Until: now.Add(leavingTimeout).UnixMilli()}
 	err := dir.ChangeLeaving(ctx, t.Org.OrgID, func(leaving []tenants.Leaving) ([]tenants.Leaving, error) {

@@ -39,8 +39,9 @@ type User struct {
 	Teams       []string             `json:"teams,omitempty" rule:"max=1000 format=id ref=team" doc:"Teams whose records the user sees, all where empty." ask:"Teams|Whose records the person sees; all where none is chosen."` // empty: not limited to teams
 	Active      bool                 `json:"active" use:"filter" doc:"Whether the user may sign in." ask:"May sign in" example:"true"`
 
-	PasswordHash      string `json:"password_hash,omitempty" use:"local"`
-	PasswordRev       int64  `json:"password_rev" use:"local"` // grows with every change of the password and by Invalidate; sessions of another revision are void
+	PasswordHash string `json:"password_hash,omitempty" use:"local"`
+	// PasswordRev grows with every change of the password, and by Invalidate. Sessions of another revision are void.
+	PasswordRev       int64  `json:"password_rev" use:"local"`
 	PasswordChangedAt int64  `json:"password_changed_at,omitempty" use:"local"`
 	InviteHash        string `json:"invite_hash,omitempty" rule:"unique" use:"local"`
 	InviteExpiresAt   int64  `json:"invite_expires_at,omitempty" use:"local"`
@@ -50,8 +51,10 @@ type User struct {
 
 	Invitation *Invitation `json:"-"` // returned once, to the caller that creates or invites the user
 
-	SignedOut    []SignOut `json:"signed_out,omitempty" use:"local"`
-	SessionsFrom int64     `json:"sessions_from,omitempty" use:"local"` // Unix milliseconds; sessions started earlier have ended
+	SignedOut []SignOut `json:"signed_out,omitempty" use:"local"`
+	// SessionsFrom, in Unix milliseconds, is the start of the oldest valid session: sessions started earlier have
+	// ended.
+	SessionsFrom int64 `json:"sessions_from,omitempty" use:"local"`
 }
 
 // Role is a named set of permissions.
@@ -95,10 +98,12 @@ func NewKinds() (k Kinds) {
 		Spec: store.Spec{
 			Name: "users", Partition: true,
 			Indexes: []store.Index{
-				{Fields: []string{"name"}}, {Fields: []string{"email"}}, {Fields: []string{"created_at"}}, {Fields: []string{"roles"}},
+				{Fields: []string{"name"}}, {Fields: []string{"email"}},
+				{Fields: []string{"created_at"}}, {Fields: []string{"roles"}},
 			},
 			Access: []store.Access{
-				{Sort: []string{"uid"}}, {Sort: []string{"name"}}, {Sort: []string{"email"}}, {Sort: []string{"created_at"}}, {Where: []string{"roles"}},
+				{Sort: []string{"uid"}}, {Sort: []string{"name"}}, {Sort: []string{"email"}},
+				{Sort: []string{"created_at"}}, {Where: []string{"roles"}},
 			},
 		},
 		Preset: func(u *User) { u.Active = true },
@@ -142,14 +147,16 @@ func checkRole(c *record.Checking, r *Role) {
 	given := len(r.Permissions)
 	r.Permissions = checkPermissions(c.Errs, r.Permissions)
 	if r.Name == AdminRole {
-		if given > 0 && len(r.Permissions) < len(tenants.AllPermissions()) || !slices.Contains([]string{"", AdminRole, AdminLabel}, r.Label) {
+		narrowed := given > 0 && len(r.Permissions) < len(tenants.AllPermissions())
+		if narrowed || !slices.Contains([]string{"", AdminRole, AdminLabel}, r.Label) {
 			c.Errs.Add("name", fault.Forbidden, "the role %s is built in and cannot be changed", AdminRole)
 		}
 		c.Keep = true
 		return
 	}
 	if !roleName.MatchString(r.Name) {
-		c.Errs.Add("name", fault.Format, "the name of a role has 1 to 64 characters of a-z, 0-9, _ and -, and starts with a letter")
+		c.Errs.Add("name", fault.Format,
+			"the name of a role has 1 to 64 characters of a-z, 0-9, _ and -, and starts with a letter")
 	}
 	r.Label = cmp.Or(r.Label, r.Name)
 }
@@ -168,7 +175,8 @@ func numberUsers(ctx context.Context, ws *store.Workspace, users []*User) error 
 		return err
 	}
 	if missing > 0 && last > lastUID {
-		return fault.One("id", fault.Range, "the numbers of users are used up; give one that is free, from 1 to %d", int64(MaxUID))
+		return fault.One("id", fault.Range, "the numbers of users are used up; give one that is free, from 1 to %d",
+			int64(MaxUID))
 	}
 	for _, u := range users {
 		if u.UID == 0 {

@@ -63,7 +63,9 @@ func (s *Service) DeleteRole(ctx context.Context, t *tenants.Tenant, r *Role) er
 	if r.Name == AdminRole {
 		return fault.One("name", fault.Forbidden, "the role %s is built in and cannot be deleted", AdminRole)
 	}
-	return remove(ctx, s, t, s.kinds.Roles, r, func() error { return s.refuseHeld(ctx, t, r.Name, "take it from them first") })
+	return remove(ctx, s, t, s.kinds.Roles, r, func() error {
+		return s.refuseHeld(ctx, t, r.Name, "take it from them first")
+	})
 }
 
 // refuseHeld returns an error if users hold the role. Errors: *fault.Error, store.ErrUnavailable.

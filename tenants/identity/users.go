@@ -35,7 +35,8 @@ type NewUser struct {
 func (s *Service) CreateUser(ctx context.Context, t *tenants.Tenant, n NewUser) (*User, error) {
 	b := t.People().Batch()
 	u := &User{
-		UID: n.UID, Name: n.Name, Email: n.Email, Roles: n.Roles, Permissions: n.Permissions, Teams: n.Teams, Active: !n.Inactive,
+		UID: n.UID, Name: n.Name, Email: n.Email, Active: !n.Inactive,
+		Roles: n.Roles, Permissions: n.Permissions, Teams: n.Teams,
 	}
 	if err := s.validate(ctx, t, &b.Preconditions, s.kinds.Users.Resource, u, nil); err != nil {
 		return nil, fmt.Errorf("create a user: %w", err)
@@ -115,7 +116,8 @@ func (s *Service) UpdateUser(
 ) (*User, error) {
 	return s.revise(ctx, t, uid, func(need *store.Preconditions, u *User) error {
 		edited := *u
-		edited.Roles, edited.Permissions, edited.Teams = slices.Clone(u.Roles), slices.Clone(u.Permissions), slices.Clone(u.Teams)
+		edited.Roles, edited.Teams = slices.Clone(u.Roles), slices.Clone(u.Teams)
+		edited.Permissions = slices.Clone(u.Permissions)
 		if err := change(&edited); err != nil {
 			return err
 		}

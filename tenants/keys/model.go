@@ -51,7 +51,7 @@ type Key struct {
 	Needed      []tenants.Permission `json:"needed,omitempty"`                        // permissions that calls have needed since then
 	Limits      rate.Pair            `json:"limits,omitzero"`                         // of the key; zero: the organization's for keys
 	Visitors    rate.Pair            `json:"visitors,omitzero"`                       // of each address that presents a browser key; zero: the organization's
-	ProofOfWork int                  `json:"proof_of_work,omitempty"`                 // bits that a browser key asks for a submission; 0: none
+	ProofOfWork int                  `json:"proof_of_work,omitempty"`                 // bits of work that a browser key requires for a submission; 0: none
 }
 
 // Kinds are the record kinds of this package. They belong to the control workspace, partitioned by organization, and
@@ -68,10 +68,12 @@ func NewKinds() Kinds {
 		Spec: store.Spec{
 			Name: "keys", Partition: true,
 			Indexes: []store.Index{
-				{Fields: []string{"account_id"}}, {Fields: []string{"name"}}, {Fields: []string{"created_at"}}, {Fields: []string{"older_hashes"}},
+				{Fields: []string{"account_id"}}, {Fields: []string{"name"}},
+				{Fields: []string{"created_at"}}, {Fields: []string{"older_hashes"}},
 			},
 			Access: []store.Access{
-				{Where: []string{"account_id"}}, {Where: []string{"name"}}, {Where: []string{"older_hashes"}}, {Sort: []string{"created_at"}},
+				{Where: []string{"account_id"}}, {Where: []string{"name"}},
+				{Where: []string{"older_hashes"}}, {Sort: []string{"created_at"}},
 			},
 		},
 	}), record.Must(record.Options[Rights]{
@@ -260,7 +262,9 @@ func (s *Service) Issue(ctx context.Context, t *tenants.Tenant, n NewKey) (*Issu
 
 // checkHeld notes permissions and teams that the account lacks: a key can only narrow the rights of its account.
 func checkHeld(faults *fault.List, a *identity.Account, permissions []tenants.Permission, teams []string) {
-	lacking := slices.DeleteFunc(slices.Clone(permissions), func(p tenants.Permission) bool { return slices.Contains(a.Permissions, p) })
+	lacking := slices.DeleteFunc(slices.Clone(permissions), func(p tenants.Permission) bool {
+		return slices.Contains(a.Permissions, p)
+	})
 	if len(lacking) > 0 {
 		has := "no permissions"
 		if len(a.Permissions) > 0 {
@@ -458,10 +462,12 @@ func (k *Key) Covers(other *Key) error {
 			texts.Time(k.ExpiresAt))
 	}
 	if wider(k.Permissions, other.Permissions) {
-		faults.Add("permissions", fault.Forbidden, "the calling key is narrowed to %s, and the other key must name some of these", identity.JoinPermissions(k.Permissions))
+		faults.Add("permissions", fault.Forbidden, "the calling key is narrowed to %s, and the other key must name some of these",
+			identity.JoinPermissions(k.Permissions))
 	}
 	if wider(k.Teams, other.Teams) {
-		faults.Add("teams", fault.Forbidden, "the calling key is narrowed to the teams %s, and the other key must name some of these", strings.Join(k.Teams, ", "))
+		faults.Add("teams", fault.Forbidden,
+			"the calling key is narrowed to the teams %s, and the other key must name some of these", strings.Join(k.Teams, ", "))
 	}
 	own, err := prefixes(k.AllowIPs)
 	wanted, otherErr := prefixes(other.AllowIPs)

@@ -245,7 +245,9 @@ func (l *Limiter) decide(ctx context.Context, rules []rule) (_ Decision, fellBac
 	}
 	if l.shared != nil {
 		if ask, probe := l.tryRedis(); ask {
-			v, err := withTimeout(ctx, l.timeout, func(ctx context.Context) (verdict, error) { return l.shared.decide(ctx, rules) })
+			v, err := withTimeout(ctx, l.timeout, func(ctx context.Context) (verdict, error) {
+				return l.shared.decide(ctx, rules)
+			})
 			if err == nil {
 				if probe {
 					l.redisRecovered(ctx)

@@ -58,8 +58,10 @@ type Decision struct {
 	// Limit is the tightest limit of the request: the one with the longest wait if the request is refused, otherwise
 	// the one with the fewest requests left. Zero: there is none. For an Anonymous caller it is always that of the
 	// address, because the organization's limits are not disclosed.
-	Limit     rate.Limit
-	Name      string        // of the limit that refused the request, otherwise of Limit, such as "organization quota"; "": no limit
+	Limit rate.Limit
+	// Name is that of the limit that refused the request, otherwise that of Limit, such as "organization quota"; "": no
+	// limit.
+	Name      string
 	Remaining int64         // requests that Limit admits at once
 	Reset     time.Duration // until Limit is unused again
 	Wait      time.Duration // until a refused request would be admitted; 0: not refused, or not disclosed

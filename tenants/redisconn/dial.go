@@ -21,7 +21,8 @@ func (dialHook) DialHook(next redis.DialHook) redis.DialHook {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := next(ctx, network, addr)
 		if errors.Is(err, redis.Nil) {
-			err = &unreachableError{"connecting to Redis: the sentinels do not know the master; compare redis.master_name with theirs: " + err.Error()}
+			err = &unreachableError{"connecting to Redis: the sentinels do not know the master; " +
+				"compare redis.master_name with theirs: " + err.Error()}
 		}
 		return conn, err
 	}

@@ -149,19 +149,22 @@ func (v *Vault) read(ctx context.Context, at Place, name, field string, given an
 	case encrypted && isKept:
 		opened, err := v.Open(ctx, at, name, kept)
 		if err != nil && !errors.Is(err, fields.ErrCorrupt) {
-			errs.Add(field, fault.Unavailable, "%s could not be checked, because the organization's keys cannot be read now; try again later", field)
+			errs.Add(field, fault.Unavailable,
+				"%s could not be checked, because the organization's keys cannot be read now; try again later", field)
 		} else if err != nil {
-			errs.Add(field, "format", "%s holds a value that was not encrypted for this field of this record in this organization, or whose key is gone; "+
-				"such values import only where they were exported: export with --secrets to move them", field)
+			errs.Add(field, "format", "%s holds a value that was not encrypted for this field of this record in this organization, "+
+				"or whose key is gone; such values import only where they were exported: export with --secrets to move them", field)
 		}
 		return Value{plain: opened.Reveal(), sealed: kept, record: at.Record}, err == nil
 	case encrypted && v.OpenWith == nil:
-		errs.Add(field, "format", "%s holds a value that is sealed to a transfer key: give the private half of that key with --secrets", field)
+		errs.Add(field, "format",
+			"%s holds a value that is sealed to a transfer key: give the private half of that key with --secrets", field)
 		return Value{}, false
 	case encrypted:
 		opened, err := v.OpenWith.OpenFor(carriedContext(at, name), carried)
 		if err != nil {
-			errs.Add(field, "format", "%s holds a value that was not sealed for this field of this record to the key given with --secrets (%s)",
+			errs.Add(field, "format",
+				"%s holds a value that was not sealed for this field of this record to the key given with --secrets (%s)",
 				field, v.OpenWith.Public().KeyID()[:16])
 		}
 		if len(opened) == 0 {

@@ -56,9 +56,11 @@ type Service struct {
 // NewService returns a Service.
 func NewService(o Options) *Service {
 	s := &Service{
-		dir: o.Directory, people: o.People, redis: o.Redis, now: o.Now, idle: o.Idle, absolute: o.Absolute, throttle: o.Throttle.withDefaults(),
+		dir: o.Directory, people: o.People, redis: o.Redis, now: o.Now,
+		idle: o.Idle, absolute: o.Absolute, throttle: o.Throttle.withDefaults(),
+		attempts: redisconn.NewScript(attemptScript), refunds: redisconn.NewScript(refundScript),
+		undos: redisconn.NewScript(undoScript),
 	}
-	s.attempts, s.refunds, s.undos = redisconn.NewScript(attemptScript), redisconn.NewScript(refundScript), redisconn.NewScript(undoScript)
 	if s.now == nil {
 		s.now = time.Now
 	}
@@ -154,7 +156,8 @@ func (s *Service) Start(
 	now := s.now()
 	v := record{
 		Version: sessionVersion, Hash: hash, UserID: u.UID, PasswordRev: u.PasswordRev,
-		StartedAt: max(now.UnixMilli(), u.SessionsFrom), // otherwise it could count as ended, if another server's clock is ahead
+		// Not before SessionsFrom, which the clock of another server may have set ahead of this one's.
+		StartedAt: max(now.UnixMilli(), u.SessionsFrom),
 		ExpiresAt: now.Add(s.absolute).UnixMilli(),
 		Address:   from.Address, Browser: strings.ToValidUTF8(from.Browser[:min(len(from.Browser), maxBrowser)], ""),
 	}
@@ -171,7 +174,8 @@ func (s *Service) Start(
 
 func (v *record) session() Session {
 	return Session{
-		ID: v.Hash[:idLength], UserID: v.UserID, StartedAt: time.UnixMilli(v.StartedAt), ExpiresAt: time.UnixMilli(v.ExpiresAt), From: From{v.Address, v.Browser},
+		ID: v.Hash[:idLength], UserID: v.UserID, From: From{v.Address, v.Browser},
+		StartedAt: time.UnixMilli(v.StartedAt), ExpiresAt: time.UnixMilli(v.ExpiresAt),
 	}
 }
 

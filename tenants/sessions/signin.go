@@ -49,7 +49,9 @@ func (s *Service) SignIn(
 func (s *Service) AcceptInvite(
 	ctx context.Context, t *tenants.Tenant, token string, password secret.String, remote netip.Addr,
 ) (*identity.User, error) {
-	return s.byLink(ctx, t, remote, func() (*identity.User, error) { return s.people.AcceptInvite(ctx, t, token, password) })
+	return s.byLink(ctx, t, remote, func() (*identity.User, error) {
+		return s.people.AcceptInvite(ctx, t, token, password)
+	})
 }
 
 // UseLink is identity.Service.UseSignInLink, counted like AcceptInvite. Further errors: as AcceptInvite.

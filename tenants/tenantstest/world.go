@@ -111,7 +111,8 @@ func (w *World) declare(t testing.TB, leases store.Leases, more []*store.Spec) {
 		more)
 	other := enginetest.OpenSQLite(t, t.TempDir())
 	w.Store = store.New(store.Options{
-		Engine: w.Engine, Backends: map[string]driver.Engine{OtherBackend: other}, Control: control, Tenant: []*store.Spec{w.Kinds.Things.Spec()}, Leases: leases,
+		Engine: w.Engine, Backends: map[string]driver.Engine{OtherBackend: other},
+		Control: control, Tenant: []*store.Spec{w.Kinds.Things.Spec()}, Leases: leases,
 	})
 }
 
@@ -160,7 +161,8 @@ func (w *World) Second(t testing.TB, o Options) {
 		t.Fatal(err)
 	}
 	w.Directory, err = tenants.NewDirectory(t.Context(), tenants.DirectoryOptions{
-		Store: w.Store, Kinds: w.Kinds.Organizations, Keyring: w.Keyring, BaseDomain: o.BaseDomain, Now: w.Clock.Now, Grace: o.Grace,
+		Store: w.Store, Kinds: w.Kinds.Organizations, Keyring: w.Keyring,
+		BaseDomain: o.BaseDomain, Now: w.Clock.Now, Grace: o.Grace,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -168,9 +170,11 @@ func (w *World) Second(t testing.TB, o Options) {
 	w.People = identity.NewService(identity.Options{Directory: w.Directory, Kinds: w.Kinds.People, Passwords: hasher,
 		Now: w.Clock.Now})
 	w.Keys = keys.NewService(keys.Options{
-		Directory: w.Directory, Kinds: w.Kinds.Keys, People: w.People, Redis: redisconn.Of(w.Redis), Now: w.Clock.Now, Grace: o.Grace,
+		Directory: w.Directory, Kinds: w.Kinds.Keys, People: w.People,
+		Redis: redisconn.Of(w.Redis), Now: w.Clock.Now, Grace: o.Grace,
 	})
-	o.Sessions.Directory, o.Sessions.People, o.Sessions.Redis, o.Sessions.Now = w.Directory, w.People, redisconn.Of(w.Redis), w.Clock.Now
+	o.Sessions.Directory, o.Sessions.People = w.Directory, w.People
+	o.Sessions.Redis, o.Sessions.Now = redisconn.Of(w.Redis), w.Clock.Now
 	w.Sessions = sessions.NewService(o.Sessions)
 }
 

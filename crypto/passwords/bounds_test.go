@@ -90,8 +90,8 @@ func TestWaitingEndsWithTheContext(t *testing.T) {
 	})
 }
 
-// TestFloodOfOnePartyDelaysNoOther: another waits for one computation and not for the flood,
-// finds a place where the flood has them all, and keeps it. Each party gets the same share.
+// TestFloodOfOnePartyDelaysNoOther checks that another party waits for one computation at most, gets a place in a full
+// queue, and keeps it, and that each party gets the same share.
 func TestFloodOfOnePartyDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

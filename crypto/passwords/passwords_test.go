@@ -53,9 +53,8 @@ func TestHashThenVerify(t *testing.T) {
 	}
 }
 
-// TestUnicodeFormsAreEquivalent: a password is the same in both forms in which keyboards send it, and one that was
-// hashed as it was typed
-// goes on.
+// TestUnicodeFormsAreEquivalent checks that a password matches in both Unicode forms that keyboards send, and that
+// hashes of the form that was typed still match.
 func TestUnicodeFormsAreEquivalent(t *testing.T) {
 	t.Parallel()
 	h := newHasher(t, passwords.Options{})

@@ -207,7 +207,7 @@ func TestChangesMissedDuringAnOutageAreNotTrusted(t *testing.T) {
 	until(t, "announcements arrive again", func() bool { return resolves(t, second, "acme") })
 }
 
-// TestSilentRedisConnectionIsDropped covers a connection that is open and says nothing.
+// TestSilentRedisConnectionIsDropped covers a connection that is open but silent.
 func TestSilentRedisConnectionIsDropped(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -358,8 +358,7 @@ func (h held) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// TestCloseLetsTheMessageUnderWayEnd: its organizations are no longer pending, so a message
-// that Close cut off would be sent by nobody.
+// TestCloseLetsTheMessageUnderWayEnd checks that Close does not cut off a message, whose changes are no longer pending.
 func TestCloseLetsTheMessageUnderWayEnd(t *testing.T) {
 	t.Parallel()
 	server, err := localredis.Start()

@@ -56,7 +56,8 @@ func TestFlightIsBoundedForEach(t *testing.T) {
 	}
 }
 
-// TestFlightWaits: who finds no room gets the next, and of organizations that which has least.
+// TestFlightWaits checks that waiting loads get the room that becomes free, beginning with the organization that uses
+// the least.
 func TestFlightWaits(t *testing.T) {
 	t.Parallel()
 	f := NewFlight(64) // 48 for those who have some already
@@ -99,7 +100,7 @@ func TestFlightWaits(t *testing.T) {
 	}
 }
 
-// TestFlightNeverExceeds has a crowd come and go, give up and wait.
+// TestFlightNeverExceeds has many loads enter, leave, wait and give up.
 func TestFlightNeverExceeds(t *testing.T) {
 	t.Parallel()
 	f := NewFlight(40)

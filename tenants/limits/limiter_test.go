@@ -100,8 +100,8 @@ func TestLimiterParts(t *testing.T) {
 	})
 }
 
-// TestVisitorsOfAKeyAreLimitedSeparately holds that a visitor who uses up one visitor's share leaves the key to the
-// others.
+// TestVisitorsOfAKeyAreLimitedSeparately checks that a visitor who uses up the limit of one visitor leaves the key to
+// the others.
 func TestVisitorsOfAKeyAreLimitedSeparately(t *testing.T) {
 	t.Parallel()
 	test := func(t *testing.T, l *Limiter) {
@@ -142,8 +142,8 @@ func TestVisitorsOfAKeyAreLimitedSeparately(t *testing.T) {
 	})
 }
 
-// TestReplicasCountTogether has two limiters, as two replicas have, admit no more between
-// them than one limit does.
+// TestReplicasCountTogether checks that two limiters, like those of two replicas, together admit no more than one limit
+// allows.
 func TestReplicasCountTogether(t *testing.T) {
 	t.Parallel()
 	onRedis(t, func(t *testing.T, client redis.UniversalClient) {
@@ -322,7 +322,7 @@ func TestLimitsWithRedisGoneAndBack(t *testing.T) {
 	}
 }
 
-// TestOneRequestProbesRedisAfterAPause: while Redis is away no more than one request at a time waits for it.
+// TestOneRequestProbesRedisAfterAPause checks that at most one request at a time waits for Redis during an outage.
 func TestOneRequestProbesRedisAfterAPause(t *testing.T) {
 	t.Parallel()
 	client := inProcess(t)
@@ -415,8 +415,8 @@ func TestLocalIsBounded(t *testing.T) {
 	}
 }
 
-// TestAnonymousCountersEvictNobody holds that counters of addresses without end, also of the largest networks one
-// party has, and of host names without end are bounded and cost a key none of its count.
+// TestAnonymousCountersEvictNobody checks that counters of unlimited addresses and host names are bounded, and do not
+// evict the counter of a key.
 func TestAnonymousCountersEvictNobody(t *testing.T) {
 	t.Parallel()
 	l := New(Options{Defaults: rate.Set{Organization: rate.Pair{Quota: mustParse(t, "100000000/d")}, Key: rate.Pair{Quota: mustParse(t, "3/d")}, Address: rate.Pair{Rate: mustParse(t, "5/s")}}})
@@ -456,8 +456,8 @@ func TestNetwork(t *testing.T) {
 	}
 }
 
-// TestAddressesAreLimitedSeparately holds that an address uses up its own limit, that a few do not use up the limit
-// of all, and that all together leave the organization's own callers theirs.
+// TestAddressesAreLimitedSeparately checks that an address uses up only its own limit, that a few addresses do not use
+// up the limit of all, and that all together leave the organization's own callers their half.
 func TestAddressesAreLimitedSeparately(t *testing.T) {
 	t.Parallel()
 	test := func(t *testing.T, l *Limiter) {

@@ -19,8 +19,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// M: what was encrypted for one field of one record is taken there and nowhere else, however
-// it travels.
+// TestVault_TakesOnlyValuesOfThePlace checks that a value encrypted for one field of one record is accepted only there,
+// in whichever form it is carried.
 func TestVault_TakesOnlyValuesOfThePlace(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
@@ -112,7 +112,8 @@ func (silent) DataKeys(context.Context, *tenants.Tenant, string) (*tenants.DataK
 	return nil, store.ErrUnavailable
 }
 
-// TestVault_OutageIsNotARefusal: what cannot be opened now may well have been made for the place.
+// TestVault_OutageIsNotARefusal checks that a value which cannot be opened during an outage is not reported as
+// encrypted for another place.
 func TestVault_OutageIsNotARefusal(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
@@ -135,8 +136,8 @@ func TestVault_OutageIsNotARefusal(t *testing.T) {
 	}
 }
 
-// TestVault_KeptForAnotherRecord covers a value that is kept for one record and stored with another, as an import does
-// that finds the record by another field than its identifier: it is encrypted anew for where it is stored.
+// TestVault_KeptForAnotherRecord covers a value encrypted for one record and stored in another, as when an import finds
+// the record by another field than its ID: the value is encrypted again for the record that stores it.
 func TestVault_KeptForAnotherRecord(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})

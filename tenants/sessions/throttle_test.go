@@ -92,8 +92,8 @@ func TestParallelAttemptsCannotPassTheThrottle(t *testing.T) {
 	}
 }
 
-// TestWaitsGrowAndEnd: each wrong password doubles the wait, up to a minute; asking meanwhile
-// prolongs nothing, and the right one ends it all.
+// TestWaitsGrowAndEnd checks that each wrong password doubles the wait, up to a minute, that attempts during a wait do
+// not prolong it, and that the right password resets it.
 func TestWaitsGrowAndEnd(t *testing.T) {
 	t.Parallel()
 	d := newDoor(t, sessions.Throttle{})
@@ -119,7 +119,7 @@ func TestWaitsGrowAndEnd(t *testing.T) {
 	d.waits(t, here, password, time.Second, time.Minute)
 }
 
-// TestOtherAddressesCannotLockAPersonOut: neither one with many attempts nor ten with one each.
+// TestOtherAddressesCannotLockAPersonOut covers one address with many attempts, and ten addresses with one each.
 func TestOtherAddressesCannotLockAPersonOut(t *testing.T) {
 	t.Parallel()
 	d := newDoor(t, sessions.Throttle{})
@@ -145,8 +145,8 @@ func TestTenWrongPasswordsFromTenAddressesLockNoAdminOut(t *testing.T) {
 	}
 }
 
-// TestUncheckedAttemptsAreNotCounted: who has the right password and comes while the
-// service is in trouble waits for no longer afterwards; wrong ones before count as they did.
+// TestUncheckedAttemptsAreNotCounted checks that attempts during an outage cause no wait afterwards, while earlier
+// wrong ones still count.
 func TestUncheckedAttemptsAreNotCounted(t *testing.T) {
 	t.Parallel()
 	d := newDoor(t, sessions.Throttle{PerAddress: 10, PerPerson: 10})
@@ -167,7 +167,8 @@ func TestUncheckedAttemptsAreNotCounted(t *testing.T) {
 	d.opens(t, "198.51.100.1")
 }
 
-// TestGuessesFromManyAddressesAreLimited, and cannot hold up who was there before.
+// TestGuessesFromManyAddressesAreLimited checks that guesses from many addresses are limited, and do not delay a
+// familiar address.
 func TestGuessesFromManyAddressesAreLimited(t *testing.T) {
 	t.Parallel()
 	d := newDoor(t, sessions.Throttle{PerPerson: 10})
@@ -242,8 +243,8 @@ func TestThrottleSurvivesGarbage(t *testing.T) {
 	d.opens(t, "192.0.2.1")
 }
 
-// TestCallersWithoutAnAddressAreNeverFamiliar: they share one name, so a sign-in of one makes the others no familiar
-// ones.
+// TestCallersWithoutAnAddressAreNeverFamiliar checks that a sign-in without an address makes no other caller without an
+// address familiar.
 func TestCallersWithoutAnAddressAreNeverFamiliar(t *testing.T) {
 	t.Parallel()
 	d := newDoor(t, sessions.Throttle{PerPerson: 3})

@@ -88,7 +88,7 @@ func TestLimiterParts(t *testing.T) {
 		l := New(Options{Defaults: defaults})
 		test(t, l)
 		if l.Local() != 0 {
-			t.Error("counting here by design is told as an outage")
+			t.Error("counting locally without Redis is logged as an outage")
 		}
 	})
 	onRedis(t, func(t *testing.T, client redis.UniversalClient) {
@@ -255,10 +255,10 @@ func TestLimitsHoldWithRedisBlackHoled(t *testing.T) {
 	if admitted != 10 || l.Local() != 200 {
 		t.Errorf("%d were admitted instead of 10, %d were counted here instead of 200", admitted, l.Local())
 	}
-	for range 3 { // after a rest one request tries, and fails again
+	for range 3 { // after a pause one request tries Redis, and fails again
 		ahead.Add(int64(redisPause))
 		if d := l.Take(t.Context(), r); !d.Refused {
-			t.Errorf("a try let a request through: %+v", d)
+			t.Errorf("a request over the limit was admitted by the probe: %+v", d)
 		}
 	}
 	l.Return(t.Context(), r)
@@ -266,7 +266,7 @@ func TestLimitsHoldWithRedisBlackHoled(t *testing.T) {
 		t.Errorf("given back while Redis is away: %+v", d)
 	}
 	if n := strings.Count(log.String(), "\n"); n != 1 || !strings.Contains(log.String(), "Redis does not answer") {
-		t.Errorf("one outage is told in %d lines:\n%s", n, log)
+		t.Errorf("one outage is logged in %d lines, want 1:\n%s", n, log)
 	}
 }
 
@@ -299,7 +299,7 @@ func TestLimitsWithRedisGoneAndBack(t *testing.T) {
 	}
 	fault.on.Store(false)
 	if l.Take(t.Context(), r); l.Local() != 2 {
-		t.Error("Redis was not left alone")
+		t.Error("Redis was used during the pause")
 	}
 	asked := fault.asked.Load()
 	ahead.Add(int64(redisPause))
@@ -313,7 +313,7 @@ func TestLimitsWithRedisGoneAndBack(t *testing.T) {
 		t.Errorf("told:\n%s", got)
 	}
 
-	// A request whose own time is up says nothing about Redis.
+	// A request whose context has ended says nothing about Redis.
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	l.Take(gone, r)
@@ -348,7 +348,7 @@ func TestOneRequestProbesRedisAfterAPause(t *testing.T) {
 	if n := fault.asked.Load() - before; n != 1 {
 		t.Errorf("%d requests tried Redis, not 1", n)
 	}
-	select { // nothing but the limiter's own patience ends it
+	select { // only the limiter's own timeout ends it
 	case <-done:
 	case <-time.After(20 * time.Second):
 		t.Fatal("a request waits for Redis without end")
@@ -361,7 +361,7 @@ func TestOneRequestProbesRedisAfterAPause(t *testing.T) {
 type faultHook struct {
 	on    atomic.Bool
 	asked atomic.Int64
-	hang  atomic.Pointer[chan struct{}] // where set, the next call tells it and waits for its end
+	hang  atomic.Pointer[chan struct{}] // if set, the next call closes it and waits for the end of its context
 }
 
 func (h *faultHook) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -411,7 +411,7 @@ func TestLocalIsBounded(t *testing.T) {
 		l.Take(t.Context(), Request{Prefix: prefix(1), Caller: Person(i)})
 	}
 	if n := len(l.local.parties.Values()); n > localCapacity {
-		t.Errorf("%d accounts are kept, more than %d", n, localCapacity)
+		t.Errorf("%d parties are kept, want at most %d", n, localCapacity)
 	}
 }
 
@@ -426,10 +426,10 @@ func TestAnonymousCountersEvictNobody(t *testing.T) {
 		l.Take(t.Context(), Request{Prefix: "a:", Caller: Anonymous(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}))})
 	}
 	if n := len(l.local.transient.Values()); n > localCapacity || n < localCapacity/4 {
-		t.Errorf("%d addresses are kept, at most %d may be", n, localCapacity)
+		t.Errorf("%d addresses are kept, want at most %d", n, localCapacity)
 	}
 	if d := l.Take(t.Context(), key); d.Remaining != 1 {
-		t.Errorf("the key's count was driven out: %+v", d)
+		t.Errorf("the key's counter was evicted: %+v", d)
 	}
 	for i := range 2 * localCapacity {
 		from := netip.AddrFrom4([4]byte{11, byte(i >> 16), byte(i >> 8), byte(i)})
@@ -438,7 +438,7 @@ func TestAnonymousCountersEvictNobody(t *testing.T) {
 		l.Return(t.Context(), nobodys)
 	}
 	if d := l.Take(t.Context(), key); d.Remaining != 0 {
-		t.Errorf("the key's count was driven out by hosts: %+v", d)
+		t.Errorf("the key's counter was evicted by host names: %+v", d)
 	}
 }
 
@@ -448,11 +448,11 @@ func TestNetwork(t *testing.T) {
 		"192.0.2.1": "192.0.2.1", "::ffff:192.0.2.1": "192.0.2.1", "2001:db8:1:2:3:4:5:6": "2001:db8:1:2::", "fe80::1%eth0": "fe80::", "::1": "::",
 	} {
 		if got := Network(netip.MustParseAddr(text)); got.String() != want {
-			t.Errorf("%s is bound as %s, not %s", text, got, want)
+			t.Errorf("Network(%s) = %s, want %s", text, got, want)
 		}
 	}
 	if got := Network(netip.Addr{}); got.IsValid() {
-		t.Errorf("no address is bound as %s", got)
+		t.Errorf("Network of the zero address = %s", got)
 	}
 }
 

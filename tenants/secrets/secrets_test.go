@@ -39,7 +39,7 @@ func TestVault_TakesOnlyValuesOfThePlace(t *testing.T) {
 		values := map[string]any{field: value, "plain": "p"}
 		given := v.Take(t.Context(), at, "fields", values, func(name string) bool { return name != "plain" }, &errs)
 		if len(values) != 1 {
-			t.Errorf("left behind: %v", values)
+			t.Errorf("secrets left in values: %v, want none", values)
 		}
 		return given, errs
 	}

@@ -16,7 +16,7 @@ import (
 	"tenantry/tenants/tenantstest"
 )
 
-// door is where one person signs in.
+// door signs one person in.
 type door struct {
 	*tenantstest.World
 	tenant *tenants.Tenant
@@ -46,7 +46,7 @@ func (d *door) wrong(t *testing.T, from string) {
 	}
 }
 
-// waits checks that the attempt is told to wait for so long, however right it is.
+// waits checks that the attempt is throttled with a wait in that range, even with the right password.
 func (d *door) waits(t *testing.T, from, pass string, least, most time.Duration) {
 	t.Helper()
 	var e *sessions.ThrottledError
@@ -226,7 +226,7 @@ func TestSignInsAreThrottledByAddress(t *testing.T) {
 	d.opens(t, "2001:db8::9")
 }
 
-// What strangers write into Redis makes nobody wait for longer, and no sign-in fail.
+// Foreign values in Redis neither prolong a wait nor make a sign-in fail.
 func TestThrottleSurvivesGarbage(t *testing.T) {
 	t.Parallel()
 	d := newDoor(t, sessions.Throttle{})

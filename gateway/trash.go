@@ -46,14 +46,14 @@ func (a *App) takeTrashTurn(ctx context.Context) {
 func (a *App) EmptyTrash(ctx context.Context) (taken bool, err error) {
 	held, cancel := context.WithTimeout(ctx, trashHold)
 	defer cancel()
-	chore, err := a.directory.Take(held, trashChore, trashHold)
+	chore, err := a.directory.ClaimChore(held, trashChore, trashHold)
 	if chore == nil || err != nil {
 		return false, err
 	}
 	defer func() {
 		giveCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkTimeout)
 		defer cancel()
-		err = errors.Join(err, a.directory.Give(giveCtx, chore))
+		err = errors.Join(err, a.directory.ReleaseChore(giveCtx, chore))
 	}()
 	for began := time.Now(); time.Since(began) < trashTurn && held.Err() == nil; {
 		page, err := a.directory.List(held, chore.After, 1)

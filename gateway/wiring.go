@@ -81,7 +81,7 @@ func (s *Services) openIdentity(ctx context.Context) (err error) {
 		Directory: s.directory, Kinds: s.kinds.keys, People: s.people, Now: s.now, Kept: s.cfg.Memory.Organizations,
 	}
 	limitOptions := limits.Options{
-		Defaults: s.cfg.Limits.Set(), Prefix: s.directory.RedisPrefix(), Patience: s.redisTimeout,
+		Defaults: s.cfg.Limits.Set(), Prefix: s.directory.RedisPrefix(), Timeout: s.redisTimeout,
 		Log: s.log, Now: s.now,
 	}
 	// A Redis inside the process shares with no other replica, and would only copy the store and the memory of this

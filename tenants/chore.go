@@ -8,18 +8,18 @@ import (
 	"tenantry/backends/store"
 )
 
-// Chore is something that one replica at a time does for all organizations, in rounds.
+// Chore is a task that one replica at a time carries out for all organizations, in rounds.
 type Chore struct {
 	store.Meta
-	Until int64  `json:"until"`           // Unix milliseconds until which a replica is at it
-	After string `json:"after,omitempty"` // slug of the last organization it was done for; empty: a round ended
-	Next  int64  `json:"next"`            // Unix milliseconds before which no other round begins
-	Again bool   `json:"again,omitempty"` // the round left something to do
+	Until int64  `json:"until"`           // end of the current claim, in Unix milliseconds; 0: unclaimed
+	After string `json:"after,omitempty"` // slug of the last organization done in this round; empty: the round ended
+	Next  int64  `json:"next"`            // earliest start of the next round, in Unix milliseconds
+	Again bool   `json:"again,omitempty"` // the round left work over
 }
 
-// Take returns the chore of that identifier, which nobody else is handed for as long as hold, or until it is
-// given back. Nil: another replica is at it, or no round begins yet. Error: store.ErrUnavailable.
-func (d *Directory) Take(ctx context.Context, id string, hold time.Duration) (*Chore, error) {
+// ClaimChore claims a chore for the duration hold, or until ReleaseChore. It returns nil if another replica has claimed
+// it or the next round is not due yet. Error: store.ErrUnavailable.
+func (d *Directory) ClaimChore(ctx context.Context, id string, hold time.Duration) (*Chore, error) {
 	write := d.chores.Replace
 	rec, err := d.chores.Get(ctx, id)
 	if errors.Is(err, store.ErrNotFound) {
@@ -41,9 +41,9 @@ func (d *Directory) Take(ctx context.Context, id string, hold time.Duration) (*C
 	return rec, nil
 }
 
-// Give notes how far the chore has come and lets others take it. Errors: store.ErrConflict where its time was
-// up and somebody else took it, store.ErrUnavailable.
-func (d *Directory) Give(ctx context.Context, c *Chore) error {
+// ReleaseChore stores how far the chore has come and ends the claim. Errors: store.ErrConflict if the claim expired and
+// another replica claimed the chore; store.ErrUnavailable.
+func (d *Directory) ReleaseChore(ctx context.Context, c *Chore) error {
 	c.Until = 0
 	return d.chores.Replace(ctx, c)
 }

@@ -11,14 +11,15 @@ import (
 	"tenantry/tenants/tenantstest"
 )
 
-// A chore is one replica's at a time; where that ends without a word, another goes on where it was.
-func TestChore_IsOnesAtATime(t *testing.T) {
+// TestChoreIsClaimedByOneReplica checks that one replica at a time has a chore, and that another continues it once the
+// claim has expired.
+func TestChoreIsClaimedByOneReplica(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	const id = "00000000000000000000000a"
 	take := func() *tenants.Chore {
 		t.Helper()
-		c, err := w.Directory.Take(t.Context(), id, time.Minute)
+		c, err := w.Directory.ClaimChore(t.Context(), id, time.Minute)
 		if err != nil {
 			t.Error(err)
 		}
@@ -40,40 +41,40 @@ func TestChore_IsOnesAtATime(t *testing.T) {
 			})
 		}
 		if all.Wait(); had.Load() != 1 {
-			t.Errorf("%d took it", had.Load())
+			t.Errorf("%d replicas claimed the chore, want 1", had.Load())
 		}
 		return mine
 	}
 	first := race()
-	w.Clock.Advance(2 * time.Minute) // and nothing was heard of it
+	w.Clock.Advance(2 * time.Minute) // the claim expires
 	second := race()
-	if err := w.Directory.Give(t.Context(), first); err == nil {
-		t.Error("who was too late gave it back all the same")
+	if err := w.Directory.ReleaseChore(t.Context(), first); err == nil {
+		t.Error("ReleaseChore succeeded after the claim had expired")
 	}
 	second.After = "acme"
-	if err := w.Directory.Give(t.Context(), second); err != nil {
+	if err := w.Directory.ReleaseChore(t.Context(), second); err != nil {
 		t.Fatal(err)
 	}
 	third := race()
 	if third.After != "acme" {
-		t.Errorf("the next one begins after %q", third.After)
+		t.Errorf("the next replica continues after %q, want %q", third.After, "acme")
 	}
 	third.After, third.Next = "", w.Clock.Now().Add(time.Hour).UnixMilli()
-	if err := w.Directory.Give(t.Context(), third); err != nil {
+	if err := w.Directory.ReleaseChore(t.Context(), third); err != nil {
 		t.Fatal(err)
 	}
 	if take() != nil {
-		t.Error("a round began before its time")
+		t.Error("a round began before it was due")
 	}
 	w.Clock.Advance(time.Hour)
 	if race() == nil {
-		t.Error("no other round begins")
+		t.Error("no round began when it was due")
 	}
 	control, err := w.Store.Control(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if n, err := w.Kinds.Organizations.Chores.In(control).Count(t.Context(), store.Filter{}); err != nil || n != 1 {
-		t.Errorf("%d chores, %v", n, err)
+		t.Errorf("%d chores are stored, %v; want 1", n, err)
 	}
 }

@@ -18,13 +18,13 @@ import (
 
 const (
 	organizationsCount = "organizations"
-	settleTries        = 100
-	// settling is how many workspaces are prepared at a time: the more, the more of them share a sync where they
-	// share a file; with a file each, more than there are processors gain nothing.
-	settling = 32
+	prepareTries       = 100
+	// prepareWidth is how many workspaces are prepared at a time. Workspaces in one shared file then share syncs. If
+	// each has a file of its own, more than the number of processors gains nothing.
+	prepareWidth = 32
 )
 
-// NewOrganization is what Create needs. Slug and Name are required.
+// NewOrganization describes an organization for Create. Slug and Name are required.
 type NewOrganization struct {
 	Slug      string
 	Name      string
@@ -32,45 +32,47 @@ type NewOrganization struct {
 	Settings  map[string]bool
 	Limits    map[string]int64
 	Providers []string
-	// Backend is where the documents will be; empty: the directory's NewBackend.
+	// Backend is where the documents will be; empty: DirectoryOptions.NewBackend.
 	Backend string
 }
 
-// Creation is what became of a NewOrganization: Tenant is the organization, nil where Err says why not.
+// Creation is the result for one NewOrganization: Tenant is the organization, or nil if Err says why it was not
+// created.
 type Creation struct {
 	Tenant *Tenant
-	Err    error // as those of Create
+	Err    error // one of those of Create
 
 	org *Organization
 }
 
-// Create stores a new, active organization. Errors: *fault.Error with every fault,
-// *store.DuplicateError where the slug is or was somebody's, store.ErrUnavailable.
+// Create stores a new, active organization. Errors: *fault.Error with every fault, *store.DuplicateError if the slug is
+// or was in use, store.ErrUnavailable.
 func (d *Directory) Create(ctx context.Context, o NewOrganization) (*Tenant, error) {
-	made := d.CreateAll(ctx, o)
-	return made[0].Tenant, made[0].Err
+	created := d.CreateAll(ctx, o)
+	return created[0].Tenant, created[0].Err
 }
 
-// CreateAll stores new, active organizations, at most store.MaxLimit, with few writes to the control workspace,
-// and returns what became of each, in their order: what is refused of one hinders none of the others.
+// CreateAll stores new, active organizations, at most store.MaxLimit, with few writes to the control workspace. It
+// returns the result for each, in order. An organization that is refused does not affect the others.
 func (d *Directory) CreateAll(ctx context.Context, list ...NewOrganization) []Creation {
-	all, _ := d.examined(ctx, list) // before numbers are spent; the index decides
-	// The places first: an organization without one would be unavailable for ever.
-	d.settleAll(ctx, standing(all))
+	// Validating first saves numbers. Its error is ignored, because the unique index decides which slugs are taken.
+	all, _ := d.validateAll(ctx, list)
+	// Workspaces come first, because an organization stored without one would never be available.
+	d.prepareAll(ctx, accepted(all))
 	asked := time.Now()
-	births := d.insert(ctx, standing(all))
-	_ = together.Each(settling, len(births), func(i int) error {
-		d.changed(births[i].org)
-		births[i].Tenant, births[i].Err = d.tenant(ctx, births[i].org, asked)
+	creations := d.insert(ctx, accepted(all))
+	_ = together.Each(prepareWidth, len(creations), func(i int) error {
+		d.notifyChanged(creations[i].org)
+		creations[i].Tenant, creations[i].Err = d.tenant(ctx, creations[i].org, asked)
 		return nil
 	})
 	return all
 }
 
-// Refusals returns for each organization the error with which CreateAll would refuse it now, nil where it would
-// not. Nothing is stored.
+// Refusals returns, for each organization, the error with which CreateAll would refuse it now, or nil. It stores
+// nothing.
 func (d *Directory) Refusals(ctx context.Context, list ...NewOrganization) []error {
-	all, err := d.examined(ctx, list)
+	all, err := d.validateAll(ctx, list)
 	errs := make([]error, len(all))
 	for i := range all {
 		errs[i] = cmp.Or(all[i].Err, err)
@@ -78,40 +80,41 @@ func (d *Directory) Refusals(ctx context.Context, list ...NewOrganization) []err
 	return errs
 }
 
-// standing returns those that nothing was found against.
-func standing(all []Creation) (births []*Creation) {
+// accepted returns the creations without an error.
+func accepted(all []Creation) (creations []*Creation) {
 	for i := range all {
 		if all[i].Err == nil {
-			births = append(births, &all[i])
+			creations = append(creations, &all[i])
 		}
 	}
-	return births
+	return creations
 }
 
-// examined begins organizations, and refuses those that are wrong or whose slug is taken. The error is that of
-// looking for the slugs.
-func (d *Directory) examined(ctx context.Context, list []NewOrganization) ([]Creation, error) {
+// validateAll builds the organizations, and refuses those that are invalid or whose slug is taken. The error is that of
+// looking up the slugs.
+func (d *Directory) validateAll(ctx context.Context, list []NewOrganization) ([]Creation, error) {
 	all := make([]Creation, len(list))
 	for i := range list {
-		all[i].org, all[i].Err = d.begin(&list[i])
+		all[i].org, all[i].Err = d.newOrganization(&list[i])
 	}
-	births := standing(all)
-	found, err := d.bySlug(ctx, births)
-	for i := range births {
-		if found[births[i].org.Slug] != nil {
-			births[i].Err = fmt.Errorf("create an organization: %w", &store.DuplicateError{Kind: "organizations", Fields: []string{"slug"}})
+	creations := accepted(all)
+	found, err := d.bySlug(ctx, creations)
+	for i := range creations {
+		if found[creations[i].org.Slug] != nil {
+			taken := &store.DuplicateError{Kind: "organizations", Fields: []string{"slug"}}
+			creations[i].Err = fmt.Errorf("create an organization: %w", taken)
 		}
 	}
 	return all, err
 }
 
-// bySlug returns the organizations that are stored under the slugs of others.
-func (d *Directory) bySlug(ctx context.Context, births []*Creation) (map[string]*Organization, error) {
-	if len(births) == 0 {
+// bySlug returns the stored organizations that have the slugs of creations, by slug.
+func (d *Directory) bySlug(ctx context.Context, creations []*Creation) (map[string]*Organization, error) {
+	if len(creations) == 0 {
 		return nil, nil
 	}
-	slugs := make([]string, len(births))
-	for i, b := range births {
+	slugs := make([]string, len(creations))
+	for i, b := range creations {
 		slugs[i] = b.org.Slug
 	}
 	orgs, err := d.orgs.Find(ctx, store.Query{Filter: store.In("slug", slugs...)})
@@ -122,8 +125,8 @@ func (d *Directory) bySlug(ctx context.Context, births []*Creation) (map[string]
 	return found, err
 }
 
-// begin returns the organization that is to be. Error: *fault.Error in it.
-func (d *Directory) begin(o *NewOrganization) (*Organization, error) {
+// newOrganization builds the record of a new organization. Error: one that wraps *fault.Error.
+func (d *Directory) newOrganization(o *NewOrganization) (*Organization, error) {
 	org := &Organization{
 		Slug: o.Slug, Name: texts.Trim(o.Name), State: Active, AccessRev: 1, Providers: slices.Clone(o.Providers),
 		Features: maps.Clone(o.Features), Settings: maps.Clone(o.Settings), Limits: maps.Clone(o.Limits),
@@ -131,7 +134,8 @@ func (d *Directory) begin(o *NewOrganization) (*Organization, error) {
 	}
 	var faults fault.List
 	if !d.store.HasBackend(org.Backend) {
-		faults.Add("backend", fault.Unknown, "there is no backend %q; the configuration names %s", texts.Clip(org.Backend), strings.Join(d.store.Backends(), ", "))
+		faults.Add("backend", fault.Unknown, "there is no backend %q; the configuration names %s",
+			texts.Clip(org.Backend), strings.Join(d.store.Backends(), ", "))
 	}
 	checkSlug(&faults, org.Slug)
 	checkName(&faults, "name", org.Name, maxName)
@@ -143,18 +147,18 @@ func (d *Directory) begin(o *NewOrganization) (*Organization, error) {
 	return org, nil
 }
 
-// settleAll gives new organizations numbers and workspaces.
-func (d *Directory) settleAll(ctx context.Context, births []*Creation) {
-	n := int64(len(births))
+// prepareAll gives new organizations their numbers and workspaces.
+func (d *Directory) prepareAll(ctx context.Context, creations []*Creation) {
+	n := int64(len(creations))
 	if n == 0 {
 		return
 	}
 	last, err := d.control.Counter(ctx, organizationsCount, n, 0)
-	_ = together.Each(settling, len(births), func(i int) error {
-		b := births[i]
+	_ = together.Each(prepareWidth, len(creations), func(i int) error {
+		b := creations[i]
 		if b.Err = err; err == nil {
 			b.org.OrgID = last - n + 1 + int64(i)
-			b.Err = d.settle(ctx, b.org)
+			b.Err = d.prepare(ctx, b.org)
 		}
 		if b.Err != nil {
 			b.Err = fmt.Errorf("create organization %s: %w", b.org.Slug, b.Err)
@@ -163,17 +167,20 @@ func (d *Directory) settleAll(ctx context.Context, births []*Creation) {
 	})
 }
 
-// settle gives a new organization a workspace, and another number where there is something under its own. Control data
-// restored from a backup give numbers again under which documents lie that nobody knows any more: those are left alone.
-func (d *Directory) settle(ctx context.Context, org *Organization) error {
+// prepare creates the workspace of a new organization, and takes the next number if a foreign workspace has its number.
+// After control data were restored from a backup, numbers are given out again that workspaces on the backends still
+// have. Those workspaces are left alone.
+func (d *Directory) prepare(ctx context.Context, org *Organization) error {
 	for try := 1; ; try++ {
 		err := d.store.Prepare(ctx, org.OrgID, d.owner(org), org.Backend)
 		if !errors.Is(err, store.ErrForeign) {
 			return err
 		}
-		d.log.WarnContext(ctx, "a workspace that no organization has lies under the number of a new one, which takes the next", "organization", org.Slug, "number", org.OrgID, "error", err)
-		if try == settleTries {
-			return fmt.Errorf("%w (after %d numbers; the next try goes on from there)", err, settleTries)
+		d.log.WarnContext(ctx,
+			"the number of a new organization belongs to a workspace without an organization; using the next number",
+			"organization", org.Slug, "number", org.OrgID, "error", err)
+		if try == prepareTries {
+			return fmt.Errorf("%w (after %d numbers; repeat this to continue with the next ones)", err, prepareTries)
 		}
 		if org.OrgID, err = d.control.Counter(ctx, organizationsCount, 1, 0); err != nil {
 			return err
@@ -181,43 +188,43 @@ func (d *Directory) settle(ctx context.Context, org *Organization) error {
 	}
 }
 
-// insert stores organizations that have their places, and returns those that are stored then. Of a batch that is
-// refused because one slug is taken nothing remains, so it is tried without that one.
-func (d *Directory) insert(ctx context.Context, births []*Creation) []*Creation {
-	for len(births) > 0 {
-		orgs := make([]*Organization, len(births))
-		for i, b := range births {
+// insert stores organizations that have workspaces, and returns those that are stored. A batch with a slug that is
+// taken stores nothing, so insert removes that organization and tries again.
+func (d *Directory) insert(ctx context.Context, creations []*Creation) []*Creation {
+	for len(creations) > 0 {
+		orgs := make([]*Organization, len(creations))
+		for i, b := range creations {
 			orgs[i] = b.org
 		}
 		err := d.orgs.Insert(ctx, orgs...)
 		if err == nil {
-			return births
+			return creations
 		}
 		taken, refused := errors.AsType[*store.DuplicateError](err)
-		if !refused || taken.Position < 0 || taken.Position >= len(births) {
-			return d.stored(ctx, births, err)
+		if !refused || taken.Position < 0 || taken.Position >= len(creations) {
+			return d.findStored(ctx, creations, err)
 		}
-		b := births[taken.Position]
+		b := creations[taken.Position]
 		err = errors.Join(err, d.store.RemoveFrom(ctx, b.org.OrgID, d.owner(b.org), b.org.Backend))
 		b.Err = fmt.Errorf("create organization %s: %w", b.org.Slug, err)
-		births = slices.Delete(births, taken.Position, taken.Position+1)
+		creations = slices.Delete(creations, taken.Position, taken.Position+1)
 	}
 	return nil
 }
 
-// stored returns those of a batch that are there although it failed: an engine may have kept a part, or have
-// stored it all and lost the answer. Who makes one alone is told of the failure at once.
-func (d *Directory) stored(ctx context.Context, births []*Creation, failure error) (there []*Creation) {
+// findStored returns the organizations of a failed batch that are stored nevertheless: an engine may have stored a
+// part, or all of it without its answer arriving. A single organization counts as failed without a look-up.
+func (d *Directory) findStored(ctx context.Context, creations []*Creation, failure error) (stored []*Creation) {
 	var found map[string]*Organization
-	if len(births) > 1 {
-		found, _ = d.bySlug(ctx, births) // where nobody can tell, the failure stands
+	if len(creations) > 1 {
+		found, _ = d.bySlug(ctx, creations) // after an error, the failure stands
 	}
-	for _, b := range births {
+	for _, b := range creations {
 		if org := found[b.org.Slug]; org != nil && org.ID == b.org.ID {
-			b.org, there = org, append(there, b)
+			b.org, stored = org, append(stored, b)
 		} else {
 			b.Err = fmt.Errorf("create organization %s: %w", b.org.Slug, failure)
 		}
 	}
-	return there
+	return stored
 }

@@ -14,7 +14,7 @@ import (
 	"tenantry/tenants/tenantstest"
 )
 
-// list returns organizations to be made, by their slugs.
+// list returns new organizations with those slugs.
 func list(slugs ...string) (all []tenants.NewOrganization) {
 	for _, slug := range slugs {
 		all = append(all, tenants.NewOrganization{Slug: slug, Name: slug})
@@ -22,7 +22,7 @@ func list(slugs ...string) (all []tenants.NewOrganization) {
 	return all
 }
 
-// verdict says in a word what became of an organization.
+// verdict classifies the result of creating an organization.
 func verdict(err error) string {
 	var taken *store.DuplicateError
 	var invalid *fault.Error
@@ -49,9 +49,9 @@ func verdicts(made []tenants.Creation) string {
 	return strings.Join(words, " ")
 }
 
-// whole fails unless each organization that there is has a place that is its own, and nothing lies
-// anywhere that is nobody's.
-func whole(t *testing.T, w *tenantstest.World, want int) {
+// checkComplete checks that there are want organizations, each with a workspace and a number of its own, and no stray
+// workspaces.
+func checkComplete(t *testing.T, w *tenantstest.World, want int) {
 	t.Helper()
 	all, err := w.Directory.List(t.Context(), "", 0)
 	if err != nil || len(all) != want {
@@ -62,18 +62,18 @@ func whole(t *testing.T, w *tenantstest.World, want int) {
 		byNumber[all[i].OrgID] = &all[i]
 		tenant := w.Fresh(t, all[i].Slug)
 		if keep(t, w, tenant, "own"); things(t, w, tenant) != 1 {
-			t.Errorf("%s does not have what it was given alone", all[i].Slug)
+			t.Errorf("%s does not have exactly the one record stored in it", all[i].Slug)
 		}
 	}
 	if len(byNumber) != len(all) {
 		t.Errorf("%d numbers for %d organizations", len(byNumber), len(all))
 	}
 	if strays, err := w.Directory.Strays(t.Context(), store.DefaultBackend, byNumber); err != nil || len(strays) != 0 {
-		t.Errorf("left behind: %+v, %v", strays, err)
+		t.Errorf("stray workspaces: %+v, %v; want none", strays, err)
 	}
 }
 
-// TestCreateAll: each of a batch has its own verdict, as it would have alone.
+// TestCreateAll checks that each organization of a batch gets the result that it would get alone.
 func TestCreateAll(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
@@ -86,25 +86,25 @@ func TestCreateAll(t *testing.T) {
 		refused = append(refused, verdict(err))
 	}
 	if got, want := strings.Join(refused, " "), "made wrong taken wrong made wrong made made"; got != want {
-		t.Errorf("before: %s, want %s", got, want)
+		t.Errorf("Refusals gave %s, want %s", got, want)
 	}
 	made := w.Directory.CreateAll(t.Context(), batch...)
 	if got, want := verdicts(made), "made wrong taken wrong taken wrong made made"; got != want {
-		t.Errorf("%s, want %s", got, want)
+		t.Errorf("CreateAll gave %s, want %s", got, want)
 	}
 	if !w.Fresh(t, "one").Org.Features[tenants.FeatureTeams] || w.Fresh(t, "three").Org.Features[tenants.FeatureTeams] {
-		t.Error("the organizations are not what was asked for")
+		t.Error("the organizations do not have the features that were given")
 	}
 	if got := verdicts(w.Directory.CreateAll(t.Context(), list("one", "four")...)); got != "taken made" {
-		t.Errorf("again: %s", got)
+		t.Errorf("a second CreateAll gave %s, want taken made", got)
 	}
 	if got := verdicts(w.Directory.CreateAll(t.Context())); got != "" {
-		t.Errorf("of none: %s", got)
+		t.Errorf("CreateAll without organizations gave %q, want none", got)
 	}
-	whole(t, w, 5)
+	checkComplete(t, w, 5)
 }
 
-// TestCreateAll_Races: of several who want the same slugs at the same moment, one gets each.
+// TestCreateAll_Races checks that of concurrent calls with the same slugs, one creates each.
 func TestCreateAll_Races(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
@@ -135,53 +135,54 @@ func TestCreateAll_Races(t *testing.T) {
 	racing.Wait()
 	for i := range got {
 		if n := got[i].Load(); n != 1 {
-			t.Errorf("s%d was made %d times", i, n)
+			t.Errorf("s%d was created %d times, want once", i, n)
 		}
 	}
-	whole(t, w, slugs)
+	checkComplete(t, w, slugs)
 }
 
-// TestCreateAll_LostAnswer: what is stored although the store said that it failed is there, and told.
+// TestCreateAll_LostAnswer checks that organizations which are stored although the store reported a failure count as
+// created.
 func TestCreateAll_LostAnswer(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	w.Engine.LoseAnswer("organizations")
 	if got := verdicts(w.Directory.CreateAll(t.Context(), list("one", "two", "three")...)); got != "made made made" {
-		t.Errorf("stored without an answer: %s", got)
+		t.Errorf("after a lost answer CreateAll gave %s, want made made made", got)
 	}
 	w.Engine.SetDown(true)
 	if got := verdicts(w.Directory.CreateAll(t.Context(), list("four", "five")...)); got != "unavailable unavailable" {
-		t.Errorf("of a store that is away: %s", got)
+		t.Errorf("while the store is down CreateAll gave %s, want unavailable unavailable", got)
 	}
 	for _, err := range w.Directory.Refusals(t.Context(), list("one", "six")...) {
 		if verdict(err) != "unavailable" {
-			t.Errorf("asked of a store that is away: %v", err)
+			t.Errorf("while the store is down Refusals gave %v, want unavailable", err)
 		}
 	}
 	w.Engine.SetDown(false)
-	whole(t, w, 3)
+	checkComplete(t, w, 3)
 }
 
-// TestNewOrganizationsSkipUsedNumbers creates organizations whose next numbers have documents of others.
+// TestNewOrganizationsSkipUsedNumbers creates organizations whose next numbers have workspaces of another installation.
 func TestNewOrganizationsSkipUsedNumbers(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{Local: true})
 	for _, slug := range []string{"alpha", "beta", "gamma"} {
 		keep(t, w, w.Tenant(t, slug), "hers")
 	}
-	other, d, _, _ := strangers(t, w)
+	other, d, _, _ := secondInstallation(t, w)
 	made := d.CreateAll(t.Context(), list("delta", "epsilon", "zeta", "eta")...)
 	if got := verdicts(made); got != "made made made made" {
 		t.Fatalf(`got %v, want "made made made made"`, got)
 	}
 	for _, c := range made {
 		if n := things(t, other, c.Tenant); n != 0 || c.Tenant.Org.OrgID <= 3 {
-			t.Errorf("%s is organization %d and counts %d", c.Tenant.Org.Slug, c.Tenant.Org.OrgID, n)
+			t.Errorf("%s has number %d and %d records, want a number above 3 and none", c.Tenant.Org.Slug, c.Tenant.Org.OrgID, n)
 		}
 	}
 	for _, slug := range []string{"alpha", "beta", "gamma"} {
 		if n := things(t, w, w.Fresh(t, slug)); n != 1 {
-			t.Errorf("%s has %d", slug, n)
+			t.Errorf("%s has %d records, want 1", slug, n)
 		}
 	}
 }

@@ -17,14 +17,14 @@ import (
 	"tenantry/internal/cache"
 )
 
-// Kinds are the records of this package. They belong to the control workspace.
+// Kinds are the record kinds of this package. They belong to the control workspace.
 type Kinds struct {
 	Organizations *store.Kind[Organization]
 	Installations *store.Kind[Installation]
 	Chores        *store.Kind[Chore]
 }
 
-// NewKinds declares the records.
+// NewKinds declares the kinds.
 func NewKinds() Kinds {
 	organizations := store.Must[Organization](store.Spec{
 		Name: "organizations", Fields: []string{"org_id", "slug", "state"},
@@ -32,85 +32,84 @@ func NewKinds() Kinds {
 		Access:  []store.Access{{Where: []string{"slug"}}, {Where: []string{"org_id"}}, {Sort: []string{"slug"}}},
 	})
 	installations := store.Must[Installation](store.Spec{Name: "installations"})
-	return Kinds{Organizations: organizations, Installations: installations, Chores: store.Must[Chore](store.Spec{Name: "chores"})}
+	return Kinds{Organizations: organizations, Installations: installations,
+		Chores: store.Must[Chore](store.Spec{Name: "chores"})}
 }
 
-// Specs returns the declarations, for the store's list of control kinds.
+// Specs returns the specifications, for the store's list of control kinds.
 func (k Kinds) Specs() []*store.Spec {
 	return []*store.Spec{k.Organizations.Spec(), k.Installations.Spec(), k.Chores.Spec()}
 }
 
-// How long what was read about an organization is used.
+// Lifetimes of cached organizations.
 const (
-	refreshAfter = 500 * time.Millisecond // then one caller reads again while the others go on
-	staleAfter   = 900 * time.Millisecond // then everybody waits for that read
-	retryAfter   = 500 * time.Millisecond // between reads while the store fails
+	refreshAfter = 500 * time.Millisecond // one caller reads again while the others use the cached answer
+	staleAfter   = 900 * time.Millisecond // every caller waits for that read
+	retryAfter   = 500 * time.Millisecond // pause between reads while the store fails
 	loadTimeout  = 2 * time.Second
-	// DefaultGrace is how long an organization read before is served while the store fails.
+	// DefaultGrace is how much longer a cached organization is used while the store fails.
 	DefaultGrace = 30 * time.Second
-	// DefaultOrganizations is how many are kept in memory.
+	// DefaultOrganizations is how many organizations are cached.
 	DefaultOrganizations = 16_384
 )
 
-// DirectoryOptions say what a Directory works on. Store, Kinds and Keyring are needed.
+// DirectoryOptions configure a Directory. Store, Kinds and Keyring are required.
 type DirectoryOptions struct {
 	Store   *store.Store
 	Kinds   Kinds
 	Keyring *keyring.Keyring
-	// BaseDomain: hosts are exactly <slug>.<BaseDomain>. Empty: any domain will do.
+	// BaseDomain restricts hosts to <slug>.<BaseDomain>. Empty: any domain is accepted.
 	BaseDomain string
 	Now        func() time.Time // nil: time.Now
-	// Grace: 0 is DefaultGrace; below 0 there is none.
+	// Grace is how much longer a cached organization is used while the store fails. 0: DefaultGrace; below 0: none.
 	Grace time.Duration
-	// NewBackend is where new organizations are placed; empty: store.DefaultBackend.
+	// NewBackend is the backend of new organizations; empty: store.DefaultBackend.
 	NewBackend string
-	// Limits are those of organizations that have none of their own, but for LimitFolderChildren. 0: there is none.
+	// Limits apply to organizations that have none of their own, except for LimitFolderChildren. 0: no limit.
 	Limits map[string]int64
-	// Organizations is how many are kept in memory, 0: DefaultOrganizations. Others are read when they are asked for.
+	// Organizations is how many are cached, 0: DefaultOrganizations. Others are read on each request.
 	Organizations int
-	// Log is told of workspaces that belong to somebody else; nil: nobody is.
+	// Log receives warnings, such as of workspaces that belong to another owner; nil: nothing is logged.
 	Log *slog.Logger
 }
 
-// Directory knows the organizations and leads from a host name to one. What another
-// process changed holds after at most a second, what this one changed at once. Safe for
-// concurrent use.
+// Directory manages the organizations and resolves host names to them. Changes made through it take effect at once, and
+// changes made by other processes within a second. It is safe for concurrent use.
 type Directory struct {
 	store   *store.Store
 	control *store.Workspace
 	orgs    store.Collection[Organization]
-	// installations holds what is true of the whole control workspace, installation its identity.
+	// installations holds records about the whole control workspace.
 	installations store.Collection[Installation]
-	installation  string
+	installation  string // identity of the installation
 	chores        store.Collection[Chore]
 	keyring       *keyring.Keyring
 	base          string
 	now           func() time.Time
 	log           *slog.Logger
 	grace         time.Duration
-	// newBackend is where new organizations are placed.
-	newBackend string
-	limits     map[string]int64 // see DirectoryOptions
-	held       held
+	newBackend    string           // see DirectoryOptions
+	limits        map[string]int64 // see DirectoryOptions
+	holds         holdTracker
 
-	slots *cache.Map[*slot]
-	slugs cache.Weak[int64, string] // of organizations that are known to anybody
-	locks [16]chan struct{}
+	slots *cache.Map[*slot]         // by slug
+	slugs cache.Weak[int64, string] // by number, of organizations of which a Tenant is in use
+	locks [16]chan struct{}         // serialize changes; an organization's lock follows from its number
 	vault vault
 
-	hooks    sync.Mutex
+	hooks    sync.Mutex // guards onChange and onRemove
 	onChange []func(org int64)
 	onRemove []func(people *store.Workspace) []store.Purger
 }
 
-// NewDirectory returns a Directory on the store's control workspace. Errors: a malformed
-// base domain, store.ErrUnavailable.
+// NewDirectory returns a Directory on the store's control workspace. It checks the keyring against the data and loads
+// the identity of the installation. Errors: a malformed base domain, ErrForeignKeyring, store.ErrUnavailable.
 func NewDirectory(ctx context.Context, o DirectoryOptions) (*Directory, error) {
 	base := strings.ToLower(strings.Trim(o.BaseDomain, "."))
 	if base != "" {
 		for label := range strings.SplitSeq(base, ".") {
 			if !validLabel(label) {
-				return nil, fmt.Errorf("the base domain %q is no host name; give it without scheme, port and path", o.BaseDomain)
+				return nil, fmt.Errorf("the base domain %q is not a host name; give it without scheme, port and path", o.BaseDomain)
 			}
 		}
 	}
@@ -118,10 +117,11 @@ func NewDirectory(ctx context.Context, o DirectoryOptions) (*Directory, error) {
 	if err != nil {
 		return nil, err
 	}
-	most := cmp.Or(o.Organizations, DefaultOrganizations)
+	capacity := cmp.Or(o.Organizations, DefaultOrganizations)
 	d := &Directory{
 		store: o.Store, control: control, orgs: o.Kinds.Organizations.In(control), keyring: o.Keyring,
-		base: base, now: o.Now, log: o.Log, grace: o.Grace, slots: cache.New[*slot](most), vault: vault{open: cache.New[map[string]*DataKeys](most)},
+		base: base, now: o.Now, log: o.Log, grace: o.Grace,
+		slots: cache.New[*slot](capacity), vault: vault{open: cache.New[map[string]*DataKeys](capacity)},
 	}
 	if d.now == nil {
 		d.now = time.Now
@@ -137,41 +137,42 @@ func NewDirectory(ctx context.Context, o DirectoryOptions) (*Directory, error) {
 	}
 	d.newBackend, d.limits = o.NewBackend, o.Limits
 	d.installations, d.chores = o.Kinds.Installations.In(control), o.Kinds.Chores.In(control)
-	if err := d.proveKeyring(ctx); err != nil {
+	if err := d.checkKeyring(ctx); err != nil {
 		return nil, err
 	}
-	if err := d.identify(ctx); err != nil {
+	if err := d.loadIdentity(ctx); err != nil {
 		return nil, err
 	}
 	o.Store.LocateWith(d.locate)
 	return d, nil
 }
 
-// slot is what is known about one slug.
+// slot is the cache entry of one slug.
 type slot struct {
 	answer atomic.Pointer[answer]
-	mu     sync.Mutex
-	flight *flight
-	gen    uint64 // grows when what is known becomes void
+	mu     sync.Mutex // guards flight and gen
+	flight *flight    // the read under way, if any
+	gen    uint64     // grows with every invalidation
 }
 
+// answer is the last result of reading a slug.
 type answer struct {
-	tenant  *Tenant // nil: nobody answers to the slug
+	tenant  *Tenant // nil: no active organization has the slug
 	readAt  time.Time
-	failed  time.Time // when reading again failed last
-	failure error
+	failed  time.Time // when the last read failed
+	failure error     // of the last read; nil if it succeeded
 }
 
-// flight is a read that others may wait for.
+// flight is a read of a slug that several callers may wait for.
 type flight struct {
 	done   chan struct{}
 	tenant *Tenant
 	err    error
-	again  bool // it ended with its caller's deadline: that says nothing to the others
+	retry  bool // it ended because the context of its own caller did, so the others read again
 }
 
-// Resolve returns the active organization that a host ("acme.example.com:8080") names.
-// Errors: ErrUnknownTenant, ErrNoSlug in it, and store.ErrUnavailable where that cannot be told now.
+// Resolve returns the active organization that a host ("acme.example.com:8080") names. Errors: ErrUnknownTenant, which
+// includes ErrNoSlug; store.ErrUnavailable if the store fails and no cached answer can be used.
 func (d *Directory) Resolve(ctx context.Context, host string) (*Tenant, error) {
 	slug, ok := hostSlug(host, d.base)
 	if !ok {
@@ -179,7 +180,7 @@ func (d *Directory) Resolve(ctx context.Context, host string) (*Tenant, error) {
 	}
 	s, ok := d.slots.Get(slug)
 	if ok {
-		if a := s.answer.Load(); a != nil && a.freshAt(d.now()) {
+		if a := s.answer.Load(); a != nil && a.isFresh(d.now()) {
 			return a.result()
 		}
 	} else {
@@ -188,7 +189,7 @@ func (d *Directory) Resolve(ctx context.Context, host string) (*Tenant, error) {
 	return d.refresh(ctx, slug, s)
 }
 
-func (a *answer) freshAt(now time.Time) bool {
+func (a *answer) isFresh(now time.Time) bool {
 	age := now.Sub(a.readAt)
 	return !a.readAt.IsZero() && age >= 0 && age < refreshAfter
 }
@@ -200,9 +201,8 @@ func (a *answer) result() (*Tenant, error) {
 	return a.tenant, nil
 }
 
-// usable reports whether the answer may be given while nobody knows better: until
-// staleAfter, and where the store fails for the grace. That nobody answers to a slug is
-// never prolonged.
+// usable reports whether a cached answer may be given instead of a new one: until staleAfter, and for the grace after
+// it while the store fails. The absence of an organization gets no grace.
 func (d *Directory) usable(a *answer, now time.Time) bool {
 	if a == nil || a.readAt.IsZero() {
 		return false
@@ -211,12 +211,14 @@ func (d *Directory) usable(a *answer, now time.Time) bool {
 	return age >= 0 && (age < staleAfter || a.failure != nil && a.tenant != nil && age < staleAfter+d.grace)
 }
 
+// refresh returns the organization of a slug. It reads it unless the cached answer can be used or another caller is
+// reading it already.
 func (d *Directory) refresh(ctx context.Context, slug string, s *slot) (*Tenant, error) {
 	for {
 		now := d.now()
 		s.mu.Lock()
 		a := s.answer.Load()
-		if a != nil && a.freshAt(now) {
+		if a != nil && a.isFresh(now) {
 			s.mu.Unlock()
 			return a.result()
 		}
@@ -238,7 +240,7 @@ func (d *Directory) refresh(ctx context.Context, slug string, s *slot) (*Tenant,
 			case <-ctx.Done():
 				return nil, fmt.Errorf("resolving an organization: %w: %w", store.ErrUnavailable, ctx.Err())
 			}
-			if f.again {
+			if f.retry {
 				continue
 			}
 			return f.tenant, f.err
@@ -247,18 +249,18 @@ func (d *Directory) refresh(ctx context.Context, slug string, s *slot) (*Tenant,
 		s.flight = f
 		gen := s.gen
 		s.mu.Unlock()
-		d.fly(ctx, slug, s, f, gen, a)
+		d.runFlight(ctx, slug, s, f, gen, a)
 		return f.tenant, f.err
 	}
 }
 
-// fly reads the organization and notes the answer, unless it became void meanwhile.
-func (d *Directory) fly(ctx context.Context, slug string, s *slot, f *flight, gen uint64, before *answer) {
-	landed := false
+// runFlight reads the organization and caches the answer, unless the slot was invalidated meanwhile.
+func (d *Directory) runFlight(ctx context.Context, slug string, s *slot, f *flight, gen uint64, before *answer) {
+	completed := false
 	defer func() {
-		if !landed { // the read panicked: who waits must not take that for an answer
-			f.err = fmt.Errorf("reading organization %s: %w: the read broke off", slug, store.ErrUnavailable)
-			s.leave(f)
+		if !completed { // the read panicked: waiting callers must get an error
+			f.err = fmt.Errorf("reading organization %s: %w: the read panicked", slug, store.ErrUnavailable)
+			s.clearFlight(f)
 		}
 		close(f.done)
 	}()
@@ -268,11 +270,11 @@ func (d *Directory) fly(ctx context.Context, slug string, s *slot, f *flight, ge
 	if before != nil {
 		known = before.tenant
 	}
-	readAt := d.now() // before the read, so that the age is never underestimated
+	readAt := d.now() // before the read, so that its age is never underestimated
 	tenant, err := d.load(loadCtx, slug, known)
 	next := &answer{tenant: tenant, readAt: readAt}
 	if err != nil {
-		f.again = ctx.Err() != nil
+		f.retry = ctx.Err() != nil
 		next = &answer{failed: d.now(), failure: err}
 		if before != nil {
 			next.tenant, next.readAt = before.tenant, before.readAt
@@ -281,7 +283,7 @@ func (d *Directory) fly(ctx context.Context, slug string, s *slot, f *flight, ge
 	s.mu.Lock()
 	if s.gen == gen {
 		s.flight = nil
-		if !f.again {
+		if !f.retry {
 			s.answer.Store(next)
 		}
 	}
@@ -294,11 +296,11 @@ func (d *Directory) fly(ctx context.Context, slug string, s *slot, f *flight, ge
 	default:
 		f.err = err
 	}
-	landed = true
+	completed = true
 }
 
-// leave lets the next caller read again.
-func (s *slot) leave(f *flight) {
+// clearFlight ends a read without an answer, so that the next caller reads again.
+func (s *slot) clearFlight(f *flight) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.flight == f {
@@ -312,8 +314,8 @@ func (s *slot) current(gen uint64) bool {
 	return s.gen == gen
 }
 
-// load returns the active organization of that slug, nil where there is none, and known
-// itself where nothing changed.
+// load reads the active organization of a slug, and returns nil if there is none. It returns known itself if the
+// organization has not changed.
 func (d *Directory) load(ctx context.Context, slug string, known *Tenant) (*Tenant, error) {
 	asked := time.Now()
 	org, err := d.orgs.First(ctx, store.Query{Filter: store.Eq("slug", slug)})
@@ -326,34 +328,40 @@ func (d *Directory) load(ctx context.Context, slug string, known *Tenant) (*Tena
 		return nil, nil
 	}
 	tenant, err := d.tenant(ctx, org, asked)
-	if err == nil && known != nil && reflect.DeepEqual(known.Org, *org) { // a revision can come again that the control data lost
+	// The revisions alone do not tell: after an election has lost one, another change can get the same revision.
+	if err == nil && known != nil && reflect.DeepEqual(known.Org, *org) {
 		return known, nil
 	}
 	return tenant, err
 }
 
-// tenant returns the organization as it was read. asked is when that reading began.
+// tenant returns the organization as a Tenant. asked is when the read of org began.
 func (d *Directory) tenant(ctx context.Context, org *Organization, asked time.Time) (*Tenant, error) {
 	workspace, err := d.store.At(ctx, org.OrgID, d.placement(d.withDefaults(org), asked))
 	if err != nil {
 		return nil, fmt.Errorf("opening organization %s: %w: %w", org.Slug, store.ErrUnavailable, err)
 	}
 	slug := d.slugs.GetOrPut(org.OrgID, func() *string { s := strings.Clone(org.Slug); return &s })
-	return &Tenant{Org: *org, slug: slug, workspace: workspace, people: d.control.Partition(org.OrgID), prefix: redisPrefix(d.installation, org.ID)}, nil
+	return &Tenant{
+		Org: *org, slug: slug, workspace: workspace, people: d.control.Partition(org.OrgID),
+		prefix: redisPrefix(d.installation, org.ID),
+	}, nil
 }
 
-// PeopleOf returns an organization's part of the control workspace by its number, for who looks through all.
+// PeopleOf returns an organization's partition of the control workspace by its number, for searches over all
+// organizations.
 func (d *Directory) PeopleOf(org int64) *store.Workspace { return d.control.Partition(org) }
 
-// Nobody returns an organization that has nobody and nothing, for a host that leads to none:
-// what is asked of its people costs what it costs elsewhere, and finds nobody. It has no
-// documents, and its workspace is nil.
+// Anonymous returns an empty tenant for a host that names no organization. Look-ups of its people cost as much as
+// elsewhere and find nothing, so that timing does not reveal which organizations exist. It has no documents: its
+// workspace is nil.
 func (d *Directory) Anonymous(host string) *Tenant {
 	slug, _ := hostSlug(host, d.base)
 	const noPartition = -1 // numbers of organizations begin at 1
 	return &Tenant{
-		Org: Organization{Meta: store.Meta{ID: "?" + slug}, Slug: slug, State: Removed}, people: d.control.Partition(noPartition),
-		prefix: redisPrefix(d.installation, "?"+slug), // no identity begins so
+		Org: Organization{Meta: store.Meta{ID: "?" + slug}, Slug: slug,
+			State: Removed}, people: d.control.Partition(noPartition),
+		prefix: redisPrefix(d.installation, "?"+slug), // no identity begins with ?
 		absent: func(ctx context.Context) error {
 			_, err := d.orgs.First(ctx, store.Query{Filter: store.Eq("org_id", int64(noPartition))})
 			if errors.Is(err, store.ErrNotFound) {
@@ -364,8 +372,9 @@ func (d *Directory) Anonymous(host string) *Tenant {
 	}
 }
 
-// Absent looks up a document of an organization that has none (see Directory.Anonymous), which costs what it costs one
-// that does not have this document. Of others it does nothing. Error: ErrUnavailable.
+// Absent looks up an organization that does not exist if the tenant is one of Directory.Anonymous, which takes as long
+// as looking up a missing document of a real organization. For other tenants it does nothing. Error:
+// store.ErrUnavailable.
 func (t *Tenant) Absent(ctx context.Context) error {
 	if t.absent == nil {
 		return nil
@@ -373,10 +382,10 @@ func (t *Tenant) Absent(ctx context.Context) error {
 	return t.absent(ctx)
 }
 
-// Forget makes what is cached about an organization void: the next Resolve reads again.
-// It is called for changes that another process announces.
+// Forget invalidates what is cached about an organization: the next Resolve reads it again. It is called for changes
+// that other processes announce.
 func (d *Directory) Forget(org int64) {
-	if slug := d.slugs.Get(org); slug != nil { // else it is kept by nobody
+	if slug := d.slugs.Get(org); slug != nil { // otherwise nothing is cached
 		d.forget(*slug)
 	}
 }
@@ -388,32 +397,33 @@ func (d *Directory) forget(slug string) {
 	}
 	s.mu.Lock()
 	s.gen++
-	s.flight = nil // whoever comes now must not wait for a read that began before the change
+	s.flight = nil // later callers must not get the answer of a read that began before the change
 	s.answer.Store(nil)
 	s.mu.Unlock()
 }
 
-// Kept returns how many things are kept in memory, by what they are.
+// Kept returns the number of entries of each cache, by name.
 func (d *Directory) Kept() map[string]int {
 	return map[string]int{"organizations": d.slots.Len(), "slugs": d.slugs.Len(), "data_keys": d.vault.open.Len()}
 }
 
-// OnChange registers a function that is called after every change this process made to
-// an organization or to the rights in it. It must not block.
+// OnChange registers a function that is called after every change that this process makes to an organization or to
+// rights in it. The function must not block.
 func (d *Directory) OnChange(fn func(org int64)) {
 	d.hooks.Lock()
 	defer d.hooks.Unlock()
 	d.onChange = append(d.onChange, fn)
 }
 
-// OnRemove registers a function that names what ends with an organization in its part of the control workspace.
+// OnRemove registers a function that returns what to purge from an organization's partition of the control workspace
+// when the organization is erased.
 func (d *Directory) OnRemove(fn func(people *store.Workspace) []store.Purger) {
 	d.hooks.Lock()
 	defer d.hooks.Unlock()
 	d.onRemove = append(d.onRemove, fn)
 }
 
-func (d *Directory) changed(org *Organization) {
+func (d *Directory) notifyChanged(org *Organization) {
 	d.forget(org.Slug)
 	d.hooks.Lock()
 	hooks := d.onChange[:len(d.onChange):len(d.onChange)]

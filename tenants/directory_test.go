@@ -41,7 +41,7 @@ func TestUnknownSuspendedAndRemovedAreAlike(t *testing.T) {
 		t.Errorf("suspended: %v, unknown: %v", err, unknown)
 	}
 	if tenant, err := w.Directory.BySlug(t.Context(), "acme"); err != nil || tenant.Org.State != tenants.Suspended {
-		t.Errorf("a command does not find a suspended organization: %v", err)
+		t.Errorf("BySlug does not find a suspended organization: %v", err)
 	}
 	if err := w.Directory.Resume(t.Context(), "acme"); err != nil {
 		t.Fatal(err)
@@ -117,7 +117,7 @@ func TestCreateNamesEveryFault(t *testing.T) {
 	}
 }
 
-// TestBoundsOfAnOrganization: of each of its parts what is still taken, and what is not any more.
+// TestBoundsOfAnOrganization checks the largest accepted value of each field, and the smallest refused one.
 func TestBoundsOfAnOrganization(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
@@ -157,8 +157,8 @@ func TestBoundsOfAnOrganization(t *testing.T) {
 	}
 }
 
-// TestARemovedOrganizationIsChangedByNobody, nor does it come back.
-func TestARemovedOrganizationIsChangedByNobody(t *testing.T) {
+// TestRemovedOrganizationCannotBeChanged checks that an erased organization can be neither changed nor resolved.
+func TestRemovedOrganizationCannotBeChanged(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	w.Tenant(t, "acme")
@@ -166,17 +166,19 @@ func TestARemovedOrganizationIsChangedByNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := w.Directory.Update(t.Context(), "acme", func(*tenants.Organization) error { return nil })
-	for what, err := range map[string]error{"change": err, "suspend": w.Directory.Suspend(t.Context(), "acme"), "resume": w.Directory.Resume(t.Context(), "acme")} {
+	for what, err := range map[string]error{
+		"change": err, "suspend": w.Directory.Suspend(t.Context(), "acme"), "resume": w.Directory.Resume(t.Context(), "acme"),
+	} {
 		if !errors.Is(err, tenants.ErrUnknownTenant) {
 			t.Errorf("%s: got %v, want the error tenants.ErrUnknownTenant", what, err)
 		}
 	}
 	if _, err := w.Directory.Resolve(t.Context(), "acme.localhost"); !errors.Is(err, tenants.ErrUnknownTenant) {
-		t.Errorf("it answers: %v", err)
+		t.Errorf("Resolve = %v, want ErrUnknownTenant", err)
 	}
 }
 
-func TestUpdateKeepsWhatIsNotTheCallers(t *testing.T) {
+func TestUpdateDropsChangesOfOtherFields(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	before := w.Tenant(t, "acme")
@@ -190,17 +192,17 @@ func TestUpdateKeepsWhatIsNotTheCallers(t *testing.T) {
 	}
 	o := after.Org
 	if o.Name != "New" || o.Limit(tenants.LimitFolderChildren) != 5 {
-		t.Errorf("not changed: %+v", o)
+		t.Errorf("name and limit are not changed: %+v", o)
 	}
 	if o.Slug != "acme" || o.OrgID != before.Org.OrgID || o.State != tenants.Active || o.AccessRev != before.Org.AccessRev {
-		t.Errorf("changed what must stay: %+v", o)
+		t.Errorf("changed a field that Update must keep: %+v", o)
 	}
 	if got := w.Fresh(t, "acme"); got.Org.Name != "New" {
-		t.Errorf("resolved the old state: %+v", got.Org)
+		t.Errorf("Resolve returned the old organization: %+v", got.Org)
 	}
 }
 
-func TestAnotherProcessesChangeHoldsWithinASecond(t *testing.T) {
+func TestChangeOfAnotherProcessTakesEffectWithinASecond(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	w.Tenant(t, "acme")
@@ -215,11 +217,11 @@ func TestAnotherProcessesChangeHoldsWithinASecond(t *testing.T) {
 	}
 	w.Clock.Advance(time.Second)
 	if _, err := mine.Resolve(t.Context(), "acme.localhost"); !errors.Is(err, tenants.ErrUnknownTenant) {
-		t.Errorf("after a second: %v", err)
+		t.Errorf("Resolve after a second = %v, want ErrUnknownTenant", err)
 	}
 }
 
-func TestForgetHoldsAtOnce(t *testing.T) {
+func TestForgetTakesEffectAtOnce(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	tenant := w.Tenant(t, "acme")
@@ -232,7 +234,7 @@ func TestForgetHoldsAtOnce(t *testing.T) {
 	}
 	got, err := mine.Resolve(t.Context(), "acme.localhost")
 	if err != nil || got.Org.AccessRev <= tenant.Org.AccessRev {
-		t.Errorf("announced change not seen: %v", err)
+		t.Errorf("Resolve does not return the announced change: %v", err)
 	}
 }
 
@@ -254,10 +256,10 @@ func TestOutageIsBridgedForTheGraceOnly(t *testing.T) {
 		t.Errorf("within the grace: %v", err)
 	}
 	if err := resolve("nobody"); !errors.Is(err, store.ErrUnavailable) {
-		t.Errorf("nobody knows now whether the slug is unknown: %v", err)
+		t.Errorf("an unknown slug during the outage: %v, want ErrUnavailable", err)
 	}
 	if err := resolve("never-asked"); !errors.Is(err, store.ErrUnavailable) || errors.Is(err, tenants.ErrUnknownTenant) {
-		t.Errorf("a slug never asked for: %v", err)
+		t.Errorf("a slug that was never resolved: %v, want ErrUnavailable", err)
 	}
 	w.Clock.Advance(tenants.DefaultGrace)
 	if err := resolve("acme"); !errors.Is(err, store.ErrUnavailable) {
@@ -293,7 +295,7 @@ func TestResolveReadsOnceForMany(t *testing.T) {
 	}
 }
 
-func TestACallerWhoGivesUpDoesNotFailTheOthers(t *testing.T) {
+func TestCanceledCallerDoesNotFailTheOthers(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	w.Tenant(t, "acme")
@@ -326,13 +328,14 @@ func TestACallerWhoGivesUpDoesNotFailTheOthers(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		case <-time.After(30 * time.Second):
-			t.Fatalf("%s waits for ever", name)
+			t.Fatalf("the %s caller still waits after 30 s", name)
 		}
 	}
 }
 
-// A read that panics must not pass for an answer, now or later.
-func TestAPanicDuringAReadIsNoAnswer(t *testing.T) {
+// TestPanicDuringAReadGivesAnError checks that callers that wait for a read that panics get an error, and later ones an
+// answer.
+func TestPanicDuringAReadGivesAnError(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	w.Tenant(t, "acme")
@@ -356,21 +359,22 @@ func TestAPanicDuringAReadIsNoAnswer(t *testing.T) {
 		}
 		second <- err
 	}()
-	time.Sleep(50 * time.Millisecond) // for the second to wait; where it comes later it reads itself
+	time.Sleep(50 * time.Millisecond) // lets the second caller wait for the read; a later one reads itself
 	w.Engine.AfterRead(nil)
 	close(release)
 	if got := <-first; got != "engine" {
 		t.Errorf("recovered %v", got)
 	}
 	if err := <-second; err != nil && !errors.Is(err, store.ErrUnavailable) {
-		t.Errorf("whoever waited: %v", err)
+		t.Errorf("the waiting caller got %v, want ErrUnavailable", err)
 	}
 	if tenant := w.Fresh(t, "acme"); tenant == nil {
 		t.Error("neither a tenant nor an error after the panic")
 	}
 }
 
-// A read that began before a change must not bring the old state back after it.
+// TestAChangeDuringAReadIsNotLost checks that a read which began before a change does not restore the old state after
+// it.
 func TestAChangeDuringAReadIsNotLost(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
@@ -387,7 +391,7 @@ func TestAChangeDuringAReadIsNotLost(t *testing.T) {
 		t.Fatalf("got %v, want bump = nil", bump)
 	}
 	if got := w.Fresh(t, "acme"); got.Org.AccessRev <= tenant.Org.AccessRev {
-		t.Errorf("access revision %d after the change, before it %d", got.Org.AccessRev, tenant.Org.AccessRev)
+		t.Errorf("access revision %d after the change, want above %d", got.Org.AccessRev, tenant.Org.AccessRev)
 	}
 }
 
@@ -467,7 +471,7 @@ func TestListIsOrderedAndPaged(t *testing.T) {
 		}
 	}
 	if strings.Join(got, "") != "abc" {
-		t.Errorf("listed %v", got)
+		t.Errorf("List returned %v, want [a b c]", got)
 	}
 }
 

@@ -11,29 +11,30 @@ import (
 	"tenantry/internal/texts"
 )
 
-// Ending is how an organization ends: it is deleted, can be brought back for some time, and is erased. Times are Unix
+// Ending records how an organization ends: it is deleted, can be undeleted for some time, and is erased. Times are Unix
 // milliseconds.
 type Ending struct {
 	Deleted int64 `json:"deleted"`
-	Due     int64 `json:"due,omitempty"` // when it is to be erased; 0: when somebody says so
-	Was     State `json:"was"`           // before it was deleted
+	Due     int64 `json:"due,omitempty"` // when it is to be erased; 0: only on request
+	Was     State `json:"was"`           // state before the deletion
 
 	Began     int64 `json:"began,omitempty"`     // when erasing began
-	Erased    int64 `json:"erased,omitempty"`    // when all of it was done
-	Documents int64 `json:"documents,omitempty"` // that it had then; below 0: they could not be counted
-	Bytes     int64 `json:"bytes,omitempty"`     // that those took
-	People    int64 `json:"people,omitempty"`    // records of people, roles, teams, service accounts and keys
-	DataKeys  int64 `json:"data_keys,omitempty"` // without which what was encrypted opens nowhere, in backups neither
-	// Places are the backends where its documents were, and Overwritten those whose files have nothing of it left, nor
-	// their logs. The control data are one of them.
+	Erased    int64 `json:"erased,omitempty"`    // when erasing was complete
+	Documents int64 `json:"documents,omitempty"` // number of documents when erasing began; below 0: not counted
+	Bytes     int64 `json:"bytes,omitempty"`     // size of these documents
+	People    int64 `json:"people,omitempty"`    // erased records of people, roles, teams, service accounts and keys
+	// DataKeys is the number of erased data keys. Values encrypted with them, also in backups, are unreadable.
+	DataKeys int64 `json:"data_keys,omitempty"`
+	// Places are the backends that held its documents. Overwritten are the places, ControlPlace among them, whose files
+	// and write-ahead logs contain nothing of it any more.
 	Places      []string `json:"places,omitempty"`
 	Overwritten []string `json:"overwritten,omitempty"`
 }
 
-// ControlPlace stands for the control data among places.
+// ControlPlace stands for the control data in Ending.Overwritten.
 const ControlPlace = "control data"
 
-// IsDue reports whether the organization is to be erased, or that is to be finished.
+// IsDue reports whether the organization is to be erased now, or erasing it has begun and is not complete.
 func (o *Organization) IsDue(now time.Time) bool {
 	e := o.Ending
 	switch {
@@ -45,15 +46,15 @@ func (o *Organization) IsDue(now time.Time) bool {
 	return o.State == Deleted && e.Due != 0 && e.Due <= now.UnixMilli()
 }
 
-// IsRemoved reports whether the organization is erased, or about to be, as the store has it now; false where that
-// cannot be told.
+// IsRemoved reports whether the store has the organization as erased or being erased. It returns false if the store
+// fails.
 func (d *Directory) IsRemoved(ctx context.Context, org int64) bool {
 	o, err := d.find(ctx, store.Eq("org_id", org))
 	return err == nil && o.State == Removed
 }
 
-// Delete makes the organization answer nobody, until it is undeleted or erased, which is due once it has been kept so
-// long; with 0 it is never due. One that is deleted already stays as it is. Errors: as Update.
+// Delete makes every request to the organization fail until it is undeleted or erased. Erasing is due after the
+// duration keep, or never if keep is 0. An organization that is deleted already is left as it is. Errors: as Update.
 func (d *Directory) Delete(ctx context.Context, slug string, keep time.Duration) error {
 	_, err := d.change(ctx, store.Eq("slug", slug), func(o *Organization) error {
 		switch o.State {
@@ -76,8 +77,8 @@ func (d *Directory) Delete(ctx context.Context, slug string, keep time.Duration)
 	return nil
 }
 
-// Undelete makes the organization what it was before it was deleted. Errors: ErrUnknownTenant, also of one that is
-// erased, or half erased; ErrNotDeleted; store.ErrConflict, store.ErrUnavailable.
+// Undelete gives the organization the state that it had before it was deleted. Errors: ErrUnknownTenant, also if it is
+// erased or being erased; ErrNotDeleted; store.ErrConflict, store.ErrUnavailable.
 func (d *Directory) Undelete(ctx context.Context, slug string) error {
 	_, err := d.change(ctx, store.Eq("slug", slug), func(o *Organization) error {
 		switch o.State {
@@ -95,8 +96,8 @@ func (d *Directory) Undelete(ctx context.Context, slug string) error {
 	return nil
 }
 
-// Ended returns an organization that is deleted or erased, as the store has it. Its Ending is nil where a version that
-// wrote nothing down erased it. Errors: ErrUnknownTenant, ErrNotDeleted, store.ErrUnavailable.
+// Ended reads an organization that is deleted or erased from the store. Its Ending is nil if an earlier version, which
+// kept no record of endings, erased it. Errors: ErrUnknownTenant, ErrNotDeleted, store.ErrUnavailable.
 func (d *Directory) Ended(ctx context.Context, slug string) (*Organization, error) {
 	org, err := d.find(ctx, store.Eq("slug", slug))
 	if err == nil && org.State != Deleted && org.State != Removed {
@@ -108,16 +109,16 @@ func (d *Directory) Ended(ctx context.Context, slug string) (*Organization, erro
 	return org, nil
 }
 
-// Remove erases the organization's documents, people and keys for good, whether it was deleted before or not. It
-// returns what is left of it, and whether this call finished that. The slug stays taken. It may be repeated, where it
-// failed midway or something came back. Errors: ErrUnknownTenant; store.ErrUnavailable, also where something else reads
-// the files, so that their logs cannot be emptied.
+// Remove erases the organization's documents, people and keys for good, whether or not it was deleted before. It
+// returns the record that remains, and whether this call completed the erasure. The slug stays taken. The call may be
+// repeated, after a failure or after data came back. Errors: ErrUnknownTenant; store.ErrUnavailable, also if another
+// reader of the files keeps their logs from being emptied.
 func (d *Directory) Remove(ctx context.Context, slug string) (org *Organization, finished bool, err error) {
 	return d.remove(ctx, slug, func(*Organization) error { return nil })
 }
 
-// RemoveDue is Remove of an organization that is due: somebody may undelete one meanwhile. Error besides:
-// ErrNotDeleted.
+// RemoveDue is Remove for an organization that is due. Further error: ErrNotDeleted if it is not due, such as after it
+// was undeleted.
 func (d *Directory) RemoveDue(ctx context.Context, slug string) (org *Organization, finished bool, err error) {
 	return d.remove(ctx, slug, func(o *Organization) error {
 		if !o.IsDue(d.now()) {
@@ -127,8 +128,10 @@ func (d *Directory) RemoveDue(ctx context.Context, slug string) (org *Organizati
 	})
 }
 
-func (d *Directory) remove(ctx context.Context, slug string, may func(*Organization) error) (_ *Organization, finished bool, _ error) {
-	org, err := d.beginRemoval(ctx, slug, may)
+func (d *Directory) remove(
+	ctx context.Context, slug string, check func(*Organization) error,
+) (_ *Organization, finished bool, _ error) {
+	org, err := d.beginRemoval(ctx, slug, check)
 	if err != nil {
 		return nil, false, fmt.Errorf("erase organization %q: %w", texts.Clip(slug), err)
 	}
@@ -139,13 +142,14 @@ func (d *Directory) remove(ctx context.Context, slug string, may func(*Organizat
 	if err := d.removeDocuments(ctx, org); err != nil {
 		return nil, false, fmt.Errorf("erase the documents of organization %q: %w; repeat the command", slug, err)
 	}
-	overwritten, err := d.overwritten(ctx, org)
+	overwritten, err := d.truncateLogs(ctx, org)
 	if err != nil {
-		return nil, false, fmt.Errorf("organization %q is erased, but the write-ahead logs of its files could not be emptied: %w; repeat the command", slug, err)
+		return nil, false, fmt.Errorf("organization %q is erased, but the write-ahead logs of its files "+
+			"could not be emptied: %w; repeat the command", slug, err)
 	}
 	org, err = d.change(ctx, store.Eq("slug", slug), func(o *Organization) error {
 		finished = o.Ending != nil && o.Ending.Erased == 0
-		if finished { // else what came back is gone again, which changes nothing of when it was erased
+		if finished { // otherwise this call erased data that had come back, and the recorded time stays
 			o.Ending.Erased, o.Ending.Overwritten = d.now().UnixMilli(), overwritten
 		}
 		return nil
@@ -153,21 +157,25 @@ func (d *Directory) remove(ctx context.Context, slug string, may func(*Organizat
 	return org, finished && err == nil, err
 }
 
-// beginRemoval takes from the organization what leads to its data, and writes down what that is.
-func (d *Directory) beginRemoval(ctx context.Context, slug string, may func(*Organization) error) (*Organization, error) {
+// beginRemoval removes from the organization's record everything that leads to its data, and records in Ending what
+// that was.
+func (d *Directory) beginRemoval(
+	ctx context.Context, slug string, check func(*Organization) error,
+) (*Organization, error) {
 	org, err := d.find(ctx, store.Eq("slug", slug))
 	if err != nil {
 		return nil, err
 	}
 	used, counted := store.Usage{}, false
 	if org.State != Removed {
-		if t, err := d.tenant(ctx, org, time.Now()); err == nil { // damaged data are erased uncounted
+		// Documents that cannot be read are erased without being counted.
+		if t, err := d.tenant(ctx, org, time.Now()); err == nil {
 			used, err = t.Workspace().Used(ctx)
 			counted = err == nil
 		}
 	}
 	return d.change(ctx, store.Eq("slug", slug), func(o *Organization) error {
-		if err := may(o); err != nil {
+		if err := check(o); err != nil {
 			return err
 		}
 		if o.Move != nil {
@@ -178,7 +186,7 @@ func (d *Directory) beginRemoval(ctx context.Context, slug string, may func(*Org
 				return fmt.Errorf("its documents are on backend %s, which is not configured; nothing was erased", backend)
 			}
 		}
-		if o.Ending == nil && o.State != Removed { // else it was by a version that wrote nothing down
+		if o.Ending == nil && o.State != Removed { // an earlier version erased without an Ending
 			o.Ending = &Ending{Deleted: d.now().UnixMilli(), Was: o.State}
 		}
 		if e := o.Ending; e != nil {
@@ -193,17 +201,17 @@ func (d *Directory) beginRemoval(ctx context.Context, slug string, may func(*Org
 			}
 		}
 		d.voidAccess(o)
-		// Without its data keys what was encrypted with them cannot be read any more, in backups too. Nobody needs what
-		// it was called, either.
+		// Dropping the data keys makes what was encrypted with them unreadable, in backups too. The name is not needed
+		// any more either.
 		*o = Organization{
-			Meta: o.Meta, OrgID: o.OrgID, Slug: o.Slug, State: Removed, AccessRev: o.AccessRev, Backend: o.Backend, Former: o.Former, Ending: o.Ending,
-			defaults: o.defaults,
+			Meta: o.Meta, OrgID: o.OrgID, Slug: o.Slug, State: Removed, AccessRev: o.AccessRev,
+			Backend: o.Backend, Former: o.Former, Ending: o.Ending, defaults: o.defaults,
 		}
 		return nil
 	})
 }
 
-// places returns the backends where it has documents.
+// places returns the backends that hold documents of the organization.
 func (o *Organization) places() []string {
 	if o.Former == "" {
 		return []string{o.Home()}
@@ -211,6 +219,7 @@ func (o *Organization) places() []string {
 	return []string{o.Home(), store.BackendName(o.Former)}
 }
 
+// removePeople purges the organization's partition of the control workspace and adds the number of records to Ending.
 func (d *Directory) removePeople(ctx context.Context, org *Organization) error {
 	d.hooks.Lock()
 	hooks := slices.Clone(d.onRemove)
@@ -237,27 +246,31 @@ func (d *Directory) removePeople(ctx context.Context, org *Organization) error {
 }
 
 func (d *Directory) removeDocuments(ctx context.Context, org *Organization) error {
-	if org.Former != "" || d.store.Remote(org.Backend) { // who copies there, or writes from another machine, may not know yet
-		if err := pause(ctx, d.store.Leases().Settled); err != nil {
+	// A mover that copies there, or a replica on another machine, may still write until its lease ends.
+	if org.Former != "" || d.store.Remote(org.Backend) {
+		if err := sleep(ctx, d.store.Leases().Settled); err != nil {
 			return err
 		}
 	}
 	err := d.store.Remove(ctx, org.OrgID, d.owner(org), org.places()...)
-	if errors.Is(err, store.ErrForeign) { // so there was nothing of this organization
-		d.log.WarnContext(ctx, "found other data where an erased organization's documents should be; left untouched", "organization", org.Slug, "error", err)
+	if errors.Is(err, store.ErrForeign) { // the workspace belongs to another owner, so this organization has none
+		d.log.WarnContext(ctx, "found other data where an erased organization's documents should be; left untouched",
+			"organization", org.Slug, "error", err)
 		err = nil
 	}
 	return err
 }
 
-// overwritten empties the logs of the files where the organization was, and returns the places that have files.
-func (d *Directory) overwritten(ctx context.Context, org *Organization) (places []string, err error) {
+// truncateLogs empties the write-ahead logs of the files that held the organization, and returns the places that have
+// files.
+func (d *Directory) truncateLogs(ctx context.Context, org *Organization) (places []string, err error) {
 	for _, backend := range org.places() {
 		done, err := d.store.Settle(ctx, org.OrgID, backend)
 		if err != nil {
 			return nil, err
 		}
-		if done && (org.Ending == nil || org.Ending.Documents >= 0) { // else there may have been a file that is only away
+		// Documents that could not be counted may be in a file that is missing only for now.
+		if done && (org.Ending == nil || org.Ending.Documents >= 0) {
 			places = append(places, backend)
 		}
 	}

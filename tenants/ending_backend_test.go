@@ -8,7 +8,7 @@ import (
 	"tenantry/tenants/tenantstest"
 )
 
-// TestErasureNeedsTheBackend: where the configuration does not name the backend of the documents nothing is taken, so
+// TestErasureNeedsTheBackend checks that nothing is erased if the configuration lacks the backend of the documents, so
 // that the organization can still be undeleted.
 func TestErasureNeedsTheBackend(t *testing.T) {
 	t.Parallel()
@@ -32,10 +32,11 @@ func TestErasureNeedsTheBackend(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := w.Directory.Remove(t.Context(), "acme"); err == nil || !strings.Contains(err.Error(), "on backend elsewhere, which is not configured") {
-		t.Errorf(`got %v, want an error and containing "on backend elsewhere, which is not configured"`, err)
+	const want = "on backend elsewhere, which is not configured"
+	if _, _, err := w.Directory.Remove(t.Context(), "acme"); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("Remove = %v, want an error that contains %q", err, want)
 	}
 	if err := w.Directory.Undelete(t.Context(), "acme"); err != nil {
-		t.Errorf("afterwards: %v", err)
+		t.Errorf("Undelete = %v, want no error", err)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"tenantry/tenants/tenantstest"
 )
 
-// TestEnding: which state leads where, and when an organization is to be erased.
-func TestEnding(t *testing.T) {
+// TestStatesOfAnEndingOrganization checks the transitions between states, and when an organization is due to be erased.
+func TestStatesOfAnEndingOrganization(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	d := w.Directory
@@ -42,13 +42,13 @@ func TestEnding(t *testing.T) {
 		{"delete", func() error { return d.Delete(t.Context(), "acme", keep) }, nil, tenants.Deleted, true},
 		{"suspend", func() error { return d.Suspend(t.Context(), "acme") }, tenants.ErrDeleted, tenants.Deleted, true},
 		{"resume", func() error { return d.Resume(t.Context(), "acme") }, tenants.ErrDeleted, tenants.Deleted, true},
-		{"delete, with no time", func() error { return d.Delete(t.Context(), "acme", 0) }, nil, tenants.Deleted, true},
+		{"delete what is deleted", func() error { return d.Delete(t.Context(), "acme", 0) }, nil, tenants.Deleted, true},
 		{"undelete", func() error { return d.Undelete(t.Context(), "acme") }, nil, tenants.Active, false},
 		{"remove what is active", due, tenants.ErrNotDeleted, tenants.Active, false},
 		{"delete again", func() error { return d.Delete(t.Context(), "acme", keep) }, nil, tenants.Deleted, true},
 		{"remove what is not due", due, tenants.ErrNotDeleted, tenants.Deleted, true},
 		{"undelete again", func() error { return d.Undelete(t.Context(), "acme") }, nil, tenants.Active, false},
-		{"delete, till told", func() error { return d.Delete(t.Context(), "acme", 0) }, nil, tenants.Deleted, false},
+		{"delete without a due time", func() error { return d.Delete(t.Context(), "acme", 0) }, nil, tenants.Deleted, false},
 		{"remove", removed, nil, tenants.Removed, false},
 		{"undelete", func() error { return d.Undelete(t.Context(), "acme") }, tenants.ErrUnknownTenant, tenants.Removed, false},
 		{"delete", func() error { return d.Delete(t.Context(), "acme", keep) }, tenants.ErrUnknownTenant, tenants.Removed, false},

@@ -9,12 +9,13 @@ import (
 	"tenantry/backends/store"
 )
 
-// Examine reads everything of an organization and tries the keyring on its data keys. It returns
-// how many documents there are. Errors: store.ErrUnavailable, in it *driver.DamagedError;
-// keyring.ErrUnknownVersion, keyring.ErrCorrupt; the context's own.
+// Examine reads every document of an organization and opens its data keys with the keyring. It returns the number of
+// documents. Errors: store.ErrUnavailable, which may wrap *driver.DamagedError; keyring.ErrUnknownVersion,
+// keyring.ErrCorrupt; that of ctx.
 func (d *Directory) Examine(ctx context.Context, org *Organization) (documents int64, err error) {
 	asked := time.Now()
-	org, err = d.find(ctx, store.Eq("org_id", org.OrgID)) // one that was read a while ago must not count as a look at where it is
+	// The caller may have read org long ago, and a placement must be fresh.
+	org, err = d.find(ctx, store.Eq("org_id", org.OrgID))
 	if err != nil || org.State == Removed {
 		return 0, err
 	}
@@ -30,7 +31,7 @@ func (d *Directory) Examine(ctx context.Context, org *Organization) (documents i
 	return documents, nil
 }
 
-// SlugOf returns the slug of an organization, or its number where the slug cannot be read.
+// SlugOf returns the slug of an organization, or its number if the slug cannot be read.
 func (d *Directory) SlugOf(ctx context.Context, org int64) string {
 	if slug := d.slugs.Get(org); slug != nil {
 		return *slug

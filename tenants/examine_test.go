@@ -8,8 +8,8 @@ import (
 	"tenantry/tenants/tenantstest"
 )
 
-// The examination of an organization tries the keyring on its data keys.
-func TestExamineProvesTheDataKeys(t *testing.T) {
+// TestExamineOpensTheDataKeys checks that examining an organization finds data keys that the keyring does not open.
+func TestExamineOpensTheDataKeys(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	acme, other := w.Tenant(t, "acme"), w.Tenant(t, "other")
@@ -38,8 +38,8 @@ func TestExamineProvesTheDataKeys(t *testing.T) {
 	}
 }
 
-// TestExamineLooksWhereTheOrganizationIs: a list that was read before a move must not count as a look after it.
-func TestExamineLooksWhereTheOrganizationIs(t *testing.T) {
+// TestExamineReadsThePlacement checks that Examine does not use a placement that was read before a move.
+func TestExamineReadsThePlacement(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	one, two := f.start(t, "first", "second"), f.start(t, "first", "second")

@@ -6,7 +6,7 @@ import (
 	"tenantry/backends/store"
 )
 
-// Hold leaves an organization as a mover does that ended while writes were held.
+// Hold leaves an organization as a mover does that stopped while writes were held.
 func (d *Directory) Hold(ctx context.Context, slug, to string) error {
 	m, err := d.beginMove(ctx, slug, to)
 	if err != nil {
@@ -20,12 +20,12 @@ func (d *Directory) Hold(ctx context.Context, slug, to string) error {
 	return err
 }
 
-// ReleaseSeen ends a hold as those do who have waited for its end too long, and saw this.
+// ReleaseSeen ends a hold like a replica that saw it and waited too long for its end.
 func (d *Directory) ReleaseSeen(ctx context.Context, seen *Organization) error {
 	return d.release(ctx, seen.OrgID, func(o *Organization) bool { return o.Move.hold() == seen.Move.hold() })
 }
 
-// SpoilDataKeys makes the organization's data keys those of another.
+// SpoilDataKeys replaces the organization's data keys by those of another.
 func (d *Directory) SpoilDataKeys(ctx context.Context, of, by int64) error {
 	other, err := d.find(ctx, store.Eq("org_id", by))
 	if err != nil {

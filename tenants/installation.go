@@ -11,14 +11,14 @@ import (
 	"tenantry/crypto/keyring"
 )
 
-// Installation says which keyring belongs to the data, which installation the data is, and has data keys for what is
-// the installation's own. There is one record for each. They are apart because an older version, which knows the first
-// alone, writes it anew when keys are rotated.
+// Installation is one of three records about the whole control workspace: the proof of its keyring, its identity, and
+// its own data keys. They are separate because an earlier version, which knows the proof only, rewrites that record
+// when keys are rotated.
 type Installation struct {
 	store.Meta
-	Proof    string `json:"proof,omitempty"`    // wrapped under the keyring: another cannot open it
-	Identity string `json:"identity,omitempty"` // 128 random bits, in hexadecimal digits
-	// DataKeys are wrapped, by purpose, the newest last.
+	Proof    string `json:"proof,omitempty"`    // random bytes wrapped by the keyring, which no other keyring unwraps
+	Identity string `json:"identity,omitempty"` // 128 random bits in hexadecimal
+	// DataKeys are wrapped data keys by purpose, newest last.
 	DataKeys map[string][]string `json:"data_keys,omitempty"`
 }
 
@@ -32,9 +32,10 @@ const (
 )
 
 // ErrForeignKeyring: the data was encrypted with another keyring.
-var ErrForeignKeyring = errors.New("the keyring is not the one that the data was encrypted with; give every replica the same keyring file")
+var ErrForeignKeyring = errors.New("the keyring is not the one that the data was encrypted with; " +
+	"give every replica the same keyring file")
 
-// InUse reports whether a keyring belongs to the data of a control workspace.
+// InUse reports whether a control workspace holds data that belong to a keyring.
 func (k Kinds) InUse(ctx context.Context, control *store.Workspace) (bool, error) {
 	_, err := k.Installations.In(control).Get(ctx, installationID)
 	if !errors.Is(err, store.ErrNotFound) {
@@ -44,16 +45,17 @@ func (k Kinds) InUse(ctx context.Context, control *store.Workspace) (bool, error
 	return n > 0, err
 }
 
-// Claim begins an installation on a control workspace that is nobody's yet: from then on the keyring that is made may
-// be its own. Replicas may do it at the same time.
+// Claim begins an installation on a control workspace that has none: from then on a new keyring may be created for it.
+// Replicas may call it at the same time.
 func (k Kinds) Claim(ctx context.Context, control *store.Workspace) error {
 	random := make([]byte, identitySize)
 	_, _ = rand.Read(random) // never fails
-	_, err := decide(ctx, k.Installations.In(control), &Installation{Meta: store.Meta{ID: identityID}, Identity: hex.EncodeToString(random)})
+	_, err := insertOrGet(ctx, k.Installations.In(control), &Installation{Meta: store.Meta{ID: identityID},
+		Identity: hex.EncodeToString(random)})
 	return err
 }
 
-// Claimed reports whether an installation was begun on a control workspace.
+// Claimed reports whether an installation has begun on a control workspace.
 func (k Kinds) Claimed(ctx context.Context, control *store.Workspace) (bool, error) {
 	_, err := k.Installations.In(control).Get(ctx, identityID)
 	if errors.Is(err, store.ErrNotFound) {
@@ -62,10 +64,11 @@ func (k Kinds) Claimed(ctx context.Context, control *store.Workspace) (bool, err
 	return err == nil, err
 }
 
-// ErrLostControl: what the control data said of the installation is not there any more.
-var ErrLostControl = errors.New("the control data of this installation are not there any more; bring them back and restart the gateway")
+// ErrLostControl: the control data of this installation are missing, or were replaced by those of another.
+var ErrLostControl = errors.New("the control data of this installation are missing; " +
+	"restore them and restart the gateway")
 
-// Installed returns ErrLostControl where the control data are not, or no longer, those of the installation. Error:
+// Installed returns ErrLostControl if the control data are not, or no longer, those of the installation. Other error:
 // store.ErrUnavailable.
 func (d *Directory) Installed(ctx context.Context) error {
 	if err := d.store.LostControl(); err != nil {
@@ -78,13 +81,13 @@ func (d *Directory) Installed(ctx context.Context) error {
 	return err
 }
 
-// proveKeyring makes sure that the keyring is the one the other replicas have. The first to
-// ask decides which that is.
-func (d *Directory) proveKeyring(ctx context.Context) error {
+// checkKeyring checks that the keyring is the one that the other replicas use. The first replica decides which one that
+// is.
+func (d *Directory) checkKeyring(ctx context.Context) error {
 	for again := false; ; again = true {
 		rec, err := d.installations.Get(ctx, installationID)
 		if errors.Is(err, store.ErrNotFound) {
-			rec, err = d.firstProof(ctx)
+			rec, err = d.createProof(ctx)
 		}
 		if err != nil {
 			return fmt.Errorf("checking the keyring against the data: %w", err)
@@ -93,9 +96,9 @@ func (d *Directory) proveKeyring(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
-		// Another replica may have rotated it since the file was read.
+		// Another replica may have rotated the keyring since its file was read.
 		if again && errors.Is(err, keyring.ErrRetired) {
-			return fmt.Errorf("the control data are older than the retirement of the key they need, as those of a backup: %w", err)
+			return fmt.Errorf("the control data need a retired key, as after restoring an old backup: %w", err)
 		}
 		if again || !errors.Is(err, keyring.ErrUnknownVersion) || d.keyring.Reload() != nil {
 			return fmt.Errorf("%w (%w)", ErrForeignKeyring, err)
@@ -103,32 +106,34 @@ func (d *Directory) proveKeyring(ctx context.Context) error {
 	}
 }
 
-func (d *Directory) firstProof(ctx context.Context) (*Installation, error) {
-	if err := d.opensSome(ctx); err != nil {
+func (d *Directory) createProof(ctx context.Context) (*Installation, error) {
+	if err := d.checkDataKey(ctx); err != nil {
 		return nil, err
 	}
-	proof, err := d.prove()
+	proof, err := d.newProof()
 	if err != nil {
 		return nil, err
 	}
-	return decide(ctx, d.installations, &Installation{Meta: store.Meta{ID: installationID}, Proof: proof})
+	return insertOrGet(ctx, d.installations, &Installation{Meta: store.Meta{ID: installationID}, Proof: proof})
 }
 
-// decide stores a record that replicas must agree on, and returns the one that is stored.
-func decide(ctx context.Context, installations store.Collection[Installation], rec *Installation) (*Installation, error) {
+// insertOrGet stores a record that replicas must agree on, and returns the stored one: the first insert wins.
+func insertOrGet(
+	ctx context.Context, installations store.Collection[Installation], rec *Installation,
+) (*Installation, error) {
 	err := installations.Insert(ctx, rec)
-	if _, dup := errors.AsType[*store.DuplicateError](err); dup { // another replica was quicker
+	if _, dup := errors.AsType[*store.DuplicateError](err); dup { // another replica was first
 		return installations.Get(ctx, rec.ID)
 	}
 	return rec, err
 }
 
-// identify reads the identity of the installation. The first to ask decides what that is, unless
-// the documents know, and it never changes.
-func (d *Directory) identify(ctx context.Context) error {
+// loadIdentity loads the identity of the installation. If there is none, the first replica takes the one that the
+// workspaces name, or a new one. It never changes.
+func (d *Directory) loadIdentity(ctx context.Context) error {
 	rec, err := d.installations.Get(ctx, identityID)
 	if errors.Is(err, store.ErrNotFound) {
-		rec, err = d.firstIdentity(ctx)
+		rec, err = d.createIdentity(ctx)
 	}
 	if err == nil && len(rec.Identity) != 2*identitySize {
 		err = errors.New("the record is damaged; restore the control data from a backup")
@@ -140,8 +145,8 @@ func (d *Directory) identify(ctx context.Context) error {
 	return nil
 }
 
-func (d *Directory) firstIdentity(ctx context.Context) (*Installation, error) {
-	identity, err := d.marked(ctx)
+func (d *Directory) createIdentity(ctx context.Context) (*Installation, error) {
+	identity, err := d.identityFromWorkspaces(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -150,15 +155,15 @@ func (d *Directory) firstIdentity(ctx context.Context) (*Installation, error) {
 		_, _ = rand.Read(random) // never fails
 		identity = hex.EncodeToString(random)
 	}
-	return decide(ctx, d.installations, &Installation{Meta: store.Meta{ID: identityID}, Identity: identity})
+	return insertOrGet(ctx, d.installations, &Installation{Meta: store.Meta{ID: identityID}, Identity: identity})
 }
 
-// Installation returns the identity of the installation: 32 hexadecimal digits that no other
-// installation has, the same in all replicas and for as long as the control data lives.
+// Installation returns the identity of the installation: 32 hexadecimal digits, unique to the installation, the same in
+// all replicas, and constant for the lifetime of the control data.
 func (d *Directory) Installation() string { return d.installation }
 
-// opensSome tries the keyring on a data key, where data is from before there were proofs.
-func (d *Directory) opensSome(ctx context.Context) error {
+// checkDataKey opens one stored data key with the keyring, for data that are older than the proof.
+func (d *Directory) checkDataKey(ctx context.Context) error {
 	found, err := d.orgs.Find(ctx, store.Query{Sort: []store.Order{store.Asc("org_id")}})
 	if err != nil {
 		return err
@@ -174,14 +179,14 @@ func (d *Directory) opensSome(ctx context.Context) error {
 	return nil
 }
 
-func (d *Directory) prove() (string, error) {
-	nothing := make([]byte, proofSize)
-	_, _ = rand.Read(nothing) // never fails
-	return d.keyring.Wrap(nothing, []byte(proofContext))
+func (d *Directory) newProof() (string, error) {
+	payload := make([]byte, proofSize)
+	_, _ = rand.Read(payload) // never fails
+	return d.keyring.Wrap(payload, []byte(proofContext))
 }
 
-// proveAnew wraps the proof under the keyring's primary.
-func (d *Directory) proveAnew(ctx context.Context) error {
+// rewrapProof wraps the proof again under the keyring's primary.
+func (d *Directory) rewrapProof(ctx context.Context) error {
 	_, err := d.installations.Update(ctx, installationID, func(i *Installation) error {
 		version, err := keyring.WrappedVersion(i.Proof)
 		if err != nil {
@@ -190,11 +195,11 @@ func (d *Directory) proveAnew(ctx context.Context) error {
 		if version == d.keyring.PrimaryVersion() {
 			return errUnchanged
 		}
-		i.Proof, err = d.prove()
+		i.Proof, err = d.newProof()
 		return err
 	})
 	if err != nil && !errors.Is(err, errUnchanged) {
-		return fmt.Errorf("wrap the keyring's proof anew: %w", err)
+		return fmt.Errorf("rewrap the keyring's proof: %w", err)
 	}
 	return nil
 }

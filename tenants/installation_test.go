@@ -10,8 +10,8 @@ import (
 	"tenantry/tenants/tenantstest"
 )
 
-// TestReplicasAgreeOnOneInstallation holds that replicas started at once agree on one identity, which nothing
-// changes later.
+// TestReplicasAgreeOnOneInstallation checks that replicas which start at the same time agree on one identity, which
+// never changes.
 func TestReplicasAgreeOnOneInstallation(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})

@@ -15,10 +15,10 @@ import (
 	"tenantry/internal/texts"
 )
 
-// MaxProviders is how many providers an organization may have.
+// MaxProviders is the maximum number of report providers of an organization.
 const MaxProviders = 100
 
-// MaxFrameOrigins is how many origins may frame an organization's shared reports.
+// MaxFrameOrigins is the maximum number of origins that may frame an organization's shared reports.
 const MaxFrameOrigins = 50
 
 const (
@@ -27,38 +27,39 @@ const (
 	changeTries       = 50
 )
 
-// AllFeatures returns the names of the features there are.
+// AllFeatures returns the names of all features.
 func AllFeatures() []string { return []string{FeatureTeams} }
 
-// AllSettings returns the names of the settings there are.
+// AllSettings returns the names of all settings.
 func AllSettings() []string {
 	return []string{SettingRequirePublicEncryptionKey, SettingSignInNamesOrganization}
 }
 
-// AllLimits returns the names of the limits there are.
+// AllLimits returns the names of all limits.
 func AllLimits() []string { return []string{LimitFolderChildren, LimitDocuments, LimitBytes} }
 
-// Origin returns an origin in the form that browsers send: http or https, a host and, where it is not the usual one, a
-// port. It reports false for any other text, such as one with a path or a wildcard.
+// Origin returns an origin in the form that browsers send: scheme http or https, host, and port unless it is the
+// scheme's default. It returns false for any other text, such as one with a path or a wildcard.
 func Origin(text string) (string, bool) {
 	origin := strings.ToLower(strings.TrimSpace(text))
 	u, err := url.Parse(origin)
-	return origin, err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Hostname() != "" && u.Scheme+"://"+u.Host == origin &&
-		strings.Trim(u.Host, "abcdefghijklmnopqrstuvwxyz0123456789.-_:[]") == ""
+	return origin, err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Hostname() != "" &&
+		u.Scheme+"://"+u.Host == origin && strings.Trim(u.Host, "abcdefghijklmnopqrstuvwxyz0123456789.-_:[]") == ""
 }
 
-// NoOrigin notes that a text of a field is no origin.
-func NoOrigin(faults *fault.List, field, text string) {
-	faults.Add(field, fault.Format, "%q is no origin such as https://www.example.com", texts.Clip(text))
+// AddInvalidOrigin notes that the text of a field is not an origin.
+func AddInvalidOrigin(faults *fault.List, field, text string) {
+	faults.Add(field, fault.Format, "%q is not an origin such as https://www.example.com", texts.Clip(text))
 }
 
-// CheckOrganization notes what is wrong with the features, settings, limits, providers and origins.
+// CheckOrganization notes what is wrong with the features, settings, limits, providers and origins of an organization.
 func CheckOrganization(faults *fault.List, o *Organization) {
 	checkKnown(faults, "features", "feature", slices.Sorted(maps.Keys(o.Features)), AllFeatures())
 	checkKnown(faults, "settings", "setting", slices.Sorted(maps.Keys(o.Settings)), AllSettings())
 	checkKnown(faults, "limits", "limit", slices.Sorted(maps.Keys(o.Limits)), AllLimits())
 	if n, ok := o.Limits[LimitFolderChildren]; ok && (n < 1 || n > maxFolderChildren) {
-		faults.Add("limits."+LimitFolderChildren, fault.Range, "the limit %s is from 1 to %d", LimitFolderChildren, maxFolderChildren)
+		faults.Add("limits."+LimitFolderChildren, fault.Range, "the limit %s is from 1 to %d",
+			LimitFolderChildren, maxFolderChildren)
 	}
 	for _, name := range []string{LimitDocuments, LimitBytes} {
 		if n := o.Limits[name]; n < 0 || n > MaxQuota {
@@ -70,7 +71,7 @@ func CheckOrganization(faults *fault.List, o *Organization) {
 	}
 	for _, text := range o.FrameOrigins {
 		if origin, ok := Origin(text); !ok || origin != text {
-			NoOrigin(faults, "frame_origins", text)
+			AddInvalidOrigin(faults, "frame_origins", text)
 		}
 	}
 	if len(o.Providers) > MaxProviders {
@@ -79,7 +80,7 @@ func CheckOrganization(faults *fault.List, o *Organization) {
 	}
 	for _, name := range o.Providers {
 		if !store.ValidKey(name) {
-			faults.Add("providers", fault.Format, "the name of a provider is 1 to 64 of letters, digits, _ and -")
+			faults.Add("providers", fault.Format, "the name of a provider has 1 to 64 letters, digits, _ or -")
 		}
 	}
 }
@@ -87,7 +88,8 @@ func CheckOrganization(faults *fault.List, o *Organization) {
 func checkKnown(faults *fault.List, field, what string, given, known []string) {
 	for _, name := range given {
 		if !slices.Contains(known, name) {
-			faults.Add(field+"."+texts.Clip(name), fault.Unknown, "unknown %s %q; there are: %s", what, texts.Clip(name), strings.Join(known, ", "))
+			faults.Add(field+"."+texts.Clip(name), fault.Unknown, "unknown %s %q; there are: %s",
+				what, texts.Clip(name), strings.Join(known, ", "))
 		}
 	}
 }
@@ -100,7 +102,7 @@ func (d *Directory) find(ctx context.Context, filter store.Filter) (*Organizatio
 	return d.withDefaults(org), err
 }
 
-// withDefaults tells the organization, which may be nil, the limits of those that have none of their own.
+// withDefaults gives the organization, which may be nil, the default limits of the directory.
 func (d *Directory) withDefaults(org *Organization) *Organization {
 	if org != nil {
 		org.defaults = d.limits
@@ -108,8 +110,8 @@ func (d *Directory) withDefaults(org *Organization) *Organization {
 	return org
 }
 
-// BySlug returns an organization that is not erased as the store has it now, for
-// commands. Errors: ErrUnknownTenant, store.ErrUnavailable.
+// BySlug reads an organization that is not erased from the store, for commands. Errors: ErrUnknownTenant,
+// store.ErrUnavailable.
 func (d *Directory) BySlug(ctx context.Context, slug string) (*Tenant, error) {
 	asked := time.Now()
 	org, err := d.find(ctx, store.Eq("slug", slug))
@@ -122,8 +124,8 @@ func (d *Directory) BySlug(ctx context.Context, slug string) (*Tenant, error) {
 	return d.tenant(ctx, org, asked)
 }
 
-// List returns organizations of every state in order of slug, at most limit (at most
-// store.MaxLimit; 0 means that), those after the slug given.
+// List returns organizations of every state in order of their slugs, beginning after the given slug. limit is at most
+// store.MaxLimit, and 0 means that. Error: store.ErrUnavailable.
 func (d *Directory) List(ctx context.Context, after string, limit int) ([]Organization, error) {
 	q := store.Query{Sort: []store.Order{store.Asc("slug")}, Limit: limit}
 	if after != "" {
@@ -139,9 +141,9 @@ func (d *Directory) List(ctx context.Context, after string, limit int) ([]Organi
 	return found, nil
 }
 
-// Update lets change alter name, features, settings, limits of both kinds, providers and origins; what it does
-// to other fields is undone. It may be called several times. Errors: ErrUnknownTenant,
-// *fault.Error with every fault, those that change returns among them, what else it returns, store.ErrConflict, store.ErrUnavailable.
+// Update changes an organization's name, features, settings, limits, request limits, providers and origins by change,
+// which may be called several times. Changes of other fields are dropped. Errors: ErrUnknownTenant; *fault.Error with
+// every fault, including those that change returns; other errors of change; store.ErrConflict, store.ErrUnavailable.
 func (d *Directory) Update(ctx context.Context, slug string, change func(*Organization) error) (*Tenant, error) {
 	asked := time.Now()
 	org, err := d.change(ctx, store.Eq("slug", slug), func(o *Organization) error {
@@ -149,8 +151,10 @@ func (d *Directory) Update(ctx context.Context, slug string, change func(*Organi
 			return ErrUnknownTenant
 		}
 		edited := *o
-		edited.Features, edited.Settings, edited.Limits = maps.Clone(o.Features), maps.Clone(o.Settings), maps.Clone(o.Limits)
-		edited.Lowered, edited.Providers, edited.FrameOrigins = maps.Clone(o.Lowered), slices.Clone(o.Providers), slices.Clone(o.FrameOrigins)
+		edited.Features, edited.Settings = maps.Clone(o.Features), maps.Clone(o.Settings)
+		edited.Limits, edited.Lowered = maps.Clone(o.Limits), maps.Clone(o.Lowered)
+		edited.Providers, edited.FrameOrigins = slices.Clone(o.Providers), slices.Clone(o.FrameOrigins)
+
 		var faults fault.List
 		if err := change(&edited); err != nil {
 			wrong, ok := errors.AsType[*fault.Error](err)
@@ -165,8 +169,10 @@ func (d *Directory) Update(ctx context.Context, slug string, change func(*Organi
 		if err := faults.Err(); err != nil {
 			return err
 		}
-		o.Name, o.Features, o.Settings, o.Limits, o.Providers = edited.Name, edited.Features, edited.Settings, edited.Limits, edited.Providers
-		o.RequestLimits, o.Lowered, o.FrameOrigins = edited.RequestLimits, edited.Lowered, edited.FrameOrigins
+
+		o.Name, o.Features, o.Settings = edited.Name, edited.Features, edited.Settings
+		o.Limits, o.Lowered, o.RequestLimits = edited.Limits, edited.Lowered, edited.RequestLimits
+		o.Providers, o.FrameOrigins = edited.Providers, edited.FrameOrigins
 		return nil
 	})
 	if err != nil {
@@ -175,7 +181,7 @@ func (d *Directory) Update(ctx context.Context, slug string, change func(*Organi
 	return d.tenant(ctx, org, asked)
 }
 
-// Suspend makes the organization answer nobody. Its data stays. Errors: as Update, and ErrDeleted.
+// Suspend makes every request to the organization fail. Its data is kept. Errors: as Update, and ErrDeleted.
 func (d *Directory) Suspend(ctx context.Context, slug string) error {
 	return d.setState(ctx, slug, Suspended)
 }
@@ -202,9 +208,9 @@ func (d *Directory) setState(ctx context.Context, slug string, state State) erro
 	return nil
 }
 
-// BumpAccess makes every identity of the organization that is cached anywhere void. It
-// is called after every change of keys, accounts, roles and users' rights has been
-// stored. Errors: ErrUnknownTenant, store.ErrConflict, store.ErrUnavailable.
+// BumpAccess invalidates every identity of the organization that is cached anywhere. It is called after a change of
+// keys, accounts, roles or rights of users has been stored. Errors: ErrUnknownTenant, store.ErrConflict,
+// store.ErrUnavailable.
 func (d *Directory) BumpAccess(ctx context.Context, org int64) error {
 	_, err := d.change(ctx, store.Eq("org_id", org), func(o *Organization) error {
 		d.voidAccess(o)
@@ -216,15 +222,14 @@ func (d *Directory) BumpAccess(ctx context.Context, org int64) error {
 	return nil
 }
 
-// voidAccess gives the organization an access revision that it never had: not one either that the control data lost
-// again, in an election or where a backup was restored, and that something is still cached under.
+// voidAccess gives the organization an access revision that it never had. Adding one would not do, because control data
+// that an election or a restored backup has set back could repeat a revision under which something is still cached.
 func (d *Directory) voidAccess(o *Organization) {
 	o.AccessRev = max(o.AccessRev+1, d.now().UnixMilli())
 }
 
-// ChangeLeaving replaces the organization's list of administrators who are about to be
-// none by what change makes of it; it may be called several times. Errors: as BumpAccess,
-// what change returns.
+// ChangeLeaving replaces the organization's list of leaving administrators by the result of change, which may be called
+// several times. Errors: as BumpAccess, and those of change.
 func (d *Directory) ChangeLeaving(ctx context.Context, org int64, change func([]Leaving) ([]Leaving, error)) error {
 	_, err := d.change(ctx, store.Eq("org_id", org), func(o *Organization) error {
 		leaving, err := change(slices.Clone(o.Leaving))
@@ -234,9 +239,11 @@ func (d *Directory) ChangeLeaving(ctx context.Context, org int64, change func([]
 	return err
 }
 
-// change reads, alters and stores one organization until nobody comes between. Changes
-// made here take turns, so that only those of other processes can.
-func (d *Directory) change(ctx context.Context, filter store.Filter, alter func(*Organization) error) (*Organization, error) {
+// change alters and stores one organization, and repeats that while other writers interfere. Changes made by this
+// process take turns, so only other processes can interfere.
+func (d *Directory) change(
+	ctx context.Context, filter store.Filter, alter func(*Organization) error,
+) (*Organization, error) {
 	org, err := d.find(ctx, filter)
 	if err != nil {
 		return nil, err
@@ -256,12 +263,12 @@ func (d *Directory) change(ctx context.Context, filter store.Filter, alter func(
 			return nil, err
 		}
 		if err = d.orgs.Replace(ctx, org); err == nil {
-			d.changed(org)
+			d.notifyChanged(org)
 			return org, nil
 		}
 		if !errors.Is(err, store.ErrConflict) {
-			// It may be stored all the same: what is cached must not outlive that.
-			d.changed(org)
+			// The outcome is unknown: if the change is stored, the cached organization is stale.
+			d.notifyChanged(org)
 			return nil, err
 		}
 	}

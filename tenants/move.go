@@ -13,63 +13,62 @@ import (
 	"tenantry/internal/texts"
 )
 
-// Move is an organization's way to another backend while it goes on.
+// Move is the state of a move of an organization to another backend.
 type Move struct {
 	To    string      `json:"to"`
 	Phase store.Phase `json:"phase"`
 	Began int64       `json:"began"` // Unix milliseconds
-	// Mover is who copies now. Whoever resumes the move takes over: the former one stops
-	// within a lease, because it asks who the mover is before it writes.
+	// Mover identifies the call that copies. A call that resumes the move takes over: the former mover stops within a
+	// lease, because it reads this field before it writes.
 	Mover string `json:"mover"`
-	// Holds tells the mover's holds apart, so that nobody ends a later one than they saw.
+	// Holds counts the mover's holds, so that a replica that saw one hold does not end a later one.
 	Holds int64 `json:"holds,omitempty"`
-	// Arrived: everything is copied while writes are held, so that all that is left is to live there. That is known for
-	// good before anybody writes there: of a switch that the control data lose again, as in an election, replicas may
-	// have read already.
+	// Arrived is set once everything is copied and writes are held: only the switch is left. It is stored before the
+	// switch, because replicas may act on a switch that the control data then lose in an election.
 	Arrived bool `json:"arrived,omitempty"`
 }
 
 // Limits of a move.
 const (
-	catchUps    = 20                     // rounds of copying what changed meanwhile, before the hold
-	quickRound  = 300 * time.Millisecond // such a round is short enough to be done while writes wait
-	holdTries   = 3
-	copyTries   = 5
-	moveComeOn  = 5   // passes over everything until both sides agree
-	finishTries = 500 // each as long as a lease
-	moverIDSize = 12
-	// tenth of a lease is what clocks may differ by in that time, and what is left of a hold
-	// for ending it.
-	tenth = 10
+	maxCatchUps   = 20                     // rounds of copying recent changes before the hold
+	quickRound    = 300 * time.Millisecond // a round this short may be repeated while writes wait
+	holdTries     = 3
+	copyTries     = 5
+	comparePasses = 5   // passes over everything until both sides are equal
+	finishTries   = 500 // each as long as a lease
+	moverIDSize   = 12
+	// One part in marginDivisor of a lease is the allowance for clocks that run at different rates. The same part of a
+	// hold is reserved for ending it.
+	marginDivisor = 10
 )
 
-// MoveProgress is what a move tells while it goes on.
+// MoveProgress reports the progress of a move.
 type MoveProgress struct {
 	Step     string `json:"step"` // copying, checking, catching up, holding, waiting, done
 	Kind     string `json:"kind,omitempty"`
-	Compared int64  `json:"compared,omitempty"` // documents of the kind, in this pass
-	Copied   int64  `json:"copied,omitempty"`   // of these
-	// Note says why a step is done again.
+	Compared int64  `json:"compared,omitempty"` // documents of the kind compared in this pass
+	Copied   int64  `json:"copied,omitempty"`   // documents copied, of those compared
+	// Note is the reason for waiting or repeating a step.
 	Note string `json:"note,omitempty"`
 }
 
-// MoveReport is what a move did.
+// MoveReport is the result of a move.
 type MoveReport struct {
 	From string `json:"from"`
 	To   string `json:"to"`
-	// Sums are what was the same on both sides in the last comparison of everything. What
-	// changed since was compared again while writes were held.
+	// Sums are the checksums on which both sides agreed in the last comparison of everything. Later changes were
+	// compared again while writes were held.
 	Sums []store.Sum   `json:"sums"`
 	Held time.Duration `json:"-"` // how long writes waited
 }
 
-// ErrMoving: the organization is being moved, or has an old copy that must go first.
+// ErrMoving: the organization is being moved, or has an old copy that must be removed first.
 var ErrMoving = errors.New("the organization is being moved")
 
-// ErrNotMoving: there is no move to undo.
+// ErrNotMoving: there is no move to roll back.
 var ErrNotMoving = errors.New("the organization is not being moved; there is nothing to roll back")
 
-// owner is whose an organization's workspace is.
+// owner returns the text that marks a workspace as the organization's.
 func (d *Directory) owner(o *Organization) string { return d.installation + "/" + o.ID }
 
 func (d *Directory) placement(o *Organization, asked time.Time) store.Placement {
@@ -80,12 +79,11 @@ func (d *Directory) placement(o *Organization, asked time.Time) store.Placement 
 	return p
 }
 
-// Move copies an organization's documents to another backend while it serves, holds
-// writes for a moment, and lets it live there from then on. Where it was interrupted, the
-// same call resumes it, and RollBackMove undoes it. The old copy stays until FinishMove.
-// Errors: ErrUnknownTenant, *fault.Error for a backend that cannot be, ErrMoving,
-// store.ErrForeign where something else lies there, store.ErrUnavailable, store.ErrDiffers;
-// after the last two it can be repeated.
+// Move copies an organization's documents to another backend while requests go on, holds writes for a moment, and makes
+// that backend the organization's home. If it was interrupted, the same call resumes it, and RollBackMove undoes it.
+// The old copy stays until FinishMove. Errors: ErrUnknownTenant; *fault.Error for a backend that cannot be the target;
+// ErrMoving; store.ErrForeign if the target holds another owner's workspace; store.ErrUnavailable and store.ErrDiffers,
+// after which it can be repeated.
 func (d *Directory) Move(ctx context.Context, slug, to string, progress func(MoveProgress)) (*MoveReport, error) {
 	if progress == nil {
 		progress = func(MoveProgress) {}
@@ -102,29 +100,29 @@ func (d *Directory) Move(ctx context.Context, slug, to string, progress func(Mov
 	return report, nil
 }
 
-// claim is the right to change a copy, which ends when somebody else takes it over. Not safe
-// for concurrent use.
+// claim is the right to change a copy. It ends when another call takes over. It is not safe for concurrent use.
 type claim struct {
 	d     *Directory
 	org   int64
 	owner string
-	holds func(*Organization) bool
-	asked time.Time // when it was last seen to hold
+	valid func(*Organization) bool
+	asked time.Time // when it was last found valid
 }
 
-var errArrived = fmt.Errorf("%w, and has arrived: with the next write it lives there; repeat the command to have that at once", ErrMoving)
+var errArrived = fmt.Errorf("%w, and everything is copied: the next write completes the move; "+
+	"repeat the command to complete it now", ErrMoving)
 
-var errTakenOver = fmt.Errorf("%w by somebody else by now, or no longer", ErrMoving)
+var errTakenOver = fmt.Errorf("%w by another command now, or the move has ended", ErrMoving)
 
 func (c *claim) check(o *Organization) error {
-	if o.State == Removed || !c.holds(o) {
+	if o.State == Removed || !c.valid(o) {
 		return errTakenOver
 	}
 	return nil
 }
 
-// guard returns a context to change the copy with. It ends early enough that whoever takes
-// over knows, once a lease has passed, that nothing more is changed.
+// guard returns a context for changing the copy. Its deadline is early enough that a call which takes over, and waits
+// for a lease, can rely on no further changes.
 func (c *claim) guard(ctx context.Context) (context.Context, context.CancelFunc, error) {
 	leases := c.d.store.Leases()
 	if time.Since(c.asked) > leases.Fresh {
@@ -134,7 +132,7 @@ func (c *claim) guard(ctx context.Context) (context.Context, context.CancelFunc,
 			err = c.check(o)
 		}
 		if err == nil && o.Move != nil && o.Move.Arrived {
-			err = errArrived // it may live in the copy at any moment
+			err = errArrived // the copy may become the organization's home at any moment
 		}
 		if err != nil {
 			return nil, nil, err
@@ -145,7 +143,7 @@ func (c *claim) guard(ctx context.Context) (context.Context, context.CancelFunc,
 	return inTime, cancel, nil
 }
 
-// change alters the organization as long as the claim holds.
+// change alters the organization if the claim is still valid.
 func (c *claim) change(ctx context.Context, alter func(*Organization) error) (*Organization, error) {
 	return c.d.change(ctx, store.Eq("org_id", c.org), func(o *Organization) error {
 		if err := c.check(o); err != nil {
@@ -164,14 +162,17 @@ type mover struct {
 	from, to string
 	copier   *store.Mover
 	progress func(MoveProgress)
-	began    time.Time // before this, writers may not have known that they must leave notes
+	began    time.Time // writers that read the placement before this do not note their changes for the copier
 }
 
+// beginMove records the start of a move, or takes over one that was interrupted, and returns its mover. Errors: as
+// Move.
 func (d *Directory) beginMove(ctx context.Context, slug, to string) (*mover, error) {
 	if to == "" || !d.store.HasBackend(to) {
-		return nil, fault.One("to", fault.Unknown, "there is no backend %q; the configuration names %s", texts.Clip(to), strings.Join(d.store.Backends(), ", "))
+		return nil, fault.One("to", fault.Unknown, "there is no backend %q; the configuration names %s",
+			texts.Clip(to), strings.Join(d.store.Backends(), ", "))
 	}
-	possible := func(o *Organization) error {
+	movable := func(o *Organization) error {
 		switch {
 		case o.State == Removed:
 			return ErrUnknownTenant
@@ -183,23 +184,23 @@ func (d *Directory) beginMove(ctx context.Context, slug, to string) (*mover, err
 			return errArrived
 		case o.Former != "" && o.Former != to:
 			return fmt.Errorf("%w: an old copy is still on %s; remove it first (--finish)", ErrMoving, o.Former)
-		case o.Finisher != "": // what is copied there now could be removed
-			return fmt.Errorf("%w: the old copy on %s is being removed; let that end first (--finish)", ErrMoving, o.Former)
+		case o.Finisher != "": // it could remove what is copied there now
+			return fmt.Errorf("%w: the old copy on %s is being removed; finish that first (--finish)", ErrMoving, o.Former)
 		}
 		return nil
 	}
 	org, err := d.find(ctx, store.Eq("slug", slug))
 	if err == nil {
-		err = possible(org)
+		err = movable(org)
 	}
-	if errors.Is(err, errArrived) { // whoever moved it is gone
+	if errors.Is(err, errArrived) { // the mover stopped before the switch
 		if err = d.release(ctx, org.OrgID, func(*Organization) bool { return true }); err == nil {
 			if org, err = d.find(ctx, store.Eq("slug", slug)); err == nil {
-				err = possible(org)
+				err = movable(org)
 			}
 		}
 	}
-	if err == nil && org.Move == nil && org.Former != to { // what lies there is no copy of it
+	if err == nil && org.Move == nil && org.Former != to { // there is no copy on that backend yet
 		err = d.store.Prepare(ctx, org.OrgID, d.owner(org), to)
 	}
 	if err != nil {
@@ -207,7 +208,7 @@ func (d *Directory) beginMove(ctx context.Context, slug, to string) (*mover, err
 	}
 	id := newClaimID()
 	org, err = d.change(ctx, store.Eq("slug", slug), func(o *Organization) error {
-		if err := possible(o); err != nil {
+		if err := movable(o); err != nil {
 			return err
 		}
 		if o.Move == nil {
@@ -220,9 +221,12 @@ func (d *Directory) beginMove(ctx context.Context, slug, to string) (*mover, err
 	if err != nil {
 		return nil, err
 	}
-	m := &mover{leases: d.store.Leases(), from: org.Backend, to: to, began: time.Now(), claim: claim{d: d, org: org.OrgID, owner: d.owner(org), holds: func(o *Organization) bool {
-		return o.Move != nil && o.Move.Mover == id
-	}}}
+
+	valid := func(o *Organization) bool { return o.Move != nil && o.Move.Mover == id }
+	m := &mover{
+		claim:  claim{d: d, org: org.OrgID, owner: d.owner(org), valid: valid},
+		leases: d.store.Leases(), from: org.Backend, to: to, began: time.Now(),
+	}
 	if m.copier, err = d.store.NewMover(ctx, org.OrgID, m.owner, m.from, to); err != nil {
 		return nil, err
 	}
@@ -230,12 +234,13 @@ func (d *Directory) beginMove(ctx context.Context, slug, to string) (*mover, err
 	return m, nil
 }
 
+// run carries out the move, from the first copy to the switch.
 func (m *mover) run(ctx context.Context) (*MoveReport, error) {
-	m.tell("copying")
+	m.beginStep("copying")
 	if _, _, err := m.copy(ctx); err != nil {
 		return nil, err
 	}
-	if err := pause(ctx, time.Until(m.began.Add(m.leases.Settled))); err != nil {
+	if err := sleep(ctx, time.Until(m.began.Add(m.leases.Settled))); err != nil {
 		return nil, err
 	}
 	report := &MoveReport{From: m.from, To: m.to}
@@ -244,10 +249,10 @@ func (m *mover) run(ctx context.Context) (*MoveReport, error) {
 	}
 	for try := 1; ; try++ {
 		var err error
-		if report.Sums, err = m.agree(ctx); err != nil {
+		if report.Sums, err = m.compareAll(ctx); err != nil {
 			return nil, err
 		}
-		held, err := m.hold(ctx)
+		held, err := m.switchOver(ctx)
 		if err == nil {
 			report.Held = held
 			m.progress(MoveProgress{Step: "done"})
@@ -257,20 +262,21 @@ func (m *mover) run(ctx context.Context) (*MoveReport, error) {
 			return nil, err
 		}
 		if try == holdTries || ctx.Err() != nil {
-			return nil, fmt.Errorf("%w; the organization stays where it was and the command can be repeated", err)
+			return nil, fmt.Errorf("%w; the organization stays where it is, and the command can be repeated", err)
 		}
 		m.progress(MoveProgress{Step: "waiting", Note: err.Error()})
-		if err := m.calm(ctx); err != nil {
+		if err := m.awaitSettled(ctx); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// calm waits until no write to the copy can still be under way whose outcome is unknown. A
-// pass over everything finds what it did.
-func (m *mover) calm(ctx context.Context) error { return pause(ctx, m.leases.Settled) }
+// awaitSettled waits until no write to the copy with an unknown outcome can still be under way. A pass over everything
+// then finds its effect.
+func (m *mover) awaitSettled(ctx context.Context) error { return sleep(ctx, m.leases.Settled) }
 
-// copy is a pass over everything. It bears a backend that is slow or away for a moment.
+// copy makes one pass over everything, and repeats it if a backend is slow or unavailable for a moment. It returns the
+// number of documents changed in the copy, and the checksums.
 func (m *mover) copy(ctx context.Context) (int64, []store.Sum, error) {
 	total := int64(0)
 	for try := 1; ; try++ {
@@ -280,23 +286,24 @@ func (m *mover) copy(ctx context.Context) (int64, []store.Sum, error) {
 		if err == nil || !slow || ctx.Err() != nil || try == copyTries {
 			return total, equal, err
 		}
-		if err := m.calm(ctx); err != nil {
+		if err := m.awaitSettled(ctx); err != nil {
 			return total, nil, err
 		}
 	}
 }
 
-func (m *mover) tell(step string) {
+// beginStep reports a step, and attributes the copier's progress to it.
+func (m *mover) beginStep(step string) {
 	m.progress(MoveProgress{Step: step})
 	m.copier.Progress = func(kind string, compared, copied int64) {
 		m.progress(MoveProgress{Step: step, Kind: kind, Compared: compared, Copied: copied})
 	}
 }
 
-// agree compares everything until the two sides differ in nothing but what the notes name.
-func (m *mover) agree(ctx context.Context) ([]store.Sum, error) {
-	m.tell("checking")
-	for range moveComeOn {
+// compareAll makes passes over everything until the two sides differ only in changes that writers have noted.
+func (m *mover) compareAll(ctx context.Context) ([]store.Sum, error) {
+	m.beginStep("checking")
+	for range comparePasses {
 		changed, equal, err := m.copy(ctx)
 		if err != nil {
 			return nil, err
@@ -308,19 +315,19 @@ func (m *mover) agree(ctx context.Context) ([]store.Sum, error) {
 		if err != nil {
 			return nil, err
 		}
-		// The first of these passes may repair what writes changed before they left notes.
+		// The first pass may also repair changes that writers made before they noted them.
 		if changed <= noted {
 			return equal, nil
 		}
 	}
-	return nil, fmt.Errorf("%w after %d passes over everything", store.ErrDiffers, moveComeOn)
+	return nil, fmt.Errorf("%w after %d passes over everything", store.ErrDiffers, comparePasses)
 }
 
-// hold lets writes wait, copies the last changes and switches. It returns how long writes
-// had to wait. After an error they go on at the old place.
-func (m *mover) hold(ctx context.Context) (_ time.Duration, err error) {
-	m.tell("catching up")
-	for range catchUps {
+// switchOver holds writes, copies the last changes and makes the target the organization's home. It returns how long
+// writes were held. After an error they go on at the old place.
+func (m *mover) switchOver(ctx context.Context) (_ time.Duration, err error) {
+	m.beginStep("catching up")
+	for range maxCatchUps {
 		began := time.Now()
 		if _, err := m.copier.Catch(ctx); err != nil {
 			return 0, err
@@ -333,13 +340,13 @@ func (m *mover) hold(ctx context.Context) (_ time.Duration, err error) {
 			break
 		}
 	}
-	elected, err := m.steady(ctx)
+	elected, err := m.awaitStableControl(ctx)
 	if err != nil {
 		return 0, err
 	}
-	m.tell("holding")
+	m.beginStep("holding")
 	began := time.Now()
-	inTime, cancel := context.WithDeadline(ctx, began.Add(m.leases.Hold-m.leases.Hold/tenth))
+	inTime, cancel := context.WithDeadline(ctx, began.Add(m.leases.Hold-m.leases.Hold/marginDivisor))
 	defer cancel()
 	_, err = m.change(inTime, func(o *Organization) error {
 		o.Move.Phase = store.Held
@@ -347,51 +354,55 @@ func (m *mover) hold(ctx context.Context) (_ time.Duration, err error) {
 		return nil
 	})
 	if err != nil {
-		m.unhold(ctx)
+		m.releaseHold(ctx)
 		return 0, err
 	}
 	heldAt := time.Now()
-	if err = m.last(inTime, heldAt, elected); err != nil {
-		if m.unhold(ctx); !m.arrived(ctx) {
+	if err = m.finishCopy(inTime, heldAt, elected); err != nil {
+		if m.releaseHold(ctx); !m.switched(ctx) {
 			return 0, err
 		}
 	}
 	return time.Since(began), nil
 }
 
-// steady waits once until the server of the control data has been the same for so long that no replica is answered by
-// the one before, which does not know of a hold, and returns since when it has been.
-func (m *mover) steady(ctx context.Context) (elected time.Time, err error) {
+// awaitStableControl waits, once, until the same server has led the control data long enough that no replica can be
+// answered by its predecessor, which would not know of a hold. It returns the time of that server's election.
+func (m *mover) awaitStableControl(ctx context.Context) (elected time.Time, err error) {
 	elected = m.d.store.Elected()
 	left := m.leases.Steady() - time.Since(elected)
 	if elected.IsZero() || left <= 0 {
 		return elected, nil
 	}
-	m.progress(MoveProgress{Step: "waiting", Note: fmt.Sprintf("the server of the control data has been seen for %s only", time.Since(elected).Round(time.Second))})
-	if err := pause(ctx, left); err != nil {
+	known := time.Since(elected).Round(time.Second)
+	note := fmt.Sprintf("the server of the control data has been known for only %s", known)
+	m.progress(MoveProgress{Step: "waiting", Note: note})
+	if err := sleep(ctx, left); err != nil {
 		return elected, err
 	}
-	return elected, m.same(elected)
+	return elected, m.checkElected(elected)
 }
 
-func (m *mover) same(elected time.Time) error {
+// checkElected returns an error if another server leads the control data since then.
+func (m *mover) checkElected(elected time.Time) error {
 	if !m.d.store.Elected().Equal(elected) {
-		return fmt.Errorf("%w: another server has the control data by now", store.ErrUnavailable)
+		return fmt.Errorf("%w: another server leads the control data now", store.ErrUnavailable)
 	}
 	return nil
 }
 
-func (m *mover) last(ctx context.Context, heldAt, elected time.Time) error {
+// finishCopy copies the last changes while writes are held, records the arrival and switches.
+func (m *mover) finishCopy(ctx context.Context, heldAt, elected time.Time) error {
 	if _, err := m.copier.Catch(ctx); err != nil {
 		return err
 	}
-	if err := pause(ctx, time.Until(heldAt.Add(m.leases.Copying+m.leases.Copying/tenth))); err != nil {
+	if err := sleep(ctx, time.Until(heldAt.Add(m.leases.Copying+m.leases.Copying/marginDivisor))); err != nil {
 		return err
 	}
 	if err := m.copier.Finish(ctx); err != nil {
 		return err
 	}
-	if err := m.same(elected); err != nil {
+	if err := m.checkElected(elected); err != nil {
 		return err
 	}
 	if _, err := m.change(ctx, func(o *Organization) error {
@@ -405,36 +416,35 @@ func (m *mover) last(ctx context.Context, heldAt, elected time.Time) error {
 	}
 	asked := time.Now()
 	org, err := m.change(ctx, func(o *Organization) error {
-		o.settle()
+		o.completeMove()
 		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("%w: %w", errArrived, err)
 	}
-	_, err = m.d.tenant(ctx, org, asked) // calls under way need not ask
-	if err != nil {
-		return nil //nolint:nilerr // it is moved; the next request opens it
-	}
+	// Opening the workspace saves the calls under way a look-up of the placement. Its failure does not matter, because
+	// the organization is moved and the next request opens it.
+	_, _ = m.d.tenant(ctx, org, asked)
 	return nil
 }
 
-// arrived reports whether the organization lives at its new place after all: of a switch that
-// failed the outcome can be unknown.
-func (m *mover) arrived(ctx context.Context) bool {
+// switched reports whether the organization is on the target after all, because the outcome of a failed switch can be
+// unknown.
+func (m *mover) switched(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), loadTimeout)
 	defer cancel()
 	o, err := m.d.find(ctx, store.Eq("org_id", m.org))
 	return err == nil && o.State != Removed && o.Move == nil && o.Backend == m.to
 }
 
-// unhold lets writes go on. Where it fails, those that wait end the hold themselves.
-func (m *mover) unhold(ctx context.Context) {
+// releaseHold lets writes go on. If it fails, the replicas that wait end the hold themselves: see locate.
+func (m *mover) releaseHold(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), loadTimeout)
 	defer cancel()
-	_ = m.d.release(ctx, m.org, m.holds)
+	_ = m.d.release(ctx, m.org, m.valid)
 }
 
-func pause(ctx context.Context, d time.Duration) error {
+func sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()
 	}
@@ -448,9 +458,9 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// RollBackMove ends a move that has not switched yet: the organization stays where it is
-// and the copy is removed. Errors: ErrUnknownTenant, ErrNotMoving, ErrMoving where everything is copied and it is about
-// to live there, store.ErrUnavailable; where it ended the move but could not remove the copy, FinishMove can.
+// RollBackMove ends a move that has not switched yet: the organization stays where it is and the copy is removed.
+// Errors: ErrUnknownTenant; ErrNotMoving; ErrMoving if everything is copied and only the switch is left;
+// store.ErrUnavailable. If the move ended but removing the copy failed, FinishMove removes it.
 func (d *Directory) RollBackMove(ctx context.Context, slug string) error {
 	id := newClaimID()
 	org, err := d.change(ctx, store.Eq("slug", slug), func(o *Organization) error {
@@ -475,10 +485,9 @@ func (d *Directory) RollBackMove(ctx context.Context, slug string) error {
 	return nil
 }
 
-// FinishMove removes the copy that an organization left behind, and does nothing where it
-// left none. Until it has ended the organization cannot be moved; where it failed it can be
-// repeated. Errors: ErrUnknownTenant, ErrMoving while a move goes on or where somebody else
-// took over, store.ErrUnavailable.
+// FinishMove removes the copy that a move has left behind, if there is one. The organization cannot be moved until this
+// has ended, and after a failure it can be repeated. Errors: ErrUnknownTenant; ErrMoving during a move, or if another
+// call took over; store.ErrUnavailable.
 func (d *Directory) FinishMove(ctx context.Context, slug string) error {
 	id := newClaimID()
 	org, err := d.change(ctx, store.Eq("slug", slug), func(o *Organization) error {
@@ -507,12 +516,13 @@ func (d *Directory) FinishMove(ctx context.Context, slug string) error {
 
 // finish removes the old copy on behalf of the organization's Finisher.
 func (d *Directory) finish(ctx context.Context, org *Organization) error {
-	c := &claim{d: d, org: org.OrgID, owner: d.owner(org), holds: func(o *Organization) bool { return o.Finisher == org.Finisher }}
-	// A mover, a former finisher or a reader of the old copy may not know yet.
-	if err := pause(ctx, d.store.Leases().Settled); err != nil {
+	valid := func(o *Organization) bool { return o.Finisher == org.Finisher }
+	c := &claim{d: d, org: org.OrgID, owner: d.owner(org), valid: valid}
+	// A mover, a former finisher or a reader of the old copy may go on until its lease ends.
+	if err := sleep(ctx, d.store.Leases().Settled); err != nil {
 		return err
 	}
-	if _, err := d.BySlug(ctx, org.Slug); err != nil { // calls of this process leave the copy
+	if _, err := d.BySlug(ctx, org.Slug); err != nil { // moves the calls of this process off the copy
 		return err
 	}
 	m, err := d.store.NewMover(ctx, org.OrgID, c.owner, org.Backend, org.Former)
@@ -533,8 +543,8 @@ func (d *Directory) finish(ctx context.Context, org *Organization) error {
 	return err
 }
 
-// removeCopy removes what a backend has, a lease's worth at a time: whoever takes over must
-// not find what it copies there removed.
+// removeCopy removes the documents on a backend, for at most one lease at a time, so that a call that takes over does
+// not lose what it copies there.
 func (c *claim) removeCopy(ctx context.Context, backend string) error {
 	for try := 1; ; try++ {
 		guarded, cancel, err := c.guard(ctx)

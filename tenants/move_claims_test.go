@@ -38,7 +38,7 @@ func only(t *testing.T, c store.Collection[piece]) *piece {
 	return &found[0]
 }
 
-// stopped returns a progress function that stops a move at a step until it is let go on.
+// stopped returns a progress function that stops a move at a step until goOn is called.
 func stopped(step string) (at <-chan struct{}, goOn func(), progress func(tenants.MoveProgress)) {
 	reached, on := make(chan struct{}), make(chan struct{})
 	var once atomic.Bool
@@ -50,8 +50,9 @@ func stopped(step string) (at <-chan struct{}, goOn func(), progress func(tenant
 	}
 }
 
-// A mover that comes back after somebody else ended its move changes nothing.
-func TestALateMoverChangesNothing(t *testing.T) {
+// TestSupersededMoverChangesNothing checks that a mover that continues after another call has ended its move changes
+// nothing.
+func TestSupersededMoverChangesNothing(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	one, two := f.start(t, "first", "second"), f.start(t, "first", "second")
@@ -79,7 +80,8 @@ func TestALateMoverChangesNothing(t *testing.T) {
 	}
 }
 
-// What one replica removed, another one that had it open can move to.
+// TestMovingToWhereAnotherReplicaRemovedTheCopy checks that a replica can move to a workspace that it had open and
+// another replica removed.
 func TestMovingToWhereAnotherReplicaRemovedTheCopy(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -99,7 +101,8 @@ func TestMovingToWhereAnotherReplicaRemovedTheCopy(t *testing.T) {
 	}
 }
 
-// While an old copy is being removed nobody copies to where it is.
+// TestNoMoveToACopyThatIsBeingRemoved checks that nothing is copied to a backend from which an old copy is being
+// removed.
 func TestNoMoveToACopyThatIsBeingRemoved(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -122,8 +125,9 @@ func TestNoMoveToACopyThatIsBeingRemoved(t *testing.T) {
 	}
 }
 
-// Who removes an old copy stops when somebody else took over, and is done, and it is in use.
-func TestALateFinisherRemovesNothing(t *testing.T) {
+// TestSupersededFinisherRemovesNothing checks that a finisher stops after another one took over, finished, and the copy
+// is in use again.
+func TestSupersededFinisherRemovesNothing(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	one, two := f.start(t, "first", "second"), f.start(t, "first", "second")
@@ -131,7 +135,7 @@ func TestALateFinisherRemovesNothing(t *testing.T) {
 	settleMove(t, one.directory, "acme")
 	reached, on := make(chan struct{}), make(chan struct{})
 	var once atomic.Bool
-	f.second.opening.Store(new(func() { // the first to come there is the finisher
+	f.second.opening.Store(new(func() { // the finisher is the first to open the workspace
 		if once.CompareAndSwap(false, true) {
 			close(reached)
 			<-on
@@ -143,7 +147,7 @@ func TestALateFinisherRemovesNothing(t *testing.T) {
 	if err := two.directory.FinishMove(t.Context(), "acme"); err != nil {
 		t.Fatal(err)
 	}
-	settleMove(t, two.directory, "acme") // back to where the late one is about to delete
+	settleMove(t, two.directory, "acme") // back to where the superseded finisher is about to delete
 	close(on)
 	if err := <-finished; !errors.Is(err, tenants.ErrMoving) {
 		t.Errorf("the late finisher: %v", err)
@@ -153,20 +157,21 @@ func TestALateFinisherRemovesNothing(t *testing.T) {
 	}
 }
 
-// Writers that know nothing of the move yet have a lease, and the mover waits for its end.
-func TestMoversWaitForWritersThatDoNotKnow(t *testing.T) {
+// TestMoverWaitsForTheLeasesOfWriters checks that a mover waits until the leases of writers end that do not know of the
+// move yet.
+func TestMoverWaitsForTheLeasesOfWriters(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	f.leases.Settled, f.leases.Copying = 1500*time.Millisecond, 100*time.Millisecond
 	one, two := f.start(t, "first", "second"), f.start(t, "first", "second")
 	at := acmeOn(t, one, two)
 	begun := make(chan struct{})
-	f.first.on.Store(new(func(writes []driver.Write) weather {
+	f.first.on.Store(new(func(writes []driver.Write) failure {
 		if writes[0].Op == driver.Replace {
 			close(begun)
 			time.Sleep(f.leases.Settled * 2 / 3)
 		}
-		return fair
+		return healthy
 	}))
 	rec := only(t, at[1])
 	rec.Name = "after"
@@ -177,7 +182,7 @@ func TestMoversWaitForWritersThatDoNotKnow(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := <-written; errors.Is(err, store.ErrUnavailable) {
-		return // on a slow machine it comes too late, and is not acknowledged
+		return // on a slow machine the write misses its deadline, and is not acknowledged
 	} else if err != nil {
 		t.Fatal(err)
 	}
@@ -186,8 +191,9 @@ func TestMoversWaitForWritersThatDoNotKnow(t *testing.T) {
 	}
 }
 
-// So have those that leave notes, and writes are held until its end.
-func TestHoldsWaitForWritersThatDoNotKnow(t *testing.T) {
+// TestHoldWaitsForTheLeasesOfWriters checks that writes are held until the leases of writers end that do not know of
+// the hold yet.
+func TestHoldWaitsForTheLeasesOfWriters(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	f.leases = store.Leases{Fresh: 60 * time.Millisecond, Settled: 300 * time.Millisecond, Copying: 1500 * time.Millisecond, Hold: 5 * time.Second}
@@ -196,12 +202,12 @@ func TestHoldsWaitForWritersThatDoNotKnow(t *testing.T) {
 	rec := only(t, at[1])
 	rec.Name = "after"
 	begun, written := make(chan struct{}), make(chan error, 1)
-	f.first.on.Store(new(func(writes []driver.Write) weather {
+	f.first.on.Store(new(func(writes []driver.Write) failure {
 		if writes[0].Op == driver.Replace {
 			close(begun)
 			time.Sleep(f.leases.Copying * 2 / 3)
 		}
-		return fair
+		return healthy
 	}))
 	_, err := one.directory.Move(t.Context(), "acme", "second", func(p tenants.MoveProgress) {
 		if p.Step == "holding" {
@@ -222,8 +228,8 @@ func TestHoldsWaitForWritersThatDoNotKnow(t *testing.T) {
 	}
 }
 
-// A hold is ended by those who waited for that one, not for an earlier one.
-func TestOnlyTheHoldThatWasSeenIsEnded(t *testing.T) {
+// TestOnlyTheObservedHoldIsEnded checks that replicas end the hold that they waited for, and no later one.
+func TestOnlyTheObservedHoldIsEnded(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	one := f.start(t, "first", "second")
@@ -250,13 +256,13 @@ func TestOnlyTheHoldThatWasSeenIsEnded(t *testing.T) {
 	for i, want := range []store.Phase{store.Held, store.Held, store.Copying} {
 		err := one.directory.ReleaseSeen(t.Context(), []*tenants.Organization{seen[0], &sameMover, seen[1]}[i])
 		if got := now().Move.Phase; err != nil || got != want {
-			t.Errorf("release %d: %q, %v", i, got, err)
+			t.Errorf("after release %d the phase is %q, %v; want %q", i, got, err, want)
 		}
 	}
 }
 
-// The first hold of a move is not taken for that of a move before, which was seen long ago.
-func TestHoldsOfTwoMovesAreTwo(t *testing.T) {
+// TestHoldsOfTwoMovesAreDistinct checks that the first hold of a move is not mistaken for that of an earlier move.
+func TestHoldsOfTwoMovesAreDistinct(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	one := f.start(t, "first", "second")
@@ -278,18 +284,18 @@ func TestHoldsOfTwoMovesAreTwo(t *testing.T) {
 	}
 }
 
-// A switch of which only the answer was lost is a switch.
-func TestASwitchWithoutAnAnswer(t *testing.T) {
+// TestSwitchSucceedsWithoutAnAnswer checks that a switch that is stored counts as done even if its answer is lost.
+func TestSwitchSucceedsWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	one := f.start(t, "first", "second")
 	acmeOn(t, one)
 	var lost atomic.Bool
-	f.control.on.Store(new(func(writes []driver.Write) weather {
+	f.control.on.Store(new(func(writes []driver.Write) failure {
 		if bytes.Contains(writes[0].Doc.Body, []byte(`"former":"first"`)) && lost.CompareAndSwap(false, true) {
-			return deaf
+			return lostAnswer
 		}
-		return fair
+		return healthy
 	}))
 	report, err := one.directory.Move(t.Context(), "acme", "second", nil)
 	if err != nil || report.Held <= 0 || !lost.Load() {
@@ -297,9 +303,9 @@ func TestASwitchWithoutAnAnswer(t *testing.T) {
 	}
 }
 
-// What is written at the new place stays there, also where the control data lose their last write, as in an election:
-// the replicas may have read it before.
-func TestAStepOfTheMoveThatIsLost(t *testing.T) {
+// TestLostStepOfAMoveLosesNoWrite checks that writes to the new place are kept even if the control data lose the last
+// step of the move in an election, because replicas may have read that step before.
+func TestLostStepOfAMoveLosesNoWrite(t *testing.T) {
 	t.Parallel()
 	for name, lost := range map[string]string{"the arrival": `"arrived":true`, "the switch": `"backend":"second"`} {
 		t.Run(name, func(t *testing.T) {
@@ -308,27 +314,27 @@ func TestAStepOfTheMoveThatIsLost(t *testing.T) {
 			one, two := f.start(t, "first", "second"), f.start(t, "first", "second")
 			at := acmeOn(t, one, two)
 			var before driver.Write
-			var cut atomic.Bool // nothing is stored by the majority any more
-			f.control.on.Store(new(func(writes []driver.Write) weather {
+			var cut atomic.Bool // the majority stores nothing any more
+			f.control.on.Store(new(func(writes []driver.Write) failure {
 				switch {
 				case cut.Load():
 					return down
 				case bytes.Contains(writes[0].Doc.Body, []byte(lost)):
 					cut.Store(true)
-					return deaf
+					return lostAnswer
 				}
 				before = writes[0]
-				return fair
+				return healthy
 			}))
 			_, moved := one.directory.Move(t.Context(), "acme", "second", nil)
 			if !cut.Load() {
 				t.Fatal("the step was not made")
 			}
-			arrived, patience := lost != `"arrived":true`, time.Minute
+			arrived, timeout := lost != `"arrived":true`, time.Minute
 			if !arrived {
-				patience = quick.Hold / 2 // in vain
+				timeout = quick.Hold / 2 // the write cannot succeed
 			}
-			soon, cancel := context.WithTimeout(t.Context(), patience)
+			soon, cancel := context.WithTimeout(t.Context(), timeout)
 			defer cancel()
 			after := &piece{Name: "after"}
 			written := at[1].Insert(soon, after)
@@ -338,31 +344,32 @@ func TestAStepOfTheMoveThatIsLost(t *testing.T) {
 			f.lose(t, before)
 			f.control.on.Store(nil)
 			last := f.start(t, "first", "second")
-			_, _ = last.directory.Move(t.Context(), "acme", "second", nil) // or it lives there already
+			_, _ = last.directory.Move(t.Context(), "acme", "second", nil) // fails if the organization is there already
 			if _, err := last.open(t, "acme").Get(t.Context(), after.ID); written == nil && err != nil {
-				t.Errorf("an acknowledged write is gone: %v", err)
+				t.Errorf("an acknowledged write is lost: %v", err)
 			}
 			if err := last.open(t, "acme").Insert(t.Context(), &piece{Name: "at last"}); err != nil {
 				t.Errorf("a write after the move: %v", err)
 			}
 			if now, err := last.directory.BySlug(t.Context(), "acme"); err != nil || now.Org.Backend != "second" || now.Org.Move != nil {
-				t.Errorf("it does not live at its new place: %+v, %v", now, err)
+				t.Errorf("the organization is not on its new backend: %+v, %v", now, err)
 			}
 		})
 	}
 }
 
-// Where everything is copied and only the switch fails, the next to write makes it, and the mover copies no more.
-func TestTheNextWriteMakesTheSwitch(t *testing.T) {
+// TestNextWriteCompletesAnArrivedMove checks that after everything is copied and only the switch failed, the next write
+// makes the switch, and the mover copies no more.
+func TestNextWriteCompletesAnArrivedMove(t *testing.T) {
 	t.Parallel()
-	for name, arrival := range map[string]weather{"known": fair, "without an answer": deaf} {
+	for name, arrival := range map[string]failure{"known": healthy, "without an answer": lostAnswer} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFleet(t)
 			one, two := f.start(t, "first", "second"), f.start(t, "first", "second")
 			at := acmeOn(t, one, two)
 			var arrived atomic.Bool
-			f.control.on.Store(new(func(writes []driver.Write) weather {
+			f.control.on.Store(new(func(writes []driver.Write) failure {
 				switch {
 				case arrived.Load():
 					return down
@@ -370,7 +377,7 @@ func TestTheNextWriteMakesTheSwitch(t *testing.T) {
 					arrived.Store(true)
 					return arrival
 				}
-				return fair
+				return healthy
 			}))
 			_, err := one.directory.Move(t.Context(), "acme", "second", func(p tenants.MoveProgress) {
 				if p.Step == "waiting" {
@@ -405,8 +412,8 @@ func TestTheNextWriteMakesTheSwitch(t *testing.T) {
 	}
 }
 
-// Writes are not held soon after an election, and there is no switch where one came between: replicas may be answered
-// by the server before.
+// TestNoHoldSoonAfterAnElection checks that writes are not held soon after an election, and that there is no switch
+// after an election during the hold, because replicas may still be answered by the former server.
 func TestNoHoldSoonAfterAnElection(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -415,7 +422,7 @@ func TestNoHoldSoonAfterAnElection(t *testing.T) {
 	elect := func() { f.control.elected.Store(new(time.Now())) }
 	elect()
 	holds := 0
-	f.control.on.Store(new(func(writes []driver.Write) weather {
+	f.control.on.Store(new(func(writes []driver.Write) failure {
 		if bytes.Contains(writes[0].Doc.Body, []byte(`"phase":"held"`)) && !bytes.Contains(writes[0].Doc.Body, []byte(`"arrived"`)) {
 			if since := time.Since(f.control.Elected()); since < 3*quick.Settled {
 				t.Errorf("held %s after the election", since)
@@ -424,26 +431,26 @@ func TestNoHoldSoonAfterAnElection(t *testing.T) {
 				elect()
 			}
 		}
-		return fair
+		return healthy
 	}))
 	if _, err := one.directory.Move(t.Context(), "acme", "second", nil); err != nil || holds != 2 {
 		t.Errorf("after %d holds: %v", holds, err)
 	}
 }
 
-// After a hold that failed everything is compared anew: a write to the copy that seemed to
-// fail may have been done since.
+// TestEverythingIsComparedBeforeTheNextHold checks that everything is compared again after a failed hold, because a
+// write to the copy that seemed to fail may have been carried out since.
 func TestEverythingIsComparedBeforeTheNextHold(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	one, other := f.start(t, "first", "second"), f.start(t, "first", "second")
 	acmeOn(t, one)
 	var refused atomic.Bool
-	f.control.on.Store(new(func(writes []driver.Write) weather {
+	f.control.on.Store(new(func(writes []driver.Write) failure {
 		if bytes.Contains(writes[0].Doc.Body, []byte(`"phase":"held"`)) && refused.CompareAndSwap(false, true) {
 			return down
 		}
-		return fair
+		return healthy
 	}))
 	view := store.New(store.Options{Engine: f.second, Tenant: []*store.Spec{other.pieces.Spec()}})
 	_, err := one.directory.Move(t.Context(), "acme", "second", func(p tenants.MoveProgress) {
@@ -474,8 +481,9 @@ func TestEverythingIsComparedBeforeTheNextHold(t *testing.T) {
 	}
 }
 
-// A replica without the backend says so, and does not answer from the old copy.
-func TestAReplicaWithoutTheBackend(t *testing.T) {
+// TestReplicaWithoutTheBackendIsUnavailable checks that a replica without the backend reports that, and does not answer
+// from the old copy.
+func TestReplicaWithoutTheBackendIsUnavailable(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	one, lame := f.start(t, "first", "second"), f.start(t, "first")
@@ -494,8 +502,9 @@ func TestAReplicaWithoutTheBackend(t *testing.T) {
 	}
 }
 
-// Who reads on and on, on a replica where nobody else asks for the organization, finds it.
-func TestALongReaderFollows(t *testing.T) {
+// TestLongReaderFollowsAMove checks that a reader with an old workspace finds the documents after a move, on a replica
+// without other requests of the organization.
+func TestLongReaderFollowsAMove(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	one, two := f.start(t, "first", "second"), f.start(t, "first", "second")
@@ -511,18 +520,19 @@ func TestALongReaderFollows(t *testing.T) {
 	}
 }
 
-// What was read of a change that the control data lost is not taken for another one of the same revision.
-func TestALostChangeIsNotTakenForAnother(t *testing.T) {
+// TestLostChangeIsNotMistakenForAnother checks that a cached change that the control data lost is not mistaken for a
+// later change with the same revision.
+func TestLostChangeIsNotMistakenForAnother(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	one, two := f.start(t, "first"), f.start(t, "first")
 	acmeOn(t, one)
 	var before driver.Write
-	f.control.on.Store(new(func(writes []driver.Write) weather {
+	f.control.on.Store(new(func(writes []driver.Write) failure {
 		if len(writes[0].Doc.Body) > 0 && before.Collection == nil {
 			before = writes[0]
 		}
-		return fair
+		return healthy
 	}))
 	name := func(d *tenants.Directory, to string) {
 		t.Helper()
@@ -549,8 +559,7 @@ func TestALostChangeIsNotTakenForAnother(t *testing.T) {
 	}
 }
 
-// lose gives the control data what a write has stored in them again, without those that came after it, as an election
-// may.
+// lose sets the control data back to what a write stored in them, as an election can.
 func (f *fleet) lose(t *testing.T, before driver.Write) {
 	t.Helper()
 	control, err := f.control.Engine.Open(t.Context(), driver.Opening{Workspace: "control", Collections: []*driver.Collection{before.Collection}, Apart: true})

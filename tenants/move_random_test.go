@@ -21,58 +21,58 @@ import (
 	"tenantry/tenants"
 )
 
-// weather is what happens to the calls of an engine.
-type weather int32
+// failure is what happens to the calls of an engine.
+type failure int32
 
 const (
-	fair weather = iota
-	down         // nothing gets through
-	deaf         // a write is done, but its answer is lost
-	slow         // everything takes a while
-	late         // a write is done after its deadline, and acknowledged
+	healthy    failure = iota
+	down               // every call fails
+	lostAnswer         // a write is carried out, but its answer is lost
+	slow               // every call takes a while
+	late               // a write is carried out after its deadline, and acknowledged
 )
 
-// stormy is an engine whose calls meet with weather.
-type stormy struct {
+// faultyEngine is an engine whose calls can be made to fail.
+type faultyEngine struct {
 	driver.Engine
 	now atomic.Int32
-	// on, when set, decides about writes.
-	on atomic.Pointer[func([]driver.Write) weather]
-	// opening, when set, is called when a workspace is opened.
+	// on, if set, chooses the failure of writes.
+	on atomic.Pointer[func([]driver.Write) failure]
+	// opening, if set, is called when a workspace is opened.
 	opening atomic.Pointer[func()]
 	elected atomic.Pointer[time.Time]
 }
 
 // Elected implements driver.Elector.
-func (s *stormy) Elected() time.Time {
+func (s *faultyEngine) Elected() time.Time {
 	if at := s.elected.Load(); at != nil {
 		return *at
 	}
 	return time.Time{}
 }
 
-var errStorm = fmt.Errorf("%w: a storm", driver.ErrUnavailable)
+var errDown = fmt.Errorf("%w: down", driver.ErrUnavailable)
 
-func (s *stormy) Open(ctx context.Context, o driver.Opening) (driver.Workspace, error) {
-	if weather(s.now.Load()) == down {
-		return nil, errStorm
+func (s *faultyEngine) Open(ctx context.Context, o driver.Opening) (driver.Workspace, error) {
+	if failure(s.now.Load()) == down {
+		return nil, errDown
 	}
 	if opening := s.opening.Load(); opening != nil {
 		(*opening)()
 	}
 	w, err := s.Engine.Open(ctx, o)
-	return &stormySpace{w, s}, err
+	return &faultyWorkspace{w, s}, err
 }
 
-type stormySpace struct {
+type faultyWorkspace struct {
 	driver.Workspace
-	engine *stormy
+	engine *faultyEngine
 }
 
-func (s *stormySpace) before(ctx context.Context) error {
-	switch weather(s.engine.now.Load()) {
+func (s *faultyWorkspace) before(ctx context.Context) error {
+	switch failure(s.engine.now.Load()) {
 	case down:
-		return errStorm
+		return errDown
 	case slow:
 		select {
 		case <-time.After(rand.N(quick.Copying / 2)):
@@ -83,38 +83,38 @@ func (s *stormySpace) before(ctx context.Context) error {
 	return nil
 }
 
-func (s *stormySpace) Find(ctx context.Context, q driver.Query) ([]driver.Document, error) {
+func (s *faultyWorkspace) Find(ctx context.Context, q driver.Query) ([]driver.Document, error) {
 	if err := s.before(ctx); err != nil {
 		return nil, err
 	}
 	return s.Workspace.Find(ctx, q)
 }
 
-func (s *stormySpace) Count(ctx context.Context, c *driver.Collection, where driver.Predicate) (int64, error) {
+func (s *faultyWorkspace) Count(ctx context.Context, c *driver.Collection, where driver.Predicate) (int64, error) {
 	if err := s.before(ctx); err != nil {
 		return 0, err
 	}
 	return s.Workspace.Count(ctx, c, where)
 }
 
-func (s *stormySpace) Write(ctx context.Context, writes []driver.Write) error {
+func (s *faultyWorkspace) Write(ctx context.Context, writes []driver.Write) error {
 	if err := s.before(ctx); err != nil {
 		return err
 	}
-	now := weather(s.engine.now.Load())
+	now := failure(s.engine.now.Load())
 	if on := s.engine.on.Load(); on != nil {
 		now = (*on)(writes)
 	}
 	switch now {
 	case down:
-		return errStorm
-	case deaf:
+		return errDown
+	case lostAnswer:
 		if err := s.Workspace.Write(ctx, writes); err != nil {
 			return err
 		}
-		return errStorm
+		return errDown
 	case late:
-		if k := writes[0].Op; k == driver.Insert || k == driver.Replace { // no mover writes these to a copy
+		if k := writes[0].Op; k == driver.Insert || k == driver.Replace { // movers do not write these to a copy
 			time.Sleep(rand.N(2 * quick.Settled))
 			ctx = context.WithoutCancel(ctx)
 		}
@@ -132,14 +132,14 @@ type piece struct {
 	Code string `json:"code,omitempty"`
 }
 
-// replica is a process of its own on shared engines.
+// replica is a process on shared engines.
 type replica struct {
 	directory *tenants.Directory
 	pieces    *store.Kind[piece]
 }
 
 type fleet struct {
-	control, first, second *stormy
+	control, first, second *faultyEngine
 	keyring                *keyring.Keyring
 	leases                 store.Leases
 }
@@ -151,8 +151,8 @@ func newFleet(t *testing.T) *fleet {
 		t.Fatal(err)
 	}
 	return &fleet{
-		control: &stormy{Engine: enginetest.OpenSQLite(t, t.TempDir())},
-		first:   &stormy{Engine: enginetest.Open(t)}, second: &stormy{Engine: enginetest.OpenSQLite(t, t.TempDir())},
+		control: &faultyEngine{Engine: enginetest.OpenSQLite(t, t.TempDir())},
+		first:   &faultyEngine{Engine: enginetest.Open(t)}, second: &faultyEngine{Engine: enginetest.OpenSQLite(t, t.TempDir())},
 		keyring: ring, leases: quick,
 	}
 }
@@ -190,30 +190,30 @@ func (r *replica) open(t *testing.T, slug string) store.Collection[piece] {
 	return r.pieces.In(tenant.Workspace())
 }
 
-// belief is what may be stored under an id: what was acknowledged last, or what was tried
-// since and neither acknowledged nor refused. Empty: nothing is stored.
-type belief struct {
+// outcome is what may be stored under an ID: what was acknowledged last, or what was tried since and neither
+// acknowledged nor refused. Empty: nothing is stored.
+type outcome struct {
 	acknowledged string
 	tried        []string
 }
 
-// writer changes records that nobody else changes, and remembers what came of it.
+// writer changes records of its own, and remembers the outcomes.
 type writer struct {
 	name     string
 	at       []store.Collection[piece] // on every replica
-	believes map[string]*belief
+	outcomes map[string]*outcome
 	codes    [4]string
 	acks     int
 }
 
 func text(p *piece) string { return p.Name + "/" + p.Code }
 
-// came notes the outcome of a write that was to leave this under an id.
-func (w *writer) came(id, text string, err error) {
-	b := w.believes[id]
+// noteOutcome notes the outcome of a write that was to leave this text under an ID.
+func (w *writer) noteOutcome(id, text string, err error) {
+	b := w.outcomes[id]
 	if b == nil {
-		b = &belief{}
-		w.believes[id] = b
+		b = &outcome{}
+		w.outcomes[id] = b
 	}
 	var dup *store.DuplicateError
 	switch {
@@ -233,37 +233,36 @@ func (w *writer) run(ctx context.Context, ids []string) {
 		name := fmt.Sprintf("%s-%d", w.name, n)
 		code := ""
 		if rand.N(2) == 0 {
-			code = w.codes[rand.N(len(w.codes))] // of few: they go from one record to another
+			code = w.codes[rand.N(len(w.codes))] // one of few, so that codes pass from one record to another
 		}
 		rec, err := c.Get(ctx, id)
 		switch {
 		case errors.Is(err, store.ErrNotFound) && rand.N(4) == 0:
-			// A batch whose second record is refused, wherever the first already has the code.
+			// A batch whose second record is refused, because the first has the same code.
 			a, b := &piece{Meta: store.Meta{ID: id}, Name: name, Code: "pair-" + name}, &piece{Name: name, Code: "pair-" + name}
 			err := c.Insert(ctx, a, b)
 			if err == nil {
 				panic("two records have one code")
 			}
-			w.came(id, text(a), err)
-			w.came(b.ID, text(b), err)
+			w.noteOutcome(id, text(a), err)
+			w.noteOutcome(b.ID, text(b), err)
 		case errors.Is(err, store.ErrNotFound):
 			rec = &piece{Meta: store.Meta{ID: id}, Name: name, Code: code}
-			w.came(id, text(rec), c.Insert(ctx, rec))
+			w.noteOutcome(id, text(rec), c.Insert(ctx, rec))
 		case err != nil:
 		case rand.N(4) == 0:
-			w.came(id, "", c.Delete(ctx, rec))
+			w.noteOutcome(id, "", c.Delete(ctx, rec))
 		default:
 			rec.Name, rec.Code = name, code
-			w.came(id, text(rec), c.Replace(ctx, rec))
+			w.noteOutcome(id, text(rec), c.Replace(ctx, rec))
 		}
 		time.Sleep(rand.N(6 * time.Millisecond))
 	}
 }
 
-// TestRandomMoves moves organizations to and fro while records are inserted, changed and
-// deleted through two replicas, and while the engines are away, slow, or lose answers. Moves
-// are cut off at any moment, resumed by whoever comes, and rolled back. At the end there is
-// nothing but what was acknowledged, or was tried since.
+// TestRandomMoves moves organizations back and forth while two replicas insert, change and delete records, and while
+// the engines are down, slow, or lose answers. Moves are interrupted at any moment, resumed by any replica, and rolled
+// back. At the end, only what was acknowledged, or tried since, may be stored.
 func TestRandomMoves(t *testing.T) {
 	t.Parallel()
 	const organizations, writers, records = 4, 3, 12
@@ -280,7 +279,7 @@ func TestRandomMoves(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range writers {
-			w := &writer{name: fmt.Sprintf("%d-%d", o, i), believes: map[string]*belief{}}
+			w := &writer{name: fmt.Sprintf("%d-%d", o, i), outcomes: map[string]*outcome{}}
 			for _, r := range replicas {
 				w.at = append(w.at, r.open(t, slug))
 			}
@@ -296,25 +295,25 @@ func TestRandomMoves(t *testing.T) {
 		}
 		all.Go(func() { moveAtRandom(stop, replicas, slug, &moved, &undone, &failed) })
 	}
-	for _, e := range []*stormy{f.control, f.first, f.second} {
-		all.Go(func() { e.storm(stop) })
+	for _, e := range []*faultyEngine{f.control, f.first, f.second} {
+		all.Go(func() { e.failAtRandom(stop) })
 	}
 	all.Wait()
 	t.Logf("%d moves, %d undone, %d cut off", moved.Load(), undone.Load(), failed.Load())
 	last := f.start(t, "first", "second")
 	for o, ws := range every {
 		slug := fmt.Sprint("org-", o)
-		for range 2 { // there and back
+		for range 2 { // to the other backend and back
 			settleMove(t, last.directory, slug)
 		}
 		compare(t, last.open(t, slug), slug, ws)
 	}
 }
 
-func (s *stormy) storm(ctx context.Context) {
-	defer s.now.Store(int32(fair))
+func (s *faultyEngine) failAtRandom(ctx context.Context) {
+	defer s.now.Store(int32(healthy))
 	for ctx.Err() == nil {
-		s.now.Store(int32(fair))
+		s.now.Store(int32(healthy))
 		nap(ctx, rand.N(3*time.Second))
 		s.now.Store(rand.N(int32(late)) + 1)
 		nap(ctx, rand.N(250*time.Millisecond))
@@ -328,8 +327,8 @@ func nap(ctx context.Context, d time.Duration) {
 	}
 }
 
-// moveAtRandom is an operator who loses patience, now and then forgets what goes on already,
-// and does not care which replica is asked.
+// moveAtRandom acts as an operator who cuts commands off, starts a command while another one runs, and uses any
+// replica.
 func moveAtRandom(ctx context.Context, replicas []*replica, slug string, moved, undone, failed *atomic.Int64) {
 	var forgotten sync.WaitGroup
 	defer forgotten.Wait()
@@ -375,7 +374,7 @@ func moveAtRandom(ctx context.Context, replicas []*replica, slug string, moved, 
 	}
 }
 
-// settleMove moves an organization once, whatever was going on.
+// settleMove moves an organization once, whatever its state.
 func settleMove(t *testing.T, d *tenants.Directory, slug string) {
 	t.Helper()
 	deadline := time.Now().Add(20 * time.Second)
@@ -390,7 +389,7 @@ func settleMove(t *testing.T, d *tenants.Directory, slug string) {
 			}
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("in fair weather %s cannot be moved: %v", slug, err)
+			t.Fatalf("without failures %s cannot be moved: %v", slug, err)
 		}
 	}
 }
@@ -400,7 +399,7 @@ func compare(t *testing.T, c store.Collection[piece], slug string, ws []*writer)
 	stored := map[string]string{}
 	err := c.Each(t.Context(), store.Filter{}, store.Either, func(p *piece) error {
 		if stored[p.ID] != "" {
-			t.Errorf("%s: %s is there twice", slug, p.ID)
+			t.Errorf("%s: %s is stored twice", slug, p.ID)
 		}
 		stored[p.ID] = text(p)
 		return nil
@@ -411,16 +410,17 @@ func compare(t *testing.T, c store.Collection[piece], slug string, ws []*writer)
 	acks := 0
 	for _, w := range ws {
 		acks += w.acks
-		for _, id := range slices.Sorted(maps.Keys(w.believes)) {
-			b := w.believes[id]
+		for _, id := range slices.Sorted(maps.Keys(w.outcomes)) {
+			b := w.outcomes[id]
 			if got := stored[id]; got != b.acknowledged && !slices.Contains(b.tried, got) {
-				t.Errorf("%s %s: stored %q, acknowledged %q, tried since %s", slug, id, got, b.acknowledged, strings.Join(b.tried, " "))
+				t.Errorf("%s %s: stored %q, acknowledged %q, tried since %s", slug, id, got, b.acknowledged,
+					strings.Join(b.tried, " "))
 			}
 			delete(stored, id)
 		}
 	}
 	if len(stored) > 0 {
-		t.Errorf("%s: nobody wrote %v", slug, stored)
+		t.Errorf("%s: stored but never written: %v", slug, stored)
 	}
 	t.Logf("%s: %d acknowledged writes", slug, acks)
 	if acks == 0 {

@@ -8,8 +8,9 @@ import (
 	"tenantry/tenants"
 )
 
-// Moves that cannot begin, and ends of none, are refused before anything is changed.
-func TestMovesThatAreRefused(t *testing.T) {
+// TestRefusedMoves checks that moves which cannot begin, and ends of moves that do not exist, are refused before
+// anything is changed.
+func TestRefusedMoves(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	one := f.start(t, "first", "second")
@@ -29,10 +30,10 @@ func TestMovesThatAreRefused(t *testing.T) {
 	refused("to one that is not configured", move("third"), "there is no backend")
 	refused("to where it lives", move("first"), "lives on first already")
 	if err := d.RollBackMove(t.Context(), "acme"); !errors.Is(err, tenants.ErrNotMoving) {
-		t.Errorf("rolling back no move: %v", err)
+		t.Errorf("RollBackMove without a move = %v, want ErrNotMoving", err)
 	}
 	if err := d.FinishMove(t.Context(), "acme"); err != nil {
-		t.Errorf("finishing where nothing was left: %v", err)
+		t.Errorf("FinishMove without an old copy = %v, want no error", err)
 	}
 	if err := d.Hold(t.Context(), "acme", "second"); err != nil { // leaves the move undone
 		t.Fatal(err)

@@ -16,11 +16,11 @@ func put(ctx context.Context, w *tenantstest.World, t *tenants.Tenant, name stri
 	return w.Kinds.Things.In(t.Workspace()).Insert(ctx, &tenantstest.Thing{Name: name})
 }
 
-// brief are leases that no test of this file has to wait for long.
+// brief are leases short enough for the tests of this file to wait for.
 var brief = store.Leases{Fresh: 100 * time.Millisecond, Settled: time.Second, Copying: 500 * time.Millisecond, Hold: 2 * time.Second}
 
-// TestForgottenHoldEnds: where the mover is gone while writes are held, those that wait end
-// the hold themselves, and the move can go on later.
+// TestForgottenHoldEnds checks that the replicas that wait end a hold whose mover has stopped, and that the move can be
+// resumed later.
 func TestForgottenHoldEnds(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{Local: true, Leases: brief})
@@ -29,7 +29,7 @@ func TestForgottenHoldEnds(t *testing.T) {
 	if err := w.Directory.Hold(t.Context(), "acme", tenantstest.OtherBackend); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(600 * time.Millisecond) // what was read before the hold is a permission no more
+	time.Sleep(600 * time.Millisecond) // placements read before the hold are no longer fresh
 	soon, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	if err := put(soon, w, acme, "early"); !errors.Is(err, store.ErrUnavailable) && time.Since(began) < brief.Hold {
@@ -53,7 +53,7 @@ func TestForgottenHoldEnds(t *testing.T) {
 	}
 }
 
-// TestOneMoverAtATime: whoever resumes a move takes it over.
+// TestOneMoverAtATime checks that a call which resumes a move takes it over.
 func TestOneMoverAtATime(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{Local: true, Leases: brief})
@@ -105,12 +105,12 @@ func TestRemovingAnOrganizationEndsItsMove(t *testing.T) {
 	}
 }
 
-// away is an engine that other machines use too.
+// away marks an engine as one that other machines use too.
 type away struct{ driver.Engine }
 
 func (away) Remote() bool { return true }
 
-// TestDeletionWaitsForOtherMachines: what one of them was allowed to write a moment ago must not come after it.
+// TestDeletionWaitsForOtherMachines checks that erasing waits until the leases of writers on other machines have ended.
 func TestDeletionWaitsForOtherMachines(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -131,6 +131,6 @@ func TestDeletionWaitsForOtherMachines(t *testing.T) {
 		t.Fatal(err)
 	}
 	if took := time.Since(began); took < quick.Settled {
-		t.Errorf("it was over after %s, while others may write for %s", took, quick.Settled)
+		t.Errorf("Remove took %s, want at least the lease of %s", took, quick.Settled)
 	}
 }

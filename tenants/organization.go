@@ -1,5 +1,5 @@
-// Package tenants knows who calls: organizations, how a host name leads to one, and what
-// a principal may do. Only this package opens an organization's data.
+// Package tenants resolves host names to organizations and says what a principal may do. It is the only package that
+// opens an organization's workspace.
 package tenants
 
 import (
@@ -21,79 +21,83 @@ const (
 	SettingRequirePublicEncryptionKey       = "require_public_encryption_key"
 	SettingSignInNamesOrganization          = "sign_in_names_organization"
 	LimitFolderChildren                     = "folder_children"
-	LimitDocuments                          = "documents" // how many the organization may have
-	LimitBytes                              = "bytes"     // how long these may be together
+	LimitDocuments                          = "documents" // number of documents the organization may store
+	LimitBytes                              = "bytes"     // total size of these documents
 	DefaultFolderChildren             int64 = 1000
-	// MaxQuota is the highest limit of documents and bytes.
+	// MaxQuota is the highest value of the limits of documents and bytes.
 	MaxQuota int64 = 1<<53 - 1
 )
 
 // State of an organization.
 type State string
 
-// The states. A suspended organization answers nobody, and its data stays; so it is with a deleted one, until that is
-// erased.
+// The states. Every request to a suspended organization is refused, and its data is kept. The same holds for a deleted
+// organization until it is erased.
 const (
 	Active    State = "active"
 	Suspended State = "suspended"
 	Deleted   State = "deleted"
-	Removed   State = "removed" // or about to be; the slug stays taken for ever
+	Removed   State = "removed" // erased, or being erased; the slug is never free again
 )
 
 // Errors of this package, wrapped. Test with errors.Is.
 var (
-	// ErrUnknownTenant: no active organization answers to that host name or slug.
+	// ErrUnknownTenant: no active organization has that host name or slug.
 	ErrUnknownTenant = errors.New("no such organization")
-	// ErrDeleted: the organization is deleted, though not erased yet.
+	// ErrDeleted: the organization is deleted but not erased yet.
 	ErrDeleted = errors.New("the organization has been deleted; tenantry org undelete restores it")
-	// ErrNotDeleted: it is not.
+	// ErrNotDeleted: the organization is not deleted.
 	ErrNotDeleted = errors.New("the organization has not been deleted")
-	// ErrNoSlug: the host name cannot be an organization's. It is an ErrUnknownTenant.
-	ErrNoSlug = fmt.Errorf("%w: the host names none", ErrUnknownTenant)
+	// ErrNoSlug: the host name cannot belong to an organization. It wraps ErrUnknownTenant.
+	ErrNoSlug = fmt.Errorf("%w: the host name does not name one", ErrUnknownTenant)
 	// ErrDenied: the credential is missing, malformed, unknown, expired, revoked or not for this organization.
 	ErrDenied = errors.New("the credential is not accepted")
-	// ErrUnavailable: it cannot be told now whether the credential is good.
+	// ErrUnavailable: the credential can be neither accepted nor refused at the moment.
 	ErrUnavailable = errors.New("the credential cannot be checked now")
 )
 
 // Organization is one tenant.
 type Organization struct {
 	store.Meta
-	OrgID     int64            `json:"org_id" use:"local"`
-	Slug      string           `json:"slug" use:"local"`
-	Name      string           `json:"name" rule:"max=200 format=label"`
-	State     State            `json:"state" use:"local"`
-	Features  map[string]bool  `json:"features,omitempty" use:"merge"`
-	Settings  map[string]bool  `json:"settings,omitempty" use:"merge"`
-	Limits    map[string]int64 `json:"limits,omitempty" rule:"min=0 max=9007199254740991" use:"merge"` // which the operator allows at most
-	Lowered   map[string]int64 `json:"lowered,omitempty" use:"local"`                                  // limits as its administrators have lowered them
-	AccessRev int64            `json:"access_rev" use:"local"`                                         // grows with every change to keys, accounts, roles: cached identities of another one are void
-	// RequestLimits go before the defaults of the configuration, where they say something.
+	OrgID    int64           `json:"org_id" use:"local"`
+	Slug     string          `json:"slug" use:"local"`
+	Name     string          `json:"name" rule:"max=200 format=label"`
+	State    State           `json:"state" use:"local"`
+	Features map[string]bool `json:"features,omitempty" use:"merge"`
+	Settings map[string]bool `json:"settings,omitempty" use:"merge"`
+	// Limits are set by the operator. Lowered are lower values that the organization's administrators have set.
+	Limits  map[string]int64 `json:"limits,omitempty" rule:"min=0 max=9007199254740991" use:"merge"`
+	Lowered map[string]int64 `json:"lowered,omitempty" use:"local"`
+	// AccessRev grows with every change of keys, accounts, roles and rights. An identity cached under another revision
+	// is void.
+	AccessRev int64 `json:"access_rev" use:"local"`
+	// RequestLimits take precedence over the defaults of the configuration, limit by limit.
 	RequestLimits rate.Set `json:"request_limits,omitzero"`
-	// DataKeys are the organization's wrapped data keys by purpose, the newest last.
+	// DataKeys are the organization's wrapped data keys by purpose, newest last.
 	DataKeys map[string][]string `json:"data_keys,omitempty" use:"local"`
-	// Backend is where the documents are (empty: store.DefaultBackend), Former where an old
-	// copy of them still is, Finisher who removes that now, Move how they get elsewhere.
+	// Backend is where the documents are (empty: store.DefaultBackend). Former is the backend that still has an old
+	// copy
+	// of them, and Finisher identifies the call that is removing it. Move is set while the organization is being moved.
 	Backend  string `json:"backend,omitempty" use:"local"`
 	Former   string `json:"former,omitempty" use:"local"`
 	Finisher string `json:"finisher,omitempty" use:"local"`
 	Move     *Move  `json:"move,omitempty" use:"local"`
-	// Ending says when it was deleted and what was erased; nil while it is not deleted.
+	// Ending says when the organization was deleted and what was erased. It is nil while the organization is not
+	// deleted.
 	Ending *Ending `json:"ending,omitempty" use:"local"`
-	// Leaving are administrators whose rights are being taken away at this moment.
+	// Leaving lists administrators who are losing their rights at the moment.
 	Leaving []Leaving `json:"leaving,omitempty" use:"local"`
-	// Providers are the names of the report providers a shared report may be asked from.
+	// Providers are the names of the report providers that may resolve a shared report.
 	Providers []string `json:"providers,omitempty" rule:"each=64"`
 	// FrameOrigins are the origins whose pages may show its shared reports in a frame.
 	FrameOrigins []string `json:"frame_origins,omitempty" rule:"each=300"`
 
-	defaults map[string]int64 // limits where it has none of its own; the directory's
+	defaults map[string]int64 // the directory's limits, which apply if the organization has none of its own
 }
 
-// Leaving is an administrator who is about to be none, until then (Unix milliseconds) at
-// the latest.
+// Leaving notes that an administrator is losing that right. The note expires at Until (Unix milliseconds).
 type Leaving struct {
-	ID    string `json:"id"` // of the change: several may be about one administrator, of which some fail
+	ID    string `json:"id"` // of the change, because several changes of one administrator may be under way
 	UID   int64  `json:"uid"`
 	Until int64  `json:"until"`
 }
@@ -107,7 +111,7 @@ func (o *Organization) Feature(name string) bool { return o.Features[name] }
 // Setting reports whether the setting is on.
 func (o *Organization) Setting(name string) bool { return o.Settings[name] }
 
-// Allowed returns what the operator allows a limit to be at most, 0 where there is no limit.
+// Allowed returns the highest value that the operator allows for a limit, or 0 if there is no limit.
 func (o *Organization) Allowed(name string) int64 {
 	if n := o.Limits[name]; n > 0 {
 		return n
@@ -118,7 +122,7 @@ func (o *Organization) Allowed(name string) int64 {
 	return o.defaults[name]
 }
 
-// Limit returns the limit that holds, 0 where there is none.
+// Limit returns the limit that applies, or 0 if there is none.
 func (o *Organization) Limit(name string) int64 {
 	n, own := o.Allowed(name), o.Lowered[name]
 	if own > 0 && (n == 0 || own < n) {
@@ -132,7 +136,8 @@ func (o *Organization) quota() store.Quota {
 	return store.Quota{Documents: o.Limit(LimitDocuments), Bytes: o.Limit(LimitBytes)}
 }
 
-// Lower sets limits within what the operator allows; one that is set to as much follows the operator's.
+// Lower sets limits within the values that the operator allows. A limit set to the operator's value follows it from
+// then on. Invalid values are noted in faults.
 func (o *Organization) Lower(wanted map[string]int64, faults *fault.List) {
 	checkKnown(faults, "limits", "limit", slices.Sorted(maps.Keys(wanted)), AllLimits())
 	lowered := maps.Clone(o.Lowered)
@@ -145,7 +150,7 @@ func (o *Organization) Lower(wanted map[string]int64, faults *fault.List) {
 			most = MaxQuota
 		}
 		switch {
-		case !slices.Contains(AllLimits(), name): // said above
+		case !slices.Contains(AllLimits(), name): // noted by checkKnown
 		case n < 1 || n > most:
 			faults.Add("limits."+name, fault.Range, "the limit %s is from 1 to %d, which the operator allows", name, most)
 		case n == most:
@@ -157,18 +162,18 @@ func (o *Organization) Lower(wanted map[string]int64, faults *fault.List) {
 	o.Lowered = lowered
 }
 
-// Tenant is an organization together with the way to its data. Only a Directory makes
-// one. It is immutable: a changed organization is a new Tenant.
+// Tenant is an organization with access to its data. Only a Directory creates one. It is immutable: a changed
+// organization is a new Tenant.
 type Tenant struct {
 	Org       Organization
-	slug      *string // of all who know the organization
+	slug      *string // shared by all tenants of the organization; keeps the slug in Directory.slugs
 	workspace *store.Workspace
 	people    *store.Workspace
-	prefix    string                      // of names in Redis
-	absent    func(context.Context) error // see Absent; nil: the organization has documents
+	prefix    string                      // of keys in Redis
+	absent    func(context.Context) error // see Absent; nil if the organization has documents
 }
 
-// Through returns the tenant whose workspaces are those that bind makes of them.
+// Through returns a copy of the tenant whose workspaces are replaced by the results of bind.
 func (t *Tenant) Through(bind func(*store.Workspace) *store.Workspace) *Tenant {
 	c := *t
 	if c.workspace != nil {
@@ -183,8 +188,7 @@ func (t *Tenant) Through(bind func(*store.Workspace) *store.Workspace) *Tenant {
 // Workspace returns the organization's documents, unscoped.
 func (t *Tenant) Workspace() *store.Workspace { return t.workspace }
 
-// People returns the organization's part of the control workspace: users, roles, teams,
-// service accounts and keys.
+// People returns the organization's partition of the control workspace: users, roles, teams, service accounts and keys.
 func (t *Tenant) People() *store.Workspace { return t.people }
 
 func formatInt(n int64) string { return strconv.FormatInt(n, 10) }

@@ -13,8 +13,8 @@ import (
 	"tenantry/tenants/tenantstest"
 )
 
-// strangers is a second installation on the documents of the first, with control data of its own.
-func strangers(t *testing.T, w *tenantstest.World) (*tenantstest.World, *tenants.Directory, *store.Store, *bytes.Buffer) {
+// secondInstallation returns a second installation that uses the backend of the first, with control data of its own.
+func secondInstallation(t *testing.T, w *tenantstest.World) (*tenantstest.World, *tenants.Directory, *store.Store, *bytes.Buffer) {
 	t.Helper()
 	other := tenantstest.New(t, tenantstest.Options{Local: true, Embedded: true}) // numbers begin at 1 here too
 	control := other.Kinds.Organizations.Specs()
@@ -48,19 +48,20 @@ func things(t *testing.T, w *tenantstest.World, tenant *tenants.Tenant) int64 {
 	return n
 }
 
-// TestNewOrganizationAdoptsNothing creates an organization whose next number has documents of another installation.
+// TestNewOrganizationAdoptsNothing creates an organization whose next number has a workspace of another installation.
 func TestNewOrganizationAdoptsNothing(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{Local: true})
 	gamma := w.Tenant(t, "gamma")
 	keep(t, w, gamma, "hers")
-	other, d, _, log := strangers(t, w)
+	other, d, _, log := secondInstallation(t, w)
 	delta, err := d.Create(t.Context(), tenants.NewOrganization{Slug: "delta", Name: "Delta"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if n := things(t, other, delta); n != 0 || delta.Org.OrgID == gamma.Org.OrgID {
-		t.Errorf("delta is organization %d and counts %d, of gamma, which is %d", delta.Org.OrgID, n, gamma.Org.OrgID)
+		t.Errorf("delta has number %d and %d records, want none and another number than gamma's %d", delta.Org.OrgID, n,
+			gamma.Org.OrgID)
 	}
 	for _, want := range []string{"org-1 ", "belongs to " + w.Directory.Installation() + "/" + gamma.Org.ID, "delta"} {
 		if !strings.Contains(log.String(), want) {
@@ -68,24 +69,24 @@ func TestNewOrganizationAdoptsNothing(t *testing.T) {
 		}
 	}
 	if n := things(t, w, w.Fresh(t, "gamma")); n != 1 {
-		t.Errorf("gamma has %d", n)
+		t.Errorf("gamma has %d records, want 1", n)
 	}
 }
 
-// TestMoveAndRemoveSpareForeignData holds that a move onto another installation's documents is refused before it
-// begins, and that deletion leaves them.
+// TestMoveAndRemoveSpareForeignData checks that a move onto the workspace of another installation is refused before it
+// begins, and that erasing leaves that workspace.
 func TestMoveAndRemoveSpareForeignData(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{Local: true})
 	gamma := w.Tenant(t, "gamma")
 	keep(t, w, gamma, "hers")
-	other, d, s, _ := strangers(t, w)
+	other, d, s, _ := secondInstallation(t, w)
 	acme, err := d.Create(t.Context(), tenants.NewOrganization{Slug: "acme", Name: "Acme", Backend: "own"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	keep(t, other, acme, "his")
-	for range 2 { // the second must not take the first for a move to resume
+	for range 2 { // the second call must not find a move to resume
 		if _, err := d.Move(t.Context(), "acme", "shared", nil); !errors.Is(err, store.ErrForeign) || !strings.Contains(err.Error(), "shared") {
 			t.Fatalf("a move onto another's workspace: %v", err)
 		}
@@ -97,12 +98,12 @@ func TestMoveAndRemoveSpareForeignData(t *testing.T) {
 		t.Errorf("removing an old copy that is another's: %v", err)
 	}
 	if n := things(t, w, w.Fresh(t, "gamma")); n != 1 {
-		t.Errorf("gamma has %d left", n)
+		t.Errorf("gamma has %d records left, want 1", n)
 	}
 }
 
-// TestUnmarkedWorkspacesAreClaimedOnce covers workspaces of versions that marked no owner: the first to open one
-// marks it for good.
+// TestUnmarkedWorkspacesAreClaimedOnce covers workspaces of versions that marked no owner: the first installation that
+// opens one marks it for good.
 func TestUnmarkedWorkspacesAreClaimedOnce(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{Local: true})

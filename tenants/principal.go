@@ -10,10 +10,10 @@ import (
 	"tenantry/internal/rate"
 )
 
-// Permission is what a role or a service account may do.
+// Permission is a right that a role, a user or a service account can hold.
 type Permission string
 
-// The permissions there are.
+// The permissions.
 const (
 	Contacts              Permission = "contacts"
 	ManageCustomObjects   Permission = "manage_custom_objects"
@@ -29,7 +29,7 @@ const (
 	ViewAudit             Permission = "view_audit"
 )
 
-// AllPermissions returns every permission, in a fixed order. The role admin holds them all.
+// AllPermissions returns every permission in a fixed order. The role admin holds all of them.
 func AllPermissions() []Permission {
 	return []Permission{
 		Contacts, ManageCustomObjects, ManageForms, ViewFormSubmissions, CreateFormSubmissions, ManageFiles,
@@ -47,76 +47,80 @@ const (
 	Browser    = tokens.Browser
 )
 
-// PrincipalKind tells how a caller proved who they are.
+// PrincipalKind is how a caller was authenticated.
 type PrincipalKind int
 
-// The kinds of principals. Anonymous, the zero value, may call open operations only.
+// The kinds of principals. Anonymous, the zero value, may only call open operations.
 const (
 	Anonymous PrincipalKind = iota
 	ServiceAccount
 	Person
-	Operator // of the installation, who runs commands; in no organization
-	System   // the program itself, which ends what nobody has restored in time
+	Operator // runs commands for the installation, and belongs to no organization
+	System   // the program itself, such as when it purges expired records from the trash
 )
 
-// Principal is an authenticated caller. It is immutable once made.
+// Principal is an authenticated caller. It is immutable.
 type Principal struct {
 	Kind        PrincipalKind
 	UserID      int64    // of a Person
 	AccountID   string   // of a ServiceAccount
 	KeyID       string   // of a ServiceAccount
 	KeyKind     KeyKind  // of a ServiceAccount
-	Origins     []string // web origins that a Browser key may be used from
-	Admin       bool     // only ever of a Person
+	Origins     []string // web origins from which a Browser key may be used
+	Admin       bool     // true only for a Person
 	Permissions []Permission
 	Teams       []string  // nil: not limited to teams; empty: limited to records without teams
-	Limits      rate.Pair // of the key itself; those of the organization fill the gaps
-	Visitors    rate.Pair // of each address that presents a Browser key, likewise
-	ProofOfWork int       // bits of work that a Browser key asks for a submission; 0: none
-	Needs       *Needs    // is told of permissions that calls need; nil: nobody is
+	Limits      rate.Pair // of the key itself; the organization's apply where these are unset
+	Visitors    rate.Pair // of each address that presents a Browser key; the organization's apply where these are unset
+	ProofOfWork int       // bits of work that a Browser key requires for a submission; 0: none
+	Needs       *Needs    // records the permissions that calls need; nil: nothing is recorded
 }
 
-// Public reports whether anybody can be this caller: it has no credential, or a browser key, which is in the source of
-// a page. Such callers are bounded by their address.
+// Public reports whether anyone can act as this principal: it has no credential, or a browser key, which anyone can
+// read in the source of a page. Such callers are limited by their network address.
 func (p *Principal) Public() bool { return p.Kind == Anonymous || p.KeyKind == Browser }
 
-// Needs is told once of each permission that calls of a principal needed and that it holds. Safe for concurrent use.
+// Needs calls Note once for each permission that a principal holds and that its calls needed. It is safe for
+// concurrent use.
 type Needs struct {
-	Note func(Permission)
-	told atomic.Uint64 // a bit for each of the principal's permissions, in their order
+	Note  func(Permission)
+	noted atomic.Uint64 // a bit for each of the principal's permissions, in their order
 }
 
-// May reports whether the principal holds the permission, which the call needs.
+// May reports whether the principal holds the permission. It records in Needs that the call needs it.
 func (p *Principal) May(permission Permission) bool {
 	i := slices.Index(p.Permissions, permission)
-	if bit := uint64(1) << max(i, 0); i >= 0 && p.Needs != nil && p.Needs.told.Load()&bit == 0 && p.Needs.told.Or(bit)&bit == 0 {
-		p.Needs.Note(permission)
+	if i >= 0 && p.Needs != nil {
+		bit := uint64(1) << i
+		if p.Needs.noted.Load()&bit == 0 && p.Needs.noted.Or(bit)&bit == 0 { // Load first, since it does not write
+			p.Needs.Note(permission)
+		}
 	}
 	return i >= 0 || p.IsAdmin()
 }
 
-// Incidentally marks calls that somebody else makes for a person, such as a page for what stands around what it shows:
-// that they need a permission does not say that the person does.
-func Incidentally(ctx context.Context) context.Context {
-	return context.WithValue(ctx, incidentally{}, true)
+// WithIncidental marks calls that the program makes on a person's behalf, such as those for the frame of a page. The
+// permissions that such calls need are not recorded as needed by the person.
+func WithIncidental(ctx context.Context) context.Context {
+	return context.WithValue(ctx, incidentalKey{}, true)
 }
 
-// Incidental reports whether a call is one of those.
-func Incidental(ctx context.Context) bool { return ctx.Value(incidentally{}) != nil }
+// Incidental reports whether ctx was marked by WithIncidental.
+func Incidental(ctx context.Context) bool { return ctx.Value(incidentalKey{}) != nil }
 
-type incidentally struct{}
+type incidentalKey struct{}
 
 // IsAdmin reports whether the principal is an administrator. A service account never is.
 func (p *Principal) IsAdmin() bool { return p.Kind == Person && p.Admin }
 
-// HoldsAll reports whether the principal holds whatever the other one does. It notes no need.
+// HoldsAll reports whether the principal holds every permission that the other one holds. It records no need.
 func (p *Principal) HoldsAll(other *Principal) bool {
 	return p.IsAdmin() || !other.IsAdmin() && !slices.ContainsFunc(other.Permissions, func(permission Permission) bool {
 		return !slices.Contains(p.Permissions, permission)
 	})
 }
 
-// Subject names the principal in logs and the audit trail, without personal values.
+// Subject identifies the principal in logs and the audit trail, without personal data.
 func (p *Principal) Subject() string {
 	switch p.Kind {
 	case ServiceAccount:
@@ -131,8 +135,8 @@ func (p *Principal) Subject() string {
 	return "anonymous"
 }
 
-// Scope returns what the principal may see, narrowed to the requested teams where there
-// are any. A request never widens it. Without the teams feature nothing is scoped.
+// Scope returns the records the principal may see, narrowed to the requested teams if there are any. A request never
+// widens it. Without the teams feature nothing is scoped.
 func (p *Principal) Scope(t *Tenant, requested []string) store.Scope {
 	if !t.Org.Feature(FeatureTeams) {
 		return store.Scope{All: true}

@@ -1,9 +1,8 @@
 package tenants
 
-// redisPrefix begins the names of everything that is kept in Redis: of what belongs to an
-// organization, or to the whole installation where organization is empty. Numbers begin at 1
-// in every installation, and two of them may use one Redis, so names carry identities. The
-// hash tag keeps on one node of a cluster what is changed together.
+// redisPrefix returns the prefix of every Redis key of an organization, or of the whole installation if organization is
+// empty. The prefix holds identities rather than numbers, because numbers begin at 1 in every installation and two
+// installations may share one Redis. The hash tag puts keys that are changed together on one node of a cluster.
 func redisPrefix(installation, organization string) string {
 	if organization != "" {
 		installation += "." + organization
@@ -11,10 +10,9 @@ func redisPrefix(installation, organization string) string {
 	return "tnt:{" + installation + "}:"
 }
 
-// RedisPrefix begins the names of everything in Redis that belongs to the organization. No
-// other organization has it, in this installation or another.
+// RedisPrefix returns the prefix of every Redis key of the organization. No other organization has it, in this
+// installation or another.
 func (t *Tenant) RedisPrefix() string { return t.prefix }
 
-// RedisPrefix begins the names of everything in Redis that belongs to no organization, but to
-// the installation.
+// RedisPrefix returns the prefix of every Redis key that belongs to the installation rather than to an organization.
 func (d *Directory) RedisPrefix() string { return redisPrefix(d.installation, "") }

@@ -14,18 +14,18 @@ import (
 	"tenantry/crypto/keyring"
 )
 
-// sealPurpose is that of the data keys with which values in Redis are sealed.
+// sealPurpose is the purpose of the data keys that seal values in Redis.
 const sealPurpose = "redis"
 
-// ErrUnsealed: the organization did not seal the value under that name, or with a key that
-// is not in use any more.
+// ErrUnsealed: the organization did not seal the value under that name, or sealed it with a key that is no longer in
+// use.
 var ErrUnsealed = errors.New("the value is not sealed by the organization")
 
-// Seal returns the value behind a seal, an HMAC-SHA-256 under a key of the organization over
-// the value and its name in Redis: whoever can write to Redis can neither make one nor move
-// one to another name. The organization's first key is made on the way. Errors: as DataKeys.
+// Seal returns the value preceded by a seal: an HMAC-SHA-256, under a data key of the organization, of the value and
+// its name in Redis. Writers to Redis can therefore neither forge a value nor move one to another name. Seal creates
+// the organization's first key if there is none. Errors: as DataKeys.
 func (d *Directory) Seal(ctx context.Context, t *Tenant, name string, value []byte) ([]byte, error) {
-	keys, err := d.heldKeys(t, sealPurpose)
+	keys, err := d.tenantKeys(t, sealPurpose)
 	if err != nil || keys == nil {
 		if keys, err = d.DataKeys(ctx, t, sealPurpose); err != nil {
 			return nil, fmt.Errorf("seal a value for Redis: %w", err)
@@ -37,9 +37,8 @@ func (d *Directory) Seal(ctx context.Context, t *Tenant, name string, value []by
 	return append(out, value...), nil
 }
 
-// Unseal returns the value that Seal was given for that name. The store is asked only where
-// the keys that the tenant was read with do not have the one it names. Errors: ErrUnsealed,
-// store.ErrUnavailable.
+// Unseal returns the value that Seal was given for that name. It reads the store only if the tenant does not have the
+// key that the seal names. Errors: ErrUnsealed, store.ErrUnavailable.
 func (d *Directory) Unseal(ctx context.Context, t *Tenant, name string, sealed []byte) ([]byte, error) {
 	version, rest, _ := bytes.Cut(sealed, []byte{'.'})
 	text, value, ok := bytes.Cut(rest, []byte{'.'})
@@ -51,7 +50,7 @@ func (d *Directory) Unseal(ctx context.Context, t *Tenant, name string, sealed [
 	if err != nil {
 		return nil, ErrUnsealed
 	}
-	keys, err := d.heldKeys(t, sealPurpose)
+	keys, err := d.tenantKeys(t, sealPurpose)
 	key, found := keys.Version(number)
 	if err != nil || !found {
 		keys, err = d.readKeys(ctx, vaultKey{t.Org.OrgID, sealPurpose}, false)
@@ -70,7 +69,7 @@ func (d *Directory) Unseal(ctx context.Context, t *Tenant, name string, sealed [
 
 func seal(key keyring.DataKey, name string, value []byte) []byte {
 	mac := hmac.New(sha256.New, key.Bytes())
-	var size [8]byte // of the name, so that no part of it can be taken for one of the value
+	var size [8]byte // of the name, because otherwise bytes could move between name and value
 	binary.BigEndian.PutUint64(size[:], uint64(len(name)))
 	_, _ = mac.Write(size[:]) // a hash never fails
 	_, _ = mac.Write([]byte(name))

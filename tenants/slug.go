@@ -13,10 +13,10 @@ import (
 
 const (
 	maxSlug = 63  // a label of a host name
-	maxHost = 253 // a host name without its last dot
+	maxHost = 253 // a host name without its trailing dot
 )
 
-// reservedSlugs returns names that a visitor would take for the service itself.
+// reservedSlugs returns names that a visitor could mistake for the service itself.
 func reservedSlugs() []string {
 	return []string{
 		"abuse", "account", "accounts", "admin", "administrator", "api", "app", "apps", "assets", "auth", "autoconfig",
@@ -35,14 +35,15 @@ func checkSlug(faults *fault.List, slug string) {
 	case len(slug) > maxSlug:
 		faults.Add("slug", fault.Length, "a slug has at most %d characters", maxSlug)
 	case !validSlug(slug):
-		faults.Add("slug", fault.Format, "a slug is made of a-z, 0-9 and hyphens, starts and ends with a letter or digit, and has no hyphens at places 3 and 4")
+		faults.Add("slug", fault.Format, "a slug consists of a-z, 0-9 and hyphens, starts and ends with a letter or digit, "+
+			"and has no hyphens at positions 3 and 4")
 	case slices.Contains(reservedSlugs(), slug):
 		faults.Add("slug", fault.Forbidden, "the slug %q is reserved; choose another", slug)
 	}
 }
 
-// validSlug reports whether text can be a slug. Hyphens at places 3 and 4 mark encoded
-// international names (xn--), which could look like another organization.
+// validSlug reports whether text can be a slug. Hyphens at positions 3 and 4 mark encoded international names (xn--),
+// which could imitate another organization's name.
 func validSlug(text string) bool {
 	return validLabel(text) && (len(text) < 4 || text[2:4] != "--")
 }
@@ -51,9 +52,8 @@ func validLabel(text string) bool {
 	return texts.PlainLower(text, maxSlug, "-") && strings.Trim(text, "-") == text
 }
 
-// hostSlug returns the slug that a host ("acme.example.com:8080") names. With a base
-// domain the host must be exactly one label before it, without one at least one label
-// must follow the slug.
+// hostSlug returns the slug in a host ("acme.example.com:8080"). With a base domain, the host must be one label
+// followed by that domain. Without one, at least one label must follow the slug.
 func hostSlug(host, base string) (string, bool) {
 	name, ok := hostName(host)
 	if !ok {
@@ -74,7 +74,7 @@ func hostSlug(host, base string) (string, bool) {
 	return slug, !numericHost(domain)
 }
 
-// hostName strips the port and one last dot, and lowers the case of ASCII letters.
+// hostName strips the port and one trailing dot, and lowers the case of ASCII letters.
 func hostName(host string) (string, bool) {
 	if len(host) > maxHost+1+len(":65535") {
 		return "", false
@@ -87,7 +87,8 @@ func hostName(host string) (string, bool) {
 	if len(name) > maxHost {
 		return "", false
 	}
-	if strings.ContainsFunc(name, func(r rune) bool { return r >= utf8.RuneSelf }) { // ToLower would turn the Kelvin sign into a k
+	// ToLower would turn the Kelvin sign into a k.
+	if strings.ContainsFunc(name, func(r rune) bool { return r >= utf8.RuneSelf }) {
 		return "", false
 	}
 	return strings.ToLower(name), true
@@ -98,11 +99,11 @@ func validPort(text string) bool {
 	return err == nil && len(text) <= 5
 }
 
-// numericHost reports whether clients would read the name as an IPv4 address: its last
-// label is a decimal or hexadecimal number.
+// numericHost reports whether clients would read the name as an IPv4 address, because its last label is a decimal or
+// hexadecimal number.
 func numericHost(domain string) bool {
 	last := domain[strings.LastIndexByte(domain, '.')+1:]
-	if last != "" && (last[0] < '0' || last[0] > '9') { // most have letters
+	if last != "" && (last[0] < '0' || last[0] > '9') { // the common case, decided without a scan
 		return false
 	}
 	if digits, isHex := strings.CutPrefix(last, "0x"); isHex {
@@ -111,8 +112,8 @@ func numericHost(domain string) bool {
 	return strings.Trim(last, "0123456789") == ""
 }
 
-// checkName notes what is wrong with a name that people read: it has 1 to limit
-// characters and no control characters.
+// checkName notes what is wrong with a name that people read: it must have 1 to limit characters and no control
+// characters.
 func checkName(faults *fault.List, field, text string, limit int) {
 	switch {
 	case strings.TrimSpace(text) == "":

@@ -12,14 +12,14 @@ import (
 // Stray is a workspace on a backend that no organization uses.
 type Stray struct {
 	store.Resident
-	// Of is the organization that it belongs to, or that its deletion left it behind; nil: there is none.
+	// Of is the organization that owns the workspace, or whose erasure left it behind; nil: there is none.
 	Of *Organization
-	// Mine: its owner is an organization of this installation.
+	// Mine reports whether the owner is an organization of this installation.
 	Mine bool
 }
 
-// Strays returns the workspaces on a backend that none of the organizations, which must be all
-// there are, by number, has there or is about to have. Nothing is changed. Error: store.ErrUnavailable.
+// Strays returns the workspaces on a backend that no organization uses. all must hold every organization by number. It
+// changes nothing. Error: store.ErrUnavailable.
 func (d *Directory) Strays(ctx context.Context, backend string, all map[int64]*Organization) ([]Stray, error) {
 	found, err := d.store.Residents(ctx, backend, func(org int64) bool { return all[org].Uses(backend) })
 	if err != nil {
@@ -36,7 +36,7 @@ func (d *Directory) Strays(ctx context.Context, backend string, all map[int64]*O
 	return strays, nil
 }
 
-// Uses reports whether the organization has documents there, an old copy, or a copy that is being made.
+// Uses reports whether the organization has its documents, an old copy or an unfinished copy on the backend.
 func (o *Organization) Uses(backend string) bool {
 	if o == nil || o.State == Removed {
 		return false
@@ -44,11 +44,10 @@ func (o *Organization) Uses(backend string) bool {
 	return o.Home() == backend || o.Former == backend || o.Move != nil && o.Move.To == backend
 }
 
-// marked returns the identity that the workspaces of the organizations name, empty where none
-// does: control data restored from before there were identities know none, the documents do.
-// That they name the organization too, whose identifier nobody else has, proves that they are
-// its own.
-func (d *Directory) marked(ctx context.Context) (string, error) {
+// identityFromWorkspaces returns the installation's identity as the workspaces of the organizations name it, or "" if
+// none does. Control data restored from a time before identities do not contain it, but the workspaces do. A workspace
+// that also names the organization's identifier, which no other organization has, is proven to be its own.
+func (d *Directory) identityFromWorkspaces(ctx context.Context) (string, error) {
 	var unread error
 	for after := ""; ; {
 		page, err := d.List(ctx, after, 0)
@@ -67,11 +66,13 @@ func (d *Directory) marked(ctx context.Context) (string, error) {
 			if err == nil || unread != nil {
 				continue
 			}
-			// What is wrong with one organization hurts that alone; a backend that does not answer may know better.
+			// A damaged workspace can be skipped, but a backend that is down may hold workspaces that name the
+			// identity.
 			if down := d.store.Check(ctx, o.Backend); down != nil {
-				unread = fmt.Errorf("the organizations there may say which, and cannot be read: %w", down)
+				unread = fmt.Errorf("the workspaces that name it cannot be read: %w", down)
 			}
-			d.log.WarnContext(ctx, "an organization does not tell which installation it belongs to", "organization", o.Slug, "error", err)
+			d.log.WarnContext(ctx, "the workspace of an organization does not name its installation", "organization", o.Slug,
+				"error", err)
 		}
 	}
 }

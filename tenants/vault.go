@@ -14,20 +14,21 @@ import (
 	"tenantry/internal/cache"
 )
 
-// reopenAfter bounds how long a data key is used after the key that wraps it was retired.
+// reopenAfter is how long an unwrapped data key is cached, which bounds its use after the key that wraps it was
+// retired.
 const reopenAfter = time.Minute
 
-// DataKeys are an organization's data keys for one purpose. Immutable.
+// DataKeys are an organization's data keys for one purpose. They are immutable.
 type DataKeys struct {
-	keys    []keyring.DataKey // the newest last
-	wrapped int
+	keys    []keyring.DataKey // newest last
+	wrapped int               // number of wrapped keys that these were opened from
 	opened  time.Time
 }
 
-// Current returns the key to encrypt and sign with.
+// Current returns the key for encrypting and signing.
 func (k *DataKeys) Current() keyring.DataKey { return k.keys[len(k.keys)-1] }
 
-// Version returns the key of that version. There is none where k is nil.
+// Version returns the key of that version. It returns false if there is none, or k is nil.
 func (k *DataKeys) Version(n int) (keyring.DataKey, bool) {
 	if k == nil {
 		return keyring.DataKey{}, false
@@ -45,25 +46,25 @@ type vaultKey struct {
 	purpose string
 }
 
-// vault keeps those that are open, of each organization by purpose.
+// vault caches opened data keys, by organization and purpose.
 type vault struct {
-	open *cache.Map[map[string]*DataKeys] // by number; a map in it is never changed
-	mu   sync.Mutex                       // held to put another in its place
+	open *cache.Map[map[string]*DataKeys] // by organization; its maps are replaced, never changed
+	mu   sync.Mutex                       // held while a map is replaced
 }
 
 func (v *vault) get(key vaultKey) *DataKeys {
-	of, _ := v.open.Get(formatInt(key.org))
-	return of[key.purpose]
+	byPurpose, _ := v.open.Get(formatInt(key.org))
+	return byPurpose[key.purpose]
 }
 
 func (v *vault) put(key vaultKey, keys *DataKeys) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	of, _ := v.open.Get(formatInt(key.org))
-	more := map[string]*DataKeys{}
-	maps.Copy(more, of)
-	more[key.purpose] = keys
-	v.open.Put(formatInt(key.org), more)
+	byPurpose, _ := v.open.Get(formatInt(key.org))
+	next := map[string]*DataKeys{}
+	maps.Copy(next, byPurpose)
+	next[key.purpose] = keys
+	v.open.Put(formatInt(key.org), next)
 }
 
 func (v *vault) drop(org int64) {
@@ -72,21 +73,21 @@ func (v *vault) drop(org int64) {
 	v.open.Delete(formatInt(org))
 }
 
-// DataKeys returns the organization's data keys for a purpose, making the first one
-// when it is first asked for. Errors: keyring.ErrUnknownVersion where the keyring lacks
-// the key that wraps one, keyring.ErrCorrupt, ErrUnknownTenant, store.ErrUnavailable.
+// DataKeys returns the organization's data keys for a purpose, and creates the first one if there is none. Errors:
+// keyring.ErrUnknownVersion if the keyring lacks the key that wraps one of them, keyring.ErrCorrupt, ErrUnknownTenant,
+// store.ErrUnavailable.
 func (d *Directory) DataKeys(ctx context.Context, t *Tenant, purpose string) (*DataKeys, error) {
 	key := vaultKey{t.Org.OrgID, purpose}
-	if k := d.openKeys(key, t.Org.DataKeys[purpose]); k != nil {
+	if k := d.cachedKeys(key, t.Org.DataKeys[purpose]); k != nil {
 		return k, nil
 	}
 	return d.readKeys(ctx, key, true)
 }
 
-// openKeys returns the keys that are open already, nil where they are not, or not all of
-// the wrapped ones, or for too long.
-func (d *Directory) openKeys(key vaultKey, wrapped []string) *DataKeys {
-	// Versions are only ever added: what was opened from a longer list is no older.
+// cachedKeys returns the cached keys. It returns nil if they are not cached, lack some of the wrapped ones, or were
+// opened too long ago.
+func (d *Directory) cachedKeys(key vaultKey, wrapped []string) *DataKeys {
+	// Versions are only added, so keys opened from a longer list are at least as new.
 	if k := d.vault.get(key); k != nil && k.wrapped >= len(wrapped) {
 		if age := d.now().Sub(k.opened); age >= 0 && age < reopenAfter {
 			return k
@@ -95,21 +96,21 @@ func (d *Directory) openKeys(key vaultKey, wrapped []string) *DataKeys {
 	return nil
 }
 
-// heldKeys returns the keys of which the tenant itself knows, without asking the store: nil
-// where it knows of none.
-func (d *Directory) heldKeys(t *Tenant, purpose string) (*DataKeys, error) {
+// tenantKeys returns the keys that the tenant was read with, without reading the store. It returns nil if there are
+// none.
+func (d *Directory) tenantKeys(t *Tenant, purpose string) (*DataKeys, error) {
 	key, wrapped := vaultKey{t.Org.OrgID, purpose}, t.Org.DataKeys[purpose]
-	if k := d.openKeys(key, wrapped); k != nil || len(wrapped) == 0 {
+	if k := d.cachedKeys(key, wrapped); k != nil || len(wrapped) == 0 {
 		return k, nil
 	}
 	return d.openDataKeys(key, wrapped)
 }
 
-// readKeys opens the keys as the store has them now. Where there is none yet it makes the
-// first one, or returns nil where it shall not.
+// readKeys opens the keys that the store has now. If there are none, it creates the first one if first is set, and
+// otherwise returns nil.
 func (d *Directory) readKeys(ctx context.Context, key vaultKey, first bool) (*DataKeys, error) {
 	for again := false; ; again = true {
-		// The tenant may be from before the first key was made or all were wrapped anew.
+		// The tenant may have been read before the first key was created or the keys were rewrapped.
 		all, err := d.wrappedKeys(ctx, key.org)
 		if err != nil {
 			return nil, fmt.Errorf("data keys of organization %d: %w", key.org, err)
@@ -124,8 +125,8 @@ func (d *Directory) readKeys(ctx context.Context, key vaultKey, first bool) (*Da
 			}
 		}
 		k, err := d.openDataKeys(key, wrapped)
-		// Another replica may have wrapped it under a version that this one has not read
-		// yet, or have retired the one it was wrapped under when it was read.
+		// Another replica may have wrapped a key under a version that this keyring has not loaded yet, or have retired
+		// the version that wrapped the key when it was read.
 		if again || !errors.Is(err, keyring.ErrUnknownVersion) || d.keyring.Reload() != nil {
 			return k, err
 		}
@@ -145,20 +146,21 @@ func (d *Directory) openDataKeys(key vaultKey, wrapped []string) (*DataKeys, err
 	return k, nil
 }
 
-// latestKeyring reads the keyring's file again before something is wrapped: what is
-// wrapped under a version that another replica has retired could not be read any more.
-func (d *Directory) latestKeyring() error {
-	if err := d.keyring.Reload(); err != nil && !errors.Is(err, keyring.ErrReadOnly) { // from configuration: there is no file
+// reloadKeyring reloads the keyring's file before something is wrapped, because a version that another replica has
+// retired would make the result unreadable.
+func (d *Directory) reloadKeyring() error {
+	// A keyring from the configuration has no file.
+	if err := d.keyring.Reload(); err != nil && !errors.Is(err, keyring.ErrReadOnly) {
 		return err
 	}
 	return nil
 }
 
-// firstDataKey stores a first data key and returns the list as stored: of several that
-// try at once one wins, and the others use the winner's.
+// firstDataKey stores a first data key and returns the list as stored. If several replicas try at once, the first one
+// wins and the others use its key.
 func (d *Directory) firstDataKey(ctx context.Context, key vaultKey) ([]string, error) {
-	if err := d.latestKeyring(); err != nil {
-		return nil, fmt.Errorf("make the data key %q of organization %d: %w", key.purpose, key.org, err)
+	if err := d.reloadKeyring(); err != nil {
+		return nil, fmt.Errorf("create the data key %q of organization %d: %w", key.purpose, key.org, err)
 	}
 	_, text, err := keyring.NewDataKey(d.keyring, key.org, key.purpose)
 	if err != nil {
@@ -179,17 +181,17 @@ func (d *Directory) firstDataKey(ctx context.Context, key vaultKey) ([]string, e
 	return wrapped, nil
 }
 
-// errUnchanged ends a change that has nothing to do.
+// errUnchanged ends a change that has nothing to write.
 var errUnchanged = errors.New("nothing to change")
 
-// NextDataKey adds a data key to an organization's purpose and returns the keys. What
-// was encrypted with the earlier ones stays readable. Errors: as DataKeys.
+// NextDataKey adds a data key to an organization's purpose and returns the keys. Values encrypted with earlier ones
+// stay readable. Errors: as DataKeys.
 func (d *Directory) NextDataKey(ctx context.Context, t *Tenant, purpose string) (*DataKeys, error) {
-	if _, err := d.DataKeys(ctx, t, purpose); err != nil { // makes the first one
+	if _, err := d.DataKeys(ctx, t, purpose); err != nil { // creates the first one
 		return nil, err
 	}
 	key := vaultKey{t.Org.OrgID, purpose}
-	if err := d.latestKeyring(); err != nil {
+	if err := d.reloadKeyring(); err != nil {
 		return nil, fmt.Errorf("add a data key %q to organization %d: %w", purpose, key.org, err)
 	}
 	var wrapped []string
@@ -216,17 +218,17 @@ func (d *Directory) NextDataKey(ctx context.Context, t *Tenant, purpose string) 
 	return d.openDataKeys(key, wrapped)
 }
 
-// Rewrap wraps every organization's data keys, and those of the installation, under the keyring's primary and returns
-// how many texts changed. After it, with every process on the new keyring, the former
-// versions can be retired. It stops at the first error and may be repeated.
+// Rewrap wraps the data keys of every organization and of the installation under the keyring's primary, and returns how
+// many it changed. Once every process has loaded the new keyring, the former versions can be retired. It stops at the
+// first error and may be repeated.
 func (d *Directory) Rewrap(ctx context.Context) (int, error) {
-	if err := d.latestKeyring(); err != nil {
-		return 0, fmt.Errorf("wrap data keys anew: %w", err)
+	if err := d.reloadKeyring(); err != nil {
+		return 0, fmt.Errorf("rewrap data keys: %w", err)
 	}
 	var ids []int64
 	own, err := d.wrappedKeys(ctx, ownNumber)
 	if err != nil {
-		return 0, fmt.Errorf("wrap data keys anew: %w", err)
+		return 0, fmt.Errorf("rewrap data keys: %w", err)
 	}
 	if len(own) > 0 {
 		ids = append(ids, ownNumber)
@@ -238,8 +240,9 @@ func (d *Directory) Rewrap(ctx context.Context) (int, error) {
 		return nil
 	})
 	if err != nil {
-		return 0, fmt.Errorf("wrap data keys anew: %w", err)
+		return 0, fmt.Errorf("rewrap data keys: %w", err)
 	}
+
 	total := 0
 	for _, id := range ids {
 		n := 0
@@ -268,9 +271,9 @@ func (d *Directory) Rewrap(ctx context.Context) (int, error) {
 			continue
 		}
 		if err != nil {
-			return total, fmt.Errorf("wrap the data keys of organization %d anew: %w", id, err)
+			return total, fmt.Errorf("rewrap the data keys of organization %d: %w", id, err)
 		}
 		total += n
 	}
-	return total, d.proveAnew(ctx)
+	return total, d.rewrapProof(ctx)
 }

@@ -12,7 +12,7 @@ import (
 	"tenantry/tenants/tenantstest"
 )
 
-func TestDataKeysOfARaceAreTheWinners(t *testing.T) {
+func TestConcurrentFirstDataKeysAgree(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	tenant := w.Tenant(t, "acme")
@@ -96,8 +96,8 @@ func TestKeyringRotation(t *testing.T) {
 	}
 }
 
-// TestRotationByAnotherProcess covers a process whose keyring predates a rotation: it reads what is wrapped under
-// the new version, whoever asks at once, and wraps nothing under a version retired meanwhile.
+// TestRotationByAnotherProcess covers a process whose keyring predates a rotation: concurrent callers read what is
+// wrapped under the new version, and it wraps nothing under a version that was retired meanwhile.
 func TestRotationByAnotherProcess(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
@@ -156,7 +156,7 @@ func TestRotationByAnotherProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	if same, err := there.DataKeys(t.Context(), beta, "fields"); err != nil || !bytes.Equal(first.Current().Bytes(), same.Current().Bytes()) {
-		t.Errorf("a first data key made by a process that had missed the rotation: %v", err)
+		t.Errorf("a first data key created by a process that had missed the rotation: %v", err)
 	}
 	rotate()
 	if err := other.Retire(4); err != nil {
@@ -172,9 +172,9 @@ func TestRotationByAnotherProcess(t *testing.T) {
 	}
 	rotate()
 	if n, err := here.Rewrap(t.Context()); err != nil || n != 0 { // all is under the newest version
-		t.Errorf("wrapping anew by a process that had missed the rotation: %d, %v", n, err)
+		t.Errorf("Rewrap by a process that had missed the rotation = %d, %v; want 0, nil", n, err)
 	}
-	w.Keyring = late // was read before all of this
+	w.Keyring = late // read before all rotations
 	w.Second(t, tenantstest.Options{})
 }
 

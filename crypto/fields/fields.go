@@ -1,15 +1,15 @@
-// Package fields encrypts single values of a record so that each opens only in
-// the place it was sealed for.
+// Package fields encrypts single values of records, each of which opens only in the place it was sealed for.
 //
-// A sealed value reads
+// A sealed value has the form
 //
 //	enc.v1.<key version>.<base64url of nonce, ciphertext and tag>
 //
-// Encryption is AES-256-GCM under a data key of the organization, with a
-// random 96-bit nonce. The associated data names the organization, collection,
-// record, field, purpose and key version, each preceded by its length, so that
-// a value copied to any other place does not open. A data key may seal 2^32
-// values; make its successor with keyring.NextDataKey long before.
+// Encryption is AES-256-GCM with a data key of the organization and a random 96-bit nonce. The associated data contain
+// the
+// organization, collection, record, field, purpose and key version in an unambiguous encoding, so that a value copied
+// to
+// another place does not open. A data key may seal 2^32 values; create its successor with keyring.NextDataKey long
+// before.
 package fields
 
 import (
@@ -25,30 +25,30 @@ import (
 	"tenantry/internal/texts"
 )
 
-// MaxPlaintext is the largest value that Seal takes, in bytes.
+// MaxPlaintext is the size of the largest value that Seal encrypts, in bytes.
 const MaxPlaintext = 64 << 10
 
 const (
 	prefix   = "enc.v1."
 	overhead = 12 + 16 // nonce and tag
-	// maxSealed bounds the work on a text from outside.
+	// maxSealed bounds the work on untrusted texts.
 	maxSealed = len(prefix) + len("999999999.") + (MaxPlaintext+overhead)*4/3 + 4
 )
 
 // Sentinel errors.
 var (
-	// ErrCorrupt: the value is malformed, was altered, was sealed with
-	// another key, or belongs to another place. The cases are not told apart.
+	// ErrCorrupt: the value is malformed, was altered, was sealed with another key, or belongs to another place. The
+	// error does not distinguish the cases.
 	ErrCorrupt = errors.New("the encrypted value is corrupt or does not belong here")
 	// ErrTooLong: the value is longer than MaxPlaintext.
 	ErrTooLong = fmt.Errorf("the value is too long to encrypt: at most %d bytes are allowed", MaxPlaintext)
-	// ErrLocation: the location is incomplete or the key is not its
-	// organization's. It tells of a fault in the caller, not in the data.
+	// ErrLocation: the location is incomplete, or the key belongs to another organization. It shows a fault in the
+	// calling code, not in the data.
 	ErrLocation = errors.New("the value cannot be encrypted for this place")
 )
 
-// Location is the place a value belongs to. All parts are required. A record's
-// identifier must be known before its values are sealed.
+// Location is the place a value belongs to. All parts are required. The identifier of a record must be final before its
+// values are sealed.
 type Location struct {
 	Organization int64
 	Collection   string
@@ -56,15 +56,15 @@ type Location struct {
 	Field        string
 }
 
-// Seal encrypts plaintext for one location. The key must be the location's
-// organization's. The same plaintext gives another text each time. It returns
-// ErrTooLong or ErrLocation. Safe for concurrent use.
+// Seal encrypts plaintext for one location. The key must belong to the organization of the location. The same plaintext
+// gives a different text each time. Errors: ErrTooLong, ErrLocation. It is safe for concurrent use.
 func Seal(key keyring.DataKey, at Location, plaintext string) (string, error) {
 	if key.IsZero() {
 		return "", fmt.Errorf("%w: there is no data key", ErrLocation)
 	}
 	if key.Organization() != at.Organization {
-		return "", fmt.Errorf("%w: the key is organization %d's, the place organization %d's", ErrLocation, key.Organization(), at.Organization)
+		return "", fmt.Errorf("%w: the key is organization %d's, the place organization %d's", ErrLocation,
+			key.Organization(), at.Organization)
 	}
 	if at.Collection == "" || at.Record == "" || at.Field == "" {
 		return "", fmt.Errorf("%w: collection, record and field are required", ErrLocation)
@@ -76,9 +76,8 @@ func Seal(key keyring.DataKey, at Location, plaintext string) (string, error) {
 	return prefix + strconv.Itoa(key.Version()) + "." + base64.RawURLEncoding.EncodeToString(sealed), nil
 }
 
-// Open decrypts what Seal made for the same location with the same key. Every
-// other text returns ErrCorrupt. Where an organization has several data keys,
-// KeyVersion tells which one to use. Safe for concurrent use.
+// Open decrypts what Seal returned for the same location and key. For every other text it returns ErrCorrupt. If an
+// organization has several data keys, KeyVersion says which one to use. It is safe for concurrent use.
 func Open(key keyring.DataKey, at Location, sealed string) (secret.String, error) {
 	version, body, ok := parse(sealed)
 	if !ok || key.IsZero() || version != key.Version() || key.Organization() != at.Organization {
@@ -95,8 +94,8 @@ func Open(key keyring.DataKey, at Location, sealed string) (secret.String, error
 	return secret.New(string(plaintext)), nil
 }
 
-// KeyVersion returns the version of the data key that opens a sealed value, or
-// ErrCorrupt. It does not authenticate the text.
+// KeyVersion returns the version of the data key that opens a sealed value, or ErrCorrupt. It does not authenticate the
+// text.
 func KeyVersion(sealed string) (int, error) {
 	version, _, ok := parse(sealed)
 	if !ok {
@@ -105,7 +104,7 @@ func KeyVersion(sealed string) (int, error) {
 	return version, nil
 }
 
-// parse accepts one spelling of each value only.
+// parse accepts only one spelling of each value.
 func parse(text string) (version int, body string, ok bool) {
 	if len(text) > maxSealed {
 		return 0, "", false

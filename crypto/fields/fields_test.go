@@ -230,8 +230,7 @@ func TestSealRefuses(t *testing.T) {
 	}
 }
 
-// TestCiphertextOpensOnlyInItsPlace holds that, of any two places, a value sealed for the first opens in the second
-// only if they are equal.
+// TestCiphertextOpensOnlyInItsPlace checks that a value sealed for one place opens in another only if both are equal.
 func TestCiphertextOpensOnlyInItsPlace(t *testing.T) {
 	t.Parallel()
 	key := newKey(t, newRing(t), 7, "fields")

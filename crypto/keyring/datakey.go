@@ -14,16 +14,16 @@ import (
 
 const dataKeyPrefix = "data.v1."
 
-// DataKey is a random 256-bit key of one organization for one purpose. Its
-// version tells it from the organization's other keys for that purpose. It is
-// immutable, safe for concurrent use, cheap to copy, and prints without its
-// bytes. The zero value holds no key.
+// DataKey is a random 256-bit key of one organization for one purpose. Its version distinguishes it from the
+// organization's other keys for that purpose. It is immutable, safe for concurrent use, cheap to copy, and prints
+// without
+// its bytes. The zero value holds no key.
 type DataKey struct {
 	organization int64
 	purpose      string
 	version      int
-	// fmt prints unexported fields by reflection, and follows one pointer to a
-	// struct when the verb does not suit; behind two it finds an address only.
+	// fmt prints unexported fields by reflection, and for some verbs follows one pointer to a struct. With two pointers
+	// it prints an address only.
 	held **heldKey
 }
 
@@ -32,16 +32,17 @@ type heldKey struct {
 	aead     cipher.AEAD
 }
 
-// NewDataKey makes the first data key (version 1) of an organization for a
-// purpose. It returns the key and its wrapped text for storage. A purpose is 1
-// to 64 of a-z, 0-9, '-', '_', '.'; an organization is above 0.
+// NewDataKey creates the first data key (version 1) of an organization for a purpose. It returns the key and its
+// wrapped
+// text for storage. A purpose consists of 1 to 64 characters of a-z, 0-9, '-', '_' and '.'. organization must be
+// positive.
 func NewDataKey(kr *Keyring, organization int64, purpose string) (DataKey, string, error) {
 	return makeDataKey(kr, organization, purpose, 1)
 }
 
-// NextDataKey makes the successor of a data key: same organization and purpose,
-// next version. Keep the former one as long as anything is encrypted or signed
-// with it.
+// NextDataKey creates the successor of a data key, with the same organization and purpose and the next version. Keep
+// the
+// former one as long as anything is encrypted or signed with it.
 func NextDataKey(kr *Keyring, previous DataKey) (DataKey, string, error) {
 	if previous.IsZero() {
 		return DataKey{}, "", errors.New("make the next data key: there is no previous key; use NewDataKey")
@@ -62,10 +63,9 @@ func makeDataKey(kr *Keyring, organization int64, purpose string, version int) (
 	return k, wrapped, err
 }
 
-// OpenDataKey returns the data key that a stored text holds. It returns
-// ErrUnknownVersion where the keyring lacks or has retired the key that wrapped
-// it, and ErrCorrupt where the text was altered or belongs to another
-// organization or purpose.
+// OpenDataKey returns the data key in a stored text. It returns ErrUnknownVersion if the keyring lacks or has retired
+// the
+// key that wrapped it, and ErrCorrupt if the text was altered or belongs to another organization or purpose.
 func OpenDataKey(kr *Keyring, organization int64, purpose, wrapped string) (DataKey, error) {
 	if err := checkBinding(organization, purpose); err != nil {
 		return DataKey{}, fmt.Errorf("open a data key: %w", err)
@@ -76,7 +76,8 @@ func OpenDataKey(kr *Keyring, organization int64, purpose, wrapped string) (Data
 	}
 	material, err := kr.Unwrap(inner, dataKeyAAD(organization, purpose, version))
 	if err != nil {
-		return DataKey{}, fmt.Errorf("open data key %q version %d of organization %d: %w", purpose, version, organization, err)
+		return DataKey{}, fmt.Errorf("open data key %q version %d of organization %d: %w", purpose, version, organization,
+			err)
 	}
 	if len(material) != keySize {
 		return DataKey{}, fmt.Errorf("open data key %q of organization %d: %w", purpose, organization, ErrCorrupt)
@@ -84,10 +85,8 @@ func OpenDataKey(kr *Keyring, organization int64, purpose, wrapped string) (Data
 	return bindDataKey(organization, purpose, version, material)
 }
 
-// RewrapDataKey returns the stored text of the same data key under the present
-// primary, and false where it is wrapped by that already. Once every stored
-// text is rewrapped, the former versions can be retired. Errors are those of
-// OpenDataKey.
+// RewrapDataKey returns the stored text of the same data key under the present primary key, and false if that already
+// wraps it. Once every stored text is rewrapped, the former versions can be retired. Errors: as OpenDataKey.
 func RewrapDataKey(kr *Keyring, organization int64, purpose, wrapped string) (string, bool, error) {
 	k, err := OpenDataKey(kr, organization, purpose, wrapped)
 	if err != nil {
@@ -104,8 +103,9 @@ func RewrapDataKey(kr *Keyring, organization int64, purpose, wrapped string) (st
 	return again, err == nil, err
 }
 
-// DataKeyWrappedBy returns the keyring version that a stored data key needs,
-// or ErrCorrupt. It does not authenticate the text.
+// DataKeyWrappedBy returns the keyring version that a stored data key needs, or ErrCorrupt. It does not authenticate
+// the
+// text.
 func DataKeyWrappedBy(wrapped string) (int, error) {
 	_, inner, err := parseDataKey(wrapped)
 	if err != nil {
@@ -117,17 +117,16 @@ func DataKeyWrappedBy(wrapped string) (int, error) {
 // Organization returns the organization the key belongs to.
 func (k DataKey) Organization() int64 { return k.organization }
 
-// Purpose returns what the key is for.
+// Purpose returns the purpose of the key.
 func (k DataKey) Purpose() string { return k.purpose }
 
 // Version returns the key's version, 1 or more.
 func (k DataKey) Version() int { return k.version }
 
-// IsZero reports whether there is no key.
+// IsZero reports whether the DataKey holds no key.
 func (k DataKey) IsZero() bool { return k.held == nil }
 
-// Bytes returns a copy of the 32 key bytes, for use as a MAC key. It returns
-// nil for the zero DataKey.
+// Bytes returns a copy of the 32 key bytes, for use as a MAC key. It returns nil for the zero DataKey.
 func (k DataKey) Bytes() []byte {
 	if k.held == nil {
 		return nil
@@ -135,8 +134,8 @@ func (k DataKey) Bytes() []byte {
 	return append([]byte(nil), (*k.held).material[:]...)
 }
 
-// AEAD returns AES-256-GCM under this key, with random nonces of its own: its
-// NonceSize is 0. It returns nil for the zero DataKey.
+// AEAD returns AES-256-GCM with this key. It draws its own random nonces, so its NonceSize is 0. It returns nil for the
+// zero DataKey.
 func (k DataKey) AEAD() cipher.AEAD {
 	if k.held == nil {
 		return nil
@@ -187,7 +186,7 @@ func parseDataKey(wrapped string) (version int, inner string, err error) {
 
 func checkBinding(organization int64, purpose string) error {
 	if organization <= 0 {
-		return fmt.Errorf("organization %d is not an organization's number", organization)
+		return fmt.Errorf("%d is not the number of an organization", organization)
 	}
 	if len(purpose) == 0 || len(purpose) > 64 {
 		return errors.New("the purpose must have 1 to 64 characters")
@@ -206,8 +205,7 @@ func dataKeyAAD(organization int64, purpose string, version int) []byte {
 		[]byte(strconv.Itoa(version)))
 }
 
-// appendFields appends each field after its length as 8 bytes, so that no two
-// lists of fields have the same encoding.
+// appendFields appends each field after its length in 8 bytes, so that no two lists of fields have the same encoding.
 func appendFields(dst []byte, fields ...[]byte) []byte {
 	for _, field := range fields {
 		dst = binary.BigEndian.AppendUint64(dst, uint64(len(field)))

@@ -97,7 +97,7 @@ func TestDataKeyBindingIsChecked(t *testing.T) {
 	}
 }
 
-// TestDataKeySurvivesRotation holds that rotating the keyring changes the wrapping of a data key and not the key, so
+// TestDataKeySurvivesRotation checks that rotating the keyring changes the wrapping of a data key but not the key, so
 // that share tokens stay valid.
 func TestDataKeySurvivesRotation(t *testing.T) {
 	t.Parallel()

@@ -24,13 +24,12 @@ const (
 	lockWait    = 5 * time.Second
 )
 
-// access says how strictly the permissions of a file are checked.
+// access is how strictly the permissions of a file are checked.
 type access int
 
 const (
 	ownerOnly access = iota
-	// groupMayRead allows what mounts of secrets look like, where the process
-	// reads through its group.
+	// groupMayRead allows reading by the group, as mounted secrets often need.
 	groupMayRead
 )
 
@@ -45,9 +44,8 @@ type fileKey struct {
 	Key string `json:"key"`
 }
 
-// Create makes a keyring with one key in a new file of mode 0600. Where the
-// file exists it returns an error that wraps fs.ErrExist and leaves the file
-// as it is.
+// Create creates a keyring with one key in a new file of mode 0600. If the file exists, it returns an error that wraps
+// fs.ErrExist and does not change the file.
 func Create(path string) (*Keyring, error) {
 	unlock, err := lockFile(path)
 	if err != nil {
@@ -70,10 +68,10 @@ func Create(path string) (*Keyring, error) {
 	return newKeyring(first, source{path: path, writable: true}), nil
 }
 
-// Open reads a keyring from a file that only its owner can read; where group
-// or others can, it refuses and says how to mend that. A missing file gives an
-// error that wraps fs.ErrNotExist: make a new keyring only where no data
-// exists yet, since a new one cannot read what another wrapped.
+// Open reads a keyring from a file that only its owner can access. If others can, it returns an error that says how to
+// change that. For a missing file the error wraps fs.ErrNotExist. Create a new keyring only if no data exist yet,
+// because
+// it cannot unwrap what another keyring wrapped.
 func Open(path string) (*Keyring, error) {
 	held, err := readFile(path, ownerOnly)
 	if err != nil {
@@ -82,9 +80,8 @@ func Open(path string) (*Keyring, error) {
 	return newKeyring(held, source{path: path, writable: true}), nil
 }
 
-// OpenReadOnly reads a keyring from a file that something else maintains, such
-// as a mounted secret. The file's group may read it, others may not. Rotate and
-// Retire return ErrReadOnly; Reload reads the file again.
+// OpenReadOnly reads a keyring from a file that is maintained elsewhere, such as a mounted secret. The file's group may
+// read it, others may not. Rotate, Retire and Reinstate return ErrReadOnly; Reload reads the file again.
 func OpenReadOnly(path string) (*Keyring, error) {
 	held, err := readFile(path, groupMayRead)
 	if err != nil {
@@ -99,9 +96,8 @@ func newKeyring(held *ring, from source) *Keyring {
 	return k
 }
 
-// Rotate adds a key, makes it the primary and returns its version. It reads
-// the file first, so that changes by another process are kept. The new key is
-// on disk before it is used.
+// Rotate adds a key, makes it the primary and returns its version. It reads the file first, so that changes by other
+// processes are kept. The new key is on disk before it is used.
 func (k *Keyring) Rotate() (int, error) {
 	version := 0
 	err := k.update(func(held *ring) (next *ring, err error) {
@@ -114,9 +110,8 @@ func (k *Keyring) Rotate() (int, error) {
 	return version, nil
 }
 
-// Retire takes a key out of use; what it wrapped then fails with
-// ErrUnknownVersion. Rewrap everything first. The key stays in the file. The
-// primary gives ErrPrimary.
+// Retire takes a key out of use. Unwrapping what it wrapped then fails with ErrRetired, so rewrap everything first. The
+// key stays in the file. Errors: ErrPrimary for the primary key, ErrUnknownVersion, ErrReadOnly.
 func (k *Keyring) Retire(version int) error {
 	err := k.update(func(held *ring) (*ring, error) { return held.without(version) })
 	if err != nil {
@@ -125,8 +120,8 @@ func (k *Keyring) Retire(version int) error {
 	return nil
 }
 
-// Reinstate makes a retired key unwrap again, as a backup from before it was retired needs it. One that is in use stays
-// as it is.
+// Reinstate makes a retired key active again, for example to read a backup from before it was retired. A key that is in
+// use stays as it is. Errors: ErrUnknownVersion, ErrReadOnly.
 func (k *Keyring) Reinstate(version int) error {
 	err := k.update(func(held *ring) (*ring, error) { return held.reinstating(version) })
 	if err != nil {
@@ -135,8 +130,8 @@ func (k *Keyring) Reinstate(version int) error {
 	return nil
 }
 
-// Reload reads the file again, so that a rotation by another process takes
-// effect. On an error the keyring stays as it was.
+// Reload reads the file again, so that a rotation by another process takes effect. After an error the keyring is
+// unchanged.
 func (k *Keyring) Reload() error {
 	k.change.Lock()
 	defer k.change.Unlock()
@@ -197,7 +192,7 @@ func readFile(path string, allowed access) (*ring, error) {
 		return nil, fmt.Errorf("open the keyring: %w", err)
 	}
 	defer f.Close()
-	// Asked of the open file: a look at the path could see another file.
+	// Stat the open file, because the path could lead to another file by now.
 	info, err := f.Stat()
 	if err != nil {
 		return nil, fmt.Errorf("open the keyring: %w", err)
@@ -219,8 +214,7 @@ func readFile(path string, allowed access) (*ring, error) {
 	return held, nil
 }
 
-// writeFile replaces the file whole: after a crash it holds the old content or
-// the new.
+// writeFile replaces the file atomically: after a crash it has the old content or the new.
 func writeFile(path string, data []byte) (err error) {
 	dir := filepath.Dir(path)
 	f, err := os.CreateTemp(dir, filepath.Base(path)+".new-*") // mode 0600
@@ -248,7 +242,7 @@ func writeFile(path string, data []byte) (err error) {
 	return syncDir(dir)
 }
 
-// decode reports faults by position and field; the content is secret.
+// decode parses a keyring file. Its errors name positions and fields but no content, which is secret.
 func decode(data []byte) (*ring, error) {
 	if len(data) > maxFileSize {
 		return nil, fmt.Errorf("it is larger than %d bytes", maxFileSize)
@@ -260,7 +254,7 @@ func decode(data []byte) (*ring, error) {
 		return nil, describeJSON(err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("there is something after the JSON value")
+		return nil, errors.New("there is data after the JSON value")
 	}
 	if file.Format != fileFormat {
 		return nil, fmt.Errorf("its format is %d; this version reads format %d", file.Format, fileFormat)
@@ -310,8 +304,7 @@ func (r *ring) add(entry fileKey) error {
 	return nil
 }
 
-// describeJSON keeps the content out of the error: the decoder's own texts can
-// quote it.
+// describeJSON returns an error without content of the file, which the decoder's own errors can quote.
 func describeJSON(err error) error {
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return fmt.Errorf("it is not valid JSON at byte %d", syntax.Offset)

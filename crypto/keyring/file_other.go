@@ -4,9 +4,9 @@ package keyring
 
 import "io/fs"
 
-// checkPermissions accepts every mode: access lists govern here, and the mode
-// bits say nothing about them.
+// checkPermissions accepts every mode, because access is governed by access control lists, which the mode bits do not
+// show.
 func checkPermissions(string, fs.FileMode, access) error { return nil }
 
-// syncDir does nothing: a folder cannot be synced here.
+// syncDir does nothing, because folders cannot be synced on these systems.
 func syncDir(string) error { return nil }

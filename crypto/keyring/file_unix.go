@@ -14,13 +14,13 @@ func checkPermissions(path string, mode fs.FileMode, allowed access) error {
 		forbidden, wanted = 0o037, "0440"
 	}
 	if mode.Perm()&forbidden != 0 {
-		return fmt.Errorf("keyring %s has mode %04o, so that others can get at the keys; run: chmod %s %q",
+		return fmt.Errorf("keyring %s has mode %04o, which gives others access to the keys; run: chmod %s %q",
 			path, mode.Perm(), wanted, path)
 	}
 	return nil
 }
 
-// syncDir makes a rename in the folder survive a loss of power.
+// syncDir syncs the folder, so that a rename in it survives a power failure.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

@@ -1,16 +1,15 @@
-// Package keyring keeps the key-encryption keys and the data keys that they
-// wrap.
+// Package keyring manages key-encryption keys and the data keys that they wrap.
 //
-// A Keyring holds versioned 256-bit keys. New values are wrapped under the
-// primary; the others only unwrap. Data keys are random, one per organization
-// and purpose, and are stored wrapped, so that a rotation of the keyring
+// A Keyring holds versioned 256-bit keys. New values are wrapped under the primary key; the other keys only unwrap.
+// Data
+// keys are random, belong to one organization and purpose, and are stored wrapped. A rotation of the keyring therefore
 // changes neither the data nor the signatures made with them: see DataKey.
 //
-// Encryption is AES-256-GCM with random 96-bit nonces from the standard
-// library (cipher.NewGCMWithRandomNonce). It is inside Go's FIPS 140-3 module,
-// leaves no nonce for a caller to repeat, and adds no dependency. Its bound of
-// 2^32 messages a key is far above the number of data keys; for the values
-// under one data key see package fields.
+// Encryption is AES-256-GCM with random 96-bit nonces from the standard library (cipher.NewGCMWithRandomNonce). It is
+// part
+// of Go's FIPS 140-3 module, leaves no nonce for a caller to repeat, and adds no dependency. Its bound of 2^32 messages
+// per
+// key is far above the number of data keys; for the values under one data key see package fields.
 package keyring
 
 import (
@@ -30,16 +29,16 @@ import (
 	"time"
 )
 
-// Sentinel errors. The returned errors wrap them and add what to do.
+// Sentinel errors. Returned errors wrap them and say what to do.
 var (
 	// ErrUnknownVersion: the value needs a key that the keyring does not
 	// have, or has retired.
 	ErrUnknownVersion = errors.New("the key version is not in the keyring")
-	// ErrRetired: the keyring has the key and does not use it until Reinstate. It is an ErrUnknownVersion.
+	// ErrRetired: the keyring has the key but does not use it unless it is reinstated. It wraps ErrUnknownVersion.
 	ErrRetired = fmt.Errorf("%w, which was retired", ErrUnknownVersion)
 	// ErrCorrupt: the value is malformed, was altered, or belongs elsewhere.
 	ErrCorrupt = errors.New("the wrapped value is corrupt or does not belong here")
-	// ErrReadOnly: the keyring does not come from a file that may be written.
+	// ErrReadOnly: the keyring was not opened from a file that may be written.
 	ErrReadOnly = errors.New("the keyring comes from configuration and cannot be changed here; change it at its source")
 	// ErrPrimary: the primary key cannot be retired.
 	ErrPrimary = errors.New("the key is the primary; rotate before retiring it")
@@ -53,7 +52,7 @@ const (
 	Primary State = "primary"
 	// Active unwraps only.
 	Active State = "active"
-	// Retired is kept but not used, until it is reinstated.
+	// Retired keys are kept in the file but not used unless they are reinstated.
 	Retired State = "retired"
 )
 
@@ -61,7 +60,7 @@ const (
 	keySize    = 32
 	maxKeys    = 1000
 	wrapPrefix = "kek.v1."
-	// maxWrapped bounds what Wrap takes: keys and other small secrets.
+	// maxWrapped is the maximum size of what Wrap takes: keys and other small secrets.
 	maxWrapped = 4096
 )
 
@@ -72,18 +71,17 @@ type Info struct {
 	State   State     `json:"state"`
 }
 
-// Keyring wraps and unwraps data keys. It is safe for concurrent use; a change
-// by Rotate, Retire or Reload takes effect whole. It prints without
-// its keys.
+// Keyring wraps and unwraps data keys. It is safe for concurrent use, and changes by Rotate, Retire, Reinstate and
+// Reload
+// are atomic. It prints without its keys.
 type Keyring struct {
-	// held replaces a plain field so that a print by reflection finds
-	// addresses only.
+	// held is a pointer, because printing by reflection then shows an address only.
 	held   atomic.Pointer[ring]
-	change sync.Mutex
+	change sync.Mutex // serializes changes of held
 	source source
 }
 
-// source is where a keyring came from: a file, or a text when path is empty.
+// source is the file that a keyring was read from.
 type source struct {
 	path     string
 	writable bool
@@ -122,10 +120,10 @@ func randomKey() []byte {
 	return material
 }
 
-// withNewPrimary returns a copy of r with one more key, which is its primary.
+// withNewPrimary returns a copy of r with one more key, which is its primary, and the version of that key.
 func (r *ring) withNewPrimary(now time.Time) (*ring, int, error) {
 	if len(r.keys) >= maxKeys {
-		return nil, 0, fmt.Errorf("the keyring holds %d keys, the most it can; remove retired keys from its file", len(r.keys))
+		return nil, 0, fmt.Errorf("the keyring holds %d keys, the maximum; remove retired keys from its file", len(r.keys))
 	}
 	next := &ring{keys: make(map[int]*key, len(r.keys)+1)}
 	for version, k := range r.keys {
@@ -146,7 +144,7 @@ func (r *ring) withNewPrimary(now time.Time) (*ring, int, error) {
 	return next, next.primary, nil
 }
 
-// without returns a copy of r in which the key of that version is out of use.
+// without returns a copy of r in which the key with that version is retired.
 func (r *ring) without(version int) (*ring, error) {
 	k, ok := r.keys[version]
 	if !ok {
@@ -162,7 +160,7 @@ func (r *ring) without(version int) (*ring, error) {
 	return next, nil
 }
 
-// reinstating returns a copy of r in which the key of that version unwraps again.
+// reinstating returns a copy of r in which the key with that version is active again.
 func (r *ring) reinstating(version int) (*ring, error) {
 	k, ok := r.keys[version]
 	if !ok {
@@ -178,7 +176,7 @@ func (r *ring) reinstating(version int) (*ring, error) {
 	return next, nil
 }
 
-// PrimaryVersion returns the version that Wrap uses now.
+// PrimaryVersion returns the version of the key that Wrap uses now.
 func (k *Keyring) PrimaryVersion() int { return k.held.Load().primary }
 
 // List returns all keys by ascending version, without their bytes.
@@ -209,9 +207,8 @@ func (k *Keyring) Wrap(dataKey, aad []byte) (string, error) {
 	return wrapPrefix + strconv.Itoa(primary.Version) + "." + base64.RawURLEncoding.EncodeToString(sealed), nil
 }
 
-// Unwrap returns the data key that Wrap took. It returns ErrUnknownVersion
-// where the keyring lacks the key or has retired it, and ErrCorrupt where the
-// text is malformed, was altered or was wrapped with another aad.
+// Unwrap returns the data key that Wrap was given. It returns ErrUnknownVersion if the keyring lacks the key or has
+// retired it, and ErrCorrupt if the text is malformed, was altered or was wrapped with another aad.
 func (k *Keyring) Unwrap(wrapped string, aad []byte) ([]byte, error) {
 	version, sealed, err := parseWrapped(wrapped)
 	if err != nil {
@@ -245,7 +242,7 @@ func parseWrapped(wrapped string) (version int, sealed []byte, err error) {
 	}
 	number, encoded, _ := strings.Cut(rest, ".")
 	version, ok = parseVersion(number)
-	// The decoder skips line ends, which would give one value many spellings.
+	// The decoder ignores line ends, so one value would have many spellings.
 	if !ok || strings.ContainsAny(encoded, "\r\n") {
 		return 0, nil, fmt.Errorf("unwrap: %w", ErrCorrupt)
 	}
@@ -256,7 +253,7 @@ func parseWrapped(wrapped string) (version int, sealed []byte, err error) {
 	return version, sealed, nil
 }
 
-// parseVersion accepts the canonical spelling of 1 to 999,999,999 alone.
+// parseVersion accepts only the canonical spelling of 1 to 999,999,999.
 func parseVersion(text string) (int, bool) {
 	if len(text) == 0 || len(text) > 9 || text[0] == '0' {
 		return 0, false

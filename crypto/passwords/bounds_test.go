@@ -59,8 +59,8 @@ func TestFloodIsBounded(t *testing.T) {
 			t.Fatalf("after the flood: %v", err)
 		}
 		leave()
-		if q := &h.queue; q.waiting != 0 || q.free != 2 || len(q.lines) != 0 {
-			t.Errorf("%d wait in %d lines, %d may begin", q.waiting, len(q.lines), q.free)
+		if q := &h.queue; q.waiting != 0 || q.free != 2 || len(q.parties) != 0 {
+			t.Errorf("%d wait in %d lines, %d may begin", q.waiting, len(q.parties), q.free)
 		}
 	})
 }
@@ -90,8 +90,8 @@ func TestWaitingEndsWithTheContext(t *testing.T) {
 	})
 }
 
-// TestFloodOfOnePartyDelaysNoOther: another waits for one computation and not for the flood,
-// finds a place where the flood has them all, and keeps it. Each party gets the same share.
+// TestFloodOfOnePartyDelaysNoOther checks that another party waits for one computation at most, gets a place in a full
+// queue, and keeps it, and that each party gets the same share.
 func TestFloodOfOnePartyDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -1,8 +1,9 @@
 // Package passwords hashes and checks passwords with Argon2id.
 //
-// Each computation takes 19 MiB for some tens of milliseconds, so a Hasher
-// runs a bounded number of them at a time, lets a bounded number wait, and
-// turns the rest away with ErrBusy. The parties that it works for, organizations,
+// Each computation takes 19 MiB for some tens of milliseconds. A Hasher therefore runs a bounded number of them at a
+// time,
+// lets a bounded number wait, and refuses the rest with ErrBusy. The parties that it works for, which are
+// organizations,
 // take turns.
 package passwords
 
@@ -33,45 +34,42 @@ var (
 	ErrTooLong  = fmt.Errorf("the password is too long: at most %d bytes are allowed", MaxBytes)
 	// ErrInvalidText: the password is not valid UTF-8.
 	ErrInvalidText = errors.New("the password is not valid UTF-8 text")
-	// ErrBusy: too many computations wait already. Answer 503 and try later.
+	// ErrBusy: too many computations are waiting. Callers should get a 503 and try again later.
 	ErrBusy = errors.New("too many passwords are being checked at the moment; try again shortly")
-	// ErrCorruptHash: the stored hash is not one of this package's, or asks
-	// for more memory or time than is allowed.
+	// ErrCorruptHash: the stored hash was not made by this package, or requires more memory or time than is allowed.
 	ErrCorruptHash = errors.New("the stored password hash is corrupt; set a new password")
 )
 
 // Options of a Hasher. The zero value gives the defaults.
 type Options struct {
-	// Concurrency is how many computations run at a time, of 19 MiB each; the
-	// default is the number of CPUs.
+	// Concurrency is how many computations run at a time; the default is the number of CPUs.
 	Concurrency int
-	// Waiting is how many more may wait; the default is 16 for each running.
+	// Waiting is how many more may wait; the default is 16 times Concurrency.
 	Waiting int
-	// Memory is that of a computation in KiB; the default is 19 MiB. Only tests take less.
+	// Memory is the memory of a computation in KiB; the default is 19 MiB. Only tests use less.
 	Memory uint32
 }
 
-// Hasher hashes and checks passwords. It is safe for concurrent use and holds
-// nothing that must be closed.
+// Hasher hashes and checks passwords. It is safe for concurrent use and need not be closed.
 type Hasher struct {
 	params argon2id.Params
 	queue  queue
-	dummy  string
+	dummy  string // hash that stands in for unknown users
 }
 
 const (
 	maxConcurrency = 256
 	maxWaiting     = 1 << 16
 	memory         = 19 << 10 // KiB
-	minMemory      = 8        // Argon2's own
-	// What a stored hash may ask for.
+	minMemory      = 8        // of Argon2 itself
+	// Bounds on the parameters of a stored hash.
 	maxMemory     = 64 << 10 // KiB
 	maxIterations = 10
 	maxLanes      = 8
 	maxPartLength = 64
 )
 
-// New returns a Hasher, or an error for an option out of bounds.
+// New returns a Hasher. It returns an error if an option is out of bounds.
 func New(options Options) (*Hasher, error) {
 	if options.Concurrency == 0 {
 		options.Concurrency = runtime.NumCPU()
@@ -83,7 +81,8 @@ func New(options Options) (*Hasher, error) {
 		options.Memory = memory
 	}
 	if options.Memory < minMemory || options.Memory > maxMemory {
-		return nil, fmt.Errorf("memory of a password check: %d KiB given, %d to %d expected", options.Memory, minMemory, maxMemory)
+		return nil, fmt.Errorf("memory of a password check: %d KiB given, %d to %d expected", options.Memory, minMemory,
+			maxMemory)
 	}
 	if options.Concurrency < 1 || options.Concurrency > maxConcurrency {
 		return nil, fmt.Errorf("password checks at a time: %d given, 1 to %d expected", options.Concurrency, maxConcurrency)
@@ -94,14 +93,15 @@ func New(options Options) (*Hasher, error) {
 	h := &Hasher{
 		// The second of OWASP's equivalent choices for Argon2id.
 		params: argon2id.Params{Memory: options.Memory, Iterations: 2, Parallelism: 1, SaltLength: 16, KeyLength: 32},
-		queue:  queue{free: options.Concurrency, places: options.Waiting},
+		queue:  queue{free: options.Concurrency, capacity: options.Waiting},
 	}
 	h.dummy = dummyHash(h.params)
 	return h, nil
 }
 
-// dummyHash is the hash of no known password. It is made up, not computed:
-// that would add to every start.
+// dummyHash returns a hash that no known password matches. It is random rather than computed, because computing it
+// would
+// slow every start.
 func dummyHash(p argon2id.Params) string {
 	random := make([]byte, p.SaltLength+p.KeyLength)
 	_, _ = rand.Read(random) // never fails: crypto/rand ends the process instead
@@ -110,10 +110,9 @@ func dummyHash(p argon2id.Params) string {
 		encode(random[:p.SaltLength]), encode(random[p.SaltLength:]))
 }
 
-// CheckPolicy returns ErrTooShort, ErrTooLong or ErrInvalidText for a password
-// that may not be set.
+// CheckPolicy returns ErrTooShort, ErrTooLong or ErrInvalidText for a password that may not be set.
 func CheckPolicy(password secret.String) error {
-	text := composed(password)
+	text := normalized(password)
 	switch {
 	case len(text) > MaxBytes:
 		return ErrTooLong
@@ -125,14 +124,12 @@ func CheckPolicy(password secret.String) error {
 	return nil
 }
 
-// composed returns a password in Unicode's form NFC. Some keyboards make an accented letter of two characters where
-// others make one, and people do not see which.
-func composed(password secret.String) string { return norm.NFC.String(password.Reveal()) }
+// normalized returns a password in Unicode form NFC, because keyboards differ in whether they enter an accented letter
+// as one character or two, and people cannot see which.
+func normalized(password secret.String) string { return norm.NFC.String(password.Reveal()) }
 
-// Hash returns the hash of a new password, in Unicode's form NFC, in the PHC format, for storage; party is
-// whose turn it takes. It
-// returns the errors of CheckPolicy, ErrBusy, or the error of ctx when that
-// ends while waiting.
+// Hash returns the hash of a new password, in Unicode form NFC, in the PHC format for storage. The computation takes a
+// turn of the party. Errors: those of CheckPolicy, ErrBusy, that of ctx if it ends while waiting.
 func (h *Hasher) Hash(ctx context.Context, party int64, password secret.String) (string, error) {
 	if err := CheckPolicy(password); err != nil {
 		return "", err
@@ -142,22 +139,22 @@ func (h *Hasher) Hash(ctx context.Context, party int64, password secret.String) 
 		return "", fmt.Errorf("hash a password: %w", err)
 	}
 	defer leave()
-	return argon2id.CreateHash(composed(password), &h.params)
+	return argon2id.CreateHash(normalized(password), &h.params)
 }
 
-// Verify reports whether password is the one that was hashed; party is whose turn
-// it takes. For a user who
-// is unknown or has no password, pass an empty hash: the same work is done and
-// the answer is false, so that the time does not tell who exists.
+// Verify reports whether password is the one that was hashed. The computation takes a turn of the party. For a user who
+// is unknown or has no password, pass an empty hash: the same work is done and ok is false, so that the time does not
+// reveal which users exist.
 //
-// A password is compared in the form NFC and, where that is another and did not match, as it was typed: so it was
-// hashed by earlier versions. Again says that the hash is to be made anew, since it was made of that, or with other
-// parameters than today's.
+// The password is compared in Unicode form NFC and, if that differs and does not match, as it was typed, because
+// earlier versions hashed it like that. rehash reports that the password matches but should be hashed again, because
+// the hash was made from that form or with other parameters than the current ones.
 //
-// It returns ErrBusy, ErrCorruptHash, or the error of ctx when that ends while
-// waiting; none of these means that the password is wrong.
-func (h *Hasher) Verify(ctx context.Context, party int64, hash string, password secret.String) (ok, again bool, err error) {
-	typed, nfc := password.Reveal(), composed(password)
+// Errors: ErrBusy, ErrCorruptHash, that of ctx if it ends while waiting. None of them means that the password is wrong.
+func (h *Hasher) Verify(
+	ctx context.Context, party int64, hash string, password secret.String,
+) (ok, rehash bool, err error) {
+	typed, nfc := password.Reveal(), normalized(password)
 	if len(nfc) > MaxBytes {
 		return false, false, nil
 	}
@@ -176,22 +173,21 @@ func (h *Hasher) Verify(ctx context.Context, party int64, hash string, password 
 	match, err := argon2id.ComparePasswordAndHash(nfc, hash)
 	if err == nil && !match && typed != nfc {
 		match, err = argon2id.ComparePasswordAndHash(typed, hash)
-		again = match
+		rehash = match
 	}
 	if err != nil {
 		return false, false, ErrCorruptHash
 	}
-	return match && known, match && known && (again || h.needsRehash(hash)), nil
+	return match && known, match && known && (rehash || h.needsRehash(hash)), nil
 }
 
-// needsRehash reports whether a stored hash was made with other parameters than today's.
+// needsRehash reports whether a stored hash was made with other parameters than the current ones.
 func (h *Hasher) needsRehash(hash string) bool {
 	params, _, _, err := argon2id.DecodeHash(hash)
 	return err != nil || *params != h.params
 }
 
-// checkHash keeps a hash from outside, such as an imported one, from taking
-// memory without bound, or from panicking inside Argon2.
+// checkHash refuses hashes, such as imported ones, that would take excessive memory or make Argon2 panic.
 func checkHash(hash string) error {
 	if len(hash) > 512 {
 		return ErrCorruptHash

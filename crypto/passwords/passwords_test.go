@@ -53,9 +53,9 @@ func TestHashThenVerify(t *testing.T) {
 	}
 }
 
-// TestForms: a password is the same in both forms in which keyboards send it, and one that was hashed as it was typed
-// goes on.
-func TestForms(t *testing.T) {
+// TestUnicodeFormsAreEquivalent checks that a password matches in both Unicode forms that keyboards send, and that
+// hashes of the form that was typed still match.
+func TestUnicodeFormsAreEquivalent(t *testing.T) {
 	t.Parallel()
 	h := newHasher(t, passwords.Options{})
 	const nfc, nfd = "Zwölf Größen é", "Zwo\u0308lf Gro\u0308ßen e\u0301"
@@ -173,7 +173,7 @@ func TestCancelledCallerDoesNoWork(t *testing.T) {
 	h := newHasher(t, passwords.Options{Concurrency: 1, Waiting: 1})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	for range 10 { // more than there are places: each must be given back
+	for range 10 { // more than there are capacity: each must be given back
 		if _, _, err := h.Verify(ctx, 1, "", secret.New(good)); !errors.Is(err, context.Canceled) {
 			t.Fatalf("verify: %v", err)
 		}

@@ -6,26 +6,26 @@ import (
 	"sync"
 )
 
-// queue lets a bounded number of computations run and a bounded number wait, and shares both
-// evenly among the parties that ask: whoever floods it waits behind itself.
+// queue bounds how many computations run and how many wait, and shares both evenly among the parties. A party with many
+// computations delays only its own.
 type queue struct {
-	mu      sync.Mutex
-	free    int // computations that may begin
-	waiting int
-	places  int // for those that wait
-	lines   []*line
+	mu       sync.Mutex
+	free     int // computations that may begin
+	waiting  int // computations that wait, of all parties
+	capacity int // for those that wait
+	parties  []*partyQueue
 }
 
-// line is what one party has waiting, at least one. The party at the front of the queue's
-// lines is served next and then goes to the end.
-type line struct {
+// partyQueue holds the waiting computations of one party, at least one. The party at the front of queue.parties is
+// next, and then moves to the end.
+type partyQueue struct {
 	party   int64
-	waiting []*place
+	waiting []*waiter
 }
 
-// place is one that waits. Its channel takes true when the computation may begin, false
-// when the place was given to another party.
-type place struct{ turn chan bool }
+// waiter is a computation that waits. Its channel receives true when the computation may begin, and false if another
+// party took its place.
+type waiter struct{ turn chan bool }
 
 // enter waits for a turn. Errors: ErrBusy, that of ctx.
 func (q *queue) enter(ctx context.Context, party int64) (leave func(), err error) {
@@ -38,19 +38,19 @@ func (q *queue) enter(ctx context.Context, party int64) (leave func(), err error
 		q.mu.Unlock()
 		return q.leave, nil
 	}
-	p, ok := q.join(party)
+	w, ok := q.join(party)
 	q.mu.Unlock()
 	if !ok {
 		return nil, ErrBusy
 	}
 	select {
-	case begin := <-p.turn:
+	case begin := <-w.turn:
 		if !begin {
 			return nil, ErrBusy
 		}
 		return q.leave, nil
 	case <-ctx.Done():
-		if !q.remove(party, p) && <-p.turn { // it was called meanwhile
+		if !q.remove(party, w) && <-w.turn { // its turn came meanwhile
 			q.leave()
 		}
 		return nil, ctx.Err()
@@ -58,18 +58,18 @@ func (q *queue) enter(ctx context.Context, party int64) (leave func(), err error
 }
 
 func (q *queue) find(party int64) int {
-	return slices.IndexFunc(q.lines, func(l *line) bool { return l.party == party })
+	return slices.IndexFunc(q.parties, func(l *partyQueue) bool { return l.party == party })
 }
 
-// join takes a place. Where there is none left, the longest line gives its last one up, unless
-// it would be as long as the party's own then.
-func (q *queue) join(party int64) (*place, bool) {
+// join adds a waiter. If the queue is full, the party with the most waiters loses its last one, unless the new waiter
+// would give its own party as many.
+func (q *queue) join(party int64) (*waiter, bool) {
 	i := q.find(party)
-	if q.waiting == q.places {
-		longest := slices.MaxFunc(q.lines, func(a, b *line) int { return len(a.waiting) - len(b.waiting) })
+	if q.waiting == q.capacity {
+		longest := slices.MaxFunc(q.parties, func(a, b *partyQueue) int { return len(a.waiting) - len(b.waiting) })
 		own := 0
 		if i >= 0 {
-			own = len(q.lines[i].waiting)
+			own = len(q.parties[i].waiting)
 		}
 		last := len(longest.waiting) - 1
 		if last <= own {
@@ -80,49 +80,49 @@ func (q *queue) join(party int64) (*place, bool) {
 		q.waiting--
 	}
 	if i < 0 {
-		i = len(q.lines)
-		q.lines = append(q.lines, &line{party: party})
+		i = len(q.parties)
+		q.parties = append(q.parties, &partyQueue{party: party})
 	}
-	p := &place{turn: make(chan bool, 1)}
-	q.lines[i].waiting = append(q.lines[i].waiting, p)
+	w := &waiter{turn: make(chan bool, 1)}
+	q.parties[i].waiting = append(q.parties[i].waiting, w)
 	q.waiting++
-	return p, true
+	return w, true
 }
 
-// remove takes somebody out who waits no longer, and reports whether he still waited.
-func (q *queue) remove(party int64, p *place) bool {
+// remove removes a waiter that gives up, and reports whether it was still waiting.
+func (q *queue) remove(party int64, w *waiter) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	i := q.find(party)
 	if i < 0 {
 		return false
 	}
-	l := q.lines[i]
-	at := slices.Index(l.waiting, p)
+	l := q.parties[i]
+	at := slices.Index(l.waiting, w)
 	if at < 0 {
 		return false
 	}
 	q.waiting--
 	if l.waiting = slices.Delete(l.waiting, at, at+1); len(l.waiting) == 0 {
-		q.lines = slices.Delete(q.lines, i, i+1)
+		q.parties = slices.Delete(q.parties, i, i+1)
 	}
 	return true
 }
 
-// leave ends a computation and lets the next begin.
+// leave ends a computation and lets the next one begin.
 func (q *queue) leave() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.lines) == 0 {
+	if len(q.parties) == 0 {
 		q.free++
 		return
 	}
-	l := q.lines[0]
+	l := q.parties[0]
 	l.waiting[0].turn <- true
 	l.waiting = l.waiting[1:]
 	q.waiting--
-	q.lines = q.lines[1:]
+	q.parties = q.parties[1:]
 	if len(l.waiting) > 0 {
-		q.lines = append(q.lines, l)
+		q.parties = append(q.parties, l)
 	}
 }

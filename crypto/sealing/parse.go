@@ -19,7 +19,7 @@ const MaxKeyText = 8 << 10
 // ErrPublicKey is wrapped by every refusal of ParsePublicKey.
 var ErrPublicKey = errors.New("the public key is not accepted")
 
-// Reason classifies a refusal.
+// Reason is why a key was refused.
 type Reason string
 
 // Reasons of a KeyError.
@@ -37,8 +37,7 @@ const (
 	ReasonLowOrder    Reason = "low_order"
 )
 
-// KeyError says why a public key was refused and what was expected. It quotes
-// nothing of the input.
+// KeyError says why a public key was refused and what was expected. It does not quote the input.
 type KeyError struct {
 	Reason Reason
 	text   string
@@ -53,20 +52,21 @@ func refuse(reason Reason, format string, args ...any) error {
 	return &KeyError{Reason: reason, text: fmt.Sprintf(format, args...)}
 }
 
-const expected = "expected an RSA public key (SubjectPublicKeyInfo, DER or PEM, 2048 to 4096 bits) or 32 bytes X25519, in base64"
+const expected = "expected an RSA public key (SubjectPublicKeyInfo, DER or PEM, 2048 to 4096 bits) " +
+	"or 32 bytes X25519, in base64"
 
-// ParsePublicKey reads a public key from text: an RSA SubjectPublicKeyInfo as
-// PEM, or base64 of its PEM, of its DER or of 32 raw X25519 bytes. Base64 is
-// standard or URL-safe, padded or not, with line ends allowed; blanks are
-// taken as '+', which is what a query string makes of them. Every refusal is a
-// *KeyError.
+// ParsePublicKey parses a public key: an RSA SubjectPublicKeyInfo as PEM, or the base64 of its PEM, of its DER or of 32
+// raw
+// X25519 bytes. Base64 may be standard or URL-safe, padded or not, and may contain line ends. Blanks are read as '+',
+// because decoding a query string turns '+' into blanks. Every error is a *KeyError.
 func ParsePublicKey(text string) (*PublicKey, error) {
 	if text == "" {
 		return nil, refuse(ReasonMissing, "the public key is empty; %s", expected)
 	}
-	// Before any parsing: the cost of a refusal must not grow with the input.
+	// Checked before any parsing, because the cost of a refusal must not grow with the input.
 	if len(text) > MaxKeyText {
-		return nil, refuse(ReasonTooLarge, "the public key has %d characters, at most %d are read; %s", len(text), MaxKeyText, expected)
+		return nil, refuse(ReasonTooLarge, "the public key has %d characters, at most %d are read; %s", len(text),
+			MaxKeyText, expected)
 	}
 	if strings.Contains(text, pemBegin) {
 		return parsePEM(text)
@@ -128,8 +128,7 @@ const (
 	pemDash  = "-----"
 )
 
-// parsePEM reads exactly one block. encoding/pem would skip text around it,
-// and does not know that a query string turns '+' into blanks.
+// parsePEM parses exactly one block. encoding/pem would skip text around it, and does not accept blanks for '+'.
 func parsePEM(text string) (*PublicKey, error) {
 	rest, ok := strings.CutPrefix(strings.TrimSpace(text), pemBegin)
 	if !ok {
@@ -172,11 +171,13 @@ func checkLabel(label string) error {
 }
 
 func refusePrivate() error {
-	return refuse(ReasonPrivateKey, "this is a private key, which must not be sent to anyone and should now be replaced; %s", expected)
+	return refuse(ReasonPrivateKey,
+		"this is a private key, which must not be sent to anyone and should now be replaced; %s", expected)
 }
 
 func refuseCertificate() error {
-	return refuse(ReasonCertificate, "this is a certificate or a request for one; send its public key alone: %s", expected)
+	return refuse(ReasonCertificate, "this is a certificate or a certificate request; send only its public key: %s",
+		expected)
 }
 
 func refusePKCS1() error {
@@ -199,8 +200,7 @@ func parseDER(der []byte) (*PublicKey, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The parser passes over bytes inside the structure; one key must have one
-	// form, and so one KeyID.
+	// The parser ignores some bytes inside the structure. Each key must have one form only, and so one KeyID.
 	again, err := x509.MarshalPKIXPublicKey(key)
 	if err != nil || !bytes.Equal(again, der) {
 		return nil, refuse(ReasonTrailing, "the RSA key has trailing bytes or is not encoded in DER; %s", expected)
@@ -208,8 +208,9 @@ func parseDER(der []byte) (*PublicKey, error) {
 	return public, nil
 }
 
-// checkOutline tells other kinds of key by their outer structure, without
-// parsing them: that would cost far more, and handle private numbers.
+// checkOutline recognizes other kinds of keys by their outer structure. Parsing them would cost far more, and would
+// handle
+// private numbers.
 func checkOutline(der []byte) error {
 	input := cryptobyte.String(der)
 	var outer cryptobyte.String
@@ -239,9 +240,9 @@ func checkOutline(der []byte) error {
 	return checkAlgorithm(first)
 }
 
-// refuseLeadingInteger handles the forms that begin with a number: PKCS #8,
-// PKCS #1 and SEC 1 private keys, and PKCS #1 public keys, which alone have
-// exactly two numbers.
+// refuseLeadingInteger refuses the forms that begin with a number: private keys in PKCS #8, PKCS #1 and SEC 1, and
+// public
+// keys in PKCS #1, which are the only ones with exactly two numbers.
 func refuseLeadingInteger(outer cryptobyte.String) error {
 	numbers := 0
 	for outer.SkipASN1(asn1.INTEGER) {
@@ -263,7 +264,7 @@ func checkAlgorithm(algorithm cryptobyte.String) error {
 	case !algorithm.ReadASN1(&oid, asn1.OBJECT_IDENTIFIER):
 		return refuse(ReasonFormat, "the public key names no algorithm; %s", expected)
 	case bytes.Equal(oid, x25519):
-		return refuse(ReasonAlgorithm, "this X25519 key is wrapped in a structure; send its last 32 bytes alone, in base64")
+		return refuse(ReasonAlgorithm, "this X25519 key is wrapped in a structure; send only its last 32 bytes, in base64")
 	case !bytes.Equal(oid, rsaEncryption):
 		return refuse(ReasonAlgorithm, "the key is not RSA (rsaEncryption); %s", expected)
 	}

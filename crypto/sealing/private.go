@@ -15,27 +15,27 @@ import (
 	"tenantry/crypto/secret"
 )
 
-// ErrOpen: the value was not sealed to this key for this context, or was altered. The cases
-// are not told apart.
+// ErrOpen: the value was not sealed to this key for this context, or was altered. The error does not distinguish the
+// cases.
 var ErrOpen = errors.New("the value was not sealed to this key for this place")
 
 // ErrTransferKey is wrapped by every refusal of ParseTransferKey and ParseTransferPublicKey.
-var ErrTransferKey = errors.New("this is no transfer key")
+var ErrTransferKey = errors.New("this is not a transfer key")
 
-// How the halves of a transfer key begin as text, so that neither is taken for the other.
+// Prefixes of the text forms of the two halves, so that neither is mistaken for the other.
 const (
 	privatePrefix = "tenantry-transfer-private-1:"
 	publicPrefix  = "tenantry-transfer-public-1:"
 )
 
-// PrivateKey opens what was sealed to its public half, an X25519 key. It is immutable and
-// safe for concurrent use.
+// PrivateKey opens values that were sealed to its public half, an X25519 key. It is immutable and safe for concurrent
+// use.
 type PrivateKey struct {
 	private [x25519Size]byte
 	public  *PublicKey
 }
 
-// NewPrivateKey makes a key.
+// NewPrivateKey generates a key.
 func NewPrivateKey() (*PrivateKey, error) {
 	key, err := ecdh.X25519().GenerateKey(rand.Reader)
 	if err != nil {
@@ -52,25 +52,27 @@ func newPrivateKey(key *ecdh.PrivateKey) (*PrivateKey, error) {
 	return &PrivateKey{[x25519Size]byte(key.Bytes()), public}, nil
 }
 
-// Public returns the half to which values are sealed.
+// Public returns the public half, to which values are sealed.
 func (k *PrivateKey) Public() *PublicKey { return k.public }
 
-// Text returns the key as ParseTransferKey reads it.
+// Text returns the text form of the key, which ParseTransferKey parses.
 func (k *PrivateKey) Text() secret.String {
 	return secret.New(privatePrefix + base64.StdEncoding.EncodeToString(k.private[:]))
 }
 
-// TransferText returns an X25519 key as ParseTransferPublicKey reads it.
+// TransferText returns the text form of an X25519 key, which ParseTransferPublicKey parses.
 func (k *PublicKey) TransferText() string {
 	return publicPrefix + base64.StdEncoding.EncodeToString(k.x25519[:])
 }
 
-// ParseTransferKey reads the private half of a transfer key. Blanks around it are nothing.
-// The error wraps ErrTransferKey and quotes nothing of the text.
+// ParseTransferKey parses the private half of a transfer key. Blanks around it are ignored. Errors wrap ErrTransferKey
+// and
+// do not quote the text.
 func ParseTransferKey(text string) (*PrivateKey, error) {
 	text = strings.TrimSpace(text)
 	if strings.HasPrefix(text, publicPrefix) {
-		return nil, fmt.Errorf("%w to open with: it is the public half; give the file of the private one", ErrTransferKey)
+		return nil, fmt.Errorf("%w for opening values: it is the public half; give the file of the private half",
+			ErrTransferKey)
 	}
 	raw, ok := transferBytes(text, privatePrefix)
 	if !ok {
@@ -83,11 +85,12 @@ func ParseTransferKey(text string) (*PrivateKey, error) {
 	return newPrivateKey(key)
 }
 
-// ParseTransferPublicKey reads the public half of a transfer key; see ParseTransferKey.
+// ParseTransferPublicKey parses the public half of a transfer key; see ParseTransferKey.
 func ParseTransferPublicKey(text string) (*PublicKey, error) {
 	text = strings.TrimSpace(text)
 	if strings.HasPrefix(text, privatePrefix) {
-		return nil, fmt.Errorf("%w to seal to: it is the private half, which stays where values are opened; give the file of the public one", ErrTransferKey)
+		return nil, fmt.Errorf("%w for sealing values: it is the private half, which must stay where values are opened; "+
+			"give the file of the public half", ErrTransferKey)
 	}
 	raw, ok := transferBytes(text, publicPrefix)
 	if !ok {
@@ -109,13 +112,13 @@ func transferBytes(text, prefix string) ([]byte, bool) {
 	return raw, err == nil && len(raw) == x25519Size
 }
 
-// SealFor is Seal for one place: what it returns opens for the same context alone. The
-// key must be an X25519 key, or the value short.
+// SealFor is Seal bound to a context: the result opens only with the same context. An RSA key can seal a short value
+// only.
 func (k *PublicKey) SealFor(context []string, plaintext []byte) (string, error) {
 	return k.Seal(append(prefixed(context), plaintext...))
 }
 
-// OpenFor opens what SealFor made with the same context. Every other text is ErrOpen.
+// OpenFor opens what SealFor returned for the same context. For every other text it returns ErrOpen.
 func (k *PrivateKey) OpenFor(context []string, sealed string) ([]byte, error) {
 	raw, err := base64.StdEncoding.Strict().DecodeString(sealed)
 	if err != nil {
@@ -132,7 +135,7 @@ func (k *PrivateKey) OpenFor(context []string, sealed string) ([]byte, error) {
 	return plain, nil
 }
 
-// prefixed joins the parts so that no others give the same bytes.
+// prefixed encodes the parts, each after its length, so that different lists of parts give different bytes.
 func prefixed(parts []string) []byte {
 	out := binary.BigEndian.AppendUint32(nil, uint32(len(parts)))
 	for _, part := range parts {

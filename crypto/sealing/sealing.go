@@ -1,10 +1,10 @@
-// Package sealing encrypts a value to a public key that the caller sends, so
-// that only the holder of the private key reads it.
+// Package sealing encrypts values to a public key that the caller sends, so that only the holder of the private key can
+// read them.
 //
-// Two kinds of key are accepted: RSA of 2048 to 4096 bits, used with RSA-OAEP
-// (SHA-256 for the hash and for MGF1, empty label), and X25519, used as
-// libsodium's sealed box (crypto_box_seal). There is no hybrid scheme: what
-// OAEP cannot hold is refused.
+// Two kinds of keys are accepted: RSA keys of 2048 to 4096 bits, used with RSA-OAEP (SHA-256 for the hash and for MGF1,
+// empty label), and X25519 keys, used with libsodium's sealed box (crypto_box_seal). There is no hybrid scheme: values
+// that
+// are too long for OAEP are refused.
 package sealing
 
 import (
@@ -26,19 +26,18 @@ const (
 	AlgorithmX25519 = "X25519-sealed-box"
 )
 
-// MaxPlaintext is the largest value that any key takes, in bytes. An RSA key
-// takes far less: see PublicKey.MaxPlaintext.
+// MaxPlaintext is the size of the largest value that any key can encrypt, in bytes. An RSA key encrypts far less: see
+// PublicKey.MaxPlaintext.
 const MaxPlaintext = 1 << 20
 
 const (
 	minModulusBits = 2048
 	maxModulusBits = 4096
-	maxExponent    = 1<<31 - 1 // what crypto/rsa uses
+	maxExponent    = 1<<31 - 1 // the limit of crypto/rsa
 	x25519Size     = 32
 )
 
-// ErrTooLong is wrapped by the error of Seal for a value that the key cannot
-// hold.
+// ErrTooLong is wrapped by the error of Seal for a value that is too long for the key.
 var ErrTooLong = errors.New("the value is too long for this public key")
 
 // PublicKey is a checked public key. It is immutable and safe for concurrent
@@ -61,7 +60,7 @@ func (k *PublicKey) Algorithm() string {
 // SubjectPublicKeyInfo for RSA, of the 32 raw bytes for X25519.
 func (k *PublicKey) KeyID() string { return k.id }
 
-// MaxPlaintext returns how many bytes Seal takes with this key.
+// MaxPlaintext returns the size of the largest value that Seal encrypts with this key, in bytes.
 func (k *PublicKey) MaxPlaintext() int {
 	if k.rsa != nil {
 		return k.rsa.Size() - 2*sha256.Size - 2
@@ -69,8 +68,9 @@ func (k *PublicKey) MaxPlaintext() int {
 	return MaxPlaintext
 }
 
-// Seal encrypts plaintext and returns standard base64 with padding. It returns
-// an error that wraps ErrTooLong where the key cannot hold the value.
+// Seal encrypts plaintext and returns standard base64 with padding. If the value is too long for the key, the error
+// wraps
+// ErrTooLong.
 func (k *PublicKey) Seal(plaintext []byte) (string, error) {
 	if limit := k.MaxPlaintext(); len(plaintext) > limit {
 		if k.rsa != nil {
@@ -100,7 +100,8 @@ func newRSA(key *rsa.PublicKey, der []byte) (*PublicKey, error) {
 	case key.N.Bit(0) == 0:
 		return nil, refuse(ReasonModulus, "the RSA modulus is even; expected the product of two odd primes")
 	case key.E < 3 || key.E > maxExponent || key.E%2 == 0:
-		return nil, refuse(ReasonExponent, "the RSA public exponent is %d; expected an odd number from 3 to %d, such as 65537", key.E, maxExponent)
+		return nil, refuse(ReasonExponent,
+			"the RSA public exponent is %d; expected an odd number from 3 to %d, such as 65537", key.E, maxExponent)
 	}
 	return &PublicKey{rsa: key, id: keyID(der)}, nil
 }
@@ -114,10 +115,11 @@ func newX25519(raw []byte) (*PublicKey, error) {
 	if err != nil {
 		return nil, fmt.Errorf("check the X25519 key: %w", err)
 	}
-	// A point of low order gives an all-zero secret with every private key,
-	// which anyone can decrypt; ECDH reports that as an error.
+	// A point of low order gives an all-zero secret with every private key, so anyone could decrypt the value. ECDH
+	// reports it as an error.
 	if _, err := probe.ECDH(point); err != nil {
-		return nil, refuse(ReasonLowOrder, "the X25519 key is all zeros or another point of low order, which protects nothing; expected a generated public key")
+		return nil, refuse(ReasonLowOrder, "the X25519 key is all zeros or another point of low order, which protects nothing; "+
+			"expected a generated public key")
 	}
 	return &PublicKey{x25519: [x25519Size]byte(raw), id: keyID(raw)}, nil
 }

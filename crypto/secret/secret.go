@@ -1,6 +1,6 @@
-// Package secret holds values that must not reach a log, an error text or a
-// dump of the configuration. A String prints as "[redacted]" wherever fmt,
-// log/slog, encoding/json or a text marshaller meets it; only Reveal gives the
+// Package secret provides a string type for values that must not reach a log, an error text or a dump of the
+// configuration. fmt, log/slog, encoding/json and text marshallers print a String as "[redacted]"; only Reveal returns
+// the
 // value.
 package secret
 
@@ -12,20 +12,21 @@ import (
 	"log/slog"
 )
 
-// Redacted is what a set String prints as.
+// Redacted is the printed form of a String that is not empty.
 const Redacted = "[redacted]"
 
-// ErrPlaceholder is returned when the text Redacted is read as a secret: it is
-// the output of an earlier print, not a value.
+// ErrPlaceholder is returned if the text Redacted is read as a secret, because it is printed output rather than a
+// value.
 var ErrPlaceholder = errors.New(`the value is the placeholder "[redacted]"; put the secret itself there`)
 
-// String is a secret text. The zero value is the empty secret. It is immutable
-// apart from the Unmarshal methods and safe for concurrent use.
+// String is a secret text. The zero value is the empty secret. It is immutable except by UnmarshalText, and otherwise
+// safe
+// for concurrent use.
 //
 // Compare with Equal: the == operator compares identity, not content.
 type String struct {
-	// fmt prints unexported fields of an enclosing struct by reflection,
-	// without calling Format; behind a pointer it finds an address only.
+	// fmt prints unexported fields of an enclosing struct by reflection, without calling Format. Of a pointer it prints
+	// the address only.
 	value *string
 }
 
@@ -51,14 +52,12 @@ func (s String) IsZero() bool { return s.value == nil }
 // Len returns the length in bytes.
 func (s String) Len() int { return len(s.Reveal()) }
 
-// Equal reports whether both hold the same text. The time it takes depends on
-// the lengths alone.
+// Equal reports whether both hold the same text. The time it takes depends only on the lengths.
 func (s String) Equal(other String) bool {
 	return subtle.ConstantTimeCompare([]byte(s.Reveal()), []byte(other.Reveal())) == 1
 }
 
-// String returns Redacted, or nothing for the empty secret, so that a printed
-// configuration tells a missing secret from one that is set.
+// String returns Redacted, or "" for the empty secret, so that a printed configuration shows which secrets are set.
 func (s String) String() string {
 	if s.value == nil {
 		return ""

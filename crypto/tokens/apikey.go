@@ -1,10 +1,9 @@
-// Package tokens makes and checks the texts that callers authenticate with:
-// API keys, tokens for shared reports, and opaque tokens for sessions and
-// sign-in links.
+// Package tokens creates and checks the tokens that callers authenticate with: API keys, tokens for shared reports, and
+// opaque tokens for sessions and links.
 //
-// API keys and opaque tokens are random; their SHA-256 is what may be stored.
-// A slow hash would add nothing, since there is nothing to guess. Share tokens
-// are JWTs under HS256.
+// API keys and opaque tokens are random, and only their SHA-256 is stored. A slow hash would gain nothing, because
+// random
+// tokens cannot be guessed. Share tokens are JWTs signed with HS256.
 package tokens
 
 import (
@@ -58,8 +57,7 @@ const (
 	opaqueRandom = 43 // characters, 256 bits
 )
 
-// ErrMalformedKey is returned for every text that is not an API key. It needs
-// no look-up to know.
+// ErrMalformedKey is returned for every text that does not have the form of an API key, which needs no look-up.
 var ErrMalformedKey = errors.New("this is not an API key: expected tnt_<kind>_<random>_<checksum>")
 
 // APIKey is a new API key. Text is shown to its owner once; Hash is stored.
@@ -67,12 +65,11 @@ type APIKey struct {
 	Kind KeyKind
 	Text secret.String
 	Hash string
-	// Hint is the beginning of the key, for lists. It leaves 166 random bits
-	// unknown.
+	// Hint is the beginning of the key, for lists. It does not reveal the other 166 random bits.
 	Hint string
 }
 
-// NewAPIKey makes a random key. It returns an error only for an unknown kind.
+// NewAPIKey generates a key. It returns an error only for an unknown kind.
 func NewAPIKey(kind KeyKind) (APIKey, error) {
 	if !kind.Valid() {
 		return APIKey{}, fmt.Errorf("make an API key: the kind %q is unknown; expected one of %v", string(kind), KeyKinds())
@@ -89,15 +86,15 @@ func NewAPIKey(kind KeyKind) (APIKey, error) {
 	}, nil
 }
 
-// ParseAPIKey checks the form and checksum of a key and returns its kind, or
-// ErrMalformedKey. It says nothing about whether the key was ever issued. It
-// does not allocate, and looks at no text longer than a key.
+// ParseAPIKey checks the form and checksum of a key and returns its kind, or ErrMalformedKey. It does not know whether
+// the
+// key was issued. It does not allocate, and refuses texts of another length without reading them.
 func ParseAPIKey(text string) (KeyKind, error) {
 	rest, ok := strings.CutPrefix(text, keyPrefix)
 	if !ok {
 		return "", ErrMalformedKey
 	}
-	// A kind holds underscores itself, so it is taken from the list.
+	// Kinds contain underscores, so they are matched rather than split off.
 	for _, kind := range [...]KeyKind{ServerFull, ServerRead, Browser} {
 		tail, ok := strings.CutPrefix(rest, string(kind))
 		if !ok || len(tail) != 1+keyRandom+1+keyChecksum || tail[0] != '_' || tail[1+keyRandom] != '_' {
@@ -118,16 +115,16 @@ func ParseAPIKey(text string) (KeyKind, error) {
 // HashAPIKey returns the SHA-256 of the text in lower-case hex.
 func HashAPIKey(text string) string { return hashHex(text) }
 
-// NewOpaque makes a random token of 256 bits, "<prefix>_<random>", and returns
-// it with the hash to store. The prefix says where a token found by chance
-// comes from.
+// NewOpaque generates a token of 256 random bits, "<prefix>_<random>", and returns it with the hash to store. The
+// prefix
+// shows where a leaked token comes from.
 func NewOpaque(prefix string) (token secret.String, hash string) {
 	text := prefix + "_" + randomBase62(opaqueRandom)
 	return secret.New(text), hashHex(text)
 }
 
-// HashOpaque returns the hash of a token in the form NewOpaque made with this
-// prefix, and false for any other text, which then needs no look-up.
+// HashOpaque returns the hash of a token in the form that NewOpaque gives it with this prefix, and false for any other
+// text, which needs no look-up.
 func HashOpaque(prefix, text string) (hash string, ok bool) {
 	if len(text) != len(prefix)+1+opaqueRandom || text[:len(prefix)] != prefix || text[len(prefix)] != '_' ||
 		!isBase62(text[len(prefix)+1:]) {
@@ -143,8 +140,7 @@ func hashHex(text string) string {
 
 // checksum is CRC-32 (IEEE) in base 62, padded with zeros.
 func checksum(text string) [keyChecksum]byte {
-	// By hand: crc32.ChecksumIEEE takes a []byte, which would be allocated for
-	// every request.
+	// Computed here, because the []byte that crc32.ChecksumIEEE takes would be allocated for every request.
 	crc := ^uint32(0)
 	for i := range len(text) {
 		crc = crc32.IEEETable[byte(crc)^text[i]] ^ crc>>8
@@ -166,8 +162,7 @@ func randomBase62(n int) string {
 	for len(out) < n {
 		_, _ = rand.Read(buffer[:]) // never fails: crypto/rand ends the process instead
 		for _, b := range buffer {
-			// 248 is the largest multiple of 62 in a byte; using the rest would
-			// favour the first characters.
+			// 248 is the largest multiple of 62 in a byte. Using higher values would favour the first characters.
 			if b < 248 && len(out) < n {
 				out = append(out, alphabet[b%62])
 			}

@@ -17,8 +17,9 @@ import (
 // maxUnix is the end of the year 9999.
 const maxUnix = 253402300799
 
-// shareClaims is the payload of a share token. Locked values stand under
-// params alone, so that none can take the place of a claim.
+// shareClaims is the payload of a share token. Locked values are members of params only, so that none can take the
+// place
+// of a claim.
 type shareClaims struct {
 	Issuer    string         `json:"iss"`
 	Audience  string         `json:"aud"`
@@ -31,8 +32,8 @@ type shareClaims struct {
 	notBefore int64
 }
 
-// UnmarshalJSON requires every claim, by its exact name and type, and refuses
-// others and duplicates. Only nbf may be absent.
+// UnmarshalJSON requires every claim except nbf, with its exact name and type, and refuses unknown claims and
+// duplicates.
 func (c *shareClaims) UnmarshalJSON(data []byte) error {
 	members, err := strictObject(data)
 	if err != nil {
@@ -41,7 +42,7 @@ func (c *shareClaims) UnmarshalJSON(data []byte) error {
 	read := 0
 	for name, target := range map[string]*string{"iss": &c.Issuer, "aud": &c.Audience, "sub": &c.Subject, "jti": &c.ID} {
 		if *target = textOf(members[name]); *target == "" {
-			return fmt.Errorf("claim %q is not a text", name)
+			return fmt.Errorf("claim %q is not a non-empty string", name)
 		}
 		read++
 	}
@@ -50,7 +51,7 @@ func (c *shareClaims) UnmarshalJSON(data []byte) error {
 		if !present && name == "nbf" {
 			continue
 		}
-		// ParseInt takes no fraction, exponent or quotes, and so one spelling.
+		// ParseInt accepts no fraction, exponent or quotes.
 		*target, err = strconv.ParseInt(string(value), 10, 64)
 		if err != nil || *target <= 0 || *target > maxUnix {
 			return fmt.Errorf("claim %q is not a time in seconds", name)
@@ -68,7 +69,7 @@ func (c *shareClaims) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// check returns why the claims do not hold for these expectations, or "".
+// check returns why the claims do not meet these expectations, or "".
 func (c *shareClaims) check(organization, report string, now time.Time) Reason {
 	latest := now.Add(clockLeeway).Unix()
 	switch {
@@ -90,8 +91,9 @@ func (c *shareClaims) check(organization, report string, now time.Time) Reason {
 	return ""
 }
 
-// The methods below make shareClaims a jwt.Claims. The values are checked by
-// check, not by the library, whose leeway would prolong a token.
+// The methods below implement jwt.Claims. The values are checked by check rather than by the library, whose leeway
+// would
+// prolong a token.
 
 // GetExpirationTime returns exp.
 func (c *shareClaims) GetExpirationTime() (*jwt.NumericDate, error) {
@@ -127,7 +129,7 @@ func decodeSegment(segment string) ([]byte, bool) {
 	return data, err == nil
 }
 
-// textOf returns the value of a JSON string, and "" for anything else.
+// textOf returns the value of a JSON string, or "" for any other JSON value.
 func textOf(raw json.RawMessage) string {
 	if len(raw) < 2 || raw[0] != '"' {
 		return ""
@@ -139,8 +141,8 @@ func textOf(raw json.RawMessage) string {
 	return text
 }
 
-// strictObject returns the members of one JSON object, whose names match exactly. It refuses what
-// encoding/json passes over, see strictjson.
+// strictObject returns the members of a JSON object by their exact names. It refuses what encoding/json tolerates: see
+// package strictjson.
 func strictObject(data []byte) (map[string]json.RawMessage, error) {
 	if err := strictjson.Check(data); err != nil {
 		return nil, err

@@ -23,17 +23,17 @@ const (
 	// MinShareKey is the shortest signing key, in bytes.
 	MinShareKey = 32
 
-	// clockLeeway is how far another replica's clock may be ahead. It does not
-	// prolong a token.
+	// clockLeeway is how far the clock of another replica may be ahead. It does not prolong a token.
 	clockLeeway = 5 * time.Second
 	maxClaim    = 256
 )
 
-// ErrInvalidToken is what every refusal of VerifyShare wraps and reads as. The
-// reason is for tests and metrics: errors.AsType[*TokenError].
+// ErrInvalidToken is wrapped by every error of VerifyShare, which also has its text. The reason is for tests and
+// metrics:
+// errors.AsType[*TokenError].
 var ErrInvalidToken = errors.New("the share token is not valid")
 
-// Reason classifies a refusal.
+// Reason is why a token was refused.
 type Reason string
 
 // Reasons of a TokenError.
@@ -52,8 +52,7 @@ const (
 	ReasonNotYet    Reason = "not_yet_valid"
 )
 
-// TokenError is a refused share token. All of them read alike, so that an
-// answer tells a caller nothing about the reason.
+// TokenError is the refusal of a share token. All have the same text, so that answers do not reveal the reason.
 type TokenError struct{ Reason Reason }
 
 func (e *TokenError) Error() string { return ErrInvalidToken.Error() }
@@ -63,7 +62,7 @@ func (e *TokenError) Unwrap() error { return ErrInvalidToken }
 
 func invalid(reason Reason) error { return &TokenError{Reason: reason} }
 
-// Share is what a share token says.
+// Share is the content of a share token.
 type Share struct {
 	// ID is the jti, 1 to 128 of A-Z, a-z, 0-9, '-', '_', for revocation.
 	ID string
@@ -71,15 +70,15 @@ type Share struct {
 	Organization string
 	// Report is the subject, the pid of the report.
 	Report string
-	// Params holds the locked values, as JSON values. VerifyShare returns
-	// numbers as json.Number, so that none is rounded. Never nil after it.
+	// Params holds the locked values, as JSON values. VerifyShare returns numbers as json.Number, which rounds none,
+	// and a map that is not nil.
 	Params map[string]any
-	// IssuedAt and ExpiresAt are kept in whole seconds.
+	// IssuedAt and ExpiresAt are stored in whole seconds.
 	IssuedAt  time.Time
 	ExpiresAt time.Time
 }
 
-// Signer is the key that signs share tokens. It prints without the key.
+// Signer signs share tokens. It prints without its key.
 type Signer struct {
 	// Key has at least MinShareKey bytes.
 	Key []byte
@@ -96,12 +95,12 @@ func (s Signer) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, s.String(
 // MarshalText returns what String returns. slog and JSON use it.
 func (s Signer) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// NewShareID returns a random identifier of 160 bits or more.
+// NewShareID returns an identifier of at least 160 random bits.
 func NewShareID() string { return randomBase62(27) }
 
-// IssueShare signs a share token. It returns an error where the key is too
-// short, a field of the share is missing or out of bounds, a parameter is no
-// JSON value, or the token would exceed MaxShareToken.
+// IssueShare signs a share token. It returns an error if the key is too short, a field of the share is missing or out
+// of
+// bounds, a parameter is not a JSON value, or the token would exceed MaxShareToken.
 func IssueShare(signer Signer, share Share) (string, error) {
 	if err := checkShare(signer, share); err != nil {
 		return "", fmt.Errorf("issue a share token: %w", err)
@@ -120,13 +119,15 @@ func IssueShare(signer Signer, share Share) (string, error) {
 		return "", fmt.Errorf("issue a share token: %w", err)
 	}
 	if len(text) > MaxShareToken {
-		return "", fmt.Errorf("issue a share token: it would have %d bytes, at most %d are allowed; send fewer or shorter parameters", len(text), MaxShareToken)
+		return "", fmt.Errorf("issue a share token: it would have %d bytes, at most %d are allowed; "+
+			"send fewer or shorter parameters", len(text), MaxShareToken)
 	}
-	// What this side issues, this side must accept: a parameter can marshal to
-	// JSON that the strict reader refuses, such as one with duplicate names.
+	// An issued token must be accepted later, but a parameter can marshal to JSON that the strict parser refuses, such
+	// as an object with duplicate names.
 	keys := func(string) ([]byte, bool) { return signer.Key, true }
 	if _, err := VerifyShare(keys, text, share.Organization, share.Report, share.IssuedAt); err != nil {
-		return "", errors.New("issue a share token: the parameters cannot be represented; expected plain JSON values, nested at most 32 deep")
+		return "", errors.New("issue a share token: the parameters cannot be represented; " +
+			"expected plain JSON values, nested at most 32 deep")
 	}
 	return text, nil
 }
@@ -149,23 +150,26 @@ func checkShare(signer Signer, share Share) error {
 	case lifetime < 1:
 		return errors.New("the token must expire after its issue")
 	case lifetime > int64(MaxShareLifetime/time.Second):
-		return fmt.Errorf("the token would be valid for %d seconds; at most %d are allowed", lifetime, MaxShareLifetime/time.Second)
+		return fmt.Errorf("the token would be valid for %d seconds; at most %d are allowed", lifetime,
+			MaxShareLifetime/time.Second)
 	}
 	return nil
 }
 
-// VerifyShare checks a share token for one organization and report at the time
-// now, and returns what it says. keys finds a signing key by its kid; it must
-// know the keys of that organization only. Every refusal is a *TokenError,
-// which wraps ErrInvalidToken. It does not know about revocation: check
-// Share.ID.
-func VerifyShare(keys func(keyID string) ([]byte, bool), token, organization, report string, now time.Time) (Share, error) {
+// VerifyShare checks a share token for one organization and report at the time now, and returns its content. keys
+// returns
+// a signing key by its kid, of that organization only. Every error is a *TokenError, which wraps ErrInvalidToken. It
+// does
+// not check revocation, for which callers look up Share.ID.
+func VerifyShare(
+	keys func(keyID string) ([]byte, bool), token, organization, report string, now time.Time,
+) (Share, error) {
 	keyID, err := inspect(token)
 	if err != nil {
 		return Share{}, err
 	}
 	if keys == nil || organization == "" || report == "" {
-		return Share{}, invalid(ReasonKey) // an empty expectation would match nothing, or anything
+		return Share{}, invalid(ReasonKey) // empty expectations must not match a token
 	}
 	key, ok := keys(keyID)
 	if !ok || len(key) < MinShareKey {
@@ -190,13 +194,14 @@ func VerifyShare(keys func(keyID string) ([]byte, bool), token, organization, re
 	}, nil
 }
 
-// inspect checks size, alphabet and header before anything is looked up, and
-// returns the kid. It trusts nothing in the token.
+// inspect checks size, alphabet and header before anything is looked up, and returns the kid, which is not
+// authenticated
+// yet.
 func inspect(token string) (keyID string, err error) {
 	if len(token) > MaxShareToken {
 		return "", invalid(ReasonTooLarge)
 	}
-	// base64 decoding skips line ends even where it is strict.
+	// base64 decoding ignores line ends even in strict mode.
 	if !texts.Plain(token, MaxShareToken, "-_.") || strings.Count(token, ".") != 2 {
 		return "", invalid(ReasonMalformed)
 	}
@@ -209,8 +214,7 @@ func inspect(token string) (keyID string, err error) {
 	if err != nil {
 		return "", invalid(ReasonHeader)
 	}
-	// A list of what is allowed refuses jwk, jku, x5u, x5c, crit, b64, zip and
-	// whatever comes next.
+	// Only known members are allowed, which excludes jwk, jku, x5u, x5c, crit, b64, zip and future ones.
 	if len(members) != 3 || textOf(members["alg"]) != "HS256" || textOf(members["typ"]) != "JWT" {
 		return "", invalid(ReasonHeader)
 	}

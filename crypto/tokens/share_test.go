@@ -257,8 +257,8 @@ func unsigned(t *testing.T) string {
 	return text
 }
 
-// TestAlteredTokenCharacterIsRefused alters each character in turn, also the last of a segment, whose low bits are
-// unused.
+// TestAlteredTokenCharacterIsRefused changes each character in turn, including the last of a segment, whose low bits
+// are unused.
 func TestAlteredTokenCharacterIsRefused(t *testing.T) {
 	t.Parallel()
 	good, err := tokens.IssueShare(signer, share())

@@ -67,7 +67,7 @@ func (x *exchange) enter(ctx context.Context, in *limits.Flight, weight int64) (
 	}
 	l := limits.Load{Organization: x.call.Tenant.Org.OrgID, Stream: x.op.Streams != nil, Weight: max(weight, 1)}
 	if x.call.Principal.Public() {
-		l.Stranger, l.Address = true, x.call.Remote
+		l.Public, l.Address = true, x.call.Remote
 	}
 	full := in.Enter(ctx, l)
 	if full == "" {
@@ -104,7 +104,7 @@ func (x *exchange) refund(ctx context.Context) {
 func (x *exchange) limitRequest() limits.Request {
 	org, who := &x.call.Tenant.Org, x.call.Principal
 	r := limits.Request{
-		Prefix: x.call.Tenant.RedisPrefix(), Passing: x.call.Tenant.Workspace() == nil,
+		Prefix: x.call.Tenant.RedisPrefix(), Transient: x.call.Tenant.Workspace() == nil,
 		Caller: limits.Anonymous(x.call.Remote), Limits: org.RequestLimits,
 	}
 	switch who.Kind {

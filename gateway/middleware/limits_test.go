@@ -74,7 +74,7 @@ func TestCountedCallers(t *testing.T) {
 		"open":                            {change: open(nil), want: []limits.Request{{Caller: limits.Anonymous(stranger)}}},
 		"open, at an unknown host": {
 			change: func(o *operation.Row) { open(nil)(o); o.AnyHost = true }, ask: func(r *http.Request) { r.Host = "nobody.localhost" },
-			want: []limits.Request{{Caller: limits.Anonymous(stranger), Passing: true}},
+			want: []limits.Request{{Caller: limits.Anonymous(stranger), Transient: true}},
 		},
 		"open and refused":     {change: open(operation.Denied("junk")), want: []limits.Request{{Caller: limits.Anonymous(stranger)}}, back: 1},
 		"open and failed":      {change: open(operation.Failed("Shared Report not found", nil)), want: []limits.Request{{Caller: limits.Anonymous(stranger)}}, back: 1},
@@ -92,7 +92,7 @@ func TestCountedCallers(t *testing.T) {
 			rec := w.serve(t, row(tt.change), tt.ask)
 			for i := range tt.want {
 				tt.want[i].Prefix = w.tenant.RedisPrefix()
-				if tt.want[i].Passing {
+				if tt.want[i].Transient {
 					tt.want[i].Prefix = w.Tenants.Anonymous("nobody.localhost").RedisPrefix()
 				}
 			}

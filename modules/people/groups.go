@@ -106,6 +106,6 @@ func keeper[T any](
 // refers looks for what a record refers to, as the service of people does.
 func refers[T any](of *record.Of[T]) func(context.Context, *operation.Call, *T, *fault.List) error {
 	return func(ctx context.Context, c *operation.Call, rec *T, errs *fault.List) error {
-		return identity.Refers(ctx, c.Tenant, &store.Preconditions{}, of.Resource, rec, errs)
+		return identity.CheckReferences(ctx, c.Tenant, &store.Preconditions{}, of.Resource, rec, errs)
 	}
 }

@@ -152,7 +152,7 @@ func (m *Module) words(t *tenants.Tenant, k *keys.Key, owner *identity.Account, 
 	}
 	var what []string
 	if len(is.by) > 0 {
-		what = append(what, "what needs "+identity.Joined(is.by))
+		what = append(what, "what needs "+identity.JoinPermissions(is.by))
 	}
 	if is.bare {
 		what = append(what, "what needs no permission")

@@ -52,7 +52,7 @@ func gives(p *tenants.Principal, was, will *rights) error {
 		case was.admin && !p.IsAdmin():
 			return operation.Forbidden("Only an administrator changes an administrator")
 		case len(permissions) > 0:
-			return operation.Forbidden("The caller lacks " + identity.Joined(permissions) + ", which the record holds")
+			return operation.Forbidden("The caller lacks " + identity.JoinPermissions(permissions) + ", which the record holds")
 		case teams:
 			return operation.Forbidden("The caller lacks teams, which the record sees")
 		}
@@ -65,7 +65,7 @@ func gives(p *tenants.Principal, was, will *rights) error {
 	if will.admin && !p.IsAdmin() {
 		faults.Add("roles", fault.Forbidden, "only an administrator gives the role %s", identity.AdminRole)
 	} else if len(permissions) > 0 {
-		faults.Add("permissions", fault.Forbidden, "the caller lacks %s, and nobody gives what they lack", identity.Joined(permissions))
+		faults.Add("permissions", fault.Forbidden, "the caller lacks %s, and nobody gives what they lack", identity.JoinPermissions(permissions))
 	}
 	if teams {
 		faults.Add("teams", fault.Forbidden, "teams must be named, and among those of the caller")

@@ -1,9 +1,8 @@
-// Package announce tells the other replicas which organizations changed, and hears it
-// from them, over Redis' publish and subscribe.
+// Package announce publishes which organizations have changed to the other replicas, and subscribes to their
+// announcements, through Redis.
 //
-// An announcement only makes a change hold sooner: every replica reads each organization
-// again within a second anyway. So nothing here is delivered twice or waited for, and
-// what cannot be sent is dropped and counted.
+// An announcement only makes a change effective sooner, because every replica reads each organization again within a
+// second. Announcements are therefore never repeated or awaited, and those that cannot be sent are dropped and counted.
 package announce
 
 import (
@@ -21,44 +20,44 @@ import (
 const (
 	maxPending     = 4096
 	publishTimeout = time.Second
-	// flushTimeout bounds how long Close tries to announce what is left, once the message
-	// that was under way has ended.
+	// flushTimeout bounds the time in which Close announces the remaining changes, after the message under way has
+	// ended.
 	flushTimeout = time.Second
 )
 
-// Directory is what is told of changes and tells them.
+// Directory reports local changes and invalidates what is cached.
 type Directory interface {
-	// RedisPrefix begins the names of the installation, whose replicas hear each other alone.
+	// RedisPrefix returns the prefix of the installation's Redis keys. Only its replicas share a channel.
 	RedisPrefix() string
-	// OnChange registers a function that is called after every change made here.
+	// OnChange registers a function that is called after every change made by this process.
 	OnChange(fn func(org int64))
-	// Forget voids what is cached about an organization, ForgetAll about all.
+	// Forget invalidates what is cached about an organization, and ForgetAll about all organizations.
 	Forget(org int64)
 	ForgetAll()
 }
 
-// Channel returns the name of the installation's channel. On a cluster every node hears it.
+// Channel returns the name of the installation's channel. On a cluster every node forwards it.
 func Channel(d Directory) string { return d.RedisPrefix() + "changed" }
 
-// Options are what an Announcer needs; Redis and Directory are required.
+// Options configure an Announcer. Redis and Directory are required.
 type Options struct {
 	Redis     redisconn.Client
 	Directory Directory
 	Log       *slog.Logger // nil: nothing is logged
 }
 
-// Stats are numbers since the start, for metrics.
+// Stats are counts since the start, for metrics.
 type Stats struct {
 	Published     int64 // messages sent
-	Failed        int64 // messages that Redis did not take
-	Coalesced     int64 // changes that were waiting to be sent already
-	Dropped       int64 // changes that found the queue full
-	Heard         int64 // messages of other replicas
-	Malformed     int64 // messages that could not be read, and were ignored
+	Failed        int64 // messages that Redis did not accept
+	Coalesced     int64 // changes of an organization that was already pending
+	Dropped       int64 // changes dropped because the queue was full
+	Heard         int64 // messages received from other replicas
+	Malformed     int64 // messages that could not be decoded, and were ignored
 	Gaps          int64 // times that messages of a replica were missing
-	Subscriptions int64 // times the subscription began
-	ForgotAll     int64 // times everything was forgotten
-	Connected     bool  // whether the subscription stands
+	Subscriptions int64 // times that a subscription was confirmed
+	ForgotAll     int64 // times that everything cached was invalidated
+	Connected     bool  // whether there is a confirmed subscription
 }
 
 type counters struct {
@@ -66,37 +65,37 @@ type counters struct {
 	connected                                                                               atomic.Bool
 }
 
-// Announcer sends and hears announcements until it is closed. Safe for concurrent use.
+// Announcer sends and receives announcements until it is closed. It is safe for concurrent use.
 type Announcer struct {
-	redis  redisconn.Client
-	dir    Directory
-	log    *slog.Logger
-	self   instance
-	quiet  time.Duration
-	counts counters
+	redis     redisconn.Client
+	dir       Directory
+	log       *slog.Logger
+	self      instance
+	pingAfter time.Duration
+	counts    counters
 
-	mu      sync.Mutex
-	pending map[int64]struct{}
-	lost    bool // a change was dropped since the last message
+	mu      sync.Mutex         // guards pending, lost and closed
+	pending map[int64]struct{} // organizations to announce
+	lost    bool               // a change was dropped since the last message
 	closed  bool
-	wake    chan struct{} // holds one token while something is pending
+	wake    chan struct{} // holds one token while changes are pending
 
-	number uint64 // of the last message; the publisher's alone
+	number uint64 // number of the last message; used by drain only
 
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 }
 
-// Start begins to announce the directory's changes and to hear those of others. It does
-// not wait for Redis. The caller closes the Announcer before the Redis client.
-func Start(o Options) (*Announcer, error) { return start(o, quiet) }
+// Start begins to announce the directory's changes and to receive those of other replicas. It does not wait for Redis.
+// The caller must close the Announcer before the Redis client.
+func Start(o Options) (*Announcer, error) { return start(o, pingAfter) }
 
-func start(o Options, quiet time.Duration) (*Announcer, error) {
+func start(o Options, pingAfter time.Duration) (*Announcer, error) {
 	if o.Redis == nil || o.Directory == nil {
 		return nil, errors.New("announcing changes needs a Redis client and a directory")
 	}
 	a := &Announcer{
-		redis: o.Redis, dir: o.Directory, log: o.Log, quiet: quiet,
+		redis: o.Redis, dir: o.Directory, log: o.Log, pingAfter: pingAfter,
 		pending: map[int64]struct{}{}, wake: make(chan struct{}, 1),
 	}
 	if a.log == nil {
@@ -111,9 +110,8 @@ func start(o Options, quiet time.Duration) (*Announcer, error) {
 	return a, nil
 }
 
-// Close lets the message under way end, announces what is left and waits for the
-// goroutines, two seconds at most. Changes after it are not announced. It may be called
-// more than once.
+// Close waits for the message under way, announces the remaining changes and waits for the goroutines, for two seconds
+// at most. Later changes are not announced. It may be called more than once.
 func (a *Announcer) Close() error {
 	a.mu.Lock()
 	first := !a.closed
@@ -129,7 +127,7 @@ func (a *Announcer) Close() error {
 	return nil
 }
 
-// Stats returns the numbers as they are now.
+// Stats returns the current counts.
 func (a *Announcer) Stats() Stats {
 	c := &a.counts
 	return Stats{
@@ -139,7 +137,7 @@ func (a *Announcer) Stats() Stats {
 	}
 }
 
-// changed notes an organization for the publisher. It never blocks.
+// changed adds an organization to the pending ones. It never blocks.
 func (a *Announcer) changed(org int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -162,7 +160,7 @@ func (a *Announcer) changed(org int64) {
 	}
 }
 
-// publish sends what is pending until ctx ends.
+// publish sends pending changes until ctx ends.
 func (a *Announcer) publish(ctx context.Context) {
 	for {
 		select {
@@ -174,13 +172,12 @@ func (a *Announcer) publish(ctx context.Context) {
 	}
 }
 
-// drain sends what is pending now, until ctx ends. A message that was begun has its time
-// also where ctx ends meanwhile: what it tells is no longer pending, so nobody else would
-// send it. What fails is not sent again: by the time Redis is back, every replica has read
-// the organization.
+// drain sends the pending changes, until ctx ends. A message that has begun gets its full timeout even if ctx ends
+// meanwhile, because its changes are no longer pending. A message that fails is not sent again: by the time Redis is
+// back, every replica has read the organizations again.
 func (a *Announcer) drain(ctx context.Context) {
 	for ctx.Err() == nil {
-		orgs, lost := a.take()
+		orgs, lost := a.takePending()
 		if len(orgs) == 0 {
 			return
 		}
@@ -194,15 +191,18 @@ func (a *Announcer) drain(ctx context.Context) {
 		cancel()
 		if err != nil {
 			a.counts.failed.Add(1)
-			a.log.DebugContext(ctx, "a change of organizations could not be announced; other replicas see it within a second", "error", err)
+			a.log.DebugContext(ctx,
+				"a change of organizations could not be announced; it takes effect in other replicas within a second",
+				"error", err)
 			continue
 		}
 		a.counts.published.Add(1)
 	}
 }
 
-// take removes and returns up to maxOrganizations that are pending.
-func (a *Announcer) take() (orgs []int64, lost bool) {
+// takePending removes and returns up to maxOrganizations pending organizations, and reports whether changes were
+// dropped since the last call.
+func (a *Announcer) takePending() (orgs []int64, lost bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for org := range a.pending {

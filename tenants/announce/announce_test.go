@@ -166,7 +166,7 @@ func TestChangeReachesOtherReplicas(t *testing.T) {
 				t.Errorf("heard: %+v", got)
 			}
 			if got := sender.Stats(); got.Heard != 0 || got.ForgotAll != 1 || got.Failed != 0 {
-				t.Errorf("the sender took its own messages: %+v", got)
+				t.Errorf("the sender handled its own messages: %+v", got)
 			}
 			reads = w.Engine.Reads.Load()
 			if !resolves(t, second, "other") || w.Engine.Reads.Load() != reads {
@@ -193,7 +193,7 @@ func TestChangesMissedDuringAnOutageAreNotTrusted(t *testing.T) {
 	}
 	until(t, "the announcement failed", func() bool { return sender.Stats().Failed == 1 })
 	if !resolves(t, second, "acme") {
-		t.Fatal("the other replica knows already: the test would show nothing")
+		t.Fatal("the other replica has the change already: the test would show nothing")
 	}
 	server.Restart()
 	until(t, "the missed change holds", func() bool { return !resolves(t, second, "acme") })
@@ -207,7 +207,7 @@ func TestChangesMissedDuringAnOutageAreNotTrusted(t *testing.T) {
 	until(t, "announcements arrive again", func() bool { return resolves(t, second, "acme") })
 }
 
-// TestSilentRedisConnectionIsDropped covers a connection that is open and says nothing.
+// TestSilentRedisConnectionIsDropped covers a connection that is open but silent.
 func TestSilentRedisConnectionIsDropped(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -218,12 +218,12 @@ func TestSilentRedisConnectionIsDropped(t *testing.T) {
 	server.Signal(syscall.SIGCONT)
 	until(t, "the subscription is back", func() bool { return a.Stats().Connected })
 	if d.all.Load() < 2 {
-		t.Error("what was missed is trusted")
+		t.Error("changes missed while the connection was silent are still cached")
 	}
 	subscriptions := a.Stats().Subscriptions
-	time.Sleep(500 * time.Millisecond) // several times quiet
+	time.Sleep(500 * time.Millisecond) // several times pingAfter
 	if got := a.Stats(); got.Subscriptions != subscriptions {
-		t.Errorf("a connection with nothing to say was left: %+v", got)
+		t.Errorf("a connection without messages was dropped: %+v", got)
 	}
 }
 
@@ -286,7 +286,7 @@ func TestFloodBlocksNobodyAndIsBounded(t *testing.T) {
 	})
 	until(t, "the rest is heard", func() bool { return hearer.Stats().Heard == 1+maxPending/maxOrganizations })
 	if got := hearer.Stats(); got.Gaps != 1 || to.all.Load() != 2 {
-		t.Errorf("what was dropped is not noticed: %+v", got)
+		t.Errorf("the dropped changes were not noticed: %+v", got)
 	}
 }
 
@@ -358,8 +358,7 @@ func (h held) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// TestCloseLetsTheMessageUnderWayEnd: its organizations are no longer pending, so a message
-// that Close cut off would be sent by nobody.
+// TestCloseLetsTheMessageUnderWayEnd checks that Close does not cut off a message, whose changes are no longer pending.
 func TestCloseLetsTheMessageUnderWayEnd(t *testing.T) {
 	t.Parallel()
 	server, err := localredis.Start()

@@ -8,17 +8,16 @@ import (
 )
 
 const (
-	// quiet is how long the connection may say nothing before it is asked whether it
-	// lives, and how long it then has to answer.
-	quiet      = 3 * time.Second
+	// pingAfter is how long the connection may be silent before it is pinged, and how long it then has to answer.
+	pingAfter  = 3 * time.Second
 	minPause   = 50 * time.Millisecond // between attempts to subscribe
 	maxPause   = time.Second
-	maxSenders = 1024 // replicas whose numbers are known
+	maxSenders = 1024 // replicas whose message numbers are remembered
 )
 
 var errSilent = errors.New("the subscription's connection does not answer")
 
-// subscribe keeps a subscription until ctx ends.
+// subscribe subscribes again after every failure, until ctx ends.
 func (a *Announcer) subscribe(ctx context.Context) {
 	pause := minPause
 	warned := false
@@ -26,7 +25,7 @@ func (a *Announcer) subscribe(ctx context.Context) {
 		began := a.counts.subscriptions.Load()
 		err := a.listen(ctx, func() {
 			if warned {
-				a.log.InfoContext(ctx, "changes made by other replicas are heard again")
+				a.log.InfoContext(ctx, "changes made by other replicas are received again")
 			}
 			warned = false
 		})
@@ -35,7 +34,9 @@ func (a *Announcer) subscribe(ctx context.Context) {
 			return
 		}
 		if !warned {
-			a.log.WarnContext(ctx, "Redis is not listened to: changes made by other replicas are not heard at once, but within a second", "error", err)
+			a.log.WarnContext(ctx,
+				"the subscription to Redis failed: changes made by other replicas take up to a second to take effect",
+				"error", err)
 			warned = true
 		}
 		if a.counts.subscriptions.Load() > began {
@@ -50,10 +51,9 @@ func (a *Announcer) subscribe(ctx context.Context) {
 	}
 }
 
-// listen hears announcements until the connection fails; begun is called whenever the
-// subscription stands. A new subscription is made after every failure rather than the
-// client's own repaired, so that each begins with a confirmation.
-func (a *Announcer) listen(ctx context.Context, begun func()) error {
+// listen receives announcements until the connection fails. It calls onBegin when the subscription is confirmed. Every
+// failure ends the subscription, instead of the client repairing it, so that each begins with a confirmation.
+func (a *Announcer) listen(ctx context.Context, onBegin func()) error {
 	subscription, err := a.redis.Subscribe(ctx, Channel(a.dir))
 	if err != nil {
 		return err
@@ -64,34 +64,34 @@ func (a *Announcer) listen(ctx context.Context, begun func()) error {
 		_ = subscription.Close()
 	}()
 	numbers := map[instance]uint64{}
-	asked := false
+	pinged := false
 	for {
-		received, err := subscription.Receive(ctx, a.quiet)
+		received, err := subscription.Receive(ctx, a.pingAfter)
 		var timeout net.Error
 		switch {
 		case err == nil:
-			asked = false
-		case ctx.Err() == nil && errors.As(err, &timeout) && timeout.Timeout() && !asked:
+			pinged = false
+		case ctx.Err() == nil && errors.As(err, &timeout) && timeout.Timeout() && !pinged:
 			if err := subscription.Ping(ctx); err != nil {
 				return err
 			}
-			asked = true
+			pinged = true
 			continue
-		case asked:
+		case pinged:
 			return errors.Join(errSilent, err)
 		default:
 			return err
 		}
 		switch {
 		case received.Begun:
-			// Whatever was announced before was missed. The numbers start afresh.
+			// Earlier announcements may have been missed.
 			clear(numbers)
 			a.counts.subscriptions.Add(1)
 			a.forgetAll()
 			a.counts.connected.Store(true)
-			begun()
+			onBegin()
 		case received.Published:
-			a.hear(received.Message, numbers)
+			a.handle(received.Message, numbers)
 		}
 	}
 }
@@ -101,8 +101,8 @@ func (a *Announcer) forgetAll() {
 	a.dir.ForgetAll()
 }
 
-// hear takes one message.
-func (a *Announcer) hear(payload string, numbers map[instance]uint64) {
+// handle processes one message. numbers holds the last message number of each replica.
+func (a *Announcer) handle(payload string, numbers map[instance]uint64) {
 	m, err := decode(payload)
 	if err != nil {
 		a.counts.malformed.Add(1)
@@ -117,7 +117,7 @@ func (a *Announcer) hear(payload string, numbers map[instance]uint64) {
 		clear(numbers)
 	}
 	numbers[m.from] = m.number
-	if known && m.number != last+1 && m.number != last { // the client may send one twice
+	if known && m.number != last+1 && m.number != last { // the sender's client may send a message twice
 		a.counts.gaps.Add(1)
 		a.forgetAll()
 		return

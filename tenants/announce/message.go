@@ -5,8 +5,8 @@ import (
 	"errors"
 )
 
-// A message is a version byte, the sender's random number, the message's number at that
-// sender, and one to maxOrganizations organizations; numbers are big endian.
+// A message consists of a version byte, the sender's random ID, the sender's number of the message, and one to
+// maxOrganizations organizations. Numbers are big endian.
 const (
 	messageVersion   = 1
 	instanceBytes    = 16
@@ -20,8 +20,8 @@ type instance [instanceBytes]byte
 
 type message struct {
 	from instance
-	// number grows by one with every message of a sender, and by one more where the
-	// sender dropped something: whoever misses a number missed a change.
+	// number grows by one with every message of a sender, and by one more if the sender dropped changes, so that
+	// receivers notice missing changes by a missing number.
 	number uint64
 	orgs   []int64
 }

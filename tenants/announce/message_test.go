@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestMessageSurvivesTheWay(t *testing.T) {
+func TestMessageRoundTrip(t *testing.T) {
 	t.Parallel()
 	want := message{from: instance{1, 2, 3}, number: 1 << 63, orgs: []int64{1, 1<<63 - 1, 7}}
 	got, err := decode(string(want.encode()))
@@ -54,13 +54,13 @@ func FuzzDecode(f *testing.F) {
 }
 
 // A message that is missing may have named any organization.
-func TestMissingMessagesVoidEverything(t *testing.T) {
+func TestMissingMessagesInvalidateEverything(t *testing.T) {
 	t.Parallel()
 	d := &recorder{}
 	a := &Announcer{dir: d, self: instance{9}}
 	numbers := map[instance]uint64{}
 	hear := func(from byte, number uint64, org int64) {
-		a.hear(string(message{from: instance{from}, number: number, orgs: []int64{org}}.encode()), numbers)
+		a.handle(string(message{from: instance{from}, number: number, orgs: []int64{org}}.encode()), numbers)
 	}
 	hear(1, 5, 10) // the first that is heard of a replica
 	hear(2, 1, 20)
@@ -78,7 +78,7 @@ func TestMissingMessagesVoidEverything(t *testing.T) {
 	for i := range 5 * maxSenders {
 		numbers[instance{3, byte(i >> 8), byte(i)}] = 1
 		if i >= maxSenders {
-			a.hear(string(message{from: instance{4, byte(i >> 8), byte(i)}, number: 1, orgs: []int64{1}}.encode()), numbers)
+			a.handle(string(message{from: instance{4, byte(i >> 8), byte(i)}, number: 1, orgs: []int64{1}}.encode()), numbers)
 		}
 	}
 	if len(numbers) > 2*maxSenders {

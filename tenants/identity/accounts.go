@@ -13,7 +13,7 @@ import (
 // CreateAccount stores a new service account. Name is required.
 func (s *Service) CreateAccount(ctx context.Context, t *tenants.Tenant, a Account) (*Account, error) {
 	account, b := &Account{Name: a.Name, Permissions: a.Permissions, Teams: a.Teams, Active: a.Active}, t.People().Batch()
-	if err := s.hold(ctx, t, &b.Preconditions, s.kinds.Accounts.Resource, account, nil); err != nil {
+	if err := s.validate(ctx, t, &b.Preconditions, s.kinds.Accounts.Resource, account, nil); err != nil {
 		return nil, fmt.Errorf("create a service account: %w", err)
 	}
 	err := s.kinds.Accounts.In(t.People()).StageInsert(b, account)
@@ -26,24 +26,27 @@ func (s *Service) CreateAccount(ctx context.Context, t *tenants.Tenant, a Accoun
 	return account, nil
 }
 
-// CheckAccount reports whether a new account could be made so, and puts its permissions in order.
+// CheckAccount checks whether a new account could be created like this, and puts its permissions in order.
 func (s *Service) CheckAccount(ctx context.Context, t *tenants.Tenant, a *Account) error {
-	return s.hold(ctx, t, &store.Preconditions{}, s.kinds.Accounts.Resource, a, nil)
+	return s.validate(ctx, t, &store.Preconditions{}, s.kinds.Accounts.Resource, a, nil)
 }
 
-// UpdateAccount lets change alter name, permissions, teams and activity of the account; see change.
-func (s *Service) UpdateAccount(ctx context.Context, t *tenants.Tenant, a *Account, edit func(*Account) error) (*Account, error) {
+// UpdateAccount changes name, permissions, teams and activity of the account by edit; see change.
+func (s *Service) UpdateAccount(
+	ctx context.Context, t *tenants.Tenant, a *Account, edit func(*Account) error,
+) (*Account, error) {
 	return change(ctx, s, t, s.kinds.Accounts, a.ID, edit)
 }
 
-// Account returns the account of that ID.
+// Account returns the account with that ID.
 func (s *Service) Account(ctx context.Context, t *tenants.Tenant, id string) (*Account, error) {
 	return s.kinds.Accounts.In(t.People()).Get(ctx, id)
 }
 
-// AccountsOf returns the accounts of those identifiers by identifier; those there are not are missing.
+// AccountsOf returns the accounts with those IDs, by ID. Accounts that do not exist are left out.
 func (s *Service) AccountsOf(ctx context.Context, t *tenants.Tenant, ids []string) (map[string]*Account, error) {
-	found, err := s.kinds.Accounts.In(t.People()).Find(ctx, store.Query{Filter: store.In("id", ids...), Limit: max(len(ids), 1)})
+	found, err := s.kinds.Accounts.In(t.People()).Find(ctx, store.Query{Filter: store.In("id", ids...),
+		Limit: max(len(ids), 1)})
 	out := make(map[string]*Account, len(found))
 	for i := range found {
 		out[found[i].ID] = &found[i]
@@ -51,7 +54,7 @@ func (s *Service) AccountsOf(ctx context.Context, t *tenants.Tenant, ids []strin
 	return out, err
 }
 
-// AccountByName returns the account of that name.
+// AccountByName returns the account with that name.
 func (s *Service) AccountByName(ctx context.Context, t *tenants.Tenant, name string) (*Account, error) {
 	name = texts.Trim(name)
 	if name == "" {
@@ -60,12 +63,12 @@ func (s *Service) AccountByName(ctx context.Context, t *tenants.Tenant, name str
 	return s.kinds.Accounts.In(t.People()).First(ctx, store.Query{Filter: store.Eq("name", name)})
 }
 
-// Accounts returns accounts in order of their name, and how many there are.
+// Accounts returns one page of accounts in order of their names, and the total number.
 func (s *Service) Accounts(ctx context.Context, t *tenants.Tenant, p Page) ([]Account, int64, error) {
 	return List(ctx, s.kinds.Accounts.In(t.People()), p, "name")
 }
 
-// FindAccount returns the account of that ID or name.
+// FindAccount returns the account with that ID or name.
 func (s *Service) FindAccount(ctx context.Context, t *tenants.Tenant, ref string) (*Account, error) {
 	if store.ValidID(ref) {
 		if a, err := s.Account(ctx, t, ref); !errors.Is(err, store.ErrNotFound) {
@@ -75,8 +78,7 @@ func (s *Service) FindAccount(ctx context.Context, t *tenants.Tenant, ref string
 	return s.AccountByName(ctx, t, ref)
 }
 
-// DeleteAccount deletes an account as it was read: its keys are refused from now on, since they have no
-// owner.
+// DeleteAccount deletes an account at the revision read. Its keys are refused from then on, since they have no owner.
 func (s *Service) DeleteAccount(ctx context.Context, t *tenants.Tenant, a *Account) error {
 	return remove(ctx, s, t, s.kinds.Accounts, a, func() error { return nil })
 }

@@ -1,5 +1,6 @@
-// Package identity keeps who works in an organization: users with roles, permissions and
-// teams, and the service accounts that own API keys.
+// Package identity stores the people of organizations, with their roles, permissions and teams, and the service
+// accounts
+// that own API keys.
 package identity
 
 import (
@@ -16,16 +17,16 @@ import (
 	"tenantry/tenants"
 )
 
-// AdminRole is the name of the role that holds every permission. It always exists and
-// cannot be changed.
 const (
-	AdminRole  = "admin"
+	// AdminRole is the name of the built-in role that holds every permission. It always exists and cannot be changed.
+	AdminRole = "admin"
+	// AdminLabel is the label of that role.
 	AdminLabel = "Administrator"
-	// RoleResource is what roles are called in references and bundles.
+	// RoleResource is the name of roles in references and bundles.
 	RoleResource = "role"
 )
 
-// User is a person. The password hash and the invitation never leave the server.
+// User is a person who works in an organization. The password hash and the invitation never leave the server.
 type User struct {
 	store.Meta
 	OrgID       int64                `json:"org_id" use:"local"`
@@ -38,38 +39,41 @@ type User struct {
 	Teams       []string             `json:"teams,omitempty" rule:"max=1000 format=id ref=team" doc:"Teams whose records the user sees, all where empty." ask:"Teams|Whose records the person sees; all where none is chosen."` // empty: not limited to teams
 	Active      bool                 `json:"active" use:"filter" doc:"Whether the user may sign in." ask:"May sign in" example:"true"`
 
-	PasswordHash      string `json:"password_hash,omitempty" use:"local"`
-	PasswordRev       int64  `json:"password_rev" use:"local"` // grows with every change of the password, and see Turn; sessions are of one
+	PasswordHash string `json:"password_hash,omitempty" use:"local"`
+	// PasswordRev grows with every change of the password, and by Invalidate. Sessions of another revision are void.
+	PasswordRev       int64  `json:"password_rev" use:"local"`
 	PasswordChangedAt int64  `json:"password_changed_at,omitempty" use:"local"`
 	InviteHash        string `json:"invite_hash,omitempty" rule:"unique" use:"local"`
 	InviteExpiresAt   int64  `json:"invite_expires_at,omitempty" use:"local"`
-	// InviteHeld is what the user might do when the link was made, which ends once that is more; nil, by an earlier
-	// version: nothing.
+	// InviteHeld are the permissions that the user held when the link was created. The link is void once the user holds
+	// others. Nil, as earlier versions stored it, means none.
 	InviteHeld []tenants.Permission `json:"invite_held" use:"local"`
 
-	Invitation *Invitation `json:"-"` // told once to who makes the user, or invites it
+	Invitation *Invitation `json:"-"` // returned once, to the caller that creates or invites the user
 
-	SignedOut    []SignOut `json:"signed_out,omitempty" use:"local"`
-	SessionsFrom int64     `json:"sessions_from,omitempty" use:"local"` // Unix milliseconds; sessions begun before are over
+	SignedOut []SignOut `json:"signed_out,omitempty" use:"local"`
+	// SessionsFrom, in Unix milliseconds, is the start of the oldest valid session: sessions started earlier have
+	// ended.
+	SessionsFrom int64 `json:"sessions_from,omitempty" use:"local"`
 }
 
 // Role is a named set of permissions.
 type Role struct {
 	store.Meta
 	OrgID       int64                `json:"org_id" use:"local"`
-	Name        string               `json:"name" rule:"required max=64 unique" use:"identity once" doc:"By which people hold the role: 1 to 64 of a-z, 0-9, _ and -, a letter first." ask:"Short name|Lower-case letters, digits, _ and -, a letter first." example:"editor"`
-	Label       string               `json:"label" rule:"max=200 format=label" use:"filter" doc:"What people read; the name where it is not given." ask:"Name" example:"Editor"`
-	Permissions []tenants.Permission `json:"permissions,omitempty" rule:"each=64" doc:"What whoever has the role may do." example:"[\"contacts\"]"`
+	Name        string               `json:"name" rule:"required max=64 unique" use:"identity once" doc:"Short name by which users hold the role: 1 to 64 of a-z, 0-9, _ and -, a letter first." ask:"Short name|Lower-case letters, digits, _ and -, a letter first." example:"editor"`
+	Label       string               `json:"label" rule:"max=200 format=label" use:"filter" doc:"Name that people read; the short name if it is not given." ask:"Name" example:"Editor"`
+	Permissions []tenants.Permission `json:"permissions,omitempty" rule:"each=64" doc:"Permissions of the users who hold the role." example:"[\"contacts\"]"`
 }
 
-// Team is a set of people; its ID is what records are scoped to.
+// Team is a group of people. Records are scoped to teams by their IDs.
 type Team struct {
 	store.Meta
 	OrgID int64  `json:"org_id" use:"local"`
 	Name  string `json:"name" rule:"required max=200 format=label" use:"filter" doc:"Name of the team." example:"Sales"`
 }
 
-// Account is a service account: what its keys may do. It is never an administrator.
+// Account is a service account. Its permissions and teams bound those of its keys. It is never an administrator.
 type Account struct {
 	store.Meta
 	OrgID       int64                `json:"org_id" use:"local"`
@@ -79,8 +83,7 @@ type Account struct {
 	Active      bool                 `json:"active" use:"filter" doc:"Whether the keys of the account are accepted." ask:"Its keys are accepted" example:"true"`
 }
 
-// Kinds are the records of this package. They belong to the control workspace, parted by
-// organization.
+// Kinds are the record kinds of this package. They belong to the control workspace, partitioned by organization.
 type Kinds struct {
 	Users    *record.Of[User]
 	Roles    *record.Of[Role]
@@ -88,27 +91,29 @@ type Kinds struct {
 	Accounts *record.Of[Account]
 }
 
-// NewKinds declares the records.
+// NewKinds declares the kinds.
 func NewKinds() (k Kinds) {
 	k.Users = record.Must(record.Options[User]{
 		Traits: record.Traits{Name: "user", Definition: true, Control: true, Rights: true, Travels: "created_at"},
 		Spec: store.Spec{
 			Name: "users", Partition: true,
 			Indexes: []store.Index{
-				{Fields: []string{"name"}}, {Fields: []string{"email"}}, {Fields: []string{"created_at"}}, {Fields: []string{"roles"}},
+				{Fields: []string{"name"}}, {Fields: []string{"email"}},
+				{Fields: []string{"created_at"}}, {Fields: []string{"roles"}},
 			},
 			Access: []store.Access{
-				{Sort: []string{"uid"}}, {Sort: []string{"name"}}, {Sort: []string{"email"}}, {Sort: []string{"created_at"}}, {Where: []string{"roles"}},
+				{Sort: []string{"uid"}}, {Sort: []string{"name"}}, {Sort: []string{"email"}},
+				{Sort: []string{"created_at"}}, {Where: []string{"roles"}},
 			},
 		},
 		Preset: func(u *User) { u.Active = true },
 		Derive: func(u *User) { u.Name, u.EmailKey = texts.Trim(u.Name), EmailKey(u.Email) },
 		Check:  func(c *record.Checking, u *User) { u.Permissions = checkPermissions(c.Errs, u.Permissions) },
-		// Sessions of somebody who had the number before end with that one.
+		// A new user may get the number of a removed one, whose sessions must not become the new user's.
 		Fill:   func(u *User) { u.SessionsFrom = time.Now().UnixMilli() },
 		Number: numberUsers,
 	})
-	// Of these an organization has few: one index leads to all of them.
+	// An organization has few of these, so one index over all of them suffices.
 	listed := []store.Access{{Sort: []string{"name"}}}
 	k.Roles = record.Must(record.Options[Role]{
 		Traits: record.Traits{Name: RoleResource, Key: "name", Definition: true, Control: true, Rights: true, Travels: "created_at"},
@@ -137,25 +142,27 @@ func NewKinds() (k Kinds) {
 
 var roleName = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,63}$`)
 
-// checkRole leaves the built-in role alone, which is taken as it is or not at all.
+// checkRole checks a role. It keeps the built-in role, which must be given as it is or not at all.
 func checkRole(c *record.Checking, r *Role) {
 	given := len(r.Permissions)
 	r.Permissions = checkPermissions(c.Errs, r.Permissions)
 	if r.Name == AdminRole {
-		if given > 0 && len(r.Permissions) < len(tenants.AllPermissions()) || !slices.Contains([]string{"", AdminRole, AdminLabel}, r.Label) {
+		narrowed := given > 0 && len(r.Permissions) < len(tenants.AllPermissions())
+		if narrowed || !slices.Contains([]string{"", AdminRole, AdminLabel}, r.Label) {
 			c.Errs.Add("name", fault.Forbidden, "the role %s is built in and cannot be changed", AdminRole)
 		}
 		c.Keep = true
 		return
 	}
 	if !roleName.MatchString(r.Name) {
-		c.Errs.Add("name", fault.Format, "the name of a role is 1 to 64 of a-z, 0-9, _ and -, and starts with a letter")
+		c.Errs.Add("name", fault.Format,
+			"the name of a role has 1 to 64 characters of a-z, 0-9, _ and -, and starts with a letter")
 	}
 	r.Label = cmp.Or(r.Label, r.Name)
 }
 
-// numberUsers gives new users their numbers and keeps the counter above those given. Errors:
-// *fault.Error where there are none left, store.ErrUnavailable.
+// numberUsers gives new users their numbers and keeps the counter above the numbers in use. Errors: *fault.Error if no
+// numbers are left, store.ErrUnavailable.
 func numberUsers(ctx context.Context, ws *store.Workspace, users []*User) error {
 	most, missing := int64(0), int64(0)
 	for _, u := range users {
@@ -168,7 +175,8 @@ func numberUsers(ctx context.Context, ws *store.Workspace, users []*User) error 
 		return err
 	}
 	if missing > 0 && last > lastUID {
-		return fault.One("id", fault.Range, "the numbers of users are used up; give one that is free, from 1 to %d", int64(MaxUID))
+		return fault.One("id", fault.Range, "the numbers of users are used up; give one that is free, from 1 to %d",
+			int64(MaxUID))
 	}
 	for _, u := range users {
 		if u.UID == 0 {
@@ -179,5 +187,5 @@ func numberUsers(ctx context.Context, ws *store.Workspace, users []*User) error 
 	return nil
 }
 
-// Kept returns all that is kept, in the organization's part of the control workspace.
+// Kept returns the kinds of this package.
 func (k Kinds) Kept() []record.Kept { return []record.Kept{k.Teams, k.Roles, k.Users, k.Accounts} }

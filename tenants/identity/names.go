@@ -7,8 +7,8 @@ import (
 	"tenantry/tenants"
 )
 
-// Names returns how the users of those numbers are called, in one question; numbers that
-// nobody has are left out. Error: store.ErrUnavailable.
+// Names returns the names of users by number, with one query. Unknown numbers are left out. Error:
+// store.ErrUnavailable.
 func (s *Service) Names(ctx context.Context, t *tenants.Tenant, uids []int64) (map[int64]string, error) {
 	names := make(map[int64]string, len(uids))
 	if len(uids) == 0 {

@@ -14,17 +14,17 @@ import (
 	"tenantry/tenants"
 )
 
-// InviteLifetime is how long an invitation can be used.
+// InviteLifetime is how long an invitation is valid.
 const InviteLifetime = 72 * time.Hour
 
-// What the tokens of links begin with.
+// Prefixes of the tokens in links.
 const (
-	invitePrefix = "inv" // lets choose a password
+	invitePrefix = "inv" // allows choosing a password
 	signInPrefix = "sin" // signs in
 )
 
-// SetPassword gives the user a new password. Every session of the user ends, and an open
-// invitation with them. Further errors: passwords.ErrBusy.
+// SetPassword gives the user a new password. Every session and an open link of the user end. Further error:
+// passwords.ErrBusy.
 func (s *Service) SetPassword(ctx context.Context, t *tenants.Tenant, uid int64, password secret.String) error {
 	hash, err := s.hash(ctx, t, password)
 	if err != nil {
@@ -37,9 +37,11 @@ func (s *Service) SetPassword(ctx context.Context, t *tenants.Tenant, uid int64,
 	return err
 }
 
-// ReplacePassword is SetPassword for who has shown the password that the user had when it was read, and returns the
-// user. Further error: tenants.ErrDenied where the user is not active or has another one by now.
-func (s *Service) ReplacePassword(ctx context.Context, t *tenants.Tenant, u *User, password secret.String) (*User, error) {
+// ReplacePassword is SetPassword for a caller that has proven the password which u had when it was read. It returns the
+// user. Further error: tenants.ErrDenied if the user is not active or the password was changed since.
+func (s *Service) ReplacePassword(
+	ctx context.Context, t *tenants.Tenant, u *User, password secret.String,
+) (*User, error) {
 	hash, err := s.hash(ctx, t, password)
 	if err != nil {
 		return nil, fmt.Errorf("replace the password of user %d: %w", u.UID, err)
@@ -72,10 +74,12 @@ func (s *Service) hash(ctx context.Context, t *tenants.Tenant, password secret.S
 	return hash, err
 }
 
-// VerifyPassword reports whether the password is the user's. u may be nil: the same time
-// passes and the answer is false. A hash of weaker parameters, or of another form of the text, is replaced on the way.
-// Errors: passwords.ErrBusy, that of ctx.
-func (s *Service) VerifyPassword(ctx context.Context, t *tenants.Tenant, u *User, password secret.String) (bool, error) {
+// VerifyPassword reports whether the password is the user's. u may be nil: the check takes as long and the result is
+// false. A hash with outdated parameters, or of another Unicode form of the password, is replaced. Errors:
+// passwords.ErrBusy, that of ctx.
+func (s *Service) VerifyPassword(
+	ctx context.Context, t *tenants.Tenant, u *User, password secret.String,
+) (bool, error) {
 	hash := ""
 	if u != nil && u.Active {
 		hash = u.PasswordHash
@@ -90,8 +94,7 @@ func (s *Service) VerifyPassword(ctx context.Context, t *tenants.Tenant, u *User
 	return true, nil
 }
 
-// rehash stores the same password under today's parameters. Its failure keeps nobody
-// out: the next sign-in tries again.
+// rehash hashes the password again with the current parameters. Errors are ignored: the next sign-in tries again.
 func (s *Service) rehash(ctx context.Context, t *tenants.Tenant, u *User, old string, password secret.String) {
 	hash, err := s.hasher.Hash(ctx, t.Org.OrgID, password)
 	if err != nil {
@@ -105,17 +108,17 @@ func (s *Service) rehash(ctx context.Context, t *tenants.Tenant, u *User, old st
 	})
 }
 
-// Invitation is a single-use token with which a user sets a password; only its hash is stored.
+// Invitation is a single-use token that allows a user to set a password. Only its hash is stored.
 type Invitation struct {
-	Token     secret.String // empty: the user is not active
+	Token     secret.String // empty if the user is not active
 	ExpiresAt time.Time
-	// TakeBack makes things what they were without it, for who cannot tell the token to anybody. Errors:
-	// store.ErrConflict where somebody else has changed the user since, store.ErrUnavailable.
+	// TakeBack undoes the change that created the invitation, for callers that cannot deliver the token. Errors:
+	// store.ErrConflict if the user was changed since, store.ErrUnavailable.
 	TakeBack func(context.Context) error
 }
 
-// Link returns the address by which the token is opened, at the organization's; empty without a token. After the
-// # it reaches neither servers' logs nor other sites.
+// Link returns the address that opens the token, below the organization's address, or "" without a token. The token is
+// the fragment, because browsers send that neither to servers nor to other sites.
 func (i *Invitation) Link(baseURL string) string {
 	if i.Token.Reveal() == "" {
 		return ""
@@ -123,15 +126,15 @@ func (i *Invitation) Link(baseURL string) string {
 	return baseURL + "/welcome#" + i.Token.Reveal()
 }
 
-// invitation makes one for the user, who is not stored yet.
+// invitation creates an invitation in the user, which the caller stores.
 func (s *Service) invitation(ctx context.Context, t *tenants.Tenant, u *User) (*Invitation, error) {
 	expires := s.now().Add(InviteLifetime)
 	token, err := s.link(ctx, t, u, invitePrefix, expires)
 	return &Invitation{Token: token, ExpiresAt: expires.UTC().Truncate(time.Second)}, err
 }
 
-// link gives the user, who is not stored yet, a single-use link, and notes what the user may do by now: see
-// checkInvite.
+// link creates a single-use link in the user, which the caller stores, and notes the permissions that the user holds
+// now: see checkInvite.
 func (s *Service) link(
 	ctx context.Context, t *tenants.Tenant, u *User, prefix string, until time.Time,
 ) (secret.String, error) {
@@ -141,9 +144,9 @@ func (s *Service) link(
 	return token, err
 }
 
-// Invite returns the user with an Invitation, which replaces an earlier one. may, where set, is asked of the person
-// as stored.
-func (s *Service) Invite(ctx context.Context, t *tenants.Tenant, uid int64, may func(*User) error) (*User, error) {
+// Invite gives the user an Invitation, which replaces an earlier one, and returns the user. check, unless nil, gets the
+// user as stored and may refuse.
+func (s *Service) Invite(ctx context.Context, t *tenants.Tenant, uid int64, check func(*User) error) (*User, error) {
 	var made *Invitation
 	var was User
 	u, err := s.update(ctx, t, uid, func(u *User) error {
@@ -155,8 +158,8 @@ func (s *Service) Invite(ctx context.Context, t *tenants.Tenant, uid int64, may 
 		if made, err = s.invitation(ctx, t, u); err != nil {
 			return err
 		}
-		if may != nil {
-			return may(u)
+		if check != nil {
+			return check(u)
 		}
 		return nil
 	})
@@ -178,15 +181,15 @@ func (s *Service) Invite(ctx context.Context, t *tenants.Tenant, uid int64, may 
 	return u, nil
 }
 
-// Invited returns the user an unused invitation is for, or tenants.ErrDenied.
+// Invited returns the user of an unused invitation. Errors: tenants.ErrDenied, store.ErrUnavailable.
 func (s *Service) Invited(ctx context.Context, t *tenants.Tenant, token string) (*User, error) {
-	return s.linked(ctx, t, invitePrefix, token)
+	return s.findByLink(ctx, t, invitePrefix, token)
 }
 
-func (s *Service) linked(ctx context.Context, t *tenants.Tenant, prefix, token string) (*User, error) {
+func (s *Service) findByLink(ctx context.Context, t *tenants.Tenant, prefix, token string) (*User, error) {
 	hash, ok := tokens.HashOpaque(prefix, token)
 	if !ok {
-		return nil, fmt.Errorf("not such a link: %w", tenants.ErrDenied)
+		return nil, fmt.Errorf("malformed link: %w", tenants.ErrDenied)
 	}
 	u, err := s.kinds.Users.In(t.People()).First(ctx, store.Query{Filter: store.Eq("invite_hash", hash)})
 	if errors.Is(err, store.ErrNotFound) {
@@ -198,24 +201,25 @@ func (s *Service) linked(ctx context.Context, t *tenants.Tenant, prefix, token s
 	return u, s.checkInvite(ctx, t, u, hash)
 }
 
-// checkInvite refuses a link that is used or expired, or by which more could be done than when it was made: whoever
-// made it, and may have kept it, need not hold what a role was given since.
+// checkInvite refuses a link that is used or expired. It also refuses one whose user has gained permissions since it
+// was created, because the creator may have kept the link and need not hold what a role was given since.
 func (s *Service) checkInvite(ctx context.Context, t *tenants.Tenant, u *User, hash string) error {
 	if !u.Active || u.InviteHash != hash || s.now().UnixMilli() >= u.InviteExpiresAt {
 		return fmt.Errorf("invitation of user %d is used or expired: %w", u.UID, tenants.ErrDenied)
 	}
 	held, err := s.EffectivePermissions(ctx, t, u)
-	if err == nil && more(held, u.InviteHeld) {
+	if err == nil && hasExtra(held, u.InviteHeld) {
 		err = fmt.Errorf("user %d may do more than when the link was made: %w", u.UID, tenants.ErrDenied)
 	}
 	return err
 }
 
-// AcceptInvite sets the password of the invited user and uses the invitation up: of
-// several callers with one token, one succeeds. Errors: tenants.ErrDenied,
-// *fault.Error for a password that is refused (the invitation stays),
-// passwords.ErrBusy.
-func (s *Service) AcceptInvite(ctx context.Context, t *tenants.Tenant, token string, password secret.String) (*User, error) {
+// AcceptInvite sets the password of the invited user and uses the invitation up. Of concurrent calls with one token,
+// one succeeds. Errors: tenants.ErrDenied; *fault.Error for a password that is refused, after which the invitation
+// stays valid; passwords.ErrBusy.
+func (s *Service) AcceptInvite(
+	ctx context.Context, t *tenants.Tenant, token string, password secret.String,
+) (*User, error) {
 	invited, err := s.Invited(ctx, t, token)
 	if err != nil {
 		return nil, err
@@ -234,10 +238,12 @@ func (s *Service) AcceptInvite(ctx context.Context, t *tenants.Tenant, token str
 	})
 }
 
-// SignInLink returns a token with which whoever opens its link first signs in as the user, without the password and
-// until that time. An open invitation ends. Only its hash is stored. Errors: store.ErrNotFound, store.ErrUnavailable,
-// *fault.Error where the user is not active.
-func (s *Service) SignInLink(ctx context.Context, t *tenants.Tenant, uid int64, until time.Time) (secret.String, error) {
+// SignInLink returns a single-use token that signs in as the user, without the password, until the given time. An open
+// invitation ends. Only the token's hash is stored. Errors: store.ErrNotFound, store.ErrUnavailable, *fault.Error if
+// the user is not active.
+func (s *Service) SignInLink(
+	ctx context.Context, t *tenants.Tenant, uid int64, until time.Time,
+) (secret.String, error) {
 	var token secret.String
 	_, err := s.update(ctx, t, uid, func(u *User) (err error) {
 		if !u.Active {
@@ -249,10 +255,10 @@ func (s *Service) SignInLink(ctx context.Context, t *tenants.Tenant, uid int64, 
 	return token, err
 }
 
-// UseSignInLink uses the token of a SignInLink up and returns its user: of several callers with one token, one
+// UseSignInLink uses up the token of a SignInLink and returns its user. Of concurrent calls with one token, one
 // succeeds. Errors: tenants.ErrDenied, store.ErrUnavailable.
 func (s *Service) UseSignInLink(ctx context.Context, t *tenants.Tenant, token string) (*User, error) {
-	linked, err := s.linked(ctx, t, signInPrefix, token)
+	linked, err := s.findByLink(ctx, t, signInPrefix, token)
 	if err != nil {
 		return nil, err
 	}

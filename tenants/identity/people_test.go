@@ -84,7 +84,7 @@ func TestNumbersOfUsersDoNotRunOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	if u, err := w.People.CreateUser(t.Context(), tenant, identity.NewUser{Name: "E", Email: "e@example.com"}); err == nil {
-		t.Errorf("made user %d, whose number JSON readers do not keep", u.UID)
+		t.Errorf("created user %d, want an error, because JSON decoders round that number", u.UID)
 	}
 }
 
@@ -179,8 +179,9 @@ func TestEffectivePermissionsAndPrincipal(t *testing.T) {
 	}
 }
 
-// TestPermissionsOfManyAreEachOnes: looked up together, nobody holds what another's role gives.
-func TestPermissionsOfManyAreEachOnes(t *testing.T) {
+// TestPermissionsOfManyUsersAreSeparate checks that users looked up together do not get permissions of each other's
+// roles.
+func TestPermissionsOfManyUsersAreSeparate(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	tenant := w.Tenant(t, "acme")
@@ -200,7 +201,7 @@ func TestPermissionsOfManyAreEachOnes(t *testing.T) {
 	}
 	for i, want := range []tenants.Permission{tenants.ManageForms, tenants.ViewUsers, tenants.Contacts} {
 		if !slices.Equal(got[i], []tenants.Permission{want}) {
-			t.Errorf("%s may %v, want %s alone", users[i].Name, got[i], want)
+			t.Errorf("%s holds %v, want only %s", users[i].Name, got[i], want)
 		}
 	}
 }
@@ -246,8 +247,8 @@ func TestAccessRevisionGrowsWithRightsOnly(t *testing.T) {
 	}
 }
 
-// TestRepeatedChangeIsAnnounced: the store fails between a change and its announcement,
-// and whoever repeats the change, as the error says, gets it announced.
+// TestRepeatedChangeIsAnnounced checks that repeating a change announces it if the store failed between the change and
+// its announcement.
 func TestRepeatedChangeIsAnnounced(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*testing.T, *tenantstest.World, *tenants.Tenant, *identity.User, *identity.Account) error{
@@ -291,7 +292,7 @@ func TestRepeatedChangeIsAnnounced(t *testing.T) {
 				}
 			})
 			if err := change(t, w, tenant, u, account); !errors.Is(err, store.ErrUnavailable) {
-				t.Fatalf("the announcement failed: %v", err)
+				t.Fatalf("the change whose announcement fails = %v, want ErrUnavailable", err)
 			}
 			w.Engine.AfterRead(nil)
 			w.Engine.SetDown(false)
@@ -299,7 +300,7 @@ func TestRepeatedChangeIsAnnounced(t *testing.T) {
 				t.Fatal(err)
 			}
 			if after := rev(t, w); after <= before {
-				t.Errorf("access revision %d after the change, before it %d", after, before)
+				t.Errorf("access revision %d after the repetition, want above %d", after, before)
 			}
 		})
 	}
@@ -416,9 +417,9 @@ func inactive(a *identity.Account) error {
 	return nil
 }
 
-// TestTheLastAdministratorStays where one is taken back who made another change possible, and where one of two changes
-// about the same administrator fails.
-func TestTheLastAdministratorStays(t *testing.T) {
+// TestLastAdministratorCannotBeRemoved covers an administrator whose creation is undone after another one was
+// deactivated, and one with two concurrent changes of which one fails.
+func TestLastAdministratorCannotBeRemoved(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	tenant := w.Tenant(t, "acme")
@@ -431,21 +432,21 @@ func TestTheLastAdministratorStays(t *testing.T) {
 	}
 	var faults *fault.Error
 	if err := b.Invitation.TakeBack(t.Context()); !errors.As(err, &faults) {
-		t.Errorf("the last one was taken back: %v", err)
+		t.Errorf("TakeBack of the last administrator = %v, want a fault", err)
 	}
 	c := admin("c")
 	if err := c.Invitation.TakeBack(t.Context()); err != nil {
-		t.Errorf("one of two was not taken back: %v", err)
+		t.Errorf("TakeBack of one of two administrators = %v, want no error", err)
 	}
 
 	d := admin("d")
 	err := identity.KeepAdmin(t.Context(), w.Directory, w.Kinds.People, tenant, b.UID, time.Now(), func() error {
 		hungUp := errors.New("hung up")
 		if err := identity.KeepAdmin(t.Context(), w.Directory, w.Kinds.People, tenant, b.UID, time.Now(), func() error { return hungUp }); !errors.Is(err, hungUp) {
-			t.Errorf("another change of the same: %v", err)
+			t.Errorf("a concurrent change of the same administrator = %v, want %v", err, hungUp)
 		}
 		if _, err := w.People.Deactivate(t.Context(), tenant, d.UID, nil); !errors.As(err, &faults) {
-			t.Errorf("the other one may go while this one does: %v", err)
+			t.Errorf("Deactivate of the other administrator = %v, want a fault", err)
 		}
 		return nil
 	})
@@ -453,13 +454,13 @@ func TestTheLastAdministratorStays(t *testing.T) {
 		t.Error(err)
 	}
 	if left := w.Fresh(t, "acme").Org.Leaving; len(left) != 0 {
-		t.Errorf("notes are left: %v", left)
+		t.Errorf("notes are left: %v, want none", left)
 	}
 }
 
-// TestARoleTakesNoHeldName: a role that was lost past the service, and that somebody still has, is not made anew with
-// other rights.
-func TestARoleTakesNoHeldName(t *testing.T) {
+// TestNewRoleCannotTakeAHeldName checks that a role cannot be created with the name of a lost role that a user still
+// holds.
+func TestNewRoleCannotTakeAHeldName(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	tenant := w.Tenant(t, "acme")
@@ -473,13 +474,13 @@ func TestARoleTakesNoHeldName(t *testing.T) {
 	}
 	_, err = w.People.CreateRole(t.Context(), tenant, identity.Role{Name: "editor", Permissions: []tenants.Permission{tenants.ManageUsers}})
 	if refused, ok := errors.AsType[*fault.Error](err); !ok || refused.Faults[0].Field != "name" {
-		t.Errorf("it is made: %v", err)
+		t.Errorf("CreateRole = %v, want a fault of name", err)
 	}
 }
 
-// TestLinkUsedMeanwhile covers the second look at a single-use link, within the write: another caller uses it between
-// the first look and that.
-func TestLinkUsedMeanwhile(t *testing.T) {
+// TestLinkUsedBetweenCheckAndWriteIsRefused checks that a single-use link is checked again within the write, because
+// another caller may use it after the first check.
+func TestLinkUsedBetweenCheckAndWriteIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, use := range map[string]func(*testing.T, *tenantstest.World, *tenants.Tenant, string) error{
 		"invitation": func(t *testing.T, w *tenantstest.World, tenant *tenants.Tenant, token string) error {

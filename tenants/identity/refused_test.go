@@ -14,8 +14,9 @@ import (
 	"tenantry/tenants/tenantstest"
 )
 
-// TestInactivePeopleGetInByNothing: no link is made for them, none that they have counts, and no password is set.
-func TestInactivePeopleGetInByNothing(t *testing.T) {
+// TestInactivePeopleGetNoLinkOrPassword checks that inactive users get no link, that their earlier links are void, and
+// that no password is set for them.
+func TestInactivePeopleGetNoLinkOrPassword(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	tenant := w.Tenant(t, "acme")
@@ -40,19 +41,19 @@ func TestInactivePeopleGetInByNothing(t *testing.T) {
 	_, err = w.People.SignInLink(t.Context(), tenant, u.UID, w.Clock.Now().Add(time.Hour))
 	refusedFor("a sign-in link", err)
 	if _, err := w.People.Invited(t.Context(), tenant, token); !errors.Is(err, tenants.ErrDenied) {
-		t.Errorf("the link from before: %v", err)
+		t.Errorf("Invited by the former link = %v, want ErrDenied", err)
 	}
 	if _, err := w.People.AcceptInvite(t.Context(), tenant, token, good); !errors.Is(err, tenants.ErrDenied) {
-		t.Errorf("the link from before is accepted: %v", err)
+		t.Errorf("AcceptInvite of the former link = %v, want ErrDenied", err)
 	}
 	if _, err := w.People.ReplacePassword(t.Context(), tenant, u, good); !errors.Is(err, tenants.ErrDenied) {
-		t.Errorf("a password: %v", err)
+		t.Errorf("ReplacePassword = %v, want ErrDenied", err)
 	}
 }
 
-// TestInvitedAnew: the link before is worth nothing, also to who looked it up before, and nobody takes the new one back
-// with it.
-func TestInvitedAnew(t *testing.T) {
+// TestNewInvitationEndsTheFormer checks that a new invitation voids the former one, even for a caller that has looked
+// it up, and that taking the former back does not affect the new one.
+func TestNewInvitationEndsTheFormer(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	tenant := w.Tenant(t, "acme")
@@ -76,7 +77,7 @@ func TestInvitedAnew(t *testing.T) {
 	}
 	w.Engine.AfterRead(nil)
 	if anew == nil {
-		t.Fatal("nobody invited in between")
+		t.Fatal("the user was not invited in between")
 	}
 	if err := first.Invitation.TakeBack(t.Context()); !errors.Is(err, store.ErrConflict) {
 		t.Errorf("taking the first back: %v", err)
@@ -86,7 +87,8 @@ func TestInvitedAnew(t *testing.T) {
 	}
 }
 
-// TestNamesOfRolesAndTeams: what leads to none, or to more than one, is refused, and nobody deletes the built-in role.
+// TestNamesOfRolesAndTeams checks that names of no role or team, or of several, are refused, and that the built-in role
+// cannot be deleted.
 func TestNamesOfRolesAndTeams(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})

@@ -14,17 +14,20 @@ import (
 	"tenantry/tenants"
 )
 
-// remove deletes a record that rights hang on, as it was read, where free finds nothing that holds it, and makes cached
-// identities void. It is asked again afterwards, when nobody is given the record any more: where somebody was meanwhile
-// it is put back. Errors: those of free, store.ErrConflict where it was changed or deleted since.
-func remove[T any](ctx context.Context, s *Service, t *tenants.Tenant, of *record.Of[T], rec *T, free func() error) error {
-	if err := free(); err != nil {
+// remove deletes a record that rights depend on, at the revision read, and invalidates cached identities. check must
+// find nothing that refers to the record. It runs before the deletion and again after it, when no new references can be
+// made; if it fails then, the record is inserted again. Errors: those of check, store.ErrConflict if the record was
+// changed or deleted since it was read.
+func remove[T any](
+	ctx context.Context, s *Service, t *tenants.Tenant, of *record.Of[T], rec *T, check func() error,
+) error {
+	if err := check(); err != nil {
 		return err
 	}
 	in := of.In(t.People())
 	err := in.Delete(ctx, rec)
 	if err == nil {
-		if err = free(); err != nil {
+		if err = check(); err != nil {
 			err = errors.Join(err, in.Insert(ctx, rec))
 		}
 	}
@@ -34,7 +37,7 @@ func remove[T any](ctx context.Context, s *Service, t *tenants.Tenant, of *recor
 	return s.bump(ctx, t)
 }
 
-// Role returns the role of that name or ID.
+// Role returns the role with that name or ID.
 func (s *Service) Role(ctx context.Context, t *tenants.Tenant, ref string) (*Role, error) {
 	if ref == AdminRole {
 		role := BuiltIn(t)
@@ -43,36 +46,40 @@ func (s *Service) Role(ctx context.Context, t *tenants.Tenant, ref string) (*Rol
 	if ref == "" {
 		return nil, fmt.Errorf("roles: %w", store.ErrNotFound)
 	}
-	return s.kinds.Roles.In(t.People()).First(ctx, store.Query{Filter: byIDOr("name", ref)})
+	return s.kinds.Roles.In(t.People()).First(ctx, store.Query{Filter: byIDOrField("name", ref)})
 }
 
-// byIDOr finds a record by its ID, or by a field's value where ref is no ID.
-func byIDOr(field, ref string) store.Filter {
+// byIDOrField matches a record by its ID or by a field's value, and by the value alone if ref is not an ID.
+func byIDOrField(field, ref string) store.Filter {
 	if store.ValidID(ref) {
 		return store.AnyOf(store.Eq("id", ref), store.Eq(field, ref))
 	}
 	return store.Eq(field, ref)
 }
 
-// DeleteRole deletes a role that nobody has; see remove. Errors: *fault.Error where it is built in or somebody has it.
+// DeleteRole deletes a role that nobody holds; see remove. Error: *fault.Error if the role is built in or a user holds
+// it.
 func (s *Service) DeleteRole(ctx context.Context, t *tenants.Tenant, r *Role) error {
 	if r.Name == AdminRole {
 		return fault.One("name", fault.Forbidden, "the role %s is built in and cannot be deleted", AdminRole)
 	}
-	return remove(ctx, s, t, s.kinds.Roles, r, func() error { return s.unheld(ctx, t, r.Name, "take it from them first") })
+	return remove(ctx, s, t, s.kinds.Roles, r, func() error {
+		return s.refuseHeld(ctx, t, r.Name, "take it from them first")
+	})
 }
 
-// unheld refuses a role that people have. Errors: *fault.Error, store.ErrUnavailable.
-func (s *Service) unheld(ctx context.Context, t *tenants.Tenant, role, advice string) error {
-	holders, err := s.usersWith(ctx, t, func(u *User) bool { return slices.Contains(u.Roles, role) })
+// refuseHeld returns an error if users hold the role. Errors: *fault.Error, store.ErrUnavailable.
+func (s *Service) refuseHeld(ctx context.Context, t *tenants.Tenant, role, advice string) error {
+	holders, err := s.describeUsers(ctx, t, func(u *User) bool { return slices.Contains(u.Roles, role) })
 	if err == nil && holders != "" {
 		err = fault.One("name", fault.Forbidden, "the role %s is held by %s; %s", role, holders, advice)
 	}
 	return err
 }
 
-// usersWith names the users that have it, a few of them by number, "" where there are none.
-func (s *Service) usersWith(ctx context.Context, t *tenants.Tenant, has func(*User) bool) (string, error) {
+// describeUsers returns a text about the users for whom has returns true, with the first numbers, or "" if there are
+// none.
+func (s *Service) describeUsers(ctx context.Context, t *tenants.Tenant, has func(*User) bool) (string, error) {
 	text, n := "", 0
 	err := s.kinds.Users.In(t.People()).Each(ctx, store.Filter{}, store.Either, func(u *User) error {
 		const shown = 5
@@ -93,13 +100,13 @@ func (s *Service) usersWith(ctx context.Context, t *tenants.Tenant, has func(*Us
 	return fmt.Sprintf("%d users (%s)", n, text[2:]), nil
 }
 
-// Team returns the team of that ID, or of that name where just one has it. Errors:
-// store.ErrNotFound, *fault.Error where several have the name.
+// Team returns the team with that ID, or with that name if it is the only one. Errors: store.ErrNotFound, *fault.Error
+// if several have the name.
 func (s *Service) Team(ctx context.Context, t *tenants.Tenant, ref string) (*Team, error) {
 	if ref == "" {
 		return nil, fmt.Errorf("teams: %w", store.ErrNotFound)
 	}
-	found, err := s.kinds.Teams.In(t.People()).Find(ctx, store.Query{Filter: byIDOr("name", ref), Limit: 2})
+	found, err := s.kinds.Teams.In(t.People()).Find(ctx, store.Query{Filter: byIDOrField("name", ref), Limit: 2})
 	switch {
 	case err != nil:
 		return nil, err
@@ -113,18 +120,17 @@ func (s *Service) Team(ctx context.Context, t *tenants.Tenant, ref string) (*Tea
 	return &found[0], nil
 }
 
-// DeleteTeam deletes a team that nothing refers to, no person, no service account, no
-// record; see remove. Without a limit that names it a caller could see more, and records that bear a
-// team which is not there could not be imported anywhere. Errors: *fault.Error
-// where something refers to it.
+// DeleteTeam deletes a team to which no user, service account or record refers; see remove. Otherwise a caller that is
+// limited to this team alone would see more, and records of the team could not be imported anywhere. Error:
+// *fault.Error if something refers to the team.
 func (s *Service) DeleteTeam(ctx context.Context, t *tenants.Tenant, team *Team) error {
-	return remove(ctx, s, t, s.kinds.Teams, team, func() error { return s.unlimiting(ctx, t, team) })
+	return remove(ctx, s, t, s.kinds.Teams, team, func() error { return s.refuseReferenced(ctx, t, team) })
 }
 
-// unlimiting refuses a team that something refers to. Errors: *fault.Error, store.ErrUnavailable.
-func (s *Service) unlimiting(ctx context.Context, t *tenants.Tenant, team *Team) error {
+// refuseReferenced returns an error if something refers to the team. Errors: *fault.Error, store.ErrUnavailable.
+func (s *Service) refuseReferenced(ctx context.Context, t *tenants.Tenant, team *Team) error {
 	var faults fault.List
-	holders, err := s.usersWith(ctx, t, func(u *User) bool { return slices.Contains(u.Teams, team.ID) })
+	holders, err := s.describeUsers(ctx, t, func(u *User) bool { return slices.Contains(u.Teams, team.ID) })
 	if err != nil {
 		return err
 	}
@@ -149,7 +155,7 @@ func (s *Service) unlimiting(ctx context.Context, t *tenants.Tenant, team *Team)
 		return err
 	}
 	if records > 0 {
-		faults.Add("team", fault.Forbidden, "it is that of records (%d), deleted ones included", records)
+		faults.Add("team", fault.Forbidden, "records belong to it (%d, including deleted ones)", records)
 	}
 	return faults.Err()
 }

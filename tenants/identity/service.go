@@ -15,8 +15,7 @@ import (
 	"tenantry/tenants"
 )
 
-// Page says which part of a list is asked for. Limit 0 is DefaultLimit; more than
-// MaxLimit is cut to it.
+// Page selects a part of a list. Limit 0 means DefaultLimit, and a higher Limit than MaxLimit means MaxLimit.
 type Page struct {
 	Limit  int
 	Offset int
@@ -37,7 +36,7 @@ func (p Page) query(sort string) store.Query {
 	return q
 }
 
-// List returns the records of a part of a list in order of a field, and how many there are in all.
+// List returns one page of records in order of a field, and the total number of records.
 func List[T any](ctx context.Context, c store.Collection[T], p Page, sort string) ([]T, int64, error) {
 	total, err := c.Count(ctx, store.Filter{})
 	if err != nil {
@@ -47,7 +46,7 @@ func List[T any](ctx context.Context, c store.Collection[T], p Page, sort string
 	return found, total, err
 }
 
-// Options are what a Service needs; all but Now are required.
+// Options configure a Service. All but Now are required.
 type Options struct {
 	Directory *tenants.Directory
 	Kinds     Kinds
@@ -55,12 +54,11 @@ type Options struct {
 	Now       func() time.Time // nil: time.Now
 }
 
-// Service works on the people of organizations. Every change of rights makes cached
-// identities void before it returns. Safe for concurrent use.
+// Service manages the people of organizations. Before a method that changes rights returns, cached identities are void.
+// It is safe for concurrent use.
 //
-// Methods that write may return *fault.Error with every fault,
-// *store.DuplicateError, store.ErrConflict and store.ErrUnavailable; those that read
-// store.ErrNotFound and store.ErrUnavailable.
+// Methods that write may return *fault.Error with every fault, *store.DuplicateError, store.ErrConflict and
+// store.ErrUnavailable. Methods that read may return store.ErrNotFound and store.ErrUnavailable.
 type Service struct {
 	dir    *tenants.Directory
 	kinds  Kinds
@@ -74,36 +72,37 @@ func NewService(o Options) *Service {
 	if s.now == nil {
 		s.now = time.Now
 	}
-	o.Directory.OnRemove(s.purged)
+	o.Directory.OnRemove(s.purgers)
 	return s
 }
 
-func (s *Service) purged(people *store.Workspace) []store.Purger {
-	return []store.Purger{s.kinds.Users.In(people), s.kinds.Roles.In(people), s.kinds.Teams.In(people), s.kinds.Accounts.In(people)}
+func (s *Service) purgers(people *store.Workspace) []store.Purger {
+	return []store.Purger{s.kinds.Users.In(people), s.kinds.Roles.In(people), s.kinds.Teams.In(people),
+		s.kinds.Accounts.In(people)}
 }
 
-// bump makes cached identities void after a change that is stored already.
+// bump invalidates cached identities after a change has been stored.
 func (s *Service) bump(ctx context.Context, t *tenants.Tenant) error {
 	if err := s.dir.BumpAccess(ctx, t.Org.OrgID); err != nil {
-		return fmt.Errorf("the change is stored, but may not hold everywhere yet; repeat it: %w", err)
+		return fmt.Errorf("the change is stored but may not be effective everywhere yet; repeat it: %w", err)
 	}
 	return nil
 }
 
-// checkPermissions notes unknown permissions and returns the list without repetitions in
-// the fixed order.
+// checkPermissions notes unknown permissions, and returns the known ones without repetitions in the fixed order.
 func checkPermissions(faults *fault.List, given []tenants.Permission) []tenants.Permission {
 	all := tenants.AllPermissions()
 	for _, p := range given {
 		if !slices.Contains(all, p) {
-			faults.Add("permissions", fault.Unknown, "unknown permission %q; there are: %s", texts.Clip(string(p)), Joined(all))
+			faults.Add("permissions", fault.Unknown, "unknown permission %q; there are: %s", texts.Clip(string(p)),
+				JoinPermissions(all))
 		}
 	}
 	return slices.DeleteFunc(all, func(p tenants.Permission) bool { return !slices.Contains(given, p) })
 }
 
-// Joined writes permissions for people.
-func Joined(list []tenants.Permission) string {
+// JoinPermissions returns a list of permissions for messages.
+func JoinPermissions(list []tenants.Permission) string {
 	words := make([]string, len(list))
 	for i, p := range list {
 		words[i] = string(p)
@@ -111,24 +110,28 @@ func Joined(list []tenants.Permission) string {
 	return strings.Join(words, ", ")
 }
 
-// hold checks a record as an import does, and that there is what it refers to. Fields that are as in
-// was, the record as it is stored, are taken; of a new one was is nil. It requires that what the record refers to is
-// unchanged. Errors: *fault.Error, store.ErrUnavailable.
-func (s *Service) hold(ctx context.Context, t *tenants.Tenant, need *store.Preconditions, r *record.Resource, rec, was any) error {
+// validate checks a record by the rules that also apply to imports, and that the records it refers to exist. Fields
+// that are unchanged since was, the stored record, are accepted; was is nil for a new record. It adds the records
+// referred to, as they were read, to the preconditions. Errors: *fault.Error, store.ErrUnavailable.
+func (s *Service) validate(
+	ctx context.Context, t *tenants.Tenant, need *store.Preconditions, r *record.Resource, rec, was any,
+) error {
 	var faults fault.List
 	r.Hold(&record.Checking{Errs: &faults, Known: &record.Known{}}, rec, was)
-	if err := Refers(ctx, t, need, r, rec, &faults); err != nil {
+	if err := CheckReferences(ctx, t, need, r, rec, &faults); err != nil {
 		return err
 	}
 	return faults.Err()
 }
 
-// Refers notes what the record refers to that is not there, but for fields of which something is noted already, and
-// requires that what is there is unchanged.
-// Errors: store.ErrUnavailable.
-func Refers(ctx context.Context, t *tenants.Tenant, need *store.Preconditions, r *record.Resource, rec any, faults *fault.List) error {
+// CheckReferences notes the references of a record to records that do not exist, except in fields that already have a
+// fault. It adds the records that do exist to the preconditions. Error: store.ErrUnavailable.
+func CheckReferences(
+	ctx context.Context, t *tenants.Tenant, need *store.Preconditions, r *record.Resource, rec any, faults *fault.List,
+) error {
 	for _, ref := range r.References(rec) {
-		if slices.ContainsFunc(*faults, func(f fault.Fault) bool { return f.Field == ref.Field }) { // there may be too many to ask for
+		// The fault may be that there are too many.
+		if slices.ContainsFunc(*faults, func(f fault.Fault) bool { return f.Field == ref.Field }) {
 			continue
 		}
 		lacking, there, err := ref.Target.Lacks(ctx, t.Workspace(), t.People(), ref.IDs)
@@ -137,7 +140,7 @@ func Refers(ctx context.Context, t *tenants.Tenant, need *store.Preconditions, r
 		}
 		need.Require(there...)
 		for _, id := range lacking {
-			if id != AdminRole { // which is built in
+			if id != AdminRole { // the built-in role is not stored
 				faults.Add(ref.Field, fault.Unknown, "unknown %s %q", ref.Target.Name, texts.Clip(id))
 			}
 		}

@@ -12,16 +12,15 @@ import (
 )
 
 const (
-	// MaxUID is the largest number that a new user can be given. The numbers after it are
-	// left for the users that follow.
+	// MaxUID is the largest number that a caller may give a new user. The counter continues beyond it.
 	MaxUID = 1<<31 - 1
-	// lastUID is the largest integer that every JSON reader takes exactly.
+	// lastUID is the largest integer that every JSON decoder represents exactly.
 	lastUID = 1<<53 - 1
-	// maxEmail is how many bytes an address can have.
+	// maxEmail is the maximum length of an address in bytes.
 	maxEmail = 254
 )
 
-// NewUser is what CreateUser needs. Name and Email are required.
+// NewUser describes a user for CreateUser. Name and Email are required.
 type NewUser struct {
 	UID         int64 // at most MaxUID; 0: the next free one
 	Name        string
@@ -32,19 +31,20 @@ type NewUser struct {
 	Inactive    bool
 }
 
-// CreateUser stores a new user, without a password, and invites it where it is active: see SetPassword and Invite.
+// CreateUser stores a new user without a password, and invites the user if active: see SetPassword and Invite.
 func (s *Service) CreateUser(ctx context.Context, t *tenants.Tenant, n NewUser) (*User, error) {
 	b := t.People().Batch()
 	u := &User{
-		UID: n.UID, Name: n.Name, Email: n.Email, Roles: n.Roles, Permissions: n.Permissions, Teams: n.Teams, Active: !n.Inactive,
+		UID: n.UID, Name: n.Name, Email: n.Email, Active: !n.Inactive,
+		Roles: n.Roles, Permissions: n.Permissions, Teams: n.Teams,
 	}
-	if err := s.hold(ctx, t, &b.Preconditions, s.kinds.Users.Resource, u, nil); err != nil {
+	if err := s.validate(ctx, t, &b.Preconditions, s.kinds.Users.Resource, u, nil); err != nil {
 		return nil, fmt.Errorf("create a user: %w", err)
 	}
 	users := s.kinds.Users.In(t.People())
 	if taken, err := users.Count(ctx, store.Eq("email_key", u.EmailKey)); err != nil {
 		return nil, fmt.Errorf("create a user: %w", err)
-	} else if taken > 0 { // before a number is spent; the index decides
+	} else if taken > 0 { // saves a number; the unique index decides
 		return nil, fmt.Errorf("create a user: %w", duplicate("email"))
 	}
 	if err := s.kinds.Users.Number(ctx, t.People(), []any{u}); err != nil {
@@ -62,14 +62,15 @@ func (s *Service) CreateUser(ctx context.Context, t *tenants.Tenant, n NewUser) 
 		if !u.ActiveAdmin() {
 			return remove()
 		}
-		return keepAdmin(ctx, s.dir, s.kinds, t, u.UID, s.now(), remove) // others may have gone meanwhile, since there was this one
+		// The other administrators may have been removed since this one was created.
+		return keepAdmin(ctx, s.dir, s.kinds, t, u.UID, s.now(), remove)
 	}
 	err := users.StageInsert(b, u)
 	if err == nil {
 		err = b.Commit(ctx)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("create user %d: %w", u.UID, named(err))
+		return nil, fmt.Errorf("create user %d: %w", u.UID, publicNames(err))
 	}
 	return u, nil
 }
@@ -78,8 +79,8 @@ func duplicate(field string) error {
 	return &store.DuplicateError{Kind: "users", Fields: []string{field}}
 }
 
-// named gives the fields of a duplicate the names that callers know.
-func named(err error) error {
+// publicNames gives the fields of a *store.DuplicateError the names that callers know.
+func publicNames(err error) error {
 	var dup *store.DuplicateError
 	if !errors.As(err, &dup) {
 		return err
@@ -96,8 +97,8 @@ func named(err error) error {
 	return &store.DuplicateError{Kind: dup.Kind, Fields: fields, Position: dup.Position}
 }
 
-// EmailKey returns the form in which addresses are compared. Only ASCII letters lose
-// their case: folding others would make different addresses equal.
+// EmailKey returns the form in which addresses are compared. It lowers the case of ASCII letters only, because folding
+// other letters would make different addresses equal.
 func EmailKey(email string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'A' && r <= 'Z' {
@@ -107,18 +108,21 @@ func EmailKey(email string) string {
 	}, strings.TrimSpace(email))
 }
 
-// UpdateUser lets change alter name, email, roles, permissions, teams and activity; what
-// it does to other fields is undone. It may be called several times. Where nothing
-// changes no user is written. It returns the user as stored.
-func (s *Service) UpdateUser(ctx context.Context, t *tenants.Tenant, uid int64, change func(*User) error) (*User, error) {
+// UpdateUser changes name, email, roles, permissions, teams and activity of a user by change, which may be called
+// several times. Changes of other fields are dropped. If nothing changes, no user is written. It returns the user as
+// stored.
+func (s *Service) UpdateUser(
+	ctx context.Context, t *tenants.Tenant, uid int64, change func(*User) error,
+) (*User, error) {
 	return s.revise(ctx, t, uid, func(need *store.Preconditions, u *User) error {
 		edited := *u
-		edited.Roles, edited.Permissions, edited.Teams = slices.Clone(u.Roles), slices.Clone(u.Permissions), slices.Clone(u.Teams)
+		edited.Roles, edited.Teams = slices.Clone(u.Roles), slices.Clone(u.Teams)
+		edited.Permissions = slices.Clone(u.Permissions)
 		if err := change(&edited); err != nil {
 			return err
 		}
 		edited.UID = u.UID
-		if err := s.hold(ctx, t, need, s.kinds.Users.Resource, &edited, u); err != nil {
+		if err := s.validate(ctx, t, need, s.kinds.Users.Resource, &edited, u); err != nil {
 			return err
 		}
 		u.Name, u.Email, u.EmailKey, u.Active = edited.Name, edited.Email, edited.EmailKey, edited.Active
@@ -127,21 +131,22 @@ func (s *Service) UpdateUser(ctx context.Context, t *tenants.Tenant, uid int64, 
 	})
 }
 
-// errTakesAdmin ends an update that must not be made without keepAdmin.
-var errTakesAdmin = errors.New("takes an administrator away")
+// errRemovesAdmin ends an update that must run under keepAdmin.
+var errRemovesAdmin = errors.New("takes an administrator away")
 
 // errUnchanged ends an update that has nothing to write.
 var errUnchanged = errors.New("nothing to change")
 
-// update is revise for a change that requires nothing.
+// update is revise for a change without preconditions.
 func (s *Service) update(ctx context.Context, t *tenants.Tenant, uid int64, change func(*User) error) (*User, error) {
 	return s.revise(ctx, t, uid, func(_ *store.Preconditions, u *User) error { return change(u) })
 }
 
-// revise stores a change of a user; where rights or the password changed, cached
-// identities become void. So they do where nothing changed: it may be the repetition of
-// a change that was stored but not announced.
-func (s *Service) revise(ctx context.Context, t *tenants.Tenant, uid int64, change func(*store.Preconditions, *User) error) (*User, error) {
+// revise stores a change of a user. If rights or the password changed, cached identities become void. They also become
+// void if nothing changed, because the call may repeat a change that was stored but not announced.
+func (s *Service) revise(
+	ctx context.Context, t *tenants.Tenant, uid int64, change func(*store.Preconditions, *User) error,
+) (*User, error) {
 	found, err := s.FindUser(ctx, t, uid)
 	if err != nil {
 		return nil, err
@@ -155,18 +160,18 @@ func (s *Service) revise(ctx context.Context, t *tenants.Tenant, uid int64, chan
 			if err := change(need, u); err != nil {
 				return err
 			}
-			u.Turn(&before)
+			u.Invalidate(&before)
 			if after = *u; equalUsers(&before, &after) {
 				return errUnchanged
 			}
 			if before.ActiveAdmin() && !after.ActiveAdmin() && !guarded {
-				return errTakesAdmin
+				return errRemovesAdmin
 			}
 			return nil
 		}, nil)
 		return err
 	}
-	if err = write(); errors.Is(err, errTakesAdmin) {
+	if err = write(); errors.Is(err, errRemovesAdmin) {
 		guarded = true
 		err = keepAdmin(ctx, s.dir, s.kinds, t, uid, s.now(), write)
 	}
@@ -174,17 +179,18 @@ func (s *Service) revise(ctx context.Context, t *tenants.Tenant, uid int64, chan
 	case errors.Is(err, errUnchanged):
 		return &after, s.bump(ctx, t)
 	case err != nil:
-		return nil, fmt.Errorf("update user %d: %w", uid, named(err))
+		return nil, fmt.Errorf("update user %d: %w", uid, publicNames(err))
 	case sameRights(&before, &after):
 		return rec, nil
 	}
 	return rec, s.bump(ctx, t)
 }
 
-// sameRights reports whether whoever is signed in as either may do the same.
+// sameRights reports whether sessions of both users are valid alike and have the same rights.
 func sameRights(a, b *User) bool {
-	return a.SessionsFrom == b.SessionsFrom && slices.Equal(a.SignedOut, b.SignedOut) && a.Active == b.Active && a.PasswordRev == b.PasswordRev && slices.Equal(a.Roles, b.Roles) &&
-		slices.Equal(a.Permissions, b.Permissions) && slices.Equal(a.Teams, b.Teams)
+	return a.Active == b.Active && a.PasswordRev == b.PasswordRev &&
+		a.SessionsFrom == b.SessionsFrom && slices.Equal(a.SignedOut, b.SignedOut) &&
+		slices.Equal(a.Roles, b.Roles) && slices.Equal(a.Permissions, b.Permissions) && slices.Equal(a.Teams, b.Teams)
 }
 
 func equalUsers(a, b *User) bool {
@@ -192,15 +198,15 @@ func equalUsers(a, b *User) bool {
 		a.InviteHash == b.InviteHash && a.InviteExpiresAt == b.InviteExpiresAt
 }
 
-// Turn ends what was begun or sent to a user who was deactivated since was, or came back: sessions, and a link.
-// Sessions would end by themselves only if they were used meanwhile. A link ends as well where the user may do more
-// than when it was made, which whoever made it may not, or has another address, since it was sent to the one before.
-func (u *User) Turn(was *User) {
+// Invalidate ends the sessions and the link of a user who was deactivated or reactivated since was; otherwise those
+// sessions would end only when they are used. It also ends the link if the user gained rights since it was created,
+// because its creator may not hold them, or has another address, because the link was sent to the former one.
+func (u *User) Invalidate(was *User) {
 	turned := u.Active != was.Active
 	if turned {
 		u.PasswordRev++
 	}
-	if turned || u.InviteHash == was.InviteHash && (u.EmailKey != was.EmailKey || u.beyond(was)) {
+	if turned || u.InviteHash == was.InviteHash && (u.EmailKey != was.EmailKey || u.exceeds(was)) {
 		u.endLink()
 	}
 }
@@ -208,26 +214,31 @@ func (u *User) Turn(was *User) {
 // endLink ends the user's single-use link, if there is one.
 func (u *User) endLink() { u.InviteHash, u.InviteExpiresAt, u.InviteHeld = "", 0, nil }
 
-// beyond reports whether the user has a role, a permission or a team that was has not, or is limited to teams no more.
-func (u *User) beyond(was *User) bool {
-	return more(u.Roles, was.Roles) || more(u.Permissions, was.Permissions) || len(was.Teams) > 0 && (len(u.Teams) == 0 || more(u.Teams, was.Teams))
+// exceeds reports whether the user has a role, a permission or a team that was has not, or is no longer limited to
+// teams.
+func (u *User) exceeds(was *User) bool {
+	return hasExtra(u.Roles, was.Roles) || hasExtra(u.Permissions, was.Permissions) || len(was.Teams) > 0 &&
+		(len(u.Teams) == 0 || hasExtra(u.Teams, was.Teams))
 }
 
-func more[T comparable](list, than []T) bool {
+// hasExtra reports whether list has an element that than has not.
+func hasExtra[T comparable](list, than []T) bool {
 	return slices.ContainsFunc(list, func(one T) bool { return !slices.Contains(than, one) })
 }
 
-// Deactivate ends a person's access: the sessions die at their next request. Repeating
-// it repeats the announcement. may, where set, is asked of the person as stored.
-func (s *Service) Deactivate(ctx context.Context, t *tenants.Tenant, uid int64, may func(*User) error) (*User, error) {
+// Deactivate deactivates a user, whose sessions end at their next request. Repeating it repeats the announcement.
+// check, unless nil, gets the user as stored and may refuse.
+func (s *Service) Deactivate(
+	ctx context.Context, t *tenants.Tenant, uid int64, check func(*User) error,
+) (*User, error) {
 	announced := false
 	u, err := s.update(ctx, t, uid, func(u *User) error {
-		if may != nil {
-			if err := may(u); err != nil {
+		if check != nil {
+			if err := check(u); err != nil {
 				return err
 			}
 		}
-		announced = u.Active || u.InviteHash == "" // update does it, unless only the invitation goes
+		announced = u.Active || u.InviteHash == "" // update announces, unless only the link ends
 		u.Active = false
 		u.endLink()
 		return nil
@@ -238,12 +249,12 @@ func (s *Service) Deactivate(ctx context.Context, t *tenants.Tenant, uid int64, 
 	return u, s.bump(ctx, t)
 }
 
-// FindUser returns the user of that number.
+// FindUser returns the user with that number.
 func (s *Service) FindUser(ctx context.Context, t *tenants.Tenant, uid int64) (*User, error) {
 	return s.kinds.Users.In(t.People()).First(ctx, store.Query{Filter: store.Eq("uid", uid)})
 }
 
-// FindUserByEmail returns the user of that address, without regard to case.
+// FindUserByEmail returns the user with that address, ignoring the case of ASCII letters.
 func (s *Service) FindUserByEmail(ctx context.Context, t *tenants.Tenant, email string) (*User, error) {
 	key := EmailKey(email)
 	if key == "" || len(key) > maxEmail {
@@ -252,13 +263,13 @@ func (s *Service) FindUserByEmail(ctx context.Context, t *tenants.Tenant, email 
 	return s.kinds.Users.In(t.People()).First(ctx, store.Query{Filter: store.Eq("email_key", key)})
 }
 
-// Users returns users in order of their number, and how many there are.
+// Users returns one page of users in order of their numbers, and the total number.
 func (s *Service) Users(ctx context.Context, t *tenants.Tenant, p Page) ([]User, int64, error) {
 	return List(ctx, s.kinds.Users.In(t.People()), p, "uid")
 }
 
-// EffectivePermissions returns the user's own permissions and those of the roles, in the
-// fixed order: all of them for an administrator.
+// EffectivePermissions returns the permissions of the user and of the user's roles, in the fixed order. An
+// administrator has all.
 func (s *Service) EffectivePermissions(ctx context.Context, t *tenants.Tenant, u *User) ([]tenants.Permission, error) {
 	all, err := s.Permissions(ctx, t, []*User{u})
 	if err != nil {
@@ -267,7 +278,7 @@ func (s *Service) EffectivePermissions(ctx context.Context, t *tenants.Tenant, u
 	return all[0], nil
 }
 
-// Permissions is EffectivePermissions of many users.
+// Permissions returns the EffectivePermissions of each user.
 func (s *Service) Permissions(ctx context.Context, t *tenants.Tenant, users []*User) ([][]tenants.Permission, error) {
 	var names []string
 	for _, u := range users {
@@ -294,8 +305,8 @@ func (s *Service) Permissions(ctx context.Context, t *tenants.Tenant, users []*U
 // IsAdmin reports whether the user has the role admin.
 func (u *User) IsAdmin() bool { return slices.Contains(u.Roles, AdminRole) }
 
-// PrincipalOf returns the user as a caller. An administrator is not limited to teams.
-// Errors: tenants.ErrDenied where the user is not active, store.ErrUnavailable.
+// PrincipalOf returns the user as a principal. An administrator is not limited to teams. Errors: tenants.ErrDenied if
+// the user is not active, store.ErrUnavailable.
 func (s *Service) PrincipalOf(ctx context.Context, t *tenants.Tenant, u *User) (*tenants.Principal, error) {
 	if !u.Active {
 		return nil, fmt.Errorf("user %d is not active: %w", u.UID, tenants.ErrDenied)

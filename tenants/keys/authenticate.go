@@ -18,24 +18,22 @@ import (
 
 const (
 	maxUnknown = 16_384
-	// freshFor is how long an accepted key is not looked up again. A change of rights
-	// ends it at once.
+	// freshFor is how long an accepted key is not looked up again, unless rights in the organization change.
 	freshFor = 30 * time.Second
 	// absentFor is how long an unknown key is not looked up again.
 	absentFor = 2 * time.Second
-	// DefaultGrace is how much longer an accepted key may be used while neither Redis nor
-	// the store answers.
+	// DefaultGrace is how much longer a cached key is accepted while neither Redis nor the store answers.
 	DefaultGrace = 30 * time.Second
 )
 
-// entry is a key that was accepted: all that checking it again needs.
+// entry is an accepted key, with everything needed to check it again.
 type entry struct {
 	principal *tenants.Principal
 	rev       int64 // access revision of the organization it was read at
 	expiresAt int64 // Unix milliseconds; 0: never
 	allow     []netip.Prefix
 	readAt    time.Time
-	used      atomic.Int64 // the minute of the last use that was noted
+	used      atomic.Int64 // minute of the last use that was recorded
 }
 
 type absence struct {
@@ -43,27 +41,28 @@ type absence struct {
 	readAt time.Time
 }
 
-// cacheKey holds the organization too: a key is known to its own organization only.
+// cacheKey includes the organization, because a key is valid in its own organization only.
 func cacheKey(t *tenants.Tenant, token string) string {
 	sum := sha256.Sum256([]byte(token))
 	return t.Org.ID + string(sum[:])
 }
 
-// Authenticate returns who presents the token to the organization, from the remote
-// address. Errors: tenants.ErrDenied for every token that is not accepted, and
-// tenants.ErrUnavailable where that cannot be told now. The principal is shared and must
-// not be altered.
-func (s *Service) Authenticate(ctx context.Context, t *tenants.Tenant, token string, remote netip.Addr) (*tenants.Principal, error) {
-	key := cacheKey(t, token) // before it is looked at: what was accepted has its form
+// Authenticate returns the principal that presents the token to the organization from the remote address. Errors:
+// tenants.ErrDenied for every token that is not accepted, tenants.ErrUnavailable if that cannot be decided now. The
+// principal is shared and must not be changed.
+func (s *Service) Authenticate(
+	ctx context.Context, t *tenants.Tenant, token string, remote netip.Addr,
+) (*tenants.Principal, error) {
+	key := cacheKey(t, token) // without parsing the token, because every cached token is well formed
 	now := s.now()
 	cached, ok := s.accepted.Get(key)
 	if ok && cached.rev != t.Org.AccessRev {
-		cached, ok = nil, false // whoever changed something since may have revoked it
+		cached, ok = nil, false // a change since then may have revoked the key
 	}
-	if ok && within(now, cached.readAt, freshFor) {
+	if ok && youngerThan(now, cached.readAt, freshFor) {
 		return s.admit(t, cached, now, remote)
 	}
-	if a, ok := s.unknown.Get(key); ok && a.rev == t.Org.AccessRev && within(now, a.readAt, absentFor) {
+	if a, ok := s.unknown.Get(key); ok && a.rev == t.Org.AccessRev && youngerThan(now, a.readAt, absentFor) {
 		return nil, denied("unknown key")
 	}
 	if _, err := tokens.ParseAPIKey(token); err != nil {
@@ -78,29 +77,29 @@ func (s *Service) Authenticate(ctx context.Context, t *tenants.Tenant, token str
 		s.accepted.Delete(key)
 		s.unknown.Put(key, absence{t.Org.AccessRev, now})
 		return nil, err
-	case cached != nil && within(now, cached.readAt, freshFor+s.grace):
+	case cached != nil && youngerThan(now, cached.readAt, freshFor+s.grace):
 		return s.admit(t, cached, now, remote)
 	}
 	return nil, err
 }
 
-// admit is entry.admit, and notes the use of a key that is accepted.
+// admit applies entry.admit, and records the use of an accepted key.
 func (s *Service) admit(t *tenants.Tenant, e *entry, now time.Time, remote netip.Addr) (*tenants.Principal, error) {
 	p, err := e.admit(now, remote)
 	if err == nil {
-		s.note(t, e, now)
+		s.noteUse(t, e, now)
 	}
 	return p, err
 }
 
 func denied(reason string) error { return fmt.Errorf("%s: %w", reason, tenants.ErrDenied) }
 
-func within(now, then time.Time, limit time.Duration) bool {
+func youngerThan(now, then time.Time, limit time.Duration) bool {
 	age := now.Sub(then)
 	return age >= 0 && age < limit
 }
 
-// admit applies what may change between two calls: the time and the caller's address.
+// admit checks what can change between two calls: the time and the remote address.
 func (e *entry) admit(now time.Time, remote netip.Addr) (*tenants.Principal, error) {
 	if e.expiresAt > 0 && now.UnixMilli() >= e.expiresAt {
 		return nil, denied("expired key")
@@ -114,13 +113,12 @@ func (e *entry) admit(now time.Time, remote netip.Addr) (*tenants.Principal, err
 	return e.principal, nil
 }
 
-// lookUp asks Redis, then the store. The entry bears the revision of the tenant with
-// which the look-up began: if a key is revoked meanwhile, what was read before is void
-// when it gets into a cache.
+// lookUp looks a key up in Redis, and then in the store. The entry gets the access revision of the tenant with which
+// the look-up began. If the key is revoked meanwhile, the entry is void by the time it is cached.
 func (s *Service) lookUp(ctx context.Context, t *tenants.Tenant, hash string, now time.Time) (*entry, error) {
 	if e, ok := s.index.get(ctx, t, hash); ok {
 		e.readAt = now
-		e.principal.Needs = s.needs(t.People(), user{key: e.principal.KeyID})
+		e.principal.Needs = s.needs(t.People(), subject{key: e.principal.KeyID})
 		return e, nil
 	}
 	k, account, err := s.read(ctx, t, hash)
@@ -131,7 +129,7 @@ func (s *Service) lookUp(ctx context.Context, t *tenants.Tenant, hash string, no
 	if err != nil {
 		return nil, err
 	}
-	p.Needs = s.needs(t.People(), user{key: k.ID})
+	p.Needs = s.needs(t.People(), subject{key: k.ID})
 	e := &entry{principal: p, rev: t.Org.AccessRev, expiresAt: k.ExpiresAt, readAt: now}
 	if hash != k.Hash {
 		if e.expiresAt = k.Until(hash); now.UnixMilli() >= e.expiresAt {
@@ -145,11 +143,11 @@ func (s *Service) lookUp(ctx context.Context, t *tenants.Tenant, hash string, no
 	return e, nil
 }
 
-// byHash returns the key with that text, or that had it before it was rotated. Errors: store.ErrNotFound,
+// byHash returns the key whose token, current or replaced, has that hash. Errors: store.ErrNotFound,
 // store.ErrUnavailable.
 func (s *Service) byHash(ctx context.Context, people *store.Workspace, hash string) (*Key, error) {
 	keys := s.kinds.Keys.In(people)
-	// One after the other, since SQLite asked for either reads every key there is.
+	// Three queries, because SQLite would answer their disjunction by reading every key.
 	k, err := keys.First(ctx, store.Query{Filter: store.Eq("hash", hash)})
 	if errors.Is(err, store.ErrNotFound) {
 		k, err = keys.First(ctx, store.Query{Filter: store.Eq("old_hash", hash)})
@@ -178,7 +176,7 @@ func (s *Service) read(ctx context.Context, t *tenants.Tenant, hash string) (*Ke
 	return k, account, nil
 }
 
-// principal returns who presents the key, where anybody may.
+// principal returns the principal of a key that may be used. Error: tenants.ErrDenied.
 func (k *Key) principal(a *identity.Account, now time.Time) (*tenants.Principal, error) {
 	if state := k.State(now); state != "active" {
 		return nil, denied(state + " key")
@@ -196,8 +194,8 @@ func (k *Key) principal(a *identity.Account, now time.Time) (*tenants.Principal,
 	return p, nil
 }
 
-// Principal returns who presents the key of that identifier, from wherever that is allowed. Errors:
-// store.ErrNotFound, tenants.ErrDenied with the reason where nobody may, store.ErrUnavailable.
+// Principal returns the principal of the key with that ID, regardless of the remote address. Errors: store.ErrNotFound;
+// tenants.ErrDenied, with the reason, if the key is not accepted; store.ErrUnavailable.
 func (s *Service) Principal(ctx context.Context, t *tenants.Tenant, id string) (*tenants.Principal, error) {
 	k, err := s.Get(ctx, t, id)
 	if err != nil {
@@ -213,7 +211,7 @@ func (s *Service) Principal(ctx context.Context, t *tenants.Tenant, id string) (
 	return k.principal(owners[k.AccountID], s.now())
 }
 
-// Effective returns what the key may do: the permissions of its account, narrowed.
+// Effective returns the permissions of the key: those of its account, narrowed.
 func (k *Key) Effective(a *identity.Account) []tenants.Permission {
 	held := slices.Clone(a.Permissions)
 	if len(k.Permissions) > 0 {
@@ -222,12 +220,11 @@ func (k *Key) Effective(a *identity.Account) []tenants.Permission {
 	return held
 }
 
-// Narrowed returns the teams that the key is limited to: those of its account, narrowed.
+// Narrowed returns the teams to which the key is limited: those of its account, narrowed.
 func (k *Key) Narrowed(a *identity.Account) []string { return narrowed(a.Teams, k.Teams) }
 
-// narrowed returns the teams in both lists, where an empty list means no limit. Two
-// limits without a common team leave an empty list that is not nil: records without
-// teams are all such a key sees.
+// narrowed returns the teams in both lists. An empty list means no limit. For two limits without a common team it
+// returns an empty list that is not nil: such a key sees only records without teams.
 func narrowed(a, b []string) []string {
 	switch {
 	case len(a) == 0 && len(b) == 0:

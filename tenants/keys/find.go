@@ -9,8 +9,8 @@ import (
 	"tenantry/crypto/tokens"
 )
 
-// Find returns the key with that text, or that had it before it was rotated, in whichever state, and the slug of its
-// organization. Errors: tokens.ErrMalformedKey, store.ErrNotFound, store.ErrUnavailable.
+// Find searches all organizations for the key with that token, current or rotated, in any state. It returns the key and
+// the slug of its organization. Errors: tokens.ErrMalformedKey, store.ErrNotFound, store.ErrUnavailable.
 func (s *Service) Find(ctx context.Context, token string) (*Key, string, error) {
 	if _, err := tokens.ParseAPIKey(token); err != nil {
 		return nil, "", err

@@ -14,24 +14,23 @@ import (
 
 const (
 	indexVersion = 3
-	// indexedFor bounds the life of an entry in Redis.
+	// indexedFor is the longest lifetime of an entry in Redis.
 	indexedFor = 5 * time.Minute
-	// indexPause is how long Redis is not asked after it failed: a dead one must not slow
-	// every look-up down by its timeout.
+	// indexPause is how long Redis is not used after a failure, because its timeout would slow every look-up.
 	indexPause = time.Second
 )
 
-// index is Redis in front of the store, for all replicas. Nothing depends on it but speed: whatever cannot
-// be read from it, or does not fit, is read from the store.
+// index is the index in Redis, shared by all replicas. Only speed depends on it: an entry that is missing, unreadable
+// or void is read from the store instead.
 type index struct {
 	dir    *tenants.Directory
 	redis  redisconn.Client // nil: there is no index
 	now    func() time.Time
-	paused atomic.Int64 // Unix milliseconds until which Redis is not asked
+	paused atomic.Int64 // Unix milliseconds until which Redis is not used
 }
 
-// indexed is an entry as Redis holds it, sealed under its name. So a reply that belongs to
-// another question is noticed, and whatever the organization did not write itself.
+// indexed is an entry in Redis. It is sealed together with its name, which exposes replies to another command and
+// entries that the organization did not write.
 type indexed struct {
 	Version     int                  `json:"v"`
 	Rev         int64                `json:"r"`
@@ -51,10 +50,9 @@ type indexed struct {
 
 func indexKey(t *tenants.Tenant, hash string) string { return t.RedisPrefix() + "key:" + hash }
 
-func (x *index) resting() bool { return x.redis == nil || x.now().UnixMilli() < x.paused.Load() }
+func (x *index) unavailable() bool { return x.redis == nil || x.now().UnixMilli() < x.paused.Load() }
 
-// failed notes an error of Redis'. One that comes from the caller's own deadline says
-// nothing about Redis.
+// failed pauses the index after an error of Redis. An error after the end of ctx says nothing about Redis.
 func (x *index) failed(ctx context.Context, err error) {
 	if ctx.Err() == nil && !errors.Is(err, context.Canceled) {
 		x.paused.Store(x.now().Add(indexPause).UnixMilli())
@@ -62,7 +60,7 @@ func (x *index) failed(ctx context.Context, err error) {
 }
 
 func (x *index) get(ctx context.Context, t *tenants.Tenant, hash string) (*entry, bool) {
-	if x.resting() {
+	if x.unavailable() {
 		return nil, false
 	}
 	name := indexKey(t, hash)
@@ -95,9 +93,9 @@ func (x *index) get(ctx context.Context, t *tenants.Tenant, hash string) (*entry
 	return &entry{principal: p, rev: v.Rev, expiresAt: v.ExpiresAt, allow: allow}, true
 }
 
-// put stores an entry. Its failure costs later look-ups a read of the store, no more.
+// put stores an entry. Errors are ignored: later look-ups read the store.
 func (x *index) put(ctx context.Context, t *tenants.Tenant, hash string, e *entry) {
-	if x.resting() {
+	if x.unavailable() {
 		return
 	}
 	lifetime := indexedFor
@@ -130,7 +128,7 @@ func (x *index) put(ctx context.Context, t *tenants.Tenant, hash string, e *entr
 }
 
 func (x *index) remove(ctx context.Context, t *tenants.Tenant, hash string) {
-	if x.resting() {
+	if x.unavailable() {
 		return
 	}
 	if err := x.redis.Del(ctx, indexKey(t, hash)); err != nil {

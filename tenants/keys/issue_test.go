@@ -146,9 +146,9 @@ func TestRotate(t *testing.T) {
 	}
 }
 
-// TestFirstLookAtAKey: the store is asked for the token's hash, and only then for the one before a rotation, each by
-// its index. Asked for either at once, SQLite reads every key.
-func TestFirstLookAtAKey(t *testing.T) {
+// TestColdLookupOfAKeyUsesIndexes checks that a look-up in the store queries the token's hash, and then those of
+// replaced tokens, each by its index. SQLite would answer their disjunction by reading every key.
+func TestColdLookupOfAKeyUsesIndexes(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	tenant := w.Tenant(t, "acme")
@@ -219,8 +219,8 @@ func TestRotateIsRefused(t *testing.T) {
 	}
 }
 
-// TestARotationIsTakenBackByItsOwnCallerAlone: not where the key was rotated once more meanwhile.
-func TestARotationIsTakenBackByItsOwnCallerAlone(t *testing.T) {
+// TestTakeBackAffectsOnlyItsOwnRotation checks that a rotation is not undone if the key was rotated again meanwhile.
+func TestTakeBackAffectsOnlyItsOwnRotation(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	tenant := w.Tenant(t, "acme")
@@ -269,7 +269,7 @@ func TestIssueNamesEveryFault(t *testing.T) {
 	}
 }
 
-// TestBoundsOfAKey: of each of its parts what is still taken, and what is not any more.
+// TestBoundsOfAKey checks the largest accepted value of each field, and the smallest refused one.
 func TestBoundsOfAKey(t *testing.T) {
 	t.Parallel()
 	w, tenant, teams, limited := limitedAccount(t, tenants.Contacts)
@@ -321,8 +321,8 @@ func deactivated(a *identity.Account) error {
 	return nil
 }
 
-// TestRotatedKeyPastItsOverlapIsRefusedByTheStore covers a replica that has never seen the key: nothing but the store
-// tells it when the overlap ended.
+// TestRotatedKeyPastItsOverlapIsRefusedByTheStore covers a replica that has not cached the key, and learns the end of
+// the overlap from the store only.
 func TestRotatedKeyPastItsOverlapIsRefusedByTheStore(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
@@ -343,8 +343,8 @@ func TestRotatedKeyPastItsOverlapIsRefusedByTheStore(t *testing.T) {
 	}
 }
 
-// TestEveryOverlapIsKept: a rotation within the overlap of another ends none before its time, and rotated says when
-// each ends.
+// TestEveryOverlapIsKept checks that a rotation within the overlap of another ends no token early, and that Rotated
+// returns when each ends.
 func TestEveryOverlapIsKept(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
@@ -401,7 +401,7 @@ func TestEveryOverlapIsKept(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := rotate(time.Hour); err == nil || !strings.Contains(err.Error(), "may have no more") {
+	if _, err := rotate(time.Hour); err == nil || !strings.Contains(err.Error(), "the most allowed") {
 		t.Errorf("a ninth overlap: %v", err)
 	}
 	good("456789101112")
@@ -411,7 +411,8 @@ func TestEveryOverlapIsKept(t *testing.T) {
 	good("")
 }
 
-// TestCoversNetworks holds a key narrowed to networks to asking for keys of the same or smaller ones.
+// TestCoversNetworks checks that a key narrowed to networks covers only keys narrowed to the same networks or parts of
+// them.
 func TestCoversNetworks(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -195,7 +195,7 @@ func TestRevocationDuringALookup(t *testing.T) {
 			}
 		}
 	})
-	_, _ = w.Keys.Authenticate(t.Context(), tenant, token, somewhere) // may still be accepted: it began before
+	_, _ = w.Keys.Authenticate(t.Context(), tenant, token, somewhere) // may succeed, because it began before the revocation
 	if !done.Load() {
 		t.Fatal("nothing was revoked")
 	}

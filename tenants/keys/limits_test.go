@@ -10,8 +10,8 @@ import (
 	"tenantry/tenants/tenantstest"
 )
 
-// TestLimitsOfAKey: a key's limits come with it out of the store, the index and the
-// process's own memory, and a change of them holds in every process.
+// TestLimitsOfAKey checks that a key's limits are read from the store, the index and the cache, and that a change of
+// them takes effect in every process.
 func TestLimitsOfAKey(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})

@@ -31,8 +31,8 @@ func (r replica) accepts(t *testing.T, token string) bool {
 	return err == nil
 }
 
-// TestKilledRedisNeverRevivesAKey kills a Redis with snapshots around revocations and restores what it held before
-// them: no replica accepts a revoked key again.
+// TestKilledRedisNeverRevivesAKey kills a Redis server with snapshots around revocations and restores its data from
+// before them: no replica accepts a revoked key again.
 func TestKilledRedisNeverRevivesAKey(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Args("--save", "1", "1"))
@@ -116,7 +116,7 @@ func TestKilledRedisNeverRevivesAKey(t *testing.T) {
 	}
 }
 
-// TestLostAccessRevisionIsNotReused holds that control data which lose their last change, as in an election or a
+// TestLostAccessRevisionIsNotReused checks that control data which lose their last change, as in an election or a
 // restored backup, never reuse an access revision under which something was cached.
 func TestLostAccessRevisionIsNotReused(t *testing.T) {
 	t.Parallel()

@@ -13,16 +13,16 @@ import (
 	"tenantry/tenants/identity"
 )
 
-// Older is a token that was replaced by a rotation, and goes on.
+// Older is a token that a rotation has replaced and that is still valid.
 type Older struct {
 	Hash  string `json:"hash"`
 	Until int64  `json:"until"` // Unix milliseconds
 }
 
-// maxOlder bounds the tokens of a key that go on after rotations.
+// maxOlder is the maximum number of replaced tokens of a key that are valid.
 const maxOlder = 8
 
-// Rotated returns the tokens from before rotations that go on at that time, the latest first.
+// Rotated returns the replaced tokens that are valid at that time, latest first.
 func (k *Key) Rotated(now time.Time) []Older {
 	all := append([]Older{{k.OldHash, k.OldUntil}}, k.Older...)
 	return slices.DeleteFunc(all, func(o Older) bool { return now.UnixMilli() >= o.Until })
@@ -40,7 +40,7 @@ func (k *Key) setRotated(all []Older) {
 	}
 }
 
-// Until returns when the token of that hash ends; 0: never.
+// Until returns when the token with that hash expires, in Unix milliseconds, or 0 if it never does.
 func (k *Key) Until(hash string) int64 {
 	if hash == k.Hash {
 		return k.ExpiresAt
@@ -50,13 +50,15 @@ func (k *Key) Until(hash string) int64 {
 			return o.Until
 		}
 	}
-	return 1 // it has ended
+	return 1 // it has expired
 }
 
-// Rotate gives the key a new token, and the lifetime with which it was issued anew. The token before goes on for the
-// overlap (0: ends now), those from rotations before that to the ends of theirs. may, where set, is asked of the key as
-// it would be, and may narrow it. Errors: as Issue, store.ErrNotFound.
-func (s *Service) Rotate(ctx context.Context, t *tenants.Tenant, id string, overlap time.Duration, may func(*Key, *identity.Account) error) (*Issued, error) {
+// Rotate gives the key a new token and restarts its lifetime. The former token stays valid for the overlap (0: it ends
+// now), and tokens replaced earlier until their own ends. check, unless nil, gets the key before it is stored. It may
+// refuse the key or narrow it. Errors: as Issue, store.ErrNotFound.
+func (s *Service) Rotate(
+	ctx context.Context, t *tenants.Tenant, id string, overlap time.Duration, check func(*Key, *identity.Account) error,
+) (*Issued, error) {
 	k, err := s.Get(ctx, t, id)
 	if err != nil {
 		return nil, fmt.Errorf("rotate a key: %w", err)
@@ -92,7 +94,8 @@ func (s *Service) Rotate(ctx context.Context, t *tenants.Tenant, id string, over
 			rotated = slices.Insert(rotated, 0, last)
 		}
 		if len(rotated) > maxOlder {
-			faults.Add("overlap", fault.Length, "the key has %d earlier tokens that go on, and may have no more: wait until one ends, rotate without an overlap, or issue another key", maxOlder)
+			faults.Add("overlap", fault.Length, "the key has %d earlier tokens that are still valid, the most allowed: "+
+				"wait until one expires, rotate without an overlap, or issue another key", maxOlder)
 		}
 		if len(faults) > 0 {
 			return faults.Err()
@@ -102,8 +105,8 @@ func (s *Service) Rotate(ctx context.Context, t *tenants.Tenant, id string, over
 		if k.Lifetime > 0 {
 			k.ExpiresAt = now.UnixMilli() + k.Lifetime
 		}
-		if may != nil {
-			return may(k, account)
+		if check != nil {
+			return check(k, account)
 		}
 		return nil
 	})

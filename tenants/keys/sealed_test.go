@@ -11,8 +11,8 @@ import (
 	"tenantry/tenants/tenantstest"
 )
 
-// TestForgedOrMovedKeyEntriesAreRefused writes to Redis directly: an entry that is not sealed under its name is read
-// from the store instead, and refused where the store does not know the key.
+// TestForgedOrMovedKeyEntriesAreRefused writes to Redis directly: an entry that is not sealed under its name is
+// ignored, and the key is read from the store.
 func TestForgedOrMovedKeyEntriesAreRefused(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
@@ -58,7 +58,7 @@ func TestForgedOrMovedKeyEntriesAreRefused(t *testing.T) {
 			t.Errorf("%s, under the name of a key that there is not: %+v, %v", what, p, err)
 		}
 	}
-	// Nothing less than the seal is in the way.
+	// The original entry is accepted, so only the seals were wrong.
 	if err := w.Redis.Set(t.Context(), name, value, time.Hour).Err(); err != nil {
 		t.Fatal(err)
 	}

@@ -14,81 +14,80 @@ import (
 	"tenantry/tenants"
 )
 
-// When a key was last used, and for which of its permissions, is noted beside requests and stored later: at most once
-// in usesEvery, when FlushUses is called, for each key and process, and of maxUses that wait. So is which of their
-// permissions people need.
+// The last use of each key, and the permissions that keys and people need, are recorded in memory during requests and
+// stored by FlushUses. A use of a key is recorded at most once in usesEvery by each process.
 const (
 	usesEvery = time.Minute
-	maxUses   = 65_536
-	// flushWidth is how many are stored at the same time, since they share syncs.
+	maxUses   = 65_536 // maximum number of uses that wait to be stored
+	// flushWidth is how many uses are stored concurrently, because concurrent writes share syncs.
 	flushWidth = 32
-	// flushTime bounds one round; where the store fails the rest waits for the next one.
+	// flushTime bounds one round. What it does not store is left for the next round.
 	flushTime = 30 * time.Second
 )
 
-// uses are the keys and people whose last use is not stored yet.
+// uses holds the uses that are not stored yet.
 type uses struct {
 	mu      sync.Mutex
-	waiting map[user]use
-	flush   chan struct{} // held while a round is written
+	pending map[subject]use
+	flush   chan struct{} // semaphore of FlushUses
 }
 
-// user is a key, or a person of an organization.
-type user struct {
+// subject is a key, or a person of an organization.
+type subject struct {
 	key      string
 	org, uid int64
 }
 
-// Rights is for which of the permissions calls of a person were. A record of its own, since noting that changes nothing
-// about the person, whom somebody may be about to change.
+// Rights records the permissions that calls of a person have needed. It is a separate record, because recording must
+// not conflict with changes of the user.
 type Rights struct {
 	store.Meta
 	OrgID  int64                `json:"org_id" use:"local"`
 	UID    int64                `json:"uid" rule:"unique" use:"local"`
-	Since  int64                `json:"since"` // Unix milliseconds
+	Since  int64                `json:"since"` // start of the recording, in Unix milliseconds
 	Needed []tenants.Permission `json:"needed,omitempty"`
 }
 
-// use keeps no tenant: thousands of keys would each keep one that everybody else has replaced.
+// use is a use that waits to be stored. It has no Tenant, because thousands of keys would each keep an outdated one
+// alive.
 type use struct {
 	people *store.Workspace
 	at     int64 // Unix milliseconds
 	needed []tenants.Permission
 }
 
-// note remembers that the key of an entry was accepted. It costs the entries of the last
-// minute one load.
-func (s *Service) note(t *tenants.Tenant, e *entry, now time.Time) {
+// noteUse records that a key was accepted. If that was recorded in the same minute, it costs one atomic load.
+func (s *Service) noteUse(t *tenants.Tenant, e *entry, now time.Time) {
 	minute := now.Unix() / int64(usesEvery/time.Second)
 	if before := e.used.Load(); before == minute || !e.used.CompareAndSwap(before, minute) {
 		return
 	}
-	s.used(t.People(), user{key: e.principal.KeyID})
+	s.record(t.People(), subject{key: e.principal.KeyID})
 }
 
-// needs notes which permissions of a key or a person calls need.
-func (s *Service) needs(people *store.Workspace, who user) *tenants.Needs {
-	return &tenants.Needs{Note: func(p tenants.Permission) { s.used(people, who, p) }}
+// needs returns a recorder of the permissions that calls of a key or a person need.
+func (s *Service) needs(people *store.Workspace, who subject) *tenants.Needs {
+	return &tenants.Needs{Note: func(p tenants.Permission) { s.record(people, who, p) }}
 }
 
-// NeedsOf notes that a person makes a call, and which permissions it needs.
+// NeedsOf records that a person makes a call, and returns a recorder of the permissions it needs.
 func (s *Service) NeedsOf(t *tenants.Tenant, uid int64) *tenants.Needs {
-	who := user{org: t.Org.OrgID, uid: uid}
-	s.used(t.People(), who)
+	who := subject{org: t.Org.OrgID, uid: uid}
+	s.record(t.People(), who)
 	return s.needs(t.People(), who)
 }
 
-// used notes that a key or a person calls now, and needs that permission where one is given, unless too many wait to be
-// stored.
-func (s *Service) used(people *store.Workspace, who user, needed ...tenants.Permission) {
+// record notes that a key or a person makes a call now, and the permission it needs, if given. It does nothing if too
+// many uses wait to be stored.
+func (s *Service) record(people *store.Workspace, who subject, needed ...tenants.Permission) {
 	s.uses.mu.Lock()
 	defer s.uses.mu.Unlock()
-	if u, known := s.uses.waiting[who]; known || len(s.uses.waiting) < maxUses {
-		s.uses.waiting[who] = use{people, s.now().UnixMilli(), union(u.needed, needed)}
+	if u, known := s.uses.pending[who]; known || len(s.uses.pending) < maxUses {
+		s.uses.pending[who] = use{people, s.now().UnixMilli(), union(u.needed, needed)}
 	}
 }
 
-// union returns the permissions of either; what it was given stays as it is.
+// union returns the permissions in either list. It changes neither list.
 func union(a, b []tenants.Permission) []tenants.Permission {
 	all := slices.Clip(a)
 	for _, p := range b {
@@ -99,8 +98,8 @@ func union(a, b []tenants.Permission) []tenants.Permission {
 	return all
 }
 
-// FlushUses stores the last use of keys and people that wait for it. What the store does not take
-// waits on: a last use is for people to read, and nothing depends on it.
+// FlushUses stores the uses that wait. Uses that cannot be stored wait for the next call: nothing depends on them,
+// since they are information for people.
 func (s *Service) FlushUses(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, flushTime)
 	defer cancel()
@@ -111,64 +110,66 @@ func (s *Service) FlushUses(ctx context.Context) {
 		return
 	}
 	s.uses.mu.Lock()
-	all := slices.Collect(maps.Keys(s.uses.waiting)) // in no order, so that where time is up it is not for the same ones each time
+	// In random order, so that a round cut short drops different ones each time.
+	all := slices.Collect(maps.Keys(s.uses.pending))
 	s.uses.mu.Unlock()
-	var trouble atomic.Bool
+	var storeFailed atomic.Bool
 	_ = together.Each(flushWidth, len(all), func(i int) error {
 		s.uses.mu.Lock()
-		who, u := all[i], s.uses.waiting[all[i]]
+		who, u := all[i], s.uses.pending[all[i]]
 		s.uses.mu.Unlock()
-		if trouble.Load() {
+		if storeFailed.Load() {
 			return store.ErrUnavailable
 		}
 		err := s.store(ctx, who, u)
-		if err != nil && !errors.Is(err, errLater) && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, store.ErrConflict) {
-			trouble.Store(true) // of the store: a few calls a minute are enough
+		if err != nil && !errors.Is(err, errNotNewer) && !errors.Is(err, store.ErrNotFound) &&
+			!errors.Is(err, store.ErrConflict) {
+			storeFailed.Store(true) // the other goroutines stop, to spare a failing store
 			return err
 		}
 		s.uses.mu.Lock()
-		if now := s.uses.waiting[who]; now.at == u.at && len(now.needed) == len(u.needed) {
-			delete(s.uses.waiting, who)
+		if now := s.uses.pending[who]; now.at == u.at && len(now.needed) == len(u.needed) {
+			delete(s.uses.pending, who)
 		}
 		s.uses.mu.Unlock()
 		return nil
 	})
 }
 
-// store stores what was noted of one. Errors: errLater where another replica has it, those of a store.
-func (s *Service) store(ctx context.Context, who user, u use) error {
+// store stores one use. Errors: errNotNewer if another replica has stored a later one, those of the store.
+func (s *Service) store(ctx context.Context, who subject, u use) error {
 	if who.key != "" {
 		_, err := s.kinds.Keys.In(u.people).Update(ctx, who.key, func(k *Key) error {
-			if !k.note(u.at, u.needed) {
-				return errLater
+			if !k.addUse(u.at, u.needed) {
+				return errNotNewer
 			}
 			return nil
 		})
 		return err
 	}
 	all := s.kinds.Rights.In(u.people)
-	is, err := all.First(ctx, store.Query{Filter: store.Eq("uid", who.uid)})
+	rights, err := all.First(ctx, store.Query{Filter: store.Eq("uid", who.uid)})
 	if errors.Is(err, store.ErrNotFound) {
-		if s.dir.IsRemoved(ctx, who.org) { // it was erased meanwhile, and nothing of its people shall come back
+		if s.dir.IsRemoved(ctx, who.org) { // erased meanwhile, so no record of its people may be created
 			return nil
 		}
 		err = all.Insert(ctx, &Rights{OrgID: who.org, UID: who.uid, Since: u.at, Needed: u.needed})
-		if dup := new(store.DuplicateError); errors.As(err, &dup) { // another replica has just done so
+		if dup := new(store.DuplicateError); errors.As(err, &dup) { // another replica was first
 			return s.store(ctx, who, u)
 		}
 		return err
 	}
-	if err != nil || len(union(is.Needed, u.needed)) == len(is.Needed) {
+	if err != nil || len(union(rights.Needed, u.needed)) == len(rights.Needed) {
 		return err
 	}
-	_, err = all.Update(ctx, is.ID, func(r *Rights) error {
+	_, err = all.Update(ctx, rights.ID, func(r *Rights) error {
 		r.Needed = union(r.Needed, u.needed)
 		return nil
 	})
 	return err
 }
 
-// RightsOf returns what was noted of people, by their numbers; of some there is nothing yet. Errors:
+// RightsOf returns the recorded rights of people by number. People without records are left out. Error:
 // store.ErrUnavailable.
 func (s *Service) RightsOf(ctx context.Context, t *tenants.Tenant, uids []int64) (map[int64]*Rights, error) {
 	noted := map[int64]*Rights{}
@@ -182,8 +183,8 @@ func (s *Service) RightsOf(ctx context.Context, t *tenants.Tenant, uids []int64)
 	return noted, err
 }
 
-// note adds a use, and reports whether it says anything new.
-func (k *Key) note(at int64, needed []tenants.Permission) bool {
+// addUse adds a use to the key, and reports whether it is news.
+func (k *Key) addUse(at int64, needed []tenants.Permission) bool {
 	all := union(k.Needed, needed)
 	news := at > k.LastUsed || len(all) > len(k.Needed)
 	k.LastUsed, k.Needed = max(k.LastUsed, at), all
@@ -193,10 +194,10 @@ func (k *Key) note(at int64, needed []tenants.Permission) bool {
 	return news
 }
 
-// Unneeded returns those of the permissions that no call needed.
+// Unneeded returns the permissions held that no call needed.
 func Unneeded(held, needed []tenants.Permission) []tenants.Permission {
 	return slices.DeleteFunc(slices.Clone(held), func(p tenants.Permission) bool { return slices.Contains(needed, p) })
 }
 
-// errLater ends an update that would put the last use back.
-var errLater = errors.New("used later")
+// errNotNewer ends an update that would set the last use back.
+var errNotNewer = errors.New("used later")

@@ -8,7 +8,7 @@ import (
 	"tenantry/tenants/tenantstest"
 )
 
-// TestLastUsesAreAllStored holds that a round stores all uses noted since the one before.
+// TestLastUsesAreAllStored checks that a round stores all uses recorded since the one before.
 func TestLastUsesAreAllStored(t *testing.T) {
 	t.Parallel()
 	const many = 2_000 // more than were stored in a round once, and no more than the slowest store of the tests takes

@@ -63,14 +63,14 @@ func TestScriptAndTwinAgree(t *testing.T) {
 				if err := client.Del(t.Context(), rules[0].holder+rateSuffix, rules[0].holder+quotaSuffix).Err(); err != nil {
 					t.Fatal(err)
 				}
-				twin.accounts.Delete(rules[0].holder)
+				twin.parties.Delete(rules[0].holder)
 			case 2:
 				if err := client.Set(t.Context(), rules[0].holder+rules[0].suffix, "what this is nobody knows", 0).Err(); err != nil {
 					t.Fatal(err)
 				}
-				held, meters := twin.hold(rules[:1], nil)
+				held, meters := twin.lock(rules[:1], nil)
 				*meters[0] = meter{}
-				release(held)
+				unlock(held)
 				script.giveBack(t, rules[:1]) // which removes it
 			case 3, 4:
 				now, err := client.Time(t.Context()).Result()
@@ -82,7 +82,7 @@ func TestScriptAndTwinAgree(t *testing.T) {
 				if err != nil || len(at) != 1 || at[0] < now.UnixMilli() {
 					t.Fatalf("given back at %d, after %d: %v", at, now.UnixMilli(), err)
 				}
-				twin.returnOne(rules, at[0])
+				twin.refund(rules, at[0])
 			}
 			want := script.take(t, rules)
 			got := twin.decide(rules, want.now)

@@ -8,100 +8,102 @@ import (
 	"time"
 )
 
-// Parts of what may be in flight, which any one party can have.
+// The share of the size of a Flight that each scope may use is one part in:
 const (
-	organizationPart    = 4  // of all
-	strangersPart       = 8  // all callers of an organization together whom nobody knows
-	strangerStreamsPart = 16 // their streams, which last for as long as they are read
-	strangerAddressPart = 32 // those of one address
-	// fewPart is what an organization can always have: the last quarter of all is kept for
-	// organizations that have less than this.
+	organizationPart  = 4  // an organization
+	publicPart        = 8  // the public callers of an organization
+	publicStreamsPart = 16 // their streams, which last as long as the callers read
+	publicAddressPart = 32 // its public callers at one address
+	// The last quarter of the size is reserved for organizations that use less than one part in fewPart.
 	fewPart = 64
 )
 
 const (
-	// flightPatience is how long somebody waits for room.
-	flightPatience = time.Second
-	// maxWaiting bounds those who wait, maxWaitingOf those of one organization, of whom at most half may be
-	// strangers, of one address at most a quarter, and of strangers' streams an eighth.
-	maxWaiting   = 512
-	maxWaitingOf = 128
+	// waitTimeout is how long a load waits for room.
+	waitTimeout = time.Second
+	// maxWaiting bounds the number of waiting loads, and maxWaitingPerOrganization those of one organization. At most
+	// half of the latter may be of public callers, a quarter of one address, and an eighth public streams.
+	maxWaiting                = 512
+	maxWaitingPerOrganization = 128
 )
 
 // Load is work for an organization: a call, or a body that is being read.
 type Load struct {
 	Organization int64
-	Stranger     bool       // anybody can be the caller: without a credential, or with one that everybody has
-	Address      netip.Addr // of a stranger
-	Stream       bool       // it is answered while it is read, however slowly
+	Public       bool       // the caller has no credential, or a browser key
+	Address      netip.Addr // of a public caller
+	Stream       bool       // the answer is written while it is read, however slowly
 	Weight       int64      // at least 1
 }
 
-// Flight bounds the work under way in this process, for each organization and in all. Who
-// finds no room waits a moment; of those the organization that has least is next. Safe
-// for concurrent use.
+// Flight bounds the work in flight in this process, for each organization and in total. A load that finds no room waits
+// for a moment; room that becomes free goes to the organization that uses the least. It is safe for concurrent use.
 type Flight struct {
 	size int64
 
-	mu      sync.Mutex
-	used    int64
-	parties map[bearer]int64
-	waiting []*waiter // in the order they came
-	queued  map[bearer]int
+	mu      sync.Mutex      // guards the fields below
+	used    int64           // total weight
+	inUse   map[scope]int64 // weight by scope
+	waiting []*waiter       // in order of arrival
+	queued  map[scope]int   // number of waiting loads by scope
 }
 
-// bearer is an organization, all strangers of it, those of one address, or the streams of all strangers.
-type bearer struct {
+// scope is what a bound applies to: an organization, its public callers, those at one address, or the streams of its
+// public callers.
+type scope struct {
 	organization int64
-	strangers    bool
+	public       bool
 	streams      bool
 	address      netip.Addr
 }
 
-const maxBearers = 4 // of one load
+const maxScopes = 4 // of one load
 
 type waiter struct {
 	load  Load
-	ready chan struct{} // closed once it has its room
+	ready chan struct{} // closed when the load is admitted
 }
 
-// NewFlight returns a Flight of that size.
+// NewFlight returns a Flight with room for loads of that total weight.
 func NewFlight(size int64) *Flight {
-	return &Flight{size: size, parties: map[bearer]int64{}, queued: map[bearer]int{}}
+	return &Flight{size: size, inUse: map[scope]int64{}, queued: map[scope]int{}}
 }
 
-// Used returns how much there is.
+// Used returns the total weight in flight.
 func (f *Flight) Used() int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.used
 }
 
-// bounds returns whose bounds hold for a load, and which they are.
-func (f *Flight) bounds(l *Load) (who [maxBearers]bearer, most [maxBearers]int64, names [maxBearers]string, n int) {
-	who[0], most[0], names[0] = bearer{organization: l.Organization}, f.size/organizationPart, "organization in flight"
-	if !l.Stranger {
-		return who, most, names, 1
+// bounds returns the scopes that a load counts in, with the bound and its name for each.
+func (f *Flight) bounds(l *Load) (scopes [maxScopes]scope, caps [maxScopes]int64, names [maxScopes]string, n int) {
+	scopes[0], caps[0], names[0] = scope{organization: l.Organization}, f.size/organizationPart, "organization in flight"
+	if !l.Public {
+		return scopes, caps, names, 1
 	}
-	who[1], most[1], names[1] = bearer{organization: l.Organization, strangers: true}, f.size/strangersPart, "anonymous in flight"
-	who[2], most[2], names[2] = bearer{organization: l.Organization, strangers: true, address: Network(l.Address)}, f.size/strangerAddressPart, "address in flight"
+	scopes[1], caps[1], names[1] = scope{organization: l.Organization,
+		public: true}, f.size/publicPart, "anonymous in flight"
+	scopes[2], caps[2], names[2] = scope{organization: l.Organization, public: true,
+		address: Network(l.Address)}, f.size/publicAddressPart, "address in flight"
 	if !l.Stream {
-		return who, most, names, 3
+		return scopes, caps, names, 3
 	}
-	who[3], most[3], names[3] = bearer{organization: l.Organization, strangers: true, streams: true}, f.size/strangerStreamsPart, "anonymous streams in flight"
-	return who, most, names, maxBearers
+	scopes[3], caps[3], names[3] = scope{organization: l.Organization, public: true,
+		streams: true}, f.size/publicStreamsPart, "anonymous streams in flight"
+	return scopes, caps, names, maxScopes
 }
 
 // InFlight is the name of the bound on all organizations together.
 const InFlight = "in flight"
 
-// full returns the name of the bound that leaves no room for the load, "" where there is
-// some. Who has nothing gets room whatever the weight.
+// full returns the name of the bound that leaves no room for the load, or "" if there is room. A scope that is empty
+// has room for a load of any weight.
 func (f *Flight) full(l *Load) string {
-	who, most, names, n := f.bounds(l)
-	var has [maxBearers]int64
+	scopes, caps, names, n := f.bounds(l)
+	var has [maxScopes]int64
 	for i := range n {
-		if has[i] = f.parties[who[i]]; has[i] > 0 && has[i]+l.Weight > most[i] {
+		if has[i] = f.inUse[scopes[i]]; has[i] > 0 && has[i]+l.Weight > caps[i] {
 			return names[i]
 		}
 	}
@@ -119,49 +121,50 @@ func (f *Flight) full(l *Load) string {
 func (f *Flight) add(l *Load) (full string) {
 	if full = f.full(l); full == "" {
 		f.used += l.Weight
-		who, _, _, n := f.bounds(l)
-		for _, p := range who[:n] {
-			f.parties[p] += l.Weight
+		scopes, _, _, n := f.bounds(l)
+		for _, p := range scopes[:n] {
+			f.inUse[p] += l.Weight
 		}
 	}
 	return full
 }
 
-// Enter takes room for the load, for which it waits about a second at most. Where there is
-// none it returns the name of the bound; else "", and Leave must be called.
+// Enter takes room for the load, and waits about a second for it at most. If there is none, it returns the name of the
+// bound that leaves none. Otherwise it returns "", and the caller must call Leave.
 func (f *Flight) Enter(ctx context.Context, l Load) (full string) {
 	f.mu.Lock()
-	if full = f.add(&l); full == "" || !f.mayWait(&l) {
+	if full = f.add(&l); full == "" || !f.canWait(&l) {
 		f.mu.Unlock()
 		return full
 	}
 	w := &waiter{l, make(chan struct{})}
 	f.waiting = append(f.waiting, w)
-	f.queue(&l, 1)
+	f.countWaiting(&l, 1)
 	f.mu.Unlock()
-	patience := time.NewTimer(flightPatience)
-	defer patience.Stop()
+	timer := time.NewTimer(waitTimeout)
+	defer timer.Stop()
 	select {
 	case <-w.ready:
 		return ""
-	case <-patience.C:
+	case <-timer.C:
 	case <-ctx.Done():
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	i := slices.Index(f.waiting, w)
-	if i < 0 { // it came in time after all
+	if i < 0 { // the load was admitted meanwhile
 		return ""
 	}
 	f.waiting = slices.Delete(f.waiting, i, i+1)
-	f.queue(&l, -1)
+	f.countWaiting(&l, -1)
 	return full
 }
 
-func (f *Flight) mayWait(l *Load) bool {
-	who, _, _, n := f.bounds(l)
-	most := maxWaitingOf
-	for _, p := range who[:n] {
+// canWait reports whether another load of these scopes may wait.
+func (f *Flight) canWait(l *Load) bool {
+	scopes, _, _, n := f.bounds(l)
+	most := maxWaitingPerOrganization
+	for _, p := range scopes[:n] {
 		if f.queued[p] >= most {
 			return false
 		}
@@ -170,33 +173,33 @@ func (f *Flight) mayWait(l *Load) bool {
 	return len(f.waiting) < maxWaiting
 }
 
-// queue notes that one more, or one less, waits.
-func (f *Flight) queue(l *Load, change int) {
-	who, _, _, n := f.bounds(l)
-	for _, p := range who[:n] {
+// countWaiting adds change to the number of waiting loads in the scopes of a load.
+func (f *Flight) countWaiting(l *Load, change int) {
+	scopes, _, _, n := f.bounds(l)
+	for _, p := range scopes[:n] {
 		if f.queued[p] += change; f.queued[p] == 0 {
 			delete(f.queued, p)
 		}
 	}
 }
 
-// Leave gives the room back.
+// Leave gives the room of a load back.
 func (f *Flight) Leave(l Load) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.used -= l.Weight
-	who, _, _, n := f.bounds(&l)
-	for _, p := range who[:n] {
-		if f.parties[p] -= l.Weight; f.parties[p] == 0 {
-			delete(f.parties, p)
+	scopes, _, _, n := f.bounds(&l)
+	for _, p := range scopes[:n] {
+		if f.inUse[p] -= l.Weight; f.inUse[p] == 0 {
+			delete(f.inUse, p)
 		}
 	}
-	for len(f.waiting) > 0 && f.next() {
+	for len(f.waiting) > 0 && f.admitNext() {
 		continue
 	}
 }
 
-// Shrink gives back what a load has beyond that weight, and returns the load that is left.
+// Shrink reduces a load to a lower weight, gives the difference back, and returns the reduced load.
 func (f *Flight) Shrink(l Load, weight int64) Load {
 	if beyond := l; weight < l.Weight {
 		beyond.Weight, l.Weight = l.Weight-weight, weight
@@ -205,12 +208,12 @@ func (f *Flight) Shrink(l Load, weight int64) Load {
 	return l
 }
 
-// next lets one of those who wait in: of the organizations that find room that which has
-// least, of its own the first.
-func (f *Flight) next() bool {
+// admitNext admits one waiting load: of those that there is room for, the first of the organization that uses the
+// least.
+func (f *Flight) admitNext() bool {
 	at, least := -1, int64(0)
 	for i, w := range f.waiting {
-		if has := f.parties[bearer{organization: w.load.Organization}]; (at < 0 || has < least) && f.full(&w.load) == "" {
+		if has := f.inUse[scope{organization: w.load.Organization}]; (at < 0 || has < least) && f.full(&w.load) == "" {
 			at, least = i, has
 		}
 	}
@@ -220,7 +223,7 @@ func (f *Flight) next() bool {
 	w := f.waiting[at]
 	f.waiting = slices.Delete(f.waiting, at, at+1)
 	f.add(&w.load)
-	f.queue(&w.load, -1)
+	f.countWaiting(&w.load, -1)
 	close(w.ready)
 	return true
 }

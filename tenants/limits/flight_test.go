@@ -27,7 +27,7 @@ func TestFlightIsBoundedForEach(t *testing.T) {
 	t.Parallel()
 	f := NewFlight(256)
 	stranger := func(org int64, n byte) Load {
-		return Load{Organization: org, Stranger: true, Address: netip.AddrFrom4([4]byte{10, 0, 0, n}), Weight: 1}
+		return Load{Organization: org, Public: true, Address: netip.AddrFrom4([4]byte{10, 0, 0, n}), Weight: 1}
 	}
 	stream := func(org int64, n byte) Load {
 		l := stranger(org, n)
@@ -56,7 +56,8 @@ func TestFlightIsBoundedForEach(t *testing.T) {
 	}
 }
 
-// TestFlightWaits: who finds no room gets the next, and of organizations that which has least.
+// TestFlightWaits checks that waiting loads get the room that becomes free, beginning with the organization that uses
+// the least.
 func TestFlightWaits(t *testing.T) {
 	t.Parallel()
 	f := NewFlight(64) // 48 for those who have some already
@@ -94,12 +95,12 @@ func TestFlightWaits(t *testing.T) {
 	for _, l := range []Load{{Organization: 1, Weight: 40}, {Organization: 2, Weight: 5}, {Organization: 3, Weight: 2}, one(4)} {
 		f.Leave(l)
 	}
-	if f.Used() != 0 || len(f.parties)+len(f.queued)+len(f.waiting) != 0 {
-		t.Errorf("at the end: %d used, %v, %v, %d wait", f.Used(), f.parties, f.queued, len(f.waiting))
+	if f.Used() != 0 || len(f.inUse)+len(f.queued)+len(f.waiting) != 0 {
+		t.Errorf("at the end: %d used, %v, %v, %d wait", f.Used(), f.inUse, f.queued, len(f.waiting))
 	}
 }
 
-// TestFlightNeverExceeds has a crowd come and go, give up and wait.
+// TestFlightNeverExceeds has many loads enter, leave, wait and give up.
 func TestFlightNeverExceeds(t *testing.T) {
 	t.Parallel()
 	f := NewFlight(40)
@@ -108,7 +109,7 @@ func TestFlightNeverExceeds(t *testing.T) {
 	for range 60 {
 		wg.Go(func() {
 			for range 200 {
-				l := Load{Organization: rand.Int64N(6), Weight: 1 + rand.Int64N(4), Stranger: rand.IntN(2) == 0, Address: netip.AddrFrom4([4]byte{10, 0, 0, byte(rand.IntN(9))})}
+				l := Load{Organization: rand.Int64N(6), Weight: 1 + rand.Int64N(4), Public: rand.IntN(2) == 0, Address: netip.AddrFrom4([4]byte{10, 0, 0, byte(rand.IntN(9))})}
 				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rand.IntN(3))*time.Millisecond)
 				full := f.Enter(ctx, l)
 				cancel()
@@ -126,8 +127,9 @@ func TestFlightNeverExceeds(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if f.Used() != 0 || len(f.parties)+len(f.queued)+len(f.waiting) != 0 || entered.Load() < 100 {
-		t.Errorf("%d entered; at the end: %d used, %v, %v, %d wait", entered.Load(), f.Used(), f.parties, f.queued, len(f.waiting))
+	if f.Used() != 0 || len(f.inUse)+len(f.queued)+len(f.waiting) != 0 || entered.Load() < 100 {
+		t.Errorf("%d entered; at the end: %d used, %v, %v, %d wait", entered.Load(), f.Used(), f.inUse, f.queued,
+			len(f.waiting))
 	}
 }
 
@@ -136,15 +138,15 @@ func TestOneAddressCannotFillTheQueue(t *testing.T) {
 	t.Parallel()
 	f := NewFlight(256)
 	at := func(n byte) Load {
-		return Load{Organization: 1, Stranger: true, Address: netip.AddrFrom4([4]byte{10, 0, 0, n}), Weight: 1}
+		return Load{Organization: 1, Public: true, Address: netip.AddrFrom4([4]byte{10, 0, 0, n}), Weight: 1}
 	}
 	for _, step := range []struct {
 		load Load
 		want int
 	}{{at(1), 32}, {at(2), 32}, {at(3), 0}, {Load{Organization: 1, Weight: 1}, 64}, {Load{Organization: 2, Weight: 1}, 128}} {
 		n := 0
-		for ; n < 1000 && f.mayWait(&step.load); n++ {
-			f.queue(&step.load, 1)
+		for ; n < 1000 && f.canWait(&step.load); n++ {
+			f.countWaiting(&step.load, 1)
 		}
 		if n != step.want {
 			t.Errorf("%+v: %d may wait, want %d", step.load, n, step.want)

@@ -1,5 +1,6 @@
-// Package limits counts requests against the limits of organizations and of their
-// callers. With Redis all replicas count together; without it each counts for itself.
+// Package limits enforces request limits of organizations and their callers, and bounds the work in flight. With Redis
+// all
+// replicas count requests together; without it each process counts its own.
 package limits
 
 import (
@@ -16,10 +17,10 @@ import (
 )
 
 const (
-	// patience is how long a request waits for Redis before it is counted here.
-	patience = 100 * time.Millisecond
-	// rest is how long Redis is left alone after it failed; then one request tries it again.
-	rest = time.Second
+	// redisTimeout is how long a request waits for Redis before it is counted in this process.
+	redisTimeout = 100 * time.Millisecond
+	// redisPause is how long Redis is not used after a failure. Then one request tries it again.
+	redisPause = time.Second
 
 	maxRules    = 6 // of at most three parties
 	maxParties  = 3
@@ -27,19 +28,18 @@ const (
 	quotaSuffix = ":quota"
 )
 
-// Options say how a Limiter counts.
+// Options configure a Limiter.
 type Options struct {
-	// Redis is where replicas count together. Nil: one process serves, and counts by
-	// itself, which costs it far less than a script.
+	// Redis is where replicas count together. Nil: there is one process, which counts locally at far lower cost.
 	Redis redisconn.Client
-	// Defaults hold where organizations and keys say nothing.
+	// Defaults apply where organizations and keys set no limit.
 	Defaults rate.Set
-	// Prefix begins the names in Redis of what belongs to no organization: of addresses.
+	// Prefix is the prefix of Redis keys that belong to no organization: those of addresses.
 	Prefix string
-	// Patience is how long a request waits for Redis before it is counted here; 0: 100 ms.
-	Patience time.Duration
-	Log      *slog.Logger     // nil: nothing is logged
-	Now      func() time.Time // of this process; nil: time.Now
+	// Timeout is how long a request waits for Redis before it is counted in this process; 0: 100 ms.
+	Timeout time.Duration
+	Log     *slog.Logger     // nil: nothing is logged
+	Now     func() time.Time // clock of this process; nil: time.Now
 }
 
 // Limiter counts requests. Safe for concurrent use.
@@ -50,15 +50,16 @@ type Limiter struct {
 	prefix   string
 	log      *slog.Logger
 	now      func() time.Time
-	patience time.Duration // of one call of Redis
+	timeout  time.Duration // of one call of Redis
 
-	resting atomic.Int64 // Unix milliseconds until which Redis is left alone; 0: it works
-	alone   atomic.Int64 // requests that were counted here because Redis was away
+	pausedUntil atomic.Int64 // Unix milliseconds until which Redis is left alone; 0: it works
+	localCount  atomic.Int64 // requests that were counted here because Redis was away
 }
 
 // New returns a Limiter.
 func New(o Options) *Limiter {
-	l := &Limiter{local: newLocal(), defaults: o.Defaults, prefix: o.Prefix, log: o.Log, now: o.Now, patience: cmp.Or(o.Patience, patience)}
+	l := &Limiter{local: newLocal(), defaults: o.Defaults, prefix: o.Prefix, log: o.Log, now: o.Now,
+		timeout: cmp.Or(o.Timeout, redisTimeout)}
 	if o.Redis != nil {
 		l.shared = newShared(o.Redis)
 	}
@@ -71,61 +72,60 @@ func New(o Options) *Limiter {
 	return l
 }
 
-// Defaults returns the limits that hold where organizations and keys say nothing.
+// Defaults returns the limits that apply where organizations and keys set none.
 func (l *Limiter) Defaults() rate.Set { return l.defaults }
 
-// Local returns how many requests were counted by this process alone because Redis was
-// away. Without Redis it stays 0.
-func (l *Limiter) Local() int64 { return l.alone.Load() }
+// Local returns how many requests this process counted alone because Redis was unavailable. It stays 0 if no Redis is
+// configured.
+func (l *Limiter) Local() int64 { return l.localCount.Load() }
 
-// Caller is who sends a request to an organization.
+// Caller identifies the sender of a request.
 type Caller struct {
 	kind    string
 	id      string
 	number  int64
 	address netip.Addr
-	visitor bool // the address is that of a page's visitor
+	visitor bool // the address is that of a visitor of a page with a browser key
 }
 
-// Key is the caller that presents the API key with that identifier.
+// Key returns the caller that presents the API key with that ID.
 func Key(id string) Caller { return Caller{kind: "key", id: id} }
 
-// Visitor is the caller at an address that presents the browser key with that identifier, which everybody has.
+// Visitor returns the caller at an address that presents the browser key with that ID.
 func Visitor(key string, address netip.Addr) Caller {
 	return Caller{kind: "key", id: key, address: Network(address), visitor: true}
 }
 
-// Person is a signed-in person.
+// Person returns the signed-in person with that number.
 func Person(number int64) Caller { return Caller{kind: "person", number: number} }
 
-// Anonymous is a caller whom nobody knows, at an address, which is one whatever organization it asks.
+// Anonymous returns the caller without credentials at an address. It is the same caller for every organization.
 func Anonymous(address netip.Addr) Caller {
 	return Caller{kind: anonymousKind, address: Network(address)}
 }
 
 const anonymousKind = "anonymous"
 
-// Network returns the address that stands for everybody who shares a bound with this one:
-// an IPv4 address itself, of an IPv6 address its /64, which a subscriber has to himself.
-// Addresses that are none share one bound.
+// Network returns the address that represents all addresses with a common limit: an IPv4 address itself, and the /64
+// prefix of an IPv6 address, because one subscriber controls all of it. Invalid addresses share one limit.
 func Network(address netip.Addr) netip.Addr {
 	address = address.Unmap().WithZone("")
 	if !address.Is6() {
 		return address
 	}
-	p, _ := address.Prefix(64) // of an IPv6 address never fails
+	p, _ := address.Prefix(64) // never fails for an IPv6 address
 	return p.Addr()
 }
 
-// Request is what is counted.
+// Request describes a request to count.
 type Request struct {
-	// Prefix is the organization's, with which names in Redis begin.
+	// Prefix is the prefix of the organization's Redis keys.
 	Prefix string
-	// Passing: the organization is nobody's, of which there are as many as host names.
-	Passing bool
-	Caller  Caller
-	// Limits are the organization's, with the caller's own in Key where it has some;
-	// the Limiter's defaults fill the gaps, and say alone what an Anonymous address has.
+	// Transient marks an organization that does not exist, of which there are as many as host names.
+	Transient bool
+	Caller    Caller
+	// Limits are the organization's, with the caller's own in Key if it has any. The Limiter's defaults apply where
+	// they are unset. The limit of an Anonymous address comes from the defaults alone.
 	Limits rate.Set
 }
 
@@ -133,13 +133,13 @@ type Request struct {
 type rule struct {
 	limit  rate.Limit
 	name   string
-	holder string // whose it is
-	suffix string // which of the holder's
-	// passing: the holder is one of many that come and go, and must not drive out others.
-	passing bool
+	holder string // prefix of the Redis key of the party that the limit is for
+	suffix string // rateSuffix or quotaSuffix
+	// transient holders are unlimited in number, and must not displace others from memory.
+	transient bool
 }
 
-// rules returns the limits that govern a request, in into, but for that of an Anonymous address.
+// rules returns the limits that govern a request, except that of an Anonymous address. It appends to into.
 func (l *Limiter) rules(r *Request, into []rule) []rule {
 	in := r.Limits.Or(l.defaults)
 	org, caller := r.holders()
@@ -149,34 +149,34 @@ func (l *Limiter) rules(r *Request, into []rule) []rule {
 		if r.Caller.visitor {
 			own := len(into)
 			into = add(into, in.Visitor, caller+":"+r.Caller.address.String(), "visitor rate", "visitor quota")
-			pass(into[own:])
+			markTransient(into[own:])
 		}
 		return into
 	}
 	into = add(into, anonymous(in), caller, "anonymous rate", "anonymous quota")
-	if r.Passing {
-		pass(into)
+	if r.Transient {
+		markTransient(into)
 	}
 	return into
 }
 
-// addressRules returns the limits of a stranger's address, in into. They know neither the host nor the organization:
-// the one is chosen by who asks, and the limits of the other would tell that there is one.
+// addressRules returns the limits of the address of an Anonymous caller. They depend neither on the host, which the
+// caller chooses, nor on the organization, whose limits would reveal that it exists.
 func (l *Limiter) addressRules(c Caller, into []rule) []rule {
 	into = add(into, address(l.defaults), l.prefix+"limit:address:"+c.address.String(), "address rate", "address quota")
-	pass(into)
+	markTransient(into)
 	return into
 }
 
-func pass(rules []rule) {
+func markTransient(rules []rule) {
 	for i := range rules {
-		rules[i].passing = true
+		rules[i].transient = true
 	}
 }
 
-// holders returns whose limits govern the request, as the beginnings of keys in Redis.
+// holders returns the prefixes of the Redis keys of the organization and the caller.
 func (r *Request) holders() (org, caller string) {
-	var buffer [320]byte // one text for both: this is done for every request
+	var buffer [320]byte // one allocation for both texts, because every request needs them
 	text := r.appendPrefix(buffer[:0])
 	text = append(text, "org"...)
 	end := len(text)
@@ -206,59 +206,63 @@ func add(into []rule, p rate.Pair, holder, rateName, quotaName string) []rule {
 	return into
 }
 
-// Take counts the request against all limits that govern it, or against none of them
-// where one is used up. It always decides, and within about 100 ms: while Redis cannot be
-// asked, this process applies the limits by itself, from what it has seen since.
+// Take counts the request against all limits that govern it, or against none of them if one is used up. It always
+// decides, and takes about 100 ms at most: while Redis is unavailable, this process applies the limits to the requests
+// that it has seen itself.
 //
-// A stranger's address is asked first, and counts also what the organization has no more of for strangers: on a cluster
-// the two are on different nodes. The decision tells of the address alone.
+// The address of an Anonymous caller is counted first, because it is on another node of a cluster than the
+// organization. It stays counted even if a limit of the organization then refuses the request. The decision describes
+// the limit of the address only.
 func (l *Limiter) Take(ctx context.Context, r Request) Decision {
 	var buffer [maxRules]rule
 	if r.Caller.kind != anonymousKind {
-		d, alone := l.decide(ctx, l.rules(&r, buffer[:0]))
-		l.note(alone)
+		d, fellBack := l.decide(ctx, l.rules(&r, buffer[:0]))
+		l.countLocal(fellBack)
 		return d
 	}
-	d, alone := l.decide(ctx, l.addressRules(r.Caller, buffer[:0]))
+	d, fellBack := l.decide(ctx, l.addressRules(r.Caller, buffer[:0]))
 	if !d.Refused {
-		all, too := l.decide(ctx, l.rules(&r, buffer[:0]))
-		alone = alone || too
+		all, also := l.decide(ctx, l.rules(&r, buffer[:0]))
+		fellBack = fellBack || also
 		if d.Refused = all.Refused; d.Refused || d.Name == "" {
 			d.Name = all.Name
 		}
 	}
-	l.note(alone)
+	l.countLocal(fellBack)
 	return d
 }
 
-func (l *Limiter) note(alone bool) {
-	if alone {
-		l.alone.Add(1)
+func (l *Limiter) countLocal(fellBack bool) {
+	if fellBack {
+		l.localCount.Add(1)
 	}
 }
 
-// decide counts on all of the rules, or on none. alone: Redis was away.
-func (l *Limiter) decide(ctx context.Context, rules []rule) (_ Decision, alone bool) {
+// decide counts on all of the rules, or on none. fellBack reports that Redis is configured but was not used.
+func (l *Limiter) decide(ctx context.Context, rules []rule) (_ Decision, fellBack bool) {
 	if len(rules) == 0 {
 		return Decision{}, false
 	}
 	if l.shared != nil {
-		if ask, probe := l.mayAsk(); ask {
-			v, err := askFor(ctx, l.patience, func(ctx context.Context) (verdict, error) { return l.shared.decide(ctx, rules) })
+		if ask, probe := l.tryRedis(); ask {
+			v, err := withTimeout(ctx, l.timeout, func(ctx context.Context) (verdict, error) {
+				return l.shared.decide(ctx, rules)
+			})
 			if err == nil {
 				if probe {
-					l.returned(ctx)
+					l.redisRecovered(ctx)
 				}
 				return v.decision(rules), false
 			}
-			l.failed(ctx, err)
+			l.redisFailed(ctx, err)
 		}
 	}
 	return l.local.decide(rules, l.now().UnixMilli()).decision(rules), l.shared != nil
 }
 
-// Return gives the organization back what Take counted against it, and against all callers together whom nobody knows.
-// The caller's own limits keep the count. Where Redis fails, the organization's limit fills up a moment later, no more.
+// Return gives back what Take counted against the organization and against all its callers without credentials
+// together. The caller's own limits keep the count. If Redis fails, nothing is given back, and the organization's limit
+// recovers by itself.
 func (l *Limiter) Return(ctx context.Context, r Request) {
 	var buffer [maxRules]rule
 	in := r.Limits.Or(l.defaults)
@@ -267,62 +271,66 @@ func (l *Limiter) Return(ctx context.Context, r Request) {
 	if r.Caller.kind == anonymousKind {
 		rules = add(rules, anonymous(in), caller, "", "")
 	}
-	if r.Passing {
-		pass(rules)
+	if r.Transient {
+		markTransient(rules)
 	}
 	if len(rules) == 0 {
 		return
 	}
-	if l.shared == nil || l.resting.Load() != 0 {
-		l.local.returnOne(rules, l.now().UnixMilli())
+	if l.shared == nil || l.pausedUntil.Load() != 0 {
+		l.local.refund(rules, l.now().UnixMilli())
 		return
 	}
-	_, err := askFor(ctx, l.patience, func(ctx context.Context) (struct{}, error) { return struct{}{}, l.shared.returnOne(ctx, rules) })
+	_, err := withTimeout(ctx, l.timeout, func(ctx context.Context) (struct{}, error) {
+		return struct{}{},
+			l.shared.refund(ctx, rules)
+	})
 	if err != nil {
-		l.failed(ctx, err)
+		l.redisFailed(ctx, err)
 	}
 }
 
-func askFor[T any](ctx context.Context, patience time.Duration, do func(context.Context) (T, error)) (T, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+func withTimeout[T any](ctx context.Context, timeout time.Duration, do func(context.Context) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	return do(ctx)
 }
 
-// mayAsk reports whether Redis is to be asked, and whether that is the one attempt after
-// a rest.
-func (l *Limiter) mayAsk() (ask, probe bool) {
-	until := l.resting.Load()
+// tryRedis reports whether to use Redis, and whether the use is the single probe after a pause.
+func (l *Limiter) tryRedis() (ask, probe bool) {
+	until := l.pausedUntil.Load()
 	if until == 0 {
 		return true, false
 	}
 	now := l.now().UnixMilli()
-	if now < until && until-now <= rest.Milliseconds() { // a clock set back prolongs no rest
+	if now < until && until-now <= redisPause.Milliseconds() { // a clock that was set back does not prolong the pause
 		return false, false
 	}
-	probe = l.resting.CompareAndSwap(until, now+rest.Milliseconds())
+	probe = l.pausedUntil.CompareAndSwap(until, now+redisPause.Milliseconds())
 	return probe, probe
 }
 
-// failed lets Redis rest, and says so once for an outage. A request whose own time is up
-// says nothing about Redis.
-func (l *Limiter) failed(ctx context.Context, err error) {
+// redisFailed begins a pause, and logs the first failure of an outage. If ctx has ended, the error says nothing about
+// Redis.
+func (l *Limiter) redisFailed(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
 	}
-	if l.resting.Swap(l.now().Add(rest).UnixMilli()) == 0 {
-		l.log.WarnContext(ctx, "Redis does not answer: until it does, this replica applies the request limits by itself", "error", err)
+	if l.pausedUntil.Swap(l.now().Add(redisPause).UnixMilli()) == 0 {
+		l.log.WarnContext(ctx, "Redis does not answer: until it does, this replica applies the request limits by itself",
+			"error", err)
 	}
 }
 
-func (l *Limiter) returned(ctx context.Context) {
-	if l.resting.Swap(0) != 0 {
+func (l *Limiter) redisRecovered(ctx context.Context) {
+	if l.pausedUntil.Swap(0) != 0 {
 		l.log.InfoContext(ctx, "Redis answers again: the replicas apply the request limits together")
 	}
 }
 
-// Callers without credentials get a part of an organization's limits: half of them together, so that the organization's
-// own callers keep the rest, and each address a tenth of that by default, so that a few addresses do not use it up.
+// Callers without credentials get a fraction of an organization's limits: half for all of them together, which leaves
+// the other half to the organization's own callers, and a tenth of that for each address by default, because a few
+// addresses must not use it up.
 const (
 	anonymousPart = 2
 	addressPart   = 10
@@ -333,9 +341,10 @@ func anonymous(s rate.Set) rate.Pair {
 	return rate.Pair{Rate: s.Organization.Rate.Part(anonymousPart), Quota: s.Organization.Quota.Part(anonymousPart)}
 }
 
-// address returns the limits of one address of such callers. They must not be those of an organization: by them
-// strangers would know that there is one.
+// address returns the limits of one address of such callers. They must come from the defaults rather than from an
+// organization, because different limits would reveal that an organization exists.
 func address(s rate.Set) rate.Pair {
 	all := anonymous(s)
-	return rate.Pair{Rate: all.Rate.Part(addressPart).Tighter(s.Address.Rate), Quota: all.Quota.Part(addressPart).Tighter(s.Address.Quota)}
+	return rate.Pair{Rate: all.Rate.Part(addressPart).Tighter(s.Address.Rate),
+		Quota: all.Quota.Part(addressPart).Tighter(s.Address.Quota)}
 }

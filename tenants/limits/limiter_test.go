@@ -88,7 +88,7 @@ func TestLimiterParts(t *testing.T) {
 		l := New(Options{Defaults: defaults})
 		test(t, l)
 		if l.Local() != 0 {
-			t.Error("counting here by design is told as an outage")
+			t.Error("counting locally without Redis is logged as an outage")
 		}
 	})
 	onRedis(t, func(t *testing.T, client redis.UniversalClient) {
@@ -100,8 +100,8 @@ func TestLimiterParts(t *testing.T) {
 	})
 }
 
-// TestVisitorsOfAKeyAreLimitedSeparately holds that a visitor who uses up one visitor's share leaves the key to the
-// others.
+// TestVisitorsOfAKeyAreLimitedSeparately checks that a visitor who uses up the limit of one visitor leaves the key to
+// the others.
 func TestVisitorsOfAKeyAreLimitedSeparately(t *testing.T) {
 	t.Parallel()
 	test := func(t *testing.T, l *Limiter) {
@@ -142,8 +142,8 @@ func TestVisitorsOfAKeyAreLimitedSeparately(t *testing.T) {
 	})
 }
 
-// TestReplicasCountTogether has two limiters, as two replicas have, admit no more between
-// them than one limit does.
+// TestReplicasCountTogether checks that two limiters, like those of two replicas, together admit no more than one limit
+// allows.
 func TestReplicasCountTogether(t *testing.T) {
 	t.Parallel()
 	onRedis(t, func(t *testing.T, client redis.UniversalClient) {
@@ -255,10 +255,10 @@ func TestLimitsHoldWithRedisBlackHoled(t *testing.T) {
 	if admitted != 10 || l.Local() != 200 {
 		t.Errorf("%d were admitted instead of 10, %d were counted here instead of 200", admitted, l.Local())
 	}
-	for range 3 { // after a rest one request tries, and fails again
-		ahead.Add(int64(rest))
+	for range 3 { // after a pause one request tries Redis, and fails again
+		ahead.Add(int64(redisPause))
 		if d := l.Take(t.Context(), r); !d.Refused {
-			t.Errorf("a try let a request through: %+v", d)
+			t.Errorf("a request over the limit was admitted by the probe: %+v", d)
 		}
 	}
 	l.Return(t.Context(), r)
@@ -266,7 +266,7 @@ func TestLimitsHoldWithRedisBlackHoled(t *testing.T) {
 		t.Errorf("given back while Redis is away: %+v", d)
 	}
 	if n := strings.Count(log.String(), "\n"); n != 1 || !strings.Contains(log.String(), "Redis does not answer") {
-		t.Errorf("one outage is told in %d lines:\n%s", n, log)
+		t.Errorf("one outage is logged in %d lines, want 1:\n%s", n, log)
 	}
 }
 
@@ -299,10 +299,10 @@ func TestLimitsWithRedisGoneAndBack(t *testing.T) {
 	}
 	fault.on.Store(false)
 	if l.Take(t.Context(), r); l.Local() != 2 {
-		t.Error("Redis was not left alone")
+		t.Error("Redis was used during the pause")
 	}
 	asked := fault.asked.Load()
-	ahead.Add(int64(rest))
+	ahead.Add(int64(redisPause))
 	if d := l.Take(t.Context(), r); d.Remaining != 5 || l.Local() != 2 {
 		t.Errorf("Redis is back, and has counted four: %+v, %d", d, l.Local())
 	}
@@ -313,7 +313,7 @@ func TestLimitsWithRedisGoneAndBack(t *testing.T) {
 		t.Errorf("told:\n%s", got)
 	}
 
-	// A request whose own time is up says nothing about Redis.
+	// A request whose context has ended says nothing about Redis.
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	l.Take(gone, r)
@@ -322,8 +322,8 @@ func TestLimitsWithRedisGoneAndBack(t *testing.T) {
 	}
 }
 
-// TestOneTriesAfterARest: while Redis is away no more than one request at a time waits for it.
-func TestOneTriesAfterARest(t *testing.T) {
+// TestOneRequestProbesRedisAfterAPause checks that at most one request at a time waits for Redis during an outage.
+func TestOneRequestProbesRedisAfterAPause(t *testing.T) {
 	t.Parallel()
 	client := inProcess(t)
 	fault := &faultHook{}
@@ -334,7 +334,7 @@ func TestOneTriesAfterARest(t *testing.T) {
 	r := request(t, 1, Key("a"), "100/h")
 	l.Take(t.Context(), r)
 	before := fault.asked.Load()
-	ahead.Add(int64(rest))
+	ahead.Add(int64(redisPause))
 	waiting, done := make(chan struct{}), make(chan struct{})
 	fault.hang.Store(&waiting)
 	go func() {
@@ -348,7 +348,7 @@ func TestOneTriesAfterARest(t *testing.T) {
 	if n := fault.asked.Load() - before; n != 1 {
 		t.Errorf("%d requests tried Redis, not 1", n)
 	}
-	select { // nothing but the limiter's own patience ends it
+	select { // only the limiter's own timeout ends it
 	case <-done:
 	case <-time.After(20 * time.Second):
 		t.Fatal("a request waits for Redis without end")
@@ -361,7 +361,7 @@ func TestOneTriesAfterARest(t *testing.T) {
 type faultHook struct {
 	on    atomic.Bool
 	asked atomic.Int64
-	hang  atomic.Pointer[chan struct{}] // where set, the next call tells it and waits for its end
+	hang  atomic.Pointer[chan struct{}] // if set, the next call closes it and waits for the end of its context
 }
 
 func (h *faultHook) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -407,38 +407,38 @@ func (l *lines) String() string {
 func TestLocalIsBounded(t *testing.T) {
 	t.Parallel()
 	l := New(Options{Defaults: rate.Set{Key: rate.Pair{Rate: mustParse(t, "1/d")}}})
-	for i := range int64(2 * maxAccounts) {
+	for i := range int64(2 * localCapacity) {
 		l.Take(t.Context(), Request{Prefix: prefix(1), Caller: Person(i)})
 	}
-	if n := len(l.local.accounts.Values()); n > maxAccounts {
-		t.Errorf("%d accounts are kept, more than %d", n, maxAccounts)
+	if n := len(l.local.parties.Values()); n > localCapacity {
+		t.Errorf("%d parties are kept, want at most %d", n, localCapacity)
 	}
 }
 
-// TestAnonymousCountersEvictNobody holds that counters of addresses without end, also of the largest networks one
-// party has, and of host names without end are bounded and cost a key none of its count.
+// TestAnonymousCountersEvictNobody checks that counters of unlimited addresses and host names are bounded, and do not
+// evict the counter of a key.
 func TestAnonymousCountersEvictNobody(t *testing.T) {
 	t.Parallel()
 	l := New(Options{Defaults: rate.Set{Organization: rate.Pair{Quota: mustParse(t, "100000000/d")}, Key: rate.Pair{Quota: mustParse(t, "3/d")}, Address: rate.Pair{Rate: mustParse(t, "5/s")}}})
 	key := Request{Prefix: "a:", Caller: Key("a")}
 	l.Take(t.Context(), key)
-	for i := range uint32(3 * maxAccounts) {
+	for i := range uint32(3 * localCapacity) {
 		l.Take(t.Context(), Request{Prefix: "a:", Caller: Anonymous(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}))})
 	}
-	if n := len(l.local.passing.Values()); n > maxAccounts || n < maxAccounts/4 {
-		t.Errorf("%d addresses are kept, at most %d may be", n, maxAccounts)
+	if n := len(l.local.transient.Values()); n > localCapacity || n < localCapacity/4 {
+		t.Errorf("%d addresses are kept, want at most %d", n, localCapacity)
 	}
 	if d := l.Take(t.Context(), key); d.Remaining != 1 {
-		t.Errorf("the key's count was driven out: %+v", d)
+		t.Errorf("the key's counter was evicted: %+v", d)
 	}
-	for i := range 2 * maxAccounts {
+	for i := range 2 * localCapacity {
 		from := netip.AddrFrom4([4]byte{11, byte(i >> 16), byte(i >> 8), byte(i)})
-		nobodys := Request{Prefix: strconv.Itoa(i) + ":", Passing: true, Caller: Anonymous(from)}
+		nobodys := Request{Prefix: strconv.Itoa(i) + ":", Transient: true, Caller: Anonymous(from)}
 		l.Take(t.Context(), nobodys)
 		l.Return(t.Context(), nobodys)
 	}
 	if d := l.Take(t.Context(), key); d.Remaining != 0 {
-		t.Errorf("the key's count was driven out by hosts: %+v", d)
+		t.Errorf("the key's counter was evicted by host names: %+v", d)
 	}
 }
 
@@ -448,16 +448,16 @@ func TestNetwork(t *testing.T) {
 		"192.0.2.1": "192.0.2.1", "::ffff:192.0.2.1": "192.0.2.1", "2001:db8:1:2:3:4:5:6": "2001:db8:1:2::", "fe80::1%eth0": "fe80::", "::1": "::",
 	} {
 		if got := Network(netip.MustParseAddr(text)); got.String() != want {
-			t.Errorf("%s is bound as %s, not %s", text, got, want)
+			t.Errorf("Network(%s) = %s, want %s", text, got, want)
 		}
 	}
 	if got := Network(netip.Addr{}); got.IsValid() {
-		t.Errorf("no address is bound as %s", got)
+		t.Errorf("Network of the zero address = %s", got)
 	}
 }
 
-// TestAddressesAreLimitedSeparately holds that an address uses up its own limit, that a few do not use up the limit
-// of all, and that all together leave the organization's own callers theirs.
+// TestAddressesAreLimitedSeparately checks that an address uses up only its own limit, that a few addresses do not use
+// up the limit of all, and that all together leave the organization's own callers their half.
 func TestAddressesAreLimitedSeparately(t *testing.T) {
 	t.Parallel()
 	test := func(t *testing.T, l *Limiter) {
@@ -518,7 +518,7 @@ func TestAddressLimitSpansAllHosts(t *testing.T) {
 	t.Parallel()
 	onLimiters(t, rate.Set{Address: rate.Pair{Rate: mustParse(t, "6/h"), Quota: mustParse(t, "5/d")}}, func(t *testing.T, l *Limiter) {
 		at := func(host int, address string) Decision {
-			return l.Take(t.Context(), Request{Prefix: prefix(someOrganization()), Passing: host%2 == 0, Caller: Anonymous(netip.MustParseAddr(address))})
+			return l.Take(t.Context(), Request{Prefix: prefix(someOrganization()), Transient: host%2 == 0, Caller: Anonymous(netip.MustParseAddr(address))})
 		}
 		for i := range 20 {
 			d := at(i, fmt.Sprintf("2001:db8::%x", i))

@@ -6,55 +6,55 @@ import (
 	"tenantry/internal/cache"
 )
 
-// maxAccounts bounds the parties whose requests this process counts, and once more the addresses of callers whom
-// nobody knows, with organizations that are nobody's; the ones seen least recently are forgotten first.
-const maxAccounts = 65_536
+// localCapacity bounds the number of parties that a process counts, separately for lasting and transient ones. The
+// least recently used ones are dropped first.
+const localCapacity = 65_536
 
-// local counts in this process, by the arithmetic of the script.
+// local counts in this process, with the arithmetic of the script.
 type local struct {
-	accounts *cache.Map[*account]
-	// passing are the addresses of callers whom nobody knows, and organizations that are nobody's: however many there
-	// are, they drive out nobody but each other.
-	passing *cache.Map[*account]
+	parties *cache.Map[*party]
+	// transient are addresses of callers without credentials, and organizations that do not exist. They are kept apart
+	// because they are unlimited in number and would displace the others.
+	transient *cache.Map[*party]
 }
 
-// account is one party's meters.
-type account struct {
+// party holds the meters of one party.
+type party struct {
 	mu          sync.Mutex
 	rate, quota meter
 }
 
 func newLocal() *local {
-	return &local{accounts: cache.New[*account](maxAccounts), passing: cache.New[*account](maxAccounts)}
+	return &local{parties: cache.New[*party](localCapacity), transient: cache.New[*party](localCapacity)}
 }
 
-// hold locks the parties of the rules and appends their meters. The organization's rules
-// come first, a visitor's last, so that everybody locks in the same order.
-func (l *local) hold(rules []rule, meters []*meter) (held [maxParties]*account, _ []*meter) {
-	parties := 0
+// lock locks the parties of the rules and appends their meters. The rules are ordered from the organization to the
+// visitor, so all requests lock in the same order.
+func (l *local) lock(rules []rule, meters []*meter) (held [maxParties]*party, _ []*meter) {
+	n := 0
 	for i := range rules {
 		r := &rules[i]
 		if i == 0 || r.holder != rules[i-1].holder {
-			from := l.accounts
-			if r.passing {
-				from = l.passing
+			from := l.parties
+			if r.transient {
+				from = l.transient
 			}
-			held[parties] = from.GetOrPut(r.holder, newAccount)
-			held[parties].mu.Lock()
-			parties++
+			held[n] = from.GetOrPut(r.holder, newParty)
+			held[n].mu.Lock()
+			n++
 		}
 		if r.suffix == rateSuffix {
-			meters = append(meters, &held[parties-1].rate)
+			meters = append(meters, &held[n-1].rate)
 		} else {
-			meters = append(meters, &held[parties-1].quota)
+			meters = append(meters, &held[n-1].quota)
 		}
 	}
 	return held, meters
 }
 
-func newAccount() *account { return &account{} }
+func newParty() *party { return &party{} }
 
-func release(held [maxParties]*account) {
+func unlock(held [maxParties]*party) {
 	for _, a := range held {
 		if a != nil {
 			a.mu.Unlock()
@@ -64,14 +64,14 @@ func release(held [maxParties]*account) {
 
 func (l *local) decide(rules []rule, now int64) verdict {
 	var buffer [maxRules]*meter
-	held, meters := l.hold(rules, buffer[:0])
-	defer release(held)
+	held, meters := l.lock(rules, buffer[:0])
+	defer unlock(held)
 	return decide(meters, rules, now)
 }
 
-func (l *local) returnOne(rules []rule, now int64) {
+func (l *local) refund(rules []rule, now int64) {
 	var buffer [maxRules]*meter
-	held, meters := l.hold(rules, buffer[:0])
-	defer release(held)
+	held, meters := l.lock(rules, buffer[:0])
+	defer unlock(held)
 	giveBack(meters, rules, now)
 }

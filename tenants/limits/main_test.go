@@ -48,7 +48,7 @@ func inProcess(t testing.TB) redis.UniversalClient {
 // patient lets a limiter wait for a Redis that a busy machine keeps from answering:
 // where every request counts, luck must not.
 func patient(o Options) *Limiter {
-	o.Patience = time.Minute
+	o.Timeout = time.Minute
 	return New(o)
 }
 

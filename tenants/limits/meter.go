@@ -6,22 +6,21 @@ import (
 	"tenantry/internal/rate"
 )
 
-// meter is what one limit remembers: GCRA, written as the leaky bucket that it equals.
-// Instead of a theoretical arrival time it holds how full the bucket is, in units of
-// which a request adds period and a millisecond drains count. Everything stays a whole
-// number below 2^53 that way, for any count, and the twin in Lua cannot differ by a
-// rounding. The zero value is an empty bucket.
+// meter is the state of one limit: GCRA in its equivalent form of a leaky bucket. Instead of a theoretical arrival time
+// it stores the level of the bucket, in a unit of which a request adds period and a millisecond drains count. All
+// numbers are then integers below 2^53 for any count, and the Lua version computes exactly the same. The zero value is
+// an empty bucket.
 type meter struct {
 	level int64
 	at    int64      // Unix milliseconds at which level was true
-	limit rate.Limit // by which it was filled
+	limit rate.Limit // under which it was filled
 }
 
-// full is the level at which a limit admits nothing more.
+// full returns the level at which a limit admits no more requests.
 func full(l rate.Limit) int64 { return l.Count() * l.Period() }
 
-// drained returns the meter as it is now, under the limit that holds now. Where the limit
-// was changed, what was used stays used: 30 of 100 become 30 of 200.
+// drained returns the meter as of now under the current limit. If the limit was changed, the number of used requests is
+// kept: 30 of 100 become 30 of 200.
 func (m meter) drained(l rate.Limit, now int64) meter {
 	level := m.level
 	// A clock that was set back must not keep the bucket from draining.
@@ -36,38 +35,39 @@ func (m meter) drained(l rate.Limit, now int64) meter {
 	return meter{level, now, l}
 }
 
-// admits reports whether one more request fits, of a meter that is drained.
+// admits reports whether a drained meter has room for one more request.
 func (m meter) admits() bool { return m.level+m.limit.Period() <= full(m.limit) }
 
-// wait returns the milliseconds until one more request fits.
+// wait returns the milliseconds until there is room for one more request.
 func (m meter) wait() int64 {
 	return max(ceil(m.level+m.limit.Period()-full(m.limit), m.limit.Count()), 0)
 }
 
-// remaining returns how many requests fit.
+// remaining returns how many more requests there is room for.
 func (m meter) remaining() int64 { return (full(m.limit) - m.level) / m.limit.Period() }
 
-// reset returns the milliseconds until the bucket is empty, which is all that fits.
+// reset returns the milliseconds until the bucket is empty.
 func (m meter) reset() int64 { return ceil(m.level, m.limit.Count()) }
 
 func ceil(a, b int64) int64 { return (a + b - 1) / b }
 
-// Decision is what became of a request.
+// Decision is the result for a request.
 type Decision struct {
-	// Refused: the request is over a limit, and none of its limits counted it.
+	// Refused means that a limit is used up. No limit counted the request.
 	Refused bool
-	// Limit is the tightest of those that govern the request: of a refused one that with
-	// the longest wait, else the one with the fewest requests left. Zero: there is none. Of a
-	// stranger it is the address's, whatever refused the request: the organization's are not told.
-	Limit     rate.Limit
-	Name      string        // of what refused the request, else of Limit, "organization quota" for one; "": nothing counted it
+	// Limit is the tightest limit of the request: the one with the longest wait if the request is refused, otherwise
+	// the one with the fewest requests left. Zero: there is none. For an Anonymous caller it is always that of the
+	// address, because the organization's limits are not disclosed.
+	Limit rate.Limit
+	// Name is that of the limit that refused the request, otherwise that of Limit, such as "organization quota"; "": no
+	// limit.
+	Name      string
 	Remaining int64         // requests that Limit admits at once
-	Reset     time.Duration // until Limit is full again
-	Wait      time.Duration // of a refused request, until the same would be admitted; 0: not refused, or not told
+	Reset     time.Duration // until Limit is unused again
+	Wait      time.Duration // until a refused request would be admitted; 0: not refused, or not disclosed
 }
 
-// decide counts a request on all meters, or on none where one refuses. The Lua script does
-// the same, step by step.
+// decide counts a request on all meters, or on none if one refuses. takeScript does the same, step by step.
 func decide(meters []*meter, rules []rule, now int64) verdict {
 	refused := false
 	var buffer [maxRules]meter
@@ -82,8 +82,8 @@ func decide(meters []*meter, rules []rule, now int64) verdict {
 		if !refused {
 			n.level += n.limit.Period()
 		}
-		// What was only drained can be drained again later; a change of the limit or of the
-		// clock must be noted, or it would be met anew each time.
+		// Draining can be repeated later, but a change of the limit or of the clock must be stored, because otherwise
+		// it would be applied each time.
 		if !refused || m.limit != n.limit || now < m.at {
 			*m = *n
 		}
@@ -98,7 +98,7 @@ func decide(meters []*meter, rules []rule, now int64) verdict {
 	return v
 }
 
-// giveBack takes one request off the meters again.
+// giveBack removes one request from the meters.
 func giveBack(meters []*meter, rules []rule, now int64) {
 	for i, m := range meters {
 		*m = m.drained(rules[i].limit, now)
@@ -106,7 +106,7 @@ func giveBack(meters []*meter, rules []rule, now int64) {
 	}
 }
 
-// verdict is a decision in terms of the rules that were asked.
+// verdict is a decision in terms of the rules that were given.
 type verdict struct {
 	refused                     bool
 	index                       int // of the tightest rule

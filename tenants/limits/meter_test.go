@@ -28,12 +28,12 @@ func (c localCounter) take(_ *testing.T, rules []rule) verdict {
 }
 
 func (c localCounter) giveBack(_ *testing.T, rules []rule) {
-	c.returnOne(rules, time.Now().UnixMilli())
+	c.refund(rules, time.Now().UnixMilli())
 }
 
 func (c localCounter) age(_ *testing.T, rules []rule, d time.Duration) {
-	held, meters := c.hold(rules, nil)
-	defer release(held)
+	held, meters := c.lock(rules, nil)
+	defer unlock(held)
 	for _, m := range meters {
 		m.at -= d.Milliseconds()
 	}
@@ -52,7 +52,7 @@ func (c sharedCounter) take(t *testing.T, rules []rule) verdict {
 
 func (c sharedCounter) giveBack(t *testing.T, rules []rule) {
 	t.Helper()
-	if err := c.returnOne(t.Context(), rules); err != nil {
+	if err := c.refund(t.Context(), rules); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -88,8 +88,8 @@ func onBoth(t *testing.T, test func(*testing.T, counter)) {
 	})
 }
 
-// party returns a holder nobody else has, and its rules: rate, then quota.
-func party(t *testing.T, limits ...string) []rule {
+// newHolder returns a holder nobody else has, and its rules: rate, then quota.
+func newHolder(t *testing.T, limits ...string) []rule {
 	t.Helper()
 	holder := fmt.Sprintf("tnt:{%d}:limit:test:%s", time.Now().UnixNano(), t.Name())
 	var rules []rule
@@ -117,7 +117,7 @@ func about(ms int64, want time.Duration) bool {
 func TestBurstThenSteadyRate(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, c counter) {
-		rules := party(t, "6/h") // one in 10 minutes: what the test itself takes does not count
+		rules := newHolder(t, "6/h") // one in 10 minutes: what the test itself takes does not count
 		for left := int64(5); left >= 0; left-- {
 			v := c.take(t, rules)
 			if v.refused || v.remaining != left || v.wait != 0 || !about(v.reset, time.Duration(6-left)*10*time.Minute) {
@@ -154,7 +154,7 @@ func TestBurstThenSteadyRate(t *testing.T) {
 func TestAllOrNothing(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, c counter) {
-		org, key := party(t, "100/h", "100/d"), party(t, "3/h", "50/d")
+		org, key := newHolder(t, "100/h", "100/d"), newHolder(t, "3/h", "50/d")
 		for i := range key {
 			key[i].holder += ":key"
 			key[i].holder = org[0].holder + key[i].holder[len(org[0].holder):]
@@ -181,7 +181,7 @@ func TestAllOrNothing(t *testing.T) {
 func TestTightest(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, c counter) {
-		rules := party(t, "5/h", "4/d")
+		rules := newHolder(t, "5/h", "4/d")
 		if v := c.take(t, rules); v.index != 1 || v.remaining != 3 {
 			t.Errorf("the fewest left count: %+v", v)
 		}
@@ -197,7 +197,7 @@ func TestTightest(t *testing.T) {
 func TestChangedLimitKeepsWhatWasUsed(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, c counter) {
-		rules := party(t, "10/d")
+		rules := newHolder(t, "10/d")
 		drain(t, c, rules, 10)
 		rules[0].limit = mustParse(t, "15/d")
 		if v := c.take(t, rules); v.refused || v.remaining != 4 {
@@ -217,7 +217,7 @@ func TestChangedLimitKeepsWhatWasUsed(t *testing.T) {
 func TestClockSetBack(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, c counter) {
-		rules := party(t, "2/h")
+		rules := newHolder(t, "2/h")
 		drain(t, c, rules, 2)
 		c.age(t, rules, -100*time.Hour) // as if counted in the future
 		if v := c.take(t, rules); !v.refused || !about(v.wait, 30*time.Minute) {
@@ -234,7 +234,7 @@ func TestClockSetBack(t *testing.T) {
 func TestGiveBack(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, c counter) {
-		rules := party(t, "3/h")
+		rules := newHolder(t, "3/h")
 		c.giveBack(t, rules) // of a full limit there is nothing to give back
 		drain(t, c, rules, 3)
 		c.giveBack(t, rules)

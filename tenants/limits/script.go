@@ -8,8 +8,8 @@ import (
 	"tenantry/tenants/redisconn"
 )
 
-// drainScript reads the meters as meter.drained does. KEYS are the meters, ARGV the count
-// and the period of each. The time is the server's: replicas' clocks may differ.
+// drainScript reads the meters as meter.drained does. KEYS are the meters, ARGV the count and the period of each. It
+// uses the server's time, because the clocks of replicas may differ.
 const drainScript = `
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -45,8 +45,8 @@ local function store(i)
 end
 `
 
-// takeScript decides as the function decide does. It answers refused, the index of the
-// tightest limit, its remaining requests, its milliseconds until full, the wait and the time.
+// takeScript does what the function decide does. It returns refused, the index of the tightest limit, its remaining
+// requests, its milliseconds until reset, the wait, and the time.
 const takeScript = drainScript + `
 local refused = false
 for i in ipairs(KEYS) do
@@ -86,10 +86,9 @@ end
 return now
 `
 
-// shared counts in Redis. One script decides all limits of a request in one round trip,
-// or refuses without counting on any; github.com/go-redis/redis_rate takes a round trip
-// for each limit, and a request that the last one refuses has used up the others. The
-// meters of an organization bear its hash tag, so that they are on one node of a cluster.
+// shared counts in Redis. One script applies all limits of a request in one round trip, and counts on none of them if
+// one refuses. (github.com/go-redis/redis_rate takes a round trip for each limit, and counts on the others if the last
+// one refuses.) The keys of an organization's meters have its hash tag, which puts them on one node of a cluster.
 type shared struct {
 	redis          redisconn.Client
 	take, giveBack *redisconn.Script
@@ -108,7 +107,7 @@ func arguments(rules []rule) (keys []string, args []any) {
 	return keys, args
 }
 
-// decide asks Redis.
+// decide runs takeScript.
 func (s *shared) decide(ctx context.Context, rules []rule) (verdict, error) {
 	keys, args := arguments(rules)
 	v, err := s.redis.Run(ctx, s.take, keys, args...)
@@ -116,12 +115,12 @@ func (s *shared) decide(ctx context.Context, rules []rule) (verdict, error) {
 		return verdict{}, fmt.Errorf("counting a request in Redis: %w", err)
 	}
 	if len(v) != 6 || v[1] < 0 || v[1] >= int64(len(rules)) {
-		return verdict{}, errors.New("counting a request in Redis: the answer is of another shape")
+		return verdict{}, errors.New("counting a request in Redis: unexpected form of the answer")
 	}
 	return verdict{refused: v[0] == 1, index: int(v[1]), remaining: v[2], reset: v[3], wait: v[4], now: v[5]}, nil
 }
 
-func (s *shared) returnOne(ctx context.Context, rules []rule) error {
+func (s *shared) refund(ctx context.Context, rules []rule) error {
 	keys, args := arguments(rules)
 	if _, err := s.redis.Run(ctx, s.giveBack, keys, args...); err != nil {
 		return fmt.Errorf("giving a request back in Redis: %w", err)

@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// maxBuffered bounds what one side may send before the other reads it.
+// maxBuffered bounds the bytes that one side may send before the other reads them.
 const maxBuffered = 64 << 20
 
-// newPipe returns the two ends of a connection through memory. Unlike those of net.Pipe
-// they buffer: a client that sends many commands before it reads the first reply, and a
-// server that replies before it reads the next command, would wait for each other.
+// newPipe returns the two ends of an in-memory connection. Unlike those of net.Pipe they are buffered, because a client
+// that sends many commands before it reads a reply and a server that replies before it reads the next command would
+// wait for each other.
 func newPipe() (net.Conn, net.Conn) {
 	a, b := newBuffer(), newBuffer()
 	return &conn{in: a, out: b}, &conn{in: b, out: a}
@@ -35,7 +35,7 @@ func (c *conn) LocalAddr() net.Addr               { return address{} }
 func (c *conn) RemoteAddr() net.Addr              { return address{} }
 func (c *conn) SetReadDeadline(t time.Time) error { c.in.setDeadline(t); return nil }
 
-// SetWriteDeadline does nothing: writing does not wait.
+// SetWriteDeadline does nothing, because writes do not block.
 func (c *conn) SetWriteDeadline(time.Time) error { return nil }
 
 func (c *conn) SetDeadline(t time.Time) error { return c.SetReadDeadline(t) }
@@ -45,7 +45,7 @@ type address struct{}
 func (address) Network() string { return "memory" }
 func (address) String() string  { return "memory" }
 
-// buffer is one direction.
+// buffer is one direction of a connection.
 type buffer struct {
 	mu       sync.Mutex
 	changed  *sync.Cond
@@ -89,7 +89,7 @@ func (b *buffer) write(p []byte) (int, error) {
 		return 0, io.ErrClosedPipe
 	}
 	if len(b.data)+len(p) > maxBuffered {
-		return 0, errors.New("too much was sent that the other side has not read")
+		return 0, errors.New("the buffer of the in-process Redis connection is full")
 	}
 	b.data = append(b.data, p...)
 	b.changed.Broadcast()
@@ -110,8 +110,8 @@ func (b *buffer) setDeadline(t time.Time) {
 	b.stopTimer()
 	b.deadline = t
 	if !t.IsZero() && !b.closed {
-		b.timer = time.AfterFunc(time.Until(t)+time.Millisecond, func() { // not a moment early: nobody would look again
-			b.mu.Lock() // a reader is waiting or has not looked at the deadline yet
+		b.timer = time.AfterFunc(time.Until(t)+time.Millisecond, func() { // must not fire early, because it fires once
+			b.mu.Lock() // a reader either waits already or will see the deadline
 			defer b.mu.Unlock()
 			b.changed.Broadcast()
 		})

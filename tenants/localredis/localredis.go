@@ -1,5 +1,6 @@
-// Package localredis runs a Redis inside the process, for one machine. Clients reach it
-// through memory: it opens no socket.
+// Package localredis runs a Redis server inside the process, for installations with a single process. Clients connect
+// to
+// it through memory: it opens no socket.
 package localredis
 
 import (
@@ -19,43 +20,43 @@ import (
 	"tenantry/tenants/redisconn"
 )
 
-// tick is how often lifetimes go down. Entries leave at most this much early or late.
+// tick is the interval at which lifetimes are reduced. Entries expire at most this much early or late.
 const tick = 200 * time.Millisecond
 
-// maxNames bounds the names that miniredis keeps a count of, which it does for ever, also when they have left.
+// maxNames bounds the keys for which miniredis counts changes. It keeps these counts forever, even of deleted keys.
 const maxNames = 16_384
 
-// ErrClosed is returned by calls after Close.
+// ErrClosed is returned after Close.
 var ErrClosed = errors.New("the in-process Redis is closed")
 
-// Server is an in-process Redis whose clock runs. Nothing in it outlives the process.
-// Safe for concurrent use.
+// Server is an in-process Redis server whose entries expire in real time. Its data end with the process. It is safe for
+// concurrent use.
 type Server struct {
 	mini *miniredis.Miniredis
 	stop chan struct{}
 	done chan struct{}
 
-	versions *map[string]uint // of mini, by name; guarded by its lock
+	versions *map[string]uint // counts of changes by key; a field of mini, guarded by mini's lock
 
 	mu      sync.Mutex
 	closed  bool
 	clients []io.Closer
 }
 
-// Start returns a running Server. The caller closes it.
+// Start returns a running Server. The caller must close it.
 func Start() (*Server, error) {
 	s := &Server{mini: miniredis.NewMiniRedis(), stop: make(chan struct{}), done: make(chan struct{})}
-	conn, err := s.mini.Dial() // the first connection starts it
+	conn, err := s.mini.Dial() // the first connection starts the server
 	if err != nil {
 		return nil, fmt.Errorf("start the in-process Redis: %w", err)
 	}
 	_ = conn.Close()
 	if s.versions = versions(s.mini.DB(0)); s.versions == nil {
 		s.mini.Close()
-		return nil, errors.New("start the in-process Redis: miniredis keeps something else of names that have left than it did")
+		return nil, errors.New("start the in-process Redis: this version of miniredis counts changes of keys in another form")
 	}
 	s.mini.Server().SetPreHook(func(c *server.Peer, cmd string, _ ...string) (done bool) {
-		if done = cmd == "WATCH"; done { // it compares a count with that of before
+		if done = cmd == "WATCH"; done { // it needs the counts that forget drops
 			c.WriteError("ERR the in-process Redis has no WATCH")
 		}
 		return done
@@ -64,8 +65,8 @@ func Start() (*Server, error) {
 	return s, nil
 }
 
-// run drives the lifetimes, which miniredis does not by itself. Its own way of doing so
-// walks over all entries at every command.
+// run reduces the lifetimes of entries, which miniredis does not do by itself in real time. Its own mode for that walks
+// over all entries at every command.
 func (s *Server) run() {
 	defer close(s.done)
 	ticker := time.NewTicker(tick)
@@ -84,7 +85,7 @@ func (s *Server) run() {
 	}
 }
 
-// versions returns where miniredis counts the changes of each name, those that have left too, nil where it does not.
+// versions returns the map in which miniredis counts the changes of each key, or nil if it has no such map.
 func versions(db *miniredis.RedisDB) *map[string]uint {
 	counts := reflect.ValueOf(db).Elem().FieldByName("keyVersion")
 	if !counts.IsValid() || counts.Type() != reflect.TypeFor[map[string]uint]() {
@@ -93,7 +94,7 @@ func versions(db *miniredis.RedisDB) *map[string]uint {
 	return (*map[string]uint)(counts.Addr().UnsafePointer())
 }
 
-// forget drops the counts where there are too many. WATCH alone asks for them.
+// forget drops the counts if there are too many. Only WATCH uses them.
 func (s *Server) forget() {
 	s.mini.Lock()
 	defer s.mini.Unlock()
@@ -102,7 +103,7 @@ func (s *Server) forget() {
 	}
 }
 
-// Client returns a client of the server. Closing it is possible, not needed. Of the options Timeout and Trace hold.
+// Client returns a client of the server. Closing it is optional. Only the options Timeout and Trace are used.
 func (s *Server) Client(o redisconn.Options) (redisconn.Client, error) {
 	client, err := Dial(s, o)
 	if err != nil {
@@ -111,7 +112,8 @@ func (s *Server) Client(o redisconn.Options) (redisconn.Client, error) {
 	return redisconn.Of(client), nil
 }
 
-// Dial is Client with the library's own client. It is no method: users of a Server would compile the library's types.
+// Dial is Client for callers that need the library's own client. It is not a method, because users of a Server would
+// then compile the library's types.
 func Dial(s *Server, o redisconn.Options) (redis.UniversalClient, error) {
 	o.Addrs, o.Dialer = []string{"in-process:0"}, s.dial
 	client, err := redisconn.Dial(o)
@@ -129,7 +131,7 @@ func Dial(s *Server, o redisconn.Options) (redis.UniversalClient, error) {
 }
 
 func (s *Server) dial(context.Context, string, string) (net.Conn, error) {
-	s.mu.Lock() // Close must not miss a connection: a closed server has nobody to end it
+	s.mu.Lock() // Close must see every connection, because nothing would end it later
 	defer s.mu.Unlock()
 	if s.closed {
 		return nil, ErrClosed
@@ -139,8 +141,8 @@ func (s *Server) dial(context.Context, string, string) (net.Conn, error) {
 	return client, nil
 }
 
-// Close ends the clients, the connections and the server, and waits for their
-// goroutines. Closing twice is no error.
+// Close ends the clients, the connections and the server, and waits for their goroutines. It may be called more than
+// once.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	if s.closed {

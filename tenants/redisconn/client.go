@@ -2,7 +2,7 @@ package redisconn
 
 import (
 	"context"
-	"crypto/sha1" //nolint:gosec // Redis names scripts by it
+	"crypto/sha1" //nolint:gosec // Redis identifies scripts by their SHA-1
 	"encoding/hex"
 	"errors"
 	"time"
@@ -10,75 +10,77 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrNil is returned where an entry is missing, or a condition of a write did not hold.
+// ErrNil is returned if an entry is missing, or the condition of a write is not met.
 var ErrNil error = redis.Nil
 
-// Client asks Redis. Its methods name no types of the library: whoever mentions those compiles 1,500 methods of
-// the library's clients once more, which took each of twelve packages more than a second. Safe for concurrent use.
+// Client is a Redis client. Its methods use no types of the library, because every package that mentions those compiles
+// the 1,500 methods of the library's clients again, which took more than a second in each of twelve packages. It is
+// safe for concurrent use.
 type Client interface {
 	// Get returns the value of a key. Error: ErrNil.
 	Get(ctx context.Context, key string) ([]byte, error)
-	// GetEx is Get, and sets the lifetime.
+	// GetEx is Get, and sets the lifetime of the entry.
 	GetEx(ctx context.Context, key string, lifetime time.Duration) ([]byte, error)
-	// Set stores a value; a lifetime of 0 has no end.
+	// Set stores a value. With a lifetime of 0 it does not expire.
 	Set(ctx context.Context, key string, value any, lifetime time.Duration) error
-	// SetNX is Set where there is no value yet, and reports whether there was none.
+	// SetNX is Set if there is no value, and reports whether it stored the value.
 	SetNX(ctx context.Context, key string, value any, lifetime time.Duration) (bool, error)
-	// Replace stores a value where there is one, which keeps its lifetime. Error: ErrNil where there is none.
+	// Replace stores a value if there is one, and keeps its lifetime. Error: ErrNil if there is none.
 	Replace(ctx context.Context, key string, value any) error
 	Del(ctx context.Context, keys ...string) error
 	// ZRevRange returns the members of a sorted set by rank, the highest score first.
 	ZRevRange(ctx context.Context, key string, from, to int64) ([]string, error)
-	// Run runs a script that answers with whole numbers or with one; the answer of any other is dropped.
+	// Run runs a script that returns an integer or a list of integers. Any other result is dropped.
 	Run(ctx context.Context, script *Script, keys []string, args ...any) ([]int64, error)
-	// Pipeline sends the commands together and returns their answers in order: those of Redis' protocol, or an error,
-	// also ErrNil, in their place. Its own error is that of the first command that failed otherwise.
+	// Pipeline sends the commands together and returns their results in order: values of the Redis protocol, or an
+	// error, such as ErrNil. Its own error is that of the first command that failed other than with ErrNil.
 	Pipeline(ctx context.Context, commands ...Command) ([]any, error)
 	// Transaction is Pipeline within MULTI and EXEC.
 	Transaction(ctx context.Context, commands ...Command) ([]any, error)
 	Publish(ctx context.Context, channel string, message any) error
 	Ping(ctx context.Context) error
-	// Describe returns the server's version and its maxmemory-policy, empty where the user may not ask for them.
+	// Describe returns the server's version and its maxmemory-policy, which are empty if the user may not query them.
 	Describe(ctx context.Context) (version, eviction string)
-	// Subscribe listens to a channel until the Subscription is closed.
+	// Subscribe subscribes to a channel until the Subscription is closed.
 	Subscribe(ctx context.Context, channel string) (Subscription, error)
 	Close() error
 }
 
-// Command is the name of a command of Redis and its arguments.
+// Command is the name of a Redis command, followed by its arguments.
 type Command []any
 
-// Subscription hears what is published. One goroutine receives.
+// Subscription receives what is published on a channel. Receive may be called by one goroutine at a time.
 type Subscription interface {
-	// Receive waits for what comes next. An error that is a net.Error with Timeout says that nothing came in that time.
+	// Receive waits for the next event. If there is none within the duration, the error is a net.Error whose Timeout
+	// method returns true.
 	Receive(ctx context.Context, within time.Duration) (Received, error)
-	// Ping asks the server for a sign of life, which Receive returns.
+	// Ping sends a ping, whose reply Receive returns.
 	Ping(ctx context.Context) error
 	Close() error
 }
 
-// Received is what a subscription received: its confirmation, a message, or a sign of life where it is neither.
+// Received is an event of a subscription: its confirmation, a message, or the reply to a ping if it is neither.
 type Received struct {
 	Begun, Published bool
 	Message          string
 }
 
-// ErrUnsubscribed is returned by Receive where the server ended the subscription.
+// ErrUnsubscribed is returned by Receive if the server ended the subscription.
 var ErrUnsubscribed = errors.New("the subscription was ended")
 
-// WrongType reports whether a command found a value of another type under its key.
+// WrongType reports whether a command failed because the value under its key has another type.
 func WrongType(err error) bool { return redis.HasErrorPrefix(err, "WRONGTYPE") }
 
-// Script is a script in Lua that Redis keeps by its hash. It is immutable.
+// Script is a Lua script that Redis caches by its hash. It is immutable.
 type Script struct{ source, hash string }
 
 // NewScript returns the script with that source.
 func NewScript(source string) *Script {
-	sum := sha1.Sum([]byte(source)) //nolint:gosec // as above
+	sum := sha1.Sum([]byte(source)) //nolint:gosec // see the import
 	return &Script{source, hex.EncodeToString(sum[:])}
 }
 
-// Of returns a Client that asks through the library's.
+// Of returns a Client that uses a client of the library.
 func Of(client redis.UniversalClient) Client { return &universal{c: client} }
 
 type universal struct{ c redis.UniversalClient }
@@ -111,7 +113,7 @@ func (u *universal) ZRevRange(ctx context.Context, key string, from, to int64) (
 	return u.c.ZRevRange(ctx, key, from, to).Result()
 }
 
-// Run names the script, and sends it whole to a server that does not have it, after a restart for one.
+// Run sends the script's hash, and its source if the server does not have the script, as after a restart.
 func (u *universal) Run(ctx context.Context, script *Script, keys []string, args ...any) ([]int64, error) {
 	answer := u.c.EvalSha(ctx, script.hash, keys, args...)
 	if redis.HasErrorPrefix(answer.Err(), "NOSCRIPT") {
@@ -181,7 +183,7 @@ func (u *universal) Publish(ctx context.Context, channel string, message any) er
 func (u *universal) Subscribe(ctx context.Context, channel string) (Subscription, error) {
 	s := u.c.Subscribe(ctx)
 	if err := s.Subscribe(ctx, channel); err != nil {
-		_ = s.Close() // the error that matters is the first
+		_ = s.Close() // the first error is the cause
 		return nil, err
 	}
 	return subscription{s}, nil

@@ -21,8 +21,7 @@ import (
 	"tenantry/tenants/tenantstest"
 )
 
-// What keys and sessions do with Redis works on a cluster: no command spans two slots,
-// and what belongs to an organization is on one node.
+// Keys and sessions work on a cluster: no command spans two slots, and all entries of an organization are on one node.
 func TestKeysAndSessionsOnACluster(t *testing.T) {
 	t.Parallel()
 	addrs := redistest.Cluster(t)
@@ -69,8 +68,8 @@ func TestKeysAndSessionsOnACluster(t *testing.T) {
 	}
 }
 
-// answered runs do and fails where Redis was not asked or refused a command: the services
-// themselves would fall back on the store.
+// answered runs do and fails if Redis was not used or refused a command, because the services would fall back on the
+// store.
 func answered(t *testing.T, w *tenantstest.World, what string, do func()) {
 	t.Helper()
 	before := w.RedisHook.Commands.Load()

@@ -8,8 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// dialHook keeps a failed connection from looking like an entry that is not there: the
-// client reports a set that the sentinels do not know as redis.Nil.
+// dialHook keeps failed connections from looking like missing entries, because the client reports an unknown master of
+// the sentinels as redis.Nil.
 type dialHook struct{}
 
 type unreachableError struct{ text string }
@@ -21,7 +21,8 @@ func (dialHook) DialHook(next redis.DialHook) redis.DialHook {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := next(ctx, network, addr)
 		if errors.Is(err, redis.Nil) {
-			err = &unreachableError{"connecting to Redis: the sentinels do not know the master; compare redis.master_name with theirs: " + err.Error()}
+			err = &unreachableError{"connecting to Redis: the sentinels do not know the master; " +
+				"compare redis.master_name with theirs: " + err.Error()}
 		}
 		return conn, err
 	}

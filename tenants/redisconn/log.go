@@ -11,54 +11,55 @@ import (
 )
 
 const (
-	// sayEvery is how often the client may say the same; of a server that is away it speaks
-	// once a connection.
-	sayEvery = 10 * time.Second
-	maxSaid  = 256
+	// repeatEvery is the minimum time between equal messages. The client logs one for each connection to a server that
+	// is down.
+	repeatEvery = 10 * time.Second
+	maxEntries  = 256
 )
 
-// LogTo sends what the Redis client says by itself, such as connections it lost, to log as
-// warnings: the same at most every 10 seconds, with how often it was said in between. The
-// client has one logger for the whole process.
+// LogTo sends the messages of the Redis client, such as lost connections, to log as warnings. Equal messages are logged
+// at most every 10 seconds, with the number suppressed since the last one. The client has one logger for the whole
+// process.
 func LogTo(log *slog.Logger) { redis.SetLogger(newLogger(log, time.Now)) }
 
 type logger struct {
 	log *slog.Logger
 	now func() time.Time
 
-	mu   sync.Mutex
-	said map[string]saying // by what was said, without its particulars
+	mu      sync.Mutex
+	entries map[string]entry // by format
 }
 
-type saying struct {
-	at        time.Time
-	swallowed int
+type entry struct {
+	at         time.Time
+	suppressed int
 }
 
 func newLogger(log *slog.Logger, now func() time.Time) *logger {
-	return &logger{log: log, now: now, said: map[string]saying{}}
+	return &logger{log: log, now: now, entries: map[string]entry{}}
 }
 
 // Printf implements the client's interface.
 func (l *logger) Printf(ctx context.Context, format string, args ...any) {
-	if say, swallowed := l.may(format); say {
-		l.log.WarnContext(ctx, "redis", "says", fmt.Sprintf(format, args...), "said_before", swallowed)
+	if ok, suppressed := l.allow(format); ok {
+		l.log.WarnContext(ctx, "the Redis client reports a problem", "message", fmt.Sprintf(format, args...), "suppressed",
+			suppressed)
 	}
 }
 
-func (l *logger) may(format string) (say bool, swallowed int) {
+func (l *logger) allow(format string) (ok bool, suppressed int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.now()
-	s, known := l.said[format]
-	if age := now.Sub(s.at); known && age >= 0 && age < sayEvery {
-		s.swallowed++
-		l.said[format] = s
+	e, known := l.entries[format]
+	if age := now.Sub(e.at); known && age >= 0 && age < repeatEvery {
+		e.suppressed++
+		l.entries[format] = e
 		return false, 0
 	}
-	if !known && len(l.said) >= maxSaid {
-		clear(l.said)
+	if !known && len(l.entries) >= maxEntries {
+		clear(l.entries)
 	}
-	l.said[format] = saying{at: now}
-	return true, s.swallowed
+	l.entries[format] = entry{at: now}
+	return true, e.suppressed
 }

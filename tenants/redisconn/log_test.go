@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-func TestClientDoesNotRepeatItself(t *testing.T) {
+func TestRepeatedClientMessagesAreSuppressed(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	now := time.Now()
@@ -19,7 +19,7 @@ func TestClientDoesNotRepeatItself(t *testing.T) {
 		l.Printf(t.Context(), format, args...)
 		return out.String()
 	}
-	if line := say("dial %d failed", 1); !strings.Contains(line, "level=WARN") || !strings.Contains(line, "dial 1 failed") || !strings.Contains(line, "said_before=0") {
+	if line := say("dial %d failed", 1); !strings.Contains(line, "level=WARN") || !strings.Contains(line, "dial 1 failed") || !strings.Contains(line, "suppressed=0") {
 		t.Errorf("first: %s", line)
 	}
 	for n := range 5 {
@@ -30,14 +30,14 @@ func TestClientDoesNotRepeatItself(t *testing.T) {
 	if line := say("another"); !strings.Contains(line, "another") {
 		t.Errorf("another: %s", line)
 	}
-	now = now.Add(sayEvery)
-	if line := say("dial %d failed", 9); !strings.Contains(line, "dial 9 failed") || !strings.Contains(line, "said_before=5") {
+	now = now.Add(repeatEvery)
+	if line := say("dial %d failed", 9); !strings.Contains(line, "dial 9 failed") || !strings.Contains(line, "suppressed=5") {
 		t.Errorf("later: %s", line)
 	}
-	for n := range 3 * maxSaid {
-		l.may("format " + strconv.Itoa(n))
+	for n := range 3 * maxEntries {
+		l.allow("format " + strconv.Itoa(n))
 	}
-	if len(l.said) > maxSaid {
-		t.Errorf("%d texts are remembered", len(l.said))
+	if len(l.entries) > maxEntries {
+		t.Errorf("%d texts are remembered", len(l.entries))
 	}
 }

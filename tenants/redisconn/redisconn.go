@@ -1,4 +1,4 @@
-// Package redisconn builds the Redis client.
+// Package redisconn connects to Redis. Its Client is the only interface to Redis that the rest of the program uses.
 package redisconn
 
 import (
@@ -16,13 +16,13 @@ import (
 	"tenantry/crypto/secret"
 )
 
-// Timeout bounds every step of a call: dialling, waiting for a connection, writing,
-// reading. Redis is an index beside the store; waiting longer for it than for the store
-// would help nobody.
+// Timeout bounds every step of a call: dialling, waiting for a connection, writing, reading. It is short because Redis
+// is
+// an index of the store, and waiting for it longer than for the store would be pointless.
 const Timeout = 200 * time.Millisecond
 
-// Options say where Redis is. One address is a single server, several a cluster, or with
-// MasterName the sentinels that know the master.
+// Options say where Redis is. One address means a single server and several a cluster; with MasterName they are the
+// addresses of sentinels.
 type Options struct {
 	Addrs            []string
 	Username         string
@@ -32,15 +32,15 @@ type Options struct {
 	DB               int
 	MasterName       string
 	TLS              *tls.Config   // nil: no TLS
-	PoolSize         int           // to each server; 0: ten a processor
-	Timeout          time.Duration // of every step of a call; 0: Timeout
+	PoolSize         int           // connections to each server; 0: ten per processor
+	Timeout          time.Duration // of each step of a call; 0: Timeout
 	Trace            Trace         // nil: nothing is traced
 
-	// Dialer replaces the network, for a server in this process.
+	// Dialer replaces the network, for an in-process server.
 	Dialer func(ctx context.Context, network, addr string) (net.Conn, error)
 }
 
-// Open returns a client. It does not connect: the first call does. The caller closes it.
+// Open returns a client, which connects on the first call. The caller must close it.
 func Open(o Options) (Client, error) {
 	client, err := Dial(o)
 	if err != nil {
@@ -49,10 +49,10 @@ func Open(o Options) (Client, error) {
 	return Of(client), nil
 }
 
-// Dial is Open with the library's own client, for tests and for what only the library knows.
+// Dial is Open for callers that need the library's own client, such as tests.
 func Dial(o Options) (redis.UniversalClient, error) {
 	if len(o.Addrs) == 0 {
-		return nil, errors.New("no address of Redis is given")
+		return nil, errors.New("no Redis address is given")
 	}
 	for _, addr := range o.Addrs {
 		if host, port, err := net.SplitHostPort(addr); err != nil || host == "" || port == "" {
@@ -65,14 +65,14 @@ func Dial(o Options) (redis.UniversalClient, error) {
 	if o.DB < 0 {
 		return nil, fmt.Errorf("there is no Redis database %d", o.DB)
 	}
-	most := cmp.Or(o.Timeout, Timeout)
+	timeout := cmp.Or(o.Timeout, Timeout)
 	client := redis.NewUniversalClient(&redis.UniversalOptions{
 		Addrs: o.Addrs, MasterName: o.MasterName, DB: o.DB,
 		Username: o.Username, Password: o.Password.Reveal(),
 		SentinelUsername: o.SentinelUsername, SentinelPassword: o.SentinelPassword.Reveal(),
 		TLSConfig: o.TLS, Dialer: o.Dialer,
-		ContextTimeoutEnabled: true, // otherwise a deadline of the caller's is not kept
-		DialTimeout:           most, ReadTimeout: most, WriteTimeout: most, PoolTimeout: most,
+		ContextTimeoutEnabled: true, // otherwise the client ignores the caller's deadline
+		DialTimeout:           timeout, ReadTimeout: timeout, WriteTimeout: timeout, PoolTimeout: timeout,
 		DialerRetries: 1, MaxRetries: 1, MinRetryBackoff: time.Millisecond, MaxRetryBackoff: 10 * time.Millisecond,
 		PoolSize: o.PoolSize, PipelinePoolSize: -1, ConnMaxIdleTime: 5 * time.Minute,
 		ReadBufferSize: 8 << 10, WriteBufferSize: 4 << 10, // values are small

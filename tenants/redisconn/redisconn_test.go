@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-func TestOpenRefusesWhatCannotWork(t *testing.T) {
+func TestOpenRefusesInvalidOptions(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]redisconn.Options{
 		"no address":     {},

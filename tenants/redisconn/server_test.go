@@ -270,6 +270,7 @@ func TestSentinelsWithTheirOwnUser(t *testing.T) {
 	wrong = o
 	wrong.MasterName = "other"
 	if err := ping(t, wrong); err == nil || errors.Is(err, redis.Nil) || errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("with a set the sentinel does not know: %v; taken for an entry that is missing: %v", err, errors.Is(err, redis.Nil))
+		t.Errorf("with a set the sentinel does not know: %v; taken for an entry that is missing: %v", err,
+			errors.Is(err, redis.Nil))
 	}
 }

@@ -10,14 +10,13 @@ import (
 // TLSOptions name the files of a connection over TLS; all may be empty.
 type TLSOptions struct {
 	CAFile     string // PEM; empty: the authorities of the system
-	CertFile   string // PEM; what the gateway shows of itself, with KeyFile
+	CertFile   string // PEM; the gateway's own certificate, with KeyFile
 	KeyFile    string // PEM
 	ServerName string // expected in the server's certificate; empty: the host of its address
 }
 
-// Config reads the files. The certificate and its key are read again for every
-// connection, so that they can be replaced without a restart; the authorities are not.
-// The error names the file.
+// Config reads the files. The certificate and its key are read again for every connection, so that they can be replaced
+// without a restart; the authorities are not. Errors name the file.
 func (o TLSOptions) Config() (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: o.ServerName}
 	if o.CAFile != "" {

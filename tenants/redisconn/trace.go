@@ -7,11 +7,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Trace begins to trace commands that are sent together, by their names without arguments. What it returns is called
-// with their error when they have ended.
+// Trace begins tracing commands that are sent together. It gets their names, without arguments. The function it returns
+// is called with their error when they have ended.
 type Trace func(ctx context.Context, commands ...string) (end func(error))
 
-// traceHook traces what the client sends.
+// traceHook traces the commands that the client sends.
 type traceHook struct{ trace Trace }
 
 // DialHook implements redis.Hook.
@@ -41,7 +41,7 @@ func (h traceHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 	}
 }
 
-// failure returns the error unless it says that there is no such entry.
+// failure returns the error, or nil if it only says that an entry is missing.
 func failure(err error) error {
 	if errors.Is(err, redis.Nil) {
 		return nil

@@ -1,5 +1,5 @@
-// Package redistest starts real Redis servers for tests, which can be killed and started
-// again. Tests are skipped where redis-server is not installed.
+// Package redistest starts real Redis servers for tests, which can kill and restart them. Tests are skipped if
+// redis-server is not installed.
 package redistest
 
 import (
@@ -21,33 +21,33 @@ import (
 	"tenantry/tenants/redisconn"
 )
 
-// startLimit is how long a server may take to answer.
+// startLimit is how long a server may take to start.
 const startLimit = 30 * time.Second
 
 // Server is a redis-server process on the loopback address that ends with its test.
 type Server struct {
-	Addr string // stays the same over restarts
-	Dir  string // of its snapshots and its log
+	Addr string // the same after restarts
+	Dir  string // folder of its snapshots and its log
 
 	t       testing.TB
 	program string
 	args    []string
-	probe   redisconn.Options // how it is asked whether it is there
+	probe   redisconn.Options // for connections that check whether it answers
 	process *exec.Cmd
 	exited  chan struct{}
 }
 
-// Option alters how a server is started.
+// Option changes how a server is started.
 type Option func(*Server)
 
-// Args adds settings as redis-server's command line takes them.
+// Args adds arguments to redis-server's command line.
 func Args(args ...string) Option { return func(s *Server) { s.args = append(s.args, args...) } }
 
-// Credentials are what the test itself asks the server with, where it wants some.
+// Credentials sets the credentials with which the test itself connects to the server.
 func Credentials(o redisconn.Options) Option { return func(s *Server) { s.probe = o } }
 
-// Await returns once the client reaches its server: after refused connections it rests
-// for up to a second.
+// Await returns once the client reaches its server, which can take a second after refused connections, because the
+// client pauses.
 func Await(t testing.TB, client redis.UniversalClient) {
 	t.Helper()
 	deadline := time.Now().Add(startLimit)
@@ -73,8 +73,7 @@ func Program(t testing.TB, name string) string {
 	return path
 }
 
-// Start returns a running server without snapshots or append-only file, unless Args ask
-// for them.
+// Start returns a running server without snapshots or append-only file, unless Args enable them.
 func Start(t testing.TB, options ...Option) *Server {
 	t.Helper()
 	s := &Server{t: t, program: Program(t, "redis-server"), Addr: FreeAddr(t), Dir: t.TempDir()}
@@ -87,8 +86,8 @@ func Start(t testing.TB, options ...Option) *Server {
 	return s
 }
 
-// FreeAddr returns a loopback address whose port nobody listens on, below those that systems hand out: one of these may
-// be another's before it is used.
+// FreeAddr returns a loopback address with a free port. The port is below the range that systems allocate from, because
+// another process could get one of those before it is used.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
 	var err error
@@ -109,14 +108,14 @@ func Port(addr string) string {
 	return port
 }
 
-// Restart starts the server where it does not run, with what is in its folder, and
-// returns once it answers.
+// Restart starts the server, which must not be running, with the data in its folder, and returns once it answers.
 func (s *Server) Restart() {
 	s.t.Helper()
 	if s.process != nil {
-		s.t.Fatal("the server runs already")
+		s.t.Fatal("the server is running already")
 	}
-	args := []string{"--bind", "127.0.0.1", "--dir", s.Dir, "--logfile", s.log(), "--save", "", "--daemonize", "no", "--databases", "16"}
+	args := []string{"--bind", "127.0.0.1", "--dir", s.Dir, "--logfile", s.log(), "--save", "", "--daemonize", "no",
+		"--databases", "16"}
 	if s.probe.TLS == nil {
 		args = append(args, "--port", Port(s.Addr))
 	}
@@ -135,8 +134,8 @@ func (s *Server) Restart() {
 
 func (s *Server) log() string { return filepath.Join(s.Dir, "log") }
 
-// wait returns once the server answers. It listens before it has read what is in its
-// folder, and a client would rest after a refused connection.
+// wait returns once the server answers. It probes with new connections, because the server listens before it has loaded
+// its data, and an existing client would pause after a refused connection.
 func (s *Server) wait() {
 	s.t.Helper()
 	deadline := time.Now().Add(startLimit)
@@ -199,13 +198,13 @@ func (s *Server) Signal(sig os.Signal) {
 	}
 }
 
-// Open returns a client of the server as the product makes it, closed with the test.
+// Open returns a client of the server, as the product creates it, that is closed with the test.
 func (s *Server) Open(t testing.TB) redis.UniversalClient {
 	t.Helper()
 	return Open(t, s.probe)
 }
 
-// Open returns a client with these options, closed with the test.
+// Open returns a client with these options that is closed with the test.
 func Open(t testing.TB, o redisconn.Options) redis.UniversalClient {
 	t.Helper()
 	client, err := redisconn.Dial(o)
@@ -216,13 +215,14 @@ func Open(t testing.TB, o redisconn.Options) redis.UniversalClient {
 	return client
 }
 
-// Cluster starts a cluster of three masters and returns their addresses. The test is
-// skipped where the installed redis-cli cannot make one.
+// Cluster starts a cluster of three masters and returns their addresses. The test is skipped if the installed redis-cli
+// cannot create one.
 func Cluster(t testing.TB) []string {
 	t.Helper()
 	cli := Program(t, "redis-cli")
-	// Its help ends with code 1.
-	if help, _ := exec.Command(cli, "--cluster", "help").CombinedOutput(); !strings.Contains(string(help), "--cluster-replicas") {
+	// The help command exits with code 1.
+	if help, _ := exec.Command(cli, "--cluster", "help").CombinedOutput(); !strings.Contains(string(help),
+		"--cluster-replicas") {
 		t.Skip("redis-cli cannot make clusters")
 	}
 	var addrs []string
@@ -236,16 +236,18 @@ func Cluster(t testing.TB) []string {
 		}
 	}
 	args := append([]string{"--cluster", "create"}, addrs...)
-	if out, err := exec.Command(cli, append(args, "--cluster-replicas", "0", "--cluster-yes")...).CombinedOutput(); err != nil {
+	if out, err := exec.Command(cli, append(args, "--cluster-replicas", "0",
+		"--cluster-yes")...).CombinedOutput(); err != nil {
 		t.Fatalf("redis-cli --cluster create: %v\n%s", err, out)
 	}
-	// Every node must see the whole cluster before anybody writes.
+	// Every node must know the whole cluster before the test writes.
 	deadline := time.Now().Add(startLimit)
 	for _, addr := range addrs {
 		client := Open(t, redisconn.Options{Addrs: []string{addr}})
 		for {
 			info, err := client.ClusterInfo(context.Background()).Result()
-			if err == nil && strings.Contains(info, "cluster_state:ok") && strings.Contains(info, "cluster_known_nodes:"+strconv.Itoa(len(addrs))) {
+			if err == nil && strings.Contains(info, "cluster_state:ok") &&
+				strings.Contains(info, "cluster_known_nodes:"+strconv.Itoa(len(addrs))) {
 				break
 			}
 			if time.Now().After(deadline) {

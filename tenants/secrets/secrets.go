@@ -1,7 +1,7 @@
-// Package secrets keeps the values of encrypted fields, each sealed for its organization,
-// collection, record and field, and takes them along where records travel: in clear, as they
-// are kept ({"enc": "..."}, which opens in the same place alone), or sealed to a key
-// ({"sealed": "..."}).
+// Package secrets encrypts the values of encrypted fields, each for its organization, collection, record and field. It
+// also carries them in exports and imports, in one of three forms: in clear, as stored ({"enc": "..."}, which opens
+// only in
+// the same place), or sealed to a transfer key ({"sealed": "..."}).
 package secrets
 
 import (
@@ -19,21 +19,21 @@ import (
 	"tenantry/tenants"
 )
 
-// Keys gives an organization's keys for a purpose, which is the name of a collection.
+// Keys returns an organization's data keys for a purpose, which is the name of a collection.
 type Keys interface {
 	DataKeys(ctx context.Context, t *tenants.Tenant, purpose string) (*tenants.DataKeys, error)
 }
 
-// Value is the value of an encrypted field as it was given. An encrypted value was opened
-// when it was read; it is kept so that it need not be encrypted again.
+// Value is the value of an encrypted field as it was given. An encrypted value was opened when it was read, and its
+// encrypted form is kept for storing it unchanged.
 type Value struct {
-	Given  any // as it came, where the vault does not open
+	Given  any // the input, if the vault did not open it
 	plain  string
-	sealed string // "" where the value came in clear
-	record string // the record that sealed was made for
+	sealed string // "" if the value was given in clear
+	record string // record that sealed was encrypted for
 }
 
-// Size returns how many bytes the value takes once it is sealed, about.
+// Size estimates the size in bytes of the encrypted value.
 func (v *Value) Size() int {
 	if v.sealed != "" {
 		return len(v.sealed)
@@ -41,37 +41,38 @@ func (v *Value) Size() int {
 	return len(v.plain)*4/3 + 64
 }
 
-// Rewritten reports whether the value came as it was kept in that record, encrypted otherwise than it is there now.
+// Rewritten reports whether the value was given in encrypted form, for that record, and differs from its present
+// encrypted form.
 func (v *Value) Rewritten(record, sealed string) bool {
 	return v.sealed != "" && v.record == record && v.sealed != sealed
 }
 
-// Place is where a secret is kept: part of what it is bound to.
+// Place is the record that a value is encrypted for.
 type Place struct {
 	Collection string
-	Record     string // final before a value is sealed
+	Record     string // must be final before a value is sealed
 }
 
-// The one member of a value that travels encrypted, and of one that travels sealed to a key.
+// The only member of a value as stored, and of one that is sealed to a transfer key.
 const (
 	keptName    = "enc"
 	carriedName = "sealed"
 )
 
-// Vault seals and opens the secrets of one organization. Open is safe for concurrent use;
-// Show counts.
+// Vault encrypts and opens the secrets of one organization. Open is safe for concurrent use; Show is not, because it
+// counts.
 type Vault struct {
 	Keys   Keys
 	Tenant *tenants.Tenant
-	Reveal bool // Show gives values in clear
-	// SealTo and OpenWith are the two halves of a key under which values travel to another
-	// organization; nil where they do not.
+	Reveal bool // Show returns values in clear
+	// SealTo and OpenWith are the halves of a transfer key, by which values are carried to another organization; nil:
+	// none.
 	SealTo   *sealing.PublicKey
 	OpenWith *sealing.PrivateKey
-	// Trusting: what Take reads is what Show gave, whose encrypted values need no proof.
+	// Trusting means that Take reads what Show returned, so that encrypted values need not be opened to be checked.
 	Trusting bool
-	// Kept and Lost count what Show could not give in clear: values that open only here, and
-	// those that open nowhere and were left out.
+	// Kept counts values that Show returned as stored, which open only here. Lost counts values that it left out
+	// because they could not be opened.
 	Kept, Lost int
 }
 
@@ -79,9 +80,8 @@ func (v *Vault) location(at Place, field string) fields.Location {
 	return fields.Location{Organization: v.Tenant.Org.OrgID, Collection: at.Collection, Record: at.Record, Field: field}
 }
 
-// Open returns the value that was sealed for that field of that record. Errors:
-// fields.ErrCorrupt where it was made for another place or by a key that is gone, those of
-// the organization's data keys.
+// Open decrypts the value of that field of that record. Errors: fields.ErrCorrupt if it was encrypted for another place
+// or with a key that is gone; those of the organization's data keys.
 func (v *Vault) Open(ctx context.Context, at Place, field, sealed string) (secret.String, error) {
 	fail := func(err error) (secret.String, error) {
 		return secret.String{}, fmt.Errorf("the field %s of record %s in %s: %w", field, at.Record, at.Collection, err)
@@ -94,7 +94,7 @@ func (v *Vault) Open(ctx context.Context, at Place, field, sealed string) (secre
 	if err != nil {
 		return fail(err)
 	}
-	key, _ := keys.Version(version) // without a key nothing opens
+	key, _ := keys.Version(version) // the zero key opens nothing
 	plain, err := fields.Open(key, v.location(at, field), sealed)
 	if err != nil {
 		return fail(err)
@@ -102,8 +102,8 @@ func (v *Vault) Open(ctx context.Context, at Place, field, sealed string) (secre
 	return plain, nil
 }
 
-// Seal encrypts a value for that field of that record, so that it opens there alone. Errors:
-// fields.ErrTooLong, those of the organization's data keys.
+// Seal encrypts a value for that field of that record, where alone it opens. Errors: fields.ErrTooLong, those of the
+// organization's data keys.
 func (v *Vault) Seal(ctx context.Context, at Place, field, plain string) (string, error) {
 	keys, err := v.Keys.DataKeys(ctx, v.Tenant, at.Collection)
 	if err != nil {
@@ -112,9 +112,11 @@ func (v *Vault) Seal(ctx context.Context, at Place, field, plain string) (string
 	return fields.Seal(keys.Current(), v.location(at, field), plain)
 }
 
-// Take moves the secret values out of values. Those that arrive encrypted must have been
-// encrypted for this very place; id is "" where the line does not say which record it is.
-func (v *Vault) Take(ctx context.Context, at Place, path string, values map[string]any, secret func(string) bool, errs *fault.List) map[string]Value {
+// Take removes the secret values from values and returns them. Values in encrypted form must have been encrypted for
+// this place. Faults are noted in errs. at.Record is "" if the input does not identify the record.
+func (v *Vault) Take(
+	ctx context.Context, at Place, path string, values map[string]any, secret func(string) bool, errs *fault.List,
+) map[string]Value {
 	var taken map[string]Value
 	for name, given := range values {
 		if !secret(name) {
@@ -147,19 +149,23 @@ func (v *Vault) read(ctx context.Context, at Place, name, field string, given an
 	case encrypted && isKept:
 		opened, err := v.Open(ctx, at, name, kept)
 		if err != nil && !errors.Is(err, fields.ErrCorrupt) {
-			errs.Add(field, fault.Unavailable, "%s could not be checked: the organization's keys cannot be read now; try again later", field)
+			errs.Add(field, fault.Unavailable,
+				"%s could not be checked, because the organization's keys cannot be read now; try again later", field)
 		} else if err != nil {
-			errs.Add(field, "format", "%s holds a value that was not encrypted for this field of this record in this organization, or whose key is gone; "+
-				"such values import only where they were exported: export with --secrets to move them", field)
+			errs.Add(field, "format", "%s holds a value that was not encrypted for this field of this record in this organization, "+
+				"or whose key is gone; such values import only where they were exported: export with --secrets to move them", field)
 		}
 		return Value{plain: opened.Reveal(), sealed: kept, record: at.Record}, err == nil
 	case encrypted && v.OpenWith == nil:
-		errs.Add(field, "format", "%s holds a value that travels sealed to a key: give the private half of that key with --secrets", field)
+		errs.Add(field, "format",
+			"%s holds a value that is sealed to a transfer key: give the private half of that key with --secrets", field)
 		return Value{}, false
 	case encrypted:
 		opened, err := v.OpenWith.OpenFor(carriedContext(at, name), carried)
 		if err != nil {
-			errs.Add(field, "format", "%s holds a value that was not sealed for this field of this record to the key given with --secrets (%s)", field, v.OpenWith.Public().KeyID()[:16])
+			errs.Add(field, "format",
+				"%s holds a value that was not sealed for this field of this record to the key given with --secrets (%s)",
+				field, v.OpenWith.Public().KeyID()[:16])
 		}
 		if len(opened) == 0 {
 			return Value{}, false
@@ -174,13 +180,13 @@ func (v *Vault) read(ctx context.Context, at Place, name, field string, given an
 	return Value{Given: given, plain: plain}, plain != "" && len(*errs) == before
 }
 
-// carriedContext says for which place a value is sealed: under another it does not open.
+// carriedContext returns the context for sealing a value to a transfer key, which binds the value to its place.
 func carriedContext(at Place, field string) []string {
 	return []string{"tenantry bundle value 1", at.Collection, at.Record, field}
 }
 
-// Put sets the secrets of a record whose identifier is final. It reports whether one
-// of them changed; equal values keep their encrypted form.
+// Put sets secrets of a record whose identifier is final, and reports whether one of them changed. Equal values keep
+// their encrypted form.
 func (v *Vault) Put(ctx context.Context, at Place, into *map[string]string, given map[string]Value) (bool, error) {
 	changed := false
 	for name, s := range given {
@@ -189,7 +195,7 @@ func (v *Vault) Put(ctx context.Context, at Place, into *map[string]string, give
 			if err == nil && plain.Reveal() == s.plain {
 				continue
 			}
-			if err != nil && !errors.Is(err, fields.ErrCorrupt) { // a value that cannot be opened is replaced
+			if err != nil && !errors.Is(err, fields.ErrCorrupt) { // a corrupt value is replaced
 				return changed, fmt.Errorf("comparing the encrypted field %s: %w", name, err)
 			}
 		}
@@ -209,8 +215,8 @@ func (v *Vault) Put(ctx context.Context, at Place, into *map[string]string, give
 	return changed, nil
 }
 
-// Show returns the secrets of a record as they travel: in clear where the export reveals
-// them, sealed to a key where it has one, otherwise as they are kept.
+// Show returns the secrets of a record in the form for export: in clear if Reveal is set, sealed to SealTo if that is
+// set, and otherwise as stored.
 func (v *Vault) Show(ctx context.Context, at Place, secrets map[string]string) (map[string]any, error) {
 	if len(secrets) == 0 {
 		return nil, nil

@@ -19,9 +19,9 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// M: what was encrypted for one field of one record is taken there and nowhere else, however
-// it travels.
-func TestVault_TakesWhatWasMadeForThePlace(t *testing.T) {
+// TestVault_TakesOnlyValuesOfThePlace checks that a value encrypted for one field of one record is accepted only there,
+// in whichever form it is carried.
+func TestVault_TakesOnlyValuesOfThePlace(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	create := func(slug string) *tenants.Tenant {
@@ -39,7 +39,7 @@ func TestVault_TakesWhatWasMadeForThePlace(t *testing.T) {
 		values := map[string]any{field: value, "plain": "p"}
 		given := v.Take(t.Context(), at, "fields", values, func(name string) bool { return name != "plain" }, &errs)
 		if len(values) != 1 {
-			t.Errorf("left behind: %v", values)
+			t.Errorf("secrets left in values: %v, want none", values)
 		}
 		return given, errs
 	}
@@ -112,8 +112,9 @@ func (silent) DataKeys(context.Context, *tenants.Tenant, string) (*tenants.DataK
 	return nil, store.ErrUnavailable
 }
 
-// TestVault_OutageIsNoRefusal: what cannot be opened now may well have been made for the place.
-func TestVault_OutageIsNoRefusal(t *testing.T) {
+// TestVault_OutageIsNotARefusal checks that a value which cannot be opened during an outage is not reported as
+// encrypted for another place.
+func TestVault_OutageIsNotARefusal(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	acme, err := w.Directory.Create(t.Context(), tenants.NewOrganization{Slug: "acme", Name: "acme"})
@@ -135,8 +136,8 @@ func TestVault_OutageIsNoRefusal(t *testing.T) {
 	}
 }
 
-// TestVault_KeptForAnotherRecord covers a value that is kept for one record and stored with another, as an import does
-// that finds the record by another field than its identifier: it is encrypted anew for where it is stored.
+// TestVault_KeptForAnotherRecord covers a value encrypted for one record and stored in another, as when an import finds
+// the record by another field than its ID: the value is encrypted again for the record that stores it.
 func TestVault_KeptForAnotherRecord(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})

@@ -15,20 +15,20 @@ import (
 	"tenantry/tenants/redisconn"
 )
 
-// MaxListed is how many sessions of one person are listed, those that last longest.
+// MaxListed is the maximum number of sessions listed for a person. Those that end last are listed.
 const MaxListed = 200
 
-// idLength is how much of the hash of its token names a session to its owner.
+// idLength is the length of the prefix of a token's hash that identifies a session to its owner.
 const idLength = 24
 
-// listKey names the set of a person's sessions, by when each ends at the latest. It only tells where to look:
-// what a session is stands under the session's own name, under seal.
+// listKey returns the key of the sorted set of a person's sessions, by the latest end of each. The set is only an
+// index: a session's data are stored and sealed under its own key.
 func listKey(t *tenants.Tenant, uid int64) string {
 	return t.RedisPrefix() + "sessions:" + strconv.FormatInt(uid, 10)
 }
 
-// store keeps a new session, and its name in the list of the person's.
-func (s *Service) store(ctx context.Context, t *tenants.Tenant, v *stored, raw []byte) error {
+// save stores a new session and adds it to the person's list.
+func (s *Service) save(ctx context.Context, t *tenants.Tenant, v *record, raw []byte) error {
 	list := listKey(t, v.UserID)
 	write := func() error {
 		_, err := s.redis.Transaction(ctx,
@@ -39,15 +39,15 @@ func (s *Service) store(ctx context.Context, t *tenants.Tenant, v *stored, raw [
 		return err
 	}
 	err := write()
-	if redisconn.WrongType(err) { // a list that is none must keep nobody out
-		s.drop(ctx, list)
+	if redisconn.WrongType(err) { // a damaged list must not prevent a sign-in
+		s.delete(ctx, list)
 		err = write()
 	}
 	return err
 }
 
-// List returns the sessions of the person that go on, the one begun last first; at most MaxListed. Errors:
-// store.ErrNotFound where there is no such person, tenants.ErrUnavailable.
+// List returns the valid sessions of the person, the one started last first, MaxListed at most. Errors:
+// store.ErrNotFound if the person does not exist, tenants.ErrUnavailable.
 func (s *Service) List(ctx context.Context, t *tenants.Tenant, uid int64) ([]Session, error) {
 	all, err := s.listed(ctx, t, uid)
 	if err != nil {
@@ -62,8 +62,8 @@ func (s *Service) List(ctx context.Context, t *tenants.Tenant, uid int64) ([]Ses
 }
 
 type listed struct {
-	*stored
-	left time.Duration // until it idles out
+	*record
+	left time.Duration // until the idle timeout
 }
 
 func (s *Service) listed(ctx context.Context, t *tenants.Tenant, uid int64) (all []listed, err error) {
@@ -89,26 +89,26 @@ func (s *Service) listed(ctx context.Context, t *tenants.Tenant, uid int64) (all
 	}
 	for i, hash := range hashes {
 		raw, there := answers[2*i].(string)
-		if !there || len(hash) < idLength { // it ended, or is nobody's
+		if !there || len(hash) < idLength { // it has ended, or the entry is damaged
 			continue
 		}
-		v, err := s.opened(ctx, t, hash, []byte(raw))
+		v, err := s.open(ctx, t, hash, []byte(raw))
 		if errors.Is(err, tenants.ErrDenied) {
 			continue
 		}
 		if err != nil {
 			return nil, err
 		}
-		if v.UserID == uid && u.Active && v.PasswordRev == u.PasswordRev && !u.SessionOver(v.Hash, v.StartedAt) {
-			left, _ := answers[2*i+1].(int64) // milliseconds; negative where it has just ended
+		if v.UserID == uid && u.Active && v.PasswordRev == u.PasswordRev && !u.SessionEnded(v.Hash, v.StartedAt) {
+			left, _ := answers[2*i+1].(int64) // milliseconds; negative if it has just ended
 			all = append(all, listed{v, time.Duration(left) * time.Millisecond})
 		}
 	}
 	return all, nil
 }
 
-// EndListed ends the session of the person that List returns under the identifier. Errors: store.ErrNotFound where it
-// returns none, tenants.ErrUnavailable, with which it may go on.
+// EndListed ends the session of the person that List returns under that ID. Errors: store.ErrNotFound if List returns
+// none; tenants.ErrUnavailable, after which the session may still be valid.
 func (s *Service) EndListed(ctx context.Context, t *tenants.Tenant, uid int64, id string) error {
 	all, err := s.listed(ctx, t, uid)
 	if err != nil {
@@ -116,14 +116,14 @@ func (s *Service) EndListed(ctx context.Context, t *tenants.Tenant, uid int64, i
 	}
 	for _, v := range all {
 		if v.Hash[:idLength] == id {
-			return s.end(ctx, t, v.stored)
+			return s.end(ctx, t, v.record)
 		}
 	}
 	return fmt.Errorf("session: %w", store.ErrNotFound)
 }
 
-// EndAll ends every session of the person, also those that are not listed. Errors: store.ErrNotFound,
-// tenants.ErrUnavailable, with which they may go on.
+// EndAll ends every session of the person, including those that are not listed. Errors: store.ErrNotFound;
+// tenants.ErrUnavailable, after which sessions may still be valid.
 func (s *Service) EndAll(ctx context.Context, t *tenants.Tenant, uid int64) error {
 	all, err := s.listed(ctx, t, uid)
 	if err != nil {
@@ -136,13 +136,15 @@ func (s *Service) EndAll(ctx context.Context, t *tenants.Tenant, uid int64) erro
 	if err := s.people.SignOutAll(ctx, t, uid, last+1); err != nil {
 		return unavailable("ending all sessions", err)
 	}
-	return nil // what Redis holds of them is void, and idles out
+	return nil // the entries in Redis are void, and expire
 }
 
-// ChangePassword gives the person another password where the present one is right, and returns the person. All
-// sessions end. The attempt counts as one to sign in. Errors: tenants.ErrDenied where the password is wrong,
-// ErrThrottled, tenants.ErrUnavailable, those of identity.Service.ReplacePassword.
-func (s *Service) ChangePassword(ctx context.Context, t *tenants.Tenant, uid int64, present, next secret.String, remote netip.Addr) (*identity.User, error) {
+// ChangePassword sets a new password if the present one is right, and returns the person. All sessions end. The call
+// counts as an attempt to sign in. Errors: tenants.ErrDenied if the password is wrong, ErrThrottled,
+// tenants.ErrUnavailable, those of identity.Service.ReplacePassword.
+func (s *Service) ChangePassword(
+	ctx context.Context, t *tenants.Tenant, uid int64, present, next secret.String, remote netip.Addr,
+) (*identity.User, error) {
 	u, err := s.people.FindUser(ctx, t, uid)
 	if err != nil {
 		return nil, err
@@ -154,10 +156,12 @@ func (s *Service) ChangePassword(ctx context.Context, t *tenants.Tenant, uid int
 	return s.people.ReplacePassword(ctx, t, shown, next)
 }
 
-// CheckInvite returns when the invitation of the token ends, where it is good. It uses nothing up; the attempt counts
-// as those of AcceptInvite do, unless it is good. Errors: as AcceptInvite.
-func (s *Service) CheckInvite(ctx context.Context, t *tenants.Tenant, token string, remote netip.Addr) (time.Time, error) {
-	attempt := s.named(t, "", remote)
+// CheckInvite returns the expiry of a valid invitation. It does not use the invitation up. A call with an invalid token
+// counts as an attempt, like AcceptInvite. Errors: as AcceptInvite.
+func (s *Service) CheckInvite(
+	ctx context.Context, t *tenants.Tenant, token string, remote netip.Addr,
+) (time.Time, error) {
+	attempt := s.newAttempt(t, "", remote)
 	if err := attempt.count(ctx, attempt.address); err != nil {
 		return time.Time{}, err
 	}
@@ -165,6 +169,6 @@ func (s *Service) CheckInvite(ctx context.Context, t *tenants.Tenant, token stri
 	if err != nil {
 		return time.Time{}, err
 	}
-	attempt.takeBack(ctx)
+	attempt.refund(ctx)
 	return time.UnixMilli(u.InviteExpiresAt).UTC(), nil
 }

@@ -57,7 +57,7 @@ func TestPeopleSeeAndEndTheirSessions(t *testing.T) {
 	if strings.Contains(first.Reveal(), begun.ID) || len(begun.ID) != 24 {
 		t.Errorf("a session is named %q", begun.ID)
 	}
-	// Nobody ends another's, whatever the name.
+	// No session of another person can be ended, under any ID.
 	for what, end := range map[string]func() error{
 		"another person's":       func() error { return w.Sessions.EndListed(t.Context(), w.Fresh(t, "acme"), bob.UID, begun.ID) },
 		"another organization's": func() error { return w.Sessions.EndListed(t.Context(), w.Fresh(t, "other"), stranger.UID, begun.ID) },
@@ -79,7 +79,7 @@ func TestPeopleSeeAndEndTheirSessions(t *testing.T) {
 	if _, err := lookup(t, w, "acme", first.Reveal()); !errors.Is(err, tenants.ErrDenied) {
 		t.Errorf("the session that was ended: %v", err)
 	}
-	// What somebody else wrote into the set is nobody's session.
+	// Foreign entries in the set are not listed as sessions.
 	key := tenant.RedisPrefix() + "sessions:1"
 	for _, member := range []string{"", "x", strings.Repeat("0", 64), "session:" + begun.ID} {
 		if err := w.Redis.ZAdd(t.Context(), key, redis.Z{Score: 9e15, Member: member}).Err(); err != nil {
@@ -100,7 +100,7 @@ func TestPeopleSeeAndEndTheirSessions(t *testing.T) {
 	}
 	for slug, token := range map[string]string{"acme": bobs, "other": elsewhere} {
 		if _, err := lookup(t, w, slug, token); err != nil {
-			t.Errorf("somebody else's session: %v", err)
+			t.Errorf("the session of another person: %v", err)
 		}
 	}
 	if _, err := lookup(t, w, "acme", start(t, w, "acme", fresh(t, w, ann.UID))); err != nil || len(list(ann.UID)) != 1 {
@@ -117,7 +117,7 @@ func fresh(t *testing.T, w *tenantstest.World, uid int64) *identity.User {
 	return u
 }
 
-// Sessions that are not listed end with all others.
+// Sessions that are not listed end together with the others.
 func TestListedSessionsAreBounded(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
@@ -138,11 +138,11 @@ func TestListedSessionsAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := lookup(t, w, "acme", oldest); !errors.Is(err, tenants.ErrDenied) {
-		t.Errorf("the oldest goes on: %v", err)
+		t.Errorf("the oldest session is still valid: %v", err)
 	}
 }
 
-func TestOwnPassword(t *testing.T) {
+func TestChangePassword(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	ann := user(t, w, w.Tenant(t, "acme"), identity.NewUser{})
@@ -160,7 +160,7 @@ func TestOwnPassword(t *testing.T) {
 		t.Errorf("a wrong password: %v", err)
 	}
 	if err := change(password, "short"); err == nil {
-		t.Error("a short one was taken")
+		t.Error("a short password was accepted")
 	}
 	if _, err := lookup(t, w, "acme", token); err != nil {
 		t.Errorf("the session after attempts: %v", err)
@@ -183,8 +183,10 @@ func TestOwnPassword(t *testing.T) {
 	}
 }
 
-// Of several who change a password that all of them know, one succeeds: the others' is not the present one any more.
-func TestOnePasswordIsReplacedOnce(t *testing.T) {
+// Of concurrent changes of one password, one succeeds, because the password that the others give is not the present one
+// any
+// more.
+func TestConcurrentPasswordChangesSucceedOnce(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	ann := user(t, w, w.Tenant(t, "acme"), identity.NewUser{})
@@ -216,7 +218,7 @@ func TestOnePasswordIsReplacedOnce(t *testing.T) {
 	}
 }
 
-// A session of a server whose clock is ahead, which was ended, stays so when all others end after it.
+// An ended session of a server whose clock is ahead stays ended when all others are ended later.
 func TestEndedSessionsOfAClockAheadStayEnded(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
@@ -238,8 +240,8 @@ func TestEndedSessionsOfAClockAheadStayEnded(t *testing.T) {
 	}
 }
 
-// What is no list under its name keeps nobody from signing in or ending sessions.
-func TestListThatIsNone(t *testing.T) {
+// An entry of another type under the key of the list prevents neither signing in nor ending sessions.
+func TestDamagedListPreventsNothing(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	tenant := w.Tenant(t, "acme")

@@ -64,8 +64,8 @@ func TestEndedSessionStaysEndedInARestoredRedis(t *testing.T) {
 	}
 }
 
-// TestSessionEndHoldsWhenRedisCannotDelete holds that a session that Redis could not delete is over all the same,
-// because the person was told so.
+// TestSessionEndHoldsWhenRedisCannotDelete checks that a session that Redis could not delete is void, because the
+// person was told that it ended.
 func TestSessionEndHoldsWhenRedisCannotDelete(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
@@ -91,7 +91,7 @@ func TestSessionEndHoldsWhenRedisCannotDelete(t *testing.T) {
 	}
 }
 
-// TestSessionEndFailsWithoutTheStore holds that a sign-out the store does not know is not reported as done.
+// TestSessionEndFailsWithoutTheStore checks that a sign-out that the store did not record is not reported as done.
 func TestSessionEndFailsWithoutTheStore(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})

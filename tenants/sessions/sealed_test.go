@@ -11,8 +11,8 @@ import (
 	"tenantry/tenants/tenantstest"
 )
 
-// TestForgedOrMovedSessionsAreRefused writes to Redis directly: a session holds only as its organization sealed it,
-// under its own name.
+// TestForgedOrMovedSessionsAreRefused writes to Redis directly: a session is accepted only as its organization sealed
+// it, under its own name.
 func TestForgedOrMovedSessionsAreRefused(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
@@ -67,8 +67,8 @@ func TestForgedOrMovedSessionsAreRefused(t *testing.T) {
 	}
 }
 
-// TestSealsFollowTheKeyring: a rotated keyring ends no session; one whose keys it cannot open
-// any more is refused, and an outage is no refusal.
+// TestSealsFollowTheKeyring checks that rotating the keyring ends no session, that a session sealed with keys that
+// cannot be opened is refused, and that an outage refuses no session.
 func TestSealsFollowTheKeyring(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})

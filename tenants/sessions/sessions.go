@@ -1,5 +1,4 @@
-// Package sessions keeps the browser sessions of signed-in people in Redis and holds
-// sign-in attempts back.
+// Package sessions stores the browser sessions of signed-in people in Redis, and throttles attempts to sign in.
 package sessions
 
 import (
@@ -30,18 +29,18 @@ const (
 	sessionVersion = 2
 )
 
-// Options are what a Service needs; Directory, People and Redis are required.
+// Options configure a Service. Directory, People and Redis are required.
 type Options struct {
 	Directory *tenants.Directory
 	People    *identity.Service
 	Redis     redisconn.Client
 	Now       func() time.Time // nil: time.Now
-	Idle      time.Duration    // 0: DefaultIdle; a session ends that long after its last use
-	Absolute  time.Duration    // 0: DefaultAbsolute; and that long after the sign-in in any case
+	Idle      time.Duration    // lifetime of a session after its last use; 0: DefaultIdle
+	Absolute  time.Duration    // maximum lifetime of a session; 0: DefaultAbsolute
 	Throttle  Throttle
 }
 
-// Service starts, finds and ends sessions. Safe for concurrent use.
+// Service starts, finds and ends sessions. It is safe for concurrent use.
 type Service struct {
 	dir      *tenants.Directory
 	people   *identity.Service
@@ -51,15 +50,17 @@ type Service struct {
 	absolute time.Duration
 	throttle Throttle
 
-	attempts, successes, unseens *redisconn.Script
+	attempts, refunds, undos *redisconn.Script
 }
 
 // NewService returns a Service.
 func NewService(o Options) *Service {
 	s := &Service{
-		dir: o.Directory, people: o.People, redis: o.Redis, now: o.Now, idle: o.Idle, absolute: o.Absolute, throttle: o.Throttle.withDefaults(),
+		dir: o.Directory, people: o.People, redis: o.Redis, now: o.Now,
+		idle: o.Idle, absolute: o.Absolute, throttle: o.Throttle.withDefaults(),
+		attempts: redisconn.NewScript(attemptScript), refunds: redisconn.NewScript(refundScript),
+		undos: redisconn.NewScript(undoScript),
 	}
-	s.attempts, s.successes, s.unseens = redisconn.NewScript(attemptScript), redisconn.NewScript(successScript), redisconn.NewScript(unseenScript)
 	if s.now == nil {
 		s.now = time.Now
 	}
@@ -72,31 +73,31 @@ func NewService(o Options) *Service {
 	return s
 }
 
-// Session is a session as its owner may see it.
+// Session describes a session to its owner.
 type Session struct {
-	ID        string // names it among those of the person, and opens nothing
+	ID        string // identifies the session among those of the person; it is not a credential
 	UserID    int64
 	StartedAt time.Time
 	ExpiresAt time.Time // at the latest
-	UsedAt    time.Time // last, of those that List returns
+	UsedAt    time.Time // last use; set by List only
 	From
 }
 
-// From says where somebody signed in.
+// From is where a person signed in from.
 type From struct {
 	Address netip.Addr
-	Browser string // as it names itself; cut to maxBrowser bytes
+	Browser string // user agent, cut to maxBrowser bytes
 }
 
 const maxBrowser = 256
 
-// stored is a session as Redis holds it, sealed under its name: nobody else can make one,
-// alter one or put one in another's place.
-type stored struct {
+// record is a session as Redis stores it, sealed together with its name. Nobody else can therefore forge a session,
+// change one, or put one in the place of another.
+type record struct {
 	Version     int                  `json:"v"`
-	Hash        string               `json:"-"` // of the token, as the name has it
-	Rev         int64                `json:"r"` // access revision of the organization the rights were read at
-	ReadAt      int64                `json:"t"` // Unix milliseconds; when they were
+	Hash        string               `json:"-"` // hash of the token, taken from the name
+	Rev         int64                `json:"r"` // access revision of the organization at which the rights were read
+	ReadAt      int64                `json:"t"` // when the rights were read, in Unix milliseconds
 	UserID      int64                `json:"u"`
 	PasswordRev int64                `json:"w"`
 	StartedAt   int64                `json:"b"` // Unix milliseconds
@@ -109,12 +110,12 @@ type stored struct {
 	Browser     string               `json:"c,omitempty"`
 }
 
-func (v *stored) take(p *tenants.Principal, rev int64, now time.Time) {
+func (v *record) setRights(p *tenants.Principal, rev int64, now time.Time) {
 	v.ReadAt = now.UnixMilli()
 	v.Rev, v.Admin, v.Permissions, v.Limited, v.Teams = rev, p.Admin, p.Permissions, p.Teams != nil, p.Teams
 }
 
-func (v *stored) principal() *tenants.Principal {
+func (v *record) principal() *tenants.Principal {
 	p := &tenants.Principal{Kind: tenants.Person, UserID: v.UserID, Admin: v.Admin, Permissions: v.Permissions}
 	if v.Limited {
 		p.Teams = append([]string{}, v.Teams...)
@@ -124,8 +125,8 @@ func (v *stored) principal() *tenants.Principal {
 
 func sessionKey(t *tenants.Tenant, hash string) string { return t.RedisPrefix() + "session:" + hash }
 
-// sealed returns the session as Redis is to hold it.
-func (s *Service) sealed(ctx context.Context, t *tenants.Tenant, v *stored) ([]byte, error) {
+// seal returns the session in the form that Redis stores.
+func (s *Service) seal(ctx context.Context, t *tenants.Tenant, v *record) ([]byte, error) {
 	raw, err := json.Marshal(v)
 	if err != nil {
 		return nil, err
@@ -139,10 +140,11 @@ func unavailable(doing string, err error) error {
 
 func denied(reason string) error { return fmt.Errorf("%s: %w", reason, tenants.ErrDenied) }
 
-// Start returns a new session of a user of the organization, read after the tenant was
-// resolved, and its token. Only the token's hash is stored. Errors: tenants.ErrDenied
-// where the user is not active, tenants.ErrUnavailable.
-func (s *Service) Start(ctx context.Context, t *tenants.Tenant, u *identity.User, from From) (secret.String, Session, error) {
+// Start starts a session of a user, who must have been read after the tenant was resolved, and returns its token. Only
+// the token's hash is stored. Errors: tenants.ErrDenied if the user is not active, tenants.ErrUnavailable.
+func (s *Service) Start(
+	ctx context.Context, t *tenants.Tenant, u *identity.User, from From,
+) (secret.String, Session, error) {
 	principal, err := s.people.PrincipalOf(ctx, t, u)
 	if errors.Is(err, tenants.ErrDenied) {
 		return secret.String{}, Session{}, err
@@ -152,71 +154,72 @@ func (s *Service) Start(ctx context.Context, t *tenants.Tenant, u *identity.User
 	}
 	token, hash := tokens.NewOpaque(tokenPrefix)
 	now := s.now()
-	v := stored{
+	v := record{
 		Version: sessionVersion, Hash: hash, UserID: u.UID, PasswordRev: u.PasswordRev,
-		StartedAt: max(now.UnixMilli(), u.SessionsFrom), // where another server's clock is ahead, it is not over already
+		// Not before SessionsFrom, which the clock of another server may have set ahead of this one's.
+		StartedAt: max(now.UnixMilli(), u.SessionsFrom),
 		ExpiresAt: now.Add(s.absolute).UnixMilli(),
 		Address:   from.Address, Browser: strings.ToValidUTF8(from.Browser[:min(len(from.Browser), maxBrowser)], ""),
 	}
-	v.take(principal, t.Org.AccessRev, now)
-	raw, err := s.sealed(ctx, t, &v)
+	v.setRights(principal, t.Org.AccessRev, now)
+	raw, err := s.seal(ctx, t, &v)
 	if err != nil {
 		return secret.String{}, Session{}, unavailable("starting a session", err)
 	}
-	if err := s.store(ctx, t, &v, raw); err != nil {
+	if err := s.save(ctx, t, &v, raw); err != nil {
 		return secret.String{}, Session{}, unavailable("starting a session", err)
 	}
 	return token, v.session(), nil
 }
 
-func (v *stored) session() Session {
+func (v *record) session() Session {
 	return Session{
-		ID: v.Hash[:idLength], UserID: v.UserID, StartedAt: time.UnixMilli(v.StartedAt), ExpiresAt: time.UnixMilli(v.ExpiresAt), From: From{v.Address, v.Browser},
+		ID: v.Hash[:idLength], UserID: v.UserID, From: From{v.Address, v.Browser},
+		StartedAt: time.UnixMilli(v.StartedAt), ExpiresAt: time.UnixMilli(v.ExpiresAt),
 	}
 }
 
-// Lookup returns the person whose session the token names in this organization, and
-// keeps the session from idling out. Where rights in the organization changed since, the
-// user is read again: a person who was deactivated, has a new password or ended this
-// session is refused. Errors: tenants.ErrDenied, tenants.ErrUnavailable.
+// Lookup returns the principal of the session with that token, and renews the idle timeout. If rights in the
+// organization changed since they were read, it reads the user again: sessions that the user ended, and those of users
+// who were deactivated or have a new password, are refused. Errors: tenants.ErrDenied, tenants.ErrUnavailable.
 func (s *Service) Lookup(ctx context.Context, t *tenants.Tenant, token string) (*tenants.Principal, error) {
-	v, err := s.live(ctx, t, token)
+	v, err := s.current(ctx, t, token)
 	if err != nil {
 		return nil, err
 	}
 	return v.principal(), nil
 }
 
-// Info returns the session of a token that Lookup accepts. Errors: as Lookup.
+// Info describes the session with a token that Lookup accepts. Errors: as Lookup.
 func (s *Service) Info(ctx context.Context, t *tenants.Tenant, token string) (Session, error) {
-	v, err := s.live(ctx, t, token)
+	v, err := s.current(ctx, t, token)
 	if err != nil {
 		return Session{}, err
 	}
 	return v.session(), nil
 }
 
-// live returns the session, with the rights that its user has now.
-func (s *Service) live(ctx context.Context, t *tenants.Tenant, token string) (*stored, error) {
+// current returns the session with the present rights of its user.
+func (s *Service) current(ctx context.Context, t *tenants.Tenant, token string) (*record, error) {
 	v, err := s.find(ctx, t, token)
 	if err != nil {
 		return v, err
 	}
 	announced := v.Rev != t.Org.AccessRev
-	if !announced && s.now().Sub(time.UnixMilli(v.ReadAt)) < rereadAfter {
+	if !announced && s.now().Sub(time.UnixMilli(v.ReadAt)) < refreshAfter {
 		return v, nil
 	}
-	if err = s.reread(ctx, t, v); !announced && errors.Is(err, tenants.ErrUnavailable) {
-		err = nil // nothing is known to have changed
+	if err = s.refresh(ctx, t, v); !announced && errors.Is(err, tenants.ErrUnavailable) {
+		err = nil // the rights read last still count, because no change was announced
 	}
 	return v, err
 }
 
-// rereadAfter is how long a session's rights hold without a look at the user: who changed them may have been stopped
-// before it could announce that.
-const rereadAfter = 5 * time.Minute
+// refreshAfter is how long a session's rights are used without reading the user again, because a process may have
+// stopped between a change of rights and its announcement.
+const refreshAfter = 5 * time.Minute
 
-func (s *Service) find(ctx context.Context, t *tenants.Tenant, token string) (*stored, error) {
+func (s *Service) find(ctx context.Context, t *tenants.Tenant, token string) (*record, error) {
 	hash, ok := tokens.HashOpaque(tokenPrefix, token)
 	if !ok {
 		return nil, denied("malformed session token")
@@ -229,18 +232,18 @@ func (s *Service) find(ctx context.Context, t *tenants.Tenant, token string) (*s
 	if err != nil {
 		return nil, unavailable("looking up a session", err)
 	}
-	v, err := s.opened(ctx, t, hash, raw)
-	if errors.Is(err, errUnreadable) { // written by another version, or over: the person signs in again
-		s.drop(ctx, key)
+	v, err := s.open(ctx, t, hash, raw)
+	if errors.Is(err, errUnreadable) { // of another version, or expired
+		s.delete(ctx, key)
 	}
 	return v, err
 }
 
 var errUnreadable = fmt.Errorf("unreadable or expired session: %w", tenants.ErrDenied)
 
-// opened returns the session that Redis holds under the name of that hash. Errors: errUnreadable, tenants.ErrDenied,
+// open verifies and decodes the session that Redis holds for that hash. Errors: errUnreadable, tenants.ErrDenied,
 // tenants.ErrUnavailable.
-func (s *Service) opened(ctx context.Context, t *tenants.Tenant, hash string, raw []byte) (*stored, error) {
+func (s *Service) open(ctx context.Context, t *tenants.Tenant, hash string, raw []byte) (*record, error) {
 	raw, err := s.dir.Unseal(ctx, t, sessionKey(t, hash), raw)
 	if errors.Is(err, tenants.ErrUnsealed) {
 		return nil, denied("session that the organization did not write")
@@ -248,47 +251,46 @@ func (s *Service) opened(ctx context.Context, t *tenants.Tenant, hash string, ra
 	if err != nil {
 		return nil, unavailable("looking up a session", err)
 	}
-	v := stored{Hash: hash}
+	v := record{Hash: hash}
 	if err := json.Unmarshal(raw, &v); err != nil || v.Version != sessionVersion || s.now().UnixMilli() >= v.ExpiresAt {
 		return nil, errUnreadable
 	}
 	return &v, nil
 }
 
-// drop deletes a session that is refused in any case; the entry would idle out by itself.
-func (s *Service) drop(ctx context.Context, key string) { _ = s.redis.Del(ctx, key) }
+// delete removes an entry that is refused in any case. Errors are ignored, because the entry expires by itself.
+func (s *Service) delete(ctx context.Context, key string) { _ = s.redis.Del(ctx, key) }
 
-// Holder is the person of a session, for what goes on after it may have expired: an import for one.
+// Holder identifies the person of a session, for work that may outlast the session, such as an import.
 type Holder struct {
 	userID, passwordRev int64
 	session             string // hash of its token
 	startedAt           int64  // Unix milliseconds
 }
 
-func (v *stored) holder() Holder { return Holder{v.UserID, v.PasswordRev, v.Hash, v.StartedAt} }
+func (v *record) holder() Holder { return Holder{v.UserID, v.PasswordRev, v.Hash, v.StartedAt} }
 
-// Holder returns the person whose session the token names. Errors: as Lookup.
+// Holder returns the holder of the session with that token. Errors: as Lookup.
 func (s *Service) Holder(ctx context.Context, t *tenants.Tenant, token string) (Holder, error) {
-	v, err := s.live(ctx, t, token)
+	v, err := s.current(ctx, t, token)
 	if err != nil {
 		return Holder{}, err
 	}
 	return v.holder(), nil
 }
 
-// Rights returns the person with the rights of now, also where the session has expired by itself, which stays so.
-// Errors: tenants.ErrDenied where the person is not active, has another password or ended the session;
-// tenants.ErrUnavailable.
+// Rights returns the principal of a holder with the present rights, even after the session has expired. Errors:
+// tenants.ErrDenied if the person is not active, has another password or ended the session; tenants.ErrUnavailable.
 func (s *Service) Rights(ctx context.Context, t *tenants.Tenant, h Holder) (*tenants.Principal, error) {
 	u, err := s.people.FindUser(ctx, t, h.userID)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		return nil, denied("session of a user who is gone")
+		return nil, denied("session of a user who was removed")
 	case err != nil:
 		return nil, unavailable("reading the user of a session", err)
 	case !u.Active || u.PasswordRev != h.passwordRev:
 		return nil, denied("session of a user who was deactivated or changed the password")
-	case u.SessionOver(h.session, h.startedAt): // also where an older state of Redis has come back
+	case u.SessionEnded(h.session, h.startedAt): // even if Redis was set back to an older state
 		return nil, denied("session that was ended")
 	}
 	principal, err := s.people.PrincipalOf(ctx, t, u)
@@ -298,22 +300,22 @@ func (s *Service) Rights(ctx context.Context, t *tenants.Tenant, h Holder) (*ten
 	return principal, nil
 }
 
-// reread brings the session up to date with its user.
-func (s *Service) reread(ctx context.Context, t *tenants.Tenant, v *stored) error {
+// refresh reads the rights of the session's user again and stores them in the session.
+func (s *Service) refresh(ctx context.Context, t *tenants.Tenant, v *record) error {
 	key := sessionKey(t, v.Hash)
 	principal, err := s.Rights(ctx, t, v.holder())
 	if errors.Is(err, tenants.ErrDenied) {
-		s.drop(ctx, key)
+		s.delete(ctx, key)
 	}
 	if err != nil {
 		return err
 	}
-	v.take(principal, t.Org.AccessRev, s.now())
-	raw, err := s.sealed(ctx, t, v)
+	v.setRights(principal, t.Org.AccessRev, s.now())
+	raw, err := s.seal(ctx, t, v)
 	if err != nil {
 		return unavailable("storing a session", err)
 	}
-	// Only over what is there: a session that was ended meanwhile must stay so.
+	// Replace stores nothing if the session was ended meanwhile.
 	err = s.redis.Replace(ctx, key, raw)
 	if errors.Is(err, redisconn.ErrNil) {
 		return denied("ended session")
@@ -324,10 +326,9 @@ func (s *Service) reread(ctx context.Context, t *tenants.Tenant, v *stored) erro
 	return nil
 }
 
-// End ends a session; one that is not there is no error. The end is noted in the store
-// first: a Redis that loses its last writes, or is restored from a backup, brings the
-// session back and finds it void. Error: tenants.ErrUnavailable, where the session may
-// go on.
+// End ends a session. A session that does not exist is not an error. The end is noted in the store first: if Redis
+// loses its last writes, or is restored from a backup, the session that comes back is void. Error:
+// tenants.ErrUnavailable, after which the session may still be valid.
 func (s *Service) End(ctx context.Context, t *tenants.Tenant, token string) error {
 	v, err := s.find(ctx, t, token)
 	if errors.Is(err, tenants.ErrDenied) {
@@ -339,11 +340,12 @@ func (s *Service) End(ctx context.Context, t *tenants.Tenant, token string) erro
 	return s.end(ctx, t, v)
 }
 
-func (s *Service) end(ctx context.Context, t *tenants.Tenant, v *stored) error {
-	noted := s.people.SignOut(ctx, t, v.UserID, identity.SignOut{Session: v.Hash, StartedAt: v.StartedAt, ExpiresAt: v.ExpiresAt})
+func (s *Service) end(ctx context.Context, t *tenants.Tenant, v *record) error {
+	noted := s.people.SignOut(ctx, t, v.UserID, identity.SignOut{Session: v.Hash, StartedAt: v.StartedAt,
+		ExpiresAt: v.ExpiresAt})
 	deleted := s.redis.Del(ctx, sessionKey(t, v.Hash))
 	if noted != nil && !errors.Is(noted, store.ErrNotFound) {
 		return unavailable("ending a session", errors.Join(noted, deleted))
 	}
-	return nil // what could not be deleted is void
+	return nil // if the entry could not be deleted, it is void
 }

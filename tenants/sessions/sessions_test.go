@@ -194,8 +194,8 @@ func TestEndDuringALookupIsNotUndone(t *testing.T) {
 	}
 }
 
-// TestJobOutlivesAnExpiredSessionOnly holds that a job goes on with its owner's present rights after its session
-// expired, and not after the session was ended.
+// TestJobOutlivesAnExpiredSessionOnly checks that a job continues with its owner's present rights after its session
+// expired, but not after the session was ended.
 func TestJobOutlivesAnExpiredSessionOnly(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{Sessions: sessions.Options{Idle: time.Second}})
@@ -276,7 +276,7 @@ func TestIdleAndAbsoluteLimitsExpire(t *testing.T) {
 	}
 }
 
-func TestOutageIsNoRefusal(t *testing.T) {
+func TestOutageIsNotARefusal(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{})
 	tenant := w.Tenant(t, "acme")
@@ -308,8 +308,7 @@ func TestOutageIsNoRefusal(t *testing.T) {
 	}
 }
 
-// TestKnownAndUnknownAddressesAnswerAlike is not parallel, so that nobody else allocates while the work is measured
-// by its memory.
+// TestKnownAndUnknownAddressesAnswerAlike is not parallel, because it measures work by the memory that it allocates.
 func TestKnownAndUnknownAddressesAnswerAlike(t *testing.T) {
 	w := tenantstest.New(t, tenantstest.Options{PasswordMemory: 19 << 10, Sessions: sessions.Options{Throttle: sessions.Throttle{Free: 4}}})
 	tenant := w.Tenant(t, "acme")
@@ -359,8 +358,8 @@ func TestKnownAndUnknownAddressesAnswerAlike(t *testing.T) {
 	}
 }
 
-// TestAttemptsForOneAddressDoNotCountForAnother: if unknown addresses shared counters,
-// attempts for one would tell whether another that shares its counter is known.
+// TestAttemptsForOneAddressDoNotCountForAnother checks that unknown addresses share no counters. Otherwise attempts for
+// one address would reveal whether another one with the same counter is known.
 func TestAttemptsForOneAddressDoNotCountForAnother(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{Sessions: sessions.Options{Throttle: sessions.Throttle{Free: 2}}})
@@ -419,9 +418,9 @@ func TestEverySignInHasItsOwnToken(t *testing.T) {
 	}
 }
 
-// TestRightsAreLookedAtAgain where somebody changed them and was stopped before it could announce that; what cannot be
-// looked at meanwhile goes on.
-func TestRightsAreLookedAtAgain(t *testing.T) {
+// TestRightsAreReadAgainWithoutAnAnnouncement covers a process that stopped between a change of rights and its
+// announcement. If the user cannot be read again, the session continues.
+func TestRightsAreReadAgainWithoutAnAnnouncement(t *testing.T) {
 	t.Parallel()
 	w := tenantstest.New(t, tenantstest.Options{Sessions: sessions.Options{Idle: time.Hour}})
 	tenant := w.Tenant(t, "acme")

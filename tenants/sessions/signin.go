@@ -12,14 +12,14 @@ import (
 	"tenantry/tenants/identity"
 )
 
-// SignIn returns the active user with this address and password. An attempt is counted
-// before the password is looked at, so that many at once cannot pass the bound. Known
-// and unknown addresses answer alike, in what they say and how long they take; so does
-// an organization that is nobody's (tenants.Directory.Anonymous). Errors: tenants.ErrDenied,
-// ErrThrottled, tenants.ErrUnavailable; with the first two comes, for the audit log alone,
-// the user whose address was given, nil where there is none.
-func (s *Service) SignIn(ctx context.Context, t *tenants.Tenant, email string, password secret.String, remote netip.Addr) (*identity.User, error) {
-	attempt, throttled := s.attempt(ctx, t, email, remote)
+// SignIn returns the active user with this address and password. The attempt is counted before the password is checked,
+// so that concurrent attempts cannot exceed the limit. Known and unknown addresses give the same answer after the same
+// time, and so does an organization that does not exist (tenants.Directory.Anonymous). Errors: tenants.ErrDenied and
+// ErrThrottled, with the user of the address, or nil, for the audit log only; tenants.ErrUnavailable.
+func (s *Service) SignIn(
+	ctx context.Context, t *tenants.Tenant, email string, password secret.String, remote netip.Addr,
+) (*identity.User, error) {
+	attempt, throttled := s.countAttempt(ctx, t, email, remote)
 	if throttled != nil && !errors.Is(throttled, ErrThrottled) {
 		return nil, throttled
 	}
@@ -28,12 +28,12 @@ func (s *Service) SignIn(ctx context.Context, t *tenants.Tenant, email string, p
 		return u, throttled
 	}
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		attempt.unseen(ctx)
+		attempt.undo(ctx)
 		return nil, unavailable("signing in", err)
 	}
 	ok, err := s.people.VerifyPassword(ctx, t, u, password)
 	if err != nil {
-		attempt.unseen(ctx)
+		attempt.undo(ctx)
 		return nil, unavailable("signing in", err)
 	}
 	if !ok {
@@ -43,20 +43,28 @@ func (s *Service) SignIn(ctx context.Context, t *tenants.Tenant, email string, p
 	return u, nil
 }
 
-// AcceptInvite is identity.Service.AcceptInvite for callers nobody knows: an attempt is counted
-// by its network address, with those to sign in, before the token is looked at. Further
-// errors: ErrThrottled, tenants.ErrUnavailable.
-func (s *Service) AcceptInvite(ctx context.Context, t *tenants.Tenant, token string, password secret.String, remote netip.Addr) (*identity.User, error) {
-	return s.byLink(ctx, t, remote, func() (*identity.User, error) { return s.people.AcceptInvite(ctx, t, token, password) })
+// AcceptInvite is identity.Service.AcceptInvite for callers without credentials: before the token is looked up, the
+// attempt is counted against the network address, together with attempts to sign in. Further errors: ErrThrottled,
+// tenants.ErrUnavailable.
+func (s *Service) AcceptInvite(
+	ctx context.Context, t *tenants.Tenant, token string, password secret.String, remote netip.Addr,
+) (*identity.User, error) {
+	return s.byLink(ctx, t, remote, func() (*identity.User, error) {
+		return s.people.AcceptInvite(ctx, t, token, password)
+	})
 }
 
-// UseLink is identity.Service.UseSignInLink, counted as AcceptInvite is. Further errors: as there.
-func (s *Service) UseLink(ctx context.Context, t *tenants.Tenant, token string, remote netip.Addr) (*identity.User, error) {
+// UseLink is identity.Service.UseSignInLink, counted like AcceptInvite. Further errors: as AcceptInvite.
+func (s *Service) UseLink(
+	ctx context.Context, t *tenants.Tenant, token string, remote netip.Addr,
+) (*identity.User, error) {
 	return s.byLink(ctx, t, remote, func() (*identity.User, error) { return s.people.UseSignInLink(ctx, t, token) })
 }
 
-func (s *Service) byLink(ctx context.Context, t *tenants.Tenant, remote netip.Addr, use func() (*identity.User, error)) (*identity.User, error) {
-	attempt := s.named(t, "", remote)
+func (s *Service) byLink(
+	ctx context.Context, t *tenants.Tenant, remote netip.Addr, use func() (*identity.User, error),
+) (*identity.User, error) {
+	attempt := s.newAttempt(t, "", remote)
 	if err := attempt.count(ctx, attempt.address); err != nil {
 		return nil, err
 	}
@@ -64,6 +72,6 @@ func (s *Service) byLink(ctx context.Context, t *tenants.Tenant, remote netip.Ad
 	if err != nil {
 		return nil, err
 	}
-	s.named(t, u.Email, remote).succeeded(ctx)
+	s.newAttempt(t, u.Email, remote).succeeded(ctx)
 	return u, nil
 }

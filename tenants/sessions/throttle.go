@@ -18,7 +18,7 @@ import (
 // ErrThrottled: too many attempts to sign in. The error is a *ThrottledError.
 var ErrThrottled = errors.New("too many attempts to sign in")
 
-// ThrottledError says when the next attempt makes sense.
+// ThrottledError says when to try again.
 type ThrottledError struct{ RetryAfter time.Duration }
 
 func (e *ThrottledError) Error() string { return ErrThrottled.Error() }
@@ -26,17 +26,17 @@ func (e *ThrottledError) Error() string { return ErrThrottled.Error() }
 // Unwrap returns ErrThrottled.
 func (e *ThrottledError) Unwrap() error { return ErrThrottled }
 
-// Throttle slows wrong attempts down. It locks nobody out: each wait ends by itself, and none
-// that strangers cause reaches an address from which the person has signed in before.
+// Throttle configures how wrong attempts are slowed down. It locks nobody out: every wait ends by itself, and waits
+// caused by others do not apply at an address from which the person has signed in before.
 type Throttle struct {
-	// Free attempts of one address at one person come without a wait; then each one that
-	// fails doubles it, from a second to a minute. 0: 5
+	// Free is how many attempts of one address at one person come without a wait. Each further failure doubles the
+	// wait, from a second to a minute. 0: 5
 	Free int64
-	// PerAddress is how many attempts an address has at once, over all persons and
-	// organizations, and then one every nine seconds. 0: 100
+	// PerAddress is how many attempts an address has at once, for all persons and organizations together. One more is
+	// added every nine seconds. 0: 100
 	PerAddress int64
-	// PerPerson is how many attempts at one person all addresses have at once from which
-	// that person has not signed in before, and then one every 30 seconds. 0: 100
+	// PerPerson is how many attempts at one person all addresses together have at once, except addresses from which the
+	// person has signed in before. One more is added every 30 seconds. 0: 100
 	PerPerson int64
 }
 
@@ -44,9 +44,9 @@ const (
 	longestWait  = time.Minute
 	addressEvery = 9 * time.Second
 	personEvery  = 30 * time.Second
-	// forgottenAfter is how long the attempts of an address at a person count after the last.
+	// forgottenAfter is how long the attempts of an address at a person count after the last one.
 	forgottenAfter = 15 * time.Minute
-	// familiarFor is how long an address is known for a person's after a sign-in.
+	// familiarFor is how long an address counts as the person's after a sign-in.
 	familiarFor = 30 * 24 * time.Hour
 )
 
@@ -59,12 +59,11 @@ func (t Throttle) withDefaults() Throttle {
 	return t
 }
 
-// attemptScript counts an attempt on everything that governs it, or on nothing where one of
-// them asks for a wait, which it answers in milliseconds; and then whether it was counted
-// against the person. KEYS are the buckets of the address and the person, the address's tries
-// at the person, and what says that the address is familiar; or that of the address alone.
-// A bucket is stored as the moment at which all its attempts are there again. What was
-// stored by a clock that is ahead makes nobody wait for longer than a whole bucket takes.
+// attemptScript counts an attempt against all limits, or against none of them if one requires a wait. It returns that
+// wait in milliseconds, and whether the attempt was counted against the person. KEYS are the buckets of the address and
+// the person, the tries of the address at the person, and the mark of a familiar address; or the bucket of the address
+// only. A bucket is stored as the time at which it will be full again. If a clock that is ahead stored it, the wait is
+// at most the time that filling a whole bucket takes.
 const attemptScript = `
 local now, free, longest, forget = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local wait = 0
@@ -105,8 +104,8 @@ end
 return {0, person and 1 or 0}
 `
 
-// successScript takes an attempt that succeeded back from the buckets in KEYS.
-const successScript = `
+// refundScript gives one attempt back to each of the buckets in KEYS.
+const refundScript = `
 for i, key in ipairs(KEYS) do
   local full = tonumber(redis.call('GET', key) or 0) or 0
   local left = redis.call('PTTL', key) - tonumber(ARGV[i])
@@ -119,8 +118,8 @@ end
 return 0
 `
 
-// unseenScript takes a try back, of an address at a person, that nobody has looked at.
-const unseenScript = `
+// undoScript removes one try of an address at a person whose password was not checked.
+const undoScript = `
 local n = tonumber(string.match(redis.call('GET', KEYS[1]) or '', '^(%d+) ') or 0)
 local left = redis.call('PTTL', KEYS[1])
 if n > 1 and left > 0 then
@@ -131,38 +130,40 @@ end
 return 0
 `
 
-// attempt is one that was counted.
+// attempt is an attempt to sign in.
 type attempt struct {
 	s                                *Service
 	address, person, tries, familiar string // names in Redis
-	placed                           bool   // the caller has an address
+	hasAddress                       bool   // the caller has a valid address
 	counted                          bool   // against the person
 }
 
-// attempt counts an attempt of the address to sign in as who has the e-mail address, before
-// anything is looked at. Names are made from what the caller sent alone: known and unknown
-// organizations and people have the same kind. All of them have one hash tag, so that one
-// script decides. Errors: ErrThrottled, tenants.ErrUnavailable.
-func (s *Service) attempt(ctx context.Context, t *tenants.Tenant, email string, remote netip.Addr) (*attempt, error) {
-	a := s.named(t, email, remote)
+// countAttempt counts an attempt of the address to sign in with the e-mail address, before anything is looked up. The
+// Redis keys depend only on what the caller sent, so that unknown organizations and people are treated like known ones.
+// All keys have one hash tag, because one script uses them. Errors: ErrThrottled, tenants.ErrUnavailable.
+func (s *Service) countAttempt(
+	ctx context.Context, t *tenants.Tenant, email string, remote netip.Addr,
+) (*attempt, error) {
+	a := s.newAttempt(t, email, remote)
 	return a, a.count(ctx, a.address, a.person, a.tries, a.familiar)
 }
 
-func (s *Service) named(t *tenants.Tenant, email string, remote netip.Addr) *attempt {
+func (s *Service) newAttempt(t *tenants.Tenant, email string, remote netip.Addr) *attempt {
 	sum := sha256.Sum256([]byte(t.RedisPrefix() + identity.EmailKey(email)))
 	prefix, who, from := s.dir.RedisPrefix()+"signin:", hex.EncodeToString(sum[:]), limits.Network(remote).String()
 	return &attempt{
-		s: s, placed: remote.IsValid(), address: prefix + "a:" + from, person: prefix + "u:" + who,
+		s: s, hasAddress: remote.IsValid(), address: prefix + "a:" + from, person: prefix + "u:" + who,
 		tries: prefix + "t:" + who + ":" + from, familiar: prefix + "f:" + who + ":" + from,
 	}
 }
 
 func (a *attempt) count(ctx context.Context, names ...string) error {
 	t := a.s.throttle
-	answer, err := a.s.redis.Run(ctx, a.s.attempts, names, a.s.now().UnixMilli(), t.Free, longestWait.Milliseconds(), forgottenAfter.Milliseconds(),
+	answer, err := a.s.redis.Run(ctx, a.s.attempts, names, a.s.now().UnixMilli(), t.Free, longestWait.Milliseconds(),
+		forgottenAfter.Milliseconds(),
 		t.PerAddress, addressEvery.Milliseconds(), t.PerPerson, personEvery.Milliseconds())
 	if err == nil && len(answer) != 2 {
-		err = errors.New("the answer is of another shape")
+		err = errors.New("unexpected form of the answer")
 	}
 	if err != nil {
 		return unavailable("counting attempts to sign in", err)
@@ -174,31 +175,31 @@ func (a *attempt) count(ctx context.Context, names ...string) error {
 	return nil
 }
 
-// succeeded takes the attempt back and makes the address familiar, where there is one: callers without share a name,
-// and one of them must not vouch for the others. It may fail: then the attempt counts until it is forgotten.
+// succeeded gives the attempt back and marks the address as familiar, if there is one: callers without an address share
+// a key and must not vouch for each other. Errors are ignored: the attempt then counts until it is forgotten.
 func (a *attempt) succeeded(ctx context.Context) {
-	a.takeBack(ctx)
+	a.refund(ctx)
 	commands := []redisconn.Command{{"del", a.tries}}
-	if a.placed {
+	if a.hasAddress {
 		commands = append(commands, redisconn.Command{"set", a.familiar, 1, "px", familiarFor.Milliseconds()})
 	}
 	_, _ = a.s.redis.Pipeline(ctx, commands...)
 }
 
-// unseen takes the attempt back where the password could not be looked at: who has the right
-// one must not wait for longer because many ask at once. It may fail, as succeeded may.
-func (a *attempt) unseen(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second) // its own time may be over
+// undo gives the attempt back if the password could not be checked, because an overloaded server must not make callers
+// with the right password wait. Errors are ignored, as in succeeded.
+func (a *attempt) undo(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second) // the call's deadline may have passed
 	defer cancel()
-	a.takeBack(ctx)
-	_, _ = a.s.redis.Run(ctx, a.s.unseens, []string{a.tries}, a.s.now().UnixMilli())
+	a.refund(ctx)
+	_, _ = a.s.redis.Run(ctx, a.s.undos, []string{a.tries}, a.s.now().UnixMilli())
 }
 
-// takeBack gives the address, and the person, the attempt back.
-func (a *attempt) takeBack(ctx context.Context) {
+// refund gives the attempt back to the address, and to the person.
+func (a *attempt) refund(ctx context.Context) {
 	names, every := []string{a.address}, []any{addressEvery.Milliseconds()}
 	if a.counted {
 		names, every = append(names, a.person), append(every, personEvery.Milliseconds())
 	}
-	_, _ = a.s.redis.Run(ctx, a.s.successes, names, every...)
+	_, _ = a.s.redis.Run(ctx, a.s.refunds, names, every...)
 }

@@ -16,7 +16,7 @@ import (
 	"tenantry/tenants/tenantstest"
 )
 
-// door is where one person signs in.
+// door signs one person in.
 type door struct {
 	*tenantstest.World
 	tenant *tenants.Tenant
@@ -46,7 +46,7 @@ func (d *door) wrong(t *testing.T, from string) {
 	}
 }
 
-// waits checks that the attempt is told to wait for so long, however right it is.
+// waits checks that the attempt is throttled with a wait in that range, even with the right password.
 func (d *door) waits(t *testing.T, from, pass string, least, most time.Duration) {
 	t.Helper()
 	var e *sessions.ThrottledError
@@ -87,12 +87,13 @@ func TestParallelAttemptsCannotPassTheThrottle(t *testing.T) {
 	}
 	wg.Wait()
 	if wrong.Load() < 1 || wrong.Load() > 5 || wrong.Load()+throttled.Load() != 50 {
-		t.Errorf("at %s %d passwords were looked at and %d attempts turned away, want at most 5 and the others", now, wrong.Load(), throttled.Load())
+		t.Errorf("at %s %d passwords were looked at and %d attempts turned away, want at most 5 and the others", now,
+			wrong.Load(), throttled.Load())
 	}
 }
 
-// TestWaitsGrowAndEnd: each wrong password doubles the wait, up to a minute; asking meanwhile
-// prolongs nothing, and the right one ends it all.
+// TestWaitsGrowAndEnd checks that each wrong password doubles the wait, up to a minute, that attempts during a wait do
+// not prolong it, and that the right password resets it.
 func TestWaitsGrowAndEnd(t *testing.T) {
 	t.Parallel()
 	d := newDoor(t, sessions.Throttle{})
@@ -118,8 +119,8 @@ func TestWaitsGrowAndEnd(t *testing.T) {
 	d.waits(t, here, password, time.Second, time.Minute)
 }
 
-// TestStrangersCannotLockAPersonOut: neither one with many attempts nor ten with one each.
-func TestStrangersCannotLockAPersonOut(t *testing.T) {
+// TestOtherAddressesCannotLockAPersonOut covers one address with many attempts, and ten addresses with one each.
+func TestOtherAddressesCannotLockAPersonOut(t *testing.T) {
 	t.Parallel()
 	d := newDoor(t, sessions.Throttle{})
 	d.Clock.Freeze()
@@ -144,9 +145,9 @@ func TestTenWrongPasswordsFromTenAddressesLockNoAdminOut(t *testing.T) {
 	}
 }
 
-// TestAttemptsThatNobodyLookedAtCountNothing: who has the right password and comes while the
-// service is in trouble waits for no longer afterwards; wrong ones before count as they did.
-func TestAttemptsThatNobodyLookedAtCountNothing(t *testing.T) {
+// TestUncheckedAttemptsAreNotCounted checks that attempts during an outage cause no wait afterwards, while earlier
+// wrong ones still count.
+func TestUncheckedAttemptsAreNotCounted(t *testing.T) {
 	t.Parallel()
 	d := newDoor(t, sessions.Throttle{PerAddress: 10, PerPerson: 10})
 	d.Clock.Freeze()
@@ -166,8 +167,9 @@ func TestAttemptsThatNobodyLookedAtCountNothing(t *testing.T) {
 	d.opens(t, "198.51.100.1")
 }
 
-// TestManyAddressesHaveNoEndlessGuesses, and cannot hold up who was there before.
-func TestManyAddressesHaveNoEndlessGuesses(t *testing.T) {
+// TestGuessesFromManyAddressesAreLimited checks that guesses from many addresses are limited, and do not delay a
+// familiar address.
+func TestGuessesFromManyAddressesAreLimited(t *testing.T) {
 	t.Parallel()
 	d := newDoor(t, sessions.Throttle{PerPerson: 10})
 	d.Clock.Freeze()
@@ -224,7 +226,7 @@ func TestSignInsAreThrottledByAddress(t *testing.T) {
 	d.opens(t, "2001:db8::9")
 }
 
-// What strangers write into Redis makes nobody wait for longer, and no sign-in fail.
+// Foreign values in Redis neither prolong a wait nor make a sign-in fail.
 func TestThrottleSurvivesGarbage(t *testing.T) {
 	t.Parallel()
 	d := newDoor(t, sessions.Throttle{})
@@ -241,9 +243,9 @@ func TestThrottleSurvivesGarbage(t *testing.T) {
 	d.opens(t, "192.0.2.1")
 }
 
-// TestNobodyVouchesForCallersWithoutAnAddress: they share one name, so a sign-in of one makes the others no familiar
-// ones.
-func TestNobodyVouchesForCallersWithoutAnAddress(t *testing.T) {
+// TestCallersWithoutAnAddressAreNeverFamiliar checks that a sign-in without an address makes no other caller without an
+// address familiar.
+func TestCallersWithoutAnAddressAreNeverFamiliar(t *testing.T) {
 	t.Parallel()
 	d := newDoor(t, sessions.Throttle{PerPerson: 3})
 	d.Clock.Freeze()

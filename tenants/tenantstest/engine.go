@@ -9,7 +9,7 @@ import (
 	"tenantry/backends/driver"
 )
 
-// Engine passes everything to another engine, counts, and fails when told to.
+// Engine wraps another engine, counts its reads, and fails on demand.
 type Engine struct {
 	driver.Engine
 	Reads atomic.Int64
@@ -19,13 +19,13 @@ type Engine struct {
 	read  func(collection string)
 }
 
-// SetDown makes every call fail as an engine out of reach does.
+// SetDown makes every call fail like that of an unreachable engine, or ends that.
 func (e *Engine) SetDown(down bool) { e.down.Store(down) }
 
-// LoseAnswer has the next write of several documents to a collection fail, though it is done.
+// LoseAnswer makes the next write of several documents to a collection fail although it is carried out.
 func (e *Engine) LoseAnswer(collection string) { e.lose.Store(&collection) }
 
-// AfterRead calls fn after every read, before its result is returned; nil ends it.
+// AfterRead registers fn to be called after every read, before its result is returned. Nil removes it.
 func (e *Engine) AfterRead(fn func(collection string)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -85,7 +85,9 @@ func (w *workspace) Write(ctx context.Context, writes []driver.Write) error {
 		return err
 	}
 	err := w.Workspace.Write(ctx, writes)
-	if lost := w.engine.lose.Load(); err == nil && lost != nil && len(writes) > 1 && writes[0].Collection.Name == *lost && w.engine.lose.CompareAndSwap(lost, nil) {
+	lost := w.engine.lose.Load()
+	if err == nil && lost != nil && len(writes) > 1 && writes[0].Collection.Name == *lost &&
+		w.engine.lose.CompareAndSwap(lost, nil) {
 		err = fmt.Errorf("%w: the answer is lost", driver.ErrUnavailable)
 	}
 	return err

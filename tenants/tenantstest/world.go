@@ -1,5 +1,5 @@
-// Package tenantstest gives tests organizations, people, keys and sessions on the real
-// embedded store and an in-process Redis, with switches to break both.
+// Package tenantstest gives tests organizations, people, keys and sessions on the real embedded store and an in-process
+// Redis, both of which can be made to fail.
 package tenantstest
 
 import (
@@ -31,27 +31,26 @@ import (
 	"tenantry/tenants/sessions"
 )
 
-// RedisURL names the variable with the address of a Redis to test against, for example
-// redis://127.0.0.1:6379/0. Without it an in-process Redis is used.
+// RedisURL names the variable with the address of a Redis server to test against, for example redis://127.0.0.1:6379/0.
+// Without it an in-process Redis is used.
 const RedisURL = "TENANTRY_TEST_REDIS_URL"
 
-// Options vary a World.
+// Options configure a World.
 type Options struct {
 	BaseDomain string
-	// Local takes the in-process Redis even where RedisURL is set, Embedded SQLite even where
-	// there is a MongoDB.
+	// Local uses the in-process Redis even if RedisURL is set. Embedded uses SQLite even if tests run on MongoDB.
 	Local    bool
 	Embedded bool
-	Sessions sessions.Options // but for People and Redis
+	Sessions sessions.Options // except Directory, People, Redis and Now
 	Grace    time.Duration    // of keys and directory
 	Leases   store.Leases     // zero: the default
-	// Control are kinds that the control workspace holds besides.
+	// Control are additional kinds of the control workspace.
 	Control []*store.Spec
-	// PasswordMemory is that of hashing a password in KiB; 0: as little as spares tests time.
+	// PasswordMemory is the memory for hashing a password in KiB; 0: little, which saves time.
 	PasswordMemory uint32
 }
 
-// World is everything package tenants and those below it need, for one test.
+// World is the environment of one test: the services of package tenants and the packages below it.
 type World struct {
 	Folder      string // of the store's files
 	Keyring     *keyring.Keyring
@@ -108,10 +107,12 @@ func (w *World) declare(t testing.TB, leases store.Leases, more []*store.Spec) {
 	t.Helper()
 	w.Kinds.Organizations, w.Kinds.People, w.Kinds.Keys = tenants.NewKinds(), identity.NewKinds(), keys.NewKinds()
 	w.Kinds.Things = store.Must[Thing](store.Spec{Name: "things"})
-	control := slices.Concat(w.Kinds.Organizations.Specs(), record.Specs(w.Kinds.People.Kept()), w.Kinds.Keys.Specs(), more)
+	control := slices.Concat(w.Kinds.Organizations.Specs(), record.Specs(w.Kinds.People.Kept()), w.Kinds.Keys.Specs(),
+		more)
 	other := enginetest.OpenSQLite(t, t.TempDir())
 	w.Store = store.New(store.Options{
-		Engine: w.Engine, Backends: map[string]driver.Engine{OtherBackend: other}, Control: control, Tenant: []*store.Spec{w.Kinds.Things.Spec()}, Leases: leases,
+		Engine: w.Engine, Backends: map[string]driver.Engine{OtherBackend: other},
+		Control: control, Tenant: []*store.Spec{w.Kinds.Things.Spec()}, Leases: leases,
 	})
 }
 
@@ -125,7 +126,7 @@ func (w *World) openRedis(t testing.TB, local bool) {
 		options.ContextTimeoutEnabled = true
 		w.Redis = redis.NewClient(options)
 		t.Cleanup(func() { _ = w.Redis.Close() })
-		// Tests share this Redis: let no two use the same organization.
+		// Tests share this Redis, so each begins its organizations at a random number.
 		control, err := w.Store.Control(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -151,8 +152,8 @@ func (w *World) openRedis(t testing.TB, local bool) {
 	w.Redis.AddHook(w.RedisHook)
 }
 
-// Second replaces the services by new ones on the same store and Redis, as another
-// process would have them, with nothing cached.
+// Second replaces the services by new ones on the same store and Redis, like those of another process with empty
+// caches.
 func (w *World) Second(t testing.TB, o Options) {
 	t.Helper()
 	hasher, err := passwords.New(passwords.Options{Memory: cmp.Or(o.PasswordMemory, 64)})
@@ -160,16 +161,20 @@ func (w *World) Second(t testing.TB, o Options) {
 		t.Fatal(err)
 	}
 	w.Directory, err = tenants.NewDirectory(t.Context(), tenants.DirectoryOptions{
-		Store: w.Store, Kinds: w.Kinds.Organizations, Keyring: w.Keyring, BaseDomain: o.BaseDomain, Now: w.Clock.Now, Grace: o.Grace,
+		Store: w.Store, Kinds: w.Kinds.Organizations, Keyring: w.Keyring,
+		BaseDomain: o.BaseDomain, Now: w.Clock.Now, Grace: o.Grace,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.People = identity.NewService(identity.Options{Directory: w.Directory, Kinds: w.Kinds.People, Passwords: hasher, Now: w.Clock.Now})
+	w.People = identity.NewService(identity.Options{Directory: w.Directory, Kinds: w.Kinds.People, Passwords: hasher,
+		Now: w.Clock.Now})
 	w.Keys = keys.NewService(keys.Options{
-		Directory: w.Directory, Kinds: w.Kinds.Keys, People: w.People, Redis: redisconn.Of(w.Redis), Now: w.Clock.Now, Grace: o.Grace,
+		Directory: w.Directory, Kinds: w.Kinds.Keys, People: w.People,
+		Redis: redisconn.Of(w.Redis), Now: w.Clock.Now, Grace: o.Grace,
 	})
-	o.Sessions.Directory, o.Sessions.People, o.Sessions.Redis, o.Sessions.Now = w.Directory, w.People, redisconn.Of(w.Redis), w.Clock.Now
+	o.Sessions.Directory, o.Sessions.People = w.Directory, w.People
+	o.Sessions.Redis, o.Sessions.Now = redisconn.Of(w.Redis), w.Clock.Now
 	w.Sessions = sessions.NewService(o.Sessions)
 }
 
@@ -187,7 +192,7 @@ func (w *World) Tenant(t testing.TB, slug string, features ...string) *tenants.T
 	return tenant
 }
 
-// Fresh returns the organization as a request that arrives now would have it.
+// Fresh resolves the organization like a request that arrives now.
 func (w *World) Fresh(t testing.TB, slug string) *tenants.Tenant {
 	t.Helper()
 	tenant, err := w.Directory.Resolve(t.Context(), slug+".localhost:8080")
@@ -197,13 +202,13 @@ func (w *World) Fresh(t testing.TB, slug string) *tenants.Tenant {
 	return tenant
 }
 
-// Clock is the time, which a test can move.
+// Clock is a clock that a test can stop and advance.
 type Clock struct {
 	ahead  atomic.Int64
 	frozen atomic.Pointer[time.Time]
 }
 
-// Now returns the time.
+// Now returns the clock's time.
 func (c *Clock) Now() time.Time {
 	now := time.Now()
 	if at := c.frozen.Load(); at != nil {
@@ -212,52 +217,52 @@ func (c *Clock) Now() time.Time {
 	return now.Add(time.Duration(c.ahead.Load()))
 }
 
-// Freeze lets no time pass but what Advance adds, and returns what it is.
+// Freeze stops the clock, which only Advance then moves, and returns its time.
 func (c *Clock) Freeze() time.Time {
 	now := time.Now().Truncate(time.Millisecond)
 	c.frozen.Store(&now)
 	return c.Now()
 }
 
-// Advance moves the time.
+// Advance moves the clock forward.
 func (c *Clock) Advance(d time.Duration) { c.ahead.Add(int64(d)) }
 
-// RedisHook counts commands and makes Redis fail.
+// RedisHook counts commands and makes them fail on demand.
 type RedisHook struct {
 	Commands atomic.Int64
 	mu       sync.Mutex
 	fault    func(context.Context) error
-	swap     func(redis.Cmder)
+	after    func(redis.Cmder)
 }
 
-// Break makes every command return what fault returns; nil mends it.
+// Break makes every command return the error of fault. Nil ends that.
 func (h *RedisHook) Break(fault func(context.Context) error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.fault = fault
 }
 
-// After calls fn with every command that was answered; nil ends it.
+// After registers fn to be called with every command that was answered. Nil removes it.
 func (h *RedisHook) After(fn func(redis.Cmder)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.swap = fn
+	h.after = fn
 }
 
-func (h *RedisHook) set() (func(context.Context) error, func(redis.Cmder)) {
+func (h *RedisHook) hooks() (func(context.Context) error, func(redis.Cmder)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.fault, h.swap
+	return h.fault, h.after
 }
 
-// DialHook does nothing.
+// DialHook implements redis.Hook.
 func (h *RedisHook) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-// ProcessHook counts a command.
+// ProcessHook implements redis.Hook.
 func (h *RedisHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		h.Commands.Add(1)
-		fault, after := h.set()
+		fault, after := h.hooks()
 		if fault != nil {
 			err := fault(ctx)
 			cmd.SetErr(err)
@@ -271,18 +276,18 @@ func (h *RedisHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// ProcessPipelineHook counts the commands of a pipeline.
+// ProcessPipelineHook implements redis.Hook.
 func (h *RedisHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		h.Commands.Add(int64(len(cmds)))
-		if fault, _ := h.set(); fault != nil {
+		if fault, _ := h.hooks(); fault != nil {
 			return fault(ctx)
 		}
 		return next(ctx, cmds)
 	}
 }
 
-// Entries returns what Redis holds of an organization under a prefix, such as "session:".
+// Entries returns the entries of an organization in Redis under a prefix, such as "session:".
 func (w *World) Entries(t testing.TB, tenant *tenants.Tenant, prefix string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -300,7 +305,7 @@ func (w *World) Entries(t testing.TB, tenant *tenants.Tenant, prefix string) map
 	return out
 }
 
-// PutRole makes or changes the role of that name.
+// PutRole creates or changes the role with that name.
 func (w *World) PutRole(ctx context.Context, t *tenants.Tenant, r identity.Role) (*identity.Role, error) {
 	made, err := w.People.CreateRole(ctx, t, r)
 	var taken *store.DuplicateError

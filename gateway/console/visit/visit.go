@@ -129,7 +129,7 @@ func (v *Visit) Whole(n int) string {
 // Read asks an operation that only reads for what stands around what the page shows. The same question is asked once
 // for a page.
 func (v *Visit) Read(row *operation.Row, path map[string]string, query string) (ask.Reply, error) {
-	return v.answered(tenants.Incidentally(v.R.Context()), row, path, query)
+	return v.answered(tenants.WithIncidental(v.R.Context()), row, path, query)
 }
 
 // Open asks what the page shows, for which the person needs the right.
@@ -160,7 +160,7 @@ func (v *Visit) Run(row *operation.Row, query string) (result operation.Result, 
 	if !v.May(row) {
 		return operation.Result{}, false
 	}
-	result, err := v.Visitor.Run(tenants.Incidentally(v.R.Context()), row, nil, query)
+	result, err := v.Visitor.Run(tenants.WithIncidental(v.R.Context()), row, nil, query)
 	if err != nil {
 		v.unanswered(operation.ProblemOf(err))
 	}

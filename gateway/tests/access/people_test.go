@@ -206,7 +206,7 @@ func TestServiceAccountsRolesAndTeams(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, use := range []struct{ kind, name, want string }{
-		{"role", "editor", "held by user 1"}, {"team", "North", "it limits user 1"}, {"team", "North", "it limits service accounts (1)"}, {"team", "North", "it is that of records (1)"},
+		{"role", "editor", "held by user 1"}, {"team", "North", "it limits user 1"}, {"team", "North", "it limits service accounts (1)"}, {"team", "North", "records belong to it (1"},
 	} {
 		if _, err := control.Call[control.Deleted](ctx, c, use.kind+".delete", ref(use.name)); err == nil || !strings.Contains(err.Error(), use.want) {
 			t.Errorf("a %s in use, %s: %v", use.kind, use.want, err)

@@ -128,17 +128,17 @@ func TestKeysMakeNoStrongerKeys(t *testing.T) {
 	own.Want(t, http.MethodPost, "/api/keys", body(`,"expires_in":3000`), 422, `"field":"allowed_ips"`)
 	own.Want(t, http.MethodPost, "/api/keys", body(`,"expires_in":3000,"allowed_ips":["126.0.0.0/7"]`), 422, `"field":"allowed_ips"`)
 	own.Want(t, http.MethodPost, "/api/keys", body(`,"expires_in":3000,"allowed_ips":["127.1.0.0/16"]`), 200, "until ")
-	own.Want(t, http.MethodPost, "/api/keys/"+id+"/rotate", `{}`, 422, "none that it asks for may outlast it")
+	own.Want(t, http.MethodPost, "/api/keys/"+id+"/rotate", `{}`, 422, "the other key must not expire later")
 	own.Want(t, http.MethodPost, "/api/keys", body(`,"expires_in":1,"allowed_ips":["x"],"origins":["https://a.example"],"permissions":["fly"]`), 422, `"field":"origins"`)
 
 	// What is narrowed makes nothing that grows with the account.
 	team := root.Create(t, "/api/teams", `{"name":"Red"}`)
 	narrowed := fixture.TokenClient(acme, root.Want(t, http.MethodPost, "/api/keys", body(`,"permissions":["manage_keys"]`), 200, "token"))
-	narrowed.Want(t, http.MethodPost, "/api/keys", body(""), 422, "the key that asks is narrowed to manage_keys")
+	narrowed.Want(t, http.MethodPost, "/api/keys", body(""), 422, "the calling key is narrowed to manage_keys")
 	narrowed.Want(t, http.MethodPost, "/api/keys", body(`,"permissions":["manage_keys"]`), 200, "token")
 	root.Want(t, http.MethodPut, "/api/service-accounts/"+account, fmt.Sprintf(`{"teams":[%q]}`, team), 200, "")
 	within := fixture.TokenClient(acme, root.Want(t, http.MethodPost, "/api/keys", body(fmt.Sprintf(`,"teams":[%q]`, team)), 200, "token"))
-	within.Want(t, http.MethodPost, "/api/keys", body(""), 422, "the key that asks is narrowed to the teams "+team)
+	within.Want(t, http.MethodPost, "/api/keys", body(""), 422, "the calling key is narrowed to the teams "+team)
 	within.Want(t, http.MethodPost, "/api/keys", body(fmt.Sprintf(`,"teams":[%q]`, team)), 200, "token")
 
 	// A rotation keeps the identifier; both texts go on for the overlap, and end together when it is revoked.

@@ -89,8 +89,8 @@ func TestTokenIsToldWithoutAnnouncement(t *testing.T) {
 	cut.On.Store(&on)
 	a := acme.Do(t, http.MethodPost, "/api/keys/"+k.ID+"/rotate", gatewaytest.WithKey(k.Token), fixture.JSONText(`{}`))
 	back()
-	if a.Code != 200 || !strings.Contains(a.Header.Get("X-Warning"), "the token before may be accepted for a few minutes more") {
-		t.Fatalf(`got %d %s %v, want 200 and containing "the token before may be accepted for a few minutes more"`,
+	if a.Code != 200 || !strings.Contains(a.Header.Get("X-Warning"), "the former token may be accepted for a few more minutes") {
+		t.Fatalf(`got %d %s %v, want 200 and containing "the former token may be accepted for a few more minutes"`,
 			a.Code, a.Body, a.Header)
 	}
 	fixture.AwaitWithin(t, "the new token accepted", 10*time.Second, func() bool {

@@ -190,7 +190,7 @@ func leave(ctx context.Context, s *session, rec any, remove func() error) error 
 func turn(old any) func() {
 	u := old.(*identity.User)
 	was := *u
-	return func() { u.Turn(&was) }
+	return func() { u.Invalidate(&was) }
 }
 
 // ExportOptions say what an export holds.

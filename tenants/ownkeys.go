@@ -9,18 +9,18 @@ import (
 	"tenantry/backends/store"
 )
 
-// ownNumber stands where organizations have their numbers, in what is bound to the keys of the installation itself. No
-// organization has it.
+// ownNumber takes the place of an organization's number in what is bound to the data keys of the installation itself.
+// No organization has it.
 const ownNumber = math.MaxInt64
 
-// Own returns the installation itself as what has a workspace, that of the control data, and data keys. It has no
-// people.
+// Own returns the installation itself as a tenant. Its workspace is that of the control data, and it has data keys of
+// its own but no people.
 func (d *Directory) Own() *Tenant {
 	return &Tenant{Org: Organization{OrgID: ownNumber}, workspace: d.control}
 }
 
-// wrappedKeys returns the wrapped data keys of an organization, or of the installation, as the store has them now.
-// Errors: ErrUnknownTenant, store.ErrUnavailable.
+// wrappedKeys reads the wrapped data keys of an organization, or of the installation, from the store. Errors:
+// ErrUnknownTenant, store.ErrUnavailable.
 func (d *Directory) wrappedKeys(ctx context.Context, org int64) (map[string][]string, error) {
 	if org != ownNumber {
 		o, err := d.find(ctx, store.Eq("org_id", org))
@@ -39,8 +39,8 @@ func (d *Directory) wrappedKeys(ctx context.Context, org int64) (map[string][]st
 	return rec.DataKeys, nil
 }
 
-// changeKeys lets alter change them, which may be called several times and leaves them with errUnchanged. Errors: as
-// change, and what alter returns.
+// changeKeys changes the wrapped data keys of an organization, or of the installation, by alter, which may be called
+// several times and returns errUnchanged to leave them as they are. Errors: as change, and those of alter.
 func (d *Directory) changeKeys(ctx context.Context, org int64, alter func(keys map[string][]string) error) error {
 	altered := func(keys map[string][]string) (map[string][]string, error) {
 		if keys = maps.Clone(keys); keys == nil {
@@ -58,7 +58,7 @@ func (d *Directory) changeKeys(ctx context.Context, org int64, alter func(keys m
 		})
 		return err
 	}
-	if _, err := decide(ctx, d.installations, &Installation{Meta: store.Meta{ID: ownKeysID}}); err != nil {
+	if _, err := insertOrGet(ctx, d.installations, &Installation{Meta: store.Meta{ID: ownKeysID}}); err != nil {
 		return err
 	}
 	_, err := d.installations.Update(ctx, ownKeysID, func(i *Installation) (err error) {

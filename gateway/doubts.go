@@ -15,11 +15,11 @@ import (
 
 // doubts returns what is seldom meant about the installation: serve warns of it at its start, and doctor
 // names it.
-func (s *Services) doubts() []config.Doubt {
-	found := slices.Clone(s.cfg.Doubts)
+func (s *Services) doubts() []config.Warning {
+	found := slices.Clone(s.cfg.Warnings)
 	for _, folder := range s.folders() {
 		if d, err := judgeFolder(folder); err != nil {
-			found = append(found, config.Doubt{About: "data", Says: err.Error(), Advice: "nothing starts on it again until then"})
+			found = append(found, config.Warning{About: "data", Says: err.Error(), Advice: "nothing starts on it again until then"})
 		} else if d != nil {
 			found = append(found, *d)
 		}
@@ -34,7 +34,7 @@ func (s *Services) doubts() []config.Doubt {
 }
 
 // warn tells the log of a doubt.
-func (s *Services) warn(ctx context.Context, d config.Doubt) {
+func (s *Services) warn(ctx context.Context, d config.Warning) {
 	s.log.WarnContext(ctx, "check the settings", "about", d.About, "says", d.Says, "advice", d.Advice)
 }
 
@@ -52,7 +52,7 @@ func (s *Services) folders() []string {
 
 // judgeFolder returns what is doubtful about who else may use a folder that holds data, nil for nothing, or where it is
 // not there yet. The error says that everybody on the machine may put files into it, or take some away.
-func judgeFolder(folder string) (*config.Doubt, error) {
+func judgeFolder(folder string) (*config.Warning, error) {
 	info, err := os.Stat(folder)
 	if err != nil || runtime.GOOS == "windows" { // where a mode says nothing
 		return nil, nil //nolint:nilerr // whoever opens it tells
@@ -63,10 +63,10 @@ func judgeFolder(folder string) (*config.Doubt, error) {
 			folder, mode)
 	case mode&0o020 != 0:
 		says := fmt.Sprintf("the group of %s may write to it (mode %04o)", folder, mode)
-		return &config.Doubt{About: "data", Says: says, Advice: "chmod 700 " + folder + ", unless the group is this user's alone"}, nil
+		return &config.Warning{About: "data", Says: says, Advice: "chmod 700 " + folder + ", unless the group is this user's alone"}, nil
 	case mode&0o044 != 0:
 		says := fmt.Sprintf("others than the owner of %s may list it (mode %04o)", folder, mode)
-		return &config.Doubt{About: "data", Says: says, Advice: "chmod 700 " + folder}, nil
+		return &config.Warning{About: "data", Says: says, Advice: "chmod 700 " + folder}, nil
 	}
 	return nil, nil
 }
@@ -74,7 +74,7 @@ func judgeFolder(folder string) (*config.Doubt, error) {
 // judgeAbove returns a doubt where everybody on the machine may put another folder in the place of this one, or of one
 // that it lies in; nil where nobody may. It is not refused, since a volume
 // that a single container has is often made so.
-func judgeAbove(folder string) *config.Doubt {
+func judgeAbove(folder string) *config.Warning {
 	folder, err := filepath.Abs(folder)
 	if err != nil || runtime.GOOS == "windows" {
 		return nil
@@ -83,7 +83,7 @@ func judgeAbove(folder string) *config.Doubt {
 		if info, err := os.Stat(above); err == nil && info.Mode()&0o002 != 0 && info.Mode()&fs.ModeSticky == 0 {
 			says := fmt.Sprintf("everybody on this machine may put another folder in the place of %s, for all may write to %s (mode %04o)",
 				folder, above, info.Mode().Perm())
-			return &config.Doubt{About: "data", Says: says, Advice: "chmod o-w " + above + " (or chmod +t), unless nobody else can reach it"}
+			return &config.Warning{About: "data", Says: says, Advice: "chmod o-w " + above + " (or chmod +t), unless nobody else can reach it"}
 		}
 	}
 	return nil
@@ -96,8 +96,8 @@ func (s *Services) noteProxy(ctx context.Context) {
 	}
 }
 
-func proxyDoubt() config.Doubt {
-	return config.Doubt{
+func proxyDoubt() config.Warning {
+	return config.Warning{
 		About: "trusted_proxies",
 		Says: "requests arrive with X-Forwarded-For or Forwarded, and no proxy is trusted: " +
 			"all callers behind it count as one address, whose limits and lock-outs they share",

@@ -52,7 +52,7 @@ func Parse(text string) (Limit, error) {
 	number, name, found := strings.Cut(text, "/")
 	count, err := strconv.ParseUint(number, 10, 63)
 	if err != nil || !found {
-		return Limit{}, fmt.Errorf("%q is no limit; write it like 100/s, 6000/m, 20000/h, 100000/d, or off", texts.Clip(text))
+		return Limit{}, fmt.Errorf("%q is not a limit; write it like 100/s, 6000/m, 20000/h, 100000/d, or off", texts.Clip(text))
 	}
 	if count < 1 || count > MaxCount {
 		return Limit{}, fmt.Errorf("%q is out of range: a limit is from 1 to %d requests, or off", texts.Clip(text), MaxCount)

@@ -44,7 +44,7 @@ func TestServeAndDoctorDoubtTheSame(t *testing.T) {
 	}
 	g := gatewaytest.Start(t, gatewaytest.Embedded, func(c *config.Config, _ *gateway.Options) {
 		c.Data, c.PublicURL = dir, "https://{slug}.localhost"
-		c.Doubts = []config.Doubt{{About: "sqlite.cache", Says: "is large", Advice: "make it smaller"}}
+		c.Warnings = []config.Warning{{About: "sqlite.cache", Says: "is large", Advice: "make it smaller"}}
 	})
 	acme := g.Org(t, "acme")
 	want := []string{"sqlite.cache: is large", "data: others than the owner of " + dir + " may list it (mode 0750)",

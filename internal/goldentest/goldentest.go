@@ -1,5 +1,5 @@
-// Package goldentest holds what a test observed against what was observed before, in files under
-// testdata/golden. A change of such a file is a change that users see.
+// Package goldentest compares the output of a test with an earlier output in a file under testdata/golden. A change of
+// such a file is a change that users see.
 package goldentest
 
 import (
@@ -14,11 +14,11 @@ import (
 	"time"
 )
 
-// Variable, where set, has what is observed now written down.
+// Variable names the environment variable that, if set, makes Want write the files instead of comparing.
 const Variable = "TENANTRY_TEST_GOLDEN"
 
-// Want holds a text against a file. Of what differs, it shows 20 lines, each with the last question
-// before it, a line that begins with "> ".
+// Want compares a text with a file. It reports up to 20 lines that differ, each with the request before it, which is a
+// line that begins with "> ".
 func Want(t testing.TB, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", "golden", name)
@@ -47,18 +47,18 @@ func Want(t testing.TB, name, got string) {
 		}
 		if was != is {
 			shown++
-			t.Errorf("%s:%d: %.300s\n was %.2000s\n is  %.2000s", name, i+1, asked, was, is)
+			t.Errorf("%s:%d: %.300s\n got  %.2000s\n want %.2000s", name, i+1, asked, is, was)
 		}
 	}
 }
 
-// Blanks replaces what is new each time, the same by the same.
+// Blanks replaces values that differ in each run, equal values by equal ones.
 type Blanks struct {
-	known []string // how identifiers begin that are the same each time
+	known []string // prefixes of identifiers that are the same in each run
 	seen  map[string]string
 }
 
-// NewBlanks returns Blanks that leave identifiers alone which begin so.
+// NewBlanks returns Blanks that keep identifiers with these prefixes.
 func NewBlanks(known ...string) *Blanks { return &Blanks{known, map[string]string{}} }
 
 var (
@@ -70,7 +70,7 @@ var (
 	newTime   = regexp.MustCompile(`\b20\d\d-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z| UTC)?|\b1[6-9]\d{8}(\d{3})?\b`)
 )
 
-// Fill returns the text without what is new each time.
+// Fill returns the text with placeholders for values that differ in each run.
 func (b *Blanks) Fill(text string) string {
 	text = strings.ToValidUTF8(text, `\xff`)
 	text = newSealed.ReplaceAllString(text, "$1<sealed>")

@@ -53,7 +53,7 @@ func TestEveryChangeIsAudited(t *testing.T) {
 		return cmp.Compare(rank(a), rank(b))
 	})
 	if len(rows) < 9 {
-		t.Fatalf("%d operations change something", len(rows))
+		t.Fatalf("%d operations change something, want at least 9", len(rows))
 	}
 	for _, op := range rows {
 		s := fixture.SampleFor(&op)
@@ -61,7 +61,8 @@ func TestEveryChangeIsAudited(t *testing.T) {
 		if op.Rule.Permissions() != nil && op.Credentials&operation.Session != 0 {
 			a := p.Do(t, call.Method, call.Target, append(slices.Clone(call.Changes), gatewaytest.Cookie(powerless))...)
 			if r := auditOf(t, p.Org, a); a.Code != http.StatusForbidden || r.Outcome != "denied" || !strings.HasPrefix(r.Subject, "user:") || r.Address != "127.0.0.1" {
-				t.Errorf("%s refused: %d %+v", op.Name, a.Code, r)
+				t.Errorf("%s refused: got %d %+v, want 403, Outcome denied, beginning with user: and Address 127.0.0.1",
+					op.Name, a.Code, r)
 			}
 		}
 		want := control.AuditRecord{Operation: op.Name, Subject: "key:" + key.ID, Account: account.ID, Address: "127.0.0.1", Outcome: "ok"}
@@ -154,7 +155,8 @@ func TestFilesAreDeletedByWhoMay(t *testing.T) {
 			t.Errorf("%s: %d %s, want %d %s", test.name, a.Code, a.Body, test.code, want)
 		}
 		if r := auditOf(t, acme, a); r.Operation != "files.delete" || r.Outcome != outcome || r.Facts["id"] != id || r.Address == "" {
-			t.Errorf("%s: recorded %+v", test.name, r)
+			t.Errorf("%s: recorded %+v, want Operation files.delete, Outcome %v, id %v and Address set",
+				test.name, r, outcome, id)
 		}
 		shown := acme.Get(t, reader, "/api/files/"+id).Code == http.StatusOK
 		if want := test.body != ""; shown != want {
@@ -184,7 +186,7 @@ func TestSignInFailuresAreAudited(t *testing.T) {
 		t.Errorf("a known person: %+v", r)
 	}
 	if r := auditOf(t, acme, unknown); r.Outcome != "denied" || r.Facts["user"] != "" || r.Address != "127.0.0.1" {
-		t.Errorf("nobody: %+v", r)
+		t.Errorf("nobody: got %+v, want Outcome denied, no user and Address 127.0.0.1", r)
 	}
 	raw, err := json.Marshal(fixture.AuditLog(t, acme))
 	if err != nil {
@@ -192,7 +194,7 @@ func TestSignInFailuresAreAudited(t *testing.T) {
 	}
 	for _, secret := range []string{"Tr0ub4dor", "ada@", "ADA@"} {
 		if strings.Contains(string(raw), secret) {
-			t.Errorf("the audit log holds %s: %s", secret, raw)
+			t.Errorf("the audit log holds %s: got %s, want it nowhere", secret, raw)
 		}
 	}
 }
@@ -219,10 +221,11 @@ func TestFloodOfOneAddressHidesNoOther(t *testing.T) {
 		// Another minute may begin meanwhile; then it is 20 more.
 		written := slices.DeleteFunc(fixture.AuditLog(t, o), func(r control.AuditRecord) bool { return r.Operation != "files.delete" })
 		if n := len(written); n < 20 || n > 2*20 {
-			t.Errorf("%s: %d of 70 refusals of one address have a record", slug, n)
+			t.Errorf("%s: %d of 70 refusals of one address have a record, want at least 20 and at most %v",
+				slug, n, 2*20)
 		}
 		if r := auditOf(t, o, refused("198.51.100.7")); r.Address != "198.51.100.7" || r.Outcome != "denied" {
-			t.Errorf("%s: another address: %+v", slug, r)
+			t.Errorf("%s: another address: got %+v, want Address 198.51.100.7 and Outcome denied", slug, r)
 		}
 	}
 }

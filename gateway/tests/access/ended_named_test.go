@@ -174,7 +174,7 @@ func TestSlowExportEndsAfterDeactivation(t *testing.T) {
 			p.Import(t, `{"kind":"contact","id":"`+fixture.DocID(0xffff)+`","email":"after@example.com"}`) // the last of its kind
 			told, err := io.ReadAll(resp.Body)
 			if err == nil || strings.Contains(string(told), "after@example.com") {
-				t.Errorf("%d bytes were told, and then %v", len(told), err)
+				t.Errorf("%d bytes were told, and then %v, want an error and without after@example.com", len(told), err)
 			}
 		})
 	}

@@ -164,12 +164,12 @@ func TestAuditedReadsEndWithTheirRight(t *testing.T) {
 			if i > 0 {
 				fixture.WantDenied(t, op.Name, a)
 			} else if a.Code != http.StatusOK {
-				t.Errorf("%s: nothing ended: %d %.200s", op.Name, a.Code, a.Body)
+				t.Errorf("%s: nothing ended: got %d %.200s, want 200", op.Name, a.Code, a.Body)
 			}
 		}
 		tried++
 	}
 	if tried < 2 {
-		t.Errorf("only %d rows are recorded and read", tried)
+		t.Errorf("only %d rows are recorded and read, want at least 2", tried)
 	}
 }

@@ -253,7 +253,7 @@ func TestStreamsEndWithTheirRight(t *testing.T) {
 		}
 	}
 	if tried < 30 {
-		t.Errorf("only %d streams were tried", tried)
+		t.Errorf("only %d streams were tried, want at least 30", tried)
 	}
 }
 
@@ -322,7 +322,7 @@ func TestImportsEndWithTheirRight(t *testing.T) {
 			made := strings.Count(p.Export(t), mark+"-made")
 			if i == 0 {
 				if a.Field("state") != "done" || made != 2 {
-					t.Errorf("nothing ended: %s", a.Body)
+					t.Errorf("nothing ended: got %s, want state done and 2", a.Body)
 				}
 				continue
 			}
@@ -330,7 +330,7 @@ func TestImportsEndWithTheirRight(t *testing.T) {
 				t.Errorf(`got %s, %s: %s, want a.Field("state") = "failed"`, e.name, at, a.Body)
 			}
 			if made > 0 {
-				t.Errorf("%s, %s: %d records were made", e.name, at, made)
+				t.Errorf("%s, %s: %d records were made, want 0", e.name, at, made)
 			}
 		}
 	}

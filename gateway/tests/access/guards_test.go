@@ -50,7 +50,7 @@ func TestStrangersCannotFillTheAuditLog(t *testing.T) {
 	}
 	// The minute may turn meanwhile, which admits as many again.
 	if strangers < 60 || strangers > 120 || known != 1 {
-		t.Errorf("%d records of strangers, %d of a known caller", strangers, known)
+		t.Errorf("%d records of strangers, %d of a known caller, want at least 60, at most 120 and 1", strangers, known)
 	}
 	if len(addresses) < 3 || slices.Max(slices.Collect(maps.Values(addresses))) > 40 {
 		t.Errorf("records by address: %v", addresses)
@@ -70,11 +70,11 @@ func TestSignInBehindAProxyThatRewritesTheHost(t *testing.T) {
 			gatewaytest.Header("X-Forwarded-Host", "acme.example.com"), gatewaytest.Header("Origin", origin)).Code
 	}
 	if code := signIn("https://acme.example.com"); code != http.StatusOK {
-		t.Errorf("from its own page: %d", code)
+		t.Errorf("from its own page: got %d, want 200", code)
 	}
 	for _, origin := range []string{"https://evil.example.com", "http://backend.internal"} {
 		if code := signIn(origin); code != http.StatusForbidden {
-			t.Errorf("from %s: %d", origin, code)
+			t.Errorf("from %s: got %d, want 403", origin, code)
 		}
 	}
 }
@@ -111,7 +111,7 @@ func TestMethodsNobodyKnowsAreRefusedInTheEnvelope(t *testing.T) {
 		}
 	}
 	if a := acme.Do(t, "FOO", "/api/nothing"); a.Code != http.StatusNotFound {
-		t.Errorf("no such path: %d", a.Code)
+		t.Errorf("no such path: got %d, want 404", a.Code)
 	}
 }
 
@@ -128,7 +128,7 @@ func TestAKeyHeaderDoesNotLendASession(t *testing.T) {
 		t.Errorf("got %d %s, want %v", a.Code, a.Body, http.StatusForbidden)
 	}
 	if home := acme.Page(t, "/", gatewaytest.Cookie(cookie)); home.Code != http.StatusOK {
-		t.Errorf("the session ended: %d", home.Code)
+		t.Errorf("the session ended: got %d, want 200", home.Code)
 	}
 }
 

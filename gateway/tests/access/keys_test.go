@@ -134,7 +134,7 @@ func TestNothingStoredIsAUsableSecret(t *testing.T) {
 			continue
 		}
 		if kind != "string" {
-			t.Errorf("Redis holds %s, a %s, which this test does not read", key, kind)
+			t.Errorf("Redis holds %s, a %s, which this test does not read, want kind string", key, kind)
 			continue
 		}
 		text, err := mini.Get(key)
@@ -167,12 +167,12 @@ func TestNothingStoredIsAUsableSecret(t *testing.T) {
 	}
 	for name, secret := range secrets {
 		if len(secret) < 12 {
-			t.Fatalf("%s is %q", name, secret)
+			t.Fatalf("%s is %q, want at least 12", name, secret)
 		}
 		for how, spelt := range spellings(secret) {
 			for where, content := range places {
 				if strings.Contains(content, spelt) {
-					t.Errorf("%s stands in %s, %s", name, where, how)
+					t.Errorf("%s stands in %s, %s, want it without %q", name, where, how, spelt)
 				}
 			}
 		}
@@ -211,7 +211,7 @@ func TestBadKeyChecksumIsRefusedWithoutLookup(t *testing.T) {
 		}
 	}
 	if n := mini.CommandCount() - before; n != 0 {
-		t.Errorf("%d look-ups for malformed keys", n)
+		t.Errorf("%d look-ups for malformed keys, want 0", n)
 	}
 }
 
@@ -327,7 +327,7 @@ func TestEveryPermissionOnEveryOperation(t *testing.T) {
 		want := fmt.Sprintf(`{"status":"failed","message":"Lacking necessary permission %s","data":{"permission":"%s"}}`, needed[0], needed[0])
 		for name, key := range map[string]string{"no permission": issue(nil), "every other permission": issue(withAll(needed...))} {
 			if a := call(key); a.Code != http.StatusForbidden || a.Text() != want {
-				t.Errorf("%s with %s: %d %.300s", op.Name, name, a.Code, a.Body)
+				t.Errorf("%s with %s: got %d %.300s, want 403 and the text %q", op.Name, name, a.Code, a.Body, want)
 			}
 		}
 		for _, permission := range needed {
@@ -341,13 +341,14 @@ func TestEveryPermissionOnEveryOperation(t *testing.T) {
 		}
 	}
 	if guarded < 5 {
-		t.Errorf("%d operations need a permission", guarded)
+		t.Errorf("%d operations need a permission, want at least 5", guarded)
 	}
 	// An account's permissions bound its keys.
 	account := p.KeyWith(t, func(k *control.NewKey) { k.Name = "small"; k.Permissions = []string{"manage_forms"} })
 	_, err := control.Call[control.IssuedKey](t.Context(), p.Commands, "key.create", control.NewKey{Org: p.Slug, Name: "wide", Kind: "server_full", Account: account.Account, Permissions: withAll()})
 	if err == nil || !strings.Contains(err.Error(), `"small" lacks contacts`) || !strings.Contains(err.Error(), "it has manage_forms") {
-		t.Errorf("a key wider than its account: %v", err)
+		t.Errorf("a key wider than its account: got %v, want an error, with %q and with %q",
+			err, `"small" lacks contacts`, "it has manage_forms")
 	}
 }
 
@@ -369,7 +370,7 @@ func TestComplianceSchemaAndDeactivatedAccounts(t *testing.T) {
 		}
 	}
 	if a := p.Do(t, http.MethodGet, path, gatewaytest.Cookie(p.AdminCookie)); a.Code != http.StatusOK {
-		t.Errorf("an administrator: %d %.200s", a.Code, a.Body)
+		t.Errorf("an administrator: got %d %.200s, want 200", a.Code, a.Body)
 	}
 	// No key can be made an administrator's.
 	for _, change := range []func(*control.NewKey){
@@ -378,7 +379,7 @@ func TestComplianceSchemaAndDeactivatedAccounts(t *testing.T) {
 		n := control.NewKey{Org: p.Slug, Name: "x", Kind: "server_full"}
 		change(&n)
 		if _, err := control.Call[control.IssuedKey](t.Context(), w.Commands, "key.create", n); err == nil {
-			t.Errorf("%+v was issued", n)
+			t.Errorf("%+v was issued, want an error", n)
 		}
 	}
 	// A deactivated account's keys die with it, also those that were just used.
@@ -405,7 +406,7 @@ func TestComplianceSchemaAndDeactivatedAccounts(t *testing.T) {
 		fixture.WantDenied(t, "a key of a deactivated account", call(k.Token))
 	}
 	if a := call(p.FullKey); a.Code != http.StatusOK {
-		t.Errorf("a key of another account: %d %.200s", a.Code, a.Body)
+		t.Errorf("a key of another account: got %d %.200s, want 200", a.Code, a.Body)
 	}
 }
 

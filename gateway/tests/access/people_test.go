@@ -50,7 +50,8 @@ func TestAnOrganizationKeepsAnAdministrator(t *testing.T) {
 	line := `{"kind":"user","id":` + strconv.FormatInt(ada, 10) + `,"name":"Ada","email":"ada@example.com","roles":[],"active":true}` + "\n"
 	report, err := acme.App.Transfer().Import(t.Context(), acme.Tenant(t), gatewaytest.Source([]byte(line)), bundle.ImportOptions{})
 	if refused := new(bundle.RefusedError); !errors.As(err, &refused) || report.Failed != 1 || !strings.Contains(fmt.Sprint(report.Problems), "last active administrator") {
-		t.Errorf("importing: %v %+v", err, report)
+		t.Errorf("importing: got %v %+v, want a refusal, Failed 1 and with %q",
+			err, report, "last active administrator")
 	}
 	for range 5 {
 		bob := make("bob" + acme.App.Store().NewID() + "@example.com")
@@ -147,7 +148,7 @@ func TestServiceAccountsRolesAndTeams(t *testing.T) {
 		return control.Call[control.IssuedKey](ctx, c, "key.create", control.NewKey{Org: acme.Slug, Name: "k", Kind: "server_full", Account: "crm", Permissions: permissions})
 	}
 	if _, err := issue("contacts"); err == nil || !strings.Contains(err.Error(), "lacks contacts; it has manage_forms") {
-		t.Errorf("a key beyond its account: %v", err)
+		t.Errorf("a key beyond its account: got %v, want an error with %q", err, "lacks contacts; it has manage_forms")
 	}
 	made, err := issue("manage_forms")
 	if err != nil {
@@ -162,32 +163,32 @@ func TestServiceAccountsRolesAndTeams(t *testing.T) {
 		return found[0]
 	}
 	if k := keys(); k.LastUsedAt != nil || len(k.Effective) != 1 || k.Effective[0] != "manage_forms" {
-		t.Errorf("before its use: %+v", k)
+		t.Errorf("before its use: got %+v, want LastUsedAt nil, 1 Effective and Effective[0] manage_forms", k)
 	}
 	const path = "/api/form/collections/schema"
 	if a := acme.Get(t, made.Token, path); a.Code != http.StatusOK {
 		t.Errorf("got %d %s, want %v", a.Code, a.Body, http.StatusOK)
 	}
 	if k := keys(); k.LastUsedAt == nil {
-		t.Errorf("after its use: %+v", k)
+		t.Errorf("after its use: got %+v, want LastUsedAt set", k)
 	}
 	if _, err := control.Call[control.Account](ctx, c, "account.update", control.AccountChange{TeamChange: control.TeamChange{Ref: ref("crm")}, AccountFields: control.AccountFields{Permissions: []string{}}}); err != nil {
 		t.Error(err)
 	}
 	if a := acme.Get(t, made.Token, path); a.Code != http.StatusForbidden || !strings.Contains(a.Text(), "Lacking") {
-		t.Errorf("after its account lost the permission: %d %s", a.Code, a.Body)
+		t.Errorf("after its account lost the permission: got %d %s, want 403 with Lacking", a.Code, a.Body)
 	}
 	if gone, err := control.Call[control.Deleted](ctx, c, "account.delete", ref(account.ID)); err != nil || gone.Keys != 1 {
 		t.Errorf("got %+v %v, want no error and gone.Keys = 1", gone, err)
 	}
 	if a, err := control.Call[control.Account](ctx, c, "account.show", ref(account.ID)); err == nil {
-		t.Errorf("the deleted account is there: %+v", a)
+		t.Errorf("the deleted account is there: got %+v, want an error", a)
 	}
 	if k := keys(); k.State != "revoked" {
-		t.Errorf("the key of a deleted account: %+v", k)
+		t.Errorf("the key of a deleted account: got %+v, want State revoked", k)
 	}
 	if a := acme.Get(t, made.Token, path); a.Text() != fixture.DeniedBody {
-		t.Errorf("the key of a deleted account: %d %s", a.Code, a.Body)
+		t.Errorf("the key of a deleted account: got %d %s, want the text %q", a.Code, a.Body, fixture.DeniedBody)
 	}
 
 	if _, err := control.Call[control.Role](ctx, c, "role.create", control.NewRole{New: control.New{Org: acme.Slug, Name: "editor"}, RoleFields: control.RoleFields{Permissions: []string{"manage_forms"}}}); err != nil {

@@ -177,7 +177,7 @@ func TestKeysGainNothingTheirMakerLacks(t *testing.T) {
 		for who, one := range map[string]fixture.Client{"a key's": ofKey, "a person's": ofPerson, "a rotated one": byLesser} {
 			one.Want(t, http.MethodGet, "/api/contacts", "", 200, "")
 			if a := acme.Do(t, http.MethodGet, "/api/form/collections", one.As); a.Code != http.StatusForbidden {
-				t.Errorf("%s, %s: it gained manage_forms: %d %s", name, who, a.Code, a.Body)
+				t.Errorf("%s, %s: it gained manage_forms: got %d %s, want 403", name, who, a.Code, a.Body)
 			}
 		}
 	}

@@ -116,10 +116,10 @@ func TestShareTokenSecretsAreStrong(t *testing.T) {
 		}
 		app, err := gateway.New(t.Context(), cfg, gateway.Options{})
 		if err == nil {
-			t.Errorf("%s key in the keyring: the gateway starts", name)
+			t.Errorf("%s key in the keyring: the gateway starts, want an error", name)
 			_ = app.Close()
 		} else if !strings.Contains(err.Error(), "its key must be 32 bytes") {
-			t.Errorf("%s key in the keyring: %v", name, err)
+			t.Errorf("%s key in the keyring: got %v, want it with %q", name, err, "its key must be 32 bytes")
 		}
 	}
 }
@@ -132,7 +132,7 @@ func TestForgedShareTokensAreRefusedAlike(t *testing.T) {
 	header, payload := goodClaims(p, kid)
 	good := forge(header, payload, sha256.New, key)
 	if a := openShared(t, p, good, ""); a.Code != http.StatusOK || a.Status != "ok" {
-		t.Fatalf("a good token: %d %s", a.Code, a.Body)
+		t.Fatalf("a good token: got %d %s, want 200 and the status ok", a.Code, a.Body)
 	}
 	now := time.Now().Unix()
 	sign := func(h, c claims) string { return forge(h, c, sha256.New, key) }
@@ -189,7 +189,7 @@ func TestForgedShareTokensAreRefusedAlike(t *testing.T) {
 	// What is too large for a request line is cut before it is read.
 	code, body := w.Raw(t, "GET /api/reports/shared/"+p.IDs[fixture.RefSecurePID]+"?token="+strings.Repeat("a", 1<<20)+" HTTP/1.1\r\nHost: "+p.Host+"\r\nConnection: close\r\n\r\n")
 	if code < 400 || code > 499 || strings.Contains(body, p.Mark) {
-		t.Errorf("1 MiB: %d %.200s", code, body)
+		t.Errorf("1 MiB: got %d %.200s, want at least 400, at most 499 and without %q", code, body, p.Mark)
 	}
 	// A report that needs no token refuses a bad one all the same.
 	for _, name := range []string{"alg none", "garbage", "expired", "another organization's"} {
@@ -197,7 +197,7 @@ func TestForgedShareTokensAreRefusedAlike(t *testing.T) {
 	}
 	fixture.WantDenied(t, "two tokens", openShared(t, p, bad["expired"], ""))
 	if a := openShared(t, p, good, "&token="+good); a.Code != http.StatusBadRequest {
-		t.Errorf("the token twice: %d %.200s", a.Code, a.Body)
+		t.Errorf("the token twice: got %d %.200s, want 400", a.Code, a.Body)
 	}
 }
 
@@ -239,7 +239,7 @@ func TestLockedInputsComeFromTheTokenAlone(t *testing.T) {
 		`"input":{"exp":{"rule":"locked","value":""},"aud":{"rule":"locked","value":""}}}`)
 	token, _ := p.Share(t, p.ID(300), claims{"exp": "1", "aud": "x"})
 	if a := p.Get(t, "", "/api/reports/shared/report-named-like-claims?token="+token); a.Status != "ok" {
-		t.Errorf("locked inputs named like claims: %d %.300s", a.Code, a.Body)
+		t.Errorf("locked inputs named like claims: got %d %.300s, want the status ok", a.Code, a.Body)
 	}
 	expired := forge(header, with(payload, "sub", "report-named-like-claims", "exp", time.Now().Unix()-1, "iat", time.Now().Unix()-60, "params", claims{"exp": "9999999999", "aud": "acme"}), sha256.New, key)
 	fixture.WantDenied(t, "a parameter exp against the claim exp", p.Get(t, "", "/api/reports/shared/report-named-like-claims?token="+expired))
@@ -249,7 +249,7 @@ func TestLockedInputsComeFromTheTokenAlone(t *testing.T) {
 	for _, params := range []claims{{}, {"region": nil}, {"region": []string{"DE"}}, {"region": claims{"$ne": 1}}, {"region": "DE", "city": "x"}, {"region": "DE", "undeclared": "x"}} {
 		a := p.Do(t, http.MethodPost, "/api/custom-reports/"+p.IDs[fixture.RefSecure]+"/share", gatewaytest.WithKey(p.FullKey), gatewaytest.JSON(claims{"params": params}))
 		if a.Code != http.StatusUnprocessableEntity {
-			t.Errorf("sharing with %v: %d %.200s", params, a.Code, a.Body)
+			t.Errorf("sharing with %v: got %d %.200s, want 422", params, a.Code, a.Body)
 		}
 	}
 }
@@ -269,7 +269,7 @@ func TestSecureReportsNeedTheirOwnToken(t *testing.T) {
 		a := p.Get(t, "", secure+"?token="+token+"&provider="+url.QueryEscape(provider))
 		if provider == "" {
 			if a.Code != http.StatusOK {
-				t.Errorf("an empty provider: %d %.200s", a.Code, a.Body)
+				t.Errorf("an empty provider: got %d %.200s, want 200", a.Code, a.Body)
 			}
 			continue
 		}
@@ -280,11 +280,13 @@ func TestSecureReportsNeedTheirOwnToken(t *testing.T) {
 	} {
 		a := p.Get(t, "", secure+"/"+id+"?token="+token)
 		if a.Code != http.StatusOK || a.Status != "failed" || a.Message != "Shared Report not found" || a.DataJSON() != "[]" {
-			t.Errorf("report_id of %s: %d %.200s", name, a.Code, a.Body)
+			t.Errorf("report_id of %s: got %d %.200s, want 200, the status failed, the message %q and the data %q",
+				name, a.Code, a.Body, "Shared Report not found", "[]")
 		}
 	}
 	if a := p.Get(t, "", "/api/reports/shared/"+p.IDs[fixture.RefPID]+"/"+p.IDs[fixture.RefSecure]); a.Status != "failed" || strings.Contains(a.Text(), p.Mark) {
-		t.Errorf("a secure report through an open bundle that does not hold it: %d %.200s", a.Code, a.Body)
+		t.Errorf("a secure report through an open bundle that does not hold it: got %d %.200s, want the status failed and without %q",
+			a.Code, a.Body, p.Mark)
 	}
 	// A secure child of an open bundle needs a token of that bundle.
 	p.Import(t, `{"kind":"custom_report","id":"`+p.ID(301)+`","pid":"an-open-bundle-0001","secure":false,"title":"T","class":"Campaigns","query":{},"child_reports":["`+p.ID(302)+`"]}`,
@@ -294,10 +296,10 @@ func TestSecureReportsNeedTheirOwnToken(t *testing.T) {
 	fixture.WantDenied(t, "a secure child with another report's token", p.Get(t, "", child+"?token="+token))
 	own, _ := p.Share(t, p.ID(301), claims{})
 	if a := p.Get(t, "", child+"?token="+own); a.Status != "ok" {
-		t.Errorf("a secure child with its bundle's token: %d %.200s", a.Code, a.Body)
+		t.Errorf("a secure child with its bundle's token: got %d %.200s, want the status ok", a.Code, a.Body)
 	}
 	if a := p.Get(t, "", child+"?provider=store&token="+own); a.Code != http.StatusUnprocessableEntity {
-		t.Errorf("a secure child with a provider: %d %.200s", a.Code, a.Body)
+		t.Errorf("a secure child with a provider: got %d %.200s, want 422", a.Code, a.Body)
 	}
 }
 
@@ -323,7 +325,7 @@ func TestSharedAnswersHoldNothingInternal(t *testing.T) {
 			"organization": `"org(_id|anization)?"|"slug"|` + regexp.QuoteMeta(org.ID), "secrets": `"secrets"|"hash"|enc\.v1\.|"pin"|"` + fixture.SecretField + `"`, "query": `"query"|"filter"`, "pid": `"pid"`,
 		} {
 			if found := regexp.MustCompile(pattern).FindString(data); found != "" {
-				t.Errorf("%s: the answer holds %s: %s in %.1500s", name, what, found, data)
+				t.Errorf("%s: the answer holds %s: %s in %.1500s, want none", name, what, found, data)
 			}
 		}
 	}
@@ -379,7 +381,7 @@ func TestRevokedAndRotatedTokensAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	if a := openShared(t, p, fourth, ""); a.Status == "ok" {
-		t.Errorf("a token of a suspended organization: %d %.200s", a.Code, a.Body)
+		t.Errorf("a token of a suspended organization: got %d %.200s, want a failure", a.Code, a.Body)
 	}
 }
 
@@ -416,7 +418,7 @@ func TestSharedAnswersAreNotCachedOrLogged(t *testing.T) {
 	}
 	for _, secret := range []string{token, wrong, token[len(token)-30:], wrong[:40], p.FullKey, "token="} {
 		if strings.Contains(log, secret) {
-			t.Errorf("the log holds %.40s...", secret)
+			t.Errorf("the log holds %.40s..., want it nowhere", secret)
 		}
 	}
 }
@@ -446,7 +448,7 @@ func TestSharingShowsNoMoreThanTheSharerSees(t *testing.T) {
 	}
 	for _, id := range []string{"0000000000000000000000e1", "0000000000000000000000e3"} {
 		if answer := share(limited, id); answer.Status != "failed" || answer.Field("token") != nil {
-			t.Errorf("%s was shared: %s", id, answer.Text())
+			t.Errorf("%s was shared: got %s, want the status failed and no token", id, answer.Text())
 		}
 		if answer := share(free, id); answer.Status != "ok" {
 			t.Errorf(`%s: got %s, want answer.Status = "ok"`, id, answer.Text())
@@ -456,7 +458,7 @@ func TestSharingShowsNoMoreThanTheSharerSees(t *testing.T) {
 	token, _ := answer.Field("token").(string)
 	read := acme.Get(t, "", "/api/reports/shared/report-for-team-a-000001?data=1&token="+token)
 	if !strings.Contains(read.Text(), "of-a@example.com") || strings.Contains(read.Text(), "of-b@example.com") {
-		t.Errorf("the reader sees %s", read.Text())
+		t.Errorf("the reader sees %s, want it with of-a@example.com and without of-b@example.com", read.Text())
 	}
 }
 
@@ -496,6 +498,7 @@ func TestSharedReportsInPages(t *testing.T) {
 	}
 	asked := g.Page(t, http.MethodOptions, acme.Host, path, gatewaytest.Header("Origin", fixture.PageOrigin), gatewaytest.Header("Access-Control-Request-Method", "GET"))
 	if asked.Code != http.StatusNoContent || asked.Header.Get("Access-Control-Allow-Methods") != "GET" || !strings.Contains(asked.Header.Get("Access-Control-Allow-Headers"), "traceparent") {
-		t.Errorf("preflight: %d %v", asked.Code, asked.Header)
+		t.Errorf("preflight: got %d %v, want 204, the header Access-Control-Allow-Methods GET and the header Access-Control-Allow-Headers with traceparent",
+			asked.Code, asked.Header)
 	}
 }

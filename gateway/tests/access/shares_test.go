@@ -25,7 +25,8 @@ func TestSharesAreListedAndRevokedByTheirIdentifier(t *testing.T) {
 	path := fixture.ReportPath + fixture.DocID(fixture.ReportSecure) + "/shares"
 	list := func(query string) *gatewaytest.Answer { return acme.Get(t, key, path+query) }
 	if a := list(""); a.DataJSON() != `{"page":1,"pages":0,"count":0,"results":[]}` || a.Message != "Shares found" {
-		t.Errorf("before any: %d %s", a.Code, a.Body)
+		t.Errorf("before any: got %d %s, want the data %q and the message %q",
+			a.Code, a.Body, `{"page":1,"pages":0,"count":0,"results":[]}`, "Shares found")
 	}
 	var tokens, ids []string
 	for n := range 3 {

@@ -77,7 +77,7 @@ func TestAuditOverHTTP(t *testing.T) {
 		t.Errorf("pages have %v, the export %v (%s)", pages, lines, export.Header.Get("Content-Type"))
 	}
 	if got := told(reader, "per_page=1"); got[0] != "audit.export" {
-		t.Errorf("the export left %v", got)
+		t.Errorf("the export left %v, want got[0] audit.export", got)
 	}
 	reader.Want(t, http.MethodGet, "/api/audit/export?filters[facts]=1", "", 422, "facts")
 	reader.Want(t, http.MethodGet, "/api/audit?sort=facts", "", 422, "sort must name at most")
@@ -126,6 +126,6 @@ func TestAuditIsSealed(t *testing.T) {
 		t.Errorf(`got %d %s, want 403 and a.Message = "Lacking necessary permission view_audit"`, a.Code, a.Message)
 	}
 	if a := g.Org(t, "globex").Get(t, key, path); a.Code != 403 {
-		t.Errorf("the key of another organization: %d", a.Code)
+		t.Errorf("the key of another organization: got %d, want 403", a.Code)
 	}
 }

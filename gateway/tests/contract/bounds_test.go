@@ -41,7 +41,7 @@ func silence(t testing.TB) (addr string) {
 		_ = l.Close()
 		<-done
 		if n := calls.Load(); n > 0 {
-			t.Errorf("%d calls went out", n)
+			t.Errorf("%d calls went out, want 0", n)
 		}
 	})
 	return l.Addr().String()
@@ -76,7 +76,7 @@ func TestFileAddressesStayOnTheFileHost(t *testing.T) {
 	a := p.Get(t, p.FullKey, "/api/files/folders/"+p.IDs[fixture.RefParent])
 	files, _ := a.Field("files").([]any)
 	if len(files) != 1 {
-		t.Fatalf("files: %v", files)
+		t.Fatalf("files: got %v, want 1", files)
 	}
 	m, _ := files[0].(map[string]any)
 	text, _ := m["url"].(string)
@@ -96,13 +96,13 @@ func TestPageExtremes(t *testing.T) {
 	for _, bad := range []string{"0", "-1", "-0.5", "1.5", "", "%201", "1%20", "0x1", "1e3", "1_000", "%EF%BC%91", "NaN", "Infinity", "null", "true", "1000000001", "9223372036854775807", "9223372036854775808", "-9223372036854775808", strings.Repeat("9", 1000)} {
 		a := get("page=" + bad)
 		if a.Code != http.StatusUnprocessableEntity {
-			t.Errorf("page=%.30s: %d %.200s", bad, a.Code, a.Body)
+			t.Errorf("page=%.30s: got %d %.200s, want 422", bad, a.Code, a.Body)
 		}
 		if strings.HasPrefix(bad, "1000000001") || bad == "9223372036854775807" {
 			continue
 		}
 		if a := get("page=1&per_page=" + bad); a.Code != http.StatusUnprocessableEntity {
-			t.Errorf("per_page=%.30s: %d %.200s", bad, a.Code, a.Body)
+			t.Errorf("per_page=%.30s: got %d %.200s, want 422", bad, a.Code, a.Body)
 		}
 	}
 	for _, query := range []string{"page=1000000000", "page=1000000000&per_page=4611686018427387904", "page=2&per_page=1000000"} {
@@ -130,7 +130,7 @@ func TestProviderIsANameNotAnAddress(t *testing.T) {
 		fixture.WantRefused(t, "provider "+provider[:min(40, len(provider))], p.Get(t, "", "/api/reports/shared/"+p.IDs[fixture.RefPID]+"?data=1&provider="+url.QueryEscape(provider)))
 	}
 	if a := p.Get(t, "", "/api/reports/shared/"+p.IDs[fixture.RefPID]+"?data=1&provider=store"); a.Status != "ok" {
-		t.Errorf("the built-in provider: %d %.200s", a.Code, a.Body)
+		t.Errorf("the built-in provider: got %d %.200s, want the status ok", a.Code, a.Body)
 	}
 }
 
@@ -167,7 +167,7 @@ func TestParallelCreatesOfOneNameMakeOne(t *testing.T) {
 			case a.Code == http.StatusOK && a.Status == "ok":
 				made++
 			case a.Code != http.StatusConflict || !strings.Contains(a.Text(), `"code":"duplicate"`):
-				t.Errorf("round %d: %d %.200s", round, a.Code, a.Body)
+				t.Errorf("round %d: got %d %.200s, want 409 with %q", round, a.Code, a.Body, `"code":"duplicate"`)
 			}
 		}
 		if made != 1 {

@@ -65,7 +65,7 @@ func TestClients(t *testing.T) {
 			output, err := cmd.CombinedOutput()
 			t.Logf("%s", output)
 			if err != nil {
-				t.Errorf("%s: %v", program, err)
+				t.Errorf("%s: got %v, want no error", program, err)
 			}
 			// schemathesis asks for what it has deleted; of it the rest of this must hold alone.
 			wantSuccess(t, g.App.Operations(), g.Log.String()[before:], filepath.Base(program) != "schemathesis.sh")

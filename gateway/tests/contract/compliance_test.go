@@ -78,7 +78,8 @@ func TestContract_Compliance(t *testing.T) {
 	for _, path := range []string{"settings", "contacts", "contacts/" + ann} {
 		for who, with := range map[string]gatewaytest.Request{"a key": gatewaytest.WithKey(acme.Key(t, tenants.AllPermissions()...)), "a person": gatewaytest.Cookie(simple)} {
 			if a := acme.Do(t, http.MethodGet, "/api/compliance/"+path, with); a.Code != http.StatusForbidden || a.Message != "Manage Compliance" {
-				t.Errorf("%s with %s: %d %s", path, who, a.Code, a.Body)
+				t.Errorf("%s with %s: got %d %s, want 403 and the message %q",
+					path, who, a.Code, a.Body, "Manage Compliance")
 			}
 		}
 	}

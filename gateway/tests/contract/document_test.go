@@ -62,7 +62,7 @@ func TestExamplesOfRequestsAreTaken(t *testing.T) {
 		for _, kind := range kinds {
 			example := document.Paths[op.Path][strings.ToLower(op.Method)].RequestBody.Content[kind].Example
 			if len(example) == 0 {
-				t.Errorf("%s has no example of %s", op.Name, kind)
+				t.Errorf("%s has no example of %s, want at least 1", op.Name, kind)
 				continue
 			}
 			as := gatewaytest.WithKey(w.A.FullKey)
@@ -81,7 +81,7 @@ func TestExamplesOfRequestsAreTaken(t *testing.T) {
 			a := w.A.Do(t, q.Method, q.Target, as, gatewaytest.Body(kind, body))
 			if op.Upload != nil && a.Status == "ok" {
 				if ended := fixture.AwaitImport(t, w.A.Org, as, fmt.Sprint(a.Field("id"))); ended.Field("state") != "done" {
-					t.Errorf("%s does not take its example %s: %s", op.Name, example, ended.Text())
+					t.Errorf("%s does not take its example %s: got %s, want state done", op.Name, example, ended.Text())
 				}
 			} else if op.Upload != nil {
 				t.Errorf("%s: got %d %s, want op.Upload = nil", op.Name, a.Code, a.Text())
@@ -96,7 +96,8 @@ func TestExamplesOfRequestsAreTaken(t *testing.T) {
 				return slices.Contains([]string{fault.Duplicate, fault.Unknown, fault.Forbidden}, f.Code) || strings.HasPrefix(f.Field, "values.") || strings.HasPrefix(f.Field, "limits.")
 			})
 			if a.Code == http.StatusBadRequest || a.Code == http.StatusUnsupportedMediaType || a.Code >= http.StatusInternalServerError || len(refused.Errors) > 0 {
-				t.Errorf("%s does not take its example %s: %d %s", op.Name, example, a.Code, a.Text())
+				t.Errorf("%s does not take its example %s: got %d %s, want a code other than 400, a code other than 415, a code below 500 and no Errors",
+					op.Name, example, a.Code, a.Text())
 			}
 		}
 	}
@@ -113,7 +114,8 @@ func TestContract_BearerIsRefusedAndSaidInTheLog(t *testing.T) {
 	}
 	log := acme.Log.String()
 	if !strings.Contains(log, `"reason":"a key came in Authorization; keys count from x-service-token alone"`) || strings.Contains(log, key) {
-		t.Errorf("the log says %s", log)
+		t.Errorf("the log says %s, want it with %q and without %q",
+			log, `"reason":"a key came in Authorization; keys count from x-service-token alone"`, key)
 	}
 }
 
@@ -241,6 +243,6 @@ func TestDocumentSuitsGenerators(t *testing.T) {
 		walk(schema, "/schemas/"+name, true)
 	}
 	if choices < 20 || objects < 50 {
-		t.Errorf("%d sides of choices and %d objects only", choices, objects)
+		t.Errorf("%d sides of choices and %d objects only, want at least 20 and at least 50", choices, objects)
 	}
 }

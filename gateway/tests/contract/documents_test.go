@@ -274,7 +274,7 @@ func (x *exchange) status(t *testing.T, line string) {
 	t.Helper()
 	var err error
 	if x.code, err = strconv.Atoi(strings.Fields(line)[0]); err != nil {
-		t.Fatalf("%s: %v", x.call, err)
+		t.Fatalf("%s: got %v, want no error", x.call, err)
 	}
 }
 
@@ -292,7 +292,7 @@ func (w *walk) curl(t *testing.T, command, printed string) exchange {
 	args := w.words(command)
 	next := func() (value string) {
 		if len(args) == 0 {
-			t.Fatalf("%s: an argument is missing", x.call)
+			t.Fatalf("%s: an argument is missing, want at least 1", x.call)
 		}
 		value, args = args[0], args[1:]
 		return value

@@ -105,7 +105,8 @@ func TestContract_Credentials(t *testing.T) {
 		for _, row := range denials {
 			a := call.send(t, row.org, row.query, row.with...)
 			if a.Code != http.StatusForbidden || a.Text() != fixture.DeniedBody {
-				t.Errorf("%s %s, key %s: %d %s", call.method, call.path, row.name, a.Code, a.Text())
+				t.Errorf("%s %s, key %s: got %d %s, want 403 and the text %q",
+					call.method, call.path, row.name, a.Code, a.Text(), fixture.DeniedBody)
 			}
 		}
 		if a := call.send(t, acme, "", header(key)); a.Text() == fixture.DeniedBody && !strings.Contains(call.path, "compliance") {
@@ -154,7 +155,8 @@ func TestContract_KeyKinds(t *testing.T) {
 		}
 	}
 	if a := acme.Get(t, browser, "/api/form/collections/schema", origin); a.Status != "ok" || a.Header.Get("Access-Control-Allow-Origin") != "https://app.example.com" {
-		t.Errorf("a page of an allowed origin cannot read the answer: %d %s, %v", a.Code, a.Text(), a.Header)
+		t.Errorf("a page of an allowed origin cannot read the answer: got %d %s, %v, want the status ok and the header Access-Control-Allow-Origin https://app.example.com",
+			a.Code, a.Text(), a.Header)
 	}
 	preflight := acme.Do(t, http.MethodOptions, "/api/form/collections/schema", origin,
 		gatewaytest.Header("Access-Control-Request-Method", "GET"), gatewaytest.Header("Access-Control-Request-Headers", "x-service-token"))
@@ -178,17 +180,20 @@ func TestContract_TeamsEverywhere(t *testing.T) {
 			t.Errorf("%s %s: X-Ignored is %q", call.method, call.path, ignored(a))
 		}
 		if a := call.send(t, acme, "?teams[]=nonsense", with, strict()); a.Code != http.StatusBadRequest {
-			t.Errorf("%s %s with an invalid team, strictly: %d %s", call.method, call.path, a.Code, a.Text())
+			t.Errorf("%s %s with an invalid team, strictly: got %d %s, want 400",
+				call.method, call.path, a.Code, a.Text())
 		}
 		if a := call.send(t, acme, "?colour=red", with); call.beyond() {
 			if a.Code != http.StatusBadRequest || !strings.Contains(a.Message, `"colour"`) {
-				t.Errorf("%s %s with an unknown parameter: %d %s", call.method, call.path, a.Code, a.Text())
+				t.Errorf("%s %s with an unknown parameter: got %d %s, want 400 with %q",
+					call.method, call.path, a.Code, a.Text(), `"colour"`)
 			}
 		} else if !slices.Equal(ignored(a), []string{"colour"}) {
 			t.Errorf("%s %s: X-Ignored is %q", call.method, call.path, ignored(a))
 		}
 		if a := call.send(t, acme, "?colour=red", with, strict()); a.Code != http.StatusBadRequest {
-			t.Errorf("%s %s with an unknown parameter, strictly: %d %s", call.method, call.path, a.Code, a.Text())
+			t.Errorf("%s %s with an unknown parameter, strictly: got %d %s, want 400",
+				call.method, call.path, a.Code, a.Text())
 		}
 	}
 }
@@ -207,7 +212,8 @@ func TestContract_UnknownInput(t *testing.T) {
 		}
 		for _, name := range []string{"filter[country]", "Filters[country]", "teams[0]", "Teams[]", "param[]"} {
 			if a := call.send(t, acme, "?"+name+"=France", with); a.Code != http.StatusBadRequest || !strings.Contains(a.Message, name) {
-				t.Errorf("%s %s with %s: %d %s", call.method, call.path, name, a.Code, a.Text())
+				t.Errorf("%s %s with %s: got %d %s, want 400 with %q",
+					call.method, call.path, name, a.Code, a.Text(), name)
 			}
 		}
 	}
@@ -219,17 +225,19 @@ func TestContract_UnknownInput(t *testing.T) {
 	} {
 		a := acme.Do(t, http.MethodPost, call.path, key, fixture.JSONText(call.body))
 		if a.Code != http.StatusUnprocessableEntity || !strings.Contains(a.Text(), `"field":"`+call.field+`","code":"unknown"`) {
-			t.Errorf("%s with %s: %d %s", call.path, call.body, a.Code, a.Text())
+			t.Errorf("%s with %s: got %d %s, want 422 with %q",
+				call.path, call.body, a.Code, a.Text(), `"field":"`+call.field+`","code":"unknown"`)
 		}
 	}
 	objects := func(typ string) *gatewaytest.Answer {
 		return acme.Do(t, http.MethodPost, "/api/custom/objects", key, fixture.JSONText(`{"name":"n`+strings.ToLower(typ)+`","label":"`+typ+`","label_plural":"`+typ+`s","schema":{"size":{"title":"Size","type":"`+typ+`"}}}`))
 	}
 	if a := objects("Nubmer"); a.Code != http.StatusUnprocessableEntity || !strings.Contains(a.Message, `unknown type "Nubmer"; did you mean Number?`) {
-		t.Errorf("a misspelled type: %d %s", a.Code, a.Text())
+		t.Errorf("a misspelled type: got %d %s, want 422 with %q",
+			a.Code, a.Text(), `unknown type "Nubmer"; did you mean Number?`)
 	}
 	if a := objects("Weight"); a.Status != "ok" {
-		t.Errorf("a type of one's own: %d %s", a.Code, a.Text())
+		t.Errorf("a type of one's own: got %d %s, want the status ok", a.Code, a.Text())
 	}
 }
 
@@ -295,23 +303,24 @@ func TestContract_Bodies(t *testing.T) {
 			}
 		}
 		if a := send(fixture.JSONText(nested(32))); a.Code == http.StatusBadRequest {
-			t.Errorf("%s %s: a depth of 32 is allowed: %s", target.method, target.path, a.Text())
+			t.Errorf("%s %s: a depth of 32 is allowed: got %s, want a code other than 400",
+				target.method, target.path, a.Text())
 		}
 		for _, kind := range []string{"", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "application/jsonp", "application/json; charset=latin1"} {
 			a := send(gatewaytest.Body(kind, `{}`))
 			if fixture.WantFailure(t, a, http.StatusUnsupportedMediaType); a.DataJSON() != "[]" {
-				t.Errorf("content type %q: %s", kind, a.Text())
+				t.Errorf("content type %q: got %s, want the data %q", kind, a.Text(), "[]")
 			}
 		}
 		fixture.WantFailure(t, send(fixture.JSONText(`{}`), gatewaytest.Header("Content-Encoding", "gzip")), http.StatusUnsupportedMediaType)
 		for _, kind := range []string{"application/json; charset=utf-8", "application/json;charset=UTF-8", "Application/JSON"} {
 			if a := send(gatewaytest.Body(kind, `{}`)); a.Code == http.StatusUnsupportedMediaType {
-				t.Errorf("content type %q: %s", kind, a.Text())
+				t.Errorf("content type %q: got %s, want a code other than 415", kind, a.Text())
 			}
 		}
 		large := send(fixture.JSONText(`{"x":"` + strings.Repeat("x", 2<<20) + `"}`))
 		if fixture.WantFailure(t, large, http.StatusRequestEntityTooLarge); large.DataJSON() != "[]" {
-			t.Errorf("too large: %s", large.Text())
+			t.Errorf("too large: got %s, want the data %q", large.Text(), "[]")
 		}
 		// A caller without a good key learns nothing about the body.
 		fixture.WantBody(t, acme.Do(t, target.method, target.path, fixture.JSONText(`{`)), http.StatusForbidden, fixture.DeniedBody)
@@ -344,11 +353,11 @@ func TestContract_StrictHandling(t *testing.T) {
 		"handling=lenient": 200, "respond-async": 200, "handling": 200, "x=handling=strict": 200,
 	} {
 		if a := acme.Get(t, key, path, gatewaytest.Header("Prefer", preference)); a.Code != code {
-			t.Errorf("Prefer: %s: %d %s", preference, a.Code, a.Text())
+			t.Errorf("Prefer: %s: got %d %s, want %d", preference, a.Code, a.Text(), code)
 		}
 	}
 	if a := acme.Get(t, key, path, gatewaytest.Header("Prefer", "respond-async"), strict()); a.Code != http.StatusBadRequest {
-		t.Errorf("a second header: %d %s", a.Code, a.Text())
+		t.Errorf("a second header: got %d %s, want 400", a.Code, a.Text())
 	}
 	// A name cannot break out of the header that repeats it.
 	a := acme.Get(t, key, "/api/campaigns/count?a%0d%0aX-Evil:%201=1&%C3%A4=1")
@@ -417,7 +426,8 @@ func TestContract_RoutesAndMethods(t *testing.T) {
 		}
 		options := acme.Do(t, http.MethodOptions, path, key)
 		if options.Code >= 500 || options.Header.Get("Allow") == "" {
-			t.Errorf("OPTIONS %s: %d, Allow %q", path, options.Code, options.Header.Get("Allow"))
+			t.Errorf("OPTIONS %s: got %d, Allow %q, want a code below 500 and a header Allow",
+				path, options.Code, options.Header.Get("Allow"))
 		}
 	}
 	// Where an identifier stands, any text is one, even if malformed.

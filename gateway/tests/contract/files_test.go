@@ -77,7 +77,7 @@ func TestContract_FileWithoutContactOrUser(t *testing.T) {
 		fixture.WantMember(t, file, want, name)
 	}
 	if pid := column(t, fixture.Member(t, a.DataJSON(), "files"), "pid")[0]; len(pid) < 22 {
-		t.Errorf("the pid %q holds less than 128 bits", pid)
+		t.Errorf("the pid %q holds less than 128 bits, want at least 22", pid)
 	}
 }
 
@@ -135,7 +135,8 @@ func TestContract_FolderParameters(t *testing.T) {
 	} {
 		a := acme.Get(t, "", "/api/files/folders/"+fixture.DocID(1)+"?"+query, key)
 		if fixture.WantFailure(t, a, http.StatusUnprocessableEntity); !strings.Contains(a.Text(), `"field":"`+fault+`"`) {
-			t.Errorf("%s: the answer does not name %s: %s", query, fault, a.Text())
+			t.Errorf("%s: the answer does not name %s: got %s, want it with %q",
+				query, fault, a.Text(), `"field":"`+fault+`"`)
 		}
 	}
 }

@@ -120,7 +120,7 @@ func TestContract_UpdateFormFailures(t *testing.T) {
 		fixture.WantFaults(t, put(t, acme, key, fixture.FormsPath+fixture.DocID(1), row.body), row.code, row.faults...)
 	}
 	if a := put(t, acme, key, fixture.FormsPath+fixture.DocID(1), `{}`); a.Field("label") != "Application" || a.Field("name") != "apply" {
-		t.Errorf("a refused update left its mark: %s", a.Text())
+		t.Errorf("a refused update left its mark: got %s, want label Application and name apply", a.Text())
 	}
 }
 
@@ -235,9 +235,10 @@ func TestFormsAreReadByWhoFillsThemIn(t *testing.T) {
 	_, cookie := acme.Person(t, "sales@example.com", func(n *control.NewUser) { n.Permissions = []string{string(tenants.ViewFormSubmissions)} })
 	page := acme.Page(t, one[len("/api"):], gatewaytest.Cookie(cookie))
 	if text := page.Text(); page.Code != 200 || !strings.Contains(text, `href="/form/collections"`) || !strings.Contains(text, `/form/collections/`+id+`/submissions"`) {
-		t.Errorf("its page: %d %s", page.Code, text)
+		t.Errorf("its page: got %d %s, want 200, with %q and with %q",
+			page.Code, text, `href="/form/collections"`, `/form/collections/`+id+`/submissions"`)
 	}
 	if page := acme.Page(t, one[len("/api"):]+"/submissions", gatewaytest.Cookie(cookie)); page.Code != 200 {
-		t.Errorf("what was filled in: %d", page.Code)
+		t.Errorf("what was filled in: got %d, want 200", page.Code)
 	}
 }

@@ -48,7 +48,7 @@ func column(t *testing.T, list, name string) []string {
 	t.Helper()
 	var objects []map[string]any
 	if err := json.Unmarshal([]byte(list), &objects); err != nil {
-		t.Errorf("no list of objects: %s", list)
+		t.Errorf("no list of objects: got %s, want no error", list)
 		return nil
 	}
 	values := []string{}

@@ -31,7 +31,7 @@ func TestOperatorsInFiltersAreRefused(t *testing.T) {
 		a := p.Get(t, p.FullKey, "/api/campaigns/count?"+query)
 		fixture.WantRefused(t, query, a)
 		if strings.Contains(a.Text(), `"count"`) {
-			t.Errorf("%s counts: %s", query, a.Body)
+			t.Errorf("%s counts: got %s, want it without %q", query, a.Body, `"count"`)
 		}
 	}
 	// As values they are texts like any other.
@@ -43,7 +43,7 @@ func TestOperatorsInFiltersAreRefused(t *testing.T) {
 		}
 	}
 	if a := p.Get(t, p.FullKey, "/api/campaigns/count?filters[email][contains]=_"); a.DataJSON() != `{"count":0}` {
-		t.Errorf("an underscore is a wildcard: %s", a.Body)
+		t.Errorf("an underscore is a wildcard: got %s, want the data %q", a.Body, `{"count":0}`)
 	}
 }
 
@@ -66,7 +66,8 @@ func TestMalformedQueryIsNeverDropped(t *testing.T) {
 			for _, bad := range malformedQueries() {
 				a := p.Do(t, q.Method, q.With(bad), append(slices.Clone(q.Changes), p.CredentialFor(&op))...)
 				if a.Code != http.StatusBadRequest || a.Status != "failed" || strings.Contains(a.Text(), p.Mark) {
-					t.Errorf("%s ?%.40s: %d %.200s", op.Name, bad, a.Code, a.Body)
+					t.Errorf("%s ?%.40s: got %d %.200s, want 400, the status failed and without %q",
+						op.Name, bad, a.Code, a.Body, p.Mark)
 				}
 				fixture.WantPlain(t, op.Name+" ?"+bad[:min(40, len(bad))], a)
 			}
@@ -76,7 +77,7 @@ func TestMalformedQueryIsNeverDropped(t *testing.T) {
 		a := w.A.Get(t, w.A.FullKey, "/api/campaigns/count?"+query)
 		fixture.WantRefused(t, query, a)
 		if strings.Contains(a.Text(), `"count"`) {
-			t.Errorf("%s counts: %s", query, a.Body)
+			t.Errorf("%s counts: got %s, want it without %q", query, a.Body, `"count"`)
 		}
 	}
 }
@@ -161,7 +162,7 @@ func TestWrongTypesAreRefusedEverywhere(t *testing.T) {
 		}
 	}
 	if bodies < 80 || queries < 80 {
-		t.Errorf("%d bodies and %d queries", bodies, queries)
+		t.Errorf("%d bodies and %d queries, want at least 80", bodies, queries)
 	}
 	// What stands inside objects.
 	form, _ := rowNamed(w, "forms.update")
@@ -286,10 +287,11 @@ func TestOddJSONHasFixedAnswers(t *testing.T) {
 		fixture.WantPlain(t, c.body[:min(60, len(c.body))], a)
 	}
 	if a := post(`{"ſchema":{"a":{"title":"A","type":"Text"}},"name":"long_s",` + rest + `}`); a.Code != http.StatusOK || a.Header.Get("X-Ignored") != "%C5%BFchema" {
-		t.Errorf("a name that folds to schema: %d %s %v", a.Code, a.Body, a.Header["X-Ignored"])
+		t.Errorf("a name that folds to schema: got %d %s %v, want 200 and the header X-Ignored %q",
+			a.Code, a.Body, a.Header["X-Ignored"], "%C5%BFchema")
 	}
 	if a := p.Get(t, p.FullKey, "/api/custom/objects/schema?name=long_s"); a.Code != http.StatusOK || strings.Contains(a.Text(), `"a":`) {
-		t.Errorf("a name that folds to schema was read: %s", a.Body)
+		t.Errorf("a name that folds to schema was read: got %s, want 200 and without %q", a.Body, `"a":`)
 	}
 	// Numbers that a double cannot hold come back as they were.
 	update := func(body string) *gatewaytest.Answer {
@@ -303,7 +305,8 @@ func TestOddJSONHasFixedAnswers(t *testing.T) {
 					number, a.Code, a.Body, http.StatusOK, `"email_alerts":{"limit":`+number+`}`)
 			}
 			if a = update(`{}`); !strings.Contains(a.Text(), `"email_alerts":{"limit":`+number+`}`) {
-				t.Errorf("%s, read again: %d %s", number, a.Code, a.Body)
+				t.Errorf("%s, read again: got %d %s, want it with %q",
+					number, a.Code, a.Body, `"email_alerts":{"limit":`+number+`}`)
 			}
 		}
 	}
@@ -379,7 +382,7 @@ func TestMassAssignmentChangesNothing(t *testing.T) {
 			}
 			if strictly {
 				if a.Code != http.StatusBadRequest {
-					t.Errorf("%s, strictly: %d %.300s", op.Name, a.Code, a.Body)
+					t.Errorf("%s, strictly: got %d %.300s, want 400", op.Name, a.Code, a.Body)
 				}
 				if p.Export(t) != exported {
 					t.Errorf("%s, strictly refused, changed something", op.Name)
@@ -390,12 +393,12 @@ func TestMassAssignmentChangesNothing(t *testing.T) {
 				t.Errorf(`%s: got %d %.300s, want a.Status = "ok"`, op.Name, a.Code, a.Body)
 			}
 			if a.Header.Get("X-Ignored") == "" {
-				t.Errorf("%s names nothing in X-Ignored", op.Name)
+				t.Errorf("%s names nothing in X-Ignored, want a header X-Ignored", op.Name)
 			}
 			for _, text := range []string{a.Text(), p.Export(t)} {
 				for _, sentinel := range []string{"424242", "434343", "454545", "feedfeed", "1999-01-02", "intruder", `"locked":true,"title":"Species"`} {
 					if strings.Contains(text, sentinel) {
-						t.Errorf("%s took %s: %.300s", op.Name, sentinel, text)
+						t.Errorf("%s took %s: got %.300s, want it nowhere", op.Name, sentinel, text)
 					}
 				}
 			}
@@ -408,7 +411,7 @@ func TestMassAssignmentChangesNothing(t *testing.T) {
 		t.Errorf("the form became\n%v, it was\n%v", after, before)
 	}
 	if a := p.Do(t, http.MethodPut, "/api/form/collections/"+p.IDs[fixture.RefForm], gatewaytest.WithKey(p.FullKey), gatewaytest.JSON(map[string]any{"label": "Still mine"})); a.Status != "ok" {
-		t.Errorf("the form cannot be updated any more: %d %.200s", a.Code, a.Body)
+		t.Errorf("the form cannot be updated any more: got %d %.200s, want the status ok", a.Code, a.Body)
 	}
 	a := p.Get(t, p.FullKey, "/api/form/collections/schema?id="+p.IDs[fixture.RefForm])
 	if species := fmt.Sprint(a.Field("schema")); strings.Count(species, "locked:true") != 1 {
@@ -497,7 +500,7 @@ func TestEveryFailureIsTheEnvelope(t *testing.T) {
 			huge := `{"x":"` + strings.Repeat("a", int(op.BodyMax())) + `"}`
 			a := p.Do(t, op.Method, q.Target, p.CredentialFor(&op), gatewaytest.Body("application/json", huge))
 			if a.Code != http.StatusRequestEntityTooLarge {
-				t.Errorf("%s with a body too large: %d %.200s", op.Name, a.Code, a.Body)
+				t.Errorf("%s with a body too large: got %d %.200s, want 413", op.Name, a.Code, a.Body)
 			}
 			fixture.WantPlain(t, op.Name+", too large", a)
 		}

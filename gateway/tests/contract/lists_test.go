@@ -143,6 +143,6 @@ func TestListsOfPeopleKeysAndFiles(t *testing.T) {
 		}
 	}
 	if a := acme.Get(t, acme.Key(t, tenants.ManageFiles), "/api/files?sort=type"); a.Code != http.StatusUnprocessableEntity {
-		t.Errorf("an order without an index: %d %s", a.Code, a.Body)
+		t.Errorf("an order without an index: got %d %s, want 422", a.Code, a.Body)
 	}
 }

@@ -158,7 +158,7 @@ func TestContract_CreateObjectIgnores(t *testing.T) {
 		// Strict handling refuses, and stores nothing: the same names are free afterwards.
 		refused := fixture.PostJSON(t, acme, key, fixture.ObjectsPath, body, strict())
 		if fixture.WantFailure(t, refused, http.StatusBadRequest); !strings.Contains(refused.Message, extra.field) {
-			t.Errorf("the refusal does not name %s: %s", extra.field, refused.Text())
+			t.Errorf("the refusal does not name %s: got %s, want it there", extra.field, refused.Text())
 		}
 		a := fixture.PostJSON(t, acme, key, fixture.ObjectsPath, body)
 		if id := fixture.WantCreated(t, a, word, word+" one", word+" many"); id == fixture.DocID(7) {
@@ -193,7 +193,7 @@ func TestContract_CreateObjectGenericFailure(t *testing.T) {
 	}
 	a := fixture.PostJSON(t, acme, key, fixture.ObjectsPath, body)
 	if fixture.WantFailure(t, a, http.StatusServiceUnavailable); a.DataJSON() != "{}" || a.Header.Get("Retry-After") == "" {
-		t.Errorf("answered %s with %v", a.Text(), a.Header)
+		t.Errorf("answered %s with %v, want the data %q and a header Retry-After", a.Text(), a.Header, "{}")
 	}
 	if err := sqlitex.ExecuteTransient(conn, "ROLLBACK", nil); err != nil {
 		t.Fatal(err)

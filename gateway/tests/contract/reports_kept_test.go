@@ -52,7 +52,7 @@ func TestContract_ReportsAreHeldToEverything(t *testing.T) {
 			`"field":"title"`, `"field":"query.fields`, `"field":"child_reports"`, `"field":"teams"`)
 		a := c.Want(t, 422, http.MethodPost, path, `{"title":"","class":"Records","source":""}`, `"field":"title"`, `"field":"source"`)
 		if faults := regexp.MustCompile(`"field":`).FindAllString(a.Text(), -1); len(faults) != 2 {
-			t.Errorf("a fault is told twice: %s", a.Body)
+			t.Errorf("a fault is told twice: got %s, want 2", a.Body)
 		}
 	}
 }
@@ -124,7 +124,8 @@ func TestReportsOfALimitedCallerAreOneQuestion(t *testing.T) {
 		}
 	}
 	if after := calls("after-the-others"); after > before+3 { // the organization, the key and its account may be read anew
-		t.Errorf("the store was asked %d times for one report with a child, and %d times for 20", before, after)
+		t.Errorf("the store was asked %d times for one report with a child, and %d times for 20, want at most %v",
+			before, after, before+3)
 	}
 }
 

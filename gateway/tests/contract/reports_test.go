@@ -39,7 +39,7 @@ func TestContract_CustomReport(t *testing.T) {
 		fixture.WantMember(t, data, want, name)
 	}
 	if n := len(formTimes.FindAllString(data, -1)); n != 2 {
-		t.Errorf("created_at and updated_at are no RFC 3339 times with milliseconds: %s", data)
+		t.Errorf("created_at and updated_at are no RFC 3339 times with milliseconds: got %s, want 2", data)
 	}
 	secure := acme.Do(t, http.MethodGet, fixture.ReportPath+fixture.DocID(fixture.ReportSecure), with...)
 	fixture.WantMember(t, secure.DataJSON(), "true", "secure")

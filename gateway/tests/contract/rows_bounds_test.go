@@ -174,6 +174,7 @@ func tryBound(t *testing.T, p *fixture.Party, c clientCall, name string, b rowBo
 		refused = false // it leads to nothing; what matters is that its like is looked for
 	}
 	if refused != b.beyond || a.Code >= 500 || a.Code == http.StatusTooManyRequests {
-		t.Errorf("%s with %s %q, of its %s: %d %.300s", c.ID, name, text(b.value), b.name, a.Code, a.Body)
+		t.Errorf("%s with %s %q, of its %s: got %d %.300s, want %v, a code below 500 and a code other than 429",
+			c.ID, name, text(b.value), b.name, a.Code, a.Body, b.beyond)
 	}
 }

@@ -100,7 +100,7 @@ func TestContract_SharedReport(t *testing.T) {
 	// No key is needed, and none is looked at.
 	for _, key := range []string{"nonsense", acme.Key(t), other.Key(t)} {
 		if a := acme.Get(t, key, fixture.SharedPath+fixture.OpenPID); a.Status != "ok" {
-			t.Errorf("with a key: %d %s", a.Code, a.Text())
+			t.Errorf("with a key: got %d %s, want the status ok", a.Code, a.Text())
 		}
 	}
 	for _, query := range []string{"params[colour]=red", "provider=nobody", "provider=http%3A%2F%2F127.0.0.1%2F", "provider=..%2F..", "params=1", "params[status][x]=1"} {
@@ -138,7 +138,8 @@ func TestContract_ReportProvider(t *testing.T) {
 	fixture.WantMember(t, a.DataJSON(), `[["DE",2],["FR",1]]`, "data", "rows")
 	for _, provider := range []string{"warehouse", "Store", "store%2F..", "http%3A%2F%2F127.0.0.1%3A1%2F", "%2Fetc%2Fpasswd"} {
 		if a := acme.Get(t, "", fixture.SharedPath+fixture.OpenPID+"?data=1&provider="+provider); a.Status != "failed" || a.Code < 400 {
-			t.Errorf("provider %s: %d %s", provider, a.Code, a.Text())
+			t.Errorf("provider %s: got %d %s, want the status failed and a code of at least 400",
+				provider, a.Code, a.Text())
 		}
 	}
 }
@@ -155,10 +156,10 @@ func TestContract_LockedInputs(t *testing.T) {
 	fixture.WantMember(t, a.DataJSON(), `[["cyd@example.com"]]`, "data", "rows")
 	fixture.WantMember(t, a.DataJSON(), `{"status":"active"}`, "params")
 	if names := fixture.MemberNames(t, fixture.Member(t, a.DataJSON(), "controls")); len(names) != 1 || names[0] != "status" {
-		t.Errorf("the controls are %q", names)
+		t.Errorf("the controls are %q, want 1 name and names[0] status", names)
 	}
 	if strings.Contains(a.Text(), "region") {
-		t.Errorf("the answer tells of the locked input: %s", a.Text())
+		t.Errorf("the answer tells of the locked input: got %s, want it without region", a.Text())
 	}
 	fixture.WantMember(t, acme.Get(t, "", fixture.SharedPath+fixture.LockedPID+"?data=1&token="+own).DataJSON(), `[["ada@example.com"],["dan@example.com"]]`, "data", "rows")
 	fixture.WantMember(t, acme.Get(t, "", fixture.SharedPath+fixture.LockedPID+"?data=1&params[status]=inactive&token="+own).DataJSON(), `[["bob@example.com"]]`, "data", "rows")
@@ -192,11 +193,11 @@ func TestContract_SecureReport(t *testing.T) {
 		t.Helper()
 		a := acme.Get(t, "", fixture.SharedPath+fixture.SecurePID+"?data=1&token="+token)
 		if a.Code != http.StatusOK || a.Status != "ok" {
-			t.Fatalf("with a token: %d %s", a.Code, a.Text())
+			t.Fatalf("with a token: got %d %s, want 200 and the status ok", a.Code, a.Text())
 		}
 		fixture.WantMember(t, a.DataJSON(), `[["DE",2],["FR",1]]`, "data", "rows")
 		if !strings.Contains(a.Header.Get("Cache-Control"), "no-store") {
-			t.Errorf("Cache-Control is %q", a.Header.Get("Cache-Control"))
+			t.Errorf("Cache-Control is %q, want the header Cache-Control with no-store", a.Header.Get("Cache-Control"))
 		}
 	}
 	ok(token)
@@ -213,10 +214,10 @@ func TestContract_SecureReport(t *testing.T) {
 		{name: "of a report in it", path: fixture.SharedPath + fixture.SecurePID + "/" + fixture.DocID(fixture.ReportSecure), code: 403, body: fixture.DeniedBody},
 	})
 	if a := acme.Get(t, "", fixture.SharedPath+fixture.SecurePID+"?provider=store&token="+token); a.Status != "failed" {
-		t.Errorf("a provider override: %d %s", a.Code, a.Text())
+		t.Errorf("a provider override: got %d %s, want the status failed", a.Code, a.Text())
 	}
 	if a := acme.Get(t, "", fixture.SharedPath+fixture.SecurePID+"?token="+token+"&token="+token); a.Code != http.StatusBadRequest {
-		t.Errorf("two tokens: %d %s", a.Code, a.Text())
+		t.Errorf("two tokens: got %d %s, want 400", a.Code, a.Text())
 	}
 	c.Advance(2 * time.Minute)
 	ok(token)
@@ -248,7 +249,7 @@ func TestContract_Share(t *testing.T) {
 		}
 		parts := strings.Split(token, ".")
 		if len(parts) != 3 {
-			t.Fatalf("the token has %d segments", len(parts))
+			t.Fatalf("the token has %d segments, want 3", len(parts))
 		}
 		decoded := make([]string, 2)
 		for i := range decoded {
@@ -295,7 +296,8 @@ func TestContract_Share(t *testing.T) {
 	})
 	acme.Import(t, `{"kind":"custom_report","id":"`+fixture.DocID(0x30)+`","title":"Private","class":"Contacts","query":{"measures":[{"op":"count"}]},"visual":"number","shareable":false}`)
 	if a := fixture.PostJSON(t, acme, key, fixture.ReportPath+fixture.DocID(0x30)+"/share", `{}`); a.Status != "failed" || strings.Contains(a.Text(), "token") {
-		t.Errorf("a report that cannot be shared: %d %s", a.Code, a.Text())
+		t.Errorf("a report that cannot be shared: got %d %s, want the status failed and without token",
+			a.Code, a.Text())
 	}
 	for _, with := range [][]gatewaytest.Request{nil, {strict()}} {
 		fixture.WantFailure(t, fixture.PostJSON(t, acme, key, path, `{"colour":"red"}`, with...), http.StatusUnprocessableEntity)

@@ -168,7 +168,7 @@ func TestUsage_OfStrangers(t *testing.T) {
 		g.App.FlushUsage(t.Context())
 	}
 	if n := writes.Load(); n != 0 {
-		t.Errorf("strangers made it write %d times", n)
+		t.Errorf("strangers made it write %d times, want 0", n)
 	}
 	acme.Get(t, reader, "/api/contacts") // refused, and yet known
 	g.App.FlushUsage(t.Context())
@@ -203,7 +203,7 @@ func TestContract_Explain(t *testing.T) {
 			t.Errorf("%s: %d %s\nwant %s", c.call, a.Code, text, c.want)
 		}
 		if strings.Contains(text, "example.com") {
-			t.Errorf("%s: the answer is told too: %s", c.call, text)
+			t.Errorf("%s: the answer is told too: got %s, want it without example.com", c.call, text)
 		}
 	}
 	birch := g.Org(t, "birch")
@@ -273,7 +273,8 @@ func TestOverviewTellsUsage(t *testing.T) {
 		return regexp.MustCompile(`\s+`).ReplaceAllString(page.Text(), " ")
 	}
 	if page := overview(); strings.Contains(page, "Requests of the last day") {
-		t.Errorf("of an organization that nobody has asked yet: %s", page)
+		t.Errorf("of an organization that nobody has asked yet: got %s, want it without %q",
+			page, "Requests of the last day")
 	}
 	acme.Get(t, key, "/api/contacts")
 	for range 2 {
@@ -290,7 +291,7 @@ func TestOverviewTellsUsage(t *testing.T) {
 		}
 	}
 	if strings.Contains(page, "\u2068refused\u2069: 0<") {
-		t.Errorf("a bar where nothing was refused: %s", page)
+		t.Errorf("a bar where nothing was refused: got %s, want it without %q", page, "\u2068refused\u2069: 0<")
 	}
 }
 
@@ -325,7 +326,8 @@ func TestKeysTellWhatTheyNeverNeeded(t *testing.T) {
 	told(`"manage_files","manage_users"`, `"2`)
 	page := acme.Page(t, "/", gatewaytest.Cookie(acme.SignIn(t, "root@example.com"))).Text()
 	if !strings.Contains(page, "The key \u2068the shop\u2069 never needed Manage files, Manage users") {
-		t.Errorf("the overview: %s", page)
+		t.Errorf("the overview: got %s, want it with %q",
+			page, "The key \u2068the shop\u2069 never needed Manage files, Manage users")
 	}
 	acme.Get(t, key.Token, "/api/files/folders")
 	acme.Do(t, http.MethodPost, "/api/teams", gatewaytest.WithKey(key.Token), gatewaytest.JSON(map[string]string{"name": "red"}))
@@ -333,7 +335,7 @@ func TestKeysTellWhatTheyNeverNeeded(t *testing.T) {
 	acme.Get(t, key.Token, "/api/contacts")
 	told("", `"2`)
 	if page := acme.Page(t, "/", gatewaytest.Cookie(acme.SignIn(t, "root@example.com"))).Text(); strings.Contains(page, "never needed") {
-		t.Errorf("the overview: %s", page)
+		t.Errorf("the overview: got %s, want it without %q", page, "never needed")
 	}
 }
 
@@ -375,10 +377,11 @@ func TestPeopleTellWhatTheyNeverNeeded(t *testing.T) {
 	acme.Do(t, http.MethodPost, "/api/teams", in("grace@example.com"), gatewaytest.JSON(map[string]string{"name": "red"}))
 	told(`"manage_files","manage_reports","view_users"`, `"2`)
 	if page := acme.Page(t, "/", in("root@example.com")).Text(); !strings.Contains(page, "\u2068Grace\u2069 never needed Manage files, Manage reports, View users") {
-		t.Errorf("the overview: %s", page)
+		t.Errorf("the overview: got %s, want it with %q",
+			page, "\u2068Grace\u2069 never needed Manage files, Manage reports, View users")
 	}
 	if page := acme.Page(t, "/users/"+id, in("root@example.com")).Text(); !strings.Contains(page, "Unused permissions") {
-		t.Errorf("the page of the person: %s", page)
+		t.Errorf("the page of the person: got %s, want it with %q", page, "Unused permissions")
 	}
 	if after := acme.Do(t, http.MethodGet, "/api/users/"+id, in("root@example.com")); after.Text() != before.Text() || after.Header.Get("ETag") != before.Header.Get("ETag") {
 		t.Errorf("noting changed the person: %s", after.Text())

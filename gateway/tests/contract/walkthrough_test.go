@@ -39,7 +39,7 @@ func TestWalkthrough(t *testing.T) {
 		}
 	}
 	if len(blocks) < 40 {
-		t.Errorf("%d calls only", len(blocks))
+		t.Errorf("%d calls only, want at least 40", len(blocks))
 	}
 	w.takeAlong(t, g.Org(t, "birch", tenants.FeatureTeams))
 }
@@ -64,7 +64,7 @@ func (w *walk) takeAlong(t *testing.T, birch *gatewaytest.Org) {
 	}
 	key := gatewaytest.WithKey(birch.Key(t, tenants.Contacts))
 	if a := birch.Do(t, http.MethodGet, "/api/contacts/"+w.known["{lin}"]+"/reveal-secret?field=passport", key); a.Field("field_value") != "C01X00T47" {
-		t.Errorf("the secret in the other organization: %s", a.Body)
+		t.Errorf("the secret in the other organization: got %s, want field_value C01X00T47", a.Body)
 	}
 	lines := func(of *gatewaytest.Org, as *http.Cookie) []string {
 		var kept []string

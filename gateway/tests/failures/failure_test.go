@@ -117,7 +117,7 @@ func goodAnswers(t testing.TB, p *fixture.Party, rows []rowCall) map[string]stri
 	for _, r := range rows {
 		a := timeCall(t, p, r.ask, gatewaytest.WithKey(p.FullKey))
 		if a.Code >= 400 {
-			t.Fatalf("%s before the outage: %d %s", r, a.Code, a.Body)
+			t.Fatalf("%s before the outage: got %d %s, want a code below 400", r, a.Code, a.Body)
 		}
 		good[r.path] = fixture.Canonical(a.Answer, "", fixture.SampleFor(&r.op).Volatile)
 	}
@@ -167,7 +167,7 @@ func metricOf(t *testing.T, g *gatewaytest.Gateway, name string) string {
 func alive(t *testing.T, g *gatewaytest.Gateway) {
 	t.Helper()
 	if code, _, body := fixture.CallAdmin(t, g, http.MethodGet, "/livez"); code != http.StatusOK {
-		t.Errorf("/livez: %d %s", code, body)
+		t.Errorf("/livez: got %d %s, want 200", code, body)
 	}
 }
 
@@ -183,7 +183,7 @@ func wantQuietLog(t *testing.T, g *gatewaytest.Gateway, secrets ...string) {
 	text := g.Log.String()
 	for _, secret := range secrets {
 		if strings.Contains(text, secret) {
-			t.Errorf("the log holds %s", secret)
+			t.Errorf("the log holds %s, want it nowhere", secret)
 		}
 	}
 	counts := map[string]int{}
@@ -199,7 +199,7 @@ func wantQuietLog(t *testing.T, g *gatewaytest.Gateway, secrets ...string) {
 	}
 	for message, n := range counts {
 		if n > 40 {
-			t.Errorf("%d lines say %q", n, message)
+			t.Errorf("%d lines say %q, want at most 40", n, message)
 		}
 	}
 }

@@ -59,7 +59,7 @@ func TestMongoInTrouble(t *testing.T) {
 			writes := rowCalls(w, p, contract(func(op *operation.Row) bool { return keyed(op) && !readsOf(op) && !rested(op) }))
 			for _, r := range writes { // what one of them changes is not changed again
 				if a := timeCall(t, p, r.ask, gatewaytest.WithKey(p.FullKey)); a.Code >= 400 {
-					t.Fatalf("%s before the outage: %d %s", r, a.Code, a.Body)
+					t.Fatalf("%s before the outage: got %d %s, want a code below 400", r, a.Code, a.Body)
 				}
 			}
 			good := goodAnswers(t, p, reads)
@@ -76,7 +76,7 @@ func TestMongoInTrouble(t *testing.T) {
 				if !answers(t, r.String(), a, good[r.path], fixture.SampleFor(&r.op).Volatile, within) {
 					away.Add(1)
 					if strings.Contains(a.Text(), p.FirstSecret) {
-						t.Errorf("%s reveals what it answers to be unavailable", r)
+						t.Errorf("%s reveals what it answers to be unavailable, want it without %q", r, p.FirstSecret)
 					}
 					return
 				}
@@ -92,7 +92,7 @@ func TestMongoInTrouble(t *testing.T) {
 			t.Logf("after %s: %d right, %d unavailable", time.Since(began), right.Load(), away.Load())
 			callAll(t, p, writes, gatewaytest.WithKey(p.FullKey), func(r rowCall, a timed) {
 				if a.took > within {
-					t.Errorf("%s took %s", r, a.took)
+					t.Errorf("%s took %s, want at most %v", r, a.took, within)
 				}
 				if a.Code >= 500 && !fixture.IsUnavailable(t, r.String(), a.Answer) {
 					t.Errorf("%s: %d %s", r, a.Code, a.Body)
@@ -106,11 +106,11 @@ func TestMongoInTrouble(t *testing.T) {
 			if isGone(fault) {
 				fixture.ReadyIn(t, w.Gateway, http.StatusServiceUnavailable, "failed", map[string]string{"store": "down", "redis": "ok"}, fixture.ReadyLimit)
 				if right.Load() > 0 {
-					t.Errorf("%d answers come from nowhere", right.Load())
+					t.Errorf("%d answers come from nowhere, want 0", right.Load())
 				}
 				wantRevealRefused(t, p)
 			} else if right.Load() == 0 {
-				t.Errorf("nothing works with %s replies", fault.Name)
+				t.Errorf("nothing works with %s replies, want at least 1", fault.Name)
 			}
 
 			mongo.Heal(t)
@@ -130,13 +130,13 @@ func wantRevealRefused(t *testing.T, p *fixture.Party) {
 	for range 5 {
 		a := timeCall(t, p, reveal, gatewaytest.WithKey(p.FullKey))
 		if !fixture.IsUnavailable(t, "revealing", a.Answer) {
-			t.Errorf("revealing: %d %s", a.Code, a.Body)
+			t.Errorf("revealing: got %d %s, want service unavailable", a.Code, a.Body)
 		}
 		slowest = max(slowest, a.took)
 	}
 	t.Logf("revealing is refused within %s", slowest)
 	if slowest > lookingAgain {
-		t.Errorf("revealing is refused after %s", slowest)
+		t.Errorf("revealing is refused after %s, want at most %v", slowest, lookingAgain)
 	}
 }
 
@@ -198,10 +198,11 @@ func TestKeysWhileRedisAndMongoAreDown(t *testing.T) {
 				for what, key := range map[string]string{"warm": p.FullKey, "cold": cold, "unknown": unknown} {
 					callAll(t, p, rows, gatewaytest.WithKey(key), func(r rowCall, a timed) {
 						if !fixture.IsUnavailable(t, r.String(), a.Answer) {
-							t.Errorf("%s with a %s key: %d %s", r, what, a.Code, a.Body)
+							t.Errorf("%s with a %s key: got %d %s, want service unavailable", r, what, a.Code, a.Body)
 						}
 						if a.took > noticed {
-							t.Errorf("%s with a %s key took %s in round %d", r, what, a.took, round)
+							t.Errorf("%s with a %s key took %s in round %d, want at most %v",
+								r, what, a.took, round, noticed)
 						}
 					})
 				}
@@ -245,7 +246,7 @@ func TestWarmKeysServeWithinTheGrace(t *testing.T) {
 	cold := fullKey(t, p).Token
 	session := func(when string) {
 		if a := p.Get(t, "", "/api/campaigns/count", gatewaytest.Cookie(cookie)); a.Code != http.StatusOK {
-			t.Errorf("a session %s: %d %s", when, a.Code, a.Body)
+			t.Errorf("a session %s: got %d %s, want 200", when, a.Code, a.Body)
 		}
 	}
 	session("before the outage")
@@ -265,13 +266,14 @@ func TestWarmKeysServeWithinTheGrace(t *testing.T) {
 	warm("at once")
 	fixture.ReadyIn(t, w.Gateway, http.StatusServiceUnavailable, "failed", map[string]string{"store": "down", "store.local": "ok"}, fixture.ReadyLimit)
 	if a := p.Get(t, cold, "/api/campaigns/count"); !fixture.IsUnavailable(t, "a key that was not used before", a) {
-		t.Errorf("a key that was not used before: %d %s", a.Code, a.Body)
+		t.Errorf("a key that was not used before: got %d %s, want service unavailable", a.Code, a.Body)
 	}
 	// What is written needs a placement that was read just now: revealing leaves a record.
 	for range 3 {
 		a := timeCall(t, p, fixture.Call{Method: http.MethodGet, Target: "/api/contacts/" + p.IDs[fixture.RefContact] + "/reveal-secret?field=" + fixture.SecretField}, gatewaytest.WithKey(p.FullKey))
 		if !fixture.IsUnavailable(t, "revealing", a.Answer) || a.took > withoutMongo {
-			t.Errorf("revealing without the backend of placements: %d %s after %s", a.Code, a.Body, a.took)
+			t.Errorf("revealing without the backend of placements: got %d %s after %s, want service unavailable and at most %v",
+				a.Code, a.Body, a.took, withoutMongo)
 		}
 	}
 	c.Advance(15 * time.Second)
@@ -279,7 +281,7 @@ func TestWarmKeysServeWithinTheGrace(t *testing.T) {
 	c.Advance(40 * time.Second)
 	callAll(t, p, reads, gatewaytest.WithKey(p.FullKey), func(r rowCall, a timed) {
 		if !fixture.IsUnavailable(t, r.String(), a.Answer) {
-			t.Errorf("%s after the grace: %d %s", r, a.Code, a.Body)
+			t.Errorf("%s after the grace: got %d %s, want service unavailable", r, a.Code, a.Body)
 		}
 	})
 	mongo.Heal(t)
@@ -318,7 +320,8 @@ func TestOutageOfOneBackendSparesOthers(t *testing.T) {
 				t.Errorf("%s: the organization on the other backend: %d %s after %s", fault.Name, a.Code, a.Body, time.Since(started))
 			}
 			if a := there.Get(t, thereKey, path); !fixture.IsUnavailable(t, fault.Name, a) {
-				t.Errorf("%s: the organization whose backend is away: %d %s", fault.Name, a.Code, a.Body)
+				t.Errorf("%s: the organization whose backend is away: got %d %s, want service unavailable",
+					fault.Name, a.Code, a.Body)
 			}
 		}
 		mongo.Heal(t)

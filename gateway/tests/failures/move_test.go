@@ -70,7 +70,7 @@ func (m *movers) start(t *testing.T) {
 					gatewaytest.JSON(map[string]string{"name": name, "label": name, "label_plural": name}))
 				fixture.StoreMax(&m.longestWrite, int64(time.Since(began)))
 				if a.Code != http.StatusOK {
-					t.Errorf("create %s: %d %s", name, a.Code, a.Body)
+					t.Errorf("create %s: got %d %s, want 200", name, a.Code, a.Body)
 					continue
 				}
 				m.mu.Lock()
@@ -85,7 +85,7 @@ func (m *movers) start(t *testing.T) {
 			label := fmt.Sprint("label ", i)
 			a := m.o.Do(t, http.MethodPut, "/api/form/collections/"+fixture.DocID(1), gatewaytest.WithKey(m.key), gatewaytest.JSON(map[string]string{"label": label}))
 			if a.Code != http.StatusOK {
-				t.Errorf("update: %d %s", a.Code, a.Body)
+				t.Errorf("update: got %d %s, want 200", a.Code, a.Body)
 				continue
 			}
 			m.mu.Lock()
@@ -101,7 +101,7 @@ func (m *movers) start(t *testing.T) {
 			fixture.StoreMax(&m.worstRead, int64(time.Since(began)))
 			m.reads.Add(1)
 			if a.Code != http.StatusOK {
-				t.Errorf("count: %d %s", a.Code, a.Body)
+				t.Errorf("count: got %d %s, want 200", a.Code, a.Body)
 			}
 			time.Sleep(pace / 2)
 		}
@@ -156,7 +156,7 @@ func TestMoveUnderLoad(t *testing.T) {
 			}
 		})
 		if err != nil {
-			t.Fatalf("move to %s: %v", to, err)
+			t.Fatalf("move to %s: got %v, want no error", to, err)
 		}
 		t.Logf("to %s: %s, writes held %.1f s, steps %v", to, time.Since(began).Round(time.Millisecond), report.HeldSeconds, steps)
 		if report.To != to || report.HeldSeconds <= 0 || !strings.HasSuffix(strings.Join(steps, " "), "holding done") {
@@ -172,7 +172,7 @@ func TestMoveUnderLoad(t *testing.T) {
 			t.Errorf("%d of %d contacts were compared", contacts, size)
 		}
 		if o, err := control.Call[control.Organization](t.Context(), g.Commands, "org.show", control.Slug{Slug: "acme"}); err != nil || o.Backend != to || o.Move != nil || o.OldCopy == "" {
-			t.Errorf("after the move: %+v, %v", o, err)
+			t.Errorf("after the move: got %+v, %v, want no error, Backend %v, Move nil and OldCopy set", o, err, to)
 		}
 	}
 	m.end()
@@ -187,18 +187,19 @@ func TestMoveUnderLoad(t *testing.T) {
 	text := fixture.Export(t, acme)
 	for _, name := range m.acknowledged {
 		if !strings.Contains(text, `"`+name+`"`) {
-			t.Errorf("%s was acknowledged and is lost", name)
+			t.Errorf("%s was acknowledged and is lost, want it with %q", name, `"`+name+`"`)
 		}
 	}
 	if !strings.Contains(text, `"label":"`+m.label+`"`) {
-		t.Errorf("the form's label is not the one acknowledged last, %s", m.label)
+		t.Errorf("the form's label is not the one acknowledged last, %s, want it with %q",
+			m.label, `"label":"`+m.label+`"`)
 	}
 	if n := strings.Count(text, `"kind":"contact"`); n != size {
 		t.Errorf("%d of %d contacts", n, size)
 	}
 	o, err := control.Call[control.Organization](t.Context(), g.Commands, "org.move.finish", control.Slug{Slug: "acme"})
 	if err != nil || o.OldCopy != "" {
-		t.Errorf("finish: %+v, %v", o, err)
+		t.Errorf("finish: got %+v, %v, want no error and no OldCopy", o, err)
 	}
 	if again := fixture.Export(t, acme); again != text {
 		t.Error("removing the old copy changed the organization")
@@ -233,13 +234,13 @@ func TestMoveKeepsEverythingValid(t *testing.T) {
 		t.Errorf("the share link: %d %s", a.Code, a.Body)
 	}
 	if a := p.Reveal(t, p.IDs[fixture.RefContact], fixture.SecretField, ""); a.Text() != reveal.Text() {
-		t.Errorf("the encrypted value: %d %s", a.Code, a.Body)
+		t.Errorf("the encrypted value: got %d %s, want the text %q", a.Code, a.Body, reveal.Text())
 	}
 	if a := p.Do(t, http.MethodGet, "/api/compliance/schema", gatewaytest.Cookie(p.AdminCookie)); a.Code != http.StatusOK {
-		t.Errorf("the session: %d %s", a.Code, a.Body)
+		t.Errorf("the session: got %d %s, want 200", a.Code, a.Body)
 	}
 	if a := w.B.Get(t, w.B.FullKey, "/api/campaigns/count"); a.Code != http.StatusOK { // stayed where it was
-		t.Errorf("the other organization: %d %s", a.Code, a.Body)
+		t.Errorf("the other organization: got %d %s, want 200", a.Code, a.Body)
 	}
 }
 
@@ -267,18 +268,18 @@ func TestMoveInterrupted(t *testing.T) {
 			}
 		})
 		if interrupted := new(control.InterruptedError); !errors.As(err, &interrupted) {
-			t.Fatalf("an interrupted move: %v", err)
+			t.Fatalf("an interrupted move: got %v, want a *control.InterruptedError", err)
 		}
 	}
 	var refused *control.Error
 	if _, err := gatewaytest.Move(t.Context(), g.Commands, control.MoveRequest{Slug: "acme", To: "nowhere"}, nil); !errors.As(err, &refused) || refused.Code != control.CodeInvalid || !strings.Contains(refused.Message, "default, other") {
-		t.Errorf("to nowhere: %v", err)
+		t.Errorf("to nowhere: got %v, want a refusal, the code invalid and with %q", err, "default, other")
 	}
 	if _, err := gatewaytest.Move(t.Context(), g.Commands, control.MoveRequest{Slug: "acme", To: "default"}, nil); !errors.As(err, &refused) || refused.Code != control.CodeInvalid {
-		t.Errorf("to where it is: %v", err)
+		t.Errorf("to where it is: got %v, want a refusal and the code invalid", err)
 	}
 	if _, err := control.Call[control.Organization](t.Context(), g.Commands, "org.move.rollback", control.Slug{Slug: "acme"}); !errors.As(err, &refused) || refused.Code != control.CodeConflict {
-		t.Errorf("rolling back nothing: %v", err)
+		t.Errorf("rolling back nothing: got %v, want a refusal and the code conflict", err)
 	}
 
 	interrupt()
@@ -288,28 +289,28 @@ func TestMoveInterrupted(t *testing.T) {
 			o, err)
 	}
 	if _, err := control.Call[control.Organization](t.Context(), g.Commands, "org.move.finish", control.Slug{Slug: "acme"}); !errors.As(err, &refused) || refused.Code != control.CodeConflict {
-		t.Errorf("finishing what goes on: %v", err)
+		t.Errorf("finishing what goes on: got %v, want a refusal and the code conflict", err)
 	}
 	o, err := control.Call[control.Organization](t.Context(), g.Commands, "org.move.rollback", control.Slug{Slug: "acme"})
 	if err != nil || o.Move != nil || o.OldCopy != "" || o.Backend != "default" {
-		t.Fatalf("rolled back: %+v, %v", o, err)
+		t.Fatalf("rolled back: got %+v, %v, want no error, Move nil, no OldCopy and Backend default", o, err)
 	}
 
 	interrupt()
 	create("during_the_second")
 	if _, err := gatewaytest.Move(t.Context(), g.Commands, control.MoveRequest{Slug: "acme", To: "other"}, nil); err != nil {
-		t.Fatalf("resumed: %v", err)
+		t.Fatalf("resumed: got %v, want no error", err)
 	}
 	text := fixture.Export(t, acme)
 	for _, name := range []string{"during_the_first", "during_the_second"} {
 		if !strings.Contains(text, name) {
-			t.Errorf("%s is lost", name)
+			t.Errorf("%s is lost, want it there", name)
 		}
 	}
 	if n := strings.Count(text, `"kind":"contact"`); n != 200 {
-		t.Errorf("%d contacts", n)
+		t.Errorf("%d contacts, want 200", n)
 	}
 	if _, err := control.Call[control.Certificate](t.Context(), g.Commands, "org.delete", control.Deletion{Slug: "acme", Now: true}); err != nil {
-		t.Errorf("deleting it: %v", err)
+		t.Errorf("deleting it: got %v, want no error", err)
 	}
 }

@@ -62,7 +62,7 @@ func TestRedisInTrouble(t *testing.T) {
 
 			redis.Break(t, fault)
 			if _, err := control.Call[control.Key](t.Context(), p.Commands, "key.revoke", control.KeyRef{Org: p.Slug, ID: revoked.ID}); err != nil {
-				t.Fatalf("revoking a key: %v", err)
+				t.Fatalf("revoking a key: got %v, want no error", err)
 			}
 			var away atomic.Int64
 			for _, key := range []string{p.FullKey, cold.Token} {
@@ -74,7 +74,7 @@ func TestRedisInTrouble(t *testing.T) {
 				})
 			}
 			if away.Load() > 0 {
-				t.Errorf("%d of %d reads with a key need Redis", away.Load(), 2*len(rows))
+				t.Errorf("%d of %d reads with a key need Redis, want 0", away.Load(), 2*len(rows))
 			}
 			for what, key := range map[string]string{"revoked": revoked.Token, "unknown": never} {
 				fixture.WantDenied(t, "a key that is "+what, p.Get(t, key, path))
@@ -97,7 +97,7 @@ func TestRedisInTrouble(t *testing.T) {
 			redis.Heal(t)
 			for what, key := range map[string]string{"good": p.FullKey, "seen first in the outage": cold.Token} {
 				if a := p.Get(t, key, path); a.Code != http.StatusOK {
-					t.Errorf("a key that is %s, right after the outage: %d %s", what, a.Code, a.Body)
+					t.Errorf("a key that is %s, right after the outage: got %d %s, want 200", what, a.Code, a.Body)
 				}
 			}
 			fixture.WantDenied(t, "the revoked key after the outage", p.Get(t, revoked.Token, path))
@@ -160,7 +160,7 @@ func TestLateRepliesNeverSwapIdentities(t *testing.T) {
 				}
 				switch {
 				case took > 2*withoutRedis: // 64 at once
-					t.Errorf("%s: %s", what, took)
+					t.Errorf("%s: got %s, want at most %v", what, took, 2*withoutRedis)
 				case fixture.IsUnavailable(t, what, a):
 					away++
 				case a.Code != want || a.Text() == fixture.DeniedBody:
@@ -175,7 +175,7 @@ func TestLateRepliesNeverSwapIdentities(t *testing.T) {
 		return right, away
 	}
 	if right, _ := call(0); right != len(callers) { // now Redis knows all of them
-		t.Fatalf("%d of %d keys work before the outage", right, len(callers))
+		t.Fatalf("%d of %d keys work before the outage, want %v", right, len(callers), len(callers))
 	}
 	for round := 1; round <= rounds; round++ {
 		c.Advance(31 * time.Second) // what the process knows of them has to be looked up again
@@ -190,7 +190,8 @@ func TestLateRepliesNeverSwapIdentities(t *testing.T) {
 	redis.Heal(t)
 	c.Advance(31 * time.Second)
 	if right, away := call(rounds + 1); right != len(callers) || away > 0 {
-		t.Errorf("after the outage %d of %d keys work, %d not yet", right, len(callers), away)
+		t.Errorf("after the outage %d of %d keys work, %d not yet, want %v and no away",
+			right, len(callers), away, len(callers))
 	}
 	seen := 0
 	for line := range strings.Lines(g.Log.String()) {
@@ -236,7 +237,7 @@ func TestKeyExpiryIsCheckedInSharedCaches(t *testing.T) {
 		return len(found)
 	}
 	if n := entries(); n != 1 {
-		t.Fatalf("Redis knows %d keys", n)
+		t.Fatalf("Redis knows %d keys, want 1", n)
 	}
 	c.Advance(90 * time.Second) // looked up again, in Redis
 	if a := o.Get(t, key, path); a.Code != http.StatusOK {
@@ -245,7 +246,7 @@ func TestKeyExpiryIsCheckedInSharedCaches(t *testing.T) {
 	c.Advance(11 * time.Second) // less than what a look-up stays fresh
 	fixture.WantDenied(t, "an expired key that was just used", o.Get(t, key, path))
 	if n := entries(); n != 1 {
-		t.Fatalf("Redis has forgotten the key; the next answer would prove nothing (%d)", n)
+		t.Fatalf("Redis has forgotten the key; the next answer would prove nothing (%d), want 1", n)
 	}
 	c.Advance(60 * time.Second)
 	fixture.WantDenied(t, "an expired key that Redis still knows", o.Get(t, key, path))

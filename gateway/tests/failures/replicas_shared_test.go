@@ -125,7 +125,7 @@ func withoutAnnouncements(t *testing.T, r *fixture.Trio, o *gatewaytest.Org, key
 	}
 	for by, step := range steps {
 		if err := step.do(r.Replicas[by].Commands); err != nil {
-			t.Fatalf("%s: %v", step.what, err)
+			t.Fatalf("%s: got %v, want no error", step.what, err)
 		}
 		took := r.Agree(t, step.what+" without Redis", by, o, func(at *gatewaytest.Org) bool { return step.shown(at.Get(t, key, cheapPath)) })
 		t.Logf("%s without Redis: known everywhere after %s", step.what, round(took))
@@ -207,7 +207,8 @@ func TestReplicasShareKeyring(t *testing.T) {
 	for n := range 3 { // one after the other, each on another replica
 		made, err := control.Call[control.Rotation](t.Context(), r.Replicas[n].Commands, "keyring.rotate", struct{}{})
 		if err != nil || made.Version != n+2 || made.Rewrapped == 0 {
-			t.Fatalf("rotation %d: %+v, %v", n, made, err)
+			t.Fatalf("rotation %d: got %+v, %v, want no error, Version %v and at least 1 made.Rewrapped",
+				n, made, err, n+2)
 		}
 		readable("just rotated")
 		aMinute()
@@ -220,7 +221,7 @@ func TestReplicasShareKeyring(t *testing.T) {
 	}
 	for version := 1; version <= 4; version++ {
 		if _, err := control.Call[control.Retired](t.Context(), r.Replicas[1].Commands, "keyring.retire", control.Version{Version: version}); err != nil {
-			t.Fatalf("retiring version %d: %v", version, err)
+			t.Fatalf("retiring version %d: got %v, want no error", version, err)
 		}
 	}
 	hold("after", 2) // and makes a first data key now
@@ -245,7 +246,7 @@ func TestReplicasShareKeyring(t *testing.T) {
 		t.Fatal(err)
 	}
 	if made, err := control.Call[control.Rotation](t.Context(), r.Replicas[1].Commands, "keyring.rotate", struct{}{}); err != nil || made.Version != 6 || made.Rewrapped < 2 {
-		t.Errorf("rotating again: %+v, %v", made, err)
+		t.Errorf("rotating again: got %+v, %v, want no error, Version 6 and Rewrapped at least 2", made, err)
 	}
 	aMinute()
 	readable("a minute after rotating again")
@@ -319,11 +320,11 @@ func replicaOfAnotherKeyring(t *testing.T, r *fixture.Trio, outdated []byte) {
 	}
 	for _, name := range []string{"other.json", "outdated.json"} {
 		if err := try(filepath.Join(dir, name)); !errors.Is(err, tenants.ErrForeignKeyring) {
-			t.Errorf("with %s: %v", name, err)
+			t.Errorf("with %s: got %v, want the error %v", name, err, tenants.ErrForeignKeyring)
 		}
 	}
 	if err := try(filepath.Join(dir, "none.json")); err == nil || !strings.Contains(err.Error(), "copy it from another replica") {
-		t.Errorf("without a keyring: %v", err)
+		t.Errorf("without a keyring: got %v, want an error with %q", err, "copy it from another replica")
 	}
 	if _, err := os.Stat(filepath.Join(dir, "none.json")); err == nil {
 		t.Error("a replica without a keyring made one of its own")
@@ -340,7 +341,8 @@ func (s *secretHolder) check(t *testing.T, what string, at *gatewaytest.Org) {
 	t.Helper()
 	a := at.Get(t, s.key, "/api/contacts/"+fixture.DocID(1)+"/reveal-secret?field=ssn")
 	if a.Code != http.StatusOK || a.Field("field_value") != s.want {
-		t.Errorf("%s, %s by %s: %d %s", what, s.o.Slug, at.App.Addr(), a.Code, a.Body)
+		t.Errorf("%s, %s by %s: got %d %s, want 200 and field_value %v",
+			what, s.o.Slug, at.App.Addr(), a.Code, a.Body, s.want)
 	}
 }
 
@@ -382,30 +384,30 @@ func TestReplicasGoOnThroughAMove(t *testing.T) {
 		began := time.Now()
 		report, err := gatewaytest.Move(t.Context(), r.Replicas[n].Commands, control.MoveRequest{Slug: acme.Slug, To: to}, nil)
 		if err != nil {
-			t.Fatalf("move to %s: %v", to, err)
+			t.Fatalf("move to %s: got %v, want no error", to, err)
 		}
 		t.Logf("to %s through replica %d: %s, writes held %.1f s", to, n, round(time.Since(began)), report.HeldSeconds)
 		for i := range r.Replicas {
 			if o, err := control.Call[control.Organization](t.Context(), r.Replicas[i].Commands, "org.show", control.Slug{Slug: acme.Slug}); err != nil || o.Backend != to {
-				t.Errorf("replica %d: %+v, %v", i, o, err)
+				t.Errorf("replica %d: got %+v, %v, want no error and Backend %v", i, o, err, to)
 			}
 		}
 		m.pass(t) // every one goes on there
 		if _, err := control.Call[control.Organization](t.Context(), r.Replicas[(n+1)%fixture.ReplicaCount].Commands, "org.move.finish", control.Slug{Slug: acme.Slug}); err != nil {
-			t.Errorf("finishing on another replica: %v", err)
+			t.Errorf("finishing on another replica: got %v, want no error", err)
 		}
 		m.pass(t)
 	}
 	m.end()
 	t.Logf("%d objects and %d changes acknowledged by three replicas, the longest write %s", len(m.created), m.changes.Load(), round(time.Duration(m.longest.Load())))
 	if longest := time.Duration(m.longest.Load()); longest > 6*time.Second {
-		t.Errorf("a write waited %s", longest)
+		t.Errorf("a write waited %s, want at most 6 s", longest)
 	}
 	for i := range r.Replicas {
 		text := fixture.Export(t, r.On(i, acme))
 		for _, name := range m.created {
 			if !strings.Contains(text, `"`+name+`"`) {
-				t.Errorf("%s was acknowledged, and replica %d lacks it", name, i)
+				t.Errorf("%s was acknowledged, and replica %d lacks it, want it with %q", name, i, `"`+name+`"`)
 			}
 		}
 		for w := range r.Replicas {
@@ -414,7 +416,7 @@ func TestReplicasGoOnThroughAMove(t *testing.T) {
 			}
 		}
 		if n := strings.Count(text, `"kind":"contact"`); n != 300 {
-			t.Errorf("replica %d has %d contacts", i, n)
+			t.Errorf("replica %d has %d contacts, want 300", i, n)
 		}
 	}
 }
@@ -456,7 +458,7 @@ func (m *moveWriters) start(t *testing.T) {
 		m.wg.Go(func() {
 			for !m.stop.Load() {
 				if a := at.Get(t, m.key, "/api/campaigns/count?filters[country]=DE"); a.Code != http.StatusOK || !strings.Contains(a.Text(), "150") {
-					t.Errorf("count on replica %d: %d %s", i, a.Code, a.Body)
+					t.Errorf("count on replica %d: got %d %s, want 200 with 150", i, a.Code, a.Body)
 				}
 				time.Sleep(20 * time.Millisecond)
 			}

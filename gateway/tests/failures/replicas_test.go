@@ -38,7 +38,7 @@ func TestRevokedOnOneReplica(t *testing.T) {
 	for i := range r.Replicas {
 		for _, k := range w.keys {
 			if code := r.Ask(t, i, acme.Host, cheapPath, k.token); code != http.StatusOK {
-				t.Fatalf("replica %d answers %d to a new key", i, code)
+				t.Fatalf("replica %d answers %d to a new key, want 200", i, code)
 			}
 		}
 	}
@@ -208,7 +208,7 @@ func replicasChanges(t *testing.T, r *fixture.Trio) {
 		}
 		by := n % fixture.ReplicaCount
 		if err := step.do(r.On(by, acme)); err != nil {
-			t.Fatalf("%s: %v", step.what, err)
+			t.Fatalf("%s: got %v, want no error", step.what, err)
 		}
 		t.Logf("%s: known everywhere after %s", step.what, round(r.Agree(t, step.what, by, acme, step.shown)))
 	}
@@ -249,7 +249,7 @@ func replicasAnswers(t *testing.T, r *fixture.Trio) {
 					for _, show := range shows {
 						a := r.On(i, p.Org).Do(t, q.Method, q.Target, show)
 						if a.Code != http.StatusOK {
-							t.Errorf("%s on replica %d: %d %.200s", q.Target, i, a.Code, a.Body)
+							t.Errorf("%s on replica %d: got %d %.200s, want 200", q.Target, i, a.Code, a.Body)
 						}
 						reads++
 						if text := seen(a); first == "" {
@@ -263,12 +263,12 @@ func replicasAnswers(t *testing.T, r *fixture.Trio) {
 		}
 	}
 	if reads < 60 {
-		t.Errorf("%d reads were compared", reads)
+		t.Errorf("%d reads were compared, want at least 60", reads)
 	}
 	_, cookie := r.On(2, p.Org).Person(t, "late@example.com", func(u *control.NewUser) { u.Permissions = []string{string(tenants.ManageForms)} })
 	for i := range r.Replicas {
 		if a := r.On(i, p.Org).Do(t, http.MethodGet, cheapPath, gatewaytest.Cookie(cookie)); a.Code != http.StatusOK {
-			t.Errorf("a session begun on replica 2, on replica %d: %d %s", i, a.Code, a.Body)
+			t.Errorf("a session begun on replica 2, on replica %d: got %d %s, want 200", i, a.Code, a.Body)
 		}
 	}
 }
@@ -306,7 +306,7 @@ func replicasRepeats(t *testing.T, r *fixture.Trio) {
 			return send(i).Status
 		})
 		if bodies["ok"] != 1 { // the others came too early, or too late for what is told once
-			t.Errorf("carried out by several: %s", fixture.Tally(bodies))
+			t.Errorf("carried out by several: got %s, want 1", fixture.Tally(bodies))
 		}
 	}
 	shares, _ := acme.Get(t, key, "/api/custom-reports/"+fixture.DocID(1)+"/shares").Field("count").(json.Number)
@@ -344,14 +344,14 @@ func replicasUpdates(t *testing.T, r *fixture.Trio) {
 			}
 		}
 		if err := json.Unmarshal(a.Body, &e); err != nil {
-			t.Errorf("%s: %v", a.Body, err)
+			t.Errorf("%s: got %v, want no error", a.Body, err)
 		}
 		d := e.Data
 		for i, text := range []string{strings.ReplaceAll(d.Name, "_", " "), d.Label, d.LabelPlural, d.Schema["why"].Title, d.EmailAlerts.Subject} {
 			_, number, _ := strings.Cut(text, " ")
 			n, err := strconv.ParseInt(number, 10, 64)
 			if err != nil {
-				t.Errorf("field %d is %q", i, text)
+				t.Errorf("field %d is %q, want no error", i, text)
 			}
 			shown[i] = n
 		}
@@ -368,7 +368,7 @@ func replicasUpdates(t *testing.T, r *fixture.Trio) {
 				}
 				a := r.On(i+n, acme).Do(t, http.MethodPut, "/api/form/collections/"+fixture.DocID(1), gatewaytest.WithKey(key), gatewaytest.JSON(write[i](n)))
 				if a.Code != http.StatusOK || a.Status != "ok" {
-					t.Errorf("writer %d, update %d: %d %s", i, n, a.Code, a.Body)
+					t.Errorf("writer %d, update %d: got %d %s, want 200 and the status ok", i, n, a.Code, a.Body)
 					continue
 				}
 				shown := read(a)
@@ -475,13 +475,13 @@ func replicasUsers(t *testing.T, r *fixture.Trio) {
 	numbers := fixture.Concurrently(32, func(i int) int64 {
 		u, err := control.Call[control.User](t.Context(), r.Replicas[i%fixture.ReplicaCount].Commands, "user.create", control.NewUser{Org: acme.Slug, UserFields: control.UserFields{Name: "New", Email: fmt.Sprintf("new%d@example.com", i)}})
 		if err != nil {
-			t.Errorf("user %d: %v", i, err)
+			t.Errorf("user %d: got %v, want no error", i, err)
 			return -int64(i)
 		}
 		return u.ID
 	})
 	if len(numbers) != 32 {
-		t.Errorf("32 users have these numbers: %s", fixture.Tally(numbers))
+		t.Errorf("32 users have these numbers: got %s, want 32", fixture.Tally(numbers))
 	}
 	answers := fixture.Concurrently(32, func(i int) string {
 		_, err := control.Call[control.User](t.Context(), r.Replicas[i%fixture.ReplicaCount].Commands, "user.create", control.NewUser{Org: acme.Slug, UserFields: control.UserFields{Name: "Same", Email: "same@example.com"}})

@@ -91,7 +91,7 @@ func (w *watch) look(t *testing.T, replica int, k *watchedKey) {
 	case code == http.StatusServiceUnavailable: // told by a busy machine, to few
 		w.away.Add(1)
 	case code != http.StatusForbidden:
-		t.Errorf("replica %d answers %d", replica, code)
+		t.Errorf("replica %d answers %d, want 403", replica, code)
 	}
 }
 
@@ -103,7 +103,7 @@ func (w *watch) revoke(t *testing.T, k *watchedKey, by int) {
 	k.ending = time.Now()
 	k.mu.Unlock()
 	if _, err := control.Call[control.Key](t.Context(), w.Replicas[by].Commands, "key.revoke", control.KeyRef{Org: w.org.Slug, ID: k.id}); err != nil {
-		t.Fatalf("revoking: %v", err)
+		t.Fatalf("revoking: got %v, want no error", err)
 	}
 	k.mu.Lock()
 	k.revoked, k.by = time.Now(), by

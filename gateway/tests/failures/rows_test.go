@@ -169,7 +169,7 @@ func wantAllAway(t *testing.T, w *fixture.World, leave, back func(), within time
 	fixture.AwaitWithin(t, "it works again", healLimit, func() bool { return p.Get(t, p.FullKey, "/api/contacts").Code == http.StatusOK })
 	for _, text := range []string{p.FullKey, p.AdminCookie.Value, `"msg":"internal error"`} {
 		if strings.Contains(w.Log.String(), text) {
-			t.Errorf("the log holds %s", text)
+			t.Errorf("the log holds %s, want it nowhere", text)
 		}
 	}
 }

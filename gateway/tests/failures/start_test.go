@@ -33,7 +33,7 @@ func TestStartWaitsForMongo(t *testing.T) {
 		started := time.Now()
 		_, err := gateway.New(t.Context(), cfg, gateway.Options{Holder: "a test", Init: true, WaitForStore: time.Second})
 		if took := time.Since(started); took > 20*time.Second {
-			t.Errorf("%s: the start gave up after %s", fault.Name, took)
+			t.Errorf("%s: the start gave up after %s, want at most 20 s", fault.Name, took)
 		}
 		if !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "backends.mongo.uri") || strings.Contains(err.Error(), uri) {
 			t.Errorf(`%s: got %v, want the error store.ErrUnavailable and containing "backends.mongo.uri"`, fault.Name, err)
@@ -70,7 +70,7 @@ func TestStartWaitsForMongo(t *testing.T) {
 	}
 	for _, line := range []string{"waiting for the control backend", "the control backend answers"} {
 		if n := strings.Count(log.String(), line); n != 1 {
-			t.Errorf("%q is logged %d times", line, n)
+			t.Errorf("%q is logged %d times, want 1", line, n)
 		}
 	}
 }
@@ -89,7 +89,7 @@ func TestStartIsGivenUpWhileWaiting(t *testing.T) {
 	started := time.Now()
 	_, err := gateway.New(ctx, cfg, gateway.Options{Holder: "a test", WaitForStore: time.Hour})
 	if took := time.Since(started); err == nil || took > 10*time.Second {
-		t.Errorf("the start ended after %s with %v", took, err)
+		t.Errorf("the start ended after %s with %v, want an error and at most 10 s", took, err)
 	}
 }
 

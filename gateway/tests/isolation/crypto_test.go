@@ -92,7 +92,7 @@ func TestMovedCiphertextDoesNotOpen(t *testing.T) {
 		line string
 	}{"another contact": {p, line(two, fixture.SecretField, ssn)}, "another field": {p, line(one, "tax", ssn)}, "another organization": {w.B, line(one, fixture.SecretField, ssn)}} {
 		if _, err := g.App.Transfer().Import(t.Context(), c.p.Tenant(t), gatewaytest.Source([]byte(c.line+"\n")), bundle.ImportOptions{}); err == nil {
-			t.Errorf("an import takes the value for %s", name)
+			t.Errorf("an import takes the value for %s, want an error", name)
 		}
 	}
 	p.Import(t, line(one, fixture.SecretField, ssn))
@@ -122,7 +122,7 @@ func TestEncryptedFieldsCannotBeQueried(t *testing.T) {
 			t.Errorf("%s: the answers depend on the plaintext:\n%s\n%s", query, a, b)
 		}
 		if strings.Contains(first.Text(), `"count"`) {
-			t.Errorf("%s counts: %s", query, first.Body)
+			t.Errorf("%s counts: got %s, want it without %q", query, first.Body, `"count"`)
 		}
 	}
 	// Campaigns that name one are not taken. Reports may be, because fields can come later; then
@@ -168,7 +168,8 @@ func TestEncryptedFieldsCannotBeQueried(t *testing.T) {
 	}
 	p.Exec(t, `UPDATE "c:contact_fields" SET body = json_set(body, '$.type', 'Encrypted') WHERE f_key = ?1`, "later")
 	if a := p.Get(t, "", "/api/reports/shared/report-that-is-later?data=1"); a.Status != "failed" || strings.Contains(a.Text(), "laterplain") {
-		t.Errorf("a report on a field that is encrypted by now: %d %.300s", a.Code, a.Body)
+		t.Errorf("a report on a field that is encrypted by now: got %d %.300s, want the status failed and without laterplain",
+			a.Code, a.Body)
 	}
 	fixture.WantRefused(t, "a campaign on a field that is encrypted by now", p.Get(t, p.FullKey, "/api/campaigns/count/"+p.ID(311)))
 }
@@ -263,7 +264,8 @@ func TestBadPublicKeysAreRefused(t *testing.T) {
 	fixture.WantRefused(t, "two parameters", p.Reveal(t, p.IDs[fixture.RefContact], fixture.SecretField, "&public_key="+key+"&public_key="+key))
 	fixture.WantRefused(t, "a list", p.Reveal(t, p.IDs[fixture.RefContact], fixture.SecretField, "&public_key[]="+key))
 	if a := p.Reveal(t, p.IDs[fixture.RefContact], fixture.SecretField, "&public_key="+key); a.Code != http.StatusOK || strings.Contains(a.Text(), p.FirstSecret) || a.Header.Get("X-Encryption-Algorithm") == "" {
-		t.Errorf("a good key: %d %.200s", a.Code, a.Body)
+		t.Errorf("a good key: got %d %.200s, want 200, without %q and a header X-Encryption-Algorithm",
+			a.Code, a.Body, p.FirstSecret)
 	}
 	// Required: neither absence nor another spelling of the name brings the value in clear.
 	required := control.OrganizationChange{Slug: p.Slug, OrganizationFields: control.OrganizationFields{Settings: map[string]bool{"require_public_encryption_key": true}}}
@@ -284,29 +286,31 @@ func TestNothingIsRevealedUnaudited(t *testing.T) {
 		t.Fatalf(`got %d %s, want a.Field("field_value") = %v`, a.Code, a.Body, p.FirstSecret)
 	}
 	if n := p.Stored(t, `SELECT count(*) FROM "c:audit_log" WHERE f_operation = 'contacts.reveal' AND f_outcome = 'ok'`); n != "1" {
-		t.Fatalf("%s audit records of a reveal", n)
+		t.Fatalf("%s audit records of a reveal, want 1", n)
 	}
 	p.Exec(t, `DROP TABLE "c:audit_log"`)
 	for _, more := range []string{"", "&public_key=CQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="} {
 		a := p.Reveal(t, p.IDs[fixture.RefContact], fixture.SecretField, more)
 		if a.Code != http.StatusServiceUnavailable || a.Status != "failed" || strings.Contains(a.Text(), "field_value") || strings.Contains(a.Text(), p.FirstSecret) || a.Header.Get("Retry-After") == "" {
-			t.Errorf("without an audit log: %d %.300s", a.Code, a.Body)
+			t.Errorf("without an audit log: got %d %.300s, want 503, the status failed, without field_value, without %q and a header Retry-After",
+				a.Code, a.Body, p.FirstSecret)
 		}
 		fixture.WantPlain(t, "without an audit log", a)
 	}
 	// Nor is a token handed out.
 	a := p.Do(t, http.MethodPost, "/api/custom-reports/"+p.IDs[fixture.RefReport]+"/share", gatewaytest.WithKey(p.FullKey), gatewaytest.JSON(map[string]any{}))
 	if a.Code != http.StatusServiceUnavailable || strings.Contains(a.Text(), "token") {
-		t.Errorf("sharing without an audit log: %d %.300s", a.Code, a.Body)
+		t.Errorf("sharing without an audit log: got %d %.300s, want 503 and without token", a.Code, a.Body)
 	}
 	a = p.Do(t, http.MethodPost, "/auth/sign-in", gatewaytest.JSON(map[string]string{"email": p.IDs[fixture.RefEmail], "password": gatewaytest.Password}))
 	if a.Code != http.StatusServiceUnavailable || a.Header.Get("Set-Cookie") != "" {
-		t.Errorf("signing in without an audit log: %d %.300s %v", a.Code, a.Body, a.Header)
+		t.Errorf("signing in without an audit log: got %d %.300s %v, want 503 and no header Set-Cookie",
+			a.Code, a.Body, a.Header)
 	}
 	if strings.Contains(w.Log.String(), p.FirstSecret) {
 		t.Error("the log holds the value")
 	}
 	if a := p.Get(t, p.FullKey, "/api/campaigns/count"); a.Code != http.StatusOK {
-		t.Errorf("what is not audited: %d %.200s", a.Code, a.Body)
+		t.Errorf("what is not audited: got %d %.200s, want 200", a.Code, a.Body)
 	}
 }

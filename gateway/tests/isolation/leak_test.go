@@ -136,7 +136,7 @@ func (r *roamer) step(t *testing.T) {
 	}
 	fixture.WantPlain(t, q.Method+" "+q.Target, a)
 	if a.Code >= http.StatusInternalServerError {
-		t.Errorf("%s %s on %s: %d %.300s", q.Method, q.Text, host.Slug, a.Code, a.Body)
+		t.Errorf("%s %s on %s: got %d %.300s, want a code below 500", q.Method, q.Text, host.Slug, a.Code, a.Body)
 	}
 	if found := leaks(stranger, q, a); found != "" {
 		t.Errorf("%s %s on %s shows %q of %s:\n%d %.2000s", q.Method, q.Text, host.Slug, found, stranger.Slug, a.Code, a.Body)
@@ -180,7 +180,8 @@ func TestSameIdentifierOnTwoHostsAtOnce(t *testing.T) {
 				}
 				a := p.Do(t, http.MethodGet, path, show)
 				if a.Code != http.StatusOK || !strings.Contains(a.Text(), p.Mark) || strings.Contains(a.Text(), other.Mark) {
-					t.Errorf("%s on %s: %d %.400s", path, p.Slug, a.Code, a.Body)
+					t.Errorf("%s on %s: got %d %.400s, want 200, with %q and without %q",
+						path, p.Slug, a.Code, a.Body, p.Mark, other.Mark)
 					return
 				}
 			}

@@ -253,7 +253,7 @@ func TestRecordedReadsAreRefusedAcrossSites(t *testing.T) {
 		}
 	}
 	if recorded < 5 {
-		t.Errorf("%d rows that read leave a record", recorded)
+		t.Errorf("%d rows that read leave a record, want at least 5", recorded)
 	}
 	records := fixture.AuditRecords(t, p.Org, 1000)
 	exports := 0
@@ -263,7 +263,7 @@ func TestRecordedReadsAreRefusedAcrossSites(t *testing.T) {
 		}
 	}
 	if exports != 2 { // from its own site, and typed in
-		t.Errorf("%d records of exports", exports)
+		t.Errorf("%d records of exports, want 2", exports)
 	}
 }
 

@@ -237,7 +237,7 @@ func TestDefinitionsUsedByOtherTeamsAreProtected(t *testing.T) {
 			continue
 		}
 		if refused < 150 {
-			t.Errorf("%d of %d calls were refused", refused, len(calls))
+			t.Errorf("%d of %d calls were refused, want at least 150", refused, len(calls))
 		}
 		after := lasting()
 		for i := range before {
@@ -297,7 +297,7 @@ func TestConcurrentWriteOfAnotherTeamIsKept(t *testing.T) {
 				return acme.Do(t, c.method, c.path, with...)
 			}, func() { ask.Want(t, 200, http.MethodPost, c.then, c.with) })
 			if a.Code != http.StatusForbidden || a.Message != fixture.NotTheirs {
-				t.Errorf("it is answered %d %s", a.Code, a.Body)
+				t.Errorf("it is answered %d %s, want 403 and Message %v", a.Code, a.Body, fixture.NotTheirs)
 			}
 			ask.Want(t, 200, http.MethodGet, c.kept, "", c.as)
 			ask.Want(t, 200, http.MethodGet, c.then, "", "canary")
@@ -320,7 +320,7 @@ func TestConcurrentWriteOfAnotherTeamIsKept(t *testing.T) {
 				return acme.Do(t, http.MethodPost, c.path, gatewaytest.WithKey(ask.Token), fixture.JSONText(c.body))
 			}, func() { limited.Want(t, 200, http.MethodDelete, fields+"/plan?purge=true", "") })
 			if a.Code != http.StatusUnprocessableEntity {
-				t.Errorf("it is answered %d %s", a.Code, a.Body)
+				t.Errorf("it is answered %d %s, want 422", a.Code, a.Body)
 			}
 			ask.Want(t, 200, http.MethodGet, c.path, "", "!canary")
 		})
@@ -404,7 +404,7 @@ func TestLimitedCallerCannotChangeWiderReports(t *testing.T) {
 		}
 	}
 	if calls < 7*4 {
-		t.Errorf("%d calls were tried", calls)
+		t.Errorf("%d calls were tried, want at least %v", calls, 7*4)
 	}
 }
 

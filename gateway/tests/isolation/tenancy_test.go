@@ -38,7 +38,8 @@ func TestHostVariants(t *testing.T) {
 				case code == http.StatusOK && strings.Contains(body, p.Mark) && reached == nobody:
 					reached = p.Slug
 				case code < 400 || code > 499 || strings.Contains(body, w.A.Mark) || strings.Contains(body, w.B.Mark):
-					t.Errorf("%+v with the key of %s: %d %.200s", v, p.Slug, code, body)
+					t.Errorf("%+v with the key of %s: got %d %.200s, want at least 400, at most 499, without %q and without %q",
+						v, p.Slug, code, body, w.A.Mark, w.B.Mark)
 				}
 			}
 			if reached != v.want {
@@ -146,7 +147,7 @@ func TestConfusableSlugsAreRefused(t *testing.T) {
 		"аcme", "ACME", "Acme", "admin", "www", "api", "gone", "acme", "xn--cme-7cd", "ac--me", "-acme", "acme-", "acme.birch", "acme_", "ac me", "acme\x00", "", strings.Repeat("a", 64), "ᴀcme", "acme\u200b",
 	} {
 		if _, err := control.Call[control.Organization](t.Context(), g.Commands, "org.create", control.NewOrganization{Slug: slug, OrganizationFields: control.OrganizationFields{Name: name}}); err == nil {
-			t.Errorf("organization %q was created", slug)
+			t.Errorf("organization %q was created, want an error", slug)
 		}
 	}
 }
@@ -182,7 +183,8 @@ func TestTeamParameterNeverWidensAccess(t *testing.T) {
 	entitled, count, code := limitedKey(t, p, limited, "")
 	everything, _, _ := limitedKey(t, p, p.FullKey, "")
 	if code != http.StatusOK || len(entitled) != 4 || len(everything) != 6 || count != "8" {
-		t.Fatalf("%d: the key sees %d and %s, without limit %d", code, len(entitled), count, len(everything))
+		t.Fatalf("%d: the key sees %d and %s, without limit %d, want 200, 4 entitled, 6 everything and 8",
+			code, len(entitled), count, len(everything))
 	}
 	many := func(n int, name, id string) string {
 		return "?" + strings.Repeat(name+"="+id+"&", n-1) + name + "=" + id
@@ -225,10 +227,10 @@ func TestTeamParameterNeverWidensAccess(t *testing.T) {
 		}
 	}
 	if a := p.Do(t, http.MethodPost, hidden, gatewaytest.WithKey(p.FullKey), gatewaytest.Body("application/json", `{}`)); a.Code != http.StatusOK {
-		t.Errorf("sharing it without limit: %d %.200s", a.Code, a.Body)
+		t.Errorf("sharing it without limit: got %d %.200s, want 200", a.Code, a.Body)
 	}
 	if a := p.Get(t, limited, "/api/files/folders/"+p.IDs[fixture.RefFolder]+"?teams[]=x", gatewaytest.Header("Prefer", "handling=strict")); a.Code != http.StatusBadRequest {
-		t.Errorf("strict: %d %.200s", a.Code, a.Body)
+		t.Errorf("strict: got %d %.200s, want 400", a.Code, a.Body)
 	}
 	for _, path := range []string{"/api/contacts/" + p.IDs[fixture.RefContactOther] + "/reveal-secret?field=" + fixture.SecretField, "/api/custom-reports/" + p.ID(87)} {
 		separator := "?"
@@ -237,7 +239,7 @@ func TestTeamParameterNeverWidensAccess(t *testing.T) {
 		}
 		for _, more := range []string{"", "teams[]=" + other, "teams=" + other, "teams[]=*"} {
 			if a := p.Get(t, limited, path+separator+more); a.Status == "ok" || strings.Contains(a.Text(), p.Mark) {
-				t.Errorf("%s with %q: %d %.200s", path, more, a.Code, a.Body)
+				t.Errorf("%s with %q: got %d %.200s, want a failure and without %q", path, more, a.Code, a.Body, p.Mark)
 			}
 		}
 	}
@@ -250,7 +252,8 @@ func TestForeignFoldersAndCycles(t *testing.T) {
 		for _, folder := range []string{w.B.IDs[fixture.RefFolder], w.A.IDs[fixture.RefFolder]} {
 			a := w.B.Get(t, w.B.FullKey, "/api/files/folders/"+folder+"?folder_id="+url.QueryEscape(id))
 			if a.Code != http.StatusNotFound || a.Message != "Folder not found" {
-				t.Errorf("folder %s in %q: %d %.200s", folder, id, a.Code, a.Body)
+				t.Errorf("folder %s in %q: got %d %.200s, want 404 and the message %q",
+					folder, id, a.Code, a.Body, "Folder not found")
 			}
 		}
 	}
@@ -270,14 +273,14 @@ func TestForeignFoldersAndCycles(t *testing.T) {
 		started := time.Now()
 		a := b.Get(t, b.FullKey, "/api/files/folders/"+b.ID(n))
 		if parent, _ := a.Field("folder_id").(string); parent == "" {
-			t.Errorf("folder %d has no parent: %.300s", n, a.Body)
+			t.Errorf("folder %d has no parent: got %.300s, want parent set", n, a.Body)
 		}
 		if a.Code != http.StatusOK || strings.Contains(a.Text(), w.A.Mark) || time.Since(started) > 30*time.Second {
 			t.Errorf("folder %d: %d after %s %.300s", n, a.Code, time.Since(started), a.Body)
 		}
 	}
 	if a := b.Get(t, b.FullKey, "/api/files/folders/"+w.A.IDs[fixture.RefFolder]); a.Code != http.StatusNotFound {
-		t.Errorf("the folder that it dangles from: %d %.200s", a.Code, a.Body)
+		t.Errorf("the folder that it dangles from: got %d %.200s, want 404", a.Code, a.Body)
 	}
 }
 
@@ -328,7 +331,7 @@ func TestSameNameInTwoOrganizations(t *testing.T) {
 			t.Errorf("%s: got %d %s, want %v", p.Slug, a.Code, a.Body, http.StatusOK)
 		}
 		if a := p.Do(t, http.MethodPost, "/api/custom/objects", gatewaytest.WithKey(p.FullKey), body); a.Code != http.StatusConflict {
-			t.Errorf("%s again: %d %s", p.Slug, a.Code, a.Body)
+			t.Errorf("%s again: got %d %s, want 409", p.Slug, a.Code, a.Body)
 		}
 	}
 	// One organization's name is no help in guessing another's.
@@ -336,6 +339,6 @@ func TestSameNameInTwoOrganizations(t *testing.T) {
 		"name": w.A.IDs[fixture.RefObjectName], "label": "L", "label_plural": "P",
 	}))
 	if a.Code != http.StatusOK {
-		t.Errorf("a name of another organization: %d %s", a.Code, a.Body)
+		t.Errorf("a name of another organization: got %d %s, want 200", a.Code, a.Body)
 	}
 }

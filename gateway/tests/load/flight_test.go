@@ -90,19 +90,20 @@ func TestWorkInFlightIsBounded(t *testing.T) {
 	}
 	// Pages and what strangers ask for are under the same bound. Signing in has its own.
 	if a := acme.Page(t, "/shared/reports/"+fixture.OpenPID); a.Code != http.StatusTooManyRequests || a.Header.Get("Retry-After") != "1" || !strings.Contains(a.Text(), "try again in 1 second.") {
-		t.Errorf("a page: %d %s", a.Code, a.Text())
+		t.Errorf("a page: got %d %s, want 429, the header Retry-After 1 and with %q",
+			a.Code, a.Text(), "try again in 1 second.")
 	}
 	signIn := gatewaytest.JSON(map[string]string{"email": "x@example.com", "password": "wrong"})
 	if a := acme.Do(t, http.MethodPost, "/auth/sign-in", signIn); a.Code != http.StatusForbidden {
-		t.Errorf("signing in: %d %s", a.Code, a.Text())
+		t.Errorf("signing in: got %d %s, want 403", a.Code, a.Text())
 	}
 	for range 10 {
 		if a := other.Get(t, others, "/api/custom/objects/schema"); a.Code != http.StatusForbidden {
-			t.Errorf("another organization: %d %s", a.Code, a.Text())
+			t.Errorf("another organization: got %d %s, want 403", a.Code, a.Text())
 		}
 	}
 	if a := other.Page(t, "/sign-in"); a.Code != http.StatusOK {
-		t.Errorf("another organization's page: %d", a.Code)
+		t.Errorf("another organization's page: got %d, want 200", a.Code)
 	}
 	if n := arrived.Load(); n != most {
 		t.Errorf("%d calls were under way at once, at most %d may be", n, most)
@@ -118,7 +119,7 @@ func TestWorkInFlightIsBounded(t *testing.T) {
 		}
 	}
 	if a := acme.Get(t, key, path); a.Code != http.StatusOK {
-		t.Errorf("afterwards: %d %s", a.Code, a.Text())
+		t.Errorf("afterwards: got %d %s, want 200", a.Code, a.Text())
 	}
 	fixture.Await(t, "nothing is in flight", func() bool { return fixture.Metric(t, g, "tenantry_in_flight") == 0 })
 }
@@ -150,16 +151,16 @@ func TestBodiesBeingReadAreBounded(t *testing.T) {
 	for _, conn := range more { // each is waited for to send the rest
 		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 		if err != nil || resp.StatusCode != http.StatusTooManyRequests || resp.Header.Get("Retry-After") == "" {
-			t.Fatalf("one more: %v %v", resp, err)
+			t.Fatalf("one more: got %v %v, want no error, 429 and a header Retry-After", resp, err)
 		}
 		_ = conn.Close()
 	}
 	if n := fixture.Metric(t, g, "tenantry_in_flight"); n != 0 {
-		t.Errorf("slow senders hold work: %d", n)
+		t.Errorf("slow senders hold work: got %d, want 0", n)
 	}
 	for range 20 { // more than there is room for work
 		if a := acme.Get(t, key, "/api/campaigns/count"); a.Code != http.StatusOK {
-			t.Errorf("without a body: %d %s", a.Code, a.Text())
+			t.Errorf("without a body: got %d %s, want 200", a.Code, a.Text())
 		}
 	}
 	fixture.WantCreated(t, fixture.PostJSON(t, acme, key, fixture.ObjectsPath, `{`+fixture.NamesOf("a")+`}`), "a", "a one", "a many") // little room is enough
@@ -169,7 +170,7 @@ func TestBodiesBeingReadAreBounded(t *testing.T) {
 		fixture.Send(t, conn, text+strings.Repeat(" ", size-len(text)-2)+"}")
 		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 		if err != nil || resp.StatusCode != http.StatusOK {
-			t.Errorf("a slow one at its end: %v %v", resp, err)
+			t.Errorf("a slow one at its end: got %v %v, want no error and 200", resp, err)
 		}
 	}
 	fixture.Await(t, "no body is being read", func() bool { return fixture.Metric(t, g, "tenantry_bodies_bytes") == 0 })
@@ -193,7 +194,7 @@ func TestSlowSignInsLeaveOthersRoom(t *testing.T) {
 	}
 	a := acme.Do(t, http.MethodPost, "/auth/sign-in", gatewaytest.JSON(map[string]string{"email": "ada@example.com", "password": gatewaytest.Password}))
 	if a.Message != "Signed in" {
-		t.Errorf("signing in beside 100 who do not go on: %d %s", a.Code, a.Body)
+		t.Errorf("signing in beside 100 who do not go on: got %d %s, want the message %q", a.Code, a.Body, "Signed in")
 	}
 }
 
@@ -241,7 +242,7 @@ func TestFloodOfRefusedBodiesLeavesOthersRoom(t *testing.T) {
 	for i := range 40 {
 		word := fmt.Sprintf("w%d", i)
 		if a := fixture.PostJSON(t, other, others, fixture.ObjectsPath, `{`+fixture.NamesOf(word)+`}`); a.Code != http.StatusOK {
-			t.Errorf("another organization: %d %s", a.Code, a.Text())
+			t.Errorf("another organization: got %d %s, want 200", a.Code, a.Text())
 		}
 		most = max(most, fixture.Metric(t, g, "tenantry_bodies_bytes"))
 	}
@@ -283,6 +284,6 @@ func TestUnreadExportsAreCut(t *testing.T) {
 	}
 	fixture.Await(t, "the exports let others in", func() bool { return fixture.Metric(t, g, "tenantry_in_flight") == 0 })
 	if a := acme.Get(t, key, path+"?per_page=1"); a.Code != http.StatusOK {
-		t.Errorf("another call: %d %s", a.Code, a.Text())
+		t.Errorf("another call: got %d %s, want 200", a.Code, a.Text())
 	}
 }

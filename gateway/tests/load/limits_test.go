@@ -143,7 +143,7 @@ func TestRefusedCredentialsCostNoQuota(t *testing.T) {
 		wantLimit(t, acme.Get(t, "", fixture.SharedPath+fixture.OpenPID+"?token=junk", from), 12, 0, 12*step, step)
 		wantLimit(t, acme.Get(t, "", fixture.SharedPath+fixture.OpenPID+"?token="+token, from), 12, 0, 12*step, step) // nobody is known here
 		if a := acme.Page(t, "/shared/reports/"+fixture.OpenPID+"?token="+token, from); a.Code != http.StatusTooManyRequests {
-			t.Errorf("a page from that address: %d", a.Code)
+			t.Errorf("a page from that address: got %d, want 429", a.Code)
 		}
 	}
 	wantLimit(t, acme.Get(t, "", fixture.SharedPath+fixture.OpenPID, at("2001:db8::ffff:2")), 12, 0, 12*step, step) // of the same /64
@@ -213,14 +213,14 @@ func TestPagesShareTheLimitsOfOperations(t *testing.T) {
 		}
 	}
 	if a := acme.Page(t, page, at("192.0.2.2")); a.Code != http.StatusOK {
-		t.Errorf("a page from another address: %d", a.Code)
+		t.Errorf("a page from another address: got %d, want 200", a.Code)
 	}
 	_, cookie := acme.Person(t, "ada@example.com", nil)
 	for left := 3; left >= 0; left-- { // a person is known by the session, from any address
 		wantLimit(t, acme.Page(t, page, at("192.0.2.1"), gatewaytest.Cookie(cookie)), 4, left, time.Duration(4-left)*6*time.Hour, 0)
 	}
 	if a := acme.Page(t, page, at("192.0.2.3"), gatewaytest.Cookie(cookie)); a.Code != http.StatusTooManyRequests {
-		t.Errorf("a person's fifth page: %d", a.Code)
+		t.Errorf("a person's fifth page: got %d, want 429", a.Code)
 	}
 	wantLimit(t, acme.Do(t, http.MethodGet, "/api/campaigns/count", gatewaytest.Cookie(cookie)), 4, 0, 24*time.Hour, 6*time.Hour)
 	_, _, body := fixture.CallAdmin(t, g, http.MethodGet, "/metrics")
@@ -280,7 +280,7 @@ func TestAnonymousCallersAreLimitedByAddress(t *testing.T) {
 		}
 	}
 	if code, _ := ask(0, acme.Host, "192.0.2.2"); code != http.StatusTooManyRequests {
-		t.Errorf("an address that has used up its own elsewhere: %d", code)
+		t.Errorf("an address that has used up its own elsewhere: got %d, want 429", code)
 	}
 }
 
@@ -373,7 +373,7 @@ func TestLimits_Commands(t *testing.T) {
 	wantLimitFaults(t, err, "rate")
 	for _, id := range []string{fixture.DocID(1), "nonsense"} {
 		if _, err := control.Call[control.RequestLimits](t.Context(), g.Commands, "key.limits", control.KeyLimitsChange{KeyRef: control.KeyRef{Org: acme.Slug, ID: id}, Rate: text("5/s")}); err == nil || !strings.Contains(err.Error(), "key list") {
-			t.Errorf("a key that is not there: %v", err)
+			t.Errorf("a key that is not there: got %v, want an error with %q", err, "key list")
 		}
 	}
 	records, err := control.Call[[]control.AuditRecord](t.Context(), g.Commands, "audit", control.Page{Org: acme.Slug})
@@ -434,7 +434,7 @@ func TestRefusalsDoNotFloodTheAuditLog(t *testing.T) {
 		}
 	}
 	if refused == 0 || refused > 130 { // 60 a minute; the minute may change meanwhile
-		t.Errorf("%d of %d refusals have a record", refused, calls-1)
+		t.Errorf("%d of %d refusals have a record, want at least 1 refused and at most 130", refused, calls-1)
 	}
 	_, _, body := fixture.CallAdmin(t, g, http.MethodGet, "/metrics")
 	if want := `tenantry_limits_refused_total{limit="caller rate",operation="contacts.reveal"} ` + strconv.Itoa(calls-1); !strings.Contains(body, "\n"+want+"\n") {
@@ -483,6 +483,6 @@ func TestLimitsHoldWhenRedisNeverAnswers(t *testing.T) {
 		t.Error("the metrics do not say that this replica counted ten requests by itself")
 	}
 	if n := strings.Count(g.Log.String(), "this replica applies the request limits by itself"); n != 1 {
-		t.Errorf("one outage is told %d times", n)
+		t.Errorf("one outage is told %d times, want 1", n)
 	}
 }

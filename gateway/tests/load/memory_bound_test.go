@@ -160,7 +160,8 @@ func TestMemoryIsBounded(t *testing.T) {
 				return
 			}
 			if err != nil || code != http.StatusOK {
-				t.Errorf("the neighbour's read %d: %d %.200s %v", reads.Load(), code, body, err)
+				t.Errorf("the neighbour's read %d: got %d %.200s %v, want no error and 200",
+					reads.Load(), code, body, err)
 			}
 			reads.Add(1)
 			select {
@@ -275,7 +276,7 @@ func startMeasured(t *testing.T, folder string) *watched {
 	t.Cleanup(func() {
 		_ = input.Close()
 		if err := cmd.Wait(); err != nil {
-			t.Errorf("the measured process ended with %v", err)
+			t.Errorf("the measured process ended with %v, want no error", err)
 		}
 		if t.Failed() {
 			t.Logf("the measured process said:\n%.20000s", said.String())

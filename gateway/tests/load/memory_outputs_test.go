@@ -173,7 +173,7 @@ func TestLargeAnswersEndEarly(t *testing.T) {
 			}
 		}
 		if len(ids) != many {
-			t.Errorf("%s: %d of %d records are on its parts", first, len(ids), many)
+			t.Errorf("%s: %d of %d records are on its parts, want %v", first, len(ids), many, many)
 		}
 	}
 	if next, early := collect(acme.Get(t, key, records+"?per_page=5")); next != "" || early {
@@ -195,7 +195,7 @@ func TestLargeAnswersEndEarly(t *testing.T) {
 		}
 	}
 	if a := acme.Get(t, "", fixture.SharedPath+longPID+"/"+fixture.DocID(longGroups)+"/export"); a.Code != http.StatusUnprocessableEntity {
-		t.Errorf("a file of more groups than are read: %d", a.Code)
+		t.Errorf("a file of more groups than are read: got %d, want 422", a.Code)
 	}
 	_, cookie := acme.Person(t, "root@example.com", func(u *control.NewUser) { u.Roles = []string{"admin"} })
 	page := acme.Page(t, "/custom/objects/long/records?per_page=1000", gatewaytest.Cookie(cookie))

@@ -78,7 +78,8 @@ func TestCachedOrganizationsAreBounded(t *testing.T) {
 					t.Errorf("something is not told, or not kept: %v", of)
 				}
 				if highest > 2*most {
-					t.Errorf("after %d organizations, of which %d are to be kept: %v", i+1, most, of)
+					t.Errorf("after %d organizations, of which %d are to be kept: got %v, want at most %v",
+						i+1, most, of, 2*most)
 				}
 			}
 		})

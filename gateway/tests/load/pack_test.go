@@ -37,7 +37,7 @@ func unpacked(t *testing.T, a *gatewaytest.Answer) (string, bool) {
 	case len(encoding) == 0:
 		return a.Text(), false
 	case len(encoding) > 1 || encoding[0] != "gzip":
-		t.Fatalf("Content-Encoding %q", encoding)
+		t.Fatalf("Content-Encoding %q, want at most 1 encoding and encoding[0] gzip", encoding)
 	}
 	gz, err := gzip.NewReader(bytes.NewReader(a.Body))
 	if err != nil {
@@ -135,7 +135,7 @@ func TestPacked_EveryKindOfAnswer(t *testing.T) {
 					}
 				}
 				if head.Code != row.code || len(head.Body) > 0 {
-					t.Errorf("HEAD: %d, %d bytes", head.Code, len(head.Body))
+					t.Errorf("HEAD: got %d, %d bytes, want %d and no Body", head.Code, len(head.Body), row.code)
 				}
 			}
 		})
@@ -156,7 +156,7 @@ func TestPacked_OverOneKilobyte(t *testing.T) {
 	short, _ := read(1)
 	for size, want := range map[int]bool{1023: false, 1024: false, 1025: true, 4096: true} {
 		if body, zipped := read(size - len(short) + 1); len(body) != size || zipped != want {
-			t.Errorf("%d bytes, of %d: compressed %t", len(body), size, zipped)
+			t.Errorf("%d bytes, of %d: compressed %t, want %v body and %v", len(body), size, zipped, size, want)
 		}
 	}
 }
@@ -264,7 +264,7 @@ func TestPacked_TheLogHasWhatWasSent(t *testing.T) {
 		})
 		if method == http.MethodHead {
 			if line.Bytes != 0 || a.Code != http.StatusOK {
-				t.Errorf("HEAD %s: %d, the log has %d bytes", path, a.Code, line.Bytes)
+				t.Errorf("HEAD %s: %d, the log has %d bytes, want Bytes 0 and 200", path, a.Code, line.Bytes)
 			}
 		} else if _, zipped := unpacked(t, a); !zipped || line.Bytes != len(a.Body) {
 			t.Errorf("%s: %d bytes were sent, compressed %t, the log has %d", path, len(a.Body), zipped, line.Bytes)

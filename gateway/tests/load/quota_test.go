@@ -69,7 +69,7 @@ func TestStorageQuota(t *testing.T) {
 	sent := acme.Do(t, http.MethodPost, "/api/import", admin.As, gatewaytest.Body("application/x-ndjson", more))
 	id, _ := sent.Field("id").(string)
 	if a := fixture.AwaitImport(t, acme, admin.As, id); a.Field("state") != "refused" || !strings.Contains(a.Text(), "the file adds 1 records") {
-		t.Errorf("an import: %s", a.Body)
+		t.Errorf("an import: got %s, want state refused with %q", a.Body, "the file adds 1 records")
 	}
 	if now := used(t, acme); now != has {
 		t.Errorf("refused calls made %+v of %+v", now, has)
@@ -103,7 +103,8 @@ func TestStorageQuota(t *testing.T) {
 	}
 	all.Wait()
 	if now := used(t, acme); stored.Load() != 5 || refused.Load() != 27 || now.Documents != has.Documents+5 {
-		t.Errorf("of 32, %d were stored and %d refused; %+v of %+v", stored.Load(), refused.Load(), now, has)
+		t.Errorf("of 32, %d were stored and %d refused; %+v of %+v, want 5, 27 and Documents %v",
+			stored.Load(), refused.Load(), now, has, has.Documents+5)
 	}
 	if n, err := acme.Tenant(t).Workspace().Recount(t.Context()); err != nil || n != used(t, acme) {
 		t.Errorf("counted anew: %+v, %v", n, err)
@@ -127,14 +128,14 @@ func TestDeletesBeyondTheQuotaSucceed(t *testing.T) {
 		case a.Code == http.StatusInsufficientStorage && op.Method == http.MethodPost:
 			refused++
 		case a.Code >= http.StatusInternalServerError:
-			t.Errorf("%s: %d %s", op.Name, a.Code, a.Body)
+			t.Errorf("%s: got %d %s, want a code below 500", op.Name, a.Code, a.Body)
 		}
 		if op.Method == http.MethodDelete {
 			tried++
 		}
 	}
 	if tried < 10 || refused < 10 {
-		t.Errorf("%d rows that delete were tried, and %d others refused", tried, refused)
+		t.Errorf("%d rows that delete were tried, and %d others refused, want at least 10", tried, refused)
 	}
 }
 
@@ -159,11 +160,12 @@ func TestVisitorsAreLimitedSeparately(t *testing.T) {
 	}
 	for i, want := range []int{200, 200, 200, 429, 429} {
 		if a := submit(made.Token, "198.51.100.1"); a.Code != want || a.Header.Get("RateLimit-Limit") != "3" {
-			t.Errorf("submission %d of a visitor: %d, limit %s", i+1, a.Code, a.Header.Get("RateLimit-Limit"))
+			t.Errorf("submission %d of a visitor: got %d, limit %s, want %d and the header RateLimit-Limit 3",
+				i+1, a.Code, a.Header.Get("RateLimit-Limit"), want)
 		}
 	}
 	if a := submit(made.Token, "198.51.100.2"); a.Code != http.StatusOK {
-		t.Errorf("another visitor: %d %s", a.Code, a.Body)
+		t.Errorf("another visitor: got %d %s, want 200", a.Code, a.Body)
 	}
 	rate := "1/h"
 	changed, err := control.Call[control.RequestLimits](t.Context(), acme.Commands, "key.limits", control.KeyLimitsChange{
@@ -174,7 +176,8 @@ func TestVisitorsAreLimitedSeparately(t *testing.T) {
 	}
 	for i, want := range []int{200, 429} {
 		if a := submit(made.Token, "2001:db8::"+fmt.Sprint(i+1)); a.Code != want {
-			t.Errorf("submission %d of a network, of a key with limits of its own: %d %s", i+1, a.Code, a.Body)
+			t.Errorf("submission %d of a network, of a key with limits of its own: got %d %s, want %d",
+				i+1, a.Code, a.Body, want)
 		}
 	}
 }

@@ -74,7 +74,7 @@ func TestConcurrentReadersOfASharedReportCostOneQuery(t *testing.T) {
 		crowd.Wait()
 		first = read(acme, german, "")
 		if page := acme.Page(t, "/shared/reports/crowded-report-0001?token="+german); page.Code != http.StatusOK || !strings.Contains(page.Text(), "DE") {
-			t.Errorf("the page: %d %s", page.Code, page.Body)
+			t.Errorf("the page: got %d %s, want 200 with DE", page.Code, page.Body)
 		}
 	})
 	for _, other := range []struct {
@@ -127,7 +127,8 @@ func TestConcurrentReadersOfASharedReportCostOneQuery(t *testing.T) {
 		acme.Import(t, report(`,"shareable":false`))
 		again := acme.Get(t, "", fixture.SharedPath+"crowded-report-0001?data=1&token="+german)
 		if again.Message != "Shared Report not found" {
-			t.Errorf("no longer shareable: %d %s", again.Code, again.Body)
+			t.Errorf("no longer shareable: got %d %s, want the message %q",
+				again.Code, again.Body, "Shared Report not found")
 		}
 	})
 }

@@ -219,7 +219,7 @@ func TestRoundTrips(t *testing.T) {
 		g.armed.Store(false)
 		for range 2 { // warm the caches
 			if a := w.A.Do(t, http.MethodGet, r.target, r.Shown...); a.Code != r.code() {
-				t.Fatalf("%s: %d %s", &r, a.Code, a.Body)
+				t.Fatalf("%s: got %d %s, want %d", &r, a.Code, a.Body, r.code())
 			}
 		}
 		g.armed.Store(true)
@@ -244,7 +244,7 @@ func askRead(t *testing.T, w *fixture.World, r *read) <-chan struct{} {
 	go func() {
 		defer close(answered)
 		if a := w.A.Page(t, r.target, r.Shown...); a.Code != r.code() {
-			t.Errorf("%s: %d %s", r, a.Code, a.Body)
+			t.Errorf("%s: got %d %s, want %d", r, a.Code, a.Body, r.code())
 		}
 	}()
 	return answered

@@ -87,21 +87,21 @@ func TestBulkIsSplitByRows(t *testing.T) {
 	const contacts, tags, most = 60, 200, store.MostRows + 500 // with the answer, which names each record
 	few := tagged(12, 10, "")
 	if rows := send("few", few, `"created":12,"updated":0,"failed":0`); len(rows) != 1 {
-		t.Errorf("few rows are written as %v", rows)
+		t.Errorf("few rows are written as %v, want 1", rows)
 	}
 	many := tagged(contacts, tags, "")
 	rows := send("many", many, `"created":48,"updated":12,"failed":0`)
 	all := 0
 	for _, n := range rows {
 		if all += n; n > most {
-			t.Errorf("one write has %d rows", n)
+			t.Errorf("one write has %d rows, want at most %v", n, most)
 		}
 	}
 	if all < contacts*tags || len(rows) < 6 {
-		t.Errorf("%d rows are written as %v", all, rows)
+		t.Errorf("%d rows are written as %v, want at least %v and at least 6 rows", all, rows, contacts*tags)
 	}
 	if rows := send("many", many, `"created":48,"updated":12,"failed":0`); len(rows) > 0 {
-		t.Errorf("repeated, it is carried out again: %v", rows)
+		t.Errorf("repeated, it is carried out again: got %v, want none", rows)
 	}
 	if a := org.Do(t, http.MethodGet, "/api/contacts?per_page=1", key); fmt.Sprint(a.Field("count")) != fmt.Sprint(contacts) {
 		t.Errorf(`got %.200s, want fmt.Sprint(a.Field("count")) = %v`, a.Text(), fmt.Sprint(contacts))

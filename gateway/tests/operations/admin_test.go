@@ -41,13 +41,13 @@ func TestReadinessNamesWhatIsDown(t *testing.T) {
 		t.Errorf("got %d %+v, want %v and %v", code, r, http.StatusOK, want)
 	}
 	if took := time.Since(started); took > 20*time.Second {
-		t.Errorf("the check took %s", took)
+		t.Errorf("the check took %s, want at most 20 s", took)
 	}
 	if code, _, body := fixture.CallAdmin(t, g, http.MethodGet, "/livez"); code != http.StatusOK || body != "{\"status\":\"ok\"}\n" {
-		t.Errorf("livez: %d %s", code, body)
+		t.Errorf("livez: got %d %s, want 200 and body %q", code, body, "{\"status\":\"ok\"}\n")
 	}
 	if a := acme.Get(t, key, "/api/campaigns/count"); a.Code != http.StatusOK {
-		t.Errorf("a key while Redis is away: %d %s", a.Code, a.Body)
+		t.Errorf("a key while Redis is away: got %d %s, want 200", a.Code, a.Body)
 	}
 	if err := redis.Restart(); err != nil {
 		t.Fatal(err)
@@ -86,17 +86,18 @@ func TestStartsWhileRedisIsAway(t *testing.T) {
 			started := time.Now()
 			code, r := fixture.Ready(t, g)
 			if took := time.Since(started); code != http.StatusOK || r.Status != "degraded" || r.Checks["redis"] != "down" || r.Checks["store"] != "ok" || took > 20*time.Second {
-				t.Errorf("%d %+v after %s", code, r, took)
+				t.Errorf("%d %+v after %s, want 200, the status degraded, redis down, store ok and at most 20 s",
+					code, r, took)
 			}
 			started = time.Now()
 			a := acme.Get(t, key, "/api/campaigns/count")
 			if took := time.Since(started); a.Code != http.StatusOK || took > 20*time.Second {
-				t.Errorf("%d %s after %s", a.Code, a.Body, took)
+				t.Errorf("%d %s after %s, want 200 and at most 20 s", a.Code, a.Body, took)
 			}
 			// Sessions live in Redis alone: signing in is unavailable, which is no wrong password.
 			a = acme.Do(t, http.MethodPost, "/auth/sign-in", gatewaytest.JSON(map[string]string{"email": "a@example.com", "password": "correct horse battery"}))
 			if a.Code != http.StatusServiceUnavailable || a.Header.Get("Retry-After") == "" {
-				t.Errorf("signing in: %d %s", a.Code, a.Body)
+				t.Errorf("signing in: got %d %s, want 503 and a header Retry-After", a.Code, a.Body)
 			}
 		})
 	}
@@ -150,7 +151,7 @@ func TestMetrics(t *testing.T) {
 	}
 	for _, secret := range []string{"acme", id, key.ID, key.Account, key.Token, "ada@", "127.0.0.1"} {
 		if strings.Contains(body, secret) {
-			t.Errorf("the metrics hold %s", secret)
+			t.Errorf("the metrics hold %s, want it nowhere", secret)
 		}
 	}
 	for _, name := range []string{"go_goroutines ", "process_open_fds ", "tenantry_exposed_keys_total 0"} {
@@ -168,25 +169,26 @@ func TestListenersKeepToThemselves(t *testing.T) {
 	for _, path := range []string{"/livez", "/readyz", "/metrics", "/debug/pprof/", "/debug/pprof/heap", "/debug/pprof/cmdline", "/debug/vars"} {
 		a := acme.Page(t, path)
 		if a.Code != http.StatusNotFound || strings.Contains(a.Text(), "tenantry_") || strings.Contains(a.Text(), "goroutine") {
-			t.Errorf("%s on the public listener: %d %.200s", path, a.Code, a.Body)
+			t.Errorf("%s on the public listener: got %d %.200s, want 404, without tenantry_ and without goroutine",
+				path, a.Code, a.Body)
 		}
 	}
 	for _, path := range []string{"/", "/sign-in", "/api/openapi.json", "/api/users/1", "/auth/sign-in", "/assets/console.css"} {
 		if code, _, body := fixture.CallAdmin(t, g, http.MethodGet, path); code != http.StatusNotFound {
-			t.Errorf("%s on the operations listener: %d %.200s", path, code, body)
+			t.Errorf("%s on the operations listener: got %d %.200s, want 404", path, code, body)
 		}
 	}
 	for _, path := range []string{"/livez", "/readyz", "/metrics", "/debug/pprof/"} {
 		if code, _, _ := fixture.CallAdmin(t, g, http.MethodPost, path); code != http.StatusMethodNotAllowed {
-			t.Errorf("POST %s: %d", path, code)
+			t.Errorf("POST %s: got %d, want 405", path, code)
 		}
 	}
 	code, _, body := fixture.CallAdmin(t, g, http.MethodGet, "/debug/pprof/")
 	if code != http.StatusOK || !strings.Contains(body, "goroutine") || !strings.Contains(body, "heap") {
-		t.Errorf("pprof: %d %.200s", code, body)
+		t.Errorf("pprof: got %d %.200s, want 200, with goroutine and with heap", code, body)
 	}
 	if code, _, body = fixture.CallAdmin(t, g, http.MethodGet, "/debug/pprof/goroutine?debug=1"); code != http.StatusOK || !strings.Contains(body, "goroutine profile") {
-		t.Errorf("goroutines: %d %.200s", code, body)
+		t.Errorf("goroutines: got %d %.200s, want 200 with %q", code, body, "goroutine profile")
 	}
 }
 
@@ -232,7 +234,7 @@ func TestOperationsListenerAnswersItsOwnNames(t *testing.T) {
 		}
 	}
 	if code, _ := askOps(t, g, "/debug/pprof/", "localhost", ""); code != http.StatusNotFound {
-		t.Errorf("profiles that nobody switched on: %d", code)
+		t.Errorf("profiles that nobody switched on: got %d, want 404", code)
 	}
 }
 
@@ -247,19 +249,19 @@ func TestOperationsListenerWantsItsToken(t *testing.T) {
 	for _, given := range []string{"", "Bearer", "Bearer ", "Bearer " + token + "x", "Bearer " + token[1:], "Basic " + token, token} {
 		for _, path := range []string{"/metrics", "/debug/pprof/", "/debug/pprof/cmdline", "/debug/pprof/heap"} {
 			if code, body := askOps(t, g, path, "localhost", given); code != http.StatusUnauthorized || strings.Contains(body, token) {
-				t.Errorf("%s with %q: %d %.100s", path, given, code, body)
+				t.Errorf("%s with %q: got %d %.100s, want 401 and without %q", path, given, code, body, token)
 			}
 		}
 		if code, body := askOps(t, g, "/livez", "localhost", given); code != http.StatusOK {
-			t.Errorf("livez with %q: %d %s", given, code, body)
+			t.Errorf("livez with %q: got %d %s, want 200", given, code, body)
 		}
 		if code, body := askOps(t, g, "/readyz", "localhost", given); code != http.StatusOK || body != "{\"status\":\"ok\"}\n" {
-			t.Errorf("readyz with %q: %d %s", given, code, body)
+			t.Errorf("readyz with %q: got %d %s, want 200 and body %q", given, code, body, "{\"status\":\"ok\"}\n")
 		}
 	}
 	for path, part := range map[string]string{"/metrics": "go_goroutines", "/debug/pprof/": "heap", "/readyz": `"store":"ok"`} {
 		if code, body := askOps(t, g, path, "localhost", "bearer "+token); code != http.StatusOK || !strings.Contains(body, part) {
-			t.Errorf("%s with the token: %d %.100s", path, code, body)
+			t.Errorf("%s with the token: got %d %.100s, want 200 with %q", path, code, body, part)
 		}
 	}
 	if strings.Contains(g.Log.String(), token) {

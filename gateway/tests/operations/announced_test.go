@@ -27,7 +27,7 @@ func TestChangesAreAnnouncedWhereOthersCanHear(t *testing.T) {
 	g := gatewaytest.Start(t, option)
 	g.Org(t, "acme")
 	if _, err := heard.ReceiveTimeout(t.Context(), 30*time.Second); err != nil {
-		t.Fatalf("nothing was announced: %v", err)
+		t.Fatalf("nothing was announced: got %v, want no error", err)
 	}
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		figures := metricsOf(t, g)

@@ -93,7 +93,7 @@ func TestOrganizationsOfAFile(t *testing.T) {
 		o := &gatewaytest.Org{Gateway: g, Slug: slug, Host: slug + ".localhost"}
 		records, err := control.Call[[]control.AuditRecord](t.Context(), g.Commands, "audit", control.Page{Org: slug})
 		if err != nil || len(records) != 1 {
-			t.Fatalf("%s has the audit records %+v, %v", slug, records, err)
+			t.Fatalf("%s has the audit records %+v, %v, want no error and 1 record", slug, records, err)
 		}
 		said := fmt.Sprint(records[0].Operation, records[0].Subject, records[0].Outcome, records[0].Facts)
 		if alone == "" {
@@ -108,7 +108,7 @@ func TestOrganizationsOfAFile(t *testing.T) {
 		t.Errorf("again, with another: %+v, %v", r, err)
 	}
 	if found := leftBehind(t, g); len(found) > 0 {
-		t.Errorf("left behind: %q", found)
+		t.Errorf("left behind: got %q, want none", found)
 	}
 }
 
@@ -172,14 +172,15 @@ func TestOrganizationsOfAFile_Bounds(t *testing.T) {
 		}
 	}
 	if there := organizations(t, g); len(there) > 0 {
-		t.Errorf("made: %+v", there)
+		t.Errorf("made: got %+v, want none", there)
 	}
 	r, err := fixture.CreateOrganizations(t.Context(), t, g, &repeated{text: line, times: 3000}, false, nil)
 	if err == nil || r.Created != 1 || r.Failed != 2999 || len(r.Problems) != 1000 || r.More != 1999 {
-		t.Errorf("one slug 3,000 times: %d made, %d refused, %d told and %d more: %v", r.Created, r.Failed, len(r.Problems), r.More, err)
+		t.Errorf("one slug 3,000 times: %d made, %d refused, %d told and %d more: got %v, want an error, Created 1, Failed 2999, 1000 Problems and More 1999",
+			r.Created, r.Failed, len(r.Problems), r.More, err)
 	}
 	if _, err := g.Commands.Do(t.Context(), "import", control.ImportRequest{Org: "one"}, control.Streams{}); err == nil || !strings.Contains(err.Error(), "there is nothing to read") {
-		t.Errorf("an import of nothing: %v", err)
+		t.Errorf("an import of nothing: got %v, want an error with %q", err, "there is nothing to read")
 	}
 }
 
@@ -201,7 +202,7 @@ func TestOrganizationsOfAFile_Interrupted(t *testing.T) {
 		}
 	})
 	if cut := new(control.InterruptedError); !errors.As(err, &cut) {
-		t.Fatalf("the command that was given up: %v", err)
+		t.Fatalf("the command that was given up: got %v, want a *control.InterruptedError", err)
 	}
 	r, err := fixture.CreateOrganizations(t.Context(), t, g, strings.NewReader(file.String()), false, nil)
 	if r == nil || r.Failed < 100 || r.Created+r.Failed != n || err == nil {
@@ -211,10 +212,10 @@ func TestOrganizationsOfAFile_Interrupted(t *testing.T) {
 	for _, o := range there {
 		records, err := control.Call[[]control.AuditRecord](t.Context(), g.Commands, "audit", control.Page{Org: o.Slug})
 		if err != nil || len(records) != 1 {
-			t.Errorf("%s has the audit records %+v, %v", o.Slug, records, err)
+			t.Errorf("%s has the audit records %+v, %v, want no error and 1 record", o.Slug, records, err)
 		}
 	}
 	if found := leftBehind(t, g); len(found) > 0 || len(there) != n {
-		t.Errorf("%d organizations, and left behind: %q", len(there), found)
+		t.Errorf("%d organizations, and left behind: got %q, want no found and %v there", len(there), found, n)
 	}
 }

@@ -33,7 +33,7 @@ func doctor(t *testing.T, g *gatewaytest.Gateway) (found []string, documents int
 			}
 		case strings.HasPrefix(f.What, "organization "):
 			if f.Verdict != control.Wrong {
-				t.Errorf("verdict %s: %+v", f.Verdict, f)
+				t.Errorf("verdict %s: got %+v, want Verdict %v", f.Verdict, f, control.Wrong)
 			}
 			found = append(found, f.What+": "+f.Says)
 		}
@@ -91,7 +91,7 @@ func TestDamageHurtsOneOrganization(t *testing.T) {
 		files[slug] = filepath.Join(data, "db", fmt.Sprintf("org-%d.db", org.Tenant(t).Org.OrgID))
 	}
 	if found, documents := doctor(t, g); len(found) > 0 || documents < 4*400 {
-		t.Fatalf("whole organizations: %v, %d documents", found, documents)
+		t.Fatalf("whole organizations: got %v, %d documents, want no found and at least %v", found, documents, 4*400)
 	}
 	g.Stop(t)
 	good := map[string][]byte{}
@@ -114,7 +114,7 @@ func TestDamageHurtsOneOrganization(t *testing.T) {
 		t.Helper()
 		for range 3 {
 			if a := ask(slug); !fixture.IsUnavailable(t, slug, a) {
-				t.Errorf("%s: %d %s", slug, a.Code, a.Body)
+				t.Errorf("%s: got %d %s, want service unavailable", slug, a.Code, a.Body)
 			}
 		}
 	}
@@ -125,14 +125,14 @@ func TestDamageHurtsOneOrganization(t *testing.T) {
 			code, r, http.StatusOK)
 	}
 	if a := ask("lost"); a.Code != http.StatusOK {
-		t.Fatalf("before the file is lost: %d %s", a.Code, a.Body)
+		t.Fatalf("before the file is lost: got %d %s, want 200", a.Code, a.Body)
 	}
 	if err := os.Rename(files["lost"], files["lost"]+".away"); err != nil {
 		t.Fatal(err)
 	}
 	found, _ := doctor(t, g)
 	if len(found) != 3 {
-		t.Errorf("doctor finds %q", found)
+		t.Errorf("doctor finds %q, want 3", found)
 	}
 	for i, slug := range []string{"beheaded", "lost", "torn"} {
 		if i < len(found) && (!strings.HasPrefix(found[i], "organization "+slug+": backend default: ") || !strings.Contains(found[i], files[slug])) {
@@ -140,7 +140,7 @@ func TestDamageHurtsOneOrganization(t *testing.T) {
 		}
 		_, _, figures := fixture.CallAdmin(t, g, http.MethodGet, "/metrics")
 		if line := fmt.Sprintf(`tenantry_store_damaged{backend="default",organization=%q} 1`, slug); !strings.Contains(figures, line) {
-			t.Errorf("no figure for %s", slug)
+			t.Errorf("no figure for %s, want it with %q", slug, line)
 		}
 	}
 	away("lost")
@@ -157,7 +157,7 @@ func TestDamageHurtsOneOrganization(t *testing.T) {
 			}
 		}
 		if n != 1 {
-			t.Errorf("the log tells of %s %d times", slug, n)
+			t.Errorf("the log tells of %s %d times, want 1", slug, n)
 		}
 	}
 
@@ -173,7 +173,7 @@ func TestDamageHurtsOneOrganization(t *testing.T) {
 		}
 	}
 	if found, documents := doctor(t, g); len(found) > 0 || documents < 4*400 {
-		t.Errorf("with the files back: %v, %d documents", found, documents)
+		t.Errorf("with the files back: got %v, %d documents, want no found and at least %v", found, documents, 4*400)
 	}
 	for slug := range files {
 		for deadline := time.Now().Add(10 * time.Second); ask(slug).Code != http.StatusOK && time.Now().Before(deadline); {
@@ -200,7 +200,7 @@ func TestDoctorOpensEveryOrganization(t *testing.T) {
 		t.Fatal(err)
 	}
 	if found, documents := doctor(t, g); len(found) > 0 || documents < 40 {
-		t.Errorf("%v, %d documents", found, documents)
+		t.Errorf("%v, %d documents, want no found and at least 40", found, documents)
 	}
 }
 
@@ -245,14 +245,15 @@ func TestWritesToADamagedFileAreRefused(t *testing.T) {
 	for _, o := range []*gatewaytest.Org{a, b} {
 		answer := create(o)
 		if !fixture.IsUnavailable(t, o.Slug, answer) || !strings.Contains(answer.Message, "damaged") || !strings.Contains(answer.Message, "restored") {
-			t.Errorf("%s writes: %d %s", o.Slug, answer.Code, answer.Body)
+			t.Errorf("%s writes: got %d %s, want service unavailable, with damaged and with restored",
+				o.Slug, answer.Code, answer.Body)
 		}
 	}
 	if answer := ask(b, http.MethodGet, "/api/contacts"); answer.Code != http.StatusOK {
-		t.Errorf("%s reads: %d %s", b.Slug, answer.Code, answer.Body)
+		t.Errorf("%s reads: got %d %s, want 200", b.Slug, answer.Code, answer.Body)
 	}
 	if answer := create(apart); answer.Code != http.StatusOK {
-		t.Errorf("%s writes: %d %s", apart.Slug, answer.Code, answer.Body)
+		t.Errorf("%s writes: got %d %s, want 200", apart.Slug, answer.Code, answer.Body)
 	}
 	told := findings(t, g, control.Examination{})
 	if !slices.ContainsFunc(told, func(f control.Finding) bool {
@@ -268,7 +269,7 @@ func TestWritesToADamagedFileAreRefused(t *testing.T) {
 		t.Error("the log after a restart does not name the damaged file")
 	}
 	if answer := create(b); !fixture.IsUnavailable(t, b.Slug, answer) {
-		t.Errorf("%s writes after a restart: %d %s", b.Slug, answer.Code, answer.Body)
+		t.Errorf("%s writes after a restart: got %d %s, want service unavailable", b.Slug, answer.Code, answer.Body)
 	}
 
 	// It is still damaged, however lately it was found so, until it is put back.
@@ -282,11 +283,11 @@ func TestWritesToADamagedFileAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	if found, _ := doctor(t, g); len(found) > 0 {
-		t.Errorf("with the file back: %q", found)
+		t.Errorf("with the file back: got %q, want none", found)
 	}
 	for _, o := range []*gatewaytest.Org{a, b, apart} {
 		if answer := create(o); answer.Code != http.StatusOK {
-			t.Errorf("%s with the file back: %d %s", o.Slug, answer.Code, answer.Body)
+			t.Errorf("%s with the file back: got %d %s, want 200", o.Slug, answer.Code, answer.Body)
 		}
 	}
 }

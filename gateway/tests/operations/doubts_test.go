@@ -55,7 +55,7 @@ func TestServeAndDoctorDoubtTheSame(t *testing.T) {
 	}
 	acme.Do(t, http.MethodGet, countPath)
 	if warned, _ := doubted(t, g); len(warned) != len(want) {
-		t.Errorf("a request without a proxy: %q", warned)
+		t.Errorf("a request without a proxy: got %q, want %v", warned, len(want))
 	}
 	for range 2 {
 		acme.Do(t, http.MethodGet, countPath, gatewaytest.Header("X-Forwarded-For", "192.0.2.1"))

@@ -69,7 +69,7 @@ func command[Out any](t *testing.T, g *gatewaytest.Gateway, name string, in any)
 	t.Helper()
 	out, err := control.Call[Out](t.Context(), g.Commands, name, in)
 	if err != nil {
-		t.Fatalf("%s: %v", name, err)
+		t.Fatalf("%s: got %v, want no error", name, err)
 	}
 	return out
 }
@@ -93,7 +93,8 @@ func TestOrganizationEnds(t *testing.T) {
 				t.Errorf("deleted: %+v", due)
 			}
 			if code, text := read(); code != nobody.Code || text != nobody.Text() {
-				t.Errorf("a deleted organization answers %d %s, one that is not there %d %s", code, text, nobody.Code, nobody.Text())
+				t.Errorf("a deleted organization answers %d %s, one that is not there %d %s, want %d and %v",
+					code, text, nobody.Code, nobody.Text(), nobody.Code, nobody.Text())
 			}
 			clock.Advance(29 * fixture.Day)
 			fixture.EmptyTrash(t, g.App)
@@ -109,7 +110,7 @@ func TestOrganizationEnds(t *testing.T) {
 			command[control.Organization](t, g, "org.suspend", control.Slug{Slug: "acme"})
 			command[control.Certificate](t, g, "org.delete", control.Deletion{Slug: "acme"})
 			if o := command[control.Organization](t, g, "org.undelete", control.Slug{Slug: "acme"}); o.State != "suspended" {
-				t.Errorf("suspended before, undeleted it is %s", o.State)
+				t.Errorf("suspended before, undeleted it is %s, want State suspended", o.State)
 			}
 			command[control.Certificate](t, g, "org.delete", control.Deletion{Slug: "acme"})
 			clock.Advance(30*fixture.Day + time.Hour)
@@ -125,7 +126,7 @@ func TestOrganizationEnds(t *testing.T) {
 				t.Error("its slug was handed out again")
 			}
 			if code, text := stays(); code != 200 || !strings.Contains(text, canary) {
-				t.Errorf("its neighbour: %d %s", code, text)
+				t.Errorf("its neighbour: got %d %s, want 200 with %q", code, text, canary)
 			}
 			var done []string
 			for _, rec := range command[[]control.AuditRecord](t, g, "audit", control.LogPage{}) {
@@ -141,7 +142,7 @@ func TestOrganizationEnds(t *testing.T) {
 				t.Errorf("erased once more: %+v, before %+v", again, erased)
 			}
 			if left := filesWith(t, g.Config.Data, canary); len(left) > 0 {
-				t.Errorf("what was erased is in %q", left)
+				t.Errorf("what was erased is in %q, want none", left)
 			}
 			if overwritten := len(erased.Overwritten) == 2; overwritten != (options != nil || !enginetest.OnMongo()) {
 				t.Errorf("overwritten: %q", erased.Overwritten)
@@ -170,7 +171,7 @@ func opened(t *testing.T, folder string) (all []database) {
 		return err
 	})
 	if err != nil || len(all) < 2 {
-		t.Fatalf("%d databases: %v", len(all), err)
+		t.Fatalf("%d databases: got %v, want no error and at least 2 all", len(all), err)
 	}
 	return all
 }
@@ -178,7 +179,7 @@ func opened(t *testing.T, folder string) (all []database) {
 func sql(t *testing.T, db database, text string) {
 	t.Helper()
 	if err := sqlitex.ExecuteTransient(db.Conn, text, nil); err != nil {
-		t.Fatalf("%s: %v", db.path, err)
+		t.Fatalf("%s: got %v, want no error", db.path, err)
 	}
 }
 
@@ -209,7 +210,7 @@ func TestErasureIsFinished(t *testing.T) {
 	fixture.TrashTurn(t, g.App)
 	half := command[control.Certificate](t, g, "org.certificate", control.Ended{Slug: "acme"})
 	if half.State != tenants.Removed || half.ErasedAt != nil {
-		t.Errorf("while a backup reads: %+v", half)
+		t.Errorf("while a backup reads: got %+v, want State %v and ErasedAt nil", half, tenants.Removed)
 	}
 	if _, err := control.Call[control.Certificate](t.Context(), g.Commands, "org.delete", control.Deletion{Slug: "acme"}); err == nil {
 		t.Error("while a backup reads, the command says that it is erased")
@@ -224,7 +225,7 @@ func TestErasureIsFinished(t *testing.T) {
 		t.Errorf("afterwards: %+v", whole)
 	}
 	if left := filesWith(t, g.Config.Data, canary); len(left) > 0 {
-		t.Errorf("what was erased is in %q", left)
+		t.Errorf("what was erased is in %q, want none", left)
 	}
 }
 
@@ -253,7 +254,7 @@ func TestInstallationLogIsSealed(t *testing.T) {
 		_, err = control.Call[audit.Verification](t.Context(), g.Commands, "audit.verify", control.Log{})
 	}
 	if err == nil || !strings.Contains(err.Error(), "seals do not match") {
-		t.Errorf("a record is gone, and the verification says %v", err)
+		t.Errorf("a record is gone, and the verification says %v, want an error with %q", err, "seals do not match")
 	}
 }
 

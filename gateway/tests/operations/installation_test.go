@@ -29,12 +29,12 @@ func refused(t *testing.T, what string, cfg config.Config, init bool, want error
 		_ = app.Close() // it should not be there
 	}
 	if !errors.Is(err, want) {
-		t.Errorf("%s, init %t: %v", what, init, err)
+		t.Errorf("%s, init %t: got %v, want the error %v", what, init, err, want)
 		return
 	}
 	for _, part := range says {
 		if !strings.Contains(err.Error(), part) {
-			t.Errorf("%s, init %t: %q is missing in: %v", what, init, part, err)
+			t.Errorf("%s, init %t: %q is missing in: got %v, want it there", what, init, part, err)
 		}
 	}
 }
@@ -59,7 +59,7 @@ func TestNoInstallation(t *testing.T) {
 	cfg := fixture.Config(t)
 	refused(t, "an empty folder", cfg, false, gateway.ErrNoInstallation, cfg.Data, "--init", "org create", "--data")
 	if left := fingerprint(t, cfg.Data); len(left) > 0 {
-		t.Errorf("in an empty folder it left %v", left)
+		t.Errorf("in an empty folder it left %v, want none", left)
 	}
 	cfg.Data = filepath.Join(cfg.Data, "mistyped")
 	refused(t, "no folder", cfg, false, gateway.ErrNoInstallation, cfg.Data)
@@ -106,7 +106,7 @@ func TestNoInstallation(t *testing.T) {
 	}
 	app, err := gateway.New(t.Context(), cfg, gateway.Options{})
 	if err != nil {
-		t.Fatalf("with everything back: %v", err)
+		t.Fatalf("with everything back: got %v, want no error", err)
 	}
 	if app.Made() {
 		t.Error("what was brought back is told to be new")
@@ -137,7 +137,7 @@ func TestKeyringOfAnotherDatabase(t *testing.T) {
 	if database != "" {
 		names, err := mongotest.Client(t).Database(database).ListCollectionNames(t.Context(), map[string]any{})
 		if err != nil || len(names) > 0 {
-			t.Errorf("the database has %q (%v)", names, err)
+			t.Errorf("the database has %q (%v), want no error and no names", names, err)
 		}
 	}
 	cfg.Keyring = filepath.Join(t.TempDir(), "keyring.json")
@@ -173,7 +173,7 @@ func TestControlDataAlone(t *testing.T) {
 	lose("org-1.db")
 	some := gatewaytest.Start(t, fixture.InFolder(g.Config.Data), gatewaytest.OwnFiles, func(_ *config.Config, o *gateway.Options) { o.Init = false })
 	if a := some.Do(t, http.MethodGet, "birch.localhost", "/api/campaigns/count", gatewaytest.WithKey(key)); a.Code != http.StatusOK {
-		t.Errorf("the other organization: %d %s", a.Code, a.Body)
+		t.Errorf("the other organization: got %d %s, want 200", a.Code, a.Body)
 	}
 	some.Stop(t)
 	lose("org-2.db")
@@ -192,7 +192,7 @@ func TestControlDataAlone(t *testing.T) {
 		}
 	}
 	if err == nil || wrong != 2 {
-		t.Errorf("doctor finds %d organizations lost (%v)", wrong, err)
+		t.Errorf("doctor finds %d organizations lost (%v), want an error and 2", wrong, err)
 	}
 }
 

@@ -121,7 +121,7 @@ func checkDiskFull(t *testing.T, folder string, fill, free func()) {
 	read := func(when string) {
 		t.Helper()
 		if a := acme.Get(t, key, "/api/files/folders/65f0000000000000000000f1"); a.Code != http.StatusOK {
-			t.Errorf("reading %s: %d %s", when, a.Code, a.Body)
+			t.Errorf("reading %s: got %d %s, want 200", when, a.Code, a.Body)
 		}
 	}
 	if a := create(0); a.Code != http.StatusOK {
@@ -132,13 +132,14 @@ func checkDiskFull(t *testing.T, folder string, fill, free func()) {
 	for n := 1; n < 6; n++ {
 		a := create(n)
 		if a.Code != http.StatusServiceUnavailable || a.Status != "failed" || a.Header.Get("Retry-After") == "" {
-			t.Errorf("writing without room: %d %v %s", a.Code, a.Header, a.Body)
+			t.Errorf("writing without room: got %d %v %s, want 503, the status failed and a header Retry-After",
+				a.Code, a.Header, a.Body)
 		}
 		read("without room")
 	}
 	// Who takes the gateway away from its callers would take the reads.
 	if code, r := fixture.Ready(t, g); code != http.StatusOK || r.Status != "degraded" || r.Checks["store"] != "read-only" {
-		t.Errorf("ready without room: %d %+v", code, r)
+		t.Errorf("ready without room: got %d %+v, want 200, the status degraded and store read-only", code, r)
 	}
 	if found := findings(t, g, control.Examination{Quick: true}); !slices.ContainsFunc(found, func(f control.Finding) bool {
 		return f.Verdict == control.Wrong && strings.Contains(f.Says, "cannot write: ")
@@ -147,16 +148,16 @@ func checkDiskFull(t *testing.T, folder string, fill, free func()) {
 	}
 	free()
 	if code, r := fixture.Ready(t, g); code != http.StatusOK || r.Status != "ok" {
-		t.Errorf("ready with room again: %d %+v", code, r)
+		t.Errorf("ready with room again: got %d %+v, want 200 and the status ok", code, r)
 	}
 	if a := create(6); a.Code != http.StatusOK {
-		t.Errorf("writing with room again: %d %s", a.Code, a.Body)
+		t.Errorf("writing with room again: got %d %s, want 200", a.Code, a.Body)
 	}
 	if a := create(0); a.Code != http.StatusConflict {
-		t.Errorf("what was acknowledged before is gone: %d %s", a.Code, a.Body)
+		t.Errorf("what was acknowledged before is gone: got %d %s, want 409", a.Code, a.Body)
 	}
 	if a := create(3); a.Code != http.StatusOK {
-		t.Errorf("what was refused is there: %d %s", a.Code, a.Body)
+		t.Errorf("what was refused is there: got %d %s, want 200", a.Code, a.Body)
 	}
 	read("with room again")
 }
@@ -283,9 +284,9 @@ func TestHolderFileTellsTheControlSocket(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := os.Stat(filepath.Dir(holder.Control)); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the socket's folder is left: %v", err)
+		t.Errorf("the socket's folder is left: got %v, want the error %v", err, os.ErrNotExist)
 	}
 	if _, err := gateway.ReadHolder(cfg.Data); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a holder is named after the end: %v", err)
+		t.Errorf("a holder is named after the end: got %v, want the error %v", err, os.ErrNotExist)
 	}
 }

@@ -102,7 +102,7 @@ func TestGracefulStop(t *testing.T) {
 	fixture.Send(t, conn, `"password":"x"}`)
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
-		t.Fatalf("the running request was not answered: %v", err)
+		t.Fatalf("the running request was not answered: got %v, want no error", err)
 	}
 	body, err := io.ReadAll(resp.Body)
 	if err != nil || resp.StatusCode != http.StatusForbidden || !strings.HasPrefix(string(body), `{"status":"failed"`) {
@@ -110,13 +110,13 @@ func TestGracefulStop(t *testing.T) {
 			resp.StatusCode, body, err, http.StatusForbidden)
 	}
 	if err := app.end(t, 30*time.Second); err != nil {
-		t.Errorf("Run: %v", err)
+		t.Errorf("Run: got %v, want no error", err)
 	}
 	if err := app.Close(); err != nil {
-		t.Errorf("Close: %v", err)
+		t.Errorf("Close: got %v, want no error", err)
 	}
 	if err := app.Close(); err != nil {
-		t.Errorf("Close again: %v", err)
+		t.Errorf("Close again: got %v, want no error", err)
 	}
 }
 
@@ -148,11 +148,11 @@ func TestStopOfOneListenerWaitsForNoOther(t *testing.T) {
 	awaitRefusal(t, app.Addr())
 	fixture.Send(t, conn, `"password":"x"}`)
 	if resp, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil || resp.StatusCode != http.StatusForbidden {
-		t.Errorf("the running request was not answered: %v %v", resp, err)
+		t.Errorf("the running request was not answered: got %v %v, want no error and 403", resp, err)
 	}
 	_ = profile.Close() // whose end nobody needs to see
 	if err := app.end(t, 30*time.Second); err != nil {
-		t.Errorf("Run: %v", err)
+		t.Errorf("Run: got %v, want no error", err)
 	}
 }
 
@@ -184,16 +184,16 @@ func TestStopDoesNotWaitForAStuckClient(t *testing.T) {
 	started := time.Now()
 	err := app.end(t, 30*time.Second)
 	if took := time.Since(started); took > 20*time.Second {
-		t.Errorf("the stop took %s", took)
+		t.Errorf("the stop took %s, want at most 20 s", took)
 	}
 	if err == nil || !strings.Contains(err.Error(), "requests were cut after 300ms") {
-		t.Errorf("Run: %v", err)
+		t.Errorf("Run: got %v, want an error with %q", err, "requests were cut after 300ms")
 	}
 	if _, err := io.ReadAll(conn); err != nil && !strings.Contains(err.Error(), "reset") {
 		t.Errorf("the connection was not cut: %v", err)
 	}
 	if err := app.Close(); err != nil {
-		t.Errorf("Close: %v", err)
+		t.Errorf("Close: got %v, want no error", err)
 	}
 }
 
@@ -252,7 +252,7 @@ func TestSecondProcessOnTheFolderIsRefused(t *testing.T) {
 		}
 		for _, part := range []string{cfg.Data, "a test", first.Addr().String(), "--data"} {
 			if !strings.Contains(err.Error(), part) {
-				t.Errorf("%s: the message does not name %s: %v", name, part, err)
+				t.Errorf("%s: the message does not name %s: got %v, want it there", name, part, err)
 			}
 		}
 	}
@@ -263,7 +263,7 @@ func TestSecondProcessOnTheFolderIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := startApp(t, cfg).end(t, 30*time.Second); err != nil {
-		t.Errorf("after the first has ended: %v", err)
+		t.Errorf("after the first has ended: got %v, want no error", err)
 	}
 }
 
@@ -316,7 +316,7 @@ func TestFolderOfANewerVersionIsRefused(t *testing.T) {
 		t.Errorf(`got %v, want the error store.ErrNewer and containing %q and containing "256"`, err, path)
 	}
 	if diff := cmp.Diff(before, fingerprint(t, cfg.Data)); diff != "" {
-		t.Errorf("the folder was changed: %s", diff)
+		t.Errorf("the folder was changed: got %s, want no diff", diff)
 	}
 }
 
@@ -343,7 +343,7 @@ func TestMissingKeyringIsRefusedWhereThereIsData(t *testing.T) {
 		t.Fatal(err)
 	}
 	if app, err := gateway.New(t.Context(), g.Config, gateway.Options{}); !errors.Is(err, tenants.ErrForeignKeyring) {
-		t.Errorf("another keyring: %v", err)
+		t.Errorf("another keyring: got %v, want the error %v", err, tenants.ErrForeignKeyring)
 		if err == nil {
 			_ = app.Close() // it should not be there
 		}
@@ -352,7 +352,7 @@ func TestMissingKeyringIsRefusedWhereThereIsData(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := startApp(t, g.Config).end(t, 30*time.Second); err != nil {
-		t.Errorf("with the keyring back: %v", err)
+		t.Errorf("with the keyring back: got %v, want no error", err)
 	}
 }
 
@@ -426,7 +426,7 @@ func TestSlowClientsAreCut(t *testing.T) {
 			t.Fatal("the connection was not cut")
 		}
 		if took := time.Since(started); took > 10*time.Second {
-			t.Errorf("it took %s", took)
+			t.Errorf("it took %s, want at most 10 s", took)
 		}
 		return string(answer)
 	}
@@ -466,7 +466,7 @@ func TestSlowClientsAreCut(t *testing.T) {
 		conn := fixture.Dial(t, app.Addr())
 		fixture.Send(t, conn, "GET /api/none HTTP/1.1\r\nHost: acme.localhost\r\n\r\n")
 		if answer := cut(t, conn); !strings.HasPrefix(answer, "HTTP/1.1 404") {
-			t.Errorf("answer %q", answer)
+			t.Errorf("answer %q, want it beginning with %q", answer, "HTTP/1.1 404")
 		}
 	})
 }
@@ -484,7 +484,7 @@ func TestHeadersAreBounded(t *testing.T) {
 		}()
 		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 		if err != nil || resp.StatusCode != test.code {
-			t.Errorf("%d bytes: %v %v", test.size, resp, err)
+			t.Errorf("%d bytes: got %v %v, want no error and %d", test.size, resp, err, test.code)
 		}
 	}
 }

@@ -97,7 +97,7 @@ func TestShared_DamageHurtsNeighboursAlone(t *testing.T) {
 		keys[o] = o.Key(t, tenants.Contacts)
 	}
 	if found, documents := doctor(t, g); len(found) > 0 || documents < 60 {
-		t.Fatalf("whole organizations: %v, %d documents", found, documents)
+		t.Fatalf("whole organizations: got %v, %d documents, want no found and at least 60", found, documents)
 	}
 	file := fileOf(t, a)
 	if err := os.Rename(file, file+".away"); err != nil {
@@ -106,7 +106,7 @@ func TestShared_DamageHurtsNeighboursAlone(t *testing.T) {
 	found, _ := doctor(t, g)
 	for _, o := range []*gatewaytest.Org{a, b} {
 		if answer := o.Get(t, keys[o], countPath); !fixture.IsUnavailable(t, o.Slug, answer) {
-			t.Errorf("%s: %d %s", o.Slug, answer.Code, answer.Body)
+			t.Errorf("%s: got %d %s, want service unavailable", o.Slug, answer.Code, answer.Body)
 		}
 		if !slices.ContainsFunc(found, func(f string) bool {
 			return strings.HasPrefix(f, "organization "+o.Slug+": ") && strings.Contains(f, file)
@@ -119,7 +119,7 @@ func TestShared_DamageHurtsNeighboursAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	if found, _ := doctor(t, g); len(found) > 0 {
-		t.Errorf("with the file back: %q", found)
+		t.Errorf("with the file back: got %q, want none", found)
 	}
 	for o, key := range keys {
 		fixture.AwaitWithin(t, o.Slug+" back", 10*time.Second, func() bool { return o.Get(t, key, countPath).Code == http.StatusOK })
@@ -182,7 +182,7 @@ func TestShared_TornFile(t *testing.T) {
 			}
 			g = gatewaytest.Start(t, gatewaytest.SharedFiles, here)
 			if found, _ := doctor(t, g); len(found) > 0 {
-				t.Errorf("with the file back: %q", found)
+				t.Errorf("with the file back: got %q, want none", found)
 			}
 			for _, o := range all {
 				fixture.WantBody(t, ask(o, countPath), http.StatusOK, `{"status":"ok","message":"success","data":{"count":400}}`)
@@ -223,7 +223,7 @@ func TestShared_DeletedIsGone(t *testing.T) {
 	}
 	before := total(kept)
 	if n := total(ws); n < 600 || before < 600 {
-		t.Fatalf("%d and %d rows", n, before)
+		t.Fatalf("%d and %d rows, want at least 600", n, before)
 	}
 	if _, err := control.Call[control.Certificate](t.Context(), g.Commands, "org.delete", control.Deletion{Slug: a.Slug, Now: true}); err != nil {
 		t.Fatal(err)
@@ -232,7 +232,7 @@ func TestShared_DeletedIsGone(t *testing.T) {
 		t.Errorf("%d rows of what was deleted, %d of %d of its neighbour", n, left, before)
 	}
 	if found := strays(t, g); len(found) > 0 {
-		t.Errorf("strays: %q", found)
+		t.Errorf("strays: got %q, want none", found)
 	}
 }
 
@@ -260,7 +260,7 @@ func TestShared_RestoredControlDataAdoptNothing(t *testing.T) {
 	}
 	delta := g.Org(t, "delta")
 	if n := countOf(t, delta, delta.Key(t, tenants.Contacts)); n != "0" {
-		t.Errorf("delta counts %s contacts, all of them gamma's", n)
+		t.Errorf("delta counts %s contacts, all of them gamma's, want 0", n)
 	}
 	if n := countOf(t, &gatewaytest.Org{Gateway: g, Slug: "acme", Host: acme.Host}, key); n != "5" {
 		t.Errorf("acme counts %s, want its 5", n)

@@ -35,7 +35,7 @@ func countOf(t *testing.T, o *gatewaytest.Org, key string) string {
 	t.Helper()
 	a := o.Get(t, key, countPath)
 	if a.Status != "ok" {
-		t.Errorf("counting the contacts of %s: %d %s", o.Slug, a.Code, a.Body)
+		t.Errorf("counting the contacts of %s: got %d %s, want the status ok", o.Slug, a.Code, a.Body)
 	}
 	return fmt.Sprint(a.Field("count"))
 }
@@ -53,7 +53,7 @@ func strays(t *testing.T, g *gatewaytest.Gateway) (found []string) {
 		case strings.HasSuffix(f.What, " indexes"), strings.HasSuffix(f.What, " server"), strings.HasSuffix(f.What, " documents"):
 			// The first may still be being built, the others are about what stands in for MongoDB.
 		case f.Verdict != control.Good:
-			t.Errorf("%+v", f)
+			t.Errorf("%+v, want Verdict %v", f, control.Good)
 		}
 	}
 	return found
@@ -91,7 +91,7 @@ func TestRestoredControlDataAdoptNothing(t *testing.T) {
 	gone.Import(t, fixture.ContactsBundle(1)...)
 	removed := filepath.Join(data, "db", fmt.Sprintf("org-%d.db", gone.Tenant(t).Org.OrgID))
 	if found := strays(t, g); len(found) > 0 {
-		t.Errorf("before anything is restored: %q", found)
+		t.Errorf("before anything is restored: got %q, want none", found)
 	}
 	g.Stop(t)
 	copyFile(t, backup, controlFile)
@@ -103,7 +103,7 @@ func TestRestoredControlDataAdoptNothing(t *testing.T) {
 	}
 	delta := g.Org(t, "delta")
 	if n := countOf(t, delta, delta.Key(t, tenants.Contacts)); n != "0" {
-		t.Errorf("delta counts %s contacts, all of them gamma's", n)
+		t.Errorf("delta counts %s contacts, all of them gamma's, want 0", n)
 	}
 	if n := countOf(t, &gatewaytest.Org{Gateway: g, Slug: "acme", Host: acme.Host}, key); n != "5" {
 		t.Errorf("acme counts %s, want its 5", n)
@@ -112,7 +112,7 @@ func TestRestoredControlDataAdoptNothing(t *testing.T) {
 		t.Errorf("delta lives in %s", path)
 	}
 	if found := strays(t, g); len(found) != 2 {
-		t.Errorf("gamma's documents are gone, or delta is a stray: %q", found)
+		t.Errorf("gamma's documents are gone, or delta is a stray: got %q, want 2", found)
 	}
 	for _, path := range []string{left, removed} {
 		if err := os.Rename(path, path+".away"); err != nil {
@@ -120,7 +120,7 @@ func TestRestoredControlDataAdoptNothing(t *testing.T) {
 		}
 	}
 	if found := strays(t, g); len(found) > 0 {
-		t.Errorf("with the strays moved away: %q", found)
+		t.Errorf("with the strays moved away: got %q, want none", found)
 	}
 }
 
@@ -189,10 +189,11 @@ func TestTwoGatewaysOnOneFolder(t *testing.T) {
 		err = errors.Join(errors.New("it started"), app.Close())
 	}
 	if !strings.Contains(err.Error(), filepath.Join(data, "db")) || !strings.Contains(err.Error(), "in use by another process") {
-		t.Errorf("a second installation on the folder of the first: %v", err)
+		t.Errorf("a second installation on the folder of the first: got %v, want it with %q with %q",
+			err, filepath.Join(data, "db"), "in use by another process")
 	}
 	if n := countOf(t, acme, acme.Key(t, tenants.Contacts)); n != "0" {
-		t.Errorf("the first counts %s", n)
+		t.Errorf("the first counts %s, want 0", n)
 	}
 }
 
@@ -215,10 +216,11 @@ func TestTwoInstallationsOnOneDatabase(t *testing.T) {
 	delta := second.Org(t, "delta")
 	key := delta.Key(t, tenants.Contacts)
 	if n := countOf(t, delta, key); n != "0" {
-		t.Errorf("delta counts %s contacts, all of them gamma's", n)
+		t.Errorf("delta counts %s contacts, all of them gamma's, want 0", n)
 	}
 	if a, b := gamma.Tenant(t).Org.OrgID, delta.Tenant(t).Org.OrgID; a != 1 || b != 2 {
-		t.Errorf("gamma is organization %d, delta %d of its own installation, which passes over what lies there", a, b)
+		t.Errorf("gamma is organization %d, delta %d of its own installation, which passes over what lies there, want 1 and 2",
+			a, b)
 	}
 	for g, other := range map[*gatewaytest.Gateway]*gatewaytest.Org{first: delta, second: gamma} {
 		found := strays(t, g)
@@ -232,7 +234,7 @@ func TestTwoInstallationsOnOneDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := countOf(t, gamma, gamma.Key(t, tenants.Contacts)); n != "7" {
-		t.Errorf("gamma counts %s after the other installation's organization was deleted", n)
+		t.Errorf("gamma counts %s after the other installation's organization was deleted, want 7", n)
 	}
 }
 
@@ -301,10 +303,10 @@ func TestFormerDataAreUpgraded(t *testing.T) {
 			t.Errorf("%s: acme counts %s contacts, want 3", when, n)
 		}
 		if a := acme.Get(t, formerKey, "/api/contacts/5eed00000000000000000001/reveal-secret?field=passport"); a.Field("field_value") != "X123" {
-			t.Errorf("%s: the encrypted value: %s", when, a.Body)
+			t.Errorf("%s: the encrypted value: got %s, want field_value X123", when, a.Body)
 		}
 		if a := acme.Get(t, formerKey, "/api/files/folders/5eed0000000000000000000a"); fmt.Sprint(a.Field("files_count")) != "1" {
-			t.Errorf("%s: the folder: %s", when, a.Body)
+			t.Errorf("%s: the folder: got %s, want files_count 1", when, a.Body)
 		}
 		for _, path := range []string{"/api/reports/shared/p2", "/api/reports/shared/public-report-0001?token=" + formerToken} {
 			if a := acme.Do(t, http.MethodGet, path); a.Message != "Shared Report found" {
@@ -312,13 +314,13 @@ func TestFormerDataAreUpgraded(t *testing.T) {
 			}
 		}
 		if a := acme.Do(t, http.MethodPost, "/auth/sign-in", gatewaytest.JSON(map[string]string{"email": "ada@example.com", "password": gatewaytest.Password})); a.Message != "Signed in" {
-			t.Errorf("%s: signing in: %s", when, a.Body)
+			t.Errorf("%s: signing in: got %s, want the message %q", when, a.Body, "Signed in")
 		}
 		if found, _ := doctor(t, g); len(found) > 0 {
-			t.Errorf("%s: doctor finds %q", when, found)
+			t.Errorf("%s: doctor finds %q, want none", when, found)
 		}
 		if found := strays(t, g); len(found) > 0 {
-			t.Errorf("%s: strays %q", when, found)
+			t.Errorf("%s: strays %q, want none", when, found)
 		}
 		now := g.App.Directory().Installation()
 		if len(now) != 32 || identity != "" && now != identity {
@@ -354,7 +356,7 @@ func TestFormerDataWithOneOddFile(t *testing.T) {
 			g := gatewaytest.Start(t, fixture.InFolder(data))
 			initech := &gatewaytest.Org{Gateway: g, Slug: "initech", Host: "initech.localhost"}
 			if n := countOf(t, initech, initech.Key(t, tenants.Contacts)); n != "1" {
-				t.Errorf("the other organization counts %s", n)
+				t.Errorf("the other organization counts %s, want 1", n)
 			}
 			acme := &gatewaytest.Org{Gateway: g, Slug: "acme", Host: "acme.localhost"}
 			if a := acme.Get(t, formerKey, countPath); a.Code != http.StatusServiceUnavailable && a.Code != http.StatusInternalServerError {

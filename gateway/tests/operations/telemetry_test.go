@@ -44,7 +44,8 @@ func (c *collector) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	}
 	sent, err := io.ReadAll(body)
 	if err != nil || r.Header.Get("Authorization") != "Bearer a token of the collector" {
-		c.t.Errorf("%s: %v, %v", r.URL, r.Header, err)
+		c.t.Errorf("%s: got %v, %v, want no error and the header Authorization %q",
+			r.URL, r.Header, err, "Bearer a token of the collector")
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -184,7 +185,7 @@ func TestTelemetry_CallersDoNotChoose(t *testing.T) {
 		}
 	}
 	if kept > 50 { // two are to be expected, and this many once in 10^50 times
-		t.Errorf("%d of 200 are kept", kept)
+		t.Errorf("%d of 200 are kept, want at most 50", kept)
 	}
 }
 

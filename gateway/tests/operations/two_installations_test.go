@@ -81,7 +81,7 @@ func TestTwoInstallationsOnOneRedis(t *testing.T) {
 		for _, at := range []*installation{one, two} {
 			for what, a := range at.shows(t, at) {
 				if a.Status != "ok" {
-					t.Errorf("%s at home: %d %s", what, a.Code, a.Body)
+					t.Errorf("%s at home: got %d %s, want the status ok", what, a.Code, a.Body)
 				}
 			}
 		}
@@ -97,7 +97,7 @@ func TestTwoInstallationsOnOneRedis(t *testing.T) {
 			from, to := of.Tenant(t).RedisPrefix(), at.Tenant(t).RedisPrefix()
 			names, err := client.Keys(t.Context(), from+kind+"*").Result()
 			if err != nil || len(names) == 0 {
-				t.Fatalf("no %s in Redis: %v", kind, err)
+				t.Fatalf("no %s in Redis: got %v, want no error and at least 1 name", kind, err)
 			}
 			for _, name := range names {
 				if err := client.Copy(t.Context(), name, to+name[len(from):], 0, true).Err(); err != nil {
@@ -115,7 +115,7 @@ func TestTwoInstallationsOnOneRedis(t *testing.T) {
 	for _, at := range []*installation{one, two} {
 		for what, a := range at.shows(t, at) {
 			if a.Status != "ok" {
-				t.Errorf("%s at home, afterwards: %d %s", what, a.Code, a.Body)
+				t.Errorf("%s at home, afterwards: got %d %s, want the status ok", what, a.Code, a.Body)
 			}
 		}
 	}
@@ -129,12 +129,13 @@ func invitations(t *testing.T, one, two *installation) {
 	}
 	for at, of := range map[*installation]*installation{one: two, two: one} {
 		if a := choose(at, of); a.Code != http.StatusForbidden || a.Header.Get("Set-Cookie") != "" {
-			t.Errorf("an invitation of the other installation: %d %s", a.Code, a.Body)
+			t.Errorf("an invitation of the other installation: got %d %s, want 403 and no header Set-Cookie",
+				a.Code, a.Body)
 		}
 	}
 	for _, at := range []*installation{one, two} {
 		if a := choose(at, at); a.Code != http.StatusOK {
-			t.Errorf("an invitation at home: %d %s", a.Code, a.Body)
+			t.Errorf("an invitation at home: got %d %s, want 200", a.Code, a.Body)
 		}
 	}
 }
@@ -153,7 +154,7 @@ func limitsApart(t *testing.T, one, two *installation) {
 			}
 		}
 		if a := at.Get(t, at.hasty, "/api/campaigns/count"); a.Code != http.StatusTooManyRequests {
-			t.Errorf("over the limit: %d %s", a.Code, a.Body)
+			t.Errorf("over the limit: got %d %s, want 429", a.Code, a.Body)
 		}
 		off := "off"
 		if _, err := control.Call[control.RequestLimits](t.Context(), at.g.Commands, "org.limits", control.LimitsChange{Org: "acme", Quota: &off}); err != nil {
@@ -162,7 +163,7 @@ func limitsApart(t *testing.T, one, two *installation) {
 		for i, want := range []int{403, 403, 403, 403, 403, 429} {
 			a := at.Do(t, http.MethodPost, "/auth/sign-in", gatewaytest.JSON(map[string]string{"email": "eve@example.com", "password": "a wrong password"}))
 			if a.Code != want {
-				t.Errorf("wrong password %d: %d %s", i, a.Code, a.Body)
+				t.Errorf("wrong password %d: got %d %s, want %d", i, a.Code, a.Body, want)
 			}
 		}
 	}
@@ -197,7 +198,7 @@ func announcementsApart(t *testing.T, client *redis.Client, one, two *installati
 		for again := true; again; {
 			m, err := heard.ReceiveMessage(t.Context())
 			if err != nil || len(m.Payload) < sender {
-				t.Fatalf("announced: %v, %v", m, err)
+				t.Fatalf("announced: got %v, %v, want no error and at least %v Payload", m, err, sender)
 			}
 			from := m.Payload[:sender]
 			if before, ok := speaks[from]; ok && before != m.Channel {
@@ -208,6 +209,6 @@ func announcementsApart(t *testing.T, client *redis.Client, one, two *installati
 		}
 	}
 	if len(speaks) != 2 {
-		t.Errorf("who speaks where: %x", speaks)
+		t.Errorf("who speaks where: got %x, want 2", speaks)
 	}
 }

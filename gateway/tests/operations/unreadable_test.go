@@ -89,7 +89,7 @@ func TestOneRecordThatCannotBeRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := gatewaytest.Move(t.Context(), o.Commands, control.MoveRequest{Slug: "acme", To: "other"}, nil); err != nil {
-			t.Errorf("the move of what is whole again: %v", err)
+			t.Errorf("the move of what is whole again: got %v, want no error", err)
 		}
 	})
 }
@@ -175,17 +175,17 @@ func (o *damagedOrg) hurts(t *testing.T, what, reason string, damage, mend func(
 	same("one after another", after)
 
 	if a := o.Get(t, o.Token, "/api/campaigns/count"); a.Code != http.StatusOK || !strings.Contains(a.DataJSON(), "7") {
-		t.Errorf("%s: the count: %d %s", what, a.Code, a.Body)
+		t.Errorf("%s: the count: got %d %s, want 200 with 7", what, a.Code, a.Body)
 	}
 	if a := o.Get(t, o.Token, "/api/custom-reports/"+damagedReport+"/run"); a.Code != http.StatusOK || !strings.Contains(a.DataJSON(), `"count":7`) || strings.Contains(a.Text(), "hunter2") {
-		t.Errorf("%s: the report: %d %s", what, a.Code, a.Body)
+		t.Errorf("%s: the report: got %d %s, want 200, with %q and without hunter2", what, a.Code, a.Body, `"count":7`)
 	}
 	a := o.Get(t, o.Token, "/api/contacts/"+o.id)
 	if a.Code != http.StatusInternalServerError || strings.Contains(a.Text(), reason) {
-		t.Errorf("%s: by its id: %d %s", what, a.Code, a.Body)
+		t.Errorf("%s: by its id: got %d %s, want 500 and without %q", what, a.Code, a.Body, reason)
 	}
 	if a := o.Get(t, o.Token, "/api/contacts/"+rest[0]); a.Code != http.StatusOK {
-		t.Errorf("%s: another: %d %s", what, a.Code, a.Body)
+		t.Errorf("%s: another: got %d %s, want 200", what, a.Code, a.Body)
 	}
 	// To the report, a number where there was a text is only another value.
 	if a := o.Get(t, o.Token, "/api/custom-reports/"+damagedReport+"/export"); what != "another type" && (a.Code != http.StatusInternalServerError || strings.Contains(a.Text(), "p1@example")) {
@@ -208,17 +208,18 @@ func (o *damagedOrg) hurts(t *testing.T, what, reason string, damage, mend func(
 	}
 	mend(t)
 	if says := named(); len(says) != 0 {
-		t.Errorf("%s, put back: doctor says %q", what, says)
+		t.Errorf("%s, put back: doctor says %q, want none", what, says)
 	}
 	if ids, _ := o.list(t, "", 0); len(ids) != 7 {
-		t.Errorf("%s, put back: %v", what, ids)
+		t.Errorf("%s, put back: got %v, want 7", what, ids)
 	}
 	if _, _, figures := fixture.CallAdmin(t, o.Gateway, http.MethodGet, "/metrics"); !strings.Contains(figures, figure+" 0\n") {
 		t.Errorf("%s: it is counted still", what)
 	}
 	log := o.Log.String()
 	if n := strings.Count(log, `"kind":"contacts","id":"`+o.id+`","reason":"`); n < 1 || strings.Contains(log, "hunter2") || strings.Contains(log, "9471147") {
-		t.Errorf("%s: named %d times in the log, or with a value", what, n)
+		t.Errorf("%s: named %d times in the log, or with a value, want at least 1, without hunter2 and without 9471147",
+			what, n)
 	}
 }
 
@@ -227,12 +228,12 @@ func (o *damagedOrg) refuses(t *testing.T, reason string) {
 	t.Helper()
 	var out bytes.Buffer
 	if _, err := o.App.Transfer().Export(t.Context(), o.Tenant(t), &out, bundle.ExportOptions{}); err == nil || !strings.Contains(err.Error(), "cannot be read: ") || !strings.Contains(err.Error(), reason) {
-		t.Errorf("the export: %v", err)
+		t.Errorf("the export: got %v, want an error, with %q and with %q", err, "cannot be read: ", reason)
 	}
 	if _, err := gatewaytest.Move(t.Context(), o.Commands, control.MoveRequest{Slug: "acme", To: "other"}, nil); err == nil || !strings.Contains(err.Error(), "contacts") || !strings.Contains(err.Error(), reason) {
-		t.Errorf("the move: %v", err)
+		t.Errorf("the move: got %v, want an error, with contacts and with %q", err, reason)
 	}
 	if _, err := control.Call[control.Organization](t.Context(), o.Commands, "org.move.rollback", control.Slug{Slug: "acme"}); err != nil {
-		t.Errorf("undoing the move: %v", err)
+		t.Errorf("undoing the move: got %v, want no error", err)
 	}
 }

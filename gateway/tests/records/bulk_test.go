@@ -49,7 +49,7 @@ func TestBulkByIdentifier(t *testing.T) {
 					t.Errorf("%s %s: got %d %s, want %v and a.Status = %v", what, list, a.Code, a.Text(), http.StatusOK, status)
 				}
 				if results, _ := a.Field("results").([]any); len(results) == 0 {
-					t.Errorf("%s %s: no results in %s", what, list, a.Text())
+					t.Errorf("%s %s: no results in %s, want at least 1", what, list, a.Text())
 				}
 				return a.Text()
 			}
@@ -95,7 +95,7 @@ func TestBulkByIdentifier(t *testing.T) {
 			says(bulk(o, `{"id":"`+ids[1]+`"}`, "ok"), `"updated":1`) // as by another value that tells it
 			says(call(o, "/restore", "ids", `"`+ids[0]+`","`+ids[1]+`"`, "ok"), `"done":1,"failed":1`)
 			if got := o.names(t, path+"?sort=external_id", "external_id"); !strings.HasPrefix(got, "new x1 x2 x3 x4") {
-				t.Errorf("after all: %s", got)
+				t.Errorf("after all: got %s, want it beginning with %q", got, "new x1 x2 x3 x4")
 			}
 			for _, body := range []string{`{}`, `{"ids":[]}`, `{"ids":{}}`, `{"ids":["x\ny"]}`, `{"ids":[5]}`, `{"ids":["` + ids[0] + `"],"purge":true}`} {
 				o.do(t, http.MethodPost, path+"/bulk/delete", body, 422)

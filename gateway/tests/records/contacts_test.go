@@ -22,7 +22,7 @@ func TestContacts(t *testing.T) {
 	o := client{Org: g.Org(t, "acme", tenants.FeatureTeams)}.of(t, tenants.Contacts)
 	for _, body := range []string{`{"key":"age","title":"Age","type":"Number"}`, `{"key":"ssn","title":"SSN","type":"Encrypted"}`, `{"key":"note","title":"Note","type":"Text"}`} {
 		if got := o.do(t, http.MethodPost, "/api/contacts/fields", body, 200); got["message"] != "Contact Field created" {
-			t.Errorf("a field: %v", got)
+			t.Errorf("a field: got %v, want message %q", got, "Contact Field created")
 		}
 	}
 	if got := o.do(t, http.MethodPost, "/api/contacts", `{"email":"x","nobody":1,"fields":{"age":"old","ssn":3,"gone":1},"id":"665f1c2ab4d3e2f1a0b9c8d7","secrets":{}}`, 422); !strings.Contains(got["message"].(string), `"nobody" is no field`) {
@@ -40,7 +40,7 @@ func TestContacts(t *testing.T) {
 		t.Errorf("created: %v", made)
 	}
 	if got := o.do(t, http.MethodGet, path+"/reveal-secret?field=ssn", "", 200); got["field_value"] != "topmost secret" {
-		t.Errorf("revealed: %v", got)
+		t.Errorf("revealed: got %v, want field_value %q", got, "topmost secret")
 	}
 	o.do(t, http.MethodPost, "/api/contacts", `{"external_id":"1"}`, 409)
 	o.do(t, http.MethodPut, path, `{"fields":{"age":37}}`, 200)
@@ -59,7 +59,7 @@ func TestContacts(t *testing.T) {
 	}
 	o.do(t, http.MethodPost, path+"/tags", `{"tags":[]}`, 422)
 	if got := o.do(t, http.MethodGet, path+"/reveal-secret?field=ssn", "", 200); got["field_value"] != "topmost secret" {
-		t.Errorf("the secret after changes: %v", got)
+		t.Errorf("the secret after changes: got %v, want field_value %q", got, "topmost secret")
 	}
 	for _, c := range []struct{ method, path, body, says string }{
 		{http.MethodPut, "/ssn?force=true", `{"type":"Text"}`, "type cannot become or stop being Encrypted"},
@@ -86,7 +86,7 @@ func TestContacts(t *testing.T) {
 	o.do(t, http.MethodPost, path+"/tags", `{"tags":["x"]}`, 404)
 	o.do(t, http.MethodPost, path+"/restore", "", 200)
 	if got := o.names(t, "/api/contacts?q=ada@&filters[age]=37&sort=email", "email"); got != "ada@example.com" {
-		t.Errorf("found: %s", got)
+		t.Errorf("found: got %s, want ada@example.com", got)
 	}
 	// Of a field that is deleted a value can be taken away, and a purge takes all of them away.
 	o.do(t, http.MethodDelete, "/api/contacts/fields/age", "", 200)
@@ -116,7 +116,7 @@ func TestContacts(t *testing.T) {
 			t.Errorf("%s with a reading key: %v", path, got)
 		}
 		if got := o.of(t, tenants.ManageFiles).do(t, http.MethodGet, path, "", 403); got["permission"] != "contacts" {
-			t.Errorf("%s without the permission: %v", path, got)
+			t.Errorf("%s without the permission: got %v, want permission contacts", path, got)
 		}
 	}
 }
@@ -150,11 +150,11 @@ func TestBulk(t *testing.T) {
 		}
 	}
 	if found := o.names(t, "/api/contacts?sort=external_id&filters[external_id][exists]=true", "external_id"); found != "new south there trash" {
-		t.Errorf("stored: %s", found)
+		t.Errorf("stored: got %s, want found %q", found, "new south there trash")
 	}
 	first := got["results"].([]any)[0].(map[string]any)["id"].(string)
 	if got := o.do(t, http.MethodGet, "/api/contacts/"+first+"/reveal-secret?field=ssn", "", 200); got["field_value"] != "another secret" {
-		t.Errorf("revealed: %v", got)
+		t.Errorf("revealed: got %v, want field_value %q", got, "another secret")
 	}
 	there := got["results"].([]any)[1].(map[string]any)["id"].(string)
 	if got := o.do(t, http.MethodGet, "/api/contacts/"+there, "", 200); got["email"] != "there@example.com" || fmt.Sprint(got["fields"]) != "map[age:2]" {
@@ -213,7 +213,7 @@ func TestImportsBringBackWhatIsDeleted(t *testing.T) {
 			file := gatewaytest.Source([]byte("external_id,city\n1815,Paris\n"))
 			report, err := tabular.Import(t.Context(), g.App.Transfer(), o.Tenant(t), file, tabular.Options{As: "contacts", Format: tabular.CSV, Key: "external_id"})
 			if err != nil || report.Updated != 1 {
-				t.Errorf("rows of CSV: %+v, %v", report, err)
+				t.Errorf("rows of CSV: got %+v, %v, want no error and Updated 1", report, err)
 			}
 		},
 	} {

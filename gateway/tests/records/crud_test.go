@@ -84,14 +84,14 @@ func TestAResourceInUnderSixtyLines(t *testing.T) {
 	o.do(t, http.MethodPut, path, `{"folder_id":"`+folder+`"}`, 200)
 	o.Import(t, `{"kind":"folder","id":"`+folder+`","name":"Pictures","deleted":true}`)
 	if got := o.do(t, http.MethodPut, path, `{"height":3}`, 200); got["folder_id"] != folder {
-		t.Errorf("what it refers to went to the trash: %v", got)
+		t.Errorf("what it refers to went to the trash: got %v, want %v", got, folder)
 	}
 	if got := o.do(t, http.MethodPut, path, `{"height":null,"folder_id":null,"notes":null,"teams":null}`, 200); got["height"] != nil || got["folder_id"] != nil || fmt.Sprint(got["notes"], got["teams"]) != "[] []" {
 		t.Errorf("taken away: %v", got)
 	}
 	o.do(t, http.MethodPut, path, `{"name":null}`, 422)
 	if got := o.do(t, http.MethodDelete, path, "", 200); got["message"] != "Plant deleted" {
-		t.Errorf("deleted: %v", got)
+		t.Errorf("deleted: got %v, want message %q", got, "Plant deleted")
 	}
 	o.do(t, http.MethodGet, path, "", 404)
 	o.do(t, http.MethodPut, path, `{"felled":true}`, 404)
@@ -101,12 +101,12 @@ func TestAResourceInUnderSixtyLines(t *testing.T) {
 	}
 	o.do(t, http.MethodPost, "/api/plants", `{"name":"Oak","species":"oak"}`, 409) // what can be restored keeps its name
 	if got := o.do(t, http.MethodPost, path+"/restore", "", 200); got["message"] != "Plant restored" {
-		t.Errorf("restored: %v", got)
+		t.Errorf("restored: got %v, want message %q", got, "Plant restored")
 	}
 	o.do(t, http.MethodPost, path+"/restore", "", 404)
 	o.do(t, http.MethodGet, path, "", 200)
 	if got := o.do(t, http.MethodDelete, path+"?purge=true", "", 200); got["message"] != "Plant deleted" {
-		t.Errorf("purged: %v", got)
+		t.Errorf("purged: got %v, want message %q", got, "Plant deleted")
 	}
 	o.do(t, http.MethodGet, path+"?deleted=true", "", 404)
 
@@ -121,7 +121,8 @@ func TestAResourceInUnderSixtyLines(t *testing.T) {
 	} {
 		report, err := tabular.Import(t.Context(), g.App.Transfer(), o.Tenant(t), gatewaytest.Source([]byte(c.file)), tabular.Options{As: "plants", Format: tabular.CSV, Key: c.key})
 		if err != nil || report.Created != c.created || report.Updated != c.updated {
-			t.Errorf("rows of CSV %q: %v, %+v", c.file, err, report)
+			t.Errorf("rows of CSV %q: got %v, %+v, want no error, Created %v and Updated %v",
+				c.file, err, report, c.created, c.updated)
 		}
 	}
 	var dump bytes.Buffer
@@ -134,7 +135,7 @@ func TestAResourceInUnderSixtyLines(t *testing.T) {
 		}
 	}
 	if got := o.names(t, "sort=name"); got != "Ash Elm" {
-		t.Errorf("listed: %s", got)
+		t.Errorf("listed: got %s, want %q", got, "Ash Elm")
 	}
 	o.do(t, http.MethodPost, "/api/plants", `{"name":"Oak","species":"oak"}`, 200)
 }
@@ -181,13 +182,13 @@ func TestCRUD_Refuses(t *testing.T) {
 		}
 	}
 	if got := o.names(t, ""); got != "Elm" {
-		t.Errorf("what was refused left %s", got)
+		t.Errorf("what was refused left %s, want Elm", got)
 	}
 	reader := o
 	reader.key = o.Key(t, tenants.Contacts)
 	reader.do(t, http.MethodGet, "/api/plants", "", 200)
 	if got := reader.do(t, http.MethodPost, "/api/plants", `{"name":"x","species":"oak"}`, 403); got["permission"] != "manage_files" {
-		t.Errorf("without the permission: %v", got)
+		t.Errorf("without the permission: got %v, want permission manage_files", got)
 	}
 }
 
@@ -244,7 +245,7 @@ func TestCRUD_Lists(t *testing.T) {
 			}
 			if after = got["next"].(string); after == "" || pages > 3 {
 				if pages != 3 {
-					t.Errorf("sort=%s: %d pages", order, pages)
+					t.Errorf("sort=%s: %d pages, want 3", order, pages)
 				}
 				break
 			}
@@ -269,7 +270,7 @@ func TestCRUD_Teams(t *testing.T) {
 		k.Permissions, k.Teams = []string{string(tenants.ManageFiles)}, []string{north}
 	}).Token
 	if got := limited.names(t, ""); got != "Common" {
-		t.Errorf("seen: %s", got)
+		t.Errorf("seen: got %s, want Common", got)
 	}
 	for _, c := range [][2]string{{"GET", ""}, {"PUT", ""}, {"DELETE", ""}, {"DELETE", "?purge=true"}, {"POST", "/restore"}} {
 		body := ""
@@ -312,7 +313,7 @@ func TestCRUD_Teams(t *testing.T) {
 	o.do(t, http.MethodDelete, "/api/plants/"+both+"?purge=true", "", 200)
 	o.do(t, http.MethodDelete, "/api/plants/"+common+"?purge=true", "", 200)
 	if got := o.names(t, "teams[]="+south); got != "Hidden Common" {
-		t.Errorf("narrowed: %s", got)
+		t.Errorf("narrowed: got %s, want %q", got, "Hidden Common")
 	}
 }
 
@@ -336,7 +337,7 @@ func TestCRUD_Revisions(t *testing.T) {
 	}
 	first := with("GET", path, "").Header.Get("ETag")
 	if a := with("GET", path, "", "If-None-Match", first); first == "" || a.Code != http.StatusNotModified {
-		t.Errorf("ETag %q: %d %s", first, a.Code, a.Body)
+		t.Errorf("ETag %q: got %d %s, want first set and 304", first, a.Code, a.Body)
 	}
 	second := with("PUT", path, `{"height":5}`, "If-Match", first)
 	if second.Code != 200 || second.Header.Get("ETag") == first {
@@ -344,21 +345,21 @@ func TestCRUD_Revisions(t *testing.T) {
 	}
 	for _, c := range []struct{ method, path, body string }{{"PUT", path, `{"height":6}`}, {"DELETE", path, ""}, {"DELETE", path + "?purge=true", ""}} {
 		if a := with(c.method, c.path, c.body, "If-Match", first); a.Code != http.StatusPreconditionFailed {
-			t.Errorf("%s %s of an old revision: %d %s", c.method, c.path, a.Code, a.Body)
+			t.Errorf("%s %s of an old revision: got %d %s, want 412", c.method, c.path, a.Code, a.Body)
 		}
 	}
 	gone := with("DELETE", path, "", "If-Match", second.Header.Get("ETag"))
 	if gone.Code != 200 {
-		t.Errorf("deleted as it was seen: %d %s", gone.Code, gone.Body)
+		t.Errorf("deleted as it was seen: got %d %s, want 200", gone.Code, gone.Body)
 	}
 	if a := with("POST", path+"/restore", "", "If-Match", first); a.Code != http.StatusPreconditionFailed {
-		t.Errorf("restored of an old revision: %d %s", a.Code, a.Body)
+		t.Errorf("restored of an old revision: got %d %s, want 412", a.Code, a.Body)
 	}
 	deleted := with("GET", path+"?deleted=true", "").Header.Get("ETag")
 	if gone.Header.Get("ETag") != deleted {
 		t.Errorf("it was deleted as %q, and is %q", gone.Header.Get("ETag"), deleted)
 	}
 	if a := with("POST", path+"/restore", "", "If-Match", deleted); a.Code != 200 {
-		t.Errorf("restored as it was seen: %d %s", a.Code, a.Body)
+		t.Errorf("restored as it was seen: got %d %s, want 200", a.Code, a.Body)
 	}
 }

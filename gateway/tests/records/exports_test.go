@@ -185,7 +185,7 @@ func TestExportsOfRowsComeBack(t *testing.T) {
 		}
 	}
 	if a := fixture.AwaitImport(t, acme, admin, acme.Do(t, http.MethodPost, "/api/import?as=records:ru", admin, gatewaytest.Body("text/csv; charset=utf-8", file)).Field("id").(string)); !strings.Contains(a.Text(), `"created":0`) || !strings.Contains(a.Text(), `"updated":0,"failed":0`) {
-		t.Errorf("read in again: %s", a.Text())
+		t.Errorf("read in again: got %s, want it with %q with %q", a.Text(), `"created":0`, `"updated":0,"failed":0`)
 	}
 	a := acme.Do(t, http.MethodPost, "/api/import?as=records:other", admin, gatewaytest.Body("text/csv", file))
 	if a = fixture.AwaitImport(t, acme, admin, a.Field("id").(string)); a.Field("state") != "refused" || !strings.Contains(string(a.Body), "another custom object") {
@@ -217,11 +217,11 @@ func TestExportsGoOutWhileTheyAreRead(t *testing.T) {
 	all := export(t, c, "/api/form/collections/"+form+"/submissions/export?format=ndjson", "application/x-ndjson", "=submissions.ndjson")
 	for i := range many {
 		if n := strings.Count(all, fmt.Sprintf("x-%d-", i)); n != 1 {
-			t.Fatalf("submission %d comes %d times", i, n)
+			t.Fatalf("submission %d comes %d times, want 1", i, n)
 		}
 	}
 	if n := strings.Count(all, "\n"); n != many {
-		t.Errorf("%d lines", n)
+		t.Errorf("%d lines, want %v", n, many)
 	}
 }
 

@@ -85,14 +85,15 @@ func TestBodiesThatAreNotTaken(t *testing.T) {
 		}
 	}
 	if without < 30 || optional < 2 {
-		t.Errorf("%d operations without a body, %d with one that may be left out", without, optional)
+		t.Errorf("%d operations without a body, %d with one that may be left out, want at least 30 and at least 2",
+			without, optional)
 	}
 	if a := p.Do(t, http.MethodDelete, "/api/files/"+p.IDs[fixture.RefFile], gatewaytest.WithKey(p.FullKey), fixture.JSONText(`{"bogus":1}`)); a.Status != "ok" {
-		t.Errorf("the contract's own: %d %s", a.Code, a.Body)
+		t.Errorf("the contract's own: got %d %s, want the status ok", a.Code, a.Body)
 	}
 	reader := p.Key(t, tenants.ManageKeys)
 	if a := p.Do(t, http.MethodPost, "/api/keys/"+p.IDs["key"]+"/rotate", gatewaytest.WithKey(reader)); a.Code == http.StatusUnsupportedMediaType {
-		t.Errorf("rotated without a body: %d %s", a.Code, a.Body)
+		t.Errorf("rotated without a body: got %d %s, want a code other than 415", a.Code, a.Body)
 	}
 }
 
@@ -113,7 +114,7 @@ func TestNamesOfNothingAreRefused(t *testing.T) {
 	for _, query := range []string{"?format=json", "?key=email"} {
 		a := acme.Do(t, http.MethodPost, "/api/import"+query, gatewaytest.Cookie(ada), bundle)
 		if a.Code != http.StatusUnprocessableEntity || !strings.Contains(a.Message, "required for rows") {
-			t.Errorf("a bundle with %s: %d %s", query, a.Code, a.Body)
+			t.Errorf("a bundle with %s: got %d %s, want 422 with %q", query, a.Code, a.Body, "required for rows")
 		}
 	}
 	for what, tt := range map[string]struct {
@@ -127,7 +128,7 @@ func TestNamesOfNothingAreRefused(t *testing.T) {
 		"with two types, of which one is": {gatewaytest.Header("Content-Type", "text/html"), http.StatusBadRequest},
 	} {
 		if a := acme.Do(t, http.MethodPost, "/api/import", gatewaytest.Cookie(ada), bundle, tt.header); a.Code != tt.code {
-			t.Errorf("a bundle %s: %d %s", what, a.Code, a.Body)
+			t.Errorf("a bundle %s: got %d %s, want %d", what, a.Code, a.Body, tt.code)
 		}
 	}
 	if a := acme.Do(t, http.MethodGet, "/api/usage?operation=nope&from=x", gatewaytest.Cookie(ada)); a.Code != http.StatusUnprocessableEntity || !slices.Equal(fixture.FaultFields(a), []string{"from", "operation"}) {
@@ -141,7 +142,7 @@ func TestNamesOfNothingAreRefused(t *testing.T) {
 		}
 	}
 	if a := acme.Do(t, http.MethodGet, "/api/usage?operation=contacts.list", gatewaytest.Cookie(ada)); a.Code != http.StatusOK {
-		t.Errorf("usage: %d %s", a.Code, a.Body)
+		t.Errorf("usage: got %d %s, want 200", a.Code, a.Body)
 	}
 }
 

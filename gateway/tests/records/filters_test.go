@@ -37,7 +37,7 @@ func TestEveryFilterAndOrderThatIsDocumented(t *testing.T) {
 				if param.Shape != operation.Tree {
 					for _, query := range []string{param.Name + "=" + name, param.Name + "=-" + name, param.Name + "=-" + name + pages} {
 						if a := ask(query); a.Code != http.StatusOK {
-							t.Errorf("%s ?%s: %d %s", op.Name, query, a.Code, a.Body)
+							t.Errorf("%s ?%s: got %d %s, want 200", op.Name, query, a.Code, a.Body)
 						}
 					}
 					continue
@@ -85,7 +85,7 @@ func TestEveryFilterAndOrderThatIsDocumented(t *testing.T) {
 		}
 	}
 	if conditions < 5000 {
-		t.Errorf("only %d conditions", conditions)
+		t.Errorf("only %d conditions, want at least 5000", conditions)
 	}
 }
 

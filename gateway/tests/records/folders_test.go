@@ -89,12 +89,12 @@ func TestFolders_LifeOfATree(t *testing.T) {
 	e := c.folder(t, "E", a)
 	z := c.folder(t, "0", "")
 	if got := c.tree(t); got != "0()A(B(D())E())" {
-		t.Errorf("the tree: %s", got)
+		t.Errorf("the tree: got %s, want %q", got, "0()A(B(D())E())")
 	}
 	for sort, first := range map[string]string{"name": z, "-name": e, "created_at": a, "-created_at,name": z} {
 		one, _ := c.do(t, http.MethodGet, fixture.FoldersPath+"?sort="+sort, "", 200)["results"].([]any)[0].(map[string]any)
 		if one["id"] != first {
-			t.Errorf("sorted by %s, %v is first", sort, one)
+			t.Errorf("sorted by %s, %v is first, want %v", sort, one, first)
 		}
 	}
 	got := c.do(t, http.MethodGet, fixture.FoldersPath+"?filters[folder_id]="+a+"&sort=-editable", "", 422) // no index begins with it
@@ -125,11 +125,11 @@ func TestFolders_LifeOfATree(t *testing.T) {
 	}
 	c.do(t, http.MethodPost, fixture.FoldersPath, `{"name":"X","folder_id":"`+fixture.AbsentID+`"}`, 422)
 	if got := c.do(t, http.MethodPut, fixture.FoldersPath+"/"+b, `{"folder_id":"`+e+`","name":"B2"}`, 200); got["folder_id"] != e || got["message"] != "Folder updated" {
-		t.Errorf("moved: %v", got)
+		t.Errorf("moved: got %v, want %v and message %q", got, e, "Folder updated")
 	}
 	c.do(t, http.MethodPut, fixture.FoldersPath+"/"+e, `{"folder_id":null}`, 200)
 	if got := c.tree(t); got != "0()A()E(B2(D()))" {
-		t.Errorf("the tree after the moves: %s", got)
+		t.Errorf("the tree after the moves: got %s, want %q", got, "0()A()E(B2(D()))")
 	}
 	c.do(t, http.MethodPut, fixture.FoldersPath+"/"+a, `{"folder_id":"`+d+`"}`, 200)
 	c.do(t, http.MethodPut, fixture.FoldersPath+"/"+e, `{"folder_id":"`+a+`"}`, 422)
@@ -169,7 +169,7 @@ func TestFolders_RestoreWhatWentWithThem(t *testing.T) {
 	c.do(t, http.MethodPost, fixture.FoldersPath+"/"+a+"/restore", "", 200)
 	check("restored", "A B D a.1 d.1 top", "a.2 gone gone.1")
 	if got := c.tree(t); got != "A(B(D()))" {
-		t.Errorf("the tree: %s", got)
+		t.Errorf("the tree: got %s, want %q", got, "A(B(D()))")
 	}
 	c.do(t, http.MethodPost, fixture.FoldersPath+"/"+gone+"/restore", "", 200)
 	check("the earlier one, too", "A B D a.1 d.1 gone gone.1 top", "a.2")
@@ -178,10 +178,10 @@ func TestFolders_RestoreWhatWentWithThem(t *testing.T) {
 	c.do(t, http.MethodPost, fixture.FoldersPath+"/"+b+"/restore", "", 200) // its folder stays deleted
 	check("a part of it", "B D d.1 gone gone.1 top", "A a.1 a.2")
 	if got := c.tree(t); got != "B(D()gone())" {
-		t.Errorf("the tree: %s", got)
+		t.Errorf("the tree: got %s, want %q", got, "B(D()gone())")
 	}
 	if got := c.do(t, http.MethodPost, fixture.FilesPath+"/"+in["a.1"]+"/restore", "", 200); got["folder_id"] != "" {
-		t.Errorf("a file that was in a folder of the trash: %v", got)
+		t.Errorf("a file that was in a folder of the trash: got %v, want no folder_id", got)
 	}
 	c.do(t, http.MethodPost, fixture.FoldersPath+"/"+a+"/restore", "", 200)
 	check("the rest", "A B D a.1 d.1 gone gone.1 top", "a.2")
@@ -213,7 +213,7 @@ func TestFolders_OtherTeams(t *testing.T) {
 	hidden := c.do(t, http.MethodPost, fixture.FoldersPath, `{"name":"hidden","folder_id":"`+shared+`","teams":["`+fixture.TeamB+`"]}`, 200)["id"].(string)
 	inner := c.do(t, http.MethodPost, fixture.FoldersPath, `{"name":"inner","folder_id":"`+hidden+`","teams":["`+fixture.TeamA+`"]}`, 200)["id"].(string)
 	if got := limited.tree(t); got != "inner()shared()" {
-		t.Errorf("the tree of team A: %s", got)
+		t.Errorf("the tree of team A: got %s, want %q", got, "inner()shared()")
 	}
 	limited.do(t, http.MethodPost, fixture.FoldersPath, `{"name":"X","folder_id":"`+hidden+`"}`, 422)
 	limited.do(t, http.MethodPut, fixture.FoldersPath+"/"+inner, `{"folder_id":"`+hidden+`"}`, 200) // where it is
@@ -223,14 +223,14 @@ func TestFolders_OtherTeams(t *testing.T) {
 		t.Errorf(`got %v, want got["message"] = %v`, got, fixture.NotTheirs)
 	}
 	if got := c.tree(t); got != "shared(hidden(inner()))" {
-		t.Errorf("after refusals: %s", got)
+		t.Errorf("after refusals: got %s, want %q", got, "shared(hidden(inner()))")
 	}
 	c.do(t, http.MethodDelete, fixture.FoldersPath+"/"+shared+"?contents=true", "", 200)
 	limited.do(t, http.MethodPost, fixture.FoldersPath+"/"+shared+"/restore", "", 403)
 	limited.do(t, http.MethodDelete, fixture.FoldersPath+"/"+shared+"?purge=true", "", 403)
 	c.do(t, http.MethodPost, fixture.FoldersPath+"/"+shared+"/restore", "", 200)
 	if got := c.tree(t); got != "shared(hidden(inner()))" {
-		t.Errorf("restored: %s", got)
+		t.Errorf("restored: got %s, want %q", got, "shared(hidden(inner()))")
 	}
 }
 
@@ -276,7 +276,7 @@ func TestFolders_Depth(t *testing.T) {
 		t.Errorf(`got %v, want containing "at most 100 folders"`, got)
 	}
 	if n := strings.Count(c.tree(t), "("); n != 100 {
-		t.Errorf("%d folders in the tree", n)
+		t.Errorf("%d folders in the tree, want 100", n)
 	}
 	// What is moved brings its own depth along, deleted folders too.
 	moved := c.folder(t, "moved", "")
@@ -294,11 +294,11 @@ func TestFolders_Depth(t *testing.T) {
 	c.do(t, http.MethodDelete, fixture.FoldersPath+"/"+moved+"?purge=true&contents=true", "", 200)
 	c.do(t, http.MethodDelete, fixture.FoldersPath+"/"+ids[0]+"?contents=true", "", 200)
 	if live, _ := c.shown(t); live != "" {
-		t.Errorf("left: %s", live)
+		t.Errorf("left: got %s, want no live", live)
 	}
 	c.do(t, http.MethodPost, fixture.FoldersPath+"/"+ids[0]+"/restore", "", 200)
 	if n := strings.Count(c.tree(t), "("); n != 100 {
-		t.Errorf("%d folders came back", n)
+		t.Errorf("%d folders came back, want 100", n)
 	}
 }
 
@@ -325,7 +325,8 @@ func TestFiles_Life(t *testing.T) {
 	fixture.WantMembers(t, made.DataJSON(), "id", "pid", "org_id", "user_id", "url", "filename", "mimetype", "contact_id", "contact_name", "folder_id", "type", "teams", "created_at", "updated_at")
 	got := c.do(t, http.MethodGet, path, "", 200)
 	if got["user_name"] != "Person files@example.com" || got["folder_name"] != "Contracts" || got["message"] != "File found" {
-		t.Errorf("read: %v", got)
+		t.Errorf("read: got %v, want user_name %q, folder_name Contracts and message %q",
+			got, "Person files@example.com", "File found")
 	}
 	c.file(t, "bare.txt", "")
 	listed := c.do(t, http.MethodGet, fixture.FilesPath+"?sort=-created_at", "", 200)["results"].([]any)
@@ -340,17 +341,18 @@ func TestFiles_Life(t *testing.T) {
 	}
 	c.do(t, http.MethodPost, fixture.FilesPath, `{"filename":"x"}`, 422)
 	if got := c.do(t, http.MethodPut, path, `{"url":"beef","folder_id":null}`, 200); got["url"] != "https://cdn.example.com/acme/beef" || got["folder_id"] != "" || got["filename"] != "lease.pdf" {
-		t.Errorf("changed: %v", got)
+		t.Errorf("changed: got %v, want url https://cdn.example.com/acme/beef, no folder_id and filename lease.pdf",
+			got)
 	}
 	if got := c.do(t, http.MethodPut, path, `{"url":null,"folder_id":"`+folder+`"}`, 200); got["url"] != "" || got["folder_id"] != folder {
-		t.Errorf("changed: %v", got)
+		t.Errorf("changed: got %v, want no url and %v", got, folder)
 	}
 	if got := c.do(t, http.MethodDelete, path, "", 200); got["message"] != "File record deleted" {
 		t.Errorf(`got %v, want got["message"] = "File record deleted"`, got)
 	}
 	c.do(t, http.MethodGet, path, "", 404)
 	if got := c.do(t, http.MethodGet, path+"?deleted=true", "", 200); got["folder_name"] != "Contracts" {
-		t.Errorf("in the trash: %v", got)
+		t.Errorf("in the trash: got %v, want folder_name Contracts", got)
 	}
 	if got := c.do(t, http.MethodPost, path+"/restore", "", 200); got["message"] != "File restored" || got["folder_id"] != folder {
 		t.Errorf(`got %v, want got["message"] = "File restored" and got["folder_id"] = %v`, got, folder)
@@ -379,9 +381,9 @@ func TestFolders_TrashTravels(t *testing.T) {
 	to.Import(t, strings.TrimSpace(dump.String()))
 	to.do(t, http.MethodPost, fixture.FoldersPath+"/"+a+"/restore", "", 200)
 	if live, deleted := to.shown(t); live != "A B b.1" || deleted != "before" {
-		t.Errorf("live: %s; deleted: %s", live, deleted)
+		t.Errorf("live: %s; deleted: got %s, want live %q and deleted before", live, deleted, "A B b.1")
 	}
 	if got := to.tree(t); got != "A(B())" {
-		t.Errorf("the tree: %s", got)
+		t.Errorf("the tree: got %s, want %q", got, "A(B())")
 	}
 }

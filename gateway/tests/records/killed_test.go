@@ -127,7 +127,7 @@ func TestKilledRequestsCanBeRepeated(t *testing.T) {
 	after := exportOf(t, acme)
 	for _, name := range names {
 		if n := named(t, after, name); n != 1 {
-			t.Errorf("%s is there %d times", name, n)
+			t.Errorf("%s is there %d times, want 1", name, n)
 		}
 	}
 	if carried < len(answered) || len(names) == len(answered) {
@@ -275,7 +275,7 @@ func TestABulkIsOneWrite(t *testing.T) {
 		}
 		killed.Store(row.writes)
 		if a := send("b"); a.Code != http.StatusInternalServerError {
-			t.Errorf("%d: killed, and %d %s", i, a.Code, a.Body)
+			t.Errorf("%d: killed, and %d %s, want 500", i, a.Code, a.Body)
 		}
 		if a := send("b"); !replayed(a) || !strings.Contains(a.Text(), says) {
 			t.Errorf("%d: after it was killed %d %s", i, a.Code, a.Body)

@@ -244,7 +244,7 @@ func TestMeanwhile_RightsAreHeldByWhatIsThere(t *testing.T) {
 				}
 			})
 			if a.Code == 200 {
-				t.Errorf("it is given after it was deleted: %s", a.Body)
+				t.Errorf("it is given after it was deleted: got %s, want a code other than 200", a.Body)
 			}
 		})
 		t.Run(name+" that nobody has, and then somebody", func(t *testing.T) {
@@ -256,10 +256,10 @@ func TestMeanwhile_RightsAreHeldByWhatIsThere(t *testing.T) {
 				}
 			})
 			if a.Code != 422 {
-				t.Errorf("it is deleted after it was given: %d %s", a.Code, a.Body)
+				t.Errorf("it is deleted after it was given: got %d %s, want 422", a.Code, a.Body)
 			}
 			if a := do(call{http.MethodGet, ends[name].path, ""}); a.Code != 200 {
-				t.Errorf("it is gone: %d %s", a.Code, a.Body)
+				t.Errorf("it is gone: got %d %s, want 200", a.Code, a.Body)
 			}
 		})
 	}
@@ -296,10 +296,10 @@ func TestMeanwhile_ValuesAreAsTheirFieldsAre(t *testing.T) {
 					return acme.Do(t, http.MethodPut, filled.Replace(c.one), gatewaytest.WithKey(ask.Token), fixture.JSONText(c.change), fixture.IdempotencyKey("once"))
 				}, func() { ask.Want(t, 200, http.MethodPost, filled.Replace(c.list), c.body) })
 				if a.Code != 422 || !strings.Contains(a.Text(), "Encrypted") {
-					t.Errorf("it is answered %d %s", a.Code, a.Body)
+					t.Errorf("it is answered %d %s, want 422 with Encrypted", a.Code, a.Body)
 				}
 				if a := acme.Do(t, http.MethodPut, filled.Replace(c.one), gatewaytest.WithKey(ask.Token), fixture.JSONText(c.change), fixture.IdempotencyKey("once")); a.Code != 422 {
-					t.Errorf("once more: %d %s", a.Code, a.Body)
+					t.Errorf("once more: got %d %s, want 422", a.Code, a.Body)
 				}
 				ask.Want(t, 200, http.MethodGet, filled.Replace(c.one), "", `"type":"`+types[0]+`"`)
 				var out bytes.Buffer

@@ -131,7 +131,7 @@ func TestContract_FormsAndSubmissions(t *testing.T) {
 		t.Helper()
 		a := acme.Do(t, http.MethodPost, form+"/submissions", gatewaytest.WithKey(page), gatewaytest.Header("Origin", origin), fixture.JSONText(body))
 		if a.Code != code {
-			t.Errorf("%s from %s: %d %s", body, origin, a.Code, a.Body)
+			t.Errorf("%s from %s: got %d %s, want %d", body, origin, a.Code, a.Body, code)
 		}
 		return a
 	}
@@ -141,7 +141,7 @@ func TestContract_FormsAndSubmissions(t *testing.T) {
 		t.Errorf(`got %s, want containing "values.form_name is required" and containing "values.why"`, a.Body)
 	}
 	if a := acme.Do(t, http.MethodGet, form+"/submissions", gatewaytest.WithKey(page), gatewaytest.Header("Origin", fixture.PageOrigin)); a.Code != 403 {
-		t.Errorf("a page reads what others filled in: %d %s", a.Code, a.Body)
+		t.Errorf("a page reads what others filled in: got %d %s, want 403", a.Code, a.Body)
 	}
 	one := form + "/submissions/" + id
 	c.Want(t, 200, http.MethodGet, one, "", `"form_name":"Anna"`, "!0815", "!code")

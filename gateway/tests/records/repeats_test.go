@@ -93,7 +93,7 @@ func TestRequestCutAfterCommitIsReplayed(t *testing.T) {
 		lost("lost", send("killed", "k2"))
 	}
 	if n := objects("killed"); n != 1 {
-		t.Errorf("%d objects", n)
+		t.Errorf("%d objects, want 1", n)
 	}
 
 	// Nor before: then it is carried out by the repetition.
@@ -185,7 +185,7 @@ func TestIdempotencyKeysAreScoped(t *testing.T) {
 	}
 	for _, malformed := range [][]gatewaytest.Request{{fixture.IdempotencyKey("")}, {fixture.IdempotencyKey("a b")}, {fixture.IdempotencyKey(strings.Repeat("x", 256))}, {fixture.IdempotencyKey("é")}, {fixture.IdempotencyKey("a"), fixture.IdempotencyKey("a")}} {
 		if a := form("Malformed", malformed...); a.Code != http.StatusBadRequest {
-			t.Errorf("a malformed key: %d %s", a.Code, a.Body)
+			t.Errorf("a malformed key: got %d %s, want 400", a.Code, a.Body)
 		}
 	}
 	if a := form("Longest", fixture.IdempotencyKey(strings.Repeat("x", 255))); a.Status != "ok" {
@@ -280,7 +280,7 @@ func TestKeptAnswersAreSealedAndSwept(t *testing.T) {
 	// Nor can what was sent be tried: that is told apart by what includes the caller's key.
 	form("k2")
 	if n := p.Stored(t, `SELECT count(DISTINCT json_extract(body, '$.request')) FROM "c:kept_answers"`); n != "2" {
-		t.Errorf("equal requests of two keys are kept as %s", n)
+		t.Errorf("equal requests of two keys are kept as %s, want 2", n)
 	}
 	// A secret that is told once is kept nowhere, sealed or not; nor is it told again.
 	first, second := share(), share()
@@ -288,7 +288,7 @@ func TestKeptAnswersAreSealedAndSwept(t *testing.T) {
 		t.Errorf("%d %s, then %d %s", first.Code, first.Body, second.Code, second.Body)
 	}
 	if n := p.Stored(t, `SELECT count(*) FROM "c:kept_answers" WHERE json_extract(body, '$.answer') IS NULL`); n != "1" {
-		t.Errorf("%s records have no answer", n)
+		t.Errorf("%s records have no answer, want 1", n)
 	}
 	for i := range 40 {
 		form(fmt.Sprint("old", i))
@@ -355,10 +355,10 @@ func TestKeptAnswersExpireUnasked(t *testing.T) {
 	fixture.EmptyTrash(t, g.App)
 	p := &fixture.Party{Org: acme}
 	if n := p.Stored(t, `SELECT count(*) FROM "c:kept_answers"`); n != "0" {
-		t.Errorf("%s of %d answers are kept", n, many)
+		t.Errorf("%s of %d answers are kept, want 0", n, many)
 	}
 	if a := acme.Do(t, http.MethodPost, "/api/contacts/"+deleted+"/restore", key); a.Status != "ok" {
-		t.Errorf("the trash of those who keep it was emptied: %d %s", a.Code, a.Body)
+		t.Errorf("the trash of those who keep it was emptied: got %d %s, want the status ok", a.Code, a.Body)
 	}
 }
 
@@ -438,7 +438,8 @@ func TestErasedDataIsInNoKeptAnswer(t *testing.T) {
 			ends("a contact", http.MethodDelete, "/api/contacts/"+ada+"?purge=true", "more")
 			for n, want := range []string{`"status":"ok"`, `"code":"lost"`} {
 				if a := do(http.MethodDelete, "/api/contacts/"+cy+"?purge=true", "", "purge"); !strings.Contains(a.Text(), want) {
-					t.Errorf("purge number %d, which must not show again what it ended: %d %s", n+1, a.Code, a.Body)
+					t.Errorf("purge number %d, which must not show again what it ended: got %d %s, want it with %q",
+						n+1, a.Code, a.Body, want)
 				}
 			}
 			ends("an object", http.MethodDelete, fixture.ObjectsPath+"/tree?purge=true&force=true", "record")
@@ -446,13 +447,13 @@ func TestErasedDataIsInNoKeptAnswer(t *testing.T) {
 			clock.Advance(2 * time.Hour)
 			fixture.EmptyTrash(t, acme.App)
 			if a := sent["bob"](); !strings.Contains(a.Text(), `"code":"lost"`) {
-				t.Errorf("of what the trash has ended: %d %s", a.Code, a.Body)
+				t.Errorf("of what the trash has ended: got %d %s, want it with %q", a.Code, a.Body, `"code":"lost"`)
 			}
 			if strings.HasPrefix(name, "own") {
 				p := &fixture.Party{Org: acme}
 				for _, id := range []string{ada, bob, cy} {
 					if n := p.Stored(t, `SELECT count(*) FROM "c:kept_answers" WHERE instr(json(body), ?)`, id); n != "0" {
-						t.Errorf("%s answers are about %s", n, id)
+						t.Errorf("%s answers are about %s, want 0", n, id)
 					}
 				}
 			}
@@ -521,14 +522,14 @@ func TestKeptAnswersAreBounded(t *testing.T) {
 	const most = 64 << 20 / (480 << 10)
 	for n := range most + 1 {
 		if a := sends[acme](n, "large"); a.Code != http.StatusOK {
-			t.Fatalf("change %d: %d %.200s", n, a.Code, a.Body)
+			t.Fatalf("change %d: got %d %.200s, want 200", n, a.Code, a.Body)
 		}
 	}
 	if a := sends[acme](most-2, "large"); !replayed(a) {
 		t.Errorf("a large answer that fits: %d %.200s", a.Code, a.Body)
 	}
 	if a := sends[acme](most, "large"); a.Code != http.StatusConflict || !strings.Contains(a.Text(), `"code":"lost"`) {
-		t.Errorf("one large answer too many: %d %.200s", a.Code, a.Body)
+		t.Errorf("one large answer too many: got %d %.200s, want 409 with %q", a.Code, a.Body, `"code":"lost"`)
 	}
 	sends[acme](1000, "small")
 	if a := sends[acme](1000, "small"); !replayed(a) || !strings.Contains(a.Text(), "n1000") {

@@ -41,14 +41,14 @@ func TestIfMatchOnEveryOperation(t *testing.T) {
 		}
 		for _, malformed := range []string{"1", `"1`, `W/1`, `"1" "2"`, `*, "1"`, ","} {
 			if a := send(malformed); a.Code != http.StatusBadRequest {
-				t.Errorf("%s with If-Match %s: %d %s", op.Name, malformed, a.Code, a.Body)
+				t.Errorf("%s with If-Match %s: got %d %s, want 400", op.Name, malformed, a.Code, a.Body)
 			}
 		}
 		for _, stale := range []string{`"0-x"`, `"77", "78"`, `W/"1-x"`, `""`} {
 			a := send(stale)
 			if !op.Conditional() {
 				if a.Code != http.StatusBadRequest || !strings.Contains(a.Message, "If-Match") {
-					t.Errorf("%s ignores If-Match: %d %s", op.Name, a.Code, a.Body)
+					t.Errorf("%s ignores If-Match: got %d %s, want 400 with If-Match", op.Name, a.Code, a.Body)
 				}
 				continue
 			}
@@ -58,7 +58,7 @@ func TestIfMatchOnEveryOperation(t *testing.T) {
 		if op.Method != http.MethodGet && op.Revised {
 			q := w.Build(&op, op.Path, fixture.SampleFor(&op), w.A.Own, fixture.Every)
 			if a := w.A.Do(t, q.Method, q.Target, append(q.Changes, as, ifNoneMatch("*"))...); a.Code != http.StatusBadRequest {
-				t.Errorf("%s ignores If-None-Match: %d %s", op.Name, a.Code, a.Body)
+				t.Errorf("%s ignores If-None-Match: got %d %s, want 400", op.Name, a.Code, a.Body)
 			}
 		}
 		if w.A.Export(t) != before {
@@ -66,12 +66,12 @@ func TestIfMatchOnEveryOperation(t *testing.T) {
 		}
 		if op.Conditional() {
 			if a := send("*"); a.Status != "ok" {
-				t.Errorf("%s with If-Match *: %d %s", op.Name, a.Code, a.Body)
+				t.Errorf("%s with If-Match *: got %d %s, want the status ok", op.Name, a.Code, a.Body)
 			}
 		}
 	}
 	if conditional < 10 {
-		t.Errorf("%d stale calls only", conditional)
+		t.Errorf("%d stale calls only, want at least 10", conditional)
 	}
 }
 
@@ -89,7 +89,7 @@ func TestRevisions(t *testing.T) {
 	tag := first.Header.Get("ETag")
 	rev, _, _ := strings.Cut(strings.Trim(tag, `"`), "-")
 	if !strings.HasPrefix(tag, `"1-`) {
-		t.Fatalf("the ETag is %s", tag)
+		t.Fatalf("the ETag is %s, want it beginning with %q", tag, `"1-`)
 	}
 	if again := read().Header.Get("ETag"); again != tag {
 		t.Errorf("the same answer has the tags %s and %s", tag, again)
@@ -117,13 +117,13 @@ func TestRevisions(t *testing.T) {
 		}
 	}
 	if a := read(ifMatch(`"` + rev + `"`)); a.Code != http.StatusOK {
-		t.Errorf("the revision alone: %d", a.Code)
+		t.Errorf("the revision alone: got %d, want 200", a.Code)
 	}
 	if a := acme.Get(t, key, path, ifNoneMatch("nonsense")); a.Code != http.StatusBadRequest {
-		t.Errorf("a malformed If-None-Match: %d", a.Code)
+		t.Errorf("a malformed If-None-Match: got %d, want 400", a.Code)
 	}
 	if a := acme.Get(t, key, "/api/custom-reports/"+fixture.DocID(999), ifMatch(tag), ifNoneMatch(tag)); a.Code != http.StatusNotFound || a.Header.Get("ETag") != "" {
-		t.Errorf("a missing record: %d %v", a.Code, a.Header)
+		t.Errorf("a missing record: got %d %v, want 404 and no header ETag", a.Code, a.Header)
 	}
 
 	// Of two who change the revision that both have read, one is told.
@@ -165,7 +165,7 @@ func TestRevisions_OfAnother(t *testing.T) {
 		made := send(http.MethodPost, kind.path, kind.body).Header.Get("ETag")
 		read := send(http.MethodGet, one, "").Header.Get("ETag")
 		if a := send(http.MethodPut, one, kind.change, ifMatch(made)); a.Status != "ok" {
-			t.Errorf("%s as it was made: %d %s", one, a.Code, a.Body)
+			t.Errorf("%s as it was made: got %d %s, want the status ok", one, a.Code, a.Body)
 		}
 		wantStale(t, send(http.MethodPut, one, kind.change, ifMatch(read)))
 		purge := map[bool]string{true: "", false: "?purge=true"}[kind.path == "/api/roles"]
@@ -178,7 +178,7 @@ func TestRevisions_OfAnother(t *testing.T) {
 			wantStale(t, send(http.MethodDelete, one, "", ifMatch(tag)))
 		}
 		if a := send(http.MethodPut, one, kind.change, ifMatch(other.Header.Get("ETag"))); a.Status != "ok" {
-			t.Errorf("the other %s: %d %s", one, a.Code, a.Body)
+			t.Errorf("the other %s: got %d %s, want the status ok", one, a.Code, a.Body)
 		}
 	}
 }

@@ -146,7 +146,7 @@ func TestContract_SortByDefinedFields(t *testing.T) {
 	c.Want(t, 200, http.MethodPut, contacts+"/fields/age?force=true", `{"type":"Text"}`)
 	c.Want(t, 200, http.MethodPost, contacts, `{"email":"4@example.com","fields":{"age":"37"}}`)
 	if got := strings.ReplaceAll(sorted(t, c, contacts, "age", "email"), "@example.com", ""); got != "2 1 0 3 4" {
-		t.Errorf("contacts by values of two types: %s", got)
+		t.Errorf("contacts by values of two types: got %s, want %q", got, "2 1 0 3 4")
 	}
 }
 

@@ -97,7 +97,7 @@ func TestTrash_IsEmptied(t *testing.T) {
 	remove(young)
 	for resource, k := range old["acme"] {
 		if code := k.code(t, orgs[0], "?deleted=true"); code != 200 {
-			t.Errorf("after 29 days the %s is gone: %d", resource, code)
+			t.Errorf("after 29 days the %s is gone: got %d, want 200", resource, code)
 		}
 	}
 	clock.Advance(fixture.Day + time.Minute)
@@ -191,7 +191,7 @@ func race(t *testing.T, c *fixture.Clock, all []*gatewaytest.Gateway) {
 		})
 	}
 	if sweepers.Wait(); taken.Load() != 1 {
-		t.Errorf("%d had the turn", taken.Load())
+		t.Errorf("%d had the turn, want 1", taken.Load())
 	}
 	told := map[string]int{}
 	for _, r := range fixture.AuditLog(t, o.Org) {
@@ -200,11 +200,11 @@ func race(t *testing.T, c *fixture.Clock, all []*gatewaytest.Gateway) {
 		}
 	}
 	if len(told) != records+1 {
-		t.Errorf("%d ends are recorded", len(told))
+		t.Errorf("%d ends are recorded, want %v", len(told), records+1)
 	}
 	for what, n := range told {
 		if n != 1 {
-			t.Errorf("%s ended %d times", what, n)
+			t.Errorf("%s ended %d times, want 1", what, n)
 		}
 	}
 	if live, deleted := o.shown(t); live+deleted != "" {
@@ -299,7 +299,8 @@ func TestTrash_HoldersAreTold(t *testing.T) {
 					k.Permissions, k.Teams = []string{string(tenants.Contacts)}, []string{south}
 				}).Token}
 				if a := limited.Do(t, http.MethodPost, path, gatewaytest.WithKey(limited.key), fixture.JSONText(`{"external_id":"a"}`)); a.Code != 409 || strings.Contains(a.Text(), told[1]) {
-					t.Errorf("a caller who does not see it: %d %s", a.Code, a.Text())
+					t.Errorf("a caller who does not see it: got %d %s, want 409 and without %q",
+						a.Code, a.Text(), told[1])
 				}
 			}
 			o.do(t, http.MethodPost, path+"/"+told[1]+"/restore", "", 200)
@@ -366,7 +367,7 @@ func TestTrash_PurgedLiesInNoFile(t *testing.T) {
 		return err
 	})
 	if err != nil || files < 2 {
-		t.Fatalf("%d files, %v", files, err)
+		t.Fatalf("%d files, %v, want no error and at least 2", files, err)
 	}
 }
 
@@ -395,13 +396,13 @@ func TestTrash_KeepsWhatCameBack(t *testing.T) {
 	clock.Advance(31 * fixture.Day)
 	fixture.EmptyTrash(t, g.App)
 	if live, deleted := c.shown(t); live != "late late.txt later.txt" || deleted != "" {
-		t.Errorf("live: %s; deleted: %s", live, deleted)
+		t.Errorf("live: %s; deleted: got %s, want live %q and no deleted", live, deleted, "late late.txt later.txt")
 	}
 	if got := c.do(t, http.MethodGet, fixture.FilesPath+"/"+fixture.DocID(8), "", 200); got["folder_id"] != "" {
-		t.Errorf("it lies in a folder that is gone: %v", got)
+		t.Errorf("it lies in a folder that is gone: got %v, want no folder_id", got)
 	}
 	if got := c.tree(t); got != "late()" {
-		t.Errorf("the tree: %s", got)
+		t.Errorf("the tree: got %s, want %q", got, "late()")
 	}
 }
 
@@ -432,6 +433,6 @@ func TestTrash_IsEmptiedPastWhatCannotBeRead(t *testing.T) {
 	clock.Advance(31 * fixture.Day)
 	fixture.EmptyTrash(t, g.App)
 	if left := p.Stored(t, `SELECT count(*) FROM "c:contacts"`); left != "119" {
-		t.Errorf("%s of 120 are left, not the 119 that cannot be read", left)
+		t.Errorf("%s of 120 are left, not the 119 that cannot be read, want left 119", left)
 	}
 }

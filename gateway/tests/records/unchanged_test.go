@@ -38,18 +38,18 @@ func TestWhatAnAnswerShowsMayBeSentBack(t *testing.T) {
 		}
 		for _, sent := range []any{body, map[string]any{}} {
 			if a := p.Do(t, op.Method, get.Target, p.CredentialFor(&op), gatewaytest.JSON(sent)); a.Code != http.StatusOK {
-				t.Errorf("%s of %v: %d %s", op.Name, sent, a.Code, a.Body)
+				t.Errorf("%s of %v: got %d %s, want 200", op.Name, sent, a.Code, a.Body)
 			}
 		}
 		tried++
 	}
 	if tried < 15 {
-		t.Errorf("only %d resources", tried)
+		t.Errorf("only %d resources, want at least 15", tried)
 	}
 	file := "/api/files/" + p.IDs[fixture.RefFile]
 	p.Do(t, http.MethodPut, file, gatewaytest.WithKey(p.FullKey), fixture.JSONText(`{"contact_id":null,"folder_id":null}`))
 	if a := p.Do(t, http.MethodPut, file, gatewaytest.WithKey(p.FullKey), fixture.JSONText(`{"contact_id":"","folder_id":""}`)); a.Code != http.StatusOK || a.Field("contact_id") != "" {
-		t.Errorf("a file of nobody: %d %s", a.Code, a.Body)
+		t.Errorf("a file of nobody: got %d %s, want 200 and contact_id %q", a.Code, a.Body, "")
 	}
 }
 
@@ -71,6 +71,6 @@ func TestActionsOnARecordHonourIfMatch(t *testing.T) {
 		}
 	}
 	if tried < 4 {
-		t.Errorf("only %d operations", tried)
+		t.Errorf("only %d operations, want at least 4", tried)
 	}
 }

@@ -24,7 +24,7 @@ func TestValuesOfAnotherType(t *testing.T) {
 			made := o.do(t, http.MethodPost, path, `{"external_id":"a","`+values+`":{"age":"old","plan":"gold"}}`, 200)
 			each := path + "/" + made["id"].(string)
 			if made["unfit"] != nil {
-				t.Errorf("made: %v", made)
+				t.Errorf("made: got %v, want unfit nil", made)
 			}
 			if path == "/api/contacts" {
 				o.do(t, http.MethodPut, "/api/contacts/fields/age?force=true", `{"type":"Number"}`, 200)
@@ -97,7 +97,7 @@ func TestAFieldMadeAgain(t *testing.T) {
 			}
 			o.do(t, http.MethodPut, path+"?force=true", of(c.again), 200)
 			if got := o.do(t, http.MethodPut, path+"/records/"+rec["id"].(string), `{"values":{"plan":"lead"}}`, 200); got["unfit"] == nil {
-				t.Errorf("changed: %v", got)
+				t.Errorf("changed: got %v, want unfit set", got)
 			}
 			o.do(t, http.MethodPut, path+"?force=true", `{"schema":{"plan":{"title":"Plan","type":"Text"}}}`, 200)
 			o.do(t, http.MethodPut, path, of(c.fits), 200)

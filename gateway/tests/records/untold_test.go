@@ -65,7 +65,7 @@ func TestSecretsThatCannotBeToldAreTakenBack(t *testing.T) {
 		t.Errorf("before\n%s\nafter\n%s", before, after)
 	}
 	if a := acme.Do(t, http.MethodPost, "/auth/password", fixture.JSONText(fmt.Sprintf(`{"token":%q,"password":"correct horse battery"}`, invite))); a.Status != "ok" {
-		t.Errorf("the link before: %d %s", a.Code, a.Body)
+		t.Errorf("the link before: got %d %s, want the status ok", a.Code, a.Body)
 	}
 	for _, c := range calls[:3] {
 		root.Want(t, http.MethodPost, c.path, c.body, 200, `"status":"ok"`)
@@ -171,7 +171,7 @@ func TestPeopleAreChangedConditionally(t *testing.T) {
 	for path, who := range as {
 		tag := acme.Do(t, http.MethodGet, path, who).Header.Get("ETag")
 		if a := acme.Do(t, http.MethodGet, path, who, ifNoneMatch(tag)); a.Code != http.StatusNotModified {
-			t.Errorf("%s with the tag %s: %d", path, tag, a.Code)
+			t.Errorf("%s with the tag %s: got %d, want 304", path, tag, a.Code)
 		}
 		change := func(name string) *gatewaytest.Answer {
 			return acme.Do(t, http.MethodPut, path, who, fixture.JSONText(`{"name":"`+name+`"}`), ifMatch(tag))

@@ -70,7 +70,7 @@ func TestImportsOverHTTP(t *testing.T) {
 	}
 	list := org.Do(t, http.MethodGet, "/api/import?sort=-created_at&filters[state]=refused", admin)
 	if fmt.Sprint(list.Field("count")) != "4" {
-		t.Errorf("listed: %s", list.Body)
+		t.Errorf("listed: got %s, want count 4", list.Body)
 	}
 	send("?format=xml", bundle, "{}", 422)
 	send("?as=dragons", "text/csv", "a\nb\n", 422)
@@ -78,14 +78,14 @@ func TestImportsOverHTTP(t *testing.T) {
 	send("", "text/html", "{}", 415)
 	for _, credential := range []gatewaytest.Request{gatewaytest.WithKey(org.Key(t, tenants.AllPermissions()...)), func(*http.Request) {}} {
 		if a := org.Do(t, http.MethodPost, "/api/import", credential, gatewaytest.Body(bundle, "{}")); a.Code != 403 {
-			t.Errorf("not an administrator: %d %s", a.Code, a.Body)
+			t.Errorf("not an administrator: got %d %s, want 403", a.Code, a.Body)
 		}
 	}
 	_, other := org.Person(t, "bob@example.com", func(u *control.NewUser) {
 		u.Name, u.Permissions = "Bob", fixture.PermissionNames(tenants.AllPermissions())
 	})
 	if a := org.Do(t, http.MethodGet, "/api/import", gatewaytest.Cookie(other)); a.Code != 403 {
-		t.Errorf("a person with all permissions: %d %s", a.Code, a.Body)
+		t.Errorf("a person with all permissions: got %d %s, want 403", a.Code, a.Body)
 	}
 	recent := fixture.AuditRecords(t, org, 100)
 	recorded := map[string]int{}
@@ -129,7 +129,7 @@ func TestImport_NothingIsTakenAsItIsThatCarriesRights(t *testing.T) {
 		}
 	}
 	if asked < 4 {
-		t.Errorf("%d rows were asked", asked)
+		t.Errorf("%d rows were asked, want at least 4", asked)
 	}
 }
 
@@ -189,7 +189,8 @@ func importTwice(t *testing.T, c *fixture.Clock, one, other *gatewaytest.Org) {
 	}
 	end := begin()
 	if a := send(); a.Code != 409 || a.Message != "Another import of the organization is under way" {
-		t.Errorf("beside another: %d %s", a.Code, a.Body)
+		t.Errorf("beside another: got %d %s, want 409 and the message %q",
+			a.Code, a.Body, "Another import of the organization is under way")
 	}
 	if said := end(); !strings.HasPrefix(said, "200 ") {
 		t.Errorf(`got %v, want beginning with "200 "`, said)
@@ -209,7 +210,7 @@ func importTwice(t *testing.T, c *fixture.Clock, one, other *gatewaytest.Org) {
 	}
 	a := send()
 	if a.Code != 200 {
-		t.Fatalf("after one that is quiet: %d %s", a.Code, a.Body)
+		t.Fatalf("after one that is quiet: got %d %s, want 200", a.Code, a.Body)
 	}
 	if said := end(); !strings.HasPrefix(said, "409 ") || !strings.Contains(said, "The import was quiet for too long; send the file again") {
 		t.Errorf(`got %v, want beginning with "409 " and containing "The import was quiet for too long; send the file again"`,
@@ -321,7 +322,7 @@ func TestImport_IsToldOfWhileItSaysNothing(t *testing.T) {
 		fixture.Await(t, "the import is told of", func() bool { return told() > before })
 	}
 	if a := send(); a.Code != 409 {
-		t.Errorf("another began: %d %s", a.Code, a.Body)
+		t.Errorf("another began: got %d %s, want 409", a.Code, a.Body)
 	}
 	held.Store(false)
 	close(release)

@@ -175,7 +175,7 @@ func TestMirror_EndsWhatHangsOn(t *testing.T) {
 		t.Fatalf(`got %v, want ""`, fault)
 	}
 	if got := open(); got[0] != 403 || got[1] != 403 || got[2] != 404 || got[3] != 200 {
-		t.Errorf("after: %v %s", got, told)
+		t.Errorf("after: got %v %s, want 403, 404 and 200", got, told)
 	}
 	s.snapshot = with // brings them back, without what they opened
 	if fault := s.mirrors(); fault != "" {
@@ -185,10 +185,10 @@ func TestMirror_EndsWhatHangsOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := open(); got[0] != 403 || got[1] != 403 || got[2] != 404 || got[3] != 200 {
-		t.Errorf("when they are back: %v", got)
+		t.Errorf("when they are back: got %v, want 403, 404 and 200", got)
 	}
 	if a := o.Do(t, http.MethodGet, "/api/contacts", gatewaytest.Cookie(idle)); a.Code != 403 {
-		t.Errorf("a session from before: %d", a.Code)
+		t.Errorf("a session from before: got %d, want 403", a.Code)
 	}
 	o.SignIn(t, "ada@example.com")
 }

@@ -25,7 +25,7 @@ func auditOf(t *testing.T, o *gatewaytest.Org, a *gatewaytest.Answer) control.Au
 	all := fixture.AuditLog(t, o)
 	i := slices.IndexFunc(all, func(r control.AuditRecord) bool { return r.RequestID == a.Header.Get("X-Request-Id") })
 	if i < 0 {
-		t.Errorf("no audit record of the answer %d %.200s", a.Code, a.Body)
+		t.Errorf("got no audit record of the answer %d %.200s, want one", a.Code, a.Body)
 		return control.AuditRecord{}
 	}
 	return all[i]
@@ -87,11 +87,11 @@ func TestEveryChangeIsAudited(t *testing.T) {
 		facts := slices.Collect(maps.Values(r.Facts))
 		for _, at := range s.Path {
 			if id := p.IDs[at]; fixture.IsID(id) && !slices.Contains(facts, id) {
-				t.Errorf("%s: the record does not say which %s: %v", op.Name, at, r.Facts)
+				t.Errorf("%s: the record has the facts %[3]v, want the %[2]s %[4]s", op.Name, at, r.Facts, id)
 			}
 		}
 		if id, made := a.Field("id").(string); made && fixture.IsID(id) && !slices.Contains(facts, id) {
-			t.Errorf("%s: the record does not say what was made: %v", op.Name, r.Facts)
+			t.Errorf("%s: the record has the facts %v, want the identifier %s of the new record", op.Name, r.Facts, id)
 		}
 	}
 }
@@ -180,10 +180,10 @@ func TestSignInFailuresAreAudited(t *testing.T) {
 	}
 	known, unknown := signIn("ADA@example.com"), signIn(typed)
 	if known.Text() != unknown.Text() || known.Code != http.StatusForbidden {
-		t.Errorf("answered %d %s and %d %s", known.Code, known.Body, unknown.Code, unknown.Body)
+		t.Errorf("got %d %s and %d %s, want the same 403", known.Code, known.Body, unknown.Code, unknown.Body)
 	}
 	if r := auditOf(t, acme, known); r.Outcome != "denied" || r.Facts["user"] != strconv.FormatInt(ada.ID, 10) || r.Address != "127.0.0.1" {
-		t.Errorf("a known person: %+v", r)
+		t.Errorf("a known person: got %+v, want a denied record with the user's number and the address 127.0.0.1", r)
 	}
 	if r := auditOf(t, acme, unknown); r.Outcome != "denied" || r.Facts["user"] != "" || r.Address != "127.0.0.1" {
 		t.Errorf("nobody: got %+v, want Outcome denied, no user and Address 127.0.0.1", r)

@@ -57,10 +57,11 @@ func TestSlowSharedReportsEndWithTheirRight(t *testing.T) {
 			now := get() // as it is answered from now on
 			same := a.Code == now.Code && bytes.Equal(a.Body, now.Body)
 			if i > 0 && !same || i == 0 && a.Code != http.StatusOK {
-				t.Errorf("%s: %s: %d %.300s, and then %d %.300s", e.name, door, a.Code, a.Body, now.Code, now.Body)
+				t.Errorf("%s: %s: got %d %.300s, and then %d %.300s, want 200 before the end and the same refusal after it",
+					e.name, door, a.Code, a.Body, now.Code, now.Body)
 			}
 			if e.gone && j == 0 && !strings.Contains(a.Text(), "Shared Report not found") || i == 1 && a.Code != http.StatusForbidden {
-				t.Errorf("%s: %s: %d %.300s", e.name, door, a.Code, a.Body)
+				t.Errorf("%s: %s: got %d %.300s, want a refusal", e.name, door, a.Code, a.Body)
 			}
 			e.back()
 		}

@@ -66,7 +66,7 @@ func changeAccount(t *testing.T, p *fixture.Party, key control.IssuedKey, change
 			return
 		}
 	}
-	t.Fatalf("there is no account %s", key.Account)
+	t.Fatalf("got no account %s, want one", key.Account)
 }
 
 // setState suspends or resumes the organization.
@@ -143,7 +143,7 @@ func TestBodiesHeldOpenEndWithTheirRight(t *testing.T) {
 				holdOpen(t, w, e, some)
 			}
 			if !testing.Short() && len(rows) < 20 {
-				t.Errorf("%s: only %d rows were tried", e.name, len(rows))
+				t.Errorf("%s: got %d rows, want at least 20", e.name, len(rows))
 			}
 		}
 	}
@@ -180,7 +180,7 @@ func holdOpen(t *testing.T, w *fixture.World, e ending, rows []operation.Row) {
 		}
 	}
 	if e.keeps == nil && p.Export(t) != before {
-		t.Errorf("%s: something was changed", e.name)
+		t.Errorf("%s: got a changed organization, want it unchanged", e.name)
 	}
 	if e.open {
 		setState(t, p, "org.resume")
@@ -238,9 +238,9 @@ func TestStreamsEndWithTheirRight(t *testing.T) {
 			}, end)
 			switch refused := a.Status == "failed"; {
 			case i == 0 && (a.Code != http.StatusOK || refused):
-				t.Errorf("%s: nothing ended: %d %.300s", op.Name, a.Code, a.Body)
+				t.Errorf("%s: nothing ended: got %d %.300s, want 200", op.Name, a.Code, a.Body)
 			case i > 0 && !refused:
-				t.Errorf("%s: %s: %d %.300s", op.Name, e.name, a.Code, a.Body)
+				t.Errorf("%s: %s: got %d %.300s, want a refusal", op.Name, e.name, a.Code, a.Body)
 			}
 			if i > 0 && e.open && strings.Contains(e.name, "suspended") {
 				setState(t, p, "org.resume")
@@ -282,10 +282,10 @@ func TestUploadsEndWithTheirRight(t *testing.T) {
 				setState(t, p, "org.resume")
 			}
 			if a := asAdmin(p).Want(t, http.MethodGet, op.Path, "", 200, ""); strings.Contains(a.Text(), `"state":"running"`) || strings.Count(a.Text(), `"state":`) != 1 {
-				t.Errorf("%s: %s: left: %s", op.Name, e.name, a.Text())
+				t.Errorf("%s: %s: got the imports %s, want a single one that has ended", op.Name, e.name, a.Text())
 			}
 			if e.name == "session ended" && p.Export(t) != before {
-				t.Errorf("%s: %s: something was changed", op.Name, e.name)
+				t.Errorf("%s: %s: got a changed organization, want it unchanged", op.Name, e.name)
 			}
 		}
 	}

@@ -53,7 +53,7 @@ func TestStrangersCannotFillTheAuditLog(t *testing.T) {
 		t.Errorf("%d records of strangers, %d of a known caller, want at least 60, at most 120 and 1", strangers, known)
 	}
 	if len(addresses) < 3 || slices.Max(slices.Collect(maps.Values(addresses))) > 40 {
-		t.Errorf("records by address: %v", addresses)
+		t.Errorf("records by address = %v, want at least 3 addresses with at most 40 each", addresses)
 	}
 }
 
@@ -93,7 +93,7 @@ func TestSharedPageNarrowsAsTheOperationDoes(t *testing.T) {
 	for address, want := range map[string]bool{"": true, "?teams[]=000000000000000000000001": false} {
 		page := acme.Page(t, "/shared/reports/report-of-all-teams-001"+address)
 		if text := page.Text(); !strings.Contains(text, "north@example.com") || strings.Contains(text, "south@example.com") != want {
-			t.Errorf("%q shows %s", address, text)
+			t.Errorf("%[1]q shows %[2]s, want north@example.com, and south@example.com: %[3]t", address, text, want)
 		}
 	}
 }
@@ -154,6 +154,6 @@ func TestAKeyHeaderDoesNotOpenToOtherSites(t *testing.T) {
 		}
 	}
 	if rows == 0 {
-		t.Error("no operation is open to all and changes something")
+		t.Error("got no open operation that changes something, want at least one")
 	}
 }

@@ -163,7 +163,7 @@ func TestNothingStoredIsAUsableSecret(t *testing.T) {
 		}
 	}
 	if !strings.Contains(stored, p.IDs[fixture.RefSecurePID]) || !strings.Contains(places["Redis"], ":session:") || !strings.Contains(places["Redis"], ":key:") || !strings.Contains(places["the log"], "reports.get") {
-		t.Fatalf("the scan sees nothing of %d places: %.300s", len(places), places["Redis"])
+		t.Fatalf("the scan of %d places finds no secrets, want the known ones: %.300s", len(places), places["Redis"])
 	}
 	for name, secret := range secrets {
 		if len(secret) < 12 {
@@ -192,7 +192,7 @@ func TestBadKeyChecksumIsRefusedWithoutLookup(t *testing.T) {
 	unknown := o.Get(t, fixture.RandomKey(t, tenants.ServerFull), path)
 	before := mini.CommandCount()
 	if o.Get(t, fixture.RandomKey(t, tenants.ServerFull), path); mini.CommandCount() == before {
-		t.Fatal("an unknown key is not looked up, so that the count tells nothing")
+		t.Fatal("got no look-up of an unknown key, want one, because otherwise the count proves nothing")
 	}
 	before = mini.CommandCount()
 	last := key[len(key)-1]
@@ -207,7 +207,7 @@ func TestBadKeyChecksumIsRefusedWithoutLookup(t *testing.T) {
 		a := o.Get(t, bad, path)
 		fixture.WantDenied(t, fmt.Sprintf("%.60q", bad), a)
 		if fixture.Canonical(a, "", nil) != fixture.Canonical(unknown, "", nil) {
-			t.Errorf("%.60q is told from an unknown key:\n%s", bad, fixture.Canonical(a, "", nil))
+			t.Errorf("%.60q: got\n%s\nwant the answer to an unknown key", bad, fixture.Canonical(a, "", nil))
 		}
 	}
 	if n := mini.CommandCount() - before; n != 0 {
@@ -336,7 +336,8 @@ func TestEveryPermissionOnEveryOperation(t *testing.T) {
 				continue // what is given, or held, needs others: see TestNobodyGivesWhatTheyLack
 			}
 			if a.Code != http.StatusOK || a.Status != "ok" && op.Streams == nil {
-				t.Errorf("%s with %s alone: %d %.300s", op.Name, permission, a.Code, a.Body)
+				t.Errorf("%s with %s alone: got %d %.300s, want 200 and the status ok",
+					op.Name, permission, a.Code, a.Body)
 			}
 		}
 	}

@@ -62,7 +62,7 @@ func TestAnOrganizationKeepsAnAdministrator(t *testing.T) {
 		}
 		both.Wait()
 		if (errs[0] == nil) == (errs[1] == nil) {
-			t.Fatalf("two at once: %v, %v", errs[0], errs[1])
+			t.Fatalf("two at once: got %v and %v, want exactly one error", errs[0], errs[1])
 		}
 		if errs[0] == nil { // the one who stayed is the next round's first
 			ada = bob
@@ -107,7 +107,7 @@ func TestABundleKeepsAnAdministrator(t *testing.T) {
 					t.Errorf("dry %t: lines %v are refused, want %v: %v %+v", dry, lines, test.refused, err, r.Problems)
 				}
 				if changed := fixture.Export(t, acme) != stored; changed != (!dry && test.refused == nil) {
-					t.Errorf("dry %t: changed %t", dry, changed)
+					t.Errorf("dry %[1]t: changed = %[2]t, want %[3]t", dry, changed, !dry && test.refused == nil)
 				}
 			}
 		})

@@ -74,7 +74,7 @@ func TestImportedRightsHoldAtOnce(t *testing.T) {
 	cut.On.Store(&on)
 	acme.Import(t, importedUser(bob, "Bob", "bob@example.com"), `{"kind":"contact","first_name":"Ann"}`)
 	if !asked {
-		t.Error("nobody asked in between")
+		t.Error("got no request in between, want one")
 	}
 
 	eve, asEve := signedIn("eve@example.com")
@@ -89,7 +89,7 @@ func TestImportedRightsHoldAtOnce(t *testing.T) {
 	cut.On.Store(&on)
 	tenant := acme.Tenant(t)
 	if _, err := g.App.Transfer().Import(t.Context(), tenant, line, bundle.ImportOptions{}); err == nil {
-		t.Error("the announcement did not fail")
+		t.Error("got no error of the import, want that of the announcement")
 	}
 	back()
 	fixture.AwaitWithin(t, "the same file again", time.Minute, func() bool {

@@ -32,13 +32,14 @@ func TestSessionCookieIsHostBound(t *testing.T) {
 		}
 		tls := public != ""
 		if !c.HttpOnly || c.SameSite != http.SameSiteLaxMode && c.SameSite != http.SameSiteStrictMode || c.Domain != "" || c.Path != "/" || c.Secure != tls || strings.HasPrefix(c.Name, "__Host-") != tls {
-			t.Errorf("public_url %q: %s", public, lines[0])
+			t.Errorf("public_url %q: got the cookie %s, want one for scripts of no page, this host and path /, Secure and __Host- with TLS",
+				public, lines[0])
 		}
 		if c.Value == p.MemberCookie.Value {
-			t.Error("a second sign-in has the first one's identifier")
+			t.Error("a second sign-in: got the first session's token, want another one")
 		}
 		if strings.Contains(a.Text(), c.Value) {
-			t.Error("the body repeats the session")
+			t.Error("got the session's token in the body, want it in the cookie only")
 		}
 		path := "/api/custom-reports/"
 		if a := p.Do(t, http.MethodGet, path+p.IDs[fixture.RefReport], gatewaytest.Cookie(c)); a.Code != http.StatusOK {
@@ -103,7 +104,7 @@ func TestOtherSitesCannotActWithASession(t *testing.T) {
 		t.Errorf("%d operations that change something by a session, want at least 7", unsafe)
 	}
 	if p.Export(t) != before {
-		t.Error("another site changed something")
+		t.Error("got a changed organization after requests of another site, want it unchanged")
 	}
 	// The same from here is taken.
 	a := p.Do(t, http.MethodPut, "/api/form/collections/"+p.IDs[fixture.RefForm], gatewaytest.Cookie(p.AdminCookie), gatewaytest.JSON(map[string]any{"label": "Mine"}), h("Origin", "http://"+p.Host), h("Sec-Fetch-Site", "same-origin"))
@@ -130,13 +131,13 @@ func TestOtherSitesCannotActWithASession(t *testing.T) {
 		}
 	}
 	if p.Export(t) != before {
-		t.Error("a GET changed something")
+		t.Error("got a changed organization after a GET, want it unchanged")
 	}
 	// A preflight grants nothing to sessions.
 	for _, op := range w.Rows() {
 		a := w.Unchecked(t, http.MethodOptions, p.Host, w.SampleCall(&op, p, false).Target, h("Origin", "https://evil.test"), h("Access-Control-Request-Method", op.Method), h("Access-Control-Request-Headers", "content-type"))
 		if a.Header.Get("Access-Control-Allow-Credentials") != "" || op.Kinds&operation.Browser == 0 && strings.Contains(a.Header.Get("Access-Control-Allow-Methods"), op.Method) {
-			t.Errorf("a preflight of %s: %v", op.Name, a.Header)
+			t.Errorf("a preflight of %s: got %v, want neither credentials nor the method allowed", op.Name, a.Header)
 		}
 	}
 }

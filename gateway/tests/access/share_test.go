@@ -183,7 +183,7 @@ func TestForgedShareTokensAreRefusedAlike(t *testing.T) {
 		a := openShared(t, p, token, "")
 		fixture.WantDenied(t, name, a)
 		if got := fixture.Canonical(a, "", nil); got != reference {
-			t.Errorf("%s is told from the others:\n%s\nwithout a token:\n%s", name, got, reference)
+			t.Errorf("%s: got\n%s\nwant as without a token:\n%s", name, got, reference)
 		}
 	}
 	// What is too large for a request line is cut before it is read.
@@ -231,7 +231,7 @@ func TestLockedInputsComeFromTheTokenAlone(t *testing.T) {
 	for _, more := range []string{"&region=FR", "&country=FR"} {
 		a := openShared(t, p, good, more)
 		if fixture.Blanked(nil).ReplaceAllString(a.DataJSON(), "") != fixture.Blanked(nil).ReplaceAllString(base.DataJSON(), "") {
-			t.Errorf("%s changes the answer: %d %.300s", more, a.Code, a.Body)
+			t.Errorf("%s: got %d %.300s, want the answer unchanged", more, a.Code, a.Body)
 		}
 	}
 	// A locked input with the name of a claim takes no claim's place.
@@ -350,7 +350,7 @@ func TestRevokedAndRotatedTokensAreRefused(t *testing.T) {
 		t.Fatalf("got %d %s, want %v", a.Code, a.Body, http.StatusOK)
 	}
 	if opens(first) || !opens(second) {
-		t.Error("revoking one token revoked another, or not that one")
+		t.Errorf("after revoking the first token: opens = %t and %t, want false and true", opens(first), opens(second))
 	}
 	// Another organization's call, or another report's, revokes nothing here.
 	_, live := p.Share(t, p.IDs[fixture.RefSecure], region)
@@ -358,24 +358,25 @@ func TestRevokedAndRotatedTokensAreRefused(t *testing.T) {
 	w.B.Do(t, http.MethodDelete, "/api/custom-reports/"+w.B.IDs[fixture.RefSecure]+"/shares", gatewaytest.WithKey(w.B.FullKey))
 	p.Do(t, http.MethodDelete, "/api/custom-reports/"+p.IDs[fixture.RefScratch]+"/shares", gatewaytest.WithKey(p.FullKey))
 	if !opens(second) {
-		t.Error("a token was revoked from elsewhere")
+		t.Error("got a token revoked from another place, want it valid")
 	}
 	if a := p.Do(t, http.MethodDelete, path, gatewaytest.WithKey(p.FullKey)); a.Code != http.StatusOK {
 		t.Fatalf("got %d %s, want %v", a.Code, a.Body, http.StatusOK)
 	}
 	third, _ := p.Share(t, p.IDs[fixture.RefSecure], region)
 	if opens(second) || !opens(third) {
-		t.Error("revoking all tokens left an old one, or took a new one")
+		t.Errorf("after revoking all tokens: opens(old) = %t, opens(new) = %t, want false and true",
+			opens(second), opens(third))
 	}
 	if _, err := w.App.Directory().NextDataKey(t.Context(), p.Tenant(t), reports.KeyPurpose); err != nil {
 		t.Fatal(err)
 	}
 	if opens(third) {
-		t.Error("a token of the former key is good")
+		t.Error("got a valid token of the former key, want it refused")
 	}
 	fourth, _ := p.Share(t, p.IDs[fixture.RefSecure], region)
 	if !opens(fourth) {
-		t.Error("a token of the new key is not")
+		t.Error("got a refused token of the new key, want it valid")
 	}
 	if _, err := control.Call[control.Organization](t.Context(), w.Commands, "org.suspend", control.Slug{Slug: p.Slug}); err != nil {
 		t.Fatal(err)
@@ -406,7 +407,7 @@ func TestSharedAnswersAreNotCachedOrLogged(t *testing.T) {
 			t.Errorf(`%.60s: got %v, want h.Get("Access-Control-Allow-Origin") = "" and h.Get("Set-Cookie") = ""`, path, h)
 		}
 		if text := a.Text(); strings.HasPrefix(path, "/api/") && (strings.Contains(text, token) || strings.Contains(text, wrong)) {
-			t.Errorf("%.60s repeats the token", path)
+			t.Errorf("%.60s repeats the token, want it nowhere", path)
 		}
 	}
 	p.Do(t, http.MethodGet, "/api/no/such/route?token="+token)
@@ -414,7 +415,7 @@ func TestSharedAnswersAreNotCachedOrLogged(t *testing.T) {
 	p.Do(t, http.MethodGet, "/api/reports/shared/"+p.IDs[fixture.RefSecurePID]+"?token="+token+"&x=%zz")
 	log := w.Log.String()
 	if !strings.Contains(log, "reports.shared") {
-		t.Fatal("nothing was logged")
+		t.Fatal("got no log line of reports.shared, want one")
 	}
 	for _, secret := range []string{token, wrong, token[len(token)-30:], wrong[:40], p.FullKey, "token="} {
 		if strings.Contains(log, secret) {
@@ -493,7 +494,8 @@ func TestSharedReportsInPages(t *testing.T) {
 		}
 		a := acme.Do(t, http.MethodGet, path, with...)
 		if got := a.Header.Get("Access-Control-Allow-Origin"); a.Code != plain.Code || untimed.ReplaceAllString(a.Text(), "") != untimed.ReplaceAllString(plain.Text(), "") || (got == fixture.PageOrigin) != tt.open || (got != "") != tt.open {
-			t.Errorf("a page of %q: %d, open to %q: %s", tt.origin, a.Code, got, a.Body)
+			t.Errorf("a page of %[1]q: got %[2]d, open to %[3]q: %[4]s, want the same answer and open = %[5]t",
+				tt.origin, a.Code, got, a.Body, tt.open)
 		}
 	}
 	asked := g.Page(t, http.MethodOptions, acme.Host, path, gatewaytest.Header("Origin", fixture.PageOrigin), gatewaytest.Header("Access-Control-Request-Method", "GET"))

@@ -74,7 +74,8 @@ func TestAuditOverHTTP(t *testing.T) {
 		lines = append(lines, id[:24])
 	}
 	if len(pages) != 5 || !slices.Equal(pages, lines) || export.Header.Get("Content-Type") != "application/x-ndjson" {
-		t.Errorf("pages have %v, the export %v (%s)", pages, lines, export.Header.Get("Content-Type"))
+		t.Errorf("got the pages %v and the export %v (%s), want 5 equal records as application/x-ndjson",
+			pages, lines, export.Header.Get("Content-Type"))
 	}
 	if got := told(reader, "per_page=1"); got[0] != "audit.export" {
 		t.Errorf("the export left %v, want got[0] audit.export", got)

@@ -63,12 +63,12 @@ func TestFileAddressesStayOnTheFileHost(t *testing.T) {
 			"kind": "file", "id": p.ID(400 + n), "pid": fmt.Sprintf("file%d", n), "filename": "f", "mimetype": "text/plain", "hash": hash, "folder_id": p.IDs[fixture.RefParent],
 		})
 		if take(string(raw)) == nil {
-			t.Errorf("the hash %q was taken", hash)
+			t.Errorf("the hash %q: got no error, want one", hash)
 		}
 	}
 	const hash = "d41d8cd98f00b204e9800998ecf8427e"
 	if take(`{"kind":"file","id":"`+p.ID(499)+`","pid":"withurl","filename":"f","mimetype":"text/plain","folder_id":"`+p.IDs[fixture.RefParent]+`","url":"http://`+outside+`/url"}`) == nil {
-		t.Error("an address was taken as one")
+		t.Error("a URL as the hash: got no error, want one")
 	}
 	if err := take(`{"kind":"file","id":"` + p.ID(498) + `","pid":"withhash","filename":"f","mimetype":"text/plain","folder_id":"` + p.IDs[fixture.RefParent] + `","hash":"` + hash + `"}`); err != nil {
 		t.Fatal(err)
@@ -82,7 +82,7 @@ func TestFileAddressesStayOnTheFileHost(t *testing.T) {
 	text, _ := m["url"].(string)
 	u, err := url.Parse(text)
 	if err != nil || u.Hostname() != p.Host || u.Path != "/files/"+hash {
-		t.Errorf("the address is %q, %v", text, err)
+		t.Errorf("url = %q, %v, want the file host of the organization", text, err)
 	}
 }
 

@@ -164,7 +164,7 @@ func TestContract_RevealReencrypts(t *testing.T) {
 		}
 		algorithm := a.Header.Get("X-Encryption-Algorithm")
 		if known, ok := algorithms[row.family]; algorithm == "" || ok && known != algorithm {
-			t.Errorf("%s: X-Encryption-Algorithm is %q", row.name, algorithm)
+			t.Errorf("%s: X-Encryption-Algorithm = %q, want one name for each family of keys", row.name, algorithm)
 		}
 		algorithms[row.family] = algorithm
 		if !strings.Contains(a.Header.Get("Cache-Control"), "no-store") {
@@ -173,7 +173,7 @@ func TestContract_RevealReencrypts(t *testing.T) {
 		}
 	}
 	if algorithms["RSA"] == algorithms["X25519"] {
-		t.Errorf("the algorithms are named alike: %q", algorithms)
+		t.Errorf("got the algorithms %q, want different names", algorithms)
 	}
 
 	weak := &rsa.PublicKey{N: new(big.Int).SetBit(new(big.Int).Lsh(big.NewInt(1), 1023), 0, 1), E: 65537}
@@ -258,14 +258,15 @@ func TestContract_RevealIsAudited(t *testing.T) {
 		}
 		r := records[0]
 		if r.Operation != "contacts.reveal" || r.Outcome != row.outcome || r.Code != row.code || r.Code != a.Code || !strings.HasPrefix(r.Subject, "key:") {
-			t.Errorf("%s: the record is %+v", row.name, r)
+			t.Errorf("%s: got the record %+v, want contacts.reveal with the outcome and code of the answer",
+				row.name, r)
 		}
 		if strings.Contains(fmt.Sprintf("%+v", r), passport) {
-			t.Errorf("%s: the record holds the value: %+v", row.name, r)
+			t.Errorf("%s: got the value in the record %+v, want it nowhere", row.name, r)
 		}
 	}
 	if strings.Contains(g.Log.String(), passport) {
-		t.Error("the log holds the value")
+		t.Error("got the value in the log, want it nowhere")
 	}
 }
 

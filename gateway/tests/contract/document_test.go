@@ -140,10 +140,12 @@ func TestDocumentsNameWhatBrowserKeysMayCall(t *testing.T) {
 	for _, op := range g.App.Operations() {
 		browser := op.Kinds&operation.Browser != 0 && !op.Rule.IsAdminOnly()
 		if strings.Contains(row, "`"+op.Method+" "+op.Path+"`") != browser {
-			t.Errorf("docs/api.md and the row disagree on %s %s: %s", op.Method, op.Path, row)
+			t.Errorf("docs/api.md and the row disagree on %[1]s %[2]s: got %[3]s, want named = %[4]t",
+				op.Method, op.Path, row, browser)
 		}
 		if regexp.MustCompile(`\b`+op.ID(0)+`\b`).MatchString(described) != browser {
-			t.Errorf("the OpenAPI document and the row disagree on %s: %s", op.ID(0), described)
+			t.Errorf("the OpenAPI document and the row disagree on %[1]s: got %[2]s, want named = %[3]t",
+				op.ID(0), described, browser)
 		}
 	}
 }
@@ -161,7 +163,7 @@ func TestOperationIdentifiersAreCamelCaseAndUnlike(t *testing.T) {
 	seen := map[string]string{}
 	take := func(name, of string) {
 		if other := seen[strings.ToLower(name)]; other != "" && other != of {
-			t.Errorf("%s is a name of %s and of %s", name, other, of)
+			t.Errorf("%s is the name of %s and of %s, want one each", name, other, of)
 		}
 		seen[strings.ToLower(name)] = of
 	}
@@ -169,7 +171,7 @@ func TestOperationIdentifiersAreCamelCaseAndUnlike(t *testing.T) {
 		for i := range op.Paths() {
 			id := op.ID(i)
 			if !regexp.MustCompile(`^[a-z]+([A-Z][a-z]+)+$`).MatchString(id) {
-				t.Errorf("%s of %s is no verb in camelCase", id, op.Name)
+				t.Errorf("the identifier %s of %s, want a verb in camelCase", id, op.Name)
 			}
 			for _, suffix := range []string{"", "Params", "Body", "Data", "Response", "Response200", "OK"} {
 				take(id+suffix, "operation "+id)
@@ -178,7 +180,7 @@ func TestOperationIdentifiersAreCamelCaseAndUnlike(t *testing.T) {
 	}
 	for name, schema := range document.Components.Schemas {
 		if !regexp.MustCompile(`^[A-Z][A-Za-z0-9]+$`).MatchString(name) {
-			t.Errorf("the component %s is no name of a type", name)
+			t.Errorf("the component %s, want the name of a type", name)
 		}
 		take(name, "component "+name)
 		m, _ := schema.(map[string]any)
@@ -216,13 +218,13 @@ func TestDocumentSuitsGenerators(t *testing.T) {
 					m, _ := side.(map[string]any)
 					properties, _ := m["properties"].(map[string]any)
 					if !named || properties["status"] != nil {
-						t.Errorf("%s is a choice, or has a side, without a name", at)
+						t.Errorf("%s: got an unnamed union or member of one, want a name", at)
 					}
 				}
 			}
 			if v["type"] == "object" {
 				if objects++; v["properties"] == nil && v["additionalProperties"] == nil {
-					t.Errorf("%s does not say whether it has members", at)
+					t.Errorf("%s: got neither properties nor additionalProperties, want one", at)
 				}
 			}
 			for name, value := range v {

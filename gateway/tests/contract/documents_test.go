@@ -313,7 +313,7 @@ func (w *walk) curl(t *testing.T, command, printed string) exchange {
 			send(http.MethodPost, "application/json", next())
 		case "--data-binary":
 			if content := next(); !piped || content != "@-" {
-				t.Fatalf("%s: what is sent must stand here", x.call)
+				t.Fatalf("%s: got piped input, want the body in the document", x.call)
 			}
 			send(http.MethodPost, media, strings.TrimSuffix(body, "END"))
 		case "-G":
@@ -330,7 +330,7 @@ func (w *walk) curl(t *testing.T, command, printed string) exchange {
 		default:
 			path, ok := strings.CutPrefix(arg, w.shell["$URL"])
 			if !ok || x.path != "" || strings.ContainsAny(path, "[]{} ") || get != (query != nil) {
-				t.Fatalf("%s: curl does not take %s so", x.call, arg)
+				t.Fatalf("%s: got the argument %s, want one that curl takes in this form", x.call, arg)
 			}
 			x.path = path
 		}
@@ -428,7 +428,7 @@ func TestPages(t *testing.T) {
 		pages = append(pages, "../../../docs/"+link[1])
 	}
 	if kept, err := filepath.Glob("../../../docs/api/*.md"); err != nil || len(kept) != len(pages)-1 {
-		t.Errorf("the index names %d pages of %d", len(pages)-1, len(kept))
+		t.Errorf("the index names %d pages, want %d", len(pages)-1, len(kept))
 	}
 	rows, uncalled := map[string]*regexp.Regexp{}, map[string]bool{}
 	for _, op := range g.App.Operations() {
@@ -450,7 +450,7 @@ func TestPages(t *testing.T) {
 		})
 	}
 	for _, name := range slices.Sorted(maps.Keys(uncalled)) {
-		t.Errorf("no page calls %s", name)
+		t.Errorf("no page calls %s, want at least one", name)
 	}
 }
 

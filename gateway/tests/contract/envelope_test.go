@@ -110,7 +110,7 @@ func TestContract_Credentials(t *testing.T) {
 			}
 		}
 		if a := call.send(t, acme, "", header(key)); a.Text() == fixture.DeniedBody && !strings.Contains(call.path, "compliance") {
-			t.Errorf("%s %s refuses a good key", call.method, call.path)
+			t.Errorf("%s %s: got the denial of a good key, want it accepted", call.method, call.path)
 		}
 	}
 }
@@ -147,11 +147,13 @@ func TestContract_KeyKinds(t *testing.T) {
 		contacts := strings.HasPrefix(call.path, "/api/contacts/")
 		a := call.send(t, acme, "", gatewaytest.WithKey(read))
 		if refused := a.Code == http.StatusForbidden && a.Text() == fixture.DeniedBody; refused != (call.method != http.MethodGet || contacts) {
-			t.Errorf("%s %s with a reading key: %d %s", call.method, call.path, a.Code, a.Text())
+			t.Errorf("%[1]s %[2]s with a reading key: got %[3]d %[4]s, want denied = %[5]t",
+				call.method, call.path, a.Code, a.Text(), call.method != http.MethodGet || contacts)
 		}
 		a = call.send(t, acme, "", gatewaytest.WithKey(browser), origin)
 		if refused := a.Code == http.StatusForbidden && a.Text() == fixture.DeniedBody; refused != (call.path != "/api/form/collections/schema") {
-			t.Errorf("%s %s with a browser key: %d %s", call.method, call.path, a.Code, a.Text())
+			t.Errorf("%[1]s %[2]s with a browser key: got %[3]d %[4]s, want denied = %[5]t",
+				call.method, call.path, a.Code, a.Text(), call.path != "/api/form/collections/schema")
 		}
 	}
 	if a := acme.Get(t, browser, "/api/form/collections/schema", origin); a.Status != "ok" || a.Header.Get("Access-Control-Allow-Origin") != "https://app.example.com" {
@@ -161,7 +163,8 @@ func TestContract_KeyKinds(t *testing.T) {
 	preflight := acme.Do(t, http.MethodOptions, "/api/form/collections/schema", origin,
 		gatewaytest.Header("Access-Control-Request-Method", "GET"), gatewaytest.Header("Access-Control-Request-Headers", "x-service-token"))
 	if preflight.Code >= 300 || !strings.Contains(strings.ToLower(preflight.Header.Get("Access-Control-Allow-Headers")), "x-service-token") {
-		t.Errorf("a browser may not send the key: %d %s, %v", preflight.Code, preflight.Text(), preflight.Header)
+		t.Errorf("a preflight with the key: got %d %s, %v, want it allowed",
+			preflight.Code, preflight.Text(), preflight.Header)
 	}
 }
 
@@ -177,7 +180,8 @@ func TestContract_TeamsEverywhere(t *testing.T) {
 		}
 		a := call.send(t, acme, "?teams[]="+fixture.TeamA, with)
 		if named := slices.Contains(ignored(a), "teams[]"); named == call.teams {
-			t.Errorf("%s %s: X-Ignored is %q", call.method, call.path, ignored(a))
+			t.Errorf("%[1]s %[2]s: X-Ignored = %[3]q, want teams[] in it: %[4]t",
+				call.method, call.path, ignored(a), !call.teams)
 		}
 		if a := call.send(t, acme, "?teams[]=nonsense", with, strict()); a.Code != http.StatusBadRequest {
 			t.Errorf("%s %s with an invalid team, strictly: got %d %s, want 400",
@@ -189,7 +193,7 @@ func TestContract_TeamsEverywhere(t *testing.T) {
 					call.method, call.path, a.Code, a.Text(), `"colour"`)
 			}
 		} else if !slices.Equal(ignored(a), []string{"colour"}) {
-			t.Errorf("%s %s: X-Ignored is %q", call.method, call.path, ignored(a))
+			t.Errorf("%s %s: X-Ignored = %q, want colour", call.method, call.path, ignored(a))
 		}
 		if a := call.send(t, acme, "?colour=red", with, strict()); a.Code != http.StatusBadRequest {
 			t.Errorf("%s %s with an unknown parameter, strictly: got %d %s, want 400",
@@ -299,7 +303,8 @@ func TestContract_Bodies(t *testing.T) {
 		}
 		for _, body := range []string{"[]", `"x"`, "7", "null", "true"} {
 			if a := send(fixture.JSONText(body)); a.Status != "failed" || a.Code != http.StatusBadRequest && a.Code != http.StatusUnprocessableEntity {
-				t.Errorf("%s %s, body %s: %d %s", target.method, target.path, body, a.Code, a.Text())
+				t.Errorf("%s %s, body %s: got %d %s, want a failure with 400 or 422",
+					target.method, target.path, body, a.Code, a.Text())
 			}
 		}
 		if a := send(fixture.JSONText(nested(32))); a.Code == http.StatusBadRequest {
@@ -422,7 +427,8 @@ func TestContract_RoutesAndMethods(t *testing.T) {
 		}
 		head := acme.Do(t, http.MethodHead, path, key)
 		if reads := slices.Contains(allowed, http.MethodGet) || taken(acme, http.MethodGet, path); len(head.Body) > 0 || head.Code >= 500 || reads == (head.Code == http.StatusMethodNotAllowed) {
-			t.Errorf("HEAD %s: %d, %d bytes", path, head.Code, len(head.Body))
+			t.Errorf("HEAD %[1]s: got %[2]d, %[3]d bytes, want no body and allowed = %[4]t",
+				path, head.Code, len(head.Body), reads)
 		}
 		options := acme.Do(t, http.MethodOptions, path, key)
 		if options.Code >= 500 || options.Header.Get("Allow") == "" {
@@ -474,7 +480,7 @@ func TestContract_EnvelopeOfEveryAnswer(t *testing.T) {
 					call.method, call.path, a.Code, a.Text(), a.Header)
 			}
 			if data := a.DataJSON(); data == "" || data[0] != '[' && data[0] != '{' {
-				t.Errorf("%s %s: data is %s", call.method, call.path, data)
+				t.Errorf("%s %s: data = %s, want an array or object", call.method, call.path, data)
 			}
 		}
 	}

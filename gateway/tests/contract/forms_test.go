@@ -138,7 +138,7 @@ func TestContract_FormNameIsLocked(t *testing.T) {
 	// Nobody else's field becomes locked either.
 	a := put(t, acme, key, fixture.FormsPath+fixture.DocID(1), `{"schema":{"own":{"title":"Own","type":"Text","locked":true}}}`)
 	if strings.Contains(fixture.Member(t, a.DataJSON(), "schema", "own"), `"locked":true`) {
-		t.Errorf("the caller locked a field: %s", a.Text())
+		t.Errorf("got a field that the caller locked: %s, want it unlocked", a.Text())
 	}
 }
 
@@ -161,7 +161,7 @@ func TestContract_UpdateFormIgnores(t *testing.T) {
 	after := put(t, acme, key, fixture.FormsPath+fixture.DocID(1), `{}`)
 	cut := func(a *gatewaytest.Answer) string { return a.Text()[:strings.Index(a.Text(), `"updated_at"`)] }
 	if cut(before) != cut(after) {
-		t.Errorf("ignored fields were stored:\n%s\n%s", before.Text(), after.Text())
+		t.Errorf("got a change by ignored fields:\n%s\nwant\n%s", before.Text(), after.Text())
 	}
 }
 
@@ -189,7 +189,7 @@ func TestContract_FormSchema(t *testing.T) {
 	})
 	a := acme.Get(t, key, path)
 	if names := fixture.MemberNames(t, fixture.Member(t, a.DataJSON(), "schema")); !slices.Contains(names, "form_name") {
-		t.Errorf("the schema has %q", names)
+		t.Errorf("the schema has %q, want form_name", names)
 	}
 }
 

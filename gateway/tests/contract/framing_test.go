@@ -58,7 +58,8 @@ func TestTwoLengthsEndTheConnection(t *testing.T) {
 					t.Errorf("request %d: got %v %s, want no error with %q", i, err, body, `"status":"failed"`)
 				}
 				if last := i == len(c.requests)-1; resp.Close != (c.closes && last) {
-					t.Errorf("request %d: closed %v, %v", i, resp.Close, resp.Header)
+					t.Errorf("request %[1]d: closed = %[2]v, want %[4]v: %[3]v",
+						i, resp.Close, resp.Header, c.closes && last)
 				}
 			}
 			if c.closes {

@@ -64,7 +64,7 @@ func element(t *testing.T, list string, i int) string {
 	t.Helper()
 	var elements []json.RawMessage
 	if err := json.Unmarshal([]byte(list), &elements); err != nil || i >= len(elements) {
-		t.Errorf("no list with an element %d: %s", i, list)
+		t.Errorf("got %[2]s, want a list with an element %[1]d", i, list)
 		return ""
 	}
 	return string(elements[i])

@@ -38,7 +38,7 @@ func TestOperatorsInFiltersAreRefused(t *testing.T) {
 	for _, v := range []string{"$where", "{\"$ne\":null}", "' OR '1'='1", "\" OR 1=1 --", "%25", "_", ".*", "${7*7}", "{{7*7}}", "*", "\\", "'; DROP TABLE x; --", "[object Object]"} {
 		for _, op := range []string{"", "[contains]", "[starts_with]", "[in][]"} {
 			if a := p.Get(t, p.FullKey, "/api/campaigns/count?filters[email]"+op+"="+url.QueryEscape(v)); a.Code != http.StatusOK || a.DataJSON() != `{"count":0}` && v != "_" {
-				t.Errorf("the value %q%s: %d %.200s", v, op, a.Code, a.Body)
+				t.Errorf("the value %q%s: got %d %.200s, want 200 and the count 0", v, op, a.Code, a.Body)
 			}
 		}
 	}
@@ -189,7 +189,7 @@ func TestWrongTypesAreRefusedEverywhere(t *testing.T) {
 		}
 	}
 	if p.Export(t) != before {
-		t.Error("refused input changed the organization")
+		t.Error("got a changed organization after refused input, want it unchanged")
 	}
 }
 
@@ -226,16 +226,16 @@ func TestLineBreaksAreRefusedInOneLineTexts(t *testing.T) {
 		}
 	}
 	if asked < 200 && !testing.Short() {
-		t.Errorf("%d bodies", asked)
+		t.Errorf("got %d bodies, want at least 200", asked)
 	}
 	if p.Export(t) != before {
-		t.Error("refused input changed the organization")
+		t.Error("got a changed organization after refused input, want it unchanged")
 	}
 	// What was stored before that rule is read, exported and changed in other fields.
 	p.Import(t, `{"kind":"file","as_is":true,"id":"`+fixture.DocID(0xf77)+`","pid":"x77","filename":"a\r\nb","mimetype":"none","type":"t"}`)
 	for _, change := range []string{`{"type":"u"}`, `{"filename":"c","mimetype":"text/plain; charset=utf-8"}`} {
 		if !strings.Contains(p.Export(t), `"filename":"a\r\nb","mimetype":"none"`) {
-			t.Error("the stored name is not exported")
+			t.Error("got an export without the stored name, want it there")
 		}
 		if a := p.Do(t, http.MethodPut, "/api/files/"+fixture.DocID(0xf77), gatewaytest.Cookie(p.AdminCookie), gatewaytest.Body("application/json", change)); a.Code != http.StatusOK {
 			t.Errorf("%s: got %s, want %v", change, a.Body, http.StatusOK)
@@ -331,7 +331,7 @@ func TestMassAssignmentChangesNothing(t *testing.T) {
 				return m
 			}
 		}
-		t.Fatal("the form is not in the export")
+		t.Fatal("got an export without the form, want it there")
 		return nil
 	}
 	before := formLine()
@@ -375,7 +375,7 @@ func TestMassAssignmentChangesNothing(t *testing.T) {
 				for name := range intruders {
 					own := slices.ContainsFunc(op.Body, func(f operation.Field) bool { return f.Name == name })
 					if !own && !strings.Contains(a.Text(), `"field":"`+name+`"`) {
-						t.Errorf("%s does not name %s", op.Name, name)
+						t.Errorf("%s: got no fault of %s, want one", op.Name, name)
 					}
 				}
 				continue
@@ -385,7 +385,7 @@ func TestMassAssignmentChangesNothing(t *testing.T) {
 					t.Errorf("%s, strictly: got %d %.300s, want 400", op.Name, a.Code, a.Body)
 				}
 				if p.Export(t) != exported {
-					t.Errorf("%s, strictly refused, changed something", op.Name)
+					t.Errorf("%s, strictly refused: got a changed organization, want it unchanged", op.Name)
 				}
 				continue
 			}
@@ -405,17 +405,17 @@ func TestMassAssignmentChangesNothing(t *testing.T) {
 		}
 	}
 	if tried < 4 && !testing.Short() {
-		t.Errorf("%d operations with a body", tried)
+		t.Errorf("got %d operations with a body, want at least 4", tried)
 	}
 	if after := formLine(); fmt.Sprint(after) != fmt.Sprint(before) {
-		t.Errorf("the form became\n%v, it was\n%v", after, before)
+		t.Errorf("form = %v\nwant %v", after, before)
 	}
 	if a := p.Do(t, http.MethodPut, "/api/form/collections/"+p.IDs[fixture.RefForm], gatewaytest.WithKey(p.FullKey), gatewaytest.JSON(map[string]any{"label": "Still mine"})); a.Status != "ok" {
 		t.Errorf("the form cannot be updated any more: got %d %.200s, want the status ok", a.Code, a.Body)
 	}
 	a := p.Get(t, p.FullKey, "/api/form/collections/schema?id="+p.IDs[fixture.RefForm])
 	if species := fmt.Sprint(a.Field("schema")); strings.Count(species, "locked:true") != 1 {
-		t.Errorf("a field was locked from outside: %s", a.Body)
+		t.Errorf("got another number of locked fields: %s, want 1", a.Body)
 	}
 }
 

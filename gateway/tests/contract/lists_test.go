@@ -91,11 +91,12 @@ func TestListsOfPeopleKeysAndFiles(t *testing.T) {
 				role := rec.(map[string]any)
 				names = append(names, fmt.Sprint(role["name"]))
 				if role["built_in"] != (role["name"] == "admin") {
-					t.Errorf("built in: %v", role)
+					t.Errorf("built_in = %v, want it for admin only", role)
 				}
 			}
 			if got := strings.Join(names, ","); got != shown || fmt.Sprint(a.Field("count")) != "3" || fmt.Sprint(a.Field("pages")) != fmt.Sprint((3+size-1)/size) {
-				t.Errorf("page %d of %d: %s and not %s: %s", page+1, size, got, shown, a.Text())
+				t.Errorf("page %d of %d: got %s, want %s, the count 3 and the number of pages: %s",
+					page+1, size, got, shown, a.Text())
 			}
 		}
 	}
@@ -132,7 +133,7 @@ func TestListsOfPeopleKeysAndFiles(t *testing.T) {
 		listed("/api/keys?sort=name&state="+state+"&", "name", want)
 		for _, rec := range do(http.MethodGet, "/api/keys?state="+state, "").Field("results").([]any) {
 			if is := rec.(map[string]any)["state"]; is != state {
-				t.Errorf("among %s keys is one that is %v", state, is)
+				t.Errorf("among %[1]s keys: state = %[2]v, want %[1]s", state, is)
 			}
 		}
 	}

@@ -162,14 +162,14 @@ func TestContract_CreateObjectIgnores(t *testing.T) {
 		}
 		a := fixture.PostJSON(t, acme, key, fixture.ObjectsPath, body)
 		if id := fixture.WantCreated(t, a, word, word+" one", word+" many"); id == fixture.DocID(7) {
-			t.Error("the caller chose the identifier")
+			t.Error("got the identifier that the caller sent, want a new one")
 		}
 		wantIgnored(t, a, extra.field)
 	}
 	a := fixture.PostJSON(t, acme, key, fixture.ObjectsPath+"?colour=red&size=1", `{`+fixture.NamesOf("query")+`}`)
 	fixture.WantCreated(t, a, "query", "query one", "query many")
 	if names := ignored(a); len(names) != 2 || names[0] != "colour" || !strings.HasPrefix(names[1], "size") {
-		t.Errorf("X-Ignored names %q", names)
+		t.Errorf("X-Ignored = %q, want colour and size", names)
 	}
 	fixture.WantFailure(t, fixture.PostJSON(t, acme, key, fixture.ObjectsPath+"?colour=red", `{`+fixture.NamesOf("strict")+`}`, strict()), http.StatusBadRequest)
 	fixture.WantCreated(t, fixture.PostJSON(t, acme, key, fixture.ObjectsPath+"?teams[]="+fixture.TeamA, `{`+fixture.NamesOf("known")+`,"teams":["`+fixture.TeamA+`"]}`, strict()), "known", "known one", "known many")
@@ -215,7 +215,7 @@ func TestContract_ObjectSchema(t *testing.T) {
 	}
 	byID, byName := acme.Get(t, key, fixture.ObjectsPath+"/schema?id="+id), acme.Get(t, key, fixture.ObjectsPath+"/schema?name=tree")
 	if byID.Text() != byName.Text() || !strings.Contains(byID.Text(), `"species":{"title":"Species","type":"Text"}`) {
-		t.Errorf("by id %s\nby name %s", byID.Text(), byName.Text())
+		t.Errorf("by id: got %s\nby name: %s, want the same with species", byID.Text(), byName.Text())
 	}
 	missing := envelopeFailed("Custom Object not found")
 	checkRows(t, acme, []exactRow{

@@ -55,7 +55,7 @@ func TestTypesOfOnesOwn(t *testing.T) {
 			}
 		}
 		if c.wants == nil && said != "" {
-			t.Errorf("%s %s %s: %q", c.method, c.path, c.body, said)
+			t.Errorf("%s %s %s: got %q, want no message", c.method, c.path, c.body, said)
 		}
 	}
 	if got := acme.Do(t, http.MethodGet, "/api/custom/objects/tree", key).Text(); !strings.Contains(got, `"price":{"title":"Price","type":"Money"}`) || strings.Contains(got, "options") {

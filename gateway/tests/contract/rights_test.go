@@ -144,7 +144,7 @@ func TestKeysMakeNoStrongerKeys(t *testing.T) {
 	// A rotation keeps the identifier; both texts go on for the overlap, and end together when it is revoked.
 	next := root.Want(t, http.MethodPost, "/api/keys/"+id+"/rotate", `{"overlap":60}`, 200, "old_token_until")
 	if next.Field("id") != id || next.Field("token") == token {
-		t.Errorf("rotated to %s", next.Text())
+		t.Errorf("rotated: got %s, want the same id and another token", next.Text())
 	}
 	second, _ := next.Field("token").(string)
 	for _, m := range []fixture.Client{own, fixture.As(acme, gatewaytest.WithKey(second))} {
@@ -217,7 +217,7 @@ func TestWhatAKeyMay(t *testing.T) {
 		}
 		may, bare := told()
 		if strings.Contains(may, "no permission") != slices.Contains(slices.Collect(maps.Values(bare)), true) {
-			t.Errorf("%s with nothing: %s, and may %v", kind, may, bare)
+			t.Errorf("%s without permissions: may = %s, want it to agree with %v", kind, may, bare)
 		}
 		for _, one := range []tenants.Permission{tenants.Contacts, tenants.CreateFormSubmissions, tenants.ManageFiles, tenants.ManageUsers} {
 			may, with := told(string(one))
@@ -226,7 +226,7 @@ func TestWhatAKeyMay(t *testing.T) {
 				opens = opens || allowed && !bare[name]
 			}
 			if strings.Contains(may, string(one)) != opens {
-				t.Errorf("%s with %s: %s", kind, one, may)
+				t.Errorf("%[1]s with %[2]s: may = %[3]s, want the permission: %[4]t", kind, one, may, opens)
 			}
 		}
 	}

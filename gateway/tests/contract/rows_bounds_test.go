@@ -118,7 +118,7 @@ func TestDeclaredBoundsHold(t *testing.T) {
 	}
 	for _, name := range []string{"minimum", "maximum", "minLength", "maxLength", "pattern", "enum", "type"} {
 		if tried[name] < 2 {
-			t.Errorf("%s was tried %d times", name, tried[name])
+			t.Errorf("%s was tried %d times, want at least 2", name, tried[name])
 		}
 	}
 }

@@ -43,7 +43,7 @@ func TestContract_SharedReport(t *testing.T) {
 		t.Errorf("answered %s\nwant     %s", got, want)
 	}
 	if names := fixture.MemberNames(t, fixture.Member(t, data, "fields")); strings.Join(names, " ") != "count country" && strings.Join(names, " ") != "country count" {
-		t.Errorf("fields describes %q", names)
+		t.Errorf("fields = %q, want count and country", names)
 	}
 	for name, value := range map[string]string{"Cache-Control": "no-store", "Referrer-Policy": "no-referrer", "X-Content-Type-Options": "nosniff", "X-Robots-Tag": "noindex"} {
 		if !strings.Contains(plain.Header.Get(name), value) {
@@ -57,7 +57,7 @@ func TestContract_SharedReport(t *testing.T) {
 	rows := fixture.Member(t, withData.DataJSON(), "data")
 	fixture.WantMembers(t, rows, "columns", "rows", "total", "truncated")
 	if names := column(t, fixture.Member(t, rows, "columns"), "name"); strings.Join(names, " ") != "country count" {
-		t.Errorf("the columns are %q", names)
+		t.Errorf("columns = %q, want country and count", names)
 	}
 	fixture.WantMembers(t, element(t, fixture.Member(t, rows, "columns"), 0), "name", "title", "type")
 
@@ -119,7 +119,7 @@ func TestContract_SharedBundle(t *testing.T) {
 	itself := acme.Get(t, "", fixture.SharedPath+fixture.BundlePID+"/"+fixture.DocID(fixture.ReportBundle))
 	mask := func(a *gatewaytest.Answer) string { return retrieved.ReplaceAllString(a.Text(), "") }
 	if mask(whole) != mask(itself) {
-		t.Errorf("the report by its id differs:\n%s\n%s", whole.Text(), itself.Text())
+		t.Errorf("the report by its id: got\n%[2]s\nwant\n%[1]s", whole.Text(), itself.Text())
 	}
 	child := acme.Get(t, "", fixture.SharedPath+fixture.BundlePID+"/"+fixture.DocID(fixture.ReportChild)+"?data=1&params[status]=inactive")
 	fixture.WantMember(t, child.DataJSON(), `"Child"`, "title")
@@ -225,7 +225,7 @@ func TestContract_SecureReport(t *testing.T) {
 	c.Advance(time.Hour)
 	checkRows(t, acme, []exactRow{row("expired by default after an hour", "token="+token)})
 	if strings.Contains(g.Log.String(), part[2]) {
-		t.Error("the log holds a token")
+		t.Error("got a token in the log, want it nowhere")
 	}
 }
 
@@ -245,7 +245,7 @@ func TestContract_Share(t *testing.T) {
 		text, _ := a.Field("expires_at").(string)
 		expires, err := time.Parse("2006-01-02T15:04:05.000Z", text)
 		if off := time.Until(expires) - time.Duration(seconds)*time.Second; err != nil || off < -5*time.Second || off > 2*time.Second {
-			t.Errorf("%s: expires_at is %q, off by %s: %v", body, text, off, err)
+			t.Errorf("%s: expires_at = %q, off by %s: %v, want at most 5 s before or 2 s after", body, text, off, err)
 		}
 		parts := strings.Split(token, ".")
 		if len(parts) != 3 {
@@ -261,11 +261,11 @@ func TestContract_Share(t *testing.T) {
 		}
 		fixture.WantMember(t, decoded[0], `"HS256"`, "alg")
 		if fixture.Member(t, decoded[0], "kid") == "" {
-			t.Errorf("the header has no kid: %s", decoded[0])
+			t.Errorf("the header %s has no kid, want one", decoded[0])
 		}
 		for _, claim := range []string{"iss", "aud", "iat", "exp", "jti"} {
 			if fixture.Member(t, decoded[1], claim) == "" {
-				t.Errorf("the claims lack %s: %s", claim, decoded[1])
+				t.Errorf("the claims lack %s: %s, want it", claim, decoded[1])
 			}
 		}
 		fixture.WantMember(t, decoded[1], `"`+fixture.LockedPID+`"`, "sub")
@@ -322,12 +322,12 @@ func TestContract_RevokedShares(t *testing.T) {
 		t.Fatalf(`got %d %s, want a.Status = "ok"`, a.Code, a.Text())
 	}
 	if read(one) != http.StatusForbidden || read(two) != http.StatusOK {
-		t.Errorf("after one was revoked: %d and %d", read(one), read(two))
+		t.Errorf("after one was revoked: got %d and %d, want 403 and 200", read(one), read(two))
 	}
 	if a := acme.Do(t, http.MethodDelete, fixture.ReportPath+fixture.DocID(fixture.ReportSecure)+"/shares", gatewaytest.WithKey(key)); a.Status != "ok" {
 		t.Fatalf(`got %d %s, want a.Status = "ok"`, a.Code, a.Text())
 	}
 	if three := fixture.Share(t, acme, key, fixture.ReportSecure, `{}`); read(two) != http.StatusForbidden || read(three) != http.StatusOK {
-		t.Errorf("after all were revoked: %d, and %d with a new one", read(two), read(three))
+		t.Errorf("after all were revoked: got %d, and %d with a new one, want 403 and 200", read(two), read(three))
 	}
 }

@@ -64,7 +64,7 @@ func TestUsageOverHTTP(t *testing.T) {
 	first := acme.Get(t, reader, "/api/usage").Field("results").([]any)[0].(map[string]any)
 	for _, name := range []string{"requests", "sent_bytes"} {
 		if first[name].(interface{ String() string }).String() == "0" {
-			t.Errorf("%s is 0: %v", name, first)
+			t.Errorf("%s is 0: %v, want more", name, first)
 		}
 	}
 
@@ -173,7 +173,7 @@ func TestUsage_OfStrangers(t *testing.T) {
 	acme.Get(t, reader, "/api/contacts") // refused, and yet known
 	g.App.FlushUsage(t.Context())
 	if n := writes.Load(); n == 0 {
-		t.Error("who is known is not counted")
+		t.Error("got no write for known callers, want one")
 	}
 	if a := acme.Get(t, reader, "/api/usage"); !strings.Contains(a.Text(), `"documents":0,`) || !strings.Contains(a.Text(), `{"operation":"contacts.list","requests":4,"refused":4,`) {
 		t.Errorf(`got %s, want containing "\"documents\":0," and containing "{\"operation\":\"contacts.list\",\"requests\":4,\"refused\":4,"`,
@@ -252,7 +252,7 @@ func TestExplain_IsOfTheOperationThatWouldBeCalled(t *testing.T) {
 			want = a.Code == http.StatusUnprocessableEntity && strings.Contains(a.Message, "call must be the path of an operation that only reads")
 		}
 		if !want && op.Name != "compliance.check" && op.Name != "authz.explain" { // which want more than a path
-			t.Errorf("%s is that of %s: %d %s", op.Path, op.Name, a.Code, a.Body)
+			t.Errorf("%s is the path of %s: got %d %s, want no operation", op.Path, op.Name, a.Code, a.Body)
 		}
 	}
 }
@@ -384,6 +384,6 @@ func TestPeopleTellWhatTheyNeverNeeded(t *testing.T) {
 		t.Errorf("the page of the person: got %s, want it with %q", page, "Unused permissions")
 	}
 	if after := acme.Do(t, http.MethodGet, "/api/users/"+id, in("root@example.com")); after.Text() != before.Text() || after.Header.Get("ETag") != before.Header.Get("ETag") {
-		t.Errorf("noting changed the person: %s", after.Text())
+		t.Errorf("after recording unused permissions: got %s, want the person unchanged", after.Text())
 	}
 }

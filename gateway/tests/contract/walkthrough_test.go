@@ -35,7 +35,7 @@ func TestWalkthrough(t *testing.T) {
 	for _, block := range blocks {
 		x := w.plain(t, block[1])
 		for _, wrong := range w.differs(x, w.ask(t, x)) {
-			t.Errorf("%s: %s", x.call, wrong)
+			t.Errorf("%s: %s, want the answer in the document", x.call, wrong)
 		}
 	}
 	if len(blocks) < 40 {
@@ -80,7 +80,7 @@ func (w *walk) takeAlong(t *testing.T, birch *gatewaytest.Org) {
 		return kept
 	}
 	if diff := cmp.Diff(lines(w.org, w.jars["session"]), lines(birch, cookie)); diff != "" {
-		t.Errorf("difference:\n%s", diff)
+		t.Errorf("difference (-want +got):\n%s", diff)
 	}
 }
 

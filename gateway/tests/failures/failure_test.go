@@ -139,7 +139,7 @@ func callAll(t *testing.T, p *fixture.Party, rows []rowCall, show gatewaytest.Re
 func answers(t testing.TB, what string, got timed, want string, volatile []string, within time.Duration) bool {
 	t.Helper()
 	if got.took > within {
-		t.Errorf("%s took %s, at most %s is promised", what, got.took, within)
+		t.Errorf("%s took %s, want at most %s", what, got.took, within)
 	}
 	if fixture.IsUnavailable(t, what, got.Answer) {
 		return false
@@ -159,7 +159,7 @@ func metricOf(t *testing.T, g *gatewaytest.Gateway, name string) string {
 			return strings.TrimSpace(value)
 		}
 	}
-	t.Fatalf("there is no metric %s", name)
+	t.Fatalf("got no metric %s, want one", name)
 	return ""
 }
 
@@ -194,7 +194,7 @@ func wantQuietLog(t *testing.T, g *gatewaytest.Gateway, secrets ...string) {
 			counts[message]++
 		}
 		if strings.Contains(line, `"msg":"internal error"`) {
-			t.Errorf("an outage counts as a fault of the program: %.600s", line)
+			t.Errorf("got an internal error for an outage, want none: %.600s", line)
 		}
 	}
 	for message, n := range counts {

@@ -95,7 +95,7 @@ func TestMongoInTrouble(t *testing.T) {
 					t.Errorf("%s took %s, want at most %v", r, a.took, within)
 				}
 				if a.Code >= 500 && !fixture.IsUnavailable(t, r.String(), a.Answer) {
-					t.Errorf("%s: %d %s", r, a.Code, a.Body)
+					t.Errorf("%s: got %d %s, want an answer or service unavailable", r, a.Code, a.Body)
 				}
 			})
 			// A key of another organization is refused, or cannot be told now.
@@ -171,7 +171,7 @@ func wantRecorded(t *testing.T, p *fixture.Party, disclosed *sync.Map) {
 		}
 	}
 	disclosed.Range(func(id, _ any) bool {
-		t.Errorf("request %s was answered with a secret and has no record", id)
+		t.Errorf("request %s has no audit record of its secret, want one", id)
 		return true
 	})
 }
@@ -215,7 +215,7 @@ func TestKeysWhileRedisAndMongoAreDown(t *testing.T) {
 				took := fixture.AwaitWithin(t, "the "+what+" key works again", healLimit, func() bool {
 					a := p.Get(t, key, "/api/campaigns/count")
 					if a.Code != http.StatusOK && !fixture.IsUnavailable(t, "after the outage", a) {
-						t.Fatalf("after the outage: %d %s", a.Code, a.Body)
+						t.Fatalf("after the outage: got %d %s, want 200 or service unavailable", a.Code, a.Body)
 					}
 					return a.Code == http.StatusOK
 				})
@@ -258,7 +258,7 @@ func TestWarmKeysServeWithinTheGrace(t *testing.T) {
 	warm := func(when string) {
 		callAll(t, p, reads, gatewaytest.WithKey(p.FullKey), func(r rowCall, a timed) {
 			if !answers(t, r.String()+" "+when, a, good[r.path], fixture.SampleFor(&r.op).Volatile, withoutMongo) {
-				t.Errorf("%s %s: unavailable after %s, though the key is warm", r, when, a.took)
+				t.Errorf("%s %s with a warm key: unavailable after %s, want the answer", r, when, a.took)
 			}
 		})
 		session(when)
@@ -317,7 +317,8 @@ func TestOutageOfOneBackendSparesOthers(t *testing.T) {
 		for range 3 {
 			started := time.Now()
 			if a := here.Get(t, hereKey, path); a.Code != http.StatusOK || time.Since(started) > refusedAtOnce {
-				t.Errorf("%s: the organization on the other backend: %d %s after %s", fault.Name, a.Code, a.Body, time.Since(started))
+				t.Errorf("%s: the organization on the other backend: got %d %s after %s, want 200 at once",
+					fault.Name, a.Code, a.Body, time.Since(started))
 			}
 			if a := there.Get(t, thereKey, path); !fixture.IsUnavailable(t, fault.Name, a) {
 				t.Errorf("%s: the organization whose backend is away: got %d %s, want service unavailable",

@@ -160,7 +160,7 @@ func TestMoveUnderLoad(t *testing.T) {
 		}
 		t.Logf("to %s: %s, writes held %.1f s, steps %v", to, time.Since(began).Round(time.Millisecond), report.HeldSeconds, steps)
 		if report.To != to || report.HeldSeconds <= 0 || !strings.HasSuffix(strings.Join(steps, " "), "holding done") {
-			t.Errorf("%+v, steps %v", report, steps)
+			t.Errorf("report = %+v, steps %v, want one to the other backend with a hold", report, steps)
 		}
 		var contacts int64
 		for _, s := range report.Sums {
@@ -169,7 +169,7 @@ func TestMoveUnderLoad(t *testing.T) {
 			}
 		}
 		if contacts != int64(size) {
-			t.Errorf("%d of %d contacts were compared", contacts, size)
+			t.Errorf("%d contacts were compared, want %d", contacts, size)
 		}
 		if o, err := control.Call[control.Organization](t.Context(), g.Commands, "org.show", control.Slug{Slug: "acme"}); err != nil || o.Backend != to || o.Move != nil || o.OldCopy == "" {
 			t.Errorf("after the move: got %+v, %v, want no error, Backend %v, Move nil and OldCopy set", o, err, to)
@@ -195,14 +195,14 @@ func TestMoveUnderLoad(t *testing.T) {
 			m.label, `"label":"`+m.label+`"`)
 	}
 	if n := strings.Count(text, `"kind":"contact"`); n != size {
-		t.Errorf("%d of %d contacts", n, size)
+		t.Errorf("got %d contacts, want %d", n, size)
 	}
 	o, err := control.Call[control.Organization](t.Context(), g.Commands, "org.move.finish", control.Slug{Slug: "acme"})
 	if err != nil || o.OldCopy != "" {
 		t.Errorf("finish: got %+v, %v, want no error and no OldCopy", o, err)
 	}
 	if again := fixture.Export(t, acme); again != text {
-		t.Error("removing the old copy changed the organization")
+		t.Error("got a changed organization after the old copy was removed, want it unchanged")
 	}
 }
 
@@ -228,10 +228,10 @@ func TestMoveKeepsEverythingValid(t *testing.T) {
 		t.Fatal(err)
 	}
 	if after := fixture.Export(t, p.Org); after != before {
-		t.Error("the organization's export is another after the move")
+		t.Error("got another export after the move, want it unchanged")
 	}
 	if a := p.Get(t, "", "/api/reports/shared/"+p.IDs[fixture.RefPID]+"?token="+p.IDs[fixture.RefShare]); untimed.ReplaceAllString(a.Text(), "") != untimed.ReplaceAllString(share.Text(), "") {
-		t.Errorf("the share link: %d %s", a.Code, a.Body)
+		t.Errorf("the share link: got %d %s, want the answer from before", a.Code, a.Body)
 	}
 	if a := p.Reveal(t, p.IDs[fixture.RefContact], fixture.SecretField, ""); a.Text() != reveal.Text() {
 		t.Errorf("the encrypted value: got %d %s, want the text %q", a.Code, a.Body, reveal.Text())

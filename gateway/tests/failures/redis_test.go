@@ -83,7 +83,8 @@ func TestRedisInTrouble(t *testing.T) {
 			for range 3 {
 				a := timeCall(t, p, fixture.Call{Method: http.MethodGet, Target: "/api/users/" + p.IDs[fixture.RefUser]}, gatewaytest.Cookie(cookie))
 				if a.took > withoutRedis || a.Code != http.StatusOK && !fixture.IsUnavailable(t, "a session", a.Answer) {
-					t.Errorf("a session: %d %s after %s", a.Code, a.Body, a.took)
+					t.Errorf("a session: got %d %s after %s, want 200 or service unavailable in time",
+						a.Code, a.Body, a.took)
 				}
 			}
 			alive(t, w.Gateway)
@@ -91,7 +92,7 @@ func TestRedisInTrouble(t *testing.T) {
 				fixture.ReadyIn(t, w.Gateway, http.StatusOK, "degraded", map[string]string{"redis": "down", "store": "ok"}, fixture.ReadyLimit)
 			}
 			if metricOf(t, w.Gateway, "tenantry_limits_local_total") == "0" {
-				t.Error("no request was counted by this process alone, or none is told")
+				t.Error("tenantry_limits_local_total = 0, want some requests counted locally")
 			}
 
 			redis.Heal(t)
@@ -104,7 +105,7 @@ func TestRedisInTrouble(t *testing.T) {
 			fixture.AwaitWithin(t, "the session works again", healLimit, func() bool {
 				a := p.Get(t, "", "/api/users/"+p.IDs[fixture.RefUser], gatewaytest.Cookie(cookie))
 				if a.Code != http.StatusOK && !fixture.IsUnavailable(t, "the session after the outage", a) {
-					t.Fatalf("the session after the outage: %d %s", a.Code, a.Body)
+					t.Fatalf("the session after the outage: got %d %s, want 200 or service unavailable", a.Code, a.Body)
 				}
 				return a.Code == http.StatusOK
 			})
@@ -164,7 +165,7 @@ func TestLateRepliesNeverSwapIdentities(t *testing.T) {
 				case fixture.IsUnavailable(t, what, a):
 					away++
 				case a.Code != want || a.Text() == fixture.DeniedBody:
-					t.Errorf("%s: %d %s", what, a.Code, a.Body)
+					t.Errorf("%[1]s: got %[2]d %[3]s, want %[4]d", what, a.Code, a.Body, want)
 				default:
 					right++
 					expected[id] = "key:" + who.key.ID
@@ -205,11 +206,11 @@ func TestLateRepliesNeverSwapIdentities(t *testing.T) {
 		}
 		seen++
 		if l.Subject != expected[l.Request] {
-			t.Errorf("request %s was taken for %s, its key is %s", l.Request, l.Subject, expected[l.Request])
+			t.Errorf("request %s was taken for %s, want %s", l.Request, l.Subject, expected[l.Request])
 		}
 	}
 	if seen != len(expected) || seen < 2*len(callers) {
-		t.Errorf("the log has %d of %d requests", seen, len(expected))
+		t.Errorf("the log has %d requests, want %d", seen, len(expected))
 	}
 	wantQuietLog(t, g)
 }

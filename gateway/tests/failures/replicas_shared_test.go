@@ -83,7 +83,8 @@ func TestReplicasShareLimits(t *testing.T) {
 		accepted, refused := o.sums()
 		t.Logf("%s: %d accepted and %d refused in %s; at most %d", o.what, accepted, refused, round(took), most)
 		if accepted > most || accepted < rate || refused == 0 {
-			t.Errorf("%s: %d accepted, %d refused; at most %d may be accepted in %s", o.what, accepted, refused, most, took)
+			t.Errorf("%s: %d accepted, %d refused, want at most %d accepted in %s and some refused",
+				o.what, accepted, refused, most, took)
 		}
 	}
 	r.Redis.Kill()
@@ -92,7 +93,8 @@ func TestReplicasShareLimits(t *testing.T) {
 		most := int64(rate * (took.Seconds() + 1))
 		for i := range o.accepted {
 			if accepted, refused := o.accepted[i].Load(), o.refused[i].Load(); accepted > most || accepted < rate || refused == 0 {
-				t.Errorf("%s without Redis: replica %d accepted %d and refused %d; at most %d may be accepted in %s", o.what, i, accepted, refused, most, took)
+				t.Errorf("%s without Redis: replica %d accepted %d and refused %d, want at most %d accepted in %s and some refused",
+					o.what, i, accepted, refused, most, took)
 			}
 		}
 		accepted, refused := o.sums()
@@ -148,7 +150,7 @@ func (o *offer) send(t *testing.T, r *fixture.Trio, i, n int) {
 	case http.StatusTooManyRequests:
 		o.refused[i].Add(1)
 	default:
-		t.Errorf("%s: replica %d answers %d", o.what, i, code)
+		t.Errorf("%s: replica %d answers %d, want 200 or 429", o.what, i, code)
 	}
 }
 
@@ -238,7 +240,7 @@ func TestReplicasShareKeyring(t *testing.T) {
 			states += k.State + " "
 		}
 		if states != "retired retired retired retired primary " {
-			t.Errorf("replica %d lists %s", i, states)
+			t.Errorf("replica %d lists %s, want four retired versions and a primary one", i, states)
 		}
 	}
 	outdated, err := os.ReadFile(r.Replicas[0].Config.KeyringPath())
@@ -293,7 +295,7 @@ func TestReplicasStartTogether(t *testing.T) {
 		}
 	}
 	if started[madeIt] != fixture.ReplicaCount {
-		t.Errorf("three replicas at once: %s", fixture.Tally(started))
+		t.Errorf("three replicas at once: got %s, want all started", fixture.Tally(started))
 	}
 }
 
@@ -327,7 +329,7 @@ func replicaOfAnotherKeyring(t *testing.T, r *fixture.Trio, outdated []byte) {
 		t.Errorf("without a keyring: got %v, want an error with %q", err, "copy it from another replica")
 	}
 	if _, err := os.Stat(filepath.Join(dir, "none.json")); err == nil {
-		t.Error("a replica without a keyring made one of its own")
+		t.Error("got a keyring made by a replica without one, want none")
 	}
 }
 
@@ -377,7 +379,7 @@ func TestReplicasGoOnThroughAMove(t *testing.T) {
 			cut()
 		}
 	}); err == nil {
-		t.Error("the move was not interrupted")
+		t.Error("got no interruption of the move, want one")
 	}
 	cut()
 	for n, to := range []string{"other", "mongo"} {
@@ -487,7 +489,7 @@ func (m *moveWriters) pass(t *testing.T) {
 	for i := range seen {
 		for m.rounds[i].Load() < seen[i] {
 			if time.Now().After(deadline) {
-				t.Fatalf("replica %d writes no more", i)
+				t.Fatalf("replica %d writes no more, want it to go on", i)
 			}
 			time.Sleep(10 * time.Millisecond)
 		}

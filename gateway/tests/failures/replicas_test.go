@@ -203,7 +203,7 @@ func replicasChanges(t *testing.T, r *fixture.Trio) {
 	for n, step := range steps {
 		for i := range r.Replicas { // they have it in their caches as it was
 			if step.shown(r.On(i, acme)) {
-				t.Fatalf("%s: replica %d shows it before it happened", step.what, i)
+				t.Fatalf("%s: replica %d shows it before the change, want it afterwards", step.what, i)
 			}
 		}
 		by := n % fixture.ReplicaCount
@@ -255,7 +255,7 @@ func replicasAnswers(t *testing.T, r *fixture.Trio) {
 						if text := seen(a); first == "" {
 							first = text
 						} else if text != first {
-							t.Errorf("%s: replica %d answers\n%.500s\nthe first\n%.500s", q.Target, i, text, first)
+							t.Errorf("%s: replica %d answers\n%.500s\nwant\n%.500s", q.Target, i, text, first)
 						}
 					}
 				}
@@ -284,7 +284,7 @@ func replicasCreates(t *testing.T, r *fixture.Trio) {
 				gatewaytest.JSON(map[string]string{"name": name, "label": name, "label_plural": name})).Code
 		})
 		if codes[http.StatusOK] != 1 || codes[http.StatusConflict] != 31 {
-			t.Errorf("32 creates of %s: %s", name, fixture.Tally(codes))
+			t.Errorf("32 creates of %s: got %s, want 1 with 200 and 31 with 409", name, fixture.Tally(codes))
 		}
 	}
 	if n := strings.Count(fixture.Export(t, r.On(1, acme)), `"kind":"custom_object"`); n != 3 {
@@ -374,7 +374,8 @@ func replicasUpdates(t *testing.T, r *fixture.Trio) {
 				shown := read(a)
 				for j := range before {
 					if shown[j] < before[j] || j == i && shown[j] != int64(n) {
-						t.Errorf("writer %d, update %d: field %d shows %d, but %d was acknowledged", i, n, j, shown[j], before[j])
+						t.Errorf("writer %d, update %d: field %d shows %d, want at least %d",
+							i, n, j, shown[j], before[j])
 					}
 				}
 				acknowledged[i].Store(int64(n))
@@ -386,7 +387,7 @@ func replicasUpdates(t *testing.T, r *fixture.Trio) {
 		// An update of nothing answers the form.
 		a := r.On(i, acme).Do(t, http.MethodPut, "/api/form/collections/"+fixture.DocID(1), gatewaytest.WithKey(key), gatewaytest.JSON(map[string]any{}))
 		if shown := read(a); shown != [5]int64{rounds, rounds, rounds, rounds, rounds} {
-			t.Errorf("in the end replica %d shows the writes %v", i, shown)
+			t.Errorf("at the end replica %d shows the writes %v, want all", i, shown)
 		}
 	}
 }
@@ -410,7 +411,7 @@ func replicasOrganizations(t *testing.T, r *fixture.Trio) {
 			return outcome(err)
 		})
 		if answers[madeIt] != 1 || answers[control.CodeDuplicate] != 31 {
-			t.Errorf("32 creates of %s: %s", slug, fixture.Tally(answers))
+			t.Errorf("32 creates of %s: got %s, want 1 made and 31 duplicates", slug, fixture.Tally(answers))
 		}
 	}
 	numbers := map[int64]string{}
@@ -420,7 +421,7 @@ func replicasOrganizations(t *testing.T, r *fixture.Trio) {
 	}
 	for _, o := range list {
 		if numbers[o.ID] != "" {
-			t.Errorf("%s and %s have the number %d", o.Slug, numbers[o.ID], o.ID)
+			t.Errorf("%s and %s have the number %d, want different numbers", o.Slug, numbers[o.ID], o.ID)
 		}
 		numbers[o.ID] = o.Slug
 	}
@@ -457,7 +458,8 @@ func replicasRights(t *testing.T, r *fixture.Trio) {
 		return outcome(err)
 	})
 	if made[madeIt] != len(keys) || revoked[madeIt] != len(keys) {
-		t.Errorf("%d keys: issuing them %s revoking them %s", len(keys), fixture.Tally(made), fixture.Tally(revoked))
+		t.Errorf("%d keys: issuing gave %s revoking %s, want all to succeed",
+			len(keys), fixture.Tally(made), fixture.Tally(revoked))
 	}
 	r.Agree(t, "revoked keys", len(keys)%fixture.ReplicaCount, acme, func(o *gatewaytest.Org) bool {
 		return o.Get(t, keys[len(keys)-1].Token, cheapPath).Code == http.StatusForbidden
@@ -488,6 +490,6 @@ func replicasUsers(t *testing.T, r *fixture.Trio) {
 		return outcome(err)
 	})
 	if answers[madeIt] != 1 || answers[control.CodeDuplicate] != 31 {
-		t.Errorf("32 people of one address: %s", fixture.Tally(answers))
+		t.Errorf("32 people with one address: got %s, want 1 made and 31 duplicates", fixture.Tally(answers))
 	}
 }

@@ -65,7 +65,8 @@ func (w *watch) end(t *testing.T) {
 	w.stop.Store(true)
 	w.wg.Wait()
 	if away, asked := w.away.Load(), w.asked.Load(); away*100 > asked {
-		t.Errorf("%d of %d answers were 503; the log of the first replica: %.4000s", away, asked, w.Replicas[0].Log)
+		t.Errorf("%d of %d answers were 503, want at most 1 %%; the log of the first replica: %.4000s",
+			away, asked, w.Replicas[0].Log)
 	}
 }
 
@@ -79,13 +80,14 @@ func (w *watch) look(t *testing.T, replica int, k *watchedKey) {
 	first := k.refused[replica]
 	switch {
 	case code == http.StatusOK && !first.IsZero() && began.After(first) && !k.revoked.IsZero() && began.Sub(k.revoked) > fixture.AgreeWithin:
-		t.Errorf("replica %d takes the key %s again, %s after it was first refused", replica, k.id, began.Sub(first))
+		t.Errorf("replica %d accepts the key %s again, %s after its first refusal, want it refused",
+			replica, k.id, began.Sub(first))
 	case code == http.StatusOK && replica == k.by && !k.revoked.IsZero() && began.After(k.revoked):
-		t.Errorf("replica %d takes the key %s that it revoked itself", replica, k.id)
+		t.Errorf("replica %d accepts the key %s that it revoked itself, want it refused", replica, k.id)
 	case code == http.StatusOK:
 		k.accepted[replica] = time.Now()
 	case code == http.StatusForbidden && k.ending.IsZero():
-		t.Errorf("replica %d refuses the key %s, which is good", replica, k.id)
+		t.Errorf("replica %d refuses the valid key %s, want it accepted", replica, k.id)
 	case code == http.StatusForbidden && first.IsZero():
 		k.refused[replica] = time.Now()
 	case code == http.StatusServiceUnavailable: // told by a busy machine, to few
@@ -115,7 +117,7 @@ func (w *watch) settle(t *testing.T, k *watchedKey) {
 	t.Helper()
 	for !k.over() {
 		if time.Since(k.revoked) > 2*fixture.AgreeAtLast {
-			t.Fatalf("the key %s is not refused everywhere", k.id)
+			t.Fatalf("the key %s is not refused everywhere, want it refused", k.id)
 		}
 		time.Sleep(2 * time.Millisecond)
 	}
@@ -151,7 +153,8 @@ func (w *watch) figures(t *testing.T, what string, keys []*watchedKey) {
 	t.Logf("%s: %d revocations; last answer that accepted, after the acknowledgement: other replicas median %s, p99 %s, longest %s; same replica longest %s; after it was asked for, anywhere, longest %s",
 		what, len(keys), round(others[len(others)/2]), round(p99), round(others[len(others)-1]), round(same[len(same)-1]), round(sinceAsked[len(sinceAsked)-1]))
 	if p99 > fixture.AgreeWithin || others[len(others)-1] > fixture.AgreeAtLast {
-		t.Errorf("%s: revoked keys are taken for %s (p99), at most %s", what, p99, others[len(others)-1])
+		t.Errorf("%[1]s: revoked keys are accepted for %[2]s (p99), at most %[3]s, want %[4]s and %[5]s",
+			what, p99, others[len(others)-1], fixture.AgreeWithin, fixture.AgreeAtLast)
 	}
 }
 

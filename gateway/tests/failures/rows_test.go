@@ -155,11 +155,11 @@ func wantAllAway(t *testing.T, w *fixture.World, leave, back func(), within time
 	leave()
 	judge := func(r rowCall, a timed) {
 		if a.took > within {
-			t.Errorf("%s took %s, at most %s is promised", r, a.took, within)
+			t.Errorf("%s took %s, want at most %s", r, a.took, within)
 		}
 		constant := r.op.Name == "compliance.schema" && a.Code == http.StatusOK // to somebody who was known a moment ago
 		if !constant && !fixture.IsUnavailable(t, r.String(), a.Answer) {
-			t.Errorf("%s without its store: %d %s", r, a.Code, a.Body)
+			t.Errorf("%s without its store: got %d %s, want service unavailable", r, a.Code, a.Body)
 		}
 	}
 	askAll(t, p, rows, judge)
@@ -186,16 +186,16 @@ func TestEveryOperationWithoutRedis(t *testing.T) {
 	redis.Break(t, proxytest.Refused())
 	judge := func(r rowCall, a timed) {
 		if a.took > withoutRedis {
-			t.Errorf("%s took %s, at most %s is promised", r, a.took, withoutRedis)
+			t.Errorf("%s took %s, want at most %s", r, a.took, withoutRedis)
 		}
 		away := fixture.IsUnavailable(t, r.String(), a.Answer)
 		if a.Code >= 500 && !away || strings.Contains(a.Text(), fixture.DeniedBody) {
-			t.Errorf("%s without Redis: %d %s", r, a.Code, a.Body)
+			t.Errorf("%s without Redis: got %d %s, want an answer or service unavailable", r, a.Code, a.Body)
 		}
 		if withKey := keyed(&r.op); withKey && r.op.Method == http.MethodGet && a.Code != http.StatusOK {
-			t.Errorf("%s with a key: %d %s", r, a.Code, a.Body)
+			t.Errorf("%s with a key: got %d %s, want 200", r, a.Code, a.Body)
 		} else if !withKey && r.op.Credentials&operation.Session != 0 && !away {
-			t.Errorf("%s with a session: %d %s", r, a.Code, a.Body)
+			t.Errorf("%s with a session: got %d %s, want service unavailable", r, a.Code, a.Body)
 		}
 	}
 	askAll(t, p, reads, judge)

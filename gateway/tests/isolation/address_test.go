@@ -74,7 +74,8 @@ func TestReportAddressNeedsRightsToItsContent(t *testing.T) {
 		}
 		shared := p.Do(t, http.MethodPost, "/api/custom-reports/"+p.ID(test.n)+"/share"+test.query, gatewaytest.WithKey(test.key), gatewaytest.JSON(map[string]any{}))
 		if (shared.Status == "ok") != test.given {
-			t.Errorf("%s: sharing answers %d %s", test.what, shared.Code, shared.Body)
+			t.Errorf("%[1]s: sharing: got %[2]d %[3]s, want shared = %[4]t",
+				test.what, shared.Code, shared.Body, test.given)
 		}
 	}
 }
@@ -103,7 +104,7 @@ func TestNoAnswerRevealsAReportAddress(t *testing.T) {
 				a := p.Do(t, q.Method, q.Target, append(q.Changes, gatewaytest.WithKey(limited))...)
 				for _, pid := range pids {
 					if strings.Contains(fixture.Canonical(a, "", nil), pid) {
-						t.Errorf("%s %s gives away the address %s: %s", op.Method, path, pid, a.Body)
+						t.Errorf("%s %s reveals the address %s: %s, want it nowhere", op.Method, path, pid, a.Body)
 					}
 				}
 				calls++
@@ -122,7 +123,7 @@ func TestNoAnswerRevealsAReportAddress(t *testing.T) {
 		next, _ := a.Field("next").(string)
 		raw, err := base64.RawURLEncoding.DecodeString(next)
 		if err != nil || len(raw) == 0 || slices.ContainsFunc(pids, func(pid string) bool { return strings.Contains(string(raw), pid) }) {
-			t.Errorf("sorted by %s, next is %q, which says %s (%v)", sort, next, raw, err)
+			t.Errorf("sorted by %s, next is %q, which contains %s (%v), want no address", sort, next, raw, err)
 		}
 	}
 	records := fixture.AuditRecords(t, p.Org, 1000)

@@ -119,7 +119,7 @@ func TestEncryptedFieldsCannotBeQueried(t *testing.T) {
 		first, second := p.Get(t, p.FullKey, escaped), w.B.Get(t, w.B.FullKey, escaped)
 		fixture.WantRefused(t, query, first)
 		if a, b := fixture.Canonical(first, "", nil), fixture.Canonical(second, "", nil); a != b {
-			t.Errorf("%s: the answers depend on the plaintext:\n%s\n%s", query, a, b)
+			t.Errorf("%s: the answers depend on the plaintext: got\n%s\nwant\n%s", query, a, b)
 		}
 		if strings.Contains(first.Text(), `"count"`) {
 			t.Errorf("%s counts: got %s, want it without %q", query, first.Body, `"count"`)
@@ -149,7 +149,7 @@ func TestEncryptedFieldsCannotBeQueried(t *testing.T) {
 		if report, err := w.App.Transfer().Import(t.Context(), p.Tenant(t), gatewaytest.Source([]byte(line+"\n")), bundle.ImportOptions{}); err != nil {
 			continue
 		} else if strings.HasPrefix(name, "campaign") {
-			t.Errorf("%s: taken: %+v", name, report)
+			t.Errorf("%s: got %+v, want a refusal", name, report)
 		}
 		for _, more := range []string{"", "?data=1", "?data=1&params[i]=" + p.FirstSecret} {
 			a := p.Get(t, "", "/api/reports/shared/"+pid+more)
@@ -308,7 +308,7 @@ func TestNothingIsRevealedUnaudited(t *testing.T) {
 			a.Code, a.Body, a.Header)
 	}
 	if strings.Contains(w.Log.String(), p.FirstSecret) {
-		t.Error("the log holds the value")
+		t.Error("got the value in the log, want it nowhere")
 	}
 	if a := p.Get(t, p.FullKey, "/api/campaigns/count"); a.Code != http.StatusOK {
 		t.Errorf("what is not audited: got %d %.200s, want 200", a.Code, a.Body)

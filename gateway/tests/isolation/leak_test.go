@@ -48,7 +48,7 @@ func TestNoAnswerHoldsAnotherOrganizationsData(t *testing.T) {
 	// The scan must be able to fail: each organization's own answers are full of its marks.
 	own := w.A.Get(t, w.A.FullKey, "/api/files/folders/"+w.A.IDs[fixture.RefFolder])
 	if leaks(w.A, fixture.Call{}, own) == "" || leaks(w.B, fixture.Call{}, own) != "" {
-		t.Fatalf("the scan finds nothing in %s", own.Body)
+		t.Fatalf("the scan finds no mark, or that of another organization, in %s, want its own", own.Body)
 	}
 	total, seed := 4000, uint64(20240517)
 	if os.Getenv("TENANTRY_TEST_LONG") != "" {
@@ -139,7 +139,8 @@ func (r *roamer) step(t *testing.T) {
 		t.Errorf("%s %s on %s: got %d %.300s, want a code below 500", q.Method, q.Text, host.Slug, a.Code, a.Body)
 	}
 	if found := leaks(stranger, q, a); found != "" {
-		t.Errorf("%s %s on %s shows %q of %s:\n%d %.2000s", q.Method, q.Text, host.Slug, found, stranger.Slug, a.Code, a.Body)
+		t.Errorf("%s %s on %s shows %q of %s, want it nowhere:\n%d %.2000s",
+			q.Method, q.Text, host.Slug, found, stranger.Slug, a.Code, a.Body)
 	}
 }
 

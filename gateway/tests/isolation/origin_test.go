@@ -136,7 +136,7 @@ func (h *threeHosts) storeCalls(t *testing.T, target, id string) (calls int) {
 			return calls
 		}
 	}
-	t.Fatalf("no log line of %s", id)
+	t.Fatalf("got no log line of %s, want one", id)
 	return 0
 }
 
@@ -194,7 +194,7 @@ func TestNothingRevealsWhichOrganizationsExist(t *testing.T) {
 				}
 			}
 			if differ != "" {
-				t.Errorf("%s with %s:%s", what, way, differ)
+				t.Errorf("%s with %s: want the same answer:%s", what, way, differ)
 			}
 		}
 	}
@@ -243,12 +243,13 @@ func TestRecordedReadsAreRefusedAcrossSites(t *testing.T) {
 		}
 		for _, header := range [][2]string{{"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"}, {"Origin", "https://x.example"}} {
 			if a := ask(gatewaytest.Header(header[0], header[1])); refused(a) != links || links && a.Code != http.StatusForbidden {
-				t.Errorf("%s with %s: %s: %d %s", op.Name, header[0], header[1], a.Code, a.Message)
+				t.Errorf("%[1]s with %[2]s: %[3]s: got %[4]d %[5]s, want refused = %[6]t",
+					op.Name, header[0], header[1], a.Code, a.Message, links)
 			}
 		}
 		for _, site := range []string{"same-origin", "none"} {
 			if a := ask(gatewaytest.Header("Sec-Fetch-Site", site)); refused(a) {
-				t.Errorf("%s from its own site (%s): %d %s", op.Name, site, a.Code, a.Message)
+				t.Errorf("%s from its own site (%s): got %d %s, want it accepted", op.Name, site, a.Code, a.Message)
 			}
 		}
 	}

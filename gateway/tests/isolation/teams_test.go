@@ -173,7 +173,7 @@ func TestDefinitionsUsedByOtherTeamsAreProtected(t *testing.T) {
 	ways := dependents()
 	for _, r := range carrying {
 		if ways[r.Name] == nil {
-			t.Errorf("nothing is said to depend on a %s", r.Name)
+			t.Errorf("got no dependent of a %s, want at least one", r.Name)
 		}
 	}
 	for slug, team := range map[string]string{"other": fixture.TeamB, "own": fixture.TeamA} {
@@ -225,12 +225,12 @@ func TestDefinitionsUsedByOtherTeamsAreProtected(t *testing.T) {
 			a := acme.Do(t, c.method, c.target, with...)
 			switch said := a.Code == http.StatusForbidden && a.Message == fixture.NotTheirs; {
 			case slug == "own" && (said || c.sure && a.Code != http.StatusOK):
-				t.Errorf("%s, of the caller's team alone: %d %s", c.what, a.Code, a.Body)
+				t.Errorf("%s, of the caller's team alone: got %d %s, want it allowed", c.what, a.Code, a.Body)
 			case slug == "own":
 			case said:
 				refused++
 			case c.body == "" || strings.Contains(c.what, "of all "):
-				t.Errorf("%s: %d %s", c.what, a.Code, a.Body)
+				t.Errorf("%s: got %d %s, want a refusal", c.what, a.Code, a.Body)
 			}
 		}
 		if slug == "own" {
@@ -242,11 +242,11 @@ func TestDefinitionsUsedByOtherTeamsAreProtected(t *testing.T) {
 		after := lasting()
 		for i := range before {
 			if i >= len(after) || before[i] != after[i] {
-				t.Fatalf("something was changed, first this: %s\n%s", before[i], after[min(i, len(after)-1)])
+				t.Fatalf("first change: got %[2]s\nwant %[1]s", before[i], after[min(i, len(after)-1)])
 			}
 		}
 		if len(after) != len(before) {
-			t.Errorf("something was added: %s", after[len(before)])
+			t.Errorf("something was added: got %s, want nothing", after[len(before)])
 		}
 	}
 }
@@ -396,7 +396,8 @@ func TestLimitedCallerCannotChangeWiderReports(t *testing.T) {
 			calls++
 			a := acme.Do(t, op.Method, strings.NewReplacer("{id}", fixture.DocID(n), "{token_id}", token).Replace(op.Path), with...)
 			if said := a.Code == http.StatusUnprocessableEntity && strings.Contains(a.Message, "shows more than your teams"); said == own || own && a.Code != http.StatusOK {
-				t.Errorf("%s of a report with %s: %d %s", op.Name, more, a.Code, a.Body)
+				t.Errorf("%[1]s of a report with %[2]s: got %[3]d %[4]s, want refused = %[5]t",
+					op.Name, more, a.Code, a.Body, !own)
 			}
 			if !own && !strings.HasSuffix(op.Path, "/restore") {
 				root.Want(t, http.MethodGet, path+"/shares", "", 200, token)
@@ -450,6 +451,6 @@ func TestLimitedCallerCannotChangeRightsBeyondItsTeams(t *testing.T) {
 		}
 	}
 	if after := state(); after != before || calls < 12 {
-		t.Errorf("%d calls changed\n%s\nto\n%s", calls, before, after)
+		t.Errorf("%d calls: state was\n%s\nis now\n%s, want it unchanged after at least 12 calls", calls, before, after)
 	}
 }

@@ -129,7 +129,8 @@ func TestLimitHeadersDoNotRevealOrganizations(t *testing.T) {
 		here, nowhere := acme.Do(t, http.MethodGet, path), g.Do(t, http.MethodGet, "nobody.localhost", path)
 		names := func(a *gatewaytest.Answer) []string { return slices.Sorted(maps.Keys(a.Header)) }
 		if here.Header.Get("RateLimit-Limit") == "" || !slices.Equal(names(here), names(nowhere)) || here.Code != nowhere.Code || here.Text() != nowhere.Text() {
-			t.Errorf("%s: an organization answers %d %v %s, none %d %v %s", path, here.Code, names(here), here.Text(), nowhere.Code, names(nowhere), nowhere.Text())
+			t.Errorf("%s: an organization answers %d %v %s, none %d %v %s, want the same with limits",
+				path, here.Code, names(here), here.Text(), nowhere.Code, names(nowhere), nowhere.Text())
 		}
 	}
 }
@@ -167,7 +168,8 @@ func limitedKey(t testing.TB, p *fixture.Party, key, query string, changes ...ga
 	}
 	c := p.Get(t, key, "/api/campaigns/count"+query, changes...)
 	if (a.Code == http.StatusOK) != (c.Code == http.StatusOK) {
-		t.Errorf("teams %.100q: the folder answers %d, the count %d", query, a.Code, c.Code)
+		t.Errorf("teams %.100q: the folder answers %d, the count %d, want both or neither to succeed",
+			query, a.Code, c.Code)
 	}
 	return seen, fmt.Sprint(c.Field("count")), a.Code
 }
@@ -201,18 +203,18 @@ func TestTeamParameterNeverWidensAccess(t *testing.T) {
 		seen, n, code := limitedKey(t, p, limited, query)
 		for id := range seen {
 			if !entitled[id] {
-				t.Errorf("teams %.100q shows %s", query, id)
+				t.Errorf("teams %.100q shows %s, want only entitled records", query, id)
 			}
 		}
 		if code == http.StatusOK && n != "8" && n != "4" { // all that the key is entitled to, or what has no team
-			t.Errorf("teams %.100q counts %s contacts", query, n)
+			t.Errorf("teams %.100q counts %s contacts, want 8 or 4", query, n)
 		}
 		if code != http.StatusOK && (code < 400 || code > 499) {
-			t.Errorf("teams %.100q: %d", query, code)
+			t.Errorf("teams %.100q: got %d, want 200 or a 4xx code", query, code)
 		}
 	}
 	if seen, n, _ := limitedKey(t, p, limited, "?teams[]="+other); len(seen) != 1 && len(seen) != 0 || n != "4" {
-		t.Errorf("another team's records: %d, %s", len(seen), n)
+		t.Errorf("another team's records: got %d records and the count %s, want at most 1 and 4", len(seen), n)
 	}
 	// In a body, against the query, and strictly.
 	hidden := "/api/custom-reports/" + p.ID(87) + "/share"
@@ -222,7 +224,8 @@ func TestTeamParameterNeverWidensAccess(t *testing.T) {
 		for _, query := range []string{"", "?teams[]=" + other, "?teams[]=" + team, "?teams=" + other, "?teams[]="} {
 			a := p.Do(t, http.MethodPost, hidden+query, gatewaytest.WithKey(limited), gatewaytest.Body("application/json", body))
 			if a.Code != http.StatusNotFound && a.Code != http.StatusBadRequest && a.Code != http.StatusUnprocessableEntity {
-				t.Errorf("sharing another team's report with %s%s: %d %.200s", query, body, a.Code, a.Body)
+				t.Errorf("sharing another team's report with %s%s: got %d %.200s, want 404, 400 or 422",
+					query, body, a.Code, a.Body)
 			}
 		}
 	}
@@ -276,7 +279,8 @@ func TestForeignFoldersAndCycles(t *testing.T) {
 			t.Errorf("folder %d has no parent: got %.300s, want parent set", n, a.Body)
 		}
 		if a.Code != http.StatusOK || strings.Contains(a.Text(), w.A.Mark) || time.Since(started) > 30*time.Second {
-			t.Errorf("folder %d: %d after %s %.300s", n, a.Code, time.Since(started), a.Body)
+			t.Errorf("folder %d: got %d after %s %.300s, want 200 within 30 s and nothing of the other organization",
+				n, a.Code, time.Since(started), a.Body)
 		}
 	}
 	if a := b.Get(t, b.FullKey, "/api/files/folders/"+w.A.IDs[fixture.RefFolder]); a.Code != http.StatusNotFound {
@@ -314,10 +318,10 @@ func TestUserNumbersRevealNothing(t *testing.T) {
 	for _, n := range numbers {
 		path := fmt.Sprintf("/api/users/%d", n)
 		if got := fixture.Canonical(caller.Get(t, blind, path), "", nil); got != refused {
-			t.Fatalf("user %d, to a caller who may read nobody:\n%s", n, got)
+			t.Fatalf("user %[1]d, to a caller who may read nobody: got\n%[2]s\nwant\n%[3]s", n, got, refused)
 		}
 		if got := fixture.Canonical(caller.Get(t, caller.FullKey, path), "", nil); got != missing && !own[n] {
-			t.Fatalf("user %d:\n%s\nmissing:\n%s", n, got, missing)
+			t.Fatalf("user %d: got\n%s\nwant as missing:\n%s", n, got, missing)
 		}
 	}
 }

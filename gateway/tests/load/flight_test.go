@@ -27,7 +27,7 @@ func TestAnonymousReadersFreeTheirRoomInTime(t *testing.T) {
 	t.Parallel()
 	for _, op := range gatewaytest.Start(t).App.Operations() {
 		if op.Credentials&operation.Open != 0 && op.Deadline() > 5*time.Minute {
-			t.Errorf("%s may take %s", op.Name, op.Deadline())
+			t.Errorf("%s may take %s, want at most 5 min", op.Name, op.Deadline())
 		}
 	}
 }
@@ -73,7 +73,7 @@ func TestWorkInFlightIsBounded(t *testing.T) {
 		case a := <-answers:
 			return a
 		case <-time.After(20 * time.Second):
-			t.Fatal("more calls are under way than may be: they wait with those that do not end")
+			t.Fatal("got more calls in progress than allowed, want them to be refused")
 			return nil
 		}
 	}
@@ -106,7 +106,7 @@ func TestWorkInFlightIsBounded(t *testing.T) {
 		t.Errorf("another organization's page: got %d, want 200", a.Code)
 	}
 	if n := arrived.Load(); n != most {
-		t.Errorf("%d calls were under way at once, at most %d may be", n, most)
+		t.Errorf("%d calls were in progress at once, want %d", n, most)
 	}
 	_, _, body := fixture.CallAdmin(t, g, http.MethodGet, "/metrics")
 	if want := `tenantry_limits_refused_total{limit="organization in flight",operation="campaigns.count"} 32`; !strings.Contains(body, "\n"+want+"\n") {
@@ -231,7 +231,7 @@ func TestFloodOfRefusedBodiesLeavesOthersRoom(t *testing.T) {
 					if n := refused[resp.StatusCode]; n != nil {
 						n.Add(1)
 					} else {
-						t.Errorf("a refused body: %d", resp.StatusCode)
+						t.Errorf("a refused body: got %d, want a refusal", resp.StatusCode)
 					}
 				}
 				_ = conn.Close()
@@ -250,7 +250,7 @@ func TestFloodOfRefusedBodiesLeavesOthersRoom(t *testing.T) {
 	close(stop)
 	flood.Wait()
 	if room := 16 * 256 << 10 / 2 / 4; most > room || most == 0 { // other's own body is read by then
-		t.Errorf("%d bytes of bodies were being read at once, at most %d may be", most, room)
+		t.Errorf("%d bytes of bodies were being read at once, want more than 0 and at most %d", most, room)
 	}
 }
 

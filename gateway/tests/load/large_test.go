@@ -172,7 +172,7 @@ func TestDecodedBodiesReserveRoom(t *testing.T) {
 		}
 	}
 	if n := fixture.Metric(t, g, "tenantry_decoded_bytes"); n < 3*800_000 || n > 3<<20 {
-		t.Errorf("%d bytes are reserved", n)
+		t.Errorf("%d bytes are reserved, want 2,400,000 to 3 MiB", n)
 	}
 	if n := fixture.Metric(t, g, "tenantry_bodies_bytes"); n != 0 {
 		t.Errorf("%d bytes of bodies that were read, want 0", n)

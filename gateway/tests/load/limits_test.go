@@ -36,7 +36,7 @@ func wantLimit(t *testing.T, a *gatewaytest.Answer, count, remaining int, reset,
 	}
 	switch {
 	case retry == 0 && h.Get("Retry-After") != "":
-		t.Errorf("%d with Retry-After %s", a.Code, h.Get("Retry-After"))
+		t.Errorf("%d with Retry-After %s, want none", a.Code, h.Get("Retry-After"))
 	case retry > 0 && (a.Code != http.StatusTooManyRequests || a.Text() != tooMany || !near("Retry-After", retry)):
 		t.Errorf("%d %s with Retry-After %q; want 429 and %v", a.Code, a.Text(), h.Get("Retry-After"), retry)
 	}
@@ -46,7 +46,8 @@ func wantUncounted(t *testing.T, a *gatewaytest.Answer) {
 	t.Helper()
 	for _, name := range []string{"RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"} {
 		if a.Header.Get(name) != "" {
-			t.Errorf("%d %s is counted: %s is %s", a.Code, a.Text(), name, a.Header.Get(name))
+			t.Errorf("%d %s: header %s = %s, want none because it is not counted",
+				a.Code, a.Text(), name, a.Header.Get(name))
 		}
 	}
 }
@@ -204,7 +205,7 @@ func TestPagesShareTheLimitsOfOperations(t *testing.T) {
 	wait, err := strconv.Atoi(a.Header.Get("Retry-After"))
 	if a.Code != http.StatusTooManyRequests || err != nil || wait < 7*3600 || wait > 8*3600 ||
 		!strings.HasPrefix(a.Header.Get("Content-Type"), "text/html") || !strings.Contains(a.Text(), "Please wait a moment") || !strings.Contains(a.Text(), "minutes") {
-		t.Errorf("the fourth page: %d %v %s", a.Code, a.Header, a.Text())
+		t.Errorf("the fourth page: got %d %v %s, want 429 with a Retry-After of 7 to 8 h", a.Code, a.Header, a.Text())
 	}
 	wantLimit(t, acme.Get(t, "", fixture.SharedPath+fixture.OpenPID, at("192.0.2.1")), 3, 0, 24*time.Hour, 8*time.Hour)
 	for _, path := range []string{"/assets/console.css", "/sign-in"} { // what the page needs, and what tells nobody anything
@@ -230,7 +231,7 @@ func TestPagesShareTheLimitsOfOperations(t *testing.T) {
 		}
 	}
 	if !strings.Contains(g.Log.String(), "over the limit: address quota") {
-		t.Error("the log does not say which limit refused a page")
+		t.Error("got no limit in the log line of a refused page, want address quota")
 	}
 }
 
@@ -276,7 +277,8 @@ func TestAnonymousCallersAreLimitedByAddress(t *testing.T) {
 		hereCode, here := ask(i, acme.Host, "192.0.2.1")
 		code, there := ask(i, "n"+strconv.Itoa(i)+".localhost", "192.0.2.2")
 		if want := "9 " + strconv.Itoa(max(8-i, 0)); here != want || there != want || hereCode != code || (code == http.StatusTooManyRequests) != (i >= 9) {
-			t.Errorf("request %d: an organization answers %d (%s), others %d (%s)", i, hereCode, here, code, there)
+			t.Errorf("request %[1]d: an organization answers %[2]d (%[3]s), others %[4]d (%[5]s), want both %[6]d (%[7]s)",
+				i, hereCode, here, code, there, code, want)
 		}
 	}
 	if code, _ := ask(0, acme.Host, "192.0.2.2"); code != http.StatusTooManyRequests {
@@ -351,7 +353,7 @@ func TestLimits_Commands(t *testing.T) {
 		t.Fatal(err)
 	}
 	if held := limitKey(control.KeyLimitsChange{KeyRef: control.KeyRef{ID: next.ID}}); held.Quota != "9/d" || strings.Join(held.Own, " ") != "quota" {
-		t.Errorf("after a rotation: %+v", held)
+		t.Errorf("after a rotation: got %+v, want the own quota 9/d", held)
 	}
 
 	// Limits that are none change nothing, and all of them are told.
@@ -359,7 +361,7 @@ func TestLimits_Commands(t *testing.T) {
 	_, err = control.Call[control.RequestLimits](t.Context(), g.Commands, "org.limits", control.LimitsChange{Org: acme.Slug, Rate: text("fast"), Quota: text("0/s"), KeyRate: text("5/h"), KeyQuota: text("")})
 	wantLimitFaults(t, err, "rate", "quota", "key_quota")
 	if after := limitOrg(control.LimitsChange{}); strings.Join(after.Own, " ") != strings.Join(before.Own, " ") {
-		t.Errorf("a change with faults was made: %+v", after)
+		t.Errorf("after a change with faults: got %+v, want no change", after)
 	}
 	_, err = control.Call[control.RequestLimits](t.Context(), g.Commands, "key.limits", control.KeyLimitsChange{KeyRef: control.KeyRef{Org: acme.Slug, ID: key.ID}, Rate: text("5/y")})
 	wantLimitFaults(t, err, "rate")
@@ -385,7 +387,7 @@ func TestLimits_Commands(t *testing.T) {
 		seen[r.Operation]++
 	}
 	if seen["org.limits"] != 3 || seen["key.limits"] != 4 {
-		t.Errorf("the audit log has %v", seen)
+		t.Errorf("the audit log has %v, want 3 org.limits and 4 key.limits", seen)
 	}
 }
 
@@ -415,12 +417,12 @@ func TestRefusalsDoNotFloodTheAuditLog(t *testing.T) {
 		}
 	}
 	if path == "" {
-		t.Fatal("there is no operation contacts.reveal")
+		t.Fatal("got no operation contacts.reveal, want one")
 	}
 	const calls = 200
 	for i := range calls {
 		if a := acme.Get(t, key, path); i > 0 && (a.Code != http.StatusTooManyRequests || a.Text() != tooMany) {
-			t.Fatalf("%d %s", a.Code, a.Text())
+			t.Fatalf("got %d %s, want 429", a.Code, a.Text())
 		}
 	}
 	records, err := control.Call[[]control.AuditRecord](t.Context(), g.Commands, "audit", control.Page{Org: acme.Slug, Limit: calls})
@@ -441,10 +443,10 @@ func TestRefusalsDoNotFloodTheAuditLog(t *testing.T) {
 		t.Errorf("the metrics have no line %s", want)
 	}
 	if !strings.Contains(body, "\ntenantry_limits_local_total 0\n") {
-		t.Error("counting within one process is told as an outage")
+		t.Error("tenantry_limits_local_total is not 0, want 0 within one process")
 	}
 	if !strings.Contains(g.Log.String(), "over the limit: caller rate") {
-		t.Error("the log does not say which limit refused")
+		t.Error("got no limit in the log line, want caller rate")
 	}
 }
 
@@ -480,7 +482,7 @@ func TestLimitsHoldWhenRedisNeverAnswers(t *testing.T) {
 	}
 	_, _, body := fixture.CallAdmin(t, g, http.MethodGet, "/metrics")
 	if !strings.Contains(body, "\ntenantry_limits_local_total 10\n") {
-		t.Error("the metrics do not say that this replica counted ten requests by itself")
+		t.Error("tenantry_limits_local_total is not 10, want 10")
 	}
 	if n := strings.Count(g.Log.String(), "this replica applies the request limits by itself"); n != 1 {
 		t.Errorf("one outage is told %d times, want 1", n)

@@ -95,7 +95,7 @@ func (at *bound) signIn(ctx context.Context, t *testing.T) {
 		at.cookie = cookies[0]
 		return
 	}
-	t.Fatalf("signing in at %s: %d", at.host, resp.StatusCode)
+	t.Fatalf("signing in at %s: got %d, want one cookie", at.host, resp.StatusCode)
 }
 
 // answered returns an error where a call was not answered by the program: with a success, or a refusal in its own
@@ -177,7 +177,7 @@ func TestMemoryIsBounded(t *testing.T) {
 			callers.Go(func() {
 				for range size.rounds {
 					if err := a.ask(ctx, a.at); err != nil && ctx.Err() == nil {
-						t.Errorf("%s for %s: %v", a.name, a.at.host, err)
+						t.Errorf("%s for %s: got %v, want no error", a.name, a.at.host, err)
 					}
 					calls.Add(1)
 				}
@@ -191,7 +191,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	peak := <-over
 	t.Logf("%d calls and %d reads of a neighbour: at most %d MiB resident", calls.Load(), reads.Load(), peak>>20)
 	if peak > mostResident {
-		t.Errorf("the process took %d MiB, and %d are the bound", peak>>20, mostResident>>20)
+		t.Errorf("the process took %d MiB, want at most %d", peak>>20, mostResident>>20)
 	}
 }
 

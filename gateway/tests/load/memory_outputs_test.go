@@ -152,7 +152,8 @@ func TestLargeAnswersEndEarly(t *testing.T) {
 	collect := func(a *gatewaytest.Answer) (next string, early bool) {
 		t.Helper()
 		if a.Code != http.StatusOK || a.Field("count") != json.Number(strconv.Itoa(many)) || len(a.Body) > 6<<20 {
-			t.Fatalf("%d, count %v, %d bytes: %.300s", a.Code, a.Field("count"), len(a.Body), a.Text())
+			t.Fatalf("got %d, count %v, %d bytes, want 200, all records counted and at most 6 MiB: %.300s",
+				a.Code, a.Field("count"), len(a.Body), a.Text())
 		}
 		next, _ = a.Field("next").(string)
 		for _, r := range a.Field("results").([]any) {
@@ -165,11 +166,11 @@ func TestLargeAnswersEndEarly(t *testing.T) {
 		first := records + "?per_page=1000" + sort
 		next, early := collect(acme.Get(t, key, first))
 		if next == "" || !early {
-			t.Errorf("%s: the page does not say that it ends early: next %q", first, next)
+			t.Errorf("%s: next = %q, want one and the warning that the page ends early", first, next)
 		}
 		for parts := 1; next != ""; parts++ {
 			if next, _ = collect(acme.Get(t, key, first+"&after="+url.QueryEscape(next))); parts > 100 {
-				t.Fatal("it goes on for ever")
+				t.Fatal("got more than 100 parts, want an end")
 			}
 		}
 		if len(ids) != many {
@@ -177,7 +178,7 @@ func TestLargeAnswersEndEarly(t *testing.T) {
 		}
 	}
 	if next, early := collect(acme.Get(t, key, records+"?per_page=5")); next != "" || early {
-		t.Errorf("a page that fits says that it ends early: next %q", next)
+		t.Errorf("a page that fits: next = %q, want none and no warning", next)
 	}
 	for _, path := range []string{
 		"/api/custom-reports/" + fixture.DocID(longList) + "/run?per_page=1000", "/api/custom-reports/" + fixture.DocID(longGroups) + "/run?per_page=1000",
@@ -185,13 +186,14 @@ func TestLargeAnswersEndEarly(t *testing.T) {
 	} {
 		a := acme.Get(t, map[bool]string{true: key}[strings.Contains(path, "/run")], path)
 		if a.Code != http.StatusOK || !strings.Contains(a.Text(), `"truncated":true`) || len(a.Body) > 6<<20 {
-			t.Errorf("%s: %d, %d bytes: %.200s", path, a.Code, len(a.Body), a.Text())
+			t.Errorf("%s: got %d, %d bytes, want 200, truncated and at most 6 MiB: %.200s",
+				path, a.Code, len(a.Body), a.Text())
 		}
 	}
 	for _, path := range []string{records + "/export", "/api/custom-reports/" + fixture.DocID(longList) + "/export", fixture.SharedPath + longPID + "/export"} {
 		a := acme.Page(t, path, gatewaytest.WithKey(key))
 		if n := strings.Count(a.Text(), "\n"); a.Code != http.StatusOK || n != many {
-			t.Errorf("%s: %d, %d rows of %d", path, a.Code, n, many)
+			t.Errorf("%s: got %d with %d rows, want 200 with %d", path, a.Code, n, many)
 		}
 	}
 	if a := acme.Get(t, "", fixture.SharedPath+longPID+"/"+fixture.DocID(longGroups)+"/export"); a.Code != http.StatusUnprocessableEntity {
@@ -200,6 +202,6 @@ func TestLargeAnswersEndEarly(t *testing.T) {
 	_, cookie := acme.Person(t, "root@example.com", func(u *control.NewUser) { u.Roles = []string{"admin"} })
 	page := acme.Page(t, "/custom/objects/long/records?per_page=1000", gatewaytest.Cookie(cookie))
 	if page.Code != http.StatusOK || !regexp.MustCompile(`href="[^"]*after=`).MatchString(page.Text()) {
-		t.Errorf("the console's page does not lead on: %d", page.Code)
+		t.Errorf("the console's page: got %d, want 200 and a link to the next part", page.Code)
 	}
 }

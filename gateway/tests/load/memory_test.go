@@ -75,7 +75,7 @@ func TestCachedOrganizationsAreBounded(t *testing.T) {
 				of, highest := settled()
 				t.Logf("after %d organizations: %v", i+1, of)
 				if of["organizations"] == 0 || of["data_keys"] == 0 || of["keys"] == 0 || of["homes"] == 0 || of["backend.default"] == 0 {
-					t.Errorf("something is not told, or not kept: %v", of)
+					t.Errorf("tenantry_kept = %v, want more than 0 of each", of)
 				}
 				if highest > 2*most {
 					t.Errorf("after %d organizations, of which %d are to be kept: got %v, want at most %v",

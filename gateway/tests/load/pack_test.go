@@ -31,7 +31,7 @@ func takes(lines ...string) gatewaytest.Request {
 func unpacked(t *testing.T, a *gatewaytest.Answer) (string, bool) {
 	t.Helper()
 	if got := a.Header.Get("Content-Length"); got != strconv.Itoa(len(a.Body)) {
-		t.Errorf("Content-Length %q of %d bytes", got, len(a.Body))
+		t.Errorf("Content-Length = %q, want %d", got, len(a.Body))
 	}
 	switch encoding := a.Header.Values("Content-Encoding"); {
 	case len(encoding) == 0:
@@ -120,7 +120,8 @@ func TestPacked_EveryKindOfAnswer(t *testing.T) {
 			}
 			for _, a := range []*gatewaytest.Answer{plain, packed} {
 				if len(want) > 0 && !tellsCaches(a) {
-					t.Errorf("Vary: %q, Cache-Control: %q", a.Header.Values("Vary"), a.Header.Get("Cache-Control"))
+					t.Errorf("Vary = %q, Cache-Control = %q, want those of a compressed answer",
+						a.Header.Values("Vary"), a.Header.Get("Cache-Control"))
 				}
 			}
 			for _, of := range []*gatewaytest.Answer{plain, packed} {
@@ -189,7 +190,8 @@ func TestPacked_WhatTheClientTakes(t *testing.T) {
 		a := acme.Page(t, fixture.SharedPath+"ManyManyManyRows?data=1", takes(row.lines...))
 		body, zipped := unpacked(t, a)
 		if a.Code != http.StatusOK || body != want || zipped != row.want || !tellsCaches(a) {
-			t.Errorf("%.60q: %d, compressed %t, Vary %q, %d bytes", row.lines, a.Code, zipped, a.Header.Values("Vary"), len(body))
+			t.Errorf("%[1]q: got %[2]d, compressed %[3]t, Vary %[4]q, %[5]d bytes, want 200, compressed %[6]t and Vary",
+				row.lines, a.Code, zipped, a.Header.Values("Vary"), len(body), row.want)
 		}
 	}
 }
@@ -216,10 +218,11 @@ func TestPacked_NoSecret(t *testing.T) {
 	} {
 		body, zipped := unpacked(t, a)
 		if zipped || varies(a) || !json.Valid([]byte(body)) {
-			t.Errorf("%s: %d, compressed %t, Vary %q: %.200s", name, a.Code, zipped, a.Header.Values("Vary"), body)
+			t.Errorf("%s: got %d, compressed %t, Vary %q, want it uncompressed: %.200s",
+				name, a.Code, zipped, a.Header.Values("Vary"), body)
 		}
 		if large := name == "contacts.reveal" || name == "reports.share"; large && (a.Code != http.StatusOK || len(body) <= 1024) {
-			t.Errorf("%s shows nothing: %d, %d bytes %s", name, a.Code, len(body), body)
+			t.Errorf("%s: got %d, %d bytes %s, want 200 with more than 1024 bytes", name, a.Code, len(body), body)
 		}
 	}
 	audited := map[string]bool{}
@@ -228,7 +231,7 @@ func TestPacked_NoSecret(t *testing.T) {
 	}
 	for _, name := range []string{"contacts.reveal", "reports.share", "sessions.create", "sessions.delete", "passwords.create"} {
 		if !audited[name] {
-			t.Errorf("%s answers with a secret and leaves no record", name)
+			t.Errorf("%s answers with a secret and is not audited, want an audit record", name)
 		}
 	}
 }
@@ -267,7 +270,8 @@ func TestPacked_TheLogHasWhatWasSent(t *testing.T) {
 				t.Errorf("HEAD %s: %d, the log has %d bytes, want Bytes 0 and 200", path, a.Code, line.Bytes)
 			}
 		} else if _, zipped := unpacked(t, a); !zipped || line.Bytes != len(a.Body) {
-			t.Errorf("%s: %d bytes were sent, compressed %t, the log has %d", path, len(a.Body), zipped, line.Bytes)
+			t.Errorf("%s: sent %d bytes, compressed %t, the log has %d, want the compressed size",
+				path, len(a.Body), zipped, line.Bytes)
 		}
 	}
 }
@@ -284,7 +288,8 @@ func TestHeadIsAnsweredWhereGetIs(t *testing.T) {
 		as := append(q.Changes, w.A.CredentialFor(&op))
 		got, head := w.A.Do(t, q.Method, q.Target, as...), w.A.Do(t, http.MethodHead, q.Target, as...)
 		if head.Code != got.Code || len(head.Body) > 0 || head.Header.Get("Content-Type") != got.Header.Get("Content-Type") || head.Header.Get("ETag") != got.Header.Get("ETag") {
-			t.Errorf("%s: HEAD %d, %d bytes, GET %d", op.Name, head.Code, len(head.Body), got.Code)
+			t.Errorf("%s: HEAD %d, %d bytes, GET %d, want the same code and headers without a body",
+				op.Name, head.Code, len(head.Body), got.Code)
 		}
 	}
 }

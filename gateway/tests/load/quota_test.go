@@ -54,7 +54,7 @@ func TestStorageQuota(t *testing.T) {
 	admin.Want(t, http.MethodGet, "/api/organization", "", 200, fmt.Sprintf(`"limits":{"bytes":%d,"documents":%d,"folder_children":1000}`, int64(1)<<40, has.Documents))
 	shown, err := control.Call[control.Organization](t.Context(), acme.Commands, "org.show", control.Slug{Slug: "acme"})
 	if err != nil || shown.Used == nil || *shown.Used != has {
-		t.Errorf("shown by the command: %+v, %v", shown.Used, err)
+		t.Errorf("shown by the command: got %+v, %v, want the usage", shown.Used, err)
 	}
 
 	full := fmt.Sprintf(`{"limit":"documents","used":%d,"allowed":%[1]d}`, has.Documents)
@@ -72,7 +72,7 @@ func TestStorageQuota(t *testing.T) {
 		t.Errorf("an import: got %s, want state refused with %q", a.Body, "the file adds 1 records")
 	}
 	if now := used(t, acme); now != has {
-		t.Errorf("refused calls made %+v of %+v", now, has)
+		t.Errorf("after refused calls: used %+v, want %+v", now, has)
 	}
 	admin.Want(t, http.MethodGet, "/api/audit?per_page=100&filters[operation]=contacts.create", "", 200, `"code":507`)
 
@@ -97,7 +97,7 @@ func TestStorageQuota(t *testing.T) {
 			case http.StatusInsufficientStorage:
 				refused.Add(1)
 			default:
-				t.Errorf("%d %s", a.Code, a.Body)
+				t.Errorf("got %d %s, want 200 or 507", a.Code, a.Body)
 			}
 		})
 	}
@@ -107,7 +107,7 @@ func TestStorageQuota(t *testing.T) {
 			stored.Load(), refused.Load(), now, has, has.Documents+5)
 	}
 	if n, err := acme.Tenant(t).Workspace().Recount(t.Context()); err != nil || n != used(t, acme) {
-		t.Errorf("counted anew: %+v, %v", n, err)
+		t.Errorf("recounted: got %+v, %v, want the present usage", n, err)
 	}
 }
 
@@ -172,7 +172,7 @@ func TestVisitorsAreLimitedSeparately(t *testing.T) {
 		KeyRef: control.KeyRef{Org: "acme", ID: made.ID}, VisitorLimits: control.VisitorLimits{VisitorRate: &rate},
 	})
 	if err != nil || changed.VisitorRate != "1/h" || fmt.Sprint(changed.Own) != "[visitor_rate]" {
-		t.Errorf("limits of the key's own: %+v, %v", changed, err)
+		t.Errorf("the key's own limits: got %+v, %v, want the visitor rate 1/h", changed, err)
 	}
 	for i, want := range []int{200, 429} {
 		if a := submit(made.Token, "2001:db8::"+fmt.Sprint(i+1)); a.Code != want {

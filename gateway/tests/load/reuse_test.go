@@ -100,7 +100,7 @@ func TestConcurrentReadersOfASharedReportCostOneQuery(t *testing.T) {
 	acme.Import(t, contact(0x13, "Bonn", "DE"))
 	cost("after a write, within the moment", 0, func() {
 		if a := read(acme, german, ""); a.Text() != first.Text() {
-			t.Errorf("within the moment: %s\nfirst: %s", a.Text(), first.Text())
+			t.Errorf("within a second: got %s\nwant the first answer %s", a.Text(), first.Text())
 		}
 	})
 	acme.Import(t, report(`,"desc":"changed"`))
@@ -152,6 +152,6 @@ func TestReuse_AChangedChildIsReadAtOnce(t *testing.T) {
 	}
 	acme.Import(t, child(`{"fields":["city"]}`))
 	if second := read(); !strings.Contains(second, `[["Bonn"]]`) {
-		t.Errorf("the child of before: %s", second)
+		t.Errorf("the child of before: got %s, want Bonn", second)
 	}
 }

@@ -224,10 +224,10 @@ func TestRoundTrips(t *testing.T) {
 		}
 		g.armed.Store(true)
 		if len(r.rounds) > maxRounds && !slices.Contains([]string{"reports.list_shares", "reports.run", "compliance.check", "compliance.check_one"}, r.operation) { // beyond the contract, and seldom read
-			t.Errorf("%s waits %d times for the store", &r, len(r.rounds))
+			t.Errorf("%[1]s waits %[2]d times for the store, want at most %[3]d", &r, len(r.rounds), maxRounds)
 		}
 		if remote := w.A.Tenant(t).Workspace().Remote(); remote != (os.Getenv(mongotest.Variable) != "") {
-			t.Fatalf("the store is remote: %t", remote)
+			t.Fatalf("the store is remote: %t, want it with a server only", remote)
 		} else if remote && !follow(t, w, g, &r) || !remote && !listCall(t, w, g, &r) {
 			return
 		}
@@ -328,7 +328,7 @@ func TestRoundTripsCoverEveryRead(t *testing.T) {
 	for _, op := range rows {
 		others := slices.DeleteFunc(slices.Clone(reads), func(r read) bool { return r.operation == op.Name })
 		if faults := unread(rows, others); (len(faults) == 1) != (op.Method == http.MethodGet) {
-			t.Errorf("without the reads of %s %s: %q", op.Method, op.Name, faults)
+			t.Errorf("without the reads of %s %s: got the faults %q, want one for a GET", op.Method, op.Name, faults)
 		}
 	}
 }

@@ -148,11 +148,12 @@ func TestBulkReportsWhatIsStored(t *testing.T) {
 	}
 	count := fmt.Sprint(org.Do(t, http.MethodGet, "/api/contacts?per_page=1", key).Field("count"))
 	if told.Data.Created == 0 || told.Data.Failed == 0 || count != fmt.Sprint(told.Data.Created) {
-		t.Errorf("%d are told to be created, %d to be refused, and %s are there", told.Data.Created, told.Data.Failed, count)
+		t.Errorf("%d created and %d refused in the answer, and %s stored, want some of each and the created stored",
+			told.Data.Created, told.Data.Failed, count)
 	}
 	for i, r := range told.Data.Results {
 		if (r.ID == "") != (i >= told.Data.Created) || r.ID == "" && !strings.Contains(r.Errors[0].Message, "send it again") {
-			t.Errorf("record %d: %+v", i, r)
+			t.Errorf("record %d: got %+v, want an identifier if it was created, else an error", i, r)
 		}
 	}
 }

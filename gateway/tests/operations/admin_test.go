@@ -57,7 +57,7 @@ func TestReadinessNamesWhatIsDown(t *testing.T) {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("Redis is back, yet %d %+v", code, r)
+			t.Fatalf("after Redis is back: got %d %+v, want ok", code, r)
 		}
 	}
 }
@@ -145,7 +145,7 @@ func TestMetrics(t *testing.T) {
 	for _, line := range lines {
 		for _, m := range label.FindAllStringSubmatch(line, -1) {
 			if !slices.Contains([]string{"operation", "code", "status", "le", "version", "quantile", "cause", "limit", "backend", "event", "of"}, m[1]) {
-				t.Errorf("label %s in %s", m[1], line)
+				t.Errorf("label %s in %s, want a known one", m[1], line)
 			}
 		}
 	}
@@ -156,7 +156,7 @@ func TestMetrics(t *testing.T) {
 	}
 	for _, name := range []string{"go_goroutines ", "process_open_fds ", "tenantry_exposed_keys_total 0"} {
 		if !strings.Contains(body, "\n"+name) {
-			t.Errorf("no %s", name)
+			t.Errorf("got no metric %s, want one", name)
 		}
 	}
 }
@@ -229,7 +229,7 @@ func TestOperationsListenerAnswersItsOwnNames(t *testing.T) {
 		for _, path := range []string{"/livez", "/readyz", "/metrics"} {
 			code, body := askOps(t, g, path, host, "")
 			if code != want || want != http.StatusOK && (strings.Contains(body, "go_") || strings.Contains(body, "status") || strings.Contains(body, host)) {
-				t.Errorf("%s of %s: %d %.100s", path, host, code, body)
+				t.Errorf("%[1]s of %[2]s: got %[3]d %.100[4]s, want %[5]d", path, host, code, body, want)
 			}
 		}
 	}
@@ -265,6 +265,6 @@ func TestOperationsListenerWantsItsToken(t *testing.T) {
 		}
 	}
 	if strings.Contains(g.Log.String(), token) {
-		t.Error("the log holds the token")
+		t.Error("got the token in the log, want it nowhere")
 	}
 }

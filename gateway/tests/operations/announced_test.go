@@ -35,11 +35,11 @@ func TestChangesAreAnnouncedWhereOthersCanHear(t *testing.T) {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("the metrics do not tell of it:\n%s", figures)
+			t.Fatalf("got no announcement in the metrics, want one:\n%s", figures)
 		}
 	}
 	if figures := metricsOf(t, gatewaytest.Start(t, gatewaytest.Embedded)); strings.Contains(figures, "announcements") {
-		t.Error("a gateway with Redis inside it announces to nobody")
+		t.Error("got metrics of announcements without a Redis server, want none")
 	}
 }
 

@@ -80,7 +80,7 @@ func TestOrganizationsOfAFile(t *testing.T) {
 			t.Errorf("dry %t: the lines are told as\n%s\nwant\n%s", dry, got, strings.Join(want, "\n"))
 		}
 		if there := len(organizations(t, g)); there != map[bool]int{true: 1, false: 4}[dry] {
-			t.Errorf("dry %t: %d organizations", dry, there)
+			t.Errorf("dry %t: got %d organizations, want 1 if dry, else 4", dry, there)
 		}
 	}
 	one, err := control.Call[control.Organization](t.Context(), g.Commands, "org.show", control.Slug{Slug: "one"})
@@ -100,12 +100,12 @@ func TestOrganizationsOfAFile(t *testing.T) {
 			alone = said
 		}
 		if n := countOf(t, o, o.Key(t, tenants.Contacts)); n != "0" || said != alone {
-			t.Errorf("%s counts %s, and its log says %s, that of one made alone %s", slug, n, said, alone)
+			t.Errorf("%s counts %s, and its audit log is %s, want 0 and %s", slug, n, said, alone)
 		}
 	}
 	r, err := fixture.CreateOrganizations(t.Context(), t, g, strings.NewReader(file+"\n"+`{"slug":"four","name":"Four"}`), false, nil)
 	if err == nil || r.Created != 1 || r.Failed != count.Lines || !strings.Contains(strings.Join(told(r), "\n"), "4 slug duplicate") {
-		t.Errorf("again, with another: %+v, %v", r, err)
+		t.Errorf("again, with another one: got %+v, %v, want 1 created, the others refused and an error", r, err)
 	}
 	if found := leftBehind(t, g); len(found) > 0 {
 		t.Errorf("left behind: got %q, want none", found)
@@ -206,7 +206,7 @@ func TestOrganizationsOfAFile_Interrupted(t *testing.T) {
 	}
 	r, err := fixture.CreateOrganizations(t.Context(), t, g, strings.NewReader(file.String()), false, nil)
 	if r == nil || r.Failed < 100 || r.Created+r.Failed != n || err == nil {
-		t.Errorf("again: %+v, %v", r, err)
+		t.Errorf("again: got %+v, %v, want the missing ones created, the others refused and an error", r, err)
 	}
 	there := organizations(t, g)
 	for _, o := range there {

@@ -46,10 +46,10 @@ func findings(t *testing.T, g *gatewaytest.Gateway, what control.Examination) (f
 	t.Helper()
 	answer, err := g.Commands.Do(t.Context(), "doctor", what, control.Streams{})
 	if answer == nil || json.Unmarshal(answer.Data, &found) != nil {
-		t.Fatalf("doctor: %v", err)
+		t.Fatalf("doctor: got %v, want findings", err)
 	}
 	if wrong := slices.ContainsFunc(found, func(f control.Finding) bool { return f.Verdict == control.Wrong }); wrong != (err != nil) {
-		t.Errorf("doctor: %v, %+v", err, found)
+		t.Errorf("doctor: got %v, %+v, want an error if something is wrong", err, found)
 	}
 	return found
 }
@@ -136,7 +136,7 @@ func TestDamageHurtsOneOrganization(t *testing.T) {
 	}
 	for i, slug := range []string{"beheaded", "lost", "torn"} {
 		if i < len(found) && (!strings.HasPrefix(found[i], "organization "+slug+": backend default: ") || !strings.Contains(found[i], files[slug])) {
-			t.Errorf("%s: %s", slug, found[i])
+			t.Errorf("%s: got %s, want its backend and file", slug, found[i])
 		}
 		_, _, figures := fixture.CallAdmin(t, g, http.MethodGet, "/metrics")
 		if line := fmt.Sprintf(`tenantry_store_damaged{backend="default",organization=%q} 1`, slug); !strings.Contains(figures, line) {
@@ -185,7 +185,7 @@ func TestDamageHurtsOneOrganization(t *testing.T) {
 		t.Errorf(`got %d %+v, want %v and r.Status = "ok" and r.Checks["organizations"] = ""`, code, r, http.StatusOK)
 	}
 	if _, _, figures := fixture.CallAdmin(t, g, http.MethodGet, "/metrics"); strings.Contains(figures, "tenantry_store_damaged{") {
-		t.Error("a figure of damage is left")
+		t.Error("got a metric of damage, want none")
 	}
 }
 
@@ -240,7 +240,7 @@ func TestWritesToADamagedFileAreRefused(t *testing.T) {
 	}
 	found, _ := doctor(t, g)
 	if len(found) == 0 || !strings.Contains(found[0], file) {
-		t.Fatalf("doctor finds %q", found)
+		t.Fatalf("doctor finds %q, want the file first", found)
 	}
 	for _, o := range []*gatewaytest.Org{a, b} {
 		answer := create(o)
@@ -259,14 +259,14 @@ func TestWritesToADamagedFileAreRefused(t *testing.T) {
 	if !slices.ContainsFunc(told, func(f control.Finding) bool {
 		return f.Verdict == control.Wrong && strings.Contains(f.Advice, "writes to the file")
 	}) {
-		t.Errorf("doctor does not say what to do: %+v", told)
+		t.Errorf("doctor: got %+v, want advice", told)
 	}
 
 	// A restart forgets nothing: it is told before anybody asks for the organization.
 	g.Stop(t)
 	g = gatewaytest.Start(t, gatewaytest.SharedFiles, here)
 	if !strings.Contains(g.Log.String(), `"writes_refused":true`) {
-		t.Error("the log after a restart does not name the damaged file")
+		t.Error("got no writes_refused in the log after a restart, want it")
 	}
 	if answer := create(b); !fixture.IsUnavailable(t, b.Slug, answer) {
 		t.Errorf("%s writes after a restart: got %d %s, want service unavailable", b.Slug, answer.Code, answer.Body)
@@ -274,7 +274,7 @@ func TestWritesToADamagedFileAreRefused(t *testing.T) {
 
 	// It is still damaged, however lately it was found so, until it is put back.
 	if found, _ := doctor(t, g); len(found) == 0 || create(b).Code != http.StatusServiceUnavailable {
-		t.Errorf("once more: %q", found)
+		t.Errorf("once more: got %q, want a finding and refused writes", found)
 	}
 	for _, suffix := range []string{"-wal", "-shm", ""} {
 		_ = os.Remove(file + suffix) // it may not be there

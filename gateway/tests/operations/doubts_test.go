@@ -64,6 +64,6 @@ func TestServeAndDoctorDoubtTheSame(t *testing.T) {
 	isProxy := func(text string) bool { return strings.HasPrefix(text, proxy) }
 	warned, found = doubted(t, g)
 	if len(warned) != len(want)+1 || !slices.ContainsFunc(warned, isProxy) || !slices.ContainsFunc(found, isProxy) {
-		t.Errorf("behind a proxy serve warns of %q, doctor of %q", warned, found)
+		t.Errorf("behind a proxy: serve warns of %q, doctor of %q, want the proxy in both", warned, found)
 	}
 }

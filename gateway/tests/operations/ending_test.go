@@ -90,7 +90,7 @@ func TestOrganizationEnds(t *testing.T) {
 
 			due := command[control.Certificate](t, g, "org.delete", control.Deletion{Slug: "acme"})
 			if due.State != tenants.Deleted || due.DueAt == nil || due.DueAt.Sub(*due.DeletedAt) != 30*fixture.Day || due.ErasedAt != nil || due.Documents != nil {
-				t.Errorf("deleted: %+v", due)
+				t.Errorf("deleted: got %+v, want it due after 30 days and not erased", due)
 			}
 			if code, text := read(); code != nobody.Code || text != nobody.Text() {
 				t.Errorf("a deleted organization answers %d %s, one that is not there %d %s, want %d and %v",
@@ -99,12 +99,12 @@ func TestOrganizationEnds(t *testing.T) {
 			clock.Advance(29 * fixture.Day)
 			fixture.EmptyTrash(t, g.App)
 			if again := command[control.Certificate](t, g, "org.delete", control.Deletion{Slug: "acme"}); !again.DueAt.Equal(*due.DueAt) {
-				t.Errorf("deleted twice it is erased on %s, not %s", again.DueAt, due.DueAt)
+				t.Errorf("deleted twice: due on %s, want %s", again.DueAt, due.DueAt)
 			}
 			command[control.Organization](t, g, "org.undelete", control.Slug{Slug: "acme"})
 			clock.Advance(time.Second)
 			if code, text := read(); code != 200 || text != before {
-				t.Errorf("undeleted: %d %s, before %s", code, text, before)
+				t.Errorf("undeleted: got %d %s, want 200 %s", code, text, before)
 			}
 
 			command[control.Organization](t, g, "org.suspend", control.Slug{Slug: "acme"})
@@ -117,13 +117,13 @@ func TestOrganizationEnds(t *testing.T) {
 			fixture.EmptyTrash(t, g.App)
 			erased := command[control.Certificate](t, g, "org.certificate", control.Ended{Slug: "acme"})
 			if erased.State != tenants.Removed || erased.ErasedAt == nil || erased.Documents == nil || *erased.Documents < 2 || erased.People < 3 || erased.DataKeys < 1 {
-				t.Errorf("erased: %+v", erased)
+				t.Errorf("erased: got %+v, want the numbers of what was erased", erased)
 			}
 			if _, err := control.Call[control.Organization](t.Context(), g.Commands, "org.undelete", control.Slug{Slug: "acme"}); err == nil {
-				t.Error("what is erased was brought back")
+				t.Error("undeleting an erased organization: got no error, want one")
 			}
 			if _, err := control.Call[control.Organization](t.Context(), g.Commands, "org.create", control.NewOrganization{Slug: "acme", OrganizationFields: control.OrganizationFields{Name: "A"}}); err == nil {
-				t.Error("its slug was handed out again")
+				t.Error("creating an organization with an erased slug: got no error, want one")
 			}
 			if code, text := stays(); code != 200 || !strings.Contains(text, canary) {
 				t.Errorf("its neighbour: got %d %s, want 200 with %q", code, text, canary)
@@ -139,13 +139,13 @@ func TestOrganizationEnds(t *testing.T) {
 			command[control.Certificate](t, g, "org.delete", control.Deletion{Slug: "stays", Now: true})
 			again := command[control.Certificate](t, g, "org.delete", control.Deletion{Slug: "acme"})
 			if !again.ErasedAt.Equal(*erased.ErasedAt) || again.People != erased.People {
-				t.Errorf("erased once more: %+v, before %+v", again, erased)
+				t.Errorf("erased once more: got %+v, want %+v", again, erased)
 			}
 			if left := filesWith(t, g.Config.Data, canary); len(left) > 0 {
 				t.Errorf("what was erased is in %q, want none", left)
 			}
 			if overwritten := len(erased.Overwritten) == 2; overwritten != (options != nil || !enginetest.OnMongo()) {
-				t.Errorf("overwritten: %q", erased.Overwritten)
+				t.Errorf("overwritten = %q, want both files on SQLite", erased.Overwritten)
 			}
 		})
 	}
@@ -213,16 +213,16 @@ func TestErasureIsFinished(t *testing.T) {
 		t.Errorf("while a backup reads: got %+v, want State %v and ErasedAt nil", half, tenants.Removed)
 	}
 	if _, err := control.Call[control.Certificate](t.Context(), g.Commands, "org.delete", control.Deletion{Slug: "acme"}); err == nil {
-		t.Error("while a backup reads, the command says that it is erased")
+		t.Error("erasing while a backup reads: got no error, want one")
 	}
 	if log := command[[]control.AuditRecord](t, g, "audit", control.LogPage{}); log[0].Operation != "org.delete" || log[0].Outcome != audit.Failed || log[0].Facts["organization"] != "acme" {
-		t.Errorf("what failed midway is recorded as %+v", log[0])
+		t.Errorf("the failed erasure is recorded as %+v, want a failed org.delete of acme", log[0])
 	}
 	done()
 	clock.Advance(2 * time.Hour)
 	fixture.EmptyTrash(t, g.App)
 	if whole := command[control.Certificate](t, g, "org.certificate", control.Ended{Slug: "acme"}); whole.ErasedAt == nil || *whole.Documents != *half.Documents {
-		t.Errorf("afterwards: %+v", whole)
+		t.Errorf("afterwards: got %+v, want it erased with the same documents", whole)
 	}
 	if left := filesWith(t, g.Config.Data, canary); len(left) > 0 {
 		t.Errorf("what was erased is in %q, want none", left)

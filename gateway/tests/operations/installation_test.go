@@ -64,7 +64,7 @@ func TestNoInstallation(t *testing.T) {
 	cfg.Data = filepath.Join(cfg.Data, "mistyped")
 	refused(t, "no folder", cfg, false, gateway.ErrNoInstallation, cfg.Data)
 	if _, err := os.Stat(cfg.Data); err == nil {
-		t.Error("a folder that was not there was made")
+		t.Error("got a new folder, want none")
 	}
 
 	g := gatewaytest.Start(t, gatewaytest.Embedded)
@@ -84,7 +84,7 @@ func TestNoInstallation(t *testing.T) {
 		after := fingerprint(t, cfg.Data)
 		for path, sum := range before {
 			if after[path] != sum {
-				t.Errorf("%s: %s was changed", what, path)
+				t.Errorf("%s: got a change of %s, want none", what, path)
 			}
 		}
 	}
@@ -109,7 +109,7 @@ func TestNoInstallation(t *testing.T) {
 		t.Fatalf("with everything back: got %v, want no error", err)
 	}
 	if app.Made() {
-		t.Error("what was brought back is told to be new")
+		t.Error("Made() = true for a restored installation, want false")
 	}
 	if err := app.Close(); err != nil {
 		t.Error(err)
@@ -147,7 +147,7 @@ func TestKeyringOfAnotherDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !app.Made() {
-		t.Error("a new installation is not told to be one")
+		t.Error("Made() = false for a new installation, want true")
 	}
 	if err := app.Close(); err != nil {
 		t.Error(err)
@@ -216,6 +216,6 @@ func TestControlDataAreLost(t *testing.T) {
 		said = said || f.What == "installation" && f.Verdict == control.Wrong && f.Advice != ""
 	}
 	if !said {
-		t.Errorf("doctor does not say it: %v", cmp.Diff(nil, found))
+		t.Errorf("doctor does not name the installation, want a finding: %v", cmp.Diff(nil, found))
 	}
 }

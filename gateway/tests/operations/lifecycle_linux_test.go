@@ -38,7 +38,7 @@ func inChild(t *testing.T, role string, attr *syscall.SysProcAttr) {
 		t.Skipf("not permitted here: %v\n%s", err, out)
 	}
 	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
-		t.Errorf("%v\n%s", err, out)
+		t.Errorf("the child process: got %v, want it to pass\n%s", err, out)
 	}
 }
 
@@ -144,7 +144,7 @@ func checkDiskFull(t *testing.T, folder string, fill, free func()) {
 	if found := findings(t, g, control.Examination{Quick: true}); !slices.ContainsFunc(found, func(f control.Finding) bool {
 		return f.Verdict == control.Wrong && strings.Contains(f.Says, "cannot write: ")
 	}) {
-		t.Errorf("doctor without room: %+v", found)
+		t.Errorf("doctor without room: got %+v, want the store read-only", found)
 	}
 	free()
 	if code, r := fixture.Ready(t, g); code != http.StatusOK || r.Status != "ok" {
@@ -229,7 +229,7 @@ func TestOnlyConfiguredSocketsListen(t *testing.T) {
 		if admin {
 			want = append(want, port(app.AdminAddr()))
 		} else if app.AdminAddr() != nil {
-			t.Error("there is an address of health and metrics, though it is off")
+			t.Error("got an address of health and metrics although it is off, want none")
 		}
 		tcp, unix := listening(t)
 		slices.Sort(want)
@@ -242,11 +242,11 @@ func TestOnlyConfiguredSocketsListen(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(unix) != 1 || unix[0] != holder.Control || !strings.HasPrefix(holder.Control, cfg.Data) {
-			t.Errorf("Unix sockets %v, expected %s alone", unix, holder.Control)
+			t.Errorf("got the Unix sockets %v, want %s only", unix, holder.Control)
 		}
 		info, err := os.Stat(holder.Control)
 		if err != nil || info.Mode().Perm() != 0o600 {
-			t.Errorf("the control socket: %v %v", info, err)
+			t.Errorf("the control socket: got %v %v, want the mode 0600", info, err)
 		}
 		if err := app.end(t, 30*time.Second); err != nil {
 			t.Error(err)
@@ -255,7 +255,7 @@ func TestOnlyConfiguredSocketsListen(t *testing.T) {
 			t.Error(err)
 		}
 		if tcp, unix = listening(t); len(tcp)+len(unix) > 0 {
-			t.Errorf("after the end: %v %v", tcp, unix)
+			t.Errorf("after the end: got the sockets %v %v, want none", tcp, unix)
 		}
 	}
 }

@@ -62,7 +62,7 @@ func (r *running) end(t testing.TB, within time.Duration) error {
 	case err := <-r.ended:
 		return err
 	case <-time.After(within):
-		t.Fatalf("Run has not ended after %s", within)
+		t.Fatalf("Run has not ended after %s, want an end", within)
 		return nil
 	}
 }
@@ -96,7 +96,7 @@ func TestGracefulStop(t *testing.T) {
 	awaitRefusal(t, app.Addr())
 	select {
 	case err := <-app.ended:
-		t.Fatalf("Run ended while a request was running: %v", err)
+		t.Fatalf("Run ended with %v while a request was running, want it to wait", err)
 	case <-time.After(100 * time.Millisecond):
 	}
 	fixture.Send(t, conn, `"password":"x"}`)
@@ -136,7 +136,7 @@ func TestStopOfOneListenerWaitsForNoOther(t *testing.T) {
 		}
 		running, err := io.ReadAll(resp.Body)
 		if err = errors.Join(err, resp.Body.Close()); err != nil || time.Now().After(deadline) {
-			t.Fatalf("no profile is taken: %v", err)
+			t.Fatalf("got no profile, want one: %v", err)
 		}
 		if strings.Contains(string(running), "serveDeltaProfile") {
 			break
@@ -168,7 +168,7 @@ func awaitRefusal(t testing.TB, address net.Addr) {
 	}
 	for deadline := time.Now().Add(15 * time.Second); !refused(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("new connections are still accepted")
+			t.Fatal("got new connections accepted, want them refused")
 		}
 	}
 }
@@ -190,7 +190,7 @@ func TestStopDoesNotWaitForAStuckClient(t *testing.T) {
 		t.Errorf("Run: got %v, want an error with %q", err, "requests were cut after 300ms")
 	}
 	if _, err := io.ReadAll(conn); err != nil && !strings.Contains(err.Error(), "reset") {
-		t.Errorf("the connection was not cut: %v", err)
+		t.Errorf("reading: got %v, want the connection closed", err)
 	}
 	if err := app.Close(); err != nil {
 		t.Errorf("Close: got %v, want no error", err)
@@ -310,7 +310,7 @@ func TestFolderOfANewerVersionIsRefused(t *testing.T) {
 	app, err := gateway.New(t.Context(), cfg, gateway.Options{})
 	if err == nil {
 		_ = app.Close() // it should not be there
-		t.Fatal("a folder of a newer version was opened")
+		t.Fatal("opening a folder of a newer version: got no error, want one")
 	}
 	if !errors.Is(err, store.ErrNewer) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "256") {
 		t.Errorf(`got %v, want the error store.ErrNewer and containing %q and containing "256"`, err, path)
@@ -337,7 +337,7 @@ func TestMissingKeyringIsRefusedWhereThereIsData(t *testing.T) {
 		t.Fatalf(`got %v, want an error and containing "put it back"`, err)
 	}
 	if _, err := os.Stat(g.Config.KeyringPath()); !errors.Is(err, fs.ErrNotExist) {
-		t.Error("a new keyring was made, which reads nothing")
+		t.Error("got a new keyring, want none")
 	}
 	if _, err := keyring.Create(g.Config.KeyringPath()); err != nil {
 		t.Fatal(err)
@@ -402,7 +402,7 @@ func TestRestartServesTheSameData(t *testing.T) {
 	})
 	after := again.Do(t, http.MethodGet, acme.Host, path, gatewaytest.WithKey(key))
 	if after.Code != http.StatusOK || after.Text() != before.Text() {
-		t.Errorf("before %s\nafter %d %s", before.Body, after.Code, after.Body)
+		t.Errorf("got %[2]d %[3]s\nwant 200 %[1]s", before.Body, after.Code, after.Body)
 	}
 }
 
@@ -423,7 +423,7 @@ func TestSlowClientsAreCut(t *testing.T) {
 		answer, err := io.ReadAll(conn)
 		var timeout net.Error
 		if errors.As(err, &timeout) && timeout.Timeout() {
-			t.Fatal("the connection was not cut")
+			t.Fatal("got an open connection, want it closed")
 		}
 		if took := time.Since(started); took > 10*time.Second {
 			t.Errorf("it took %s, want at most 10 s", took)
@@ -441,7 +441,7 @@ func TestSlowClientsAreCut(t *testing.T) {
 		conn := fixture.Dial(t, app.Addr())
 		fixture.Send(t, conn, signInHead+`{"email":`)
 		if answer := cut(t, conn); answer != "" && !strings.Contains(answer, `{"status":"failed"`) {
-			t.Errorf("answer %q", answer)
+			t.Errorf("answer = %q, want none or a failure", answer)
 		}
 	})
 	t.Run("reader", func(t *testing.T) {
@@ -452,12 +452,12 @@ func TestSlowClientsAreCut(t *testing.T) {
 			if _, err := io.WriteString(conn, request); err != nil {
 				var timeout net.Error
 				if errors.As(err, &timeout) && timeout.Timeout() {
-					t.Error("a client that reads nothing was not cut")
+					t.Error("got an open connection of a client that reads nothing, want it closed")
 				}
 				return
 			}
 			if time.Now().After(deadline) {
-				t.Fatal("the server takes requests of a client that reads nothing")
+				t.Fatal("got requests accepted from a client that reads nothing, want an end")
 			}
 		}
 	})
@@ -514,15 +514,15 @@ func TestBodyLimitHoldsWhileStreaming(t *testing.T) {
 	}
 	body, err := io.ReadAll(resp.Body)
 	if err != nil || resp.StatusCode != http.StatusRequestEntityTooLarge || !resp.Close || !strings.HasPrefix(string(body), `{"status":"failed","message":"The body is larger than 8192 bytes"`) {
-		t.Errorf("%d close=%t %s %v", resp.StatusCode, resp.Close, body, err)
+		t.Errorf("got %d close=%t %s %v, want 413 with the connection closed", resp.StatusCode, resp.Close, body, err)
 	}
 	select {
 	case n := <-sent:
 		if n > 64<<20 {
-			t.Errorf("%d bytes were taken", n)
+			t.Errorf("%d bytes were accepted, want at most 64 MiB", n)
 		}
 	case <-time.After(time.Minute):
-		t.Error("the connection stays open")
+		t.Error("got an open connection, want it closed")
 	}
 }
 

@@ -34,7 +34,7 @@ func sharedFile(t *testing.T, o *gatewaytest.Org) (path string, ws int64) {
 			return file, n
 		}
 	}
-	t.Fatalf("%s is in none of %q", name, files)
+	t.Fatalf("%s is in none of %q, want it in one", name, files)
 	return "", 0
 }
 
@@ -111,7 +111,7 @@ func TestShared_DamageHurtsNeighboursAlone(t *testing.T) {
 		if !slices.ContainsFunc(found, func(f string) bool {
 			return strings.HasPrefix(f, "organization "+o.Slug+": ") && strings.Contains(f, file)
 		}) {
-			t.Errorf("doctor does not name %s: %q", o.Slug, found)
+			t.Errorf("doctor does not name %s: got %q, want it", o.Slug, found)
 		}
 	}
 	fixture.WantBody(t, apart.Get(t, keys[apart], countPath), http.StatusOK, `{"status":"ok","message":"success","data":{"count":20}}`)
@@ -158,7 +158,7 @@ func TestShared_TornFile(t *testing.T) {
 			}
 			found, _ := doctor(t, g)
 			if len(found) == 0 {
-				t.Error("doctor finds nothing")
+				t.Error("doctor finds nothing, want the damage")
 			}
 			for _, f := range found {
 				if !strings.Contains(f, file) || strings.HasPrefix(f, "organization "+apart.Slug+":") {
@@ -168,7 +168,8 @@ func TestShared_TornFile(t *testing.T) {
 			for _, o := range []*gatewaytest.Org{a, b} {
 				answer := ask(o, "/api/contacts?per_page=1000")
 				if whole := page < 0 && answer.Code == http.StatusOK && len(answer.Field("results").([]any)) == 400; !whole && !fixture.IsUnavailable(t, o.Slug, answer) {
-					t.Errorf("%s: %d %.300s", o.Slug, answer.Code, answer.Body)
+					t.Errorf("%s: got %d %.300s, want 400 results or service unavailable",
+						o.Slug, answer.Code, answer.Body)
 				}
 			}
 			fixture.WantBody(t, ask(apart, countPath), http.StatusOK, `{"status":"ok","message":"success","data":{"count":400}}`)
@@ -214,7 +215,7 @@ func TestShared_DeletedIsGone(t *testing.T) {
 			parts = append(parts, fmt.Sprintf(`SELECT count(*) FROM %q WHERE ws = %d`, s.ColumnText(0), ws))
 			return nil
 		}}); err != nil || len(parts) < 20 {
-			t.Fatalf("%d tables, %v", len(parts), err)
+			t.Fatalf("got %d tables, %v, want some", len(parts), err)
 		}
 		for _, n0 := range numbers(t, file, strings.Join(parts, " UNION ALL ")) {
 			n += n0
@@ -229,7 +230,7 @@ func TestShared_DeletedIsGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n, left := total(ws), total(kept); n != 0 || left != before {
-		t.Errorf("%d rows of what was deleted, %d of %d of its neighbour", n, left, before)
+		t.Errorf("%d rows of the deleted organization and %d of its neighbour are left, want 0 and %d", n, left, before)
 	}
 	if found := strays(t, g); len(found) > 0 {
 		t.Errorf("strays: got %q, want none", found)
@@ -256,7 +257,7 @@ func TestShared_RestoredControlDataAdoptNothing(t *testing.T) {
 
 	g = gatewaytest.Start(t, gatewaytest.SharedFiles, func(c *config.Config, _ *gateway.Options) { c.Data = data })
 	if found := strays(t, g); len(found) != 1 || !strings.Contains(found[0], fmt.Sprintf("org-%d in %s belongs to this installation, which knows no such organization", number, file)) {
-		t.Errorf("doctor says %q", found)
+		t.Errorf("doctor says %q, want the stray and its file", found)
 	}
 	delta := g.Org(t, "delta")
 	if n := countOf(t, delta, delta.Key(t, tenants.Contacts)); n != "0" {

@@ -109,7 +109,7 @@ func TestRestoredControlDataAdoptNothing(t *testing.T) {
 		t.Errorf("acme counts %s, want its 5", n)
 	}
 	if path := filepath.Join(data, "db", fmt.Sprintf("org-%d.db", delta.Tenant(t).Org.OrgID)); path == left || path == removed {
-		t.Errorf("delta lives in %s", path)
+		t.Errorf("delta is in %s, want a file of its own", path)
 	}
 	if found := strays(t, g); len(found) != 2 {
 		t.Errorf("gamma's documents are gone, or delta is a stray: got %q, want 2", found)
@@ -170,7 +170,7 @@ func TestDoctorNamesStrays(t *testing.T) {
 		t.Fatal(err)
 	}
 	if found := strings.Join(strays(t, g), "\n"); strings.Contains(found, "gone") {
-		t.Errorf("what doctor advised leaves %s", found)
+		t.Errorf("after following doctor: got %s, want nothing gone", found)
 	}
 }
 
@@ -324,7 +324,7 @@ func TestFormerDataAreUpgraded(t *testing.T) {
 		}
 		now := g.App.Directory().Installation()
 		if len(now) != 32 || identity != "" && now != identity {
-			t.Errorf("%s: the installation is %q, and was %q", when, now, identity)
+			t.Errorf("%s: the installation is %q, want %q with 32 digits", when, now, identity)
 		}
 		identity = now
 		g.Stop(t)
@@ -360,7 +360,7 @@ func TestFormerDataWithOneOddFile(t *testing.T) {
 			}
 			acme := &gatewaytest.Org{Gateway: g, Slug: "acme", Host: "acme.localhost"}
 			if a := acme.Get(t, formerKey, countPath); a.Code != http.StatusServiceUnavailable && a.Code != http.StatusInternalServerError {
-				t.Errorf("the odd one: %d %s", a.Code, a.Body)
+				t.Errorf("the odd one: got %d %s, want 503 or 500", a.Code, a.Body)
 			}
 		})
 	}

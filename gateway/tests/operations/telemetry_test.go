@@ -70,7 +70,7 @@ func (c *collector) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 			}
 		}
 	default:
-		c.t.Errorf("sent to %s", r.URL)
+		c.t.Errorf("sent to %s, want traces or metrics", r.URL)
 	}
 	if err != nil {
 		c.t.Error(err)
@@ -123,13 +123,13 @@ func TestTelemetry(t *testing.T) {
 				}
 			}
 			if !strings.Contains(line, `"trace_id":"`+c.trace) || strings.Count(line, "\n") != 1 {
-				t.Errorf("logged: %s", line)
+				t.Errorf("log line = %s, want a single one with the trace", line)
 			}
 			seen.mu.Lock()
 			defer seen.mu.Unlock()
 			at := slices.IndexFunc(seen.spans, func(s *trace.Span) bool { return s.Name == "contacts.list" })
 			if (at >= 0) != c.spans {
-				t.Fatalf("%d spans, one of the request: %v", len(seen.spans), at >= 0)
+				t.Fatalf("%[1]d spans, one of the request: %[2]v, want %[3]v", len(seen.spans), at >= 0, c.spans)
 			}
 			if c.spans {
 				span, within := seen.spans[at], map[string]bool{}
@@ -139,22 +139,24 @@ func TestTelemetry(t *testing.T) {
 					}
 				}
 				if !within["store find"] || !within["store count"] {
-					t.Errorf("spans within that of the request: %v", within)
+					t.Errorf("spans within that of the request = %v, want store find and store count", within)
 				}
 				id := hex.EncodeToString(span.TraceId)
 				if id == theirs && span.TraceState != state || id != theirs && span.TraceState != "" || c.trace == "" && (id == theirs || id == other) {
-					t.Errorf("trace %s with the state %q", id, span.TraceState)
+					t.Errorf("trace %s with the state %q, want the caller's trace and state if there is one",
+						id, span.TraceState)
 				}
 				if !strings.Contains(line, id) || c.trace != "" && (id != c.trace || hex.EncodeToString(span.ParentSpanId) != parent) {
-					t.Errorf("trace %s, parent %x", id, span.ParentSpanId)
+					t.Errorf("trace %s, parent %x, want those of the caller, and the trace in the log",
+						id, span.ParentSpanId)
 				}
 			}
 			if !slices.Contains(seen.figures, "tenantry_requests_total") || !slices.Contains(seen.figures, "tenantry_request_seconds") {
-				t.Errorf("figures: %v", seen.figures)
+				t.Errorf("metrics = %v, want the requests and their times", seen.figures)
 			}
 			for _, secret := range []string{key, "lovelace", "filters["} {
 				if bytes.Contains(seen.raw.Bytes(), []byte(secret)) {
-					t.Errorf("sent: %s", secret)
+					t.Errorf("sent %s, want it nowhere", secret)
 				}
 			}
 		})
@@ -202,6 +204,6 @@ func TestTelemetry_Outage(t *testing.T) {
 	}
 	g.Stop(t)
 	if n := strings.Count(g.Log.String(), "the collector of telemetry.endpoint does not take traces"); n != 1 {
-		t.Errorf("told %d times:\n%s", n, g.Log)
+		t.Errorf("logged %d times, want once:\n%s", n, g.Log)
 	}
 }

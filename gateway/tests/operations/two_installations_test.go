@@ -75,7 +75,8 @@ func TestTwoInstallationsOnOneRedis(t *testing.T) {
 	t.Cleanup(func() { _ = client.Close() })
 	one, two := install(t, mini.Addr()), install(t, mini.Addr())
 	if a, b := one.Tenant(t).Org, two.Tenant(t).Org; a.OrgID != b.OrgID || a.Slug != b.Slug || a.ID == b.ID {
-		t.Fatalf("the installations are not alike: %d %s, %d %s", a.OrgID, a.Slug, b.OrgID, b.Slug)
+		t.Fatalf("got %d %s and %d %s, want equal numbers and slugs of different installations",
+			a.OrgID, a.Slug, b.OrgID, b.Slug)
 	}
 	for range 2 { // cold, then warm
 		for _, at := range []*installation{one, two} {
@@ -175,7 +176,7 @@ func announcementsApart(t *testing.T, client *redis.Client, one, two *installati
 	a, b := one.g.App.Directory().RedisPrefix(), two.g.App.Directory().RedisPrefix()
 	listeners, err := client.PubSubNumSub(t.Context(), a+"changed", b+"changed").Result()
 	if err != nil || a == b || listeners[a+"changed"] != 1 || listeners[b+"changed"] != 1 {
-		t.Errorf("listeners %v, %v", listeners, err)
+		t.Errorf("listeners = %v, %v, want one for each installation", listeners, err)
 	}
 	heard := client.Subscribe(t.Context(), a+"changed", b+"changed")
 	defer heard.Close()
@@ -202,7 +203,7 @@ func announcementsApart(t *testing.T, client *redis.Client, one, two *installati
 			}
 			from := m.Payload[:sender]
 			if before, ok := speaks[from]; ok && before != m.Channel {
-				t.Errorf("%x speaks on %s and on %s", from, before, m.Channel)
+				t.Errorf("%x publishes on %s and on %s, want one channel", from, before, m.Channel)
 			}
 			speaks[from] = m.Channel
 			again = m.Channel != own

@@ -189,11 +189,11 @@ func (o *damagedOrg) hurts(t *testing.T, what, reason string, damage, mend func(
 	}
 	// To the report, a number where there was a text is only another value.
 	if a := o.Get(t, o.Token, "/api/custom-reports/"+damagedReport+"/export"); what != "another type" && (a.Code != http.StatusInternalServerError || strings.Contains(a.Text(), "p1@example")) {
-		t.Errorf("%s: the export of the report: %d %s", what, a.Code, a.Body)
+		t.Errorf("%s: the export of the report: got %d %s, want 500 without values", what, a.Code, a.Body)
 	}
 	o.refuses(t, reason)
 	if _, _, figures := fixture.CallAdmin(t, o.Gateway, http.MethodGet, "/metrics"); !strings.Contains(figures, figure+" 1\n") {
-		t.Errorf("%s: it is not counted", what)
+		t.Errorf("%s: the damaged record is not counted, want 1", what)
 	}
 	named := func() (says []string) {
 		for _, f := range findings(t, o.Gateway, control.Examination{}) {
@@ -204,7 +204,7 @@ func (o *damagedOrg) hurts(t *testing.T, what, reason string, damage, mend func(
 		return says
 	}
 	if says := named(); len(says) != 1 || !strings.Contains(says[0], "organization acme: contacts "+o.id) || !strings.Contains(says[0], reason) {
-		t.Errorf("%s: doctor says %q", what, says)
+		t.Errorf("%s: doctor says %q, want the record and the reason", what, says)
 	}
 	mend(t)
 	if says := named(); len(says) != 0 {
@@ -214,7 +214,7 @@ func (o *damagedOrg) hurts(t *testing.T, what, reason string, damage, mend func(
 		t.Errorf("%s, put back: got %v, want 7", what, ids)
 	}
 	if _, _, figures := fixture.CallAdmin(t, o.Gateway, http.MethodGet, "/metrics"); !strings.Contains(figures, figure+" 0\n") {
-		t.Errorf("%s: it is counted still", what)
+		t.Errorf("%s: the damaged record is still counted, want 0", what)
 	}
 	log := o.Log.String()
 	if n := strings.Count(log, `"kind":"contacts","id":"`+o.id+`","reason":"`); n < 1 || strings.Contains(log, "hunter2") || strings.Contains(log, "9471147") {

@@ -58,7 +58,7 @@ func TestBulkByIdentifier(t *testing.T) {
 				t.Helper()
 				for _, word := range words {
 					if !strings.Contains(got, word) {
-						t.Errorf("%s\n lacks %s", got, word)
+						t.Errorf("got %s\nwant it with %s", got, word)
 					}
 				}
 			}
@@ -73,7 +73,7 @@ func TestBulkByIdentifier(t *testing.T) {
 			says(bulk(o, `{"id":"`+ids[0]+`","external_id":"new"},{"id":"`+fixture.DocID(9)+`"},{"id":"`+ids[1]+`","external_id":"x2"},{"id":7},{"external_id":"x3"},{"id":"`+ids[3]+`"}`, "ok"),
 				`"created":0,"updated":2,"failed":4`, `{"index":0,"id":"`+ids[0]+`"}`, ` not found"`, "external_id is already in use", "id must be an identifier", "that another one of the list means")
 			if got := fmt.Sprint(o.do(t, http.MethodGet, path+"/"+ids[0], "", 200)); !strings.Contains(got, "external_id:new") || !strings.Contains(got, "age:0") {
-				t.Errorf("changed by its identifier: %s", got)
+				t.Errorf("changed by its identifier: got %s, want external_id new and age 0", got)
 			}
 			says(bulk(o, `{"id":"`+fixture.DocID(9)+`"},{"id":null},{"nope":1}`, "failed"), `"created":0,"updated":0,"failed":3`, "every one of them was refused")
 			if path == "/api/contacts" {
@@ -89,7 +89,7 @@ func TestBulkByIdentifier(t *testing.T) {
 			says(call(o, "/restore", "ids", `"`+ids[0]+`"`, "failed"), `"done":0,"failed":1`)
 			says(call(o, "/delete", "ids", `"`+ids[0]+`","`+ids[1]+`","`+ids[0]+`","`+fixture.DocID(9)+`","x"`, "ok"), `"done":2,"failed":3`, `{"index":1,"id":"`+ids[1]+`"}`, "earlier record")
 			if got := o.names(t, path+"?sort=external_id", "external_id"); strings.Contains(got, "new") || !strings.Contains(got, "x2 x3 x4") {
-				t.Errorf("left: %s", got)
+				t.Errorf("left: got %s, want x2 x3 x4", got)
 			}
 			says(call(o, "/delete", "ids", `"`+ids[0]+`"`, "failed"), `"done":0`)
 			says(bulk(o, `{"id":"`+ids[1]+`"}`, "ok"), `"updated":1`) // as by another value that tells it

@@ -66,7 +66,7 @@ func TestCampaigns(t *testing.T) {
 	made := o.do(t, http.MethodPost, "/api/campaigns", `{"name":"Elders","filter":{"age":{"gt":30}}}`, 200)
 	path := "/api/campaigns/" + made["id"].(string)
 	if made["message"] != "Campaign created" || fmt.Sprint(made["filter"]) != "map[age:map[gt:30]]" {
-		t.Errorf("created: %v", made)
+		t.Errorf("created: got %v, want the message and the filter", made)
 	}
 	if got := o.names(t, path+"/preview?sort=email", "email"); got != "a@example.com c@example.com" {
 		t.Errorf("addressed: got %s, want %q", got, "a@example.com c@example.com")

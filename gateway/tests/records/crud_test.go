@@ -70,14 +70,14 @@ func TestAResourceInUnderSixtyLines(t *testing.T) {
 	made := o.do(t, http.MethodPost, "/api/plants", `{"name":"Oak","species":"oak","height":1850,"notes":["old","hollow"]}`, 200)
 	id := made["id"].(string)
 	if made["message"] != "Plant created" || fmt.Sprint(made["height"]) != "1850" || made["folder_id"] != nil || made["felled"] != false || fmt.Sprint(made["teams"]) != "[]" || made["deleted"] != nil {
-		t.Errorf("created: %v", made)
+		t.Errorf("created: got %v, want all fields with their defaults", made)
 	}
 	path := "/api/plants/" + id
 	if got := o.do(t, http.MethodGet, path, "", 200); got["message"] != "Plant found" || got["created_at"] != made["created_at"] {
-		t.Errorf("read: %v, created %v", got, made)
+		t.Errorf("read: got %v, want %v", got, made)
 	}
 	if got := o.do(t, http.MethodPut, path, `{"felled":true}`, 200); got["message"] != "Plant updated" || got["felled"] != true || got["name"] != "Oak" || fmt.Sprint(got["height"]) != "1850" {
-		t.Errorf("updated: %v", got)
+		t.Errorf("updated: got %v, want felled, the rest unchanged", got)
 	}
 	folder := "0123456789abcdef01234567"
 	o.Import(t, `{"kind":"folder","id":"`+folder+`","name":"Pictures"}`)
@@ -87,7 +87,7 @@ func TestAResourceInUnderSixtyLines(t *testing.T) {
 		t.Errorf("what it refers to went to the trash: got %v, want %v", got, folder)
 	}
 	if got := o.do(t, http.MethodPut, path, `{"height":null,"folder_id":null,"notes":null,"teams":null}`, 200); got["height"] != nil || got["folder_id"] != nil || fmt.Sprint(got["notes"], got["teams"]) != "[] []" {
-		t.Errorf("taken away: %v", got)
+		t.Errorf("emptied: got %v, want no height, folder, notes and teams", got)
 	}
 	o.do(t, http.MethodPut, path, `{"name":null}`, 422)
 	if got := o.do(t, http.MethodDelete, path, "", 200); got["message"] != "Plant deleted" {
@@ -97,7 +97,7 @@ func TestAResourceInUnderSixtyLines(t *testing.T) {
 	o.do(t, http.MethodPut, path, `{"felled":true}`, 404)
 	o.do(t, http.MethodDelete, path, "", 404)
 	if o.do(t, http.MethodGet, path+"?deleted=true", "", 200)["felled"] != true || o.names(t, "deleted=true") != "Oak" || o.names(t, "") != "" {
-		t.Error("a deleted record is not in the trash alone")
+		t.Error("got a deleted record outside the trash, want it only there")
 	}
 	o.do(t, http.MethodPost, "/api/plants", `{"name":"Oak","species":"oak"}`, 409) // what can be restored keeps its name
 	if got := o.do(t, http.MethodPost, path+"/restore", "", 200); got["message"] != "Plant restored" {
@@ -224,12 +224,12 @@ func TestCRUD_Lists(t *testing.T) {
 		}
 	}
 	if got := o.do(t, http.MethodGet, "/api/plants?page=2&per_page=4", "", 200); fmt.Sprintf("%v %v %v %v", got["page"], got["pages"], got["count"], got["next"]) != "2 2 6 <nil>" {
-		t.Errorf("a page: %v", got)
+		t.Errorf("a page: got %v, want page 2 of 2 with 6 records and no next", got)
 	}
 	next := o.do(t, http.MethodGet, "/api/plants?per_page=2&sort=-height&after=", "", 200)["next"].(string)
 	for _, order := range []string{"height", "-created_at", ""} {
 		if got := o.do(t, http.MethodGet, "/api/plants?per_page=2&sort="+order+"&after="+next, "", 422); !strings.Contains(got["message"].(string), "with the same sort") {
-			t.Errorf("a cursor of another order: %v", got)
+			t.Errorf("a cursor of another order: got %v, want a refusal", got)
 		}
 	}
 	for _, order := range []string{"", "id", "-id", "height", "-height", "-height,name", "name,-created_at"} {
@@ -238,7 +238,7 @@ func TestCRUD_Lists(t *testing.T) {
 		for pages := 1; ; pages++ {
 			got := o.do(t, http.MethodGet, "/api/plants?per_page=2&sort="+order+"&filters[felled]=false&after="+url.QueryEscape(after), "", 200)
 			if fmt.Sprintf("%v %v %v", got["count"], got["page"], got["pages"]) != "6 <nil> <nil>" {
-				t.Errorf("by cursor: %v", got)
+				t.Errorf("by cursor: got %v, want the count 6 without pages", got)
 			}
 			for _, one := range got["results"].([]any) {
 				names = append(names, one.(map[string]any)["name"].(string))
@@ -280,7 +280,7 @@ func TestCRUD_Teams(t *testing.T) {
 		limited.do(t, c[0], "/api/plants/"+hidden+c[1], body, 404)
 	}
 	if made := limited.do(t, http.MethodPost, "/api/plants", `{"name":"Own","species":"oak"}`, 200); fmt.Sprint(made["teams"]) != "["+north+"]" {
-		t.Errorf("what names no team: %v", made)
+		t.Errorf("without a team: got %v, want the caller's team", made)
 	}
 	for _, teams := range []string{`["` + south + `"]`, `["` + north + `","` + south + `"]`} {
 		if got := limited.do(t, http.MethodPost, "/api/plants", `{"name":"x","species":"oak","teams":`+teams+`}`, 422); !strings.Contains(got["message"].(string), "teams must be among those of the caller") {
@@ -304,11 +304,11 @@ func TestCRUD_Teams(t *testing.T) {
 	} {
 		got := limited.do(t, http.MethodPut, "/api/plants/"+c.id, c.body, c.code)
 		if c.code == 200 && fmt.Sprint(got["teams"]) != c.teams {
-			t.Errorf("%s of a caller of one team: %v", c.body, got)
+			t.Errorf("%[1]s of a caller of one team: got %[2]v, want the teams %[3]s", c.body, got, c.teams)
 		}
 	}
 	if got := o.do(t, http.MethodPut, "/api/plants/"+common+"?teams[]="+north, `{}`, 200); fmt.Sprint(got["teams"]) != "[]" {
-		t.Errorf("what narrows a request changed the record: %v", got)
+		t.Errorf("a narrowed request: got %v, want the teams unchanged", got)
 	}
 	o.do(t, http.MethodDelete, "/api/plants/"+both+"?purge=true", "", 200)
 	o.do(t, http.MethodDelete, "/api/plants/"+common+"?purge=true", "", 200)
@@ -341,7 +341,8 @@ func TestCRUD_Revisions(t *testing.T) {
 	}
 	second := with("PUT", path, `{"height":5}`, "If-Match", first)
 	if second.Code != 200 || second.Header.Get("ETag") == first {
-		t.Errorf("the change that was meant: %d %s, %s", second.Code, second.Body, second.Header.Get("ETag"))
+		t.Errorf("a change with the right tag: got %d %s, %s, want 200 and a new tag",
+			second.Code, second.Body, second.Header.Get("ETag"))
 	}
 	for _, c := range []struct{ method, path, body string }{{"PUT", path, `{"height":6}`}, {"DELETE", path, ""}, {"DELETE", path + "?purge=true", ""}} {
 		if a := with(c.method, c.path, c.body, "If-Match", first); a.Code != http.StatusPreconditionFailed {
@@ -357,7 +358,7 @@ func TestCRUD_Revisions(t *testing.T) {
 	}
 	deleted := with("GET", path+"?deleted=true", "").Header.Get("ETag")
 	if gone.Header.Get("ETag") != deleted {
-		t.Errorf("it was deleted as %q, and is %q", gone.Header.Get("ETag"), deleted)
+		t.Errorf("deleted with the tag %q, now %q, want the same", gone.Header.Get("ETag"), deleted)
 	}
 	if a := with("POST", path+"/restore", "", "If-Match", deleted); a.Code != 200 {
 		t.Errorf("restored as it was seen: got %d %s, want 200", a.Code, a.Body)

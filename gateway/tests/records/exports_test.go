@@ -54,7 +54,7 @@ func TestContract_ExportSubmissions(t *testing.T) {
 	}
 	for text, all := range map[string]string{"very-secret": csv + lines, "pin": csv + lines, "gone": csv + lines, "elsewhere": csv + lines} {
 		if strings.Contains(all, text) {
-			t.Errorf("%s in %s", text, all)
+			t.Errorf("got %s in %s, want it nowhere", text, all)
 		}
 	}
 	if got := export(t, c, path+"/export?format=csv&filters[n][gt]=100", "text/csv; charset=utf-8", "=submissions.csv"); got != header {
@@ -103,14 +103,14 @@ func TestContract_ExportRecords(t *testing.T) {
 	}
 	for _, text := range []string{"very-secret", "pin", "T-3", "elsewhere"} {
 		if strings.Contains(csv+lines, text) {
-			t.Errorf("%s in %s", text, csv+lines)
+			t.Errorf("got %s in %s, want it nowhere", text, csv+lines)
 		}
 	}
 	if got := export(t, c, path+"/export?filters[height][lt]=10", "application/x-ndjson", "=records.ndjson"); strings.Count(got, "\n") != 1 || !strings.Contains(got, "T-2") {
-		t.Errorf("filtered: %s", got)
+		t.Errorf("filtered: got %s, want only T-2", got)
 	}
 	if got := export(t, c, path+"/export?deleted=true", "application/x-ndjson", "=records.ndjson"); strings.Count(got, "\n") != 1 || !strings.Contains(got, "T-3") {
-		t.Errorf("deleted: %s", got)
+		t.Errorf("deleted: got %s, want only T-3", got)
 	}
 	c.Want(t, 404, http.MethodGet, "/api/custom/objects/none/records/export", "")
 	fixture.WithToken(acme, acme.Key(t, tenants.Contacts)).Want(t, 403, http.MethodGet, path+"/export", "")
@@ -166,22 +166,22 @@ func TestExportsOfRowsComeBack(t *testing.T) {
 				a := acme.Do(t, http.MethodPost, "/api/import?as="+as+key, admin, gatewaytest.Body(format.media, file))
 				a = fixture.AwaitImport(t, acme, admin, a.Field("id").(string))
 				if n := strings.Count(before, `{"kind":"`+strings.TrimSuffix(as[:strings.IndexByte(as+":", ':')], "s")+`",`); !strings.Contains(string(a.Body), fmt.Sprintf(`"created":0,"unchanged":%d,"updated":0,"failed":0`, n)) {
-					t.Errorf("%s%s %s: %s\n%s", as, key, format.name, a.Body, file)
+					t.Errorf("%s%s %s: got %s, want all unchanged\n%s", as, key, format.name, a.Body, file)
 				}
 			}
 			if after := all(); after != before {
-				t.Errorf("%s %s: it is\n%s\nand was\n%s", as, format.name, after, before)
+				t.Errorf("%s %s: got\n%s\nwant\n%s", as, format.name, after, before)
 			}
 		}
 	}
 	plain := export(t, c, "/api/custom/objects/ru/records/export?format=csv", "text/csv; charset=utf-8", "=records.csv")
 	file := export(t, c, "/api/custom/objects/ru/records/export?format=csv&bom=true", "text/csv; charset=utf-8", "=records.csv")
 	if file != "\ufeff"+plain {
-		t.Errorf("with a byte order mark: %.40q", file)
+		t.Errorf("with a byte order mark: got %.40q, want it before the same text", file)
 	}
 	for _, path := range []string{"bom=true", "format=ndjson&bom=true"} {
 		if a := c.Page(t, "/api/custom/objects/ru/records/export?"+path, gatewaytest.WithKey(c.Token)); strings.HasPrefix(a.Text(), "\ufeff") {
-			t.Errorf("%s: %.40q", path, a.Text())
+			t.Errorf("%s: got %.40q, want no byte order mark", path, a.Text())
 		}
 	}
 	if a := fixture.AwaitImport(t, acme, admin, acme.Do(t, http.MethodPost, "/api/import?as=records:ru", admin, gatewaytest.Body("text/csv; charset=utf-8", file)).Field("id").(string)); !strings.Contains(a.Text(), `"created":0`) || !strings.Contains(a.Text(), `"updated":0,"failed":0`) {
@@ -189,7 +189,7 @@ func TestExportsOfRowsComeBack(t *testing.T) {
 	}
 	a := acme.Do(t, http.MethodPost, "/api/import?as=records:other", admin, gatewaytest.Body("text/csv", file))
 	if a = fixture.AwaitImport(t, acme, admin, a.Field("id").(string)); a.Field("state") != "refused" || !strings.Contains(string(a.Body), "another custom object") {
-		t.Errorf("rows of one object as those of another: %s", a.Body)
+		t.Errorf("rows of one object as those of another: got %s, want a refusal", a.Body)
 	}
 	a = acme.Do(t, http.MethodPost, "/api/import?as=records:foreign", admin, gatewaytest.Body("text/csv", "id,object,created_at,updated_at,deleted,values,a\n7,x,2024-01-02,2024-01-02,no,y,z\n"))
 	if a = fixture.AwaitImport(t, acme, admin, a.Field("id").(string)); a.Field("state") != "done" {
@@ -197,7 +197,7 @@ func TestExportsOfRowsComeBack(t *testing.T) {
 	}
 	for field := range acme.Do(t, http.MethodGet, "/api/custom/objects/foreign", gatewaytest.WithKey(c.Token)).Field("schema").(map[string]any) {
 		if field != "a" && !strings.HasPrefix(field, "column_") {
-			t.Errorf("a field is called %s", field)
+			t.Errorf("got the field %s, want a or column_…", field)
 		}
 	}
 }
@@ -277,7 +277,7 @@ func TestContract_RunReports(t *testing.T) {
 
 	const named = "*=utf-8''M%C3%BCller%2FS%C3%B6hne."
 	if got, want := export(t, c, list+"/export?format=csv", "text/csv; charset=utf-8", named+"csv"), "email,plan\nd@example.com,\nc@example.com,\na@example.com,'=gold\n"; strings.ReplaceAll(got, `"`, "") != want {
-		t.Errorf("%s", got)
+		t.Errorf("got %s, want the rows of the file", got)
 	}
 	if got, want := export(t, limited, list+"/export?format=ndjson&params[land]=", "application/x-ndjson", named+"ndjson"), `{"email":"c@example.com","plan":null}`+"\n"; !strings.HasPrefix(got, want) || strings.Count(got, "\n") != 3 {
 		t.Errorf(`got %s, want beginning with %q and strings.Count(got, "\n") = 3`, got, want)
@@ -331,11 +331,11 @@ func TestReportsAreExportedWhole(t *testing.T) {
 	for id, want := range map[int]int{0xb1: many, 0xb2: 2001} {
 		got := strings.Split(c.Page(t, "/api/custom-reports/"+fixture.DocID(id)+"/export?format=csv", gatewaytest.WithKey(c.Token)).Text(), "\n")
 		if len(got) != want+2 || got[0] != "email" || got[want+1] != "" {
-			t.Fatalf("%x: %d lines", id, len(got))
+			t.Fatalf("%[1]x: got %[2]d lines, want %[3]d", id, len(got), want+2)
 		}
 		for i, line := range got[1 : want+1] {
 			if line != fmt.Sprintf("c%04d@example.com", many-1-i) {
-				t.Fatalf("%x: line %d is %s", id, i, line)
+				t.Fatalf("%x: line %d is %s, want the contacts in order", id, i, line)
 			}
 		}
 	}

@@ -72,14 +72,15 @@ func TestBodiesThatAreNotTaken(t *testing.T) {
 			optional++
 			q.Changes = nil
 			if a := p.Do(t, q.Method, q.Target, p.CredentialFor(&op)); a.Code != http.StatusOK && a.Code != http.StatusForbidden && !slices.Equal(fixture.FaultFields(a), []string{"params.region"}) {
-				t.Errorf("%s without a body: %d %s", op.Name, a.Code, a.Body)
+				t.Errorf("%s without a body: got %d %s, want 200, 403 or a fault of the input", op.Name, a.Code, a.Body)
 			}
 		case op.Body == nil && !op.Contract:
 			without++
 			for body, code := range map[string]int{`{"bogus":1,"email":"x"}`: http.StatusUnprocessableEntity, `{"bogus"`: http.StatusBadRequest, strings.Repeat(" ", 1<<20): http.StatusBadRequest} {
 				a := p.Do(t, q.Method, q.Target, p.CredentialFor(&op), fixture.JSONText(body))
 				if a.Code != code || code == http.StatusUnprocessableEntity && !slices.Equal(fixture.FaultFields(a)[:2], []string{"bogus", "email"}) {
-					t.Errorf("%s with %.20s: %d %s", op.Name, body, a.Code, a.Body)
+					t.Errorf("%[1]s with %.20[2]s: got %[3]d %[4]s, want %[5]d with the faults of the body",
+						op.Name, body, a.Code, a.Body, code)
 				}
 			}
 		}
@@ -132,7 +133,7 @@ func TestNamesOfNothingAreRefused(t *testing.T) {
 		}
 	}
 	if a := acme.Do(t, http.MethodGet, "/api/usage?operation=nope&from=x", gatewaytest.Cookie(ada)); a.Code != http.StatusUnprocessableEntity || !slices.Equal(fixture.FaultFields(a), []string{"from", "operation"}) {
-		t.Errorf("usage: %d %s", a.Code, a.Body)
+		t.Errorf("usage: got %d %s, want 422 for from and operation", a.Code, a.Body)
 	}
 	for path, code := range map[string]int{
 		"/api/usage?operation=nope&sort=-day": 422, "/api/custom/objects/missing/records?sort=-created_at": 404, "/api/custom/objects/missing/records/export?sort=x": 404, "/api/keys?state=x&sort=-name": 422,

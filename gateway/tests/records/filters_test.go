@@ -29,7 +29,7 @@ func TestEveryFilterAndOrderThatIsDocumented(t *testing.T) {
 				t.Helper()
 				a := p.Do(t, q.Method, q.With(query), append(slices.Clone(q.Changes), p.CredentialFor(&op))...)
 				if a.Code != http.StatusOK && a.Code != http.StatusUnprocessableEntity {
-					t.Errorf("%s ?%s: %d %s", op.Name, query, a.Code, a.Body)
+					t.Errorf("%s ?%s: got %d %s, want 200 or 422", op.Name, query, a.Code, a.Body)
 				}
 				return a
 			}
@@ -62,12 +62,12 @@ func TestEveryFilterAndOrderThatIsDocumented(t *testing.T) {
 						refused, before := fmt.Sprint(a.Field("errors")), len(left)
 						left = slices.DeleteFunc(left, func(operator string) bool { return strings.Contains(refused, "["+name+"]["+operator+"]") })
 						if len(left) == before {
-							t.Fatalf("%s of %s: %d %s names no operator", op.Name, name, a.Code, a.Body)
+							t.Fatalf("%s of %s: got %d %s, want it to name an operator", op.Name, name, a.Code, a.Body)
 						}
 					}
 				}
 				if !taken["eq"] || !taken["in"] || !taken["exists"] {
-					t.Errorf("%s: of %s only %v are taken", op.Name, name, taken)
+					t.Errorf("%s: %s accepts only %v, want eq, in and exists", op.Name, name, taken)
 				}
 			}
 		}
@@ -76,7 +76,8 @@ func TestEveryFilterAndOrderThatIsDocumented(t *testing.T) {
 	for query, want := range map[string]int{"[gte]=%v": 4, "[lt]=%v": 0} {
 		a := p.Get(t, p.FullKey, "/api/files?filters[created_at]"+fmt.Sprintf(query, made))
 		if fmt.Sprint(a.Field("count")) != strconv.Itoa(want) {
-			t.Errorf("files by what they show, %s of %v: %d %s", query, made, a.Code, a.Body)
+			t.Errorf("files by what they show, %[1]s of %[2]v: got %[3]d %[4]s, want the count %[5]d",
+				query, made, a.Code, a.Body, want)
 		}
 	}
 	for _, path := range []string{"/api/contacts", "/api/campaigns/count"} { // of one catalog

@@ -59,7 +59,7 @@ func (c cabinet) tree(t *testing.T) string {
 	got := c.do(t, http.MethodGet, fixture.FoldersPath+"/tree", "", 200)
 	text := grow(got["results"])
 	if n := strings.Count(text, "("); fmt.Sprint(got["count"]) != fmt.Sprint(n) {
-		t.Errorf("the tree has %d folders, and says %v: %s", n, got["count"], text)
+		t.Errorf("the tree has %d folders and the count %v, want the same: %s", n, got["count"], text)
 	}
 	return text
 }
@@ -110,7 +110,7 @@ func TestFolders_LifeOfATree(t *testing.T) {
 		}
 	}
 	if _, has := one["files"]; has || fmt.Sprintf("%v %v %v", got["count"], one["user_id"], one["teams"]) != "1 0 []" || got["message"] != "Folders found" {
-		t.Errorf("listed: %v", got)
+		t.Errorf("listed: got %v, want one folder without files and the count 1", got)
 	}
 	for _, refused := range []struct{ body, says string }{
 		{`{"folder_id":"` + a + `"}`, "must not be the folder itself"},
@@ -249,13 +249,13 @@ func TestFolders_MovedIntoEachOther(t *testing.T) {
 				body := gatewaytest.Body("application/json", `{"folder_id":"`+ids[(i+1)%len(ids)]+`"}`)
 				a := c.Do(t, http.MethodPut, fixture.FoldersPath+"/"+ids[i], gatewaytest.WithKey(c.key), body)
 				if a.Code != 200 && a.Code != 422 && a.Code != 409 {
-					t.Errorf("%d %s", a.Code, a.Body)
+					t.Errorf("got %d %s, want 200, 422 or 409", a.Code, a.Body)
 				}
 			})
 		}
 		movers.Wait()
 		if got := c.tree(t); strings.Count(got, "(") != len(ids) {
-			t.Fatalf("a ring of folders: %s", got)
+			t.Fatalf("after concurrent moves: got %s, want every folder once in the tree", got)
 		}
 		for _, id := range ids {
 			c.do(t, http.MethodPut, fixture.FoldersPath+"/"+id, `{"folder_id":null}`, 200)
@@ -316,11 +316,11 @@ func TestFiles_Life(t *testing.T) {
 	path := fixture.FilesPath + "/" + data["id"].(string)
 	for _, name := range []string{"user_name", "folder_name"} {
 		if _, has := data[name]; has {
-			t.Errorf("a new file is answered with %s: %v", name, data)
+			t.Errorf("a new file has %s: %v, want none", name, data)
 		}
 	}
 	if data["contact_name"] != "Ada Lovelace" || data["url"] != "https://cdn.example.com/acme/0f00" || len(data["pid"].(string)) < 22 {
-		t.Errorf("created: %v", data)
+		t.Errorf("created: got %v, want the contact's name, the url and a long pid", data)
 	}
 	fixture.WantMembers(t, made.DataJSON(), "id", "pid", "org_id", "user_id", "url", "filename", "mimetype", "contact_id", "contact_name", "folder_id", "type", "teams", "created_at", "updated_at")
 	got := c.do(t, http.MethodGet, path, "", 200)
@@ -331,10 +331,10 @@ func TestFiles_Life(t *testing.T) {
 	c.file(t, "bare.txt", "")
 	listed := c.do(t, http.MethodGet, fixture.FilesPath+"?sort=-created_at", "", 200)["results"].([]any)
 	if bare := listed[0].(map[string]any); len(listed) != 2 || bare["folder_name"] != nil || bare["user_name"] != "" || bare["url"] != "" || listed[1].(map[string]any)["folder_name"] != "Contracts" {
-		t.Errorf("listed: %v", listed)
+		t.Errorf("listed: got %v, want 2 files with their names", listed)
 	}
 	if got := c.do(t, http.MethodPut, path, `{"url":"../x","filename":""}`, 422); len(got["errors"].([]any)) != 2 {
-		t.Errorf("two problems: %v", got)
+		t.Errorf("two faults: got %v, want both", got)
 	}
 	for _, body := range []string{`{"url":"https://evil.example.com/x"}`, `{"url":"../x"}`, `{"url":"https://cdn.example.com/other/0f00"}`, `{"url":3}`, `{"filename":null}`, `{"hash":"x"}`, `{"pid":"x"}`, `{"user_id":1}`, `{"contact_id":"` + fixture.AbsentID + `"}`} {
 		c.do(t, http.MethodPut, path, body, 422)

@@ -50,7 +50,7 @@ func TestEveryListCanBeFollowed(t *testing.T) {
 		if _, follows := takes("after"); !pages || !follows {
 			if pages && op.Name != "sessions.list" && op.Name != "reports.run" { // a few of a person, and rows made for each call
 				if _, own := takes("per_page"); own && !op.Contract {
-					t.Errorf("%s cannot be followed", op.Name)
+					t.Errorf("%s cannot be followed with after, want it possible", op.Name)
 				}
 			}
 			continue
@@ -76,18 +76,18 @@ func TestEveryListCanBeFollowed(t *testing.T) {
 				}
 				followed, paged = append(followed, oneOf(part)), append(paged, oneOf(page))
 				if fmt.Sprint(part.Field("count")) != fmt.Sprint(page.Field("count")) {
-					t.Errorf("%s %s: %s counts otherwise than %s", op.Name, order, part.Body, page.Body)
+					t.Errorf("%s %s: got %s, want the count of %s", op.Name, order, part.Body, page.Body)
 				}
 				if after, _ = part.Field("next").(string); after == "" {
 					if fmt.Sprint(page.Field("pages")) != fmt.Sprint(n) && fmt.Sprint(page.Field("count")) != "0" {
-						t.Errorf("%s %s ends after %d of %v", op.Name, order, n, page.Field("pages"))
+						t.Errorf("%s %s ends after %d pages, want %v", op.Name, order, n, page.Field("pages"))
 					}
 					break
 				}
 				long[op.Name] = max(long[op.Name], n+1)
 			}
 			if !slices.Equal(paged, followed) {
-				t.Errorf("%s %s\npages %s\nparts %s", op.Name, order, paged, followed)
+				t.Errorf("%s %s: pages %s\nparts %s, want the same", op.Name, order, paged, followed)
 			}
 		}
 		for query, want := range map[string]string{"after=bogus": "after must be what an answer with the same sort gave as next", "after=&page=2": "after and page exclude each other"} {
@@ -98,7 +98,7 @@ func TestEveryListCanBeFollowed(t *testing.T) {
 	}
 	for _, name := range []string{"reports.list_shares", "compliance.check", "contacts.list", "files.list", "audit.list"} {
 		if long[name] < 3 {
-			t.Errorf("%s had %d parts only: the test says little", name, long[name])
+			t.Errorf("%s had %d parts, want at least 3", name, long[name])
 		}
 	}
 }

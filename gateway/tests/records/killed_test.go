@@ -117,12 +117,13 @@ func TestKilledRequestsCanBeRepeated(t *testing.T) {
 		path, body := naming(name)
 		a := acme.Do(t, http.MethodPost, path, gatewaytest.WithKey(key), body, fixture.IdempotencyKey(name))
 		if a.Status != "ok" || replayed(a) != (stored == 1) || answered[name] != "" && answered[name] != a.Text() {
-			t.Errorf("%s, stored %d times and answered %q, is answered %d %s again", name, stored, answered[name], a.Code, a.Body)
+			t.Errorf("%s, stored %d times and answered %q: got %d %s again, want the first answer",
+				name, stored, answered[name], a.Code, a.Body)
 		}
 		carried += stored
 	}
 	if told != carried {
-		t.Errorf("%d were stored, and %d records tell of that", carried, told)
+		t.Errorf("%d were stored, want as many as the %d records in the audit log", carried, told)
 	}
 	after := exportOf(t, acme)
 	for _, name := range names {
@@ -131,7 +132,8 @@ func TestKilledRequestsCanBeRepeated(t *testing.T) {
 		}
 	}
 	if carried < len(answered) || len(names) == len(answered) {
-		t.Errorf("%d sent, %d answered, %d carried out", len(names), len(answered), carried)
+		t.Errorf("%d sent, %d answered, %d carried out, want all answered ones carried out and some lost",
+			len(names), len(answered), carried)
 	}
 }
 
@@ -151,7 +153,7 @@ func named(t *testing.T, export, name string) int {
 	}
 	n := strings.Count(export, fmt.Sprintf(`"external_id":%q`, name))
 	if too := strings.Count(export, fmt.Sprintf(`"external_id":%q`, name+"_too")); too != n {
-		t.Errorf("of %s one record is there %d times, and the other %d times", name, n, too)
+		t.Errorf("of %s: got one record %d times and the other %d times, want both or none", name, n, too)
 	}
 	return n
 }
@@ -175,7 +177,7 @@ func sendNamed(t *testing.T, address, key, name string) (code int, answer string
 	body, err := io.ReadAll(resp.Body)
 	_ = resp.Body.Close() // it was read, or the process is gone
 	if err == nil && resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusServiceUnavailable {
-		t.Errorf("%s: %d %s", name, resp.StatusCode, body)
+		t.Errorf("%s: got %d %s, want 200 or 503", name, resp.StatusCode, body)
 	}
 	return resp.StatusCode, string(body), err
 }
@@ -271,18 +273,18 @@ func TestABulkIsOneWrite(t *testing.T) {
 		a := send("a")
 		says := fmt.Sprintf(`"created":%d,"updated":0,"failed":%d`, row.fresh, row.taken)
 		if got := writes.Load() - before; !strings.Contains(a.Text(), says) || got != row.writes {
-			t.Errorf("%d: %s, with %d writes and not %d", i, a.Body, got, row.writes)
+			t.Errorf("%d: got %s with %d writes, want %d", i, a.Body, got, row.writes)
 		}
 		killed.Store(row.writes)
 		if a := send("b"); a.Code != http.StatusInternalServerError {
 			t.Errorf("%d: killed, and %d %s, want 500", i, a.Code, a.Body)
 		}
 		if a := send("b"); !replayed(a) || !strings.Contains(a.Text(), says) {
-			t.Errorf("%d: after it was killed %d %s", i, a.Code, a.Body)
+			t.Errorf("%d: after a kill: got %d %s, want the stored answer", i, a.Code, a.Body)
 		}
 	}
 	export := exportOf(t, acme)
 	if n := strings.Count(export, `"external_id":"a`) + strings.Count(export, `"external_id":"b`); n != 2*(2+5+1+40) {
-		t.Errorf("%d records are there", n)
+		t.Errorf("got %d records, want all of both requests", n)
 	}
 }

@@ -307,7 +307,7 @@ func TestMeanwhile_ValuesAreAsTheirFieldsAre(t *testing.T) {
 					t.Fatal(err)
 				}
 				if inClear := strings.Contains(out.String(), "canary"); inClear != (types[0] == "Text") {
-					t.Errorf("its value is in clear: %v", inClear)
+					t.Errorf("value in clear text = %v, want it for Text only", inClear)
 				}
 			})
 		}
@@ -426,7 +426,7 @@ func TestMeanwhile_ImportsStandOnWhatIsDefined(t *testing.T) {
 				t.Fatal(err)
 			}
 			if strings.Contains(out.String(), "canary") {
-				t.Errorf("what was imported is there: %s", out.String())
+				t.Errorf("got the imported value in %s, want it nowhere", out.String())
 			}
 		})
 	}

@@ -50,7 +50,7 @@ func TestNamedEitherWay(t *testing.T) {
 			}
 		}
 		if got := o.Do(t, http.MethodGet, trees+"/records/export?format=csv", gatewaytest.WithKey(o.key)).Text(); !strings.Contains(got, "kind") || !strings.Contains(got, "elm") {
-			t.Errorf("exported of %s: %s", by.object, got)
+			t.Errorf("exported of %s: got %s, want kind and elm", by.object, got)
 		}
 	}
 	for path, code := range map[string]int{"/api/custom/objects/" + form: 404, "/api/form/collections/tree": 404, "/api/custom/objects/" + form + "/records": 404, "/api/form/collections/nobody/submissions": 404} {

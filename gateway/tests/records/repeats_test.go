@@ -71,7 +71,8 @@ func TestRequestCutAfterCommitIsReplayed(t *testing.T) {
 	})
 	second := send("cut", "k1")
 	if first.Status != "ok" || !replayed(first) || second.Text() != first.Text() || objects("cut") != 1 {
-		t.Errorf("%d %s, then %d %s; %d objects", first.Code, first.Body, second.Code, second.Body, objects("cut"))
+		t.Errorf("got %d %s, then %d %s; %d objects, want the same answer twice and 1 object",
+			first.Code, first.Body, second.Code, second.Body, objects("cut"))
 	}
 
 	// The process is gone: nothing after the commit happens. What has transactions has the answer by then.
@@ -87,7 +88,7 @@ func TestRequestCutAfterCommitIsReplayed(t *testing.T) {
 		running := send("killed", "k2")
 		lost("running", running)
 		if running.Header.Get("Retry-After") == "" {
-			t.Error("nobody is told when to come back")
+			t.Error("got no Retry-After, want one")
 		}
 		c.Advance(time.Minute)
 		lost("lost", send("killed", "k2"))
@@ -113,7 +114,7 @@ func TestRequestCutAfterCommitIsReplayed(t *testing.T) {
 		t.Errorf(`got %d %s, want a.Status = "ok" and objects("busy") = 1`, a.Code, a.Body)
 	}
 	if lost("running", meanwhile); meanwhile.Header.Get("Retry-After") == "" {
-		t.Error("nobody is told when to come back")
+		t.Error("got no Retry-After, want one")
 	}
 
 	// Of many at once one is carried out.
@@ -125,10 +126,10 @@ func TestRequestCutAfterCommitIsReplayed(t *testing.T) {
 		return a.Text()
 	})
 	if objects("crowd") != 1 || len(counts) > 2 {
-		t.Errorf("%d objects: %s", objects("crowd"), fixture.Tally(counts))
+		t.Errorf("got %d objects: %s, want 1 and at most two kinds of answers", objects("crowd"), fixture.Tally(counts))
 	}
 	if _, ok := acme.Do(t, http.MethodPost, fixture.ObjectsPath, key, object("crowd")).Data.(map[string]any); !ok {
-		t.Error("without a key the name is taken")
+		t.Error("without a key: got no conflict, want the name taken")
 	}
 }
 
@@ -157,31 +158,31 @@ func TestIdempotencyKeysAreScoped(t *testing.T) {
 	}
 	for what, a := range map[string]*gatewaytest.Answer{"another body": send(acme, own, fixture.ObjectsPath, "bush"), "another query": send(acme, own, fixture.ObjectsPath+"?x=1", "tree")} {
 		if replayed(a) {
-			t.Errorf("%s is answered with the first", what)
+			t.Errorf("%s: got the first answer, want a new one", what)
 		}
 		fixture.WantFaults(t, a, http.StatusUnprocessableEntity, "Idempotency-Key reused")
 	}
 	if a := send(acme, other, fixture.ObjectsPath, "bush"); a.Status != "ok" || replayed(a) {
-		t.Errorf("another account: %d %s", a.Code, a.Body)
+		t.Errorf("another account: got %d %s, want a new answer", a.Code, a.Body)
 	}
 	if a := send(birch, gatewaytest.WithKey(birch.Key(t, tenants.ManageCustomObjects)), fixture.ObjectsPath, "tree"); a.Status != "ok" || replayed(a) {
-		t.Errorf("another organization: %d %s", a.Code, a.Body)
+		t.Errorf("another organization: got %d %s, want a new answer", a.Code, a.Body)
 	}
 	acme.Import(t, `{"kind":"form_collection","id":"0000000000000000000000f1","name":"visit","label":"Visit","label_plural":"Visits","schema":{}}`)
 	form := func(label string, more ...gatewaytest.Request) *gatewaytest.Answer {
 		return acme.Do(t, http.MethodPut, "/api/form/collections/0000000000000000000000f1", append([]gatewaytest.Request{own, fixture.JSONText(`{"label":"` + label + `"}`)}, more...)...)
 	}
 	if a := form("Another operation", fixture.IdempotencyKey("one")); a.Status != "ok" || replayed(a) {
-		t.Errorf("another operation: %d %s", a.Code, a.Body)
+		t.Errorf("another operation: got %d %s, want a new answer", a.Code, a.Body)
 	}
 	// A refusal is kept, but not that others came between.
 	bad, after := form("", fixture.IdempotencyKey("two")), form("", fixture.IdempotencyKey("two"))
 	if bad.Code != http.StatusUnprocessableEntity || !replayed(after) || after.Text() != bad.Text() {
-		t.Errorf("a refusal: %s, then %s", bad.Body, after.Body)
+		t.Errorf("a refusal: got %s, then %s, want the same one replayed", bad.Body, after.Body)
 	}
 	wantStale(t, form("Stale", fixture.IdempotencyKey("three"), ifMatch(`"1"`)))
 	if a := form("Stale", fixture.IdempotencyKey("three"), ifMatch("*")); a.Status != "ok" || replayed(a) {
-		t.Errorf("after a 412: %d %s", a.Code, a.Body)
+		t.Errorf("after a 412: got %d %s, want a new answer", a.Code, a.Body)
 	}
 	for _, malformed := range [][]gatewaytest.Request{{fixture.IdempotencyKey("")}, {fixture.IdempotencyKey("a b")}, {fixture.IdempotencyKey(strings.Repeat("x", 256))}, {fixture.IdempotencyKey("é")}, {fixture.IdempotencyKey("a"), fixture.IdempotencyKey("a")}} {
 		if a := form("Malformed", malformed...); a.Code != http.StatusBadRequest {
@@ -193,7 +194,7 @@ func TestIdempotencyKeysAreScoped(t *testing.T) {
 	}
 	c.Advance(25 * time.Hour)
 	if a := send(acme, own, fixture.ObjectsPath, "tree"); replayed(a) || a.Code != http.StatusConflict {
-		t.Errorf("a day later: %d %s", a.Code, a.Body)
+		t.Errorf("a day later: got %d %s, want 409 and no replay", a.Code, a.Body)
 	}
 }
 
@@ -218,7 +219,7 @@ func TestEveryOperationIsIdempotentByKey(t *testing.T) {
 	for _, op := range rows {
 		if !op.Repeatable() {
 			if op.Method != http.MethodGet && strings.HasPrefix(op.Path, "/api/") && op.Upload == nil {
-				t.Errorf("%s takes no key", op.Name)
+				t.Errorf("%s takes no key, want it to", op.Name)
 			}
 			continue
 		}
@@ -242,15 +243,16 @@ func TestEveryOperationIsIdempotentByKey(t *testing.T) {
 			return a.Text()
 		}
 		if first.Status != "ok" || replayed(first) || replayed(second) == op.Reads || second.Code != first.Code || text(second) != text(first) || second.Header.Get("ETag") != first.Header.Get("ETag") {
-			t.Errorf("%s: %d %s, then %d %s", op.Name, first.Code, first.Body, second.Code, second.Body)
+			t.Errorf("%s: got %d %s, then %d %s, want the first answer replayed",
+				op.Name, first.Code, first.Body, second.Code, second.Body)
 		}
 		if w.A.Export(t) != before {
-			t.Errorf("%s was carried out again", op.Name)
+			t.Errorf("%s was carried out again, want it once", op.Name)
 		}
 		tried++
 	}
 	if tried < 10 && !testing.Short() {
-		t.Errorf("%d operations only", tried)
+		t.Errorf("%d operations, want at least 10", tried)
 	}
 }
 
@@ -275,7 +277,7 @@ func TestKeptAnswersAreSealedAndSwept(t *testing.T) {
 	form("k")
 	p := &fixture.Party{Org: acme}
 	if kept := p.Stored(t, `SELECT json(body) FROM "c:kept_answers"`); strings.Contains(kept, "Confidential") || strings.Contains(kept, "Collection updated") || !strings.Contains(kept, "enc.v1.") {
-		t.Errorf("kept as %s", kept)
+		t.Errorf("kept as %s, want it encrypted", kept)
 	}
 	// Nor can what was sent be tried: that is told apart by what includes the caller's key.
 	form("k2")
@@ -285,7 +287,8 @@ func TestKeptAnswersAreSealedAndSwept(t *testing.T) {
 	// A secret that is told once is kept nowhere, sealed or not; nor is it told again.
 	first, second := share(), share()
 	if first.Field("token") == nil || second.Code != http.StatusConflict || !strings.Contains(second.Text(), `"code":"lost"`) {
-		t.Errorf("%d %s, then %d %s", first.Code, first.Body, second.Code, second.Body)
+		t.Errorf("got %d %s, then %d %s, want a token, then 409 (lost)",
+			first.Code, first.Body, second.Code, second.Body)
 	}
 	if n := p.Stored(t, `SELECT count(*) FROM "c:kept_answers" WHERE json_extract(body, '$.answer') IS NULL`); n != "1" {
 		t.Errorf("%s records have no answer, want 1", n)
@@ -301,7 +304,7 @@ func TestKeptAnswersAreSealedAndSwept(t *testing.T) {
 		form(fmt.Sprint("new", made))
 	}
 	if made == 1000 {
-		t.Errorf("%s answers are kept", kept())
+		t.Errorf("%s answers are kept, want some swept", kept())
 	}
 }
 
@@ -325,7 +328,7 @@ func TestRateLimitRefusalsAreNotReplayed(t *testing.T) {
 	}
 	c.Advance(20 * time.Minute)
 	if a := change(gatewaytest.Password, "right"); a.Status != "ok" || replayed(a) {
-		t.Errorf("after the wait: %d %s", a.Code, a.Body)
+		t.Errorf("after the wait: got %d %s, want a new answer", a.Code, a.Body)
 	}
 }
 
@@ -349,7 +352,7 @@ func TestKeptAnswersExpireUnasked(t *testing.T) {
 	clock.Advance(23 * time.Hour)
 	fixture.EmptyTrash(t, g.App)
 	if !replayed(send(1)) {
-		t.Error("within its day an answer is gone")
+		t.Error("got no kept answer within its day, want it")
 	}
 	clock.Advance(2 * time.Hour)
 	fixture.EmptyTrash(t, g.App)
@@ -397,7 +400,8 @@ func TestErasedDataIsInNoKeptAnswer(t *testing.T) {
 				sent[repeat] = func() *gatewaytest.Answer { return do(method, path, body, repeat) }
 				a := sent[repeat]()
 				if again := sent[repeat](); a.Status != "ok" || !replayed(again) || again.Text() != a.Text() {
-					t.Fatalf("%s: %d %s, then %d %s", repeat, a.Code, a.Body, again.Code, again.Body)
+					t.Fatalf("%s: got %d %s, then %d %s, want the same one replayed",
+						repeat, a.Code, a.Body, again.Code, again.Body)
 				}
 				return fmt.Sprint(a.Field("id"))
 			}
@@ -408,13 +412,14 @@ func TestErasedDataIsInNoKeptAnswer(t *testing.T) {
 					t.Fatalf(`%s: got %d %s, want a.Status = "ok"`, what, a.Code, a.Body)
 				}
 				if n := asked.Load() - before; (n > 0) != (len(lost) > 0) || n > 2 { // an object is one batch, its records another
-					t.Errorf("%s asks %d times for what is kept", what, n)
+					t.Errorf("%s: got %d queries for kept answers, want none or at most 2", what, n)
 				}
 				for repeat, send := range sent {
 					a := send()
 					gone := a.Code == http.StatusConflict && strings.Contains(a.Text(), `"code":"lost"`)
 					if slices.Contains(lost, repeat) != gone || !gone && !replayed(a) {
-						t.Errorf("after %s, %s: %d %s", what, repeat, a.Code, a.Body)
+						t.Errorf("after %s, %s: got %d %s, want it lost or replayed as listed",
+							what, repeat, a.Code, a.Body)
 					}
 					if gone {
 						delete(sent, repeat)
@@ -488,7 +493,7 @@ func TestRepeatWithAnotherScope(t *testing.T) {
 		t.Fatalf("got %d %s, want %v", first.Code, first.Body, http.StatusOK)
 	}
 	if same := send(ofA); !replayed(same) || same.Text() != first.Text() {
-		t.Errorf("the same scope: %d %s", same.Code, same.Body)
+		t.Errorf("the same scope: got %d %s, want the first answer replayed", same.Code, same.Body)
 	}
 	if other := send(narrowed(teams[1])); other.Code != http.StatusUnprocessableEntity || replayed(other) {
 		t.Errorf("another scope: %d %s, want a 422", other.Code, other.Body)
@@ -526,17 +531,17 @@ func TestKeptAnswersAreBounded(t *testing.T) {
 		}
 	}
 	if a := sends[acme](most-2, "large"); !replayed(a) {
-		t.Errorf("a large answer that fits: %d %.200s", a.Code, a.Body)
+		t.Errorf("a large answer that fits: got %d %.200s, want it replayed", a.Code, a.Body)
 	}
 	if a := sends[acme](most, "large"); a.Code != http.StatusConflict || !strings.Contains(a.Text(), `"code":"lost"`) {
 		t.Errorf("one large answer too many: got %d %.200s, want 409 with %q", a.Code, a.Body, `"code":"lost"`)
 	}
 	sends[acme](1000, "small")
 	if a := sends[acme](1000, "small"); !replayed(a) || !strings.Contains(a.Text(), "n1000") {
-		t.Errorf("a small answer: %d %.200s", a.Code, a.Body)
+		t.Errorf("a small answer: got %d %.200s, want it replayed", a.Code, a.Body)
 	}
 	sends[other](0, "large")
 	if a := sends[other](0, "large"); !replayed(a) {
-		t.Errorf("another organization's large answer: %d %.200s", a.Code, a.Body)
+		t.Errorf("another organization's large answer: got %d %.200s, want it replayed", a.Code, a.Body)
 	}
 }

@@ -62,7 +62,7 @@ func TestIfMatchOnEveryOperation(t *testing.T) {
 			}
 		}
 		if w.A.Export(t) != before {
-			t.Errorf("%s was carried out", op.Name)
+			t.Errorf("%s was carried out, want it refused", op.Name)
 		}
 		if op.Conditional() {
 			if a := send("*"); a.Status != "ok" {
@@ -92,17 +92,17 @@ func TestRevisions(t *testing.T) {
 		t.Fatalf("the ETag is %s, want it beginning with %q", tag, `"1-`)
 	}
 	if again := read().Header.Get("ETag"); again != tag {
-		t.Errorf("the same answer has the tags %s and %s", tag, again)
+		t.Errorf("the same answer has the tags %s and %s, want one", tag, again)
 	}
 	packed := acme.Page(t, path, gatewaytest.WithKey(key), gatewaytest.Header("Accept-Encoding", "gzip"))
 	packedTag := packed.Header.Get("ETag")
 	if packed.Header.Get("Content-Encoding") != "gzip" || packedTag == tag || packedTag == "" {
-		t.Errorf("compressed: %v", packed.Header)
+		t.Errorf("compressed: got %v, want gzip and another tag", packed.Header)
 	}
 	limited := acme.KeyWith(t, func(k *control.NewKey) { k.Teams = []string{fixture.TeamA} }).Token
 	others := acme.Get(t, limited, path)
 	if other := others.Header.Get("ETag"); others.Status != "ok" || other == tag || !strings.HasPrefix(other, `"1-`) {
-		t.Errorf("what shows less has the tag %s: %s", other, others.Body)
+		t.Errorf("a narrower answer has the tag %s: %s, want another one of the same revision", other, others.Body)
 	}
 	for known, is304 := range map[string]bool{
 		tag: true, packedTag: true, "W/" + tag: true, `"x", ` + tag: true, "*": true,
@@ -110,10 +110,10 @@ func TestRevisions(t *testing.T) {
 	} {
 		a := read(ifNoneMatch(known))
 		if (a.Code == http.StatusNotModified) != is304 {
-			t.Errorf("If-None-Match %s: %d %s", known, a.Code, a.Body)
+			t.Errorf("If-None-Match %[1]s: got %[2]d %[3]s, want 304 = %[4]t", known, a.Code, a.Body, is304)
 		}
 		if is304 && (len(a.Body) > 0 || a.Header.Get("ETag") == "" || a.Header.Get("Cache-Control") != first.Header.Get("Cache-Control") || a.Header.Get("X-Request-Id") == "") {
-			t.Errorf("304: %v %q", a.Header, a.Body)
+			t.Errorf("304: got %v %q, want the headers and no body", a.Header, a.Body)
 		}
 	}
 	if a := read(ifMatch(`"` + rev + `"`)); a.Code != http.StatusOK {
@@ -136,7 +136,7 @@ func TestRevisions(t *testing.T) {
 	}
 	wantStale(t, change("Two", `"1"`))
 	if a := change("Two", `"1", `+one.Header.Get("ETag")); a.Field("label") != "Two" || !strings.HasPrefix(a.Header.Get("ETag"), `"3-`) {
-		t.Errorf("after reading again: %d %s", a.Code, a.Body)
+		t.Errorf("after reading again: got %d %s, want the third revision", a.Code, a.Body)
 	}
 }
 

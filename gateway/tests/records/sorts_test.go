@@ -38,7 +38,8 @@ func sorted(t *testing.T, c fixture.KeyClient, path, sort, field string) string 
 			after = append(after, got...)
 		}
 		if fmt.Sprint(paged) != fmt.Sprint(whole) || fmt.Sprint(after) != fmt.Sprint(whole) {
-			t.Errorf("%s by %s: %v, by pages of %d %v, one after the other %v", path, sort, whole, size, paged, after)
+			t.Errorf("%s by %s: whole %v, by pages of %d %v, one after the other %v, want the same order",
+				path, sort, whole, size, paged, after)
 		}
 	}
 	return strings.Join(whole, " ")
@@ -97,7 +98,7 @@ func TestContract_SortByDefinedFields(t *testing.T) {
 		}
 	}
 	if got := export(t, c, records+"/export?format=ndjson&sort=-price", "application/x-ndjson", "=records.ndjson"); strings.Index(got, `"external_id":"2"`) > strings.Index(got, `"external_id":"3"`) {
-		t.Errorf("an export: %s", got)
+		t.Errorf("an export: got %s, want it sorted", got)
 	}
 	c.Want(t, 200, http.MethodGet, records+"?sort=price&filters[price][gt]=9&q=b", "", `"count":1`)
 	for _, sort := range []string{"pin", "-tags", "weight", "price,-price", "$where", "values.price", "price,sold,day,at,name,odd,a,b,c"} {

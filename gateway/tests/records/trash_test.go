@@ -89,7 +89,7 @@ func TestTrash_IsEmptied(t *testing.T) {
 	remove(old)
 	for _, op := range g.App.Operations() { // every resource with a trash was filled
 		if _, filled := old["acme"][op.Resource]; op.Expire != nil && !filled {
-			t.Errorf("nothing of %s is in the trash", op.Resource)
+			t.Errorf("got nothing of %s in the trash, want a record", op.Resource)
 		}
 	}
 	clock.Advance(29 * fixture.Day)
@@ -130,14 +130,15 @@ func TestTrash_IsEmptied(t *testing.T) {
 			}
 			for resource, id := range r.Facts {
 				if told[resource] != "" || r.Subject != "system" || r.Outcome != "ok" {
-					t.Errorf("%s: recorded: %+v", o.Slug, r)
+					t.Errorf("%s: got the record %+v, want one by system with the outcome ok", o.Slug, r)
 				}
 				told[resource] = id
 			}
 		}
 		for resource, k := range old[o.Slug] {
 			if k.made != "<nil>" && told[resource] != k.made || told[resource] == "" { // a contact field has no id
-				t.Errorf("%s: the end of %s %s is recorded as that of %q", o.Slug, resource, k.made, told[resource])
+				t.Errorf("%s: the end of %s %s is recorded as that of %q, want the same record",
+					o.Slug, resource, k.made, told[resource])
 			}
 		}
 	}
@@ -208,10 +209,10 @@ func race(t *testing.T, c *fixture.Clock, all []*gatewaytest.Gateway) {
 		}
 	}
 	if live, deleted := o.shown(t); live+deleted != "" {
-		t.Errorf("live: %s; deleted: %s", live, deleted)
+		t.Errorf("got live %s and deleted %s, want none", live, deleted)
 	}
 	if fixture.TrashTurn(t, all[0].App) {
-		t.Error("another round began at once")
+		t.Error("got another round at once, want none")
 	}
 }
 
@@ -237,7 +238,7 @@ func TestTrash_PanicEndsNothingElse(t *testing.T) {
 	clock.Advance(31 * fixture.Day)
 	broken.Store(true)
 	if !fixture.TrashTurn(t, g.App) {
-		t.Error("it was not the replica's turn")
+		t.Error("got no turn for the replica, want one")
 	}
 	broken.Store(false)
 	for resource, code := range map[string]int{"file": 200, "campaign": 404, "contact": 404} {
@@ -246,7 +247,7 @@ func TestTrash_PanicEndsNothingElse(t *testing.T) {
 		}
 	}
 	if !strings.Contains(g.Log.String(), "panic: broken") {
-		t.Error("the fault is not in the log")
+		t.Error("got no panic in the log, want the fault")
 	}
 }
 
@@ -279,21 +280,21 @@ func TestTrash_HoldersAreTold(t *testing.T) {
 				return c.do(t, http.MethodPost, path, body, 409)["message"].(string)
 			}
 			if says := refused(o); strings.Contains(says, "trash") {
-				t.Errorf("of a live one: %s", says)
+				t.Errorf("of a live one: got %s, want no mention of the trash", says)
 			}
 			o.do(t, http.MethodDelete, fmt.Sprint(path, "/", key), "", 200)
 			says := refused(o)
 			told := regexp.MustCompile(`in the trash \(id ([0-9a-f]{24})\): restore it, or end it for good`).FindStringSubmatch(says)
 			if told == nil || made["id"] != nil && told[1] != made["id"] {
-				t.Fatalf("of a deleted one: %s", says)
+				t.Fatalf("of a deleted one: got %s, want its identifier", says)
 			}
 			if path == "/api/contacts" {
 				other := o.do(t, http.MethodPost, path, `{"external_id":"b"}`, 200)["id"].(string)
 				if says := o.do(t, http.MethodPut, path+"/"+other, `{"external_id":"a"}`, 409)["message"].(string); !strings.Contains(says, told[0]) {
-					t.Errorf("a change: %s", says)
+					t.Errorf("a change: got %[1]s, want it with %[2]s", says, told[0])
 				}
 				if got := fmt.Sprint(o.do(t, http.MethodPost, path+"/bulk", `{"records":[{"id":"`+other+`","external_id":"a"}]}`, 200)); !strings.Contains(got, told[0]) {
-					t.Errorf("a bulk: %s", got)
+					t.Errorf("a bulk: got %[1]s, want it with %[2]s", got, told[0])
 				}
 				limited := client{o.Org, o.KeyWith(t, func(k *control.NewKey) {
 					k.Permissions, k.Teams = []string{string(tenants.Contacts)}, []string{south}
@@ -323,19 +324,19 @@ func TestTrash_BulkBringsNothingBack(t *testing.T) {
 	o.do(t, http.MethodDelete, one, "", 200)
 	clock.Advance(29 * fixture.Day)
 	if told := bulk(); !strings.Contains(told, "updated:1") {
-		t.Errorf("within its time: %s", told)
+		t.Errorf("within its time: got %s, want 1 updated", told)
 	}
 	o.do(t, http.MethodDelete, one, "", 200)
 	clock.Advance(30*fixture.Day + time.Minute)
 	o.do(t, http.MethodPost, one+"/restore", "", 404)
 	if told := bulk(); !strings.Contains(told, "failed:1") || !strings.Contains(told, "field:external_id") || !strings.Contains(told, "updated:1") {
-		t.Errorf("after it: %s", told)
+		t.Errorf("after it: got %s, want 1 failed and 1 updated", told)
 	}
 	o.do(t, http.MethodGet, one, "", 404)
 	clock.Advance(time.Hour)
 	fixture.EmptyTrash(t, g.App)
 	if told := bulk(); !strings.Contains(told, "created:1") {
-		t.Errorf("once it has ended: %s", told)
+		t.Errorf("once it has ended: got %s, want 1 created", told)
 	}
 }
 
@@ -362,7 +363,7 @@ func TestTrash_PurgedLiesInNoFile(t *testing.T) {
 		}
 		content, err := os.ReadFile(path)
 		if files++; bytes.Contains(content, []byte(word)) {
-			t.Errorf("%s has what was purged", path)
+			t.Errorf("%s contains purged data, want none", path)
 		}
 		return err
 	})

@@ -66,7 +66,7 @@ func TestActionsOnARecordHonourIfMatch(t *testing.T) {
 		q := w.Build(&op, op.Path, fixture.SampleFor(&op), p.Own, func(string) bool { return false })
 		for tag, code := range map[string]int{`"0-x"`: http.StatusPreconditionFailed, "*": http.StatusOK} {
 			if a := p.Do(t, q.Method, q.Target, append(q.Changes, p.CredentialFor(&op), gatewaytest.Header("If-Match", tag))...); a.Code != code && a.Code != http.StatusUnprocessableEntity {
-				t.Errorf("%s with %s: %d %s", op.Name, tag, a.Code, a.Body)
+				t.Errorf("%s with %s: got %d %s, want the code of a match or 422", op.Name, tag, a.Code, a.Body)
 			}
 		}
 	}

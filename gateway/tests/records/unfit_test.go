@@ -46,11 +46,11 @@ func TestValuesOfAnotherType(t *testing.T) {
 				unfit(o.do(t, http.MethodPost, each+"/tags", `{"tags":["press"]}`, 200), wrong)
 			}
 			if got := o.do(t, http.MethodPost, path+"/bulk", `{"records":[{"external_id":"a","`+values+`":{"plan":"zinc"}}]}`, 200); fmt.Sprint(got["updated"]) != "1" {
-				t.Errorf("a bulk: %v", got)
+				t.Errorf("a bulk: got %v, want 1 updated", got)
 			}
 			o.do(t, http.MethodPut, each, one(values, `"age":"older"`), 422)
 			if got := o.Do(t, http.MethodGet, path+"/export", gatewaytest.WithKey(o.key)).Text(); strings.Contains(got, "unfit") {
-				t.Errorf("an export that is read in again: %s", got)
+				t.Errorf("an export to be imported again: got %s, want no unfit", got)
 			}
 			unfit(o.do(t, http.MethodPut, each, one(values, `"age":5`), 200), "<nil>")
 			if path != "/api/contacts" {
@@ -86,10 +86,10 @@ func TestAFieldMadeAgain(t *testing.T) {
 			o.do(t, http.MethodPut, path+"?force=true", `{"schema":{"plan":{"title":"Plan","type":"Text"}}}`, 200)
 			got := o.do(t, http.MethodPut, path+"?preview=true", of(c.again), 200)["touches"].(map[string]any)
 			if fmt.Sprint(got["records"]) != "2" || fmt.Sprint(got["fields"]) != "map[it:2]" {
-				t.Errorf("a preview: %v", got)
+				t.Errorf("a preview: got %v, want 2 records", got)
 			}
 			if got := o.do(t, http.MethodPut, path, of(c.again), 422); !strings.Contains(got["message"].(string), "schema.it: 2 records") {
-				t.Errorf("without force: %v", got)
+				t.Errorf("without force: got %v, want the 2 records named", got)
 			}
 			if c.again == "Encrypted" { // which nothing forces
 				o.do(t, http.MethodPut, path+"?force=true", of(c.again), 422)

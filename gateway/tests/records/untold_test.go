@@ -48,7 +48,7 @@ func TestSecretsThatCannotBeToldAreTakenBack(t *testing.T) {
 	for _, op := range acme.App.Operations() {
 		made := !slices.Contains([]string{"reports.share", "sessions.end_others", "passwords.change", "contacts.disclose"}, op.Name) // these leave nothing to take back
 		if op.Once && made && !slices.ContainsFunc(calls, func(c call) bool { return c.name == op.Name }) {
-			t.Errorf("%s tells a secret once, and is not tried here", op.Name)
+			t.Errorf("%s shows a secret once and is not tried here, want it tried", op.Name)
 		}
 	}
 	back := fixture.HideFiles(t, g, "org-*")
@@ -62,7 +62,7 @@ func TestSecretsThatCannotBeToldAreTakenBack(t *testing.T) {
 	back()
 	fixture.AwaitWithin(t, "the organization back", 10*time.Second, func() bool { return acme.Do(t, http.MethodGet, "/api/audit", root.As).Code == 200 })
 	if after := state(); after != strings.Replace(before, `"active":false`, `"active":true`, 1) {
-		t.Errorf("before\n%s\nafter\n%s", before, after)
+		t.Errorf("before\n%s\nafter\n%s, want only the activation", before, after)
 	}
 	if a := acme.Do(t, http.MethodPost, "/auth/password", fixture.JSONText(fmt.Sprintf(`{"token":%q,"password":"correct horse battery"}`, invite))); a.Status != "ok" {
 		t.Errorf("the link before: got %d %s, want the status ok", a.Code, a.Body)
@@ -118,7 +118,7 @@ func TestBoundKeysInviteNobody(t *testing.T) {
 		own.Want(t, http.MethodPost, "/api/users/"+off+"/invite", "", code, says)
 	}
 	if n := strings.Count(root.Want(t, http.MethodGet, "/api/users", "", 200, "").Text(), "x0@example.com"); n != 0 {
-		t.Error("a refused person was made")
+		t.Error("got a person from a refused call, want none")
 	}
 }
 
@@ -158,7 +158,7 @@ func TestNobodyComesBetweenALookAndADeletion(t *testing.T) {
 	cut.On.Store(&on)
 	root.Create(t, "/api/service-accounts", `{"name":"off","active":false}`)
 	if cut.On.Load() != nil {
-		t.Error("nothing was looked at")
+		t.Error("got no query in between, want one")
 	}
 }
 
@@ -214,6 +214,6 @@ func TestInterruptedRequestIsNotReportedDone(t *testing.T) {
 		t.Errorf(`got %d %s, want %v and containing "may have been carried out"`, a.Code, a.Body, http.StatusConflict)
 	}
 	if n := acme.Do(t, http.MethodGet, "/api/teams", key).Field("count"); fmt.Sprint(n) != "0" {
-		t.Errorf("%v teams", n)
+		t.Errorf("got %v teams, want 0", n)
 	}
 }

@@ -251,14 +251,14 @@ func TestImport_NothingIsLeftOfWhatDidNotArrive(t *testing.T) {
 		admin(r)
 		if resp, err := http.DefaultClient.Do(r); err == nil {
 			_ = resp.Body.Close()
-			t.Error("it was answered")
+			t.Error("got an answer, want none")
 		}
 	}()
 	<-held.asked
 	fixture.Await(t, "it has begun", listed(`"state":"running"`))
 	clock.Advance(2 * time.Minute)
 	if !listed(`"state":"interrupted"`)() {
-		t.Error("it is not found to be quiet")
+		t.Error("got no interrupted import, want one")
 	}
 	hangUp()
 	fixture.Await(t, "nothing is left of it", listed(`"count":0`))
@@ -389,12 +389,12 @@ func TestExportOverHTTP(t *testing.T) {
 	bundle := from.Do(t, http.MethodGet, "/api/export?public_key="+key, cookies[from])
 	if bundle.Code != 200 || bundle.Header.Get("Content-Type") != "application/x-ndjson" || !strings.HasPrefix(bundle.Header.Get("Content-Disposition"), "attachment") ||
 		strings.Contains(string(bundle.Body), "4711") || !strings.Contains(string(bundle.Body), `{"sealed":`) || !strings.HasPrefix(string(bundle.Body), `{"kind":"organization"`) {
-		t.Fatalf("%d %v %s", bundle.Code, bundle.Header, bundle.Body)
+		t.Fatalf("got %d %v %s, want a bundle as an attachment", bundle.Code, bundle.Header, bundle.Body)
 	}
 	plain := from.Do(t, http.MethodGet, "/api/export", cookies[from])
 	for _, word := range []string{`"Contracts"`, `"b@example.com"`, `{"enc":`} {
 		if !strings.Contains(string(plain.Body), word) {
-			t.Errorf("without a key it lacks %s: %s", word, plain.Body)
+			t.Errorf("without a key: got no %s in %s, want it", word, plain.Body)
 		}
 	}
 	for _, refused := range []struct {
@@ -425,7 +425,7 @@ func TestExportOverHTTP(t *testing.T) {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("imported elsewhere: %s", a.Body)
+			t.Fatalf("imported elsewhere: got %s, want it done", a.Body)
 		}
 	}
 }

@@ -92,7 +92,7 @@ func TestRandom_MirrorsRestore(t *testing.T) {
 	}
 	after, _ := beside.export(neighbour, bundle.ExportOptions{})
 	if !bytes.Equal(before, after) {
-		t.Errorf("another organization changed: %s", cmp.Diff(string(before), string(after)))
+		t.Errorf("another organization changed: %s, want it unchanged", cmp.Diff(string(before), string(after)))
 	}
 }
 
@@ -169,7 +169,7 @@ func TestMirror_EndsWhatHangsOn(t *testing.T) {
 		}
 	}
 	if got := open(); !slices.Equal(got, []int{200, 200, 200, 200}) || token == "" {
-		t.Fatalf("before: %v %s", got, made.Text())
+		t.Fatalf("before: got %v %s, want 200 four times and a token", got, made.Text())
 	}
 	if fault := s.mirrors(); fault != "" {
 		t.Fatalf(`got %v, want ""`, fault)
@@ -239,18 +239,18 @@ func TestMirror_BySomebodysHand(t *testing.T) {
 		c.in.Org = o.Slug
 		a, err := o.Commands.Do(t.Context(), "import", c.in, control.Streams{Input: strings.NewReader(lines)})
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
-			t.Errorf("%+v: %v", c.in, err)
+			t.Errorf("%+[1]v: got %[2]v, want %[3]q", c.in, err, c.want)
 		}
 		if removes := c.in.Mirror && !c.in.Partial && c.in.As == ""; removes && !strings.Contains(string(a.Data), `"removals":[{"kind":"contact","id":"0000000000000000000000b2","name":"b@example.com"}]`) {
-			t.Errorf("%+v: %s", c.in, a.Data)
+			t.Errorf("%+v: got %s, want the removal named", c.in, a.Data)
 		}
 		now, _ := s.export(o, bundle.ExportOptions{})
 		if left := bytes.Count(now, []byte(`{"kind":"contact",`)); left != c.left {
-			t.Errorf("%+v: %d are left", c.in, left)
+			t.Errorf("%+[1]v: got %[2]d left, want %[3]d", c.in, left, c.left)
 		}
 	}
 	log, err := control.Call[[]control.AuditRecord](t.Context(), o.Commands, "audit", control.Page{Org: o.Slug})
 	if err != nil || !slices.ContainsFunc(log, func(r control.AuditRecord) bool { return r.Operation == "import" && r.Facts["removed"] == "1" }) {
-		t.Errorf("%v %+v", err, log)
+		t.Errorf("got %v %+v, want an import that removed 1", err, log)
 	}
 }

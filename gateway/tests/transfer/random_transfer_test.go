@@ -246,7 +246,7 @@ func (s *sequence) expected(err error) {
 			return
 		}
 	}
-	s.t.Errorf("an operation failed: %v", err)
+	s.t.Errorf("an operation failed: got %v, want no error", err)
 }
 
 func (s *sequence) rows() {
@@ -280,7 +280,7 @@ func (s *sequence) call(name, method, path string, body any) *gatewaytest.Answer
 	}
 	a := s.org.Do(s.t, method, path, changes...)
 	if a.Code >= 500 {
-		s.t.Errorf("%s %s: %d %s", method, path, a.Code, a.Text())
+		s.t.Errorf("%s %s: got %d %s, want a code below 500", method, path, a.Code, a.Text())
 	}
 	s.done.names.Store(name, true)
 	return a
@@ -374,7 +374,7 @@ func (s *sequence) export(o *gatewaytest.Org, options bundle.ExportOptions) ([]b
 	var out bytes.Buffer
 	r, err := o.App.Transfer().Export(s.t.Context(), o.Tenant(s.t), &out, options)
 	if err != nil || len(r.Problems) > 0 {
-		s.t.Errorf("export: %v %v", err, r.Problems)
+		s.t.Errorf("export: got %v %v, want no error and no problems", err, r.Problems)
 	}
 	return out.Bytes(), r
 }
@@ -526,7 +526,7 @@ func complete(t *testing.T, rows []operation.Row, done *performed, sequences int
 	elsewhere := []string{"contacts.disclose"} // nothing of it is exported, nor of what is tagged Sessions
 	for _, op := range rows {
 		if _, called := done.names.Load(op.Name); op.Method != http.MethodGet && !called && op.Tag != "Sessions" && !slices.Contains(elsewhere, op.Name) {
-			t.Errorf("no sequence calls %s, which changes something", op.Name)
+			t.Errorf("no sequence calls %s, which changes something, want one", op.Name)
 		}
 	}
 }

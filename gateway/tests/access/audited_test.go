@@ -19,7 +19,7 @@ import (
 	"tenantry/tenants"
 )
 
-// auditOf returns the audit record of the call that was answered so.
+// auditOf returns the audit record of the answered call.
 func auditOf(t *testing.T, o *gatewaytest.Org, a *gatewaytest.Answer) control.AuditRecord {
 	t.Helper()
 	all := fixture.AuditLog(t, o)
@@ -31,8 +31,8 @@ func auditOf(t *testing.T, o *gatewaytest.Org, a *gatewaytest.Answer) control.Au
 	return all[i]
 }
 
-// TestEveryChangeIsAudited: each operation that changes something, or reveals or exports it, leaves a record of who
-// did it, from where, to which record; its refusal too.
+// TestEveryChangeIsAudited checks that each operation that changes, reveals or exports something leaves a record of who
+// did it, from where, and to which record, also when it is refused.
 func TestEveryChangeIsAudited(t *testing.T) {
 	t.Parallel()
 	w := fixture.NewWorld(t)
@@ -109,7 +109,7 @@ func equalJSON(t *testing.T, a, b any) bool {
 	return string(x) == string(y)
 }
 
-// TestFilesAreDeletedByWhoMay: any server_full key, and persons with manage_files.
+// TestFilesAreDeletedByWhoMay checks that any server_full key, and people with manage_files, can delete a file.
 func TestFilesAreDeletedByWhoMay(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
@@ -165,8 +165,8 @@ func TestFilesAreDeletedByWhoMay(t *testing.T) {
 	}
 }
 
-// TestSignInFailuresAreAudited: with the address and, where the e-mail address is
-// somebody's, the person; never with what was typed, which may be a password.
+// TestSignInFailuresAreAudited checks that refused sign-ins are recorded with the address and, if the e-mail address is
+// known, the person, and never with the typed text, which may be a password.
 func TestSignInFailuresAreAudited(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
@@ -199,8 +199,8 @@ func TestSignInFailuresAreAudited(t *testing.T) {
 	}
 }
 
-// TestFloodOfOneAddressHidesNoOther: who is refused again and again leaves 20 records a minute,
-// however many addresses of one IPv6 network that comes from, and room for others' records.
+// TestFloodOfOneAddressHidesNoOther checks that repeated refusals of one address, or of one IPv6 network, leave 20
+// records a minute, and that records of others are kept.
 func TestFloodOfOneAddressHidesNoOther(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, func(c *config.Config, _ *gateway.Options) { c.TrustedProxies = []string{"127.0.0.1"} })
@@ -218,7 +218,7 @@ func TestFloodOfOneAddressHidesNoOther(t *testing.T) {
 				t.Fatalf("got %d %s, want %v", a.Code, a.Body, http.StatusForbidden)
 			}
 		}
-		// Another minute may begin meanwhile; then it is 20 more.
+		// If another minute begins, there can be 20 more.
 		written := slices.DeleteFunc(fixture.AuditLog(t, o), func(r control.AuditRecord) bool { return r.Operation != "files.delete" })
 		if n := len(written); n < 20 || n > 2*20 {
 			t.Errorf("%s: %d of 70 refusals of one address have a record, want at least 20 and at most %v",

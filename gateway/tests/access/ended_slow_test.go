@@ -17,8 +17,8 @@ import (
 	"tenantry/operation"
 )
 
-// TestSlowSharedReportsEndWithTheirRight holds that a slow shared report is withheld, by each of its doors, from a
-// caller whose right ended meanwhile; a deleted organization answers as an unknown host.
+// TestSlowSharedReportsEndWithTheirRight checks that a slow shared report is withheld, at each of its addresses, from a
+// caller whose right ended meanwhile. A deleted organization answers like an unknown host.
 func TestSlowSharedReportsEndWithTheirRight(t *testing.T) {
 	t.Parallel()
 	held := fixture.NewStoreGate()
@@ -68,7 +68,7 @@ func TestSlowSharedReportsEndWithTheirRight(t *testing.T) {
 	}
 }
 
-// TestFormUploadsEndWithTheirRight holds that a file sent by a page's form ends as soon as one sent by a program.
+// TestFormUploadsEndWithTheirRight checks that an upload by a page's form ends as soon as one by a program.
 func TestFormUploadsEndWithTheirRight(t *testing.T) {
 	t.Parallel()
 	w := fixture.NewWorld(t, func(c *config.Config, _ *gateway.Options) { c.Timeouts.Read = time.Hour })
@@ -104,8 +104,8 @@ func TestFormUploadsEndWithTheirRight(t *testing.T) {
 	}
 }
 
-// TestSlowPagesEndWithTheirRight holds that a slow page is withheld from a caller whose rights ended after its
-// content was read.
+// TestSlowPagesEndWithTheirRight checks that a slow page is withheld from a caller whose rights ended after its content
+// was read.
 func TestSlowPagesEndWithTheirRight(t *testing.T) {
 	t.Parallel()
 	held := fixture.NewStoreGate()
@@ -135,7 +135,7 @@ func TestSlowPagesEndWithTheirRight(t *testing.T) {
 	}
 }
 
-// TestAuditedReadsEndWithTheirRight holds that the result of an audited call is withheld from a caller whose rights
+// TestAuditedReadsEndWithTheirRight checks that the result of an audited call is withheld from a caller whose rights
 // ended while the audit record was written.
 func TestAuditedReadsEndWithTheirRight(t *testing.T) {
 	t.Parallel()

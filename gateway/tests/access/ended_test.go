@@ -18,15 +18,15 @@ import (
 	"tenantry/tenants"
 )
 
-// The tests of this file and its neighbours hold that no right outlives its end. Each way in which rights end is tried
-// on work under way of every row: a body held open, an upload, a job, a stream.
+// The tests of this file and of ended_slow_test.go and ended_named_test.go check that no right outlives its end. Each
+// way in which rights end is tried on work in progress of every row: a body held open, an upload, a job, a stream.
 
 // ending is a way in which rights end.
 type ending struct {
 	name string
-	// begin makes a credential with all rights, and what ends it.
+	// begin creates a credential with all rights, and returns the function that ends it.
 	begin func(t *testing.T, p *fixture.Party) (as gatewaytest.Request, end func())
-	// keeps reports whether callers of the row lose nothing by it; nil: none does.
+	// keeps reports whether callers of the row keep their access; nil: none do.
 	keeps func(op *operation.Row) bool
 	open  bool // it ends what is open to all, too
 }
@@ -47,7 +47,7 @@ func personEnding(name string, end func(t *testing.T, p *fixture.Party, id int64
 	}}
 }
 
-// asksNothing reports whether every caller who is known may use the row.
+// asksNothing reports whether the row requires only an accepted credential.
 func asksNothing(op *operation.Row) bool {
 	return !op.Rule.IsAdminOnly() && op.Rule.Permissions() == nil
 }
@@ -118,8 +118,8 @@ func personEndings() []ending {
 	}
 }
 
-// TestBodiesHeldOpenEndWithTheirRight holds that a caller whose rights end before the end of a body changes nothing
-// by it.
+// TestBodiesHeldOpenEndWithTheirRight checks that a caller whose rights end before the end of a body changes nothing
+// with it.
 func TestBodiesHeldOpenEndWithTheirRight(t *testing.T) {
 	t.Parallel()
 	w := fixture.NewWorld(t, fixture.WithPlants, func(c *config.Config, _ *gateway.Options) { c.Timeouts.Read = time.Minute })
@@ -149,7 +149,7 @@ func TestBodiesHeldOpenEndWithTheirRight(t *testing.T) {
 	}
 }
 
-// holdOpen ends rights while the bodies of calls of the rows are held open.
+// holdOpen ends rights while the bodies of calls of the rows are held back.
 func holdOpen(t *testing.T, w *fixture.World, e ending, rows []operation.Row) {
 	t.Helper()
 	p := w.A
@@ -187,8 +187,8 @@ func holdOpen(t *testing.T, w *fixture.World, e ending, rows []operation.Row) {
 	}
 }
 
-// TestStreamsEndWithTheirRight holds that a caller whose rights end before a stream begins gets nothing of it, on
-// any row that streams.
+// TestStreamsEndWithTheirRight checks that a caller whose rights end before a stream begins gets nothing of it, on any
+// row that streams.
 func TestStreamsEndWithTheirRight(t *testing.T) {
 	t.Parallel()
 	held := fixture.NewStoreGate()
@@ -257,8 +257,8 @@ func TestStreamsEndWithTheirRight(t *testing.T) {
 	}
 }
 
-// TestUploadsEndWithTheirRight holds that a caller whose rights end while a file arrives is told soon, however
-// slowly the file is sent, and that nothing of it is kept.
+// TestUploadsEndWithTheirRight checks that a caller whose rights end during an upload is refused soon, however slow the
+// upload, and that nothing of it is kept.
 func TestUploadsEndWithTheirRight(t *testing.T) {
 	t.Parallel()
 	w := fixture.NewWorld(t, func(c *config.Config, _ *gateway.Options) { c.Timeouts.Read = time.Hour })
@@ -291,8 +291,8 @@ func TestUploadsEndWithTheirRight(t *testing.T) {
 	}
 }
 
-// TestImportsEndWithTheirRight holds that an import stores nothing more, and says so, once its owner loses the
-// rights or its organization is suspended.
+// TestImportsEndWithTheirRight checks that an import stores nothing more, and says so, when its owner loses the rights
+// or its organization is suspended.
 func TestImportsEndWithTheirRight(t *testing.T) {
 	t.Parallel()
 	held := fixture.NewStoreGate()

@@ -17,9 +17,8 @@ import (
 	"tenantry/tenants"
 )
 
-// TestStrangersCannotFillTheAuditLog: refusals of callers that nobody knows are recorded
-// up to a number, of one address up to a smaller one, so that it hides no other; a known
-// caller's always are.
+// TestStrangersCannotFillTheAuditLog checks that refusals of anonymous callers are recorded up to a number, and those
+// of one address up to a smaller number, while those of known callers always are.
 func TestStrangersCannotFillTheAuditLog(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, func(c *config.Config, _ *gateway.Options) { c.TrustedProxies = []string{"127.0.0.1"} })
@@ -48,7 +47,7 @@ func TestStrangersCannotFillTheAuditLog(t *testing.T) {
 			known++
 		}
 	}
-	// The minute may turn meanwhile, which admits as many again.
+	// If another minute begins, it admits as many again.
 	if strangers < 60 || strangers > 120 || known != 1 {
 		t.Errorf("%d records of strangers, %d of a known caller, want at least 60, at most 120 and 1", strangers, known)
 	}
@@ -57,8 +56,8 @@ func TestStrangersCannotFillTheAuditLog(t *testing.T) {
 	}
 }
 
-// TestSignInBehindAProxyThatRewritesTheHost: what a browser names as its origin is held
-// against the host it asked for, which a trusted proxy tells.
+// TestSignInBehindAProxyThatRewritesTheHost checks that a browser's origin is compared with the host that a trusted
+// proxy reports.
 func TestSignInBehindAProxyThatRewritesTheHost(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, func(c *config.Config, _ *gateway.Options) { c.TrustedProxies = []string{"127.0.0.1"} })
@@ -79,7 +78,7 @@ func TestSignInBehindAProxyThatRewritesTheHost(t *testing.T) {
 	}
 }
 
-// TestSharedPageNarrowsAsTheOperationDoes: teams[] in the address of the page.
+// TestSharedPageNarrowsAsTheOperationDoes checks that teams[] works in the address of the page.
 func TestSharedPageNarrowsAsTheOperationDoes(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
@@ -98,7 +97,7 @@ func TestSharedPageNarrowsAsTheOperationDoes(t *testing.T) {
 	}
 }
 
-// TestMethodsNobodyKnowsAreRefusedInTheEnvelope: also those that HTTP itself does not name.
+// TestMethodsNobodyKnowsAreRefusedInTheEnvelope tries methods that the API does not have, and methods unknown to HTTP.
 func TestMethodsNobodyKnowsAreRefusedInTheEnvelope(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
@@ -115,8 +114,8 @@ func TestMethodsNobodyKnowsAreRefusedInTheEnvelope(t *testing.T) {
 	}
 }
 
-// TestAKeyHeaderDoesNotLendASession: another site's page cannot get past the check of its
-// origin by sending a key where only a session counts.
+// TestAKeyHeaderDoesNotLendASession checks that a page of another site cannot bypass the check of its origin by sending
+// a key where only a session is accepted.
 func TestAKeyHeaderDoesNotLendASession(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
@@ -132,8 +131,8 @@ func TestAKeyHeaderDoesNotLendASession(t *testing.T) {
 	}
 }
 
-// TestAKeyHeaderDoesNotOpenToOtherSites: an operation that is open to all is refused to another site's page also where
-// the request brings a key, good or not, since a page can add the header where its origin is allowed.
+// TestAKeyHeaderDoesNotOpenToOtherSites checks that an open operation is refused to a page of another site even if the
+// request has a key, valid or not, because a page can add the header where its origin is allowed.
 func TestAKeyHeaderDoesNotOpenToOtherSites(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)

@@ -13,8 +13,8 @@ import (
 	"tenantry/tenants"
 )
 
-// TestInvited_ALinkGivesNoMoreThanItWasMadeFor: who may invite somebody holds a link to that person's account. It ends
-// when the person is given more, or turns out to have another address.
+// TestInvited_ALinkGivesNoMoreThanItWasMadeFor checks that an invitation ends when the person gets more rights or
+// another address, because its creator holds a link to the person's account.
 func TestInvited_ALinkGivesNoMoreThanItWasMadeFor(t *testing.T) {
 	t.Parallel()
 	org := gatewaytest.Start(t).Org(t, "acme")
@@ -45,8 +45,8 @@ func TestInvited_ALinkGivesNoMoreThanItWasMadeFor(t *testing.T) {
 	}
 }
 
-// TestInvited_ALinkEndsWhenItsRolesAreGivenMore: whoever made a link, and kept it, need not hold what a role of the
-// person is given since, by whatever way.
+// TestInvited_ALinkEndsWhenItsRolesAreGivenMore checks that a link ends when a role of the person gets permissions that
+// its creator may lack.
 func TestInvited_ALinkEndsWhenItsRolesAreGivenMore(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)

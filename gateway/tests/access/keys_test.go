@@ -56,9 +56,9 @@ func TestKeyComesInOneHeaderAlone(t *testing.T) {
 	for _, body := range []string{`{"x-service-token":"` + key + `","token":"` + key + `","name":"n","label":"l","label_plural":"p"}`} {
 		fixture.WantDenied(t, body, p.Do(t, http.MethodPost, "/api/custom/objects", gatewaytest.Body("application/json", body)))
 	}
-	// A bad key is not made good by a session, nor a second one by a first.
+	// A session does not make up for a bad key, nor a first key for a bad second one.
 	fixture.WantDenied(t, "bad key and good session", p.Do(t, http.MethodGet, path, h(fixture.KeyHeader, fixture.RandomKey(t, tenants.ServerFull)), gatewaytest.Cookie(p.AdminCookie)))
-	// Folded header lines and a name with a blank are no header of that name.
+	// Folded header lines, and a name with a blank, are not this header.
 	for name, line := range map[string]string{
 		"blank before the colon": fixture.KeyHeader + " : " + key, "folded": "X-Other: a\r\n " + fixture.KeyHeader + ": " + key, "in a trailer": "Trailer: " + fixture.KeyHeader,
 	} {
@@ -69,7 +69,7 @@ func TestKeyComesInOneHeaderAlone(t *testing.T) {
 	}
 }
 
-// spellings are the ways in which a text could lie in a file.
+// spellings returns the encodings in which a text could be stored.
 func spellings(text string) map[string]string {
 	raw := []byte(text)
 	out := map[string]string{"clear": text, "hex": hex.EncodeToString(raw), "HEX": strings.ToUpper(hex.EncodeToString(raw))}
@@ -94,7 +94,7 @@ func TestNothingStoredIsAUsableSecret(t *testing.T) {
 		"invitation": p.IDs[fixture.RefInvite], "link that signs in": p.IDs[fixture.RefSignIn], "share token": p.IDs[fixture.RefShare], "secure share token": p.IDs[fixture.RefSecureShare], "password": gatewaytest.Password,
 		"random part of a key": strings.Split(p.FullKey, "_")[3], "encrypted contact field": p.FirstSecret,
 	}
-	// Everything is used, so that whatever keeps a trace of use has one.
+	// Use everything, so that every trace of use exists.
 	path := "/api/custom-reports/" + p.IDs[fixture.RefReport]
 	for _, key := range []string{p.FullKey, p.ReadKey} {
 		if a := p.Get(t, key, path); a.Code != http.StatusOK {
@@ -155,7 +155,7 @@ func TestNothingStoredIsAUsableSecret(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The scan must be able to find something.
+	// The scan must be able to find secrets.
 	stored := ""
 	for name, content := range places {
 		if strings.HasSuffix(name, ".db") || strings.HasSuffix(name, "-wal") {
@@ -215,7 +215,7 @@ func TestBadKeyChecksumIsRefusedWithoutLookup(t *testing.T) {
 	}
 }
 
-// caller is one way to call, and whether a row takes it.
+// caller is one way to call, and the rows that accept it.
 type caller struct {
 	name  string
 	shown []gatewaytest.Request
@@ -270,7 +270,7 @@ func TestEveryKeyKindOnEveryOperation(t *testing.T) {
 	w := fixture.NewWorld(t)
 	p := w.A
 	callers := callers(t, p)
-	// Signing out ends the session that the others need: it comes last.
+	// Signing out comes last, because it ends the session that the other calls need.
 	rows := slices.Clone(w.Rows())
 	slices.SortStableFunc(rows, func(a, b operation.Row) int { return cmp.Compare(fixture.EndsSessions(a), fixture.EndsSessions(b)) })
 	for _, op := range rows {
@@ -344,7 +344,7 @@ func TestEveryPermissionOnEveryOperation(t *testing.T) {
 	if guarded < 5 {
 		t.Errorf("%d operations need a permission, want at least 5", guarded)
 	}
-	// An account's permissions bound its keys.
+	// An account's permissions limit its keys.
 	account := p.KeyWith(t, func(k *control.NewKey) { k.Name = "small"; k.Permissions = []string{"manage_forms"} })
 	_, err := control.Call[control.IssuedKey](t.Context(), p.Commands, "key.create", control.NewKey{Org: p.Slug, Name: "wide", Kind: "server_full", Account: account.Account, Permissions: withAll()})
 	if err == nil || !strings.Contains(err.Error(), `"small" lacks contacts`) || !strings.Contains(err.Error(), "it has manage_forms") {
@@ -373,7 +373,7 @@ func TestComplianceSchemaAndDeactivatedAccounts(t *testing.T) {
 	if a := p.Do(t, http.MethodGet, path, gatewaytest.Cookie(p.AdminCookie)); a.Code != http.StatusOK {
 		t.Errorf("an administrator: got %d %.200s, want 200", a.Code, a.Body)
 	}
-	// No key can be made an administrator's.
+	// No key can have an administrator's rights.
 	for _, change := range []func(*control.NewKey){
 		func(k *control.NewKey) { k.Permissions = []string{"admin"} }, func(k *control.NewKey) { k.Permissions = []string{"Manage Compliance"} }, func(k *control.NewKey) { k.Kind = "admin" },
 	} {
@@ -383,7 +383,7 @@ func TestComplianceSchemaAndDeactivatedAccounts(t *testing.T) {
 			t.Errorf("%+v was issued, want an error", n)
 		}
 	}
-	// A deactivated account's keys die with it, also those that were just used.
+	// A deactivated account's keys stop working, including those that were just used.
 	first := p.KeyWith(t, func(k *control.NewKey) {
 		k.Name = "robot"
 		k.Permissions = fixture.PermissionNames(tenants.AllPermissions())

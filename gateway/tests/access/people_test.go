@@ -17,8 +17,8 @@ import (
 	"tenantry/tenants"
 )
 
-// TestAnOrganizationKeepsAnAdministrator: neither commands nor an import take the last
-// active one away, and of two who go at the same time one stays.
+// TestAnOrganizationKeepsAnAdministrator checks that neither commands nor an import remove the last active
+// administrator, and that of two removed concurrently one stays.
 func TestAnOrganizationKeepsAnAdministrator(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
@@ -70,7 +70,7 @@ func TestAnOrganizationKeepsAnAdministrator(t *testing.T) {
 	}
 }
 
-// TestABundleKeepsAnAdministrator: an import is judged by what all its lines leave, in whichever order.
+// TestABundleKeepsAnAdministrator checks that an import is judged by the result of all its lines, in any order.
 func TestABundleKeepsAnAdministrator(t *testing.T) {
 	t.Parallel()
 	user := func(id int, roles string, active bool) string {
@@ -114,7 +114,7 @@ func TestABundleKeepsAnAdministrator(t *testing.T) {
 	}
 }
 
-// TestCommandsAreNotPublic: no key and no session reaches a command through the public listener.
+// TestCommandsAreNotPublic checks that no key and no session can run a command through the public listener.
 func TestCommandsAreNotPublic(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
@@ -131,8 +131,8 @@ func TestCommandsAreNotPublic(t *testing.T) {
 	}
 }
 
-// TestServiceAccountsRolesAndTeams: made, changed, shown and deleted by commands, each with
-// its effect on keys and its audit record.
+// TestServiceAccountsRolesAndTeams creates, changes, shows and deletes them with commands, and checks the effect on
+// keys and the audit records.
 func TestServiceAccountsRolesAndTeams(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme", "teams")

@@ -15,8 +15,8 @@ import (
 	"tenantry/tenants"
 )
 
-// TestDeactivationEndsSessions: who was deactivated is signed out, also where nobody looked before the person was let
-// in again.
+// TestDeactivationEndsSessions checks that a deactivated person is signed out, even if nothing used the session before
+// the person was reactivated.
 func TestDeactivationEndsSessions(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
@@ -44,8 +44,8 @@ func TestDeactivationEndsSessions(t *testing.T) {
 	}
 }
 
-// TestImportedRightsHoldAtOnce: what an import takes away is gone before the rest is stored, and also where it was
-// stopped in between and is sent again.
+// TestImportedRightsHoldAtOnce checks that an import revokes rights before it stores the rest, and also if it was
+// interrupted in between and is repeated.
 func TestImportedRightsHoldAtOnce(t *testing.T) {
 	t.Parallel()
 	var cut fixture.StoreHook
@@ -99,8 +99,8 @@ func TestImportedRightsHoldAtOnce(t *testing.T) {
 	fixture.WantDenied(t, "after the same file again", asEve())
 }
 
-// TestBoundKeysWidenNothing: a key that is bound gives nobody more than they have: what they sign in with, or their
-// keys, need not be bound.
+// TestBoundKeysWidenNothing checks that a restricted key grants nobody more than they have, because their sessions and
+// other keys need not be restricted.
 func TestBoundKeysWidenNothing(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t, gatewaytest.Embedded).Org(t, "acme", tenants.FeatureTeams)
@@ -142,8 +142,8 @@ func TestBoundKeysWidenNothing(t *testing.T) {
 	}
 }
 
-// TestKeysGainNothingTheirMakerLacks: a key that names no permissions or teams holds no more than whoever made it, or
-// rotated it, did by then, however its service account is given more.
+// TestKeysGainNothingTheirMakerLacks checks that a key without permissions or teams of its own is limited to those of
+// its creator, or of the caller who rotated it, whatever its service account gets later.
 func TestKeysGainNothingTheirMakerLacks(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme", tenants.FeatureTeams)
@@ -188,7 +188,8 @@ func TestKeysGainNothingTheirMakerLacks(t *testing.T) {
 	admin.Want(t, http.MethodGet, "/api/keys/"+id, "", 200, fmt.Sprintf(`"teams":[%q]`, red))
 }
 
-// TestRotatedKeysGainNothing: what a key names counts when it is rotated, also while its service account lacks that.
+// TestRotatedKeysGainNothing checks that a key's own permissions count when it is rotated, even while its service
+// account lacks them.
 func TestRotatedKeysGainNothing(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme", tenants.FeatureTeams)
@@ -226,7 +227,7 @@ func TestRotatedKeysGainNothing(t *testing.T) {
 	}
 }
 
-// importedUser is a line that takes everything away from a user.
+// importedUser returns a line that removes all rights of a user.
 func importedUser(id int64, name, email string) string {
 	return fmt.Sprintf(`{"kind":"user","id":%d,"name":%q,"email":%q,"roles":[],"permissions":["manage_users"],"active":false}`, id, name, email)
 }

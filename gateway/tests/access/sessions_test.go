@@ -106,12 +106,12 @@ func TestOtherSitesCannotActWithASession(t *testing.T) {
 	if p.Export(t) != before {
 		t.Error("got a changed organization after requests of another site, want it unchanged")
 	}
-	// The same from here is taken.
+	// The same request from this origin is accepted.
 	a := p.Do(t, http.MethodPut, "/api/form/collections/"+p.IDs[fixture.RefForm], gatewaytest.Cookie(p.AdminCookie), gatewaytest.JSON(map[string]any{"label": "Mine"}), h("Origin", "http://"+p.Host), h("Sec-Fetch-Site", "same-origin"))
 	if a.Status != "ok" {
 		t.Errorf("from its own page: got %d %.200s, want the status ok", a.Code, a.Body)
 	}
-	// Nor does reading change anything.
+	// Reading changes nothing either.
 	before = p.Export(t)
 	for _, op := range w.Rows() {
 		if op.Method != http.MethodGet {

@@ -32,7 +32,7 @@ import (
 
 type claims = map[string]any
 
-// forge writes a token with these headers, claims and key, as far as they can be written.
+// forge returns a token with these headers, claims and key, as far as they can be encoded.
 func forge(header, payload claims, newHash func() hash.Hash, key []byte) string {
 	part := func(v any) string {
 		raw, err := json.Marshal(v)
@@ -50,7 +50,7 @@ func forge(header, payload claims, newHash func() hash.Hash, key []byte) string 
 	return text + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// signer returns the organization's key for share tokens and its identifier.
+// signer returns the organization's key for share tokens and the key's identifier.
 func signer(t testing.TB, p *fixture.Party) (key []byte, kid string) {
 	t.Helper()
 	keys, err := p.App.Directory().DataKeys(t.Context(), p.Tenant(t), reports.KeyPurpose)
@@ -60,7 +60,7 @@ func signer(t testing.TB, p *fixture.Party) (key []byte, kid string) {
 	return keys.Current().Bytes(), strconv.Itoa(keys.Current().Version())
 }
 
-// good returns header and claims of a token that is accepted for the secure report.
+// goodClaims returns the header and claims of a valid token for the secure report.
 func goodClaims(p *fixture.Party, kid string) (header, payload claims) {
 	now := time.Now().Unix()
 	return claims{"alg": "HS256", "typ": "JWT", "kid": kid}, claims{
@@ -79,7 +79,7 @@ func with(m claims, changes ...any) claims {
 	return c
 }
 
-// open reads the secure report with a token.
+// openShared reads the secure report with a token.
 func openShared(t testing.TB, p *fixture.Party, token, more string) *gatewaytest.Answer {
 	t.Helper()
 	return p.Get(t, "", "/api/reports/shared/"+p.IDs[fixture.RefSecurePID]+"?data=1&token="+url.QueryEscape(token)+more)
@@ -98,7 +98,7 @@ func TestShareTokenSecretsAreStrong(t *testing.T) {
 	fixture.WantDenied(t, "without a token", w.A.Get(t, "", "/api/reports/shared/"+w.A.IDs[fixture.RefSecurePID]))
 	fixture.WantDenied(t, "with an empty token", openShared(t, w.A, "", ""))
 
-	// The signing keys hang on the keyring: one whose key is too short keeps the gateway from starting.
+	// The signing keys depend on the keyring: the gateway does not start with a key that is too short.
 	g := gatewaytest.Start(t)
 	g.Stop(t)
 	raw, err := os.ReadFile(g.Config.KeyringPath())
@@ -149,7 +149,7 @@ func TestForgedShareTokensAreRefusedAlike(t *testing.T) {
 	parts := strings.Split(good, ".")
 	strangerKey, strangerKid := signer(t, w.B)
 	jwk := claims{"kty": "oct", "k": base64.RawURLEncoding.EncodeToString([]byte("attacker"))}
-	// The last character of 32 bytes in base64 holds two bits that mean nothing.
+	// The last character of 32 bytes in base64 has two unused bits.
 	alphabet := "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 	last := strings.IndexByte(alphabet, good[len(good)-1])
 	bad := map[string]string{
@@ -186,12 +186,12 @@ func TestForgedShareTokensAreRefusedAlike(t *testing.T) {
 			t.Errorf("%s: got\n%s\nwant as without a token:\n%s", name, got, reference)
 		}
 	}
-	// What is too large for a request line is cut before it is read.
+	// A token that is too large for a request line is refused before it is read.
 	code, body := w.Raw(t, "GET /api/reports/shared/"+p.IDs[fixture.RefSecurePID]+"?token="+strings.Repeat("a", 1<<20)+" HTTP/1.1\r\nHost: "+p.Host+"\r\nConnection: close\r\n\r\n")
 	if code < 400 || code > 499 || strings.Contains(body, p.Mark) {
 		t.Errorf("1 MiB: got %d %.200s, want at least 400, at most 499 and without %q", code, body, p.Mark)
 	}
-	// A report that needs no token refuses a bad one all the same.
+	// A report that needs no token also refuses a bad one.
 	for _, name := range []string{"alg none", "garbage", "expired", "another organization's"} {
 		fixture.WantDenied(t, "open report, "+name, p.Get(t, "", "/api/reports/shared/"+p.IDs[fixture.RefPID]+"?token="+url.QueryEscape(bad[name])))
 	}
@@ -234,7 +234,7 @@ func TestLockedInputsComeFromTheTokenAlone(t *testing.T) {
 			t.Errorf("%s: got %d %.300s, want the answer unchanged", more, a.Code, a.Body)
 		}
 	}
-	// A locked input with the name of a claim takes no claim's place.
+	// A locked input that is named like a claim does not replace the claim.
 	p.Import(t, `{"kind":"custom_report","id":"`+p.ID(300)+`","pid":"report-named-like-claims","title":"T","class":"Contacts","secure":true,"query":{"filter":{"country":{"input":"exp"},"city":{"input":"aud"}}},`+
 		`"input":{"exp":{"rule":"locked","value":""},"aud":{"rule":"locked","value":""}}}`)
 	token, _ := p.Share(t, p.ID(300), claims{"exp": "1", "aud": "x"})
@@ -245,7 +245,7 @@ func TestLockedInputsComeFromTheTokenAlone(t *testing.T) {
 	fixture.WantDenied(t, "a parameter exp against the claim exp", p.Get(t, "", "/api/reports/shared/report-named-like-claims?token="+expired))
 	missing := forge(header, with(payload, "sub", "report-named-like-claims", "exp", nil, "params", claims{"exp": "9999999999", "aud": "acme"}), sha256.New, key)
 	fixture.WantDenied(t, "a parameter exp instead of the claim exp", p.Get(t, "", "/api/reports/shared/report-named-like-claims?token="+missing))
-	// Issuing: nothing but locked inputs can be fixed.
+	// Only locked inputs can be fixed when a token is issued.
 	for _, params := range []claims{{}, {"region": nil}, {"region": []string{"DE"}}, {"region": claims{"$ne": 1}}, {"region": "DE", "city": "x"}, {"region": "DE", "undeclared": "x"}} {
 		a := p.Do(t, http.MethodPost, "/api/custom-reports/"+p.IDs[fixture.RefSecure]+"/share", gatewaytest.WithKey(p.FullKey), gatewaytest.JSON(claims{"params": params}))
 		if a.Code != http.StatusUnprocessableEntity {
@@ -352,7 +352,7 @@ func TestRevokedAndRotatedTokensAreRefused(t *testing.T) {
 	if opens(first) || !opens(second) {
 		t.Errorf("after revoking the first token: opens = %t and %t, want false and true", opens(first), opens(second))
 	}
-	// Another organization's call, or another report's, revokes nothing here.
+	// Calls of another organization, or for another report, revoke nothing here.
 	_, live := p.Share(t, p.IDs[fixture.RefSecure], region)
 	w.B.Do(t, http.MethodDelete, path+"/"+live, gatewaytest.WithKey(w.B.FullKey))
 	w.B.Do(t, http.MethodDelete, "/api/custom-reports/"+w.B.IDs[fixture.RefSecure]+"/shares", gatewaytest.WithKey(w.B.FullKey))
@@ -424,7 +424,7 @@ func TestSharedAnswersAreNotCachedOrLogged(t *testing.T) {
 	}
 }
 
-// TestSharingShowsNoMoreThanTheSharerSees holds that a caller limited to teams can share only reports of those,
+// TestSharingShowsNoMoreThanTheSharerSees checks that a caller limited to teams can share only reports of these teams,
 // because a token is read with the report's teams.
 func TestSharingShowsNoMoreThanTheSharerSees(t *testing.T) {
 	t.Parallel()
@@ -463,8 +463,8 @@ func TestSharingShowsNoMoreThanTheSharerSees(t *testing.T) {
 	}
 }
 
-// TestSharedReportsInPages: pages may read a shared report from the origins of a browser key alone, and a key
-// that does not fit changes nothing else.
+// TestSharedReportsInPages checks that only pages from the origins of a browser key may read a shared report, and that
+// an unsuitable key changes nothing else.
 func TestSharedReportsInPages(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)

@@ -61,7 +61,7 @@ func TestSharesAreListedAndRevokedByTheirIdentifier(t *testing.T) {
 	revoke := func(report int, id string) *gatewaytest.Answer {
 		return acme.Do(t, http.MethodDelete, fixture.ReportPath+fixture.DocID(report)+"/shares/"+id, gatewaytest.WithKey(key))
 	}
-	// What was never issued, and what another report's token bears, is not there.
+	// A token that was never issued, or that belongs to another report, is not found.
 	for _, id := range []string{"0-neverissued", "1" + ids[1][1:], ids[1] + "x"} {
 		fixture.WantBody(t, revoke(fixture.ReportSecure, id), http.StatusNotFound, `{"status":"failed","message":"Share not found","data":[]}`)
 	}
@@ -74,7 +74,7 @@ func TestSharesAreListedAndRevokedByTheirIdentifier(t *testing.T) {
 	if a := list(""); strings.Contains(a.Text(), ids[1]) || opens(tokens[1]) || !opens(tokens[0]) || !opens(tokens[2]) {
 		t.Errorf("after one was revoked: got %s, want it gone and refused, and the others valid", a.Text())
 	}
-	// A token of a version that noted none is good, and void with all.
+	// A token from a version that recorded none is valid, and is revoked together with all others.
 	signer, kid := signer(t, (&fixture.Party{Org: acme}))
 	now := time.Now().Unix()
 	old := forge(claims{"alg": "HS256", "typ": "JWT", "kid": kid}, claims{"iss": "tenantry", "aud": acme.Slug, "sub": fixture.SecurePID, "iat": now, "exp": now + 60, "jti": "0-old", "params": claims{}}, sha256.New, signer)
@@ -97,7 +97,8 @@ func TestSharesAreListedAndRevokedByTheirIdentifier(t *testing.T) {
 	fixture.WantFailure(t, acme.Get(t, key, fixture.ReportPath+fixture.DocID(fixture.ReportStranger)+"/shares?teams[]="+fixture.TeamB), http.StatusNotFound)
 }
 
-// TestSharedReportWhoseFieldIsGoneSaysSo: in the operation and on the page, without a name.
+// TestSharedReportWhoseFieldIsGoneSaysSo checks that the operation and the page explain a removed field without naming
+// it.
 func TestSharedReportWhoseFieldIsGoneSaysSo(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)

@@ -16,8 +16,8 @@ import (
 	"tenantry/tenants"
 )
 
-// TestAuditOverHTTP: what calls and commands left is told newest first, by what it was about, and as a
-// whole; callers who see only some teams are told nothing.
+// TestAuditOverHTTP checks that records of calls and commands are listed newest first, filtered and exported, and that
+// callers limited to teams see none.
 func TestAuditOverHTTP(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
@@ -59,7 +59,7 @@ func TestAuditOverHTTP(t *testing.T) {
 		}
 	}
 
-	// The cursor goes on where a page ended, and the export has what all pages have.
+	// The cursor continues where a page ended, and the export equals all pages.
 	var pages, lines []string
 	for after, n := "", 0; n == 0 || after != ""; n++ {
 		a := reader.Want(t, http.MethodGet, "/api/audit?per_page=2&filters[records]="+made+"&after="+url.QueryEscape(after), "", 200, "")
@@ -92,7 +92,7 @@ func TestAuditOverHTTP(t *testing.T) {
 	reader.Want(t, http.MethodGet, "/api/audit/"+pages[0], "", 200, `"records":["`+made+`"]`)
 }
 
-// TestAuditIsSealed by the hourly round, and says so to who may read it.
+// TestAuditIsSealed checks that the hourly round seals the audit log, and that callers who may read it can verify it.
 func TestAuditIsSealed(t *testing.T) {
 	t.Parallel()
 	clock := &fixture.Clock{}

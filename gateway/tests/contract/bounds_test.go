@@ -17,7 +17,7 @@ import (
 	"tenantry/modules/imports/bundle"
 )
 
-// silence is a listener that nobody may call.
+// silence returns the address of a listener that must not be called.
 func silence(t testing.TB) (addr string) {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")

@@ -171,8 +171,8 @@ func TestContract_CampaignFilters(t *testing.T) {
 	}
 }
 
-// TestContract_FiltersOnDates: a Date and a DateTime are moments, the first of which is the start of its day, and
-// compare as such with a day and with a time, on engines that compare them as text.
+// TestContract_FiltersOnDates checks that a Date means the start of its day and a DateTime a point in time, and that
+// both compare correctly with days and times, on engines that compare texts.
 func TestContract_FiltersOnDates(t *testing.T) {
 	t.Parallel()
 	for name, option := range map[string]gatewaytest.Option{"default": func(*config.Config, *gateway.Options) {}, "memory": onMemory} {
@@ -216,7 +216,7 @@ func TestContract_FiltersOnDates(t *testing.T) {
 	}
 }
 
-// wantContacts holds those that a filter finds, by the first letters of their addresses, and their number.
+// wantContacts checks which contacts a filter finds, by the first letters of their addresses, and their number.
 func wantContacts(t *testing.T, acme *gatewaytest.Org, key, filter, want string) {
 	t.Helper()
 	fixture.WantBody(t, acme.Get(t, key, "/api/campaigns/count?"+filter), http.StatusOK, counted(len(want)))

@@ -13,7 +13,7 @@ import (
 	"tenantry/tenants"
 )
 
-// TestContract_Compliance: administrators choose what contacts must have had, and see who had not.
+// TestContract_Compliance checks that administrators can set what contacts must have, and see who lacks it.
 func TestContract_Compliance(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme", tenants.FeatureTeams)
@@ -85,7 +85,7 @@ func TestContract_Compliance(t *testing.T) {
 	}
 }
 
-// TestCompliance_FirstSettingsAtOnce: the one record is stored by whoever comes first, and changed by the others.
+// TestCompliance_FirstSettingsAtOnce checks that concurrent first settings create one record, which later calls change.
 func TestCompliance_FirstSettingsAtOnce(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")

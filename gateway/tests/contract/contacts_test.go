@@ -87,7 +87,7 @@ func TestContract_Reveal(t *testing.T) {
 	if a := acme.Get(t, key, at(fixture.DocID(2))); a.Code != http.StatusOK || a.Status != "failed" {
 		t.Errorf("a contact without the value: got %d %s, want 200 and the status failed", a.Code, a.Text())
 	}
-	// What is no encrypted field cannot be told apart, and nothing of it is shown.
+	// Fields that are not encrypted are answered alike, without any content.
 	fixture.WantFaults(t, acme.Get(t, key, "/api/contacts/"+fixture.DocID(1)+"/reveal-secret"), http.StatusUnprocessableEntity, "field required")
 	unlike := acme.Get(t, key, fixture.RevealPath("nothing", ""))
 	fixture.WantFailure(t, unlike, http.StatusUnprocessableEntity)
@@ -112,7 +112,7 @@ func TestContract_RevealReencrypts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// One whose base64 has a plus sign, which a query may show as a blank.
+	// A key whose base64 has a plus sign, which a query may turn into a blank.
 	public, secret, err := box.GenerateKey(rand.Reader)
 	for err == nil && !strings.Contains(base64.StdEncoding.EncodeToString(public[:]), "+") {
 		public, secret, err = box.GenerateKey(rand.Reader)
@@ -270,8 +270,8 @@ func TestContract_RevealIsAudited(t *testing.T) {
 	}
 }
 
-// TestContract_ContactFieldsThatAreAskedFor: what campaigns and reports ask for is not taken from them unless that is
-// forced.
+// TestContract_ContactFieldsThatAreAskedFor checks that a field that campaigns or reports use is removed only with
+// force.
 func TestContract_ContactFieldsThatAreAskedFor(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme", tenants.FeatureTeams)

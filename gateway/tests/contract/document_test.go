@@ -19,7 +19,7 @@ import (
 	"tenantry/tenants"
 )
 
-// served returns the OpenAPI document, which describes no operation that answers it.
+// served returns the OpenAPI document. The document does not describe the operation that serves it.
 func served(t *testing.T, g *gatewaytest.Gateway) []byte {
 	t.Helper()
 	answer, err := http.Get(g.URL("/api/openapi.json"))
@@ -39,8 +39,8 @@ func TestDocumentIsValidWithAllItsExamples(t *testing.T) {
 	openapitest.NewValidator(t, served(t, gatewaytest.Start(t))).ValidateDocument(t)
 }
 
-// TestExamplesOfRequestsAreTaken: every operation with a body has an example of it in the document, and takes that as
-// it is: what it says may be missing or be there already, but nothing is wrong with how it is said.
+// TestExamplesOfRequestsAreTaken checks that every operation with a body has an example in the document and accepts it.
+// Records that it names may be missing or exist already, but its form is valid.
 func TestExamplesOfRequestsAreTaken(t *testing.T) {
 	t.Parallel()
 	w := fixture.NewWorld(t)
@@ -103,7 +103,8 @@ func TestExamplesOfRequestsAreTaken(t *testing.T) {
 	}
 }
 
-// A key in Authorization is refused like any other, and the log says what was wrong.
+// TestContract_BearerIsRefusedAndSaidInTheLog checks that a key in Authorization is refused like any other, and that
+// the log explains it.
 func TestContract_BearerIsRefusedAndSaidInTheLog(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
@@ -119,7 +120,8 @@ func TestContract_BearerIsRefusedAndSaidInTheLog(t *testing.T) {
 	}
 }
 
-// What a browser key may call is said in docs/api.md and in the document as the rows have it.
+// TestDocumentsNameWhatBrowserKeysMayCall checks that docs/api.md and the OpenAPI document list the operations for
+// browser keys as the rows do.
 func TestDocumentsNameWhatBrowserKeysMayCall(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
@@ -150,7 +152,7 @@ func TestDocumentsNameWhatBrowserKeysMayCall(t *testing.T) {
 	}
 }
 
-// Names in generated clients are made of these.
+// TestOperationIdentifiersAreCamelCaseAndUnlike checks the identifiers from which generators make names.
 func TestOperationIdentifiersAreCamelCaseAndUnlike(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
@@ -191,8 +193,8 @@ func TestOperationIdentifiersAreCamelCaseAndUnlike(t *testing.T) {
 	}
 }
 
-// Generators make types without members, or none that compile, of choices and sides of choices
-// without names, and of objects that do not say whether they have members.
+// TestDocumentSuitsGenerators checks that unions and their members have names, and that objects say whether they have
+// members. Otherwise generators make types without members, or types that do not compile.
 func TestDocumentSuitsGenerators(t *testing.T) {
 	t.Parallel()
 	var document struct {

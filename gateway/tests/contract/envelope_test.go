@@ -15,7 +15,7 @@ import (
 	"tenantry/tenants"
 )
 
-// contractCall is one of the operations, with a path that leads to nothing in particular.
+// contractCall is an operation with a path to no particular record.
 type contractCall struct {
 	method, path string
 	teams        bool // takes teams[]
@@ -42,12 +42,12 @@ func contractCalls() []contractCall {
 	}
 }
 
-// beyond reports whether the operation is none of the contract's eleven.
+// beyond reports whether the operation is not one of the contract's eleven.
 func (c contractCall) beyond() bool {
 	return strings.HasSuffix(c.path, "/share") || c.path == "/api/custom/objects/schema"
 }
 
-// send calls the operation, with an empty object where it takes a body.
+// send calls the operation, with an empty object if it takes a body.
 func (c contractCall) send(t *testing.T, o *gatewaytest.Org, query string, with ...gatewaytest.Request) *gatewaytest.Answer {
 	t.Helper()
 	if c.method == http.MethodPost || c.method == http.MethodPut {
@@ -127,7 +127,8 @@ func TestContract_KeyExpires(t *testing.T) {
 	fixture.WantBody(t, acme.Get(t, key, "/api/campaigns/count"), http.StatusForbidden, fixture.DeniedBody)
 }
 
-// A reading key calls what only reads; a browser key what is meant for it.
+// TestContract_KeyKinds checks that a reading key calls only operations that read, and a browser key only those meant
+// for it.
 func TestContract_KeyKinds(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme", "teams")
@@ -202,8 +203,8 @@ func TestContract_TeamsEverywhere(t *testing.T) {
 	}
 }
 
-// An unknown parameter with brackets would have narrowed the answer; what is beyond the
-// contract takes nothing that it does not know.
+// TestContract_UnknownInput checks that an unknown parameter with brackets is refused, because it would have narrowed
+// the answer, and that other operations refuse every unknown parameter.
 func TestContract_UnknownInput(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme", "teams")
@@ -327,7 +328,7 @@ func TestContract_Bodies(t *testing.T) {
 		if fixture.WantFailure(t, large, http.StatusRequestEntityTooLarge); large.DataJSON() != "[]" {
 			t.Errorf("too large: got %s, want the data %q", large.Text(), "[]")
 		}
-		// A caller without a good key learns nothing about the body.
+		// A caller without a valid key learns nothing about the body.
 		fixture.WantBody(t, acme.Do(t, target.method, target.path, fixture.JSONText(`{`)), http.StatusForbidden, fixture.DeniedBody)
 	}
 }
@@ -364,7 +365,7 @@ func TestContract_StrictHandling(t *testing.T) {
 	if a := acme.Get(t, key, path, gatewaytest.Header("Prefer", "respond-async"), strict()); a.Code != http.StatusBadRequest {
 		t.Errorf("a second header: got %d %s, want 400", a.Code, a.Text())
 	}
-	// A name cannot break out of the header that repeats it.
+	// A name cannot escape from the header that repeats it.
 	a := acme.Get(t, key, "/api/campaigns/count?a%0d%0aX-Evil:%201=1&%C3%A4=1")
 	if a.Header.Get("X-Evil") != "" || len(a.Header.Values("X-Ignored")) != 1 || a.Status != "ok" {
 		t.Errorf(`got %d %s %v, want a.Header.Get("X-Evil") = "" and len(a.Header.Values("X-Ignored")) = 1 and a.Status = "ok"`,
@@ -372,7 +373,7 @@ func TestContract_StrictHandling(t *testing.T) {
 	}
 }
 
-// taken reports whether an operation beyond the contract's has the path and the method.
+// taken reports whether another operation has the path and the method.
 func taken(o *gatewaytest.Org, method, path string) bool {
 	return slices.ContainsFunc(o.App.Operations(), func(op operation.Row) bool {
 		return op.Method == method && regexp.MustCompile("^"+regexp.MustCompile(`\{[a-z_]+\}`).ReplaceAllString(op.Path, "[^/]+")+"$").MatchString(path)
@@ -436,14 +437,15 @@ func TestContract_RoutesAndMethods(t *testing.T) {
 				path, options.Code, options.Header.Get("Allow"))
 		}
 	}
-	// Where an identifier stands, any text is one, even if malformed.
+	// In place of an identifier any text is accepted as one, even if malformed.
 	checkRows(t, acme, []exactRow{
 		{name: "PUT of a form", method: http.MethodPut, path: "/api/form/collections/schema", with: []gatewaytest.Request{key, fixture.JSONText(`{}`)}, code: 404, body: missingForm},
 		{name: "DELETE of a file", method: http.MethodDelete, path: "/api/files/folders", with: []gatewaytest.Request{key}, body: envelopeFailed("File not found")},
 	})
 }
 
-// A person's permissions come from roles; a key can be narrowed below its account's.
+// TestContract_PermissionsOfPersonsAndNarrowedKeys checks that a person's permissions come from roles, and that a key
+// can have fewer than its account.
 func TestContract_PermissionsOfPersonsAndNarrowedKeys(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme", "teams")
@@ -466,7 +468,7 @@ func TestContract_PermissionsOfPersonsAndNarrowedKeys(t *testing.T) {
 	})
 }
 
-// Every answer carries three members, in their order, and says that it is JSON.
+// TestContract_EnvelopeOfEveryAnswer checks that every answer has three members in order and is declared as JSON.
 func TestContract_EnvelopeOfEveryAnswer(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme", "teams")

@@ -195,7 +195,7 @@ func TestContract_FolderChildren(t *testing.T) {
 			}
 		}
 	}
-	// per_page says nothing without page.
+	// per_page has no effect without page.
 	if a := small.Get(t, key, path+"?per_page=1"); len(column(t, fixture.Member(t, a.DataJSON(), "files"), "id")) != 3 {
 		t.Errorf("per_page without page: got %s, want 3 files", a.Text())
 	}
@@ -266,7 +266,7 @@ func TestContract_DeleteFile(t *testing.T) {
 	}
 	checkRows(t, acme, []exactRow{row("in scope", fixture.DocID(18)+"?teams[]="+fixture.TeamA, 200, fixture.EnvelopeOK("File record deleted", `{"id":"`+fixture.DocID(18)+`"}`), key)})
 	count(t, "1")
-	// The deletion is soft: the record can come back.
+	// The deletion is soft: the record can be restored.
 	if a := acme.Do(t, http.MethodPost, "/api/files/"+fixture.DocID(16)+"/restore", gatewaytest.WithKey(acme.Key(t, tenants.ManageFiles))); a.Code != http.StatusOK {
 		t.Errorf("restoring the file: got %d %s, want %d", a.Code, a.Body, http.StatusOK)
 	}

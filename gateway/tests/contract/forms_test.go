@@ -24,7 +24,7 @@ func put(t *testing.T, o *gatewaytest.Org, key, path, body string, more ...gatew
 	return o.Do(t, http.MethodPut, path, append([]gatewaytest.Request{gatewaytest.WithKey(key), fixture.JSONText(body)}, more...)...)
 }
 
-// formWorld has the form 1, a second one and a standalone one.
+// formWorld has form 1, a second form and a standalone form.
 func formWorld(t *testing.T) (*gatewaytest.Org, string) {
 	t.Helper()
 	acme := gatewaytest.Start(t).Org(t, "acme", "teams")
@@ -71,7 +71,7 @@ func TestContract_UpdateForm(t *testing.T) {
 		check(t, put(t, acme, key, fixture.FormsPath+fixture.DocID(1), `{"`+change.field+`":`+change.sent+`}`))
 		check(t, put(t, acme, key, fixture.FormsPath+fixture.DocID(1), `{}`)) // it was stored
 	}
-	// A form keeps its own names without a clash.
+	// A form can keep its own names.
 	check(t, put(t, acme, key, fixture.FormsPath+fixture.DocID(1), `{"name":"enrol","label":"Enrolment","label_plural":"Enrolments"}`))
 
 	bare := put(t, acme, key, fixture.FormsPath+fixture.DocID(2), `{}`)
@@ -135,7 +135,7 @@ func TestContract_FormNameIsLocked(t *testing.T) {
 		a := acme.Get(t, key, fixture.FormsPath+"schema?id="+fixture.DocID(1))
 		fixture.WantMember(t, a.DataJSON(), strings.TrimPrefix(formName, `"form_name":`), "schema", "form_name")
 	}
-	// Nobody else's field becomes locked either.
+	// No other field becomes locked either.
 	a := put(t, acme, key, fixture.FormsPath+fixture.DocID(1), `{"schema":{"own":{"title":"Own","type":"Text","locked":true}}}`)
 	if strings.Contains(fixture.Member(t, a.DataJSON(), "schema", "own"), `"locked":true`) {
 		t.Errorf("got a field that the caller locked: %s, want it unlocked", a.Text())
@@ -193,8 +193,8 @@ func TestContract_FormSchema(t *testing.T) {
 	}
 }
 
-// TestContract_FormKeepsSecretsSecret: no field becomes Encrypted, or stops being so, over values that were stored
-// before, however it comes to that.
+// TestContract_FormKeepsSecretsSecret checks that a field with stored values never becomes Encrypted or plain, by any
+// way.
 func TestContract_FormKeepsSecretsSecret(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
@@ -215,7 +215,8 @@ func TestContract_FormKeepsSecretsSecret(t *testing.T) {
 	c.Want(t, 200, http.MethodPut, form, schema(field("plain", "Encrypted"), field("sealed", "Text")))
 }
 
-// TestFormsAreReadByWhoFillsThemIn: or reads what is filled in, without who is told of it; they change and delete none.
+// TestFormsAreReadByWhoFillsThemIn checks that callers who send or read submissions can read the form, without its
+// e-mail recipients, but cannot change or delete it.
 func TestFormsAreReadByWhoFillsThemIn(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")

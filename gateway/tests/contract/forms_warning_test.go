@@ -10,8 +10,8 @@ import (
 	"tenantry/tenants"
 )
 
-// A change of a form that breaks reports is carried out, and says so: to the caller, as far
-// as reports go that the caller may see, and in the audit log.
+// TestContract_UpdateForm_NamesTheReportsItBreaks checks that a change of a form that breaks reports is carried out and
+// reported: to the caller as far as the caller may see the reports, and in the audit log.
 func TestContract_UpdateForm_NamesTheReportsItBreaks(t *testing.T) {
 	t.Parallel()
 	acme, key := formWorld(t)

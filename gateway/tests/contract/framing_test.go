@@ -12,8 +12,8 @@ import (
 	"tenantry/gateway/tests/fixture"
 )
 
-// TestTwoLengthsEndTheConnection: a request that says in two ways how long it is is answered, and its connection
-// closed; others go on.
+// TestTwoLengthsEndTheConnection checks that a request with two different lengths is answered and its connection
+// closed, while others continue.
 func TestTwoLengthsEndTheConnection(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)

@@ -17,7 +17,7 @@ func envelopeFailed(message string) string {
 
 func strict() gatewaytest.Request { return gatewaytest.Header("Prefer", "handling=strict") }
 
-// exactRow is a request and the whole body that must answer it.
+// exactRow is a request with the whole body of its answer.
 type exactRow struct {
 	name   string
 	method string // GET where empty
@@ -59,7 +59,7 @@ func column(t *testing.T, list, name string) []string {
 	return values
 }
 
-// element returns an element of a JSON list as it is spelled, "" where there is none.
+// element returns an element of a JSON list as it is written, or "".
 func element(t *testing.T, list string, i int) string {
 	t.Helper()
 	var elements []json.RawMessage

@@ -34,7 +34,7 @@ func TestOperatorsInFiltersAreRefused(t *testing.T) {
 			t.Errorf("%s counts: got %s, want it without %q", query, a.Body, `"count"`)
 		}
 	}
-	// As values they are texts like any other.
+	// As values they are ordinary texts.
 	for _, v := range []string{"$where", "{\"$ne\":null}", "' OR '1'='1", "\" OR 1=1 --", "%25", "_", ".*", "${7*7}", "{{7*7}}", "*", "\\", "'; DROP TABLE x; --", "[object Object]"} {
 		for _, op := range []string{"", "[contains]", "[starts_with]", "[in][]"} {
 			if a := p.Get(t, p.FullKey, "/api/campaigns/count?filters[email]"+op+"="+url.QueryEscape(v)); a.Code != http.StatusOK || a.DataJSON() != `{"count":0}` && v != "_" {
@@ -82,7 +82,7 @@ func TestMalformedQueryIsNeverDropped(t *testing.T) {
 	}
 }
 
-// wrongFor returns JSON values that are not of the shape.
+// wrongFor returns JSON values that do not have the shape.
 func wrongFor(shape operation.Shape) []string {
 	wrong := map[string]string{
 		"object": `{"$ne":null}`, "empty object": `{}`, "array": `["a"]`, "empty array": `[]`, "null": `null`, "number": `1`, "fraction": `1.5`, "boolean": `true`, "string": `"x"`, "long number": `123456789012345678901234567890`, "array of objects": `[{"$gt":""}]`,
@@ -164,7 +164,7 @@ func TestWrongTypesAreRefusedEverywhere(t *testing.T) {
 	if bodies < 80 || queries < 80 {
 		t.Errorf("%d bodies and %d queries, want at least 80", bodies, queries)
 	}
-	// What stands inside objects.
+	// The content of objects.
 	form, _ := rowNamed(w, "forms.update")
 	inside := []string{}
 	for _, wrong := range wrongFor(operation.Text) {
@@ -193,7 +193,7 @@ func TestWrongTypesAreRefusedEverywhere(t *testing.T) {
 	}
 }
 
-// TestLineBreaksAreRefusedInOneLineTexts holds that names, titles, tags and types take no line breaks, in any
+// TestLineBreaksAreRefusedInOneLineTexts checks that names, titles, tags and types accept no line breaks, in any
 // operation. The exceptions are listed here.
 func TestLineBreaksAreRefusedInOneLineTexts(t *testing.T) {
 	t.Parallel()
@@ -231,7 +231,7 @@ func TestLineBreaksAreRefusedInOneLineTexts(t *testing.T) {
 	if p.Export(t) != before {
 		t.Error("got a changed organization after refused input, want it unchanged")
 	}
-	// What was stored before that rule is read, exported and changed in other fields.
+	// A value stored before this rule can be read, exported and kept when other fields change.
 	p.Import(t, `{"kind":"file","as_is":true,"id":"`+fixture.DocID(0xf77)+`","pid":"x77","filename":"a\r\nb","mimetype":"none","type":"t"}`)
 	for _, change := range []string{`{"type":"u"}`, `{"filename":"c","mimetype":"text/plain; charset=utf-8"}`} {
 		if !strings.Contains(p.Export(t), `"filename":"a\r\nb","mimetype":"none"`) {
@@ -279,7 +279,7 @@ func TestOddJSONHasFixedAnswers(t *testing.T) {
 		{`{"name":"a",` + rest, `The body is not valid JSON: it ends too early, after byte 42`, "", 400},
 	} {
 		a := post(c.body)
-		// Where in the body, is told as the JSON reader has it.
+		// The JSON reader says where in the body.
 		cut := func(s string) string { head, _, _ := strings.Cut(s, ", at byte"); return head }
 		if a.Code != c.code || cut(a.Message) != cut(c.message) || a.Header.Get("X-Ignored") != c.ignored {
 			t.Errorf("%.80q: %d %q %q, want %d %q %q", c.body, a.Code, a.Message, a.Header.Get("X-Ignored"), c.code, c.message, c.ignored)
@@ -293,7 +293,7 @@ func TestOddJSONHasFixedAnswers(t *testing.T) {
 	if a := p.Get(t, p.FullKey, "/api/custom/objects/schema?name=long_s"); a.Code != http.StatusOK || strings.Contains(a.Text(), `"a":`) {
 		t.Errorf("a name that folds to schema was read: got %s, want 200 and without %q", a.Body, `"a":`)
 	}
-	// Numbers that a double cannot hold come back as they were.
+	// Numbers that a double cannot represent are returned unchanged.
 	update := func(body string) *gatewaytest.Answer {
 		return p.Do(t, http.MethodPut, "/api/form/collections/"+p.IDs[fixture.RefForm], gatewaytest.WithKey(p.FullKey), gatewaytest.Body("application/json", body))
 	}
@@ -464,7 +464,7 @@ func TestOddIdentifiersAreRefused(t *testing.T) {
 	}
 }
 
-// fits reports whether a row's path takes the other path, fixed text or parameter.
+// fits reports whether a row's path matches the other path, with fixed text or a parameter.
 func fits(template, path string) bool {
 	return slices.EqualFunc(strings.Split(template, "/"), strings.Split(path, "/"), func(t, s string) bool {
 		return t == s || strings.HasPrefix(t, "{")
@@ -487,7 +487,7 @@ func TestEveryFailureIsTheEnvelope(t *testing.T) {
 			if slices.Contains(allowed, method) {
 				continue
 			}
-			// Not through the document: by it, a path of fixed text may be another's with a parameter.
+			// Without the document, in which a path of fixed text may match one with a parameter.
 			a := w.Unchecked(t, method, p.Host, q.Target, gatewaytest.WithKey(p.FullKey))
 			what := method + " " + op.Path
 			fixture.WantPlain(t, what, a)

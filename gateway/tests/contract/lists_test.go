@@ -16,8 +16,7 @@ import (
 	"tenantry/tenants"
 )
 
-// TestListsOfPeopleKeysAndFiles: files by filename, people by name and address, whatever people have by when it was
-// made, users by role and whether they are active, keys by kind and by what has become of them.
+// TestListsOfPeopleKeysAndFiles checks the filters and orders of files, people, users and keys.
 func TestListsOfPeopleKeysAndFiles(t *testing.T) {
 	t.Parallel()
 	began := time.Date(2031, 5, 1, 12, 0, 0, 0, time.UTC)
@@ -41,7 +40,7 @@ func TestListsOfPeopleKeysAndFiles(t *testing.T) {
 		}
 		return a
 	}
-	// listed follows a list to its end, two records at a time, and holds a field of them against what is wanted.
+	// listed reads a list to its end, two records at a time, and compares one field with the expected values.
 	listed := func(path, field, want string) {
 		t.Helper()
 		var got []string

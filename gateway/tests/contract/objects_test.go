@@ -31,7 +31,7 @@ func TestContract_CreateObject(t *testing.T) {
 	fixture.WantMember(t, schema, `{"title":"Plate","type":"Text"}`, "plate")
 	fixture.WantMember(t, schema, `{"title":"Hull","type":"Hologram9"}`, "hull")
 
-	// The names are unique within the organization alone.
+	// The names are unique only within the organization.
 	fixture.WantCreated(t, fixture.PostJSON(t, other, other.Key(t, tenants.ManageCustomObjects), fixture.ObjectsPath, body), "car", "Car", "Cars")
 	for _, row := range []struct{ name, label, plural, faults string }{
 		{"car", "L", "P", "name duplicate"},
@@ -42,7 +42,7 @@ func TestContract_CreateObject(t *testing.T) {
 		a := fixture.PostJSON(t, acme, key, fixture.ObjectsPath, fmt.Sprintf(`{"name":%q,"label":%q,"label_plural":%q}`, row.name, row.label, row.plural))
 		fixture.WantFaults(t, a, http.StatusConflict, strings.Split(row.faults, ",")...)
 	}
-	// No refusal above left anything behind.
+	// The refusals above stored nothing.
 	fixture.WantCreated(t, fixture.PostJSON(t, acme, key, fixture.ObjectsPath, `{"name":"n","label":"L","label_plural":"P"}`), "n", "L", "P")
 
 	all := func(k string) []gatewaytest.Request {
@@ -113,7 +113,7 @@ func TestContract_CreateObjectValidation(t *testing.T) {
 	fixture.WantCreated(t, fixture.PostJSON(t, acme, key, fixture.ObjectsPath, `{`+fixture.NamesOf("known")+`,"schema":{`+strings.Join(list, ",")+`}}`), "known", "known one", "known many")
 }
 
-// TestContract_CreateObjectOfAList: an array makes fields named 0, 1, 2.
+// TestContract_CreateObjectOfAList checks that an array defines fields named 0, 1, 2.
 func TestContract_CreateObjectOfAList(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
@@ -140,7 +140,7 @@ func TestContract_CreateObjectDropsFields(t *testing.T) {
 	fixture.WantMember(t, schema, `{"title":"K","type":"Text"}`, "kept")
 	fixture.WantMember(t, schema, "", "fields")
 	fixture.WantMember(t, schema, "", "x")
-	// What is dropped is not looked at either.
+	// Ignored fields are not checked either.
 	fixture.WantCreated(t, fixture.PostJSON(t, acme, key, fixture.ObjectsPath, `{`+fixture.NamesOf("b")+`,"fields":7,"schema":{"fields":"nonsense"}}`), "b", "b one", "b many")
 }
 
@@ -155,7 +155,7 @@ func TestContract_CreateObjectIgnores(t *testing.T) {
 	} {
 		word := "w" + strconv.Itoa(i)
 		body := `{` + fixture.NamesOf(word) + `,"` + extra.field + `":` + extra.value + `}`
-		// Strict handling refuses, and stores nothing: the same names are free afterwards.
+		// Strict handling refuses and stores nothing, so the same names are free afterwards.
 		refused := fixture.PostJSON(t, acme, key, fixture.ObjectsPath, body, strict())
 		if fixture.WantFailure(t, refused, http.StatusBadRequest); !strings.Contains(refused.Message, extra.field) {
 			t.Errorf("the refusal does not name %s: got %s, want it there", extra.field, refused.Text())
@@ -175,7 +175,7 @@ func TestContract_CreateObjectIgnores(t *testing.T) {
 	fixture.WantCreated(t, fixture.PostJSON(t, acme, key, fixture.ObjectsPath+"?teams[]="+fixture.TeamA, `{`+fixture.NamesOf("known")+`,"teams":["`+fixture.TeamA+`"]}`, strict()), "known", "known one", "known many")
 }
 
-// A failure of the store has an object as data.
+// TestContract_CreateObjectGenericFailure checks that a failure of the store has an object as data.
 func TestContract_CreateObjectGenericFailure(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, gatewaytest.OwnFiles, func(c *config.Config, _ *gateway.Options) { c.SQLite.QueryTimeout = time.Second })

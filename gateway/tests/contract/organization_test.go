@@ -10,8 +10,8 @@ import (
 	"tenantry/tenants"
 )
 
-// TestOrganizationOverHTTP: administrators change what the operator leaves to them, and nobody raises a limit
-// above what the operator allows, by an import neither.
+// TestOrganizationOverHTTP checks that administrators can change what the operator leaves to them, and that nobody can
+// raise a limit above the operator's, not even by an import.
 func TestOrganizationOverHTTP(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
@@ -60,8 +60,8 @@ func TestOrganizationOverHTTP(t *testing.T) {
 		admin.Want(t, http.MethodPut, path, body, 422, says)
 	}
 
-	// A limit follows the operator's where that becomes tighter, and where it was never lowered, or raised again to all
-	// of it.
+	// A limit follows the operator's if that becomes lower, and if the organization's was never lowered or was raised
+	// back to it.
 	for _, step := range []struct {
 		allowed int64
 		body    string

@@ -10,8 +10,8 @@ import (
 	"tenantry/tenants"
 )
 
-// TestTypesOfOnesOwn: a type that validation does not know is stored as it is, and the answer warns of what that means,
-// once; what a definition of the contract's operations drops is named there, too.
+// TestTypesOfOnesOwn checks that a type unknown to validation is stored unchanged with one warning, which also names
+// what the contract's operations drop from a definition.
 func TestTypesOfOnesOwn(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")

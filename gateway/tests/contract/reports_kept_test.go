@@ -41,8 +41,8 @@ func TestContract_KeepReports(t *testing.T) {
 	c.Want(t, 404, http.MethodGet, own, "")
 }
 
-// TestContract_ReportsAreHeldToEverything: everything wrong with a report is told at once, and a preview is held to
-// what a report that is stored is held to.
+// TestContract_ReportsAreHeldToEverything checks that all faults of a report are reported together, and that a preview
+// is checked like a stored report.
 func TestContract_ReportsAreHeldToEverything(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme", tenants.FeatureTeams)
@@ -57,7 +57,7 @@ func TestContract_ReportsAreHeldToEverything(t *testing.T) {
 	}
 }
 
-// TestContract_ReportFields: what a report can ask is told as it is held to.
+// TestContract_ReportFields checks that the offered fields are those that reports accept.
 func TestContract_ReportFields(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
@@ -76,7 +76,7 @@ func TestContract_ReportFields(t *testing.T) {
 		"input.a.value must be one of the choices", "input.a.choices must be a number", `names \"1\" twice`, "no choice is empty")
 }
 
-// TestContract_APurgedReportTakesItsTokens: another report of the same address is not opened by them.
+// TestContract_APurgedReportTakesItsTokens checks that its tokens do not open another report with the same address.
 func TestContract_APurgedReportTakesItsTokens(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
@@ -103,7 +103,7 @@ func TestContract_APurgedReportTakesItsTokens(t *testing.T) {
 	c.Want(t, 200, http.MethodGet, "/api/reports/shared/"+pid+"?token="+fresh, "", "Other")
 }
 
-// TestReportsOfALimitedCallerAreOneQuestion: whatever their number, their children are asked for once.
+// TestReportsOfALimitedCallerAreOneQuestion checks that the children of all reports are read with one query.
 func TestReportsOfALimitedCallerAreOneQuestion(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme", tenants.FeatureTeams)
@@ -130,7 +130,7 @@ func TestReportsOfALimitedCallerAreOneQuestion(t *testing.T) {
 	}
 }
 
-// TestContract_ListsInTheOrderOfTime: what organizations make few of is listed with the newest first.
+// TestContract_ListsInTheOrderOfTime checks that short lists begin with the newest records.
 func TestContract_ListsInTheOrderOfTime(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")

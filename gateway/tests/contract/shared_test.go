@@ -97,7 +97,7 @@ func TestContract_SharedReport(t *testing.T) {
 		fixture.WantBody(t, g.Do(t, http.MethodGet, host, fixture.SharedPath+fixture.OpenPID+"/"+fixture.DocID(fixture.ReportOpen)+"?data=1&token=x"), http.StatusOK, missingShared)
 	}
 
-	// No key is needed, and none is looked at.
+	// No key is needed, and none is checked.
 	for _, key := range []string{"nonsense", acme.Key(t), other.Key(t)} {
 		if a := acme.Get(t, key, fixture.SharedPath+fixture.OpenPID); a.Status != "ok" {
 			t.Errorf("with a key: got %d %s, want the status ok", a.Code, a.Text())

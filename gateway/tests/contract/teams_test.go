@@ -81,7 +81,7 @@ func TestContract_Teams(t *testing.T) {
 	}
 }
 
-// The team scope of a request with a body can stand in it.
+// TestContract_TeamsInTheBody checks that a request with a body can have its team scope in the body.
 func TestContract_TeamsInTheBody(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)

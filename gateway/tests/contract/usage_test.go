@@ -22,8 +22,8 @@ import (
 	"tenantry/tenants"
 )
 
-// TestUsageOverHTTP: what is asked of an organization is told by day and operation, refusals with it, of no other
-// organization's, and for 90 days.
+// TestUsageOverHTTP checks that calls of an organization are shown by day and operation with their refusals, for 90
+// days, and only to that organization.
 func TestUsageOverHTTP(t *testing.T) {
 	t.Parallel()
 	began := time.Date(2031, 5, 1, 12, 0, 0, 0, time.UTC)
@@ -102,8 +102,8 @@ func TestUsageOverHTTP(t *testing.T) {
 	}
 }
 
-// TestUsage_OfTheLastHour: it is told by five minutes, those before are forgotten, and what was asked around midnight
-// is in the records of two days.
+// TestUsage_OfTheLastHour checks that usage is shown for each five minutes of the last hour, and that calls around
+// midnight are in the records of two days.
 func TestUsage_OfTheLastHour(t *testing.T) {
 	t.Parallel()
 	began := time.Date(2031, 5, 1, 22, 0, 0, 0, time.UTC)
@@ -142,8 +142,8 @@ func TestUsage_OfTheLastHour(t *testing.T) {
 	}
 }
 
-// TestUsage_OfStrangers: who is not known makes no organization write, and is counted with those who are; notes of
-// the gateway are no documents.
+// TestUsage_OfStrangers checks that anonymous callers alone cause no write, that they are counted with known callers,
+// and that the gateway's own notes are not counted as documents.
 func TestUsage_OfStrangers(t *testing.T) {
 	t.Parallel()
 	var writes atomic.Int32
@@ -181,8 +181,8 @@ func TestUsage_OfStrangers(t *testing.T) {
 	}
 }
 
-// TestContract_Explain: a call that only reads is carried out as the caller may, and what it asks of the store is told
-// instead of its answer; on SQLite also by which index.
+// TestContract_Explain checks that a reading call is carried out with the caller's rights and that its queries are
+// returned instead of its answer; on SQLite with the index used.
 func TestContract_Explain(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
@@ -235,8 +235,8 @@ func TestContract_Explain(t *testing.T) {
 	}
 }
 
-// TestExplain_IsOfTheOperationThatWouldBeCalled: paths of lists and the like that begin as those of records do among
-// them.
+// TestExplain_IsOfTheOperationThatWouldBeCalled checks paths that match several operations, such as those of lists and
+// records.
 func TestExplain_IsOfTheOperationThatWouldBeCalled(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
@@ -257,7 +257,7 @@ func TestExplain_IsOfTheOperationThatWouldBeCalled(t *testing.T) {
 	}
 }
 
-// The overview draws requests by hour and day with what was refused, its own calls too.
+// TestOverviewTellsUsage checks that the overview shows requests and refusals by hour and day, including its own.
 func TestOverviewTellsUsage(t *testing.T) {
 	t.Parallel()
 	began := time.Date(2031, 5, 1, 12, 30, 0, 0, time.UTC)
@@ -295,8 +295,8 @@ func TestOverviewTellsUsage(t *testing.T) {
 	}
 }
 
-// TestKeysTellWhatTheyNeverNeeded: a key says which of its rights no call of it needed, refused calls count for
-// nothing, and the overview names those of a month.
+// TestKeysTellWhatTheyNeverNeeded checks that a key lists its unused permissions, that refused calls do not count as
+// use, and that the overview names those unused for a month.
 func TestKeysTellWhatTheyNeverNeeded(t *testing.T) {
 	t.Parallel()
 	c := &fixture.Clock{}
@@ -339,8 +339,8 @@ func TestKeysTellWhatTheyNeverNeeded(t *testing.T) {
 	}
 }
 
-// TestPeopleTellWhatTheyNeverNeeded: so does a person. What the pages ask for around what somebody looks at counts for
-// nothing, an administrator's rights neither.
+// TestPeopleTellWhatTheyNeverNeeded checks the same for people. Calls for the frame of a page do not count, and
+// administrators are left out.
 func TestPeopleTellWhatTheyNeverNeeded(t *testing.T) {
 	t.Parallel()
 	c := &fixture.Clock{}

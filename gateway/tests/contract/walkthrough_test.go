@@ -19,8 +19,8 @@ import (
 	"tenantry/tenants"
 )
 
-// TestWalkthrough: an organization is run by calls alone, as the document says, and another one that imports
-// it has the same.
+// TestWalkthrough runs an organization through the API as the document says, and imports it into another one, which is
+// then the same.
 func TestWalkthrough(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../../docs/walkthrough.md")
@@ -44,8 +44,8 @@ func TestWalkthrough(t *testing.T) {
 	w.takeAlong(t, g.Org(t, "birch", tenants.FeatureTeams))
 }
 
-// takeAlong imports the bundle into another organization, whose own is then the same: but for the people and
-// keys that each has already, and for what is told of a secret.
+// takeAlong imports the bundle into another organization and compares both, except for their own people and keys and
+// the encryption of secrets.
 func (w *walk) takeAlong(t *testing.T, birch *gatewaytest.Org) {
 	t.Helper()
 	_, cookie := birch.Person(t, "bob@example.com", func(u *control.NewUser) { u.Name, u.Roles = "Bob", []string{"admin"} })
@@ -84,5 +84,5 @@ func (w *walk) takeAlong(t *testing.T, birch *gatewaytest.Org) {
 	}
 }
 
-// changing is what another organization has otherwise: numbers of people, and how a secret is encrypted.
+// changing matches what differs in another organization: numbers of people, and encrypted values.
 var changing = regexp.MustCompile(`"id":[0-9]+,|"enc":"[^"]*"|,"updated_at":"[^"]*"`)

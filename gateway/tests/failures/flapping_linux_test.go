@@ -21,12 +21,12 @@ import (
 	"tenantry/internal/proxytest"
 )
 
-// flapping is how long the dependencies come and go.
+// flapping is how long the servers come and go.
 const flapping = 20 * time.Second
 
 var labelled = regexp.MustCompile(`(?m)^([0-9]+) @.*\n# labels: \{[^}]*"flapping":"yes"`)
 
-// labelledGoroutines counts those that were started, however indirectly, under the label.
+// labelledGoroutines counts the goroutines that were started, directly or indirectly, under the label.
 func labelledGoroutines(t *testing.T) int {
 	t.Helper()
 	var out bytes.Buffer

@@ -18,13 +18,12 @@ import (
 	"tenantry/operation"
 )
 
-// withoutMongo is how long an answer takes at most while MongoDB is in trouble: a call has
-// ten seconds, a record of one that ran out of them another one; the rest is for a busy
-// machine. Most answers come sooner: see below.
+// withoutMongo bounds the time of an answer while MongoDB fails: a call has ten seconds, the audit record of a call
+// that timed out another one, and the rest is for a busy machine. Most answers are faster, see below.
 const withoutMongo = 14 * time.Second
 
-// noticed is how long they take at most where the server says nothing or is not there. A
-// silent one is given up after six seconds, and the record tries for two more.
+// noticed bounds that time for a server that is silent or missing. A silent server is given up after six seconds, and
+// the audit record tries for two more.
 const noticed = 12 * time.Second
 
 func mongoFaults() []proxytest.Fault {
@@ -33,19 +32,19 @@ func mongoFaults() []proxytest.Fault {
 	}
 }
 
-// isGone reports whether no reply comes at all.
+// isGone reports whether the fault suppresses all replies.
 func isGone(f proxytest.Fault) bool {
 	return f.Name == "refused" || f.Name == "silent" || f.Name == "reset"
 }
 
-// lookingAgain is how long an answer takes once the outage is known: most come at once, and
-// now and then one of them looks for the server for two seconds.
+// lookingAgain bounds the time of an answer during a known outage: most are immediate, and now and then one looks for
+// the server for two seconds.
 const lookingAgain = 5 * time.Second
 
-// rested are calls whose good answers cost a password hash, or use something up.
+// rested reports whether good answers of the operation cost a password hash or use something up.
 func rested(op *operation.Row) bool { s := fixture.SampleFor(op); return s.Slow || s.Once }
 
-// TestMongoInTrouble holds that every operation answers correctly or with service unavailable, in bounded time; that
+// TestMongoInTrouble checks that every operation answers correctly or with service unavailable, in bounded time; that
 // each reveal is audited; and that everything recovers by itself.
 func TestMongoInTrouble(t *testing.T) {
 	t.Parallel()
@@ -98,7 +97,7 @@ func TestMongoInTrouble(t *testing.T) {
 					t.Errorf("%s: got %d %s, want an answer or service unavailable", r, a.Code, a.Body)
 				}
 			})
-			// A key of another organization is refused, or cannot be told now.
+			// A key of another organization is refused, or cannot be checked now.
 			if a := p.Get(t, stranger, "/api/campaigns/count"); !fixture.IsUnavailable(t, "a stranger's key", a) {
 				fixture.WantDenied(t, "a stranger's key", a)
 			}
@@ -122,7 +121,7 @@ func TestMongoInTrouble(t *testing.T) {
 	}
 }
 
-// wantRevealRefused fails the test where revealing does not answer soon that it cannot be done now.
+// wantRevealRefused fails the test unless a reveal soon answers service unavailable.
 func wantRevealRefused(t *testing.T, p *fixture.Party) {
 	t.Helper()
 	reveal := fixture.Call{Method: http.MethodGet, Target: "/api/contacts/" + p.IDs[fixture.RefContact] + "/reveal-secret?field=" + fixture.SecretField}
@@ -158,7 +157,7 @@ func wantAllBack(t *testing.T, p *fixture.Party, reads []rowCall, good map[strin
 	t.Logf("works again after %s", took)
 }
 
-// wantRecorded fails the test where a request was answered with a secret and has no record.
+// wantRecorded fails the test if a request was answered with a secret and has no audit record.
 func wantRecorded(t *testing.T, p *fixture.Party, disclosed *sync.Map) {
 	t.Helper()
 	records, err := control.Call[[]control.AuditRecord](t.Context(), p.Commands, "audit", control.Page{Org: p.Slug, Limit: 1000})
@@ -176,8 +175,8 @@ func wantRecorded(t *testing.T, p *fixture.Party, disclosed *sync.Map) {
 	})
 }
 
-// TestKeysWhileRedisAndMongoAreDown holds that callers get service unavailable at once: none is denied, none has to
-// wait.
+// TestKeysWhileRedisAndMongoAreDown checks that callers get service unavailable at once: none is denied, and none has
+// to wait.
 func TestKeysWhileRedisAndMongoAreDown(t *testing.T) {
 	t.Parallel()
 	for _, fault := range []proxytest.Fault{proxytest.Refused(), proxytest.Silent()} {
@@ -227,8 +226,7 @@ func TestKeysWhileRedisAndMongoAreDown(t *testing.T) {
 	}
 }
 
-// TestWarmKeysServeWithinTheGrace takes away the backend of organizations, people and keys while that of the
-// documents stays.
+// TestWarmKeysServeWithinTheGrace stops the backend of the control data while that of the documents stays.
 func TestWarmKeysServeWithinTheGrace(t *testing.T) {
 	t.Parallel()
 	mongo, uri := awayMongo(t)
@@ -268,7 +266,7 @@ func TestWarmKeysServeWithinTheGrace(t *testing.T) {
 	if a := p.Get(t, cold, "/api/campaigns/count"); !fixture.IsUnavailable(t, "a key that was not used before", a) {
 		t.Errorf("a key that was not used before: got %d %s, want service unavailable", a.Code, a.Body)
 	}
-	// What is written needs a placement that was read just now: revealing leaves a record.
+	// Writes need a placement that was just read, and a reveal writes an audit record.
 	for range 3 {
 		a := timeCall(t, p, fixture.Call{Method: http.MethodGet, Target: "/api/contacts/" + p.IDs[fixture.RefContact] + "/reveal-secret?field=" + fixture.SecretField}, gatewaytest.WithKey(p.FullKey))
 		if !fixture.IsUnavailable(t, "revealing", a.Answer) || a.took > withoutMongo {
@@ -290,7 +288,7 @@ func TestWarmKeysServeWithinTheGrace(t *testing.T) {
 	})
 }
 
-// TestOutageOfOneBackendSparesOthers holds that only the organizations of the lost backend are affected.
+// TestOutageOfOneBackendSparesOthers checks that only the organizations of the lost backend are affected.
 func TestOutageOfOneBackendSparesOthers(t *testing.T) {
 	t.Parallel()
 	mongo, uri := awayMongo(t)

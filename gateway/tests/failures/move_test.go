@@ -24,8 +24,8 @@ import (
 	"tenantry/tenants"
 )
 
-// twoBackends adds a second backend of the name other: SQLite with a file for each organization, or MongoDB where
-// there is one.
+// twoBackends adds a second backend named other: SQLite with a file for each organization, or MongoDB if there is a
+// server.
 func twoBackends(t testing.TB) gatewaytest.Option {
 	t.Helper()
 	other := config.Backend{Engine: config.EngineSQLite, Isolation: config.IsolationFile}
@@ -43,8 +43,8 @@ func twoBackends(t testing.TB) gatewaytest.Option {
 	}
 }
 
-// pace is how long a mover waits after each request: a hold is many times as long, and what is asked more often only
-// keeps the processor from other tests.
+// pace is how long a mover waits after each request. A hold takes many times as long, and more requests would only take
+// the processor from other tests.
 const pace = 20 * time.Millisecond
 
 // movers write and read while an organization is moved.
@@ -115,8 +115,7 @@ func (m *movers) end() {
 
 const smallMove = 2000
 
-// moveSize is how many contacts the organization that is moved has. TENANTRY_TEST_MOVE makes
-// them as many as a real one may have.
+// moveSize returns the number of contacts of the moved organization. TENANTRY_TEST_MOVE sets a realistic one.
 func moveSize(t *testing.T) int {
 	t.Helper()
 	text := os.Getenv("TENANTRY_TEST_MOVE")
@@ -130,8 +129,8 @@ func moveSize(t *testing.T) int {
 	return n
 }
 
-// TestMoveUnderLoad moves an organization there and back while others write and read: every
-// acknowledged write is found, no request fails, and none waits longer than a hold lasts.
+// TestMoveUnderLoad moves an organization there and back while others write and read: every acknowledged write is kept,
+// no request fails, and none waits longer than a hold.
 func TestMoveUnderLoad(t *testing.T) {
 	t.Parallel()
 	size := moveSize(t)
@@ -244,7 +243,7 @@ func TestMoveKeepsEverythingValid(t *testing.T) {
 	}
 }
 
-// TestMoveInterrupted: a move that was cut off is resumed or undone, by commands that say so.
+// TestMoveInterrupted checks that an interrupted move can be resumed or undone, by commands that say so.
 func TestMoveInterrupted(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, twoBackends(t), fixture.ShortLeases)

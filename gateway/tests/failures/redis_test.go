@@ -21,12 +21,11 @@ import (
 	"tenantry/tenants/redistest"
 )
 
-// withoutRedis is how long an answer takes at most while Redis is in trouble: it waits 200 ms
-// for each step, and the machine of the tests is busy.
+// withoutRedis bounds the time of an answer while Redis fails: each step waits 200 ms, and the machine of the tests is
+// busy.
 const withoutRedis = 3 * time.Second
 
-// awayRedis starts a Redis server, or one within the process where none is installed, behind
-// a proxy.
+// awayRedis starts a Redis server behind a proxy, or one inside the process if none is installed.
 func awayRedis(t *testing.T) *proxytest.Proxy {
 	t.Helper()
 	if _, err := exec.LookPath("redis-server"); err != nil {
@@ -41,8 +40,8 @@ func redisFaults() []proxytest.Fault {
 	}
 }
 
-// TestRedisInTrouble holds that every read is answered as usual or with service unavailable: keys are looked up in
-// the store and limits hold locally, so that no caller is denied and none gets in by it.
+// TestRedisInTrouble checks that every read is answered as usual or with service unavailable. Keys are looked up in the
+// store and limits are applied locally, so that no caller is wrongly denied or admitted.
 func TestRedisInTrouble(t *testing.T) {
 	t.Parallel()
 	for _, fault := range redisFaults() {
@@ -79,7 +78,7 @@ func TestRedisInTrouble(t *testing.T) {
 			for what, key := range map[string]string{"revoked": revoked.Token, "unknown": never} {
 				fixture.WantDenied(t, "a key that is "+what, p.Get(t, key, path))
 			}
-			// Sessions live in Redis: they answer, or cannot be told now.
+			// Sessions are in Redis: they work, or cannot be checked now.
 			for range 3 {
 				a := timeCall(t, p, fixture.Call{Method: http.MethodGet, Target: "/api/users/" + p.IDs[fixture.RefUser]}, gatewaytest.Cookie(cookie))
 				if a.took > withoutRedis || a.Code != http.StatusOK && !fixture.IsUnavailable(t, "a session", a.Answer) {
@@ -115,8 +114,8 @@ func TestRedisInTrouble(t *testing.T) {
 	}
 }
 
-// TestLateRepliesNeverSwapIdentities looks up 64 keys of four organizations at once in a Redis whose replies are
-// delayed or dropped. The log says who called.
+// TestLateRepliesNeverSwapIdentities looks up 64 keys of four organizations concurrently in a Redis whose replies are
+// delayed or dropped. The log shows who called.
 func TestLateRepliesNeverSwapIdentities(t *testing.T) {
 	t.Parallel()
 	const organizations, each, rounds = 4, 16, 12
@@ -215,8 +214,8 @@ func TestLateRepliesNeverSwapIdentities(t *testing.T) {
 	wantQuietLog(t, g)
 }
 
-// TestKeyExpiryIsCheckedInSharedCaches uses a real Redis and, where there is one, MongoDB: in the process that has
-// seen the key, and in one that knows it from Redis alone.
+// TestKeyExpiryIsCheckedInSharedCaches uses a real Redis and, if there is one, MongoDB: in the process that has used
+// the key, and in one that knows it only from Redis.
 func TestKeyExpiryIsCheckedInSharedCaches(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)

@@ -24,8 +24,8 @@ import (
 	"tenantry/tenants/redistest"
 )
 
-// TestReplicasShareLimits offers three replicas more than a limit admits. Together they admit
-// what it says, and one window more at most; without Redis each of them by itself.
+// TestReplicasShareLimits sends three replicas more requests than a limit admits. Together they admit what it says, and
+// at most one more window; without Redis each replica admits that by itself.
 func TestReplicasShareLimits(t *testing.T) {
 	t.Parallel()
 	r := fixture.StartTrio(t)
@@ -47,7 +47,7 @@ func TestReplicasShareLimits(t *testing.T) {
 			o.accepted, o.refused = [fixture.ReplicaCount]atomic.Int64{}, [fixture.ReplicaCount]atomic.Int64{}
 			for i := range 4 * fixture.ReplicaCount {
 				senders.Go(func() {
-					// However slow the machine is, as much as is admitted is offered, and more.
+					// However slow the machine is, more requests are sent than admitted.
 					enough := func() bool {
 						return o.accepted[i%fixture.ReplicaCount].Load() >= rate && o.refused[i%fixture.ReplicaCount].Load() > 0
 					}
@@ -103,7 +103,7 @@ func TestReplicasShareLimits(t *testing.T) {
 	withoutAnnouncements(t, r, whole, offers[0].keys[0])
 }
 
-// withoutAnnouncements changes an organization while replicas cannot tell each other.
+// withoutAnnouncements changes an organization while replicas receive no announcements.
 func withoutAnnouncements(t *testing.T, r *fixture.Trio, o *gatewaytest.Org, key string) {
 	t.Helper()
 	rate := "100000/s"
@@ -134,7 +134,7 @@ func withoutAnnouncements(t *testing.T, r *fixture.Trio, o *gatewaytest.Org, key
 	}
 }
 
-// offer is load on one limit.
+// offer is the load on one limit.
 type offer struct {
 	what     string
 	o        *gatewaytest.Org
@@ -162,15 +162,15 @@ func (o *offer) sums() (accepted, refused int64) {
 	return accepted, refused
 }
 
-// TestReplicasShareKeyring: what one replica does to the keyring the others follow. Encrypted
-// values stay readable through all of them, whenever they look.
+// TestReplicasShareKeyring checks that replicas follow a change of the keyring by one of them, and that encrypted
+// values stay readable on all of them.
 func TestReplicasShareKeyring(t *testing.T) {
 	t.Parallel()
 	var ahead atomic.Int64 // of the clocks
 	r := fixture.StartTrio(t, func(_ *config.Config, o *gateway.Options) {
 		o.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
 	})
-	// A minute is how long a replica may use what it has opened.
+	// A replica may use an opened key for a minute.
 	aMinute := func() { ahead.Add(int64(time.Minute + time.Second)) }
 	var secrets []*secretHolder
 	hold := func(slug string, by int) {
@@ -216,8 +216,8 @@ func TestReplicasShareKeyring(t *testing.T) {
 		aMinute()
 		readable("a minute after the rotation")
 	}
-	// Retired through another replica than the one that made the new version, while the
-	// third has not looked at the file since.
+	// The version is retired through another replica than the one that made the new one, while the third has not read
+	// the file since.
 	if made, err := control.Call[control.Rotation](t.Context(), r.Replicas[0].Commands, "keyring.rotate", struct{}{}); err != nil || made.Version != 5 {
 		t.Fatalf("got %+v, %v, want no error and made.Version = 5", made, err)
 	}
@@ -261,8 +261,8 @@ func TestReplicasShareKeyring(t *testing.T) {
 	}
 }
 
-// TestReplicasStartTogether starts three replicas at once where there is nothing yet, as a
-// first "docker compose up" does.
+// TestReplicasStartTogether starts three replicas concurrently on an empty installation, as a first "docker compose up"
+// does.
 func TestReplicasStartTogether(t *testing.T) {
 	t.Parallel()
 	var store config.Config
@@ -299,8 +299,8 @@ func TestReplicasStartTogether(t *testing.T) {
 	}
 }
 
-// replicaOfAnotherKeyring tries to start a fourth replica with a keyring of its own, with
-// none, and with one that lacks the newest version.
+// replicaOfAnotherKeyring tries to start a fourth replica with a keyring of its own, with none, and with one without
+// the newest version.
 func replicaOfAnotherKeyring(t *testing.T, r *fixture.Trio, outdated []byte) {
 	t.Helper()
 	try := func(path string) error {
@@ -348,9 +348,8 @@ func (s *secretHolder) check(t *testing.T, what string, at *gatewaytest.Org) {
 	}
 }
 
-// TestReplicasGoOnThroughAMove moves an organization through one replica while all three
-// write and read: nothing fails, nothing that was acknowledged is lost, nobody waits longer
-// than a hold lasts.
+// TestReplicasGoOnThroughAMove moves an organization through one replica while all three write and read: nothing fails,
+// no acknowledged write is lost, and nobody waits longer than a hold.
 func TestReplicasGoOnThroughAMove(t *testing.T) {
 	t.Parallel()
 	uri := mongotest.URI(t)
@@ -372,7 +371,7 @@ func TestReplicasGoOnThroughAMove(t *testing.T) {
 	m := &moveWriters{Trio: r, o: acme, key: acme.Key(t, tenants.ManageCustomObjects, tenants.ManageForms)}
 	m.start(t)
 	defer m.end()
-	// The replica that begins is cut off, and another goes on.
+	// The first replica is interrupted, and another continues.
 	ctx, cut := context.WithCancel(t.Context())
 	if _, err := gatewaytest.Move(ctx, r.Replicas[2].Commands, control.MoveRequest{Slug: acme.Slug, To: "other"}, func(p control.Progress) {
 		if p.Step == "checking" {
@@ -478,7 +477,7 @@ func (m *moveWriters) write(t *testing.T, at *gatewaytest.Org, method, path stri
 	return a.Code == http.StatusOK
 }
 
-// pass waits until every replica has written twice more.
+// pass waits until every replica has written two more times.
 func (m *moveWriters) pass(t *testing.T) {
 	t.Helper()
 	var seen [fixture.ReplicaCount]int64

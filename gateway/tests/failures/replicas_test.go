@@ -21,7 +21,7 @@ import (
 	"tenantry/tenants/redistest"
 )
 
-// TestRevokedOnOneReplica holds that the other replicas refuse in time, also with Redis killed and restored to an
+// TestRevokedOnOneReplica checks that the other replicas refuse in time, also after Redis is killed and restored to an
 // earlier state, and while it is down.
 func TestRevokedOnOneReplica(t *testing.T) {
 	t.Parallel()
@@ -34,7 +34,7 @@ func TestRevokedOnOneReplica(t *testing.T) {
 		w.keys = append(w.keys, &watchedKey{id: k.ID, token: k.Token})
 	}
 	w.focus.Store(w.keys[0])
-	// What is made on one replica may be unknown to another that was asked just before.
+	// A new record may be unknown to another replica that looked for it just before.
 	for i := range r.Replicas {
 		for _, k := range w.keys {
 			if code := r.Ask(t, i, acme.Host, cheapPath, k.token); code != http.StatusOK {
@@ -63,7 +63,7 @@ func TestRevokedOnOneReplica(t *testing.T) {
 	part = next(overKills)
 	admin := r.Redis.Open(t)
 	for i, k := range part {
-		// This is what the restarted server holds: the key as it was when it was good.
+		// The restarted server has the key as it was when it was valid.
 		redistest.Await(t, admin)
 		if err := admin.Save(t.Context()).Err(); err != nil {
 			t.Fatal(err)
@@ -113,7 +113,7 @@ func TestRevokedOnOneReplica(t *testing.T) {
 	}
 }
 
-// TestReplicasShareOneTruth runs what needs three replicas and leaves them as they were.
+// TestReplicasShareOneTruth runs the tests that need three replicas and leave them unchanged.
 func TestReplicasShareOneTruth(t *testing.T) {
 	t.Parallel()
 	r := fixture.StartTrio(t)
@@ -127,7 +127,7 @@ func TestReplicasShareOneTruth(t *testing.T) {
 	t.Run("users", func(t *testing.T) { replicasUsers(t, r) })
 }
 
-// replicasChanges: suspension, limits, rights and the end of sessions hold everywhere in time.
+// replicasChanges checks that suspension, limits, rights and the end of sessions take effect everywhere in time.
 func replicasChanges(t *testing.T, r *fixture.Trio) {
 	acme := r.Replicas[0].Org(t, "changes")
 	key := acme.KeyWith(t, func(k *control.NewKey) { k.Permissions = []string{string(tenants.ManageForms)} })
@@ -218,8 +218,8 @@ func refOf(o *gatewaytest.Org, u control.User) control.UserRef {
 	return control.UserRef{Org: o.Slug, User: strconv.FormatInt(u.ID, 10)}
 }
 
-// replicasAnswers: a session begun on one replica works on the others, and every read of the
-// contract is answered with the same bytes by each.
+// replicasAnswers checks that a session works on all replicas, and that all answer every read of the contract with the
+// same bytes.
 func replicasAnswers(t *testing.T, r *fixture.Trio) {
 	p := fixture.NewParty(t, r.Replicas[0], "answers", "ac0ffee5ac0ffee5", 7000)
 	p.AddPeople(t)
@@ -273,7 +273,7 @@ func replicasAnswers(t *testing.T, r *fixture.Trio) {
 	}
 }
 
-// replicasCreates: of many who take one name at once through different replicas one gets it.
+// replicasCreates checks that of many concurrent creates of one name through different replicas one succeeds.
 func replicasCreates(t *testing.T, r *fixture.Trio) {
 	acme := r.Replicas[0].Org(t, "creates") // its collections are made by the first to write
 	key := acme.Key(t, tenants.ManageCustomObjects)
@@ -292,8 +292,8 @@ func replicasCreates(t *testing.T, r *fixture.Trio) {
 	}
 }
 
-// replicasRepeats sends the same request with one Idempotency-Key at every replica at once. It is carried out once, and
-// told once.
+// replicasRepeats sends the same request with one Idempotency-Key to every replica concurrently. It is carried out and
+// answered once.
 func replicasRepeats(t *testing.T, r *fixture.Trio) {
 	acme := r.Replicas[0].Org(t, "repeats")
 	key := acme.Key(t, tenants.ManageReports)
@@ -315,8 +315,8 @@ func replicasRepeats(t *testing.T, r *fixture.Trio) {
 	}
 }
 
-// replicasUpdates: each of several writers changes a field of its own of one form, through
-// another replica each time. Every answer shows what was acknowledged before it was asked.
+// replicasUpdates has each of several writers change its own field of one form, through a different replica each time.
+// Every answer shows all writes that were acknowledged before.
 func replicasUpdates(t *testing.T, r *fixture.Trio) {
 	const rounds = 15
 	acme := r.Replicas[0].Org(t, "updates")
@@ -333,7 +333,7 @@ func replicasUpdates(t *testing.T, r *fixture.Trio) {
 			return map[string]any{"email_alerts": map[string]any{"enabled": true, "subject": fmt.Sprint("s ", n)}}
 		},
 	}
-	// read returns which write of each writer an answer shows.
+	// read returns the latest write of each writer in an answer.
 	read := func(a *gatewaytest.Answer) (shown [5]int64) {
 		var e struct {
 			Data struct {
@@ -384,7 +384,7 @@ func replicasUpdates(t *testing.T, r *fixture.Trio) {
 	}
 	writers.Wait()
 	for i := range r.Replicas {
-		// An update of nothing answers the form.
+		// An empty update returns the form.
 		a := r.On(i, acme).Do(t, http.MethodPut, "/api/form/collections/"+fixture.DocID(1), gatewaytest.WithKey(key), gatewaytest.JSON(map[string]any{}))
 		if shown := read(a); shown != [5]int64{rounds, rounds, rounds, rounds, rounds} {
 			t.Errorf("at the end replica %d shows the writes %v, want all", i, shown)
@@ -392,7 +392,7 @@ func replicasUpdates(t *testing.T, r *fixture.Trio) {
 	}
 }
 
-// replicasOrganizations: a new organization is served by all, and a slug has one owner.
+// replicasOrganizations checks that all replicas serve a new organization, and that a slug has one owner.
 func replicasOrganizations(t *testing.T, r *fixture.Trio) {
 	for by := range r.Replicas {
 		slug := fmt.Sprintf("fresh-%d", by)
@@ -441,8 +441,7 @@ func outcome(err error) string {
 	return err.Error()
 }
 
-// replicasRights: changes of rights in one organization that come through all replicas at
-// once do not keep each other from being stored.
+// replicasRights checks that concurrent changes of rights through all replicas do not block each other.
 func replicasRights(t *testing.T, r *fixture.Trio) {
 	acme := r.Replicas[0].Org(t, "rights")
 	keys := make([]control.IssuedKey, 32)
@@ -471,7 +470,7 @@ func replicasRights(t *testing.T, r *fixture.Trio) {
 	}
 }
 
-// replicasUsers: numbers and addresses of people are given once.
+// replicasUsers checks that numbers and addresses of people are unique.
 func replicasUsers(t *testing.T, r *fixture.Trio) {
 	acme := r.Replicas[0].Org(t, "users")
 	numbers := fixture.Concurrently(32, func(i int) int64 {

@@ -17,7 +17,7 @@ const (
 	cheapPath = "/api/form/collections/schema" // reads no document
 )
 
-// watchedKey is a key, and what became of requests with it on each replica.
+// watchedKey is a key with the outcomes of its requests on each replica.
 type watchedKey struct {
 	id, token string
 
@@ -29,9 +29,8 @@ type watchedKey struct {
 	refused  [fixture.ReplicaCount]time.Time // first
 }
 
-// watch asks every replica with many keys all the time. A replica that refused a key must
-// not take it again, but for the moment in which a change may still spread; none that is
-// good may be refused.
+// watch calls every replica with many keys all the time. A replica that refused a key must not accept it again, except
+// while a change is spreading, and must not refuse a valid one.
 type watch struct {
 	*fixture.Trio
 	org   *gatewaytest.Org
@@ -70,7 +69,7 @@ func (w *watch) end(t *testing.T) {
 	}
 }
 
-// look asks one replica with one key.
+// look calls one replica with one key.
 func (w *watch) look(t *testing.T, replica int, k *watchedKey) {
 	began := time.Now()
 	code := w.Ask(t, replica, w.org.Host, cheapPath, k.token)
@@ -129,7 +128,7 @@ func (k *watchedKey) over() bool {
 	return !slices.ContainsFunc(k.refused[:], time.Time.IsZero)
 }
 
-// figures check for how long replicas went on taking revoked keys, and say it.
+// figures checks and logs how long replicas accepted revoked keys.
 func (w *watch) figures(t *testing.T, what string, keys []*watchedKey) {
 	t.Helper()
 	var same, others, sinceAsked []time.Duration

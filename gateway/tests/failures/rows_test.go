@@ -25,7 +25,7 @@ import (
 	"tenantry/operation"
 )
 
-// fails is an engine in memory whose server can be away.
+// fails is an engine in memory whose server can be made unavailable.
 type fails struct {
 	driver.Engine
 	away *atomic.Bool
@@ -95,7 +95,7 @@ func (f failsWorkspace) Counter(ctx context.Context, name string, add, atLeast i
 	return f.Workspace.Counter(ctx, name, add, atLeast)
 }
 
-// credential returns what a call of the row shows: a key, a session where keys are refused, or nothing.
+// credentialFor returns the credential for a call of the row: a key, a session if keys are refused, or nothing.
 func credentialFor(p *fixture.Party, op *operation.Row) gatewaytest.Request {
 	switch {
 	case keyed(op):
@@ -106,7 +106,7 @@ func credentialFor(p *fixture.Party, op *operation.Row) gatewaytest.Request {
 	return func(*http.Request) {}
 }
 
-// askAll calls all rows, some at a time.
+// askAll calls all rows, some of them concurrently.
 func askAll(t *testing.T, p *fixture.Party, rows []rowCall, judge func(rowCall, timed)) {
 	t.Helper()
 	for some := range slices.Chunk(rows, 16) {
@@ -118,8 +118,7 @@ func askAll(t *testing.T, p *fixture.Party, rows []rowCall, judge func(rowCall, 
 	}
 }
 
-// TestEveryOperationWithoutItsStore holds that each says, in time, that the service is unavailable, and nothing
-// else.
+// TestEveryOperationWithoutItsStore checks that each answers service unavailable in time, and nothing else.
 func TestEveryOperationWithoutItsStore(t *testing.T) {
 	t.Parallel()
 	t.Run("in memory", func(t *testing.T) {
@@ -146,7 +145,7 @@ func TestEveryOperationWithoutItsStore(t *testing.T) {
 	}
 }
 
-// wantAllAway asks every operation while the store is away.
+// wantAllAway calls every operation while the store is unavailable.
 func wantAllAway(t *testing.T, w *fixture.World, leave, back func(), within time.Duration) {
 	t.Helper()
 	p := w.A
@@ -174,8 +173,8 @@ func wantAllAway(t *testing.T, w *fixture.World, leave, back func(), within time
 	}
 }
 
-// TestEveryOperationWithoutRedis holds that a call with a key is carried out as usual or answered with service
-// unavailable, and that sessions, which live in Redis, are unavailable. No caller is denied.
+// TestEveryOperationWithoutRedis checks that a call with a key is carried out as usual or answered with service
+// unavailable, and that sessions, which are in Redis, are unavailable. No caller is denied.
 func TestEveryOperationWithoutRedis(t *testing.T) {
 	t.Parallel()
 	redis := awayRedis(t)

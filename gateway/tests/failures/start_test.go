@@ -18,8 +18,8 @@ import (
 	"tenantry/internal/proxytest"
 )
 
-// TestStartWaitsForMongo: a server that comes up a moment later is waited for; one that does
-// not is named, with what to do.
+// TestStartWaitsForMongo checks that the start waits for a server that comes up a moment later, and names one that does
+// not, with what to do.
 func TestStartWaitsForMongo(t *testing.T) {
 	t.Parallel()
 	mongo, uri := awayMongo(t)
@@ -75,7 +75,7 @@ func TestStartWaitsForMongo(t *testing.T) {
 	}
 }
 
-// TestStartIsGivenUpWhileWaiting: whoever stops the gateway need not wait for MongoDB.
+// TestStartIsGivenUpWhileWaiting checks that stopping the gateway does not wait for MongoDB.
 func TestStartIsGivenUpWhileWaiting(t *testing.T) {
 	t.Parallel()
 	mongo, uri := awayMongo(t)
@@ -93,7 +93,7 @@ func TestStartIsGivenUpWhileWaiting(t *testing.T) {
 	}
 }
 
-// TestStartsWithoutAnotherBackend: only its own organizations need it.
+// TestStartsWithoutAnotherBackend checks that only organizations of a missing backend need it.
 func TestStartsWithoutAnotherBackend(t *testing.T) {
 	t.Parallel()
 	mongo, uri := awayMongo(t)

@@ -15,7 +15,7 @@ import (
 	"tenantry/tenants"
 )
 
-// keyOf returns a key that holds every permission and is limited to the teams.
+// keyOf returns a key with every permission, limited to the teams.
 func keyOf(t testing.TB, p *fixture.Party, teams ...string) string {
 	return p.KeyWith(t, func(k *control.NewKey) {
 		k.Permissions, k.Teams = fixture.PermissionNames(tenants.AllPermissions()), teams
@@ -161,8 +161,7 @@ func TestReportsAreSecureUnlessTheySayOtherwise(t *testing.T) {
 	if a := acme.Get(t, "", fixture.SharedPath+"says-secure-is-false"); a.Status != "ok" {
 		t.Errorf("a report that is not secure: got %d %s, want the status ok", a.Code, a.Body)
 	}
-	// What is not shareable is as if it was not there, also for those who hold a token of it,
-	// and as a child of another.
+	// A report that is not shareable is not found, even with a token of it, and as a child of another report.
 	missing := acme.Get(t, "", fixture.SharedPath+"there-is-no-such-report").Text()
 	for _, path := range []string{"is-not-to-be-shared-1", "is-not-to-be-shared-1?data=1", "is-not-to-be-shared-1/" + fixture.DocID(3), "is-not-to-be-shared-2", "is-not-to-be-shared-2?token=x", "holds-what-is-private/" + fixture.DocID(3)} {
 		fixture.WantBody(t, acme.Get(t, "", fixture.SharedPath+path), http.StatusOK, missing)
@@ -172,7 +171,7 @@ func TestReportsAreSecureUnlessTheySayOtherwise(t *testing.T) {
 	}
 	fixture.WantMember(t, acme.Get(t, "", fixture.SharedPath+"holds-what-is-private").DataJSON(), `[{"id":"`+fixture.DocID(2)+`","title":"Report","visual":"table"}]`, "child_reports")
 	fixture.WantFaults(t, fixture.PostJSON(t, acme, key, fixture.ReportPath+fixture.DocID(3)+"/share", `{}`), http.StatusUnprocessableEntity, "shareable forbidden")
-	// An import that does not name it leaves what is stored.
+	// An import that does not name a setting leaves it unchanged.
 	acme.Import(t, line(2, "says-secure-is-false", `,"desc":"changed"`))
 	if a := acme.Get(t, "", fixture.SharedPath+"says-secure-is-false"); a.Field("desc") != "changed" {
 		t.Errorf("after an import that does not name secure: got %d %s, want desc changed", a.Code, a.Body)

@@ -22,13 +22,13 @@ import (
 	"tenantry/modules/imports/bundle"
 )
 
-// sealed returns the encrypted value of a contact's field as the store has it.
+// sealed returns the stored encrypted value of a contact's field.
 func sealed(t testing.TB, p *fixture.Party, contact, field string) string {
 	t.Helper()
 	return p.Stored(t, `SELECT json_extract(body, '$.secrets.`+field+`') FROM "c:contacts" WHERE id = ?1`, contact)
 }
 
-// plant puts an encrypted value into a contact's field, past the gateway.
+// storeSecret stores an encrypted value in a contact's field, bypassing the gateway.
 func storeSecret(t testing.TB, p *fixture.Party, contact, field, sealed string) {
 	t.Helper()
 	p.Exec(t, `UPDATE "c:contacts" SET body = json_set(body, '$.secrets.`+field+`', ?1) WHERE id = ?2`, sealed, contact)
@@ -38,7 +38,7 @@ func TestMovedCiphertextDoesNotOpen(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, gatewaytest.OwnFiles) // the test changes the file
 	w := &fixture.World{Gateway: g}
-	// The same identifiers in both, so that nothing but the organization differs.
+	// Both have the same identifiers, so that only the organization differs.
 	w.A = fixture.NewParty(t, g, "acme", "5a5a5a5a5a5a5a5a", 7000)
 	w.B = fixture.NewParty(t, g, "birch", "5a5a5a5a5a5a5a5a", 7000)
 	p := w.A
@@ -83,7 +83,7 @@ func TestMovedCiphertextDoesNotOpen(t *testing.T) {
 	}
 	storeSecret(t, p, one, fixture.SecretField, ssn)
 	good("at the end")
-	// The same through an import, which takes encrypted values.
+	// The same through an import, which accepts encrypted values.
 	line := func(contact, field, enc string) string {
 		return `{"kind":"contact","id":"` + contact + `","fields":{"` + field + `":{"enc":"` + enc + `"}}}`
 	}
@@ -125,8 +125,8 @@ func TestEncryptedFieldsCannotBeQueried(t *testing.T) {
 			t.Errorf("%s counts: got %s, want it without %q", query, first.Body, `"count"`)
 		}
 	}
-	// Campaigns that name one are not taken. Reports may be, because fields can come later; then
-	// they show nothing.
+	// Campaigns that name an encrypted field are refused. Reports may name one, because fields can be defined later;
+	// then they show nothing.
 	n := 0
 	for name, line := range map[string]string{
 		"campaign":         `{"kind":"campaign","name":"x","filter":{"ssn":"1"}}`,
@@ -159,7 +159,7 @@ func TestEncryptedFieldsCannotBeQueried(t *testing.T) {
 			}
 		}
 	}
-	// One that was made when the field was plain shows nothing once it is encrypted.
+	// A report made when the field was plain shows nothing once the field is encrypted.
 	p.Import(t, `{"kind":"contact_field","key":"later","title":"Later","type":"Text"}`, `{"kind":"contact","id":"`+p.ID(30)+`","fields":{"later":"laterplain"}}`,
 		`{"kind":"custom_report","id":"`+p.ID(310)+`","pid":"report-that-is-later","secure":false,"title":"x","class":"Contacts","query":{"fields":["id","later"],"sort":["later"]}}`,
 		`{"kind":"campaign","id":"`+p.ID(311)+`","name":"later","filter":{"later":"laterplain"}}`)
@@ -267,7 +267,8 @@ func TestBadPublicKeysAreRefused(t *testing.T) {
 		t.Errorf("a good key: got %d %.200s, want 200, without %q and a header X-Encryption-Algorithm",
 			a.Code, a.Body, p.FirstSecret)
 	}
-	// Required: neither absence nor another spelling of the name brings the value in clear.
+	// With a required public key, neither its absence nor another spelling of the parameter reveals the value in clear
+	// text.
 	required := control.OrganizationChange{Slug: p.Slug, OrganizationFields: control.OrganizationFields{Settings: map[string]bool{"require_public_encryption_key": true}}}
 	if _, err := control.Call[control.Organization](t.Context(), w.Commands, "org.update", required); err != nil {
 		t.Fatal(err)
@@ -297,7 +298,7 @@ func TestNothingIsRevealedUnaudited(t *testing.T) {
 		}
 		fixture.WantPlain(t, "without an audit log", a)
 	}
-	// Nor is a token handed out.
+	// No token is issued either.
 	a := p.Do(t, http.MethodPost, "/api/custom-reports/"+p.IDs[fixture.RefReport]+"/share", gatewaytest.WithKey(p.FullKey), gatewaytest.JSON(map[string]any{}))
 	if a.Code != http.StatusServiceUnavailable || strings.Contains(a.Text(), "token") {
 		t.Errorf("sharing without an audit log: got %d %.300s, want 503 and without token", a.Code, a.Body)

@@ -13,7 +13,7 @@ import (
 	"tenantry/tenants"
 )
 
-// uncovered returns what the samples lack, or have too much, against the rows.
+// uncovered returns the differences between the samples and the rows.
 func uncovered(rows []operation.Row, have map[string]fixture.Sample) []string {
 	var faults []string
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
@@ -88,7 +88,7 @@ func TestSamplesCoverEveryOperation(t *testing.T) {
 	}
 }
 
-// credentials returns all kinds of credentials that the party has.
+// credentialsOf returns all kinds of credentials of the party.
 func credentialsOf(t testing.TB, p *fixture.Party) []fixture.Credential {
 	key := func(kind tenants.KeyKind, token string, more ...gatewaytest.Request) fixture.Credential {
 		return fixture.Credential{
@@ -179,8 +179,8 @@ func TestIdentifiersOfAnotherOrganization(t *testing.T) {
 	}
 }
 
-// tryForeign calls with the victim's identifier in one slot, or with each of that shape, whatever kind is meant, and
-// holds the answer against that to an identifier of nothing.
+// tryForeign calls with the victim's identifiers of the right form in one slot, whatever their kind, and compares the
+// answer with that to an unused identifier.
 func tryForeign(t *testing.T, w *fixture.World, op *operation.Row, path string, s fixture.Sample, at fixture.Slot, caller, victim *fixture.Party, ofEachKind bool) {
 	foreign := map[fixture.Ref]string{at.Ref: victim.IDs[at.Ref]}
 	if ofEachKind && fixture.IsID(victim.IDs[at.Ref]) { // what is another kind's identifier leads nowhere, too, whoever of the two asks
@@ -225,7 +225,7 @@ func holdForeign(t *testing.T, op *operation.Row, path string, s fixture.Sample,
 	if g := fixture.Canonical(got, id, s.Volatile); g != want {
 		t.Errorf("%s %s by %s with the other organization's %s as %s:\n%s\nwith a random identifier:\n%s", op.Method, path, caller.Slug, r, at.Name, g, want)
 	}
-	// A path identifier that leads somewhere would make a success.
+	// A path identifier that exists would make the call succeed.
 	if strings.HasPrefix(at.Name, "path ") && got.Status != "failed" {
 		t.Errorf("%s %s by %s with the other organization's %s: got %d %.200s, want a failure",
 			op.Method, path, caller.Slug, r, got.Code, got.Body)

@@ -14,8 +14,7 @@ import (
 	"tenantry/operation"
 )
 
-// leaks returns a marker or identifier of the stranger that the answer holds though the
-// request did not.
+// leaks returns a mark or identifier of the stranger that the answer contains and the request did not.
 func leaks(stranger *fixture.Party, q fixture.Call, a *gatewaytest.Answer) string {
 	var head strings.Builder
 	_ = a.Header.Write(&head)
@@ -152,7 +151,7 @@ func TestSameIdentifierOnTwoHostsAtOnce(t *testing.T) {
 	w.B = fixture.NewParty(t, g, "birch", "5a5a5a5a5a5a5a5a", 7000)
 	w.A.AddPeople(t)
 	w.B.AddPeople(t)
-	// What differs is made the same, where it can be.
+	// Differences are removed where possible.
 	for _, p := range []*fixture.Party{w.A, w.B} {
 		p.Import(t, `{"kind":"custom_report","id":"5a5a5a5a5a5a5a5a000000a1","pid":"the-same-on-both-hosts","secure":false,"title":"`+p.NewText()+`","class":"Contacts","query":{"fields":["email"]}}`,
 			`{"kind":"custom_object","id":"5a5a5a5a5a5a5a5a000000a2","name":"same","label":"`+p.NewText()+`","label_plural":"`+p.NewText()+`","schema":{"x":{"title":"`+p.NewText()+`","type":"Text"}}}`)

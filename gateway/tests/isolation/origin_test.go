@@ -24,8 +24,8 @@ import (
 	"tenantry/tenants"
 )
 
-// threeHosts are an active, a suspended and an unknown organization of one gateway, whose clock stands still so that
-// what is known of hosts and keys stays known.
+// threeHosts are an active, a suspended and an unknown organization of one gateway. Its clock stands still, so cached
+// hosts and keys stay cached.
 type threeHosts struct {
 	*fixture.World
 	hosts []string
@@ -34,7 +34,7 @@ type threeHosts struct {
 	read  int // how much of the log has been read
 }
 
-// asked notes what Redis is asked about callers: their keys, sessions, limits and attempts.
+// asked records the queries to Redis about callers: their keys, sessions, limits and attempts.
 type asked struct {
 	mu  sync.Mutex
 	all []string
@@ -96,7 +96,7 @@ func newThreeHosts(t *testing.T) *threeHosts {
 	return h
 }
 
-// told is everything that an answer tells: code, headers, body, and what was looked up for it.
+// told returns everything that an answer reveals: code, headers, body, and the look-ups for it.
 func (h *threeHosts) told(t *testing.T, method, host, target string, changes []gatewaytest.Request) string {
 	t.Helper()
 	h.redis.take()
@@ -113,8 +113,8 @@ func (h *threeHosts) told(t *testing.T, method, host, target string, changes []g
 	return strings.ReplaceAll(text.String(), host, "<host>")
 }
 
-// storeCalls waits for the log line of the request, and returns how often the store was asked for it. Of a page that is
-// the last one: what it asks of operations bears its name, too.
+// storeCalls waits for the log line of the request and returns its number of store calls. For a page that is the last
+// line, because the calls of operations have the page's name too.
 func (h *threeHosts) storeCalls(t *testing.T, target, id string) (calls int) {
 	t.Helper()
 	page := !strings.HasPrefix(target, "/api/") && !strings.HasPrefix(target, "/auth/")
@@ -140,7 +140,7 @@ func (h *threeHosts) storeCalls(t *testing.T, target, id string) (calls int) {
 	return 0
 }
 
-// strange are the ways to call without being known. Each call gets keys that nobody has looked up yet.
+// strange are the ways to call anonymously. Each call gets keys that were not looked up yet.
 func strange(t *testing.T, key string, session *http.Cookie) map[string][]gatewaytest.Request {
 	t.Helper()
 	origin, cross := gatewaytest.Header("Origin", "https://x.example"), gatewaytest.Header("Sec-Fetch-Site", "cross-site")
@@ -174,7 +174,7 @@ func TestNothingRevealsWhichOrganizationsExist(t *testing.T) {
 		t.Helper()
 		for way := range strange(t, h.A.FullKey, session) {
 			differ := ""
-			// What was read of an organization is read again now and then, by whoever comes then: that differs once.
+			// An organization is read again now and then by some request, which differs once.
 			for range 5 {
 				more := strange(t, h.A.FullKey, session)[way]
 				addresses++ // one for each: what slows addresses down knows no hosts
@@ -221,8 +221,9 @@ func TestNothingRevealsWhichOrganizationsExist(t *testing.T) {
 	compare("POST /docs/folders.get/try", http.MethodPost, "/docs/folders.get/try", form(nil))
 }
 
-// TestRecordedReadsAreRefusedAcrossSites: a link on another site's page to a row that leaves a record in the name of
-// the person who follows it, or sends all there is, does nothing. Links of the console, and rows that only read, work.
+// TestRecordedReadsAreRefusedAcrossSites checks that a link on another site's page does nothing if its row leaves a
+// record in the name of the person who follows it, or sends all records. Links of the console, and rows that only read,
+// work.
 func TestRecordedReadsAreRefusedAcrossSites(t *testing.T) {
 	t.Parallel()
 	w := fixture.NewWorld(t)
@@ -268,7 +269,7 @@ func TestRecordedReadsAreRefusedAcrossSites(t *testing.T) {
 	}
 }
 
-// TestTheReferenceIsLimited: /docs and the OpenAPI document are counted by address, as pages are.
+// TestTheReferenceIsLimited checks that /docs and the OpenAPI document are counted by address, like pages.
 func TestTheReferenceIsLimited(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, func(c *config.Config, _ *gateway.Options) {

@@ -17,8 +17,9 @@ import (
 	"tenantry/tenants"
 )
 
-// dependents say, for each resource on whose records others depend, in which ways they do: the lines of a record,
-// deleted or not, and of a record of the team that depends on it, and what names the former. n is that of the record.
+// dependents has, for each resource on whose records others depend, the ways in which they do: the lines of a record,
+// deleted or not, and of a dependent record of the team, and how the latter names the former. n is the number of the
+// record.
 func dependents() map[string]map[string]func(n int, team string, deleted bool) (name string, lines []string) {
 	line := func(kind, format string, args ...any) string {
 		return `{"kind":"` + kind + `",` + fmt.Sprintf(format, args...) + `}`
@@ -94,8 +95,8 @@ func dependents() map[string]map[string]func(n int, team string, deleted bool) (
 	}
 }
 
-// changesRecord reports whether the row changes a record of the resource that its path names, and in which state that
-// is.
+// changesRecord reports whether the row changes a record of the resource in its path, and whether that record is in the
+// trash.
 func changesRecord(op *operation.Row, of string) (is, deleted bool) {
 	s := fixture.SampleFor(op)
 	names := op.Resource == of || op.Resource == "" && slices.Contains(slices.Collect(maps.Values(s.Path)), map[string]fixture.Ref{"form_collection": fixture.RefForm, "folder": fixture.RefFolder, "custom_report": fixture.RefReport}[of])
@@ -106,7 +107,7 @@ func changesRecord(op *operation.Row, of string) (is, deleted bool) {
 // tried is a change of one record.
 type tried struct {
 	what, method, target, body string
-	// sure: it is carried out where only records of the caller's team depend on the record.
+	// sure: the change succeeds if only records of the caller's team depend on the record.
 	sure bool
 }
 
@@ -162,9 +163,8 @@ func changes(op *operation.Row, name func() string) (all []tried) {
 	return all
 }
 
-// TestDefinitionsUsedByOtherTeamsAreProtected holds that a caller limited to a team cannot change, delete, restore
-// or purge what records of another team depend on, whatever it forces, and can where only records of its own team
-// do.
+// TestDefinitionsUsedByOtherTeamsAreProtected checks that a caller limited to a team cannot change, delete, restore or
+// purge a record on which records of another team depend, even with force, and can if only records of its own team do.
 func TestDefinitionsUsedByOtherTeamsAreProtected(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
@@ -251,8 +251,8 @@ func TestDefinitionsUsedByOtherTeamsAreProtected(t *testing.T) {
 	}
 }
 
-// TestConcurrentWriteOfAnotherTeamIsKept holds that what another team stores while a limited caller changes its
-// definition is kept and the change undone, and that nothing is stored that depends on a definition gone by then.
+// TestConcurrentWriteOfAnotherTeamIsKept checks that a record that another team stores while a limited caller changes
+// its definition is kept and the change undone, and that nothing is stored that depends on a definition that is gone.
 func TestConcurrentWriteOfAnotherTeamIsKept(t *testing.T) {
 	t.Parallel()
 	const fields, reports = "/api/contacts/fields", "/api/custom-reports"
@@ -327,7 +327,7 @@ func TestConcurrentWriteOfAnotherTeamIsKept(t *testing.T) {
 	}
 }
 
-// TestReportOfAllFieldsDependsOnEach holds that a report of all fields depends on each of them.
+// TestReportOfAllFieldsDependsOnEach checks that a report of all fields depends on each of them.
 func TestReportOfAllFieldsDependsOnEach(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme", tenants.FeatureTeams)
@@ -363,8 +363,8 @@ func TestAddedFieldsAffectNoOtherTeam(t *testing.T) {
 	}
 }
 
-// TestLimitedCallerCannotChangeWiderReports holds that a caller limited to a team cannot change a report that shows
-// more, nor its share tokens, and can change one that does not.
+// TestLimitedCallerCannotChangeWiderReports checks that a caller limited to a team cannot change a report that shows
+// more, or its share tokens, and can change one that does not.
 func TestLimitedCallerCannotChangeWiderReports(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme", tenants.FeatureTeams)
@@ -409,8 +409,8 @@ func TestLimitedCallerCannotChangeWiderReports(t *testing.T) {
 	}
 }
 
-// TestLimitedCallerCannotChangeRightsBeyondItsTeams holds that a caller limited to a team changes no role that
-// others may hold, and no team, person, account or key beyond it.
+// TestLimitedCallerCannotChangeRightsBeyondItsTeams checks that a caller limited to a team cannot change a role that
+// others may have, or a team, person, account or key beyond it.
 func TestLimitedCallerCannotChangeRightsBeyondItsTeams(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme", tenants.FeatureTeams)

@@ -19,7 +19,7 @@ import (
 	"tenantry/tenants"
 )
 
-// TestHostVariants tells by whose report is answered which organization was reached.
+// TestHostVariants finds out from the answered report which organization was reached.
 func TestHostVariants(t *testing.T) {
 	t.Parallel()
 	local := fixture.NewQuietWorld(t)
@@ -58,7 +58,7 @@ func TestHostVariants(t *testing.T) {
 		{"http://birch@nobody.example.test%s", "HTTP/1.1", "Host: acme.example.test\r\n", nobody},
 		plain("acme.example.test", acme), plain("ACME.Example.TEST", acme), plain("acme.example.test.", acme), plain("acme.example.test:443", acme), plain("acme.example.test.:8080", acme),
 		{"%s", "HTTP/1.0", "Host: acme.example.test\r\n", acme},
-		// The target of a request line counts more than the header, for every reader of HTTP.
+		// The target of a request line takes precedence over the header, for every reader of HTTP.
 		{"http://acme.example.test%s", "HTTP/1.1", "Host: birch.example.test\r\n", acme},
 		{"http://birch.example.test%s", "HTTP/1.1", "Host: acme.example.test\r\n", "birch"},
 		{"%s", "HTTP/1.1", "Host: acme.example.test\r\nX-Forwarded-Host: birch.example.test\r\nX-Host: birch.example.test\r\nForwarded: host=birch.example.test\r\nX-Original-Host: birch.example.test\r\nX-HTTP-Host-Override: birch.example.test\r\n", acme},
@@ -120,7 +120,7 @@ func TestUnknownSuspendedAndWrongKeyAreAlike(t *testing.T) {
 	}
 }
 
-// TestLimitHeadersDoNotRevealOrganizations holds that rate limit headers do not tell which organizations exist.
+// TestLimitHeadersDoNotRevealOrganizations checks that rate limit headers do not reveal which organizations exist.
 func TestLimitHeadersDoNotRevealOrganizations(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
@@ -153,7 +153,7 @@ func TestConfusableSlugsAreRefused(t *testing.T) {
 	}
 }
 
-// limitedKey returns what a team-limited key sees of a folder's files and folders, and counts.
+// limitedKey returns the files and folders that a team-limited key sees in a folder, and a count.
 func limitedKey(t testing.TB, p *fixture.Party, key, query string, changes ...gatewaytest.Request) (seen map[string]bool, count string, code int) {
 	t.Helper()
 	seen = map[string]bool{}
@@ -260,8 +260,8 @@ func TestForeignFoldersAndCycles(t *testing.T) {
 			}
 		}
 	}
-	// A record that names a parent in another organization leads there no more than any other.
-	// The records are made past the import, which refuses both.
+	// A record with a parent in another organization leads there no more than any other. The records are stored
+	// directly, because an import refuses both.
 	b := w.B
 	point := func(n int, parent string) {
 		id := b.ID(n)
@@ -338,7 +338,7 @@ func TestSameNameInTwoOrganizations(t *testing.T) {
 			t.Errorf("%s again: got %d %s, want 409", p.Slug, a.Code, a.Body)
 		}
 	}
-	// One organization's name is no help in guessing another's.
+	// One organization's name does not help to guess another's.
 	a := w.B.Do(t, http.MethodPost, "/api/custom/objects", gatewaytest.WithKey(w.B.FullKey), gatewaytest.JSON(map[string]any{
 		"name": w.A.IDs[fixture.RefObjectName], "label": "L", "label_plural": "P",
 	}))

@@ -21,8 +21,8 @@ import (
 	"tenantry/tenants"
 )
 
-// TestAnonymousReadersFreeTheirRoomInTime holds that answers open to anonymous callers hold no room for long,
-// however slowly they are read.
+// TestAnonymousReadersFreeTheirRoomInTime checks that answers to anonymous callers do not hold room for long, however
+// slowly they are read.
 func TestAnonymousReadersFreeTheirRoomInTime(t *testing.T) {
 	t.Parallel()
 	for _, op := range gatewaytest.Start(t).App.Operations() {
@@ -32,13 +32,13 @@ func TestAnonymousReadersFreeTheirRoomInTime(t *testing.T) {
 	}
 }
 
-// inFlight bounds the work; an organization has a quarter of it.
+// inFlight bounds the work in flight; an organization has a quarter of it.
 func inFlight(n int) gatewaytest.Option {
 	return func(cfg *config.Config, _ *gateway.Options) { cfg.Limits.InFlight = n }
 }
 
-// TestWorkInFlightIsBounded holds that, of many calls of one organization that do not end, no more than its share
-// are in flight, the others are refused soon, and another organization is answered meanwhile.
+// TestWorkInFlightIsBounded checks that of many calls of one organization that do not end no more than its share are in
+// flight, that the others are refused soon, and that another organization is answered meanwhile.
 func TestWorkInFlightIsBounded(t *testing.T) {
 	t.Parallel()
 	var blocking atomic.Bool
@@ -88,7 +88,7 @@ func TestWorkInFlightIsBounded(t *testing.T) {
 	if n := fixture.Metric(t, g, "tenantry_in_flight"); n != most {
 		t.Errorf("%d are in flight, want %d", n, most)
 	}
-	// Pages and what strangers ask for are under the same bound. Signing in has its own.
+	// Pages and calls of anonymous callers have the same bound. Signing in has its own.
 	if a := acme.Page(t, "/shared/reports/"+fixture.OpenPID); a.Code != http.StatusTooManyRequests || a.Header.Get("Retry-After") != "1" || !strings.Contains(a.Text(), "try again in 1 second.") {
 		t.Errorf("a page: got %d %s, want 429, the header Retry-After 1 and with %q",
 			a.Code, a.Text(), "try again in 1 second.")
@@ -124,7 +124,7 @@ func TestWorkInFlightIsBounded(t *testing.T) {
 	fixture.Await(t, "nothing is in flight", func() bool { return fixture.Metric(t, g, "tenantry_in_flight") == 0 })
 }
 
-// slowBody begins a call whose body stops after its first byte.
+// slowBody begins a call and stops after the first byte of its body.
 func slowBody(t *testing.T, o *gatewaytest.Org, key string, size int) net.Conn {
 	t.Helper()
 	conn := fixture.Dial(t, o.App.Addr())
@@ -132,7 +132,7 @@ func slowBody(t *testing.T, o *gatewaytest.Org, key string, size int) net.Conn {
 	return conn
 }
 
-// TestBodiesBeingReadAreBounded holds that a slow sender holds a share of the room for bodies, and no room for work.
+// TestBodiesBeingReadAreBounded checks that a slow sender holds a share of the room for bodies, and no room for work.
 func TestBodiesBeingReadAreBounded(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, inFlight(16)) // 2 MiB of bodies, 512 KiB of each organization
@@ -176,8 +176,8 @@ func TestBodiesBeingReadAreBounded(t *testing.T) {
 	fixture.Await(t, "no body is being read", func() bool { return fixture.Metric(t, g, "tenantry_bodies_bytes") == 0 })
 }
 
-// TestSlowSignInsLeaveOthersRoom holds that anonymous callers who begin to sign in and send no more leave others the
-// room for it, also from the same address.
+// TestSlowSignInsLeaveOthersRoom checks that anonymous callers who begin to sign in and send no more leave room for
+// others, also from the same address.
 func TestSlowSignInsLeaveOthersRoom(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, inFlight(16)) // 2 MiB of bodies: 256 KiB of strangers, 64 KiB of an address
@@ -198,8 +198,8 @@ func TestSlowSignInsLeaveOthersRoom(t *testing.T) {
 	}
 }
 
-// TestFloodOfRefusedBodiesLeavesOthersRoom sends expensive bodies of one organization that are refused, as fast as
-// it can: another's calls go on, and the room for bodies is kept.
+// TestFloodOfRefusedBodiesLeavesOthersRoom sends expensive bodies of one organization that are refused, as fast as it
+// can. Another organization's calls succeed, and the room for bodies is not exceeded.
 func TestFloodOfRefusedBodiesLeavesOthersRoom(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, inFlight(16))
@@ -254,8 +254,8 @@ func TestFloodOfRefusedBodiesLeavesOthersRoom(t *testing.T) {
 	}
 }
 
-// TestUnreadExportsAreCut holds that exports nobody reads hold their organization's room no longer than
-// timeouts.write, however long an export may take.
+// TestUnreadExportsAreCut checks that unread exports hold their organization's room no longer than timeouts.write,
+// however long an export may take.
 func TestUnreadExportsAreCut(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, inFlight(32), func(c *config.Config, o *gateway.Options) {

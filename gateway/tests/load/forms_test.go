@@ -15,8 +15,8 @@ import (
 	"tenantry/tenants"
 )
 
-// TestFormsReserveRoom holds that a slowly arriving form takes room for bodies and none for work; that the page that
-// shows it again reserves room for what it makes of it; and that what nobody copies is not repeated in a command.
+// TestFormsReserveRoom checks that a slowly arriving form takes room for bodies and none for work, that the page that
+// shows it again reserves room for its content, and that a large form is not repeated as a command.
 func TestFormsReserveRoom(t *testing.T) {
 	t.Parallel()
 	held := fixture.NewStoreGate()
@@ -55,7 +55,7 @@ func TestFormsReserveRoom(t *testing.T) {
 	})
 }
 
-// TestFormFieldsBeforeAFileAreBounded holds that the fields of a form before its file are bounded as a whole.
+// TestFormFieldsBeforeAFileAreBounded checks that the fields of a form before its file are bounded together.
 func TestFormFieldsBeforeAFileAreBounded(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
@@ -79,7 +79,7 @@ func TestFormFieldsBeforeAFileAreBounded(t *testing.T) {
 	}
 }
 
-// TestAnonymousFormsAreBounded holds how much is read of an anonymous caller's form that waits for password checks.
+// TestAnonymousFormsAreBounded checks how much is read of an anonymous caller's form that waits for password checks.
 func TestAnonymousFormsAreBounded(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
@@ -95,8 +95,8 @@ func TestAnonymousFormsAreBounded(t *testing.T) {
 	}
 }
 
-// TestExplainedCallsReserveRoom holds that a call that is explained reserves room for its answer, though the answer
-// is not sent.
+// TestExplainedCallsReserveRoom checks that an explained call reserves room for its answer, although the answer is not
+// sent.
 func TestExplainedCallsReserveRoom(t *testing.T) {
 	t.Parallel()
 	held := fixture.NewStoreGate()

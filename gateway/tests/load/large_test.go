@@ -21,8 +21,8 @@ import (
 	"tenantry/tenants"
 )
 
-// TestRecordSizeLimitIsTheSameEverywhere holds that the largest size of a record is the same by every way in, for
-// every kind whose fields organizations define, and that the refusal names field, size and limit.
+// TestRecordSizeLimitIsTheSameEverywhere checks that the maximum size of a record is the same in every interface, for
+// every kind with defined fields, and that the refusal names field, size and limit.
 func TestRecordSizeLimitIsTheSameEverywhere(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
@@ -59,7 +59,7 @@ func TestRecordSizeLimitIsTheSameEverywhere(t *testing.T) {
 					t.Errorf("%s: got %.400s, want containing %q", door, answer, of.values+".")
 				}
 			}
-			// One after the other, since none of them is more than a body may have.
+			// One after the other, because none of them is larger than a body may be.
 			made := fixture.PostJSON(t, acme, key, of.path, `{`+values("a")+`}`)
 			if made.Code != http.StatusOK {
 				t.Fatalf("created: got %d %.300s, want 200", made.Code, made.Body)
@@ -103,8 +103,8 @@ func TestRecordSizeLimitIsTheSameEverywhere(t *testing.T) {
 	}
 }
 
-// TestBodiesOfManyValuesAreRefused holds that a body that would take many times its length in memory is refused
-// while it is read, in every row that takes one.
+// TestBodiesOfManyValuesAreRefused checks that a body that would take many times its length in memory is refused while
+// it is read, in every row with a body.
 func TestBodiesOfManyValuesAreRefused(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
@@ -132,8 +132,8 @@ func TestBodiesOfManyValuesAreRefused(t *testing.T) {
 	}
 }
 
-// TestDecodedBodiesReserveRoom holds that a decoded body is reserved, by organization, until its handler is done:
-// others are refused soon, and another organization goes on.
+// TestDecodedBodiesReserveRoom checks that a decoded body is reserved, by organization, until its handler has returned:
+// others are refused soon, and another organization continues.
 func TestDecodedBodiesReserveRoom(t *testing.T) {
 	t.Parallel()
 	var blocking atomic.Bool

@@ -22,8 +22,8 @@ import (
 
 const tooMany = `{"status":"failed","message":"Too many requests, please retry later","data":[]}`
 
-// wantLimit holds an answer's headers. Reset and Retry-After may be up to a minute less
-// than the limits say, which here fill up over hours.
+// wantLimit checks an answer's limit headers. Reset and Retry-After may be up to a minute less than the limits say,
+// because these refill over hours here.
 func wantLimit(t *testing.T, a *gatewaytest.Answer, count, remaining int, reset, retry time.Duration) {
 	t.Helper()
 	h := a.Header
@@ -68,13 +68,13 @@ func TestLimits_OfAKey(t *testing.T) {
 	for range 2 {
 		wantLimit(t, acme.Get(t, key, path), 3, 0, time.Hour, 20*time.Minute)
 	}
-	// Whatever the key asks for, before it is looked at.
+	// The key is counted before its request is checked.
 	wantLimit(t, acme.Do(t, http.MethodPost, "/api/custom/objects", gatewaytest.WithKey(key), gatewaytest.Body("text/html", "<")), 3, 0, time.Hour, 20*time.Minute)
 	wantLimit(t, acme.Get(t, key, "/api/compliance/schema"), 3, 0, time.Hour, 20*time.Minute)
 
 	wantLimit(t, acme.Get(t, second, path), 3, 2, 20*time.Minute, 0)
 	wantLimit(t, other.Get(t, others, path), 3, 2, 20*time.Minute, 0)
-	// A refusal for lack of a permission is an answer like others.
+	// A refusal for a missing permission is counted like others.
 	a := acme.Get(t, second, "/api/compliance/schema")
 	if a.Code != http.StatusForbidden {
 		t.Errorf("got %d %s, want %v", a.Code, a.Text(), http.StatusForbidden)
@@ -111,7 +111,7 @@ func TestLimits_OfAnOrganization(t *testing.T) {
 	wantLimit(t, other.Get(t, others, path), 5, 4, step, 0)
 }
 
-// TestRefusedCredentialsCostNoQuota holds that refused credentials and share tokens cost an organization none of its
+// TestRefusedCredentialsCostNoQuota checks that refused credentials and share tokens cost an organization none of its
 // quota.
 func TestRefusedCredentialsCostNoQuota(t *testing.T) {
 	t.Parallel()
@@ -132,7 +132,7 @@ func TestRefusedCredentialsCostNoQuota(t *testing.T) {
 	}
 	token := fixture.Share(t, acme, key, fixture.ReportOpen, `{}`) // the first of 240
 	const step = 24 * time.Hour / 12
-	// What strangers get is half of the organization's, an address a tenth of that.
+	// Anonymous callers get half of the organization's limit, an address a tenth of that.
 	for _, from := range []gatewaytest.Request{at("198.51.100.1"), at("198.51.100.2"), at("2001:db8::1")} {
 		for left := 11; left >= 0; left-- {
 			a := acme.Get(t, "", fixture.SharedPath+fixture.OpenPID+"?token=junk", from)
@@ -148,7 +148,7 @@ func TestRefusedCredentialsCostNoQuota(t *testing.T) {
 		}
 	}
 	wantLimit(t, acme.Get(t, "", fixture.SharedPath+fixture.OpenPID, at("2001:db8::ffff:2")), 12, 0, 12*step, step) // of the same /64
-	// Junk from three addresses: others read as if there were none.
+	// Invalid requests from three addresses do not affect other readers.
 	for _, from := range []string{"198.51.100.3", "2001:db8:0:1::1"} {
 		a := acme.Get(t, "", fixture.SharedPath+fixture.OpenPID+"?token="+token, at(from))
 		if a.Code != http.StatusOK || a.Status != "ok" {
@@ -170,15 +170,15 @@ func TestRefusedCredentialsCostNoQuota(t *testing.T) {
 	}
 }
 
-// at is a request that the proxy says to come from that address.
+// at makes the proxy report that address for a request.
 func at(address string) gatewaytest.Request { return gatewaytest.Header("X-Forwarded-For", address) }
 
-// behindProxy has the test's own requests believed about where they come from.
+// behindProxy makes the gateway trust the test's own requests about their address.
 func behindProxy(cfg *config.Config, _ *gateway.Options) {
 	cfg.TrustedProxies = []string{"127.0.0.0/8"}
 }
 
-// perAddress bounds each address.
+// perAddress limits each address.
 func perAddress(quota string) gatewaytest.Option {
 	return func(cfg *config.Config, _ *gateway.Options) {
 		if err := cfg.Limits.AddressQuota.UnmarshalText([]byte(quota)); err != nil {
@@ -187,7 +187,7 @@ func perAddress(quota string) gatewaytest.Option {
 	}
 }
 
-// TestPagesShareTheLimitsOfOperations holds that pages are counted by the same limits, with the same figures, as
+// TestPagesShareTheLimitsOfOperations checks that pages are counted by the same limits, with the same headers, as
 // operations.
 func TestPagesShareTheLimitsOfOperations(t *testing.T) {
 	t.Parallel()
@@ -235,7 +235,7 @@ func TestPagesShareTheLimitsOfOperations(t *testing.T) {
 	}
 }
 
-// TestLimits_GoodShareTokensCount: a shared report that is answered costs the organization.
+// TestLimits_GoodShareTokensCount checks that an answered shared report counts for the organization.
 func TestLimits_GoodShareTokensCount(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, gatewaytest.Limits("10/h", "off", "50/h", "off"), behindProxy)
@@ -247,8 +247,8 @@ func TestLimits_GoodShareTokensCount(t *testing.T) {
 			t.Fatalf(`got %d %s, want %v and a.Status = "ok"`, a.Code, a.Text(), http.StatusOK)
 		}
 	}
-	// All of them together have used up half of the organization's, which has the others.
-	// What a stranger is told is of the address all the same.
+	// Together they have used up half of the organization's limit; keys and people have the other half. Anonymous
+	// callers still see only the limit of their address.
 	wantLimit(t, acme.Get(t, "", fixture.SharedPath+fixture.OpenPID, at("198.51.100.1")), 1, 0, time.Hour, time.Second)
 	key := acme.Key(t)
 	for left := 4; left >= 0; left-- {
@@ -256,8 +256,8 @@ func TestLimits_GoodShareTokensCount(t *testing.T) {
 	}
 }
 
-// TestAnonymousCallersAreLimitedByAddress holds that an address has one limit on every host and on all together,
-// which tells nothing of an organization's own limits.
+// TestAnonymousCallersAreLimitedByAddress checks that an address has one limit over all hosts, which reveals nothing of
+// an organization's own limits.
 func TestAnonymousCallersAreLimitedByAddress(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, gatewaytest.Limits("1000/h", "off", "off", "off"), behindProxy, perAddress("9/d"), func(c *config.Config, _ *gateway.Options) {
@@ -318,7 +318,7 @@ func TestLimits_Commands(t *testing.T) {
 	wantLimit(t, acme.Get(t, key.Token, path), 2, 0, time.Hour, 30*time.Minute)
 	wantLimit(t, acme.Get(t, own.Token, path), 4, 3, 15*time.Minute, 0)
 
-	// What was used stays used under the new limit, which holds for the next request.
+	// Earlier use still counts under the new limit, which applies to the next request.
 	if held := limitOrg(control.LimitsChange{KeyRate: text("6/h")}); held.KeyRate != "6/h" || held.Rate != "100/h" || strings.Join(held.Own, " ") != "key_rate" {
 		t.Errorf(`got %+v, want held.KeyRate = "6/h" and held.Rate = "100/h" and strings.Join(held.Own, " ") = "key_rate"`,
 			held)
@@ -356,7 +356,7 @@ func TestLimits_Commands(t *testing.T) {
 		t.Errorf("after a rotation: got %+v, want the own quota 9/d", held)
 	}
 
-	// Limits that are none change nothing, and all of them are told.
+	// Malformed limits change nothing, and all of them are reported.
 	before := limitOrg(control.LimitsChange{})
 	_, err = control.Call[control.RequestLimits](t.Context(), g.Commands, "org.limits", control.LimitsChange{Org: acme.Slug, Rate: text("fast"), Quota: text("0/s"), KeyRate: text("5/h"), KeyQuota: text("")})
 	wantLimitFaults(t, err, "rate", "quota", "key_quota")
@@ -404,7 +404,7 @@ func wantLimitFaults(t *testing.T, err error, fields ...string) {
 	}
 }
 
-// TestRefusalsDoNotFloodTheAuditLog holds that an audited operation beyond the limit leaves few records.
+// TestRefusalsDoNotFloodTheAuditLog checks that refusals of an audited operation over the limit leave few records.
 func TestRefusalsDoNotFloodTheAuditLog(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, gatewaytest.Limits("off", "off", "1/d", "off"))
@@ -450,7 +450,7 @@ func TestRefusalsDoNotFloodTheAuditLog(t *testing.T) {
 	}
 }
 
-// TestLimitsHoldWhenRedisNeverAnswers holds that limits hold at once, and that a counter says so.
+// TestLimitsHoldWhenRedisNeverAnswers checks that limits apply at once, and that a counter shows it.
 func TestLimitsHoldWhenRedisNeverAnswers(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0")

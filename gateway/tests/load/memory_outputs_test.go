@@ -23,7 +23,7 @@ import (
 	"tenantry/tenants"
 )
 
-// outputDemands are the dearest answers: of many long texts, as pages, reports and exports.
+// outputDemands returns the most expensive answers: many long texts as pages, reports and exports.
 func outputDemands() []demand {
 	get := func(name, path string, as ...string) demand {
 		return demand{name, storeLongTexts, func(ctx context.Context, at *bound) error {
@@ -69,7 +69,7 @@ const (
 	longText   = 200_000 // bytes of each
 )
 
-// storeLongTexts is longTexts, once in an organization.
+// storeLongTexts calls longTexts once in an organization.
 func storeLongTexts(t *testing.T, at *bound) {
 	t.Helper()
 	if at.left["long texts"] != "" {
@@ -103,7 +103,7 @@ func longTexts(t *testing.T, in *gatewaytest.Org, many int) {
 	in.Import(t, lines...)
 }
 
-// readSlowly reads an answer with pauses, as who keeps a connection open does.
+// readSlowly reads an answer with pauses, like a client that keeps a connection open.
 func readSlowly(path string) func(context.Context, *bound) error {
 	return func(ctx context.Context, at *bound) error {
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, at.base+path, http.NoBody)
@@ -135,8 +135,8 @@ func readSlowly(path string) func(context.Context, *bound) error {
 	}
 }
 
-// TestLargeAnswersEndEarly holds that pages and runs of large records end early and say so, that the next page has
-// the rest, and that files are complete.
+// TestLargeAnswersEndEarly checks that pages and runs of large records end early and say so, that the next page has the
+// rest, and that exports are complete.
 func TestLargeAnswersEndEarly(t *testing.T) {
 	if gatewaytest.Raced {
 		t.Skip("a report runs for 5 seconds, in which the race detector does not get through so much")

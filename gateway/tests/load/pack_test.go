@@ -21,13 +21,12 @@ import (
 	"tenantry/tenants"
 )
 
-// takes is the client's Accept-Encoding, each value a line of its own.
+// takes sets the client's Accept-Encoding, with each value on its own line.
 func takes(lines ...string) gatewaytest.Request {
 	return func(r *http.Request) { r.Header["Accept-Encoding"] = lines }
 }
 
-// unpacked returns the body of an answer as its reader gets it, and whether it came
-// compressed. What the header says of it must be so.
+// unpacked returns the body of an answer after decompression, and whether it was compressed. It checks the headers.
 func unpacked(t *testing.T, a *gatewaytest.Answer) (string, bool) {
 	t.Helper()
 	if got := a.Header.Get("Content-Length"); got != strconv.Itoa(len(a.Body)) {
@@ -51,17 +50,17 @@ func unpacked(t *testing.T, a *gatewaytest.Answer) (string, bool) {
 	return string(body), true
 }
 
-// varies reports whether caches are told that the encoding depends on the client.
+// varies reports whether the answer tells caches that the encoding depends on the client.
 func varies(a *gatewaytest.Answer) bool {
 	return slices.Contains(a.Header.Values("Vary"), "Accept-Encoding")
 }
 
-// tellsCaches reports whether they are told what they must know of: an answer that none may keep says no more.
+// tellsCaches reports whether the answer has the headers that caches need. An answer that may not be cached needs none.
 func tellsCaches(a *gatewaytest.Answer) bool {
 	return varies(a) != (a.Header.Get("Cache-Control") == "private, no-store")
 }
 
-// startAt runs a gateway whose time stands still, so that two reads of a report are equal.
+// startAt runs a gateway whose clock stands still, so that two reads of a report are equal.
 func startAt(t *testing.T, now time.Time) *gatewaytest.Gateway {
 	return gatewaytest.Start(t, func(_ *config.Config, o *gateway.Options) { o.Now = func() time.Time { return now } })
 }
@@ -75,7 +74,7 @@ func packLines() []string {
 	return append(lines, `{"kind":"custom_report","id":"`+fixture.DocID(900)+`","pid":"ManyManyManyRows","title":"Many","secure":false,"class":"Contacts","query":{"fields":["email","city"],"sort":["email"]},"visual":"table"}`)
 }
 
-// TestPacked_EveryKindOfAnswer: compressed and plain, an answer is the same to the byte.
+// TestPacked_EveryKindOfAnswer checks that compressed and plain answers have the same content.
 func TestPacked_EveryKindOfAnswer(t *testing.T) {
 	t.Parallel()
 	g := startAt(t, time.Now())
@@ -143,7 +142,7 @@ func TestPacked_EveryKindOfAnswer(t *testing.T) {
 	}
 }
 
-// TestPacked_OverOneKilobyte: 1,024 bytes go as they are, one more does not.
+// TestPacked_OverOneKilobyte checks that 1,024 bytes are sent plain and one more is compressed.
 func TestPacked_OverOneKilobyte(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
@@ -162,8 +161,8 @@ func TestPacked_OverOneKilobyte(t *testing.T) {
 	}
 }
 
-// TestPacked_WhatTheClientTakes: who refuses gzip, or says what cannot be read, gets the
-// answer plain and whole.
+// TestPacked_WhatTheClientTakes checks that a client that refuses gzip, or sends an unreadable header, gets the whole
+// answer uncompressed.
 func TestPacked_WhatTheClientTakes(t *testing.T) {
 	t.Parallel()
 	g := startAt(t, time.Now())
@@ -196,9 +195,8 @@ func TestPacked_WhatTheClientTakes(t *testing.T) {
 	}
 }
 
-// TestPacked_NoSecret: what is shown because somebody may see it, and beside what a caller
-// chose, is never compressed, for its length would tell ("BREACH"). Every operation that
-// answers with such is an audited one.
+// TestPacked_NoSecret checks that secrets next to values that a caller chose are never compressed, because the length
+// would reveal them ("BREACH"). Every operation that answers with secrets is audited.
 func TestPacked_NoSecret(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
@@ -236,7 +234,7 @@ func TestPacked_NoSecret(t *testing.T) {
 	}
 }
 
-// TestPacked_TheLogHasWhatWasSent: the figure of the access log is that of the network.
+// TestPacked_TheLogHasWhatWasSent checks that the access log has the size on the network.
 func TestPacked_TheLogHasWhatWasSent(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
@@ -276,7 +274,7 @@ func TestPacked_TheLogHasWhatWasSent(t *testing.T) {
 	}
 }
 
-// TestHeadIsAnsweredWhereGetIs: with the code of GET, the same headers of the content and none of it.
+// TestHeadIsAnsweredWhereGetIs checks that HEAD has the code and headers of GET and no body.
 func TestHeadIsAnsweredWhereGetIs(t *testing.T) {
 	t.Parallel()
 	w := fixture.NewWorld(t)

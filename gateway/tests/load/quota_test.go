@@ -28,7 +28,7 @@ func allow(t testing.TB, o *gatewaytest.Org, set map[string]int64) {
 	}
 }
 
-// used returns what an organization holds.
+// used returns the present usage of an organization.
 func used(t testing.TB, o *gatewaytest.Org) store.Usage {
 	t.Helper()
 	u, err := o.Tenant(t).Workspace().Used(t.Context())
@@ -38,7 +38,7 @@ func used(t testing.TB, o *gatewaytest.Org) store.Usage {
 	return u
 }
 
-// TestStorageQuota holds that an organization at its quota is refused more by every way in, is told why, and can
+// TestStorageQuota checks that an organization at its quota is refused in every interface, with the reason, and can
 // still make room.
 func TestStorageQuota(t *testing.T) {
 	t.Parallel()
@@ -111,8 +111,8 @@ func TestStorageQuota(t *testing.T) {
 	}
 }
 
-// TestDeletesBeyondTheQuotaSucceed holds that no row that deletes or makes a small change is refused beyond the
-// quota, and that other rows fail for no other reason.
+// TestDeletesBeyondTheQuotaSucceed checks that no row that deletes or makes a small change is refused beyond the quota,
+// and that other rows fail for no other reason.
 func TestDeletesBeyondTheQuotaSucceed(t *testing.T) {
 	t.Parallel()
 	w := fixture.NewWorld(t)
@@ -139,7 +139,7 @@ func TestDeletesBeyondTheQuotaSucceed(t *testing.T) {
 	}
 }
 
-// TestVisitorsAreLimitedSeparately holds that a visitor beyond the limit keeps no other visitor from the page.
+// TestVisitorsAreLimitedSeparately checks that a visitor beyond the limit does not block other visitors of the page.
 func TestVisitorsAreLimitedSeparately(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, func(c *config.Config, _ *gateway.Options) {

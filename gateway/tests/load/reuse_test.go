@@ -16,8 +16,8 @@ import (
 	"tenantry/tenants"
 )
 
-// TestConcurrentReadersOfASharedReportCostOneQuery holds that the operation and the page share one run, and that
-// callers without the right are refused all the same.
+// TestConcurrentReadersOfASharedReportCostOneQuery checks that the operation and the page share one run, and that
+// callers without the right are still refused.
 func TestConcurrentReadersOfASharedReportCostOneQuery(t *testing.T) {
 	t.Parallel()
 	var runs, ahead atomic.Int64
@@ -96,7 +96,7 @@ func TestConcurrentReadersOfASharedReportCostOneQuery(t *testing.T) {
 			}
 		})
 	}
-	// What changes meanwhile is seen after the moment; a changed report at once.
+	// Changes of the rows are seen after the moment, a change of the report at once.
 	acme.Import(t, contact(0x13, "Bonn", "DE"))
 	cost("after a write, within the moment", 0, func() {
 		if a := read(acme, german, ""); a.Text() != first.Text() {
@@ -117,7 +117,7 @@ func TestConcurrentReadersOfASharedReportCostOneQuery(t *testing.T) {
 			t.Errorf(`got %d %s, want containing "[\"DE\",3]"`, a.Code, a.Body)
 		}
 	})
-	// The rows are there, but not for whoever may not read.
+	// The rows are cached, but not for callers without the right.
 	cost("who may not read", 0, func() {
 		fixture.WantDenied(t, "without a token", acme.Get(t, "", fixture.SharedPath+"crowded-report-0001?data=1"))
 		if a := acme.Do(t, http.MethodDelete, fixture.ReportPath+fixture.DocID(1)+"/shares/"+id, gatewaytest.WithKey(acme.Key(t, tenants.ManageReports))); a.Status != "ok" {
@@ -133,8 +133,8 @@ func TestConcurrentReadersOfASharedReportCostOneQuery(t *testing.T) {
 	})
 }
 
-// TestReuse_AChangedChildIsReadAtOnce: the rows of a child are those of its own definition, and
-// the report that leads to it does not change with it.
+// TestReuse_AChangedChildIsReadAtOnce checks that the rows of a child are those of its own definition, which changes
+// without the report that leads to it.
 func TestReuse_AChangedChildIsReadAtOnce(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, func(_ *config.Config, o *gateway.Options) { o.ReportReuse = time.Hour })

@@ -19,7 +19,7 @@ import (
 	"tenantry/tenants"
 )
 
-// rowsWritten notes how many rows each write has.
+// rowsWritten records the number of rows of each write.
 type rowsWritten struct {
 	mu    sync.Mutex
 	all   []int
@@ -41,7 +41,7 @@ func (w *rowsWritten) option(_ *config.Config, o *gateway.Options) {
 	}
 }
 
-// taken returns what was noted since.
+// taken returns the rows recorded since its last call.
 func (w *rowsWritten) taken() []int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -63,8 +63,8 @@ func tagged(contacts, tags int, more string) gatewaytest.Request {
 	return fixture.JSONText(`{"records":[` + strings.Join(records, ",") + `]}`)
 }
 
-// TestBulkIsSplitByRows holds that a bulk of few rows is one write with its answer and one of many is several, none
-// of which blocks other writers for long; it is answered and repeated as one.
+// TestBulkIsSplitByRows checks that a bulk of few rows is one write with its answer and one of many rows is several,
+// none of which blocks other writers for long, and that it is answered and repeated as one.
 func TestBulkIsSplitByRows(t *testing.T) {
 	t.Parallel()
 	w := &rowsWritten{}
@@ -109,7 +109,7 @@ func TestBulkIsSplitByRows(t *testing.T) {
 }
 
 // TestBulkReportsWhatIsStored changes preconditions between two writes of a bulk: stored records are reported as
-// stored, and the others refused one by one.
+// stored, and the others as refused.
 func TestBulkReportsWhatIsStored(t *testing.T) {
 	t.Parallel()
 	w := &rowsWritten{}
@@ -158,8 +158,8 @@ func TestBulkReportsWhatIsStored(t *testing.T) {
 	}
 }
 
-// TestQueuedImportsEndInTime holds that a waiting import shows its position, and that an import that waits or runs
-// too long ends with a message that says what is stored.
+// TestQueuedImportsEndInTime checks that a waiting import shows its position, and that an import that waits or runs too
+// long ends with a message that says what is stored.
 func TestQueuedImportsEndInTime(t *testing.T) {
 	t.Parallel()
 	clock := &fixture.Clock{}

@@ -22,8 +22,8 @@ import (
 	"tenantry/tenants"
 )
 
-// TestReadinessNamesWhatIsDown holds that the process stays alive and becomes ready again by itself, and that keys
-// are accepted meanwhile, since the store knows them.
+// TestReadinessNamesWhatIsDown checks that the process stays alive and becomes ready again by itself, and that keys are
+// accepted meanwhile, because the store has them.
 func TestReadinessNamesWhatIsDown(t *testing.T) {
 	t.Parallel()
 	redis := miniredis.RunT(t)
@@ -62,7 +62,7 @@ func TestReadinessNamesWhatIsDown(t *testing.T) {
 	}
 }
 
-// TestStartsWhileRedisIsAway: an address where nobody answers, and one where nobody says anything.
+// TestStartsWhileRedisIsAway tries an address without a listener, and a silent one.
 func TestStartsWhileRedisIsAway(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
@@ -94,7 +94,7 @@ func TestStartsWhileRedisIsAway(t *testing.T) {
 			if took := time.Since(started); a.Code != http.StatusOK || took > 20*time.Second {
 				t.Errorf("%d %s after %s, want 200 and at most 20 s", a.Code, a.Body, took)
 			}
-			// Sessions live in Redis alone: signing in is unavailable, which is no wrong password.
+			// Sessions are only in Redis: signing in is unavailable, which differs from a wrong password.
 			a = acme.Do(t, http.MethodPost, "/auth/sign-in", gatewaytest.JSON(map[string]string{"email": "a@example.com", "password": "correct horse battery"}))
 			if a.Code != http.StatusServiceUnavailable || a.Header.Get("Retry-After") == "" {
 				t.Errorf("signing in: got %d %s, want 503 and a header Retry-After", a.Code, a.Body)
@@ -103,7 +103,7 @@ func TestStartsWhileRedisIsAway(t *testing.T) {
 	}
 }
 
-// TestMetrics: requests are counted by operation, and no label tells whose they were.
+// TestMetrics checks that requests are counted by operation, and that no label identifies an organization.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
@@ -161,7 +161,8 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// TestListenersKeepToThemselves: operators' paths are not public, and the other way around.
+// TestListenersKeepToThemselves checks that the paths of operators are not public, and public paths are not on their
+// listener.
 func TestListenersKeepToThemselves(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, func(c *config.Config, _ *gateway.Options) { c.Admin.Pprof = true })
@@ -192,7 +193,7 @@ func TestListenersKeepToThemselves(t *testing.T) {
 	}
 }
 
-// askOps gets a path of the operations listener under a host name, with a token.
+// askOps gets a path of the operations listener with a host name and a token.
 func askOps(t *testing.T, g *gatewaytest.Gateway, path, host, token string) (int, string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+g.App.AdminAddr().String()+path, nil)
@@ -215,7 +216,7 @@ func askOps(t *testing.T, g *gatewaytest.Gateway, path, host, token string) (int
 	return resp.StatusCode, string(body)
 }
 
-// TestOperationsListenerAnswersItsOwnNames: a page whose own name was made to lead here reads
+// TestOperationsListenerAnswersItsOwnNames checks that a web page whose host name was pointed at this listener can read
 // nothing.
 func TestOperationsListenerAnswersItsOwnNames(t *testing.T) {
 	t.Parallel()
@@ -238,8 +239,8 @@ func TestOperationsListenerAnswersItsOwnNames(t *testing.T) {
 	}
 }
 
-// TestOperationsListenerWantsItsToken: without it only whether the gateway lives and is ready
-// is told.
+// TestOperationsListenerWantsItsToken checks that without the token only liveness and the status of readiness are
+// shown.
 func TestOperationsListenerWantsItsToken(t *testing.T) {
 	t.Parallel()
 	const token = "0123456789abcdef-operators"

@@ -12,8 +12,8 @@ import (
 	"tenantry/gateway/tests/fixture"
 )
 
-// A gateway with a Redis server tells others of its changes and says in its metrics that
-// it hears theirs.
+// TestChangesAreAnnouncedWhereOthersCanHear checks that a gateway with a Redis server announces its changes and shows
+// in its metrics that it receives announcements.
 func TestChangesAreAnnouncedWhereOthersCanHear(t *testing.T) {
 	t.Parallel()
 	mini, option := fixture.OwnRedis(t)

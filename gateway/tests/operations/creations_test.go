@@ -15,7 +15,7 @@ import (
 	"tenantry/tenants"
 )
 
-// told returns what a report says of lines.
+// told returns the problems of a report, one text each.
 func told(r *bundle.Report) (out []string) {
 	for _, p := range r.Problems {
 		for _, f := range p.Errors {
@@ -25,8 +25,8 @@ func told(r *bundle.Report) (out []string) {
 	return out
 }
 
-// TestOrganizationsOfAFile: each line is held to what the command that makes one is held to; what is wrong is told
-// with its number, and hinders no other.
+// TestOrganizationsOfAFile checks that each line is checked like the command for one organization, and that a bad line
+// is reported by number and does not affect the others.
 func TestOrganizationsOfAFile(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
@@ -121,7 +121,7 @@ func organizations(t *testing.T, g *gatewaytest.Gateway) []control.Organization 
 	return found
 }
 
-// leftBehind returns what doctor says of workspaces without an organization, on any engine.
+// leftBehind returns doctor's findings about workspaces without an organization, on any engine.
 func leftBehind(t *testing.T, g *gatewaytest.Gateway) (found []string) {
 	t.Helper()
 	for _, f := range findings(t, g, control.Examination{Quick: true}) {
@@ -132,7 +132,7 @@ func leftBehind(t *testing.T, g *gatewaytest.Gateway) (found []string) {
 	return found
 }
 
-// repeated is so many copies of a text.
+// repeated reads a text that many times.
 type repeated struct {
 	text  string
 	times int
@@ -151,8 +151,8 @@ func (r *repeated) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// TestOrganizationsOfAFile_Bounds: a file that is too much is refused before anything of it is made, and the report
-// of many bad lines ends.
+// TestOrganizationsOfAFile_Bounds checks that a file that is too large is refused before anything is created, and that
+// the report of many bad lines is bounded.
 func TestOrganizationsOfAFile_Bounds(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
@@ -184,8 +184,8 @@ func TestOrganizationsOfAFile_Bounds(t *testing.T) {
 	}
 }
 
-// TestOrganizationsOfAFile_Interrupted: whoever goes away leaves whole organizations alone, and the same file makes the
-// others.
+// TestOrganizationsOfAFile_Interrupted checks that an interrupted command leaves only whole organizations, and that the
+// same file creates the rest.
 func TestOrganizationsOfAFile_Interrupted(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)

@@ -22,7 +22,7 @@ import (
 
 const countPath = "/api/campaigns/count"
 
-// doctor returns what it finds in the organizations, as text, and how many documents it counted.
+// doctor returns its findings about the organizations as text, and the number of counted documents.
 func doctor(t *testing.T, g *gatewaytest.Gateway) (found []string, documents int64) {
 	t.Helper()
 	for _, f := range findings(t, g, control.Examination{}) {
@@ -41,7 +41,7 @@ func doctor(t *testing.T, g *gatewaytest.Gateway) (found []string, documents int
 	return found, documents
 }
 
-// findings returns what doctor finds. It fails where something is wrong, and tells all the same.
+// findings returns the findings of doctor. doctor also returns them if something is wrong.
 func findings(t *testing.T, g *gatewaytest.Gateway, what control.Examination) (found []control.Finding) {
 	t.Helper()
 	answer, err := g.Commands.Do(t.Context(), "doctor", what, control.Streams{})
@@ -54,7 +54,7 @@ func findings(t *testing.T, g *gatewaytest.Gateway, what control.Examination) (f
 	return found
 }
 
-// zeroPage overwrites the page in the middle of a database with zeros, or another one.
+// zeroPage overwrites a page of a database with zeros, by default the middle one.
 func zeroPage(t *testing.T, path string, page int64) {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -75,9 +75,9 @@ func zeroPage(t *testing.T, path string, page int64) {
 	}
 }
 
-// TestDamageHurtsOneOrganization: a file that is lost while the gateway runs, one with a page of
-// zeros and one whose header is gone are named by doctor, in the figures, by /readyz and once in
-// the log; their organizations answer 503, and the others go on. With the files back all is well.
+// TestDamageHurtsOneOrganization loses a file while the gateway runs, zeroes a page of another and the header of a
+// third. doctor, metrics, /readyz and the log name them, their organizations answer 503, and the others continue. With
+// the files restored everything works.
 func TestDamageHurtsOneOrganization(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
@@ -118,7 +118,7 @@ func TestDamageHurtsOneOrganization(t *testing.T) {
 			}
 		}
 	}
-	// What is met on the way to an answer is told without doctor.
+	// Damage that is found while answering is reported without doctor.
 	away("beheaded")
 	if code, r := fixture.Ready(t, g); code != http.StatusOK || r.Status != "degraded" || r.Checks["organizations"] != "damaged: 1" || r.Checks["store"] != "ok" {
 		t.Errorf(`got %d %+v, want %v and r.Status = "degraded" and r.Checks["organizations"] = "damaged: 1" and r.Checks["store"] = "ok"`,
@@ -189,7 +189,7 @@ func TestDamageHurtsOneOrganization(t *testing.T) {
 	}
 }
 
-// TestDoctorOpensEveryOrganization, on whichever engine the tests run.
+// TestDoctorOpensEveryOrganization checks that doctor opens every organization, on the engine of the tests.
 func TestDoctorOpensEveryOrganization(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
@@ -204,9 +204,9 @@ func TestDoctorOpensEveryOrganization(t *testing.T) {
 	}
 }
 
-// TestWritesToADamagedFileAreRefused: whatever of a shared file is whole, what would be written to it is lost once it
-// is put back from a backup. So all its organizations are told so, also those that are not hurt and those that would be
-// made in it, and read on; others write. With the file back, all do.
+// TestWritesToADamagedFileAreRefused checks that no organization in a damaged file can write, because a restored backup
+// would lose the write. Reads of intact parts and organizations in other files continue. With the file restored all can
+// write.
 func TestWritesToADamagedFileAreRefused(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
@@ -262,7 +262,7 @@ func TestWritesToADamagedFileAreRefused(t *testing.T) {
 		t.Errorf("doctor: got %+v, want advice", told)
 	}
 
-	// A restart forgets nothing: it is told before anybody asks for the organization.
+	// After a restart the damage is known before anybody uses the organization.
 	g.Stop(t)
 	g = gatewaytest.Start(t, gatewaytest.SharedFiles, here)
 	if !strings.Contains(g.Log.String(), `"writes_refused":true`) {
@@ -272,7 +272,7 @@ func TestWritesToADamagedFileAreRefused(t *testing.T) {
 		t.Errorf("%s writes after a restart: got %d %s, want service unavailable", b.Slug, answer.Code, answer.Body)
 	}
 
-	// It is still damaged, however lately it was found so, until it is put back.
+	// The file stays damaged until it is restored, even if it was checked just before.
 	if found, _ := doctor(t, g); len(found) == 0 || create(b).Code != http.StatusServiceUnavailable {
 		t.Errorf("once more: got %q, want a finding and refused writes", found)
 	}

@@ -16,7 +16,7 @@ import (
 	"tenantry/gateway/gatewaytest"
 )
 
-// doubted returns what the log warns of, and what doctor does, as "about: says".
+// doubted returns the warnings in the log and those of doctor, as "about: says".
 func doubted(t *testing.T, g *gatewaytest.Gateway) (warned, found []string) {
 	t.Helper()
 	for line := range strings.Lines(g.Log.String()) {
@@ -33,8 +33,8 @@ func doubted(t *testing.T, g *gatewaytest.Gateway) (warned, found []string) {
 	return warned, found
 }
 
-// TestServeAndDoctorDoubtTheSame: what is seldom meant of the settings, the data folder and the proxies is in the log
-// of the server, once, and among what doctor finds.
+// TestServeAndDoctorDoubtTheSame checks that unusual settings, data folders and proxies are in the server's log, once,
+// and in doctor's findings.
 func TestServeAndDoctorDoubtTheSame(t *testing.T) {
 	t.Parallel()
 	above := t.TempDir()

@@ -24,10 +24,10 @@ import (
 	"tenantry/tenants"
 )
 
-// canary is what an organization holds everywhere, so that what is left of it is found.
+// canary is a text that the organization has everywhere, to find what is left of it.
 const canary = "canary-of-the-deleted"
 
-// filesWith returns the files of a folder that hold the text.
+// filesWith returns the files in a folder that contain the text.
 func filesWith(t *testing.T, folder, text string) (found []string) {
 	t.Helper()
 	err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
@@ -46,7 +46,8 @@ func filesWith(t *testing.T, folder, text string) (found []string) {
 	return found
 }
 
-// ends fills an organization with the canary, its trash too, and returns how contacts are read with one of its keys.
+// ends fills an organization and its trash with the canary, and returns a function that reads contacts with one of its
+// keys.
 func ends(t *testing.T, g *gatewaytest.Gateway, slug string) (read func() (int, string)) {
 	t.Helper()
 	org := g.Org(t, slug)
@@ -74,8 +75,8 @@ func command[Out any](t *testing.T, g *gatewaytest.Gateway, name string, in any)
 	return out
 }
 
-// TestOrganizationEnds: what is deleted answers nobody and comes back whole, until it is erased when its time is over;
-// then nothing is left of it in files, a certificate says so, and the installation's audit log who did what.
+// TestOrganizationEnds checks that a deleted organization answers nobody and can be restored until it is erased.
+// Afterwards nothing of it is left in files, a certificate says so, and the installation's audit log says who did it.
 func TestOrganizationEnds(t *testing.T) {
 	t.Parallel()
 	for name, options := range map[string][]gatewaytest.Option{"engine": nil, "shared files": {gatewaytest.SharedFiles}, "own files": {gatewaytest.OwnFiles}} {
@@ -151,7 +152,7 @@ func TestOrganizationEnds(t *testing.T) {
 	}
 }
 
-// database is one of the gateway's, as another program opens it.
+// database is a database of the gateway as another program opens it.
 type database struct {
 	*sqlite.Conn
 	path string
@@ -183,7 +184,7 @@ func sql(t *testing.T, db database, text string) {
 	}
 }
 
-// reading reads all databases as a backup does, till done.
+// reading reads all databases like a backup, until done is called.
 func reading(t *testing.T, folder string) (done func()) {
 	t.Helper()
 	all := opened(t, folder)
@@ -198,7 +199,7 @@ func reading(t *testing.T, folder string) (done func()) {
 	}
 }
 
-// TestErasureIsFinished: what could not be erased at once, because something reads the files, is when that has ended.
+// TestErasureIsFinished checks that an erasure that a reader of the files delayed is completed afterwards.
 func TestErasureIsFinished(t *testing.T) {
 	t.Parallel()
 	clock := &fixture.Clock{}
@@ -229,8 +230,8 @@ func TestErasureIsFinished(t *testing.T) {
 	}
 }
 
-// TestInstallationLogIsSealed: what somebody takes out of the installation's audit log in the database shows, also
-// after its keys were wrapped anew.
+// TestInstallationLogIsSealed checks that a record removed from the installation's audit log is noticed, also after its
+// keys were re-wrapped.
 func TestInstallationLogIsSealed(t *testing.T) {
 	t.Parallel()
 	clock := &fixture.Clock{}
@@ -258,8 +259,8 @@ func TestInstallationLogIsSealed(t *testing.T) {
 	}
 }
 
-// TestInstallationLogNamesTheOperator: of each organization that a file makes too, and nothing is recorded of a dry
-// run.
+// TestInstallationLogNamesTheOperator checks the records of commands, including one for each organization of a file,
+// and none of a dry run.
 func TestInstallationLogNamesTheOperator(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)

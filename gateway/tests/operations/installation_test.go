@@ -21,7 +21,7 @@ import (
 	"tenantry/gateway/tests/fixture"
 )
 
-// refused starts a gateway that must not start, and holds its error against what it is and what it has to say.
+// refused starts a gateway that must not start, and checks its error and message.
 func refused(t *testing.T, what string, cfg config.Config, init bool, want error, says ...string) {
 	t.Helper()
 	app, err := gateway.New(t.Context(), cfg, gateway.Options{Init: init})
@@ -39,7 +39,7 @@ func refused(t *testing.T, what string, cfg config.Config, init bool, want error
 	}
 }
 
-// examined returns what doctor finds, and its error where something is wrong.
+// examined returns doctor's findings, with its error if something is wrong.
 func examined(t *testing.T, commands *control.Client, quick bool) (found []control.Finding, wrong error) {
 	t.Helper()
 	answer, wrong := commands.Do(t.Context(), "doctor", control.Examination{Quick: quick}, control.Streams{})
@@ -52,8 +52,8 @@ func examined(t *testing.T, commands *control.Client, quick bool) (found []contr
 	return found, wrong
 }
 
-// TestNoInstallation: a folder that is not there, is empty or has lost what belongs to its keyring is no new
-// installation, and is left as it is.
+// TestNoInstallation checks that a folder that is missing, empty or without the data of its keyring is not taken for a
+// new installation, and is left unchanged.
 func TestNoInstallation(t *testing.T) {
 	t.Parallel()
 	cfg := fixture.Config(t)
@@ -116,8 +116,8 @@ func TestNoInstallation(t *testing.T) {
 	}
 }
 
-// TestKeyringOfAnotherDatabase: on either engine a keyring without its control data is no installation, and the place
-// is left empty.
+// TestKeyringOfAnotherDatabase checks on every engine that a keyring without its control data is not an installation,
+// and that nothing is written.
 func TestKeyringOfAnotherDatabase(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
@@ -154,8 +154,8 @@ func TestKeyringOfAnotherDatabase(t *testing.T) {
 	}
 }
 
-// TestControlDataAlone: the gateway serves nobody where it could serve nobody's data, and serves others where some is
-// lost.
+// TestControlDataAlone checks that the gateway does not start without any data of organizations, and starts if only
+// some are lost.
 func TestControlDataAlone(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, gatewaytest.OwnFiles)
@@ -196,8 +196,8 @@ func TestControlDataAlone(t *testing.T) {
 	}
 }
 
-// TestControlDataAreLost: a gateway that runs says that its control data are gone, which it goes on to answer from for
-// a while.
+// TestControlDataAreLost checks that a running gateway reports missing control data, although it still answers for a
+// while.
 func TestControlDataAreLost(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)

@@ -23,11 +23,10 @@ import (
 	"tenantry/tenants"
 )
 
-// childVariable tells a test that it runs in a process of its own, and as what.
+// childVariable tells a test that it runs in a child process, and in which role.
 const childVariable = "TENANTRY_TEST_CHILD"
 
-// inChild runs the calling test alone in a process of its own, since limits and mounts
-// hold for a whole process.
+// inChild runs the calling test alone in a child process, because limits and mounts apply to a whole process.
 func inChild(t *testing.T, role string, attr *syscall.SysProcAttr) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=90s")
@@ -42,7 +41,7 @@ func inChild(t *testing.T, role string, attr *syscall.SysProcAttr) {
 	}
 }
 
-// TestWritesFailAtAFileSizeLimit lets no file grow, as where a quota is used up.
+// TestWritesFailAtAFileSizeLimit limits the size of files, like a used-up quota.
 func TestWritesFailAtAFileSizeLimit(t *testing.T) {
 	t.Parallel()
 	if os.Getenv(childVariable) != "file-size" {
@@ -62,7 +61,7 @@ func TestWritesFailAtAFileSizeLimit(t *testing.T) {
 	checkDiskFull(t, t.TempDir(), func() { limit(0) }, func() { limit(free.Cur) })
 }
 
-// TestWritesFailOnAFullDisk uses a small file system of its own, for which it needs root.
+// TestWritesFailOnAFullDisk uses a small file system, for which it needs root.
 func TestWritesFailOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	if os.Getenv(childVariable) != "disk" {
@@ -105,8 +104,8 @@ func TestWritesFailOnAFullDisk(t *testing.T) {
 	})
 }
 
-// checkDiskFull: writes answer 503 while there is no room, reads go on, and what was
-// acknowledged is there once there is room again, without a restart.
+// checkDiskFull checks that writes answer 503 while there is no room, that reads continue, and that acknowledged writes
+// exist when there is room again, without a restart.
 func checkDiskFull(t *testing.T, folder string, fill, free func()) {
 	t.Helper()
 	g := gatewaytest.Start(t, gatewaytest.Embedded, func(c *config.Config, _ *gateway.Options) { c.Data = filepath.Join(folder, "data") })
@@ -137,7 +136,7 @@ func checkDiskFull(t *testing.T, folder string, fill, free func()) {
 		}
 		read("without room")
 	}
-	// Who takes the gateway away from its callers would take the reads.
+	// Taking the gateway out of service would also stop reads.
 	if code, r := fixture.Ready(t, g); code != http.StatusOK || r.Status != "degraded" || r.Checks["store"] != "read-only" {
 		t.Errorf("ready without room: got %d %+v, want 200, the status degraded and store read-only", code, r)
 	}
@@ -162,8 +161,7 @@ func checkDiskFull(t *testing.T, folder string, fill, free func()) {
 	read("with room again")
 }
 
-// listening returns the addresses of this process's listening TCP sockets and the paths
-// of its Unix ones.
+// listening returns the addresses of this process's listening TCP sockets and the paths of its Unix sockets.
 func listening(t *testing.T) (tcp, unix []string) {
 	t.Helper()
 	own := map[string]bool{}
@@ -206,7 +204,7 @@ func socketTable(t *testing.T, name string) [][]string {
 	return rows
 }
 
-// TestOnlyConfiguredSocketsListen runs in a process of its own, because other tests listen, too.
+// TestOnlyConfiguredSocketsListen runs in a child process, because other tests listen too.
 func TestOnlyConfiguredSocketsListen(t *testing.T) {
 	t.Parallel()
 	if os.Getenv(childVariable) != "sockets" {
@@ -260,7 +258,7 @@ func TestOnlyConfiguredSocketsListen(t *testing.T) {
 	}
 }
 
-// TestHolderFileTellsTheControlSocket: commands find the server through the data folder.
+// TestHolderFileTellsTheControlSocket checks that commands can find the server through the data folder.
 func TestHolderFileTellsTheControlSocket(t *testing.T) {
 	t.Parallel()
 	cfg := fixture.Config(t)

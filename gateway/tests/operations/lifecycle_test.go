@@ -31,7 +31,7 @@ import (
 	"tenantry/tenants"
 )
 
-// running is an App that a test ends by hand.
+// running is an App that a test stops.
 type running struct {
 	*gateway.App
 	stop  context.CancelFunc
@@ -69,8 +69,8 @@ func (r *running) end(t testing.TB, within time.Duration) error {
 
 const signInHead = "POST /auth/sign-in HTTP/1.1\r\nHost: acme.localhost\r\nContent-Type: application/json\r\nContent-Length: 40\r\n\r\n"
 
-// beginBody sends the beginning of a sign-in, and waits until somebody reads it: a request that nobody has begun to
-// read when the stop comes is none.
+// beginBody sends the beginning of a sign-in and waits until it is read, because a request that was not read when the
+// stop begins is not running.
 func beginBody(t *testing.T, conn net.Conn, begin string) {
 	t.Helper()
 	fixture.Send(t, conn, strings.Replace(signInHead, "\r\n\r\n", "\r\nExpect: 100-continue\r\n\r\n", 1))
@@ -81,7 +81,7 @@ func beginBody(t *testing.T, conn net.Conn, begin string) {
 	fixture.Send(t, conn, begin)
 }
 
-// TestGracefulStop: a request that is being sent is answered; a new one finds nobody.
+// TestGracefulStop checks that a running request is answered and a new one is refused.
 func TestGracefulStop(t *testing.T) {
 	t.Parallel()
 	app := startApp(t, fixture.Config(t))
@@ -120,8 +120,8 @@ func TestGracefulStop(t *testing.T) {
 	}
 }
 
-// TestStopOfOneListenerWaitsForNoOther: while somebody takes a profile on the other listener, a stopping gateway
-// accepts no more requests, and those that are running have their time.
+// TestStopOfOneListenerWaitsForNoOther checks that a stopping gateway accepts no more requests while a profile is taken
+// on the other listener, and that running requests get their time.
 func TestStopOfOneListenerWaitsForNoOther(t *testing.T) {
 	t.Parallel()
 	cfg := fixture.Config(t)
@@ -156,7 +156,7 @@ func TestStopOfOneListenerWaitsForNoOther(t *testing.T) {
 	}
 }
 
-// awaitRefusal waits until nobody accepts connections there.
+// awaitRefusal waits until the address accepts no connections.
 func awaitRefusal(t testing.TB, address net.Addr) {
 	t.Helper()
 	refused := func() bool {
@@ -173,7 +173,7 @@ func awaitRefusal(t testing.TB, address net.Addr) {
 	}
 }
 
-// TestStopDoesNotWaitForAStuckClient: the stop ends within its time.
+// TestStopDoesNotWaitForAStuckClient checks that the stop ends within its time.
 func TestStopDoesNotWaitForAStuckClient(t *testing.T) {
 	t.Parallel()
 	cfg := fixture.Config(t)
@@ -197,7 +197,7 @@ func TestStopDoesNotWaitForAStuckClient(t *testing.T) {
 	}
 }
 
-// TestNothingIsLeftRunning runs alone: tests that run at the same time have goroutines of their own.
+// TestNothingIsLeftRunning runs alone, because concurrent tests have goroutines of their own.
 func TestNothingIsLeftRunning(t *testing.T) { //nolint:paralleltest // see above
 	before := goleak.IgnoreCurrent()
 	cfg := fixture.Config(t)
@@ -220,7 +220,7 @@ func TestNothingIsLeftRunning(t *testing.T) { //nolint:paralleltest // see above
 			t.Fatal(err)
 		}
 	}
-	// Never run, only opened.
+	// Opened but never run.
 	app, err := gateway.New(t.Context(), cfg, gateway.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -285,7 +285,7 @@ func fingerprint(t *testing.T, folder string) map[string]string {
 	return sums
 }
 
-// TestFolderOfANewerVersionIsRefused: the message is clear and nothing is touched.
+// TestFolderOfANewerVersionIsRefused checks that the message is clear and nothing is changed.
 func TestFolderOfANewerVersionIsRefused(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, gatewaytest.OwnFiles)
@@ -356,7 +356,7 @@ func TestMissingKeyringIsRefusedWhereThereIsData(t *testing.T) {
 	}
 }
 
-// TestKeyringOfAReplicaThatStartsMeanwhile: another has made both the keyring and its proof since this one looked.
+// TestKeyringOfAReplicaThatStartsMeanwhile has another replica make the keyring and its proof after this one looked.
 func TestKeyringOfAReplicaThatStartsMeanwhile(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
@@ -413,7 +413,7 @@ func shortTimeouts(t *testing.T) config.Config {
 	return cfg
 }
 
-// TestSlowClientsAreCut holds that headers, bodies, slow readers and idle connections end in time.
+// TestSlowClientsAreCut checks that slow headers, bodies, readers and idle connections end in time.
 func TestSlowClientsAreCut(t *testing.T) {
 	t.Parallel()
 	app := startApp(t, shortTimeouts(t))
@@ -489,7 +489,7 @@ func TestHeadersAreBounded(t *testing.T) {
 	}
 }
 
-// TestBodyLimitHoldsWhileStreaming sends a body without end and is answered before that.
+// TestBodyLimitHoldsWhileStreaming sends an endless body and expects an answer before its end.
 func TestBodyLimitHoldsWhileStreaming(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
@@ -526,7 +526,7 @@ func TestBodyLimitHoldsWhileStreaming(t *testing.T) {
 	}
 }
 
-// BenchmarkStart opens a folder that has data and reports what an idle gateway holds.
+// BenchmarkStart opens a folder with data and reports the memory of an idle gateway.
 func BenchmarkStart(b *testing.B) {
 	g := gatewaytest.Start(b)
 	acme := g.Org(b, "acme")

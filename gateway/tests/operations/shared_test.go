@@ -21,7 +21,7 @@ import (
 	"tenantry/tenants"
 )
 
-// sharedFile returns the file in which the organization lies with others, and its number there.
+// sharedFile returns the shared file of the organization, and its number in the file.
 func sharedFile(t *testing.T, o *gatewaytest.Org) (path string, ws int64) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(o.Config.Data, "db", "_shared-*.db"))
@@ -56,7 +56,7 @@ func numbers(t *testing.T, file, statement string) (found []int64) {
 	return found
 }
 
-// neighbours makes organizations until two share a file and a third has another.
+// neighbours creates organizations until two share a file and a third is in another one.
 func neighbours(t *testing.T, g *gatewaytest.Gateway) (a, b, apart *gatewaytest.Org) {
 	t.Helper()
 	in := map[string]*gatewaytest.Org{}
@@ -85,8 +85,8 @@ func fileOf(t *testing.T, o *gatewaytest.Org) string {
 	return file
 }
 
-// TestShared_DamageHurtsNeighboursAlone: a shared file that is lost is named for each organization in it, those of
-// other files go on, and with the file back all is well.
+// TestShared_DamageHurtsNeighboursAlone checks that a lost shared file is named for each organization in it, that
+// organizations in other files continue, and that everything works with the file restored.
 func TestShared_DamageHurtsNeighboursAlone(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, gatewaytest.SharedFiles)
@@ -127,9 +127,8 @@ func TestShared_DamageHurtsNeighboursAlone(t *testing.T) {
 	}
 }
 
-// TestShared_TornFile: of a shared file with a page of zeros, or without its header, doctor names the organizations
-// that it hurts, nothing of it is answered as if it were whole, those of other files go on, and with the file put back
-// all is well.
+// TestShared_TornFile zeroes a page or the header of a shared file: doctor names the affected organizations, no answer
+// is incomplete, organizations in other files continue, and everything works with the file restored.
 func TestShared_TornFile(t *testing.T) {
 	t.Parallel()
 	for name, page := range map[string]int64{"a page of zeros": -1, "no header": 0} {
@@ -192,8 +191,8 @@ func TestShared_TornFile(t *testing.T) {
 	}
 }
 
-// TestShared_DeletedIsGone: nothing of an organization that was deleted is left in the file, and its neighbour has all
-// of its own.
+// TestShared_DeletedIsGone checks that nothing of an erased organization is left in the file, and that its neighbour is
+// unchanged.
 func TestShared_DeletedIsGone(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, gatewaytest.SharedFiles)
@@ -237,7 +236,7 @@ func TestShared_DeletedIsGone(t *testing.T) {
 	}
 }
 
-// TestShared_RestoredControlDataAdoptNothing is TestRestoredControlDataAdoptNothing where organizations share files.
+// TestShared_RestoredControlDataAdoptNothing is TestRestoredControlDataAdoptNothing with shared files.
 func TestShared_RestoredControlDataAdoptNothing(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()

@@ -23,7 +23,7 @@ import (
 	"tenantry/tenants"
 )
 
-// inFiles is inFolder with a file for each organization.
+// inFiles is InFolder with a file for each organization.
 func inFiles(data string) gatewaytest.Option {
 	return func(c *config.Config, o *gateway.Options) {
 		gatewaytest.OwnFiles(c, o)
@@ -40,7 +40,7 @@ func countOf(t *testing.T, o *gatewaytest.Org, key string) string {
 	return fmt.Sprint(a.Field("count"))
 }
 
-// strays returns what doctor says of workspaces that no organization has.
+// strays returns doctor's findings about workspaces without an organization.
 func strays(t *testing.T, g *gatewaytest.Gateway) (found []string) {
 	t.Helper()
 	for _, f := range findings(t, g, control.Examination{Quick: true}) {
@@ -51,7 +51,7 @@ func strays(t *testing.T, g *gatewaytest.Gateway) (found []string) {
 			}
 			found = append(found, f.Says+"; "+f.Advice)
 		case strings.HasSuffix(f.What, " indexes"), strings.HasSuffix(f.What, " server"), strings.HasSuffix(f.What, " documents"):
-			// The first may still be being built, the others are about what stands in for MongoDB.
+			// Indexes may still be built, and other findings are about the substitute for MongoDB.
 		case f.Verdict != control.Good:
 			t.Errorf("%+v, want Verdict %v", f, control.Good)
 		}
@@ -124,7 +124,7 @@ func TestRestoredControlDataAdoptNothing(t *testing.T) {
 	}
 }
 
-// TestDoctorNamesStrays: whose a stray is, as far as it can be told.
+// TestDoctorNamesStrays checks that doctor names the owner of a stray as far as it is known.
 func TestDoctorNamesStrays(t *testing.T) {
 	t.Parallel()
 	theirs := t.TempDir()
@@ -174,7 +174,7 @@ func TestDoctorNamesStrays(t *testing.T) {
 	}
 }
 
-// TestTwoGatewaysOnOneFolder holds that the second is refused, also with control data of its own.
+// TestTwoGatewaysOnOneFolder checks that the second one is refused, also with control data of its own.
 func TestTwoGatewaysOnOneFolder(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
@@ -238,8 +238,8 @@ func TestTwoInstallationsOnOneDatabase(t *testing.T) {
 	}
 }
 
-// formerData unpacks data that were written before workspaces had owners: two organizations,
-// acme with three contacts, one of them with an encrypted value, a folder, reports, people.
+// formerData unpacks data from before workspaces had owners: two organizations, one of which, acme, has three contacts,
+// one with an encrypted value, a folder, reports and people.
 func formerData(t *testing.T, data string, only ...string) {
 	t.Helper()
 	packed, err := os.ReadFile("testdata/data-without-owners.tar.gz")
@@ -273,7 +273,7 @@ func formerData(t *testing.T, data string, only ...string) {
 	}
 }
 
-// Credentials that the former data know.
+// Credentials in the former data.
 const (
 	formerKey   = "tnt_server_full_AO4A9QtcRY7bTcknMUfCkwNsyDmboe9W_1s6jfM"
 	formerToken = "eyJhbGciOiJIUzI1NiIsImtpZCI6IjEiLCJ0eXAiOiJKV1QifQ." +
@@ -281,8 +281,8 @@ const (
 		"gUPQ-_vYXJtAEo6qv_xaeUPOfOSP10ibvQrESvZwdVM"
 )
 
-// TestFormerDataAreUpgraded starts on data of the version before workspaces had owners, and once
-// more with the control data of then over the documents of now.
+// TestFormerDataAreUpgraded starts on data from before workspaces had owners, and once more with the old control data
+// and the present documents.
 func TestFormerDataAreUpgraded(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
@@ -331,8 +331,7 @@ func TestFormerDataAreUpgraded(t *testing.T) {
 	}
 }
 
-// TestFormerDataWithOneOddFile: what is wrong with one organization keeps no other from being
-// upgraded.
+// TestFormerDataWithOneOddFile checks that a fault of one organization does not keep others from being upgraded.
 func TestFormerDataWithOneOddFile(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func([]byte) []byte{

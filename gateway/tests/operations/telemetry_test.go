@@ -23,7 +23,7 @@ import (
 	"tenantry/tenants"
 )
 
-// collector takes OTLP over HTTP.
+// collector accepts OTLP over HTTP.
 type collector struct {
 	t       *testing.T
 	mu      sync.Mutex
@@ -77,8 +77,8 @@ func (c *collector) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// TestTelemetry: a request is one trace, that of its caller where it names one, and nothing that is sent
-// has a secret or a personal value.
+// TestTelemetry checks that a request is one trace, or part of its caller's, and that nothing sent contains a secret or
+// a personal value.
 func TestTelemetry(t *testing.T) {
 	t.Parallel()
 	const theirs, other, parent, state = "4bf92f3577b34da6a3ce929d0e0e4736", "4bf92f3577b34da6a3ce929d0e0e4737", "00f067aa0ba902b7", "a=1,b=2,c=3"
@@ -163,8 +163,7 @@ func TestTelemetry(t *testing.T) {
 	}
 }
 
-// TestTelemetry_CallersDoNotChoose: of what a stranger says is part of one trace that is kept, no more is kept than
-// of anything else.
+// TestTelemetry_CallersDoNotChoose checks that requests of one sampled trace are sampled no more often than others.
 func TestTelemetry_CallersDoNotChoose(t *testing.T) {
 	t.Parallel()
 	seen := &collector{t: t}
@@ -191,7 +190,7 @@ func TestTelemetry_CallersDoNotChoose(t *testing.T) {
 	}
 }
 
-// TestTelemetry_Outage: without its collector the gateway answers, and says once that nobody listens.
+// TestTelemetry_Outage checks that the gateway answers without its collector, and logs that once.
 func TestTelemetry_Outage(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, func(cfg *config.Config, _ *gateway.Options) {

@@ -17,7 +17,7 @@ import (
 	"tenantry/tenants"
 )
 
-// installation is one of two that share a Redis, with everything that can be shown to it.
+// installation is one of two that share a Redis, with all its credentials.
 type installation struct {
 	*gatewaytest.Org
 	g           *gatewaytest.Gateway
@@ -54,7 +54,7 @@ func install(t *testing.T, redisAddr string) *installation {
 	return o
 }
 
-// shows returns what this installation answers to each credential of another.
+// shows returns the answers of this installation to each credential of another.
 func (o *installation) shows(t *testing.T, of *installation) map[string]*gatewaytest.Answer {
 	t.Helper()
 	const path = "/api/campaigns/count"
@@ -66,8 +66,8 @@ func (o *installation) shows(t *testing.T, of *installation) map[string]*gateway
 	}
 }
 
-// TestTwoInstallationsOnOneRedis gives them equal numbers and slugs: no credential of one works on the other,
-// however warm it is, and each still works at home.
+// TestTwoInstallationsOnOneRedis gives them equal numbers and slugs: no credential of one works on the other, however
+// well cached, and each still works at home.
 func TestTwoInstallationsOnOneRedis(t *testing.T) {
 	t.Parallel()
 	mini := miniredis.RunT(t)
@@ -92,7 +92,7 @@ func TestTwoInstallationsOnOneRedis(t *testing.T) {
 			}
 		}
 	}
-	// Whoever writes to Redis moves nothing from one to the other either.
+	// Somebody who can write to Redis cannot move entries from one to the other either.
 	for _, kind := range []string{"session:", "key:"} {
 		for at, of := range map[*installation]*installation{one: two, two: one} {
 			from, to := of.Tenant(t).RedisPrefix(), at.Tenant(t).RedisPrefix()
@@ -122,7 +122,7 @@ func TestTwoInstallationsOnOneRedis(t *testing.T) {
 	}
 }
 
-// invitations of one open nothing at the other and stay good.
+// invitations checks that those of one open nothing at the other and stay valid.
 func invitations(t *testing.T, one, two *installation) {
 	t.Helper()
 	choose := func(at, of *installation) *gatewaytest.Answer {
@@ -141,7 +141,7 @@ func invitations(t *testing.T, one, two *installation) {
 	}
 }
 
-// limitsApart: neither requests nor wrong passwords at one are counted at the other.
+// limitsApart checks that requests and wrong passwords at one are not counted at the other.
 func limitsApart(t *testing.T, one, two *installation) {
 	t.Helper()
 	rate := "4/d"
@@ -170,7 +170,7 @@ func limitsApart(t *testing.T, one, two *installation) {
 	}
 }
 
-// announcementsApart: each has a channel of its own.
+// announcementsApart checks that each has a channel of its own.
 func announcementsApart(t *testing.T, client *redis.Client, one, two *installation) {
 	t.Helper()
 	a, b := one.g.App.Directory().RedisPrefix(), two.g.App.Directory().RedisPrefix()
@@ -185,8 +185,8 @@ func announcementsApart(t *testing.T, client *redis.Client, one, two *installati
 			t.Fatal(err)
 		}
 	}
-	// What was changed before may be announced only now, and several changes in one message:
-	// so it is not counted, but asked who speaks on which channel.
+	// Earlier changes may be announced only now, and several changes in one message. So the test checks which
+	// installation uses which channel, instead of counting.
 	const sender = 1 + 16 // the version, and the number a replica gave itself
 	speaks := map[string]string{}
 	for _, at := range []*installation{one, two} {

@@ -23,9 +23,9 @@ import (
 	"tenantry/tenants"
 )
 
-// TestOneRecordThatCannotBeRead: a record that somebody changed past the gateway fails itself. Lists go on without it
-// and say so, counts count it, and what takes all records along, an export or a move, refuses and names it, as log,
-// metric and doctor do, none of them with a value. Put back, nothing of that remains.
+// TestOneRecordThatCannotBeRead changes a record in the database so that it cannot be read. Lists omit it and say so,
+// counts include it, and exports and moves are refused and name it, as log, metric and doctor do, all without its
+// values. After it is restored, nothing of that remains.
 func TestOneRecordThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	t.Run("on SQLite", func(t *testing.T) {
@@ -79,7 +79,8 @@ func TestOneRecordThatCannotBeRead(t *testing.T) {
 		o.hurts(t, "another type", "field email", set("email", 9471147), back)
 		o.hurts(t, "no revision", "revision", set("rev", "hunter2"), back)
 
-		// One of nobody, with the name of the organization: it is in no order of identifiers, and would be left behind.
+		// A document that belongs to nobody, with the organization's name: it is in no order of identifiers, and would
+		// be left behind.
 		foreign, err := contacts.InsertOne(t.Context(), bson.D{{Key: "org_id", Value: org}, {Key: "email", Value: "hunter2"}})
 		if err != nil {
 			t.Fatal(err)
@@ -94,7 +95,7 @@ func TestOneRecordThatCannotBeRead(t *testing.T) {
 	})
 }
 
-// damagedOrg is an organization with seven contacts, of which one is to be damaged.
+// damagedOrg is an organization with seven contacts, one of which is damaged.
 type damagedOrg struct {
 	fixture.KeyClient
 	id string
@@ -115,7 +116,7 @@ func damagedWorld(t *testing.T, backends func(c *config.Config, other config.Bac
 	return o
 }
 
-// list returns the identifiers on a page, and what follows it.
+// list returns the identifiers on a page and the next place.
 func (o *damagedOrg) list(t *testing.T, query string, left int) (ids []string, next string) {
 	t.Helper()
 	a := o.Get(t, o.Token, "/api/contacts?"+query)
@@ -140,7 +141,7 @@ func (o *damagedOrg) list(t *testing.T, query string, left int) (ids []string, n
 	return ids, data.Next
 }
 
-// hurts damages the record, looks at all that reads it, and puts it back.
+// hurts damages the record, checks everything that reads it, and restores it.
 func (o *damagedOrg) hurts(t *testing.T, what, reason string, damage, mend func(*testing.T)) {
 	t.Helper()
 	damage(t)
@@ -187,7 +188,7 @@ func (o *damagedOrg) hurts(t *testing.T, what, reason string, damage, mend func(
 	if a := o.Get(t, o.Token, "/api/contacts/"+rest[0]); a.Code != http.StatusOK {
 		t.Errorf("%s: another: got %d %s, want 200", what, a.Code, a.Body)
 	}
-	// To the report, a number where there was a text is only another value.
+	// For the report, a number in place of a text is only another value.
 	if a := o.Get(t, o.Token, "/api/custom-reports/"+damagedReport+"/export"); what != "another type" && (a.Code != http.StatusInternalServerError || strings.Contains(a.Text(), "p1@example")) {
 		t.Errorf("%s: the export of the report: got %d %s, want 500 without values", what, a.Code, a.Body)
 	}
@@ -223,7 +224,7 @@ func (o *damagedOrg) hurts(t *testing.T, what, reason string, damage, mend func(
 	}
 }
 
-// refuses says that nothing takes all contacts along, and why.
+// refuses checks that exports and moves are refused, with the reason.
 func (o *damagedOrg) refuses(t *testing.T, reason string) {
 	t.Helper()
 	var out bytes.Buffer

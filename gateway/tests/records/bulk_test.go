@@ -12,7 +12,7 @@ import (
 	"tenantry/tenants"
 )
 
-// bulks are the lists that take many records at once, with what one of theirs is made of.
+// bulks returns the paths of bulk calls, with a function that makes one record for each.
 func bulks() map[string]func(n int, more string) string {
 	return map[string]func(int, string) string{
 		"/api/contacts": func(n int, more string) string {
@@ -24,8 +24,8 @@ func bulks() map[string]func(n int, more string) string {
 	}
 }
 
-// TestBulkByIdentifier: a record that gives an identifier changes the one that has it, and where nothing at all is done
-// the call failed. Many are deleted and restored, each with a result of its own.
+// TestBulkByIdentifier checks that a record with an identifier changes the one that has it, that a bulk without any
+// success fails, and that bulks delete and restore with a result for each record.
 func TestBulkByIdentifier(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
@@ -104,7 +104,7 @@ func TestBulkByIdentifier(t *testing.T) {
 	}
 }
 
-// TestBulkDeletesOnce: a bulk of deletions that is sent again answers what it did, and does nothing more.
+// TestBulkDeletesOnce checks that a repeated bulk deletion gives the first answer and does nothing more.
 func TestBulkDeletesOnce(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")

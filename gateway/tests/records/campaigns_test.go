@@ -17,13 +17,13 @@ type client struct {
 	key string
 }
 
-// do calls with a body where there is one, wants the code, and returns the data with the message.
+// do calls with a body, if given, checks the code, and returns the data with the message.
 func (o client) do(t *testing.T, method, path, body string, code int) map[string]any {
 	t.Helper()
 	return orchard(o).do(t, method, path, body, code)
 }
 
-// names returns what the records of a list are called by that field.
+// names returns the values of that field in a list.
 func (o client) names(t *testing.T, path, field string) string {
 	t.Helper()
 	var names []string
@@ -38,7 +38,7 @@ func (o client) of(t *testing.T, permissions ...tenants.Permission) client {
 	return client{o.Org, o.Key(t, permissions...)}
 }
 
-// TestCampaigns: what a campaign addresses is checked before it is stored, and can be looked at.
+// TestCampaigns checks that a campaign's filter is checked before it is stored, and can be previewed.
 func TestCampaigns(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)

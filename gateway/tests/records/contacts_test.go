@@ -15,7 +15,7 @@ import (
 	"tenantry/tenants"
 )
 
-// TestContacts: a contact's whole life, with values of defined and of encrypted fields.
+// TestContacts follows a contact from creation to purge, with values of defined and of encrypted fields.
 func TestContacts(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
@@ -88,7 +88,7 @@ func TestContacts(t *testing.T) {
 	if got := o.names(t, "/api/contacts?q=ada@&filters[age]=37&sort=email", "email"); got != "ada@example.com" {
 		t.Errorf("found: got %s, want ada@example.com", got)
 	}
-	// Of a field that is deleted a value can be taken away, and a purge takes all of them away.
+	// The value of a deleted field can be removed, and purging the field removes all values.
 	o.do(t, http.MethodDelete, "/api/contacts/fields/age", "", 200)
 	o.do(t, http.MethodPut, path, `{"fields":{"never":null}}`, 422)
 	o.do(t, http.MethodPut, path, `{"fields":{"age":null}}`, 200)
@@ -121,7 +121,7 @@ func TestContacts(t *testing.T) {
 	}
 }
 
-// TestBulk: every record has a result of its own, and those that are there are changed.
+// TestBulk checks that every record has its own result, and that existing records are changed.
 func TestBulk(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
@@ -172,8 +172,7 @@ func TestBulk(t *testing.T) {
 	}
 }
 
-// TestBulkOfWhatOthersChange: a record that somebody changes between the look at it and the write keeps what they gave
-// it.
+// TestBulkOfWhatOthersChange checks that a concurrent change between a bulk's read and its write is kept.
 func TestBulkOfWhatOthersChange(t *testing.T) {
 	t.Parallel()
 	var between fixture.StoreHook
@@ -199,7 +198,7 @@ func TestBulkOfWhatOthersChange(t *testing.T) {
 	}
 }
 
-// TestImportsBringBackWhatIsDeleted: what does not say that it is deleted is live, in a bundle and in rows.
+// TestImportsBringBackWhatIsDeleted checks that a line or row that does not say it is deleted restores the record.
 func TestImportsBringBackWhatIsDeleted(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
@@ -225,7 +224,7 @@ func TestImportsBringBackWhatIsDeleted(t *testing.T) {
 	}
 }
 
-// BenchmarkBulk stores a thousand contacts in a call.
+// BenchmarkBulk stores a thousand contacts in one call.
 func BenchmarkBulk(b *testing.B) {
 	g := gatewaytest.Start(b)
 	o := g.Org(b, "acme")

@@ -23,7 +23,7 @@ type orchard struct {
 	key string
 }
 
-// do calls with a body where there is one, wants the code, and returns the data.
+// do calls with a body, if given, checks the code, and returns the data.
 func (o orchard) do(t *testing.T, method, path, body string, code int) map[string]any {
 	t.Helper()
 	change := []gatewaytest.Request{gatewaytest.WithKey(o.key)}
@@ -57,8 +57,8 @@ func newOrchard(t *testing.T, g *gatewaytest.Gateway, slug string) orchard {
 	return orchard{org, org.Key(t, tenants.ManageFiles)}
 }
 
-// TestAResourceInUnderSixtyLines: a module of one description, added by one line, has all seven
-// operations. Every answer is held against the OpenAPI document on the way.
+// TestAResourceInUnderSixtyLines checks that a module with one description, added by one line, has all seven
+// operations. Every answer is checked against the OpenAPI document.
 func TestAResourceInUnderSixtyLines(t *testing.T) {
 	t.Parallel()
 	const module = "../fixture/plants.go"
@@ -140,7 +140,7 @@ func TestAResourceInUnderSixtyLines(t *testing.T) {
 	o.do(t, http.MethodPost, "/api/plants", `{"name":"Oak","species":"oak"}`, 200)
 }
 
-// TestCRUD_Refuses: what is declared of a field is held against every body, all problems at once.
+// TestCRUD_Refuses checks that every body is checked against the declared fields, with all problems reported together.
 func TestCRUD_Refuses(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, fixture.WithPlants)
@@ -192,7 +192,7 @@ func TestCRUD_Refuses(t *testing.T) {
 	}
 }
 
-// TestCRUD_Lists: order, filters, words, pages and cursors.
+// TestCRUD_Lists checks order, filters, words, pages and cursors.
 func TestCRUD_Lists(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, fixture.WithPlants)
@@ -256,7 +256,7 @@ func TestCRUD_Lists(t *testing.T) {
 	}
 }
 
-// TestCRUD_Teams: who is limited to teams sees and makes nothing outside of them.
+// TestCRUD_Teams checks that a caller limited to teams sees and creates nothing outside of them.
 func TestCRUD_Teams(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, fixture.WithPlants)
@@ -287,7 +287,7 @@ func TestCRUD_Teams(t *testing.T) {
 			t.Errorf(`%s: got %v, want containing "teams must be among those of the caller"`, teams, got)
 		}
 	}
-	// What others see stays theirs: a change leaves it alone, and takes nobody's sight of it away.
+	// Other teams of a record stay: a change neither removes them nor hides the record from them.
 	common := o.do(t, http.MethodPost, "/api/plants", `{"name":"Open","species":"oak"}`, 200)["id"].(string)
 	both := o.do(t, http.MethodPost, "/api/plants", `{"name":"Both","species":"oak","teams":["`+north+`","`+south+`"]}`, 200)["id"].(string)
 	for _, c := range []struct {
@@ -317,8 +317,8 @@ func TestCRUD_Teams(t *testing.T) {
 	}
 }
 
-// TestCRUD_Revisions: a change that was made for another revision is refused, and what is known is not
-// sent again.
+// TestCRUD_Revisions checks that a change for another revision is refused, and that an unchanged answer is not sent
+// again.
 func TestCRUD_Revisions(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, fixture.WithPlants)

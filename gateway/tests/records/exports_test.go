@@ -12,7 +12,7 @@ import (
 	"tenantry/tenants"
 )
 
-// export gets all that an export writes.
+// export returns a whole export.
 func export(t *testing.T, c fixture.KeyClient, path, media, file string) string {
 	t.Helper()
 	a := c.Page(t, path, gatewaytest.WithKey(c.Token))
@@ -24,7 +24,7 @@ func export(t *testing.T, c fixture.KeyClient, path, media, file string) string 
 	return a.Text()
 }
 
-// TestContract_ExportSubmissions: all of a form's submissions come as CSV or NDJSON, and nothing that is secret.
+// TestContract_ExportSubmissions checks that all submissions of a form are exported as CSV or NDJSON, without secrets.
 func TestContract_ExportSubmissions(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme", tenants.FeatureTeams)
@@ -77,7 +77,8 @@ func TestContract_ExportSubmissions(t *testing.T) {
 	unable.Want(t, 403, http.MethodGet, path+"/export", "", "view_form_submissions")
 }
 
-// TestContract_ExportRecords: the records of one custom object come as CSV or NDJSON, and nothing that is secret.
+// TestContract_ExportRecords checks that the records of one custom object are exported as CSV or NDJSON, without
+// secrets.
 func TestContract_ExportRecords(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
@@ -116,8 +117,8 @@ func TestContract_ExportRecords(t *testing.T) {
 	fixture.WithToken(acme, acme.Key(t, tenants.Contacts)).Want(t, 403, http.MethodGet, path+"/export", "")
 }
 
-// TestExportsOfRowsComeBack: what an export wrote is imported again and nothing is changed by it, whatever the values
-// are, and however the fields that the organization defined are called.
+// TestExportsOfRowsComeBack checks that importing an export of rows changes nothing, whatever the values and the names
+// of defined fields.
 func TestExportsOfRowsComeBack(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme", tenants.FeatureTeams)
@@ -202,7 +203,7 @@ func TestExportsOfRowsComeBack(t *testing.T) {
 	}
 }
 
-// TestExportsGoOutWhileTheyAreRead: more submissions than are read at once all arrive, each once.
+// TestExportsGoOutWhileTheyAreRead checks that more submissions than are read at once are all exported, each once.
 func TestExportsGoOutWhileTheyAreRead(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
@@ -225,8 +226,8 @@ func TestExportsGoOutWhileTheyAreRead(t *testing.T) {
 	}
 }
 
-// TestContract_RunReports: keepers see a report's rows page by page, those of one that is not stored, and a file of
-// them; they make a copy of it. All of it stays within their teams.
+// TestContract_RunReports checks that callers with manage_reports can page through a report, preview and export it, and
+// copy it, within their teams.
 func TestContract_RunReports(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme", tenants.FeatureTeams)
@@ -313,8 +314,8 @@ func TestContract_RunReports(t *testing.T) {
 	}
 }
 
-// TestReportsAreExportedWhole: a list that says no limit goes out beyond the one that runs have, also where
-// it is sorted, and one that says a limit up to that.
+// TestReportsAreExportedWhole checks that an export of a list without a limit exceeds the limit of runs, also when
+// sorted, and that a report's own limit applies.
 func TestReportsAreExportedWhole(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")

@@ -13,8 +13,8 @@ import (
 	"tenantry/tenants"
 )
 
-// TestAllProblemsAtOnce: what callers cannot set, what a field does not take and what only the module knows are told in
-// one answer.
+// TestAllProblemsAtOnce checks that reserved fields, invalid values and the module's own rules are reported in one
+// answer.
 func TestAllProblemsAtOnce(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
@@ -57,8 +57,8 @@ func TestAllProblemsAtOnce(t *testing.T) {
 	}
 }
 
-// TestBodiesThatAreNotTaken: an operation without a body refuses what would be ignored, the contract's ignore it; where
-// every field may be left out, so may the body.
+// TestBodiesThatAreNotTaken checks that an operation without a body refuses one, except for the contract's, which
+// ignore it, and that a body whose fields are all optional may be missing.
 func TestBodiesThatAreNotTaken(t *testing.T) {
 	t.Parallel()
 	w := fixture.NewWorld(t)
@@ -98,7 +98,7 @@ func TestBodiesThatAreNotTaken(t *testing.T) {
 	}
 }
 
-// TestNamesOfNothingAreRefused: what is to be imported, or counted, is named where it is wrong, and nothing begins.
+// TestNamesOfNothingAreRefused checks that unknown names in imports and counts are reported, and that nothing begins.
 func TestNamesOfNothingAreRefused(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
@@ -147,7 +147,7 @@ func TestNamesOfNothingAreRefused(t *testing.T) {
 	}
 }
 
-// TestEveryListHasPages: the list of one's own sessions is asked for like any other.
+// TestEveryListHasPages checks that the list of one's own sessions has pages like any other.
 func TestEveryListHasPages(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
@@ -164,7 +164,7 @@ func TestEveryListHasPages(t *testing.T) {
 	}
 }
 
-// TestWordsAreFoundWherePeopleReadThem: each word by itself, in whichever field.
+// TestWordsAreFoundWherePeopleReadThem checks that each word is found separately, in any field.
 func TestWordsAreFoundWherePeopleReadThem(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")

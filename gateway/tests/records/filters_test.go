@@ -15,8 +15,8 @@ import (
 	"tenantry/tenants"
 )
 
-// TestEveryFilterAndOrderThatIsDocumented: each row that names fields to filter or sort by takes each of them, filters
-// with every operator that goes with some value of it; others are refused with their name, and nothing fails.
+// TestEveryFilterAndOrderThatIsDocumented checks that each row accepts all fields that it names for filters and orders,
+// with every operator that suits some value, and that others are refused by name without an internal error.
 func TestEveryFilterAndOrderThatIsDocumented(t *testing.T) {
 	t.Parallel()
 	w := fixture.NewWorld(t)
@@ -44,8 +44,8 @@ func TestEveryFilterAndOrderThatIsDocumented(t *testing.T) {
 				}
 				taken := map[string]bool{}
 				for _, value := range []string{"6b", "7", "true", "2024-05-17", ""} {
-					// Each operator is an alternative, until those that do not go with the value have been refused by
-					// name.
+					// Each operator is an alternative; those that do not suit the value are refused by name and
+					// removed.
 					for left := filters.Operators(); len(left) > 0; {
 						written := make([]string, len(left))
 						for i, operator := range left {
@@ -90,7 +90,7 @@ func TestEveryFilterAndOrderThatIsDocumented(t *testing.T) {
 	}
 }
 
-// TestMostConditions: a question may have as many conditions as callers may write, in filters, words and a long order.
+// TestMostConditions checks a query with the maximum number of conditions, in filters, words and a long order.
 func TestMostConditions(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
@@ -121,7 +121,7 @@ func TestMostConditions(t *testing.T) {
 	}
 }
 
-// TestFilesByTheSecondsThatTheyShow: what answers show as a number is what that number finds.
+// TestFilesByTheSecondsThatTheyShow checks that a filter with the number in an answer finds the record.
 func TestFilesByTheSecondsThatTheyShow(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")

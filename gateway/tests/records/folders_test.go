@@ -28,7 +28,7 @@ func newCabinet(t *testing.T, options ...gatewaytest.Option) cabinet {
 	return c
 }
 
-// folder makes a folder and returns its identifier; parent "" is the top level.
+// folder creates a folder and returns its identifier; parent "" is the top level.
 func (c cabinet) folder(t *testing.T, name, parent string) string {
 	t.Helper()
 	return c.do(t, http.MethodPost, fixture.FoldersPath, fmt.Sprintf(`{"name":%q,"folder_id":%s}`, name, orNull(parent)), 200)["id"].(string)
@@ -46,7 +46,7 @@ func orNull(id string) string {
 	return `"` + id + `"`
 }
 
-// tree writes the tree of folders as a(b()c()).
+// tree formats the tree of folders as a(b()c()).
 func (c cabinet) tree(t *testing.T) string {
 	t.Helper()
 	var grow func(list any) string
@@ -139,8 +139,8 @@ func TestFolders_LifeOfATree(t *testing.T) {
 	c.do(t, http.MethodPost, fixture.FoldersPath, `{"name":"X","folder_id":"`+z+`"}`, 422) // it is in the trash
 }
 
-// TestFolders_RestoreWhatWentWithThem: a restored folder comes with what was deleted with it, at any depth,
-// and without what had been deleted before.
+// TestFolders_RestoreWhatWentWithThem checks that a folder is restored with everything that was deleted with it, at any
+// depth, and without what had been deleted before.
 func TestFolders_RestoreWhatWentWithThem(t *testing.T) {
 	t.Parallel()
 	c := newCabinet(t)
@@ -201,7 +201,7 @@ func TestFolders_RestoreWhatWentWithThem(t *testing.T) {
 	check("refused for what is in the trash", "E a.1 top", "e.1")
 }
 
-// TestFolders_OtherTeams: a caller who is limited to teams changes nothing out of sight.
+// TestFolders_OtherTeams checks that a caller limited to teams changes nothing that it cannot see.
 func TestFolders_OtherTeams(t *testing.T) {
 	t.Parallel()
 	c := newCabinet(t)
@@ -234,7 +234,7 @@ func TestFolders_OtherTeams(t *testing.T) {
 	}
 }
 
-// TestFolders_MovedIntoEachOther: whoever moves two folders into each other at the same time, none is lost.
+// TestFolders_MovedIntoEachOther checks that no folder is lost when two are concurrently moved into each other.
 func TestFolders_MovedIntoEachOther(t *testing.T) {
 	t.Parallel()
 	c := newCabinet(t)
@@ -278,7 +278,7 @@ func TestFolders_Depth(t *testing.T) {
 	if n := strings.Count(c.tree(t), "("); n != 100 {
 		t.Errorf("%d folders in the tree, want 100", n)
 	}
-	// What is moved brings its own depth along, deleted folders too.
+	// A moved folder brings its depth along, including deleted folders.
 	moved := c.folder(t, "moved", "")
 	within := c.folder(t, "within", moved)
 	for _, deleted := range []bool{false, true} {
@@ -364,7 +364,7 @@ func TestFiles_Life(t *testing.T) {
 	c.do(t, http.MethodDelete, path+"/purge", "", 404)
 }
 
-// TestFolders_TrashTravels: what was deleted together comes back together also where a bundle took it.
+// TestFolders_TrashTravels checks that records deleted together are restored together after a bundle moved them.
 func TestFolders_TrashTravels(t *testing.T) {
 	t.Parallel()
 	c := newCabinet(t)

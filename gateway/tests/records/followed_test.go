@@ -13,8 +13,8 @@ import (
 	"tenantry/operation"
 )
 
-// oneOf returns which record a page of one has: by its identifier where it has one, since when a key was used last is
-// noted meanwhile.
+// oneOf identifies the record on a page of one: by its identifier if it has one, because a key's last use changes in
+// between.
 func oneOf(page *gatewaytest.Answer) string {
 	results, _ := page.Field("results").([]any)
 	if len(results) == 1 {
@@ -25,9 +25,9 @@ func oneOf(page *gatewaytest.Answer) string {
 	return fmt.Sprint(results)
 }
 
-// TestEveryListCanBeFollowed: each list is followed to its end in parts of one record, which are those of its pages and
-// in their order, in the order that it has by itself and in each that its parameter names; made-up places and pages
-// beside a place are refused.
+// TestEveryListCanBeFollowed reads each list to its end in parts of one record, and compares them with its pages, in
+// the default order and in each order that its parameter names. Invalid places, and a place together with a page, are
+// refused.
 func TestEveryListCanBeFollowed(t *testing.T) {
 	t.Parallel()
 	w := fixture.NewWorld(t)

@@ -137,7 +137,8 @@ func TestKilledRequestsCanBeRepeated(t *testing.T) {
 	}
 }
 
-// naming returns what makes something of that name: an object, or a bulk of contacts, one of which is refused.
+// naming returns the call that creates something with that name: an object, or a bulk of contacts, one of which is
+// refused.
 func naming(name string) (path string, body gatewaytest.Request) {
 	if strings.HasPrefix(name, "object") {
 		return fixture.ObjectsPath, object(name)
@@ -145,7 +146,7 @@ func naming(name string) (path string, body gatewaytest.Request) {
 	return "/api/contacts/bulk", fixture.JSONText(fmt.Sprintf(`{"records":[{"external_id":%q},{"email":"none"},{"external_id":%q}]}`, name, name+"_too"))
 }
 
-// named returns how many of that name there are in an export. A bulk is there as a whole.
+// named returns how many records with that name an export has. A bulk must be complete.
 func named(t *testing.T, export, name string) int {
 	t.Helper()
 	if strings.HasPrefix(name, "object") {
@@ -158,7 +159,7 @@ func named(t *testing.T, export, name string) int {
 	return n
 }
 
-// sendNamed makes something of that name at a process that may be gone.
+// sendNamed sends such a call to a process that may have been killed.
 func sendNamed(t *testing.T, address, key, name string) (code int, answer string, err error) {
 	t.Helper()
 	path, content := naming(name)
@@ -182,8 +183,8 @@ func sendNamed(t *testing.T, address, key, name string) (code int, answer string
 	return resp.StatusCode, string(body), err
 }
 
-// TestAChangeIsOneWrite: on an engine with transactions a change, its audit record and its kept answer reach the
-// disk together, which is waited for once; besides, the key is claimed before.
+// TestAChangeIsOneWrite checks that on an engine with transactions a change, its audit record and its kept answer are
+// stored with one sync, besides the earlier claim of the key.
 func TestAChangeIsOneWrite(t *testing.T) {
 	t.Parallel()
 	var writes atomic.Int64
@@ -228,8 +229,8 @@ func TestAChangeIsOneWrite(t *testing.T) {
 	}
 }
 
-// TestABulkIsOneWrite: also where the store refuses some of its records. Of more than are tried anew the last write has
-// the answer, whatever becomes of the process then.
+// TestABulkIsOneWrite checks the same for a bulk, also if the store refuses some of its records. If more are refused
+// than are retried, the last write has the answer, whatever happens to the process then.
 func TestABulkIsOneWrite(t *testing.T) {
 	t.Parallel()
 	var writes, killed atomic.Int64

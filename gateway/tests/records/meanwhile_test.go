@@ -14,8 +14,8 @@ import (
 	"tenantry/tenants"
 )
 
-// TestMeanwhile_WhatIsStoredStandsOnWhatWasRead: what is purged while something is made of it, by a call that has read
-// it already, is not made any more, and nothing of it is there for what takes its name.
+// TestMeanwhile_WhatIsStoredStandsOnWhatWasRead checks that a record is not created if something it was made from is
+// purged after the call has read it, and that nothing of it remains for a new record with the same name.
 func TestMeanwhile_WhatIsStoredStandsOnWhatWasRead(t *testing.T) {
 	t.Parallel()
 	other := fixture.DocID(0xfff)
@@ -29,7 +29,7 @@ func TestMeanwhile_WhatIsStoredStandsOnWhatWasRead(t *testing.T) {
 		setup func(*testing.T, fixture.KeyClient) (id string) // which stands for {id}
 		asked string
 		skip  int64
-		// The call that is held back, what is done meanwhile, and what the call is answered.
+		// The held call, the concurrent action, and the answer to the call.
 		method, path, body string
 		meanwhile          func(*testing.T, fixture.KeyClient, string)
 		code               int
@@ -199,8 +199,8 @@ func TestMeanwhile_WhatIsStoredStandsOnWhatWasRead(t *testing.T) {
 	}
 }
 
-// TestMeanwhile_RightsAreHeldByWhatIsThere: a role or team that somebody is given while it is deleted is kept, or not
-// given any more.
+// TestMeanwhile_RightsAreHeldByWhatIsThere checks that a role or team that is assigned while it is deleted is either
+// kept or not assigned.
 func TestMeanwhile_RightsAreHeldByWhatIsThere(t *testing.T) {
 	t.Parallel()
 	const north = "aaaaaaaaaaaaaaaaaaaaaaaa"
@@ -214,8 +214,8 @@ func TestMeanwhile_RightsAreHeldByWhatIsThere(t *testing.T) {
 		"a role": {http.MethodDelete, "/api/roles/editor", ""}, "a team": {http.MethodDelete, "/api/teams/" + north, ""}, "an account": {http.MethodDelete, "/api/teams/" + north, ""},
 	}
 	asked := map[string]string{"a role": "find roles", "a team": "find teams", "an account": "find teams"}
-	// A deletion looks for who holds it, last in the accounts, before it begins, and the other call looks for what it
-	// gives.
+	// A deletion looks for holders before it begins, last among the accounts, and the other call looks for what it
+	// assigns.
 	looks := map[string]string{"a role": "find users", "a team": "find accounts", "an account": "find accounts"}
 	for name, give := range gives {
 		start := func(t *testing.T) (*fixture.StoreGate, func(call) *gatewaytest.Answer) {
@@ -265,8 +265,8 @@ func TestMeanwhile_RightsAreHeldByWhatIsThere(t *testing.T) {
 	}
 }
 
-// TestMeanwhile_ValuesAreAsTheirFieldsAre: a field that becomes, or stops being, Encrypted while a value of it is
-// stored stays as it was, so that no value lies in clear where it is to be sealed, or sealed where nobody can read it.
+// TestMeanwhile_ValuesAreAsTheirFieldsAre checks that a field stays as it was if it becomes Encrypted, or plain, while
+// a value of it is stored, so that no value is left in clear text or sealed for nobody.
 func TestMeanwhile_ValuesAreAsTheirFieldsAre(t *testing.T) {
 	t.Parallel()
 	for _, types := range [][2]string{{"Text", "Encrypted"}, {"Encrypted", "Text"}} {
@@ -314,8 +314,8 @@ func TestMeanwhile_ValuesAreAsTheirFieldsAre(t *testing.T) {
 	}
 }
 
-// TestMeanwhile_ExportsHideDeletedFields: values of a field that is deleted while an export is written are in none of
-// the records that follow.
+// TestMeanwhile_ExportsHideDeletedFields checks that values of a field that is deleted during an export are in none of
+// the following records.
 func TestMeanwhile_ExportsHideDeletedFields(t *testing.T) {
 	t.Parallel()
 	gate := fixture.NewStoreGate()
@@ -338,8 +338,9 @@ func TestMeanwhile_ExportsHideDeletedFields(t *testing.T) {
 	}
 }
 
-// TestMeanwhile_ImportsStandOnWhatIsDefined: an import ends where what it was checked against is purged or changed
-// before it stores, and one that changes a definition puts it back where values of the former one came between.
+// TestMeanwhile_ImportsStandOnWhatIsDefined checks that an import ends if a definition is purged or changed before its
+// records are stored, and that an import that changes a definition undoes that if values of the old one were stored in
+// between.
 func TestMeanwhile_ImportsStandOnWhatIsDefined(t *testing.T) {
 	t.Parallel()
 	const object = `{"name":"tree","label":"Tree","label_plural":"Trees","schema":{"kind":{"title":"Kind","type":"Text"}}}`

@@ -10,8 +10,8 @@ import (
 	"tenantry/tenants"
 )
 
-// TestNamedEitherWay: every row whose path names an object, a form or a field takes the identifier as well as the name
-// that the API uses elsewhere.
+// TestNamedEitherWay checks that every row whose path names an object, a form or a field accepts the identifier and the
+// name.
 func TestNamedEitherWay(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
@@ -19,7 +19,7 @@ func TestNamedEitherWay(t *testing.T) {
 	object := o.do(t, http.MethodPost, "/api/custom/objects", `{"name":"tree","label":"Tree","label_plural":"Trees","schema":{"kind":{"title":"Kind","type":"Text"}}}`, 200)["id"].(string)
 	form := o.do(t, http.MethodPost, "/api/form/collections", `{"name":"visit","label":"Visit","label_plural":"Visits"}`, 200)["id"].(string)
 	o.do(t, http.MethodPost, "/api/form/collections", `{"name":"other","label":"Other","label_plural":"Others"}`, 200)
-	// A name that looks like the identifier of another wins where others refer to it by its name.
+	// A name that looks like another's identifier takes precedence where references use names.
 	o.do(t, http.MethodPost, "/api/custom/objects", `{"name":"abcdefabcdefabcdefabcdef","label":"A","label_plural":"As"}`, 200)
 	for _, by := range []struct{ object, form string }{{object, "visit"}, {"tree", form}} {
 		trees, visits := "/api/custom/objects/"+by.object, "/api/form/collections/"+by.form

@@ -10,8 +10,8 @@ import (
 	"tenantry/tenants"
 )
 
-// TestNamesAreTrimmed: names that people read have one rule, through every door: what nobody sees at their ends is not
-// stored.
+// TestNamesAreTrimmed checks that names that people read are stored without invisible characters at their ends, in
+// every interface.
 func TestNamesAreTrimmed(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)

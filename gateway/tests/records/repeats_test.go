@@ -22,15 +22,15 @@ import (
 	"tenantry/tenants"
 )
 
-// replayed reports whether the answer is one that was kept.
+// replayed reports whether the answer was a kept one.
 func replayed(a *gatewaytest.Answer) bool { return a.Header.Get("Idempotency-Replayed") == "true" }
 
 func object(name string) gatewaytest.Request {
 	return fixture.JSONText(fmt.Sprintf(`{"name":%q,"label":%[1]q,"label_plural":%[1]q,"schema":{}}`, name))
 }
 
-// TestRequestCutAfterCommitIsReplayed holds that a request repeated with its Idempotency-Key is carried out once,
-// whatever became of the first answer.
+// TestRequestCutAfterCommitIsReplayed checks that a request repeated with its Idempotency-Key is carried out once,
+// whatever happened to the first answer.
 func TestRequestCutAfterCommitIsReplayed(t *testing.T) {
 	t.Parallel()
 	var c fixture.Clock
@@ -50,7 +50,7 @@ func TestRequestCutAfterCommitIsReplayed(t *testing.T) {
 		}
 	}
 
-	// The caller is gone before the answer.
+	// The caller has hung up before the answer.
 	ctx, gone := context.WithCancel(t.Context())
 	cut.AfterWrite(true, gone)
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, acme.URL(fixture.ObjectsPath), nil)
@@ -75,7 +75,7 @@ func TestRequestCutAfterCommitIsReplayed(t *testing.T) {
 			first.Code, first.Body, second.Code, second.Body, objects("cut"))
 	}
 
-	// The process is gone: nothing after the commit happens. What has transactions has the answer by then.
+	// The process ends: nothing after the commit happens. Engines with transactions have stored the answer by then.
 	cut.AfterWrite(true, func() { panic("killed") })
 	if a := send("killed", "k2"); a.Code != http.StatusInternalServerError {
 		t.Fatalf("got %d %s, want %v", a.Code, a.Body, http.StatusInternalServerError)
@@ -97,7 +97,7 @@ func TestRequestCutAfterCommitIsReplayed(t *testing.T) {
 		t.Errorf("%d objects, want 1", n)
 	}
 
-	// Nor before: then it is carried out by the repetition.
+	// The process ends before the commit: the repetition carries the request out.
 	cut.AfterWrite(false, func() { panic("killed") })
 	if a := send("early", "k3"); a.Code != http.StatusInternalServerError {
 		t.Fatalf("got %d %s, want %v", a.Code, a.Body, http.StatusInternalServerError)
@@ -107,7 +107,7 @@ func TestRequestCutAfterCommitIsReplayed(t *testing.T) {
 		t.Errorf(`got %d %s, want a.Status = "ok" and objects("early") = 1`, a.Code, a.Body)
 	}
 
-	// While it is carried out the repetition waits for nothing, and is told when to come back.
+	// While the request is in progress, a repetition does not wait, and gets a Retry-After.
 	var meanwhile *gatewaytest.Answer
 	cut.AfterWrite(false, func() { meanwhile = send("busy", "k5") })
 	if a := send("busy", "k5"); a.Status != "ok" || replayed(a) || objects("busy") != 1 {
@@ -117,7 +117,7 @@ func TestRequestCutAfterCommitIsReplayed(t *testing.T) {
 		t.Error("got no Retry-After, want one")
 	}
 
-	// Of many at once one is carried out.
+	// One of many concurrent requests is carried out.
 	counts := fixture.Concurrently(20, func(int) string {
 		a := send("crowd", "k4")
 		if a.Code == http.StatusConflict {
@@ -135,8 +135,7 @@ func TestRequestCutAfterCommitIsReplayed(t *testing.T) {
 
 func exportOf(t *testing.T, o *gatewaytest.Org) string { return (&fixture.Party{Org: o}).Export(t) }
 
-// TestIdempotencyKeysAreScoped holds that a key belongs to the caller, the operation and the request it was first
-// used for.
+// TestIdempotencyKeysAreScoped checks that a key belongs to the caller, the operation and the request of its first use.
 func TestIdempotencyKeysAreScoped(t *testing.T) {
 	t.Parallel()
 	var c fixture.Clock
@@ -175,7 +174,7 @@ func TestIdempotencyKeysAreScoped(t *testing.T) {
 	if a := form("Another operation", fixture.IdempotencyKey("one")); a.Status != "ok" || replayed(a) {
 		t.Errorf("another operation: got %d %s, want a new answer", a.Code, a.Body)
 	}
-	// A refusal is kept, but not that others came between.
+	// A refusal is kept, but not one because of a concurrent change.
 	bad, after := form("", fixture.IdempotencyKey("two")), form("", fixture.IdempotencyKey("two"))
 	if bad.Code != http.StatusUnprocessableEntity || !replayed(after) || after.Text() != bad.Text() {
 		t.Errorf("a refusal: got %s, then %s, want the same one replayed", bad.Body, after.Body)
@@ -198,8 +197,8 @@ func TestIdempotencyKeysAreScoped(t *testing.T) {
 	}
 }
 
-// TestEveryOperationIsIdempotentByKey holds that every operation below /api/ that changes something takes a key and
-// is carried out once.
+// TestEveryOperationIsIdempotentByKey checks that every changing operation below /api/ accepts a key and is carried out
+// once.
 func TestEveryOperationIsIdempotentByKey(t *testing.T) {
 	t.Parallel()
 	w := fixture.NewWorld(t, fixture.WithPlants)
@@ -256,7 +255,7 @@ func TestEveryOperationIsIdempotentByKey(t *testing.T) {
 	}
 }
 
-// TestKeptAnswersAreSealedAndSwept holds that kept answers cannot be read in the store, and are deleted after their
+// TestKeptAnswersAreSealedAndSwept checks that kept answers cannot be read in the store, and are deleted after their
 // day.
 func TestKeptAnswersAreSealedAndSwept(t *testing.T) {
 	t.Parallel()
@@ -279,12 +278,12 @@ func TestKeptAnswersAreSealedAndSwept(t *testing.T) {
 	if kept := p.Stored(t, `SELECT json(body) FROM "c:kept_answers"`); strings.Contains(kept, "Confidential") || strings.Contains(kept, "Collection updated") || !strings.Contains(kept, "enc.v1.") {
 		t.Errorf("kept as %s, want it encrypted", kept)
 	}
-	// Nor can what was sent be tried: that is told apart by what includes the caller's key.
+	// The request cannot be guessed either: its fingerprint includes the caller's key.
 	form("k2")
 	if n := p.Stored(t, `SELECT count(DISTINCT json_extract(body, '$.request')) FROM "c:kept_answers"`); n != "2" {
 		t.Errorf("equal requests of two keys are kept as %s, want 2", n)
 	}
-	// A secret that is told once is kept nowhere, sealed or not; nor is it told again.
+	// A secret that is shown once is not kept, sealed or not, and is not shown again.
 	first, second := share(), share()
 	if first.Field("token") == nil || second.Code != http.StatusConflict || !strings.Contains(second.Text(), `"code":"lost"`) {
 		t.Errorf("got %d %s, then %d %s, want a token, then 409 (lost)",
@@ -297,7 +296,7 @@ func TestKeptAnswersAreSealedAndSwept(t *testing.T) {
 		form(fmt.Sprint("old", i))
 	}
 	c.Advance(25 * time.Hour)
-	// One in sixteen takes some of what has expired along.
+	// One in sixteen requests removes some expired answers.
 	made, kept := 0, func() string { return p.Stored(t, `SELECT count(*) FROM "c:kept_answers"`) }
 	for made < 1000 && (made == 0 || kept() != fmt.Sprint(made)) {
 		made++
@@ -308,7 +307,7 @@ func TestKeptAnswersAreSealedAndSwept(t *testing.T) {
 	}
 }
 
-// TestRateLimitRefusalsAreNotReplayed holds that a refusal that says when to retry is not the answer to that retry.
+// TestRateLimitRefusalsAreNotReplayed checks that a refusal with Retry-After is not replayed to the retry.
 func TestRateLimitRefusalsAreNotReplayed(t *testing.T) {
 	t.Parallel()
 	var c fixture.Clock
@@ -332,8 +331,8 @@ func TestRateLimitRefusalsAreNotReplayed(t *testing.T) {
 	}
 }
 
-// TestKeptAnswersExpireUnasked holds that kept answers are deleted after their day where no key is sent any more,
-// whatever becomes of the trash.
+// TestKeptAnswersExpireUnasked checks that kept answers are deleted after their day even if no more keys are sent,
+// whatever happens to the trash.
 func TestKeptAnswersExpireUnasked(t *testing.T) {
 	t.Parallel()
 	clock := &fixture.Clock{}
@@ -365,8 +364,8 @@ func TestKeptAnswersExpireUnasked(t *testing.T) {
 	}
 }
 
-// TestErasedDataIsInNoKeptAnswer holds that erased data is in no kept answer of any request, and that a repetition
-// of such a request is told so. Data that is only deleted can be restored, and so can the answer.
+// TestErasedDataIsInNoKeptAnswer checks that purged data are in no kept answer of any request, and that a repetition of
+// such a request is told so. Data that are only deleted can be restored, and so can the answer.
 func TestErasedDataIsInNoKeptAnswer(t *testing.T) {
 	t.Parallel()
 	for name, layout := range map[string]gatewaytest.Option{"own files": gatewaytest.OwnFiles, "shared files": gatewaytest.SharedFiles} {
@@ -466,8 +465,8 @@ func TestErasedDataIsInNoKeptAnswer(t *testing.T) {
 	}
 }
 
-// TestRepeatWithAnotherScope: an answer is kept for the teams of whoever got it. Another key of the same account that
-// is narrowed to another team, or the same key once its account's teams were changed, is not told it.
+// TestRepeatWithAnotherScope checks that an answer is kept for the teams of its caller. Another key of the same account
+// that is limited to another team does not get it, nor does the same key after its account's teams changed.
 func TestRepeatWithAnotherScope(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme", tenants.FeatureTeams)
@@ -500,8 +499,8 @@ func TestRepeatWithAnotherScope(t *testing.T) {
 	}
 }
 
-// TestKeptAnswersAreBounded holds that large kept answers, which do not count for an organization's quota, are
-// bounded by day. A request beyond the bound is carried out, and a repetition is told that its answer is gone.
+// TestKeptAnswersAreBounded checks that large kept answers, which do not count for an organization's quota, are bounded
+// for each day. A request beyond the bound is carried out, and a repetition is told that its answer is lost.
 func TestKeptAnswersAreBounded(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it makes 140 answers of half a MB")

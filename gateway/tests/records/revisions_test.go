@@ -23,8 +23,8 @@ func wantStale(t *testing.T, a *gatewaytest.Answer) {
 	}
 }
 
-// Every row that is Revised refuses a stale If-Match before it changes anything, and every other one
-// the header itself: nobody's condition is ignored.
+// TestIfMatchOnEveryOperation checks that every Revised row refuses a stale If-Match before it changes anything, and
+// that every other row refuses the header, so that no condition is ignored.
 func TestIfMatchOnEveryOperation(t *testing.T) {
 	t.Parallel()
 	w := fixture.NewWorld(t, fixture.WithPlants)
@@ -126,7 +126,7 @@ func TestRevisions(t *testing.T) {
 		t.Errorf("a missing record: got %d %v, want 404 and no header ETag", a.Code, a.Header)
 	}
 
-	// Of two who change the revision that both have read, one is told.
+	// Of two changes of the same revision one is refused.
 	change := func(label, tags string) *gatewaytest.Answer {
 		return acme.Do(t, http.MethodPut, "/api/form/collections/"+form, gatewaytest.WithKey(key), fixture.JSONText(`{"label":"`+label+`"}`), ifMatch(tags))
 	}
@@ -140,7 +140,7 @@ func TestRevisions(t *testing.T) {
 	}
 }
 
-// TestRevisions_OfAnother: a tag of a record is none of another that got its name once that was ended.
+// TestRevisions_OfAnother checks that a record's tag does not match a later record with the same name.
 func TestRevisions_OfAnother(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")

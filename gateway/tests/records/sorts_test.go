@@ -13,8 +13,8 @@ import (
 	"tenantry/tenants"
 )
 
-// sorted returns a value of the records of a list in an order, which all ways to read it agree on: as one page, by
-// pages, each after the one before, and back to front.
+// sorted returns a field of the records of a list in an order, after checking that all ways to read it agree: as one
+// page, by pages, by cursor, and backwards.
 func sorted(t *testing.T, c fixture.KeyClient, path, sort, field string) string {
 	t.Helper()
 	read := func(sort, rest string) (got []string, next string) {
@@ -45,8 +45,8 @@ func sorted(t *testing.T, c fixture.KeyClient, path, sort, field string) string 
 	return strings.Join(whole, " ")
 }
 
-// Values that nobody describes may be numbers beyond all that a float holds. They are the greatest, or the least, and
-// every page has its records with them too.
+// TestContract_SortByNumbersBeyondFloats checks that undefined numbers beyond the range of a float sort as the largest
+// or smallest, and that every page includes their records.
 func TestContract_SortByNumbersBeyondFloats(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
@@ -63,8 +63,8 @@ func TestContract_SortByNumbersBeyondFloats(t *testing.T) {
 	}
 }
 
-// TestContract_SortByDefinedFields: records and contacts come in the order of fields that the organization defined,
-// mixed with those of every record; what is missing comes first.
+// TestContract_SortByDefinedFields checks that records and contacts can be sorted by defined fields, together with
+// standard ones; records without a value come first.
 func TestContract_SortByDefinedFields(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
@@ -143,7 +143,7 @@ func TestContract_SortByDefinedFields(t *testing.T) {
 	}
 	c.Want(t, 422, http.MethodGet, contacts+"?sort=ssn", "", "sort must name at most 8 fields, each once, with - before one that descends: id, ")
 	c.Want(t, 422, http.MethodGet, contacts+"?sort=nothing", "", "sort must name at most 8 fields, each once, with - before one that descends: id, ")
-	// A type that changed leaves values of the one before: they have their place too.
+	// After a change of type, values of the old type have their place too.
 	c.Want(t, 200, http.MethodPut, contacts+"/fields/age?force=true", `{"type":"Text"}`)
 	c.Want(t, 200, http.MethodPost, contacts, `{"email":"4@example.com","fields":{"age":"37"}}`)
 	if got := strings.ReplaceAll(sorted(t, c, contacts, "age", "email"), "@example.com", ""); got != "2 1 0 3 4" {
@@ -151,7 +151,7 @@ func TestContract_SortByDefinedFields(t *testing.T) {
 	}
 }
 
-// TestContract_SortByLongTexts: a list whose order is by texts that are too long for an address is followed to its end.
+// TestContract_SortByLongTexts checks that a list sorted by texts too long for a URL can be read to its end.
 func TestContract_SortByLongTexts(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")

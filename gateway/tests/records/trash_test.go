@@ -23,10 +23,10 @@ import (
 	"tenantry/tenants"
 )
 
-// kept is one record: the path of its list, its identifier, and what the path calls it.
+// kept is one record: the path of its list, its identifier, and its name in the path.
 type kept struct{ path, made, name string }
 
-// fillTrash makes one record of every resource with a trash, and returns where each is, by resource.
+// fillTrash creates one record of every resource with a trash, and returns them by resource.
 func fillTrash(t *testing.T, o orchard, word string) map[string]kept {
 	t.Helper()
 	all := map[string]kept{}
@@ -51,7 +51,7 @@ func fillTrash(t *testing.T, o orchard, word string) map[string]kept {
 	return all
 }
 
-// code is that of a read.
+// code returns the code of a read.
 func (k kept) code(t *testing.T, o orchard, query string) int {
 	t.Helper()
 	if k.path == "/api/custom-reports" && query != "" { // the contract's read knows no trash
@@ -63,8 +63,8 @@ func (k kept) code(t *testing.T, o orchard, query string) int {
 	return o.Get(t, o.key, k.path+"/"+k.name+query).Code
 }
 
-// TestTrash_IsEmptied: what was deleted longer ago than trash.keep ends, of every resource with a trash and in
-// every organization; what was deleted later, and what is live, stays.
+// TestTrash_IsEmptied checks that records deleted longer ago than trash.keep are purged, for every resource with a
+// trash and in every organization, while records deleted later and live records stay.
 func TestTrash_IsEmptied(t *testing.T) {
 	t.Parallel()
 	clock := &fixture.Clock{}
@@ -84,7 +84,7 @@ func TestTrash_IsEmptied(t *testing.T) {
 			}
 		}
 	}
-	// What hangs on a definition is there until that ends.
+	// Records of a definition exist until the definition is purged.
 	hanging := orgs[0].do(t, http.MethodPost, fixture.ObjectsPath+"/old/records", `{"values":{}}`, 200)["id"].(string)
 	remove(old)
 	for _, op := range g.App.Operations() { // every resource with a trash was filled
@@ -156,7 +156,7 @@ func state(t *testing.T, g *gatewaytest.Gateway, command, slug string) {
 	}
 }
 
-// TestTrash_ByOneAtATime: however many are at it, each record ends once, and a round is one's alone.
+// TestTrash_ByOneAtATime checks that each record is purged once, and that one replica has a round at a time.
 func TestTrash_ByOneAtATime(t *testing.T) {
 	t.Parallel()
 	clock := &fixture.Clock{}
@@ -171,7 +171,7 @@ func TestTrash_ByOneReplica(t *testing.T) {
 	race(t, clock, fixture.StartTrio(t, clock.Option).Replicas[:])
 }
 
-// race lets all of them empty the trash at once.
+// race lets all replicas empty the trash concurrently.
 func race(t *testing.T, c *fixture.Clock, all []*gatewaytest.Gateway) {
 	t.Helper()
 	o := cabinet{newOrchard(t, all[0], "acme")}
@@ -216,8 +216,8 @@ func race(t *testing.T, c *fixture.Clock, all []*gatewaytest.Gateway) {
 	}
 }
 
-// TestTrash_PanicEndsNothingElse: where one resource's trash cannot be emptied because of a fault of the program,
-// that of the others is.
+// TestTrash_PanicEndsNothingElse checks that the trash of other resources is emptied if that of one fails because of a
+// fault in the program.
 func TestTrash_PanicEndsNothingElse(t *testing.T) {
 	t.Parallel()
 	clock := &fixture.Clock{}
@@ -251,7 +251,8 @@ func TestTrash_PanicEndsNothingElse(t *testing.T) {
 	}
 }
 
-// TestTrash_HoldersAreTold: who may see the record in the trash that has a unique value is told which that is.
+// TestTrash_HoldersAreTold checks that a caller who may see the record in the trash that has a unique value gets its
+// identifier.
 func TestTrash_HoldersAreTold(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
@@ -309,7 +310,7 @@ func TestTrash_HoldersAreTold(t *testing.T) {
 	}
 }
 
-// TestTrash_BulkBringsNothingBack: what was deleted too long ago to be restored comes back with no bulk either.
+// TestTrash_BulkBringsNothingBack checks that a bulk does not restore records whose time is over.
 func TestTrash_BulkBringsNothingBack(t *testing.T) {
 	t.Parallel()
 	clock := &fixture.Clock{}
@@ -340,7 +341,7 @@ func TestTrash_BulkBringsNothingBack(t *testing.T) {
 	}
 }
 
-// TestTrash_PurgedLiesInNoFile: of what is purged, small or large, the files have nothing once they are closed.
+// TestTrash_PurgedLiesInNoFile checks that closed files contain nothing of purged records, small or large.
 func TestTrash_PurgedLiesInNoFile(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, gatewaytest.Embedded)
@@ -372,7 +373,7 @@ func TestTrash_PurgedLiesInNoFile(t *testing.T) {
 	}
 }
 
-// TestTrash_KeptForEver: 0 ends nothing.
+// TestTrash_KeptForEver checks that with 0 nothing is purged.
 func TestTrash_KeptForEver(t *testing.T) {
 	t.Parallel()
 	clock := &fixture.Clock{}
@@ -384,8 +385,8 @@ func TestTrash_KeptForEver(t *testing.T) {
 	c.do(t, http.MethodPost, fixture.FoldersPath+"/"+folder+"/restore", "", 200)
 }
 
-// TestTrash_KeepsWhatCameBack: a record that is restored, or changed by an import, while the trash is emptied
-// stays, and so does what came into a folder that was deleted.
+// TestTrash_KeepsWhatCameBack checks that a record that is restored, or changed by an import, while the trash is
+// emptied stays, and so do records added to a deleted folder.
 func TestTrash_KeepsWhatCameBack(t *testing.T) {
 	t.Parallel()
 	clock := &fixture.Clock{}
@@ -407,8 +408,8 @@ func TestTrash_KeepsWhatCameBack(t *testing.T) {
 	}
 }
 
-// TestTrash_IsEmptiedPastWhatCannotBeRead: records that cannot be read stay, however many of them are the oldest, and
-// those behind them are ended.
+// TestTrash_IsEmptiedPastWhatCannotBeRead checks that unreadable records stay, even if they are the oldest, and that
+// the ones after them are purged.
 func TestTrash_IsEmptiedPastWhatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	clock := &fixture.Clock{}

@@ -10,8 +10,8 @@ import (
 	"tenantry/operation"
 )
 
-// TestWhatAnAnswerShowsMayBeSentBack: of each record that can be read and changed, all that callers may set of it is
-// taken as the answer shows it, and a PUT of nothing leaves it as it is.
+// TestWhatAnAnswerShowsMayBeSentBack checks that every record accepts the settable fields of its own answer, and that
+// an empty PUT changes nothing.
 func TestWhatAnAnswerShowsMayBeSentBack(t *testing.T) {
 	t.Parallel()
 	w := fixture.NewWorld(t, fixture.WithPlants)
@@ -53,7 +53,7 @@ func TestWhatAnAnswerShowsMayBeSentBack(t *testing.T) {
 	}
 }
 
-// TestActionsOnARecordHonourIfMatch: what was decided about another revision of the record is not done.
+// TestActionsOnARecordHonourIfMatch checks that an action on another revision of the record is refused.
 func TestActionsOnARecordHonourIfMatch(t *testing.T) {
 	t.Parallel()
 	w := fixture.NewWorld(t)

@@ -10,8 +10,8 @@ import (
 	"tenantry/tenants"
 )
 
-// TestValuesOfAnotherType: where the type of a field was changed by force, only what a call writes is held to it, and
-// the record says which of its values do not fit.
+// TestValuesOfAnotherType checks that after a forced change of a field's type only new values are checked, and that the
+// record names values that do not fit.
 func TestValuesOfAnotherType(t *testing.T) {
 	t.Parallel()
 	o := client{Org: gatewaytest.Start(t).Org(t, "acme")}.of(t, tenants.Contacts, tenants.ManageCustomObjects)
@@ -62,8 +62,7 @@ func TestValuesOfAnotherType(t *testing.T) {
 	}
 }
 
-// TestAFieldMadeAgain: what is stored counts where a field that was dropped is made again with another type, whichever
-// that is.
+// TestAFieldMadeAgain checks that stored values count when a removed field is defined again with another type.
 func TestAFieldMadeAgain(t *testing.T) {
 	t.Parallel()
 	o := client{Org: gatewaytest.Start(t).Org(t, "acme")}.of(t, tenants.ManageCustomObjects)

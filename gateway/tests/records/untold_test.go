@@ -16,8 +16,8 @@ import (
 	"tenantry/tenants"
 )
 
-// A secret that is told once reaches whoever asked, or nothing was done: here the control store answers, and what
-// keeps the organization's audit log does not.
+// TestSecretsThatCannotBeToldAreTakenBack checks that a secret that is shown once either reaches the caller or nothing
+// is done: here the control store works, and the organization's audit log does not.
 func TestSecretsThatCannotBeToldAreTakenBack(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, gatewaytest.OwnFiles)
@@ -55,7 +55,7 @@ func TestSecretsThatCannotBeToldAreTakenBack(t *testing.T) {
 	for _, c := range calls {
 		root.Want(t, http.MethodPost, c.path, c.body, 503, "The service is temporarily unavailable, please retry later")
 	}
-	// What cannot be taken back is said to be done.
+	// A change that cannot be undone is reported as done.
 	root.Want(t, http.MethodPost, "/api/users/"+bo+"/reactivate", "", 503, "was applied but not audited")
 	changed := fmt.Sprintf(`{"present_password":%q,"password":"battery horse staple"}`, gatewaytest.Password)
 	fixture.As(acme, gatewaytest.Cookie(cookie)).Want(t, http.MethodPost, "/api/me/password", changed, 503, "was applied but not audited")
@@ -72,7 +72,8 @@ func TestSecretsThatCannotBeToldAreTakenBack(t *testing.T) {
 	}
 }
 
-// Where a rotation is stored and cannot be announced, its token is told all the same, with what may follow.
+// TestTokenIsToldWithoutAnnouncement checks that the token of a rotation that cannot be announced is answered with a
+// warning.
 func TestTokenIsToldWithoutAnnouncement(t *testing.T) {
 	t.Parallel()
 	var cut fixture.StoreHook
@@ -98,7 +99,7 @@ func TestTokenIsToldWithoutAnnouncement(t *testing.T) {
 	})
 }
 
-// A key that is bound lets nobody in who is not.
+// TestBoundKeysInviteNobody checks that a restricted key cannot invite people without its restrictions.
 func TestBoundKeysInviteNobody(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
@@ -122,7 +123,8 @@ func TestBoundKeysInviteNobody(t *testing.T) {
 	}
 }
 
-// What a service keeps is deleted as it was when the caller was held to the rule, or looked at anew.
+// TestNobodyComesBetweenALookAndADeletion checks that a record is deleted only in the state in which the caller's
+// rights were checked, or is checked again.
 func TestNobodyComesBetweenALookAndADeletion(t *testing.T) {
 	t.Parallel()
 	var cut fixture.StoreHook
@@ -148,7 +150,7 @@ func TestNobodyComesBetweenALookAndADeletion(t *testing.T) {
 		root.Want(t, http.MethodDelete, at, "", 200, "")
 		root.Want(t, http.MethodGet, at, "", 404, "")
 	}
-	// Nor is an account that is to be none ever active.
+	// An account that is inactive from the start is never active either.
 	on := func(c store.Call) {
 		if c.Operation == "write" && c.Collection == "accounts" {
 			cut.On.Store(nil)
@@ -162,7 +164,8 @@ func TestNobodyComesBetweenALookAndADeletion(t *testing.T) {
 	}
 }
 
-// A person is read, and changed by who has seen the last of them.
+// TestPeopleAreChangedConditionally checks that a person can be changed only by a caller who has read the last
+// revision.
 func TestPeopleAreChangedConditionally(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
@@ -184,7 +187,7 @@ func TestPeopleAreChangedConditionally(t *testing.T) {
 	}
 }
 
-// TestInterruptedRequestIsNotReportedDone ends the process between the mark of a request and its other writes: a
+// TestInterruptedRequestIsNotReportedDone ends the process between the claim of a request and its other writes: a
 // repetition is not told that it was carried out.
 func TestInterruptedRequestIsNotReportedDone(t *testing.T) {
 	t.Parallel()

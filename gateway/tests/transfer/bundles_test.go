@@ -21,8 +21,8 @@ import (
 	"tenantry/tenants"
 )
 
-// TestImportsOverHTTP: an administrator sends a file, and learns how far the import has come and what
-// is wrong with its lines; nobody else can.
+// TestImportsOverHTTP checks that an administrator can upload a file and follow the import and its faults, and that
+// nobody else can.
 func TestImportsOverHTTP(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
@@ -97,8 +97,8 @@ func TestImportsOverHTTP(t *testing.T) {
 	}
 }
 
-// TestImport_NothingIsTakenAsItIsThatCarriesRights: a line says of itself that it is taken as it was stored, which lets
-// nobody in, nor gives rights that there are not, and makes no report that nothing can run.
+// TestImport_NothingIsTakenAsItIsThatCarriesRights checks that as_is in a line admits no person, grants no unknown
+// right, and creates no report that cannot run.
 func TestImport_NothingIsTakenAsItIsThatCarriesRights(t *testing.T) {
 	t.Parallel()
 	org := gatewaytest.Start(t, gatewaytest.OwnFiles).Org(t, "acme", tenants.FeatureTeams)
@@ -115,7 +115,7 @@ func TestImport_NothingIsTakenAsItIsThatCarriesRights(t *testing.T) {
 			t.Errorf(`%s: got %s, want a.Field("state") = "refused" and containing %q`, line, a.Body, `"field":"`+field+`"`)
 		}
 	}
-	// One that an earlier version took is told of as one whose source is gone.
+	// A report imported by an earlier version is shown as one whose source is gone.
 	org.Import(t, `{"kind":"custom_report","id":"`+fixture.DocID(8)+`","pid":"of-a-class-that-is-gone","secure":false,"exportable":true,"title":"X","class":"Campaigns","query":{}}`)
 	(&fixture.Party{Org: org}).Exec(t, `UPDATE "c:custom_reports" SET body = json_set(body, '$.class', 'Gone') WHERE id = ?1`, fixture.DocID(8))
 	key := org.Key(t, tenants.ManageReports)
@@ -133,7 +133,7 @@ func TestImport_NothingIsTakenAsItIsThatCarriesRights(t *testing.T) {
 	}
 }
 
-// TestImportsOneAtATime: an organization has one import at a time, from when its file begins to arrive.
+// TestImportsOneAtATime checks that an organization has one import at a time, from the beginning of its upload.
 func TestImportsOneAtATime(t *testing.T) {
 	t.Parallel()
 	clock := &fixture.Clock{}
@@ -151,7 +151,7 @@ func TestImportsOneAtATime_OfReplicas(t *testing.T) {
 	importTwice(t, clock, org, r.On(1, org))
 }
 
-// importTwice begins an import with one and tries another with the other.
+// importTwice begins an import with one gateway and tries another import with the other.
 func importTwice(t *testing.T, c *fixture.Clock, one, other *gatewaytest.Org) {
 	t.Helper()
 	_, cookie := one.Person(t, "ada@example.com", func(u *control.NewUser) { u.Name, u.Roles = "Ada", []string{"admin"} })
@@ -200,7 +200,8 @@ func importTwice(t *testing.T, c *fixture.Clock, one, other *gatewaytest.Org) {
 		return strings.Contains(other.Do(t, http.MethodGet, "/api/import?filters[state]=running", admin).Text(), `"count":0`)
 	})
 
-	// Of what nothing is heard for a minute nobody knows whether it goes on: another may, and it may not.
+	// An import that is silent for a minute may or may not be running: another one may begin, and this one may not
+	// continue.
 	end = begin()
 	c.Advance(2 * time.Minute)
 	for state, want := range map[string]string{"running": `"count":0`, "interrupted": `"count":1`} {
@@ -224,7 +225,8 @@ func importTwice(t *testing.T, c *fixture.Clock, one, other *gatewaytest.Org) {
 	}
 }
 
-// TestImport_NothingIsLeftOfWhatDidNotArrive, also where a list had found it quiet meanwhile.
+// TestImport_NothingIsLeftOfWhatDidNotArrive checks that an interrupted upload leaves nothing, also if a list had found
+// it silent meanwhile.
 func TestImport_NothingIsLeftOfWhatDidNotArrive(t *testing.T) {
 	t.Parallel()
 	clock := &fixture.Clock{}
@@ -266,7 +268,7 @@ func TestImport_NothingIsLeftOfWhatDidNotArrive(t *testing.T) {
 	<-ended
 }
 
-// TestImport_PanicEndsNothingElse: a fault of the program ends the import that meets it, and the gateway goes on.
+// TestImport_PanicEndsNothingElse checks that a fault in the program ends only the import that meets it.
 func TestImport_PanicEndsNothingElse(t *testing.T) {
 	t.Parallel()
 	var broken atomic.Bool
@@ -294,7 +296,8 @@ func TestImport_PanicEndsNothingElse(t *testing.T) {
 	}
 }
 
-// TestImport_IsToldOfWhileItSaysNothing: it goes on however long it is busy with one thing, and no other may begin.
+// TestImport_IsToldOfWhileItSaysNothing checks that an import that is busy for long stays alive, and that no other may
+// begin.
 func TestImport_IsToldOfWhileItSaysNothing(t *testing.T) {
 	t.Parallel()
 	clock := &fixture.Clock{}
@@ -331,7 +334,7 @@ func TestImport_IsToldOfWhileItSaysNothing(t *testing.T) {
 	}
 }
 
-// TestImport_TooMuch says so to whoever sent it.
+// TestImport_TooMuch checks that the sender of a file that is too large is told so.
 func TestImport_TooMuch(t *testing.T) {
 	t.Parallel()
 	org := gatewaytest.Start(t).Org(t, "acme")
@@ -344,7 +347,7 @@ func TestImport_TooMuch(t *testing.T) {
 	}
 }
 
-// heldBody is a body that gives its first byte, and the rest when it is released.
+// heldBody is a body that returns its first byte, and the rest after its release.
 type heldBody struct {
 	asked chan struct{}
 	rest  chan struct{}
@@ -369,7 +372,7 @@ func (b *heldBody) Read(p []byte) (int, error) {
 	return 0, io.EOF
 }
 
-// TestExportOverHTTP: an administrator takes the organization along, whole, and can import it elsewhere.
+// TestExportOverHTTP checks that an administrator can export the whole organization and import it elsewhere.
 func TestExportOverHTTP(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)

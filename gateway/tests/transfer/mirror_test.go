@@ -26,12 +26,12 @@ import (
 
 var lastChange = regexp.MustCompile(`"updated_at":"[^"]*"`)
 
-// timeless returns the lines of a bundle without the times at which records were last changed, which the store stamps.
+// timeless returns the lines of a bundle without the times of the last change, which the store sets.
 func timeless(lines []byte) []string {
 	return strings.Split(lastChange.ReplaceAllString(string(lines), `"updated_at":""`), "\n")
 }
 
-// purge deletes something, or ends it for good.
+// purge deletes or purges something.
 func (s *sequence) purge() {
 	how, n := s.pick("?purge=true&force=true&contents=true", "?purge=true", "?force=true", ""), s.pick("1", "2", "3")
 	form := fixture.FormsPath + fmt.Sprintf("%021xf0%s", 0, n)
@@ -40,8 +40,8 @@ func (s *sequence) purge() {
 	s.call("purge", http.MethodDelete, path+how, nil)
 }
 
-// TestRandom_MirrorsRestore: whatever becomes of an organization after an export, a mirror of that makes the next one
-// the same, removes what a dry run has named, and leaves other organizations alone.
+// TestRandom_MirrorsRestore checks that a mirror of an export makes the next export equal, removes what a dry run has
+// named, and leaves other organizations unchanged.
 func TestRandom_MirrorsRestore(t *testing.T) {
 	t.Parallel()
 	count := 12
@@ -96,7 +96,7 @@ func TestRandom_MirrorsRestore(t *testing.T) {
 	}
 }
 
-// mirrors makes the organization what the snapshot says, and returns what is wrong then.
+// mirrors restores the organization to the snapshot, and returns a description of any difference.
 func (s *sequence) mirrors() (fault string) {
 	mirror := func(o bundle.ImportOptions) bundle.Report {
 		o.Mirror = true
@@ -129,9 +129,9 @@ func (s *sequence) mirrors() (fault string) {
 	return fault
 }
 
-// TestMirror_EndsWhatHangsOn: with accounts, people and reports that a mirror removes their keys, sessions and shares
-// end, and come back with none of them; and what an operation would have put to the trash first is gone with what lies
-// in it.
+// TestMirror_EndsWhatHangsOn checks that keys, sessions and shares end with the accounts, people and reports that a
+// mirror removes, and do not return with them, and that records that an operation would move to the trash are removed
+// with their content.
 func TestMirror_EndsWhatHangsOn(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
@@ -193,8 +193,8 @@ func TestMirror_EndsWhatHangsOn(t *testing.T) {
 	o.SignIn(t, "ada@example.com")
 }
 
-// TestMirror_KeepsWhatIsMadeMeanwhile: what somebody puts into a folder that goes, after the mirror has begun, is at
-// top level then.
+// TestMirror_KeepsWhatIsMadeMeanwhile checks that a record added to a removed folder after the mirror has begun is
+// moved to the top level.
 func TestMirror_KeepsWhatIsMadeMeanwhile(t *testing.T) {
 	t.Parallel()
 	o := gatewaytest.Start(t).Org(t, "acme")
@@ -215,8 +215,8 @@ func TestMirror_KeepsWhatIsMadeMeanwhile(t *testing.T) {
 	}
 }
 
-// TestMirror_BySomebodysHand: the command shows what a mirror would do until it is confirmed, and records in the audit
-// log what it did.
+// TestMirror_BySomebodysHand checks that the command shows what a mirror would do until it is confirmed, and records
+// the result in the audit log.
 func TestMirror_BySomebodysHand(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)

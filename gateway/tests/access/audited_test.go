@@ -109,8 +109,8 @@ func equalJSON(t *testing.T, a, b any) bool {
 	return string(x) == string(y)
 }
 
-// TestFilesAreDeletedByWhoMay checks that any server_full key, and people with manage_files, can delete a file.
-func TestFilesAreDeletedByWhoMay(t *testing.T) {
+// TestWhoMayDeleteFiles checks that any server_full key, and people with manage_files, can delete a file.
+func TestWhoMayDeleteFiles(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
 	_, nobody := acme.Person(t, "nobody@example.com", nil)
@@ -199,9 +199,9 @@ func TestSignInFailuresAreAudited(t *testing.T) {
 	}
 }
 
-// TestFloodOfOneAddressHidesNoOther checks that repeated refusals of one address, or of one IPv6 network, leave 20
+// TestFloodOfOneAddressHidesNoOtherRecords checks that repeated refusals of one address, or of one IPv6 network, leave 20
 // records a minute, and that records of others are kept.
-func TestFloodOfOneAddressHidesNoOther(t *testing.T) {
+func TestFloodOfOneAddressHidesNoOtherRecords(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, func(c *config.Config, _ *gateway.Options) { c.TrustedProxies = []string{"127.0.0.1"} })
 	for slug, from := range map[string]string{"four": "192.0.2.1", "six": "2001:db8:0:1::"} {

@@ -17,9 +17,9 @@ import (
 	"tenantry/tenants"
 )
 
-// TestStrangersCannotFillTheAuditLog checks that refusals of anonymous callers are recorded up to a number, and those
+// TestAnonymousCallersCannotFillTheAuditLog checks that refusals of anonymous callers are recorded up to a number, and those
 // of one address up to a smaller number, while those of known callers always are.
-func TestStrangersCannotFillTheAuditLog(t *testing.T) {
+func TestAnonymousCallersCannotFillTheAuditLog(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, func(c *config.Config, _ *gateway.Options) { c.TrustedProxies = []string{"127.0.0.1"} })
 	acme := g.Org(t, "acme")
@@ -97,8 +97,8 @@ func TestSharedPageNarrowsAsTheOperationDoes(t *testing.T) {
 	}
 }
 
-// TestMethodsNobodyKnowsAreRefusedInTheEnvelope tries methods that the API does not have, and methods unknown to HTTP.
-func TestMethodsNobodyKnowsAreRefusedInTheEnvelope(t *testing.T) {
+// TestUnknownMethodsAreRefusedInTheEnvelope tries methods that the API does not have, and methods unknown to HTTP.
+func TestUnknownMethodsAreRefusedInTheEnvelope(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
 	acme := g.Org(t, "acme")
@@ -114,9 +114,9 @@ func TestMethodsNobodyKnowsAreRefusedInTheEnvelope(t *testing.T) {
 	}
 }
 
-// TestAKeyHeaderDoesNotLendASession checks that a page of another site cannot bypass the check of its origin by sending
+// TestKeyHeaderDoesNotBypassTheOriginCheck checks that a page of another site cannot bypass the check of its origin by sending
 // a key where only a session is accepted.
-func TestAKeyHeaderDoesNotLendASession(t *testing.T) {
+func TestKeyHeaderDoesNotBypassTheOriginCheck(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
 	acme := g.Org(t, "acme")
@@ -131,9 +131,9 @@ func TestAKeyHeaderDoesNotLendASession(t *testing.T) {
 	}
 }
 
-// TestAKeyHeaderDoesNotOpenToOtherSites checks that an open operation is refused to a page of another site even if the
+// TestOpenOperationsRefuseOtherSitesWithAKey checks that an open operation is refused to a page of another site even if the
 // request has a key, valid or not, because a page can add the header where its origin is allowed.
-func TestAKeyHeaderDoesNotOpenToOtherSites(t *testing.T) {
+func TestOpenOperationsRefuseOtherSitesWithAKey(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
 	acme := g.Org(t, "acme")

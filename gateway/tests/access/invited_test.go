@@ -13,9 +13,9 @@ import (
 	"tenantry/tenants"
 )
 
-// TestInvited_ALinkGivesNoMoreThanItWasMadeFor checks that an invitation ends when the person gets more rights or
+// TestInvitationEndsWhenThePersonGainsRights checks that an invitation ends when the person gets more rights or
 // another address, because its creator holds a link to the person's account.
-func TestInvited_ALinkGivesNoMoreThanItWasMadeFor(t *testing.T) {
+func TestInvitationEndsWhenThePersonGainsRights(t *testing.T) {
 	t.Parallel()
 	org := gatewaytest.Start(t).Org(t, "acme")
 	_, admin := org.Person(t, "admin@example.com", fixture.WithRoles("admin"))
@@ -45,9 +45,9 @@ func TestInvited_ALinkGivesNoMoreThanItWasMadeFor(t *testing.T) {
 	}
 }
 
-// TestInvited_ALinkEndsWhenItsRolesAreGivenMore checks that a link ends when a role of the person gets permissions that
+// TestInvitationEndsWhenItsRoleGainsPermissions checks that a link ends when a role of the person gets permissions that
 // its creator may lack.
-func TestInvited_ALinkEndsWhenItsRolesAreGivenMore(t *testing.T) {
+func TestInvitationEndsWhenItsRoleGainsPermissions(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
 	redeem := ""

@@ -312,7 +312,7 @@ func TestEveryPermissionOnEveryOperation(t *testing.T) {
 	for _, op := range w.Rows() {
 		needed := op.Rule.Permissions()
 		if len(needed) == 0 || op.Credentials&operation.Key == 0 || op.Rule.ExemptsKeys() {
-			if op.Rule.ExemptsKeys() { // see TestFilesAreDeletedByWhoMay; what is deleted can be restored
+			if op.Rule.ExemptsKeys() { // see TestWhoMayDeleteFiles; what is deleted can be restored
 				q := w.Build(&op, op.Path, fixture.SampleFor(&op), p.Own, fixture.Every)
 				p.Do(t, q.Method, q.Target, append(q.Changes, gatewaytest.WithKey(p.FullKey))...)
 			}
@@ -333,7 +333,7 @@ func TestEveryPermissionOnEveryOperation(t *testing.T) {
 		for _, permission := range needed {
 			a := call(issue([]string{string(permission)}))
 			if strings.Contains(a.Message, "the caller lacks ") || strings.HasPrefix(a.Message, "The caller lacks ") {
-				continue // what is given, or held, needs others: see TestNobodyGivesWhatTheyLack
+				continue // what is given, or held, needs others: see TestCallersCannotGrantRightsTheyLack
 			}
 			if a.Code != http.StatusOK || a.Status != "ok" && op.Streams == nil {
 				t.Errorf("%s with %s alone: got %d %.300s, want 200 and the status ok",

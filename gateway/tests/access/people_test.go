@@ -17,9 +17,9 @@ import (
 	"tenantry/tenants"
 )
 
-// TestAnOrganizationKeepsAnAdministrator checks that neither commands nor an import remove the last active
+// TestLastAdministratorIsKept checks that neither commands nor an import remove the last active
 // administrator, and that of two removed concurrently one stays.
-func TestAnOrganizationKeepsAnAdministrator(t *testing.T) {
+func TestLastAdministratorIsKept(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
 	make := func(email string) int64 {
@@ -70,8 +70,8 @@ func TestAnOrganizationKeepsAnAdministrator(t *testing.T) {
 	}
 }
 
-// TestABundleKeepsAnAdministrator checks that an import is judged by the result of all its lines, in any order.
-func TestABundleKeepsAnAdministrator(t *testing.T) {
+// TestImportKeepsAnAdministrator checks that an import is judged by the result of all its lines, in any order.
+func TestImportKeepsAnAdministrator(t *testing.T) {
 	t.Parallel()
 	user := func(id int, roles string, active bool) string {
 		return fmt.Sprintf(`{"kind":"user","id":%d,"name":"P%[1]d","email":"p%[1]d@example.com","roles":[%s],"active":%t}`, id, roles, active)

@@ -12,9 +12,9 @@ import (
 	"tenantry/tenants"
 )
 
-// TestNoAddressOpensNoList checks that a caller has no address if a trusted proxy reports none: a key's list of
+// TestCallerWithoutAddressIsOutsideEveryList checks that a caller has no address if a trusted proxy reports none: a key's list of
 // internal networks stays closed, and the audit log names no address.
-func TestNoAddressOpensNoList(t *testing.T) {
+func TestCallerWithoutAddressIsOutsideEveryList(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, func(c *config.Config, _ *gateway.Options) { c.TrustedProxies = []string{"127.0.0.1"} })
 	acme := g.Org(t, "acme")

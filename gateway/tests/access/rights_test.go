@@ -44,9 +44,9 @@ func TestDeactivationEndsSessions(t *testing.T) {
 	}
 }
 
-// TestImportedRightsHoldAtOnce checks that an import revokes rights before it stores the rest, and also if it was
+// TestImportRevokesRightsAtOnce checks that an import revokes rights before it stores the rest, and also if it was
 // interrupted in between and is repeated.
-func TestImportedRightsHoldAtOnce(t *testing.T) {
+func TestImportRevokesRightsAtOnce(t *testing.T) {
 	t.Parallel()
 	var cut fixture.StoreHook
 	g := gatewaytest.Start(t, gatewaytest.Embedded, cut.Option)
@@ -99,9 +99,9 @@ func TestImportedRightsHoldAtOnce(t *testing.T) {
 	fixture.WantDenied(t, "after the same file again", asEve())
 }
 
-// TestBoundKeysWidenNothing checks that a restricted key grants nobody more than they have, because their sessions and
+// TestRestrictedKeysGrantNothingMore checks that a restricted key grants nobody more than they have, because their sessions and
 // other keys need not be restricted.
-func TestBoundKeysWidenNothing(t *testing.T) {
+func TestRestrictedKeysGrantNothingMore(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t, gatewaytest.Embedded).Org(t, "acme", tenants.FeatureTeams)
 	root := fixture.As(acme, gatewaytest.WithKey(acme.Key(t, tenants.AllPermissions()...)))
@@ -142,9 +142,9 @@ func TestBoundKeysWidenNothing(t *testing.T) {
 	}
 }
 
-// TestKeysGainNothingTheirMakerLacks checks that a key without permissions or teams of its own is limited to those of
+// TestKeysAreLimitedToTheirCreatorsRights checks that a key without permissions or teams of its own is limited to those of
 // its creator, or of the caller who rotated it, whatever its service account gets later.
-func TestKeysGainNothingTheirMakerLacks(t *testing.T) {
+func TestKeysAreLimitedToTheirCreatorsRights(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme", tenants.FeatureTeams)
 	_, cookie := acme.Person(t, "ada@example.com", func(u *control.NewUser) { u.Roles = []string{"admin"} })
@@ -188,9 +188,9 @@ func TestKeysGainNothingTheirMakerLacks(t *testing.T) {
 	admin.Want(t, http.MethodGet, "/api/keys/"+id, "", 200, fmt.Sprintf(`"teams":[%q]`, red))
 }
 
-// TestRotatedKeysGainNothing checks that a key's own permissions count when it is rotated, even while its service
+// TestRotationAddsNoRights checks that a key's own permissions count when it is rotated, even while its service
 // account lacks them.
-func TestRotatedKeysGainNothing(t *testing.T) {
+func TestRotationAddsNoRights(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme", tenants.FeatureTeams)
 	_, cookie := acme.Person(t, "ada@example.com", func(u *control.NewUser) { u.Roles = []string{"admin"} })

@@ -97,9 +97,9 @@ func TestSharesAreListedAndRevokedByTheirIdentifier(t *testing.T) {
 	fixture.WantFailure(t, acme.Get(t, key, fixture.ReportPath+fixture.DocID(fixture.ReportStranger)+"/shares?teams[]="+fixture.TeamB), http.StatusNotFound)
 }
 
-// TestSharedReportWhoseFieldIsGoneSaysSo checks that the operation and the page explain a removed field without naming
+// TestSharedReportExplainsARemovedField checks that the operation and the page explain a removed field without naming
 // it.
-func TestSharedReportWhoseFieldIsGoneSaysSo(t *testing.T) {
+func TestSharedReportExplainsARemovedField(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
 	acme := g.Org(t, "acme")

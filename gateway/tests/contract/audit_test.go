@@ -92,8 +92,8 @@ func TestAuditOverHTTP(t *testing.T) {
 	reader.Want(t, http.MethodGet, "/api/audit/"+pages[0], "", 200, `"records":["`+made+`"]`)
 }
 
-// TestAuditIsSealed checks that the hourly round seals the audit log, and that callers who may read it can verify it.
-func TestAuditIsSealed(t *testing.T) {
+// TestAuditLogIsSealed checks that the hourly round seals the audit log, and that callers who may read it can verify it.
+func TestAuditLogIsSealed(t *testing.T) {
 	t.Parallel()
 	clock := &fixture.Clock{}
 	g := gatewaytest.Start(t, clock.Option)

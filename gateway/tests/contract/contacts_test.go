@@ -270,9 +270,9 @@ func TestContract_RevealIsAudited(t *testing.T) {
 	}
 }
 
-// TestContract_ContactFieldsThatAreAskedFor checks that a field that campaigns or reports use is removed only with
+// TestContract_UsedContactFieldsNeedForce checks that a field that campaigns or reports use is removed only with
 // force.
-func TestContract_ContactFieldsThatAreAskedFor(t *testing.T) {
+func TestContract_UsedContactFieldsNeedForce(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme", tenants.FeatureTeams)
 	acme.Import(t, fixture.TeamLines()...)

@@ -39,9 +39,9 @@ func TestDocumentIsValidWithAllItsExamples(t *testing.T) {
 	openapitest.NewValidator(t, served(t, gatewaytest.Start(t))).ValidateDocument(t)
 }
 
-// TestExamplesOfRequestsAreTaken checks that every operation with a body has an example in the document and accepts it.
+// TestExamplesOfRequestsAreAccepted checks that every operation with a body has an example in the document and accepts it.
 // Records that it names may be missing or exist already, but its form is valid.
-func TestExamplesOfRequestsAreTaken(t *testing.T) {
+func TestExamplesOfRequestsAreAccepted(t *testing.T) {
 	t.Parallel()
 	w := fixture.NewWorld(t)
 	var document struct {
@@ -152,8 +152,8 @@ func TestDocumentsNameWhatBrowserKeysMayCall(t *testing.T) {
 	}
 }
 
-// TestOperationIdentifiersAreCamelCaseAndUnlike checks the identifiers from which generators make names.
-func TestOperationIdentifiersAreCamelCaseAndUnlike(t *testing.T) {
+// TestOperationIdentifiersAreUniqueCamelCase checks the identifiers from which generators make names.
+func TestOperationIdentifiersAreUniqueCamelCase(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
 	var document struct {

@@ -215,9 +215,9 @@ func TestContract_FormKeepsSecretsSecret(t *testing.T) {
 	c.Want(t, 200, http.MethodPut, form, schema(field("plain", "Encrypted"), field("sealed", "Text")))
 }
 
-// TestFormsAreReadByWhoFillsThemIn checks that callers who send or read submissions can read the form, without its
+// TestSubmittersMayReadForms checks that callers who send or read submissions can read the form, without its
 // e-mail recipients, but cannot change or delete it.
-func TestFormsAreReadByWhoFillsThemIn(t *testing.T) {
+func TestSubmittersMayReadForms(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
 	all := fixture.WithToken(acme, acme.Key(t, tenants.ManageForms))

@@ -16,9 +16,9 @@ import (
 	"tenantry/tenants"
 )
 
-// TestNobodyGivesWhatTheyLack checks that no caller can create, change or assign a role, an account, a person or a key
+// TestCallersCannotGrantRightsTheyLack checks that no caller can create, change or assign a role, an account, a person or a key
 // with more rights or teams than its own.
-func TestNobodyGivesWhatTheyLack(t *testing.T) {
+func TestCallersCannotGrantRightsTheyLack(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme", "teams")
 	root := fixture.As(acme, gatewaytest.WithKey(acme.Key(t, tenants.AllPermissions()...)))
@@ -111,9 +111,9 @@ func TestNobodyGivesWhatTheyLack(t *testing.T) {
 	root.Want(t, http.MethodGet, "/api/me", "", 403, "Token is either expired")
 }
 
-// TestKeysMakeNoStrongerKeys checks that a key that expires, or is limited to networks, cannot create one with wider
+// TestKeysCannotCreateStrongerKeys checks that a key that expires, or is limited to networks, cannot create one with wider
 // limits.
-func TestKeysMakeNoStrongerKeys(t *testing.T) {
+func TestKeysCannotCreateStrongerKeys(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
 	root := fixture.As(acme, gatewaytest.WithKey(acme.Key(t, tenants.AllPermissions()...)))
@@ -193,9 +193,9 @@ func TestUsersAreListedWithoutRights(t *testing.T) {
 	}
 }
 
-// TestWhatAKeyMay checks that the rights a key lists agree with the explanation of every operation, for each kind of
+// TestRightsOfAKeyAgreeWithExplain checks that the rights a key lists agree with the explanation of every operation, for each kind of
 // key.
-func TestWhatAKeyMay(t *testing.T) {
+func TestRightsOfAKeyAgreeWithExplain(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
 	acme := g.Org(t, "acme", tenants.FeatureTeams)

@@ -142,9 +142,9 @@ func TestUsage_OfTheLastHour(t *testing.T) {
 	}
 }
 
-// TestUsage_OfStrangers checks that anonymous callers alone cause no write, that they are counted with known callers,
+// TestUsage_OfAnonymousCallers checks that anonymous callers alone cause no write, that they are counted with known callers,
 // and that the gateway's own notes are not counted as documents.
-func TestUsage_OfStrangers(t *testing.T) {
+func TestUsage_OfAnonymousCallers(t *testing.T) {
 	t.Parallel()
 	var writes atomic.Int32
 	g := gatewaytest.Start(t, func(_ *config.Config, o *gateway.Options) {
@@ -235,9 +235,9 @@ func TestContract_Explain(t *testing.T) {
 	}
 }
 
-// TestExplain_IsOfTheOperationThatWouldBeCalled checks paths that match several operations, such as those of lists and
+// TestExplain_FindsTheCalledOperation checks paths that match several operations, such as those of lists and
 // records.
-func TestExplain_IsOfTheOperationThatWouldBeCalled(t *testing.T) {
+func TestExplain_FindsTheCalledOperation(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
 	acme := g.Org(t, "acme")
@@ -257,8 +257,8 @@ func TestExplain_IsOfTheOperationThatWouldBeCalled(t *testing.T) {
 	}
 }
 
-// TestOverviewTellsUsage checks that the overview shows requests and refusals by hour and day, including its own.
-func TestOverviewTellsUsage(t *testing.T) {
+// TestOverviewShowsUsage checks that the overview shows requests and refusals by hour and day, including its own.
+func TestOverviewShowsUsage(t *testing.T) {
 	t.Parallel()
 	began := time.Date(2031, 5, 1, 12, 30, 0, 0, time.UTC)
 	g := gatewaytest.Start(t, func(_ *config.Config, o *gateway.Options) { o.Now = func() time.Time { return began } })
@@ -295,9 +295,9 @@ func TestOverviewTellsUsage(t *testing.T) {
 	}
 }
 
-// TestKeysTellWhatTheyNeverNeeded checks that a key lists its unused permissions, that refused calls do not count as
+// TestUnusedPermissionsOfKeys checks that a key lists its unused permissions, that refused calls do not count as
 // use, and that the overview names those unused for a month.
-func TestKeysTellWhatTheyNeverNeeded(t *testing.T) {
+func TestUnusedPermissionsOfKeys(t *testing.T) {
 	t.Parallel()
 	c := &fixture.Clock{}
 	g := gatewaytest.Start(t, c.Option)
@@ -339,9 +339,9 @@ func TestKeysTellWhatTheyNeverNeeded(t *testing.T) {
 	}
 }
 
-// TestPeopleTellWhatTheyNeverNeeded checks the same for people. Calls for the frame of a page do not count, and
+// TestUnusedPermissionsOfPeople checks the same for people. Calls for the frame of a page do not count, and
 // administrators are left out.
-func TestPeopleTellWhatTheyNeverNeeded(t *testing.T) {
+func TestUnusedPermissionsOfPeople(t *testing.T) {
 	t.Parallel()
 	c := &fixture.Clock{}
 	g := gatewaytest.Start(t, c.Option)

@@ -348,9 +348,9 @@ func (s *secretHolder) check(t *testing.T, what string, at *gatewaytest.Org) {
 	}
 }
 
-// TestReplicasGoOnThroughAMove moves an organization through one replica while all three write and read: nothing fails,
+// TestReplicasWorkDuringAMove moves an organization through one replica while all three write and read: nothing fails,
 // no acknowledged write is lost, and nobody waits longer than a hold.
-func TestReplicasGoOnThroughAMove(t *testing.T) {
+func TestReplicasWorkDuringAMove(t *testing.T) {
 	t.Parallel()
 	uri := mongotest.URI(t)
 	var own config.Config // one database an organization

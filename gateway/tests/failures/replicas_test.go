@@ -113,8 +113,8 @@ func TestRevokedOnOneReplica(t *testing.T) {
 	}
 }
 
-// TestReplicasShareOneTruth runs the tests that need three replicas and leave them unchanged.
-func TestReplicasShareOneTruth(t *testing.T) {
+// TestReplicasAgree runs the tests that need three replicas and leave them unchanged.
+func TestReplicasAgree(t *testing.T) {
 	t.Parallel()
 	r := fixture.StartTrio(t)
 	t.Run("changes", func(t *testing.T) { replicasChanges(t, r) })

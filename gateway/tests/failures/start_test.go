@@ -75,8 +75,8 @@ func TestStartWaitsForMongo(t *testing.T) {
 	}
 }
 
-// TestStartIsGivenUpWhileWaiting checks that stopping the gateway does not wait for MongoDB.
-func TestStartIsGivenUpWhileWaiting(t *testing.T) {
+// TestStartCanBeCancelledWhileWaiting checks that stopping the gateway does not wait for MongoDB.
+func TestStartCanBeCancelledWhileWaiting(t *testing.T) {
 	t.Parallel()
 	mongo, uri := awayMongo(t)
 	mongo.Break(t, proxytest.Refused())
@@ -93,8 +93,8 @@ func TestStartIsGivenUpWhileWaiting(t *testing.T) {
 	}
 }
 
-// TestStartsWithoutAnotherBackend checks that only organizations of a missing backend need it.
-func TestStartsWithoutAnotherBackend(t *testing.T) {
+// TestStartDoesNotNeedOtherBackends checks that only organizations of a missing backend need it.
+func TestStartDoesNotNeedOtherBackends(t *testing.T) {
 	t.Parallel()
 	mongo, uri := awayMongo(t)
 	mongo.Break(t, proxytest.Refused())

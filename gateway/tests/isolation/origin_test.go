@@ -269,8 +269,8 @@ func TestRecordedReadsAreRefusedAcrossSites(t *testing.T) {
 	}
 }
 
-// TestTheReferenceIsLimited checks that /docs and the OpenAPI document are counted by address, like pages.
-func TestTheReferenceIsLimited(t *testing.T) {
+// TestReferenceIsRateLimited checks that /docs and the OpenAPI document are counted by address, like pages.
+func TestReferenceIsRateLimited(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, func(c *config.Config, _ *gateway.Options) {
 		_ = c.Limits.Address.UnmarshalText([]byte("2/d"))

@@ -235,8 +235,8 @@ func TestPagesShareTheLimitsOfOperations(t *testing.T) {
 	}
 }
 
-// TestLimits_GoodShareTokensCount checks that an answered shared report counts for the organization.
-func TestLimits_GoodShareTokensCount(t *testing.T) {
+// TestAcceptedShareTokensAreCounted checks that an answered shared report counts for the organization.
+func TestAcceptedShareTokensAreCounted(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, gatewaytest.Limits("10/h", "off", "50/h", "off"), behindProxy)
 	acme := g.Org(t, "acme")

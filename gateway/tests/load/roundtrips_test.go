@@ -330,9 +330,9 @@ func TestRoundTripsCoverEveryRead(t *testing.T) {
 	}
 }
 
-// TestGuessesAreNotAnswers changes a shared report and a campaign between reads. Data that are read speculatively,
+// TestSpeculativeReadsAreNotAnswered changes a shared report and a campaign between reads. Data that are read speculatively,
 // because the last read needed them, never get into an answer.
-func TestGuessesAreNotAnswers(t *testing.T) {
+func TestSpeculativeReadsAreNotAnswered(t *testing.T) {
 	t.Parallel()
 	w := fixture.NewQuietWorld(t)
 	p, team, other := w.A, w.A.IDs[fixture.RefTeam], w.A.IDs[fixture.RefOtherTeam]

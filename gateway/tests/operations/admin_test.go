@@ -62,8 +62,8 @@ func TestReadinessNamesWhatIsDown(t *testing.T) {
 	}
 }
 
-// TestStartsWhileRedisIsAway tries an address without a listener, and a silent one.
-func TestStartsWhileRedisIsAway(t *testing.T) {
+// TestStartsWhileRedisIsDown tries an address without a listener, and a silent one.
+func TestStartsWhileRedisIsDown(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -161,9 +161,9 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// TestListenersKeepToThemselves checks that the paths of operators are not public, and public paths are not on their
+// TestListenersServeOnlyTheirPaths checks that the paths of operators are not public, and public paths are not on their
 // listener.
-func TestListenersKeepToThemselves(t *testing.T) {
+func TestListenersServeOnlyTheirPaths(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, func(c *config.Config, _ *gateway.Options) { c.Admin.Pprof = true })
 	acme := g.Org(t, "acme")
@@ -216,9 +216,9 @@ func askOps(t *testing.T, g *gatewaytest.Gateway, path, host, token string) (int
 	return resp.StatusCode, string(body)
 }
 
-// TestOperationsListenerAnswersItsOwnNames checks that a web page whose host name was pointed at this listener can read
+// TestOperationsListenerAnswersOnlyItsNames checks that a web page whose host name was pointed at this listener can read
 // nothing.
-func TestOperationsListenerAnswersItsOwnNames(t *testing.T) {
+func TestOperationsListenerAnswersOnlyItsNames(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, func(c *config.Config, _ *gateway.Options) { c.Admin.Hosts = []string{"gateway.internal"} })
 	for host, want := range map[string]int{
@@ -239,9 +239,9 @@ func TestOperationsListenerAnswersItsOwnNames(t *testing.T) {
 	}
 }
 
-// TestOperationsListenerWantsItsToken checks that without the token only liveness and the status of readiness are
+// TestOperationsListenerRequiresItsToken checks that without the token only liveness and the status of readiness are
 // shown.
-func TestOperationsListenerWantsItsToken(t *testing.T) {
+func TestOperationsListenerRequiresItsToken(t *testing.T) {
 	t.Parallel()
 	const token = "0123456789abcdef-operators"
 	g := gatewaytest.Start(t, func(c *config.Config, _ *gateway.Options) {

@@ -12,9 +12,9 @@ import (
 	"tenantry/gateway/tests/fixture"
 )
 
-// TestChangesAreAnnouncedWhereOthersCanHear checks that a gateway with a Redis server announces its changes and shows
+// TestChangesAreAnnouncedOverRedis checks that a gateway with a Redis server announces its changes and shows
 // in its metrics that it receives announcements.
-func TestChangesAreAnnouncedWhereOthersCanHear(t *testing.T) {
+func TestChangesAreAnnouncedOverRedis(t *testing.T) {
 	t.Parallel()
 	mini, option := fixture.OwnRedis(t)
 	client := redis.NewClient(&redis.Options{Addr: mini.Addr()})

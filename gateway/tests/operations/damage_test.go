@@ -75,10 +75,10 @@ func zeroPage(t *testing.T, path string, page int64) {
 	}
 }
 
-// TestDamageHurtsOneOrganization loses a file while the gateway runs, zeroes a page of another and the header of a
+// TestDamageAffectsOneOrganization loses a file while the gateway runs, zeroes a page of another and the header of a
 // third. doctor, metrics, /readyz and the log name them, their organizations answer 503, and the others continue. With
 // the files restored everything works.
-func TestDamageHurtsOneOrganization(t *testing.T) {
+func TestDamageAffectsOneOrganization(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
 	here := func(c *config.Config, _ *gateway.Options) { c.Data = data }

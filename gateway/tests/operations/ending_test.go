@@ -75,9 +75,9 @@ func command[Out any](t *testing.T, g *gatewaytest.Gateway, name string, in any)
 	return out
 }
 
-// TestOrganizationEnds checks that a deleted organization answers nobody and can be restored until it is erased.
+// TestOrganizationIsDeletedAndErased checks that a deleted organization answers nobody and can be restored until it is erased.
 // Afterwards nothing of it is left in files, a certificate says so, and the installation's audit log says who did it.
-func TestOrganizationEnds(t *testing.T) {
+func TestOrganizationIsDeletedAndErased(t *testing.T) {
 	t.Parallel()
 	for name, options := range map[string][]gatewaytest.Option{"engine": nil, "shared files": {gatewaytest.SharedFiles}, "own files": {gatewaytest.OwnFiles}} {
 		t.Run(name, func(t *testing.T) {
@@ -199,8 +199,8 @@ func reading(t *testing.T, folder string) (done func()) {
 	}
 }
 
-// TestErasureIsFinished checks that an erasure that a reader of the files delayed is completed afterwards.
-func TestErasureIsFinished(t *testing.T) {
+// TestDelayedErasureIsCompleted checks that an erasure that a reader of the files delayed is completed afterwards.
+func TestDelayedErasureIsCompleted(t *testing.T) {
 	t.Parallel()
 	clock := &fixture.Clock{}
 	g := gatewaytest.Start(t, gatewaytest.SharedFiles, clock.Option)

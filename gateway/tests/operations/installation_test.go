@@ -196,9 +196,9 @@ func TestControlDataAlone(t *testing.T) {
 	}
 }
 
-// TestControlDataAreLost checks that a running gateway reports missing control data, although it still answers for a
+// TestLostControlDataAreReported checks that a running gateway reports missing control data, although it still answers for a
 // while.
-func TestControlDataAreLost(t *testing.T) {
+func TestLostControlDataAreReported(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
 	fixture.ReadyIn(t, g, http.StatusOK, "ok", map[string]string{"installation": "ok"}, fixture.ReadyLimit)

@@ -120,9 +120,9 @@ func TestGracefulStop(t *testing.T) {
 	}
 }
 
-// TestStopOfOneListenerWaitsForNoOther checks that a stopping gateway accepts no more requests while a profile is taken
+// TestStopDoesNotWaitForTheOtherListener checks that a stopping gateway accepts no more requests while a profile is taken
 // on the other listener, and that running requests get their time.
-func TestStopOfOneListenerWaitsForNoOther(t *testing.T) {
+func TestStopDoesNotWaitForTheOtherListener(t *testing.T) {
 	t.Parallel()
 	cfg := fixture.Config(t)
 	cfg.Admin.Pprof, cfg.Timeouts.Shutdown = true, time.Minute
@@ -173,8 +173,8 @@ func awaitRefusal(t testing.TB, address net.Addr) {
 	}
 }
 
-// TestStopDoesNotWaitForAStuckClient checks that the stop ends within its time.
-func TestStopDoesNotWaitForAStuckClient(t *testing.T) {
+// TestStopCutsAStuckClient checks that the stop ends within its time.
+func TestStopCutsAStuckClient(t *testing.T) {
 	t.Parallel()
 	cfg := fixture.Config(t)
 	cfg.Timeouts.Shutdown = 300 * time.Millisecond

@@ -85,9 +85,9 @@ func fileOf(t *testing.T, o *gatewaytest.Org) string {
 	return file
 }
 
-// TestShared_DamageHurtsNeighboursAlone checks that a lost shared file is named for each organization in it, that
+// TestShared_DamageAffectsNeighboursOnly checks that a lost shared file is named for each organization in it, that
 // organizations in other files continue, and that everything works with the file restored.
-func TestShared_DamageHurtsNeighboursAlone(t *testing.T) {
+func TestShared_DamageAffectsNeighboursOnly(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, gatewaytest.SharedFiles)
 	a, b, apart := neighbours(t, g)
@@ -191,9 +191,9 @@ func TestShared_TornFile(t *testing.T) {
 	}
 }
 
-// TestShared_DeletedIsGone checks that nothing of an erased organization is left in the file, and that its neighbour is
+// TestShared_ErasedDataAreGone checks that nothing of an erased organization is left in the file, and that its neighbour is
 // unchanged.
-func TestShared_DeletedIsGone(t *testing.T) {
+func TestShared_ErasedDataAreGone(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, gatewaytest.SharedFiles)
 	a, b, _ := neighbours(t, g)

@@ -331,8 +331,8 @@ func TestFormerDataAreUpgraded(t *testing.T) {
 	}
 }
 
-// TestFormerDataWithOneOddFile checks that a fault of one organization does not keep others from being upgraded.
-func TestFormerDataWithOneOddFile(t *testing.T) {
+// TestFormerDataWithOneFaultyFile checks that a fault of one organization does not keep others from being upgraded.
+func TestFormerDataWithOneFaultyFile(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func([]byte) []byte{
 		"a file of a newer version":      func(b []byte) []byte { b[63] = 99; return b },

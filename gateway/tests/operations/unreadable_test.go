@@ -23,10 +23,10 @@ import (
 	"tenantry/tenants"
 )
 
-// TestOneRecordThatCannotBeRead changes a record in the database so that it cannot be read. Lists omit it and say so,
+// TestUnreadableRecord changes a record in the database so that it cannot be read. Lists omit it and say so,
 // counts include it, and exports and moves are refused and name it, as log, metric and doctor do, all without its
 // values. After it is restored, nothing of that remains.
-func TestOneRecordThatCannotBeRead(t *testing.T) {
+func TestUnreadableRecord(t *testing.T) {
 	t.Parallel()
 	t.Run("on SQLite", func(t *testing.T) {
 		t.Parallel()

@@ -172,8 +172,8 @@ func TestBulk(t *testing.T) {
 	}
 }
 
-// TestBulkOfWhatOthersChange checks that a concurrent change between a bulk's read and its write is kept.
-func TestBulkOfWhatOthersChange(t *testing.T) {
+// TestBulkKeepsConcurrentChanges checks that a concurrent change between a bulk's read and its write is kept.
+func TestBulkKeepsConcurrentChanges(t *testing.T) {
 	t.Parallel()
 	var between fixture.StoreHook
 	acme := gatewaytest.Start(t, between.Option).Org(t, "acme")
@@ -198,8 +198,8 @@ func TestBulkOfWhatOthersChange(t *testing.T) {
 	}
 }
 
-// TestImportsBringBackWhatIsDeleted checks that a line or row that does not say it is deleted restores the record.
-func TestImportsBringBackWhatIsDeleted(t *testing.T) {
+// TestImportsRestoreDeletedRecords checks that a line or row that does not say it is deleted restores the record.
+func TestImportsRestoreDeletedRecords(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
 	o := client{Org: g.Org(t, "acme")}.of(t, tenants.Contacts)

@@ -57,9 +57,9 @@ func newOrchard(t *testing.T, g *gatewaytest.Gateway, slug string) orchard {
 	return orchard{org, org.Key(t, tenants.ManageFiles)}
 }
 
-// TestAResourceInUnderSixtyLines checks that a module with one description, added by one line, has all seven
+// TestResourceFromOneDescription checks that a module with one description, added by one line, has all seven
 // operations. Every answer is checked against the OpenAPI document.
-func TestAResourceInUnderSixtyLines(t *testing.T) {
+func TestResourceFromOneDescription(t *testing.T) {
 	t.Parallel()
 	const module = "../fixture/plants.go"
 	if text, err := os.ReadFile(module); err != nil || strings.Count(string(text), "\n") >= 60 {

@@ -117,9 +117,9 @@ func TestContract_ExportRecords(t *testing.T) {
 	fixture.WithToken(acme, acme.Key(t, tenants.Contacts)).Want(t, 403, http.MethodGet, path+"/export", "")
 }
 
-// TestExportsOfRowsComeBack checks that importing an export of rows changes nothing, whatever the values and the names
+// TestImportOfAnExportOfRowsChangesNothing checks that importing an export of rows changes nothing, whatever the values and the names
 // of defined fields.
-func TestExportsOfRowsComeBack(t *testing.T) {
+func TestImportOfAnExportOfRowsChangesNothing(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme", tenants.FeatureTeams)
 	_, cookie := acme.Person(t, "ada@example.com", func(u *control.NewUser) { u.Name, u.Roles = "Ada", []string{"admin"} })
@@ -203,8 +203,8 @@ func TestExportsOfRowsComeBack(t *testing.T) {
 	}
 }
 
-// TestExportsGoOutWhileTheyAreRead checks that more submissions than are read at once are all exported, each once.
-func TestExportsGoOutWhileTheyAreRead(t *testing.T) {
+// TestExportsAreCompleteBeyondOneRead checks that more submissions than are read at once are all exported, each once.
+func TestExportsAreCompleteBeyondOneRead(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
 	const many = 1234
@@ -314,9 +314,9 @@ func TestContract_RunReports(t *testing.T) {
 	}
 }
 
-// TestReportsAreExportedWhole checks that an export of a list without a limit exceeds the limit of runs, also when
+// TestReportExportsExceedTheRunLimit checks that an export of a list without a limit exceeds the limit of runs, also when
 // sorted, and that a report's own limit applies.
-func TestReportsAreExportedWhole(t *testing.T) {
+func TestReportExportsExceedTheRunLimit(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
 	const many = 10_000 // groups of one report

@@ -57,9 +57,9 @@ func TestAllProblemsAtOnce(t *testing.T) {
 	}
 }
 
-// TestBodiesThatAreNotTaken checks that an operation without a body refuses one, except for the contract's, which
+// TestUnexpectedBodiesAreRefused checks that an operation without a body refuses one, except for the contract's, which
 // ignore it, and that a body whose fields are all optional may be missing.
-func TestBodiesThatAreNotTaken(t *testing.T) {
+func TestUnexpectedBodiesAreRefused(t *testing.T) {
 	t.Parallel()
 	w := fixture.NewWorld(t)
 	p, without, optional := w.A, 0, 0
@@ -98,8 +98,8 @@ func TestBodiesThatAreNotTaken(t *testing.T) {
 	}
 }
 
-// TestNamesOfNothingAreRefused checks that unknown names in imports and counts are reported, and that nothing begins.
-func TestNamesOfNothingAreRefused(t *testing.T) {
+// TestUnknownNamesAreRefused checks that unknown names in imports and counts are reported, and that nothing begins.
+func TestUnknownNamesAreRefused(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
 	_, ada := acme.Person(t, "ada@example.com", fixture.WithRoles("admin"))
@@ -164,8 +164,8 @@ func TestEveryListHasPages(t *testing.T) {
 	}
 }
 
-// TestWordsAreFoundWherePeopleReadThem checks that each word is found separately, in any field.
-func TestWordsAreFoundWherePeopleReadThem(t *testing.T) {
+// TestWordsAreFoundInAnyField checks that each word is found separately, in any field.
+func TestWordsAreFoundInAnyField(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
 	_, ada := acme.Person(t, "ada@example.com", fixture.WithRoles("admin"))

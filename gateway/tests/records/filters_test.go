@@ -15,9 +15,9 @@ import (
 	"tenantry/tenants"
 )
 
-// TestEveryFilterAndOrderThatIsDocumented checks that each row accepts all fields that it names for filters and orders,
+// TestEveryDocumentedFilterAndOrder checks that each row accepts all fields that it names for filters and orders,
 // with every operator that suits some value, and that others are refused by name without an internal error.
-func TestEveryFilterAndOrderThatIsDocumented(t *testing.T) {
+func TestEveryDocumentedFilterAndOrder(t *testing.T) {
 	t.Parallel()
 	w := fixture.NewWorld(t)
 	p, conditions := w.A, 0
@@ -90,8 +90,8 @@ func TestEveryFilterAndOrderThatIsDocumented(t *testing.T) {
 	}
 }
 
-// TestMostConditions checks a query with the maximum number of conditions, in filters, words and a long order.
-func TestMostConditions(t *testing.T) {
+// TestMaximumOfConditions checks a query with the maximum number of conditions, in filters, words and a long order.
+func TestMaximumOfConditions(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
 	c := fixture.WithToken(acme, acme.Key(t, tenants.Contacts, tenants.ManageCustomObjects, tenants.ManageCampaigns))
@@ -121,8 +121,8 @@ func TestMostConditions(t *testing.T) {
 	}
 }
 
-// TestFilesByTheSecondsThatTheyShow checks that a filter with the number in an answer finds the record.
-func TestFilesByTheSecondsThatTheyShow(t *testing.T) {
+// TestFilterByShownSeconds checks that a filter with the number in an answer finds the record.
+func TestFilterByShownSeconds(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
 	c := fixture.WithToken(acme, acme.Key(t, tenants.ManageFiles))

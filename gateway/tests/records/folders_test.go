@@ -139,9 +139,9 @@ func TestFolders_LifeOfATree(t *testing.T) {
 	c.do(t, http.MethodPost, fixture.FoldersPath, `{"name":"X","folder_id":"`+z+`"}`, 422) // it is in the trash
 }
 
-// TestFolders_RestoreWhatWentWithThem checks that a folder is restored with everything that was deleted with it, at any
+// TestFolders_RestoreTheirContent checks that a folder is restored with everything that was deleted with it, at any
 // depth, and without what had been deleted before.
-func TestFolders_RestoreWhatWentWithThem(t *testing.T) {
+func TestFolders_RestoreTheirContent(t *testing.T) {
 	t.Parallel()
 	c := newCabinet(t)
 	a := c.folder(t, "A", "")
@@ -234,8 +234,8 @@ func TestFolders_OtherTeams(t *testing.T) {
 	}
 }
 
-// TestFolders_MovedIntoEachOther checks that no folder is lost when two are concurrently moved into each other.
-func TestFolders_MovedIntoEachOther(t *testing.T) {
+// TestFolders_ConcurrentMovesLoseNone checks that no folder is lost when two are concurrently moved into each other.
+func TestFolders_ConcurrentMovesLoseNone(t *testing.T) {
 	t.Parallel()
 	c := newCabinet(t)
 	var ids []string

@@ -183,9 +183,9 @@ func sendNamed(t *testing.T, address, key, name string) (code int, answer string
 	return resp.StatusCode, string(body), err
 }
 
-// TestAChangeIsOneWrite checks that on an engine with transactions a change, its audit record and its kept answer are
+// TestChangeIsOneWrite checks that on an engine with transactions a change, its audit record and its kept answer are
 // stored with one sync, besides the earlier claim of the key.
-func TestAChangeIsOneWrite(t *testing.T) {
+func TestChangeIsOneWrite(t *testing.T) {
 	t.Parallel()
 	var writes atomic.Int64
 	acme := gatewaytest.Start(t, gatewaytest.Embedded, func(_ *config.Config, o *gateway.Options) {
@@ -229,9 +229,9 @@ func TestAChangeIsOneWrite(t *testing.T) {
 	}
 }
 
-// TestABulkIsOneWrite checks the same for a bulk, also if the store refuses some of its records. If more are refused
+// TestBulkIsOneWrite checks the same for a bulk, also if the store refuses some of its records. If more are refused
 // than are retried, the last write has the answer, whatever happens to the process then.
-func TestABulkIsOneWrite(t *testing.T) {
+func TestBulkIsOneWrite(t *testing.T) {
 	t.Parallel()
 	var writes, killed atomic.Int64
 	acme := gatewaytest.Start(t, gatewaytest.Embedded, func(_ *config.Config, o *gateway.Options) {

@@ -140,8 +140,8 @@ func TestRevisions(t *testing.T) {
 	}
 }
 
-// TestRevisions_OfAnother checks that a record's tag does not match a later record with the same name.
-func TestRevisions_OfAnother(t *testing.T) {
+// TestRevisionOfAnotherRecordDoesNotMatch checks that a record's tag does not match a later record with the same name.
+func TestRevisionOfAnotherRecordDoesNotMatch(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
 	_, cookie := acme.Person(t, "ada@example.com", func(u *control.NewUser) { u.Roles = []string{"admin"} })

@@ -156,16 +156,16 @@ func state(t *testing.T, g *gatewaytest.Gateway, command, slug string) {
 	}
 }
 
-// TestTrash_ByOneAtATime checks that each record is purged once, and that one replica has a round at a time.
-func TestTrash_ByOneAtATime(t *testing.T) {
+// TestTrash_IsEmptiedByOneAtATime checks that each record is purged once, and that one replica has a round at a time.
+func TestTrash_IsEmptiedByOneAtATime(t *testing.T) {
 	t.Parallel()
 	clock := &fixture.Clock{}
 	g := gatewaytest.Start(t, clock.Option)
 	race(t, clock, []*gatewaytest.Gateway{g, g, g, g})
 }
 
-// TestTrash_ByOneReplica is the same with replicas that share a store.
-func TestTrash_ByOneReplica(t *testing.T) {
+// TestTrash_IsEmptiedByOneReplica is the same with replicas that share a store.
+func TestTrash_IsEmptiedByOneReplica(t *testing.T) {
 	t.Parallel()
 	clock := &fixture.Clock{}
 	race(t, clock, fixture.StartTrio(t, clock.Option).Replicas[:])
@@ -251,9 +251,9 @@ func TestTrash_PanicEndsNothingElse(t *testing.T) {
 	}
 }
 
-// TestTrash_HoldersAreTold checks that a caller who may see the record in the trash that has a unique value gets its
+// TestTrash_NamesTheHolderOfAValue checks that a caller who may see the record in the trash that has a unique value gets its
 // identifier.
-func TestTrash_HoldersAreTold(t *testing.T) {
+func TestTrash_NamesTheHolderOfAValue(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
 	o := client{Org: g.Org(t, "acme", tenants.FeatureTeams)}.of(t, tenants.AllPermissions()...)
@@ -310,8 +310,8 @@ func TestTrash_HoldersAreTold(t *testing.T) {
 	}
 }
 
-// TestTrash_BulkBringsNothingBack checks that a bulk does not restore records whose time is over.
-func TestTrash_BulkBringsNothingBack(t *testing.T) {
+// TestTrash_BulkRestoresNoExpiredRecord checks that a bulk does not restore records whose time is over.
+func TestTrash_BulkRestoresNoExpiredRecord(t *testing.T) {
 	t.Parallel()
 	clock := &fixture.Clock{}
 	g := gatewaytest.Start(t, clock.Option)
@@ -341,8 +341,8 @@ func TestTrash_BulkBringsNothingBack(t *testing.T) {
 	}
 }
 
-// TestTrash_PurgedLiesInNoFile checks that closed files contain nothing of purged records, small or large.
-func TestTrash_PurgedLiesInNoFile(t *testing.T) {
+// TestTrash_PurgedDataAreInNoFile checks that closed files contain nothing of purged records, small or large.
+func TestTrash_PurgedDataAreInNoFile(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, gatewaytest.Embedded)
 	acme := g.Org(t, "acme")
@@ -385,9 +385,9 @@ func TestTrash_KeptForEver(t *testing.T) {
 	c.do(t, http.MethodPost, fixture.FoldersPath+"/"+folder+"/restore", "", 200)
 }
 
-// TestTrash_KeepsWhatCameBack checks that a record that is restored, or changed by an import, while the trash is
+// TestTrash_KeepsRestoredRecords checks that a record that is restored, or changed by an import, while the trash is
 // emptied stays, and so do records added to a deleted folder.
-func TestTrash_KeepsWhatCameBack(t *testing.T) {
+func TestTrash_KeepsRestoredRecords(t *testing.T) {
 	t.Parallel()
 	clock := &fixture.Clock{}
 	g := gatewaytest.Start(t, clock.Option)
@@ -408,9 +408,9 @@ func TestTrash_KeepsWhatCameBack(t *testing.T) {
 	}
 }
 
-// TestTrash_IsEmptiedPastWhatCannotBeRead checks that unreadable records stay, even if they are the oldest, and that
+// TestTrash_IsEmptiedPastUnreadableRecords checks that unreadable records stay, even if they are the oldest, and that
 // the ones after them are purged.
-func TestTrash_IsEmptiedPastWhatCannotBeRead(t *testing.T) {
+func TestTrash_IsEmptiedPastUnreadableRecords(t *testing.T) {
 	t.Parallel()
 	clock := &fixture.Clock{}
 	g := gatewaytest.Start(t, clock.Option, gatewaytest.OwnFiles)

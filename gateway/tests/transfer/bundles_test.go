@@ -97,9 +97,9 @@ func TestImportsOverHTTP(t *testing.T) {
 	}
 }
 
-// TestImport_NothingIsTakenAsItIsThatCarriesRights checks that as_is in a line admits no person, grants no unknown
+// TestImport_AsIsCarriesNoRights checks that as_is in a line admits no person, grants no unknown
 // right, and creates no report that cannot run.
-func TestImport_NothingIsTakenAsItIsThatCarriesRights(t *testing.T) {
+func TestImport_AsIsCarriesNoRights(t *testing.T) {
 	t.Parallel()
 	org := gatewaytest.Start(t, gatewaytest.OwnFiles).Org(t, "acme", tenants.FeatureTeams)
 	_, cookie := org.Person(t, "ada@example.com", fixture.WithRoles("admin"))
@@ -225,9 +225,9 @@ func importTwice(t *testing.T, c *fixture.Clock, one, other *gatewaytest.Org) {
 	}
 }
 
-// TestImport_NothingIsLeftOfWhatDidNotArrive checks that an interrupted upload leaves nothing, also if a list had found
+// TestImport_InterruptedUploadLeavesNothing checks that an interrupted upload leaves nothing, also if a list had found
 // it silent meanwhile.
-func TestImport_NothingIsLeftOfWhatDidNotArrive(t *testing.T) {
+func TestImport_InterruptedUploadLeavesNothing(t *testing.T) {
 	t.Parallel()
 	clock := &fixture.Clock{}
 	one := gatewaytest.Start(t, clock.Option).Org(t, "acme")
@@ -268,8 +268,8 @@ func TestImport_NothingIsLeftOfWhatDidNotArrive(t *testing.T) {
 	<-ended
 }
 
-// TestImport_PanicEndsNothingElse checks that a fault in the program ends only the import that meets it.
-func TestImport_PanicEndsNothingElse(t *testing.T) {
+// TestImport_PanicEndsOnlyThatImport checks that a fault in the program ends only the import that meets it.
+func TestImport_PanicEndsOnlyThatImport(t *testing.T) {
 	t.Parallel()
 	var broken atomic.Bool
 	g := gatewaytest.Start(t, func(_ *config.Config, o *gateway.Options) {
@@ -296,9 +296,9 @@ func TestImport_PanicEndsNothingElse(t *testing.T) {
 	}
 }
 
-// TestImport_IsToldOfWhileItSaysNothing checks that an import that is busy for long stays alive, and that no other may
+// TestImport_BusyImportStaysAlive checks that an import that is busy for long stays alive, and that no other may
 // begin.
-func TestImport_IsToldOfWhileItSaysNothing(t *testing.T) {
+func TestImport_BusyImportStaysAlive(t *testing.T) {
 	t.Parallel()
 	clock := &fixture.Clock{}
 	release := make(chan struct{})

@@ -129,10 +129,10 @@ func (s *sequence) mirrors() (fault string) {
 	return fault
 }
 
-// TestMirror_EndsWhatHangsOn checks that keys, sessions and shares end with the accounts, people and reports that a
+// TestMirror_RemovesDependents checks that keys, sessions and shares end with the accounts, people and reports that a
 // mirror removes, and do not return with them, and that records that an operation would move to the trash are removed
 // with their content.
-func TestMirror_EndsWhatHangsOn(t *testing.T) {
+func TestMirror_RemovesDependents(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
 	o := g.Org(t, "acme", "teams")
@@ -193,9 +193,9 @@ func TestMirror_EndsWhatHangsOn(t *testing.T) {
 	o.SignIn(t, "ada@example.com")
 }
 
-// TestMirror_KeepsWhatIsMadeMeanwhile checks that a record added to a removed folder after the mirror has begun is
+// TestMirror_KeepsConcurrentRecords checks that a record added to a removed folder after the mirror has begun is
 // moved to the top level.
-func TestMirror_KeepsWhatIsMadeMeanwhile(t *testing.T) {
+func TestMirror_KeepsConcurrentRecords(t *testing.T) {
 	t.Parallel()
 	o := gatewaytest.Start(t).Org(t, "acme")
 	s := &sequence{t: t, org: o}
@@ -215,9 +215,9 @@ func TestMirror_KeepsWhatIsMadeMeanwhile(t *testing.T) {
 	}
 }
 
-// TestMirror_BySomebodysHand checks that the command shows what a mirror would do until it is confirmed, and records
+// TestMirror_RequiresConfirmation checks that the command shows what a mirror would do until it is confirmed, and records
 // the result in the audit log.
-func TestMirror_BySomebodysHand(t *testing.T) {
+func TestMirror_RequiresConfirmation(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
 	o := g.Org(t, "acme")

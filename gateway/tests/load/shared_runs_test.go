@@ -133,9 +133,9 @@ func TestConcurrentReadersOfASharedReportCostOneQuery(t *testing.T) {
 	})
 }
 
-// TestReuse_AChangedChildIsReadAtOnce checks that the rows of a child are those of its own definition, which changes
+// TestChangedChildReportIsReadAtOnce checks that the rows of a child are those of its own definition, which changes
 // without the report that leads to it.
-func TestReuse_AChangedChildIsReadAtOnce(t *testing.T) {
+func TestChangedChildReportIsReadAtOnce(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, func(_ *config.Config, o *gateway.Options) { o.ReportReuse = time.Hour })
 	acme := g.Org(t, "acme")

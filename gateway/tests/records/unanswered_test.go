@@ -16,9 +16,9 @@ import (
 	"tenantry/tenants"
 )
 
-// TestSecretsThatCannotBeToldAreTakenBack checks that a secret that is shown once either reaches the caller or nothing
+// TestUnansweredSecretsAreUndone checks that a secret that is shown once either reaches the caller or nothing
 // is done: here the control store works, and the organization's audit log does not.
-func TestSecretsThatCannotBeToldAreTakenBack(t *testing.T) {
+func TestUnansweredSecretsAreUndone(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, gatewaytest.OwnFiles)
 	acme := g.Org(t, "acme")
@@ -72,9 +72,9 @@ func TestSecretsThatCannotBeToldAreTakenBack(t *testing.T) {
 	}
 }
 
-// TestTokenIsToldWithoutAnnouncement checks that the token of a rotation that cannot be announced is answered with a
+// TestRotatedTokenIsAnsweredWithoutAnnouncement checks that the token of a rotation that cannot be announced is answered with a
 // warning.
-func TestTokenIsToldWithoutAnnouncement(t *testing.T) {
+func TestRotatedTokenIsAnsweredWithoutAnnouncement(t *testing.T) {
 	t.Parallel()
 	var cut fixture.StoreHook
 	g := gatewaytest.Start(t, gatewaytest.Embedded, cut.Option)
@@ -99,8 +99,8 @@ func TestTokenIsToldWithoutAnnouncement(t *testing.T) {
 	})
 }
 
-// TestBoundKeysInviteNobody checks that a restricted key cannot invite people without its restrictions.
-func TestBoundKeysInviteNobody(t *testing.T) {
+// TestRestrictedKeysCannotInvite checks that a restricted key cannot invite people without its restrictions.
+func TestRestrictedKeysCannotInvite(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
 	root := fixture.As(acme, gatewaytest.WithKey(acme.Key(t, tenants.AllPermissions()...)))
@@ -123,9 +123,9 @@ func TestBoundKeysInviteNobody(t *testing.T) {
 	}
 }
 
-// TestNobodyComesBetweenALookAndADeletion checks that a record is deleted only in the state in which the caller's
+// TestDeletionIsConditionalOnTheCheck checks that a record is deleted only in the state in which the caller's
 // rights were checked, or is checked again.
-func TestNobodyComesBetweenALookAndADeletion(t *testing.T) {
+func TestDeletionIsConditionalOnTheCheck(t *testing.T) {
 	t.Parallel()
 	var cut fixture.StoreHook
 	acme := gatewaytest.Start(t, cut.Option).Org(t, "acme")

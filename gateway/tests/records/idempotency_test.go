@@ -465,9 +465,9 @@ func TestErasedDataIsInNoKeptAnswer(t *testing.T) {
 	}
 }
 
-// TestRepeatWithAnotherScope checks that an answer is kept for the teams of its caller. Another key of the same account
+// TestKeptAnswersAreScopedToTeams checks that an answer is kept for the teams of its caller. Another key of the same account
 // that is limited to another team does not get it, nor does the same key after its account's teams changed.
-func TestRepeatWithAnotherScope(t *testing.T) {
+func TestKeptAnswersAreScopedToTeams(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme", tenants.FeatureTeams)
 	teams := []string{fixture.DocID(0x7a), fixture.DocID(0x7b)}

@@ -10,9 +10,9 @@ import (
 	"tenantry/tenants"
 )
 
-// TestTypesOfOnesOwn checks that a type unknown to validation is stored unchanged with one warning, which also names
+// TestUnknownTypesAreStoredWithAWarning checks that a type unknown to validation is stored unchanged with one warning, which also names
 // what the contract's operations drop from a definition.
-func TestTypesOfOnesOwn(t *testing.T) {
+func TestUnknownTypesAreStoredWithAWarning(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
 	key := gatewaytest.WithKey(acme.Key(t, tenants.Contacts, tenants.ManageCustomObjects, tenants.ManageForms))

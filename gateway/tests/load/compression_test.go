@@ -74,8 +74,8 @@ func packLines() []string {
 	return append(lines, `{"kind":"custom_report","id":"`+fixture.DocID(900)+`","pid":"ManyManyManyRows","title":"Many","secure":false,"class":"Contacts","query":{"fields":["email","city"],"sort":["email"]},"visual":"table"}`)
 }
 
-// TestPacked_EveryKindOfAnswer checks that compressed and plain answers have the same content.
-func TestPacked_EveryKindOfAnswer(t *testing.T) {
+// TestCompression_EveryKindOfAnswer checks that compressed and plain answers have the same content.
+func TestCompression_EveryKindOfAnswer(t *testing.T) {
 	t.Parallel()
 	g := startAt(t, time.Now())
 	acme := g.Org(t, "acme", "teams")
@@ -142,8 +142,8 @@ func TestPacked_EveryKindOfAnswer(t *testing.T) {
 	}
 }
 
-// TestPacked_OverOneKilobyte checks that 1,024 bytes are sent plain and one more is compressed.
-func TestPacked_OverOneKilobyte(t *testing.T) {
+// TestCompression_OverOneKilobyte checks that 1,024 bytes are sent plain and one more is compressed.
+func TestCompression_OverOneKilobyte(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
 	acme := g.Org(t, "acme")
@@ -161,9 +161,9 @@ func TestPacked_OverOneKilobyte(t *testing.T) {
 	}
 }
 
-// TestPacked_WhatTheClientTakes checks that a client that refuses gzip, or sends an unreadable header, gets the whole
+// TestCompression_FollowsAcceptEncoding checks that a client that refuses gzip, or sends an unreadable header, gets the whole
 // answer uncompressed.
-func TestPacked_WhatTheClientTakes(t *testing.T) {
+func TestCompression_FollowsAcceptEncoding(t *testing.T) {
 	t.Parallel()
 	g := startAt(t, time.Now())
 	acme := g.Org(t, "acme", "teams")
@@ -195,9 +195,9 @@ func TestPacked_WhatTheClientTakes(t *testing.T) {
 	}
 }
 
-// TestPacked_NoSecret checks that secrets next to values that a caller chose are never compressed, because the length
+// TestCompression_NeverOfSecrets checks that secrets next to values that a caller chose are never compressed, because the length
 // would reveal them ("BREACH"). Every operation that answers with secrets is audited.
-func TestPacked_NoSecret(t *testing.T) {
+func TestCompression_NeverOfSecrets(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
 	acme := g.Org(t, "acme", "teams")
@@ -234,8 +234,8 @@ func TestPacked_NoSecret(t *testing.T) {
 	}
 }
 
-// TestPacked_TheLogHasWhatWasSent checks that the access log has the size on the network.
-func TestPacked_TheLogHasWhatWasSent(t *testing.T) {
+// TestCompression_LogHasTheSentSize checks that the access log has the size on the network.
+func TestCompression_LogHasTheSentSize(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
 	acme := g.Org(t, "acme", "teams")
@@ -274,8 +274,8 @@ func TestPacked_TheLogHasWhatWasSent(t *testing.T) {
 	}
 }
 
-// TestHeadIsAnsweredWhereGetIs checks that HEAD has the code and headers of GET and no body.
-func TestHeadIsAnsweredWhereGetIs(t *testing.T) {
+// TestHeadAnswersLikeGet checks that HEAD has the code and headers of GET and no body.
+func TestHeadAnswersLikeGet(t *testing.T) {
 	t.Parallel()
 	w := fixture.NewWorld(t)
 	for _, op := range w.App.Operations() {

@@ -10,9 +10,9 @@ import (
 	"tenantry/tenants"
 )
 
-// TestNamedEitherWay checks that every row whose path names an object, a form or a field accepts the identifier and the
+// TestPathsTakeNamesAndIdentifiers checks that every row whose path names an object, a form or a field accepts the identifier and the
 // name.
-func TestNamedEitherWay(t *testing.T) {
+func TestPathsTakeNamesAndIdentifiers(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
 	o := client{Org: g.Org(t, "acme")}.of(t, tenants.AllPermissions()...)

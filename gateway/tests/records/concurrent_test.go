@@ -14,9 +14,9 @@ import (
 	"tenantry/tenants"
 )
 
-// TestMeanwhile_WhatIsStoredStandsOnWhatWasRead checks that a record is not created if something it was made from is
+// TestConcurrent_PurgedPreconditionsRefuseTheWrite checks that a record is not created if something it was made from is
 // purged after the call has read it, and that nothing of it remains for a new record with the same name.
-func TestMeanwhile_WhatIsStoredStandsOnWhatWasRead(t *testing.T) {
+func TestConcurrent_PurgedPreconditionsRefuseTheWrite(t *testing.T) {
 	t.Parallel()
 	other := fixture.DocID(0xfff)
 	const (
@@ -199,9 +199,9 @@ func TestMeanwhile_WhatIsStoredStandsOnWhatWasRead(t *testing.T) {
 	}
 }
 
-// TestMeanwhile_RightsAreHeldByWhatIsThere checks that a role or team that is assigned while it is deleted is either
+// TestConcurrent_DeletedRightsAreNotAssigned checks that a role or team that is assigned while it is deleted is either
 // kept or not assigned.
-func TestMeanwhile_RightsAreHeldByWhatIsThere(t *testing.T) {
+func TestConcurrent_DeletedRightsAreNotAssigned(t *testing.T) {
 	t.Parallel()
 	const north = "aaaaaaaaaaaaaaaaaaaaaaaa"
 	type call struct{ method, path, body string }
@@ -265,9 +265,9 @@ func TestMeanwhile_RightsAreHeldByWhatIsThere(t *testing.T) {
 	}
 }
 
-// TestMeanwhile_ValuesAreAsTheirFieldsAre checks that a field stays as it was if it becomes Encrypted, or plain, while
+// TestConcurrent_ValuesMatchTheirFields checks that a field stays as it was if it becomes Encrypted, or plain, while
 // a value of it is stored, so that no value is left in clear text or sealed for nobody.
-func TestMeanwhile_ValuesAreAsTheirFieldsAre(t *testing.T) {
+func TestConcurrent_ValuesMatchTheirFields(t *testing.T) {
 	t.Parallel()
 	for _, types := range [][2]string{{"Text", "Encrypted"}, {"Encrypted", "Text"}} {
 		field := func(kind string) string { return `"secret":{"title":"Secret","type":"` + kind + `"}` }
@@ -314,9 +314,9 @@ func TestMeanwhile_ValuesAreAsTheirFieldsAre(t *testing.T) {
 	}
 }
 
-// TestMeanwhile_ExportsHideDeletedFields checks that values of a field that is deleted during an export are in none of
+// TestConcurrent_ExportsHideDeletedFields checks that values of a field that is deleted during an export are in none of
 // the following records.
-func TestMeanwhile_ExportsHideDeletedFields(t *testing.T) {
+func TestConcurrent_ExportsHideDeletedFields(t *testing.T) {
 	t.Parallel()
 	gate := fixture.NewStoreGate()
 	acme := gatewaytest.Start(t, gate.Option).Org(t, "acme")
@@ -338,10 +338,10 @@ func TestMeanwhile_ExportsHideDeletedFields(t *testing.T) {
 	}
 }
 
-// TestMeanwhile_ImportsStandOnWhatIsDefined checks that an import ends if a definition is purged or changed before its
+// TestConcurrent_ImportsFollowDefinitions checks that an import ends if a definition is purged or changed before its
 // records are stored, and that an import that changes a definition undoes that if values of the old one were stored in
 // between.
-func TestMeanwhile_ImportsStandOnWhatIsDefined(t *testing.T) {
+func TestConcurrent_ImportsFollowDefinitions(t *testing.T) {
 	t.Parallel()
 	const object = `{"name":"tree","label":"Tree","label_plural":"Trees","schema":{"kind":{"title":"Kind","type":"Text"}}}`
 	const field = "/api/contacts/fields/pin"

@@ -10,9 +10,9 @@ import (
 	"tenantry/operation"
 )
 
-// TestWhatAnAnswerShowsMayBeSentBack checks that every record accepts the settable fields of its own answer, and that
+// TestAnswersCanBeSentBack checks that every record accepts the settable fields of its own answer, and that
 // an empty PUT changes nothing.
-func TestWhatAnAnswerShowsMayBeSentBack(t *testing.T) {
+func TestAnswersCanBeSentBack(t *testing.T) {
 	t.Parallel()
 	w := fixture.NewWorld(t, fixture.WithPlants)
 	p, rows, tried := w.A, w.App.Operations(), 0

@@ -41,9 +41,9 @@ func TestContract_KeepReports(t *testing.T) {
 	c.Want(t, 404, http.MethodGet, own, "")
 }
 
-// TestContract_ReportsAreHeldToEverything checks that all faults of a report are reported together, and that a preview
+// TestContract_AllFaultsOfAReportAreReported checks that all faults of a report are reported together, and that a preview
 // is checked like a stored report.
-func TestContract_ReportsAreHeldToEverything(t *testing.T) {
+func TestContract_AllFaultsOfAReportAreReported(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme", tenants.FeatureTeams)
 	c := fixture.WithToken(acme, acme.Key(t, tenants.ManageReports))
@@ -76,8 +76,8 @@ func TestContract_ReportFields(t *testing.T) {
 		"input.a.value must be one of the choices", "input.a.choices must be a number", `names \"1\" twice`, "no choice is empty")
 }
 
-// TestContract_APurgedReportTakesItsTokens checks that its tokens do not open another report with the same address.
-func TestContract_APurgedReportTakesItsTokens(t *testing.T) {
+// TestContract_PurgedReportEndsItsTokens checks that its tokens do not open another report with the same address.
+func TestContract_PurgedReportEndsItsTokens(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
 	c := fixture.WithToken(acme, acme.Key(t, tenants.ManageReports))
@@ -103,8 +103,8 @@ func TestContract_APurgedReportTakesItsTokens(t *testing.T) {
 	c.Want(t, 200, http.MethodGet, "/api/reports/shared/"+pid+"?token="+fresh, "", "Other")
 }
 
-// TestReportsOfALimitedCallerAreOneQuestion checks that the children of all reports are read with one query.
-func TestReportsOfALimitedCallerAreOneQuestion(t *testing.T) {
+// TestReportsOfALimitedCallerAreOneQuery checks that the children of all reports are read with one query.
+func TestReportsOfALimitedCallerAreOneQuery(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme", tenants.FeatureTeams)
 	acme.Import(t, fixture.TeamLines()...)

@@ -25,9 +25,9 @@ func told(r *bundle.Report) (out []string) {
 	return out
 }
 
-// TestOrganizationsOfAFile checks that each line is checked like the command for one organization, and that a bad line
+// TestCreateOrganizationsFromAFile checks that each line is checked like the command for one organization, and that a bad line
 // is reported by number and does not affect the others.
-func TestOrganizationsOfAFile(t *testing.T) {
+func TestCreateOrganizationsFromAFile(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
 	g.Org(t, "there")
@@ -151,9 +151,9 @@ func (r *repeated) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// TestOrganizationsOfAFile_Bounds checks that a file that is too large is refused before anything is created, and that
+// TestCreateOrganizationsFromAFile_Bounds checks that a file that is too large is refused before anything is created, and that
 // the report of many bad lines is bounded.
-func TestOrganizationsOfAFile_Bounds(t *testing.T) {
+func TestCreateOrganizationsFromAFile_Bounds(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
 	line := `{"slug":"one","name":"One"}` + "\n"
@@ -184,9 +184,9 @@ func TestOrganizationsOfAFile_Bounds(t *testing.T) {
 	}
 }
 
-// TestOrganizationsOfAFile_Interrupted checks that an interrupted command leaves only whole organizations, and that the
+// TestCreateOrganizationsFromAFile_Interrupted checks that an interrupted command leaves only whole organizations, and that the
 // same file creates the rest.
-func TestOrganizationsOfAFile_Interrupted(t *testing.T) {
+func TestCreateOrganizationsFromAFile_Interrupted(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
 	var file strings.Builder

@@ -33,9 +33,9 @@ func doubted(t *testing.T, g *gatewaytest.Gateway) (warned, found []string) {
 	return warned, found
 }
 
-// TestServeAndDoctorDoubtTheSame checks that unusual settings, data folders and proxies are in the server's log, once,
+// TestServeAndDoctorGiveTheSameWarnings checks that unusual settings, data folders and proxies are in the server's log, once,
 // and in doctor's findings.
-func TestServeAndDoctorDoubtTheSame(t *testing.T) {
+func TestServeAndDoctorGiveTheSameWarnings(t *testing.T) {
 	t.Parallel()
 	above := t.TempDir()
 	dir := filepath.Join(above, "data")

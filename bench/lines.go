@@ -139,7 +139,7 @@ func lines(fewer int) []line {
 			references: []reference{{name: "PocketBase, " + durable, from: rivalWith("pocketbase", "deletes", deletedBundle(), durable).
 				deletes(func(file string) string { return "/api/collections/files/records/" + short(file) })}}},
 		line{name: "reveal", what: "reveal of an encrypted field, each with its audit record", connections: 32, ours: small.get(secrets...), references: []reference{{name: "the same bare Gin", goal: "15,000/s", from: bareGin(report)}}},
-		line{name: "keys", what: "first looks over 5,000 keys after a start", connections: 32, ours: firstLooks(keys), references: []reference{{name: "one key", goal: "0.70", from: oneKey(keys)}}},
+		line{name: "keys", what: "first uses of 5,000 keys after a start", connections: 32, ours: firstLooks(keys), references: []reference{{name: "one key", goal: "0.70", from: oneKey(keys)}}},
 	)
 }
 
@@ -185,9 +185,9 @@ func contactLines(n int, long bool, neighbour source) []line {
 		count("a count by the organization's own field, greater, a thousand values,", "filters[seats][gt]", "seats>%s", "/count/seats", numbers, limit, scan),
 		count("a count by `contains`", "filters[last_name][contains]", "last_name~'%s'", "/count/contains", numbers[100:], "", ""),
 		{name: "neighbours", what: "neighbours" + of, long: long, measure: besideSlow(neighbour, org.get(words...), of)},
-		{name: "shared", what: "a secure shared report, by country," + of + ", each time another question", connections: 1, long: long, ours: shared(org, distinctSeats), references: []reference{{name: "SQL by hand", goal: "0.91", from: byCountry}}},
-		{name: "shared", what: "the same report, each time another question", connections: 32, long: long, ours: shared(org, distinctSeats), references: []reference{{name: "SQL by hand", goal: "0.91", from: byCountry}}},
-		{name: "shared", what: "the same report, all with one question", connections: 32, long: long, ours: shared(org, 1), references: []reference{{name: "each with its own", from: shared(org, distinctSeats)}}},
+		{name: "shared", what: "a secure shared report, by country," + of + ", each time another query", connections: 1, long: long, ours: shared(org, distinctSeats), references: []reference{{name: "SQL by hand", goal: "0.91", from: byCountry}}},
+		{name: "shared", what: "the same report, each time another query", connections: 32, long: long, ours: shared(org, distinctSeats), references: []reference{{name: "SQL by hand", goal: "0.91", from: byCountry}}},
+		{name: "shared", what: "the same report, all with one query", connections: 32, long: long, ours: shared(org, 1), references: []reference{{name: "each with its own", from: shared(org, distinctSeats)}}},
 		{name: "import", what: "import" + of, long: long, measure: importing(n)},
 	}
 }
@@ -280,14 +280,14 @@ func memory(n int) func(context.Context, *bench) ([]fact, error) {
 			if err != nil {
 				return nil, err
 			}
-			f := fact{what: fmt.Sprintf("memory with %s of %s organizations asked since the start", withCommas(active), withCommas(n)),
+			f := fact{what: fmt.Sprintf("memory with %s of %s organizations called since the start", withCommas(active), withCommas(n)),
 				figure: fmt.Sprintf("resident %d MiB, heap %.1f MiB", s.resident()>>20, heap/(1<<20))}
 			if active == 1 {
 				first = heap
 			}
 			if active == n {
 				f.goal = "400 MiB in all"
-				f.figure += fmt.Sprintf(", of it %.1f KiB for each organization seen", (heap-first)/float64(n-1)/1024)
+				f.figure += fmt.Sprintf(", %.1f KiB of it for each called organization", (heap-first)/float64(n-1)/1024)
 			}
 			facts = append(facts, f)
 		}
@@ -346,10 +346,10 @@ func creating(n int) func(context.Context, *bench) ([]fact, error) {
 		ms := func(d time.Duration) string { return number(float64(d.Microseconds()) / 1000) }
 		made := float64(n - c.counted)
 		return []fact{
-			{"creating an organization by command, beside a running server", fmt.Sprintf("%s ms, a key %s ms, the start of the command included (median of %d)", ms(c.org), ms(c.key), c.counted), ""},
-			{fmt.Sprintf("creating %s organizations by a command, of a file", withCommas(n-c.counted)), number(made/c.took.Seconds()) + " a second", "2,000 a second"},
+			{"creating an organization by command, next to a running server", fmt.Sprintf("%s ms, a key %s ms, the start of the command included (median of %d)", ms(c.org), ms(c.key), c.counted), ""},
+			{fmt.Sprintf("creating %s organizations by one command, from a file", withCommas(n-c.counted)), number(made/c.took.Seconds()) + " a second", "2,000 a second"},
 			{fmt.Sprintf("creating a key in each of them over the server's socket, %d at a time", c.concurrency), number(made/c.keyed.Seconds()) + " a second", ""},
-			{"disk for each of them, empty but for its key", fmt.Sprintf("%.0f KiB", float64(c.disk)/float64(n)/1024), "40 KiB"},
+			{"disk for each of them, empty except for its key", fmt.Sprintf("%.0f KiB", float64(c.disk)/float64(n)/1024), "40 KiB"},
 		}, nil
 	}
 }
@@ -416,7 +416,7 @@ func besideSlow(reads, slow source, of string) func(context.Context, *bench) ([]
 			together, waits, counts, refused = append(together, r.rate()), append(waits, r.Median/1000), append(counts, other.rate()), refused+other.Refused
 		}
 		return []fact{{"a custom report by key, 8 connections, while 32 of another organization count by `contains`" + of,
-			fmt.Sprintf("%s a second by a median of %s ms, alone %s; counts %s a second, %.0f failed", number(median(together)), number(median(waits)), number(median(alone)), number(median(counts)), refused), ""}}, nil
+			fmt.Sprintf("%s a second with a median of %s ms, alone %s; counts %s a second, %.0f failed", number(median(together)), number(median(waits)), number(median(alone)), number(median(counts)), refused), ""}}, nil
 	}
 }
 

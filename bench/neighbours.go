@@ -245,7 +245,7 @@ func (b *bench) give(ctx context.Context, s *server, o org, of bundle) error {
 // noisyLines returns a line for each kind of expensive call, with a neighbour's calls next to it.
 func noisyLines() (lines []line) {
 	for _, d := range expensiveCalls() {
-		lines = append(lines, line{name: "noisy-" + d.name, what: "a neighbour beside " + d.name, measure: d.measure})
+		lines = append(lines, line{name: "noisy-" + d.name, what: "a neighbour next to " + d.name, measure: d.measure})
 	}
 	return lines
 }
@@ -265,7 +265,7 @@ func (d expensiveCall) measure(ctx context.Context, b *bench) (facts []fact, err
 			if err != nil {
 				return facts, fmt.Errorf("%s %s: %w", p.name, of.where, err)
 			}
-			f.what = fmt.Sprintf("%s of a neighbour %s, beside %d connections with %s", p.name, of.where, noisy, d.name)
+			f.what = fmt.Sprintf("%s of a neighbour %s, next to %d connections with %s", p.name, of.where, noisy, d.name)
 			b.say("%s: %s", f.what, f.figure)
 			facts = append(facts, f)
 		}

@@ -57,7 +57,7 @@ func (t *table) markdown(machine, how string) string {
 	var out strings.Builder
 	out.WriteString(begin + how + "\n" + strings.ToUpper(machine[:1]) + machine[1:] + "\n\n")
 	if len(t.rows) > 0 {
-		write(&out, "line", "asked", "connections", "requests/s", "median ms", "CPU µs", "beside", "requests/s", "median ms", "CPU µs", "ratio", "lowest to highest", "goal")
+		write(&out, "line", "call", "connections", "requests/s", "median ms", "CPU µs", "compared with", "requests/s", "median ms", "CPU µs", "ratio", "lowest to highest", "goal")
 		write(&out, slices.Repeat([]string{"---"}, 13)...)
 	}
 	for _, r := range t.rows {

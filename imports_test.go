@@ -51,8 +51,8 @@ var fenced = []struct {
 	{"tenantry/backends/driver", []string{"backends", "tenants/tenantstest"}},
 }
 
-// maxPackages bounds the packages of libraries in the program, including the standard library, because the first build on
-// a machine compiles all of them.
+// maxPackages bounds the packages of libraries in the program, including the standard library, because the first build
+// on a machine compiles all of them.
 const maxPackages = 500
 
 // unbuilt are libraries that only tests use, or that libraries import for features the program does not use.

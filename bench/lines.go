@@ -295,8 +295,8 @@ func memory(n int) func(context.Context, *bench) ([]fact, error) {
 	}
 }
 
-// soak reads and writes in all organizations for five minutes and reports the server's resources in each half. Growth with
-// time shows in the second half.
+// soak reads and writes in all organizations for five minutes and reports the server's resources in each half. Growth
+// with time shows in the second half.
 func soak(n int) func(context.Context, *bench) ([]fact, error) {
 	return func(ctx context.Context, b *bench) ([]fact, error) {
 		s, c, err := b.crowd(ctx, n)

@@ -2,8 +2,8 @@
 //
 //	go run -C bench .
 //
-// It builds Tenantry and, from a module of its own, PocketBase, a bare Gin and hand-written SQL. It loads the same data into
-// each and measures both sides of every line in turns. The load comes from a separate process, wrk.
+// It builds Tenantry and, from a module of its own, PocketBase, a bare Gin and hand-written SQL. It loads the same data
+// into each and measures both sides of every line in turns. The load comes from a separate process, wrk.
 package main
 
 import (

@@ -31,8 +31,8 @@ type expensiveCall struct {
 	fresh bool
 }
 
-// expensiveCalls returns the kinds of expensive calls. A test compares them with the rows: every row that is Heavy, takes an
-// upload, streams or has limits of its own belongs to one of them.
+// expensiveCalls returns the kinds of expensive calls. A test compares them with the rows: every row that is Heavy,
+// takes an upload, streams or has limits of its own belongs to one of them.
 func expensiveCalls() []expensiveCall {
 	contacts := func(ask url.Values) string { return "/api/contacts?" + ask.Encode() }
 	return []expensiveCall{

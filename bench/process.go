@@ -88,8 +88,8 @@ func kibibytes(path, name string) int64 {
 	return n << 10
 }
 
-// start runs a program with its log in a file and returns the first line that it prints. The program has its own process
-// group, so that an interrupt from the terminal reaches only this process.
+// start runs a program with its log in a file and returns the first line that it prints. The program has its own
+// process group, so that an interrupt from the terminal reaches only this process.
 func (b *bench) start(ctx context.Context, name string, env []string, program string, args ...string) (*process, string, error) {
 	log, err := os.Create(filepath.Join(b.dir, name+".log"))
 	if err != nil {
@@ -165,8 +165,8 @@ type server struct {
 	commands   *control.Client
 }
 
-// settings returns the settings that differ from the defaults: limits that are too high to refuse any load but still count
-// each request, room for all connections at once, and garbage collection on demand for the memory figures.
+// settings returns the settings that differ from the defaults: limits that are too high to refuse any load but still
+// count each request, room for all connections at once, and garbage collection on demand for the memory figures.
 func settings() []string {
 	return []string{
 		"TENANTRY_LIMITS__ORGANIZATION=100000000/s", "TENANTRY_LIMITS__KEY=100000000/s", "TENANTRY_LIMITS__ADDRESS=100000000/s",
@@ -252,7 +252,8 @@ func sumOf(metrics, metric string, labels ...string) (sum float64, err error) {
 // garbage twice, because pools keep their content through one collection, and cleanups free memory only in the next.
 func (s *server) heap(ctx context.Context) (bytes float64, err error) {
 	for range 2 {
-		// The answer has the size right after its collection. By the time of a request for metrics there is new garbage.
+		// The answer has the size right after its collection. By the time of a request for metrics there is new
+		// garbage.
 		raw, err := s.ask(ctx, "http://"+s.admin+"/debug/pprof/heap?gc=1&debug=1")
 		if err != nil {
 			return 0, err

@@ -77,8 +77,8 @@ func Load(src Source) (Config, error) {
 	return c, errors.Join(all...)
 }
 
-// loader applies the values of the sources to the settings. Every value is a text, whatever the source, and is converted
-// to the type of its setting.
+// loader applies the values of the sources to the settings. Every value is a text, whatever the source, and is
+// converted to the type of its setting.
 type loader struct {
 	given  map[string]origin // by the setting's name
 	faults []fault

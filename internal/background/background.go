@@ -14,8 +14,8 @@ import (
 // ErrPanic is wrapped by the error of a panic.
 var ErrPanic = errors.New("panic")
 
-// Work runs tasks in the background until it is closed. A panic is logged and ends only its own task. Safe for concurrent
-// use.
+// Work runs tasks in the background until it is closed. A panic is logged and ends only its own task. Safe for
+// concurrent use.
 type Work struct {
 	log     *slog.Logger
 	ctx     context.Context
@@ -43,8 +43,8 @@ func (w *Work) Go(what string, do func(context.Context)) bool {
 	return true
 }
 
-// Every calls do at each interval until w is closed, the first time after one interval. The context of each call ends when
-// the next call is due.
+// Every calls do at each interval until w is closed, the first time after one interval. The context of each call ends
+// when the next call is due.
 func (w *Work) Every(every time.Duration, what string, do func(context.Context)) {
 	w.Go(what, func(ctx context.Context) {
 		tick := time.NewTicker(every)

@@ -12,8 +12,8 @@ import (
 	"tenantry/internal/background"
 )
 
-// TestWork checks that panics are logged and the task is called again, that each call has a deadline, that Close cancels
-// tasks and waits for them no longer than its context, and that no task starts afterwards.
+// TestWork checks that panics are logged and the task is called again, that each call has a deadline, that Close
+// cancels tasks and waits for them no longer than its context, and that no task starts afterwards.
 func TestWork(t *testing.T) {
 	t.Parallel()
 	log := &bytes.Buffer{}

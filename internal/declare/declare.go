@@ -70,8 +70,8 @@ type Bounds struct {
 	Pattern              string
 }
 
-// Use says how a field is used. A field with the zero value is shown, can be set when a record is created and updated, and
-// is part of bundles.
+// Use says how a field is used. A field with the zero value is shown, can be set when a record is created and updated,
+// and is part of bundles.
 type Use uint16
 
 // The uses.
@@ -97,8 +97,8 @@ var uses = []string{
 // Has reports whether the field has the use.
 func (u Use) Has(one Use) bool { return u&one != 0 }
 
-// Of returns the fields of a struct type that have a JSON name, including those of embedded structs. An error is a mistake
-// in the program.
+// Of returns the fields of a struct type that have a JSON name, including those of embedded structs. An error is a
+// mistake in the program.
 func Of(t reflect.Type) ([]Field, error) {
 	var fields []Field
 	for _, f := range reflect.VisibleFields(t) {

@@ -3,10 +3,10 @@ package fairqueue
 
 import "maps"
 
-// Turns assigns start times to the work of parties (start-time fair queueing). Work starts when the party's previous work
-// ends, but not before now, and the work with the earliest start is next. So the party that used least is served first,
-// and a party without work saves up no turns. Costs may have any unit. The zero value is ready. Not safe for concurrent
-// use.
+// Turns assigns start times to the work of parties (start-time fair queueing). Work starts when the party's previous
+// work ends, but not before now, and the work with the earliest start is next. So the party that used least is served
+// first, and a party without work saves up no turns. Costs may have any unit. The zero value is ready. Not safe for
+// concurrent use.
 type Turns[Party comparable] struct {
 	ends map[Party]int64
 	now  int64

@@ -6,8 +6,8 @@ import (
 	"tenantry/internal/fairqueue"
 )
 
-// TestTurns checks that a party that used more starts later, that idle parties save up no turns, and that cancelled work
-// costs nothing.
+// TestTurns checks that a party that used more starts later, that idle parties save up no turns, and that cancelled
+// work costs nothing.
 func TestTurns(t *testing.T) {
 	t.Parallel()
 	var turns fairqueue.Turns[string]

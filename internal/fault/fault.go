@@ -28,8 +28,8 @@ type Fault struct {
 	Message string `json:"message"`
 }
 
-// List collects the faults of an input. The zero value is ready to use. Messages contain no secrets and never repeat the
-// caller's value.
+// List collects the faults of an input. The zero value is ready to use. Messages contain no secrets and never repeat
+// the caller's value.
 type List []Fault
 
 // maxFaults bounds the size of an answer.

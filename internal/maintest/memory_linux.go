@@ -5,8 +5,8 @@ import (
 	"syscall"
 )
 
-// inMemory puts the tests' files into memory if there is room and TMPDIR is not set. Otherwise most of the time is spent
-// waiting for the only disk.
+// inMemory puts the tests' files into memory if there is room and TMPDIR is not set. Otherwise most of the time is
+// spent waiting for the only disk.
 func inMemory() {
 	const (
 		memory = "/dev/shm"

@@ -32,8 +32,8 @@ func Start(t testing.TB, upstream string) *Proxy {
 	return p
 }
 
-// loopback returns a random loopback address on systems that have many of them, because another program may take the port
-// that a proxy releases while it refuses connections.
+// loopback returns a random loopback address on systems that have many of them, because another program may take the
+// port that a proxy releases while it refuses connections.
 func loopback() string {
 	if runtime.GOOS != "linux" {
 		return "127.0.0.1:0"
@@ -53,8 +53,8 @@ func (p *Proxy) start(t testing.TB) {
 // changeLimit is how long a change of the proxy may take.
 const changeLimit = 5 * time.Second
 
-// change applies a change to the proxy. The library may deadlock with a connection that has just ended; change then ends
-// all connections and restarts the proxy.
+// change applies a change to the proxy. The library may deadlock with a connection that has just ended; change then
+// ends all connections and restarts the proxy.
 func (p *Proxy) change(t testing.TB, do func(*toxiproxy.Proxy) error) {
 	t.Helper()
 	for {

@@ -39,8 +39,8 @@ func units() [4]unit {
 	}
 }
 
-// Parse reads a limit such as 100/s, 6000/m, 20000/h, 100000/d or off; "" is the zero value. The error says what is wrong
-// and how limits are written.
+// Parse reads a limit such as 100/s, 6000/m, 20000/h, 100000/d or off; "" is the zero value. The error says what is
+// wrong and how limits are written.
 func Parse(text string) (Limit, error) {
 	switch text {
 	case "":

@@ -10,8 +10,8 @@ import (
 	"tenantry/internal/strictjson"
 )
 
-// TestValues checks that a text may have the maximum number of values, and that one more is refused at its place, whatever
-// its shape: in a tree, in a stream, and in a field that is not held.
+// TestValues checks that a text may have the maximum number of values, and that one more is refused at its place,
+// whatever its shape: in a tree, in a stream, and in a field that is not held.
 func TestValues(t *testing.T) {
 	t.Parallel()
 	const most = strictjson.MaxValues
@@ -45,7 +45,8 @@ func members(n int) string {
 	return "{" + text.String()[1:] + "}"
 }
 
-// TestReadObject_Elements checks that of a list that is too long one more element is held, and that the rest is checked.
+// TestReadObject_Elements checks that of a list that is too long one more element is held, and that the rest is
+// checked.
 func TestReadObject_Elements(t *testing.T) {
 	t.Parallel()
 	two := func([]byte) (strictjson.Want, int) { return strictjson.Whole, 2 }

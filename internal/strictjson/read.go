@@ -1,5 +1,5 @@
-// Package strictjson reads JSON strictly: one value, UTF-8 without a byte order mark, at most MaxDepth deep, no name twice
-// in an object, no NUL character. It reads a text into a tree, or an object field by field while it arrives.
+// Package strictjson reads JSON strictly: one value, UTF-8 without a byte order mark, at most MaxDepth deep, no name
+// twice in an object, no NUL character. It reads a text into a tree, or an object field by field while it arrives.
 package strictjson
 
 import (
@@ -14,12 +14,12 @@ import (
 // MaxDepth is how deep arrays and objects may nest.
 const MaxDepth = 32
 
-// MaxValues is the maximum number of values of a text that is read into a tree: elements, members, arrays and objects. It
-// is slightly more than the maximum of a record.
+// MaxValues is the maximum number of values of a text that is read into a tree: elements, members, arrays and objects.
+// It is slightly more than the maximum of a record.
 const MaxValues = 1<<16 + 1<<10
 
-// Memory estimates the bytes of memory that a text needs until its content is stored: the text, its tree, the record, and
-// the written form of the record. The values include the objects.
+// Memory estimates the bytes of memory that a text needs until its content is stored: the text, its tree, the record,
+// and the written form of the record. The values include the objects.
 func Memory(bytes, values, objects int) int64 {
 	return 4*int64(bytes) + 160*int64(values) + 320*int64(objects)
 }
@@ -67,8 +67,8 @@ func (p *Parser) Parse(text string) (Value, error) {
 	return v, s.err
 }
 
-// Elements iterates over the texts of the elements of an array. They are parts of the array. It yields nothing for other
-// values, and stops at the first byte that is not JSON.
+// Elements iterates over the texts of the elements of an array. They are parts of the array. It yields nothing for
+// other values, and stops at the first byte that is not JSON.
 func Elements(array []byte) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		s := scanner{buf: array, keepFrom: keepNone, ended: true}

@@ -390,8 +390,8 @@ func (s *scanner) run(part []byte) int {
 	return len(part)
 }
 
-// text reads a string and, if into is not nil, appends the decoded string to it. It reports whether the string contains a
-// NUL character.
+// text reads a string and, if into is not nil, appends the decoded string to it. It reports whether the string contains
+// a NUL character.
 func (s *scanner) text(into *[]byte) (nul, ok bool) {
 	s.at++
 	for {
@@ -445,8 +445,8 @@ func (s *scanner) escape() (rune, bool) {
 	return rune(decoded[i]), true
 }
 
-// unicode reads the digits after \u. Half of a surrogate pair is refused, because replacing it would make different texts
-// equal.
+// unicode reads the digits after \u. Half of a surrogate pair is refused, because replacing it would make different
+// texts equal.
 func (s *scanner) unicode() (rune, bool) {
 	begin := s.offset() - 1 // the backslash, from 1
 	r, ok := s.hex()
@@ -482,8 +482,8 @@ func (s *scanner) hex() (rune, bool) {
 	return r, true
 }
 
-// nameSet is the names of one open object. Few names are compared one by one. Of many, only those with an equal hash are
-// compared; the hash has a random seed, so callers cannot make names collide.
+// nameSet is the names of one open object. Few names are compared one by one. Of many, only those with an equal hash
+// are compared; the hash has a random seed, so callers cannot make names collide.
 type nameSet struct {
 	s     *scanner
 	first int // the index of the first name in s.ends

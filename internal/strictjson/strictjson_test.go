@@ -210,8 +210,8 @@ func halfAt(raw []byte) int {
 	return -1
 }
 
-// tooDeep returns the offset at which brackets outside strings first nest deeper than strictjson.MaxDepth, or -1. The text
-// need not be valid JSON.
+// tooDeep returns the offset at which brackets outside strings first nest deeper than strictjson.MaxDepth, or -1. The
+// text need not be valid JSON.
 func tooDeep(raw []byte) int {
 	depth, quoted := 0, false
 	for i := 0; i < len(raw); i++ {

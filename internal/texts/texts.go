@@ -37,8 +37,8 @@ func PlainLower(text string, most int, more string) bool {
 }
 
 // Trim removes invisible characters from both ends of a name: blanks of every kind, including no-break and zero-width
-// ones. Every name that people read is stored this way. Tabs and line ends stay unless the name has nothing else, because
-// a name with them is refused.
+// ones. Every name that people read is stored this way. Tabs and line ends stay unless the name has nothing else,
+// because a name with them is refused.
 func Trim(name string) string {
 	if strings.TrimSpace(name) == "" {
 		return ""
@@ -56,8 +56,8 @@ func WithArticle(name string) string {
 	return "a " + name
 }
 
-// TimeLayout is the format of times in answers, bundles and values: RFC 3339, in UTC, with milliseconds. All have the same
-// width, so texts sort like times.
+// TimeLayout is the format of times in answers, bundles and values: RFC 3339, in UTC, with milliseconds. All have the
+// same width, so texts sort like times.
 const TimeLayout = "2006-01-02T15:04:05.000Z"
 
 // Time formats a time that is given in Unix milliseconds.

@@ -12,9 +12,9 @@ import (
 	"sync/atomic"
 )
 
-// Do calls the functions and returns the first error in their order. With atOnce they run concurrently, the first one on
-// the caller's goroutine, and Do returns when all have returned. Otherwise they run one after another until one fails. A
-// panic of one becomes a panic of Do after all have ended.
+// Do calls the functions and returns the first error in their order. With atOnce they run concurrently, the first one
+// on the caller's goroutine, and Do returns when all have returned. Otherwise they run one after another until one
+// fails. A panic of one becomes a panic of Do after all have ended.
 func Do(atOnce bool, fns ...func() error) error {
 	if !atOnce || len(fns) < 2 {
 		for _, fn := range fns {
@@ -53,9 +53,9 @@ func Do(atOnce bool, fns ...func() error) error {
 	return nil
 }
 
-// Each calls fn with every number below n, at most width of them concurrently. The numbers are divided into lanes: lane l
-// has l, l+width and so on, and stops at its first error. Each returns the error of the first lane that has one. Panics
-// are as in Do.
+// Each calls fn with every number below n, at most width of them concurrently. The numbers are divided into lanes: lane
+// l has l, l+width and so on, and stops at its first error. Each returns the error of the first lane that has one.
+// Panics are as in Do.
 func Each(width, n int, fn func(i int) error) error {
 	lanes := make([]func() error, min(width, n))
 	for l := range lanes {

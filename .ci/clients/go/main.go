@@ -136,8 +136,8 @@ func try(made *client.ClientWithResponses, c call, host string) (err error) {
 
 func body(answer reflect.Value) []byte { return answer.FieldByName("Body").Bytes() }
 
-// send calls the client's method for the operation with path parameters in their order, then the others, then the body. It
-// returns the client's answer.
+// send calls the client's method for the operation with path parameters in their order, then the others, then the body.
+// It returns the client's answer.
 func send(made *client.ClientWithResponses, c call, host string, headers map[string]string) reflect.Value {
 	method := reflect.ValueOf(made).MethodByName(strings.ToUpper(c.ID[:1]) + c.ID[1:] + "WithResponse")
 	t := method.Type()

@@ -16,8 +16,8 @@ import (
 	"tenantry/bench/rivals/rival"
 )
 
-// Arguments: the data folder; the bundle to load; and "synchronous=NORMAL", the default, or "synchronous=FULL", with which
-// a write is on disk when it is acknowledged, as in Tenantry.
+// Arguments: the data folder; the bundle to load; and "synchronous=NORMAL", the default, or "synchronous=FULL", with
+// which a write is on disk when it is acknowledged, as in Tenantry.
 func main() { rival.Exit(run(os.Args[1], os.Args[2], os.Args[3])) }
 
 func run(folder, bundle, durability string) error {

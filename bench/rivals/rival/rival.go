@@ -55,8 +55,8 @@ func Read(path string, do func(Line) error) error {
 // Listen returns a listener on a free port of this machine.
 func Listen() (net.Listener, error) { return net.Listen("tcp", "127.0.0.1:0") }
 
-// Ready prints the address of the listener and the callers' Authorization for the parent process. The program exits when
-// the parent closes its standard input or ends.
+// Ready prints the address of the listener and the callers' Authorization for the parent process. The program exits
+// when the parent closes its standard input or ends.
 func Ready(l net.Listener, token string) error {
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)

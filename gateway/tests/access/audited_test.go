@@ -199,8 +199,8 @@ func TestSignInFailuresAreAudited(t *testing.T) {
 	}
 }
 
-// TestFloodOfOneAddressHidesNoOtherRecords checks that repeated refusals of one address, or of one IPv6 network, leave 20
-// records a minute, and that records of others are kept.
+// TestFloodOfOneAddressHidesNoOtherRecords checks that repeated refusals of one address, or of one IPv6 network, leave
+// 20 records a minute, and that records of others are kept.
 func TestFloodOfOneAddressHidesNoOtherRecords(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, func(c *config.Config, _ *gateway.Options) { c.TrustedProxies = []string{"127.0.0.1"} })

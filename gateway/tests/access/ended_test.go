@@ -47,8 +47,8 @@ func personEnding(name string, end func(t *testing.T, p *fixture.Party, id int64
 	}}
 }
 
-// asksNothing reports whether the row requires only an accepted credential.
-func asksNothing(op *operation.Row) bool {
+// needsNoPermission reports whether the row requires only an accepted credential.
+func needsNoPermission(op *operation.Row) bool {
 	return !op.Rule.IsAdminOnly() && op.Rule.Permissions() == nil
 }
 
@@ -91,7 +91,7 @@ func keyEndings() []ending {
 		}, nil),
 		keyEnding("account deactivated", account(`{"active":false}`), nil),
 		keyEnding("permissions of the account taken", account(`{"permissions":[]}`), func(op *operation.Row) bool {
-			return asksNothing(op) || op.Rule.ExemptsKeys()
+			return needsNoPermission(op) || op.Rule.ExemptsKeys()
 		}),
 		keyEnding("account limited to a team", func(t *testing.T, p *fixture.Party, key control.IssuedKey) {
 			t.Helper()
@@ -110,7 +110,7 @@ func personEndings() []ending {
 		}, nil),
 		personEnding("role dropped", func(t *testing.T, p *fixture.Party, id int64, _ gatewaytest.Request) {
 			asAdmin(p).Want(t, http.MethodPut, fmt.Sprintf("/api/users/%d", id), `{"roles":[]}`, 200, "")
-		}, asksNothing),
+		}, needsNoPermission),
 		personEnding("session ended", func(t *testing.T, p *fixture.Party, _ int64, as gatewaytest.Request) {
 			fixture.As(p.Org, as).Want(t, http.MethodPost, "/auth/sign-out", "", 200, "")
 		}, nil),

@@ -17,8 +17,8 @@ import (
 	"tenantry/tenants"
 )
 
-// TestAnonymousCallersCannotFillTheAuditLog checks that refusals of anonymous callers are recorded up to a number, and those
-// of one address up to a smaller number, while those of known callers always are.
+// TestAnonymousCallersCannotFillTheAuditLog checks that refusals of anonymous callers are recorded up to a number, and
+// those of one address up to a smaller number, while those of known callers always are.
 func TestAnonymousCallersCannotFillTheAuditLog(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, func(c *config.Config, _ *gateway.Options) { c.TrustedProxies = []string{"127.0.0.1"} })
@@ -114,8 +114,8 @@ func TestUnknownMethodsAreRefusedInTheEnvelope(t *testing.T) {
 	}
 }
 
-// TestKeyHeaderDoesNotBypassTheOriginCheck checks that a page of another site cannot bypass the check of its origin by sending
-// a key where only a session is accepted.
+// TestKeyHeaderDoesNotBypassTheOriginCheck checks that a page of another site cannot bypass the check of its origin by
+// sending a key where only a session is accepted.
 func TestKeyHeaderDoesNotBypassTheOriginCheck(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
@@ -131,8 +131,8 @@ func TestKeyHeaderDoesNotBypassTheOriginCheck(t *testing.T) {
 	}
 }
 
-// TestOpenOperationsRefuseOtherSitesWithAKey checks that an open operation is refused to a page of another site even if the
-// request has a key, valid or not, because a page can add the header where its origin is allowed.
+// TestOpenOperationsRefuseOtherSitesWithAKey checks that an open operation is refused to a page of another site even if
+// the request has a key, valid or not, because a page can add the header where its origin is allowed.
 func TestOpenOperationsRefuseOtherSitesWithAKey(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)

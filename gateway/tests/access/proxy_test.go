@@ -12,8 +12,8 @@ import (
 	"tenantry/tenants"
 )
 
-// TestCallerWithoutAddressIsOutsideEveryList checks that a caller has no address if a trusted proxy reports none: a key's list of
-// internal networks stays closed, and the audit log names no address.
+// TestCallerWithoutAddressIsOutsideEveryList checks that a caller has no address if a trusted proxy reports none: a
+// key's list of internal networks stays closed, and the audit log names no address.
 func TestCallerWithoutAddressIsOutsideEveryList(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, func(c *config.Config, _ *gateway.Options) { c.TrustedProxies = []string{"127.0.0.1"} })

@@ -99,8 +99,8 @@ func TestImportRevokesRightsAtOnce(t *testing.T) {
 	fixture.WantDenied(t, "after the same file again", asEve())
 }
 
-// TestRestrictedKeysGrantNothingMore checks that a restricted key grants nobody more than they have, because their sessions and
-// other keys need not be restricted.
+// TestRestrictedKeysGrantNothingMore checks that a restricted key grants nobody more than they have, because their
+// sessions and other keys need not be restricted.
 func TestRestrictedKeysGrantNothingMore(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t, gatewaytest.Embedded).Org(t, "acme", tenants.FeatureTeams)
@@ -142,8 +142,8 @@ func TestRestrictedKeysGrantNothingMore(t *testing.T) {
 	}
 }
 
-// TestKeysAreLimitedToTheirCreatorsRights checks that a key without permissions or teams of its own is limited to those of
-// its creator, or of the caller who rotated it, whatever its service account gets later.
+// TestKeysAreLimitedToTheirCreatorsRights checks that a key without permissions or teams of its own is limited to those
+// of its creator, or of the caller who rotated it, whatever its service account gets later.
 func TestKeysAreLimitedToTheirCreatorsRights(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme", tenants.FeatureTeams)

@@ -92,7 +92,8 @@ func TestAuditOverHTTP(t *testing.T) {
 	reader.Want(t, http.MethodGet, "/api/audit/"+pages[0], "", 200, `"records":["`+made+`"]`)
 }
 
-// TestAuditLogIsSealed checks that the hourly round seals the audit log, and that callers who may read it can verify it.
+// TestAuditLogIsSealed checks that the hourly round seals the audit log, and that callers who may read it can verify
+// it.
 func TestAuditLogIsSealed(t *testing.T) {
 	t.Parallel()
 	clock := &fixture.Clock{}

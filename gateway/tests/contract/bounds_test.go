@@ -17,8 +17,8 @@ import (
 	"tenantry/modules/imports/bundle"
 )
 
-// silence returns the address of a listener that must not be called.
-func silence(t testing.TB) (addr string) {
+// silentListener returns the address of a listener that must not be called.
+func silentListener(t testing.TB) (addr string) {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -51,7 +51,7 @@ func TestFileAddressesStayOnTheFileHost(t *testing.T) {
 	t.Parallel()
 	w := fixture.NewQuietWorld(t)
 	p := w.A
-	outside := silence(t)
+	outside := silentListener(t)
 	take := func(line string) error {
 		_, err := w.App.Transfer().Import(t.Context(), p.Tenant(t), gatewaytest.Source([]byte(line+"\n")), bundle.ImportOptions{})
 		return err
@@ -119,7 +119,7 @@ func TestProviderIsANameNotAnAddress(t *testing.T) {
 	t.Parallel()
 	w := fixture.NewQuietWorld(t)
 	p := w.A
-	outside := silence(t)
+	outside := silentListener(t)
 	providers := []string{"other"}
 	if _, err := control.Call[control.Organization](t.Context(), w.Commands, "org.update", control.OrganizationChange{Slug: p.Slug, OrganizationFields: control.OrganizationFields{Providers: providers}}); err != nil {
 		t.Fatal(err)

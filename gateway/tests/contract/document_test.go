@@ -39,8 +39,8 @@ func TestDocumentIsValidWithAllItsExamples(t *testing.T) {
 	openapitest.NewValidator(t, served(t, gatewaytest.Start(t))).ValidateDocument(t)
 }
 
-// TestExamplesOfRequestsAreAccepted checks that every operation with a body has an example in the document and accepts it.
-// Records that it names may be missing or exist already, but its form is valid.
+// TestExamplesOfRequestsAreAccepted checks that every operation with a body has an example in the document and accepts
+// it. Records that it names may be missing or exist already, but its form is valid.
 func TestExamplesOfRequestsAreAccepted(t *testing.T) {
 	t.Parallel()
 	w := fixture.NewWorld(t)

@@ -42,8 +42,8 @@ func contractCalls() []contractCall {
 	}
 }
 
-// beyond reports whether the operation is not one of the contract's eleven.
-func (c contractCall) beyond() bool {
+// outsideContract reports whether the operation is not one of the contract's eleven.
+func (c contractCall) outsideContract() bool {
 	return strings.HasSuffix(c.path, "/share") || c.path == "/api/custom/objects/schema"
 }
 
@@ -188,7 +188,7 @@ func TestContract_TeamsEverywhere(t *testing.T) {
 			t.Errorf("%s %s with an invalid team, strictly: got %d %s, want 400",
 				call.method, call.path, a.Code, a.Text())
 		}
-		if a := call.send(t, acme, "?colour=red", with); call.beyond() {
+		if a := call.send(t, acme, "?colour=red", with); call.outsideContract() {
 			if a.Code != http.StatusBadRequest || !strings.Contains(a.Message, `"colour"`) {
 				t.Errorf("%s %s with an unknown parameter: got %d %s, want 400 with %q",
 					call.method, call.path, a.Code, a.Text(), `"colour"`)

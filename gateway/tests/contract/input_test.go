@@ -464,8 +464,8 @@ func TestOddIdentifiersAreRefused(t *testing.T) {
 	}
 }
 
-// fits reports whether a row's path matches the other path, with fixed text or a parameter.
-func fits(template, path string) bool {
+// matchesPath reports whether a row's path matches the other path, with fixed text or a parameter.
+func matchesPath(template, path string) bool {
 	return slices.EqualFunc(strings.Split(template, "/"), strings.Split(path, "/"), func(t, s string) bool {
 		return t == s || strings.HasPrefix(t, "{")
 	})
@@ -479,7 +479,7 @@ func TestEveryFailureIsTheEnvelope(t *testing.T) {
 		q := w.SampleCall(&op, p, false)
 		allowed := []string{}
 		for _, other := range w.App.Operations() {
-			if fits(other.Path, op.Path) {
+			if matchesPath(other.Path, op.Path) {
 				allowed = append(allowed, other.Method)
 			}
 		}

@@ -16,8 +16,8 @@ import (
 	"tenantry/tenants"
 )
 
-// TestCallersCannotGrantRightsTheyLack checks that no caller can create, change or assign a role, an account, a person or a key
-// with more rights or teams than its own.
+// TestCallersCannotGrantRightsTheyLack checks that no caller can create, change or assign a role, an account, a person
+// or a key with more rights or teams than its own.
 func TestCallersCannotGrantRightsTheyLack(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme", "teams")
@@ -111,8 +111,8 @@ func TestCallersCannotGrantRightsTheyLack(t *testing.T) {
 	root.Want(t, http.MethodGet, "/api/me", "", 403, "Token is either expired")
 }
 
-// TestKeysCannotCreateStrongerKeys checks that a key that expires, or is limited to networks, cannot create one with wider
-// limits.
+// TestKeysCannotCreateStrongerKeys checks that a key that expires, or is limited to networks, cannot create one with
+// wider limits.
 func TestKeysCannotCreateStrongerKeys(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
@@ -193,8 +193,8 @@ func TestUsersAreListedWithoutRights(t *testing.T) {
 	}
 }
 
-// TestRightsOfAKeyAgreeWithExplain checks that the rights a key lists agree with the explanation of every operation, for each kind of
-// key.
+// TestRightsOfAKeyAgreeWithExplain checks that the rights a key lists agree with the explanation of every operation,
+// for each kind of key.
 func TestRightsOfAKeyAgreeWithExplain(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)

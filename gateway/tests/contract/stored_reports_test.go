@@ -41,8 +41,8 @@ func TestContract_KeepReports(t *testing.T) {
 	c.Want(t, 404, http.MethodGet, own, "")
 }
 
-// TestContract_AllFaultsOfAReportAreReported checks that all faults of a report are reported together, and that a preview
-// is checked like a stored report.
+// TestContract_AllFaultsOfAReportAreReported checks that all faults of a report are reported together, and that a
+// preview is checked like a stored report.
 func TestContract_AllFaultsOfAReportAreReported(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme", tenants.FeatureTeams)

@@ -10,8 +10,8 @@ import (
 	"tenantry/tenants"
 )
 
-// TestUnknownTypesAreStoredWithAWarning checks that a type unknown to validation is stored unchanged with one warning, which also names
-// what the contract's operations drop from a definition.
+// TestUnknownTypesAreStoredWithAWarning checks that a type unknown to validation is stored unchanged with one warning,
+// which also names what the contract's operations drop from a definition.
 func TestUnknownTypesAreStoredWithAWarning(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")

@@ -142,8 +142,8 @@ func TestUsage_OfTheLastHour(t *testing.T) {
 	}
 }
 
-// TestUsage_OfAnonymousCallers checks that anonymous callers alone cause no write, that they are counted with known callers,
-// and that the gateway's own notes are not counted as documents.
+// TestUsage_OfAnonymousCallers checks that anonymous callers alone cause no write, that they are counted with known
+// callers, and that the gateway's own notes are not counted as documents.
 func TestUsage_OfAnonymousCallers(t *testing.T) {
 	t.Parallel()
 	var writes atomic.Int32

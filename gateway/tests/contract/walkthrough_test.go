@@ -41,12 +41,12 @@ func TestWalkthrough(t *testing.T) {
 	if len(blocks) < 40 {
 		t.Errorf("%d calls only, want at least 40", len(blocks))
 	}
-	w.takeAlong(t, g.Org(t, "birch", tenants.FeatureTeams))
+	w.importElsewhere(t, g.Org(t, "birch", tenants.FeatureTeams))
 }
 
-// takeAlong imports the bundle into another organization and compares both, except for their own people and keys and
-// the encryption of secrets.
-func (w *walk) takeAlong(t *testing.T, birch *gatewaytest.Org) {
+// importElsewhere imports the bundle into another organization and compares both, except for their own people and keys
+// and the encryption of secrets.
+func (w *walk) importElsewhere(t *testing.T, birch *gatewaytest.Org) {
 	t.Helper()
 	_, cookie := birch.Person(t, "bob@example.com", func(u *control.NewUser) { u.Name, u.Roles = "Bob", []string{"admin"} })
 	private, err := sealing.NewPrivateKey()

@@ -25,13 +25,13 @@ const (
 	// seconds; the rest is for a busy machine.
 	healLimit = 10 * time.Second
 
-	// refusedAtOnce bounds the time of an answer that needs no attempt.
-	refusedAtOnce = time.Second
+	// immediateLimit bounds the time of an answer that needs no attempt.
+	immediateLimit = time.Second
 )
 
-// awayMongo puts a proxy in front of the MongoDB server of the tests, and returns it with the address through it.
+// proxiedMongo puts a proxy in front of the MongoDB server of the tests, and returns it with the address through it.
 // Without a server the test is skipped.
-func awayMongo(t *testing.T) (*proxytest.Proxy, string) {
+func proxiedMongo(t *testing.T) (*proxytest.Proxy, string) {
 	t.Helper()
 	u, err := url.Parse(mongotest.URI(t))
 	if err != nil {
@@ -163,8 +163,8 @@ func metricOf(t *testing.T, g *gatewaytest.Gateway, name string) string {
 	return ""
 }
 
-// alive fails the test unless /livez answers 200.
-func alive(t *testing.T, g *gatewaytest.Gateway) {
+// wantAlive fails the test unless /livez answers 200.
+func wantAlive(t *testing.T, g *gatewaytest.Gateway) {
 	t.Helper()
 	if code, _, body := fixture.CallAdmin(t, g, http.MethodGet, "/livez"); code != http.StatusOK {
 		t.Errorf("/livez: got %d %s, want 200", code, body)

@@ -75,8 +75,8 @@ func connectionsTo(t *testing.T, addr string) int {
 func TestFlappingServersLeakNothing(t *testing.T) {
 	t.Parallel()
 	const workers = 8
-	mongo, uri := awayMongo(t)
-	redis := awayRedis(t)
+	mongo, uri := proxiedMongo(t)
+	redis := proxiedRedis(t)
 	var w *fixture.World
 	pprof.Do(t.Context(), pprof.Labels("flapping", "yes"), func(context.Context) {
 		w = fixture.NewQuietWorld(t, onMongo(t, uri), fixture.WithRedis(redis.Addr))
@@ -92,7 +92,7 @@ func TestFlappingServersLeakNothing(t *testing.T) {
 			running.Go(func() {
 				for i := n; !stop.Load(); i++ {
 					r := rows[i%len(rows)]
-					if answers(t, r.String(), timeCall(t, p, r.ask, gatewaytest.WithKey(p.FullKey)), good[r.path], fixture.SampleFor(&r.op).Volatile, withoutMongo) {
+					if answers(t, r.String(), timeCall(t, p, r.ask, gatewaytest.WithKey(p.FullKey)), good[r.path], fixture.SampleFor(&r.op).Volatile, mongoOutageLimit) {
 						right.Add(1)
 					} else {
 						away.Add(1)

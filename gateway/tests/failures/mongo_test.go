@@ -18,13 +18,13 @@ import (
 	"tenantry/operation"
 )
 
-// withoutMongo bounds the time of an answer while MongoDB fails: a call has ten seconds, the audit record of a call
+// mongoOutageLimit bounds the time of an answer while MongoDB fails: a call has ten seconds, the audit record of a call
 // that timed out another one, and the rest is for a busy machine. Most answers are faster, see below.
-const withoutMongo = 14 * time.Second
+const mongoOutageLimit = 14 * time.Second
 
-// noticed bounds that time for a server that is silent or missing. A silent server is given up after six seconds, and
-// the audit record tries for two more.
-const noticed = 12 * time.Second
+// silentServerLimit bounds that time for a server that is silent or missing. A silent server is given up after six
+// seconds, and the audit record tries for two more.
+const silentServerLimit = 12 * time.Second
 
 func mongoFaults() []proxytest.Fault {
 	return []proxytest.Fault{
@@ -32,17 +32,17 @@ func mongoFaults() []proxytest.Fault {
 	}
 }
 
-// isGone reports whether the fault suppresses all replies.
-func isGone(f proxytest.Fault) bool {
+// dropsReplies reports whether the fault suppresses all replies.
+func dropsReplies(f proxytest.Fault) bool {
 	return f.Name == "refused" || f.Name == "silent" || f.Name == "reset"
 }
 
-// lookingAgain bounds the time of an answer during a known outage: most are immediate, and now and then one looks for
-// the server for two seconds.
-const lookingAgain = 5 * time.Second
+// knownOutageLimit bounds the time of an answer during a known outage: most are immediate, and now and then one looks
+// for the server for two seconds.
+const knownOutageLimit = 5 * time.Second
 
-// rested reports whether good answers of the operation cost a password hash or use something up.
-func rested(op *operation.Row) bool { s := fixture.SampleFor(op); return s.Slow || s.Once }
+// costly reports whether good answers of the operation cost a password hash or use something up.
+func costly(op *operation.Row) bool { s := fixture.SampleFor(op); return s.Slow || s.Once }
 
 // TestMongoInTrouble checks that every operation answers correctly or with service unavailable, in bounded time; that
 // each reveal is audited; and that everything recovers by itself.
@@ -51,11 +51,11 @@ func TestMongoInTrouble(t *testing.T) {
 	for _, fault := range mongoFaults() {
 		t.Run(fault.Name, func(t *testing.T) {
 			t.Parallel()
-			mongo, uri := awayMongo(t)
+			mongo, uri := proxiedMongo(t)
 			w := fixture.NewQuietWorld(t, onMongo(t, uri))
 			p := w.A
 			reads := rowCalls(w, p, contract(readsOf))
-			writes := rowCalls(w, p, contract(func(op *operation.Row) bool { return keyed(op) && !readsOf(op) && !rested(op) }))
+			writes := rowCalls(w, p, contract(func(op *operation.Row) bool { return keyed(op) && !readsOf(op) && !costly(op) }))
 			for _, r := range writes { // what one of them changes is not changed again
 				if a := timeCall(t, p, r.ask, gatewaytest.WithKey(p.FullKey)); a.Code >= 400 {
 					t.Fatalf("%s before the outage: got %d %s, want a code below 400", r, a.Code, a.Body)
@@ -67,9 +67,9 @@ func TestMongoInTrouble(t *testing.T) {
 			mongo.Break(t, fault)
 			var away, right atomic.Int64
 			var disclosed sync.Map // requests that were answered with a secret
-			within := withoutMongo
-			if isGone(fault) {
-				within = noticed
+			within := mongoOutageLimit
+			if dropsReplies(fault) {
+				within = silentServerLimit
 			}
 			judge := func(r rowCall, a timed) {
 				if !answers(t, r.String(), a, good[r.path], fixture.SampleFor(&r.op).Volatile, within) {
@@ -101,8 +101,8 @@ func TestMongoInTrouble(t *testing.T) {
 			if a := p.Get(t, stranger, "/api/campaigns/count"); !fixture.IsUnavailable(t, "a stranger's key", a) {
 				fixture.WantDenied(t, "a stranger's key", a)
 			}
-			alive(t, w.Gateway)
-			if isGone(fault) {
+			wantAlive(t, w.Gateway)
+			if dropsReplies(fault) {
 				fixture.ReadyIn(t, w.Gateway, http.StatusServiceUnavailable, "failed", map[string]string{"store": "down", "redis": "ok"}, fixture.ReadyLimit)
 				if right.Load() > 0 {
 					t.Errorf("%d answers come from nowhere, want 0", right.Load())
@@ -134,8 +134,8 @@ func wantRevealRefused(t *testing.T, p *fixture.Party) {
 		slowest = max(slowest, a.took)
 	}
 	t.Logf("revealing is refused within %s", slowest)
-	if slowest > lookingAgain {
-		t.Errorf("revealing is refused after %s, want at most %v", slowest, lookingAgain)
+	if slowest > knownOutageLimit {
+		t.Errorf("revealing is refused after %s, want at most %v", slowest, knownOutageLimit)
 	}
 }
 
@@ -147,7 +147,7 @@ func wantAllBack(t *testing.T, p *fixture.Party, reads []rowCall, good map[strin
 		for _, r := range reads {
 			for _, key := range keys {
 				a := timeCall(t, p, r.ask, gatewaytest.WithKey(key))
-				if !answers(t, r.String()+" after the outage", a, good[r.path], fixture.SampleFor(&r.op).Volatile, withoutMongo) {
+				if !answers(t, r.String()+" after the outage", a, good[r.path], fixture.SampleFor(&r.op).Volatile, mongoOutageLimit) {
 					works = false
 				}
 			}
@@ -182,8 +182,8 @@ func TestKeysWhileRedisAndMongoAreDown(t *testing.T) {
 	for _, fault := range []proxytest.Fault{proxytest.Refused(), proxytest.Silent()} {
 		t.Run(fault.Name, func(t *testing.T) {
 			t.Parallel()
-			mongo, uri := awayMongo(t)
-			redis := awayRedis(t)
+			mongo, uri := proxiedMongo(t)
+			redis := proxiedRedis(t)
 			w := fixture.NewQuietWorld(t, onMongo(t, uri), fixture.WithRedis(redis.Addr))
 			p := w.A
 			cold, unknown := fullKey(t, p).Token, fixture.RandomKey(t, "server_full")
@@ -199,14 +199,14 @@ func TestKeysWhileRedisAndMongoAreDown(t *testing.T) {
 						if !fixture.IsUnavailable(t, r.String(), a.Answer) {
 							t.Errorf("%s with a %s key: got %d %s, want service unavailable", r, what, a.Code, a.Body)
 						}
-						if a.took > noticed {
+						if a.took > silentServerLimit {
 							t.Errorf("%s with a %s key took %s in round %d, want at most %v",
-								r, what, a.took, round, noticed)
+								r, what, a.took, round, silentServerLimit)
 						}
 					})
 				}
 			}
-			alive(t, w.Gateway)
+			wantAlive(t, w.Gateway)
 			fixture.ReadyIn(t, w.Gateway, http.StatusServiceUnavailable, "failed", map[string]string{"store": "down", "redis": "down"}, fixture.ReadyLimit)
 			mongo.Heal(t)
 			redis.Heal(t)
@@ -229,7 +229,7 @@ func TestKeysWhileRedisAndMongoAreDown(t *testing.T) {
 // TestWarmKeysServeWithinTheGrace stops the backend of the control data while that of the documents stays.
 func TestWarmKeysServeWithinTheGrace(t *testing.T) {
 	t.Parallel()
-	mongo, uri := awayMongo(t)
+	mongo, uri := proxiedMongo(t)
 	var c fixture.Clock
 	database := mongotest.Database(t)
 	w := fixture.NewQuietWorld(t, c.Option, func(cfg *config.Config, _ *gateway.Options) {
@@ -255,7 +255,7 @@ func TestWarmKeysServeWithinTheGrace(t *testing.T) {
 	mongo.Break(t, proxytest.Refused())
 	warm := func(when string) {
 		callAll(t, p, reads, gatewaytest.WithKey(p.FullKey), func(r rowCall, a timed) {
-			if !answers(t, r.String()+" "+when, a, good[r.path], fixture.SampleFor(&r.op).Volatile, withoutMongo) {
+			if !answers(t, r.String()+" "+when, a, good[r.path], fixture.SampleFor(&r.op).Volatile, mongoOutageLimit) {
 				t.Errorf("%s %s with a warm key: unavailable after %s, want the answer", r, when, a.took)
 			}
 		})
@@ -269,9 +269,9 @@ func TestWarmKeysServeWithinTheGrace(t *testing.T) {
 	// Writes need a placement that was just read, and a reveal writes an audit record.
 	for range 3 {
 		a := timeCall(t, p, fixture.Call{Method: http.MethodGet, Target: "/api/contacts/" + p.IDs[fixture.RefContact] + "/reveal-secret?field=" + fixture.SecretField}, gatewaytest.WithKey(p.FullKey))
-		if !fixture.IsUnavailable(t, "revealing", a.Answer) || a.took > withoutMongo {
+		if !fixture.IsUnavailable(t, "revealing", a.Answer) || a.took > mongoOutageLimit {
 			t.Errorf("revealing without the backend of placements: got %d %s after %s, want service unavailable and at most %v",
-				a.Code, a.Body, a.took, withoutMongo)
+				a.Code, a.Body, a.took, mongoOutageLimit)
 		}
 	}
 	c.Advance(15 * time.Second)
@@ -291,7 +291,7 @@ func TestWarmKeysServeWithinTheGrace(t *testing.T) {
 // TestOutageOfOneBackendSparesOthers checks that only the organizations of the lost backend are affected.
 func TestOutageOfOneBackendSparesOthers(t *testing.T) {
 	t.Parallel()
-	mongo, uri := awayMongo(t)
+	mongo, uri := proxiedMongo(t)
 	database := mongotest.Database(t)
 	g := gatewaytest.Start(t, gatewaytest.Embedded, withEU(t, uri, database))
 	here := g.Org(t, "here")
@@ -311,10 +311,10 @@ func TestOutageOfOneBackendSparesOthers(t *testing.T) {
 		asked := time.Now()
 		fixture.ReadyIn(t, g, http.StatusOK, "degraded", map[string]string{"store": "ok", "store.eu": "down"}, fixture.ReadyLimit)
 		t.Logf("%s is told after %s", fault.Name, time.Since(asked))
-		alive(t, g)
+		wantAlive(t, g)
 		for range 3 {
 			started := time.Now()
-			if a := here.Get(t, hereKey, path); a.Code != http.StatusOK || time.Since(started) > refusedAtOnce {
+			if a := here.Get(t, hereKey, path); a.Code != http.StatusOK || time.Since(started) > immediateLimit {
 				t.Errorf("%s: the organization on the other backend: got %d %s after %s, want 200 at once",
 					fault.Name, a.Code, a.Body, time.Since(started))
 			}

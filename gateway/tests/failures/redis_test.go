@@ -21,12 +21,12 @@ import (
 	"tenantry/tenants/redistest"
 )
 
-// withoutRedis bounds the time of an answer while Redis fails: each step waits 200 ms, and the machine of the tests is
-// busy.
-const withoutRedis = 3 * time.Second
+// redisOutageLimit bounds the time of an answer while Redis fails: each step waits 200 ms, and the machine of the tests
+// is busy.
+const redisOutageLimit = 3 * time.Second
 
-// awayRedis starts a Redis server behind a proxy, or one inside the process if none is installed.
-func awayRedis(t *testing.T) *proxytest.Proxy {
+// proxiedRedis starts a Redis server behind a proxy, or one inside the process if none is installed.
+func proxiedRedis(t *testing.T) *proxytest.Proxy {
 	t.Helper()
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		return proxytest.Start(t, miniredis.RunT(t).Addr())
@@ -47,7 +47,7 @@ func TestRedisInTrouble(t *testing.T) {
 	for _, fault := range redisFaults() {
 		t.Run(fault.Name, func(t *testing.T) {
 			t.Parallel()
-			redis := awayRedis(t)
+			redis := proxiedRedis(t)
 			w := fixture.NewQuietWorld(t, fixture.WithRedis(redis.Addr))
 			p := w.A
 			rows := rowCalls(w, p, contract(readsOf))
@@ -66,7 +66,7 @@ func TestRedisInTrouble(t *testing.T) {
 			var away atomic.Int64
 			for _, key := range []string{p.FullKey, cold.Token} {
 				callAll(t, p, rows, gatewaytest.WithKey(key), func(r rowCall, a timed) {
-					if !answers(t, r.String(), a, good[r.path], fixture.SampleFor(&r.op).Volatile, withoutRedis) {
+					if !answers(t, r.String(), a, good[r.path], fixture.SampleFor(&r.op).Volatile, redisOutageLimit) {
 						t.Logf("%s: 503 after %s", r, a.took)
 						away.Add(1)
 					}
@@ -81,12 +81,12 @@ func TestRedisInTrouble(t *testing.T) {
 			// Sessions are in Redis: they work, or cannot be checked now.
 			for range 3 {
 				a := timeCall(t, p, fixture.Call{Method: http.MethodGet, Target: "/api/users/" + p.IDs[fixture.RefUser]}, gatewaytest.Cookie(cookie))
-				if a.took > withoutRedis || a.Code != http.StatusOK && !fixture.IsUnavailable(t, "a session", a.Answer) {
+				if a.took > redisOutageLimit || a.Code != http.StatusOK && !fixture.IsUnavailable(t, "a session", a.Answer) {
 					t.Errorf("a session: got %d %s after %s, want 200 or service unavailable in time",
 						a.Code, a.Body, a.took)
 				}
 			}
-			alive(t, w.Gateway)
+			wantAlive(t, w.Gateway)
 			if fault.Name != "sliced" { // a ping's answer is one piece
 				fixture.ReadyIn(t, w.Gateway, http.StatusOK, "degraded", map[string]string{"redis": "down", "store": "ok"}, fixture.ReadyLimit)
 			}
@@ -119,7 +119,7 @@ func TestRedisInTrouble(t *testing.T) {
 func TestLateRepliesNeverSwapIdentities(t *testing.T) {
 	t.Parallel()
 	const organizations, each, rounds = 4, 16, 12
-	redis := awayRedis(t)
+	redis := proxiedRedis(t)
 	var c fixture.Clock
 	g := gatewaytest.Start(t, fixture.WithRedis(redis.Addr), c.Option)
 	type caller struct {
@@ -159,8 +159,8 @@ func TestLateRepliesNeverSwapIdentities(t *testing.T) {
 					want = http.StatusUnprocessableEntity // the field is none
 				}
 				switch {
-				case took > 2*withoutRedis: // 64 at once
-					t.Errorf("%s: got %s, want at most %v", what, took, 2*withoutRedis)
+				case took > 2*redisOutageLimit: // 64 at once
+					t.Errorf("%s: got %s, want at most %v", what, took, 2*redisOutageLimit)
 				case fixture.IsUnavailable(t, what, a):
 					away++
 				case a.Code != want || a.Text() == fixture.DeniedBody:

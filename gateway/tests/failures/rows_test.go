@@ -130,7 +130,7 @@ func TestEveryOperationWithoutItsStore(t *testing.T) {
 			}}
 			c.Backends, c.Store, c.Control = map[string]config.Backend{config.DefaultBackend: {Engine: "memory"}}, config.DefaultBackend, config.DefaultBackend
 		})
-		wantAllAway(t, w, func() { away.Store(true) }, func() { away.Store(false) }, withoutRedis)
+		wantAllAway(t, w, func() { away.Store(true) }, func() { away.Store(false) }, redisOutageLimit)
 	})
 	if os.Getenv(mongotest.Variable) == "" {
 		return
@@ -138,9 +138,9 @@ func TestEveryOperationWithoutItsStore(t *testing.T) {
 	for _, fault := range []proxytest.Fault{proxytest.Refused(), proxytest.Silent()} {
 		t.Run("mongo "+fault.Name, func(t *testing.T) {
 			t.Parallel()
-			mongo, uri := awayMongo(t)
+			mongo, uri := proxiedMongo(t)
 			w := fixture.NewWorld(t, onMongo(t, uri))
-			wantAllAway(t, w, func() { mongo.Break(t, fault) }, func() { mongo.Heal(t) }, withoutMongo)
+			wantAllAway(t, w, func() { mongo.Break(t, fault) }, func() { mongo.Heal(t) }, mongoOutageLimit)
 		})
 	}
 }
@@ -163,7 +163,7 @@ func wantAllAway(t *testing.T, w *fixture.World, leave, back func(), within time
 	}
 	askAll(t, p, rows, judge)
 	askAll(t, p, last, judge)
-	alive(t, w.Gateway)
+	wantAlive(t, w.Gateway)
 	back()
 	fixture.AwaitWithin(t, "it works again", healLimit, func() bool { return p.Get(t, p.FullKey, "/api/contacts").Code == http.StatusOK })
 	for _, text := range []string{p.FullKey, p.AdminCookie.Value, `"msg":"internal error"`} {
@@ -177,15 +177,15 @@ func wantAllAway(t *testing.T, w *fixture.World, leave, back func(), within time
 // unavailable, and that sessions, which are in Redis, are unavailable. No caller is denied.
 func TestEveryOperationWithoutRedis(t *testing.T) {
 	t.Parallel()
-	redis := awayRedis(t)
+	redis := proxiedRedis(t)
 	w := fixture.NewWorld(t, fixture.WithRedis(redis.Addr), gatewaytest.PatientRedis)
 	p := w.A
 	reads := rowCalls(w, p, func(op *operation.Row) bool { return op.Method == http.MethodGet })
 	writes := rowCalls(w, p, func(op *operation.Row) bool { return op.Method != http.MethodGet })
 	redis.Break(t, proxytest.Refused())
 	judge := func(r rowCall, a timed) {
-		if a.took > withoutRedis {
-			t.Errorf("%s took %s, want at most %s", r, a.took, withoutRedis)
+		if a.took > redisOutageLimit {
+			t.Errorf("%s took %s, want at most %s", r, a.took, redisOutageLimit)
 		}
 		away := fixture.IsUnavailable(t, r.String(), a.Answer)
 		if a.Code >= 500 && !away || strings.Contains(a.Text(), fixture.DeniedBody) {

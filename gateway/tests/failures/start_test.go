@@ -22,7 +22,7 @@ import (
 // not, with what to do.
 func TestStartWaitsForMongo(t *testing.T) {
 	t.Parallel()
-	mongo, uri := awayMongo(t)
+	mongo, uri := proxiedMongo(t)
 	database := mongotest.Database(t)
 	for _, fault := range []proxytest.Fault{proxytest.Refused(), proxytest.Silent()} {
 		mongo.Break(t, fault)
@@ -78,7 +78,7 @@ func TestStartWaitsForMongo(t *testing.T) {
 // TestStartCanBeCancelledWhileWaiting checks that stopping the gateway does not wait for MongoDB.
 func TestStartCanBeCancelledWhileWaiting(t *testing.T) {
 	t.Parallel()
-	mongo, uri := awayMongo(t)
+	mongo, uri := proxiedMongo(t)
 	mongo.Break(t, proxytest.Refused())
 	cfg := fixture.Config(t)
 	if err := gatewaytest.UseMongo(&cfg, uri, mongotest.Database(t)); err != nil {
@@ -96,7 +96,7 @@ func TestStartCanBeCancelledWhileWaiting(t *testing.T) {
 // TestStartDoesNotNeedOtherBackends checks that only organizations of a missing backend need it.
 func TestStartDoesNotNeedOtherBackends(t *testing.T) {
 	t.Parallel()
-	mongo, uri := awayMongo(t)
+	mongo, uri := proxiedMongo(t)
 	mongo.Break(t, proxytest.Refused())
 	database := mongotest.Database(t)
 	g := gatewaytest.Start(t, gatewaytest.Embedded, withEU(t, uri, database))

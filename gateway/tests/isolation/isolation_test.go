@@ -13,8 +13,8 @@ import (
 	"tenantry/tenants"
 )
 
-// uncovered returns the differences between the samples and the rows.
-func uncovered(rows []operation.Row, have map[string]fixture.Sample) []string {
+// sampleFaults returns the differences between the samples and the rows.
+func sampleFaults(rows []operation.Row, have map[string]fixture.Sample) []string {
 	var faults []string
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	named := map[string]bool{}
@@ -68,21 +68,21 @@ func TestSamplesCoverEveryOperation(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
 	rows := slices.DeleteFunc(g.App.Operations(), func(o operation.Row) bool { return o.Resource != "" }) // whose samples are made of the row
-	for _, fault := range uncovered(rows, fixture.Samples()) {
+	for _, fault := range sampleFaults(rows, fixture.Samples()) {
 		t.Error(fault)
 	}
 	for _, op := range rows {
 		less := fixture.Samples()
 		delete(less, op.Name)
-		if len(uncovered(rows, less)) != 1 {
+		if len(sampleFaults(rows, less)) != 1 {
 			t.Errorf("got no fault for the missing sample of %s, want one", op.Name)
 		}
-		if others := slices.DeleteFunc(slices.Clone(rows), func(o operation.Row) bool { return o.Name == op.Name }); len(uncovered(others, fixture.Samples())) != 1 {
+		if others := slices.DeleteFunc(slices.Clone(rows), func(o operation.Row) bool { return o.Name == op.Name }); len(sampleFaults(others, fixture.Samples())) != 1 {
 			t.Errorf("got no fault for the extra sample of %s, want one", op.Name)
 		}
 		more := op
 		more.Params = append(slices.Clone(op.Params), operation.Param{Name: "another_id", In: operation.InQuery})
-		if len(uncovered([]operation.Row{more}, map[string]fixture.Sample{op.Name: fixture.SampleFor(&op)})) != 1 {
+		if len(sampleFaults([]operation.Row{more}, map[string]fixture.Sample{op.Name: fixture.SampleFor(&op)})) != 1 {
 			t.Errorf("got no fault for a new parameter of %s, want one", op.Name)
 		}
 	}

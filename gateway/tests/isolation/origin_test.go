@@ -140,8 +140,8 @@ func (h *threeHosts) storeCalls(t *testing.T, target, id string) (calls int) {
 	return 0
 }
 
-// strange are the ways to call anonymously. Each call gets keys that were not looked up yet.
-func strange(t *testing.T, key string, session *http.Cookie) map[string][]gatewaytest.Request {
+// anonymousWays are the ways to call anonymously. Each call gets keys that were not looked up yet.
+func anonymousWays(t *testing.T, key string, session *http.Cookie) map[string][]gatewaytest.Request {
 	t.Helper()
 	origin, cross := gatewaytest.Header("Origin", "https://x.example"), gatewaytest.Header("Sec-Fetch-Site", "cross-site")
 	wrong := gatewaytest.WithKey(fixture.RandomKey(t, tenants.ServerFull))
@@ -172,11 +172,11 @@ func TestNothingRevealsWhichOrganizationsExist(t *testing.T) {
 	addresses := 0
 	compare := func(what, method, target string, changes []gatewaytest.Request) {
 		t.Helper()
-		for way := range strange(t, h.A.FullKey, session) {
+		for way := range anonymousWays(t, h.A.FullKey, session) {
 			differ := ""
 			// An organization is read again now and then by some request, which differs once.
 			for range 5 {
-				more := strange(t, h.A.FullKey, session)[way]
+				more := anonymousWays(t, h.A.FullKey, session)[way]
 				addresses++ // one for each: what slows addresses down knows no hosts
 				from := gatewaytest.Header("X-Forwarded-For", fmt.Sprintf("10.%d.%d.%d", addresses/62500, addresses/250%250, addresses%250))
 				var first string

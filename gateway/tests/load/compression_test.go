@@ -21,8 +21,8 @@ import (
 	"tenantry/tenants"
 )
 
-// takes sets the client's Accept-Encoding, with each value on its own line.
-func takes(lines ...string) gatewaytest.Request {
+// acceptEncoding sets the client's Accept-Encoding, with each value on its own line.
+func acceptEncoding(lines ...string) gatewaytest.Request {
 	return func(r *http.Request) { r.Header["Accept-Encoding"] = lines }
 }
 
@@ -55,8 +55,9 @@ func varies(a *gatewaytest.Answer) bool {
 	return slices.Contains(a.Header.Values("Vary"), "Accept-Encoding")
 }
 
-// tellsCaches reports whether the answer has the headers that caches need. An answer that may not be cached needs none.
-func tellsCaches(a *gatewaytest.Answer) bool {
+// hasCacheHeaders reports whether the answer has the headers that caches need. An answer that may not be cached needs
+// none.
+func hasCacheHeaders(a *gatewaytest.Answer) bool {
 	return varies(a) != (a.Header.Get("Cache-Control") == "private, no-store")
 }
 
@@ -105,7 +106,7 @@ func TestCompression_EveryKindOfAnswer(t *testing.T) {
 			get := func(method string, encoding ...gatewaytest.Request) *gatewaytest.Answer {
 				return g.Page(t, method, acme.Host, row.path, append(encoding, row.with...)...)
 			}
-			plain, packed := get(http.MethodGet), get(http.MethodGet, takes("gzip, deflate, br"))
+			plain, packed := get(http.MethodGet), get(http.MethodGet, acceptEncoding("gzip, deflate, br"))
 			want, zipped := unpacked(t, plain)
 			if plain.Code != row.code || zipped || row.small != (len(want) <= 1024) {
 				t.Fatalf("%d, compressed %t, %d bytes %.200s", plain.Code, zipped, len(want), want)
@@ -118,7 +119,7 @@ func TestCompression_EveryKindOfAnswer(t *testing.T) {
 				t.Errorf("%d bytes became %d", len(want), len(packed.Body))
 			}
 			for _, a := range []*gatewaytest.Answer{plain, packed} {
-				if len(want) > 0 && !tellsCaches(a) {
+				if len(want) > 0 && !hasCacheHeaders(a) {
 					t.Errorf("Vary = %q, Cache-Control = %q, want those of a compressed answer",
 						a.Header.Values("Vary"), a.Header.Get("Cache-Control"))
 				}
@@ -126,7 +127,7 @@ func TestCompression_EveryKindOfAnswer(t *testing.T) {
 			for _, of := range []*gatewaytest.Answer{plain, packed} {
 				var encoding []gatewaytest.Request
 				if of == packed {
-					encoding = append(encoding, takes("gzip"))
+					encoding = append(encoding, acceptEncoding("gzip"))
 				}
 				head := get(http.MethodHead, encoding...)
 				for _, name := range []string{"Content-Length", "Content-Encoding", "Content-Type", "Vary", "Cache-Control", "Location"} {
@@ -151,7 +152,7 @@ func TestCompression_OverOneKilobyte(t *testing.T) {
 	read := func(desc int) (string, bool) {
 		t.Helper()
 		acme.Import(t, `{"kind":"custom_report","id":"`+fixture.DocID(1)+`","title":"t","class":"Contacts","query":{"fields":["email"]},"desc":"`+strings.Repeat("d", desc)+`"}`)
-		return unpacked(t, g.Page(t, http.MethodGet, acme.Host, fixture.ReportPath+fixture.DocID(1), gatewaytest.WithKey(key), takes("gzip")))
+		return unpacked(t, g.Page(t, http.MethodGet, acme.Host, fixture.ReportPath+fixture.DocID(1), gatewaytest.WithKey(key), acceptEncoding("gzip")))
 	}
 	short, _ := read(1)
 	for size, want := range map[int]bool{1023: false, 1024: false, 1025: true, 4096: true} {
@@ -161,8 +162,8 @@ func TestCompression_OverOneKilobyte(t *testing.T) {
 	}
 }
 
-// TestCompression_FollowsAcceptEncoding checks that a client that refuses gzip, or sends an unreadable header, gets the whole
-// answer uncompressed.
+// TestCompression_FollowsAcceptEncoding checks that a client that refuses gzip, or sends an unreadable header, gets the
+// whole answer uncompressed.
 func TestCompression_FollowsAcceptEncoding(t *testing.T) {
 	t.Parallel()
 	g := startAt(t, time.Now())
@@ -186,17 +187,17 @@ func TestCompression_FollowsAcceptEncoding(t *testing.T) {
 		{[]string{"gzip\xff"}, false}, {[]string{";;;=,=;q"}, false}, {[]string{"gzip=1"}, false}, {[]string{strings.Repeat("gzip;q=0,", 2000)}, false},
 		{[]string{strings.Repeat(";", 20_000)}, false}, {slices.Repeat([]string{"gzip;q=0"}, 500), false},
 	} {
-		a := acme.Page(t, fixture.SharedPath+"ManyManyManyRows?data=1", takes(row.lines...))
+		a := acme.Page(t, fixture.SharedPath+"ManyManyManyRows?data=1", acceptEncoding(row.lines...))
 		body, zipped := unpacked(t, a)
-		if a.Code != http.StatusOK || body != want || zipped != row.want || !tellsCaches(a) {
+		if a.Code != http.StatusOK || body != want || zipped != row.want || !hasCacheHeaders(a) {
 			t.Errorf("%[1]q: got %[2]d, compressed %[3]t, Vary %[4]q, %[5]d bytes, want 200, compressed %[6]t and Vary",
 				row.lines, a.Code, zipped, a.Header.Values("Vary"), len(body), row.want)
 		}
 	}
 }
 
-// TestCompression_NeverOfSecrets checks that secrets next to values that a caller chose are never compressed, because the length
-// would reveal them ("BREACH"). Every operation that answers with secrets is audited.
+// TestCompression_NeverOfSecrets checks that secrets next to values that a caller chose are never compressed, because
+// the length would reveal them ("BREACH"). Every operation that answers with secrets is audited.
 func TestCompression_NeverOfSecrets(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
@@ -207,12 +208,12 @@ func TestCompression_NeverOfSecrets(t *testing.T) {
 	key := gatewaytest.WithKey(acme.Key(t, tenants.Contacts, tenants.ManageReports, tenants.ManageCustomObjects))
 	long := strings.Repeat("a", 1500)
 	for name, a := range map[string]*gatewaytest.Answer{
-		"contacts.reveal":         g.Page(t, http.MethodGet, acme.Host, fixture.RevealPath("diary", ""), key, takes("gzip")),
-		"contacts.reveal refused": g.Page(t, http.MethodGet, acme.Host, fixture.RevealPath("diary", "&public_key=x&zzz="+long), key, takes("gzip")),
-		"reports.share":           g.Page(t, http.MethodPost, acme.Host, fixture.ReportPath+fixture.DocID(fixture.ReportLocked)+"/share", key, takes("gzip"), fixture.JSONText(`{"params":{"region":"`+long[:900]+`"}}`)),
-		"objects.create":          g.Page(t, http.MethodPost, acme.Host, "/api/custom/objects", key, takes("gzip"), fixture.JSONText(`{"name":"thing","schema":{"a":{"title":"`+long+`","type":"Text"}}}`)),
-		"sessions.create":         g.Page(t, http.MethodPost, acme.Host, "/auth/sign-in", takes("gzip"), fixture.JSONText(`{"email":"ada@example.com","password":"wrong"}`)),
-		"passwords.create":        g.Page(t, http.MethodPost, acme.Host, "/auth/password", takes("gzip"), fixture.JSONText(`{"token":"wrong","password":"`+gatewaytest.Password+`"}`)),
+		"contacts.reveal":         g.Page(t, http.MethodGet, acme.Host, fixture.RevealPath("diary", ""), key, acceptEncoding("gzip")),
+		"contacts.reveal refused": g.Page(t, http.MethodGet, acme.Host, fixture.RevealPath("diary", "&public_key=x&zzz="+long), key, acceptEncoding("gzip")),
+		"reports.share":           g.Page(t, http.MethodPost, acme.Host, fixture.ReportPath+fixture.DocID(fixture.ReportLocked)+"/share", key, acceptEncoding("gzip"), fixture.JSONText(`{"params":{"region":"`+long[:900]+`"}}`)),
+		"objects.create":          g.Page(t, http.MethodPost, acme.Host, "/api/custom/objects", key, acceptEncoding("gzip"), fixture.JSONText(`{"name":"thing","schema":{"a":{"title":"`+long+`","type":"Text"}}}`)),
+		"sessions.create":         g.Page(t, http.MethodPost, acme.Host, "/auth/sign-in", acceptEncoding("gzip"), fixture.JSONText(`{"email":"ada@example.com","password":"wrong"}`)),
+		"passwords.create":        g.Page(t, http.MethodPost, acme.Host, "/auth/password", acceptEncoding("gzip"), fixture.JSONText(`{"token":"wrong","password":"`+gatewaytest.Password+`"}`)),
 	} {
 		body, zipped := unpacked(t, a)
 		if zipped || varies(a) || !json.Valid([]byte(body)) {
@@ -250,7 +251,7 @@ func TestCompression_LogHasTheSentSize(t *testing.T) {
 			method, path = http.MethodGet, method
 		}
 		id := fmt.Sprintf("look-for-me-%d", i)
-		a := g.Page(t, method, acme.Host, path, takes("gzip"), gatewaytest.Header("X-Request-Id", id))
+		a := g.Page(t, method, acme.Host, path, acceptEncoding("gzip"), gatewaytest.Header("X-Request-Id", id))
 		var line struct {
 			RequestID string `json:"request_id"`
 			Bytes     int

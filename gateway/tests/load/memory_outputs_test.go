@@ -55,7 +55,7 @@ func outputDemands() []demand {
 		get("an open report's file", "/api/reports/shared/"+longPID+"/export?format=csv"),
 		get("a file of records", records+"/export?format=csv", "key"),
 		get("a page of the console", "/custom/objects/long/records?per_page=1000", "session"),
-		{"a bundle, read slowly", storeLongTexts, readSlowly("/api/export")},
+		{"a bundle, read slowly", storeLongTexts, readWithPauses("/api/export")},
 		{"a bundle of large records", storeLargeContacts, func(ctx context.Context, at *bound) error {
 			return answered(at.send(ctx, http.MethodGet, "/api/export", nil, "Cookie", at.cookie.Name+"="+at.cookie.Value))
 		}},
@@ -103,8 +103,8 @@ func longTexts(t *testing.T, in *gatewaytest.Org, many int) {
 	in.Import(t, lines...)
 }
 
-// readSlowly reads an answer with pauses, like a client that keeps a connection open.
-func readSlowly(path string) func(context.Context, *bound) error {
+// readWithPauses reads an answer with pauses, like a client that keeps a connection open.
+func readWithPauses(path string) func(context.Context, *bound) error {
 	return func(ctx context.Context, at *bound) error {
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, at.base+path, http.NoBody)
 		if err != nil {

@@ -19,8 +19,8 @@ import (
 	"tenantry/tenants"
 )
 
-// allow sets limits of an organization.
-func allow(t testing.TB, o *gatewaytest.Org, set map[string]int64) {
+// setLimits sets limits of an organization.
+func setLimits(t testing.TB, o *gatewaytest.Org, set map[string]int64) {
 	t.Helper()
 	change := control.OrganizationChange{Slug: o.Slug, OrganizationFields: control.OrganizationFields{Limits: set}}
 	if _, err := control.Call[control.Organization](t.Context(), o.Commands, "org.update", change); err != nil {
@@ -49,7 +49,7 @@ func TestStorageQuota(t *testing.T) {
 	admin, key := fixture.As(acme, gatewaytest.Cookie(cookie)), fixture.As(acme, gatewaytest.WithKey(acme.Key(t, tenants.AllPermissions()...)))
 	folder, _ := key.Want(t, http.MethodPost, "/api/files/folders", `{"name":"First"}`, 200, "").Field("id").(string)
 	has := used(t, acme)
-	allow(t, acme, map[string]int64{"documents": has.Documents})
+	setLimits(t, acme, map[string]int64{"documents": has.Documents})
 	admin.Want(t, http.MethodGet, "/api/organization", "", 200, fmt.Sprintf(`"used":{"documents":%d,"bytes":%d}`, has.Documents, has.Bytes))
 	admin.Want(t, http.MethodGet, "/api/organization", "", 200, fmt.Sprintf(`"limits":{"bytes":%d,"documents":%d,"folder_children":1000}`, int64(1)<<40, has.Documents))
 	shown, err := control.Call[control.Organization](t.Context(), acme.Commands, "org.show", control.Slug{Slug: "acme"})
@@ -78,7 +78,7 @@ func TestStorageQuota(t *testing.T) {
 
 	key.Want(t, http.MethodPut, "/api/files/folders/"+folder, `{"name":"Another name, and a longer one"}`, 200, "Another name")
 	has = used(t, acme)
-	allow(t, acme, map[string]int64{"documents": 0, "bytes": has.Bytes})
+	setLimits(t, acme, map[string]int64{"documents": 0, "bytes": has.Bytes})
 	key.Want(t, http.MethodPost, "/api/files/folders", `{"name":"Second"}`, 507, fmt.Sprintf(`"limit":"bytes","used":%d`, has.Bytes))
 	key.Want(t, http.MethodPut, "/api/files/folders/"+folder, `{"name":"Another name, and a longer one still"}`, 200, "still") // a small change
 	key.Want(t, http.MethodDelete, "/api/files/folders/"+folder, "", 200, "")                                                  // to the trash, which makes it longer
@@ -86,7 +86,7 @@ func TestStorageQuota(t *testing.T) {
 	key.Want(t, http.MethodPost, "/api/files/folders", `{"name":"Second"}`, 200, "Second")
 
 	has = used(t, acme)
-	allow(t, acme, map[string]int64{"documents": has.Documents + 5, "bytes": 0})
+	setLimits(t, acme, map[string]int64{"documents": has.Documents + 5, "bytes": 0})
 	var stored, refused atomic.Int64
 	var all sync.WaitGroup
 	for i := range 32 {
@@ -117,7 +117,7 @@ func TestDeletesBeyondTheQuotaSucceed(t *testing.T) {
 	t.Parallel()
 	w := fixture.NewWorld(t)
 	p, tried, refused := w.A, 0, 0
-	allow(t, p.Org, map[string]int64{"documents": 1, "bytes": 1})
+	setLimits(t, p.Org, map[string]int64{"documents": 1, "bytes": 1})
 	for _, op := range w.App.Operations() {
 		if op.Method == http.MethodGet || op.Credentials == operation.Operator || op.OwnLimits {
 			continue

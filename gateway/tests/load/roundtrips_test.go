@@ -230,7 +230,7 @@ func TestRoundTrips(t *testing.T) {
 			return
 		}
 	}
-	for _, fault := range unread(w.App.Operations(), reads) {
+	for _, fault := range uncoveredReads(w.App.Operations(), reads) {
 		t.Error(fault)
 	}
 }
@@ -299,8 +299,8 @@ func follow(t *testing.T, w *fixture.World, g *gate, r *read) bool {
 	}
 }
 
-// unread returns the reading operations without a read, and the reads without an operation.
-func unread(rows []operation.Row, reads []read) (faults []string) {
+// uncoveredReads returns the reading operations without a read, and the reads without an operation.
+func uncoveredReads(rows []operation.Row, reads []read) (faults []string) {
 	known := map[string]bool{}
 	for _, op := range rows {
 		if known[op.Name] = op.Method == http.MethodGet; op.Resource != "" || op.Streams != nil {
@@ -324,14 +324,14 @@ func TestRoundTripsCoverEveryRead(t *testing.T) {
 	rows, reads := slices.DeleteFunc(w.App.Operations(), func(o operation.Row) bool { return o.Resource != "" || o.Streams != nil }), readsOf(t, w.A)
 	for _, op := range rows {
 		others := slices.DeleteFunc(slices.Clone(reads), func(r read) bool { return r.operation == op.Name })
-		if faults := unread(rows, others); (len(faults) == 1) != (op.Method == http.MethodGet) {
+		if faults := uncoveredReads(rows, others); (len(faults) == 1) != (op.Method == http.MethodGet) {
 			t.Errorf("without the reads of %s %s: got the faults %q, want one for a GET", op.Method, op.Name, faults)
 		}
 	}
 }
 
-// TestSpeculativeReadsAreNotAnswered changes a shared report and a campaign between reads. Data that are read speculatively,
-// because the last read needed them, never get into an answer.
+// TestSpeculativeReadsAreNotAnswered changes a shared report and a campaign between reads. Data that are read
+// speculatively, because the last read needed them, never get into an answer.
 func TestSpeculativeReadsAreNotAnswered(t *testing.T) {
 	t.Parallel()
 	w := fixture.NewQuietWorld(t)

@@ -216,8 +216,8 @@ func askOps(t *testing.T, g *gatewaytest.Gateway, path, host, token string) (int
 	return resp.StatusCode, string(body)
 }
 
-// TestOperationsListenerAnswersOnlyItsNames checks that a web page whose host name was pointed at this listener can read
-// nothing.
+// TestOperationsListenerAnswersOnlyItsNames checks that a web page whose host name was pointed at this listener can
+// read nothing.
 func TestOperationsListenerAnswersOnlyItsNames(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, func(c *config.Config, _ *gateway.Options) { c.Admin.Hosts = []string{"gateway.internal"} })

@@ -25,8 +25,8 @@ func told(r *bundle.Report) (out []string) {
 	return out
 }
 
-// TestCreateOrganizationsFromAFile checks that each line is checked like the command for one organization, and that a bad line
-// is reported by number and does not affect the others.
+// TestCreateOrganizationsFromAFile checks that each line is checked like the command for one organization, and that a
+// bad line is reported by number and does not affect the others.
 func TestCreateOrganizationsFromAFile(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
@@ -107,7 +107,7 @@ func TestCreateOrganizationsFromAFile(t *testing.T) {
 	if err == nil || r.Created != 1 || r.Failed != count.Lines || !strings.Contains(strings.Join(told(r), "\n"), "4 slug duplicate") {
 		t.Errorf("again, with another one: got %+v, %v, want 1 created, the others refused and an error", r, err)
 	}
-	if found := leftBehind(t, g); len(found) > 0 {
+	if found := strayWorkspaces(t, g); len(found) > 0 {
 		t.Errorf("left behind: got %q, want none", found)
 	}
 }
@@ -121,8 +121,8 @@ func organizations(t *testing.T, g *gatewaytest.Gateway) []control.Organization 
 	return found
 }
 
-// leftBehind returns doctor's findings about workspaces without an organization, on any engine.
-func leftBehind(t *testing.T, g *gatewaytest.Gateway) (found []string) {
+// strayWorkspaces returns doctor's findings about workspaces without an organization, on any engine.
+func strayWorkspaces(t *testing.T, g *gatewaytest.Gateway) (found []string) {
 	t.Helper()
 	for _, f := range findings(t, g, control.Examination{Quick: true}) {
 		if strings.HasSuffix(f.What, " strays") {
@@ -151,8 +151,8 @@ func (r *repeated) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// TestCreateOrganizationsFromAFile_Bounds checks that a file that is too large is refused before anything is created, and that
-// the report of many bad lines is bounded.
+// TestCreateOrganizationsFromAFile_Bounds checks that a file that is too large is refused before anything is created,
+// and that the report of many bad lines is bounded.
 func TestCreateOrganizationsFromAFile_Bounds(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
@@ -184,8 +184,8 @@ func TestCreateOrganizationsFromAFile_Bounds(t *testing.T) {
 	}
 }
 
-// TestCreateOrganizationsFromAFile_Interrupted checks that an interrupted command leaves only whole organizations, and that the
-// same file creates the rest.
+// TestCreateOrganizationsFromAFile_Interrupted checks that an interrupted command leaves only whole organizations, and
+// that the same file creates the rest.
 func TestCreateOrganizationsFromAFile_Interrupted(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
@@ -215,7 +215,7 @@ func TestCreateOrganizationsFromAFile_Interrupted(t *testing.T) {
 			t.Errorf("%s has the audit records %+v, %v, want no error and 1 record", o.Slug, records, err)
 		}
 	}
-	if found := leftBehind(t, g); len(found) > 0 || len(there) != n {
+	if found := strayWorkspaces(t, g); len(found) > 0 || len(there) != n {
 		t.Errorf("%d organizations, and left behind: got %q, want no found and %v there", len(there), found, n)
 	}
 }

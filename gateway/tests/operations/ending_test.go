@@ -75,8 +75,9 @@ func command[Out any](t *testing.T, g *gatewaytest.Gateway, name string, in any)
 	return out
 }
 
-// TestOrganizationIsDeletedAndErased checks that a deleted organization answers nobody and can be restored until it is erased.
-// Afterwards nothing of it is left in files, a certificate says so, and the installation's audit log says who did it.
+// TestOrganizationIsDeletedAndErased checks that a deleted organization answers nobody and can be restored until it is
+// erased. Afterwards nothing of it is left in files, a certificate says so, and the installation's audit log says who
+// did it.
 func TestOrganizationIsDeletedAndErased(t *testing.T) {
 	t.Parallel()
 	for name, options := range map[string][]gatewaytest.Option{"engine": nil, "shared files": {gatewaytest.SharedFiles}, "own files": {gatewaytest.OwnFiles}} {

@@ -196,8 +196,8 @@ func TestControlDataAlone(t *testing.T) {
 	}
 }
 
-// TestLostControlDataAreReported checks that a running gateway reports missing control data, although it still answers for a
-// while.
+// TestLostControlDataAreReported checks that a running gateway reports missing control data, although it still answers
+// for a while.
 func TestLostControlDataAreReported(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)

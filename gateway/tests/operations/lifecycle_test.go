@@ -120,8 +120,8 @@ func TestGracefulStop(t *testing.T) {
 	}
 }
 
-// TestStopDoesNotWaitForTheOtherListener checks that a stopping gateway accepts no more requests while a profile is taken
-// on the other listener, and that running requests get their time.
+// TestStopDoesNotWaitForTheOtherListener checks that a stopping gateway accepts no more requests while a profile is
+// taken on the other listener, and that running requests get their time.
 func TestStopDoesNotWaitForTheOtherListener(t *testing.T) {
 	t.Parallel()
 	cfg := fixture.Config(t)

@@ -191,8 +191,8 @@ func TestShared_TornFile(t *testing.T) {
 	}
 }
 
-// TestShared_ErasedDataAreGone checks that nothing of an erased organization is left in the file, and that its neighbour is
-// unchanged.
+// TestShared_ErasedDataAreGone checks that nothing of an erased organization is left in the file, and that its
+// neighbour is unchanged.
 func TestShared_ErasedDataAreGone(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, gatewaytest.SharedFiles)

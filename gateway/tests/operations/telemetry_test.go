@@ -163,7 +163,8 @@ func TestTelemetry(t *testing.T) {
 	}
 }
 
-// TestTelemetry_CallersCannotForceSampling checks that requests of one sampled trace are sampled no more often than others.
+// TestTelemetry_CallersCannotForceSampling checks that requests of one sampled trace are sampled no more often than
+// others.
 func TestTelemetry_CallersCannotForceSampling(t *testing.T) {
 	t.Parallel()
 	seen := &collector{t: t}

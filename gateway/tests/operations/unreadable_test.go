@@ -40,8 +40,8 @@ func TestUnreadableRecord(t *testing.T) {
 		set := func(body string) func(*testing.T) {
 			return func(t *testing.T) { p.Exec(t, `UPDATE "c:contacts" SET body = ?1 WHERE id = ?2`, body, o.id) }
 		}
-		o.hurts(t, "no JSON", "it is no JSON", set(`{"email":"hunter2@example.com`), set(whole))
-		o.hurts(t, "another type", "field email", set(strings.Replace(whole, `"email":"`, `"email":9471147,"was":"`, 1)), set(whole))
+		o.checkDamage(t, "no JSON", "it is no JSON", set(`{"email":"hunter2@example.com`), set(whole))
+		o.checkDamage(t, "another type", "field email", set(strings.Replace(whole, `"email":"`, `"email":9471147,"was":"`, 1)), set(whole))
 	})
 	t.Run("on MongoDB", func(t *testing.T) {
 		t.Parallel()
@@ -75,9 +75,9 @@ func TestUnreadableRecord(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		o.hurts(t, "what JSON has nothing like", "field email", set("email", bson.Regex{Pattern: "hunter2"}), back)
-		o.hurts(t, "another type", "field email", set("email", 9471147), back)
-		o.hurts(t, "no revision", "revision", set("rev", "hunter2"), back)
+		o.checkDamage(t, "what JSON has nothing like", "field email", set("email", bson.Regex{Pattern: "hunter2"}), back)
+		o.checkDamage(t, "another type", "field email", set("email", 9471147), back)
+		o.checkDamage(t, "no revision", "revision", set("rev", "hunter2"), back)
 
 		// A document that belongs to nobody, with the organization's name: it is in no order of identifiers, and would
 		// be left behind.
@@ -141,8 +141,8 @@ func (o *damagedOrg) list(t *testing.T, query string, left int) (ids []string, n
 	return ids, data.Next
 }
 
-// hurts damages the record, checks everything that reads it, and restores it.
-func (o *damagedOrg) hurts(t *testing.T, what, reason string, damage, mend func(*testing.T)) {
+// checkDamage damages the record, checks everything that reads it, and restores it.
+func (o *damagedOrg) checkDamage(t *testing.T, what, reason string, damage, mend func(*testing.T)) {
 	t.Helper()
 	damage(t)
 	const figure = `tenantry_store_unreadable_records{backend="default"}`

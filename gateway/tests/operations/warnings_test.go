@@ -16,8 +16,8 @@ import (
 	"tenantry/gateway/gatewaytest"
 )
 
-// doubted returns the warnings in the log and those of doctor, as "about: says".
-func doubted(t *testing.T, g *gatewaytest.Gateway) (warned, found []string) {
+// warningsOf returns the warnings in the log and those of doctor, as "about: says".
+func warningsOf(t *testing.T, g *gatewaytest.Gateway) (warned, found []string) {
 	t.Helper()
 	for line := range strings.Lines(g.Log.String()) {
 		var said struct{ Level, Msg, About, Says, Advice string }
@@ -33,8 +33,8 @@ func doubted(t *testing.T, g *gatewaytest.Gateway) (warned, found []string) {
 	return warned, found
 }
 
-// TestServeAndDoctorGiveTheSameWarnings checks that unusual settings, data folders and proxies are in the server's log, once,
-// and in doctor's findings.
+// TestServeAndDoctorGiveTheSameWarnings checks that unusual settings, data folders and proxies are in the server's log,
+// once, and in doctor's findings.
 func TestServeAndDoctorGiveTheSameWarnings(t *testing.T) {
 	t.Parallel()
 	above := t.TempDir()
@@ -49,12 +49,12 @@ func TestServeAndDoctorGiveTheSameWarnings(t *testing.T) {
 	acme := g.Org(t, "acme")
 	want := []string{"sqlite.cache: is large", "data: others than the owner of " + dir + " may list it (mode 0750)",
 		"data: everybody on this machine may put another folder in the place of " + dir + ", for all may write to " + above + " (mode 0777)"}
-	warned, found := doubted(t, g)
+	warned, found := warningsOf(t, g)
 	if !slices.Equal(warned, want) || !slices.Equal(found, want) {
 		t.Errorf("serve warns of %q, doctor of %q, want %q", warned, found, want)
 	}
 	acme.Do(t, http.MethodGet, countPath)
-	if warned, _ := doubted(t, g); len(warned) != len(want) {
+	if warned, _ := warningsOf(t, g); len(warned) != len(want) {
 		t.Errorf("a request without a proxy: got %q, want %v", warned, len(want))
 	}
 	for range 2 {
@@ -62,7 +62,7 @@ func TestServeAndDoctorGiveTheSameWarnings(t *testing.T) {
 	}
 	const proxy = "trusted_proxies: requests arrive with X-Forwarded-For or Forwarded, and no proxy is trusted"
 	isProxy := func(text string) bool { return strings.HasPrefix(text, proxy) }
-	warned, found = doubted(t, g)
+	warned, found = warningsOf(t, g)
 	if len(warned) != len(want)+1 || !slices.ContainsFunc(warned, isProxy) || !slices.ContainsFunc(found, isProxy) {
 		t.Errorf("behind a proxy: serve warns of %q, doctor of %q, want the proxy in both", warned, found)
 	}

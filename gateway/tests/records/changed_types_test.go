@@ -62,7 +62,8 @@ func TestValuesOfAnotherType(t *testing.T) {
 	}
 }
 
-// TestRedefinedFieldKeepsItsValues checks that stored values count when a removed field is defined again with another type.
+// TestRedefinedFieldKeepsItsValues checks that stored values count when a removed field is defined again with another
+// type.
 func TestRedefinedFieldKeepsItsValues(t *testing.T) {
 	t.Parallel()
 	o := client{Org: gatewaytest.Start(t).Org(t, "acme")}.of(t, tenants.ManageCustomObjects)

@@ -117,8 +117,8 @@ func TestContract_ExportRecords(t *testing.T) {
 	fixture.WithToken(acme, acme.Key(t, tenants.Contacts)).Want(t, 403, http.MethodGet, path+"/export", "")
 }
 
-// TestImportOfAnExportOfRowsChangesNothing checks that importing an export of rows changes nothing, whatever the values and the names
-// of defined fields.
+// TestImportOfAnExportOfRowsChangesNothing checks that importing an export of rows changes nothing, whatever the values
+// and the names of defined fields.
 func TestImportOfAnExportOfRowsChangesNothing(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme", tenants.FeatureTeams)
@@ -314,8 +314,8 @@ func TestContract_RunReports(t *testing.T) {
 	}
 }
 
-// TestReportExportsExceedTheRunLimit checks that an export of a list without a limit exceeds the limit of runs, also when
-// sorted, and that a report's own limit applies.
+// TestReportExportsExceedTheRunLimit checks that an export of a list without a limit exceeds the limit of runs, also
+// when sorted, and that a report's own limit applies.
 func TestReportExportsExceedTheRunLimit(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")

@@ -465,8 +465,8 @@ func TestErasedDataIsInNoKeptAnswer(t *testing.T) {
 	}
 }
 
-// TestKeptAnswersAreScopedToTeams checks that an answer is kept for the teams of its caller. Another key of the same account
-// that is limited to another team does not get it, nor does the same key after its account's teams changed.
+// TestKeptAnswersAreScopedToTeams checks that an answer is kept for the teams of its caller. Another key of the same
+// account that is limited to another team does not get it, nor does the same key after its account's teams changed.
 func TestKeptAnswersAreScopedToTeams(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme", tenants.FeatureTeams)

@@ -113,8 +113,8 @@ func TestKilledRequestsCanBeRepeated(t *testing.T) {
 		told += strings.Count(acme.Get(t, key, "/api/audit?filters[operation]="+operation+"&per_page=1000").Text(), `"outcome":"ok"`)
 	}
 	for _, name := range names {
-		stored := named(t, export, name)
-		path, body := naming(name)
+		stored := countNamed(t, export, name)
+		path, body := createCall(name)
 		a := acme.Do(t, http.MethodPost, path, gatewaytest.WithKey(key), body, fixture.IdempotencyKey(name))
 		if a.Status != "ok" || replayed(a) != (stored == 1) || answered[name] != "" && answered[name] != a.Text() {
 			t.Errorf("%s, stored %d times and answered %q: got %d %s again, want the first answer",
@@ -127,7 +127,7 @@ func TestKilledRequestsCanBeRepeated(t *testing.T) {
 	}
 	after := exportOf(t, acme)
 	for _, name := range names {
-		if n := named(t, after, name); n != 1 {
+		if n := countNamed(t, after, name); n != 1 {
 			t.Errorf("%s is there %d times, want 1", name, n)
 		}
 	}
@@ -137,17 +137,17 @@ func TestKilledRequestsCanBeRepeated(t *testing.T) {
 	}
 }
 
-// naming returns the call that creates something with that name: an object, or a bulk of contacts, one of which is
+// createCall returns the call that creates something with that name: an object, or a bulk of contacts, one of which is
 // refused.
-func naming(name string) (path string, body gatewaytest.Request) {
+func createCall(name string) (path string, body gatewaytest.Request) {
 	if strings.HasPrefix(name, "object") {
 		return fixture.ObjectsPath, object(name)
 	}
 	return "/api/contacts/bulk", fixture.JSONText(fmt.Sprintf(`{"records":[{"external_id":%q},{"email":"none"},{"external_id":%q}]}`, name, name+"_too"))
 }
 
-// named returns how many records with that name an export has. A bulk must be complete.
-func named(t *testing.T, export, name string) int {
+// countNamed returns how many records with that name an export has. A bulk must be complete.
+func countNamed(t *testing.T, export, name string) int {
 	t.Helper()
 	if strings.HasPrefix(name, "object") {
 		return strings.Count(export, fmt.Sprintf(`"name":%q`, name))
@@ -162,7 +162,7 @@ func named(t *testing.T, export, name string) int {
 // sendNamed sends such a call to a process that may have been killed.
 func sendNamed(t *testing.T, address, key, name string) (code int, answer string, err error) {
 	t.Helper()
-	path, content := naming(name)
+	path, content := createCall(name)
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address+path, http.NoBody)
 	if err != nil {
 		return 0, "", err

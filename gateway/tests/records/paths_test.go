@@ -10,8 +10,8 @@ import (
 	"tenantry/tenants"
 )
 
-// TestPathsTakeNamesAndIdentifiers checks that every row whose path names an object, a form or a field accepts the identifier and the
-// name.
+// TestPathsTakeNamesAndIdentifiers checks that every row whose path names an object, a form or a field accepts the
+// identifier and the name.
 func TestPathsTakeNamesAndIdentifiers(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)

@@ -251,8 +251,8 @@ func TestTrash_PanicEndsNothingElse(t *testing.T) {
 	}
 }
 
-// TestTrash_NamesTheHolderOfAValue checks that a caller who may see the record in the trash that has a unique value gets its
-// identifier.
+// TestTrash_NamesTheHolderOfAValue checks that a caller who may see the record in the trash that has a unique value
+// gets its identifier.
 func TestTrash_NamesTheHolderOfAValue(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)

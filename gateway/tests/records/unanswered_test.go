@@ -72,8 +72,8 @@ func TestUnansweredSecretsAreUndone(t *testing.T) {
 	}
 }
 
-// TestRotatedTokenIsAnsweredWithoutAnnouncement checks that the token of a rotation that cannot be announced is answered with a
-// warning.
+// TestRotatedTokenIsAnsweredWithoutAnnouncement checks that the token of a rotation that cannot be announced is
+// answered with a warning.
 func TestRotatedTokenIsAnsweredWithoutAnnouncement(t *testing.T) {
 	t.Parallel()
 	var cut fixture.StoreHook

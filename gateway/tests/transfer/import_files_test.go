@@ -10,8 +10,8 @@ import (
 	"tenantry/gateway/tests/fixture"
 )
 
-// TestImport_DelimitersEncodingsAndMaps checks that delimiters, encodings and column maps can be set over HTTP, and that
-// invalid ones are named.
+// TestImport_DelimitersEncodingsAndMaps checks that delimiters, encodings and column maps can be set over HTTP, and
+// that invalid ones are named.
 func TestImport_DelimitersEncodingsAndMaps(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")

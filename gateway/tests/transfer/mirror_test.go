@@ -215,8 +215,8 @@ func TestMirror_KeepsConcurrentRecords(t *testing.T) {
 	}
 }
 
-// TestMirror_RequiresConfirmation checks that the command shows what a mirror would do until it is confirmed, and records
-// the result in the audit log.
+// TestMirror_RequiresConfirmation checks that the command shows what a mirror would do until it is confirmed, and
+// records the result in the audit log.
 func TestMirror_RequiresConfirmation(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)

@@ -49,7 +49,7 @@ func TestAnonymousCallersCannotFillTheAuditLog(t *testing.T) {
 	}
 	// If another minute begins, it admits as many again.
 	if strangers < 60 || strangers > 120 || known != 1 {
-		t.Errorf("%d records of strangers, %d of a known caller, want at least 60, at most 120 and 1", strangers, known)
+		t.Errorf("got %d records of strangers, %d of a known caller, want at least 60, at most 120 and 1", strangers, known)
 	}
 	if len(addresses) < 3 || slices.Max(slices.Collect(maps.Values(addresses))) > 40 {
 		t.Errorf("records by address = %v, want at least 3 addresses with at most 40 each", addresses)

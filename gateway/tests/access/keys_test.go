@@ -211,7 +211,7 @@ func TestBadKeyChecksumIsRefusedWithoutLookup(t *testing.T) {
 		}
 	}
 	if n := mini.CommandCount() - before; n != 0 {
-		t.Errorf("%d look-ups for malformed keys, want 0", n)
+		t.Errorf("got %d look-ups for malformed keys, want 0", n)
 	}
 }
 

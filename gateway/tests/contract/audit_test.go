@@ -107,7 +107,7 @@ func TestAuditLogIsSealed(t *testing.T) {
 		a := acme.Get(t, key, path)
 		got := regexp.MustCompile(`"until":"[^"]+"`).ReplaceAllString(a.DataJSON(), `"until":"T"`)
 		if a.Code != 200 || a.Message != "Audit Log verified" || got != want {
-			t.Errorf("%d %s: %s, want %s", a.Code, a.Message, got, want)
+			t.Errorf("got %d %s: %s, want %s", a.Code, a.Message, got, want)
 		}
 	}
 	writer.Create(t, "/api/campaigns", `{"name":"Spring"}`)

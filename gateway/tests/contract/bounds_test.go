@@ -176,6 +176,6 @@ func TestParallelCreatesOfOneNameMakeOne(t *testing.T) {
 	}
 	exported := p.Export(t)
 	if n := strings.Count(exported, `"kind":"custom_object"`); n != 4 {
-		t.Errorf("%d custom objects, want one and three", n)
+		t.Errorf("got %d custom objects, want one and three", n)
 	}
 }

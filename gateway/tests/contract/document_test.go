@@ -247,6 +247,6 @@ func TestDocumentSuitsGenerators(t *testing.T) {
 		walk(schema, "/schemas/"+name, true)
 	}
 	if choices < 20 || objects < 50 {
-		t.Errorf("%d sides of choices and %d objects only, want at least 20 and at least 50", choices, objects)
+		t.Errorf("got %d sides of choices and %d objects, want at least 20 and at least 50", choices, objects)
 	}
 }

@@ -162,7 +162,7 @@ func TestWrongTypesAreRefusedEverywhere(t *testing.T) {
 		}
 	}
 	if bodies < 80 || queries < 80 {
-		t.Errorf("%d bodies and %d queries, want at least 80", bodies, queries)
+		t.Errorf("got %d bodies and %d queries, want at least 80", bodies, queries)
 	}
 	// The content of objects.
 	form, _ := rowNamed(w, "forms.update")

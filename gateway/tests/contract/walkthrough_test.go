@@ -39,7 +39,7 @@ func TestWalkthrough(t *testing.T) {
 		}
 	}
 	if len(blocks) < 40 {
-		t.Errorf("%d calls only, want at least 40", len(blocks))
+		t.Errorf("got %d calls, want at least 40", len(blocks))
 	}
 	w.importElsewhere(t, g.Org(t, "birch", tenants.FeatureTeams))
 }

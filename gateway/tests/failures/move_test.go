@@ -307,7 +307,7 @@ func TestMoveInterrupted(t *testing.T) {
 		}
 	}
 	if n := strings.Count(text, `"kind":"contact"`); n != 200 {
-		t.Errorf("%d contacts, want 200", n)
+		t.Errorf("got %d contacts, want 200", n)
 	}
 	if _, err := control.Call[control.Certificate](t.Context(), g.Commands, "org.delete", control.Deletion{Slug: "acme", Now: true}); err != nil {
 		t.Errorf("deleting it: got %v, want no error", err)

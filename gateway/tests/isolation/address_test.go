@@ -128,7 +128,7 @@ func TestNoAnswerRevealsAReportAddress(t *testing.T) {
 	}
 	records := fixture.AuditRecords(t, p.Org, 1000)
 	if len(records) == 0 || calls < 2*len(w.Rows()) {
-		t.Fatalf("%d audit records of %d calls, want some, of at least %d", len(records), calls, 2*len(w.Rows()))
+		t.Fatalf("got %d audit records of %d calls, want some, of at least %d", len(records), calls, 2*len(w.Rows()))
 	}
 	raw, err := json.Marshal(records)
 	if err != nil {

@@ -265,7 +265,7 @@ func TestRecordedReadsAreRefusedAcrossSites(t *testing.T) {
 		}
 	}
 	if exports != 2 { // from its own site, and typed in
-		t.Errorf("%d records of exports, want 2", exports)
+		t.Errorf("got %d records of exports, want 2", exports)
 	}
 }
 

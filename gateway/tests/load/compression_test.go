@@ -109,11 +109,11 @@ func TestCompression_EveryKindOfAnswer(t *testing.T) {
 			plain, packed := get(http.MethodGet), get(http.MethodGet, acceptEncoding("gzip, deflate, br"))
 			want, zipped := unpacked(t, plain)
 			if plain.Code != row.code || zipped || row.small != (len(want) <= 1024) {
-				t.Fatalf("%d, compressed %t, %d bytes %.200s", plain.Code, zipped, len(want), want)
+				t.Fatalf("got %d, compressed %t, %d bytes %.200s", plain.Code, zipped, len(want), want)
 			}
 			got, zipped := unpacked(t, packed)
 			if packed.Code != row.code || got != want || zipped == row.small {
-				t.Errorf("%d, compressed %t:\n%.300s\nwant\n%.300s", packed.Code, zipped, got, want)
+				t.Errorf("got %d, compressed %t:\n%.300s\nwant\n%.300s", packed.Code, zipped, got, want)
 			}
 			if zipped && len(packed.Body)*10 > len(want)*7 {
 				t.Errorf("%d bytes became %d", len(want), len(packed.Body))
@@ -157,7 +157,7 @@ func TestCompression_OverOneKilobyte(t *testing.T) {
 	short, _ := read(1)
 	for size, want := range map[int]bool{1023: false, 1024: false, 1025: true, 4096: true} {
 		if body, zipped := read(size - len(short) + 1); len(body) != size || zipped != want {
-			t.Errorf("%d bytes, of %d: compressed %t, want %v body and %v", len(body), size, zipped, size, want)
+			t.Errorf("got %d bytes, of %d: compressed %t, want %v body and %v", len(body), size, zipped, size, want)
 		}
 	}
 }

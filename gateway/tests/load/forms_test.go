@@ -47,7 +47,7 @@ func TestFormsReserveRoom(t *testing.T) {
 	held.GoOn <- struct{}{}
 	code, page := h.Answer(t)
 	if code != http.StatusOK || len(page) < 5*bytes || len(page) > 6*bytes {
-		t.Errorf("%d, a page of %d bytes, want 200, at least %v page and at most %v page",
+		t.Errorf("got %d, a page of %d bytes, want 200, at least %v page and at most %v page",
 			code, len(page), 5*bytes, 6*bytes)
 	}
 	fixture.Await(t, "all room was given back", func() bool {

@@ -32,13 +32,13 @@ func wantLimit(t *testing.T, a *gatewaytest.Answer, count, remaining int, reset,
 		return err == nil && got <= int(want.Seconds()) && got > int((want-time.Minute).Seconds())
 	}
 	if h.Get("RateLimit-Limit") != strconv.Itoa(count) || h.Get("RateLimit-Remaining") != strconv.Itoa(remaining) || !near("RateLimit-Reset", reset) {
-		t.Errorf("%d with %v; want %d of %d left and a reset after %v", a.Code, h, remaining, count, reset)
+		t.Errorf("got %d with %v; want %d of %d left and a reset after %v", a.Code, h, remaining, count, reset)
 	}
 	switch {
 	case retry == 0 && h.Get("Retry-After") != "":
-		t.Errorf("%d with Retry-After %s, want none", a.Code, h.Get("Retry-After"))
+		t.Errorf("got %d with Retry-After %s, want none", a.Code, h.Get("Retry-After"))
 	case retry > 0 && (a.Code != http.StatusTooManyRequests || a.Text() != tooMany || !near("Retry-After", retry)):
-		t.Errorf("%d %s with Retry-After %q; want 429 and %v", a.Code, a.Text(), h.Get("Retry-After"), retry)
+		t.Errorf("got %d %s with Retry-After %q; want 429 and %v", a.Code, a.Text(), h.Get("Retry-After"), retry)
 	}
 }
 
@@ -46,7 +46,7 @@ func wantUncounted(t *testing.T, a *gatewaytest.Answer) {
 	t.Helper()
 	for _, name := range []string{"RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"} {
 		if a.Header.Get(name) != "" {
-			t.Errorf("%d %s: header %s = %s, want none because it is not counted",
+			t.Errorf("got %d %s: header %s = %s, want none because it is not counted",
 				a.Code, a.Text(), name, a.Header.Get(name))
 		}
 	}

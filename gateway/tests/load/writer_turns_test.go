@@ -148,7 +148,7 @@ func TestBulkReportsWhatIsStored(t *testing.T) {
 	}
 	count := fmt.Sprint(org.Do(t, http.MethodGet, "/api/contacts?per_page=1", key).Field("count"))
 	if told.Data.Created == 0 || told.Data.Failed == 0 || count != fmt.Sprint(told.Data.Created) {
-		t.Errorf("%d created and %d refused in the answer, and %s stored, want some of each and the created stored",
+		t.Errorf("got %d created and %d refused in the answer, and %s stored, want some of each and the created stored",
 			told.Data.Created, told.Data.Failed, count)
 	}
 	for i, r := range told.Data.Results {

@@ -86,13 +86,13 @@ func TestStartsWhileRedisIsDown(t *testing.T) {
 			started := time.Now()
 			code, r := fixture.Ready(t, g)
 			if took := time.Since(started); code != http.StatusOK || r.Status != "degraded" || r.Checks["redis"] != "down" || r.Checks["store"] != "ok" || took > 20*time.Second {
-				t.Errorf("%d %+v after %s, want 200, the status degraded, redis down, store ok and at most 20 s",
+				t.Errorf("got %d %+v after %s, want 200, the status degraded, redis down, store ok and at most 20 s",
 					code, r, took)
 			}
 			started = time.Now()
 			a := acme.Get(t, key, "/api/campaigns/count")
 			if took := time.Since(started); a.Code != http.StatusOK || took > 20*time.Second {
-				t.Errorf("%d %s after %s, want 200 and at most 20 s", a.Code, a.Body, took)
+				t.Errorf("got %d %s after %s, want 200 and at most 20 s", a.Code, a.Body, took)
 			}
 			// Sessions are only in Redis: signing in is unavailable, which differs from a wrong password.
 			a = acme.Do(t, http.MethodPost, "/auth/sign-in", gatewaytest.JSON(map[string]string{"email": "a@example.com", "password": "correct horse battery"}))

@@ -200,7 +200,7 @@ func TestDoctorOpensEveryOrganization(t *testing.T) {
 		t.Fatal(err)
 	}
 	if found, documents := doctor(t, g); len(found) > 0 || documents < 40 {
-		t.Errorf("%v, %d documents, want no found and at least 40", found, documents)
+		t.Errorf("got %v, %d documents, want no found and at least 40", found, documents)
 	}
 }
 

@@ -223,7 +223,7 @@ func TestShared_ErasedDataAreGone(t *testing.T) {
 	}
 	before := total(kept)
 	if n := total(ws); n < 600 || before < 600 {
-		t.Fatalf("%d and %d rows, want at least 600", n, before)
+		t.Fatalf("got %d and %d rows, want at least 600", n, before)
 	}
 	if _, err := control.Call[control.Certificate](t.Context(), g.Commands, "org.delete", control.Deletion{Slug: a.Slug, Now: true}); err != nil {
 		t.Fatal(err)

@@ -53,7 +53,7 @@ func strays(t *testing.T, g *gatewaytest.Gateway) (found []string) {
 		case strings.HasSuffix(f.What, " indexes"), strings.HasSuffix(f.What, " server"), strings.HasSuffix(f.What, " documents"):
 			// Indexes may still be built, and other findings are about the substitute for MongoDB.
 		case f.Verdict != control.Good:
-			t.Errorf("%+v, want Verdict %v", f, control.Good)
+			t.Errorf("got %+v, want Verdict %v", f, control.Good)
 		}
 	}
 	return found
@@ -164,7 +164,7 @@ func TestDoctorNamesStrays(t *testing.T) {
 		}
 	}
 	if n := strings.Count(found, "\n") + 1; n != 6 {
-		t.Errorf("%d strays, want 6", n)
+		t.Errorf("got %d strays, want 6", n)
 	}
 	if _, err := control.Call[control.Certificate](t.Context(), g.Commands, "org.delete", control.Deletion{Slug: gone.Slug, Now: true}); err != nil {
 		t.Fatal(err)

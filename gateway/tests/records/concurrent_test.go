@@ -331,10 +331,10 @@ func TestConcurrent_ExportsHideDeletedFields(t *testing.T) {
 		return acme.Do(t, http.MethodGet, "/api/contacts/export?format=ndjson", gatewaytest.WithKey(ask.Token))
 	}, func() { ask.Want(t, 200, http.MethodDelete, "/api/contacts/fields/secret?force=true", "") })
 	if n := strings.Count(string(a.Body), "canary-"); a.Code != 200 || n != page {
-		t.Errorf("%d, %d values, want those of the first %d records", a.Code, n, page)
+		t.Errorf("got %d, %d values, want those of the first %d records", a.Code, n, page)
 	}
 	if n := strings.Count(string(a.Body), "\n"); n != many {
-		t.Errorf("%d records, want %d", n, many)
+		t.Errorf("got %d records, want %d", n, many)
 	}
 }
 

@@ -222,7 +222,7 @@ func TestExportsAreCompleteBeyondOneRead(t *testing.T) {
 		}
 	}
 	if n := strings.Count(all, "\n"); n != many {
-		t.Errorf("%d lines, want %v", n, many)
+		t.Errorf("got %d lines, want %v", n, many)
 	}
 }
 

@@ -86,7 +86,7 @@ func TestUnexpectedBodiesAreRefused(t *testing.T) {
 		}
 	}
 	if without < 30 || optional < 2 {
-		t.Errorf("%d operations without a body, %d with one that may be left out, want at least 30 and at least 2",
+		t.Errorf("got %d operations without a body, %d with one that may be left out, want at least 30 and at least 2",
 			without, optional)
 	}
 	if a := p.Do(t, http.MethodDelete, "/api/files/"+p.IDs[fixture.RefFile], gatewaytest.WithKey(p.FullKey), fixture.JSONText(`{"bogus":1}`)); a.Status != "ok" {

@@ -276,7 +276,7 @@ func TestFolders_Depth(t *testing.T) {
 		t.Errorf(`got %v, want containing "at most 100 folders"`, got)
 	}
 	if n := strings.Count(c.tree(t), "("); n != 100 {
-		t.Errorf("%d folders in the tree, want 100", n)
+		t.Errorf("got %d folders in the tree, want 100", n)
 	}
 	// A moved folder brings its depth along, including deleted folders.
 	moved := c.folder(t, "moved", "")

@@ -46,7 +46,7 @@ func TestRequestCutAfterCommitIsReplayed(t *testing.T) {
 	lost := func(want string, a *gatewaytest.Answer) {
 		t.Helper()
 		if a.Code != http.StatusConflict || !strings.Contains(a.Text(), `"field":"Idempotency-Key","code":"`+want+`"`) {
-			t.Errorf("%d %s, want a 409 %s", a.Code, a.Body, want)
+			t.Errorf("got %d %s, want a 409 %s", a.Code, a.Body, want)
 		}
 	}
 
@@ -94,7 +94,7 @@ func TestRequestCutAfterCommitIsReplayed(t *testing.T) {
 		lost("lost", send("killed", "k2"))
 	}
 	if n := objects("killed"); n != 1 {
-		t.Errorf("%d objects, want 1", n)
+		t.Errorf("got %d objects, want 1", n)
 	}
 
 	// The process ends before the commit: the repetition carries the request out.
@@ -251,7 +251,7 @@ func TestEveryOperationIsIdempotentByKey(t *testing.T) {
 		tried++
 	}
 	if tried < 10 && !testing.Short() {
-		t.Errorf("%d operations, want at least 10", tried)
+		t.Errorf("got %d operations, want at least 10", tried)
 	}
 }
 

@@ -224,7 +224,7 @@ func TestChangeIsOneWrite(t *testing.T) {
 		before := writes.Load()
 		a := acme.Do(t, row.method, row.path, changes...)
 		if got := writes.Load() - before; a.Status != "ok" || got != want {
-			t.Errorf("%d: %s %s: %d %s, with %d writes and not %d", i, row.method, row.path, a.Code, a.Body, got, want)
+			t.Errorf("%d: %s %s: got %d %s with %d writes, want %d writes", i, row.method, row.path, a.Code, a.Body, got, want)
 		}
 	}
 }

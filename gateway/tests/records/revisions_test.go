@@ -19,7 +19,7 @@ func ifNoneMatch(tags string) gatewaytest.Request { return gatewaytest.Header("I
 func wantStale(t *testing.T, a *gatewaytest.Answer) {
 	t.Helper()
 	if a.Code != http.StatusPreconditionFailed || !strings.Contains(a.Text(), `"errors":[{"field":"If-Match","code":"stale"`) || !strings.Contains(a.Message, "read it again") {
-		t.Errorf("%d %s, want a 412", a.Code, a.Body)
+		t.Errorf("got %d %s, want a 412", a.Code, a.Body)
 	}
 }
 
@@ -71,7 +71,7 @@ func TestIfMatchOnEveryOperation(t *testing.T) {
 		}
 	}
 	if conditional < 10 {
-		t.Errorf("%d stale calls only, want at least 10", conditional)
+		t.Errorf("got %d stale calls, want at least 10", conditional)
 	}
 }
 

@@ -192,7 +192,7 @@ func race(t *testing.T, c *fixture.Clock, all []*gatewaytest.Gateway) {
 		})
 	}
 	if sweepers.Wait(); taken.Load() != 1 {
-		t.Errorf("%d had the turn, want 1", taken.Load())
+		t.Errorf("%d replicas had the turn, want 1", taken.Load())
 	}
 	told := map[string]int{}
 	for _, r := range fixture.AuditLog(t, o.Org) {
@@ -369,7 +369,7 @@ func TestTrash_PurgedDataAreInNoFile(t *testing.T) {
 		return err
 	})
 	if err != nil || files < 2 {
-		t.Fatalf("%d files, %v, want no error and at least 2", files, err)
+		t.Fatalf("got %d files, %v, want no error and at least 2", files, err)
 	}
 }
 

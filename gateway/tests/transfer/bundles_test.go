@@ -214,7 +214,7 @@ func importTwice(t *testing.T, c *fixture.Clock, one, other *gatewaytest.Org) {
 		t.Fatalf("after one that is quiet: got %d %s, want 200", a.Code, a.Body)
 	}
 	if said := end(); !strings.HasPrefix(said, "409 ") || !strings.Contains(said, "The import was quiet for too long; send the file again") {
-		t.Errorf(`got %v, want beginning with "409 " and containing "The import was quiet for too long; send the file again"`,
+		t.Errorf(`%v, want beginning with "409 " and containing "The import was quiet for too long; send the file again"`,
 			said)
 	}
 	if a = fixture.AwaitImport(t, other, admin, a.Field("id").(string)); a.Field("state") != "done" {

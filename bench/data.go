@@ -48,7 +48,8 @@ type org struct {
 const account = "bench" // the service account of all keys
 
 func newOrg(ctx context.Context, s *server, slug string) (o org, err error) {
-	if _, err = control.Call[control.Organization](ctx, s.commands, "org.create", control.NewOrganization{Slug: slug, OrganizationFields: control.OrganizationFields{Name: slug}}); err != nil {
+	created := control.NewOrganization{Slug: slug, OrganizationFields: control.OrganizationFields{Name: slug}}
+	if _, err = control.Call[control.Organization](ctx, s.commands, "org.create", created); err != nil {
 		return o, err
 	}
 	return newKey(ctx, s, slug, account)
@@ -57,7 +58,9 @@ func newOrg(ctx context.Context, s *server, slug string) (o org, err error) {
 func newKey(ctx context.Context, s *server, slug, name string) (org, error) {
 	key := control.NewKey{Org: slug, Name: name, Kind: "server_full"}
 	if name == account {
-		key.Permissions = []string{"contacts", "manage_files", "manage_custom_objects", "manage_forms", "manage_reports", "manage_campaigns"} // of the account, which is created with the key
+		key.Permissions = []string{ // of the account, which is created with the key
+			"contacts", "manage_files", "manage_custom_objects", "manage_forms", "manage_reports", "manage_campaigns",
+		}
 	} else {
 		key.Account = account
 	}

@@ -98,16 +98,24 @@ func lines(fewer int) []line {
 		return []reference{{name: "one organization", goal: goal, from: counts(crowd, 1, even)}}
 	}
 	all := []line{
-		{name: "report", what: "a custom report by key", connections: 32, ours: report, references: []reference{{name: "bare Gin", goal: "0.70", from: bareGin(report)}}},
-		{name: "organizations", what: "campaign counts over 1,000 organizations, evenly", connections: 32, ours: counts(crowd, crowd/10, even), references: one("0.80")},
-		{name: "organizations", what: "campaign counts over 10,000 organizations, evenly", connections: 32, ours: counts(crowd, crowd, even), references: one("0.60")},
-		{name: "organizations", what: "campaign counts over 10,000 organizations, by Zipf with s = 1.1", connections: 32, ours: counts(crowd, crowd, zipf), references: one("0.80")},
+		{name: "report", what: "a custom report by key", connections: 32,
+			ours: report, references: []reference{{name: "bare Gin", goal: "0.70", from: bareGin(report)}}},
+		{name: "organizations", what: "campaign counts over 1,000 organizations, evenly", connections: 32,
+			ours: counts(crowd, crowd/10, even), references: one("0.80")},
+		{name: "organizations", what: "campaign counts over 10,000 organizations, evenly", connections: 32,
+			ours: counts(crowd, crowd, even), references: one("0.60")},
+		{name: "organizations", what: "campaign counts over 10,000 organizations, by Zipf with s = 1.1", connections: 32,
+			ours: counts(crowd, crowd, zipf), references: one("0.80")},
 		{name: "memory", what: "memory by active organizations", measure: memory(crowd)},
 		{name: "crowd", what: "creating organizations", measure: creating(crowd)},
 		{name: "soak", what: "a soak", long: true, measure: soak(crowd)},
-		{name: "folder", what: "page 1 of a folder of 100,000 files, 50 a page", connections: 8, ours: page(1), references: []reference{theirPage(1)}},
-		{name: "folder", what: "page 1,000 of it", connections: 8, ours: page(files / 100), references: []reference{theirPage(files / 100)}},
-		{name: "folder", what: "page 2,000 of it, the last", connections: 8, ours: page(files / 50), references: []reference{theirPage(files / 50), {name: "page 1", goal: "0.50", from: page(1)}}},
+		{name: "folder", what: "page 1 of a folder of 100,000 files, 50 a page", connections: 8,
+			ours: page(1), references: []reference{theirPage(1)}},
+		{name: "folder", what: "page 1,000 of it", connections: 8,
+			ours: page(files / 100), references: []reference{theirPage(files / 100)}},
+		{name: "folder", what: "page 2,000 of it, the last", connections: 8,
+			ours:       page(files / 50),
+			references: []reference{theirPage(files / 50), {name: "page 1", goal: "0.50", from: page(1)}}},
 	}
 	for _, n := range []int{100_000 / fewer, 1_000_000 / fewer} {
 		all = append(all, contactLines(n, n > 100_000/fewer, report)...)
@@ -131,15 +139,20 @@ func lines(fewer int) []line {
 	}
 	all = append(all, noisyLines()...)
 	return append(all,
-		line{name: "put", what: "PUT of one form by 32 writers", connections: 32, ours: put, references: []reference{{name: "one writer", goal: "1, none failed", from: put, connections: 1}}},
+		line{name: "put", what: "PUT of one form by 32 writers", connections: 32,
+			ours:       put,
+			references: []reference{{name: "one writer", goal: "1, none failed", from: put, connections: 1}}},
 		line{name: "create", what: "creates of a record", connections: 1, ours: create, references: creates("1.2")},
 		line{name: "create", what: "creates of a record", connections: 32, ours: create, references: creates("5")},
 		line{name: "delete", what: "DELETE of a file", connections: 32,
 			ours: orgWith("deletes", deletedBundle()).deletes(func(file string) string { return "/api/files/" + file }),
 			references: []reference{{name: "PocketBase, " + durable, from: rivalWith("pocketbase", "deletes", deletedBundle(), durable).
 				deletes(func(file string) string { return "/api/collections/files/records/" + short(file) })}}},
-		line{name: "reveal", what: "reveal of an encrypted field, each with its audit record", connections: 32, ours: small.get(secrets...), references: []reference{{name: "the same bare Gin", goal: "15,000/s", from: bareGin(report)}}},
-		line{name: "keys", what: "first uses of 5,000 keys after a start", connections: 32, ours: firstLooks(keys), references: []reference{{name: "one key", goal: "0.70", from: oneKey(keys)}}},
+		line{name: "reveal", what: "reveal of an encrypted field, each with its audit record", connections: 32,
+			ours:       small.get(secrets...),
+			references: []reference{{name: "the same bare Gin", goal: "15,000/s", from: bareGin(report)}}},
+		line{name: "keys", what: "first uses of 5,000 keys after a start", connections: 32,
+			ours: firstLooks(keys), references: []reference{{name: "one key", goal: "0.70", from: oneKey(keys)}}},
 	)
 }
 
@@ -165,9 +178,10 @@ func contactLines(n int, long bool, neighbour source) []line {
 			theirs = append(theirs, "/api/collections/contacts/records?"+url.Values{"filter": {fmt.Sprintf(filter, v)}, "perPage": {"1"}, "fields": {"id"}}.Encode())
 			sqls = append(sqls, path+"?v="+v)
 		}
-		return line{name: "count", what: what + of, connections: 1, long: long, ours: org.get(ours...), references: []reference{
-			{name: "PocketBase", goal: goal, from: records.get(theirs...)}, {name: "SQL by hand", goal: goalOfSQL, from: sql.get(sqls...)},
-		}}
+		return line{name: "count", what: what + of, connections: 1, long: long,
+			ours: org.get(ours...), references: []reference{
+				{name: "PocketBase", goal: goal, from: records.get(theirs...)}, {name: "SQL by hand", goal: goalOfSQL, from: sql.get(sqls...)},
+			}}
 	}
 	var tierNames, numbers, words, reports []string
 	for i := range distinctSeats {
@@ -185,9 +199,15 @@ func contactLines(n int, long bool, neighbour source) []line {
 		count("a count by the organization's own field, greater, a thousand values,", "filters[seats][gt]", "seats>%s", "/count/seats", numbers, limit, scan),
 		count("a count by `contains`", "filters[last_name][contains]", "last_name~'%s'", "/count/contains", numbers[100:], "", ""),
 		{name: "neighbours", what: "neighbours" + of, long: long, measure: besideSlow(neighbour, org.get(words...), of)},
-		{name: "shared", what: "a secure shared report, by country," + of + ", each time another query", connections: 1, long: long, ours: shared(org, distinctSeats), references: []reference{{name: "SQL by hand", goal: "0.91", from: byCountry}}},
-		{name: "shared", what: "the same report, each time another query", connections: 32, long: long, ours: shared(org, distinctSeats), references: []reference{{name: "SQL by hand", goal: "0.91", from: byCountry}}},
-		{name: "shared", what: "the same report, all with one query", connections: 32, long: long, ours: shared(org, 1), references: []reference{{name: "each with its own", from: shared(org, distinctSeats)}}},
+		{name: "shared", what: "a secure shared report, by country," + of + ", each time another query", connections: 1, long: long,
+			ours:       shared(org, distinctSeats),
+			references: []reference{{name: "SQL by hand", goal: "0.91", from: byCountry}}},
+		{name: "shared", what: "the same report, each time another query", connections: 32, long: long,
+			ours:       shared(org, distinctSeats),
+			references: []reference{{name: "SQL by hand", goal: "0.91", from: byCountry}}},
+		{name: "shared", what: "the same report, all with one query", connections: 32, long: long,
+			ours:       shared(org, 1),
+			references: []reference{{name: "each with its own", from: shared(org, distinctSeats)}}},
 		{name: "import", what: "import" + of, long: long, measure: importing(n)},
 	}
 }

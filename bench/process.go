@@ -95,8 +95,9 @@ func (b *bench) start(ctx context.Context, name string, env []string, program st
 	if err != nil {
 		return nil, "", err
 	}
-	defer log.Close()                                                                                     // the program has its own descriptor
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), filepath.Join(b.dir, "bin", program), args...) // stop ends it
+	defer log.Close() // the program has its own descriptor
+	// The method stop ends the program, not the context.
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), filepath.Join(b.dir, "bin", program), args...)
 	cmd.Env, cmd.Stderr, cmd.SysProcAttr = append(os.Environ(), env...), log, &syscall.SysProcAttr{Setpgid: true}
 	input, err := cmd.StdinPipe()
 	if err != nil {

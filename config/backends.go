@@ -50,7 +50,8 @@ func (c *Config) complete(descriptors uint64) {
 		}
 	}
 	all := maps.Clone(c.Backends)
-	if _, ok := all[DefaultBackend]; !ok && (len(all) == 0 || c.Store == DefaultBackend || c.Control == DefaultBackend) {
+	_, ok := all[DefaultBackend]
+	if !ok && (len(all) == 0 || c.Store == DefaultBackend || c.Control == DefaultBackend) {
 		if all == nil {
 			all = map[string]Backend{}
 		}
@@ -120,7 +121,8 @@ func (c *Config) checkBackends(fault func(name, format string, args ...any)) {
 	}
 	for _, s := range []struct{ setting, name string }{{"store", c.Store}, {"control", c.Control}} {
 		if _, ok := c.Backends[s.name]; !ok {
-			fault(s.setting, "there is no such backend; there are: %s", strings.Join(slices.Sorted(maps.Keys(c.Backends)), ", "))
+			names := strings.Join(slices.Sorted(maps.Keys(c.Backends)), ", ")
+			fault(s.setting, "there is no such backend; there are: %s", names)
 		}
 	}
 }

@@ -152,7 +152,8 @@ func (c *Config) checkAdmin(fault func(name, format string, args ...any)) {
 	}
 	host, _, err := net.SplitHostPort(c.AdminListen)
 	if err == nil && !isLoopback(host) && c.Admin.Token.IsZero() {
-		fault("admin.token", "admin_listen %s can be reached from other machines: set a token, or listen on 127.0.0.1", c.AdminListen)
+		fault("admin.token", "admin_listen %s can be reached from other machines: set a token, or listen on 127.0.0.1",
+			c.AdminListen)
 	}
 }
 
@@ -298,10 +299,13 @@ func (c *Config) check(descriptors uint64, fault func(name, format string, args 
 	}
 	c.Redis.check(fault)
 	c.checkBackends(fault)
+	most := descriptors / (minDescriptors * uint64(max(1, c.BackendsOf(EngineSQLite))))
 	if c.SQLite.MaxOpenFiles < 2 || c.SQLite.MaxOpenFiles > 10_000 {
 		fault("sqlite.max_open_files", "must be from 2 to 10000, or 0 for what the system allows")
-	} else if most := descriptors / (minDescriptors * uint64(max(1, c.BackendsOf(EngineSQLite)))); uint64(c.SQLite.MaxOpenFiles) > most {
-		fault("sqlite.max_open_files", "must be at most %d: a database takes at least %d of the %d descriptors that this process may open (ulimit -n)", most, minDescriptors, descriptors)
+	} else if uint64(c.SQLite.MaxOpenFiles) > most {
+		fault("sqlite.max_open_files",
+			"must be at most %d: a database takes at least %d of the %d descriptors that this process may open (ulimit -n)",
+			most, minDescriptors, descriptors)
 	}
 	if c.SQLite.Readers < 1 || c.SQLite.Readers > 64 {
 		fault("sqlite.readers", "must be from 1 to 64")
@@ -310,8 +314,9 @@ func (c *Config) check(descriptors uint64, fault func(name, format string, args 
 		fault("sqlite.cache", "must be from 16 to %d MiB", 1<<20)
 	}
 	for name, d := range map[string]time.Duration{
-		"sqlite.query_timeout": c.SQLite.QueryTimeout, "timeouts.read_header": c.Timeouts.ReadHeader, "timeouts.read": c.Timeouts.Read,
-		"timeouts.write": c.Timeouts.Write, "timeouts.idle": c.Timeouts.Idle, "timeouts.shutdown": c.Timeouts.Shutdown, "timeouts.query": c.Timeouts.Query,
+		"sqlite.query_timeout": c.SQLite.QueryTimeout,
+		"timeouts.read_header": c.Timeouts.ReadHeader, "timeouts.read": c.Timeouts.Read, "timeouts.write": c.Timeouts.Write,
+		"timeouts.idle": c.Timeouts.Idle, "timeouts.shutdown": c.Timeouts.Shutdown, "timeouts.query": c.Timeouts.Query,
 	} {
 		if d <= 0 || d > time.Hour {
 			fault(name, "must be more than 0 and at most 1h")
@@ -321,7 +326,8 @@ func (c *Config) check(descriptors uint64, fault func(name, format string, args 
 		fault("trash.keep", "must be at least 1h, like 720h for 30 days, or 0 to keep deleted records forever")
 	}
 	if keep := c.Trash.Organizations; keep != 0 && keep < minTrashKeep {
-		fault("trash.organizations", "must be at least 1h, like 720h for 30 days, or 0 to keep deleted organizations until they are erased by command")
+		fault("trash.organizations",
+			"must be at least 1h, like 720h for 30 days, or 0 to keep deleted organizations until a command erases them")
 	}
 	if c.Memory.Garbage < 0 || c.Memory.Garbage > 16<<10 {
 		fault("memory.garbage", "must be from 0 to %d MiB", 16<<10)

@@ -56,11 +56,13 @@ func Load(src Source) (Config, error) {
 			continue
 		}
 		if low, ours := strings.CutPrefix(name, EnvPrefix); ours && !strings.HasPrefix(name, TestEnvPrefix) {
-			l.put(root, "", strings.Split(strings.ToLower(low), "__"), &yaml.Node{Kind: yaml.ScalarNode, Value: value}, name)
+			scalar := &yaml.Node{Kind: yaml.ScalarNode, Value: value}
+			l.put(root, "", strings.Split(strings.ToLower(low), "__"), scalar, name)
 		}
 	}
 	for name, value := range src.Flags {
-		l.put(root, "", strings.Split(name, "."), &yaml.Node{Kind: yaml.ScalarNode, Value: value}, "--"+strings.ReplaceAll(name, "_", "-"))
+		scalar := &yaml.Node{Kind: yaml.ScalarNode, Value: value}
+		l.put(root, "", strings.Split(name, "."), scalar, "--"+strings.ReplaceAll(name, "_", "-"))
 	}
 	descriptors := cmp.Or(src.Descriptors, descriptorLimit())
 	c.complete(descriptors)

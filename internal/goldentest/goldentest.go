@@ -62,7 +62,8 @@ type Blanks struct {
 func NewBlanks(known ...string) *Blanks { return &Blanks{known, map[string]string{}} }
 
 var (
-	newToken  = regexp.MustCompile(`eyJ[\w-]+\.[\w-]+\.[\w-]+|\b(?:inv|ses|sin)_[\w-]{16,}|(\btnt_(?:server_full|server_read|browser)_)\w+|\b0-\w{20,}|(tenantry_session=)[\w.-]{16,}`)
+	newToken = regexp.MustCompile(`eyJ[\w-]+\.[\w-]+\.[\w-]+|\b(?:inv|ses|sin)_[\w-]{16,}|` +
+		`(\btnt_(?:server_full|server_read|browser)_)\w+|\b0-\w{20,}|(tenantry_session=)[\w.-]{16,}`)
 	newSealed = regexp.MustCompile(`(enc\.v1\.1\.|"field_value":"|sealed:|"pub":"|"sealed":")[A-Za-z0-9+/=_.:-]{20,}`)
 	newOrigin = regexp.MustCompile(`("installation": "|^installation +)[0-9a-f]{32}\b`)
 	newID     = regexp.MustCompile(`\b[0-9a-f]{24}\b`)
@@ -77,7 +78,8 @@ func (b *Blanks) Fill(text string) string {
 	text = newToken.ReplaceAllString(text, "$1$2<token>")
 	text = newOrigin.ReplaceAllString(text, "$1<identity>")
 	text = newID.ReplaceAllStringFunc(text, func(id string) string {
-		if slices.ContainsFunc(b.known, func(known string) bool { return strings.HasPrefix(id, known) }) || strings.Trim(id, id[:1]) == "" {
+		known := slices.ContainsFunc(b.known, func(prefix string) bool { return strings.HasPrefix(id, prefix) })
+		if known || strings.Trim(id, id[:1]) == "" {
 			return id
 		}
 		if b.seen[id] == "" {

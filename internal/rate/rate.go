@@ -51,7 +51,8 @@ func Parse(text string) (Limit, error) {
 	number, name, found := strings.Cut(text, "/")
 	count, err := strconv.ParseUint(number, 10, 63)
 	if err != nil || !found {
-		return Limit{}, fmt.Errorf("%q is not a limit; write it like 100/s, 6000/m, 20000/h, 100000/d, or off", texts.Clip(text))
+		return Limit{}, fmt.Errorf("%q is not a limit; write it like 100/s, 6000/m, 20000/h, 100000/d, or off",
+			texts.Clip(text))
 	}
 	if count < 1 || count > MaxCount {
 		return Limit{}, fmt.Errorf("%q is out of range: a limit is from 1 to %d requests, or off", texts.Clip(text), MaxCount)
@@ -61,7 +62,8 @@ func Parse(text string) (Limit, error) {
 			return Limit{int64(count), u.period.Milliseconds()}, nil
 		}
 	}
-	return Limit{}, fmt.Errorf("%q has no known period; write s, m, h or d after the slash, for second, minute, hour or day", texts.Clip(text))
+	return Limit{}, fmt.Errorf("%q has no known period; write s, m, h or d after the slash, for second, minute, hour or day",
+		texts.Clip(text))
 }
 
 // PerSecond returns the limit of count requests a second, from 1 to MaxCount.
@@ -171,7 +173,8 @@ func (s *Set) ReadValue(name string, v strictjson.Value, errs *fault.List) {
 	dec := json.NewDecoder(bytes.NewReader(v.Raw()))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(s); v.Is != strictjson.Object || err != nil {
-		errs.Add(name, fault.Format, `%s must be like {"organization": {"rate": "100/s", "quota": "100000/d"}, "key": {"rate": "off"}}`, name)
+		errs.Add(name, fault.Format,
+			`%s must be like {"organization": {"rate": "100/s", "quota": "100000/d"}, "key": {"rate": "off"}}`, name)
 	}
 }
 

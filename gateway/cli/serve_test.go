@@ -259,7 +259,7 @@ func TestConfigurationFaultsAreToldAtOnce(t *testing.T) {
   listen_on: there is no such setting (FILE line 3)
   log.level: must be debug, info, warn or error (TENANTRY_LOG__LEVEL says "loud")
   log_format: there is no such setting; did you mean TENANTRY_LOG__FORMAT? (TENANTRY_LOG_FORMAT)
-  redis.addrs: name the servers; without them a Redis inside the process is used, to which no other setting applies
+  redis.addrs: name the servers; without them a Redis inside the process is used, to which the other settings do not apply
   redis.pasword: there is no such setting; did you mean redis.password? (FILE line 5)
   redis.tls: must be true or false (TENANTRY_REDIS__TLS says "perhaps")
   sqlite.readers: must be a whole number (TENANTRY_SQLITE__READERS says "many")

@@ -18,10 +18,10 @@ import (
 	"tenantry/gateway/cli"
 )
 
-// block is a line of code in a document with the lines that it prints.
+// block is a command in a document with the lines that it prints.
 type block struct{ line, prints string }
 
-// code returns the lines of a document's code that are commands, in order.
+// code returns the commands of a document, in order.
 func code(t *testing.T, path string) (all []block) {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -45,11 +45,11 @@ func code(t *testing.T, path string) (all []block) {
 	return all
 }
 
-// newUser is a shell in a folder that holds the program and the files the README speaks of.
+// newUser is a shell in a folder with the program and the files that the README mentions.
 type newUser struct {
 	dir         string
-	port        string // of the server that was started last
-	token       string // of the key that was printed last
+	port        string // of the last server
+	token       string // of the last key
 	environment []string
 }
 
@@ -62,7 +62,7 @@ func (u *newUser) shell(ctx context.Context, line string) *exec.Cmd {
 	return cmd
 }
 
-// TestREADME runs the lines of the README in their order, as a new user would.
+// TestREADME runs the commands of the README in order, as a new user would.
 func TestREADME(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -89,7 +89,7 @@ func TestREADME(t *testing.T) {
 		line := strings.Replace(b.line, "go run . ", "./tenantry ", 1)
 		line, _, _ = strings.Cut(line, "  ")
 		switch {
-		case strings.HasPrefix(line, "go "): // this test is of what that builds
+		case strings.HasPrefix(line, "go "): // this test runs the built program
 			continue
 		case strings.HasPrefix(line, "curl "):
 			if _, err := exec.LookPath("curl"); err != nil {
@@ -105,22 +105,21 @@ func TestREADME(t *testing.T) {
 		cmd.Stderr = &stderr
 		out, err := cmd.Output()
 		if err != nil {
-			t.Errorf("%s: %v\n%s%s", line, err, out, stderr.String())
+			t.Errorf("%s: got %v, want no error\n%s%s", line, err, out, stderr.String())
 		}
 		if b.prints != "" && strings.TrimSpace(string(out)) != strings.TrimSpace(b.prints) {
-			t.Errorf("%s\nprints %s\nand not %s", line, out, b.prints)
+			t.Errorf("%s\ngot  %s\nwant %s", line, out, b.prints)
 		}
 		u.copyToken(string(out))
 		ran++
 	}
 	if ran < 12 {
-		t.Errorf("the README has %d lines to run only", ran)
+		t.Errorf("the README has %d commands, want at least 12", ran)
 	}
 	u.callAll(ctx, t)
 }
 
-// callAll reads from every place that the README lists with the key that it makes, whose rights are not for all of
-// them.
+// callAll calls every path that the README lists with the key that it creates. The key has rights for some of them.
 func (u *newUser) callAll(ctx context.Context, t *testing.T) {
 	t.Helper()
 	text, err := os.ReadFile("README.md")
@@ -129,9 +128,9 @@ func (u *newUser) callAll(ctx context.Context, t *testing.T) {
 	}
 	listed := regexp.MustCompile("`(/api/|…/)([^`]+)`").FindAllSubmatch(text, -1)
 	if len(listed) < 20 {
-		t.Errorf("the README lists %d places only", len(listed))
+		t.Errorf("the README lists %d paths, want at least 20", len(listed))
 	}
-	before, answered := "", 0 // before is what "…" stands for
+	before, answered := "", 0 // before is the path that "…" stands for
 	for _, m := range listed {
 		full := before + "/" + string(m[2])
 		if string(m[1]) != "…/" {
@@ -152,18 +151,18 @@ func (u *newUser) callAll(ctx context.Context, t *testing.T) {
 		body, _ := io.ReadAll(resp.Body)
 		_ = resp.Body.Close()
 		if resp.StatusCode == http.StatusMethodNotAllowed || bytes.Contains(body, []byte("No such route")) {
-			t.Errorf("GET %s: %d %s", path, resp.StatusCode, body)
+			t.Errorf("GET %s: got %d %s, want a route", path, resp.StatusCode, body)
 		}
 		if resp.StatusCode == http.StatusOK && bytes.Contains(body, []byte(`"status":"ok"`)) {
 			answered++
 		}
 	}
 	if answered < 6 {
-		t.Errorf("%d of the places that the README lists answer its key", answered)
+		t.Errorf("%d of the paths in the README answer its key, want at least 6", answered)
 	}
 }
 
-// start leaves a server running until the test ends.
+// start runs a server until the test ends.
 func (u *newUser) start(ctx context.Context, t *testing.T, line string) {
 	t.Helper()
 	cmd := u.shell(ctx, line+" --listen 127.0.0.1:0 --admin-listen 127.0.0.1:0")
@@ -186,17 +185,17 @@ func (u *newUser) start(ctx context.Context, t *testing.T, line string) {
 			return
 		}
 	}
-	t.Fatalf("%s ended: %s", line, stderr.String())
+	t.Fatalf("%s ended, want a running server: %s", line, stderr.String())
 }
 
-// copyToken keeps the key that a command printed.
+// copyToken stores the key that a command printed.
 func (u *newUser) copyToken(text string) {
 	if found := regexp.MustCompile(`tnt_server_full_\w+`).FindString(text); found != "" {
 		u.token = found
 	}
 }
 
-// TestDocumentedCommands: the commands and flags that the documents name exist.
+// TestDocumentedCommands checks that the commands and flags in the documents exist.
 func TestDocumentedCommands(t *testing.T) {
 	t.Parallel()
 	help := func(words ...string) (string, int) {
@@ -241,7 +240,7 @@ func TestDocumentedCommands(t *testing.T) {
 				continue
 			}
 			named++
-			// Help of a command that holds others does not say that one is not there.
+			// The help of a group of commands does not report an unknown subcommand.
 			said, code := help(words...)
 			full, _, _ := strings.Cut(strings.Join(words, " "), " -")
 			if code != 0 || strings.Contains(said, "Available Commands:") && !strings.Contains(said, "\n  tenantry "+full+" [command]") {
@@ -250,6 +249,6 @@ func TestDocumentedCommands(t *testing.T) {
 		}
 	}
 	if named < 40 {
-		t.Errorf("the documents name %d commands only", named)
+		t.Errorf("the documents name %d commands, want at least 40", named)
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// floors are the folders of the program from top to bottom. A package imports those of floors below its own, and of its
-// own what its column within says.
+// floors are the folders of the program from top to bottom. A package imports packages of the floors below its own. Its
+// rule says which packages of its own floor it may import.
 var floors = []struct {
 	folders []string
 	within  rule
@@ -32,8 +32,8 @@ var floors = []struct {
 type rule uint8
 
 const (
-	together rule = iota // all, where Go allows it
-	alone                // those of one folder of the floor: modules/forms does not know modules/files
+	together rule = iota // all
+	alone                // only those of the same folder: modules/forms may not import modules/files
 )
 
 // fenced are packages and libraries that only some packages may import.
@@ -51,19 +51,19 @@ var fenced = []struct {
 	{"tenantry/backends/driver", []string{"backends", "tenants/tenantstest"}},
 }
 
-// maxPackages bounds the packages of libraries, the standard one included, that the program is built of. Each is
-// compiled by whoever builds it for the first time.
+// maxPackages bounds the packages of libraries in the program, including the standard library, because the first build
+// on a machine compiles all of them.
 const maxPackages = 500
 
-// unbuilt are libraries that tests use, or that libraries import for what this program does not do.
+// unbuilt are libraries that only tests use, or that libraries import for features the program does not use.
 var unbuilt = []string{
 	"github.com/getkin/kin-openapi", "google.golang.org/grpc", "go.opentelemetry.io/otel/sdk/metric", "github.com/Shopify/toxiproxy",
 	"github.com/bytedance/sonic", "github.com/goccy/go-json", "encoding/gob", "testing",
 	"github.com/go-playground/locales/de",
 }
 
-// TestTheProgramIsBuiltOfLittle holds that no library is compiled into the program by being imported for nothing.
-func TestTheProgramIsBuiltOfLittle(t *testing.T) {
+// TestProgramHasFewDependencies checks that no unneeded library is compiled into the program.
+func TestProgramHasFewDependencies(t *testing.T) {
 	t.Parallel()
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output()
 	if err != nil {
@@ -113,8 +113,7 @@ func folder(name string) string {
 	return strings.Join(parts[:min(2, len(parts))], "/")
 }
 
-// TestImportsGoDown holds that imports go down the floors and never up, and that libraries are known where they are
-// wrapped.
+// TestImportsGoDown checks that imports go down the floors and never up, and that only wrappers import their libraries.
 func TestImportsGoDown(t *testing.T) {
 	t.Parallel()
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports", "./...").Output()
@@ -135,11 +134,11 @@ func TestImportsGoDown(t *testing.T) {
 		from := strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, "tenantry"), "/")
 		for _, imported := range p.Imports {
 			if to, ours := strings.CutPrefix(imported, "tenantry/"); ours && !mayImport(from, to) {
-				t.Errorf("%s imports %s, which is not below it", from, to)
+				t.Errorf("%s imports %s, want only packages below it", from, to)
 			}
 			for _, f := range fenced {
 				if strings.HasPrefix(imported, f.what) && !under(from, f.by...) {
-					t.Errorf("%s imports %s, which only %v may", from, imported, f.by)
+					t.Errorf("%s imports %s, want that only in %v", from, imported, f.by)
 				}
 			}
 		}

@@ -1,4 +1,4 @@
-// Command tenantry is a multi-tenant workspace API gateway; tenantry --help names what it does.
+// Command tenantry is a multi-tenant workspace API gateway; tenantry --help lists its commands.
 package main
 
 import (
@@ -13,7 +13,7 @@ import (
 func main() { os.Exit(run()) }
 
 func run() int {
-	// It comes from every connection that the other side has closed; the write says so itself.
+	// Every write to a closed connection raises SIGPIPE; the error of the write is enough.
 	signal.Ignore(syscall.SIGPIPE)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()

@@ -17,7 +17,7 @@ import (
 	"tenantry/internal/maintest"
 )
 
-// asCommand makes the test binary the command.
+// asCommand is the variable with which the test binary runs as the command.
 const asCommand = "TENANTRY_TEST_AS_COMMAND"
 
 func TestMain(m *testing.M) {
@@ -35,8 +35,8 @@ func command(ctx context.Context, t *testing.T, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// TestServerOutlivesClientsThatHangUp closes connections while answers are written to them:
-// the writes that fail raise SIGPIPE, which must end nothing.
+// TestServerOutlivesClientsThatHangUp closes connections while answers are written to them. The failed writes raise
+// SIGPIPE, which must not end the server.
 func TestServerOutlivesClientsThatHangUp(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -54,7 +54,7 @@ func TestServerOutlivesClientsThatHangUp(t *testing.T) {
 	line, err := bufio.NewReader(stdout).ReadString('\n')
 	found := regexp.MustCompile(`http://(\S+)`).FindStringSubmatch(line)
 	if err != nil || found == nil {
-		t.Fatalf("serve said %q (%v)", line, err)
+		t.Fatalf("serve printed %q, %v, want its address", line, err)
 	}
 	address := found[1]
 	request := bytes.Repeat([]byte("GET /api/openapi.json HTTP/1.1\r\nHost: acme.localhost\r\n\r\n"), 20)
@@ -62,7 +62,7 @@ func TestServerOutlivesClientsThatHangUp(t *testing.T) {
 		hangUp(t, address, request, time.Duration(i%5)*time.Millisecond)
 	}
 	if err := cmd.Process.Signal(syscall.SIGPIPE); err != nil {
-		t.Fatalf("the server is gone: %v", err)
+		t.Fatalf("signalling the server: got %v, want a running server", err)
 	}
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	for range 20 {
@@ -72,16 +72,16 @@ func TestServerOutlivesClientsThatHangUp(t *testing.T) {
 		}
 		resp, err := client.Do(req)
 		if err != nil {
-			t.Fatalf("the server does not answer after clients hung up: %v", err)
+			t.Fatalf("after clients hung up: got %v, want an answer", err)
 		}
 		_ = resp.Body.Close()
-		time.Sleep(5 * time.Millisecond) // as a shutdown, if there were one, would need
+		time.Sleep(5 * time.Millisecond) // a shutdown would take as long
 	}
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	if err := cmd.Wait(); err != nil {
-		t.Errorf("the server ended with %v after SIGTERM; it wrote %.500s", err, stderr.String())
+		t.Errorf("the server ended with %v after SIGTERM, want no error; it wrote %.500s", err, stderr.String())
 	}
 }
 
@@ -90,7 +90,7 @@ func hangUp(t *testing.T, address string, request []byte, after time.Duration) {
 	t.Helper()
 	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
 	if err != nil {
-		t.Fatalf("the server takes no connection: %v", err)
+		t.Fatalf("connecting: got %v, want a connection", err)
 	}
 	defer func() { _ = conn.Close() }()
 	if _, err := conn.Write(request); err != nil && !errors.Is(err, syscall.EPIPE) && !errors.Is(err, syscall.ECONNRESET) {
@@ -102,7 +102,7 @@ func hangUp(t *testing.T, address string, request []byte, after time.Duration) {
 	}
 }
 
-// TestCommandWhosePipeIsClosed fails and says so, instead of being ended in the middle.
+// TestCommandWhosePipeIsClosed checks that a command with a closed output reports an error instead of being killed.
 func TestCommandWhosePipeIsClosed(t *testing.T) {
 	t.Parallel()
 	r, w, err := os.Pipe()
@@ -117,6 +117,6 @@ func TestCommandWhosePipeIsClosed(t *testing.T) {
 	_ = w.Close()
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.ExitCode() != 1 || !bytes.Contains(stderr.Bytes(), []byte("broken pipe")) {
-		t.Errorf("the command ended with %v and said %q, want code 1 and a broken pipe", err, stderr.String())
+		t.Errorf("the command ended with %v and printed %q, want code 1 and a broken pipe", err, stderr.String())
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestThreatsHaveTests holds that docs/threats.md names at least one test for each threat and only tests that exist.
+// TestThreatsHaveTests checks that docs/threats.md names at least one test for each threat, and only tests that exist.
 func TestThreatsHaveTests(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("docs/threats.md")
@@ -44,11 +44,11 @@ func TestThreatsHaveTests(t *testing.T) {
 		title, _, closed := strings.Cut(threat, "**")
 		tests := named.FindAllStringSubmatch(threat, -1)
 		if !closed || len(tests) == 0 {
-			t.Errorf("docs/threats.md: the threat %q names no test", title)
+			t.Errorf("docs/threats.md: the threat %q names no test, want at least one", title)
 		}
 		for _, m := range tests {
 			if !exist[m[1]] {
-				t.Errorf("docs/threats.md: the threat %q names %s, which no package has", title, m[1])
+				t.Errorf("docs/threats.md: the threat %q names %s, want a test that exists", title, m[1])
 			}
 		}
 	}

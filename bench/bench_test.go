@@ -17,11 +17,11 @@ func TestReadResult(t *testing.T) {
 	const told = "Running 3s test @ http://127.0.0.1:1\n  1 threads and 32 connections\nRequests/sec: 1.00\n"
 	got, err := readResult([]byte(told + "\nresult {\"requests\": 300, \"seconds\": 1.5, \"median\": 12.5, \"refused\": 2, \"broken\": 1}\n"))
 	if want := (result{Requests: 300, Seconds: 1.5, Median: 12.5, Refused: 2, Broken: 1}); err != nil || got != want || got.rate() != 200 {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("readResult = %+v, %v, want %+v", got, err, want)
 	}
 	for _, output := range []string{"", told, told + "\nresult {", told + "\nresult {\"requests\": 0, \"seconds\": 3}\n"} {
 		if r, err := readResult([]byte(output)); err == nil {
-			t.Errorf("%q is read as %+v", output, r)
+			t.Errorf("readResult(%q) = %+v, want an error", output, r)
 		}
 	}
 }
@@ -35,12 +35,12 @@ func TestSumOf(t *testing.T) {
 		want   float64
 	}{{"a_total", []string{`status="failed"`}, 1002}, {"a_total", []string{`code="200"`, `status="failed"`}, 2}, {"b", nil, 5}, {"c", nil, 0}} {
 		if got, err := sumOf(metrics, c.metric, c.labels...); err != nil || got != c.want {
-			t.Errorf("%s %s: %g, %v", c.metric, c.labels, got, err)
+			t.Errorf("sumOf(%s, %s) = %g, %v, want %g", c.metric, c.labels, got, err, c.want)
 		}
 	}
 }
 
-// TestHeapOf reads what the runtime writes, which is not promised to stay.
+// TestHeapOf reads a profile of the runtime, because its format is not guaranteed.
 func TestHeapOf(t *testing.T) {
 	t.Parallel()
 	held := make([]byte, 1<<20)
@@ -49,10 +49,10 @@ func TestHeapOf(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := heapOf(profile.String()); err != nil || got < float64(len(held)) || got > 1<<40 {
-		t.Errorf("%g, %v", got, err)
+		t.Errorf("heapOf = %g, %v, want at least %d", got, err, len(held))
 	}
 	if got, err := heapOf("heap profile"); err == nil {
-		t.Errorf("%g of nothing", got)
+		t.Errorf("heapOf of an empty profile = %g, want an error", got)
 	}
 	runtime.KeepAlive(held)
 }
@@ -66,7 +66,7 @@ func TestMarkdown(t *testing.T) {
 		return results
 	}
 	var got table
-	l := line{name: "x", what: "a|b", connections: 32, beside: []reference{{name: "PocketBase", goal: "2", from: place(nil).get()}, {name: "one", connections: 1, from: place(nil).get()}}}
+	l := line{name: "x", what: "a|b", connections: 32, references: []reference{{name: "PocketBase", goal: "2", from: place(nil).get()}, {name: "one", connections: 1, from: place(nil).get()}}}
 	got.add(l, [][]result{at(1000, 3000, 2000), at(500, 1000, 2000), {{Requests: 10, Seconds: 1, Refused: 1}}})
 	got.add(line{name: "y", connections: 1}, [][]result{at(50)})
 	got.facts = []fact{{"size", "40 KB", "1"}}
@@ -78,12 +78,12 @@ func TestMarkdown(t *testing.T) {
 		"| y |  | 1 | 50.0 |", "| size | 40 KB | 1 |",
 	} {
 		if !strings.Contains(text, want) {
-			t.Errorf("no %q in\n%s", want, text)
+			t.Errorf("got\n%s\nwant it to contain %q", text, want)
 		}
 	}
 	for row := range strings.Lines(text) {
 		if cells := strings.Count(strings.ReplaceAll(row, `\|`, ""), "|"); cells != 0 && cells != 14 && cells != 4 {
-			t.Errorf("%d bars in %q", cells, row)
+			t.Errorf("got %d bars in %q, want 14 or 4", cells, row)
 		}
 	}
 	path := filepath.Join(t.TempDir(), "benchmarks.md")
@@ -94,7 +94,7 @@ func TestMarkdown(t *testing.T) {
 		t.Fatal(err)
 	}
 	if now, err := os.ReadFile(path); err != nil || string(now) != "before\n"+text+"after\n" {
-		t.Errorf("%q, %v", now, err)
+		t.Errorf("file = %q, %v, want the new table between before and after", now, err)
 	}
 }
 
@@ -105,12 +105,12 @@ func TestMedian(t *testing.T) {
 		want float64
 	}{{nil, 0}, {[]float64{3}, 3}, {[]float64{9, 1, 4}, 4}, {[]float64{4, 1, 3, 2}, 2.5}} {
 		if got := median(c.of); math.Abs(got-c.want) > 1e-9 {
-			t.Errorf("median of %v is %g", c.of, got)
+			t.Errorf("median(%v) = %g, want %g", c.of, got, c.want)
 		}
 	}
 }
 
-// TestRivals holds the versions that must be ours, so that what differs is not the library.
+// TestRivals checks that the bare Gin has Tenantry's version of Gin, so that only the program differs.
 func TestRivals(t *testing.T) {
 	t.Parallel()
 	version := func(path string) string {
@@ -121,6 +121,6 @@ func TestRivals(t *testing.T) {
 		return regexp.MustCompile(`github.com/gin-gonic/gin \S+`).FindString(string(raw))
 	}
 	if ours, theirs := version("../go.mod"), version("rivals/go.mod"); ours == "" || ours != theirs {
-		t.Errorf("Tenantry is built with %q, the bare one with %q", ours, theirs)
+		t.Errorf("the rivals use %q, want %q as Tenantry", theirs, ours)
 	}
 }

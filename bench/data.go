@@ -19,14 +19,14 @@ import (
 	"tenantry/gateway/control"
 )
 
-// made is something that was made, or why it could not be.
+// made is the result of a function of memoize, or its error.
 type made struct {
 	what any
 	err  error
 }
 
-// have makes something once and returns it whenever it is asked for by its name.
-func have[T any](b *bench, name string, do func() (T, error)) (T, error) {
+// memoize calls do once for each name and returns its result every time.
+func memoize[T any](b *bench, name string, do func() (T, error)) (T, error) {
 	m, ok := b.made[name]
 	if !ok {
 		b.say("making %s", name)
@@ -40,15 +40,16 @@ func have[T any](b *bench, name string, do func() (T, error)) (T, error) {
 	return m.what.(T), m.err
 }
 
-// org is an organization with a key that may do everything.
+// org is an organization with a key for all permissions that the benchmarks need.
 type org struct {
 	slug, key string
 }
 
-const account = "bench" // whose all keys are
+const account = "bench" // the service account of all keys
 
 func newOrg(ctx context.Context, s *server, slug string) (o org, err error) {
-	if _, err = control.Call[control.Organization](ctx, s.commands, "org.create", control.NewOrganization{Slug: slug, OrganizationFields: control.OrganizationFields{Name: slug}}); err != nil {
+	created := control.NewOrganization{Slug: slug, OrganizationFields: control.OrganizationFields{Name: slug}}
+	if _, err = control.Call[control.Organization](ctx, s.commands, "org.create", created); err != nil {
 		return o, err
 	}
 	return newKey(ctx, s, slug, account)
@@ -57,7 +58,9 @@ func newOrg(ctx context.Context, s *server, slug string) (o org, err error) {
 func newKey(ctx context.Context, s *server, slug, name string) (org, error) {
 	key := control.NewKey{Org: slug, Name: name, Kind: "server_full"}
 	if name == account {
-		key.Permissions = []string{"contacts", "manage_files", "manage_custom_objects", "manage_forms", "manage_reports", "manage_campaigns"} // of the account, which is made with it
+		key.Permissions = []string{ // of the account, which is created with the key
+			"contacts", "manage_files", "manage_custom_objects", "manage_forms", "manage_reports", "manage_campaigns",
+		}
 	} else {
 		key.Account = account
 	}
@@ -65,7 +68,7 @@ func newKey(ctx context.Context, s *server, slug, name string) (org, error) {
 	return org{slug, made.Token}, err
 }
 
-// request is one as it goes over the wire, with the key where there is one and a body where there is one.
+// request formats a request with the key and the body, unless these are empty.
 func (o org) request(method, path, body string) []byte {
 	var r bytes.Buffer
 	fmt.Fprintf(&r, "%s %s HTTP/1.1\r\nHost: %s.localhost\r\n", method, path, o.slug)
@@ -75,7 +78,7 @@ func (o org) request(method, path, body string) []byte {
 	return finish(&r, body)
 }
 
-// request is one to a rival.
+// request formats a request to a rival.
 func (p *process) request(method, path, body string) []byte {
 	var r bytes.Buffer
 	fmt.Fprintf(&r, "%s %s HTTP/1.1\r\nHost: localhost\r\n", method, path)
@@ -96,12 +99,12 @@ func finish(r *bytes.Buffer, body string) []byte {
 // bundle is a file of lines that Tenantry imports and that rivals read.
 type bundle struct {
 	name  string
-	write func(b *bench, line func(format string, args ...any)) // nil: it is empty
+	write func(b *bench, line func(format string, args ...any)) // nil: the bundle is empty
 }
 
-// file returns where the bundle is.
+// file writes the bundle once and returns its path.
 func (b *bench) file(of bundle) (string, error) {
-	return have(b, "the bundle "+of.name, func() (string, error) {
+	return memoize(b, "the bundle "+of.name, func() (string, error) {
 		path := filepath.Join(b.dir, of.name+".ndjson")
 		f, err := os.Create(path)
 		if err != nil {
@@ -115,14 +118,14 @@ func (b *bench) file(of bundle) (string, error) {
 	})
 }
 
-// imported is an organization of the main server with what a bundle has.
-func imported(slug string, of bundle) place {
+// orgWith is an organization of the main server with the content of a bundle.
+func orgWith(slug string, of bundle) place {
 	return func(ctx context.Context, b *bench) (*traffic, caller, error) {
 		s, err := b.server(ctx, "main")
 		if err != nil {
 			return nil, nil, err
 		}
-		o, err := have(b, "organization "+slug, func() (o org, err error) {
+		o, err := memoize(b, "organization "+slug, func() (o org, err error) {
 			path, err := b.file(of)
 			if err == nil {
 				o, err = newOrg(ctx, s, slug)
@@ -142,8 +145,8 @@ func imported(slug string, of bundle) place {
 	}
 }
 
-// held is a rival with what a bundle has.
-func held(program, name string, of bundle, more ...string) place {
+// rivalWith is a rival with the content of a bundle.
+func rivalWith(program, name string, of bundle, more ...string) place {
 	return func(ctx context.Context, b *bench) (*traffic, caller, error) {
 		path, err := b.file(of)
 		if err != nil {
@@ -156,23 +159,23 @@ func held(program, name string, of bundle, more ...string) place {
 }
 
 const (
-	plainReport  = "0000000000000000000000a1"
-	sharedReport = "0000000000000000000000a2"
-	form         = "0000000000000000000000b1"
-	folder       = "0000000000000000000000f1"
-	pid          = "benchmark-report-pid-0001"
-	revealed     = 1000 // contacts with a secret
-	tiers        = 10
-	most         = 1000 // of seats
-	countries    = "DE FR GB ES IT NL PL SE US CA BR MX JP KR IN AU ZA NG KE EG AT CH BE DK FI NO PT GR IE CZ"
+	plainReport   = "0000000000000000000000a1"
+	sharedReport  = "0000000000000000000000a2"
+	form          = "0000000000000000000000b1"
+	folder        = "0000000000000000000000f1"
+	pid           = "benchmark-report-pid-0001"
+	revealed      = 1000 // contacts with a secret
+	tiers         = 10
+	distinctSeats = 1000
+	countries     = "DE FR GB ES IT NL PL SE US CA BR MX JP KR IN AU ZA NG KE EG AT CH BE DK FI NO PT GR IE CZ"
 )
 
 func id(first string, i int) string { return fmt.Sprintf("%s%0*d", first, 24-len(first), i) }
 
-// short is an identifier as PocketBase has it.
+// short returns an identifier as PocketBase has it.
 func short(id string) string { return id[len(id)-15:] }
 
-// smallBundle has one of each thing that does not depend on how many there are.
+// smallBundle has the data of the lines whose figures do not depend on the number of records.
 func smallBundle() bundle {
 	return bundle{"small", func(_ *bench, line func(string, ...any)) {
 		line(`{"kind":"custom_report","id":"%s","title":"By country","class":"Contacts","query":{"group_by":[{"field":"country"}],"measures":[{"op":"count"}],"sort":["-count"]},"secure":true,"shareable":true}`, plainReport)
@@ -204,7 +207,7 @@ func deletedBundle() bundle {
 	}}
 }
 
-// deletions is more than a fast machine makes.
+// deletions returns more deletions than a fast machine can make.
 func (b *bench) deletions() int { return b.turns * int(20_000*b.seconds) }
 
 // contactsBundle has contacts with fields of the organization's own, and a report on them.
@@ -215,26 +218,27 @@ func contactsBundle(n int) bundle {
 		line(`{"kind":"custom_report","id":"%s","pid":"%s","title":"By country","class":"Contacts","query":{"filter":{"country":{"ne":{"input":"but"}}},"group_by":[{"field":"country"}],"measures":[{"op":"count"}],"sort":["-count"]},"input":{"but":{"title":"But","type":"text","rule":"editable"}},"secure":true,"shareable":true}`, sharedReport, pid)
 		countries := strings.Fields(countries)
 		for i := range n {
-			mixed := int(uint32(i) * 2654435761 >> 8) // so that what is alike does not lie together
+			mixed := int(uint32(i) * 2654435761 >> 8) // so that equal values are not adjacent
 			line(`{"kind":"contact","id":"%s","email":"c%d@example.com","first_name":"First %d","last_name":"Name %05d","country":"%s","city":"City %d","status":"%s","fields":{"tier":"tier-%d","seats":%d}}`,
-				id("c", i), i, mixed%700, mixed%5000, countries[mixed%len(countries)], mixed%500, []string{"active", "inactive", "new"}[mixed%3], mixed/7%tiers, mixed/11%most)
+				id("c", i), i, mixed%700, mixed%5000, countries[mixed%len(countries)], mixed%500, []string{"active", "inactive", "new"}[mixed%3], mixed/7%tiers, mixed/11%distinctSeats)
 		}
 	}}
 }
 
-// crowd is many organizations on a server of their own.
+// crowd is many organizations on a server of their own, and how long it took to create them.
 type crowd struct {
 	orgs        []org
-	took, keyed time.Duration // of those of the file, and of a key for each of them
-	disk        int64         // of all
+	took, keyed time.Duration // to create the organizations from a file, and a key for each of them
+	disk        int64         // bytes on disk of all organizations
 	org, key    time.Duration
-	counted     int // by a command each, for org and key
+	counted     int // organizations that were created by single commands, to measure org and key
 	concurrency int
 }
 
-// crowd makes organizations with a key each, the first of them by a command each, the others by one of a file.
+// crowd creates n organizations with a key each, the first of them by single commands, the others by one command from a
+// file.
 func (b *bench) crowd(ctx context.Context, n int) (*server, *crowd, error) {
-	c, err := have(b, whole(n)+" organizations", func() (*crowd, error) {
+	c, err := memoize(b, withCommas(n)+" organizations", func() (*crowd, error) {
 		s, err := b.server(ctx, "crowd")
 		if err != nil {
 			return nil, err
@@ -265,7 +269,7 @@ func (b *bench) crowd(ctx context.Context, n int) (*server, *crowd, error) {
 			c.orgs[i] = org{slug, key.Token}
 		}
 		c.org, c.key = time.Duration(median(orgs)*1e9), time.Duration(median(keys)*1e9)
-		file, err := b.file(bundle{whole(n) + "-organizations", func(_ *bench, line func(string, ...any)) {
+		file, err := b.file(bundle{withCommas(n) + "-organizations", func(_ *bench, line func(string, ...any)) {
 			for i := c.counted; i < n; i++ {
 				line(`{"slug":"o%d","name":"o%d"}`, i, i)
 			}
@@ -287,7 +291,7 @@ func (b *bench) crowd(ctx context.Context, n int) (*server, *crowd, error) {
 		if err != nil {
 			return nil, err
 		}
-		b.stop(s.name) // with which what is on its way to the databases gets there
+		b.stop(s.name) // writes everything to the databases
 		c.disk, err = size(s.data)
 		c.disk -= before
 		return c, err
@@ -299,7 +303,7 @@ func (b *bench) crowd(ctx context.Context, n int) (*server, *crowd, error) {
 	return s, c, err
 }
 
-// each does something n times, so many at a time, until one of them fails.
+// each calls do with every number below n, that many at a time, until one of them fails.
 func each(ctx context.Context, together, n int, do func(int) error) error {
 	var next atomic.Int64
 	var wg sync.WaitGroup
@@ -321,8 +325,8 @@ func each(ctx context.Context, together, n int, do func(int) error) error {
 	return errors.Join(append(errs, ctx.Err())...)
 }
 
-// touch asks each organization once.
-func touch(ctx context.Context, s *server, orgs []org) error {
+// warmUp sends one request to each organization.
+func warmUp(ctx context.Context, s *server, orgs []org) error {
 	t := &traffic{process: s.process, server: s}
 	return each(ctx, 8, len(orgs), func(i int) error {
 		_, _, err := t.ask(ctx, orgs[i].request(http.MethodGet, countPath, ""))
@@ -330,7 +334,7 @@ func touch(ctx context.Context, s *server, orgs []org) error {
 	})
 }
 
-// size returns the bytes of the files in a folder.
+// size returns the total size of the files in a folder.
 func size(folder string) (sum int64, err error) {
 	err = filepath.WalkDir(folder, func(_ string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {

@@ -13,36 +13,36 @@ import (
 	"time"
 )
 
-// line is a line of the table: what is asked of Tenantry, and beside whom. Or, where figures stand for
-// themselves, how they are measured.
+// line is a line of the table: the requests to Tenantry and the references to compare with. If measure is set, the line
+// has single figures instead.
 type line struct {
 	name, what  string
 	connections int
 	ours        source
-	beside      []reference
+	references  []reference
 	measure     func(context.Context, *bench) ([]fact, error)
 	long        bool
 }
 
-// reference is what a line stands beside; connections 0: those of the line.
+// reference is the other side of a comparison. With 0 connections it has those of the line.
 type reference struct {
 	name, goal  string
 	from        source
 	connections int
 }
 
-// source makes the data and returns what is asked for it.
+// source creates the data and returns the traffic.
 type source func(context.Context, *bench) (*traffic, error)
 
-// place is where questions are asked: it makes the data, and returns who asks there too.
+// place creates the data and returns the traffic, without requests, and the caller that formats them.
 type place func(context.Context, *bench) (*traffic, caller, error)
 
-// caller writes requests as they go over the wire.
+// caller formats requests as they go over the wire.
 type caller interface {
 	request(method, path, body string) []byte
 }
 
-// get asks for any of the paths.
+// get requests the paths at random.
 func (p place) get(paths ...string) source {
 	return p.asked(func(_ *bench, c caller) (requests [][]byte) {
 		for _, path := range paths {
@@ -52,7 +52,7 @@ func (p place) get(paths ...string) source {
 	})
 }
 
-// send sends any of the bodies.
+// send sends the bodies at random.
 func (p place) send(method, path string, bodies ...string) source {
 	return p.asked(func(_ *bench, c caller) (requests [][]byte) {
 		for _, body := range bodies {
@@ -81,11 +81,11 @@ func names(lines []line) (names []string) {
 	return names
 }
 
-// lines are all lines, with so many times fewer records.
+// lines returns all lines, with the number of records divided by fewer.
 func lines(fewer int) []line {
 	crowd, files, keys := 10_000/fewer, 100_000/fewer, 5_000/fewer
-	small, large := imported("small", smallBundle()), imported("folder", filesBundle(files))
-	theirs := held("pocketbase", "folder", filesBundle(files), asItComes)
+	small, large := orgWith("small", smallBundle()), orgWith("folder", filesBundle(files))
+	theirs := rivalWith("pocketbase", "folder", filesBundle(files), asItComes)
 	page := func(n int) source {
 		return large.get(fmt.Sprintf("/api/files/folders/%s?page=%d&per_page=50", folder, n))
 	}
@@ -98,16 +98,24 @@ func lines(fewer int) []line {
 		return []reference{{name: "one organization", goal: goal, from: counts(crowd, 1, even)}}
 	}
 	all := []line{
-		{name: "report", what: "a custom report by key", connections: 32, ours: report, beside: []reference{{name: "bare Gin", goal: "0.70", from: bareGin(report)}}},
-		{name: "organizations", what: "campaign counts over 1,000 organizations, evenly", connections: 32, ours: counts(crowd, crowd/10, even), beside: one("0.80")},
-		{name: "organizations", what: "campaign counts over 10,000 organizations, evenly", connections: 32, ours: counts(crowd, crowd, even), beside: one("0.60")},
-		{name: "organizations", what: "campaign counts over 10,000 organizations, by Zipf with s = 1.1", connections: 32, ours: counts(crowd, crowd, zipf), beside: one("0.80")},
+		{name: "report", what: "a custom report by key", connections: 32,
+			ours: report, references: []reference{{name: "bare Gin", goal: "0.70", from: bareGin(report)}}},
+		{name: "organizations", what: "campaign counts over 1,000 organizations, evenly", connections: 32,
+			ours: counts(crowd, crowd/10, even), references: one("0.80")},
+		{name: "organizations", what: "campaign counts over 10,000 organizations, evenly", connections: 32,
+			ours: counts(crowd, crowd, even), references: one("0.60")},
+		{name: "organizations", what: "campaign counts over 10,000 organizations, by Zipf with s = 1.1", connections: 32,
+			ours: counts(crowd, crowd, zipf), references: one("0.80")},
 		{name: "memory", what: "memory by active organizations", measure: memory(crowd)},
 		{name: "crowd", what: "creating organizations", measure: creating(crowd)},
 		{name: "soak", what: "a soak", long: true, measure: soak(crowd)},
-		{name: "folder", what: "page 1 of a folder of 100,000 files, 50 a page", connections: 8, ours: page(1), beside: []reference{theirPage(1)}},
-		{name: "folder", what: "page 1,000 of it", connections: 8, ours: page(files / 100), beside: []reference{theirPage(files / 100)}},
-		{name: "folder", what: "page 2,000 of it, the last", connections: 8, ours: page(files / 50), beside: []reference{theirPage(files / 50), {name: "page 1", goal: "0.50", from: page(1)}}},
+		{name: "folder", what: "page 1 of a folder of 100,000 files, 50 a page", connections: 8,
+			ours: page(1), references: []reference{theirPage(1)}},
+		{name: "folder", what: "page 1,000 of it", connections: 8,
+			ours: page(files / 100), references: []reference{theirPage(files / 100)}},
+		{name: "folder", what: "page 2,000 of it, the last", connections: 8,
+			ours:       page(files / 50),
+			references: []reference{theirPage(files / 50), {name: "page 1", goal: "0.50", from: page(1)}}},
 	}
 	for _, n := range []int{100_000 / fewer, 1_000_000 / fewer} {
 		all = append(all, contactLines(n, n > 100_000/fewer, report)...)
@@ -123,7 +131,7 @@ func lines(fewer int) []line {
 	create := small.send(http.MethodPost, "/api/custom/objects/tree/records", `{"values":{"species":"oak","height":21.5}}`)
 	creates := func(goal string) (beside []reference) {
 		for _, durability := range []string{durable, asItComes} {
-			from := held("pocketbase", "writes-"+durability, bundle{name: "nothing"}, durability)
+			from := rivalWith("pocketbase", "writes-"+durability, bundle{name: "nothing"}, durability)
 			beside = append(beside, reference{name: "PocketBase, " + durability, goal: goal, from: from.send(http.MethodPost, "/api/collections/trees/records", `{"species":"oak","height":21.5}`)})
 			goal = ""
 		}
@@ -131,33 +139,38 @@ func lines(fewer int) []line {
 	}
 	all = append(all, noisyLines()...)
 	return append(all,
-		line{name: "put", what: "PUT of one form by 32 writers", connections: 32, ours: put, beside: []reference{{name: "one writer", goal: "1, none failed", from: put, connections: 1}}},
-		line{name: "create", what: "creates of a record", connections: 1, ours: create, beside: creates("1.2")},
-		line{name: "create", what: "creates of a record", connections: 32, ours: create, beside: creates("5")},
+		line{name: "put", what: "PUT of one form by 32 writers", connections: 32,
+			ours:       put,
+			references: []reference{{name: "one writer", goal: "1, none failed", from: put, connections: 1}}},
+		line{name: "create", what: "creates of a record", connections: 1, ours: create, references: creates("1.2")},
+		line{name: "create", what: "creates of a record", connections: 32, ours: create, references: creates("5")},
 		line{name: "delete", what: "DELETE of a file", connections: 32,
-			ours: imported("deletes", deletedBundle()).deletes(func(file string) string { return "/api/files/" + file }),
-			beside: []reference{{name: "PocketBase, " + durable, from: held("pocketbase", "deletes", deletedBundle(), durable).
+			ours: orgWith("deletes", deletedBundle()).deletes(func(file string) string { return "/api/files/" + file }),
+			references: []reference{{name: "PocketBase, " + durable, from: rivalWith("pocketbase", "deletes", deletedBundle(), durable).
 				deletes(func(file string) string { return "/api/collections/files/records/" + short(file) })}}},
-		line{name: "reveal", what: "reveal of an encrypted field, each with its audit record", connections: 32, ours: small.get(secrets...), beside: []reference{{name: "the same bare Gin", goal: "15,000/s", from: bareGin(report)}}},
-		line{name: "keys", what: "first looks over 5,000 keys after a start", connections: 32, ours: firstLooks(keys), beside: []reference{{name: "one key", goal: "0.70", from: oneKey(keys)}}},
+		line{name: "reveal", what: "reveal of an encrypted field, each with its audit record", connections: 32,
+			ours:       small.get(secrets...),
+			references: []reference{{name: "the same bare Gin", goal: "15,000/s", from: bareGin(report)}}},
+		line{name: "keys", what: "first uses of 5,000 keys after a start", connections: 32,
+			ours: firstLooks(keys), references: []reference{{name: "one key", goal: "0.70", from: oneKey(keys)}}},
 	)
 }
 
-// What is said of a PocketBase, and to it.
+// Durability of PocketBase, and a path of Tenantry.
 const (
-	durable   = "synchronous=FULL" // a write is on disk when it is acknowledged, as with us
+	durable   = "synchronous=FULL" // a write is on disk when it is acknowledged, as in Tenantry
 	asItComes = "synchronous=NORMAL"
 	countPath = "/api/campaigns/count"
 )
 
-// contactLines are those of an organization with n contacts.
+// contactLines returns the lines for an organization with n contacts.
 func contactLines(n int, long bool, neighbour source) []line {
-	of, limit, scan := " of "+whole(n)+" contacts", "3 ms", "40 ms without an index"
+	of, limit, scan := " of "+withCommas(n)+" contacts", "3 ms", "40 ms without an index"
 	if long {
 		limit, scan = "25 ms", "400 ms without an index"
 	}
 	data := contactsBundle(n)
-	org, records, sql := imported(data.name, data), held("pocketbase", data.name, data, asItComes), held("sql", data.name, data)
+	org, records, sql := orgWith(data.name, data), rivalWith("pocketbase", data.name, data, asItComes), rivalWith("sql", data.name, data)
 	count := func(what, brackets, filter, path string, values []string, goal, goalOfSQL string) line {
 		var ours, theirs, sqls []string
 		for _, v := range values {
@@ -165,15 +178,16 @@ func contactLines(n int, long bool, neighbour source) []line {
 			theirs = append(theirs, "/api/collections/contacts/records?"+url.Values{"filter": {fmt.Sprintf(filter, v)}, "perPage": {"1"}, "fields": {"id"}}.Encode())
 			sqls = append(sqls, path+"?v="+v)
 		}
-		return line{name: "count", what: what + of, connections: 1, long: long, ours: org.get(ours...), beside: []reference{
-			{name: "PocketBase", goal: goal, from: records.get(theirs...)}, {name: "SQL by hand", goal: goalOfSQL, from: sql.get(sqls...)},
-		}}
+		return line{name: "count", what: what + of, connections: 1, long: long,
+			ours: org.get(ours...), references: []reference{
+				{name: "PocketBase", goal: goal, from: records.get(theirs...)}, {name: "SQL by hand", goal: goalOfSQL, from: sql.get(sqls...)},
+			}}
 	}
 	var tierNames, numbers, words, reports []string
-	for i := range most {
+	for i := range distinctSeats {
 		numbers = append(numbers, strconv.Itoa(i))
 		words = append(words, countPath+"?"+url.Values{"filters[last_name][contains]": {strconv.Itoa(i)}}.Encode())
-		reports = append(reports, "/report?v="+url.QueryEscape(nowhere(i)))
+		reports = append(reports, "/report?v="+url.QueryEscape(unknownCountry(i)))
 	}
 	for i := range tiers {
 		tierNames = append(tierNames, fmt.Sprintf("tier-%d", i))
@@ -184,15 +198,21 @@ func contactLines(n int, long bool, neighbour source) []line {
 		count("a count by the organization's own field, equal, a thousand values,", "filters[seats]", "seats=%s", "/count/seats-equal", numbers, limit, scan),
 		count("a count by the organization's own field, greater, a thousand values,", "filters[seats][gt]", "seats>%s", "/count/seats", numbers, limit, scan),
 		count("a count by `contains`", "filters[last_name][contains]", "last_name~'%s'", "/count/contains", numbers[100:], "", ""),
-		{name: "neighbours", what: "neighbours" + of, long: long, measure: beside(neighbour, org.get(words...), of)},
-		{name: "shared", what: "a secure shared report, by country," + of + ", each time another question", connections: 1, long: long, ours: shared(org, most), beside: []reference{{name: "SQL by hand", goal: "0.91", from: byCountry}}},
-		{name: "shared", what: "the same report, each time another question", connections: 32, long: long, ours: shared(org, most), beside: []reference{{name: "SQL by hand", goal: "0.91", from: byCountry}}},
-		{name: "shared", what: "the same report, all with one question", connections: 32, long: long, ours: shared(org, 1), beside: []reference{{name: "each with its own", from: shared(org, most)}}},
+		{name: "neighbours", what: "neighbours" + of, long: long, measure: besideSlow(neighbour, org.get(words...), of)},
+		{name: "shared", what: "a secure shared report, by country," + of + ", each time another query", connections: 1, long: long,
+			ours:       shared(org, distinctSeats),
+			references: []reference{{name: "SQL by hand", goal: "0.91", from: byCountry}}},
+		{name: "shared", what: "the same report, each time another query", connections: 32, long: long,
+			ours:       shared(org, distinctSeats),
+			references: []reference{{name: "SQL by hand", goal: "0.91", from: byCountry}}},
+		{name: "shared", what: "the same report, all with one query", connections: 32, long: long,
+			ours:       shared(org, 1),
+			references: []reference{{name: "each with its own", from: shared(org, distinctSeats)}}},
 		{name: "import", what: "import" + of, long: long, measure: importing(n)},
 	}
 }
 
-// deletes asks for the deletion of every file of deletedBundle, in each turn of others.
+// deletes deletes the files of deletedBundle, other ones in each turn.
 func (p place) deletes(path func(file string) string) source {
 	return func(ctx context.Context, b *bench) (*traffic, error) {
 		t, c, err := p(ctx, b)
@@ -200,7 +220,7 @@ func (p place) deletes(path func(file string) string) source {
 			return nil, err
 		}
 		each, turn := b.deletions()/b.turns, 0
-		t.spread, t.again = once, func(_ context.Context, t *traffic) error {
+		t.spread, t.prepare = once, func(_ context.Context, t *traffic) error {
 			t.requests = nil
 			for i := range each {
 				t.requests = append(t.requests, c.request(http.MethodDelete, path(id("e", turn*each+i)), ""))
@@ -212,7 +232,7 @@ func (p place) deletes(path func(file string) string) source {
 	}
 }
 
-// bareGin answers the bytes and headers that another answers.
+// bareGin runs a Gin that answers with the bytes and headers of another source.
 func bareGin(other source) source {
 	return func(ctx context.Context, b *bench) (*traffic, error) {
 		ours, err := other(ctx, b)
@@ -228,7 +248,7 @@ func bareGin(other source) source {
 			Body   string
 		}{map[string]string{}, string(body)}
 		for name := range header {
-			if name != "Date" && name != "Content-Length" { // which its server writes itself
+			if name != "Date" && name != "Content-Length" { // the server writes these itself
 				answer.Header[name] = header.Get(name)
 			}
 		}
@@ -245,7 +265,7 @@ func bareGin(other source) source {
 	}
 }
 
-// counts asks for the count of all contacts in the first of many organizations, each of which was asked before.
+// counts counts all contacts in the first of n organizations, after one request to each of them.
 func counts(n, first int, spread spread) source {
 	return func(ctx context.Context, b *bench) (*traffic, error) {
 		s, c, err := b.crowd(ctx, n)
@@ -256,11 +276,11 @@ func counts(n, first int, spread spread) source {
 		for _, o := range c.orgs[:first] {
 			t.requests = append(t.requests, o.request(http.MethodGet, countPath, ""))
 		}
-		return t, touch(ctx, s, c.orgs[:first])
+		return t, warmUp(ctx, s, c.orgs[:first])
 	}
 }
 
-// memory is that of a server that has just been started, with so many organizations asked one after the other.
+// memory measures a newly started server after requests to 1, a tenth and all of n organizations.
 func memory(n int) func(context.Context, *bench) ([]fact, error) {
 	return func(ctx context.Context, b *bench) (facts []fact, err error) {
 		if _, _, err = b.crowd(ctx, n); err != nil {
@@ -273,21 +293,21 @@ func memory(n int) func(context.Context, *bench) ([]fact, error) {
 		}
 		var first float64
 		for _, active := range []int{1, n / 10, n} {
-			if err := touch(ctx, s, c.orgs[:active]); err != nil {
+			if err := warmUp(ctx, s, c.orgs[:active]); err != nil {
 				return nil, err
 			}
 			heap, err := s.heap(ctx)
 			if err != nil {
 				return nil, err
 			}
-			f := fact{what: fmt.Sprintf("memory with %s of %s organizations asked since the start", whole(active), whole(n)),
+			f := fact{what: fmt.Sprintf("memory with %s of %s organizations called since the start", withCommas(active), withCommas(n)),
 				figure: fmt.Sprintf("resident %d MiB, heap %.1f MiB", s.resident()>>20, heap/(1<<20))}
 			if active == 1 {
 				first = heap
 			}
 			if active == n {
 				f.goal = "400 MiB in all"
-				f.figure += fmt.Sprintf(", of it %.1f KiB for each organization seen", (heap-first)/float64(n-1)/1024)
+				f.figure += fmt.Sprintf(", %.1f KiB of it for each called organization", (heap-first)/float64(n-1)/1024)
 			}
 			facts = append(facts, f)
 		}
@@ -295,8 +315,8 @@ func memory(n int) func(context.Context, *bench) ([]fact, error) {
 	}
 }
 
-// soak reads and writes in all organizations for five minutes and tells what the server holds in either half: what
-// grows with time shows in the second.
+// soak reads and writes in all organizations for five minutes and reports the server's resources in each half. Growth
+// with time shows in the second half.
 func soak(n int) func(context.Context, *bench) ([]fact, error) {
 	return func(ctx context.Context, b *bench) ([]fact, error) {
 		s, c, err := b.crowd(ctx, n)
@@ -322,11 +342,11 @@ func soak(n int) func(context.Context, *bench) ([]fact, error) {
 			all.Requests, all.Seconds, all.Refused = all.Requests+r.Requests, all.Seconds+r.Seconds, all.Refused+r.Refused
 			half := i / (slices / 2)
 			resident[half], files[half] = max(resident[half], s.resident()), max(files[half], s.descriptors())
-			if heap[half], err = s.heap(ctx); err != nil { // of the end of the half
+			if heap[half], err = s.heap(ctx); err != nil { // the last value is that of the end of the half
 				return nil, err
 			}
 		}
-		what := fmt.Sprintf("%s organizations read and written for %.0f s, a fifth of it writes: ", whole(n), all.Seconds)
+		what := fmt.Sprintf("%s organizations read and written for %.0f s, a fifth of it writes: ", withCommas(n), all.Seconds)
 		return []fact{
 			{what + "answers, and failures among them", fmt.Sprintf("%s a second, %.0f", number(all.rate()), all.Refused), "none"},
 			{what + "the most memory in each half", fmt.Sprintf("%d and %d MiB", resident[0]>>20, resident[1]>>20), "equal"},
@@ -336,6 +356,7 @@ func soak(n int) func(context.Context, *bench) ([]fact, error) {
 	}
 }
 
+// creating reports how long it took to create n organizations and their keys.
 func creating(n int) func(context.Context, *bench) ([]fact, error) {
 	return func(ctx context.Context, b *bench) ([]fact, error) {
 		_, c, err := b.crowd(ctx, n)
@@ -345,18 +366,18 @@ func creating(n int) func(context.Context, *bench) ([]fact, error) {
 		ms := func(d time.Duration) string { return number(float64(d.Microseconds()) / 1000) }
 		made := float64(n - c.counted)
 		return []fact{
-			{"creating an organization by command, beside a running server", fmt.Sprintf("%s ms, a key %s ms, the start of the command included (median of %d)", ms(c.org), ms(c.key), c.counted), ""},
-			{fmt.Sprintf("creating %s organizations by a command, of a file", whole(n-c.counted)), number(made/c.took.Seconds()) + " a second", "2,000 a second"},
+			{"creating an organization by command, next to a running server", fmt.Sprintf("%s ms, a key %s ms, the start of the command included (median of %d)", ms(c.org), ms(c.key), c.counted), ""},
+			{fmt.Sprintf("creating %s organizations by one command, from a file", withCommas(n-c.counted)), number(made/c.took.Seconds()) + " a second", "2,000 a second"},
 			{fmt.Sprintf("creating a key in each of them over the server's socket, %d at a time", c.concurrency), number(made/c.keyed.Seconds()) + " a second", ""},
-			{"disk for each of them, empty but for its key", fmt.Sprintf("%.0f KiB", float64(c.disk)/float64(n)/1024), "40 KiB"},
+			{"disk for each of them, empty except for its key", fmt.Sprintf("%.0f KiB", float64(c.disk)/float64(n)/1024), "40 KiB"},
 		}, nil
 	}
 }
 
-// nowhere is a country that no contact is in, so that questions differ and their answers do not.
-func nowhere(i int) string { return fmt.Sprintf("Nowhere %d", i) }
+// unknownCountry returns a country that no contact has, so that queries differ while their answers do not.
+func unknownCountry(i int) string { return fmt.Sprintf("Nowhere %d", i) }
 
-// shared reads the shared report by its token, with so many values of its input.
+// shared reads the shared report with its token and that many different values of its input.
 func shared(p place, different int) source {
 	return func(ctx context.Context, b *bench) (*traffic, error) {
 		t, c, err := p(ctx, b)
@@ -374,15 +395,15 @@ func shared(p place, different int) source {
 		reader := org{slug: c.(org).slug}
 		t.spread = even
 		for i := range different {
-			ask := url.Values{"token": {answer.Data.Token}, "data": {"1"}, "params[but]": {nowhere(i)}}
+			ask := url.Values{"token": {answer.Data.Token}, "data": {"1"}, "params[but]": {unknownCountry(i)}}
 			t.requests = append(t.requests, reader.request(http.MethodGet, "/api/reports/shared/"+pid+"?"+ask.Encode(), ""))
 		}
 		return t, nil
 	}
 }
 
-// beside reads of one organization, while many ask slow questions of another at the same server.
-func beside(reads, slow source, of string) func(context.Context, *bench) ([]fact, error) {
+// besideSlow measures reads of one organization while another one on the same server has many slow queries.
+func besideSlow(reads, slow source, of string) func(context.Context, *bench) ([]fact, error) {
 	return func(ctx context.Context, b *bench) ([]fact, error) {
 		quiet, err := reads(ctx, b)
 		if err != nil {
@@ -407,7 +428,7 @@ func beside(reads, slow source, of string) func(context.Context, *bench) ([]fact
 				other, err = b.run(ctx, loud, 32, b.seconds+2)
 				ended <- err
 			}()
-			time.Sleep(time.Second) // until it has begun
+			time.Sleep(time.Second) // until the slow queries have begun
 			r, err = b.run(ctx, quiet, 8, b.seconds)
 			if err := errors.Join(<-ended, err); err != nil {
 				return nil, err
@@ -415,11 +436,11 @@ func beside(reads, slow source, of string) func(context.Context, *bench) ([]fact
 			together, waits, counts, refused = append(together, r.rate()), append(waits, r.Median/1000), append(counts, other.rate()), refused+other.Refused
 		}
 		return []fact{{"a custom report by key, 8 connections, while 32 of another organization count by `contains`" + of,
-			fmt.Sprintf("%s a second by a median of %s ms, alone %s; counts %s a second, %.0f failed", number(median(together)), number(median(waits)), number(median(alone)), number(median(counts)), refused), ""}}, nil
+			fmt.Sprintf("%s a second with a median of %s ms, alone %s; counts %s a second, %.0f failed", number(median(together)), number(median(waits)), number(median(alone)), number(median(counts)), refused), ""}}, nil
 	}
 }
 
-// importing loads contacts into an organization of its own by the command line.
+// importing imports contacts into a new organization with the command line.
 func importing(n int) func(context.Context, *bench) ([]fact, error) {
 	return func(ctx context.Context, b *bench) ([]fact, error) {
 		path, err := b.file(contactsBundle(n))
@@ -439,18 +460,18 @@ func importing(n int) func(context.Context, *bench) ([]fact, error) {
 			return nil, err
 		}
 		took := time.Since(began)
-		return []fact{{"import of " + whole(n) + " contacts by command", fmt.Sprintf("%s a second, %.0f µs of the server's processors each", number(float64(n)/took.Seconds()),
+		return []fact{{"import of " + withCommas(n) + " contacts by command", fmt.Sprintf("%s a second, %.0f µs of the server's processors each", number(float64(n)/took.Seconds()),
 			float64((s.cpu()-used).Microseconds())/float64(n)), "30,000 a second"}}, nil
 	}
 }
 
-// keys are many of one organization, on a server of its own.
+// keys returns n keys of one organization on a server of its own.
 func (b *bench) keys(ctx context.Context, n int) (*server, []org, error) {
 	s, err := b.server(ctx, "keys")
 	if err != nil {
 		return nil, nil, err
 	}
-	keys, err := have(b, fmt.Sprintf("%d keys", n), func() ([]org, error) {
+	keys, err := memoize(b, fmt.Sprintf("%d keys", n), func() ([]org, error) {
 		if _, err := newOrg(ctx, s, "keys"); err != nil {
 			return nil, err
 		}
@@ -463,21 +484,21 @@ func (b *bench) keys(ctx context.Context, n int) (*server, []org, error) {
 	return s, keys, err
 }
 
-// firstLooks counts with every key once, after a start of the server, so that it knows none of them.
+// firstLooks uses every key once after a start of the server, when none of them is cached.
 func firstLooks(n int) source {
 	return func(ctx context.Context, b *bench) (*traffic, error) {
 		_, keys, err := b.keys(ctx, n)
 		if err != nil {
 			return nil, err
 		}
-		t := &traffic{spread: once, again: func(ctx context.Context, t *traffic) error {
+		t := &traffic{spread: once, prepare: func(ctx context.Context, t *traffic) error {
 			b.stop("keys")
 			s, _, err := b.keys(ctx, n)
 			if err != nil {
 				return err
 			}
 			t.process, t.server = s.process, s
-			return touch(ctx, s, keys[:1])
+			return warmUp(ctx, s, keys[:1])
 		}}
 		for _, k := range keys[1:] {
 			t.requests = append(t.requests, k.request(http.MethodGet, countPath, ""))
@@ -486,14 +507,15 @@ func firstLooks(n int) source {
 	}
 }
 
+// oneKey uses one of n keys again and again.
 func oneKey(n int) source {
 	return func(ctx context.Context, b *bench) (*traffic, error) {
 		_, keys, err := b.keys(ctx, n)
 		if err != nil {
 			return nil, err
 		}
-		return &traffic{spread: even, requests: [][]byte{keys[0].request(http.MethodGet, countPath, "")}, again: func(ctx context.Context, t *traffic) error {
-			s, _, err := b.keys(ctx, n) // which the other side has started anew
+		return &traffic{spread: even, requests: [][]byte{keys[0].request(http.MethodGet, countPath, "")}, prepare: func(ctx context.Context, t *traffic) error {
+			s, _, err := b.keys(ctx, n) // the other side has restarted it
 			if err == nil {
 				t.process, t.server = s.process, s
 			}

@@ -22,23 +22,23 @@ import (
 //go:embed load.lua
 var script []byte
 
-// spread says which of its requests a side is asked next.
+// spread says in which order the requests of a side are sent.
 type spread string
 
 const (
-	even spread = "even" // any, each as likely
-	zipf spread = "zipf" // the k-th with a likelihood of 1/k^1.1
-	once spread = "once" // one after the other, each once, and then no more
+	even spread = "even" // at random, all equally likely
+	zipf spread = "zipf" // at random, the k-th with a probability proportional to 1/k^1.1
+	once spread = "once" // in order, each once
 )
 
-// traffic is what one side of a line is asked.
+// traffic is the requests for one side of a line.
 type traffic struct {
 	*process
-	server   *server // Tenantry, which tells how many requests failed; nil: a rival
+	server   *server // Tenantry, which reports failed requests; nil: a rival
 	requests [][]byte
 	spread   spread
-	// again, where it is there, makes ready for each run what the one before used up.
-	again func(context.Context, *traffic) error
+	// prepare, if not nil, restores before each run what the previous run used up.
+	prepare func(context.Context, *traffic) error
 }
 
 // result is one run of wrk.
@@ -48,22 +48,22 @@ type result struct {
 	Median   float64 `json:"median"` // µs from request to answer
 	P99      float64 `json:"p99"`    // the 99th percentile of the same
 	Refused  float64 `json:"refused"`
-	Broken   float64 `json:"broken"` // connections, and answers that did not come
+	Broken   float64 `json:"broken"` // failed connections and missing answers
 	cpu      time.Duration
 }
 
 func (r result) rate() float64 { return r.Requests / r.Seconds }
 
-var errNoAnswer = errors.New("no request was answered; -seconds gives more time")
+var errNoAnswer = errors.New("no request was answered; use -seconds to allow more time")
 
-// readResult finds what our script wrote in the output of wrk.
+// readResult reads the result that our script wrote into the output of wrk.
 func readResult(output []byte) (r result, err error) {
 	_, told, found := bytes.Cut(output, []byte("\nresult "))
 	if !found {
-		return r, fmt.Errorf("wrk told no result: %q", output[max(0, len(output)-500):])
+		return r, fmt.Errorf("wrk printed no result: %q", output[max(0, len(output)-500):])
 	}
 	if err := json.NewDecoder(bytes.NewReader(told)).Decode(&r); err != nil {
-		return r, fmt.Errorf("what wrk told: %w", err)
+		return r, fmt.Errorf("reading the result of wrk: %w", err)
 	}
 	if r.Requests <= 0 || r.Seconds <= 0 {
 		return r, errNoAnswer
@@ -71,10 +71,10 @@ func readResult(output []byte) (r result, err error) {
 	return r, nil
 }
 
-// run asks for so many seconds, on so many connections.
+// run sends the traffic for that many seconds over that many connections.
 func (b *bench) run(ctx context.Context, t *traffic, connections int, seconds float64) (r result, err error) {
-	if t.again != nil {
-		if err := t.again(ctx, t); err != nil {
+	if t.prepare != nil {
+		if err := t.prepare(ctx, t); err != nil {
 			return r, err
 		}
 	}
@@ -106,7 +106,7 @@ func (b *bench) run(ctx context.Context, t *traffic, connections int, seconds fl
 	return r, err
 }
 
-// failed returns how many answers of the server were failures that wrk takes for successes.
+// failed returns how many answers of the server were failures with the code 200, which wrk counts as successes.
 func (t *traffic) failed(ctx context.Context) (float64, error) {
 	if t.server == nil {
 		return 0, nil
@@ -114,7 +114,7 @@ func (t *traffic) failed(ctx context.Context) (float64, error) {
 	return t.server.figures(ctx, "tenantry_requests_total", `code="200"`, `status="failed"`)
 }
 
-// check asks once what can be asked more than once, so that no failure is measured.
+// check sends the first request, if it may be repeated, so that no failing request is measured.
 func (t *traffic) check(ctx context.Context) error {
 	if t.spread == once {
 		return nil
@@ -123,7 +123,7 @@ func (t *traffic) check(ctx context.Context) error {
 	return err
 }
 
-// ask sends one request as it stands. Any answer but a success is an error.
+// ask sends one request unchanged. Every answer except a success is an error.
 func (t *traffic) ask(ctx context.Context, request []byte) (header http.Header, body []byte, err error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", t.addr)
 	if err != nil {
@@ -143,17 +143,17 @@ func (t *traffic) ask(ctx context.Context, request []byte) (header http.Header, 
 		return nil, nil, err
 	}
 	envelope := struct{ Status string }{"ok"}
-	if t.server != nil && strings.HasPrefix(resp.Header.Get("Content-Type"), "application/json") { // a file is none
+	if t.server != nil && strings.HasPrefix(resp.Header.Get("Content-Type"), "application/json") { // a file has no envelope
 		err = json.Unmarshal(body, &envelope)
 	}
 	if err != nil || resp.StatusCode != http.StatusOK || envelope.Status != "ok" {
 		line, _, _ := bytes.Cut(request, []byte("\r\n"))
-		return nil, nil, fmt.Errorf("%s is answered %s: %.500s", line, resp.Status, body)
+		return nil, nil, fmt.Errorf("%s: got %s: %.500s", line, resp.Status, body)
 	}
 	return resp.Header, body, nil
 }
 
-// requests writes them to a file of their own, and returns its path.
+// requests writes the requests to a new file and returns its path.
 func (b *bench) requests(all [][]byte) (string, error) {
 	f, err := os.CreateTemp(b.dir, "requests-*")
 	if err != nil {
@@ -166,14 +166,14 @@ func (b *bench) requests(all [][]byte) (string, error) {
 	return f.Name(), errors.Join(w.Flush(), f.Close())
 }
 
-// While ours is slow before it is measured, in µs by the median, it may be making the index that this deserves: that is
-// waited for so long.
+// While the warm-up of our side has a median (in µs) above slowMedian, Tenantry may be making an index for its queries.
+// compare waits for that, at most for indexWait.
 const (
-	slow     = 500_000
-	patience = 3 * time.Minute
+	slowMedian = 500_000
+	indexWait  = 3 * time.Minute
 )
 
-// compare asks the sides of a line in turns, and returns the results of each.
+// compare measures the sides of a line in turns and returns the results of each. The first turn warms up.
 func (b *bench) compare(ctx context.Context, sides []*traffic, connections []int) ([][]result, error) {
 	results := make([][]result, len(sides))
 	for turn := range b.turns + 1 {
@@ -181,19 +181,19 @@ func (b *bench) compare(ctx context.Context, sides []*traffic, connections []int
 		for i := range order {
 			order[i] = i
 		}
-		if turn%2 == 0 { // what the machine does besides must not meet the same side always
+		if turn%2 == 0 { // other work of the machine must not always affect the same side
 			slices.Reverse(order)
 		}
 		for _, i := range order {
 			seconds := b.seconds
 			if turn == 0 { // warms up
-				if sides[i].again != nil {
+				if sides[i].prepare != nil {
 					continue
 				}
 				seconds = 1
 			}
 			r, err := b.run(ctx, sides[i], connections[i], seconds)
-			for began := time.Now(); turn == 0 && i == 0 && time.Since(began) < patience && (errors.Is(err, errNoAnswer) || r.Median > slow); {
+			for began := time.Now(); turn == 0 && i == 0 && time.Since(began) < indexWait && (errors.Is(err, errNoAnswer) || r.Median > slowMedian); {
 				r, err = b.run(ctx, sides[i], connections[i], seconds)
 			}
 			if turn == 0 && errors.Is(err, errNoAnswer) {

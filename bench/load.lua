@@ -1,10 +1,10 @@
--- Sends the requests of a file, each after its length in a line, as the second argument says.
+-- Sends the requests of a file in the order that the second argument names. In the file each request follows its length.
 local ffi = require("ffi")
 ffi.cdef("typedef struct { long s; long us; } timeval; int gettimeofday(timeval *, void *);")
 
 local requests, spread, sums = {}, "even", {}
 local asked, began = -1, 0
-elapsed = 0 -- seconds, where every request was sent before the end
+elapsed = 0 -- seconds, if all requests were sent before the end
 
 local function now()
   local t = ffi.new("timeval")
@@ -47,7 +47,7 @@ function request()
   asked = asked + 1
   if spread == "even" then return requests[math.random(#requests)] end
   if spread == "zipf" then return requests[drawn()] end
-  if asked <= 1 then began = now() end -- wrk looks at one request that it does not send
+  if asked <= 1 then began = now() end -- wrk asks for one request that it does not send
   if asked > #requests then
     if elapsed == 0 then elapsed = now() - began end
     wrk.thread:stop()

@@ -1,9 +1,9 @@
-// Command bench measures Tenantry beside others that do the same, on this machine, and prints a table:
+// Command bench compares Tenantry with other programs on this machine and prints a table:
 //
 //	go run -C bench .
 //
-// It builds Tenantry, and in a module of their own PocketBase, a bare Gin and SQL written by hand, loads the same
-// data into each, and asks both sides of every line in turns, with the load from a process of its own, wrk.
+// It builds Tenantry and, from a module of its own, PocketBase, a bare Gin and hand-written SQL. It loads the same data
+// into each and measures both sides of every line in turns. The load comes from a separate process, wrk.
 package main
 
 import (
@@ -28,7 +28,7 @@ import (
 type bench struct {
 	out     io.Writer // progress
 	root    string    // of the repository
-	dir     string    // temporary, removed in the end
+	dir     string    // temporary, removed at the end
 	wrk     string
 	turns   int
 	seconds float64
@@ -37,7 +37,7 @@ type bench struct {
 
 	running map[string]*process // by name
 	servers map[string]*server  // by name
-	made    map[string]made     // data by name, see have
+	made    map[string]made     // results by name, see memoize
 }
 
 func main() {
@@ -53,12 +53,12 @@ func main() {
 func run(ctx context.Context, args []string) (err error) {
 	b := &bench{out: os.Stderr, small: 1, running: map[string]*process{}, servers: map[string]*server{}, made: map[string]made{}}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
-	only := flags.String("only", "", "the lines whose name matches this `expression`; they are: "+strings.Join(names(lines(1)), ", "))
-	out := flags.String("out", "", "the `file` to write; one that has our output already gets the new in its place (default standard output)")
-	small := flags.Bool("small", false, "a hundredth of the data, to try the command; its figures mean nothing")
-	flags.IntVar(&b.turns, "turns", 3, "how often each side is asked")
-	flags.Float64Var(&b.seconds, "seconds", 3, "how long it is asked each time, in whole seconds")
-	flags.BoolVar(&b.long, "long", false, "a million contacts too")
+	only := flags.String("only", "", "measure the lines whose names match this `expression`; they are: "+strings.Join(names(lines(1)), ", "))
+	out := flags.String("out", "", "the `file` to write; an earlier output in it is replaced (default standard output)")
+	small := flags.Bool("small", false, "use a hundredth of the data, to try the command; its figures mean nothing")
+	flags.IntVar(&b.turns, "turns", 3, "how often each side is measured")
+	flags.Float64Var(&b.seconds, "seconds", 3, "how long each measurement takes, in whole seconds")
+	flags.BoolVar(&b.long, "long", false, "also measure a million contacts")
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
 		return nil
 	} else if err != nil {
@@ -69,18 +69,18 @@ func run(ctx context.Context, args []string) (err error) {
 		return err
 	}
 	if b.turns < 1 || b.seconds < 1 || flags.NArg() > 0 {
-		return errors.New("-turns and -seconds are at least 1, and there are no arguments")
+		return errors.New("-turns and -seconds must be at least 1, and arguments are not allowed")
 	}
 	if *small {
 		b.small = 100
 	}
 	if b.wrk, err = exec.LookPath("wrk"); err != nil {
-		return errors.New("wrk makes the load and is not here: apt-get install wrk (Debian, Ubuntu), brew install wrk (macOS), or https://github.com/wg/wrk")
+		return errors.New("wrk, which makes the load, is not installed: apt-get install wrk (Debian, Ubuntu), brew install wrk (macOS), or https://github.com/wg/wrk")
 	}
 	if b.dir, err = os.MkdirTemp("", "tenantry-bench-"); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, b.end()) }()
+	defer func() { err = errors.Join(err, b.cleanUp()) }()
 	if err := b.build(ctx); err != nil {
 		return err
 	}
@@ -90,15 +90,15 @@ func run(ctx context.Context, args []string) (err error) {
 		if (l.long && !b.long) || !chosen.MatchString(l.name) {
 			continue
 		}
-		if l.name != before { // what others do in the background must not be measured with it
-			b.rest()
+		if l.name != before { // background work of other lines must not affect this one
+			b.stopServers()
 			before = l.name
 		}
 		b.say("measuring %s: %s", l.name, l.what)
 		switch err := b.line(ctx, l, &t); {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case err != nil: // the others are worth telling
+		case err != nil: // the other lines are still useful
 			b.say("not measured: %v", err)
 			t.failures = append(t.failures, fmt.Sprintf("%s (%s): %v", l.name, l.what, err))
 		}
@@ -121,12 +121,12 @@ func (b *bench) line(ctx context.Context, l line, t *table) error {
 		t.facts = append(t.facts, facts...)
 		return err
 	}
-	sides, connections := make([]*traffic, 1+len(l.beside)), []int{l.connections}
+	sides, connections := make([]*traffic, 1+len(l.references)), []int{l.connections}
 	var err error
 	if sides[0], err = l.ours(ctx, b); err != nil {
 		return err
 	}
-	for i, r := range l.beside {
+	for i, r := range l.references {
 		if sides[i+1], err = r.from(ctx, b); err != nil {
 			return fmt.Errorf("%s: %w", r.name, err)
 		}
@@ -143,11 +143,11 @@ func (b *bench) line(ctx context.Context, l line, t *table) error {
 	return nil
 }
 
-// build makes Tenantry; rivals are made when the first of them is asked.
+// build builds Tenantry. Rivals are built when the first of them is started.
 func (b *bench) build(ctx context.Context) error {
 	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "tenantry").Output()
 	if err != nil {
-		return fmt.Errorf("go list: %w; run this within the repository", err)
+		return fmt.Errorf("go list: %w; run this command within the repository", err)
 	}
 	b.root = strings.TrimSpace(string(root))
 	if err := os.WriteFile(filepath.Join(b.dir, "load.lua"), script, 0o600); err != nil {
@@ -171,16 +171,17 @@ func (b *bench) compile(ctx context.Context, in string, programs ...string) erro
 	return nil
 }
 
-// rest stops every Tenantry, whose data stays. Rivals go on: they would have to be given their data anew.
-func (b *bench) rest() {
+// stopServers stops every Tenantry and keeps its data. Rivals keep running, because they would have to load their data
+// again.
+func (b *bench) stopServers() {
 	for name := range b.servers {
 		b.stop(name)
 	}
 }
 
-// end stops what runs and removes the data.
-func (b *bench) end() error {
-	b.rest()
+// cleanUp stops all programs and removes the data.
+func (b *bench) cleanUp() error {
+	b.stopServers()
 	for _, p := range b.running {
 		p.stop()
 	}
@@ -191,7 +192,7 @@ func (b *bench) say(format string, args ...any) {
 	fmt.Fprintf(b.out, time.Now().Format("15:04:05 ")+format+"\n", args...)
 }
 
-// how says how this was measured.
+// how describes the run: the command, the day and the turns.
 func (b *bench) how(only string) string {
 	command := "go run -C bench ."
 	for _, f := range []struct {
@@ -208,7 +209,7 @@ func (b *bench) how(only string) string {
 	return fmt.Sprintf("`%s`, %s: %d turns of %.0f s for each side.", command, time.Now().UTC().Format("2 January 2006"), b.turns, b.seconds)
 }
 
-// machine says what this ran on.
+// machine describes the machine of the run.
 func (b *bench) machine(ctx context.Context) string {
 	said := []string{fmt.Sprintf("%d processors", runtime.NumCPU()), runtime.GOOS + "/" + runtime.GOARCH}
 	add := func(format, text string) {
@@ -216,12 +217,12 @@ func (b *bench) machine(ctx context.Context) string {
 			said = append(said, fmt.Sprintf(format, text))
 		}
 	}
-	add("%s", told("/proc/cpuinfo", "model name"))
+	add("%s", procValue("/proc/cpuinfo", "model name"))
 	if bytes := kibibytes("/proc/meminfo", "MemTotal"); bytes > 0 {
 		add("%s GiB of memory", strconv.FormatInt(bytes>>30, 10))
 	}
 	release, _ := os.ReadFile("/proc/sys/kernel/osrelease")
-	numbers, _, _ := strings.Cut(strings.TrimSpace(string(release)), "-") // what follows names whoever built it
+	numbers, _, _ := strings.Cut(strings.TrimSpace(string(release)), "-") // the rest names the builder
 	add("kernel %s", numbers)
 	add("%s", strings.Replace(runtime.Version(), "go", "Go ", 1))
 	cmd := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Version}}", "github.com/pocketbase/pocketbase")
@@ -235,7 +236,7 @@ func (b *bench) machine(ctx context.Context) string {
 	return strings.Join(said, ", ") + "."
 }
 
-// syncTime returns how long it takes to append to a file of the folder until it is on disk.
+// syncTime returns how long it takes to append a page to a file in the folder and sync it.
 func syncTime(dir string) (time.Duration, error) {
 	f, err := os.Create(filepath.Join(dir, "sync"))
 	if err != nil {

@@ -21,21 +21,21 @@ const (
 	password  = "four words of a kind"
 )
 
-// dear is a kind of call that takes much of what neighbours share: the operation that stands for them, and what a noisy
-// organization sends of it.
-type dear struct {
+// expensiveCall is a kind of call that uses much of the resources that neighbours share: its name, an operation that
+// represents it, and the requests of a noisy organization.
+type expensiveCall struct {
 	name string
 	row  string
 	loud func(*neighbourhood) [][]byte
-	// fresh: each turn is asked of an organization that was not asked before, whose fields have no index.
+	// fresh makes each turn use a new organization, whose fields have no index.
 	fresh bool
 }
 
-// dears are the kinds of dear calls. A test holds them against the rows: each that is Heavy, takes an upload, streams
-// or has limits of its own is of one of them.
-func dears() []dear {
+// expensiveCalls returns the kinds of expensive calls. A test compares them with the rows: every row that is Heavy,
+// takes an upload, streams or has limits of its own belongs to one of them.
+func expensiveCalls() []expensiveCall {
 	contacts := func(ask url.Values) string { return "/api/contacts?" + ask.Encode() }
-	return []dear{
+	return []expensiveCall{
 		{name: "filter", row: "campaigns.count", loud: func(h *neighbourhood) [][]byte {
 			ask := url.Values{}
 			for i := range 48 {
@@ -50,7 +50,7 @@ func dears() []dear {
 			return h.loud.gets(contacts(url.Values{"sort": {"city,-last_name,first_name"}, "per_page": {"1000"}}))
 		}},
 		{name: "page", row: "contacts.list", loud: func(h *neighbourhood) (requests [][]byte) {
-			for i := range 10 { // not always the same, which is kept
+			for i := range 10 { // different pages, because a repeated one is cached
 				requests = append(requests, h.loud.gets(contacts(url.Values{"sort": {"last_name"}, "page": {fmt.Sprint(20 + i)}, "per_page": {"1000"}}))...)
 			}
 			return requests
@@ -77,7 +77,7 @@ func dears() []dear {
 	}
 }
 
-// probe is what a neighbour does meanwhile.
+// probe is a call that a neighbour makes meanwhile.
 type probe struct {
 	name string
 	asks func(org) [][]byte
@@ -95,7 +95,7 @@ func probes() []probe {
 
 func (o org) gets(path string) [][]byte { return [][]byte{o.request(http.MethodGet, path, "")} }
 
-// bulk creates 1,000 contacts with 200 tags each, as large as one may be.
+// bulk creates 1,000 contacts with 200 tags each, the largest bulk.
 func (o org) bulk() [][]byte {
 	var body strings.Builder
 	body.WriteString(`{"records":[`)
@@ -116,11 +116,11 @@ func (o org) bulk() [][]byte {
 	return [][]byte{o.request(http.MethodPost, "/api/contacts/bulk", body.String())}
 }
 
-// neighbourhood is a noisy organization, one that shares its file and one that does not.
+// neighbourhood is a noisy organization, a neighbour in its file and one in another file.
 type neighbourhood struct {
 	server          *server
 	loud, near, far org
-	builder         org    // of this turn; see dear.fresh
+	builder         org    // the new organization of this turn; see expensiveCall.fresh
 	cookie          string // of an administrator of the noisy one
 	reports         [][]byte
 }
@@ -129,12 +129,12 @@ func (h *neighbourhood) signIn() string {
 	return fmt.Sprintf(`{"email":"loud@example.com","password":%q}`, password)
 }
 
-// signedIn is a request of the administrator.
+// signedIn formats a request of the administrator.
 func (h *neighbourhood) signedIn(path string) []byte {
 	return fmt.Appendf(nil, "GET %s HTTP/1.1\r\nHost: %s.localhost\r\nCookie: %s\r\n\r\n", path, h.loud.slug, h.cookie)
 }
 
-// imports are uploads of 20,000 contacts each.
+// imports formats an upload of 20,000 contacts.
 func (h *neighbourhood) imports() [][]byte {
 	var rows bytes.Buffer
 	rows.WriteString("external_id,first_name,last_name,country\n")
@@ -148,7 +148,7 @@ func (h *neighbourhood) imports() [][]byte {
 	return [][]byte{r.Bytes()}
 }
 
-// fileOf returns the shared file in which an organization lies: the one that a create of it has written.
+// fileOf returns the shared file of an organization: the one that is written when a record is created.
 func (b *bench) fileOf(ctx context.Context, s *server, o org) (name string, err error) {
 	if _, _, err := (&traffic{process: s.process, server: s}).ask(ctx, o.request(http.MethodPost, "/api/contacts", `{"first_name":"Ada"}`)); err != nil {
 		return "", err
@@ -170,7 +170,7 @@ func (b *bench) fileOf(ctx context.Context, s *server, o org) (name string, err 
 	return name, err
 }
 
-// newNeighbour makes an organization that lies in the same file as another, or does not.
+// newNeighbour creates an organization in the same file as another one, or in a different file.
 func (b *bench) newNeighbour(ctx context.Context, s *server, of org, name string, same bool) (org, error) {
 	file, err := b.fileOf(ctx, s, of)
 	for i := 0; err == nil; i++ {
@@ -186,9 +186,9 @@ func (b *bench) newNeighbour(ctx context.Context, s *server, of org, name string
 	return org{}, err
 }
 
-// neighbours makes three organizations with equal data.
+// neighbours creates three organizations with equal data.
 func (b *bench) neighbours(ctx context.Context) (*neighbourhood, error) {
-	h, err := have(b, "the neighbours", func() (h *neighbourhood, err error) {
+	h, err := memoize(b, "the neighbours", func() (h *neighbourhood, err error) {
 		h = &neighbourhood{}
 		s, err := b.server(ctx, "main")
 		if err != nil {
@@ -226,14 +226,14 @@ func (b *bench) neighbours(ctx context.Context) (*neighbourhood, error) {
 		return nil, err
 	}
 	h.cookie, _, _ = strings.Cut(header.Get("Set-Cookie"), ";")
-	reports, err := shared(func(context.Context, *bench) (*traffic, caller, error) { return t, h.loud, nil }, most)(ctx, b)
+	reports, err := shared(func(context.Context, *bench) (*traffic, caller, error) { return t, h.loud, nil }, distinctSeats)(ctx, b)
 	if err == nil {
 		h.reports = reports.requests
 	}
 	return h, err
 }
 
-// give imports a bundle.
+// give imports a bundle into an organization.
 func (b *bench) give(ctx context.Context, s *server, o org, of bundle) error {
 	path, err := b.file(of)
 	if err == nil {
@@ -242,16 +242,16 @@ func (b *bench) give(ctx context.Context, s *server, o org, of bundle) error {
 	return err
 }
 
-// noisyLines have a neighbour's calls beside each kind of dear call.
+// noisyLines returns a line for each kind of expensive call, with a neighbour's calls next to it.
 func noisyLines() (lines []line) {
-	for _, d := range dears() {
-		lines = append(lines, line{name: "noisy-" + d.name, what: "a neighbour beside " + d.name, measure: d.measure})
+	for _, d := range expensiveCalls() {
+		lines = append(lines, line{name: "noisy-" + d.name, what: "a neighbour next to " + d.name, measure: d.measure})
 	}
 	return lines
 }
 
-// measure asks in turns for what a neighbour does, alone and while the noisy organization asks.
-func (d dear) measure(ctx context.Context, b *bench) (facts []fact, err error) {
+// measure measures the probes of both neighbours in turns, alone and while the noisy organization sends its calls.
+func (d expensiveCall) measure(ctx context.Context, b *bench) (facts []fact, err error) {
 	h, err := b.neighbours(ctx)
 	if err != nil {
 		return nil, err
@@ -261,11 +261,11 @@ func (d dear) measure(ctx context.Context, b *bench) (facts []fact, err error) {
 		org
 	}{{"in the same file", h.near}, {"in another file", h.far}} {
 		for at, p := range probes() {
-			f, err := d.beside(ctx, b, h, p, at, of.org)
+			f, err := d.measureProbe(ctx, b, h, p, at, of.org)
 			if err != nil {
 				return facts, fmt.Errorf("%s %s: %w", p.name, of.where, err)
 			}
-			f.what = fmt.Sprintf("%s of a neighbour %s, beside %d connections with %s", p.name, of.where, noisy, d.name)
+			f.what = fmt.Sprintf("%s of a neighbour %s, next to %d connections with %s", p.name, of.where, noisy, d.name)
 			b.say("%s: %s", f.what, f.figure)
 			facts = append(facts, f)
 		}
@@ -273,8 +273,8 @@ func (d dear) measure(ctx context.Context, b *bench) (facts []fact, err error) {
 	return facts, nil
 }
 
-// beside measures one probe, the at-th.
-func (d dear) beside(ctx context.Context, b *bench, h *neighbourhood, p probe, at int, neighbour org) (f fact, err error) {
+// measureProbe measures one probe, the at-th.
+func (d expensiveCall) measureProbe(ctx context.Context, b *bench, h *neighbourhood, p probe, at int, neighbour org) (f fact, err error) {
 	quiet := &traffic{process: h.server.process, server: h.server, requests: p.asks(neighbour), spread: even}
 	var alone, beside []float64
 	failed, answers := 0.0, 0.0
@@ -299,11 +299,11 @@ func (d dear) beside(ctx context.Context, b *bench, h *neighbourhood, p probe, a
 		go func() {
 			var err error
 			if other, err = b.run(ctx, loud, noisy, b.seconds+1); errors.Is(err, errNoAnswer) {
-				err = nil // all of them wait for each other
+				err = nil // all calls wait for each other
 			}
 			ended <- err
 		}()
-		time.Sleep(time.Second) // until it has begun
+		time.Sleep(time.Second) // until the noisy calls have begun
 		r, err = b.run(ctx, quiet, 1, b.seconds)
 		if err := errors.Join(<-ended, err); err != nil {
 			return f, err

@@ -9,7 +9,7 @@ import (
 	"tenantry/operation"
 )
 
-// takes returns whether an operation has a parameter of that name.
+// takes returns a function that reports whether an operation has a parameter with that name.
 func takes(name string) func(operation.Row) bool {
 	return func(o operation.Row) bool {
 		for _, p := range o.Params {
@@ -21,7 +21,7 @@ func takes(name string) func(operation.Row) bool {
 	}
 }
 
-// kinds says which operations each kind of dear call is of.
+// kinds returns the operations of each kind of expensive call.
 func kinds() map[string]func(operation.Row) bool {
 	return map[string]func(operation.Row) bool{
 		"filter": takes("filters"), "index": takes("filters"), "q": takes("q"), "sort": takes("sort"), "page": takes("page"),
@@ -39,9 +39,8 @@ func kinds() map[string]func(operation.Row) bool {
 	}
 }
 
-// TestDears holds the kinds of dear calls against the rows: a row that can take much is of one of them, and each stands
-// for one.
-func TestDears(t *testing.T) {
+// TestExpensiveCalls checks that every expensive row belongs to a kind, and that each kind's operation is of that kind.
+func TestExpensiveCalls(t *testing.T) {
 	t.Parallel()
 	rows, is := map[string]operation.Row{}, kinds()
 	for _, o := range gatewaytest.Start(t).App.Operations() {
@@ -50,16 +49,16 @@ func TestDears(t *testing.T) {
 			continue
 		}
 		found := false
-		for _, d := range dears() {
+		for _, d := range expensiveCalls() {
 			found = found || is[d.name] != nil && is[d.name](o)
 		}
 		if !found {
-			t.Errorf("%s can take much, and is of no kind that is measured beside a neighbour", o.Name)
+			t.Errorf("%s is expensive and belongs to no kind, want one that is measured next to a neighbour", o.Name)
 		}
 	}
-	for _, d := range dears() {
+	for _, d := range expensiveCalls() {
 		if o, there := rows[d.row]; !there || is[d.name] == nil || !is[d.name](o) {
-			t.Errorf("%s stands for %s", d.row, d.name)
+			t.Errorf("kind %s has the operation %s, want one of that kind", d.name, d.row)
 		}
 	}
 }

@@ -22,33 +22,33 @@ import (
 	"tenantry/gateway/control"
 )
 
-// startWait is how long a program may take until it serves; rivals load their data before.
+// startWait is how long a program may take until it serves. Rivals load their data before that.
 const startWait = 10 * time.Minute
 
 // process is a program under load.
 type process struct {
 	cmd   *exec.Cmd
-	input io.Closer // rivals end with it
+	input io.Closer // rivals exit when it is closed
 	addr  string
-	token string // what a rival's callers send as Authorization
+	token string // the Authorization of a rival's callers
 }
 
-// stop ends it and waits for its end.
+// stop terminates the program and waits for its end.
 func (p *process) stop() {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 	_ = p.input.Close()
 	kill := time.AfterFunc(20*time.Second, func() { _ = p.cmd.Process.Kill() })
-	_ = p.cmd.Wait() // how it ended says nothing here
+	_ = p.cmd.Wait() // its exit status does not matter
 	kill.Stop()
 }
 
-// cpu returns the processor time that it has used, 0 where the system does not tell as Linux does.
+// cpu returns the processor time that the program has used, 0 on systems other than Linux.
 func (p *process) cpu() time.Duration {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
 	if err != nil {
 		return 0
 	}
-	_, after, _ := strings.Cut(string(raw), ") ") // the name before may hold anything
+	_, after, _ := strings.Cut(string(raw), ") ") // the name before may contain anything
 	fields := strings.Fields(after)
 	if len(fields) < 13 {
 		return 0
@@ -61,19 +61,19 @@ func (p *process) cpu() time.Duration {
 	return time.Duration(ticks) * (time.Second / 100) // USER_HZ is 100 wherever Go runs on Linux
 }
 
-// resident returns its resident memory in bytes, 0 where the system does not tell as Linux does.
+// resident returns the program's resident memory in bytes, 0 on systems other than Linux.
 func (p *process) resident() int64 {
 	return kibibytes(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid), "VmRSS")
 }
 
-// descriptors returns how many files and sockets it has open, 0 where the system does not tell as Linux does.
+// descriptors returns the number of open files and sockets, 0 on systems other than Linux.
 func (p *process) descriptors() int64 {
 	open, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", p.cmd.Process.Pid))
 	return int64(len(open))
 }
 
-// told returns what a file of the system says under a name, "" where it says nothing.
-func told(path, name string) string {
+// procValue returns the value of a name in a file of /proc, or "".
+func procValue(path, name string) string {
 	raw, _ := os.ReadFile(path)
 	for line := range strings.Lines(string(raw)) {
 		if key, value, _ := strings.Cut(line, ":"); strings.TrimSpace(key) == name {
@@ -84,19 +84,20 @@ func told(path, name string) string {
 }
 
 func kibibytes(path, name string) int64 {
-	n, _ := strconv.ParseInt(strings.TrimSuffix(told(path, name), " kB"), 10, 64)
+	n, _ := strconv.ParseInt(strings.TrimSuffix(procValue(path, name), " kB"), 10, 64)
 	return n << 10
 }
 
-// start runs a program in a process group of its own, so that an interrupt of the terminal does not come before
-// ours, with its log in a file, and returns the first line that it prints.
+// start runs a program with its log in a file and returns the first line that it prints. The program has its own
+// process group, so that an interrupt from the terminal reaches only this process.
 func (b *bench) start(ctx context.Context, name string, env []string, program string, args ...string) (*process, string, error) {
 	log, err := os.Create(filepath.Join(b.dir, name+".log"))
 	if err != nil {
 		return nil, "", err
 	}
-	defer log.Close()                                                                                     // the program has its own
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), filepath.Join(b.dir, "bin", program), args...) // it is told to stop
+	defer log.Close() // the program has its own descriptor
+	// The method stop ends the program, not the context.
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), filepath.Join(b.dir, "bin", program), args...)
 	cmd.Env, cmd.Stderr, cmd.SysProcAttr = append(os.Environ(), env...), log, &syscall.SysProcAttr{Setpgid: true}
 	input, err := cmd.StdinPipe()
 	if err != nil {
@@ -134,12 +135,12 @@ func tail(path string) string {
 	return string(bytes.TrimSpace(raw[max(0, len(raw)-1000):]))
 }
 
-// rival starts one of the programs beside us, under a name, which has its data within a folder of that name.
+// rival starts one of the other programs under a name. Its data is in a folder of that name.
 func (b *bench) rival(ctx context.Context, name, program string, args ...string) (*process, error) {
 	if p := b.running[name]; p != nil {
 		return p, nil
 	}
-	if _, err := have(b, "the rivals, which takes minutes the first time", func() (bool, error) {
+	if _, err := memoize(b, "the rivals, which takes minutes the first time", func() (bool, error) {
 		return true, b.compile(ctx, "bench/rivals", "./gin", "./pocketbase", "./sql")
 	}); err != nil {
 		return nil, err
@@ -161,20 +162,20 @@ func (b *bench) rival(ctx context.Context, name, program string, args ...string)
 type server struct {
 	*process
 	name, data string
-	admin      string // the address of its figures
+	admin      string // the address of its metrics
 	commands   *control.Client
 }
 
-// settings are all that is not as it comes: limits so high that no load is refused, which still count each
-// request; room for all connections at once; and a collection of garbage on demand, for the figures of memory.
+// settings returns the settings that differ from the defaults: limits that are too high to refuse any load but still
+// count each request, room for all connections at once, and garbage collection on demand for the memory figures.
 func settings() []string {
 	return []string{
 		"TENANTRY_LIMITS__ORGANIZATION=100000000/s", "TENANTRY_LIMITS__KEY=100000000/s", "TENANTRY_LIMITS__ADDRESS=100000000/s",
-		"TENANTRY_LIMITS__IN_FLIGHT=8192", "TENANTRY_ADMIN__PPROF=true", "GOGC=", // which would be in the place of memory.garbage
+		"TENANTRY_LIMITS__IN_FLIGHT=8192", "TENANTRY_ADMIN__PPROF=true", "GOGC=", // it would override memory.garbage
 	}
 }
 
-// server returns the Tenantry of this name, which it starts where it does not run.
+// server returns the Tenantry of this name, and starts it if it is not running.
 func (b *bench) server(ctx context.Context, name string) (*server, error) {
 	if s := b.servers[name]; s != nil {
 		return s, nil
@@ -187,7 +188,7 @@ func (b *bench) server(ctx context.Context, name string) (*server, error) {
 	}
 	s.process = p
 	if _, err := fmt.Sscanf(strings.ReplaceAll(line, ")", ""), "tenantry is ready on http://%s (operations on http://%s", &p.addr, &s.admin); err != nil {
-		return nil, fmt.Errorf("tenantry told %q: %w", line, err)
+		return nil, fmt.Errorf("reading the first line of tenantry, %q: %w", line, err)
 	}
 	var holder struct{ Control string }
 	raw, err := os.ReadFile(filepath.Join(s.data, "tenantry.json"))
@@ -204,7 +205,7 @@ func (b *bench) server(ctx context.Context, name string) (*server, error) {
 	return s, nil
 }
 
-// stop ends the server of this name, whose data stays, and which server starts again.
+// stop stops the server of this name and keeps its data. The method server starts it again.
 func (b *bench) stop(name string) {
 	if s := b.servers[name]; s != nil {
 		s.commands.Close()
@@ -214,7 +215,7 @@ func (b *bench) stop(name string) {
 	}
 }
 
-// command runs tenantry on the server's data as somebody at a terminal would, and returns its output.
+// command runs a tenantry command on the server's data, as an operator would, and returns its output.
 func (b *bench) command(ctx context.Context, s *server, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, filepath.Join(b.dir, "bin", "tenantry"), append([]string{"--data", s.data, "--output", "json"}, args...)...)
 	out, err := cmd.Output()
@@ -224,7 +225,7 @@ func (b *bench) command(ctx context.Context, s *server, args ...string) ([]byte,
 	return out, err
 }
 
-// figures returns the sum of a metric's values, of those that have the labels.
+// figures returns the sum of a metric's values that have the labels.
 func (s *server) figures(ctx context.Context, metric string, labels ...string) (sum float64, err error) {
 	raw, err := s.ask(ctx, "http://"+s.admin+"/metrics")
 	if err != nil {
@@ -248,12 +249,12 @@ func sumOf(metrics, metric string, labels ...string) (sum float64, err error) {
 	return sum, nil
 }
 
-// heap returns how many bytes of the heap are in use, but for the room that memory.garbage keeps free. It takes two
-// collections: pools keep what they have through one, and what is let go once nobody holds it is so in the next.
+// heap returns how many bytes of the heap are in use, without the memory that memory.garbage keeps free. It collects
+// garbage twice, because pools keep their content through one collection, and cleanups free memory only in the next.
 func (s *server) heap(ctx context.Context) (bytes float64, err error) {
 	for range 2 {
-		// The answer itself tells, as of the moment after its collection; until the figures are asked for there is
-		// garbage again.
+		// The answer has the size right after its collection. By the time of a request for metrics there is new
+		// garbage.
 		raw, err := s.ask(ctx, "http://"+s.admin+"/debug/pprof/heap?gc=1&debug=1")
 		if err != nil {
 			return 0, err

@@ -10,28 +10,28 @@ import (
 	"strings"
 )
 
-// table is what was measured.
+// table is the results of a run.
 type table struct {
 	rows     []row
 	facts    []fact
-	failures []string // of lines that were not measured
+	failures []string // lines that could not be measured, with their errors
 }
 
-// row is a line beside one reference.
+// row is a line compared with one reference.
 type row struct {
 	line
 	reference
 	own, other []result
 }
 
-// fact is a figure that stands for itself.
+// fact is a single figure without a reference.
 type fact struct{ what, figure, goal string }
 
 func (t *table) add(l line, results [][]result) {
-	if len(l.beside) == 0 {
-		l.beside, results = []reference{{}}, append(results, nil)
+	if len(l.references) == 0 {
+		l.references, results = []reference{{}}, append(results, nil)
 	}
-	for i, r := range l.beside {
+	for i, r := range l.references {
 		if r.connections == 0 {
 			r.connections = l.connections
 		}
@@ -39,7 +39,7 @@ func (t *table) add(l line, results [][]result) {
 	}
 }
 
-// ratios are those of the rates, turn by turn.
+// ratios returns the ratio of the rates for each turn.
 func (r row) ratios() (ratios []float64) {
 	for i := range min(len(r.own), len(r.other)) {
 		ratios = append(ratios, r.own[i].rate()/r.other[i].rate())
@@ -52,12 +52,12 @@ const (
 	end   = "<!-- end -->\n"
 )
 
-// markdown is the table as text, between marks by which a later one replaces it.
+// markdown returns the table as text, between the marks by which replace finds it.
 func (t *table) markdown(machine, how string) string {
 	var out strings.Builder
 	out.WriteString(begin + how + "\n" + strings.ToUpper(machine[:1]) + machine[1:] + "\n\n")
 	if len(t.rows) > 0 {
-		write(&out, "line", "asked", "connections", "requests/s", "median ms", "CPU µs", "beside", "requests/s", "median ms", "CPU µs", "ratio", "lowest to highest", "goal")
+		write(&out, "line", "call", "connections", "requests/s", "median ms", "CPU µs", "compared with", "requests/s", "median ms", "CPU µs", "ratio", "lowest to highest", "goal")
 		write(&out, slices.Repeat([]string{"---"}, 13)...)
 	}
 	for _, r := range t.rows {
@@ -100,7 +100,7 @@ func write(out *strings.Builder, cells ...string) {
 	out.WriteString("|\n")
 }
 
-// figures are rate, latency and processor time, each the median of the turns.
+// figures returns rate, latency and processor time, each the median of the turns.
 func figures(results []result) []string {
 	of := func(value func(result) float64) float64 {
 		var all []float64
@@ -124,18 +124,19 @@ func figures(results []result) []string {
 	return []string{rate, number(of(func(r result) float64 { return r.Median / 1000 })), cpu}
 }
 
-// number writes a figure with as many digits as say something.
+// number formats a figure with its significant digits.
 func number(n float64) string {
 	switch {
 	case n >= 100:
-		return whole(int(n + 0.5))
+		return withCommas(int(n + 0.5))
 	case n >= 10:
 		return strconv.FormatFloat(n, 'f', 1, 64)
 	}
 	return strconv.FormatFloat(n, 'f', 2, 64)
 }
 
-func whole(n int) string {
+// withCommas formats a number with a comma before each three digits.
+func withCommas(n int) string {
 	text := strconv.Itoa(n)
 	for i := len(text) - 3; i > 0; i -= 3 {
 		text = text[:i] + "," + text[i:]
@@ -143,11 +144,11 @@ func whole(n int) string {
 	return text
 }
 
-// replace writes the text to a file, in the place of the one that it has between our marks.
+// replace writes the text to a file, in place of the text between the marks. It creates the file if there is none.
 func replace(path, text string) error {
 	old, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return os.WriteFile(path, []byte(text), 0o644) //nolint:gosec // it is to be read
+		return os.WriteFile(path, []byte(text), 0o644) //nolint:gosec // the file is public
 	}
 	if err != nil {
 		return err
@@ -157,5 +158,5 @@ func replace(path, text string) error {
 	if !found || !closed {
 		return fmt.Errorf("%s has no %q to replace", path, strings.TrimSpace(begin))
 	}
-	return os.WriteFile(path, []byte(before+text+after), 0o644) //nolint:gosec // it is to be read
+	return os.WriteFile(path, []byte(before+text+after), 0o644) //nolint:gosec // the file is public
 }

@@ -13,13 +13,12 @@ import (
 	"tenantry/crypto/secret"
 )
 
-// DefaultBackend is the backend there is where the settings name no other: SQLite in the
-// data folder.
+// DefaultBackend is the backend that exists if the settings name no other one: SQLite in the data folder.
 const DefaultBackend = "default"
 
 // How a backend keeps organizations apart.
 const (
-	IsolationShared   = "shared"   // one database, or a few files, every document and index led by the organization
+	IsolationShared   = "shared"   // one database or a few files; every key and index begins with the organization
 	IsolationDatabase = "database" // MongoDB: a database for each organization
 	IsolationFile     = "file"     // SQLite: a file for each organization
 )
@@ -29,11 +28,11 @@ type Backend struct {
 	Engine string `yaml:"engine"` // one of Config.Engines
 	// Dir is the folder of a SQLite backend; empty: db, or db-<name>, in the data folder.
 	Dir string `yaml:"dir"`
-	// Isolation says how organizations are kept apart (shared). On SQLite it is about new ones: those that are
-	// there stay where they are.
+	// Isolation says how organizations are kept apart; empty: shared. On SQLite it applies to new organizations;
+	// existing ones stay where they are.
 	Isolation string `yaml:"isolation"`
-	// URI and Database say where a MongoDB backend is, MaxPool how many
-	// connections to each of its servers a gateway may have (0: 64).
+	// URI and Database are the address and the database of a MongoDB backend. MaxPool is the number of connections to
+	// each of its servers; 0: 64.
 	URI      secret.String `yaml:"uri"`
 	Database string        `yaml:"database"`
 	MaxPool  int           `yaml:"max_pool"`
@@ -43,7 +42,7 @@ var backendName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,31}$`)
 
 const maxBackends = 32
 
-// complete fills in what the settings leave out.
+// complete fills in settings that were left empty. descriptors is how many files and sockets the process may open.
 func (c *Config) complete(descriptors uint64) {
 	if _, rest, ok := strings.Cut(c.PublicURL, "://{slug}."); ok && c.BaseDomain == "" {
 		if u, err := url.Parse("//" + rest); err == nil {
@@ -51,7 +50,8 @@ func (c *Config) complete(descriptors uint64) {
 		}
 	}
 	all := maps.Clone(c.Backends)
-	if _, ok := all[DefaultBackend]; !ok && (len(all) == 0 || c.Store == DefaultBackend || c.Control == DefaultBackend) {
+	_, ok := all[DefaultBackend]
+	if !ok && (len(all) == 0 || c.Store == DefaultBackend || c.Control == DefaultBackend) {
 		if all == nil {
 			all = map[string]Backend{}
 		}
@@ -90,9 +90,9 @@ func (c *Config) BackendDir(name string) string {
 	return filepath.Join(c.Data, "db-"+name)
 }
 
-func (c *Config) backendFaults(fault func(name, format string, args ...any)) {
+func (c *Config) checkBackends(fault func(name, format string, args ...any)) {
 	if len(c.Backends) > maxBackends {
-		fault("backends", "there are %d, at most %d can be", len(c.Backends), maxBackends)
+		fault("backends", "there are %d; at most %d are allowed", len(c.Backends), maxBackends)
 		return
 	}
 	places := map[string]string{}
@@ -107,7 +107,7 @@ func (c *Config) backendFaults(fault func(name, format string, args ...any)) {
 			fault(setting+".engine", "must be %s", enumerate(c.engineNames(), "or"))
 			continue
 		}
-		c.strangers(&b, setting, engine.Takes, fault)
+		c.foreignSettings(&b, setting, engine.Takes, fault)
 		if engine.Check != nil {
 			engine.Check(&b, func(name, format string, args ...any) { fault(setting+"."+name, format, args...) })
 		}
@@ -121,19 +121,24 @@ func (c *Config) backendFaults(fault func(name, format string, args ...any)) {
 	}
 	for _, s := range []struct{ setting, name string }{{"store", c.Store}, {"control", c.Control}} {
 		if _, ok := c.Backends[s.name]; !ok {
-			fault(s.setting, "there is no such backend; there are: %s", strings.Join(slices.Sorted(maps.Keys(c.Backends)), ", "))
+			names := strings.Join(slices.Sorted(maps.Keys(c.Backends)), ", ")
+			fault(s.setting, "there is no such backend; there are: %s", names)
 		}
 	}
 }
 
-// strangers reports settings of a backend that belong to other engines than its own, which takes those.
-func (c *Config) strangers(b *Backend, setting string, takes []string, fault func(name, format string, args ...any)) {
+// foreignSettings reports settings of a backend that belong only to other engines. takes are those of its own engine.
+func (c *Config) foreignSettings(
+	b *Backend, setting string, takes []string, fault func(name, format string, args ...any),
+) {
 	given := map[string]bool{}
 	for name, value := range fields(reflect.ValueOf(b).Elem()) {
 		given[name] = !value.IsZero()
 	}
 	for _, other := range c.engineNames() {
-		theirs := slices.DeleteFunc(slices.Clone(c.Engines[other].Takes), func(name string) bool { return slices.Contains(takes, name) })
+		theirs := slices.DeleteFunc(slices.Clone(c.Engines[other].Takes), func(name string) bool {
+			return slices.Contains(takes, name)
+		})
 		switch {
 		case !slices.ContainsFunc(theirs, func(name string) bool { return given[name] }):
 		case len(theirs) == 1:
@@ -144,7 +149,7 @@ func (c *Config) strangers(b *Backend, setting string, takes []string, fault fun
 	}
 }
 
-// enumerate writes a list as a sentence does.
+// enumerate joins words with commas, and the last with the given conjunction.
 func enumerate(words []string, last string) string {
 	n := len(words) - 1
 	if n < 1 {
@@ -153,14 +158,13 @@ func enumerate(words []string, last string) string {
 	return strings.Join(words[:n], ", ") + " " + last + " " + words[n]
 }
 
-// Shared reports whether what the gateway knows of organizations is kept where other
-// replicas can share it.
+// Shared reports whether replicas can share the control data.
 func (c *Config) Shared() bool { return c.EngineOf(c.Control).Shared }
 
 // EngineOf returns the engine of a backend.
 func (c *Config) EngineOf(backend string) Engine { return c.Engines[c.Backends[backend].Engine] }
 
-// String names the backend in messages, without its address.
+// String describes the backend in messages, without its address.
 func (b Backend) String() string {
 	if b.Isolation != "" {
 		return fmt.Sprintf("%s (%s)", b.Engine, b.Isolation)

@@ -29,8 +29,8 @@ func TestBackends(t *testing.T) {
 		want       string // names with engines
 		store      string
 	}{
-		{"nothing said", "data: d", nil, "default:sqlite", "default"},
-		{"one beside the default", "backends: {eu: {engine: mongo, uri: 'mongodb://h'}}", nil, "default:sqlite eu:mongo", "default"},
+		{"no settings", "data: d", nil, "default:sqlite", "default"},
+		{"one next to the default", "backends: {eu: {engine: mongo, uri: 'mongodb://h'}}", nil, "default:sqlite eu:mongo", "default"},
 		{"another for everything", "store: eu\ncontrol: eu\nbackends: {eu: {engine: mongo, uri: 'mongodb://h'}}", nil, "eu:mongo", "eu"},
 		{"the default is MongoDB", "backends: {default: {engine: mongo, uri: 'mongodb://h'}}", nil, "default:mongo", "default"},
 		{"two folders", "backends: {default: {engine: sqlite}, archive: {engine: sqlite}}", nil, "archive:sqlite default:sqlite", "default"},
@@ -48,14 +48,14 @@ func TestBackends(t *testing.T) {
 				b := c.Backends[name]
 				got = append(got, name+":"+b.Engine)
 				if b.Engine == config.EngineMongo && (b.URI.IsZero() || b.Database != "tenantry" || b.Isolation != config.IsolationShared) {
-					t.Errorf("%s: %+v", name, b)
+					t.Errorf("%s: got %+v, want an address, the database tenantry and isolation shared", name, b)
 				}
 				if strings.Contains(b.String(), "//") {
-					t.Errorf("%s tells its address: %s", name, b)
+					t.Errorf("%s: String() = %q, want no address in it", name, b)
 				}
 			}
 			if strings.Join(got, " ") != tt.want || c.Store != tt.store {
-				t.Errorf("backends %v, store %s", got, c.Store)
+				t.Errorf("got backends %q and store %q, want %q and %q", strings.Join(got, " "), c.Store, tt.want, tt.store)
 			}
 		})
 	}
@@ -69,7 +69,7 @@ func TestBackendFolders(t *testing.T) {
 	}
 	for name, want := range map[string]string{"default": "d/db", "archive": "d/db-archive", "far": "/mnt/far"} {
 		if got := c.BackendDir(name); got != want {
-			t.Errorf("%s is in %s, want %s", name, got, want)
+			t.Errorf("BackendDir(%q) = %q, want %q", name, got, want)
 		}
 	}
 }
@@ -83,28 +83,28 @@ func TestBackendFaults(t *testing.T) {
 	for _, tt := range []struct{ yaml, want string }{
 		{"store: eu", `store: there is no such backend`},
 		{"control: eu\nbackends: {default: {engine: sqlite}}", `control: there is no such backend; there are: default`},
-		{"backends: {eu: {engine: mongo}}", "backends.eu.uri: say where MongoDB is"},
+		{"backends: {eu: {engine: mongo}}", "backends.eu.uri: is required: the address of MongoDB"},
 		{"backends: {eu: {}}", "backends.eu.engine: must be sqlite or mongo"},
 		{"backends: {eu: {engine: postgres}}", "backends.eu.engine: must be sqlite or mongo"},
 		{"backends: {eu: {engine: mongo, uri: 'mongodb://h', isolation: some}}", "backends.eu.isolation: must be shared or database"},
 		{"backends: {eu: {engine: mongo, uri: 'mongodb://h', dir: x}}", "backends.eu.dir: belongs to the engine sqlite"},
 		{"backends: {eu: {engine: sqlite, uri: 'mongodb://h'}}", "backends.eu: uri, database and max_pool belong to the engine mongo"},
 		{"backends: {eu: {engine: sqlite, isolation: database}}", "backends.eu.isolation: must be shared or file"},
-		{"backends: {a: {engine: mongo, uri: 'mongodb://h'}, b: {engine: mongo, uri: 'mongodb://h'}}", "backends.b.database: is that of backend a already"},
-		{"backends: {a: {engine: sqlite, dir: x}, b: {engine: sqlite, dir: ./x}}", "backends.b.dir: is the folder of backend a already"},
+		{"backends: {a: {engine: mongo, uri: 'mongodb://h'}, b: {engine: mongo, uri: 'mongodb://h'}}", "backends.b.database: is already that of backend a"},
+		{"backends: {a: {engine: sqlite, dir: x}, b: {engine: sqlite, dir: ./x}}", "backends.b.dir: is already the folder of backend a"},
 		{"backends: {a: {engine: mongo, uri: 'mongodb://h', max_pool: -1}}", "backends.a.max_pool: must be from 0 to 10000"},
 		{"backends: {'a-b': {engine: sqlite}}", "the name of a backend is"},
 		{"backends: {eu: {engine: sqlite, size: 3}}", "backends.eu.size: there is no such setting"},
 		{"backends: {a: {engine: mongo, uri: 'mongodb://h', max_pool: 10001}}", "backends.a.max_pool: must be from 0 to 10000"},
-		{"backends: {" + many.String() + "}", "at most 32 can be"},
+		{"backends: {" + many.String() + "}", "at most 32 are allowed"},
 		{"timeouts: {query: 0s}", "timeouts.query: must be more than 0"},
 	} {
 		_, err := loadYAML(t, tt.yaml)
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%s: %v, want %q", tt.yaml, err, tt.want)
+			t.Errorf("%s: got %v, want an error with %q", tt.yaml, err, tt.want)
 		}
 		if err != nil && strings.Contains(err.Error(), "mongodb://h ") {
-			t.Errorf("%s: the fault tells the address: %v", tt.yaml, err)
+			t.Errorf("%s: got %v, want an error without the address", tt.yaml, err)
 		}
 	}
 }

@@ -1,6 +1,5 @@
-// Package config reads the settings once, whole: a YAML file, then TENANTRY_ variables,
-// then flags, the later over the earlier. Unknown settings are refused and every fault is
-// reported at once.
+// Package config reads the settings from a YAML file, TENANTRY_ variables and flags; the later override the earlier.
+// Unknown settings are refused, and all faults are reported together.
 package config
 
 import (
@@ -17,35 +16,35 @@ import (
 	"tenantry/internal/rate"
 )
 
-// Config is everything that can be set. Durations are written like 10s or 2h.
+// Config has all settings. Durations are written like 10s or 2h.
 type Config struct {
 	// Data is the folder that holds the databases and the keyring.
 	Data string `yaml:"data"`
-	// Listen is the address of the gateway, AdminListen the one of health, metrics and
-	// profiles; empty switches the latter off.
+	// Listen is the address of the gateway, AdminListen that of health, metrics and profiles. An empty AdminListen
+	// switches these off.
 	Listen      string `yaml:"listen"`
 	AdminListen string `yaml:"admin_listen"`
 	Admin       Admin  `yaml:"admin"`
-	// BaseDomain, where set, is what must follow the organization's slug in the host name.
-	// Where it is not, it follows from a PublicURL that writes {slug} as the first label.
+	// BaseDomain is the domain that must follow the organization's slug in the host name. If it is empty, Load takes it
+	// from a PublicURL whose first label is {slug}.
 	BaseDomain string `yaml:"base_domain"`
-	// PublicURL is how an organization's address is written in links; {slug} stands for its slug.
+	// PublicURL is the form of an organization's address in links; {slug} stands for its slug.
 	PublicURL string `yaml:"public_url"`
-	// TrustedProxies are the networks whose X-Forwarded-Host and X-Forwarded-For are believed.
+	// TrustedProxies are the networks whose X-Forwarded-Host, X-Forwarded-For and Forwarded are trusted.
 	TrustedProxies []string `yaml:"trusted_proxies"`
-	// Keyring is the path of the encryption keys; empty: keyring.json in the data folder.
+	// Keyring is the path of the keyring file; empty: keyring.json in the data folder.
 	Keyring string `yaml:"keyring"`
 	// FileHost is the address that serves file bytes; empty: the organization's own address.
 	FileHost string `yaml:"file_host"`
 
-	// Backends are the places for documents, by name. Store names the one where new
-	// organizations are placed, Control the one that knows organizations, people and keys.
+	// Backends are the places for documents, by name. Store names the backend of new organizations, Control that of the
+	// control data: organizations, people and keys.
 	Backends map[string]Backend `yaml:"backends"`
 	Store    string             `yaml:"store"`
 	Control  string             `yaml:"control"`
-	// Doubts are what is seldom meant of the settings. Load finds them.
-	Doubts []Doubt `yaml:"-" json:"-"`
-	// Engines are what a backend may name. They are the program's: no source gives them.
+	// Warnings are settings that work but are seldom intended. Load finds them.
+	Warnings []Warning `yaml:"-" json:"-"`
+	// Engines are the engines that a backend may name. They are part of the program; no source sets them.
 	Engines map[string]Engine `yaml:"-" json:"-"`
 
 	Log       Log       `yaml:"log"`
@@ -58,64 +57,63 @@ type Config struct {
 	Trash     Trash     `yaml:"trash"`
 }
 
-// Telemetry says where traces and figures are sent.
+// Telemetry says where traces and metrics are sent.
 type Telemetry struct {
-	// Endpoint is the address of an OpenTelemetry collector that takes OTLP over HTTP; empty: none is told.
+	// Endpoint is the address of an OpenTelemetry collector that accepts OTLP over HTTP; empty: nothing is sent.
 	Endpoint string `yaml:"endpoint"`
-	// Token is what it is sent as a bearer token.
+	// Token is sent to the collector as a bearer token.
 	Token secret.String `yaml:"token"`
-	// SamplePercent is how many of a hundred requests are traced.
+	// SamplePercent is the percentage of requests that are traced.
 	SamplePercent int `yaml:"sample_percent"`
 }
 
-// Memory bounds what the process takes, in MiB where nothing else is said.
+// Memory bounds the memory of the process.
 type Memory struct {
-	// Garbage is how much may gather at least before it is collected.
+	// Garbage is how many MiB of unused memory accumulate at least before they are collected.
 	Garbage int `yaml:"garbage"`
-	// Limit is what the process tries to stay below; 0: none but that of GOMEMLIMIT.
+	// Limit is how many MiB the process tries to stay below; 0: no limit except that of GOMEMLIMIT.
 	Limit int `yaml:"limit"`
-	// Organizations is how many are kept ready; others are read when they are asked for.
+	// Organizations is the number of cached organizations; others are read on demand.
 	Organizations int `yaml:"organizations"`
 }
 
 const (
-	leastLimit         = 64 // what is needed besides the garbage
-	leastOrganizations = 64
+	minMemoryLimit   = 64 // MiB that the process needs besides the garbage
+	minOrganizations = 64
 )
 
-// Trash says what becomes of deleted records and organizations.
+// Trash says how long deleted records and organizations are kept.
 type Trash struct {
-	// Keep is how long records can be restored; 0: for ever.
+	// Keep is how long deleted records can be restored; 0: forever.
 	Keep time.Duration `yaml:"keep"`
-	// Organizations is how long these can be undeleted; 0: until somebody has them erased.
+	// Organizations is how long a deleted organization can be undeleted; 0: until a command erases it.
 	Organizations time.Duration `yaml:"organizations"`
 }
 
-// leastKeep is how long people have at least to find out what they deleted.
-const leastKeep = time.Hour
+// minTrashKeep leaves people enough time to notice an accidental deletion.
+const minTrashKeep = time.Hour
 
-// Limits are how many requests are answered where organizations and keys say nothing
-// themselves, written like 100/s, 6000/m, 100000/d, or off.
+// Limits are the limits of organizations and keys that have none of their own. Limits on requests are written like
+// 100/s, 6000/m, 100000/d, or off.
 type Limits struct {
 	Organization      rate.Limit `yaml:"organization"`
 	OrganizationQuota rate.Limit `yaml:"organization_quota"`
 	Key               rate.Limit `yaml:"key"`
 	KeyQuota          rate.Limit `yaml:"key_quota"`
-	// Address and AddressQuota are those of each network address from which somebody calls
-	// whom nobody knows.
+	// Address and AddressQuota are those of each network address of callers without an accepted credential.
 	Address      rate.Limit `yaml:"address"`
 	AddressQuota rate.Limit `yaml:"address_quota"`
-	// Visitor and VisitorQuota are those of each network address from which pages use a browser key.
+	// Visitor and VisitorQuota are those of each network address that uses a browser key.
 	Visitor      rate.Limit `yaml:"visitor"`
 	VisitorQuota rate.Limit `yaml:"visitor_quota"`
-	// Documents and Bytes are how much an organization may store; 0: as much as there is room for.
+	// Documents and Bytes are how much an organization may store; 0: no limit.
 	Documents int64 `yaml:"documents"`
 	Bytes     int64 `yaml:"bytes"`
-	// InFlight is how much this process answers at the same time, by weight.
+	// InFlight is the total weight of the calls that this process answers at the same time.
 	InFlight int `yaml:"in_flight"`
 }
 
-// Set returns the limits as they are counted.
+// Set returns the request limits by what they count.
 func (l Limits) Set() rate.Set {
 	return rate.Set{
 		Organization: rate.Pair{Rate: l.Organization, Quota: l.OrganizationQuota},
@@ -125,37 +123,37 @@ func (l Limits) Set() rate.Set {
 	}
 }
 
-// Stored returns the limits of what organizations store, by their names there.
+// Stored returns the limits on stored records, by the names that an organization's own limits have.
 func (l Limits) Stored() map[string]int64 {
 	return map[string]int64{"documents": l.Documents, "bytes": l.Bytes}
 }
 
-// Admin says whom the listener of health, metrics and profiles answers.
+// Admin says which requests the listener of health, metrics and profiles answers.
 type Admin struct {
-	// Hosts are the host names it answers to, besides those of this machine itself.
+	// Hosts are the host names that it answers to, besides those of this machine.
 	Hosts []string `yaml:"hosts"`
-	// Token is what callers send as a bearer token. Needed where AdminListen can be reached
-	// from other machines.
+	// Token is the bearer token of callers. It is required if AdminListen can be reached from other machines.
 	Token secret.String `yaml:"token"`
 	// Pprof switches the profiles on.
 	Pprof bool `yaml:"pprof"`
 }
 
-// minAdminToken is how many characters make a token that nobody guesses.
+// minAdminToken is the number of characters of a token that cannot be guessed.
 const minAdminToken = 16
 
-func (c *Config) adminFaults(fault func(name, format string, args ...any)) {
+func (c *Config) checkAdmin(fault func(name, format string, args ...any)) {
 	if n := len(c.Admin.Token.Reveal()); n > 0 && n < minAdminToken {
 		fault("admin.token", "is shorter than %d characters; make one with: openssl rand -hex 24", minAdminToken)
 	}
 	for _, name := range c.Admin.Hosts {
 		if name == "" || strings.ContainsAny(name, "/:@ *") {
-			fault("admin.hosts", "%q is no host name; give it without scheme, port and path", name)
+			fault("admin.hosts", "%q is not a host name; give it without scheme, port and path", name)
 		}
 	}
 	host, _, err := net.SplitHostPort(c.AdminListen)
 	if err == nil && !isLoopback(host) && c.Admin.Token.IsZero() {
-		fault("admin.token", "admin_listen %s can be reached from other machines: set a token, or listen on 127.0.0.1", c.AdminListen)
+		fault("admin.token", "admin_listen %s can be reached from other machines: set a token, or listen on 127.0.0.1",
+			c.AdminListen)
 	}
 }
 
@@ -172,21 +170,21 @@ type Log struct {
 	Requests bool `yaml:"requests"`
 }
 
-// Redis names the servers; without addresses an in-process one is used.
+// Redis names the Redis servers. Without addresses a Redis inside the process is used.
 type Redis struct {
 	Addrs      []string      `yaml:"addrs"`
 	MasterName string        `yaml:"master_name"` // of a Sentinel set
 	Username   string        `yaml:"username"`
 	Password   secret.String `yaml:"password"`
 	DB         int           `yaml:"db"`
-	PoolSize   int           `yaml:"pool_size"` // connections to each server; 0: ten a processor
+	PoolSize   int           `yaml:"pool_size"` // connections to each server; 0: ten for each processor
 
-	// What the sentinels themselves ask for.
+	// The credentials of the sentinels themselves.
 	SentinelUsername string        `yaml:"sentinel_username"`
 	SentinelPassword secret.String `yaml:"sentinel_password"`
 
 	TLS           bool   `yaml:"tls"`
-	TLSCAFile     string `yaml:"tls_ca_file"`     // PEM; empty: those of the system
+	TLSCAFile     string `yaml:"tls_ca_file"`     // PEM; empty: the authorities of the system
 	TLSCertFile   string `yaml:"tls_cert_file"`   // PEM; the gateway's own certificate
 	TLSKeyFile    string `yaml:"tls_key_file"`    // PEM; its key
 	TLSServerName string `yaml:"tls_server_name"` // expected in the servers' certificates; empty: the host of the address
@@ -194,28 +192,30 @@ type Redis struct {
 
 // SQLite tunes the embedded engine.
 type SQLite struct {
-	MaxOpenFiles int           `yaml:"max_open_files"` // databases open at once, of each backend; 0: what the system allows
-	Readers      int           `yaml:"readers"`        // connections per database
+	MaxOpenFiles int           `yaml:"max_open_files"` // databases open at once in each backend; 0: as the system allows
+	Readers      int           `yaml:"readers"`        // connections for short queries of each database
 	Cache        int           `yaml:"cache"`          // MiB for the pages of all databases
 	QueryTimeout time.Duration `yaml:"query_timeout"`
 }
 
-// Timeouts bound what a client may hold.
+// Timeouts bound how long clients, queries and the shutdown may take.
 type Timeouts struct {
 	ReadHeader time.Duration `yaml:"read_header"`
 	Read       time.Duration `yaml:"read"`
 	Write      time.Duration `yaml:"write"`
 	Idle       time.Duration `yaml:"idle"`
 	Shutdown   time.Duration `yaml:"shutdown"`
-	Query      time.Duration `yaml:"query"` // of one question to MongoDB
+	Query      time.Duration `yaml:"query"` // of one query to MongoDB
 }
 
-// Default returns the settings that hold where nothing else is said.
+// Default returns the settings that apply unless a source sets others.
 func Default() Config {
 	return Config{
 		Data: "./tenantry-data", Listen: "127.0.0.1:8080", AdminListen: "127.0.0.1:9090",
 		TrustedProxies: []string{}, Admin: Admin{Hosts: []string{}},
-		Engines: Engines(), Backends: map[string]Backend{DefaultBackend: {Engine: EngineSQLite, Isolation: IsolationShared}}, Store: DefaultBackend, Control: DefaultBackend,
+		Engines:  Engines(),
+		Backends: map[string]Backend{DefaultBackend: {Engine: EngineSQLite, Isolation: IsolationShared}},
+		Store:    DefaultBackend, Control: DefaultBackend,
 		Log:    Log{Level: "info", Format: "json", Requests: true},
 		Redis:  Redis{Addrs: []string{}},
 		SQLite: SQLite{Readers: 4, Cache: 256, QueryTimeout: 10 * time.Second},
@@ -235,14 +235,14 @@ func Default() Config {
 	}
 }
 
-// check reports what the settings hold that cannot be used.
+// check reports settings that cannot be used. descriptors is how many files and sockets the process may open.
 func (c *Config) check(descriptors uint64, fault func(name, format string, args ...any)) {
 	if strings.TrimSpace(c.Data) == "" {
 		fault("data", "name the folder that holds the data")
 	}
 	address := func(name, value, which string) {
 		if _, _, err := net.SplitHostPort(value); err != nil {
-			fault(name, "%sis no address like 127.0.0.1:8080", which)
+			fault(name, "%sis not an address like 127.0.0.1:8080", which)
 		}
 	}
 	address("listen", c.Listen, "")
@@ -252,35 +252,40 @@ func (c *Config) check(descriptors uint64, fault func(name, format string, args 
 			fault("admin_listen", "must differ from listen")
 		}
 	}
-	c.adminFaults(fault)
-	if c.BaseDomain != "" && (strings.ContainsAny(c.BaseDomain, "/:@ _") || strings.HasPrefix(c.BaseDomain, ".") || net.ParseIP(c.BaseDomain) != nil) {
-		fault("base_domain", "is no domain like example.com")
+	c.checkAdmin(fault)
+	if c.BaseDomain != "" && (strings.ContainsAny(c.BaseDomain, "/:@ _") || strings.HasPrefix(c.BaseDomain, ".") ||
+		net.ParseIP(c.BaseDomain) != nil) {
+		fault("base_domain", "is not a domain like example.com")
 	}
+
 	if c.PublicURL != "" {
 		u, err := url.Parse(strings.ReplaceAll(c.PublicURL, "{slug}", "slug"))
-		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" || !strings.Contains(c.PublicURL, "{slug}") {
-			fault("public_url", "is no address like https://{slug}.example.com")
+		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" ||
+			!strings.Contains(c.PublicURL, "{slug}") {
+			fault("public_url", "is not an address like https://{slug}.example.com")
 		}
 	}
 	if c.FileHost != "" {
 		if u, err := url.Parse(c.FileHost); err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
-			fault("file_host", "is no address like https://files.example.com")
+			fault("file_host", "is not an address like https://files.example.com")
 		}
 	}
+
 	c.Telemetry.Endpoint = strings.TrimSuffix(c.Telemetry.Endpoint, "/")
 	switch u, err := url.Parse(c.Telemetry.Endpoint); {
 	case c.Telemetry.Endpoint == "":
 	case err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.User != nil || u.RawQuery != "":
-		fault("telemetry.endpoint", "is no address like http://127.0.0.1:4318; a token has a setting of its own")
+		fault("telemetry.endpoint", "is not an address like http://127.0.0.1:4318; a token has a setting of its own")
 	case u.Scheme == "http" && !isLoopback(u.Hostname()) && !c.Telemetry.Token.IsZero():
-		fault("telemetry.token", "would go to %s where everybody on the way can read it: give telemetry.endpoint as https, or send it to a collector on this machine", u.Host)
+		fault("telemetry.token", "would go to %s unencrypted: use https in telemetry.endpoint, or a collector on this machine",
+			u.Host)
 	}
 	if c.Telemetry.SamplePercent < 0 || c.Telemetry.SamplePercent > 100 {
 		fault("telemetry.sample_percent", "must be from 0 to 100")
 	}
 	for _, p := range c.TrustedProxies {
 		if _, err := ParseNetwork(p); err != nil {
-			fault("trusted_proxies", "%q is no network like 10.0.0.0/8", p)
+			fault("trusted_proxies", "%q is not a network like 10.0.0.0/8", p)
 		}
 	}
 	if !slices.Contains([]string{"debug", "info", "warn", "error"}, c.Log.Level) {
@@ -292,12 +297,15 @@ func (c *Config) check(descriptors uint64, fault func(name, format string, args 
 	for _, a := range c.Redis.Addrs {
 		address("redis.addrs", a, fmt.Sprintf("%q ", a[strings.LastIndex(a, "@")+1:])) // a password may stand before
 	}
-	c.Redis.faults(fault)
-	c.backendFaults(fault)
+	c.Redis.check(fault)
+	c.checkBackends(fault)
+	most := descriptors / (minDescriptors * uint64(max(1, c.BackendsOf(EngineSQLite))))
 	if c.SQLite.MaxOpenFiles < 2 || c.SQLite.MaxOpenFiles > 10_000 {
 		fault("sqlite.max_open_files", "must be from 2 to 10000, or 0 for what the system allows")
-	} else if most := descriptors / (leastDescriptors * uint64(max(1, c.BackendsOf(EngineSQLite)))); uint64(c.SQLite.MaxOpenFiles) > most {
-		fault("sqlite.max_open_files", "must be at most %d: a database takes at least %d of the %d descriptors that this process may open (ulimit -n)", most, leastDescriptors, descriptors)
+	} else if uint64(c.SQLite.MaxOpenFiles) > most {
+		fault("sqlite.max_open_files",
+			"must be at most %d: a database takes at least %d of the %d descriptors that this process may open (ulimit -n)",
+			most, minDescriptors, descriptors)
 	}
 	if c.SQLite.Readers < 1 || c.SQLite.Readers > 64 {
 		fault("sqlite.readers", "must be from 1 to 64")
@@ -306,27 +314,29 @@ func (c *Config) check(descriptors uint64, fault func(name, format string, args 
 		fault("sqlite.cache", "must be from 16 to %d MiB", 1<<20)
 	}
 	for name, d := range map[string]time.Duration{
-		"sqlite.query_timeout": c.SQLite.QueryTimeout, "timeouts.read_header": c.Timeouts.ReadHeader, "timeouts.read": c.Timeouts.Read,
-		"timeouts.write": c.Timeouts.Write, "timeouts.idle": c.Timeouts.Idle, "timeouts.shutdown": c.Timeouts.Shutdown, "timeouts.query": c.Timeouts.Query,
+		"sqlite.query_timeout": c.SQLite.QueryTimeout,
+		"timeouts.read_header": c.Timeouts.ReadHeader, "timeouts.read": c.Timeouts.Read, "timeouts.write": c.Timeouts.Write,
+		"timeouts.idle": c.Timeouts.Idle, "timeouts.shutdown": c.Timeouts.Shutdown, "timeouts.query": c.Timeouts.Query,
 	} {
 		if d <= 0 || d > time.Hour {
 			fault(name, "must be more than 0 and at most 1h")
 		}
 	}
-	if keep := c.Trash.Keep; keep != 0 && keep < leastKeep {
-		fault("trash.keep", "must be at least 1h, like 720h for 30 days, or 0 to keep what is deleted for ever")
+	if keep := c.Trash.Keep; keep != 0 && keep < minTrashKeep {
+		fault("trash.keep", "must be at least 1h, like 720h for 30 days, or 0 to keep deleted records forever")
 	}
-	if keep := c.Trash.Organizations; keep != 0 && keep < leastKeep {
-		fault("trash.organizations", "must be at least 1h, like 720h for 30 days, or 0 to keep deleted organizations until they are erased by command")
+	if keep := c.Trash.Organizations; keep != 0 && keep < minTrashKeep {
+		fault("trash.organizations",
+			"must be at least 1h, like 720h for 30 days, or 0 to keep deleted organizations until a command erases them")
 	}
 	if c.Memory.Garbage < 0 || c.Memory.Garbage > 16<<10 {
 		fault("memory.garbage", "must be from 0 to %d MiB", 16<<10)
 	}
-	if n := c.Memory.Organizations; n < leastOrganizations || n > 1<<20 {
-		fault("memory.organizations", "must be from %d to %d", leastOrganizations, 1<<20)
+	if n := c.Memory.Organizations; n < minOrganizations || n > 1<<20 {
+		fault("memory.organizations", "must be from %d to %d", minOrganizations, 1<<20)
 	}
-	if l := c.Memory.Limit; l != 0 && l < c.Memory.Garbage+leastLimit {
-		fault("memory.limit", "must be 0, for none, or at least %d MiB more than memory.garbage", leastLimit)
+	if l := c.Memory.Limit; l != 0 && l < c.Memory.Garbage+minMemoryLimit {
+		fault("memory.limit", "must be 0, for none, or at least %d MiB more than memory.garbage", minMemoryLimit)
 	}
 	if c.Limits.InFlight < 16 || c.Limits.InFlight > 1<<20 {
 		fault("limits.in_flight", "must be from 16 to %d", 1<<20)
@@ -355,7 +365,7 @@ func ParseNetwork(text string) (netip.Prefix, error) {
 	}
 	p, err := netip.ParsePrefix(text)
 	if err != nil {
-		return netip.Prefix{}, fmt.Errorf("%q is no network", text)
+		return netip.Prefix{}, fmt.Errorf("%q is not a network", text)
 	}
 	if p.Addr().Is4In6() && p.Bits() >= 96 { // callers' addresses are compared as IPv4
 		p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
@@ -363,7 +373,7 @@ func ParseNetwork(text string) (netip.Prefix, error) {
 	return p.Masked(), nil
 }
 
-// KeyringPath returns where the encryption keys are.
+// KeyringPath returns the path of the keyring file.
 func (c *Config) KeyringPath() string {
 	if c.Keyring != "" {
 		return c.Keyring
@@ -371,8 +381,8 @@ func (c *Config) KeyringPath() string {
 	return filepath.Join(c.Data, "keyring.json")
 }
 
-// OrganizationURL returns the address of an organization. port is the one the gateway
-// listens on, used where neither PublicURL nor BaseDomain is set.
+// OrganizationURL returns the address of an organization. port is the port that the gateway listens on; it is used if
+// neither PublicURL nor BaseDomain is set.
 func (c *Config) OrganizationURL(slug, port string) string {
 	switch {
 	case c.PublicURL != "":

@@ -28,10 +28,10 @@ func write(t *testing.T, text string) string {
 	return path
 }
 
-// equal compares settings: secrets by what they hold; functions, which engines have, cannot be compared.
+// equal compares settings. Secrets are compared by their values; engines are ignored, because they contain functions.
 var equal = cmp.Options{cmp.Comparer(secret.String.Equal), cmpopts.IgnoreTypes(config.Engine{})}
 
-func TestNothingSaidIsTheDefault(t *testing.T) {
+func TestEmptySourcesGiveTheDefault(t *testing.T) {
 	t.Parallel()
 	for name, src := range map[string]config.Source{
 		"nothing": {}, "empty file": {File: write(t, "")}, "comment": {File: write(t, "# later\n")},
@@ -39,9 +39,9 @@ func TestNothingSaidIsTheDefault(t *testing.T) {
 	} {
 		c, err := config.Load(src)
 		if err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v, want no error", name, err)
 		}
-		c.SQLite.MaxOpenFiles = 0 // TestOpenFilesFollowTheSystem
+		c.SQLite.MaxOpenFiles = 0 // see TestOpenFilesFollowTheSystem
 		if diff := cmp.Diff(config.Default(), c, equal); diff != "" {
 			t.Errorf("%s: difference:\n%s", name, diff)
 		}
@@ -81,7 +81,7 @@ timeouts: {read: 7s}
 	}
 }
 
-// TestEveryFaultAtOnce: whoever mends a file hears of everything in one go.
+// TestEveryFaultAtOnce checks that all faults of a file are reported together.
 func TestEveryFaultAtOnce(t *testing.T) {
 	t.Parallel()
 	_, err := config.Load(config.Source{
@@ -103,24 +103,24 @@ colour: blue
 		Flags:   map[string]string{"verbose": "true"},
 	})
 	if err == nil {
-		t.Fatal("accepted")
+		t.Fatal("got no error, want the faults")
 	}
 	lines := strings.Split(err.Error(), "\n")
 	for _, want := range []string{
-		"data: name the folder", `listen: is no address`, `admin_listen: is no address`, "base_domain: is no domain",
-		`public_url: is no address like https://{slug}.example.com`, `trusted_proxies: "10.0.0.0/33" is no network`,
-		`trusted_proxies: "loadbalancer" is no network`, "file_host: is no address", "log.level: must be debug, info, warn or error",
-		"log.format: must be json or text", `redis.addrs: "localhost" is no address`, "redis.db: must not be negative", "sqlite.max_open_files: must be from 2",
+		"data: name the folder", `listen: is not an address`, `admin_listen: is not an address`, "base_domain: is not a domain",
+		`public_url: is not an address like https://{slug}.example.com`, `trusted_proxies: "10.0.0.0/33" is not a network`,
+		`trusted_proxies: "loadbalancer" is not a network`, "file_host: is not an address", "log.level: must be debug, info, warn or error",
+		"log.format: must be json or text", `redis.addrs: "localhost" is not an address`, "redis.db: must not be negative", "sqlite.max_open_files: must be from 2",
 		"sqlite.readers: must be from 1", "sqlite.cache: must be from 16", "sqlite.query_timeout: must be more than 0", "timeouts.read: must be more than 0 and at most 1h", "timeouts.write: must be more than 0",
 		"colour: there is no such setting", "log.colour: there is no such setting", "listen_address: there is no such setting",
 		"log_level: there is no such setting", "verbose: there is no such setting",
 	} {
 		if !slices.ContainsFunc(lines, func(line string) bool { return strings.HasPrefix(line, want) }) {
-			t.Errorf("no line says %q", want)
+			t.Errorf("got no line that begins with %q:\n%s", want, err)
 		}
 	}
 	if len(lines) != 23 {
-		t.Errorf("%d faults, not 23:\n%s", len(lines), err)
+		t.Errorf("got %d faults, want 23:\n%s", len(lines), err)
 	}
 }
 
@@ -137,7 +137,7 @@ func TestTypes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if c, err := config.Load(config.Source{File: write(t, text)}); err == nil {
-				t.Errorf("%s was taken: %+v", text, c)
+				t.Errorf("%s: got %+v, want an error", text, c)
 			}
 		})
 	}
@@ -148,12 +148,12 @@ func TestTypes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !slices.Equal(c.Redis.Addrs, []string{"a:1", "b:2"}) || c.Log.Requests || c.SQLite.Readers != 8 || !c.Redis.TLS || !slices.Equal(c.TrustedProxies, []string{"10.0.0.0/8", "::1"}) {
-		t.Errorf("variables are texts and become what the setting is: %+v", c)
+		t.Errorf("got %+v, want every variable converted to the type of its setting", c)
 	}
 }
 
-// TestFaultsInWords: each fault names the setting, where it was given, what was given unless
-// that may be a secret, and what is wanted; nothing of the language this is written in.
+// TestFaultsInWords checks that each fault names the setting, where it was set, its value unless that may be a secret,
+// and the expected format, in plain words.
 func TestFaultsInWords(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -177,12 +177,12 @@ func TestFaultsInWords(t *testing.T) {
 		{file: "trusted_proxies: {a: b}", want: []string{"trusted_proxies: must be a list of texts (FILE line 1)"}},
 		{file: "trusted_proxies: [[a]]", want: []string{`trusted_proxies: must be a list of texts (FILE line 1)`}},
 		{file: "limits: {key: 100, key_quota: ''}", want: []string{
-			`limits.key: "100" is no limit; write it like 100/s, 6000/m, 20000/h, 100000/d, or off (FILE line 1)`, `limits.key_quota: write it like 100/s, 6000/m, 100000/d, or off (FILE line 1)`}},
+			`limits.key: "100" is not a limit; write it like 100/s, 6000/m, 20000/h, 100000/d, or off (FILE line 1)`, `limits.key_quota: write it like 100/s, 6000/m, 100000/d, or off (FILE line 1)`}},
 		{file: "limits: {documents: -1}", want: []string{`limits.documents: must be from 1 to 9007199254740991, or 0 for no limit (FILE line 1 says "-1")`}},
-		{file: "timeouts: soon", want: []string{"timeouts: is a section and no value; give what is in it, such as timeouts.idle (FILE line 1)"}},
-		{environ: "TENANTRY_LIMITS=off", want: []string{"limits: is a section and no value; give what is in it, such as limits.address (TENANTRY_LIMITS)"}},
-		{file: "- data\n", want: []string{"the settings: is a section and no value; give what is in it, such as admin (FILE line 1)"}},
-		{file: "data: a\ndata: b\n", want: []string{"the settings: data is there twice (FILE line 1)"}},
+		{file: "timeouts: soon", want: []string{"timeouts: is a section, not a value; set one of its settings, such as timeouts.idle (FILE line 1)"}},
+		{environ: "TENANTRY_LIMITS=off", want: []string{"limits: is a section, not a value; set one of its settings, such as limits.address (TENANTRY_LIMITS)"}},
+		{file: "- data\n", want: []string{"the settings: is a section, not a value; set one of its settings, such as admin (FILE line 1)"}},
+		{file: "data: a\ndata: b\n", want: []string{"the settings: data is set twice (FILE line 1)"}},
 		{file: "redis: {pasword: " + hidden + "}", want: []string{"redis.pasword: there is no such setting; did you mean redis.password? (FILE line 1)"}},
 		{file: "timeout:\n  read: 3s\n", want: []string{"timeout: there is no such setting; did you mean timeouts? (FILE line 2)"}},
 		{file: "colour: blue", want: []string{"colour: there is no such setting (FILE line 1)"}},
@@ -192,18 +192,18 @@ func TestFaultsInWords(t *testing.T) {
 		{environ: "TENANTRY_DATA__FOLDER=x", want: []string{"data.folder: there is no such setting (TENANTRY_DATA__FOLDER)"}},
 		{file: "backends: {eu: {engine: mongo, uri: 'mongodb://h', max_pool: big}}", environ: "TENANTRY_BACKENDS_EU_URI=" + hidden, want: []string{
 			`backends.eu.max_pool: must be a whole number (FILE line 1 says "big")`, "backends_eu_uri: there is no such setting; did you mean TENANTRY_BACKENDS__EU__URI? (TENANTRY_BACKENDS_EU_URI)"}},
-		{file: "backends: {eu: '" + hidden + "'}", want: []string{"backends.eu.engine: must be sqlite or mongo", "backends.eu: is a section and no value; give what is in it, such as backends.eu.database (FILE line 1)"}},
-		{file: "backends: '" + hidden + "'", want: []string{"backends: is a section and no value; give what is in it, such as backends.NAME (FILE line 1)"}},
-		{file: "redis: {addrs: ['redis://u:" + hidden + "@h']}", want: []string{`redis.addrs: "h" is no address like 127.0.0.1:8080 (FILE line 1)`}},
-		{environ: "TENANTRY_REDIS__ADDRS=a:1,redis://u:" + hidden + "@h", want: []string{`redis.addrs: "h" is no address like 127.0.0.1:8080 (TENANTRY_REDIS__ADDRS)`}},
+		{file: "backends: {eu: '" + hidden + "'}", want: []string{"backends.eu.engine: must be sqlite or mongo", "backends.eu: is a section, not a value; set one of its settings, such as backends.eu.database (FILE line 1)"}},
+		{file: "backends: '" + hidden + "'", want: []string{"backends: is a section, not a value; set one of its settings, such as backends.NAME (FILE line 1)"}},
+		{file: "redis: {addrs: ['redis://u:" + hidden + "@h']}", want: []string{`redis.addrs: "h" is not an address like 127.0.0.1:8080 (FILE line 1)`}},
+		{environ: "TENANTRY_REDIS__ADDRS=a:1,redis://u:" + hidden + "@h", want: []string{`redis.addrs: "h" is not an address like 127.0.0.1:8080 (TENANTRY_REDIS__ADDRS)`}},
 		{file: "redis: {addrs: [a:1], password: [" + hidden + "]}", want: []string{"redis.password: must be a text (FILE line 1)"}},
 		{file: "admin: {token: hunter2}", want: []string{"admin.token: is shorter than 16 characters; make one with: openssl rand -hex 24 (FILE line 1)"}},
-		{flags: map[string]string{"admin_listen": "nowhere"}, want: []string{`admin_listen: is no address like 127.0.0.1:8080 (--admin-listen says "nowhere")`}},
-		// The later source holds, and what an earlier one got wrong is nobody's concern.
-		{file: "listen: nowhere", flags: map[string]string{"listen": "8080"}, want: []string{`listen: is no address like 127.0.0.1:8080 (--listen says "8080")`}},
+		{flags: map[string]string{"admin_listen": "nowhere"}, want: []string{`admin_listen: is not an address like 127.0.0.1:8080 (--admin-listen says "nowhere")`}},
+		// A later source overrides faults of an earlier one.
+		{file: "listen: nowhere", flags: map[string]string{"listen": "8080"}, want: []string{`listen: is not an address like 127.0.0.1:8080 (--listen says "8080")`}},
 		{file: "timeouts: {read: soon}", environ: "TENANTRY_TIMEOUTS__READ=3s"},
 		{file: "sqlite: {readers: many}\ncolour: blue\nlog: {level: loud}\n", environ: "TENANTRY_LOGG__LEVEL=x", flags: map[string]string{"listen": "8080"}, want: []string{
-			"colour: there is no such setting (FILE line 2)", `listen: is no address like 127.0.0.1:8080 (--listen says "8080")`, `log.level: must be debug, info, warn or error (FILE line 3 says "loud")`,
+			"colour: there is no such setting (FILE line 2)", `listen: is not an address like 127.0.0.1:8080 (--listen says "8080")`, `log.level: must be debug, info, warn or error (FILE line 3 says "loud")`,
 			"logg.level: there is no such setting; did you mean TENANTRY_LOG__LEVEL? (TENANTRY_LOGG__LEVEL)", `sqlite.readers: must be a whole number (FILE line 1 says "many")`}},
 	} {
 		path := write(t, test.file)
@@ -218,7 +218,7 @@ func TestFaultsInWords(t *testing.T) {
 	}
 }
 
-// hidden stands where people put secrets, also by mistake.
+// hidden is a secret in a place where people put secrets, possibly by mistake.
 const hidden = "mongodb://u:hunter2-hunter2@h"
 
 func TestFile(t *testing.T) {
@@ -227,12 +227,12 @@ func TestFile(t *testing.T) {
 	for _, path := range []string{missing, write(t, "data: [unclosed"), write(t, "- a\n- b\n"), write(t, "data: a\ndata: b\n"), t.TempDir()} {
 		_, err := config.Load(config.Source{File: path})
 		if err == nil || !strings.Contains(err.Error(), path) {
-			t.Errorf("%s: the error names the file: %v", path, err)
+			t.Errorf("got %v, want an error that names %s", err, path)
 		}
 	}
 }
 
-// TestPasswordIsRedacted: no way of printing the settings shows a secret.
+// TestPasswordIsRedacted checks that no way of printing the settings shows a secret.
 func TestPasswordIsRedacted(t *testing.T) {
 	t.Parallel()
 	const password = "hunter2-hunter2"
@@ -241,7 +241,7 @@ func TestPasswordIsRedacted(t *testing.T) {
 		t.Fatal(err)
 	}
 	if c.Redis.Password.Reveal() != password {
-		t.Fatal("the password did not arrive")
+		t.Fatalf("password = %q, want %q", c.Redis.Password.Reveal(), password)
 	}
 	raw, err := yaml.Marshal(c)
 	if err != nil {
@@ -249,13 +249,13 @@ func TestPasswordIsRedacted(t *testing.T) {
 	}
 	for _, text := range []string{string(raw), fmt.Sprintf("%v %+v %#v", c, c, c), fmt.Sprintf("%+v", &c)} {
 		if strings.Contains(text, password) {
-			t.Errorf("the password shows in:\n%s", text)
+			t.Errorf("got the password in:\n%s", text)
 		}
 	}
 	if !strings.Contains(string(raw), "[redacted]") || !strings.Contains(string(raw), "query_timeout: 10s") {
-		t.Errorf("YAML:\n%s", raw)
+		t.Errorf("got YAML:\n%s\nwant [redacted] and query_timeout: 10s", raw)
 	}
-	// What was printed is a configuration once the secret is put back.
+	// The printed settings can be loaded again together with the secret.
 	again, err := config.Load(config.Source{File: write(t, string(raw)), Environ: []string{"TENANTRY_REDIS__PASSWORD=" + password}})
 	if err != nil {
 		t.Fatal(err)
@@ -277,7 +277,7 @@ func TestBaseDomainAndPublicURL(t *testing.T) {
 		"a_b.example": false, "10.0.0.1": false, "https://x": false, "x@y": false,
 	} {
 		if _, err := config.Load(config.Source{Flags: map[string]string{"base_domain": value}}); (err == nil) != good {
-			t.Errorf("base_domain %q: %v", value, err)
+			t.Errorf("base_domain %q: got %v, want (err == nil) = %v", value, err, good)
 		}
 	}
 	for value, good := range map[string]bool{
@@ -285,7 +285,7 @@ func TestBaseDomainAndPublicURL(t *testing.T) {
 		"https://example.com": false, "{slug}.example.com": false, "ftp://{slug}.example.com": false, "https://{slug}.example.com?x=1": false, "https:///{slug}": false, "https://": false, ":": false,
 	} {
 		if _, err := config.Load(config.Source{Flags: map[string]string{"public_url": value}}); (err == nil) != good {
-			t.Errorf("public_url %q: %v", value, err)
+			t.Errorf("public_url %q: got %v, want (err == nil) = %v", value, err, good)
 		}
 	}
 	for _, test := range []struct{ public, base, want string }{
@@ -294,7 +294,7 @@ func TestBaseDomainAndPublicURL(t *testing.T) {
 	} {
 		c := config.Config{PublicURL: test.public, BaseDomain: test.base}
 		if got := c.OrganizationURL("acme", "8080"); got != test.want {
-			t.Errorf("got %+v: %s, want %v", test, got, test.want)
+			t.Errorf("%+v: OrganizationURL = %s, want %s", test, got, test.want)
 		}
 	}
 }
@@ -308,21 +308,21 @@ func TestListeners(t *testing.T) {
 		{"127.0.0.1:0", "127.0.0.1:0", "", true}, {"127.0.0.1:8080", "127.0.0.1:8080", "", false}, {"127.0.0.1:8080", "", "", true},
 		{"", "127.0.0.1:9090", "", false}, {"127.0.0.1", "127.0.0.1:9090", "", false},
 		{"[::1]:8080", "[::1]:9090", "", true}, {":8080", "localhost:9090", "", true}, {":8080", "127.1.2.3:9090", "", true},
-		// What other machines can reach needs a token.
+		// A listener that other machines can reach needs a token.
 		{":8080", ":9090", "", false}, {":8080", "0.0.0.0:9090", "", false}, {":8080", "10.0.0.1:9090", "", false}, {":8080", "gateway:9090", "", false},
 		{":8080", ":9090", "letmein", false}, {":8080", "127.0.0.1:9090", "letmein", false}, {":8080", ":9090", "sixteen letters.", true},
 	} {
 		_, err := config.Load(config.Source{Flags: map[string]string{"listen": test.public, "admin_listen": test.admin, "admin.token": test.token}})
 		if test.token != "" && err != nil && strings.Contains(err.Error(), test.token) {
-			t.Errorf("the fault tells the token: %v", err)
+			t.Errorf("got %v, want an error without the token", err)
 		}
 		if (err == nil) != test.good {
-			t.Errorf("got %+v: %v, want (err == nil) = %v", test, err, test.good)
+			t.Errorf("%+v: got %v, want (err == nil) = %v", test, err, test.good)
 		}
 	}
 }
 
-// TestBounds: of each setting what is still taken, and what is not any more.
+// TestBounds checks for each setting the extreme values that are accepted, and the next ones, which are refused.
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	for setting, tt := range map[string]struct{ good, bad []string }{
@@ -370,11 +370,11 @@ func TestKeyringPath(t *testing.T) {
 	t.Parallel()
 	c := config.Config{Data: "/data"}
 	if got := c.KeyringPath(); got != filepath.Join("/data", "keyring.json") {
-		t.Error(got)
+		t.Errorf("KeyringPath() = %q, want %q", got, filepath.Join("/data", "keyring.json"))
 	}
 	c.Keyring = "/keys/ring"
 	if got := c.KeyringPath(); got != "/keys/ring" {
-		t.Errorf(`got %v, want "/keys/ring"`, got)
+		t.Errorf(`KeyringPath() = %q, want "/keys/ring"`, got)
 	}
 }
 
@@ -393,12 +393,11 @@ func TestLimits(t *testing.T) {
 	}
 	set := c.Limits.Set()
 	if set.Organization.Rate.String() != "100/s" || set.Organization.Quota.String() != "1000000/d" || set.Key.Rate.String() != "off" || set.Key.Quota.String() != "5000/h" || set.Address.Rate.String() != "7/s" {
-		t.Errorf(`got %+v, want set.Organization.Rate.String() = "100/s" and set.Organization.Quota.String() = "1000000/d" and set.Key.Rate.String() = "off" and set.Key.Quota.String() = "5000/h" and set.Address.Rate.String() = "7/s"`,
-			set)
+		t.Errorf("Set() = %+v, want organization 100/s and 1000000/d, key off and 5000/h, address 7/s", set)
 	}
 }
 
-// TestEverySettingIsRead gives every setting a value: one of a type that Load does not read would be left as it is.
+// TestEverySettingIsRead sets every setting, because one of a type that Load does not read would be ignored.
 func TestEverySettingIsRead(t *testing.T) {
 	t.Parallel()
 	var walk func(name string, at reflect.Type)
@@ -415,7 +414,7 @@ func TestEverySettingIsRead(t *testing.T) {
 			walk(name+".a", at.Elem())
 		default:
 			_, err := config.Load(config.Source{Flags: map[string]string{name: "1"}})
-			if err != nil && strings.Contains(err.Error(), "cannot be given") {
+			if err != nil && strings.Contains(err.Error(), "cannot be set") {
 				t.Errorf("%s: %v", name, err)
 			}
 		}

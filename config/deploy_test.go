@@ -9,8 +9,8 @@ import (
 	"tenantry/config"
 )
 
-// TestDeploySettings: the settings of the Compose file load, and only host names of the
-// address in PUBLIC_URL are answered.
+// TestDeploySettings checks that the settings of the Compose file load, and that only hosts of the domain in PUBLIC_URL
+// are answered.
 func TestDeploySettings(t *testing.T) {
 	t.Parallel()
 	compose, err := os.ReadFile("../deploy/compose.yaml")
@@ -25,25 +25,26 @@ func TestDeploySettings(t *testing.T) {
 		value := regexp.MustCompile(`\$\{([A-Z_]+):[^}]*\}`).ReplaceAllStringFunc(string(m[2]), func(text string) string {
 			name := regexp.MustCompile(`[A-Z_]+`).FindString(text)
 			if given[name] == "" {
-				t.Errorf("compose.yaml reads %s, of which this test knows nothing", name)
+				t.Errorf("compose.yaml uses the variable %s, which this test does not set", name)
 			}
 			return given[name]
 		})
 		environ = append(environ, string(m[1])+"="+regexp.MustCompile(`^"|"$`).ReplaceAllString(value, ""))
 	}
 	if len(environ) < 5 {
-		t.Fatalf("found %q only", environ)
+		t.Fatalf("got the settings %q, want at least 5", environ)
 	}
 	c, err := config.Load(config.Source{File: "../deploy/tenantry.yaml", Environ: environ})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if c.BaseDomain != "example.com" || c.Admin.Token.Reveal() != given["ADMIN_TOKEN"] {
-		t.Errorf("base domain %q, token %q", c.BaseDomain, c.Admin.Token.Reveal())
+		t.Errorf("got base domain %q and token %q, want example.com and %q", c.BaseDomain, c.Admin.Token.Reveal(),
+			given["ADMIN_TOKEN"])
 	}
 }
 
-// TestDeployImages: a tag is whatever its owner makes of it tomorrow.
+// TestDeployImages checks that images are named by digest, because the owner of a tag can change its image.
 func TestDeployImages(t *testing.T) {
 	t.Parallel()
 	for path, pattern := range map[string]string{"../deploy/compose.yaml": `(?m)^    image: (.*)$`, "../deploy/Dockerfile": `(?m)^FROM (\S+)`} {
@@ -53,18 +54,17 @@ func TestDeployImages(t *testing.T) {
 		}
 		images := regexp.MustCompile(pattern).FindAllSubmatch(text, -1)
 		if len(images) < 2 {
-			t.Errorf("%s: %d images", path, len(images))
+			t.Errorf("%s: got %d images, want at least 2", path, len(images))
 		}
 		for _, m := range images {
 			if !regexp.MustCompile(`^[a-z0-9./-]+:[a-z0-9.-]+@sha256:[0-9a-f]{64}$`).Match(m[1]) {
-				t.Errorf("%s: %s is not named by digest", path, m[1])
+				t.Errorf("%s: got image %s, want one named by digest", path, m[1])
 			}
 		}
 	}
 }
 
-// TestOneGoVersion: go.mod names the compiler. The image is built, CI runs and what was measured was measured with that
-// one.
+// TestOneGoVersion checks that the image, CI and the benchmarks use the version of Go that go.mod names.
 func TestOneGoVersion(t *testing.T) {
 	t.Parallel()
 	find := func(path, pattern string) string {
@@ -75,19 +75,18 @@ func TestOneGoVersion(t *testing.T) {
 		}
 		m := regexp.MustCompile(pattern).FindSubmatch(text)
 		if m == nil {
-			t.Fatalf("%s: nothing is like %s", path, pattern)
+			t.Fatalf("%s: got no match of %s", path, pattern)
 		}
 		return string(m[len(m)-1])
 	}
 	named := find("../go.mod", `(?m)^toolchain (go[0-9.]+)$`)
 	if measured := find("../docs/benchmarks.md", `kernel \S+, Go ([0-9.]+),`); "go"+measured != named {
-		t.Errorf("go.mod names %s, docs/benchmarks.md tells what Go %s does", named, measured)
+		t.Errorf("docs/benchmarks.md has Go %s, want %s as in go.mod", measured, named)
 	}
-	// With auto, an image whose compiler is older fetches the one that go.mod names; a newer one would be used as it
-	// is.
+	// With auto, an image with an older compiler downloads the one that go.mod names; a newer one would be used itself.
 	image := "go" + find("../deploy/Dockerfile", `(?s)\nFROM golang:([0-9.]+)@[^\n]* AS build\n[^\n]*\n#[^\n]*\nENV GOTOOLCHAIN=auto\n`)
 	if version.Compare(image, named) > 0 {
-		t.Errorf("the image has %s, go.mod names %s", image, named)
+		t.Errorf("the image has %s, want at most %s as in go.mod", image, named)
 	}
 	find("../.ci/run", `(?m)^(GOTOOLCHAIN=\$\(sed -n 's/\^toolchain //p' go\.mod\))`)
 }
@@ -104,7 +103,7 @@ func TestBaseDomainFollowsFromPublicURL(t *testing.T) {
 		}
 		c, err := config.Load(config.Source{Flags: flags})
 		if err != nil || c.BaseDomain != test.want {
-			t.Errorf("got %+v: %q, %v, want no error and c.BaseDomain = %v", test, c.BaseDomain, err, test.want)
+			t.Errorf("%+v: got base domain %q, %v, want %q", test, c.BaseDomain, err, test.want)
 		}
 	}
 }

@@ -2,5 +2,5 @@
 
 package config
 
-// descriptorLimit returns what is safe where the system knows no such limit.
+// descriptorLimit returns a safe number, because the system has no such limit.
 func descriptorLimit() uint64 { return 16_384 }

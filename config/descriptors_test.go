@@ -8,7 +8,8 @@ import (
 	"tenantry/config"
 )
 
-// How many databases are open at once follows what the system allows, and leaves room for sockets.
+// TestOpenFilesFollowTheSystem checks that the number of open databases follows the limit of the system and leaves room
+// for sockets.
 func TestOpenFilesFollowTheSystem(t *testing.T) {
 	t.Parallel()
 	const two = "backends: {default: {engine: sqlite}, cold: {engine: sqlite}}\n"
@@ -38,14 +39,14 @@ func TestOpenFilesFollowTheSystem(t *testing.T) {
 			switch {
 			case c.fault != "":
 				if err == nil || !strings.Contains(err.Error(), "sqlite.max_open_files: "+c.fault) {
-					t.Errorf("not refused: %v", err)
+					t.Errorf("got %v, want an error with %q", err, c.fault)
 				}
 			case err != nil || got.SQLite.MaxOpenFiles != c.want:
-				t.Errorf("%d databases, not %d: %v", got.SQLite.MaxOpenFiles, c.want, err)
+				t.Errorf("got %d databases, %v, want %d", got.SQLite.MaxOpenFiles, err, c.want)
 			}
 		})
 	}
 	if got, err := config.Load(config.Source{}); err != nil || got.SQLite.MaxOpenFiles < 16 || got.SQLite.MaxOpenFiles > 2000 {
-		t.Errorf("on this system: %d databases, %v", got.SQLite.MaxOpenFiles, err)
+		t.Errorf("on this system: got %d databases, %v, want 16 to 2000", got.SQLite.MaxOpenFiles, err)
 	}
 }

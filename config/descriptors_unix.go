@@ -9,7 +9,7 @@ import "syscall"
 func descriptorLimit() uint64 {
 	var l syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l); err != nil {
-		return 1024 // the least that systems have
+		return 1024 // the smallest default of common systems
 	}
 	return uint64(l.Cur) //nolint:unconvert // signed on some systems
 }

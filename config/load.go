@@ -16,14 +16,14 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// EnvPrefix starts the name of every environment variable that is read. Levels are
-// parted by two underscores: TENANTRY_LOG__LEVEL is log.level.
+// EnvPrefix begins the name of every environment variable that is read. Two underscores separate levels:
+// TENANTRY_LOG__LEVEL is log.level.
 const EnvPrefix = "TENANTRY_"
 
-// TestEnvPrefix starts variables that only tests read.
+// TestEnvPrefix begins the names of variables that only tests read.
 const TestEnvPrefix = "TENANTRY_TEST_"
 
-// What is wanted of a value, in words.
+// The formats of values, in words.
 const (
 	WantDuration = "a duration such as 30s or 720h"
 	WantNumber   = "a whole number"
@@ -41,13 +41,13 @@ type Source struct {
 	Memory uint64
 }
 
-// Load reads the settings. The error joins every fault, each naming its setting, where it
-// was given and, unless it is a secret, what. What is seldom meant, and harmless, is in Config.Doubts.
+// Load reads the settings. The error joins all faults; each names its setting, where it was set and, unless it may be a
+// secret, its value. Settings that work but are seldom intended are in Config.Warnings.
 func Load(src Source) (Config, error) {
 	c, l := Default(), loader{given: map[string]origin{}}
-	c.Backends = map[string]Backend{} // whoever names some means these
+	c.Backends = map[string]Backend{} // backends in the settings replace the default
 	root := reflect.ValueOf(&c).Elem()
-	unread := l.file(root, src.File)
+	fileErr := l.file(root, src.File)
 	var links []string
 	for _, variable := range src.Environ {
 		name, value, _ := strings.Cut(variable, "=")
@@ -56,38 +56,40 @@ func Load(src Source) (Config, error) {
 			continue
 		}
 		if low, ours := strings.CutPrefix(name, EnvPrefix); ours && !strings.HasPrefix(name, TestEnvPrefix) {
-			l.put(root, "", strings.Split(strings.ToLower(low), "__"), &yaml.Node{Kind: yaml.ScalarNode, Value: value}, name)
+			scalar := &yaml.Node{Kind: yaml.ScalarNode, Value: value}
+			l.put(root, "", strings.Split(strings.ToLower(low), "__"), scalar, name)
 		}
 	}
 	for name, value := range src.Flags {
-		l.put(root, "", strings.Split(name, "."), &yaml.Node{Kind: yaml.ScalarNode, Value: value}, "--"+strings.ReplaceAll(name, "_", "-"))
+		scalar := &yaml.Node{Kind: yaml.ScalarNode, Value: value}
+		l.put(root, "", strings.Split(name, "."), scalar, "--"+strings.ReplaceAll(name, "_", "-"))
 	}
 	descriptors := cmp.Or(src.Descriptors, descriptorLimit())
 	c.complete(descriptors)
-	if unread == nil { // without the file nobody knows what holds together
+	if fileErr == nil { // without the file the settings are incomplete, and more faults would mislead
 		c.check(descriptors, l.fault)
-		c.doubt(cmp.Or(src.Memory, memoryLimit()), l.fault)
+		c.warn(cmp.Or(src.Memory, memoryLimit()), l.fault)
 	}
-	c.linked(links)
+	c.warnServiceLinks(links)
 	slices.SortFunc(l.faults, func(a, b fault) int { return strings.Compare(a.Error(), b.Error()) })
-	all := []error{unread}
+	all := []error{fileErr}
 	for _, f := range l.faults {
 		all = append(all, f)
 	}
 	return c, errors.Join(all...)
 }
 
-// loader puts what sources give into the settings. Every value is a text, whatever the
-// source, and becomes what the setting is.
+// loader applies the values of the sources to the settings. Every value is a text, whatever the source, and is
+// converted to the type of its setting.
 type loader struct {
 	given  map[string]origin // by the setting's name
 	faults []fault
 }
 
-// origin is where a setting was given last, and what, if that may be told.
+// origin is where a setting was last set, and its value, unless that may be a secret.
 type origin struct{ where, text string }
 
-// fault is what is wrong with a setting.
+// fault is an error of one setting.
 type fault struct{ name, text string }
 
 func (f fault) Error() string { return cmp.Or(f.name, "the settings") + ": " + f.text }
@@ -103,7 +105,7 @@ func (l *loader) fault(name, format string, args ...any) {
 	l.faults = append(l.faults, fault{name, text})
 }
 
-// file returns an error where the file cannot be read.
+// file applies a YAML file. It returns an error if the file cannot be read.
 func (l *loader) file(root reflect.Value, path string) error {
 	if path == "" {
 		return nil
@@ -116,13 +118,13 @@ func (l *loader) file(root reflect.Value, path string) error {
 	if err != nil {
 		return fmt.Errorf("configuration file %s: %w", path, err)
 	}
-	for _, n := range doc.Content { // none in an empty file
+	for _, n := range doc.Content { // an empty file has none
 		l.put(root, "", nil, n, path)
 	}
 	return nil
 }
 
-// put gives what path leads to from at, which is called name, the value of n.
+// put sets the setting that path leads to from at, whose name is name, to the value of n.
 func (l *loader) put(at reflect.Value, name string, path []string, n *yaml.Node, source string) {
 	where := source
 	if n.Line > 0 {
@@ -174,13 +176,13 @@ func (l *loader) section(at reflect.Value, name string, n *yaml.Node, source str
 		for i := 0; i+1 < len(n.Content); i += 2 {
 			key := n.Content[i].Value
 			if seen[key] {
-				l.fault(name, "%s is there twice", key)
+				l.fault(name, "%s is set twice", key)
 			}
 			seen[key] = true
 			l.put(at, name, strings.Split(key, "."), n.Content[i+1], source)
 		}
 	case n.Tag != "!!null":
-		l.fault(name, "is a section and no value; give what is in it, such as %s", names(at, name)[1])
+		l.fault(name, "is a section, not a value; set one of its settings, such as %s", names(at, name)[1])
 	}
 }
 
@@ -221,13 +223,13 @@ func (l *loader) value(at reflect.Value, name string, n *yaml.Node) {
 			*to = append(*to, item.Value)
 			good = good && item.Kind == yaml.ScalarNode
 		}
-	case encoding.TextUnmarshaler: // its errors tell what may be told
+	case encoding.TextUnmarshaler: // its errors contain the value unless that is a secret
 		if telling, err = false, to.UnmarshalText([]byte(text)); err != nil {
 			l.fault(name, "%v", err)
 			return
 		}
-	default: // a field of a type that no source can give; see TestEverySettingIsRead
-		l.fault(name, "cannot be given: the program does not read settings of type %s", at.Type())
+	default: // a field of a type that no source can set; see TestEverySettingIsRead
+		l.fault(name, "cannot be set: the program does not read settings of type %s", at.Type())
 		return
 	}
 	if scalar && telling {
@@ -240,13 +242,13 @@ func (l *loader) value(at reflect.Value, name string, n *yaml.Node) {
 	at.Set(parsed.Elem())
 }
 
-// isSection tells settings that hold others.
+// isSection reports whether a setting contains others.
 func isSection(at reflect.Value) bool {
 	_, text := at.Addr().Interface().(encoding.TextUnmarshaler)
 	return at.Kind() == reflect.Map || at.Kind() == reflect.Struct && !text
 }
 
-// fields goes through what is in a section, by name.
+// fields iterates over the settings of a section, by name.
 func fields(at reflect.Value) iter.Seq2[string, reflect.Value] {
 	return func(yield func(string, reflect.Value) bool) {
 		if !isSection(at) {
@@ -260,7 +262,7 @@ func fields(at reflect.Value) iter.Seq2[string, reflect.Value] {
 	}
 }
 
-// names lists a setting and what is in it.
+// names lists a setting and the settings in it.
 func names(at reflect.Value, name string) []string {
 	all := []string{name}
 	if at.Kind() == reflect.Map {

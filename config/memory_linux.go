@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// memoryLimit returns how many bytes of memory the process may use: those of the machine, or fewer where a control
-// group says so; 0 where that cannot be read.
+// memoryLimit returns how many bytes of memory the process may use: those of the machine, or fewer if a control group
+// limits them; 0 if that cannot be read.
 func memoryLimit() uint64 {
 	var least uint64
 	note := func(n uint64) {
@@ -34,7 +34,7 @@ func memoryLimit() uint64 {
 		if parts[1] != "" {
 			root, file = "/sys/fs/cgroup/memory", "memory.limit_in_bytes"
 		}
-		for at := filepath.Join("/", parts[2]); ; at = filepath.Dir(at) { // each is bound by those above it
+		for at := filepath.Join("/", parts[2]); ; at = filepath.Dir(at) { // a group is also bound by those above it
 			note(readBytes(filepath.Join(root, at, file)))
 			if at == "/" {
 				break
@@ -44,14 +44,14 @@ func memoryLimit() uint64 {
 	return least
 }
 
-// readBytes returns the number in a file, 0 where there is none, or it stands for no limit.
+// readBytes returns the number in a file, 0 if there is none or it means no limit.
 func readBytes(path string) uint64 {
 	raw, err := os.ReadFile(path)
 	if err != nil {
 		return 0
 	}
 	n, err := strconv.ParseUint(strings.TrimSpace(string(raw)), 10, 64)
-	if err != nil || n >= 1<<62 { // max, or what stood for it before
+	if err != nil || n >= 1<<62 { // max, or its numeric form in version 1 of control groups
 		return 0
 	}
 	return n

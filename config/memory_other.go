@@ -2,5 +2,5 @@
 
 package config
 
-// memoryLimit returns 0: it cannot be read here.
+// memoryLimit returns 0, because the limit cannot be read on this system.
 func memoryLimit() uint64 { return 0 }

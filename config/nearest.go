@@ -6,8 +6,8 @@ import (
 	"tenantry/internal/typos"
 )
 
-// Nearest returns the name that what was given is a misspelling of, "" where none is near:
-// one that begins with it, or differs in at most two letters, and in a third of its own.
+// Nearest returns the name of which given is probably a misspelling, or "". It is a name that begins with given, or the
+// one that differs least, in at most two letters and at most a third of its own.
 func Nearest(given string, names []string) string {
 	given = strings.ToLower(given)
 	best, least := "", min(2, len(given)/2)+1

@@ -2,9 +2,8 @@ package config
 
 const maxRedisPool = 10_000
 
-// faults reports settings that contradict each other, which the client would otherwise
-// pass over in silence.
-func (r *Redis) faults(fault func(name, format string, args ...any)) {
+// check reports settings that contradict each other, because the client would ignore them silently.
+func (r *Redis) check(fault func(name, format string, args ...any)) {
 	if r.DB < 0 {
 		fault("redis.db", "must not be negative")
 	}
@@ -12,7 +11,7 @@ func (r *Redis) faults(fault func(name, format string, args ...any)) {
 		fault("redis.db", "several addresses without redis.master_name are a cluster, which has database 0 only")
 	}
 	if r.PoolSize < 0 || r.PoolSize > maxRedisPool {
-		fault("redis.pool_size", "must be from 0 (ten a processor) to %d", maxRedisPool)
+		fault("redis.pool_size", "must be from 0 (ten for each processor) to %d", maxRedisPool)
 	}
 	if r.Username != "" && r.Password.Len() == 0 {
 		fault("redis.username", "needs redis.password")
@@ -32,9 +31,10 @@ func (r *Redis) faults(fault func(name, format string, args ...any)) {
 		}
 	}
 	if (r.TLSCertFile == "") != (r.TLSKeyFile == "") {
-		fault("redis.tls_cert_file", "and redis.tls_key_file are given together")
+		fault("redis.tls_cert_file", "and redis.tls_key_file must be set together")
 	}
 	if len(r.Addrs) == 0 && (r.MasterName != "" || r.TLS || r.Username != "" || r.Password.Len() > 0) {
-		fault("redis.addrs", "name the servers; without them a Redis inside the process is used, to which no other setting applies")
+		fault("redis.addrs",
+			"name the servers; without them a Redis inside the process is used, to which the other settings do not apply")
 	}
 }

@@ -20,7 +20,7 @@ func TestRedisSettingsThatContradictEachOther(t *testing.T) {
 		"TLS":            {"{addrs: [a:1], tls: true, tls_ca_file: ca.pem, tls_cert_file: c.pem, tls_key_file: k.pem, tls_server_name: redis}", nil},
 		"database":       {"{addrs: [a:1], db: -1}", []string{"redis.db: must not be negative"}},
 		"cluster and db": {"{addrs: [a:1, b:2], db: 2}", []string{"redis.db: several addresses without redis.master_name are a cluster"}},
-		"pool":           {"{addrs: [a:1], pool_size: -1}", []string{"redis.pool_size: must be from 0 (ten a processor) to 10000"}},
+		"pool":           {"{addrs: [a:1], pool_size: -1}", []string{"redis.pool_size: must be from 0 (ten for each processor) to 10000"}},
 		"large pool":     {"{addrs: [a:1], pool_size: 10001}", []string{"redis.pool_size: must be from 0"}},
 		"user alone":     {"{addrs: [a:1], username: u}", []string{"redis.username: needs redis.password"}},
 		"sentinel user":  {"{addrs: [a:1], master_name: m, sentinel_username: u}", []string{"redis.sentinel_username: needs redis.sentinel_password"}},
@@ -31,8 +31,8 @@ func TestRedisSettingsThatContradictEachOther(t *testing.T) {
 		"no TLS": {"{addrs: [a:1], tls_ca_file: ca.pem, tls_cert_file: c.pem, tls_key_file: k.pem, tls_server_name: redis}", []string{
 			"redis.tls_ca_file: needs redis.tls: true", "redis.tls_cert_file: needs", "redis.tls_key_file: needs", "redis.tls_server_name: needs",
 		}},
-		"certificate alone": {"{addrs: [a:1], tls: true, tls_cert_file: c.pem}", []string{"redis.tls_cert_file: and redis.tls_key_file are given together"}},
-		"key alone":         {"{addrs: [a:1], tls: true, tls_key_file: c.pem}", []string{"redis.tls_cert_file: and redis.tls_key_file are given together"}},
+		"certificate alone": {"{addrs: [a:1], tls: true, tls_cert_file: c.pem}", []string{"redis.tls_cert_file: and redis.tls_key_file must be set together"}},
+		"key alone":         {"{addrs: [a:1], tls: true, tls_key_file: c.pem}", []string{"redis.tls_cert_file: and redis.tls_key_file must be set together"}},
 		"no server":         {"{tls: true, password: hunter2}", []string{"redis.addrs: name the servers"}},
 		"sentinels nowhere": {"{master_name: m}", []string{"redis.addrs: name the servers"}},
 		"TLS nowhere":       {"{tls: true}", []string{"redis.addrs: name the servers"}},
@@ -47,15 +47,15 @@ func TestRedisSettingsThatContradictEachOther(t *testing.T) {
 				lines = strings.Split(err.Error(), "\n")
 			}
 			if len(lines) != len(tt.want) {
-				t.Errorf("%d faults, not %d: %v", len(lines), len(tt.want), err)
+				t.Errorf("got %d faults, want %d: %v", len(lines), len(tt.want), err)
 			}
 			for _, want := range tt.want {
 				if !slices.ContainsFunc(lines, func(line string) bool { return strings.HasPrefix(line, want) }) {
-					t.Errorf("no line begins with %q: %v", want, err)
+					t.Errorf("got no line that begins with %q: %v", want, err)
 				}
 			}
 			if err != nil && strings.Contains(err.Error(), "hunter2") {
-				t.Errorf("the error tells a password: %v", err)
+				t.Errorf("got %v, want an error without the password", err)
 			}
 		})
 	}

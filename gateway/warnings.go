@@ -15,11 +15,11 @@ import (
 
 // settingWarnings returns what is probably a mistake in the settings or the installation. The start logs it, and doctor
 // reports it.
-func (s *Services) settingWarnings() []config.Doubt {
-	found := slices.Clone(s.cfg.Doubts)
+func (s *Services) settingWarnings() []config.Warning {
+	found := slices.Clone(s.cfg.Warnings)
 	for _, folder := range s.folders() {
 		if d, err := checkFolder(folder); err != nil {
-			found = append(found, config.Doubt{
+			found = append(found, config.Warning{
 				About: "data", Says: err.Error(), Advice: "the gateway does not start again until this is corrected",
 			})
 		} else if d != nil {
@@ -36,7 +36,7 @@ func (s *Services) settingWarnings() []config.Doubt {
 }
 
 // logWarning logs a doubt.
-func (s *Services) logWarning(ctx context.Context, d config.Doubt) {
+func (s *Services) logWarning(ctx context.Context, d config.Warning) {
 	s.log.WarnContext(ctx, "check the settings", "about", d.About, "says", d.Says, "advice", d.Advice)
 }
 
@@ -55,7 +55,7 @@ func (s *Services) folders() []string {
 // checkFolder checks who else may use a folder that holds data. It returns a doubt if the group can write to it or
 // others can list it, and an error if everybody on the machine can write to it. It returns nil if the folder does not
 // exist yet.
-func checkFolder(folder string) (*config.Doubt, error) {
+func checkFolder(folder string) (*config.Warning, error) {
 	info, err := os.Stat(folder)
 	if err != nil || runtime.GOOS == "windows" { // a mode says nothing on Windows
 		return nil, nil //nolint:nilerr // opening it reports the error
@@ -66,17 +66,17 @@ func checkFolder(folder string) (*config.Doubt, error) {
 			folder, mode)
 	case mode&0o020 != 0:
 		says := fmt.Sprintf("the group of %s may write to it (mode %04o)", folder, mode)
-		return &config.Doubt{About: "data", Says: says, Advice: "chmod 700 " + folder + ", unless the group is this user's alone"}, nil
+		return &config.Warning{About: "data", Says: says, Advice: "chmod 700 " + folder + ", unless the group is this user's alone"}, nil
 	case mode&0o044 != 0:
 		says := fmt.Sprintf("users other than the owner of %s may list it (mode %04o)", folder, mode)
-		return &config.Doubt{About: "data", Says: says, Advice: "chmod 700 " + folder}, nil
+		return &config.Warning{About: "data", Says: says, Advice: "chmod 700 " + folder}, nil
 	}
 	return nil, nil
 }
 
 // checkParents returns a doubt if everybody on the machine can replace the folder, or one that contains it, by another;
 // otherwise nil. It is no error, because a volume that only one container mounts is often made this way.
-func checkParents(folder string) *config.Doubt {
+func checkParents(folder string) *config.Warning {
 	folder, err := filepath.Abs(folder)
 	if err != nil || runtime.GOOS == "windows" {
 		return nil
@@ -85,7 +85,7 @@ func checkParents(folder string) *config.Doubt {
 		if info, err := os.Stat(parent); err == nil && info.Mode()&0o002 != 0 && info.Mode()&fs.ModeSticky == 0 {
 			says := fmt.Sprintf("everybody on this machine can replace %s by another folder, because everybody can write to %s (mode %04o)",
 				folder, parent, info.Mode().Perm())
-			return &config.Doubt{
+			return &config.Warning{
 				About: "data", Says: says, Advice: "chmod o-w " + parent + " (or chmod +t), unless nobody else can reach it",
 			}
 		}
@@ -100,8 +100,8 @@ func (s *Services) noteProxy(ctx context.Context) {
 	}
 }
 
-func proxyDoubt() config.Doubt {
-	return config.Doubt{
+func proxyDoubt() config.Warning {
+	return config.Warning{
 		About: "trusted_proxies",
 		Says: "requests arrive with X-Forwarded-For or Forwarded, and no proxy is trusted: " +
 			"all callers behind it count as one address, whose limits and lock-outs they share",

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The client that oapi-codegen makes, which takes OpenAPI 3.0.
+# Tests the client of oapi-codegen, which requires OpenAPI 3.0.
 set -e
 here=$(dirname "$0")
 curl -sf -H "Host: $(jq -r .host "$1")" "$(jq -r .url "$1")/api/openapi.json" >openapi.json

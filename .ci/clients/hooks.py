@@ -1,4 +1,4 @@
-"""What schemathesis must know of this gateway: identifiers that lead somewhere, and credentials."""
+"""Tells schemathesis about this gateway: existing identifiers, and credentials."""
 
 import itertools
 import json
@@ -14,7 +14,7 @@ address = itertools.count(1)
 
 @schemathesis.hook
 def before_load_schema(context, schema):
-    """Puts the values of the calls that succeed in the place of the document's examples."""
+    """Replaces the document's examples with the values of calls that succeed."""
     teams = next(call["query"]["teams[]"] for call in given["calls"] if "teams[]" in call["query"])
     schema["components"]["parameters"]["teams"]["example"] = teams
     for path, item in schema["paths"].items():
@@ -32,7 +32,7 @@ def before_load_schema(context, schema):
 
 @schemathesis.auth(refresh_interval=None)  # each operation has its own
 class Credential:
-    """The one that the operation takes: a key, an administrator's session, or one to end."""
+    """The credential for the operation: a key, an administrator's session, or a session to end."""
 
     def get(self, case, context):
         return calls[case.operation.label]["headers"]
@@ -47,19 +47,19 @@ class Credential:
 
 @schemathesis.hook
 def filter_case(context, case):
-    """What is more than a header may have reaches no operation: that is a 431 of the server itself."""
+    """Skips queries that are too long for a header: the server itself answers them with 431."""
     return len(urllib.parse.urlencode(case.query or {}, doseq=True)) < 100_000
 
 
 @schemathesis.hook
 def before_call(context, case, kwargs):
-    """Asks for strict handling where the input is wrong, since lenient operations ignore much of that.
+    """Requests strict handling of wrong input, because lenient operations ignore much of it.
 
-    Every call has an address of its own, since attempts to sign in from one are slowed down.
+    Every call has an address of its own, because sign-in attempts from one address are throttled.
     """
     if "Prefer" in case.operation.headers:
         case.headers["Prefer"] = "handling=" + ("strict" if case.meta.generation.mode.is_negative else "lenient")
-    if case.meta.generation.mode.is_positive:  # what these headers do depends on requests before
+    if case.meta.generation.mode.is_positive:  # the effect of these headers depends on earlier requests
         for name in ("If-Match", "If-None-Match", "Idempotency-Key"):
             case.headers.pop(name, None)
     n = next(address)

@@ -1,4 +1,4 @@
-# OpenAPI 3.0 of what is described here as 3.1, for generators that know 3.0 alone.
+# Converts the document from OpenAPI 3.1 to 3.0, for generators that support only 3.0.
 def lower:
   if type == "array" then map(lower)
   elif type != "object" then .

@@ -1,7 +1,7 @@
 """Generates a Python client from the OpenAPI document and calls every operation with it.
 
-Usage: call.py CALLS.json, in a folder to write to. Each call must give a typed answer that
-holds all that was sent; without its credential, a typed refusal.
+Usage: python.py CALLS.json, in a folder to write to. Each call must return a typed answer with
+everything that the server sent, and without its credential a typed refusal.
 """
 
 import builtins
@@ -22,7 +22,7 @@ given = json.loads(Path(sys.argv[1]).read_text())
 request = urllib.request.Request(given["url"] + "/api/openapi.json", headers={"Host": given["host"]})
 document = json.load(urllib.request.urlopen(request))
 Path("openapi.json").write_text(json.dumps(document))
-# It knows no lines of JSON, and no file that is one of several types.
+# The generator does not support NDJSON, or files of one of several types.
 Path("config.json").write_text(json.dumps({"content_type_overrides": {
     of: "application/octet-stream" for of in ("application/x-ndjson", "text/csv", "text/tab-separated-values")}}))
 generate = ["openapi-python-client", "generate", "--path", "openapi.json", "--output-path", "client", "--config", "config.json"]
@@ -37,7 +37,7 @@ def snake(name):
 
 
 def typed(annotation, value):
-    """The value as one of the classes that the annotation names."""
+    """Converts the value to one of the classes that the annotation names."""
     for cls in typing.get_args(annotation) or [annotation]:
         if hasattr(cls, "from_dict") and isinstance(value, dict):
             return cls.from_dict(value)

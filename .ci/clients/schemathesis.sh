@@ -1,5 +1,5 @@
 #!/bin/sh
-# schemathesis, which makes requests of the OpenAPI document and holds the answers against it.
+# Runs schemathesis, which generates requests from the OpenAPI document and checks the answers against it.
 set -e
 here=$(dirname "$0")
 url=$(jq -r .url "$1")

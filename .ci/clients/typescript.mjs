@@ -1,14 +1,14 @@
 // Generates a TypeScript client from the OpenAPI document and calls every operation with it.
 //
-// Usage: typescript.mjs CALLS.json, in a folder to write to that has node_modules. The calls are
-// written down as a program, so that the compiler holds parameters, bodies and answers against the types.
+// Usage: typescript.mjs CALLS.json, in a writable folder with node_modules. The calls are written as a program, so that the
+// compiler checks parameters, bodies and answers against the types.
 import { execFileSync } from "node:child_process";
 import { request } from "node:http";
 import { readFileSync, writeFileSync } from "node:fs";
 
 const given = JSON.parse(readFileSync(process.argv[2], "utf8"));
 
-// fetch does not let callers set the host, and not every system finds names below localhost.
+// fetch does not let callers set the host, and not every system resolves names below localhost.
 const send = (url, method, headers, body) => new Promise((done, fail) => {
   request(url, { method, headers: { ...headers, host: given.host } }, async (answer) => {
     let all = "";

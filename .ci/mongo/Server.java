@@ -35,19 +35,19 @@ import java.util.TreeMap;
 import java.util.concurrent.ConcurrentHashMap;
 
 /**
- * Serves MongoDB's protocol from memory on 127.0.0.1 at the port given, until it is killed.
+ * Serves the MongoDB protocol from memory on 127.0.0.1 at the given port, until it is killed.
  *
- * <p>mongo-java-server ignores partialFilterExpression. MongoDB does not, so unique indexes here hold only
- * documents that have all fields of the index, which is the one such expression that Tenantry uses. It also
- * sends documents that other commands are changing meanwhile, and leaves the fields of a document that is replaced in
- * their former order, which MongoDB does not do either.
+ * <p>It corrects three differences between mongo-java-server and MongoDB. mongo-java-server ignores
+ * partialFilterExpression, so unique indexes here contain only documents that have all fields of the index, which is the
+ * only such expression that Tenantry uses. It sends documents while other commands change them. It keeps the old order of
+ * fields when a document is replaced.
  */
 public class Server {
     public static void main(String[] args) throws Exception {
         Backend backend = new Backend();
         backend.version(new Version());
         int port = Integer.parseInt(args[0]);
-        // A thread for each connection: MongoServer's own few threads let a connection wait for commands of others.
+        // A thread for each connection, because with MongoServer's few threads connections wait for each other's commands.
         EventLoopGroup threads = new OioEventLoopGroup();
         DefaultChannelGroup open = new DefaultChannelGroup(GlobalEventExecutor.INSTANCE);
         new ServerBootstrap().group(threads, threads).channel(OioServerSocketChannel.class)
@@ -65,7 +65,7 @@ public class Server {
         Thread.currentThread().join();
     }
 
-    /** What the server says it is: its own newest number is too old for current clients, its protocol is not. */
+    /** The version that the server reports: its own is too old for current clients, although its protocol is not. */
     private static class Version implements MongoVersion {
         @Override
         public List<Integer> getVersionArray() {
@@ -86,7 +86,7 @@ public class Server {
 
         private final Map<String, Object> locks = new ConcurrentHashMap<>();
 
-        /** One command at a time on a database, and an answer that the next one cannot change while it is being sent. */
+        /** Runs one command at a time on a database, and copies the answer so that the next command cannot change it. */
         @Override
         public Document handleMessage(MongoMessage message) {
             synchronized (locks.computeIfAbsent(message.getDatabaseName(), name -> new Object())) {
@@ -114,7 +114,7 @@ public class Server {
         }
     }
 
-    /** Reads in order of the id without sorting everything first, as MongoDB does. */
+    /** Reads in the order of the id without sorting all documents first, as MongoDB does. */
     private static class Collection extends MemoryCollection {
         private IdIndex ids;
 
@@ -122,7 +122,7 @@ public class Server {
             super(database, name, options, cursors);
         }
 
-        /** A document that is replaced has its fields in the order of the new one, as MongoDB keeps it. */
+        /** Gives a replaced document the fields in the order of the new one, as MongoDB does. */
         @Override
         protected void handleUpdate(Integer position, Document before, Document stored) {
             Document ordered = ids != null ? ids.latest : null;
@@ -152,10 +152,10 @@ public class Server {
         }
     }
 
-    /** Finds documents by their id also where more is asked of them, as MongoDB does. */
+    /** Finds documents by their id even if the query has other conditions, as MongoDB does. */
     private static class IdIndex extends MemoryUniqueIndex {
         private final TreeMap<String, Integer> ordered = new TreeMap<>();
-        /** What the update that is being carried out makes of its document. */
+        /** The result of the update that is being carried out. */
         private Document latest;
 
         IdIndex(String name, List<IndexKey> keys, boolean sparse) {
@@ -187,7 +187,7 @@ public class Server {
             return super.removeDocument(key);
         }
 
-        /** The ids between the bounds of a question, such as {_id: {$gt: "a"}}, also within an $and. */
+        /** The ids between the bounds of a query, such as {_id: {$gt: "a"}}, also within an $and. */
         NavigableMap<String, Integer> range(Document query) {
             NavigableMap<String, Integer> range = ordered;
             if (query.get("_id") instanceof Document) {
@@ -218,7 +218,7 @@ public class Server {
             return range;
         }
 
-        /** The part of the question that the index answers, or null. What is found is held against all of it. */
+        /** The part of the query that the index answers, or null. Results are checked against the whole query. */
         private Document own(Document query) {
             String key = keys().get(0);
             Object value = query.get(key);
@@ -296,7 +296,7 @@ public class Server {
             }
         }
 
-        /** Only an equality on every field means that the index holds what is asked for. */
+        /** The index answers only queries for an equal value in every field. */
         @Override
         public synchronized boolean canHandle(Document query) {
             for (String key : keys()) {

@@ -144,7 +144,7 @@ type Checking struct {
 
 // Missing notes a reference to something that there is not.
 func (c *Checking) Missing(field, what string) {
-	c.Errs.Add(field, fault.Unknown, "%s names %s %s", field, texts.One(strings.ReplaceAll(what, "_", " ")), c.Absent)
+	c.Errs.Add(field, fault.Unknown, "%s names %s %s", field, texts.WithArticle(strings.ReplaceAll(what, "_", " ")), c.Absent)
 }
 
 // Read reads an object into the record and checks it, and returns which Fields were given: bit n is

@@ -1,5 +1,5 @@
-// Makes the replica set and the gateway's user. Changes nothing that is so already, but
-// gives the user the password of now, so it may run at every start.
+// Creates the replica set and the gateway's user if they do not exist, and sets the user's present password and roles. It
+// may run at every start.
 const admin = db.getSiblingDB("admin");
 admin.auth(process.env.MONGO_ROOT_USERNAME, process.env.MONGO_ROOT_PASSWORD);
 
@@ -14,8 +14,8 @@ for (let tries = 0; !db.hello().isWritablePrimary; tries++) {
   sleep(500);
 }
 
-// Everything in its own database and nothing elsewhere. For "isolation: database" the
-// roles are readWriteAnyDatabase and dbAdminAnyDatabase, on admin.
+// All rights in its own database and none elsewhere. For "isolation: database" the roles are readWriteAnyDatabase and
+// dbAdminAnyDatabase, on admin.
 const roles = [
   { role: "readWrite", db: "tenantry" },
   { role: "dbAdmin", db: "tenantry" },

@@ -1,7 +1,6 @@
 #!/bin/bash
-# Starts MongoDB as a replica set of one member with authentication. A replica set with
-# users demands a key file, with which members trust each other: it is made once and lies
-# with the data. To add members, give each of them a copy.
+# Starts MongoDB as a replica set of one member with authentication. A replica set with users requires a key file, with
+# which members authenticate to each other. It is created once and stored with the data. Give each new member a copy.
 set -euo pipefail
 key=/data/configdb/keyfile
 if [ ! -s "$key" ]; then

@@ -1,6 +1,5 @@
 #!/bin/sh
-# Starts Redis with one user, who reaches nothing but Tenantry's entries. Only a hash of
-# the password is written down.
+# Starts Redis with one user, who can access only Tenantry's entries. Only a hash of the password is stored.
 set -eu
 acl=/data/users.acl
 hash=$(printf %s "$REDIS_PASSWORD" | sha256sum | cut -d ' ' -f 1)

@@ -254,12 +254,12 @@ func TestConfigurationFaultsAreToldAtOnce(t *testing.T) {
 	want := `tenantry: the configuration cannot be used:
   admin.token: is shorter than 16 characters; make one with: openssl rand -hex 24 (FILE line 6)
   backends.eu.engine: must be sqlite or mongo
-  backends.eu: is a section and no value; give what is in it, such as backends.eu.database (FILE line 7)
-  listen: is no address like 127.0.0.1:8080 (--listen says "nowhere")
+  backends.eu: is a section, not a value; set one of its settings, such as backends.eu.database (FILE line 7)
+  listen: is not an address like 127.0.0.1:8080 (--listen says "nowhere")
   listen_on: there is no such setting (FILE line 3)
   log.level: must be debug, info, warn or error (TENANTRY_LOG__LEVEL says "loud")
   log_format: there is no such setting; did you mean TENANTRY_LOG__FORMAT? (TENANTRY_LOG_FORMAT)
-  redis.addrs: name the servers; without them a Redis inside the process is used, to which no other setting applies
+  redis.addrs: name the servers; without them a Redis inside the process is used, to which the other settings do not apply
   redis.pasword: there is no such setting; did you mean redis.password? (FILE line 5)
   redis.tls: must be true or false (TENANTRY_REDIS__TLS says "perhaps")
   sqlite.readers: must be a whole number (TENANTRY_SQLITE__READERS says "many")

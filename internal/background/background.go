@@ -1,4 +1,4 @@
-// Package background does what no request waits for.
+// Package background runs tasks that no request waits for.
 package background
 
 import (
@@ -11,16 +11,16 @@ import (
 	"time"
 )
 
-// ErrPanic is what the error of a panic wraps.
+// ErrPanic is wrapped by the error of a panic.
 var ErrPanic = errors.New("panic")
 
-// Work is what goes on beside requests until it is closed. A panic ends what panics, which is logged, and
-// nothing else. Safe for concurrent use.
+// Work runs tasks in the background until it is closed. A panic is logged and ends only its own task. Safe for
+// concurrent use.
 type Work struct {
 	log     *slog.Logger
 	ctx     context.Context
 	stop    context.CancelFunc
-	mu      sync.Mutex // between the last beginning and Close
+	mu      sync.Mutex // keeps tasks from starting while Close waits
 	running sync.WaitGroup
 }
 
@@ -31,8 +31,8 @@ func New(log *slog.Logger) *Work {
 	return w
 }
 
-// Go calls do, whose context ends when w is closed, and returns at once: false where w is closed already and
-// do is not called. What names it in the log.
+// Go runs do in the background and returns at once. The context of do ends when w is closed. Go returns false, without
+// calling do, if w is closed already. what names the task in the log.
 func (w *Work) Go(what string, do func(context.Context)) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -43,8 +43,8 @@ func (w *Work) Go(what string, do func(context.Context)) bool {
 	return true
 }
 
-// Every calls do again and again until w is closed, the first time after that long. Each call has time until
-// the next is due.
+// Every calls do at each interval until w is closed, the first time after one interval. The context of each call ends
+// when the next call is due.
 func (w *Work) Every(every time.Duration, what string, do func(context.Context)) {
 	w.Go(what, func(ctx context.Context) {
 		tick := time.NewTicker(every)
@@ -68,7 +68,7 @@ func (w *Work) once(ctx context.Context, what string, do func(context.Context)) 
 	}
 }
 
-// Close ends the context of what goes on and waits until it has ended, or ctx has.
+// Close cancels the context of all tasks and waits until they have ended or ctx is done.
 func (w *Work) Close(ctx context.Context) {
 	w.mu.Lock()
 	w.stop()
@@ -81,7 +81,7 @@ func (w *Work) Close(ctx context.Context) {
 	}
 }
 
-// Try returns what do does, or what it panicked with as an error that wraps ErrPanic.
+// Try returns the error of do. A panic of do is returned as an error that wraps ErrPanic.
 func Try(do func() error) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {

@@ -12,8 +12,8 @@ import (
 	"tenantry/internal/background"
 )
 
-// TestWork: what panics is logged and called again; each call has an end; Close ends what goes on and waits for
-// it, no longer than it is told to, and nothing begins after it.
+// TestWork checks that panics are logged and the task is called again, that each call has a deadline, that Close
+// cancels tasks and waits for them no longer than its context, and that no task starts afterwards.
 func TestWork(t *testing.T) {
 	t.Parallel()
 	log := &bytes.Buffer{}
@@ -26,7 +26,7 @@ func TestWork(t *testing.T) {
 	})
 	for range 3 {
 		if err := <-calls; !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("a call ends with %v", err)
+			t.Errorf("a call ended with %v, want %v", err, context.DeadlineExceeded)
 		}
 	}
 	hold, closed := make(chan struct{}), make(chan struct{})
@@ -35,21 +35,21 @@ func TestWork(t *testing.T) {
 	<-begun
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	w.Close(gone) // does not wait for what hangs
+	w.Close(gone) // does not wait for the hanging task
 	go func() { w.Close(t.Context()); close(closed) }()
 	for ended := false; !ended; {
 		select {
-		case err := <-calls: // one was under way
+		case err := <-calls: // one was in progress
 			t.Log(err)
 		case hold <- struct{}{}:
 		case <-closed:
 			ended = true
 		}
 	}
-	if w.Go("late", func(context.Context) { t.Error("it began after the end") }) {
-		t.Error("what comes after the end was taken")
+	if w.Go("late", func(context.Context) { t.Error("a task started after Close") }) {
+		t.Error("Go after Close = true, want false")
 	}
 	if text := log.String(); strings.Count(text, "what=counting") < 3 || !strings.Contains(text, "broken") || !strings.Contains(text, "background_test.go") {
-		t.Errorf(`got %v, want containing "broken" and containing "background_test.go"`, text)
+		t.Errorf(`log = %s, want "broken" with its stack at least three times`, text)
 	}
 }

@@ -1,8 +1,7 @@
-// Package cache has the map behind the caches that every request asks.
+// Package cache has the maps behind the caches that every request uses.
 //
-// A sharded map was taken rather than a caching library: removing an entry holds at once
-// and for every reader, the bound is exact, look-ups by text allocate nothing, and no
-// goroutine runs behind it.
+// It is a sharded map instead of a caching library, because a removal takes effect at once for every reader, the bound is
+// exact, look-ups by text allocate nothing, and there is no background goroutine.
 package cache
 
 import (
@@ -12,8 +11,8 @@ import (
 
 const shards = 16
 
-// Map holds at most a fixed number of entries; the least recently used leave first, by
-// generations. Safe for concurrent use. Make one with New.
+// Map holds at most a fixed number of entries. It evicts the least recently used ones first, by generations. Safe for
+// concurrent use. Make one with New.
 type Map[V any] struct {
 	seed   maphash.Seed
 	shards [shards]shard[V]
@@ -23,10 +22,10 @@ type shard[V any] struct {
 	mu         sync.RWMutex
 	young, old map[string]V
 	half       int
-	_          [64]byte // keeps the locks of neighbours on different cache lines
+	_          [64]byte // keeps the locks of adjacent shards on different cache lines
 }
 
-// New returns a Map of at most size entries, at least 32.
+// New returns a Map of at most size entries. The smallest size is 32.
 func New[V any](size int) *Map[V] {
 	m := &Map[V]{seed: maphash.MakeSeed()}
 	for i := range m.shards {
@@ -59,7 +58,7 @@ func (m *Map[V]) Get(key string) (V, bool) {
 	if v, ok = s.young[key]; ok {
 		return v, true
 	}
-	if v, ok = s.old[key]; ok { // it may have left meanwhile
+	if v, ok = s.old[key]; ok { // it may have been evicted meanwhile
 		s.put(key, v)
 	}
 	return v, ok
@@ -73,7 +72,7 @@ func (m *Map[V]) Put(key string, v V) {
 	s.put(key, v)
 }
 
-// GetOrPut returns the entry, or stores and returns what fresh makes.
+// GetOrPut returns the entry, or stores and returns the result of fresh. Concurrent callers get the same value.
 func (m *Map[V]) GetOrPut(key string, fresh func() V) V {
 	if v, ok := m.Get(key); ok {
 		return v

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestMapIsBoundedAndKeepsWhatIsUsed(t *testing.T) {
+func TestMapIsBoundedAndKeepsUsedEntries(t *testing.T) {
 	t.Parallel()
 	const size = 320
 	m := New[int](size)
@@ -15,12 +15,12 @@ func TestMapIsBoundedAndKeepsWhatIsUsed(t *testing.T) {
 		m.Put(strconv.Itoa(i), i)
 		if i%5 == 0 {
 			if v, ok := m.Get("used"); !ok || v != 1 {
-				t.Fatalf("an entry in use left after %d others", i)
+				t.Fatalf("Get of an entry in use after %d others = %d, %v, want 1", i, v, ok)
 			}
 		}
 	}
 	if n := m.Len(); n > size || n < size/4 {
-		t.Errorf("%d entries, want at most %d", n, size)
+		t.Errorf("Len() = %d, want %d to %d", n, size/4, size)
 	}
 }
 
@@ -33,11 +33,11 @@ func TestMapDeletesFromBothGenerations(t *testing.T) {
 	for i := range 64 {
 		m.Delete(strconv.Itoa(i))
 		if _, ok := m.Get(strconv.Itoa(i)); ok {
-			t.Fatalf("entry %d is still there", i)
+			t.Fatalf("Get of the deleted entry %d succeeded, want no entry", i)
 		}
 	}
 	if m.Len() != 0 {
-		t.Errorf("%d entries left", m.Len())
+		t.Errorf("Len() = %d, want 0", m.Len())
 	}
 }
 
@@ -52,7 +52,7 @@ func TestMapMakesOneValueForMany(t *testing.T) {
 	wg.Wait()
 	for _, p := range got {
 		if p != got[0] {
-			t.Fatal("two callers have different values")
+			t.Fatalf("two callers got %p and %p, want the same value", p, got[0])
 		}
 	}
 }

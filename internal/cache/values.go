@@ -1,7 +1,6 @@
 package cache
 
-// Values returns the entries there are, in no order. What is put in meanwhile may be
-// missing.
+// Values returns all entries, in no order. Entries that are added meanwhile may be missing.
 func (m *Map[V]) Values() []V {
 	var all []V
 	for i := range m.shards {
@@ -17,7 +16,7 @@ func (m *Map[V]) Values() []V {
 	return all
 }
 
-// Len returns how many entries there are.
+// Len returns the number of entries.
 func (m *Map[V]) Len() (n int) {
 	for i := range m.shards {
 		s := &m.shards[i]

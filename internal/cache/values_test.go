@@ -20,6 +20,6 @@ func TestValuesAreThoseOfBothGenerations(t *testing.T) {
 	}
 	got := m.Values()
 	if len(got) != m.Len() || want == 0 || len(slices.Compact(slices.Sorted(slices.Values(got)))) != len(got) {
-		t.Errorf("%d values %v of %d entries", len(got), got, m.Len())
+		t.Errorf("Values() = %d values %v, want %d distinct ones", len(got), got, m.Len())
 	}
 }

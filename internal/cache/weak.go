@@ -6,21 +6,21 @@ import (
 	"weak"
 )
 
-// Weak has values for as long as somebody else holds them, so that all who ask for one at the same time have the same,
-// and none is kept for those who came once. Safe for concurrent use; the zero value is empty.
+// Weak holds values only as long as other code refers to them. So concurrent users of a key share one value, and unused
+// values take no memory. Safe for concurrent use; the zero value is empty.
 type Weak[K comparable, V any] struct {
 	mu  sync.Mutex
 	all map[K]weak.Pointer[V]
 }
 
-// Get returns the value, nil where nobody holds one.
+// Get returns the value, or nil if none is in use.
 func (w *Weak[K, V]) Get(key K) *V {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.all[key].Value()
 }
 
-// GetOrPut returns the value, or keeps and returns what fresh makes.
+// GetOrPut returns the value, or stores and returns the result of fresh.
 func (w *Weak[K, V]) GetOrPut(key K, fresh func() *V) *V {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -32,7 +32,7 @@ func (w *Weak[K, V]) GetOrPut(key K, fresh func() *V) *V {
 	return v
 }
 
-// Put has the value in the place of any other.
+// Put stores the value and replaces any other.
 func (w *Weak[K, V]) Put(key K, v *V) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -50,13 +50,13 @@ func (w *Weak[K, V]) put(key K, v *V) {
 	runtime.AddCleanup(v, func(key K) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if w.all[key] == mine { // nobody has made another
+		if w.all[key] == mine { // it was not replaced
 			delete(w.all, key)
 		}
 	}, key)
 }
 
-// Delete forgets the value, or, where one is given, that one alone.
+// Delete removes the value. If only is given, it removes the value only if it is that one.
 func (w *Weak[K, V]) Delete(key K, only ...*V) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -65,7 +65,7 @@ func (w *Weak[K, V]) Delete(key K, only ...*V) {
 	}
 }
 
-// Values returns those that somebody holds, in no order.
+// Values returns the values in use, in no order.
 func (w *Weak[K, V]) Values() []*V {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -78,7 +78,7 @@ func (w *Weak[K, V]) Values() []*V {
 	return all
 }
 
-// Len returns how many entries there are, with those that are about to go.
+// Len returns the number of entries, including those that are about to be removed.
 func (w *Weak[K, V]) Len() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestWeakHasWhatIsHeld: all who hold a value have the same one, and what nobody holds takes no entry.
-func TestWeakHasWhatIsHeld(t *testing.T) {
+// TestWeakKeepsValuesInUse checks that all users of a key have the same value, and that unused values take no entry.
+func TestWeakKeepsValuesInUse(t *testing.T) {
 	t.Parallel()
 	type thing struct{ name string }
 	var w Weak[int, thing]
@@ -23,36 +23,36 @@ func TestWeakHasWhatIsHeld(t *testing.T) {
 		runtime.GC()
 	}
 	if w.Len() != len(held) {
-		t.Fatalf("%d entries of %d that are held", w.Len(), len(held))
+		t.Fatalf("Len() = %d, want the %d values in use", w.Len(), len(held))
 	}
 	for i, v := range held {
 		if w.Get(i) != v || w.GetOrPut(i, func() *thing { return nil }) != v {
-			t.Fatal("another was made while one was held")
+			t.Fatalf("key %d: got another value, want the one in use", i)
 		}
 	}
 	all := w.Values()
 	for _, v := range all {
 		if v.name != "first" {
-			t.Errorf("%+v was never put there", v)
+			t.Errorf("Values() has %+v, want only values that were stored", v)
 		}
 	}
 	if len(all) != len(held) {
-		t.Errorf("%d values of %d that are held", len(all), len(held))
+		t.Errorf("got %d values, want %d", len(all), len(held))
 	}
 	other := &thing{name: "second"}
 	w.Put(0, other)
-	w.Delete(0, held[0]) // that is not the one any more
+	w.Delete(0, held[0]) // which was replaced
 	if w.Get(0) != other {
-		t.Error("the one that took the place of another is gone")
+		t.Errorf("Get(0) = %v, want the replacement %v", w.Get(0), other)
 	}
 	w.Delete(100)
 	if w.Get(100) != nil || w.Get(1) != nil {
-		t.Error("what was forgotten, or held by nobody, is still there")
+		t.Errorf("Get of a deleted and an unused value = %v and %v, want nil", w.Get(100), w.Get(1))
 	}
 	runtime.KeepAlive(held)
 }
 
-// TestWeakMakesOneForMany: however often it is let go and asked for again.
+// TestWeakMakesOneForMany checks that concurrent callers share a value, also after it was collected.
 func TestWeakMakesOneForMany(t *testing.T) {
 	t.Parallel()
 	var w Weak[string, [64]byte]
@@ -65,7 +65,7 @@ func TestWeakMakesOneForMany(t *testing.T) {
 		wg.Wait()
 		for _, p := range got {
 			if p != got[0] {
-				t.Fatal("two callers have different values")
+				t.Fatalf("two callers got %p and %p, want the same value", p, got[0])
 			}
 		}
 		if round%10 == 0 {

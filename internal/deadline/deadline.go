@@ -1,4 +1,4 @@
-// Package deadline has contexts that end in time, for work that mostly waits for nothing.
+// Package deadline has contexts with a deadline for work that rarely waits.
 package deadline
 
 import (
@@ -8,16 +8,15 @@ import (
 	"time"
 )
 
-// Context is what context.WithTimeout returns, but makes its timer when somebody first waits for its
-// end: most requests are over before anybody does. The zero value is of no use; see Begin. Safe for
-// concurrent use.
+// Context is like the result of context.WithTimeout, but makes its timer only when something first waits for its end,
+// because most requests end without that. Call Begin before use. Safe for concurrent use.
 type Context struct {
 	parent context.Context
 	at     time.Time
 	real   atomic.Pointer[timed]
 
 	mu  sync.Mutex
-	err error // once somebody has heard of it
+	err error // once Err has returned it
 }
 
 type timed struct {
@@ -25,7 +24,7 @@ type timed struct {
 	cancel context.CancelFunc
 }
 
-// Begin makes it a context of the parent's that ends after d. End must follow.
+// Begin makes c a child of parent that ends after d. The caller must call End.
 func (c *Context) Begin(parent context.Context, d time.Duration) {
 	c.parent, c.at = parent, time.Now().Add(d)
 	if at, ok := parent.Deadline(); ok && at.Before(c.at) {
@@ -33,7 +32,7 @@ func (c *Context) Begin(parent context.Context, d time.Duration) {
 	}
 }
 
-// End ends it, and gives back what it holds.
+// End cancels c and releases its resources.
 func (c *Context) End() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -44,10 +43,10 @@ func (c *Context) End() {
 	}
 }
 
-// Deadline returns when it ends.
+// Deadline returns the time at which c ends.
 func (c *Context) Deadline() (time.Time, bool) { return c.at, true }
 
-// Done returns what is closed when it has ended.
+// Done returns a channel that is closed when c ends.
 func (c *Context) Done() <-chan struct{} {
 	if r := c.real.Load(); r != nil {
 		return r.Done()
@@ -81,7 +80,7 @@ func (c *Context) Err() error {
 	return c.err
 }
 
-// Value returns the parent's. Contexts made from this one find the timer by it.
+// Value returns the parent's value. Contexts derived from c also find its timer this way.
 func (c *Context) Value(key any) any {
 	if r := c.real.Load(); r != nil {
 		return r.Value(key)

@@ -10,8 +10,7 @@ import (
 	"tenantry/internal/deadline"
 )
 
-// TestContext holds it against context.WithTimeout: whether somebody waited or not, and at whatever time it
-// was asked first.
+// TestContext compares a Context with context.WithTimeout, with and without a waiter before the end.
 func TestContext(t *testing.T) {
 	t.Parallel()
 	type key struct{}
@@ -54,22 +53,22 @@ func TestContext(t *testing.T) {
 			}
 			for range 2 {
 				if err := c.Err(); !errors.Is(err, test.want) || !errors.Is(like.Err(), test.want) || !errors.Is(child.Err(), test.want) {
-					t.Errorf("%s, waited for: %t: %v, child %v, like %v", name, early, err, child.Err(), like.Err())
+					t.Errorf("%s, waited for: %t: Err() = %v, of its child %v, of the reference %v, want %v", name, early, err, child.Err(), like.Err(), test.want)
 				}
 			}
 			at, ok := c.Deadline()
 			if other, _ := like.Deadline(); !ok || at.Sub(other).Abs() > time.Minute || c.Value(key{}) != 7 {
-				t.Errorf("%s: ends at %v, like %v; value %v", name, at, other, c.Value(key{}))
+				t.Errorf("%s: got deadline %v and value %v, want %v and 7", name, at, c.Value(key{}), other)
 			}
 			c.End()
 			if c.Err() == nil || child.Err() == nil {
-				t.Errorf("%s: lasts after its end", name)
+				t.Errorf("%s: after End Err() = %v, of its child %v, want errors", name, c.Err(), child.Err())
 			}
 		}
 	}
 }
 
-// TestContext_ErrAlone: who only asks hears of the end too, and always the same.
+// TestContext_ErrAlone checks that Err reports the end without a waiter, and always the same error.
 func TestContext_ErrAlone(t *testing.T) {
 	t.Parallel()
 	parent, cancel := context.WithCancel(t.Context())
@@ -81,15 +80,15 @@ func TestContext_ErrAlone(t *testing.T) {
 	cancel()
 	c.End()
 	if err := c.Err(); !errors.Is(err, context.DeadlineExceeded) {
-		t.Error(err)
+		t.Errorf("Err() = %v, want %v", err, context.DeadlineExceeded)
 	}
 	<-c.Done()
 	if err := c.Err(); !errors.Is(err, context.DeadlineExceeded) {
-		t.Error(err)
+		t.Errorf("Err() = %v, want %v", err, context.DeadlineExceeded)
 	}
 }
 
-func TestContext_AskedByMany(t *testing.T) {
+func TestContext_ConcurrentUse(t *testing.T) {
 	t.Parallel()
 	for range 200 {
 		c := &deadline.Context{}

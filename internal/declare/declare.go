@@ -1,5 +1,5 @@
-// Package declare reads what the tags of a struct's fields declare of them: names, rules, uses and
-// documentation. A record is described by its struct, an input by its struct, and nowhere else.
+// Package declare reads the tags of a struct's fields: names, rules, uses and documentation. Records and inputs are
+// described by their structs and nowhere else.
 //
 //	Name string `json:"name" rule:"required max=200" use:"filter" doc:"Name of the folder." example:"Contracts"`
 package declare
@@ -19,33 +19,32 @@ type Field struct {
 	Index   []int  // for reflect.Value.FieldByIndex
 	Type    reflect.Type
 	Doc     string // for the reference
-	Ask     Ask    // for people who are asked for it
-	Example string // as JSON, or a text that stands for itself
-	Default string // as it would be written in a query; empty: there is none
-	Flag    string // its name in a command line; empty: Name, with hyphens
+	Ask     Ask    // for forms
+	Example string // as JSON, or a plain text
+	Default string // as written in a query; empty: none
+	Flag    string // its name on the command line; by default Name with hyphens
 	Rule    Rule
 	Use     Use
-	Tag     reflect.StructTag // for what other packages declare
+	Tag     reflect.StructTag // for declarations of other packages
 }
 
-// Ask is how a form asks people for a field: what stands beside it, and what helps to fill it in. Empty: its name will
-// do, and nothing more need be said.
+// Ask is how a form presents a field: its label and a hint. Empty: the form uses the field's name and no hint.
 type Ask struct {
 	Label, Hint string
-	Kind        string // what is asked for, where the type of the field does not say it
+	Kind        string // the kind of control, if the type of the field does not determine it
 }
 
-// The kinds of what is asked for.
+// The kinds of controls.
 const (
-	Span   = "span"   // of a number: seconds, which people say in larger units
+	Span   = "span"   // a number of seconds, entered in larger units
 	Inputs = "inputs" // values of a report's inputs, by their names
-	Locked = "locked" // the same, of those that its readers may not set
-	Rows   = "rows"   // what the rows of a file become
+	Locked = "locked" // values of the inputs that readers may not set
+	Rows   = "rows"   // the kind of record that the rows of a file become
 	Visual = "visual" // how rows are drawn
-	Kind   = "type"   // the type of a field that is defined
+	Kind   = "type"   // the type of a defined field
 )
 
-// AskOf reads a tag: the label, and behind bars the hint and the kind.
+// AskOf reads a tag: label, hint and kind, separated by bars.
 func AskOf(tag string) Ask {
 	parts := append(strings.SplitN(tag, "|", 3), "", "")
 	return Ask{parts[0], parts[1], parts[2]}
@@ -53,26 +52,26 @@ func AskOf(tag string) Ask {
 
 // Rule says which values a field takes.
 type Rule struct {
-	Required bool // it is there, and not blank
-	Unique   bool // no two records of an organization have the same
-	// Min and Max bound a number, the characters of a text or the elements of a list; Each bounds the
-	// characters of every element. Zero Max and Each bound nothing; Min is 0 unless it is given.
+	Required bool // present and not blank
+	Unique   bool // no two records of an organization have the same value
+	// Min and Max bound a number, the characters of a text or the elements of a list; Each bounds the characters of
+	// every element. Max and Each of 0 bound nothing.
 	Min, Max, Each int64
 	Enum           []string
-	Format         string // of a text: what a package that knows the name checks
-	Ref            string // the resource that it refers to
-	Within         string // Unique: only among those that have the same of this field
+	Format         string // of a text: the name of a format that another package checks
+	Ref            string // the resource that the field refers to
+	Within         string // Unique only among records with the same value of this field
 }
 
-// Bounds say which values of an input are taken; a zero member bounds nothing.
+// Bounds says which values of an input are accepted; a zero member bounds nothing.
 type Bounds struct {
 	Least, Most          int64 // of a whole number
-	MinLength, MaxLength int   // of a text, in characters; MinLength says that it must not be blank
+	MinLength, MaxLength int   // of a text, in characters; with MinLength it must not be blank
 	Pattern              string
 }
 
-// Use says what a field is for. The zero value is shown, set when a record is created and updated,
-// and travels in bundles.
+// Use says how a field is used. A field with the zero value is shown, can be set when a record is created and updated,
+// and is part of bundles.
 type Use uint16
 
 // The uses.
@@ -81,23 +80,25 @@ const (
 	Once                     // set on create, never on update
 	Computed                 // never set by callers of operations; a bundle sets it
 	Hidden                   // no answer shows it
-	Local                    // does not travel in bundles
-	Secret                   // shown to nobody, never logged
-	Merge                    // of an object: names that are not given keep their values
-	Always                   // travels also where it is empty
-	Silent                   // does not make two records different
-	Identity                 // Unique: it says which record is meant, whatever else is given
-	Named                    // Unique: it says which record is meant where no identifier is given
-	Scope                    // says who sees the record: the teams, or that it is deleted
+	Local                    // not part of bundles
+	Secret                   // never shown and never logged
+	Merge                    // of an object: members that are not given keep their values
+	Always                   // part of bundles even if it is empty
+	Silent                   // ignored when two records are compared
+	Identity                 // Unique: it identifies the record, whatever else is given
+	Named                    // Unique: it identifies the record if no identifier is given
+	Scope                    // determines who sees the record: its teams, or whether it is deleted
 )
 
-var uses = []string{"filter", "once", "computed", "hidden", "local", "secret", "merge", "always", "silent", "identity", "named", "scope"}
+var uses = []string{
+	"filter", "once", "computed", "hidden", "local", "secret", "merge", "always", "silent", "identity", "named", "scope",
+}
 
 // Has reports whether the field has the use.
 func (u Use) Has(one Use) bool { return u&one != 0 }
 
-// Of returns the fields of a struct type that have a JSON name, those of embedded structs among
-// them. An error is a fault of the program.
+// Of returns the fields of a struct type that have a JSON name, including those of embedded structs. An error is a
+// mistake in the program.
 func Of(t reflect.Type) ([]Field, error) {
 	var fields []Field
 	for _, f := range reflect.VisibleFields(t) {
@@ -114,7 +115,7 @@ func Of(t reflect.Type) ([]Field, error) {
 		}
 		var err error
 		if d.Ask.Kind != "" && !slices.Contains([]string{Span, Inputs, Locked, Rows, Visual, Kind}, d.Ask.Kind) {
-			return nil, fmt.Errorf("field %s of %s: nothing is asked for as %q", f.Name, t, d.Ask.Kind)
+			return nil, fmt.Errorf("field %s of %s: unknown kind of control %q", f.Name, t, d.Ask.Kind)
 		}
 		if d.Rule, err = parseRule(f.Tag.Get("rule")); err == nil {
 			d.Use, err = parseUse(f.Tag.Get("use"))
@@ -155,10 +156,10 @@ func parseRule(text string) (r Rule, err error) {
 		case "within":
 			r.Within = value
 		default:
-			return r, fmt.Errorf("rule %q is not known", word)
+			return r, fmt.Errorf("rule %q is unknown", word)
 		}
 		if wants := name != "required" && name != "unique"; wants != given {
-			return r, fmt.Errorf("rule %q: value missing, or one too many", word)
+			return r, fmt.Errorf("rule %q: value missing or not allowed", word)
 		}
 		if err != nil {
 			return r, err
@@ -171,14 +172,14 @@ func parseUse(text string) (u Use, err error) {
 	for word := range strings.FieldsSeq(text) {
 		at := slices.Index(uses, word)
 		if at < 0 {
-			return u, fmt.Errorf("use %q is not known", word)
+			return u, fmt.Errorf("use %q is unknown", word)
 		}
 		u |= 1 << at
 	}
 	return u, nil
 }
 
-// Most returns Max, or where that bounds nothing the largest number there is.
+// Most returns Max, or the largest number if Max bounds nothing.
 func (r Rule) Most() int64 {
 	if r.Max == 0 {
 		return math.MaxInt64

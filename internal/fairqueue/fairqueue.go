@@ -1,17 +1,18 @@
-// Package fairqueue orders what waits for something scarce in turns by party, by what each has had of it.
+// Package fairqueue orders work that waits for a scarce resource: parties take turns by how much each has used.
 package fairqueue
 
 import "maps"
 
-// Turns tell where the work of parties starts (start-time fair queueing): where the work of the same party before it
-// ends, but not before now. What starts first is next. So who had least is served first, and who wants nothing saves up
-// no turns. Costs are of any one unit. The zero value is ready. Not safe for concurrent use.
+// Turns assigns start times to the work of parties (start-time fair queueing). Work starts when the party's previous
+// work ends, but not before now, and the work with the earliest start is next. So the party that used least is served
+// first, and a party without work saves up no turns. Costs may have any unit. The zero value is ready. Not safe for
+// concurrent use.
 type Turns[Party comparable] struct {
 	ends map[Party]int64
 	now  int64
 }
 
-// Start returns where work of that cost, more than 0, starts.
+// Start returns the start of new work with that cost, which is more than 0.
 func (t *Turns[P]) Start(party P, cost int64) int64 {
 	if t.ends == nil {
 		t.ends = map[P]int64{}
@@ -21,19 +22,19 @@ func (t *Turns[P]) Start(party P, cost int64) int64 {
 	return start
 }
 
-// Cancel takes back what Start has counted for work that is not served.
+// Cancel subtracts the cost of work that Start has counted and that is not served.
 func (t *Turns[P]) Cancel(party P, cost int64) {
 	if end, ok := t.ends[party]; ok {
 		t.ends[party] = end - cost
 	}
 }
 
-// Serve notes that work which starts there is served, for one of so many parties that want something. Of whoever comes
-// now nobody starts before those who have waited for their part of it, however many new parties come.
+// Serve records that the work with this start and cost is served, while so many parties have work. It advances now, so
+// work of new parties starts no earlier than work that has waited for its share, however many new parties come.
 func (t *Turns[P]) Serve(start, cost int64, parties int) {
 	t.now = max(t.now, start) + max(cost/int64(max(parties, 1)), 1)
 	maps.DeleteFunc(t.ends, func(_ P, end int64) bool { return end <= t.now })
 }
 
-// Known returns how many parties have had more than others would get now.
+// Known returns the number of parties whose work ends after now.
 func (t *Turns[P]) Known() int { return len(t.ends) }

@@ -1,4 +1,4 @@
-// Package fault lists what is wrong with an input: every fault at once, each with its field.
+// Package fault collects the faults of an input, each with its field, so that all are reported together.
 package fault
 
 import (
@@ -17,7 +17,7 @@ const (
 	Duplicate = "duplicate"
 	Forbidden = "forbidden"
 	Stale     = "stale"
-	// Unavailable: what the input would be held against does not answer, so it may be right.
+	// Unavailable: the input could not be checked because a server does not answer, so it may be valid.
 	Unavailable = "unavailable"
 )
 
@@ -28,21 +28,21 @@ type Fault struct {
 	Message string `json:"message"`
 }
 
-// List collects the faults of an input. The zero value is ready to use. Messages hold no secrets
-// and never repeat the caller's value.
+// List collects the faults of an input. The zero value is ready to use. Messages contain no secrets and never repeat
+// the caller's value.
 type List []Fault
 
-// most bounds an answer.
-const most = 100
+// maxFaults bounds the size of an answer.
+const maxFaults = 100
 
-// Add notes a fault.
+// Add adds a fault. Faults after the first 100 are dropped.
 func (l *List) Add(field, code, format string, args ...any) {
-	if len(*l) < most {
+	if len(*l) < maxFaults {
 		*l = append(*l, Fault{field, code, fmt.Sprintf(format, args...)})
 	}
 }
 
-// Err returns an *Error, or nil where there is no fault.
+// Err returns an *Error, or nil if there is no fault.
 func (l List) Err() error {
 	if len(l) == 0 {
 		return nil
@@ -50,8 +50,8 @@ func (l List) Err() error {
 	return &Error{Faults: l}
 }
 
-// Error says that an input is refused, and why. A value that must be unique and is taken is a
-// *store.DuplicateError instead.
+// Error says why an input is refused. If a value that must be unique is taken, the error is a *store.DuplicateError
+// instead.
 type Error struct{ Faults List }
 
 func (e *Error) Error() string {

@@ -1,5 +1,5 @@
-// Package goldentest holds what a test observed against what was observed before, in files under
-// testdata/golden. A change of such a file is a change that users see.
+// Package goldentest compares the output of a test with an earlier output in a file under testdata/golden. A change of
+// such a file is a change that users see.
 package goldentest
 
 import (
@@ -14,11 +14,11 @@ import (
 	"time"
 )
 
-// Variable, where set, has what is observed now written down.
+// Variable names the environment variable that, if set, makes Want write the files instead of comparing.
 const Variable = "TENANTRY_TEST_GOLDEN"
 
-// Want holds a text against a file. Of what differs, it shows 20 lines, each with the last question
-// before it, a line that begins with "> ".
+// Want compares a text with a file. It reports up to 20 lines that differ, each with the request before it, which is a
+// line that begins with "> ".
 func Want(t testing.TB, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", "golden", name)
@@ -47,22 +47,23 @@ func Want(t testing.TB, name, got string) {
 		}
 		if was != is {
 			shown++
-			t.Errorf("%s:%d: %.300s\n was %.2000s\n is  %.2000s", name, i+1, asked, was, is)
+			t.Errorf("%s:%d: %.300s\n got  %.2000s\n want %.2000s", name, i+1, asked, is, was)
 		}
 	}
 }
 
-// Blanks replaces what is new each time, the same by the same.
+// Blanks replaces values that differ in each run, equal values by equal ones.
 type Blanks struct {
-	known []string // how identifiers begin that are the same each time
+	known []string // prefixes of identifiers that are the same in each run
 	seen  map[string]string
 }
 
-// NewBlanks returns Blanks that leave identifiers alone which begin so.
+// NewBlanks returns Blanks that keep identifiers with these prefixes.
 func NewBlanks(known ...string) *Blanks { return &Blanks{known, map[string]string{}} }
 
 var (
-	newToken  = regexp.MustCompile(`eyJ[\w-]+\.[\w-]+\.[\w-]+|\b(?:inv|ses|sin)_[\w-]{16,}|(\btnt_(?:server_full|server_read|browser)_)\w+|\b0-\w{20,}|(tenantry_session=)[\w.-]{16,}`)
+	newToken = regexp.MustCompile(`eyJ[\w-]+\.[\w-]+\.[\w-]+|\b(?:inv|ses|sin)_[\w-]{16,}|` +
+		`(\btnt_(?:server_full|server_read|browser)_)\w+|\b0-\w{20,}|(tenantry_session=)[\w.-]{16,}`)
 	newSealed = regexp.MustCompile(`(enc\.v1\.1\.|"field_value":"|sealed:|"pub":"|"sealed":")[A-Za-z0-9+/=_.:-]{20,}`)
 	newOrigin = regexp.MustCompile(`("installation": "|^installation +)[0-9a-f]{32}\b`)
 	newID     = regexp.MustCompile(`\b[0-9a-f]{24}\b`)
@@ -70,14 +71,15 @@ var (
 	newTime   = regexp.MustCompile(`\b20\d\d-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z| UTC)?|\b1[6-9]\d{8}(\d{3})?\b`)
 )
 
-// Fill returns the text without what is new each time.
+// Fill returns the text with placeholders for values that differ in each run.
 func (b *Blanks) Fill(text string) string {
 	text = strings.ToValidUTF8(text, `\xff`)
 	text = newSealed.ReplaceAllString(text, "$1<sealed>")
 	text = newToken.ReplaceAllString(text, "$1$2<token>")
 	text = newOrigin.ReplaceAllString(text, "$1<identity>")
 	text = newID.ReplaceAllStringFunc(text, func(id string) string {
-		if slices.ContainsFunc(b.known, func(known string) bool { return strings.HasPrefix(id, known) }) || strings.Trim(id, id[:1]) == "" {
+		known := slices.ContainsFunc(b.known, func(prefix string) bool { return strings.HasPrefix(id, prefix) })
+		if known || strings.Trim(id, id[:1]) == "" {
 			return id
 		}
 		if b.seen[id] == "" {

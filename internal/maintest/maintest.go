@@ -1,4 +1,4 @@
-// Package maintest prepares a package's tests to run together. It is for TestMain.
+// Package maintest prepares a package's tests to run concurrently. It is for TestMain.
 package maintest
 
 import (
@@ -10,11 +10,11 @@ import (
 	"go.uber.org/goleak"
 )
 
-// together is how many tests of a package run at the same time: most of them wait, for leases, deadlines
-// and disks, so that there can be many more than processors.
-const together = "8"
+// parallel is how many tests of a package run at the same time. There can be more than processors, because most of them
+// wait for leases, deadlines and disks.
+const parallel = "8"
 
-// Leakless runs the tests and ends the program. It fails where goroutines outlive them.
+// Leakless runs the tests and ends the program. It fails if goroutines outlive the tests.
 func Leakless(m *testing.M) {
 	prepare()
 	goleak.VerifyTestMain(m)
@@ -26,17 +26,17 @@ func Run(m *testing.M) int {
 	return m.Run()
 }
 
-// prepare makes more tests run at the same time, their files be kept in memory, and that be collected more rarely, but
-// where whoever started them said how.
+// prepare runs more tests at the same time, keeps their files in memory, and collects garbage less often, unless flags
+// or variables set these.
 func prepare() {
 	flag.Parse()
-	if flag.Lookup("test.bench").Value.String() == "" { // which is about the disk, too
+	if flag.Lookup("test.bench").Value.String() == "" { // benchmarks measure the disk too
 		inMemory()
 	}
-	said := false
-	flag.Visit(func(f *flag.Flag) { said = said || f.Name == "test.parallel" })
-	if !said {
-		if err := flag.Set("test.parallel", together); err != nil {
+	set := false
+	flag.Visit(func(f *flag.Flag) { set = set || f.Name == "test.parallel" })
+	if !set {
+		if err := flag.Set("test.parallel", parallel); err != nil {
 			panic(err)
 		}
 	}

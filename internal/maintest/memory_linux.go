@@ -5,13 +5,13 @@ import (
 	"syscall"
 )
 
-// inMemory puts the tests' files into memory where there is room, unless whoever started them said where they go:
-// else they wait for the disk, of which there is one, more than for anything.
+// inMemory puts the tests' files into memory if there is room and TMPDIR is not set. Otherwise most of the time is
+// spent waiting for the only disk.
 func inMemory() {
 	const (
 		memory = "/dev/shm"
 		room   = 4 << 30
-		noExec = 0x8 // ST_NOEXEC: some tests run what they built
+		noExec = 0x8 // ST_NOEXEC: some tests run programs that they built
 	)
 	var s syscall.Statfs_t
 	if os.Getenv("TMPDIR") != "" || syscall.Statfs(memory, &s) != nil || s.Flags&noExec != 0 || s.Bavail*uint64(s.Bsize) < room {
@@ -21,7 +21,7 @@ func inMemory() {
 	if err != nil {
 		return
 	}
-	_ = os.Remove(probe) // empty, and nobody's else
+	_ = os.Remove(probe) // it is empty and ours
 	if err := os.Setenv("TMPDIR", memory); err != nil {
 		panic(err)
 	}

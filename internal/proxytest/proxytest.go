@@ -1,5 +1,4 @@
-// Package proxytest puts a TCP proxy in front of a server, for tests of what happens while
-// the network between them is in trouble.
+// Package proxytest puts a TCP proxy in front of a server, for tests with a faulty network between them.
 package proxytest
 
 import (
@@ -16,15 +15,15 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Proxy leads to a server until its test ends.
+// Proxy forwards connections to a server until its test ends.
 type Proxy struct {
-	Addr     string // stays the same
+	Addr     string // stays the same while the proxy breaks and heals
 	server   *toxiproxy.ApiServer
 	upstream string
 	proxy    *toxiproxy.Proxy
 }
 
-// Start returns a proxy before the server at that address.
+// Start returns a proxy in front of the server at that address.
 func Start(t testing.TB, upstream string) *Proxy {
 	t.Helper()
 	p := &Proxy{Addr: loopback(), server: toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop()), upstream: upstream}
@@ -33,8 +32,8 @@ func Start(t testing.TB, upstream string) *Proxy {
 	return p
 }
 
-// loopback returns an address that nobody else uses, where there are many: a port that a proxy lets go of while it
-// refuses may be somebody's when it listens again.
+// loopback returns a random loopback address on systems that have many of them, because another program may take the
+// port that a proxy releases while it refuses connections.
 func loopback() string {
 	if runtime.GOOS != "linux" {
 		return "127.0.0.1:0"
@@ -51,11 +50,11 @@ func (p *Proxy) start(t testing.TB) {
 	p.Addr = p.proxy.Listen
 }
 
-// changeLimit is how long a change of the trouble may take.
+// changeLimit is how long a change of the proxy may take.
 const changeLimit = 5 * time.Second
 
-// change makes a change to the proxy. The library may wait for a connection that has just
-// ended, which waits for the library; then all connections end, and the proxy begins anew.
+// change applies a change to the proxy. The library may deadlock with a connection that has just ended; change then
+// ends all connections and restarts the proxy.
 func (p *Proxy) change(t testing.TB, do func(*toxiproxy.Proxy) error) {
 	t.Helper()
 	for {
@@ -74,10 +73,10 @@ func (p *Proxy) change(t testing.TB, do func(*toxiproxy.Proxy) error) {
 	}
 }
 
-// Fault is a kind of trouble.
+// Fault is a kind of network fault.
 type Fault struct {
 	Name string
-	// toxics as the proxy knows them; none: nobody listens.
+	// toxics are the faults in the terms of the proxy; without any the proxy does not listen.
 	toxics []toxic
 }
 
@@ -95,12 +94,12 @@ func replies(kind string, attributes map[string]int) toxic {
 // Refused cuts every connection and refuses new ones.
 func Refused() Fault { return Fault{Name: "refused"} }
 
-// Silent takes connections and what is sent, and never answers.
+// Silent accepts connections and data, and never answers.
 func Silent() Fault {
 	return Fault{"silent", []toxic{replies("timeout", map[string]int{"timeout": 0})}}
 }
 
-// Late holds every reply back for that many milliseconds, give or take jitter.
+// Late delays every reply by that many milliseconds, plus or minus jitter.
 func Late(milliseconds, jitter int) Fault {
 	return Fault{"late", []toxic{replies("latency", map[string]int{"latency": milliseconds, "jitter": jitter})}}
 }
@@ -110,24 +109,24 @@ func Reset() Fault {
 	return Fault{"reset", []toxic{replies("reset_peer", map[string]int{"timeout": 0})}}
 }
 
-// Cut ends every connection after so many bytes of replies, in the middle of one.
+// Cut ends every connection after that many bytes of replies, in the middle of one.
 func Cut(bytes int) Fault {
 	return Fault{"cut", []toxic{replies("limit_data", map[string]int{"bytes": bytes})}}
 }
 
-// Sliced sends replies in pieces of about size bytes, with so many microseconds between two.
+// Sliced sends replies in pieces of about size bytes, with that many microseconds between two.
 func Sliced(size, microseconds int) Fault {
 	return Fault{"sliced", []toxic{replies("slicer", map[string]int{"average_size": size, "size_variation": 1, "delay": microseconds})}}
 }
 
-// Lossy is Late, and of so many in a hundred connections no reply comes at all.
+// Lossy is Late, and drops all replies of that percentage of connections.
 func Lossy(percent, milliseconds, jitter int) Fault {
 	drop := replies("timeout", map[string]int{"timeout": 0})
 	drop.Toxicity = float32(percent) / 100
 	return Fault{"lossy", append(Late(milliseconds, jitter).toxics, drop)}
 }
 
-// Break begins the trouble.
+// Break starts the fault.
 func (p *Proxy) Break(t testing.TB, f Fault) {
 	t.Helper()
 	if len(f.toxics) == 0 {
@@ -148,7 +147,7 @@ func (p *Proxy) Break(t testing.TB, f Fault) {
 	})
 }
 
-// Heal ends all trouble.
+// Heal ends all faults.
 func (p *Proxy) Heal(t testing.TB) {
 	t.Helper()
 	p.change(t, func(proxy *toxiproxy.Proxy) error {

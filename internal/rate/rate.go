@@ -1,4 +1,4 @@
-// Package rate has the limits of requests as settings and records give them: 100/s, 6000/m, off.
+// Package rate has request limits as settings and records write them: 100/s, 6000/m, off.
 package rate
 
 import (
@@ -14,18 +14,17 @@ import (
 	"tenantry/internal/texts"
 )
 
-// MaxCount bounds a limit. A count times the milliseconds of a day stays below 2^53, so
-// that the arithmetic is exact in Lua too, whose numbers are floating point.
+// MaxCount bounds a limit, because a count times the milliseconds of a day must stay below 2^53: Lua, whose numbers are
+// floating point, calculates with it exactly.
 const MaxCount = 100_000_000
 
-// Off is how a limit that admits everything is written.
+// Off is the text of a limit that admits everything.
 const Off = "off"
 
-// Limit is how many requests a period admits. It is used up one by one and fills up
-// evenly: after a period without requests it is full. The zero value says nothing, so
-// that a default holds. Limits can be compared with ==.
+// Limit is how many requests a period admits. It is used up one by one and refills steadily: after a period without
+// requests it is full. The zero value is unset, so a default applies. Limits can be compared with ==.
 type Limit struct {
-	count  int64 // 0: nothing is said; below 0: off
+	count  int64 // 0: unset; below 0: off
 	period int64 // milliseconds
 }
 
@@ -40,8 +39,8 @@ func units() [4]unit {
 	}
 }
 
-// Parse reads a limit such as 100/s, 6000/m, 20000/h, 100000/d or off; "" is the zero
-// value. The error says what is wrong and how limits are written.
+// Parse reads a limit such as 100/s, 6000/m, 20000/h, 100000/d or off; "" is the zero value. The error says what is
+// wrong and how limits are written.
 func Parse(text string) (Limit, error) {
 	switch text {
 	case "":
@@ -52,7 +51,8 @@ func Parse(text string) (Limit, error) {
 	number, name, found := strings.Cut(text, "/")
 	count, err := strconv.ParseUint(number, 10, 63)
 	if err != nil || !found {
-		return Limit{}, fmt.Errorf("%q is no limit; write it like 100/s, 6000/m, 20000/h, 100000/d, or off", texts.Clip(text))
+		return Limit{}, fmt.Errorf("%q is not a limit; write it like 100/s, 6000/m, 20000/h, 100000/d, or off",
+			texts.Clip(text))
 	}
 	if count < 1 || count > MaxCount {
 		return Limit{}, fmt.Errorf("%q is out of range: a limit is from 1 to %d requests, or off", texts.Clip(text), MaxCount)
@@ -62,15 +62,16 @@ func Parse(text string) (Limit, error) {
 			return Limit{int64(count), u.period.Milliseconds()}, nil
 		}
 	}
-	return Limit{}, fmt.Errorf("%q has no known period; write s, m, h or d after the slash, for second, minute, hour or day", texts.Clip(text))
+	return Limit{}, fmt.Errorf("%q has no known period; write s, m, h or d after the slash, for second, minute, hour or day",
+		texts.Clip(text))
 }
 
-// PerSecond returns the limit of so many requests a second, from 1 to MaxCount.
+// PerSecond returns the limit of count requests a second, from 1 to MaxCount.
 func PerSecond(count int64) Limit {
 	return Limit{min(max(count, 1), MaxCount), time.Second.Milliseconds()}
 }
 
-// PerHour returns the limit of so many requests an hour, from 1 to MaxCount.
+// PerHour returns the limit of count requests an hour, from 1 to MaxCount.
 func PerHour(count int64) Limit {
 	return Limit{min(max(count, 1), MaxCount), time.Hour.Milliseconds()}
 }
@@ -78,13 +79,13 @@ func PerHour(count int64) Limit {
 // Unlimited returns the limit that is off.
 func Unlimited() Limit { return Limit{count: -1} }
 
-// Count returns how many requests the period admits, 0 where the limit is off or unset.
+// Count returns how many requests the period admits, 0 if the limit is off or unset.
 func (l Limit) Count() int64 { return max(l.count, 0) }
 
-// Period returns the milliseconds of the period, 0 where the limit is off or unset.
+// Period returns the milliseconds of the period, 0 if the limit is off or unset.
 func (l Limit) Period() int64 { return l.period }
 
-// IsSet reports whether the limit says something, if only that it is off.
+// IsSet reports whether the limit is set, which includes off.
 func (l Limit) IsSet() bool { return l.count != 0 }
 
 // Equal reports whether both are the same limit.
@@ -122,21 +123,21 @@ func (l Limit) or(fallback Limit) Limit {
 	return fallback
 }
 
-// Pair are the two limits of one party: a rate against bursts and a quota over longer.
+// Pair is the two limits of one party: a rate against bursts and a quota over a longer period.
 type Pair struct {
 	Rate  Limit `json:"rate,omitzero"`
 	Quota Limit `json:"quota,omitzero"`
 }
 
-// Or returns the pair with the fallback's limits where it says nothing.
+// Or returns the pair, with the fallback's limits for those that are unset.
 func (p Pair) Or(fallback Pair) Pair {
 	return Pair{p.Rate.or(fallback.Rate), p.Quota.or(fallback.Quota)}
 }
 
-// Part returns the limit divided by of, at least one request a period.
-func (l Limit) Part(of int64) Limit {
+// Part returns the limit divided by the number of parts, at least one request a period.
+func (l Limit) Part(parts int64) Limit {
 	if l.count > 0 {
-		l.count = max(l.count/of, 1)
+		l.count = max(l.count/parts, 1)
 	}
 	return l
 }
@@ -149,30 +150,33 @@ func (l Limit) Tighter(other Limit) Limit {
 	return l
 }
 
-// Set are the limits of an organization, those of each of its callers, and those of each
-// network address from which somebody calls whom nobody knows. Of a caller that has limits
-// of its own, those come first.
+// Set is the limits of an organization, of each of its callers, and of each network address of callers without an
+// accepted credential. A caller's own limits take precedence.
 type Set struct {
 	Organization Pair `json:"organization,omitzero"`
 	Key          Pair `json:"key,omitzero"`
 	Address      Pair `json:"address,omitzero"`
-	// Visitor is of each network address from which pages use a browser key, within that key's own.
+	// Visitor limits each network address that uses a browser key, within the key's own limits.
 	Visitor Pair `json:"visitor,omitzero"`
 }
 
-// Or returns the set with the fallback's limits where it says nothing.
+// Or returns the set, with the fallback's limits for those that are unset.
 func (s Set) Or(fallback Set) Set {
-	return Set{s.Organization.Or(fallback.Organization), s.Key.Or(fallback.Key), s.Address.Or(fallback.Address), s.Visitor.Or(fallback.Visitor)}
+	return Set{
+		Organization: s.Organization.Or(fallback.Organization), Key: s.Key.Or(fallback.Key),
+		Address: s.Address.Or(fallback.Address), Visitor: s.Visitor.Or(fallback.Visitor),
+	}
 }
 
-// ReadValue reads the limits of a line.
+// ReadValue reads the limits of an import's line, and adds a fault if they are malformed.
 func (s *Set) ReadValue(name string, v strictjson.Value, errs *fault.List) {
 	dec := json.NewDecoder(bytes.NewReader(v.Raw()))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(s); v.Is != strictjson.Object || err != nil {
-		errs.Add(name, fault.Format, `%s must be like {"organization": {"rate": "100/s", "quota": "100000/d"}, "key": {"rate": "off"}}`, name)
+		errs.Add(name, fault.Format,
+			`%s must be like {"organization": {"rate": "100/s", "quota": "100000/d"}, "key": {"rate": "off"}}`, name)
 	}
 }
 
-// MergeValue takes over the limits that another set states.
+// MergeValue overrides the limits of s with those that from, a Set, sets.
 func (s *Set) MergeValue(from any) { *s = from.(Set).Or(*s) }

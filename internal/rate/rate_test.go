@@ -22,10 +22,10 @@ func TestParse(t *testing.T) {
 	} {
 		got, err := Parse(text)
 		if err != nil || got != want {
-			t.Errorf("%q is %+v, %v; not %+v", text, got, err, want)
+			t.Errorf("Parse(%q) = %+v, %v, want %+v", text, got, err, want)
 		}
 		if again, err := Parse(got.String()); err != nil || again != got {
-			t.Errorf("%q is written %q, which is %+v, %v", text, got.String(), again, err)
+			t.Errorf("Parse(%q) = %+v, %v, want %+v", got.String(), again, err, got)
 		}
 	}
 	for text, says := range map[string]string{
@@ -46,14 +46,14 @@ func TestLimitsAsJSON(t *testing.T) {
 	set := Set{Organization: Pair{Rate: mustParse(t, "100/s")}, Key: Pair{Quota: mustParse(t, "off")}}
 	raw, err := json.Marshal(set)
 	if want := `{"organization":{"rate":"100/s"},"key":{"quota":"off"}}`; err != nil || string(raw) != want {
-		t.Errorf("%s, %v; not %s", raw, err, want)
+		t.Errorf("Marshal = %s, %v, want %s", raw, err, want)
 	}
 	var back Set
 	if err := json.Unmarshal(raw, &back); err != nil || back != set {
-		t.Errorf("read back: %+v, %v", back, err)
+		t.Errorf("Unmarshal = %+v, %v, want %+v", back, err, set)
 	}
 	if err := json.Unmarshal([]byte(`{"key":{"rate":"fast"}}`), &back); err == nil {
-		t.Error("a limit that is none was read")
+		t.Errorf("Unmarshal of a malformed limit = %+v, want an error", back)
 	}
 }
 
@@ -82,10 +82,10 @@ func TestOr(t *testing.T) {
 	a, b, off := mustParse(t, "1/s"), mustParse(t, "2/d"), mustParse(t, "off")
 	got := Pair{Rate: a, Quota: off}.Or(Pair{Rate: b, Quota: b})
 	if want := (Pair{Rate: a, Quota: off}); got != want {
-		t.Errorf("own limits gave way: %v", got)
+		t.Errorf("Or with own limits = %v, want %v", got, want)
 	}
 	if got := (Pair{}).Or(Pair{Rate: b, Quota: off}); got != (Pair{Rate: b, Quota: off}) {
-		t.Errorf("defaults do not hold: %v", got)
+		t.Errorf("Or without own limits = %v, want %v", got, Pair{Rate: b, Quota: off})
 	}
 }
 

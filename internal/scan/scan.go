@@ -8,38 +8,37 @@ import (
 	"io"
 )
 
-// Reader reads lines and never holds more of one than it may have.
+// Reader reads lines and never holds more of a line than its limit. Not safe for concurrent use.
 type Reader struct {
 	r      *bufio.Reader
-	most   int   // bytes of a line
-	number int   // of the line read last, from 1
-	offset int64 // bytes read
-	long   []byte
+	limit  int    // bytes of a line
+	number int    // of the last line, from 1
+	offset int64  // bytes read
+	long   []byte // a line that is longer than the buffer
 }
 
-// New returns a reader of lines that have at most so many bytes.
-func New(r io.Reader, most int) *Reader {
-	return &Reader{r: bufio.NewReaderSize(r, 64<<10), most: most}
+// New returns a reader of lines of at most limit bytes.
+func New(r io.Reader, limit int) *Reader {
+	return &Reader{r: bufio.NewReaderSize(r, 64<<10), limit: limit}
 }
 
-// ErrTooLong is what Next says of a line that is longer than it may be.
+// ErrTooLong is the error of Next for a line that exceeds the limit.
 var ErrTooLong = errors.New("the line is too long")
 
-// Number returns which line was read last, from 1.
+// Number returns the number of the last line, from 1.
 func (l *Reader) Number() int { return l.number }
 
-// Offset returns how many bytes were read so far.
+// Offset returns the number of bytes read so far.
 func (l *Reader) Offset() int64 { return l.offset }
 
-// Next returns the next line without its line feed; the slice is good until the next
-// call. Errors: ErrTooLong, after which the next line can be read; io.EOF; what the
-// reader returns.
+// Next returns the next line without its line feed. The slice is valid until the next call. Errors: ErrTooLong, after
+// which the next line can be read; io.EOF; errors of the underlying reader.
 func (l *Reader) Next() ([]byte, error) {
 	part, err := l.r.ReadSlice('\n')
 	l.offset += int64(len(part))
 	if err == nil {
 		l.number++
-		if len(part) > l.most+1 {
+		if len(part) > l.limit+1 {
 			return nil, ErrTooLong
 		}
 		return part[:len(part)-1], nil
@@ -49,7 +48,7 @@ func (l *Reader) Next() ([]byte, error) {
 	for errors.Is(err, bufio.ErrBufferFull) {
 		part, err = l.r.ReadSlice('\n')
 		l.offset += int64(len(part))
-		if tooLong = tooLong || len(l.long)+len(part) > l.most+1; !tooLong {
+		if tooLong = tooLong || len(l.long)+len(part) > l.limit+1; !tooLong {
 			l.long = append(l.long, part...)
 		}
 	}
@@ -61,7 +60,7 @@ func (l *Reader) Next() ([]byte, error) {
 	}
 	l.number++
 	line := bytes.TrimSuffix(l.long, []byte("\n"))
-	if tooLong || len(line) > l.most {
+	if tooLong || len(line) > l.limit {
 		return nil, ErrTooLong
 	}
 	return line, nil

@@ -39,7 +39,7 @@ func TestReader(t *testing.T) {
 			got = append(got, string(line))
 		}
 		if !reflect.DeepEqual(got, c.want) || r.Offset() != int64(len(c.in)) {
-			t.Errorf("%s: %d lines, %d bytes read", name, len(got), r.Offset())
+			t.Errorf("%s: got %d lines and %d bytes, want %d and %d", name, len(got), r.Offset(), len(c.want), len(c.in))
 		}
 	}
 }

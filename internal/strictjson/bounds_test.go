@@ -10,30 +10,30 @@ import (
 	"tenantry/internal/strictjson"
 )
 
-// TestValues: a text has as many values as it may, and one more is refused where it stands, whatever it is; in a tree
-// and where it arrives, also under a name that is not held.
+// TestValues checks that a text may have the maximum number of values, and that one more is refused at its place,
+// whatever its shape: in a tree, in a stream, and in a field that is not held.
 func TestValues(t *testing.T) {
 	t.Parallel()
 	const most = strictjson.MaxValues
 	list := func(n int) string { return "[" + strings.TrimSuffix(strings.Repeat("1,", n-1), ",") + "]" } // n values
 	var p strictjson.Parser
 	if v, err := p.Parse(list(most)); err != nil || len(v.Items) != most-1 {
-		t.Errorf("%d values: %v", most, err)
+		t.Errorf("%d values: got %v, want no error", most, err)
 	}
 	for name, text := range map[string]string{
 		"numbers": list(most + 1), "lists": "[" + strings.Repeat("[],", most) + "[]]", "members": members(most),
 	} {
 		_, err := p.Parse(text)
 		if want := fmt.Sprintf("has more than %d values, at byte ", most); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: got %v, want an error and containing %q", name, err, want)
+			t.Errorf("%s: got %v, want an error with %q", name, err, want)
 		}
 	}
 	skip := func([]byte) (strictjson.Want, int) { return strictjson.Skip, 0 }
 	if _, err := strictjson.ReadObject(strings.NewReader(`{"a":[1,2,3]}`), nil, 5, skip); err != nil {
-		t.Errorf("five values: %v", err)
+		t.Errorf("five values: got %v, want no error", err)
 	}
 	if _, err := strictjson.ReadObject(strings.NewReader(`{"a":[1,2,3,4],"b":`), nil, 5, skip); err == nil || err.Error() != "the text has more than 5 values, at byte 13" {
-		t.Errorf("six values: %v", err)
+		t.Errorf("six values: got %v, want an error", err)
 	}
 }
 
@@ -45,7 +45,8 @@ func members(n int) string {
 	return "{" + text.String()[1:] + "}"
 }
 
-// TestReadObject_Elements: of a list that is longer than it may be one element more is held, and the rest is checked.
+// TestReadObject_Elements checks that of a list that is too long one more element is held, and that the rest is
+// checked.
 func TestReadObject_Elements(t *testing.T) {
 	t.Parallel()
 	two := func([]byte) (strictjson.Want, int) { return strictjson.Whole, 2 }
@@ -67,7 +68,7 @@ func TestReadObject_Elements(t *testing.T) {
 		}
 	}
 	if _, err := strictjson.ReadObject(nil, []byte(`{"a":[1,2,3,4,x]}`), 0, two); err == nil {
-		t.Error("what is not held is not checked")
+		t.Error("got no error for a fault in an element that is not held, want one")
 	}
 }
 
@@ -86,8 +87,8 @@ func TestElements(t *testing.T) {
 	}
 }
 
-// TestMemory: the tree of a text and what a record keeps of it take no more than Memory says, whatever the text is.
-func TestMemory(t *testing.T) { //nolint:paralleltest // it measures what is allocated
+// TestMemory checks that the tree of a text and the decoded record take no more than Memory estimates.
+func TestMemory(t *testing.T) { //nolint:paralleltest // it measures allocations
 	const n = strictjson.MaxValues - 1
 	list := func(one string) string { return "[" + strings.Repeat(one+",", n-1) + one + "]" }
 	for name, text := range map[string]string{
@@ -103,7 +104,7 @@ func TestMemory(t *testing.T) { //nolint:paralleltest // it measures what is all
 			t.Fatalf("%s: %v", name, err)
 		}
 		if most := strictjson.MemoryOf(text); took > most {
-			t.Errorf("%s: %d bytes take %d, not %d", name, len(text), took, most)
+			t.Errorf("%s: a text of %d bytes takes %d, want at most %d", name, len(text), took, most)
 		}
 		runtime.KeepAlive(v)
 		runtime.KeepAlive(kept)

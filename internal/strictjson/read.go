@@ -1,6 +1,5 @@
-// Package strictjson reads JSON strictly: one value, UTF-8 without a mark, at most MaxDepth
-// deep, no name twice in an object, no NUL character. A text is read into a tree, or an
-// object field by field while it arrives.
+// Package strictjson reads JSON strictly: one value, UTF-8 without a byte order mark, at most MaxDepth deep, no name
+// twice in an object, no NUL character. It reads a text into a tree, or an object field by field while it arrives.
 package strictjson
 
 import (
@@ -15,49 +14,48 @@ import (
 // MaxDepth is how deep arrays and objects may nest.
 const MaxDepth = 32
 
-// MaxValues is how many values a text may have that is read into a tree: each element, each
-// member, and what holds them. That is a few more than a record may have.
+// MaxValues is the maximum number of values of a text that is read into a tree: elements, members, arrays and objects.
+// It is slightly more than the maximum of a record.
 const MaxValues = 1<<16 + 1<<10
 
-// Memory returns about how many bytes of memory a text of that many bytes takes until what is made of
-// it is stored: the text, its tree, the record, and what is written of that. Objects are among the values.
+// Memory estimates the bytes of memory that a text needs until its content is stored: the text, its tree, the record,
+// and the written form of the record. The values include the objects.
 func Memory(bytes, values, objects int) int64 {
 	return 4*int64(bytes) + 160*int64(values) + 320*int64(objects)
 }
 
-// MemoryOf is Memory of a text that was not read yet, and may hold no more values than that.
+// MemoryOf returns the Memory of a text that was not read yet, for the maximum number of values that it can have.
 func MemoryOf(text string) int64 {
 	objects := strings.Count(text, "{")
 	return Memory(len(text), 1+strings.Count(text, ",")+strings.Count(text, "[")+objects, objects)
 }
 
-// Error says what is wrong with a text and at which byte, counted from 1, as a sentence
-// without its subject: "is not valid JSON, at byte 7".
+// Error says what is wrong with a text and at which byte, counted from 1. It is a sentence without a subject: "is not
+// valid JSON, at byte 7".
 type Error string
 
 func (e Error) Error() string { return "the text " + string(e) }
 
-// Check returns nil for exactly one acceptable value, else an Error.
+// Check returns nil if the text is exactly one acceptable value, else an Error.
 func Check(text []byte) error {
-	s := scanner{buf: text, kept: nothing, ended: true}
+	s := scanner{buf: text, keepFrom: keepNone, ended: true}
 	s.all()
 	return s.err
 }
 
-// Parser reads texts into trees. The zero value is ready; it is reused from text to text
-// and not safe for concurrent use.
+// Parser reads texts into trees. The zero value is ready, and can be reused. Not safe for concurrent use.
 type Parser struct{ s scanner }
 
-// maxScratch is how many elements and members of open arrays and objects a Parser keeps room for.
+// maxScratch is the number of elements and members for which a Parser keeps memory between texts.
 const maxScratch = 4 << 10
 
-// Parse returns the value of a text, whose strings are parts of it. The error is an Error, also
-// where there are more than MaxValues.
+// Parse returns the value of a text. Its strings are parts of the text. The error is an Error, also for more than
+// MaxValues.
 func (p *Parser) Parse(text string) (Value, error) {
 	s := &p.s
-	s.most, s.values = MaxValues, 0
-	s.buf, s.whole, s.tree, s.valid = append(s.buf[:0], text...), text, true, utf8.ValidString(text)
-	s.at, s.kept, s.ended, s.depth, s.err = 0, nothing, true, 0, nil
+	s.maxValues, s.values = MaxValues, 0
+	s.buf, s.source, s.tree, s.valid = append(s.buf[:0], text...), text, true, utf8.ValidString(text)
+	s.at, s.keepFrom, s.ended, s.depth, s.err = 0, keepNone, true, 0, nil
 	s.names, s.ends, s.members, s.items = s.names[:0], s.ends[:0], s.members[:0], s.items[:0]
 	v := s.all()
 	if cap(s.items) > maxScratch || cap(s.members) > maxScratch {
@@ -69,11 +67,11 @@ func (p *Parser) Parse(text string) (Value, error) {
 	return v, s.err
 }
 
-// Elements returns the texts of the elements of an array, which are parts of it. It returns none of
-// what is no array, and ends where the text is not JSON.
+// Elements iterates over the texts of the elements of an array. They are parts of the array. It yields nothing for
+// other values, and stops at the first byte that is not JSON.
 func Elements(array []byte) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
-		s := scanner{buf: array, kept: nothing, ended: true}
+		s := scanner{buf: array, keepFrom: keepNone, ended: true}
 		if s.blanks() != '[' {
 			return
 		}
@@ -86,14 +84,14 @@ func Elements(array []byte) iter.Seq[[]byte] {
 	}
 }
 
-// Want says what becomes of a field.
+// Want says how much of a field ReadObject holds.
 type Want byte
 
-// What becomes of a field; it is checked in any case.
+// How much of a field is held; every field is checked.
 const (
-	Skip   Want = iota // it is not held
-	Scalar             // it is held, but of an array or object an empty one only
-	Whole              // it is held
+	Skip   Want = iota // nothing
+	Scalar             // a scalar; an empty array or object in place of any other
+	Whole              // everything
 )
 
 // Field is one field of an object.
@@ -102,21 +100,26 @@ type Field struct {
 	Raw  json.RawMessage
 }
 
-// Fields are what ReadObject holds of an object.
+// Fields is the result of ReadObject.
 type Fields struct {
 	All []Field // the wanted ones, in the order given
-	// Values are those of the whole text, also where they are not held, and Objects those among them.
+	// Values is the number of values in the whole text, including those that are not held; Objects is the number of
+	// objects among them.
 	Values, Objects int
 }
 
-// ReadObject reads the object that src has while it arrives, or text where src is nil. It
-// reads no further than to the first fault, or to the value that is more than most (0: as many as
-// there are), and holds the wanted fields, which are parts of text, and the names of the objects
-// that are open, no more. want is called for every name. It says how many elements the field has
-// at most, if it is an array (0: any number): of a longer one it holds one more than that,
-// so that the caller sees that it is too long. Errors: Error, and what src returns, as it is.
-func ReadObject(src io.Reader, text []byte, most int, want func(name []byte) (w Want, elements int)) (Fields, error) {
-	s := scanner{src: src, kept: nothing, ended: src == nil, most: most, values: 1}
+// ReadObject reads an object from src while it arrives, or from text if src is nil. It stops at the first fault, and at the
+// first value beyond most (0: no limit). It holds only the wanted fields, which are parts of text, and the names of open
+// objects.
+//
+// want is called for every name. It returns how much of the field to hold, and the maximum number of elements if the field
+// is an array (0: any number). Of a longer array one more element is held, so that the caller sees that it is too long.
+//
+// Errors: Error, and errors of src unchanged.
+func ReadObject(
+	src io.Reader, text []byte, most int, want func(name []byte) (w Want, elements int),
+) (Fields, error) {
+	s := scanner{src: src, keepFrom: keepNone, ended: src == nil, maxValues: most, values: 1}
 	if s.ended {
 		s.buf = text
 	}
@@ -135,21 +138,21 @@ func ReadObject(src io.Reader, text []byte, most int, want func(name []byte) (w 
 			_, ok := s.value()
 			return ok
 		}
-		if s.kept, s.cut = s.at, nil; c == '[' {
-			s.elements = elements
+		if s.keepFrom, s.truncated = s.at, nil; c == '[' {
+			s.maxElements = elements
 		}
 		if _, ok := s.value(); !ok {
 			return false
 		}
 		switch {
-		case s.cut != nil:
-			f.Raw = s.cut
+		case s.truncated != nil:
+			f.Raw = s.truncated
 		case s.src != nil:
-			f.Raw = bytes.Clone(s.buf[s.kept:s.at]) // the buffer is used again
+			f.Raw = bytes.Clone(s.buf[s.keepFrom:s.at]) // the buffer is used again
 		default:
-			f.Raw = s.buf[s.kept:s.at:s.at]
+			f.Raw = s.buf[s.keepFrom:s.at:s.at]
 		}
-		s.kept = nothing
+		s.keepFrom = keepNone
 		fields = append(fields, f)
 		return true
 	}
@@ -159,7 +162,7 @@ func ReadObject(src io.Reader, text []byte, most int, want func(name []byte) (w 
 			s.end()
 		}
 	case ok:
-		if s.buf[s.at] != '[' { // it may be no JSON at all
+		if s.buf[s.at] != '[' { // it may not be JSON at all
 			_, ok = s.value()
 		}
 		if ok {

@@ -14,32 +14,32 @@ import (
 	"tenantry/internal/texts"
 )
 
-// chunk is how much of a stream is read at once.
+// chunk is how many bytes of a stream are read at once.
 const chunk = 4 << 10
 
-const nothing = math.MaxInt // is kept
+const keepNone = math.MaxInt // the value of keepFrom if nothing is kept
 
-// scanner goes over a text once and stops at the first byte that cannot be right, or where
-// there is nothing left. Its methods return false once err says why.
+// scanner reads a text once and stops at the first invalid byte or at the end. Its methods return false after they have
+// set err.
 type scanner struct {
-	src   io.Reader // nil: everything is in buf
-	buf   []byte
-	tree  bool   // what values are made of
-	whole string // the same as buf; the strings of the tree are parts of this
-	valid bool   // all is known to be UTF-8
-	at    int    // the next byte of buf
-	base  int64  // where in the text buf begins
-	kept  int    // the first byte of buf that is still needed, if it stands before at
-	ended bool   // nothing comes after buf
-	depth int
+	src      io.Reader // nil: everything is in buf
+	buf      []byte
+	tree     bool   // whether values are built
+	source   string // the text of buf; strings of the tree are parts of it
+	valid    bool   // whether all of buf is known to be UTF-8
+	at       int    // the next byte of buf
+	base     int64  // the offset of buf in the text
+	keepFrom int    // the first byte of buf that is still needed, if it is before at
+	ended    bool   // whether nothing comes after buf
+	depth    int
 
-	most, values int    // how many values there may be (0: any number), and how many there were
-	objects      int    // that were among them
-	elements     int    // how many the next array is held of, and one more; 0: all
-	cut          []byte // an array of which no more is held
+	maxValues, values int    // the maximum number of values (0: any number), and the number so far
+	objects           int    // the number of objects among the values
+	maxElements       int    // how many elements of the next array are held, and one more; 0: all
+	truncated         []byte // an array of which no more is held
 
-	lost error // of src
-	err  error // what the caller is told
+	readErr error // of src
+	err     error // what the caller gets
 
 	names []byte   // the decoded names of the open objects, one after another
 	ends  []uint32 // where in names each of them ends
@@ -49,21 +49,21 @@ type scanner struct {
 	decoded []byte   // a string that has escapes
 }
 
-// fail notes what is wrong.
+// fail sets err and returns false.
 func (s *scanner) fail(format string, args ...any) bool {
 	s.err = Error(fmt.Sprintf(format, args...))
 	return false
 }
 
-// short notes that there is nothing where there should be: what src said of it, if it did.
-func (s *scanner) short(format string, args ...any) bool {
-	if s.err = s.lost; s.err != nil {
+// failShort reports that the text ends too early, with the error of src if there was one.
+func (s *scanner) failShort(format string, args ...any) bool {
+	if s.err = s.readErr; s.err != nil {
 		return false
 	}
 	return s.fail(format, args...)
 }
 
-// all returns the value of a text that holds nothing else.
+// all reads a text that contains exactly one value.
 func (s *scanner) all() Value {
 	if s.begin() {
 		if v, ok := s.value(); ok && s.end() {
@@ -73,12 +73,12 @@ func (s *scanner) all() Value {
 	return Value{}
 }
 
-// begin steps to the first byte of the value.
+// begin moves to the first byte of the value.
 func (s *scanner) begin() bool {
 	if s.has(3) && bytes.HasPrefix(s.buf[s.at:], []byte("\xef\xbb\xbf")) {
 		return s.fail("starts with a byte order mark; send plain UTF-8")
 	}
-	return s.blanks() != 0 || s.has(1) || s.short("is empty; a JSON object is expected")
+	return s.blanks() != 0 || s.has(1) || s.failShort("is empty; a JSON object is expected")
 }
 
 // end reports whether only blanks are left.
@@ -86,23 +86,23 @@ func (s *scanner) end() bool {
 	if s.blanks(); s.has(1) {
 		return s.fail("has bytes after its JSON value, at byte %d", s.offset()+1)
 	}
-	s.err = s.lost
+	s.err = s.readErr
 	return s.err == nil
 }
 
-// offset returns how many bytes were read.
+// offset returns the number of bytes that were consumed.
 func (s *scanner) offset() int64 { return s.base + int64(s.at) }
 
-// has reports whether n more bytes are there, at most a few.
-func (s *scanner) has(n int) bool { return len(s.buf)-s.at >= n || s.more(n) }
+// has reports whether the text has n more bytes. n is small.
+func (s *scanner) has(n int) bool { return len(s.buf)-s.at >= n || s.fill(n) }
 
-// more reads on until n more bytes are there, and reports whether they are.
-func (s *scanner) more(n int) bool {
+// fill reads until buf has n more bytes, and reports whether it has.
+func (s *scanner) fill(n int) bool {
 	for len(s.buf)-s.at < n {
 		if s.ended {
 			return false
 		}
-		from := min(s.at, s.kept)
+		from := min(s.at, s.keepFrom)
 		held := len(s.buf) - from
 		room := s.buf[:0]
 		if cap(room)-held < chunk/2 {
@@ -111,28 +111,28 @@ func (s *scanner) more(n int) bool {
 		room = append(room, s.buf[from:]...)
 		s.base += int64(from)
 		s.at -= from
-		s.kept -= from
+		s.keepFrom -= from
 		got, err := s.src.Read(room[held:cap(room)])
 		s.buf = room[:held+got]
 		if err != nil {
 			s.ended = true
 			if !errors.Is(err, io.EOF) {
-				s.lost = err
+				s.readErr = err
 			}
 		}
 	}
 	return true
 }
 
-// peek returns the next byte, 0 where there is none.
+// peek returns the next byte, or 0 at the end.
 func (s *scanner) peek() byte {
-	if s.at < len(s.buf) || s.more(1) {
+	if s.at < len(s.buf) || s.fill(1) {
 		return s.buf[s.at]
 	}
 	return 0
 }
 
-// blanks skips white space and returns the byte after it, 0 where there is none.
+// blanks skips white space and returns the byte after it, or 0 at the end.
 func (s *scanner) blanks() byte {
 	for {
 		switch c := s.peek(); c {
@@ -144,18 +144,18 @@ func (s *scanner) blanks() byte {
 	}
 }
 
-// broken says that the next byte cannot stand where it does, or that there is none.
-func (s *scanner) broken() bool {
+// invalid reports that the next byte is not allowed or missing.
+func (s *scanner) invalid() bool {
 	switch {
 	case !s.has(1):
-		return s.short("is not valid JSON: it ends too early, after byte %d", s.offset())
+		return s.failShort("is not valid JSON: it ends too early, after byte %d", s.offset())
 	case s.buf[s.at] >= utf8.RuneSelf && s.rune() == 0:
 		return s.fail("is not valid UTF-8, at byte %d", s.offset()+1)
 	}
 	return s.fail("is not valid JSON, at byte %d", s.offset()+1)
 }
 
-// rune returns how many bytes the next character has; 0 where it is not UTF-8.
+// rune returns the number of bytes of the next character, or 0 if it is not UTF-8.
 func (s *scanner) rune() int {
 	n := 1
 	for !utf8.FullRune(s.buf[s.at:]) && s.has(n+1) {
@@ -167,11 +167,10 @@ func (s *scanner) rune() int {
 	return 0
 }
 
-// value reads a value; the next byte is its first. Where no tree is made it returns the
-// shape alone.
+// value reads a value; the next byte is its first. Unless a tree is built, it returns only the shape.
 func (s *scanner) value() (v Value, ok bool) {
-	if s.values++; s.most > 0 && s.values > s.most {
-		return v, s.fail("has more than %d values, at byte %d", s.most, s.offset()+1)
+	if s.values++; s.maxValues > 0 && s.values > s.maxValues {
+		return v, s.fail("has more than %d values, at byte %d", s.maxValues, s.offset()+1)
 	}
 	start := s.at
 	switch s.peek() {
@@ -185,7 +184,7 @@ func (s *scanner) value() (v Value, ok bool) {
 		case !s.tree:
 			nul, ok = s.text(nil)
 		case s.plain():
-			return Value{Is: Text, Text: s.whole[start+1 : s.at-1]}, true
+			return Value{Is: Text, Text: s.source[start+1 : s.at-1]}, true
 		default:
 			s.decoded = s.decoded[:0]
 			nul, ok = s.text(&s.decoded)
@@ -193,24 +192,24 @@ func (s *scanner) value() (v Value, ok bool) {
 		}
 		ok = ok && (!nul || s.nul())
 	case 't':
-		v.Is, ok = True, s.word("true")
+		v.Is, ok = True, s.literal("true")
 	case 'f':
-		v.Is, ok = False, s.word("false")
+		v.Is, ok = False, s.literal("false")
 	case 'n':
-		ok = s.word("null")
+		ok = s.literal("null")
 	default:
 		v.Is = Number
 		if ok = s.number(); ok && s.tree {
-			v.Text = s.whole[start:s.at]
+			v.Text = s.source[start:s.at]
 		}
 	}
 	return v, ok
 }
 
-func (s *scanner) word(w string) bool {
+func (s *scanner) literal(w string) bool {
 	for i := range len(w) {
 		if s.peek() != w[i] {
-			return s.broken()
+			return s.invalid()
 		}
 		s.at++
 	}
@@ -220,14 +219,14 @@ func (s *scanner) word(w string) bool {
 func (s *scanner) number() bool {
 	s.skip('-', '-')
 	if !s.skip('0', '0') && !s.digits() {
-		return s.broken()
+		return s.invalid()
 	}
 	if s.skip('.', '.') && !s.digits() {
-		return s.broken()
+		return s.invalid()
 	}
 	if s.skip('e', 'E') {
 		s.skip('+', '-')
-		return s.digits() || s.broken()
+		return s.digits() || s.invalid()
 	}
 	return true
 }
@@ -241,7 +240,7 @@ func (s *scanner) digits() bool {
 	return some
 }
 
-// skip steps over a byte that is one of two.
+// skip consumes the next byte if it is a or b, and reports whether it was.
 func (s *scanner) skip(a, b byte) bool {
 	if c := s.peek(); c != a && c != b {
 		return false
@@ -250,7 +249,7 @@ func (s *scanner) skip(a, b byte) bool {
 	return true
 }
 
-// open steps into an array or object, and out of it again where nothing is in it.
+// open enters an array or object, and leaves it again if it is empty.
 func (s *scanner) open(closing byte) (more, ok bool) {
 	if s.depth++; s.depth > MaxDepth {
 		return false, s.fail("nests deeper than %d levels, at byte %d", MaxDepth, s.offset()+1)
@@ -261,10 +260,10 @@ func (s *scanner) open(closing byte) (more, ok bool) {
 		s.depth--
 		return false, true
 	}
-	return true, s.has(1) || s.broken()
+	return true, s.has(1) || s.invalid()
 }
 
-// next steps over a comma, to the byte after it, or over the closing bracket.
+// next moves over a comma to the next byte after it, or over the closing bracket.
 func (s *scanner) next(closing byte) (more, ok bool) {
 	switch s.blanks() {
 	case closing:
@@ -276,13 +275,13 @@ func (s *scanner) next(closing byte) (more, ok bool) {
 		s.blanks()
 		return true, true
 	}
-	return false, s.broken()
+	return false, s.invalid()
 }
 
 func (s *scanner) array() (v Value, ok bool) {
 	v.Is = Array
-	mark, elements := len(s.items), s.elements
-	s.elements = 0 // those of its elements are others
+	mark, elements := len(s.items), s.maxElements
+	s.maxElements = 0 // the bound does not apply to arrays inside
 	more, ok := s.open(']')
 	for n := 0; ok && more; n++ {
 		var item Value
@@ -293,8 +292,8 @@ func (s *scanner) array() (v Value, ok bool) {
 			s.items = append(s.items, item)
 		}
 		if elements > 0 && n == elements {
-			s.cut = append(bytes.Clone(s.buf[s.kept:s.at]), ']')
-			s.kept = nothing
+			s.truncated = append(bytes.Clone(s.buf[s.keepFrom:s.at]), ']')
+			s.keepFrom = keepNone
 		}
 		more, ok = s.next(']')
 	}
@@ -303,13 +302,12 @@ func (s *scanner) array() (v Value, ok bool) {
 	return v, ok
 }
 
-// object reads an object. field, where given, is called for every name, with the next byte
-// the first of the value, and reads that.
+// object reads an object. field, if given, is called for every name and reads the value, whose first byte is the next.
 func (s *scanner) object(field func(name []byte) bool) (v Value, ok bool) {
 	v.Is = Object
 	s.objects++
 	mark := len(s.members)
-	seen := names{s: s, first: len(s.ends), text: len(s.names)}
+	seen := nameSet{s: s, first: len(s.ends), text: len(s.names)}
 	more, ok := s.open('}')
 	for ok && more {
 		begin := len(s.names)
@@ -336,11 +334,10 @@ func (s *scanner) object(field func(name []byte) bool) (v Value, ok bool) {
 	return v, ok
 }
 
-// name reads a name, which ends s.names then, and what stands between it and its value. It
-// returns the name where a tree is made.
-func (s *scanner) name(seen *names) (name string, ok bool) {
+// name reads a name, appends it to s.names, and moves to its value. It returns the name if a tree is built.
+func (s *scanner) name(seen *nameSet) (name string, ok bool) {
 	if s.peek() != '"' {
-		return "", s.broken()
+		return "", s.invalid()
 	}
 	start, begin := s.at, len(s.names)
 	nul, ok := s.text(&s.names)
@@ -355,25 +352,25 @@ func (s *scanner) name(seen *names) (name string, ok bool) {
 		name = s.part(start, s.names[begin:])
 	}
 	if s.blanks() != ':' {
-		return "", s.broken()
+		return "", s.invalid()
 	}
 	s.at++
 	s.blanks()
 	return name, true
 }
 
-// part returns what the string means that began at start: what stands there, unless it has
-// escapes, which are longer than what they mean.
+// part returns the decoded string that began at start. Without escapes it is a part of the source: an escape is longer
+// than the character it stands for.
 func (s *scanner) part(start int, decoded []byte) string {
 	if end := s.at - 1; len(decoded) == end-start-1 {
-		return s.whole[start+1 : end]
+		return s.source[start+1 : end]
 	}
 	return string(decoded)
 }
 
 func (s *scanner) nul() bool { return s.fail("contains a NUL character, at byte %d", s.offset()) }
 
-// plain steps over a string that means what stands there, if it is one.
+// plain moves over a string without escapes, and reports whether there was one.
 func (s *scanner) plain() bool {
 	n := s.at + 1 + s.run(s.buf[s.at+1:])
 	if n == len(s.buf) || s.buf[n] != '"' {
@@ -383,7 +380,7 @@ func (s *scanner) plain() bool {
 	return true
 }
 
-// run returns how many bytes at the beginning of a part of a string mean themselves.
+// run returns the number of bytes at the beginning of part that stand for themselves.
 func (s *scanner) run(part []byte) int {
 	for i, c := range part {
 		if c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf && !s.valid {
@@ -393,8 +390,8 @@ func (s *scanner) run(part []byte) int {
 	return len(part)
 }
 
-// text reads a string and, where into is given, appends what it means. It reports whether
-// there is a NUL character in it.
+// text reads a string and, if into is not nil, appends the decoded string to it. It reports whether the string contains
+// a NUL character.
 func (s *scanner) text(into *[]byte) (nul, ok bool) {
 	s.at++
 	for {
@@ -419,19 +416,19 @@ func (s *scanner) text(into *[]byte) (nul, ok bool) {
 		case c >= utf8.RuneSelf:
 			size := s.rune()
 			if size == 0 {
-				return false, s.broken()
+				return false, s.invalid()
 			}
 			if into != nil {
 				*into = append(*into, s.buf[s.at:s.at+size]...)
 			}
 			s.at += size
 		case c < ' ':
-			return false, s.broken()
+			return false, s.invalid()
 		}
 	}
 }
 
-// escape reads what a backslash begins.
+// escape reads an escape sequence.
 func (s *scanner) escape() (rune, bool) {
 	s.at++
 	c := s.peek()
@@ -439,17 +436,17 @@ func (s *scanner) escape() (rune, bool) {
 		s.at++
 		return s.unicode()
 	}
-	const plain, means = `"\/bfnrt`, "\"\\/\b\f\n\r\t"
-	i := strings.IndexByte(plain, c)
+	const escapes, decoded = `"\/bfnrt`, "\"\\/\b\f\n\r\t"
+	i := strings.IndexByte(escapes, c)
 	if i < 0 {
-		return 0, s.broken()
+		return 0, s.invalid()
 	}
 	s.at++
-	return rune(means[i]), true
+	return rune(decoded[i]), true
 }
 
-// unicode reads what follows \u. Half of a surrogate pair is no character: with a replacement, texts that differ would
-// be the same.
+// unicode reads the digits after \u. Half of a surrogate pair is refused, because replacing it would make different
+// texts equal.
 func (s *scanner) unicode() (rune, bool) {
 	begin := s.offset() - 1 // the backslash, from 1
 	r, ok := s.hex()
@@ -464,7 +461,7 @@ func (s *scanner) unicode() (rune, bool) {
 		}
 	}
 	if r = utf16.DecodeRune(r, low); r == utf8.RuneError {
-		return 0, s.fail("has half of a surrogate pair, which is no character, at byte %d", begin)
+		return 0, s.fail("has half of a surrogate pair, which is not a character, at byte %d", begin)
 	}
 	return r, true
 }
@@ -478,28 +475,28 @@ func (s *scanner) hex() (rune, bool) {
 		case c|0x20 >= 'a' && c|0x20 <= 'f':
 			r = r<<4 + rune(c|0x20-'a') + 10
 		default:
-			return 0, s.broken()
+			return 0, s.invalid()
 		}
 		s.at++
 	}
 	return r, true
 }
 
-// names are those of one open object. Few are compared one by one; of many, those alone
-// whose hash was seen, under a seed that nobody can know.
-type names struct {
+// nameSet is the names of one open object. Few names are compared one by one. Of many, only those with an equal hash
+// are compared; the hash has a random seed, so callers cannot make names collide.
+type nameSet struct {
 	s     *scanner
-	first int // in s.ends
-	text  int // where in s.names the first one begins
+	first int // the index of the first name in s.ends
+	text  int // the offset of the first name in s.names
 	seed  maphash.Seed
 	seen  map[uint32]struct{}
 }
 
-// fewNames is how many are compared one by one.
+// fewNames is the number of names that are compared one by one.
 const fewNames = 32
 
-// add adds the name that begins there and ends s.names, and reports whether it is there already.
-func (n *names) add(begin int) (twice bool) {
+// add adds the last name in s.names, which begins at begin, and reports whether the object has it already.
+func (n *nameSet) add(begin int) (twice bool) {
 	s := n.s
 	name := s.names[begin:]
 	ends := s.ends[n.first:]
@@ -517,8 +514,8 @@ func (n *names) add(begin int) (twice bool) {
 	return false
 }
 
-// hashed notes the hash of a name and reports whether one of those before may be the same.
-func (n *names) hashed(ends []uint32, name []byte) bool {
+// hashed adds the hash of a name and reports whether an earlier name may be equal.
+func (n *nameSet) hashed(ends []uint32, name []byte) bool {
 	if n.seen == nil {
 		n.seen, n.seed = map[uint32]struct{}{}, maphash.MakeSeed()
 		at := uint32(n.text)
@@ -532,4 +529,4 @@ func (n *names) hashed(ends []uint32, name []byte) bool {
 	return len(n.seen) == count
 }
 
-func (n *names) hash(name []byte) uint32 { return uint32(maphash.Bytes(n.seed, name)) }
+func (n *nameSet) hash(name []byte) uint32 { return uint32(maphash.Bytes(n.seed, name)) }

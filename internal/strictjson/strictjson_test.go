@@ -34,27 +34,27 @@ func seeds() []string {
 	}
 }
 
-// agrees holds the reader to encoding/json, to itself, and to the reader before it.
+// agrees compares the reader with encoding/json, with itself, and with slowCheck.
 func agrees(t *testing.T, src string) {
 	t.Helper()
 	var p strictjson.Parser
 	for range 2 { // used again, it does the same
 		got, err := p.Parse(src)
 		if checked := strictjson.Check([]byte(src)); fmt.Sprint(err) != fmt.Sprint(checked) {
-			t.Fatalf("%q: %v, but without a tree %v", src, err, checked)
+			t.Fatalf("%q: Parse = %v, Check = %v, want the same error", src, err, checked)
 		}
 		agreesWithSlowCheck(t, []byte(src))
 		agreesInPieces(t, []byte(src), got, err)
 		if err != nil {
 			var fault strictjson.Error
 			if !errors.As(err, &fault) || !utf8.ValidString(string(fault)) {
-				t.Fatalf("%q: %v is no readable fault", src, err)
+				t.Fatalf("%q: got %v, want an Error as a sentence", src, err)
 			}
 			continue
 		}
 		decoded := decode(t, []byte(src))
 		if !reflect.DeepEqual(got.Any(), decoded) {
-			t.Fatalf("%q: %#v, expected %#v", src, got.Any(), decoded)
+			t.Fatalf("%q: got %#v, want %#v", src, got.Any(), decoded)
 		}
 		if again := decode(t, got.Raw()); !reflect.DeepEqual(again, decoded) {
 			t.Fatalf("%q is written as %s", src, got.Raw())
@@ -72,7 +72,7 @@ func decode(t *testing.T, src []byte) (v any) {
 	return v
 }
 
-// agreesInPieces: an object that arrives in pieces has the same fields, or the same fault.
+// agreesInPieces checks that an object that arrives in pieces has the same fields, or the same fault.
 func agreesInPieces(t *testing.T, raw []byte, want strictjson.Value, refusal error) {
 	t.Helper()
 	if text := bytes.TrimLeft(raw, " \t\r\n"); len(text) > 0 && text[0] != '{' {
@@ -85,7 +85,7 @@ func agreesInPieces(t *testing.T, raw []byte, want strictjson.Value, refusal err
 		read, err := strictjson.ReadObject(src, raw, 0, keep)
 		fields := read.All
 		if fmt.Sprint(err) != fmt.Sprint(refusal) {
-			t.Fatalf("%s %q: %v; as a tree %v", name, raw, err, refusal)
+			t.Fatalf("%s %q: ReadObject = %v, want %v as from Parse", name, raw, err, refusal)
 		}
 		if err != nil {
 			continue
@@ -119,8 +119,7 @@ func TestParse_ManyNames(t *testing.T) {
 	agrees(t, strings.Replace(string(text), `{`, `{"nn":1,`, 1))
 }
 
-// TestReadObject_Holds: what is not wanted is not held, nor an array or object where only a
-// scalar is.
+// TestReadObject_Holds checks that unwanted fields are not held, nor arrays and objects of fields wanted as scalars.
 func TestReadObject_Holds(t *testing.T) {
 	t.Parallel()
 	read, err := strictjson.ReadObject(nil, []byte(`{"x":{"y":1},"s":["a"],"w":[1, 2]}`), 0, func(name []byte) (strictjson.Want, int) {
@@ -140,20 +139,20 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(agrees)
 }
 
-// agreesWithSlowCheck: both take the text or refuse it; where they say different things, this
-// reader stopped no later than where the other did.
+// agreesWithSlowCheck checks that both readers accept or refuse the text, and that this reader stops no later if their
+// errors differ.
 func agreesWithSlowCheck(t *testing.T, raw []byte) {
 	t.Helper()
 	got, want := strictjson.Check(raw), slowCheck(raw)
 	if bytes.ContainsAny(raw, "\v\f\u0085\u00a0\u2028\u2029") && (got == nil) == (want == nil) {
-		return // nothing but blanks that JSON does not know was empty
+		return // slowCheck takes blanks that JSON does not know for an empty text
 	}
 	if (got == nil) != (want == nil) || got != nil && got.Error() != want.Error() && position(got) > position(want) {
-		t.Fatalf("%q: %v, the slow reader says %v", raw, got, want)
+		t.Fatalf("%q: got %v, want %v as from slowCheck", raw, got, want)
 	}
 }
 
-// position returns the byte that a refusal names, 0 where it names none.
+// position returns the byte that an error names, or 0.
 func position(err error) int {
 	digits := regexp.MustCompile(`byte (\d+)$`).FindStringSubmatch(err.Error())
 	if digits == nil {
@@ -165,8 +164,7 @@ func position(err error) int {
 
 func wrong(format string, args ...any) error { return strictjson.Error(fmt.Sprintf(format, args...)) }
 
-// slowCheck is the reader before this one: it goes over the text several times and says
-// the same of it.
+// slowCheck is a simple reader as a reference: it reads the text several times.
 func slowCheck(raw []byte) error {
 	if bytes.HasPrefix(raw, []byte("\xef\xbb\xbf")) {
 		return wrong("starts with a byte order mark; send plain UTF-8")
@@ -189,12 +187,12 @@ func slowCheck(raw []byte) error {
 		return wrong("has bytes after its JSON value, at byte %d", dec.InputOffset()+1)
 	}
 	if at := halfAt(raw); at >= 0 {
-		return wrong("has half of a surrogate pair, which is no character, at byte %d", at+1)
+		return wrong("has half of a surrogate pair, which is not a character, at byte %d", at+1)
 	}
 	return nil
 }
 
-// halfAt returns where valid JSON has half of a surrogate pair, -1 where it has none.
+// halfAt returns the offset of the first half of a surrogate pair in valid JSON, or -1.
 func halfAt(raw []byte) int {
 	pair := regexp.MustCompile(`^\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}`)
 	half := regexp.MustCompile(`^\\u[dD][89a-fA-F]`)
@@ -212,8 +210,8 @@ func halfAt(raw []byte) int {
 	return -1
 }
 
-// tooDeep returns where brackets outside strings first nest deeper than strictjson.MaxDepth, -1 where
-// they never do. It needs no valid JSON.
+// tooDeep returns the offset at which brackets outside strings first nest deeper than strictjson.MaxDepth, or -1. The
+// text need not be valid JSON.
 func tooDeep(raw []byte) int {
 	depth, quoted := 0, false
 	for i := 0; i < len(raw); i++ {
@@ -234,7 +232,7 @@ func tooDeep(raw []byte) int {
 	return -1
 }
 
-// invalidAt returns where raw stops being UTF-8.
+// invalidAt returns the offset of the first byte that is not UTF-8.
 func invalidAt(raw []byte) int {
 	at := 0
 	for at < len(raw) {
@@ -285,7 +283,7 @@ func checkValue(dec *json.Decoder, raw []byte) error {
 	return nil
 }
 
-// brokenJSON says where raw stops being JSON, counting bytes from 1.
+// brokenJSON describes the first byte that is not JSON, counting from 1.
 func brokenJSON(raw []byte) error {
 	var v any
 	var syntax *json.SyntaxError

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Shape tells what a JSON value is.
+// Shape is the kind of a JSON value.
 type Shape byte
 
 // The shapes of JSON values.
@@ -35,7 +35,7 @@ type Member struct {
 	Value Value
 }
 
-// Any returns the value as encoding/json would decode it, numbers as json.Number.
+// Any returns the value as encoding/json decodes it, with numbers as json.Number.
 func (v Value) Any() any {
 	switch v.Is {
 	case True, False:
@@ -56,7 +56,7 @@ func (v Value) Any() any {
 	return nil
 }
 
-// Table returns the members of an object as encoding/json would decode it.
+// Table returns the members of an object as encoding/json decodes them.
 func (v Value) Table() map[string]any {
 	m := make(map[string]any, len(v.Members))
 	for i := range v.Members {
@@ -65,7 +65,7 @@ func (v Value) Table() map[string]any {
 	return m
 }
 
-// Get returns the member of that name; null where there is none.
+// Get returns the member with that name, or null.
 func (v Value) Get(name string) Value {
 	for i := range v.Members {
 		if v.Members[i].Name == name {
@@ -75,9 +75,9 @@ func (v Value) Get(name string) Value {
 	return Value{}
 }
 
-// AppendCanonical writes the value without blanks and with names in order, so that the
-// same content always has the same bytes. Members for which leave returns true are left out.
-func (v Value) AppendCanonical(dst []byte, leave func(name string) bool) []byte {
+// AppendCanonical appends the value without blanks and with sorted names, so equal content always has equal bytes. It
+// omits members for which omit returns true.
+func (v Value) AppendCanonical(dst []byte, omit func(name string) bool) []byte {
 	switch v.Is {
 	case Null:
 		return append(dst, "null"...)
@@ -93,7 +93,7 @@ func (v Value) AppendCanonical(dst []byte, leave func(name string) bool) []byte 
 			if i > 0 {
 				dst = append(dst, ',')
 			}
-			dst = v.Items[i].AppendCanonical(dst, leave)
+			dst = v.Items[i].AppendCanonical(dst, omit)
 		}
 		return append(dst, ']')
 	}
@@ -105,7 +105,7 @@ func (v Value) AppendCanonical(dst []byte, leave func(name string) bool) []byte 
 	dst = append(dst, '{')
 	first := true
 	for i := range members {
-		if leave != nil && leave(members[i].Name) {
+		if omit != nil && omit(members[i].Name) {
 			continue
 		}
 		if !first {
@@ -114,19 +114,19 @@ func (v Value) AppendCanonical(dst []byte, leave func(name string) bool) []byte 
 		first = false
 		dst = AppendText(dst, members[i].Name)
 		dst = append(dst, ':')
-		dst = members[i].Value.AppendCanonical(dst, leave)
+		dst = members[i].Value.AppendCanonical(dst, omit)
 	}
 	return append(dst, '}')
 }
 
 func byName(a, b Member) int { return strings.Compare(a.Name, b.Name) }
 
-// Raw returns the value as JSON.
+// Raw returns the value as canonical JSON.
 func (v Value) Raw() json.RawMessage { return v.AppendCanonical(nil, nil) }
 
 const hexDigits = "0123456789abcdef"
 
-// AppendText writes a JSON string; only what must be escaped is.
+// AppendText appends a JSON string, and escapes only the characters that require it.
 func AppendText(dst []byte, s string) []byte {
 	dst = append(dst, '"')
 	start := 0

@@ -1,4 +1,4 @@
-// Package texts holds what is written alike everywhere: texts from outside in messages, and times.
+// Package texts formats texts that are written the same way everywhere: foreign texts in messages, names and times.
 package texts
 
 import (
@@ -7,18 +7,18 @@ import (
 	"unicode"
 )
 
-// most is how many bytes of a text from outside stand in a message.
-const most = 64
+// maxClip is how many bytes of a foreign text a message contains.
+const maxClip = 64
 
-// Clip shortens a text from outside for a message. What is left is valid UTF-8.
+// Clip shortens a foreign text for a message. The result is valid UTF-8.
 func Clip(s string) string {
-	if len(s) > most {
-		return strings.ToValidUTF8(s[:most], "") + "..."
+	if len(s) > maxClip {
+		return strings.ToValidUTF8(s[:maxClip], "") + "..."
 	}
 	return strings.ToValidUTF8(s, "?")
 }
 
-// Plain reports whether text has 1 to most ASCII letters, digits and bytes of more.
+// Plain reports whether text consists of 1 to most ASCII letters, digits and bytes of more.
 func Plain(text string, most int, more string) bool {
 	if text == "" || len(text) > most {
 		return false
@@ -31,13 +31,14 @@ func Plain(text string, most int, more string) bool {
 	return true
 }
 
-// PlainLower is Plain without letters in upper case.
+// PlainLower is Plain without upper-case letters.
 func PlainLower(text string, most int, more string) bool {
 	return Plain(text, most, more) && strings.ToLower(text) == text
 }
 
-// Trim returns a name without what nobody sees at its ends: blanks of every kind, no-break and zero-width ones among
-// them. Every name that people read is stored so. Tabs and line ends stay beside others: a name with them is refused.
+// Trim removes invisible characters from both ends of a name: blanks of every kind, including no-break and zero-width
+// ones. Every name that people read is stored this way. Tabs and line ends stay unless the name has nothing else,
+// because a name with them is refused.
 func Trim(name string) string {
 	if strings.TrimSpace(name) == "" {
 		return ""
@@ -47,17 +48,17 @@ func Trim(name string) string {
 	})
 }
 
-// One returns the name of a thing with its article.
-func One(name string) string {
+// WithArticle returns a noun with its indefinite article.
+func WithArticle(name string) string {
 	if name != "" && strings.ContainsRune("aeioAEIO", rune(name[0])) {
 		return "an " + name
 	}
 	return "a " + name
 }
 
-// TimeLayout is how times are written in answers, bundles and values: RFC 3339, in UTC, with
-// milliseconds. All have one width, so that the order of texts is that of times.
+// TimeLayout is the format of times in answers, bundles and values: RFC 3339, in UTC, with milliseconds. All have the
+// same width, so texts sort like times.
 const TimeLayout = "2006-01-02T15:04:05.000Z"
 
-// Time writes a moment in Unix milliseconds.
+// Time formats a time that is given in Unix milliseconds.
 func Time(ms int64) string { return time.UnixMilli(ms).UTC().Format(TimeLayout) }

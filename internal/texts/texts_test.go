@@ -15,7 +15,7 @@ func TestClip(t *testing.T) {
 		"a\xffb":                      "a?b",
 	} {
 		if got := Clip(text); got != want {
-			t.Errorf("%q: %q, want %q", text, got, want)
+			t.Errorf("Clip(%q) = %q, want %q", text, got, want)
 		}
 	}
 }
@@ -23,7 +23,7 @@ func TestClip(t *testing.T) {
 func TestTime(t *testing.T) {
 	t.Parallel()
 	if got := Time(1717509162005); got != "2024-06-04T13:52:42.005Z" {
-		t.Errorf(`got %v, want "2024-06-04T13:52:42.005Z"`, got)
+		t.Errorf(`Time = %q, want "2024-06-04T13:52:42.005Z"`, got)
 	}
 }
 
@@ -38,7 +38,7 @@ func TestPlain(t *testing.T) {
 		{"@", "", false, false}, {"[", "", false, false}, {"`", "", false, false}, {"{", "", false, false}, {"/", "", false, false}, {":", "", false, false}, {"\x01", "", false, false},
 	} {
 		if plain, lower := Plain(tt.text, 5, tt.more), PlainLower(tt.text, 5, tt.more); plain != tt.plain || lower != tt.lower {
-			t.Errorf("%q with %q: %v %v", tt.text, tt.more, plain, lower)
+			t.Errorf("%q with %q: got plain %v and lower %v, want %v and %v", tt.text, tt.more, plain, lower, tt.plain, tt.lower)
 		}
 	}
 }

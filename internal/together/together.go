@@ -1,8 +1,8 @@
-// Package together asks several questions at the same time, where one would only wait for
-// another: those to a store that is a network away.
+// Package together runs independent functions concurrently, such as calls to a store behind a network.
 //
-// It is not golang.org/x/sync/errgroup, which returns the error that came first in time, so that of two faults one
-// caller is told this and the next that, and where a panic of one function ends the process instead of one request.
+// It differs from golang.org/x/sync/errgroup in two ways. Its error is the first in the order of the functions, not in
+// time, so the same two faults always give the same answer. And a panic of one function ends one request instead of the
+// process.
 package together
 
 import (
@@ -12,10 +12,9 @@ import (
 	"sync/atomic"
 )
 
-// Do calls the functions and returns the first error in their order. With atOnce all are
-// called at the same time, the first one on the caller's goroutine, and Do returns once all
-// have returned. Otherwise they are called one after another until one fails. A panic in one
-// becomes a panic of Do, after all have ended.
+// Do calls the functions and returns the first error in their order. With atOnce they run concurrently, the first one
+// on the caller's goroutine, and Do returns when all have returned. Otherwise they run one after another until one
+// fails. A panic of one becomes a panic of Do after all have ended.
 func Do(atOnce bool, fns ...func() error) error {
 	if !atOnce || len(fns) < 2 {
 		for _, fn := range fns {
@@ -26,14 +25,14 @@ func Do(atOnce bool, fns ...func() error) error {
 		return nil
 	}
 	var running sync.WaitGroup
-	var broken atomic.Pointer[string]
+	var panicked atomic.Pointer[string]
 	errs := make([]error, len(fns))
 	for i, fn := range fns[1:] {
 		running.Go(func() {
 			defer func() {
 				if cause := recover(); cause != nil {
 					text := fmt.Sprintf("%v\n%s", cause, debug.Stack())
-					broken.CompareAndSwap(nil, &text)
+					panicked.CompareAndSwap(nil, &text)
 				}
 			}()
 			errs[i+1] = fn()
@@ -43,7 +42,7 @@ func Do(atOnce bool, fns ...func() error) error {
 		defer running.Wait()
 		errs[0] = fns[0]()
 	}()
-	if text := broken.Load(); text != nil {
+	if text := panicked.Load(); text != nil {
 		panic(*text)
 	}
 	for _, err := range errs {
@@ -54,8 +53,9 @@ func Do(atOnce bool, fns ...func() error) error {
 	return nil
 }
 
-// Each calls fn with every number below n, at most width of them at the same time, and returns the first error by
-// lane: lane l has l, l+width and so on, and stops at its own. Panics are as in Do.
+// Each calls fn with every number below n, at most width of them concurrently. The numbers are divided into lanes: lane
+// l has l, l+width and so on, and stops at its first error. Each returns the error of the first lane that has one.
+// Panics are as in Do.
 func Each(width, n int, fn func(i int) error) error {
 	lanes := make([]func() error, min(width, n))
 	for l := range lanes {

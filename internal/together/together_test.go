@@ -12,7 +12,7 @@ import (
 	"tenantry/internal/together"
 )
 
-// TestAllAtOnce: each function waits for all others to have begun.
+// TestAllAtOnce uses functions that each wait until all have begun.
 func TestAllAtOnce(t *testing.T) {
 	t.Parallel()
 	for n := range 5 {
@@ -29,7 +29,7 @@ func TestAllAtOnce(t *testing.T) {
 			}
 		}
 		if err := together.Do(true, fns...); err != nil || slices.Contains(done, false) {
-			t.Errorf("of %d: %v, ended %v", n, err, done)
+			t.Errorf("%d functions: got %v, ended = %v, want no error and all ended", n, err, done)
 		}
 	}
 }
@@ -51,11 +51,11 @@ func TestTheFirstErrorInOrder(t *testing.T) {
 				}
 			}
 			if err := together.Do(atOnce, fns...); !errors.Is(err, errs[first]) {
-				t.Errorf("at once %t: %v, want %v", atOnce, err, errs[first])
+				t.Errorf("Do(%t) = %v, want %v", atOnce, err, errs[first])
 			}
 			for i, was := range called {
 				if was != (atOnce || i <= first) {
-					t.Errorf("at once %t, error in %d: function %d was called: %t", atOnce, first, i, was)
+					t.Errorf("Do(%t), error in %d: function %d called = %t, want %t", atOnce, first, i, was, !was)
 				}
 			}
 		}
@@ -80,13 +80,13 @@ func TestPanicsReachTheCaller(t *testing.T) {
 			defer func() {
 				text, _ := recover().(string)
 				if !strings.HasPrefix(text, "a fault") {
-					t.Errorf("function %d: recovered %q", broken, text)
+					t.Errorf("function %d: recovered %q, want the panic a fault", broken, text)
 				}
 			}()
-			t.Errorf("function %d: no panic, %v", broken, together.Do(true, fns...))
+			t.Errorf("function %d: Do = %v, want a panic", broken, together.Do(true, fns...))
 		}()
 		if ended != [3]bool{true, true, true} {
-			t.Errorf("function %d: ended %v", broken, ended)
+			t.Errorf("function %d: ended = %v, want all", broken, ended)
 		}
 	}
 }
@@ -111,7 +111,7 @@ func TestEach(t *testing.T) {
 		})
 		slices.Sort(seen)
 		if err != nil || !slices.Equal(seen, []int{0, 1, 2, 3, 4, 5, 6}) || most > width {
-			t.Errorf("%d at a time: %v, of %v, %d at once", width, err, seen, most)
+			t.Errorf("Each(%d) = %v, called with %v, %d concurrently, want no error, 0 to 6, at most %d", width, err, seen, most, width)
 		}
 	}
 	broken := errors.New("broken")
@@ -120,9 +120,9 @@ func TestEach(t *testing.T) {
 		called++
 		return map[int]error{2: broken}[i]
 	}); !errors.Is(err, broken) || called != 3 {
-		t.Errorf("%v after %d", err, called)
+		t.Errorf("Each = %v after %d calls, want %v after 3", err, called, broken)
 	}
 	if err := together.Each(4, 0, func(int) error { return broken }); err != nil {
-		t.Error(err)
+		t.Errorf("Each of nothing = %v, want nil", err)
 	}
 }

@@ -1,8 +1,8 @@
-// Package typos tells how far a misspelling is from what was meant.
+// Package typos measures how far a misspelling is from a name.
 package typos
 
-// Distance returns how many bytes are to be inserted, removed, replaced or swapped with
-// their neighbour to make a of b. Its time grows with the product of their lengths.
+// Distance returns how many bytes must be inserted, removed, replaced or swapped with their neighbour to turn b into a.
+// Its time grows with the product of their lengths.
 func Distance(a, b string) int {
 	rows := make([][]int, len(a)+1)
 	for i := range rows {

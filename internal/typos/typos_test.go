@@ -17,7 +17,7 @@ func TestDistance(t *testing.T) {
 	} {
 		for range 2 {
 			if got := typos.Distance(c.a, c.b); got != c.want {
-				t.Errorf("%q and %q: %d, want %d", c.a, c.b, got, c.want)
+				t.Errorf("Distance(%q, %q) = %d, want %d", c.a, c.b, got, c.want)
 			}
 			c.a, c.b = c.b, c.a
 		}

@@ -247,7 +247,7 @@ func (s *handlers) each() string {
 func (s *handlers) missing() string { return s.Thing + " not found" }
 
 // one returns what a thing is called within a sentence.
-func (s *handlers) one() string { return texts.One(strings.ToLower(s.Thing)) }
+func (s *handlers) one() string { return texts.WithArticle(strings.ToLower(s.Thing)) }
 
 // in returns where the records are.
 func (s *handlers) in(c *operation.Call) *store.Workspace {

@@ -1,8 +1,8 @@
-// Command goclient calls every operation of the OpenAPI document with the client that
-// oapi-codegen made beside it in package client.
+// Command goclient calls every operation of the OpenAPI document with the client that oapi-codegen generated in package
+// client.
 //
-// Usage: goclient DOCUMENT CALLS. Each call must give a typed answer that holds all that was
-// sent; without its credential, a typed refusal.
+// Usage: goclient DOCUMENT CALLS. Each call must return a typed answer with everything that the server sent, and without
+// its credential a typed refusal.
 package main
 
 import (
@@ -37,7 +37,7 @@ func main() {
 	var described document
 	read(os.Args[1], &described)
 	read(os.Args[2], &given)
-	calls := map[string]bool{"createImport": true} // which sends a file
+	calls := map[string]bool{"createImport": true} // it sends a file
 	for _, c := range given.Calls {
 		calls[c.ID] = true
 	}
@@ -77,10 +77,10 @@ func read(path string, into any) {
 	}
 }
 
-// try makes the call, first without its credential where it has one.
+// try makes the call, first without its credential if it has one.
 func try(made *client.ClientWithResponses, c call, host string) (err error) {
 	defer func() {
-		if r := recover(); r != nil { // reflection says so where an argument does not fit
+		if r := recover(); r != nil { // reflection panics if an argument does not fit
 			err = fmt.Errorf("%v", r)
 		}
 	}()
@@ -103,7 +103,7 @@ func try(made *client.ClientWithResponses, c call, host string) (err error) {
 	}
 	for i := range typed.NumMethod() {
 		if name := typed.Type().Method(i).Name; !strings.HasPrefix(name, "As") || !strings.HasSuffix(name, "Success") {
-			continue // it is no choice of a success and failures
+			continue // not a union of a success and failures
 		}
 		out := typed.Method(i).Call(nil)
 		if !out[1].IsNil() {
@@ -136,8 +136,8 @@ func try(made *client.ClientWithResponses, c call, host string) (err error) {
 
 func body(answer reflect.Value) []byte { return answer.FieldByName("Body").Bytes() }
 
-// send calls the client's method of that operation: path parameters in their order, then the
-// others, then the body. It returns the struct that the client answers.
+// send calls the client's method for the operation with path parameters in their order, then the others, then the body.
+// It returns the client's answer.
 func send(made *client.ClientWithResponses, c call, host string, headers map[string]string) reflect.Value {
 	method := reflect.ValueOf(made).MethodByName(strings.ToUpper(c.ID[:1]) + c.ID[1:] + "WithResponse")
 	t := method.Type()

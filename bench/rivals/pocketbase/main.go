@@ -1,5 +1,5 @@
-// Command pocketbase is PocketBase with the collections and indexes that somebody who knows it would make for
-// the questions of the benchmarks. Callers are users who are signed in.
+// Command pocketbase is PocketBase with the collections and indexes that an expert would make for the queries of the
+// benchmarks. Callers are signed-in users.
 package main
 
 import (
@@ -16,8 +16,8 @@ import (
 	"tenantry/bench/rivals/rival"
 )
 
-// Arguments: the folder of its data; the bundle it shall hold; and "synchronous=NORMAL" as it comes, or
-// "synchronous=FULL" where a write shall be on disk when it is acknowledged, as in Tenantry.
+// Arguments: the data folder; the bundle to load; and "synchronous=NORMAL", the default, or "synchronous=FULL", with
+// which a write is on disk when it is acknowledged, as in Tenantry.
 func main() { rival.Exit(run(os.Args[1], os.Args[2], os.Args[3])) }
 
 func run(folder, bundle, durability string) error {
@@ -57,10 +57,10 @@ func run(folder, bundle, durability string) error {
 	return nil
 }
 
-// pragmas are those of core.DefaultDBConnect.
+// pragmas has the pragmas of core.DefaultDBConnect.
 const pragmas = "?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=journal_size_limit(200000000)&_pragma=synchronous(NORMAL)&_pragma=foreign_keys(ON)&_pragma=temp_store(MEMORY)&_pragma=cache_size(-32000)"
 
-// prepare makes the collections, loads the bundle and returns a user's token.
+// prepare creates the collections, loads the bundle and returns a user's token.
 func prepare(app core.App, bundle string) (string, error) {
 	folders := collection("folders", &core.TextField{Name: "name"})
 	contacts := collection("contacts", texts("email", "first_name", "last_name", "country", "city", "status", "tier")...)
@@ -111,7 +111,7 @@ func texts(names ...string) (fields []core.Field) {
 	return fields
 }
 
-// load stores the lines of the bundle, as records with the last 15 digits of their identifiers.
+// load stores the lines of the bundle as records, with the last 15 digits of their identifiers.
 func load(app core.App, bundle string) error {
 	err := app.RunInTransaction(func(tx core.App) error {
 		inserts := map[string]*dbx.Query{}

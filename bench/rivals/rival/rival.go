@@ -1,5 +1,5 @@
-// Package rival has what the programs beside Tenantry have in common: how they are started, read
-// the data they shall hold and end.
+// Package rival has the common parts of the programs that are compared with Tenantry: their start, their data and their
+// end.
 package rival
 
 import (
@@ -11,7 +11,7 @@ import (
 	"os"
 )
 
-// Line is one line of a bundle, as far as rivals keep it.
+// Line is the part of a bundle's line that rivals store.
 type Line struct {
 	Kind      string `json:"kind"`
 	Name      string `json:"name"`
@@ -31,7 +31,7 @@ type Line struct {
 	} `json:"fields"`
 }
 
-// Read calls do with every line of the bundle.
+// Read calls do with every line of the bundle, until it returns an error.
 func Read(path string, do func(Line) error) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -55,8 +55,8 @@ func Read(path string, do func(Line) error) error {
 // Listen returns a listener on a free port of this machine.
 func Listen() (net.Listener, error) { return net.Listen("tcp", "127.0.0.1:0") }
 
-// Ready tells whoever started the program where it listens, and what callers send as Authorization.
-// The program ends when that one closes the program's input, or is gone.
+// Ready prints the address of the listener and the callers' Authorization for the parent process. The program exits
+// when the parent closes its standard input or ends.
 func Ready(l net.Listener, token string) error {
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
@@ -65,7 +65,7 @@ func Ready(l net.Listener, token string) error {
 	return json.NewEncoder(os.Stdout).Encode(map[string]string{"addr": l.Addr().String(), "token": token})
 }
 
-// Exit ends the program with what went wrong.
+// Exit prints the error and ends the program with 1.
 func Exit(err error) {
 	fmt.Fprintln(os.Stderr, err)
 	os.Exit(1)

@@ -1,4 +1,4 @@
-// Command sql answers the questions of the benchmarks by statements written by hand, over a table made for them.
+// Command sql answers the queries of the benchmarks with hand-written statements over a table made for them.
 package main
 
 import (
@@ -22,8 +22,8 @@ CREATE TABLE contacts (
 CREATE INDEX by_country ON contacts (country);
 CREATE INDEX by_tier ON contacts (fields->>'$.tier');`
 
-// questions are the statements by the path under which they are asked; each takes the parameter v.
-var questions = map[string]string{
+// queries has the statement for each path; each takes the parameter v.
+var queries = map[string]string{
 	"/count/tier":        `SELECT count(*) FROM contacts WHERE fields->>'$.tier' = ?`,
 	"/count/seats-equal": `SELECT count(*) FROM contacts WHERE fields->>'$.seats' = CAST(? AS REAL)`,
 	"/count/seats":       `SELECT count(*) FROM contacts WHERE fields->>'$.seats' > CAST(? AS REAL)`,
@@ -39,8 +39,8 @@ func run(folder, bundle string) error {
 	}
 	gin.SetMode(gin.ReleaseMode)
 	engine := gin.New()
-	for path, question := range questions {
-		asked, err := db.Prepare(question)
+	for path, query := range queries {
+		asked, err := db.Prepare(query)
 		if err != nil {
 			return err
 		}
@@ -94,7 +94,7 @@ func answer(c *gin.Context, data any, err error) {
 	c.JSON(http.StatusOK, gin.H{"status": "ok", "message": "success", "data": data})
 }
 
-// open makes the table with the contacts of the bundle.
+// open creates the table with the contacts of the bundle.
 func open(path, bundle string) (*sql.DB, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err

@@ -19,20 +19,20 @@ import (
 	"tenantry/tenants"
 )
 
-// auditOf returns the audit record of the call that was answered so.
+// auditOf returns the audit record of the answered call.
 func auditOf(t *testing.T, o *gatewaytest.Org, a *gatewaytest.Answer) control.AuditRecord {
 	t.Helper()
 	all := fixture.AuditLog(t, o)
 	i := slices.IndexFunc(all, func(r control.AuditRecord) bool { return r.RequestID == a.Header.Get("X-Request-Id") })
 	if i < 0 {
-		t.Errorf("no audit record of the answer %d %.200s", a.Code, a.Body)
+		t.Errorf("got no audit record of the answer %d %.200s, want one", a.Code, a.Body)
 		return control.AuditRecord{}
 	}
 	return all[i]
 }
 
-// TestEveryChangeIsAudited: each operation that changes something, or reveals or exports it, leaves a record of who
-// did it, from where, to which record; its refusal too.
+// TestEveryChangeIsAudited checks that each operation that changes, reveals or exports something leaves a record of who
+// did it, from where, and to which record, also when it is refused.
 func TestEveryChangeIsAudited(t *testing.T) {
 	t.Parallel()
 	w := fixture.NewWorld(t)
@@ -53,7 +53,7 @@ func TestEveryChangeIsAudited(t *testing.T) {
 		return cmp.Compare(rank(a), rank(b))
 	})
 	if len(rows) < 9 {
-		t.Fatalf("%d operations change something", len(rows))
+		t.Fatalf("%d operations change something, want at least 9", len(rows))
 	}
 	for _, op := range rows {
 		s := fixture.SampleFor(&op)
@@ -61,7 +61,8 @@ func TestEveryChangeIsAudited(t *testing.T) {
 		if op.Rule.Permissions() != nil && op.Credentials&operation.Session != 0 {
 			a := p.Do(t, call.Method, call.Target, append(slices.Clone(call.Changes), gatewaytest.Cookie(powerless))...)
 			if r := auditOf(t, p.Org, a); a.Code != http.StatusForbidden || r.Outcome != "denied" || !strings.HasPrefix(r.Subject, "user:") || r.Address != "127.0.0.1" {
-				t.Errorf("%s refused: %d %+v", op.Name, a.Code, r)
+				t.Errorf("%s refused: got %d %+v, want 403, Outcome denied, beginning with user: and Address 127.0.0.1",
+					op.Name, a.Code, r)
 			}
 		}
 		want := control.AuditRecord{Operation: op.Name, Subject: "key:" + key.ID, Account: account.ID, Address: "127.0.0.1", Outcome: "ok"}
@@ -86,11 +87,11 @@ func TestEveryChangeIsAudited(t *testing.T) {
 		facts := slices.Collect(maps.Values(r.Facts))
 		for _, at := range s.Path {
 			if id := p.IDs[at]; fixture.IsID(id) && !slices.Contains(facts, id) {
-				t.Errorf("%s: the record does not say which %s: %v", op.Name, at, r.Facts)
+				t.Errorf("%s: the record has the facts %[3]v, want the %[2]s %[4]s", op.Name, at, r.Facts, id)
 			}
 		}
 		if id, made := a.Field("id").(string); made && fixture.IsID(id) && !slices.Contains(facts, id) {
-			t.Errorf("%s: the record does not say what was made: %v", op.Name, r.Facts)
+			t.Errorf("%s: the record has the facts %v, want the identifier %s of the new record", op.Name, r.Facts, id)
 		}
 	}
 }
@@ -108,8 +109,8 @@ func equalJSON(t *testing.T, a, b any) bool {
 	return string(x) == string(y)
 }
 
-// TestFilesAreDeletedByWhoMay: any server_full key, and persons with manage_files.
-func TestFilesAreDeletedByWhoMay(t *testing.T) {
+// TestWhoMayDeleteFiles checks that any server_full key, and people with manage_files, can delete a file.
+func TestWhoMayDeleteFiles(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
 	_, nobody := acme.Person(t, "nobody@example.com", nil)
@@ -154,7 +155,8 @@ func TestFilesAreDeletedByWhoMay(t *testing.T) {
 			t.Errorf("%s: %d %s, want %d %s", test.name, a.Code, a.Body, test.code, want)
 		}
 		if r := auditOf(t, acme, a); r.Operation != "files.delete" || r.Outcome != outcome || r.Facts["id"] != id || r.Address == "" {
-			t.Errorf("%s: recorded %+v", test.name, r)
+			t.Errorf("%s: recorded %+v, want Operation files.delete, Outcome %v, id %v and Address set",
+				test.name, r, outcome, id)
 		}
 		shown := acme.Get(t, reader, "/api/files/"+id).Code == http.StatusOK
 		if want := test.body != ""; shown != want {
@@ -163,8 +165,8 @@ func TestFilesAreDeletedByWhoMay(t *testing.T) {
 	}
 }
 
-// TestSignInFailuresAreAudited: with the address and, where the e-mail address is
-// somebody's, the person; never with what was typed, which may be a password.
+// TestSignInFailuresAreAudited checks that refused sign-ins are recorded with the address and, if the e-mail address is
+// known, the person, and never with the typed text, which may be a password.
 func TestSignInFailuresAreAudited(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
@@ -178,13 +180,13 @@ func TestSignInFailuresAreAudited(t *testing.T) {
 	}
 	known, unknown := signIn("ADA@example.com"), signIn(typed)
 	if known.Text() != unknown.Text() || known.Code != http.StatusForbidden {
-		t.Errorf("answered %d %s and %d %s", known.Code, known.Body, unknown.Code, unknown.Body)
+		t.Errorf("got %d %s and %d %s, want the same 403", known.Code, known.Body, unknown.Code, unknown.Body)
 	}
 	if r := auditOf(t, acme, known); r.Outcome != "denied" || r.Facts["user"] != strconv.FormatInt(ada.ID, 10) || r.Address != "127.0.0.1" {
-		t.Errorf("a known person: %+v", r)
+		t.Errorf("a known person: got %+v, want a denied record with the user's number and the address 127.0.0.1", r)
 	}
 	if r := auditOf(t, acme, unknown); r.Outcome != "denied" || r.Facts["user"] != "" || r.Address != "127.0.0.1" {
-		t.Errorf("nobody: %+v", r)
+		t.Errorf("nobody: got %+v, want Outcome denied, no user and Address 127.0.0.1", r)
 	}
 	raw, err := json.Marshal(fixture.AuditLog(t, acme))
 	if err != nil {
@@ -192,14 +194,14 @@ func TestSignInFailuresAreAudited(t *testing.T) {
 	}
 	for _, secret := range []string{"Tr0ub4dor", "ada@", "ADA@"} {
 		if strings.Contains(string(raw), secret) {
-			t.Errorf("the audit log holds %s: %s", secret, raw)
+			t.Errorf("the audit log holds %s: got %s, want it nowhere", secret, raw)
 		}
 	}
 }
 
-// TestFloodOfOneAddressHidesNoOther: who is refused again and again leaves 20 records a minute,
-// however many addresses of one IPv6 network that comes from, and room for others' records.
-func TestFloodOfOneAddressHidesNoOther(t *testing.T) {
+// TestFloodOfOneAddressHidesNoOtherRecords checks that repeated refusals of one address, or of one IPv6 network, leave
+// 20 records a minute, and that records of others are kept.
+func TestFloodOfOneAddressHidesNoOtherRecords(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, func(c *config.Config, _ *gateway.Options) { c.TrustedProxies = []string{"127.0.0.1"} })
 	for slug, from := range map[string]string{"four": "192.0.2.1", "six": "2001:db8:0:1::"} {
@@ -216,13 +218,14 @@ func TestFloodOfOneAddressHidesNoOther(t *testing.T) {
 				t.Fatalf("got %d %s, want %v", a.Code, a.Body, http.StatusForbidden)
 			}
 		}
-		// Another minute may begin meanwhile; then it is 20 more.
+		// If another minute begins, there can be 20 more.
 		written := slices.DeleteFunc(fixture.AuditLog(t, o), func(r control.AuditRecord) bool { return r.Operation != "files.delete" })
 		if n := len(written); n < 20 || n > 2*20 {
-			t.Errorf("%s: %d of 70 refusals of one address have a record", slug, n)
+			t.Errorf("%s: %d of 70 refusals of one address have a record, want at least 20 and at most %v",
+				slug, n, 2*20)
 		}
 		if r := auditOf(t, o, refused("198.51.100.7")); r.Address != "198.51.100.7" || r.Outcome != "denied" {
-			t.Errorf("%s: another address: %+v", slug, r)
+			t.Errorf("%s: another address: got %+v, want Address 198.51.100.7 and Outcome denied", slug, r)
 		}
 	}
 }

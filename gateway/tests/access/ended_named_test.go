@@ -116,7 +116,7 @@ func TestQueuedImportChecksRightsBeforeItStarts(t *testing.T) {
 	}
 }
 
-// TestImportOutlivesItsSession holds that an import goes on after the session that began it has expired.
+// TestImportOutlivesItsSession checks that an import goes on after its session has expired.
 func TestImportOutlivesItsSession(t *testing.T) {
 	t.Parallel()
 	held, clock := fixture.NewStoreGate(), &fixture.Clock{}
@@ -137,8 +137,8 @@ func TestImportOutlivesItsSession(t *testing.T) {
 	}
 }
 
-// TestSlowExportEndsAfterDeactivation holds that a slowly read export ends soon after its reader is deactivated,
-// with a broken connection, and holds nothing written since.
+// TestSlowExportEndsAfterDeactivation checks that a slowly read export ends with a broken connection soon after its
+// reader is deactivated, and contains nothing written since.
 func TestSlowExportEndsAfterDeactivation(t *testing.T) {
 	t.Parallel()
 	for name, e := range map[string]ending{"deactivated": personEndings()[0], "signed out": personEndings()[2], "suspended": personEndings()[3]} {
@@ -174,13 +174,13 @@ func TestSlowExportEndsAfterDeactivation(t *testing.T) {
 			p.Import(t, `{"kind":"contact","id":"`+fixture.DocID(0xffff)+`","email":"after@example.com"}`) // the last of its kind
 			told, err := io.ReadAll(resp.Body)
 			if err == nil || strings.Contains(string(told), "after@example.com") {
-				t.Errorf("%d bytes were told, and then %v", len(told), err)
+				t.Errorf("%d bytes were told, and then %v, want an error and without after@example.com", len(told), err)
 			}
 		})
 	}
 }
 
-// withFields defines the field of the contacts.
+// withFields adds the definition of the contacts' field to the lines.
 func withFields(lines []string) []string {
 	for i := range lines {
 		lines[i] = strings.Replace(lines[i], `"notes":`, `"fields":{"notes":`, 1)

@@ -17,8 +17,8 @@ import (
 	"tenantry/operation"
 )
 
-// TestSlowSharedReportsEndWithTheirRight holds that a slow shared report is withheld, by each of its doors, from a
-// caller whose right ended meanwhile; a deleted organization answers as an unknown host.
+// TestSlowSharedReportsEndWithTheirRight checks that a slow shared report is withheld, at each of its addresses, from a
+// caller whose right ended meanwhile. A deleted organization answers like an unknown host.
 func TestSlowSharedReportsEndWithTheirRight(t *testing.T) {
 	t.Parallel()
 	held := fixture.NewStoreGate()
@@ -57,17 +57,18 @@ func TestSlowSharedReportsEndWithTheirRight(t *testing.T) {
 			now := get() // as it is answered from now on
 			same := a.Code == now.Code && bytes.Equal(a.Body, now.Body)
 			if i > 0 && !same || i == 0 && a.Code != http.StatusOK {
-				t.Errorf("%s: %s: %d %.300s, and then %d %.300s", e.name, door, a.Code, a.Body, now.Code, now.Body)
+				t.Errorf("%s: %s: got %d %.300s, and then %d %.300s, want 200 before the end and the same refusal after it",
+					e.name, door, a.Code, a.Body, now.Code, now.Body)
 			}
 			if e.gone && j == 0 && !strings.Contains(a.Text(), "Shared Report not found") || i == 1 && a.Code != http.StatusForbidden {
-				t.Errorf("%s: %s: %d %.300s", e.name, door, a.Code, a.Body)
+				t.Errorf("%s: %s: got %d %.300s, want a refusal", e.name, door, a.Code, a.Body)
 			}
 			e.back()
 		}
 	}
 }
 
-// TestFormUploadsEndWithTheirRight holds that a file sent by a page's form ends as soon as one sent by a program.
+// TestFormUploadsEndWithTheirRight checks that an upload by a page's form ends as soon as one by a program.
 func TestFormUploadsEndWithTheirRight(t *testing.T) {
 	t.Parallel()
 	w := fixture.NewWorld(t, func(c *config.Config, _ *gateway.Options) { c.Timeouts.Read = time.Hour })
@@ -103,8 +104,8 @@ func TestFormUploadsEndWithTheirRight(t *testing.T) {
 	}
 }
 
-// TestSlowPagesEndWithTheirRight holds that a slow page is withheld from a caller whose rights ended after its
-// content was read.
+// TestSlowPagesEndWithTheirRight checks that a slow page is withheld from a caller whose rights ended after its content
+// was read.
 func TestSlowPagesEndWithTheirRight(t *testing.T) {
 	t.Parallel()
 	held := fixture.NewStoreGate()
@@ -134,7 +135,7 @@ func TestSlowPagesEndWithTheirRight(t *testing.T) {
 	}
 }
 
-// TestAuditedReadsEndWithTheirRight holds that the result of an audited call is withheld from a caller whose rights
+// TestAuditedReadsEndWithTheirRight checks that the result of an audited call is withheld from a caller whose rights
 // ended while the audit record was written.
 func TestAuditedReadsEndWithTheirRight(t *testing.T) {
 	t.Parallel()
@@ -164,12 +165,12 @@ func TestAuditedReadsEndWithTheirRight(t *testing.T) {
 			if i > 0 {
 				fixture.WantDenied(t, op.Name, a)
 			} else if a.Code != http.StatusOK {
-				t.Errorf("%s: nothing ended: %d %.200s", op.Name, a.Code, a.Body)
+				t.Errorf("%s: nothing ended: got %d %.200s, want 200", op.Name, a.Code, a.Body)
 			}
 		}
 		tried++
 	}
 	if tried < 2 {
-		t.Errorf("only %d rows are recorded and read", tried)
+		t.Errorf("only %d rows are recorded and read, want at least 2", tried)
 	}
 }

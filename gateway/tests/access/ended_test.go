@@ -18,15 +18,15 @@ import (
 	"tenantry/tenants"
 )
 
-// The tests of this file and its neighbours hold that no right outlives its end. Each way in which rights end is tried
-// on work under way of every row: a body held open, an upload, a job, a stream.
+// The tests of this file and of ended_slow_test.go and ended_named_test.go check that no right outlives its end. Each
+// way in which rights end is tried on work in progress of every row: a body held open, an upload, a job, a stream.
 
 // ending is a way in which rights end.
 type ending struct {
 	name string
-	// begin makes a credential with all rights, and what ends it.
+	// begin creates a credential with all rights, and returns the function that ends it.
 	begin func(t *testing.T, p *fixture.Party) (as gatewaytest.Request, end func())
-	// keeps reports whether callers of the row lose nothing by it; nil: none does.
+	// keeps reports whether callers of the row keep their access; nil: none do.
 	keeps func(op *operation.Row) bool
 	open  bool // it ends what is open to all, too
 }
@@ -47,8 +47,8 @@ func personEnding(name string, end func(t *testing.T, p *fixture.Party, id int64
 	}}
 }
 
-// asksNothing reports whether every caller who is known may use the row.
-func asksNothing(op *operation.Row) bool {
+// needsNoPermission reports whether the row requires only an accepted credential.
+func needsNoPermission(op *operation.Row) bool {
 	return !op.Rule.IsAdminOnly() && op.Rule.Permissions() == nil
 }
 
@@ -66,7 +66,7 @@ func changeAccount(t *testing.T, p *fixture.Party, key control.IssuedKey, change
 			return
 		}
 	}
-	t.Fatalf("there is no account %s", key.Account)
+	t.Fatalf("got no account %s, want one", key.Account)
 }
 
 // setState suspends or resumes the organization.
@@ -91,7 +91,7 @@ func keyEndings() []ending {
 		}, nil),
 		keyEnding("account deactivated", account(`{"active":false}`), nil),
 		keyEnding("permissions of the account taken", account(`{"permissions":[]}`), func(op *operation.Row) bool {
-			return asksNothing(op) || op.Rule.ExemptsKeys()
+			return needsNoPermission(op) || op.Rule.ExemptsKeys()
 		}),
 		keyEnding("account limited to a team", func(t *testing.T, p *fixture.Party, key control.IssuedKey) {
 			t.Helper()
@@ -110,7 +110,7 @@ func personEndings() []ending {
 		}, nil),
 		personEnding("role dropped", func(t *testing.T, p *fixture.Party, id int64, _ gatewaytest.Request) {
 			asAdmin(p).Want(t, http.MethodPut, fmt.Sprintf("/api/users/%d", id), `{"roles":[]}`, 200, "")
-		}, asksNothing),
+		}, needsNoPermission),
 		personEnding("session ended", func(t *testing.T, p *fixture.Party, _ int64, as gatewaytest.Request) {
 			fixture.As(p.Org, as).Want(t, http.MethodPost, "/auth/sign-out", "", 200, "")
 		}, nil),
@@ -118,8 +118,8 @@ func personEndings() []ending {
 	}
 }
 
-// TestBodiesHeldOpenEndWithTheirRight holds that a caller whose rights end before the end of a body changes nothing
-// by it.
+// TestBodiesHeldOpenEndWithTheirRight checks that a caller whose rights end before the end of a body changes nothing
+// with it.
 func TestBodiesHeldOpenEndWithTheirRight(t *testing.T) {
 	t.Parallel()
 	w := fixture.NewWorld(t, fixture.WithPlants, func(c *config.Config, _ *gateway.Options) { c.Timeouts.Read = time.Minute })
@@ -143,13 +143,13 @@ func TestBodiesHeldOpenEndWithTheirRight(t *testing.T) {
 				holdOpen(t, w, e, some)
 			}
 			if !testing.Short() && len(rows) < 20 {
-				t.Errorf("%s: only %d rows were tried", e.name, len(rows))
+				t.Errorf("%s: got %d rows, want at least 20", e.name, len(rows))
 			}
 		}
 	}
 }
 
-// holdOpen ends rights while the bodies of calls of the rows are held open.
+// holdOpen ends rights while the bodies of calls of the rows are held back.
 func holdOpen(t *testing.T, w *fixture.World, e ending, rows []operation.Row) {
 	t.Helper()
 	p := w.A
@@ -180,15 +180,15 @@ func holdOpen(t *testing.T, w *fixture.World, e ending, rows []operation.Row) {
 		}
 	}
 	if e.keeps == nil && p.Export(t) != before {
-		t.Errorf("%s: something was changed", e.name)
+		t.Errorf("%s: got a changed organization, want it unchanged", e.name)
 	}
 	if e.open {
 		setState(t, p, "org.resume")
 	}
 }
 
-// TestStreamsEndWithTheirRight holds that a caller whose rights end before a stream begins gets nothing of it, on
-// any row that streams.
+// TestStreamsEndWithTheirRight checks that a caller whose rights end before a stream begins gets nothing of it, on any
+// row that streams.
 func TestStreamsEndWithTheirRight(t *testing.T) {
 	t.Parallel()
 	held := fixture.NewStoreGate()
@@ -238,9 +238,9 @@ func TestStreamsEndWithTheirRight(t *testing.T) {
 			}, end)
 			switch refused := a.Status == "failed"; {
 			case i == 0 && (a.Code != http.StatusOK || refused):
-				t.Errorf("%s: nothing ended: %d %.300s", op.Name, a.Code, a.Body)
+				t.Errorf("%s: nothing ended: got %d %.300s, want 200", op.Name, a.Code, a.Body)
 			case i > 0 && !refused:
-				t.Errorf("%s: %s: %d %.300s", op.Name, e.name, a.Code, a.Body)
+				t.Errorf("%s: %s: got %d %.300s, want a refusal", op.Name, e.name, a.Code, a.Body)
 			}
 			if i > 0 && e.open && strings.Contains(e.name, "suspended") {
 				setState(t, p, "org.resume")
@@ -253,12 +253,12 @@ func TestStreamsEndWithTheirRight(t *testing.T) {
 		}
 	}
 	if tried < 30 {
-		t.Errorf("only %d streams were tried", tried)
+		t.Errorf("only %d streams were tried, want at least 30", tried)
 	}
 }
 
-// TestUploadsEndWithTheirRight holds that a caller whose rights end while a file arrives is told soon, however
-// slowly the file is sent, and that nothing of it is kept.
+// TestUploadsEndWithTheirRight checks that a caller whose rights end during an upload is refused soon, however slow the
+// upload, and that nothing of it is kept.
 func TestUploadsEndWithTheirRight(t *testing.T) {
 	t.Parallel()
 	w := fixture.NewWorld(t, func(c *config.Config, _ *gateway.Options) { c.Timeouts.Read = time.Hour })
@@ -282,17 +282,17 @@ func TestUploadsEndWithTheirRight(t *testing.T) {
 				setState(t, p, "org.resume")
 			}
 			if a := asAdmin(p).Want(t, http.MethodGet, op.Path, "", 200, ""); strings.Contains(a.Text(), `"state":"running"`) || strings.Count(a.Text(), `"state":`) != 1 {
-				t.Errorf("%s: %s: left: %s", op.Name, e.name, a.Text())
+				t.Errorf("%s: %s: got the imports %s, want a single one that has ended", op.Name, e.name, a.Text())
 			}
 			if e.name == "session ended" && p.Export(t) != before {
-				t.Errorf("%s: %s: something was changed", op.Name, e.name)
+				t.Errorf("%s: %s: got a changed organization, want it unchanged", op.Name, e.name)
 			}
 		}
 	}
 }
 
-// TestImportsEndWithTheirRight holds that an import stores nothing more, and says so, once its owner loses the
-// rights or its organization is suspended.
+// TestImportsEndWithTheirRight checks that an import stores nothing more, and says so, when its owner loses the rights
+// or its organization is suspended.
 func TestImportsEndWithTheirRight(t *testing.T) {
 	t.Parallel()
 	held := fixture.NewStoreGate()
@@ -322,7 +322,7 @@ func TestImportsEndWithTheirRight(t *testing.T) {
 			made := strings.Count(p.Export(t), mark+"-made")
 			if i == 0 {
 				if a.Field("state") != "done" || made != 2 {
-					t.Errorf("nothing ended: %s", a.Body)
+					t.Errorf("nothing ended: got %s, want state done and 2", a.Body)
 				}
 				continue
 			}
@@ -330,7 +330,7 @@ func TestImportsEndWithTheirRight(t *testing.T) {
 				t.Errorf(`got %s, %s: %s, want a.Field("state") = "failed"`, e.name, at, a.Body)
 			}
 			if made > 0 {
-				t.Errorf("%s, %s: %d records were made", e.name, at, made)
+				t.Errorf("%s, %s: %d records were made, want 0", e.name, at, made)
 			}
 		}
 	}

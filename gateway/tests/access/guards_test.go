@@ -17,10 +17,9 @@ import (
 	"tenantry/tenants"
 )
 
-// TestStrangersCannotFillTheAuditLog: refusals of callers that nobody knows are recorded
-// up to a number, of one address up to a smaller one, so that it hides no other; a known
-// caller's always are.
-func TestStrangersCannotFillTheAuditLog(t *testing.T) {
+// TestAnonymousCallersCannotFillTheAuditLog checks that refusals of anonymous callers are recorded up to a number, and
+// those of one address up to a smaller number, while those of known callers always are.
+func TestAnonymousCallersCannotFillTheAuditLog(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, func(c *config.Config, _ *gateway.Options) { c.TrustedProxies = []string{"127.0.0.1"} })
 	acme := g.Org(t, "acme")
@@ -48,17 +47,17 @@ func TestStrangersCannotFillTheAuditLog(t *testing.T) {
 			known++
 		}
 	}
-	// The minute may turn meanwhile, which admits as many again.
+	// If another minute begins, it admits as many again.
 	if strangers < 60 || strangers > 120 || known != 1 {
-		t.Errorf("%d records of strangers, %d of a known caller", strangers, known)
+		t.Errorf("got %d records of strangers, %d of a known caller, want at least 60, at most 120 and 1", strangers, known)
 	}
 	if len(addresses) < 3 || slices.Max(slices.Collect(maps.Values(addresses))) > 40 {
-		t.Errorf("records by address: %v", addresses)
+		t.Errorf("records by address = %v, want at least 3 addresses with at most 40 each", addresses)
 	}
 }
 
-// TestSignInBehindAProxyThatRewritesTheHost: what a browser names as its origin is held
-// against the host it asked for, which a trusted proxy tells.
+// TestSignInBehindAProxyThatRewritesTheHost checks that a browser's origin is compared with the host that a trusted
+// proxy reports.
 func TestSignInBehindAProxyThatRewritesTheHost(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, func(c *config.Config, _ *gateway.Options) { c.TrustedProxies = []string{"127.0.0.1"} })
@@ -70,16 +69,16 @@ func TestSignInBehindAProxyThatRewritesTheHost(t *testing.T) {
 			gatewaytest.Header("X-Forwarded-Host", "acme.example.com"), gatewaytest.Header("Origin", origin)).Code
 	}
 	if code := signIn("https://acme.example.com"); code != http.StatusOK {
-		t.Errorf("from its own page: %d", code)
+		t.Errorf("from its own page: got %d, want 200", code)
 	}
 	for _, origin := range []string{"https://evil.example.com", "http://backend.internal"} {
 		if code := signIn(origin); code != http.StatusForbidden {
-			t.Errorf("from %s: %d", origin, code)
+			t.Errorf("from %s: got %d, want 403", origin, code)
 		}
 	}
 }
 
-// TestSharedPageNarrowsAsTheOperationDoes: teams[] in the address of the page.
+// TestSharedPageNarrowsAsTheOperationDoes checks that teams[] works in the address of the page.
 func TestSharedPageNarrowsAsTheOperationDoes(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
@@ -93,13 +92,13 @@ func TestSharedPageNarrowsAsTheOperationDoes(t *testing.T) {
 	for address, want := range map[string]bool{"": true, "?teams[]=000000000000000000000001": false} {
 		page := acme.Page(t, "/shared/reports/report-of-all-teams-001"+address)
 		if text := page.Text(); !strings.Contains(text, "north@example.com") || strings.Contains(text, "south@example.com") != want {
-			t.Errorf("%q shows %s", address, text)
+			t.Errorf("%[1]q shows %[2]s, want north@example.com, and south@example.com: %[3]t", address, text, want)
 		}
 	}
 }
 
-// TestMethodsNobodyKnowsAreRefusedInTheEnvelope: also those that HTTP itself does not name.
-func TestMethodsNobodyKnowsAreRefusedInTheEnvelope(t *testing.T) {
+// TestUnknownMethodsAreRefusedInTheEnvelope tries methods that the API does not have, and methods unknown to HTTP.
+func TestUnknownMethodsAreRefusedInTheEnvelope(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
 	acme := g.Org(t, "acme")
@@ -111,13 +110,13 @@ func TestMethodsNobodyKnowsAreRefusedInTheEnvelope(t *testing.T) {
 		}
 	}
 	if a := acme.Do(t, "FOO", "/api/nothing"); a.Code != http.StatusNotFound {
-		t.Errorf("no such path: %d", a.Code)
+		t.Errorf("no such path: got %d, want 404", a.Code)
 	}
 }
 
-// TestAKeyHeaderDoesNotLendASession: another site's page cannot get past the check of its
-// origin by sending a key where only a session counts.
-func TestAKeyHeaderDoesNotLendASession(t *testing.T) {
+// TestKeyHeaderDoesNotBypassTheOriginCheck checks that a page of another site cannot bypass the check of its origin by
+// sending a key where only a session is accepted.
+func TestKeyHeaderDoesNotBypassTheOriginCheck(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
 	acme := g.Org(t, "acme")
@@ -128,13 +127,13 @@ func TestAKeyHeaderDoesNotLendASession(t *testing.T) {
 		t.Errorf("got %d %s, want %v", a.Code, a.Body, http.StatusForbidden)
 	}
 	if home := acme.Page(t, "/", gatewaytest.Cookie(cookie)); home.Code != http.StatusOK {
-		t.Errorf("the session ended: %d", home.Code)
+		t.Errorf("the session ended: got %d, want 200", home.Code)
 	}
 }
 
-// TestAKeyHeaderDoesNotOpenToOtherSites: an operation that is open to all is refused to another site's page also where
-// the request brings a key, good or not, since a page can add the header where its origin is allowed.
-func TestAKeyHeaderDoesNotOpenToOtherSites(t *testing.T) {
+// TestOpenOperationsRefuseOtherSitesWithAKey checks that an open operation is refused to a page of another site even if
+// the request has a key, valid or not, because a page can add the header where its origin is allowed.
+func TestOpenOperationsRefuseOtherSitesWithAKey(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
 	acme := g.Org(t, "acme")
@@ -154,6 +153,6 @@ func TestAKeyHeaderDoesNotOpenToOtherSites(t *testing.T) {
 		}
 	}
 	if rows == 0 {
-		t.Error("no operation is open to all and changes something")
+		t.Error("got no open operation that changes something, want at least one")
 	}
 }

@@ -13,9 +13,9 @@ import (
 	"tenantry/tenants"
 )
 
-// TestInvited_ALinkGivesNoMoreThanItWasMadeFor: who may invite somebody holds a link to that person's account. It ends
-// when the person is given more, or turns out to have another address.
-func TestInvited_ALinkGivesNoMoreThanItWasMadeFor(t *testing.T) {
+// TestInvitationEndsWhenThePersonGainsRights checks that an invitation ends when the person gets more rights or
+// another address, because its creator holds a link to the person's account.
+func TestInvitationEndsWhenThePersonGainsRights(t *testing.T) {
 	t.Parallel()
 	org := gatewaytest.Start(t).Org(t, "acme")
 	_, admin := org.Person(t, "admin@example.com", fixture.WithRoles("admin"))
@@ -45,9 +45,9 @@ func TestInvited_ALinkGivesNoMoreThanItWasMadeFor(t *testing.T) {
 	}
 }
 
-// TestInvited_ALinkEndsWhenItsRolesAreGivenMore: whoever made a link, and kept it, need not hold what a role of the
-// person is given since, by whatever way.
-func TestInvited_ALinkEndsWhenItsRolesAreGivenMore(t *testing.T) {
+// TestInvitationEndsWhenItsRoleGainsPermissions checks that a link ends when a role of the person gets permissions that
+// its creator may lack.
+func TestInvitationEndsWhenItsRoleGainsPermissions(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
 	redeem := ""

@@ -56,9 +56,9 @@ func TestKeyComesInOneHeaderAlone(t *testing.T) {
 	for _, body := range []string{`{"x-service-token":"` + key + `","token":"` + key + `","name":"n","label":"l","label_plural":"p"}`} {
 		fixture.WantDenied(t, body, p.Do(t, http.MethodPost, "/api/custom/objects", gatewaytest.Body("application/json", body)))
 	}
-	// A bad key is not made good by a session, nor a second one by a first.
+	// A session does not make up for a bad key, nor a first key for a bad second one.
 	fixture.WantDenied(t, "bad key and good session", p.Do(t, http.MethodGet, path, h(fixture.KeyHeader, fixture.RandomKey(t, tenants.ServerFull)), gatewaytest.Cookie(p.AdminCookie)))
-	// Folded header lines and a name with a blank are no header of that name.
+	// Folded header lines, and a name with a blank, are not this header.
 	for name, line := range map[string]string{
 		"blank before the colon": fixture.KeyHeader + " : " + key, "folded": "X-Other: a\r\n " + fixture.KeyHeader + ": " + key, "in a trailer": "Trailer: " + fixture.KeyHeader,
 	} {
@@ -69,7 +69,7 @@ func TestKeyComesInOneHeaderAlone(t *testing.T) {
 	}
 }
 
-// spellings are the ways in which a text could lie in a file.
+// spellings returns the encodings in which a text could be stored.
 func spellings(text string) map[string]string {
 	raw := []byte(text)
 	out := map[string]string{"clear": text, "hex": hex.EncodeToString(raw), "HEX": strings.ToUpper(hex.EncodeToString(raw))}
@@ -94,7 +94,7 @@ func TestNothingStoredIsAUsableSecret(t *testing.T) {
 		"invitation": p.IDs[fixture.RefInvite], "link that signs in": p.IDs[fixture.RefSignIn], "share token": p.IDs[fixture.RefShare], "secure share token": p.IDs[fixture.RefSecureShare], "password": gatewaytest.Password,
 		"random part of a key": strings.Split(p.FullKey, "_")[3], "encrypted contact field": p.FirstSecret,
 	}
-	// Everything is used, so that whatever keeps a trace of use has one.
+	// Use everything, so that every trace of use exists.
 	path := "/api/custom-reports/" + p.IDs[fixture.RefReport]
 	for _, key := range []string{p.FullKey, p.ReadKey} {
 		if a := p.Get(t, key, path); a.Code != http.StatusOK {
@@ -134,7 +134,7 @@ func TestNothingStoredIsAUsableSecret(t *testing.T) {
 			continue
 		}
 		if kind != "string" {
-			t.Errorf("Redis holds %s, a %s, which this test does not read", key, kind)
+			t.Errorf("Redis holds %s, a %s, which this test does not read, want kind string", key, kind)
 			continue
 		}
 		text, err := mini.Get(key)
@@ -155,7 +155,7 @@ func TestNothingStoredIsAUsableSecret(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The scan must be able to find something.
+	// The scan must be able to find secrets.
 	stored := ""
 	for name, content := range places {
 		if strings.HasSuffix(name, ".db") || strings.HasSuffix(name, "-wal") {
@@ -163,16 +163,16 @@ func TestNothingStoredIsAUsableSecret(t *testing.T) {
 		}
 	}
 	if !strings.Contains(stored, p.IDs[fixture.RefSecurePID]) || !strings.Contains(places["Redis"], ":session:") || !strings.Contains(places["Redis"], ":key:") || !strings.Contains(places["the log"], "reports.get") {
-		t.Fatalf("the scan sees nothing of %d places: %.300s", len(places), places["Redis"])
+		t.Fatalf("the scan of %d places finds no secrets, want the known ones: %.300s", len(places), places["Redis"])
 	}
 	for name, secret := range secrets {
 		if len(secret) < 12 {
-			t.Fatalf("%s is %q", name, secret)
+			t.Fatalf("%s is %q, want at least 12", name, secret)
 		}
 		for how, spelt := range spellings(secret) {
 			for where, content := range places {
 				if strings.Contains(content, spelt) {
-					t.Errorf("%s stands in %s, %s", name, where, how)
+					t.Errorf("%s stands in %s, %s, want it without %q", name, where, how, spelt)
 				}
 			}
 		}
@@ -192,7 +192,7 @@ func TestBadKeyChecksumIsRefusedWithoutLookup(t *testing.T) {
 	unknown := o.Get(t, fixture.RandomKey(t, tenants.ServerFull), path)
 	before := mini.CommandCount()
 	if o.Get(t, fixture.RandomKey(t, tenants.ServerFull), path); mini.CommandCount() == before {
-		t.Fatal("an unknown key is not looked up, so that the count tells nothing")
+		t.Fatal("got no look-up of an unknown key, want one, because otherwise the count proves nothing")
 	}
 	before = mini.CommandCount()
 	last := key[len(key)-1]
@@ -207,15 +207,15 @@ func TestBadKeyChecksumIsRefusedWithoutLookup(t *testing.T) {
 		a := o.Get(t, bad, path)
 		fixture.WantDenied(t, fmt.Sprintf("%.60q", bad), a)
 		if fixture.Canonical(a, "", nil) != fixture.Canonical(unknown, "", nil) {
-			t.Errorf("%.60q is told from an unknown key:\n%s", bad, fixture.Canonical(a, "", nil))
+			t.Errorf("%.60q: got\n%s\nwant the answer to an unknown key", bad, fixture.Canonical(a, "", nil))
 		}
 	}
 	if n := mini.CommandCount() - before; n != 0 {
-		t.Errorf("%d look-ups for malformed keys", n)
+		t.Errorf("got %d look-ups for malformed keys, want 0", n)
 	}
 }
 
-// caller is one way to call, and whether a row takes it.
+// caller is one way to call, and the rows that accept it.
 type caller struct {
 	name  string
 	shown []gatewaytest.Request
@@ -270,7 +270,7 @@ func TestEveryKeyKindOnEveryOperation(t *testing.T) {
 	w := fixture.NewWorld(t)
 	p := w.A
 	callers := callers(t, p)
-	// Signing out ends the session that the others need: it comes last.
+	// Signing out comes last, because it ends the session that the other calls need.
 	rows := slices.Clone(w.Rows())
 	slices.SortStableFunc(rows, func(a, b operation.Row) int { return cmp.Compare(fixture.EndsSessions(a), fixture.EndsSessions(b)) })
 	for _, op := range rows {
@@ -312,7 +312,7 @@ func TestEveryPermissionOnEveryOperation(t *testing.T) {
 	for _, op := range w.Rows() {
 		needed := op.Rule.Permissions()
 		if len(needed) == 0 || op.Credentials&operation.Key == 0 || op.Rule.ExemptsKeys() {
-			if op.Rule.ExemptsKeys() { // see TestFilesAreDeletedByWhoMay; what is deleted can be restored
+			if op.Rule.ExemptsKeys() { // see TestWhoMayDeleteFiles; what is deleted can be restored
 				q := w.Build(&op, op.Path, fixture.SampleFor(&op), p.Own, fixture.Every)
 				p.Do(t, q.Method, q.Target, append(q.Changes, gatewaytest.WithKey(p.FullKey))...)
 			}
@@ -327,27 +327,29 @@ func TestEveryPermissionOnEveryOperation(t *testing.T) {
 		want := fmt.Sprintf(`{"status":"failed","message":"Lacking necessary permission %s","data":{"permission":"%s"}}`, needed[0], needed[0])
 		for name, key := range map[string]string{"no permission": issue(nil), "every other permission": issue(withAll(needed...))} {
 			if a := call(key); a.Code != http.StatusForbidden || a.Text() != want {
-				t.Errorf("%s with %s: %d %.300s", op.Name, name, a.Code, a.Body)
+				t.Errorf("%s with %s: got %d %.300s, want 403 and the text %q", op.Name, name, a.Code, a.Body, want)
 			}
 		}
 		for _, permission := range needed {
 			a := call(issue([]string{string(permission)}))
 			if strings.Contains(a.Message, "the caller lacks ") || strings.HasPrefix(a.Message, "The caller lacks ") {
-				continue // what is given, or held, needs others: see TestNobodyGivesWhatTheyLack
+				continue // what is given, or held, needs others: see TestCallersCannotGrantRightsTheyLack
 			}
 			if a.Code != http.StatusOK || a.Status != "ok" && op.Streams == nil {
-				t.Errorf("%s with %s alone: %d %.300s", op.Name, permission, a.Code, a.Body)
+				t.Errorf("%s with %s alone: got %d %.300s, want 200 and the status ok",
+					op.Name, permission, a.Code, a.Body)
 			}
 		}
 	}
 	if guarded < 5 {
-		t.Errorf("%d operations need a permission", guarded)
+		t.Errorf("%d operations need a permission, want at least 5", guarded)
 	}
-	// An account's permissions bound its keys.
+	// An account's permissions limit its keys.
 	account := p.KeyWith(t, func(k *control.NewKey) { k.Name = "small"; k.Permissions = []string{"manage_forms"} })
 	_, err := control.Call[control.IssuedKey](t.Context(), p.Commands, "key.create", control.NewKey{Org: p.Slug, Name: "wide", Kind: "server_full", Account: account.Account, Permissions: withAll()})
 	if err == nil || !strings.Contains(err.Error(), `"small" lacks contacts`) || !strings.Contains(err.Error(), "it has manage_forms") {
-		t.Errorf("a key wider than its account: %v", err)
+		t.Errorf("a key wider than its account: got %v, want an error, with %q and with %q",
+			err, `"small" lacks contacts`, "it has manage_forms")
 	}
 }
 
@@ -369,19 +371,19 @@ func TestComplianceSchemaAndDeactivatedAccounts(t *testing.T) {
 		}
 	}
 	if a := p.Do(t, http.MethodGet, path, gatewaytest.Cookie(p.AdminCookie)); a.Code != http.StatusOK {
-		t.Errorf("an administrator: %d %.200s", a.Code, a.Body)
+		t.Errorf("an administrator: got %d %.200s, want 200", a.Code, a.Body)
 	}
-	// No key can be made an administrator's.
+	// No key can have an administrator's rights.
 	for _, change := range []func(*control.NewKey){
 		func(k *control.NewKey) { k.Permissions = []string{"admin"} }, func(k *control.NewKey) { k.Permissions = []string{"Manage Compliance"} }, func(k *control.NewKey) { k.Kind = "admin" },
 	} {
 		n := control.NewKey{Org: p.Slug, Name: "x", Kind: "server_full"}
 		change(&n)
 		if _, err := control.Call[control.IssuedKey](t.Context(), w.Commands, "key.create", n); err == nil {
-			t.Errorf("%+v was issued", n)
+			t.Errorf("%+v was issued, want an error", n)
 		}
 	}
-	// A deactivated account's keys die with it, also those that were just used.
+	// A deactivated account's keys stop working, including those that were just used.
 	first := p.KeyWith(t, func(k *control.NewKey) {
 		k.Name = "robot"
 		k.Permissions = fixture.PermissionNames(tenants.AllPermissions())
@@ -405,7 +407,7 @@ func TestComplianceSchemaAndDeactivatedAccounts(t *testing.T) {
 		fixture.WantDenied(t, "a key of a deactivated account", call(k.Token))
 	}
 	if a := call(p.FullKey); a.Code != http.StatusOK {
-		t.Errorf("a key of another account: %d %.200s", a.Code, a.Body)
+		t.Errorf("a key of another account: got %d %.200s, want 200", a.Code, a.Body)
 	}
 }
 

@@ -17,9 +17,9 @@ import (
 	"tenantry/tenants"
 )
 
-// TestAnOrganizationKeepsAnAdministrator: neither commands nor an import take the last
-// active one away, and of two who go at the same time one stays.
-func TestAnOrganizationKeepsAnAdministrator(t *testing.T) {
+// TestLastAdministratorIsKept checks that neither commands nor an import remove the last active
+// administrator, and that of two removed concurrently one stays.
+func TestLastAdministratorIsKept(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
 	make := func(email string) int64 {
@@ -50,7 +50,8 @@ func TestAnOrganizationKeepsAnAdministrator(t *testing.T) {
 	line := `{"kind":"user","id":` + strconv.FormatInt(ada, 10) + `,"name":"Ada","email":"ada@example.com","roles":[],"active":true}` + "\n"
 	report, err := acme.App.Transfer().Import(t.Context(), acme.Tenant(t), gatewaytest.Source([]byte(line)), bundle.ImportOptions{})
 	if refused := new(bundle.RefusedError); !errors.As(err, &refused) || report.Failed != 1 || !strings.Contains(fmt.Sprint(report.Problems), "last active administrator") {
-		t.Errorf("importing: %v %+v", err, report)
+		t.Errorf("importing: got %v %+v, want a refusal, Failed 1 and with %q",
+			err, report, "last active administrator")
 	}
 	for range 5 {
 		bob := make("bob" + acme.App.Store().NewID() + "@example.com")
@@ -61,7 +62,7 @@ func TestAnOrganizationKeepsAnAdministrator(t *testing.T) {
 		}
 		both.Wait()
 		if (errs[0] == nil) == (errs[1] == nil) {
-			t.Fatalf("two at once: %v, %v", errs[0], errs[1])
+			t.Fatalf("two at once: got %v and %v, want exactly one error", errs[0], errs[1])
 		}
 		if errs[0] == nil { // the one who stayed is the next round's first
 			ada = bob
@@ -69,8 +70,8 @@ func TestAnOrganizationKeepsAnAdministrator(t *testing.T) {
 	}
 }
 
-// TestABundleKeepsAnAdministrator: an import is judged by what all its lines leave, in whichever order.
-func TestABundleKeepsAnAdministrator(t *testing.T) {
+// TestImportKeepsAnAdministrator checks that an import is judged by the result of all its lines, in any order.
+func TestImportKeepsAnAdministrator(t *testing.T) {
 	t.Parallel()
 	user := func(id int, roles string, active bool) string {
 		return fmt.Sprintf(`{"kind":"user","id":%d,"name":"P%[1]d","email":"p%[1]d@example.com","roles":[%s],"active":%t}`, id, roles, active)
@@ -106,14 +107,14 @@ func TestABundleKeepsAnAdministrator(t *testing.T) {
 					t.Errorf("dry %t: lines %v are refused, want %v: %v %+v", dry, lines, test.refused, err, r.Problems)
 				}
 				if changed := fixture.Export(t, acme) != stored; changed != (!dry && test.refused == nil) {
-					t.Errorf("dry %t: changed %t", dry, changed)
+					t.Errorf("dry %[1]t: changed = %[2]t, want %[3]t", dry, changed, !dry && test.refused == nil)
 				}
 			}
 		})
 	}
 }
 
-// TestCommandsAreNotPublic: no key and no session reaches a command through the public listener.
+// TestCommandsAreNotPublic checks that no key and no session can run a command through the public listener.
 func TestCommandsAreNotPublic(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
@@ -130,8 +131,8 @@ func TestCommandsAreNotPublic(t *testing.T) {
 	}
 }
 
-// TestServiceAccountsRolesAndTeams: made, changed, shown and deleted by commands, each with
-// its effect on keys and its audit record.
+// TestServiceAccountsRolesAndTeams creates, changes, shows and deletes them with commands, and checks the effect on
+// keys and the audit records.
 func TestServiceAccountsRolesAndTeams(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme", "teams")
@@ -147,7 +148,7 @@ func TestServiceAccountsRolesAndTeams(t *testing.T) {
 		return control.Call[control.IssuedKey](ctx, c, "key.create", control.NewKey{Org: acme.Slug, Name: "k", Kind: "server_full", Account: "crm", Permissions: permissions})
 	}
 	if _, err := issue("contacts"); err == nil || !strings.Contains(err.Error(), "lacks contacts; it has manage_forms") {
-		t.Errorf("a key beyond its account: %v", err)
+		t.Errorf("a key beyond its account: got %v, want an error with %q", err, "lacks contacts; it has manage_forms")
 	}
 	made, err := issue("manage_forms")
 	if err != nil {
@@ -162,32 +163,32 @@ func TestServiceAccountsRolesAndTeams(t *testing.T) {
 		return found[0]
 	}
 	if k := keys(); k.LastUsedAt != nil || len(k.Effective) != 1 || k.Effective[0] != "manage_forms" {
-		t.Errorf("before its use: %+v", k)
+		t.Errorf("before its use: got %+v, want LastUsedAt nil, 1 Effective and Effective[0] manage_forms", k)
 	}
 	const path = "/api/form/collections/schema"
 	if a := acme.Get(t, made.Token, path); a.Code != http.StatusOK {
 		t.Errorf("got %d %s, want %v", a.Code, a.Body, http.StatusOK)
 	}
 	if k := keys(); k.LastUsedAt == nil {
-		t.Errorf("after its use: %+v", k)
+		t.Errorf("after its use: got %+v, want LastUsedAt set", k)
 	}
 	if _, err := control.Call[control.Account](ctx, c, "account.update", control.AccountChange{TeamChange: control.TeamChange{Ref: ref("crm")}, AccountFields: control.AccountFields{Permissions: []string{}}}); err != nil {
 		t.Error(err)
 	}
 	if a := acme.Get(t, made.Token, path); a.Code != http.StatusForbidden || !strings.Contains(a.Text(), "Lacking") {
-		t.Errorf("after its account lost the permission: %d %s", a.Code, a.Body)
+		t.Errorf("after its account lost the permission: got %d %s, want 403 with Lacking", a.Code, a.Body)
 	}
 	if gone, err := control.Call[control.Deleted](ctx, c, "account.delete", ref(account.ID)); err != nil || gone.Keys != 1 {
 		t.Errorf("got %+v %v, want no error and gone.Keys = 1", gone, err)
 	}
 	if a, err := control.Call[control.Account](ctx, c, "account.show", ref(account.ID)); err == nil {
-		t.Errorf("the deleted account is there: %+v", a)
+		t.Errorf("the deleted account is there: got %+v, want an error", a)
 	}
 	if k := keys(); k.State != "revoked" {
-		t.Errorf("the key of a deleted account: %+v", k)
+		t.Errorf("the key of a deleted account: got %+v, want State revoked", k)
 	}
 	if a := acme.Get(t, made.Token, path); a.Text() != fixture.DeniedBody {
-		t.Errorf("the key of a deleted account: %d %s", a.Code, a.Body)
+		t.Errorf("the key of a deleted account: got %d %s, want the text %q", a.Code, a.Body, fixture.DeniedBody)
 	}
 
 	if _, err := control.Call[control.Role](ctx, c, "role.create", control.NewRole{New: control.New{Org: acme.Slug, Name: "editor"}, RoleFields: control.RoleFields{Permissions: []string{"manage_forms"}}}); err != nil {

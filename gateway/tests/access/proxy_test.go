@@ -12,16 +12,16 @@ import (
 	"tenantry/tenants"
 )
 
-// TestNoAddressOpensNoList: where a trusted proxy says nothing that is an address, the caller has none, and not the
-// proxy's: a key's list of inner networks stays closed, and the audit log names nobody.
-func TestNoAddressOpensNoList(t *testing.T) {
+// TestCallerWithoutAddressIsOutsideEveryList checks that a caller has no address if a trusted proxy reports none: a
+// key's list of internal networks stays closed, and the audit log names no address.
+func TestCallerWithoutAddressIsOutsideEveryList(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, func(c *config.Config, _ *gateway.Options) { c.TrustedProxies = []string{"127.0.0.1"} })
 	acme := g.Org(t, "acme")
 	inner := acme.KeyWith(t, func(k *control.NewKey) {
 		k.Permissions, k.AllowIPs = fixture.PermissionNames(tenants.AllPermissions()), []string{"127.0.0.0/8", "198.51.100.0/24"}
 	}).Token
-	// Whoever is let in is told that there is no such field.
+	// An admitted caller is told that there is no such field.
 	const reveal = "/api/contacts/0000000000000000000000c1/reveal-secret?field=x"
 	for _, test := range []struct {
 		header, value, remote string

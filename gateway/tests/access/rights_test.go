@@ -15,8 +15,8 @@ import (
 	"tenantry/tenants"
 )
 
-// TestDeactivationEndsSessions: who was deactivated is signed out, also where nobody looked before the person was let
-// in again.
+// TestDeactivationEndsSessions checks that a deactivated person is signed out, even if nothing used the session before
+// the person was reactivated.
 func TestDeactivationEndsSessions(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
@@ -44,9 +44,9 @@ func TestDeactivationEndsSessions(t *testing.T) {
 	}
 }
 
-// TestImportedRightsHoldAtOnce: what an import takes away is gone before the rest is stored, and also where it was
-// stopped in between and is sent again.
-func TestImportedRightsHoldAtOnce(t *testing.T) {
+// TestImportRevokesRightsAtOnce checks that an import revokes rights before it stores the rest, and also if it was
+// interrupted in between and is repeated.
+func TestImportRevokesRightsAtOnce(t *testing.T) {
 	t.Parallel()
 	var cut fixture.StoreHook
 	g := gatewaytest.Start(t, gatewaytest.Embedded, cut.Option)
@@ -74,7 +74,7 @@ func TestImportedRightsHoldAtOnce(t *testing.T) {
 	cut.On.Store(&on)
 	acme.Import(t, importedUser(bob, "Bob", "bob@example.com"), `{"kind":"contact","first_name":"Ann"}`)
 	if !asked {
-		t.Error("nobody asked in between")
+		t.Error("got no request in between, want one")
 	}
 
 	eve, asEve := signedIn("eve@example.com")
@@ -89,7 +89,7 @@ func TestImportedRightsHoldAtOnce(t *testing.T) {
 	cut.On.Store(&on)
 	tenant := acme.Tenant(t)
 	if _, err := g.App.Transfer().Import(t.Context(), tenant, line, bundle.ImportOptions{}); err == nil {
-		t.Error("the announcement did not fail")
+		t.Error("got no error of the import, want that of the announcement")
 	}
 	back()
 	fixture.AwaitWithin(t, "the same file again", time.Minute, func() bool {
@@ -99,9 +99,9 @@ func TestImportedRightsHoldAtOnce(t *testing.T) {
 	fixture.WantDenied(t, "after the same file again", asEve())
 }
 
-// TestBoundKeysWidenNothing: a key that is bound gives nobody more than they have: what they sign in with, or their
-// keys, need not be bound.
-func TestBoundKeysWidenNothing(t *testing.T) {
+// TestRestrictedKeysGrantNothingMore checks that a restricted key grants nobody more than they have, because their
+// sessions and other keys need not be restricted.
+func TestRestrictedKeysGrantNothingMore(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t, gatewaytest.Embedded).Org(t, "acme", tenants.FeatureTeams)
 	root := fixture.As(acme, gatewaytest.WithKey(acme.Key(t, tenants.AllPermissions()...)))
@@ -142,9 +142,9 @@ func TestBoundKeysWidenNothing(t *testing.T) {
 	}
 }
 
-// TestKeysGainNothingTheirMakerLacks: a key that names no permissions or teams holds no more than whoever made it, or
-// rotated it, did by then, however its service account is given more.
-func TestKeysGainNothingTheirMakerLacks(t *testing.T) {
+// TestKeysAreLimitedToTheirCreatorsRights checks that a key without permissions or teams of its own is limited to those
+// of its creator, or of the caller who rotated it, whatever its service account gets later.
+func TestKeysAreLimitedToTheirCreatorsRights(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme", tenants.FeatureTeams)
 	_, cookie := acme.Person(t, "ada@example.com", func(u *control.NewUser) { u.Roles = []string{"admin"} })
@@ -177,7 +177,7 @@ func TestKeysGainNothingTheirMakerLacks(t *testing.T) {
 		for who, one := range map[string]fixture.Client{"a key's": ofKey, "a person's": ofPerson, "a rotated one": byLesser} {
 			one.Want(t, http.MethodGet, "/api/contacts", "", 200, "")
 			if a := acme.Do(t, http.MethodGet, "/api/form/collections", one.As); a.Code != http.StatusForbidden {
-				t.Errorf("%s, %s: it gained manage_forms: %d %s", name, who, a.Code, a.Body)
+				t.Errorf("%s, %s: it gained manage_forms: got %d %s, want 403", name, who, a.Code, a.Body)
 			}
 		}
 	}
@@ -188,8 +188,9 @@ func TestKeysGainNothingTheirMakerLacks(t *testing.T) {
 	admin.Want(t, http.MethodGet, "/api/keys/"+id, "", 200, fmt.Sprintf(`"teams":[%q]`, red))
 }
 
-// TestRotatedKeysGainNothing: what a key names counts when it is rotated, also while its service account lacks that.
-func TestRotatedKeysGainNothing(t *testing.T) {
+// TestRotationAddsNoRights checks that a key's own permissions count when it is rotated, even while its service
+// account lacks them.
+func TestRotationAddsNoRights(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme", tenants.FeatureTeams)
 	_, cookie := acme.Person(t, "ada@example.com", func(u *control.NewUser) { u.Roles = []string{"admin"} })
@@ -226,7 +227,7 @@ func TestRotatedKeysGainNothing(t *testing.T) {
 	}
 }
 
-// importedUser is a line that takes everything away from a user.
+// importedUser returns a line that removes all rights of a user.
 func importedUser(id int64, name, email string) string {
 	return fmt.Sprintf(`{"kind":"user","id":%d,"name":%q,"email":%q,"roles":[],"permissions":["manage_users"],"active":false}`, id, name, email)
 }

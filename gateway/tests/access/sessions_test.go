@@ -24,7 +24,7 @@ func TestSessionCookieIsHostBound(t *testing.T) {
 		a := p.Do(t, http.MethodPost, "/auth/sign-in", gatewaytest.JSON(map[string]string{"email": p.IDs[fixture.RefEmail], "password": gatewaytest.Password}))
 		lines := a.Header.Values("Set-Cookie")
 		if len(lines) != 1 {
-			t.Fatalf("public_url %q: %d cookies", public, len(lines))
+			t.Fatalf("public_url %q: %d cookies, want 1", public, len(lines))
 		}
 		c, err := http.ParseSetCookie(lines[0])
 		if err != nil {
@@ -32,17 +32,18 @@ func TestSessionCookieIsHostBound(t *testing.T) {
 		}
 		tls := public != ""
 		if !c.HttpOnly || c.SameSite != http.SameSiteLaxMode && c.SameSite != http.SameSiteStrictMode || c.Domain != "" || c.Path != "/" || c.Secure != tls || strings.HasPrefix(c.Name, "__Host-") != tls {
-			t.Errorf("public_url %q: %s", public, lines[0])
+			t.Errorf("public_url %q: got the cookie %s, want one for scripts of no page, this host and path /, Secure and __Host- with TLS",
+				public, lines[0])
 		}
 		if c.Value == p.MemberCookie.Value {
-			t.Error("a second sign-in has the first one's identifier")
+			t.Error("a second sign-in: got the first session's token, want another one")
 		}
 		if strings.Contains(a.Text(), c.Value) {
-			t.Error("the body repeats the session")
+			t.Error("got the session's token in the body, want it in the cookie only")
 		}
 		path := "/api/custom-reports/"
 		if a := p.Do(t, http.MethodGet, path+p.IDs[fixture.RefReport], gatewaytest.Cookie(c)); a.Code != http.StatusOK {
-			t.Errorf("at home: %d %.200s", a.Code, a.Body)
+			t.Errorf("at home: got %d %.200s, want 200", a.Code, a.Body)
 		}
 		for _, id := range []string{w.A.IDs[fixture.RefReport], w.B.IDs[fixture.RefReport]} {
 			fixture.WantDenied(t, "elsewhere", w.B.Do(t, http.MethodGet, path+id, gatewaytest.Cookie(c)))
@@ -52,7 +53,7 @@ func TestSessionCookieIsHostBound(t *testing.T) {
 			fixture.WantDenied(t, fmt.Sprintf("cookie %.20q", v), p.Do(t, http.MethodGet, path+p.IDs[fixture.RefReport], gatewaytest.Cookie(&http.Cookie{Name: c.Name, Value: v})))
 		}
 		if a := p.Do(t, http.MethodPost, "/auth/sign-out", gatewaytest.Cookie(c)); a.Code != http.StatusOK {
-			t.Errorf("signing out: %d %.200s", a.Code, a.Body)
+			t.Errorf("signing out: got %d %.200s, want 200", a.Code, a.Body)
 		}
 		fixture.WantDenied(t, "after signing out", p.Do(t, http.MethodGet, path+p.IDs[fixture.RefReport], gatewaytest.Cookie(c)))
 	}
@@ -84,7 +85,8 @@ func TestOtherSitesCannotActWithASession(t *testing.T) {
 			changes := append(slices.Clone(q.Changes), gatewaytest.Cookie(p.AdminCookie))
 			a := p.Do(t, q.Method, q.Target, append(changes, site...)...)
 			if a.Code != http.StatusForbidden || a.Status != "failed" || a.Header.Get("Set-Cookie") != "" || a.Header.Get("Access-Control-Allow-Origin") != "" || a.Header.Get("Access-Control-Allow-Credentials") != "" {
-				t.Errorf("%s from %s: %d %.200s %v", op.Name, name, a.Code, a.Body, a.Header)
+				t.Errorf("%s from %s: got %d %.200s %v, want 403, the status failed, no header Set-Cookie, no header Access-Control-Allow-Origin and no header Access-Control-Allow-Credentials",
+					op.Name, name, a.Code, a.Body, a.Header)
 			}
 		}
 		if op.Body == nil {
@@ -93,23 +95,23 @@ func TestOtherSitesCannotActWithASession(t *testing.T) {
 		for _, kind := range []string{"text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "", "application/json; charset=latin1", "application/jsonx", "text/json", "application/json, text/plain", "application/merge-patch+json"} {
 			a := p.Do(t, q.Method, q.Target, gatewaytest.Cookie(p.AdminCookie), gatewaytest.Body(kind, `{"name":"n"}`))
 			if a.Code != http.StatusUnsupportedMediaType {
-				t.Errorf("%s with %q: %d %.200s", op.Name, kind, a.Code, a.Body)
+				t.Errorf("%s with %q: got %d %.200s, want 415", op.Name, kind, a.Code, a.Body)
 			}
 			fixture.WantPlain(t, op.Name+" with "+kind, a)
 		}
 	}
 	if unsafe < 7 {
-		t.Errorf("%d operations that change something by a session", unsafe)
+		t.Errorf("%d operations that change something by a session, want at least 7", unsafe)
 	}
 	if p.Export(t) != before {
-		t.Error("another site changed something")
+		t.Error("got a changed organization after requests of another site, want it unchanged")
 	}
-	// The same from here is taken.
+	// The same request from this origin is accepted.
 	a := p.Do(t, http.MethodPut, "/api/form/collections/"+p.IDs[fixture.RefForm], gatewaytest.Cookie(p.AdminCookie), gatewaytest.JSON(map[string]any{"label": "Mine"}), h("Origin", "http://"+p.Host), h("Sec-Fetch-Site", "same-origin"))
 	if a.Status != "ok" {
-		t.Errorf("from its own page: %d %.200s", a.Code, a.Body)
+		t.Errorf("from its own page: got %d %.200s, want the status ok", a.Code, a.Body)
 	}
-	// Nor does reading change anything.
+	// Reading changes nothing either.
 	before = p.Export(t)
 	for _, op := range w.Rows() {
 		if op.Method != http.MethodGet {
@@ -129,13 +131,13 @@ func TestOtherSitesCannotActWithASession(t *testing.T) {
 		}
 	}
 	if p.Export(t) != before {
-		t.Error("a GET changed something")
+		t.Error("got a changed organization after a GET, want it unchanged")
 	}
 	// A preflight grants nothing to sessions.
 	for _, op := range w.Rows() {
 		a := w.Unchecked(t, http.MethodOptions, p.Host, w.SampleCall(&op, p, false).Target, h("Origin", "https://evil.test"), h("Access-Control-Request-Method", op.Method), h("Access-Control-Request-Headers", "content-type"))
 		if a.Header.Get("Access-Control-Allow-Credentials") != "" || op.Kinds&operation.Browser == 0 && strings.Contains(a.Header.Get("Access-Control-Allow-Methods"), op.Method) {
-			t.Errorf("a preflight of %s: %v", op.Name, a.Header)
+			t.Errorf("a preflight of %s: got %v, want neither credentials nor the method allowed", op.Name, a.Header)
 		}
 	}
 }

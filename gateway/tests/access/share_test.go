@@ -32,7 +32,7 @@ import (
 
 type claims = map[string]any
 
-// forge writes a token with these headers, claims and key, as far as they can be written.
+// forge returns a token with these headers, claims and key, as far as they can be encoded.
 func forge(header, payload claims, newHash func() hash.Hash, key []byte) string {
 	part := func(v any) string {
 		raw, err := json.Marshal(v)
@@ -50,7 +50,7 @@ func forge(header, payload claims, newHash func() hash.Hash, key []byte) string 
 	return text + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// signer returns the organization's key for share tokens and its identifier.
+// signer returns the organization's key for share tokens and the key's identifier.
 func signer(t testing.TB, p *fixture.Party) (key []byte, kid string) {
 	t.Helper()
 	keys, err := p.App.Directory().DataKeys(t.Context(), p.Tenant(t), reports.KeyPurpose)
@@ -60,7 +60,7 @@ func signer(t testing.TB, p *fixture.Party) (key []byte, kid string) {
 	return keys.Current().Bytes(), strconv.Itoa(keys.Current().Version())
 }
 
-// good returns header and claims of a token that is accepted for the secure report.
+// goodClaims returns the header and claims of a valid token for the secure report.
 func goodClaims(p *fixture.Party, kid string) (header, payload claims) {
 	now := time.Now().Unix()
 	return claims{"alg": "HS256", "typ": "JWT", "kid": kid}, claims{
@@ -79,7 +79,7 @@ func with(m claims, changes ...any) claims {
 	return c
 }
 
-// open reads the secure report with a token.
+// openShared reads the secure report with a token.
 func openShared(t testing.TB, p *fixture.Party, token, more string) *gatewaytest.Answer {
 	t.Helper()
 	return p.Get(t, "", "/api/reports/shared/"+p.IDs[fixture.RefSecurePID]+"?data=1&token="+url.QueryEscape(token)+more)
@@ -98,7 +98,7 @@ func TestShareTokenSecretsAreStrong(t *testing.T) {
 	fixture.WantDenied(t, "without a token", w.A.Get(t, "", "/api/reports/shared/"+w.A.IDs[fixture.RefSecurePID]))
 	fixture.WantDenied(t, "with an empty token", openShared(t, w.A, "", ""))
 
-	// The signing keys hang on the keyring: one whose key is too short keeps the gateway from starting.
+	// The signing keys depend on the keyring: the gateway does not start with a key that is too short.
 	g := gatewaytest.Start(t)
 	g.Stop(t)
 	raw, err := os.ReadFile(g.Config.KeyringPath())
@@ -116,10 +116,10 @@ func TestShareTokenSecretsAreStrong(t *testing.T) {
 		}
 		app, err := gateway.New(t.Context(), cfg, gateway.Options{})
 		if err == nil {
-			t.Errorf("%s key in the keyring: the gateway starts", name)
+			t.Errorf("%s key in the keyring: the gateway starts, want an error", name)
 			_ = app.Close()
 		} else if !strings.Contains(err.Error(), "its key must be 32 bytes") {
-			t.Errorf("%s key in the keyring: %v", name, err)
+			t.Errorf("%s key in the keyring: got %v, want it with %q", name, err, "its key must be 32 bytes")
 		}
 	}
 }
@@ -132,7 +132,7 @@ func TestForgedShareTokensAreRefusedAlike(t *testing.T) {
 	header, payload := goodClaims(p, kid)
 	good := forge(header, payload, sha256.New, key)
 	if a := openShared(t, p, good, ""); a.Code != http.StatusOK || a.Status != "ok" {
-		t.Fatalf("a good token: %d %s", a.Code, a.Body)
+		t.Fatalf("a good token: got %d %s, want 200 and the status ok", a.Code, a.Body)
 	}
 	now := time.Now().Unix()
 	sign := func(h, c claims) string { return forge(h, c, sha256.New, key) }
@@ -149,7 +149,7 @@ func TestForgedShareTokensAreRefusedAlike(t *testing.T) {
 	parts := strings.Split(good, ".")
 	strangerKey, strangerKid := signer(t, w.B)
 	jwk := claims{"kty": "oct", "k": base64.RawURLEncoding.EncodeToString([]byte("attacker"))}
-	// The last character of 32 bytes in base64 holds two bits that mean nothing.
+	// The last character of 32 bytes in base64 has two unused bits.
 	alphabet := "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 	last := strings.IndexByte(alphabet, good[len(good)-1])
 	bad := map[string]string{
@@ -183,21 +183,21 @@ func TestForgedShareTokensAreRefusedAlike(t *testing.T) {
 		a := openShared(t, p, token, "")
 		fixture.WantDenied(t, name, a)
 		if got := fixture.Canonical(a, "", nil); got != reference {
-			t.Errorf("%s is told from the others:\n%s\nwithout a token:\n%s", name, got, reference)
+			t.Errorf("%s: got\n%s\nwant as without a token:\n%s", name, got, reference)
 		}
 	}
-	// What is too large for a request line is cut before it is read.
+	// A token that is too large for a request line is refused before it is read.
 	code, body := w.Raw(t, "GET /api/reports/shared/"+p.IDs[fixture.RefSecurePID]+"?token="+strings.Repeat("a", 1<<20)+" HTTP/1.1\r\nHost: "+p.Host+"\r\nConnection: close\r\n\r\n")
 	if code < 400 || code > 499 || strings.Contains(body, p.Mark) {
-		t.Errorf("1 MiB: %d %.200s", code, body)
+		t.Errorf("1 MiB: got %d %.200s, want at least 400, at most 499 and without %q", code, body, p.Mark)
 	}
-	// A report that needs no token refuses a bad one all the same.
+	// A report that needs no token also refuses a bad one.
 	for _, name := range []string{"alg none", "garbage", "expired", "another organization's"} {
 		fixture.WantDenied(t, "open report, "+name, p.Get(t, "", "/api/reports/shared/"+p.IDs[fixture.RefPID]+"?token="+url.QueryEscape(bad[name])))
 	}
 	fixture.WantDenied(t, "two tokens", openShared(t, p, bad["expired"], ""))
 	if a := openShared(t, p, good, "&token="+good); a.Code != http.StatusBadRequest {
-		t.Errorf("the token twice: %d %.200s", a.Code, a.Body)
+		t.Errorf("the token twice: got %d %.200s, want 400", a.Code, a.Body)
 	}
 }
 
@@ -231,25 +231,25 @@ func TestLockedInputsComeFromTheTokenAlone(t *testing.T) {
 	for _, more := range []string{"&region=FR", "&country=FR"} {
 		a := openShared(t, p, good, more)
 		if fixture.Blanked(nil).ReplaceAllString(a.DataJSON(), "") != fixture.Blanked(nil).ReplaceAllString(base.DataJSON(), "") {
-			t.Errorf("%s changes the answer: %d %.300s", more, a.Code, a.Body)
+			t.Errorf("%s: got %d %.300s, want the answer unchanged", more, a.Code, a.Body)
 		}
 	}
-	// A locked input with the name of a claim takes no claim's place.
+	// A locked input that is named like a claim does not replace the claim.
 	p.Import(t, `{"kind":"custom_report","id":"`+p.ID(300)+`","pid":"report-named-like-claims","title":"T","class":"Contacts","secure":true,"query":{"filter":{"country":{"input":"exp"},"city":{"input":"aud"}}},`+
 		`"input":{"exp":{"rule":"locked","value":""},"aud":{"rule":"locked","value":""}}}`)
 	token, _ := p.Share(t, p.ID(300), claims{"exp": "1", "aud": "x"})
 	if a := p.Get(t, "", "/api/reports/shared/report-named-like-claims?token="+token); a.Status != "ok" {
-		t.Errorf("locked inputs named like claims: %d %.300s", a.Code, a.Body)
+		t.Errorf("locked inputs named like claims: got %d %.300s, want the status ok", a.Code, a.Body)
 	}
 	expired := forge(header, with(payload, "sub", "report-named-like-claims", "exp", time.Now().Unix()-1, "iat", time.Now().Unix()-60, "params", claims{"exp": "9999999999", "aud": "acme"}), sha256.New, key)
 	fixture.WantDenied(t, "a parameter exp against the claim exp", p.Get(t, "", "/api/reports/shared/report-named-like-claims?token="+expired))
 	missing := forge(header, with(payload, "sub", "report-named-like-claims", "exp", nil, "params", claims{"exp": "9999999999", "aud": "acme"}), sha256.New, key)
 	fixture.WantDenied(t, "a parameter exp instead of the claim exp", p.Get(t, "", "/api/reports/shared/report-named-like-claims?token="+missing))
-	// Issuing: nothing but locked inputs can be fixed.
+	// Only locked inputs can be fixed when a token is issued.
 	for _, params := range []claims{{}, {"region": nil}, {"region": []string{"DE"}}, {"region": claims{"$ne": 1}}, {"region": "DE", "city": "x"}, {"region": "DE", "undeclared": "x"}} {
 		a := p.Do(t, http.MethodPost, "/api/custom-reports/"+p.IDs[fixture.RefSecure]+"/share", gatewaytest.WithKey(p.FullKey), gatewaytest.JSON(claims{"params": params}))
 		if a.Code != http.StatusUnprocessableEntity {
-			t.Errorf("sharing with %v: %d %.200s", params, a.Code, a.Body)
+			t.Errorf("sharing with %v: got %d %.200s, want 422", params, a.Code, a.Body)
 		}
 	}
 }
@@ -269,7 +269,7 @@ func TestSecureReportsNeedTheirOwnToken(t *testing.T) {
 		a := p.Get(t, "", secure+"?token="+token+"&provider="+url.QueryEscape(provider))
 		if provider == "" {
 			if a.Code != http.StatusOK {
-				t.Errorf("an empty provider: %d %.200s", a.Code, a.Body)
+				t.Errorf("an empty provider: got %d %.200s, want 200", a.Code, a.Body)
 			}
 			continue
 		}
@@ -280,11 +280,13 @@ func TestSecureReportsNeedTheirOwnToken(t *testing.T) {
 	} {
 		a := p.Get(t, "", secure+"/"+id+"?token="+token)
 		if a.Code != http.StatusOK || a.Status != "failed" || a.Message != "Shared Report not found" || a.DataJSON() != "[]" {
-			t.Errorf("report_id of %s: %d %.200s", name, a.Code, a.Body)
+			t.Errorf("report_id of %s: got %d %.200s, want 200, the status failed, the message %q and the data %q",
+				name, a.Code, a.Body, "Shared Report not found", "[]")
 		}
 	}
 	if a := p.Get(t, "", "/api/reports/shared/"+p.IDs[fixture.RefPID]+"/"+p.IDs[fixture.RefSecure]); a.Status != "failed" || strings.Contains(a.Text(), p.Mark) {
-		t.Errorf("a secure report through an open bundle that does not hold it: %d %.200s", a.Code, a.Body)
+		t.Errorf("a secure report through an open bundle that does not hold it: got %d %.200s, want the status failed and without %q",
+			a.Code, a.Body, p.Mark)
 	}
 	// A secure child of an open bundle needs a token of that bundle.
 	p.Import(t, `{"kind":"custom_report","id":"`+p.ID(301)+`","pid":"an-open-bundle-0001","secure":false,"title":"T","class":"Campaigns","query":{},"child_reports":["`+p.ID(302)+`"]}`,
@@ -294,10 +296,10 @@ func TestSecureReportsNeedTheirOwnToken(t *testing.T) {
 	fixture.WantDenied(t, "a secure child with another report's token", p.Get(t, "", child+"?token="+token))
 	own, _ := p.Share(t, p.ID(301), claims{})
 	if a := p.Get(t, "", child+"?token="+own); a.Status != "ok" {
-		t.Errorf("a secure child with its bundle's token: %d %.200s", a.Code, a.Body)
+		t.Errorf("a secure child with its bundle's token: got %d %.200s, want the status ok", a.Code, a.Body)
 	}
 	if a := p.Get(t, "", child+"?provider=store&token="+own); a.Code != http.StatusUnprocessableEntity {
-		t.Errorf("a secure child with a provider: %d %.200s", a.Code, a.Body)
+		t.Errorf("a secure child with a provider: got %d %.200s, want 422", a.Code, a.Body)
 	}
 }
 
@@ -323,7 +325,7 @@ func TestSharedAnswersHoldNothingInternal(t *testing.T) {
 			"organization": `"org(_id|anization)?"|"slug"|` + regexp.QuoteMeta(org.ID), "secrets": `"secrets"|"hash"|enc\.v1\.|"pin"|"` + fixture.SecretField + `"`, "query": `"query"|"filter"`, "pid": `"pid"`,
 		} {
 			if found := regexp.MustCompile(pattern).FindString(data); found != "" {
-				t.Errorf("%s: the answer holds %s: %s in %.1500s", name, what, found, data)
+				t.Errorf("%s: the answer holds %s: %s in %.1500s, want none", name, what, found, data)
 			}
 		}
 	}
@@ -348,38 +350,39 @@ func TestRevokedAndRotatedTokensAreRefused(t *testing.T) {
 		t.Fatalf("got %d %s, want %v", a.Code, a.Body, http.StatusOK)
 	}
 	if opens(first) || !opens(second) {
-		t.Error("revoking one token revoked another, or not that one")
+		t.Errorf("after revoking the first token: opens = %t and %t, want false and true", opens(first), opens(second))
 	}
-	// Another organization's call, or another report's, revokes nothing here.
+	// Calls of another organization, or for another report, revoke nothing here.
 	_, live := p.Share(t, p.IDs[fixture.RefSecure], region)
 	w.B.Do(t, http.MethodDelete, path+"/"+live, gatewaytest.WithKey(w.B.FullKey))
 	w.B.Do(t, http.MethodDelete, "/api/custom-reports/"+w.B.IDs[fixture.RefSecure]+"/shares", gatewaytest.WithKey(w.B.FullKey))
 	p.Do(t, http.MethodDelete, "/api/custom-reports/"+p.IDs[fixture.RefScratch]+"/shares", gatewaytest.WithKey(p.FullKey))
 	if !opens(second) {
-		t.Error("a token was revoked from elsewhere")
+		t.Error("got a token revoked from another place, want it valid")
 	}
 	if a := p.Do(t, http.MethodDelete, path, gatewaytest.WithKey(p.FullKey)); a.Code != http.StatusOK {
 		t.Fatalf("got %d %s, want %v", a.Code, a.Body, http.StatusOK)
 	}
 	third, _ := p.Share(t, p.IDs[fixture.RefSecure], region)
 	if opens(second) || !opens(third) {
-		t.Error("revoking all tokens left an old one, or took a new one")
+		t.Errorf("after revoking all tokens: opens(old) = %t, opens(new) = %t, want false and true",
+			opens(second), opens(third))
 	}
 	if _, err := w.App.Directory().NextDataKey(t.Context(), p.Tenant(t), reports.KeyPurpose); err != nil {
 		t.Fatal(err)
 	}
 	if opens(third) {
-		t.Error("a token of the former key is good")
+		t.Error("got a valid token of the former key, want it refused")
 	}
 	fourth, _ := p.Share(t, p.IDs[fixture.RefSecure], region)
 	if !opens(fourth) {
-		t.Error("a token of the new key is not")
+		t.Error("got a refused token of the new key, want it valid")
 	}
 	if _, err := control.Call[control.Organization](t.Context(), w.Commands, "org.suspend", control.Slug{Slug: p.Slug}); err != nil {
 		t.Fatal(err)
 	}
 	if a := openShared(t, p, fourth, ""); a.Status == "ok" {
-		t.Errorf("a token of a suspended organization: %d %.200s", a.Code, a.Body)
+		t.Errorf("a token of a suspended organization: got %d %.200s, want a failure", a.Code, a.Body)
 	}
 }
 
@@ -404,7 +407,7 @@ func TestSharedAnswersAreNotCachedOrLogged(t *testing.T) {
 			t.Errorf(`%.60s: got %v, want h.Get("Access-Control-Allow-Origin") = "" and h.Get("Set-Cookie") = ""`, path, h)
 		}
 		if text := a.Text(); strings.HasPrefix(path, "/api/") && (strings.Contains(text, token) || strings.Contains(text, wrong)) {
-			t.Errorf("%.60s repeats the token", path)
+			t.Errorf("%.60s repeats the token, want it nowhere", path)
 		}
 	}
 	p.Do(t, http.MethodGet, "/api/no/such/route?token="+token)
@@ -412,16 +415,16 @@ func TestSharedAnswersAreNotCachedOrLogged(t *testing.T) {
 	p.Do(t, http.MethodGet, "/api/reports/shared/"+p.IDs[fixture.RefSecurePID]+"?token="+token+"&x=%zz")
 	log := w.Log.String()
 	if !strings.Contains(log, "reports.shared") {
-		t.Fatal("nothing was logged")
+		t.Fatal("got no log line of reports.shared, want one")
 	}
 	for _, secret := range []string{token, wrong, token[len(token)-30:], wrong[:40], p.FullKey, "token="} {
 		if strings.Contains(log, secret) {
-			t.Errorf("the log holds %.40s...", secret)
+			t.Errorf("the log holds %.40s..., want it nowhere", secret)
 		}
 	}
 }
 
-// TestSharingShowsNoMoreThanTheSharerSees holds that a caller limited to teams can share only reports of those,
+// TestSharingShowsNoMoreThanTheSharerSees checks that a caller limited to teams can share only reports of these teams,
 // because a token is read with the report's teams.
 func TestSharingShowsNoMoreThanTheSharerSees(t *testing.T) {
 	t.Parallel()
@@ -446,7 +449,7 @@ func TestSharingShowsNoMoreThanTheSharerSees(t *testing.T) {
 	}
 	for _, id := range []string{"0000000000000000000000e1", "0000000000000000000000e3"} {
 		if answer := share(limited, id); answer.Status != "failed" || answer.Field("token") != nil {
-			t.Errorf("%s was shared: %s", id, answer.Text())
+			t.Errorf("%s was shared: got %s, want the status failed and no token", id, answer.Text())
 		}
 		if answer := share(free, id); answer.Status != "ok" {
 			t.Errorf(`%s: got %s, want answer.Status = "ok"`, id, answer.Text())
@@ -456,12 +459,12 @@ func TestSharingShowsNoMoreThanTheSharerSees(t *testing.T) {
 	token, _ := answer.Field("token").(string)
 	read := acme.Get(t, "", "/api/reports/shared/report-for-team-a-000001?data=1&token="+token)
 	if !strings.Contains(read.Text(), "of-a@example.com") || strings.Contains(read.Text(), "of-b@example.com") {
-		t.Errorf("the reader sees %s", read.Text())
+		t.Errorf("the reader sees %s, want it with of-a@example.com and without of-b@example.com", read.Text())
 	}
 }
 
-// TestSharedReportsInPages: pages may read a shared report from the origins of a browser key alone, and a key
-// that does not fit changes nothing else.
+// TestSharedReportsInPages checks that only pages from the origins of a browser key may read a shared report, and that
+// an unsuitable key changes nothing else.
 func TestSharedReportsInPages(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
@@ -491,11 +494,13 @@ func TestSharedReportsInPages(t *testing.T) {
 		}
 		a := acme.Do(t, http.MethodGet, path, with...)
 		if got := a.Header.Get("Access-Control-Allow-Origin"); a.Code != plain.Code || untimed.ReplaceAllString(a.Text(), "") != untimed.ReplaceAllString(plain.Text(), "") || (got == fixture.PageOrigin) != tt.open || (got != "") != tt.open {
-			t.Errorf("a page of %q: %d, open to %q: %s", tt.origin, a.Code, got, a.Body)
+			t.Errorf("a page of %[1]q: got %[2]d, open to %[3]q: %[4]s, want the same answer and open = %[5]t",
+				tt.origin, a.Code, got, a.Body, tt.open)
 		}
 	}
 	asked := g.Page(t, http.MethodOptions, acme.Host, path, gatewaytest.Header("Origin", fixture.PageOrigin), gatewaytest.Header("Access-Control-Request-Method", "GET"))
 	if asked.Code != http.StatusNoContent || asked.Header.Get("Access-Control-Allow-Methods") != "GET" || !strings.Contains(asked.Header.Get("Access-Control-Allow-Headers"), "traceparent") {
-		t.Errorf("preflight: %d %v", asked.Code, asked.Header)
+		t.Errorf("preflight: got %d %v, want 204, the header Access-Control-Allow-Methods GET and the header Access-Control-Allow-Headers with traceparent",
+			asked.Code, asked.Header)
 	}
 }

@@ -25,7 +25,8 @@ func TestSharesAreListedAndRevokedByTheirIdentifier(t *testing.T) {
 	path := fixture.ReportPath + fixture.DocID(fixture.ReportSecure) + "/shares"
 	list := func(query string) *gatewaytest.Answer { return acme.Get(t, key, path+query) }
 	if a := list(""); a.DataJSON() != `{"page":1,"pages":0,"count":0,"results":[]}` || a.Message != "Shares found" {
-		t.Errorf("before any: %d %s", a.Code, a.Body)
+		t.Errorf("before any: got %d %s, want the data %q and the message %q",
+			a.Code, a.Body, `{"page":1,"pages":0,"count":0,"results":[]}`, "Shares found")
 	}
 	var tokens, ids []string
 	for n := range 3 {
@@ -46,10 +47,10 @@ func TestSharesAreListedAndRevokedByTheirIdentifier(t *testing.T) {
 		}
 	}
 	if a := list(""); strings.Contains(a.Text(), tokens[0][:20]) || strings.Contains(a.Text(), fixture.SecurePID) || strings.Index(a.Text(), ids[2]) > strings.Index(a.Text(), ids[0]) {
-		t.Errorf("the list: %s", a.Text())
+		t.Errorf("the list: got %s, want newest first, without tokens and addresses", a.Text())
 	}
 	if a := list("?sort=created_at"); strings.Index(a.Text(), ids[2]) < strings.Index(a.Text(), ids[0]) {
-		t.Errorf("sorted the other way: %s", a.Text())
+		t.Errorf("sorted by created_at: got %s, want oldest first", a.Text())
 	}
 	for _, query := range []string{"?page=0", "?per_page=x", "?sort=token"} {
 		fixture.WantFailure(t, list(query), http.StatusUnprocessableEntity)
@@ -60,7 +61,7 @@ func TestSharesAreListedAndRevokedByTheirIdentifier(t *testing.T) {
 	revoke := func(report int, id string) *gatewaytest.Answer {
 		return acme.Do(t, http.MethodDelete, fixture.ReportPath+fixture.DocID(report)+"/shares/"+id, gatewaytest.WithKey(key))
 	}
-	// What was never issued, and what another report's token bears, is not there.
+	// A token that was never issued, or that belongs to another report, is not found.
 	for _, id := range []string{"0-neverissued", "1" + ids[1][1:], ids[1] + "x"} {
 		fixture.WantBody(t, revoke(fixture.ReportSecure, id), http.StatusNotFound, `{"status":"failed","message":"Share not found","data":[]}`)
 	}
@@ -71,18 +72,18 @@ func TestSharesAreListedAndRevokedByTheirIdentifier(t *testing.T) {
 		}
 	}
 	if a := list(""); strings.Contains(a.Text(), ids[1]) || opens(tokens[1]) || !opens(tokens[0]) || !opens(tokens[2]) {
-		t.Errorf("after one was revoked: %s", a.Text())
+		t.Errorf("after one was revoked: got %s, want it gone and refused, and the others valid", a.Text())
 	}
-	// A token of a version that noted none is good, and void with all.
+	// A token from a version that recorded none is valid, and is revoked together with all others.
 	signer, kid := signer(t, (&fixture.Party{Org: acme}))
 	now := time.Now().Unix()
 	old := forge(claims{"alg": "HS256", "typ": "JWT", "kid": kid}, claims{"iss": "tenantry", "aud": acme.Slug, "sub": fixture.SecurePID, "iat": now, "exp": now + 60, "jti": "0-old", "params": claims{}}, sha256.New, signer)
 	if !opens(old) {
-		t.Error("a token that was not noted is void")
+		t.Error("got a refused token that was not recorded, want it valid")
 	}
 	fixture.WantFailure(t, revoke(fixture.ReportSecure, "0-old"), http.StatusNotFound)
 	if a := acme.Do(t, http.MethodDelete, path, gatewaytest.WithKey(key)); a.Status != "ok" || opens(old) || opens(tokens[0]) {
-		t.Errorf("revoking all: %d %s", a.Code, a.Body)
+		t.Errorf("revoking all: got %d %s, want the status ok and all tokens refused", a.Code, a.Body)
 	}
 	fixture.WantMember(t, list("").DataJSON(), "0", "count")
 	fixture.WantFailure(t, revoke(fixture.ReportSecure, ids[0]), http.StatusNotFound)
@@ -96,8 +97,9 @@ func TestSharesAreListedAndRevokedByTheirIdentifier(t *testing.T) {
 	fixture.WantFailure(t, acme.Get(t, key, fixture.ReportPath+fixture.DocID(fixture.ReportStranger)+"/shares?teams[]="+fixture.TeamB), http.StatusNotFound)
 }
 
-// TestSharedReportWhoseFieldIsGoneSaysSo: in the operation and on the page, without a name.
-func TestSharedReportWhoseFieldIsGoneSaysSo(t *testing.T) {
+// TestSharedReportExplainsARemovedField checks that the operation and the page explain a removed field without naming
+// it.
+func TestSharedReportExplainsARemovedField(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
 	acme := g.Org(t, "acme")
@@ -120,6 +122,6 @@ func TestSharedReportWhoseFieldIsGoneSaysSo(t *testing.T) {
 	page := acme.Page(t, "/shared/reports/report-of-ratings-01")
 	if text := page.Text(); page.Code != http.StatusConflict || !strings.Contains(text, "A field or a source that it uses was removed or changed") ||
 		strings.Contains(text, "no such report") || strings.Contains(text, "rating") {
-		t.Errorf("the page: %d %s", page.Code, text)
+		t.Errorf("the page: got %d %s, want 409 and the reason", page.Code, text)
 	}
 }

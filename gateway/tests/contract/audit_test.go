@@ -16,8 +16,8 @@ import (
 	"tenantry/tenants"
 )
 
-// TestAuditOverHTTP: what calls and commands left is told newest first, by what it was about, and as a
-// whole; callers who see only some teams are told nothing.
+// TestAuditOverHTTP checks that records of calls and commands are listed newest first, filtered and exported, and that
+// callers limited to teams see none.
 func TestAuditOverHTTP(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
@@ -59,7 +59,7 @@ func TestAuditOverHTTP(t *testing.T) {
 		}
 	}
 
-	// The cursor goes on where a page ended, and the export has what all pages have.
+	// The cursor continues where a page ended, and the export equals all pages.
 	var pages, lines []string
 	for after, n := "", 0; n == 0 || after != ""; n++ {
 		a := reader.Want(t, http.MethodGet, "/api/audit?per_page=2&filters[records]="+made+"&after="+url.QueryEscape(after), "", 200, "")
@@ -74,10 +74,11 @@ func TestAuditOverHTTP(t *testing.T) {
 		lines = append(lines, id[:24])
 	}
 	if len(pages) != 5 || !slices.Equal(pages, lines) || export.Header.Get("Content-Type") != "application/x-ndjson" {
-		t.Errorf("pages have %v, the export %v (%s)", pages, lines, export.Header.Get("Content-Type"))
+		t.Errorf("got the pages %v and the export %v (%s), want 5 equal records as application/x-ndjson",
+			pages, lines, export.Header.Get("Content-Type"))
 	}
 	if got := told(reader, "per_page=1"); got[0] != "audit.export" {
-		t.Errorf("the export left %v", got)
+		t.Errorf("the export left %v, want got[0] audit.export", got)
 	}
 	reader.Want(t, http.MethodGet, "/api/audit/export?filters[facts]=1", "", 422, "facts")
 	reader.Want(t, http.MethodGet, "/api/audit?sort=facts", "", 422, "sort must name at most")
@@ -91,8 +92,9 @@ func TestAuditOverHTTP(t *testing.T) {
 	reader.Want(t, http.MethodGet, "/api/audit/"+pages[0], "", 200, `"records":["`+made+`"]`)
 }
 
-// TestAuditIsSealed by the hourly round, and says so to who may read it.
-func TestAuditIsSealed(t *testing.T) {
+// TestAuditLogIsSealed checks that the hourly round seals the audit log, and that callers who may read it can verify
+// it.
+func TestAuditLogIsSealed(t *testing.T) {
 	t.Parallel()
 	clock := &fixture.Clock{}
 	g := gatewaytest.Start(t, clock.Option)
@@ -105,7 +107,7 @@ func TestAuditIsSealed(t *testing.T) {
 		a := acme.Get(t, key, path)
 		got := regexp.MustCompile(`"until":"[^"]+"`).ReplaceAllString(a.DataJSON(), `"until":"T"`)
 		if a.Code != 200 || a.Message != "Audit Log verified" || got != want {
-			t.Errorf("%d %s: %s, want %s", a.Code, a.Message, got, want)
+			t.Errorf("got %d %s: %s, want %s", a.Code, a.Message, got, want)
 		}
 	}
 	writer.Create(t, "/api/campaigns", `{"name":"Spring"}`)
@@ -126,6 +128,6 @@ func TestAuditIsSealed(t *testing.T) {
 		t.Errorf(`got %d %s, want 403 and a.Message = "Lacking necessary permission view_audit"`, a.Code, a.Message)
 	}
 	if a := g.Org(t, "globex").Get(t, key, path); a.Code != 403 {
-		t.Errorf("the key of another organization: %d", a.Code)
+		t.Errorf("the key of another organization: got %d, want 403", a.Code)
 	}
 }

@@ -17,8 +17,8 @@ import (
 	"tenantry/modules/imports/bundle"
 )
 
-// silence is a listener that nobody may call.
-func silence(t testing.TB) (addr string) {
+// silentListener returns the address of a listener that must not be called.
+func silentListener(t testing.TB) (addr string) {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -41,7 +41,7 @@ func silence(t testing.TB) (addr string) {
 		_ = l.Close()
 		<-done
 		if n := calls.Load(); n > 0 {
-			t.Errorf("%d calls went out", n)
+			t.Errorf("%d calls went out, want 0", n)
 		}
 	})
 	return l.Addr().String()
@@ -51,7 +51,7 @@ func TestFileAddressesStayOnTheFileHost(t *testing.T) {
 	t.Parallel()
 	w := fixture.NewQuietWorld(t)
 	p := w.A
-	outside := silence(t)
+	outside := silentListener(t)
 	take := func(line string) error {
 		_, err := w.App.Transfer().Import(t.Context(), p.Tenant(t), gatewaytest.Source([]byte(line+"\n")), bundle.ImportOptions{})
 		return err
@@ -63,12 +63,12 @@ func TestFileAddressesStayOnTheFileHost(t *testing.T) {
 			"kind": "file", "id": p.ID(400 + n), "pid": fmt.Sprintf("file%d", n), "filename": "f", "mimetype": "text/plain", "hash": hash, "folder_id": p.IDs[fixture.RefParent],
 		})
 		if take(string(raw)) == nil {
-			t.Errorf("the hash %q was taken", hash)
+			t.Errorf("the hash %q: got no error, want one", hash)
 		}
 	}
 	const hash = "d41d8cd98f00b204e9800998ecf8427e"
 	if take(`{"kind":"file","id":"`+p.ID(499)+`","pid":"withurl","filename":"f","mimetype":"text/plain","folder_id":"`+p.IDs[fixture.RefParent]+`","url":"http://`+outside+`/url"}`) == nil {
-		t.Error("an address was taken as one")
+		t.Error("a URL as the hash: got no error, want one")
 	}
 	if err := take(`{"kind":"file","id":"` + p.ID(498) + `","pid":"withhash","filename":"f","mimetype":"text/plain","folder_id":"` + p.IDs[fixture.RefParent] + `","hash":"` + hash + `"}`); err != nil {
 		t.Fatal(err)
@@ -76,13 +76,13 @@ func TestFileAddressesStayOnTheFileHost(t *testing.T) {
 	a := p.Get(t, p.FullKey, "/api/files/folders/"+p.IDs[fixture.RefParent])
 	files, _ := a.Field("files").([]any)
 	if len(files) != 1 {
-		t.Fatalf("files: %v", files)
+		t.Fatalf("files: got %v, want 1", files)
 	}
 	m, _ := files[0].(map[string]any)
 	text, _ := m["url"].(string)
 	u, err := url.Parse(text)
 	if err != nil || u.Hostname() != p.Host || u.Path != "/files/"+hash {
-		t.Errorf("the address is %q, %v", text, err)
+		t.Errorf("url = %q, %v, want the file host of the organization", text, err)
 	}
 }
 
@@ -96,13 +96,13 @@ func TestPageExtremes(t *testing.T) {
 	for _, bad := range []string{"0", "-1", "-0.5", "1.5", "", "%201", "1%20", "0x1", "1e3", "1_000", "%EF%BC%91", "NaN", "Infinity", "null", "true", "1000000001", "9223372036854775807", "9223372036854775808", "-9223372036854775808", strings.Repeat("9", 1000)} {
 		a := get("page=" + bad)
 		if a.Code != http.StatusUnprocessableEntity {
-			t.Errorf("page=%.30s: %d %.200s", bad, a.Code, a.Body)
+			t.Errorf("page=%.30s: got %d %.200s, want 422", bad, a.Code, a.Body)
 		}
 		if strings.HasPrefix(bad, "1000000001") || bad == "9223372036854775807" {
 			continue
 		}
 		if a := get("page=1&per_page=" + bad); a.Code != http.StatusUnprocessableEntity {
-			t.Errorf("per_page=%.30s: %d %.200s", bad, a.Code, a.Body)
+			t.Errorf("per_page=%.30s: got %d %.200s, want 422", bad, a.Code, a.Body)
 		}
 	}
 	for _, query := range []string{"page=1000000000", "page=1000000000&per_page=4611686018427387904", "page=2&per_page=1000000"} {
@@ -119,7 +119,7 @@ func TestProviderIsANameNotAnAddress(t *testing.T) {
 	t.Parallel()
 	w := fixture.NewQuietWorld(t)
 	p := w.A
-	outside := silence(t)
+	outside := silentListener(t)
 	providers := []string{"other"}
 	if _, err := control.Call[control.Organization](t.Context(), w.Commands, "org.update", control.OrganizationChange{Slug: p.Slug, OrganizationFields: control.OrganizationFields{Providers: providers}}); err != nil {
 		t.Fatal(err)
@@ -130,7 +130,7 @@ func TestProviderIsANameNotAnAddress(t *testing.T) {
 		fixture.WantRefused(t, "provider "+provider[:min(40, len(provider))], p.Get(t, "", "/api/reports/shared/"+p.IDs[fixture.RefPID]+"?data=1&provider="+url.QueryEscape(provider)))
 	}
 	if a := p.Get(t, "", "/api/reports/shared/"+p.IDs[fixture.RefPID]+"?data=1&provider=store"); a.Status != "ok" {
-		t.Errorf("the built-in provider: %d %.200s", a.Code, a.Body)
+		t.Errorf("the built-in provider: got %d %.200s, want the status ok", a.Code, a.Body)
 	}
 }
 
@@ -167,7 +167,7 @@ func TestParallelCreatesOfOneNameMakeOne(t *testing.T) {
 			case a.Code == http.StatusOK && a.Status == "ok":
 				made++
 			case a.Code != http.StatusConflict || !strings.Contains(a.Text(), `"code":"duplicate"`):
-				t.Errorf("round %d: %d %.200s", round, a.Code, a.Body)
+				t.Errorf("round %d: got %d %.200s, want 409 with %q", round, a.Code, a.Body, `"code":"duplicate"`)
 			}
 		}
 		if made != 1 {
@@ -176,6 +176,6 @@ func TestParallelCreatesOfOneNameMakeOne(t *testing.T) {
 	}
 	exported := p.Export(t)
 	if n := strings.Count(exported, `"kind":"custom_object"`); n != 4 {
-		t.Errorf("%d custom objects, want one and three", n)
+		t.Errorf("got %d custom objects, want one and three", n)
 	}
 }

@@ -75,7 +75,8 @@ func TestContract_CampaignCount(t *testing.T) {
 	for _, text := range []string{"1", "true", "False", "NULL", "00", "0.0", "[0]", "{ }", "none", "x", "undefined", " "} {
 		a := acme.Do(t, http.MethodGet, own+"?filters="+url.QueryEscape(text), with...)
 		if a.Code < 400 || a.Status != "failed" {
-			t.Errorf("filters=%s is no filter and not falsy: %d %s", text, a.Code, a.Text())
+			t.Errorf("filters=%s is no filter and not falsy: got %d %s, want a code of at least 400 and the status failed",
+				text, a.Code, a.Text())
 		}
 	}
 	limited := acme.KeyWith(t, func(k *control.NewKey) { k.Teams = []string{fixture.TeamB} }).Token
@@ -161,7 +162,7 @@ func TestContract_CampaignFilters(t *testing.T) {
 		for _, path := range []string{"/api/campaigns/count", "/api/campaigns/count/" + fixture.DocID(1)} {
 			a := acme.Get(t, key, path+"?"+query)
 			if fixture.WantFailure(t, a, http.StatusUnprocessableEntity); !strings.Contains(a.Message, named) {
-				t.Errorf("%.80s: the message %q does not name %s", query, a.Message, named)
+				t.Errorf("%.80s: the message %q does not name %s, want it there", query, a.Message, named)
 			}
 		}
 	}
@@ -170,8 +171,8 @@ func TestContract_CampaignFilters(t *testing.T) {
 	}
 }
 
-// TestContract_FiltersOnDates: a Date and a DateTime are moments, the first of which is the start of its day, and
-// compare as such with a day and with a time, on engines that compare them as text.
+// TestContract_FiltersOnDates checks that a Date means the start of its day and a DateTime a point in time, and that
+// both compare correctly with days and times, on engines that compare texts.
 func TestContract_FiltersOnDates(t *testing.T) {
 	t.Parallel()
 	for name, option := range map[string]gatewaytest.Option{"default": func(*config.Config, *gateway.Options) {}, "memory": onMemory} {
@@ -215,7 +216,7 @@ func TestContract_FiltersOnDates(t *testing.T) {
 	}
 }
 
-// wantContacts holds those that a filter finds, by the first letters of their addresses, and their number.
+// wantContacts checks which contacts a filter finds, by the first letters of their addresses, and their number.
 func wantContacts(t *testing.T, acme *gatewaytest.Org, key, filter, want string) {
 	t.Helper()
 	fixture.WantBody(t, acme.Get(t, key, "/api/campaigns/count?"+filter), http.StatusOK, counted(len(want)))

@@ -13,7 +13,7 @@ import (
 	"tenantry/tenants"
 )
 
-// TestContract_Compliance: administrators choose what contacts must have had, and see who had not.
+// TestContract_Compliance checks that administrators can set what contacts must have, and see who lacks it.
 func TestContract_Compliance(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme", tenants.FeatureTeams)
@@ -78,13 +78,14 @@ func TestContract_Compliance(t *testing.T) {
 	for _, path := range []string{"settings", "contacts", "contacts/" + ann} {
 		for who, with := range map[string]gatewaytest.Request{"a key": gatewaytest.WithKey(acme.Key(t, tenants.AllPermissions()...)), "a person": gatewaytest.Cookie(simple)} {
 			if a := acme.Do(t, http.MethodGet, "/api/compliance/"+path, with); a.Code != http.StatusForbidden || a.Message != "Manage Compliance" {
-				t.Errorf("%s with %s: %d %s", path, who, a.Code, a.Body)
+				t.Errorf("%s with %s: got %d %s, want 403 and the message %q",
+					path, who, a.Code, a.Body, "Manage Compliance")
 			}
 		}
 	}
 }
 
-// TestCompliance_FirstSettingsAtOnce: the one record is stored by whoever comes first, and changed by the others.
+// TestCompliance_FirstSettingsAtOnce checks that concurrent first settings create one record, which later calls change.
 func TestCompliance_FirstSettingsAtOnce(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")

@@ -73,19 +73,21 @@ func TestContract_Reveal(t *testing.T) {
 	checkRows(t, acme, rows)
 	for _, row := range rows {
 		if a := acme.Do(t, http.MethodGet, row.path, row.with...); !strings.Contains(a.Header.Get("Cache-Control"), "no-store") {
-			t.Errorf("%s: Cache-Control is %q", row.name, a.Header.Get("Cache-Control"))
+			t.Errorf("%s: Cache-Control is %q, want the header Cache-Control with no-store",
+				row.name, a.Header.Get("Cache-Control"))
 		}
 	}
 	checkRows(t, other, []exactRow{{name: "of another organization", path: fixture.RevealPath("passport", ""), with: []gatewaytest.Request{gatewaytest.WithKey(other.Key(t, tenants.Contacts))}, body: missing}})
 
 	plain := acme.Get(t, key, fixture.RevealPath("passport", ""))
 	if plain.Header.Get("X-Encryption-Algorithm") != "" || plain.Header.Get("X-Encryption-Key-Id") != "" {
-		t.Errorf("a value in clear text bears the headers of an encrypted one: %v", plain.Header)
+		t.Errorf("a value in clear text bears the headers of an encrypted one: got %v, want no header X-Encryption-Algorithm and no header X-Encryption-Key-Id",
+			plain.Header)
 	}
 	if a := acme.Get(t, key, at(fixture.DocID(2))); a.Code != http.StatusOK || a.Status != "failed" {
-		t.Errorf("a contact without the value: %d %s", a.Code, a.Text())
+		t.Errorf("a contact without the value: got %d %s, want 200 and the status failed", a.Code, a.Text())
 	}
-	// What is no encrypted field cannot be told apart, and nothing of it is shown.
+	// Fields that are not encrypted are answered alike, without any content.
 	fixture.WantFaults(t, acme.Get(t, key, "/api/contacts/"+fixture.DocID(1)+"/reveal-secret"), http.StatusUnprocessableEntity, "field required")
 	unlike := acme.Get(t, key, fixture.RevealPath("nothing", ""))
 	fixture.WantFailure(t, unlike, http.StatusUnprocessableEntity)
@@ -110,7 +112,7 @@ func TestContract_RevealReencrypts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// One whose base64 has a plus sign, which a query may show as a blank.
+	// A key whose base64 has a plus sign, which a query may turn into a blank.
 	public, secret, err := box.GenerateKey(rand.Reader)
 	for err == nil && !strings.Contains(base64.StdEncoding.EncodeToString(public[:]), "+") {
 		public, secret, err = box.GenerateKey(rand.Reader)
@@ -154,7 +156,7 @@ func TestContract_RevealReencrypts(t *testing.T) {
 		}
 		fixture.WantBody(t, a, http.StatusOK, fixture.EnvelopeOK("success", `{"field_value":"`+value+`"}`))
 		if got, err := row.open(sealed); got != passport {
-			t.Errorf("%s opens as %q: %v", row.name, got, err)
+			t.Errorf("%s opens as %q: got %v, want %v", row.name, got, err, passport)
 		}
 		id := sha256.Sum256(row.raw)
 		if got := a.Header.Get("X-Encryption-Key-Id"); got != hex.EncodeToString(id[:]) {
@@ -162,15 +164,16 @@ func TestContract_RevealReencrypts(t *testing.T) {
 		}
 		algorithm := a.Header.Get("X-Encryption-Algorithm")
 		if known, ok := algorithms[row.family]; algorithm == "" || ok && known != algorithm {
-			t.Errorf("%s: X-Encryption-Algorithm is %q", row.name, algorithm)
+			t.Errorf("%s: X-Encryption-Algorithm = %q, want one name for each family of keys", row.name, algorithm)
 		}
 		algorithms[row.family] = algorithm
 		if !strings.Contains(a.Header.Get("Cache-Control"), "no-store") {
-			t.Errorf("%s: Cache-Control is %q", row.name, a.Header.Get("Cache-Control"))
+			t.Errorf("%s: Cache-Control is %q, want the header Cache-Control with no-store",
+				row.name, a.Header.Get("Cache-Control"))
 		}
 	}
 	if algorithms["RSA"] == algorithms["X25519"] {
-		t.Errorf("the algorithms are named alike: %q", algorithms)
+		t.Errorf("got the algorithms %q, want different names", algorithms)
 	}
 
 	weak := &rsa.PublicKey{N: new(big.Int).SetBit(new(big.Int).Lsh(big.NewInt(1), 1023), 0, 1), E: 65537}
@@ -190,10 +193,10 @@ func TestContract_RevealReencrypts(t *testing.T) {
 	}
 	long := acme.Get(t, key, fixture.RevealPath("diary", "&public_key="+urlSafe(der)))
 	if fixture.WantFailure(t, long, http.StatusUnprocessableEntity); strings.Contains(long.Text(), "ddd") {
-		t.Errorf("more than OAEP holds: %s", long.Text())
+		t.Errorf("more than OAEP holds: got %s, want it without ddd", long.Text())
 	}
 	if a := acme.Get(t, key, fixture.RevealPath("diary", "&public_key="+urlSafe(public[:]))); a.Status != "ok" {
-		t.Errorf("a sealed box holds any length: %s", a.Text())
+		t.Errorf("a sealed box holds any length: got %s, want the status ok", a.Text())
 	}
 	fixture.WantFailure(t, acme.Get(t, key, fixture.RevealPath("passport", "&public_key="+urlSafe(der)+"&public_key="+urlSafe(der))), http.StatusBadRequest)
 }
@@ -250,25 +253,26 @@ func TestContract_RevealIsAudited(t *testing.T) {
 		a := acme.Get(t, row.key, row.path)
 		records := slices.DeleteFunc(recent(), func(r audit.Record) bool { return before[r.ID] })
 		if len(records) != 1 {
-			t.Errorf("%s: %d new records", row.name, len(records))
+			t.Errorf("%s: %d new records, want 1", row.name, len(records))
 			continue
 		}
 		r := records[0]
 		if r.Operation != "contacts.reveal" || r.Outcome != row.outcome || r.Code != row.code || r.Code != a.Code || !strings.HasPrefix(r.Subject, "key:") {
-			t.Errorf("%s: the record is %+v", row.name, r)
+			t.Errorf("%s: got the record %+v, want contacts.reveal with the outcome and code of the answer",
+				row.name, r)
 		}
 		if strings.Contains(fmt.Sprintf("%+v", r), passport) {
-			t.Errorf("%s: the record holds the value: %+v", row.name, r)
+			t.Errorf("%s: got the value in the record %+v, want it nowhere", row.name, r)
 		}
 	}
 	if strings.Contains(g.Log.String(), passport) {
-		t.Error("the log holds the value")
+		t.Error("got the value in the log, want it nowhere")
 	}
 }
 
-// TestContract_ContactFieldsThatAreAskedFor: what campaigns and reports ask for is not taken from them unless that is
-// forced.
-func TestContract_ContactFieldsThatAreAskedFor(t *testing.T) {
+// TestContract_UsedContactFieldsNeedForce checks that a field that campaigns or reports use is removed only with
+// force.
+func TestContract_UsedContactFieldsNeedForce(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme", tenants.FeatureTeams)
 	acme.Import(t, fixture.TeamLines()...)

@@ -19,7 +19,7 @@ import (
 	"tenantry/tenants"
 )
 
-// served returns the OpenAPI document, which describes no operation that answers it.
+// served returns the OpenAPI document. The document does not describe the operation that serves it.
 func served(t *testing.T, g *gatewaytest.Gateway) []byte {
 	t.Helper()
 	answer, err := http.Get(g.URL("/api/openapi.json"))
@@ -39,9 +39,9 @@ func TestDocumentIsValidWithAllItsExamples(t *testing.T) {
 	openapitest.NewValidator(t, served(t, gatewaytest.Start(t))).ValidateDocument(t)
 }
 
-// TestExamplesOfRequestsAreTaken: every operation with a body has an example of it in the document, and takes that as
-// it is: what it says may be missing or be there already, but nothing is wrong with how it is said.
-func TestExamplesOfRequestsAreTaken(t *testing.T) {
+// TestExamplesOfRequestsAreAccepted checks that every operation with a body has an example in the document and accepts
+// it. Records that it names may be missing or exist already, but its form is valid.
+func TestExamplesOfRequestsAreAccepted(t *testing.T) {
 	t.Parallel()
 	w := fixture.NewWorld(t)
 	var document struct {
@@ -62,7 +62,7 @@ func TestExamplesOfRequestsAreTaken(t *testing.T) {
 		for _, kind := range kinds {
 			example := document.Paths[op.Path][strings.ToLower(op.Method)].RequestBody.Content[kind].Example
 			if len(example) == 0 {
-				t.Errorf("%s has no example of %s", op.Name, kind)
+				t.Errorf("%s has no example of %s, want at least 1", op.Name, kind)
 				continue
 			}
 			as := gatewaytest.WithKey(w.A.FullKey)
@@ -81,7 +81,7 @@ func TestExamplesOfRequestsAreTaken(t *testing.T) {
 			a := w.A.Do(t, q.Method, q.Target, as, gatewaytest.Body(kind, body))
 			if op.Upload != nil && a.Status == "ok" {
 				if ended := fixture.AwaitImport(t, w.A.Org, as, fmt.Sprint(a.Field("id"))); ended.Field("state") != "done" {
-					t.Errorf("%s does not take its example %s: %s", op.Name, example, ended.Text())
+					t.Errorf("%s does not take its example %s: got %s, want state done", op.Name, example, ended.Text())
 				}
 			} else if op.Upload != nil {
 				t.Errorf("%s: got %d %s, want op.Upload = nil", op.Name, a.Code, a.Text())
@@ -96,13 +96,15 @@ func TestExamplesOfRequestsAreTaken(t *testing.T) {
 				return slices.Contains([]string{fault.Duplicate, fault.Unknown, fault.Forbidden}, f.Code) || strings.HasPrefix(f.Field, "values.") || strings.HasPrefix(f.Field, "limits.")
 			})
 			if a.Code == http.StatusBadRequest || a.Code == http.StatusUnsupportedMediaType || a.Code >= http.StatusInternalServerError || len(refused.Errors) > 0 {
-				t.Errorf("%s does not take its example %s: %d %s", op.Name, example, a.Code, a.Text())
+				t.Errorf("%s does not take its example %s: got %d %s, want a code other than 400, a code other than 415, a code below 500 and no Errors",
+					op.Name, example, a.Code, a.Text())
 			}
 		}
 	}
 }
 
-// A key in Authorization is refused like any other, and the log says what was wrong.
+// TestContract_BearerIsRefusedAndSaidInTheLog checks that a key in Authorization is refused like any other, and that
+// the log explains it.
 func TestContract_BearerIsRefusedAndSaidInTheLog(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
@@ -113,11 +115,13 @@ func TestContract_BearerIsRefusedAndSaidInTheLog(t *testing.T) {
 	}
 	log := acme.Log.String()
 	if !strings.Contains(log, `"reason":"a key came in Authorization; keys count from x-service-token alone"`) || strings.Contains(log, key) {
-		t.Errorf("the log says %s", log)
+		t.Errorf("the log says %s, want it with %q and without %q",
+			log, `"reason":"a key came in Authorization; keys count from x-service-token alone"`, key)
 	}
 }
 
-// What a browser key may call is said in docs/api.md and in the document as the rows have it.
+// TestDocumentsNameWhatBrowserKeysMayCall checks that docs/api.md and the OpenAPI document list the operations for
+// browser keys as the rows do.
 func TestDocumentsNameWhatBrowserKeysMayCall(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
@@ -138,16 +142,18 @@ func TestDocumentsNameWhatBrowserKeysMayCall(t *testing.T) {
 	for _, op := range g.App.Operations() {
 		browser := op.Kinds&operation.Browser != 0 && !op.Rule.IsAdminOnly()
 		if strings.Contains(row, "`"+op.Method+" "+op.Path+"`") != browser {
-			t.Errorf("docs/api.md and the row disagree on %s %s: %s", op.Method, op.Path, row)
+			t.Errorf("docs/api.md and the row disagree on %[1]s %[2]s: got %[3]s, want named = %[4]t",
+				op.Method, op.Path, row, browser)
 		}
 		if regexp.MustCompile(`\b`+op.ID(0)+`\b`).MatchString(described) != browser {
-			t.Errorf("the OpenAPI document and the row disagree on %s: %s", op.ID(0), described)
+			t.Errorf("the OpenAPI document and the row disagree on %[1]s: got %[2]s, want named = %[3]t",
+				op.ID(0), described, browser)
 		}
 	}
 }
 
-// Names in generated clients are made of these.
-func TestOperationIdentifiersAreCamelCaseAndUnlike(t *testing.T) {
+// TestOperationIdentifiersAreUniqueCamelCase checks the identifiers from which generators make names.
+func TestOperationIdentifiersAreUniqueCamelCase(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
 	var document struct {
@@ -159,7 +165,7 @@ func TestOperationIdentifiersAreCamelCaseAndUnlike(t *testing.T) {
 	seen := map[string]string{}
 	take := func(name, of string) {
 		if other := seen[strings.ToLower(name)]; other != "" && other != of {
-			t.Errorf("%s is a name of %s and of %s", name, other, of)
+			t.Errorf("%s is the name of %s and of %s, want one each", name, other, of)
 		}
 		seen[strings.ToLower(name)] = of
 	}
@@ -167,7 +173,7 @@ func TestOperationIdentifiersAreCamelCaseAndUnlike(t *testing.T) {
 		for i := range op.Paths() {
 			id := op.ID(i)
 			if !regexp.MustCompile(`^[a-z]+([A-Z][a-z]+)+$`).MatchString(id) {
-				t.Errorf("%s of %s is no verb in camelCase", id, op.Name)
+				t.Errorf("the identifier %s of %s, want a verb in camelCase", id, op.Name)
 			}
 			for _, suffix := range []string{"", "Params", "Body", "Data", "Response", "Response200", "OK"} {
 				take(id+suffix, "operation "+id)
@@ -176,7 +182,7 @@ func TestOperationIdentifiersAreCamelCaseAndUnlike(t *testing.T) {
 	}
 	for name, schema := range document.Components.Schemas {
 		if !regexp.MustCompile(`^[A-Z][A-Za-z0-9]+$`).MatchString(name) {
-			t.Errorf("the component %s is no name of a type", name)
+			t.Errorf("the component %s, want the name of a type", name)
 		}
 		take(name, "component "+name)
 		m, _ := schema.(map[string]any)
@@ -187,8 +193,8 @@ func TestOperationIdentifiersAreCamelCaseAndUnlike(t *testing.T) {
 	}
 }
 
-// Generators make types without members, or none that compile, of choices and sides of choices
-// without names, and of objects that do not say whether they have members.
+// TestDocumentSuitsGenerators checks that unions and their members have names, and that objects say whether they have
+// members. Otherwise generators make types without members, or types that do not compile.
 func TestDocumentSuitsGenerators(t *testing.T) {
 	t.Parallel()
 	var document struct {
@@ -214,13 +220,13 @@ func TestDocumentSuitsGenerators(t *testing.T) {
 					m, _ := side.(map[string]any)
 					properties, _ := m["properties"].(map[string]any)
 					if !named || properties["status"] != nil {
-						t.Errorf("%s is a choice, or has a side, without a name", at)
+						t.Errorf("%s: got an unnamed union or member of one, want a name", at)
 					}
 				}
 			}
 			if v["type"] == "object" {
 				if objects++; v["properties"] == nil && v["additionalProperties"] == nil {
-					t.Errorf("%s does not say whether it has members", at)
+					t.Errorf("%s: got neither properties nor additionalProperties, want one", at)
 				}
 			}
 			for name, value := range v {
@@ -241,6 +247,6 @@ func TestDocumentSuitsGenerators(t *testing.T) {
 		walk(schema, "/schemas/"+name, true)
 	}
 	if choices < 20 || objects < 50 {
-		t.Errorf("%d sides of choices and %d objects only", choices, objects)
+		t.Errorf("got %d sides of choices and %d objects, want at least 20 and at least 50", choices, objects)
 	}
 }

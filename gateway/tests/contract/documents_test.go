@@ -25,7 +25,7 @@ import (
 	"tenantry/tenants"
 )
 
-// An exchange is a call that a document shows, and the answer that it shows.
+// exchange is a call in a document with the answer that the document shows.
 type exchange struct {
 	call         string // in one line, for messages
 	method, path string
@@ -37,7 +37,7 @@ type exchange struct {
 	whole        bool     // whether nothing else is answered, but where "…" stands
 }
 
-// A walk sends the calls of documents, in their order, to one organization.
+// walk sends the calls of documents in order to one organization.
 type walk struct {
 	org   *gatewaytest.Org
 	jars  map[string]*http.Cookie
@@ -45,8 +45,8 @@ type walk struct {
 	shell map[string]string // variables of the shell
 }
 
-// standIns are what is new each time. Where a document shows one, another may be answered, which the first then
-// stands for, in calls too. Of "…" and times each stands for itself.
+// standIns match values that differ each time. A value in a document stands for the value that was answered, in later
+// calls too. "…" and times are not remembered.
 var standIns = []struct {
 	shown   string
 	learned bool
@@ -74,7 +74,7 @@ var standIn = func() *regexp.Regexp {
 	return regexp.MustCompile(strings.Join(shown, "|"))
 }()
 
-// fill puts in what is known.
+// fill replaces values of the document by the answered ones.
 func (w *walk) fill(text string) string {
 	var pairs []string
 	for _, shown := range slices.SortedFunc(maps.Keys(w.known), longestFirst) {
@@ -83,10 +83,10 @@ func (w *walk) fill(text string) string {
 	return strings.NewReplacer(pairs...).Replace(text)
 }
 
-// longestFirst: of two texts one may begin with the other.
+// longestFirst orders texts by length, because one may be the prefix of another.
 func longestFirst(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) }
 
-// same reports whether a text may be answered where a document shows another, and learns of it.
+// same reports whether a text may be answered in place of the one in a document, and remembers it.
 func (w *walk) same(shown, answered string) bool {
 	pattern, at := "^", 0
 	var names []string
@@ -126,7 +126,7 @@ func (w *walk) same(shown, answered string) bool {
 	return true
 }
 
-// ask makes the call, again and again while what it asks for is under way.
+// ask makes the call, and repeats it while the result is in progress.
 func (w *walk) ask(t *testing.T, x exchange) *gatewaytest.Answer {
 	t.Helper()
 	if cookie := w.jars[x.jar]; cookie != nil {
@@ -142,7 +142,7 @@ func (w *walk) ask(t *testing.T, x exchange) *gatewaytest.Answer {
 	return a
 }
 
-// differs says where the answer is not what the document shows.
+// differs describes where the answer differs from the document.
 func (w *walk) differs(x exchange, a *gatewaytest.Answer) (wrong []string) {
 	if a.Code != x.code {
 		return []string{fmt.Sprintf("%d %s, want %d", a.Code, a.Body, x.code)}
@@ -166,14 +166,14 @@ func (w *walk) differs(x exchange, a *gatewaytest.Answer) (wrong []string) {
 	return append(wrong, w.compare("", x.whole, x.want, got)...)
 }
 
-// decodeNumbers is json.Unmarshal that leaves numbers as they are.
+// decodeNumbers is json.Unmarshal that keeps numbers as they are written.
 func decodeNumbers(text string, into any) error {
 	dec := json.NewDecoder(strings.NewReader(text))
 	dec.UseNumber()
 	return dec.Decode(into)
 }
 
-// measured are members whose numbers are others each time.
+// measured are members whose numbers differ each time.
 var measured = []string{"store_ms", "sent_bytes", "documents", "bytes", "took_us", "index", "reads_everything"}
 
 const left = "…" // a member or an element that stands for those that a document leaves out
@@ -231,7 +231,7 @@ var (
 	variable  = regexp.MustCompile(`\$[A-Z]+`)
 )
 
-// plain reads a call as HTTP has it, an empty line, and code, message and data of its answer.
+// plain parses a call in the form of HTTP, followed by an empty line and the code, message and data of its answer.
 func (w *walk) plain(t *testing.T, block string) exchange {
 	t.Helper()
 	call, answer, _ := strings.Cut(block, "\n\n")
@@ -274,11 +274,11 @@ func (x *exchange) status(t *testing.T, line string) {
 	t.Helper()
 	var err error
 	if x.code, err = strconv.Atoi(strings.Fields(line)[0]); err != nil {
-		t.Fatalf("%s: %v", x.call, err)
+		t.Fatalf("%s: got %v, want no error", x.call, err)
 	}
 }
 
-// curl reads a command, and what it prints: the answer of a success, or, with -i, code, headers and answer.
+// curl parses a command and its printed answer: the answer alone or, with -i, code, headers and answer.
 func (w *walk) curl(t *testing.T, command, printed string) exchange {
 	t.Helper()
 	command, body, piped := strings.Cut(command, " <<'END'\n")
@@ -292,7 +292,7 @@ func (w *walk) curl(t *testing.T, command, printed string) exchange {
 	args := w.words(command)
 	next := func() (value string) {
 		if len(args) == 0 {
-			t.Fatalf("%s: an argument is missing", x.call)
+			t.Fatalf("%s: an argument is missing, want at least 1", x.call)
 		}
 		value, args = args[0], args[1:]
 		return value
@@ -313,7 +313,7 @@ func (w *walk) curl(t *testing.T, command, printed string) exchange {
 			send(http.MethodPost, "application/json", next())
 		case "--data-binary":
 			if content := next(); !piped || content != "@-" {
-				t.Fatalf("%s: what is sent must stand here", x.call)
+				t.Fatalf("%s: got piped input, want the body in the document", x.call)
 			}
 			send(http.MethodPost, media, strings.TrimSuffix(body, "END"))
 		case "-G":
@@ -330,7 +330,7 @@ func (w *walk) curl(t *testing.T, command, printed string) exchange {
 		default:
 			path, ok := strings.CutPrefix(arg, w.shell["$URL"])
 			if !ok || x.path != "" || strings.ContainsAny(path, "[]{} ") || get != (query != nil) {
-				t.Fatalf("%s: curl does not take %s so", x.call, arg)
+				t.Fatalf("%s: got the argument %s, want one that curl takes in this form", x.call, arg)
 			}
 			x.path = path
 		}
@@ -353,7 +353,7 @@ func (w *walk) curl(t *testing.T, command, printed string) exchange {
 	return x
 }
 
-// words splits a command as a shell does, and puts in what is known.
+// words splits a command like a shell and fills in known values.
 func (w *walk) words(command string) (words []string) {
 	apart := true
 	for _, part := range shellWord.FindAllString(command, -1) {
@@ -378,7 +378,7 @@ func (w *walk) words(command string) (words []string) {
 	return words
 }
 
-// layout writes what JSON holds as a document shows it: in a line where there is room.
+// layout formats JSON as documents show it: on one line if there is room.
 func layout(t *testing.T, raw json.RawMessage, indent string) string {
 	t.Helper()
 	dec := json.NewDecoder(bytes.NewReader(raw))
@@ -411,8 +411,8 @@ func layout(t *testing.T, raw json.RawMessage, indent string) string {
 	return begin + "\n" + strings.Join(lines, ",\n") + "\n" + indent + end
 }
 
-// TestPages: the index of the API and its pages, in the order of the index, show calls of every operation, and what
-// they show is what is answered. With TENANTRY_TEST_GOLDEN, answers that are others by now are written into the pages.
+// TestPages checks that the index of the API and its pages, in the order of the index, show calls of every operation
+// with their real answers. With TENANTRY_TEST_GOLDEN it writes changed answers into the pages.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, func(c *config.Config, _ *gateway.Options) { c.PublicURL = "http://{slug}.localhost:8080" })
@@ -428,7 +428,7 @@ func TestPages(t *testing.T) {
 		pages = append(pages, "../../../docs/"+link[1])
 	}
 	if kept, err := filepath.Glob("../../../docs/api/*.md"); err != nil || len(kept) != len(pages)-1 {
-		t.Errorf("the index names %d pages of %d", len(pages)-1, len(kept))
+		t.Errorf("the index names %d pages, want %d", len(pages)-1, len(kept))
 	}
 	rows, uncalled := map[string]*regexp.Regexp{}, map[string]bool{}
 	for _, op := range g.App.Operations() {
@@ -450,11 +450,11 @@ func TestPages(t *testing.T) {
 		})
 	}
 	for _, name := range slices.Sorted(maps.Keys(uncalled)) {
-		t.Errorf("no page calls %s", name)
+		t.Errorf("no page calls %s, want at least one", name)
 	}
 }
 
-// walkPage makes the calls of a page, and tells of each.
+// walkPage makes the calls of a page and reports each operation.
 func (w *walk) walkPage(t *testing.T, page string, called func(exchange)) {
 	t.Helper()
 	raw, err := os.ReadFile(page)
@@ -486,7 +486,7 @@ func (w *walk) walkPage(t *testing.T, page string, called func(exchange)) {
 	}
 }
 
-// shown returns an answer as a page is to show it.
+// shown returns an answer in the form in which a page shows it.
 func (w *walk) shown(t *testing.T, x exchange, a *gatewaytest.Answer) string {
 	t.Helper()
 	text := a.Text()

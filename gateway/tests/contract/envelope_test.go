@@ -15,7 +15,7 @@ import (
 	"tenantry/tenants"
 )
 
-// contractCall is one of the operations, with a path that leads to nothing in particular.
+// contractCall is an operation with a path to no particular record.
 type contractCall struct {
 	method, path string
 	teams        bool // takes teams[]
@@ -42,12 +42,12 @@ func contractCalls() []contractCall {
 	}
 }
 
-// beyond reports whether the operation is none of the contract's eleven.
-func (c contractCall) beyond() bool {
+// outsideContract reports whether the operation is not one of the contract's eleven.
+func (c contractCall) outsideContract() bool {
 	return strings.HasSuffix(c.path, "/share") || c.path == "/api/custom/objects/schema"
 }
 
-// send calls the operation, with an empty object where it takes a body.
+// send calls the operation, with an empty object if it takes a body.
 func (c contractCall) send(t *testing.T, o *gatewaytest.Org, query string, with ...gatewaytest.Request) *gatewaytest.Answer {
 	t.Helper()
 	if c.method == http.MethodPost || c.method == http.MethodPut {
@@ -105,11 +105,12 @@ func TestContract_Credentials(t *testing.T) {
 		for _, row := range denials {
 			a := call.send(t, row.org, row.query, row.with...)
 			if a.Code != http.StatusForbidden || a.Text() != fixture.DeniedBody {
-				t.Errorf("%s %s, key %s: %d %s", call.method, call.path, row.name, a.Code, a.Text())
+				t.Errorf("%s %s, key %s: got %d %s, want 403 and the text %q",
+					call.method, call.path, row.name, a.Code, a.Text(), fixture.DeniedBody)
 			}
 		}
 		if a := call.send(t, acme, "", header(key)); a.Text() == fixture.DeniedBody && !strings.Contains(call.path, "compliance") {
-			t.Errorf("%s %s refuses a good key", call.method, call.path)
+			t.Errorf("%s %s: got the denial of a good key, want it accepted", call.method, call.path)
 		}
 	}
 }
@@ -126,7 +127,8 @@ func TestContract_KeyExpires(t *testing.T) {
 	fixture.WantBody(t, acme.Get(t, key, "/api/campaigns/count"), http.StatusForbidden, fixture.DeniedBody)
 }
 
-// A reading key calls what only reads; a browser key what is meant for it.
+// TestContract_KeyKinds checks that a reading key calls only operations that read, and a browser key only those meant
+// for it.
 func TestContract_KeyKinds(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme", "teams")
@@ -146,20 +148,24 @@ func TestContract_KeyKinds(t *testing.T) {
 		contacts := strings.HasPrefix(call.path, "/api/contacts/")
 		a := call.send(t, acme, "", gatewaytest.WithKey(read))
 		if refused := a.Code == http.StatusForbidden && a.Text() == fixture.DeniedBody; refused != (call.method != http.MethodGet || contacts) {
-			t.Errorf("%s %s with a reading key: %d %s", call.method, call.path, a.Code, a.Text())
+			t.Errorf("%[1]s %[2]s with a reading key: got %[3]d %[4]s, want denied = %[5]t",
+				call.method, call.path, a.Code, a.Text(), call.method != http.MethodGet || contacts)
 		}
 		a = call.send(t, acme, "", gatewaytest.WithKey(browser), origin)
 		if refused := a.Code == http.StatusForbidden && a.Text() == fixture.DeniedBody; refused != (call.path != "/api/form/collections/schema") {
-			t.Errorf("%s %s with a browser key: %d %s", call.method, call.path, a.Code, a.Text())
+			t.Errorf("%[1]s %[2]s with a browser key: got %[3]d %[4]s, want denied = %[5]t",
+				call.method, call.path, a.Code, a.Text(), call.path != "/api/form/collections/schema")
 		}
 	}
 	if a := acme.Get(t, browser, "/api/form/collections/schema", origin); a.Status != "ok" || a.Header.Get("Access-Control-Allow-Origin") != "https://app.example.com" {
-		t.Errorf("a page of an allowed origin cannot read the answer: %d %s, %v", a.Code, a.Text(), a.Header)
+		t.Errorf("a page of an allowed origin cannot read the answer: got %d %s, %v, want the status ok and the header Access-Control-Allow-Origin https://app.example.com",
+			a.Code, a.Text(), a.Header)
 	}
 	preflight := acme.Do(t, http.MethodOptions, "/api/form/collections/schema", origin,
 		gatewaytest.Header("Access-Control-Request-Method", "GET"), gatewaytest.Header("Access-Control-Request-Headers", "x-service-token"))
 	if preflight.Code >= 300 || !strings.Contains(strings.ToLower(preflight.Header.Get("Access-Control-Allow-Headers")), "x-service-token") {
-		t.Errorf("a browser may not send the key: %d %s, %v", preflight.Code, preflight.Text(), preflight.Header)
+		t.Errorf("a preflight with the key: got %d %s, %v, want it allowed",
+			preflight.Code, preflight.Text(), preflight.Header)
 	}
 }
 
@@ -175,26 +181,30 @@ func TestContract_TeamsEverywhere(t *testing.T) {
 		}
 		a := call.send(t, acme, "?teams[]="+fixture.TeamA, with)
 		if named := slices.Contains(ignored(a), "teams[]"); named == call.teams {
-			t.Errorf("%s %s: X-Ignored is %q", call.method, call.path, ignored(a))
+			t.Errorf("%[1]s %[2]s: X-Ignored = %[3]q, want teams[] in it: %[4]t",
+				call.method, call.path, ignored(a), !call.teams)
 		}
 		if a := call.send(t, acme, "?teams[]=nonsense", with, strict()); a.Code != http.StatusBadRequest {
-			t.Errorf("%s %s with an invalid team, strictly: %d %s", call.method, call.path, a.Code, a.Text())
+			t.Errorf("%s %s with an invalid team, strictly: got %d %s, want 400",
+				call.method, call.path, a.Code, a.Text())
 		}
-		if a := call.send(t, acme, "?colour=red", with); call.beyond() {
+		if a := call.send(t, acme, "?colour=red", with); call.outsideContract() {
 			if a.Code != http.StatusBadRequest || !strings.Contains(a.Message, `"colour"`) {
-				t.Errorf("%s %s with an unknown parameter: %d %s", call.method, call.path, a.Code, a.Text())
+				t.Errorf("%s %s with an unknown parameter: got %d %s, want 400 with %q",
+					call.method, call.path, a.Code, a.Text(), `"colour"`)
 			}
 		} else if !slices.Equal(ignored(a), []string{"colour"}) {
-			t.Errorf("%s %s: X-Ignored is %q", call.method, call.path, ignored(a))
+			t.Errorf("%s %s: X-Ignored = %q, want colour", call.method, call.path, ignored(a))
 		}
 		if a := call.send(t, acme, "?colour=red", with, strict()); a.Code != http.StatusBadRequest {
-			t.Errorf("%s %s with an unknown parameter, strictly: %d %s", call.method, call.path, a.Code, a.Text())
+			t.Errorf("%s %s with an unknown parameter, strictly: got %d %s, want 400",
+				call.method, call.path, a.Code, a.Text())
 		}
 	}
 }
 
-// An unknown parameter with brackets would have narrowed the answer; what is beyond the
-// contract takes nothing that it does not know.
+// TestContract_UnknownInput checks that an unknown parameter with brackets is refused, because it would have narrowed
+// the answer, and that other operations refuse every unknown parameter.
 func TestContract_UnknownInput(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme", "teams")
@@ -207,7 +217,8 @@ func TestContract_UnknownInput(t *testing.T) {
 		}
 		for _, name := range []string{"filter[country]", "Filters[country]", "teams[0]", "Teams[]", "param[]"} {
 			if a := call.send(t, acme, "?"+name+"=France", with); a.Code != http.StatusBadRequest || !strings.Contains(a.Message, name) {
-				t.Errorf("%s %s with %s: %d %s", call.method, call.path, name, a.Code, a.Text())
+				t.Errorf("%s %s with %s: got %d %s, want 400 with %q",
+					call.method, call.path, name, a.Code, a.Text(), name)
 			}
 		}
 	}
@@ -219,17 +230,19 @@ func TestContract_UnknownInput(t *testing.T) {
 	} {
 		a := acme.Do(t, http.MethodPost, call.path, key, fixture.JSONText(call.body))
 		if a.Code != http.StatusUnprocessableEntity || !strings.Contains(a.Text(), `"field":"`+call.field+`","code":"unknown"`) {
-			t.Errorf("%s with %s: %d %s", call.path, call.body, a.Code, a.Text())
+			t.Errorf("%s with %s: got %d %s, want 422 with %q",
+				call.path, call.body, a.Code, a.Text(), `"field":"`+call.field+`","code":"unknown"`)
 		}
 	}
 	objects := func(typ string) *gatewaytest.Answer {
 		return acme.Do(t, http.MethodPost, "/api/custom/objects", key, fixture.JSONText(`{"name":"n`+strings.ToLower(typ)+`","label":"`+typ+`","label_plural":"`+typ+`s","schema":{"size":{"title":"Size","type":"`+typ+`"}}}`))
 	}
 	if a := objects("Nubmer"); a.Code != http.StatusUnprocessableEntity || !strings.Contains(a.Message, `unknown type "Nubmer"; did you mean Number?`) {
-		t.Errorf("a misspelled type: %d %s", a.Code, a.Text())
+		t.Errorf("a misspelled type: got %d %s, want 422 with %q",
+			a.Code, a.Text(), `unknown type "Nubmer"; did you mean Number?`)
 	}
 	if a := objects("Weight"); a.Status != "ok" {
-		t.Errorf("a type of one's own: %d %s", a.Code, a.Text())
+		t.Errorf("a type of one's own: got %d %s, want the status ok", a.Code, a.Text())
 	}
 }
 
@@ -291,29 +304,31 @@ func TestContract_Bodies(t *testing.T) {
 		}
 		for _, body := range []string{"[]", `"x"`, "7", "null", "true"} {
 			if a := send(fixture.JSONText(body)); a.Status != "failed" || a.Code != http.StatusBadRequest && a.Code != http.StatusUnprocessableEntity {
-				t.Errorf("%s %s, body %s: %d %s", target.method, target.path, body, a.Code, a.Text())
+				t.Errorf("%s %s, body %s: got %d %s, want a failure with 400 or 422",
+					target.method, target.path, body, a.Code, a.Text())
 			}
 		}
 		if a := send(fixture.JSONText(nested(32))); a.Code == http.StatusBadRequest {
-			t.Errorf("%s %s: a depth of 32 is allowed: %s", target.method, target.path, a.Text())
+			t.Errorf("%s %s: a depth of 32 is allowed: got %s, want a code other than 400",
+				target.method, target.path, a.Text())
 		}
 		for _, kind := range []string{"", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "application/jsonp", "application/json; charset=latin1"} {
 			a := send(gatewaytest.Body(kind, `{}`))
 			if fixture.WantFailure(t, a, http.StatusUnsupportedMediaType); a.DataJSON() != "[]" {
-				t.Errorf("content type %q: %s", kind, a.Text())
+				t.Errorf("content type %q: got %s, want the data %q", kind, a.Text(), "[]")
 			}
 		}
 		fixture.WantFailure(t, send(fixture.JSONText(`{}`), gatewaytest.Header("Content-Encoding", "gzip")), http.StatusUnsupportedMediaType)
 		for _, kind := range []string{"application/json; charset=utf-8", "application/json;charset=UTF-8", "Application/JSON"} {
 			if a := send(gatewaytest.Body(kind, `{}`)); a.Code == http.StatusUnsupportedMediaType {
-				t.Errorf("content type %q: %s", kind, a.Text())
+				t.Errorf("content type %q: got %s, want a code other than 415", kind, a.Text())
 			}
 		}
 		large := send(fixture.JSONText(`{"x":"` + strings.Repeat("x", 2<<20) + `"}`))
 		if fixture.WantFailure(t, large, http.StatusRequestEntityTooLarge); large.DataJSON() != "[]" {
-			t.Errorf("too large: %s", large.Text())
+			t.Errorf("too large: got %s, want the data %q", large.Text(), "[]")
 		}
-		// A caller without a good key learns nothing about the body.
+		// A caller without a valid key learns nothing about the body.
 		fixture.WantBody(t, acme.Do(t, target.method, target.path, fixture.JSONText(`{`)), http.StatusForbidden, fixture.DeniedBody)
 	}
 }
@@ -344,13 +359,13 @@ func TestContract_StrictHandling(t *testing.T) {
 		"handling=lenient": 200, "respond-async": 200, "handling": 200, "x=handling=strict": 200,
 	} {
 		if a := acme.Get(t, key, path, gatewaytest.Header("Prefer", preference)); a.Code != code {
-			t.Errorf("Prefer: %s: %d %s", preference, a.Code, a.Text())
+			t.Errorf("Prefer: %s: got %d %s, want %d", preference, a.Code, a.Text(), code)
 		}
 	}
 	if a := acme.Get(t, key, path, gatewaytest.Header("Prefer", "respond-async"), strict()); a.Code != http.StatusBadRequest {
-		t.Errorf("a second header: %d %s", a.Code, a.Text())
+		t.Errorf("a second header: got %d %s, want 400", a.Code, a.Text())
 	}
-	// A name cannot break out of the header that repeats it.
+	// A name cannot escape from the header that repeats it.
 	a := acme.Get(t, key, "/api/campaigns/count?a%0d%0aX-Evil:%201=1&%C3%A4=1")
 	if a.Header.Get("X-Evil") != "" || len(a.Header.Values("X-Ignored")) != 1 || a.Status != "ok" {
 		t.Errorf(`got %d %s %v, want a.Header.Get("X-Evil") = "" and len(a.Header.Values("X-Ignored")) = 1 and a.Status = "ok"`,
@@ -358,7 +373,7 @@ func TestContract_StrictHandling(t *testing.T) {
 	}
 }
 
-// taken reports whether an operation beyond the contract's has the path and the method.
+// taken reports whether another operation has the path and the method.
 func taken(o *gatewaytest.Org, method, path string) bool {
 	return slices.ContainsFunc(o.App.Operations(), func(op operation.Row) bool {
 		return op.Method == method && regexp.MustCompile("^"+regexp.MustCompile(`\{[a-z_]+\}`).ReplaceAllString(op.Path, "[^/]+")+"$").MatchString(path)
@@ -413,21 +428,24 @@ func TestContract_RoutesAndMethods(t *testing.T) {
 		}
 		head := acme.Do(t, http.MethodHead, path, key)
 		if reads := slices.Contains(allowed, http.MethodGet) || taken(acme, http.MethodGet, path); len(head.Body) > 0 || head.Code >= 500 || reads == (head.Code == http.StatusMethodNotAllowed) {
-			t.Errorf("HEAD %s: %d, %d bytes", path, head.Code, len(head.Body))
+			t.Errorf("HEAD %[1]s: got %[2]d, %[3]d bytes, want no body and allowed = %[4]t",
+				path, head.Code, len(head.Body), reads)
 		}
 		options := acme.Do(t, http.MethodOptions, path, key)
 		if options.Code >= 500 || options.Header.Get("Allow") == "" {
-			t.Errorf("OPTIONS %s: %d, Allow %q", path, options.Code, options.Header.Get("Allow"))
+			t.Errorf("OPTIONS %s: got %d, Allow %q, want a code below 500 and a header Allow",
+				path, options.Code, options.Header.Get("Allow"))
 		}
 	}
-	// Where an identifier stands, any text is one, even if malformed.
+	// In place of an identifier any text is accepted as one, even if malformed.
 	checkRows(t, acme, []exactRow{
 		{name: "PUT of a form", method: http.MethodPut, path: "/api/form/collections/schema", with: []gatewaytest.Request{key, fixture.JSONText(`{}`)}, code: 404, body: missingForm},
 		{name: "DELETE of a file", method: http.MethodDelete, path: "/api/files/folders", with: []gatewaytest.Request{key}, body: envelopeFailed("File not found")},
 	})
 }
 
-// A person's permissions come from roles; a key can be narrowed below its account's.
+// TestContract_PermissionsOfPersonsAndNarrowedKeys checks that a person's permissions come from roles, and that a key
+// can have fewer than its account.
 func TestContract_PermissionsOfPersonsAndNarrowedKeys(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme", "teams")
@@ -450,7 +468,7 @@ func TestContract_PermissionsOfPersonsAndNarrowedKeys(t *testing.T) {
 	})
 }
 
-// Every answer carries three members, in their order, and says that it is JSON.
+// TestContract_EnvelopeOfEveryAnswer checks that every answer has three members in order and is declared as JSON.
 func TestContract_EnvelopeOfEveryAnswer(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme", "teams")
@@ -464,7 +482,7 @@ func TestContract_EnvelopeOfEveryAnswer(t *testing.T) {
 					call.method, call.path, a.Code, a.Text(), a.Header)
 			}
 			if data := a.DataJSON(); data == "" || data[0] != '[' && data[0] != '{' {
-				t.Errorf("%s %s: data is %s", call.method, call.path, data)
+				t.Errorf("%s %s: data = %s, want an array or object", call.method, call.path, data)
 			}
 		}
 	}

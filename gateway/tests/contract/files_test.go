@@ -77,7 +77,7 @@ func TestContract_FileWithoutContactOrUser(t *testing.T) {
 		fixture.WantMember(t, file, want, name)
 	}
 	if pid := column(t, fixture.Member(t, a.DataJSON(), "files"), "pid")[0]; len(pid) < 22 {
-		t.Errorf("the pid %q holds less than 128 bits", pid)
+		t.Errorf("the pid %q holds less than 128 bits, want at least 22", pid)
 	}
 }
 
@@ -126,7 +126,7 @@ func TestContract_FolderParameters(t *testing.T) {
 	})
 	full, explicit := acme.Get(t, "", "/api/files/folders/"+fixture.DocID(1), key), acme.Get(t, "", "/api/files/folders/"+fixture.DocID(1)+"?schema=full", key)
 	if full.Text() != explicit.Text() || !strings.Contains(full.Text(), `"files":[`) {
-		t.Errorf("schema=full is not the default: %s\n%s", full.Text(), explicit.Text())
+		t.Errorf("schema=full: got %s\nwant the default %s", full.Text(), explicit.Text())
 	}
 	for query, fault := range map[string]string{
 		"schema=none": "schema", "schema=": "schema", "schema=Full": "schema", "deleted=maybe": "deleted",
@@ -135,7 +135,8 @@ func TestContract_FolderParameters(t *testing.T) {
 	} {
 		a := acme.Get(t, "", "/api/files/folders/"+fixture.DocID(1)+"?"+query, key)
 		if fixture.WantFailure(t, a, http.StatusUnprocessableEntity); !strings.Contains(a.Text(), `"field":"`+fault+`"`) {
-			t.Errorf("%s: the answer does not name %s: %s", query, fault, a.Text())
+			t.Errorf("%s: the answer does not name %s: got %s, want it with %q",
+				query, fault, a.Text(), `"field":"`+fault+`"`)
 		}
 	}
 }
@@ -194,9 +195,9 @@ func TestContract_FolderChildren(t *testing.T) {
 			}
 		}
 	}
-	// per_page says nothing without page.
+	// per_page has no effect without page.
 	if a := small.Get(t, key, path+"?per_page=1"); len(column(t, fixture.Member(t, a.DataJSON(), "files"), "id")) != 3 {
-		t.Errorf("per_page without page: %s", a.Text())
+		t.Errorf("per_page without page: got %s, want 3 files", a.Text())
 	}
 
 	lines := []string{fixture.FolderLine(1, "Root", "null", ""), fixture.FolderLine(2, "Empty", "null", "")}
@@ -219,7 +220,8 @@ func TestContract_FolderChildren(t *testing.T) {
 		t.Errorf("the default page has %d of %s pages, want 50 of 21", len(list), fixture.Member(t, data, "files", "pages"))
 	}
 	if list, data := counts("?page=2&per_page=5000"); len(list) != 1 || fixture.Member(t, data, "files", "pages") != "2" {
-		t.Errorf("per_page was not cut to 1000: %d on page 2 of %s", len(list), fixture.Member(t, data, "files", "pages"))
+		t.Errorf("per_page=5000: got %d files on page 2 of %s, want 1 on page 2 of 2",
+			len(list), fixture.Member(t, data, "files", "pages"))
 	}
 	empty := large.Get(t, key, "/api/files/folders/"+fixture.DocID(2)+"?page=1").DataJSON()
 	fixture.WantMember(t, empty, "[]", "files", "results")
@@ -260,11 +262,11 @@ func TestContract_DeleteFile(t *testing.T) {
 	count(t, "2")
 	files := column(t, fixture.Member(t, acme.Do(t, http.MethodGet, "/api/files/folders/"+fixture.DocID(1), key...).DataJSON(), "files"), "id")
 	if !slices.Equal(files, []string{fixture.DocID(17), fixture.DocID(18)}) {
-		t.Errorf("the files left are %q", files)
+		t.Errorf("files = %q, want 17 and 18", files)
 	}
 	checkRows(t, acme, []exactRow{row("in scope", fixture.DocID(18)+"?teams[]="+fixture.TeamA, 200, fixture.EnvelopeOK("File record deleted", `{"id":"`+fixture.DocID(18)+`"}`), key)})
 	count(t, "1")
-	// The deletion is soft: the record can come back.
+	// The deletion is soft: the record can be restored.
 	if a := acme.Do(t, http.MethodPost, "/api/files/"+fixture.DocID(16)+"/restore", gatewaytest.WithKey(acme.Key(t, tenants.ManageFiles))); a.Code != http.StatusOK {
 		t.Errorf("restoring the file: got %d %s, want %d", a.Code, a.Body, http.StatusOK)
 	}

@@ -24,7 +24,7 @@ func put(t *testing.T, o *gatewaytest.Org, key, path, body string, more ...gatew
 	return o.Do(t, http.MethodPut, path, append([]gatewaytest.Request{gatewaytest.WithKey(key), fixture.JSONText(body)}, more...)...)
 }
 
-// formWorld has the form 1, a second one and a standalone one.
+// formWorld has form 1, a second form and a standalone form.
 func formWorld(t *testing.T) (*gatewaytest.Org, string) {
 	t.Helper()
 	acme := gatewaytest.Start(t).Org(t, "acme", "teams")
@@ -71,7 +71,7 @@ func TestContract_UpdateForm(t *testing.T) {
 		check(t, put(t, acme, key, fixture.FormsPath+fixture.DocID(1), `{"`+change.field+`":`+change.sent+`}`))
 		check(t, put(t, acme, key, fixture.FormsPath+fixture.DocID(1), `{}`)) // it was stored
 	}
-	// A form keeps its own names without a clash.
+	// A form can keep its own names.
 	check(t, put(t, acme, key, fixture.FormsPath+fixture.DocID(1), `{"name":"enrol","label":"Enrolment","label_plural":"Enrolments"}`))
 
 	bare := put(t, acme, key, fixture.FormsPath+fixture.DocID(2), `{}`)
@@ -120,7 +120,7 @@ func TestContract_UpdateFormFailures(t *testing.T) {
 		fixture.WantFaults(t, put(t, acme, key, fixture.FormsPath+fixture.DocID(1), row.body), row.code, row.faults...)
 	}
 	if a := put(t, acme, key, fixture.FormsPath+fixture.DocID(1), `{}`); a.Field("label") != "Application" || a.Field("name") != "apply" {
-		t.Errorf("a refused update left its mark: %s", a.Text())
+		t.Errorf("a refused update left its mark: got %s, want label Application and name apply", a.Text())
 	}
 }
 
@@ -135,10 +135,10 @@ func TestContract_FormNameIsLocked(t *testing.T) {
 		a := acme.Get(t, key, fixture.FormsPath+"schema?id="+fixture.DocID(1))
 		fixture.WantMember(t, a.DataJSON(), strings.TrimPrefix(formName, `"form_name":`), "schema", "form_name")
 	}
-	// Nobody else's field becomes locked either.
+	// No other field becomes locked either.
 	a := put(t, acme, key, fixture.FormsPath+fixture.DocID(1), `{"schema":{"own":{"title":"Own","type":"Text","locked":true}}}`)
 	if strings.Contains(fixture.Member(t, a.DataJSON(), "schema", "own"), `"locked":true`) {
-		t.Errorf("the caller locked a field: %s", a.Text())
+		t.Errorf("got a field that the caller locked: %s, want it unlocked", a.Text())
 	}
 }
 
@@ -161,7 +161,7 @@ func TestContract_UpdateFormIgnores(t *testing.T) {
 	after := put(t, acme, key, fixture.FormsPath+fixture.DocID(1), `{}`)
 	cut := func(a *gatewaytest.Answer) string { return a.Text()[:strings.Index(a.Text(), `"updated_at"`)] }
 	if cut(before) != cut(after) {
-		t.Errorf("ignored fields were stored:\n%s\n%s", before.Text(), after.Text())
+		t.Errorf("got a change by ignored fields:\n%s\nwant\n%s", before.Text(), after.Text())
 	}
 }
 
@@ -189,12 +189,12 @@ func TestContract_FormSchema(t *testing.T) {
 	})
 	a := acme.Get(t, key, path)
 	if names := fixture.MemberNames(t, fixture.Member(t, a.DataJSON(), "schema")); !slices.Contains(names, "form_name") {
-		t.Errorf("the schema has %q", names)
+		t.Errorf("the schema has %q, want form_name", names)
 	}
 }
 
-// TestContract_FormKeepsSecretsSecret: no field becomes Encrypted, or stops being so, over values that were stored
-// before, however it comes to that.
+// TestContract_FormKeepsSecretsSecret checks that a field with stored values never becomes Encrypted or plain, by any
+// way.
 func TestContract_FormKeepsSecretsSecret(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
@@ -215,8 +215,9 @@ func TestContract_FormKeepsSecretsSecret(t *testing.T) {
 	c.Want(t, 200, http.MethodPut, form, schema(field("plain", "Encrypted"), field("sealed", "Text")))
 }
 
-// TestFormsAreReadByWhoFillsThemIn: or reads what is filled in, without who is told of it; they change and delete none.
-func TestFormsAreReadByWhoFillsThemIn(t *testing.T) {
+// TestSubmittersMayReadForms checks that callers who send or read submissions can read the form, without its
+// e-mail recipients, but cannot change or delete it.
+func TestSubmittersMayReadForms(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
 	all := fixture.WithToken(acme, acme.Key(t, tenants.ManageForms))
@@ -235,9 +236,10 @@ func TestFormsAreReadByWhoFillsThemIn(t *testing.T) {
 	_, cookie := acme.Person(t, "sales@example.com", func(n *control.NewUser) { n.Permissions = []string{string(tenants.ViewFormSubmissions)} })
 	page := acme.Page(t, one[len("/api"):], gatewaytest.Cookie(cookie))
 	if text := page.Text(); page.Code != 200 || !strings.Contains(text, `href="/form/collections"`) || !strings.Contains(text, `/form/collections/`+id+`/submissions"`) {
-		t.Errorf("its page: %d %s", page.Code, text)
+		t.Errorf("its page: got %d %s, want 200, with %q and with %q",
+			page.Code, text, `href="/form/collections"`, `/form/collections/`+id+`/submissions"`)
 	}
 	if page := acme.Page(t, one[len("/api"):]+"/submissions", gatewaytest.Cookie(cookie)); page.Code != 200 {
-		t.Errorf("what was filled in: %d", page.Code)
+		t.Errorf("what was filled in: got %d, want 200", page.Code)
 	}
 }

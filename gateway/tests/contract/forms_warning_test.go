@@ -10,8 +10,8 @@ import (
 	"tenantry/tenants"
 )
 
-// A change of a form that breaks reports is carried out, and says so: to the caller, as far
-// as reports go that the caller may see, and in the audit log.
+// TestContract_UpdateForm_NamesTheReportsItBreaks checks that a change of a form that breaks reports is carried out and
+// reported: to the caller as far as the caller may see the reports, and in the audit log.
 func TestContract_UpdateForm_NamesTheReportsItBreaks(t *testing.T) {
 	t.Parallel()
 	acme, key := formWorld(t)
@@ -45,7 +45,7 @@ func TestContract_UpdateForm_NamesTheReportsItBreaks(t *testing.T) {
 			t.Errorf(`%s: got %d %s, want %v and a.Message = "Form Collection updated"`, c.name, a.Code, a.Text(), http.StatusOK)
 		}
 		if (c.want == "") != (warning == "") || !strings.Contains(warning, c.want) || c.not != "" && strings.Contains(warning, c.not) {
-			t.Errorf("%s: X-Warning: %q", c.name, warning)
+			t.Errorf("%[1]s: X-Warning = %[2]q, want %[3]q without %[4]q", c.name, warning, c.want, c.not)
 		}
 	}
 	records, err := control.Call[[]control.AuditRecord](t.Context(), acme.Commands, "audit", control.Page{Org: acme.Slug, Limit: 1000})
@@ -59,6 +59,6 @@ func TestContract_UpdateForm_NamesTheReportsItBreaks(t *testing.T) {
 		}
 	}
 	if len(told) != 2 || told[1] != fixture.DocID(22) || told[0] != fixture.DocID(21)+", "+fixture.DocID(22) {
-		t.Errorf("the audit log tells of %q", told)
+		t.Errorf("the audit log has %q, want the records 21 and 22", told)
 	}
 }

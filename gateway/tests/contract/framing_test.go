@@ -12,8 +12,8 @@ import (
 	"tenantry/gateway/tests/fixture"
 )
 
-// TestTwoLengthsEndTheConnection: a request that says in two ways how long it is is answered, and its connection
-// closed; others go on.
+// TestTwoLengthsEndTheConnection checks that a request with two different lengths is answered and its connection
+// closed, while others continue.
 func TestTwoLengthsEndTheConnection(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
@@ -51,19 +51,20 @@ func TestTwoLengthsEndTheConnection(t *testing.T) {
 				}
 				resp, err := http.ReadResponse(reader, nil)
 				if err != nil {
-					t.Fatalf("request %d: %v", i, err)
+					t.Fatalf("request %d: got %v, want no error", i, err)
 				}
 				body, err := io.ReadAll(resp.Body)
 				if err != nil || !strings.Contains(string(body), `"status":"failed"`) {
-					t.Errorf("request %d: %v %s", i, err, body)
+					t.Errorf("request %d: got %v %s, want no error with %q", i, err, body, `"status":"failed"`)
 				}
 				if last := i == len(c.requests)-1; resp.Close != (c.closes && last) {
-					t.Errorf("request %d: closed %v, %v", i, resp.Close, resp.Header)
+					t.Errorf("request %[1]d: closed = %[2]v, want %[4]v: %[3]v",
+						i, resp.Close, resp.Header, c.closes && last)
 				}
 			}
 			if c.closes {
 				if n, err := reader.Read(make([]byte, 1)); err != io.EOF {
-					t.Errorf("after its end: %d bytes, %v", n, err)
+					t.Errorf("after its end: got %d bytes, %v, want %v", n, err, io.EOF)
 				}
 			} else {
 				fixture.Send(t, conn, plain)

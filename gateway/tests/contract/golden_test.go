@@ -27,17 +27,15 @@ import (
 	"tenantry/operation"
 )
 
-// TestGolden asks a rich organization everything, each row in many ways, and holds the answers,
-// what an export writes afterwards, and the document, against those of before: byte for byte, but
-// for identifiers, times and tokens that are new each time. A change of testdata/golden is a
-// change that callers see.
+// TestGolden calls every row of a rich organization in many ways, and compares the answers, a later export and the
+// OpenAPI document with the golden files, byte for byte except for identifiers, times and tokens. A change of
+// testdata/golden is a change that callers see.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	holdGolden(t, func(*config.Config, *gateway.Options) {})
 }
 
-// TestAnotherEngine adds an engine by one line, says that everything lives there, and gets the
-// same answers.
+// TestAnotherEngine adds an engine with one line, stores everything on it, and gets the same answers.
 func TestAnotherEngine(t *testing.T) {
 	t.Parallel()
 	if os.Getenv(goldentest.Variable) != "" {
@@ -49,7 +47,7 @@ func TestAnotherEngine(t *testing.T) {
 	holdGolden(t, onMemory)
 }
 
-// onMemory keeps everything in the engine of memory.
+// onMemory stores everything on the engine in memory.
 func onMemory(c *config.Config, o *gateway.Options) {
 	c.Engines["memory"], o.Engines = config.Engine{}, map[string]gateway.OpenEngine{"memory": inMemory}
 	c.Backends, c.Store, c.Control = map[string]config.Backend{config.DefaultBackend: {Engine: "memory"}}, config.DefaultBackend, config.DefaultBackend
@@ -67,7 +65,7 @@ func holdGolden(t *testing.T, option gatewaytest.Option) {
 	w := fixture.NewWorld(t, func(c *config.Config, _ *gateway.Options) { c.PublicURL = "https://{slug}.example.com" }, option)
 	answers := &golden{w: w, blanks: goldentest.NewBlanks(w.A.Prefix, w.B.Prefix)}
 	rows := w.App.Operations()
-	// In the order in which they were asked at first. Who signs out has no session any more.
+	// In the original order of the golden files. After signing out there is no session.
 	areas := []string{"Files", "Custom objects", "Forms", "Reports", "Compliance", "Users", "Contacts", "Campaigns", "Sessions"}
 	slices.SortStableFunc(rows, func(a, b operation.Row) int {
 		return cmp.Or(cmp.Compare(uint(slices.Index(areas, a.Tag)), uint(slices.Index(areas, b.Tag))), // what is not in the list comes last
@@ -111,14 +109,14 @@ func firstSessions(name string) string {
 	return ""
 }
 
-// golden writes down questions and answers.
+// golden records questions and answers.
 type golden struct {
 	w      *fixture.World
 	blanks *goldentest.Blanks
 	text   strings.Builder
 }
 
-// question is one of the ways to ask an operation.
+// question is one way to call an operation.
 type question struct {
 	what   string
 	as     []gatewaytest.Request
@@ -126,23 +124,24 @@ type question struct {
 	body   *string
 }
 
-// timely blanks what time decides: uses are stored once a minute, and some questions make keys that last a second.
+// timely replaces values that depend on time: uses are stored once a minute, and some calls make keys that expire after
+// a second.
 var timely = strings.NewReplacer(`"last_used_at":"<time>"`, `"last_used_at":null`, `"unused_since":"<time>"`, `"unused_since":null`, `"old_token_until":"<time>"`, `"old_token_until":null`,
 	`"state":"expired"`, `"state":"active"`)
 
-// lasting is what keys that end may do, until they have ended.
+// lasting matches the rights of keys that expire during the test.
 var lasting = regexp.MustCompile(`"may":"(Nothing: the key is expired\.|[^"]*; until <time>\.)"`)
 
-// rotated are the overlaps of a key, of which some end while the questions are asked.
+// rotated matches the overlaps of rotated keys, some of which end during the test.
 var rotated = regexp.MustCompile(`"rotated":\[("<time>",?)+\]`)
 
-// holding is what the organization holds, some of which is stored beside the questions.
+// holding matches the storage of the organization, parts of which are stored in the background.
 var holding = regexp.MustCompile(`"used":\{"documents":[0-9]+,"bytes":[0-9]+\}`)
 
-// unneeded is what keys have not been used for, until that is stored.
+// unneeded matches the unused permissions of keys, which depend on uses stored in the background.
 var unneeded = regexp.MustCompile(`"unused_permissions":\[[^\]]*\]`)
 
-// ask puts blanks for the addresses of reports that were made of nothing, too.
+// ask records a question and its answer, with placeholders for generated addresses of reports.
 func (g *golden) ask(t *testing.T, op *operation.Row, path string) {
 	t.Helper()
 	fmt.Fprintf(&g.text, "# %s %s %s\n", op.Name, op.Method, path)
@@ -274,7 +273,7 @@ func (g *golden) questions(op *operation.Row, path string) []question {
 	return all
 }
 
-// bodies asks with what a body may hold that it should not.
+// bodies asks with bodies that contain what they should not.
 func (g *golden) bodies(op *operation.Row, base func() question, add func(question)) {
 	for _, raw := range []string{``, `{`, `[]`, `null`, `"x"`, `{}`, `{"a":1,"a":2}`, `{} {}`, "{\"\xff\":1}", `{"nothing":1}`} {
 		q := base()

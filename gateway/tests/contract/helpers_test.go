@@ -17,7 +17,7 @@ func envelopeFailed(message string) string {
 
 func strict() gatewaytest.Request { return gatewaytest.Header("Prefer", "handling=strict") }
 
-// exactRow is a request and the whole body that must answer it.
+// exactRow is a request with the whole body of its answer.
 type exactRow struct {
 	name   string
 	method string // GET where empty
@@ -48,7 +48,7 @@ func column(t *testing.T, list, name string) []string {
 	t.Helper()
 	var objects []map[string]any
 	if err := json.Unmarshal([]byte(list), &objects); err != nil {
-		t.Errorf("no list of objects: %s", list)
+		t.Errorf("no list of objects: got %s, want no error", list)
 		return nil
 	}
 	values := []string{}
@@ -59,12 +59,12 @@ func column(t *testing.T, list, name string) []string {
 	return values
 }
 
-// element returns an element of a JSON list as it is spelled, "" where there is none.
+// element returns an element of a JSON list as it is written, or "".
 func element(t *testing.T, list string, i int) string {
 	t.Helper()
 	var elements []json.RawMessage
 	if err := json.Unmarshal([]byte(list), &elements); err != nil || i >= len(elements) {
-		t.Errorf("no list with an element %d: %s", i, list)
+		t.Errorf("got %[2]s, want a list with an element %[1]d", i, list)
 		return ""
 	}
 	return string(elements[i])

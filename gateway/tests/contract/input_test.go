@@ -31,19 +31,19 @@ func TestOperatorsInFiltersAreRefused(t *testing.T) {
 		a := p.Get(t, p.FullKey, "/api/campaigns/count?"+query)
 		fixture.WantRefused(t, query, a)
 		if strings.Contains(a.Text(), `"count"`) {
-			t.Errorf("%s counts: %s", query, a.Body)
+			t.Errorf("%s counts: got %s, want it without %q", query, a.Body, `"count"`)
 		}
 	}
-	// As values they are texts like any other.
+	// As values they are ordinary texts.
 	for _, v := range []string{"$where", "{\"$ne\":null}", "' OR '1'='1", "\" OR 1=1 --", "%25", "_", ".*", "${7*7}", "{{7*7}}", "*", "\\", "'; DROP TABLE x; --", "[object Object]"} {
 		for _, op := range []string{"", "[contains]", "[starts_with]", "[in][]"} {
 			if a := p.Get(t, p.FullKey, "/api/campaigns/count?filters[email]"+op+"="+url.QueryEscape(v)); a.Code != http.StatusOK || a.DataJSON() != `{"count":0}` && v != "_" {
-				t.Errorf("the value %q%s: %d %.200s", v, op, a.Code, a.Body)
+				t.Errorf("the value %q%s: got %d %.200s, want 200 and the count 0", v, op, a.Code, a.Body)
 			}
 		}
 	}
 	if a := p.Get(t, p.FullKey, "/api/campaigns/count?filters[email][contains]=_"); a.DataJSON() != `{"count":0}` {
-		t.Errorf("an underscore is a wildcard: %s", a.Body)
+		t.Errorf("an underscore is a wildcard: got %s, want the data %q", a.Body, `{"count":0}`)
 	}
 }
 
@@ -66,7 +66,8 @@ func TestMalformedQueryIsNeverDropped(t *testing.T) {
 			for _, bad := range malformedQueries() {
 				a := p.Do(t, q.Method, q.With(bad), append(slices.Clone(q.Changes), p.CredentialFor(&op))...)
 				if a.Code != http.StatusBadRequest || a.Status != "failed" || strings.Contains(a.Text(), p.Mark) {
-					t.Errorf("%s ?%.40s: %d %.200s", op.Name, bad, a.Code, a.Body)
+					t.Errorf("%s ?%.40s: got %d %.200s, want 400, the status failed and without %q",
+						op.Name, bad, a.Code, a.Body, p.Mark)
 				}
 				fixture.WantPlain(t, op.Name+" ?"+bad[:min(40, len(bad))], a)
 			}
@@ -76,12 +77,12 @@ func TestMalformedQueryIsNeverDropped(t *testing.T) {
 		a := w.A.Get(t, w.A.FullKey, "/api/campaigns/count?"+query)
 		fixture.WantRefused(t, query, a)
 		if strings.Contains(a.Text(), `"count"`) {
-			t.Errorf("%s counts: %s", query, a.Body)
+			t.Errorf("%s counts: got %s, want it without %q", query, a.Body, `"count"`)
 		}
 	}
 }
 
-// wrongFor returns JSON values that are not of the shape.
+// wrongFor returns JSON values that do not have the shape.
 func wrongFor(shape operation.Shape) []string {
 	wrong := map[string]string{
 		"object": `{"$ne":null}`, "empty object": `{}`, "array": `["a"]`, "empty array": `[]`, "null": `null`, "number": `1`, "fraction": `1.5`, "boolean": `true`, "string": `"x"`, "long number": `123456789012345678901234567890`, "array of objects": `[{"$gt":""}]`,
@@ -161,9 +162,9 @@ func TestWrongTypesAreRefusedEverywhere(t *testing.T) {
 		}
 	}
 	if bodies < 80 || queries < 80 {
-		t.Errorf("%d bodies and %d queries", bodies, queries)
+		t.Errorf("got %d bodies and %d queries, want at least 80", bodies, queries)
 	}
-	// What stands inside objects.
+	// The content of objects.
 	form, _ := rowNamed(w, "forms.update")
 	inside := []string{}
 	for _, wrong := range wrongFor(operation.Text) {
@@ -188,11 +189,11 @@ func TestWrongTypesAreRefusedEverywhere(t *testing.T) {
 		}
 	}
 	if p.Export(t) != before {
-		t.Error("refused input changed the organization")
+		t.Error("got a changed organization after refused input, want it unchanged")
 	}
 }
 
-// TestLineBreaksAreRefusedInOneLineTexts holds that names, titles, tags and types take no line breaks, in any
+// TestLineBreaksAreRefusedInOneLineTexts checks that names, titles, tags and types accept no line breaks, in any
 // operation. The exceptions are listed here.
 func TestLineBreaksAreRefusedInOneLineTexts(t *testing.T) {
 	t.Parallel()
@@ -225,16 +226,16 @@ func TestLineBreaksAreRefusedInOneLineTexts(t *testing.T) {
 		}
 	}
 	if asked < 200 && !testing.Short() {
-		t.Errorf("%d bodies", asked)
+		t.Errorf("got %d bodies, want at least 200", asked)
 	}
 	if p.Export(t) != before {
-		t.Error("refused input changed the organization")
+		t.Error("got a changed organization after refused input, want it unchanged")
 	}
-	// What was stored before that rule is read, exported and changed in other fields.
+	// A value stored before this rule can be read, exported and kept when other fields change.
 	p.Import(t, `{"kind":"file","as_is":true,"id":"`+fixture.DocID(0xf77)+`","pid":"x77","filename":"a\r\nb","mimetype":"none","type":"t"}`)
 	for _, change := range []string{`{"type":"u"}`, `{"filename":"c","mimetype":"text/plain; charset=utf-8"}`} {
 		if !strings.Contains(p.Export(t), `"filename":"a\r\nb","mimetype":"none"`) {
-			t.Error("the stored name is not exported")
+			t.Error("got an export without the stored name, want it there")
 		}
 		if a := p.Do(t, http.MethodPut, "/api/files/"+fixture.DocID(0xf77), gatewaytest.Cookie(p.AdminCookie), gatewaytest.Body("application/json", change)); a.Code != http.StatusOK {
 			t.Errorf("%s: got %s, want %v", change, a.Body, http.StatusOK)
@@ -278,7 +279,7 @@ func TestOddJSONHasFixedAnswers(t *testing.T) {
 		{`{"name":"a",` + rest, `The body is not valid JSON: it ends too early, after byte 42`, "", 400},
 	} {
 		a := post(c.body)
-		// Where in the body, is told as the JSON reader has it.
+		// The JSON reader says where in the body.
 		cut := func(s string) string { head, _, _ := strings.Cut(s, ", at byte"); return head }
 		if a.Code != c.code || cut(a.Message) != cut(c.message) || a.Header.Get("X-Ignored") != c.ignored {
 			t.Errorf("%.80q: %d %q %q, want %d %q %q", c.body, a.Code, a.Message, a.Header.Get("X-Ignored"), c.code, c.message, c.ignored)
@@ -286,12 +287,13 @@ func TestOddJSONHasFixedAnswers(t *testing.T) {
 		fixture.WantPlain(t, c.body[:min(60, len(c.body))], a)
 	}
 	if a := post(`{"ſchema":{"a":{"title":"A","type":"Text"}},"name":"long_s",` + rest + `}`); a.Code != http.StatusOK || a.Header.Get("X-Ignored") != "%C5%BFchema" {
-		t.Errorf("a name that folds to schema: %d %s %v", a.Code, a.Body, a.Header["X-Ignored"])
+		t.Errorf("a name that folds to schema: got %d %s %v, want 200 and the header X-Ignored %q",
+			a.Code, a.Body, a.Header["X-Ignored"], "%C5%BFchema")
 	}
 	if a := p.Get(t, p.FullKey, "/api/custom/objects/schema?name=long_s"); a.Code != http.StatusOK || strings.Contains(a.Text(), `"a":`) {
-		t.Errorf("a name that folds to schema was read: %s", a.Body)
+		t.Errorf("a name that folds to schema was read: got %s, want 200 and without %q", a.Body, `"a":`)
 	}
-	// Numbers that a double cannot hold come back as they were.
+	// Numbers that a double cannot represent are returned unchanged.
 	update := func(body string) *gatewaytest.Answer {
 		return p.Do(t, http.MethodPut, "/api/form/collections/"+p.IDs[fixture.RefForm], gatewaytest.WithKey(p.FullKey), gatewaytest.Body("application/json", body))
 	}
@@ -303,7 +305,8 @@ func TestOddJSONHasFixedAnswers(t *testing.T) {
 					number, a.Code, a.Body, http.StatusOK, `"email_alerts":{"limit":`+number+`}`)
 			}
 			if a = update(`{}`); !strings.Contains(a.Text(), `"email_alerts":{"limit":`+number+`}`) {
-				t.Errorf("%s, read again: %d %s", number, a.Code, a.Body)
+				t.Errorf("%s, read again: got %d %s, want it with %q",
+					number, a.Code, a.Body, `"email_alerts":{"limit":`+number+`}`)
 			}
 		}
 	}
@@ -328,7 +331,7 @@ func TestMassAssignmentChangesNothing(t *testing.T) {
 				return m
 			}
 		}
-		t.Fatal("the form is not in the export")
+		t.Fatal("got an export without the form, want it there")
 		return nil
 	}
 	before := formLine()
@@ -372,17 +375,17 @@ func TestMassAssignmentChangesNothing(t *testing.T) {
 				for name := range intruders {
 					own := slices.ContainsFunc(op.Body, func(f operation.Field) bool { return f.Name == name })
 					if !own && !strings.Contains(a.Text(), `"field":"`+name+`"`) {
-						t.Errorf("%s does not name %s", op.Name, name)
+						t.Errorf("%s: got no fault of %s, want one", op.Name, name)
 					}
 				}
 				continue
 			}
 			if strictly {
 				if a.Code != http.StatusBadRequest {
-					t.Errorf("%s, strictly: %d %.300s", op.Name, a.Code, a.Body)
+					t.Errorf("%s, strictly: got %d %.300s, want 400", op.Name, a.Code, a.Body)
 				}
 				if p.Export(t) != exported {
-					t.Errorf("%s, strictly refused, changed something", op.Name)
+					t.Errorf("%s, strictly refused: got a changed organization, want it unchanged", op.Name)
 				}
 				continue
 			}
@@ -390,29 +393,29 @@ func TestMassAssignmentChangesNothing(t *testing.T) {
 				t.Errorf(`%s: got %d %.300s, want a.Status = "ok"`, op.Name, a.Code, a.Body)
 			}
 			if a.Header.Get("X-Ignored") == "" {
-				t.Errorf("%s names nothing in X-Ignored", op.Name)
+				t.Errorf("%s names nothing in X-Ignored, want a header X-Ignored", op.Name)
 			}
 			for _, text := range []string{a.Text(), p.Export(t)} {
 				for _, sentinel := range []string{"424242", "434343", "454545", "feedfeed", "1999-01-02", "intruder", `"locked":true,"title":"Species"`} {
 					if strings.Contains(text, sentinel) {
-						t.Errorf("%s took %s: %.300s", op.Name, sentinel, text)
+						t.Errorf("%s took %s: got %.300s, want it nowhere", op.Name, sentinel, text)
 					}
 				}
 			}
 		}
 	}
 	if tried < 4 && !testing.Short() {
-		t.Errorf("%d operations with a body", tried)
+		t.Errorf("got %d operations with a body, want at least 4", tried)
 	}
 	if after := formLine(); fmt.Sprint(after) != fmt.Sprint(before) {
-		t.Errorf("the form became\n%v, it was\n%v", after, before)
+		t.Errorf("form = %v\nwant %v", after, before)
 	}
 	if a := p.Do(t, http.MethodPut, "/api/form/collections/"+p.IDs[fixture.RefForm], gatewaytest.WithKey(p.FullKey), gatewaytest.JSON(map[string]any{"label": "Still mine"})); a.Status != "ok" {
-		t.Errorf("the form cannot be updated any more: %d %.200s", a.Code, a.Body)
+		t.Errorf("the form cannot be updated any more: got %d %.200s, want the status ok", a.Code, a.Body)
 	}
 	a := p.Get(t, p.FullKey, "/api/form/collections/schema?id="+p.IDs[fixture.RefForm])
 	if species := fmt.Sprint(a.Field("schema")); strings.Count(species, "locked:true") != 1 {
-		t.Errorf("a field was locked from outside: %s", a.Body)
+		t.Errorf("got another number of locked fields: %s, want 1", a.Body)
 	}
 }
 
@@ -461,8 +464,8 @@ func TestOddIdentifiersAreRefused(t *testing.T) {
 	}
 }
 
-// fits reports whether a row's path takes the other path, fixed text or parameter.
-func fits(template, path string) bool {
+// matchesPath reports whether a row's path matches the other path, with fixed text or a parameter.
+func matchesPath(template, path string) bool {
 	return slices.EqualFunc(strings.Split(template, "/"), strings.Split(path, "/"), func(t, s string) bool {
 		return t == s || strings.HasPrefix(t, "{")
 	})
@@ -476,7 +479,7 @@ func TestEveryFailureIsTheEnvelope(t *testing.T) {
 		q := w.SampleCall(&op, p, false)
 		allowed := []string{}
 		for _, other := range w.App.Operations() {
-			if fits(other.Path, op.Path) {
+			if matchesPath(other.Path, op.Path) {
 				allowed = append(allowed, other.Method)
 			}
 		}
@@ -484,7 +487,7 @@ func TestEveryFailureIsTheEnvelope(t *testing.T) {
 			if slices.Contains(allowed, method) {
 				continue
 			}
-			// Not through the document: by it, a path of fixed text may be another's with a parameter.
+			// Without the document, in which a path of fixed text may match one with a parameter.
 			a := w.Unchecked(t, method, p.Host, q.Target, gatewaytest.WithKey(p.FullKey))
 			what := method + " " + op.Path
 			fixture.WantPlain(t, what, a)
@@ -497,7 +500,7 @@ func TestEveryFailureIsTheEnvelope(t *testing.T) {
 			huge := `{"x":"` + strings.Repeat("a", int(op.BodyMax())) + `"}`
 			a := p.Do(t, op.Method, q.Target, p.CredentialFor(&op), gatewaytest.Body("application/json", huge))
 			if a.Code != http.StatusRequestEntityTooLarge {
-				t.Errorf("%s with a body too large: %d %.200s", op.Name, a.Code, a.Body)
+				t.Errorf("%s with a body too large: got %d %.200s, want 413", op.Name, a.Code, a.Body)
 			}
 			fixture.WantPlain(t, op.Name+", too large", a)
 		}

@@ -16,8 +16,7 @@ import (
 	"tenantry/tenants"
 )
 
-// TestListsOfPeopleKeysAndFiles: files by filename, people by name and address, whatever people have by when it was
-// made, users by role and whether they are active, keys by kind and by what has become of them.
+// TestListsOfPeopleKeysAndFiles checks the filters and orders of files, people, users and keys.
 func TestListsOfPeopleKeysAndFiles(t *testing.T) {
 	t.Parallel()
 	began := time.Date(2031, 5, 1, 12, 0, 0, 0, time.UTC)
@@ -41,7 +40,7 @@ func TestListsOfPeopleKeysAndFiles(t *testing.T) {
 		}
 		return a
 	}
-	// listed follows a list to its end, two records at a time, and holds a field of them against what is wanted.
+	// listed reads a list to its end, two records at a time, and compares one field with the expected values.
 	listed := func(path, field, want string) {
 		t.Helper()
 		var got []string
@@ -91,11 +90,12 @@ func TestListsOfPeopleKeysAndFiles(t *testing.T) {
 				role := rec.(map[string]any)
 				names = append(names, fmt.Sprint(role["name"]))
 				if role["built_in"] != (role["name"] == "admin") {
-					t.Errorf("built in: %v", role)
+					t.Errorf("built_in = %v, want it for admin only", role)
 				}
 			}
 			if got := strings.Join(names, ","); got != shown || fmt.Sprint(a.Field("count")) != "3" || fmt.Sprint(a.Field("pages")) != fmt.Sprint((3+size-1)/size) {
-				t.Errorf("page %d of %d: %s and not %s: %s", page+1, size, got, shown, a.Text())
+				t.Errorf("page %d of %d: got %s, want %s, the count 3 and the number of pages: %s",
+					page+1, size, got, shown, a.Text())
 			}
 		}
 	}
@@ -132,7 +132,7 @@ func TestListsOfPeopleKeysAndFiles(t *testing.T) {
 		listed("/api/keys?sort=name&state="+state+"&", "name", want)
 		for _, rec := range do(http.MethodGet, "/api/keys?state="+state, "").Field("results").([]any) {
 			if is := rec.(map[string]any)["state"]; is != state {
-				t.Errorf("among %s keys is one that is %v", state, is)
+				t.Errorf("among %[1]s keys: state = %[2]v, want %[1]s", state, is)
 			}
 		}
 	}
@@ -143,6 +143,6 @@ func TestListsOfPeopleKeysAndFiles(t *testing.T) {
 		}
 	}
 	if a := acme.Get(t, acme.Key(t, tenants.ManageFiles), "/api/files?sort=type"); a.Code != http.StatusUnprocessableEntity {
-		t.Errorf("an order without an index: %d %s", a.Code, a.Body)
+		t.Errorf("an order without an index: got %d %s, want 422", a.Code, a.Body)
 	}
 }

@@ -31,7 +31,7 @@ func TestContract_CreateObject(t *testing.T) {
 	fixture.WantMember(t, schema, `{"title":"Plate","type":"Text"}`, "plate")
 	fixture.WantMember(t, schema, `{"title":"Hull","type":"Hologram9"}`, "hull")
 
-	// The names are unique within the organization alone.
+	// The names are unique only within the organization.
 	fixture.WantCreated(t, fixture.PostJSON(t, other, other.Key(t, tenants.ManageCustomObjects), fixture.ObjectsPath, body), "car", "Car", "Cars")
 	for _, row := range []struct{ name, label, plural, faults string }{
 		{"car", "L", "P", "name duplicate"},
@@ -42,7 +42,7 @@ func TestContract_CreateObject(t *testing.T) {
 		a := fixture.PostJSON(t, acme, key, fixture.ObjectsPath, fmt.Sprintf(`{"name":%q,"label":%q,"label_plural":%q}`, row.name, row.label, row.plural))
 		fixture.WantFaults(t, a, http.StatusConflict, strings.Split(row.faults, ",")...)
 	}
-	// No refusal above left anything behind.
+	// The refusals above stored nothing.
 	fixture.WantCreated(t, fixture.PostJSON(t, acme, key, fixture.ObjectsPath, `{"name":"n","label":"L","label_plural":"P"}`), "n", "L", "P")
 
 	all := func(k string) []gatewaytest.Request {
@@ -113,7 +113,7 @@ func TestContract_CreateObjectValidation(t *testing.T) {
 	fixture.WantCreated(t, fixture.PostJSON(t, acme, key, fixture.ObjectsPath, `{`+fixture.NamesOf("known")+`,"schema":{`+strings.Join(list, ",")+`}}`), "known", "known one", "known many")
 }
 
-// TestContract_CreateObjectOfAList: an array makes fields named 0, 1, 2.
+// TestContract_CreateObjectOfAList checks that an array defines fields named 0, 1, 2.
 func TestContract_CreateObjectOfAList(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
@@ -140,7 +140,7 @@ func TestContract_CreateObjectDropsFields(t *testing.T) {
 	fixture.WantMember(t, schema, `{"title":"K","type":"Text"}`, "kept")
 	fixture.WantMember(t, schema, "", "fields")
 	fixture.WantMember(t, schema, "", "x")
-	// What is dropped is not looked at either.
+	// Ignored fields are not checked either.
 	fixture.WantCreated(t, fixture.PostJSON(t, acme, key, fixture.ObjectsPath, `{`+fixture.NamesOf("b")+`,"fields":7,"schema":{"fields":"nonsense"}}`), "b", "b one", "b many")
 }
 
@@ -155,27 +155,27 @@ func TestContract_CreateObjectIgnores(t *testing.T) {
 	} {
 		word := "w" + strconv.Itoa(i)
 		body := `{` + fixture.NamesOf(word) + `,"` + extra.field + `":` + extra.value + `}`
-		// Strict handling refuses, and stores nothing: the same names are free afterwards.
+		// Strict handling refuses and stores nothing, so the same names are free afterwards.
 		refused := fixture.PostJSON(t, acme, key, fixture.ObjectsPath, body, strict())
 		if fixture.WantFailure(t, refused, http.StatusBadRequest); !strings.Contains(refused.Message, extra.field) {
-			t.Errorf("the refusal does not name %s: %s", extra.field, refused.Text())
+			t.Errorf("the refusal does not name %s: got %s, want it there", extra.field, refused.Text())
 		}
 		a := fixture.PostJSON(t, acme, key, fixture.ObjectsPath, body)
 		if id := fixture.WantCreated(t, a, word, word+" one", word+" many"); id == fixture.DocID(7) {
-			t.Error("the caller chose the identifier")
+			t.Error("got the identifier that the caller sent, want a new one")
 		}
 		wantIgnored(t, a, extra.field)
 	}
 	a := fixture.PostJSON(t, acme, key, fixture.ObjectsPath+"?colour=red&size=1", `{`+fixture.NamesOf("query")+`}`)
 	fixture.WantCreated(t, a, "query", "query one", "query many")
 	if names := ignored(a); len(names) != 2 || names[0] != "colour" || !strings.HasPrefix(names[1], "size") {
-		t.Errorf("X-Ignored names %q", names)
+		t.Errorf("X-Ignored = %q, want colour and size", names)
 	}
 	fixture.WantFailure(t, fixture.PostJSON(t, acme, key, fixture.ObjectsPath+"?colour=red", `{`+fixture.NamesOf("strict")+`}`, strict()), http.StatusBadRequest)
 	fixture.WantCreated(t, fixture.PostJSON(t, acme, key, fixture.ObjectsPath+"?teams[]="+fixture.TeamA, `{`+fixture.NamesOf("known")+`,"teams":["`+fixture.TeamA+`"]}`, strict()), "known", "known one", "known many")
 }
 
-// A failure of the store has an object as data.
+// TestContract_CreateObjectGenericFailure checks that a failure of the store has an object as data.
 func TestContract_CreateObjectGenericFailure(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, gatewaytest.OwnFiles, func(c *config.Config, _ *gateway.Options) { c.SQLite.QueryTimeout = time.Second })
@@ -193,7 +193,7 @@ func TestContract_CreateObjectGenericFailure(t *testing.T) {
 	}
 	a := fixture.PostJSON(t, acme, key, fixture.ObjectsPath, body)
 	if fixture.WantFailure(t, a, http.StatusServiceUnavailable); a.DataJSON() != "{}" || a.Header.Get("Retry-After") == "" {
-		t.Errorf("answered %s with %v", a.Text(), a.Header)
+		t.Errorf("answered %s with %v, want the data %q and a header Retry-After", a.Text(), a.Header, "{}")
 	}
 	if err := sqlitex.ExecuteTransient(conn, "ROLLBACK", nil); err != nil {
 		t.Fatal(err)
@@ -215,7 +215,7 @@ func TestContract_ObjectSchema(t *testing.T) {
 	}
 	byID, byName := acme.Get(t, key, fixture.ObjectsPath+"/schema?id="+id), acme.Get(t, key, fixture.ObjectsPath+"/schema?name=tree")
 	if byID.Text() != byName.Text() || !strings.Contains(byID.Text(), `"species":{"title":"Species","type":"Text"}`) {
-		t.Errorf("by id %s\nby name %s", byID.Text(), byName.Text())
+		t.Errorf("by id: got %s\nby name: %s, want the same with species", byID.Text(), byName.Text())
 	}
 	missing := envelopeFailed("Custom Object not found")
 	checkRows(t, acme, []exactRow{

@@ -10,8 +10,8 @@ import (
 	"tenantry/tenants"
 )
 
-// TestOrganizationOverHTTP: administrators change what the operator leaves to them, and nobody raises a limit
-// above what the operator allows, by an import neither.
+// TestOrganizationOverHTTP checks that administrators can change what the operator leaves to them, and that nobody can
+// raise a limit above the operator's, not even by an import.
 func TestOrganizationOverHTTP(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
@@ -37,7 +37,7 @@ func TestOrganizationOverHTTP(t *testing.T) {
 		`"name":"Acme & Sons","features":{"teams":true},"settings":{"require_public_encryption_key":false,"sign_in_names_organization":true},"limits":{"folder_children":3}`)
 	admin.Want(t, http.MethodPut, path, `{"settings":{"require_public_encryption_key":true}}`, 200, `"settings":{"require_public_encryption_key":true,"sign_in_names_organization":true}`)
 	if a := acme.Do(t, http.MethodPut, path, admin.As, fixture.JSONText(`{"name":"Late"}`), gatewaytest.Header("If-Match", first.Header.Get("ETag"))); a.Code != http.StatusPreconditionFailed {
-		t.Errorf("with an old tag: %d %s", a.Code, a.Body)
+		t.Errorf("with an old tag: got %d %s, want 412", a.Code, a.Body)
 	}
 
 	admin.Want(t, http.MethodPut, path, `{"frame_origins":[" https://WWW.example.com:8443 ","https://www.example.com:8443","http://[::1]"]}`, 200, `"frame_origins":["https://www.example.com:8443","http://[::1]"]`)
@@ -60,8 +60,8 @@ func TestOrganizationOverHTTP(t *testing.T) {
 		admin.Want(t, http.MethodPut, path, body, 422, says)
 	}
 
-	// A limit follows the operator's where that becomes tighter, and where it was never lowered, or raised again to all
-	// of it.
+	// A limit follows the operator's if that becomes lower, and if the organization's was never lowered or was raised
+	// back to it.
 	for _, step := range []struct {
 		allowed int64
 		body    string

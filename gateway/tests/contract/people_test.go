@@ -98,7 +98,7 @@ func TestContract_User(t *testing.T) {
 	}
 	checkRows(t, acme, rows)
 
-	// The operation takes no other parameters, teams[] included.
+	// The operation has no other parameters, including teams[].
 	a := acme.Do(t, http.MethodGet, "/api/users/"+id+"?teams[]="+fixture.TeamA+"&colour=red", view...)
 	fixture.WantBody(t, a, http.StatusOK, found)
 	wantIgnored(t, a, "teams[]", "colour")

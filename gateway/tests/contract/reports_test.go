@@ -39,7 +39,7 @@ func TestContract_CustomReport(t *testing.T) {
 		fixture.WantMember(t, data, want, name)
 	}
 	if n := len(formTimes.FindAllString(data, -1)); n != 2 {
-		t.Errorf("created_at and updated_at are no RFC 3339 times with milliseconds: %s", data)
+		t.Errorf("created_at and updated_at are no RFC 3339 times with milliseconds: got %s, want 2", data)
 	}
 	secure := acme.Do(t, http.MethodGet, fixture.ReportPath+fixture.DocID(fixture.ReportSecure), with...)
 	fixture.WantMember(t, secure.DataJSON(), "true", "secure")
@@ -47,7 +47,7 @@ func TestContract_CustomReport(t *testing.T) {
 	fixture.WantMember(t, locked.DataJSON(), `{"rule":"locked","value":"DE"}`, "input", "region")
 	fixture.WantMember(t, acme.Do(t, http.MethodGet, fixture.ReportPath+fixture.DocID(fixture.ReportStranger), with...).DataJSON(), `["`+fixture.TeamA+`"]`, "teams")
 	if off := plain.Get(t, plain.Key(t), fixture.ReportPath+fixture.DocID(fixture.ReportStranger)); off.Code != http.StatusOK || fixture.Member(t, off.DataJSON(), "teams") != "" {
-		t.Errorf("without the feature: %s", off.Text())
+		t.Errorf("without the feature: got %s, want no teams", off.Text())
 	}
 	read := acme.KeyWith(t, func(k *control.NewKey) { k.Kind = "server_read" }).Token
 	fixture.WantBody(t, acme.Get(t, read, fixture.ReportPath+fixture.DocID(fixture.ReportOpen)), http.StatusOK, a.Text())

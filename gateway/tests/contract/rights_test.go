@@ -16,9 +16,9 @@ import (
 	"tenantry/tenants"
 )
 
-// TestNobodyGivesWhatTheyLack: no caller makes, changes or hands out a role, an account, a person or a key
-// that holds more than they do, or sees more teams.
-func TestNobodyGivesWhatTheyLack(t *testing.T) {
+// TestCallersCannotGrantRightsTheyLack checks that no caller can create, change or assign a role, an account, a person
+// or a key with more rights or teams than its own.
+func TestCallersCannotGrantRightsTheyLack(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme", "teams")
 	root := fixture.As(acme, gatewaytest.WithKey(acme.Key(t, tenants.AllPermissions()...)))
@@ -92,7 +92,7 @@ func TestNobodyGivesWhatTheyLack(t *testing.T) {
 	} {
 		tt.as.Want(t, tt.method, tt.path, tt.body, tt.code, tt.says)
 	}
-	// What is within one's own is given.
+	// Rights that the caller has can be given.
 	keeper.Create(t, "/api/roles", `{"name":"mine","permissions":["manage_users"]}`)
 	own := keeper.Create(t, "/api/users", `{"name":"Own","email":"own@example.com","roles":["mine"]}`)
 	keeper.Want(t, http.MethodPost, "/api/users/"+own+"/invite", "", 200, "/welcome#inv_")
@@ -101,7 +101,7 @@ func TestNobodyGivesWhatTheyLack(t *testing.T) {
 	keeper.Want(t, http.MethodDelete, "/api/keys/"+weakKey, "", 200, "Key revoked")
 	limited.Create(t, "/api/roles", `{"name":"theirs","permissions":["manage_users"]}`)
 	limited.Want(t, http.MethodPut, "/api/teams/"+team, `{"name":"Crimson"}`, 200, "Crimson")
-	// The last administrator stays one.
+	// The last administrator stays an administrator.
 	admin.Want(t, http.MethodPost, "/api/users/"+boss+"/deactivate", "", 200, "User deactivated")
 	me := admin.Want(t, http.MethodGet, "/api/me", "", 200, "ada@example.com").Field("id").(json.Number).String()
 	admin.Want(t, http.MethodPut, "/api/users/"+me, `{"roles":[]}`, 422, "last active administrator")
@@ -111,8 +111,9 @@ func TestNobodyGivesWhatTheyLack(t *testing.T) {
 	root.Want(t, http.MethodGet, "/api/me", "", 403, "Token is either expired")
 }
 
-// TestKeysMakeNoStrongerKeys: a key that ends, or is used from somewhere alone, makes none that does more.
-func TestKeysMakeNoStrongerKeys(t *testing.T) {
+// TestKeysCannotCreateStrongerKeys checks that a key that expires, or is limited to networks, cannot create one with
+// wider limits.
+func TestKeysCannotCreateStrongerKeys(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
 	root := fixture.As(acme, gatewaytest.WithKey(acme.Key(t, tenants.AllPermissions()...)))
@@ -131,7 +132,7 @@ func TestKeysMakeNoStrongerKeys(t *testing.T) {
 	own.Want(t, http.MethodPost, "/api/keys/"+id+"/rotate", `{}`, 422, "the other key must not expire later")
 	own.Want(t, http.MethodPost, "/api/keys", body(`,"expires_in":1,"allowed_ips":["x"],"origins":["https://a.example"],"permissions":["fly"]`), 422, `"field":"origins"`)
 
-	// What is narrowed makes nothing that grows with the account.
+	// A narrowed key cannot create one that gains rights with the account.
 	team := root.Create(t, "/api/teams", `{"name":"Red"}`)
 	narrowed := fixture.TokenClient(acme, root.Want(t, http.MethodPost, "/api/keys", body(`,"permissions":["manage_keys"]`), 200, "token"))
 	narrowed.Want(t, http.MethodPost, "/api/keys", body(""), 422, "the calling key is narrowed to manage_keys")
@@ -141,10 +142,10 @@ func TestKeysMakeNoStrongerKeys(t *testing.T) {
 	within.Want(t, http.MethodPost, "/api/keys", body(""), 422, "the calling key is narrowed to the teams "+team)
 	within.Want(t, http.MethodPost, "/api/keys", body(fmt.Sprintf(`,"teams":[%q]`, team)), 200, "token")
 
-	// A rotation keeps the identifier; both texts go on for the overlap, and end together when it is revoked.
+	// A rotation keeps the identifier. Both tokens work during the overlap, and end together when the key is revoked.
 	next := root.Want(t, http.MethodPost, "/api/keys/"+id+"/rotate", `{"overlap":60}`, 200, "old_token_until")
 	if next.Field("id") != id || next.Field("token") == token {
-		t.Errorf("rotated to %s", next.Text())
+		t.Errorf("rotated: got %s, want the same id and another token", next.Text())
 	}
 	second, _ := next.Field("token").(string)
 	for _, m := range []fixture.Client{own, fixture.As(acme, gatewaytest.WithKey(second))} {
@@ -161,7 +162,7 @@ func TestKeysMakeNoStrongerKeys(t *testing.T) {
 	}
 	root.Want(t, http.MethodGet, explain+"keys.list&subject=key:000000000000000000000000", "", 404, "Key not found")
 	root.Want(t, http.MethodGet, explain+"keys.list&subject=user:424242", "", 404, "User not found")
-	// Who may not read people hears nothing of them here either.
+	// A caller who may not read people sees none of them here either.
 	keys := root.Create(t, "/api/service-accounts", `{"name":"keys alone","permissions":["manage_keys"]}`)
 	alone, _ := root.Want(t, http.MethodPost, "/api/keys", fmt.Sprintf(`{"name":"k","kind":"server_full","account":%q}`, keys), 200, "token").Field("token").(string)
 	for _, who := range []string{root.Create(t, "/api/users", `{"name":"Ed","email":"ed@example.com"}`), "424242"} {
@@ -174,7 +175,7 @@ func TestKeysMakeNoStrongerKeys(t *testing.T) {
 	}
 }
 
-// TestUsersAreListedWithoutRights: "The list endpoint does not return permissions and roles."
+// TestUsersAreListedWithoutRights checks the sentence "The list endpoint does not return permissions and roles."
 func TestUsersAreListedWithoutRights(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
@@ -192,8 +193,9 @@ func TestUsersAreListedWithoutRights(t *testing.T) {
 	}
 }
 
-// TestWhatAKeyMay: what a key says it may do is what explain says of every operation, for each kind of key.
-func TestWhatAKeyMay(t *testing.T) {
+// TestRightsOfAKeyAgreeWithExplain checks that the rights a key lists agree with the explanation of every operation,
+// for each kind of key.
+func TestRightsOfAKeyAgreeWithExplain(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
 	acme := g.Org(t, "acme", tenants.FeatureTeams)
@@ -217,7 +219,7 @@ func TestWhatAKeyMay(t *testing.T) {
 		}
 		may, bare := told()
 		if strings.Contains(may, "no permission") != slices.Contains(slices.Collect(maps.Values(bare)), true) {
-			t.Errorf("%s with nothing: %s, and may %v", kind, may, bare)
+			t.Errorf("%s without permissions: may = %s, want it to agree with %v", kind, may, bare)
 		}
 		for _, one := range []tenants.Permission{tenants.Contacts, tenants.CreateFormSubmissions, tenants.ManageFiles, tenants.ManageUsers} {
 			may, with := told(string(one))
@@ -226,7 +228,7 @@ func TestWhatAKeyMay(t *testing.T) {
 				opens = opens || allowed && !bare[name]
 			}
 			if strings.Contains(may, string(one)) != opens {
-				t.Errorf("%s with %s: %s", kind, one, may)
+				t.Errorf("%[1]s with %[2]s: may = %[3]s, want the permission: %[4]t", kind, one, may, opens)
 			}
 		}
 	}

@@ -16,15 +16,14 @@ import (
 	"tenantry/operation"
 )
 
-// rowBound is a value at a limit that a row declares, or just beyond it.
+// rowBound is a value at, or just beyond, a limit that a row declares.
 type rowBound struct {
 	name   string
 	value  any
 	beyond bool
 }
 
-// boundsOf returns the values to try, those beyond first, because one that is right can use
-// up what the call needs.
+// boundsOf returns the values to try, those beyond a limit first, because a valid value can use up what the call needs.
 func boundsOf(b operation.Bounds, enum []string, shape operation.Shape) []rowBound {
 	var beyond, within []rowBound
 	number := func(name string, at, past int64) {
@@ -64,8 +63,8 @@ func boundsOf(b operation.Bounds, enum []string, shape operation.Shape) []rowBou
 	return append(beyond, within...)
 }
 
-// What the document says of a parameter's or field's values is what the gateway holds callers
-// to, no less and no more.
+// TestDeclaredBoundsHold checks that the gateway enforces exactly the bounds of parameters and fields in the OpenAPI
+// document.
 func TestDeclaredBoundsHold(t *testing.T) {
 	t.Parallel()
 	p := fixture.NewWorld(t).A
@@ -118,13 +117,13 @@ func TestDeclaredBoundsHold(t *testing.T) {
 	}
 	for _, name := range []string{"minimum", "maximum", "minLength", "maxLength", "pattern", "enum", "type"} {
 		if tried[name] < 2 {
-			t.Errorf("%s was tried %d times", name, tried[name])
+			t.Errorf("%s was tried %d times, want at least 2", name, tried[name])
 		}
 	}
 }
 
-// tryBound makes the call. A value beyond a bound is a 422 that names the parameter or field,
-// or a missing record where it is an identifier; one at it is not refused for its own sake.
+// tryBound makes the call. A value beyond a bound gets a 422 that names the parameter or field, or is a missing record
+// if it is an identifier. A value at a bound is not refused for its size.
 func tryBound(t *testing.T, p *fixture.Party, c clientCall, name string, b rowBound, identifier bool) {
 	t.Helper()
 	text := func(v any) string {
@@ -174,6 +173,7 @@ func tryBound(t *testing.T, p *fixture.Party, c clientCall, name string, b rowBo
 		refused = false // it leads to nothing; what matters is that its like is looked for
 	}
 	if refused != b.beyond || a.Code >= 500 || a.Code == http.StatusTooManyRequests {
-		t.Errorf("%s with %s %q, of its %s: %d %.300s", c.ID, name, text(b.value), b.name, a.Code, a.Body)
+		t.Errorf("%s with %s %q, of its %s: got %d %.300s, want %v, a code below 500 and a code other than 429",
+			c.ID, name, text(b.value), b.name, a.Code, a.Body, b.beyond)
 	}
 }

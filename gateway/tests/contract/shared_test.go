@@ -43,7 +43,7 @@ func TestContract_SharedReport(t *testing.T) {
 		t.Errorf("answered %s\nwant     %s", got, want)
 	}
 	if names := fixture.MemberNames(t, fixture.Member(t, data, "fields")); strings.Join(names, " ") != "count country" && strings.Join(names, " ") != "country count" {
-		t.Errorf("fields describes %q", names)
+		t.Errorf("fields = %q, want count and country", names)
 	}
 	for name, value := range map[string]string{"Cache-Control": "no-store", "Referrer-Policy": "no-referrer", "X-Content-Type-Options": "nosniff", "X-Robots-Tag": "noindex"} {
 		if !strings.Contains(plain.Header.Get(name), value) {
@@ -57,7 +57,7 @@ func TestContract_SharedReport(t *testing.T) {
 	rows := fixture.Member(t, withData.DataJSON(), "data")
 	fixture.WantMembers(t, rows, "columns", "rows", "total", "truncated")
 	if names := column(t, fixture.Member(t, rows, "columns"), "name"); strings.Join(names, " ") != "country count" {
-		t.Errorf("the columns are %q", names)
+		t.Errorf("columns = %q, want country and count", names)
 	}
 	fixture.WantMembers(t, element(t, fixture.Member(t, rows, "columns"), 0), "name", "title", "type")
 
@@ -97,10 +97,10 @@ func TestContract_SharedReport(t *testing.T) {
 		fixture.WantBody(t, g.Do(t, http.MethodGet, host, fixture.SharedPath+fixture.OpenPID+"/"+fixture.DocID(fixture.ReportOpen)+"?data=1&token=x"), http.StatusOK, missingShared)
 	}
 
-	// No key is needed, and none is looked at.
+	// No key is needed, and none is checked.
 	for _, key := range []string{"nonsense", acme.Key(t), other.Key(t)} {
 		if a := acme.Get(t, key, fixture.SharedPath+fixture.OpenPID); a.Status != "ok" {
-			t.Errorf("with a key: %d %s", a.Code, a.Text())
+			t.Errorf("with a key: got %d %s, want the status ok", a.Code, a.Text())
 		}
 	}
 	for _, query := range []string{"params[colour]=red", "provider=nobody", "provider=http%3A%2F%2F127.0.0.1%2F", "provider=..%2F..", "params=1", "params[status][x]=1"} {
@@ -119,7 +119,7 @@ func TestContract_SharedBundle(t *testing.T) {
 	itself := acme.Get(t, "", fixture.SharedPath+fixture.BundlePID+"/"+fixture.DocID(fixture.ReportBundle))
 	mask := func(a *gatewaytest.Answer) string { return retrieved.ReplaceAllString(a.Text(), "") }
 	if mask(whole) != mask(itself) {
-		t.Errorf("the report by its id differs:\n%s\n%s", whole.Text(), itself.Text())
+		t.Errorf("the report by its id: got\n%[2]s\nwant\n%[1]s", whole.Text(), itself.Text())
 	}
 	child := acme.Get(t, "", fixture.SharedPath+fixture.BundlePID+"/"+fixture.DocID(fixture.ReportChild)+"?data=1&params[status]=inactive")
 	fixture.WantMember(t, child.DataJSON(), `"Child"`, "title")
@@ -138,7 +138,8 @@ func TestContract_ReportProvider(t *testing.T) {
 	fixture.WantMember(t, a.DataJSON(), `[["DE",2],["FR",1]]`, "data", "rows")
 	for _, provider := range []string{"warehouse", "Store", "store%2F..", "http%3A%2F%2F127.0.0.1%3A1%2F", "%2Fetc%2Fpasswd"} {
 		if a := acme.Get(t, "", fixture.SharedPath+fixture.OpenPID+"?data=1&provider="+provider); a.Status != "failed" || a.Code < 400 {
-			t.Errorf("provider %s: %d %s", provider, a.Code, a.Text())
+			t.Errorf("provider %s: got %d %s, want the status failed and a code of at least 400",
+				provider, a.Code, a.Text())
 		}
 	}
 }
@@ -155,10 +156,10 @@ func TestContract_LockedInputs(t *testing.T) {
 	fixture.WantMember(t, a.DataJSON(), `[["cyd@example.com"]]`, "data", "rows")
 	fixture.WantMember(t, a.DataJSON(), `{"status":"active"}`, "params")
 	if names := fixture.MemberNames(t, fixture.Member(t, a.DataJSON(), "controls")); len(names) != 1 || names[0] != "status" {
-		t.Errorf("the controls are %q", names)
+		t.Errorf("the controls are %q, want 1 name and names[0] status", names)
 	}
 	if strings.Contains(a.Text(), "region") {
-		t.Errorf("the answer tells of the locked input: %s", a.Text())
+		t.Errorf("the answer tells of the locked input: got %s, want it without region", a.Text())
 	}
 	fixture.WantMember(t, acme.Get(t, "", fixture.SharedPath+fixture.LockedPID+"?data=1&token="+own).DataJSON(), `[["ada@example.com"],["dan@example.com"]]`, "data", "rows")
 	fixture.WantMember(t, acme.Get(t, "", fixture.SharedPath+fixture.LockedPID+"?data=1&params[status]=inactive&token="+own).DataJSON(), `[["bob@example.com"]]`, "data", "rows")
@@ -192,11 +193,11 @@ func TestContract_SecureReport(t *testing.T) {
 		t.Helper()
 		a := acme.Get(t, "", fixture.SharedPath+fixture.SecurePID+"?data=1&token="+token)
 		if a.Code != http.StatusOK || a.Status != "ok" {
-			t.Fatalf("with a token: %d %s", a.Code, a.Text())
+			t.Fatalf("with a token: got %d %s, want 200 and the status ok", a.Code, a.Text())
 		}
 		fixture.WantMember(t, a.DataJSON(), `[["DE",2],["FR",1]]`, "data", "rows")
 		if !strings.Contains(a.Header.Get("Cache-Control"), "no-store") {
-			t.Errorf("Cache-Control is %q", a.Header.Get("Cache-Control"))
+			t.Errorf("Cache-Control is %q, want the header Cache-Control with no-store", a.Header.Get("Cache-Control"))
 		}
 	}
 	ok(token)
@@ -213,10 +214,10 @@ func TestContract_SecureReport(t *testing.T) {
 		{name: "of a report in it", path: fixture.SharedPath + fixture.SecurePID + "/" + fixture.DocID(fixture.ReportSecure), code: 403, body: fixture.DeniedBody},
 	})
 	if a := acme.Get(t, "", fixture.SharedPath+fixture.SecurePID+"?provider=store&token="+token); a.Status != "failed" {
-		t.Errorf("a provider override: %d %s", a.Code, a.Text())
+		t.Errorf("a provider override: got %d %s, want the status failed", a.Code, a.Text())
 	}
 	if a := acme.Get(t, "", fixture.SharedPath+fixture.SecurePID+"?token="+token+"&token="+token); a.Code != http.StatusBadRequest {
-		t.Errorf("two tokens: %d %s", a.Code, a.Text())
+		t.Errorf("two tokens: got %d %s, want 400", a.Code, a.Text())
 	}
 	c.Advance(2 * time.Minute)
 	ok(token)
@@ -224,7 +225,7 @@ func TestContract_SecureReport(t *testing.T) {
 	c.Advance(time.Hour)
 	checkRows(t, acme, []exactRow{row("expired by default after an hour", "token="+token)})
 	if strings.Contains(g.Log.String(), part[2]) {
-		t.Error("the log holds a token")
+		t.Error("got a token in the log, want it nowhere")
 	}
 }
 
@@ -244,11 +245,11 @@ func TestContract_Share(t *testing.T) {
 		text, _ := a.Field("expires_at").(string)
 		expires, err := time.Parse("2006-01-02T15:04:05.000Z", text)
 		if off := time.Until(expires) - time.Duration(seconds)*time.Second; err != nil || off < -5*time.Second || off > 2*time.Second {
-			t.Errorf("%s: expires_at is %q, off by %s: %v", body, text, off, err)
+			t.Errorf("%s: expires_at = %q, off by %s: %v, want at most 5 s before or 2 s after", body, text, off, err)
 		}
 		parts := strings.Split(token, ".")
 		if len(parts) != 3 {
-			t.Fatalf("the token has %d segments", len(parts))
+			t.Fatalf("the token has %d segments, want 3", len(parts))
 		}
 		decoded := make([]string, 2)
 		for i := range decoded {
@@ -260,11 +261,11 @@ func TestContract_Share(t *testing.T) {
 		}
 		fixture.WantMember(t, decoded[0], `"HS256"`, "alg")
 		if fixture.Member(t, decoded[0], "kid") == "" {
-			t.Errorf("the header has no kid: %s", decoded[0])
+			t.Errorf("the header %s has no kid, want one", decoded[0])
 		}
 		for _, claim := range []string{"iss", "aud", "iat", "exp", "jti"} {
 			if fixture.Member(t, decoded[1], claim) == "" {
-				t.Errorf("the claims lack %s: %s", claim, decoded[1])
+				t.Errorf("the claims lack %s: %s, want it", claim, decoded[1])
 			}
 		}
 		fixture.WantMember(t, decoded[1], `"`+fixture.LockedPID+`"`, "sub")
@@ -295,7 +296,8 @@ func TestContract_Share(t *testing.T) {
 	})
 	acme.Import(t, `{"kind":"custom_report","id":"`+fixture.DocID(0x30)+`","title":"Private","class":"Contacts","query":{"measures":[{"op":"count"}]},"visual":"number","shareable":false}`)
 	if a := fixture.PostJSON(t, acme, key, fixture.ReportPath+fixture.DocID(0x30)+"/share", `{}`); a.Status != "failed" || strings.Contains(a.Text(), "token") {
-		t.Errorf("a report that cannot be shared: %d %s", a.Code, a.Text())
+		t.Errorf("a report that cannot be shared: got %d %s, want the status failed and without token",
+			a.Code, a.Text())
 	}
 	for _, with := range [][]gatewaytest.Request{nil, {strict()}} {
 		fixture.WantFailure(t, fixture.PostJSON(t, acme, key, path, `{"colour":"red"}`, with...), http.StatusUnprocessableEntity)
@@ -320,12 +322,12 @@ func TestContract_RevokedShares(t *testing.T) {
 		t.Fatalf(`got %d %s, want a.Status = "ok"`, a.Code, a.Text())
 	}
 	if read(one) != http.StatusForbidden || read(two) != http.StatusOK {
-		t.Errorf("after one was revoked: %d and %d", read(one), read(two))
+		t.Errorf("after one was revoked: got %d and %d, want 403 and 200", read(one), read(two))
 	}
 	if a := acme.Do(t, http.MethodDelete, fixture.ReportPath+fixture.DocID(fixture.ReportSecure)+"/shares", gatewaytest.WithKey(key)); a.Status != "ok" {
 		t.Fatalf(`got %d %s, want a.Status = "ok"`, a.Code, a.Text())
 	}
 	if three := fixture.Share(t, acme, key, fixture.ReportSecure, `{}`); read(two) != http.StatusForbidden || read(three) != http.StatusOK {
-		t.Errorf("after all were revoked: %d, and %d with a new one", read(two), read(three))
+		t.Errorf("after all were revoked: got %d, and %d with a new one, want 403 and 200", read(two), read(three))
 	}
 }

@@ -62,7 +62,7 @@ func TestContract_Teams(t *testing.T) {
 		wantIgnored(t, answer)
 	}
 	if text := plain.Get(t, off, "/api/files/folders/"+fixture.DocID(2)).Text(); strings.Contains(text, "teams") {
-		t.Errorf("without the feature the answer carries teams: %s", text)
+		t.Errorf("without the feature the answer carries teams: got %s, want it without teams", text)
 	}
 	_, person := acme.Person(t, "person@example.com", func(u *control.NewUser) { u.Teams = []string{fixture.TeamB} })
 	for query, want := range map[string]string{"": "ab b n", "?teams[]=" + fixture.TeamA: "n", "?teams[]=nonsense": "ab b n"} {
@@ -81,7 +81,7 @@ func TestContract_Teams(t *testing.T) {
 	}
 }
 
-// The team scope of a request with a body can stand in it.
+// TestContract_TeamsInTheBody checks that a request with a body can have its team scope in the body.
 func TestContract_TeamsInTheBody(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)

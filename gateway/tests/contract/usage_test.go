@@ -22,8 +22,8 @@ import (
 	"tenantry/tenants"
 )
 
-// TestUsageOverHTTP: what is asked of an organization is told by day and operation, refusals with it, of no other
-// organization's, and for 90 days.
+// TestUsageOverHTTP checks that calls of an organization are shown by day and operation with their refusals, for 90
+// days, and only to that organization.
 func TestUsageOverHTTP(t *testing.T) {
 	t.Parallel()
 	began := time.Date(2031, 5, 1, 12, 0, 0, 0, time.UTC)
@@ -64,7 +64,7 @@ func TestUsageOverHTTP(t *testing.T) {
 	first := acme.Get(t, reader, "/api/usage").Field("results").([]any)[0].(map[string]any)
 	for _, name := range []string{"requests", "sent_bytes"} {
 		if first[name].(interface{ String() string }).String() == "0" {
-			t.Errorf("%s is 0: %v", name, first)
+			t.Errorf("%s is 0: %v, want more", name, first)
 		}
 	}
 
@@ -102,8 +102,8 @@ func TestUsageOverHTTP(t *testing.T) {
 	}
 }
 
-// TestUsage_OfTheLastHour: it is told by five minutes, those before are forgotten, and what was asked around midnight
-// is in the records of two days.
+// TestUsage_OfTheLastHour checks that usage is shown for each five minutes of the last hour, and that calls around
+// midnight are in the records of two days.
 func TestUsage_OfTheLastHour(t *testing.T) {
 	t.Parallel()
 	began := time.Date(2031, 5, 1, 22, 0, 0, 0, time.UTC)
@@ -142,9 +142,9 @@ func TestUsage_OfTheLastHour(t *testing.T) {
 	}
 }
 
-// TestUsage_OfStrangers: who is not known makes no organization write, and is counted with those who are; notes of
-// the gateway are no documents.
-func TestUsage_OfStrangers(t *testing.T) {
+// TestUsage_OfAnonymousCallers checks that anonymous callers alone cause no write, that they are counted with known
+// callers, and that the gateway's own notes are not counted as documents.
+func TestUsage_OfAnonymousCallers(t *testing.T) {
 	t.Parallel()
 	var writes atomic.Int32
 	g := gatewaytest.Start(t, func(_ *config.Config, o *gateway.Options) {
@@ -168,12 +168,12 @@ func TestUsage_OfStrangers(t *testing.T) {
 		g.App.FlushUsage(t.Context())
 	}
 	if n := writes.Load(); n != 0 {
-		t.Errorf("strangers made it write %d times", n)
+		t.Errorf("strangers made it write %d times, want 0", n)
 	}
 	acme.Get(t, reader, "/api/contacts") // refused, and yet known
 	g.App.FlushUsage(t.Context())
 	if n := writes.Load(); n == 0 {
-		t.Error("who is known is not counted")
+		t.Error("got no write for known callers, want one")
 	}
 	if a := acme.Get(t, reader, "/api/usage"); !strings.Contains(a.Text(), `"documents":0,`) || !strings.Contains(a.Text(), `{"operation":"contacts.list","requests":4,"refused":4,`) {
 		t.Errorf(`got %s, want containing "\"documents\":0," and containing "{\"operation\":\"contacts.list\",\"requests\":4,\"refused\":4,"`,
@@ -181,8 +181,8 @@ func TestUsage_OfStrangers(t *testing.T) {
 	}
 }
 
-// TestContract_Explain: a call that only reads is carried out as the caller may, and what it asks of the store is told
-// instead of its answer; on SQLite also by which index.
+// TestContract_Explain checks that a reading call is carried out with the caller's rights and that its queries are
+// returned instead of its answer; on SQLite with the index used.
 func TestContract_Explain(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
@@ -203,7 +203,7 @@ func TestContract_Explain(t *testing.T) {
 			t.Errorf("%s: %d %s\nwant %s", c.call, a.Code, text, c.want)
 		}
 		if strings.Contains(text, "example.com") {
-			t.Errorf("%s: the answer is told too: %s", c.call, text)
+			t.Errorf("%s: the answer is told too: got %s, want it without example.com", c.call, text)
 		}
 	}
 	birch := g.Org(t, "birch")
@@ -235,9 +235,9 @@ func TestContract_Explain(t *testing.T) {
 	}
 }
 
-// TestExplain_IsOfTheOperationThatWouldBeCalled: paths of lists and the like that begin as those of records do among
-// them.
-func TestExplain_IsOfTheOperationThatWouldBeCalled(t *testing.T) {
+// TestExplain_FindsTheCalledOperation checks paths that match several operations, such as those of lists and
+// records.
+func TestExplain_FindsTheCalledOperation(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
 	acme := g.Org(t, "acme")
@@ -252,13 +252,13 @@ func TestExplain_IsOfTheOperationThatWouldBeCalled(t *testing.T) {
 			want = a.Code == http.StatusUnprocessableEntity && strings.Contains(a.Message, "call must be the path of an operation that only reads")
 		}
 		if !want && op.Name != "compliance.check" && op.Name != "authz.explain" { // which want more than a path
-			t.Errorf("%s is that of %s: %d %s", op.Path, op.Name, a.Code, a.Body)
+			t.Errorf("%s is the path of %s: got %d %s, want no operation", op.Path, op.Name, a.Code, a.Body)
 		}
 	}
 }
 
-// The overview draws requests by hour and day with what was refused, its own calls too.
-func TestOverviewTellsUsage(t *testing.T) {
+// TestOverviewShowsUsage checks that the overview shows requests and refusals by hour and day, including its own.
+func TestOverviewShowsUsage(t *testing.T) {
 	t.Parallel()
 	began := time.Date(2031, 5, 1, 12, 30, 0, 0, time.UTC)
 	g := gatewaytest.Start(t, func(_ *config.Config, o *gateway.Options) { o.Now = func() time.Time { return began } })
@@ -273,7 +273,8 @@ func TestOverviewTellsUsage(t *testing.T) {
 		return regexp.MustCompile(`\s+`).ReplaceAllString(page.Text(), " ")
 	}
 	if page := overview(); strings.Contains(page, "Requests of the last day") {
-		t.Errorf("of an organization that nobody has asked yet: %s", page)
+		t.Errorf("of an organization that nobody has asked yet: got %s, want it without %q",
+			page, "Requests of the last day")
 	}
 	acme.Get(t, key, "/api/contacts")
 	for range 2 {
@@ -290,13 +291,13 @@ func TestOverviewTellsUsage(t *testing.T) {
 		}
 	}
 	if strings.Contains(page, "\u2068refused\u2069: 0<") {
-		t.Errorf("a bar where nothing was refused: %s", page)
+		t.Errorf("a bar where nothing was refused: got %s, want it without %q", page, "\u2068refused\u2069: 0<")
 	}
 }
 
-// TestKeysTellWhatTheyNeverNeeded: a key says which of its rights no call of it needed, refused calls count for
-// nothing, and the overview names those of a month.
-func TestKeysTellWhatTheyNeverNeeded(t *testing.T) {
+// TestUnusedPermissionsOfKeys checks that a key lists its unused permissions, that refused calls do not count as
+// use, and that the overview names those unused for a month.
+func TestUnusedPermissionsOfKeys(t *testing.T) {
 	t.Parallel()
 	c := &fixture.Clock{}
 	g := gatewaytest.Start(t, c.Option)
@@ -325,7 +326,8 @@ func TestKeysTellWhatTheyNeverNeeded(t *testing.T) {
 	told(`"manage_files","manage_users"`, `"2`)
 	page := acme.Page(t, "/", gatewaytest.Cookie(acme.SignIn(t, "root@example.com"))).Text()
 	if !strings.Contains(page, "The key \u2068the shop\u2069 never needed Manage files, Manage users") {
-		t.Errorf("the overview: %s", page)
+		t.Errorf("the overview: got %s, want it with %q",
+			page, "The key \u2068the shop\u2069 never needed Manage files, Manage users")
 	}
 	acme.Get(t, key.Token, "/api/files/folders")
 	acme.Do(t, http.MethodPost, "/api/teams", gatewaytest.WithKey(key.Token), gatewaytest.JSON(map[string]string{"name": "red"}))
@@ -333,13 +335,13 @@ func TestKeysTellWhatTheyNeverNeeded(t *testing.T) {
 	acme.Get(t, key.Token, "/api/contacts")
 	told("", `"2`)
 	if page := acme.Page(t, "/", gatewaytest.Cookie(acme.SignIn(t, "root@example.com"))).Text(); strings.Contains(page, "never needed") {
-		t.Errorf("the overview: %s", page)
+		t.Errorf("the overview: got %s, want it without %q", page, "never needed")
 	}
 }
 
-// TestPeopleTellWhatTheyNeverNeeded: so does a person. What the pages ask for around what somebody looks at counts for
-// nothing, an administrator's rights neither.
-func TestPeopleTellWhatTheyNeverNeeded(t *testing.T) {
+// TestUnusedPermissionsOfPeople checks the same for people. Calls for the frame of a page do not count, and
+// administrators are left out.
+func TestUnusedPermissionsOfPeople(t *testing.T) {
 	t.Parallel()
 	c := &fixture.Clock{}
 	g := gatewaytest.Start(t, c.Option)
@@ -375,12 +377,13 @@ func TestPeopleTellWhatTheyNeverNeeded(t *testing.T) {
 	acme.Do(t, http.MethodPost, "/api/teams", in("grace@example.com"), gatewaytest.JSON(map[string]string{"name": "red"}))
 	told(`"manage_files","manage_reports","view_users"`, `"2`)
 	if page := acme.Page(t, "/", in("root@example.com")).Text(); !strings.Contains(page, "\u2068Grace\u2069 never needed Manage files, Manage reports, View users") {
-		t.Errorf("the overview: %s", page)
+		t.Errorf("the overview: got %s, want it with %q",
+			page, "\u2068Grace\u2069 never needed Manage files, Manage reports, View users")
 	}
 	if page := acme.Page(t, "/users/"+id, in("root@example.com")).Text(); !strings.Contains(page, "Unused permissions") {
-		t.Errorf("the page of the person: %s", page)
+		t.Errorf("the page of the person: got %s, want it with %q", page, "Unused permissions")
 	}
 	if after := acme.Do(t, http.MethodGet, "/api/users/"+id, in("root@example.com")); after.Text() != before.Text() || after.Header.Get("ETag") != before.Header.Get("ETag") {
-		t.Errorf("noting changed the person: %s", after.Text())
+		t.Errorf("after recording unused permissions: got %s, want the person unchanged", after.Text())
 	}
 }

@@ -19,8 +19,8 @@ import (
 	"tenantry/tenants"
 )
 
-// TestWalkthrough: an organization is run by calls alone, as the document says, and another one that imports
-// it has the same.
+// TestWalkthrough runs an organization through the API as the document says, and imports it into another one, which is
+// then the same.
 func TestWalkthrough(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../../docs/walkthrough.md")
@@ -35,18 +35,18 @@ func TestWalkthrough(t *testing.T) {
 	for _, block := range blocks {
 		x := w.plain(t, block[1])
 		for _, wrong := range w.differs(x, w.ask(t, x)) {
-			t.Errorf("%s: %s", x.call, wrong)
+			t.Errorf("%s: %s, want the answer in the document", x.call, wrong)
 		}
 	}
 	if len(blocks) < 40 {
-		t.Errorf("%d calls only", len(blocks))
+		t.Errorf("got %d calls, want at least 40", len(blocks))
 	}
-	w.takeAlong(t, g.Org(t, "birch", tenants.FeatureTeams))
+	w.importElsewhere(t, g.Org(t, "birch", tenants.FeatureTeams))
 }
 
-// takeAlong imports the bundle into another organization, whose own is then the same: but for the people and
-// keys that each has already, and for what is told of a secret.
-func (w *walk) takeAlong(t *testing.T, birch *gatewaytest.Org) {
+// importElsewhere imports the bundle into another organization and compares both, except for their own people and keys
+// and the encryption of secrets.
+func (w *walk) importElsewhere(t *testing.T, birch *gatewaytest.Org) {
 	t.Helper()
 	_, cookie := birch.Person(t, "bob@example.com", func(u *control.NewUser) { u.Name, u.Roles = "Bob", []string{"admin"} })
 	private, err := sealing.NewPrivateKey()
@@ -64,7 +64,7 @@ func (w *walk) takeAlong(t *testing.T, birch *gatewaytest.Org) {
 	}
 	key := gatewaytest.WithKey(birch.Key(t, tenants.Contacts))
 	if a := birch.Do(t, http.MethodGet, "/api/contacts/"+w.known["{lin}"]+"/reveal-secret?field=passport", key); a.Field("field_value") != "C01X00T47" {
-		t.Errorf("the secret in the other organization: %s", a.Body)
+		t.Errorf("the secret in the other organization: got %s, want field_value C01X00T47", a.Body)
 	}
 	lines := func(of *gatewaytest.Org, as *http.Cookie) []string {
 		var kept []string
@@ -80,9 +80,9 @@ func (w *walk) takeAlong(t *testing.T, birch *gatewaytest.Org) {
 		return kept
 	}
 	if diff := cmp.Diff(lines(w.org, w.jars["session"]), lines(birch, cookie)); diff != "" {
-		t.Errorf("difference:\n%s", diff)
+		t.Errorf("difference (-want +got):\n%s", diff)
 	}
 }
 
-// changing is what another organization has otherwise: numbers of people, and how a secret is encrypted.
+// changing matches what differs in another organization: numbers of people, and encrypted values.
 var changing = regexp.MustCompile(`"id":[0-9]+,|"enc":"[^"]*"|,"updated_at":"[^"]*"`)

@@ -21,17 +21,17 @@ import (
 )
 
 const (
-	// healLimit is how long after the end of an outage everything works again. The gateway
-	// needs about two seconds; the rest is for a busy machine.
+	// healLimit bounds the time from the end of an outage until everything works again. The gateway needs about two
+	// seconds; the rest is for a busy machine.
 	healLimit = 10 * time.Second
 
-	// refusedAtOnce is how long an answer takes that needs no attempt.
-	refusedAtOnce = time.Second
+	// immediateLimit bounds the time of an answer that needs no attempt.
+	immediateLimit = time.Second
 )
 
-// awayMongo puts a proxy before the MongoDB server of the tests, and returns it with the
-// address that goes through it. Without a server the test is skipped.
-func awayMongo(t *testing.T) (*proxytest.Proxy, string) {
+// proxiedMongo puts a proxy in front of the MongoDB server of the tests, and returns it with the address through it.
+// Without a server the test is skipped.
+func proxiedMongo(t *testing.T) (*proxytest.Proxy, string) {
 	t.Helper()
 	u, err := url.Parse(mongotest.URI(t))
 	if err != nil {
@@ -49,7 +49,7 @@ func awayMongo(t *testing.T) (*proxytest.Proxy, string) {
 	return p, u.String()
 }
 
-// onMongo makes a database at that address the backend of everything.
+// onMongo makes a database at that address the only backend.
 func onMongo(t *testing.T, uri string) gatewaytest.Option {
 	database := mongotest.Database(t)
 	return func(c *config.Config, _ *gateway.Options) {
@@ -59,7 +59,7 @@ func onMongo(t *testing.T, uri string) gatewaytest.Option {
 	}
 }
 
-// timed is an answer and how long it took.
+// timed is an answer with the time it took.
 type timed struct {
 	*gatewaytest.Answer
 	took time.Duration
@@ -71,7 +71,7 @@ func timeCall(t testing.TB, p *fixture.Party, q fixture.Call, show gatewaytest.R
 	return timed{a, time.Since(started)}
 }
 
-// rowCall is one path of an operation that is called.
+// rowCall is a call of one path of an operation.
 type rowCall struct {
 	op   operation.Row
 	path string
@@ -80,7 +80,7 @@ type rowCall struct {
 
 func (r rowCall) String() string { return r.op.Method + " " + r.path }
 
-// rows builds a call for every path of every operation that is wanted.
+// rowCalls returns a call for every path of every wanted operation.
 func rowCalls(w *fixture.World, p *fixture.Party, wanted func(*operation.Row) bool) []rowCall {
 	var out []rowCall
 	for _, op := range w.App.Operations() {
@@ -95,13 +95,13 @@ func rowCalls(w *fixture.World, p *fixture.Party, wanted func(*operation.Row) bo
 	return out
 }
 
-// contract narrows to the operations of the contract. All of them at once are more than a process answers, and what
-// they do to each other's records is no matter of an outage.
+// contract limits wanted to the operations of the contract. All operations at once are more than a process admits, and
+// their effects on each other's records are not about outages.
 func contract(wanted func(*operation.Row) bool) func(*operation.Row) bool {
 	return func(op *operation.Row) bool { return op.Contract && wanted(op) }
 }
 
-// readsOf admits what a key of the kind server_read may call; reveals reads that are audited.
+// readsOf reports whether a key of the kind server_read may call the operation, except for reveals, which are audited.
 func readsOf(op *operation.Row) bool {
 	return op.Credentials&operation.Key != 0 && op.Method == http.MethodGet && !op.Rule.IsAdminOnly()
 }
@@ -110,21 +110,21 @@ func keyed(op *operation.Row) bool {
 	return op.Credentials&operation.Key != 0 && !op.Rule.IsAdminOnly()
 }
 
-// goodAnswers returns what the rows answer while all is well, by path.
+// goodAnswers returns the answers of the rows without an outage, by path.
 func goodAnswers(t testing.TB, p *fixture.Party, rows []rowCall) map[string]string {
 	t.Helper()
 	good := map[string]string{}
 	for _, r := range rows {
 		a := timeCall(t, p, r.ask, gatewaytest.WithKey(p.FullKey))
 		if a.Code >= 400 {
-			t.Fatalf("%s before the outage: %d %s", r, a.Code, a.Body)
+			t.Fatalf("%s before the outage: got %d %s, want a code below 400", r, a.Code, a.Body)
 		}
 		good[r.path] = fixture.Canonical(a.Answer, "", fixture.SampleFor(&r.op).Volatile)
 	}
 	return good
 }
 
-// together calls all rows at the same time and judges each answer.
+// callAll calls all rows concurrently and judges each answer.
 func callAll(t *testing.T, p *fixture.Party, rows []rowCall, show gatewaytest.Request, judge func(rowCall, timed)) {
 	t.Helper()
 	var running sync.WaitGroup
@@ -134,12 +134,12 @@ func callAll(t *testing.T, p *fixture.Party, rows []rowCall, show gatewaytest.Re
 	running.Wait()
 }
 
-// answers fails the test where the answer is neither the expected one nor that something is
-// away, or comes late. It reports whether it is the expected one.
+// answers fails the test unless the answer is the expected one or service unavailable, and in time. It reports whether
+// it is the expected one.
 func answers(t testing.TB, what string, got timed, want string, volatile []string, within time.Duration) bool {
 	t.Helper()
 	if got.took > within {
-		t.Errorf("%s took %s, at most %s is promised", what, got.took, within)
+		t.Errorf("%s took %s, want at most %s", what, got.took, within)
 	}
 	if fixture.IsUnavailable(t, what, got.Answer) {
 		return false
@@ -159,31 +159,31 @@ func metricOf(t *testing.T, g *gatewaytest.Gateway, name string) string {
 			return strings.TrimSpace(value)
 		}
 	}
-	t.Fatalf("there is no metric %s", name)
+	t.Fatalf("got no metric %s, want one", name)
 	return ""
 }
 
-// alive fails the test where /livez does not answer 200.
-func alive(t *testing.T, g *gatewaytest.Gateway) {
+// wantAlive fails the test unless /livez answers 200.
+func wantAlive(t *testing.T, g *gatewaytest.Gateway) {
 	t.Helper()
 	if code, _, body := fixture.CallAdmin(t, g, http.MethodGet, "/livez"); code != http.StatusOK {
-		t.Errorf("/livez: %d %s", code, body)
+		t.Errorf("/livez: got %d %s, want 200", code, body)
 	}
 }
 
-// fullKey issues one more key that may do everything.
+// fullKey issues another key with all permissions.
 func fullKey(t testing.TB, p *fixture.Party) control.IssuedKey {
 	t.Helper()
 	return p.KeyWith(t, func(k *control.NewKey) { k.Permissions = fixture.PermissionNames(tenants.AllPermissions()) })
 }
 
-// wantQuietLog fails the test where an outage fills the log, or the log holds what it must not.
+// wantQuietLog fails the test if an outage fills the log, or if the log contains a secret.
 func wantQuietLog(t *testing.T, g *gatewaytest.Gateway, secrets ...string) {
 	t.Helper()
 	text := g.Log.String()
 	for _, secret := range secrets {
 		if strings.Contains(text, secret) {
-			t.Errorf("the log holds %s", secret)
+			t.Errorf("the log holds %s, want it nowhere", secret)
 		}
 	}
 	counts := map[string]int{}
@@ -194,12 +194,12 @@ func wantQuietLog(t *testing.T, g *gatewaytest.Gateway, secrets ...string) {
 			counts[message]++
 		}
 		if strings.Contains(line, `"msg":"internal error"`) {
-			t.Errorf("an outage counts as a fault of the program: %.600s", line)
+			t.Errorf("got an internal error for an outage, want none: %.600s", line)
 		}
 	}
 	for message, n := range counts {
 		if n > 40 {
-			t.Errorf("%d lines say %q", n, message)
+			t.Errorf("%d lines say %q, want at most 40", n, message)
 		}
 	}
 }

@@ -21,12 +21,12 @@ import (
 	"tenantry/internal/proxytest"
 )
 
-// flapping is how long the dependencies come and go.
+// flapping is how long the servers come and go.
 const flapping = 20 * time.Second
 
 var labelled = regexp.MustCompile(`(?m)^([0-9]+) @.*\n# labels: \{[^}]*"flapping":"yes"`)
 
-// labelledGoroutines counts those that were started, however indirectly, under the label.
+// labelledGoroutines counts the goroutines that were started, directly or indirectly, under the label.
 func labelledGoroutines(t *testing.T) int {
 	t.Helper()
 	var out bytes.Buffer
@@ -75,8 +75,8 @@ func connectionsTo(t *testing.T, addr string) int {
 func TestFlappingServersLeakNothing(t *testing.T) {
 	t.Parallel()
 	const workers = 8
-	mongo, uri := awayMongo(t)
-	redis := awayRedis(t)
+	mongo, uri := proxiedMongo(t)
+	redis := proxiedRedis(t)
 	var w *fixture.World
 	pprof.Do(t.Context(), pprof.Labels("flapping", "yes"), func(context.Context) {
 		w = fixture.NewQuietWorld(t, onMongo(t, uri), fixture.WithRedis(redis.Addr))
@@ -92,7 +92,7 @@ func TestFlappingServersLeakNothing(t *testing.T) {
 			running.Go(func() {
 				for i := n; !stop.Load(); i++ {
 					r := rows[i%len(rows)]
-					if answers(t, r.String(), timeCall(t, p, r.ask, gatewaytest.WithKey(p.FullKey)), good[r.path], fixture.SampleFor(&r.op).Volatile, withoutMongo) {
+					if answers(t, r.String(), timeCall(t, p, r.ask, gatewaytest.WithKey(p.FullKey)), good[r.path], fixture.SampleFor(&r.op).Volatile, mongoOutageLimit) {
 						right.Add(1)
 					} else {
 						away.Add(1)
@@ -112,12 +112,13 @@ func TestFlappingServersLeakNothing(t *testing.T) {
 
 	load(func() { time.Sleep(2 * time.Second) })
 	if away.Load() > 0 || right.Load() == 0 {
-		t.Fatalf("before: %d right, %d unavailable", right.Load(), away.Load())
+		t.Fatalf("before: %d right, %d unavailable, want no away and at least 1 right", right.Load(), away.Load())
 	}
 	time.Sleep(500 * time.Millisecond) // until the last answers are behind the handlers
 	goroutines, toMongo, toRedis := idle()
 	if goroutines == 0 || toMongo == 0 || toRedis == 0 {
-		t.Fatalf("before: %d goroutines, %d connections to MongoDB, %d to Redis: something is not counted", goroutines, toMongo, toRedis)
+		t.Fatalf("before: %d goroutines, %d connections to MongoDB, %d to Redis: something is not counted, want at least 1 goroutines, at least 1 toMongo and at least 1 toRedis",
+			goroutines, toMongo, toRedis)
 	}
 	load(func() {
 		faults := []proxytest.Fault{proxytest.Refused(), proxytest.Reset(), proxytest.Silent(), proxytest.Cut(300)}
@@ -143,7 +144,7 @@ func TestFlappingServersLeakNothing(t *testing.T) {
 	})
 	t.Logf("%d right, %d unavailable", right.Load(), away.Load())
 	if away.Load() == 0 {
-		t.Error("nothing was ever unavailable: there was no trouble")
+		t.Error("got no unavailable answer, want some during the outages")
 	}
 	fixture.AwaitWithin(t, "all is well again", healLimit, func() bool {
 		return p.Get(t, p.FullKey, "/api/campaigns/count").Code == http.StatusOK
@@ -160,7 +161,8 @@ func TestFlappingServersLeakNothing(t *testing.T) {
 		if time.Now().After(deadline) {
 			var stacks bytes.Buffer
 			_ = pprof.Lookup("goroutine").WriteTo(&stacks, 1)
-			t.Fatalf("goroutines %d to %d, connections to MongoDB %d to %d, to Redis %d to %d\n%.20000s", goroutines, g, toMongo, m, toRedis, r, stacks.String())
+			t.Fatalf("goroutines %d to %d, connections to MongoDB %d to %d, to Redis %d to %d, want as many as before\n%.20000s",
+				goroutines, g, toMongo, m, toRedis, r, stacks.String())
 		}
 		time.Sleep(100 * time.Millisecond)
 	}

@@ -18,14 +18,13 @@ import (
 	"tenantry/operation"
 )
 
-// withoutMongo is how long an answer takes at most while MongoDB is in trouble: a call has
-// ten seconds, a record of one that ran out of them another one; the rest is for a busy
-// machine. Most answers come sooner: see below.
-const withoutMongo = 14 * time.Second
+// mongoOutageLimit bounds the time of an answer while MongoDB fails: a call has ten seconds, the audit record of a call
+// that timed out another one, and the rest is for a busy machine. Most answers are faster, see below.
+const mongoOutageLimit = 14 * time.Second
 
-// noticed is how long they take at most where the server says nothing or is not there. A
-// silent one is given up after six seconds, and the record tries for two more.
-const noticed = 12 * time.Second
+// silentServerLimit bounds that time for a server that is silent or missing. A silent server is given up after six
+// seconds, and the audit record tries for two more.
+const silentServerLimit = 12 * time.Second
 
 func mongoFaults() []proxytest.Fault {
 	return []proxytest.Fault{
@@ -33,33 +32,33 @@ func mongoFaults() []proxytest.Fault {
 	}
 }
 
-// isGone reports whether no reply comes at all.
-func isGone(f proxytest.Fault) bool {
+// dropsReplies reports whether the fault suppresses all replies.
+func dropsReplies(f proxytest.Fault) bool {
 	return f.Name == "refused" || f.Name == "silent" || f.Name == "reset"
 }
 
-// lookingAgain is how long an answer takes once the outage is known: most come at once, and
-// now and then one of them looks for the server for two seconds.
-const lookingAgain = 5 * time.Second
+// knownOutageLimit bounds the time of an answer during a known outage: most are immediate, and now and then one looks
+// for the server for two seconds.
+const knownOutageLimit = 5 * time.Second
 
-// rested are calls whose good answers cost a password hash, or use something up.
-func rested(op *operation.Row) bool { s := fixture.SampleFor(op); return s.Slow || s.Once }
+// costly reports whether good answers of the operation cost a password hash or use something up.
+func costly(op *operation.Row) bool { s := fixture.SampleFor(op); return s.Slow || s.Once }
 
-// TestMongoInTrouble holds that every operation answers correctly or with service unavailable, in bounded time; that
+// TestMongoInTrouble checks that every operation answers correctly or with service unavailable, in bounded time; that
 // each reveal is audited; and that everything recovers by itself.
 func TestMongoInTrouble(t *testing.T) {
 	t.Parallel()
 	for _, fault := range mongoFaults() {
 		t.Run(fault.Name, func(t *testing.T) {
 			t.Parallel()
-			mongo, uri := awayMongo(t)
+			mongo, uri := proxiedMongo(t)
 			w := fixture.NewQuietWorld(t, onMongo(t, uri))
 			p := w.A
 			reads := rowCalls(w, p, contract(readsOf))
-			writes := rowCalls(w, p, contract(func(op *operation.Row) bool { return keyed(op) && !readsOf(op) && !rested(op) }))
+			writes := rowCalls(w, p, contract(func(op *operation.Row) bool { return keyed(op) && !readsOf(op) && !costly(op) }))
 			for _, r := range writes { // what one of them changes is not changed again
 				if a := timeCall(t, p, r.ask, gatewaytest.WithKey(p.FullKey)); a.Code >= 400 {
-					t.Fatalf("%s before the outage: %d %s", r, a.Code, a.Body)
+					t.Fatalf("%s before the outage: got %d %s, want a code below 400", r, a.Code, a.Body)
 				}
 			}
 			good := goodAnswers(t, p, reads)
@@ -68,15 +67,15 @@ func TestMongoInTrouble(t *testing.T) {
 			mongo.Break(t, fault)
 			var away, right atomic.Int64
 			var disclosed sync.Map // requests that were answered with a secret
-			within := withoutMongo
-			if isGone(fault) {
-				within = noticed
+			within := mongoOutageLimit
+			if dropsReplies(fault) {
+				within = silentServerLimit
 			}
 			judge := func(r rowCall, a timed) {
 				if !answers(t, r.String(), a, good[r.path], fixture.SampleFor(&r.op).Volatile, within) {
 					away.Add(1)
 					if strings.Contains(a.Text(), p.FirstSecret) {
-						t.Errorf("%s reveals what it answers to be unavailable", r)
+						t.Errorf("%s reveals what it answers to be unavailable, want it without %q", r, p.FirstSecret)
 					}
 					return
 				}
@@ -92,25 +91,25 @@ func TestMongoInTrouble(t *testing.T) {
 			t.Logf("after %s: %d right, %d unavailable", time.Since(began), right.Load(), away.Load())
 			callAll(t, p, writes, gatewaytest.WithKey(p.FullKey), func(r rowCall, a timed) {
 				if a.took > within {
-					t.Errorf("%s took %s", r, a.took)
+					t.Errorf("%s took %s, want at most %v", r, a.took, within)
 				}
 				if a.Code >= 500 && !fixture.IsUnavailable(t, r.String(), a.Answer) {
-					t.Errorf("%s: %d %s", r, a.Code, a.Body)
+					t.Errorf("%s: got %d %s, want an answer or service unavailable", r, a.Code, a.Body)
 				}
 			})
-			// A key of another organization is refused, or cannot be told now.
+			// A key of another organization is refused, or cannot be checked now.
 			if a := p.Get(t, stranger, "/api/campaigns/count"); !fixture.IsUnavailable(t, "a stranger's key", a) {
 				fixture.WantDenied(t, "a stranger's key", a)
 			}
-			alive(t, w.Gateway)
-			if isGone(fault) {
+			wantAlive(t, w.Gateway)
+			if dropsReplies(fault) {
 				fixture.ReadyIn(t, w.Gateway, http.StatusServiceUnavailable, "failed", map[string]string{"store": "down", "redis": "ok"}, fixture.ReadyLimit)
 				if right.Load() > 0 {
-					t.Errorf("%d answers come from nowhere", right.Load())
+					t.Errorf("%d answers come from nowhere, want 0", right.Load())
 				}
 				wantRevealRefused(t, p)
 			} else if right.Load() == 0 {
-				t.Errorf("nothing works with %s replies", fault.Name)
+				t.Errorf("nothing works with %s replies, want at least 1", fault.Name)
 			}
 
 			mongo.Heal(t)
@@ -122,7 +121,7 @@ func TestMongoInTrouble(t *testing.T) {
 	}
 }
 
-// wantRevealRefused fails the test where revealing does not answer soon that it cannot be done now.
+// wantRevealRefused fails the test unless a reveal soon answers service unavailable.
 func wantRevealRefused(t *testing.T, p *fixture.Party) {
 	t.Helper()
 	reveal := fixture.Call{Method: http.MethodGet, Target: "/api/contacts/" + p.IDs[fixture.RefContact] + "/reveal-secret?field=" + fixture.SecretField}
@@ -130,13 +129,13 @@ func wantRevealRefused(t *testing.T, p *fixture.Party) {
 	for range 5 {
 		a := timeCall(t, p, reveal, gatewaytest.WithKey(p.FullKey))
 		if !fixture.IsUnavailable(t, "revealing", a.Answer) {
-			t.Errorf("revealing: %d %s", a.Code, a.Body)
+			t.Errorf("revealing: got %d %s, want service unavailable", a.Code, a.Body)
 		}
 		slowest = max(slowest, a.took)
 	}
 	t.Logf("revealing is refused within %s", slowest)
-	if slowest > lookingAgain {
-		t.Errorf("revealing is refused after %s", slowest)
+	if slowest > knownOutageLimit {
+		t.Errorf("revealing is refused after %s, want at most %v", slowest, knownOutageLimit)
 	}
 }
 
@@ -148,7 +147,7 @@ func wantAllBack(t *testing.T, p *fixture.Party, reads []rowCall, good map[strin
 		for _, r := range reads {
 			for _, key := range keys {
 				a := timeCall(t, p, r.ask, gatewaytest.WithKey(key))
-				if !answers(t, r.String()+" after the outage", a, good[r.path], fixture.SampleFor(&r.op).Volatile, withoutMongo) {
+				if !answers(t, r.String()+" after the outage", a, good[r.path], fixture.SampleFor(&r.op).Volatile, mongoOutageLimit) {
 					works = false
 				}
 			}
@@ -158,7 +157,7 @@ func wantAllBack(t *testing.T, p *fixture.Party, reads []rowCall, good map[strin
 	t.Logf("works again after %s", took)
 }
 
-// wantRecorded fails the test where a request was answered with a secret and has no record.
+// wantRecorded fails the test if a request was answered with a secret and has no audit record.
 func wantRecorded(t *testing.T, p *fixture.Party, disclosed *sync.Map) {
 	t.Helper()
 	records, err := control.Call[[]control.AuditRecord](t.Context(), p.Commands, "audit", control.Page{Org: p.Slug, Limit: 1000})
@@ -171,20 +170,20 @@ func wantRecorded(t *testing.T, p *fixture.Party, disclosed *sync.Map) {
 		}
 	}
 	disclosed.Range(func(id, _ any) bool {
-		t.Errorf("request %s was answered with a secret and has no record", id)
+		t.Errorf("request %s has no audit record of its secret, want one", id)
 		return true
 	})
 }
 
-// TestKeysWhileRedisAndMongoAreDown holds that callers get service unavailable at once: none is denied, none has to
-// wait.
+// TestKeysWhileRedisAndMongoAreDown checks that callers get service unavailable at once: none is denied, and none has
+// to wait.
 func TestKeysWhileRedisAndMongoAreDown(t *testing.T) {
 	t.Parallel()
 	for _, fault := range []proxytest.Fault{proxytest.Refused(), proxytest.Silent()} {
 		t.Run(fault.Name, func(t *testing.T) {
 			t.Parallel()
-			mongo, uri := awayMongo(t)
-			redis := awayRedis(t)
+			mongo, uri := proxiedMongo(t)
+			redis := proxiedRedis(t)
 			w := fixture.NewQuietWorld(t, onMongo(t, uri), fixture.WithRedis(redis.Addr))
 			p := w.A
 			cold, unknown := fullKey(t, p).Token, fixture.RandomKey(t, "server_full")
@@ -198,15 +197,16 @@ func TestKeysWhileRedisAndMongoAreDown(t *testing.T) {
 				for what, key := range map[string]string{"warm": p.FullKey, "cold": cold, "unknown": unknown} {
 					callAll(t, p, rows, gatewaytest.WithKey(key), func(r rowCall, a timed) {
 						if !fixture.IsUnavailable(t, r.String(), a.Answer) {
-							t.Errorf("%s with a %s key: %d %s", r, what, a.Code, a.Body)
+							t.Errorf("%s with a %s key: got %d %s, want service unavailable", r, what, a.Code, a.Body)
 						}
-						if a.took > noticed {
-							t.Errorf("%s with a %s key took %s in round %d", r, what, a.took, round)
+						if a.took > silentServerLimit {
+							t.Errorf("%s with a %s key took %s in round %d, want at most %v",
+								r, what, a.took, round, silentServerLimit)
 						}
 					})
 				}
 			}
-			alive(t, w.Gateway)
+			wantAlive(t, w.Gateway)
 			fixture.ReadyIn(t, w.Gateway, http.StatusServiceUnavailable, "failed", map[string]string{"store": "down", "redis": "down"}, fixture.ReadyLimit)
 			mongo.Heal(t)
 			redis.Heal(t)
@@ -214,7 +214,7 @@ func TestKeysWhileRedisAndMongoAreDown(t *testing.T) {
 				took := fixture.AwaitWithin(t, "the "+what+" key works again", healLimit, func() bool {
 					a := p.Get(t, key, "/api/campaigns/count")
 					if a.Code != http.StatusOK && !fixture.IsUnavailable(t, "after the outage", a) {
-						t.Fatalf("after the outage: %d %s", a.Code, a.Body)
+						t.Fatalf("after the outage: got %d %s, want 200 or service unavailable", a.Code, a.Body)
 					}
 					return a.Code == http.StatusOK
 				})
@@ -226,11 +226,10 @@ func TestKeysWhileRedisAndMongoAreDown(t *testing.T) {
 	}
 }
 
-// TestWarmKeysServeWithinTheGrace takes away the backend of organizations, people and keys while that of the
-// documents stays.
+// TestWarmKeysServeWithinTheGrace stops the backend of the control data while that of the documents stays.
 func TestWarmKeysServeWithinTheGrace(t *testing.T) {
 	t.Parallel()
-	mongo, uri := awayMongo(t)
+	mongo, uri := proxiedMongo(t)
 	var c fixture.Clock
 	database := mongotest.Database(t)
 	w := fixture.NewQuietWorld(t, c.Option, func(cfg *config.Config, _ *gateway.Options) {
@@ -245,7 +244,7 @@ func TestWarmKeysServeWithinTheGrace(t *testing.T) {
 	cold := fullKey(t, p).Token
 	session := func(when string) {
 		if a := p.Get(t, "", "/api/campaigns/count", gatewaytest.Cookie(cookie)); a.Code != http.StatusOK {
-			t.Errorf("a session %s: %d %s", when, a.Code, a.Body)
+			t.Errorf("a session %s: got %d %s, want 200", when, a.Code, a.Body)
 		}
 	}
 	session("before the outage")
@@ -256,8 +255,8 @@ func TestWarmKeysServeWithinTheGrace(t *testing.T) {
 	mongo.Break(t, proxytest.Refused())
 	warm := func(when string) {
 		callAll(t, p, reads, gatewaytest.WithKey(p.FullKey), func(r rowCall, a timed) {
-			if !answers(t, r.String()+" "+when, a, good[r.path], fixture.SampleFor(&r.op).Volatile, withoutMongo) {
-				t.Errorf("%s %s: unavailable after %s, though the key is warm", r, when, a.took)
+			if !answers(t, r.String()+" "+when, a, good[r.path], fixture.SampleFor(&r.op).Volatile, mongoOutageLimit) {
+				t.Errorf("%s %s with a warm key: unavailable after %s, want the answer", r, when, a.took)
 			}
 		})
 		session(when)
@@ -265,13 +264,14 @@ func TestWarmKeysServeWithinTheGrace(t *testing.T) {
 	warm("at once")
 	fixture.ReadyIn(t, w.Gateway, http.StatusServiceUnavailable, "failed", map[string]string{"store": "down", "store.local": "ok"}, fixture.ReadyLimit)
 	if a := p.Get(t, cold, "/api/campaigns/count"); !fixture.IsUnavailable(t, "a key that was not used before", a) {
-		t.Errorf("a key that was not used before: %d %s", a.Code, a.Body)
+		t.Errorf("a key that was not used before: got %d %s, want service unavailable", a.Code, a.Body)
 	}
-	// What is written needs a placement that was read just now: revealing leaves a record.
+	// Writes need a placement that was just read, and a reveal writes an audit record.
 	for range 3 {
 		a := timeCall(t, p, fixture.Call{Method: http.MethodGet, Target: "/api/contacts/" + p.IDs[fixture.RefContact] + "/reveal-secret?field=" + fixture.SecretField}, gatewaytest.WithKey(p.FullKey))
-		if !fixture.IsUnavailable(t, "revealing", a.Answer) || a.took > withoutMongo {
-			t.Errorf("revealing without the backend of placements: %d %s after %s", a.Code, a.Body, a.took)
+		if !fixture.IsUnavailable(t, "revealing", a.Answer) || a.took > mongoOutageLimit {
+			t.Errorf("revealing without the backend of placements: got %d %s after %s, want service unavailable and at most %v",
+				a.Code, a.Body, a.took, mongoOutageLimit)
 		}
 	}
 	c.Advance(15 * time.Second)
@@ -279,7 +279,7 @@ func TestWarmKeysServeWithinTheGrace(t *testing.T) {
 	c.Advance(40 * time.Second)
 	callAll(t, p, reads, gatewaytest.WithKey(p.FullKey), func(r rowCall, a timed) {
 		if !fixture.IsUnavailable(t, r.String(), a.Answer) {
-			t.Errorf("%s after the grace: %d %s", r, a.Code, a.Body)
+			t.Errorf("%s after the grace: got %d %s, want service unavailable", r, a.Code, a.Body)
 		}
 	})
 	mongo.Heal(t)
@@ -288,10 +288,10 @@ func TestWarmKeysServeWithinTheGrace(t *testing.T) {
 	})
 }
 
-// TestOutageOfOneBackendSparesOthers holds that only the organizations of the lost backend are affected.
+// TestOutageOfOneBackendSparesOthers checks that only the organizations of the lost backend are affected.
 func TestOutageOfOneBackendSparesOthers(t *testing.T) {
 	t.Parallel()
-	mongo, uri := awayMongo(t)
+	mongo, uri := proxiedMongo(t)
 	database := mongotest.Database(t)
 	g := gatewaytest.Start(t, gatewaytest.Embedded, withEU(t, uri, database))
 	here := g.Org(t, "here")
@@ -311,14 +311,16 @@ func TestOutageOfOneBackendSparesOthers(t *testing.T) {
 		asked := time.Now()
 		fixture.ReadyIn(t, g, http.StatusOK, "degraded", map[string]string{"store": "ok", "store.eu": "down"}, fixture.ReadyLimit)
 		t.Logf("%s is told after %s", fault.Name, time.Since(asked))
-		alive(t, g)
+		wantAlive(t, g)
 		for range 3 {
 			started := time.Now()
-			if a := here.Get(t, hereKey, path); a.Code != http.StatusOK || time.Since(started) > refusedAtOnce {
-				t.Errorf("%s: the organization on the other backend: %d %s after %s", fault.Name, a.Code, a.Body, time.Since(started))
+			if a := here.Get(t, hereKey, path); a.Code != http.StatusOK || time.Since(started) > immediateLimit {
+				t.Errorf("%s: the organization on the other backend: got %d %s after %s, want 200 at once",
+					fault.Name, a.Code, a.Body, time.Since(started))
 			}
 			if a := there.Get(t, thereKey, path); !fixture.IsUnavailable(t, fault.Name, a) {
-				t.Errorf("%s: the organization whose backend is away: %d %s", fault.Name, a.Code, a.Body)
+				t.Errorf("%s: the organization whose backend is away: got %d %s, want service unavailable",
+					fault.Name, a.Code, a.Body)
 			}
 		}
 		mongo.Heal(t)

@@ -24,8 +24,8 @@ import (
 	"tenantry/tenants"
 )
 
-// twoBackends adds a second backend of the name other: SQLite with a file for each organization, or MongoDB where
-// there is one.
+// twoBackends adds a second backend named other: SQLite with a file for each organization, or MongoDB if there is a
+// server.
 func twoBackends(t testing.TB) gatewaytest.Option {
 	t.Helper()
 	other := config.Backend{Engine: config.EngineSQLite, Isolation: config.IsolationFile}
@@ -43,8 +43,8 @@ func twoBackends(t testing.TB) gatewaytest.Option {
 	}
 }
 
-// pace is how long a mover waits after each request: a hold is many times as long, and what is asked more often only
-// keeps the processor from other tests.
+// pace is how long a mover waits after each request. A hold takes many times as long, and more requests would only take
+// the processor from other tests.
 const pace = 20 * time.Millisecond
 
 // movers write and read while an organization is moved.
@@ -70,7 +70,7 @@ func (m *movers) start(t *testing.T) {
 					gatewaytest.JSON(map[string]string{"name": name, "label": name, "label_plural": name}))
 				fixture.StoreMax(&m.longestWrite, int64(time.Since(began)))
 				if a.Code != http.StatusOK {
-					t.Errorf("create %s: %d %s", name, a.Code, a.Body)
+					t.Errorf("create %s: got %d %s, want 200", name, a.Code, a.Body)
 					continue
 				}
 				m.mu.Lock()
@@ -85,7 +85,7 @@ func (m *movers) start(t *testing.T) {
 			label := fmt.Sprint("label ", i)
 			a := m.o.Do(t, http.MethodPut, "/api/form/collections/"+fixture.DocID(1), gatewaytest.WithKey(m.key), gatewaytest.JSON(map[string]string{"label": label}))
 			if a.Code != http.StatusOK {
-				t.Errorf("update: %d %s", a.Code, a.Body)
+				t.Errorf("update: got %d %s, want 200", a.Code, a.Body)
 				continue
 			}
 			m.mu.Lock()
@@ -101,7 +101,7 @@ func (m *movers) start(t *testing.T) {
 			fixture.StoreMax(&m.worstRead, int64(time.Since(began)))
 			m.reads.Add(1)
 			if a.Code != http.StatusOK {
-				t.Errorf("count: %d %s", a.Code, a.Body)
+				t.Errorf("count: got %d %s, want 200", a.Code, a.Body)
 			}
 			time.Sleep(pace / 2)
 		}
@@ -115,8 +115,7 @@ func (m *movers) end() {
 
 const smallMove = 2000
 
-// moveSize is how many contacts the organization that is moved has. TENANTRY_TEST_MOVE makes
-// them as many as a real one may have.
+// moveSize returns the number of contacts of the moved organization. TENANTRY_TEST_MOVE sets a realistic one.
 func moveSize(t *testing.T) int {
 	t.Helper()
 	text := os.Getenv("TENANTRY_TEST_MOVE")
@@ -130,8 +129,8 @@ func moveSize(t *testing.T) int {
 	return n
 }
 
-// TestMoveUnderLoad moves an organization there and back while others write and read: every
-// acknowledged write is found, no request fails, and none waits longer than a hold lasts.
+// TestMoveUnderLoad moves an organization there and back while others write and read: every acknowledged write is kept,
+// no request fails, and none waits longer than a hold.
 func TestMoveUnderLoad(t *testing.T) {
 	t.Parallel()
 	size := moveSize(t)
@@ -156,11 +155,11 @@ func TestMoveUnderLoad(t *testing.T) {
 			}
 		})
 		if err != nil {
-			t.Fatalf("move to %s: %v", to, err)
+			t.Fatalf("move to %s: got %v, want no error", to, err)
 		}
 		t.Logf("to %s: %s, writes held %.1f s, steps %v", to, time.Since(began).Round(time.Millisecond), report.HeldSeconds, steps)
 		if report.To != to || report.HeldSeconds <= 0 || !strings.HasSuffix(strings.Join(steps, " "), "holding done") {
-			t.Errorf("%+v, steps %v", report, steps)
+			t.Errorf("report = %+v, steps %v, want one to the other backend with a hold", report, steps)
 		}
 		var contacts int64
 		for _, s := range report.Sums {
@@ -169,10 +168,10 @@ func TestMoveUnderLoad(t *testing.T) {
 			}
 		}
 		if contacts != int64(size) {
-			t.Errorf("%d of %d contacts were compared", contacts, size)
+			t.Errorf("%d contacts were compared, want %d", contacts, size)
 		}
 		if o, err := control.Call[control.Organization](t.Context(), g.Commands, "org.show", control.Slug{Slug: "acme"}); err != nil || o.Backend != to || o.Move != nil || o.OldCopy == "" {
-			t.Errorf("after the move: %+v, %v", o, err)
+			t.Errorf("after the move: got %+v, %v, want no error, Backend %v, Move nil and OldCopy set", o, err, to)
 		}
 	}
 	m.end()
@@ -187,21 +186,22 @@ func TestMoveUnderLoad(t *testing.T) {
 	text := fixture.Export(t, acme)
 	for _, name := range m.acknowledged {
 		if !strings.Contains(text, `"`+name+`"`) {
-			t.Errorf("%s was acknowledged and is lost", name)
+			t.Errorf("%s was acknowledged and is lost, want it with %q", name, `"`+name+`"`)
 		}
 	}
 	if !strings.Contains(text, `"label":"`+m.label+`"`) {
-		t.Errorf("the form's label is not the one acknowledged last, %s", m.label)
+		t.Errorf("the form's label is not the one acknowledged last, %s, want it with %q",
+			m.label, `"label":"`+m.label+`"`)
 	}
 	if n := strings.Count(text, `"kind":"contact"`); n != size {
-		t.Errorf("%d of %d contacts", n, size)
+		t.Errorf("got %d contacts, want %d", n, size)
 	}
 	o, err := control.Call[control.Organization](t.Context(), g.Commands, "org.move.finish", control.Slug{Slug: "acme"})
 	if err != nil || o.OldCopy != "" {
-		t.Errorf("finish: %+v, %v", o, err)
+		t.Errorf("finish: got %+v, %v, want no error and no OldCopy", o, err)
 	}
 	if again := fixture.Export(t, acme); again != text {
-		t.Error("removing the old copy changed the organization")
+		t.Error("got a changed organization after the old copy was removed, want it unchanged")
 	}
 }
 
@@ -227,23 +227,23 @@ func TestMoveKeepsEverythingValid(t *testing.T) {
 		t.Fatal(err)
 	}
 	if after := fixture.Export(t, p.Org); after != before {
-		t.Error("the organization's export is another after the move")
+		t.Error("got another export after the move, want it unchanged")
 	}
 	if a := p.Get(t, "", "/api/reports/shared/"+p.IDs[fixture.RefPID]+"?token="+p.IDs[fixture.RefShare]); untimed.ReplaceAllString(a.Text(), "") != untimed.ReplaceAllString(share.Text(), "") {
-		t.Errorf("the share link: %d %s", a.Code, a.Body)
+		t.Errorf("the share link: got %d %s, want the answer from before", a.Code, a.Body)
 	}
 	if a := p.Reveal(t, p.IDs[fixture.RefContact], fixture.SecretField, ""); a.Text() != reveal.Text() {
-		t.Errorf("the encrypted value: %d %s", a.Code, a.Body)
+		t.Errorf("the encrypted value: got %d %s, want the text %q", a.Code, a.Body, reveal.Text())
 	}
 	if a := p.Do(t, http.MethodGet, "/api/compliance/schema", gatewaytest.Cookie(p.AdminCookie)); a.Code != http.StatusOK {
-		t.Errorf("the session: %d %s", a.Code, a.Body)
+		t.Errorf("the session: got %d %s, want 200", a.Code, a.Body)
 	}
 	if a := w.B.Get(t, w.B.FullKey, "/api/campaigns/count"); a.Code != http.StatusOK { // stayed where it was
-		t.Errorf("the other organization: %d %s", a.Code, a.Body)
+		t.Errorf("the other organization: got %d %s, want 200", a.Code, a.Body)
 	}
 }
 
-// TestMoveInterrupted: a move that was cut off is resumed or undone, by commands that say so.
+// TestMoveInterrupted checks that an interrupted move can be resumed or undone, by commands that say so.
 func TestMoveInterrupted(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, twoBackends(t), fixture.ShortLeases)
@@ -267,18 +267,18 @@ func TestMoveInterrupted(t *testing.T) {
 			}
 		})
 		if interrupted := new(control.InterruptedError); !errors.As(err, &interrupted) {
-			t.Fatalf("an interrupted move: %v", err)
+			t.Fatalf("an interrupted move: got %v, want a *control.InterruptedError", err)
 		}
 	}
 	var refused *control.Error
 	if _, err := gatewaytest.Move(t.Context(), g.Commands, control.MoveRequest{Slug: "acme", To: "nowhere"}, nil); !errors.As(err, &refused) || refused.Code != control.CodeInvalid || !strings.Contains(refused.Message, "default, other") {
-		t.Errorf("to nowhere: %v", err)
+		t.Errorf("to nowhere: got %v, want a refusal, the code invalid and with %q", err, "default, other")
 	}
 	if _, err := gatewaytest.Move(t.Context(), g.Commands, control.MoveRequest{Slug: "acme", To: "default"}, nil); !errors.As(err, &refused) || refused.Code != control.CodeInvalid {
-		t.Errorf("to where it is: %v", err)
+		t.Errorf("to where it is: got %v, want a refusal and the code invalid", err)
 	}
 	if _, err := control.Call[control.Organization](t.Context(), g.Commands, "org.move.rollback", control.Slug{Slug: "acme"}); !errors.As(err, &refused) || refused.Code != control.CodeConflict {
-		t.Errorf("rolling back nothing: %v", err)
+		t.Errorf("rolling back nothing: got %v, want a refusal and the code conflict", err)
 	}
 
 	interrupt()
@@ -288,28 +288,28 @@ func TestMoveInterrupted(t *testing.T) {
 			o, err)
 	}
 	if _, err := control.Call[control.Organization](t.Context(), g.Commands, "org.move.finish", control.Slug{Slug: "acme"}); !errors.As(err, &refused) || refused.Code != control.CodeConflict {
-		t.Errorf("finishing what goes on: %v", err)
+		t.Errorf("finishing what goes on: got %v, want a refusal and the code conflict", err)
 	}
 	o, err := control.Call[control.Organization](t.Context(), g.Commands, "org.move.rollback", control.Slug{Slug: "acme"})
 	if err != nil || o.Move != nil || o.OldCopy != "" || o.Backend != "default" {
-		t.Fatalf("rolled back: %+v, %v", o, err)
+		t.Fatalf("rolled back: got %+v, %v, want no error, Move nil, no OldCopy and Backend default", o, err)
 	}
 
 	interrupt()
 	create("during_the_second")
 	if _, err := gatewaytest.Move(t.Context(), g.Commands, control.MoveRequest{Slug: "acme", To: "other"}, nil); err != nil {
-		t.Fatalf("resumed: %v", err)
+		t.Fatalf("resumed: got %v, want no error", err)
 	}
 	text := fixture.Export(t, acme)
 	for _, name := range []string{"during_the_first", "during_the_second"} {
 		if !strings.Contains(text, name) {
-			t.Errorf("%s is lost", name)
+			t.Errorf("%s is lost, want it there", name)
 		}
 	}
 	if n := strings.Count(text, `"kind":"contact"`); n != 200 {
-		t.Errorf("%d contacts", n)
+		t.Errorf("got %d contacts, want 200", n)
 	}
 	if _, err := control.Call[control.Certificate](t.Context(), g.Commands, "org.delete", control.Deletion{Slug: "acme", Now: true}); err != nil {
-		t.Errorf("deleting it: %v", err)
+		t.Errorf("deleting it: got %v, want no error", err)
 	}
 }

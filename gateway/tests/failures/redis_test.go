@@ -21,13 +21,12 @@ import (
 	"tenantry/tenants/redistest"
 )
 
-// withoutRedis is how long an answer takes at most while Redis is in trouble: it waits 200 ms
-// for each step, and the machine of the tests is busy.
-const withoutRedis = 3 * time.Second
+// redisOutageLimit bounds the time of an answer while Redis fails: each step waits 200 ms, and the machine of the tests
+// is busy.
+const redisOutageLimit = 3 * time.Second
 
-// awayRedis starts a Redis server, or one within the process where none is installed, behind
-// a proxy.
-func awayRedis(t *testing.T) *proxytest.Proxy {
+// proxiedRedis starts a Redis server behind a proxy, or one inside the process if none is installed.
+func proxiedRedis(t *testing.T) *proxytest.Proxy {
 	t.Helper()
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		return proxytest.Start(t, miniredis.RunT(t).Addr())
@@ -41,14 +40,14 @@ func redisFaults() []proxytest.Fault {
 	}
 }
 
-// TestRedisInTrouble holds that every read is answered as usual or with service unavailable: keys are looked up in
-// the store and limits hold locally, so that no caller is denied and none gets in by it.
+// TestRedisInTrouble checks that every read is answered as usual or with service unavailable. Keys are looked up in the
+// store and limits are applied locally, so that no caller is wrongly denied or admitted.
 func TestRedisInTrouble(t *testing.T) {
 	t.Parallel()
 	for _, fault := range redisFaults() {
 		t.Run(fault.Name, func(t *testing.T) {
 			t.Parallel()
-			redis := awayRedis(t)
+			redis := proxiedRedis(t)
 			w := fixture.NewQuietWorld(t, fixture.WithRedis(redis.Addr))
 			p := w.A
 			rows := rowCalls(w, p, contract(readsOf))
@@ -62,49 +61,50 @@ func TestRedisInTrouble(t *testing.T) {
 
 			redis.Break(t, fault)
 			if _, err := control.Call[control.Key](t.Context(), p.Commands, "key.revoke", control.KeyRef{Org: p.Slug, ID: revoked.ID}); err != nil {
-				t.Fatalf("revoking a key: %v", err)
+				t.Fatalf("revoking a key: got %v, want no error", err)
 			}
 			var away atomic.Int64
 			for _, key := range []string{p.FullKey, cold.Token} {
 				callAll(t, p, rows, gatewaytest.WithKey(key), func(r rowCall, a timed) {
-					if !answers(t, r.String(), a, good[r.path], fixture.SampleFor(&r.op).Volatile, withoutRedis) {
+					if !answers(t, r.String(), a, good[r.path], fixture.SampleFor(&r.op).Volatile, redisOutageLimit) {
 						t.Logf("%s: 503 after %s", r, a.took)
 						away.Add(1)
 					}
 				})
 			}
 			if away.Load() > 0 {
-				t.Errorf("%d of %d reads with a key need Redis", away.Load(), 2*len(rows))
+				t.Errorf("%d of %d reads with a key need Redis, want 0", away.Load(), 2*len(rows))
 			}
 			for what, key := range map[string]string{"revoked": revoked.Token, "unknown": never} {
 				fixture.WantDenied(t, "a key that is "+what, p.Get(t, key, path))
 			}
-			// Sessions live in Redis: they answer, or cannot be told now.
+			// Sessions are in Redis: they work, or cannot be checked now.
 			for range 3 {
 				a := timeCall(t, p, fixture.Call{Method: http.MethodGet, Target: "/api/users/" + p.IDs[fixture.RefUser]}, gatewaytest.Cookie(cookie))
-				if a.took > withoutRedis || a.Code != http.StatusOK && !fixture.IsUnavailable(t, "a session", a.Answer) {
-					t.Errorf("a session: %d %s after %s", a.Code, a.Body, a.took)
+				if a.took > redisOutageLimit || a.Code != http.StatusOK && !fixture.IsUnavailable(t, "a session", a.Answer) {
+					t.Errorf("a session: got %d %s after %s, want 200 or service unavailable in time",
+						a.Code, a.Body, a.took)
 				}
 			}
-			alive(t, w.Gateway)
+			wantAlive(t, w.Gateway)
 			if fault.Name != "sliced" { // a ping's answer is one piece
 				fixture.ReadyIn(t, w.Gateway, http.StatusOK, "degraded", map[string]string{"redis": "down", "store": "ok"}, fixture.ReadyLimit)
 			}
 			if metricOf(t, w.Gateway, "tenantry_limits_local_total") == "0" {
-				t.Error("no request was counted by this process alone, or none is told")
+				t.Error("tenantry_limits_local_total = 0, want some requests counted locally")
 			}
 
 			redis.Heal(t)
 			for what, key := range map[string]string{"good": p.FullKey, "seen first in the outage": cold.Token} {
 				if a := p.Get(t, key, path); a.Code != http.StatusOK {
-					t.Errorf("a key that is %s, right after the outage: %d %s", what, a.Code, a.Body)
+					t.Errorf("a key that is %s, right after the outage: got %d %s, want 200", what, a.Code, a.Body)
 				}
 			}
 			fixture.WantDenied(t, "the revoked key after the outage", p.Get(t, revoked.Token, path))
 			fixture.AwaitWithin(t, "the session works again", healLimit, func() bool {
 				a := p.Get(t, "", "/api/users/"+p.IDs[fixture.RefUser], gatewaytest.Cookie(cookie))
 				if a.Code != http.StatusOK && !fixture.IsUnavailable(t, "the session after the outage", a) {
-					t.Fatalf("the session after the outage: %d %s", a.Code, a.Body)
+					t.Fatalf("the session after the outage: got %d %s, want 200 or service unavailable", a.Code, a.Body)
 				}
 				return a.Code == http.StatusOK
 			})
@@ -114,12 +114,12 @@ func TestRedisInTrouble(t *testing.T) {
 	}
 }
 
-// TestLateRepliesNeverSwapIdentities looks up 64 keys of four organizations at once in a Redis whose replies are
-// delayed or dropped. The log says who called.
+// TestLateRepliesNeverSwapIdentities looks up 64 keys of four organizations concurrently in a Redis whose replies are
+// delayed or dropped. The log shows who called.
 func TestLateRepliesNeverSwapIdentities(t *testing.T) {
 	t.Parallel()
 	const organizations, each, rounds = 4, 16, 12
-	redis := awayRedis(t)
+	redis := proxiedRedis(t)
 	var c fixture.Clock
 	g := gatewaytest.Start(t, fixture.WithRedis(redis.Addr), c.Option)
 	type caller struct {
@@ -159,12 +159,12 @@ func TestLateRepliesNeverSwapIdentities(t *testing.T) {
 					want = http.StatusUnprocessableEntity // the field is none
 				}
 				switch {
-				case took > 2*withoutRedis: // 64 at once
-					t.Errorf("%s: %s", what, took)
+				case took > 2*redisOutageLimit: // 64 at once
+					t.Errorf("%s: got %s, want at most %v", what, took, 2*redisOutageLimit)
 				case fixture.IsUnavailable(t, what, a):
 					away++
 				case a.Code != want || a.Text() == fixture.DeniedBody:
-					t.Errorf("%s: %d %s", what, a.Code, a.Body)
+					t.Errorf("%[1]s: got %[2]d %[3]s, want %[4]d", what, a.Code, a.Body, want)
 				default:
 					right++
 					expected[id] = "key:" + who.key.ID
@@ -175,7 +175,7 @@ func TestLateRepliesNeverSwapIdentities(t *testing.T) {
 		return right, away
 	}
 	if right, _ := call(0); right != len(callers) { // now Redis knows all of them
-		t.Fatalf("%d of %d keys work before the outage", right, len(callers))
+		t.Fatalf("%d of %d keys work before the outage, want %v", right, len(callers), len(callers))
 	}
 	for round := 1; round <= rounds; round++ {
 		c.Advance(31 * time.Second) // what the process knows of them has to be looked up again
@@ -190,7 +190,8 @@ func TestLateRepliesNeverSwapIdentities(t *testing.T) {
 	redis.Heal(t)
 	c.Advance(31 * time.Second)
 	if right, away := call(rounds + 1); right != len(callers) || away > 0 {
-		t.Errorf("after the outage %d of %d keys work, %d not yet", right, len(callers), away)
+		t.Errorf("after the outage %d of %d keys work, %d not yet, want %v and no away",
+			right, len(callers), away, len(callers))
 	}
 	seen := 0
 	for line := range strings.Lines(g.Log.String()) {
@@ -204,17 +205,17 @@ func TestLateRepliesNeverSwapIdentities(t *testing.T) {
 		}
 		seen++
 		if l.Subject != expected[l.Request] {
-			t.Errorf("request %s was taken for %s, its key is %s", l.Request, l.Subject, expected[l.Request])
+			t.Errorf("request %s was taken for %s, want %s", l.Request, l.Subject, expected[l.Request])
 		}
 	}
 	if seen != len(expected) || seen < 2*len(callers) {
-		t.Errorf("the log has %d of %d requests", seen, len(expected))
+		t.Errorf("the log has %d requests, want %d", seen, len(expected))
 	}
 	wantQuietLog(t, g)
 }
 
-// TestKeyExpiryIsCheckedInSharedCaches uses a real Redis and, where there is one, MongoDB: in the process that has
-// seen the key, and in one that knows it from Redis alone.
+// TestKeyExpiryIsCheckedInSharedCaches uses a real Redis and, if there is one, MongoDB: in the process that has used
+// the key, and in one that knows it only from Redis.
 func TestKeyExpiryIsCheckedInSharedCaches(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
@@ -236,7 +237,7 @@ func TestKeyExpiryIsCheckedInSharedCaches(t *testing.T) {
 		return len(found)
 	}
 	if n := entries(); n != 1 {
-		t.Fatalf("Redis knows %d keys", n)
+		t.Fatalf("Redis knows %d keys, want 1", n)
 	}
 	c.Advance(90 * time.Second) // looked up again, in Redis
 	if a := o.Get(t, key, path); a.Code != http.StatusOK {
@@ -245,7 +246,7 @@ func TestKeyExpiryIsCheckedInSharedCaches(t *testing.T) {
 	c.Advance(11 * time.Second) // less than what a look-up stays fresh
 	fixture.WantDenied(t, "an expired key that was just used", o.Get(t, key, path))
 	if n := entries(); n != 1 {
-		t.Fatalf("Redis has forgotten the key; the next answer would prove nothing (%d)", n)
+		t.Fatalf("Redis has forgotten the key; the next answer would prove nothing (%d), want 1", n)
 	}
 	c.Advance(60 * time.Second)
 	fixture.WantDenied(t, "an expired key that Redis still knows", o.Get(t, key, path))

@@ -24,8 +24,8 @@ import (
 	"tenantry/tenants/redistest"
 )
 
-// TestReplicasShareLimits offers three replicas more than a limit admits. Together they admit
-// what it says, and one window more at most; without Redis each of them by itself.
+// TestReplicasShareLimits sends three replicas more requests than a limit admits. Together they admit what it says, and
+// at most one more window; without Redis each replica admits that by itself.
 func TestReplicasShareLimits(t *testing.T) {
 	t.Parallel()
 	r := fixture.StartTrio(t)
@@ -47,7 +47,7 @@ func TestReplicasShareLimits(t *testing.T) {
 			o.accepted, o.refused = [fixture.ReplicaCount]atomic.Int64{}, [fixture.ReplicaCount]atomic.Int64{}
 			for i := range 4 * fixture.ReplicaCount {
 				senders.Go(func() {
-					// However slow the machine is, as much as is admitted is offered, and more.
+					// However slow the machine is, more requests are sent than admitted.
 					enough := func() bool {
 						return o.accepted[i%fixture.ReplicaCount].Load() >= rate && o.refused[i%fixture.ReplicaCount].Load() > 0
 					}
@@ -83,7 +83,8 @@ func TestReplicasShareLimits(t *testing.T) {
 		accepted, refused := o.sums()
 		t.Logf("%s: %d accepted and %d refused in %s; at most %d", o.what, accepted, refused, round(took), most)
 		if accepted > most || accepted < rate || refused == 0 {
-			t.Errorf("%s: %d accepted, %d refused; at most %d may be accepted in %s", o.what, accepted, refused, most, took)
+			t.Errorf("%s: %d accepted, %d refused, want at most %d accepted in %s and some refused",
+				o.what, accepted, refused, most, took)
 		}
 	}
 	r.Redis.Kill()
@@ -92,7 +93,8 @@ func TestReplicasShareLimits(t *testing.T) {
 		most := int64(rate * (took.Seconds() + 1))
 		for i := range o.accepted {
 			if accepted, refused := o.accepted[i].Load(), o.refused[i].Load(); accepted > most || accepted < rate || refused == 0 {
-				t.Errorf("%s without Redis: replica %d accepted %d and refused %d; at most %d may be accepted in %s", o.what, i, accepted, refused, most, took)
+				t.Errorf("%s without Redis: replica %d accepted %d and refused %d, want at most %d accepted in %s and some refused",
+					o.what, i, accepted, refused, most, took)
 			}
 		}
 		accepted, refused := o.sums()
@@ -101,7 +103,7 @@ func TestReplicasShareLimits(t *testing.T) {
 	withoutAnnouncements(t, r, whole, offers[0].keys[0])
 }
 
-// withoutAnnouncements changes an organization while replicas cannot tell each other.
+// withoutAnnouncements changes an organization while replicas receive no announcements.
 func withoutAnnouncements(t *testing.T, r *fixture.Trio, o *gatewaytest.Org, key string) {
 	t.Helper()
 	rate := "100000/s"
@@ -125,14 +127,14 @@ func withoutAnnouncements(t *testing.T, r *fixture.Trio, o *gatewaytest.Org, key
 	}
 	for by, step := range steps {
 		if err := step.do(r.Replicas[by].Commands); err != nil {
-			t.Fatalf("%s: %v", step.what, err)
+			t.Fatalf("%s: got %v, want no error", step.what, err)
 		}
 		took := r.Agree(t, step.what+" without Redis", by, o, func(at *gatewaytest.Org) bool { return step.shown(at.Get(t, key, cheapPath)) })
 		t.Logf("%s without Redis: known everywhere after %s", step.what, round(took))
 	}
 }
 
-// offer is load on one limit.
+// offer is the load on one limit.
 type offer struct {
 	what     string
 	o        *gatewaytest.Org
@@ -148,7 +150,7 @@ func (o *offer) send(t *testing.T, r *fixture.Trio, i, n int) {
 	case http.StatusTooManyRequests:
 		o.refused[i].Add(1)
 	default:
-		t.Errorf("%s: replica %d answers %d", o.what, i, code)
+		t.Errorf("%s: replica %d answers %d, want 200 or 429", o.what, i, code)
 	}
 }
 
@@ -160,15 +162,15 @@ func (o *offer) sums() (accepted, refused int64) {
 	return accepted, refused
 }
 
-// TestReplicasShareKeyring: what one replica does to the keyring the others follow. Encrypted
-// values stay readable through all of them, whenever they look.
+// TestReplicasShareKeyring checks that replicas follow a change of the keyring by one of them, and that encrypted
+// values stay readable on all of them.
 func TestReplicasShareKeyring(t *testing.T) {
 	t.Parallel()
 	var ahead atomic.Int64 // of the clocks
 	r := fixture.StartTrio(t, func(_ *config.Config, o *gateway.Options) {
 		o.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
 	})
-	// A minute is how long a replica may use what it has opened.
+	// A replica may use an opened key for a minute.
 	aMinute := func() { ahead.Add(int64(time.Minute + time.Second)) }
 	var secrets []*secretHolder
 	hold := func(slug string, by int) {
@@ -207,20 +209,21 @@ func TestReplicasShareKeyring(t *testing.T) {
 	for n := range 3 { // one after the other, each on another replica
 		made, err := control.Call[control.Rotation](t.Context(), r.Replicas[n].Commands, "keyring.rotate", struct{}{})
 		if err != nil || made.Version != n+2 || made.Rewrapped == 0 {
-			t.Fatalf("rotation %d: %+v, %v", n, made, err)
+			t.Fatalf("rotation %d: got %+v, %v, want no error, Version %v and at least 1 made.Rewrapped",
+				n, made, err, n+2)
 		}
 		readable("just rotated")
 		aMinute()
 		readable("a minute after the rotation")
 	}
-	// Retired through another replica than the one that made the new version, while the
-	// third has not looked at the file since.
+	// The version is retired through another replica than the one that made the new one, while the third has not read
+	// the file since.
 	if made, err := control.Call[control.Rotation](t.Context(), r.Replicas[0].Commands, "keyring.rotate", struct{}{}); err != nil || made.Version != 5 {
 		t.Fatalf("got %+v, %v, want no error and made.Version = 5", made, err)
 	}
 	for version := 1; version <= 4; version++ {
 		if _, err := control.Call[control.Retired](t.Context(), r.Replicas[1].Commands, "keyring.retire", control.Version{Version: version}); err != nil {
-			t.Fatalf("retiring version %d: %v", version, err)
+			t.Fatalf("retiring version %d: got %v, want no error", version, err)
 		}
 	}
 	hold("after", 2) // and makes a first data key now
@@ -237,7 +240,7 @@ func TestReplicasShareKeyring(t *testing.T) {
 			states += k.State + " "
 		}
 		if states != "retired retired retired retired primary " {
-			t.Errorf("replica %d lists %s", i, states)
+			t.Errorf("replica %d lists %s, want four retired versions and a primary one", i, states)
 		}
 	}
 	outdated, err := os.ReadFile(r.Replicas[0].Config.KeyringPath())
@@ -245,7 +248,7 @@ func TestReplicasShareKeyring(t *testing.T) {
 		t.Fatal(err)
 	}
 	if made, err := control.Call[control.Rotation](t.Context(), r.Replicas[1].Commands, "keyring.rotate", struct{}{}); err != nil || made.Version != 6 || made.Rewrapped < 2 {
-		t.Errorf("rotating again: %+v, %v", made, err)
+		t.Errorf("rotating again: got %+v, %v, want no error, Version 6 and Rewrapped at least 2", made, err)
 	}
 	aMinute()
 	readable("a minute after rotating again")
@@ -258,8 +261,8 @@ func TestReplicasShareKeyring(t *testing.T) {
 	}
 }
 
-// TestReplicasStartTogether starts three replicas at once where there is nothing yet, as a
-// first "docker compose up" does.
+// TestReplicasStartTogether starts three replicas concurrently on an empty installation, as a first "docker compose up"
+// does.
 func TestReplicasStartTogether(t *testing.T) {
 	t.Parallel()
 	var store config.Config
@@ -292,12 +295,12 @@ func TestReplicasStartTogether(t *testing.T) {
 		}
 	}
 	if started[madeIt] != fixture.ReplicaCount {
-		t.Errorf("three replicas at once: %s", fixture.Tally(started))
+		t.Errorf("three replicas at once: got %s, want all started", fixture.Tally(started))
 	}
 }
 
-// replicaOfAnotherKeyring tries to start a fourth replica with a keyring of its own, with
-// none, and with one that lacks the newest version.
+// replicaOfAnotherKeyring tries to start a fourth replica with a keyring of its own, with none, and with one without
+// the newest version.
 func replicaOfAnotherKeyring(t *testing.T, r *fixture.Trio, outdated []byte) {
 	t.Helper()
 	try := func(path string) error {
@@ -319,14 +322,14 @@ func replicaOfAnotherKeyring(t *testing.T, r *fixture.Trio, outdated []byte) {
 	}
 	for _, name := range []string{"other.json", "outdated.json"} {
 		if err := try(filepath.Join(dir, name)); !errors.Is(err, tenants.ErrForeignKeyring) {
-			t.Errorf("with %s: %v", name, err)
+			t.Errorf("with %s: got %v, want the error %v", name, err, tenants.ErrForeignKeyring)
 		}
 	}
 	if err := try(filepath.Join(dir, "none.json")); err == nil || !strings.Contains(err.Error(), "copy it from another replica") {
-		t.Errorf("without a keyring: %v", err)
+		t.Errorf("without a keyring: got %v, want an error with %q", err, "copy it from another replica")
 	}
 	if _, err := os.Stat(filepath.Join(dir, "none.json")); err == nil {
-		t.Error("a replica without a keyring made one of its own")
+		t.Error("got a keyring made by a replica without one, want none")
 	}
 }
 
@@ -340,14 +343,14 @@ func (s *secretHolder) check(t *testing.T, what string, at *gatewaytest.Org) {
 	t.Helper()
 	a := at.Get(t, s.key, "/api/contacts/"+fixture.DocID(1)+"/reveal-secret?field=ssn")
 	if a.Code != http.StatusOK || a.Field("field_value") != s.want {
-		t.Errorf("%s, %s by %s: %d %s", what, s.o.Slug, at.App.Addr(), a.Code, a.Body)
+		t.Errorf("%s, %s by %s: got %d %s, want 200 and field_value %v",
+			what, s.o.Slug, at.App.Addr(), a.Code, a.Body, s.want)
 	}
 }
 
-// TestReplicasGoOnThroughAMove moves an organization through one replica while all three
-// write and read: nothing fails, nothing that was acknowledged is lost, nobody waits longer
-// than a hold lasts.
-func TestReplicasGoOnThroughAMove(t *testing.T) {
+// TestReplicasWorkDuringAMove moves an organization through one replica while all three write and read: nothing fails,
+// no acknowledged write is lost, and nobody waits longer than a hold.
+func TestReplicasWorkDuringAMove(t *testing.T) {
 	t.Parallel()
 	uri := mongotest.URI(t)
 	var own config.Config // one database an organization
@@ -368,44 +371,44 @@ func TestReplicasGoOnThroughAMove(t *testing.T) {
 	m := &moveWriters{Trio: r, o: acme, key: acme.Key(t, tenants.ManageCustomObjects, tenants.ManageForms)}
 	m.start(t)
 	defer m.end()
-	// The replica that begins is cut off, and another goes on.
+	// The first replica is interrupted, and another continues.
 	ctx, cut := context.WithCancel(t.Context())
 	if _, err := gatewaytest.Move(ctx, r.Replicas[2].Commands, control.MoveRequest{Slug: acme.Slug, To: "other"}, func(p control.Progress) {
 		if p.Step == "checking" {
 			cut()
 		}
 	}); err == nil {
-		t.Error("the move was not interrupted")
+		t.Error("got no interruption of the move, want one")
 	}
 	cut()
 	for n, to := range []string{"other", "mongo"} {
 		began := time.Now()
 		report, err := gatewaytest.Move(t.Context(), r.Replicas[n].Commands, control.MoveRequest{Slug: acme.Slug, To: to}, nil)
 		if err != nil {
-			t.Fatalf("move to %s: %v", to, err)
+			t.Fatalf("move to %s: got %v, want no error", to, err)
 		}
 		t.Logf("to %s through replica %d: %s, writes held %.1f s", to, n, round(time.Since(began)), report.HeldSeconds)
 		for i := range r.Replicas {
 			if o, err := control.Call[control.Organization](t.Context(), r.Replicas[i].Commands, "org.show", control.Slug{Slug: acme.Slug}); err != nil || o.Backend != to {
-				t.Errorf("replica %d: %+v, %v", i, o, err)
+				t.Errorf("replica %d: got %+v, %v, want no error and Backend %v", i, o, err, to)
 			}
 		}
 		m.pass(t) // every one goes on there
 		if _, err := control.Call[control.Organization](t.Context(), r.Replicas[(n+1)%fixture.ReplicaCount].Commands, "org.move.finish", control.Slug{Slug: acme.Slug}); err != nil {
-			t.Errorf("finishing on another replica: %v", err)
+			t.Errorf("finishing on another replica: got %v, want no error", err)
 		}
 		m.pass(t)
 	}
 	m.end()
 	t.Logf("%d objects and %d changes acknowledged by three replicas, the longest write %s", len(m.created), m.changes.Load(), round(time.Duration(m.longest.Load())))
 	if longest := time.Duration(m.longest.Load()); longest > 6*time.Second {
-		t.Errorf("a write waited %s", longest)
+		t.Errorf("a write waited %s, want at most 6 s", longest)
 	}
 	for i := range r.Replicas {
 		text := fixture.Export(t, r.On(i, acme))
 		for _, name := range m.created {
 			if !strings.Contains(text, `"`+name+`"`) {
-				t.Errorf("%s was acknowledged, and replica %d lacks it", name, i)
+				t.Errorf("%s was acknowledged, and replica %d lacks it, want it with %q", name, i, `"`+name+`"`)
 			}
 		}
 		for w := range r.Replicas {
@@ -414,7 +417,7 @@ func TestReplicasGoOnThroughAMove(t *testing.T) {
 			}
 		}
 		if n := strings.Count(text, `"kind":"contact"`); n != 300 {
-			t.Errorf("replica %d has %d contacts", i, n)
+			t.Errorf("replica %d has %d contacts, want 300", i, n)
 		}
 	}
 }
@@ -456,7 +459,7 @@ func (m *moveWriters) start(t *testing.T) {
 		m.wg.Go(func() {
 			for !m.stop.Load() {
 				if a := at.Get(t, m.key, "/api/campaigns/count?filters[country]=DE"); a.Code != http.StatusOK || !strings.Contains(a.Text(), "150") {
-					t.Errorf("count on replica %d: %d %s", i, a.Code, a.Body)
+					t.Errorf("count on replica %d: got %d %s, want 200 with 150", i, a.Code, a.Body)
 				}
 				time.Sleep(20 * time.Millisecond)
 			}
@@ -474,7 +477,7 @@ func (m *moveWriters) write(t *testing.T, at *gatewaytest.Org, method, path stri
 	return a.Code == http.StatusOK
 }
 
-// pass waits until every replica has written twice more.
+// pass waits until every replica has written two more times.
 func (m *moveWriters) pass(t *testing.T) {
 	t.Helper()
 	var seen [fixture.ReplicaCount]int64
@@ -485,7 +488,7 @@ func (m *moveWriters) pass(t *testing.T) {
 	for i := range seen {
 		for m.rounds[i].Load() < seen[i] {
 			if time.Now().After(deadline) {
-				t.Fatalf("replica %d writes no more", i)
+				t.Fatalf("replica %d writes no more, want it to go on", i)
 			}
 			time.Sleep(10 * time.Millisecond)
 		}

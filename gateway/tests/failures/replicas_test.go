@@ -21,7 +21,7 @@ import (
 	"tenantry/tenants/redistest"
 )
 
-// TestRevokedOnOneReplica holds that the other replicas refuse in time, also with Redis killed and restored to an
+// TestRevokedOnOneReplica checks that the other replicas refuse in time, also after Redis is killed and restored to an
 // earlier state, and while it is down.
 func TestRevokedOnOneReplica(t *testing.T) {
 	t.Parallel()
@@ -34,11 +34,11 @@ func TestRevokedOnOneReplica(t *testing.T) {
 		w.keys = append(w.keys, &watchedKey{id: k.ID, token: k.Token})
 	}
 	w.focus.Store(w.keys[0])
-	// What is made on one replica may be unknown to another that was asked just before.
+	// A new record may be unknown to another replica that looked for it just before.
 	for i := range r.Replicas {
 		for _, k := range w.keys {
 			if code := r.Ask(t, i, acme.Host, cheapPath, k.token); code != http.StatusOK {
-				t.Fatalf("replica %d answers %d to a new key", i, code)
+				t.Fatalf("replica %d answers %d to a new key, want 200", i, code)
 			}
 		}
 	}
@@ -63,7 +63,7 @@ func TestRevokedOnOneReplica(t *testing.T) {
 	part = next(overKills)
 	admin := r.Redis.Open(t)
 	for i, k := range part {
-		// This is what the restarted server holds: the key as it was when it was good.
+		// The restarted server has the key as it was when it was valid.
 		redistest.Await(t, admin)
 		if err := admin.Save(t.Context()).Err(); err != nil {
 			t.Fatal(err)
@@ -113,8 +113,8 @@ func TestRevokedOnOneReplica(t *testing.T) {
 	}
 }
 
-// TestReplicasShareOneTruth runs what needs three replicas and leaves them as they were.
-func TestReplicasShareOneTruth(t *testing.T) {
+// TestReplicasAgree runs the tests that need three replicas and leave them unchanged.
+func TestReplicasAgree(t *testing.T) {
 	t.Parallel()
 	r := fixture.StartTrio(t)
 	t.Run("changes", func(t *testing.T) { replicasChanges(t, r) })
@@ -127,7 +127,7 @@ func TestReplicasShareOneTruth(t *testing.T) {
 	t.Run("users", func(t *testing.T) { replicasUsers(t, r) })
 }
 
-// replicasChanges: suspension, limits, rights and the end of sessions hold everywhere in time.
+// replicasChanges checks that suspension, limits, rights and the end of sessions take effect everywhere in time.
 func replicasChanges(t *testing.T, r *fixture.Trio) {
 	acme := r.Replicas[0].Org(t, "changes")
 	key := acme.KeyWith(t, func(k *control.NewKey) { k.Permissions = []string{string(tenants.ManageForms)} })
@@ -203,12 +203,12 @@ func replicasChanges(t *testing.T, r *fixture.Trio) {
 	for n, step := range steps {
 		for i := range r.Replicas { // they have it in their caches as it was
 			if step.shown(r.On(i, acme)) {
-				t.Fatalf("%s: replica %d shows it before it happened", step.what, i)
+				t.Fatalf("%s: replica %d shows it before the change, want it afterwards", step.what, i)
 			}
 		}
 		by := n % fixture.ReplicaCount
 		if err := step.do(r.On(by, acme)); err != nil {
-			t.Fatalf("%s: %v", step.what, err)
+			t.Fatalf("%s: got %v, want no error", step.what, err)
 		}
 		t.Logf("%s: known everywhere after %s", step.what, round(r.Agree(t, step.what, by, acme, step.shown)))
 	}
@@ -218,8 +218,8 @@ func refOf(o *gatewaytest.Org, u control.User) control.UserRef {
 	return control.UserRef{Org: o.Slug, User: strconv.FormatInt(u.ID, 10)}
 }
 
-// replicasAnswers: a session begun on one replica works on the others, and every read of the
-// contract is answered with the same bytes by each.
+// replicasAnswers checks that a session works on all replicas, and that all answer every read of the contract with the
+// same bytes.
 func replicasAnswers(t *testing.T, r *fixture.Trio) {
 	p := fixture.NewParty(t, r.Replicas[0], "answers", "ac0ffee5ac0ffee5", 7000)
 	p.AddPeople(t)
@@ -249,13 +249,13 @@ func replicasAnswers(t *testing.T, r *fixture.Trio) {
 					for _, show := range shows {
 						a := r.On(i, p.Org).Do(t, q.Method, q.Target, show)
 						if a.Code != http.StatusOK {
-							t.Errorf("%s on replica %d: %d %.200s", q.Target, i, a.Code, a.Body)
+							t.Errorf("%s on replica %d: got %d %.200s, want 200", q.Target, i, a.Code, a.Body)
 						}
 						reads++
 						if text := seen(a); first == "" {
 							first = text
 						} else if text != first {
-							t.Errorf("%s: replica %d answers\n%.500s\nthe first\n%.500s", q.Target, i, text, first)
+							t.Errorf("%s: replica %d answers\n%.500s\nwant\n%.500s", q.Target, i, text, first)
 						}
 					}
 				}
@@ -263,17 +263,17 @@ func replicasAnswers(t *testing.T, r *fixture.Trio) {
 		}
 	}
 	if reads < 60 {
-		t.Errorf("%d reads were compared", reads)
+		t.Errorf("%d reads were compared, want at least 60", reads)
 	}
 	_, cookie := r.On(2, p.Org).Person(t, "late@example.com", func(u *control.NewUser) { u.Permissions = []string{string(tenants.ManageForms)} })
 	for i := range r.Replicas {
 		if a := r.On(i, p.Org).Do(t, http.MethodGet, cheapPath, gatewaytest.Cookie(cookie)); a.Code != http.StatusOK {
-			t.Errorf("a session begun on replica 2, on replica %d: %d %s", i, a.Code, a.Body)
+			t.Errorf("a session begun on replica 2, on replica %d: got %d %s, want 200", i, a.Code, a.Body)
 		}
 	}
 }
 
-// replicasCreates: of many who take one name at once through different replicas one gets it.
+// replicasCreates checks that of many concurrent creates of one name through different replicas one succeeds.
 func replicasCreates(t *testing.T, r *fixture.Trio) {
 	acme := r.Replicas[0].Org(t, "creates") // its collections are made by the first to write
 	key := acme.Key(t, tenants.ManageCustomObjects)
@@ -284,7 +284,7 @@ func replicasCreates(t *testing.T, r *fixture.Trio) {
 				gatewaytest.JSON(map[string]string{"name": name, "label": name, "label_plural": name})).Code
 		})
 		if codes[http.StatusOK] != 1 || codes[http.StatusConflict] != 31 {
-			t.Errorf("32 creates of %s: %s", name, fixture.Tally(codes))
+			t.Errorf("32 creates of %s: got %s, want 1 with 200 and 31 with 409", name, fixture.Tally(codes))
 		}
 	}
 	if n := strings.Count(fixture.Export(t, r.On(1, acme)), `"kind":"custom_object"`); n != 3 {
@@ -292,8 +292,8 @@ func replicasCreates(t *testing.T, r *fixture.Trio) {
 	}
 }
 
-// replicasRepeats sends the same request with one Idempotency-Key at every replica at once. It is carried out once, and
-// told once.
+// replicasRepeats sends the same request with one Idempotency-Key to every replica concurrently. It is carried out and
+// answered once.
 func replicasRepeats(t *testing.T, r *fixture.Trio) {
 	acme := r.Replicas[0].Org(t, "repeats")
 	key := acme.Key(t, tenants.ManageReports)
@@ -306,7 +306,7 @@ func replicasRepeats(t *testing.T, r *fixture.Trio) {
 			return send(i).Status
 		})
 		if bodies["ok"] != 1 { // the others came too early, or too late for what is told once
-			t.Errorf("carried out by several: %s", fixture.Tally(bodies))
+			t.Errorf("carried out by several: got %s, want 1", fixture.Tally(bodies))
 		}
 	}
 	shares, _ := acme.Get(t, key, "/api/custom-reports/"+fixture.DocID(1)+"/shares").Field("count").(json.Number)
@@ -315,8 +315,8 @@ func replicasRepeats(t *testing.T, r *fixture.Trio) {
 	}
 }
 
-// replicasUpdates: each of several writers changes a field of its own of one form, through
-// another replica each time. Every answer shows what was acknowledged before it was asked.
+// replicasUpdates has each of several writers change its own field of one form, through a different replica each time.
+// Every answer shows all writes that were acknowledged before.
 func replicasUpdates(t *testing.T, r *fixture.Trio) {
 	const rounds = 15
 	acme := r.Replicas[0].Org(t, "updates")
@@ -333,7 +333,7 @@ func replicasUpdates(t *testing.T, r *fixture.Trio) {
 			return map[string]any{"email_alerts": map[string]any{"enabled": true, "subject": fmt.Sprint("s ", n)}}
 		},
 	}
-	// read returns which write of each writer an answer shows.
+	// read returns the latest write of each writer in an answer.
 	read := func(a *gatewaytest.Answer) (shown [5]int64) {
 		var e struct {
 			Data struct {
@@ -344,14 +344,14 @@ func replicasUpdates(t *testing.T, r *fixture.Trio) {
 			}
 		}
 		if err := json.Unmarshal(a.Body, &e); err != nil {
-			t.Errorf("%s: %v", a.Body, err)
+			t.Errorf("%s: got %v, want no error", a.Body, err)
 		}
 		d := e.Data
 		for i, text := range []string{strings.ReplaceAll(d.Name, "_", " "), d.Label, d.LabelPlural, d.Schema["why"].Title, d.EmailAlerts.Subject} {
 			_, number, _ := strings.Cut(text, " ")
 			n, err := strconv.ParseInt(number, 10, 64)
 			if err != nil {
-				t.Errorf("field %d is %q", i, text)
+				t.Errorf("field %d is %q, want no error", i, text)
 			}
 			shown[i] = n
 		}
@@ -368,13 +368,14 @@ func replicasUpdates(t *testing.T, r *fixture.Trio) {
 				}
 				a := r.On(i+n, acme).Do(t, http.MethodPut, "/api/form/collections/"+fixture.DocID(1), gatewaytest.WithKey(key), gatewaytest.JSON(write[i](n)))
 				if a.Code != http.StatusOK || a.Status != "ok" {
-					t.Errorf("writer %d, update %d: %d %s", i, n, a.Code, a.Body)
+					t.Errorf("writer %d, update %d: got %d %s, want 200 and the status ok", i, n, a.Code, a.Body)
 					continue
 				}
 				shown := read(a)
 				for j := range before {
 					if shown[j] < before[j] || j == i && shown[j] != int64(n) {
-						t.Errorf("writer %d, update %d: field %d shows %d, but %d was acknowledged", i, n, j, shown[j], before[j])
+						t.Errorf("writer %d, update %d: field %d shows %d, want at least %d",
+							i, n, j, shown[j], before[j])
 					}
 				}
 				acknowledged[i].Store(int64(n))
@@ -383,15 +384,15 @@ func replicasUpdates(t *testing.T, r *fixture.Trio) {
 	}
 	writers.Wait()
 	for i := range r.Replicas {
-		// An update of nothing answers the form.
+		// An empty update returns the form.
 		a := r.On(i, acme).Do(t, http.MethodPut, "/api/form/collections/"+fixture.DocID(1), gatewaytest.WithKey(key), gatewaytest.JSON(map[string]any{}))
 		if shown := read(a); shown != [5]int64{rounds, rounds, rounds, rounds, rounds} {
-			t.Errorf("in the end replica %d shows the writes %v", i, shown)
+			t.Errorf("at the end replica %d shows the writes %v, want all", i, shown)
 		}
 	}
 }
 
-// replicasOrganizations: a new organization is served by all, and a slug has one owner.
+// replicasOrganizations checks that all replicas serve a new organization, and that a slug has one owner.
 func replicasOrganizations(t *testing.T, r *fixture.Trio) {
 	for by := range r.Replicas {
 		slug := fmt.Sprintf("fresh-%d", by)
@@ -410,7 +411,7 @@ func replicasOrganizations(t *testing.T, r *fixture.Trio) {
 			return outcome(err)
 		})
 		if answers[madeIt] != 1 || answers[control.CodeDuplicate] != 31 {
-			t.Errorf("32 creates of %s: %s", slug, fixture.Tally(answers))
+			t.Errorf("32 creates of %s: got %s, want 1 made and 31 duplicates", slug, fixture.Tally(answers))
 		}
 	}
 	numbers := map[int64]string{}
@@ -420,7 +421,7 @@ func replicasOrganizations(t *testing.T, r *fixture.Trio) {
 	}
 	for _, o := range list {
 		if numbers[o.ID] != "" {
-			t.Errorf("%s and %s have the number %d", o.Slug, numbers[o.ID], o.ID)
+			t.Errorf("%s and %s have the number %d, want different numbers", o.Slug, numbers[o.ID], o.ID)
 		}
 		numbers[o.ID] = o.Slug
 	}
@@ -440,8 +441,7 @@ func outcome(err error) string {
 	return err.Error()
 }
 
-// replicasRights: changes of rights in one organization that come through all replicas at
-// once do not keep each other from being stored.
+// replicasRights checks that concurrent changes of rights through all replicas do not block each other.
 func replicasRights(t *testing.T, r *fixture.Trio) {
 	acme := r.Replicas[0].Org(t, "rights")
 	keys := make([]control.IssuedKey, 32)
@@ -457,7 +457,8 @@ func replicasRights(t *testing.T, r *fixture.Trio) {
 		return outcome(err)
 	})
 	if made[madeIt] != len(keys) || revoked[madeIt] != len(keys) {
-		t.Errorf("%d keys: issuing them %s revoking them %s", len(keys), fixture.Tally(made), fixture.Tally(revoked))
+		t.Errorf("%d keys: issuing gave %s revoking %s, want all to succeed",
+			len(keys), fixture.Tally(made), fixture.Tally(revoked))
 	}
 	r.Agree(t, "revoked keys", len(keys)%fixture.ReplicaCount, acme, func(o *gatewaytest.Org) bool {
 		return o.Get(t, keys[len(keys)-1].Token, cheapPath).Code == http.StatusForbidden
@@ -469,25 +470,25 @@ func replicasRights(t *testing.T, r *fixture.Trio) {
 	}
 }
 
-// replicasUsers: numbers and addresses of people are given once.
+// replicasUsers checks that numbers and addresses of people are unique.
 func replicasUsers(t *testing.T, r *fixture.Trio) {
 	acme := r.Replicas[0].Org(t, "users")
 	numbers := fixture.Concurrently(32, func(i int) int64 {
 		u, err := control.Call[control.User](t.Context(), r.Replicas[i%fixture.ReplicaCount].Commands, "user.create", control.NewUser{Org: acme.Slug, UserFields: control.UserFields{Name: "New", Email: fmt.Sprintf("new%d@example.com", i)}})
 		if err != nil {
-			t.Errorf("user %d: %v", i, err)
+			t.Errorf("user %d: got %v, want no error", i, err)
 			return -int64(i)
 		}
 		return u.ID
 	})
 	if len(numbers) != 32 {
-		t.Errorf("32 users have these numbers: %s", fixture.Tally(numbers))
+		t.Errorf("32 users have these numbers: got %s, want 32", fixture.Tally(numbers))
 	}
 	answers := fixture.Concurrently(32, func(i int) string {
 		_, err := control.Call[control.User](t.Context(), r.Replicas[i%fixture.ReplicaCount].Commands, "user.create", control.NewUser{Org: acme.Slug, UserFields: control.UserFields{Name: "Same", Email: "same@example.com"}})
 		return outcome(err)
 	})
 	if answers[madeIt] != 1 || answers[control.CodeDuplicate] != 31 {
-		t.Errorf("32 people of one address: %s", fixture.Tally(answers))
+		t.Errorf("32 people with one address: got %s, want 1 made and 31 duplicates", fixture.Tally(answers))
 	}
 }

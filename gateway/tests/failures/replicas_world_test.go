@@ -17,7 +17,7 @@ const (
 	cheapPath = "/api/form/collections/schema" // reads no document
 )
 
-// watchedKey is a key, and what became of requests with it on each replica.
+// watchedKey is a key with the outcomes of its requests on each replica.
 type watchedKey struct {
 	id, token string
 
@@ -29,9 +29,8 @@ type watchedKey struct {
 	refused  [fixture.ReplicaCount]time.Time // first
 }
 
-// watch asks every replica with many keys all the time. A replica that refused a key must
-// not take it again, but for the moment in which a change may still spread; none that is
-// good may be refused.
+// watch calls every replica with many keys all the time. A replica that refused a key must not accept it again, except
+// while a change is spreading, and must not refuse a valid one.
 type watch struct {
 	*fixture.Trio
 	org   *gatewaytest.Org
@@ -65,11 +64,12 @@ func (w *watch) end(t *testing.T) {
 	w.stop.Store(true)
 	w.wg.Wait()
 	if away, asked := w.away.Load(), w.asked.Load(); away*100 > asked {
-		t.Errorf("%d of %d answers were 503; the log of the first replica: %.4000s", away, asked, w.Replicas[0].Log)
+		t.Errorf("%d of %d answers were 503, want at most 1 %%; the log of the first replica: %.4000s",
+			away, asked, w.Replicas[0].Log)
 	}
 }
 
-// look asks one replica with one key.
+// look calls one replica with one key.
 func (w *watch) look(t *testing.T, replica int, k *watchedKey) {
 	began := time.Now()
 	code := w.Ask(t, replica, w.org.Host, cheapPath, k.token)
@@ -79,19 +79,20 @@ func (w *watch) look(t *testing.T, replica int, k *watchedKey) {
 	first := k.refused[replica]
 	switch {
 	case code == http.StatusOK && !first.IsZero() && began.After(first) && !k.revoked.IsZero() && began.Sub(k.revoked) > fixture.AgreeWithin:
-		t.Errorf("replica %d takes the key %s again, %s after it was first refused", replica, k.id, began.Sub(first))
+		t.Errorf("replica %d accepts the key %s again, %s after its first refusal, want it refused",
+			replica, k.id, began.Sub(first))
 	case code == http.StatusOK && replica == k.by && !k.revoked.IsZero() && began.After(k.revoked):
-		t.Errorf("replica %d takes the key %s that it revoked itself", replica, k.id)
+		t.Errorf("replica %d accepts the key %s that it revoked itself, want it refused", replica, k.id)
 	case code == http.StatusOK:
 		k.accepted[replica] = time.Now()
 	case code == http.StatusForbidden && k.ending.IsZero():
-		t.Errorf("replica %d refuses the key %s, which is good", replica, k.id)
+		t.Errorf("replica %d refuses the valid key %s, want it accepted", replica, k.id)
 	case code == http.StatusForbidden && first.IsZero():
 		k.refused[replica] = time.Now()
 	case code == http.StatusServiceUnavailable: // told by a busy machine, to few
 		w.away.Add(1)
 	case code != http.StatusForbidden:
-		t.Errorf("replica %d answers %d", replica, code)
+		t.Errorf("replica %d answers %d, want 403", replica, code)
 	}
 }
 
@@ -103,7 +104,7 @@ func (w *watch) revoke(t *testing.T, k *watchedKey, by int) {
 	k.ending = time.Now()
 	k.mu.Unlock()
 	if _, err := control.Call[control.Key](t.Context(), w.Replicas[by].Commands, "key.revoke", control.KeyRef{Org: w.org.Slug, ID: k.id}); err != nil {
-		t.Fatalf("revoking: %v", err)
+		t.Fatalf("revoking: got %v, want no error", err)
 	}
 	k.mu.Lock()
 	k.revoked, k.by = time.Now(), by
@@ -115,7 +116,7 @@ func (w *watch) settle(t *testing.T, k *watchedKey) {
 	t.Helper()
 	for !k.over() {
 		if time.Since(k.revoked) > 2*fixture.AgreeAtLast {
-			t.Fatalf("the key %s is not refused everywhere", k.id)
+			t.Fatalf("the key %s is not refused everywhere, want it refused", k.id)
 		}
 		time.Sleep(2 * time.Millisecond)
 	}
@@ -127,7 +128,7 @@ func (k *watchedKey) over() bool {
 	return !slices.ContainsFunc(k.refused[:], time.Time.IsZero)
 }
 
-// figures check for how long replicas went on taking revoked keys, and say it.
+// figures checks and logs how long replicas accepted revoked keys.
 func (w *watch) figures(t *testing.T, what string, keys []*watchedKey) {
 	t.Helper()
 	var same, others, sinceAsked []time.Duration
@@ -151,7 +152,8 @@ func (w *watch) figures(t *testing.T, what string, keys []*watchedKey) {
 	t.Logf("%s: %d revocations; last answer that accepted, after the acknowledgement: other replicas median %s, p99 %s, longest %s; same replica longest %s; after it was asked for, anywhere, longest %s",
 		what, len(keys), round(others[len(others)/2]), round(p99), round(others[len(others)-1]), round(same[len(same)-1]), round(sinceAsked[len(sinceAsked)-1]))
 	if p99 > fixture.AgreeWithin || others[len(others)-1] > fixture.AgreeAtLast {
-		t.Errorf("%s: revoked keys are taken for %s (p99), at most %s", what, p99, others[len(others)-1])
+		t.Errorf("%[1]s: revoked keys are accepted for %[2]s (p99), at most %[3]s, want %[4]s and %[5]s",
+			what, p99, others[len(others)-1], fixture.AgreeWithin, fixture.AgreeAtLast)
 	}
 }
 

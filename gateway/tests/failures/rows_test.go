@@ -25,7 +25,7 @@ import (
 	"tenantry/operation"
 )
 
-// fails is an engine in memory whose server can be away.
+// fails is an engine in memory whose server can be made unavailable.
 type fails struct {
 	driver.Engine
 	away *atomic.Bool
@@ -95,7 +95,7 @@ func (f failsWorkspace) Counter(ctx context.Context, name string, add, atLeast i
 	return f.Workspace.Counter(ctx, name, add, atLeast)
 }
 
-// credential returns what a call of the row shows: a key, a session where keys are refused, or nothing.
+// credentialFor returns the credential for a call of the row: a key, a session if keys are refused, or nothing.
 func credentialFor(p *fixture.Party, op *operation.Row) gatewaytest.Request {
 	switch {
 	case keyed(op):
@@ -106,7 +106,7 @@ func credentialFor(p *fixture.Party, op *operation.Row) gatewaytest.Request {
 	return func(*http.Request) {}
 }
 
-// askAll calls all rows, some at a time.
+// askAll calls all rows, some of them concurrently.
 func askAll(t *testing.T, p *fixture.Party, rows []rowCall, judge func(rowCall, timed)) {
 	t.Helper()
 	for some := range slices.Chunk(rows, 16) {
@@ -118,8 +118,7 @@ func askAll(t *testing.T, p *fixture.Party, rows []rowCall, judge func(rowCall, 
 	}
 }
 
-// TestEveryOperationWithoutItsStore holds that each says, in time, that the service is unavailable, and nothing
-// else.
+// TestEveryOperationWithoutItsStore checks that each answers service unavailable in time, and nothing else.
 func TestEveryOperationWithoutItsStore(t *testing.T) {
 	t.Parallel()
 	t.Run("in memory", func(t *testing.T) {
@@ -131,7 +130,7 @@ func TestEveryOperationWithoutItsStore(t *testing.T) {
 			}}
 			c.Backends, c.Store, c.Control = map[string]config.Backend{config.DefaultBackend: {Engine: "memory"}}, config.DefaultBackend, config.DefaultBackend
 		})
-		wantAllAway(t, w, func() { away.Store(true) }, func() { away.Store(false) }, withoutRedis)
+		wantAllAway(t, w, func() { away.Store(true) }, func() { away.Store(false) }, redisOutageLimit)
 	})
 	if os.Getenv(mongotest.Variable) == "" {
 		return
@@ -139,14 +138,14 @@ func TestEveryOperationWithoutItsStore(t *testing.T) {
 	for _, fault := range []proxytest.Fault{proxytest.Refused(), proxytest.Silent()} {
 		t.Run("mongo "+fault.Name, func(t *testing.T) {
 			t.Parallel()
-			mongo, uri := awayMongo(t)
+			mongo, uri := proxiedMongo(t)
 			w := fixture.NewWorld(t, onMongo(t, uri))
-			wantAllAway(t, w, func() { mongo.Break(t, fault) }, func() { mongo.Heal(t) }, withoutMongo)
+			wantAllAway(t, w, func() { mongo.Break(t, fault) }, func() { mongo.Heal(t) }, mongoOutageLimit)
 		})
 	}
 }
 
-// wantAllAway asks every operation while the store is away.
+// wantAllAway calls every operation while the store is unavailable.
 func wantAllAway(t *testing.T, w *fixture.World, leave, back func(), within time.Duration) {
 	t.Helper()
 	p := w.A
@@ -155,47 +154,47 @@ func wantAllAway(t *testing.T, w *fixture.World, leave, back func(), within time
 	leave()
 	judge := func(r rowCall, a timed) {
 		if a.took > within {
-			t.Errorf("%s took %s, at most %s is promised", r, a.took, within)
+			t.Errorf("%s took %s, want at most %s", r, a.took, within)
 		}
 		constant := r.op.Name == "compliance.schema" && a.Code == http.StatusOK // to somebody who was known a moment ago
 		if !constant && !fixture.IsUnavailable(t, r.String(), a.Answer) {
-			t.Errorf("%s without its store: %d %s", r, a.Code, a.Body)
+			t.Errorf("%s without its store: got %d %s, want service unavailable", r, a.Code, a.Body)
 		}
 	}
 	askAll(t, p, rows, judge)
 	askAll(t, p, last, judge)
-	alive(t, w.Gateway)
+	wantAlive(t, w.Gateway)
 	back()
 	fixture.AwaitWithin(t, "it works again", healLimit, func() bool { return p.Get(t, p.FullKey, "/api/contacts").Code == http.StatusOK })
 	for _, text := range []string{p.FullKey, p.AdminCookie.Value, `"msg":"internal error"`} {
 		if strings.Contains(w.Log.String(), text) {
-			t.Errorf("the log holds %s", text)
+			t.Errorf("the log holds %s, want it nowhere", text)
 		}
 	}
 }
 
-// TestEveryOperationWithoutRedis holds that a call with a key is carried out as usual or answered with service
-// unavailable, and that sessions, which live in Redis, are unavailable. No caller is denied.
+// TestEveryOperationWithoutRedis checks that a call with a key is carried out as usual or answered with service
+// unavailable, and that sessions, which are in Redis, are unavailable. No caller is denied.
 func TestEveryOperationWithoutRedis(t *testing.T) {
 	t.Parallel()
-	redis := awayRedis(t)
+	redis := proxiedRedis(t)
 	w := fixture.NewWorld(t, fixture.WithRedis(redis.Addr), gatewaytest.PatientRedis)
 	p := w.A
 	reads := rowCalls(w, p, func(op *operation.Row) bool { return op.Method == http.MethodGet })
 	writes := rowCalls(w, p, func(op *operation.Row) bool { return op.Method != http.MethodGet })
 	redis.Break(t, proxytest.Refused())
 	judge := func(r rowCall, a timed) {
-		if a.took > withoutRedis {
-			t.Errorf("%s took %s, at most %s is promised", r, a.took, withoutRedis)
+		if a.took > redisOutageLimit {
+			t.Errorf("%s took %s, want at most %s", r, a.took, redisOutageLimit)
 		}
 		away := fixture.IsUnavailable(t, r.String(), a.Answer)
 		if a.Code >= 500 && !away || strings.Contains(a.Text(), fixture.DeniedBody) {
-			t.Errorf("%s without Redis: %d %s", r, a.Code, a.Body)
+			t.Errorf("%s without Redis: got %d %s, want an answer or service unavailable", r, a.Code, a.Body)
 		}
 		if withKey := keyed(&r.op); withKey && r.op.Method == http.MethodGet && a.Code != http.StatusOK {
-			t.Errorf("%s with a key: %d %s", r, a.Code, a.Body)
+			t.Errorf("%s with a key: got %d %s, want 200", r, a.Code, a.Body)
 		} else if !withKey && r.op.Credentials&operation.Session != 0 && !away {
-			t.Errorf("%s with a session: %d %s", r, a.Code, a.Body)
+			t.Errorf("%s with a session: got %d %s, want service unavailable", r, a.Code, a.Body)
 		}
 	}
 	askAll(t, p, reads, judge)

@@ -18,11 +18,11 @@ import (
 	"tenantry/internal/proxytest"
 )
 
-// TestStartWaitsForMongo: a server that comes up a moment later is waited for; one that does
-// not is named, with what to do.
+// TestStartWaitsForMongo checks that the start waits for a server that comes up a moment later, and names one that does
+// not, with what to do.
 func TestStartWaitsForMongo(t *testing.T) {
 	t.Parallel()
-	mongo, uri := awayMongo(t)
+	mongo, uri := proxiedMongo(t)
 	database := mongotest.Database(t)
 	for _, fault := range []proxytest.Fault{proxytest.Refused(), proxytest.Silent()} {
 		mongo.Break(t, fault)
@@ -33,7 +33,7 @@ func TestStartWaitsForMongo(t *testing.T) {
 		started := time.Now()
 		_, err := gateway.New(t.Context(), cfg, gateway.Options{Holder: "a test", Init: true, WaitForStore: time.Second})
 		if took := time.Since(started); took > 20*time.Second {
-			t.Errorf("%s: the start gave up after %s", fault.Name, took)
+			t.Errorf("%s: the start gave up after %s, want at most 20 s", fault.Name, took)
 		}
 		if !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "backends.mongo.uri") || strings.Contains(err.Error(), uri) {
 			t.Errorf(`%s: got %v, want the error store.ErrUnavailable and containing "backends.mongo.uri"`, fault.Name, err)
@@ -70,15 +70,15 @@ func TestStartWaitsForMongo(t *testing.T) {
 	}
 	for _, line := range []string{"waiting for the control backend", "the control backend answers"} {
 		if n := strings.Count(log.String(), line); n != 1 {
-			t.Errorf("%q is logged %d times", line, n)
+			t.Errorf("%q is logged %d times, want 1", line, n)
 		}
 	}
 }
 
-// TestStartIsGivenUpWhileWaiting: whoever stops the gateway need not wait for MongoDB.
-func TestStartIsGivenUpWhileWaiting(t *testing.T) {
+// TestStartCanBeCancelledWhileWaiting checks that stopping the gateway does not wait for MongoDB.
+func TestStartCanBeCancelledWhileWaiting(t *testing.T) {
 	t.Parallel()
-	mongo, uri := awayMongo(t)
+	mongo, uri := proxiedMongo(t)
 	mongo.Break(t, proxytest.Refused())
 	cfg := fixture.Config(t)
 	if err := gatewaytest.UseMongo(&cfg, uri, mongotest.Database(t)); err != nil {
@@ -89,14 +89,14 @@ func TestStartIsGivenUpWhileWaiting(t *testing.T) {
 	started := time.Now()
 	_, err := gateway.New(ctx, cfg, gateway.Options{Holder: "a test", WaitForStore: time.Hour})
 	if took := time.Since(started); err == nil || took > 10*time.Second {
-		t.Errorf("the start ended after %s with %v", took, err)
+		t.Errorf("the start ended after %s with %v, want an error and at most 10 s", took, err)
 	}
 }
 
-// TestStartsWithoutAnotherBackend: only its own organizations need it.
-func TestStartsWithoutAnotherBackend(t *testing.T) {
+// TestStartDoesNotNeedOtherBackends checks that only organizations of a missing backend need it.
+func TestStartDoesNotNeedOtherBackends(t *testing.T) {
 	t.Parallel()
-	mongo, uri := awayMongo(t)
+	mongo, uri := proxiedMongo(t)
 	mongo.Break(t, proxytest.Refused())
 	database := mongotest.Database(t)
 	g := gatewaytest.Start(t, gatewaytest.Embedded, withEU(t, uri, database))

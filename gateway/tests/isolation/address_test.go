@@ -15,7 +15,7 @@ import (
 	"tenantry/tenants"
 )
 
-// keyOf returns a key that holds every permission and is limited to the teams.
+// keyOf returns a key with every permission, limited to the teams.
 func keyOf(t testing.TB, p *fixture.Party, teams ...string) string {
 	return p.KeyWith(t, func(k *control.NewKey) {
 		k.Permissions, k.Teams = fixture.PermissionNames(tenants.AllPermissions()), teams
@@ -69,11 +69,13 @@ func TestReportAddressNeedsRightsToItsContent(t *testing.T) {
 			url = fixture.BaseURL(p.Org) + "/shared/reports/" + pid
 		}
 		if a.Status != "ok" || a.Field("pid") != pid || a.Field("share_url") != url || a.Field("title") != "t" {
-			t.Errorf("%s: %d pid %q, share_url %q", test.what, a.Code, a.Field("pid"), a.Field("share_url"))
+			t.Errorf("%s: got %d pid %q, share_url %q, want the status ok, pid %v, share_url %v and title t",
+				test.what, a.Code, a.Field("pid"), a.Field("share_url"), pid, url)
 		}
 		shared := p.Do(t, http.MethodPost, "/api/custom-reports/"+p.ID(test.n)+"/share"+test.query, gatewaytest.WithKey(test.key), gatewaytest.JSON(map[string]any{}))
 		if (shared.Status == "ok") != test.given {
-			t.Errorf("%s: sharing answers %d %s", test.what, shared.Code, shared.Body)
+			t.Errorf("%[1]s: sharing: got %[2]d %[3]s, want shared = %[4]t",
+				test.what, shared.Code, shared.Body, test.given)
 		}
 	}
 }
@@ -92,7 +94,7 @@ func TestNoAnswerRevealsAReportAddress(t *testing.T) {
 		}
 	}
 	if len(pids) != 8 {
-		t.Fatalf("%d addresses are known to a key without limits", len(pids))
+		t.Fatalf("%d addresses are known to a key without limits, want 8", len(pids))
 	}
 	calls := 0
 	for _, op := range w.Rows() {
@@ -102,7 +104,7 @@ func TestNoAnswerRevealsAReportAddress(t *testing.T) {
 				a := p.Do(t, q.Method, q.Target, append(q.Changes, gatewaytest.WithKey(limited))...)
 				for _, pid := range pids {
 					if strings.Contains(fixture.Canonical(a, "", nil), pid) {
-						t.Errorf("%s %s gives away the address %s: %s", op.Method, path, pid, a.Body)
+						t.Errorf("%s %s reveals the address %s: %s, want it nowhere", op.Method, path, pid, a.Body)
 					}
 				}
 				calls++
@@ -111,7 +113,7 @@ func TestNoAnswerRevealsAReportAddress(t *testing.T) {
 	}
 	for _, query := range []string{"sort=pid", "filters[pid][starts_with]=" + pids[0][:3], "filters[or][0][pid]=" + pids[0]} {
 		if a := p.Get(t, limited, "/api/custom-reports?"+query); a.Code != http.StatusUnprocessableEntity {
-			t.Errorf("%s gives addresses away: %d %s", query, a.Code, a.Body)
+			t.Errorf("%s gives addresses away: got %d %s, want 422", query, a.Code, a.Body)
 		}
 	}
 	list := w.App.Operations()[slices.IndexFunc(w.App.Operations(), func(op operation.Row) bool { return op.Name == "reports.list" })]
@@ -121,12 +123,12 @@ func TestNoAnswerRevealsAReportAddress(t *testing.T) {
 		next, _ := a.Field("next").(string)
 		raw, err := base64.RawURLEncoding.DecodeString(next)
 		if err != nil || len(raw) == 0 || slices.ContainsFunc(pids, func(pid string) bool { return strings.Contains(string(raw), pid) }) {
-			t.Errorf("sorted by %s, next is %q, which says %s (%v)", sort, next, raw, err)
+			t.Errorf("sorted by %s, next is %q, which contains %s (%v), want no address", sort, next, raw, err)
 		}
 	}
 	records := fixture.AuditRecords(t, p.Org, 1000)
 	if len(records) == 0 || calls < 2*len(w.Rows()) {
-		t.Fatalf("%d audit records of %d calls, want some, of at least %d", len(records), calls, 2*len(w.Rows()))
+		t.Fatalf("got %d audit records of %d calls, want some, of at least %d", len(records), calls, 2*len(w.Rows()))
 	}
 	raw, err := json.Marshal(records)
 	if err != nil {
@@ -134,7 +136,7 @@ func TestNoAnswerRevealsAReportAddress(t *testing.T) {
 	}
 	for _, pid := range pids {
 		if strings.Contains(string(raw), pid) {
-			t.Errorf("the audit log holds the address %s", pid)
+			t.Errorf("the audit log holds the address %s, want it nowhere", pid)
 		}
 	}
 }
@@ -157,22 +159,21 @@ func TestReportsAreSecureUnlessTheySayOtherwise(t *testing.T) {
 	}
 	fixture.WantDenied(t, "a report that says nothing, without a token", acme.Get(t, "", fixture.SharedPath+"says-nothing-about-it"))
 	if a := acme.Get(t, "", fixture.SharedPath+"says-secure-is-false"); a.Status != "ok" {
-		t.Errorf("a report that is not secure: %d %s", a.Code, a.Body)
+		t.Errorf("a report that is not secure: got %d %s, want the status ok", a.Code, a.Body)
 	}
-	// What is not shareable is as if it was not there, also for those who hold a token of it,
-	// and as a child of another.
+	// A report that is not shareable is not found, even with a token of it, and as a child of another report.
 	missing := acme.Get(t, "", fixture.SharedPath+"there-is-no-such-report").Text()
 	for _, path := range []string{"is-not-to-be-shared-1", "is-not-to-be-shared-1?data=1", "is-not-to-be-shared-1/" + fixture.DocID(3), "is-not-to-be-shared-2", "is-not-to-be-shared-2?token=x", "holds-what-is-private/" + fixture.DocID(3)} {
 		fixture.WantBody(t, acme.Get(t, "", fixture.SharedPath+path), http.StatusOK, missing)
 	}
 	if page := acme.Page(t, "/shared/reports/is-not-to-be-shared-1"); page.Code != http.StatusNotFound || strings.Contains(page.Text(), "Report</") {
-		t.Errorf("its page: %d %s", page.Code, page.Text())
+		t.Errorf("its page: got %d %s, want 404 and without %q", page.Code, page.Text(), "Report</")
 	}
 	fixture.WantMember(t, acme.Get(t, "", fixture.SharedPath+"holds-what-is-private").DataJSON(), `[{"id":"`+fixture.DocID(2)+`","title":"Report","visual":"table"}]`, "child_reports")
 	fixture.WantFaults(t, fixture.PostJSON(t, acme, key, fixture.ReportPath+fixture.DocID(3)+"/share", `{}`), http.StatusUnprocessableEntity, "shareable forbidden")
-	// An import that does not name it leaves what is stored.
+	// An import that does not name a setting leaves it unchanged.
 	acme.Import(t, line(2, "says-secure-is-false", `,"desc":"changed"`))
 	if a := acme.Get(t, "", fixture.SharedPath+"says-secure-is-false"); a.Field("desc") != "changed" {
-		t.Errorf("after an import that does not name secure: %d %s", a.Code, a.Body)
+		t.Errorf("after an import that does not name secure: got %d %s, want desc changed", a.Code, a.Body)
 	}
 }

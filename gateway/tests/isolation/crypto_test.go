@@ -22,13 +22,13 @@ import (
 	"tenantry/modules/imports/bundle"
 )
 
-// sealed returns the encrypted value of a contact's field as the store has it.
+// sealed returns the stored encrypted value of a contact's field.
 func sealed(t testing.TB, p *fixture.Party, contact, field string) string {
 	t.Helper()
 	return p.Stored(t, `SELECT json_extract(body, '$.secrets.`+field+`') FROM "c:contacts" WHERE id = ?1`, contact)
 }
 
-// plant puts an encrypted value into a contact's field, past the gateway.
+// storeSecret stores an encrypted value in a contact's field, bypassing the gateway.
 func storeSecret(t testing.TB, p *fixture.Party, contact, field, sealed string) {
 	t.Helper()
 	p.Exec(t, `UPDATE "c:contacts" SET body = json_set(body, '$.secrets.`+field+`', ?1) WHERE id = ?2`, sealed, contact)
@@ -38,7 +38,7 @@ func TestMovedCiphertextDoesNotOpen(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, gatewaytest.OwnFiles) // the test changes the file
 	w := &fixture.World{Gateway: g}
-	// The same identifiers in both, so that nothing but the organization differs.
+	// Both have the same identifiers, so that only the organization differs.
 	w.A = fixture.NewParty(t, g, "acme", "5a5a5a5a5a5a5a5a", 7000)
 	w.B = fixture.NewParty(t, g, "birch", "5a5a5a5a5a5a5a5a", 7000)
 	p := w.A
@@ -83,7 +83,7 @@ func TestMovedCiphertextDoesNotOpen(t *testing.T) {
 	}
 	storeSecret(t, p, one, fixture.SecretField, ssn)
 	good("at the end")
-	// The same through an import, which takes encrypted values.
+	// The same through an import, which accepts encrypted values.
 	line := func(contact, field, enc string) string {
 		return `{"kind":"contact","id":"` + contact + `","fields":{"` + field + `":{"enc":"` + enc + `"}}}`
 	}
@@ -92,7 +92,7 @@ func TestMovedCiphertextDoesNotOpen(t *testing.T) {
 		line string
 	}{"another contact": {p, line(two, fixture.SecretField, ssn)}, "another field": {p, line(one, "tax", ssn)}, "another organization": {w.B, line(one, fixture.SecretField, ssn)}} {
 		if _, err := g.App.Transfer().Import(t.Context(), c.p.Tenant(t), gatewaytest.Source([]byte(c.line+"\n")), bundle.ImportOptions{}); err == nil {
-			t.Errorf("an import takes the value for %s", name)
+			t.Errorf("an import takes the value for %s, want an error", name)
 		}
 	}
 	p.Import(t, line(one, fixture.SecretField, ssn))
@@ -119,14 +119,14 @@ func TestEncryptedFieldsCannotBeQueried(t *testing.T) {
 		first, second := p.Get(t, p.FullKey, escaped), w.B.Get(t, w.B.FullKey, escaped)
 		fixture.WantRefused(t, query, first)
 		if a, b := fixture.Canonical(first, "", nil), fixture.Canonical(second, "", nil); a != b {
-			t.Errorf("%s: the answers depend on the plaintext:\n%s\n%s", query, a, b)
+			t.Errorf("%s: the answers depend on the plaintext: got\n%s\nwant\n%s", query, a, b)
 		}
 		if strings.Contains(first.Text(), `"count"`) {
-			t.Errorf("%s counts: %s", query, first.Body)
+			t.Errorf("%s counts: got %s, want it without %q", query, first.Body, `"count"`)
 		}
 	}
-	// Campaigns that name one are not taken. Reports may be, because fields can come later; then
-	// they show nothing.
+	// Campaigns that name an encrypted field are refused. Reports may name one, because fields can be defined later;
+	// then they show nothing.
 	n := 0
 	for name, line := range map[string]string{
 		"campaign":         `{"kind":"campaign","name":"x","filter":{"ssn":"1"}}`,
@@ -149,7 +149,7 @@ func TestEncryptedFieldsCannotBeQueried(t *testing.T) {
 		if report, err := w.App.Transfer().Import(t.Context(), p.Tenant(t), gatewaytest.Source([]byte(line+"\n")), bundle.ImportOptions{}); err != nil {
 			continue
 		} else if strings.HasPrefix(name, "campaign") {
-			t.Errorf("%s: taken: %+v", name, report)
+			t.Errorf("%s: got %+v, want a refusal", name, report)
 		}
 		for _, more := range []string{"", "?data=1", "?data=1&params[i]=" + p.FirstSecret} {
 			a := p.Get(t, "", "/api/reports/shared/"+pid+more)
@@ -159,7 +159,7 @@ func TestEncryptedFieldsCannotBeQueried(t *testing.T) {
 			}
 		}
 	}
-	// One that was made when the field was plain shows nothing once it is encrypted.
+	// A report made when the field was plain shows nothing once the field is encrypted.
 	p.Import(t, `{"kind":"contact_field","key":"later","title":"Later","type":"Text"}`, `{"kind":"contact","id":"`+p.ID(30)+`","fields":{"later":"laterplain"}}`,
 		`{"kind":"custom_report","id":"`+p.ID(310)+`","pid":"report-that-is-later","secure":false,"title":"x","class":"Contacts","query":{"fields":["id","later"],"sort":["later"]}}`,
 		`{"kind":"campaign","id":"`+p.ID(311)+`","name":"later","filter":{"later":"laterplain"}}`)
@@ -168,7 +168,8 @@ func TestEncryptedFieldsCannotBeQueried(t *testing.T) {
 	}
 	p.Exec(t, `UPDATE "c:contact_fields" SET body = json_set(body, '$.type', 'Encrypted') WHERE f_key = ?1`, "later")
 	if a := p.Get(t, "", "/api/reports/shared/report-that-is-later?data=1"); a.Status != "failed" || strings.Contains(a.Text(), "laterplain") {
-		t.Errorf("a report on a field that is encrypted by now: %d %.300s", a.Code, a.Body)
+		t.Errorf("a report on a field that is encrypted by now: got %d %.300s, want the status failed and without laterplain",
+			a.Code, a.Body)
 	}
 	fixture.WantRefused(t, "a campaign on a field that is encrypted by now", p.Get(t, p.FullKey, "/api/campaigns/count/"+p.ID(311)))
 }
@@ -263,9 +264,11 @@ func TestBadPublicKeysAreRefused(t *testing.T) {
 	fixture.WantRefused(t, "two parameters", p.Reveal(t, p.IDs[fixture.RefContact], fixture.SecretField, "&public_key="+key+"&public_key="+key))
 	fixture.WantRefused(t, "a list", p.Reveal(t, p.IDs[fixture.RefContact], fixture.SecretField, "&public_key[]="+key))
 	if a := p.Reveal(t, p.IDs[fixture.RefContact], fixture.SecretField, "&public_key="+key); a.Code != http.StatusOK || strings.Contains(a.Text(), p.FirstSecret) || a.Header.Get("X-Encryption-Algorithm") == "" {
-		t.Errorf("a good key: %d %.200s", a.Code, a.Body)
+		t.Errorf("a good key: got %d %.200s, want 200, without %q and a header X-Encryption-Algorithm",
+			a.Code, a.Body, p.FirstSecret)
 	}
-	// Required: neither absence nor another spelling of the name brings the value in clear.
+	// With a required public key, neither its absence nor another spelling of the parameter reveals the value in clear
+	// text.
 	required := control.OrganizationChange{Slug: p.Slug, OrganizationFields: control.OrganizationFields{Settings: map[string]bool{"require_public_encryption_key": true}}}
 	if _, err := control.Call[control.Organization](t.Context(), w.Commands, "org.update", required); err != nil {
 		t.Fatal(err)
@@ -284,29 +287,31 @@ func TestNothingIsRevealedUnaudited(t *testing.T) {
 		t.Fatalf(`got %d %s, want a.Field("field_value") = %v`, a.Code, a.Body, p.FirstSecret)
 	}
 	if n := p.Stored(t, `SELECT count(*) FROM "c:audit_log" WHERE f_operation = 'contacts.reveal' AND f_outcome = 'ok'`); n != "1" {
-		t.Fatalf("%s audit records of a reveal", n)
+		t.Fatalf("%s audit records of a reveal, want 1", n)
 	}
 	p.Exec(t, `DROP TABLE "c:audit_log"`)
 	for _, more := range []string{"", "&public_key=CQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="} {
 		a := p.Reveal(t, p.IDs[fixture.RefContact], fixture.SecretField, more)
 		if a.Code != http.StatusServiceUnavailable || a.Status != "failed" || strings.Contains(a.Text(), "field_value") || strings.Contains(a.Text(), p.FirstSecret) || a.Header.Get("Retry-After") == "" {
-			t.Errorf("without an audit log: %d %.300s", a.Code, a.Body)
+			t.Errorf("without an audit log: got %d %.300s, want 503, the status failed, without field_value, without %q and a header Retry-After",
+				a.Code, a.Body, p.FirstSecret)
 		}
 		fixture.WantPlain(t, "without an audit log", a)
 	}
-	// Nor is a token handed out.
+	// No token is issued either.
 	a := p.Do(t, http.MethodPost, "/api/custom-reports/"+p.IDs[fixture.RefReport]+"/share", gatewaytest.WithKey(p.FullKey), gatewaytest.JSON(map[string]any{}))
 	if a.Code != http.StatusServiceUnavailable || strings.Contains(a.Text(), "token") {
-		t.Errorf("sharing without an audit log: %d %.300s", a.Code, a.Body)
+		t.Errorf("sharing without an audit log: got %d %.300s, want 503 and without token", a.Code, a.Body)
 	}
 	a = p.Do(t, http.MethodPost, "/auth/sign-in", gatewaytest.JSON(map[string]string{"email": p.IDs[fixture.RefEmail], "password": gatewaytest.Password}))
 	if a.Code != http.StatusServiceUnavailable || a.Header.Get("Set-Cookie") != "" {
-		t.Errorf("signing in without an audit log: %d %.300s %v", a.Code, a.Body, a.Header)
+		t.Errorf("signing in without an audit log: got %d %.300s %v, want 503 and no header Set-Cookie",
+			a.Code, a.Body, a.Header)
 	}
 	if strings.Contains(w.Log.String(), p.FirstSecret) {
-		t.Error("the log holds the value")
+		t.Error("got the value in the log, want it nowhere")
 	}
 	if a := p.Get(t, p.FullKey, "/api/campaigns/count"); a.Code != http.StatusOK {
-		t.Errorf("what is not audited: %d %.200s", a.Code, a.Body)
+		t.Errorf("what is not audited: got %d %.200s, want 200", a.Code, a.Body)
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"tenantry/tenants"
 )
 
-// uncovered returns what the samples lack, or have too much, against the rows.
-func uncovered(rows []operation.Row, have map[string]fixture.Sample) []string {
+// sampleFaults returns the differences between the samples and the rows.
+func sampleFaults(rows []operation.Row, have map[string]fixture.Sample) []string {
 	var faults []string
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	named := map[string]bool{}
@@ -68,27 +68,27 @@ func TestSamplesCoverEveryOperation(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
 	rows := slices.DeleteFunc(g.App.Operations(), func(o operation.Row) bool { return o.Resource != "" }) // whose samples are made of the row
-	for _, fault := range uncovered(rows, fixture.Samples()) {
+	for _, fault := range sampleFaults(rows, fixture.Samples()) {
 		t.Error(fault)
 	}
 	for _, op := range rows {
 		less := fixture.Samples()
 		delete(less, op.Name)
-		if len(uncovered(rows, less)) != 1 {
-			t.Errorf("the missing sample of %s is not noticed", op.Name)
+		if len(sampleFaults(rows, less)) != 1 {
+			t.Errorf("got no fault for the missing sample of %s, want one", op.Name)
 		}
-		if others := slices.DeleteFunc(slices.Clone(rows), func(o operation.Row) bool { return o.Name == op.Name }); len(uncovered(others, fixture.Samples())) != 1 {
-			t.Errorf("the sample left over of %s is not noticed", op.Name)
+		if others := slices.DeleteFunc(slices.Clone(rows), func(o operation.Row) bool { return o.Name == op.Name }); len(sampleFaults(others, fixture.Samples())) != 1 {
+			t.Errorf("got no fault for the extra sample of %s, want one", op.Name)
 		}
 		more := op
 		more.Params = append(slices.Clone(op.Params), operation.Param{Name: "another_id", In: operation.InQuery})
-		if len(uncovered([]operation.Row{more}, map[string]fixture.Sample{op.Name: fixture.SampleFor(&op)})) != 1 {
-			t.Errorf("a new parameter of %s is not noticed", op.Name)
+		if len(sampleFaults([]operation.Row{more}, map[string]fixture.Sample{op.Name: fixture.SampleFor(&op)})) != 1 {
+			t.Errorf("got no fault for a new parameter of %s, want one", op.Name)
 		}
 	}
 }
 
-// credentials returns all kinds of credentials that the party has.
+// credentialsOf returns all kinds of credentials of the party.
 func credentialsOf(t testing.TB, p *fixture.Party) []fixture.Credential {
 	key := func(kind tenants.KeyKind, token string, more ...gatewaytest.Request) fixture.Credential {
 		return fixture.Credential{
@@ -129,7 +129,7 @@ func TestKeyOfAnotherOrganization(t *testing.T) {
 						want := host.Do(t, q.Method, q.Target, append(q.Changes, c.Twin...)...)
 						what := fmt.Sprintf("%s %s with %s of %s on %s, %s identifiers", op.Method, path, c.Name, stranger.Slug, host.Slug, name)
 						if g, w := fixture.Canonical(got, "", s.Volatile), fixture.Canonical(want, "", s.Volatile); g != w {
-							t.Errorf("%s:\n%s\nas nobody:\n%s", what, g, w)
+							t.Errorf("%s: got\n%s\nwant as for an unknown key:\n%s", what, g, w)
 						}
 						if op.Credentials != operation.Open {
 							fixture.WantDenied(t, what, got)
@@ -140,10 +140,10 @@ func TestKeyOfAnotherOrganization(t *testing.T) {
 			}
 		}
 		if calls < 8*len(w.Rows()) {
-			t.Errorf("%d calls only", calls)
+			t.Errorf("%[1]d calls, want at least %[2]d", calls, 8*len(w.Rows()))
 		}
 		if host.Export(t) != before {
-			t.Errorf("strangers changed %s", host.Slug)
+			t.Errorf("got changes of %s by strangers, want none", host.Slug)
 		}
 	}
 }
@@ -170,17 +170,17 @@ func TestIdentifiersOfAnotherOrganization(t *testing.T) {
 		}
 		for _, op := range w.Rows() {
 			if tried[op.Name] == 0 && (len(op.Params) > 0 || op.Teams) && op.Upload == nil && op.Name != "exports.get" && op.Name != "store.explain" && op.Name != "audit.verify" && op.Name != "sessions.list" { // which name none
-				t.Errorf("no identifier of %s was tried", op.Name)
+				t.Errorf("got no call with an identifier of %s, want one", op.Name)
 			}
 		}
 		if victim.Export(t) != before {
-			t.Errorf("%s's key changed %s", caller.Slug, victim.Slug)
+			t.Errorf("%s's key changed %s, want no change", caller.Slug, victim.Slug)
 		}
 	}
 }
 
-// tryForeign calls with the victim's identifier in one slot, or with each of that shape, whatever kind is meant, and
-// holds the answer against that to an identifier of nothing.
+// tryForeign calls with the victim's identifiers of the right form in one slot, whatever their kind, and compares the
+// answer with that to an unused identifier.
 func tryForeign(t *testing.T, w *fixture.World, op *operation.Row, path string, s fixture.Sample, at fixture.Slot, caller, victim *fixture.Party, ofEachKind bool) {
 	foreign := map[fixture.Ref]string{at.Ref: victim.IDs[at.Ref]}
 	if ofEachKind && fixture.IsID(victim.IDs[at.Ref]) { // what is another kind's identifier leads nowhere, too, whoever of the two asks
@@ -225,8 +225,9 @@ func holdForeign(t *testing.T, op *operation.Row, path string, s fixture.Sample,
 	if g := fixture.Canonical(got, id, s.Volatile); g != want {
 		t.Errorf("%s %s by %s with the other organization's %s as %s:\n%s\nwith a random identifier:\n%s", op.Method, path, caller.Slug, r, at.Name, g, want)
 	}
-	// A path identifier that leads somewhere would make a success.
+	// A path identifier that exists would make the call succeed.
 	if strings.HasPrefix(at.Name, "path ") && got.Status != "failed" {
-		t.Errorf("%s %s by %s with the other organization's %s: %d %.200s", op.Method, path, caller.Slug, r, got.Code, got.Body)
+		t.Errorf("%s %s by %s with the other organization's %s: got %d %.200s, want a failure",
+			op.Method, path, caller.Slug, r, got.Code, got.Body)
 	}
 }

@@ -14,8 +14,7 @@ import (
 	"tenantry/operation"
 )
 
-// leaks returns a marker or identifier of the stranger that the answer holds though the
-// request did not.
+// leaks returns a mark or identifier of the stranger that the answer contains and the request did not.
 func leaks(stranger *fixture.Party, q fixture.Call, a *gatewaytest.Answer) string {
 	var head strings.Builder
 	_ = a.Header.Write(&head)
@@ -48,7 +47,7 @@ func TestNoAnswerHoldsAnotherOrganizationsData(t *testing.T) {
 	// The scan must be able to fail: each organization's own answers are full of its marks.
 	own := w.A.Get(t, w.A.FullKey, "/api/files/folders/"+w.A.IDs[fixture.RefFolder])
 	if leaks(w.A, fixture.Call{}, own) == "" || leaks(w.B, fixture.Call{}, own) != "" {
-		t.Fatalf("the scan finds nothing in %s", own.Body)
+		t.Fatalf("the scan finds no mark, or that of another organization, in %s, want its own", own.Body)
 	}
 	total, seed := 4000, uint64(20240517)
 	if os.Getenv("TENANTRY_TEST_LONG") != "" {
@@ -136,10 +135,11 @@ func (r *roamer) step(t *testing.T) {
 	}
 	fixture.WantPlain(t, q.Method+" "+q.Target, a)
 	if a.Code >= http.StatusInternalServerError {
-		t.Errorf("%s %s on %s: %d %.300s", q.Method, q.Text, host.Slug, a.Code, a.Body)
+		t.Errorf("%s %s on %s: got %d %.300s, want a code below 500", q.Method, q.Text, host.Slug, a.Code, a.Body)
 	}
 	if found := leaks(stranger, q, a); found != "" {
-		t.Errorf("%s %s on %s shows %q of %s:\n%d %.2000s", q.Method, q.Text, host.Slug, found, stranger.Slug, a.Code, a.Body)
+		t.Errorf("%s %s on %s shows %q of %s, want it nowhere:\n%d %.2000s",
+			q.Method, q.Text, host.Slug, found, stranger.Slug, a.Code, a.Body)
 	}
 }
 
@@ -151,7 +151,7 @@ func TestSameIdentifierOnTwoHostsAtOnce(t *testing.T) {
 	w.B = fixture.NewParty(t, g, "birch", "5a5a5a5a5a5a5a5a", 7000)
 	w.A.AddPeople(t)
 	w.B.AddPeople(t)
-	// What differs is made the same, where it can be.
+	// Differences are removed where possible.
 	for _, p := range []*fixture.Party{w.A, w.B} {
 		p.Import(t, `{"kind":"custom_report","id":"5a5a5a5a5a5a5a5a000000a1","pid":"the-same-on-both-hosts","secure":false,"title":"`+p.NewText()+`","class":"Contacts","query":{"fields":["email"]}}`,
 			`{"kind":"custom_object","id":"5a5a5a5a5a5a5a5a000000a2","name":"same","label":"`+p.NewText()+`","label_plural":"`+p.NewText()+`","schema":{"x":{"title":"`+p.NewText()+`","type":"Text"}}}`)
@@ -180,7 +180,8 @@ func TestSameIdentifierOnTwoHostsAtOnce(t *testing.T) {
 				}
 				a := p.Do(t, http.MethodGet, path, show)
 				if a.Code != http.StatusOK || !strings.Contains(a.Text(), p.Mark) || strings.Contains(a.Text(), other.Mark) {
-					t.Errorf("%s on %s: %d %.400s", path, p.Slug, a.Code, a.Body)
+					t.Errorf("%s on %s: got %d %.400s, want 200, with %q and without %q",
+						path, p.Slug, a.Code, a.Body, p.Mark, other.Mark)
 					return
 				}
 			}

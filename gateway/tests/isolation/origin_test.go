@@ -24,8 +24,8 @@ import (
 	"tenantry/tenants"
 )
 
-// threeHosts are an active, a suspended and an unknown organization of one gateway, whose clock stands still so that
-// what is known of hosts and keys stays known.
+// threeHosts are an active, a suspended and an unknown organization of one gateway. Its clock stands still, so cached
+// hosts and keys stay cached.
 type threeHosts struct {
 	*fixture.World
 	hosts []string
@@ -34,7 +34,7 @@ type threeHosts struct {
 	read  int // how much of the log has been read
 }
 
-// asked notes what Redis is asked about callers: their keys, sessions, limits and attempts.
+// asked records the queries to Redis about callers: their keys, sessions, limits and attempts.
 type asked struct {
 	mu  sync.Mutex
 	all []string
@@ -96,7 +96,7 @@ func newThreeHosts(t *testing.T) *threeHosts {
 	return h
 }
 
-// told is everything that an answer tells: code, headers, body, and what was looked up for it.
+// told returns everything that an answer reveals: code, headers, body, and the look-ups for it.
 func (h *threeHosts) told(t *testing.T, method, host, target string, changes []gatewaytest.Request) string {
 	t.Helper()
 	h.redis.take()
@@ -113,8 +113,8 @@ func (h *threeHosts) told(t *testing.T, method, host, target string, changes []g
 	return strings.ReplaceAll(text.String(), host, "<host>")
 }
 
-// storeCalls waits for the log line of the request, and returns how often the store was asked for it. Of a page that is
-// the last one: what it asks of operations bears its name, too.
+// storeCalls waits for the log line of the request and returns its number of store calls. For a page that is the last
+// line, because the calls of operations have the page's name too.
 func (h *threeHosts) storeCalls(t *testing.T, target, id string) (calls int) {
 	t.Helper()
 	page := !strings.HasPrefix(target, "/api/") && !strings.HasPrefix(target, "/auth/")
@@ -136,12 +136,12 @@ func (h *threeHosts) storeCalls(t *testing.T, target, id string) (calls int) {
 			return calls
 		}
 	}
-	t.Fatalf("no log line of %s", id)
+	t.Fatalf("got no log line of %s, want one", id)
 	return 0
 }
 
-// strange are the ways to call without being known. Each call gets keys that nobody has looked up yet.
-func strange(t *testing.T, key string, session *http.Cookie) map[string][]gatewaytest.Request {
+// anonymousWays are the ways to call anonymously. Each call gets keys that were not looked up yet.
+func anonymousWays(t *testing.T, key string, session *http.Cookie) map[string][]gatewaytest.Request {
 	t.Helper()
 	origin, cross := gatewaytest.Header("Origin", "https://x.example"), gatewaytest.Header("Sec-Fetch-Site", "cross-site")
 	wrong := gatewaytest.WithKey(fixture.RandomKey(t, tenants.ServerFull))
@@ -172,11 +172,11 @@ func TestNothingRevealsWhichOrganizationsExist(t *testing.T) {
 	addresses := 0
 	compare := func(what, method, target string, changes []gatewaytest.Request) {
 		t.Helper()
-		for way := range strange(t, h.A.FullKey, session) {
+		for way := range anonymousWays(t, h.A.FullKey, session) {
 			differ := ""
-			// What was read of an organization is read again now and then, by whoever comes then: that differs once.
+			// An organization is read again now and then by some request, which differs once.
 			for range 5 {
-				more := strange(t, h.A.FullKey, session)[way]
+				more := anonymousWays(t, h.A.FullKey, session)[way]
 				addresses++ // one for each: what slows addresses down knows no hosts
 				from := gatewaytest.Header("X-Forwarded-For", fmt.Sprintf("10.%d.%d.%d", addresses/62500, addresses/250%250, addresses%250))
 				var first string
@@ -194,7 +194,7 @@ func TestNothingRevealsWhichOrganizationsExist(t *testing.T) {
 				}
 			}
 			if differ != "" {
-				t.Errorf("%s with %s:%s", what, way, differ)
+				t.Errorf("%s with %s: want the same answer:%s", what, way, differ)
 			}
 		}
 	}
@@ -221,8 +221,9 @@ func TestNothingRevealsWhichOrganizationsExist(t *testing.T) {
 	compare("POST /docs/folders.get/try", http.MethodPost, "/docs/folders.get/try", form(nil))
 }
 
-// TestRecordedReadsAreRefusedAcrossSites: a link on another site's page to a row that leaves a record in the name of
-// the person who follows it, or sends all there is, does nothing. Links of the console, and rows that only read, work.
+// TestRecordedReadsAreRefusedAcrossSites checks that a link on another site's page does nothing if its row leaves a
+// record in the name of the person who follows it, or sends all records. Links of the console, and rows that only read,
+// work.
 func TestRecordedReadsAreRefusedAcrossSites(t *testing.T) {
 	t.Parallel()
 	w := fixture.NewWorld(t)
@@ -243,17 +244,18 @@ func TestRecordedReadsAreRefusedAcrossSites(t *testing.T) {
 		}
 		for _, header := range [][2]string{{"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"}, {"Origin", "https://x.example"}} {
 			if a := ask(gatewaytest.Header(header[0], header[1])); refused(a) != links || links && a.Code != http.StatusForbidden {
-				t.Errorf("%s with %s: %s: %d %s", op.Name, header[0], header[1], a.Code, a.Message)
+				t.Errorf("%[1]s with %[2]s: %[3]s: got %[4]d %[5]s, want refused = %[6]t",
+					op.Name, header[0], header[1], a.Code, a.Message, links)
 			}
 		}
 		for _, site := range []string{"same-origin", "none"} {
 			if a := ask(gatewaytest.Header("Sec-Fetch-Site", site)); refused(a) {
-				t.Errorf("%s from its own site (%s): %d %s", op.Name, site, a.Code, a.Message)
+				t.Errorf("%s from its own site (%s): got %d %s, want it accepted", op.Name, site, a.Code, a.Message)
 			}
 		}
 	}
 	if recorded < 5 {
-		t.Errorf("%d rows that read leave a record", recorded)
+		t.Errorf("%d rows that read leave a record, want at least 5", recorded)
 	}
 	records := fixture.AuditRecords(t, p.Org, 1000)
 	exports := 0
@@ -263,12 +265,12 @@ func TestRecordedReadsAreRefusedAcrossSites(t *testing.T) {
 		}
 	}
 	if exports != 2 { // from its own site, and typed in
-		t.Errorf("%d records of exports", exports)
+		t.Errorf("got %d records of exports, want 2", exports)
 	}
 }
 
-// TestTheReferenceIsLimited: /docs and the OpenAPI document are counted by address, as pages are.
-func TestTheReferenceIsLimited(t *testing.T) {
+// TestReferenceIsRateLimited checks that /docs and the OpenAPI document are counted by address, like pages.
+func TestReferenceIsRateLimited(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, func(c *config.Config, _ *gateway.Options) {
 		_ = c.Limits.Address.UnmarshalText([]byte("2/d"))

@@ -17,8 +17,9 @@ import (
 	"tenantry/tenants"
 )
 
-// dependents say, for each resource on whose records others depend, in which ways they do: the lines of a record,
-// deleted or not, and of a record of the team that depends on it, and what names the former. n is that of the record.
+// dependents has, for each resource on whose records others depend, the ways in which they do: the lines of a record,
+// deleted or not, and of a dependent record of the team, and how the latter names the former. n is the number of the
+// record.
 func dependents() map[string]map[string]func(n int, team string, deleted bool) (name string, lines []string) {
 	line := func(kind, format string, args ...any) string {
 		return `{"kind":"` + kind + `",` + fmt.Sprintf(format, args...) + `}`
@@ -94,8 +95,8 @@ func dependents() map[string]map[string]func(n int, team string, deleted bool) (
 	}
 }
 
-// changesRecord reports whether the row changes a record of the resource that its path names, and in which state that
-// is.
+// changesRecord reports whether the row changes a record of the resource in its path, and whether that record is in the
+// trash.
 func changesRecord(op *operation.Row, of string) (is, deleted bool) {
 	s := fixture.SampleFor(op)
 	names := op.Resource == of || op.Resource == "" && slices.Contains(slices.Collect(maps.Values(s.Path)), map[string]fixture.Ref{"form_collection": fixture.RefForm, "folder": fixture.RefFolder, "custom_report": fixture.RefReport}[of])
@@ -106,7 +107,7 @@ func changesRecord(op *operation.Row, of string) (is, deleted bool) {
 // tried is a change of one record.
 type tried struct {
 	what, method, target, body string
-	// sure: it is carried out where only records of the caller's team depend on the record.
+	// sure: the change succeeds if only records of the caller's team depend on the record.
 	sure bool
 }
 
@@ -162,9 +163,8 @@ func changes(op *operation.Row, name func() string) (all []tried) {
 	return all
 }
 
-// TestDefinitionsUsedByOtherTeamsAreProtected holds that a caller limited to a team cannot change, delete, restore
-// or purge what records of another team depend on, whatever it forces, and can where only records of its own team
-// do.
+// TestDefinitionsUsedByOtherTeamsAreProtected checks that a caller limited to a team cannot change, delete, restore or
+// purge a record on which records of another team depend, even with force, and can if only records of its own team do.
 func TestDefinitionsUsedByOtherTeamsAreProtected(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
@@ -173,7 +173,7 @@ func TestDefinitionsUsedByOtherTeamsAreProtected(t *testing.T) {
 	ways := dependents()
 	for _, r := range carrying {
 		if ways[r.Name] == nil {
-			t.Errorf("nothing is said to depend on a %s", r.Name)
+			t.Errorf("got no dependent of a %s, want at least one", r.Name)
 		}
 	}
 	for slug, team := range map[string]string{"other": fixture.TeamB, "own": fixture.TeamA} {
@@ -225,34 +225,34 @@ func TestDefinitionsUsedByOtherTeamsAreProtected(t *testing.T) {
 			a := acme.Do(t, c.method, c.target, with...)
 			switch said := a.Code == http.StatusForbidden && a.Message == fixture.NotTheirs; {
 			case slug == "own" && (said || c.sure && a.Code != http.StatusOK):
-				t.Errorf("%s, of the caller's team alone: %d %s", c.what, a.Code, a.Body)
+				t.Errorf("%s, of the caller's team alone: got %d %s, want it allowed", c.what, a.Code, a.Body)
 			case slug == "own":
 			case said:
 				refused++
 			case c.body == "" || strings.Contains(c.what, "of all "):
-				t.Errorf("%s: %d %s", c.what, a.Code, a.Body)
+				t.Errorf("%s: got %d %s, want a refusal", c.what, a.Code, a.Body)
 			}
 		}
 		if slug == "own" {
 			continue
 		}
 		if refused < 150 {
-			t.Errorf("%d of %d calls were refused", refused, len(calls))
+			t.Errorf("%d of %d calls were refused, want at least 150", refused, len(calls))
 		}
 		after := lasting()
 		for i := range before {
 			if i >= len(after) || before[i] != after[i] {
-				t.Fatalf("something was changed, first this: %s\n%s", before[i], after[min(i, len(after)-1)])
+				t.Fatalf("first change: got %[2]s\nwant %[1]s", before[i], after[min(i, len(after)-1)])
 			}
 		}
 		if len(after) != len(before) {
-			t.Errorf("something was added: %s", after[len(before)])
+			t.Errorf("something was added: got %s, want nothing", after[len(before)])
 		}
 	}
 }
 
-// TestConcurrentWriteOfAnotherTeamIsKept holds that what another team stores while a limited caller changes its
-// definition is kept and the change undone, and that nothing is stored that depends on a definition gone by then.
+// TestConcurrentWriteOfAnotherTeamIsKept checks that a record that another team stores while a limited caller changes
+// its definition is kept and the change undone, and that nothing is stored that depends on a definition that is gone.
 func TestConcurrentWriteOfAnotherTeamIsKept(t *testing.T) {
 	t.Parallel()
 	const fields, reports = "/api/contacts/fields", "/api/custom-reports"
@@ -297,7 +297,7 @@ func TestConcurrentWriteOfAnotherTeamIsKept(t *testing.T) {
 				return acme.Do(t, c.method, c.path, with...)
 			}, func() { ask.Want(t, 200, http.MethodPost, c.then, c.with) })
 			if a.Code != http.StatusForbidden || a.Message != fixture.NotTheirs {
-				t.Errorf("it is answered %d %s", a.Code, a.Body)
+				t.Errorf("it is answered %d %s, want 403 and Message %v", a.Code, a.Body, fixture.NotTheirs)
 			}
 			ask.Want(t, 200, http.MethodGet, c.kept, "", c.as)
 			ask.Want(t, 200, http.MethodGet, c.then, "", "canary")
@@ -320,14 +320,14 @@ func TestConcurrentWriteOfAnotherTeamIsKept(t *testing.T) {
 				return acme.Do(t, http.MethodPost, c.path, gatewaytest.WithKey(ask.Token), fixture.JSONText(c.body))
 			}, func() { limited.Want(t, 200, http.MethodDelete, fields+"/plan?purge=true", "") })
 			if a.Code != http.StatusUnprocessableEntity {
-				t.Errorf("it is answered %d %s", a.Code, a.Body)
+				t.Errorf("it is answered %d %s, want 422", a.Code, a.Body)
 			}
 			ask.Want(t, 200, http.MethodGet, c.path, "", "!canary")
 		})
 	}
 }
 
-// TestReportOfAllFieldsDependsOnEach holds that a report of all fields depends on each of them.
+// TestReportOfAllFieldsDependsOnEach checks that a report of all fields depends on each of them.
 func TestReportOfAllFieldsDependsOnEach(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme", tenants.FeatureTeams)
@@ -363,8 +363,8 @@ func TestAddedFieldsAffectNoOtherTeam(t *testing.T) {
 	}
 }
 
-// TestLimitedCallerCannotChangeWiderReports holds that a caller limited to a team cannot change a report that shows
-// more, nor its share tokens, and can change one that does not.
+// TestLimitedCallerCannotChangeWiderReports checks that a caller limited to a team cannot change a report that shows
+// more, or its share tokens, and can change one that does not.
 func TestLimitedCallerCannotChangeWiderReports(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme", tenants.FeatureTeams)
@@ -396,7 +396,8 @@ func TestLimitedCallerCannotChangeWiderReports(t *testing.T) {
 			calls++
 			a := acme.Do(t, op.Method, strings.NewReplacer("{id}", fixture.DocID(n), "{token_id}", token).Replace(op.Path), with...)
 			if said := a.Code == http.StatusUnprocessableEntity && strings.Contains(a.Message, "shows more than your teams"); said == own || own && a.Code != http.StatusOK {
-				t.Errorf("%s of a report with %s: %d %s", op.Name, more, a.Code, a.Body)
+				t.Errorf("%[1]s of a report with %[2]s: got %[3]d %[4]s, want refused = %[5]t",
+					op.Name, more, a.Code, a.Body, !own)
 			}
 			if !own && !strings.HasSuffix(op.Path, "/restore") {
 				root.Want(t, http.MethodGet, path+"/shares", "", 200, token)
@@ -404,12 +405,12 @@ func TestLimitedCallerCannotChangeWiderReports(t *testing.T) {
 		}
 	}
 	if calls < 7*4 {
-		t.Errorf("%d calls were tried", calls)
+		t.Errorf("%d calls were tried, want at least %v", calls, 7*4)
 	}
 }
 
-// TestLimitedCallerCannotChangeRightsBeyondItsTeams holds that a caller limited to a team changes no role that
-// others may hold, and no team, person, account or key beyond it.
+// TestLimitedCallerCannotChangeRightsBeyondItsTeams checks that a caller limited to a team cannot change a role that
+// others may have, or a team, person, account or key beyond it.
 func TestLimitedCallerCannotChangeRightsBeyondItsTeams(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme", tenants.FeatureTeams)
@@ -450,6 +451,6 @@ func TestLimitedCallerCannotChangeRightsBeyondItsTeams(t *testing.T) {
 		}
 	}
 	if after := state(); after != before || calls < 12 {
-		t.Errorf("%d calls changed\n%s\nto\n%s", calls, before, after)
+		t.Errorf("%d calls: state was\n%s\nis now\n%s, want it unchanged after at least 12 calls", calls, before, after)
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"tenantry/tenants"
 )
 
-// TestHostVariants tells by whose report is answered which organization was reached.
+// TestHostVariants finds out from the answered report which organization was reached.
 func TestHostVariants(t *testing.T) {
 	t.Parallel()
 	local := fixture.NewQuietWorld(t)
@@ -38,7 +38,8 @@ func TestHostVariants(t *testing.T) {
 				case code == http.StatusOK && strings.Contains(body, p.Mark) && reached == nobody:
 					reached = p.Slug
 				case code < 400 || code > 499 || strings.Contains(body, w.A.Mark) || strings.Contains(body, w.B.Mark):
-					t.Errorf("%+v with the key of %s: %d %.200s", v, p.Slug, code, body)
+					t.Errorf("%+v with the key of %s: got %d %.200s, want at least 400, at most 499, without %q and without %q",
+						v, p.Slug, code, body, w.A.Mark, w.B.Mark)
 				}
 			}
 			if reached != v.want {
@@ -57,7 +58,7 @@ func TestHostVariants(t *testing.T) {
 		{"http://birch@nobody.example.test%s", "HTTP/1.1", "Host: acme.example.test\r\n", nobody},
 		plain("acme.example.test", acme), plain("ACME.Example.TEST", acme), plain("acme.example.test.", acme), plain("acme.example.test:443", acme), plain("acme.example.test.:8080", acme),
 		{"%s", "HTTP/1.0", "Host: acme.example.test\r\n", acme},
-		// The target of a request line counts more than the header, for every reader of HTTP.
+		// The target of a request line takes precedence over the header, for every reader of HTTP.
 		{"http://acme.example.test%s", "HTTP/1.1", "Host: birch.example.test\r\n", acme},
 		{"http://birch.example.test%s", "HTTP/1.1", "Host: acme.example.test\r\n", "birch"},
 		{"%s", "HTTP/1.1", "Host: acme.example.test\r\nX-Forwarded-Host: birch.example.test\r\nX-Host: birch.example.test\r\nForwarded: host=birch.example.test\r\nX-Original-Host: birch.example.test\r\nX-HTTP-Host-Override: birch.example.test\r\n", acme},
@@ -119,7 +120,7 @@ func TestUnknownSuspendedAndWrongKeyAreAlike(t *testing.T) {
 	}
 }
 
-// TestLimitHeadersDoNotRevealOrganizations holds that rate limit headers do not tell which organizations exist.
+// TestLimitHeadersDoNotRevealOrganizations checks that rate limit headers do not reveal which organizations exist.
 func TestLimitHeadersDoNotRevealOrganizations(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
@@ -128,7 +129,8 @@ func TestLimitHeadersDoNotRevealOrganizations(t *testing.T) {
 		here, nowhere := acme.Do(t, http.MethodGet, path), g.Do(t, http.MethodGet, "nobody.localhost", path)
 		names := func(a *gatewaytest.Answer) []string { return slices.Sorted(maps.Keys(a.Header)) }
 		if here.Header.Get("RateLimit-Limit") == "" || !slices.Equal(names(here), names(nowhere)) || here.Code != nowhere.Code || here.Text() != nowhere.Text() {
-			t.Errorf("%s: an organization answers %d %v %s, none %d %v %s", path, here.Code, names(here), here.Text(), nowhere.Code, names(nowhere), nowhere.Text())
+			t.Errorf("%s: an organization answers %d %v %s, none %d %v %s, want the same with limits",
+				path, here.Code, names(here), here.Text(), nowhere.Code, names(nowhere), nowhere.Text())
 		}
 	}
 }
@@ -146,12 +148,12 @@ func TestConfusableSlugsAreRefused(t *testing.T) {
 		"аcme", "ACME", "Acme", "admin", "www", "api", "gone", "acme", "xn--cme-7cd", "ac--me", "-acme", "acme-", "acme.birch", "acme_", "ac me", "acme\x00", "", strings.Repeat("a", 64), "ᴀcme", "acme\u200b",
 	} {
 		if _, err := control.Call[control.Organization](t.Context(), g.Commands, "org.create", control.NewOrganization{Slug: slug, OrganizationFields: control.OrganizationFields{Name: name}}); err == nil {
-			t.Errorf("organization %q was created", slug)
+			t.Errorf("organization %q was created, want an error", slug)
 		}
 	}
 }
 
-// limitedKey returns what a team-limited key sees of a folder's files and folders, and counts.
+// limitedKey returns the files and folders that a team-limited key sees in a folder, and a count.
 func limitedKey(t testing.TB, p *fixture.Party, key, query string, changes ...gatewaytest.Request) (seen map[string]bool, count string, code int) {
 	t.Helper()
 	seen = map[string]bool{}
@@ -166,7 +168,8 @@ func limitedKey(t testing.TB, p *fixture.Party, key, query string, changes ...ga
 	}
 	c := p.Get(t, key, "/api/campaigns/count"+query, changes...)
 	if (a.Code == http.StatusOK) != (c.Code == http.StatusOK) {
-		t.Errorf("teams %.100q: the folder answers %d, the count %d", query, a.Code, c.Code)
+		t.Errorf("teams %.100q: the folder answers %d, the count %d, want both or neither to succeed",
+			query, a.Code, c.Code)
 	}
 	return seen, fmt.Sprint(c.Field("count")), a.Code
 }
@@ -182,7 +185,8 @@ func TestTeamParameterNeverWidensAccess(t *testing.T) {
 	entitled, count, code := limitedKey(t, p, limited, "")
 	everything, _, _ := limitedKey(t, p, p.FullKey, "")
 	if code != http.StatusOK || len(entitled) != 4 || len(everything) != 6 || count != "8" {
-		t.Fatalf("%d: the key sees %d and %s, without limit %d", code, len(entitled), count, len(everything))
+		t.Fatalf("%d: the key sees %d and %s, without limit %d, want 200, 4 entitled, 6 everything and 8",
+			code, len(entitled), count, len(everything))
 	}
 	many := func(n int, name, id string) string {
 		return "?" + strings.Repeat(name+"="+id+"&", n-1) + name + "=" + id
@@ -199,18 +203,18 @@ func TestTeamParameterNeverWidensAccess(t *testing.T) {
 		seen, n, code := limitedKey(t, p, limited, query)
 		for id := range seen {
 			if !entitled[id] {
-				t.Errorf("teams %.100q shows %s", query, id)
+				t.Errorf("teams %.100q shows %s, want only entitled records", query, id)
 			}
 		}
 		if code == http.StatusOK && n != "8" && n != "4" { // all that the key is entitled to, or what has no team
-			t.Errorf("teams %.100q counts %s contacts", query, n)
+			t.Errorf("teams %.100q counts %s contacts, want 8 or 4", query, n)
 		}
 		if code != http.StatusOK && (code < 400 || code > 499) {
-			t.Errorf("teams %.100q: %d", query, code)
+			t.Errorf("teams %.100q: got %d, want 200 or a 4xx code", query, code)
 		}
 	}
 	if seen, n, _ := limitedKey(t, p, limited, "?teams[]="+other); len(seen) != 1 && len(seen) != 0 || n != "4" {
-		t.Errorf("another team's records: %d, %s", len(seen), n)
+		t.Errorf("another team's records: got %d records and the count %s, want at most 1 and 4", len(seen), n)
 	}
 	// In a body, against the query, and strictly.
 	hidden := "/api/custom-reports/" + p.ID(87) + "/share"
@@ -220,15 +224,16 @@ func TestTeamParameterNeverWidensAccess(t *testing.T) {
 		for _, query := range []string{"", "?teams[]=" + other, "?teams[]=" + team, "?teams=" + other, "?teams[]="} {
 			a := p.Do(t, http.MethodPost, hidden+query, gatewaytest.WithKey(limited), gatewaytest.Body("application/json", body))
 			if a.Code != http.StatusNotFound && a.Code != http.StatusBadRequest && a.Code != http.StatusUnprocessableEntity {
-				t.Errorf("sharing another team's report with %s%s: %d %.200s", query, body, a.Code, a.Body)
+				t.Errorf("sharing another team's report with %s%s: got %d %.200s, want 404, 400 or 422",
+					query, body, a.Code, a.Body)
 			}
 		}
 	}
 	if a := p.Do(t, http.MethodPost, hidden, gatewaytest.WithKey(p.FullKey), gatewaytest.Body("application/json", `{}`)); a.Code != http.StatusOK {
-		t.Errorf("sharing it without limit: %d %.200s", a.Code, a.Body)
+		t.Errorf("sharing it without limit: got %d %.200s, want 200", a.Code, a.Body)
 	}
 	if a := p.Get(t, limited, "/api/files/folders/"+p.IDs[fixture.RefFolder]+"?teams[]=x", gatewaytest.Header("Prefer", "handling=strict")); a.Code != http.StatusBadRequest {
-		t.Errorf("strict: %d %.200s", a.Code, a.Body)
+		t.Errorf("strict: got %d %.200s, want 400", a.Code, a.Body)
 	}
 	for _, path := range []string{"/api/contacts/" + p.IDs[fixture.RefContactOther] + "/reveal-secret?field=" + fixture.SecretField, "/api/custom-reports/" + p.ID(87)} {
 		separator := "?"
@@ -237,7 +242,7 @@ func TestTeamParameterNeverWidensAccess(t *testing.T) {
 		}
 		for _, more := range []string{"", "teams[]=" + other, "teams=" + other, "teams[]=*"} {
 			if a := p.Get(t, limited, path+separator+more); a.Status == "ok" || strings.Contains(a.Text(), p.Mark) {
-				t.Errorf("%s with %q: %d %.200s", path, more, a.Code, a.Body)
+				t.Errorf("%s with %q: got %d %.200s, want a failure and without %q", path, more, a.Code, a.Body, p.Mark)
 			}
 		}
 	}
@@ -250,12 +255,13 @@ func TestForeignFoldersAndCycles(t *testing.T) {
 		for _, folder := range []string{w.B.IDs[fixture.RefFolder], w.A.IDs[fixture.RefFolder]} {
 			a := w.B.Get(t, w.B.FullKey, "/api/files/folders/"+folder+"?folder_id="+url.QueryEscape(id))
 			if a.Code != http.StatusNotFound || a.Message != "Folder not found" {
-				t.Errorf("folder %s in %q: %d %.200s", folder, id, a.Code, a.Body)
+				t.Errorf("folder %s in %q: got %d %.200s, want 404 and the message %q",
+					folder, id, a.Code, a.Body, "Folder not found")
 			}
 		}
 	}
-	// A record that names a parent in another organization leads there no more than any other.
-	// The records are made past the import, which refuses both.
+	// A record with a parent in another organization leads there no more than any other. The records are stored
+	// directly, because an import refuses both.
 	b := w.B
 	point := func(n int, parent string) {
 		id := b.ID(n)
@@ -270,14 +276,15 @@ func TestForeignFoldersAndCycles(t *testing.T) {
 		started := time.Now()
 		a := b.Get(t, b.FullKey, "/api/files/folders/"+b.ID(n))
 		if parent, _ := a.Field("folder_id").(string); parent == "" {
-			t.Errorf("folder %d has no parent: %.300s", n, a.Body)
+			t.Errorf("folder %d has no parent: got %.300s, want parent set", n, a.Body)
 		}
 		if a.Code != http.StatusOK || strings.Contains(a.Text(), w.A.Mark) || time.Since(started) > 30*time.Second {
-			t.Errorf("folder %d: %d after %s %.300s", n, a.Code, time.Since(started), a.Body)
+			t.Errorf("folder %d: got %d after %s %.300s, want 200 within 30 s and nothing of the other organization",
+				n, a.Code, time.Since(started), a.Body)
 		}
 	}
 	if a := b.Get(t, b.FullKey, "/api/files/folders/"+w.A.IDs[fixture.RefFolder]); a.Code != http.StatusNotFound {
-		t.Errorf("the folder that it dangles from: %d %.200s", a.Code, a.Body)
+		t.Errorf("the folder that it dangles from: got %d %.200s, want 404", a.Code, a.Body)
 	}
 }
 
@@ -311,10 +318,10 @@ func TestUserNumbersRevealNothing(t *testing.T) {
 	for _, n := range numbers {
 		path := fmt.Sprintf("/api/users/%d", n)
 		if got := fixture.Canonical(caller.Get(t, blind, path), "", nil); got != refused {
-			t.Fatalf("user %d, to a caller who may read nobody:\n%s", n, got)
+			t.Fatalf("user %[1]d, to a caller who may read nobody: got\n%[2]s\nwant\n%[3]s", n, got, refused)
 		}
 		if got := fixture.Canonical(caller.Get(t, caller.FullKey, path), "", nil); got != missing && !own[n] {
-			t.Fatalf("user %d:\n%s\nmissing:\n%s", n, got, missing)
+			t.Fatalf("user %d: got\n%s\nwant as missing:\n%s", n, got, missing)
 		}
 	}
 }
@@ -328,14 +335,14 @@ func TestSameNameInTwoOrganizations(t *testing.T) {
 			t.Errorf("%s: got %d %s, want %v", p.Slug, a.Code, a.Body, http.StatusOK)
 		}
 		if a := p.Do(t, http.MethodPost, "/api/custom/objects", gatewaytest.WithKey(p.FullKey), body); a.Code != http.StatusConflict {
-			t.Errorf("%s again: %d %s", p.Slug, a.Code, a.Body)
+			t.Errorf("%s again: got %d %s, want 409", p.Slug, a.Code, a.Body)
 		}
 	}
-	// One organization's name is no help in guessing another's.
+	// One organization's name does not help to guess another's.
 	a := w.B.Do(t, http.MethodPost, "/api/custom/objects", gatewaytest.WithKey(w.B.FullKey), gatewaytest.JSON(map[string]any{
 		"name": w.A.IDs[fixture.RefObjectName], "label": "L", "label_plural": "P",
 	}))
 	if a.Code != http.StatusOK {
-		t.Errorf("a name of another organization: %d %s", a.Code, a.Body)
+		t.Errorf("a name of another organization: got %d %s, want 200", a.Code, a.Body)
 	}
 }

@@ -27,9 +27,8 @@ func countSizes() []int {
 	return []int{100_000}
 }
 
-// BenchmarkCampaignCount counts contacts by two conditions. sql is the same count written
-// by hand, on the same file and indexes; of-sql is how much longer the gateway's takes,
-// the way through HTTP included.
+// BenchmarkCampaignCount counts contacts by two conditions. sql is the same count in hand-written SQL on the same file
+// and indexes; of-sql is the ratio of the gateway's time, including HTTP.
 func BenchmarkCampaignCount(b *testing.B) {
 	for _, size := range countSizes() {
 		g := gatewaytest.Start(b, quiet, gatewaytest.OwnFiles)
@@ -58,7 +57,7 @@ func BenchmarkCampaignCount(b *testing.B) {
 	}
 }
 
-// compareCount takes turns, so that a machine whose speed drifts slows both.
+// compareCount takes turns, so that changes in the machine's speed affect both.
 func compareCount(b *testing.B, o *gatewaytest.Org, key, path string, db *sqlite.Conn, query string) {
 	want := countSQL(b, db, query)
 	answer := o.Get(b, key, path)
@@ -111,7 +110,7 @@ func openFile(b *testing.B, path string) *sqlite.Conn {
 	return db
 }
 
-// fillContacts imports made-up contacts.
+// fillContacts imports generated contacts.
 func fillContacts(b *testing.B, o *gatewaytest.Org, n int) {
 	path := filepath.Join(b.TempDir(), "contacts.ndjson")
 	f, err := os.Create(path)

@@ -23,9 +23,9 @@ import (
 	"tenantry/gateway/tests/fixture"
 )
 
-// BenchmarkReadsMongo makes every read over HTTP, on one connection, with MongoDB behind.
-// store-us is how long a request waits for calls of the storage engine, made at the same
-// time or one after another; own-us is the rest: the gateway's own work and that of HTTP.
+// BenchmarkReadsMongo makes every read over HTTP on one connection, with MongoDB. store-us is the time in which a
+// request waits for calls of the storage engine, concurrent or sequential; own-us is the rest, in the gateway and in
+// HTTP.
 func BenchmarkReadsMongo(b *testing.B) {
 	if os.Getenv(mongotest.Variable) == "" {
 		b.Skip(mongotest.Variable + " names no server")
@@ -33,7 +33,7 @@ func BenchmarkReadsMongo(b *testing.B) {
 	benchmarkReads(b)
 }
 
-// BenchmarkReadsMongoAway is the same with MongoDB a network of 2 ms away, there and back.
+// BenchmarkReadsMongoAway is the same with a network round trip of 2 ms to MongoDB.
 func BenchmarkReadsMongoAway(b *testing.B) {
 	server := os.Getenv(mongotest.Variable)
 	if server == "" {
@@ -52,7 +52,7 @@ func BenchmarkReadsMongoAway(b *testing.B) {
 	})
 }
 
-// away returns an address that leads to the server's and delays what comes back.
+// away returns an address that forwards to the server and delays its replies.
 func away(b *testing.B, server string, delay time.Duration) string {
 	b.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -151,7 +151,7 @@ func benchmark(b *testing.B, p *fixture.Party, r *read, s *spans) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// bytes returns the request as it goes over the wire.
+// bytes formats the request as it goes over the wire.
 func (r *read) bytes(b *testing.B, host string) []byte {
 	b.Helper()
 	request, err := http.NewRequestWithContext(b.Context(), http.MethodGet, "http://"+host+r.target, nil)
@@ -170,7 +170,7 @@ func (r *read) bytes(b *testing.B, host string) []byte {
 	return out.Bytes()
 }
 
-// spans are the times at which calls of the store were under way.
+// spans are the times of calls of the store.
 type spans struct {
 	mu     sync.Mutex
 	all    []span
@@ -191,8 +191,8 @@ func (s *spans) option(_ *config.Config, o *gateway.Options) {
 	}
 }
 
-// take returns how long at least one call was under way since it was asked last, how many
-// calls there were, and how many more to refresh what is known of the organization.
+// take returns, since its last call, how long at least one call was in progress, the number of calls, and the number of
+// additional calls that refreshed the organization.
 func (s *spans) take() (waited time.Duration, calls, others int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -27,12 +27,11 @@ import (
 	"tenantry/tenants"
 )
 
-// connections is how many clients ask at once.
+// connections is the number of concurrent clients.
 const connections = 32
 
-// BenchmarkReadReport asks for one custom report with an API key: key check, policy,
-// access log to a file and metrics included. bare is a Gin handler that returns the same
-// bytes, for the ratio.
+// BenchmarkReadReport reads one custom report with an API key, including key check, policy, access log to a file and
+// metrics. bare is a Gin handler that returns the same bytes, for the ratio.
 func BenchmarkReadReport(b *testing.B) {
 	log, err := os.Create(filepath.Join(b.TempDir(), "log"))
 	if err != nil {
@@ -59,7 +58,7 @@ func BenchmarkReadReport(b *testing.B) {
 	b.Run("gateway", func(b *testing.B) { gatewayLoad.run(b) })
 	b.Run("bare", func(b *testing.B) { bareLoad.run(b) })
 	b.Run("ratio", func(b *testing.B) {
-		// Taken in turns, so that a machine whose speed drifts slows both.
+		// In turns, so that changes in the machine's speed affect both.
 		var own, reference time.Duration
 		const share = 2000
 		for b.Loop() {
@@ -83,7 +82,7 @@ func bareGin(answer *gatewaytest.Answer) http.Handler {
 	return engine
 }
 
-// load sends one request over and over on several connections.
+// load sends one request repeatedly over several connections.
 type load struct {
 	addr    string
 	request []byte

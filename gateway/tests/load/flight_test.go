@@ -21,24 +21,24 @@ import (
 	"tenantry/tenants"
 )
 
-// TestAnonymousReadersFreeTheirRoomInTime holds that answers open to anonymous callers hold no room for long,
-// however slowly they are read.
+// TestAnonymousReadersFreeTheirRoomInTime checks that answers to anonymous callers do not hold room for long, however
+// slowly they are read.
 func TestAnonymousReadersFreeTheirRoomInTime(t *testing.T) {
 	t.Parallel()
 	for _, op := range gatewaytest.Start(t).App.Operations() {
 		if op.Credentials&operation.Open != 0 && op.Deadline() > 5*time.Minute {
-			t.Errorf("%s may take %s", op.Name, op.Deadline())
+			t.Errorf("%s may take %s, want at most 5 min", op.Name, op.Deadline())
 		}
 	}
 }
 
-// inFlight bounds the work; an organization has a quarter of it.
+// inFlight bounds the work in flight; an organization has a quarter of it.
 func inFlight(n int) gatewaytest.Option {
 	return func(cfg *config.Config, _ *gateway.Options) { cfg.Limits.InFlight = n }
 }
 
-// TestWorkInFlightIsBounded holds that, of many calls of one organization that do not end, no more than its share
-// are in flight, the others are refused soon, and another organization is answered meanwhile.
+// TestWorkInFlightIsBounded checks that of many calls of one organization that do not end no more than its share are in
+// flight, that the others are refused soon, and that another organization is answered meanwhile.
 func TestWorkInFlightIsBounded(t *testing.T) {
 	t.Parallel()
 	var blocking atomic.Bool
@@ -73,7 +73,7 @@ func TestWorkInFlightIsBounded(t *testing.T) {
 		case a := <-answers:
 			return a
 		case <-time.After(20 * time.Second):
-			t.Fatal("more calls are under way than may be: they wait with those that do not end")
+			t.Fatal("got more calls in progress than allowed, want them to be refused")
 			return nil
 		}
 	}
@@ -88,24 +88,25 @@ func TestWorkInFlightIsBounded(t *testing.T) {
 	if n := fixture.Metric(t, g, "tenantry_in_flight"); n != most {
 		t.Errorf("%d are in flight, want %d", n, most)
 	}
-	// Pages and what strangers ask for are under the same bound. Signing in has its own.
+	// Pages and calls of anonymous callers have the same bound. Signing in has its own.
 	if a := acme.Page(t, "/shared/reports/"+fixture.OpenPID); a.Code != http.StatusTooManyRequests || a.Header.Get("Retry-After") != "1" || !strings.Contains(a.Text(), "try again in 1 second.") {
-		t.Errorf("a page: %d %s", a.Code, a.Text())
+		t.Errorf("a page: got %d %s, want 429, the header Retry-After 1 and with %q",
+			a.Code, a.Text(), "try again in 1 second.")
 	}
 	signIn := gatewaytest.JSON(map[string]string{"email": "x@example.com", "password": "wrong"})
 	if a := acme.Do(t, http.MethodPost, "/auth/sign-in", signIn); a.Code != http.StatusForbidden {
-		t.Errorf("signing in: %d %s", a.Code, a.Text())
+		t.Errorf("signing in: got %d %s, want 403", a.Code, a.Text())
 	}
 	for range 10 {
 		if a := other.Get(t, others, "/api/custom/objects/schema"); a.Code != http.StatusForbidden {
-			t.Errorf("another organization: %d %s", a.Code, a.Text())
+			t.Errorf("another organization: got %d %s, want 403", a.Code, a.Text())
 		}
 	}
 	if a := other.Page(t, "/sign-in"); a.Code != http.StatusOK {
-		t.Errorf("another organization's page: %d", a.Code)
+		t.Errorf("another organization's page: got %d, want 200", a.Code)
 	}
 	if n := arrived.Load(); n != most {
-		t.Errorf("%d calls were under way at once, at most %d may be", n, most)
+		t.Errorf("%d calls were in progress at once, want %d", n, most)
 	}
 	_, _, body := fixture.CallAdmin(t, g, http.MethodGet, "/metrics")
 	if want := `tenantry_limits_refused_total{limit="organization in flight",operation="campaigns.count"} 32`; !strings.Contains(body, "\n"+want+"\n") {
@@ -118,12 +119,12 @@ func TestWorkInFlightIsBounded(t *testing.T) {
 		}
 	}
 	if a := acme.Get(t, key, path); a.Code != http.StatusOK {
-		t.Errorf("afterwards: %d %s", a.Code, a.Text())
+		t.Errorf("afterwards: got %d %s, want 200", a.Code, a.Text())
 	}
 	fixture.Await(t, "nothing is in flight", func() bool { return fixture.Metric(t, g, "tenantry_in_flight") == 0 })
 }
 
-// slowBody begins a call whose body stops after its first byte.
+// slowBody begins a call and stops after the first byte of its body.
 func slowBody(t *testing.T, o *gatewaytest.Org, key string, size int) net.Conn {
 	t.Helper()
 	conn := fixture.Dial(t, o.App.Addr())
@@ -131,7 +132,7 @@ func slowBody(t *testing.T, o *gatewaytest.Org, key string, size int) net.Conn {
 	return conn
 }
 
-// TestBodiesBeingReadAreBounded holds that a slow sender holds a share of the room for bodies, and no room for work.
+// TestBodiesBeingReadAreBounded checks that a slow sender holds a share of the room for bodies, and no room for work.
 func TestBodiesBeingReadAreBounded(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, inFlight(16)) // 2 MiB of bodies, 512 KiB of each organization
@@ -150,16 +151,16 @@ func TestBodiesBeingReadAreBounded(t *testing.T) {
 	for _, conn := range more { // each is waited for to send the rest
 		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 		if err != nil || resp.StatusCode != http.StatusTooManyRequests || resp.Header.Get("Retry-After") == "" {
-			t.Fatalf("one more: %v %v", resp, err)
+			t.Fatalf("one more: got %v %v, want no error, 429 and a header Retry-After", resp, err)
 		}
 		_ = conn.Close()
 	}
 	if n := fixture.Metric(t, g, "tenantry_in_flight"); n != 0 {
-		t.Errorf("slow senders hold work: %d", n)
+		t.Errorf("slow senders hold work: got %d, want 0", n)
 	}
 	for range 20 { // more than there is room for work
 		if a := acme.Get(t, key, "/api/campaigns/count"); a.Code != http.StatusOK {
-			t.Errorf("without a body: %d %s", a.Code, a.Text())
+			t.Errorf("without a body: got %d %s, want 200", a.Code, a.Text())
 		}
 	}
 	fixture.WantCreated(t, fixture.PostJSON(t, acme, key, fixture.ObjectsPath, `{`+fixture.NamesOf("a")+`}`), "a", "a one", "a many") // little room is enough
@@ -169,14 +170,14 @@ func TestBodiesBeingReadAreBounded(t *testing.T) {
 		fixture.Send(t, conn, text+strings.Repeat(" ", size-len(text)-2)+"}")
 		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 		if err != nil || resp.StatusCode != http.StatusOK {
-			t.Errorf("a slow one at its end: %v %v", resp, err)
+			t.Errorf("a slow one at its end: got %v %v, want no error and 200", resp, err)
 		}
 	}
 	fixture.Await(t, "no body is being read", func() bool { return fixture.Metric(t, g, "tenantry_bodies_bytes") == 0 })
 }
 
-// TestSlowSignInsLeaveOthersRoom holds that anonymous callers who begin to sign in and send no more leave others the
-// room for it, also from the same address.
+// TestSlowSignInsLeaveOthersRoom checks that anonymous callers who begin to sign in and send no more leave room for
+// others, also from the same address.
 func TestSlowSignInsLeaveOthersRoom(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, inFlight(16)) // 2 MiB of bodies: 256 KiB of strangers, 64 KiB of an address
@@ -193,12 +194,12 @@ func TestSlowSignInsLeaveOthersRoom(t *testing.T) {
 	}
 	a := acme.Do(t, http.MethodPost, "/auth/sign-in", gatewaytest.JSON(map[string]string{"email": "ada@example.com", "password": gatewaytest.Password}))
 	if a.Message != "Signed in" {
-		t.Errorf("signing in beside 100 who do not go on: %d %s", a.Code, a.Body)
+		t.Errorf("signing in beside 100 who do not go on: got %d %s, want the message %q", a.Code, a.Body, "Signed in")
 	}
 }
 
-// TestFloodOfRefusedBodiesLeavesOthersRoom sends expensive bodies of one organization that are refused, as fast as
-// it can: another's calls go on, and the room for bodies is kept.
+// TestFloodOfRefusedBodiesLeavesOthersRoom sends expensive bodies of one organization that are refused, as fast as it
+// can. Another organization's calls succeed, and the room for bodies is not exceeded.
 func TestFloodOfRefusedBodiesLeavesOthersRoom(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, inFlight(16))
@@ -230,7 +231,7 @@ func TestFloodOfRefusedBodiesLeavesOthersRoom(t *testing.T) {
 					if n := refused[resp.StatusCode]; n != nil {
 						n.Add(1)
 					} else {
-						t.Errorf("a refused body: %d", resp.StatusCode)
+						t.Errorf("a refused body: got %d, want a refusal", resp.StatusCode)
 					}
 				}
 				_ = conn.Close()
@@ -241,7 +242,7 @@ func TestFloodOfRefusedBodiesLeavesOthersRoom(t *testing.T) {
 	for i := range 40 {
 		word := fmt.Sprintf("w%d", i)
 		if a := fixture.PostJSON(t, other, others, fixture.ObjectsPath, `{`+fixture.NamesOf(word)+`}`); a.Code != http.StatusOK {
-			t.Errorf("another organization: %d %s", a.Code, a.Text())
+			t.Errorf("another organization: got %d %s, want 200", a.Code, a.Text())
 		}
 		most = max(most, fixture.Metric(t, g, "tenantry_bodies_bytes"))
 	}
@@ -249,12 +250,12 @@ func TestFloodOfRefusedBodiesLeavesOthersRoom(t *testing.T) {
 	close(stop)
 	flood.Wait()
 	if room := 16 * 256 << 10 / 2 / 4; most > room || most == 0 { // other's own body is read by then
-		t.Errorf("%d bytes of bodies were being read at once, at most %d may be", most, room)
+		t.Errorf("%d bytes of bodies were being read at once, want more than 0 and at most %d", most, room)
 	}
 }
 
-// TestUnreadExportsAreCut holds that exports nobody reads hold their organization's room no longer than
-// timeouts.write, however long an export may take.
+// TestUnreadExportsAreCut checks that unread exports hold their organization's room no longer than timeouts.write,
+// however long an export may take.
 func TestUnreadExportsAreCut(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, inFlight(32), func(c *config.Config, o *gateway.Options) {
@@ -283,6 +284,6 @@ func TestUnreadExportsAreCut(t *testing.T) {
 	}
 	fixture.Await(t, "the exports let others in", func() bool { return fixture.Metric(t, g, "tenantry_in_flight") == 0 })
 	if a := acme.Get(t, key, path+"?per_page=1"); a.Code != http.StatusOK {
-		t.Errorf("another call: %d %s", a.Code, a.Text())
+		t.Errorf("another call: got %d %s, want 200", a.Code, a.Text())
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"tenantry/tenants"
 )
 
-// TestFormsReserveRoom holds that a slowly arriving form takes room for bodies and none for work; that the page that
-// shows it again reserves room for what it makes of it; and that what nobody copies is not repeated in a command.
+// TestFormsReserveRoom checks that a slowly arriving form takes room for bodies and none for work, that the page that
+// shows it again reserves room for its content, and that a large form is not repeated as a command.
 func TestFormsReserveRoom(t *testing.T) {
 	t.Parallel()
 	held := fixture.NewStoreGate()
@@ -29,32 +29,33 @@ func TestFormsReserveRoom(t *testing.T) {
 		gatewaytest.Body("application/x-www-form-urlencoded", form),
 	}}, gatewaytest.Cookie(cookie))
 	if n := fixture.Metric(t, g, "tenantry_bodies_bytes"); n != len(form) {
-		t.Errorf("a form of %d bytes arrives, and %d have room", len(form), n)
+		t.Errorf("a form of %d bytes arrives, and %d have room, want %v", len(form), n, len(form))
 	}
 	if n := fixture.Metric(t, g, "tenantry_in_flight"); n != 0 {
-		t.Errorf("while it arrives it takes %d of the work", n)
+		t.Errorf("while it arrives it takes %d of the work, want 0", n)
 	}
 	what := "find contact_fields"
 	held.What.Store(&what)
 	fixture.Send(t, h.Conn, form)
 	<-held.Reached
 	if n := fixture.Metric(t, g, "tenantry_answers_bytes"); n < 10*bytes {
-		t.Errorf("%d bytes have room for a page of a form of %d", n, bytes)
+		t.Errorf("%d bytes have room for a page of a form of %d, want at least %v", n, bytes, 10*bytes)
 	}
 	if n := fixture.Metric(t, g, "tenantry_bodies_bytes"); n != 0 {
-		t.Errorf("it has arrived, and %d bytes of bodies have room", n)
+		t.Errorf("it has arrived, and %d bytes of bodies have room, want 0", n)
 	}
 	held.GoOn <- struct{}{}
 	code, page := h.Answer(t)
 	if code != http.StatusOK || len(page) < 5*bytes || len(page) > 6*bytes {
-		t.Errorf("%d, a page of %d bytes", code, len(page))
+		t.Errorf("got %d, a page of %d bytes, want 200, at least %v page and at most %v page",
+			code, len(page), 5*bytes, 6*bytes)
 	}
 	fixture.Await(t, "all room was given back", func() bool {
 		return fixture.Metric(t, g, "tenantry_answers_bytes") == 0 && fixture.Metric(t, g, "tenantry_in_flight") == 0
 	})
 }
 
-// TestFormFieldsBeforeAFileAreBounded holds that the fields of a form before its file are bounded as a whole.
+// TestFormFieldsBeforeAFileAreBounded checks that the fields of a form before its file are bounded together.
 func TestFormFieldsBeforeAFileAreBounded(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
@@ -73,12 +74,12 @@ func TestFormFieldsBeforeAFileAreBounded(t *testing.T) {
 		_ = w.Close() // as above
 		a := acme.Page(t, "/do/imports.create", gatewaytest.Cookie(cookie), gatewaytest.Body(w.FormDataContentType(), form.String()), func(r *http.Request) { r.Method = http.MethodPost })
 		if a.Code != code {
-			t.Errorf("%d parts before the file: %d %.300s", parts, a.Code, a.Text())
+			t.Errorf("%d parts before the file: got %d %.300s, want %d", parts, a.Code, a.Text(), code)
 		}
 	}
 }
 
-// TestAnonymousFormsAreBounded holds how much is read of an anonymous caller's form that waits for password checks.
+// TestAnonymousFormsAreBounded checks how much is read of an anonymous caller's form that waits for password checks.
 func TestAnonymousFormsAreBounded(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
@@ -87,14 +88,15 @@ func TestAnonymousFormsAreBounded(t *testing.T) {
 			form := "email=a%40example.com&password=x&token=t" + strings.Repeat("&a", more)
 			a := acme.Page(t, path, gatewaytest.Body("application/x-www-form-urlencoded", form), func(r *http.Request) { r.Method = http.MethodPost })
 			if told := a.Code == http.StatusBadRequest && strings.Contains(a.Text(), "did not arrive"); told != refused || a.Code >= 500 {
-				t.Errorf("%s with %d fields more: %d %.200s", path, more, a.Code, a.Text())
+				t.Errorf("%s with %d fields more: got %d %.200s, want %v and a code below 500",
+					path, more, a.Code, a.Text(), refused)
 			}
 		}
 	}
 }
 
-// TestExplainedCallsReserveRoom holds that a call that is explained reserves room for its answer, though the answer
-// is not sent.
+// TestExplainedCallsReserveRoom checks that an explained call reserves room for its answer, although the answer is not
+// sent.
 func TestExplainedCallsReserveRoom(t *testing.T) {
 	t.Parallel()
 	held := fixture.NewStoreGate()

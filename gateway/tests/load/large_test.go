@@ -21,8 +21,8 @@ import (
 	"tenantry/tenants"
 )
 
-// TestRecordSizeLimitIsTheSameEverywhere holds that the largest size of a record is the same by every way in, for
-// every kind whose fields organizations define, and that the refusal names field, size and limit.
+// TestRecordSizeLimitIsTheSameEverywhere checks that the maximum size of a record is the same in every interface, for
+// every kind with defined fields, and that the refusal names field, size and limit.
 func TestRecordSizeLimitIsTheSameEverywhere(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
@@ -59,10 +59,10 @@ func TestRecordSizeLimitIsTheSameEverywhere(t *testing.T) {
 					t.Errorf("%s: got %.400s, want containing %q", door, answer, of.values+".")
 				}
 			}
-			// One after the other, since none of them is more than a body may have.
+			// One after the other, because none of them is larger than a body may be.
 			made := fixture.PostJSON(t, acme, key, of.path, `{`+values("a")+`}`)
 			if made.Code != http.StatusOK {
-				t.Fatalf("created: %d %.300s", made.Code, made.Body)
+				t.Fatalf("created: got %d %.300s, want 200", made.Code, made.Body)
 			}
 			at := of.path + "/" + made.Field("id").(string)
 			change := func(field string) *gatewaytest.Answer {
@@ -70,15 +70,16 @@ func TestRecordSizeLimitIsTheSameEverywhere(t *testing.T) {
 			}
 			if of.kind != "submission" { // which nobody changes
 				if a := change("b"); a.Code != http.StatusOK {
-					t.Errorf("changed to what may be: %d %.300s", a.Code, a.Body)
+					t.Errorf("changed to what may be: got %d %.300s, want 200", a.Code, a.Body)
 				}
 				a := change("c")
 				if refused("changed", a.Text()); a.Code != http.StatusUnprocessableEntity {
-					t.Errorf("changed: %d", a.Code)
+					t.Errorf("changed: got %d, want 422", a.Code)
 				}
 				bulk := fixture.PostJSON(t, acme, key, of.path+"/bulk", `{"records":[{`+values("a", "b")+`},{`+values("a", "b", "c")+`}]}`)
 				if refused("bulk", bulk.Text()); bulk.Code != http.StatusOK || !strings.Contains(bulk.Text(), `"created":1,"updated":0,"failed":1`) {
-					t.Errorf("bulk: %d %.300s", bulk.Code, bulk.Body)
+					t.Errorf("bulk: got %d %.300s, want 200 with %q",
+						bulk.Code, bulk.Body, `"created":1,"updated":0,"failed":1`)
 				}
 			}
 			load := func(query, kind, content string) string {
@@ -102,8 +103,8 @@ func TestRecordSizeLimitIsTheSameEverywhere(t *testing.T) {
 	}
 }
 
-// TestBodiesOfManyValuesAreRefused holds that a body that would take many times its length in memory is refused
-// while it is read, in every row that takes one.
+// TestBodiesOfManyValuesAreRefused checks that a body that would take many times its length in memory is refused while
+// it is read, in every row with a body.
 func TestBodiesOfManyValuesAreRefused(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
@@ -127,12 +128,12 @@ func TestBodiesOfManyValuesAreRefused(t *testing.T) {
 		}
 	}
 	if n < 20 {
-		t.Errorf("only %d rows take a body", n)
+		t.Errorf("only %d rows take a body, want at least 20", n)
 	}
 }
 
-// TestDecodedBodiesReserveRoom holds that a decoded body is reserved, by organization, until its handler is done:
-// others are refused soon, and another organization goes on.
+// TestDecodedBodiesReserveRoom checks that a decoded body is reserved, by organization, until its handler has returned:
+// others are refused soon, and another organization continues.
 func TestDecodedBodiesReserveRoom(t *testing.T) {
 	t.Parallel()
 	var blocking atomic.Bool
@@ -166,23 +167,24 @@ func TestDecodedBodiesReserveRoom(t *testing.T) {
 	fixture.Await(t, "three are under way", func() bool { return fixture.Metric(t, g, "tenantry_decoded_bytes") > 3*800_000 })
 	for range 5 - 3 {
 		if a := <-answers; a.Code != http.StatusTooManyRequests || a.Header.Get("Retry-After") == "" {
-			t.Errorf("one more than there is room for: %d %.200s", a.Code, a.Text())
+			t.Errorf("one more than there is room for: got %d %.200s, want 429 and a header Retry-After",
+				a.Code, a.Text())
 		}
 	}
 	if n := fixture.Metric(t, g, "tenantry_decoded_bytes"); n < 3*800_000 || n > 3<<20 {
-		t.Errorf("%d bytes are reserved", n)
+		t.Errorf("%d bytes are reserved, want 2,400,000 to 3 MiB", n)
 	}
 	if n := fixture.Metric(t, g, "tenantry_bodies_bytes"); n != 0 {
-		t.Errorf("%d bytes of bodies that were read", n)
+		t.Errorf("%d bytes of bodies that were read, want 0", n)
 	}
 	free()
 	for range 3 {
 		if a := <-answers; a.Code != http.StatusOK {
-			t.Errorf("under way: %d %.200s", a.Code, a.Text())
+			t.Errorf("under way: got %d %.200s, want 200", a.Code, a.Text())
 		}
 	}
 	if a := fixture.PostJSON(t, other, others, "/api/contacts/bulk", large); a.Code != http.StatusOK {
-		t.Errorf("another organization: %d %.200s", a.Code, a.Text())
+		t.Errorf("another organization: got %d %.200s, want 200", a.Code, a.Text())
 	}
 	fixture.Await(t, "nothing is reserved any more", func() bool { return fixture.Metric(t, g, "tenantry_decoded_bytes") == 0 })
 }

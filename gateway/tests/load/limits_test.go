@@ -22,8 +22,8 @@ import (
 
 const tooMany = `{"status":"failed","message":"Too many requests, please retry later","data":[]}`
 
-// wantLimit holds an answer's headers. Reset and Retry-After may be up to a minute less
-// than the limits say, which here fill up over hours.
+// wantLimit checks an answer's limit headers. Reset and Retry-After may be up to a minute less than the limits say,
+// because these refill over hours here.
 func wantLimit(t *testing.T, a *gatewaytest.Answer, count, remaining int, reset, retry time.Duration) {
 	t.Helper()
 	h := a.Header
@@ -32,13 +32,13 @@ func wantLimit(t *testing.T, a *gatewaytest.Answer, count, remaining int, reset,
 		return err == nil && got <= int(want.Seconds()) && got > int((want-time.Minute).Seconds())
 	}
 	if h.Get("RateLimit-Limit") != strconv.Itoa(count) || h.Get("RateLimit-Remaining") != strconv.Itoa(remaining) || !near("RateLimit-Reset", reset) {
-		t.Errorf("%d with %v; want %d of %d left and a reset after %v", a.Code, h, remaining, count, reset)
+		t.Errorf("got %d with %v; want %d of %d left and a reset after %v", a.Code, h, remaining, count, reset)
 	}
 	switch {
 	case retry == 0 && h.Get("Retry-After") != "":
-		t.Errorf("%d with Retry-After %s", a.Code, h.Get("Retry-After"))
+		t.Errorf("got %d with Retry-After %s, want none", a.Code, h.Get("Retry-After"))
 	case retry > 0 && (a.Code != http.StatusTooManyRequests || a.Text() != tooMany || !near("Retry-After", retry)):
-		t.Errorf("%d %s with Retry-After %q; want 429 and %v", a.Code, a.Text(), h.Get("Retry-After"), retry)
+		t.Errorf("got %d %s with Retry-After %q; want 429 and %v", a.Code, a.Text(), h.Get("Retry-After"), retry)
 	}
 }
 
@@ -46,7 +46,8 @@ func wantUncounted(t *testing.T, a *gatewaytest.Answer) {
 	t.Helper()
 	for _, name := range []string{"RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"} {
 		if a.Header.Get(name) != "" {
-			t.Errorf("%d %s is counted: %s is %s", a.Code, a.Text(), name, a.Header.Get(name))
+			t.Errorf("got %d %s: header %s = %s, want none because it is not counted",
+				a.Code, a.Text(), name, a.Header.Get(name))
 		}
 	}
 }
@@ -67,13 +68,13 @@ func TestLimits_OfAKey(t *testing.T) {
 	for range 2 {
 		wantLimit(t, acme.Get(t, key, path), 3, 0, time.Hour, 20*time.Minute)
 	}
-	// Whatever the key asks for, before it is looked at.
+	// The key is counted before its request is checked.
 	wantLimit(t, acme.Do(t, http.MethodPost, "/api/custom/objects", gatewaytest.WithKey(key), gatewaytest.Body("text/html", "<")), 3, 0, time.Hour, 20*time.Minute)
 	wantLimit(t, acme.Get(t, key, "/api/compliance/schema"), 3, 0, time.Hour, 20*time.Minute)
 
 	wantLimit(t, acme.Get(t, second, path), 3, 2, 20*time.Minute, 0)
 	wantLimit(t, other.Get(t, others, path), 3, 2, 20*time.Minute, 0)
-	// A refusal for lack of a permission is an answer like others.
+	// A refusal for a missing permission is counted like others.
 	a := acme.Get(t, second, "/api/compliance/schema")
 	if a.Code != http.StatusForbidden {
 		t.Errorf("got %d %s, want %v", a.Code, a.Text(), http.StatusForbidden)
@@ -110,7 +111,7 @@ func TestLimits_OfAnOrganization(t *testing.T) {
 	wantLimit(t, other.Get(t, others, path), 5, 4, step, 0)
 }
 
-// TestRefusedCredentialsCostNoQuota holds that refused credentials and share tokens cost an organization none of its
+// TestRefusedCredentialsCostNoQuota checks that refused credentials and share tokens cost an organization none of its
 // quota.
 func TestRefusedCredentialsCostNoQuota(t *testing.T) {
 	t.Parallel()
@@ -131,7 +132,7 @@ func TestRefusedCredentialsCostNoQuota(t *testing.T) {
 	}
 	token := fixture.Share(t, acme, key, fixture.ReportOpen, `{}`) // the first of 240
 	const step = 24 * time.Hour / 12
-	// What strangers get is half of the organization's, an address a tenth of that.
+	// Anonymous callers get half of the organization's limit, an address a tenth of that.
 	for _, from := range []gatewaytest.Request{at("198.51.100.1"), at("198.51.100.2"), at("2001:db8::1")} {
 		for left := 11; left >= 0; left-- {
 			a := acme.Get(t, "", fixture.SharedPath+fixture.OpenPID+"?token=junk", from)
@@ -143,11 +144,11 @@ func TestRefusedCredentialsCostNoQuota(t *testing.T) {
 		wantLimit(t, acme.Get(t, "", fixture.SharedPath+fixture.OpenPID+"?token=junk", from), 12, 0, 12*step, step)
 		wantLimit(t, acme.Get(t, "", fixture.SharedPath+fixture.OpenPID+"?token="+token, from), 12, 0, 12*step, step) // nobody is known here
 		if a := acme.Page(t, "/shared/reports/"+fixture.OpenPID+"?token="+token, from); a.Code != http.StatusTooManyRequests {
-			t.Errorf("a page from that address: %d", a.Code)
+			t.Errorf("a page from that address: got %d, want 429", a.Code)
 		}
 	}
 	wantLimit(t, acme.Get(t, "", fixture.SharedPath+fixture.OpenPID, at("2001:db8::ffff:2")), 12, 0, 12*step, step) // of the same /64
-	// Junk from three addresses: others read as if there were none.
+	// Invalid requests from three addresses do not affect other readers.
 	for _, from := range []string{"198.51.100.3", "2001:db8:0:1::1"} {
 		a := acme.Get(t, "", fixture.SharedPath+fixture.OpenPID+"?token="+token, at(from))
 		if a.Code != http.StatusOK || a.Status != "ok" {
@@ -169,15 +170,15 @@ func TestRefusedCredentialsCostNoQuota(t *testing.T) {
 	}
 }
 
-// at is a request that the proxy says to come from that address.
+// at makes the proxy report that address for a request.
 func at(address string) gatewaytest.Request { return gatewaytest.Header("X-Forwarded-For", address) }
 
-// behindProxy has the test's own requests believed about where they come from.
+// behindProxy makes the gateway trust the test's own requests about their address.
 func behindProxy(cfg *config.Config, _ *gateway.Options) {
 	cfg.TrustedProxies = []string{"127.0.0.0/8"}
 }
 
-// perAddress bounds each address.
+// perAddress limits each address.
 func perAddress(quota string) gatewaytest.Option {
 	return func(cfg *config.Config, _ *gateway.Options) {
 		if err := cfg.Limits.AddressQuota.UnmarshalText([]byte(quota)); err != nil {
@@ -186,7 +187,7 @@ func perAddress(quota string) gatewaytest.Option {
 	}
 }
 
-// TestPagesShareTheLimitsOfOperations holds that pages are counted by the same limits, with the same figures, as
+// TestPagesShareTheLimitsOfOperations checks that pages are counted by the same limits, with the same headers, as
 // operations.
 func TestPagesShareTheLimitsOfOperations(t *testing.T) {
 	t.Parallel()
@@ -204,7 +205,7 @@ func TestPagesShareTheLimitsOfOperations(t *testing.T) {
 	wait, err := strconv.Atoi(a.Header.Get("Retry-After"))
 	if a.Code != http.StatusTooManyRequests || err != nil || wait < 7*3600 || wait > 8*3600 ||
 		!strings.HasPrefix(a.Header.Get("Content-Type"), "text/html") || !strings.Contains(a.Text(), "Please wait a moment") || !strings.Contains(a.Text(), "minutes") {
-		t.Errorf("the fourth page: %d %v %s", a.Code, a.Header, a.Text())
+		t.Errorf("the fourth page: got %d %v %s, want 429 with a Retry-After of 7 to 8 h", a.Code, a.Header, a.Text())
 	}
 	wantLimit(t, acme.Get(t, "", fixture.SharedPath+fixture.OpenPID, at("192.0.2.1")), 3, 0, 24*time.Hour, 8*time.Hour)
 	for _, path := range []string{"/assets/console.css", "/sign-in"} { // what the page needs, and what tells nobody anything
@@ -213,14 +214,14 @@ func TestPagesShareTheLimitsOfOperations(t *testing.T) {
 		}
 	}
 	if a := acme.Page(t, page, at("192.0.2.2")); a.Code != http.StatusOK {
-		t.Errorf("a page from another address: %d", a.Code)
+		t.Errorf("a page from another address: got %d, want 200", a.Code)
 	}
 	_, cookie := acme.Person(t, "ada@example.com", nil)
 	for left := 3; left >= 0; left-- { // a person is known by the session, from any address
 		wantLimit(t, acme.Page(t, page, at("192.0.2.1"), gatewaytest.Cookie(cookie)), 4, left, time.Duration(4-left)*6*time.Hour, 0)
 	}
 	if a := acme.Page(t, page, at("192.0.2.3"), gatewaytest.Cookie(cookie)); a.Code != http.StatusTooManyRequests {
-		t.Errorf("a person's fifth page: %d", a.Code)
+		t.Errorf("a person's fifth page: got %d, want 429", a.Code)
 	}
 	wantLimit(t, acme.Do(t, http.MethodGet, "/api/campaigns/count", gatewaytest.Cookie(cookie)), 4, 0, 24*time.Hour, 6*time.Hour)
 	_, _, body := fixture.CallAdmin(t, g, http.MethodGet, "/metrics")
@@ -230,12 +231,12 @@ func TestPagesShareTheLimitsOfOperations(t *testing.T) {
 		}
 	}
 	if !strings.Contains(g.Log.String(), "over the limit: address quota") {
-		t.Error("the log does not say which limit refused a page")
+		t.Error("got no limit in the log line of a refused page, want address quota")
 	}
 }
 
-// TestLimits_GoodShareTokensCount: a shared report that is answered costs the organization.
-func TestLimits_GoodShareTokensCount(t *testing.T) {
+// TestAcceptedShareTokensAreCounted checks that an answered shared report counts for the organization.
+func TestAcceptedShareTokensAreCounted(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, gatewaytest.Limits("10/h", "off", "50/h", "off"), behindProxy)
 	acme := g.Org(t, "acme")
@@ -246,8 +247,8 @@ func TestLimits_GoodShareTokensCount(t *testing.T) {
 			t.Fatalf(`got %d %s, want %v and a.Status = "ok"`, a.Code, a.Text(), http.StatusOK)
 		}
 	}
-	// All of them together have used up half of the organization's, which has the others.
-	// What a stranger is told is of the address all the same.
+	// Together they have used up half of the organization's limit; keys and people have the other half. Anonymous
+	// callers still see only the limit of their address.
 	wantLimit(t, acme.Get(t, "", fixture.SharedPath+fixture.OpenPID, at("198.51.100.1")), 1, 0, time.Hour, time.Second)
 	key := acme.Key(t)
 	for left := 4; left >= 0; left-- {
@@ -255,8 +256,8 @@ func TestLimits_GoodShareTokensCount(t *testing.T) {
 	}
 }
 
-// TestAnonymousCallersAreLimitedByAddress holds that an address has one limit on every host and on all together,
-// which tells nothing of an organization's own limits.
+// TestAnonymousCallersAreLimitedByAddress checks that an address has one limit over all hosts, which reveals nothing of
+// an organization's own limits.
 func TestAnonymousCallersAreLimitedByAddress(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, gatewaytest.Limits("1000/h", "off", "off", "off"), behindProxy, perAddress("9/d"), func(c *config.Config, _ *gateway.Options) {
@@ -276,11 +277,12 @@ func TestAnonymousCallersAreLimitedByAddress(t *testing.T) {
 		hereCode, here := ask(i, acme.Host, "192.0.2.1")
 		code, there := ask(i, "n"+strconv.Itoa(i)+".localhost", "192.0.2.2")
 		if want := "9 " + strconv.Itoa(max(8-i, 0)); here != want || there != want || hereCode != code || (code == http.StatusTooManyRequests) != (i >= 9) {
-			t.Errorf("request %d: an organization answers %d (%s), others %d (%s)", i, hereCode, here, code, there)
+			t.Errorf("request %[1]d: an organization answers %[2]d (%[3]s), others %[4]d (%[5]s), want both %[6]d (%[7]s)",
+				i, hereCode, here, code, there, code, want)
 		}
 	}
 	if code, _ := ask(0, acme.Host, "192.0.2.2"); code != http.StatusTooManyRequests {
-		t.Errorf("an address that has used up its own elsewhere: %d", code)
+		t.Errorf("an address that has used up its own elsewhere: got %d, want 429", code)
 	}
 }
 
@@ -316,7 +318,7 @@ func TestLimits_Commands(t *testing.T) {
 	wantLimit(t, acme.Get(t, key.Token, path), 2, 0, time.Hour, 30*time.Minute)
 	wantLimit(t, acme.Get(t, own.Token, path), 4, 3, 15*time.Minute, 0)
 
-	// What was used stays used under the new limit, which holds for the next request.
+	// Earlier use still counts under the new limit, which applies to the next request.
 	if held := limitOrg(control.LimitsChange{KeyRate: text("6/h")}); held.KeyRate != "6/h" || held.Rate != "100/h" || strings.Join(held.Own, " ") != "key_rate" {
 		t.Errorf(`got %+v, want held.KeyRate = "6/h" and held.Rate = "100/h" and strings.Join(held.Own, " ") = "key_rate"`,
 			held)
@@ -351,15 +353,15 @@ func TestLimits_Commands(t *testing.T) {
 		t.Fatal(err)
 	}
 	if held := limitKey(control.KeyLimitsChange{KeyRef: control.KeyRef{ID: next.ID}}); held.Quota != "9/d" || strings.Join(held.Own, " ") != "quota" {
-		t.Errorf("after a rotation: %+v", held)
+		t.Errorf("after a rotation: got %+v, want the own quota 9/d", held)
 	}
 
-	// Limits that are none change nothing, and all of them are told.
+	// Malformed limits change nothing, and all of them are reported.
 	before := limitOrg(control.LimitsChange{})
 	_, err = control.Call[control.RequestLimits](t.Context(), g.Commands, "org.limits", control.LimitsChange{Org: acme.Slug, Rate: text("fast"), Quota: text("0/s"), KeyRate: text("5/h"), KeyQuota: text("")})
 	wantLimitFaults(t, err, "rate", "quota", "key_quota")
 	if after := limitOrg(control.LimitsChange{}); strings.Join(after.Own, " ") != strings.Join(before.Own, " ") {
-		t.Errorf("a change with faults was made: %+v", after)
+		t.Errorf("after a change with faults: got %+v, want no change", after)
 	}
 	_, err = control.Call[control.RequestLimits](t.Context(), g.Commands, "key.limits", control.KeyLimitsChange{KeyRef: control.KeyRef{Org: acme.Slug, ID: key.ID}, Rate: text("5/y")})
 	wantLimitFaults(t, err, "rate")
@@ -373,7 +375,7 @@ func TestLimits_Commands(t *testing.T) {
 	wantLimitFaults(t, err, "rate")
 	for _, id := range []string{fixture.DocID(1), "nonsense"} {
 		if _, err := control.Call[control.RequestLimits](t.Context(), g.Commands, "key.limits", control.KeyLimitsChange{KeyRef: control.KeyRef{Org: acme.Slug, ID: id}, Rate: text("5/s")}); err == nil || !strings.Contains(err.Error(), "key list") {
-			t.Errorf("a key that is not there: %v", err)
+			t.Errorf("a key that is not there: got %v, want an error with %q", err, "key list")
 		}
 	}
 	records, err := control.Call[[]control.AuditRecord](t.Context(), g.Commands, "audit", control.Page{Org: acme.Slug})
@@ -385,7 +387,7 @@ func TestLimits_Commands(t *testing.T) {
 		seen[r.Operation]++
 	}
 	if seen["org.limits"] != 3 || seen["key.limits"] != 4 {
-		t.Errorf("the audit log has %v", seen)
+		t.Errorf("the audit log has %v, want 3 org.limits and 4 key.limits", seen)
 	}
 }
 
@@ -402,7 +404,7 @@ func wantLimitFaults(t *testing.T, err error, fields ...string) {
 	}
 }
 
-// TestRefusalsDoNotFloodTheAuditLog holds that an audited operation beyond the limit leaves few records.
+// TestRefusalsDoNotFloodTheAuditLog checks that refusals of an audited operation over the limit leave few records.
 func TestRefusalsDoNotFloodTheAuditLog(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, gatewaytest.Limits("off", "off", "1/d", "off"))
@@ -415,12 +417,12 @@ func TestRefusalsDoNotFloodTheAuditLog(t *testing.T) {
 		}
 	}
 	if path == "" {
-		t.Fatal("there is no operation contacts.reveal")
+		t.Fatal("got no operation contacts.reveal, want one")
 	}
 	const calls = 200
 	for i := range calls {
 		if a := acme.Get(t, key, path); i > 0 && (a.Code != http.StatusTooManyRequests || a.Text() != tooMany) {
-			t.Fatalf("%d %s", a.Code, a.Text())
+			t.Fatalf("got %d %s, want 429", a.Code, a.Text())
 		}
 	}
 	records, err := control.Call[[]control.AuditRecord](t.Context(), g.Commands, "audit", control.Page{Org: acme.Slug, Limit: calls})
@@ -434,21 +436,21 @@ func TestRefusalsDoNotFloodTheAuditLog(t *testing.T) {
 		}
 	}
 	if refused == 0 || refused > 130 { // 60 a minute; the minute may change meanwhile
-		t.Errorf("%d of %d refusals have a record", refused, calls-1)
+		t.Errorf("%d of %d refusals have a record, want at least 1 refused and at most 130", refused, calls-1)
 	}
 	_, _, body := fixture.CallAdmin(t, g, http.MethodGet, "/metrics")
 	if want := `tenantry_limits_refused_total{limit="caller rate",operation="contacts.reveal"} ` + strconv.Itoa(calls-1); !strings.Contains(body, "\n"+want+"\n") {
 		t.Errorf("the metrics have no line %s", want)
 	}
 	if !strings.Contains(body, "\ntenantry_limits_local_total 0\n") {
-		t.Error("counting within one process is told as an outage")
+		t.Error("tenantry_limits_local_total is not 0, want 0 within one process")
 	}
 	if !strings.Contains(g.Log.String(), "over the limit: caller rate") {
-		t.Error("the log does not say which limit refused")
+		t.Error("got no limit in the log line, want caller rate")
 	}
 }
 
-// TestLimitsHoldWhenRedisNeverAnswers holds that limits hold at once, and that a counter says so.
+// TestLimitsHoldWhenRedisNeverAnswers checks that limits apply at once, and that a counter shows it.
 func TestLimitsHoldWhenRedisNeverAnswers(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
@@ -480,9 +482,9 @@ func TestLimitsHoldWhenRedisNeverAnswers(t *testing.T) {
 	}
 	_, _, body := fixture.CallAdmin(t, g, http.MethodGet, "/metrics")
 	if !strings.Contains(body, "\ntenantry_limits_local_total 10\n") {
-		t.Error("the metrics do not say that this replica counted ten requests by itself")
+		t.Error("tenantry_limits_local_total is not 10, want 10")
 	}
 	if n := strings.Count(g.Log.String(), "this replica applies the request limits by itself"); n != 1 {
-		t.Errorf("one outage is told %d times", n)
+		t.Errorf("one outage is told %d times, want 1", n)
 	}
 }

@@ -28,30 +28,30 @@ import (
 	"tenantry/tenants"
 )
 
-// demand is one dearest call that the limits allow.
+// demand is one of the most expensive calls that the limits allow.
 type demand struct {
 	name string
 	// prepare stores what the call needs, once in each organization that makes it. Several demands share an
-	// organization. nil: nothing is needed.
+	// organization. nil: nothing.
 	prepare func(t *testing.T, at *bound)
-	// ask makes one call. nil: it was answered, with a success or a refusal; error: it was not.
+	// ask makes one call. It returns nil for a success or a refusal, and an error without an answer.
 	ask func(ctx context.Context, at *bound) error
 }
 
-// bound is where a demand is made: an organization of the process whose memory is measured.
+// bound is where a demand is made: an organization of the measured process.
 type bound struct {
 	base   string       // http://127.0.0.1:port, without a slash at the end
 	host   string       // of the organization; send sets it
 	key    string       // server_full, with all permissions
 	cookie *http.Cookie // of an administrator
-	// org is the organization while prepare runs, and nil afterwards: it is then served by another process.
+	// org is the organization while prepare runs, and nil afterwards, when another process serves it.
 	org *gatewaytest.Org
-	// left is what prepare leaves for ask.
+	// left is the result of prepare for ask.
 	left map[string]string
 }
 
-// send makes a call of the organization and returns how it was answered. The content of large answers is not kept: body
-// has its first 64 KiB. Header is pairs of name and value; a key is sent with the pair "x-service-token", at.key.
+// send makes a call of the organization and returns its answer. body has only the first 64 KiB of large answers. header
+// is pairs of name and value; send a key as the pair "x-service-token", at.key.
 func (at *bound) send(ctx context.Context, method, path string, content io.Reader, header ...string) (code int, body []byte, err error) {
 	r, err := http.NewRequestWithContext(ctx, method, at.base+path, content)
 	if err != nil {
@@ -72,7 +72,7 @@ func (at *bound) send(ctx context.Context, method, path string, content io.Reade
 	return resp.StatusCode, body, err
 }
 
-// signIn begins the session of the administrator, unless there is one.
+// signIn begins the administrator's session, unless there is one.
 func (at *bound) signIn(ctx context.Context, t *testing.T) {
 	t.Helper()
 	if at.cookie != nil {
@@ -95,11 +95,10 @@ func (at *bound) signIn(ctx context.Context, t *testing.T) {
 		at.cookie = cookies[0]
 		return
 	}
-	t.Fatalf("signing in at %s: %d", at.host, resp.StatusCode)
+	t.Fatalf("signing in at %s: got %d, want one cookie", at.host, resp.StatusCode)
 }
 
-// answered returns an error where a call was not answered by the program: with a success, or a refusal in its own
-// words.
+// answered returns an error unless the program answered the call with a success or a refusal in its own words.
 func answered(code int, body []byte, err error) error {
 	refused := slices.Contains([]int{http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity}, code)
 	if err != nil || code == http.StatusOK || refused && len(body) > 0 {
@@ -108,8 +107,8 @@ func answered(code int, body []byte, err error) error {
 	return fmt.Errorf("answered %d %.300s", code, body)
 }
 
-// The bound, and what the process is told to stay below, which leaves room for what the runtime does not count: the
-// pages of SQLite, and those of the program itself.
+// The bound, and GOMEMLIMIT of the process, which leaves room for memory outside of the runtime: the pages of SQLite
+// and of the program itself.
 const (
 	mostResident = 512 << 20
 	softLimit    = "256MiB"
@@ -117,7 +116,7 @@ const (
 
 const memoryVariable = "TENANTRY_TEST_MEMORY_FOLDER"
 
-// TestMemoryIsBounded makes the most expensive calls of six organizations at once: the process stays below 512 MiB
+// TestMemoryIsBounded makes the most expensive calls of six organizations concurrently. The process stays below 512 MiB
 // of resident memory, and a seventh organization is answered meanwhile. With TENANTRY_TEST_LONG every organization
 // makes every call.
 func TestMemoryIsBounded(t *testing.T) {
@@ -160,7 +159,8 @@ func TestMemoryIsBounded(t *testing.T) {
 				return
 			}
 			if err != nil || code != http.StatusOK {
-				t.Errorf("the neighbour's read %d: %d %.200s %v", reads.Load(), code, body, err)
+				t.Errorf("the neighbour's read %d: got %d %.200s %v, want no error and 200",
+					reads.Load(), code, body, err)
 			}
 			reads.Add(1)
 			select {
@@ -176,7 +176,7 @@ func TestMemoryIsBounded(t *testing.T) {
 			callers.Go(func() {
 				for range size.rounds {
 					if err := a.ask(ctx, a.at); err != nil && ctx.Err() == nil {
-						t.Errorf("%s for %s: %v", a.name, a.at.host, err)
+						t.Errorf("%s for %s: got %v, want no error", a.name, a.at.host, err)
 					}
 					calls.Add(1)
 				}
@@ -190,7 +190,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	peak := <-over
 	t.Logf("%d calls and %d reads of a neighbour: at most %d MiB resident", calls.Load(), reads.Load(), peak>>20)
 	if peak > mostResident {
-		t.Errorf("the process took %d MiB, and %d are the bound", peak>>20, mostResident>>20)
+		t.Errorf("the process took %d MiB, want at most %d", peak>>20, mostResident>>20)
 	}
 }
 
@@ -200,7 +200,7 @@ type demanded struct {
 	at *bound
 }
 
-// prepareDemands stores what the demands need: all of them in each of six organizations, or dealt among these.
+// prepareDemands stores what the demands need: all of them in each of six organizations, or distributed among these.
 func prepareDemands(t *testing.T, folder string, demands []demand, all bool) (asked []demanded, neighbour *bound) {
 	t.Helper()
 	g := gatewaytest.Start(t, fixture.InFolder(folder))
@@ -231,8 +231,7 @@ func prepareDemands(t *testing.T, folder string, demands []demand, all bool) (as
 	return asked, neighbour
 }
 
-// serveMeasured is the process that is measured: a gateway with the limits that hold by default, but for the numbers of
-// requests.
+// serveMeasured runs the measured process: a gateway with default limits, except for the numbers of requests.
 func serveMeasured(t *testing.T, folder string) {
 	t.Helper()
 	g := gatewaytest.Start(t, fixture.InFolder(folder), func(c *config.Config, _ *gateway.Options) {
@@ -253,7 +252,7 @@ func serveMeasured(t *testing.T, folder string) {
 	}
 }
 
-// watched is a process under measure.
+// watched is the measured process.
 type watched struct {
 	base string
 	pid  int
@@ -275,7 +274,7 @@ func startMeasured(t *testing.T, folder string) *watched {
 	t.Cleanup(func() {
 		_ = input.Close()
 		if err := cmd.Wait(); err != nil {
-			t.Errorf("the measured process ended with %v", err)
+			t.Errorf("the measured process ended with %v, want no error", err)
 		}
 		if t.Failed() {
 			t.Logf("the measured process said:\n%.20000s", said.String())
@@ -290,8 +289,8 @@ func startMeasured(t *testing.T, folder string) *watched {
 	return &watched{"http://" + string(address), cmd.Process.Pid}
 }
 
-// watch returns what the process took at most until ctx ends. It is killed, and stop called, where that is far over
-// the bound, so that a fault does not take the machine's memory.
+// watch returns the maximum memory of the process until ctx ends. If that is far over the bound, it kills the process
+// and calls stop, so that a fault does not use up the machine's memory.
 func (m *watched) watch(ctx context.Context, stop context.CancelFunc) <-chan int64 {
 	end := make(chan int64, 1)
 	go func() {
@@ -314,7 +313,7 @@ func (m *watched) watch(ctx context.Context, stop context.CancelFunc) <-chan int
 	return end
 }
 
-// peak returns the most bytes that the process had resident so far.
+// peak returns the maximum resident memory so far, in bytes.
 func (m *watched) peak() (int64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", m.pid))
 	if err != nil {

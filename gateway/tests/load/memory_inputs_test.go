@@ -16,7 +16,7 @@ import (
 	"tenantry/gateway/tests/fixture"
 )
 
-// bytesOf reads a text over and over, so many times, between a head and a tail.
+// bytesOf reads a head, a text that many times, and a tail.
 func bytesOf(head, text string, times int, tail string) io.Reader {
 	parts := []io.Reader{strings.NewReader(head)}
 	for range times {
@@ -25,7 +25,7 @@ func bytesOf(head, text string, times int, tail string) io.Reader {
 	return io.MultiReader(append(parts, strings.NewReader(tail))...)
 }
 
-// inputDemands are the dearest bodies and files that are taken.
+// inputDemands returns the most expensive accepted bodies and files.
 func inputDemands() []demand {
 	call := func(name, method, path string, body string) demand {
 		return demand{name, storeInputs, func(ctx context.Context, at *bound) error {
@@ -107,10 +107,10 @@ func inputDemands() []demand {
 	}
 }
 
-// largeStored is how many large records an organization has that inputs change.
+// largeStored is the number of large records of an organization that inputs change.
 const largeStored = 100
 
-// storeInputs stores what inputs are about.
+// storeInputs stores the records that inputs are about.
 func storeInputs(t *testing.T, at *bound) {
 	t.Helper()
 	if at.left["inputs"] != "" {
@@ -127,7 +127,7 @@ func storeInputs(t *testing.T, at *bound) {
 	at.org.Import(t, lines...)
 }
 
-// largeContacts is how many large contacts an organization has that a bulk names and an export takes along.
+// largeContacts returns the number of large contacts that a bulk names and an export contains.
 func largeContacts() int {
 	if os.Getenv("TENANTRY_TEST_LONG") != "" {
 		return 499
@@ -135,7 +135,7 @@ func largeContacts() int {
 	return 120
 }
 
-// storeLargeContacts stores contacts that are nearly as large as a record may be, once in an organization.
+// storeLargeContacts stores contacts of nearly the maximum size, once in an organization.
 func storeLargeContacts(t *testing.T, at *bound) {
 	t.Helper()
 	if at.left["large contacts"] != "" {
@@ -149,7 +149,7 @@ func storeLargeContacts(t *testing.T, at *bound) {
 	at.org.Import(t, lines...)
 }
 
-// namingLarge is a bulk that names all of these, in a few KB.
+// namingLarge returns a bulk of a few KB that names all of them.
 func namingLarge() string {
 	var records []string
 	for i := range largeContacts() {
@@ -158,7 +158,7 @@ func namingLarge() string {
 	return `{"records":[` + strings.Join(records, ",") + `]}`
 }
 
-// answeredInput is answered, where a body may also be one that cannot be read, or stand in the way of another one.
+// answeredInput is answered for inputs, which may also be unreadable or conflict with another one.
 func answeredInput(code int, body []byte, err error) error {
 	if err == nil && slices.Contains([]int{http.StatusBadRequest, http.StatusConflict}, code) && len(body) > 0 {
 		return nil

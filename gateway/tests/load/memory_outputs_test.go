@@ -23,7 +23,7 @@ import (
 	"tenantry/tenants"
 )
 
-// outputDemands are the dearest answers: of many long texts, as pages, reports and exports.
+// outputDemands returns the most expensive answers: many long texts as pages, reports and exports.
 func outputDemands() []demand {
 	get := func(name, path string, as ...string) demand {
 		return demand{name, storeLongTexts, func(ctx context.Context, at *bound) error {
@@ -55,7 +55,7 @@ func outputDemands() []demand {
 		get("an open report's file", "/api/reports/shared/"+longPID+"/export?format=csv"),
 		get("a file of records", records+"/export?format=csv", "key"),
 		get("a page of the console", "/custom/objects/long/records?per_page=1000", "session"),
-		{"a bundle, read slowly", storeLongTexts, readSlowly("/api/export")},
+		{"a bundle, read slowly", storeLongTexts, readWithPauses("/api/export")},
 		{"a bundle of large records", storeLargeContacts, func(ctx context.Context, at *bound) error {
 			return answered(at.send(ctx, http.MethodGet, "/api/export", nil, "Cookie", at.cookie.Name+"="+at.cookie.Value))
 		}},
@@ -69,7 +69,7 @@ const (
 	longText   = 200_000 // bytes of each
 )
 
-// storeLongTexts is longTexts, once in an organization.
+// storeLongTexts calls longTexts once in an organization.
 func storeLongTexts(t *testing.T, at *bound) {
 	t.Helper()
 	if at.left["long texts"] != "" {
@@ -103,8 +103,8 @@ func longTexts(t *testing.T, in *gatewaytest.Org, many int) {
 	in.Import(t, lines...)
 }
 
-// readSlowly reads an answer with pauses, as who keeps a connection open does.
-func readSlowly(path string) func(context.Context, *bound) error {
+// readWithPauses reads an answer with pauses, like a client that keeps a connection open.
+func readWithPauses(path string) func(context.Context, *bound) error {
 	return func(ctx context.Context, at *bound) error {
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, at.base+path, http.NoBody)
 		if err != nil {
@@ -135,8 +135,8 @@ func readSlowly(path string) func(context.Context, *bound) error {
 	}
 }
 
-// TestLargeAnswersEndEarly holds that pages and runs of large records end early and say so, that the next page has
-// the rest, and that files are complete.
+// TestLargeAnswersEndEarly checks that pages and runs of large records end early and say so, that the next page has the
+// rest, and that exports are complete.
 func TestLargeAnswersEndEarly(t *testing.T) {
 	if gatewaytest.Raced {
 		t.Skip("a report runs for 5 seconds, in which the race detector does not get through so much")
@@ -152,7 +152,8 @@ func TestLargeAnswersEndEarly(t *testing.T) {
 	collect := func(a *gatewaytest.Answer) (next string, early bool) {
 		t.Helper()
 		if a.Code != http.StatusOK || a.Field("count") != json.Number(strconv.Itoa(many)) || len(a.Body) > 6<<20 {
-			t.Fatalf("%d, count %v, %d bytes: %.300s", a.Code, a.Field("count"), len(a.Body), a.Text())
+			t.Fatalf("got %d, count %v, %d bytes, want 200, all records counted and at most 6 MiB: %.300s",
+				a.Code, a.Field("count"), len(a.Body), a.Text())
 		}
 		next, _ = a.Field("next").(string)
 		for _, r := range a.Field("results").([]any) {
@@ -165,19 +166,19 @@ func TestLargeAnswersEndEarly(t *testing.T) {
 		first := records + "?per_page=1000" + sort
 		next, early := collect(acme.Get(t, key, first))
 		if next == "" || !early {
-			t.Errorf("%s: the page does not say that it ends early: next %q", first, next)
+			t.Errorf("%s: next = %q, want one and the warning that the page ends early", first, next)
 		}
 		for parts := 1; next != ""; parts++ {
 			if next, _ = collect(acme.Get(t, key, first+"&after="+url.QueryEscape(next))); parts > 100 {
-				t.Fatal("it goes on for ever")
+				t.Fatal("got more than 100 parts, want an end")
 			}
 		}
 		if len(ids) != many {
-			t.Errorf("%s: %d of %d records are on its parts", first, len(ids), many)
+			t.Errorf("%s: %d of %d records are on its parts, want %v", first, len(ids), many, many)
 		}
 	}
 	if next, early := collect(acme.Get(t, key, records+"?per_page=5")); next != "" || early {
-		t.Errorf("a page that fits says that it ends early: next %q", next)
+		t.Errorf("a page that fits: next = %q, want none and no warning", next)
 	}
 	for _, path := range []string{
 		"/api/custom-reports/" + fixture.DocID(longList) + "/run?per_page=1000", "/api/custom-reports/" + fixture.DocID(longGroups) + "/run?per_page=1000",
@@ -185,21 +186,22 @@ func TestLargeAnswersEndEarly(t *testing.T) {
 	} {
 		a := acme.Get(t, map[bool]string{true: key}[strings.Contains(path, "/run")], path)
 		if a.Code != http.StatusOK || !strings.Contains(a.Text(), `"truncated":true`) || len(a.Body) > 6<<20 {
-			t.Errorf("%s: %d, %d bytes: %.200s", path, a.Code, len(a.Body), a.Text())
+			t.Errorf("%s: got %d, %d bytes, want 200, truncated and at most 6 MiB: %.200s",
+				path, a.Code, len(a.Body), a.Text())
 		}
 	}
 	for _, path := range []string{records + "/export", "/api/custom-reports/" + fixture.DocID(longList) + "/export", fixture.SharedPath + longPID + "/export"} {
 		a := acme.Page(t, path, gatewaytest.WithKey(key))
 		if n := strings.Count(a.Text(), "\n"); a.Code != http.StatusOK || n != many {
-			t.Errorf("%s: %d, %d rows of %d", path, a.Code, n, many)
+			t.Errorf("%s: got %d with %d rows, want 200 with %d", path, a.Code, n, many)
 		}
 	}
 	if a := acme.Get(t, "", fixture.SharedPath+longPID+"/"+fixture.DocID(longGroups)+"/export"); a.Code != http.StatusUnprocessableEntity {
-		t.Errorf("a file of more groups than are read: %d", a.Code)
+		t.Errorf("a file of more groups than are read: got %d, want 422", a.Code)
 	}
 	_, cookie := acme.Person(t, "root@example.com", func(u *control.NewUser) { u.Roles = []string{"admin"} })
 	page := acme.Page(t, "/custom/objects/long/records?per_page=1000", gatewaytest.Cookie(cookie))
 	if page.Code != http.StatusOK || !regexp.MustCompile(`href="[^"]*after=`).MatchString(page.Text()) {
-		t.Errorf("the console's page does not lead on: %d", page.Code)
+		t.Errorf("the console's page: got %d, want 200 and a link to the next part", page.Code)
 	}
 }

@@ -17,8 +17,8 @@ import (
 	"tenantry/tenants"
 )
 
-// TestCachedOrganizationsAreBounded asks three times as many organizations as may be cached, once each, on shared
-// files and on files of their own. No more than the bound is cached in the end.
+// TestCachedOrganizationsAreBounded calls three times as many organizations as may be cached, once each, on shared
+// files and on separate files. At the end no more than the bound are cached.
 func TestCachedOrganizationsAreBounded(t *testing.T) {
 	t.Parallel()
 	const most = 32
@@ -37,7 +37,7 @@ func TestCachedOrganizationsAreBounded(t *testing.T) {
 				}
 				return of
 			}
-			// settled returns what is kept of an organization once a collection has ended what nobody holds.
+			// settled returns the numbers of cached entries after a garbage collection has removed unused ones.
 			settled := func() (of map[string]int, least int) {
 				for range 2 { // what was counted is stored, and its organizations are let go where nobody asks again
 					g.App.FlushUsage(t.Context())
@@ -75,10 +75,11 @@ func TestCachedOrganizationsAreBounded(t *testing.T) {
 				of, highest := settled()
 				t.Logf("after %d organizations: %v", i+1, of)
 				if of["organizations"] == 0 || of["data_keys"] == 0 || of["keys"] == 0 || of["homes"] == 0 || of["backend.default"] == 0 {
-					t.Errorf("something is not told, or not kept: %v", of)
+					t.Errorf("tenantry_kept = %v, want more than 0 of each", of)
 				}
 				if highest > 2*most {
-					t.Errorf("after %d organizations, of which %d are to be kept: %v", i+1, most, of)
+					t.Errorf("after %d organizations, of which %d are to be kept: got %v, want at most %v",
+						i+1, most, of, 2*most)
 				}
 			}
 		})

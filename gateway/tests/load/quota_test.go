@@ -19,8 +19,8 @@ import (
 	"tenantry/tenants"
 )
 
-// allow sets limits of an organization.
-func allow(t testing.TB, o *gatewaytest.Org, set map[string]int64) {
+// setLimits sets limits of an organization.
+func setLimits(t testing.TB, o *gatewaytest.Org, set map[string]int64) {
 	t.Helper()
 	change := control.OrganizationChange{Slug: o.Slug, OrganizationFields: control.OrganizationFields{Limits: set}}
 	if _, err := control.Call[control.Organization](t.Context(), o.Commands, "org.update", change); err != nil {
@@ -28,7 +28,7 @@ func allow(t testing.TB, o *gatewaytest.Org, set map[string]int64) {
 	}
 }
 
-// used returns what an organization holds.
+// used returns the present usage of an organization.
 func used(t testing.TB, o *gatewaytest.Org) store.Usage {
 	t.Helper()
 	u, err := o.Tenant(t).Workspace().Used(t.Context())
@@ -38,7 +38,7 @@ func used(t testing.TB, o *gatewaytest.Org) store.Usage {
 	return u
 }
 
-// TestStorageQuota holds that an organization at its quota is refused more by every way in, is told why, and can
+// TestStorageQuota checks that an organization at its quota is refused in every interface, with the reason, and can
 // still make room.
 func TestStorageQuota(t *testing.T) {
 	t.Parallel()
@@ -49,12 +49,12 @@ func TestStorageQuota(t *testing.T) {
 	admin, key := fixture.As(acme, gatewaytest.Cookie(cookie)), fixture.As(acme, gatewaytest.WithKey(acme.Key(t, tenants.AllPermissions()...)))
 	folder, _ := key.Want(t, http.MethodPost, "/api/files/folders", `{"name":"First"}`, 200, "").Field("id").(string)
 	has := used(t, acme)
-	allow(t, acme, map[string]int64{"documents": has.Documents})
+	setLimits(t, acme, map[string]int64{"documents": has.Documents})
 	admin.Want(t, http.MethodGet, "/api/organization", "", 200, fmt.Sprintf(`"used":{"documents":%d,"bytes":%d}`, has.Documents, has.Bytes))
 	admin.Want(t, http.MethodGet, "/api/organization", "", 200, fmt.Sprintf(`"limits":{"bytes":%d,"documents":%d,"folder_children":1000}`, int64(1)<<40, has.Documents))
 	shown, err := control.Call[control.Organization](t.Context(), acme.Commands, "org.show", control.Slug{Slug: "acme"})
 	if err != nil || shown.Used == nil || *shown.Used != has {
-		t.Errorf("shown by the command: %+v, %v", shown.Used, err)
+		t.Errorf("shown by the command: got %+v, %v, want the usage", shown.Used, err)
 	}
 
 	full := fmt.Sprintf(`{"limit":"documents","used":%d,"allowed":%[1]d}`, has.Documents)
@@ -69,16 +69,16 @@ func TestStorageQuota(t *testing.T) {
 	sent := acme.Do(t, http.MethodPost, "/api/import", admin.As, gatewaytest.Body("application/x-ndjson", more))
 	id, _ := sent.Field("id").(string)
 	if a := fixture.AwaitImport(t, acme, admin.As, id); a.Field("state") != "refused" || !strings.Contains(a.Text(), "the file adds 1 records") {
-		t.Errorf("an import: %s", a.Body)
+		t.Errorf("an import: got %s, want state refused with %q", a.Body, "the file adds 1 records")
 	}
 	if now := used(t, acme); now != has {
-		t.Errorf("refused calls made %+v of %+v", now, has)
+		t.Errorf("after refused calls: used %+v, want %+v", now, has)
 	}
 	admin.Want(t, http.MethodGet, "/api/audit?per_page=100&filters[operation]=contacts.create", "", 200, `"code":507`)
 
 	key.Want(t, http.MethodPut, "/api/files/folders/"+folder, `{"name":"Another name, and a longer one"}`, 200, "Another name")
 	has = used(t, acme)
-	allow(t, acme, map[string]int64{"documents": 0, "bytes": has.Bytes})
+	setLimits(t, acme, map[string]int64{"documents": 0, "bytes": has.Bytes})
 	key.Want(t, http.MethodPost, "/api/files/folders", `{"name":"Second"}`, 507, fmt.Sprintf(`"limit":"bytes","used":%d`, has.Bytes))
 	key.Want(t, http.MethodPut, "/api/files/folders/"+folder, `{"name":"Another name, and a longer one still"}`, 200, "still") // a small change
 	key.Want(t, http.MethodDelete, "/api/files/folders/"+folder, "", 200, "")                                                  // to the trash, which makes it longer
@@ -86,7 +86,7 @@ func TestStorageQuota(t *testing.T) {
 	key.Want(t, http.MethodPost, "/api/files/folders", `{"name":"Second"}`, 200, "Second")
 
 	has = used(t, acme)
-	allow(t, acme, map[string]int64{"documents": has.Documents + 5, "bytes": 0})
+	setLimits(t, acme, map[string]int64{"documents": has.Documents + 5, "bytes": 0})
 	var stored, refused atomic.Int64
 	var all sync.WaitGroup
 	for i := range 32 {
@@ -97,26 +97,27 @@ func TestStorageQuota(t *testing.T) {
 			case http.StatusInsufficientStorage:
 				refused.Add(1)
 			default:
-				t.Errorf("%d %s", a.Code, a.Body)
+				t.Errorf("got %d %s, want 200 or 507", a.Code, a.Body)
 			}
 		})
 	}
 	all.Wait()
 	if now := used(t, acme); stored.Load() != 5 || refused.Load() != 27 || now.Documents != has.Documents+5 {
-		t.Errorf("of 32, %d were stored and %d refused; %+v of %+v", stored.Load(), refused.Load(), now, has)
+		t.Errorf("of 32, %d were stored and %d refused; %+v of %+v, want 5, 27 and Documents %v",
+			stored.Load(), refused.Load(), now, has, has.Documents+5)
 	}
 	if n, err := acme.Tenant(t).Workspace().Recount(t.Context()); err != nil || n != used(t, acme) {
-		t.Errorf("counted anew: %+v, %v", n, err)
+		t.Errorf("recounted: got %+v, %v, want the present usage", n, err)
 	}
 }
 
-// TestDeletesBeyondTheQuotaSucceed holds that no row that deletes or makes a small change is refused beyond the
-// quota, and that other rows fail for no other reason.
+// TestDeletesBeyondTheQuotaSucceed checks that no row that deletes or makes a small change is refused beyond the quota,
+// and that other rows fail for no other reason.
 func TestDeletesBeyondTheQuotaSucceed(t *testing.T) {
 	t.Parallel()
 	w := fixture.NewWorld(t)
 	p, tried, refused := w.A, 0, 0
-	allow(t, p.Org, map[string]int64{"documents": 1, "bytes": 1})
+	setLimits(t, p.Org, map[string]int64{"documents": 1, "bytes": 1})
 	for _, op := range w.App.Operations() {
 		if op.Method == http.MethodGet || op.Credentials == operation.Operator || op.OwnLimits {
 			continue
@@ -127,14 +128,14 @@ func TestDeletesBeyondTheQuotaSucceed(t *testing.T) {
 		case a.Code == http.StatusInsufficientStorage && op.Method == http.MethodPost:
 			refused++
 		case a.Code >= http.StatusInternalServerError:
-			t.Errorf("%s: %d %s", op.Name, a.Code, a.Body)
+			t.Errorf("%s: got %d %s, want a code below 500", op.Name, a.Code, a.Body)
 		}
 		if op.Method == http.MethodDelete {
 			tried++
 		}
 	}
 	if tried < 10 || refused < 10 {
-		t.Errorf("%d rows that delete were tried, and %d others refused", tried, refused)
+		t.Errorf("%d rows that delete were tried, and %d others refused, want at least 10", tried, refused)
 	}
 }
 
@@ -171,7 +172,7 @@ func TestDeletesFarBeyondTheQuotaSucceed(t *testing.T) {
 	}
 }
 
-// TestVisitorsAreLimitedSeparately holds that a visitor beyond the limit keeps no other visitor from the page.
+// TestVisitorsAreLimitedSeparately checks that a visitor beyond the limit does not block other visitors of the page.
 func TestVisitorsAreLimitedSeparately(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, func(c *config.Config, _ *gateway.Options) {
@@ -192,22 +193,24 @@ func TestVisitorsAreLimitedSeparately(t *testing.T) {
 	}
 	for i, want := range []int{200, 200, 200, 429, 429} {
 		if a := submit(made.Token, "198.51.100.1"); a.Code != want || a.Header.Get("RateLimit-Limit") != "3" {
-			t.Errorf("submission %d of a visitor: %d, limit %s", i+1, a.Code, a.Header.Get("RateLimit-Limit"))
+			t.Errorf("submission %d of a visitor: got %d, limit %s, want %d and the header RateLimit-Limit 3",
+				i+1, a.Code, a.Header.Get("RateLimit-Limit"), want)
 		}
 	}
 	if a := submit(made.Token, "198.51.100.2"); a.Code != http.StatusOK {
-		t.Errorf("another visitor: %d %s", a.Code, a.Body)
+		t.Errorf("another visitor: got %d %s, want 200", a.Code, a.Body)
 	}
 	rate := "1/h"
 	changed, err := control.Call[control.RequestLimits](t.Context(), acme.Commands, "key.limits", control.KeyLimitsChange{
 		KeyRef: control.KeyRef{Org: "acme", ID: made.ID}, VisitorLimits: control.VisitorLimits{VisitorRate: &rate},
 	})
 	if err != nil || changed.VisitorRate != "1/h" || fmt.Sprint(changed.Own) != "[visitor_rate]" {
-		t.Errorf("limits of the key's own: %+v, %v", changed, err)
+		t.Errorf("the key's own limits: got %+v, %v, want the visitor rate 1/h", changed, err)
 	}
 	for i, want := range []int{200, 429} {
 		if a := submit(made.Token, "2001:db8::"+fmt.Sprint(i+1)); a.Code != want {
-			t.Errorf("submission %d of a network, of a key with limits of its own: %d %s", i+1, a.Code, a.Body)
+			t.Errorf("submission %d of a network, of a key with limits of its own: got %d %s, want %d",
+				i+1, a.Code, a.Body, want)
 		}
 	}
 }

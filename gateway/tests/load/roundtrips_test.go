@@ -21,15 +21,14 @@ import (
 	"tenantry/operation"
 )
 
-// maxRounds is how often a read may wait for the store, once its caches are warm.
+// maxRounds is how often a read with warm caches may wait for the store.
 const maxRounds = 2
 
-// missing is the name of a read of nothing.
+// missing is the name of a read of a missing record.
 const missing = "none such"
 
-// read is one call of an operation that reads, and what it asks of a remote store: rounds
-// that come one after another, of calls that are made at the same time. Embedded in the
-// process, the same calls come one after another, and the first one that fails is the last.
+// read is one call of a reading operation with its calls of a remote store: consecutive rounds of concurrent calls. In
+// an embedded store the calls are sequential, and the first failure ends them.
 type read struct {
 	operation string
 	name      string
@@ -38,7 +37,7 @@ type read struct {
 	rounds [][]string
 }
 
-// reads holds at least one read for every operation that reads.
+// readsOf returns at least one read for every reading operation.
 func readsOf(t testing.TB, p *fixture.Party) []read {
 	t.Helper()
 	const long, custom = "00000000000000000000c001", "00000000000000000000c002"
@@ -127,7 +126,7 @@ func readsOf(t testing.TB, p *fixture.Party) []read {
 	}
 }
 
-// embedded returns the calls to a store within the process, sorted.
+// embedded returns the calls of an embedded store, sorted.
 func (r *read) embedded() []string {
 	if r.name == missing {
 		return []string{"find folders"}
@@ -142,7 +141,7 @@ func (r *read) embedded() []string {
 
 func (r *read) String() string { return r.operation + ", " + r.name }
 
-// code is what the call answers.
+// code returns the code of the answer.
 func (r *read) code() int {
 	if r.name == missing {
 		return http.StatusNotFound
@@ -150,7 +149,7 @@ func (r *read) code() int {
 	return http.StatusOK
 }
 
-// gate holds calls of the store back when they have ended, before their caller knows.
+// gate holds calls of the store back after they have ended, before their caller continues.
 type gate struct {
 	armed atomic.Bool // calls are held
 	calls chan heldCall
@@ -169,9 +168,8 @@ func newGate() *gate {
 // option makes the gateway pass the gate.
 func (g *gate) option(_ *config.Config, o *gateway.Options) { o.Observe = g.observe }
 
-// observe holds every call but those on organizations, each of which is read again twice a
-// second by whichever request comes then, and on keys, whose last use is stored beside
-// requests.
+// observe holds every call except those for organizations, which any request may read again twice a second, and for
+// keys, whose last use is stored in the background.
 func (g *gate) observe(c store.Call) {
 	if !g.armed.Load() || c.Collection == "organizations" || c.Collection == "keys" {
 		return
@@ -188,8 +186,8 @@ func (g *gate) observe(c store.Call) {
 	}
 }
 
-// await returns n calls that are held at the same time, sorted by name. They are fewer where
-// the request is answered before, or where no more come.
+// await returns n calls that are held at the same time, sorted by name. There are fewer if the request is answered
+// before, or if no more come.
 func (g *gate) await(n int, answered <-chan struct{}) (held []heldCall) {
 	late := time.NewTimer(5 * time.Second)
 	defer late.Stop()
@@ -207,8 +205,8 @@ func (g *gate) await(n int, answered <-chan struct{}) (held []heldCall) {
 	return held
 }
 
-// TestRoundTrips proves of every read which calls of the store it makes and how often it
-// waits: all calls of a round are held at once, so none of them needs another's answer.
+// TestRoundTrips proves for every read which calls of the store it makes and how often it waits: all calls of a round
+// are held together, so none of them needs another's answer.
 func TestRoundTrips(t *testing.T) {
 	t.Parallel()
 	g := newGate()
@@ -219,38 +217,37 @@ func TestRoundTrips(t *testing.T) {
 		g.armed.Store(false)
 		for range 2 { // warm the caches
 			if a := w.A.Do(t, http.MethodGet, r.target, r.Shown...); a.Code != r.code() {
-				t.Fatalf("%s: %d %s", &r, a.Code, a.Body)
+				t.Fatalf("%s: got %d %s, want %d", &r, a.Code, a.Body, r.code())
 			}
 		}
 		g.armed.Store(true)
 		if len(r.rounds) > maxRounds && !slices.Contains([]string{"reports.list_shares", "reports.run", "compliance.check", "compliance.check_one"}, r.operation) { // beyond the contract, and seldom read
-			t.Errorf("%s waits %d times for the store", &r, len(r.rounds))
+			t.Errorf("%[1]s waits %[2]d times for the store, want at most %[3]d", &r, len(r.rounds), maxRounds)
 		}
 		if remote := w.A.Tenant(t).Workspace().Remote(); remote != (os.Getenv(mongotest.Variable) != "") {
-			t.Fatalf("the store is remote: %t", remote)
+			t.Fatalf("the store is remote: %t, want it with a server only", remote)
 		} else if remote && !follow(t, w, g, &r) || !remote && !listCall(t, w, g, &r) {
 			return
 		}
 	}
-	for _, fault := range unread(w.App.Operations(), reads) {
+	for _, fault := range uncoveredReads(w.App.Operations(), reads) {
 		t.Error(fault)
 	}
 }
 
-// ask makes the call, whose calls of the store are held, and closes what it returns once
-// there is an answer.
+// askRead makes the call, whose store calls are held, and closes the returned channel when there is an answer.
 func askRead(t *testing.T, w *fixture.World, r *read) <-chan struct{} {
 	answered := make(chan struct{})
 	go func() {
 		defer close(answered)
 		if a := w.A.Page(t, r.target, r.Shown...); a.Code != r.code() {
-			t.Errorf("%s: %d %s", r, a.Code, a.Body)
+			t.Errorf("%s: got %d %s, want %d", r, a.Code, a.Body, r.code())
 		}
 	}()
 	return answered
 }
 
-// list makes the call and compares its calls of an embedded store, however they are ordered.
+// listCall makes the call and compares its calls of an embedded store, in any order.
 func listCall(t *testing.T, w *fixture.World, g *gate, r *read) bool {
 	answered := askRead(t, w, r)
 	var names []string
@@ -267,8 +264,8 @@ func listCall(t *testing.T, w *fixture.World, g *gate, r *read) bool {
 	return true
 }
 
-// follow makes the call and lets its rounds through one by one. It reports whether they were
-// those expected; otherwise the gate stays open.
+// follow makes the call and releases its rounds one by one. It reports whether they were the expected ones; otherwise
+// the gate stays open.
 func follow(t *testing.T, w *fixture.World, g *gate, r *read) bool {
 	answered := askRead(t, w, r)
 	t.Logf("%-18s %-30s %d calls, %d rounds", r.operation, r.name, len(slices.Concat(r.rounds...)), len(r.rounds))
@@ -302,8 +299,8 @@ func follow(t *testing.T, w *fixture.World, g *gate, r *read) bool {
 	}
 }
 
-// unread returns which operations that read have no read, and which reads have no operation.
-func unread(rows []operation.Row, reads []read) (faults []string) {
+// uncoveredReads returns the reading operations without a read, and the reads without an operation.
+func uncoveredReads(rows []operation.Row, reads []read) (faults []string) {
 	known := map[string]bool{}
 	for _, op := range rows {
 		if known[op.Name] = op.Method == http.MethodGet; op.Resource != "" || op.Streams != nil {
@@ -327,15 +324,15 @@ func TestRoundTripsCoverEveryRead(t *testing.T) {
 	rows, reads := slices.DeleteFunc(w.App.Operations(), func(o operation.Row) bool { return o.Resource != "" || o.Streams != nil }), readsOf(t, w.A)
 	for _, op := range rows {
 		others := slices.DeleteFunc(slices.Clone(reads), func(r read) bool { return r.operation == op.Name })
-		if faults := unread(rows, others); (len(faults) == 1) != (op.Method == http.MethodGet) {
-			t.Errorf("without the reads of %s %s: %q", op.Method, op.Name, faults)
+		if faults := uncoveredReads(rows, others); (len(faults) == 1) != (op.Method == http.MethodGet) {
+			t.Errorf("without the reads of %s %s: got the faults %q, want one for a GET", op.Method, op.Name, faults)
 		}
 	}
 }
 
-// TestGuessesAreNotAnswers changes a shared report and a campaign between reads: what is
-// read along with them because it was needed last never gets into an answer.
-func TestGuessesAreNotAnswers(t *testing.T) {
+// TestSpeculativeReadsAreNotAnswered changes a shared report and a campaign between reads. Data that are read
+// speculatively, because the last read needed them, never get into an answer.
+func TestSpeculativeReadsAreNotAnswered(t *testing.T) {
 	t.Parallel()
 	w := fixture.NewQuietWorld(t)
 	p, team, other := w.A, w.A.IDs[fixture.RefTeam], w.A.IDs[fixture.RefOtherTeam]
@@ -394,7 +391,7 @@ func TestGuessesAreNotAnswers(t *testing.T) {
 	}
 }
 
-// TestLogCountsStoreCalls: the line of a request says how often it asked the store.
+// TestLogCountsStoreCalls checks that the log line of a request has its number of store calls.
 func TestLogCountsStoreCalls(t *testing.T) {
 	t.Parallel()
 	w := fixture.NewQuietWorld(t)

@@ -19,7 +19,7 @@ import (
 	"tenantry/tenants"
 )
 
-// rowsWritten notes how many rows each write has.
+// rowsWritten records the number of rows of each write.
 type rowsWritten struct {
 	mu    sync.Mutex
 	all   []int
@@ -41,7 +41,7 @@ func (w *rowsWritten) option(_ *config.Config, o *gateway.Options) {
 	}
 }
 
-// taken returns what was noted since.
+// taken returns the rows recorded since its last call.
 func (w *rowsWritten) taken() []int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -63,8 +63,8 @@ func tagged(contacts, tags int, more string) gatewaytest.Request {
 	return fixture.JSONText(`{"records":[` + strings.Join(records, ",") + `]}`)
 }
 
-// TestBulkIsSplitByRows holds that a bulk of few rows is one write with its answer and one of many is several, none
-// of which blocks other writers for long; it is answered and repeated as one.
+// TestBulkIsSplitByRows checks that a bulk of few rows is one write with its answer and one of many rows is several,
+// none of which blocks other writers for long, and that it is answered and repeated as one.
 func TestBulkIsSplitByRows(t *testing.T) {
 	t.Parallel()
 	w := &rowsWritten{}
@@ -87,21 +87,21 @@ func TestBulkIsSplitByRows(t *testing.T) {
 	const contacts, tags, most = 60, 200, store.MostRows + 500 // with the answer, which names each record
 	few := tagged(12, 10, "")
 	if rows := send("few", few, `"created":12,"updated":0,"failed":0`); len(rows) != 1 {
-		t.Errorf("few rows are written as %v", rows)
+		t.Errorf("few rows are written as %v, want 1", rows)
 	}
 	many := tagged(contacts, tags, "")
 	rows := send("many", many, `"created":48,"updated":12,"failed":0`)
 	all := 0
 	for _, n := range rows {
 		if all += n; n > most {
-			t.Errorf("one write has %d rows", n)
+			t.Errorf("one write has %d rows, want at most %v", n, most)
 		}
 	}
 	if all < contacts*tags || len(rows) < 6 {
-		t.Errorf("%d rows are written as %v", all, rows)
+		t.Errorf("%d rows are written as %v, want at least %v and at least 6 rows", all, rows, contacts*tags)
 	}
 	if rows := send("many", many, `"created":48,"updated":12,"failed":0`); len(rows) > 0 {
-		t.Errorf("repeated, it is carried out again: %v", rows)
+		t.Errorf("repeated, it is carried out again: got %v, want none", rows)
 	}
 	if a := org.Do(t, http.MethodGet, "/api/contacts?per_page=1", key); fmt.Sprint(a.Field("count")) != fmt.Sprint(contacts) {
 		t.Errorf(`got %.200s, want fmt.Sprint(a.Field("count")) = %v`, a.Text(), fmt.Sprint(contacts))
@@ -109,7 +109,7 @@ func TestBulkIsSplitByRows(t *testing.T) {
 }
 
 // TestBulkReportsWhatIsStored changes preconditions between two writes of a bulk: stored records are reported as
-// stored, and the others refused one by one.
+// stored, and the others as refused.
 func TestBulkReportsWhatIsStored(t *testing.T) {
 	t.Parallel()
 	w := &rowsWritten{}
@@ -148,17 +148,18 @@ func TestBulkReportsWhatIsStored(t *testing.T) {
 	}
 	count := fmt.Sprint(org.Do(t, http.MethodGet, "/api/contacts?per_page=1", key).Field("count"))
 	if told.Data.Created == 0 || told.Data.Failed == 0 || count != fmt.Sprint(told.Data.Created) {
-		t.Errorf("%d are told to be created, %d to be refused, and %s are there", told.Data.Created, told.Data.Failed, count)
+		t.Errorf("got %d created and %d refused in the answer, and %s stored, want some of each and the created stored",
+			told.Data.Created, told.Data.Failed, count)
 	}
 	for i, r := range told.Data.Results {
 		if (r.ID == "") != (i >= told.Data.Created) || r.ID == "" && !strings.Contains(r.Errors[0].Message, "send it again") {
-			t.Errorf("record %d: %+v", i, r)
+			t.Errorf("record %d: got %+v, want an identifier if it was created, else an error", i, r)
 		}
 	}
 }
 
-// TestQueuedImportsEndInTime holds that a waiting import shows its position, and that an import that waits or runs
-// too long ends with a message that says what is stored.
+// TestQueuedImportsEndInTime checks that a waiting import shows its position, and that an import that waits or runs too
+// long ends with a message that says what is stored.
 func TestQueuedImportsEndInTime(t *testing.T) {
 	t.Parallel()
 	clock := &fixture.Clock{}

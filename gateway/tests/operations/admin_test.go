@@ -22,8 +22,8 @@ import (
 	"tenantry/tenants"
 )
 
-// TestReadinessNamesWhatIsDown holds that the process stays alive and becomes ready again by itself, and that keys
-// are accepted meanwhile, since the store knows them.
+// TestReadinessNamesWhatIsDown checks that the process stays alive and becomes ready again by itself, and that keys are
+// accepted meanwhile, because the store has them.
 func TestReadinessNamesWhatIsDown(t *testing.T) {
 	t.Parallel()
 	redis := miniredis.RunT(t)
@@ -41,13 +41,13 @@ func TestReadinessNamesWhatIsDown(t *testing.T) {
 		t.Errorf("got %d %+v, want %v and %v", code, r, http.StatusOK, want)
 	}
 	if took := time.Since(started); took > 20*time.Second {
-		t.Errorf("the check took %s", took)
+		t.Errorf("the check took %s, want at most 20 s", took)
 	}
 	if code, _, body := fixture.CallAdmin(t, g, http.MethodGet, "/livez"); code != http.StatusOK || body != "{\"status\":\"ok\"}\n" {
-		t.Errorf("livez: %d %s", code, body)
+		t.Errorf("livez: got %d %s, want 200 and body %q", code, body, "{\"status\":\"ok\"}\n")
 	}
 	if a := acme.Get(t, key, "/api/campaigns/count"); a.Code != http.StatusOK {
-		t.Errorf("a key while Redis is away: %d %s", a.Code, a.Body)
+		t.Errorf("a key while Redis is away: got %d %s, want 200", a.Code, a.Body)
 	}
 	if err := redis.Restart(); err != nil {
 		t.Fatal(err)
@@ -57,13 +57,13 @@ func TestReadinessNamesWhatIsDown(t *testing.T) {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("Redis is back, yet %d %+v", code, r)
+			t.Fatalf("after Redis is back: got %d %+v, want ok", code, r)
 		}
 	}
 }
 
-// TestStartsWhileRedisIsAway: an address where nobody answers, and one where nobody says anything.
-func TestStartsWhileRedisIsAway(t *testing.T) {
+// TestStartsWhileRedisIsDown tries an address without a listener, and a silent one.
+func TestStartsWhileRedisIsDown(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -86,23 +86,24 @@ func TestStartsWhileRedisIsAway(t *testing.T) {
 			started := time.Now()
 			code, r := fixture.Ready(t, g)
 			if took := time.Since(started); code != http.StatusOK || r.Status != "degraded" || r.Checks["redis"] != "down" || r.Checks["store"] != "ok" || took > 20*time.Second {
-				t.Errorf("%d %+v after %s", code, r, took)
+				t.Errorf("got %d %+v after %s, want 200, the status degraded, redis down, store ok and at most 20 s",
+					code, r, took)
 			}
 			started = time.Now()
 			a := acme.Get(t, key, "/api/campaigns/count")
 			if took := time.Since(started); a.Code != http.StatusOK || took > 20*time.Second {
-				t.Errorf("%d %s after %s", a.Code, a.Body, took)
+				t.Errorf("got %d %s after %s, want 200 and at most 20 s", a.Code, a.Body, took)
 			}
-			// Sessions live in Redis alone: signing in is unavailable, which is no wrong password.
+			// Sessions are only in Redis: signing in is unavailable, which differs from a wrong password.
 			a = acme.Do(t, http.MethodPost, "/auth/sign-in", gatewaytest.JSON(map[string]string{"email": "a@example.com", "password": "correct horse battery"}))
 			if a.Code != http.StatusServiceUnavailable || a.Header.Get("Retry-After") == "" {
-				t.Errorf("signing in: %d %s", a.Code, a.Body)
+				t.Errorf("signing in: got %d %s, want 503 and a header Retry-After", a.Code, a.Body)
 			}
 		})
 	}
 }
 
-// TestMetrics: requests are counted by operation, and no label tells whose they were.
+// TestMetrics checks that requests are counted by operation, and that no label identifies an organization.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
@@ -144,53 +145,55 @@ func TestMetrics(t *testing.T) {
 	for _, line := range lines {
 		for _, m := range label.FindAllStringSubmatch(line, -1) {
 			if !slices.Contains([]string{"operation", "code", "status", "le", "version", "quantile", "cause", "limit", "backend", "event", "of"}, m[1]) {
-				t.Errorf("label %s in %s", m[1], line)
+				t.Errorf("label %s in %s, want a known one", m[1], line)
 			}
 		}
 	}
 	for _, secret := range []string{"acme", id, key.ID, key.Account, key.Token, "ada@", "127.0.0.1"} {
 		if strings.Contains(body, secret) {
-			t.Errorf("the metrics hold %s", secret)
+			t.Errorf("the metrics hold %s, want it nowhere", secret)
 		}
 	}
 	for _, name := range []string{"go_goroutines ", "process_open_fds ", "tenantry_exposed_keys_total 0"} {
 		if !strings.Contains(body, "\n"+name) {
-			t.Errorf("no %s", name)
+			t.Errorf("got no metric %s, want one", name)
 		}
 	}
 }
 
-// TestListenersKeepToThemselves: operators' paths are not public, and the other way around.
-func TestListenersKeepToThemselves(t *testing.T) {
+// TestListenersServeOnlyTheirPaths checks that the paths of operators are not public, and public paths are not on their
+// listener.
+func TestListenersServeOnlyTheirPaths(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, func(c *config.Config, _ *gateway.Options) { c.Admin.Pprof = true })
 	acme := g.Org(t, "acme")
 	for _, path := range []string{"/livez", "/readyz", "/metrics", "/debug/pprof/", "/debug/pprof/heap", "/debug/pprof/cmdline", "/debug/vars"} {
 		a := acme.Page(t, path)
 		if a.Code != http.StatusNotFound || strings.Contains(a.Text(), "tenantry_") || strings.Contains(a.Text(), "goroutine") {
-			t.Errorf("%s on the public listener: %d %.200s", path, a.Code, a.Body)
+			t.Errorf("%s on the public listener: got %d %.200s, want 404, without tenantry_ and without goroutine",
+				path, a.Code, a.Body)
 		}
 	}
 	for _, path := range []string{"/", "/sign-in", "/api/openapi.json", "/api/users/1", "/auth/sign-in", "/assets/console.css"} {
 		if code, _, body := fixture.CallAdmin(t, g, http.MethodGet, path); code != http.StatusNotFound {
-			t.Errorf("%s on the operations listener: %d %.200s", path, code, body)
+			t.Errorf("%s on the operations listener: got %d %.200s, want 404", path, code, body)
 		}
 	}
 	for _, path := range []string{"/livez", "/readyz", "/metrics", "/debug/pprof/"} {
 		if code, _, _ := fixture.CallAdmin(t, g, http.MethodPost, path); code != http.StatusMethodNotAllowed {
-			t.Errorf("POST %s: %d", path, code)
+			t.Errorf("POST %s: got %d, want 405", path, code)
 		}
 	}
 	code, _, body := fixture.CallAdmin(t, g, http.MethodGet, "/debug/pprof/")
 	if code != http.StatusOK || !strings.Contains(body, "goroutine") || !strings.Contains(body, "heap") {
-		t.Errorf("pprof: %d %.200s", code, body)
+		t.Errorf("pprof: got %d %.200s, want 200, with goroutine and with heap", code, body)
 	}
 	if code, _, body = fixture.CallAdmin(t, g, http.MethodGet, "/debug/pprof/goroutine?debug=1"); code != http.StatusOK || !strings.Contains(body, "goroutine profile") {
-		t.Errorf("goroutines: %d %.200s", code, body)
+		t.Errorf("goroutines: got %d %.200s, want 200 with %q", code, body, "goroutine profile")
 	}
 }
 
-// askOps gets a path of the operations listener under a host name, with a token.
+// askOps gets a path of the operations listener with a host name and a token.
 func askOps(t *testing.T, g *gatewaytest.Gateway, path, host, token string) (int, string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+g.App.AdminAddr().String()+path, nil)
@@ -213,9 +216,9 @@ func askOps(t *testing.T, g *gatewaytest.Gateway, path, host, token string) (int
 	return resp.StatusCode, string(body)
 }
 
-// TestOperationsListenerAnswersItsOwnNames: a page whose own name was made to lead here reads
-// nothing.
-func TestOperationsListenerAnswersItsOwnNames(t *testing.T) {
+// TestOperationsListenerAnswersOnlyItsNames checks that a web page whose host name was pointed at this listener can
+// read nothing.
+func TestOperationsListenerAnswersOnlyItsNames(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, func(c *config.Config, _ *gateway.Options) { c.Admin.Hosts = []string{"gateway.internal"} })
 	for host, want := range map[string]int{
@@ -227,18 +230,18 @@ func TestOperationsListenerAnswersItsOwnNames(t *testing.T) {
 		for _, path := range []string{"/livez", "/readyz", "/metrics"} {
 			code, body := askOps(t, g, path, host, "")
 			if code != want || want != http.StatusOK && (strings.Contains(body, "go_") || strings.Contains(body, "status") || strings.Contains(body, host)) {
-				t.Errorf("%s of %s: %d %.100s", path, host, code, body)
+				t.Errorf("%[1]s of %[2]s: got %[3]d %.100[4]s, want %[5]d", path, host, code, body, want)
 			}
 		}
 	}
 	if code, _ := askOps(t, g, "/debug/pprof/", "localhost", ""); code != http.StatusNotFound {
-		t.Errorf("profiles that nobody switched on: %d", code)
+		t.Errorf("profiles that nobody switched on: got %d, want 404", code)
 	}
 }
 
-// TestOperationsListenerWantsItsToken: without it only whether the gateway lives and is ready
-// is told.
-func TestOperationsListenerWantsItsToken(t *testing.T) {
+// TestOperationsListenerRequiresItsToken checks that without the token only liveness and the status of readiness are
+// shown.
+func TestOperationsListenerRequiresItsToken(t *testing.T) {
 	t.Parallel()
 	const token = "0123456789abcdef-operators"
 	g := gatewaytest.Start(t, func(c *config.Config, _ *gateway.Options) {
@@ -247,22 +250,22 @@ func TestOperationsListenerWantsItsToken(t *testing.T) {
 	for _, given := range []string{"", "Bearer", "Bearer ", "Bearer " + token + "x", "Bearer " + token[1:], "Basic " + token, token} {
 		for _, path := range []string{"/metrics", "/debug/pprof/", "/debug/pprof/cmdline", "/debug/pprof/heap"} {
 			if code, body := askOps(t, g, path, "localhost", given); code != http.StatusUnauthorized || strings.Contains(body, token) {
-				t.Errorf("%s with %q: %d %.100s", path, given, code, body)
+				t.Errorf("%s with %q: got %d %.100s, want 401 and without %q", path, given, code, body, token)
 			}
 		}
 		if code, body := askOps(t, g, "/livez", "localhost", given); code != http.StatusOK {
-			t.Errorf("livez with %q: %d %s", given, code, body)
+			t.Errorf("livez with %q: got %d %s, want 200", given, code, body)
 		}
 		if code, body := askOps(t, g, "/readyz", "localhost", given); code != http.StatusOK || body != "{\"status\":\"ok\"}\n" {
-			t.Errorf("readyz with %q: %d %s", given, code, body)
+			t.Errorf("readyz with %q: got %d %s, want 200 and body %q", given, code, body, "{\"status\":\"ok\"}\n")
 		}
 	}
 	for path, part := range map[string]string{"/metrics": "go_goroutines", "/debug/pprof/": "heap", "/readyz": `"store":"ok"`} {
 		if code, body := askOps(t, g, path, "localhost", "bearer "+token); code != http.StatusOK || !strings.Contains(body, part) {
-			t.Errorf("%s with the token: %d %.100s", path, code, body)
+			t.Errorf("%s with the token: got %d %.100s, want 200 with %q", path, code, body, part)
 		}
 	}
 	if strings.Contains(g.Log.String(), token) {
-		t.Error("the log holds the token")
+		t.Error("got the token in the log, want it nowhere")
 	}
 }

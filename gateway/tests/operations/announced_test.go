@@ -12,9 +12,9 @@ import (
 	"tenantry/gateway/tests/fixture"
 )
 
-// A gateway with a Redis server tells others of its changes and says in its metrics that
-// it hears theirs.
-func TestChangesAreAnnouncedWhereOthersCanHear(t *testing.T) {
+// TestChangesAreAnnouncedOverRedis checks that a gateway with a Redis server announces its changes and shows
+// in its metrics that it receives announcements.
+func TestChangesAreAnnouncedOverRedis(t *testing.T) {
 	t.Parallel()
 	mini, option := fixture.OwnRedis(t)
 	client := redis.NewClient(&redis.Options{Addr: mini.Addr()})
@@ -27,7 +27,7 @@ func TestChangesAreAnnouncedWhereOthersCanHear(t *testing.T) {
 	g := gatewaytest.Start(t, option)
 	g.Org(t, "acme")
 	if _, err := heard.ReceiveTimeout(t.Context(), 30*time.Second); err != nil {
-		t.Fatalf("nothing was announced: %v", err)
+		t.Fatalf("nothing was announced: got %v, want no error", err)
 	}
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		figures := metricsOf(t, g)
@@ -35,11 +35,11 @@ func TestChangesAreAnnouncedWhereOthersCanHear(t *testing.T) {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("the metrics do not tell of it:\n%s", figures)
+			t.Fatalf("got no announcement in the metrics, want one:\n%s", figures)
 		}
 	}
 	if figures := metricsOf(t, gatewaytest.Start(t, gatewaytest.Embedded)); strings.Contains(figures, "announcements") {
-		t.Error("a gateway with Redis inside it announces to nobody")
+		t.Error("got metrics of announcements without a Redis server, want none")
 	}
 }
 

@@ -22,7 +22,7 @@ import (
 
 const countPath = "/api/campaigns/count"
 
-// doctor returns what it finds in the organizations, as text, and how many documents it counted.
+// doctor returns its findings about the organizations as text, and the number of counted documents.
 func doctor(t *testing.T, g *gatewaytest.Gateway) (found []string, documents int64) {
 	t.Helper()
 	for _, f := range findings(t, g, control.Examination{}) {
@@ -33,7 +33,7 @@ func doctor(t *testing.T, g *gatewaytest.Gateway) (found []string, documents int
 			}
 		case strings.HasPrefix(f.What, "organization "):
 			if f.Verdict != control.Wrong {
-				t.Errorf("verdict %s: %+v", f.Verdict, f)
+				t.Errorf("verdict %s: got %+v, want Verdict %v", f.Verdict, f, control.Wrong)
 			}
 			found = append(found, f.What+": "+f.Says)
 		}
@@ -41,20 +41,20 @@ func doctor(t *testing.T, g *gatewaytest.Gateway) (found []string, documents int
 	return found, documents
 }
 
-// findings returns what doctor finds. It fails where something is wrong, and tells all the same.
+// findings returns the findings of doctor. doctor also returns them if something is wrong.
 func findings(t *testing.T, g *gatewaytest.Gateway, what control.Examination) (found []control.Finding) {
 	t.Helper()
 	answer, err := g.Commands.Do(t.Context(), "doctor", what, control.Streams{})
 	if answer == nil || json.Unmarshal(answer.Data, &found) != nil {
-		t.Fatalf("doctor: %v", err)
+		t.Fatalf("doctor: got %v, want findings", err)
 	}
 	if wrong := slices.ContainsFunc(found, func(f control.Finding) bool { return f.Verdict == control.Wrong }); wrong != (err != nil) {
-		t.Errorf("doctor: %v, %+v", err, found)
+		t.Errorf("doctor: got %v, %+v, want an error if something is wrong", err, found)
 	}
 	return found
 }
 
-// zeroPage overwrites the page in the middle of a database with zeros, or another one.
+// zeroPage overwrites a page of a database with zeros, by default the middle one.
 func zeroPage(t *testing.T, path string, page int64) {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -75,10 +75,10 @@ func zeroPage(t *testing.T, path string, page int64) {
 	}
 }
 
-// TestDamageHurtsOneOrganization: a file that is lost while the gateway runs, one with a page of
-// zeros and one whose header is gone are named by doctor, in the figures, by /readyz and once in
-// the log; their organizations answer 503, and the others go on. With the files back all is well.
-func TestDamageHurtsOneOrganization(t *testing.T) {
+// TestDamageAffectsOneOrganization loses a file while the gateway runs, zeroes a page of another and the header of a
+// third. doctor, metrics, /readyz and the log name them, their organizations answer 503, and the others continue. With
+// the files restored everything works.
+func TestDamageAffectsOneOrganization(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
 	here := func(c *config.Config, _ *gateway.Options) { c.Data = data }
@@ -91,7 +91,7 @@ func TestDamageHurtsOneOrganization(t *testing.T) {
 		files[slug] = filepath.Join(data, "db", fmt.Sprintf("org-%d.db", org.Tenant(t).Org.OrgID))
 	}
 	if found, documents := doctor(t, g); len(found) > 0 || documents < 4*400 {
-		t.Fatalf("whole organizations: %v, %d documents", found, documents)
+		t.Fatalf("whole organizations: got %v, %d documents, want no found and at least %v", found, documents, 4*400)
 	}
 	g.Stop(t)
 	good := map[string][]byte{}
@@ -114,33 +114,33 @@ func TestDamageHurtsOneOrganization(t *testing.T) {
 		t.Helper()
 		for range 3 {
 			if a := ask(slug); !fixture.IsUnavailable(t, slug, a) {
-				t.Errorf("%s: %d %s", slug, a.Code, a.Body)
+				t.Errorf("%s: got %d %s, want service unavailable", slug, a.Code, a.Body)
 			}
 		}
 	}
-	// What is met on the way to an answer is told without doctor.
+	// Damage that is found while answering is reported without doctor.
 	away("beheaded")
 	if code, r := fixture.Ready(t, g); code != http.StatusOK || r.Status != "degraded" || r.Checks["organizations"] != "damaged: 1" || r.Checks["store"] != "ok" {
 		t.Errorf(`got %d %+v, want %v and r.Status = "degraded" and r.Checks["organizations"] = "damaged: 1" and r.Checks["store"] = "ok"`,
 			code, r, http.StatusOK)
 	}
 	if a := ask("lost"); a.Code != http.StatusOK {
-		t.Fatalf("before the file is lost: %d %s", a.Code, a.Body)
+		t.Fatalf("before the file is lost: got %d %s, want 200", a.Code, a.Body)
 	}
 	if err := os.Rename(files["lost"], files["lost"]+".away"); err != nil {
 		t.Fatal(err)
 	}
 	found, _ := doctor(t, g)
 	if len(found) != 3 {
-		t.Errorf("doctor finds %q", found)
+		t.Errorf("doctor finds %q, want 3", found)
 	}
 	for i, slug := range []string{"beheaded", "lost", "torn"} {
 		if i < len(found) && (!strings.HasPrefix(found[i], "organization "+slug+": backend default: ") || !strings.Contains(found[i], files[slug])) {
-			t.Errorf("%s: %s", slug, found[i])
+			t.Errorf("%s: got %s, want its backend and file", slug, found[i])
 		}
 		_, _, figures := fixture.CallAdmin(t, g, http.MethodGet, "/metrics")
 		if line := fmt.Sprintf(`tenantry_store_damaged{backend="default",organization=%q} 1`, slug); !strings.Contains(figures, line) {
-			t.Errorf("no figure for %s", slug)
+			t.Errorf("no figure for %s, want it with %q", slug, line)
 		}
 	}
 	away("lost")
@@ -157,7 +157,7 @@ func TestDamageHurtsOneOrganization(t *testing.T) {
 			}
 		}
 		if n != 1 {
-			t.Errorf("the log tells of %s %d times", slug, n)
+			t.Errorf("the log tells of %s %d times, want 1", slug, n)
 		}
 	}
 
@@ -173,7 +173,7 @@ func TestDamageHurtsOneOrganization(t *testing.T) {
 		}
 	}
 	if found, documents := doctor(t, g); len(found) > 0 || documents < 4*400 {
-		t.Errorf("with the files back: %v, %d documents", found, documents)
+		t.Errorf("with the files back: got %v, %d documents, want no found and at least %v", found, documents, 4*400)
 	}
 	for slug := range files {
 		for deadline := time.Now().Add(10 * time.Second); ask(slug).Code != http.StatusOK && time.Now().Before(deadline); {
@@ -185,11 +185,11 @@ func TestDamageHurtsOneOrganization(t *testing.T) {
 		t.Errorf(`got %d %+v, want %v and r.Status = "ok" and r.Checks["organizations"] = ""`, code, r, http.StatusOK)
 	}
 	if _, _, figures := fixture.CallAdmin(t, g, http.MethodGet, "/metrics"); strings.Contains(figures, "tenantry_store_damaged{") {
-		t.Error("a figure of damage is left")
+		t.Error("got a metric of damage, want none")
 	}
 }
 
-// TestDoctorOpensEveryOrganization, on whichever engine the tests run.
+// TestDoctorOpensEveryOrganization checks that doctor opens every organization, on the engine of the tests.
 func TestDoctorOpensEveryOrganization(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
@@ -200,13 +200,13 @@ func TestDoctorOpensEveryOrganization(t *testing.T) {
 		t.Fatal(err)
 	}
 	if found, documents := doctor(t, g); len(found) > 0 || documents < 40 {
-		t.Errorf("%v, %d documents", found, documents)
+		t.Errorf("got %v, %d documents, want no found and at least 40", found, documents)
 	}
 }
 
-// TestWritesToADamagedFileAreRefused: whatever of a shared file is whole, what would be written to it is lost once it
-// is put back from a backup. So all its organizations are told so, also those that are not hurt and those that would be
-// made in it, and read on; others write. With the file back, all do.
+// TestWritesToADamagedFileAreRefused checks that no organization in a damaged file can write, because a restored backup
+// would lose the write. Reads of intact parts and organizations in other files continue. With the file restored all can
+// write.
 func TestWritesToADamagedFileAreRefused(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
@@ -240,40 +240,41 @@ func TestWritesToADamagedFileAreRefused(t *testing.T) {
 	}
 	found, _ := doctor(t, g)
 	if len(found) == 0 || !strings.Contains(found[0], file) {
-		t.Fatalf("doctor finds %q", found)
+		t.Fatalf("doctor finds %q, want the file first", found)
 	}
 	for _, o := range []*gatewaytest.Org{a, b} {
 		answer := create(o)
 		if !fixture.IsUnavailable(t, o.Slug, answer) || !strings.Contains(answer.Message, "damaged") || !strings.Contains(answer.Message, "restored") {
-			t.Errorf("%s writes: %d %s", o.Slug, answer.Code, answer.Body)
+			t.Errorf("%s writes: got %d %s, want service unavailable, with damaged and with restored",
+				o.Slug, answer.Code, answer.Body)
 		}
 	}
 	if answer := ask(b, http.MethodGet, "/api/contacts"); answer.Code != http.StatusOK {
-		t.Errorf("%s reads: %d %s", b.Slug, answer.Code, answer.Body)
+		t.Errorf("%s reads: got %d %s, want 200", b.Slug, answer.Code, answer.Body)
 	}
 	if answer := create(apart); answer.Code != http.StatusOK {
-		t.Errorf("%s writes: %d %s", apart.Slug, answer.Code, answer.Body)
+		t.Errorf("%s writes: got %d %s, want 200", apart.Slug, answer.Code, answer.Body)
 	}
 	told := findings(t, g, control.Examination{})
 	if !slices.ContainsFunc(told, func(f control.Finding) bool {
 		return f.Verdict == control.Wrong && strings.Contains(f.Advice, "writes to it are refused")
 	}) {
-		t.Errorf("doctor does not say what to do: %+v", told)
+		t.Errorf("doctor: got %+v, want advice", told)
 	}
 
-	// A restart forgets nothing: it is told before anybody asks for the organization.
+	// After a restart the damage is known before anybody uses the organization.
 	g.Stop(t)
 	g = gatewaytest.Start(t, gatewaytest.SharedFiles, here)
 	if !strings.Contains(g.Log.String(), `"writes_refused":true`) {
-		t.Error("the log after a restart does not name the damaged file")
+		t.Error("got no writes_refused in the log after a restart, want it")
 	}
 	if answer := create(b); !fixture.IsUnavailable(t, b.Slug, answer) {
-		t.Errorf("%s writes after a restart: %d %s", b.Slug, answer.Code, answer.Body)
+		t.Errorf("%s writes after a restart: got %d %s, want service unavailable", b.Slug, answer.Code, answer.Body)
 	}
 
-	// It is still damaged, however lately it was found so, until it is put back.
+	// The file stays damaged until it is restored, even if it was checked just before.
 	if found, _ := doctor(t, g); len(found) == 0 || create(b).Code != http.StatusServiceUnavailable {
-		t.Errorf("once more: %q", found)
+		t.Errorf("once more: got %q, want a finding and refused writes", found)
 	}
 	for _, suffix := range []string{"-wal", "-shm", ""} {
 		_ = os.Remove(file + suffix) // it may not be there
@@ -282,11 +283,11 @@ func TestWritesToADamagedFileAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	if found, _ := doctor(t, g); len(found) > 0 {
-		t.Errorf("with the file back: %q", found)
+		t.Errorf("with the file back: got %q, want none", found)
 	}
 	for _, o := range []*gatewaytest.Org{a, b, apart} {
 		if answer := create(o); answer.Code != http.StatusOK {
-			t.Errorf("%s with the file back: %d %s", o.Slug, answer.Code, answer.Body)
+			t.Errorf("%s with the file back: got %d %s, want 200", o.Slug, answer.Code, answer.Body)
 		}
 	}
 }

@@ -24,10 +24,10 @@ import (
 	"tenantry/tenants"
 )
 
-// canary is what an organization holds everywhere, so that what is left of it is found.
+// canary is a text that the organization has everywhere, to find what is left of it.
 const canary = "canary-of-the-deleted"
 
-// filesWith returns the files of a folder that hold the text.
+// filesWith returns the files in a folder that contain the text.
 func filesWith(t *testing.T, folder, text string) (found []string) {
 	t.Helper()
 	err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
@@ -46,7 +46,8 @@ func filesWith(t *testing.T, folder, text string) (found []string) {
 	return found
 }
 
-// ends fills an organization with the canary, its trash too, and returns how contacts are read with one of its keys.
+// ends fills an organization and its trash with the canary, and returns a function that reads contacts with one of its
+// keys.
 func ends(t *testing.T, g *gatewaytest.Gateway, slug string) (read func() (int, string)) {
 	t.Helper()
 	org := g.Org(t, slug)
@@ -69,14 +70,15 @@ func command[Out any](t *testing.T, g *gatewaytest.Gateway, name string, in any)
 	t.Helper()
 	out, err := control.Call[Out](t.Context(), g.Commands, name, in)
 	if err != nil {
-		t.Fatalf("%s: %v", name, err)
+		t.Fatalf("%s: got %v, want no error", name, err)
 	}
 	return out
 }
 
-// TestOrganizationEnds: what is deleted answers nobody and comes back whole, until it is erased when its time is over;
-// then nothing is left of it in files, a certificate says so, and the installation's audit log who did what.
-func TestOrganizationEnds(t *testing.T) {
+// TestOrganizationIsDeletedAndErased checks that a deleted organization answers nobody and can be restored until it is
+// erased. Afterwards nothing of it is left in files, a certificate says so, and the installation's audit log says who
+// did it.
+func TestOrganizationIsDeletedAndErased(t *testing.T) {
 	t.Parallel()
 	for name, options := range map[string][]gatewaytest.Option{"engine": nil, "shared files": {gatewaytest.SharedFiles}, "own files": {gatewaytest.OwnFiles}} {
 		t.Run(name, func(t *testing.T) {
@@ -90,42 +92,43 @@ func TestOrganizationEnds(t *testing.T) {
 
 			due := command[control.Certificate](t, g, "org.delete", control.Deletion{Slug: "acme"})
 			if due.State != tenants.Deleted || due.DueAt == nil || due.DueAt.Sub(*due.DeletedAt) != 30*fixture.Day || due.ErasedAt != nil || due.Documents != nil {
-				t.Errorf("deleted: %+v", due)
+				t.Errorf("deleted: got %+v, want it due after 30 days and not erased", due)
 			}
 			if code, text := read(); code != nobody.Code || text != nobody.Text() {
-				t.Errorf("a deleted organization answers %d %s, one that is not there %d %s", code, text, nobody.Code, nobody.Text())
+				t.Errorf("a deleted organization answers %d %s, one that is not there %d %s, want %d and %v",
+					code, text, nobody.Code, nobody.Text(), nobody.Code, nobody.Text())
 			}
 			clock.Advance(29 * fixture.Day)
 			fixture.EmptyTrash(t, g.App)
 			if again := command[control.Certificate](t, g, "org.delete", control.Deletion{Slug: "acme"}); !again.DueAt.Equal(*due.DueAt) {
-				t.Errorf("deleted twice it is erased on %s, not %s", again.DueAt, due.DueAt)
+				t.Errorf("deleted twice: due on %s, want %s", again.DueAt, due.DueAt)
 			}
 			command[control.Organization](t, g, "org.undelete", control.Slug{Slug: "acme"})
 			clock.Advance(time.Second)
 			if code, text := read(); code != 200 || text != before {
-				t.Errorf("undeleted: %d %s, before %s", code, text, before)
+				t.Errorf("undeleted: got %d %s, want 200 %s", code, text, before)
 			}
 
 			command[control.Organization](t, g, "org.suspend", control.Slug{Slug: "acme"})
 			command[control.Certificate](t, g, "org.delete", control.Deletion{Slug: "acme"})
 			if o := command[control.Organization](t, g, "org.undelete", control.Slug{Slug: "acme"}); o.State != "suspended" {
-				t.Errorf("suspended before, undeleted it is %s", o.State)
+				t.Errorf("suspended before, undeleted it is %s, want State suspended", o.State)
 			}
 			command[control.Certificate](t, g, "org.delete", control.Deletion{Slug: "acme"})
 			clock.Advance(30*fixture.Day + time.Hour)
 			fixture.EmptyTrash(t, g.App)
 			erased := command[control.Certificate](t, g, "org.certificate", control.Ended{Slug: "acme"})
 			if erased.State != tenants.Removed || erased.ErasedAt == nil || erased.Documents == nil || *erased.Documents < 2 || erased.People < 3 || erased.DataKeys < 1 {
-				t.Errorf("erased: %+v", erased)
+				t.Errorf("erased: got %+v, want the numbers of what was erased", erased)
 			}
 			if _, err := control.Call[control.Organization](t.Context(), g.Commands, "org.undelete", control.Slug{Slug: "acme"}); err == nil {
-				t.Error("what is erased was brought back")
+				t.Error("undeleting an erased organization: got no error, want one")
 			}
 			if _, err := control.Call[control.Organization](t.Context(), g.Commands, "org.create", control.NewOrganization{Slug: "acme", OrganizationFields: control.OrganizationFields{Name: "A"}}); err == nil {
-				t.Error("its slug was handed out again")
+				t.Error("creating an organization with an erased slug: got no error, want one")
 			}
 			if code, text := stays(); code != 200 || !strings.Contains(text, canary) {
-				t.Errorf("its neighbour: %d %s", code, text)
+				t.Errorf("its neighbour: got %d %s, want 200 with %q", code, text, canary)
 			}
 			var done []string
 			for _, rec := range command[[]control.AuditRecord](t, g, "audit", control.LogPage{}) {
@@ -138,19 +141,19 @@ func TestOrganizationEnds(t *testing.T) {
 			command[control.Certificate](t, g, "org.delete", control.Deletion{Slug: "stays", Now: true})
 			again := command[control.Certificate](t, g, "org.delete", control.Deletion{Slug: "acme"})
 			if !again.ErasedAt.Equal(*erased.ErasedAt) || again.People != erased.People {
-				t.Errorf("erased once more: %+v, before %+v", again, erased)
+				t.Errorf("erased once more: got %+v, want %+v", again, erased)
 			}
 			if left := filesWith(t, g.Config.Data, canary); len(left) > 0 {
-				t.Errorf("what was erased is in %q", left)
+				t.Errorf("what was erased is in %q, want none", left)
 			}
 			if overwritten := len(erased.Overwritten) == 2; overwritten != (options != nil || !enginetest.OnMongo()) {
-				t.Errorf("overwritten: %q", erased.Overwritten)
+				t.Errorf("overwritten = %q, want both files on SQLite", erased.Overwritten)
 			}
 		})
 	}
 }
 
-// database is one of the gateway's, as another program opens it.
+// database is a database of the gateway as another program opens it.
 type database struct {
 	*sqlite.Conn
 	path string
@@ -170,7 +173,7 @@ func opened(t *testing.T, folder string) (all []database) {
 		return err
 	})
 	if err != nil || len(all) < 2 {
-		t.Fatalf("%d databases: %v", len(all), err)
+		t.Fatalf("%d databases: got %v, want no error and at least 2 all", len(all), err)
 	}
 	return all
 }
@@ -178,11 +181,11 @@ func opened(t *testing.T, folder string) (all []database) {
 func sql(t *testing.T, db database, text string) {
 	t.Helper()
 	if err := sqlitex.ExecuteTransient(db.Conn, text, nil); err != nil {
-		t.Fatalf("%s: %v", db.path, err)
+		t.Fatalf("%s: got %v, want no error", db.path, err)
 	}
 }
 
-// reading reads all databases as a backup does, till done.
+// reading reads all databases like a backup, until done is called.
 func reading(t *testing.T, folder string) (done func()) {
 	t.Helper()
 	all := opened(t, folder)
@@ -197,8 +200,8 @@ func reading(t *testing.T, folder string) (done func()) {
 	}
 }
 
-// TestErasureIsFinished: what could not be erased at once, because something reads the files, is when that has ended.
-func TestErasureIsFinished(t *testing.T) {
+// TestDelayedErasureIsCompleted checks that an erasure that a reader of the files delayed is completed afterwards.
+func TestDelayedErasureIsCompleted(t *testing.T) {
 	t.Parallel()
 	clock := &fixture.Clock{}
 	g := gatewaytest.Start(t, gatewaytest.SharedFiles, clock.Option)
@@ -209,27 +212,27 @@ func TestErasureIsFinished(t *testing.T) {
 	fixture.TrashTurn(t, g.App)
 	half := command[control.Certificate](t, g, "org.certificate", control.Ended{Slug: "acme"})
 	if half.State != tenants.Removed || half.ErasedAt != nil {
-		t.Errorf("while a backup reads: %+v", half)
+		t.Errorf("while a backup reads: got %+v, want State %v and ErasedAt nil", half, tenants.Removed)
 	}
 	if _, err := control.Call[control.Certificate](t.Context(), g.Commands, "org.delete", control.Deletion{Slug: "acme"}); err == nil {
-		t.Error("while a backup reads, the command says that it is erased")
+		t.Error("erasing while a backup reads: got no error, want one")
 	}
 	if log := command[[]control.AuditRecord](t, g, "audit", control.LogPage{}); log[0].Operation != "org.delete" || log[0].Outcome != audit.Failed || log[0].Facts["organization"] != "acme" {
-		t.Errorf("what failed midway is recorded as %+v", log[0])
+		t.Errorf("the failed erasure is recorded as %+v, want a failed org.delete of acme", log[0])
 	}
 	done()
 	clock.Advance(2 * time.Hour)
 	fixture.EmptyTrash(t, g.App)
 	if whole := command[control.Certificate](t, g, "org.certificate", control.Ended{Slug: "acme"}); whole.ErasedAt == nil || *whole.Documents != *half.Documents {
-		t.Errorf("afterwards: %+v", whole)
+		t.Errorf("afterwards: got %+v, want it erased with the same documents", whole)
 	}
 	if left := filesWith(t, g.Config.Data, canary); len(left) > 0 {
-		t.Errorf("what was erased is in %q", left)
+		t.Errorf("what was erased is in %q, want none", left)
 	}
 }
 
-// TestInstallationLogIsSealed: what somebody takes out of the installation's audit log in the database shows, also
-// after its keys were wrapped anew.
+// TestInstallationLogIsSealed checks that a record removed from the installation's audit log is noticed, also after its
+// keys were re-wrapped.
 func TestInstallationLogIsSealed(t *testing.T) {
 	t.Parallel()
 	clock := &fixture.Clock{}
@@ -253,12 +256,12 @@ func TestInstallationLogIsSealed(t *testing.T) {
 		_, err = control.Call[audit.Verification](t.Context(), g.Commands, "audit.verify", control.Log{})
 	}
 	if err == nil || !strings.Contains(err.Error(), "seals do not match") {
-		t.Errorf("a record is gone, and the verification says %v", err)
+		t.Errorf("a record is gone, and the verification says %v, want an error with %q", err, "seals do not match")
 	}
 }
 
-// TestInstallationLogNamesTheOperator: of each organization that a file makes too, and nothing is recorded of a dry
-// run.
+// TestInstallationLogNamesTheOperator checks the records of commands, including one for each organization of a file,
+// and none of a dry run.
 func TestInstallationLogNamesTheOperator(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)

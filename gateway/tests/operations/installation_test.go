@@ -21,7 +21,7 @@ import (
 	"tenantry/gateway/tests/fixture"
 )
 
-// refused starts a gateway that must not start, and holds its error against what it is and what it has to say.
+// refused starts a gateway that must not start, and checks its error and message.
 func refused(t *testing.T, what string, cfg config.Config, init bool, want error, says ...string) {
 	t.Helper()
 	app, err := gateway.New(t.Context(), cfg, gateway.Options{Init: init})
@@ -29,17 +29,17 @@ func refused(t *testing.T, what string, cfg config.Config, init bool, want error
 		_ = app.Close() // it should not be there
 	}
 	if !errors.Is(err, want) {
-		t.Errorf("%s, init %t: %v", what, init, err)
+		t.Errorf("%s, init %t: got %v, want the error %v", what, init, err, want)
 		return
 	}
 	for _, part := range says {
 		if !strings.Contains(err.Error(), part) {
-			t.Errorf("%s, init %t: %q is missing in: %v", what, init, part, err)
+			t.Errorf("%s, init %t: %q is missing in: got %v, want it there", what, init, part, err)
 		}
 	}
 }
 
-// examined returns what doctor finds, and its error where something is wrong.
+// examined returns doctor's findings, with its error if something is wrong.
 func examined(t *testing.T, commands *control.Client, quick bool) (found []control.Finding, wrong error) {
 	t.Helper()
 	answer, wrong := commands.Do(t.Context(), "doctor", control.Examination{Quick: quick}, control.Streams{})
@@ -52,19 +52,19 @@ func examined(t *testing.T, commands *control.Client, quick bool) (found []contr
 	return found, wrong
 }
 
-// TestNoInstallation: a folder that is not there, is empty or has lost what belongs to its keyring is no new
-// installation, and is left as it is.
+// TestNoInstallation checks that a folder that is missing, empty or without the data of its keyring is not taken for a
+// new installation, and is left unchanged.
 func TestNoInstallation(t *testing.T) {
 	t.Parallel()
 	cfg := fixture.Config(t)
 	refused(t, "an empty folder", cfg, false, gateway.ErrNoInstallation, cfg.Data, "--init", "org create", "--data")
 	if left := fingerprint(t, cfg.Data); len(left) > 0 {
-		t.Errorf("in an empty folder it left %v", left)
+		t.Errorf("in an empty folder it left %v, want none", left)
 	}
 	cfg.Data = filepath.Join(cfg.Data, "mistyped")
 	refused(t, "no folder", cfg, false, gateway.ErrNoInstallation, cfg.Data)
 	if _, err := os.Stat(cfg.Data); err == nil {
-		t.Error("a folder that was not there was made")
+		t.Error("got a new folder, want none")
 	}
 
 	g := gatewaytest.Start(t, gatewaytest.Embedded)
@@ -84,7 +84,7 @@ func TestNoInstallation(t *testing.T) {
 		after := fingerprint(t, cfg.Data)
 		for path, sum := range before {
 			if after[path] != sum {
-				t.Errorf("%s: %s was changed", what, path)
+				t.Errorf("%s: got a change of %s, want none", what, path)
 			}
 		}
 	}
@@ -106,18 +106,18 @@ func TestNoInstallation(t *testing.T) {
 	}
 	app, err := gateway.New(t.Context(), cfg, gateway.Options{})
 	if err != nil {
-		t.Fatalf("with everything back: %v", err)
+		t.Fatalf("with everything back: got %v, want no error", err)
 	}
 	if app.Made() {
-		t.Error("what was brought back is told to be new")
+		t.Error("Made() = true for a restored installation, want false")
 	}
 	if err := app.Close(); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestKeyringOfAnotherDatabase: on either engine a keyring without its control data is no installation, and the place
-// is left empty.
+// TestKeyringOfAnotherDatabase checks on every engine that a keyring without its control data is not an installation,
+// and that nothing is written.
 func TestKeyringOfAnotherDatabase(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
@@ -137,7 +137,7 @@ func TestKeyringOfAnotherDatabase(t *testing.T) {
 	if database != "" {
 		names, err := mongotest.Client(t).Database(database).ListCollectionNames(t.Context(), map[string]any{})
 		if err != nil || len(names) > 0 {
-			t.Errorf("the database has %q (%v)", names, err)
+			t.Errorf("the database has %q (%v), want no error and no names", names, err)
 		}
 	}
 	cfg.Keyring = filepath.Join(t.TempDir(), "keyring.json")
@@ -147,15 +147,15 @@ func TestKeyringOfAnotherDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !app.Made() {
-		t.Error("a new installation is not told to be one")
+		t.Error("Made() = false for a new installation, want true")
 	}
 	if err := app.Close(); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestControlDataAlone: the gateway serves nobody where it could serve nobody's data, and serves others where some is
-// lost.
+// TestControlDataAlone checks that the gateway does not start without any data of organizations, and starts if only
+// some are lost.
 func TestControlDataAlone(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, gatewaytest.OwnFiles)
@@ -173,7 +173,7 @@ func TestControlDataAlone(t *testing.T) {
 	lose("org-1.db")
 	some := gatewaytest.Start(t, fixture.InFolder(g.Config.Data), gatewaytest.OwnFiles, func(_ *config.Config, o *gateway.Options) { o.Init = false })
 	if a := some.Do(t, http.MethodGet, "birch.localhost", "/api/campaigns/count", gatewaytest.WithKey(key)); a.Code != http.StatusOK {
-		t.Errorf("the other organization: %d %s", a.Code, a.Body)
+		t.Errorf("the other organization: got %d %s, want 200", a.Code, a.Body)
 	}
 	some.Stop(t)
 	lose("org-2.db")
@@ -192,13 +192,13 @@ func TestControlDataAlone(t *testing.T) {
 		}
 	}
 	if err == nil || wrong != 2 {
-		t.Errorf("doctor finds %d organizations lost (%v)", wrong, err)
+		t.Errorf("doctor finds %d organizations lost (%v), want an error and 2", wrong, err)
 	}
 }
 
-// TestControlDataAreLost: a gateway that runs says that its control data are gone, which it goes on to answer from for
-// a while.
-func TestControlDataAreLost(t *testing.T) {
+// TestLostControlDataAreReported checks that a running gateway reports missing control data, although it still answers
+// for a while.
+func TestLostControlDataAreReported(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
 	fixture.ReadyIn(t, g, http.StatusOK, "ok", map[string]string{"installation": "ok"}, fixture.ReadyLimit)
@@ -216,6 +216,6 @@ func TestControlDataAreLost(t *testing.T) {
 		said = said || f.What == "installation" && f.Verdict == control.Wrong && f.Advice != ""
 	}
 	if !said {
-		t.Errorf("doctor does not say it: %v", cmp.Diff(nil, found))
+		t.Errorf("doctor does not name the installation, want a finding: %v", cmp.Diff(nil, found))
 	}
 }

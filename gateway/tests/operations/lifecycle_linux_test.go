@@ -23,11 +23,10 @@ import (
 	"tenantry/tenants"
 )
 
-// childVariable tells a test that it runs in a process of its own, and as what.
+// childVariable tells a test that it runs in a child process, and in which role.
 const childVariable = "TENANTRY_TEST_CHILD"
 
-// inChild runs the calling test alone in a process of its own, since limits and mounts
-// hold for a whole process.
+// inChild runs the calling test alone in a child process, because limits and mounts apply to a whole process.
 func inChild(t *testing.T, role string, attr *syscall.SysProcAttr) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=90s")
@@ -38,11 +37,11 @@ func inChild(t *testing.T, role string, attr *syscall.SysProcAttr) {
 		t.Skipf("not permitted here: %v\n%s", err, out)
 	}
 	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
-		t.Errorf("%v\n%s", err, out)
+		t.Errorf("the child process: got %v, want it to pass\n%s", err, out)
 	}
 }
 
-// TestWritesFailAtAFileSizeLimit lets no file grow, as where a quota is used up.
+// TestWritesFailAtAFileSizeLimit limits the size of files, like a used-up quota.
 func TestWritesFailAtAFileSizeLimit(t *testing.T) {
 	t.Parallel()
 	if os.Getenv(childVariable) != "file-size" {
@@ -62,7 +61,7 @@ func TestWritesFailAtAFileSizeLimit(t *testing.T) {
 	checkDiskFull(t, t.TempDir(), func() { limit(0) }, func() { limit(free.Cur) })
 }
 
-// TestWritesFailOnAFullDisk uses a small file system of its own, for which it needs root.
+// TestWritesFailOnAFullDisk uses a small file system, for which it needs root.
 func TestWritesFailOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	if os.Getenv(childVariable) != "disk" {
@@ -105,8 +104,8 @@ func TestWritesFailOnAFullDisk(t *testing.T) {
 	})
 }
 
-// checkDiskFull: writes answer 503 while there is no room, reads go on, and what was
-// acknowledged is there once there is room again, without a restart.
+// checkDiskFull checks that writes answer 503 while there is no room, that reads continue, and that acknowledged writes
+// exist when there is room again, without a restart.
 func checkDiskFull(t *testing.T, folder string, fill, free func()) {
 	t.Helper()
 	g := gatewaytest.Start(t, gatewaytest.Embedded, func(c *config.Config, _ *gateway.Options) { c.Data = filepath.Join(folder, "data") })
@@ -121,7 +120,7 @@ func checkDiskFull(t *testing.T, folder string, fill, free func()) {
 	read := func(when string) {
 		t.Helper()
 		if a := acme.Get(t, key, "/api/files/folders/65f0000000000000000000f1"); a.Code != http.StatusOK {
-			t.Errorf("reading %s: %d %s", when, a.Code, a.Body)
+			t.Errorf("reading %s: got %d %s, want 200", when, a.Code, a.Body)
 		}
 	}
 	if a := create(0); a.Code != http.StatusOK {
@@ -132,37 +131,37 @@ func checkDiskFull(t *testing.T, folder string, fill, free func()) {
 	for n := 1; n < 6; n++ {
 		a := create(n)
 		if a.Code != http.StatusServiceUnavailable || a.Status != "failed" || a.Header.Get("Retry-After") == "" {
-			t.Errorf("writing without room: %d %v %s", a.Code, a.Header, a.Body)
+			t.Errorf("writing without room: got %d %v %s, want 503, the status failed and a header Retry-After",
+				a.Code, a.Header, a.Body)
 		}
 		read("without room")
 	}
-	// Who takes the gateway away from its callers would take the reads.
+	// Taking the gateway out of service would also stop reads.
 	if code, r := fixture.Ready(t, g); code != http.StatusOK || r.Status != "degraded" || r.Checks["store"] != "read-only" {
-		t.Errorf("ready without room: %d %+v", code, r)
+		t.Errorf("ready without room: got %d %+v, want 200, the status degraded and store read-only", code, r)
 	}
 	if found := findings(t, g, control.Examination{Quick: true}); !slices.ContainsFunc(found, func(f control.Finding) bool {
 		return f.Verdict == control.Wrong && strings.Contains(f.Says, "cannot write: ")
 	}) {
-		t.Errorf("doctor without room: %+v", found)
+		t.Errorf("doctor without room: got %+v, want the store read-only", found)
 	}
 	free()
 	if code, r := fixture.Ready(t, g); code != http.StatusOK || r.Status != "ok" {
-		t.Errorf("ready with room again: %d %+v", code, r)
+		t.Errorf("ready with room again: got %d %+v, want 200 and the status ok", code, r)
 	}
 	if a := create(6); a.Code != http.StatusOK {
-		t.Errorf("writing with room again: %d %s", a.Code, a.Body)
+		t.Errorf("writing with room again: got %d %s, want 200", a.Code, a.Body)
 	}
 	if a := create(0); a.Code != http.StatusConflict {
-		t.Errorf("what was acknowledged before is gone: %d %s", a.Code, a.Body)
+		t.Errorf("what was acknowledged before is gone: got %d %s, want 409", a.Code, a.Body)
 	}
 	if a := create(3); a.Code != http.StatusOK {
-		t.Errorf("what was refused is there: %d %s", a.Code, a.Body)
+		t.Errorf("what was refused is there: got %d %s, want 200", a.Code, a.Body)
 	}
 	read("with room again")
 }
 
-// listening returns the addresses of this process's listening TCP sockets and the paths
-// of its Unix ones.
+// listening returns the addresses of this process's listening TCP sockets and the paths of its Unix sockets.
 func listening(t *testing.T) (tcp, unix []string) {
 	t.Helper()
 	own := map[string]bool{}
@@ -205,7 +204,7 @@ func socketTable(t *testing.T, name string) [][]string {
 	return rows
 }
 
-// TestOnlyConfiguredSocketsListen runs in a process of its own, because other tests listen, too.
+// TestOnlyConfiguredSocketsListen runs in a child process, because other tests listen too.
 func TestOnlyConfiguredSocketsListen(t *testing.T) {
 	t.Parallel()
 	if os.Getenv(childVariable) != "sockets" {
@@ -228,7 +227,7 @@ func TestOnlyConfiguredSocketsListen(t *testing.T) {
 		if admin {
 			want = append(want, port(app.AdminAddr()))
 		} else if app.AdminAddr() != nil {
-			t.Error("there is an address of health and metrics, though it is off")
+			t.Error("got an address of health and metrics although it is off, want none")
 		}
 		tcp, unix := listening(t)
 		slices.Sort(want)
@@ -241,11 +240,11 @@ func TestOnlyConfiguredSocketsListen(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(unix) != 1 || unix[0] != holder.Control || !strings.HasPrefix(holder.Control, cfg.Data) {
-			t.Errorf("Unix sockets %v, expected %s alone", unix, holder.Control)
+			t.Errorf("got the Unix sockets %v, want %s only", unix, holder.Control)
 		}
 		info, err := os.Stat(holder.Control)
 		if err != nil || info.Mode().Perm() != 0o600 {
-			t.Errorf("the control socket: %v %v", info, err)
+			t.Errorf("the control socket: got %v %v, want the mode 0600", info, err)
 		}
 		if err := app.end(t, 30*time.Second); err != nil {
 			t.Error(err)
@@ -254,12 +253,12 @@ func TestOnlyConfiguredSocketsListen(t *testing.T) {
 			t.Error(err)
 		}
 		if tcp, unix = listening(t); len(tcp)+len(unix) > 0 {
-			t.Errorf("after the end: %v %v", tcp, unix)
+			t.Errorf("after the end: got the sockets %v %v, want none", tcp, unix)
 		}
 	}
 }
 
-// TestHolderFileTellsTheControlSocket: commands find the server through the data folder.
+// TestHolderFileTellsTheControlSocket checks that commands can find the server through the data folder.
 func TestHolderFileTellsTheControlSocket(t *testing.T) {
 	t.Parallel()
 	cfg := fixture.Config(t)
@@ -283,9 +282,9 @@ func TestHolderFileTellsTheControlSocket(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := os.Stat(filepath.Dir(holder.Control)); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the socket's folder is left: %v", err)
+		t.Errorf("the socket's folder is left: got %v, want the error %v", err, os.ErrNotExist)
 	}
 	if _, err := gateway.ReadHolder(cfg.Data); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a holder is named after the end: %v", err)
+		t.Errorf("a holder is named after the end: got %v, want the error %v", err, os.ErrNotExist)
 	}
 }

@@ -31,7 +31,7 @@ import (
 	"tenantry/tenants"
 )
 
-// running is an App that a test ends by hand.
+// running is an App that a test stops.
 type running struct {
 	*gateway.App
 	stop  context.CancelFunc
@@ -62,15 +62,15 @@ func (r *running) end(t testing.TB, within time.Duration) error {
 	case err := <-r.ended:
 		return err
 	case <-time.After(within):
-		t.Fatalf("Run has not ended after %s", within)
+		t.Fatalf("Run has not ended after %s, want an end", within)
 		return nil
 	}
 }
 
 const signInHead = "POST /auth/sign-in HTTP/1.1\r\nHost: acme.localhost\r\nContent-Type: application/json\r\nContent-Length: 40\r\n\r\n"
 
-// beginBody sends the beginning of a sign-in, and waits until somebody reads it: a request that nobody has begun to
-// read when the stop comes is none.
+// beginBody sends the beginning of a sign-in and waits until it is read, because a request that was not read when the
+// stop begins is not running.
 func beginBody(t *testing.T, conn net.Conn, begin string) {
 	t.Helper()
 	fixture.Send(t, conn, strings.Replace(signInHead, "\r\n\r\n", "\r\nExpect: 100-continue\r\n\r\n", 1))
@@ -81,7 +81,7 @@ func beginBody(t *testing.T, conn net.Conn, begin string) {
 	fixture.Send(t, conn, begin)
 }
 
-// TestGracefulStop: a request that is being sent is answered; a new one finds nobody.
+// TestGracefulStop checks that a running request is answered and a new one is refused.
 func TestGracefulStop(t *testing.T) {
 	t.Parallel()
 	app := startApp(t, fixture.Config(t))
@@ -96,13 +96,13 @@ func TestGracefulStop(t *testing.T) {
 	awaitRefusal(t, app.Addr())
 	select {
 	case err := <-app.ended:
-		t.Fatalf("Run ended while a request was running: %v", err)
+		t.Fatalf("Run ended with %v while a request was running, want it to wait", err)
 	case <-time.After(100 * time.Millisecond):
 	}
 	fixture.Send(t, conn, `"password":"x"}`)
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
-		t.Fatalf("the running request was not answered: %v", err)
+		t.Fatalf("the running request was not answered: got %v, want no error", err)
 	}
 	body, err := io.ReadAll(resp.Body)
 	if err != nil || resp.StatusCode != http.StatusForbidden || !strings.HasPrefix(string(body), `{"status":"failed"`) {
@@ -110,19 +110,19 @@ func TestGracefulStop(t *testing.T) {
 			resp.StatusCode, body, err, http.StatusForbidden)
 	}
 	if err := app.end(t, 30*time.Second); err != nil {
-		t.Errorf("Run: %v", err)
+		t.Errorf("Run: got %v, want no error", err)
 	}
 	if err := app.Close(); err != nil {
-		t.Errorf("Close: %v", err)
+		t.Errorf("Close: got %v, want no error", err)
 	}
 	if err := app.Close(); err != nil {
-		t.Errorf("Close again: %v", err)
+		t.Errorf("Close again: got %v, want no error", err)
 	}
 }
 
-// TestStopOfOneListenerWaitsForNoOther: while somebody takes a profile on the other listener, a stopping gateway
-// accepts no more requests, and those that are running have their time.
-func TestStopOfOneListenerWaitsForNoOther(t *testing.T) {
+// TestStopDoesNotWaitForTheOtherListener checks that a stopping gateway accepts no more requests while a profile is
+// taken on the other listener, and that running requests get their time.
+func TestStopDoesNotWaitForTheOtherListener(t *testing.T) {
 	t.Parallel()
 	cfg := fixture.Config(t)
 	cfg.Admin.Pprof, cfg.Timeouts.Shutdown = true, time.Minute
@@ -136,7 +136,7 @@ func TestStopOfOneListenerWaitsForNoOther(t *testing.T) {
 		}
 		running, err := io.ReadAll(resp.Body)
 		if err = errors.Join(err, resp.Body.Close()); err != nil || time.Now().After(deadline) {
-			t.Fatalf("no profile is taken: %v", err)
+			t.Fatalf("got no profile, want one: %v", err)
 		}
 		if strings.Contains(string(running), "serveDeltaProfile") {
 			break
@@ -148,15 +148,15 @@ func TestStopOfOneListenerWaitsForNoOther(t *testing.T) {
 	awaitRefusal(t, app.Addr())
 	fixture.Send(t, conn, `"password":"x"}`)
 	if resp, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil || resp.StatusCode != http.StatusForbidden {
-		t.Errorf("the running request was not answered: %v %v", resp, err)
+		t.Errorf("the running request was not answered: got %v %v, want no error and 403", resp, err)
 	}
 	_ = profile.Close() // whose end nobody needs to see
 	if err := app.end(t, 30*time.Second); err != nil {
-		t.Errorf("Run: %v", err)
+		t.Errorf("Run: got %v, want no error", err)
 	}
 }
 
-// awaitRefusal waits until nobody accepts connections there.
+// awaitRefusal waits until the address accepts no connections.
 func awaitRefusal(t testing.TB, address net.Addr) {
 	t.Helper()
 	refused := func() bool {
@@ -168,13 +168,13 @@ func awaitRefusal(t testing.TB, address net.Addr) {
 	}
 	for deadline := time.Now().Add(15 * time.Second); !refused(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("new connections are still accepted")
+			t.Fatal("got new connections accepted, want them refused")
 		}
 	}
 }
 
-// TestStopDoesNotWaitForAStuckClient: the stop ends within its time.
-func TestStopDoesNotWaitForAStuckClient(t *testing.T) {
+// TestStopCutsAStuckClient checks that the stop ends within its time.
+func TestStopCutsAStuckClient(t *testing.T) {
 	t.Parallel()
 	cfg := fixture.Config(t)
 	cfg.Timeouts.Shutdown = 300 * time.Millisecond
@@ -184,20 +184,20 @@ func TestStopDoesNotWaitForAStuckClient(t *testing.T) {
 	started := time.Now()
 	err := app.end(t, 30*time.Second)
 	if took := time.Since(started); took > 20*time.Second {
-		t.Errorf("the stop took %s", took)
+		t.Errorf("the stop took %s, want at most 20 s", took)
 	}
 	if err == nil || !strings.Contains(err.Error(), "requests were cut after 300ms") {
-		t.Errorf("Run: %v", err)
+		t.Errorf("Run: got %v, want an error with %q", err, "requests were cut after 300ms")
 	}
 	if _, err := io.ReadAll(conn); err != nil && !strings.Contains(err.Error(), "reset") {
-		t.Errorf("the connection was not cut: %v", err)
+		t.Errorf("reading: got %v, want the connection closed", err)
 	}
 	if err := app.Close(); err != nil {
-		t.Errorf("Close: %v", err)
+		t.Errorf("Close: got %v, want no error", err)
 	}
 }
 
-// TestNothingIsLeftRunning runs alone: tests that run at the same time have goroutines of their own.
+// TestNothingIsLeftRunning runs alone, because concurrent tests have goroutines of their own.
 func TestNothingIsLeftRunning(t *testing.T) { //nolint:paralleltest // see above
 	before := goleak.IgnoreCurrent()
 	cfg := fixture.Config(t)
@@ -220,7 +220,7 @@ func TestNothingIsLeftRunning(t *testing.T) { //nolint:paralleltest // see above
 			t.Fatal(err)
 		}
 	}
-	// Never run, only opened.
+	// Opened but never run.
 	app, err := gateway.New(t.Context(), cfg, gateway.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -252,7 +252,7 @@ func TestSecondProcessOnTheFolderIsRefused(t *testing.T) {
 		}
 		for _, part := range []string{cfg.Data, "a test", first.Addr().String(), "--data"} {
 			if !strings.Contains(err.Error(), part) {
-				t.Errorf("%s: the message does not name %s: %v", name, part, err)
+				t.Errorf("%s: the message does not name %s: got %v, want it there", name, part, err)
 			}
 		}
 	}
@@ -263,7 +263,7 @@ func TestSecondProcessOnTheFolderIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := startApp(t, cfg).end(t, 30*time.Second); err != nil {
-		t.Errorf("after the first has ended: %v", err)
+		t.Errorf("after the first has ended: got %v, want no error", err)
 	}
 }
 
@@ -285,7 +285,7 @@ func fingerprint(t *testing.T, folder string) map[string]string {
 	return sums
 }
 
-// TestFolderOfANewerVersionIsRefused: the message is clear and nothing is touched.
+// TestFolderOfANewerVersionIsRefused checks that the message is clear and nothing is changed.
 func TestFolderOfANewerVersionIsRefused(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, gatewaytest.OwnFiles)
@@ -310,13 +310,13 @@ func TestFolderOfANewerVersionIsRefused(t *testing.T) {
 	app, err := gateway.New(t.Context(), cfg, gateway.Options{})
 	if err == nil {
 		_ = app.Close() // it should not be there
-		t.Fatal("a folder of a newer version was opened")
+		t.Fatal("opening a folder of a newer version: got no error, want one")
 	}
 	if !errors.Is(err, store.ErrNewer) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "256") {
 		t.Errorf(`got %v, want the error store.ErrNewer and containing %q and containing "256"`, err, path)
 	}
 	if diff := cmp.Diff(before, fingerprint(t, cfg.Data)); diff != "" {
-		t.Errorf("the folder was changed: %s", diff)
+		t.Errorf("the folder was changed: got %s, want no diff", diff)
 	}
 }
 
@@ -337,13 +337,13 @@ func TestMissingKeyringIsRefusedWhereThereIsData(t *testing.T) {
 		t.Fatalf(`got %v, want an error and containing "put it back"`, err)
 	}
 	if _, err := os.Stat(g.Config.KeyringPath()); !errors.Is(err, fs.ErrNotExist) {
-		t.Error("a new keyring was made, which reads nothing")
+		t.Error("got a new keyring, want none")
 	}
 	if _, err := keyring.Create(g.Config.KeyringPath()); err != nil {
 		t.Fatal(err)
 	}
 	if app, err := gateway.New(t.Context(), g.Config, gateway.Options{}); !errors.Is(err, tenants.ErrForeignKeyring) {
-		t.Errorf("another keyring: %v", err)
+		t.Errorf("another keyring: got %v, want the error %v", err, tenants.ErrForeignKeyring)
 		if err == nil {
 			_ = app.Close() // it should not be there
 		}
@@ -352,11 +352,11 @@ func TestMissingKeyringIsRefusedWhereThereIsData(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := startApp(t, g.Config).end(t, 30*time.Second); err != nil {
-		t.Errorf("with the keyring back: %v", err)
+		t.Errorf("with the keyring back: got %v, want no error", err)
 	}
 }
 
-// TestKeyringOfAReplicaThatStartsMeanwhile: another has made both the keyring and its proof since this one looked.
+// TestKeyringOfAReplicaThatStartsMeanwhile has another replica make the keyring and its proof after this one looked.
 func TestKeyringOfAReplicaThatStartsMeanwhile(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
@@ -402,7 +402,7 @@ func TestRestartServesTheSameData(t *testing.T) {
 	})
 	after := again.Do(t, http.MethodGet, acme.Host, path, gatewaytest.WithKey(key))
 	if after.Code != http.StatusOK || after.Text() != before.Text() {
-		t.Errorf("before %s\nafter %d %s", before.Body, after.Code, after.Body)
+		t.Errorf("got %[2]d %[3]s\nwant 200 %[1]s", before.Body, after.Code, after.Body)
 	}
 }
 
@@ -413,7 +413,7 @@ func shortTimeouts(t *testing.T) config.Config {
 	return cfg
 }
 
-// TestSlowClientsAreCut holds that headers, bodies, slow readers and idle connections end in time.
+// TestSlowClientsAreCut checks that slow headers, bodies, readers and idle connections end in time.
 func TestSlowClientsAreCut(t *testing.T) {
 	t.Parallel()
 	app := startApp(t, shortTimeouts(t))
@@ -423,10 +423,10 @@ func TestSlowClientsAreCut(t *testing.T) {
 		answer, err := io.ReadAll(conn)
 		var timeout net.Error
 		if errors.As(err, &timeout) && timeout.Timeout() {
-			t.Fatal("the connection was not cut")
+			t.Fatal("got an open connection, want it closed")
 		}
 		if took := time.Since(started); took > 10*time.Second {
-			t.Errorf("it took %s", took)
+			t.Errorf("it took %s, want at most 10 s", took)
 		}
 		return string(answer)
 	}
@@ -441,7 +441,7 @@ func TestSlowClientsAreCut(t *testing.T) {
 		conn := fixture.Dial(t, app.Addr())
 		fixture.Send(t, conn, signInHead+`{"email":`)
 		if answer := cut(t, conn); answer != "" && !strings.Contains(answer, `{"status":"failed"`) {
-			t.Errorf("answer %q", answer)
+			t.Errorf("answer = %q, want none or a failure", answer)
 		}
 	})
 	t.Run("reader", func(t *testing.T) {
@@ -452,12 +452,12 @@ func TestSlowClientsAreCut(t *testing.T) {
 			if _, err := io.WriteString(conn, request); err != nil {
 				var timeout net.Error
 				if errors.As(err, &timeout) && timeout.Timeout() {
-					t.Error("a client that reads nothing was not cut")
+					t.Error("got an open connection of a client that reads nothing, want it closed")
 				}
 				return
 			}
 			if time.Now().After(deadline) {
-				t.Fatal("the server takes requests of a client that reads nothing")
+				t.Fatal("got requests accepted from a client that reads nothing, want an end")
 			}
 		}
 	})
@@ -466,7 +466,7 @@ func TestSlowClientsAreCut(t *testing.T) {
 		conn := fixture.Dial(t, app.Addr())
 		fixture.Send(t, conn, "GET /api/none HTTP/1.1\r\nHost: acme.localhost\r\n\r\n")
 		if answer := cut(t, conn); !strings.HasPrefix(answer, "HTTP/1.1 404") {
-			t.Errorf("answer %q", answer)
+			t.Errorf("answer %q, want it beginning with %q", answer, "HTTP/1.1 404")
 		}
 	})
 }
@@ -484,12 +484,12 @@ func TestHeadersAreBounded(t *testing.T) {
 		}()
 		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 		if err != nil || resp.StatusCode != test.code {
-			t.Errorf("%d bytes: %v %v", test.size, resp, err)
+			t.Errorf("%d bytes: got %v %v, want no error and %d", test.size, resp, err, test.code)
 		}
 	}
 }
 
-// TestBodyLimitHoldsWhileStreaming sends a body without end and is answered before that.
+// TestBodyLimitHoldsWhileStreaming sends an endless body and expects an answer before its end.
 func TestBodyLimitHoldsWhileStreaming(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
@@ -514,19 +514,19 @@ func TestBodyLimitHoldsWhileStreaming(t *testing.T) {
 	}
 	body, err := io.ReadAll(resp.Body)
 	if err != nil || resp.StatusCode != http.StatusRequestEntityTooLarge || !resp.Close || !strings.HasPrefix(string(body), `{"status":"failed","message":"The body is larger than 8192 bytes"`) {
-		t.Errorf("%d close=%t %s %v", resp.StatusCode, resp.Close, body, err)
+		t.Errorf("got %d close=%t %s %v, want 413 with the connection closed", resp.StatusCode, resp.Close, body, err)
 	}
 	select {
 	case n := <-sent:
 		if n > 64<<20 {
-			t.Errorf("%d bytes were taken", n)
+			t.Errorf("%d bytes were accepted, want at most 64 MiB", n)
 		}
 	case <-time.After(time.Minute):
-		t.Error("the connection stays open")
+		t.Error("got an open connection, want it closed")
 	}
 }
 
-// BenchmarkStart opens a folder that has data and reports what an idle gateway holds.
+// BenchmarkStart opens a folder with data and reports the memory of an idle gateway.
 func BenchmarkStart(b *testing.B) {
 	g := gatewaytest.Start(b)
 	acme := g.Org(b, "acme")

@@ -21,7 +21,7 @@ import (
 	"tenantry/tenants"
 )
 
-// sharedFile returns the file in which the organization lies with others, and its number there.
+// sharedFile returns the shared file of the organization, and its number in the file.
 func sharedFile(t *testing.T, o *gatewaytest.Org) (path string, ws int64) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(o.Config.Data, "db", "_shared-*.db"))
@@ -34,7 +34,7 @@ func sharedFile(t *testing.T, o *gatewaytest.Org) (path string, ws int64) {
 			return file, n
 		}
 	}
-	t.Fatalf("%s is in none of %q", name, files)
+	t.Fatalf("%s is in none of %q, want it in one", name, files)
 	return "", 0
 }
 
@@ -56,7 +56,7 @@ func numbers(t *testing.T, file, statement string) (found []int64) {
 	return found
 }
 
-// neighbours makes organizations until two share a file and a third has another.
+// neighbours creates organizations until two share a file and a third is in another one.
 func neighbours(t *testing.T, g *gatewaytest.Gateway) (a, b, apart *gatewaytest.Org) {
 	t.Helper()
 	in := map[string]*gatewaytest.Org{}
@@ -85,9 +85,9 @@ func fileOf(t *testing.T, o *gatewaytest.Org) string {
 	return file
 }
 
-// TestShared_DamageHurtsNeighboursAlone: a shared file that is lost is named for each organization in it, those of
-// other files go on, and with the file back all is well.
-func TestShared_DamageHurtsNeighboursAlone(t *testing.T) {
+// TestShared_DamageAffectsNeighboursOnly checks that a lost shared file is named for each organization in it, that
+// organizations in other files continue, and that everything works with the file restored.
+func TestShared_DamageAffectsNeighboursOnly(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, gatewaytest.SharedFiles)
 	a, b, apart := neighbours(t, g)
@@ -97,7 +97,7 @@ func TestShared_DamageHurtsNeighboursAlone(t *testing.T) {
 		keys[o] = o.Key(t, tenants.Contacts)
 	}
 	if found, documents := doctor(t, g); len(found) > 0 || documents < 60 {
-		t.Fatalf("whole organizations: %v, %d documents", found, documents)
+		t.Fatalf("whole organizations: got %v, %d documents, want no found and at least 60", found, documents)
 	}
 	file := fileOf(t, a)
 	if err := os.Rename(file, file+".away"); err != nil {
@@ -106,12 +106,12 @@ func TestShared_DamageHurtsNeighboursAlone(t *testing.T) {
 	found, _ := doctor(t, g)
 	for _, o := range []*gatewaytest.Org{a, b} {
 		if answer := o.Get(t, keys[o], countPath); !fixture.IsUnavailable(t, o.Slug, answer) {
-			t.Errorf("%s: %d %s", o.Slug, answer.Code, answer.Body)
+			t.Errorf("%s: got %d %s, want service unavailable", o.Slug, answer.Code, answer.Body)
 		}
 		if !slices.ContainsFunc(found, func(f string) bool {
 			return strings.HasPrefix(f, "organization "+o.Slug+": ") && strings.Contains(f, file)
 		}) {
-			t.Errorf("doctor does not name %s: %q", o.Slug, found)
+			t.Errorf("doctor does not name %s: got %q, want it", o.Slug, found)
 		}
 	}
 	fixture.WantBody(t, apart.Get(t, keys[apart], countPath), http.StatusOK, `{"status":"ok","message":"success","data":{"count":20}}`)
@@ -119,7 +119,7 @@ func TestShared_DamageHurtsNeighboursAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	if found, _ := doctor(t, g); len(found) > 0 {
-		t.Errorf("with the file back: %q", found)
+		t.Errorf("with the file back: got %q, want none", found)
 	}
 	for o, key := range keys {
 		fixture.AwaitWithin(t, o.Slug+" back", 10*time.Second, func() bool { return o.Get(t, key, countPath).Code == http.StatusOK })
@@ -127,9 +127,8 @@ func TestShared_DamageHurtsNeighboursAlone(t *testing.T) {
 	}
 }
 
-// TestShared_TornFile: of a shared file with a page of zeros, or without its header, doctor names the organizations
-// that it hurts, nothing of it is answered as if it were whole, those of other files go on, and with the file put back
-// all is well.
+// TestShared_TornFile zeroes a page or the header of a shared file: doctor names the affected organizations, no answer
+// is incomplete, organizations in other files continue, and everything works with the file restored.
 func TestShared_TornFile(t *testing.T) {
 	t.Parallel()
 	for name, page := range map[string]int64{"a page of zeros": -1, "no header": 0} {
@@ -158,7 +157,7 @@ func TestShared_TornFile(t *testing.T) {
 			}
 			found, _ := doctor(t, g)
 			if len(found) == 0 {
-				t.Error("doctor finds nothing")
+				t.Error("doctor finds nothing, want the damage")
 			}
 			for _, f := range found {
 				if !strings.Contains(f, file) || strings.HasPrefix(f, "organization "+apart.Slug+":") {
@@ -168,7 +167,8 @@ func TestShared_TornFile(t *testing.T) {
 			for _, o := range []*gatewaytest.Org{a, b} {
 				answer := ask(o, "/api/contacts?per_page=1000")
 				if whole := page < 0 && answer.Code == http.StatusOK && len(answer.Field("results").([]any)) == 400; !whole && !fixture.IsUnavailable(t, o.Slug, answer) {
-					t.Errorf("%s: %d %.300s", o.Slug, answer.Code, answer.Body)
+					t.Errorf("%s: got %d %.300s, want 400 results or service unavailable",
+						o.Slug, answer.Code, answer.Body)
 				}
 			}
 			fixture.WantBody(t, ask(apart, countPath), http.StatusOK, `{"status":"ok","message":"success","data":{"count":400}}`)
@@ -182,7 +182,7 @@ func TestShared_TornFile(t *testing.T) {
 			}
 			g = gatewaytest.Start(t, gatewaytest.SharedFiles, here)
 			if found, _ := doctor(t, g); len(found) > 0 {
-				t.Errorf("with the file back: %q", found)
+				t.Errorf("with the file back: got %q, want none", found)
 			}
 			for _, o := range all {
 				fixture.WantBody(t, ask(o, countPath), http.StatusOK, `{"status":"ok","message":"success","data":{"count":400}}`)
@@ -191,9 +191,9 @@ func TestShared_TornFile(t *testing.T) {
 	}
 }
 
-// TestShared_DeletedIsGone: nothing of an organization that was deleted is left in the file, and its neighbour has all
-// of its own.
-func TestShared_DeletedIsGone(t *testing.T) {
+// TestShared_ErasedDataAreGone checks that nothing of an erased organization is left in the file, and that its
+// neighbour is unchanged.
+func TestShared_ErasedDataAreGone(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, gatewaytest.SharedFiles)
 	a, b, _ := neighbours(t, g)
@@ -214,7 +214,7 @@ func TestShared_DeletedIsGone(t *testing.T) {
 			parts = append(parts, fmt.Sprintf(`SELECT count(*) FROM %q WHERE ws = %d`, s.ColumnText(0), ws))
 			return nil
 		}}); err != nil || len(parts) < 20 {
-			t.Fatalf("%d tables, %v", len(parts), err)
+			t.Fatalf("got %d tables, %v, want some", len(parts), err)
 		}
 		for _, n0 := range numbers(t, file, strings.Join(parts, " UNION ALL ")) {
 			n += n0
@@ -223,20 +223,20 @@ func TestShared_DeletedIsGone(t *testing.T) {
 	}
 	before := total(kept)
 	if n := total(ws); n < 600 || before < 600 {
-		t.Fatalf("%d and %d rows", n, before)
+		t.Fatalf("got %d and %d rows, want at least 600", n, before)
 	}
 	if _, err := control.Call[control.Certificate](t.Context(), g.Commands, "org.delete", control.Deletion{Slug: a.Slug, Now: true}); err != nil {
 		t.Fatal(err)
 	}
 	if n, left := total(ws), total(kept); n != 0 || left != before {
-		t.Errorf("%d rows of what was deleted, %d of %d of its neighbour", n, left, before)
+		t.Errorf("%d rows of the deleted organization and %d of its neighbour are left, want 0 and %d", n, left, before)
 	}
 	if found := strays(t, g); len(found) > 0 {
-		t.Errorf("strays: %q", found)
+		t.Errorf("strays: got %q, want none", found)
 	}
 }
 
-// TestShared_RestoredControlDataAdoptNothing is TestRestoredControlDataAdoptNothing where organizations share files.
+// TestShared_RestoredControlDataAdoptNothing is TestRestoredControlDataAdoptNothing with shared files.
 func TestShared_RestoredControlDataAdoptNothing(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
@@ -256,11 +256,11 @@ func TestShared_RestoredControlDataAdoptNothing(t *testing.T) {
 
 	g = gatewaytest.Start(t, gatewaytest.SharedFiles, func(c *config.Config, _ *gateway.Options) { c.Data = data })
 	if found := strays(t, g); len(found) != 1 || !strings.Contains(found[0], fmt.Sprintf("org-%d in %s belongs to this installation, which knows no such organization", number, file)) {
-		t.Errorf("doctor says %q", found)
+		t.Errorf("doctor says %q, want the stray and its file", found)
 	}
 	delta := g.Org(t, "delta")
 	if n := countOf(t, delta, delta.Key(t, tenants.Contacts)); n != "0" {
-		t.Errorf("delta counts %s contacts, all of them gamma's", n)
+		t.Errorf("delta counts %s contacts, all of them gamma's, want 0", n)
 	}
 	if n := countOf(t, &gatewaytest.Org{Gateway: g, Slug: "acme", Host: acme.Host}, key); n != "5" {
 		t.Errorf("acme counts %s, want its 5", n)

@@ -23,7 +23,7 @@ import (
 	"tenantry/tenants"
 )
 
-// inFiles is inFolder with a file for each organization.
+// inFiles is InFolder with a file for each organization.
 func inFiles(data string) gatewaytest.Option {
 	return func(c *config.Config, o *gateway.Options) {
 		gatewaytest.OwnFiles(c, o)
@@ -35,12 +35,12 @@ func countOf(t *testing.T, o *gatewaytest.Org, key string) string {
 	t.Helper()
 	a := o.Get(t, key, countPath)
 	if a.Status != "ok" {
-		t.Errorf("counting the contacts of %s: %d %s", o.Slug, a.Code, a.Body)
+		t.Errorf("counting the contacts of %s: got %d %s, want the status ok", o.Slug, a.Code, a.Body)
 	}
 	return fmt.Sprint(a.Field("count"))
 }
 
-// strays returns what doctor says of workspaces that no organization has.
+// strays returns doctor's findings about workspaces without an organization.
 func strays(t *testing.T, g *gatewaytest.Gateway) (found []string) {
 	t.Helper()
 	for _, f := range findings(t, g, control.Examination{Quick: true}) {
@@ -51,9 +51,9 @@ func strays(t *testing.T, g *gatewaytest.Gateway) (found []string) {
 			}
 			found = append(found, f.Says+"; "+f.Advice)
 		case strings.HasSuffix(f.What, " indexes"), strings.HasSuffix(f.What, " server"), strings.HasSuffix(f.What, " documents"):
-			// The first may still be being built, the others are about what stands in for MongoDB.
+			// Indexes may still be built, and other findings are about the substitute for MongoDB.
 		case f.Verdict != control.Good:
-			t.Errorf("%+v", f)
+			t.Errorf("got %+v, want Verdict %v", f, control.Good)
 		}
 	}
 	return found
@@ -91,7 +91,7 @@ func TestRestoredControlDataAdoptNothing(t *testing.T) {
 	gone.Import(t, fixture.ContactsBundle(1)...)
 	removed := filepath.Join(data, "db", fmt.Sprintf("org-%d.db", gone.Tenant(t).Org.OrgID))
 	if found := strays(t, g); len(found) > 0 {
-		t.Errorf("before anything is restored: %q", found)
+		t.Errorf("before anything is restored: got %q, want none", found)
 	}
 	g.Stop(t)
 	copyFile(t, backup, controlFile)
@@ -103,16 +103,16 @@ func TestRestoredControlDataAdoptNothing(t *testing.T) {
 	}
 	delta := g.Org(t, "delta")
 	if n := countOf(t, delta, delta.Key(t, tenants.Contacts)); n != "0" {
-		t.Errorf("delta counts %s contacts, all of them gamma's", n)
+		t.Errorf("delta counts %s contacts, all of them gamma's, want 0", n)
 	}
 	if n := countOf(t, &gatewaytest.Org{Gateway: g, Slug: "acme", Host: acme.Host}, key); n != "5" {
 		t.Errorf("acme counts %s, want its 5", n)
 	}
 	if path := filepath.Join(data, "db", fmt.Sprintf("org-%d.db", delta.Tenant(t).Org.OrgID)); path == left || path == removed {
-		t.Errorf("delta lives in %s", path)
+		t.Errorf("delta is in %s, want a file of its own", path)
 	}
 	if found := strays(t, g); len(found) != 2 {
-		t.Errorf("gamma's documents are gone, or delta is a stray: %q", found)
+		t.Errorf("gamma's documents are gone, or delta is a stray: got %q, want 2", found)
 	}
 	for _, path := range []string{left, removed} {
 		if err := os.Rename(path, path+".away"); err != nil {
@@ -120,11 +120,11 @@ func TestRestoredControlDataAdoptNothing(t *testing.T) {
 		}
 	}
 	if found := strays(t, g); len(found) > 0 {
-		t.Errorf("with the strays moved away: %q", found)
+		t.Errorf("with the strays moved away: got %q, want none", found)
 	}
 }
 
-// TestDoctorNamesStrays: whose a stray is, as far as it can be told.
+// TestDoctorNamesStrays checks that doctor names the owner of a stray as far as it is known.
 func TestDoctorNamesStrays(t *testing.T) {
 	t.Parallel()
 	theirs := t.TempDir()
@@ -164,17 +164,17 @@ func TestDoctorNamesStrays(t *testing.T) {
 		}
 	}
 	if n := strings.Count(found, "\n") + 1; n != 6 {
-		t.Errorf("%d strays, want 6", n)
+		t.Errorf("got %d strays, want 6", n)
 	}
 	if _, err := control.Call[control.Certificate](t.Context(), g.Commands, "org.delete", control.Deletion{Slug: gone.Slug, Now: true}); err != nil {
 		t.Fatal(err)
 	}
 	if found := strings.Join(strays(t, g), "\n"); strings.Contains(found, "gone") {
-		t.Errorf("what doctor advised leaves %s", found)
+		t.Errorf("after following doctor: got %s, want nothing gone", found)
 	}
 }
 
-// TestTwoGatewaysOnOneFolder holds that the second is refused, also with control data of its own.
+// TestTwoGatewaysOnOneFolder checks that the second one is refused, also with control data of its own.
 func TestTwoGatewaysOnOneFolder(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
@@ -189,10 +189,11 @@ func TestTwoGatewaysOnOneFolder(t *testing.T) {
 		err = errors.Join(errors.New("it started"), app.Close())
 	}
 	if !strings.Contains(err.Error(), filepath.Join(data, "db")) || !strings.Contains(err.Error(), "in use by another process") {
-		t.Errorf("a second installation on the folder of the first: %v", err)
+		t.Errorf("a second installation on the folder of the first: got %v, want it with %q with %q",
+			err, filepath.Join(data, "db"), "in use by another process")
 	}
 	if n := countOf(t, acme, acme.Key(t, tenants.Contacts)); n != "0" {
-		t.Errorf("the first counts %s", n)
+		t.Errorf("the first counts %s, want 0", n)
 	}
 }
 
@@ -215,10 +216,11 @@ func TestTwoInstallationsOnOneDatabase(t *testing.T) {
 	delta := second.Org(t, "delta")
 	key := delta.Key(t, tenants.Contacts)
 	if n := countOf(t, delta, key); n != "0" {
-		t.Errorf("delta counts %s contacts, all of them gamma's", n)
+		t.Errorf("delta counts %s contacts, all of them gamma's, want 0", n)
 	}
 	if a, b := gamma.Tenant(t).Org.OrgID, delta.Tenant(t).Org.OrgID; a != 1 || b != 2 {
-		t.Errorf("gamma is organization %d, delta %d of its own installation, which passes over what lies there", a, b)
+		t.Errorf("gamma is organization %d, delta %d of its own installation, which passes over what lies there, want 1 and 2",
+			a, b)
 	}
 	for g, other := range map[*gatewaytest.Gateway]*gatewaytest.Org{first: delta, second: gamma} {
 		found := strays(t, g)
@@ -232,12 +234,12 @@ func TestTwoInstallationsOnOneDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := countOf(t, gamma, gamma.Key(t, tenants.Contacts)); n != "7" {
-		t.Errorf("gamma counts %s after the other installation's organization was deleted", n)
+		t.Errorf("gamma counts %s after the other installation's organization was deleted, want 7", n)
 	}
 }
 
-// formerData unpacks data that were written before workspaces had owners: two organizations,
-// acme with three contacts, one of them with an encrypted value, a folder, reports, people.
+// formerData unpacks data from before workspaces had owners: two organizations, one of which, acme, has three contacts,
+// one with an encrypted value, a folder, reports and people.
 func formerData(t *testing.T, data string, only ...string) {
 	t.Helper()
 	packed, err := os.ReadFile("testdata/data-without-owners.tar.gz")
@@ -271,7 +273,7 @@ func formerData(t *testing.T, data string, only ...string) {
 	}
 }
 
-// Credentials that the former data know.
+// Credentials in the former data.
 const (
 	formerKey   = "tnt_server_full_AO4A9QtcRY7bTcknMUfCkwNsyDmboe9W_1s6jfM"
 	formerToken = "eyJhbGciOiJIUzI1NiIsImtpZCI6IjEiLCJ0eXAiOiJKV1QifQ." +
@@ -279,8 +281,8 @@ const (
 		"gUPQ-_vYXJtAEo6qv_xaeUPOfOSP10ibvQrESvZwdVM"
 )
 
-// TestFormerDataAreUpgraded starts on data of the version before workspaces had owners, and once
-// more with the control data of then over the documents of now.
+// TestFormerDataAreUpgraded starts on data from before workspaces had owners, and once more with the old control data
+// and the present documents.
 func TestFormerDataAreUpgraded(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
@@ -301,10 +303,10 @@ func TestFormerDataAreUpgraded(t *testing.T) {
 			t.Errorf("%s: acme counts %s contacts, want 3", when, n)
 		}
 		if a := acme.Get(t, formerKey, "/api/contacts/5eed00000000000000000001/reveal-secret?field=passport"); a.Field("field_value") != "X123" {
-			t.Errorf("%s: the encrypted value: %s", when, a.Body)
+			t.Errorf("%s: the encrypted value: got %s, want field_value X123", when, a.Body)
 		}
 		if a := acme.Get(t, formerKey, "/api/files/folders/5eed0000000000000000000a"); fmt.Sprint(a.Field("files_count")) != "1" {
-			t.Errorf("%s: the folder: %s", when, a.Body)
+			t.Errorf("%s: the folder: got %s, want files_count 1", when, a.Body)
 		}
 		for _, path := range []string{"/api/reports/shared/p2", "/api/reports/shared/public-report-0001?token=" + formerToken} {
 			if a := acme.Do(t, http.MethodGet, path); a.Message != "Shared Report found" {
@@ -312,26 +314,25 @@ func TestFormerDataAreUpgraded(t *testing.T) {
 			}
 		}
 		if a := acme.Do(t, http.MethodPost, "/auth/sign-in", gatewaytest.JSON(map[string]string{"email": "ada@example.com", "password": gatewaytest.Password})); a.Message != "Signed in" {
-			t.Errorf("%s: signing in: %s", when, a.Body)
+			t.Errorf("%s: signing in: got %s, want the message %q", when, a.Body, "Signed in")
 		}
 		if found, _ := doctor(t, g); len(found) > 0 {
-			t.Errorf("%s: doctor finds %q", when, found)
+			t.Errorf("%s: doctor finds %q, want none", when, found)
 		}
 		if found := strays(t, g); len(found) > 0 {
-			t.Errorf("%s: strays %q", when, found)
+			t.Errorf("%s: strays %q, want none", when, found)
 		}
 		now := g.App.Directory().Installation()
 		if len(now) != 32 || identity != "" && now != identity {
-			t.Errorf("%s: the installation is %q, and was %q", when, now, identity)
+			t.Errorf("%s: the installation is %q, want %q with 32 digits", when, now, identity)
 		}
 		identity = now
 		g.Stop(t)
 	}
 }
 
-// TestFormerDataWithOneOddFile: what is wrong with one organization keeps no other from being
-// upgraded.
-func TestFormerDataWithOneOddFile(t *testing.T) {
+// TestFormerDataWithOneFaultyFile checks that a fault of one organization does not keep others from being upgraded.
+func TestFormerDataWithOneFaultyFile(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func([]byte) []byte{
 		"a file of a newer version":      func(b []byte) []byte { b[63] = 99; return b },
@@ -354,11 +355,11 @@ func TestFormerDataWithOneOddFile(t *testing.T) {
 			g := gatewaytest.Start(t, fixture.InFolder(data))
 			initech := &gatewaytest.Org{Gateway: g, Slug: "initech", Host: "initech.localhost"}
 			if n := countOf(t, initech, initech.Key(t, tenants.Contacts)); n != "1" {
-				t.Errorf("the other organization counts %s", n)
+				t.Errorf("the other organization counts %s, want 1", n)
 			}
 			acme := &gatewaytest.Org{Gateway: g, Slug: "acme", Host: "acme.localhost"}
 			if a := acme.Get(t, formerKey, countPath); a.Code != http.StatusServiceUnavailable && a.Code != http.StatusInternalServerError {
-				t.Errorf("the odd one: %d %s", a.Code, a.Body)
+				t.Errorf("the odd one: got %d %s, want 503 or 500", a.Code, a.Body)
 			}
 		})
 	}

@@ -23,7 +23,7 @@ import (
 	"tenantry/tenants"
 )
 
-// collector takes OTLP over HTTP.
+// collector accepts OTLP over HTTP.
 type collector struct {
 	t       *testing.T
 	mu      sync.Mutex
@@ -44,7 +44,8 @@ func (c *collector) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	}
 	sent, err := io.ReadAll(body)
 	if err != nil || r.Header.Get("Authorization") != "Bearer a token of the collector" {
-		c.t.Errorf("%s: %v, %v", r.URL, r.Header, err)
+		c.t.Errorf("%s: got %v, %v, want no error and the header Authorization %q",
+			r.URL, r.Header, err, "Bearer a token of the collector")
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -69,15 +70,15 @@ func (c *collector) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 			}
 		}
 	default:
-		c.t.Errorf("sent to %s", r.URL)
+		c.t.Errorf("sent to %s, want traces or metrics", r.URL)
 	}
 	if err != nil {
 		c.t.Error(err)
 	}
 }
 
-// TestTelemetry: a request is one trace, that of its caller where it names one, and nothing that is sent
-// has a secret or a personal value.
+// TestTelemetry checks that a request is one trace, or part of its caller's, and that nothing sent contains a secret or
+// a personal value.
 func TestTelemetry(t *testing.T) {
 	t.Parallel()
 	const theirs, other, parent, state = "4bf92f3577b34da6a3ce929d0e0e4736", "4bf92f3577b34da6a3ce929d0e0e4737", "00f067aa0ba902b7", "a=1,b=2,c=3"
@@ -122,13 +123,13 @@ func TestTelemetry(t *testing.T) {
 				}
 			}
 			if !strings.Contains(line, `"trace_id":"`+c.trace) || strings.Count(line, "\n") != 1 {
-				t.Errorf("logged: %s", line)
+				t.Errorf("log line = %s, want a single one with the trace", line)
 			}
 			seen.mu.Lock()
 			defer seen.mu.Unlock()
 			at := slices.IndexFunc(seen.spans, func(s *trace.Span) bool { return s.Name == "contacts.list" })
 			if (at >= 0) != c.spans {
-				t.Fatalf("%d spans, one of the request: %v", len(seen.spans), at >= 0)
+				t.Fatalf("%[1]d spans, one of the request: %[2]v, want %[3]v", len(seen.spans), at >= 0, c.spans)
 			}
 			if c.spans {
 				span, within := seen.spans[at], map[string]bool{}
@@ -138,31 +139,33 @@ func TestTelemetry(t *testing.T) {
 					}
 				}
 				if !within["store find"] || !within["store count"] {
-					t.Errorf("spans within that of the request: %v", within)
+					t.Errorf("spans within that of the request = %v, want store find and store count", within)
 				}
 				id := hex.EncodeToString(span.TraceId)
 				if id == theirs && span.TraceState != state || id != theirs && span.TraceState != "" || c.trace == "" && (id == theirs || id == other) {
-					t.Errorf("trace %s with the state %q", id, span.TraceState)
+					t.Errorf("trace %s with the state %q, want the caller's trace and state if there is one",
+						id, span.TraceState)
 				}
 				if !strings.Contains(line, id) || c.trace != "" && (id != c.trace || hex.EncodeToString(span.ParentSpanId) != parent) {
-					t.Errorf("trace %s, parent %x", id, span.ParentSpanId)
+					t.Errorf("trace %s, parent %x, want those of the caller, and the trace in the log",
+						id, span.ParentSpanId)
 				}
 			}
 			if !slices.Contains(seen.figures, "tenantry_requests_total") || !slices.Contains(seen.figures, "tenantry_request_seconds") {
-				t.Errorf("figures: %v", seen.figures)
+				t.Errorf("metrics = %v, want the requests and their times", seen.figures)
 			}
 			for _, secret := range []string{key, "lovelace", "filters["} {
 				if bytes.Contains(seen.raw.Bytes(), []byte(secret)) {
-					t.Errorf("sent: %s", secret)
+					t.Errorf("sent %s, want it nowhere", secret)
 				}
 			}
 		})
 	}
 }
 
-// TestTelemetry_CallersDoNotChoose: of what a stranger says is part of one trace that is kept, no more is kept than
-// of anything else.
-func TestTelemetry_CallersDoNotChoose(t *testing.T) {
+// TestTelemetry_CallersCannotForceSampling checks that requests of one sampled trace are sampled no more often than
+// others.
+func TestTelemetry_CallersCannotForceSampling(t *testing.T) {
 	t.Parallel()
 	seen := &collector{t: t}
 	server := httptest.NewServer(seen)
@@ -184,11 +187,11 @@ func TestTelemetry_CallersDoNotChoose(t *testing.T) {
 		}
 	}
 	if kept > 50 { // two are to be expected, and this many once in 10^50 times
-		t.Errorf("%d of 200 are kept", kept)
+		t.Errorf("%d of 200 are kept, want at most 50", kept)
 	}
 }
 
-// TestTelemetry_Outage: without its collector the gateway answers, and says once that nobody listens.
+// TestTelemetry_Outage checks that the gateway answers without its collector, and logs that once.
 func TestTelemetry_Outage(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, func(cfg *config.Config, _ *gateway.Options) {
@@ -201,6 +204,6 @@ func TestTelemetry_Outage(t *testing.T) {
 	}
 	g.Stop(t)
 	if n := strings.Count(g.Log.String(), "the collector at telemetry.endpoint does not accept traces"); n != 1 {
-		t.Errorf("told %d times:\n%s", n, g.Log)
+		t.Errorf("logged %d times, want once:\n%s", n, g.Log)
 	}
 }

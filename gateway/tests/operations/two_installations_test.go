@@ -17,7 +17,7 @@ import (
 	"tenantry/tenants"
 )
 
-// installation is one of two that share a Redis, with everything that can be shown to it.
+// installation is one of two that share a Redis, with all its credentials.
 type installation struct {
 	*gatewaytest.Org
 	g           *gatewaytest.Gateway
@@ -54,7 +54,7 @@ func install(t *testing.T, redisAddr string) *installation {
 	return o
 }
 
-// shows returns what this installation answers to each credential of another.
+// shows returns the answers of this installation to each credential of another.
 func (o *installation) shows(t *testing.T, of *installation) map[string]*gatewaytest.Answer {
 	t.Helper()
 	const path = "/api/campaigns/count"
@@ -66,8 +66,8 @@ func (o *installation) shows(t *testing.T, of *installation) map[string]*gateway
 	}
 }
 
-// TestTwoInstallationsOnOneRedis gives them equal numbers and slugs: no credential of one works on the other,
-// however warm it is, and each still works at home.
+// TestTwoInstallationsOnOneRedis gives them equal numbers and slugs: no credential of one works on the other, however
+// well cached, and each still works at home.
 func TestTwoInstallationsOnOneRedis(t *testing.T) {
 	t.Parallel()
 	mini := miniredis.RunT(t)
@@ -75,13 +75,14 @@ func TestTwoInstallationsOnOneRedis(t *testing.T) {
 	t.Cleanup(func() { _ = client.Close() })
 	one, two := install(t, mini.Addr()), install(t, mini.Addr())
 	if a, b := one.Tenant(t).Org, two.Tenant(t).Org; a.OrgID != b.OrgID || a.Slug != b.Slug || a.ID == b.ID {
-		t.Fatalf("the installations are not alike: %d %s, %d %s", a.OrgID, a.Slug, b.OrgID, b.Slug)
+		t.Fatalf("got %d %s and %d %s, want equal numbers and slugs of different installations",
+			a.OrgID, a.Slug, b.OrgID, b.Slug)
 	}
 	for range 2 { // cold, then warm
 		for _, at := range []*installation{one, two} {
 			for what, a := range at.shows(t, at) {
 				if a.Status != "ok" {
-					t.Errorf("%s at home: %d %s", what, a.Code, a.Body)
+					t.Errorf("%s at home: got %d %s, want the status ok", what, a.Code, a.Body)
 				}
 			}
 		}
@@ -91,13 +92,13 @@ func TestTwoInstallationsOnOneRedis(t *testing.T) {
 			}
 		}
 	}
-	// Whoever writes to Redis moves nothing from one to the other either.
+	// Somebody who can write to Redis cannot move entries from one to the other either.
 	for _, kind := range []string{"session:", "key:"} {
 		for at, of := range map[*installation]*installation{one: two, two: one} {
 			from, to := of.Tenant(t).RedisPrefix(), at.Tenant(t).RedisPrefix()
 			names, err := client.Keys(t.Context(), from+kind+"*").Result()
 			if err != nil || len(names) == 0 {
-				t.Fatalf("no %s in Redis: %v", kind, err)
+				t.Fatalf("no %s in Redis: got %v, want no error and at least 1 name", kind, err)
 			}
 			for _, name := range names {
 				if err := client.Copy(t.Context(), name, to+name[len(from):], 0, true).Err(); err != nil {
@@ -115,13 +116,13 @@ func TestTwoInstallationsOnOneRedis(t *testing.T) {
 	for _, at := range []*installation{one, two} {
 		for what, a := range at.shows(t, at) {
 			if a.Status != "ok" {
-				t.Errorf("%s at home, afterwards: %d %s", what, a.Code, a.Body)
+				t.Errorf("%s at home, afterwards: got %d %s, want the status ok", what, a.Code, a.Body)
 			}
 		}
 	}
 }
 
-// invitations of one open nothing at the other and stay good.
+// invitations checks that those of one open nothing at the other and stay valid.
 func invitations(t *testing.T, one, two *installation) {
 	t.Helper()
 	choose := func(at, of *installation) *gatewaytest.Answer {
@@ -129,17 +130,18 @@ func invitations(t *testing.T, one, two *installation) {
 	}
 	for at, of := range map[*installation]*installation{one: two, two: one} {
 		if a := choose(at, of); a.Code != http.StatusForbidden || a.Header.Get("Set-Cookie") != "" {
-			t.Errorf("an invitation of the other installation: %d %s", a.Code, a.Body)
+			t.Errorf("an invitation of the other installation: got %d %s, want 403 and no header Set-Cookie",
+				a.Code, a.Body)
 		}
 	}
 	for _, at := range []*installation{one, two} {
 		if a := choose(at, at); a.Code != http.StatusOK {
-			t.Errorf("an invitation at home: %d %s", a.Code, a.Body)
+			t.Errorf("an invitation at home: got %d %s, want 200", a.Code, a.Body)
 		}
 	}
 }
 
-// limitsApart: neither requests nor wrong passwords at one are counted at the other.
+// limitsApart checks that requests and wrong passwords at one are not counted at the other.
 func limitsApart(t *testing.T, one, two *installation) {
 	t.Helper()
 	rate := "4/d"
@@ -153,7 +155,7 @@ func limitsApart(t *testing.T, one, two *installation) {
 			}
 		}
 		if a := at.Get(t, at.hasty, "/api/campaigns/count"); a.Code != http.StatusTooManyRequests {
-			t.Errorf("over the limit: %d %s", a.Code, a.Body)
+			t.Errorf("over the limit: got %d %s, want 429", a.Code, a.Body)
 		}
 		off := "off"
 		if _, err := control.Call[control.RequestLimits](t.Context(), at.g.Commands, "org.limits", control.LimitsChange{Org: "acme", Quota: &off}); err != nil {
@@ -162,19 +164,19 @@ func limitsApart(t *testing.T, one, two *installation) {
 		for i, want := range []int{403, 403, 403, 403, 403, 429} {
 			a := at.Do(t, http.MethodPost, "/auth/sign-in", gatewaytest.JSON(map[string]string{"email": "eve@example.com", "password": "a wrong password"}))
 			if a.Code != want {
-				t.Errorf("wrong password %d: %d %s", i, a.Code, a.Body)
+				t.Errorf("wrong password %d: got %d %s, want %d", i, a.Code, a.Body, want)
 			}
 		}
 	}
 }
 
-// announcementsApart: each has a channel of its own.
+// announcementsApart checks that each has a channel of its own.
 func announcementsApart(t *testing.T, client *redis.Client, one, two *installation) {
 	t.Helper()
 	a, b := one.g.App.Directory().RedisPrefix(), two.g.App.Directory().RedisPrefix()
 	listeners, err := client.PubSubNumSub(t.Context(), a+"changed", b+"changed").Result()
 	if err != nil || a == b || listeners[a+"changed"] != 1 || listeners[b+"changed"] != 1 {
-		t.Errorf("listeners %v, %v", listeners, err)
+		t.Errorf("listeners = %v, %v, want one for each installation", listeners, err)
 	}
 	heard := client.Subscribe(t.Context(), a+"changed", b+"changed")
 	defer heard.Close()
@@ -183,8 +185,8 @@ func announcementsApart(t *testing.T, client *redis.Client, one, two *installati
 			t.Fatal(err)
 		}
 	}
-	// What was changed before may be announced only now, and several changes in one message:
-	// so it is not counted, but asked who speaks on which channel.
+	// Earlier changes may be announced only now, and several changes in one message. So the test checks which
+	// installation uses which channel, instead of counting.
 	const sender = 1 + 16 // the version, and the number a replica gave itself
 	speaks := map[string]string{}
 	for _, at := range []*installation{one, two} {
@@ -197,17 +199,17 @@ func announcementsApart(t *testing.T, client *redis.Client, one, two *installati
 		for again := true; again; {
 			m, err := heard.ReceiveMessage(t.Context())
 			if err != nil || len(m.Payload) < sender {
-				t.Fatalf("announced: %v, %v", m, err)
+				t.Fatalf("announced: got %v, %v, want no error and at least %v Payload", m, err, sender)
 			}
 			from := m.Payload[:sender]
 			if before, ok := speaks[from]; ok && before != m.Channel {
-				t.Errorf("%x speaks on %s and on %s", from, before, m.Channel)
+				t.Errorf("%x publishes on %s and on %s, want one channel", from, before, m.Channel)
 			}
 			speaks[from] = m.Channel
 			again = m.Channel != own
 		}
 	}
 	if len(speaks) != 2 {
-		t.Errorf("who speaks where: %x", speaks)
+		t.Errorf("who speaks where: got %x, want 2", speaks)
 	}
 }

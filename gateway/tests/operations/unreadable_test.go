@@ -23,10 +23,10 @@ import (
 	"tenantry/tenants"
 )
 
-// TestOneRecordThatCannotBeRead: a record that somebody changed past the gateway fails itself. Lists go on without it
-// and say so, counts count it, and what takes all records along, an export or a move, refuses and names it, as log,
-// metric and doctor do, none of them with a value. Put back, nothing of that remains.
-func TestOneRecordThatCannotBeRead(t *testing.T) {
+// TestUnreadableRecord changes a record in the database so that it cannot be read. Lists omit it and say so,
+// counts include it, and exports and moves are refused and name it, as log, metric and doctor do, all without its
+// values. After it is restored, nothing of that remains.
+func TestUnreadableRecord(t *testing.T) {
 	t.Parallel()
 	t.Run("on SQLite", func(t *testing.T) {
 		t.Parallel()
@@ -40,8 +40,8 @@ func TestOneRecordThatCannotBeRead(t *testing.T) {
 		set := func(body string) func(*testing.T) {
 			return func(t *testing.T) { p.Exec(t, `UPDATE "c:contacts" SET body = ?1 WHERE id = ?2`, body, o.id) }
 		}
-		o.hurts(t, "no JSON", "it is no JSON", set(`{"email":"hunter2@example.com`), set(whole))
-		o.hurts(t, "another type", "field email", set(strings.Replace(whole, `"email":"`, `"email":9471147,"was":"`, 1)), set(whole))
+		o.checkDamage(t, "no JSON", "it is no JSON", set(`{"email":"hunter2@example.com`), set(whole))
+		o.checkDamage(t, "another type", "field email", set(strings.Replace(whole, `"email":"`, `"email":9471147,"was":"`, 1)), set(whole))
 	})
 	t.Run("on MongoDB", func(t *testing.T) {
 		t.Parallel()
@@ -75,11 +75,12 @@ func TestOneRecordThatCannotBeRead(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		o.hurts(t, "what JSON has nothing like", "field email", set("email", bson.Regex{Pattern: "hunter2"}), back)
-		o.hurts(t, "another type", "field email", set("email", 9471147), back)
-		o.hurts(t, "no revision", "revision", set("rev", "hunter2"), back)
+		o.checkDamage(t, "what JSON has nothing like", "field email", set("email", bson.Regex{Pattern: "hunter2"}), back)
+		o.checkDamage(t, "another type", "field email", set("email", 9471147), back)
+		o.checkDamage(t, "no revision", "revision", set("rev", "hunter2"), back)
 
-		// One of nobody, with the name of the organization: it is in no order of identifiers, and would be left behind.
+		// A document that belongs to nobody, with the organization's name: it is in no order of identifiers, and would
+		// be left behind.
 		foreign, err := contacts.InsertOne(t.Context(), bson.D{{Key: "org_id", Value: org}, {Key: "email", Value: "hunter2"}})
 		if err != nil {
 			t.Fatal(err)
@@ -89,12 +90,12 @@ func TestOneRecordThatCannotBeRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := gatewaytest.Move(t.Context(), o.Commands, control.MoveRequest{Slug: "acme", To: "other"}, nil); err != nil {
-			t.Errorf("the move of what is whole again: %v", err)
+			t.Errorf("the move of what is whole again: got %v, want no error", err)
 		}
 	})
 }
 
-// damagedOrg is an organization with seven contacts, of which one is to be damaged.
+// damagedOrg is an organization with seven contacts, one of which is damaged.
 type damagedOrg struct {
 	fixture.KeyClient
 	id string
@@ -115,7 +116,7 @@ func damagedWorld(t *testing.T, backends func(c *config.Config, other config.Bac
 	return o
 }
 
-// list returns the identifiers on a page, and what follows it.
+// list returns the identifiers on a page and the next place.
 func (o *damagedOrg) list(t *testing.T, query string, left int) (ids []string, next string) {
 	t.Helper()
 	a := o.Get(t, o.Token, "/api/contacts?"+query)
@@ -140,8 +141,8 @@ func (o *damagedOrg) list(t *testing.T, query string, left int) (ids []string, n
 	return ids, data.Next
 }
 
-// hurts damages the record, looks at all that reads it, and puts it back.
-func (o *damagedOrg) hurts(t *testing.T, what, reason string, damage, mend func(*testing.T)) {
+// checkDamage damages the record, checks everything that reads it, and restores it.
+func (o *damagedOrg) checkDamage(t *testing.T, what, reason string, damage, mend func(*testing.T)) {
 	t.Helper()
 	damage(t)
 	const figure = `tenantry_store_unreadable_records{backend="default"}`
@@ -175,25 +176,25 @@ func (o *damagedOrg) hurts(t *testing.T, what, reason string, damage, mend func(
 	same("one after another", after)
 
 	if a := o.Get(t, o.Token, "/api/campaigns/count"); a.Code != http.StatusOK || !strings.Contains(a.DataJSON(), "7") {
-		t.Errorf("%s: the count: %d %s", what, a.Code, a.Body)
+		t.Errorf("%s: the count: got %d %s, want 200 with 7", what, a.Code, a.Body)
 	}
 	if a := o.Get(t, o.Token, "/api/custom-reports/"+damagedReport+"/run"); a.Code != http.StatusOK || !strings.Contains(a.DataJSON(), `"count":7`) || strings.Contains(a.Text(), "hunter2") {
-		t.Errorf("%s: the report: %d %s", what, a.Code, a.Body)
+		t.Errorf("%s: the report: got %d %s, want 200, with %q and without hunter2", what, a.Code, a.Body, `"count":7`)
 	}
 	a := o.Get(t, o.Token, "/api/contacts/"+o.id)
 	if a.Code != http.StatusInternalServerError || strings.Contains(a.Text(), reason) {
-		t.Errorf("%s: by its id: %d %s", what, a.Code, a.Body)
+		t.Errorf("%s: by its id: got %d %s, want 500 and without %q", what, a.Code, a.Body, reason)
 	}
 	if a := o.Get(t, o.Token, "/api/contacts/"+rest[0]); a.Code != http.StatusOK {
-		t.Errorf("%s: another: %d %s", what, a.Code, a.Body)
+		t.Errorf("%s: another: got %d %s, want 200", what, a.Code, a.Body)
 	}
-	// To the report, a number where there was a text is only another value.
+	// For the report, a number in place of a text is only another value.
 	if a := o.Get(t, o.Token, "/api/custom-reports/"+damagedReport+"/export"); what != "another type" && (a.Code != http.StatusInternalServerError || strings.Contains(a.Text(), "p1@example")) {
-		t.Errorf("%s: the export of the report: %d %s", what, a.Code, a.Body)
+		t.Errorf("%s: the export of the report: got %d %s, want 500 without values", what, a.Code, a.Body)
 	}
 	o.refuses(t, reason)
 	if _, _, figures := fixture.CallAdmin(t, o.Gateway, http.MethodGet, "/metrics"); !strings.Contains(figures, figure+" 1\n") {
-		t.Errorf("%s: it is not counted", what)
+		t.Errorf("%s: the damaged record is not counted, want 1", what)
 	}
 	named := func() (says []string) {
 		for _, f := range findings(t, o.Gateway, control.Examination{}) {
@@ -204,35 +205,36 @@ func (o *damagedOrg) hurts(t *testing.T, what, reason string, damage, mend func(
 		return says
 	}
 	if says := named(); len(says) != 1 || !strings.Contains(says[0], "organization acme: contacts "+o.id) || !strings.Contains(says[0], reason) {
-		t.Errorf("%s: doctor says %q", what, says)
+		t.Errorf("%s: doctor says %q, want the record and the reason", what, says)
 	}
 	mend(t)
 	if says := named(); len(says) != 0 {
-		t.Errorf("%s, put back: doctor says %q", what, says)
+		t.Errorf("%s, put back: doctor says %q, want none", what, says)
 	}
 	if ids, _ := o.list(t, "", 0); len(ids) != 7 {
-		t.Errorf("%s, put back: %v", what, ids)
+		t.Errorf("%s, put back: got %v, want 7", what, ids)
 	}
 	if _, _, figures := fixture.CallAdmin(t, o.Gateway, http.MethodGet, "/metrics"); !strings.Contains(figures, figure+" 0\n") {
-		t.Errorf("%s: it is counted still", what)
+		t.Errorf("%s: the damaged record is still counted, want 0", what)
 	}
 	log := o.Log.String()
 	if n := strings.Count(log, `"kind":"contacts","id":"`+o.id+`","reason":"`); n < 1 || strings.Contains(log, "hunter2") || strings.Contains(log, "9471147") {
-		t.Errorf("%s: named %d times in the log, or with a value", what, n)
+		t.Errorf("%s: named %d times in the log, or with a value, want at least 1, without hunter2 and without 9471147",
+			what, n)
 	}
 }
 
-// refuses says that nothing takes all contacts along, and why.
+// refuses checks that exports and moves are refused, with the reason.
 func (o *damagedOrg) refuses(t *testing.T, reason string) {
 	t.Helper()
 	var out bytes.Buffer
 	if _, err := o.App.Transfer().Export(t.Context(), o.Tenant(t), &out, bundle.ExportOptions{}); err == nil || !strings.Contains(err.Error(), "cannot be read: ") || !strings.Contains(err.Error(), reason) {
-		t.Errorf("the export: %v", err)
+		t.Errorf("the export: got %v, want an error, with %q and with %q", err, "cannot be read: ", reason)
 	}
 	if _, err := gatewaytest.Move(t.Context(), o.Commands, control.MoveRequest{Slug: "acme", To: "other"}, nil); err == nil || !strings.Contains(err.Error(), "contacts") || !strings.Contains(err.Error(), reason) {
-		t.Errorf("the move: %v", err)
+		t.Errorf("the move: got %v, want an error, with contacts and with %q", err, reason)
 	}
 	if _, err := control.Call[control.Organization](t.Context(), o.Commands, "org.move.rollback", control.Slug{Slug: "acme"}); err != nil {
-		t.Errorf("undoing the move: %v", err)
+		t.Errorf("undoing the move: got %v, want no error", err)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"tenantry/tenants"
 )
 
-// bulks are the lists that take many records at once, with what one of theirs is made of.
+// bulks returns the paths of bulk calls, with a function that makes one record for each.
 func bulks() map[string]func(n int, more string) string {
 	return map[string]func(int, string) string{
 		"/api/contacts": func(n int, more string) string {
@@ -24,8 +24,8 @@ func bulks() map[string]func(n int, more string) string {
 	}
 }
 
-// TestBulkByIdentifier: a record that gives an identifier changes the one that has it, and where nothing at all is done
-// the call failed. Many are deleted and restored, each with a result of its own.
+// TestBulkByIdentifier checks that a record with an identifier changes the one that has it, that a bulk without any
+// success fails, and that bulks delete and restore with a result for each record.
 func TestBulkByIdentifier(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
@@ -49,7 +49,7 @@ func TestBulkByIdentifier(t *testing.T) {
 					t.Errorf("%s %s: got %d %s, want %v and a.Status = %v", what, list, a.Code, a.Text(), http.StatusOK, status)
 				}
 				if results, _ := a.Field("results").([]any); len(results) == 0 {
-					t.Errorf("%s %s: no results in %s", what, list, a.Text())
+					t.Errorf("%s %s: no results in %s, want at least 1", what, list, a.Text())
 				}
 				return a.Text()
 			}
@@ -58,7 +58,7 @@ func TestBulkByIdentifier(t *testing.T) {
 				t.Helper()
 				for _, word := range words {
 					if !strings.Contains(got, word) {
-						t.Errorf("%s\n lacks %s", got, word)
+						t.Errorf("got %s\nwant it with %s", got, word)
 					}
 				}
 			}
@@ -73,7 +73,7 @@ func TestBulkByIdentifier(t *testing.T) {
 			says(bulk(o, `{"id":"`+ids[0]+`","external_id":"new"},{"id":"`+fixture.DocID(9)+`"},{"id":"`+ids[1]+`","external_id":"x2"},{"id":7},{"external_id":"x3"},{"id":"`+ids[3]+`"}`, "ok"),
 				`"created":0,"updated":2,"failed":4`, `{"index":0,"id":"`+ids[0]+`"}`, ` not found"`, "external_id is already in use", "id must be an identifier", "that another one of the list means")
 			if got := fmt.Sprint(o.do(t, http.MethodGet, path+"/"+ids[0], "", 200)); !strings.Contains(got, "external_id:new") || !strings.Contains(got, "age:0") {
-				t.Errorf("changed by its identifier: %s", got)
+				t.Errorf("changed by its identifier: got %s, want external_id new and age 0", got)
 			}
 			says(bulk(o, `{"id":"`+fixture.DocID(9)+`"},{"id":null},{"nope":1}`, "failed"), `"created":0,"updated":0,"failed":3`, "every one of them was refused")
 			if path == "/api/contacts" {
@@ -89,13 +89,13 @@ func TestBulkByIdentifier(t *testing.T) {
 			says(call(o, "/restore", "ids", `"`+ids[0]+`"`, "failed"), `"done":0,"failed":1`)
 			says(call(o, "/delete", "ids", `"`+ids[0]+`","`+ids[1]+`","`+ids[0]+`","`+fixture.DocID(9)+`","x"`, "ok"), `"done":2,"failed":3`, `{"index":1,"id":"`+ids[1]+`"}`, "earlier record")
 			if got := o.names(t, path+"?sort=external_id", "external_id"); strings.Contains(got, "new") || !strings.Contains(got, "x2 x3 x4") {
-				t.Errorf("left: %s", got)
+				t.Errorf("left: got %s, want x2 x3 x4", got)
 			}
 			says(call(o, "/delete", "ids", `"`+ids[0]+`"`, "failed"), `"done":0`)
 			says(bulk(o, `{"id":"`+ids[1]+`"}`, "ok"), `"updated":1`) // as by another value that tells it
 			says(call(o, "/restore", "ids", `"`+ids[0]+`","`+ids[1]+`"`, "ok"), `"done":1,"failed":1`)
 			if got := o.names(t, path+"?sort=external_id", "external_id"); !strings.HasPrefix(got, "new x1 x2 x3 x4") {
-				t.Errorf("after all: %s", got)
+				t.Errorf("after all: got %s, want it beginning with %q", got, "new x1 x2 x3 x4")
 			}
 			for _, body := range []string{`{}`, `{"ids":[]}`, `{"ids":{}}`, `{"ids":["x\ny"]}`, `{"ids":[5]}`, `{"ids":["` + ids[0] + `"],"purge":true}`} {
 				o.do(t, http.MethodPost, path+"/bulk/delete", body, 422)
@@ -104,7 +104,7 @@ func TestBulkByIdentifier(t *testing.T) {
 	}
 }
 
-// TestBulkDeletesOnce: a bulk of deletions that is sent again answers what it did, and does nothing more.
+// TestBulkDeletesOnce checks that a repeated bulk deletion gives the first answer and does nothing more.
 func TestBulkDeletesOnce(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")

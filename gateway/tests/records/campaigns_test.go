@@ -17,13 +17,13 @@ type client struct {
 	key string
 }
 
-// do calls with a body where there is one, wants the code, and returns the data with the message.
+// do calls with a body, if given, checks the code, and returns the data with the message.
 func (o client) do(t *testing.T, method, path, body string, code int) map[string]any {
 	t.Helper()
 	return orchard(o).do(t, method, path, body, code)
 }
 
-// names returns what the records of a list are called by that field.
+// names returns the values of that field in a list.
 func (o client) names(t *testing.T, path, field string) string {
 	t.Helper()
 	var names []string
@@ -38,7 +38,7 @@ func (o client) of(t *testing.T, permissions ...tenants.Permission) client {
 	return client{o.Org, o.Key(t, permissions...)}
 }
 
-// TestCampaigns: what a campaign addresses is checked before it is stored, and can be looked at.
+// TestCampaigns checks that a campaign's filter is checked before it is stored, and can be previewed.
 func TestCampaigns(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
@@ -66,23 +66,23 @@ func TestCampaigns(t *testing.T) {
 	made := o.do(t, http.MethodPost, "/api/campaigns", `{"name":"Elders","filter":{"age":{"gt":30}}}`, 200)
 	path := "/api/campaigns/" + made["id"].(string)
 	if made["message"] != "Campaign created" || fmt.Sprint(made["filter"]) != "map[age:map[gt:30]]" {
-		t.Errorf("created: %v", made)
+		t.Errorf("created: got %v, want the message and the filter", made)
 	}
 	if got := o.names(t, path+"/preview?sort=email", "email"); got != "a@example.com c@example.com" {
-		t.Errorf("addressed: %s", got)
+		t.Errorf("addressed: got %s, want %q", got, "a@example.com c@example.com")
 	}
 	a := o.Do(t, http.MethodGet, path+"/preview", gatewaytest.WithKey(o.key))
 	if strings.Contains(a.Text(), "hidden") || strings.Contains(a.Text(), "ssn") {
-		t.Errorf("the preview shows a secret: %s", a.Text())
+		t.Errorf("the preview shows a secret: got %s, want it without hidden and without ssn", a.Text())
 	}
 	if got := o.names(t, path+"/preview?per_page=1&page=2&sort=email&filters[country]=DE", "email"); got != "c@example.com" {
-		t.Errorf("the second page: %s", got)
+		t.Errorf("the second page: got %s, want c@example.com", got)
 	}
 	limited := client{o.Org, o.KeyWith(t, func(k *control.NewKey) {
 		k.Permissions, k.Teams = []string{string(tenants.ManageCampaigns)}, []string{north}
 	}).Token}
 	if got := limited.names(t, path+"/preview", "email"); got != "a@example.com" {
-		t.Errorf("addressed, as seen by another team: %s", got)
+		t.Errorf("addressed, as seen by another team: got %s, want a@example.com", got)
 	}
 	for _, c := range []struct{ what, key string }{{"another permission", o.Key(t, tenants.Contacts)}, {"a reading key", o.KeyWith(t, func(k *control.NewKey) {
 		k.Kind, k.Permissions = string(tenants.ServerRead), []string{string(tenants.ManageCampaigns)}
@@ -93,13 +93,13 @@ func TestCampaigns(t *testing.T) {
 	}
 	o.do(t, http.MethodPut, path, `{"filter":null}`, 200)
 	if got := o.names(t, path+"/preview", "country"); got != "DE DE DE" {
-		t.Errorf("without a filter: %s", got)
+		t.Errorf("without a filter: got %s, want %q", got, "DE DE DE")
 	}
 	o.do(t, http.MethodDelete, path, "", 200)
 	o.do(t, http.MethodGet, path+"/preview?deleted=true", "", 400) // who was deleted is addressed by none
 	o.do(t, http.MethodGet, path+"/preview", "", 404)
 	if got := o.do(t, http.MethodGet, "/api/campaigns/count/"+made["id"].(string), "", 200); got["message"] != "undefined error" {
-		t.Errorf("a deleted campaign counts: %v", got)
+		t.Errorf("a deleted campaign counts: got %v, want message %q", got, "undefined error")
 	}
 	o.do(t, http.MethodPost, path+"/restore", "", 200)
 	o.do(t, http.MethodGet, path+"/preview", "", 200)

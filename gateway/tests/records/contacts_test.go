@@ -15,37 +15,37 @@ import (
 	"tenantry/tenants"
 )
 
-// TestContacts: a contact's whole life, with values of defined and of encrypted fields.
+// TestContacts follows a contact from creation to purge, with values of defined and of encrypted fields.
 func TestContacts(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
 	o := client{Org: g.Org(t, "acme", tenants.FeatureTeams)}.of(t, tenants.Contacts)
 	for _, body := range []string{`{"key":"age","title":"Age","type":"Number"}`, `{"key":"ssn","title":"SSN","type":"Encrypted"}`, `{"key":"note","title":"Note","type":"Text"}`} {
 		if got := o.do(t, http.MethodPost, "/api/contacts/fields", body, 200); got["message"] != "Contact Field created" {
-			t.Errorf("a field: %v", got)
+			t.Errorf("a field: got %v, want message %q", got, "Contact Field created")
 		}
 	}
 	if got := o.do(t, http.MethodPost, "/api/contacts", `{"email":"x","nobody":1,"fields":{"age":"old","ssn":3,"gone":1},"id":"665f1c2ab4d3e2f1a0b9c8d7","secrets":{}}`, 422); !strings.Contains(got["message"].(string), `"nobody" is no field`) {
-		t.Errorf("what callers may not set: %v", got)
+		t.Errorf("reserved fields: got %v, want the fault of nobody", got)
 	}
 	got := o.do(t, http.MethodPost, "/api/contacts", `{"email":"x","fields":{"age":"old","ssn":3,"gone":1}}`, 422)["message"].(string)
 	for _, says := range []string{"email must be a plain address", "fields.age must be", "fields.ssn must be", "fields.gone is not a field"} {
 		if !strings.Contains(got, says) {
-			t.Errorf("%s: not all problems, not %s", got, says)
+			t.Errorf("%s: got not all problems, want %s", got, says)
 		}
 	}
 	made := o.do(t, http.MethodPost, "/api/contacts", `{"email":"ada@example.com","first_name":"Ada","tags":["a"],"external_id":"1","fields":{"age":36,"ssn":"topmost secret","note":"n"}}`, 200)
 	path := "/api/contacts/" + made["id"].(string)
 	if fmt.Sprint(made["fields"]) != "map[age:36 note:n]" || made["secrets"] != nil {
-		t.Errorf("created: %v", made)
+		t.Errorf("created: got %v, want its fields and no secrets", made)
 	}
 	if got := o.do(t, http.MethodGet, path+"/reveal-secret?field=ssn", "", 200); got["field_value"] != "topmost secret" {
-		t.Errorf("revealed: %v", got)
+		t.Errorf("revealed: got %v, want field_value %q", got, "topmost secret")
 	}
 	o.do(t, http.MethodPost, "/api/contacts", `{"external_id":"1"}`, 409)
 	o.do(t, http.MethodPut, path, `{"fields":{"age":37}}`, 200)
 	if got := o.do(t, http.MethodGet, path, "", 200); fmt.Sprint(got["fields"]) != "map[age:37 note:n]" {
-		t.Errorf("values that were not given went: %v", got)
+		t.Errorf("after a change without values: got %v, want age 37 and note n", got)
 	}
 	for _, c := range []struct{ method, what, body, want string }{
 		{http.MethodPost, "/tags", `{"tags":["b","a","c"]}`, "[a b c]"},
@@ -59,7 +59,7 @@ func TestContacts(t *testing.T) {
 	}
 	o.do(t, http.MethodPost, path+"/tags", `{"tags":[]}`, 422)
 	if got := o.do(t, http.MethodGet, path+"/reveal-secret?field=ssn", "", 200); got["field_value"] != "topmost secret" {
-		t.Errorf("the secret after changes: %v", got)
+		t.Errorf("the secret after changes: got %v, want field_value %q", got, "topmost secret")
 	}
 	for _, c := range []struct{ method, path, body, says string }{
 		{http.MethodPut, "/ssn?force=true", `{"type":"Text"}`, "type cannot become or stop being Encrypted"},
@@ -78,7 +78,7 @@ func TestContacts(t *testing.T) {
 	o.do(t, http.MethodPut, "/api/contacts/fields/ssn", `{"type":"Text"}`, 200)
 	o.do(t, http.MethodDelete, "/api/contacts/fields/age", "", 200)
 	if got := o.do(t, http.MethodPut, path, `{"city":"Bonn"}`, 200); fmt.Sprint(got["fields"]) != "map[note:7]" {
-		t.Errorf("a value whose field is deleted: %v", got)
+		t.Errorf("after the field was deleted: got %v, want only note 7", got)
 	}
 	o.do(t, http.MethodPost, "/api/contacts/fields/age/restore", "", 200)
 	o.do(t, http.MethodDelete, path, "", 200)
@@ -86,15 +86,15 @@ func TestContacts(t *testing.T) {
 	o.do(t, http.MethodPost, path+"/tags", `{"tags":["x"]}`, 404)
 	o.do(t, http.MethodPost, path+"/restore", "", 200)
 	if got := o.names(t, "/api/contacts?q=ada@&filters[age]=37&sort=email", "email"); got != "ada@example.com" {
-		t.Errorf("found: %s", got)
+		t.Errorf("found: got %s, want ada@example.com", got)
 	}
-	// Of a field that is deleted a value can be taken away, and a purge takes all of them away.
+	// The value of a deleted field can be removed, and purging the field removes all values.
 	o.do(t, http.MethodDelete, "/api/contacts/fields/age", "", 200)
 	o.do(t, http.MethodPut, path, `{"fields":{"never":null}}`, 422)
 	o.do(t, http.MethodPut, path, `{"fields":{"age":null}}`, 200)
 	o.do(t, http.MethodPost, "/api/contacts/fields/age/restore", "", 200)
 	if got := o.do(t, http.MethodGet, path, "", 200); fmt.Sprint(got["fields"]) != "map[note:7]" {
-		t.Errorf("a value that was taken away: %v", got)
+		t.Errorf("after the value was removed: got %v, want only note 7", got)
 	}
 	o.do(t, http.MethodPut, "/api/contacts/fields/ssn", `{"type":"Encrypted"}`, 200)
 	o.do(t, http.MethodPut, path, `{"fields":{"ssn":"topmost","age":3}}`, 200)
@@ -104,7 +104,7 @@ func TestContacts(t *testing.T) {
 		o.do(t, http.MethodPut, "/api/contacts/fields/"+field, `{"type":"Text"}`, 200) // since nobody has a value
 	}
 	if got := o.do(t, http.MethodGet, path, "", 200); fmt.Sprint(got["fields"]) != "map[note:7]" {
-		t.Errorf("values of purged fields: %v", got)
+		t.Errorf("after the fields were purged: got %v, want only note 7", got)
 	}
 	o.do(t, http.MethodDelete, path+"?purge=true", "", 200)
 	o.do(t, http.MethodGet, path+"?deleted=true", "", 404)
@@ -113,15 +113,15 @@ func TestContacts(t *testing.T) {
 	}).Token}
 	for _, path := range []string{"/api/contacts", "/api/contacts/fields"} {
 		if got := reader.do(t, http.MethodGet, path, "", 403); !strings.Contains(got["message"].(string), "correct permissions") {
-			t.Errorf("%s with a reading key: %v", path, got)
+			t.Errorf("%s with a reading key: got %v, want the denial", path, got)
 		}
 		if got := o.of(t, tenants.ManageFiles).do(t, http.MethodGet, path, "", 403); got["permission"] != "contacts" {
-			t.Errorf("%s without the permission: %v", path, got)
+			t.Errorf("%s without the permission: got %v, want permission contacts", path, got)
 		}
 	}
 }
 
-// TestBulk: every record has a result of its own, and those that are there are changed.
+// TestBulk checks that every record has its own result, and that existing records are changed.
 func TestBulk(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
@@ -142,7 +142,7 @@ func TestBulk(t *testing.T) {
 	got := bulk(o, `{"external_id":"new","email":"new@example.com","fields":{"age":5,"ssn":"another secret"}},{"external_id":"there","fields":{"age":2}},{"email":"no","fields":{"age":"x"}},`+
 		`{"external_id":"new"},{"id":"665f1c2ab4d3e2f1a0b9c8d7","deleted":true},7,{"teams":["665f1c2ab4d3e2f1a0b9c8d7"]},{"external_id":"trash","city":"Bonn"},{"city":"Paris"}`)
 	if fmt.Sprint(got["created"], got["updated"], got["failed"]) != "225" || len(got["results"].([]any)) != 9 {
-		t.Fatalf("a bulk: %v", got)
+		t.Fatalf("a bulk: got %v, want 2 created, 2 updated and 5 failed", got)
 	}
 	for i, says := range []string{2: "fields.age must be", 3: "that of an earlier record", 4: `"deleted" is no field`, 5: "must be an object", 6: "teams names a team"} {
 		if !strings.Contains(said(got, i), says) {
@@ -150,31 +150,30 @@ func TestBulk(t *testing.T) {
 		}
 	}
 	if found := o.names(t, "/api/contacts?sort=external_id&filters[external_id][exists]=true", "external_id"); found != "new south there trash" {
-		t.Errorf("stored: %s", found)
+		t.Errorf("stored: got %s, want found %q", found, "new south there trash")
 	}
 	first := got["results"].([]any)[0].(map[string]any)["id"].(string)
 	if got := o.do(t, http.MethodGet, "/api/contacts/"+first+"/reveal-secret?field=ssn", "", 200); got["field_value"] != "another secret" {
-		t.Errorf("revealed: %v", got)
+		t.Errorf("revealed: got %v, want field_value %q", got, "another secret")
 	}
 	there := got["results"].([]any)[1].(map[string]any)["id"].(string)
 	if got := o.do(t, http.MethodGet, "/api/contacts/"+there, "", 200); got["email"] != "there@example.com" || fmt.Sprint(got["fields"]) != "map[age:2]" {
-		t.Errorf("merged: %v", got)
+		t.Errorf("merged: got %v, want the old email and age 2", got)
 	}
 	limited := client{o.Org, o.KeyWith(t, func(k *control.NewKey) {
 		k.Permissions, k.Teams = []string{string(tenants.Contacts)}, []string{north}
 	}).Token}
 	got = bulk(limited, `{"external_id":"a"},{"external_id":"south"},{"external_id":"b","teams":["`+south+`"]},{"external_id":"c"}`)
 	if fmt.Sprint(got["created"], got["updated"], got["failed"]) != "202" || !strings.Contains(said(got, 1), "already in use") || !strings.Contains(said(got, 2), "among those of the caller") {
-		t.Errorf("of a caller of one team: %v", got)
+		t.Errorf("of a caller of one team: got %v, want 2 failures", got)
 	}
 	for _, body := range []string{`{}`, `{"records":[]}`, `{"records":{}}`, `{"records":[` + strings.Repeat("{},", 1000) + `{}]}`} {
 		o.do(t, http.MethodPost, "/api/contacts/bulk", body, 422)
 	}
 }
 
-// TestBulkOfWhatOthersChange: a record that somebody changes between the look at it and the write keeps what they gave
-// it.
-func TestBulkOfWhatOthersChange(t *testing.T) {
+// TestBulkKeepsConcurrentChanges checks that a concurrent change between a bulk's read and its write is kept.
+func TestBulkKeepsConcurrentChanges(t *testing.T) {
 	t.Parallel()
 	var between fixture.StoreHook
 	acme := gatewaytest.Start(t, between.Option).Org(t, "acme")
@@ -195,12 +194,12 @@ func TestBulkOfWhatOthersChange(t *testing.T) {
 		t.Errorf(`got %v, want containing "\"created\":1,\"updated\":2,\"failed\":0"`, text)
 	}
 	if export := exportOf(t, acme); strings.Count(export, "Rome") != 2 || strings.Count(export, "+49 228") != 1 {
-		t.Error("the change between is lost")
+		t.Error("got an export without the concurrent change, want it there")
 	}
 }
 
-// TestImportsBringBackWhatIsDeleted: what does not say that it is deleted is live, in a bundle and in rows.
-func TestImportsBringBackWhatIsDeleted(t *testing.T) {
+// TestImportsRestoreDeletedRecords checks that a line or row that does not say it is deleted restores the record.
+func TestImportsRestoreDeletedRecords(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
 	o := client{Org: g.Org(t, "acme")}.of(t, tenants.Contacts)
@@ -213,7 +212,7 @@ func TestImportsBringBackWhatIsDeleted(t *testing.T) {
 			file := gatewaytest.Source([]byte("external_id,city\n1815,Paris\n"))
 			report, err := tabular.Import(t.Context(), g.App.Transfer(), o.Tenant(t), file, tabular.Options{As: "contacts", Format: tabular.CSV, Key: "external_id"})
 			if err != nil || report.Updated != 1 {
-				t.Errorf("rows of CSV: %+v, %v", report, err)
+				t.Errorf("rows of CSV: got %+v, %v, want no error and Updated 1", report, err)
 			}
 		},
 	} {
@@ -225,7 +224,7 @@ func TestImportsBringBackWhatIsDeleted(t *testing.T) {
 	}
 }
 
-// BenchmarkBulk stores a thousand contacts in a call.
+// BenchmarkBulk stores a thousand contacts in one call.
 func BenchmarkBulk(b *testing.B) {
 	g := gatewaytest.Start(b)
 	o := g.Org(b, "acme")

@@ -23,7 +23,7 @@ type orchard struct {
 	key string
 }
 
-// do calls with a body where there is one, wants the code, and returns the data.
+// do calls with a body, if given, checks the code, and returns the data.
 func (o orchard) do(t *testing.T, method, path, body string, code int) map[string]any {
 	t.Helper()
 	change := []gatewaytest.Request{gatewaytest.WithKey(o.key)}
@@ -57,9 +57,9 @@ func newOrchard(t *testing.T, g *gatewaytest.Gateway, slug string) orchard {
 	return orchard{org, org.Key(t, tenants.ManageFiles)}
 }
 
-// TestAResourceInUnderSixtyLines: a module of one description, added by one line, has all seven
-// operations. Every answer is held against the OpenAPI document on the way.
-func TestAResourceInUnderSixtyLines(t *testing.T) {
+// TestResourceFromOneDescription checks that a module with one description, added by one line, has all seven
+// operations. Every answer is checked against the OpenAPI document.
+func TestResourceFromOneDescription(t *testing.T) {
 	t.Parallel()
 	const module = "../fixture/plants.go"
 	if text, err := os.ReadFile(module); err != nil || strings.Count(string(text), "\n") >= 60 {
@@ -70,43 +70,43 @@ func TestAResourceInUnderSixtyLines(t *testing.T) {
 	made := o.do(t, http.MethodPost, "/api/plants", `{"name":"Oak","species":"oak","height":1850,"notes":["old","hollow"]}`, 200)
 	id := made["id"].(string)
 	if made["message"] != "Plant created" || fmt.Sprint(made["height"]) != "1850" || made["folder_id"] != nil || made["felled"] != false || fmt.Sprint(made["teams"]) != "[]" || made["deleted"] != nil {
-		t.Errorf("created: %v", made)
+		t.Errorf("created: got %v, want all fields with their defaults", made)
 	}
 	path := "/api/plants/" + id
 	if got := o.do(t, http.MethodGet, path, "", 200); got["message"] != "Plant found" || got["created_at"] != made["created_at"] {
-		t.Errorf("read: %v, created %v", got, made)
+		t.Errorf("read: got %v, want %v", got, made)
 	}
 	if got := o.do(t, http.MethodPut, path, `{"felled":true}`, 200); got["message"] != "Plant updated" || got["felled"] != true || got["name"] != "Oak" || fmt.Sprint(got["height"]) != "1850" {
-		t.Errorf("updated: %v", got)
+		t.Errorf("updated: got %v, want felled, the rest unchanged", got)
 	}
 	folder := "0123456789abcdef01234567"
 	o.Import(t, `{"kind":"folder","id":"`+folder+`","name":"Pictures"}`)
 	o.do(t, http.MethodPut, path, `{"folder_id":"`+folder+`"}`, 200)
 	o.Import(t, `{"kind":"folder","id":"`+folder+`","name":"Pictures","deleted":true}`)
 	if got := o.do(t, http.MethodPut, path, `{"height":3}`, 200); got["folder_id"] != folder {
-		t.Errorf("what it refers to went to the trash: %v", got)
+		t.Errorf("what it refers to went to the trash: got %v, want %v", got, folder)
 	}
 	if got := o.do(t, http.MethodPut, path, `{"height":null,"folder_id":null,"notes":null,"teams":null}`, 200); got["height"] != nil || got["folder_id"] != nil || fmt.Sprint(got["notes"], got["teams"]) != "[] []" {
-		t.Errorf("taken away: %v", got)
+		t.Errorf("emptied: got %v, want no height, folder, notes and teams", got)
 	}
 	o.do(t, http.MethodPut, path, `{"name":null}`, 422)
 	if got := o.do(t, http.MethodDelete, path, "", 200); got["message"] != "Plant deleted" {
-		t.Errorf("deleted: %v", got)
+		t.Errorf("deleted: got %v, want message %q", got, "Plant deleted")
 	}
 	o.do(t, http.MethodGet, path, "", 404)
 	o.do(t, http.MethodPut, path, `{"felled":true}`, 404)
 	o.do(t, http.MethodDelete, path, "", 404)
 	if o.do(t, http.MethodGet, path+"?deleted=true", "", 200)["felled"] != true || o.names(t, "deleted=true") != "Oak" || o.names(t, "") != "" {
-		t.Error("a deleted record is not in the trash alone")
+		t.Error("got a deleted record outside the trash, want it only there")
 	}
 	o.do(t, http.MethodPost, "/api/plants", `{"name":"Oak","species":"oak"}`, 409) // what can be restored keeps its name
 	if got := o.do(t, http.MethodPost, path+"/restore", "", 200); got["message"] != "Plant restored" {
-		t.Errorf("restored: %v", got)
+		t.Errorf("restored: got %v, want message %q", got, "Plant restored")
 	}
 	o.do(t, http.MethodPost, path+"/restore", "", 404)
 	o.do(t, http.MethodGet, path, "", 200)
 	if got := o.do(t, http.MethodDelete, path+"?purge=true", "", 200); got["message"] != "Plant deleted" {
-		t.Errorf("purged: %v", got)
+		t.Errorf("purged: got %v, want message %q", got, "Plant deleted")
 	}
 	o.do(t, http.MethodGet, path+"?deleted=true", "", 404)
 
@@ -121,7 +121,8 @@ func TestAResourceInUnderSixtyLines(t *testing.T) {
 	} {
 		report, err := tabular.Import(t.Context(), g.App.Transfer(), o.Tenant(t), gatewaytest.Source([]byte(c.file)), tabular.Options{As: "plants", Format: tabular.CSV, Key: c.key})
 		if err != nil || report.Created != c.created || report.Updated != c.updated {
-			t.Errorf("rows of CSV %q: %v, %+v", c.file, err, report)
+			t.Errorf("rows of CSV %q: got %v, %+v, want no error, Created %v and Updated %v",
+				c.file, err, report, c.created, c.updated)
 		}
 	}
 	var dump bytes.Buffer
@@ -134,12 +135,12 @@ func TestAResourceInUnderSixtyLines(t *testing.T) {
 		}
 	}
 	if got := o.names(t, "sort=name"); got != "Ash Elm" {
-		t.Errorf("listed: %s", got)
+		t.Errorf("listed: got %s, want %q", got, "Ash Elm")
 	}
 	o.do(t, http.MethodPost, "/api/plants", `{"name":"Oak","species":"oak"}`, 200)
 }
 
-// TestCRUD_Refuses: what is declared of a field is held against every body, all problems at once.
+// TestCRUD_Refuses checks that every body is checked against the declared fields, with all problems reported together.
 func TestCRUD_Refuses(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, fixture.WithPlants)
@@ -181,17 +182,17 @@ func TestCRUD_Refuses(t *testing.T) {
 		}
 	}
 	if got := o.names(t, ""); got != "Elm" {
-		t.Errorf("what was refused left %s", got)
+		t.Errorf("what was refused left %s, want Elm", got)
 	}
 	reader := o
 	reader.key = o.Key(t, tenants.Contacts)
 	reader.do(t, http.MethodGet, "/api/plants", "", 200)
 	if got := reader.do(t, http.MethodPost, "/api/plants", `{"name":"x","species":"oak"}`, 403); got["permission"] != "manage_files" {
-		t.Errorf("without the permission: %v", got)
+		t.Errorf("without the permission: got %v, want permission manage_files", got)
 	}
 }
 
-// TestCRUD_Lists: order, filters, words, pages and cursors.
+// TestCRUD_Lists checks order, filters, words, pages and cursors.
 func TestCRUD_Lists(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, fixture.WithPlants)
@@ -223,12 +224,12 @@ func TestCRUD_Lists(t *testing.T) {
 		}
 	}
 	if got := o.do(t, http.MethodGet, "/api/plants?page=2&per_page=4", "", 200); fmt.Sprintf("%v %v %v %v", got["page"], got["pages"], got["count"], got["next"]) != "2 2 6 <nil>" {
-		t.Errorf("a page: %v", got)
+		t.Errorf("a page: got %v, want page 2 of 2 with 6 records and no next", got)
 	}
 	next := o.do(t, http.MethodGet, "/api/plants?per_page=2&sort=-height&after=", "", 200)["next"].(string)
 	for _, order := range []string{"height", "-created_at", ""} {
 		if got := o.do(t, http.MethodGet, "/api/plants?per_page=2&sort="+order+"&after="+next, "", 422); !strings.Contains(got["message"].(string), "with the same sort") {
-			t.Errorf("a cursor of another order: %v", got)
+			t.Errorf("a cursor of another order: got %v, want a refusal", got)
 		}
 	}
 	for _, order := range []string{"", "id", "-id", "height", "-height", "-height,name", "name,-created_at"} {
@@ -237,14 +238,14 @@ func TestCRUD_Lists(t *testing.T) {
 		for pages := 1; ; pages++ {
 			got := o.do(t, http.MethodGet, "/api/plants?per_page=2&sort="+order+"&filters[felled]=false&after="+url.QueryEscape(after), "", 200)
 			if fmt.Sprintf("%v %v %v", got["count"], got["page"], got["pages"]) != "6 <nil> <nil>" {
-				t.Errorf("by cursor: %v", got)
+				t.Errorf("by cursor: got %v, want the count 6 without pages", got)
 			}
 			for _, one := range got["results"].([]any) {
 				names = append(names, one.(map[string]any)["name"].(string))
 			}
 			if after = got["next"].(string); after == "" || pages > 3 {
 				if pages != 3 {
-					t.Errorf("sort=%s: %d pages", order, pages)
+					t.Errorf("sort=%s: %d pages, want 3", order, pages)
 				}
 				break
 			}
@@ -255,7 +256,7 @@ func TestCRUD_Lists(t *testing.T) {
 	}
 }
 
-// TestCRUD_Teams: who is limited to teams sees and makes nothing outside of them.
+// TestCRUD_Teams checks that a caller limited to teams sees and creates nothing outside of them.
 func TestCRUD_Teams(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, fixture.WithPlants)
@@ -269,7 +270,7 @@ func TestCRUD_Teams(t *testing.T) {
 		k.Permissions, k.Teams = []string{string(tenants.ManageFiles)}, []string{north}
 	}).Token
 	if got := limited.names(t, ""); got != "Common" {
-		t.Errorf("seen: %s", got)
+		t.Errorf("seen: got %s, want Common", got)
 	}
 	for _, c := range [][2]string{{"GET", ""}, {"PUT", ""}, {"DELETE", ""}, {"DELETE", "?purge=true"}, {"POST", "/restore"}} {
 		body := ""
@@ -279,14 +280,14 @@ func TestCRUD_Teams(t *testing.T) {
 		limited.do(t, c[0], "/api/plants/"+hidden+c[1], body, 404)
 	}
 	if made := limited.do(t, http.MethodPost, "/api/plants", `{"name":"Own","species":"oak"}`, 200); fmt.Sprint(made["teams"]) != "["+north+"]" {
-		t.Errorf("what names no team: %v", made)
+		t.Errorf("without a team: got %v, want the caller's team", made)
 	}
 	for _, teams := range []string{`["` + south + `"]`, `["` + north + `","` + south + `"]`} {
 		if got := limited.do(t, http.MethodPost, "/api/plants", `{"name":"x","species":"oak","teams":`+teams+`}`, 422); !strings.Contains(got["message"].(string), "teams must be among those of the caller") {
 			t.Errorf(`%s: got %v, want containing "teams must be among those of the caller"`, teams, got)
 		}
 	}
-	// What others see stays theirs: a change leaves it alone, and takes nobody's sight of it away.
+	// Other teams of a record stay: a change neither removes them nor hides the record from them.
 	common := o.do(t, http.MethodPost, "/api/plants", `{"name":"Open","species":"oak"}`, 200)["id"].(string)
 	both := o.do(t, http.MethodPost, "/api/plants", `{"name":"Both","species":"oak","teams":["`+north+`","`+south+`"]}`, 200)["id"].(string)
 	for _, c := range []struct {
@@ -303,21 +304,21 @@ func TestCRUD_Teams(t *testing.T) {
 	} {
 		got := limited.do(t, http.MethodPut, "/api/plants/"+c.id, c.body, c.code)
 		if c.code == 200 && fmt.Sprint(got["teams"]) != c.teams {
-			t.Errorf("%s of a caller of one team: %v", c.body, got)
+			t.Errorf("%[1]s of a caller of one team: got %[2]v, want the teams %[3]s", c.body, got, c.teams)
 		}
 	}
 	if got := o.do(t, http.MethodPut, "/api/plants/"+common+"?teams[]="+north, `{}`, 200); fmt.Sprint(got["teams"]) != "[]" {
-		t.Errorf("what narrows a request changed the record: %v", got)
+		t.Errorf("a narrowed request: got %v, want the teams unchanged", got)
 	}
 	o.do(t, http.MethodDelete, "/api/plants/"+both+"?purge=true", "", 200)
 	o.do(t, http.MethodDelete, "/api/plants/"+common+"?purge=true", "", 200)
 	if got := o.names(t, "teams[]="+south); got != "Hidden Common" {
-		t.Errorf("narrowed: %s", got)
+		t.Errorf("narrowed: got %s, want %q", got, "Hidden Common")
 	}
 }
 
-// TestCRUD_Revisions: a change that was made for another revision is refused, and what is known is not
-// sent again.
+// TestCRUD_Revisions checks that a change for another revision is refused, and that an unchanged answer is not sent
+// again.
 func TestCRUD_Revisions(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, fixture.WithPlants)
@@ -336,29 +337,30 @@ func TestCRUD_Revisions(t *testing.T) {
 	}
 	first := with("GET", path, "").Header.Get("ETag")
 	if a := with("GET", path, "", "If-None-Match", first); first == "" || a.Code != http.StatusNotModified {
-		t.Errorf("ETag %q: %d %s", first, a.Code, a.Body)
+		t.Errorf("ETag %q: got %d %s, want first set and 304", first, a.Code, a.Body)
 	}
 	second := with("PUT", path, `{"height":5}`, "If-Match", first)
 	if second.Code != 200 || second.Header.Get("ETag") == first {
-		t.Errorf("the change that was meant: %d %s, %s", second.Code, second.Body, second.Header.Get("ETag"))
+		t.Errorf("a change with the right tag: got %d %s, %s, want 200 and a new tag",
+			second.Code, second.Body, second.Header.Get("ETag"))
 	}
 	for _, c := range []struct{ method, path, body string }{{"PUT", path, `{"height":6}`}, {"DELETE", path, ""}, {"DELETE", path + "?purge=true", ""}} {
 		if a := with(c.method, c.path, c.body, "If-Match", first); a.Code != http.StatusPreconditionFailed {
-			t.Errorf("%s %s of an old revision: %d %s", c.method, c.path, a.Code, a.Body)
+			t.Errorf("%s %s of an old revision: got %d %s, want 412", c.method, c.path, a.Code, a.Body)
 		}
 	}
 	gone := with("DELETE", path, "", "If-Match", second.Header.Get("ETag"))
 	if gone.Code != 200 {
-		t.Errorf("deleted as it was seen: %d %s", gone.Code, gone.Body)
+		t.Errorf("deleted as it was seen: got %d %s, want 200", gone.Code, gone.Body)
 	}
 	if a := with("POST", path+"/restore", "", "If-Match", first); a.Code != http.StatusPreconditionFailed {
-		t.Errorf("restored of an old revision: %d %s", a.Code, a.Body)
+		t.Errorf("restored of an old revision: got %d %s, want 412", a.Code, a.Body)
 	}
 	deleted := with("GET", path+"?deleted=true", "").Header.Get("ETag")
 	if gone.Header.Get("ETag") != deleted {
-		t.Errorf("it was deleted as %q, and is %q", gone.Header.Get("ETag"), deleted)
+		t.Errorf("deleted with the tag %q, now %q, want the same", gone.Header.Get("ETag"), deleted)
 	}
 	if a := with("POST", path+"/restore", "", "If-Match", deleted); a.Code != 200 {
-		t.Errorf("restored as it was seen: %d %s", a.Code, a.Body)
+		t.Errorf("restored as it was seen: got %d %s, want 200", a.Code, a.Body)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"tenantry/tenants"
 )
 
-// export gets all that an export writes.
+// export returns a whole export.
 func export(t *testing.T, c fixture.KeyClient, path, media, file string) string {
 	t.Helper()
 	a := c.Page(t, path, gatewaytest.WithKey(c.Token))
@@ -24,7 +24,7 @@ func export(t *testing.T, c fixture.KeyClient, path, media, file string) string 
 	return a.Text()
 }
 
-// TestContract_ExportSubmissions: all of a form's submissions come as CSV or NDJSON, and nothing that is secret.
+// TestContract_ExportSubmissions checks that all submissions of a form are exported as CSV or NDJSON, without secrets.
 func TestContract_ExportSubmissions(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme", tenants.FeatureTeams)
@@ -54,7 +54,7 @@ func TestContract_ExportSubmissions(t *testing.T) {
 	}
 	for text, all := range map[string]string{"very-secret": csv + lines, "pin": csv + lines, "gone": csv + lines, "elsewhere": csv + lines} {
 		if strings.Contains(all, text) {
-			t.Errorf("%s in %s", text, all)
+			t.Errorf("got %s in %s, want it nowhere", text, all)
 		}
 	}
 	if got := export(t, c, path+"/export?format=csv&filters[n][gt]=100", "text/csv; charset=utf-8", "=submissions.csv"); got != header {
@@ -77,7 +77,8 @@ func TestContract_ExportSubmissions(t *testing.T) {
 	unable.Want(t, 403, http.MethodGet, path+"/export", "", "view_form_submissions")
 }
 
-// TestContract_ExportRecords: the records of one custom object come as CSV or NDJSON, and nothing that is secret.
+// TestContract_ExportRecords checks that the records of one custom object are exported as CSV or NDJSON, without
+// secrets.
 func TestContract_ExportRecords(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
@@ -103,22 +104,22 @@ func TestContract_ExportRecords(t *testing.T) {
 	}
 	for _, text := range []string{"very-secret", "pin", "T-3", "elsewhere"} {
 		if strings.Contains(csv+lines, text) {
-			t.Errorf("%s in %s", text, csv+lines)
+			t.Errorf("got %s in %s, want it nowhere", text, csv+lines)
 		}
 	}
 	if got := export(t, c, path+"/export?filters[height][lt]=10", "application/x-ndjson", "=records.ndjson"); strings.Count(got, "\n") != 1 || !strings.Contains(got, "T-2") {
-		t.Errorf("filtered: %s", got)
+		t.Errorf("filtered: got %s, want only T-2", got)
 	}
 	if got := export(t, c, path+"/export?deleted=true", "application/x-ndjson", "=records.ndjson"); strings.Count(got, "\n") != 1 || !strings.Contains(got, "T-3") {
-		t.Errorf("deleted: %s", got)
+		t.Errorf("deleted: got %s, want only T-3", got)
 	}
 	c.Want(t, 404, http.MethodGet, "/api/custom/objects/none/records/export", "")
 	fixture.WithToken(acme, acme.Key(t, tenants.Contacts)).Want(t, 403, http.MethodGet, path+"/export", "")
 }
 
-// TestExportsOfRowsComeBack: what an export wrote is imported again and nothing is changed by it, whatever the values
-// are, and however the fields that the organization defined are called.
-func TestExportsOfRowsComeBack(t *testing.T) {
+// TestImportOfAnExportOfRowsChangesNothing checks that importing an export of rows changes nothing, whatever the values
+// and the names of defined fields.
+func TestImportOfAnExportOfRowsChangesNothing(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme", tenants.FeatureTeams)
 	_, cookie := acme.Person(t, "ada@example.com", func(u *control.NewUser) { u.Name, u.Roles = "Ada", []string{"admin"} })
@@ -166,30 +167,30 @@ func TestExportsOfRowsComeBack(t *testing.T) {
 				a := acme.Do(t, http.MethodPost, "/api/import?as="+as+key, admin, gatewaytest.Body(format.media, file))
 				a = fixture.AwaitImport(t, acme, admin, a.Field("id").(string))
 				if n := strings.Count(before, `{"kind":"`+strings.TrimSuffix(as[:strings.IndexByte(as+":", ':')], "s")+`",`); !strings.Contains(string(a.Body), fmt.Sprintf(`"created":0,"unchanged":%d,"updated":0,"failed":0`, n)) {
-					t.Errorf("%s%s %s: %s\n%s", as, key, format.name, a.Body, file)
+					t.Errorf("%s%s %s: got %s, want all unchanged\n%s", as, key, format.name, a.Body, file)
 				}
 			}
 			if after := all(); after != before {
-				t.Errorf("%s %s: it is\n%s\nand was\n%s", as, format.name, after, before)
+				t.Errorf("%s %s: got\n%s\nwant\n%s", as, format.name, after, before)
 			}
 		}
 	}
 	plain := export(t, c, "/api/custom/objects/ru/records/export?format=csv", "text/csv; charset=utf-8", "=records.csv")
 	file := export(t, c, "/api/custom/objects/ru/records/export?format=csv&bom=true", "text/csv; charset=utf-8", "=records.csv")
 	if file != "\ufeff"+plain {
-		t.Errorf("with a byte order mark: %.40q", file)
+		t.Errorf("with a byte order mark: got %.40q, want it before the same text", file)
 	}
 	for _, path := range []string{"bom=true", "format=ndjson&bom=true"} {
 		if a := c.Page(t, "/api/custom/objects/ru/records/export?"+path, gatewaytest.WithKey(c.Token)); strings.HasPrefix(a.Text(), "\ufeff") {
-			t.Errorf("%s: %.40q", path, a.Text())
+			t.Errorf("%s: got %.40q, want no byte order mark", path, a.Text())
 		}
 	}
 	if a := fixture.AwaitImport(t, acme, admin, acme.Do(t, http.MethodPost, "/api/import?as=records:ru", admin, gatewaytest.Body("text/csv; charset=utf-8", file)).Field("id").(string)); !strings.Contains(a.Text(), `"created":0`) || !strings.Contains(a.Text(), `"updated":0,"failed":0`) {
-		t.Errorf("read in again: %s", a.Text())
+		t.Errorf("read in again: got %s, want it with %q with %q", a.Text(), `"created":0`, `"updated":0,"failed":0`)
 	}
 	a := acme.Do(t, http.MethodPost, "/api/import?as=records:other", admin, gatewaytest.Body("text/csv", file))
 	if a = fixture.AwaitImport(t, acme, admin, a.Field("id").(string)); a.Field("state") != "refused" || !strings.Contains(string(a.Body), "another custom object") {
-		t.Errorf("rows of one object as those of another: %s", a.Body)
+		t.Errorf("rows of one object as those of another: got %s, want a refusal", a.Body)
 	}
 	a = acme.Do(t, http.MethodPost, "/api/import?as=records:foreign", admin, gatewaytest.Body("text/csv", "id,object,created_at,updated_at,deleted,values,a\n7,x,2024-01-02,2024-01-02,no,y,z\n"))
 	if a = fixture.AwaitImport(t, acme, admin, a.Field("id").(string)); a.Field("state") != "done" {
@@ -197,13 +198,13 @@ func TestExportsOfRowsComeBack(t *testing.T) {
 	}
 	for field := range acme.Do(t, http.MethodGet, "/api/custom/objects/foreign", gatewaytest.WithKey(c.Token)).Field("schema").(map[string]any) {
 		if field != "a" && !strings.HasPrefix(field, "column_") {
-			t.Errorf("a field is called %s", field)
+			t.Errorf("got the field %s, want a or column_…", field)
 		}
 	}
 }
 
-// TestExportsGoOutWhileTheyAreRead: more submissions than are read at once all arrive, each once.
-func TestExportsGoOutWhileTheyAreRead(t *testing.T) {
+// TestExportsAreCompleteBeyondOneRead checks that more submissions than are read at once are all exported, each once.
+func TestExportsAreCompleteBeyondOneRead(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
 	const many = 1234
@@ -217,16 +218,16 @@ func TestExportsGoOutWhileTheyAreRead(t *testing.T) {
 	all := export(t, c, "/api/form/collections/"+form+"/submissions/export?format=ndjson", "application/x-ndjson", "=submissions.ndjson")
 	for i := range many {
 		if n := strings.Count(all, fmt.Sprintf("x-%d-", i)); n != 1 {
-			t.Fatalf("submission %d comes %d times", i, n)
+			t.Fatalf("submission %d comes %d times, want 1", i, n)
 		}
 	}
 	if n := strings.Count(all, "\n"); n != many {
-		t.Errorf("%d lines", n)
+		t.Errorf("got %d lines, want %v", n, many)
 	}
 }
 
-// TestContract_RunReports: keepers see a report's rows page by page, those of one that is not stored, and a file of
-// them; they make a copy of it. All of it stays within their teams.
+// TestContract_RunReports checks that callers with manage_reports can page through a report, preview and export it, and
+// copy it, within their teams.
 func TestContract_RunReports(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme", tenants.FeatureTeams)
@@ -277,7 +278,7 @@ func TestContract_RunReports(t *testing.T) {
 
 	const named = "*=utf-8''M%C3%BCller%2FS%C3%B6hne."
 	if got, want := export(t, c, list+"/export?format=csv", "text/csv; charset=utf-8", named+"csv"), "email,plan\nd@example.com,\nc@example.com,\na@example.com,'=gold\n"; strings.ReplaceAll(got, `"`, "") != want {
-		t.Errorf("%s", got)
+		t.Errorf("got %s, want the rows of the file", got)
 	}
 	if got, want := export(t, limited, list+"/export?format=ndjson&params[land]=", "application/x-ndjson", named+"ndjson"), `{"email":"c@example.com","plan":null}`+"\n"; !strings.HasPrefix(got, want) || strings.Count(got, "\n") != 3 {
 		t.Errorf(`got %s, want beginning with %q and strings.Count(got, "\n") = 3`, got, want)
@@ -313,9 +314,9 @@ func TestContract_RunReports(t *testing.T) {
 	}
 }
 
-// TestReportsAreExportedWhole: a list that says no limit goes out beyond the one that runs have, also where
-// it is sorted, and one that says a limit up to that.
-func TestReportsAreExportedWhole(t *testing.T) {
+// TestReportExportsExceedTheRunLimit checks that an export of a list without a limit exceeds the limit of runs, also
+// when sorted, and that a report's own limit applies.
+func TestReportExportsExceedTheRunLimit(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
 	const many = 10_000 // groups of one report
@@ -331,11 +332,11 @@ func TestReportsAreExportedWhole(t *testing.T) {
 	for id, want := range map[int]int{0xb1: many, 0xb2: 2001} {
 		got := strings.Split(c.Page(t, "/api/custom-reports/"+fixture.DocID(id)+"/export?format=csv", gatewaytest.WithKey(c.Token)).Text(), "\n")
 		if len(got) != want+2 || got[0] != "email" || got[want+1] != "" {
-			t.Fatalf("%x: %d lines", id, len(got))
+			t.Fatalf("%[1]x: got %[2]d lines, want %[3]d", id, len(got), want+2)
 		}
 		for i, line := range got[1 : want+1] {
 			if line != fmt.Sprintf("c%04d@example.com", many-1-i) {
-				t.Fatalf("%x: line %d is %s", id, i, line)
+				t.Fatalf("%x: line %d is %s, want the contacts in order", id, i, line)
 			}
 		}
 	}

@@ -13,8 +13,8 @@ import (
 	"tenantry/tenants"
 )
 
-// TestAllProblemsAtOnce: what callers cannot set, what a field does not take and what only the module knows are told in
-// one answer.
+// TestAllProblemsAtOnce checks that reserved fields, invalid values and the module's own rules are reported in one
+// answer.
 func TestAllProblemsAtOnce(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
@@ -57,9 +57,9 @@ func TestAllProblemsAtOnce(t *testing.T) {
 	}
 }
 
-// TestBodiesThatAreNotTaken: an operation without a body refuses what would be ignored, the contract's ignore it; where
-// every field may be left out, so may the body.
-func TestBodiesThatAreNotTaken(t *testing.T) {
+// TestUnexpectedBodiesAreRefused checks that an operation without a body refuses one, except for the contract's, which
+// ignore it, and that a body whose fields are all optional may be missing.
+func TestUnexpectedBodiesAreRefused(t *testing.T) {
 	t.Parallel()
 	w := fixture.NewWorld(t)
 	p, without, optional := w.A, 0, 0
@@ -72,32 +72,34 @@ func TestBodiesThatAreNotTaken(t *testing.T) {
 			optional++
 			q.Changes = nil
 			if a := p.Do(t, q.Method, q.Target, p.CredentialFor(&op)); a.Code != http.StatusOK && a.Code != http.StatusForbidden && !slices.Equal(fixture.FaultFields(a), []string{"params.region"}) {
-				t.Errorf("%s without a body: %d %s", op.Name, a.Code, a.Body)
+				t.Errorf("%s without a body: got %d %s, want 200, 403 or a fault of the input", op.Name, a.Code, a.Body)
 			}
 		case op.Body == nil && !op.Contract:
 			without++
 			for body, code := range map[string]int{`{"bogus":1,"email":"x"}`: http.StatusUnprocessableEntity, `{"bogus"`: http.StatusBadRequest, strings.Repeat(" ", 1<<20): http.StatusBadRequest} {
 				a := p.Do(t, q.Method, q.Target, p.CredentialFor(&op), fixture.JSONText(body))
 				if a.Code != code || code == http.StatusUnprocessableEntity && !slices.Equal(fixture.FaultFields(a)[:2], []string{"bogus", "email"}) {
-					t.Errorf("%s with %.20s: %d %s", op.Name, body, a.Code, a.Body)
+					t.Errorf("%[1]s with %.20[2]s: got %[3]d %[4]s, want %[5]d with the faults of the body",
+						op.Name, body, a.Code, a.Body, code)
 				}
 			}
 		}
 	}
 	if without < 30 || optional < 2 {
-		t.Errorf("%d operations without a body, %d with one that may be left out", without, optional)
+		t.Errorf("got %d operations without a body, %d with one that may be left out, want at least 30 and at least 2",
+			without, optional)
 	}
 	if a := p.Do(t, http.MethodDelete, "/api/files/"+p.IDs[fixture.RefFile], gatewaytest.WithKey(p.FullKey), fixture.JSONText(`{"bogus":1}`)); a.Status != "ok" {
-		t.Errorf("the contract's own: %d %s", a.Code, a.Body)
+		t.Errorf("the contract's own: got %d %s, want the status ok", a.Code, a.Body)
 	}
 	reader := p.Key(t, tenants.ManageKeys)
 	if a := p.Do(t, http.MethodPost, "/api/keys/"+p.IDs["key"]+"/rotate", gatewaytest.WithKey(reader)); a.Code == http.StatusUnsupportedMediaType {
-		t.Errorf("rotated without a body: %d %s", a.Code, a.Body)
+		t.Errorf("rotated without a body: got %d %s, want a code other than 415", a.Code, a.Body)
 	}
 }
 
-// TestNamesOfNothingAreRefused: what is to be imported, or counted, is named where it is wrong, and nothing begins.
-func TestNamesOfNothingAreRefused(t *testing.T) {
+// TestUnknownNamesAreRefused checks that unknown names in imports and counts are reported, and that nothing begins.
+func TestUnknownNamesAreRefused(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
 	_, ada := acme.Person(t, "ada@example.com", fixture.WithRoles("admin"))
@@ -113,7 +115,7 @@ func TestNamesOfNothingAreRefused(t *testing.T) {
 	for _, query := range []string{"?format=json", "?key=email"} {
 		a := acme.Do(t, http.MethodPost, "/api/import"+query, gatewaytest.Cookie(ada), bundle)
 		if a.Code != http.StatusUnprocessableEntity || !strings.Contains(a.Message, "required for rows") {
-			t.Errorf("a bundle with %s: %d %s", query, a.Code, a.Body)
+			t.Errorf("a bundle with %s: got %d %s, want 422 with %q", query, a.Code, a.Body, "required for rows")
 		}
 	}
 	for what, tt := range map[string]struct {
@@ -127,11 +129,11 @@ func TestNamesOfNothingAreRefused(t *testing.T) {
 		"with two types, of which one is": {gatewaytest.Header("Content-Type", "text/html"), http.StatusBadRequest},
 	} {
 		if a := acme.Do(t, http.MethodPost, "/api/import", gatewaytest.Cookie(ada), bundle, tt.header); a.Code != tt.code {
-			t.Errorf("a bundle %s: %d %s", what, a.Code, a.Body)
+			t.Errorf("a bundle %s: got %d %s, want %d", what, a.Code, a.Body, tt.code)
 		}
 	}
 	if a := acme.Do(t, http.MethodGet, "/api/usage?operation=nope&from=x", gatewaytest.Cookie(ada)); a.Code != http.StatusUnprocessableEntity || !slices.Equal(fixture.FaultFields(a), []string{"from", "operation"}) {
-		t.Errorf("usage: %d %s", a.Code, a.Body)
+		t.Errorf("usage: got %d %s, want 422 for from and operation", a.Code, a.Body)
 	}
 	for path, code := range map[string]int{
 		"/api/usage?operation=nope&sort=-day": 422, "/api/custom/objects/missing/records?sort=-created_at": 404, "/api/custom/objects/missing/records/export?sort=x": 404, "/api/keys?state=x&sort=-name": 422,
@@ -141,11 +143,11 @@ func TestNamesOfNothingAreRefused(t *testing.T) {
 		}
 	}
 	if a := acme.Do(t, http.MethodGet, "/api/usage?operation=contacts.list", gatewaytest.Cookie(ada)); a.Code != http.StatusOK {
-		t.Errorf("usage: %d %s", a.Code, a.Body)
+		t.Errorf("usage: got %d %s, want 200", a.Code, a.Body)
 	}
 }
 
-// TestEveryListHasPages: the list of one's own sessions is asked for like any other.
+// TestEveryListHasPages checks that the list of one's own sessions has pages like any other.
 func TestEveryListHasPages(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
@@ -162,8 +164,8 @@ func TestEveryListHasPages(t *testing.T) {
 	}
 }
 
-// TestWordsAreFoundWherePeopleReadThem: each word by itself, in whichever field.
-func TestWordsAreFoundWherePeopleReadThem(t *testing.T) {
+// TestWordsAreFoundInAnyField checks that each word is found separately, in any field.
+func TestWordsAreFoundInAnyField(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
 	_, ada := acme.Person(t, "ada@example.com", fixture.WithRoles("admin"))

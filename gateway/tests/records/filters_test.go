@@ -15,9 +15,9 @@ import (
 	"tenantry/tenants"
 )
 
-// TestEveryFilterAndOrderThatIsDocumented: each row that names fields to filter or sort by takes each of them, filters
-// with every operator that goes with some value of it; others are refused with their name, and nothing fails.
-func TestEveryFilterAndOrderThatIsDocumented(t *testing.T) {
+// TestEveryDocumentedFilterAndOrder checks that each row accepts all fields that it names for filters and orders,
+// with every operator that suits some value, and that others are refused by name without an internal error.
+func TestEveryDocumentedFilterAndOrder(t *testing.T) {
 	t.Parallel()
 	w := fixture.NewWorld(t)
 	p, conditions := w.A, 0
@@ -29,7 +29,7 @@ func TestEveryFilterAndOrderThatIsDocumented(t *testing.T) {
 				t.Helper()
 				a := p.Do(t, q.Method, q.With(query), append(slices.Clone(q.Changes), p.CredentialFor(&op))...)
 				if a.Code != http.StatusOK && a.Code != http.StatusUnprocessableEntity {
-					t.Errorf("%s ?%s: %d %s", op.Name, query, a.Code, a.Body)
+					t.Errorf("%s ?%s: got %d %s, want 200 or 422", op.Name, query, a.Code, a.Body)
 				}
 				return a
 			}
@@ -37,15 +37,15 @@ func TestEveryFilterAndOrderThatIsDocumented(t *testing.T) {
 				if param.Shape != operation.Tree {
 					for _, query := range []string{param.Name + "=" + name, param.Name + "=-" + name, param.Name + "=-" + name + pages} {
 						if a := ask(query); a.Code != http.StatusOK {
-							t.Errorf("%s ?%s: %d %s", op.Name, query, a.Code, a.Body)
+							t.Errorf("%s ?%s: got %d %s, want 200", op.Name, query, a.Code, a.Body)
 						}
 					}
 					continue
 				}
 				taken := map[string]bool{}
 				for _, value := range []string{"6b", "7", "true", "2024-05-17", ""} {
-					// Each operator is an alternative, until those that do not go with the value have been refused by
-					// name.
+					// Each operator is an alternative; those that do not suit the value are refused by name and
+					// removed.
 					for left := filters.Operators(); len(left) > 0; {
 						written := make([]string, len(left))
 						for i, operator := range left {
@@ -62,12 +62,12 @@ func TestEveryFilterAndOrderThatIsDocumented(t *testing.T) {
 						refused, before := fmt.Sprint(a.Field("errors")), len(left)
 						left = slices.DeleteFunc(left, func(operator string) bool { return strings.Contains(refused, "["+name+"]["+operator+"]") })
 						if len(left) == before {
-							t.Fatalf("%s of %s: %d %s names no operator", op.Name, name, a.Code, a.Body)
+							t.Fatalf("%s of %s: got %d %s, want it to name an operator", op.Name, name, a.Code, a.Body)
 						}
 					}
 				}
 				if !taken["eq"] || !taken["in"] || !taken["exists"] {
-					t.Errorf("%s: of %s only %v are taken", op.Name, name, taken)
+					t.Errorf("%s: %s accepts only %v, want eq, in and exists", op.Name, name, taken)
 				}
 			}
 		}
@@ -76,7 +76,8 @@ func TestEveryFilterAndOrderThatIsDocumented(t *testing.T) {
 	for query, want := range map[string]int{"[gte]=%v": 4, "[lt]=%v": 0} {
 		a := p.Get(t, p.FullKey, "/api/files?filters[created_at]"+fmt.Sprintf(query, made))
 		if fmt.Sprint(a.Field("count")) != strconv.Itoa(want) {
-			t.Errorf("files by what they show, %s of %v: %d %s", query, made, a.Code, a.Body)
+			t.Errorf("files by what they show, %[1]s of %[2]v: got %[3]d %[4]s, want the count %[5]d",
+				query, made, a.Code, a.Body, want)
 		}
 	}
 	for _, path := range []string{"/api/contacts", "/api/campaigns/count"} { // of one catalog
@@ -85,12 +86,12 @@ func TestEveryFilterAndOrderThatIsDocumented(t *testing.T) {
 		}
 	}
 	if conditions < 5000 {
-		t.Errorf("only %d conditions", conditions)
+		t.Errorf("only %d conditions, want at least 5000", conditions)
 	}
 }
 
-// TestMostConditions: a question may have as many conditions as callers may write, in filters, words and a long order.
-func TestMostConditions(t *testing.T) {
+// TestMaximumOfConditions checks a query with the maximum number of conditions, in filters, words and a long order.
+func TestMaximumOfConditions(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
 	c := fixture.WithToken(acme, acme.Key(t, tenants.Contacts, tenants.ManageCustomObjects, tenants.ManageCampaigns))
@@ -120,8 +121,8 @@ func TestMostConditions(t *testing.T) {
 	}
 }
 
-// TestFilesByTheSecondsThatTheyShow: what answers show as a number is what that number finds.
-func TestFilesByTheSecondsThatTheyShow(t *testing.T) {
+// TestFilterByShownSeconds checks that a filter with the number in an answer finds the record.
+func TestFilterByShownSeconds(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
 	c := fixture.WithToken(acme, acme.Key(t, tenants.ManageFiles))

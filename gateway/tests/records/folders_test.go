@@ -28,7 +28,7 @@ func newCabinet(t *testing.T, options ...gatewaytest.Option) cabinet {
 	return c
 }
 
-// folder makes a folder and returns its identifier; parent "" is the top level.
+// folder creates a folder and returns its identifier; parent "" is the top level.
 func (c cabinet) folder(t *testing.T, name, parent string) string {
 	t.Helper()
 	return c.do(t, http.MethodPost, fixture.FoldersPath, fmt.Sprintf(`{"name":%q,"folder_id":%s}`, name, orNull(parent)), 200)["id"].(string)
@@ -46,7 +46,7 @@ func orNull(id string) string {
 	return `"` + id + `"`
 }
 
-// tree writes the tree of folders as a(b()c()).
+// tree formats the tree of folders as a(b()c()).
 func (c cabinet) tree(t *testing.T) string {
 	t.Helper()
 	var grow func(list any) string
@@ -59,7 +59,7 @@ func (c cabinet) tree(t *testing.T) string {
 	got := c.do(t, http.MethodGet, fixture.FoldersPath+"/tree", "", 200)
 	text := grow(got["results"])
 	if n := strings.Count(text, "("); fmt.Sprint(got["count"]) != fmt.Sprint(n) {
-		t.Errorf("the tree has %d folders, and says %v: %s", n, got["count"], text)
+		t.Errorf("the tree has %d folders and the count %v, want the same: %s", n, got["count"], text)
 	}
 	return text
 }
@@ -89,12 +89,12 @@ func TestFolders_LifeOfATree(t *testing.T) {
 	e := c.folder(t, "E", a)
 	z := c.folder(t, "0", "")
 	if got := c.tree(t); got != "0()A(B(D())E())" {
-		t.Errorf("the tree: %s", got)
+		t.Errorf("the tree: got %s, want %q", got, "0()A(B(D())E())")
 	}
 	for sort, first := range map[string]string{"name": z, "-name": e, "created_at": a, "-created_at,name": z} {
 		one, _ := c.do(t, http.MethodGet, fixture.FoldersPath+"?sort="+sort, "", 200)["results"].([]any)[0].(map[string]any)
 		if one["id"] != first {
-			t.Errorf("sorted by %s, %v is first", sort, one)
+			t.Errorf("sorted by %s, %v is first, want %v", sort, one, first)
 		}
 	}
 	got := c.do(t, http.MethodGet, fixture.FoldersPath+"?filters[folder_id]="+a+"&sort=-editable", "", 422) // no index begins with it
@@ -110,7 +110,7 @@ func TestFolders_LifeOfATree(t *testing.T) {
 		}
 	}
 	if _, has := one["files"]; has || fmt.Sprintf("%v %v %v", got["count"], one["user_id"], one["teams"]) != "1 0 []" || got["message"] != "Folders found" {
-		t.Errorf("listed: %v", got)
+		t.Errorf("listed: got %v, want one folder without files and the count 1", got)
 	}
 	for _, refused := range []struct{ body, says string }{
 		{`{"folder_id":"` + a + `"}`, "must not be the folder itself"},
@@ -125,11 +125,11 @@ func TestFolders_LifeOfATree(t *testing.T) {
 	}
 	c.do(t, http.MethodPost, fixture.FoldersPath, `{"name":"X","folder_id":"`+fixture.AbsentID+`"}`, 422)
 	if got := c.do(t, http.MethodPut, fixture.FoldersPath+"/"+b, `{"folder_id":"`+e+`","name":"B2"}`, 200); got["folder_id"] != e || got["message"] != "Folder updated" {
-		t.Errorf("moved: %v", got)
+		t.Errorf("moved: got %v, want %v and message %q", got, e, "Folder updated")
 	}
 	c.do(t, http.MethodPut, fixture.FoldersPath+"/"+e, `{"folder_id":null}`, 200)
 	if got := c.tree(t); got != "0()A()E(B2(D()))" {
-		t.Errorf("the tree after the moves: %s", got)
+		t.Errorf("the tree after the moves: got %s, want %q", got, "0()A()E(B2(D()))")
 	}
 	c.do(t, http.MethodPut, fixture.FoldersPath+"/"+a, `{"folder_id":"`+d+`"}`, 200)
 	c.do(t, http.MethodPut, fixture.FoldersPath+"/"+e, `{"folder_id":"`+a+`"}`, 422)
@@ -139,9 +139,9 @@ func TestFolders_LifeOfATree(t *testing.T) {
 	c.do(t, http.MethodPost, fixture.FoldersPath, `{"name":"X","folder_id":"`+z+`"}`, 422) // it is in the trash
 }
 
-// TestFolders_RestoreWhatWentWithThem: a restored folder comes with what was deleted with it, at any depth,
-// and without what had been deleted before.
-func TestFolders_RestoreWhatWentWithThem(t *testing.T) {
+// TestFolders_RestoreTheirContent checks that a folder is restored with everything that was deleted with it, at any
+// depth, and without what had been deleted before.
+func TestFolders_RestoreTheirContent(t *testing.T) {
 	t.Parallel()
 	c := newCabinet(t)
 	a := c.folder(t, "A", "")
@@ -169,7 +169,7 @@ func TestFolders_RestoreWhatWentWithThem(t *testing.T) {
 	c.do(t, http.MethodPost, fixture.FoldersPath+"/"+a+"/restore", "", 200)
 	check("restored", "A B D a.1 d.1 top", "a.2 gone gone.1")
 	if got := c.tree(t); got != "A(B(D()))" {
-		t.Errorf("the tree: %s", got)
+		t.Errorf("the tree: got %s, want %q", got, "A(B(D()))")
 	}
 	c.do(t, http.MethodPost, fixture.FoldersPath+"/"+gone+"/restore", "", 200)
 	check("the earlier one, too", "A B D a.1 d.1 gone gone.1 top", "a.2")
@@ -178,10 +178,10 @@ func TestFolders_RestoreWhatWentWithThem(t *testing.T) {
 	c.do(t, http.MethodPost, fixture.FoldersPath+"/"+b+"/restore", "", 200) // its folder stays deleted
 	check("a part of it", "B D d.1 gone gone.1 top", "A a.1 a.2")
 	if got := c.tree(t); got != "B(D()gone())" {
-		t.Errorf("the tree: %s", got)
+		t.Errorf("the tree: got %s, want %q", got, "B(D()gone())")
 	}
 	if got := c.do(t, http.MethodPost, fixture.FilesPath+"/"+in["a.1"]+"/restore", "", 200); got["folder_id"] != "" {
-		t.Errorf("a file that was in a folder of the trash: %v", got)
+		t.Errorf("a file that was in a folder of the trash: got %v, want no folder_id", got)
 	}
 	c.do(t, http.MethodPost, fixture.FoldersPath+"/"+a+"/restore", "", 200)
 	check("the rest", "A B D a.1 d.1 gone gone.1 top", "a.2")
@@ -201,7 +201,7 @@ func TestFolders_RestoreWhatWentWithThem(t *testing.T) {
 	check("refused for what is in the trash", "E a.1 top", "e.1")
 }
 
-// TestFolders_OtherTeams: a caller who is limited to teams changes nothing out of sight.
+// TestFolders_OtherTeams checks that a caller limited to teams changes nothing that it cannot see.
 func TestFolders_OtherTeams(t *testing.T) {
 	t.Parallel()
 	c := newCabinet(t)
@@ -213,7 +213,7 @@ func TestFolders_OtherTeams(t *testing.T) {
 	hidden := c.do(t, http.MethodPost, fixture.FoldersPath, `{"name":"hidden","folder_id":"`+shared+`","teams":["`+fixture.TeamB+`"]}`, 200)["id"].(string)
 	inner := c.do(t, http.MethodPost, fixture.FoldersPath, `{"name":"inner","folder_id":"`+hidden+`","teams":["`+fixture.TeamA+`"]}`, 200)["id"].(string)
 	if got := limited.tree(t); got != "inner()shared()" {
-		t.Errorf("the tree of team A: %s", got)
+		t.Errorf("the tree of team A: got %s, want %q", got, "inner()shared()")
 	}
 	limited.do(t, http.MethodPost, fixture.FoldersPath, `{"name":"X","folder_id":"`+hidden+`"}`, 422)
 	limited.do(t, http.MethodPut, fixture.FoldersPath+"/"+inner, `{"folder_id":"`+hidden+`"}`, 200) // where it is
@@ -223,19 +223,19 @@ func TestFolders_OtherTeams(t *testing.T) {
 		t.Errorf(`got %v, want got["message"] = %v`, got, fixture.NotTheirs)
 	}
 	if got := c.tree(t); got != "shared(hidden(inner()))" {
-		t.Errorf("after refusals: %s", got)
+		t.Errorf("after refusals: got %s, want %q", got, "shared(hidden(inner()))")
 	}
 	c.do(t, http.MethodDelete, fixture.FoldersPath+"/"+shared+"?contents=true", "", 200)
 	limited.do(t, http.MethodPost, fixture.FoldersPath+"/"+shared+"/restore", "", 403)
 	limited.do(t, http.MethodDelete, fixture.FoldersPath+"/"+shared+"?purge=true", "", 403)
 	c.do(t, http.MethodPost, fixture.FoldersPath+"/"+shared+"/restore", "", 200)
 	if got := c.tree(t); got != "shared(hidden(inner()))" {
-		t.Errorf("restored: %s", got)
+		t.Errorf("restored: got %s, want %q", got, "shared(hidden(inner()))")
 	}
 }
 
-// TestFolders_MovedIntoEachOther: whoever moves two folders into each other at the same time, none is lost.
-func TestFolders_MovedIntoEachOther(t *testing.T) {
+// TestFolders_ConcurrentMovesLoseNone checks that no folder is lost when two are concurrently moved into each other.
+func TestFolders_ConcurrentMovesLoseNone(t *testing.T) {
 	t.Parallel()
 	c := newCabinet(t)
 	var ids []string
@@ -249,13 +249,13 @@ func TestFolders_MovedIntoEachOther(t *testing.T) {
 				body := gatewaytest.Body("application/json", `{"folder_id":"`+ids[(i+1)%len(ids)]+`"}`)
 				a := c.Do(t, http.MethodPut, fixture.FoldersPath+"/"+ids[i], gatewaytest.WithKey(c.key), body)
 				if a.Code != 200 && a.Code != 422 && a.Code != 409 {
-					t.Errorf("%d %s", a.Code, a.Body)
+					t.Errorf("got %d %s, want 200, 422 or 409", a.Code, a.Body)
 				}
 			})
 		}
 		movers.Wait()
 		if got := c.tree(t); strings.Count(got, "(") != len(ids) {
-			t.Fatalf("a ring of folders: %s", got)
+			t.Fatalf("after concurrent moves: got %s, want every folder once in the tree", got)
 		}
 		for _, id := range ids {
 			c.do(t, http.MethodPut, fixture.FoldersPath+"/"+id, `{"folder_id":null}`, 200)
@@ -276,9 +276,9 @@ func TestFolders_Depth(t *testing.T) {
 		t.Errorf(`got %v, want containing "at most 100 folders"`, got)
 	}
 	if n := strings.Count(c.tree(t), "("); n != 100 {
-		t.Errorf("%d folders in the tree", n)
+		t.Errorf("got %d folders in the tree, want 100", n)
 	}
-	// What is moved brings its own depth along, deleted folders too.
+	// A moved folder brings its depth along, including deleted folders.
 	moved := c.folder(t, "moved", "")
 	within := c.folder(t, "within", moved)
 	for _, deleted := range []bool{false, true} {
@@ -294,11 +294,11 @@ func TestFolders_Depth(t *testing.T) {
 	c.do(t, http.MethodDelete, fixture.FoldersPath+"/"+moved+"?purge=true&contents=true", "", 200)
 	c.do(t, http.MethodDelete, fixture.FoldersPath+"/"+ids[0]+"?contents=true", "", 200)
 	if live, _ := c.shown(t); live != "" {
-		t.Errorf("left: %s", live)
+		t.Errorf("left: got %s, want no live", live)
 	}
 	c.do(t, http.MethodPost, fixture.FoldersPath+"/"+ids[0]+"/restore", "", 200)
 	if n := strings.Count(c.tree(t), "("); n != 100 {
-		t.Errorf("%d folders came back", n)
+		t.Errorf("%d folders came back, want 100", n)
 	}
 }
 
@@ -316,41 +316,43 @@ func TestFiles_Life(t *testing.T) {
 	path := fixture.FilesPath + "/" + data["id"].(string)
 	for _, name := range []string{"user_name", "folder_name"} {
 		if _, has := data[name]; has {
-			t.Errorf("a new file is answered with %s: %v", name, data)
+			t.Errorf("a new file has %s: %v, want none", name, data)
 		}
 	}
 	if data["contact_name"] != "Ada Lovelace" || data["url"] != "https://cdn.example.com/acme/0f00" || len(data["pid"].(string)) < 22 {
-		t.Errorf("created: %v", data)
+		t.Errorf("created: got %v, want the contact's name, the url and a long pid", data)
 	}
 	fixture.WantMembers(t, made.DataJSON(), "id", "pid", "org_id", "user_id", "url", "filename", "mimetype", "contact_id", "contact_name", "folder_id", "type", "teams", "created_at", "updated_at")
 	got := c.do(t, http.MethodGet, path, "", 200)
 	if got["user_name"] != "Person files@example.com" || got["folder_name"] != "Contracts" || got["message"] != "File found" {
-		t.Errorf("read: %v", got)
+		t.Errorf("read: got %v, want user_name %q, folder_name Contracts and message %q",
+			got, "Person files@example.com", "File found")
 	}
 	c.file(t, "bare.txt", "")
 	listed := c.do(t, http.MethodGet, fixture.FilesPath+"?sort=-created_at", "", 200)["results"].([]any)
 	if bare := listed[0].(map[string]any); len(listed) != 2 || bare["folder_name"] != nil || bare["user_name"] != "" || bare["url"] != "" || listed[1].(map[string]any)["folder_name"] != "Contracts" {
-		t.Errorf("listed: %v", listed)
+		t.Errorf("listed: got %v, want 2 files with their names", listed)
 	}
 	if got := c.do(t, http.MethodPut, path, `{"url":"../x","filename":""}`, 422); len(got["errors"].([]any)) != 2 {
-		t.Errorf("two problems: %v", got)
+		t.Errorf("two faults: got %v, want both", got)
 	}
 	for _, body := range []string{`{"url":"https://evil.example.com/x"}`, `{"url":"../x"}`, `{"url":"https://cdn.example.com/other/0f00"}`, `{"url":3}`, `{"filename":null}`, `{"hash":"x"}`, `{"pid":"x"}`, `{"user_id":1}`, `{"contact_id":"` + fixture.AbsentID + `"}`} {
 		c.do(t, http.MethodPut, path, body, 422)
 	}
 	c.do(t, http.MethodPost, fixture.FilesPath, `{"filename":"x"}`, 422)
 	if got := c.do(t, http.MethodPut, path, `{"url":"beef","folder_id":null}`, 200); got["url"] != "https://cdn.example.com/acme/beef" || got["folder_id"] != "" || got["filename"] != "lease.pdf" {
-		t.Errorf("changed: %v", got)
+		t.Errorf("changed: got %v, want url https://cdn.example.com/acme/beef, no folder_id and filename lease.pdf",
+			got)
 	}
 	if got := c.do(t, http.MethodPut, path, `{"url":null,"folder_id":"`+folder+`"}`, 200); got["url"] != "" || got["folder_id"] != folder {
-		t.Errorf("changed: %v", got)
+		t.Errorf("changed: got %v, want no url and %v", got, folder)
 	}
 	if got := c.do(t, http.MethodDelete, path, "", 200); got["message"] != "File record deleted" {
 		t.Errorf(`got %v, want got["message"] = "File record deleted"`, got)
 	}
 	c.do(t, http.MethodGet, path, "", 404)
 	if got := c.do(t, http.MethodGet, path+"?deleted=true", "", 200); got["folder_name"] != "Contracts" {
-		t.Errorf("in the trash: %v", got)
+		t.Errorf("in the trash: got %v, want folder_name Contracts", got)
 	}
 	if got := c.do(t, http.MethodPost, path+"/restore", "", 200); got["message"] != "File restored" || got["folder_id"] != folder {
 		t.Errorf(`got %v, want got["message"] = "File restored" and got["folder_id"] = %v`, got, folder)
@@ -362,7 +364,7 @@ func TestFiles_Life(t *testing.T) {
 	c.do(t, http.MethodDelete, path+"/purge", "", 404)
 }
 
-// TestFolders_TrashTravels: what was deleted together comes back together also where a bundle took it.
+// TestFolders_TrashTravels checks that records deleted together are restored together after a bundle moved them.
 func TestFolders_TrashTravels(t *testing.T) {
 	t.Parallel()
 	c := newCabinet(t)
@@ -379,9 +381,9 @@ func TestFolders_TrashTravels(t *testing.T) {
 	to.Import(t, strings.TrimSpace(dump.String()))
 	to.do(t, http.MethodPost, fixture.FoldersPath+"/"+a+"/restore", "", 200)
 	if live, deleted := to.shown(t); live != "A B b.1" || deleted != "before" {
-		t.Errorf("live: %s; deleted: %s", live, deleted)
+		t.Errorf("live: %s; deleted: got %s, want live %q and deleted before", live, deleted, "A B b.1")
 	}
 	if got := to.tree(t); got != "A(B())" {
-		t.Errorf("the tree: %s", got)
+		t.Errorf("the tree: got %s, want %q", got, "A(B())")
 	}
 }

@@ -113,53 +113,56 @@ func TestKilledRequestsCanBeRepeated(t *testing.T) {
 		told += strings.Count(acme.Get(t, key, "/api/audit?filters[operation]="+operation+"&per_page=1000").Text(), `"outcome":"ok"`)
 	}
 	for _, name := range names {
-		stored := named(t, export, name)
-		path, body := naming(name)
+		stored := countNamed(t, export, name)
+		path, body := createCall(name)
 		a := acme.Do(t, http.MethodPost, path, gatewaytest.WithKey(key), body, fixture.IdempotencyKey(name))
 		if a.Status != "ok" || replayed(a) != (stored == 1) || answered[name] != "" && answered[name] != a.Text() {
-			t.Errorf("%s, stored %d times and answered %q, is answered %d %s again", name, stored, answered[name], a.Code, a.Body)
+			t.Errorf("%s, stored %d times and answered %q: got %d %s again, want the first answer",
+				name, stored, answered[name], a.Code, a.Body)
 		}
 		carried += stored
 	}
 	if told != carried {
-		t.Errorf("%d were stored, and %d records tell of that", carried, told)
+		t.Errorf("%d were stored, want as many as the %d records in the audit log", carried, told)
 	}
 	after := exportOf(t, acme)
 	for _, name := range names {
-		if n := named(t, after, name); n != 1 {
-			t.Errorf("%s is there %d times", name, n)
+		if n := countNamed(t, after, name); n != 1 {
+			t.Errorf("%s is there %d times, want 1", name, n)
 		}
 	}
 	if carried < len(answered) || len(names) == len(answered) {
-		t.Errorf("%d sent, %d answered, %d carried out", len(names), len(answered), carried)
+		t.Errorf("%d sent, %d answered, %d carried out, want all answered ones carried out and some lost",
+			len(names), len(answered), carried)
 	}
 }
 
-// naming returns what makes something of that name: an object, or a bulk of contacts, one of which is refused.
-func naming(name string) (path string, body gatewaytest.Request) {
+// createCall returns the call that creates something with that name: an object, or a bulk of contacts, one of which is
+// refused.
+func createCall(name string) (path string, body gatewaytest.Request) {
 	if strings.HasPrefix(name, "object") {
 		return fixture.ObjectsPath, object(name)
 	}
 	return "/api/contacts/bulk", fixture.JSONText(fmt.Sprintf(`{"records":[{"external_id":%q},{"email":"none"},{"external_id":%q}]}`, name, name+"_too"))
 }
 
-// named returns how many of that name there are in an export. A bulk is there as a whole.
-func named(t *testing.T, export, name string) int {
+// countNamed returns how many records with that name an export has. A bulk must be complete.
+func countNamed(t *testing.T, export, name string) int {
 	t.Helper()
 	if strings.HasPrefix(name, "object") {
 		return strings.Count(export, fmt.Sprintf(`"name":%q`, name))
 	}
 	n := strings.Count(export, fmt.Sprintf(`"external_id":%q`, name))
 	if too := strings.Count(export, fmt.Sprintf(`"external_id":%q`, name+"_too")); too != n {
-		t.Errorf("of %s one record is there %d times, and the other %d times", name, n, too)
+		t.Errorf("of %s: got one record %d times and the other %d times, want both or none", name, n, too)
 	}
 	return n
 }
 
-// sendNamed makes something of that name at a process that may be gone.
+// sendNamed sends such a call to a process that may have been killed.
 func sendNamed(t *testing.T, address, key, name string) (code int, answer string, err error) {
 	t.Helper()
-	path, content := naming(name)
+	path, content := createCall(name)
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address+path, http.NoBody)
 	if err != nil {
 		return 0, "", err
@@ -175,14 +178,14 @@ func sendNamed(t *testing.T, address, key, name string) (code int, answer string
 	body, err := io.ReadAll(resp.Body)
 	_ = resp.Body.Close() // it was read, or the process is gone
 	if err == nil && resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusServiceUnavailable {
-		t.Errorf("%s: %d %s", name, resp.StatusCode, body)
+		t.Errorf("%s: got %d %s, want 200 or 503", name, resp.StatusCode, body)
 	}
 	return resp.StatusCode, string(body), err
 }
 
-// TestAChangeIsOneWrite: on an engine with transactions a change, its audit record and its kept answer reach the
-// disk together, which is waited for once; besides, the key is claimed before.
-func TestAChangeIsOneWrite(t *testing.T) {
+// TestChangeIsOneWrite checks that on an engine with transactions a change, its audit record and its kept answer are
+// stored with one sync, besides the earlier claim of the key.
+func TestChangeIsOneWrite(t *testing.T) {
 	t.Parallel()
 	var writes atomic.Int64
 	acme := gatewaytest.Start(t, gatewaytest.Embedded, func(_ *config.Config, o *gateway.Options) {
@@ -221,14 +224,14 @@ func TestAChangeIsOneWrite(t *testing.T) {
 		before := writes.Load()
 		a := acme.Do(t, row.method, row.path, changes...)
 		if got := writes.Load() - before; a.Status != "ok" || got != want {
-			t.Errorf("%d: %s %s: %d %s, with %d writes and not %d", i, row.method, row.path, a.Code, a.Body, got, want)
+			t.Errorf("%d: %s %s: got %d %s with %d writes, want %d writes", i, row.method, row.path, a.Code, a.Body, got, want)
 		}
 	}
 }
 
-// TestABulkIsOneWrite: also where the store refuses some of its records. Of more than are tried anew the last write has
-// the answer, whatever becomes of the process then.
-func TestABulkIsOneWrite(t *testing.T) {
+// TestBulkIsOneWrite checks the same for a bulk, also if the store refuses some of its records. If more are refused
+// than are retried, the last write has the answer, whatever happens to the process then.
+func TestBulkIsOneWrite(t *testing.T) {
 	t.Parallel()
 	var writes, killed atomic.Int64
 	acme := gatewaytest.Start(t, gatewaytest.Embedded, func(_ *config.Config, o *gateway.Options) {
@@ -271,18 +274,18 @@ func TestABulkIsOneWrite(t *testing.T) {
 		a := send("a")
 		says := fmt.Sprintf(`"created":%d,"updated":0,"failed":%d`, row.fresh, row.taken)
 		if got := writes.Load() - before; !strings.Contains(a.Text(), says) || got != row.writes {
-			t.Errorf("%d: %s, with %d writes and not %d", i, a.Body, got, row.writes)
+			t.Errorf("%d: got %s with %d writes, want %d", i, a.Body, got, row.writes)
 		}
 		killed.Store(row.writes)
 		if a := send("b"); a.Code != http.StatusInternalServerError {
-			t.Errorf("%d: killed, and %d %s", i, a.Code, a.Body)
+			t.Errorf("%d: killed, and %d %s, want 500", i, a.Code, a.Body)
 		}
 		if a := send("b"); !replayed(a) || !strings.Contains(a.Text(), says) {
-			t.Errorf("%d: after it was killed %d %s", i, a.Code, a.Body)
+			t.Errorf("%d: after a kill: got %d %s, want the stored answer", i, a.Code, a.Body)
 		}
 	}
 	export := exportOf(t, acme)
 	if n := strings.Count(export, `"external_id":"a`) + strings.Count(export, `"external_id":"b`); n != 2*(2+5+1+40) {
-		t.Errorf("%d records are there", n)
+		t.Errorf("got %d records, want all of both requests", n)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"tenantry/tenants"
 )
 
-// TestNamesAreTrimmed: names that people read have one rule, through every door: what nobody sees at their ends is not
-// stored.
+// TestNamesAreTrimmed checks that names that people read are stored without invisible characters at their ends, in
+// every interface.
 func TestNamesAreTrimmed(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
@@ -32,7 +32,7 @@ func TestNamesAreTrimmed(t *testing.T) {
 			t.Parallel()
 			made := o.do(t, http.MethodPost, c.path, fmt.Sprintf(c.body, before+"North Pole"+after), 200)
 			if made[c.field] != "North Pole" {
-				t.Errorf("created: %q", made[c.field])
+				t.Errorf("created: got %q, want North Pole", made[c.field])
 			}
 			for _, empty := range []string{"", " ", `\u00a0`, `\u200b \ufeff`} {
 				if c.path == "/api/roles" { // which is called by its name then
@@ -50,7 +50,7 @@ func TestNamesAreTrimmed(t *testing.T) {
 				key = made["key"]
 			}
 			if got := o.do(t, http.MethodPut, fmt.Sprint(c.path, "/", key), fmt.Sprintf(`{"%s":"%sSouth%s"}`, c.field, before, after), 200); got[c.field] != "South" {
-				t.Errorf("changed: %q", got[c.field])
+				t.Errorf("changed: got %q, want South", got[c.field])
 			}
 		})
 	}

@@ -51,7 +51,7 @@ func TestContract_Records(t *testing.T) {
 	other.Want(t, 403, http.MethodGet, records, "", "manage_custom_objects")
 }
 
-// TestContract_ChangesOfObjects: what a change would break is told before, refused, and forced.
+// TestContract_ChangesOfObjects checks that a breaking change is previewed, refused, and made with force.
 func TestContract_ChangesOfObjects(t *testing.T) {
 	t.Parallel()
 	c := newTrees(t)
@@ -80,7 +80,7 @@ func TestContract_ChangesOfObjects(t *testing.T) {
 	c.Want(t, 422, http.MethodPut, fixture.TreePath, schema(`"x":{"title":"X","type":"Text","locked":true,"id":1}`), "schema.x.locked", "schema.x.id")
 	c.Want(t, 422, http.MethodPut, fixture.TreePath+"?force=maybe", schema(species), "force must be true or false")
 
-	// Values are never left in clear, nor sealed for ever, whatever is forced.
+	// Values are never left in clear text or sealed for nobody, even with force.
 	c.Want(t, 422, http.MethodPut, fixture.TreePath+"?force=true", schema(`"species":{"title":"Species","type":"Encrypted"},`+height+","+pin), "schema.species: 2 records", "left in clear")
 	c.Want(t, 200, http.MethodPut, fixture.TreePath+"?force=true", without)
 	c.Want(t, 422, http.MethodPut, fixture.TreePath+"?force=true", schema(`"species":{"title":"Species","type":"Encrypted"},`+height+","+pin), "schema.species: 2 records")
@@ -93,7 +93,7 @@ func TestContract_ChangesOfObjects(t *testing.T) {
 	c.Want(t, 200, http.MethodPut, records+"/"+id, `{"values":{"pin":null}}`)
 	c.Want(t, 200, http.MethodPut, fixture.TreePath, schema(species+","+height))
 
-	// Records go and come with their object.
+	// Records are deleted and restored with their object.
 	c.Want(t, 422, http.MethodDelete, fixture.TreePath, "", "3 records", "2 custom reports")
 	c.Want(t, 200, http.MethodDelete, fixture.TreePath+"?preview=true", "", `"records":3`)
 	c.Want(t, 200, http.MethodDelete, fixture.TreePath+"?force=true", "")
@@ -131,7 +131,7 @@ func TestContract_FormsAndSubmissions(t *testing.T) {
 		t.Helper()
 		a := acme.Do(t, http.MethodPost, form+"/submissions", gatewaytest.WithKey(page), gatewaytest.Header("Origin", origin), fixture.JSONText(body))
 		if a.Code != code {
-			t.Errorf("%s from %s: %d %s", body, origin, a.Code, a.Body)
+			t.Errorf("%s from %s: got %d %s, want %d", body, origin, a.Code, a.Body, code)
 		}
 		return a
 	}
@@ -141,13 +141,13 @@ func TestContract_FormsAndSubmissions(t *testing.T) {
 		t.Errorf(`got %s, want containing "values.form_name is required" and containing "values.why"`, a.Body)
 	}
 	if a := acme.Do(t, http.MethodGet, form+"/submissions", gatewaytest.WithKey(page), gatewaytest.Header("Origin", fixture.PageOrigin)); a.Code != 403 {
-		t.Errorf("a page reads what others filled in: %d %s", a.Code, a.Body)
+		t.Errorf("a page reads what others filled in: got %d %s, want 403", a.Code, a.Body)
 	}
 	one := form + "/submissions/" + id
 	c.Want(t, 200, http.MethodGet, one, "", `"form_name":"Anna"`, "!0815", "!code")
 	c.Want(t, 200, http.MethodGet, form+"/submissions?filters[why][contains]=te", "", `"count":1`)
 	c.Want(t, 405, http.MethodPut, one, `{"values":{}}`)
-	// What was stored in clear before its field became Encrypted is shown to nobody.
+	// A value stored in clear text before its field became Encrypted is hidden.
 	c.Want(t, 422, http.MethodPut, form, `{"schema":{"why":{"title":"Why","type":"Encrypted"}}}`, "schema.why.type")
 	c.Want(t, 200, http.MethodDelete, one+"?purge=true", "")
 	c.Want(t, 200, http.MethodPut, form, `{"schema":{"why":{"title":"Why","type":"Encrypted"}}}`)
@@ -172,7 +172,8 @@ func TestContract_FormsAndSubmissions(t *testing.T) {
 	c.Want(t, 422, http.MethodDelete, forms+"/0000000000000000000000f2", "", "Standalone")
 }
 
-// TestContract_RecordsAreFoundByWords in the text fields of their definition, no other, and not by what is encrypted.
+// TestContract_RecordsAreFoundByWords checks that a search finds words in the defined text fields only, and not in
+// encrypted ones.
 func TestContract_RecordsAreFoundByWords(t *testing.T) {
 	t.Parallel()
 	c := newTrees(t)
@@ -188,7 +189,7 @@ func TestContract_RecordsAreFoundByWords(t *testing.T) {
 	c.Want(t, 200, http.MethodPost, fixture.ObjectsPath, `{"name":"bare","label":"Bare","label_plural":"Bares"}`)
 	c.Want(t, 200, http.MethodPost, fixture.ObjectsPath+"/bare/records", `{"values":{}}`)
 	c.Want(t, 200, http.MethodGet, fixture.ObjectsPath+"/bare/records?q=x", "", `"count":0`)
-	// Of very many fields those are looked into that every record has.
+	// If there are very many fields, those that every record has are searched.
 	fields := []string{`"zzz":{"title":"Z","type":"Text","required":true}`}
 	for i := range 60 {
 		fields = append(fields, fmt.Sprintf(`"f%02d":{"title":"F","type":"Text"}`, i))

@@ -19,12 +19,12 @@ func ifNoneMatch(tags string) gatewaytest.Request { return gatewaytest.Header("I
 func wantStale(t *testing.T, a *gatewaytest.Answer) {
 	t.Helper()
 	if a.Code != http.StatusPreconditionFailed || !strings.Contains(a.Text(), `"errors":[{"field":"If-Match","code":"stale"`) || !strings.Contains(a.Message, "read it again") {
-		t.Errorf("%d %s, want a 412", a.Code, a.Body)
+		t.Errorf("got %d %s, want a 412", a.Code, a.Body)
 	}
 }
 
-// Every row that is Revised refuses a stale If-Match before it changes anything, and every other one
-// the header itself: nobody's condition is ignored.
+// TestIfMatchOnEveryOperation checks that every Revised row refuses a stale If-Match before it changes anything, and
+// that every other row refuses the header, so that no condition is ignored.
 func TestIfMatchOnEveryOperation(t *testing.T) {
 	t.Parallel()
 	w := fixture.NewWorld(t, fixture.WithPlants)
@@ -41,14 +41,14 @@ func TestIfMatchOnEveryOperation(t *testing.T) {
 		}
 		for _, malformed := range []string{"1", `"1`, `W/1`, `"1" "2"`, `*, "1"`, ","} {
 			if a := send(malformed); a.Code != http.StatusBadRequest {
-				t.Errorf("%s with If-Match %s: %d %s", op.Name, malformed, a.Code, a.Body)
+				t.Errorf("%s with If-Match %s: got %d %s, want 400", op.Name, malformed, a.Code, a.Body)
 			}
 		}
 		for _, stale := range []string{`"0-x"`, `"77", "78"`, `W/"1-x"`, `""`} {
 			a := send(stale)
 			if !op.Conditional() {
 				if a.Code != http.StatusBadRequest || !strings.Contains(a.Message, "If-Match") {
-					t.Errorf("%s ignores If-Match: %d %s", op.Name, a.Code, a.Body)
+					t.Errorf("%s ignores If-Match: got %d %s, want 400 with If-Match", op.Name, a.Code, a.Body)
 				}
 				continue
 			}
@@ -58,20 +58,20 @@ func TestIfMatchOnEveryOperation(t *testing.T) {
 		if op.Method != http.MethodGet && op.Revised {
 			q := w.Build(&op, op.Path, fixture.SampleFor(&op), w.A.Own, fixture.Every)
 			if a := w.A.Do(t, q.Method, q.Target, append(q.Changes, as, ifNoneMatch("*"))...); a.Code != http.StatusBadRequest {
-				t.Errorf("%s ignores If-None-Match: %d %s", op.Name, a.Code, a.Body)
+				t.Errorf("%s ignores If-None-Match: got %d %s, want 400", op.Name, a.Code, a.Body)
 			}
 		}
 		if w.A.Export(t) != before {
-			t.Errorf("%s was carried out", op.Name)
+			t.Errorf("%s was carried out, want it refused", op.Name)
 		}
 		if op.Conditional() {
 			if a := send("*"); a.Status != "ok" {
-				t.Errorf("%s with If-Match *: %d %s", op.Name, a.Code, a.Body)
+				t.Errorf("%s with If-Match *: got %d %s, want the status ok", op.Name, a.Code, a.Body)
 			}
 		}
 	}
 	if conditional < 10 {
-		t.Errorf("%d stale calls only", conditional)
+		t.Errorf("got %d stale calls, want at least 10", conditional)
 	}
 }
 
@@ -89,20 +89,20 @@ func TestRevisions(t *testing.T) {
 	tag := first.Header.Get("ETag")
 	rev, _, _ := strings.Cut(strings.Trim(tag, `"`), "-")
 	if !strings.HasPrefix(tag, `"1-`) {
-		t.Fatalf("the ETag is %s", tag)
+		t.Fatalf("the ETag is %s, want it beginning with %q", tag, `"1-`)
 	}
 	if again := read().Header.Get("ETag"); again != tag {
-		t.Errorf("the same answer has the tags %s and %s", tag, again)
+		t.Errorf("the same answer has the tags %s and %s, want one", tag, again)
 	}
 	packed := acme.Page(t, path, gatewaytest.WithKey(key), gatewaytest.Header("Accept-Encoding", "gzip"))
 	packedTag := packed.Header.Get("ETag")
 	if packed.Header.Get("Content-Encoding") != "gzip" || packedTag == tag || packedTag == "" {
-		t.Errorf("compressed: %v", packed.Header)
+		t.Errorf("compressed: got %v, want gzip and another tag", packed.Header)
 	}
 	limited := acme.KeyWith(t, func(k *control.NewKey) { k.Teams = []string{fixture.TeamA} }).Token
 	others := acme.Get(t, limited, path)
 	if other := others.Header.Get("ETag"); others.Status != "ok" || other == tag || !strings.HasPrefix(other, `"1-`) {
-		t.Errorf("what shows less has the tag %s: %s", other, others.Body)
+		t.Errorf("a narrower answer has the tag %s: %s, want another one of the same revision", other, others.Body)
 	}
 	for known, is304 := range map[string]bool{
 		tag: true, packedTag: true, "W/" + tag: true, `"x", ` + tag: true, "*": true,
@@ -110,23 +110,23 @@ func TestRevisions(t *testing.T) {
 	} {
 		a := read(ifNoneMatch(known))
 		if (a.Code == http.StatusNotModified) != is304 {
-			t.Errorf("If-None-Match %s: %d %s", known, a.Code, a.Body)
+			t.Errorf("If-None-Match %[1]s: got %[2]d %[3]s, want 304 = %[4]t", known, a.Code, a.Body, is304)
 		}
 		if is304 && (len(a.Body) > 0 || a.Header.Get("ETag") == "" || a.Header.Get("Cache-Control") != first.Header.Get("Cache-Control") || a.Header.Get("X-Request-Id") == "") {
-			t.Errorf("304: %v %q", a.Header, a.Body)
+			t.Errorf("304: got %v %q, want the headers and no body", a.Header, a.Body)
 		}
 	}
 	if a := read(ifMatch(`"` + rev + `"`)); a.Code != http.StatusOK {
-		t.Errorf("the revision alone: %d", a.Code)
+		t.Errorf("the revision alone: got %d, want 200", a.Code)
 	}
 	if a := acme.Get(t, key, path, ifNoneMatch("nonsense")); a.Code != http.StatusBadRequest {
-		t.Errorf("a malformed If-None-Match: %d", a.Code)
+		t.Errorf("a malformed If-None-Match: got %d, want 400", a.Code)
 	}
 	if a := acme.Get(t, key, "/api/custom-reports/"+fixture.DocID(999), ifMatch(tag), ifNoneMatch(tag)); a.Code != http.StatusNotFound || a.Header.Get("ETag") != "" {
-		t.Errorf("a missing record: %d %v", a.Code, a.Header)
+		t.Errorf("a missing record: got %d %v, want 404 and no header ETag", a.Code, a.Header)
 	}
 
-	// Of two who change the revision that both have read, one is told.
+	// Of two changes of the same revision one is refused.
 	change := func(label, tags string) *gatewaytest.Answer {
 		return acme.Do(t, http.MethodPut, "/api/form/collections/"+form, gatewaytest.WithKey(key), fixture.JSONText(`{"label":"`+label+`"}`), ifMatch(tags))
 	}
@@ -136,12 +136,12 @@ func TestRevisions(t *testing.T) {
 	}
 	wantStale(t, change("Two", `"1"`))
 	if a := change("Two", `"1", `+one.Header.Get("ETag")); a.Field("label") != "Two" || !strings.HasPrefix(a.Header.Get("ETag"), `"3-`) {
-		t.Errorf("after reading again: %d %s", a.Code, a.Body)
+		t.Errorf("after reading again: got %d %s, want the third revision", a.Code, a.Body)
 	}
 }
 
-// TestRevisions_OfAnother: a tag of a record is none of another that got its name once that was ended.
-func TestRevisions_OfAnother(t *testing.T) {
+// TestRevisionOfAnotherRecordDoesNotMatch checks that a record's tag does not match a later record with the same name.
+func TestRevisionOfAnotherRecordDoesNotMatch(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
 	_, cookie := acme.Person(t, "ada@example.com", func(u *control.NewUser) { u.Roles = []string{"admin"} })
@@ -165,7 +165,7 @@ func TestRevisions_OfAnother(t *testing.T) {
 		made := send(http.MethodPost, kind.path, kind.body).Header.Get("ETag")
 		read := send(http.MethodGet, one, "").Header.Get("ETag")
 		if a := send(http.MethodPut, one, kind.change, ifMatch(made)); a.Status != "ok" {
-			t.Errorf("%s as it was made: %d %s", one, a.Code, a.Body)
+			t.Errorf("%s as it was made: got %d %s, want the status ok", one, a.Code, a.Body)
 		}
 		wantStale(t, send(http.MethodPut, one, kind.change, ifMatch(read)))
 		purge := map[bool]string{true: "", false: "?purge=true"}[kind.path == "/api/roles"]
@@ -178,7 +178,7 @@ func TestRevisions_OfAnother(t *testing.T) {
 			wantStale(t, send(http.MethodDelete, one, "", ifMatch(tag)))
 		}
 		if a := send(http.MethodPut, one, kind.change, ifMatch(other.Header.Get("ETag"))); a.Status != "ok" {
-			t.Errorf("the other %s: %d %s", one, a.Code, a.Body)
+			t.Errorf("the other %s: got %d %s, want the status ok", one, a.Code, a.Body)
 		}
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"tenantry/tenants"
 )
 
-// sorted returns a value of the records of a list in an order, which all ways to read it agree on: as one page, by
-// pages, each after the one before, and back to front.
+// sorted returns a field of the records of a list in an order, after checking that all ways to read it agree: as one
+// page, by pages, by cursor, and backwards.
 func sorted(t *testing.T, c fixture.KeyClient, path, sort, field string) string {
 	t.Helper()
 	read := func(sort, rest string) (got []string, next string) {
@@ -38,14 +38,15 @@ func sorted(t *testing.T, c fixture.KeyClient, path, sort, field string) string 
 			after = append(after, got...)
 		}
 		if fmt.Sprint(paged) != fmt.Sprint(whole) || fmt.Sprint(after) != fmt.Sprint(whole) {
-			t.Errorf("%s by %s: %v, by pages of %d %v, one after the other %v", path, sort, whole, size, paged, after)
+			t.Errorf("%s by %s: whole %v, by pages of %d %v, one after the other %v, want the same order",
+				path, sort, whole, size, paged, after)
 		}
 	}
 	return strings.Join(whole, " ")
 }
 
-// Values that nobody describes may be numbers beyond all that a float holds. They are the greatest, or the least, and
-// every page has its records with them too.
+// TestContract_SortByNumbersBeyondFloats checks that undefined numbers beyond the range of a float sort as the largest
+// or smallest, and that every page includes their records.
 func TestContract_SortByNumbersBeyondFloats(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
@@ -62,8 +63,8 @@ func TestContract_SortByNumbersBeyondFloats(t *testing.T) {
 	}
 }
 
-// TestContract_SortByDefinedFields: records and contacts come in the order of fields that the organization defined,
-// mixed with those of every record; what is missing comes first.
+// TestContract_SortByDefinedFields checks that records and contacts can be sorted by defined fields, together with
+// standard ones; records without a value come first.
 func TestContract_SortByDefinedFields(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
@@ -97,7 +98,7 @@ func TestContract_SortByDefinedFields(t *testing.T) {
 		}
 	}
 	if got := export(t, c, records+"/export?format=ndjson&sort=-price", "application/x-ndjson", "=records.ndjson"); strings.Index(got, `"external_id":"2"`) > strings.Index(got, `"external_id":"3"`) {
-		t.Errorf("an export: %s", got)
+		t.Errorf("an export: got %s, want it sorted", got)
 	}
 	c.Want(t, 200, http.MethodGet, records+"?sort=price&filters[price][gt]=9&q=b", "", `"count":1`)
 	for _, sort := range []string{"pin", "-tags", "weight", "price,-price", "$where", "values.price", "price,sold,day,at,name,odd,a,b,c"} {
@@ -142,15 +143,15 @@ func TestContract_SortByDefinedFields(t *testing.T) {
 	}
 	c.Want(t, 422, http.MethodGet, contacts+"?sort=ssn", "", "sort must name at most 8 fields, each once, with - before one that descends: id, ")
 	c.Want(t, 422, http.MethodGet, contacts+"?sort=nothing", "", "sort must name at most 8 fields, each once, with - before one that descends: id, ")
-	// A type that changed leaves values of the one before: they have their place too.
+	// After a change of type, values of the old type have their place too.
 	c.Want(t, 200, http.MethodPut, contacts+"/fields/age?force=true", `{"type":"Text"}`)
 	c.Want(t, 200, http.MethodPost, contacts, `{"email":"4@example.com","fields":{"age":"37"}}`)
 	if got := strings.ReplaceAll(sorted(t, c, contacts, "age", "email"), "@example.com", ""); got != "2 1 0 3 4" {
-		t.Errorf("contacts by values of two types: %s", got)
+		t.Errorf("contacts by values of two types: got %s, want %q", got, "2 1 0 3 4")
 	}
 }
 
-// TestContract_SortByLongTexts: a list whose order is by texts that are too long for an address is followed to its end.
+// TestContract_SortByLongTexts checks that a list sorted by texts too long for a URL can be read to its end.
 func TestContract_SortByLongTexts(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")

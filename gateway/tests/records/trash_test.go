@@ -23,10 +23,10 @@ import (
 	"tenantry/tenants"
 )
 
-// kept is one record: the path of its list, its identifier, and what the path calls it.
+// kept is one record: the path of its list, its identifier, and its name in the path.
 type kept struct{ path, made, name string }
 
-// fillTrash makes one record of every resource with a trash, and returns where each is, by resource.
+// fillTrash creates one record of every resource with a trash, and returns them by resource.
 func fillTrash(t *testing.T, o orchard, word string) map[string]kept {
 	t.Helper()
 	all := map[string]kept{}
@@ -51,7 +51,7 @@ func fillTrash(t *testing.T, o orchard, word string) map[string]kept {
 	return all
 }
 
-// code is that of a read.
+// code returns the code of a read.
 func (k kept) code(t *testing.T, o orchard, query string) int {
 	t.Helper()
 	if k.path == "/api/custom-reports" && query != "" { // the contract's read knows no trash
@@ -63,8 +63,8 @@ func (k kept) code(t *testing.T, o orchard, query string) int {
 	return o.Get(t, o.key, k.path+"/"+k.name+query).Code
 }
 
-// TestTrash_IsEmptied: what was deleted longer ago than trash.keep ends, of every resource with a trash and in
-// every organization; what was deleted later, and what is live, stays.
+// TestTrash_IsEmptied checks that records deleted longer ago than trash.keep are purged, for every resource with a
+// trash and in every organization, while records deleted later and live records stay.
 func TestTrash_IsEmptied(t *testing.T) {
 	t.Parallel()
 	clock := &fixture.Clock{}
@@ -84,12 +84,12 @@ func TestTrash_IsEmptied(t *testing.T) {
 			}
 		}
 	}
-	// What hangs on a definition is there until that ends.
+	// Records of a definition exist until the definition is purged.
 	hanging := orgs[0].do(t, http.MethodPost, fixture.ObjectsPath+"/old/records", `{"values":{}}`, 200)["id"].(string)
 	remove(old)
 	for _, op := range g.App.Operations() { // every resource with a trash was filled
 		if _, filled := old["acme"][op.Resource]; op.Expire != nil && !filled {
-			t.Errorf("nothing of %s is in the trash", op.Resource)
+			t.Errorf("got nothing of %s in the trash, want a record", op.Resource)
 		}
 	}
 	clock.Advance(29 * fixture.Day)
@@ -97,7 +97,7 @@ func TestTrash_IsEmptied(t *testing.T) {
 	remove(young)
 	for resource, k := range old["acme"] {
 		if code := k.code(t, orgs[0], "?deleted=true"); code != 200 {
-			t.Errorf("after 29 days the %s is gone: %d", resource, code)
+			t.Errorf("after 29 days the %s is gone: got %d, want 200", resource, code)
 		}
 	}
 	clock.Advance(fixture.Day + time.Minute)
@@ -130,14 +130,15 @@ func TestTrash_IsEmptied(t *testing.T) {
 			}
 			for resource, id := range r.Facts {
 				if told[resource] != "" || r.Subject != "system" || r.Outcome != "ok" {
-					t.Errorf("%s: recorded: %+v", o.Slug, r)
+					t.Errorf("%s: got the record %+v, want one by system with the outcome ok", o.Slug, r)
 				}
 				told[resource] = id
 			}
 		}
 		for resource, k := range old[o.Slug] {
 			if k.made != "<nil>" && told[resource] != k.made || told[resource] == "" { // a contact field has no id
-				t.Errorf("%s: the end of %s %s is recorded as that of %q", o.Slug, resource, k.made, told[resource])
+				t.Errorf("%s: the end of %s %s is recorded as that of %q, want the same record",
+					o.Slug, resource, k.made, told[resource])
 			}
 		}
 	}
@@ -155,22 +156,22 @@ func state(t *testing.T, g *gatewaytest.Gateway, command, slug string) {
 	}
 }
 
-// TestTrash_ByOneAtATime: however many are at it, each record ends once, and a round is one's alone.
-func TestTrash_ByOneAtATime(t *testing.T) {
+// TestTrash_IsEmptiedByOneAtATime checks that each record is purged once, and that one replica has a round at a time.
+func TestTrash_IsEmptiedByOneAtATime(t *testing.T) {
 	t.Parallel()
 	clock := &fixture.Clock{}
 	g := gatewaytest.Start(t, clock.Option)
 	race(t, clock, []*gatewaytest.Gateway{g, g, g, g})
 }
 
-// TestTrash_ByOneReplica is the same with replicas that share a store.
-func TestTrash_ByOneReplica(t *testing.T) {
+// TestTrash_IsEmptiedByOneReplica is the same with replicas that share a store.
+func TestTrash_IsEmptiedByOneReplica(t *testing.T) {
 	t.Parallel()
 	clock := &fixture.Clock{}
 	race(t, clock, fixture.StartTrio(t, clock.Option).Replicas[:])
 }
 
-// race lets all of them empty the trash at once.
+// race lets all replicas empty the trash concurrently.
 func race(t *testing.T, c *fixture.Clock, all []*gatewaytest.Gateway) {
 	t.Helper()
 	o := cabinet{newOrchard(t, all[0], "acme")}
@@ -191,7 +192,7 @@ func race(t *testing.T, c *fixture.Clock, all []*gatewaytest.Gateway) {
 		})
 	}
 	if sweepers.Wait(); taken.Load() != 1 {
-		t.Errorf("%d had the turn", taken.Load())
+		t.Errorf("%d replicas had the turn, want 1", taken.Load())
 	}
 	told := map[string]int{}
 	for _, r := range fixture.AuditLog(t, o.Org) {
@@ -200,23 +201,23 @@ func race(t *testing.T, c *fixture.Clock, all []*gatewaytest.Gateway) {
 		}
 	}
 	if len(told) != records+1 {
-		t.Errorf("%d ends are recorded", len(told))
+		t.Errorf("%d ends are recorded, want %v", len(told), records+1)
 	}
 	for what, n := range told {
 		if n != 1 {
-			t.Errorf("%s ended %d times", what, n)
+			t.Errorf("%s ended %d times, want 1", what, n)
 		}
 	}
 	if live, deleted := o.shown(t); live+deleted != "" {
-		t.Errorf("live: %s; deleted: %s", live, deleted)
+		t.Errorf("got live %s and deleted %s, want none", live, deleted)
 	}
 	if fixture.TrashTurn(t, all[0].App) {
-		t.Error("another round began at once")
+		t.Error("got another round at once, want none")
 	}
 }
 
-// TestTrash_PanicEndsNothingElse: where one resource's trash cannot be emptied because of a fault of the program,
-// that of the others is.
+// TestTrash_PanicEndsNothingElse checks that the trash of other resources is emptied if that of one fails because of a
+// fault in the program.
 func TestTrash_PanicEndsNothingElse(t *testing.T) {
 	t.Parallel()
 	clock := &fixture.Clock{}
@@ -237,7 +238,7 @@ func TestTrash_PanicEndsNothingElse(t *testing.T) {
 	clock.Advance(31 * fixture.Day)
 	broken.Store(true)
 	if !fixture.TrashTurn(t, g.App) {
-		t.Error("it was not the replica's turn")
+		t.Error("got no turn for the replica, want one")
 	}
 	broken.Store(false)
 	for resource, code := range map[string]int{"file": 200, "campaign": 404, "contact": 404} {
@@ -246,12 +247,13 @@ func TestTrash_PanicEndsNothingElse(t *testing.T) {
 		}
 	}
 	if !strings.Contains(g.Log.String(), "panic: broken") {
-		t.Error("the fault is not in the log")
+		t.Error("got no panic in the log, want the fault")
 	}
 }
 
-// TestTrash_HoldersAreTold: who may see the record in the trash that has a unique value is told which that is.
-func TestTrash_HoldersAreTold(t *testing.T) {
+// TestTrash_NamesTheHolderOfAValue checks that a caller who may see the record in the trash that has a unique value
+// gets its identifier.
+func TestTrash_NamesTheHolderOfAValue(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
 	o := client{Org: g.Org(t, "acme", tenants.FeatureTeams)}.of(t, tenants.AllPermissions()...)
@@ -279,27 +281,28 @@ func TestTrash_HoldersAreTold(t *testing.T) {
 				return c.do(t, http.MethodPost, path, body, 409)["message"].(string)
 			}
 			if says := refused(o); strings.Contains(says, "trash") {
-				t.Errorf("of a live one: %s", says)
+				t.Errorf("of a live one: got %s, want no mention of the trash", says)
 			}
 			o.do(t, http.MethodDelete, fmt.Sprint(path, "/", key), "", 200)
 			says := refused(o)
 			told := regexp.MustCompile(`in the trash \(id ([0-9a-f]{24})\): restore it, or end it for good`).FindStringSubmatch(says)
 			if told == nil || made["id"] != nil && told[1] != made["id"] {
-				t.Fatalf("of a deleted one: %s", says)
+				t.Fatalf("of a deleted one: got %s, want its identifier", says)
 			}
 			if path == "/api/contacts" {
 				other := o.do(t, http.MethodPost, path, `{"external_id":"b"}`, 200)["id"].(string)
 				if says := o.do(t, http.MethodPut, path+"/"+other, `{"external_id":"a"}`, 409)["message"].(string); !strings.Contains(says, told[0]) {
-					t.Errorf("a change: %s", says)
+					t.Errorf("a change: got %[1]s, want it with %[2]s", says, told[0])
 				}
 				if got := fmt.Sprint(o.do(t, http.MethodPost, path+"/bulk", `{"records":[{"id":"`+other+`","external_id":"a"}]}`, 200)); !strings.Contains(got, told[0]) {
-					t.Errorf("a bulk: %s", got)
+					t.Errorf("a bulk: got %[1]s, want it with %[2]s", got, told[0])
 				}
 				limited := client{o.Org, o.KeyWith(t, func(k *control.NewKey) {
 					k.Permissions, k.Teams = []string{string(tenants.Contacts)}, []string{south}
 				}).Token}
 				if a := limited.Do(t, http.MethodPost, path, gatewaytest.WithKey(limited.key), fixture.JSONText(`{"external_id":"a"}`)); a.Code != 409 || strings.Contains(a.Text(), told[1]) {
-					t.Errorf("a caller who does not see it: %d %s", a.Code, a.Text())
+					t.Errorf("a caller who does not see it: got %d %s, want 409 and without %q",
+						a.Code, a.Text(), told[1])
 				}
 			}
 			o.do(t, http.MethodPost, path+"/"+told[1]+"/restore", "", 200)
@@ -307,8 +310,8 @@ func TestTrash_HoldersAreTold(t *testing.T) {
 	}
 }
 
-// TestTrash_BulkBringsNothingBack: what was deleted too long ago to be restored comes back with no bulk either.
-func TestTrash_BulkBringsNothingBack(t *testing.T) {
+// TestTrash_BulkRestoresNoExpiredRecord checks that a bulk does not restore records whose time is over.
+func TestTrash_BulkRestoresNoExpiredRecord(t *testing.T) {
 	t.Parallel()
 	clock := &fixture.Clock{}
 	g := gatewaytest.Start(t, clock.Option)
@@ -322,24 +325,24 @@ func TestTrash_BulkBringsNothingBack(t *testing.T) {
 	o.do(t, http.MethodDelete, one, "", 200)
 	clock.Advance(29 * fixture.Day)
 	if told := bulk(); !strings.Contains(told, "updated:1") {
-		t.Errorf("within its time: %s", told)
+		t.Errorf("within its time: got %s, want 1 updated", told)
 	}
 	o.do(t, http.MethodDelete, one, "", 200)
 	clock.Advance(30*fixture.Day + time.Minute)
 	o.do(t, http.MethodPost, one+"/restore", "", 404)
 	if told := bulk(); !strings.Contains(told, "failed:1") || !strings.Contains(told, "field:external_id") || !strings.Contains(told, "updated:1") {
-		t.Errorf("after it: %s", told)
+		t.Errorf("after it: got %s, want 1 failed and 1 updated", told)
 	}
 	o.do(t, http.MethodGet, one, "", 404)
 	clock.Advance(time.Hour)
 	fixture.EmptyTrash(t, g.App)
 	if told := bulk(); !strings.Contains(told, "created:1") {
-		t.Errorf("once it has ended: %s", told)
+		t.Errorf("once it has ended: got %s, want 1 created", told)
 	}
 }
 
-// TestTrash_PurgedLiesInNoFile: of what is purged, small or large, the files have nothing once they are closed.
-func TestTrash_PurgedLiesInNoFile(t *testing.T) {
+// TestTrash_PurgedDataAreInNoFile checks that closed files contain nothing of purged records, small or large.
+func TestTrash_PurgedDataAreInNoFile(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, gatewaytest.Embedded)
 	acme := g.Org(t, "acme")
@@ -361,16 +364,16 @@ func TestTrash_PurgedLiesInNoFile(t *testing.T) {
 		}
 		content, err := os.ReadFile(path)
 		if files++; bytes.Contains(content, []byte(word)) {
-			t.Errorf("%s has what was purged", path)
+			t.Errorf("%s contains purged data, want none", path)
 		}
 		return err
 	})
 	if err != nil || files < 2 {
-		t.Fatalf("%d files, %v", files, err)
+		t.Fatalf("got %d files, %v, want no error and at least 2", files, err)
 	}
 }
 
-// TestTrash_KeptForEver: 0 ends nothing.
+// TestTrash_KeptForEver checks that with 0 nothing is purged.
 func TestTrash_KeptForEver(t *testing.T) {
 	t.Parallel()
 	clock := &fixture.Clock{}
@@ -382,9 +385,9 @@ func TestTrash_KeptForEver(t *testing.T) {
 	c.do(t, http.MethodPost, fixture.FoldersPath+"/"+folder+"/restore", "", 200)
 }
 
-// TestTrash_KeepsWhatCameBack: a record that is restored, or changed by an import, while the trash is emptied
-// stays, and so does what came into a folder that was deleted.
-func TestTrash_KeepsWhatCameBack(t *testing.T) {
+// TestTrash_KeepsRestoredRecords checks that a record that is restored, or changed by an import, while the trash is
+// emptied stays, and so do records added to a deleted folder.
+func TestTrash_KeepsRestoredRecords(t *testing.T) {
 	t.Parallel()
 	clock := &fixture.Clock{}
 	g := gatewaytest.Start(t, clock.Option)
@@ -395,19 +398,19 @@ func TestTrash_KeepsWhatCameBack(t *testing.T) {
 	clock.Advance(31 * fixture.Day)
 	fixture.EmptyTrash(t, g.App)
 	if live, deleted := c.shown(t); live != "late late.txt later.txt" || deleted != "" {
-		t.Errorf("live: %s; deleted: %s", live, deleted)
+		t.Errorf("live: %s; deleted: got %s, want live %q and no deleted", live, deleted, "late late.txt later.txt")
 	}
 	if got := c.do(t, http.MethodGet, fixture.FilesPath+"/"+fixture.DocID(8), "", 200); got["folder_id"] != "" {
-		t.Errorf("it lies in a folder that is gone: %v", got)
+		t.Errorf("it lies in a folder that is gone: got %v, want no folder_id", got)
 	}
 	if got := c.tree(t); got != "late()" {
-		t.Errorf("the tree: %s", got)
+		t.Errorf("the tree: got %s, want %q", got, "late()")
 	}
 }
 
-// TestTrash_IsEmptiedPastWhatCannotBeRead: records that cannot be read stay, however many of them are the oldest, and
-// those behind them are ended.
-func TestTrash_IsEmptiedPastWhatCannotBeRead(t *testing.T) {
+// TestTrash_IsEmptiedPastUnreadableRecords checks that unreadable records stay, even if they are the oldest, and that
+// the ones after them are purged.
+func TestTrash_IsEmptiedPastUnreadableRecords(t *testing.T) {
 	t.Parallel()
 	clock := &fixture.Clock{}
 	g := gatewaytest.Start(t, clock.Option, gatewaytest.OwnFiles)
@@ -432,6 +435,6 @@ func TestTrash_IsEmptiedPastWhatCannotBeRead(t *testing.T) {
 	clock.Advance(31 * fixture.Day)
 	fixture.EmptyTrash(t, g.App)
 	if left := p.Stored(t, `SELECT count(*) FROM "c:contacts"`); left != "119" {
-		t.Errorf("%s of 120 are left, not the 119 that cannot be read", left)
+		t.Errorf("%s of 120 are left, not the 119 that cannot be read, want left 119", left)
 	}
 }

@@ -21,8 +21,8 @@ import (
 	"tenantry/tenants"
 )
 
-// TestImportsOverHTTP: an administrator sends a file, and learns how far the import has come and what
-// is wrong with its lines; nobody else can.
+// TestImportsOverHTTP checks that an administrator can upload a file and follow the import and its faults, and that
+// nobody else can.
 func TestImportsOverHTTP(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
@@ -70,7 +70,7 @@ func TestImportsOverHTTP(t *testing.T) {
 	}
 	list := org.Do(t, http.MethodGet, "/api/import?sort=-created_at&filters[state]=refused", admin)
 	if fmt.Sprint(list.Field("count")) != "4" {
-		t.Errorf("listed: %s", list.Body)
+		t.Errorf("listed: got %s, want count 4", list.Body)
 	}
 	send("?format=xml", bundle, "{}", 422)
 	send("?as=dragons", "text/csv", "a\nb\n", 422)
@@ -78,14 +78,14 @@ func TestImportsOverHTTP(t *testing.T) {
 	send("", "text/html", "{}", 415)
 	for _, credential := range []gatewaytest.Request{gatewaytest.WithKey(org.Key(t, tenants.AllPermissions()...)), func(*http.Request) {}} {
 		if a := org.Do(t, http.MethodPost, "/api/import", credential, gatewaytest.Body(bundle, "{}")); a.Code != 403 {
-			t.Errorf("not an administrator: %d %s", a.Code, a.Body)
+			t.Errorf("not an administrator: got %d %s, want 403", a.Code, a.Body)
 		}
 	}
 	_, other := org.Person(t, "bob@example.com", func(u *control.NewUser) {
 		u.Name, u.Permissions = "Bob", fixture.PermissionNames(tenants.AllPermissions())
 	})
 	if a := org.Do(t, http.MethodGet, "/api/import", gatewaytest.Cookie(other)); a.Code != 403 {
-		t.Errorf("a person with all permissions: %d %s", a.Code, a.Body)
+		t.Errorf("a person with all permissions: got %d %s, want 403", a.Code, a.Body)
 	}
 	recent := fixture.AuditRecords(t, org, 100)
 	recorded := map[string]int{}
@@ -97,9 +97,9 @@ func TestImportsOverHTTP(t *testing.T) {
 	}
 }
 
-// TestImport_NothingIsTakenAsItIsThatCarriesRights: a line says of itself that it is taken as it was stored, which lets
-// nobody in, nor gives rights that there are not, and makes no report that nothing can run.
-func TestImport_NothingIsTakenAsItIsThatCarriesRights(t *testing.T) {
+// TestImport_AsIsCarriesNoRights checks that as_is in a line admits no person, grants no unknown
+// right, and creates no report that cannot run.
+func TestImport_AsIsCarriesNoRights(t *testing.T) {
 	t.Parallel()
 	org := gatewaytest.Start(t, gatewaytest.OwnFiles).Org(t, "acme", tenants.FeatureTeams)
 	_, cookie := org.Person(t, "ada@example.com", fixture.WithRoles("admin"))
@@ -115,7 +115,7 @@ func TestImport_NothingIsTakenAsItIsThatCarriesRights(t *testing.T) {
 			t.Errorf(`%s: got %s, want a.Field("state") = "refused" and containing %q`, line, a.Body, `"field":"`+field+`"`)
 		}
 	}
-	// One that an earlier version took is told of as one whose source is gone.
+	// A report imported by an earlier version is shown as one whose source is gone.
 	org.Import(t, `{"kind":"custom_report","id":"`+fixture.DocID(8)+`","pid":"of-a-class-that-is-gone","secure":false,"exportable":true,"title":"X","class":"Campaigns","query":{}}`)
 	(&fixture.Party{Org: org}).Exec(t, `UPDATE "c:custom_reports" SET body = json_set(body, '$.class', 'Gone') WHERE id = ?1`, fixture.DocID(8))
 	key := org.Key(t, tenants.ManageReports)
@@ -129,11 +129,11 @@ func TestImport_NothingIsTakenAsItIsThatCarriesRights(t *testing.T) {
 		}
 	}
 	if asked < 4 {
-		t.Errorf("%d rows were asked", asked)
+		t.Errorf("%d rows were asked, want at least 4", asked)
 	}
 }
 
-// TestImportsOneAtATime: an organization has one import at a time, from when its file begins to arrive.
+// TestImportsOneAtATime checks that an organization has one import at a time, from the beginning of its upload.
 func TestImportsOneAtATime(t *testing.T) {
 	t.Parallel()
 	clock := &fixture.Clock{}
@@ -151,7 +151,7 @@ func TestImportsOneAtATime_OfReplicas(t *testing.T) {
 	importTwice(t, clock, org, r.On(1, org))
 }
 
-// importTwice begins an import with one and tries another with the other.
+// importTwice begins an import with one gateway and tries another import with the other.
 func importTwice(t *testing.T, c *fixture.Clock, one, other *gatewaytest.Org) {
 	t.Helper()
 	_, cookie := one.Person(t, "ada@example.com", func(u *control.NewUser) { u.Name, u.Roles = "Ada", []string{"admin"} })
@@ -189,7 +189,8 @@ func importTwice(t *testing.T, c *fixture.Clock, one, other *gatewaytest.Org) {
 	}
 	end := begin()
 	if a := send(); a.Code != 409 || a.Message != "Another import of the organization is under way" {
-		t.Errorf("beside another: %d %s", a.Code, a.Body)
+		t.Errorf("beside another: got %d %s, want 409 and the message %q",
+			a.Code, a.Body, "Another import of the organization is under way")
 	}
 	if said := end(); !strings.HasPrefix(said, "200 ") {
 		t.Errorf(`got %v, want beginning with "200 "`, said)
@@ -199,7 +200,8 @@ func importTwice(t *testing.T, c *fixture.Clock, one, other *gatewaytest.Org) {
 		return strings.Contains(other.Do(t, http.MethodGet, "/api/import?filters[state]=running", admin).Text(), `"count":0`)
 	})
 
-	// Of what nothing is heard for a minute nobody knows whether it goes on: another may, and it may not.
+	// An import that is silent for a minute may or may not be running: another one may begin, and this one may not
+	// continue.
 	end = begin()
 	c.Advance(2 * time.Minute)
 	for state, want := range map[string]string{"running": `"count":0`, "interrupted": `"count":1`} {
@@ -209,10 +211,10 @@ func importTwice(t *testing.T, c *fixture.Clock, one, other *gatewaytest.Org) {
 	}
 	a := send()
 	if a.Code != 200 {
-		t.Fatalf("after one that is quiet: %d %s", a.Code, a.Body)
+		t.Fatalf("after one that is quiet: got %d %s, want 200", a.Code, a.Body)
 	}
 	if said := end(); !strings.HasPrefix(said, "409 ") || !strings.Contains(said, "The import was quiet for too long; send the file again") {
-		t.Errorf(`got %v, want beginning with "409 " and containing "The import was quiet for too long; send the file again"`,
+		t.Errorf(`%v, want beginning with "409 " and containing "The import was quiet for too long; send the file again"`,
 			said)
 	}
 	if a = fixture.AwaitImport(t, other, admin, a.Field("id").(string)); a.Field("state") != "done" {
@@ -223,8 +225,9 @@ func importTwice(t *testing.T, c *fixture.Clock, one, other *gatewaytest.Org) {
 	}
 }
 
-// TestImport_NothingIsLeftOfWhatDidNotArrive, also where a list had found it quiet meanwhile.
-func TestImport_NothingIsLeftOfWhatDidNotArrive(t *testing.T) {
+// TestImport_InterruptedUploadLeavesNothing checks that an interrupted upload leaves nothing, also if a list had found
+// it silent meanwhile.
+func TestImport_InterruptedUploadLeavesNothing(t *testing.T) {
 	t.Parallel()
 	clock := &fixture.Clock{}
 	one := gatewaytest.Start(t, clock.Option).Org(t, "acme")
@@ -250,14 +253,14 @@ func TestImport_NothingIsLeftOfWhatDidNotArrive(t *testing.T) {
 		admin(r)
 		if resp, err := http.DefaultClient.Do(r); err == nil {
 			_ = resp.Body.Close()
-			t.Error("it was answered")
+			t.Error("got an answer, want none")
 		}
 	}()
 	<-held.asked
 	fixture.Await(t, "it has begun", listed(`"state":"running"`))
 	clock.Advance(2 * time.Minute)
 	if !listed(`"state":"interrupted"`)() {
-		t.Error("it is not found to be quiet")
+		t.Error("got no interrupted import, want one")
 	}
 	hangUp()
 	fixture.Await(t, "nothing is left of it", listed(`"count":0`))
@@ -265,8 +268,8 @@ func TestImport_NothingIsLeftOfWhatDidNotArrive(t *testing.T) {
 	<-ended
 }
 
-// TestImport_PanicEndsNothingElse: a fault of the program ends the import that meets it, and the gateway goes on.
-func TestImport_PanicEndsNothingElse(t *testing.T) {
+// TestImport_PanicEndsOnlyThatImport checks that a fault in the program ends only the import that meets it.
+func TestImport_PanicEndsOnlyThatImport(t *testing.T) {
 	t.Parallel()
 	var broken atomic.Bool
 	g := gatewaytest.Start(t, func(_ *config.Config, o *gateway.Options) {
@@ -293,8 +296,9 @@ func TestImport_PanicEndsNothingElse(t *testing.T) {
 	}
 }
 
-// TestImport_IsToldOfWhileItSaysNothing: it goes on however long it is busy with one thing, and no other may begin.
-func TestImport_IsToldOfWhileItSaysNothing(t *testing.T) {
+// TestImport_BusyImportStaysAlive checks that an import that is busy for long stays alive, and that no other may
+// begin.
+func TestImport_BusyImportStaysAlive(t *testing.T) {
 	t.Parallel()
 	clock := &fixture.Clock{}
 	release := make(chan struct{})
@@ -321,7 +325,7 @@ func TestImport_IsToldOfWhileItSaysNothing(t *testing.T) {
 		fixture.Await(t, "the import is told of", func() bool { return told() > before })
 	}
 	if a := send(); a.Code != 409 {
-		t.Errorf("another began: %d %s", a.Code, a.Body)
+		t.Errorf("another began: got %d %s, want 409", a.Code, a.Body)
 	}
 	held.Store(false)
 	close(release)
@@ -330,7 +334,7 @@ func TestImport_IsToldOfWhileItSaysNothing(t *testing.T) {
 	}
 }
 
-// TestImport_TooMuch says so to whoever sent it.
+// TestImport_TooMuch checks that the sender of a file that is too large is told so.
 func TestImport_TooMuch(t *testing.T) {
 	t.Parallel()
 	org := gatewaytest.Start(t).Org(t, "acme")
@@ -343,7 +347,7 @@ func TestImport_TooMuch(t *testing.T) {
 	}
 }
 
-// heldBody is a body that gives its first byte, and the rest when it is released.
+// heldBody is a body that returns its first byte, and the rest after its release.
 type heldBody struct {
 	asked chan struct{}
 	rest  chan struct{}
@@ -368,7 +372,7 @@ func (b *heldBody) Read(p []byte) (int, error) {
 	return 0, io.EOF
 }
 
-// TestExportOverHTTP: an administrator takes the organization along, whole, and can import it elsewhere.
+// TestExportOverHTTP checks that an administrator can export the whole organization and import it elsewhere.
 func TestExportOverHTTP(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
@@ -388,12 +392,12 @@ func TestExportOverHTTP(t *testing.T) {
 	bundle := from.Do(t, http.MethodGet, "/api/export?public_key="+key, cookies[from])
 	if bundle.Code != 200 || bundle.Header.Get("Content-Type") != "application/x-ndjson" || !strings.HasPrefix(bundle.Header.Get("Content-Disposition"), "attachment") ||
 		strings.Contains(string(bundle.Body), "4711") || !strings.Contains(string(bundle.Body), `{"sealed":`) || !strings.HasPrefix(string(bundle.Body), `{"kind":"organization"`) {
-		t.Fatalf("%d %v %s", bundle.Code, bundle.Header, bundle.Body)
+		t.Fatalf("got %d %v %s, want a bundle as an attachment", bundle.Code, bundle.Header, bundle.Body)
 	}
 	plain := from.Do(t, http.MethodGet, "/api/export", cookies[from])
 	for _, word := range []string{`"Contracts"`, `"b@example.com"`, `{"enc":`} {
 		if !strings.Contains(string(plain.Body), word) {
-			t.Errorf("without a key it lacks %s: %s", word, plain.Body)
+			t.Errorf("without a key: got no %s in %s, want it", word, plain.Body)
 		}
 	}
 	for _, refused := range []struct {
@@ -424,7 +428,7 @@ func TestExportOverHTTP(t *testing.T) {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("imported elsewhere: %s", a.Body)
+			t.Fatalf("imported elsewhere: got %s, want it done", a.Body)
 		}
 	}
 }

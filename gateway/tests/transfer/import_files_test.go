@@ -10,9 +10,9 @@ import (
 	"tenantry/gateway/tests/fixture"
 )
 
-// TestImport_HowFilesAreWritten: separators, encodings, and what columns become are taken over HTTP, and what cannot be
-// is named.
-func TestImport_HowFilesAreWritten(t *testing.T) {
+// TestImport_DelimitersEncodingsAndMaps checks that delimiters, encodings and column maps can be set over HTTP, and
+// that invalid ones are named.
+func TestImport_DelimitersEncodingsAndMaps(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
 	_, ada := acme.Person(t, "ada@example.com", fixture.WithRoles("admin"))

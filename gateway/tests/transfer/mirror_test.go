@@ -26,12 +26,12 @@ import (
 
 var lastChange = regexp.MustCompile(`"updated_at":"[^"]*"`)
 
-// timeless returns the lines of a bundle without the times at which records were last changed, which the store stamps.
+// timeless returns the lines of a bundle without the times of the last change, which the store sets.
 func timeless(lines []byte) []string {
 	return strings.Split(lastChange.ReplaceAllString(string(lines), `"updated_at":""`), "\n")
 }
 
-// purge deletes something, or ends it for good.
+// purge deletes or purges something.
 func (s *sequence) purge() {
 	how, n := s.pick("?purge=true&force=true&contents=true", "?purge=true", "?force=true", ""), s.pick("1", "2", "3")
 	form := fixture.FormsPath + fmt.Sprintf("%021xf0%s", 0, n)
@@ -40,8 +40,8 @@ func (s *sequence) purge() {
 	s.call("purge", http.MethodDelete, path+how, nil)
 }
 
-// TestRandom_MirrorsRestore: whatever becomes of an organization after an export, a mirror of that makes the next one
-// the same, removes what a dry run has named, and leaves other organizations alone.
+// TestRandom_MirrorsRestore checks that a mirror of an export makes the next export equal, removes what a dry run has
+// named, and leaves other organizations unchanged.
 func TestRandom_MirrorsRestore(t *testing.T) {
 	t.Parallel()
 	count := 12
@@ -92,11 +92,11 @@ func TestRandom_MirrorsRestore(t *testing.T) {
 	}
 	after, _ := beside.export(neighbour, bundle.ExportOptions{})
 	if !bytes.Equal(before, after) {
-		t.Errorf("another organization changed: %s", cmp.Diff(string(before), string(after)))
+		t.Errorf("another organization changed: %s, want it unchanged", cmp.Diff(string(before), string(after)))
 	}
 }
 
-// mirrors makes the organization what the snapshot says, and returns what is wrong then.
+// mirrors restores the organization to the snapshot, and returns a description of any difference.
 func (s *sequence) mirrors() (fault string) {
 	mirror := func(o bundle.ImportOptions) bundle.Report {
 		o.Mirror = true
@@ -129,10 +129,10 @@ func (s *sequence) mirrors() (fault string) {
 	return fault
 }
 
-// TestMirror_EndsWhatHangsOn: with accounts, people and reports that a mirror removes their keys, sessions and shares
-// end, and come back with none of them; and what an operation would have put to the trash first is gone with what lies
-// in it.
-func TestMirror_EndsWhatHangsOn(t *testing.T) {
+// TestMirror_RemovesDependents checks that keys, sessions and shares end with the accounts, people and reports that a
+// mirror removes, and do not return with them, and that records that an operation would move to the trash are removed
+// with their content.
+func TestMirror_RemovesDependents(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
 	o := g.Org(t, "acme", "teams")
@@ -169,13 +169,13 @@ func TestMirror_EndsWhatHangsOn(t *testing.T) {
 		}
 	}
 	if got := open(); !slices.Equal(got, []int{200, 200, 200, 200}) || token == "" {
-		t.Fatalf("before: %v %s", got, made.Text())
+		t.Fatalf("before: got %v %s, want 200 four times and a token", got, made.Text())
 	}
 	if fault := s.mirrors(); fault != "" {
 		t.Fatalf(`got %v, want ""`, fault)
 	}
 	if got := open(); got[0] != 403 || got[1] != 403 || got[2] != 404 || got[3] != 200 {
-		t.Errorf("after: %v %s", got, told)
+		t.Errorf("after: got %v %s, want 403, 404 and 200", got, told)
 	}
 	s.snapshot = with // brings them back, without what they opened
 	if fault := s.mirrors(); fault != "" {
@@ -185,17 +185,17 @@ func TestMirror_EndsWhatHangsOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := open(); got[0] != 403 || got[1] != 403 || got[2] != 404 || got[3] != 200 {
-		t.Errorf("when they are back: %v", got)
+		t.Errorf("when they are back: got %v, want 403, 404 and 200", got)
 	}
 	if a := o.Do(t, http.MethodGet, "/api/contacts", gatewaytest.Cookie(idle)); a.Code != 403 {
-		t.Errorf("a session from before: %d", a.Code)
+		t.Errorf("a session from before: got %d, want 403", a.Code)
 	}
 	o.SignIn(t, "ada@example.com")
 }
 
-// TestMirror_KeepsWhatIsMadeMeanwhile: what somebody puts into a folder that goes, after the mirror has begun, is at
-// top level then.
-func TestMirror_KeepsWhatIsMadeMeanwhile(t *testing.T) {
+// TestMirror_KeepsConcurrentRecords checks that a record added to a removed folder after the mirror has begun is
+// moved to the top level.
+func TestMirror_KeepsConcurrentRecords(t *testing.T) {
 	t.Parallel()
 	o := gatewaytest.Start(t).Org(t, "acme")
 	s := &sequence{t: t, org: o}
@@ -215,9 +215,9 @@ func TestMirror_KeepsWhatIsMadeMeanwhile(t *testing.T) {
 	}
 }
 
-// TestMirror_BySomebodysHand: the command shows what a mirror would do until it is confirmed, and records in the audit
-// log what it did.
-func TestMirror_BySomebodysHand(t *testing.T) {
+// TestMirror_RequiresConfirmation checks that the command shows what a mirror would do until it is confirmed, and
+// records the result in the audit log.
+func TestMirror_RequiresConfirmation(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
 	o := g.Org(t, "acme")
@@ -239,18 +239,18 @@ func TestMirror_BySomebodysHand(t *testing.T) {
 		c.in.Org = o.Slug
 		a, err := o.Commands.Do(t.Context(), "import", c.in, control.Streams{Input: strings.NewReader(lines)})
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
-			t.Errorf("%+v: %v", c.in, err)
+			t.Errorf("%+[1]v: got %[2]v, want %[3]q", c.in, err, c.want)
 		}
 		if removes := c.in.Mirror && !c.in.Partial && c.in.As == ""; removes && !strings.Contains(string(a.Data), `"removals":[{"kind":"contact","id":"0000000000000000000000b2","name":"b@example.com"}]`) {
-			t.Errorf("%+v: %s", c.in, a.Data)
+			t.Errorf("%+v: got %s, want the removal named", c.in, a.Data)
 		}
 		now, _ := s.export(o, bundle.ExportOptions{})
 		if left := bytes.Count(now, []byte(`{"kind":"contact",`)); left != c.left {
-			t.Errorf("%+v: %d are left", c.in, left)
+			t.Errorf("%+[1]v: got %[2]d left, want %[3]d", c.in, left, c.left)
 		}
 	}
 	log, err := control.Call[[]control.AuditRecord](t.Context(), o.Commands, "audit", control.Page{Org: o.Slug})
 	if err != nil || !slices.ContainsFunc(log, func(r control.AuditRecord) bool { return r.Operation == "import" && r.Facts["removed"] == "1" }) {
-		t.Errorf("%v %+v", err, log)
+		t.Errorf("got %v %+v, want an import that removed 1", err, log)
 	}
 }

@@ -34,8 +34,8 @@ const (
 	seedVariable      = "TENANTRY_TEST_SEED"      // of the first; otherwise the clock's
 )
 
-// sequence is one organization under random operations. An operation takes its random numbers from
-// a source of its own, so that leaving others out does not change what it does.
+// sequence is one organization under random operations. Each operation takes its random numbers from its own source, so
+// omitting others does not change it.
 type sequence struct {
 	t        *testing.T
 	org      *gatewaytest.Org
@@ -46,7 +46,7 @@ type sequence struct {
 	done     *performed
 }
 
-// performed are the names of the operations that were called.
+// performed is the names of the called operations.
 type performed struct{ names sync.Map }
 
 type step struct {
@@ -54,7 +54,7 @@ type step struct {
 	seed uint64
 }
 
-// steps returns the operations, by how often they come.
+// steps returns the operations, repeated by their frequency.
 func (s *sequence) steps() []func() {
 	return []func(){
 		s.bundle, s.bundle, s.bundle, s.bundle, s.bundle, s.bundle, s.rows, s.rows, s.rows, s.form, s.form, s.form, s.object, s.file,
@@ -148,7 +148,7 @@ func (s *sequence) query() map[string]any {
 	return map[string]any{"filter": s.filter(), "fields": []string{"id"}}
 }
 
-// line returns a line of a bundle. Many cannot be taken, which is as it should be.
+// line returns a line of a bundle. Many lines are invalid on purpose.
 func (s *sequence) line() map[string]any {
 	n := strconv.Itoa(1 + s.rng.IntN(2))
 	team := func() string { return s.id("aaa") }
@@ -230,7 +230,7 @@ func (s *sequence) bundle() {
 	s.load(lines.Bytes(), bundle.ImportOptions{Partial: s.rng.IntN(4) > 0, DryRun: s.rng.IntN(9) == 0})
 }
 
-// load imports what may be refused, but not fail.
+// load imports lines that may be refused but must not fail.
 func (s *sequence) load(lines []byte, o bundle.ImportOptions) {
 	_, err := s.org.App.Transfer().Import(s.t.Context(), s.tenant(), gatewaytest.Source(lines), o)
 	s.expected(err)
@@ -246,7 +246,7 @@ func (s *sequence) expected(err error) {
 			return
 		}
 	}
-	s.t.Errorf("an operation failed: %v", err)
+	s.t.Errorf("an operation failed: got %v, want no error", err)
 }
 
 func (s *sequence) rows() {
@@ -272,7 +272,7 @@ func (s *sequence) rows() {
 	s.expected(err)
 }
 
-// call calls an operation of the API, which may refuse.
+// call calls an operation of the API, which may refuse it.
 func (s *sequence) call(name, method, path string, body any) *gatewaytest.Answer {
 	changes := []gatewaytest.Request{gatewaytest.WithKey(s.key)}
 	if body != nil {
@@ -280,7 +280,7 @@ func (s *sequence) call(name, method, path string, body any) *gatewaytest.Answer
 	}
 	a := s.org.Do(s.t, method, path, changes...)
 	if a.Code >= 500 {
-		s.t.Errorf("%s %s: %d %s", method, path, a.Code, a.Text())
+		s.t.Errorf("%s %s: got %d %s, want a code below 500", method, path, a.Code, a.Text())
 	}
 	s.done.names.Store(name, true)
 	return a
@@ -374,12 +374,12 @@ func (s *sequence) export(o *gatewaytest.Org, options bundle.ExportOptions) ([]b
 	var out bytes.Buffer
 	r, err := o.App.Transfer().Export(s.t.Context(), o.Tenant(s.t), &out, options)
 	if err != nil || len(r.Problems) > 0 {
-		s.t.Errorf("export: %v %v", err, r.Problems)
+		s.t.Errorf("export: got %v %v, want no error and no problems", err, r.Problems)
 	}
 	return out.Bytes(), r
 }
 
-// verify imports what the sequence led to elsewhere and compares, and returns what differs.
+// verify imports the result of the sequence elsewhere and returns the differences.
 func (s *sequence) verify(target *gatewaytest.Org, key *sealing.PrivateKey) (fault string) {
 	into := func(o *gatewaytest.Org, lines []byte, how string) bundle.Report {
 		r, err := o.App.Transfer().Import(s.t.Context(), o.Tenant(s.t), gatewaytest.Source(lines), bundle.ImportOptions{OpenWith: key})
@@ -433,8 +433,8 @@ func normal(a *gatewaytest.Answer, slug string) string {
 	return strconv.Itoa(a.Code) + strings.ReplaceAll(differs.ReplaceAllString(a.Text(), "$1"), slug, "SLUG")
 }
 
-// L: exports and imports after random sequences of all operations that change something.
-// A sequence that fails is tried with fewer and fewer operations, and told with its seed.
+// TestRandom_ExportsImport exports and imports after random sequences of all changing operations. A failing sequence is
+// shrunk and reported with its seed.
 func TestRandom_ExportsImport(t *testing.T) {
 	t.Parallel()
 	count, long := 12, os.Getenv(sequencesVariable)
@@ -504,7 +504,7 @@ func play(t *testing.T, steps []step, source, target *gatewaytest.Org, key *seal
 	return s.verify(target, key)
 }
 
-// shrink leaves out operations as long as something is wrong.
+// shrink omits operations as long as the fault remains.
 func shrink(steps []step, fault string, attempt func([]step) string) ([]step, string) {
 	for i := 0; i < len(steps); {
 		fewer := slices.Delete(slices.Clone(steps), i, i+1)
@@ -517,7 +517,7 @@ func shrink(steps []step, fault string, attempt func([]step) string) ([]step, st
 	return steps, fault
 }
 
-// complete holds the operations that were called against those that change something.
+// complete compares the called operations with the rows that change something.
 func complete(t *testing.T, rows []operation.Row, done *performed, sequences int) {
 	t.Helper()
 	if sequences < 100 {
@@ -526,7 +526,7 @@ func complete(t *testing.T, rows []operation.Row, done *performed, sequences int
 	elsewhere := []string{"contacts.disclose"} // nothing of it is exported, nor of what is tagged Sessions
 	for _, op := range rows {
 		if _, called := done.names.Load(op.Name); op.Method != http.MethodGet && !called && op.Tag != "Sessions" && !slices.Contains(elsewhere, op.Name) {
-			t.Errorf("no sequence calls %s, which changes something", op.Name)
+			t.Errorf("no sequence calls %s, which changes something, want one", op.Name)
 		}
 	}
 }

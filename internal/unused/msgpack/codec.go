@@ -1,4 +1,4 @@
-// Package codec stands in for github.com/ugorji/go/codec, by which Gin reads and writes MessagePack.
+// Package codec replaces github.com/ugorji/go/codec, which Gin imports for MessagePack.
 package codec
 
 import (
@@ -9,7 +9,7 @@ import (
 // ErrUnused is the error of everything here.
 var ErrUnused = errors.New("MessagePack is not part of this program; see replace in its go.mod")
 
-// MsgpackHandle holds options, of which there are none.
+// MsgpackHandle has no options.
 type MsgpackHandle struct{}
 
 // Decoder decodes nothing.

@@ -1,4 +1,4 @@
-// Package toml stands in for github.com/pelletier/go-toml/v2, by which Gin reads and writes TOML.
+// Package toml replaces github.com/pelletier/go-toml/v2, which Gin imports for TOML.
 package toml
 
 import (

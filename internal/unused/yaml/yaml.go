@@ -1,4 +1,4 @@
-// Package yaml stands in for github.com/goccy/go-yaml, by which Gin reads and writes YAML.
+// Package yaml replaces github.com/goccy/go-yaml, which Gin imports for YAML.
 package yaml
 
 import (

@@ -1,4 +1,4 @@
-// Package http3 stands in for github.com/quic-go/quic-go/http3, by which Gin serves HTTP/3 where that is asked for.
+// Package http3 replaces github.com/quic-go/quic-go/http3, which Gin imports for HTTP/3.
 package http3
 
 import (

@@ -16,8 +16,8 @@ import (
 	"tenantry/tenants"
 )
 
-// TestConcurrentReadersOfASharedReportCostOneQuery holds that the operation and the page share one run, and that
-// callers without the right are refused all the same.
+// TestConcurrentReadersOfASharedReportCostOneQuery checks that the operation and the page share one run, and that
+// callers without the right are still refused.
 func TestConcurrentReadersOfASharedReportCostOneQuery(t *testing.T) {
 	t.Parallel()
 	var runs, ahead atomic.Int64
@@ -74,7 +74,7 @@ func TestConcurrentReadersOfASharedReportCostOneQuery(t *testing.T) {
 		crowd.Wait()
 		first = read(acme, german, "")
 		if page := acme.Page(t, "/shared/reports/crowded-report-0001?token="+german); page.Code != http.StatusOK || !strings.Contains(page.Text(), "DE") {
-			t.Errorf("the page: %d %s", page.Code, page.Body)
+			t.Errorf("the page: got %d %s, want 200 with DE", page.Code, page.Body)
 		}
 	})
 	for _, other := range []struct {
@@ -96,11 +96,11 @@ func TestConcurrentReadersOfASharedReportCostOneQuery(t *testing.T) {
 			}
 		})
 	}
-	// What changes meanwhile is seen after the moment; a changed report at once.
+	// Changes of the rows are seen after the moment, a change of the report at once.
 	acme.Import(t, contact(0x13, "Bonn", "DE"))
 	cost("after a write, within the moment", 0, func() {
 		if a := read(acme, german, ""); a.Text() != first.Text() {
-			t.Errorf("within the moment: %s\nfirst: %s", a.Text(), first.Text())
+			t.Errorf("within a second: got %s\nwant the first answer %s", a.Text(), first.Text())
 		}
 	})
 	acme.Import(t, report(`,"desc":"changed"`))
@@ -117,7 +117,7 @@ func TestConcurrentReadersOfASharedReportCostOneQuery(t *testing.T) {
 			t.Errorf(`got %d %s, want containing "[\"DE\",3]"`, a.Code, a.Body)
 		}
 	})
-	// The rows are there, but not for whoever may not read.
+	// The rows are cached, but not for callers without the right.
 	cost("who may not read", 0, func() {
 		fixture.WantDenied(t, "without a token", acme.Get(t, "", fixture.SharedPath+"crowded-report-0001?data=1"))
 		if a := acme.Do(t, http.MethodDelete, fixture.ReportPath+fixture.DocID(1)+"/shares/"+id, gatewaytest.WithKey(acme.Key(t, tenants.ManageReports))); a.Status != "ok" {
@@ -127,14 +127,15 @@ func TestConcurrentReadersOfASharedReportCostOneQuery(t *testing.T) {
 		acme.Import(t, report(`,"shareable":false`))
 		again := acme.Get(t, "", fixture.SharedPath+"crowded-report-0001?data=1&token="+german)
 		if again.Message != "Shared Report not found" {
-			t.Errorf("no longer shareable: %d %s", again.Code, again.Body)
+			t.Errorf("no longer shareable: got %d %s, want the message %q",
+				again.Code, again.Body, "Shared Report not found")
 		}
 	})
 }
 
-// TestReuse_AChangedChildIsReadAtOnce: the rows of a child are those of its own definition, and
-// the report that leads to it does not change with it.
-func TestReuse_AChangedChildIsReadAtOnce(t *testing.T) {
+// TestChangedChildReportIsReadAtOnce checks that the rows of a child are those of its own definition, which changes
+// without the report that leads to it.
+func TestChangedChildReportIsReadAtOnce(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, func(_ *config.Config, o *gateway.Options) { o.ReportReuse = time.Hour })
 	acme := g.Org(t, "acme")
@@ -151,6 +152,6 @@ func TestReuse_AChangedChildIsReadAtOnce(t *testing.T) {
 	}
 	acme.Import(t, child(`{"fields":["city"]}`))
 	if second := read(); !strings.Contains(second, `[["Bonn"]]`) {
-		t.Errorf("the child of before: %s", second)
+		t.Errorf("the child of before: got %s, want Bonn", second)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"tenantry/tenants"
 )
 
-// TestValuesOfAnotherType: where the type of a field was changed by force, only what a call writes is held to it, and
-// the record says which of its values do not fit.
+// TestValuesOfAnotherType checks that after a forced change of a field's type only new values are checked, and that the
+// record names values that do not fit.
 func TestValuesOfAnotherType(t *testing.T) {
 	t.Parallel()
 	o := client{Org: gatewaytest.Start(t).Org(t, "acme")}.of(t, tenants.Contacts, tenants.ManageCustomObjects)
@@ -24,7 +24,7 @@ func TestValuesOfAnotherType(t *testing.T) {
 			made := o.do(t, http.MethodPost, path, `{"external_id":"a","`+values+`":{"age":"old","plan":"gold"}}`, 200)
 			each := path + "/" + made["id"].(string)
 			if made["unfit"] != nil {
-				t.Errorf("made: %v", made)
+				t.Errorf("made: got %v, want unfit nil", made)
 			}
 			if path == "/api/contacts" {
 				o.do(t, http.MethodPut, "/api/contacts/fields/age?force=true", `{"type":"Number"}`, 200)
@@ -46,11 +46,11 @@ func TestValuesOfAnotherType(t *testing.T) {
 				unfit(o.do(t, http.MethodPost, each+"/tags", `{"tags":["press"]}`, 200), wrong)
 			}
 			if got := o.do(t, http.MethodPost, path+"/bulk", `{"records":[{"external_id":"a","`+values+`":{"plan":"zinc"}}]}`, 200); fmt.Sprint(got["updated"]) != "1" {
-				t.Errorf("a bulk: %v", got)
+				t.Errorf("a bulk: got %v, want 1 updated", got)
 			}
 			o.do(t, http.MethodPut, each, one(values, `"age":"older"`), 422)
 			if got := o.Do(t, http.MethodGet, path+"/export", gatewaytest.WithKey(o.key)).Text(); strings.Contains(got, "unfit") {
-				t.Errorf("an export that is read in again: %s", got)
+				t.Errorf("an export to be imported again: got %s, want no unfit", got)
 			}
 			unfit(o.do(t, http.MethodPut, each, one(values, `"age":5`), 200), "<nil>")
 			if path != "/api/contacts" {
@@ -62,9 +62,9 @@ func TestValuesOfAnotherType(t *testing.T) {
 	}
 }
 
-// TestAFieldMadeAgain: what is stored counts where a field that was dropped is made again with another type, whichever
-// that is.
-func TestAFieldMadeAgain(t *testing.T) {
+// TestRedefinedFieldKeepsItsValues checks that stored values count when a removed field is defined again with another
+// type.
+func TestRedefinedFieldKeepsItsValues(t *testing.T) {
 	t.Parallel()
 	o := client{Org: gatewaytest.Start(t).Org(t, "acme")}.of(t, tenants.ManageCustomObjects)
 	for i, c := range []struct{ first, value, again, fits string }{
@@ -86,10 +86,10 @@ func TestAFieldMadeAgain(t *testing.T) {
 			o.do(t, http.MethodPut, path+"?force=true", `{"schema":{"plan":{"title":"Plan","type":"Text"}}}`, 200)
 			got := o.do(t, http.MethodPut, path+"?preview=true", of(c.again), 200)["touches"].(map[string]any)
 			if fmt.Sprint(got["records"]) != "2" || fmt.Sprint(got["fields"]) != "map[it:2]" {
-				t.Errorf("a preview: %v", got)
+				t.Errorf("a preview: got %v, want 2 records", got)
 			}
 			if got := o.do(t, http.MethodPut, path, of(c.again), 422); !strings.Contains(got["message"].(string), "schema.it: 2 records") {
-				t.Errorf("without force: %v", got)
+				t.Errorf("without force: got %v, want the 2 records named", got)
 			}
 			if c.again == "Encrypted" { // which nothing forces
 				o.do(t, http.MethodPut, path+"?force=true", of(c.again), 422)
@@ -97,7 +97,7 @@ func TestAFieldMadeAgain(t *testing.T) {
 			}
 			o.do(t, http.MethodPut, path+"?force=true", of(c.again), 200)
 			if got := o.do(t, http.MethodPut, path+"/records/"+rec["id"].(string), `{"values":{"plan":"lead"}}`, 200); got["unfit"] == nil {
-				t.Errorf("changed: %v", got)
+				t.Errorf("changed: got %v, want unfit set", got)
 			}
 			o.do(t, http.MethodPut, path+"?force=true", `{"schema":{"plan":{"title":"Plan","type":"Text"}}}`, 200)
 			o.do(t, http.MethodPut, path, of(c.fits), 200)

@@ -22,15 +22,15 @@ import (
 	"tenantry/tenants"
 )
 
-// replayed reports whether the answer is one that was kept.
+// replayed reports whether the answer was a kept one.
 func replayed(a *gatewaytest.Answer) bool { return a.Header.Get("Idempotency-Replayed") == "true" }
 
 func object(name string) gatewaytest.Request {
 	return fixture.JSONText(fmt.Sprintf(`{"name":%q,"label":%[1]q,"label_plural":%[1]q,"schema":{}}`, name))
 }
 
-// TestRequestCutAfterCommitIsReplayed holds that a request repeated with its Idempotency-Key is carried out once,
-// whatever became of the first answer.
+// TestRequestCutAfterCommitIsReplayed checks that a request repeated with its Idempotency-Key is carried out once,
+// whatever happened to the first answer.
 func TestRequestCutAfterCommitIsReplayed(t *testing.T) {
 	t.Parallel()
 	var c fixture.Clock
@@ -46,11 +46,11 @@ func TestRequestCutAfterCommitIsReplayed(t *testing.T) {
 	lost := func(want string, a *gatewaytest.Answer) {
 		t.Helper()
 		if a.Code != http.StatusConflict || !strings.Contains(a.Text(), `"field":"Idempotency-Key","code":"`+want+`"`) {
-			t.Errorf("%d %s, want a 409 %s", a.Code, a.Body, want)
+			t.Errorf("got %d %s, want a 409 %s", a.Code, a.Body, want)
 		}
 	}
 
-	// The caller is gone before the answer.
+	// The caller has hung up before the answer.
 	ctx, gone := context.WithCancel(t.Context())
 	cut.AfterWrite(true, gone)
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, acme.URL(fixture.ObjectsPath), nil)
@@ -71,10 +71,11 @@ func TestRequestCutAfterCommitIsReplayed(t *testing.T) {
 	})
 	second := send("cut", "k1")
 	if first.Status != "ok" || !replayed(first) || second.Text() != first.Text() || objects("cut") != 1 {
-		t.Errorf("%d %s, then %d %s; %d objects", first.Code, first.Body, second.Code, second.Body, objects("cut"))
+		t.Errorf("got %d %s, then %d %s; %d objects, want the same answer twice and 1 object",
+			first.Code, first.Body, second.Code, second.Body, objects("cut"))
 	}
 
-	// The process is gone: nothing after the commit happens. What has transactions has the answer by then.
+	// The process ends: nothing after the commit happens. Engines with transactions have stored the answer by then.
 	cut.AfterWrite(true, func() { panic("killed") })
 	if a := send("killed", "k2"); a.Code != http.StatusInternalServerError {
 		t.Fatalf("got %d %s, want %v", a.Code, a.Body, http.StatusInternalServerError)
@@ -87,16 +88,16 @@ func TestRequestCutAfterCommitIsReplayed(t *testing.T) {
 		running := send("killed", "k2")
 		lost("running", running)
 		if running.Header.Get("Retry-After") == "" {
-			t.Error("nobody is told when to come back")
+			t.Error("got no Retry-After, want one")
 		}
 		c.Advance(time.Minute)
 		lost("lost", send("killed", "k2"))
 	}
 	if n := objects("killed"); n != 1 {
-		t.Errorf("%d objects", n)
+		t.Errorf("got %d objects, want 1", n)
 	}
 
-	// Nor before: then it is carried out by the repetition.
+	// The process ends before the commit: the repetition carries the request out.
 	cut.AfterWrite(false, func() { panic("killed") })
 	if a := send("early", "k3"); a.Code != http.StatusInternalServerError {
 		t.Fatalf("got %d %s, want %v", a.Code, a.Body, http.StatusInternalServerError)
@@ -106,17 +107,17 @@ func TestRequestCutAfterCommitIsReplayed(t *testing.T) {
 		t.Errorf(`got %d %s, want a.Status = "ok" and objects("early") = 1`, a.Code, a.Body)
 	}
 
-	// While it is carried out the repetition waits for nothing, and is told when to come back.
+	// While the request is in progress, a repetition does not wait, and gets a Retry-After.
 	var meanwhile *gatewaytest.Answer
 	cut.AfterWrite(false, func() { meanwhile = send("busy", "k5") })
 	if a := send("busy", "k5"); a.Status != "ok" || replayed(a) || objects("busy") != 1 {
 		t.Errorf(`got %d %s, want a.Status = "ok" and objects("busy") = 1`, a.Code, a.Body)
 	}
 	if lost("running", meanwhile); meanwhile.Header.Get("Retry-After") == "" {
-		t.Error("nobody is told when to come back")
+		t.Error("got no Retry-After, want one")
 	}
 
-	// Of many at once one is carried out.
+	// One of many concurrent requests is carried out.
 	counts := fixture.Concurrently(20, func(int) string {
 		a := send("crowd", "k4")
 		if a.Code == http.StatusConflict {
@@ -125,17 +126,16 @@ func TestRequestCutAfterCommitIsReplayed(t *testing.T) {
 		return a.Text()
 	})
 	if objects("crowd") != 1 || len(counts) > 2 {
-		t.Errorf("%d objects: %s", objects("crowd"), fixture.Tally(counts))
+		t.Errorf("got %d objects: %s, want 1 and at most two kinds of answers", objects("crowd"), fixture.Tally(counts))
 	}
 	if _, ok := acme.Do(t, http.MethodPost, fixture.ObjectsPath, key, object("crowd")).Data.(map[string]any); !ok {
-		t.Error("without a key the name is taken")
+		t.Error("without a key: got no conflict, want the name taken")
 	}
 }
 
 func exportOf(t *testing.T, o *gatewaytest.Org) string { return (&fixture.Party{Org: o}).Export(t) }
 
-// TestIdempotencyKeysAreScoped holds that a key belongs to the caller, the operation and the request it was first
-// used for.
+// TestIdempotencyKeysAreScoped checks that a key belongs to the caller, the operation and the request of its first use.
 func TestIdempotencyKeysAreScoped(t *testing.T) {
 	t.Parallel()
 	var c fixture.Clock
@@ -157,35 +157,35 @@ func TestIdempotencyKeysAreScoped(t *testing.T) {
 	}
 	for what, a := range map[string]*gatewaytest.Answer{"another body": send(acme, own, fixture.ObjectsPath, "bush"), "another query": send(acme, own, fixture.ObjectsPath+"?x=1", "tree")} {
 		if replayed(a) {
-			t.Errorf("%s is answered with the first", what)
+			t.Errorf("%s: got the first answer, want a new one", what)
 		}
 		fixture.WantFaults(t, a, http.StatusUnprocessableEntity, "Idempotency-Key reused")
 	}
 	if a := send(acme, other, fixture.ObjectsPath, "bush"); a.Status != "ok" || replayed(a) {
-		t.Errorf("another account: %d %s", a.Code, a.Body)
+		t.Errorf("another account: got %d %s, want a new answer", a.Code, a.Body)
 	}
 	if a := send(birch, gatewaytest.WithKey(birch.Key(t, tenants.ManageCustomObjects)), fixture.ObjectsPath, "tree"); a.Status != "ok" || replayed(a) {
-		t.Errorf("another organization: %d %s", a.Code, a.Body)
+		t.Errorf("another organization: got %d %s, want a new answer", a.Code, a.Body)
 	}
 	acme.Import(t, `{"kind":"form_collection","id":"0000000000000000000000f1","name":"visit","label":"Visit","label_plural":"Visits","schema":{}}`)
 	form := func(label string, more ...gatewaytest.Request) *gatewaytest.Answer {
 		return acme.Do(t, http.MethodPut, "/api/form/collections/0000000000000000000000f1", append([]gatewaytest.Request{own, fixture.JSONText(`{"label":"` + label + `"}`)}, more...)...)
 	}
 	if a := form("Another operation", fixture.IdempotencyKey("one")); a.Status != "ok" || replayed(a) {
-		t.Errorf("another operation: %d %s", a.Code, a.Body)
+		t.Errorf("another operation: got %d %s, want a new answer", a.Code, a.Body)
 	}
-	// A refusal is kept, but not that others came between.
+	// A refusal is kept, but not one because of a concurrent change.
 	bad, after := form("", fixture.IdempotencyKey("two")), form("", fixture.IdempotencyKey("two"))
 	if bad.Code != http.StatusUnprocessableEntity || !replayed(after) || after.Text() != bad.Text() {
-		t.Errorf("a refusal: %s, then %s", bad.Body, after.Body)
+		t.Errorf("a refusal: got %s, then %s, want the same one replayed", bad.Body, after.Body)
 	}
 	wantStale(t, form("Stale", fixture.IdempotencyKey("three"), ifMatch(`"1"`)))
 	if a := form("Stale", fixture.IdempotencyKey("three"), ifMatch("*")); a.Status != "ok" || replayed(a) {
-		t.Errorf("after a 412: %d %s", a.Code, a.Body)
+		t.Errorf("after a 412: got %d %s, want a new answer", a.Code, a.Body)
 	}
 	for _, malformed := range [][]gatewaytest.Request{{fixture.IdempotencyKey("")}, {fixture.IdempotencyKey("a b")}, {fixture.IdempotencyKey(strings.Repeat("x", 256))}, {fixture.IdempotencyKey("é")}, {fixture.IdempotencyKey("a"), fixture.IdempotencyKey("a")}} {
 		if a := form("Malformed", malformed...); a.Code != http.StatusBadRequest {
-			t.Errorf("a malformed key: %d %s", a.Code, a.Body)
+			t.Errorf("a malformed key: got %d %s, want 400", a.Code, a.Body)
 		}
 	}
 	if a := form("Longest", fixture.IdempotencyKey(strings.Repeat("x", 255))); a.Status != "ok" {
@@ -193,12 +193,12 @@ func TestIdempotencyKeysAreScoped(t *testing.T) {
 	}
 	c.Advance(25 * time.Hour)
 	if a := send(acme, own, fixture.ObjectsPath, "tree"); replayed(a) || a.Code != http.StatusConflict {
-		t.Errorf("a day later: %d %s", a.Code, a.Body)
+		t.Errorf("a day later: got %d %s, want 409 and no replay", a.Code, a.Body)
 	}
 }
 
-// TestEveryOperationIsIdempotentByKey holds that every operation below /api/ that changes something takes a key and
-// is carried out once.
+// TestEveryOperationIsIdempotentByKey checks that every changing operation below /api/ accepts a key and is carried out
+// once.
 func TestEveryOperationIsIdempotentByKey(t *testing.T) {
 	t.Parallel()
 	w := fixture.NewWorld(t, fixture.WithPlants)
@@ -218,7 +218,7 @@ func TestEveryOperationIsIdempotentByKey(t *testing.T) {
 	for _, op := range rows {
 		if !op.Repeatable() {
 			if op.Method != http.MethodGet && strings.HasPrefix(op.Path, "/api/") && op.Upload == nil {
-				t.Errorf("%s takes no key", op.Name)
+				t.Errorf("%s takes no key, want it to", op.Name)
 			}
 			continue
 		}
@@ -242,19 +242,20 @@ func TestEveryOperationIsIdempotentByKey(t *testing.T) {
 			return a.Text()
 		}
 		if first.Status != "ok" || replayed(first) || replayed(second) == op.Reads || second.Code != first.Code || text(second) != text(first) || second.Header.Get("ETag") != first.Header.Get("ETag") {
-			t.Errorf("%s: %d %s, then %d %s", op.Name, first.Code, first.Body, second.Code, second.Body)
+			t.Errorf("%s: got %d %s, then %d %s, want the first answer replayed",
+				op.Name, first.Code, first.Body, second.Code, second.Body)
 		}
 		if w.A.Export(t) != before {
-			t.Errorf("%s was carried out again", op.Name)
+			t.Errorf("%s was carried out again, want it once", op.Name)
 		}
 		tried++
 	}
 	if tried < 10 && !testing.Short() {
-		t.Errorf("%d operations only", tried)
+		t.Errorf("got %d operations, want at least 10", tried)
 	}
 }
 
-// TestKeptAnswersAreSealedAndSwept holds that kept answers cannot be read in the store, and are deleted after their
+// TestKeptAnswersAreSealedAndSwept checks that kept answers cannot be read in the store, and are deleted after their
 // day.
 func TestKeptAnswersAreSealedAndSwept(t *testing.T) {
 	t.Parallel()
@@ -275,37 +276,38 @@ func TestKeptAnswersAreSealedAndSwept(t *testing.T) {
 	form("k")
 	p := &fixture.Party{Org: acme}
 	if kept := p.Stored(t, `SELECT json(body) FROM "c:kept_answers"`); strings.Contains(kept, "Confidential") || strings.Contains(kept, "Collection updated") || !strings.Contains(kept, "enc.v1.") {
-		t.Errorf("kept as %s", kept)
+		t.Errorf("kept as %s, want it encrypted", kept)
 	}
-	// Nor can what was sent be tried: that is told apart by what includes the caller's key.
+	// The request cannot be guessed either: its fingerprint includes the caller's key.
 	form("k2")
 	if n := p.Stored(t, `SELECT count(DISTINCT json_extract(body, '$.request')) FROM "c:kept_answers"`); n != "2" {
-		t.Errorf("equal requests of two keys are kept as %s", n)
+		t.Errorf("equal requests of two keys are kept as %s, want 2", n)
 	}
-	// A secret that is told once is kept nowhere, sealed or not; nor is it told again.
+	// A secret that is shown once is not kept, sealed or not, and is not shown again.
 	first, second := share(), share()
 	if first.Field("token") == nil || second.Code != http.StatusConflict || !strings.Contains(second.Text(), `"code":"lost"`) {
-		t.Errorf("%d %s, then %d %s", first.Code, first.Body, second.Code, second.Body)
+		t.Errorf("got %d %s, then %d %s, want a token, then 409 (lost)",
+			first.Code, first.Body, second.Code, second.Body)
 	}
 	if n := p.Stored(t, `SELECT count(*) FROM "c:kept_answers" WHERE json_extract(body, '$.answer') IS NULL`); n != "1" {
-		t.Errorf("%s records have no answer", n)
+		t.Errorf("%s records have no answer, want 1", n)
 	}
 	for i := range 40 {
 		form(fmt.Sprint("old", i))
 	}
 	c.Advance(25 * time.Hour)
-	// One in sixteen takes some of what has expired along.
+	// One in sixteen requests removes some expired answers.
 	made, kept := 0, func() string { return p.Stored(t, `SELECT count(*) FROM "c:kept_answers"`) }
 	for made < 1000 && (made == 0 || kept() != fmt.Sprint(made)) {
 		made++
 		form(fmt.Sprint("new", made))
 	}
 	if made == 1000 {
-		t.Errorf("%s answers are kept", kept())
+		t.Errorf("%s answers are kept, want some swept", kept())
 	}
 }
 
-// TestRateLimitRefusalsAreNotReplayed holds that a refusal that says when to retry is not the answer to that retry.
+// TestRateLimitRefusalsAreNotReplayed checks that a refusal with Retry-After is not replayed to the retry.
 func TestRateLimitRefusalsAreNotReplayed(t *testing.T) {
 	t.Parallel()
 	var c fixture.Clock
@@ -325,12 +327,12 @@ func TestRateLimitRefusalsAreNotReplayed(t *testing.T) {
 	}
 	c.Advance(20 * time.Minute)
 	if a := change(gatewaytest.Password, "right"); a.Status != "ok" || replayed(a) {
-		t.Errorf("after the wait: %d %s", a.Code, a.Body)
+		t.Errorf("after the wait: got %d %s, want a new answer", a.Code, a.Body)
 	}
 }
 
-// TestKeptAnswersExpireUnasked holds that kept answers are deleted after their day where no key is sent any more,
-// whatever becomes of the trash.
+// TestKeptAnswersExpireUnasked checks that kept answers are deleted after their day even if no more keys are sent,
+// whatever happens to the trash.
 func TestKeptAnswersExpireUnasked(t *testing.T) {
 	t.Parallel()
 	clock := &fixture.Clock{}
@@ -349,21 +351,21 @@ func TestKeptAnswersExpireUnasked(t *testing.T) {
 	clock.Advance(23 * time.Hour)
 	fixture.EmptyTrash(t, g.App)
 	if !replayed(send(1)) {
-		t.Error("within its day an answer is gone")
+		t.Error("got no kept answer within its day, want it")
 	}
 	clock.Advance(2 * time.Hour)
 	fixture.EmptyTrash(t, g.App)
 	p := &fixture.Party{Org: acme}
 	if n := p.Stored(t, `SELECT count(*) FROM "c:kept_answers"`); n != "0" {
-		t.Errorf("%s of %d answers are kept", n, many)
+		t.Errorf("%s of %d answers are kept, want 0", n, many)
 	}
 	if a := acme.Do(t, http.MethodPost, "/api/contacts/"+deleted+"/restore", key); a.Status != "ok" {
-		t.Errorf("the trash of those who keep it was emptied: %d %s", a.Code, a.Body)
+		t.Errorf("the trash of those who keep it was emptied: got %d %s, want the status ok", a.Code, a.Body)
 	}
 }
 
-// TestErasedDataIsInNoKeptAnswer holds that erased data is in no kept answer of any request, and that a repetition
-// of such a request is told so. Data that is only deleted can be restored, and so can the answer.
+// TestErasedDataIsInNoKeptAnswer checks that purged data are in no kept answer of any request, and that a repetition of
+// such a request is told so. Data that are only deleted can be restored, and so can the answer.
 func TestErasedDataIsInNoKeptAnswer(t *testing.T) {
 	t.Parallel()
 	for name, layout := range map[string]gatewaytest.Option{"own files": gatewaytest.OwnFiles, "shared files": gatewaytest.SharedFiles} {
@@ -397,7 +399,8 @@ func TestErasedDataIsInNoKeptAnswer(t *testing.T) {
 				sent[repeat] = func() *gatewaytest.Answer { return do(method, path, body, repeat) }
 				a := sent[repeat]()
 				if again := sent[repeat](); a.Status != "ok" || !replayed(again) || again.Text() != a.Text() {
-					t.Fatalf("%s: %d %s, then %d %s", repeat, a.Code, a.Body, again.Code, again.Body)
+					t.Fatalf("%s: got %d %s, then %d %s, want the same one replayed",
+						repeat, a.Code, a.Body, again.Code, again.Body)
 				}
 				return fmt.Sprint(a.Field("id"))
 			}
@@ -408,13 +411,14 @@ func TestErasedDataIsInNoKeptAnswer(t *testing.T) {
 					t.Fatalf(`%s: got %d %s, want a.Status = "ok"`, what, a.Code, a.Body)
 				}
 				if n := asked.Load() - before; (n > 0) != (len(lost) > 0) || n > 2 { // an object is one batch, its records another
-					t.Errorf("%s asks %d times for what is kept", what, n)
+					t.Errorf("%s: got %d queries for kept answers, want none or at most 2", what, n)
 				}
 				for repeat, send := range sent {
 					a := send()
 					gone := a.Code == http.StatusConflict && strings.Contains(a.Text(), `"code":"lost"`)
 					if slices.Contains(lost, repeat) != gone || !gone && !replayed(a) {
-						t.Errorf("after %s, %s: %d %s", what, repeat, a.Code, a.Body)
+						t.Errorf("after %s, %s: got %d %s, want it lost or replayed as listed",
+							what, repeat, a.Code, a.Body)
 					}
 					if gone {
 						delete(sent, repeat)
@@ -438,7 +442,8 @@ func TestErasedDataIsInNoKeptAnswer(t *testing.T) {
 			ends("a contact", http.MethodDelete, "/api/contacts/"+ada+"?purge=true", "more")
 			for n, want := range []string{`"status":"ok"`, `"code":"lost"`} {
 				if a := do(http.MethodDelete, "/api/contacts/"+cy+"?purge=true", "", "purge"); !strings.Contains(a.Text(), want) {
-					t.Errorf("purge number %d, which must not show again what it ended: %d %s", n+1, a.Code, a.Body)
+					t.Errorf("purge number %d, which must not show again what it ended: got %d %s, want it with %q",
+						n+1, a.Code, a.Body, want)
 				}
 			}
 			ends("an object", http.MethodDelete, fixture.ObjectsPath+"/tree?purge=true&force=true", "record")
@@ -446,13 +451,13 @@ func TestErasedDataIsInNoKeptAnswer(t *testing.T) {
 			clock.Advance(2 * time.Hour)
 			fixture.EmptyTrash(t, acme.App)
 			if a := sent["bob"](); !strings.Contains(a.Text(), `"code":"lost"`) {
-				t.Errorf("of what the trash has ended: %d %s", a.Code, a.Body)
+				t.Errorf("of what the trash has ended: got %d %s, want it with %q", a.Code, a.Body, `"code":"lost"`)
 			}
 			if strings.HasPrefix(name, "own") {
 				p := &fixture.Party{Org: acme}
 				for _, id := range []string{ada, bob, cy} {
 					if n := p.Stored(t, `SELECT count(*) FROM "c:kept_answers" WHERE instr(json(body), ?)`, id); n != "0" {
-						t.Errorf("%s answers are about %s", n, id)
+						t.Errorf("%s answers are about %s, want 0", n, id)
 					}
 				}
 			}
@@ -460,9 +465,9 @@ func TestErasedDataIsInNoKeptAnswer(t *testing.T) {
 	}
 }
 
-// TestRepeatWithAnotherScope: an answer is kept for the teams of whoever got it. Another key of the same account that
-// is narrowed to another team, or the same key once its account's teams were changed, is not told it.
-func TestRepeatWithAnotherScope(t *testing.T) {
+// TestKeptAnswersAreScopedToTeams checks that an answer is kept for the teams of its caller. Another key of the same
+// account that is limited to another team does not get it, nor does the same key after its account's teams changed.
+func TestKeptAnswersAreScopedToTeams(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme", tenants.FeatureTeams)
 	teams := []string{fixture.DocID(0x7a), fixture.DocID(0x7b)}
@@ -487,15 +492,15 @@ func TestRepeatWithAnotherScope(t *testing.T) {
 		t.Fatalf("got %d %s, want %v", first.Code, first.Body, http.StatusOK)
 	}
 	if same := send(ofA); !replayed(same) || same.Text() != first.Text() {
-		t.Errorf("the same scope: %d %s", same.Code, same.Body)
+		t.Errorf("the same scope: got %d %s, want the first answer replayed", same.Code, same.Body)
 	}
 	if other := send(narrowed(teams[1])); other.Code != http.StatusUnprocessableEntity || replayed(other) {
 		t.Errorf("another scope: %d %s, want a 422", other.Code, other.Body)
 	}
 }
 
-// TestKeptAnswersAreBounded holds that large kept answers, which do not count for an organization's quota, are
-// bounded by day. A request beyond the bound is carried out, and a repetition is told that its answer is gone.
+// TestKeptAnswersAreBounded checks that large kept answers, which do not count for an organization's quota, are bounded
+// for each day. A request beyond the bound is carried out, and a repetition is told that its answer is lost.
 func TestKeptAnswersAreBounded(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it makes 140 answers of half a MB")
@@ -521,21 +526,21 @@ func TestKeptAnswersAreBounded(t *testing.T) {
 	const most = 64 << 20 / (480 << 10)
 	for n := range most + 1 {
 		if a := sends[acme](n, "large"); a.Code != http.StatusOK {
-			t.Fatalf("change %d: %d %.200s", n, a.Code, a.Body)
+			t.Fatalf("change %d: got %d %.200s, want 200", n, a.Code, a.Body)
 		}
 	}
 	if a := sends[acme](most-2, "large"); !replayed(a) {
-		t.Errorf("a large answer that fits: %d %.200s", a.Code, a.Body)
+		t.Errorf("a large answer that fits: got %d %.200s, want it replayed", a.Code, a.Body)
 	}
 	if a := sends[acme](most, "large"); a.Code != http.StatusConflict || !strings.Contains(a.Text(), `"code":"lost"`) {
-		t.Errorf("one large answer too many: %d %.200s", a.Code, a.Body)
+		t.Errorf("one large answer too many: got %d %.200s, want 409 with %q", a.Code, a.Body, `"code":"lost"`)
 	}
 	sends[acme](1000, "small")
 	if a := sends[acme](1000, "small"); !replayed(a) || !strings.Contains(a.Text(), "n1000") {
-		t.Errorf("a small answer: %d %.200s", a.Code, a.Body)
+		t.Errorf("a small answer: got %d %.200s, want it replayed", a.Code, a.Body)
 	}
 	sends[other](0, "large")
 	if a := sends[other](0, "large"); !replayed(a) {
-		t.Errorf("another organization's large answer: %d %.200s", a.Code, a.Body)
+		t.Errorf("another organization's large answer: got %d %.200s, want it replayed", a.Code, a.Body)
 	}
 }

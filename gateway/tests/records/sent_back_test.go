@@ -10,9 +10,9 @@ import (
 	"tenantry/operation"
 )
 
-// TestWhatAnAnswerShowsMayBeSentBack: of each record that can be read and changed, all that callers may set of it is
-// taken as the answer shows it, and a PUT of nothing leaves it as it is.
-func TestWhatAnAnswerShowsMayBeSentBack(t *testing.T) {
+// TestAnswersCanBeSentBack checks that every record accepts the settable fields of its own answer, and that
+// an empty PUT changes nothing.
+func TestAnswersCanBeSentBack(t *testing.T) {
 	t.Parallel()
 	w := fixture.NewWorld(t, fixture.WithPlants)
 	p, rows, tried := w.A, w.App.Operations(), 0
@@ -38,22 +38,22 @@ func TestWhatAnAnswerShowsMayBeSentBack(t *testing.T) {
 		}
 		for _, sent := range []any{body, map[string]any{}} {
 			if a := p.Do(t, op.Method, get.Target, p.CredentialFor(&op), gatewaytest.JSON(sent)); a.Code != http.StatusOK {
-				t.Errorf("%s of %v: %d %s", op.Name, sent, a.Code, a.Body)
+				t.Errorf("%s of %v: got %d %s, want 200", op.Name, sent, a.Code, a.Body)
 			}
 		}
 		tried++
 	}
 	if tried < 15 {
-		t.Errorf("only %d resources", tried)
+		t.Errorf("only %d resources, want at least 15", tried)
 	}
 	file := "/api/files/" + p.IDs[fixture.RefFile]
 	p.Do(t, http.MethodPut, file, gatewaytest.WithKey(p.FullKey), fixture.JSONText(`{"contact_id":null,"folder_id":null}`))
 	if a := p.Do(t, http.MethodPut, file, gatewaytest.WithKey(p.FullKey), fixture.JSONText(`{"contact_id":"","folder_id":""}`)); a.Code != http.StatusOK || a.Field("contact_id") != "" {
-		t.Errorf("a file of nobody: %d %s", a.Code, a.Body)
+		t.Errorf("a file of nobody: got %d %s, want 200 and contact_id %q", a.Code, a.Body, "")
 	}
 }
 
-// TestActionsOnARecordHonourIfMatch: what was decided about another revision of the record is not done.
+// TestActionsOnARecordHonourIfMatch checks that an action on another revision of the record is refused.
 func TestActionsOnARecordHonourIfMatch(t *testing.T) {
 	t.Parallel()
 	w := fixture.NewWorld(t)
@@ -66,11 +66,11 @@ func TestActionsOnARecordHonourIfMatch(t *testing.T) {
 		q := w.Build(&op, op.Path, fixture.SampleFor(&op), p.Own, func(string) bool { return false })
 		for tag, code := range map[string]int{`"0-x"`: http.StatusPreconditionFailed, "*": http.StatusOK} {
 			if a := p.Do(t, q.Method, q.Target, append(q.Changes, p.CredentialFor(&op), gatewaytest.Header("If-Match", tag))...); a.Code != code && a.Code != http.StatusUnprocessableEntity {
-				t.Errorf("%s with %s: %d %s", op.Name, tag, a.Code, a.Body)
+				t.Errorf("%s with %s: got %d %s, want the code of a match or 422", op.Name, tag, a.Code, a.Body)
 			}
 		}
 	}
 	if tried < 4 {
-		t.Errorf("only %d operations", tried)
+		t.Errorf("only %d operations, want at least 4", tried)
 	}
 }

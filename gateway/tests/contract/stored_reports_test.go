@@ -41,9 +41,9 @@ func TestContract_KeepReports(t *testing.T) {
 	c.Want(t, 404, http.MethodGet, own, "")
 }
 
-// TestContract_ReportsAreHeldToEverything: everything wrong with a report is told at once, and a preview is held to
-// what a report that is stored is held to.
-func TestContract_ReportsAreHeldToEverything(t *testing.T) {
+// TestContract_AllFaultsOfAReportAreReported checks that all faults of a report are reported together, and that a
+// preview is checked like a stored report.
+func TestContract_AllFaultsOfAReportAreReported(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme", tenants.FeatureTeams)
 	c := fixture.WithToken(acme, acme.Key(t, tenants.ManageReports))
@@ -52,12 +52,12 @@ func TestContract_ReportsAreHeldToEverything(t *testing.T) {
 			`"field":"title"`, `"field":"query.fields`, `"field":"child_reports"`, `"field":"teams"`)
 		a := c.Want(t, 422, http.MethodPost, path, `{"title":"","class":"Records","source":""}`, `"field":"title"`, `"field":"source"`)
 		if faults := regexp.MustCompile(`"field":`).FindAllString(a.Text(), -1); len(faults) != 2 {
-			t.Errorf("a fault is told twice: %s", a.Body)
+			t.Errorf("a fault is told twice: got %s, want 2", a.Body)
 		}
 	}
 }
 
-// TestContract_ReportFields: what a report can ask is told as it is held to.
+// TestContract_ReportFields checks that the offered fields are those that reports accept.
 func TestContract_ReportFields(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
@@ -76,8 +76,8 @@ func TestContract_ReportFields(t *testing.T) {
 		"input.a.value must be one of the choices", "input.a.choices must be a number", `names \"1\" twice`, "no choice is empty")
 }
 
-// TestContract_APurgedReportTakesItsTokens: another report of the same address is not opened by them.
-func TestContract_APurgedReportTakesItsTokens(t *testing.T) {
+// TestContract_PurgedReportEndsItsTokens checks that its tokens do not open another report with the same address.
+func TestContract_PurgedReportEndsItsTokens(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
 	c := fixture.WithToken(acme, acme.Key(t, tenants.ManageReports))
@@ -95,15 +95,16 @@ func TestContract_APurgedReportTakesItsTokens(t *testing.T) {
 	c.Want(t, 200, http.MethodDelete, path+"/"+first+"?purge=true", "")
 	after, more := acme.Tenant(t).Workspace().Documents(t.Context()) // with what the purge itself makes: an audit record, a revocation
 	if before-after < 8 || err != nil || more != nil {
-		t.Errorf("%d documents, and %d after the purge (%v, %v)", before, after, err, more)
+		t.Errorf("got %d documents before and %d after the purge (%v, %v), want at least 8 fewer",
+			before, after, err, more)
 	}
 	_, fresh := made("Other")
 	c.Want(t, 403, http.MethodGet, "/api/reports/shared/"+pid+"?token="+old, "", "!Other")
 	c.Want(t, 200, http.MethodGet, "/api/reports/shared/"+pid+"?token="+fresh, "", "Other")
 }
 
-// TestReportsOfALimitedCallerAreOneQuestion: whatever their number, their children are asked for once.
-func TestReportsOfALimitedCallerAreOneQuestion(t *testing.T) {
+// TestReportsOfALimitedCallerAreOneQuery checks that the children of all reports are read with one query.
+func TestReportsOfALimitedCallerAreOneQuery(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme", tenants.FeatureTeams)
 	acme.Import(t, fixture.TeamLines()...)
@@ -124,11 +125,12 @@ func TestReportsOfALimitedCallerAreOneQuestion(t *testing.T) {
 		}
 	}
 	if after := calls("after-the-others"); after > before+3 { // the organization, the key and its account may be read anew
-		t.Errorf("the store was asked %d times for one report with a child, and %d times for 20", before, after)
+		t.Errorf("the store was asked %d times for one report with a child, and %d times for 20, want at most %v",
+			before, after, before+3)
 	}
 }
 
-// TestContract_ListsInTheOrderOfTime: what organizations make few of is listed with the newest first.
+// TestContract_ListsInTheOrderOfTime checks that short lists begin with the newest records.
 func TestContract_ListsInTheOrderOfTime(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")

@@ -15,7 +15,7 @@ import (
 	"tenantry/tenants"
 )
 
-// told returns what a report says of lines.
+// told returns the problems of a report, one text each.
 func told(r *bundle.Report) (out []string) {
 	for _, p := range r.Problems {
 		for _, f := range p.Errors {
@@ -25,9 +25,9 @@ func told(r *bundle.Report) (out []string) {
 	return out
 }
 
-// TestOrganizationsOfAFile: each line is held to what the command that makes one is held to; what is wrong is told
-// with its number, and hinders no other.
-func TestOrganizationsOfAFile(t *testing.T) {
+// TestCreateOrganizationsFromAFile checks that each line is checked like the command for one organization, and that a
+// bad line is reported by number and does not affect the others.
+func TestCreateOrganizationsFromAFile(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
 	g.Org(t, "there")
@@ -80,7 +80,7 @@ func TestOrganizationsOfAFile(t *testing.T) {
 			t.Errorf("dry %t: the lines are told as\n%s\nwant\n%s", dry, got, strings.Join(want, "\n"))
 		}
 		if there := len(organizations(t, g)); there != map[bool]int{true: 1, false: 4}[dry] {
-			t.Errorf("dry %t: %d organizations", dry, there)
+			t.Errorf("dry %t: got %d organizations, want 1 if dry, else 4", dry, there)
 		}
 	}
 	one, err := control.Call[control.Organization](t.Context(), g.Commands, "org.show", control.Slug{Slug: "one"})
@@ -93,22 +93,22 @@ func TestOrganizationsOfAFile(t *testing.T) {
 		o := &gatewaytest.Org{Gateway: g, Slug: slug, Host: slug + ".localhost"}
 		records, err := control.Call[[]control.AuditRecord](t.Context(), g.Commands, "audit", control.Page{Org: slug})
 		if err != nil || len(records) != 1 {
-			t.Fatalf("%s has the audit records %+v, %v", slug, records, err)
+			t.Fatalf("%s has the audit records %+v, %v, want no error and 1 record", slug, records, err)
 		}
 		said := fmt.Sprint(records[0].Operation, records[0].Subject, records[0].Outcome, records[0].Facts)
 		if alone == "" {
 			alone = said
 		}
 		if n := countOf(t, o, o.Key(t, tenants.Contacts)); n != "0" || said != alone {
-			t.Errorf("%s counts %s, and its log says %s, that of one made alone %s", slug, n, said, alone)
+			t.Errorf("%s counts %s, and its audit log is %s, want 0 and %s", slug, n, said, alone)
 		}
 	}
 	r, err := fixture.CreateOrganizations(t.Context(), t, g, strings.NewReader(file+"\n"+`{"slug":"four","name":"Four"}`), false, nil)
 	if err == nil || r.Created != 1 || r.Failed != count.Lines || !strings.Contains(strings.Join(told(r), "\n"), "4 slug duplicate") {
-		t.Errorf("again, with another: %+v, %v", r, err)
+		t.Errorf("again, with another one: got %+v, %v, want 1 created, the others refused and an error", r, err)
 	}
-	if found := leftBehind(t, g); len(found) > 0 {
-		t.Errorf("left behind: %q", found)
+	if found := strayWorkspaces(t, g); len(found) > 0 {
+		t.Errorf("left behind: got %q, want none", found)
 	}
 }
 
@@ -121,8 +121,8 @@ func organizations(t *testing.T, g *gatewaytest.Gateway) []control.Organization 
 	return found
 }
 
-// leftBehind returns what doctor says of workspaces without an organization, on any engine.
-func leftBehind(t *testing.T, g *gatewaytest.Gateway) (found []string) {
+// strayWorkspaces returns doctor's findings about workspaces without an organization, on any engine.
+func strayWorkspaces(t *testing.T, g *gatewaytest.Gateway) (found []string) {
 	t.Helper()
 	for _, f := range findings(t, g, control.Examination{Quick: true}) {
 		if strings.HasSuffix(f.What, " strays") {
@@ -132,7 +132,7 @@ func leftBehind(t *testing.T, g *gatewaytest.Gateway) (found []string) {
 	return found
 }
 
-// repeated is so many copies of a text.
+// repeated reads a text that many times.
 type repeated struct {
 	text  string
 	times int
@@ -151,9 +151,9 @@ func (r *repeated) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// TestOrganizationsOfAFile_Bounds: a file that is too much is refused before anything of it is made, and the report
-// of many bad lines ends.
-func TestOrganizationsOfAFile_Bounds(t *testing.T) {
+// TestCreateOrganizationsFromAFile_Bounds checks that a file that is too large is refused before anything is created,
+// and that the report of many bad lines is bounded.
+func TestCreateOrganizationsFromAFile_Bounds(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
 	line := `{"slug":"one","name":"One"}` + "\n"
@@ -172,20 +172,21 @@ func TestOrganizationsOfAFile_Bounds(t *testing.T) {
 		}
 	}
 	if there := organizations(t, g); len(there) > 0 {
-		t.Errorf("made: %+v", there)
+		t.Errorf("made: got %+v, want none", there)
 	}
 	r, err := fixture.CreateOrganizations(t.Context(), t, g, &repeated{text: line, times: 3000}, false, nil)
 	if err == nil || r.Created != 1 || r.Failed != 2999 || len(r.Problems) != 1000 || r.More != 1999 {
-		t.Errorf("one slug 3,000 times: %d made, %d refused, %d told and %d more: %v", r.Created, r.Failed, len(r.Problems), r.More, err)
+		t.Errorf("one slug 3,000 times: %d made, %d refused, %d told and %d more: got %v, want an error, Created 1, Failed 2999, 1000 Problems and More 1999",
+			r.Created, r.Failed, len(r.Problems), r.More, err)
 	}
 	if _, err := g.Commands.Do(t.Context(), "import", control.ImportRequest{Org: "one"}, control.Streams{}); err == nil || !strings.Contains(err.Error(), "there is nothing to read") {
-		t.Errorf("an import of nothing: %v", err)
+		t.Errorf("an import of nothing: got %v, want an error with %q", err, "there is nothing to read")
 	}
 }
 
-// TestOrganizationsOfAFile_Interrupted: whoever goes away leaves whole organizations alone, and the same file makes the
-// others.
-func TestOrganizationsOfAFile_Interrupted(t *testing.T) {
+// TestCreateOrganizationsFromAFile_Interrupted checks that an interrupted command leaves only whole organizations, and
+// that the same file creates the rest.
+func TestCreateOrganizationsFromAFile_Interrupted(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
 	var file strings.Builder
@@ -201,20 +202,20 @@ func TestOrganizationsOfAFile_Interrupted(t *testing.T) {
 		}
 	})
 	if cut := new(control.InterruptedError); !errors.As(err, &cut) {
-		t.Fatalf("the command that was given up: %v", err)
+		t.Fatalf("the command that was given up: got %v, want a *control.InterruptedError", err)
 	}
 	r, err := fixture.CreateOrganizations(t.Context(), t, g, strings.NewReader(file.String()), false, nil)
 	if r == nil || r.Failed < 100 || r.Created+r.Failed != n || err == nil {
-		t.Errorf("again: %+v, %v", r, err)
+		t.Errorf("again: got %+v, %v, want the missing ones created, the others refused and an error", r, err)
 	}
 	there := organizations(t, g)
 	for _, o := range there {
 		records, err := control.Call[[]control.AuditRecord](t.Context(), g.Commands, "audit", control.Page{Org: o.Slug})
 		if err != nil || len(records) != 1 {
-			t.Errorf("%s has the audit records %+v, %v", o.Slug, records, err)
+			t.Errorf("%s has the audit records %+v, %v, want no error and 1 record", o.Slug, records, err)
 		}
 	}
-	if found := leftBehind(t, g); len(found) > 0 || len(there) != n {
-		t.Errorf("%d organizations, and left behind: %q", len(there), found)
+	if found := strayWorkspaces(t, g); len(found) > 0 || len(there) != n {
+		t.Errorf("%d organizations, and left behind: got %q, want no found and %v there", len(there), found, n)
 	}
 }

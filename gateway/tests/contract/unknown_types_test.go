@@ -10,9 +10,9 @@ import (
 	"tenantry/tenants"
 )
 
-// TestTypesOfOnesOwn: a type that validation does not know is stored as it is, and the answer warns of what that means,
-// once; what a definition of the contract's operations drops is named there, too.
-func TestTypesOfOnesOwn(t *testing.T) {
+// TestUnknownTypesAreStoredWithAWarning checks that a type unknown to validation is stored unchanged with one warning,
+// which also names what the contract's operations drop from a definition.
+func TestUnknownTypesAreStoredWithAWarning(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
 	key := gatewaytest.WithKey(acme.Key(t, tenants.Contacts, tenants.ManageCustomObjects, tenants.ManageForms))
@@ -55,7 +55,7 @@ func TestTypesOfOnesOwn(t *testing.T) {
 			}
 		}
 		if c.wants == nil && said != "" {
-			t.Errorf("%s %s %s: %q", c.method, c.path, c.body, said)
+			t.Errorf("%s %s %s: got %q, want no message", c.method, c.path, c.body, said)
 		}
 	}
 	if got := acme.Do(t, http.MethodGet, "/api/custom/objects/tree", key).Text(); !strings.Contains(got, `"price":{"title":"Price","type":"Money"}`) || strings.Contains(got, "options") {

@@ -13,8 +13,8 @@ import (
 	"tenantry/operation"
 )
 
-// oneOf returns which record a page of one has: by its identifier where it has one, since when a key was used last is
-// noted meanwhile.
+// oneOf identifies the record on a page of one: by its identifier if it has one, because a key's last use changes in
+// between.
 func oneOf(page *gatewaytest.Answer) string {
 	results, _ := page.Field("results").([]any)
 	if len(results) == 1 {
@@ -25,9 +25,9 @@ func oneOf(page *gatewaytest.Answer) string {
 	return fmt.Sprint(results)
 }
 
-// TestEveryListCanBeFollowed: each list is followed to its end in parts of one record, which are those of its pages and
-// in their order, in the order that it has by itself and in each that its parameter names; made-up places and pages
-// beside a place are refused.
+// TestEveryListCanBeFollowed reads each list to its end in parts of one record, and compares them with its pages, in
+// the default order and in each order that its parameter names. Invalid places, and a place together with a page, are
+// refused.
 func TestEveryListCanBeFollowed(t *testing.T) {
 	t.Parallel()
 	w := fixture.NewWorld(t)
@@ -50,7 +50,7 @@ func TestEveryListCanBeFollowed(t *testing.T) {
 		if _, follows := takes("after"); !pages || !follows {
 			if pages && op.Name != "sessions.list" && op.Name != "reports.run" { // a few of a person, and rows made for each call
 				if _, own := takes("per_page"); own && !op.Contract {
-					t.Errorf("%s cannot be followed", op.Name)
+					t.Errorf("%s cannot be followed with after, want it possible", op.Name)
 				}
 			}
 			continue
@@ -76,29 +76,29 @@ func TestEveryListCanBeFollowed(t *testing.T) {
 				}
 				followed, paged = append(followed, oneOf(part)), append(paged, oneOf(page))
 				if fmt.Sprint(part.Field("count")) != fmt.Sprint(page.Field("count")) {
-					t.Errorf("%s %s: %s counts otherwise than %s", op.Name, order, part.Body, page.Body)
+					t.Errorf("%s %s: got %s, want the count of %s", op.Name, order, part.Body, page.Body)
 				}
 				if after, _ = part.Field("next").(string); after == "" {
 					if fmt.Sprint(page.Field("pages")) != fmt.Sprint(n) && fmt.Sprint(page.Field("count")) != "0" {
-						t.Errorf("%s %s ends after %d of %v", op.Name, order, n, page.Field("pages"))
+						t.Errorf("%s %s ends after %d pages, want %v", op.Name, order, n, page.Field("pages"))
 					}
 					break
 				}
 				long[op.Name] = max(long[op.Name], n+1)
 			}
 			if !slices.Equal(paged, followed) {
-				t.Errorf("%s %s\npages %s\nparts %s", op.Name, order, paged, followed)
+				t.Errorf("%s %s: pages %s\nparts %s, want the same", op.Name, order, paged, followed)
 			}
 		}
 		for query, want := range map[string]string{"after=bogus": "after must be what an answer with the same sort gave as next", "after=&page=2": "after and page exclude each other"} {
 			if a := ask(query); a.Code != http.StatusUnprocessableEntity || !strings.Contains(a.Text(), want) {
-				t.Errorf("%s ?%s: %d %s", op.Name, query, a.Code, a.Body)
+				t.Errorf("%s ?%s: got %d %s, want 422 with %q", op.Name, query, a.Code, a.Body, want)
 			}
 		}
 	}
 	for _, name := range []string{"reports.list_shares", "compliance.check", "contacts.list", "files.list", "audit.list"} {
 		if long[name] < 3 {
-			t.Errorf("%s had %d parts only: the test says little", name, long[name])
+			t.Errorf("%s had %d parts, want at least 3", name, long[name])
 		}
 	}
 }

@@ -10,16 +10,16 @@ import (
 	"tenantry/tenants"
 )
 
-// TestNamedEitherWay: every row whose path names an object, a form or a field takes the identifier as well as the name
-// that the API uses elsewhere.
-func TestNamedEitherWay(t *testing.T) {
+// TestPathsTakeNamesAndIdentifiers checks that every row whose path names an object, a form or a field accepts the
+// identifier and the name.
+func TestPathsTakeNamesAndIdentifiers(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
 	o := client{Org: g.Org(t, "acme")}.of(t, tenants.AllPermissions()...)
 	object := o.do(t, http.MethodPost, "/api/custom/objects", `{"name":"tree","label":"Tree","label_plural":"Trees","schema":{"kind":{"title":"Kind","type":"Text"}}}`, 200)["id"].(string)
 	form := o.do(t, http.MethodPost, "/api/form/collections", `{"name":"visit","label":"Visit","label_plural":"Visits"}`, 200)["id"].(string)
 	o.do(t, http.MethodPost, "/api/form/collections", `{"name":"other","label":"Other","label_plural":"Others"}`, 200)
-	// A name that looks like the identifier of another wins where others refer to it by its name.
+	// A name that looks like another's identifier takes precedence where references use names.
 	o.do(t, http.MethodPost, "/api/custom/objects", `{"name":"abcdefabcdefabcdefabcdef","label":"A","label_plural":"As"}`, 200)
 	for _, by := range []struct{ object, form string }{{object, "visit"}, {"tree", form}} {
 		trees, visits := "/api/custom/objects/"+by.object, "/api/form/collections/"+by.form
@@ -50,7 +50,7 @@ func TestNamedEitherWay(t *testing.T) {
 			}
 		}
 		if got := o.Do(t, http.MethodGet, trees+"/records/export?format=csv", gatewaytest.WithKey(o.key)).Text(); !strings.Contains(got, "kind") || !strings.Contains(got, "elm") {
-			t.Errorf("exported of %s: %s", by.object, got)
+			t.Errorf("exported of %s: got %s, want kind and elm", by.object, got)
 		}
 	}
 	for path, code := range map[string]int{"/api/custom/objects/" + form: 404, "/api/form/collections/tree": 404, "/api/custom/objects/" + form + "/records": 404, "/api/form/collections/nobody/submissions": 404} {

@@ -21,23 +21,22 @@ import (
 	"tenantry/tenants"
 )
 
-// takes is the client's Accept-Encoding, each value a line of its own.
-func takes(lines ...string) gatewaytest.Request {
+// acceptEncoding sets the client's Accept-Encoding, with each value on its own line.
+func acceptEncoding(lines ...string) gatewaytest.Request {
 	return func(r *http.Request) { r.Header["Accept-Encoding"] = lines }
 }
 
-// unpacked returns the body of an answer as its reader gets it, and whether it came
-// compressed. What the header says of it must be so.
+// unpacked returns the body of an answer after decompression, and whether it was compressed. It checks the headers.
 func unpacked(t *testing.T, a *gatewaytest.Answer) (string, bool) {
 	t.Helper()
 	if got := a.Header.Get("Content-Length"); got != strconv.Itoa(len(a.Body)) {
-		t.Errorf("Content-Length %q of %d bytes", got, len(a.Body))
+		t.Errorf("Content-Length = %q, want %d", got, len(a.Body))
 	}
 	switch encoding := a.Header.Values("Content-Encoding"); {
 	case len(encoding) == 0:
 		return a.Text(), false
 	case len(encoding) > 1 || encoding[0] != "gzip":
-		t.Fatalf("Content-Encoding %q", encoding)
+		t.Fatalf("Content-Encoding %q, want at most 1 encoding and encoding[0] gzip", encoding)
 	}
 	gz, err := gzip.NewReader(bytes.NewReader(a.Body))
 	if err != nil {
@@ -51,17 +50,18 @@ func unpacked(t *testing.T, a *gatewaytest.Answer) (string, bool) {
 	return string(body), true
 }
 
-// varies reports whether caches are told that the encoding depends on the client.
+// varies reports whether the answer tells caches that the encoding depends on the client.
 func varies(a *gatewaytest.Answer) bool {
 	return slices.Contains(a.Header.Values("Vary"), "Accept-Encoding")
 }
 
-// tellsCaches reports whether they are told what they must know of: an answer that none may keep says no more.
-func tellsCaches(a *gatewaytest.Answer) bool {
+// hasCacheHeaders reports whether the answer has the headers that caches need. An answer that may not be cached needs
+// none.
+func hasCacheHeaders(a *gatewaytest.Answer) bool {
 	return varies(a) != (a.Header.Get("Cache-Control") == "private, no-store")
 }
 
-// startAt runs a gateway whose time stands still, so that two reads of a report are equal.
+// startAt runs a gateway whose clock stands still, so that two reads of a report are equal.
 func startAt(t *testing.T, now time.Time) *gatewaytest.Gateway {
 	return gatewaytest.Start(t, func(_ *config.Config, o *gateway.Options) { o.Now = func() time.Time { return now } })
 }
@@ -75,8 +75,8 @@ func packLines() []string {
 	return append(lines, `{"kind":"custom_report","id":"`+fixture.DocID(900)+`","pid":"ManyManyManyRows","title":"Many","secure":false,"class":"Contacts","query":{"fields":["email","city"],"sort":["email"]},"visual":"table"}`)
 }
 
-// TestPacked_EveryKindOfAnswer: compressed and plain, an answer is the same to the byte.
-func TestPacked_EveryKindOfAnswer(t *testing.T) {
+// TestCompression_EveryKindOfAnswer checks that compressed and plain answers have the same content.
+func TestCompression_EveryKindOfAnswer(t *testing.T) {
 	t.Parallel()
 	g := startAt(t, time.Now())
 	acme := g.Org(t, "acme", "teams")
@@ -106,27 +106,28 @@ func TestPacked_EveryKindOfAnswer(t *testing.T) {
 			get := func(method string, encoding ...gatewaytest.Request) *gatewaytest.Answer {
 				return g.Page(t, method, acme.Host, row.path, append(encoding, row.with...)...)
 			}
-			plain, packed := get(http.MethodGet), get(http.MethodGet, takes("gzip, deflate, br"))
+			plain, packed := get(http.MethodGet), get(http.MethodGet, acceptEncoding("gzip, deflate, br"))
 			want, zipped := unpacked(t, plain)
 			if plain.Code != row.code || zipped || row.small != (len(want) <= 1024) {
-				t.Fatalf("%d, compressed %t, %d bytes %.200s", plain.Code, zipped, len(want), want)
+				t.Fatalf("got %d, compressed %t, %d bytes %.200s", plain.Code, zipped, len(want), want)
 			}
 			got, zipped := unpacked(t, packed)
 			if packed.Code != row.code || got != want || zipped == row.small {
-				t.Errorf("%d, compressed %t:\n%.300s\nwant\n%.300s", packed.Code, zipped, got, want)
+				t.Errorf("got %d, compressed %t:\n%.300s\nwant\n%.300s", packed.Code, zipped, got, want)
 			}
 			if zipped && len(packed.Body)*10 > len(want)*7 {
 				t.Errorf("%d bytes became %d", len(want), len(packed.Body))
 			}
 			for _, a := range []*gatewaytest.Answer{plain, packed} {
-				if len(want) > 0 && !tellsCaches(a) {
-					t.Errorf("Vary: %q, Cache-Control: %q", a.Header.Values("Vary"), a.Header.Get("Cache-Control"))
+				if len(want) > 0 && !hasCacheHeaders(a) {
+					t.Errorf("Vary = %q, Cache-Control = %q, want those of a compressed answer",
+						a.Header.Values("Vary"), a.Header.Get("Cache-Control"))
 				}
 			}
 			for _, of := range []*gatewaytest.Answer{plain, packed} {
 				var encoding []gatewaytest.Request
 				if of == packed {
-					encoding = append(encoding, takes("gzip"))
+					encoding = append(encoding, acceptEncoding("gzip"))
 				}
 				head := get(http.MethodHead, encoding...)
 				for _, name := range []string{"Content-Length", "Content-Encoding", "Content-Type", "Vary", "Cache-Control", "Location"} {
@@ -135,15 +136,15 @@ func TestPacked_EveryKindOfAnswer(t *testing.T) {
 					}
 				}
 				if head.Code != row.code || len(head.Body) > 0 {
-					t.Errorf("HEAD: %d, %d bytes", head.Code, len(head.Body))
+					t.Errorf("HEAD: got %d, %d bytes, want %d and no Body", head.Code, len(head.Body), row.code)
 				}
 			}
 		})
 	}
 }
 
-// TestPacked_OverOneKilobyte: 1,024 bytes go as they are, one more does not.
-func TestPacked_OverOneKilobyte(t *testing.T) {
+// TestCompression_OverOneKilobyte checks that 1,024 bytes are sent plain and one more is compressed.
+func TestCompression_OverOneKilobyte(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
 	acme := g.Org(t, "acme")
@@ -151,19 +152,19 @@ func TestPacked_OverOneKilobyte(t *testing.T) {
 	read := func(desc int) (string, bool) {
 		t.Helper()
 		acme.Import(t, `{"kind":"custom_report","id":"`+fixture.DocID(1)+`","title":"t","class":"Contacts","query":{"fields":["email"]},"desc":"`+strings.Repeat("d", desc)+`"}`)
-		return unpacked(t, g.Page(t, http.MethodGet, acme.Host, fixture.ReportPath+fixture.DocID(1), gatewaytest.WithKey(key), takes("gzip")))
+		return unpacked(t, g.Page(t, http.MethodGet, acme.Host, fixture.ReportPath+fixture.DocID(1), gatewaytest.WithKey(key), acceptEncoding("gzip")))
 	}
 	short, _ := read(1)
 	for size, want := range map[int]bool{1023: false, 1024: false, 1025: true, 4096: true} {
 		if body, zipped := read(size - len(short) + 1); len(body) != size || zipped != want {
-			t.Errorf("%d bytes, of %d: compressed %t", len(body), size, zipped)
+			t.Errorf("got %d bytes, of %d: compressed %t, want %v body and %v", len(body), size, zipped, size, want)
 		}
 	}
 }
 
-// TestPacked_WhatTheClientTakes: who refuses gzip, or says what cannot be read, gets the
-// answer plain and whole.
-func TestPacked_WhatTheClientTakes(t *testing.T) {
+// TestCompression_FollowsAcceptEncoding checks that a client that refuses gzip, or sends an unreadable header, gets the
+// whole answer uncompressed.
+func TestCompression_FollowsAcceptEncoding(t *testing.T) {
 	t.Parallel()
 	g := startAt(t, time.Now())
 	acme := g.Org(t, "acme", "teams")
@@ -186,18 +187,18 @@ func TestPacked_WhatTheClientTakes(t *testing.T) {
 		{[]string{"gzip\xff"}, false}, {[]string{";;;=,=;q"}, false}, {[]string{"gzip=1"}, false}, {[]string{strings.Repeat("gzip;q=0,", 2000)}, false},
 		{[]string{strings.Repeat(";", 20_000)}, false}, {slices.Repeat([]string{"gzip;q=0"}, 500), false},
 	} {
-		a := acme.Page(t, fixture.SharedPath+"ManyManyManyRows?data=1", takes(row.lines...))
+		a := acme.Page(t, fixture.SharedPath+"ManyManyManyRows?data=1", acceptEncoding(row.lines...))
 		body, zipped := unpacked(t, a)
-		if a.Code != http.StatusOK || body != want || zipped != row.want || !tellsCaches(a) {
-			t.Errorf("%.60q: %d, compressed %t, Vary %q, %d bytes", row.lines, a.Code, zipped, a.Header.Values("Vary"), len(body))
+		if a.Code != http.StatusOK || body != want || zipped != row.want || !hasCacheHeaders(a) {
+			t.Errorf("%[1]q: got %[2]d, compressed %[3]t, Vary %[4]q, %[5]d bytes, want 200, compressed %[6]t and Vary",
+				row.lines, a.Code, zipped, a.Header.Values("Vary"), len(body), row.want)
 		}
 	}
 }
 
-// TestPacked_NoSecret: what is shown because somebody may see it, and beside what a caller
-// chose, is never compressed, for its length would tell ("BREACH"). Every operation that
-// answers with such is an audited one.
-func TestPacked_NoSecret(t *testing.T) {
+// TestCompression_NeverOfSecrets checks that secrets next to values that a caller chose are never compressed, because
+// the length would reveal them ("BREACH"). Every operation that answers with secrets is audited.
+func TestCompression_NeverOfSecrets(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
 	acme := g.Org(t, "acme", "teams")
@@ -207,19 +208,20 @@ func TestPacked_NoSecret(t *testing.T) {
 	key := gatewaytest.WithKey(acme.Key(t, tenants.Contacts, tenants.ManageReports, tenants.ManageCustomObjects))
 	long := strings.Repeat("a", 1500)
 	for name, a := range map[string]*gatewaytest.Answer{
-		"contacts.reveal":         g.Page(t, http.MethodGet, acme.Host, fixture.RevealPath("diary", ""), key, takes("gzip")),
-		"contacts.reveal refused": g.Page(t, http.MethodGet, acme.Host, fixture.RevealPath("diary", "&public_key=x&zzz="+long), key, takes("gzip")),
-		"reports.share":           g.Page(t, http.MethodPost, acme.Host, fixture.ReportPath+fixture.DocID(fixture.ReportLocked)+"/share", key, takes("gzip"), fixture.JSONText(`{"params":{"region":"`+long[:900]+`"}}`)),
-		"objects.create":          g.Page(t, http.MethodPost, acme.Host, "/api/custom/objects", key, takes("gzip"), fixture.JSONText(`{"name":"thing","schema":{"a":{"title":"`+long+`","type":"Text"}}}`)),
-		"sessions.create":         g.Page(t, http.MethodPost, acme.Host, "/auth/sign-in", takes("gzip"), fixture.JSONText(`{"email":"ada@example.com","password":"wrong"}`)),
-		"passwords.create":        g.Page(t, http.MethodPost, acme.Host, "/auth/password", takes("gzip"), fixture.JSONText(`{"token":"wrong","password":"`+gatewaytest.Password+`"}`)),
+		"contacts.reveal":         g.Page(t, http.MethodGet, acme.Host, fixture.RevealPath("diary", ""), key, acceptEncoding("gzip")),
+		"contacts.reveal refused": g.Page(t, http.MethodGet, acme.Host, fixture.RevealPath("diary", "&public_key=x&zzz="+long), key, acceptEncoding("gzip")),
+		"reports.share":           g.Page(t, http.MethodPost, acme.Host, fixture.ReportPath+fixture.DocID(fixture.ReportLocked)+"/share", key, acceptEncoding("gzip"), fixture.JSONText(`{"params":{"region":"`+long[:900]+`"}}`)),
+		"objects.create":          g.Page(t, http.MethodPost, acme.Host, "/api/custom/objects", key, acceptEncoding("gzip"), fixture.JSONText(`{"name":"thing","schema":{"a":{"title":"`+long+`","type":"Text"}}}`)),
+		"sessions.create":         g.Page(t, http.MethodPost, acme.Host, "/auth/sign-in", acceptEncoding("gzip"), fixture.JSONText(`{"email":"ada@example.com","password":"wrong"}`)),
+		"passwords.create":        g.Page(t, http.MethodPost, acme.Host, "/auth/password", acceptEncoding("gzip"), fixture.JSONText(`{"token":"wrong","password":"`+gatewaytest.Password+`"}`)),
 	} {
 		body, zipped := unpacked(t, a)
 		if zipped || varies(a) || !json.Valid([]byte(body)) {
-			t.Errorf("%s: %d, compressed %t, Vary %q: %.200s", name, a.Code, zipped, a.Header.Values("Vary"), body)
+			t.Errorf("%s: got %d, compressed %t, Vary %q, want it uncompressed: %.200s",
+				name, a.Code, zipped, a.Header.Values("Vary"), body)
 		}
 		if large := name == "contacts.reveal" || name == "reports.share"; large && (a.Code != http.StatusOK || len(body) <= 1024) {
-			t.Errorf("%s shows nothing: %d, %d bytes %s", name, a.Code, len(body), body)
+			t.Errorf("%s: got %d, %d bytes %s, want 200 with more than 1024 bytes", name, a.Code, len(body), body)
 		}
 	}
 	audited := map[string]bool{}
@@ -228,13 +230,13 @@ func TestPacked_NoSecret(t *testing.T) {
 	}
 	for _, name := range []string{"contacts.reveal", "reports.share", "sessions.create", "sessions.delete", "passwords.create"} {
 		if !audited[name] {
-			t.Errorf("%s answers with a secret and leaves no record", name)
+			t.Errorf("%s answers with a secret and is not audited, want an audit record", name)
 		}
 	}
 }
 
-// TestPacked_TheLogHasWhatWasSent: the figure of the access log is that of the network.
-func TestPacked_TheLogHasWhatWasSent(t *testing.T) {
+// TestCompression_LogHasTheSentSize checks that the access log has the size on the network.
+func TestCompression_LogHasTheSentSize(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t)
 	acme := g.Org(t, "acme", "teams")
@@ -249,7 +251,7 @@ func TestPacked_TheLogHasWhatWasSent(t *testing.T) {
 			method, path = http.MethodGet, method
 		}
 		id := fmt.Sprintf("look-for-me-%d", i)
-		a := g.Page(t, method, acme.Host, path, takes("gzip"), gatewaytest.Header("X-Request-Id", id))
+		a := g.Page(t, method, acme.Host, path, acceptEncoding("gzip"), gatewaytest.Header("X-Request-Id", id))
 		var line struct {
 			RequestID string `json:"request_id"`
 			Bytes     int
@@ -264,16 +266,17 @@ func TestPacked_TheLogHasWhatWasSent(t *testing.T) {
 		})
 		if method == http.MethodHead {
 			if line.Bytes != 0 || a.Code != http.StatusOK {
-				t.Errorf("HEAD %s: %d, the log has %d bytes", path, a.Code, line.Bytes)
+				t.Errorf("HEAD %s: %d, the log has %d bytes, want Bytes 0 and 200", path, a.Code, line.Bytes)
 			}
 		} else if _, zipped := unpacked(t, a); !zipped || line.Bytes != len(a.Body) {
-			t.Errorf("%s: %d bytes were sent, compressed %t, the log has %d", path, len(a.Body), zipped, line.Bytes)
+			t.Errorf("%s: sent %d bytes, compressed %t, the log has %d, want the compressed size",
+				path, len(a.Body), zipped, line.Bytes)
 		}
 	}
 }
 
-// TestHeadIsAnsweredWhereGetIs: with the code of GET, the same headers of the content and none of it.
-func TestHeadIsAnsweredWhereGetIs(t *testing.T) {
+// TestHeadAnswersLikeGet checks that HEAD has the code and headers of GET and no body.
+func TestHeadAnswersLikeGet(t *testing.T) {
 	t.Parallel()
 	w := fixture.NewWorld(t)
 	for _, op := range w.App.Operations() {
@@ -284,7 +287,8 @@ func TestHeadIsAnsweredWhereGetIs(t *testing.T) {
 		as := append(q.Changes, w.A.CredentialFor(&op))
 		got, head := w.A.Do(t, q.Method, q.Target, as...), w.A.Do(t, http.MethodHead, q.Target, as...)
 		if head.Code != got.Code || len(head.Body) > 0 || head.Header.Get("Content-Type") != got.Header.Get("Content-Type") || head.Header.Get("ETag") != got.Header.Get("ETag") {
-			t.Errorf("%s: HEAD %d, %d bytes, GET %d", op.Name, head.Code, len(head.Body), got.Code)
+			t.Errorf("%s: HEAD %d, %d bytes, GET %d, want the same code and headers without a body",
+				op.Name, head.Code, len(head.Body), got.Code)
 		}
 	}
 }

@@ -11,37 +11,42 @@ import (
 	"strings"
 )
 
-// Doubt is something that works and is seldom meant, in words for whoever runs the gateway: what it is about, what is
-// so, and what to do. What is unsafe is no doubt but a fault, with which nothing starts.
-type Doubt struct{ About, Says, Advice string }
+// Warning describes a setting that works but is seldom intended, in words for operators: what it is about, what is
+// unusual, and what to do. Unsafe settings are faults instead, and nothing starts with them.
+type Warning struct{ About, Says, Advice string }
 
-// How many addresses proxies may have on the internet, by the length of a prefix: as many as a network with a shorter
-// one has are refused where it is shorter than the first, and doubted where than the second.
+// Bounds on the public addresses of trusted proxies, as lengths of a prefix. Networks that together have as many
+// addresses as a prefix shorter than the widest are refused; a prefix shorter than the wide one is a warning.
 const (
 	widestIPv4, wideIPv4 = 8, 12
 	widestIPv6, wideIPv6 = 16, 24
 )
 
-// doubt notes what is seldom meant of the settings, and reports what is unsafe as a fault. memory is that of the
-// machine in bytes, 0 where it is not known.
-func (c *Config) doubt(memory uint64, fault func(name, format string, args ...any)) {
+// warn adds warnings about settings that are seldom intended, and reports unsafe ones as faults. memory is that of the
+// machine in bytes, 0 if it is unknown.
+func (c *Config) warn(memory uint64, fault func(name, format string, args ...any)) {
 	note := func(about, advice, format string, args ...any) {
-		c.Doubts = append(c.Doubts, Doubt{about, fmt.Sprintf(format, args...), advice})
+		c.Warnings = append(c.Warnings, Warning{about, fmt.Sprintf(format, args...), advice})
 	}
 	for _, of := range []struct{ bits, widest, wide int }{{32, widestIPv4, wideIPv4}, {128, widestIPv6, wideIPv6}} {
 		switch named, share := c.publicProxies(of.bits); {
 		case share >= math.Ldexp(1, 1-of.widest):
 			fault("trusted_proxies", "%s holds so many addresses that any caller could name another's as its own, "+
-				"which opens lists of addresses and evades limits: name the networks of your own proxies, like 10.0.0.0/8", named)
+				"which bypasses address lists and limits: name the networks of your own proxies, like 10.0.0.0/8", named)
 		case share >= math.Ldexp(1, 1-of.wide):
-			note("trusted_proxies", "name no more than the networks of your own proxies", "%s is very wide: whoever has an address in it may say where calls come from", named)
+			note("trusted_proxies", "name only the networks of your own proxies",
+				"%s is very wide: every host in it can claim any client address", named)
 		}
 	}
-	if u, err := url.Parse(strings.ReplaceAll(c.PublicURL, "{slug}", "slug")); err == nil && c.PublicURL != "" && c.BaseDomain != "" &&
+
+	u, err := url.Parse(strings.ReplaceAll(c.PublicURL, "{slug}", "slug"))
+	if err == nil && c.PublicURL != "" && c.BaseDomain != "" &&
 		!strings.EqualFold(u.Hostname(), "slug."+strings.Trim(c.BaseDomain, ".")) {
 		note("base_domain", "set public_url to https://{slug}."+c.BaseDomain+", or leave base_domain out",
-			"links are written as %s, but only hosts like <slug>.%s are answered: links lead nowhere, and people cannot sign in there", c.PublicURL, c.BaseDomain)
+			"links are written as %s, but only hosts like <slug>.%s are answered: links lead nowhere, and people cannot sign in there",
+			c.PublicURL, c.BaseDomain)
 	}
+
 	if cache := uint64(max(c.SQLite.Cache, 0)) << 20; memory > 0 && c.BackendsOf(EngineSQLite) > 0 {
 		mib := memory >> 20
 		switch {
@@ -55,12 +60,13 @@ func (c *Config) doubt(memory uint64, fault func(name, format string, args ...an
 	}
 	if limit := uint64(max(c.Memory.Limit, 0)) << 20; memory > 0 && limit > memory {
 		note("memory.limit", fmt.Sprintf("set it below %d", memory>>20),
-			"%d MiB are more than the %d MiB of memory that this process may use, so it bounds nothing", c.Memory.Limit, memory>>20)
+			"%d MiB are more than the %d MiB of memory that this process may use, so the limit has no effect",
+			c.Memory.Limit, memory>>20)
 	}
 }
 
-// publicProxies returns the networks of trusted_proxies whose addresses have that many bits and are somebody's on the
-// internet, in words, and their share of all such addresses, each counted once.
+// publicProxies returns the public networks of trusted_proxies whose addresses have that many bits, in words, and their
+// share of all such addresses. Overlapping networks are counted once.
 func (c *Config) publicProxies(bits int) (named string, share float64) {
 	type written struct {
 		netip.Prefix
@@ -89,7 +95,7 @@ func (c *Config) publicProxies(bits int) (named string, share float64) {
 	return named, share
 }
 
-// private reports whether a network has addresses alone that are not anybody's on the internet.
+// private reports whether all addresses of a network are private.
 func private(network netip.Prefix) bool {
 	return slices.ContainsFunc([]string{
 		"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "169.254.0.0/16", "127.0.0.0/8", "fc00::/7", "fe80::/10",
@@ -99,23 +105,25 @@ func private(network netip.Prefix) bool {
 	})
 }
 
-// serviceLink fits the variables that Kubernetes puts into every container beside a Service whose name begins with
-// tenantry: TENANTRY_PORT=tcp://10.0.0.1:80, TENANTRY_SERVICE_HOST and others.
-var serviceLink = regexp.MustCompile(`^` + EnvPrefix + `([A-Z0-9_]+_)?(SERVICE_HOST=[0-9a-fA-F.:]+|SERVICE_PORT(_[A-Z0-9_]+)?=\d+|PORT=(tcp|udp|sctp)://.*|` +
+// serviceLink matches the variables that Kubernetes sets in the containers of a namespace with a Service whose name
+// begins with tenantry: TENANTRY_PORT=tcp://10.0.0.1:80, TENANTRY_SERVICE_HOST and others.
+var serviceLink = regexp.MustCompile(`^` + EnvPrefix + `([A-Z0-9_]+_)?(SERVICE_HOST=[0-9a-fA-F.:]+|` +
+	`SERVICE_PORT(_[A-Z0-9_]+)?=\d+|PORT=(tcp|udp|sctp)://.*|` +
 	`PORT_\d+_(TCP|UDP|SCTP)(=(tcp|udp|sctp)://.*|_PROTO=(tcp|udp|sctp)|_PORT=\d+|_ADDR=[0-9a-fA-F.:]+))$`)
 
-// linked notes the variables that are Kubernetes' own. They say nothing, so they are no fault.
-func (c *Config) linked(variables []string) {
+// warnServiceLinks adds a warning about variables that Kubernetes set. They are not settings, so they are not faults.
+func (c *Config) warnServiceLinks(variables []string) {
 	if len(variables) == 0 {
 		return
 	}
 	slices.Sort(variables)
-	says := variables[0] + " was made by Kubernetes for a Service, and is no setting"
+	says := variables[0] + " was set by Kubernetes for a Service and is not a setting; it is ignored"
 	if n := len(variables) - 1; n > 0 {
-		says = fmt.Sprintf("%s and %d more variables were made by Kubernetes for a Service, and are no settings", variables[0], n)
+		says = fmt.Sprintf("%s and %d more variables were set by Kubernetes for a Service and are not settings; they are ignored",
+			variables[0], n)
 	}
-	c.Doubts = append(c.Doubts, Doubt{
-		About: "environment", Says: says + "; they are ignored",
+	c.Warnings = append(c.Warnings, Warning{
+		About: "environment", Says: says,
 		Advice: "set enableServiceLinks: false for the pod, or give the Service a name that does not begin with tenantry",
 	})
 }

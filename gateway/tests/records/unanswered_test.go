@@ -16,9 +16,9 @@ import (
 	"tenantry/tenants"
 )
 
-// A secret that is told once reaches whoever asked, or nothing was done: here the control store answers, and what
-// keeps the organization's audit log does not.
-func TestSecretsThatCannotBeToldAreTakenBack(t *testing.T) {
+// TestUnansweredSecretsAreUndone checks that a secret that is shown once either reaches the caller or nothing
+// is done: here the control store works, and the organization's audit log does not.
+func TestUnansweredSecretsAreUndone(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Start(t, gatewaytest.OwnFiles)
 	acme := g.Org(t, "acme")
@@ -48,32 +48,33 @@ func TestSecretsThatCannotBeToldAreTakenBack(t *testing.T) {
 	for _, op := range acme.App.Operations() {
 		made := !slices.Contains([]string{"reports.share", "sessions.end_others", "passwords.change", "contacts.disclose"}, op.Name) // these leave nothing to take back
 		if op.Once && made && !slices.ContainsFunc(calls, func(c call) bool { return c.name == op.Name }) {
-			t.Errorf("%s tells a secret once, and is not tried here", op.Name)
+			t.Errorf("%s shows a secret once and is not tried here, want it tried", op.Name)
 		}
 	}
 	back := fixture.HideFiles(t, g, "org-*")
 	for _, c := range calls {
 		root.Want(t, http.MethodPost, c.path, c.body, 503, "The service is temporarily unavailable, please retry later")
 	}
-	// What cannot be taken back is said to be done.
+	// A change that cannot be undone is reported as done.
 	root.Want(t, http.MethodPost, "/api/users/"+bo+"/reactivate", "", 503, "was applied but not audited")
 	changed := fmt.Sprintf(`{"present_password":%q,"password":"battery horse staple"}`, gatewaytest.Password)
 	fixture.As(acme, gatewaytest.Cookie(cookie)).Want(t, http.MethodPost, "/api/me/password", changed, 503, "was applied but not audited")
 	back()
 	fixture.AwaitWithin(t, "the organization back", 10*time.Second, func() bool { return acme.Do(t, http.MethodGet, "/api/audit", root.As).Code == 200 })
 	if after := state(); after != strings.Replace(before, `"active":false`, `"active":true`, 1) {
-		t.Errorf("before\n%s\nafter\n%s", before, after)
+		t.Errorf("before\n%s\nafter\n%s, want only the activation", before, after)
 	}
 	if a := acme.Do(t, http.MethodPost, "/auth/password", fixture.JSONText(fmt.Sprintf(`{"token":%q,"password":"correct horse battery"}`, invite))); a.Status != "ok" {
-		t.Errorf("the link before: %d %s", a.Code, a.Body)
+		t.Errorf("the link before: got %d %s, want the status ok", a.Code, a.Body)
 	}
 	for _, c := range calls[:3] {
 		root.Want(t, http.MethodPost, c.path, c.body, 200, `"status":"ok"`)
 	}
 }
 
-// Where a rotation is stored and cannot be announced, its token is told all the same, with what may follow.
-func TestTokenIsToldWithoutAnnouncement(t *testing.T) {
+// TestRotatedTokenIsAnsweredWithoutAnnouncement checks that the token of a rotation that cannot be announced is
+// answered with a warning.
+func TestRotatedTokenIsAnsweredWithoutAnnouncement(t *testing.T) {
 	t.Parallel()
 	var cut fixture.StoreHook
 	g := gatewaytest.Start(t, gatewaytest.Embedded, cut.Option)
@@ -98,8 +99,8 @@ func TestTokenIsToldWithoutAnnouncement(t *testing.T) {
 	})
 }
 
-// A key that is bound lets nobody in who is not.
-func TestBoundKeysInviteNobody(t *testing.T) {
+// TestRestrictedKeysCannotInvite checks that a restricted key cannot invite people without its restrictions.
+func TestRestrictedKeysCannotInvite(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
 	root := fixture.As(acme, gatewaytest.WithKey(acme.Key(t, tenants.AllPermissions()...)))
@@ -118,12 +119,13 @@ func TestBoundKeysInviteNobody(t *testing.T) {
 		own.Want(t, http.MethodPost, "/api/users/"+off+"/invite", "", code, says)
 	}
 	if n := strings.Count(root.Want(t, http.MethodGet, "/api/users", "", 200, "").Text(), "x0@example.com"); n != 0 {
-		t.Error("a refused person was made")
+		t.Error("got a person from a refused call, want none")
 	}
 }
 
-// What a service keeps is deleted as it was when the caller was held to the rule, or looked at anew.
-func TestNobodyComesBetweenALookAndADeletion(t *testing.T) {
+// TestDeletionIsConditionalOnTheCheck checks that a record is deleted only in the state in which the caller's
+// rights were checked, or is checked again.
+func TestDeletionIsConditionalOnTheCheck(t *testing.T) {
 	t.Parallel()
 	var cut fixture.StoreHook
 	acme := gatewaytest.Start(t, cut.Option).Org(t, "acme")
@@ -148,7 +150,7 @@ func TestNobodyComesBetweenALookAndADeletion(t *testing.T) {
 		root.Want(t, http.MethodDelete, at, "", 200, "")
 		root.Want(t, http.MethodGet, at, "", 404, "")
 	}
-	// Nor is an account that is to be none ever active.
+	// An account that is inactive from the start is never active either.
 	on := func(c store.Call) {
 		if c.Operation == "write" && c.Collection == "accounts" {
 			cut.On.Store(nil)
@@ -158,11 +160,12 @@ func TestNobodyComesBetweenALookAndADeletion(t *testing.T) {
 	cut.On.Store(&on)
 	root.Create(t, "/api/service-accounts", `{"name":"off","active":false}`)
 	if cut.On.Load() != nil {
-		t.Error("nothing was looked at")
+		t.Error("got no query in between, want one")
 	}
 }
 
-// A person is read, and changed by who has seen the last of them.
+// TestPeopleAreChangedConditionally checks that a person can be changed only by a caller who has read the last
+// revision.
 func TestPeopleAreChangedConditionally(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
@@ -171,7 +174,7 @@ func TestPeopleAreChangedConditionally(t *testing.T) {
 	for path, who := range as {
 		tag := acme.Do(t, http.MethodGet, path, who).Header.Get("ETag")
 		if a := acme.Do(t, http.MethodGet, path, who, ifNoneMatch(tag)); a.Code != http.StatusNotModified {
-			t.Errorf("%s with the tag %s: %d", path, tag, a.Code)
+			t.Errorf("%s with the tag %s: got %d, want 304", path, tag, a.Code)
 		}
 		change := func(name string) *gatewaytest.Answer {
 			return acme.Do(t, http.MethodPut, path, who, fixture.JSONText(`{"name":"`+name+`"}`), ifMatch(tag))
@@ -184,7 +187,7 @@ func TestPeopleAreChangedConditionally(t *testing.T) {
 	}
 }
 
-// TestInterruptedRequestIsNotReportedDone ends the process between the mark of a request and its other writes: a
+// TestInterruptedRequestIsNotReportedDone ends the process between the claim of a request and its other writes: a
 // repetition is not told that it was carried out.
 func TestInterruptedRequestIsNotReportedDone(t *testing.T) {
 	t.Parallel()
@@ -214,6 +217,6 @@ func TestInterruptedRequestIsNotReportedDone(t *testing.T) {
 		t.Errorf(`got %d %s, want %v and containing "may have been carried out"`, a.Code, a.Body, http.StatusConflict)
 	}
 	if n := acme.Do(t, http.MethodGet, "/api/teams", key).Field("count"); fmt.Sprint(n) != "0" {
-		t.Errorf("%v teams", n)
+		t.Errorf("got %v teams, want 0", n)
 	}
 }

@@ -14,9 +14,9 @@ import (
 	"tenantry/tenants"
 )
 
-// TestMeanwhile_WhatIsStoredStandsOnWhatWasRead: what is purged while something is made of it, by a call that has read
-// it already, is not made any more, and nothing of it is there for what takes its name.
-func TestMeanwhile_WhatIsStoredStandsOnWhatWasRead(t *testing.T) {
+// TestConcurrent_PurgedPreconditionsRefuseTheWrite checks that a record is not created if something it was made from is
+// purged after the call has read it, and that nothing of it remains for a new record with the same name.
+func TestConcurrent_PurgedPreconditionsRefuseTheWrite(t *testing.T) {
 	t.Parallel()
 	other := fixture.DocID(0xfff)
 	const (
@@ -29,7 +29,7 @@ func TestMeanwhile_WhatIsStoredStandsOnWhatWasRead(t *testing.T) {
 		setup func(*testing.T, fixture.KeyClient) (id string) // which stands for {id}
 		asked string
 		skip  int64
-		// The call that is held back, what is done meanwhile, and what the call is answered.
+		// The held call, the concurrent action, and the answer to the call.
 		method, path, body string
 		meanwhile          func(*testing.T, fixture.KeyClient, string)
 		code               int
@@ -199,9 +199,9 @@ func TestMeanwhile_WhatIsStoredStandsOnWhatWasRead(t *testing.T) {
 	}
 }
 
-// TestMeanwhile_RightsAreHeldByWhatIsThere: a role or team that somebody is given while it is deleted is kept, or not
-// given any more.
-func TestMeanwhile_RightsAreHeldByWhatIsThere(t *testing.T) {
+// TestConcurrent_DeletedRightsAreNotAssigned checks that a role or team that is assigned while it is deleted is either
+// kept or not assigned.
+func TestConcurrent_DeletedRightsAreNotAssigned(t *testing.T) {
 	t.Parallel()
 	const north = "aaaaaaaaaaaaaaaaaaaaaaaa"
 	type call struct{ method, path, body string }
@@ -214,8 +214,8 @@ func TestMeanwhile_RightsAreHeldByWhatIsThere(t *testing.T) {
 		"a role": {http.MethodDelete, "/api/roles/editor", ""}, "a team": {http.MethodDelete, "/api/teams/" + north, ""}, "an account": {http.MethodDelete, "/api/teams/" + north, ""},
 	}
 	asked := map[string]string{"a role": "find roles", "a team": "find teams", "an account": "find teams"}
-	// A deletion looks for who holds it, last in the accounts, before it begins, and the other call looks for what it
-	// gives.
+	// A deletion looks for holders before it begins, last among the accounts, and the other call looks for what it
+	// assigns.
 	looks := map[string]string{"a role": "find users", "a team": "find accounts", "an account": "find accounts"}
 	for name, give := range gives {
 		start := func(t *testing.T) (*fixture.StoreGate, func(call) *gatewaytest.Answer) {
@@ -244,7 +244,7 @@ func TestMeanwhile_RightsAreHeldByWhatIsThere(t *testing.T) {
 				}
 			})
 			if a.Code == 200 {
-				t.Errorf("it is given after it was deleted: %s", a.Body)
+				t.Errorf("it is given after it was deleted: got %s, want a code other than 200", a.Body)
 			}
 		})
 		t.Run(name+" that nobody has, and then somebody", func(t *testing.T) {
@@ -256,18 +256,18 @@ func TestMeanwhile_RightsAreHeldByWhatIsThere(t *testing.T) {
 				}
 			})
 			if a.Code != 422 {
-				t.Errorf("it is deleted after it was given: %d %s", a.Code, a.Body)
+				t.Errorf("it is deleted after it was given: got %d %s, want 422", a.Code, a.Body)
 			}
 			if a := do(call{http.MethodGet, ends[name].path, ""}); a.Code != 200 {
-				t.Errorf("it is gone: %d %s", a.Code, a.Body)
+				t.Errorf("it is gone: got %d %s, want 200", a.Code, a.Body)
 			}
 		})
 	}
 }
 
-// TestMeanwhile_ValuesAreAsTheirFieldsAre: a field that becomes, or stops being, Encrypted while a value of it is
-// stored stays as it was, so that no value lies in clear where it is to be sealed, or sealed where nobody can read it.
-func TestMeanwhile_ValuesAreAsTheirFieldsAre(t *testing.T) {
+// TestConcurrent_ValuesMatchTheirFields checks that a field stays as it was if it becomes Encrypted, or plain, while
+// a value of it is stored, so that no value is left in clear text or sealed for nobody.
+func TestConcurrent_ValuesMatchTheirFields(t *testing.T) {
 	t.Parallel()
 	for _, types := range [][2]string{{"Text", "Encrypted"}, {"Encrypted", "Text"}} {
 		field := func(kind string) string { return `"secret":{"title":"Secret","type":"` + kind + `"}` }
@@ -296,10 +296,10 @@ func TestMeanwhile_ValuesAreAsTheirFieldsAre(t *testing.T) {
 					return acme.Do(t, http.MethodPut, filled.Replace(c.one), gatewaytest.WithKey(ask.Token), fixture.JSONText(c.change), fixture.IdempotencyKey("once"))
 				}, func() { ask.Want(t, 200, http.MethodPost, filled.Replace(c.list), c.body) })
 				if a.Code != 422 || !strings.Contains(a.Text(), "Encrypted") {
-					t.Errorf("it is answered %d %s", a.Code, a.Body)
+					t.Errorf("it is answered %d %s, want 422 with Encrypted", a.Code, a.Body)
 				}
 				if a := acme.Do(t, http.MethodPut, filled.Replace(c.one), gatewaytest.WithKey(ask.Token), fixture.JSONText(c.change), fixture.IdempotencyKey("once")); a.Code != 422 {
-					t.Errorf("once more: %d %s", a.Code, a.Body)
+					t.Errorf("once more: got %d %s, want 422", a.Code, a.Body)
 				}
 				ask.Want(t, 200, http.MethodGet, filled.Replace(c.one), "", `"type":"`+types[0]+`"`)
 				var out bytes.Buffer
@@ -307,16 +307,16 @@ func TestMeanwhile_ValuesAreAsTheirFieldsAre(t *testing.T) {
 					t.Fatal(err)
 				}
 				if inClear := strings.Contains(out.String(), "canary"); inClear != (types[0] == "Text") {
-					t.Errorf("its value is in clear: %v", inClear)
+					t.Errorf("value in clear text = %v, want it for Text only", inClear)
 				}
 			})
 		}
 	}
 }
 
-// TestMeanwhile_ExportsHideDeletedFields: values of a field that is deleted while an export is written are in none of
-// the records that follow.
-func TestMeanwhile_ExportsHideDeletedFields(t *testing.T) {
+// TestConcurrent_ExportsHideDeletedFields checks that values of a field that is deleted during an export are in none of
+// the following records.
+func TestConcurrent_ExportsHideDeletedFields(t *testing.T) {
 	t.Parallel()
 	gate := fixture.NewStoreGate()
 	acme := gatewaytest.Start(t, gate.Option).Org(t, "acme")
@@ -331,16 +331,17 @@ func TestMeanwhile_ExportsHideDeletedFields(t *testing.T) {
 		return acme.Do(t, http.MethodGet, "/api/contacts/export?format=ndjson", gatewaytest.WithKey(ask.Token))
 	}, func() { ask.Want(t, 200, http.MethodDelete, "/api/contacts/fields/secret?force=true", "") })
 	if n := strings.Count(string(a.Body), "canary-"); a.Code != 200 || n != page {
-		t.Errorf("%d, %d values, want those of the first %d records", a.Code, n, page)
+		t.Errorf("got %d, %d values, want those of the first %d records", a.Code, n, page)
 	}
 	if n := strings.Count(string(a.Body), "\n"); n != many {
-		t.Errorf("%d records, want %d", n, many)
+		t.Errorf("got %d records, want %d", n, many)
 	}
 }
 
-// TestMeanwhile_ImportsStandOnWhatIsDefined: an import ends where what it was checked against is purged or changed
-// before it stores, and one that changes a definition puts it back where values of the former one came between.
-func TestMeanwhile_ImportsStandOnWhatIsDefined(t *testing.T) {
+// TestConcurrent_ImportsFollowDefinitions checks that an import ends if a definition is purged or changed before its
+// records are stored, and that an import that changes a definition undoes that if values of the old one were stored in
+// between.
+func TestConcurrent_ImportsFollowDefinitions(t *testing.T) {
 	t.Parallel()
 	const object = `{"name":"tree","label":"Tree","label_plural":"Trees","schema":{"kind":{"title":"Kind","type":"Text"}}}`
 	const field = "/api/contacts/fields/pin"
@@ -426,7 +427,7 @@ func TestMeanwhile_ImportsStandOnWhatIsDefined(t *testing.T) {
 				t.Fatal(err)
 			}
 			if strings.Contains(out.String(), "canary") {
-				t.Errorf("what was imported is there: %s", out.String())
+				t.Errorf("got the imported value in %s, want it nowhere", out.String())
 			}
 		})
 	}

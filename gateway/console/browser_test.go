@@ -99,7 +99,7 @@ func TestBrowserWelcome(t *testing.T) {
 	}
 	p := b.tab(screens()[0])
 	p.visit(address(t, acme, "/welcome"))
-	p.wait("document.querySelector('.error')?.textContent.startsWith('The link is not complete')")
+	p.wait("document.querySelector('.error')?.textContent.startsWith('The link is incomplete')")
 	p.do("Page.navigate", map[string]any{"url": invited.Link}, nil) // the whole link, where the half of it was
 	p.wait("document.querySelector('#token')?.value.length > 20 && document.querySelector('.error').textContent === ''")
 	p = b.tab(screens()[1])

@@ -33,7 +33,7 @@ func TestBrowserFindSaysWhatIsPending(t *testing.T) {
 	for page := first; ; parts++ { // as whoever has no scripts goes through them
 		next := regexp.MustCompile(`<a href="([^"]*)" data-next>`).FindStringSubmatch(page.Text())
 		if next == nil {
-			checkPage(t, page, 200, "Nothing more has these words.", "What the lists before have")
+			checkPage(t, page, 200, "Nothing more has these words.", "Results from the lists before")
 			break
 		}
 		if strings.Contains(page.Text(), "Nothing") {

@@ -18,7 +18,7 @@ func TestFormsHaveTheTimeOfTheirOperation(t *testing.T) {
 		"/do/folders.delete": true, "/docs/folders.delete/try": true,
 		"/docs/folders.delete": false, "/do/folders.delete/try": false, "/do/nothing": false, "/docs/nothing/try": false, "/files/folders": false, "/": false,
 	} {
-		if got := m.formed(path) != nil; got != want {
+		if got := m.formOperation(path) != nil; got != want {
 			t.Errorf("%s: %t", path, got)
 		}
 	}

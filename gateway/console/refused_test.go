@@ -65,8 +65,8 @@ func TestPagesOfWhatFails(t *testing.T) {
 		code              int
 		title, says, wait string
 	}{
-		"/broken/fails":  {500, "Something went wrong", "tell whoever runs Tenantry this number: ", ""},
-		"/broken/panics": {500, "Something went wrong", "tell whoever runs Tenantry this number: ", ""},
+		"/broken/fails":  {500, "Something went wrong", "give the people who run Tenantry this number: ", ""},
+		"/broken/panics": {500, "Something went wrong", "give the people who run Tenantry this number: ", ""},
 		"/broken/away":   {503, "Not available at the moment", "Please try again in a moment.", "2"},
 		"/broken/busy":   {429, "Please wait a moment", "Please try again in a moment.", "3"},
 	} {
@@ -100,9 +100,9 @@ func TestThrottledPages(t *testing.T) {
 		acme.Do(t, http.MethodGet, "/api/me", gatewaytest.Cookie(cookie))
 	}
 	over := p.open("/contacts")
-	checkPage(t, over, 429, "Please wait a moment", "Nothing is wrong with the address: try again in "+over.Header.Get("Retry-After")+" seconds.")
+	checkPage(t, over, 429, "Please wait a moment", "The address is right: try again in "+over.Header.Get("Retry-After")+" seconds.")
 	sent := p.send("/do/contacts.create", url.Values{"email": {"new@example.com"}})
-	checkPage(t, sent, 429, "Nothing was saved. Load this page again in "+sent.Header.Get("Retry-After")+" seconds: the browser sends once more what you typed.")
+	checkPage(t, sent, 429, "Nothing was saved. Reload this page in "+sent.Header.Get("Retry-After")+" seconds: your browser then sends again what you typed.")
 	for _, a := range []*gatewaytest.Answer{over, sent} { // a Redis server has a clock of its own
 		if wait, err := strconv.Atoi(a.Header.Get("Retry-After")); err != nil || wait < 2 || wait > 60 {
 			t.Errorf("%v", a.Header)

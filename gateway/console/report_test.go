@@ -157,7 +157,7 @@ func TestSharedReportPages(t *testing.T) {
 		}
 	}
 	checkPage(t, acme.Page(t, reportPath(tableID)+"?params[age]=67&params[country]=&params[since]=&params[member]=false"), 200, "Person 49", `value="67"`, `<option value="false" selected>`)
-	checkPage(t, acme.Page(t, reportPath(tableID)+"?params[age]=200"), 200, "Nothing matches.", "Other values above", "0 rows.")
+	checkPage(t, acme.Page(t, reportPath(tableID)+"?params[age]=200"), 200, "Nothing matches.", "Try other values above", "0 rows.")
 	checkPage(t, acme.Page(t, reportPath(tableID)+"?params[age]=old&params[since]=2024-02-03"), 422, "Nothing is shown", "Must be a number.", `value="old" aria-invalid="true"`, `value="2024-02-03"`, "Country "+hostile)
 	checkPage(t, acme.Page(t, reportPath(looseID)+"?params[age]=old&params[day]=2024-05-17"), 422, "One of the values does not fit the report", `role="alert"`, `value="old"`, `value="2024-05-17"`)
 	checkPage(t, acme.Page(t, reportPath(looseID)+"?params[age]=20&params[day]=someday"), 422, "Must be a date", `value="someday" placeholder="2024-05-17T10:00:00Z" aria-invalid="true"`, `value="20"`)

@@ -1543,7 +1543,7 @@ func TestTryIt(t *testing.T) {
 		t.Errorf("an export: %d %s", a.Code, a.Header.Get("Location"))
 	}
 	checkPage(t, p.open("/docs/contacts.list/try?_send=true&more="+url.QueryEscape("filters[name]=100%")), 400, "More of the query cannot be read")
-	checkPage(t, p.open("/docs/contacts.untag/try"), 200, `<textarea id="try-query-tags" name="query.tags"`, "One in each line.")
+	checkPage(t, p.open("/docs/contacts.untag/try"), 200, `<textarea id="try-query-tags" name="query.tags"`, "One per line.")
 	secret := formTo(t, p.open("/docs/passwords.change/try"), "/docs/passwords.change/try")
 	secret.Set("body", `{"present":"what nobody may read","next":"short"}`)
 	if a := p.send("/docs/passwords.change/try", secret); !strings.Contains(a.Text(), `id="answer"`) || strings.Contains(a.Text(), "what nobody may read") {

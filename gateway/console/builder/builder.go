@@ -30,7 +30,7 @@ func Askable(v *visit.Visit, class, source string) (a reports.Askable, ok bool) 
 		if q.Get("source") == "" {
 			q.Del("source")
 		}
-		if data, found := v.Named("reports.fields", q.Encode()); found {
+		if data, found := v.ReadNamed("reports.fields", q.Encode()); found {
 			return a, json.Unmarshal(data.Raw(), &a) == nil
 		}
 	}

@@ -26,7 +26,7 @@ func ReportInputs(v *visit.Visit, path map[string]string, rule string) (all []Re
 	if !v.May(get) {
 		return nil
 	}
-	for ids, i := []string{path["id"]}, 0; i < min(len(ids), show.Few); i++ {
+	for ids, i := []string{path["id"]}, 0; i < min(len(ids), show.DefaultColumns); i++ {
 		a, err := v.Read(get, map[string]string{"id": ids[i]}, "")
 		if err != nil || !a.OK() {
 			continue

@@ -80,45 +80,45 @@ func control(v *visit.Visit, row *operation.Row, f *operation.Field, path map[st
 // pick makes a choice among so many records that they are searched for. Not ok where they cannot be.
 func pick(v *visit.Visit, c *input.Control, f *operation.Field, sent url.Values) bool {
 	list := v.Site.ListOf(f.Ref)
-	if list == nil || list.Each == nil || !list.Has("q") || strings.Contains(list.Path, "{") {
+	if list == nil || list.Record == nil || !list.Has("q") || strings.Contains(list.Path, "{") {
 		return false
 	}
 	if sent != nil {
 		c.Value, c.Q = sent.Get(f.Name), strings.TrimSpace(sent.Get("_find."+f.Name))
 	}
-	data, ok := v.Named(list.Shows.Name, url.Values{"q": {c.Q}, "per_page": {strconv.Itoa(found)}}.Encode())
+	data, ok := v.ReadNamed(list.Shows.Name, url.Values{"q": {c.Q}, "per_page": {strconv.Itoa(found)}}.Encode())
 	if !ok {
 		return false
 	}
 	records := data.Get("results").Items
 	if c.Q != "" && len(records) == 1 && sent.Get("_more") == f.Name {
-		c.Value = show.Key(list.Each, records[0])
+		c.Value = show.Key(list.Record, records[0])
 	}
 	name := show.NamesOf(v, list.Shows, nil)
 	title := func(record strictjson.Value) string {
-		called, mail := show.Clip(name(record, show.Key(list.Each, record))), record.Get("email").Text
+		called, mail := show.Clip(name(record, show.Key(list.Record, record))), record.Get("email").Text
 		if mail != "" && mail != called {
 			called += " (" + mail + ")"
 		}
 		return called
 	}
 	for _, record := range records {
-		key := show.Key(list.Each, record)
+		key := show.Key(list.Record, record)
 		c.Options = append(c.Options, layout.Option{Value: key, Title: title(record), Chosen: key == c.Value})
 	}
 	if c.Value != "" && !slices.ContainsFunc(c.Options, func(o layout.Option) bool { return o.Chosen }) {
 		one := layout.Option{Value: c.Value, Title: c.Value, Chosen: true}
-		if a, err := v.Read(list.Each.Shows, map[string]string{list.Each.Key(): c.Value}, ""); v.May(list.Each.Shows) && err == nil && a.OK() {
+		if a, err := v.Read(list.Record.Shows, map[string]string{list.Record.Key(): c.Value}, ""); v.May(list.Record.Shows) && err == nil && a.OK() {
 			one.Title = title(a.Data)
 		}
 		c.Options = append([]layout.Option{one}, c.Options...)
 	}
-	c.Kind, c.Hint = "pick", v.Whole(show.Count(data, "count"))+" to choose from, of which a search finds others."
+	c.Kind, c.Hint = "pick", v.FormatInt(show.Count(data, "count"))+" to choose from, of which a search finds others."
 	switch {
 	case c.Q != "" && len(records) == 0:
 		c.Hint = "Nothing has these words."
 	case c.Q != "":
-		c.Hint = v.Whole(show.Count(data, "count")) + " have these words."
+		c.Hint = v.FormatInt(show.Count(data, "count")) + " have these words."
 	}
 	return true
 }
@@ -130,8 +130,8 @@ func textControl(v *visit.Visit, c *input.Control, f *operation.Field, sent url.
 	switch {
 	case f.Secret:
 		c.Kind = "secret"
-	case show.Taken(f) != nil:
-		c.Kind, c.Options = "choice", show.Worded(show.Taken(f), c.Value)
+	case show.AllowedValues(f) != nil:
+		c.Kind, c.Options = "choice", show.ValueOptions(show.AllowedValues(f), c.Value)
 	case f.Ref != "":
 		c.Kind = "text"
 		if options, all := show.RecordOptions(v, f.Ref); all {
@@ -173,7 +173,7 @@ func listControl(v *visit.Visit, c *input.Control, f *operation.Field, now stric
 		}
 		all = true
 	case len(f.Enum) > 0:
-		options, all = show.Worded(f.Enum, ""), true
+		options, all = show.ValueOptions(f.Enum, ""), true
 	case f.Ref != "":
 		options, all = show.RecordOptions(v, f.Ref)
 	case f.Name == "teams":

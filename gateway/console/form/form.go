@@ -47,7 +47,7 @@ type View struct {
 
 // New makes the form of an operation. current is the record, null for a new one; sent what was typed before.
 func New(v *visit.Visit, row *operation.Row, path map[string]string, current strictjson.Value, sent url.Values, faults []fault.Fault) View {
-	f := View{Action: "/do/" + row.Name, Once: ask.NewOnceKey(), Submit: site.Verb(row), Danger: row.Method == http.MethodDelete}
+	f := View{Action: "/do/" + row.Name, Once: ask.NewIdempotencyKey(), Submit: site.Verb(row), Danger: row.Method == http.MethodDelete}
 	if preview := previews(v, row); preview != nil {
 		f.Preview = "/do/" + preview.Name
 		f.Hidden = append(f.Hidden, layout.Hidden{Name: "_for", Value: row.Name})
@@ -91,7 +91,7 @@ func New(v *visit.Visit, row *operation.Row, path map[string]string, current str
 			f.Controls = append(f.Controls, c)
 		}
 	}
-	described := show.Described(v, row)
+	described := show.SettingsSchema(v, row)
 	for i := range row.Body {
 		field := &row.Body[i]
 		now := current.Get(field.Name)

@@ -196,7 +196,7 @@ func Question(q operation.Param, asked url.Values) Control {
 	case q.Shape == operation.List:
 		c.Kind, c.Value = "lines", strings.Join(asked[q.Name], "\n")
 	case len(q.Enum) > 0:
-		c.Kind, c.Options = "choice", show.Worded(q.Enum, c.Value)
+		c.Kind, c.Options = "choice", show.ValueOptions(q.Enum, c.Value)
 	case q.Shape == operation.Boolean:
 		c.Kind = "yes"
 	case q.Shape == operation.Integer:

@@ -59,7 +59,7 @@ func Find(v *visit.Visit) {
 	began := v.Now()
 	for i, list := range lists[from:] {
 		if i > 0 && v.Now().Sub(began) >= searchTime {
-			view.Looked = v.Whole(from+i) + " of " + v.Whole(len(lists))
+			view.Looked = v.FormatInt(from+i) + " of " + v.FormatInt(len(lists))
 			view.Next = "/find?" + url.Values{"q": {view.Q}, "from": {strconv.Itoa(from + i)}}.Encode()
 			for _, left := range lists[from+i:] {
 				view.Pending = append(view.Pending, site.Link{Title: left.title, Address: left.Address(left.path) + "?" + url.Values{"q": {view.Q}}.Encode()})
@@ -101,27 +101,27 @@ func searched(v *visit.Visit, view *findView) (lists []searchedList) {
 	for _, part := range view.Navigation {
 		for _, link := range part.Links {
 			p, path := v.Site.Find(link.Address)
-			if !p.List || p.Each == nil {
+			if !p.List || p.Record == nil {
 				continue
 			}
 			if p.Has("q") {
 				lists = append(lists, searchedList{p, path, link.Title})
 			}
-			within := slices.DeleteFunc(slices.Clone(p.Each.Below), func(below *site.Page) bool {
-				return !below.List || below.Each == nil || !below.Has("q") || !v.May(below.Shows)
+			within := slices.DeleteFunc(slices.Clone(p.Record.Subpages), func(below *site.Page) bool {
+				return !below.List || below.Record == nil || !below.Has("q") || !v.May(below.Shows)
 			})
 			if len(within) == 0 {
 				continue
 			}
-			data, _ := v.Named(p.Shows.Name, "per_page="+strconv.Itoa(show.MostOptions))
+			data, _ := v.ReadNamed(p.Shows.Name, "per_page="+strconv.Itoa(show.MaxOptions))
 			for _, record := range data.Get("results").Items {
-				of := map[string]string{p.Each.Key(): show.Key(p.Each, record)}
+				of := map[string]string{p.Record.Key(): show.Key(p.Record, record)}
 				for _, below := range within {
 					lists = append(lists, searchedList{below, of, show.Clip(cmp.Or(record.Get("label_plural").Text, show.Name(record, "")))})
 				}
 			}
-			if show.Count(data, "count") > show.MostOptions {
-				view.Unasked = append(view.Unasked, site.Link{Title: link.Title + ", all but the first " + v.Whole(show.MostOptions), Address: link.Address})
+			if show.Count(data, "count") > show.MaxOptions {
+				view.Unasked = append(view.Unasked, site.Link{Title: link.Title + ", all but the first " + v.FormatInt(show.MaxOptions), Address: link.Address})
 			}
 		}
 	}
@@ -146,8 +146,8 @@ func search(v *visit.Visit, view *findView, list searchedList) {
 	name := show.NamesOf(v, p.Shows, list.path)
 	for _, record := range records {
 		at := maps.Clone(list.path)
-		at[p.Each.Key()] = show.Key(p.Each, record)
-		found.Links = append(found.Links, site.Link{Title: show.Clip(name(record, "")), Address: p.Each.Address(at)})
+		at[p.Record.Key()] = show.Key(p.Record, record)
+		found.Links = append(found.Links, site.Link{Title: show.Clip(name(record, "")), Address: p.Record.Address(at)})
 	}
 	view.Found = append(view.Found, found)
 }

@@ -93,7 +93,7 @@ func Page(v *visit.Visit, p *site.Page, path map[string]string) {
 			name += "[" + op + "]"
 		}
 		value := own.Get("_value")
-		for _, c := range show.Words(v, p, field, own.Get("_op"), show.Defined(v, p.Shows, path)) {
+		for _, c := range show.FilterValues(v, p, field, own.Get("_op"), show.Defined(v, p.Shows, path)) {
 			if strings.EqualFold(c.Title, strings.TrimSpace(value)) { // as the list shows it
 				value = c.Value
 				break
@@ -107,7 +107,7 @@ func Page(v *visit.Visit, p *site.Page, path map[string]string) {
 	if !asked.Has("per_page") && slices.ContainsFunc(p.Shows.Params, func(q operation.Param) bool { return q.Name == "per_page" }) {
 		asked.Set("per_page", strconv.Itoa(show.PerPage))
 	}
-	if p.Leads != nil && p.Leads.Update == nil && !asked.Has("sort") && slices.Contains(p.Parameter("sort").Names, "created_at") {
+	if p.RowPage != nil && p.RowPage.Update == nil && !asked.Has("sort") && slices.Contains(p.Parameter("sort").Names, "created_at") {
 		// What nobody changes is looked for by when it was.
 		asked.Set("sort", "-created_at")
 	}
@@ -121,7 +121,7 @@ func Page(v *visit.Visit, p *site.Page, path map[string]string) {
 	}
 	view := layOutList(v, p, path, a.Data, asked, own)
 	if view.Problem = problem; problem != "" {
-		view.Faulty = true
+		view.HasProblems = true
 		view.Clear = p.Address(path)
 	}
 	view.Curl = v.Client.Curl(v.Tenant.Org.Slug, ask.Call{Row: p.Shows, Path: path, Query: asked.Encode()})
@@ -146,7 +146,7 @@ func wrongQuestion(a ask.Reply, err error) string {
 }
 
 func layOutList(v *visit.Visit, p *site.Page, path map[string]string, data strictjson.Value, asked, own url.Values) listView {
-	title := cmp.Or(show.Clip(show.RecordAbove(v, p, path).Get("label_plural").Text), p.Title())
+	title := cmp.Or(show.Clip(show.ParentRecord(v, p, path).Get("label_plural").Text), p.Title())
 	view := listView{Chrome: v.Chrome(title), Q: asked.Get("q")}
 	view.Trail = show.Trail(v, p, path)
 	defined := show.Defined(v, p.Shows, path)
@@ -189,12 +189,12 @@ func layOutList(v *visit.Visit, p *site.Page, path map[string]string, data stric
 	deleted := asked.Get("deleted") == "true"
 	for _, record := range data.Get("results").Items {
 		row := listRow{Name: show.Name(record, ""), Key: record.Get("id").Text}
-		if p.Leads != nil && v.May(p.Leads.Shows) {
-			to := site.WithParameter(path, p.Leads.Key(), show.Key(p.Leads, record))
-			if row.Href = p.Leads.Address(to); deleted {
+		if p.RowPage != nil && v.May(p.RowPage.Shows) {
+			to := site.WithParameter(path, p.RowPage.Key(), show.Key(p.RowPage, record))
+			if row.Href = p.RowPage.Address(to); deleted {
 				row.Href += "?deleted=true"
 			}
-			if restore := p.Leads.Action(operation.RestoreAction); deleted && v.May(restore) {
+			if restore := p.RowPage.Action(operation.RestoreAction); deleted && v.May(restore) {
 				row.Buttons = append(row.Buttons, v.Button(restore, to, "Restore"))
 			}
 		}
@@ -252,7 +252,7 @@ func layOutList(v *visit.Visit, p *site.Page, path map[string]string, data stric
 	}
 	view.Search = p.Has("q")
 	for _, name := range names {
-		for _, c := range show.Words(v, p, name, "", defined) {
+		for _, c := range show.FilterValues(v, p, name, "", defined) {
 			if !slices.Contains(view.Words, c.Title) {
 				view.Words = append(view.Words, c.Title)
 			}
@@ -300,13 +300,13 @@ func layOutList(v *visit.Visit, p *site.Page, path map[string]string, data stric
 	if p.Path == "/files" && !deleted {
 		sorted(v, &view, asked, with)
 	}
-	view.Pager = show.Paged(v, data, with)
+	view.Pager = show.NewPager(v, data, with)
 	return view
 }
 
 // sorted adds the folders that files are in.
 func sorted(v *visit.Visit, view *listView, asked url.Values, with func(func(url.Values)) string) {
-	tree, ok := v.Named("folders.tree", "")
+	tree, ok := v.ReadNamed("folders.tree", "")
 	if !ok {
 		return
 	}
@@ -357,7 +357,7 @@ func filterText(v *visit.Visit, p *site.Page, bracketed, value string, defined [
 	if op == "exists" {
 		return title + map[string]string{"true": " is there", "false": " is not there"}[value]
 	}
-	for _, c := range show.Words(v, p, field, op, defined) {
+	for _, c := range show.FilterValues(v, p, field, op, defined) {
 		if c.Value == value {
 			return title + " " + words + " " + c.Title
 		}

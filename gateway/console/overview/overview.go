@@ -63,19 +63,19 @@ func Page(v *visit.Visit) {
 				continue
 			}
 			if page, ok := partOf(v, p, "per_page=1"); ok {
-				view.Figures = append(view.Figures, figureView{link, v.Whole(int(page.Count))})
+				view.Figures = append(view.Figures, figureView{link, v.FormatInt(int(page.Count))})
 			}
 		}
 	}
-	if data, ok := v.Named("usage.list", "per_page="+strconv.Itoa(shownDays)+"&sort=-day"); ok && len(data.Get("results").Items) > 0 {
+	if data, ok := v.ReadNamed("usage.list", "per_page="+strconv.Itoa(shownDays)+"&sort=-day"); ok && len(data.Get("results").Items) > 0 {
 		view.Curl = v.Client.Curl(v.Tenant.Org.Slug, ask.Call{Row: v.Site.Rows["usage.list"], Query: "per_page=" + strconv.Itoa(shownDays) + "&sort=-day"})
 		days := data.Get("results").Items
 		view.Usage = append(usage.Lately(v, days, v.Now().UTC()), usage.Days(v, "Requests of the last days", "day", days))
 	}
 	attention(v, &view)
-	if data, ok := v.Named("audit.list", "per_page="+strconv.Itoa(recentRecords)); ok {
+	if data, ok := v.ReadNamed("audit.list", "per_page="+strconv.Itoa(recentRecords)); ok {
 		for _, r := range data.Get("results").Items {
-			one := recentView{What: r.Get("operation").Text, Who: show.SubjectName(v, "subject", show.Doer(r)), When: show.Present(r.Get("created_at"), 0), Failed: r.Get("outcome").Text != "ok", Href: "/audit/" + r.Get("id").Text}
+			one := recentView{What: r.Get("operation").Text, Who: show.SubjectName(v, "subject", show.Actor(r)), When: show.Present(r.Get("created_at"), 0), Failed: r.Get("outcome").Text != "ok", Href: "/audit/" + r.Get("id").Text}
 			one.What = show.SubjectName(v, "operation", one.What)
 			view.Recent = append(view.Recent, one)
 		}
@@ -148,7 +148,7 @@ func unneeded(who string, unused []tenants.Permission, since, now time.Time) str
 // attend notes the records of a resource of which something is to be said, and how many more there are.
 func attend[T any](v *visit.Visit, view *overview, resource string, says func(T) (id, text string)) {
 	list := v.Site.ListOf(resource)
-	if list == nil || list.Each == nil {
+	if list == nil || list.Record == nil {
 		return
 	}
 	more := 0
@@ -171,13 +171,13 @@ func attend[T any](v *visit.Visit, view *overview, resource string, says func(T)
 			switch id, text := says(record); {
 			case text == "":
 			case len(view.Attention) < mostAttention:
-				view.Attention = append(view.Attention, site.Link{Title: text, Address: list.Each.Address(map[string]string{list.Each.Key(): id})})
+				view.Attention = append(view.Attention, site.Link{Title: text, Address: list.Record.Address(map[string]string{list.Record.Key(): id})})
 			default:
 				more++
 			}
 		}
 	}
 	if more > 0 {
-		view.Attention = append(view.Attention, site.Link{Title: v.Whole(more) + " more of the " + strings.ToLower(list.Title()), Address: list.Address(nil)})
+		view.Attention = append(view.Attention, site.Link{Title: v.FormatInt(more) + " more of the " + strings.ToLower(list.Title()), Address: list.Address(nil)})
 	}
 }

@@ -28,9 +28,9 @@ func choose(v *visit.Visit, c *input.Control) {
 			}
 		}
 	case "subject":
-		show.WhoIs(v, c.Value) // which may be none of the first
+		show.ActorName(v, c.Value) // which may be none of the first
 		for kind, s := range show.Subjects() {
-			for id, name := range show.Referred(v, s.Resource).Names {
+			for id, name := range show.NamesByKey(v, s.Resource).Names {
 				options = append(options, layout.Option{Value: kind + ":" + id, Title: s.Before + cmp.Or(name, id)})
 			}
 		}

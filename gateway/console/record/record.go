@@ -29,24 +29,24 @@ import (
 // View is a page about one record, or what else an operation answers.
 type View struct {
 	visit.Chrome
-	Note    string
-	Problem string          // why what the page is about did not succeed
-	Ask     []input.Control // parameters of a question, which the page's form asks
-	Wrong   []site.Link     // with them
-	Missing bool            // the question lacks some
-	Facts   []show.Pair
-	Table   *show.Table
-	Figures []layout.Cell // in place of the table
-	Charts  []*chart.Chart
-	Form    *form.View
-	Tried   *Tried
-	Buttons []*layout.Button
-	Actions []actionView
-	Links   []site.Link
-	Exports []site.Link
-	Deleted bool
-	Share   string      // leads to where links to it are made; empty: there are none
-	Pages   *show.Pager // which page of the rows this is
+	Note       string
+	Problem    string          // why what the page is about did not succeed
+	Ask        []input.Control // parameters of a question, which the page's form asks
+	Wrong      []site.Link     // with them
+	Incomplete bool            // required parameters are missing
+	Facts      []show.Pair
+	Table      *show.Table
+	Figures    []layout.Cell // in place of the table
+	Charts     []*chart.Chart
+	Form       *form.View
+	Tried      *Tried
+	Buttons    []*layout.Button
+	Actions    []actionView
+	Links      []site.Link
+	Exports    []site.Link
+	Deleted    bool
+	Share      string      // leads to where links to it are made; empty: there are none
+	Pages      *show.Pager // which page of the rows this is
 }
 
 // Tried is what a form would show or reach, as it was typed.
@@ -90,7 +90,7 @@ func Page(v *visit.Visit, p *site.Page, path map[string]string) {
 		}
 		if c.Kind != "" {
 			view.Ask = append(view.Ask, c)
-			view.Missing = view.Missing || q.Required && c.Value == ""
+			view.Incomplete = view.Incomplete || q.Required && c.Value == ""
 		}
 	}
 	if p.Update != nil && p.Has("page") && p.Has("per_page") { // what lies in the record comes in pages
@@ -100,13 +100,13 @@ func Page(v *visit.Visit, p *site.Page, path map[string]string) {
 			}
 		}
 	}
-	if _, drawn := report.Drawn(show.RecordAbove(v, p, path).Get("visual").Text); drawn && p.Has(show.Whole) {
-		asked.Set(show.Whole, "true")
+	if _, drawn := report.Drawn(show.ParentRecord(v, p, path).Get("visual").Text); drawn && p.Has(show.AllRows) {
+		asked.Set(show.AllRows, "true")
 	}
 	var data strictjson.Value
 	var tag string
 	code, lessons := http.StatusOK, false // lessons: there are none to check
-	if !view.Missing {
+	if !view.Incomplete {
 		a, err := v.Open(p.Shows, path, asked.Encode())
 		if len(view.Ask) > 0 && err == nil && (a.Code == http.StatusUnprocessableEntity || a.Code == http.StatusBadRequest || a.Code == http.StatusNotFound) {
 			code = a.Code
@@ -150,13 +150,13 @@ func Page(v *visit.Visit, p *site.Page, path map[string]string) {
 	if slices.Contains([]string{"refused", "failed", "interrupted"}, data.Get("state").Text) {
 		view.Problem = site.Sentence(data.Get("message").Text)
 	}
-	above := show.RecordAbove(v, p, path)
+	above := show.ParentRecord(v, p, path)
 	if above.Is == strictjson.Object { // Contacts by country: run
 		title = show.Clip(show.Name(above, title)) + ": " + strings.ToLower(site.Label(p.Segments[len(p.Segments)-1]))
 	}
 	view.Chrome = v.Chrome(title)
 	view.Wrong = input.Problems(view.Ask)
-	view.Faulty = view.Wrong != nil
+	view.HasProblems = view.Wrong != nil
 	if view.Problem != "" {
 		view.Done = ""
 	}
@@ -166,23 +166,23 @@ func Page(v *visit.Visit, p *site.Page, path map[string]string) {
 	}
 	view.Curl = v.Client.Curl(v.Tenant.Org.Slug, ask.Call{Row: p.Shows, Path: path, Query: asked.Encode()})
 	all := data
-	if asked.Get(show.Whole) == "true" && data.Is == strictjson.Object {
+	if asked.Get(show.AllRows) == "true" && data.Is == strictjson.Object {
 		data = report.PageOf(all, asked)
 	}
-	asked.Del(show.Whole)
+	asked.Del(show.AllRows)
 	if lessons {
 		view.Note = "Contacts comply by their lessons, and your organization keeps none yet: they are the records of a custom object with the short name lesson and the fields contact (Text) and tags (MultiSelect)."
 		if define := v.Site.Rows["objects.create"]; v.May(define) {
 			view.Links = []site.Link{{Title: define.Summary, Address: "/do/" + define.Name}}
 		}
-	} else if code == http.StatusOK && !view.Missing {
+	} else if code == http.StatusOK && !view.Incomplete {
 		layOutRecord(v, &view, p, path, data, tag)
 		if view.Table != nil {
 			view.Figures, view.Charts = report.Draw(v.Locale(), above, all, asked, view.Table)
 		}
 	}
 	if rows := longest(data); rows.Get("pages").Is == strictjson.Number {
-		pages := show.Paged(v, rows, func(change func(url.Values)) string {
+		pages := show.NewPager(v, rows, func(change func(url.Values)) string {
 			q := maps.Clone(asked)
 			change(q)
 			return p.AddressWith(path, q, nil)
@@ -209,7 +209,7 @@ func longest(data strictjson.Value) (rows strictjson.Value) {
 }
 
 func layOutRecord(v *visit.Visit, view *View, p *site.Page, path map[string]string, data strictjson.Value, tag string) {
-	view.Note = cmp.Or(view.Note, show.OwnTypes(v.Site, p, data))
+	view.Note = cmp.Or(view.Note, show.CustomTypes(v.Site, p, data))
 	inForm, builtIn := []string{}, data.Get("built_in").Is == strictjson.True // which nobody changes
 	if v.May(p.Update) && !view.Deleted && !builtIn {
 		data = Completed(v, p, path, data)
@@ -241,7 +241,7 @@ func layOutRecord(v *visit.Visit, view *View, p *site.Page, path map[string]stri
 		if active := data.Get("active").Is; active == strictjson.True && row.Action == operation.ReactivateAction || active == strictjson.False && row.Action == operation.DeactivateAction {
 			continue // it is so already
 		}
-		if name := show.Lacking(row, path); name != "" {
+		if name := show.MissingParameter(row, path); name != "" {
 			show.AddButtons(v, view.Table, row, path, name, data)
 			continue
 		}
@@ -274,7 +274,7 @@ func layOutRecord(v *visit.Visit, view *View, p *site.Page, path map[string]stri
 	if p.Shows.Name == "imports.get" {
 		imported(v, view, data)
 	}
-	for _, below := range p.Below {
+	for _, below := range p.Subpages {
 		if share := below.Action(operation.ShareAction); v.May(share) && data.Get("shareable").Is != strictjson.False {
 			view.Share = below.Address(path)
 		}
@@ -301,7 +301,7 @@ func purging(v *visit.Visit, row *operation.Row, path map[string]string) actionV
 func Completed(v *visit.Visit, p *site.Page, path map[string]string, data strictjson.Value) strictjson.Value {
 	for _, list := range v.Site.Pages {
 		key := p.Key()
-		if list.Each != p || !slices.Contains(list.Parameter("filters").Names, key) || !slices.ContainsFunc(p.Update.Body, func(f operation.Field) bool { return data.Get(f.Name).Is == strictjson.Null && !f.Secret }) {
+		if list.Record != p || !slices.Contains(list.Parameter("filters").Names, key) || !slices.ContainsFunc(p.Update.Body, func(f operation.Field) bool { return data.Get(f.Name).Is == strictjson.Null && !f.Secret }) {
 			continue
 		}
 		a, err := v.Read(list.Shows, path, url.Values{"filters[" + key + "]": {path[key]}, "per_page": {"1"}}.Encode())

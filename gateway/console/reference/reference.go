@@ -63,7 +63,7 @@ func ReferencePage(m *visit.Console, w http.ResponseWriter, c visit.Chrome) {
 
 // titled returns it for a page of the reference, to which there is a way back for strangers, too.
 func titled(c visit.Chrome, title string, trail ...site.Link) visit.Chrome {
-	if c.Title, c.Trail = title, trail; !c.Inside {
+	if c.Title, c.Trail = title, trail; !c.SignedIn {
 		c.Trail = append([]site.Link{{Title: "Overview", Address: "/"}}, trail...)
 	}
 	return c
@@ -73,7 +73,7 @@ func titled(c visit.Chrome, title string, trail ...site.Link) visit.Chrome {
 func OperationPage(m *visit.Console, w http.ResponseWriter, r *http.Request, c visit.Chrome) {
 	at := slices.IndexFunc(m.Site.All, func(o operation.Row) bool { return o.Name == r.PathValue("operation") })
 	if at < 0 {
-		m.Layout.Missing(w)
+		m.Layout.NotFound(w)
 		return
 	}
 	row := &m.Site.All[at]

@@ -48,7 +48,7 @@ func TryPage(v *visit.Visit) {
 	row := v.Site.Rows[v.R.PathValue("operation")]
 	reads := row != nil && row.Method == http.MethodGet
 	if row == nil || row.Upload != nil || reads && v.R.Method == http.MethodPost {
-		v.Missing()
+		v.NotFound()
 		return
 	}
 	sent, send := url.Values{}, false
@@ -61,7 +61,7 @@ func TryPage(v *visit.Visit) {
 		sent = v.R.URL.Query()
 		send = sent.Has("_send")
 	}
-	q := ask.Call{Row: row, Path: map[string]string{}, IfMatch: sent.Get("match"), OnceKey: sent.Get("_once")}
+	q := ask.Call{Row: row, Path: map[string]string{}, IfMatch: sent.Get("match"), IdempotencyKey: sent.Get("_once")}
 	form.PathValues(row, q.Path, sent)
 	query := form.Query(row, sent)
 	more, err := url.ParseQuery(strings.TrimPrefix(strings.TrimSpace(sent.Get("more")), "?"))
@@ -87,8 +87,8 @@ func TryPage(v *visit.Visit) {
 			v.Refused(ask.Reply{}, err)
 			return
 		}
-		ask.PassOn(v.W, w.Head)
-		view.Answer, v.Began = shownAnswer(w), time.Now() // the call knows who may be told, and may have begun another session
+		ask.ForwardHeaders(v.W, w.Head)
+		view.Answer, v.Started = shownAnswer(w), time.Now() // the call knows who may be told, and may have begun another session
 		if w.Code >= http.StatusBadRequest {
 			code = w.Code
 		}
@@ -112,7 +112,7 @@ func tryForm(row *operation.Row, sent url.Values) form.View {
 	if f.Asks {
 		f.Hidden = []layout.Hidden{{Name: "_send", Value: "true"}}
 	} else {
-		f.Once = ask.NewOnceKey()
+		f.Once = ask.NewIdempotencyKey()
 	}
 	add := func(c input.Control, name string) {
 		c.Name, c.ID, c.Bare = name, input.ID("try", name), true
@@ -149,7 +149,7 @@ func tryForm(row *operation.Row, sent url.Values) form.View {
 }
 
 // shownAnswer returns the answer as it is shown.
-func shownAnswer(w *ask.Answer) *answerView {
+func shownAnswer(w *ask.Recorder) *answerView {
 	a := &answerView{Status: strings.TrimSpace(strconv.Itoa(w.Code) + " " + http.StatusText(w.Code))}
 	for _, name := range slices.Sorted(maps.Keys(w.Head)) {
 		if name != "Set-Cookie" { // no script reads it, nor does a page show it

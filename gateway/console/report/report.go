@@ -200,7 +200,7 @@ func (m *Pages) withoutData(ctx context.Context, t *tenants.Tenant, ask reports.
 		return refused{}, false
 	}
 	view := layOut(&shared, l, 1, pageRows)
-	view.Refused, view.Faulty = true, true
+	view.Refused, view.HasProblems = true, true
 	for i := range view.Controls {
 		c := &view.Controls[i]
 		if value, ok := given[c.Name]; ok {

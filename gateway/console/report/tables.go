@@ -99,7 +99,7 @@ func countText(l *locale.Locale, from, shown int, d *reports.Data) string {
 	case !d.Truncated:
 		return which + number(n) + " rows."
 	case d.Total > n:
-		return which + site.Capital(CutText(l, n, d.Total)) + " are shown."
+		return which + site.Capitalize(CutText(l, n, d.Total)) + " are shown."
 	}
 	return which + "The first " + number(n) + " rows are shown; there are more."
 }

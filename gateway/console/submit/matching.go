@@ -32,7 +32,7 @@ func matching(v *visit.Visit, row *operation.Row, path map[string]string, sent u
 		alone := *count
 		alone.Path, q.Row = count.Aliases[0], &alone
 	default:
-		v.Missing()
+		v.NotFound()
 		return
 	}
 	q.Query = asked.Encode()
@@ -49,7 +49,7 @@ func matching(v *visit.Visit, row *operation.Row, path map[string]string, sent u
 		return
 	}
 	n, _ := strconv.Atoi(a.Data.Get("count").Text)
-	t := record.Tried{Note: map[bool]string{true: "1 contact matches.", false: v.Whole(n) + " contacts match."}[n == 1]}
+	t := record.Tried{Note: map[bool]string{true: "1 contact matches.", false: v.FormatInt(n) + " contacts match."}[n == 1]}
 	if records := a.Data.Get("results").Items; len(records) > 0 {
 		t.Table = &show.Table{}
 		columns, _ := show.Columns(v, list, nil, records, nil, nil)

@@ -51,11 +51,11 @@ func doing(v *visit.Visit) (*operation.Row, map[string]string, bool) {
 	row := v.Site.Rows[v.R.PathValue("operation")]
 	switch {
 	case row == nil || row.Method == http.MethodGet:
-		v.Missing()
+		v.NotFound()
 	case !v.May(row):
 		p := operation.ProblemOf(errors.Join(row.Admits(v.Person, ""), row.Rule.Check(v.Person, v.Tenant)))
 		lacks, _ := p.Data.(map[string]string)
-		v.Problem(http.StatusForbidden, "You may not do this", visit.InWords(p.Message, lacks["permission"])+". An administrator of "+v.Tenant.Org.Name+" can give you the right.")
+		v.Problem(http.StatusForbidden, "You may not do this", visit.LabelPermission(p.Message, lacks["permission"])+". An administrator of "+v.Tenant.Org.Name+" can give you the right.")
 	default:
 		return row, map[string]string{}, true
 	}
@@ -69,7 +69,7 @@ func showForm(v *visit.Visit, code int, q ask.Call, f form.View) {
 		f.Cancel += "?deleted=true"
 	}
 	view.Curl = v.Client.Curl(v.Tenant.Org.Slug, q)
-	view.Faulty = f.Error != "" || f.Problems != nil
+	view.HasProblems = f.Error != "" || f.Problems != nil
 	v.Show(code, "record", view)
 }
 
@@ -137,7 +137,7 @@ func Submit(v *visit.Visit) {
 	if row.Reads && sent.Has("_part") && body["title"] == "" {
 		body["title"] = "Without a title" // which matters when it is stored
 	}
-	carry(v, ask.Call{Row: row, Path: path, Query: query.Encode(), Body: body, IfMatch: sent.Get("_match"), OnceKey: sent.Get("_once")}, sent, query)
+	carry(v, ask.Call{Row: row, Path: path, Query: query.Encode(), Body: body, IfMatch: sent.Get("_match"), IdempotencyKey: sent.Get("_once")}, sent, query)
 }
 
 // Sent reads a form, and says so where it cannot.
@@ -177,8 +177,8 @@ func typed(v *visit.Visit, row *operation.Row, sent url.Values) *operation.Row {
 // carry makes the call of a form, and leads on or shows the form again.
 func carry(v *visit.Visit, q ask.Call, sent, query url.Values) {
 	row, path := q.Row, q.Path
-	if q.Row.Reads && q.Row.Param(show.Whole).Name != "" {
-		query.Set(show.Whole, "true") // what is drawn is drawn of all
+	if q.Row.Reads && q.Row.Param(show.AllRows).Name != "" {
+		query.Set(show.AllRows, "true") // what is drawn is drawn of all
 		q.Query = query.Encode()
 	}
 	a, err := v.Client.Ask(v.R.Context(), v.R, q)
@@ -226,7 +226,7 @@ func again(v *visit.Visit, code int, row *operation.Row, path map[string]string,
 		v.Layout.Render(v.W, http.StatusOK, "tried", t) // a browser would report each other code as a fault of the page
 		return
 	}
-	sent.Set("_once", ask.NewOnceKey()) // what was refused is another request when it is sent again
+	sent.Set("_once", ask.NewIdempotencyKey()) // what was refused is another request when it is sent again
 	current, tag := current(v, row, path)
 	f := form.New(v, row, path, current, sent, faults)
 	if code != http.StatusPreconditionFailed {
@@ -269,7 +269,7 @@ func tried(v *visit.Visit, q ask.Call, row *operation.Row, sent url.Values, a as
 		t.Figures, t.Charts = report.Draw(v.Locale(), show.Parse(q.Body), a.Data, asked, t.Table)
 		t.Facts, t.Note = nil, first+" ("+counted(v, a.Data)+")"+last
 		if all := a.Data.Get("results").Items; len(all) > len(t.Table.Rows) {
-			t.Note += " The table has the first " + v.Whole(len(t.Table.Rows)) + " of them."
+			t.Note += " The table has the first " + v.FormatInt(len(t.Table.Rows)) + " of them."
 		}
 	}
 	showTried(v, q, row, q.Path, sent, &t)
@@ -283,7 +283,7 @@ func counted(v *visit.Visit, answer strictjson.Value) string {
 	case rows == 1:
 		return "1 row"
 	default:
-		return v.Whole(rows) + " rows"
+		return v.FormatInt(rows) + " rows"
 	}
 }
 
@@ -307,7 +307,7 @@ func showTried(v *visit.Visit, q ask.Call, row *operation.Row, path map[string]s
 
 // done leads on where something was done. A secret that is told once is shown at once.
 func done(v *visit.Visit, row *operation.Row, path map[string]string, query url.Values, a ask.Reply) {
-	ask.PassOn(v.W, a.Header)
+	ask.ForwardHeaders(v.W, a.Header)
 	if row.Once && len(a.Data.Members) > 0 {
 		view := record.View{Chrome: v.Chrome(row.Message), Note: "This is shown once. Copy it now, and keep it where nobody else can read it."}
 		first := []string{"link", "url", "token", "field_value"} // what is to be copied
@@ -328,8 +328,8 @@ func done(v *visit.Visit, row *operation.Row, path map[string]string, query url.
 	purged = purged || query.Get("purge") != ""
 	p, _ := v.Site.Find(strings.TrimPrefix(at, "/api"))
 	switch {
-	case p != nil && p.List && p.Each != nil && a.Data.Is == strictjson.Object:
-		target = p.Each.Address(site.WithParameter(path, p.Each.Key(), show.Key(p.Each, a.Data)))
+	case p != nil && p.List && p.Record != nil && a.Data.Is == strictjson.Object:
+		target = p.Record.Address(site.WithParameter(path, p.Record.Key(), show.Key(p.Record, a.Data)))
 	case row.Method == http.MethodDelete && p != nil && p.Key() != "":
 		target = above(v, p, path)
 		if purged {
@@ -352,7 +352,7 @@ func done(v *visit.Visit, row *operation.Row, path map[string]string, query url.
 		}
 	}
 	if session != nil {
-		q.Set("_told", v.Mark(session.Value, strconv.FormatInt(v.Now().Unix(), 10), q))
+		q.Set("_told", v.SignNotice(session.Value, strconv.FormatInt(v.Now().Unix(), 10), q))
 	}
 	http.Redirect(v.W, v.R, target+"?"+q.Encode(), http.StatusSeeOther)
 }
@@ -360,7 +360,7 @@ func done(v *visit.Visit, row *operation.Row, path map[string]string, query url.
 // above returns the address of the list that a record is in.
 func above(v *visit.Visit, p *site.Page, path map[string]string) string {
 	for _, list := range v.Site.Pages {
-		if list.Each == p {
+		if list.Record == p {
 			return list.Address(path)
 		}
 	}

@@ -44,7 +44,7 @@ func takeFile(v *visit.Visit, row *operation.Row, params map[string]string) {
 			all := input.MediaTypes()
 			at := slices.IndexFunc(all, func(m input.MediaType) bool { return m.End == strings.ToLower(path.Ext(part.FileName())) })
 			if at < 0 {
-				sent.Set("_once", ask.NewOnceKey())
+				sent.Set("_once", ask.NewIdempotencyKey())
 				again(v, http.StatusUnprocessableEntity, row, params, sent, []fault.Fault{{Field: "file", Code: fault.Format, Message: "choose a file whose name ends with " + strings.Join(input.Extensions(row), " or ")}}, "")
 				return
 			}

@@ -46,8 +46,8 @@ func Lately(v *visit.Visit, days []strictjson.Value, now time.Time) []View {
 	hour, _ := draw("Requests of the last hour", "minute", "minutes", "15:04", shownFives, 5*time.Minute)
 	day, hours := draw("Requests of the last day", "hour", "hours", "15", shownHours, time.Hour)
 	last := hours[len(hours)-1]
-	hour.Note = v.Whole(show.Count(last, "requests")) + " requests since " + now.Truncate(time.Hour).Format("15:04") + " UTC, " + v.Whole(show.Count(last, "refused")) + " of them refused. It is counted once a minute."
-	if org, ok := v.Named("organization.get", ""); ok {
+	hour.Note = v.FormatInt(show.Count(last, "requests")) + " requests since " + now.Truncate(time.Hour).Format("15:04") + " UTC, " + v.FormatInt(show.Count(last, "refused")) + " of them refused. It is counted once a minute."
+	if org, ok := v.ReadNamed("organization.get", ""); ok {
 		limit := org.Get("request_limits").Get("organization")
 		day.Note = "Limits of the organization: " + limitText(limit.Get("rate").Text, "no bound for bursts") + ", " + limitText(limit.Get("quota").Text, "no quota") + "."
 	}
@@ -74,12 +74,12 @@ func Days(v *visit.Visit, title, field string, records []strictjson.Value) View 
 
 // usage draws records over time, whose times the table writes in the format.
 func usage(v *visit.Visit, title string, over chart.Axis, format string, records []strictjson.Value) View {
-	table := &show.Table{Columns: []layout.Cell{{Title: site.Capital(over.Title)}, {Title: "Requests", Class: "number"}, {Title: "Refused", Class: "number"}}}
+	table := &show.Table{Columns: []layout.Cell{{Title: site.Capitalize(over.Title)}, {Title: "Requests", Class: "number"}, {Title: "Refused", Class: "number"}}}
 	answered, refused := chart.Series{Name: "answered", Sums: true}, chart.Series{Name: "refused", Sums: true}
 	for i, r := range records {
 		all, no := show.Count(r, "requests"), show.Count(r, "refused")
 		answered.Values, refused.Values = append(answered.Values, float64(all-no)), append(refused.Values, float64(no))
-		table.Rows = append(table.Rows, []show.Value{{Text: over.Times[i].Format(format)}, {Text: v.Whole(all), Class: "number"}, {Text: v.Whole(no), Class: "number"}})
+		table.Rows = append(table.Rows, []show.Value{{Text: over.Times[i].Format(format)}, {Text: v.FormatInt(all), Class: "number"}, {Text: v.FormatInt(no), Class: "number"}})
 	}
 	c := &chart.Chart{
 		Kind: chart.Bar, ID: site.KeyFrom(title) + "-", Measure: title, Over: over, Series: []chart.Series{answered, refused}, Parts: true,

@@ -132,12 +132,12 @@ func (m *Module) routes() error {
 	mux.HandleFunc("GET /do/{operation}", m.signedIn(submit.FormPage))
 	mux.HandleFunc("POST /do/{operation}", m.signedIn(submit.Submit))
 	sharedPages := report.Pages{Reports: m.Reports, Pages: m.common.Layout, Locales: m.common.Locales, Log: m.Log}
-	shared := input.WithMoments(m.withVisitor(
+	shared := input.WithDatetimes(m.withVisitor(
 		func(w http.ResponseWriter, r *http.Request, v visit.Visitor, _ error) { sharedPages.Serve(w, r, v) }))
 	mux.HandleFunc("GET /shared/reports/{pid}", shared)
 	mux.HandleFunc("GET /shared/reports/{pid}/{report_id}", shared)
 
-	page := input.WithMoments(m.signedIn(sitePage))
+	page := input.WithDatetimes(m.signedIn(sitePage))
 	notFound := m.byVisitor(
 		func(v *visit.Visit) { v.NotFound() },
 		func(w http.ResponseWriter, _ *http.Request) { m.common.Layout.NotFound(w) },

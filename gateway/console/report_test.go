@@ -177,7 +177,7 @@ func TestSharedReportPages(t *testing.T) {
 		}
 	}
 	checkPage(t, acme.Page(t, reportPath(looseID)+"?params[day]=2024-05-17T12:00:00%2B02:00"), 200, `value="2024-05-17T10:00"`)
-	checkPage(t, acme.Page(t, reportPath(looseID)+"?utc[day]=2024-05-17T10:00&utc[day]=2024-05-18T10:00"), 400, "The address is not complete")
+	checkPage(t, acme.Page(t, reportPath(looseID)+"?utc[day]=2024-05-17T10:00&utc[day]=2024-05-18T10:00"), 400, "The address is not valid")
 	checkPage(t, acme.Page(t, reportPath(looseID)+"?params[country]=FR"), 200, `<option value="FR" selected>FR</option>`, `<option value="DE">DE</option>`, "15 rows.")
 	checkPage(t, acme.Page(t, reportPath(looseID)+"?params[country]=IT"), 422, "Must be one of the choices", `<option value="IT" selected>IT</option>`)
 	checkPage(t, acme.Page(t, reportPath(tableID)+"?params[age]=old&params[other]=1"), 422, "cannot be shown with these values")
@@ -185,7 +185,7 @@ func TestSharedReportPages(t *testing.T) {
 	checkPage(t, acme.Page(t, reportPath(tableID)+"?params[country]="+url.QueryEscape(hostile)), 200, "Nothing matches.")
 	checkPage(t, acme.Page(t, reportPath(tableID)+"?provider=elsewhere"), 422, "provider")
 	for _, query := range []string{"?a;b", "?%zz", "?params[age=1"} {
-		checkPage(t, acme.Page(t, reportPath(tableID)+query), 400, "The address is not complete")
+		checkPage(t, acme.Page(t, reportPath(tableID)+query), 400, "The address is not valid")
 	}
 
 	bars := acme.Page(t, reportPath(barID))
@@ -401,7 +401,7 @@ func TestTokenGivenTwice(t *testing.T) {
 	fillReports(t, acme)
 	token, _ := share(t, acme, "FR")
 	for _, query := range []string{"?token=" + token + "&token=x", "?token=x&token=" + token, "?token[]=" + token, "?token[a]=x&token=" + token, "?provider=a&provider=a&token=" + token} {
-		checkPage(t, acme.Page(t, reportPath(secureID)+query), 400, "The address is not complete")
+		checkPage(t, acme.Page(t, reportPath(secureID)+query), 400, "The address is not valid")
 	}
 }
 

@@ -362,7 +362,7 @@ func TestSecretsAreAskedForAgain(t *testing.T) {
 	values.Set("email", "no address")
 	values.Set("fields.passport_number", "C01X00T47")
 	refused := p.send("/do/contacts.create", values)
-	checkPage(t, refused, 422, "Type it once more")
+	checkPage(t, refused, 422, "Type it again")
 	if strings.Contains(refused.Text(), "C01X00T47") {
 		t.Error("the page shows the secret")
 	}

@@ -595,7 +595,7 @@ func TestOnlyTheTrashIsEmptied(t *testing.T) {
 		}
 		p.follows(gone)
 		trash := p.open(address + "?deleted=true")
-		checkPage(t, trash, 200, "<summary>Delete for good</summary>", "Nobody can bring it back.")
+		checkPage(t, trash, 200, "<summary>Delete for good</summary>", "You cannot undo this.")
 		ends := regexp.MustCompile(`<summary>Delete for good</summary><form method="post" action="([^"]*)"`).FindStringSubmatch(trash.Text())
 		if ends == nil {
 			t.Errorf("%s is not ended for good", address)
@@ -906,7 +906,7 @@ func TestListsByForm(t *testing.T) {
 	checkPage(t, p.open("/contacts?filters[age][gt]=abc&filters[city]=Bonn"), 422, "<h1>Contacts</h1>", "Age must be a number.",
 		`href="/contacts?filters%5Bcity%5D=Bonn" aria-label="Remove the filter: Age is more than abc"`)
 	checkPage(t, p.open("/contacts?filters[city]=Nowhere&q=x"), 200, "Nothing matches.", `href="/contacts">Clear search and filters`)
-	checkPage(t, p.open("/campaigns/count?%zz"), 400, "The address is not complete")
+	checkPage(t, p.open("/campaigns/count?%zz"), 400, "The address is not valid")
 }
 
 // TestValuesAreSaidInWords that forms have for them, in lists, on pages of records and in filters, which take the words
@@ -1014,7 +1014,7 @@ func TestSpansAreSaidInTheirUnits(t *testing.T) {
 	p := person{t, acme, cookie}
 	account := p.api(http.MethodPost, "/api/service-accounts", map[string]any{"name": "spans", "permissions": []string{"contacts"}}).Field("id")
 	page := p.open("/do/keys.create")
-	checkPage(t, page, 200, ">Allowed addresses", `name="_unit.expires_in"`, `<option value="86400" selected>days`, "It does not end where nothing is given.")
+	checkPage(t, page, 200, ">Allowed addresses", `name="_unit.expires_in"`, `<option value="86400" selected>days`, "Leave it empty if it should never end.")
 	for _, c := range []struct {
 		typed, unit string
 		lasts       time.Duration // 0: for ever; less: it is refused
@@ -1223,7 +1223,7 @@ func TestImportByForm(t *testing.T) {
 	for kind, form := range map[string]string{"text/plain": "email=x%40example.com", "application/x-www-form-urlencoded": "email=%zz"} {
 		checkPage(t, p.send("/do/contacts.create", nil, gatewaytest.Body(kind, form)), 400, "The form did not arrive")
 	}
-	checkPage(t, p.open("/contacts?email=%zz"), 400, "The address is not complete")
+	checkPage(t, p.open("/contacts?email=%zz"), 400, "The address is not valid")
 	evil := p.send("/do/imports.create", nil, func(r *http.Request) {
 		r.Header.Set("Content-Type", "multipart/form-data; boundary=x")
 		r.Header.Set("Origin", "https://evil.example")
@@ -1393,7 +1393,7 @@ func TestReportBuilder(t *testing.T) {
 	p := person{t, acme, cookie}
 	const create = "/do/reports.create"
 	page := p.open(create)
-	checkPage(t, page, 200, "Which fields there are follows from what it is about", `<option value="Records">`)
+	checkPage(t, page, 200, "Choose above what the report is about to see its fields.", `<option value="Records">`)
 	define := formTo(t, p.open("/do/objects.create"), "/do/objects.create")
 	define.Set("schema.1.title", "Size")
 	define.Set("_more", "schema")

@@ -49,7 +49,7 @@ type paramView struct {
 
 // ReferencePage lists the operations. It says the same on every host and to everybody, as the OpenAPI document does.
 func ReferencePage(m *visit.Console, w http.ResponseWriter, c visit.Chrome) {
-	view := reference{Chrome: titled(c, "API reference")}
+	view := reference{Chrome: withTitle(c, "API reference")}
 	for i := range m.Site.All {
 		row := &m.Site.All[i]
 		at := slices.IndexFunc(view.Tags, func(t taggedView) bool { return t.Title == row.Tag })
@@ -62,7 +62,7 @@ func ReferencePage(m *visit.Console, w http.ResponseWriter, c visit.Chrome) {
 }
 
 // titled returns it for a page of the reference, to which there is a way back for strangers, too.
-func titled(c visit.Chrome, title string, trail ...site.Link) visit.Chrome {
+func withTitle(c visit.Chrome, title string, trail ...site.Link) visit.Chrome {
 	if c.Title, c.Trail = title, trail; !c.SignedIn {
 		c.Trail = append([]site.Link{{Title: "Overview", Address: "/"}}, trail...)
 	}
@@ -77,7 +77,7 @@ func OperationPage(m *visit.Console, w http.ResponseWriter, r *http.Request, c v
 		return
 	}
 	row := &m.Site.All[at]
-	view := operationView{Chrome: titled(c, row.Summary, site.Link{Title: "API reference", Address: "/docs"}), Operation: row, Description: row.Description, Who: whoMay(row), Failures: row.Failures, Streams: strings.Join(row.Streams, ", ")}
+	view := operationView{Chrome: withTitle(c, row.Summary, site.Link{Title: "API reference", Address: "/docs"}), Operation: row, Description: row.Description, Who: callers(row), Failures: row.Failures, Streams: strings.Join(row.Streams, ", ")}
 	q := ask.Call{Row: row, Path: map[string]string{}}
 	for _, p := range row.Params {
 		view.Parameters = append(view.Parameters, paramView{p.Name, string(p.In), string(p.Shape), p.Description, p.Example, p.Required})
@@ -113,7 +113,7 @@ func OperationPage(m *visit.Console, w http.ResponseWriter, r *http.Request, c v
 }
 
 // whoMay says who can call an operation.
-func whoMay(row *operation.Row) (who []string) {
+func callers(row *operation.Row) (who []string) {
 	kinds := []string{}
 	for kind, name := range map[operation.Kinds]string{operation.ServerFull: "server_full", operation.ServerRead: "server_read", operation.Browser: "browser"} {
 		if row.Kinds&kind != 0 {

@@ -22,7 +22,7 @@ import (
 )
 
 // attempt is the page on which an operation is called as programs call it, with the rights of whoever is signed in.
-type attempt struct {
+type tryView struct {
 	visit.Chrome
 	Operation *operation.Row
 	Form      form.View
@@ -38,7 +38,7 @@ type answerView struct {
 }
 
 // mostAnswered bounds what is shown of an answer, in bytes.
-const mostAnswered = 64 << 10
+const maxShown = 64 << 10
 
 func tryAddress(row *operation.Row) string { return "/docs/" + row.Name + "/try" }
 
@@ -70,7 +70,7 @@ func TryPage(v *visit.Visit) {
 	if row.Body != nil {
 		q.Raw = []byte(sent.Get("body"))
 	}
-	view := attempt{Chrome: v.Chrome(row.Summary), Operation: row, Form: tryForm(row, sent)}
+	view := tryView{Chrome: v.Chrome(row.Summary), Operation: row, Form: tryForm(row, sent)}
 	view.Trail = []site.Link{{Title: "API reference", Address: "/docs"}, {Title: row.Summary, Address: "/docs/" + row.Name}}
 	code := http.StatusOK
 	switch {
@@ -93,7 +93,7 @@ func TryPage(v *visit.Visit) {
 			code = w.Code
 		}
 	}
-	if unrepeated(row) {
+	if mayHoldSecret(row) {
 		q.Raw, q.Body = nil, ask.SampleBody(row)
 	}
 	view.Curl = v.Client.Curl(v.Tenant.Org.Slug, q)
@@ -101,7 +101,7 @@ func TryPage(v *visit.Visit) {
 }
 
 // unrepeated reports whether what is sent may hold something secret, which no page repeats.
-func unrepeated(row *operation.Row) bool {
+func mayHoldSecret(row *operation.Row) bool {
 	return row.Defined.By != "" || slices.ContainsFunc(row.Body, func(f operation.Field) bool { return f.Secret })
 }
 
@@ -115,13 +115,13 @@ func tryForm(row *operation.Row, sent url.Values) form.View {
 		f.Once = ask.NewIdempotencyKey()
 	}
 	add := func(c input.Control, name string) {
-		c.Name, c.ID, c.Bare = name, input.ID("try", name), true
+		c.Name, c.ID, c.Unmarked = name, input.ID("try", name), true
 		f.Controls = append(f.Controls, c)
 	}
 	free := ""
 	for _, p := range row.Params {
 		name := string(p.In) + "." + p.Name
-		c := input.Question(p, url.Values{p.Name: sent[name]})
+		c := input.QueryControl(p, url.Values{p.Name: sent[name]})
 		switch {
 		case p.In == operation.InHeader:
 		case c.Kind == "":
@@ -139,7 +139,7 @@ func tryForm(row *operation.Row, sent url.Values) form.View {
 	}
 	if row.Body != nil {
 		c := input.Control{Label: "Body", Kind: "json", Value: sent.Get("body")}
-		if !sent.Has("body") || unrepeated(row) {
+		if !sent.Has("body") || mayHoldSecret(row) {
 			raw, _ := json.MarshalIndent(ask.SampleBody(row), "", "  ") // the document is made of it, too
 			c.Value = string(raw)
 		}
@@ -160,9 +160,9 @@ func shownAnswer(w *ask.Recorder) *answerView {
 	if json.Indent(&readable, w.Body.Bytes(), "", "  ") != nil {
 		readable = w.Body
 	}
-	a.Body, a.Cut = readable.String(), readable.Len() > mostAnswered
+	a.Body, a.Cut = readable.String(), readable.Len() > maxShown
 	if a.Cut {
-		a.Body = strings.ToValidUTF8(a.Body[:mostAnswered], "")
+		a.Body = strings.ToValidUTF8(a.Body[:maxShown], "")
 	}
 	return a
 }

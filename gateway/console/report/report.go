@@ -79,7 +79,7 @@ func address(raw string) (operation.Query, []string, error) {
 }
 
 func (m *Pages) incomplete(w http.ResponseWriter) {
-	m.Pages.Message(w, http.StatusBadRequest, "", "The address is not complete", "Copy the whole link and try again.")
+	m.Pages.Message(w, http.StatusBadRequest, "", "The address is not valid", "Copy the whole link and try again.")
 }
 
 func (m *Pages) noReport(w http.ResponseWriter, p *operation.Problem) {
@@ -299,11 +299,11 @@ func controls(s *reports.Shared) []controlView {
 
 // Clocked reports whether a control of moments can show the value.
 func (c controlView) Clocked() bool {
-	return c.Type == reports.TypeDatetime && input.Clocked(c.Clock())
+	return c.Type == reports.TypeDatetime && input.IsDatetimeLocal(c.Clock())
 }
 
 // Clock is the value as such a control takes it.
-func (c controlView) Clock() string { return input.OnClock(c.Value) }
+func (c controlView) Clock() string { return input.ToDatetimeLocal(c.Value) }
 
 // Options are the choices of a control, also a value that is none of them.
 func (c controlView) Options() []layout.Option { return layout.Options(c.Choices, c.Value) }

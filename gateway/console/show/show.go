@@ -67,7 +67,7 @@ func Count(record strictjson.Value, name string) int {
 	return n
 }
 
-// Value is a value as a page shows it. The page shows the first of Button, List, Links, Pairs and Text that is set.
+// Value is a value as a page shows it: the first of Button, Time, List, Links, Pairs and Text that is set.
 type Value struct {
 	Text   string
 	Time   string // a time in RFC 3339, which Text shows to people

@@ -95,7 +95,7 @@ func CustomTypes(s *site.Site, p *site.Page, definition strictjson.Value) string
 		return ""
 	}
 	return "These fields have custom types: " + Clip(strings.Join(named, ", ")) +
-		". Their values are stored as they are, and are not checked, summed or compared as numbers."
+		". Their values are stored as they are: they are not checked, summed or compared as numbers."
 }
 
 // AllowedValues returns the values that a field takes; nil if it takes any of its type.

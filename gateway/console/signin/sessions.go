@@ -29,10 +29,10 @@ type linkToken struct {
 func (m *Module) checkLink(ctx context.Context, c *operation.Call, in linkToken) (Link, error) {
 	ends, err := m.Sessions.CheckInvite(ctx, c.Tenant, in.Token, c.Remote)
 	if errors.Is(err, tenants.ErrDenied) {
-		return Link{}, operation.Forbidden(usedUp)
+		return Link{}, operation.Forbidden(linkUsedMessage)
 	}
 	if err != nil {
-		return Link{}, later(err)
+		return Link{}, throttled(err)
 	}
 	return Link{texts.Time(ends.UnixMilli())}, nil
 }
@@ -168,7 +168,7 @@ func (m *Module) endOthers(ctx context.Context, c *operation.Call, _ struct{}) (
 	if err != nil {
 		return none, err
 	}
-	_, err = m.goOn(ctx, c, user)
+	_, err = m.beginAfterChange(ctx, c, user)
 	return none, err
 }
 
@@ -183,8 +183,8 @@ func (m *Module) changePassword(ctx context.Context, c *operation.Call, in newPa
 		return none, fault.One("present_password", fault.Forbidden, "the present password is wrong")
 	}
 	if err != nil {
-		return none, later(err)
+		return none, throttled(err)
 	}
-	_, err = m.goOn(ctx, c, user)
+	_, err = m.beginAfterChange(ctx, c, user)
 	return none, err
 }

@@ -43,7 +43,7 @@ func (m *Module) Operations() []operation.Row {
 	create.Failures = []operation.Failure{{Code: http.StatusForbidden, Message: wrongPassword, When: "the address or the password is wrong"}}
 	redeem.Name, redeem.Path, redeem.Summary = "sessions.redeem", "/auth/link", "Sign in by a link"
 	redeem.Description = "Uses up a single-use link that signs in without a password, such as the one that the demo prints."
-	redeem.Failures = []operation.Failure{{Code: http.StatusForbidden, Message: usedUp, When: "the link was used, has ended, or is none"}}
+	redeem.Failures = []operation.Failure{{Code: http.StatusForbidden, Message: linkUsedMessage, When: "the link was used, has ended, or is none"}}
 	check.Name, check.Path, check.Summary = "passwords.check", "/auth/password/check", "Check a single-use link"
 	check.Description = "Tells whether the link that a person was sent still lets choose a password. It uses nothing up."
 	check.Reads, check.OwnLimits = true, false // counted as any call, since a good link is no attempt
@@ -83,14 +83,14 @@ func (m *Module) signIn(ctx context.Context, c *operation.Call, in credentials) 
 		p.Reason = "sign-in refused"
 		return SignedIn{}, p
 	case err != nil:
-		return SignedIn{}, later(err)
+		return SignedIn{}, throttled(err)
 	}
 	return m.begin(ctx, c, user)
 }
 
 // later asks callers to come back who try too often, or while too many passwords are being
 // checked.
-func later(err error) error {
+func throttled(err error) error {
 	var throttled *sessions.ThrottledError
 	switch {
 	case errors.As(err, &throttled):
@@ -134,14 +134,14 @@ func (m *Module) signOut(ctx context.Context, c *operation.Call, _ struct{}) (no
 	return none, nil
 }
 
-const usedUp = "The link was used already or has expired; ask for a new one"
+const linkUsedMessage = "The link was used already or has expired; ask for a new one"
 
-type choice struct {
+type chosenPassword struct {
 	Token    string `json:"token" rule:"required min=1 max=200" use:"secret" example:"inv_3q2-7w"`
 	Password string `json:"password" rule:"required min=1 max=1024" use:"secret" example:"correct horse battery staple"`
 }
 
-func (m *Module) choosePassword(ctx context.Context, c *operation.Call, in choice) (SignedIn, error) {
+func (m *Module) choosePassword(ctx context.Context, c *operation.Call, in chosenPassword) (SignedIn, error) {
 	user, err := m.Sessions.AcceptInvite(ctx, c.Tenant, in.Token, secret.New(in.Password), c.Remote)
 	return m.beginByLink(ctx, c, user, err)
 }
@@ -153,23 +153,23 @@ func (m *Module) redeem(ctx context.Context, c *operation.Call, in linkToken) (S
 
 func (m *Module) beginByLink(ctx context.Context, c *operation.Call, user *identity.User, err error) (SignedIn, error) {
 	if errors.Is(err, tenants.ErrDenied) {
-		p := operation.Forbidden(usedUp)
+		p := operation.Forbidden(linkUsedMessage)
 		p.Reason = "link refused"
 		return SignedIn{}, p
 	}
 	if err != nil {
-		return SignedIn{}, later(err)
+		return SignedIn{}, throttled(err)
 	}
-	return m.goOn(ctx, c, user)
+	return m.beginAfterChange(ctx, c, user)
 }
 
-var errStays = errors.New("sessions, a password or a link are what they were before no more")
+var errChangeStays = errors.New("sessions, a password or a link are what they were before no more")
 
 // goOn begins a session after something that stays done, also where nobody can be told of the session.
-func (m *Module) goOn(ctx context.Context, c *operation.Call, user *identity.User) (SignedIn, error) {
+func (m *Module) beginAfterChange(ctx context.Context, c *operation.Call, user *identity.User) (SignedIn, error) {
 	in, err := m.begin(ctx, c, user)
 	if undo := c.Undo; undo != nil {
-		c.Undo = func(ctx context.Context) error { return errors.Join(undo(ctx), errStays) }
+		c.Undo = func(ctx context.Context) error { return errors.Join(undo(ctx), errChangeStays) }
 	}
 	return in, err
 }

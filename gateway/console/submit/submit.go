@@ -27,14 +27,14 @@ import (
 
 // FormPage shows the form of an operation by itself.
 func FormPage(v *visit.Visit) {
-	row, path, ok := doing(v)
+	row, path, ok := formOperation(v)
 	if !ok {
 		return
 	}
 	sent := v.R.URL.Query()
 	form.PathValues(row, path, sent)
 	if row.Method == http.MethodPut { // whose form is on the record's page
-		http.Redirect(v.W, v.R, back(v, row, path), http.StatusSeeOther)
+		http.Redirect(v.W, v.R, parentAddress(v, row, path), http.StatusSeeOther)
 		return
 	}
 	f := form.New(v, row, path, strictjson.Value{}, nil, nil)
@@ -47,7 +47,7 @@ func FormPage(v *visit.Visit) {
 }
 
 // doing finds the operation of a form, and says so where there is none for this person.
-func doing(v *visit.Visit) (*operation.Row, map[string]string, bool) {
+func formOperation(v *visit.Visit) (*operation.Row, map[string]string, bool) {
 	row := v.Site.Rows[v.R.PathValue("operation")]
 	switch {
 	case row == nil || row.Method == http.MethodGet:
@@ -65,7 +65,7 @@ func doing(v *visit.Visit) (*operation.Row, map[string]string, bool) {
 // showForm shows a form, and the call that it makes.
 func showForm(v *visit.Visit, code int, q ask.Call, f form.View) {
 	view := record.View{Chrome: v.Chrome(q.Row.Summary), Form: &f, Note: q.Row.Ask}
-	if f.Cancel = back(v, q.Row, q.Path); f.Submit == form.ForGood {
+	if f.Cancel = parentAddress(v, q.Row, q.Path); f.Submit == form.ForGood {
 		f.Cancel += "?deleted=true"
 	}
 	view.Curl = v.Client.Curl(v.Tenant.Org.Slug, q)
@@ -74,7 +74,7 @@ func showForm(v *visit.Visit, code int, q ask.Call, f form.View) {
 }
 
 // written returns the call that a form makes as it was typed, without what is secret.
-func written(v *visit.Visit, row *operation.Row, path map[string]string, sent url.Values) ask.Call {
+func typedCall(v *visit.Visit, row *operation.Row, path map[string]string, sent url.Values) ask.Call {
 	body, _ := form.Body(v, row, path, sent) // what is wrong was told
 	for name, kind := range sent {
 		if name, is := strings.CutPrefix(name, "_has."); is && kind[0] == "secret" {
@@ -89,7 +89,7 @@ func written(v *visit.Visit, row *operation.Row, path map[string]string, sent ur
 }
 
 // back returns the page that a form belongs to.
-func back(v *visit.Visit, row *operation.Row, path map[string]string) string {
+func parentAddress(v *visit.Visit, row *operation.Row, path map[string]string) string {
 	whole := strings.TrimPrefix(row.Path, "/api")
 	for at := whole; at != ""; at = at[:strings.LastIndexByte(at, '/')] {
 		for _, p := range v.Site.Pages {
@@ -103,22 +103,22 @@ func back(v *visit.Visit, row *operation.Row, path map[string]string) string {
 
 // Submit carries a form out.
 func Submit(v *visit.Visit) {
-	row, path, ok := doing(v)
+	row, path, ok := formOperation(v)
 	if !ok {
 		return
 	}
 	if row.Upload != nil {
-		takeFile(v, row, path)
+		upload(v, row, path)
 		return
 	}
 	sent, ok := Sent(v)
 	if !ok {
 		return
 	}
-	form.PathValues(typed(v, row, sent), path, sent)
+	form.PathValues(storingOperation(v, row, sent), path, sent)
 	query := form.Query(row, sent)
 	if sent.Has("_more") { // a part of the form depends on what was typed, or a line more is wanted
-		again(v, http.StatusOK, typed(v, row, sent), path, sent, nil, "")
+		showAgain(v, http.StatusOK, storingOperation(v, row, sent), path, sent, nil, "")
 		return
 	}
 	body, faults := form.Body(v, row, path, sent)
@@ -127,25 +127,25 @@ func Submit(v *visit.Visit) {
 		return
 	}
 	if faults != nil {
-		again(v, http.StatusUnprocessableEntity, typed(v, row, sent), path, sent, faults, "")
+		showAgain(v, http.StatusUnprocessableEntity, storingOperation(v, row, sent), path, sent, faults, "")
 		return
 	}
 	if sent.Has("_try") {
-		matching(v, row, path, sent, body)
+		previewMatches(v, row, path, sent, body)
 		return
 	}
 	if row.Reads && sent.Has("_part") && body["title"] == "" {
 		body["title"] = "Without a title" // which matters when it is stored
 	}
-	carry(v, ask.Call{Row: row, Path: path, Query: query.Encode(), Body: body, IfMatch: sent.Get("_match"), IdempotencyKey: sent.Get("_once")}, sent, query)
+	carryOut(v, ask.Call{Row: row, Path: path, Query: query.Encode(), Body: body, IfMatch: sent.Get("_match"), IdempotencyKey: sent.Get("_once")}, sent, query)
 }
 
 // Sent reads a form, and says so where it cannot.
 func Sent(v *visit.Visit) (url.Values, bool) {
 	var sent url.Values
 	var err error
-	typed := strings.HasPrefix(v.R.Header.Get("Content-Type"), "application/x-www-form-urlencoded")
-	if typed {
+	storingOperation := strings.HasPrefix(v.R.Header.Get("Content-Type"), "application/x-www-form-urlencoded")
+	if storingOperation {
 		var body []byte
 		if body, err = v.Visitor.Form(v.R, maxForm); err == nil {
 			sent, err = url.ParseQuery(string(body))
@@ -155,7 +155,7 @@ func Sent(v *visit.Visit) (url.Values, bool) {
 		v.Layout.TooMany(v.W, v.R, full)
 		return nil, false
 	}
-	if err != nil || !typed {
+	if err != nil || !storingOperation {
 		v.Problem(http.StatusBadRequest, "The form did not arrive", "It may be too large. Go back and try again.")
 		return nil, false
 	}
@@ -167,7 +167,7 @@ func Sent(v *visit.Visit) (url.Values, bool) {
 }
 
 // typed returns the operation of the form that was sent: where that was only tried, the one which will store it.
-func typed(v *visit.Visit, row *operation.Row, sent url.Values) *operation.Row {
+func storingOperation(v *visit.Visit, row *operation.Row, sent url.Values) *operation.Row {
 	if stores := v.Site.Rows[sent.Get("_for")]; row.Reads && stores != nil && stores.Resource == row.Resource && stores.Body != nil && v.May(stores) {
 		return stores
 	}
@@ -175,42 +175,42 @@ func typed(v *visit.Visit, row *operation.Row, sent url.Values) *operation.Row {
 }
 
 // carry makes the call of a form, and leads on or shows the form again.
-func carry(v *visit.Visit, q ask.Call, sent, query url.Values) {
+func carryOut(v *visit.Visit, q ask.Call, sent, query url.Values) {
 	row, path := q.Row, q.Path
 	if q.Row.Reads && q.Row.Param(show.AllRows).Name != "" {
 		query.Set(show.AllRows, "true") // what is drawn is drawn of all
 		q.Query = query.Encode()
 	}
 	a, err := v.Client.Ask(v.R.Context(), v.R, q)
-	row = typed(v, row, sent)
+	row = storingOperation(v, row, sent)
 	switch {
 	case err == nil && a.OK() && q.Row.Reads && !q.Row.Once:
-		tried(v, q, row, sent, a)
+		showPreview(v, q, row, sent, a)
 	case err == nil && a.OK() && query.Get("preview") == "true":
 		sent.Del("query.preview") // what follows is meant
-		t := record.Tried{Note: "This is what it would touch. Nothing has been changed yet."}
+		t := record.Preview{Note: "This is what it would touch. Nothing has been changed yet."}
 		t.Facts, _ = show.Facts(v, &site.Page{Shows: q.Row}, path, a.Data.Get("touches"))
-		showTried(v, q, row, path, sent, &t)
+		renderPreview(v, q, row, path, sent, &t)
 	case err == nil && a.OK():
-		done(v, row, path, query, a)
+		succeed(v, row, path, query, a)
 	case err == nil && a.Code == http.StatusPreconditionFailed:
-		again(v, a.Code, row, path, sent, nil, "Somebody else has changed this meanwhile. What you typed is below; compare it with how it is now, and save again to replace it.")
+		showAgain(v, a.Code, row, path, sent, nil, "Somebody else has changed this meanwhile. What you typed is below; compare it with how it is now, and save again to replace it.")
 	case err == nil && (a.Code == http.StatusUnprocessableEntity || a.Code == http.StatusBadRequest || a.Code == http.StatusConflict || a.Code == http.StatusRequestEntityTooLarge):
 		list := a.Faults()
 		text := ""
 		if len(list) == 0 {
 			text = site.Sentence(a.Message)
 		}
-		again(v, a.Code, row, path, sent, list, text)
+		showAgain(v, a.Code, row, path, sent, list, text)
 	default:
 		v.Refused(a, err)
 	}
 }
 
 // again shows the form as it was typed, and what is wrong with it.
-func again(v *visit.Visit, code int, row *operation.Row, path map[string]string, sent url.Values, faults []fault.Fault, text string) {
+func showAgain(v *visit.Visit, code int, row *operation.Row, path map[string]string, sent url.Values, faults []fault.Fault, text string) {
 	if sent.Has("_part") {
-		t := record.Tried{}
+		t := record.Preview{}
 		for _, f := range faults {
 			top := slices.IndexFunc(row.Body, func(b operation.Field) bool { return b.Name == f.Field })
 			switch {
@@ -223,7 +223,7 @@ func again(v *visit.Visit, code int, row *operation.Row, path map[string]string,
 			}
 		}
 		t.Problem = strings.TrimSpace(text)
-		v.Layout.Render(v.W, http.StatusOK, "tried", t) // a browser would report each other code as a fault of the page
+		v.Layout.Render(v.W, http.StatusOK, "preview", t) // a browser would report each other code as a fault of the page
 		return
 	}
 	sent.Set("_once", ask.NewIdempotencyKey()) // what was refused is another request when it is sent again
@@ -238,7 +238,7 @@ func again(v *visit.Visit, code int, row *operation.Row, path map[string]string,
 	if f.Error == "" {
 		f.Error = text
 	}
-	q := written(v, row, path, sent)
+	q := typedCall(v, row, path, sent)
 	q.IfMatch = tag
 	showForm(v, code, q, f)
 }
@@ -257,26 +257,26 @@ func current(v *visit.Visit, row *operation.Row, path map[string]string) (strict
 }
 
 // tried shows what an operation answered that stores nothing, beside the form as it was typed.
-func tried(v *visit.Visit, q ask.Call, row *operation.Row, sent url.Values, a ask.Reply) {
+func showPreview(v *visit.Visit, q ask.Call, row *operation.Row, sent url.Values, a ask.Reply) {
 	const first = "This is what it would show"
 	last := ". Nothing has been stored yet."
 	if row.Method == http.MethodPut {
 		last = ". It is stored when you save it."
 	}
-	t := record.Tried{Note: first + last}
+	t := record.Preview{Note: first + last}
 	asked := url.Values{}
 	if t.Facts, t.Table = show.Facts(v, &site.Page{Shows: q.Row}, q.Path, report.PageOf(a.Data, asked)); t.Table != nil {
 		t.Figures, t.Charts = report.Draw(v.Locale(), show.Parse(q.Body), a.Data, asked, t.Table)
-		t.Facts, t.Note = nil, first+" ("+counted(v, a.Data)+")"+last
+		t.Facts, t.Note = nil, first+" ("+countText(v, a.Data)+")"+last
 		if all := a.Data.Get("results").Items; len(all) > len(t.Table.Rows) {
 			t.Note += " The table has the first " + v.FormatInt(len(t.Table.Rows)) + " of them."
 		}
 	}
-	showTried(v, q, row, q.Path, sent, &t)
+	renderPreview(v, q, row, q.Path, sent, &t)
 }
 
 // counted says how many rows there are of a report.
-func counted(v *visit.Visit, answer strictjson.Value) string {
+func countText(v *visit.Visit, answer strictjson.Value) string {
 	switch rows := len(answer.Get("results").Items); {
 	case answer.Get("truncated").Is == strictjson.True:
 		return report.CutText(v.Locale(), rows, show.Count(answer, "total"))
@@ -288,15 +288,15 @@ func counted(v *visit.Visit, answer strictjson.Value) string {
 }
 
 // showTried shows that beside the form as it was typed, or alone where that is what is asked for.
-func showTried(v *visit.Visit, q ask.Call, row *operation.Row, path map[string]string, sent url.Values, t *record.Tried) {
+func renderPreview(v *visit.Visit, q ask.Call, row *operation.Row, path map[string]string, sent url.Values, t *record.Preview) {
 	if sent.Has("_part") {
-		v.Show(http.StatusOK, "tried", t)
+		v.Show(http.StatusOK, "preview", t)
 		return
 	}
-	view := record.View{Chrome: v.Chrome(row.Summary), Tried: t}
+	view := record.View{Chrome: v.Chrome(row.Summary), Preview: t}
 	current, _ := current(v, row, path)
 	f := form.New(v, row, path, current, sent, nil)
-	f.Cancel = back(v, row, path)
+	f.Cancel = parentAddress(v, row, path)
 	if tag := sent.Get("_match"); tag != "" {
 		f.Hidden = append(f.Hidden, layout.Hidden{Name: "_match", Value: tag})
 	}
@@ -306,7 +306,7 @@ func showTried(v *visit.Visit, q ask.Call, row *operation.Row, path map[string]s
 }
 
 // done leads on where something was done. A secret that is told once is shown at once.
-func done(v *visit.Visit, row *operation.Row, path map[string]string, query url.Values, a ask.Reply) {
+func succeed(v *visit.Visit, row *operation.Row, path map[string]string, query url.Values, a ask.Reply) {
 	ask.ForwardHeaders(v.W, a.Header)
 	if row.Once && len(a.Data.Members) > 0 {
 		view := record.View{Chrome: v.Chrome(row.Message), Note: "This is shown once. Copy it now, and keep it where nobody else can read it."}
@@ -318,7 +318,7 @@ func done(v *visit.Visit, row *operation.Row, path map[string]string, query url.
 		for i := range view.Facts {
 			view.Facts[i].Value.Copy = slices.Contains(first, a.Data.Members[i].Name)
 		}
-		view.Links = []site.Link{{Title: "Go on", Address: back(v, row, path)}}
+		view.Links = []site.Link{{Title: "Go on", Address: parentAddress(v, row, path)}}
 		v.Layout.Render(v.W, http.StatusOK, "record", view)
 		return
 	}
@@ -331,19 +331,19 @@ func done(v *visit.Visit, row *operation.Row, path map[string]string, query url.
 	case p != nil && p.List && p.Record != nil && a.Data.Is == strictjson.Object:
 		target = p.Record.Address(site.WithParameter(path, p.Record.Key(), show.Key(p.Record, a.Data)))
 	case row.Method == http.MethodDelete && p != nil && p.Key() != "":
-		target = above(v, p, path)
+		target = listAddress(v, p, path)
 		if purged {
 			q.Set("deleted", "true")
 		} else if p.Action(operation.RestoreAction) != nil {
 			q.Set("_undo", path[p.Key()])
 		}
 	case row.Action == operation.DuplicateAction && p == nil:
-		target = back(v, row, path)
+		target = parentAddress(v, row, path)
 		if parent, _ := v.Site.Find(target); parent != nil && parent.Key() != "" {
 			target = parent.Address(site.WithParameter(path, parent.Key(), show.Key(parent, a.Data)))
 		}
 	default:
-		target = back(v, row, path)
+		target = parentAddress(v, row, path)
 	}
 	session, _ := v.R.Cookie(v.Cookie) // else nobody would be signed in
 	for _, begun := range (&http.Response{Header: a.Header}).Cookies() {
@@ -358,7 +358,7 @@ func done(v *visit.Visit, row *operation.Row, path map[string]string, query url.
 }
 
 // above returns the address of the list that a record is in.
-func above(v *visit.Visit, p *site.Page, path map[string]string) string {
+func listAddress(v *visit.Visit, p *site.Page, path map[string]string) string {
 	for _, list := range v.Site.Pages {
 		if list.Record == p {
 			return list.Address(path)

@@ -20,18 +20,18 @@ import (
 
 // How much of a form with a file stands before the file.
 const (
-	mostParts  = 100
-	mostBefore = 64 << 10 // bytes of all of them
+	maxParts      = 100
+	maxFieldBytes = 64 << 10 // bytes of all of them
 )
 
 // takeFile carries out a form with a file, which is passed on while it arrives. What else the form says stands before
 // it.
-func takeFile(v *visit.Visit, row *operation.Row, params map[string]string) {
+func upload(v *visit.Visit, row *operation.Row, params map[string]string) {
 	sent := url.Values{}
 	v.Visitor.Pause()
 	parts, err := v.R.MultipartReader()
-	left := int64(mostBefore)
-	for range mostParts {
+	left := int64(maxFieldBytes)
+	for range maxParts {
 		if err != nil {
 			break
 		}
@@ -42,15 +42,15 @@ func takeFile(v *visit.Visit, row *operation.Row, params map[string]string) {
 		name := part.FormName()
 		if name == "file" {
 			all := input.MediaTypes()
-			at := slices.IndexFunc(all, func(m input.MediaType) bool { return m.End == strings.ToLower(path.Ext(part.FileName())) })
+			at := slices.IndexFunc(all, func(m input.MediaType) bool { return m.Extension == strings.ToLower(path.Ext(part.FileName())) })
 			if at < 0 {
 				sent.Set("_once", ask.NewIdempotencyKey())
-				again(v, http.StatusUnprocessableEntity, row, params, sent, []fault.Fault{{Field: "file", Code: fault.Format, Message: "choose a file whose name ends with " + strings.Join(input.Extensions(row), " or ")}}, "")
+				showAgain(v, http.StatusUnprocessableEntity, row, params, sent, []fault.Fault{{Field: "file", Code: fault.Format, Message: "choose a file whose name ends with " + strings.Join(input.Extensions(row), " or ")}}, "")
 				return
 			}
 			form.PathValues(row, params, sent)
 			query := form.Query(row, sent)
-			carry(v, ask.Call{Row: row, Path: params, Query: query.Encode(), File: part, MediaType: all[at].Media, Connection: v.W}, sent, query)
+			carryOut(v, ask.Call{Row: row, Path: params, Query: query.Encode(), File: part, MediaType: all[at].Media, Connection: v.W}, sent, query)
 			return
 		}
 		var value []byte

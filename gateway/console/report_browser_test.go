@@ -195,7 +195,7 @@ func TestBrowserReportsAreDrawnWhole(t *testing.T) {
 			keeper.api(http.MethodPut, "/api"+report, m{"query": query})
 			for _, path := range []string{shared, report + "/run?page=2", report} {
 				p.visit(address(t, acme, path))
-				p.wait(`document.querySelector("figure.picture .note")?.textContent === "This is drawn of the first 60 rows of more."`)
+				p.wait(`document.querySelector("figure.picture .note")?.textContent === "The chart shows the first 60 rows of more."`)
 			}
 		}
 		list := keeper.api(http.MethodPost, "/api/custom-reports", m{"title": "Each", "class": "Contacts", "visual": "table", "query": m{"fields": []string{"city"}, "limit": 70}})

@@ -1132,7 +1132,7 @@ func TestLockedInputsAreFixedByForm(t *testing.T) {
 	values := formTo(t, page, "/do/reports.share")
 	values.Set("params.city", "Torino")
 	once := p.send("/do/reports.share", values)
-	checkPage(t, once, 200, "This is shown once", "<span data-copy", `<a href="`+report+`/shares">Go on</a>`)
+	checkPage(t, once, 200, "This is shown once", "<span data-copy", `<a href="`+report+`/shares">Continue</a>`)
 	checkPage(t, p.open(report+"/shares"), 200, ">Fixed values</th>", "<dt>City</dt><dd><span dir=\"auto\">Torino</span></dd>")
 	run := p.open(report + "/run?params[city]=Lyon")
 	checkPage(t, run, 200, `name="params[country]"`, `<option value="Lyon" selected>`, ">Lyon</span>")
@@ -1542,7 +1542,7 @@ func TestTryIt(t *testing.T) {
 	if a := p.open("/docs/audit.export/try?_send=true"); a.Code != http.StatusSeeOther || a.Header.Get("Location") != "/api/audit/export" {
 		t.Errorf("an export: %d %s", a.Code, a.Header.Get("Location"))
 	}
-	checkPage(t, p.open("/docs/contacts.list/try?_send=true&more="+url.QueryEscape("filters[name]=100%")), 400, "More of the query cannot be read")
+	checkPage(t, p.open("/docs/contacts.list/try?_send=true&more="+url.QueryEscape("filters[name]=100%")), 400, "The rest of the query cannot be parsed")
 	checkPage(t, p.open("/docs/contacts.untag/try"), 200, `<textarea id="try-query-tags" name="query.tags"`, "One per line.")
 	secret := formTo(t, p.open("/docs/passwords.change/try"), "/docs/passwords.change/try")
 	secret.Set("body", `{"present":"what nobody may read","next":"short"}`)

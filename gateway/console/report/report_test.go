@@ -61,7 +61,7 @@ func TestMoment(t *testing.T) {
 		{"2024", store.Year, "2024-01-01"}, {"2024-05-17", store.Day, "2024-05-17"}, {"", store.Day, ""}, {"", store.Week, ""}, {"2024-05-17", store.NoBucket, "2024-05-17"},
 		{"2024-05-17T23:30:00.000-01:00", store.NoBucket, "2024-05-18"}, {"yesterday", store.NoBucket, ""},
 	} {
-		got, ok := moment(test.text, test.by)
+		got, ok := parseTime(test.text, test.by)
 		if ok != (test.want != "") || ok && got.Format(time.DateOnly) != test.want {
 			t.Errorf("%s: %v %v, want %s", test.text, got, ok, test.want)
 		}

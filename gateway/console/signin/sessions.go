@@ -17,7 +17,7 @@ import (
 	"tenantry/tenants"
 )
 
-// Link says until when a single-use link works.
+// Link is the answer to the check of a single-use link.
 type Link struct {
 	ExpiresAt string `json:"expires_at" doc:"RFC 3339, UTC, milliseconds."`
 }
@@ -49,7 +49,7 @@ type Session struct {
 	Current    bool   `json:"current" doc:"Whether the call was made in this session."`
 }
 
-// SessionPage is a page of a person's sessions; of more than 200 those that last longest are shown.
+// SessionPage is a page of a person's sessions. Of more than 200 sessions, it lists those that expire last.
 type SessionPage operation.Page[Session]
 
 func exampleSession() Session {
@@ -59,7 +59,7 @@ func exampleSession() Session {
 	}
 }
 
-// ownSessions returns the rows by which a person sees and ends sessions of their own, and changes the password.
+// ownSessions returns the rows with which people list and end their own sessions and change their password.
 func (m *Module) ownSessions() []operation.Row {
 	own := operation.Row{Tag: "Sessions", Credentials: operation.Session, Rule: operation.AnyCaller()}
 	list, get, end, endAll, password := own, own, own, own, own
@@ -111,8 +111,8 @@ func (m *Module) sessionsOf(ctx context.Context, c *operation.Call) ([]Session, 
 	return shown, nil
 }
 
-// browserName returns what people call the browser that names itself so: "Firefox on Linux". Browsers name those that
-// they want to be taken for too, so the order decides.
+// browserName returns a readable form of a User-Agent header, such as "Firefox on Linux". Browsers include the names of
+// other browsers, so the order of the checks matters.
 func browserName(agent string) string {
 	first := func(names ...[2]string) string {
 		for _, n := range names {

@@ -14,11 +14,11 @@ import (
 	"tenantry/operation"
 )
 
-// someMatches is how many of the contacts who match are shown.
+// shownMatches is how many of the contacts who match are shown.
 const shownMatches = 5
 
-// matching shows how many contacts match the filter of a campaign as it was typed, and some of them to whoever may see
-// contacts.
+// previewMatches shows how many contacts match the filter of a campaign that was typed. People who may see contacts see
+// some of them.
 func previewMatches(v *visit.Visit, row *operation.Row, path map[string]string, sent url.Values, body map[string]any) {
 	q := ask.Call{Query: ""}
 	asked := url.Values{}
@@ -49,7 +49,10 @@ func previewMatches(v *visit.Visit, row *operation.Row, path map[string]string, 
 		return
 	}
 	n, _ := strconv.Atoi(a.Data.Get("count").Text)
-	t := record.Preview{Note: map[bool]string{true: "1 contact matches.", false: v.FormatInt(n) + " contacts match."}[n == 1]}
+	t := record.Preview{Note: v.FormatInt(n) + " contacts match."}
+	if n == 1 {
+		t.Note = "1 contact matches."
+	}
 	if records := a.Data.Get("results").Items; len(records) > 0 {
 		t.Table = &show.Table{}
 		columns, _ := show.Columns(v, list, nil, records, nil, nil)
@@ -69,7 +72,7 @@ func previewMatches(v *visit.Visit, row *operation.Row, path map[string]string, 
 	renderPreview(v, q, row, path, sent, &t)
 }
 
-// bracketed writes a filter as a query does.
+// addFilter adds a filter to a query in the notation with brackets.
 func addFilter(q url.Values, name string, value strictjson.Value) {
 	switch value.Is {
 	case strictjson.Object:

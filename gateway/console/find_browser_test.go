@@ -26,9 +26,9 @@ func TestBrowserFindSaysWhatIsPending(t *testing.T) {
 	b := launch(t)
 	_, acme, cookie := rich(t, nil, fast)
 	keeper := person{t, acme, cookie}
-	const nothing, pending = "Nothing has these words.", "Look into the others"
+	const nothing, pending = "Nothing has these words.", "Search the others"
 	first := keeper.open("/find?q=nobodyhasit")
-	checkPage(t, first, 200, pending, "which do not have these words", "Not yet: ")
+	checkPage(t, first, 200, pending, "without a match", "Not searched yet: ")
 	parts := 0
 	for page := first; ; parts++ { // as whoever has no scripts goes through them
 		next := regexp.MustCompile(`<a href="([^"]*)" data-next>`).FindStringSubmatch(page.Text())

@@ -206,7 +206,7 @@ func TestSharedReportPages(t *testing.T) {
 
 	for id, parts := range map[string][]string{
 		pieID:  {"Pie chart of \u2068Count\u2069 by \u2068Country\u2069", "20 (33%)", "3 others", "11 (18%)", `aria-current="page">Shares of countries</a>`},
-		lineID: {"Line chart of", "1 gap without values", "none</td>", "1 row without Joined (month) is in the table alone", `class="line s3"`, "Mar 2024"},
+		lineID: {"Line chart of", "1 gap without values", "none</td>", "1 row without Joined (month) is only in the table", `class="line s3"`, "Mar 2024"},
 		areaID: {"Area chart of", "Count for each Country", `class="area full s1"`}, heatID: {"Heat table of", `class="cell h7"`, `class="cell none"`},
 		agesID: {"Bar chart of", ">90</text>"}, totalID: {">182,621</p><figcaption>Sum of Kilometres<", ">61</p>"},
 	} {

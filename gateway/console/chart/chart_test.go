@@ -160,7 +160,7 @@ func TestHostileShapes(t *testing.T) {
 			t.Run(name+"/"+kindNames[kind], func(t *testing.T) {
 				t.Parallel()
 				c := c
-				c.Kind, c.Words = kind, plain{}
+				c.Kind, c.Formatter = kind, plain{}
 				c.Series = slices.Clone(c.Series)
 				c.Prepare()
 				if !c.Drawable() {
@@ -218,7 +218,7 @@ func TestTicks(t *testing.T) {
 		{1000, 1001, false, false, []float64{0, 500, 1000, 1500}},
 		{0, 1e300, true, false, []float64{0, 2e299, 4e299, 6e299, 8e299, 1e300}},
 	} {
-		s := ticked(test.lo, test.hi, 5, test.zero, test.whole)
+		s := newScale(test.lo, test.hi, 5, test.zero, test.whole)
 		if diff := cmp.Diff(test.want, s.ticks, cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) <= 1e-9*max(math.Abs(a), math.Abs(b)) })); diff != "" {
 			t.Errorf("%v to %v: %s", test.lo, test.hi, diff)
 		}
@@ -280,13 +280,13 @@ func TestTicksDoNotTouch(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				c := Chart{Words: english{}, Over: Axis{}, Series: []Series{{Values: each(n, func(i int) float64 { return float64(i * i) })}}}
+				c := Chart{Formatter: english{}, Over: Axis{}, Series: []Series{{Values: each(n, func(i int) float64 { return float64(i * i) })}}}
 				for i := range n {
 					c.Over.Times = append(c.Over.Times, first.Add(span*time.Duration(i)/time.Duration(n-1)))
 				}
 				for _, c.Kind = range []Kind{Bar, Line, Area} {
 					for _, size := range []Size{Wide, Narrow} {
-						ends, said := map[string]float64{}, 0
+						ends, texts := map[string]float64{}, 0
 						for _, e := range picture(t, &c, size) {
 							if e.name != "text" || e.attributes["text-anchor"] != "middle" {
 								continue
@@ -297,10 +297,10 @@ func TestTicksDoNotTouch(t *testing.T) {
 								t.Errorf("%v from %s, %d points, %s %s: %q stands from %.0f to %.0f, what is before it to %.0f", span, began, n, kindNames[c.Kind], size, e.text, x-half, x+half, end)
 							}
 							ends[row] = x + half
-							said++
+							texts++
 						}
-						if said < 2 || span >= 5*time.Minute && said < 3 {
-							t.Errorf("%v from %s, %d points, %s %s: only %d texts at the axis", span, began, n, kindNames[c.Kind], size, said)
+						if texts < 2 || span >= 5*time.Minute && texts < 3 {
+							t.Errorf("%v from %s, %d points, %s %s: only %d texts at the axis", span, began, n, kindNames[c.Kind], size, texts)
 						}
 					}
 				}
@@ -313,7 +313,7 @@ func TestTicksDoNotTouch(t *testing.T) {
 func TestGaps(t *testing.T) {
 	t.Parallel()
 	for kind, want := range map[Kind]int{Line: 2, Area: 2} {
-		c := Chart{Kind: kind, Words: plain{}, Over: months("2023-12-01", "2023-11-01", "2024-03-01", "2024-02-01", ""), Series: []Series{{Name: "Count", Values: []float64{2, 1, 4, 3, 9}}}}
+		c := Chart{Kind: kind, Formatter: plain{}, Over: months("2023-12-01", "2023-11-01", "2024-03-01", "2024-02-01", ""), Series: []Series{{Name: "Count", Values: []float64{2, 1, 4, 3, 9}}}}
 		c.Prepare()
 		for _, e := range picture(t, &c, Wide) {
 			if e.name == "path" && strings.Contains(e.attributes["class"], "s1") && strings.Count(e.attributes["d"], "M") != want {
@@ -323,11 +323,11 @@ func TestGaps(t *testing.T) {
 		if got := c.Describe(); !strings.Contains(got, "1 gap without values") || !strings.Contains(got, "From \u20682023-11-01\u2069 to \u20682024-03-01\u2069") || strings.Contains(got, "9") {
 			t.Errorf("%v: %s", kind, got)
 		}
-		if diff := cmp.Diff([]string{"1 row without Joined is in the table alone."}, c.Notes()); diff != "" {
+		if diff := cmp.Diff([]string{"1 row without Joined is only in the table."}, c.Notes()); diff != "" {
 			t.Error(diff)
 		}
 	}
-	bars := Chart{Words: plain{}, Over: months("2023-11-01", "2024-03-01"), Series: []Series{{Values: []float64{1, 2}}}}
+	bars := Chart{Formatter: plain{}, Over: months("2023-11-01", "2024-03-01"), Series: []Series{{Values: []float64{1, 2}}}}
 	bars.Prepare()
 	var at []float64
 	for _, e := range picture(t, &bars, Wide) {
@@ -342,7 +342,7 @@ func TestGaps(t *testing.T) {
 	if len(at) != 2 || at[1]-at[0] < 500 {
 		t.Errorf("four months apart: %v", at)
 	}
-	values := Chart{Kind: Line, Words: plain{}, Over: months("2024-01-01", "2024-02-01", "2024-03-01"), Series: []Series{{Values: []float64{1, none, 3}}}}
+	values := Chart{Kind: Line, Formatter: plain{}, Over: months("2024-01-01", "2024-02-01", "2024-03-01"), Series: []Series{{Values: []float64{1, none, 3}}}}
 	values.Prepare()
 	if all := picture(t, &values, Narrow); having(all, "circle", "dot") != 2 {
 		t.Error("what stands alone is a dot")
@@ -352,7 +352,7 @@ func TestGaps(t *testing.T) {
 func TestFolding(t *testing.T) {
 	t.Parallel()
 	fold := func(kind Kind, sums bool, n int) *Chart {
-		c := &Chart{Kind: kind, Words: plain{}, Over: Axis{Labels: labels(n)}, Series: []Series{{Values: each(n, func(i int) float64 { return float64(i + 1) }), Sums: sums}}}
+		c := &Chart{Kind: kind, Formatter: plain{}, Over: Axis{Labels: labels(n)}, Series: []Series{{Values: each(n, func(i int) float64 { return float64(i + 1) }), Sums: sums}}}
 		c.Prepare()
 		return c
 	}
@@ -364,7 +364,7 @@ func TestFolding(t *testing.T) {
 		t.Error("the rest has a colour of its own")
 	}
 	c = fold(Bar, false, 100)
-	if diff := cmp.Diff([]string{"The 85 smallest are in the table alone."}, c.Notes()); diff != "" || len(c.Over.Labels) != 15 {
+	if diff := cmp.Diff([]string{"The 85 smallest are only in the table."}, c.Notes()); diff != "" || len(c.Over.Labels) != 15 {
 		t.Errorf("%s %v", diff, c.Over.Labels)
 	}
 	c = fold(Pie, true, 10)
@@ -377,7 +377,7 @@ func TestFolding(t *testing.T) {
 	if c = fold(Bar, true, 16); len(c.Over.Labels) != 16 || c.folded {
 		t.Error("what fits is not folded")
 	}
-	parts := &Chart{Kind: Area, Parts: true, Words: plain{}, Over: months("2024-01-01", "2024-02-01")}
+	parts := &Chart{Kind: Area, Parts: true, Formatter: plain{}, Over: months("2024-01-01", "2024-02-01")}
 	for i := range 9 {
 		parts.Series = append(parts.Series, Series{Name: fmt.Sprint(i), Values: []float64{float64(i), none}, Sums: true})
 	}
@@ -400,10 +400,10 @@ func TestSparseParts(t *testing.T) {
 		for _, kind := range []Kind{Bar, Line, Area, Heat, Pie} {
 			for _, sums := range []bool{true, false} {
 				for _, n := range []int{1, 5, 30} {
-					dense := Chart{Kind: kind, Parts: true, Words: plain{}, Over: axis}
+					dense := Chart{Kind: kind, Parts: true, Formatter: plain{}, Over: axis}
 					sparse := dense
 					for p := range n {
-						all, some := Series{Name: fmt.Sprint(p), Sums: sums, Values: nothing(40)}, Series{Name: fmt.Sprint(p), Sums: sums}
+						all, some := Series{Name: fmt.Sprint(p), Sums: sums, Values: missingValues(40)}, Series{Name: fmt.Sprint(p), Sums: sums}
 						for i := 39 - p; i >= 0; i -= p + 1 { // in another order than the points, the one without a place among them
 							v := float64((p*7+i*3)%11 + p)
 							if i%9 == 4 {
@@ -414,7 +414,7 @@ func TestSparseParts(t *testing.T) {
 						}
 						dense.Series, sparse.Series = append(dense.Series, all), append(sparse.Series, some)
 					}
-					lone := Series{Name: "at no place", Sums: sums, Values: nothing(40)}
+					lone := Series{Name: "at no place", Sums: sums, Values: missingValues(40)}
 					lone.Values[39] = 1000
 					dense.Series = append(dense.Series, lone)
 					sparse.Series = append(sparse.Series, Series{Name: lone.Name, Sums: sums, At: []int{39}, Values: []float64{1000}})
@@ -431,16 +431,16 @@ func TestSparseParts(t *testing.T) {
 
 func TestPie(t *testing.T) {
 	t.Parallel()
-	c := Chart{Kind: Pie, Words: plain{}, Measure: "Count", Over: Axis{Title: "Country", Labels: []string{"DE", "FR", "IT", "ES"}}, Series: []Series{{Values: []float64{1, 3, 0, -5}, Sums: true}}}
+	c := Chart{Kind: Pie, Formatter: plain{}, Measure: "Count", Over: Axis{Title: "Country", Labels: []string{"DE", "FR", "IT", "ES"}}, Series: []Series{{Values: []float64{1, 3, 0, -5}, Sums: true}}}
 	c.Prepare()
 	all := picture(t, &c, Wide)
 	if having(all, "path", "slice") != 2 || all[1].text != "Pie chart of \u2068Count\u2069 by \u2068Country\u2069" || all[2].text != "\u2068FR\u2069 3 (75.0%), \u2068DE\u2069 1 (25.0%)." {
 		t.Errorf("%+v", all)
 	}
-	if diff := cmp.Diff([]string{"2 rows without a value above zero are in the table alone."}, c.Notes()); diff != "" {
+	if diff := cmp.Diff([]string{"2 rows without a value above zero are only in the table."}, c.Notes()); diff != "" {
 		t.Error(diff)
 	}
-	whole := Chart{Kind: Pie, Words: plain{}, Over: Axis{Labels: []string{"DE"}}, Series: []Series{{Values: []float64{3}}}}
+	whole := Chart{Kind: Pie, Formatter: plain{}, Over: Axis{Labels: []string{"DE"}}, Series: []Series{{Values: []float64{3}}}}
 	whole.Prepare()
 	if all := picture(t, &whole, Wide); having(all, "circle", "ring") != 1 {
 		t.Error("one slice is a ring")
@@ -453,7 +453,7 @@ func TestPie(t *testing.T) {
 
 func TestHeat(t *testing.T) {
 	t.Parallel()
-	c := Chart{Kind: Heat, Parts: true, Words: plain{}, Over: months("2024-03-01", "2024-01-01"), Series: []Series{{"Köln", []float64{4, 1}, true, false, nil}, {"Lyon", []float64{none, 7}, true, false, nil}}}
+	c := Chart{Kind: Heat, Parts: true, Formatter: plain{}, Over: months("2024-03-01", "2024-01-01"), Series: []Series{{"Köln", []float64{4, 1}, true, false, nil}, {"Lyon", []float64{none, 7}, true, false, nil}}}
 	c.Prepare()
 	if diff := cmp.Diff([]string{"2024-01-01", "2024-02-01", "2024-03-01"}, c.Over.Labels); diff != "" {
 		t.Error(diff)
@@ -467,7 +467,7 @@ func TestHeat(t *testing.T) {
 func TestStacked(t *testing.T) {
 	t.Parallel()
 	parts := func(least float64) *Chart {
-		c := &Chart{Parts: true, Words: plain{}, Over: Axis{Labels: labels(2)}, Series: []Series{{"a", []float64{10, 20}, true, false, nil}, {"b", []float64{30, least}, true, false, nil}}}
+		c := &Chart{Parts: true, Formatter: plain{}, Over: Axis{Labels: labels(2)}, Series: []Series{{"a", []float64{10, 20}, true, false, nil}, {"b", []float64{30, least}, true, false, nil}}}
 		c.Prepare()
 		return c
 	}
@@ -491,7 +491,7 @@ func TestSplit(t *testing.T) {
 		{Bar, false, []float64{math.Inf(1), 1e308, 1, 0}, "a, b, d | c"}, {Area, true, []float64{1, 1e9}, ""}, {Heat, false, []float64{1, 1e9}, ""}, {Pie, false, []float64{1, 1}, "a | b"}, {Bar, false, []float64{7}, ""},
 		{Bar, false, []float64{1, 1e2, 1e4, 1e6, 1e8, 1e10, 1e12}, "a | b | c | d | e | f"},
 	} {
-		c := Chart{Kind: test.kind, Parts: test.parts, Words: plain{}, Over: Axis{Labels: labels(1)}}
+		c := Chart{Kind: test.kind, Parts: test.parts, Formatter: plain{}, Over: Axis{Labels: labels(1)}}
 		for i, size := range test.sizes {
 			c.Series = append(c.Series, Series{Name: string(rune('a' + i)), Values: []float64{size}})
 		}
@@ -529,7 +529,7 @@ func FuzzChart(f *testing.F) {
 	f.Fuzz(func(t *testing.T, one, two string, a, b float64, from, to int64, kind, step uint8) {
 		at := func(s int64) time.Time { return time.Unix(s%250_000_000_000, 0).UTC() }
 		for _, over := range []Axis{{Labels: []string{one, two, one}}, {Times: []time.Time{at(from), at(to), at(from / 2)}, Step: Step(step % 7)}, {Numbers: []float64{a, b, float64(from)}}} {
-			c := Chart{Kind: Kind(kind % 5), Parts: kind > 127, Words: plain{}, Measure: one, Over: over, Series: []Series{{one, []float64{a, b, float64(to)}, true, false, nil}, {two, []float64{b, none, a}, step > 99, false, nil}}}
+			c := Chart{Kind: Kind(kind % 5), Parts: kind > 127, Formatter: plain{}, Measure: one, Over: over, Series: []Series{{one, []float64{a, b, float64(to)}, true, false, nil}, {two, []float64{b, none, a}, step > 99, false, nil}}}
 			if c.Prepare(); c.Drawable() {
 				picture(t, &c, Wide)
 				picture(t, &c, Narrow)

@@ -85,7 +85,7 @@ func drawCharts(s *reports.Shared, sh *shape, l *locale.Locale) []*chart.Chart {
 	}
 	newDrawing := func(i int) *drawing {
 		c := &chart.Chart{
-			Kind: kind, ID: "picture-" + strconv.Itoa(i) + "-", Words: l,
+			Kind: kind, ID: "picture-" + strconv.Itoa(i) + "-", Formatter: l,
 			Measure: s.Data.Columns[sh.measures[i]].Title,
 		}
 		return &drawing{data: s.Data, shape: sh, l: l, c: c}

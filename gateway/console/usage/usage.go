@@ -95,7 +95,7 @@ func usage(v *visit.Visit, title string, over chart.Axis, format string, records
 	}
 	c := &chart.Chart{
 		Kind: chart.Bar, ID: site.KeyFrom(title) + "-", Measure: title, Over: over,
-		Series: []chart.Series{answered, refused}, Parts: true, Words: v.Locale(),
+		Series: []chart.Series{answered, refused}, Parts: true, Formatter: v.Locale(),
 	}
 	c.Prepare()
 	return View{Chart: c, Table: table}

@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// plain writes values as Go does.
+// plain is a Formatter that formats values as Go does.
 type plain struct{}
 
 func (plain) Number(v float64) string         { return strconv.FormatFloat(v, 'g', 6, 64) }
@@ -64,13 +64,13 @@ func each(n int, value func(i int) float64) []float64 {
 	return all
 }
 
-// element is what the tests look at in a picture.
+// element is an element of an SVG.
 type element struct {
 	name, text string
 	attributes map[string]string
 }
 
-// picture reads a drawing as XML and holds what every one must: no style of its own, no number that is none.
+// picture draws a chart and parses the SVG. It fails the test if the SVG has styles of its own or invalid numbers.
 func picture(t *testing.T, c *Chart, size Size) []element {
 	t.Helper()
 	text := string(c.SVG(size))
@@ -112,11 +112,12 @@ func picture(t *testing.T, c *Chart, size Size) []element {
 	}
 	if first := all[0].attributes; first["role"] != "img" || all[1].name != "title" || all[1].text == "" || all[2].name != "desc" ||
 		first["aria-labelledby"] != all[1].attributes["id"] || first["aria-describedby"] != all[2].attributes["id"] {
-		t.Errorf("the picture does not say what it is: %.300s", text)
+		t.Errorf("the picture has no title and description: %.300s", text)
 	}
 	return all
 }
 
+// having counts the elements with the name and the class.
 func having(all []element, name, class string) (n int) {
 	for _, e := range all {
 		if e.name == name && slices.Contains(strings.Fields(e.attributes["class"]), class) {
@@ -126,7 +127,7 @@ func having(all []element, name, class string) (n int) {
 	return n
 }
 
-// TestHostileShapes: whatever comes, a picture is well-formed and small, and finite.
+// TestHostileShapes checks that pictures of hostile and extreme data are well-formed, small and finite.
 func TestHostileShapes(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("Donaudampfschifffahrtsgesellschaft", 60)
@@ -165,7 +166,7 @@ func TestHostileShapes(t *testing.T) {
 				c.Prepare()
 				if !c.Drawable() {
 					if slices.Contains([]string{"hostile", "names", "one", "one time", "thousand", "parts", "measures"}, name) {
-						t.Error("it cannot be drawn")
+						t.Error("Drawable() = false, want true")
 					}
 					return
 				}
@@ -180,7 +181,7 @@ func TestHostileShapes(t *testing.T) {
 					}
 				}
 				if bytes > 90_000 {
-					t.Errorf("%d bytes", bytes)
+					t.Errorf("the pictures have %d bytes, want at most 90000", bytes)
 				}
 				for _, k := range c.Legend() {
 					if k.Class == "" || regexp.MustCompile(`[^a-z0-9]`).MatchString(k.Class) {
@@ -251,7 +252,7 @@ func TestTimeTicks(t *testing.T) {
 	}
 }
 
-// english writes ticks as long as they are.
+// english is a Formatter with long ticks.
 type english struct{ plain }
 
 func (english) Time(t time.Time, _ Step) string { return t.Format("Jan 2, 2006, 3:04 pm") }
@@ -269,7 +270,8 @@ func (e english) Tick(t time.Time, step Step) (text, within string) {
 	return t.Format("Jan 2"), t.Format("2006")
 }
 
-// TestTicksDoNotTouch, however long the time that an axis is of; where there is room, there is more than one of them.
+// TestTicksDoNotTouch checks that the texts of ticks do not overlap on axes of any length, and that an axis has several
+// ticks if there is room.
 func TestTicksDoNotTouch(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
@@ -309,7 +311,7 @@ func TestTicksDoNotTouch(t *testing.T) {
 	}
 }
 
-// TestGaps: a month without a row is a gap in lines and areas, and an empty place among bars.
+// TestGaps checks that a month without a row is a gap in lines and areas, and an empty place among bars.
 func TestGaps(t *testing.T) {
 	t.Parallel()
 	for kind, want := range map[Kind]int{Line: 2, Area: 2} {
@@ -340,12 +342,12 @@ func TestGaps(t *testing.T) {
 		}
 	}
 	if len(at) != 2 || at[1]-at[0] < 500 {
-		t.Errorf("four months apart: %v", at)
+		t.Errorf("positions of bars four months apart = %v, want at least 500 between them", at)
 	}
 	values := Chart{Kind: Line, Formatter: plain{}, Over: months("2024-01-01", "2024-02-01", "2024-03-01"), Series: []Series{{Values: []float64{1, none, 3}}}}
 	values.Prepare()
 	if all := picture(t, &values, Narrow); having(all, "circle", "dot") != 2 {
-		t.Error("what stands alone is a dot")
+		t.Error("isolated values are not dots, want 2 dots")
 	}
 }
 
@@ -361,7 +363,7 @@ func TestFolding(t *testing.T) {
 		t.Errorf("%v %v", c.Over.Labels, c.Series)
 	}
 	if all := picture(t, c, Wide); having(all, "rect", "rest") != 1 || having(all, "rect", "s1") != 15 {
-		t.Error("the rest has a colour of its own")
+		t.Error("the rest does not have its own colour")
 	}
 	c = fold(Bar, false, 100)
 	if diff := cmp.Diff([]string{"The 85 smallest are only in the table."}, c.Notes()); diff != "" || len(c.Over.Labels) != 15 {
@@ -375,7 +377,7 @@ func TestFolding(t *testing.T) {
 		t.Errorf("%v", keys)
 	}
 	if c = fold(Bar, true, 16); len(c.Over.Labels) != 16 || c.folded {
-		t.Error("what fits is not folded")
+		t.Error("16 bars were folded, want all of them")
 	}
 	parts := &Chart{Kind: Area, Parts: true, Formatter: plain{}, Over: months("2024-01-01", "2024-02-01")}
 	for i := range 9 {
@@ -388,7 +390,7 @@ func TestFolding(t *testing.T) {
 	}
 }
 
-// TestSparseParts: parts that name the points they have values at are drawn like those with a value for each.
+// TestSparseParts checks that parts with values at some points are prepared like parts with a value for each point.
 func TestSparseParts(t *testing.T) {
 	t.Parallel()
 	over := map[string]Axis{
@@ -443,11 +445,11 @@ func TestPie(t *testing.T) {
 	whole := Chart{Kind: Pie, Formatter: plain{}, Over: Axis{Labels: []string{"DE"}}, Series: []Series{{Values: []float64{3}}}}
 	whole.Prepare()
 	if all := picture(t, &whole, Wide); having(all, "circle", "ring") != 1 {
-		t.Error("one slice is a ring")
+		t.Error("a single slice is not a ring")
 	}
 	whole.Over.Labels, whole.Series[0].Values = []string{"DE", "FR"}, []float64{1e9, 1}
 	if all := picture(t, &whole, Wide); having(all, "circle", "ring") != 1 {
-		t.Error("an arc that ends where it begins is nothing")
+		t.Error("a slice of nearly everything is not a ring, want one because its arc would not be drawn")
 	}
 }
 
@@ -472,10 +474,10 @@ func TestStacked(t *testing.T) {
 		return c
 	}
 	if c := parts(5); !c.stacked() || (&drawing{c: c}).values(5, true).hi != 40 {
-		t.Error("parts reach as high as their sum")
+		t.Error("the scale of stacked parts does not cover their sum")
 	}
 	if c := parts(-5); c.stacked() {
-		t.Error("what is less than nothing is no part")
+		t.Error("parts with a negative value are stacked")
 	}
 }
 

@@ -102,8 +102,8 @@ func (p *program) command(c *control.Command, siblings []control.Command) *cobra
 	return l.Command
 }
 
-// operator returns the name of the account that gives the command. Under sudo it is the account of the person who called
-// sudo.
+// operator returns the name of the account that gives the command. Under sudo it is the account of the person who
+// called sudo.
 func operator() string {
 	if name := os.Getenv("SUDO_USER"); name != "" {
 		return name

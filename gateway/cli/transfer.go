@@ -107,8 +107,8 @@ func (p *program) openInput(path string, in values, b *bar) (s control.Streams, 
 	rejected := &lazyFile{path: name + ".bad." + cmp.Or(format, "ndjson")}
 	if in["partial"] == true && in["dry_run"] != true {
 		if _, err := os.Lstat(rejected.path); err == nil {
-			return s, nil, fmt.Errorf("the file %s exists already, perhaps from an earlier import; move it away or delete it first",
-				rejected.path)
+			return s, nil, fmt.Errorf("the file %s exists already, perhaps from an earlier import; "+
+				"move it away or delete it first", rejected.path)
 		}
 	}
 	if path != "-" {

@@ -220,8 +220,8 @@ func (p *tab) evaluate(expression string) (value, refused string) {
 // patience bounds the wait for what a page must show. It does not affect the result of a test that passes.
 const patience = 60 * time.Second
 
-// wait returns once the expression is true. It tries again if the expression cannot be evaluated, because the browser is
-// between two pages.
+// wait returns once the expression is true. It tries again if the expression cannot be evaluated, because the browser
+// is between two pages.
 func (p *tab) wait(expression string) {
 	p.t.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {

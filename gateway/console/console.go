@@ -3,9 +3,9 @@
 // operations only, and work without scripts.
 //
 // This package identifies the visitor and routes a path to the package that makes the page. A request passes through
-// Module.ServeHTTP, visit.Visit, a page such as list.Page or record.Page, ask.Client and layout.Renderer.Render. Package
-// site decides which pages exist. The packages of pages (list, record, submit, overview, reference, report) import form,
-// builder and input, and those import show, visit, layout, ask and site.
+// Module.ServeHTTP, visit.Visit, a page such as list.Page or record.Page, ask.Client and layout.Renderer.Render.
+// Package site decides which pages exist. The packages of pages (list, record, submit, overview, reference, report)
+// import form, builder and input, and those import show, visit, layout, ask and site.
 package console
 
 import (

@@ -128,8 +128,8 @@ func noTime(_ *config.Config, o *gateway.Options) {
 	o.Now = func() time.Time { return now }
 }
 
-// TestSignInDoesNotRevealOrganizations checks that the pages and answers of signing in are the same on every host, unless
-// an organization chooses to be named.
+// TestSignInDoesNotRevealOrganizations checks that the pages and answers of signing in are the same on every host,
+// unless an organization chooses to be named.
 func TestSignInDoesNotRevealOrganizations(t *testing.T) {
 	t.Parallel()
 	g, acme := start(t, noTime)

@@ -99,7 +99,8 @@ func missingPagesKeepTheNavigation(t *testing.T, keeper person) func(*tab, size)
 	}
 }
 
-// numbersAreFigures checks that a report with the visual number shows the same figures when it is run, built and shared.
+// numbersAreFigures checks that a report with the visual number shows the same figures when it is run, built and
+// shared.
 func numbersAreFigures(t *testing.T, keeper person) func(*tab, size) {
 	t.Helper()
 	acme := keeper.o
@@ -135,8 +136,8 @@ func fileTimesAreTimes(t *testing.T, keeper person) func(*tab, size) {
 	}
 }
 
-// columnsFollowTheirTypes checks that numbers are formatted and aligned by the type of their column, whichever values the
-// page has, and that the list of contacts begins with a column that names them.
+// columnsFollowTheirTypes checks that numbers are formatted and aligned by the type of their column, whichever values
+// the page has, and that the list of contacts begins with a column that names them.
 func columnsFollowTheirTypes(t *testing.T, keeper person) func(*tab, size) {
 	t.Helper()
 	acme := keeper.o
@@ -181,8 +182,8 @@ func columnsFollowTheirTypes(t *testing.T, keeper person) func(*tab, size) {
 	}
 }
 
-// auditFiltersByTitle checks that filters of the audit accept the titles that the list shows, and that the list shows who
-// signed in.
+// auditFiltersByTitle checks that filters of the audit accept the titles that the list shows, and that the list shows
+// who signed in.
 func auditFiltersByTitle(t *testing.T, keeper person) func(*tab, size) {
 	t.Helper()
 	acme := keeper.o

@@ -19,8 +19,8 @@ func fast(_ *config.Config, o *gateway.Options) {
 	o.Now = func() time.Time { return now.Add(time.Duration(looks.Add(1)) * 50 * time.Millisecond) }
 }
 
-// TestBrowserFindSaysWhatIsPending checks, with scripts and without, that the page does not report an empty result before
-// every list has been searched.
+// TestBrowserFindSaysWhatIsPending checks, with scripts and without, that the page does not report an empty result
+// before every list has been searched.
 func TestBrowserFindSaysWhatIsPending(t *testing.T) {
 	t.Parallel()
 	b := launch(t)

@@ -55,8 +55,8 @@ func (broken) Operations() (rows []operation.Row) {
 	return rows
 }
 
-// TestPagesOfFailures checks that the page of an operation that fails says so, does not show the error, and links to the
-// overview.
+// TestPagesOfFailures checks that the page of an operation that fails says so, does not show the error, and links to
+// the overview.
 func TestPagesOfFailures(t *testing.T) {
 	t.Parallel()
 	g, acme, cookie := rich(t, nil, withBroken)
@@ -111,8 +111,8 @@ func TestThrottledPages(t *testing.T) {
 	}
 }
 
-// TestPagesWithoutRedis checks that pages are temporarily unavailable without Redis. They do not redirect to the sign-in
-// page.
+// TestPagesWithoutRedis checks that pages are temporarily unavailable without Redis. They do not redirect to the
+// sign-in page.
 func TestPagesWithoutRedis(t *testing.T) {
 	t.Parallel()
 	redis := proxytest.Start(t, miniredis.RunT(t).Addr())

@@ -8,8 +8,8 @@ import (
 	"tenantry/gateway/gatewaytest"
 )
 
-// TestNoValueDiffersFromEmptyText checks that records without a value and records with an empty text are two groups with
-// different names, in the chart and in the table.
+// TestNoValueDiffersFromEmptyText checks that records without a value and records with an empty text are two groups
+// with different names, in the chart and in the table.
 func TestNoValueDiffersFromEmptyText(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")

@@ -54,8 +54,8 @@ func (p person) api(method, path string, body any) *gatewaytest.Answer {
 	return a
 }
 
-// TestSavingUnchangedChangesNothing saves the form of every kind of record unchanged. Values that the form does not show
-// are kept, and values that it shows are sent back exactly.
+// TestSavingUnchangedChangesNothing saves the form of every kind of record unchanged. Values that the form does not
+// show are kept, and values that it shows are sent back exactly.
 func TestSavingUnchangedChangesNothing(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil)
@@ -153,8 +153,8 @@ func TestSavingUnchangedChangesNothing(t *testing.T) {
 	}
 }
 
-// TestPreviewChangesNothing previews a change and a deletion of a custom object. The page counts the affected records and
-// does not say that anything was done.
+// TestPreviewChangesNothing previews a change and a deletion of a custom object. The page counts the affected records
+// and does not say that anything was done.
 func TestPreviewChangesNothing(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil)
@@ -253,8 +253,8 @@ func TestValuesOfAnotherTypeAreNotLost(t *testing.T) {
 	stored(mended)
 }
 
-// TestInvalidDateStaysInTheForm checks that a text that is not a date stays in a refused form, although the stored value
-// is a date by then.
+// TestInvalidDateStaysInTheForm checks that a text that is not a date stays in a refused form, although the stored
+// value is a date by then.
 func TestInvalidDateStaysInTheForm(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil)
@@ -343,7 +343,8 @@ func TestSecondTryKeepsWhatOthersChanged(t *testing.T) {
 	p.follows(p.send("/do/contacts.update", formTo(t, late, "/do/contacts.update")))
 }
 
-// TestDuplicateConditionsAreRefused checks that two conditions that cannot be in one filter are refused, and not merged.
+// TestDuplicateConditionsAreRefused checks that two conditions that cannot be in one filter are refused, and not
+// merged.
 func TestDuplicateConditionsAreRefused(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil)

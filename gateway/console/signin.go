@@ -38,8 +38,8 @@ func (m *Module) showSignIn(w http.ResponseWriter, code int, organization string
 	m.common.Layout.Render(w, code, "sign-in", v)
 }
 
-// submitOpenForm reads the form of a visitor who need not be signed in, and calls an operation with the named values. It
-// returns nil if it has answered the request itself.
+// submitOpenForm reads the form of a visitor who need not be signed in, and calls an operation with the named values.
+// It returns nil if it has answered the request itself.
 func (m *Module) submitOpenForm(w http.ResponseWriter, r *http.Request, operation string, names ...string) *ask.Reply {
 	row := m.common.SignInRows[operation]
 	if row == nil || !m.readOpenForm(w, r) {

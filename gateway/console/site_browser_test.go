@@ -201,8 +201,8 @@ func (p *tab) linksToFaults() {
 	}
 }
 
-// TestBrowserRefusedFormsLinkToFaults checks that refused forms link to their faults, also far down the page and in parts
-// of a form.
+// TestBrowserRefusedFormsLinkToFaults checks that refused forms link to their faults, also far down the page and in
+// parts of a form.
 func TestBrowserRefusedFormsLinkToFaults(t *testing.T) {
 	t.Parallel()
 	b := launch(t)
@@ -243,8 +243,8 @@ func TestBrowserRefusedFormsLinkToFaults(t *testing.T) {
 	b.quiet("status of 422")
 }
 
-// TestBrowserMenuClosesUnseen checks that nothing moves when the script closes the menu on a narrow screen, although the
-// script arrives after the page is first shown.
+// TestBrowserMenuClosesUnseen checks that nothing moves when the script closes the menu on a narrow screen, although
+// the script arrives after the page is first shown.
 func TestBrowserMenuClosesUnseen(t *testing.T) {
 	t.Parallel()
 	b := launch(t)
@@ -264,8 +264,8 @@ func TestBrowserMenuClosesUnseen(t *testing.T) {
 	p.wait("document.querySelector('.menu a[href=\"/contacts\"]').checkVisibility()")
 }
 
-// TestBrowserEveryPage checks each page on wide and narrow screens, in light and dark themes, also pages of refused forms
-// and pages that are shown once.
+// TestBrowserEveryPage checks each page on wide and narrow screens, in light and dark themes, also pages of refused
+// forms and pages that are shown once.
 func TestBrowserEveryPage(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil, withBroken)

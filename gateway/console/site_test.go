@@ -28,8 +28,8 @@ var (
 	attr  = regexp.MustCompile(`([a-z]+)="([^"]*)"`)
 )
 
-// rich returns an organization with records of every kind, and a session of its administrator. change may edit each line
-// that is imported.
+// rich returns an organization with records of every kind, and a session of its administrator. change may edit each
+// line that is imported.
 func rich(t *testing.T, change func(string) string, options ...gatewaytest.Option) (*gatewaytest.Gateway, *gatewaytest.Org, *http.Cookie) {
 	t.Helper()
 	g, acme := start(t, options...)
@@ -284,8 +284,8 @@ func everyPage(t *testing.T, o *gatewaytest.Org, see func(path string, pattern *
 // evil is a text that sets a flag if it becomes markup.
 const evil = `"'><script>ran=1</script><img src=x onerror=ran=1>`
 
-// hostileOrg returns an organization with evil in every text that it stores, each followed by the name of its field, and
-// the session of an administrator whose browser sends such a text as its name.
+// hostileOrg returns an organization with evil in every text that it stores, each followed by the name of its field,
+// and the session of an administrator whose browser sends such a text as its name.
 func hostileOrg(t *testing.T) (acme *gatewaytest.Org, cookie *http.Cookie, fields []string) {
 	t.Helper()
 	fields = []string{"title", "label", "label_plural", "name", "first_name", "last_name", "city", "filename", "desc", "wish", "model", "category", "form_name", "frame",
@@ -414,7 +414,8 @@ func TestFormsFromAnotherSiteAreRefused(t *testing.T) {
 	}
 }
 
-// TestSignedOutFormsFromAnotherSiteAreRefused checks that a page of another site cannot sign people in or use a link up.
+// TestSignedOutFormsFromAnotherSiteAreRefused checks that a page of another site cannot sign people in or use a link
+// up.
 func TestSignedOutFormsFromAnotherSiteAreRefused(t *testing.T) {
 	t.Parallel()
 	g, acme := start(t)
@@ -637,8 +638,8 @@ func TestAdministratorIsCreatedByForm(t *testing.T) {
 	checkPage(t, p.follows(p.send("/do/users.update", change)), 200, "User updated", `name="roles" value="admin" checked`)
 }
 
-// TestPermissionsOfAPersonByForm checks that the form of a person has only the person's own permissions, and that saving
-// it unchanged does not add those of roles.
+// TestPermissionsOfAPersonByForm checks that the form of a person has only the person's own permissions, and that
+// saving it unchanged does not add those of roles.
 func TestPermissionsOfAPersonByForm(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil)
@@ -865,8 +866,8 @@ func TestPagesFollowRights(t *testing.T) {
 	checkPage(t, p.open("/contacts/66a0000000000000000000ff"), 404, "There is no such page")
 }
 
-// TestPagesBelongToOneOrganization checks that a session opens no page of another organization, and that the answer does
-// not reveal whether the page exists there.
+// TestPagesBelongToOneOrganization checks that a session opens no page of another organization, and that the answer
+// does not reveal whether the page exists there.
 func TestPagesBelongToOneOrganization(t *testing.T) {
 	t.Parallel()
 	g, _, cookie := rich(t, nil)
@@ -977,7 +978,8 @@ func TestCurlHasTheTypedValues(t *testing.T) {
 	}
 }
 
-// TestRecordsAreNamedByDefinedFields checks that lists and pages name a record by a field that the organization defined.
+// TestRecordsAreNamedByDefinedFields checks that lists and pages name a record by a field that the organization
+// defined.
 func TestRecordsAreNamedByDefinedFields(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil)
@@ -1114,8 +1116,8 @@ func TestSharesAreWithdrawn(t *testing.T) {
 	}
 }
 
-// TestLockedInputsAreFixedByForm checks that the form that shares a report has a control for each locked input, and that
-// the list of shares shows their values.
+// TestLockedInputsAreFixedByForm checks that the form that shares a report has a control for each locked input, and
+// that the list of shares shows their values.
 func TestLockedInputsAreFixedByForm(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil)

@@ -10,8 +10,9 @@ import (
 	"tenantry/tenants"
 )
 
-// unknownHost answers requests to a host that has no organization. If the host could be an organization's, the answer is
-// the same as an organization's to visitors who are not signed in, so that it does not reveal which organizations exist.
+// unknownHost answers requests to a host that has no organization. If the host could be an organization's, the answer
+// is the same as an organization's to visitors who are not signed in, so that it does not reveal which organizations
+// exist.
 func (m *Module) unknownHost(w http.ResponseWriter, r *http.Request, err error) {
 	if !errors.Is(err, tenants.ErrNoSlug) {
 		m.common.ToSignIn(w, r)

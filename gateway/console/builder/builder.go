@@ -24,8 +24,8 @@ import (
 	"tenantry/reports"
 )
 
-// Askable returns what a report of the class and source can query. If the class or source does not exist, the result has
-// no fields; ok is false if the person may not read it.
+// Askable returns what a report of the class and source can query. If the class or source does not exist, the result
+// has no fields; ok is false if the person may not read it.
 func Askable(v *visit.Visit, class, source string) (a reports.Askable, ok bool) {
 	for _, q := range []url.Values{{"class": {class}, "source": {source}}, {}} {
 		if q.Get("source") == "" {
@@ -48,8 +48,8 @@ func IsInputs(f *operation.Field) bool {
 	return reflect.TypeOf(f.Type) == reflect.TypeFor[map[string]reports.Input]()
 }
 
-// Complete completes the controls of a report's form, which depend on each other, and moves those that are seldom needed
-// to the second result. Controls of other forms are returned unchanged.
+// Complete completes the controls of a report's form, which depend on each other, and moves those that are seldom
+// needed to the second result. Controls of other forms are returned unchanged.
 func Complete(
 	v *visit.Visit, controls, more []input.Control, current strictjson.Value, sent url.Values,
 ) (often, seldom []input.Control) {

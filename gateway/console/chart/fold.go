@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// foldSeries reduces the series to those that can be drawn. It adds up the smallest if their values can be added up, and
-// leaves them to the table otherwise.
+// foldSeries reduces the series to those that can be drawn. It adds up the smallest if their values can be added up,
+// and leaves them to the table otherwise.
 func (c *Chart) foldSeries() {
 	most := MaxSeries
 	if c.Kind == Heat {
@@ -96,8 +96,8 @@ func (c *Chart) prepareSlices() {
 	c.foldPoints(maxSlices)
 }
 
-// prepareColumns gives a heat table a column for each time. If there is room, it adds columns for the times between that
-// have no values.
+// prepareColumns gives a heat table a column for each time. If there is room, it adds columns for the times between
+// that have no values.
 func (c *Chart) prepareColumns() {
 	times := c.Over.Times
 	if len(times) == 0 {

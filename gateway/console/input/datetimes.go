@@ -11,8 +11,8 @@ import (
 // datetimeLocal is the format of an input of type datetime-local. Browsers add seconds unless they are zero.
 const datetimeLocal = "2006-01-02T15:04"
 
-// ToDatetimeLocal converts a time of RFC 3339 into the value of an input of type datetime-local, in UTC. Other texts are
-// returned unchanged.
+// ToDatetimeLocal converts a time of RFC 3339 into the value of an input of type datetime-local, in UTC. Other texts
+// are returned unchanged.
 func ToDatetimeLocal(text string) string {
 	if t, err := time.Parse(time.RFC3339, text); err == nil {
 		return strings.TrimSuffix(t.UTC().Format(datetimeLocal+":05.999"), ":00")

@@ -1,5 +1,5 @@
-// Package input has the controls of forms: their values, the conversion of what was typed, and the faults beside them. A
-// button that sends the form adds lines of cells (Grid) and rows of a schema, so forms work without scripts.
+// Package input has the controls of forms: their values, the conversion of what was typed, and the faults beside them.
+// A button that sends the form adds lines of cells (Grid) and rows of a schema, so forms work without scripts.
 //
 // A control preserves its value: if one kind of control would lose a part of it, another kind is used, JSON at last.
 package input

@@ -121,7 +121,8 @@ type MessageView struct {
 // Unavailable answers 503 and asks the visitor to try again.
 func (p *Renderer) Unavailable(w http.ResponseWriter, organization string) {
 	w.Header().Set("Retry-After", "2")
-	p.Message(w, http.StatusServiceUnavailable, organization, "Not available at the moment", "Please try again in a moment.")
+	p.Message(w, http.StatusServiceUnavailable, organization,
+		"Not available at the moment", "Please try again in a moment.")
 }
 
 // TooMany tells a visitor who exceeds a limit when to try again.

@@ -32,7 +32,10 @@ func Blank(title string, options ...Option) []Option {
 
 // YesOrNo returns the options of a boolean. value, "true" or "false", is chosen.
 func YesOrNo(value string) []Option {
-	return []Option{{Value: "true", Title: "Yes", Chosen: value == "true"}, {Value: "false", Title: "No", Chosen: value == "false"}}
+	return []Option{
+		{Value: "true", Title: "Yes", Chosen: value == "true"},
+		{Value: "false", Title: "No", Chosen: value == "false"},
+	}
 }
 
 // Option is a value that can be chosen, with its title.

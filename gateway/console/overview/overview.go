@@ -140,8 +140,8 @@ func moment(text *string) time.Time {
 	return t
 }
 
-// unusedRights returns a notice about permissions that somebody holds and has never used since; empty if there are none,
-// or if the time is too short to tell.
+// unusedRights returns a notice about permissions that somebody holds and has never used since; empty if there are
+// none, or if the time is too short to tell.
 func unusedRights(who string, unused []tenants.Permission, since, now time.Time) string {
 	if len(unused) == 0 || since.IsZero() || now.Sub(since) <= rightsAfter {
 		return ""

@@ -1,5 +1,5 @@
-// Package record makes the page of one record, or of another answer that is not a list: its facts, the form that changes
-// it, its actions, and links to its subpages.
+// Package record makes the page of one record, or of another answer that is not a list: its facts, the form that
+// changes it, its actions, and links to its subpages.
 package record
 
 import (
@@ -315,8 +315,8 @@ func layOutRecord(
 	}
 }
 
-// purgeAction returns the form that purges a deleted record. row is an operation that purges, or one that deletes with a
-// parameter to purge.
+// purgeAction returns the form that purges a deleted record. row is an operation that purges, or one that deletes with
+// a parameter to purge.
 func purgeAction(v *visit.Visit, row *operation.Row, path map[string]string) actionView {
 	f := form.New(v, row, path, strictjson.Value{}, url.Values{form.Purge: {"true"}}, nil)
 	return actionView{form.ForGood, f, false}

@@ -139,7 +139,9 @@ func tryForm(row *operation.Row, sent url.Values) form.View {
 		}
 	}
 	if free != "" {
-		add(input.Control{Label: "Rest of the query", Kind: "text", Value: sent.Get("more"), Hint: "As in an address." + free}, "more")
+		add(input.Control{
+			Label: "Rest of the query", Kind: "text", Value: sent.Get("more"), Hint: "As in an address." + free,
+		}, "more")
 	}
 	if row.Conditional() && !f.Asks {
 		add(input.Control{

@@ -236,8 +236,8 @@ func (d *drawing) axis(rows [][]any, columns []int) {
 	}
 }
 
-// orderedAxis sets an axis of times or numbers if all values of a column, other than missing ones, are times or numbers.
-// Otherwise, it returns false.
+// orderedAxis sets an axis of times or numbers if all values of a column, other than missing ones, are times or
+// numbers. Otherwise, it returns false.
 func (d *drawing) orderedAxis(rows [][]any, column int) bool {
 	a, by := &d.c.Over, d.by[column]
 	switch columnType := d.data.Columns[column].Type; {

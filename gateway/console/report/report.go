@@ -101,7 +101,8 @@ func (m *Pages) Serve(w http.ResponseWriter, r *http.Request, v visit.Visitor) {
 	token, provider := query.Text("token"), query.Text("provider")
 	pid, child := r.PathValue("pid"), r.PathValue("report_id")
 	ask := reports.SharedRequest{
-		PID: pid, ReportID: child, Token: secret.New(token), Provider: provider, Params: query.Tree("params"), Data: true, Teams: teams,
+		PID: pid, ReportID: child, Token: secret.New(token), Provider: provider,
+		Params: query.Tree("params"), Data: true, Teams: teams,
 	}
 	l := m.Locales.For(r.Header.Get("Accept-Language"))
 	w.Header().Set("Vary", "Accept-Language")
@@ -266,7 +267,8 @@ func (m *Pages) reportProblem(w http.ResponseWriter, r *http.Request, t *tenants
 	switch p := operation.ProblemOf(err); {
 	case errors.Is(err, reports.ErrNotShowable):
 		m.Pages.Message(w, http.StatusConflict, t.Org.Name, "The report cannot be shown",
-			"A field or a source that it uses has been removed or changed. Ask the person who gave you the link to have it fixed.")
+			"A field or a source that it uses has been removed or changed. "+
+				"Ask the person who gave you the link to have it fixed.")
 	case errors.Is(err, reports.ErrTooLong):
 		m.Pages.Message(w, http.StatusServiceUnavailable, t.Org.Name, "The report took too long", p.Message+".")
 	case p.Code == http.StatusOK:

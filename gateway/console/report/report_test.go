@@ -156,8 +156,8 @@ func TestPicturesOfReports(t *testing.T) {
 	}
 }
 
-// TestManyPartsOfAPicture bounds the memory for charts with as many parts as points. The bound matters because everybody
-// may open a shared report.
+// TestManyPartsOfAPicture bounds the memory for charts with as many parts as points. The bound matters because
+// everybody may open a shared report.
 func TestManyPartsOfAPicture(t *testing.T) { //nolint:paralleltest // allocations of other tests would count too
 	const rows, most = 10_000, 100 << 20
 	text, number := reports.Column{Title: "Text", Type: reports.TypeText}, reports.Column{Title: "Number", Type: reports.TypeNumber}

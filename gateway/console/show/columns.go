@@ -101,7 +101,8 @@ func Columns(
 			strings.HasSuffix(c.Name, "_at") && c.Name != "created_at" && c.Name != "last_used_at" {
 			return false
 		}
-		if thing := strings.TrimSuffix(c.Name, "_id"); slices.ContainsFunc(available, func(other Column) bool { return other.Name == thing+"_name" }) {
+		name := strings.TrimSuffix(c.Name, "_id") + "_name"
+		if slices.ContainsFunc(available, func(other Column) bool { return other.Name == name }) {
 			return false // the column with the name of the record says more
 		}
 		for _, key := range path {

@@ -99,8 +99,8 @@ func formatDigits(v *visit.Visit, text string) string {
 	return v.Locale().FmtNumber(n, uint64(len(fraction)))
 }
 
-// Field returns the value of a field as it is shown: numbers with their units, and references as links with the names of
-// the records.
+// Field returns the value of a field as it is shown: numbers with their units, and references as links with the names
+// of the records.
 func Field(v *visit.Visit, p *site.Page, name string, value strictjson.Value, depth int) Value {
 	s := presentMember(name, value, depth)
 	switch value.Is {

@@ -88,8 +88,8 @@ func RecordOptions(v *visit.Visit, resource string) (options []layout.Option, al
 	return options, err == nil && count <= MaxOptions
 }
 
-// namingField returns the key of the defined field that names a record without a declared name: a text with the key of a
-// name, else the first text that is required, else the first text; "" if no field is a text.
+// namingField returns the key of the defined field that names a record without a declared name: a text with the key of
+// a name, else the first text that is required, else the first text; "" if no field is a text.
 func namingField(defined []DefinedField) (key string) {
 	best := -1
 	for _, f := range defined {

@@ -1,5 +1,5 @@
-// Package show converts answers of operations into values for pages: numbers with units, times, links, names of records,
-// tables, and the fields that organizations define, with their titles.
+// Package show converts answers of operations into values for pages: numbers with units, times, links, names of
+// records, tables, and the fields that organizations define, with their titles.
 package show
 
 import (

@@ -54,8 +54,10 @@ type SessionPage operation.Page[Session]
 
 func exampleSession() Session {
 	return Session{
-		ID: "9c2f5a81d0e34b7796ab01cd", Name: "Firefox on Linux", Browser: "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0", Address: "127.0.0.1",
-		StartedAt: "2024-06-04T13:52:42.000Z", LastUsedAt: "2024-06-04T14:10:02.000Z", ExpiresAt: "2024-06-05T01:52:42.000Z", Current: true,
+		ID: "9c2f5a81d0e34b7796ab01cd", Name: "Firefox on Linux",
+		Browser: "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0", Address: "127.0.0.1",
+		StartedAt: "2024-06-04T13:52:42.000Z", LastUsedAt: "2024-06-04T14:10:02.000Z",
+		ExpiresAt: "2024-06-05T01:52:42.000Z", Current: true,
 	}
 }
 
@@ -103,7 +105,10 @@ func (m *Module) sessionsOf(ctx context.Context, c *operation.Call) ([]Session, 
 	shown := make([]Session, len(all))
 	for i, s := range all {
 		moment := func(t time.Time) string { return texts.Time(t.UnixMilli()) }
-		shown[i] = Session{ID: s.ID, Name: browserName(s.Browser), Browser: s.Browser, StartedAt: moment(s.StartedAt), LastUsedAt: moment(s.UsedAt), ExpiresAt: moment(s.ExpiresAt), Current: s.ID == this.ID}
+		shown[i] = Session{
+			ID: s.ID, Name: browserName(s.Browser), Browser: s.Browser, Current: s.ID == this.ID,
+			StartedAt: moment(s.StartedAt), LastUsedAt: moment(s.UsedAt), ExpiresAt: moment(s.ExpiresAt),
+		}
 		if s.Address.IsValid() {
 			shown[i].Address = s.Address.String()
 		}
@@ -122,10 +127,15 @@ func browserName(agent string) string {
 		}
 		return ""
 	}
-	browser := first([2]string{"Firefox/", "Firefox"}, [2]string{"FxiOS/", "Firefox"}, [2]string{"Edg", "Edge"}, [2]string{"OPR/", "Opera"}, [2]string{"SamsungBrowser/", "Samsung Internet"},
-		[2]string{"Chrome/", "Chrome"}, [2]string{"CriOS/", "Chrome"}, [2]string{"Safari/", "Safari"}, [2]string{"curl/", "curl"})
-	system := first([2]string{"Android", "Android"}, [2]string{"iPhone", "iPhone"}, [2]string{"iPad", "iPad"}, [2]string{"Windows", "Windows"},
-		[2]string{"Mac OS X", "macOS"}, [2]string{"CrOS", "ChromeOS"}, [2]string{"Linux", "Linux"})
+	browser := first(
+		[2]string{"Firefox/", "Firefox"}, [2]string{"FxiOS/", "Firefox"}, [2]string{"Edg", "Edge"},
+		[2]string{"OPR/", "Opera"}, [2]string{"SamsungBrowser/", "Samsung Internet"},
+		[2]string{"Chrome/", "Chrome"}, [2]string{"CriOS/", "Chrome"}, [2]string{"Safari/", "Safari"},
+		[2]string{"curl/", "curl"})
+	system := first(
+		[2]string{"Android", "Android"}, [2]string{"iPhone", "iPhone"}, [2]string{"iPad", "iPad"},
+		[2]string{"Windows", "Windows"}, [2]string{"Mac OS X", "macOS"}, [2]string{"CrOS", "ChromeOS"},
+		[2]string{"Linux", "Linux"})
 	return strings.Join(slices.DeleteFunc([]string{browser, system}, func(s string) bool { return s == "" }), " on ")
 }
 
@@ -178,7 +188,8 @@ type newPassword struct {
 }
 
 func (m *Module) changePassword(ctx context.Context, c *operation.Call, in newPassword) (none struct{}, err error) {
-	user, err := m.Sessions.ChangePassword(ctx, c.Tenant, c.Principal.UserID, secret.New(in.Present), secret.New(in.Password), c.Remote)
+	user, err := m.Sessions.ChangePassword(ctx, c.Tenant, c.Principal.UserID,
+		secret.New(in.Present), secret.New(in.Password), c.Remote)
 	if errors.Is(err, tenants.ErrDenied) {
 		return none, fault.One("present_password", fault.Forbidden, "the present password is wrong")
 	}

@@ -1,5 +1,5 @@
-// Package signin has the operations for signing in and out, and for people's own sessions and passwords. Package console
-// has the pages for them; programs can call the operations too.
+// Package signin has the operations for signing in and out, and for people's own sessions and passwords. Package
+// console has the pages for them; programs can call the operations too.
 package signin
 
 import (

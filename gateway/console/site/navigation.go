@@ -8,8 +8,8 @@ import (
 	"tenantry/tenants"
 )
 
-// groups returns the groups of the navigation: the tags of the rows in each, and an icon for every tag. Pages with other
-// tags come last.
+// groups returns the groups of the navigation: the tags of the rows in each, and an icon for every tag. Pages with
+// other tags come last.
 func groups() []group {
 	return []group{
 		{"Data", []navEntry{

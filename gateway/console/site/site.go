@@ -47,8 +47,8 @@ func (s *Site) ListOf(resource string) *Page {
 	return nil
 }
 
-// Site is the set of pages made from the rows. Forms of operations that change something are not pages; they are at /do/
-// and the operation's name.
+// Site is the set of pages made from the rows. Forms of operations that change something are not pages; they are at
+// /do/ and the operation's name.
 type Site struct {
 	All      []operation.Row
 	Rows     map[string]*operation.Row // the rows that sessions may call, by name
@@ -172,8 +172,8 @@ func (s *Site) recordPage(path string) (page *Page) {
 	return page
 }
 
-// Find returns the page of an escaped path and the values of its parameters, or nil. A literal segment is preferred to a
-// parameter.
+// Find returns the page of an escaped path and the values of its parameters, or nil. A literal segment is preferred to
+// a parameter.
 func (s *Site) Find(escaped string) (*Page, map[string]string) {
 	segments := strings.Split(escaped, "/")
 	var best *Page

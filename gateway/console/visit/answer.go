@@ -20,8 +20,8 @@ import (
 	"tenantry/tenants"
 )
 
-// Show answers with a page. If data of the page are missing, or the person has lost the right to see it, it answers with
-// the reason instead.
+// Show answers with a page. If data of the page are missing, or the person has lost the right to see it, it answers
+// with the reason instead.
 func (v *Visit) Show(code int, name string, view any) {
 	if v.Unanswered != nil && v.Refused(*v.Unanswered, nil) {
 		return

@@ -23,8 +23,8 @@ import (
 	"tenantry/tenants/sessions"
 )
 
-// RecordNames are the names of a resource's records by key. All reports whether every record is among them; the names of
-// others are looked up one by one.
+// RecordNames are the names of a resource's records by key. All reports whether every record is among them; the names
+// of others are looked up one by one.
 type RecordNames struct {
 	Names map[string]string
 	All   bool
@@ -118,7 +118,8 @@ func (c *Console) ToSignIn(w http.ResponseWriter, r *http.Request) {
 // maxNextAddress bounds the address that the sign-in page leads back to, in bytes.
 const maxNextAddress = 2000
 
-// LocalAddress returns text if it is an address of these pages, and "/" otherwise. It prevents redirects to other sites.
+// LocalAddress returns text if it is an address of these pages, and "/" otherwise. It prevents redirects to other
+// sites.
 func LocalAddress(text string) string {
 	u, err := url.Parse(text)
 	if err != nil || len(text) > maxNextAddress || u.Scheme != "" || u.Host != "" || u.User != nil ||

@@ -78,7 +78,7 @@ func (t table) records(list reflect.Value, entries []string, wide bool) {
 	} else {
 		list = reflect.Append(reflect.MakeSlice(reflect.SliceOf(list.Type()), 0, 1), list)
 	}
-	fields, _ := declare.Of(list.Type().Elem()) // cannot fail: the same type was checked when the row was made
+	fields, _ := declare.Of(list.Type().Elem()) // an error would be a fault of the command's row
 	header, rows := []any{}, make([][]any, list.Len())
 	for _, entry := range entries {
 		entry, optional := strings.CutSuffix(entry, "?")

@@ -13,7 +13,7 @@ type conventions struct {
 	tag                   string
 	minus, group, decimal string
 	percent               string // the pattern of a percentage, with # for the number
-	date, clock           string // layouts of package time; besides, H is an hour of 24 without a leading zero
+	date, clock           string // layouts as in package time; H is the hour from 0 to 23 without a leading zero
 	am, pm                string
 	pairs                 bool   // groups other than the last have two digits
 	dotted                bool   // the number of a day is followed by a full stop

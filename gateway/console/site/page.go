@@ -96,7 +96,7 @@ type Page struct {
 	Update    *operation.Row   // changes the record
 	Remove    *operation.Row   // deletes the record
 	Actions   []*operation.Row // the other operations on the record or the list
-	Exports   []*operation.Row // answer the same as a file
+	Exports   []*operation.Row // answer a file
 	Subpages  []*Page          // pages about the record
 	Record    *Page            // the page of one record of the list
 	RowPage   *Page            // the page that a row of the list leads to: Record, or the page of another list's record
@@ -137,7 +137,8 @@ func (p *Page) matches(segments []string) bool {
 	return true
 }
 
-// Key returns the name of the path's last parameter, which identifies the record of the page; empty if there is none.
+// Key returns the name of the parameter that the path ends in, which identifies the record of the page; empty if it ends
+// in none.
 func (p *Page) Key() string {
 	if last := p.Segments[len(p.Segments)-1]; last != "" && last[0] == '{' {
 		return strings.Trim(last, "{}")

@@ -9,19 +9,19 @@ import (
 	"tenantry/gateway/control"
 )
 
-// bar shows the progress of long work: a bar on a terminal, elsewhere lines for the steps that are to
-// be told. Safe for concurrent use.
+// bar shows the progress of long work: as a bar on a terminal, elsewhere as lines for the steps that say they are
+// worth one. Safe for concurrent use.
 type bar struct {
-	mu    sync.Mutex
+	mu    sync.Mutex // guards step and bar
 	p     *program
 	shown bool
 	step  string
-	bar   *progressbar.ProgressBar
+	bar   *progressbar.ProgressBar // nil between steps
 }
 
 func (p *program) newBar() *bar { return &bar{p: p, shown: terminal(p.stderr)} }
 
-func (b *bar) at(now control.Progress) {
+func (b *bar) update(now control.Progress) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if now.Note != "" {
@@ -44,8 +44,10 @@ func (b *bar) at(now control.Progress) {
 		if total <= 0 {
 			total = -1 // a spinner
 		}
-		b.bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(b.p.stderr), progressbar.OptionSetDescription(now.Step),
-			progressbar.OptionShowBytes(now.Bytes), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionSetWidth(30), progressbar.OptionClearOnFinish())
+		b.bar = progressbar.NewOptions64(total,
+			progressbar.OptionSetWriter(b.p.stderr), progressbar.OptionSetDescription(now.Step),
+			progressbar.OptionShowBytes(now.Bytes), progressbar.OptionThrottle(100*time.Millisecond),
+			progressbar.OptionSetWidth(30), progressbar.OptionClearOnFinish())
 	}
 	if now.Detail != "" {
 		b.bar.Describe(now.Step + ": " + now.Detail)
@@ -66,7 +68,7 @@ func (b *bar) end() {
 	b.clear()
 }
 
-// counter shows how much was written to it.
+// counter is a writer that shows on a bar how much was written to it.
 type counter struct {
 	bar *bar
 	now control.Progress
@@ -74,6 +76,6 @@ type counter struct {
 
 func (c *counter) Write(data []byte) (int, error) {
 	c.now.Done += int64(len(data))
-	c.bar.at(c.now)
+	c.bar.update(c.now)
 	return len(data), nil
 }

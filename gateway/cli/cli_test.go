@@ -17,7 +17,7 @@ import (
 	"tenantry/gateway/cli"
 )
 
-// answer is what a run of the command left.
+// answer is the result of a run of the command.
 type answer struct {
 	code           int
 	stdout, stderr string
@@ -38,7 +38,7 @@ func runWith(t *testing.T, environ []string, stdin string, args ...string) answe
 	return answer{code, stdout.String(), stderr.String()}
 }
 
-// must runs the command, which has to succeed, and reads its result.
+// must runs a command, fails the test unless it succeeds, and parses its result.
 func must[T any](t *testing.T, stdin string, args ...string) T {
 	t.Helper()
 	a := run(t, stdin, args...)
@@ -47,12 +47,12 @@ func must[T any](t *testing.T, stdin string, args ...string) T {
 	}
 	var v T
 	if err := json.Unmarshal([]byte(a.stdout), &v); err != nil {
-		t.Fatalf("tenantry %q: the result is no JSON: %v\n%s", args, err, a.stdout)
+		t.Fatalf("tenantry %q: the result is not JSON: %v\n%s", args, err, a.stdout)
 	}
 	return v
 }
 
-// lines is a writer of which a test can await lines.
+// lines is a writer whose lines a test can await.
 type lines struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -95,12 +95,12 @@ type process struct {
 	code   chan int
 }
 
-// launch runs a command beside the test, which stops it at its end.
+// launch runs a command in the background until the end of the test.
 func launch(t *testing.T, args ...string) *process {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	p := &process{stdout: newLines(), stderr: newLines(), stop: cancel, code: make(chan int, 1)}
-	go func() { // nobody waits for lines of standard error
+	go func() { // drains the lines of standard error, which tests do not await
 		for range p.stderr.in {
 		}
 	}()

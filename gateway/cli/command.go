@@ -24,16 +24,16 @@ import (
 	"tenantry/tenants"
 )
 
-// values are what a command sends: the fields that its flags and its argument name.
+// values are the fields that a command sends, by name; they come from its flags and its argument.
 type values map[string]any
 
-// line is the command line of a row, and of those that are flags of it, which follow.
-type line struct {
+// rowCommand is the cobra command of a row. Rows that are selected by a flag of the same command follow the first.
+type rowCommand struct {
 	*cobra.Command
 	rows []*control.Command
 }
 
-// commands returns the commands that are rows, in their groups.
+// commands returns the commands made from the rows of package control, by group.
 func (p *program) commands() []*cobra.Command {
 	var all []*cobra.Command
 	for _, g := range new(control.Server).Groups() {
@@ -54,15 +54,16 @@ func (p *program) commands() []*cobra.Command {
 	return all
 }
 
-// command makes a command of its row, and of those beside it that are flags of it.
-func (p *program) command(c *control.Command, beside []control.Command) *cobra.Command {
+// command makes the command of a row, and gives it the rows of the same group that are flags of it.
+func (p *program) command(c *control.Command, siblings []control.Command) *cobra.Command {
 	words := c.Words()
-	l := &line{rows: []*control.Command{c}, Command: &cobra.Command{
-		Use: words[len(words)-1] + strings.TrimPrefix(c.Line, strings.Join(words, " ")), Short: c.Short, Long: c.Long, Example: c.Example, Args: noArgs,
+	l := &rowCommand{rows: []*control.Command{c}, Command: &cobra.Command{
+		Use:   words[len(words)-1] + strings.TrimPrefix(c.Line, strings.Join(words, " ")),
+		Short: c.Short, Long: c.Long, Example: c.Example, Args: noArgs,
 	}}
 	l.flags(c)
-	for i := range beside {
-		if other := &beside[i]; other.Flag != "" && strings.HasPrefix(other.Name, c.Name+".") {
+	for i := range siblings {
+		if other := &siblings[i]; other.Flag != "" && strings.HasPrefix(other.Name, c.Name+".") {
 			l.rows = append(l.rows, other)
 			l.flags(other)
 		}
@@ -77,22 +78,22 @@ func (p *program) command(c *control.Command, beside []control.Command) *cobra.C
 		}
 		named := func(f declare.Field) bool { return f.Flag == "org" && f.Rule.Ref == "organization" }
 		if org := l.Flag("org"); org != nil && org.Value.String() == "" && slices.ContainsFunc(row.Fields, named) {
-			return p.whichOrg(ctx, l.Command)
+			return p.missingOrg(ctx, l.Command)
 		}
 		for name, v := range in {
-			if read, ok := v.(later); ok {
+			if read, ok := v.(lazyValue); ok {
 				if in[name], err = read(); err != nil {
 					return err
 				}
 			}
 		}
-		return p.with(ctx, l.Command, c.Begins, func(ctx context.Context, client *control.Client) error {
+		return p.withClient(ctx, l.Command, c.Begins, func(ctx context.Context, client *control.Client) error {
 			b := p.newBar()
 			streams, end, err := p.open(l, row, args, in, b)
 			if err != nil {
 				return err
 			}
-			streams.Progress, streams.Operator = b.at, operator()
+			streams.Progress, streams.Operator = b.update, operator()
 			answer, err := client.Do(ctx, row.Name, in, streams)
 			b.end()
 			return p.show(row, answer, end(answer, err))
@@ -101,8 +102,8 @@ func (p *program) command(c *control.Command, beside []control.Command) *cobra.C
 	return l.Command
 }
 
-// operator returns whose account gives the command: that of the person who became another one to do it, where sudo
-// tells.
+// operator returns the name of the account that gives the command. Under sudo it is the account of the person who
+// called sudo.
 func operator() string {
 	if name := os.Getenv("SUDO_USER"); name != "" {
 		return name
@@ -113,14 +114,14 @@ func operator() string {
 	return ""
 }
 
-// flags makes the flags of a row: the one that stands for it, and those of what it takes.
-func (l *line) flags(c *control.Command) {
+// flags adds the flags of a row: the one that selects it, and those of its fields.
+func (l *rowCommand) flags(c *control.Command) {
 	flags := l.Flags()
 	switch {
 	case c.Reads && c.Flag != "":
 		flags.String(c.Flag, "", valueName(c.Short))
 		l.PreRun = func(*cobra.Command, []string) {
-			if flags.Changed(c.Flag) { // what else is needed is in the file
+			if flags.Changed(c.Flag) { // the file holds the other required fields
 				flags.VisitAll(func(f *pflag.Flag) { delete(f.Annotations, cobra.BashCompOneRequiredFlag) })
 			}
 		}
@@ -130,7 +131,8 @@ func (l *line) flags(c *control.Command) {
 		l.Args = oneArg("the file, or - for standard input")
 	}
 	if c.Writes {
-		flags.StringP("out", "o", "", "the `file` to write, replaced when the export is complete (default standard output)")
+		flags.StringP("out", "o", "",
+			"the `file` to write, replaced when the export is complete (default standard output)")
 	}
 	if c.Confirm != "" {
 		flags.Bool("yes", false, "confirm it")
@@ -145,7 +147,7 @@ func (l *line) flags(c *control.Command) {
 			flagOf(flags, f)
 		}
 		if f.Rule.Ref == "" && c.Nothing == "" && strings.Contains(c.Line, " --"+f.Flag+" ") {
-			_ = l.MarkFlagRequired(f.Flag) // fails only for a flag that is not there
+			_ = l.MarkFlagRequired(f.Flag) // fails only for a flag that does not exist
 		}
 		if other := f.Tag.Get("without"); other != "" {
 			l.MarkFlagsMutuallyExclusive(other, f.Flag)
@@ -153,13 +155,15 @@ func (l *line) flags(c *control.Command) {
 	}
 }
 
-// flagOf makes the flag of a field. Those of lists and maps may be repeated.
+// flagOf adds the flag of a field. Flags of lists and maps may be repeated.
 func flagOf(flags *pflag.FlagSet, f *declare.Field) {
 	doc := f.Doc
 	if f.Rule.Ref == "organization" {
 		doc = "the organization's <slug>"
 	}
-	doc = valueName(strings.NewReplacer("{settings}", strings.Join(tenants.AllSettings(), ", "), "{limits}", strings.Join(tenants.AllLimits(), ", ")).Replace(doc))
+	names := strings.NewReplacer(
+		"{settings}", strings.Join(tenants.AllSettings(), ", "), "{limits}", strings.Join(tenants.AllLimits(), ", "))
+	doc = valueName(names.Replace(doc))
 	t := f.Type
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -170,7 +174,7 @@ func flagOf(flags *pflag.FlagSet, f *declare.Field) {
 	case t.Kind() == reflect.Bool, f.Tag.Get("read") == "stdin":
 		flags.Bool(f.Flag, false, doc)
 	case t.Kind() == reflect.Int:
-		n, _ := strconv.Atoi(f.Default) // none is 0
+		n, _ := strconv.Atoi(f.Default) // 0 without a default
 		flags.Int(f.Flag, n, doc)
 	case t.Kind() == reflect.String:
 		flags.String(f.Flag, f.Default, doc)
@@ -179,14 +183,14 @@ func flagOf(flags *pflag.FlagSet, f *declare.Field) {
 	}
 }
 
-// valueName marks what the value of a flag is called.
+// valueName marks the name of a flag's value, <name> in the documentation of a field, the way pflag expects it.
 func valueName(doc string) string {
 	return regexp.MustCompile(`<([^>]*)>`).ReplaceAllString(doc, "`$1`")
 }
 
-// input returns what the flags and the argument say, and the row that takes it: the command's, or that of
-// a flag. Errors: wrong usage.
-func (p *program) input(l *line, args []string) (values, *control.Command, error) {
+// input returns the fields that the flags and the argument give, and the row that takes them: the command's own, or the
+// one selected by a flag. Errors: wrong usage.
+func (p *program) input(l *rowCommand, args []string) (values, *control.Command, error) {
 	in, row, flags, changes := values{}, l.rows[0], l.Flags(), 0
 	for _, other := range l.rows {
 		if other.Flag != "" && flags.Changed(other.Flag) {
@@ -229,33 +233,33 @@ func (p *program) input(l *line, args []string) (values, *control.Command, error
 	return in, row, nil
 }
 
-// later is a value that is not in the command line itself. It is read once nothing is wrong with that.
-type later func() (string, error)
+// lazyValue reads a value from a file or standard input. It is called once the command line has been validated.
+type lazyValue func() (string, error)
 
-// value returns what a flag says of a field, nil where that is nothing. Errors: wrong usage.
+// value returns the value that a flag gives a field, or nil if it gives none. Errors: wrong usage.
 func (p *program) value(f *declare.Field, flag *pflag.Flag) (any, error) {
 	text := flag.Value.String()
 	list, several := flag.Value.(pflag.SliceValue)
 	switch read := f.Tag.Get("read"); {
 	case read == "stdin" && text == "true":
-		return later(p.password), nil
+		return lazyValue(p.password), nil
 	case read == "file" && text != "":
-		return later(func() (string, error) { return transferKey(text) }), nil
+		return lazyValue(func() (string, error) { return transferKey(text) }), nil
 	case read != "":
 		return nil, nil
 	case several && f.Type.Kind() == reflect.Map:
-		return pairs(f, list.GetSlice())
+		return parseMap(f, list.GetSlice())
 	case several:
 		return list.GetSlice(), nil
 	}
 	switch flag.Value.Type() {
 	case "duration":
-		least, _ := time.ParseDuration(f.Tag.Get("least")) // none is 0
+		least, _ := time.ParseDuration(f.Tag.Get("least")) // 0 without the tag
 		switch d, err := time.ParseDuration(text); {
 		case d < 0 && least == 0:
-			return nil, usagef("--%s %s: it must not be negative", f.Flag, d)
+			return nil, usagef("--%s %s: must not be negative", f.Flag, d)
 		case d < least:
-			return nil, usagef("--%s %s: it must be at least %s", f.Flag, d, least)
+			return nil, usagef("--%s %s: must be at least %s", f.Flag, d, least)
 		default:
 			return d, err
 		}
@@ -267,7 +271,7 @@ func (p *program) value(f *declare.Field, flag *pflag.Flag) (any, error) {
 	return text, nil
 }
 
-// show tells the answer to a command, and what went wrong.
+// show prints the answer to a command. It returns err, joined with what went wrong while printing.
 func (p *program) show(c *control.Command, answer *control.Answer, err error) error {
 	if _, cut := errors.AsType[*control.InterruptedError](err); cut && c.Hint != "" {
 		err = fmt.Errorf("%w; %s", err, c.Hint)
@@ -292,21 +296,22 @@ func (p *program) show(c *control.Command, answer *control.Answer, err error) er
 	return errors.Join(err, p.print(v, c.Table, c.Wide))
 }
 
+// argument returns the value that the argument of a command gives a field. Errors: wrong usage.
 func argument(c *control.Command, f *declare.Field, text string) (any, error) {
 	if f.Type.Kind() != reflect.Int {
 		return text, nil
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || int64(n) < f.Rule.Min {
-		return nil, usagef("%q is no %s; tenantry %s list shows them", text, f.Name, c.Words()[0])
+		return nil, usagef("%q is not a %s; tenantry %s list shows them", text, f.Name, c.Words()[0])
 	}
 	return n, nil
 }
 
-// pairs returns the values of a map by name, as a list says them: NAME=VALUE.
-func pairs(f *declare.Field, list []string) (_ any, err error) {
+// parseMap returns the value of a map field from a list of NAME=VALUE. Errors: wrong usage.
+func parseMap(f *declare.Field, list []string) (_ any, err error) {
 	out := values{}
-	for _, text := range joined(list) {
+	for _, text := range rejoinValues(list) {
 		name, value, given := strings.Cut(text, "=")
 		if !given {
 			value = f.Tag.Get("bare")
@@ -330,9 +335,8 @@ func pairs(f *declare.Field, list []string) (_ any, err error) {
 	return out, nil
 }
 
-// joined returns a list that was parted at commas, with those that stand in the format of a value:
-// Price=price:1.234,56.
-func joined(list []string) (all []string) {
+// rejoinValues undoes pflag's split at commas that belong to the format of a value, as in Price=price:1.234,56.
+func rejoinValues(list []string) (all []string) {
 	for _, text := range list {
 		if last := len(all) - 1; last >= 0 && !strings.Contains(text, "=") && strings.Contains(all[last], ":") {
 			all[last] += "," + text
@@ -343,9 +347,10 @@ func joined(list []string) (all []string) {
 	return all
 }
 
+// maxPasswordInput bounds what is read as a password, in bytes.
 const maxPasswordInput = 8 << 10
 
-// password reads the password from standard input, without the line end.
+// password reads a password from standard input, without the end of its line.
 func (p *program) password() (string, error) {
 	raw, err := io.ReadAll(io.LimitReader(p.stdin, maxPasswordInput+1))
 	if err != nil {
@@ -356,27 +361,27 @@ func (p *program) password() (string, error) {
 	case text == "":
 		return "", usagef("--password-stdin: standard input holds no password")
 	case len(raw) > maxPasswordInput:
-		return "", usagef("--password-stdin: standard input holds more than a password")
+		return "", usagef("--password-stdin: standard input holds more than a password; send the password alone")
 	}
 	return text, nil
 }
 
-// noArgs takes no argument; cobra's own says that one is an unknown command.
+// noArgs refuses arguments. cobra.NoArgs would call one an unknown command.
 func noArgs(_ *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return usagef("no argument is taken, and %q was given; what is needed is said by flags", args[0])
+		return usagef("unexpected argument %q; this command takes flags only", args[0])
 	}
 	return nil
 }
 
-// oneArg takes exactly one argument, which is called what.
+// oneArg takes exactly one argument, which errors call by the name of what.
 func oneArg(what string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		switch {
 		case len(args) == 0:
 			return usagef("name %s", what)
 		case len(args) > 1:
-			return usagef("one argument is taken (%s), %d were given", what, len(args))
+			return usagef("expected one argument (%s), got %d", what, len(args))
 		}
 		return nil
 	}

@@ -12,14 +12,13 @@ import (
 	"tenantry/gateway/control"
 )
 
-// step is one command of a sequence. Words in braces stand for what earlier steps saved.
+// step is one command of a sequence. Words in braces stand for values that earlier steps saved.
 type step struct {
-	args  string
-	stdin string
-	code  int
-	// of a success: names of the result's members, and some values of it as JSON
-	members string
-	values  map[string]string
+	args    string
+	stdin   string
+	code    int
+	members string            // the result has exactly these, if the command succeeds
+	values  map[string]string // some of them, as JSON
 	save    map[string]string // member by the word it is saved under
 	stderr  []string
 }
@@ -138,8 +137,8 @@ func steps() []step {
 	}
 }
 
-// TestCommands runs the same commands on a data folder that nobody uses and on one that a
-// server runs on: they have to work alike.
+// TestCommands runs the same commands on a data folder that is not in use and on one that a server has open. Both must
+// give the same results.
 func TestCommands(t *testing.T) {
 	t.Parallel()
 	for _, served := range []bool{false, true} {
@@ -178,11 +177,11 @@ func (s *step) try(t *testing.T, dir string, saved map[string]string) {
 		t.Errorf("%s: standard error: %v", s.args, err)
 	}
 	if token := saved["{token}"]; token != "" && strings.Contains(a.stdout+a.stderr, token) {
-		t.Errorf("%s: tells the token of a key", s.args)
+		t.Errorf("%s: the output shows the token of a key", s.args)
 	}
 	if s.code != 0 {
 		if a.stdout != "" || a.stderr == "" {
-			t.Errorf("%s: a failure belongs on standard error alone: %q %q", s.args, a.stdout, a.stderr)
+			t.Errorf("%s: stdout = %q, stderr = %q, want a message on stderr only", s.args, a.stdout, a.stderr)
 		}
 		return
 	}
@@ -218,6 +217,7 @@ func compact(raw json.RawMessage) string {
 	return string(out)
 }
 
+// lists checks what the list commands show after steps.
 func lists(t *testing.T, dir string) {
 	t.Helper()
 	orgs := must[[]control.Organization](t, "", "org", "list", "--data", dir)
@@ -274,16 +274,15 @@ func TestGroups(t *testing.T) {
 	}
 }
 
-// TestNewInstallationIsTold: whoever runs a command in another folder than meant hears that it
-// began an installation, and where; whoever runs it where one is hears nothing.
-func TestNewInstallationIsTold(t *testing.T) {
+// TestNewInstallationIsNoted runs commands in several folders. Only those that make an installation say so, and where.
+func TestNewInstallationIsNoted(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	const told = "Note: there was no installation in"
+	const note = "Note: there was no installation in"
 	for _, test := range []struct {
 		folder, args string
 		code         int
-		told         bool
+		noted        bool
 	}{
 		{"one", "org create --slug acme --name Acme", 0, true},
 		{"one", "org create --slug other --name Other", 0, false},
@@ -293,37 +292,39 @@ func TestNewInstallationIsTold(t *testing.T) {
 	} {
 		folder := filepath.Join(dir, test.folder)
 		a := run(t, "", append(strings.Fields(test.args), "--data", folder)...)
-		if a.code != test.code || strings.Contains(a.stderr, told) != test.told || test.told && !strings.Contains(a.stderr, told+" "+folder+", so a new one was made there") {
-			t.Errorf("%s in %s: exit %d, and told %q", test.args, test.folder, a.code, a.stderr)
+		if a.code != test.code || strings.Contains(a.stderr, note) != test.noted ||
+			test.noted && !strings.Contains(a.stderr, note+" "+folder+", so a new one was made there") {
+			t.Errorf("%s in %s: exit %d, stderr = %q, want exit %d and a note: %v",
+				test.args, test.folder, a.code, a.stderr, test.code, test.noted)
 		}
 		if _, err := os.Stat(folder); (err == nil) != (test.code == 0) {
-			t.Errorf("%s in %s: %v", test.args, test.folder, err)
+			t.Errorf("%s in %s: Stat = %v, want the folder to exist: %v", test.args, test.folder, err, test.code == 0)
 		}
 	}
 	for folder, want := range map[string]bool{"one": false, "four": true} {
 		p, _, _ := serve(t, filepath.Join(dir, folder))
-		if got := strings.Contains(p.stderr.String(), told+" "+filepath.Join(dir, folder)); got != want {
-			t.Errorf("serve in %s told %q", folder, p.stderr)
+		if got := strings.Contains(p.stderr.String(), note+" "+filepath.Join(dir, folder)); got != want {
+			t.Errorf("serve in %s: stderr = %q, want a note: %v", folder, p.stderr, want)
 		}
 	}
 }
 
-// TestWhichOrganization: who names none is told of the one there is, or how to make one.
-func TestWhichOrganization(t *testing.T) {
+// TestMissingOrganization runs commands without --org. The error names the only organization, or says how to make one.
+func TestMissingOrganization(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
-	try := func(code int, stdin, says string, args ...string) {
+	try := func(code int, stdin, want string, args ...string) {
 		t.Helper()
 		a := run(t, stdin, append(args, "--data", dir)...)
-		if err := contains(a.stderr, says); err != nil || a.code != code {
-			t.Errorf("%q: exit %d: %v", args, a.code, err)
+		if err := contains(a.stderr, want); err != nil || a.code != code {
+			t.Errorf("%q: exit %d, want %d: %v", args, a.code, code, err)
 		}
 	}
 	try(0, "", "", "org", "create", "--slug", "acme", "--name", "Acme")
 	try(2, "", "name the organization: --org acme", "user", "list")
 	try(2, strings.Repeat("x", 9<<10), "standard input holds more than a password", "user", "create", "--org", "acme", "--email", "a@example.com", "--name", "A", "--password-stdin")
 	empty := write(t, filepath.Join(t.TempDir(), "key"), "\n")
-	try(1, "", "holds no transfer key", "import", "--org", "acme", "--secrets", empty, empty)
+	try(1, "", "is not a transfer key", "import", "--org", "acme", "--secrets", empty, empty)
 	try(0, "", "", "org", "delete", "acme", "--yes", "--now")
 	try(2, "", "tenantry org create makes one", "user", "list")
 }
@@ -338,7 +339,7 @@ func TestUsage(t *testing.T) {
 	}{
 		{"", 2, "name a command"},
 		{"nonsense", 2, `unknown command "nonsense"`},
-		{"org create acme --name Acme", 2, `no argument is taken, and "acme" was given; what is needed is said by flags`},
+		{"org create acme --name Acme", 2, `unexpected argument "acme"; this command takes flags only`},
 		{"servee", 2, "did you mean serve?"},
 		{"org", 2, "name a command"},
 		{"org lisst", 2, "did you mean list?"},
@@ -352,7 +353,7 @@ func TestUsage(t *testing.T) {
 		{"org create --slug x --name X --dry-run", 2, "--dry-run is for --from alone"},
 		{"org create --slug x --name X --setting a=maybe", 2, "NAME=true"},
 		{"org show", 2, "slug"},
-		{"org show a b", 2, "2 were given"},
+		{"org show a b", 2, "expected one argument (the organization's slug), got 2"},
 		{"key create --org x --name y", 2, `"kind"`},
 		{"key create --org x --name y --kind server_full --expires soon", 2, `--expires must be a duration such as 30s or 720h, not "soon"`},
 		{"user list --org x --limit many", 2, `--limit must be a whole number, not "many"`},
@@ -371,8 +372,8 @@ func TestUsage(t *testing.T) {
 		{"import --org x --as contacts --map a f.csv", 2, "COLUMN=FIELD"},
 		{"demo --data x", 2, "data folder"},
 		{"demo --config x", 2, "data folder"},
-		{"key rotate 665f1c2ab4d3e2f1a0b9c8d7 --org x --overlap -1h", 2, "it must not be negative"},
-		{"keyring retire 0", 2, `"0" is no version`},
+		{"key rotate 665f1c2ab4d3e2f1a0b9c8d7 --org x --overlap -1h", 2, "must not be negative"},
+		{"keyring retire 0", 2, `"0" is not a version`},
 		{"org list", 1, "there is no installation in"},
 		{"key list --org x", 1, "there is no installation in"},
 		{"user list", 2, "--org SLUG"},

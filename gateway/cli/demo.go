@@ -20,7 +20,7 @@ func (p *program) demoCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "demo", Short: "Run the gateway with an example organization, until Ctrl-C", Args: noArgs,
 		Long: "Run the gateway with the example organization acme on a temporary data folder, which is deleted at the end,\n" +
-			"and print what is needed to try it. Configuration and environment are not read.",
+			"and print the addresses and credentials to try it with. Configuration and environment are not read.",
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&cfg.Listen, "listen", cfg.Listen, "the `address` of the gateway")
@@ -41,7 +41,7 @@ func (p *program) demoCommand() *cobra.Command {
 	return cmd
 }
 
-// freeAddress returns the address, or one with another port where it is taken.
+// freeAddress returns the address, or the same host with port 0 if the port is taken.
 func (p *program) freeAddress(ctx context.Context, address string) string {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", address)
@@ -59,7 +59,8 @@ func (p *program) demo(ctx context.Context, cfg config.Config) (err error) {
 		return fmt.Errorf("demo: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(cfg.Data)) }()
-	return p.host(ctx, cfg, gateway.Options{Holder: "tenantry demo", Init: true}, func(ctx context.Context, app *gateway.App) error {
+	options := gateway.Options{Holder: "tenantry demo", Init: true}
+	return p.runGateway(ctx, cfg, options, func(ctx context.Context, app *gateway.App) error {
 		tour, err := demo.Begin(ctx, app.Commands())
 		if err != nil {
 			return fmt.Errorf("demo: %w", err)
@@ -67,7 +68,8 @@ func (p *program) demo(ctx context.Context, cfg config.Config) (err error) {
 		_, port, _ := net.SplitHostPort(app.Addr().String())
 		tour.BaseURL = cfg.OrganizationURL(demo.Slug, port)
 		tour.SignIn.URL = tour.BaseURL + "/sign-in"
-		if tour.SignIn.Link, err = app.SignInLink(ctx, demo.Slug, tour.SignIn.Email, tour.BaseURL, linkLifetime); err == nil {
+		tour.SignIn.Link, err = app.SignInLink(ctx, demo.Slug, tour.SignIn.Email, tour.BaseURL, linkLifetime)
+		if err == nil {
 			err = app.PutUsage(ctx, demo.Slug, demo.Usage(time.Now()))
 		}
 		if err == nil {
@@ -80,7 +82,7 @@ func (p *program) demo(ctx context.Context, cfg config.Config) (err error) {
 	})
 }
 
-// linkLifetime is how long the link of the demo signs in, for who comes back to it.
+// linkLifetime is how long the sign-in link of the demo works: a working day, because people return to it.
 const linkLifetime = 12 * time.Hour
 
 func (p *program) showTour(t *demo.Tour) error {

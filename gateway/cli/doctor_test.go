@@ -9,7 +9,7 @@ import (
 	"tenantry/gateway/control"
 )
 
-// TestDoctor reads what doctor says of data that are in order, and of data that are not.
+// TestDoctor checks the findings of doctor for data in good order and for damaged data.
 func TestDoctor(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
@@ -38,7 +38,7 @@ func TestDoctor(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// A folder that others can use is named, one that everybody can write to is not used, whatever the command.
+	// doctor reports a folder that others can read. No command uses a folder that everybody can write to.
 	for _, mode := range []os.FileMode{0o755, 0o770} {
 		if err := os.Chmod(dir, mode); err != nil {
 			t.Fatal(err)
@@ -59,7 +59,7 @@ func TestDoctor(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// A file that is lost is named, unless nobody looks.
+	// doctor reports a missing file, but not with --quick.
 	found, err := filepath.Glob(filepath.Join(dir, "db", "_shared-*.db"))
 	if err != nil || len(found) != 1 {
 		t.Fatalf("shared files: %v, %v", found, err)

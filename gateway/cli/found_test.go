@@ -9,7 +9,7 @@ import (
 	"tenantry/gateway/control"
 )
 
-// TestKeyringReinstate: a backup from before a key was retired opens once that is brought back.
+// TestKeyringReinstate restores a backup from before a key was retired, which opens once the key is reinstated.
 func TestKeyringReinstate(t *testing.T) {
 	t.Parallel()
 	dir, backup := filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "db")
@@ -44,7 +44,7 @@ func TestKeyringReinstate(t *testing.T) {
 	must[control.Retired](t, "", "keyring", "retire", "1", "--data", dir)
 }
 
-// TestKeyFind: a text says whose key it is, whatever became of it, and is told by nothing.
+// TestKeyFind looks keys up by their text. The answer names the organization and the state, and never shows the text.
 func TestKeyFind(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")

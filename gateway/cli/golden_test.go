@@ -10,8 +10,7 @@ import (
 	"tenantry/internal/goldentest"
 )
 
-// TestGolden holds what commands write, and what they say of themselves, against what they wrote
-// before: as JSON and as tables.
+// TestGolden compares the output of commands with golden files, as JSON and as tables.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	for _, output := range []string{"json", "table"} {
@@ -21,34 +20,34 @@ func TestGolden(t *testing.T) {
 			blanks := goldentest.NewBlanks("ffff")
 			var text strings.Builder
 			saved := map[string]string{}
-			for _, s := range append(steps(), looks...) {
+			for _, s := range append(steps(), showSteps...) {
 				args := s.args
 				for name, value := range saved {
 					args = strings.ReplaceAll(args, name, value)
 				}
 				a := run(t, s.stdin, append(strings.Fields(args), "--data", dir, "--output", output)...)
-				said := strings.ReplaceAll(a.stdout+a.stderr, dir, "DATA")
+				output := strings.ReplaceAll(a.stdout+a.stderr, dir, "DATA")
 				for _, name := range []string{"key", "token"} {
 					if s.save[map[string]string{"key": "id", "token": "token"}[name]] == name {
 						saved["{"+name+"}"] = keyPart[name].FindString(a.stdout)
 					}
 				}
-				fmt.Fprintf(&text, "> %s\n%d %s", s.args, a.code, blanks.Fill(said))
+				fmt.Fprintf(&text, "> %s\n%d %s", s.args, a.code, blanks.Fill(output))
 			}
 			goldentest.Want(t, "commands."+output+".txt", text.String())
 		})
 	}
 }
 
-// looks are commands that show what the steps left.
-var looks = []step{
+// showSteps show the data that the steps made.
+var showSteps = []step{
 	{args: "org list"}, {args: "user list --org acme"}, {args: "key list --org acme"}, {args: "account list --org acme"}, {args: "account show crm --org acme"},
 	{args: "team list --org acme"}, {args: "role list --org acme"}, {args: "audit --org acme --limit 30"}, {args: "keyring list"},
 }
 
 var keyPart = map[string]*regexp.Regexp{"key": regexp.MustCompile(`\b[0-9a-f]{24}\b`), "token": regexp.MustCompile(`\btnt_\S+?\b`)}
 
-// TestGolden_Help holds what every command says of itself against what it said before.
+// TestGolden_Help compares the help of every command with a golden file.
 func TestGolden_Help(t *testing.T) {
 	t.Parallel()
 	var text strings.Builder

@@ -14,18 +14,21 @@ import (
 	"tenantry/gateway/control"
 )
 
-// reinstateCommand works on the keyring's file alone, since data that need the key do not open before. A server that
-// runs reads the file again when it meets what the key wraps.
+// reinstateCommand works on the keyring's file alone, because data that need the key cannot be opened before. A running
+// server reads the file again when it meets a data key that this key wraps.
 func (p *program) reinstateCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "reinstate VERSION", Short: "Bring a retired encryption key back, for a backup from before it was retired", Args: oneArg("the version"),
-		Long: "Bring a retired encryption key back, for a backup from before it was retired. It is used to read alone, and works without\n" +
-			"the data, which do not open before. tenantry keyring retire takes it out of use again, once all data keys are under the primary.",
+		Use:   "reinstate VERSION",
+		Short: "Bring a retired encryption key back, for a backup from before it was retired",
+		Args:  oneArg("the version"),
+		Long: "Bring a retired encryption key back, for a backup from before it was retired. The key is used for reading only. The\n" +
+			"command does not open the data, which need the key to be opened. Once all data keys are wrapped by the primary key,\n" +
+			"tenantry keyring retire takes the key out of use again.",
 	}
 	cmd.RunE = p.run(func(_ context.Context, args []string) error {
 		version, err := strconv.Atoi(args[0])
 		if err != nil || version < 1 {
-			return usagef("%q is no version; tenantry keyring list shows them", args[0])
+			return usagef("%q is not a version; tenantry keyring list shows them", args[0])
 		}
 		cfg, err := p.load(nil)
 		if err != nil {
@@ -48,8 +51,8 @@ func (p *program) reinstateCommand() *cobra.Command {
 	return cmd
 }
 
-// transferPair says where the halves of a key are.
-type transferPair struct {
+// transferKeyFiles is the result of transfer-key: the files of the two halves of a key.
+type transferKeyFiles struct {
 	KeyID   string `json:"key_id"`
 	Private string `json:"private"`
 	Public  string `json:"public"`
@@ -58,12 +61,14 @@ type transferPair struct {
 func (p *program) transferKeyCommand() *cobra.Command {
 	var path string
 	cmd := &cobra.Command{
-		Use: "transfer-key --out FILE", Short: "Make a key under which encrypted values travel to another organization", Args: noArgs,
-		Long: "Make a key under which encrypted values travel to another organization. FILE gets the private half, readable by you alone:\n" +
-			"make it where values are imported and keep it there. FILE.pub gets the public half, for tenantry export --secrets.",
+		Use:   "transfer-key --out FILE",
+		Short: "Make a key under which encrypted values travel to another organization",
+		Args:  noArgs,
+		Long: "Make a key under which encrypted values travel to another organization. FILE gets the private half, readable by you\n" +
+			"alone: make it where values are imported and keep it there. FILE.pub gets the public half, for tenantry export --secrets.",
 	}
-	cmd.Flags().StringVarP(&path, "out", "o", "", "the `file` of the private half, which must not be there")
-	_ = cmd.MarkFlagRequired("out") // fails for flags that are not there
+	cmd.Flags().StringVarP(&path, "out", "o", "", "the `file` of the private half, which must not exist yet")
+	_ = cmd.MarkFlagRequired("out") // fails only for a flag that does not exist
 	cmd.RunE = p.run(func(context.Context, []string) error {
 		key, err := sealing.NewPrivateKey()
 		if err != nil {
@@ -75,12 +80,13 @@ func (p *program) transferKeyCommand() *cobra.Command {
 		if err := writeNew(path+".pub", key.Public().TransferText(), 0o644); err != nil {
 			return errors.Join(err, os.Remove(path))
 		}
-		return p.print(transferPair{key.Public().KeyID(), path, path + ".pub"}, "private half=private, public half=public, key=key_id", false)
+		files := transferKeyFiles{key.Public().KeyID(), path, path + ".pub"}
+		return p.print(files, "private half=private, public half=public, key=key_id", false)
 	})
 	return cmd
 }
 
-// writeNew writes a line into a file that must not be there.
+// writeNew writes a line into a new file. It fails if the file exists.
 func writeNew(path, line string, mode os.FileMode) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package cli is the command tenantry. Results go to standard output, everything else to
-// standard error; it exits with 0 on success, 1 on failure and 2 on wrong usage.
+// Package cli implements the command tenantry. It writes results to standard output and everything else to standard
+// error, and exits with 0 on success, 1 on failure and 2 on wrong usage.
 package cli
 
 import (
@@ -33,14 +33,14 @@ type program struct {
 	configFile string
 	data       string
 	output     string
-	ran        bool // a command was found, and its usage good
+	started    bool // a command was found and its usage is valid
 }
 
-// Main runs the command with its arguments (without the program's name) until it is done
-// or ctx ends, and returns the exit code.
+// Main runs the command with the given arguments (without the program's name) until it is done or ctx ends, and returns
+// the exit code.
 func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, environ []string) int {
 	p := &program{stdin: stdin, stdout: stdout, stderr: stderr, environ: environ}
-	root := p.root() //nolint:contextcheck // commands get theirs when they run
+	root := p.root() //nolint:contextcheck // commands get their context when they run
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(stdout)
@@ -49,7 +49,7 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 	if err == nil {
 		return exitOK
 	}
-	if wrong := usageError(""); p.ran && !errors.As(err, &wrong) {
+	if wrong := usageError(""); p.started && !errors.As(err, &wrong) {
 		p.report(err)
 		return exitFailure
 	}
@@ -57,14 +57,14 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 	return exitUsage
 }
 
-// usageError is wrong usage that a command found out itself. Other errors are that until the command runs.
+// usageError is wrong usage that a command detects after it has started. Every error before that is wrong usage too.
 type usageError string
 
 func (e usageError) Error() string { return string(e) }
 
 func usagef(format string, args ...any) error { return usageError(fmt.Sprintf(format, args...)) }
 
-// report tells a failure, each of several faults on a line of its own.
+// report writes a failure to standard error, with each of several faults on its own line.
 func (p *program) report(err error) {
 	var refused *control.Error
 	var faults configFaults
@@ -85,18 +85,20 @@ func (p *program) report(err error) {
 }
 
 func (p *program) root() *cobra.Command {
-	root := group("tenantry", "A multi-tenant workspace API gateway", append(p.commands(), p.serveCommand(), p.demoCommand(), p.versionCommand())...)
+	commands := append(p.commands(), p.serveCommand(), p.demoCommand(), p.versionCommand())
+	root := group("tenantry", "A multi-tenant workspace API gateway", commands...)
 	root.SilenceErrors, root.SilenceUsage = true, true
 	flags := root.PersistentFlags()
 	flags.StringVar(&p.configFile, "config", "", "a YAML `file` of settings")
 	flags.StringVar(&p.data, "data", "", "the `folder` that holds the data (default \"./tenantry-data\")")
-	flags.StringVar(&p.output, "output", "", "how results are written: `json or table` (default table on a terminal, else json)")
+	flags.StringVar(&p.output, "output", "",
+		"how results are written: `json or table` (default table on a terminal, else json)")
 	root.PersistentPreRunE = func(*cobra.Command, []string) error {
 		switch p.output {
 		case "", outputJSON, outputTable:
 			return nil
 		}
-		return usagef("--output %s: it is json or table", p.output)
+		return usagef("--output %s: must be json or table", p.output)
 	}
 	return root
 }
@@ -113,12 +115,12 @@ func group(use, short string, commands ...*cobra.Command) *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cmd.SetOut(cmd.ErrOrStderr())
-			_ = cmd.Help() // standard error cannot be told that it cannot be written
+			_ = cmd.Help() // a failure to write to standard error cannot be reported
 			return usagef("name a command")
 		},
 	}
 	cmd.AddCommand(commands...)
-	// Flags of a command that is not there must not hide that it is not there.
+	// An unknown command is reported before its flags, which are unknown only because the command is.
 	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		if args := c.Flags().Args(); c == cmd && len(args) > 0 {
 			return unknownCommand(cmd, args[0])
@@ -128,49 +130,55 @@ func group(use, short string, commands ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// flagFault says which flag was meant, or what is wanted of its value.
+// flagFault turns an error of pflag into one that suggests the flag that was meant, or says what the value must be.
 func flagFault(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	var invalid *pflag.InvalidValueError
 	switch {
 	case errors.As(err, &unknown):
-		var there []string
-		cmd.Flags().VisitAll(func(f *pflag.Flag) { there = append(there, f.Name) })
-		if near := config.Nearest(unknown.GetSpecifiedName(), there); near != "" {
+		var names []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+		if near := config.Nearest(unknown.GetSpecifiedName(), names); near != "" {
 			return usagef("%v; did you mean --%s?", err, near)
 		}
 	case errors.As(err, &invalid):
 		flag := invalid.GetFlag()
-		kinds := map[string]string{"bool": config.WantSwitch, "int": config.WantNumber, "duration": config.WantDuration}
-		if wanted, ok := kinds[flag.Value.Type()]; ok {
+		types := map[string]string{"bool": config.WantSwitch, "int": config.WantNumber, "duration": config.WantDuration}
+		if wanted, ok := types[flag.Value.Type()]; ok {
 			return usagef("--%s must be %s, not %.60q", flag.Name, wanted, invalid.GetValue())
 		}
 	}
 	return err
 }
 
-// unknownCommand says which commands there are at that place, and which is near.
+// unknownCommand returns the error for a command that cmd does not have. It lists those it has and suggests one.
 func unknownCommand(cmd *cobra.Command, given string) error {
-	var there []string
+	var names []string
 	for _, c := range cmd.Commands() {
 		if c.IsAvailableCommand() {
-			there = append(there, c.Name())
+			names = append(names, c.Name())
 		}
 	}
 	full := given
 	if _, below, nested := strings.Cut(cmd.CommandPath(), " "); nested {
 		full = below + " " + given
 	}
-	text := fmt.Sprintf("unknown command %q; there are: %s", full, strings.Join(there, ", "))
-	if near := nearest(given, there); near != "" {
+	text := fmt.Sprintf("unknown command %q; there are: %s", full, strings.Join(names, ", "))
+	if near := suggest(given, names); near != "" {
 		text += "; did you mean " + near + "?"
 	}
 	return usageError(text)
 }
 
-// nearest returns the name that was most likely meant, "" where none is near.
-func nearest(given string, names []string) string {
-	for _, synonyms := range [][]string{{"delete", "remove", "rm", "deactivate", "revoke", "retire"}, {"create", "add", "new", "make"}, {"show", "get", "describe"}, {"list", "ls"}, {"update", "edit", "set", "change"}} {
+// suggest returns the name that was most likely meant, by synonym or spelling, or "" if none is close.
+func suggest(given string, names []string) string {
+	for _, synonyms := range [][]string{
+		{"delete", "remove", "rm", "deactivate", "revoke", "retire"},
+		{"create", "add", "new", "make"},
+		{"show", "get", "describe"},
+		{"list", "ls"},
+		{"update", "edit", "set", "change"},
+	} {
 		known := slices.IndexFunc(synonyms, func(name string) bool { return slices.Contains(names, name) })
 		if known >= 0 && slices.Contains(synonyms, given) {
 			return synonyms[known]
@@ -179,10 +187,10 @@ func nearest(given string, names []string) string {
 	return config.Nearest(given, names)
 }
 
-// run makes the body of a command.
+// run wraps the body of a command so that its errors are no longer taken for wrong usage.
 func (p *program) run(do func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		p.ran = true
+		p.started = true
 		return do(cmd.Context(), args)
 	}
 }

@@ -25,7 +25,7 @@ type configFaults []error
 
 func (f configFaults) Error() string { return errors.Join(f...).Error() }
 
-// load reads the settings; flags are those of the command by the setting's name.
+// load reads the settings. flags are the command's flags, by the name of their setting. Errors: configFaults.
 func (p *program) load(flags map[string]string) (config.Config, error) {
 	if flags == nil {
 		flags = map[string]string{}
@@ -45,31 +45,33 @@ func (p *program) load(flags map[string]string) (config.Config, error) {
 }
 
 const (
-	// busyFor is how long a command waits for others that use the data folder.
-	busyFor   = 10 * time.Second
-	busyPause = 50 * time.Millisecond
+	// inUseTimeout bounds the wait for other commands that use the data folder.
+	inUseTimeout = 10 * time.Second
+	inUsePoll    = 50 * time.Millisecond
 )
 
-// with opens the way to the data, lets do work and closes it again: through the server
-// that holds the data folder, or by holding the folder itself.
-// A command that begins may make an installation.
-func (p *program) with(ctx context.Context, cmd *cobra.Command, begins bool, do func(context.Context, *control.Client) error) error {
+// withClient calls do with a client that works on the data, through the server that holds the data folder or by holding
+// the folder itself, and closes the client afterwards. If mayInit is set, it may make an installation.
+func (p *program) withClient(
+	ctx context.Context, cmd *cobra.Command, mayInit bool, do func(context.Context, *control.Client) error,
+) error {
 	cfg, err := p.load(nil)
 	if err != nil {
 		return err
 	}
-	c, end, err := p.reach(ctx, cfg, cmd.CommandPath(), begins)
+	c, end, err := p.connect(ctx, cfg, cmd.CommandPath(), mayInit)
 	if err != nil {
 		return err
 	}
 	return errors.Join(do(ctx, c), end())
 }
 
-// began tells that a command made an installation, which is seldom what is wanted where
-// there is one already.
-func (p *program) began(cfg config.Config) {
+// noteNewInstallation says where a command made an installation, because a mistyped folder or backend makes one by
+// accident.
+func (p *program) noteNewInstallation(cfg config.Config) {
 	if cfg.Shared() {
-		p.note("Note: there was no installation on backend %s, so a new one was made there; name another in the settings", cfg.Control)
+		p.note("Note: there was no installation on backend %s, so a new one was made there; name another in the settings",
+			cfg.Control)
 		return
 	}
 	where := cfg.Data
@@ -79,20 +81,24 @@ func (p *program) began(cfg config.Config) {
 	p.note("Note: there was no installation in %s, so a new one was made there; name another with --data", where)
 }
 
-// reach opens the data, or the way to the server that has it. What it returns besides is called in the end.
-func (p *program) reach(ctx context.Context, cfg config.Config, command string, begins bool) (*control.Client, func() error, error) {
+// connect opens the data, or connects to the server that holds them. The caller calls the returned function when it is
+// done with the client.
+func (p *program) connect(
+	ctx context.Context, cfg config.Config, command string, mayInit bool,
+) (*control.Client, func() error, error) {
 	var end func() error
 	log := slog.New(slog.NewTextHandler(p.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	c, err := whileInUse(ctx, func() (*control.Client, error) {
-		services, err := gateway.OpenServices(ctx, cfg, gateway.Options{Log: log, Version: version().Version, Holder: command, Init: begins})
-		if err == nil && begins {
+	c, err := waitWhileInUse(ctx, func() (*control.Client, error) {
+		options := gateway.Options{Log: log, Version: version().Version, Holder: command, Init: mayInit}
+		services, err := gateway.OpenServices(ctx, cfg, options)
+		if err == nil && mayInit {
 			if err = services.LookForFiles(ctx); err != nil {
 				return nil, errors.Join(err, services.Close())
 			}
 		}
 		if err == nil {
 			if services.Made() {
-				p.began(cfg)
+				p.noteNewInstallation(cfg)
 			}
 			end = services.Close
 			return services.Commands(), nil //nolint:contextcheck // it ends after ctx
@@ -103,43 +109,45 @@ func (p *program) reach(ctx context.Context, cfg config.Config, command string, 
 				end = func() error { c.Close(); return nil }
 				return c, nil
 			}
-			err = errors.Join(err, dialErr) // it may be about to end
+			err = errors.Join(err, dialErr) // the server may be about to end, so the caller tries again
 		}
-		return nil, opening(cfg, err)
+		return nil, explainOpenError(cfg, err)
 	}, func(gateway.Holder) bool { return true })
 	return c, end, err
 }
 
-// whileInUse opens the data folder again and again while it is in use by what is worth to wait for, and
-// returns an error once that takes too long.
-func whileInUse[T any](ctx context.Context, open func() (T, error), worth func(gateway.Holder) bool) (T, error) {
-	late := time.After(busyFor)
+// waitWhileInUse calls open until the data folder is free. It gives up after inUseTimeout, when ctx ends, or at once if
+// waitFor refuses the holder of the folder; the error then wraps a *gateway.InUseError.
+func waitWhileInUse[T any](ctx context.Context, open func() (T, error), waitFor func(gateway.Holder) bool) (T, error) {
+	timeout := time.After(inUseTimeout)
 	for {
 		opened, err := open()
 		var inUse *gateway.InUseError
-		if !errors.As(err, &inUse) || !worth(inUse.Holder) {
+		if !errors.As(err, &inUse) || !waitFor(inUse.Holder) {
 			return opened, err
 		}
 		select {
-		case <-time.After(busyPause):
-		case <-late:
-			return opened, fmt.Errorf("%w (waited %s for it)", err, busyFor)
+		case <-time.After(inUsePoll):
+		case <-timeout:
+			return opened, fmt.Errorf("%w (waited %s)", err, inUseTimeout)
 		case <-ctx.Done():
 			return opened, fmt.Errorf("%w: %w", err, ctx.Err())
 		}
 	}
 }
 
-// opening says what to do where the data or an address cannot be used.
-func opening(cfg config.Config, err error) error {
+// explainOpenError adds to an error what to do about data or an address that cannot be used.
+func explainOpenError(cfg config.Config, err error) error {
 	switch {
 	case errors.Is(err, store.ErrNewer):
-		return fmt.Errorf("the data folder %s was written by a newer version of tenantry than this one (%s), which cannot read it; run that version, or restore a backup from before the upgrade: %w",
+		return fmt.Errorf("the data folder %s was written by a newer version of tenantry than this one (%s), "+
+			"which cannot read it; run that version, or restore a backup from before the upgrade: %w",
 			cfg.Data, version().Version, err)
 	case errors.Is(err, syscall.EADDRINUSE):
 		hint := "choose another with --listen or --admin-listen"
 		if holder, e := gateway.ReadHolder(cfg.Data); e == nil && holder.Listen != "" && strings.Contains(err.Error(), holder.Listen) {
-			hint = fmt.Sprintf("%s has it, and the data folder %s; stop it, or choose another folder and address", holder, cfg.Data)
+			hint = fmt.Sprintf("%s uses this address and the data folder %s; stop it, or choose another folder and address",
+				holder, cfg.Data)
 		}
 		return fmt.Errorf("%w; %s", err, hint)
 	case errors.Is(err, fs.ErrPermission):
@@ -148,10 +156,10 @@ func opening(cfg config.Config, err error) error {
 	return err
 }
 
-// whichOrg says that an organization must be named, and which there are.
-func (p *program) whichOrg(ctx context.Context, cmd *cobra.Command) error {
+// missingOrg returns the usage error of a command that names no organization. It lists the organizations.
+func (p *program) missingOrg(ctx context.Context, cmd *cobra.Command) error {
 	var names []string
-	err := p.with(ctx, cmd, false, func(ctx context.Context, c *control.Client) error {
+	err := p.withClient(ctx, cmd, false, func(ctx context.Context, c *control.Client) error {
 		found, err := control.Call[[]control.Organization](ctx, c, "org.list", control.OrganizationPage{Limit: 10})
 		for _, o := range found {
 			if o.State != string(tenants.Removed) && o.State != string(tenants.Deleted) {

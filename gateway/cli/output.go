@@ -27,18 +27,18 @@ const (
 	outputTable = "table"
 )
 
-// terminal reports whether people read what is written there.
+// terminal reports whether w is a terminal.
 func terminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// tables reports whether results are for people.
+// tables reports whether results are written as tables, for people.
 func (p *program) tables() bool {
 	return p.output == outputTable || p.output == "" && terminal(p.stdout)
 }
 
-// print writes a result: as JSON, or for people as control.Command says of Table and Wide.
+// print writes a result as JSON, or as a table with the given columns; see Table and Wide of control.Command.
 func (p *program) print(v any, entries string, wide bool) (err error) {
 	if p.tables() {
 		t := table{tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)}
@@ -60,10 +60,10 @@ func (p *program) print(v any, entries string, wide bool) (err error) {
 	return nil
 }
 
-// table is a result for people. What cannot be written, Flush tells.
+// table writes results for people. Flush returns the errors of writing.
 type table struct{ *tabwriter.Writer }
 
-func (t table) line(cells ...any) {
+func (t table) row(cells ...any) {
 	texts := make([]string, len(cells))
 	for i, cell := range cells {
 		texts[i] = plain(fmt.Sprint(cell))
@@ -71,15 +71,15 @@ func (t table) line(cells ...any) {
 	fmt.Fprintln(t, strings.TrimRight(strings.Join(texts, "\t"), "\t"))
 }
 
-// records shows a list in columns, and a record field by field, or as a list where it is wide.
+// records writes a list in columns, and a single record either field by field or, if wide is set, as a list of one.
 func (t table) records(list reflect.Value, entries []string, wide bool) {
 	if list.Kind() == reflect.Slice {
 		wide = true
 	} else {
 		list = reflect.Append(reflect.MakeSlice(reflect.SliceOf(list.Type()), 0, 1), list)
 	}
-	fields, _ := declare.Of(list.Type().Elem()) // what is wrong with them is a fault of the row
-	header, lines := []any{}, make([][]any, list.Len())
+	fields, _ := declare.Of(list.Type().Elem()) // an error would be a fault of the command's row
+	header, rows := []any{}, make([][]any, list.Len())
 	for _, entry := range entries {
 		entry, optional := strings.CutSuffix(entry, "?")
 		title, name, given := strings.Cut(entry, "=")
@@ -88,33 +88,33 @@ func (t table) records(list reflect.Value, entries []string, wide bool) {
 		}
 		header = append(header, strings.ToUpper(title))
 		f := &fields[slices.IndexFunc(fields, func(f declare.Field) bool { return f.Name == name })]
-		for i := range lines {
+		for i := range rows {
 			rec := list.Index(i)
 			v := rec.FieldByIndex(f.Index)
 			if optional && v.IsZero() {
 				continue
 			}
 			cells := []any{cell(f, v)}
-			if teller, ok := rec.Interface().(interface {
+			if record, ok := rec.Interface().(interface {
 				Cells(field string, shown any) []any
 			}); ok {
-				cells = teller.Cells(name, cells[0])
+				cells = record.Cells(name, cells[0])
 			}
 			if wide {
-				lines[i] = append(lines[i], cells...)
+				rows[i] = append(rows[i], cells...)
 			} else {
-				t.line(append([]any{title}, cells...)...)
+				t.row(append([]any{title}, cells...)...)
 			}
 		}
 	}
 	if wide {
-		for _, line := range append([][]any{header}, lines...) {
-			t.line(line...)
+		for _, cells := range append([][]any{header}, rows...) {
+			t.row(cells...)
 		}
 	}
 }
 
-// report shows what came of a stream.
+// report writes the report of an import, an export or a move.
 func (t table) report(report any) {
 	switch r := report.(type) {
 	case *bundle.Report:
@@ -123,41 +123,41 @@ func (t table) report(report any) {
 		if r.Removed == 0 {
 			shown--
 		}
-		t.line(head[:shown]...)
+		t.row(head[:shown]...)
 		counts := func(name string, c bundle.Counts) {
-			t.line([]any{name, c.Lines, c.Created, c.Updated, c.Unchanged, c.Skipped, c.Failed, c.Removed}[:shown]...)
+			t.row([]any{name, c.Lines, c.Created, c.Updated, c.Unchanged, c.Skipped, c.Failed, c.Removed}[:shown]...)
 		}
 		for _, name := range slices.Sorted(maps.Keys(r.Kinds)) {
 			counts(name, r.Kinds[name])
 		}
 		counts("total", r.Counts)
 		if len(r.Columns) > 0 {
-			t.line()
-			t.line("COLUMN", "FIELD", "TYPE")
+			t.row()
+			t.row("COLUMN", "FIELD", "TYPE")
 		}
 		for _, c := range r.Columns {
-			t.line(c.Name, cmp.Or(c.Field, "(left out)"), c.Type, map[bool]string{true: "new"}[c.New], c.Note)
+			t.row(c.Name, cmp.Or(c.Field, "(left out)"), c.Type, map[bool]string{true: "new"}[c.New], c.Note)
 		}
 		if r.MoreColumns > 0 {
-			t.line(fmt.Sprintf("and %d more columns", r.MoreColumns))
+			t.row(fmt.Sprintf("and %d more columns", r.MoreColumns))
 		}
 	case *bundle.ExportReport:
-		t.line("KIND", "LINES")
+		t.row("KIND", "LINES")
 		for _, name := range slices.Sorted(maps.Keys(r.Kinds)) {
-			t.line(name, r.Kinds[name])
+			t.row(name, r.Kinds[name])
 		}
-		t.line("total", r.Lines)
+		t.row("total", r.Lines)
 	case *control.MoveReport:
-		t.line("KIND", "DOCUMENTS", "CHECKSUM")
+		t.row("KIND", "DOCUMENTS", "CHECKSUM")
 		for _, s := range r.Sums {
 			if s.Documents > 0 {
-				t.line(s.Kind, s.Documents, s.Checksum[:16])
+				t.row(s.Kind, s.Documents, s.Checksum[:16])
 			}
 		}
 	}
 }
 
-// cell writes a value for people.
+// cell formats a value for people.
 func cell(f *declare.Field, v reflect.Value) string {
 	switch v := v.Interface().(type) {
 	case time.Time:
@@ -168,13 +168,13 @@ func cell(f *declare.Field, v reflect.Value) string {
 		}
 		return v.Format(time.RFC3339)
 	case []string:
-		return words(v)
+		return commaList(v)
 	case map[string]bool:
-		return words(slices.DeleteFunc(slices.Sorted(maps.Keys(v)), func(name string) bool { return !v[name] }))
+		return commaList(slices.DeleteFunc(slices.Sorted(maps.Keys(v)), func(name string) bool { return !v[name] }))
 	case map[string]int64:
-		return words(pairsOf(v))
+		return commaList(formatMap(v))
 	case map[string]string:
-		return strings.Join(pairsOf(v), " ")
+		return strings.Join(formatMap(v), " ")
 	case bool:
 		return map[bool]string{true: "yes", false: "no"}[v]
 	case string:
@@ -185,21 +185,21 @@ func cell(f *declare.Field, v reflect.Value) string {
 	return fmt.Sprint(v.Interface())
 }
 
-func pairsOf[T any](values map[string]T) (list []string) {
+func formatMap[T any](values map[string]T) (list []string) {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		list = append(list, fmt.Sprintf("%s=%v", name, values[name]))
 	}
 	return list
 }
 
-func words(list []string) string {
+func commaList(list []string) string {
 	if len(list) == 0 {
 		return "-"
 	}
 	return strings.Join(list, ", ")
 }
 
-// plain keeps stored texts from steering the terminal.
+// plain replaces control and format characters, with which a stored text could control the terminal.
 func plain(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) {

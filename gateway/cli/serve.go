@@ -25,15 +25,18 @@ import (
 func (p *program) serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "serve", Short: "Run the gateway", Args: noArgs,
-		Long: "Run the gateway until it is told to stop (SIGINT or SIGTERM); running requests are finished first.\n" +
-			"It starts on an installation that exists: a folder that is not mounted, or mistyped, is no new one, unless --init says so.\n\n" +
-			"Settings come from the file of --config, from TENANTRY_ variables (TENANTRY_LOG__LEVEL is log.level) and from flags, the later over the earlier.",
+		Long: "Run the gateway until SIGINT or SIGTERM; running requests are finished first.\n" +
+			"The gateway starts only on an existing installation, because a data folder that is mistyped or not mounted would\n" +
+			"otherwise become a new one. --init makes an installation if there is none.\n\n" +
+			"Settings come from the file of --config, from TENANTRY_ variables (TENANTRY_LOG__LEVEL is log.level) and from flags;\n" +
+			"variables override the file, and flags override both.",
 	}
 	flags := cmd.Flags()
 	flags.String("listen", "", "the `address` of the gateway; port 0 picks one (default \"127.0.0.1:8080\")")
-	flags.String("admin-listen", "", "the `address` of health, metrics and profiles; empty switches it off (default \"127.0.0.1:9090\")")
-	init := flags.Bool("init", false, "make an installation where there is none; otherwise that is an error")
-	printConfig := flags.Bool("print-config", false, "print the settings in force, without secrets, and end")
+	flags.String("admin-listen", "",
+		"the `address` of health, metrics and profiles; empty switches it off (default \"127.0.0.1:9090\")")
+	init := flags.Bool("init", false, "make an installation if there is none, which is an error otherwise")
+	printConfig := flags.Bool("print-config", false, "print the settings in force, without secrets, and exit")
 	cmd.RunE = p.run(func(ctx context.Context, _ []string) error {
 		given := map[string]string{}
 		for _, name := range []string{"listen", "admin-listen"} {
@@ -48,10 +51,11 @@ func (p *program) serveCommand() *cobra.Command {
 		if *printConfig {
 			return p.printConfig(cfg)
 		}
-		defer runtime.KeepAlive(collectRarely(cfg.Memory))
-		return p.host(ctx, cfg, gateway.Options{Holder: "tenantry serve", Init: *init}, func(_ context.Context, app *gateway.App) error {
+		defer runtime.KeepAlive(applyMemory(cfg.Memory))
+		options := gateway.Options{Holder: "tenantry serve", Init: *init}
+		return p.runGateway(ctx, cfg, options, func(_ context.Context, app *gateway.App) error {
 			if app.Made() {
-				p.began(cfg)
+				p.noteNewInstallation(cfg)
 			}
 			line := "tenantry is ready on http://" + app.Addr().String()
 			if a := app.AdminAddr(); a != nil {
@@ -73,19 +77,22 @@ func (p *program) printConfig(cfg config.Config) error {
 	return nil
 }
 
-// storeWait is how long the server waits at its start for a database server that may be
-// starting beside it.
+// storeWait bounds the wait at the start for a database server that may be starting at the same time.
 const storeWait = 30 * time.Second
 
-// host runs the gateway until ctx ends, or ready fails, which is called once it accepts connections. It waits for short
-// commands that use the data folder, not for another server.
-func (p *program) host(ctx context.Context, cfg config.Config, options gateway.Options, ready func(context.Context, *gateway.App) error) error {
+// runGateway runs the gateway until ctx ends. It calls ready once the gateway accepts connections, and stops if ready
+// fails. It waits for other commands that use the data folder, but not for another server.
+func (p *program) runGateway(
+	ctx context.Context, cfg config.Config, options gateway.Options, ready func(context.Context, *gateway.App) error,
+) error {
 	log, written := logging.New(p.stderr, cfg.Log)
-	defer func() { _ = written.Close() }() // a log that cannot be written has nobody to tell
+	defer func() { _ = written.Close() }() // a failure to write the log cannot be reported
 	options.Log, options.Version, options.WaitForStore = log, version().Version, storeWait
-	app, err := whileInUse(ctx, func() (*gateway.App, error) { return gateway.New(ctx, cfg, options) }, func(h gateway.Holder) bool { return h.Control == "" })
+	app, err := waitWhileInUse(ctx,
+		func() (*gateway.App, error) { return gateway.New(ctx, cfg, options) },
+		func(h gateway.Holder) bool { return h.Control == "" })
 	if err != nil {
-		return opening(cfg, err)
+		return explainOpenError(cfg, err)
 	}
 	log.InfoContext(ctx, "the gateway is ready", "version", options.Version, "listen", app.Addr().String())
 	running, stop := context.WithCancel(ctx)
@@ -100,9 +107,9 @@ func (p *program) host(ctx context.Context, cfg config.Config, options gateway.O
 	return err
 }
 
-// collectRarely applies the settings to the process. What it returns must be kept: Go collects once the
-// heap has doubled, and this is memory that counts as heap, is never touched and so takes no room.
-func collectRarely(c config.Memory) []byte {
+// applyMemory applies the memory settings to the process. The caller must keep the returned ballast alive: it counts as
+// heap, so garbage is collected less often, but it is never written and so takes no physical memory.
+func applyMemory(c config.Memory) []byte {
 	if c.Limit > 0 {
 		debug.SetMemoryLimit(int64(c.Limit+c.Garbage) << 20)
 	}
@@ -112,6 +119,6 @@ func collectRarely(c config.Memory) []byte {
 	return make([]byte, c.Garbage<<20)
 }
 
-// Setup does what concerns the whole process, once, before Main: what the Redis client says
-// by itself becomes warnings in the form of the log.
+// Setup configures the process, once, before Main: messages that the Redis client logs itself become warnings in the
+// format of the log.
 func Setup(stderr io.Writer) { redisconn.LogTo(slog.New(slog.NewJSONHandler(stderr, nil))) }

@@ -39,7 +39,7 @@ func TestServe_ChangesHoldAtOnce(t *testing.T) {
 	accepted := func(want int) {
 		t.Helper()
 		if code, body := ask(t, addr, "acme", countPath, key.Token); code != want {
-			t.Errorf("the key gets %d, want %d: %s", code, want, body)
+			t.Errorf("GET %s = %d, want %d: %s", countPath, code, want, body)
 		}
 	}
 	accepted(200)
@@ -60,7 +60,7 @@ func TestServe_ChangesHoldAtOnce(t *testing.T) {
 		t.Error("the log holds a token")
 	}
 	if err := contains(p.stderr.String(), `"msg":"the gateway is ready","version":`, `"listen":"`+addr, `"msg":"the gateway has ended","cause":`); err != nil {
-		t.Errorf("the log does not say when it began and ended: %v", err)
+		t.Errorf("the log does not say when the gateway was ready and when it ended: %v", err)
 	}
 	found := must[[]control.Key](t, "", "key", "list", "--org", "acme", "--data", dir)
 	if len(found) != 1 || found[0].State != "revoked" {
@@ -68,7 +68,7 @@ func TestServe_ChangesHoldAtOnce(t *testing.T) {
 	}
 }
 
-// TestUserLink: the link of a new person leads to the running server and sets a password once.
+// TestUserLink checks that the link of a new user leads to the running server and sets a password once.
 func TestUserLink(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
@@ -118,8 +118,7 @@ func TestServe_SecondProcessIsRefused(t *testing.T) {
 	}
 }
 
-// TestCommandsWaitForOthers: a command and a server wait while another command holds the
-// data folder.
+// TestCommandsWaitForOthers checks that a command and a server wait while another command holds the data folder.
 func TestCommandsWaitForOthers(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
@@ -131,7 +130,7 @@ func TestCommandsWaitForOthers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		released, began := make(chan error, 1), time.Now()
+		released, start := make(chan error, 1), time.Now()
 		hold := time.AfterFunc(300*time.Millisecond, func() { released <- services.Close() })
 		if waiting == "command" {
 			must[[]control.Organization](t, "", "org", "list", "--data", dir)
@@ -139,8 +138,8 @@ func TestCommandsWaitForOthers(t *testing.T) {
 			p, _, _ := serve(t, dir)
 			p.end(t)
 		}
-		if time.Since(began) < 300*time.Millisecond {
-			t.Errorf("the %s did not wait", waiting)
+		if took := time.Since(start); took < 300*time.Millisecond {
+			t.Errorf("the %s took %s, want a wait of at least 300ms", waiting, took)
 		}
 		if hold.Stop() {
 			t.Fatal("the folder is still held")
@@ -183,7 +182,7 @@ func TestServe_NewerDataIsRefused(t *testing.T) {
 	}
 }
 
-// TestServe_StaleHolder: what a killed server left in the folder keeps nobody out.
+// TestServe_StaleHolder checks that the socket and the holder file of a killed server do not block the folder.
 func TestServe_StaleHolder(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
@@ -234,16 +233,16 @@ func TestPrintConfig(t *testing.T) {
 		t.Error("the password is printed")
 	}
 	if strings.Contains(a.stdout, "max_open_files: 0") {
-		t.Error("it does not say how many databases may be open")
+		t.Error("max_open_files is 0, want the number in force")
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
 		t.Errorf("printing the settings left %v (%v)", entries, err)
 	}
 }
 
-// TestConfigurationFaultsAreToldAtOnce: whichever source they are from and whatever is wrong,
-// in words that name the setting, the place and what is wanted.
-func TestConfigurationFaultsAreToldAtOnce(t *testing.T) {
+// TestConfigurationFaultsAreReportedTogether checks that faults of all sources are reported at once, each with its
+// setting, its place and the values that are allowed.
+func TestConfigurationFaultsAreReportedTogether(t *testing.T) {
 	t.Parallel()
 	dir, file := filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "tenantry.yaml")
 	content := "timeouts:\n  query: soon\nlisten_on: :80\nredis:\n  pasword: hunter2\nadmin: {token: hunter2}\nbackends: {eu: 'mongodb://u:hunter2@h'}\n"
@@ -268,7 +267,7 @@ func TestConfigurationFaultsAreToldAtOnce(t *testing.T) {
 	for _, args := range [][]string{{"serve", "--listen", "nowhere"}, {"serve", "--print-config", "--listen", "nowhere"}} {
 		a := runWith(t, environ, "", append(args, "--data", dir, "--config", file)...)
 		if got := strings.ReplaceAll(a.stderr, file, "FILE"); a.code != 1 || a.stdout != "" || got != want {
-			t.Errorf("%v: exit %d %q, and told\n%s", args, a.code, a.stdout, got)
+			t.Errorf("%v: exit %d, stdout = %q, stderr =\n%s\nwant exit 1 and\n%s", args, a.code, a.stdout, got, want)
 		}
 	}
 	missing := run(t, "", "serve", "--config", filepath.Join(dir, "no.yaml"))
@@ -276,6 +275,6 @@ func TestConfigurationFaultsAreToldAtOnce(t *testing.T) {
 		t.Errorf("exit %d: %v", missing.code, err)
 	}
 	if _, err := os.Stat(dir); err == nil {
-		t.Error("a wrong configuration made the data folder")
+		t.Error("an invalid configuration made the data folder")
 	}
 }

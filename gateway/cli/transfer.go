@@ -15,7 +15,8 @@ import (
 	"tenantry/modules/imports/tabular"
 )
 
-// checkImport finds what does not go together, and takes the format from the name of the file.
+// checkImport refuses options of an import that contradict each other, and sets the format by the name of the file.
+// Errors: wrong usage.
 func checkImport(path string, in values) error {
 	text := func(name string) string {
 		s, _ := in[name].(string)
@@ -28,7 +29,8 @@ func checkImport(path string, in values) error {
 		return usagef("--yes confirms what --mirror removes")
 	case in["mirror"] == true && text("as") != "":
 		return usagef("--mirror is for bundles, not for rows")
-	case text("as") == "" && (in["map"] != nil || text("format") != "" || text("key") != "" || text("encoding") != "" || text("delimiter") != ""):
+	case text("as") == "" && (in["map"] != nil || text("format") != "" || text("key") != "" ||
+		text("encoding") != "" || text("delimiter") != ""):
 		return usagef("--map, --key, --format, --encoding and --delimiter are for rows; say with --as what a row is")
 	case text("as") == "" && (suffix == ".csv" || suffix == ".tsv"):
 		return usagef("%s holds rows; say what a row is, such as --as contacts or --as records:NAME", path)
@@ -36,8 +38,8 @@ func checkImport(path string, in values) error {
 		return nil
 	case in["secrets"] != nil:
 		return usagef("--secrets is for bundles; rows hold no encrypted values")
-	case !strings.HasSuffix(plural, "s") || defined && definition == "": // which there are, the gateway says
-		return usagef("--as %s: it is contacts, records:NAME or another resource in the plural", text("as"))
+	case !strings.HasSuffix(plural, "s") || defined && definition == "": // the gateway checks whether the resource exists
+		return usagef("--as %s: must be contacts, records:NAME or another resource in the plural", text("as"))
 	case text("format") == "" && suffix == ".tsv":
 		in["format"] = tabular.CSV
 		if text("delimiter") == "" {
@@ -52,10 +54,11 @@ func checkImport(path string, in values) error {
 	return nil
 }
 
-// maxTransferKey bounds the file of a key.
+// maxTransferKey bounds what is read of the file of a key, in bytes.
 const maxTransferKey = 4096
 
-// transferKey reads the file of one half of a transfer key; whether it is one, the command finds out.
+// transferKey reads the file of one half of a transfer key. It returns the text unparsed; the command that takes it
+// validates it.
 func transferKey(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -68,16 +71,19 @@ func transferKey(path string) (string, error) {
 	}
 	text := strings.TrimSpace(string(raw))
 	if text == "" || strings.ContainsAny(text, "\r\n") {
-		return "", fmt.Errorf("--secrets: %s holds no transfer key; tenantry keyring transfer-key makes one", path)
+		return "", fmt.Errorf("--secrets: %s is not a transfer key; tenantry keyring transfer-key makes one", path)
 	}
 	return text, nil
 }
 
-// ending does what is to be done once a command has ended, and returns what went wrong at all.
-type ending = func(*control.Answer, error) error
+// finishFunc closes the streams of a command that has ended with the given answer and error, and returns that error
+// joined with its own.
+type finishFunc = func(*control.Answer, error) error
 
-// open returns what a command reads and writes besides its request and its answer.
-func (p *program) open(l *line, row *control.Command, args []string, in values, b *bar) (control.Streams, ending, error) {
+// open opens the streams that a command reads and writes besides its request and its answer.
+func (p *program) open(
+	l *rowCommand, row *control.Command, args []string, in values, b *bar,
+) (control.Streams, finishFunc, error) {
 	switch {
 	case row.Reads && row.Flag == "":
 		return p.openInput(args[0], in, b)
@@ -89,18 +95,20 @@ func (p *program) open(l *line, row *control.Command, args []string, in values, 
 	return control.Streams{}, func(_ *control.Answer, err error) error { return err }, nil
 }
 
-// openInput opens a file, or standard input, and one beside it for the lines that cannot be taken. In the end it tells
-// what became of the lines.
-func (p *program) openInput(path string, in values, b *bar) (s control.Streams, end ending, err error) {
-	input, name, sent := io.NopCloser(p.stdin), "stdin", &counter{b, control.Progress{Step: "sending", Bytes: true}}
+// openInput opens a file, or standard input for "-", and prepares a second file for lines that are rejected. The
+// returned function reports the problems of the lines.
+func (p *program) openInput(path string, in values, b *bar) (s control.Streams, end finishFunc, err error) {
+	input, name := io.NopCloser(p.stdin), "stdin"
+	sent := &counter{b, control.Progress{Step: "sending", Bytes: true}}
 	if path != "-" {
 		name = path
 	}
 	format, _ := in["format"].(string)
-	bad := &lateFile{path: name + ".bad." + cmp.Or(format, "ndjson")}
+	rejected := &lazyFile{path: name + ".bad." + cmp.Or(format, "ndjson")}
 	if in["partial"] == true && in["dry_run"] != true {
-		if _, err := os.Lstat(bad.path); err == nil {
-			return s, nil, fmt.Errorf("the file %s is there already, perhaps of an earlier import; move it away or delete it first", bad.path)
+		if _, err := os.Lstat(rejected.path); err == nil {
+			return s, nil, fmt.Errorf("the file %s exists already, perhaps from an earlier import; "+
+				"move it away or delete it first", rejected.path)
 		}
 	}
 	if path != "-" {
@@ -115,9 +123,9 @@ func (p *program) openInput(path string, in values, b *bar) (s control.Streams, 
 		}
 		input = f
 	}
-	return control.Streams{Input: io.TeeReader(input, sent), Output: bad}, func(answer *control.Answer, err error) error {
+	return control.Streams{Input: io.TeeReader(input, sent), Output: rejected}, func(answer *control.Answer, err error) error {
 		defer input.Close()
-		err = errors.Join(err, bad.close())
+		err = errors.Join(err, rejected.close())
 		var report bundle.Report
 		if answer != nil && answer.Data != nil {
 			if e := json.Unmarshal(answer.Data, &report); e != nil {
@@ -125,15 +133,16 @@ func (p *program) openInput(path string, in values, b *bar) (s control.Streams, 
 			}
 		}
 		p.problems(&report)
-		if bad.file != nil {
-			p.note("The lines that could not be taken are in %s", bad.path)
+		if rejected.file != nil {
+			p.note("The lines that could not be imported are in %s", rejected.path)
 		}
 		return err
 	}, nil
 }
 
-// openOutput makes a file that is at path once the command is complete; without a path that is standard output.
-func (p *program) openOutput(path string, b *bar) (control.Streams, ending, error) {
+// openOutput opens the output of a command. It writes to a temporary file that takes the place of path when the command
+// succeeds; without a path it writes to standard output.
+func (p *program) openOutput(path string, b *bar) (control.Streams, finishFunc, error) {
 	if path == "" || path == "-" {
 		return control.Streams{Output: p.stdout}, func(answer *control.Answer, err error) error {
 			if answer != nil {
@@ -142,12 +151,14 @@ func (p *program) openOutput(path string, b *bar) (control.Streams, ending, erro
 			return err
 		}, nil
 	}
-	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() { // a pipe or /dev/null is written to, never replaced
+	// A pipe or a device such as /dev/null is written to, never replaced.
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		f, err := os.OpenFile(path, os.O_WRONLY, 0)
 		if err != nil {
 			return control.Streams{}, nil, fmt.Errorf("export: %w", err)
 		}
-		return control.Streams{Output: f}, func(_ *control.Answer, err error) error { return errors.Join(err, f.Close()) }, nil
+		finish := func(_ *control.Answer, err error) error { return errors.Join(err, f.Close()) }
+		return control.Streams{Output: f}, finish, nil
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // mode 0600
 	if err != nil {
@@ -155,7 +166,7 @@ func (p *program) openOutput(path string, b *bar) (control.Streams, ending, erro
 	}
 	written := &counter{b, control.Progress{Step: bundle.PhaseWriting, Bytes: true}}
 	return control.Streams{Output: io.MultiWriter(f, written)}, func(answer *control.Answer, err error) error {
-		defer os.Remove(f.Name()) // gone already where the export is complete
+		defer os.Remove(f.Name()) // after a successful export the name no longer exists
 		if err == nil {
 			err = f.Sync()
 		}
@@ -163,19 +174,19 @@ func (p *program) openOutput(path string, b *bar) (control.Streams, ending, erro
 			err = os.Rename(f.Name(), path)
 		}
 		if err != nil && answer != nil {
-			answer.Data = nil // tells of a file that is not there
+			answer.Data = nil // it reports on a file that does not exist
 		}
 		return err
 	}, nil
 }
 
-// lateFile is a file that is made when something is written, and never in place of another.
-type lateFile struct {
+// lazyFile is a file that is created by the first write to it. The write fails if the file exists.
+type lazyFile struct {
 	path string
 	file *os.File
 }
 
-func (l *lateFile) Write(b []byte) (_ int, err error) {
+func (l *lazyFile) Write(b []byte) (_ int, err error) {
 	if l.file == nil {
 		if l.file, err = os.OpenFile(l.path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
 			return 0, err
@@ -184,7 +195,7 @@ func (l *lateFile) Write(b []byte) (_ int, err error) {
 	return l.file.Write(b)
 }
 
-func (l *lateFile) close() error {
+func (l *lazyFile) close() error {
 	if l.file == nil {
 		return nil
 	}
@@ -194,11 +205,12 @@ func (l *lateFile) close() error {
 	return nil
 }
 
-// maxShown bounds the problems that are told to people; the JSON result has more.
+// maxShown bounds the problems that are printed for people; the JSON result has more.
 const maxShown = 20
 
+// problems prints the problems, warnings and removals of an import.
 func (p *program) problems(r *bundle.Report) {
-	tell := func(prefix string, list []bundle.LineProblem, more int, rest string) {
+	list := func(prefix string, list []bundle.LineProblem, more int, rest string) {
 		for _, problem := range list[:min(len(list), maxShown)] {
 			p.note("%s%s", prefix, plain(problem.String()))
 		}
@@ -206,13 +218,13 @@ func (p *program) problems(r *bundle.Report) {
 			p.note("... and %d more lines %s", n, rest)
 		}
 	}
-	tell("", r.Problems, r.More, "with problems")
-	tell("taken as it was stored: ", r.Warnings, r.MoreWarnings, "taken as they were stored")
-	says := map[bool]string{true: "would be removed", false: "removed"}[r.DryRun]
-	for _, gone := range r.Removals {
-		p.note("%s: %s", says, plain(gone.String()))
+	list("", r.Problems, r.More, "with problems")
+	list("taken as it was stored: ", r.Warnings, r.MoreWarnings, "taken as they were stored")
+	verb := map[bool]string{true: "would be removed", false: "removed"}[r.DryRun]
+	for _, removal := range r.Removals {
+		p.note("%s: %s", verb, plain(removal.String()))
 	}
 	if r.MoreRemovals > 0 {
-		p.note("... and %d more records %s", r.MoreRemovals, says)
+		p.note("... and %d more records %s", r.MoreRemovals, verb)
 	}
 }

@@ -59,7 +59,7 @@ func TestImportAndExport(t *testing.T) {
 	}
 }
 
-// TestOrgCreateFrom: a file becomes organizations that answer at once, with a server and without.
+// TestOrgCreateFrom makes organizations from a file, with a server and without. They answer at once.
 func TestOrgCreateFrom(t *testing.T) {
 	t.Parallel()
 	for _, served := range []bool{false, true} {
@@ -213,7 +213,7 @@ func exports(t *testing.T, tmp, dir string) {
 	}
 }
 
-// audited reads the organization's audit log from the folder that nobody uses any more.
+// audited checks the organization's audit log in a data folder that is no longer in use.
 func audited(t *testing.T, dir string) {
 	t.Helper()
 	engine, err := sqlite.Open(t.Context(), sqlite.Options{Dir: filepath.Join(dir, "db")})
@@ -235,16 +235,16 @@ func audited(t *testing.T, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var told strings.Builder
+	var records strings.Builder
 	for _, r := range found {
-		fmt.Fprintln(&told, r.Operation, r.Outcome, r.Subject, r.Facts)
+		fmt.Fprintln(&records, r.Operation, r.Outcome, r.Subject, r.Facts)
 	}
-	err = contains(told.String(), "org.create ok command", "key.create ok command", "import ok command map[created:3",
+	err = contains(records.String(), "org.create ok command", "key.create ok command", "import ok command map[created:3",
 		"export ok command map[reveal_secrets:false]", "export ok command map[reveal_secrets:true]")
 	if err != nil {
 		t.Error(err)
 	}
-	if strings.Contains(told.String(), "canary") {
+	if strings.Contains(records.String(), "canary") {
 		t.Error("the audit log holds a secret")
 	}
 }
@@ -259,9 +259,8 @@ func TestExport_FolderMustExist(t *testing.T) {
 	}
 }
 
-// TestExport_NoFile: what is there and is no file is written to. It was replaced, which for root is the end of
-// /dev/null.
-func TestExport_NoFile(t *testing.T) {
+// TestExport_Device exports to a pipe. A device is written to and never replaced: root would lose /dev/null.
+func TestExport_Device(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
 	must[control.Organization](t, "", "org", "create", "--slug", "acme", "--name", "Acme", "--data", dir)
@@ -287,8 +286,8 @@ func TestExport_NoFile(t *testing.T) {
 	}
 }
 
-// M: encrypted values travel to another installation under a key, and an export says what
-// it could not take along.
+// TestExport_SecretsTravel moves encrypted values to another installation under a transfer key. An export without the
+// key says what it leaves out.
 func TestExport_SecretsTravel(t *testing.T) {
 	t.Parallel()
 	tmp := t.TempDir()
@@ -339,7 +338,7 @@ func TestExport_SecretsTravel(t *testing.T) {
 	}
 }
 
-// TestImport_Interrupted: whoever stops an import learns how to go on.
+// TestImport_Interrupted checks that the error of an interrupted import says how to continue.
 func TestImport_Interrupted(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
@@ -353,7 +352,7 @@ func TestImport_Interrupted(t *testing.T) {
 	}
 }
 
-// stopping is an input during which the command is stopped.
+// stopping is an input that stops the command when it is read.
 type stopping func()
 
 func (s stopping) Read([]byte) (int, error) {
@@ -361,8 +360,8 @@ func (s stopping) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// TestImport_Mirror: who types a mirror without --yes is shown what would go, and nothing of it does; with it, that is
-// gone.
+// TestImport_Mirror checks that --mirror without --yes lists the records that would be removed and removes none, and
+// that --yes removes them.
 func TestImport_Mirror(t *testing.T) {
 	t.Parallel()
 	tmp := t.TempDir()
@@ -372,19 +371,19 @@ func TestImport_Mirror(t *testing.T) {
 	out := filepath.Join(tmp, "acme.ndjson")
 	must[bundle.ExportReport](t, "", "export", "--org", "acme", "--data", dir, "-o", out)
 	must[bundle.Report](t, `{"kind":"contact","id":"66a000000000000000000009","email":"new@example.com"}`, "import", "--org", "acme", "--data", dir, "-")
-	const gone = "removed: contact 66a000000000000000000009 new@example.com"
+	const removal = "removed: contact 66a000000000000000000009 new@example.com"
 	for _, c := range []struct {
 		args           []string
 		code           int
 		stdout, stderr string
 	}{
-		{[]string{"--mirror"}, 1, "REMOVED", "would be " + gone},
+		{[]string{"--mirror"}, 1, "REMOVED", "would be " + removal},
 		{[]string{"--mirror"}, 1, "REMOVED", "would create 0 records, update 0 and remove 1 for good; confirm with --yes"},
-		{[]string{"--mirror", "--dry-run"}, 0, "REMOVED", "would be " + gone},
+		{[]string{"--mirror", "--dry-run"}, 0, "REMOVED", "would be " + removal},
 		{[]string{"--mirror", "--partial"}, 2, "", "partial"},
 		{[]string{"--mirror", "--as", "contacts"}, 2, "", "--mirror is for bundles"},
 		{[]string{"--yes"}, 2, "", "--yes confirms what --mirror removes"},
-		{[]string{"--mirror", "--yes"}, 0, "REMOVED", "\n" + gone},
+		{[]string{"--mirror", "--yes"}, 0, "REMOVED", "\n" + removal},
 		{[]string{"--mirror", "--yes"}, 0, "UNCHANGED", ""},
 	} {
 		a := run(t, "", append([]string{"import", "--org", "acme", "--data", dir, "--output", "table", out}, c.args...)...)

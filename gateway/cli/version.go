@@ -11,7 +11,7 @@ import (
 	"tenantry/gateway"
 )
 
-// Build tells which program this is.
+// Build identifies the build of the program.
 type Build struct {
 	Version string `json:"version"`
 	Commit  string `json:"commit"`

@@ -15,8 +15,8 @@ import (
 	"tenantry/gateway/gatewaytest"
 )
 
-// BenchmarkPages makes pages of an organization with much in it: with TENANTRY_TEST_LONG 100,000 contacts, else a
-// tenth, and a folder of 10,000 files, beside all that the demonstration has.
+// BenchmarkPages makes pages of a large organization: the data of the demo, 10,000 contacts (100,000 with
+// TENANTRY_TEST_LONG), and a folder of 10,000 files.
 func BenchmarkPages(b *testing.B) {
 	contacts := 10_000
 	if os.Getenv("TENANTRY_TEST_LONG") != "" {
@@ -62,12 +62,12 @@ func BenchmarkPages(b *testing.B) {
 				}
 			}
 			b.ReportMetric(float64(size), "B/page")
-			b.ReportMetric(float64(processor(b)-before)/float64(b.N)/1e6, "cpu-ms/page") // with what else the process did
+			b.ReportMetric(float64(processor(b)-before)/float64(b.N)/1e6, "cpu-ms/page") // of the whole process
 		})
 	}
 }
 
-// BenchmarkOverview makes the overview of an organization with 8,000 reports, half of which are open to whoever has
+// BenchmarkOverview makes the overview of an organization with 8,000 reports, half of which are open to everybody with
 // their address.
 func BenchmarkOverview(b *testing.B) {
 	g := gatewaytest.Start(b)
@@ -88,7 +88,7 @@ func BenchmarkOverview(b *testing.B) {
 	b.ReportMetric(float64(processor(b)-before)/float64(b.N)/1e6, "cpu-ms/page")
 }
 
-// processor returns how long the process has had a processor.
+// processor returns the CPU time of the process.
 func processor(b *testing.B) time.Duration {
 	b.Helper()
 	var used syscall.Rusage

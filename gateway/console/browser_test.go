@@ -10,8 +10,7 @@ import (
 	"tenantry/gateway/gatewaytest"
 )
 
-// address returns where a browser finds a path of the organization: it looks up
-// *.localhost by itself.
+// address returns the address of a path for a browser, which resolves *.localhost itself.
 func address(t *testing.T, o *gatewaytest.Org, path string) string {
 	t.Helper()
 	_, port, err := net.SplitHostPort(o.App.Addr().String())
@@ -21,8 +20,8 @@ func address(t *testing.T, o *gatewaytest.Org, path string) string {
 	return "http://" + o.Host + ":" + port + path
 }
 
-// fits fails the test where the page is wider than the screen. The window of a phone grows with the page, and says
-// nothing.
+// fits fails the test if the page is wider than the screen. It compares with the width of the document, because the
+// window of a phone grows with the page.
 func fits(p *tab) {
 	p.t.Helper()
 	if p.value("document.documentElement.scrollWidth <= document.documentElement.clientWidth") != "true" {
@@ -69,7 +68,7 @@ func TestBrowserSignIn(t *testing.T) {
 	b.quiet("the server responded with a status of 403")
 }
 
-// TestBrowserSignOutOfAnEndedSession: whoever is signed out already gets to the sign-in.
+// TestBrowserSignOutOfAnEndedSession checks that signing out of an ended session leads to the sign-in page.
 func TestBrowserSignOutOfAnEndedSession(t *testing.T) {
 	t.Parallel()
 	b := launch(t)
@@ -99,7 +98,7 @@ func TestBrowserWelcome(t *testing.T) {
 	}
 	p := b.tab(screens()[0])
 	p.visit(address(t, acme, "/welcome"))
-	p.wait("document.querySelector('.error')?.textContent.startsWith('The link is not complete')")
+	p.wait("document.querySelector('.error')?.textContent.startsWith('The link is incomplete')")
 	p.do("Page.navigate", map[string]any{"url": invited.Link}, nil) // the whole link, where the half of it was
 	p.wait("document.querySelector('#token')?.value.length > 20 && document.querySelector('.error').textContent === ''")
 	p = b.tab(screens()[1])
@@ -158,7 +157,7 @@ func TestBrowserReports(t *testing.T) {
 	b.quiet()
 }
 
-// TestBrowserSecureReport: changed values keep the token, and no request tells it as its referrer.
+// TestBrowserSecureReport checks that changed values keep the token, and that no request sends it as its referrer.
 func TestBrowserSecureReport(t *testing.T) {
 	t.Parallel()
 	b := launch(t)
@@ -179,7 +178,7 @@ func TestBrowserSecureReport(t *testing.T) {
 			t.Errorf("the form lost the token: %q", got)
 		}
 		if got := p.value("document.referrer"); got != "" {
-			t.Errorf("the page before is told to be %s", got)
+			t.Errorf("document.referrer = %q, want none", got)
 		}
 		if p.value("[...document.querySelectorAll('tbody tr')].every(r => Number(r.cells[2].textContent) >= 60)") != "true" {
 			t.Error("the value was not used")

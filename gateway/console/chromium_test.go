@@ -22,7 +22,7 @@ const (
 	screenshotsVariable = "TENANTRY_TEST_SCREENSHOTS" // a folder for pictures of the pages
 )
 
-// browser is a Chromium without a window, spoken to over its debugging pipe.
+// browser is a headless Chromium that is controlled over its debugging pipe.
 type browser struct {
 	t    *testing.T
 	out  *os.File
@@ -38,7 +38,7 @@ type reply struct {
 	Error  *struct{ Message string }
 }
 
-// launch starts the browser, or skips the test where none is named.
+// launch starts the browser, or skips the test if the variable does not name one.
 func launch(t *testing.T) *browser {
 	t.Helper()
 	binary := os.Getenv(chromiumVariable)
@@ -123,7 +123,7 @@ func (b *browser) call(session, method string, params, result any) {
 	}
 }
 
-// ask is call for what the browser may refuse; it returns its words.
+// ask makes a call that the browser may refuse, and returns the message of the refusal.
 func (b *browser) ask(session, method string, params, result any) (refused string) {
 	b.t.Helper()
 	b.mu.Lock()
@@ -163,7 +163,7 @@ type tab struct {
 	session string
 }
 
-// size of a screen.
+// size is the size of a screen.
 type size struct {
 	name          string
 	width, height int
@@ -217,11 +217,11 @@ func (p *tab) evaluate(expression string) (value, refused string) {
 	return fmt.Sprint(r.Result.Value), refused
 }
 
-// patience is how long a page may take to get to what it must show; it decides nothing else.
+// patience bounds the wait for what a page must show. It does not affect the result of a test that passes.
 const patience = 60 * time.Second
 
-// wait returns once the expression is true. While one page gives way to the next it cannot be
-// evaluated, and is asked again.
+// wait returns once the expression is true. It tries again if the expression cannot be evaluated, because the browser
+// is between two pages.
 func (p *tab) wait(expression string) {
 	p.t.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
@@ -243,7 +243,7 @@ func (p *tab) visit(address string) {
 	p.wait("!window.before && document.readyState === 'complete' && location.href !== 'about:blank'")
 }
 
-// write types into the field of that id, once it has the focus.
+// write types into the field with that id once it has the focus.
 func (p *tab) write(field, text string) {
 	p.t.Helper()
 	p.wait("document.activeElement?.id === '" + field + "'")
@@ -263,7 +263,7 @@ func (p *tab) press(key string, code int) {
 func (p *tab) tabulator() { p.t.Helper(); p.press("Tab", 9) }
 func (p *tab) enter()     { p.t.Helper(); p.press("Enter", 13) }
 
-// picture stores what the screen shows, where a folder for pictures is named.
+// picture stores a screenshot if the variable names a folder.
 func (p *tab) picture(name string) {
 	p.t.Helper()
 	folder := os.Getenv(screenshotsVariable)
@@ -281,7 +281,7 @@ func (p *tab) picture(name string) {
 	}
 }
 
-// quiet fails the test where a page complained of anything but what is expected.
+// quiet fails the test if a page has logged anything that is not expected.
 func (b *browser) quiet(expected ...string) {
 	b.t.Helper()
 	b.mu.Lock()
@@ -293,6 +293,6 @@ next:
 				continue next
 			}
 		}
-		b.t.Errorf("the page complains: %s", complaint)
+		b.t.Errorf("a page logged %s", complaint)
 	}
 }

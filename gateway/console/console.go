@@ -1,11 +1,11 @@
-// Package console is what people use in a browser: the pages of an organization for those who are signed in, signing in
-// and out, choosing a password, shared reports. Its pages are made of the rows of operations and ask nothing but these;
-// they work without scripts.
+// Package console serves the web pages of an organization: the pages for people who are signed in, signing in and out,
+// choosing a password, and shared reports. The pages are made from the rows of operations, read and change data through
+// operations only, and work without scripts.
 //
-// This package serves: it finds who asks, and leads a path to the package that makes the page. A request goes
-// Module.ServeHTTP → visit.Visit → list.Page, record.Page or another → ask.Client → layout.Renderer.Render. Which pages
-// there are says package site. Imports go from the pages (list, record, submit, overview, reference, report) through
-// form, builder and input to show, visit, layout, ask and site.
+// This package identifies the visitor and routes a path to the package that makes the page. A request passes through
+// Module.ServeHTTP, visit.Visit, a page such as list.Page or record.Page, ask.Client and layout.Renderer.Render.
+// Package site decides which pages exist. The packages of pages (list, record, submit, overview, reference, report)
+// import form, builder and input, and those import show, visit, layout, ask and site.
 package console
 
 import (
@@ -38,17 +38,17 @@ import (
 	"tenantry/tenants/sessions"
 )
 
-// Deps are what the console works on.
+// Deps are the dependencies of the console.
 type Deps struct {
 	Sessions *sessions.Service
 	People   *identity.Service
 	Reports  *reports.Module
-	// Visit leads to the organization of a request and to who asks, and counts it: nobody's organization, besides
-	// tenants.ErrUnknownTenant, where the host leads to none. An *operation.Problem says that it is over a limit.
+	// Visit finds the organization and the person of a request, and counts the request. If the host has no organization,
+	// it returns an empty one with tenants.ErrUnknownTenant. An *operation.Problem says that a limit is exceeded.
 	Visit func(r *http.Request) (visit.Visitor, error)
-	// Resolve leads to the organization alone, for a small page that is the same for every host.
+	// Resolve finds the organization alone, for small pages that are the same on every host.
 	Resolve func(r *http.Request) (*tenants.Tenant, error)
-	// Static makes a handler of content that stays the same.
+	// Static makes a handler for content that does not change.
 	Static  func(contentType string, content func() []byte) http.Handler
 	BaseURL func(slug string) string
 	Cookie  string // name of the session cookie
@@ -65,35 +65,44 @@ type Module struct {
 	mux     *http.ServeMux
 }
 
-// New returns the console. An error is a fault of the program.
+// New returns the console. An error is a bug in the program.
 func New(d Deps) (*Module, error) {
 	p, err := layout.New(d.BaseURL, d.Log)
 	if err != nil {
 		return nil, err
 	}
-	m := &Module{Deps: d, mux: http.NewServeMux(), account: signin.Module{Sessions: d.Sessions, People: d.People, Name: d.Cookie, Secure: d.Secure}, common: visit.Console{
-		Client: &ask.Client{Cookie: d.Cookie, BaseURL: d.BaseURL}, Layout: p, Locales: locale.New(), Sessions: d.Sessions, People: d.People,
-		Own: map[string]*operation.Row{}, Cookie: d.Cookie, Now: d.Now, Log: d.Log,
-	}}
+	m := &Module{
+		Deps:    d,
+		mux:     http.NewServeMux(),
+		account: signin.Module{Sessions: d.Sessions, People: d.People, Name: d.Cookie, Secure: d.Secure},
+		common: visit.Console{
+			Client: &ask.Client{Cookie: d.Cookie, BaseURL: d.BaseURL}, Layout: p, Locales: locale.New(),
+			Sessions: d.Sessions, People: d.People, SignInRows: map[string]*operation.Row{},
+			Cookie: d.Cookie, Now: d.Now, Log: d.Log,
+		},
+	}
 	return m, m.routes()
 }
 
-// Serve makes the pages of the rows; handler serves them. It is called before the first request.
+// Serve makes the pages from the rows. handler serves the operations that pages call. Serve must be called before the
+// first request.
 func (m *Module) Serve(rows []operation.Row, handler http.Handler) {
 	m.common.Site, m.common.Client.API = site.New(rows), handler
 }
 
-// Operations returns the rows of signing in and out, and of people's own sessions and passwords.
+// Operations returns the rows for signing in and out, and for people's own sessions and passwords.
 func (m *Module) Operations() []operation.Row {
 	rows := m.account.Operations()
 	for i := range rows {
-		m.common.Own[rows[i].Name] = &rows[i]
+		m.common.SignInRows[rows[i].Name] = &rows[i]
 	}
 	return rows
 }
 
-// pageTimeout bounds the making of a page.
+// pageTimeout bounds the time to make a page.
 const pageTimeout = 10 * time.Second
+
+// routes registers the pages with the mux.
 
 func (m *Module) routes() error {
 	mux := m.mux
@@ -105,13 +114,15 @@ func (m *Module) routes() error {
 	}
 	mux.HandleFunc("GET /{$}", m.signedIn(overview.Page))
 	mux.HandleFunc("GET /find", m.signedIn(list.Find))
-	mux.HandleFunc("GET /docs", m.forAll(func(w http.ResponseWriter, _ *http.Request, c visit.Chrome) { reference.ReferencePage(&m.common, w, c) }))
-	mux.HandleFunc("GET /docs/{operation}", m.forAll(func(w http.ResponseWriter, r *http.Request, c visit.Chrome) {
+	mux.HandleFunc("GET /docs", m.openPage(func(w http.ResponseWriter, _ *http.Request, c visit.Chrome) {
+		reference.ReferencePage(&m.common, w, c)
+	}))
+	mux.HandleFunc("GET /docs/{operation}", m.openPage(func(w http.ResponseWriter, r *http.Request, c visit.Chrome) {
 		reference.OperationPage(&m.common, w, r, c)
 	}))
 	mux.HandleFunc("GET /docs/{operation}/try", m.signedIn(reference.TryPage))
 	mux.HandleFunc("POST /docs/{operation}/try", m.signedIn(reference.TryPage))
-	mux.HandleFunc("GET /sign-in", m.anyPage(m.signInPage))
+	mux.HandleFunc("GET /sign-in", m.hostIndependent(m.signInPage))
 	mux.HandleFunc("POST /sign-in", m.signInForm)
 	mux.HandleFunc("POST /sign-out", m.signOutForm)
 	mux.HandleFunc("GET /enter", m.linkPage(m.showEnter))
@@ -120,23 +131,29 @@ func (m *Module) routes() error {
 	mux.HandleFunc("POST /welcome", m.linkForm("passwords.create", m.showWelcome, "token", "password"))
 	mux.HandleFunc("GET /do/{operation}", m.signedIn(submit.FormPage))
 	mux.HandleFunc("POST /do/{operation}", m.signedIn(submit.Submit))
-	shown := report.Pages{Reports: m.Reports, Pages: m.common.Layout, Locales: m.common.Locales, Log: m.Log}
-	report := func(w http.ResponseWriter, r *http.Request, v visit.Visitor, _ error) { shown.Serve(w, r, v) }
-	shared, others := input.WithMoments(m.visited(report)), input.WithMoments(m.signedIn(sitePage))
+	sharedPages := report.Pages{Reports: m.Reports, Pages: m.common.Layout, Locales: m.common.Locales, Log: m.Log}
+	shared := input.WithDatetimes(m.withVisitor(
+		func(w http.ResponseWriter, r *http.Request, v visit.Visitor, _ error) { sharedPages.Serve(w, r, v) }))
 	mux.HandleFunc("GET /shared/reports/{pid}", shared)
 	mux.HandleFunc("GET /shared/reports/{pid}/{report_id}", shared)
-	nowhere := m.visiting(func(v *visit.Visit) { v.Missing() }, func(w http.ResponseWriter, _ *http.Request) { m.common.Layout.Missing(w) }, func(w http.ResponseWriter, _ *http.Request, _ error) { m.common.Layout.Missing(w) })
+
+	page := input.WithDatetimes(m.signedIn(sitePage))
+	notFound := m.byVisitor(
+		func(v *visit.Visit) { v.NotFound() },
+		func(w http.ResponseWriter, _ *http.Request) { m.common.Layout.NotFound(w) },
+		func(w http.ResponseWriter, _ *http.Request, _ error) { m.common.Layout.NotFound(w) })
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		if p, _ := m.common.Site.Find(r.URL.EscapedPath()); p == nil || r.Method != http.MethodGet && r.Method != http.MethodHead {
-			nowhere(w, r) // nobody needs to be signed in to be told
+		p, _ := m.common.Site.Find(r.URL.EscapedPath())
+		if p == nil || r.Method != http.MethodGet && r.Method != http.MethodHead {
+			notFound(w, r) // without a detour to the sign-in page
 			return
 		}
-		others(w, r)
+		page(w, r)
 	})
 	return nil
 }
 
-// ServeHTTP serves the pages.
+// ServeHTTP serves the pages. It sets their security headers and deadline, and answers 500 if a page panics.
 func (m *Module) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -154,37 +171,37 @@ func (m *Module) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("X-Robots-Tag", "noindex, nofollow")
 	h.Set("Cache-Control", "no-store")
 	if clean := path.Clean(r.URL.Path); clean != r.URL.Path && clean+"/" != r.URL.Path {
-		m.common.Layout.Missing(w) // the mux would redirect, and repeat the query with its token
+		m.common.Layout.NotFound(w) // the mux would redirect with the query, which may hold a token
 		return
 	}
-	r.Header.Set(ask.RequestIDHeader, w.Header().Get(ask.RequestIDHeader)) // by which the log tells whose calls follow
-	within := pageTimeout
-	if row := m.formed(r.URL.Path); row != nil {
-		within = max(within, row.Deadline()) // a call takes as long as a program's, and its file as long to arrive
+	r.Header.Set(ask.RequestIDHeader, w.Header().Get(ask.RequestIDHeader)) // the log shows it for the calls of the page
+	timeout := pageTimeout
+	if row := m.formOperation(r.URL.Path); row != nil {
+		timeout = max(timeout, row.Deadline()) // a form has as much time as the operation that it calls
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), within)
+	ctx, cancel := context.WithTimeout(r.Context(), timeout)
 	defer cancel()
 	m.mux.ServeHTTP(w, r.WithContext(ctx))
 }
 
-// formed returns the operation that the form of a page calls, nil for none.
-func (m *Module) formed(page string) *operation.Row {
-	operation, is := strings.CutPrefix(page, "/do/")
-	if tried, found := strings.CutPrefix(page, "/docs/"); found {
-		operation, is = strings.CutSuffix(tried, "/try")
+// formOperation returns the operation that the form at a path calls, or nil.
+func (m *Module) formOperation(path string) *operation.Row {
+	name, found := strings.CutPrefix(path, "/do/")
+	if rest, docs := strings.CutPrefix(path, "/docs/"); docs {
+		name, found = strings.CutSuffix(rest, "/try")
 	}
-	if !is {
+	if !found {
 		return nil
 	}
-	return m.common.Site.Rows[operation]
+	return m.common.Site.Rows[name]
 }
 
-// sitePage shows what the path leads to.
+// sitePage shows the page of the request's path.
 func sitePage(v *visit.Visit) {
 	p, path := v.Site.Find(v.R.URL.EscapedPath())
 	switch {
 	case p == nil:
-		v.Missing()
+		v.NotFound()
 	case p.List:
 		list.Page(v, p, path)
 	default:

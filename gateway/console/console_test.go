@@ -17,11 +17,11 @@ import (
 	"tenantry/gateway/gatewaytest"
 )
 
-// checkPage fails the test where a page lacks what keeps it to itself.
+// checkPage fails the test unless the page has the code, the texts, the security headers and valid markup.
 func checkPage(t *testing.T, a *gatewaytest.Answer, code int, parts ...string) {
 	t.Helper()
 	if a.Code != code {
-		t.Errorf("%d, want %d: %.300s", a.Code, code, a.Body)
+		t.Errorf("got %d, want %d: %.300s", a.Code, code, a.Body)
 	}
 	csp := a.Header.Get("Content-Security-Policy")
 	for _, directive := range []string{"default-src 'none'", "script-src 'self'", "style-src 'self'", "form-action 'self'", "base-uri 'none'", "frame-ancestors 'none'"} {
@@ -58,7 +58,8 @@ func checkPage(t *testing.T, a *gatewaytest.Answer, code int, parts ...string) {
 	checkMarkup(t, text)
 }
 
-// checkMarkup: one heading and a language, a label for every input that is seen.
+// checkMarkup fails the test unless the page has a language, one first heading, unique ids, and a label for every
+// visible input.
 func checkMarkup(t *testing.T, text string) {
 	t.Helper()
 	if strings.Count(text, "<h1>")+strings.Count(text, "<h1 ") != 1 || strings.Count(text, "<main") != 1 || !strings.Contains(text, `<html lang="en">`) || !strings.Contains(text, "<title>") {
@@ -67,7 +68,7 @@ func checkMarkup(t *testing.T, text string) {
 	ids := map[string]bool{}
 	for _, id := range regexp.MustCompile(` id="([^"]*)"`).FindAllStringSubmatch(text, -1) {
 		if ids[id[1]] {
-			t.Errorf("the id %s is there twice", id[1])
+			t.Errorf("the id %s is not unique", id[1])
 		}
 		ids[id[1]] = true
 	}
@@ -89,7 +90,8 @@ func start(t *testing.T, options ...gatewaytest.Option) (*gatewaytest.Gateway, *
 	return g, g.Org(t, "acme", "teams")
 }
 
-func TestPagesOfNobody(t *testing.T) {
+// TestAnonymousPages opens pages without a session. Unknown hosts answer like an organization.
+func TestAnonymousPages(t *testing.T) {
 	t.Parallel()
 	g, acme := start(t)
 	checkPage(t, acme.Page(t, "/shared/reports/none"), 404, "There is no such report")
@@ -106,7 +108,7 @@ func TestPagesOfNobody(t *testing.T) {
 		checkPage(t, g.Page(t, method, acme.Host, "/sign-in"), 404, "There is no such page")
 	}
 	headers := func(a *gatewaytest.Answer) string { return strings.Join(slices.Sorted(maps.Keys(a.Header)), " ") }
-	// An address of an organization that there is not looks like one that has no such report.
+	// A host without an organization answers like an organization that does not have the report.
 	for path, code := range map[string]int{"/shared/reports/x": 404, "/shared/reports/x/y?token=z": 404, "/shared/reports/x?token[]=y": 400} {
 		here := acme.Page(t, path)
 		if here.Code != code {
@@ -114,19 +116,20 @@ func TestPagesOfNobody(t *testing.T) {
 		}
 		for _, host := range []string{"nobody.localhost", "localhost", "127.0.0.1", "a.b.c", "xn--80ak6aa92e.localhost"} {
 			if a := g.Page(t, http.MethodGet, host, path); a.Code != here.Code || a.Text() != here.Text() || headers(a) != headers(here) {
-				t.Errorf("%s%s is told from an organization: %d %s %s", host, path, a.Code, headers(a), a.Body)
+				t.Errorf("%s%s: got %d %s %s, want the answer of an organization", host, path, a.Code, headers(a), a.Body)
 			}
 		}
 	}
 }
 
-// noTime lets no time pass.
+// noTime stops the clock of the gateway.
 func noTime(_ *config.Config, o *gateway.Options) {
 	now := time.Now()
 	o.Now = func() time.Time { return now }
 }
 
-// TestSignInDoesNotRevealOrganizations covers its pages and its answers, unless the organization wants to be named.
+// TestSignInDoesNotRevealOrganizations checks that the pages and answers of signing in are the same on every host,
+// unless an organization chooses to be named.
 func TestSignInDoesNotRevealOrganizations(t *testing.T) {
 	t.Parallel()
 	g, acme := start(t, noTime)
@@ -184,7 +187,7 @@ func TestSignInDoesNotRevealOrganizations(t *testing.T) {
 			t.Errorf("%s: %d %s", what, a.Code, a.Body)
 		}
 	}
-	// All are slowed down alike.
+	// Wrong passwords are throttled on every host in the same way.
 	codes := map[string][]int{}
 	for _, host := range hosts[:3] {
 		for range 7 {
@@ -194,7 +197,7 @@ func TestSignInDoesNotRevealOrganizations(t *testing.T) {
 			t.Errorf("seven wrong passwords on %s: %v", host, codes[host])
 		}
 	}
-	// An organization that wants it is named.
+	// The pages name an organization that has chosen so.
 	if _, err := control.Call[control.Organization](t.Context(), g.Commands, "org.update", control.OrganizationChange{Slug: "acme", OrganizationFields: control.OrganizationFields{Settings: map[string]bool{"sign_in_names_organization": true}}}); err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +205,7 @@ func TestSignInDoesNotRevealOrganizations(t *testing.T) {
 	checkPage(t, acme.Page(t, "/welcome"), 200, "Organization acme", "At least 12 characters")
 }
 
-// TestChoosingAPasswordIsRateLimited holds that it counts by address, together with sign-in, before the link is
+// TestChoosingAPasswordIsRateLimited checks that attempts count by address, together with sign-in, before the link is
 // looked up.
 func TestChoosingAPasswordIsRateLimited(t *testing.T) {
 	t.Parallel()
@@ -232,8 +235,8 @@ func TestChoosingAPasswordIsRateLimited(t *testing.T) {
 	}
 }
 
-// TestUnknownHostExplainsAddresses holds that a host that could be an organization's leads to a page that explains
-// addresses, as an organization's would, and that other hosts explain at once.
+// TestUnknownHostExplainsAddresses checks that a host that could be an organization's redirects to the sign-in page,
+// which explains addresses, as an organization does. Other hosts explain addresses at once.
 func TestUnknownHostExplainsAddresses(t *testing.T) {
 	t.Parallel()
 	g, acme := start(t)
@@ -299,7 +302,7 @@ func sessionOf(t *testing.T, a *gatewaytest.Answer) *http.Cookie {
 	return cookie
 }
 
-// TestSessionCookieAttributes holds that the cookie is hidden from scripts and other sites, and bound to this host.
+// TestSessionCookieAttributes checks that the cookie is hidden from scripts and other sites, and bound to this host.
 func TestSessionCookieAttributes(t *testing.T) {
 	t.Parallel()
 	for public, want := range map[string]struct {
@@ -333,7 +336,7 @@ func TestHomeAndSignOut(t *testing.T) {
 	checkPage(t, home, 200, "Ada <b>Lovelace</b>", "Sign out")
 	checkPage(t, acme.Page(t, "/me", gatewaytest.Cookie(cookie)), 200, "Ada <b>Lovelace</b>", "ada@example.com", "admin")
 	if strings.Contains(home.Text(), "<b>") {
-		t.Error("a name is markup")
+		t.Error("the name of a person became markup")
 	}
 	for name, a := range map[string]*gatewaytest.Answer{
 		"session of another organization": other.Page(t, "/", gatewaytest.Cookie(cookie)),
@@ -354,7 +357,7 @@ func TestHomeAndSignOut(t *testing.T) {
 	}
 }
 
-// TestWrongSignInsAnswerAlike holds that nobody learns which addresses exist.
+// TestWrongSignInsAnswerAlike checks that the answers do not reveal which addresses exist.
 func TestWrongSignInsAnswerAlike(t *testing.T) {
 	t.Parallel()
 	g, acme := start(t)
@@ -387,7 +390,7 @@ func TestWrongSignInsAnswerAlike(t *testing.T) {
 	}
 }
 
-// TestOtherSitesCannotSignIn also holds that they cannot act with a session.
+// TestOtherSitesCannotSignIn checks that other sites can neither sign in nor act with a session.
 func TestOtherSitesCannotSignIn(t *testing.T) {
 	t.Parallel()
 	_, acme := start(t)
@@ -424,7 +427,7 @@ func TestOtherSitesCannotSignIn(t *testing.T) {
 	}
 }
 
-// TestWelcomeLinkIsSingleUse also holds that the link belongs to one organization.
+// TestWelcomeLinkIsSingleUse checks that a link works once, and in one organization only.
 func TestWelcomeLinkIsSingleUse(t *testing.T) {
 	t.Parallel()
 	g, acme := start(t)

@@ -14,14 +14,14 @@ import (
 	"tenantry/gateway/gatewaytest"
 )
 
-// TestBrowserFilesAreCalledAsTheyAre: each file that a page offers is saved under the name that its answer gives, and
-// has the columns that the list shows where they were chosen.
-func TestBrowserFilesAreCalledAsTheyAre(t *testing.T) {
+// TestBrowserFileNames checks that each file that a page offers is saved under the name in its answer, and has the
+// columns that were chosen for the list.
+func TestBrowserFileNames(t *testing.T) {
 	t.Parallel()
 	b := launch(t)
 	_, acme, cookie := rich(t, nil)
 	keeper := person{t, acme, cookie}
-	offered := map[string]string{} // a page of each file
+	offered := map[string]string{} // a page that offers each file
 	report := func(title string, exportable bool) string {
 		made := keeper.api(http.MethodPost, "/api/custom-reports", m{"title": title, "class": "Contacts", "exportable": exportable, "query": m{"fields": []string{"email", "city"}}})
 		return "/custom-reports/" + made.Field("id").(string)
@@ -36,11 +36,11 @@ func TestBrowserFilesAreCalledAsTheyAre(t *testing.T) {
 		see(path, keeper.open(path))
 	}
 	if page := keeper.open(report("Kept", false)); strings.Contains(page.Text(), " download>") {
-		t.Error("a report offers a file that it refuses")
+		t.Error("a report that cannot be exported offers a file")
 	}
 	keeper.crawl(see)
 	if len(offered) < 8 {
-		t.Errorf("only %d files are offered: %v", len(offered), offered)
+		t.Errorf("the pages offer %d files, want at least 8: %v", len(offered), offered)
 	}
 	p := b.signedIn(screens()[0], acme)
 	seen := map[string]bool{}

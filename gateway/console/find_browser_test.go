@@ -12,37 +12,37 @@ import (
 	"tenantry/gateway"
 )
 
-// fast lets time pass with each look at the clock.
+// fast advances the clock of the gateway with each reading.
 func fast(_ *config.Config, o *gateway.Options) {
 	now := time.Now()
 	var looks atomic.Int64
 	o.Now = func() time.Time { return now.Add(time.Duration(looks.Add(1)) * 50 * time.Millisecond) }
 }
 
-// TestBrowserFindSaysWhatIsPending: nothing is said to have the words before each list was looked into, with scripts
-// and without.
+// TestBrowserFindSaysWhatIsPending checks, with scripts and without, that the page does not report an empty result
+// before every list has been searched.
 func TestBrowserFindSaysWhatIsPending(t *testing.T) {
 	t.Parallel()
 	b := launch(t)
 	_, acme, cookie := rich(t, nil, fast)
 	keeper := person{t, acme, cookie}
-	const nothing, pending = "Nothing has these words.", "Look into the others"
+	const nothing, pending = "Nothing has these words.", "Search the others"
 	first := keeper.open("/find?q=nobodyhasit")
-	checkPage(t, first, 200, pending, "which do not have these words", "Not yet: ")
+	checkPage(t, first, 200, pending, "without a match", "Not searched yet: ")
 	parts := 0
-	for page := first; ; parts++ { // as whoever has no scripts goes through them
+	for page := first; ; parts++ { // follow the links, without scripts
 		next := regexp.MustCompile(`<a href="([^"]*)" data-next>`).FindStringSubmatch(page.Text())
 		if next == nil {
-			checkPage(t, page, 200, "Nothing more has these words.", "What the lists before have")
+			checkPage(t, page, 200, "Nothing more has these words.", "Results from the lists before")
 			break
 		}
 		if strings.Contains(page.Text(), "Nothing") {
-			t.Error("it is said before the end that there is nothing")
+			t.Error("the page reports an empty result before the end")
 		}
 		page = keeper.open(html.UnescapeString(next[1]))
 	}
 	if parts < 2 {
-		t.Errorf("%d parts", parts)
+		t.Errorf("got %d parts, want at least 2", parts)
 	}
 	for _, screen := range []size{{"desktop", 1280, 800, false}, {"narrow", 360, 780, true}} {
 		p := b.signedIn(screen, acme)

@@ -15,7 +15,7 @@ import (
 
 const firefox = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
 
-// Somebody who left a browser signed in ends its session from another, and changes the password.
+// TestOwnSessionsAndPassword ends the session of another browser, then all others, and changes the password.
 func TestOwnSessionsAndPassword(t *testing.T) {
 	t.Parallel()
 	_, acme := start(t)
@@ -34,13 +34,13 @@ func TestOwnSessionsAndPassword(t *testing.T) {
 	me := p.open("/me")
 	checkPage(t, me, 200)
 	if !strings.Contains(me.Text(), `href="/me/sessions"`) {
-		t.Fatal("the profile leads to no sessions")
+		t.Fatal("the profile has no link to the sessions")
 	}
 	list := p.open("/me/sessions")
 	checkPage(t, list, 200, "Firefox on Linux", "2 entries")
 	row := links.FindStringSubmatch(list.Text()[strings.Index(list.Text(), "<tbody>"):])
 	if !strings.Contains(list.Text()[:strings.Index(list.Text(), "Firefox on Linux")], row[1]) {
-		t.Fatalf("the last to sign in is not the first: %s", row[1])
+		t.Fatalf("the list begins with %s, want the latest session", row[1])
 	}
 	one := p.open(row[1])
 	checkPage(t, one, 200, "Firefox on Linux", firefox, "127.0.0.1")
@@ -57,7 +57,7 @@ func TestOwnSessionsAndPassword(t *testing.T) {
 	if a := left.open("/"); a.Code != http.StatusSeeOther {
 		t.Errorf("another session goes on: %d", a.Code)
 	}
-	// A password is changed by who knows it.
+	// Changing the password takes the present one.
 	left = session(signedIn(gatewaytest.Password))
 	values := formTo(t, p.open("/me"), "/do/passwords.change")
 	values.Set("present_password", "not this one")
@@ -80,7 +80,8 @@ func TestOwnSessionsAndPassword(t *testing.T) {
 	}
 }
 
-// Who reveals a value says what for, which the audit log keeps; the value is on that page alone.
+// TestRevealForAReason reveals an encrypted value. The reason is recorded in the audit log, and only the page of the
+// answer shows the value.
 func TestRevealForAReason(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil)
@@ -93,14 +94,14 @@ func TestRevealForAReason(t *testing.T) {
 	values.Set("field", demo.SecretField)
 	checkPage(t, p.send("/do/contacts.disclose", values), 422, "Reason must not be empty")
 	values.Set("reason", "A question of the bank <b>")
-	told := p.send("/do/contacts.disclose", values)
-	checkPage(t, told, 200, "This is shown once", "Field value")
+	revealed := p.send("/do/contacts.disclose", values)
+	checkPage(t, revealed, 200, "This is shown once", "Field value")
 	secret := acme.Get(t, acme.Key(t, tenants.Contacts), "/api/contacts/"+demo.ContactID+"/reveal-secret?field="+demo.SecretField).Field("field_value")
-	if !strings.Contains(told.Text(), fmt.Sprint(secret)) || secret == nil {
-		t.Errorf("another value than %v", secret)
+	if !strings.Contains(revealed.Text(), fmt.Sprint(secret)) || secret == nil {
+		t.Errorf("the page does not show %v", secret)
 	}
-	if told.Header.Get("Cache-Control") != "no-store" {
-		t.Errorf("kept by browsers: %v", told.Header)
+	if got := revealed.Header.Get("Cache-Control"); got != "no-store" {
+		t.Errorf("Cache-Control = %q, want no-store", got)
 	}
 	if again := p.open("/contacts/" + demo.ContactID); strings.Contains(again.Text(), fmt.Sprint(secret)) {
 		t.Error("the contact's page shows it")
@@ -113,7 +114,7 @@ func TestRevealForAReason(t *testing.T) {
 	if empty.Code != http.StatusUnprocessableEntity || strings.Contains(empty.Text(), fmt.Sprint(secret)) {
 		t.Errorf("for an empty key: %d %s", empty.Code, empty.Body)
 	}
-	// Where the organization wants it sealed, nothing comes in clear.
+	// If the organization requires a public key, no value is shown in clear text.
 	setting := map[string]any{"settings": map[string]any{tenants.SettingRequirePublicEncryptionKey: true}}
 	if a := acme.Do(t, http.MethodPut, "/api/organization", gatewaytest.Cookie(cookie), gatewaytest.JSON(setting)); a.Status != "ok" {
 		t.Fatalf("%d %s", a.Code, a.Body)
@@ -125,16 +126,16 @@ func TestRevealForAReason(t *testing.T) {
 	sealed := p.send("/do/contacts.disclose", values)
 	checkPage(t, sealed, 200, "X25519")
 	if strings.Contains(sealed.Text()+refused.Text(), fmt.Sprint(secret)) {
-		t.Error("in clear")
+		t.Error("a page shows the value in clear text")
 	}
-	// Who may not see contacts has no such form, and no such operation.
+	// A person who may not see contacts may not call the operation.
 	_, other := acme.Person(t, "ed@example.com", func(n *control.NewUser) { n.Permissions = []string{"manage_files"} })
 	if a := (person{t, acme, other}).send("/do/contacts.disclose", values); a.Code != http.StatusForbidden {
 		t.Errorf("without the permission: %d", a.Code)
 	}
 }
 
-// Who has a good link cannot have it checked, which is recorded, without end.
+// TestLinkChecksAreLimited checks that a valid link cannot be checked without limit, because each check is recorded.
 func TestLinkChecksAreLimited(t *testing.T) {
 	t.Parallel()
 	g, acme := start(t)
@@ -147,12 +148,12 @@ func TestLinkChecksAreLimited(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, token, _ := strings.Cut(user.Link, "#")
-	answered := map[int]int{}
+	codes := map[int]int{}
 	for range 5 {
-		answered[acme.Do(t, http.MethodPost, "/auth/password/check", gatewaytest.JSON(map[string]string{"token": token})).Code]++
+		codes[acme.Do(t, http.MethodPost, "/auth/password/check", gatewaytest.JSON(map[string]string{"token": token})).Code]++
 	}
-	if answered[http.StatusOK] == 0 || answered[http.StatusTooManyRequests] == 0 {
-		t.Errorf("checks of one link: %v", answered)
+	if codes[http.StatusOK] == 0 || codes[http.StatusTooManyRequests] == 0 {
+		t.Errorf("codes of 5 checks = %v, want some 200 and some 429", codes)
 	}
 	a := acme.Do(t, http.MethodPost, "/auth/password", gatewaytest.JSON(map[string]string{"token": token, "password": "four words of mine"}))
 	if a.Status != "ok" {
@@ -160,7 +161,7 @@ func TestLinkChecksAreLimited(t *testing.T) {
 	}
 }
 
-// TestSignInLinkIsSingleUse also holds that the link belongs to one organization.
+// TestSignInLinkIsSingleUse checks that a link works once, and in one organization only.
 func TestSignInLinkIsSingleUse(t *testing.T) {
 	t.Parallel()
 	g, acme := start(t)
@@ -173,7 +174,7 @@ func TestSignInLinkIsSingleUse(t *testing.T) {
 	path, token, _ := strings.Cut(strings.TrimPrefix(link, "http://acme.localhost"), "#")
 	p := person{t, acme, cookie}
 	values := formTo(t, acme.Page(t, path), "/enter")
-	values.Set("token", link) // the whole of it does, too
+	values.Set("token", link) // the form accepts the whole link
 	enter := func(o *gatewaytest.Org, token string) *gatewaytest.Answer {
 		return o.Do(t, http.MethodPost, "/auth/link", gatewaytest.JSON(map[string]string{"token": token}))
 	}
@@ -193,7 +194,7 @@ func TestSignInLinkIsSingleUse(t *testing.T) {
 	checkPage(t, acme.Page(t, "/", gatewaytest.Cookie(sessionOf(t, in))), 200, "Overview")
 	again := p.send("/enter", values)
 	checkPage(t, again, 403, "The link was used already or has expired")
-	// One that ended, and one that another took the place of.
+	// An expired link, and a link that was replaced.
 	for what, spoil := range map[string]func(){
 		"ended": func() { link, err = g.App.SignInLink(t.Context(), "acme", "ada@example.com", "", -time.Second) },
 		"replaced by an invitation": func() {

@@ -57,8 +57,9 @@ func (broken) Operations() (rows []operation.Row) {
 	return rows
 }
 
-// TestPagesOfWhatFails say so, tell nothing of why, and lead on.
-func TestPagesOfWhatFails(t *testing.T) {
+// TestPagesOfFailures checks that the page of an operation that fails says so, does not show the error, and links to
+// the overview.
+func TestPagesOfFailures(t *testing.T) {
 	t.Parallel()
 	g, acme, cookie := rich(t, nil, withBroken)
 	p := person{t, acme, cookie}
@@ -67,8 +68,8 @@ func TestPagesOfWhatFails(t *testing.T) {
 		code              int
 		title, says, wait string
 	}{
-		"/broken/fails":  {500, "Something went wrong", "tell whoever runs Tenantry this number: ", ""},
-		"/broken/panics": {500, "Something went wrong", "tell whoever runs Tenantry this number: ", ""},
+		"/broken/fails":  {500, "Something went wrong", "give the people who run Tenantry this number: ", ""},
+		"/broken/panics": {500, "Something went wrong", "give the people who run Tenantry this number: ", ""},
 		"/broken/away":   {503, "Not available at the moment", "Please try again in a moment.", "2"},
 		"/broken/busy":   {429, "Please wait a moment", "Please try again in a moment.", "3"},
 	} {
@@ -78,12 +79,12 @@ func TestPagesOfWhatFails(t *testing.T) {
 			t.Errorf("%s: %v %s", path, a.Header, a.Text())
 		}
 		if number := a.Header.Get("X-Request-Id"); want.code == 500 && (number == "" || !strings.Contains(a.Text(), "number: "+number) || !strings.Contains(g.Log.String(), number)) {
-			t.Errorf("%s: the number is not that of the log: %s", path, a.Text())
+			t.Errorf("%s: the number on the page is not in the log: %s", path, a.Text())
 		}
 	}
 }
 
-// TestThrottledPages say when to try again, and that what was typed is not lost.
+// TestThrottledPages checks that pages over a limit say when to try again, and that what was typed is not lost.
 func TestThrottledPages(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil, noTime, gatewaytest.Limits("60/h", "off", "off", "off"))
@@ -102,9 +103,9 @@ func TestThrottledPages(t *testing.T) {
 		acme.Do(t, http.MethodGet, "/api/me", gatewaytest.Cookie(cookie))
 	}
 	over := p.open("/contacts")
-	checkPage(t, over, 429, "Please wait a moment", "Nothing is wrong with the address: try again in "+over.Header.Get("Retry-After")+" seconds.")
+	checkPage(t, over, 429, "Please wait a moment", "The address is right: try again in "+over.Header.Get("Retry-After")+" seconds.")
 	sent := p.send("/do/contacts.create", url.Values{"email": {"new@example.com"}})
-	checkPage(t, sent, 429, "Nothing was saved. Load this page again in "+sent.Header.Get("Retry-After")+" seconds: the browser sends once more what you typed.")
+	checkPage(t, sent, 429, "Nothing was saved. Reload this page in "+sent.Header.Get("Retry-After")+" seconds: your browser then sends again what you typed.")
 	for _, a := range []*gatewaytest.Answer{over, sent} { // a Redis server has a clock of its own
 		if wait, err := strconv.Atoi(a.Header.Get("Retry-After")); err != nil || wait < 2 || wait > 60 {
 			t.Errorf("%v", a.Header)
@@ -112,7 +113,8 @@ func TestThrottledPages(t *testing.T) {
 	}
 }
 
-// TestPagesWithoutRedis holds that pages are shown or temporarily unavailable: nobody is sent to sign in again.
+// TestPagesWithoutRedis checks that pages are temporarily unavailable without Redis. They do not redirect to the
+// sign-in page.
 func TestPagesWithoutRedis(t *testing.T) {
 	t.Parallel()
 	redis := proxytest.Start(t, miniredis.RunT(t).Addr())
@@ -126,9 +128,9 @@ func TestPagesWithoutRedis(t *testing.T) {
 	checkPage(t, acme.Page(t, "/sign-in"), 200, "Sign in")
 }
 
-// TestOverviewOfManyReportsIsSmall: what the overview asks keeps its types. As JSON, the same answers took twice as
-// much.
-func TestOverviewOfManyReportsIsSmall(t *testing.T) { //nolint:paralleltest // what others take would be counted too
+// TestOverviewMemoryIsBounded bounds the memory for the overview of many reports. It reads typed results; through JSON,
+// it took twice as much.
+func TestOverviewMemoryIsBounded(t *testing.T) { //nolint:paralleltest // allocations of other tests would count too
 	const reports, most = 2000, 14 << 20
 	_, acme := start(t)
 	lines := make([]string, reports)
@@ -137,7 +139,7 @@ func TestOverviewOfManyReportsIsSmall(t *testing.T) { //nolint:paralleltest // w
 	}
 	acme.Import(t, lines...)
 	_, cookie := acme.Person(t, "root@example.com", func(n *control.NewUser) { n.Roles = []string{"admin"} })
-	acme.Page(t, "/", gatewaytest.Cookie(cookie)) // what is read once
+	acme.Page(t, "/", gatewaytest.Cookie(cookie)) // fills the caches
 	least := uint64(math.MaxUint64)
 	for range 3 {
 		var before, after runtime.MemStats

@@ -14,7 +14,7 @@ import (
 	"tenantry/gateway/gatewaytest"
 )
 
-// TestBrowserReportPictures: every visual in both themes, on a wide and a narrow screen.
+// TestBrowserReportPictures shows every visual in both themes, on a wide and a narrow screen.
 func TestBrowserReportPictures(t *testing.T) {
 	t.Parallel()
 	b := launch(t)
@@ -43,7 +43,7 @@ func TestBrowserReportPictures(t *testing.T) {
 			fits(p)
 			accessible(p)
 			p.whole(screen, "chart-wrong-"+screen.name+"-"+theme)
-			// A moment is typed into a control, which scripts do not help, and stands in the address.
+			// A time that is typed without scripts is in the address.
 			p.visit(address(t, acme, reportPath(looseID)+"?params[day]=2024-05-17T12:00:05%2B02:00"))
 			p.do("Emulation.setScriptExecutionDisabled", map[string]any{"value": true}, nil)
 			p.put("utc[day]", "2024-05-18T10:00:05")
@@ -64,11 +64,11 @@ func TestBrowserReportPictures(t *testing.T) {
 	b.quiet("status of 422")
 }
 
-// outside lists the texts of pictures that reach beyond the picture.
+// outside lists the texts that extend beyond their chart.
 const outside = `[...document.querySelectorAll("svg[role=img]")].flatMap(s => { const r = s.getBoundingClientRect(); return r.width == 0 ? [] :
 	[...s.querySelectorAll("text")].filter(t => t.ownerSVGElement == s).filter(t => { const q = t.getBoundingClientRect(); return q.left < r.left - 2 || q.right > r.right + 2 || q.top < r.top - 2 || q.bottom > r.bottom + 2 }).map(t => t.textContent) }).join(" | ")`
 
-// whole takes a picture of all of a page.
+// whole stores a screenshot of the whole page.
 func (p *tab) whole(s size, name string) {
 	p.t.Helper()
 	height, err := strconv.Atoi(p.value("document.documentElement.scrollHeight"))
@@ -83,7 +83,7 @@ func (p *tab) whole(s size, name string) {
 	screen(s.height)
 }
 
-// TestBrowserReportOfExtremes: a thousand rows and long names of many scripts, in print too.
+// TestBrowserReportOfExtremes shows a thousand rows and long names in many scripts, also in print.
 func TestBrowserReportOfExtremes(t *testing.T) {
 	t.Parallel()
 	b := launch(t)
@@ -114,7 +114,8 @@ func TestBrowserReportOfExtremes(t *testing.T) {
 	b.quiet()
 }
 
-// TestBrowserReportInAFrame: the pages of an origin that the organization lists show it, and those of others do not.
+// TestBrowserReportInAFrame checks that pages of origins that the organization lists can show a report in a frame, and
+// that others cannot.
 func TestBrowserReportInAFrame(t *testing.T) {
 	t.Parallel()
 	b := launch(t)
@@ -148,9 +149,9 @@ func TestBrowserReportInAFrame(t *testing.T) {
 	b.quiet("frame-ancestors", "favicon.ico")
 }
 
-// TestBrowserReportsAreDrawnWhole: whoever runs a report, or builds it, sees the picture that its readers see,
-// whichever page of the rows the table has, and is told what there is beyond.
-func TestBrowserReportsAreDrawnWhole(t *testing.T) {
+// TestBrowserChartsShowAllRows checks that running or building a report shows the chart that its readers see, whichever
+// page of rows the table has, and says whether there are more rows.
+func TestBrowserChartsShowAllRows(t *testing.T) {
 	t.Parallel()
 	b := launch(t)
 	_, acme, cookie := rich(t, nil)
@@ -195,7 +196,7 @@ func TestBrowserReportsAreDrawnWhole(t *testing.T) {
 			keeper.api(http.MethodPut, "/api"+report, m{"query": query})
 			for _, path := range []string{shared, report + "/run?page=2", report} {
 				p.visit(address(t, acme, path))
-				p.wait(`document.querySelector("figure.picture .note")?.textContent === "This is drawn of the first 60 rows of more."`)
+				p.wait(`document.querySelector("figure.picture .note")?.textContent === "The chart shows the first 60 rows of more."`)
 			}
 		}
 		list := keeper.api(http.MethodPost, "/api/custom-reports", m{"title": "Each", "class": "Contacts", "visual": "table", "query": m{"fields": []string{"city"}, "limit": 70}})

@@ -8,9 +8,9 @@ import (
 	"tenantry/gateway/gatewaytest"
 )
 
-// TestNoValueIsNoEmptyText: records without a value and with an empty text are two groups, which a picture and its
-// table tell apart.
-func TestNoValueIsNoEmptyText(t *testing.T) {
+// TestNoValueDiffersFromEmptyText checks that records without a value and records with an empty text are two groups
+// with different names, in the chart and in the table.
+func TestNoValueDiffersFromEmptyText(t *testing.T) {
 	t.Parallel()
 	acme := gatewaytest.Start(t).Org(t, "acme")
 	acme.Import(t, `{"kind":"custom_object","name":"tree","label":"Tree","label_plural":"Trees","schema":{"kind":{"title":"Kind","type":"Text"}}}`,
@@ -20,10 +20,10 @@ func TestNoValueIsNoEmptyText(t *testing.T) {
 	page := acme.Page(t, reportPath(barID)).Text()
 	for _, name := range []string{"oak", "none", "empty"} {
 		if n := len(regexp.MustCompile(`>`+name+`</t(d|ext)>`).FindAllString(page, -1)); n < 2 { // in the picture and in the table
-			t.Errorf("%s stands there %d times: %s", name, n, page)
+			t.Errorf("%s is shown %d times, want at least 2: %s", name, n, page)
 		}
 	}
 	if strings.Count(page, ">none</td>") != 1 {
-		t.Error("two rows are called alike")
+		t.Error("two rows have the same name")
 	}
 }

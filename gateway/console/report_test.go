@@ -52,7 +52,7 @@ func line(t testing.TB, fields map[string]any) string {
 
 type m = map[string]any
 
-// fillReports stores contacts and one report of every look.
+// fillReports stores contacts and reports with every visual.
 func fillReports(t testing.TB, o *gatewaytest.Org) {
 	t.Helper()
 	lines := []string{
@@ -114,7 +114,7 @@ func fillReports(t testing.TB, o *gatewaytest.Org) {
 	o.Import(t, lines...)
 }
 
-// joined is a day in 2023 or 2024, with nobody in the summer between; now and then nobody knows.
+// joined returns a day in 2023 or 2024, none of them in the summer between, and sometimes nil.
 func joined(i int) any {
 	day := time.Date(2023, 1, 10, 0, 0, 0, 0, time.UTC).AddDate(0, i%5, i*3%40)
 	if i%2 == 1 {
@@ -157,11 +157,11 @@ func TestSharedReportPages(t *testing.T) {
 		}
 	}
 	checkPage(t, acme.Page(t, reportPath(tableID)+"?params[age]=67&params[country]=&params[since]=&params[member]=false"), 200, "Person 49", `value="67"`, `<option value="false" selected>`)
-	checkPage(t, acme.Page(t, reportPath(tableID)+"?params[age]=200"), 200, "Nothing matches.", "Other values above", "0 rows.")
+	checkPage(t, acme.Page(t, reportPath(tableID)+"?params[age]=200"), 200, "Nothing matches.", "Try other values above", "0 rows.")
 	checkPage(t, acme.Page(t, reportPath(tableID)+"?params[age]=old&params[since]=2024-02-03"), 422, "Nothing is shown", "Must be a number.", `value="old" aria-invalid="true"`, `value="2024-02-03"`, "Country "+hostile)
 	checkPage(t, acme.Page(t, reportPath(looseID)+"?params[age]=old&params[day]=2024-05-17"), 422, "One of the values does not fit the report", `role="alert"`, `value="old"`, `value="2024-05-17"`)
 	checkPage(t, acme.Page(t, reportPath(looseID)+"?params[age]=20&params[day]=someday"), 422, "Must be a date", `value="someday" placeholder="2024-05-17T10:00:00Z" aria-invalid="true"`, `value="20"`)
-	// Moments are said on the clock in UTC, and the address has them as calls do.
+	// Controls of times are datetime-local in UTC, and the address has the times of RFC 3339.
 	checkPage(t, acme.Page(t, reportPath(looseID)), 200, "Day (UTC)</label>", `name="utc[day]" type="datetime-local" value=""`)
 	for said, is := range map[string]string{"2024-05-17T10:00": "2024-05-17T10:00:00Z", "2024-05-17T10:00:05.25": "2024-05-17T10:00:05.25Z", "": "", "someday": "someday"} {
 		a := acme.Page(t, reportPath(looseID)+"?params[age]=20&params[day]=before&utc[day]="+said)
@@ -177,7 +177,7 @@ func TestSharedReportPages(t *testing.T) {
 		}
 	}
 	checkPage(t, acme.Page(t, reportPath(looseID)+"?params[day]=2024-05-17T12:00:00%2B02:00"), 200, `value="2024-05-17T10:00"`)
-	checkPage(t, acme.Page(t, reportPath(looseID)+"?utc[day]=2024-05-17T10:00&utc[day]=2024-05-18T10:00"), 400, "The address is not complete")
+	checkPage(t, acme.Page(t, reportPath(looseID)+"?utc[day]=2024-05-17T10:00&utc[day]=2024-05-18T10:00"), 400, "The address is not valid")
 	checkPage(t, acme.Page(t, reportPath(looseID)+"?params[country]=FR"), 200, `<option value="FR" selected>FR</option>`, `<option value="DE">DE</option>`, "15 rows.")
 	checkPage(t, acme.Page(t, reportPath(looseID)+"?params[country]=IT"), 422, "Must be one of the choices", `<option value="IT" selected>IT</option>`)
 	checkPage(t, acme.Page(t, reportPath(tableID)+"?params[age]=old&params[other]=1"), 422, "cannot be shown with these values")
@@ -185,7 +185,7 @@ func TestSharedReportPages(t *testing.T) {
 	checkPage(t, acme.Page(t, reportPath(tableID)+"?params[country]="+url.QueryEscape(hostile)), 200, "Nothing matches.")
 	checkPage(t, acme.Page(t, reportPath(tableID)+"?provider=elsewhere"), 422, "provider")
 	for _, query := range []string{"?a;b", "?%zz", "?params[age=1"} {
-		checkPage(t, acme.Page(t, reportPath(tableID)+query), 400, "The address is not complete")
+		checkPage(t, acme.Page(t, reportPath(tableID)+query), 400, "The address is not valid")
 	}
 
 	bars := acme.Page(t, reportPath(barID))
@@ -201,12 +201,12 @@ func TestSharedReportPages(t *testing.T) {
 	empty := acme.Page(t, reportPath(emptyID))
 	checkPage(t, empty, 200, "Nothing matches.")
 	if strings.Contains(empty.Text(), "Other values") {
-		t.Error("there are no values to change")
+		t.Error("the page says to try other values, but has none")
 	}
 
 	for id, parts := range map[string][]string{
 		pieID:  {"Pie chart of \u2068Count\u2069 by \u2068Country\u2069", "20 (33%)", "3 others", "11 (18%)", `aria-current="page">Shares of countries</a>`},
-		lineID: {"Line chart of", "1 gap without values", "none</td>", "1 row without Joined (month) is in the table alone", `class="line s3"`, "Mar 2024"},
+		lineID: {"Line chart of", "1 gap without values", "none</td>", "1 row without Joined (month) is only in the table", `class="line s3"`, "Mar 2024"},
 		areaID: {"Area chart of", "Count for each Country", `class="area full s1"`}, heatID: {"Heat table of", `class="cell h7"`, `class="cell none"`},
 		agesID: {"Bar chart of", ">90</text>"}, totalID: {">182,621</p><figcaption>Sum of Kilometres<", ">61</p>"},
 	} {
@@ -219,7 +219,7 @@ func TestSharedReportPages(t *testing.T) {
 	german := acme.Page(t, reportPath(lineID), gatewaytest.Header("Accept-Language", "de-DE,de;q=0.9,en;q=0.1"))
 	checkPage(t, german, 200, "38,3333", "März 2024")
 	if german.Header.Get("Vary") != "Accept-Language" {
-		t.Error("what depends on the reader's language says so")
+		t.Errorf("Vary = %q, want Accept-Language", german.Header.Get("Vary"))
 	}
 	checkPage(t, acme.Page(t, reportPath(totalID), gatewaytest.Header("Accept-Language", "de")), 200, ">182.621</p>")
 	checkPage(t, acme.Page(t, reportPath(barID)+"?page=7"), 200, "8 rows.")
@@ -233,7 +233,7 @@ func TestSharedReportPages(t *testing.T) {
 	}
 	checkPage(t, acme.Page(t, reportPath(barID)+"/"+tableID), 404, "There is no such report")
 
-	// Tabs keep what the reader chose, as far as their reports take it.
+	// Tabs keep the values that the reader chose and that their reports take.
 	for chosen, want := range map[string]map[string]string{
 		"?params[country]=DE&params[age]=30&params[member]=true&params[since]=2020-01-31": { // the last is so anyway
 			tableID: "params[age]=30 params[country]=DE params[member]=true", barID: "", looseID: "params[age]=30 params[country]=DE",
@@ -260,8 +260,7 @@ func TestSharedReportPages(t *testing.T) {
 	}
 }
 
-// TestTabsRevealNothingOfSecureReports holds that the inputs of secure reports are shown to callers with a token
-// only.
+// TestTabsRevealNothingOfSecureReports checks that only visitors with a token see the inputs of secure reports.
 func TestTabsRevealNothingOfSecureReports(t *testing.T) {
 	t.Parallel()
 	_, acme := start(t)
@@ -282,7 +281,7 @@ func TestTabsRevealNothingOfSecureReports(t *testing.T) {
 	}
 }
 
-// TestSecureReportPageKeepsItsToken holds that the token opens the page, travels with its form and is in no log.
+// TestSecureReportPageKeepsItsToken checks that the token opens the page, is sent with its form, and is not logged.
 func TestSecureReportPageKeepsItsToken(t *testing.T) {
 	t.Parallel()
 	g, acme := start(t)
@@ -322,7 +321,8 @@ func TestSecureReportPageKeepsItsToken(t *testing.T) {
 	}
 }
 
-// TestSharedReportAsAFile: whoever may read a report that is exportable takes its rows along, and nobody else.
+// TestSharedReportAsAFile exports the rows of a shared report. Only people who may read it can, and only if it is
+// exportable.
 func TestSharedReportAsAFile(t *testing.T) {
 	t.Parallel()
 	g, acme := start(t)
@@ -371,7 +371,7 @@ func TestSharedReportAsAFile(t *testing.T) {
 	checkPage(t, narrowed, 200, `<input type="hidden" name="teams[]" value="`+barID+`">`)
 }
 
-// TestSharedReportsInFrames of the origins alone that the organization lists.
+// TestSharedReportsInFrames checks that only origins that the organization lists may show a report in a frame.
 func TestSharedReportsInFrames(t *testing.T) {
 	t.Parallel()
 	_, acme := start(t)
@@ -394,19 +394,19 @@ func TestSharedReportsInFrames(t *testing.T) {
 	}
 }
 
-// TestTokenGivenTwice: which one counts must not be a guess.
+// TestTokenGivenTwice checks that a query with two tokens is refused.
 func TestTokenGivenTwice(t *testing.T) {
 	t.Parallel()
 	_, acme := start(t)
 	fillReports(t, acme)
 	token, _ := share(t, acme, "FR")
 	for _, query := range []string{"?token=" + token + "&token=x", "?token=x&token=" + token, "?token[]=" + token, "?token[a]=x&token=" + token, "?provider=a&provider=a&token=" + token} {
-		checkPage(t, acme.Page(t, reportPath(secureID)+query), 400, "The address is not complete")
+		checkPage(t, acme.Page(t, reportPath(secureID)+query), 400, "The address is not valid")
 	}
 }
 
-// fillExtremes stores a thousand contacts with names of 200 characters in many scripts, and a report of them
-// for every visual; it returns their identifiers.
+// fillExtremes stores a thousand contacts with long names in many scripts, and a report of them for every visual. It
+// returns the identifiers of the reports by visual.
 func fillExtremes(t testing.TB, o *gatewaytest.Org) map[string]string {
 	t.Helper()
 	lines := []string{
@@ -446,7 +446,7 @@ func fillExtremes(t testing.TB, o *gatewaytest.Org) map[string]string {
 	return ids
 }
 
-// TestReportPagesStaySmall with a thousand rows of long names.
+// TestReportPagesStaySmall bounds the pages of reports with a thousand rows of long names.
 func TestReportPagesStaySmall(t *testing.T) {
 	t.Parallel()
 	_, acme := start(t)
@@ -459,7 +459,7 @@ func TestReportPagesStaySmall(t *testing.T) {
 		checkPage(t, page, 200)
 		bare := regexp.MustCompile(`(?s)<table>.*</table>`).ReplaceAllString(page.Text(), "")
 		if len(bare) > 100<<10 {
-			t.Errorf("%s: %d bytes beside the table", visual, len(bare))
+			t.Errorf("%s: %d bytes besides the table, want at most %d", visual, len(bare), 100<<10)
 		}
 	}
 }

@@ -13,8 +13,7 @@ import (
 	"tenantry/gateway/gatewaytest"
 )
 
-// typed returns what a browser makes of a form before it sends it: what the page says is not always what its controls
-// hold.
+// typed returns the values that a browser sends for a form: controls change values that they cannot hold.
 func typed(markup string, values url.Values) url.Values {
 	for _, found := range input.FindAllStringSubmatch(markup, -1) {
 		at := map[string]string{}
@@ -41,7 +40,7 @@ func typed(markup string, values url.Values) url.Values {
 	return values
 }
 
-// api makes a call of the person that must succeed. body may be nil.
+// api makes a call as the person and fails the test unless it succeeds. body may be nil.
 func (p person) api(method, path string, body any) *gatewaytest.Answer {
 	p.t.Helper()
 	changes := []gatewaytest.Request{gatewaytest.Cookie(p.cookie)}
@@ -55,8 +54,8 @@ func (p person) api(method, path string, body any) *gatewaytest.Answer {
 	return a
 }
 
-// TestSavingUnchangedChangesNothing of any record that has a form: what a form does not show is not lost, and what it
-// shows is sent as it is.
+// TestSavingUnchangedChangesNothing saves the form of every kind of record unchanged. Values that the form does not
+// show are kept, and values that it shows are sent back exactly.
 func TestSavingUnchangedChangesNothing(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil)
@@ -149,20 +148,21 @@ func TestSavingUnchangedChangesNothing(t *testing.T) {
 	t.Logf("%v", checked)
 	for _, kind := range []string{"contacts", "objects", "records", "users", "roles", "teams", "campaigns", "reports"} {
 		if checked["/do/"+kind+".update"] == 0 {
-			t.Errorf("no form of %s was sent", kind)
+			t.Errorf("no form of %s was sent, want some", kind)
 		}
 	}
 }
 
-// TestPreviewSaysWhatItWouldTouch, and never that it was done.
-func TestPreviewSaysWhatItWouldTouch(t *testing.T) {
+// TestPreviewChangesNothing previews a change and a deletion of a custom object. The page counts the affected records
+// and does not say that anything was done.
+func TestPreviewChangesNothing(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil)
 	p := person{t, acme, cookie}
 	const at = "/custom/objects/bike"
 	page := p.open(at)
 	if text := page.Text(); strings.Index(text, "Force") < strings.Index(text, "Label plural") {
-		t.Error("the form begins with how it is done")
+		t.Error("the options come before the fields, want them after")
 	}
 	values := formTo(t, page, "/do/objects.update")
 	values.Set("schema.3.title", "") // the model
@@ -171,7 +171,7 @@ func TestPreviewSaysWhatItWouldTouch(t *testing.T) {
 	tried := p.send("/do/objects.update", values)
 	checkPage(t, tried, 200, "Nothing has been changed yet", "<dt>Records</dt><dd><span class=\"number\" dir=\"auto\">12</span>")
 	if formTo(t, tried, "/do/objects.update").Has("query.preview") {
-		t.Error("the form would only try once more")
+		t.Error("the form would only preview again")
 	}
 	checkPage(t, p.open(at), 200, `value="model"`)
 	values = formTo(t, p.open("/do/objects.delete?path.name=bike"), "/do/objects.delete")
@@ -181,8 +181,8 @@ func TestPreviewSaysWhatItWouldTouch(t *testing.T) {
 	checkPage(t, p.open(at), 200, "<h1 dir=\"auto\">Bike</h1>")
 }
 
-// TestValuesOfAnotherTypeAreNotLost: what was stored before its field got another type is shown, kept while something
-// else is changed, and can be mended.
+// TestValuesOfAnotherTypeAreNotLost changes the types of fields. Stored values are shown, kept while other values are
+// changed, and can be corrected.
 func TestValuesOfAnotherTypeAreNotLost(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil)
@@ -191,9 +191,9 @@ func TestValuesOfAnotherTypeAreNotLost(t *testing.T) {
 	tests := map[string]struct {
 		was, is string
 		value   any
-		shown   string // in the form, before and after it was refused
-		typed   string // instead
-		mended  any
+		shown   string // in the form, before and after a refusal
+		typed   string // the correction
+		mended  any    // the value that is stored for it
 	}{
 		"season": {"Text", "Date", "early spring 2024", "early spring 2024", "2024-03-20", "2024-03-20"},
 		"about":  {"Text", "Number", "about 40", `"about 40"`, "40", 40.0},
@@ -222,7 +222,7 @@ func TestValuesOfAnotherTypeAreNotLost(t *testing.T) {
 		t.Helper()
 		got := acme.Do(t, http.MethodGet, "/api/custom/objects/odd/records/"+id, gatewaytest.Cookie(cookie)).Field("values")
 		if is, want := line(t, m{"values": got}), line(t, m{"values": want}); is != want {
-			t.Errorf("%s is stored, want %s", is, want)
+			t.Errorf("stored values = %s, want %s", is, want)
 		}
 	}
 	const action = "/do/records.update"
@@ -230,10 +230,10 @@ func TestValuesOfAnotherTypeAreNotLost(t *testing.T) {
 	sent := typed(page.Text(), formTo(t, page, action))
 	for name, test := range tests {
 		if got := sent.Get("values." + name); got != test.shown {
-			t.Errorf("%s: %q is shown, want %q", name, got, test.shown)
+			t.Errorf("the form shows %s = %q, want %q", name, got, test.shown)
 		}
 	}
-	sent.Set("values.other", "changed") // what nobody changed is held to no rule
+	sent.Set("values.other", "changed") // values that did not change are not validated
 	p.follows(p.send(action, sent))
 	values["other"] = "changed"
 	stored(values)
@@ -253,8 +253,9 @@ func TestValuesOfAnotherTypeAreNotLost(t *testing.T) {
 	stored(mended)
 }
 
-// TestTextThatIsNoDateStays although somebody else has mended what was stored meanwhile.
-func TestTextThatIsNoDateStays(t *testing.T) {
+// TestInvalidDateStaysInTheForm checks that a text that is not a date stays in a refused form, although the stored
+// value is a date by then.
+func TestInvalidDateStaysInTheForm(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil)
 	p := person{t, acme, cookie}
@@ -265,11 +266,11 @@ func TestTextThatIsNoDateStays(t *testing.T) {
 	refused := p.send(action, values)
 	checkPage(t, refused, 422, "must be a date like 2024-05-17")
 	if got := typed(refused.Text(), formTo(t, refused, action)).Get("fields.last_order"); got != "early spring 2024" {
-		t.Errorf("%q is left in the form", got)
+		t.Errorf("the form has %q, want the text that was typed", got)
 	}
 }
 
-// askedQueries are queries of every kind, and whether a form without JSON can say them.
+// askedQueries returns queries of every kind, and whether the form can represent them without JSON.
 func askedQueries() map[string]bool {
 	return map[string]bool{
 		`{}`:           true,
@@ -289,7 +290,7 @@ func askedQueries() map[string]bool {
 	}
 }
 
-// TestFormsReachTheirOwnOperation: a name of a parameter that the operation lacks makes no other path of its own.
+// TestFormsReachTheirOwnOperation checks that parameters in a form cannot change the path to that of another operation.
 func TestFormsReachTheirOwnOperation(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil)
@@ -303,7 +304,8 @@ func TestFormsReachTheirOwnOperation(t *testing.T) {
 	}
 }
 
-// TestFormsAreNotLostWithTheSession: who was signed out meanwhile is told so, and is not led away from what was typed.
+// TestFormsAreNotLostWithTheSession sends a form after the session has ended. The answer says so without a redirect, so
+// that the browser keeps what was typed.
 func TestFormsAreNotLostWithTheSession(t *testing.T) {
 	t.Parallel()
 	g, acme, _ := rich(t, nil)
@@ -312,11 +314,12 @@ func TestFormsAreNotLostWithTheSession(t *testing.T) {
 	checkPage(t, a, 403, "Nothing was saved", `href="/sign-in"`)
 	nobodys := g.Page(t, http.MethodPost, "nobody.localhost", "/do/contacts.create", gatewaytest.Header("Origin", "http://nobody.localhost"), gatewaytest.Body("application/x-www-form-urlencoded", values.Encode()))
 	if nobodys.Code != a.Code || nobodys.Text() != a.Text() {
-		t.Errorf("of nobody: %d %s", nobodys.Code, nobodys.Text())
+		t.Errorf("on an unknown host: got %d %s, want the same answer", nobodys.Code, nobodys.Text())
 	}
 }
 
-// TestSecondTryKeepsWhatOthersChanged: a form that was refused for a value still says so when somebody else was faster.
+// TestSecondTryKeepsWhatOthersChanged checks that a form that is corrected after a refusal still detects changes by
+// others.
 func TestSecondTryKeepsWhatOthersChanged(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil)
@@ -340,8 +343,9 @@ func TestSecondTryKeepsWhatOthersChanged(t *testing.T) {
 	p.follows(p.send("/do/contacts.update", formTo(t, late, "/do/contacts.update")))
 }
 
-// TestConditionsAreNotLost where two cannot stand in one filter.
-func TestConditionsAreNotLost(t *testing.T) {
+// TestDuplicateConditionsAreRefused checks that two conditions that cannot be in one filter are refused, and not
+// merged.
+func TestDuplicateConditionsAreRefused(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil)
 	p := person{t, acme, cookie}
@@ -352,8 +356,8 @@ func TestConditionsAreNotLost(t *testing.T) {
 	checkPage(t, p.send("/do/campaigns.create", values), 422, "Two conditions compare City in the same way")
 }
 
-// TestSecretsAreAskedForAgain where a form is refused for another value: they are not shown, and would be lost without
-// a word.
+// TestSecretsAreAskedForAgain checks that a form that is refused for another value asks for its secrets again, because
+// it does not repeat them.
 func TestSecretsAreAskedForAgain(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil)
@@ -362,14 +366,14 @@ func TestSecretsAreAskedForAgain(t *testing.T) {
 	values.Set("email", "no address")
 	values.Set("fields.passport_number", "C01X00T47")
 	refused := p.send("/do/contacts.create", values)
-	checkPage(t, refused, 422, "Type it once more")
+	checkPage(t, refused, 422, "Type it again")
 	if strings.Contains(refused.Text(), "C01X00T47") {
 		t.Error("the page shows the secret")
 	}
 }
 
-// TestPagesAreWholeOrRefused: one that a limit cuts short does not leave out what it could not ask.
-func TestPagesAreWholeOrRefused(t *testing.T) {
+// TestPagesAreCompleteOrRefused checks that a page whose calls exceed a limit is refused, and not shown in part.
+func TestPagesAreCompleteOrRefused(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil, noTime, gatewaytest.Limits("50/h", "off", "off", "off"))
 	p := person{t, acme, cookie}
@@ -388,10 +392,10 @@ func TestPagesAreWholeOrRefused(t *testing.T) {
 			first = text
 		}
 		if page.Code != http.StatusOK || text != first {
-			t.Fatalf("%d, %d bytes of %d", page.Code, len(text), len(first))
+			t.Fatalf("got %d and %d bytes, want 200 and the first page of %d bytes", page.Code, len(text), len(first))
 		}
 	}
 	if first == "" {
-		t.Error("no page was whole")
+		t.Error("no page was complete")
 	}
 }

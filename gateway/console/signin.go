@@ -17,7 +17,7 @@ import (
 )
 
 type signInView struct {
-	layout.Stranger
+	layout.AddressView
 	Email, Next, Problem string
 }
 
@@ -30,19 +30,19 @@ func (m *Module) signInPage(w http.ResponseWriter, r *http.Request, organization
 }
 
 func (m *Module) showSignIn(w http.ResponseWriter, code int, organization string, v signInView) {
-	v.Stranger = m.common.Layout.Stranger("Sign in")
-	v.Faulty = v.Problem != ""
+	v.AddressView = m.common.Layout.AddressView("Sign in")
+	v.HasProblems = v.Problem != ""
 	if v.Organization = organization; organization != "" {
-		v.Address = "" // it is the right one
+		v.Address = "" // the visitor is at the right address
 	}
 	m.common.Layout.Render(w, code, "sign-in", v)
 }
 
-// formOf reads a form of somebody who is not signed in, and calls the operation with those of its values; nil: it was
-// answered.
-func (m *Module) formOf(w http.ResponseWriter, r *http.Request, operation string, names ...string) *ask.Reply {
-	row := m.common.Own[operation]
-	if row == nil || !m.readForm(w, r) {
+// submitOpenForm reads the form of a visitor who need not be signed in, and calls an operation with the named values.
+// It returns nil if it has answered the request itself.
+func (m *Module) submitOpenForm(w http.ResponseWriter, r *http.Request, operation string, names ...string) *ask.Reply {
+	row := m.common.SignInRows[operation]
+	if row == nil || !m.readOpenForm(w, r) {
 		return nil
 	}
 	body := map[string]any{}
@@ -55,28 +55,28 @@ func (m *Module) formOf(w http.ResponseWriter, r *http.Request, operation string
 		m.common.Layout.Unavailable(w, "")
 		return nil
 	}
-	ask.PassOn(w, a.Header)
+	ask.ForwardHeaders(w, a.Header)
 	return &a
 }
 
-// Of a form of somebody who is not signed in no more is taken, since it is held for as long as others have their
-// passwords checked.
+// Bounds of a form of a visitor who is not signed in. They are small because the form is held in memory while it waits
+// for its password to be checked.
 const (
-	mostOpenForm   = 16 << 10 // bytes
-	mostOpenFields = 16
+	maxOpenForm   = 16 << 10 // bytes
+	maxOpenFields = 16
 )
 
-var errCrowded = errors.New("the form has too many fields")
+var errTooManyFields = errors.New("the form has too many fields")
 
-// readForm reads such a form into r.PostForm, unless that was done, and says so where it cannot.
-func (m *Module) readForm(w http.ResponseWriter, r *http.Request) bool {
+// readOpenForm reads such a form into r.PostForm, once. If it cannot, it answers the request and returns false.
+func (m *Module) readOpenForm(w http.ResponseWriter, r *http.Request) bool {
 	if r.PostForm != nil {
 		return true
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, mostOpenForm))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxOpenForm))
 	fields := url.Values{}
 	if err == nil && strings.HasPrefix(r.Header.Get("Content-Type"), "application/x-www-form-urlencoded") {
-		if err = errCrowded; bytes.Count(body, []byte{'&'}) < mostOpenFields {
+		if err = errTooManyFields; bytes.Count(body, []byte{'&'}) < maxOpenFields {
 			fields, err = url.ParseQuery(string(body))
 		}
 	}
@@ -89,21 +89,23 @@ func (m *Module) readForm(w http.ResponseWriter, r *http.Request) bool {
 }
 
 func (m *Module) signInForm(w http.ResponseWriter, r *http.Request) {
-	a := m.formOf(w, r, "sessions.create", "email", "password")
+	a := m.submitOpenForm(w, r, "sessions.create", "email", "password")
 	switch {
 	case a == nil:
 	case a.OK():
-		http.Redirect(w, r, visit.LocalAddress(r.PostForm.Get("next")), http.StatusSeeOther) //nolint:gosec // an address of these pages, see local
+		next := visit.LocalAddress(r.PostForm.Get("next"))
+		http.Redirect(w, r, next, http.StatusSeeOther) //nolint:gosec // LocalAddress returns only addresses of these pages
 	default:
-		m.anyPage(func(w http.ResponseWriter, r *http.Request, organization string) {
-			m.showSignIn(w, a.Code, organization, signInView{Email: r.PostForm.Get("email"), Next: r.PostForm.Get("next"), Problem: explanation(a)})
+		m.hostIndependent(func(w http.ResponseWriter, r *http.Request, organization string) {
+			view := signInView{Email: r.PostForm.Get("email"), Next: r.PostForm.Get("next"), Problem: explanation(a)}
+			m.showSignIn(w, a.Code, organization, view)
 		})(w, r)
 	}
 }
 
-// signOutForm ends the session. Whoever signs out of one that has ended already is signed out.
+// signOutForm ends the session. Signing out of a session that has already ended succeeds.
 func (m *Module) signOutForm(w http.ResponseWriter, r *http.Request) {
-	a := m.formOf(w, r, "sessions.delete")
+	a := m.submitOpenForm(w, r, "sessions.delete")
 	switch {
 	case a == nil:
 	case a.OK(), a.Code == http.StatusForbidden && a.Message == operation.DeniedMessage:
@@ -113,7 +115,7 @@ func (m *Module) signOutForm(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// explanation returns what a page says of a refusal.
+// explanation returns the text of a refusal for a page, with the time to wait if there is one.
 func explanation(a *ask.Reply) string {
 	if seconds, err := strconv.Atoi(a.Header.Get("Retry-After")); err == nil && a.Code == http.StatusTooManyRequests {
 		return a.Message + ": try again in " + layout.Wait(seconds) + "."
@@ -121,47 +123,61 @@ func explanation(a *ask.Reply) string {
 	return a.Message
 }
 
+// welcomeView is a page that a single-use link leads to.
 type welcomeView struct {
 	layout.Frame
-	Shortest       int
-	Check          string // what tells whether the link is good
-	Ended          bool   // it is not, so nothing can be sent
+	Shortest       int    // the least length of a password
+	Check          string // the path of the operation that checks the link
+	Ended          bool   // the link is invalid, so the page has no form
 	Token, Problem string
 }
 
 func (m *Module) showWelcome(w http.ResponseWriter, code int, organization, token, problem string) {
-	m.common.Layout.Render(w, code, "welcome", welcomeView{layout.Frame{Title: "Choose a password", Organization: organization, Faulty: problem != ""}, passwords.MinCharacters, m.common.Own["passwords.check"].Path, code == http.StatusForbidden, token, problem})
+	m.common.Layout.Render(w, code, "welcome", welcomeView{
+		Frame:    layout.Frame{Title: "Choose a password", Organization: organization, HasProblems: problem != ""},
+		Shortest: passwords.MinCharacters,
+		Check:    m.common.SignInRows["passwords.check"].Path,
+		Ended:    code == http.StatusForbidden,
+		Token:    token,
+		Problem:  problem,
+	})
 }
 
 func (m *Module) showEnter(w http.ResponseWriter, code int, organization, token, problem string) {
-	m.common.Layout.Render(w, code, "enter", welcomeView{Frame: layout.Frame{Title: "Sign in by a link", Organization: organization, Faulty: problem != ""}, Ended: code == http.StatusForbidden, Token: token, Problem: problem})
+	m.common.Layout.Render(w, code, "enter", welcomeView{
+		Frame:   layout.Frame{Title: "Sign in by a link", Organization: organization, HasProblems: problem != ""},
+		Ended:   code == http.StatusForbidden,
+		Token:   token,
+		Problem: problem,
+	})
 }
 
-// showing shows a page that a single-use link leads to.
-type showing func(w http.ResponseWriter, code int, organization, token, problem string)
+// renderLink renders a page that a single-use link leads to.
+type renderLink func(w http.ResponseWriter, code int, organization, token, problem string)
 
-func (m *Module) linkPage(show showing) http.HandlerFunc {
-	return m.anyPage(func(w http.ResponseWriter, _ *http.Request, organization string) {
+func (m *Module) linkPage(show renderLink) http.HandlerFunc {
+	return m.hostIndependent(func(w http.ResponseWriter, _ *http.Request, organization string) {
 		show(w, http.StatusOK, organization, "", "")
 	})
 }
 
-// linkForm carries the form of such a page out, and leads to the overview or shows it again.
-func (m *Module) linkForm(operation string, show showing, names ...string) http.HandlerFunc {
+// linkForm carries out the form of such a page. It redirects to the overview on success and shows the page again
+// otherwise.
+func (m *Module) linkForm(operation string, show renderLink, names ...string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if !m.readForm(w, r) {
+		if !m.readOpenForm(w, r) {
 			return
 		}
-		if _, after, found := strings.Cut(r.PostForm.Get("token"), "#"); found { // the whole link does, too
+		if _, after, found := strings.Cut(r.PostForm.Get("token"), "#"); found { // the visitor pasted the whole link
 			r.PostForm.Set("token", after)
 		}
-		a := m.formOf(w, r, operation, names...)
+		a := m.submitOpenForm(w, r, operation, names...)
 		switch {
 		case a == nil:
 		case a.OK():
 			http.Redirect(w, r, "/", http.StatusSeeOther)
 		default:
-			m.anyPage(func(w http.ResponseWriter, r *http.Request, organization string) {
+			m.hostIndependent(func(w http.ResponseWriter, r *http.Request, organization string) {
 				show(w, a.Code, organization, r.PostForm.Get("token"), explanation(a))
 			})(w, r)
 		}

@@ -17,10 +17,11 @@ import (
 	"tenantry/gateway/gatewaytest"
 )
 
-const axeVariable = "TENANTRY_TEST_AXE" // the file axe.min.js, which looks for what keeps people out; without it nothing looks
+// axeVariable names the file axe.min.js, which checks accessibility. Without it, accessibility is not checked.
+const axeVariable = "TENANTRY_TEST_AXE"
 
-// accessible fails the test where axe-core finds that a page keeps somebody out, by all rules or by those that are
-// named.
+// accessible fails the test if axe-core finds that a page violates a rule of accessibility: one of the named rules, or
+// any.
 func accessible(p *tab, rules ...string) {
 	p.t.Helper()
 	file := os.Getenv(axeVariable)
@@ -51,7 +52,7 @@ func (p *tab) theme(name string) {
 	p.do("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": name}}}, nil)
 }
 
-// click clicks what the selector finds first, as a person does who sees it.
+// click clicks the first element that the selector finds.
 func (p *tab) click(selector string) {
 	p.t.Helper()
 	p.wait("document.querySelector(" + quoted(selector) + ")")
@@ -64,7 +65,7 @@ func quoted(text string) string {
 	return string(raw)
 }
 
-// put writes a value into a field, as a person would type it.
+// put sets the value of a field and fires an input event, as typing does.
 func (p *tab) put(name, value string) {
 	p.t.Helper()
 	field := "document.querySelector(" + quoted(fmt.Sprintf("main [name=%q]", name)) + ")"
@@ -72,7 +73,7 @@ func (p *tab) put(name, value string) {
 	p.value("(() => { const f = " + field + "; f.value = " + quoted(value) + "; f.dispatchEvent(new Event('input', {bubbles: true})); return 1 })()")
 }
 
-// arrives waits for a page that a click leads to.
+// arrives waits for the page that a click leads to.
 func (p *tab) arrives(path, text string) {
 	p.t.Helper()
 	p.wait("!window.before && document.readyState === 'complete' && location.pathname.match(" + quoted(path) + ") && document.body.innerText.includes(" + quoted(text) + ")")
@@ -95,12 +96,11 @@ func (b *browser) signIn(p *tab, o *gatewaytest.Org, email string) {
 	p.wait("location.pathname === '/' && document.readyState === 'complete'")
 }
 
-// looked returns the addresses of the pages that browsers look at: each that the site serves, with one record of each
-// kind. Lists in another order look as they do in the first, and the pages of the reference are of one template: those
-// of one resource stand for all.
-func looked(t *testing.T, p person) []string {
+// pagesToLookAt returns the addresses of every page that the site serves, with one record of each kind. Of lists in
+// several orders it has one, and of the reference the pages of one resource, because the others look the same.
+func pagesToLookAt(t *testing.T, p person) []string {
 	t.Helper()
-	pages := apart()
+	pages := unlinked()
 	p.crawl(func(path string, page *gatewaytest.Answer) {
 		sorted := strings.Contains(path, "sort=") && !strings.HasPrefix(path, "/contacts?sort=")
 		if of, found := strings.CutPrefix(path, "/docs/"); !sorted && (!found || strings.HasPrefix(of, "campaigns.")) && strings.HasPrefix(page.Header.Get("Content-Type"), "text/html") {
@@ -108,12 +108,12 @@ func looked(t *testing.T, p person) []string {
 		}
 	})
 	if len(pages) < 80 {
-		t.Errorf("only %d pages", len(pages))
+		t.Errorf("got %d pages, want at least 80", len(pages))
 	}
 	return append(pages, "/docs/contacts.list/try?_send=true&query.per_page=1", "/contacts/none", "/contacts?q=nothing", "/contacts?filters[nothing]=1", "/broken/fails", "/broken/away")
 }
 
-// stays fails the test where something on the page that is open has moved after it was first seen.
+// stays fails the test if something on the open page has moved after it was first shown.
 func (p *tab) stays() {
 	p.t.Helper()
 	moved := p.value(`new Promise((done) => {
@@ -129,21 +129,21 @@ func (p *tab) stays() {
 	}
 }
 
-// look holds the page that is open against what all pages keep to. In the dark it asks of colours alone: nothing else
-// changes.
+// look checks the rules for all pages on the open page. In the dark theme it checks only the colours, because nothing
+// else changes.
 func (p *tab) look(s size, path string) {
 	p.t.Helper()
 	name := strings.Trim(strings.NewReplacer("/", "-", "?", "-", "=", "-", "&", "-", ":", "-").Replace(path), "-") + "-" + s.name
 	fits(p)
 	if wide := p.value(`[...document.querySelectorAll(".inside .scroll")].some((s) => s.scrollWidth > s.clientWidth)`); s.width >= 1280 && wide == "true" && path != "/files/folders/tree" { // whose rows have all beneath them, and which other pages show better
-		p.t.Errorf("%s: a table is cut", path)
+		p.t.Errorf("%s: a table is wider than its frame", path)
 	}
 	p.stays()
 	accessible(p)
 	if bad := p.value(`[...document.querySelectorAll("main [placeholder]")].filter((f) => {
 		const label = f.labels?.[0];
 		return !label || getComputedStyle(label).position === "absolute" || getComputedStyle(f, "::placeholder").color !== getComputedStyle(document.querySelector("main p, main label")).color;
-	}).map((f) => f.outerHTML).join(" ")`); bad != "" { // no placeholder is the only label, and it can be read
+	}).map((f) => f.outerHTML).join(" ")`); bad != "" { // a placeholder must be readable, and must not be the only label
 		p.t.Errorf("%s: %s", path, bad)
 	}
 	p.picture("page-" + name + "-light")
@@ -153,8 +153,7 @@ func (p *tab) look(s size, path string) {
 	p.theme("light")
 }
 
-// refuses sends each form of the page that is open with what its operation cannot take, one of each operation, and
-// looks at the answer.
+// refuses sends the forms of the open page with invalid values, one form of each operation, and checks the answers.
 func (p *tab) refuses(s size, o *gatewaytest.Org, path string, sent map[string]bool) {
 	p.t.Helper()
 	const all = `[...document.querySelectorAll("main form.form[method=post]")].filter((f) => !f.querySelector("button.danger") && f.querySelector("input:not([type=hidden]), textarea, select"))`
@@ -178,14 +177,14 @@ func (p *tab) refuses(s size, o *gatewaytest.Org, path string, sent map[string]b
 		})()`, all, i))
 		p.wait("!window.before && document.readyState === 'complete'")
 		if sent[action] = p.value("performance.getEntriesByType('navigation')[0].responseStatus") == "422"; sent[action] {
-			p.saysWhatIsWrong()
+			p.linksToFaults()
 			p.look(s, "refused"+action)
 		}
 	}
 }
 
-// saysWhatIsWrong fails the test where the page of a form that was refused does not lead to what is wrong.
-func (p *tab) saysWhatIsWrong() {
+// linksToFaults fails the test unless the page of a refused form links to the fields with faults and focuses the first.
+func (p *tab) linksToFaults() {
 	p.t.Helper()
 	p.wait(`document.activeElement !== document.body`)
 	if bad := p.value(`(() => {
@@ -202,8 +201,9 @@ func (p *tab) saysWhatIsWrong() {
 	}
 }
 
-// TestBrowserRefusedFormsLeadToWhatIsWrong, also where it lies far below, and in a part of the form.
-func TestBrowserRefusedFormsLeadToWhatIsWrong(t *testing.T) {
+// TestBrowserRefusedFormsLinkToFaults checks that refused forms link to their faults, also far down the page and in
+// parts of a form.
+func TestBrowserRefusedFormsLinkToFaults(t *testing.T) {
 	t.Parallel()
 	b := launch(t)
 	_, acme, _ := rich(t, nil)
@@ -217,14 +217,14 @@ func TestBrowserRefusedFormsLeadToWhatIsWrong(t *testing.T) {
 			}
 			p.value("window.before = true; (() => { const f = document.querySelector('main form.form'); f.noValidate = true; f.querySelector('.ends button').click() })()")
 			p.wait("!window.before && document.readyState === 'complete'")
-			p.saysWhatIsWrong()
+			p.linksToFaults()
 			accessible(p)
 			fits(p)
 		}
 		sends("/contacts/66a000000000000000000001", "fields.last_order", "", "phone", strings.Repeat("9", 300), "email", "no address", "city", strings.Repeat("x", 2000))
 		p.picture("refused-contact-" + screen.name)
 		if got := p.value(`document.querySelectorAll("main .wrong a").length`); got == "0" || got == "1" {
-			t.Errorf("%s links", got)
+			t.Errorf("got %s links, want several", got)
 		}
 		p.click("main .wrong li:last-child a")
 		p.wait("document.activeElement === document.querySelector([...document.querySelectorAll('main .wrong a')].at(-1).hash)")
@@ -237,13 +237,14 @@ func TestBrowserRefusedFormsLeadToWhatIsWrong(t *testing.T) {
 		p.visit(address(t, acme, "/contacts?filters[nothing]=1"))
 		p.wait("document.title.startsWith('Error: ')")
 		p.visit(address(t, acme, "/authz/explain?subject=nobody&operation=nothing"))
-		p.saysWhatIsWrong()
+		p.linksToFaults()
 		p.picture("refused-question-" + screen.name)
 	}
 	b.quiet("status of 422")
 }
 
-// TestBrowserMenuClosesUnseen: on a narrow screen the script that closes the menu comes after what is seen first.
+// TestBrowserMenuClosesUnseen checks that nothing moves when the script closes the menu on a narrow screen, although
+// the script arrives after the page is first shown.
 func TestBrowserMenuClosesUnseen(t *testing.T) {
 	t.Parallel()
 	b := launch(t)
@@ -263,13 +264,13 @@ func TestBrowserMenuClosesUnseen(t *testing.T) {
 	p.wait("document.querySelector('.menu a[href=\"/contacts\"]').checkVisibility()")
 }
 
-// TestBrowserEveryPage looks at each page on wide and narrow screens, in light and dark: at each form also when it was
-// refused, and at what is shown once.
+// TestBrowserEveryPage checks each page on wide and narrow screens, in light and dark themes, also pages of refused
+// forms and pages that are shown once.
 func TestBrowserEveryPage(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil, withBroken)
 	clerk, _ := acme.Person(t, "clerk@example.com", func(n *control.NewUser) { n.Name, n.Permissions = "Clerk", []string{"contacts"} })
-	pages := looked(t, person{t, acme, cookie})
+	pages := pagesToLookAt(t, person{t, acme, cookie})
 	key := pages[slices.IndexFunc(pages, regexp.MustCompile(`^/keys/[0-9a-f]{24}$`).MatchString)]
 	plain := acme.Do(t, http.MethodGet, "/api/custom-reports/"+demo.PlainReportID, gatewaytest.Cookie(cookie)).Field("pid").(string)
 	for _, s := range []size{screens()[0], {"narrow", 360, 740, true}} {
@@ -300,7 +301,7 @@ func TestBrowserEveryPage(t *testing.T) {
 				p.refuses(s, acme, path, refused)
 			}
 			if n := len(slices.DeleteFunc(slices.Collect(maps.Values(refused)), func(is bool) bool { return !is })); n < 25 {
-				t.Errorf("only %d forms were refused: %v", n, refused)
+				t.Errorf("%d forms were refused, want at least 25: %v", n, refused)
 			}
 			for action, at := range map[string]string{"keys.rotate": key, "reports.share": "/custom-reports/" + demo.PlainReportID + "/shares", "contacts.disclose": "/contacts/66a000000000000000000001"} {
 				p.visit(address(t, acme, at))
@@ -309,7 +310,7 @@ func TestBrowserEveryPage(t *testing.T) {
 				p.arrives("/do/"+action, "This is shown once")
 				p.look(s, "once-"+action)
 			}
-			// Whoever guesses is slowed down, each of the two that run here by a name of its own.
+			// Wrong passwords are throttled by e-mail address, so the two screens use different ones.
 			p.visit(address(t, acme, "/sign-in"))
 			for range 7 {
 				p.put("email", s.name+"@example.com")
@@ -324,25 +325,26 @@ func TestBrowserEveryPage(t *testing.T) {
 	}
 }
 
-// TestBrowserE9_NothingRuns of what an organization has written, and nothing is left to the policy to stop.
-func TestBrowserE9_NothingRuns(t *testing.T) {
+// TestBrowserStoredTextDoesNotRun checks that no stored text becomes markup in a browser, not even markup that the
+// content security policy would block.
+func TestBrowserStoredTextDoesNotRun(t *testing.T) {
 	t.Parallel()
 	b := launch(t)
 	acme, cookie, _ := hostileOrg(t)
-	pages := looked(t, person{t, acme, cookie})
+	pages := pagesToLookAt(t, person{t, acme, cookie})
 	p := b.tab(screens()[0])
 	b.signIn(p, acme, "eve@example.com")
 	for _, path := range pages {
 		p.visit(address(t, acme, path))
 		if p.value("typeof window.ran === 'undefined' && document.querySelectorAll('main img, main script, main b').length === 0") != "true" {
-			t.Errorf("%s has what somebody wrote as markup", path)
+			t.Errorf("%s has markup from a stored text", path)
 		}
 	}
 	b.quiet("status of 404", "status of 422")
 }
 
-// TestBrowserAdministers goes through the pages as somebody who sets an organization up.
-func TestBrowserAdministers(t *testing.T) {
+// TestBrowserSetsUpAnOrganization goes through the pages as an administrator who sets an organization up.
+func TestBrowserSetsUpAnOrganization(t *testing.T) {
 	t.Parallel()
 	b := launch(t)
 	_, acme, _ := rich(t, nil)
@@ -373,17 +375,17 @@ func TestBrowserAdministers(t *testing.T) {
 			drag(folder, `named("Spring")`)
 			p.arrives("/files/folders/", "Folder updated")
 			if within := p.value(`document.querySelector("[name=folder_id]").selectedOptions[0].textContent`); within != "Spring" {
-				t.Errorf("the folder is in %q", within)
+				t.Errorf("the folder is in %q, want Spring", within)
 			}
 			drag(folder, top)
 			p.arrives("/files/folders/", "Folder updated")
 			if within := p.value(`document.querySelector("[name=folder_id]").value`); within != "" {
-				t.Errorf("the folder is in %q", within)
+				t.Errorf("the folder is in %q, want the top", within)
 			}
-			for _, still := range []string{folder, top, `document.querySelector("h1")`} { // into itself, what is no folder, what cannot be moved
+			for _, still := range []string{folder, top, `document.querySelector("h1")`} { // into itself, the top, and a part that cannot be moved
 				drag(still, folder)
 				if p.value(`String(window.before && document.querySelectorAll("body > form").length)`) != "0" {
-					t.Errorf("%s was moved", still)
+					t.Errorf("%s was moved, want it unmoved", still)
 				}
 			}
 		}
@@ -393,7 +395,7 @@ func TestBrowserAdministers(t *testing.T) {
 		for field, value := range map[string]string{"name": name, "label": strings.ToUpper(name[:1]) + name[1:], "label_plural": name + "s", "schema.0.title": "Size", "schema.0.type": "Number", "schema.1.title": "Maker", "schema.2.title": "Sold on", "schema.2.type": "Date"} {
 			p.put(field, value)
 		}
-		if scripts { // writing into the last row makes another
+		if scripts { // typing in the last row adds another
 			p.put("schema.3.title", "Colour")
 		}
 		p.click("main .form button")
@@ -447,14 +449,14 @@ func TestBrowserAdministers(t *testing.T) {
 		}
 		p.arrives("/do/campaigns.create", "contacts match.")
 		p.picture("campaign-" + name)
-		if scripts { // the call by curl follows what is typed
+		if scripts { // the curl command follows what is typed
 			p.visit(address(t, acme, "/do/contacts.create"))
 			p.value("document.querySelector('details.curl').open = true")
 			p.put("first_name", "Grace")
 			p.put("fields.passport_number", "X99")
 			p.wait(`document.querySelector("details.curl code").textContent.includes('"first_name":"Grace"')`)
 			if strings.Contains(p.value("document.querySelector('details.curl').textContent"), "X99") {
-				t.Error("the call by curl tells what is secret")
+				t.Error("the curl command shows a secret")
 			}
 		}
 		p.do("Emulation.setScriptExecutionDisabled", map[string]any{"value": false}, nil)
@@ -462,8 +464,8 @@ func TestBrowserAdministers(t *testing.T) {
 	b.quiet()
 }
 
-// TestBrowserFiles: somebody tries a file, imports it, filters what came, fetches it again and is told how that went;
-// who may not is told so.
+// TestBrowserFiles checks a file, imports it, filters the records, and exports them with the progress shown. A person
+// without the right is refused.
 func TestBrowserFiles(t *testing.T) {
 	t.Parallel()
 	b := launch(t)
@@ -478,7 +480,7 @@ func TestBrowserFiles(t *testing.T) {
 		p.visit(address(t, acme, "/contacts?filters[city]=Oslo"))
 		p.arrives("/contacts", entries)
 	}
-	for _, scripts := range []bool{false, true} { // with them a file that was checked stays chosen
+	for _, scripts := range []bool{false, true} { // with scripts, a file that was checked stays chosen
 		p.visit(address(t, acme, "/contacts"))
 		p.click("a[href^='/do/imports.create']")
 		p.arrives("/do/imports.create", "File")
@@ -518,12 +520,12 @@ func TestBrowserFiles(t *testing.T) {
 	p.wait("document.body.innerText.includes('You may not')")
 	p.picture("import-refused")
 	if p.value(`String(document.querySelectorAll("a[href^='/contacts'], a[href='/import']").length)`) != "0" {
-		t.Error("who may not is led there")
+		t.Error("a person without the right has a link to the form")
 	}
 	b.quiet("status of 404", "status of 403")
 }
 
-// choose puts a file into a field for files.
+// choose selects a file in a field for files.
 func (p *tab) choose(selector, file string) {
 	p.t.Helper()
 	var root struct{ Root struct{ NodeID int } }
@@ -533,10 +535,10 @@ func (p *tab) choose(selector, file string) {
 	p.do("DOM.setFileInputFiles", map[string]any{"files": []string{file}, "nodeId": node.NodeID}, nil)
 }
 
-// buildsReport makes a report line by line, with what it shows beside it, and shares it.
+// buildsReport composes a report line by line with its preview, and shares it.
 func buildsReport(p *tab, acme *gatewaytest.Org, name string, scripts bool) {
 	p.t.Helper()
-	chosen := func(field, value, more string) { // on which other parts of the form depend
+	chosen := func(field, value, more string) { // sets a field that other parts of the form depend on
 		p.put(field, value)
 		if scripts {
 			p.value("document.querySelector(" + quoted(fmt.Sprintf("main [name=%q]", field)) + ").dispatchEvent(new Event('change', {bubbles: true})); 1")
@@ -545,7 +547,7 @@ func buildsReport(p *tab, acme *gatewaytest.Org, name string, scripts bool) {
 		}
 	}
 	p.visit(address(p.t, acme, "/do/reports.create"))
-	if scripts { // what is required is asked for, and shown as soon as it is chosen, though the form is made anew
+	if scripts { // the preview asks for required fields, and appears as soon as they are chosen
 		p.wait(`document.querySelector("#live")?.innerText.includes("once you have filled in")`)
 		chosen("class", "Contacts", "class")
 		p.wait(`document.querySelector("#live table")`)
@@ -562,7 +564,7 @@ func buildsReport(p *tab, acme *gatewaytest.Org, name string, scripts bool) {
 	if !scripts {
 		p.click(`main [name=_more][value="asks.measures"]`)
 	}
-	p.wait(`document.querySelector("main [name='asks.measures.1.op']")`) // writing into the last line makes another
+	p.wait(`document.querySelector("main [name='asks.measures.1.op']")`) // typing in the last line adds another
 	p.put("asks.measures.1.op", "max")
 	p.put("asks.measures.1.field", "size")
 	p.put("asks.filter.0.field", "size")

@@ -28,7 +28,8 @@ var (
 	attr  = regexp.MustCompile(`([a-z]+)="([^"]*)"`)
 )
 
-// rich returns an organization with everything, and a session of its administrator. change sees each line of it.
+// rich returns an organization with records of every kind, and a session of its administrator. change may edit each
+// line that is imported.
 func rich(t *testing.T, change func(string) string, options ...gatewaytest.Option) (*gatewaytest.Gateway, *gatewaytest.Org, *http.Cookie) {
 	t.Helper()
 	g, acme := start(t, options...)
@@ -47,7 +48,7 @@ func rich(t *testing.T, change func(string) string, options ...gatewaytest.Optio
 		t.Fatal(err)
 	}
 	_, cookie := acme.Person(t, "root@example.com", func(n *control.NewUser) { n.Name, n.Roles = "Root", []string{"admin"} })
-	made := func(path, kind, body string) string { // what bundles do not hold
+	made := func(path, kind, body string) string { // records that bundles do not have
 		t.Helper()
 		if change != nil {
 			body = change(body)
@@ -72,7 +73,7 @@ func rich(t *testing.T, change func(string) string, options ...gatewaytest.Optio
 	return g, acme, cookie
 }
 
-// fill returns what a form sends that nobody has written in.
+// fill returns the values that a form sends unchanged.
 func fill(markup string) url.Values {
 	values := url.Values{}
 	for _, found := range input.FindAllStringSubmatch(markup, -1) {
@@ -102,7 +103,7 @@ func fill(markup string) url.Values {
 	return values
 }
 
-// formTo returns what the form of that action on the page sends, and fails the test where there is none.
+// formTo returns the values of the form with that action on the page. It fails the test if there is none.
 func formTo(t *testing.T, page *gatewaytest.Answer, action string) url.Values {
 	t.Helper()
 	for _, f := range forms.FindAllStringSubmatch(page.Text(), -1) {
@@ -114,7 +115,7 @@ func formTo(t *testing.T, page *gatewaytest.Answer, action string) url.Values {
 	return nil
 }
 
-// person is somebody with a browser.
+// person is a person with a browser session.
 type person struct {
 	t      *testing.T
 	o      *gatewaytest.Org
@@ -134,24 +135,24 @@ func (p person) send(action string, values url.Values, changes ...gatewaytest.Re
 	return p.o.Do(p.t, http.MethodPost, action, changes...)
 }
 
-// follows fails the test where an answer does not lead on, and returns the page to which it does.
+// follows returns the page that an answer redirects to. It fails the test if the answer is not a redirect.
 func (p person) follows(a *gatewaytest.Answer) *gatewaytest.Answer {
 	p.t.Helper()
 	if a.Code != http.StatusSeeOther {
-		p.t.Fatalf("%d instead of a page that follows: %s", a.Code, a.Text())
+		p.t.Fatalf("got %d, want a redirect: %s", a.Code, a.Text())
 	}
 	page := p.open(a.Header.Get("Location"))
 	checkPage(p.t, page, 200)
 	return page
 }
 
-// kindOf returns what pages of one kind have in common. Each report is of a kind of its own, since each has another
-// picture.
+// kindOf returns the address of a page without identifiers and values. Each report is a kind of its own, because each
+// has a different chart.
 func kindOf(path string) string {
 	return regexp.MustCompile(`/(custom-reports/[0-9a-f]{24})|/[0-9a-f]{24}|/[0-9]+|=[^&]*`).ReplaceAllString(path, "*$1")
 }
 
-// crawl opens every page that links lead to, one of each kind of record.
+// crawl opens every page that a link leads to, one of each kind.
 func (p person) crawl(see func(path string, page *gatewaytest.Answer)) {
 	p.t.Helper()
 	seen, todo := map[string]bool{"/": true}, []string{"/"}
@@ -175,16 +176,16 @@ func (p person) crawl(see func(path string, page *gatewaytest.Answer)) {
 	}
 }
 
-// apart are pages to which no link leads: others show what they do.
-func apart() []string {
+// unlinked returns the pages that no link leads to, because other pages show the same.
+func unlinked() []string {
 	return []string{
 		"/campaigns/count", "/campaigns/count/" + demo.CampaignID, "/compliance/schema", "/custom-reports/fields", "/form/collections/schema",
 		"/files/folders/tree", "/custom/objects/schema", "/find?q=a",
 	}
 }
 
-// TestEveryPageOpens of each operation that reads: whole, by the rules for all pages, and of bounded size. Its forms
-// speak to people.
+// TestEveryPageOpens opens the page of every operation that reads. Each keeps to the rules for all pages and to a bound
+// on its size, and its forms have no terms of the API.
 func TestEveryPageOpens(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil)
@@ -224,18 +225,18 @@ func TestEveryPageOpens(t *testing.T) {
 		}
 		for _, form := range forms.FindAllString(page.Text(), -1) {
 			if said := jargon.FindString(tags.ReplaceAllString(form, " ")); said != "" && !strings.HasPrefix(path, "/docs") {
-				t.Errorf("a form of %s speaks of %q, which is for those who write calls", path, said)
+				t.Errorf("a form of %s says %q, want no terms of the API", path, said)
 			}
 		}
 		if raw := values.FindString(page.Text()); raw != "" && !strings.HasPrefix(path, "/docs") {
-			t.Errorf("%s shows %q, which is for those who write calls", path, raw)
+			t.Errorf("%s shows %q, want a readable value", path, raw)
 		}
 		if len(page.Body) > 100<<10 {
-			t.Errorf("%s has %d bytes", path, len(page.Body))
+			t.Errorf("%s has %d bytes, want at most %d", path, len(page.Body), 100<<10)
 		}
 	}
 	p.crawl(hold)
-	for _, path := range apart() {
+	for _, path := range unlinked() {
 		if opened[path] {
 			t.Errorf("a link leads to %s", path)
 		}
@@ -251,8 +252,8 @@ func TestEveryPageOpens(t *testing.T) {
 	})
 }
 
-// everyPage sees the path of each page that the site serves: of each operation that reads for a session and answers no
-// file.
+// everyPage calls see with the path of each page that the site serves: that of each operation that reads, takes a
+// session and does not answer a file.
 func everyPage(t *testing.T, o *gatewaytest.Org, see func(path string, pattern *regexp.Regexp)) {
 	t.Helper()
 	var document struct {
@@ -280,11 +281,11 @@ func everyPage(t *testing.T, o *gatewaytest.Org, see func(path string, pattern *
 	}
 }
 
-// evil is text that sets a flag where it becomes markup.
+// evil is a text that sets a flag if it becomes markup.
 const evil = `"'><script>ran=1</script><img src=x onerror=ran=1>`
 
-// hostileOrg returns an organization with evil in every text that it can store, each followed by the name of its field,
-// and the session of an administrator whose browser has such a name as well.
+// hostileOrg returns an organization with evil in every text that it stores, each followed by the name of its field,
+// and the session of an administrator whose browser sends such a text as its name.
 func hostileOrg(t *testing.T) (acme *gatewaytest.Org, cookie *http.Cookie, fields []string) {
 	t.Helper()
 	fields = []string{"title", "label", "label_plural", "name", "first_name", "last_name", "city", "filename", "desc", "wish", "model", "category", "form_name", "frame",
@@ -338,7 +339,7 @@ func hostileOrg(t *testing.T) (acme *gatewaytest.Org, cookie *http.Cookie, field
 	return acme, cookie, append(fields, "tags", "organization", "person", "agent", "reason", "column", "type", "subject")
 }
 
-// TestTextIsNeverMarkup covers whatever an organization writes into its fields.
+// TestTextIsNeverMarkup checks that no text that an organization stores becomes markup on a page.
 func TestTextIsNeverMarkup(t *testing.T) {
 	t.Parallel()
 	acme, cookie, fields := hostileOrg(t)
@@ -349,7 +350,7 @@ func TestTextIsNeverMarkup(t *testing.T) {
 			t.Errorf("%s: %d", path, page.Code)
 		}
 		if strings.Contains(text, "<script>ran") || strings.Contains(text, "<img") || strings.Contains(text, "<b>") {
-			t.Errorf("%s has markup of the organization", path)
+			t.Errorf("%s has markup from a stored text", path)
 		}
 		for _, field := range fields {
 			if said := html.UnescapeString(text); strings.Contains(said, ">"+field+"~") || strings.Contains(said, `\u003e`+field+"~") { // within JSON
@@ -359,12 +360,12 @@ func TestTextIsNeverMarkup(t *testing.T) {
 	})
 	for _, field := range fields {
 		if shown[field] == 0 {
-			t.Errorf("no page shows the text of %s", field)
+			t.Errorf("no page shows the text of %s, want one that does", field)
 		}
 	}
 }
 
-// TestFormsFromAnotherSiteAreRefused sends each form of each page as another site would.
+// TestFormsFromAnotherSiteAreRefused sends each form of each page from another site.
 func TestFormsFromAnotherSiteAreRefused(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil)
@@ -382,10 +383,10 @@ func TestFormsFromAnotherSiteAreRefused(t *testing.T) {
 		}
 	}
 	if own < 40 || len(actions)-own < 40 {
-		t.Errorf("only %d forms of pages, %d of the reference", own, len(actions)-own)
+		t.Errorf("got %d forms of pages and %d of the reference, want at least 40 each", own, len(actions)-own)
 	}
 	before := acme.Do(t, http.MethodGet, "/api/audit?filters[outcome]=ok&per_page=1", gatewaytest.Cookie(cookie)).Field("count")
-	delete(actions, "/do/imports.create") // which takes a file, see TestImportByForm
+	delete(actions, "/do/imports.create") // it takes a file, see TestImportByForm
 	for action, values := range actions {
 		for name := range values {
 			if strings.HasPrefix(name, "path.") && values.Get(name) == "" {
@@ -403,17 +404,18 @@ func TestFormsFromAnotherSiteAreRefused(t *testing.T) {
 			}
 		}
 		values.Set("_send", "true")
-		// A link, which any page can have and a sign-in can lead to, carries nothing out.
+		// A link carries nothing out, because any site can have one, and signing in can lead to one.
 		if a := p.open(action + "?" + values.Encode()); strings.Contains(a.Text(), `id="answer"`) {
 			t.Errorf("a link to %s was taken: %d %.300s", action, a.Code, a.Text())
 		}
 	}
 	if after := acme.Do(t, http.MethodGet, "/api/audit?filters[outcome]=ok&per_page=1", gatewaytest.Cookie(cookie)).Field("count"); after != before {
-		t.Errorf("something was done: %v records of successes before, %v after", before, after)
+		t.Errorf("successful operations in the audit = %v, want %v as before", after, before)
 	}
 }
 
-// TestSignedOutFormsFromAnotherSiteAreRefused holds that another site's page signs nobody in and uses up no link.
+// TestSignedOutFormsFromAnotherSiteAreRefused checks that a page of another site cannot sign people in or use a link
+// up.
 func TestSignedOutFormsFromAnotherSiteAreRefused(t *testing.T) {
 	t.Parallel()
 	g, acme := start(t)
@@ -454,7 +456,8 @@ func TestSignedOutFormsFromAnotherSiteAreRefused(t *testing.T) {
 	}
 }
 
-// TestSignInForm works without scripts, and leads back to where somebody wanted to go and nowhere else.
+// TestSignInForm signs in without scripts. The form leads back to the page that was asked for, and never to another
+// site.
 func TestSignInForm(t *testing.T) {
 	t.Parallel()
 	_, acme := start(t)
@@ -492,7 +495,7 @@ func TestSignInForm(t *testing.T) {
 	}
 }
 
-// TestWelcomeForm takes the whole link as well, and says what is wrong with it.
+// TestWelcomeForm checks that the form accepts the whole link, and reports an invalid link or password.
 func TestWelcomeForm(t *testing.T) {
 	t.Parallel()
 	g, acme := start(t)
@@ -514,7 +517,7 @@ func TestWelcomeForm(t *testing.T) {
 	p.follows(a)
 }
 
-// TestRecordFromPageToPage: made, changed, deleted, brought back, deleted again and ended, by forms alone.
+// TestRecordFromPageToPage creates, changes, deletes, restores, deletes and purges a record through forms.
 func TestRecordFromPageToPage(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil)
@@ -534,7 +537,7 @@ func TestRecordFromPageToPage(t *testing.T) {
 	address, _, _ := strings.Cut(created.Header.Get("Location"), "?")
 	again, _, _ := strings.Cut(p.send("/do/contacts.create", values).Header.Get("Location"), "?") // what follows tells the second
 	if again != address {
-		t.Errorf("the form sent twice made two: %s, %s", address, again)
+		t.Errorf("the form sent twice created %s and %s, want one record", address, again)
 	}
 	change := formTo(t, page, "/do/contacts.update")
 	change.Set("city", "Brno")
@@ -548,7 +551,7 @@ func TestRecordFromPageToPage(t *testing.T) {
 	gone := p.follows(p.send("/do/contacts.delete", formTo(t, p.open(address), "/do/contacts.delete")))
 	checkPage(t, gone, 200, "Contact deleted", "Undo")
 	if a := p.open(address); a.Code != 404 {
-		t.Errorf("the page of what was deleted: %d", a.Code)
+		t.Errorf("the page of the deleted record: got %d, want 404", a.Code)
 	}
 	checkPage(t, p.follows(p.send("/do/contacts.restore", formTo(t, gone, "/do/contacts.restore"))), 200, "Contact restored", "Brno")
 	p.follows(p.send("/do/contacts.delete", formTo(t, p.open(address), "/do/contacts.delete")))
@@ -559,13 +562,13 @@ func TestRecordFromPageToPage(t *testing.T) {
 	checkPage(t, p.open("/contacts?deleted=true"), 200, "Nothing has been deleted")
 }
 
-// TestOnlyTheTrashIsEmptied: no page of what is not deleted has a form that ends it for good, and that of what is asks
-// first, and leads back to the trash. What hangs on a record must be given up, too, and is when that is said.
-func TestOnlyTheTrashIsEmptied(t *testing.T) {
+// TestOnlyDeletedRecordsArePurged checks that only the page of a deleted record has a form that purges it, with a
+// warning, and that the form leads back to the trash. A record with dependents is purged only when the form says so.
+func TestOnlyDeletedRecordsArePurged(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil)
 	p := person{t, acme, cookie}
-	all := func(page *gatewaytest.Answer, action string) url.Values { // what hangs on it, too
+	all := func(page *gatewaytest.Answer, action string) url.Values { // with the dependents of the record
 		sent := formTo(t, page, action)
 		for _, name := range []string{"query.force", "query.contents"} {
 			if strings.Contains(page.Text(), `name="`+name+`"`) {
@@ -582,11 +585,11 @@ func TestOnlyTheTrashIsEmptied(t *testing.T) {
 		live := p.open(address)
 		checkPage(t, live, 200)
 		if found := purges.FindString(live.Text()); found != "" {
-			t.Errorf("%s, which is not deleted: %s", address, found)
+			t.Errorf("%s is not deleted but has the form %s", address, found)
 		}
 		action := regexp.MustCompile(`action="(/do/\w+\.delete)"`).FindStringSubmatch(live.Text())
 		if action == nil {
-			t.Errorf("%s cannot be deleted", address)
+			t.Errorf("%s has no form that deletes it", address)
 			continue
 		}
 		gone := p.send(action[1], formTo(t, live, action[1]))
@@ -595,10 +598,10 @@ func TestOnlyTheTrashIsEmptied(t *testing.T) {
 		}
 		p.follows(gone)
 		trash := p.open(address + "?deleted=true")
-		checkPage(t, trash, 200, "<summary>Delete for good</summary>", "Nobody can bring it back.")
+		checkPage(t, trash, 200, "<summary>Delete for good</summary>", "You cannot undo this.")
 		ends := regexp.MustCompile(`<summary>Delete for good</summary><form method="post" action="([^"]*)"`).FindStringSubmatch(trash.Text())
 		if ends == nil {
-			t.Errorf("%s is not ended for good", address)
+			t.Errorf("%s has no form that purges it", address)
 			continue
 		}
 		a := p.send(ends[1], formTo(t, trash, ends[1]))
@@ -612,31 +615,31 @@ func TestOnlyTheTrashIsEmptied(t *testing.T) {
 		}
 		p.follows(a)
 		if a := p.open(address + "?deleted=true"); a.Code != 404 {
-			t.Errorf("%s is there still: %d", address, a.Code)
+			t.Errorf("%s after the purge: got %d, want 404", address, a.Code)
 		}
 	}
 }
 
-// TestAnAdministratorIsMade by forms alone.
-func TestAnAdministratorIsMade(t *testing.T) {
+// TestAdministratorIsCreatedByForm creates an administrator through forms.
+func TestAdministratorIsCreatedByForm(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil)
 	p := person{t, acme, cookie}
 	form := p.open("/do/users.create")
 	checkPage(t, form, 200, `name="roles" value="sales"`)
 	if n := strings.Count(form.Text(), `name="roles" value="admin"`); n != 1 {
-		t.Errorf("administrators are offered %d times", n)
+		t.Errorf("the role of administrators is offered %d times, want once", n)
 	}
 	if page := p.open("/roles/admin"); page.Code != 200 || !strings.Contains(page.Text(), "Administrator") || strings.Contains(page.Text(), "/do/roles.") {
-		t.Errorf("the role that is built in cannot be read, or has forms: %d", page.Code)
+		t.Errorf("the built-in role: got %d, want a page without forms", page.Code)
 	}
 	change := formTo(t, p.open("/users/3"), "/do/users.update")
 	change.Add("roles", "admin")
 	checkPage(t, p.follows(p.send("/do/users.update", change)), 200, "User updated", `name="roles" value="admin" checked`)
 }
 
-// TestPermissionsOfAPersonByForm: the form of a person has what the person may do besides the roles, and saving it as
-// it is makes nothing of a role the person's own.
+// TestPermissionsOfAPersonByForm checks that the form of a person has only the person's own permissions, and that
+// saving it unchanged does not add those of roles.
 func TestPermissionsOfAPersonByForm(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil)
@@ -654,21 +657,21 @@ func TestPermissionsOfAPersonByForm(t *testing.T) {
 	before := own()
 	change := formTo(t, p.open("/users/"+id), "/do/users.update")
 	if got := change["permissions"]; !slices.Equal(got, []string{"manage_files"}) || !strings.Contains(before, `"own_permissions":["manage_files"]`) {
-		t.Errorf("the form has %q of %s", got, before)
+		t.Errorf("the form has the permissions %q, want the own ones of %s", got, before)
 	}
 	checkPage(t, p.follows(p.send("/do/users.update", change)), 200, "User updated")
 	if after := own(); after != before {
-		t.Errorf("saved as it was it is %s, after %s", after, before)
+		t.Errorf("saved unchanged, the person is %s, want %s", after, before)
 	}
 	change = formTo(t, p.open("/users/"+id), "/do/users.update")
 	change["permissions"] = []string{"manage_reports"}
 	checkPage(t, p.follows(p.send("/do/users.update", change)), 200, "User updated", `name="permissions" value="manage_reports" checked`)
 	if after := own(); !strings.Contains(after, `"own_permissions":["manage_reports"]`) {
-		t.Error(after)
+		t.Errorf("the person is %s, want own_permissions = [manage_reports]", after)
 	}
 }
 
-// TestDefinitionsByForm: an object, its fields, a record of it.
+// TestDefinitionsByForm creates a custom object with fields and a record of it through forms.
 func TestDefinitionsByForm(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil)
@@ -695,7 +698,7 @@ func TestDefinitionsByForm(t *testing.T) {
 		}
 	}
 	if page = p.follows(p.send("/do/objects.update", values)); page.Code != 200 || strings.Contains(page.Text(), "compared as numbers") {
-		t.Errorf("without a type of its own: %d %s", page.Code, page.Text())
+		t.Errorf("without a custom type: got %d, want a page without the note: %s", page.Code, page.Text())
 	}
 	values = formTo(t, p.open("/do/records.create?path.name=wheel"), "/do/records.create")
 	values.Set("values.size_in_cm", "66")
@@ -705,8 +708,8 @@ func TestDefinitionsByForm(t *testing.T) {
 	checkPage(t, p.open("/custom/objects/wheel/records"), 200, "Size in cm", "66", "Yes")
 }
 
-// TestFaultsStandBesideTheirFields, which are called as the organization does, also those that it defined and the lines
-// of a schema.
+// TestFaultsStandBesideTheirFields checks that faults are shown beside their fields and with the titles of the
+// organization, also for defined fields and the rows of a schema.
 func TestFaultsStandBesideTheirFields(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil)
@@ -724,7 +727,7 @@ func TestFaultsStandBesideTheirFields(t *testing.T) {
 	checkPage(t, refused, 422, `<p id="records-create-values-size-said" class="error">Frame size must be a number.</p>`, `name="values.size" value="large" type="text" step="any" required aria-invalid="true" aria-describedby="records-create-values-size-said"`,
 		`<p id="records-create-values-began-said" class="error">Begin of it must be a time like 2024-05-17T08:30:00Z.</p>`, `name="values.began" value="tomorrow" type="text"`)
 	if strings.Contains(refused.Text(), `id="records-create-values-said" class="error"`) {
-		t.Error("what is said of the parts is said of the whole, too")
+		t.Error("the faults of parts are repeated at the whole")
 	}
 	values = formTo(t, refused, action)
 	values.Set("values.size", "")
@@ -743,7 +746,7 @@ func TestFaultsStandBesideTheirFields(t *testing.T) {
 		checkPage(t, p.follows(made), 200, `value="`+typed+`" type="datetime-local"`)
 		address := strings.Split(made.Header.Get("Location"), "?")[0]
 		if got := p.api(http.MethodGet, "/api"+address, nil).Field("values").(map[string]any)["began"]; got != stored {
-			t.Errorf("%s is stored as %v", typed, got)
+			t.Errorf("%s is stored as %v, want a value of the field's type", typed, got)
 		}
 	}
 
@@ -756,9 +759,9 @@ func TestFaultsStandBesideTheirFields(t *testing.T) {
 	checkPage(t, p.send("/do/objects.update", values), 422, `-said">Frame size: 3 records would lack it or have another value; "Even where it breaks something" changes it all the same.`)
 }
 
-// TestAFolderLeadsToWhatLiesInIt by names, and not by all that these have; moments and people are shown as such, and no
-// folder is offered as its own parent.
-func TestAFolderLeadsToWhatLiesInIt(t *testing.T) {
+// TestFolderLinksToItsContents checks that the page of a folder links to its files and folders by name, shows times and
+// people readably, and does not offer the folder as its own parent.
+func TestFolderLinksToItsContents(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil)
 	p := person{t, acme, cookie}
@@ -767,19 +770,19 @@ func TestAFolderLeadsToWhatLiesInIt(t *testing.T) {
 		`<option value="66f000000000000000000002">Spring`)
 	for _, never := range []string{"<dt>Mimetype", "<dt>Org", `<option value="66f000000000000000000001"`} {
 		if strings.Contains(page.Text(), never) {
-			t.Errorf("the page has %s", never)
+			t.Errorf("the page has %s, want it without", never)
 		}
 	}
 	checkPage(t, p.open("/files/66f100000000000000000001"), 200, `<dt>Created at</dt><dd><time datetime="`)
 	page = p.open("/files/folders")
 	if checkPage(t, page, 200, `<a href="/files/folders/66f000000000000000000001"><span dir="auto">Catalogue</span></a>`); strings.Contains(page.Text(), `>66f0`) {
-		t.Error("a folder is called by its identifier")
+		t.Error("a folder is shown by its identifier, want its name")
 	}
 }
 
-// TestManyAreSearchedFor where a form would offer them all, and the subjects of the audit and what needs attention are
-// all looked at.
-func TestManyAreSearchedFor(t *testing.T) {
+// TestManyRecordsAreSearched checks that a form searches records that are too many to list, and that the audit and the
+// overview consider all of them.
+func TestManyRecordsAreSearched(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil)
 	p := person{t, acme, cookie}
@@ -806,7 +809,7 @@ func TestManyAreSearchedFor(t *testing.T) {
 	checkPage(t, p.open("/audit"), 200, `<span dir="auto">Zacharias</span>`)
 }
 
-// TestSecretIsShownOnce: the key that was made stands on the page, and on no other.
+// TestSecretIsShownOnce checks that a new key is shown on the page after its creation and on no other.
 func TestSecretIsShownOnce(t *testing.T) {
 	t.Parallel()
 	g, acme, cookie := rich(t, nil)
@@ -832,8 +835,8 @@ func TestSecretIsShownOnce(t *testing.T) {
 	}
 }
 
-// TestPagesFollowRights holds that callers without the right to an operation see neither its page nor its form, and
-// cannot send it.
+// TestPagesFollowRights checks that people without the right to an operation see neither its page nor its form, and
+// cannot send the form.
 func TestPagesFollowRights(t *testing.T) {
 	t.Parallel()
 	_, acme, admin := rich(t, nil)
@@ -851,7 +854,7 @@ func TestPagesFollowRights(t *testing.T) {
 		if page.Code != 200 {
 			t.Errorf("a link leads to %s, which answers %d", path, page.Code)
 		}
-		if path == "/docs" { // which tells everybody of everything
+		if path == "/docs" { // the reference lists all operations to everybody
 			page.Body = nil
 		}
 	})
@@ -863,8 +866,8 @@ func TestPagesFollowRights(t *testing.T) {
 	checkPage(t, p.open("/contacts/66a0000000000000000000ff"), 404, "There is no such page")
 }
 
-// TestPagesBelongToOneOrganization holds that a session opens nothing of another organization, and that a foreign
-// page cannot be told from a missing one.
+// TestPagesBelongToOneOrganization checks that a session opens no page of another organization, and that the answer
+// does not reveal whether the page exists there.
 func TestPagesBelongToOneOrganization(t *testing.T) {
 	t.Parallel()
 	g, _, cookie := rich(t, nil)
@@ -878,7 +881,8 @@ func TestPagesBelongToOneOrganization(t *testing.T) {
 	}
 }
 
-// TestListsByForm: filters, columns, order and pages are in the address, and the call that does the same stands below.
+// TestListsByForm checks that filters, columns, order and pages are in the address, and that the page shows the same
+// call with curl.
 func TestListsByForm(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil)
@@ -895,23 +899,23 @@ func TestListsByForm(t *testing.T) {
 	}
 	checkPage(t, p.open("/contacts?filters[frame]=M"), 200, "Frame size is M")
 	if strings.Contains(p.open("/contacts").Text(), `<option value="passport_number"`) {
-		t.Error("a filter on what is encrypted is offered")
+		t.Error("a filter on an encrypted field is offered")
 	}
 	first := p.open("/contacts?per_page=10")
 	checkPage(t, first, 200, "page 1 of 4", "Next page")
 	checkPage(t, p.open("/contacts?per_page=10&page=4"), 200, "page 4 of 4", "Previous page")
 	checkPage(t, p.open("/contacts?sort=nothing"), 422, "Sort must name", `href="/contacts">Clear search and filters`)
 	checkPage(t, p.open("/contacts?filters[nothing]=1"), 422, "Remove the filter: Nothing is 1")
-	// A value that cannot be compared is told where it can be taken away, and the other filters stay.
+	// An invalid value is reported on the page where the filter can be removed, and the other filters stay.
 	checkPage(t, p.open("/contacts?filters[age][gt]=abc&filters[city]=Bonn"), 422, "<h1>Contacts</h1>", "Age must be a number.",
 		`href="/contacts?filters%5Bcity%5D=Bonn" aria-label="Remove the filter: Age is more than abc"`)
 	checkPage(t, p.open("/contacts?filters[city]=Nowhere&q=x"), 200, "Nothing matches.", `href="/contacts">Clear search and filters`)
-	checkPage(t, p.open("/campaigns/count?%zz"), 400, "The address is not complete")
+	checkPage(t, p.open("/campaigns/count?%zz"), 400, "The address is not valid")
 }
 
-// TestValuesAreSaidInWords that forms have for them, in lists, on pages of records and in filters, which take the words
-// too.
-func TestValuesAreSaidInWords(t *testing.T) {
+// TestValuesHaveTitles checks that lists, pages of records and filters show values with the titles that forms have for
+// them, and that filters accept the titles.
+func TestValuesHaveTitles(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil)
 	p := person{t, acme, cookie}
@@ -926,7 +930,7 @@ func TestValuesAreSaidInWords(t *testing.T) {
 	filtered := p.open("/audit?_field=outcome&_op=&_value=" + "+ok+")
 	checkPage(t, p.follows(filtered), 200, "Outcome is OK", "/api/audit?filters[outcome]=ok")
 	checkPage(t, p.follows(p.open("/users?_field=active&_op=&_value=no")), 200, "May sign in is No", "Nothing matches.", "filters[active]=false")
-	// Contacts that are checked are told by name, and what they lack as the settings call it.
+	// The page of compliance shows contacts by name, and what they lack with the titles of the settings.
 	p.api(http.MethodPut, "/api/compliance/settings", map[string]any{"enabled": true, "lesson_tags_any": []string{"safety"}})
 	name := nameOfContact(p, "66a000000000000000000002")
 	checkPage(t, p.open("/compliance/contacts"), 200, `<td><a href="/contacts/66a000000000000000000002"><span dir="auto">`+name+`</span></a></td>`, `<li dir="auto">Lesson tags (any)</li>`)
@@ -939,8 +943,9 @@ func nameOfContact(p person, id string) string {
 	return fmt.Sprint(a.Field("first_name"), " ", a.Field("last_name"))
 }
 
-// TestTheCallIsWhatWasTyped where a form was refused, or is made anew: values and query, and nothing that is secret.
-func TestTheCallIsWhatWasTyped(t *testing.T) {
+// TestCurlHasTheTypedValues checks that the curl command below a refused or reloaded form has the values and the query
+// that were typed, without secrets.
+func TestCurlHasTheTypedValues(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil)
 	p := person{t, acme, cookie}
@@ -950,7 +955,7 @@ func TestTheCallIsWhatWasTyped(t *testing.T) {
 	page := p.open("/do/contacts.create")
 	values := formTo(t, page, "/do/contacts.create")
 	if values.Get("_has.fields.passport_number") != "secret" {
-		t.Fatalf("no field is secret: %v", values)
+		t.Fatalf("the form has no secret field: %v", values)
 	}
 	for name, value := range map[string]string{"email": "it's none", "first_name": "Ada", "fields.age": "36", "fields.passport_number": "X123"} {
 		values.Set(name, value)
@@ -973,22 +978,24 @@ func TestTheCallIsWhatWasTyped(t *testing.T) {
 	}
 }
 
-// TestRecordsAreCalledByTheirValues: what an organization defined has a name of its own in lists, and on its page.
-func TestRecordsAreCalledByTheirValues(t *testing.T) {
+// TestRecordsAreNamedByDefinedFields checks that lists and pages name a record by a field that the organization
+// defined.
+func TestRecordsAreNamedByDefinedFields(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil)
 	p := person{t, acme, cookie}
 	list := p.open("/custom/objects/bike/records")
 	checkPage(t, list, 200, "<h1>Bikes</h1>", `href="/custom/objects/bike/records/66b200000000000000000001"><span dir="auto">Alster</span>`)
 	if regexp.MustCompile(`<th[^>]*>(<a[^>]*>)?Object<`).MatchString(list.Text()) {
-		t.Error("a column says the same of each record as the address")
+		t.Error("a column repeats the value in the address for each record")
 	}
 	checkPage(t, p.open("/custom/objects/bike/records/66b200000000000000000001"), 200, "<h1 dir=\"auto\">Alster</h1>")
 	checkPage(t, p.open("/do/records.create?path.name=bike"), 200, `Model <span class="must">required</span>`)
 	checkPage(t, p.open("/form/collections/66b000000000000000000001/submissions/66b300000000000000000001"), 200, "<h1 dir=\"auto\">Request 1</h1>")
 }
 
-// TestRecordsAreFound by their words, those of custom objects and forms too, as far as their finder may see them.
+// TestRecordsAreFound finds records by their words, also records of custom objects and forms, if the person may see
+// them.
 func TestRecordsAreFound(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil)
@@ -1007,17 +1014,17 @@ func TestRecordsAreFound(t *testing.T) {
 	}
 }
 
-// TestSpansAreSaidInTheirUnits, where a call takes seconds.
-func TestSpansAreSaidInTheirUnits(t *testing.T) {
+// TestDurationsHaveUnits checks that forms take durations in units of people for operations that take seconds.
+func TestDurationsHaveUnits(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil)
 	p := person{t, acme, cookie}
 	account := p.api(http.MethodPost, "/api/service-accounts", map[string]any{"name": "spans", "permissions": []string{"contacts"}}).Field("id")
 	page := p.open("/do/keys.create")
-	checkPage(t, page, 200, ">Allowed addresses", `name="_unit.expires_in"`, `<option value="86400" selected>days`, "It does not end where nothing is given.")
+	checkPage(t, page, 200, ">Allowed addresses", `name="_unit.expires_in"`, `<option value="86400" selected>days`, "Leave it empty if it should never end.")
 	for _, c := range []struct {
 		typed, unit string
-		lasts       time.Duration // 0: for ever; less: it is refused
+		lasts       time.Duration // 0 for ever, negative if it is refused
 	}{{"3", "3600", 3 * time.Hour}, {"2", "86400", 48 * time.Hour}, {"", "60", 0}, {"2.5", "60", -1}, {"two", "60", -1}, {"9000000000000000000", "86400", -1}, {"7", "x", 7 * time.Second}} {
 		sent := formTo(t, page, "/do/keys.create")
 		sent.Set("name", "key "+c.typed+c.unit)
@@ -1041,7 +1048,7 @@ func TestSpansAreSaidInTheirUnits(t *testing.T) {
 	checkPage(t, p.open("/custom-reports/66d000000000000000000001/shares"), 200, `name="expires_in" value="1"`, `<option value="3600" selected>hours`)
 }
 
-// TestAuditSaysWhoAndWhen, by name.
+// TestAuditSaysWhoAndWhen checks that the audit shows subjects by name, and times.
 func TestAuditSaysWhoAndWhen(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil)
@@ -1050,7 +1057,7 @@ func TestAuditSaysWhoAndWhen(t *testing.T) {
 	checkPage(t, p.open("/audit"), 200, "Delete a contact", "<td><span dir=\"auto\">Root</span></td>", "Created at", "<time datetime=")
 }
 
-// TestAuditIsVerified by a page that says what it looks at.
+// TestAuditIsVerified checks the page that verifies the audit log.
 func TestAuditIsVerified(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil)
@@ -1059,21 +1066,21 @@ func TestAuditIsVerified(t *testing.T) {
 	checkPage(t, p.open("/audit/verification"), 200, "<h1 dir=\"auto\">Verify the audit log</h1>", "Whether somebody has changed, added or removed records", "<dt>Intact</dt><dd><span dir=\"auto\">Yes", "<dt>Unsealed</dt>")
 }
 
-// TestAUserIsOfferedWhatIsNotSoAlready, and nothing else.
-func TestAUserIsOfferedWhatIsNotSoAlready(t *testing.T) {
+// TestUserOffersOnlyTheOtherState checks that the page of a user offers to deactivate or to reactivate, not both.
+func TestUserOffersOnlyTheOtherState(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil)
 	p := person{t, acme, cookie}
 	for _, names := range [][2]string{{"deactivate", "reactivate"}, {"reactivate", "deactivate"}} {
 		page := p.open("/users/2")
 		if strings.Contains(page.Text(), "/do/users."+names[1]) {
-			t.Errorf("a button would %s somebody of whom that is so", names[1])
+			t.Errorf("the page offers to %s a user in that state", names[1])
 		}
 		p.follows(p.send("/do/users."+names[0], formTo(t, page, "/do/users."+names[0])))
 	}
 }
 
-// TestWhoMayCallWhat is asked from the page of a person, without knowing a name of an operation.
+// TestWhoMayCallWhat opens the explanation of rights from the page of a person, without the name of an operation.
 func TestWhoMayCallWhat(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil)
@@ -1085,7 +1092,7 @@ func TestWhoMayCallWhat(t *testing.T) {
 	checkPage(t, p.open("/files/folders/66f000000000000000000001"), 200, `href="/files?filters%5Bfolder_id%5D=66f000000000000000000001">Files`)
 }
 
-// TestSharesAreWithdrawn one at a time, each by the button of its row.
+// TestSharesAreWithdrawn withdraws the shares of a report one at a time, with the button of each row.
 func TestSharesAreWithdrawn(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil)
@@ -1102,15 +1109,15 @@ func TestSharesAreWithdrawn(t *testing.T) {
 	run := p.open("/custom-reports/66d000000000000000000003/run?per_page=2")
 	checkPage(t, run, 200, "<h1 dir=\"auto\">Service requests by month: run</h1>", "3 entries, page 1 of 2", "Next page")
 	if regexp.MustCompile(`>\d{4}-\d\d<`).MatchString(run.Text()) {
-		t.Error("months are written as the shared page does not")
+		t.Error("months are not formatted as on the shared page")
 	}
 	if strings.Contains(run.Text(), "Rows on a page") || regexp.MustCompile(`\.\d{5}`).MatchString(run.Text()) {
-		t.Error("a person is asked for pages, or shown numbers that nobody reads")
+		t.Error("the page asks for a page number, or shows figures of paging")
 	}
 }
 
-// TestLockedInputsAreFixedByForm: who shares a report says each of its locked inputs in a control, and which link has
-// which value is listed.
+// TestLockedInputsAreFixedByForm checks that the form that shares a report has a control for each locked input, and
+// that the list of shares shows their values.
 func TestLockedInputsAreFixedByForm(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil)
@@ -1127,17 +1134,17 @@ func TestLockedInputsAreFixedByForm(t *testing.T) {
 	page := p.open(report + "/shares")
 	checkPage(t, page, 200, "Home town</label>", `<select id="reports-share-params-city" name="params.city">`, `<option value="Torino">`)
 	if strings.Contains(page.Text(), "params.country") || strings.Contains(p.open(report).Text(), `action="/do/reports.share"`) {
-		t.Error("a link fixes what readers choose, or is made elsewhere too")
+		t.Error("the form has a control for an input that readers set, or another page has the form too")
 	}
 	values := formTo(t, page, "/do/reports.share")
 	values.Set("params.city", "Torino")
 	once := p.send("/do/reports.share", values)
-	checkPage(t, once, 200, "This is shown once", "<span data-copy", `<a href="`+report+`/shares">Go on</a>`)
+	checkPage(t, once, 200, "This is shown once", "<span data-copy", `<a href="`+report+`/shares">Continue</a>`)
 	checkPage(t, p.open(report+"/shares"), 200, ">Fixed values</th>", "<dt>City</dt><dd><span dir=\"auto\">Torino</span></dd>")
 	run := p.open(report + "/run?params[city]=Lyon")
 	checkPage(t, run, 200, `name="params[country]"`, `<option value="Lyon" selected>`, ">Lyon</span>")
 	checkPage(t, p.open(report+"/run?params[city]=Ulm"), 422, "Home town", `<option value="Ulm" selected>`)
-	// A moment is said on the clock in UTC, wherever it is asked for.
+	// Controls of times are datetime-local in UTC.
 	of := func(rule string) map[string]any {
 		return map[string]any{"rule": rule, "type": "datetime", "value": "2024-05-17T10:00:00Z"}
 	}
@@ -1155,7 +1162,7 @@ func TestLockedInputsAreFixedByForm(t *testing.T) {
 	checkPage(t, p.open(report+"/shares"), 200, `<time datetime="2024-05-17T10:00:00Z">`)
 }
 
-// TestImportByForm: a file is checked first, then imported, and its page says how that went.
+// TestImportByForm checks a file, imports it, and reads the result on the page of the import.
 func TestImportByForm(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil)
@@ -1190,7 +1197,7 @@ func TestImportByForm(t *testing.T) {
 	const csv = "email,first_name\nlin@example.com,Lin\nmoe@example.com,Moe\n"
 	checkPage(t, ended(upload("people.csv", csv, map[string]string{"query.as": "contacts", "query.dry_run": "true", "query.key": ""})), 200, "Done", "<dt>Would be created</dt>", ">Import the file now")
 	if after := count(); after != before {
-		t.Errorf("a dry run made %v of %v", after, before)
+		t.Errorf("contacts after a dry run = %v, want %v", after, before)
 	}
 	checkPage(t, ended(upload("people.csv", csv, map[string]string{"query.as": "contacts"})), 200, "Done", "<dt>Created</dt>", `<a href="/contacts">Contacts</a></li>`)
 	checkPage(t, p.open("/contacts?filters[email]=moe@example.com"), 200, "Moe")
@@ -1201,7 +1208,7 @@ func TestImportByForm(t *testing.T) {
 	bad := ended(upload("people.csv", csv+"nobody,Moe\n", map[string]string{"query.as": "contacts"}))
 	checkPage(t, bad, 200, `role="alert">Nothing was stored: 1 of 3 lines cannot be taken.`, "<dt>Line 4</dt>", "<li dir=\"auto\">email must be a plain address such as name@example.com</li>")
 	if strings.Contains(bad.Text(), "Import created") {
-		t.Error("an import that stored nothing is said to be made")
+		t.Error("the page of an import that stored nothing says that it was made")
 	}
 	checked := ended(upload("people.csv", csv+"nobody,Moe\n", map[string]string{"query.as": "contacts", "query.dry_run": "true"}))
 	checkPage(t, checked, 200, "<dt>Would be created</dt>")
@@ -1211,9 +1218,9 @@ func TestImportByForm(t *testing.T) {
 	list := p.open("/import")
 	checkPage(t, list, 200, "Refused", "Created at")
 	if strings.Index(list.Text(), ">Refused</span>") > strings.Index(list.Text(), ">Done</span>") {
-		t.Error("the latest is not the first")
+		t.Error("the list does not begin with the latest import")
 	}
-	// How the file is written goes along from its check to the import.
+	// The options of the check are kept for the import.
 	how := map[string]string{"query.as": "contacts", "query.dry_run": "true", "query.encoding": "windows-1252", "query.delimiter": "semicolon", "query.map": "Post=email\r\n\r\nTag=birthday:dd.mm.yyyy\r\n"}
 	checked = ended(upload("leute.csv", "Post;Tag;Rest\nmueller@example.com;31.12.1980;\xfc\n", how))
 	checkPage(t, checked, 200, "Done", "1980-12-31", ">Import the file now")
@@ -1223,7 +1230,7 @@ func TestImportByForm(t *testing.T) {
 	for kind, form := range map[string]string{"text/plain": "email=x%40example.com", "application/x-www-form-urlencoded": "email=%zz"} {
 		checkPage(t, p.send("/do/contacts.create", nil, gatewaytest.Body(kind, form)), 400, "The form did not arrive")
 	}
-	checkPage(t, p.open("/contacts?email=%zz"), 400, "The address is not complete")
+	checkPage(t, p.open("/contacts?email=%zz"), 400, "The address is not valid")
 	evil := p.send("/do/imports.create", nil, func(r *http.Request) {
 		r.Header.Set("Content-Type", "multipart/form-data; boundary=x")
 		r.Header.Set("Origin", "https://evil.example")
@@ -1235,7 +1242,7 @@ func TestImportByForm(t *testing.T) {
 	}
 }
 
-// TestCampaignByForm: conditions are rows, and the page says how many match.
+// TestCampaignByForm creates a campaign with rows of conditions. Its page says how many contacts match.
 func TestCampaignByForm(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil)
@@ -1248,24 +1255,25 @@ func TestCampaignByForm(t *testing.T) {
 	wanted := acme.Do(t, http.MethodGet, "/api/campaigns/count?filters[country][in][]=DE&filters[country][in][]=NL&filters[age][gt]=30&filters[age][lt]=90", gatewaytest.Cookie(cookie)).Field("count")
 	checkPage(t, page, 200, "Campaign created", fmt.Sprintf(`Contacts who match</dt><dd><span class="number" dir="auto">%v<`, wanted))
 	if fmt.Sprint(wanted) == "0" {
-		t.Error("nobody matches, so nothing is shown by it")
+		t.Error("no contact matches, want some so that the test shows something")
 	}
 	sent := formTo(t, page, "/do/campaigns.update")
 	if sent.Get("filter.1.value") != "30" && sent.Get("filter.0.value") != "30" && sent.Get("filter.2.value") != "30" {
-		t.Errorf("the conditions are not those that were typed: %v", sent)
+		t.Errorf("the conditions are %v, want those that were typed", sent)
 	}
 	sent.Set("filter.0.field", "nothing")
 	checkPage(t, p.send("/do/campaigns.update", sent), 422, "nothing")
 	nested := acme.Do(t, http.MethodPost, "/api/campaigns", gatewaytest.Cookie(cookie), gatewaytest.JSON(map[string]any{"name": "Either", "filter": map[string]any{"or": []any{map[string]any{"country": "DE"}, map[string]any{"city": "Lyon"}}}}))
-	if nested.Code == 200 { // what rows cannot say stays as it is written
+	if nested.Code == 200 { // a filter that rows cannot represent is kept as JSON
 		page := p.open("/campaigns/" + nested.Field("id").(string))
 		checkPage(t, page, 200, `"or"`)
 		p.follows(p.send("/do/campaigns.update", formTo(t, page, "/do/campaigns.update")))
 	}
 }
 
-// TestPagesHold with as much as an organization may have, and names of any length and script.
-func TestPagesHold(t *testing.T) {
+// TestPagesStaySmall opens pages of an organization with as many records as it may have, and with long names in many
+// scripts.
+func TestPagesStaySmall(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil)
 	p := person{t, acme, cookie}
@@ -1329,12 +1337,12 @@ func TestPagesHold(t *testing.T) {
 		_, _ = w.Write(page.Body) // a buffer takes everything
 		_ = w.Close()
 		if packed.Len() > 100<<10 {
-			t.Errorf("%s has %d bytes, %d packed", path, len(page.Body), packed.Len())
+			t.Errorf("%s has %d bytes, %d compressed, want at most %d", path, len(page.Body), packed.Len(), 100<<10)
 		}
 	}
 }
 
-// TestReportByForm: it is tried as it was typed, then stored, and its picture is the same.
+// TestReportByForm previews a report, stores it, and compares the charts of both.
 func TestReportByForm(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil)
@@ -1345,7 +1353,7 @@ func TestReportByForm(t *testing.T) {
 	values.Set("title", "By city")
 	values.Set("class", "Contacts")
 	values.Set("visual", "bar")
-	values.Set("_has.query", "json") // as where it says more than a form can
+	values.Set("_has.query", "json") // as for a query that the form cannot represent
 	values.Set("query", `{"group_by": [{"field": "city"}], "measures": [{"op": "count"}]`)
 	checkPage(t, p.send("/do/reports.preview", values), 422, "Contents must be JSON", `action="/do/reports.create"`)
 	values.Set("query", `{"group_by": [{"field": "nothing"}], "measures": [{"op": "count"}]}`)
@@ -1355,7 +1363,7 @@ func TestReportByForm(t *testing.T) {
 	tried := p.send("/do/reports.preview", values)
 	checkPage(t, tried, 200, "Nothing has been stored yet", "<svg", "Leipzig", `value="By city"`)
 	if after := acme.Do(t, http.MethodGet, "/api/custom-reports?per_page=1", gatewaytest.Cookie(cookie)).Field("count"); after != before {
-		t.Errorf("there were %v reports, and are %v", before, after)
+		t.Errorf("reports after a preview = %v, want %v", after, before)
 	}
 	made := p.follows(p.send("/do/reports.create", formTo(t, tried, "/do/reports.create")))
 	checkPage(t, made, 200, "By city")
@@ -1364,7 +1372,7 @@ func TestReportByForm(t *testing.T) {
 	checkPage(t, p.follows(p.send("/do/reports.update", formTo(t, again, "/do/reports.update"))), 200, "By city")
 }
 
-// TestFormRowsAreBounded holds that a small form makes no page of any size.
+// TestFormRowsAreBounded checks that a small request cannot make a page of any size.
 func TestFormRowsAreBounded(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil)
@@ -1386,14 +1394,14 @@ func TestFormRowsAreBounded(t *testing.T) {
 	}
 }
 
-// TestReportBuilder: a report is made without a word of JSON and without scripts, line by line.
+// TestReportBuilder composes a report line by line, without JSON and scripts.
 func TestReportBuilder(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil)
 	p := person{t, acme, cookie}
 	const create = "/do/reports.create"
 	page := p.open(create)
-	checkPage(t, page, 200, "Which fields there are follows from what it is about", `<option value="Records">`)
+	checkPage(t, page, 200, "Choose above what the report is about to see its fields.", `<option value="Records">`)
 	define := formTo(t, p.open("/do/objects.create"), "/do/objects.create")
 	define.Set("schema.1.title", "Size")
 	define.Set("_more", "schema")
@@ -1431,7 +1439,7 @@ func TestReportBuilder(t *testing.T) {
 	if part := p.send("/do/reports.preview", values); part.Code != 200 || !strings.Contains(part.Text(), "avg cannot be computed of") {
 		t.Errorf("what is wrong alone: %d %.300s", part.Code, part.Text())
 	}
-	checkPage(t, p.open("/audit?filters[operation]=reports.preview"), 200, "0 entries") // which pushed what was done out of sight
+	checkPage(t, p.open("/audit?filters[operation]=reports.preview"), 200, "0 entries") // previews are not audited
 	made := p.follows(p.send(create, formTo(t, tried, create)))
 	checkPage(t, made, 200, "Custom Report created")
 	id := regexp.MustCompile(`/custom-reports/([0-9a-f]{24})/run`).FindStringSubmatch(made.Text())[1]
@@ -1444,13 +1452,14 @@ func TestReportBuilder(t *testing.T) {
 			t.Errorf("%s: %s, want %s", field, got, want)
 		}
 	}
-	values = formTo(t, made, "/do/reports.update") // what the report was made from is gone meanwhile
+	values = formTo(t, made, "/do/reports.update") // the source of the report has been deleted since
 	values.Set("source", "gone")
 	values.Set("class", "Records")
 	checkPage(t, p.send("/do/reports.update", values), 422, "Which one names nothing", `<option value="gone" selected>`)
 }
 
-// TestWhoMatchesACampaign is shown before it is stored, with examples to whoever may see contacts.
+// TestWhoMatchesACampaign previews the contacts of a campaign before it is stored. Only people who may see contacts get
+// examples.
 func TestWhoMatchesACampaign(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil)
@@ -1464,7 +1473,7 @@ func TestWhoMatchesACampaign(t *testing.T) {
 	page := p.send(create, values)
 	checkPage(t, page, 200, count+" contacts match.", "@mail.example", `value="DE, NL"`)
 	if n := strings.Count(page.Text(), "<tr>"); n != 6 {
-		t.Errorf("%d lines", n)
+		t.Errorf("the table has %d rows, want 6", n)
 	}
 	values.Set("_part", "true")
 	if part := p.send(create, values); !strings.HasPrefix(part.Text(), `<div id="tried">`) || !strings.Contains(part.Text(), count+" contacts match.") {
@@ -1482,12 +1491,12 @@ func TestWhoMatchesACampaign(t *testing.T) {
 	_, sender := acme.Person(t, "sender@example.com", func(n *control.NewUser) { n.Permissions = []string{"manage_campaigns"} })
 	p.cookie = sender
 	if text := p.send(create, values).Text(); !strings.Contains(text, count+" contacts match.") || strings.Contains(text, "@mail.example") {
-		t.Error("whoever may not see contacts sees some, or not how many there are")
+		t.Error("a person who may not see contacts sees some, or does not see how many match")
 	}
 }
 
-// Settings that an operation describes have its words for labels.
-func TestSettingsAreDescribed(t *testing.T) {
+// TestSettingsHaveLabelsOfTheirSchema checks that the form of settings has the labels of their schema.
+func TestSettingsHaveLabelsOfTheirSchema(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil)
 	p := person{t, acme, cookie}
@@ -1495,14 +1504,14 @@ func TestSettingsAreDescribed(t *testing.T) {
 	page := p.open("/compliance/settings")
 	checkPage(t, page, 200, labels...)
 	if strings.Contains(page.Text(), "Lesson tags all") || strings.Contains(page.Text(), "Submission enabled") {
-		t.Error("names of fields beside the labels")
+		t.Error("the form shows names of fields, want only their labels")
 	}
 	values := formTo(t, page, "/do/compliance.update")
 	values.Set("lesson_tags_all", strings.Repeat("x", 201))
 	checkPage(t, p.send("/do/compliance.update", values), 422, "Lesson tags (all)", "Include form submissions")
 }
 
-// TestTryIt: whoever is signed in calls each operation from its page of the reference, as they are.
+// TestTryIt calls operations from their pages in the reference, with the rights of the person who is signed in.
 func TestTryIt(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil)
@@ -1511,7 +1520,7 @@ func TestTryIt(t *testing.T) {
 	for path, want := range map[string]string{"/docs": `<a href="/docs" aria-current="page">`, "/docs/contacts.list": `<li><a href="/docs" dir="auto">API reference</a></li>`} {
 		checkPage(t, p.open(path), 200, `aria-label="Pages"`, want)
 		if stranger := acme.Page(t, path); strings.Contains(stranger.Text(), `aria-label="Pages"`) || stranger.Text() != acme.Do(t, http.MethodGet, path, gatewaytest.Cookie(&http.Cookie{Name: cookie.Name, Value: "none"})).Text() {
-			t.Errorf("%s tells strangers who its people are", path)
+			t.Errorf("%s shows names of people to visitors who are not signed in", path)
 		}
 	}
 	if a := acme.Page(t, "/docs/contacts.list/try"); a.Code != http.StatusSeeOther || a.Header.Get("Location") != "/sign-in?next=%2Fdocs%2Fcontacts.list%2Ftry" {
@@ -1533,17 +1542,17 @@ func TestTryIt(t *testing.T) {
 	if again := p.send("/docs/teams.create/try", made); again.Code != 200 || fmt.Sprint(acme.Do(t, http.MethodGet, "/api/teams?filters[name]=Tried", gatewaytest.Cookie(cookie)).Field("count")) != "1" {
 		t.Errorf("sent twice: %d", again.Code)
 	}
-	for body, told := range map[string]string{"": "400", "{": "400", `{"name":""}`: "422", `{"name":"x","name":"y"}`: "400"} {
+	for body, code := range map[string]string{"": "400", "{": "400", `{"name":""}`: "422", `{"name":"x","name":"y"}`: "400"} {
 		made.Set("body", body)
-		if a := p.send("/docs/teams.create/try", made); a.Code < 400 || !strings.Contains(a.Text(), "Answer: "+told) {
-			t.Errorf("%s: %d", body, a.Code)
+		if a := p.send("/docs/teams.create/try", made); a.Code < 400 || !strings.Contains(a.Text(), "Answer: "+code) {
+			t.Errorf("%s: got %d, want %s", body, a.Code, code)
 		}
 	}
 	if a := p.open("/docs/audit.export/try?_send=true"); a.Code != http.StatusSeeOther || a.Header.Get("Location") != "/api/audit/export" {
 		t.Errorf("an export: %d %s", a.Code, a.Header.Get("Location"))
 	}
-	checkPage(t, p.open("/docs/contacts.list/try?_send=true&more="+url.QueryEscape("filters[name]=100%")), 400, "More of the query cannot be read")
-	checkPage(t, p.open("/docs/contacts.untag/try"), 200, `<textarea id="try-query-tags" name="query.tags"`, "One in each line.")
+	checkPage(t, p.open("/docs/contacts.list/try?_send=true&more="+url.QueryEscape("filters[name]=100%")), 400, "The rest of the query cannot be parsed")
+	checkPage(t, p.open("/docs/contacts.untag/try"), 200, `<textarea id="try-query-tags" name="query.tags"`, "One per line.")
 	secret := formTo(t, p.open("/docs/passwords.change/try"), "/docs/passwords.change/try")
 	secret.Set("body", `{"present":"what nobody may read","next":"short"}`)
 	if a := p.send("/docs/passwords.change/try", secret); !strings.Contains(a.Text(), `id="answer"`) || strings.Contains(a.Text(), "what nobody may read") {
@@ -1561,8 +1570,8 @@ func TestTryIt(t *testing.T) {
 	checkPage(t, person{t, acme, clerk}.send("/docs/teams.create/try", made), 403, "Answer: 403", "manage_users")
 }
 
-// TestPagesAreLedTo also where no page lies above them.
-func TestPagesAreLedTo(t *testing.T) {
+// TestPagesWithoutParentAreLinked checks that pages without a page above them are linked from others.
+func TestPagesWithoutParentAreLinked(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil)
 	p := person{t, acme, cookie}
@@ -1576,13 +1585,13 @@ func TestPagesAreLedTo(t *testing.T) {
 		}
 	}
 	p.api(http.MethodDelete, "/api/custom/objects/lesson?force=true", nil)
-	checkPage(t, p.open("/compliance/contacts"), 200, "your organization keeps none yet", `href="/do/objects.create"`)
+	checkPage(t, p.open("/compliance/contacts"), 200, "your organization has no lessons yet", `href="/do/objects.create"`)
 	checkPage(t, p.open("/compliance/settings"), 200, `href="/compliance/contacts"`)
 }
 
-// TestOnlyWhatWasDoneIsTold by the page that follows: an address that somebody else wrote, changed, or has from another
-// session says nothing.
-func TestOnlyWhatWasDoneIsTold(t *testing.T) {
+// TestNoticesCannotBeForged checks that an address shows the notice of a form only in the session that sent the form,
+// and only unchanged.
+func TestNoticesCannotBeForged(t *testing.T) {
 	t.Parallel()
 	_, acme, cookie := rich(t, nil)
 	p := person{t, acme, cookie}
@@ -1600,7 +1609,7 @@ func TestOnlyWhatWasDoneIsTold(t *testing.T) {
 		"another session": person{t, acme, other}.open(after),
 	} {
 		if page.Code != 200 || strings.Contains(page.Text(), `role="status"`) {
-			t.Errorf("%s: %d, and something is said to be done", what, page.Code)
+			t.Errorf("%s: got %d and a notice, want none", what, page.Code)
 		}
 	}
 }

@@ -10,19 +10,22 @@ import (
 	"tenantry/tenants"
 )
 
-// homeOfNobody answers a host that leads to no organization. Where it could be one's, what an
-// organization answers to strangers, so that nobody learns which there are.
-func (m *Module) homeOfNobody(w http.ResponseWriter, r *http.Request, err error) {
+// unknownHost answers requests to a host that has no organization. If the host could be an organization's, the answer
+// is the same as an organization's to visitors who are not signed in, so that it does not reveal which organizations
+// exist.
+func (m *Module) unknownHost(w http.ResponseWriter, r *http.Request, err error) {
 	if !errors.Is(err, tenants.ErrNoSlug) {
 		m.common.ToSignIn(w, r)
 		return
 	}
-	m.common.Layout.Render(w, http.StatusNotFound, "nowhere", m.common.Layout.Stranger("There is no organization here"))
+	m.common.Layout.Render(w, http.StatusNotFound, "nowhere", m.common.Layout.AddressView("There is no organization here"))
 }
 
-// visited finds the organization and who asks. Where there is none, the page is told so, and has nobody's: what it
-// answers then is what an organization answers to a stranger.
-func (m *Module) visited(page func(w http.ResponseWriter, r *http.Request, v visit.Visitor, unknown error)) http.HandlerFunc {
+// withVisitor finds the organization and the person of a request. For an unknown host, page gets an empty organization
+// and tenants.ErrUnknownTenant, and must answer as an organization answers visitors who are not signed in.
+func (m *Module) withVisitor(
+	page func(w http.ResponseWriter, r *http.Request, v visit.Visitor, unknown error),
+) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		v, err := m.Visit(r)
 		var refused *operation.Problem
@@ -38,9 +41,11 @@ func (m *Module) visited(page func(w http.ResponseWriter, r *http.Request, v vis
 	}
 }
 
-// anyPage makes a page that is the same for every host, so that it does not tell which
-// organizations there are. One that wants to be named is.
-func (m *Module) anyPage(page func(w http.ResponseWriter, r *http.Request, organization string)) http.HandlerFunc {
+// hostIndependent serves a page that is the same on every host, so that it does not reveal which organizations exist.
+// page gets the name of the organization only if its settings allow that.
+func (m *Module) hostIndependent(
+	page func(w http.ResponseWriter, r *http.Request, organization string),
+) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		t, err := m.Resolve(r)
 		switch {
@@ -55,31 +60,37 @@ func (m *Module) anyPage(page func(w http.ResponseWriter, r *http.Request, organ
 	}
 }
 
-// signedIn finds who is signed in, and sends others to sign in. Errors were answered.
+// signedIn serves people who are signed in, and redirects others to the sign-in page.
 func (m *Module) signedIn(serve func(*visit.Visit)) http.HandlerFunc {
-	return m.visiting(serve, m.common.ToSignIn, m.homeOfNobody)
+	return m.byVisitor(serve, m.common.ToSignIn, m.unknownHost)
 }
 
-// forAll makes a page that stands among the others for who is signed in, and is the same on every host for everybody
-// else.
-func (m *Module) forAll(page func(http.ResponseWriter, *http.Request, visit.Chrome)) http.HandlerFunc {
-	open := m.anyPage(func(w http.ResponseWriter, r *http.Request, organization string) {
+// openPage serves a page to everybody. People who are signed in see it with their navigation; for others it is the same
+// on every host.
+func (m *Module) openPage(page func(http.ResponseWriter, *http.Request, visit.Chrome)) http.HandlerFunc {
+	open := m.hostIndependent(func(w http.ResponseWriter, r *http.Request, organization string) {
 		page(w, r, visit.Chrome{Frame: layout.Frame{Organization: organization}})
 	})
-	return m.visiting(func(v *visit.Visit) { page(v.W, v.R, v.Chrome("")) }, open, func(w http.ResponseWriter, r *http.Request, _ error) { open(w, r) })
+	return m.byVisitor(
+		func(v *visit.Visit) { page(v.W, v.R, v.Chrome("")) },
+		open,
+		func(w http.ResponseWriter, r *http.Request, _ error) { open(w, r) })
 }
 
-// visiting finds who is signed in; strangers answers who is not, nobody where there is no organization.
-func (m *Module) visiting(serve func(*visit.Visit), strangers http.HandlerFunc, nobody func(http.ResponseWriter, *http.Request, error)) http.HandlerFunc {
-	return m.visited(func(w http.ResponseWriter, r *http.Request, v visit.Visitor, unknown error) {
+// byVisitor dispatches a request: serve handles people who are signed in, anonymous other visitors, and noTenant
+// requests to unknown hosts.
+func (m *Module) byVisitor(
+	serve func(*visit.Visit), anonymous http.HandlerFunc, noTenant func(http.ResponseWriter, *http.Request, error),
+) http.HandlerFunc {
+	return m.withVisitor(func(w http.ResponseWriter, r *http.Request, v visit.Visitor, unknown error) {
 		switch {
 		case v.Err != nil && !errors.Is(v.Err, tenants.ErrDenied):
 			m.Log.WarnContext(r.Context(), "a session cannot be checked", "error", v.Err)
 			m.common.Layout.Unavailable(w, "")
 		case unknown != nil:
-			nobody(w, r, unknown)
+			noTenant(w, r, unknown)
 		case v.Err != nil:
-			strangers(w, r)
+			anonymous(w, r)
 		default:
 			serve(visit.New(&m.common, w, r, v))
 		}

@@ -1,6 +1,5 @@
-// Package ask calls operations from pages. A Call goes through the handler that serves everybody, with the cookie and
-// the origin of the page's request, so that sessions, rights, limits, audit and logs apply as to any other caller.
-// Nothing else of the console reads or changes what organizations keep.
+// Package ask calls operations from pages. A Call goes through the handler that serves all callers, with the cookie and
+// the origin of the page's request, so sessions, rights, limits, audit and logs apply as to any other request.
 package ask
 
 import (
@@ -21,22 +20,22 @@ import (
 	"tenantry/operation"
 )
 
-// Call is a call of an operation.
+// Call is a call of an operation. File takes the place of Raw, and Raw that of Body.
 type Call struct {
-	Row       *operation.Row
-	Path      map[string]string
-	Query     string
-	Body      map[string]any // nil: the operation takes none
-	Raw       []byte         // that is the body instead, of JSON
-	IfMatch   string         // If-Match
-	OnceKey   string         // Idempotency-Key
-	File      io.Reader      // that is the body instead, of the media type
-	MediaType string
-	// Connection is the writer of the page's answer, whose deadlines are moved while a file arrives.
+	Row            *operation.Row
+	Path           map[string]string // the parameters of the path
+	Query          string
+	Body           map[string]any // nil is sent as {} if the operation takes a body
+	Raw            []byte         // a body of JSON as it is sent
+	IfMatch        string         // If-Match, for operations that honour it
+	IdempotencyKey string         // Idempotency-Key, for operations that can be repeated
+	File           io.Reader      // a body of the media type
+	MediaType      string
+	// Connection is the writer of the page's answer. Its deadlines are extended while a file arrives.
 	Connection http.ResponseWriter
 }
 
-// Target returns the path and query that are asked for.
+// Target returns the path and query of the request.
 func (q *Call) Target() string {
 	if q.Query == "" {
 		return site.Path(q.Row, q.Path)
@@ -59,9 +58,9 @@ type Reply struct {
 	Data    strictjson.Value
 }
 
-// PassOn gives the browser what an answer says to it: a session that begins, or goes on under another name, and when to
-// try again.
-func PassOn(w http.ResponseWriter, answer http.Header) {
+// ForwardHeaders copies the headers of an answer that are meant for the browser: cookies of a session that begins or is
+// renewed, and the time to wait before another try.
+func ForwardHeaders(w http.ResponseWriter, answer http.Header) {
 	for _, name := range []string{"Set-Cookie", "Retry-After"} {
 		for _, value := range answer.Values(name) {
 			w.Header().Add(name, value)
@@ -72,24 +71,27 @@ func PassOn(w http.ResponseWriter, answer http.Header) {
 // OK reports whether the call succeeded.
 func (a *Reply) OK() bool { return a.Code == http.StatusOK }
 
-// Faults returns what is wrong with which field, as far as the answer says.
+// Faults returns the faults of the input that the answer lists.
 func (a *Reply) Faults() []fault.Fault {
 	var list []fault.Fault
 	for _, e := range a.Data.Get("errors").Items {
-		list = append(list, fault.Fault{Field: e.Get("field").Text, Code: e.Get("code").Text, Message: e.Get("message").Text})
+		list = append(list, fault.Fault{
+			Field: e.Get("field").Text, Code: e.Get("code").Text, Message: e.Get("message").Text,
+		})
 	}
 	return list
 }
 
-// RequestIDHeader is the header that names a request.
+// RequestIDHeader is the header with the identifier of a request.
 const RequestIDHeader = "X-Request-Id"
 
-// passed are the headers of a page's request that come along: who asks, from where, and through which proxy.
-var passed = []string{ //nolint:gochecknoglobals // a constant
-	"Cookie", "Origin", "Sec-Fetch-Site", "Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "User-Agent", "Traceparent", "Tracestate", RequestIDHeader,
+// forwardedHeaders are the headers of a page's request that its calls carry: the session, the origin and the proxies.
+var forwardedHeaders = []string{ //nolint:gochecknoglobals // a constant
+	"Cookie", "Origin", "Sec-Fetch-Site", "Forwarded", "X-Forwarded-For", "X-Forwarded-Host",
+	"User-Agent", "Traceparent", "Tracestate", RequestIDHeader,
 }
 
-// Ask makes a call, and reads its answer.
+// Ask makes a call and parses the envelope of its answer.
 func (c *Client) Ask(ctx context.Context, from *http.Request, q Call) (Reply, error) {
 	w, err := c.Send(ctx, from, q)
 	if err != nil {
@@ -103,9 +105,9 @@ func (c *Client) Ask(ctx context.Context, from *http.Request, q Call) (Reply, er
 	return Reply{w.Code, w.Head, envelope.Get("message").Text, envelope.Get("data")}, nil
 }
 
-// Send makes a call through the same handler as calls from outside, so that whatever holds for those holds
-// here: the session, rights, limits, the audit record, the log.
-func (c *Client) Send(ctx context.Context, from *http.Request, q Call) (*Answer, error) {
+// Send makes a call and returns its answer unparsed. An error means that the request could not be made; refusals are
+// answers.
+func (c *Client) Send(ctx context.Context, from *http.Request, q Call) (*Recorder, error) {
 	raw, err := q.body()
 	if err != nil {
 		return nil, err
@@ -119,7 +121,7 @@ func (c *Client) Send(ctx context.Context, from *http.Request, q Call) (*Answer,
 		return nil, err
 	}
 	r.Host, r.RemoteAddr, r.RequestURI = from.Host, from.RemoteAddr, q.Target()
-	for _, name := range passed {
+	for _, name := range forwardedHeaders {
 		if values := from.Header.Values(name); values != nil {
 			r.Header[name] = values
 		}
@@ -133,16 +135,17 @@ func (c *Client) Send(ctx context.Context, from *http.Request, q Call) (*Answer,
 	if q.IfMatch != "" && q.Row.Revised {
 		r.Header.Set("If-Match", q.IfMatch)
 	}
-	if len(q.OnceKey) == len(NewOnceKey()) && q.Row.Repeatable() {
-		// With what was sent, so that a form that was changed after the way back counts as another.
-		r.Header.Set("Idempotency-Key", fmt.Sprintf("%s-%x", url.QueryEscape(q.OnceKey), sha256.Sum256(append([]byte(q.Target()+"\n"), raw...))))
+	if len(q.IdempotencyKey) == len(NewIdempotencyKey()) && q.Row.Repeatable() {
+		// The key includes a hash of the content, because a form that was changed after going back is another request.
+		content := sha256.Sum256(append([]byte(q.Target()+"\n"), raw...))
+		r.Header.Set("Idempotency-Key", fmt.Sprintf("%s-%x", url.QueryEscape(q.IdempotencyKey), content))
 	}
-	w := &Answer{Head: http.Header{}, connection: q.Connection}
+	w := &Recorder{Head: http.Header{}, connection: q.Connection}
 	c.API.ServeHTTP(w, r)
 	return w, nil
 }
 
-// body returns the body, nil where the operation takes none.
+// body returns the body, or nil if the operation takes none.
 func (q *Call) body() ([]byte, error) {
 	switch {
 	case q.Raw != nil || q.Row.Body == nil:
@@ -153,50 +156,50 @@ func (q *Call) body() ([]byte, error) {
 	return json.Marshal(q.Body)
 }
 
-// Answer is an answer that is kept. What it holds is bounded by what an operation answers.
-type Answer struct {
+// Recorder is an http.ResponseWriter that keeps the answer in memory. The bound on answers of operations bounds it.
+type Recorder struct {
 	Head       http.Header
 	Code       int
 	Body       bytes.Buffer
 	connection http.ResponseWriter
 }
 
-// SetReadDeadline and SetWriteDeadline are those of the connection; see http.ResponseController.
-func (w *Answer) SetReadDeadline(t time.Time) error {
+// SetReadDeadline sets the read deadline of the connection; see http.ResponseController.
+func (w *Recorder) SetReadDeadline(t time.Time) error {
 	if w.connection == nil {
 		return http.ErrNotSupported
 	}
 	return http.NewResponseController(w.connection).SetReadDeadline(t)
 }
 
-// SetWriteDeadline is as SetReadDeadline.
-func (w *Answer) SetWriteDeadline(t time.Time) error {
+// SetWriteDeadline sets the write deadline of the connection.
+func (w *Recorder) SetWriteDeadline(t time.Time) error {
 	if w.connection == nil {
 		return http.ErrNotSupported
 	}
 	return http.NewResponseController(w.connection).SetWriteDeadline(t)
 }
 
-// Header, WriteHeader and Write are those of a http.ResponseWriter.
-func (w *Answer) Header() http.Header { return w.Head }
+// Header returns the header of the answer.
+func (w *Recorder) Header() http.Header { return w.Head }
 
-// WriteHeader keeps the first code.
-func (w *Answer) WriteHeader(code int) {
+// WriteHeader keeps the first code and ignores others.
+func (w *Recorder) WriteHeader(code int) {
 	if w.Code == 0 {
 		w.Code = code
 	}
 }
 
-// Write keeps the body.
-func (w *Answer) Write(part []byte) (int, error) {
+// Write appends to the body.
+func (w *Recorder) Write(part []byte) (int, error) {
 	w.WriteHeader(http.StatusOK)
 	return w.Body.Write(part)
 }
 
-// NewOnceKey returns a key with which a form that is sent twice is carried out once.
-func NewOnceKey() string { return rand.Text() }
+// NewIdempotencyKey returns a key for a form, so that a form that is sent twice is carried out once.
+func NewIdempotencyKey() string { return rand.Text() }
 
-// Tree returns a result as the tree of JSON that its answer would be.
+// Tree returns the data of a result as the JSON tree that an answer over HTTP would have.
 func Tree(data any) (strictjson.Value, error) {
 	var body bytes.Buffer
 	if answer, encoded := data.(*operation.Encoded); encoded {

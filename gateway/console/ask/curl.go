@@ -8,12 +8,12 @@ import (
 	"tenantry/operation"
 )
 
-// mostCopied is how long a command may be that is shown, in bytes: nobody copies a longer one, and each of its
-// quotation marks takes sixteen on a page.
-const mostCopied = 16 << 10
+// maxCommand bounds the body and the target of a command that is shown, in bytes, because each quotation mark takes
+// sixteen bytes on a page.
+const maxCommand = 16 << 10
 
-// Curl returns the command that makes the same call with the credential that it takes: a key rather than a session.
-// Empty: it would be too long.
+// Curl returns the curl command that makes the same call, with a key if the operation takes one and with a session
+// otherwise. It returns "" if the command would be too long.
 func (c *Client) Curl(slug string, q Call) string {
 	quote := func(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 	parts := []string{"curl", "-g"}
@@ -30,25 +30,27 @@ func (c *Client) Curl(slug string, q Call) string {
 		parts = append(parts, "-H", quote("If-Match: "+q.IfMatch))
 	}
 	if q.Body != nil || q.Raw != nil {
-		shown, _ := q.body() // texts, numbers, lists and objects of them: cannot fail
-		if len(shown) > mostCopied {
+		body, _ := q.body() // cannot fail: the values are texts, numbers, and lists and objects of them
+		if len(body) > maxCommand {
 			return ""
 		}
-		parts = append(parts, "-H", quote("Content-Type: application/json"), "-d", quote(string(shown)))
+		parts = append(parts, "-H", quote("Content-Type: application/json"), "-d", quote(string(body)))
 	}
 	target := q.Target()
-	if len(target) > mostCopied {
+	if len(target) > maxCommand {
 		return ""
 	}
 	if path, query, found := strings.Cut(target, "?"); found {
-		if readable, err := url.QueryUnescape(query); err == nil && !strings.ContainsAny(readable, " %+#'\"\\") && strings.Count(readable, "&") == strings.Count(query, "&") {
+		readable, err := url.QueryUnescape(query)
+		if err == nil && !strings.ContainsAny(readable, " %+#'\"\\") &&
+			strings.Count(readable, "&") == strings.Count(query, "&") {
 			target = path + "?" + readable
 		}
 	}
 	return strings.Join(append(parts, quote(c.BaseURL(slug)+target)), " ")
 }
 
-// SampleBody returns a body with what the operation requires, as the rows give examples of it; nil where it takes none.
+// SampleBody returns a body of the required fields with the examples of the row; nil if the operation takes no body.
 func SampleBody(row *operation.Row) map[string]any {
 	if row.Body == nil {
 		return nil

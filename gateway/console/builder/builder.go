@@ -1,6 +1,6 @@
-// Package builder is the part of a form that composes the question of a report: its source, filter, columns, groups,
-// figures and order, and the inputs that readers set. Query and Inputs read the form back into the body of the
-// operation; a query that says more than the form can is edited as JSON.
+// Package builder makes the part of a form that composes the query of a report: its source, filter, columns, groups,
+// figures and order, and the inputs that readers set. Query and Inputs convert the form back into the body of the
+// operation. A query that the form cannot represent is edited as JSON.
 package builder
 
 import (
@@ -24,20 +24,21 @@ import (
 	"tenantry/reports"
 )
 
-// Askable returns what a report of the class and source can ask; without fields where these are none.
+// Askable returns what a report of the class and source can query. If the class or source does not exist, the result
+// has no fields; ok is false if the person may not read it.
 func Askable(v *visit.Visit, class, source string) (a reports.Askable, ok bool) {
 	for _, q := range []url.Values{{"class": {class}, "source": {source}}, {}} {
 		if q.Get("source") == "" {
 			q.Del("source")
 		}
-		if data, found := v.Named("reports.fields", q.Encode()); found {
+		if data, found := v.ReadNamed("reports.fields", q.Encode()); found {
 			return a, json.Unmarshal(data.Raw(), &a) == nil
 		}
 	}
 	return a, false
 }
 
-// IsQuery and isInputs report whether a field is the query or the inputs of a report.
+// IsQuery reports whether a field is the query of a report.
 func IsQuery(f *operation.Field) bool {
 	return reflect.TypeOf(f.Type) == reflect.TypeFor[reports.Query]()
 }
@@ -47,10 +48,12 @@ func IsInputs(f *operation.Field) bool {
 	return reflect.TypeOf(f.Type) == reflect.TypeFor[map[string]reports.Input]()
 }
 
-// Complete completes the controls of a report's form, which depend on each other, and returns apart those that are
-// seldom needed. Of another form it returns them as they are.
-func Complete(v *visit.Visit, controls, more []input.Control, current strictjson.Value, sent url.Values) (often, seldom []input.Control) {
-	at := func(name string) *input.Control {
+// Complete completes the controls of a report's form, which depend on each other, and moves those that are seldom
+// needed to the second result. Controls of other forms are returned unchanged.
+func Complete(
+	v *visit.Visit, controls, more []input.Control, current strictjson.Value, sent url.Values,
+) (often, seldom []input.Control) {
+	control := func(name string) *input.Control {
 		for i := range controls {
 			if controls[i].Name == name {
 				return &controls[i]
@@ -58,39 +61,44 @@ func Complete(v *visit.Visit, controls, more []input.Control, current strictjson
 		}
 		return &input.Control{}
 	}
-	query, class, source := at("query"), at("class"), at("source")
+	query, class, source := control("query"), control("class"), control("source")
 	if query.Kind != "query" {
 		return controls, more
 	}
-	can, ok := Askable(v, class.Value, source.Value)
+	askable, ok := Askable(v, class.Value, source.Value)
 	if !ok {
 		query.Kind = "json"
 		return controls, more
 	}
-	buildSource(v, class, source, can.Classes)
-	values, inputs := sent, names(at("input"))
+	sourceControls(v, class, source, askable.Classes)
+	values, inputs := sent, inputOptions(control("input"))
 	if sent == nil {
-		if values, ok = queryValues(current.Get("query"), Fields(can.Fields)); !ok {
+		if values, ok = queryValues(current.Get("query"), Fields(askable.Fields)); !ok {
 			query.Kind = "json"
-			return sortReport(controls, more)
+			return orderControls(controls, more)
 		}
 	}
-	query.Grids = queryGrids(can.Fields, inputs, values, sent == nil)
+	query.Grids = queryGrids(askable.Fields, inputs, values, sent == nil)
 	show := values.Get("asks.show")
-	query.Options = []layout.Option{{Value: "rows", Title: "Rows, one for each record", Chosen: show == "rows"}, {Value: "figures", Title: "Figures of groups of records", Chosen: show == "figures"}}
+	query.Options = []layout.Option{
+		{Value: "rows", Title: "Rows, one for each record", Chosen: show == "rows"},
+		{Value: "figures", Title: "Figures of groups of records", Chosen: show == "figures"},
+	}
 	query.Value = values.Get("asks.limit")
 	query.Max = strconv.Itoa(reports.MaxRows)
-	if query.Hint = ""; len(can.Fields) == 0 {
-		query.Hint = "Which fields there are follows from what it is about, above."
+	if query.Hint = ""; len(askable.Fields) == 0 {
+		query.Hint = "Choose above what the report is about to see its fields."
 	}
-	return sortReport(controls, more)
+	return orderControls(controls, more)
 }
 
-// sortReport puts the picture beside the question, and apart what is seldom needed.
-func sortReport(controls, more []input.Control) (often, seldom []input.Control) {
+// orderControls puts the controls of a report into the order of the form, and moves those that are seldom needed to the
+// second result, unless they have an error.
+func orderControls(controls, more []input.Control) (often, seldom []input.Control) {
 	last := []string{"pid", "portal_visible", "visual_props", "folder", "parent", "row_key", "actions"}
 	first := []string{"title", "desc", "class", "source", "query", "visual", "input"}
-	slices.SortStableFunc(controls, func(a, b input.Control) int { // what is none of them comes last
+	slices.SortStableFunc(controls, func(a, b input.Control) int {
+		// The index -1 of a control that is not in first becomes the largest uint, so that it comes last.
 		return cmp.Compare(uint(slices.Index(first, a.Name)), uint(slices.Index(first, b.Name)))
 	})
 	for _, c := range controls {
@@ -103,9 +111,9 @@ func sortReport(controls, more []input.Control) (often, seldom []input.Control) 
 	return often, more
 }
 
-// buildSource makes class and source choices.
-func buildSource(v *visit.Visit, class, source *input.Control, classes []reports.AskableClass) {
-	class.Kind, class.Again, class.Hint = "choice", true, ""
+// sourceControls makes the controls of class and source choices, if all their options are known.
+func sourceControls(v *visit.Visit, class, source *input.Control, classes []reports.AskableClass) {
+	class.Kind, class.Reloads, class.Hint = "choice", true, ""
 	options, of := []layout.Option{}, ""
 	for _, k := range classes {
 		options = append(options, layout.Option{Value: k.Name, Title: k.Name})
@@ -118,13 +126,13 @@ func buildSource(v *visit.Visit, class, source *input.Control, classes []reports
 	case of == "" && source.Value == "":
 		source.Kind = "hidden"
 	case all:
-		source.Kind, source.Again, source.Required, source.Hint = "choice", true, true, ""
+		source.Kind, source.Reloads, source.Required, source.Hint = "choice", true, true, ""
 		source.Options = layout.Choose(records, source.Value)
 	}
 }
 
-// names are the inputs that the control has, as options of a value.
-func names(c *input.Control) (all []layout.Option) {
+// inputOptions returns the inputs in the control as options for the value of a condition.
+func inputOptions(c *input.Control) (all []layout.Option) {
 	for _, g := range c.Grids {
 		for _, line := range g.Lines {
 			if name := inputName(line[0].Value, line[1].Value); name != "" {
@@ -141,7 +149,7 @@ func names(c *input.Control) (all []layout.Option) {
 	return all
 }
 
-// Fields returns the fields as filters are typed.
+// Fields returns the fields of a report as fields of a filter.
 func Fields(fields []reports.AskableField) (all []show.DefinedField) {
 	for _, f := range fields {
 		kind := map[string]string{reports.TypeNumber: "Number", reports.TypeBoolean: "Boolean"}[f.Type]
@@ -150,16 +158,19 @@ func Fields(fields []reports.AskableField) (all []show.DefinedField) {
 	return all
 }
 
-// The grids of a query.
+// Names of the grids of a query in the form.
 const (
-	askedFilter   = "asks.filter"
-	askedFields   = "asks.fields"
-	askedGroups   = "asks.groups"
-	askedMeasures = "asks.measures"
-	askedSort     = "asks.sort"
+	gridFilter   = "asks.filter"
+	gridFields   = "asks.fields"
+	gridGroups   = "asks.groups"
+	gridMeasures = "asks.measures"
+	gridSort     = "asks.sort"
 )
 
-func queryGrids(fields []reports.AskableField, inputs []layout.Option, values url.Values, fresh bool) []input.Grid {
+// queryGrids makes the grids of a query from the values of the form. A fresh form has a blank line in each.
+func queryGrids(
+	fields []reports.AskableField, inputs []layout.Option, values url.Values, fresh bool,
+) []input.Grid {
 	free := map[bool]int{true: 1}[fresh]
 	var all, grouped, measured []layout.Option
 	for _, f := range fields {
@@ -179,8 +190,13 @@ func queryGrids(fields []reports.AskableField, inputs []layout.Option, values ur
 	for _, name := range reports.Buckets() {
 		by = append(by, layout.Option{Value: name, Title: "by " + name})
 	}
-	groups := input.NewGrid(askedGroups, values, free, input.CellKind{Name: "field", Title: "Field of group", Options: layout.Blank("–", grouped...)}, input.CellKind{Name: "by", Title: "Period of group", Options: layout.Blank("each value", by...)})
-	measures := input.NewGrid(askedMeasures, values, free, input.CellKind{Name: "op", Title: "Figure", Options: layout.Blank("–", ops...)}, input.CellKind{Name: "field", Title: "Field of figure", Options: layout.Blank("– no field", measured...)})
+
+	groups := input.NewGrid(gridGroups, values, free,
+		input.CellKind{Name: "field", Title: "Field of group", Options: layout.Blank("–", grouped...)},
+		input.CellKind{Name: "by", Title: "Period of group", Options: layout.Blank("each value", by...)})
+	measures := input.NewGrid(gridMeasures, values, free,
+		input.CellKind{Name: "op", Title: "Figure", Options: layout.Blank("–", ops...)},
+		input.CellKind{Name: "field", Title: "Field of figure", Options: layout.Blank("– no field", measured...)})
 	for i := range groups.Lines {
 		order = append(order, layout.Option{Value: "group." + strconv.Itoa(i), Title: "Group " + strconv.Itoa(i+1)})
 	}
@@ -190,18 +206,23 @@ func queryGrids(fields []reports.AskableField, inputs []layout.Option, values ur
 	for _, f := range grouped {
 		order = append(order, layout.Option{Value: "field." + f.Value, Title: f.Title})
 	}
-	columns := input.NewGrid(askedFields, values, free, input.CellKind{Name: "field", Title: "Column", Options: layout.Blank("–", all...)})
-	sorts := input.NewGrid(askedSort, values, free, input.CellKind{Name: "column", Title: "Order", Options: layout.Blank("–", order...)}, input.CellKind{Name: "desc", Title: "Direction of order", Options: layout.Blank("smallest first", layout.Option{Value: "-", Title: "largest first"})})
-	filter := input.ConditionGrid(askedFilter, values, free, Fields(fields), inputs)
-	filter.Title, filter.Hint = "Which records", "All of these must hold. Without any, all records are meant."
-	columns.Title, columns.Hint, columns.For = "Columns", "Without any, all there are.", "rows"
+	columns := input.NewGrid(gridFields, values, free,
+		input.CellKind{Name: "field", Title: "Column", Options: layout.Blank("–", all...)})
+	directions := layout.Blank("smallest first", layout.Option{Value: "-", Title: "largest first"})
+	sorts := input.NewGrid(gridSort, values, free,
+		input.CellKind{Name: "column", Title: "Order", Options: layout.Blank("–", order...)},
+		input.CellKind{Name: "desc", Title: "Direction of order", Options: directions})
+	filter := input.ConditionGrid(gridFilter, values, free, Fields(fields), inputs)
+
+	filter.Title, filter.Hint = "Which records", "All conditions must hold. Without any, the report has all records."
+	columns.Title, columns.Hint, columns.For = "Columns", "Without any, the report has all fields.", "rows"
 	groups.Title, groups.For = "Groups", "figures"
 	measures.Title, measures.For = "Figures", "figures"
 	sorts.Title, sorts.Hint = "Order", "Rows are ordered by fields, figures by the groups and figures above."
 	return []input.Grid{filter, columns, groups, measures, sorts}
 }
 
-// queryValues writes a query as its form does; not ok where it says more than a form can.
+// queryValues converts a query into the values of its form. ok is false if the form cannot represent it.
 func queryValues(q strictjson.Value, fields []show.DefinedField) (url.Values, bool) {
 	values := url.Values{"asks.show": {"rows"}}
 	conditions, ok := input.ConditionsOf(q.Get("filter"))
@@ -211,24 +232,24 @@ func queryValues(q strictjson.Value, fields []show.DefinedField) (url.Values, bo
 	set := func(grid string, line int, name, value string) {
 		values.Set(grid+"."+strconv.Itoa(line)+"."+name, value)
 	}
-	input.SetConditions(values, askedFilter, conditions)
+	input.SetConditions(values, gridFilter, conditions)
 	columns := map[string]string{}
 	for i, g := range q.Get("group_by").Items {
-		set(askedGroups, i, "field", g.Get("field").Text)
-		set(askedGroups, i, "by", g.Get("by").Text)
+		set(gridGroups, i, "field", g.Get("field").Text)
+		set(gridGroups, i, "by", g.Get("by").Text)
 		columns[g.Get("field").Text] = "group." + strconv.Itoa(i)
 	}
 	for i, m := range q.Get("measures").Items {
 		op, field := m.Get("op").Text, m.Get("field").Text
-		set(askedMeasures, i, "op", op)
-		set(askedMeasures, i, "field", field)
+		set(gridMeasures, i, "op", op)
+		set(gridMeasures, i, "field", field)
 		columns[reports.MeasureColumn(op, field)] = "figure." + strconv.Itoa(i)
 	}
 	if len(columns) > 0 {
 		values.Set("asks.show", "figures")
 	}
 	for i, f := range q.Get("fields").Items {
-		set(askedFields, i, "field", f.Text)
+		set(gridFields, i, "field", f.Text)
 	}
 	for i, s := range q.Get("sort").Items {
 		column, desc := strings.CutPrefix(s.Text, "-")
@@ -236,43 +257,43 @@ func queryValues(q strictjson.Value, fields []show.DefinedField) (url.Values, bo
 		if len(columns) == 0 {
 			value = "field." + column
 		}
-		set(askedSort, i, "column", value)
-		set(askedSort, i, "desc", map[bool]string{true: "-"}[desc])
+		set(gridSort, i, "column", value)
+		set(gridSort, i, "desc", map[bool]string{true: "-"}[desc])
 	}
 	values.Set("asks.limit", q.Get("limit").Text)
 	var faults fault.List
-	again := show.Parse(Query(values, fields, &faults))
+	roundTrip := show.Parse(Query(values, fields, &faults))
 	if q.Is == strictjson.Null {
 		q = show.Parse(map[string]any{})
 	}
-	return values, len(faults) == 0 && bytes.Equal(again.Raw(), q.Raw())
+	return values, len(faults) == 0 && bytes.Equal(roundTrip.Raw(), q.Raw())
 }
 
-// Query reads the form of a query. Whether it can be asked is said by the operation.
+// Query converts the values of a form into a query. The operation validates it.
 func Query(sent url.Values, fields []show.DefinedField, faults *fault.List) map[string]any {
 	get := func(grid string, line int, name string) string {
 		return sent.Get(grid + "." + strconv.Itoa(line) + "." + name)
 	}
 	q := map[string]any{}
-	if filter := input.FilterOf(askedFilter, sent, fields, faults); len(filter) > 0 {
+	if filter := input.FilterOf(gridFilter, sent, fields, faults); len(filter) > 0 {
 		q["filter"] = filter
 	}
-	columns := map[string]string{} // by what the order calls them
+	columns := map[string]string{} // names of columns, by the values of the options of the order
 	if sent.Get("asks.show") == "figures" {
 		var groups, measures []any
-		for i := range input.CountLines(askedGroups, "field", sent) {
-			field := get(askedGroups, i, "field")
+		for i := range input.CountLines(gridGroups, "field", sent) {
+			field := get(gridGroups, i, "field")
 			if field == "" {
 				continue
 			}
 			g := map[string]any{"field": field}
-			if by := get(askedGroups, i, "by"); by != "" {
+			if by := get(gridGroups, i, "by"); by != "" {
 				g["by"] = by
 			}
 			groups, columns["group."+strconv.Itoa(i)] = append(groups, g), field
 		}
-		for i := range input.CountLines(askedMeasures, "op", sent) {
-			op, field := get(askedMeasures, i, "op"), get(askedMeasures, i, "field")
+		for i := range input.CountLines(gridMeasures, "op", sent) {
+			op, field := get(gridMeasures, i, "op"), get(gridMeasures, i, "field")
 			if op == "" {
 				continue
 			}
@@ -283,44 +304,44 @@ func Query(sent url.Values, fields []show.DefinedField, faults *fault.List) map[
 			measures, columns["figure."+strconv.Itoa(i)] = append(measures, m), reports.MeasureColumn(op, field)
 		}
 		if len(groups)+len(measures) == 0 {
-			measures = []any{map[string]any{"op": "count"}} // figures are shown, and this one is there always
+			measures = []any{map[string]any{"op": "count"}} // the only figure that every report has
 		}
-		put(q, "group_by", groups)
-		put(q, "measures", measures)
+		setList(q, "group_by", groups)
+		setList(q, "measures", measures)
 	} else {
 		var names []any
-		for i := range input.CountLines(askedFields, "field", sent) {
-			if name := get(askedFields, i, "field"); name != "" {
+		for i := range input.CountLines(gridFields, "field", sent) {
+			if name := get(gridFields, i, "field"); name != "" {
 				names = append(names, name)
 			}
 		}
-		put(q, "fields", names)
+		setList(q, "fields", names)
 	}
 	var order []any
-	for i := range input.CountLines(askedSort, "column", sent) {
-		of := get(askedSort, i, "column")
+	for i := range input.CountLines(gridSort, "column", sent) {
+		of := get(gridSort, i, "column")
 		column, known := columns[of]
 		if name, field := strings.CutPrefix(of, "field."); field && len(columns) == 0 {
 			column, known = name, true
 		}
 		if known {
-			order = append(order, get(askedSort, i, "desc")+column)
+			order = append(order, get(gridSort, i, "desc")+column)
 		}
 	}
-	put(q, "sort", order)
+	setList(q, "sort", order)
 	if limit := sent.Get("asks.limit"); limit != "" {
 		q["limit"] = input.Number(limit)
 	}
 	return q
 }
 
-func put(object map[string]any, name string, list []any) {
+func setList(object map[string]any, name string, list []any) {
 	if len(list) > 0 {
 		object[name] = list
 	}
 }
 
-// InputsControl makes the control of a report's inputs.
+// InputsControl makes the control of a report's inputs. If its lines cannot represent them, they are edited as JSON.
 func InputsControl(c *input.Control, now strictjson.Value, sent url.Values) {
 	values := sent
 	if sent == nil {
@@ -338,26 +359,35 @@ func InputsControl(c *input.Control, now strictjson.Value, sent url.Values) {
 			set("choices", strings.Join(choices, ", "))
 		}
 		var faults fault.List
-		if again := show.Parse(Inputs(c.Name, values, &faults)); len(faults) > 0 || now.Is != strictjson.Null && !bytes.Equal(again.Raw(), now.Raw()) {
+		roundTrip := show.Parse(Inputs(c.Name, values, &faults))
+		if len(faults) > 0 || now.Is != strictjson.Null && !bytes.Equal(roundTrip.Raw(), now.Raw()) {
 			c.Kind, c.Value = "json", show.Pretty(now)
 			return
 		}
 	}
+	types := layout.Blank("any text", layout.Options(reports.InputTypes(), "")...)
+	rules := []layout.Option{
+		{Value: reports.Editable, Title: "set by readers"},
+		{Value: reports.Locked, Title: "locked"},
+	}
 	g := input.NewGrid(c.Name, values, map[bool]int{true: 1}[sent == nil],
-		input.CellKind{Name: "name", Title: "Name of input", Above: "Name", Again: true}, input.CellKind{Name: "label", Title: "Label of input", Above: "Label"},
-		input.CellKind{Name: "type", Title: "Type of input", Options: layout.Blank("any text", layout.Options(reports.InputTypes(), "")...)},
-		input.CellKind{Name: "rule", Title: "Who sets input", Options: []layout.Option{{Value: reports.Editable, Title: "set by readers"}, {Value: reports.Locked, Title: "locked"}}},
-		input.CellKind{Name: "value", Title: "Value of input", Above: "Value without a choice"},
-		input.CellKind{Name: "choices", Title: "Choices of input", Above: "Choices, as in: DE, FR"})
-	for _, line := range g.Lines { // those that are free
+		input.CellKind{Name: "name", Title: "Name of input", Above: "Name", Reloads: true},
+		input.CellKind{Name: "label", Title: "Label of input", Above: "Label"},
+		input.CellKind{Name: "type", Title: "Type of input", Options: types},
+		input.CellKind{Name: "rule", Title: "Who sets input", Options: rules},
+		input.CellKind{Name: "value", Title: "Value of input", Above: "Default value"},
+		input.CellKind{Name: "choices", Title: "Choices of input", Above: "Choices, such as DE, FR"})
+	for _, line := range g.Lines { // a blank line is set by readers
 		if rule := &line[3]; rule.Value == "" {
 			rule.Options = layout.Choose(rule.Options[:2], reports.Editable)
 		}
 	}
 	c.Kind, c.Grids = "inputs", []input.Grid{g}
-	c.Hint = "A condition can take the value of an input: readers set it, or, where it is locked, whoever shares the report."
+	c.Hint = "A condition can take the value of an input. " +
+		"Readers set it, or you set a locked one when you share the report."
 }
 
+// inputName returns the name of an input. Without one, it is made from the title.
 func inputName(name, title string) string {
 	if name == "" {
 		return site.KeyFrom(title)
@@ -365,7 +395,7 @@ func inputName(name, title string) string {
 	return name
 }
 
-// Inputs reads the lines of inputs.
+// Inputs converts the lines of a form into the inputs of a report.
 func Inputs(field string, sent url.Values, faults *fault.List) map[string]any {
 	inputs := map[string]any{}
 	for i := range input.CountLines(field, "name", sent) {
@@ -374,7 +404,7 @@ func Inputs(field string, sent url.Values, faults *fault.List) map[string]any {
 		if name == "" {
 			continue
 		}
-		if _, twice := inputs[name]; twice {
+		if _, duplicate := inputs[name]; duplicate {
 			faults.Add(field, fault.Duplicate, "two inputs have the name %q", name)
 		}
 		in := map[string]any{"rule": get("rule"), "value": get("value")}

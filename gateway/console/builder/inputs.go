@@ -7,7 +7,6 @@ import (
 
 	"tenantry/gateway/console/input"
 	"tenantry/gateway/console/layout"
-	"tenantry/gateway/console/show"
 	"tenantry/gateway/console/site"
 	"tenantry/gateway/console/visit"
 	"tenantry/reports"
@@ -19,21 +18,26 @@ type ReportInput struct {
 	reports.Input
 }
 
-// ReportInputs returns the inputs of a report and the reports at its address that have that rule, or any; a name stands
-// for one of them.
+// maxReports bounds the reports whose inputs are shown together.
+const maxReports = 6
+
+// ReportInputs returns the inputs of a report with the rule; with "", all of the report's inputs. With a rule, the
+// inputs of the reports that are shared with it are included. Of inputs with the same name, the first counts.
 func ReportInputs(v *visit.Visit, path map[string]string, rule string) (all []ReportInput) {
 	get := v.Site.Rows["reports.get"]
 	if !v.May(get) {
 		return nil
 	}
-	for ids, i := []string{path["id"]}, 0; i < min(len(ids), show.Few); i++ {
+	for ids, i := []string{path["id"]}, 0; i < min(len(ids), maxReports); i++ {
 		a, err := v.Read(get, map[string]string{"id": ids[i]}, "")
 		if err != nil || !a.OK() {
 			continue
 		}
 		for _, m := range a.Data.Get("input").Members {
 			text := func(name string) string { return m.Value.Get(name).Text }
-			in := ReportInput{m.Name, reports.Input{Rule: text("rule"), Value: text("value"), Label: text("label"), Type: text("type")}}
+			in := ReportInput{m.Name, reports.Input{
+				Rule: text("rule"), Value: text("value"), Label: text("label"), Type: text("type"),
+			}}
 			for _, c := range m.Value.Get("choices").Items {
 				in.Choices = append(in.Choices, c.Text)
 			}
@@ -52,11 +56,14 @@ func ReportInputs(v *visit.Visit, path map[string]string, rule string) (all []Re
 	return all
 }
 
-// Control makes the control of an input, with the value that was given, else its own.
-func (in ReportInput) Control(name, id, given string, is bool) input.Control {
-	c := input.Control{Name: name, ID: id, Label: cmp.Or(in.Label, site.Label(in.Name)), Kind: "text", Value: in.Value, Bare: strings.HasSuffix(name, "]")}
-	if is {
-		c.Value = given
+// Control makes the control of an input. Its value is value if set is true, and the default of the input otherwise.
+func (in ReportInput) Control(name, id, value string, set bool) input.Control {
+	c := input.Control{
+		Name: name, ID: id, Label: cmp.Or(in.Label, site.Label(in.Name)),
+		Kind: "text", Value: in.Value, Unmarked: strings.HasSuffix(name, "]"),
+	}
+	if set {
+		c.Value = value
 	}
 	switch {
 	case len(in.Choices) > 0:
@@ -65,10 +72,10 @@ func (in ReportInput) Control(name, id, given string, is bool) input.Control {
 		c.Kind = "number"
 	case in.Type == reports.TypeDate:
 		c.Kind = "date"
-	case in.Type == reports.TypeDatetime && input.Clocked(input.OnClock(c.Value)):
-		c.Kind, c.Value = "datetime", input.OnClock(c.Value)
+	case in.Type == reports.TypeDatetime && input.IsDatetimeLocal(input.ToDatetimeLocal(c.Value)):
+		c.Kind, c.Value = "datetime", input.ToDatetimeLocal(c.Value)
 		if rest, asked := strings.CutPrefix(name, "params["); asked {
-			c.Name = "utc[" + rest // see timed
+			c.Name = "utc[" + rest // see input.WithDatetimes
 		}
 	case in.Type == reports.TypeBoolean:
 		c.Kind, c.Options = "choice", layout.YesOrNo(c.Value)

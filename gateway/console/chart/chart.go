@@ -1,5 +1,7 @@
-// Package chart draws the rows of a report as SVG that lives in a page: no style attributes, which
-// the policy of pages forbids, but classes that the page's style sheet gives colours in both themes.
+// Package chart draws the rows of a report as SVG inside a page. The SVG has no style attributes, which the content
+// security policy of pages forbids; its classes get their colours from the style sheet, in a light and a dark theme.
+//
+// A Chart is filled in, may be Split, and is Prepared once before its other methods are called.
 package chart
 
 import (
@@ -11,10 +13,10 @@ import (
 	"time"
 )
 
-// Kind is how values are drawn.
+// Kind is the kind of a chart.
 type Kind int
 
-// The kinds.
+// The kinds of charts. Heat is a table of shaded cells.
 const (
 	Bar Kind = iota
 	Line
@@ -23,10 +25,10 @@ const (
 	Heat
 )
 
-// Step is how far the points of a time axis are apart. A point that is missing is a gap.
+// Step is the distance of points on a time axis. A missing point is a gap.
 type Step int
 
-// The steps. Any says nothing of the distance; Minute and Hour are of ticks alone.
+// The steps. With Any, points have no fixed distance. Minute and Hour are for ticks only.
 const (
 	Any Step = iota
 	Minute
@@ -38,68 +40,69 @@ const (
 	Year
 )
 
-// Words writes values in the reader's language.
-type Words interface {
+// Formatter formats values in the reader's language.
+type Formatter interface {
 	Number(v float64) string
-	Percent(v float64) string // of 100
-	// Time writes a moment of which the step matters, all of it.
+	Percent(v float64) string // v is from 0 to 100
+	// Time formats a time in full, at the precision of the step.
 	Time(t time.Time, step Step) string
-	// Tick writes it shortly, and apart what it is part of: "5 Mar" of "2026".
+	// Tick formats a time for a tick, and separately the period that it is within: "5 Mar" and "2026".
 	Tick(t time.Time, step Step) (text, within string)
 }
 
-// Axis is what values are drawn over. One of Labels, Times and Numbers has the points.
+// Axis has the points that values are drawn over. One of Labels, Times and Numbers is set.
 type Axis struct {
 	Title   string
 	Labels  []string
-	Times   []time.Time // a zero one has no place
-	Step    Step        // of Times
-	Numbers []float64   // NaN has no place
+	Times   []time.Time // a zero time is not drawn
+	Step    Step        // the distance of Times
+	Numbers []float64   // NaN is not drawn
 }
 
+// ordered reports whether the points have an order, as times and numbers do.
 func (a *Axis) ordered() bool { return a.Times != nil || a.Numbers != nil }
 
 func (a *Axis) len() int { return max(len(a.Labels), len(a.Times), len(a.Numbers)) }
 
-// Series is one measure, or one part of a measure: a value for each point, NaN for none.
+// Series is one measure, or one part of a measure. It has a value for each point, NaN for none.
 type Series struct {
 	Name   string
 	Values []float64
-	Sums   bool // the sum of values means something
-	Rest   bool // what was folded together
-	// At are the points, each once, that Values are of, where they are not of all: parts may be as many as points, and
-	// have a value at one of them each.
+	Sums   bool // the values can be added up
+	Rest   bool // it is the sum of several series
+	// At has the point of each value if the series has values at some points only. There may be as many series as points,
+	// with one value each, so a value for every point would take too much memory.
 	At []int
 }
 
-// Chart is what is drawn. The zero ID is for a page with one chart.
+// Chart is a chart. On a page with several charts, each needs an ID.
 type Chart struct {
-	Kind    Kind
-	ID      string
-	Measure string // what the values are
-	Over    Axis
-	Series  []Series
-	Parts   bool // the series are parts of a whole, so they are stacked
-	Words   Words
-	Cut     string // says of which rows it is, where it is not of all
+	Kind      Kind
+	ID        string
+	Measure   string // the title of the values
+	Over      Axis
+	Series    []Series
+	Parts     bool // the series are parts of a whole, so they are stacked
+	Formatter Formatter
+	Cut       string // a note about the rows that the chart shows, if it does not show all
 
 	notes  []string
-	folded bool // the last point is others
+	folded bool // the last point is the sum of several
 }
 
-// Bounds of a picture. What is beyond is folded, and in the table beneath.
+// Bounds of a chart. What exceeds them is added up into one series or point, or shown only in the table.
 const (
-	MaxSeries  = 6  // one of them may be the rest; the style sheet has as many colours
-	maxRows    = 24 // of a heat table
-	maxColumns = 62 // of a heat table
-	maxBars    = 42 // of all series together
+	MaxSeries  = 6  // including the rest; the style sheet has as many colours
+	maxRows    = 24 // rows of a heat table
+	maxColumns = 62 // columns of a heat table
+	maxBars    = 42 // bars of all series together
 	maxSlices  = MaxSeries
 )
 
-// Size is what a picture is drawn for.
+// Size is the size of a drawing.
 type Size int
 
-// The sizes. A page has both and shows one.
+// The sizes. A page has both drawings and shows the one that fits.
 const (
 	Wide Size = iota
 	Narrow
@@ -113,7 +116,7 @@ func (s Size) width() float64 { return [...]float64{800, 330}[s] }
 func (c *Chart) Drawable() bool {
 	for _, s := range c.Series {
 		for i, v := range s.Values {
-			if !math.IsNaN(v) && c.placed(i) && (c.Kind != Pie || v > 0) {
+			if !math.IsNaN(v) && c.hasPlace(i) && (c.Kind != Pie || v > 0) {
 				return true
 			}
 		}
@@ -121,8 +124,8 @@ func (c *Chart) Drawable() bool {
 	return false
 }
 
-// placed reports whether a point has a place on the axis.
-func (c *Chart) placed(i int) bool {
+// hasPlace reports whether a point has a place on the axis.
+func (c *Chart) hasPlace(i int) bool {
 	switch {
 	case c.Over.Times != nil:
 		return !c.Over.Times[i].IsZero()
@@ -132,34 +135,34 @@ func (c *Chart) placed(i int) bool {
 	return true
 }
 
-// Prepare brings the chart into the form that is drawn: points in order, tails folded, numbers that
-// cannot be drawn taken out. It is called once, before all others but Split.
+// Prepare converts the chart into the form that is drawn: it orders the points, adds up small series and points, and
+// removes numbers that cannot be drawn. It must be called once, before all methods other than Split.
 func (c *Chart) Prepare() {
-	c.Over.Numbers = bounded(c.Over.Numbers)
+	c.Over.Numbers = clampValues(c.Over.Numbers)
 	for i := range c.Series {
-		c.Series[i].Values = bounded(c.Series[i].Values)
+		c.Series[i].Values = clampValues(c.Series[i].Values)
 	}
-	c.place()
-	if c.Parts { // a part may have been at no place alone
+	c.sortPoints()
+	if c.Parts { // a part whose only points have no place is left without values
 		c.Series = slices.DeleteFunc(c.Series, func(s Series) bool {
 			return !slices.ContainsFunc(s.Values, func(v float64) bool { return !math.IsNaN(v) })
 		})
 	}
 	if c.Kind == Pie {
 		c.Series = c.Series[:min(len(c.Series), 1)]
-		c.spread()
-		c.categories()
-		c.slices()
+		c.expandSeries()
+		c.useLabels()
+		c.prepareSlices()
 		return
 	}
 	c.foldSeries()
-	c.spread()
-	if c.Kind == Bar && c.Over.ordered() && c.twice() || c.Kind == Heat && c.Over.Step == Any {
-		c.categories()
+	c.expandSeries()
+	if c.Kind == Bar && c.Over.ordered() && c.hasDuplicates() || c.Kind == Heat && c.Over.Step == Any {
+		c.useLabels()
 	}
 	switch {
 	case c.Kind == Heat && c.Over.Times != nil:
-		c.columns()
+		c.prepareColumns()
 	case c.Kind == Heat:
 		c.foldPoints(maxRows)
 	case c.Kind == Bar && !c.Over.ordered():
@@ -171,8 +174,8 @@ func (c *Chart) Prepare() {
 	}
 }
 
-// bounded returns numbers that can be added and subtracted; infinite ones are none.
-func bounded(values []float64) []float64 {
+// clampValues returns numbers that can be added and subtracted without overflow. Infinite ones become NaN.
+func clampValues(values []float64) []float64 {
 	values = slices.Clone(values)
 	for i, v := range values {
 		if values[i] = min(max(v, -1e300), 1e300); math.IsInf(v, 0) {
@@ -182,30 +185,31 @@ func bounded(values []float64) []float64 {
 	return values
 }
 
-// Split returns the chart, or several of it where its measures cannot be drawn on one scale: each pie has one
-// measure, and of others the largest is at most so many times the smallest.
+// Split returns the chart, or several charts if its measures do not fit on one scale. A pie has one measure; in other
+// charts, the largest measure is at most 20 times the smallest.
 func (c *Chart) Split() []*Chart {
 	if c.Parts || c.Kind == Heat || len(c.Series) < 2 {
 		return []*Chart{c}
 	}
-	const times = 20
+	const maxRatio = 20
 	var all []*Chart
-	var sizes [][]float64 // of the measures of each chart, without those that are nothing
+	var sizes [][]float64 // the sizes of the measures in each chart, without measures that have no values
 next:
 	for _, s := range c.Series {
 		var size []float64
-		if lo, hi := c.extent([]Series{{Values: bounded(s.Values)}}); lo < 0 || hi > 0 && lo <= hi {
+		if lo, hi := c.extent([]Series{{Values: clampValues(s.Values)}}); lo < 0 || hi > 0 && lo <= hi {
 			size = []float64{max(-lo, hi)}
 		}
 		for i := range all {
-			if both := append(size, sizes[i]...); c.Kind != Pie && (len(both) == 0 || slices.Max(both) <= times*slices.Min(both)) {
+			both := append(size, sizes[i]...)
+			if c.Kind != Pie && (len(both) == 0 || slices.Max(both) <= maxRatio*slices.Min(both)) {
 				all[i].Series, all[i].Measure = append(all[i].Series, s), all[i].Measure+", "+s.Name
 				sizes[i] = both
 				continue next
 			}
 		}
 		if len(all) == MaxSeries {
-			all[0].note("%s is in the table alone.", s.Name)
+			all[0].addNote("%s is only in the table.", s.Name)
 			continue
 		}
 		one := *c
@@ -215,19 +219,19 @@ next:
 	return all
 }
 
-// place drops the points that have no place on an ordered axis, and puts the others in order.
-func (c *Chart) place() {
+// sortPoints removes the points that have no place on an ordered axis, and sorts the others.
+func (c *Chart) sortPoints() {
 	if !c.Over.ordered() {
 		return
 	}
 	var order []int
 	for i := range c.Over.len() {
-		if c.placed(i) {
+		if c.hasPlace(i) {
 			order = append(order, i)
 		}
 	}
 	if lost := c.Over.len() - len(order); lost > 0 && c.Over.Title != "" {
-		c.note("%s without %s %s in the table alone.", count(lost, "row", "rows"), c.Over.Title, are(lost))
+		c.addNote("%s without %s %s only in the table.", plural(lost, "row", "rows"), c.Over.Title, isOrAre(lost))
 	}
 	slices.SortStableFunc(order, func(i, j int) int {
 		if c.Over.Times != nil {
@@ -235,12 +239,14 @@ func (c *Chart) place() {
 		}
 		return cmp.Compare(c.Over.Numbers[i], c.Over.Numbers[j])
 	})
-	c.pick(order)
+	c.keepPoints(order)
 }
 
-// pick keeps these points in this order.
-func (c *Chart) pick(order []int) {
-	c.Over.Labels, c.Over.Times, c.Over.Numbers = picked(c.Over.Labels, order), picked(c.Over.Times, order), picked(c.Over.Numbers, order)
+// keepPoints keeps the points with these indexes, in this order.
+func (c *Chart) keepPoints(order []int) {
+	c.Over.Labels = subset(c.Over.Labels, order)
+	c.Over.Times = subset(c.Over.Times, order)
+	c.Over.Numbers = subset(c.Over.Numbers, order)
 	to := make(map[int]int, len(order))
 	for i, j := range order {
 		to[j] = i
@@ -248,31 +254,31 @@ func (c *Chart) pick(order []int) {
 	for i := range c.Series {
 		s := &c.Series[i]
 		if s.At == nil {
-			s.Values = picked(s.Values, order)
+			s.Values = subset(s.Values, order)
 			continue
 		}
 		at, values := []int{}, []float64{}
 		for k, j := range s.At {
-			if place, ok := to[j]; ok {
-				at, values = append(at, place), append(values, s.Values[k])
+			if position, ok := to[j]; ok {
+				at, values = append(at, position), append(values, s.Values[k])
 			}
 		}
 		s.At, s.Values = at, values
 	}
 }
 
-// spread gives every series a value for each point. They are few by then.
-func (c *Chart) spread() {
+// expandSeries gives every series a value for each point. Its cost is bounded, because foldSeries has run before.
+func (c *Chart) expandSeries() {
 	for i := range c.Series {
 		if s := &c.Series[i]; s.At != nil {
-			all := nothing(c.Over.len())
+			all := missingValues(c.Over.len())
 			s.add(all)
 			s.At, s.Values = nil, all
 		}
 	}
 }
 
-// add adds the series to a value for each point.
+// add adds the values of the series to those in to, which has one for each point.
 func (s *Series) add(to []float64) {
 	for i, v := range s.Values {
 		at := i
@@ -283,9 +289,11 @@ func (s *Series) add(to []float64) {
 	}
 }
 
-func nothing(n int) []float64 { return slices.Repeat([]float64{math.NaN()}, n) }
+// missingValues returns n times NaN.
+func missingValues(n int) []float64 { return slices.Repeat([]float64{math.NaN()}, n) }
 
-func picked[T any](all []T, order []int) []T {
+// subset returns the elements with these indexes, or nil if there are no elements at all.
+func subset[T any](all []T, order []int) []T {
 	if all == nil {
 		return nil
 	}
@@ -296,18 +304,19 @@ func picked[T any](all []T, order []int) []T {
 	return some
 }
 
-// twice reports whether two points are at the same place.
-func (c *Chart) twice() bool {
+// hasDuplicates reports whether two points are at the same place. The points are sorted.
+func (c *Chart) hasDuplicates() bool {
 	for i := 1; i < c.Over.len(); i++ {
-		if c.Over.Times != nil && c.Over.Times[i].Equal(c.Over.Times[i-1]) || c.Over.Numbers != nil && c.Over.Numbers[i] == c.Over.Numbers[i-1] {
+		if c.Over.Times != nil && c.Over.Times[i].Equal(c.Over.Times[i-1]) ||
+			c.Over.Numbers != nil && c.Over.Numbers[i] == c.Over.Numbers[i-1] {
 			return true
 		}
 	}
 	return false
 }
 
-// categories makes the points of an ordered axis labels.
-func (c *Chart) categories() {
+// useLabels replaces the times or numbers of the axis with labels.
+func (c *Chart) useLabels() {
 	if !c.Over.ordered() {
 		return
 	}
@@ -318,22 +327,22 @@ func (c *Chart) categories() {
 	c.Over.Labels, c.Over.Times, c.Over.Numbers = labels, nil, nil
 }
 
-// label names a point in full.
+// label returns the full name of a point.
 func (c *Chart) label(i int) string {
 	switch {
 	case c.Over.Times != nil:
-		return c.Words.Time(c.Over.Times[i], c.Over.Step)
+		return c.Formatter.Time(c.Over.Times[i], c.Over.Step)
 	case c.Over.Numbers != nil:
-		return c.Words.Number(c.Over.Numbers[i])
+		return c.Formatter.Number(c.Over.Numbers[i])
 	}
 	return c.Over.Labels[i]
 }
 
-func (c *Chart) note(format string, args ...any) {
+func (c *Chart) addNote(format string, args ...any) {
 	c.notes = append(c.notes, fmt.Sprintf(format, args...))
 }
 
-// Notes say what the picture does not show.
+// Notes returns sentences about what the chart does not show.
 func (c *Chart) Notes() []string {
 	if c.Cut == "" {
 		return c.notes
@@ -341,14 +350,15 @@ func (c *Chart) Notes() []string {
 	return append([]string{c.Cut}, c.notes...)
 }
 
-func are(n int) string {
+func isOrAre(n int) string {
 	if n == 1 {
 		return "is"
 	}
 	return "are"
 }
 
-func count(n int, one, more string) string {
+// plural returns a number with the right form of a noun.
+func plural(n int, one, more string) string {
 	if n == 1 {
 		return "1 " + one
 	}
@@ -368,27 +378,30 @@ func (c *Chart) stacked() bool {
 	return true
 }
 
-// Key explains one colour.
+// Key is an entry of a legend.
 type Key struct {
 	Kind               Kind
 	Class, Name, Value string
 }
 
-// Legend returns the keys of the picture.
+// Legend returns the legend of the chart; empty if it needs none.
 func (c *Chart) Legend() []Key {
 	var keys []Key
 	switch c.Kind {
 	case Pie:
 		for i, label := range c.Over.Labels {
 			v := c.Series[0].Values[i]
-			keys = append(keys, Key{c.Kind, c.colour(i), label, c.Words.Number(v) + " (" + c.share(i) + ")"})
+			keys = append(keys, Key{c.Kind, c.colour(i), label, c.Formatter.Number(v) + " (" + c.share(i) + ")"})
 		}
 	case Heat:
 		if lo, hi := c.extent(c.Series); c.oneScale() && lo < hi {
-			return []Key{{c.Kind, "h1", c.Words.Number(lo), ""}, {c.Kind, "h" + fmt.Sprint(shades), c.Words.Number(hi), ""}}
+			return []Key{
+				{c.Kind, "h1", c.Formatter.Number(lo), ""},
+				{c.Kind, "h" + fmt.Sprint(shades), c.Formatter.Number(hi), ""},
+			}
 		}
 	default:
-		if len(c.Series) < 2 && !c.Parts { // the caption names it
+		if len(c.Series) < 2 && !c.Parts { // the caption names a single series
 			return nil
 		}
 		for i, s := range c.Series {
@@ -398,8 +411,9 @@ func (c *Chart) Legend() []Key {
 	return keys
 }
 
+// share returns the percentage of a slice.
 func (c *Chart) share(i int) string {
-	return c.Words.Percent(100 * c.Series[0].Values[i] / total(c.Series[0].Values))
+	return c.Formatter.Percent(100 * c.Series[0].Values[i] / total(c.Series[0].Values))
 }
 
 // colour returns the class of a series, or of a slice.
@@ -410,7 +424,7 @@ func (c *Chart) colour(i int) string {
 	return fmt.Sprintf("s%d", i%MaxSeries+1)
 }
 
-// extent returns the least and the most of all values.
+// extent returns the least and the greatest value. Without values, lo is greater than hi.
 func (c *Chart) extent(series []Series) (lo, hi float64) {
 	lo, hi = math.Inf(1), math.Inf(-1)
 	for _, s := range series {
@@ -423,10 +437,10 @@ func (c *Chart) extent(series []Series) (lo, hi float64) {
 	return lo, hi
 }
 
-// oneScale reports whether the rows of a heat table can be compared with each other.
+// oneScale reports whether all rows of a heat table share one scale of shades.
 func (c *Chart) oneScale() bool { return c.Parts || len(c.Series) == 1 }
 
-// gaps counts where a series on a time axis has no values in between.
+// gaps returns the number of gaps in a series on a time axis.
 func (c *Chart) gaps(series int) int {
 	if c.Over.Times == nil || c.Over.Step == Any {
 		return 0
@@ -434,7 +448,7 @@ func (c *Chart) gaps(series int) int {
 	return max(len(c.runs(c.Series[series].Values))-1, 0)
 }
 
-// runs takes a series apart where it has gaps, into the indexes of points.
+// runs divides a series at its gaps, into lists of the indexes of points.
 func (c *Chart) runs(values []float64) [][]int {
 	var all [][]int
 	var run []int
@@ -449,8 +463,11 @@ func (c *Chart) runs(values []float64) [][]int {
 			end()
 			continue
 		}
-		if len(run) > 0 && c.Over.Times != nil && c.Over.Step != Any && c.coordinate(c.Over.Times[i])-c.coordinate(c.Over.Times[run[len(run)-1]]) > 1.5 {
-			end()
+		if len(run) > 0 && c.Over.Times != nil && c.Over.Step != Any {
+			last := run[len(run)-1]
+			if c.coordinate(c.Over.Times[i])-c.coordinate(c.Over.Times[last]) > 1.5 {
+				end()
+			}
 		}
 		run = append(run, i)
 	}
@@ -458,7 +475,7 @@ func (c *Chart) runs(values []float64) [][]int {
 	return all
 }
 
-// Pictures draws the chart in all its sizes. A pie has one.
+// Pictures draws the chart in all its sizes. A pie has only one.
 func (c *Chart) Pictures() []template.HTML {
 	if c.Kind == Pie {
 		return []template.HTML{c.SVG(Wide)}

@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// plain writes values as Go does.
+// plain is a Formatter that formats values as Go does.
 type plain struct{}
 
 func (plain) Number(v float64) string         { return strconv.FormatFloat(v, 'g', 6, 64) }
@@ -64,13 +64,13 @@ func each(n int, value func(i int) float64) []float64 {
 	return all
 }
 
-// element is what the tests look at in a picture.
+// element is an element of an SVG.
 type element struct {
 	name, text string
 	attributes map[string]string
 }
 
-// picture reads a drawing as XML and holds what every one must: no style of its own, no number that is none.
+// picture draws a chart and parses the SVG. It fails the test if the SVG has styles of its own or invalid numbers.
 func picture(t *testing.T, c *Chart, size Size) []element {
 	t.Helper()
 	text := string(c.SVG(size))
@@ -112,11 +112,12 @@ func picture(t *testing.T, c *Chart, size Size) []element {
 	}
 	if first := all[0].attributes; first["role"] != "img" || all[1].name != "title" || all[1].text == "" || all[2].name != "desc" ||
 		first["aria-labelledby"] != all[1].attributes["id"] || first["aria-describedby"] != all[2].attributes["id"] {
-		t.Errorf("the picture does not say what it is: %.300s", text)
+		t.Errorf("the picture has no title and description: %.300s", text)
 	}
 	return all
 }
 
+// having counts the elements with the name and the class.
 func having(all []element, name, class string) (n int) {
 	for _, e := range all {
 		if e.name == name && slices.Contains(strings.Fields(e.attributes["class"]), class) {
@@ -126,7 +127,7 @@ func having(all []element, name, class string) (n int) {
 	return n
 }
 
-// TestHostileShapes: whatever comes, a picture is well-formed and small, and finite.
+// TestHostileShapes checks that pictures of hostile and extreme data are well-formed, small and finite.
 func TestHostileShapes(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("Donaudampfschifffahrtsgesellschaft", 60)
@@ -160,12 +161,12 @@ func TestHostileShapes(t *testing.T) {
 			t.Run(name+"/"+kindNames[kind], func(t *testing.T) {
 				t.Parallel()
 				c := c
-				c.Kind, c.Words = kind, plain{}
+				c.Kind, c.Formatter = kind, plain{}
 				c.Series = slices.Clone(c.Series)
 				c.Prepare()
 				if !c.Drawable() {
 					if slices.Contains([]string{"hostile", "names", "one", "one time", "thousand", "parts", "measures"}, name) {
-						t.Error("it cannot be drawn")
+						t.Error("Drawable() = false, want true")
 					}
 					return
 				}
@@ -180,7 +181,7 @@ func TestHostileShapes(t *testing.T) {
 					}
 				}
 				if bytes > 90_000 {
-					t.Errorf("%d bytes", bytes)
+					t.Errorf("the pictures have %d bytes, want at most 90000", bytes)
 				}
 				for _, k := range c.Legend() {
 					if k.Class == "" || regexp.MustCompile(`[^a-z0-9]`).MatchString(k.Class) {
@@ -218,7 +219,7 @@ func TestTicks(t *testing.T) {
 		{1000, 1001, false, false, []float64{0, 500, 1000, 1500}},
 		{0, 1e300, true, false, []float64{0, 2e299, 4e299, 6e299, 8e299, 1e300}},
 	} {
-		s := ticked(test.lo, test.hi, 5, test.zero, test.whole)
+		s := newScale(test.lo, test.hi, 5, test.zero, test.whole)
 		if diff := cmp.Diff(test.want, s.ticks, cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) <= 1e-9*max(math.Abs(a), math.Abs(b)) })); diff != "" {
 			t.Errorf("%v to %v: %s", test.lo, test.hi, diff)
 		}
@@ -251,7 +252,7 @@ func TestTimeTicks(t *testing.T) {
 	}
 }
 
-// english writes ticks as long as they are.
+// english is a Formatter with long ticks.
 type english struct{ plain }
 
 func (english) Time(t time.Time, _ Step) string { return t.Format("Jan 2, 2006, 3:04 pm") }
@@ -269,7 +270,8 @@ func (e english) Tick(t time.Time, step Step) (text, within string) {
 	return t.Format("Jan 2"), t.Format("2006")
 }
 
-// TestTicksDoNotTouch, however long the time that an axis is of; where there is room, there is more than one of them.
+// TestTicksDoNotTouch checks that the texts of ticks do not overlap on axes of any length, and that an axis has several
+// ticks if there is room.
 func TestTicksDoNotTouch(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
@@ -280,13 +282,13 @@ func TestTicksDoNotTouch(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				c := Chart{Words: english{}, Over: Axis{}, Series: []Series{{Values: each(n, func(i int) float64 { return float64(i * i) })}}}
+				c := Chart{Formatter: english{}, Over: Axis{}, Series: []Series{{Values: each(n, func(i int) float64 { return float64(i * i) })}}}
 				for i := range n {
 					c.Over.Times = append(c.Over.Times, first.Add(span*time.Duration(i)/time.Duration(n-1)))
 				}
 				for _, c.Kind = range []Kind{Bar, Line, Area} {
 					for _, size := range []Size{Wide, Narrow} {
-						ends, said := map[string]float64{}, 0
+						ends, texts := map[string]float64{}, 0
 						for _, e := range picture(t, &c, size) {
 							if e.name != "text" || e.attributes["text-anchor"] != "middle" {
 								continue
@@ -297,10 +299,10 @@ func TestTicksDoNotTouch(t *testing.T) {
 								t.Errorf("%v from %s, %d points, %s %s: %q stands from %.0f to %.0f, what is before it to %.0f", span, began, n, kindNames[c.Kind], size, e.text, x-half, x+half, end)
 							}
 							ends[row] = x + half
-							said++
+							texts++
 						}
-						if said < 2 || span >= 5*time.Minute && said < 3 {
-							t.Errorf("%v from %s, %d points, %s %s: only %d texts at the axis", span, began, n, kindNames[c.Kind], size, said)
+						if texts < 2 || span >= 5*time.Minute && texts < 3 {
+							t.Errorf("%v from %s, %d points, %s %s: only %d texts at the axis", span, began, n, kindNames[c.Kind], size, texts)
 						}
 					}
 				}
@@ -309,11 +311,11 @@ func TestTicksDoNotTouch(t *testing.T) {
 	}
 }
 
-// TestGaps: a month without a row is a gap in lines and areas, and an empty place among bars.
+// TestGaps checks that a month without a row is a gap in lines and areas, and an empty place among bars.
 func TestGaps(t *testing.T) {
 	t.Parallel()
 	for kind, want := range map[Kind]int{Line: 2, Area: 2} {
-		c := Chart{Kind: kind, Words: plain{}, Over: months("2023-12-01", "2023-11-01", "2024-03-01", "2024-02-01", ""), Series: []Series{{Name: "Count", Values: []float64{2, 1, 4, 3, 9}}}}
+		c := Chart{Kind: kind, Formatter: plain{}, Over: months("2023-12-01", "2023-11-01", "2024-03-01", "2024-02-01", ""), Series: []Series{{Name: "Count", Values: []float64{2, 1, 4, 3, 9}}}}
 		c.Prepare()
 		for _, e := range picture(t, &c, Wide) {
 			if e.name == "path" && strings.Contains(e.attributes["class"], "s1") && strings.Count(e.attributes["d"], "M") != want {
@@ -323,11 +325,11 @@ func TestGaps(t *testing.T) {
 		if got := c.Describe(); !strings.Contains(got, "1 gap without values") || !strings.Contains(got, "From \u20682023-11-01\u2069 to \u20682024-03-01\u2069") || strings.Contains(got, "9") {
 			t.Errorf("%v: %s", kind, got)
 		}
-		if diff := cmp.Diff([]string{"1 row without Joined is in the table alone."}, c.Notes()); diff != "" {
+		if diff := cmp.Diff([]string{"1 row without Joined is only in the table."}, c.Notes()); diff != "" {
 			t.Error(diff)
 		}
 	}
-	bars := Chart{Words: plain{}, Over: months("2023-11-01", "2024-03-01"), Series: []Series{{Values: []float64{1, 2}}}}
+	bars := Chart{Formatter: plain{}, Over: months("2023-11-01", "2024-03-01"), Series: []Series{{Values: []float64{1, 2}}}}
 	bars.Prepare()
 	var at []float64
 	for _, e := range picture(t, &bars, Wide) {
@@ -340,19 +342,19 @@ func TestGaps(t *testing.T) {
 		}
 	}
 	if len(at) != 2 || at[1]-at[0] < 500 {
-		t.Errorf("four months apart: %v", at)
+		t.Errorf("positions of bars four months apart = %v, want at least 500 between them", at)
 	}
-	values := Chart{Kind: Line, Words: plain{}, Over: months("2024-01-01", "2024-02-01", "2024-03-01"), Series: []Series{{Values: []float64{1, none, 3}}}}
+	values := Chart{Kind: Line, Formatter: plain{}, Over: months("2024-01-01", "2024-02-01", "2024-03-01"), Series: []Series{{Values: []float64{1, none, 3}}}}
 	values.Prepare()
 	if all := picture(t, &values, Narrow); having(all, "circle", "dot") != 2 {
-		t.Error("what stands alone is a dot")
+		t.Error("isolated values are not dots, want 2 dots")
 	}
 }
 
 func TestFolding(t *testing.T) {
 	t.Parallel()
 	fold := func(kind Kind, sums bool, n int) *Chart {
-		c := &Chart{Kind: kind, Words: plain{}, Over: Axis{Labels: labels(n)}, Series: []Series{{Values: each(n, func(i int) float64 { return float64(i + 1) }), Sums: sums}}}
+		c := &Chart{Kind: kind, Formatter: plain{}, Over: Axis{Labels: labels(n)}, Series: []Series{{Values: each(n, func(i int) float64 { return float64(i + 1) }), Sums: sums}}}
 		c.Prepare()
 		return c
 	}
@@ -361,10 +363,10 @@ func TestFolding(t *testing.T) {
 		t.Errorf("%v %v", c.Over.Labels, c.Series)
 	}
 	if all := picture(t, c, Wide); having(all, "rect", "rest") != 1 || having(all, "rect", "s1") != 15 {
-		t.Error("the rest has a colour of its own")
+		t.Error("the rest does not have its own colour")
 	}
 	c = fold(Bar, false, 100)
-	if diff := cmp.Diff([]string{"The 85 smallest are in the table alone."}, c.Notes()); diff != "" || len(c.Over.Labels) != 15 {
+	if diff := cmp.Diff([]string{"The 85 smallest are only in the table."}, c.Notes()); diff != "" || len(c.Over.Labels) != 15 {
 		t.Errorf("%s %v", diff, c.Over.Labels)
 	}
 	c = fold(Pie, true, 10)
@@ -375,9 +377,9 @@ func TestFolding(t *testing.T) {
 		t.Errorf("%v", keys)
 	}
 	if c = fold(Bar, true, 16); len(c.Over.Labels) != 16 || c.folded {
-		t.Error("what fits is not folded")
+		t.Error("16 bars were folded, want all of them")
 	}
-	parts := &Chart{Kind: Area, Parts: true, Words: plain{}, Over: months("2024-01-01", "2024-02-01")}
+	parts := &Chart{Kind: Area, Parts: true, Formatter: plain{}, Over: months("2024-01-01", "2024-02-01")}
 	for i := range 9 {
 		parts.Series = append(parts.Series, Series{Name: fmt.Sprint(i), Values: []float64{float64(i), none}, Sums: true})
 	}
@@ -388,7 +390,7 @@ func TestFolding(t *testing.T) {
 	}
 }
 
-// TestSparseParts: parts that name the points they have values at are drawn like those with a value for each.
+// TestSparseParts checks that parts with values at some points are prepared like parts with a value for each point.
 func TestSparseParts(t *testing.T) {
 	t.Parallel()
 	over := map[string]Axis{
@@ -400,10 +402,10 @@ func TestSparseParts(t *testing.T) {
 		for _, kind := range []Kind{Bar, Line, Area, Heat, Pie} {
 			for _, sums := range []bool{true, false} {
 				for _, n := range []int{1, 5, 30} {
-					dense := Chart{Kind: kind, Parts: true, Words: plain{}, Over: axis}
+					dense := Chart{Kind: kind, Parts: true, Formatter: plain{}, Over: axis}
 					sparse := dense
 					for p := range n {
-						all, some := Series{Name: fmt.Sprint(p), Sums: sums, Values: nothing(40)}, Series{Name: fmt.Sprint(p), Sums: sums}
+						all, some := Series{Name: fmt.Sprint(p), Sums: sums, Values: missingValues(40)}, Series{Name: fmt.Sprint(p), Sums: sums}
 						for i := 39 - p; i >= 0; i -= p + 1 { // in another order than the points, the one without a place among them
 							v := float64((p*7+i*3)%11 + p)
 							if i%9 == 4 {
@@ -414,7 +416,7 @@ func TestSparseParts(t *testing.T) {
 						}
 						dense.Series, sparse.Series = append(dense.Series, all), append(sparse.Series, some)
 					}
-					lone := Series{Name: "at no place", Sums: sums, Values: nothing(40)}
+					lone := Series{Name: "at no place", Sums: sums, Values: missingValues(40)}
 					lone.Values[39] = 1000
 					dense.Series = append(dense.Series, lone)
 					sparse.Series = append(sparse.Series, Series{Name: lone.Name, Sums: sums, At: []int{39}, Values: []float64{1000}})
@@ -431,29 +433,29 @@ func TestSparseParts(t *testing.T) {
 
 func TestPie(t *testing.T) {
 	t.Parallel()
-	c := Chart{Kind: Pie, Words: plain{}, Measure: "Count", Over: Axis{Title: "Country", Labels: []string{"DE", "FR", "IT", "ES"}}, Series: []Series{{Values: []float64{1, 3, 0, -5}, Sums: true}}}
+	c := Chart{Kind: Pie, Formatter: plain{}, Measure: "Count", Over: Axis{Title: "Country", Labels: []string{"DE", "FR", "IT", "ES"}}, Series: []Series{{Values: []float64{1, 3, 0, -5}, Sums: true}}}
 	c.Prepare()
 	all := picture(t, &c, Wide)
 	if having(all, "path", "slice") != 2 || all[1].text != "Pie chart of \u2068Count\u2069 by \u2068Country\u2069" || all[2].text != "\u2068FR\u2069 3 (75.0%), \u2068DE\u2069 1 (25.0%)." {
 		t.Errorf("%+v", all)
 	}
-	if diff := cmp.Diff([]string{"2 rows without a value above zero are in the table alone."}, c.Notes()); diff != "" {
+	if diff := cmp.Diff([]string{"2 rows without a value above zero are only in the table."}, c.Notes()); diff != "" {
 		t.Error(diff)
 	}
-	whole := Chart{Kind: Pie, Words: plain{}, Over: Axis{Labels: []string{"DE"}}, Series: []Series{{Values: []float64{3}}}}
+	whole := Chart{Kind: Pie, Formatter: plain{}, Over: Axis{Labels: []string{"DE"}}, Series: []Series{{Values: []float64{3}}}}
 	whole.Prepare()
 	if all := picture(t, &whole, Wide); having(all, "circle", "ring") != 1 {
-		t.Error("one slice is a ring")
+		t.Error("a single slice is not a ring")
 	}
 	whole.Over.Labels, whole.Series[0].Values = []string{"DE", "FR"}, []float64{1e9, 1}
 	if all := picture(t, &whole, Wide); having(all, "circle", "ring") != 1 {
-		t.Error("an arc that ends where it begins is nothing")
+		t.Error("a slice of nearly everything is not a ring, want one because its arc would not be drawn")
 	}
 }
 
 func TestHeat(t *testing.T) {
 	t.Parallel()
-	c := Chart{Kind: Heat, Parts: true, Words: plain{}, Over: months("2024-03-01", "2024-01-01"), Series: []Series{{"Köln", []float64{4, 1}, true, false, nil}, {"Lyon", []float64{none, 7}, true, false, nil}}}
+	c := Chart{Kind: Heat, Parts: true, Formatter: plain{}, Over: months("2024-03-01", "2024-01-01"), Series: []Series{{"Köln", []float64{4, 1}, true, false, nil}, {"Lyon", []float64{none, 7}, true, false, nil}}}
 	c.Prepare()
 	if diff := cmp.Diff([]string{"2024-01-01", "2024-02-01", "2024-03-01"}, c.Over.Labels); diff != "" {
 		t.Error(diff)
@@ -467,15 +469,15 @@ func TestHeat(t *testing.T) {
 func TestStacked(t *testing.T) {
 	t.Parallel()
 	parts := func(least float64) *Chart {
-		c := &Chart{Parts: true, Words: plain{}, Over: Axis{Labels: labels(2)}, Series: []Series{{"a", []float64{10, 20}, true, false, nil}, {"b", []float64{30, least}, true, false, nil}}}
+		c := &Chart{Parts: true, Formatter: plain{}, Over: Axis{Labels: labels(2)}, Series: []Series{{"a", []float64{10, 20}, true, false, nil}, {"b", []float64{30, least}, true, false, nil}}}
 		c.Prepare()
 		return c
 	}
 	if c := parts(5); !c.stacked() || (&drawing{c: c}).values(5, true).hi != 40 {
-		t.Error("parts reach as high as their sum")
+		t.Error("the scale of stacked parts does not cover their sum")
 	}
 	if c := parts(-5); c.stacked() {
-		t.Error("what is less than nothing is no part")
+		t.Error("parts with a negative value are stacked")
 	}
 }
 
@@ -491,7 +493,7 @@ func TestSplit(t *testing.T) {
 		{Bar, false, []float64{math.Inf(1), 1e308, 1, 0}, "a, b, d | c"}, {Area, true, []float64{1, 1e9}, ""}, {Heat, false, []float64{1, 1e9}, ""}, {Pie, false, []float64{1, 1}, "a | b"}, {Bar, false, []float64{7}, ""},
 		{Bar, false, []float64{1, 1e2, 1e4, 1e6, 1e8, 1e10, 1e12}, "a | b | c | d | e | f"},
 	} {
-		c := Chart{Kind: test.kind, Parts: test.parts, Words: plain{}, Over: Axis{Labels: labels(1)}}
+		c := Chart{Kind: test.kind, Parts: test.parts, Formatter: plain{}, Over: Axis{Labels: labels(1)}}
 		for i, size := range test.sizes {
 			c.Series = append(c.Series, Series{Name: string(rune('a' + i)), Values: []float64{size}})
 		}
@@ -529,7 +531,7 @@ func FuzzChart(f *testing.F) {
 	f.Fuzz(func(t *testing.T, one, two string, a, b float64, from, to int64, kind, step uint8) {
 		at := func(s int64) time.Time { return time.Unix(s%250_000_000_000, 0).UTC() }
 		for _, over := range []Axis{{Labels: []string{one, two, one}}, {Times: []time.Time{at(from), at(to), at(from / 2)}, Step: Step(step % 7)}, {Numbers: []float64{a, b, float64(from)}}} {
-			c := Chart{Kind: Kind(kind % 5), Parts: kind > 127, Words: plain{}, Measure: one, Over: over, Series: []Series{{one, []float64{a, b, float64(to)}, true, false, nil}, {two, []float64{b, none, a}, step > 99, false, nil}}}
+			c := Chart{Kind: Kind(kind % 5), Parts: kind > 127, Formatter: plain{}, Measure: one, Over: over, Series: []Series{{one, []float64{a, b, float64(to)}, true, false, nil}, {two, []float64{b, none, a}, step > 99, false, nil}}}
 			if c.Prepare(); c.Drawable() {
 				picture(t, &c, Wide)
 				picture(t, &c, Narrow)

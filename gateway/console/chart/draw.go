@@ -10,22 +10,23 @@ import (
 	"strings"
 )
 
-// drawing is a picture while it is drawn.
+// drawing is an SVG that is being drawn.
 type drawing struct {
 	c    *Chart
 	size Size
 	w, h float64
-	foot float64    // the room for the ticks of points
-	ends [2]float64 // of what ticks say so far, in each of their lines
+	foot float64    // the height of the ticks at the bottom
+	ends [2]float64 // the right ends of the last texts in the two lines of ticks
 	b    strings.Builder
 }
 
-// num writes a length with one decimal.
+// num formats a length with at most one decimal.
 func num(v float64) string {
 	text := strconv.FormatFloat(v, 'f', 1, 64)
 	return strings.TrimSuffix(strings.TrimSuffix(text, ".0"), "-0")
 }
 
+// printf writes to the SVG. It formats floats as lengths and escapes strings.
 func (d *drawing) printf(format string, args ...any) {
 	for i, a := range args {
 		switch v := a.(type) {
@@ -38,7 +39,7 @@ func (d *drawing) printf(format string, args ...any) {
 	fmt.Fprintf(&d.b, format, args...)
 }
 
-// done frames what was drawn. Sizes are said, so that nothing moves when the style sheet arrives.
+// done returns the complete SVG. It has explicit sizes, so that the page does not move when the style sheet arrives.
 func (d *drawing) done() template.HTML {
 	id := d.c.ID + "chart-" + d.size.String()
 	inner := d.b.String()
@@ -47,14 +48,14 @@ func (d *drawing) done() template.HTML {
 	if d.c.Kind == Pie {
 		class = "round"
 	}
-	d.printf(`<svg class="chart %v" role="img" aria-labelledby="%v-title" aria-describedby="%v-desc" viewBox="0 0 %v %v" width="%v" height="%v">`,
-		class, id, id, d.w, d.h, d.w, d.h)
+	d.printf(`<svg class="chart %v" role="img" aria-labelledby="%v-title" aria-describedby="%v-desc" `+
+		`viewBox="0 0 %v %v" width="%v" height="%v">`, class, id, id, d.w, d.h, d.w, d.h)
 	d.printf(`<title id="%v-title">%v</title><desc id="%v-desc">%v</desc>`, id, d.c.Title(), id, d.c.Describe())
 	return template.HTML(d.b.String() + inner + "</svg>") //nolint:gosec // printf escapes every text
 }
 
-// text writes a text that is at most so wide, and in full where it is pointed at. What is cut stands in a
-// frame of that width, in case the guess of its width is wrong.
+// text writes a text of at most the given width, with the full text as its tooltip. A text that is cut is put into a
+// frame of that width, because its width is only estimated.
 func (d *drawing) text(x, y, width float64, class, anchor, text string) {
 	short := clip(text, width)
 	if strings.HasSuffix(short, "…") && short != text {
@@ -86,7 +87,7 @@ func (d *drawing) line(class string, x1, y1, x2, y2 float64) {
 	d.printf(`<path class="%v" d="M%v %vL%v %v"/>`, class, x1, y1, x2, y2)
 }
 
-// rect draws a part of a bar that can be pointed at.
+// rect draws a rectangle with a tooltip.
 func (d *drawing) rect(class string, x, y, w, h float64, tip string) {
 	d.printf(`<rect class="%v" x="%v" y="%v" width="%v" height="%v"`, class, x, y, w, h)
 	if tip == "" {
@@ -96,16 +97,17 @@ func (d *drawing) rect(class string, x, y, w, h float64, tip string) {
 	d.printf(`><title>%v</title></rect>`, tip)
 }
 
+// tip returns the tooltip of a value.
 func (d *drawing) tip(series, point int) string {
 	s := d.c.Series[series]
 	text := isolate(clip(d.c.label(point), descClip))
 	if len(d.c.Series) > 1 {
 		text += ", " + isolate(clip(s.Name, descClip))
 	}
-	return text + ": " + d.c.Words.Number(s.Values[point])
+	return text + ": " + d.c.Formatter.Number(s.Values[point])
 }
 
-// values returns the scale of all values that are drawn; stacked ones reach as high as their sums.
+// values returns the scale of the values, with about n steps. The scale of stacked series covers their sums.
 func (d *drawing) values(n int, zero bool) scale {
 	c := d.c
 	lo, hi := c.extent(c.Series)
@@ -119,16 +121,16 @@ func (d *drawing) values(n int, zero bool) scale {
 			hi = max(hi, sum)
 		}
 	}
-	if lo > hi { // nothing is drawn
+	if lo > hi { // there are no values
 		lo, hi = 0, 0
 	}
 	whole := !slices.ContainsFunc(c.Series, func(s Series) bool {
 		return slices.ContainsFunc(s.Values, func(v float64) bool { return !math.IsNaN(v) && v != math.Trunc(v) })
 	})
-	return ticked(lo, hi, n, zero, whole)
+	return newScale(lo, hi, n, zero, whole)
 }
 
-// bars draws categories: a bar beside each name, or beneath it where there is little room.
+// bars draws a bar for each category, beside its name or, in a narrow drawing, below it.
 func (d *drawing) bars() {
 	c := d.c
 	stacked := c.stacked()
@@ -153,7 +155,7 @@ func (d *drawing) bars() {
 		if stacked {
 			hi = s.hi
 		}
-		room := max(textWidth(c.Words.Number(lo)), textWidth(c.Words.Number(hi))) + 8
+		room := max(textWidth(c.Formatter.Number(lo)), textWidth(c.Formatter.Number(hi))) + 8
 		right = room
 		if lo < 0 {
 			left += room
@@ -215,19 +217,20 @@ func (d *drawing) bars() {
 	d.line("axis", s.at(0), top-4, s.at(0), d.h-2)
 }
 
+// barEnd writes a value at the end of its bar.
 func (d *drawing) barEnd(x, y, v float64) {
 	if v < 0 {
-		d.text(x-5, y, 200, "name", "end", d.c.Words.Number(v))
+		d.text(x-5, y, 200, "name", "end", d.c.Formatter.Number(v))
 		return
 	}
-	d.text(x+5, y, 200, "name", "", d.c.Words.Number(v))
+	d.text(x+5, y, 200, "name", "", d.c.Formatter.Number(v))
 }
 
-// valueTicks writes the ticks of a scale, in a unit that keeps them short.
+// valueTicks calls draw for each tick of a scale, with a text in a unit that keeps it short.
 func (d *drawing) valueTicks(s *scale, draw func(v float64, text string)) {
 	by, unit := unitOf(s)
 	for i, v := range s.ticks {
-		text := d.c.Words.Number(v / by)
+		text := d.c.Formatter.Number(v / by)
 		if unit != "" && i == len(s.ticks)-1 {
 			text += " " + unit
 		}

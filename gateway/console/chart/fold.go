@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// foldSeries makes one series of those that are too many, where their sum means something.
+// foldSeries reduces the series to those that can be drawn. It adds up the smallest if their values can be added up,
+// and leaves them to the table otherwise.
 func (c *Chart) foldSeries() {
 	most := MaxSeries
 	if c.Kind == Heat {
@@ -17,32 +18,36 @@ func (c *Chart) foldSeries() {
 		return
 	}
 	sums := c.Parts && !slices.ContainsFunc(c.Series, func(s Series) bool { return !s.Sums })
-	ranked := ranks(len(c.Series), func(i int) float64 { return total(c.Series[i].Values) })
-	if !c.Parts { // measures are not better for being large
+	ranked := rankDescending(len(c.Series), func(i int) float64 { return total(c.Series[i].Values) })
+	if !c.Parts { // measures keep their order, because a larger one is not more important
 		slices.Sort(ranked)
 	}
 	kept, rest := ranked[:most-1], ranked[most-1:]
 	slices.Sort(kept)
-	series := picked(c.Series, kept)
+	series := subset(c.Series, kept)
 	if sums {
-		folded := Series{Name: count(len(rest), "other", "others"), Sums: true, Rest: true, Values: nothing(c.Over.len())}
+		folded := Series{
+			Name: plural(len(rest), "other", "others"), Sums: true, Rest: true,
+			Values: missingValues(c.Over.len()),
+		}
 		for _, i := range rest {
 			c.Series[i].add(folded.Values)
 		}
 		series = append(series, folded)
 	} else {
-		c.note("%s in the table alone.", count(len(rest), "more is", "more are"))
+		c.addNote("%s only in the table.", plural(len(rest), "more is", "more are"))
 	}
 	c.Series = series
 }
 
-// foldPoints makes one point of those with the smallest values, where their sum means something.
+// foldPoints reduces the points to at most most. It adds up those with the smallest values if they can be added up, and
+// leaves them to the table otherwise.
 func (c *Chart) foldPoints(most int) {
 	n := len(c.Over.Labels)
 	if n <= most {
 		return
 	}
-	ranked := ranks(n, func(i int) float64 {
+	ranked := rankDescending(n, func(i int) float64 {
 		sum := 0.0
 		for _, s := range c.Series {
 			if v := s.Values[i]; !math.IsNaN(v) {
@@ -55,13 +60,13 @@ func (c *Chart) foldPoints(most int) {
 	slices.Sort(kept)
 	before := c.Series
 	c.Series = slices.Clone(c.Series)
-	c.pick(kept)
+	c.keepPoints(kept)
 	if slices.ContainsFunc(c.Series, func(s Series) bool { return !s.Sums }) {
-		c.note("The %s in the table alone.", count(len(rest), "smallest is", "smallest are"))
+		c.addNote("The %s only in the table.", plural(len(rest), "smallest is", "smallest are"))
 		return
 	}
 	c.folded = true
-	c.Over.Labels = append(c.Over.Labels, count(len(rest), "other", "others"))
+	c.Over.Labels = append(c.Over.Labels, plural(len(rest), "other", "others"))
 	for i := range c.Series {
 		sum := math.NaN()
 		for _, j := range rest {
@@ -71,8 +76,9 @@ func (c *Chart) foldPoints(most int) {
 	}
 }
 
-// slices makes what a pie shows: what is more than nothing, the largest first, the rest last.
-func (c *Chart) slices() {
+// prepareSlices orders the slices of a pie, the largest first and the rest last. It removes values that are not
+// positive.
+func (c *Chart) prepareSlices() {
 	if len(c.Series) == 0 {
 		return
 	}
@@ -83,29 +89,30 @@ func (c *Chart) slices() {
 		}
 	}
 	if lost := len(c.Over.Labels) - len(order); lost > 0 {
-		c.note("%s without a value above zero %s in the table alone.", count(lost, "row", "rows"), are(lost))
+		c.addNote("%s without a value above zero %s only in the table.", plural(lost, "row", "rows"), isOrAre(lost))
 	}
-	c.pick(order)
-	c.pick(ranks(len(order), func(i int) float64 { return c.Series[0].Values[i] }))
+	c.keepPoints(order)
+	c.keepPoints(rankDescending(len(order), func(i int) float64 { return c.Series[0].Values[i] }))
 	c.foldPoints(maxSlices)
 }
 
-// columns gives a heat table a column for every point in time, the missing ones too, as long as they are few.
-func (c *Chart) columns() {
+// prepareColumns gives a heat table a column for each time. If there is room, it adds columns for the times between
+// that have no values.
+func (c *Chart) prepareColumns() {
 	times := c.Over.Times
 	if len(times) == 0 {
 		return
 	}
 	first, last := c.coordinate(times[0]), c.coordinate(times[len(times)-1])
 	if len(times) > maxColumns {
-		c.note("%s in the table alone.", count(len(times)-maxColumns, "earlier column is", "earlier columns are"))
+		c.addNote("%s only in the table.", plural(len(times)-maxColumns, "earlier column is", "earlier columns are"))
 		order := make([]int, maxColumns)
 		for i := range order {
 			order[i] = len(times) - maxColumns + i
 		}
-		c.pick(order)
+		c.keepPoints(order)
 	}
-	if n := int(math.Round(last-first)) + 1; last-first < maxColumns && !c.twice() {
+	if n := int(math.Round(last-first)) + 1; last-first < maxColumns && !c.hasDuplicates() {
 		all, at := make([]time.Time, n), make([]int, n)
 		for i := range all {
 			all[i], at[i] = advance(times[0], c.Over.Step, i), -1
@@ -116,7 +123,7 @@ func (c *Chart) columns() {
 			}
 		}
 		for i := range c.Series {
-			values := nothing(n)
+			values := missingValues(n)
 			for j, k := range at {
 				if k >= 0 {
 					values[j] = c.Series[i].Values[k]
@@ -126,11 +133,11 @@ func (c *Chart) columns() {
 		}
 		c.Over.Times = all
 	}
-	c.categories()
+	c.useLabels()
 }
 
-// ranks returns the indexes below n, those of the largest first.
-func ranks(n int, size func(int) float64) []int {
+// rankDescending returns the indexes below n in descending order of their size.
+func rankDescending(n int, size func(int) float64) []int {
 	order, sizes := make([]int, n), make([]float64, n)
 	for i := range order {
 		order[i], sizes[i] = i, size(i)
@@ -139,6 +146,7 @@ func ranks(n int, size func(int) float64) []int {
 	return order
 }
 
+// total returns the sum of the absolute values.
 func total(values []float64) float64 {
 	sum := 0.0
 	for _, v := range values {
@@ -149,7 +157,7 @@ func total(values []float64) float64 {
 	return sum
 }
 
-// plus adds what may be missing.
+// plus adds two values, either of which may be NaN for none.
 func plus(a, b float64) float64 {
 	switch {
 	case math.IsNaN(a):

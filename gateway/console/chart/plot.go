@@ -15,7 +15,7 @@ func (d *drawing) plot() {
 	left := 0.0
 	by, unit := unitOf(&s)
 	for _, v := range s.ticks {
-		left = max(left, textWidth(c.Words.Number(v/by)))
+		left = max(left, textWidth(c.Formatter.Number(v/by)))
 	}
 	left = min(left+8, d.w/3)
 	top, right := 10.0, 14.0
@@ -33,9 +33,9 @@ func (d *drawing) plot() {
 			class = "axis"
 		}
 		d.line(class, left, s.at(v), d.w-right, s.at(v))
-		d.text(left-8, s.at(v)+4.5, left-8, "", "end", c.Words.Number(v/by))
+		d.text(left-8, s.at(v)+4.5, left-8, "", "end", c.Formatter.Number(v/by))
 	}
-	x := d.across(left, d.w-right)
+	x := d.layOutPoints(left, d.w-right)
 	switch {
 	case c.Kind == Bar && x.slot >= 2*float64(len(c.Series)):
 		d.columns(&s, &x)
@@ -46,60 +46,60 @@ func (d *drawing) plot() {
 	}
 }
 
-// across is where points are.
-type across struct {
+// pointAxis has the positions of the points on the horizontal axis.
+type pointAxis struct {
 	at   []float64
 	slot float64 // the room of one column
 }
 
-// across lays out the axis of points and writes its ticks.
-func (d *drawing) across(from, to float64) across {
+// layOutPoints lays out the horizontal axis and draws its ticks.
+func (d *drawing) layOutPoints(from, to float64) pointAxis {
 	c, n := d.c, d.c.Over.len()
-	place := make([]float64, n)
-	apart := 1.0
-	for i := range place {
+	positions := make([]float64, n)
+	distance := 1.0 // the least distance of two points
+	for i := range positions {
 		switch {
 		case c.Over.Times != nil:
-			place[i] = c.coordinate(c.Over.Times[i])
+			positions[i] = c.coordinate(c.Over.Times[i])
 		case c.Over.Numbers != nil:
-			place[i] = c.Over.Numbers[i]
+			positions[i] = c.Over.Numbers[i]
 		default:
-			place[i] = float64(i)
+			positions[i] = float64(i)
 		}
 	}
 	if c.Over.Numbers != nil || c.Over.Times != nil && c.Over.Step == Any {
-		apart = place[n-1] - place[0]
+		distance = positions[n-1] - positions[0]
 		for i := 1; i < n; i++ {
-			if far := place[i] - place[i-1]; far > 0 {
-				apart = min(apart, far)
+			if gap := positions[i] - positions[i-1]; gap > 0 {
+				distance = min(distance, gap)
 			}
 		}
 	}
-	span := place[n-1] - place[0]
-	pad := apart / 2
+	span := positions[n-1] - positions[0]
+	pad := distance / 2
 	if c.Kind != Bar {
 		pad = 0
 	}
 	if n == 1 || span <= 0 {
-		pad, apart = 0.5, 1
+		pad, distance = 0.5, 1
 	}
-	reach := func(p float64) float64 { return from + (p-place[0]+pad)/(span+2*pad)*(to-from) }
-	a := across{at: make([]float64, n), slot: min(apart/(span+2*pad)*(to-from), 64)}
-	for i := range place {
-		a.at[i] = reach(place[i])
+	reach := func(p float64) float64 { return from + (p-positions[0]+pad)/(span+2*pad)*(to-from) }
+	a := pointAxis{at: make([]float64, n), slot: min(distance/(span+2*pad)*(to-from), 64)}
+	for i := range positions {
+		a.at[i] = reach(positions[i])
 	}
 	y := d.h - d.foot
 	switch {
 	case c.Over.Times != nil:
 		d.timeTicks(y, reach)
 	case c.Over.Numbers != nil && n > 1 && span > 0:
-		whole := !slices.ContainsFunc(place, func(v float64) bool { return v != math.Trunc(v) })
-		for _, v := range inner(place[0], place[n-1], map[Size]int{Wide: 10, Narrow: 5}[d.size], whole) {
-			d.tick(reach(v), y, c.Words.Number(v), "")
+		whole := !slices.ContainsFunc(positions, func(v float64) bool { return v != math.Trunc(v) })
+		for _, v := range ticksWithin(positions[0], positions[n-1], map[Size]int{Wide: 10, Narrow: 5}[d.size], whole) {
+			d.tick(reach(v), y, c.Formatter.Number(v), "")
 		}
 	default:
 		widest := 0.0
-		for i := range min(n, 100) { // of many a few are written, and those are cut
+		for i := range min(n, 100) { // enough to estimate, because few of many labels are written
 			widest = max(widest, textWidth(c.label(i)))
 		}
 		widest = min(widest, map[Size]float64{Wide: 110, Narrow: 80}[d.size])
@@ -111,19 +111,19 @@ func (d *drawing) across(from, to float64) across {
 	return a
 }
 
-// tick writes what a place of the axis is called, and beneath what it is part of. It reports false, and writes nothing,
-// where that would touch what stands before it.
+// tick draws a tick with its text and, on a second line, the period that it is within. It draws nothing and returns
+// false if a text would touch the one before.
 func (d *drawing) tick(x, y float64, text, within string) bool {
-	said := [2]string{text, within}
+	texts := [2]string{text, within}
 	var at [2]float64
-	for i, t := range said {
+	for i, t := range texts {
 		half := min(textWidth(t), d.w) / 2
 		if at[i] = min(max(x, half), d.w-half); t != "" && d.ends[i] > 0 && at[i]-half < d.ends[i]+tickGap {
 			return false
 		}
 	}
 	d.line("axis", x, y, x, y+5)
-	for i, t := range said {
+	for i, t := range texts {
 		if t != "" {
 			d.ends[i] = at[i] + textWidth(t)/2
 			d.text(at[i], y+18+16*float64(i), d.w, "", "middle", t)
@@ -132,9 +132,10 @@ func (d *drawing) tick(x, y float64, text, within string) bool {
 	return true
 }
 
-// tickGap is how far the texts of ticks are apart at least.
+// tickGap is the least distance between the texts of ticks.
 const tickGap = 4
 
+// timeTicks draws the ticks of a time axis.
 func (d *drawing) timeTicks(y float64, reach func(float64) float64) {
 	c := d.c
 	times := c.Over.Times
@@ -150,7 +151,7 @@ func (d *drawing) timeTicks(y float64, reach func(float64) float64) {
 	}
 	before := ""
 	for _, t := range ticks {
-		text, within := c.Words.Tick(t, step)
+		text, within := c.Formatter.Tick(t, step)
 		shown := within
 		if within == before {
 			shown = ""
@@ -161,8 +162,8 @@ func (d *drawing) timeTicks(y float64, reach func(float64) float64) {
 	}
 }
 
-// columns draws bars that stand on the axis.
-func (d *drawing) columns(s *scale, x *across) {
+// columns draws vertical bars.
+func (d *drawing) columns(s *scale, x *pointAxis) {
 	c := d.c
 	stacked := c.stacked()
 	lanes := float64(len(c.Series))
@@ -175,12 +176,12 @@ func (d *drawing) columns(s *scale, x *across) {
 	}
 	each := room / lanes
 	marks := c.Over.len() * len(c.Series)
-	many := make([]strings.Builder, len(c.Series)) // what says no value is one path, which is shorter
+	paths := make([]strings.Builder, len(c.Series)) // bars without tooltips are one path for each series, which is shorter
 	for i := range c.Over.len() {
 		sum := 0.0
 		for j, series := range c.Series {
 			v := series.Values[i]
-			if math.IsNaN(v) || stacked && v == 0 { // a line there would be one of another part
+			if math.IsNaN(v) || stacked && v == 0 { // a line of no height would look like a part of its neighbour
 				continue
 			}
 			left := x.at[i] - room/2
@@ -196,32 +197,33 @@ func (d *drawing) columns(s *scale, x *across) {
 				d.rect(c.colour(j), left, min(from, to), wide, high, d.tip(j, i))
 				continue
 			}
-			many[j].WriteString("M" + num(left) + " " + num(min(from, to)) + "h" + num(wide) + "v" + num(high) + "h-" + num(wide) + "z")
+			paths[j].WriteString("M" + num(left) + " " + num(min(from, to)) +
+				"h" + num(wide) + "v" + num(high) + "h-" + num(wide) + "z")
 		}
 	}
-	for j := range many {
-		if many[j].Len() > 0 {
-			d.printf(`<path class="columns %v" d="%v"/>`, c.colour(j), many[j].String())
+	for j := range paths {
+		if paths[j].Len() > 0 {
+			d.printf(`<path class="columns %v" d="%v"/>`, c.colour(j), paths[j].String())
 		}
 	}
 }
 
-// maxTips bounds the marks that say their value where they are pointed at.
+// maxTips is the number of marks above which a chart has no tooltips.
 const maxTips = 120
 
-// maxDots bounds the points of a line that are marked; of more, those that stand alone.
+// maxDots is the number of points above which a line has dots only for isolated values.
 const maxDots = 31
 
-// lines draws each series as a line with gaps, and a dot where a value stands alone.
-func (d *drawing) lines(s *scale, x *across) {
+// lines draws each series as a line with gaps. A value between two gaps is a dot.
+func (d *drawing) lines(s *scale, x *pointAxis) {
 	c := d.c
 	var dots drawing
 	for j, series := range c.Series {
-		var path, alone strings.Builder
+		var path, isolated strings.Builder
 		for _, run := range c.runs(series.Values) {
-			for i, p := range d.thin(series.Values, run) {
-				if len(run) == 1 { // dashes would swallow it
-					alone.WriteString("M" + num(x.at[p]) + " " + num(s.at(series.Values[p])) + "h0")
+			for i, p := range d.downsample(series.Values, run) {
+				if len(run) == 1 { // as a part of a dashed line, it could fall between two dashes
+					isolated.WriteString("M" + num(x.at[p]) + " " + num(s.at(series.Values[p])) + "h0")
 					continue
 				}
 				command := "L"
@@ -232,12 +234,13 @@ func (d *drawing) lines(s *scale, x *across) {
 			}
 			if c.Over.len() <= maxDots {
 				for _, p := range run {
-					dots.printf(`<circle class="dot %v" cx="%v" cy="%v" r="3.5"><title>%v</title></circle>`, c.colour(j), x.at[p], s.at(series.Values[p]), d.tip(j, p))
+					dots.printf(`<circle class="dot %v" cx="%v" cy="%v" r="3.5"><title>%v</title></circle>`,
+						c.colour(j), x.at[p], s.at(series.Values[p]), d.tip(j, p))
 				}
 			}
 		}
-		if alone.Len() > 0 {
-			d.printf(`<path class="edge points %v" d="%v"/>`, c.colour(j), alone.String())
+		if isolated.Len() > 0 {
+			d.printf(`<path class="edge points %v" d="%v"/>`, c.colour(j), isolated.String())
 		}
 		if path.Len() > 0 {
 			d.printf(`<path class="line %v" d="%v"/>`, c.colour(j), path.String())
@@ -246,23 +249,23 @@ func (d *drawing) lines(s *scale, x *across) {
 	d.b.WriteString(dots.b.String())
 }
 
-// areas draws the room beneath each series, on top of each other where they are parts of a whole.
-func (d *drawing) areas(s *scale, x *across) {
+// areas draws the area below each series. The areas of parts are stacked.
+func (d *drawing) areas(s *scale, x *pointAxis) {
 	c := d.c
 	stacked := c.stacked()
 	base := make([]float64, c.Over.len())
-	any := make([]float64, c.Over.len())
-	for i := range any {
-		any[i] = math.NaN()
+	totals := make([]float64, c.Over.len())
+	for i := range totals {
+		totals[i] = math.NaN()
 		for _, series := range c.Series {
-			any[i] = plus(any[i], series.Values[i])
+			totals[i] = plus(totals[i], series.Values[i])
 		}
 	}
 	for j, series := range c.Series {
 		values := series.Values
 		tops := values
-		if stacked { // what one part lacks is nothing; only where all lack is a gap
-			values, tops = any, slices.Clone(base)
+		if stacked { // a part without a value counts as zero; a gap is where no part has a value
+			values, tops = totals, slices.Clone(base)
 			for i, v := range series.Values {
 				if !math.IsNaN(v) {
 					tops[i] += v
@@ -271,10 +274,11 @@ func (d *drawing) areas(s *scale, x *across) {
 		}
 		var room, edge strings.Builder
 		for _, run := range c.runs(values) {
-			points := d.thin(tops, run)
-			if len(points) == 1 { // a value that stands alone has no room beneath it
+			points := d.downsample(tops, run)
+			if len(points) == 1 { // an isolated value is a thin bar, because it has no area
 				p := points[0]
-				room.WriteString("M" + num(x.at[p]-1.5) + " " + num(s.at(base[p])) + "V" + num(s.at(tops[p])) + "h3V" + num(s.at(base[p])) + "Z")
+				bottom := num(s.at(base[p]))
+				room.WriteString("M" + num(x.at[p]-1.5) + " " + bottom + "V" + num(s.at(tops[p])) + "h3V" + bottom + "Z")
 				continue
 			}
 			for i, p := range points {
@@ -310,8 +314,8 @@ func (d *drawing) areas(s *scale, x *across) {
 	}
 }
 
-// thin leaves of very many points those that can be told apart: the least and the most of every few.
-func (d *drawing) thin(values []float64, run []int) []int {
+// downsample reduces very many points to those that can be distinguished: the least and the greatest of every few.
+func (d *drawing) downsample(values []float64, run []int) []int {
 	most := int(min(d.w/2, d.w/float64(len(d.c.Series))))
 	if len(run) <= most {
 		return run

@@ -9,46 +9,48 @@ import (
 	"github.com/rivo/uniseg"
 )
 
-// Text is measured by guess, since fonts are the reader's: a little too wide rather than too narrow.
+// The width of text is estimated, because the reader's fonts are unknown. The estimate is rather too wide than too
+// narrow.
 const (
 	fontSize = 13.0
-	emWidth  = 0.62 // of a narrow character
+	emWidth  = 0.62 // the width of a narrow character, in ems
 )
 
+// textWidth returns the estimated width of a text.
 func textWidth(text string) float64 {
 	n := 0
 	for g := uniseg.NewGraphemes(text); g.Next(); {
-		n += cells(g.Str(), g.Width())
+		n += cellWidth(g.Str(), g.Width())
 	}
 	return float64(n) * emWidth * fontSize
 }
 
-// cells returns how many narrow characters a cluster is as wide as. One that fonts may not know how to join
-// counts as its parts.
-func cells(cluster string, width int) int { return width * (1 + strings.Count(cluster, "\u200d")) }
+// cellWidth returns the width of a grapheme cluster in narrow characters. A joined cluster counts as its parts, because
+// fonts may not be able to join them.
+func cellWidth(cluster string, width int) int { return width * (1 + strings.Count(cluster, "\u200d")) }
 
-// clip cuts a text to a width, between the characters that people see, and makes one line of it.
+// clip cuts a text to a width, between grapheme clusters, and makes it one line.
 func clip(text string, width float64) string {
-	text = clean(text)
+	text = sanitize(text)
 	room, end := int(width/(emWidth*fontSize)+1e-9), 0
 	for g := uniseg.NewGraphemes(text); g.Next(); {
-		room -= cells(g.Str(), g.Width())
+		room -= cellWidth(g.Str(), g.Width())
 		from, to := g.Positions()
 		if room < 0 || to-from > maxCluster {
 			return strings.TrimSpace(text[:end]) + "…"
 		}
-		if room >= 1 { // else there is no room for the sign that more follows
+		if room >= 1 { // leaves room for the ellipsis
 			end = to
 		}
 	}
 	return text
 }
 
-// maxCluster bounds what piles up on one character, in bytes.
+// maxCluster bounds a grapheme cluster, in bytes, because marks can be piled up on one character without end.
 const maxCluster = 64
 
-// clean leaves what is seen of a text, on one line: marks of direction go, since names are kept apart by isolate.
-func clean(text string) string {
+// sanitize makes a text one line, and removes invalid characters and marks of direction; isolate sets those.
+func sanitize(text string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
 		case unicode.IsControl(r), r == '\u2028', r == '\u2029', r == '\uFFFE', r == '\uFFFF':
@@ -60,16 +62,17 @@ func clean(text string) string {
 	}, strings.ToValidUTF8(text, "\uFFFD"))
 }
 
-// isolate keeps the direction of a text from what surrounds it.
-func isolate(text string) string { return "\u2068" + clean(text) + "\u2069" }
+// isolate wraps a text in Unicode isolates, so that its direction does not affect the text around it.
+func isolate(text string) string { return "\u2068" + sanitize(text) + "\u2069" }
 
-// scale leads from values to a length.
+// scale maps the values from lo to hi to the positions from from to to.
 type scale struct {
 	lo, hi   float64
 	from, to float64
 	ticks    []float64
 }
 
+// at returns the position of a value.
 func (s *scale) at(v float64) float64 {
 	if s.hi == s.lo {
 		return (s.from + s.to) / 2
@@ -77,16 +80,16 @@ func (s *scale) at(v float64) float64 {
 	return s.from + (v-s.lo)/(s.hi-s.lo)*(s.to-s.from)
 }
 
-// ticked returns a scale of about n steps of 1, 2 or 5 of a power of ten; zero says that it must begin
-// there, whole that there is nothing between 1 and 2.
-func ticked(lo, hi float64, n int, zero, whole bool) scale {
+// newScale returns a scale with about n steps of 1, 2 or 5 times a power of ten. zero says that it must include zero,
+// whole that its ticks must be whole numbers.
+func newScale(lo, hi float64, n int, zero, whole bool) scale {
 	if size := max(math.Abs(lo), math.Abs(hi)); zero || hi-lo < size/5 {
 		lo, hi = min(lo, 0), max(hi, 0)
 	}
 	if hi-lo < 1e-290 {
 		lo, hi = 0, 1
 	}
-	step := stepOf((hi - lo) / float64(n))
+	step := roundStep((hi - lo) / float64(n))
 	if whole {
 		step = max(step, 1)
 	}
@@ -98,9 +101,9 @@ func ticked(lo, hi float64, n int, zero, whole bool) scale {
 	return s
 }
 
-// inner returns about n ticks from lo to hi.
-func inner(lo, hi float64, n int, whole bool) []float64 {
-	step := stepOf((hi - lo) / float64(n))
+// ticksWithin returns about n ticks from lo to hi.
+func ticksWithin(lo, hi float64, n int, whole bool) []float64 {
+	step := roundStep((hi - lo) / float64(n))
 	if whole {
 		step = max(step, 1)
 	}
@@ -111,8 +114,8 @@ func inner(lo, hi float64, n int, whole bool) []float64 {
 	return ticks
 }
 
-// stepOf returns the least of 1, 2 and 5 of a power of ten that is not below.
-func stepOf(least float64) float64 {
+// roundStep returns the least number of 1, 2 or 5 times a power of ten that is not below least.
+func roundStep(least float64) float64 {
 	power := math.Pow(10, math.Floor(math.Log10(least)))
 	for _, f := range []float64{1, 2, 5} {
 		if f*power >= least*(1-1e-9) {
@@ -122,7 +125,7 @@ func stepOf(least float64) float64 {
 	return 10 * power
 }
 
-// unitOf returns what the ticks of a scale are divided by and how it is called.
+// unitOf returns the divisor of the ticks of a scale, and its name.
 func unitOf(s *scale) (by float64, name string) {
 	switch size := max(math.Abs(s.lo), math.Abs(s.hi)); {
 	case size >= 1e15, size < 1e6:
@@ -135,9 +138,10 @@ func unitOf(s *scale) (by float64, name string) {
 	return 1e12, "trillions"
 }
 
-// coordinate places a moment so that the points of the axis are 1 apart.
+// coordinate returns the position of a time in steps of the axis.
 func (c *Chart) coordinate(t time.Time) float64 { return coordinate(t, c.Over.Step) }
 
+// coordinate returns the position of a time in steps.
 func coordinate(t time.Time, step Step) float64 {
 	days := float64(t.Unix()) / (24 * 60 * 60)
 	months := float64(t.Year()*12+int(t.Month())-1) + float64(t.Day()-1)/31
@@ -158,7 +162,7 @@ func coordinate(t time.Time, step Step) float64 {
 	return days * 24
 }
 
-// advance returns the moment n steps later.
+// advance returns the time n steps later.
 func advance(t time.Time, step Step, n int) time.Time {
 	switch step {
 	case Minute:
@@ -177,20 +181,24 @@ func advance(t time.Time, step Step, n int) time.Time {
 	return t.Add(time.Duration(n) * time.Hour)
 }
 
-// timeTicks returns at most so many moments that people count by, and which step they are of.
+// timeTicks returns about most round times between from and to, and their step, which is at least least.
 func timeTicks(from, to time.Time, least Step, most int) ([]time.Time, Step) {
 	for _, try := range []struct {
 		step  Step
 		every int
 	}{
-		{Minute, 1}, {Minute, 2}, {Minute, 5}, {Minute, 10}, {Minute, 15}, {Minute, 30}, {Hour, 1}, {Hour, 3}, {Hour, 6}, {Hour, 12}, {Day, 1}, {Day, 2}, {Week, 1}, {Week, 2}, {Month, 1}, {Quarter, 1}, {Quarter, 2},
-		{Year, 1}, {Year, 2}, {Year, 5}, {Year, 10}, {Year, 20}, {Year, 50}, {Year, 100}, {Year, 200}, {Year, 500}, {Year, 1000}, {Year, 5000},
+		{Minute, 1}, {Minute, 2}, {Minute, 5}, {Minute, 10}, {Minute, 15}, {Minute, 30},
+		{Hour, 1}, {Hour, 3}, {Hour, 6}, {Hour, 12}, {Day, 1}, {Day, 2}, {Week, 1}, {Week, 2},
+		{Month, 1}, {Quarter, 1}, {Quarter, 2},
+		{Year, 1}, {Year, 2}, {Year, 5}, {Year, 10}, {Year, 20}, {Year, 50}, {Year, 100},
+		{Year, 200}, {Year, 500}, {Year, 1000}, {Year, 5000},
 	} {
 		if try.step < least || coordinate(to, try.step)-coordinate(from, try.step) > float64(most*try.every) {
 			continue
 		}
 		var ticks []time.Time
-		for t := floor(from, try.step, try.every); !t.After(to) && len(ticks) <= most; t = advance(t, try.step, try.every) {
+		t := floor(from, try.step, try.every)
+		for ; !t.After(to) && len(ticks) <= most; t = advance(t, try.step, try.every) {
 			if !t.Before(from) {
 				ticks = append(ticks, t)
 			}
@@ -200,7 +208,7 @@ func timeTicks(from, to time.Time, least Step, most int) ([]time.Time, Step) {
 	return nil, Year
 }
 
-// floor returns the last multiple of the step that is not after the moment.
+// floor returns the last multiple of the step that is not after t.
 func floor(t time.Time, step Step, every int) time.Time {
 	y, m, d := t.Date()
 	switch step {

@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// pie draws a ring. The shares of slices that are wide enough stand beside them.
+// pie draws a ring, with the percentages beside the slices that are wide enough.
 func (d *drawing) pie() {
 	c := d.c
 	d.w, d.h = 360, 270
 	const middleX, middleY, outer, inner = 180.0, 135.0, 105.0, 58.0
 	values := c.Series[0].Values
 	sum := total(values)
-	all := values[0] > 0.9999*sum // an arc that ends where it begins would be none
+	all := values[0] > 0.9999*sum // a circle, because an arc that ends at its start is not drawn
 	if all {
 		d.printf(`<circle class="ring %v" cx="%v" cy="%v" r="%v" stroke-width="%v"><title>%v</title></circle>`,
 			c.colour(0), middleX, middleY, (outer+inner)/2, outer-inner, d.tip(0, 0))
@@ -33,8 +33,9 @@ func (d *drawing) pie() {
 			large = "1"
 		}
 		if !all {
-			d.printf(`<path class="slice %v" d="M%vA%v %v 0 `+large+` 1 %vL%vA%v %v 0 `+large+` 0 %vZ"><title>%v</title></path>`, c.colour(i),
-				at(from, outer), outer, outer, at(to, outer), at(to, inner), inner, inner, at(from, inner), d.tip(0, i))
+			d.printf(`<path class="slice %v" d="M%vA%v %v 0 `+large+` 1 %vL%vA%v %v 0 `+large+` 0 %vZ">`+
+				`<title>%v</title></path>`, c.colour(i), at(from, outer), outer, outer, at(to, outer),
+				at(to, inner), inner, inner, at(from, inner), d.tip(0, i))
 		}
 		if share < 0.04 {
 			continue
@@ -55,7 +56,7 @@ func (d *drawing) pie() {
 	}
 }
 
-// shades is how many of a heat table are told apart.
+// shades is the number of shades of a heat table; the style sheet has as many.
 const shades = 7
 
 // heat draws a table of shaded cells.
@@ -73,7 +74,7 @@ func (d *drawing) heat() {
 		widest = max(widest, textWidth(l))
 	}
 	right, top, tilted := 0.0, 24.0, widest+8 > min((d.w-left)/float64(n), 90)
-	if tilted { // names of columns that lean to the left, over the names of the rows
+	if tilted { // the names of columns lean to the left, above the names of the rows
 		widest = min(widest, 100)
 		top, left, right = 18+widest*0.75, max(left, widest*0.75), 8
 	}
@@ -94,11 +95,13 @@ func (d *drawing) heat() {
 	}
 	common := c.Series
 	fit := !slices.ContainsFunc(c.Series, func(s Series) bool {
-		return slices.ContainsFunc(s.Values, func(v float64) bool { return !math.IsNaN(v) && textWidth(c.Words.Number(v))+4 > cell })
+		return slices.ContainsFunc(s.Values, func(v float64) bool {
+			return !math.IsNaN(v) && textWidth(c.Formatter.Number(v))+4 > cell
+		})
 	})
 	marks := n * len(c.Series)
-	many := map[string]*strings.Builder{} // by class, as in columns; cells are strokes
-	var on drawing                        // what is written over cells
+	paths := map[string]*strings.Builder{} // by class; cells without tooltips are strokes of one path
+	var texts drawing                      // the texts over the cells
 	for j, s := range c.Series {
 		y := top + float64(j)*height
 		d.text(names, y+height/2+4.5, names, "name", "end", s.Name)
@@ -123,18 +126,18 @@ func (d *drawing) heat() {
 			case marks <= 3*maxTips:
 				d.rect("cell "+class, x+0.5, y+0.5, max(cell-1, 1), height-1, tip)
 			case class != "none":
-				if many[class] == nil {
-					many[class] = &strings.Builder{}
+				if paths[class] == nil {
+					paths[class] = &strings.Builder{}
 				}
-				many[class].WriteString("M" + num(x+0.5) + " " + num(y+height/2) + "h" + num(max(cell-1, 1)))
+				paths[class].WriteString("M" + num(x+0.5) + " " + num(y+height/2) + "h" + num(max(cell-1, 1)))
 			}
 			if fit && !math.IsNaN(v) {
-				on.text(x+cell/2, y+height/2+4.5, cell, "on "+class, "middle", c.Words.Number(v))
+				texts.text(x+cell/2, y+height/2+4.5, cell, "on "+class, "middle", c.Formatter.Number(v))
 			}
 		}
 	}
-	for _, class := range slices.Sorted(maps.Keys(many)) {
-		d.printf(`<path class="%v" stroke-width="%v" d="%v"/>`, "cells "+class, height-1, many[class].String())
+	for _, class := range slices.Sorted(maps.Keys(paths)) {
+		d.printf(`<path class="%v" stroke-width="%v" d="%v"/>`, "cells "+class, height-1, paths[class].String())
 	}
-	d.b.WriteString(on.b.String())
+	d.b.WriteString(texts.b.String())
 }

@@ -8,12 +8,12 @@ import (
 
 var kindNames = [...]string{"Bar chart", "Line chart", "Area chart", "Pie chart", "Heat table"}
 
-// Title says what the picture shows.
+// Title returns the title of the drawing for screen readers.
 func (c *Chart) Title() string {
 	return kindNames[c.Kind] + " of " + c.Caption()
 }
 
-// Caption names the values and what they are drawn over.
+// Caption returns the caption: the values, and what they are drawn over.
 func (c *Chart) Caption() string {
 	if c.Over.Title == "" {
 		return isolate(c.Measure)
@@ -21,7 +21,7 @@ func (c *Chart) Caption() string {
 	return isolate(c.Measure) + " by " + isolate(c.Over.Title)
 }
 
-// Describe says in words what the picture shows.
+// Describe describes the chart in words for screen readers: its range, and the extreme values of each series.
 func (c *Chart) Describe() string {
 	var words []string
 	if n := c.Over.len(); c.Over.ordered() && n > 1 {
@@ -46,15 +46,15 @@ func (c *Chart) Describe() string {
 		}
 		value := func(at int) string {
 			if c.Kind == Pie {
-				return isolate(clip(c.label(at), descClip)) + " " + c.Words.Number(s.Values[at]) + " (" + c.share(at) + ")"
+				return isolate(clip(c.label(at), descClip)) + " " + c.Formatter.Number(s.Values[at]) + " (" + c.share(at) + ")"
 			}
-			return c.Words.Number(s.Values[at]) + " (" + isolate(clip(c.label(at), descClip)) + ")"
+			return c.Formatter.Number(s.Values[at]) + " (" + isolate(clip(c.label(at), descClip)) + ")"
 		}
 		switch {
 		case n == 0:
 			words = append(words, name+"no values.")
 		case n == 1:
-			words = append(words, name+value(most)+" alone.")
+			words = append(words, name+"only "+value(most)+".")
 		case c.Kind == Pie:
 			all := make([]string, n)
 			for j := range all {
@@ -62,15 +62,16 @@ func (c *Chart) Describe() string {
 			}
 			words = append(words, strings.Join(all, ", ")+".")
 		case s.Values[least] == s.Values[most]:
-			words = append(words, name+fmt.Sprintf("%d values, all %s.", n, c.Words.Number(s.Values[most])))
+			words = append(words, name+fmt.Sprintf("%d values, all %s.", n, c.Formatter.Number(s.Values[most])))
 		default:
 			words = append(words, name+fmt.Sprintf("%d values, most %s, least %s.", n, value(most), value(least)))
 		}
 		if gaps := c.gaps(i); gaps > 0 {
-			words = append(words, count(gaps, "gap", "gaps")+" without values.")
+			words = append(words, plural(gaps, "gap", "gaps")+" without values.")
 		}
 	}
 	return strings.Join(words, " ")
 }
 
+// descClip bounds the width of a name in a description.
 const descClip = 60 * emWidth * fontSize

@@ -18,9 +18,11 @@ import (
 	"tenantry/operation"
 )
 
-// Body reads a form into the body of its operation. What JSON cannot be made of is a fault here; all else is judged by
-// the operation, which gets it as it was typed.
-func Body(v *visit.Visit, row *operation.Row, path map[string]string, sent url.Values) (map[string]any, []fault.Fault) {
+// Body converts a form into the body of its operation. Its faults are texts that cannot be converted into JSON; the
+// operation validates everything else.
+func Body(
+	v *visit.Visit, row *operation.Row, path map[string]string, sent url.Values,
+) (map[string]any, []fault.Fault) {
 	if row.Body == nil {
 		return nil, nil
 	}
@@ -36,7 +38,8 @@ func Body(v *visit.Visit, row *operation.Row, path map[string]string, sent url.V
 		case f.Shape == operation.Boolean && text == "" && sent.Get("_has."+f.Name) == "choice":
 		case f.Shape == operation.Boolean:
 			body[f.Name] = sent.Get(f.Name) == "true"
-		case f.Shape == operation.List && sent.Get("_has."+f.Name) == "json", f.Shape == operation.Object && sent.Get("_has."+f.Name) == "json":
+		case f.Shape == operation.List && sent.Get("_has."+f.Name) == "json",
+			f.Shape == operation.Object && sent.Get("_has."+f.Name) == "json":
 			if strings.TrimSpace(text) == "" {
 				if f.Nullable && row.Method == http.MethodPut {
 					body[f.Name] = nil
@@ -55,8 +58,8 @@ func Body(v *visit.Visit, row *operation.Row, path map[string]string, sent url.V
 		case f.Shape == operation.Object && sent.Get("_has."+f.Name) == "conditions":
 			body[f.Name] = input.FilterOf(f.Name, sent, filterable(v), &faults)
 		case f.Shape == operation.Object && sent.Get("_has."+f.Name) == "query":
-			can, _ := builder.Askable(v, sent.Get("class"), sent.Get("source"))
-			body[f.Name] = builder.Query(sent, builder.Fields(can.Fields), &faults)
+			askable, _ := builder.Askable(v, sent.Get("class"), sent.Get("source"))
+			body[f.Name] = builder.Query(sent, builder.Fields(askable.Fields), &faults)
 		case f.Shape == operation.Object && sent.Get("_has."+f.Name) == "inputs":
 			body[f.Name] = builder.Inputs(f.Name, sent, &faults)
 		case f.Shape == operation.Object && f.Name == "schema":
@@ -70,7 +73,7 @@ func Body(v *visit.Visit, row *operation.Row, path map[string]string, sent url.V
 			body[f.Name] = nil
 		case text == "" && (len(f.Enum) > 0 || f.Ref != "" || f.Shape == operation.Integer) && !f.Required:
 		case f.Shape == operation.Integer:
-			body[f.Name] = times(input.Number(text), sent.Get("_unit."+f.Name))
+			body[f.Name] = spanSeconds(input.Number(text), sent.Get("_unit."+f.Name))
 		default:
 			body[f.Name] = text
 		}
@@ -78,19 +81,24 @@ func Body(v *visit.Visit, row *operation.Row, path map[string]string, sent url.V
 	return body, faults
 }
 
-// times returns the seconds of a span. What is no whole number is judged as it was typed.
-func times(typed any, unit string) any {
+// spanSeconds returns a duration in seconds. A value that is not a whole number is returned unchanged, so that the
+// operation refuses it.
+func spanSeconds(typed any, unit string) any {
 	n, isNumber := typed.(json.Number)
 	count, err := n.Int64()
-	each, none := strconv.ParseInt(unit, 10, 64)
-	if !isNumber || err != nil || none != nil || each < 1 || count > math.MaxInt64/each || count < math.MinInt64/each {
+	seconds, unitErr := strconv.ParseInt(unit, 10, 64)
+	if !isNumber || err != nil || unitErr != nil || seconds < 1 ||
+		count > math.MaxInt64/seconds || count < math.MinInt64/seconds {
 		return typed
 	}
-	return json.Number(strconv.FormatInt(count*each, 10))
+	return json.Number(strconv.FormatInt(count*seconds, 10))
 }
 
-// parts reads an object of which each member has a control.
-func parts(v *visit.Visit, row *operation.Row, f *operation.Field, path map[string]string, sent url.Values, faults *fault.List) map[string]any {
+// parts converts the controls of an object's members into the object.
+func parts(
+	v *visit.Visit, row *operation.Row, f *operation.Field,
+	path map[string]string, sent url.Values, faults *fault.List,
+) map[string]any {
 	values := map[string]any{}
 	kinds := map[string]string{}
 	if f.Name == row.Defined.Values {
@@ -122,27 +130,28 @@ func parts(v *visit.Visit, row *operation.Row, f *operation.Field, path map[stri
 		case kind == "number":
 			values[key] = input.Number(text)
 		case kind == "datetime":
-			values[key] = input.InUTC(text)
+			values[key] = input.FromDatetimeLocal(text)
 		case kinds[key] == "Boolean":
 			values[key] = text == "true"
 		default:
 			values[key] = text
 		}
 	}
-	for name := range sent { // a box that is not ticked is not sent
-		if key, is := strings.CutPrefix(name, "_has."+f.Name+"."); is && sent.Get(name) == "yes" && !sent.Has(f.Name+"."+key) {
+	for name := range sent { // browsers do not send boxes that are not ticked
+		key, found := strings.CutPrefix(name, "_has."+f.Name+".")
+		if found && sent.Get(name) == "yes" && !sent.Has(f.Name+"."+key) {
 			values[key] = false
 		}
 	}
 	return values
 }
 
-// Query returns what a form gives of the operation's query.
+// Query returns the parameters of the operation's query in a form.
 func Query(row *operation.Row, sent url.Values) url.Values {
 	query := url.Values{}
 	for name, values := range sent {
-		if key, is := strings.CutPrefix(name, "query."); is && values[0] != "" {
-			if query[key] = values; row.Param(key).Shape == operation.List { // one in each line
+		if key, found := strings.CutPrefix(name, "query."); found && values[0] != "" {
+			if query[key] = values; row.Param(key).Shape == operation.List { // one per line
 				query[key] = input.SplitLines(values)
 			}
 		}
@@ -150,8 +159,8 @@ func Query(row *operation.Row, sent url.Values) url.Values {
 	return query
 }
 
-// PathValues notes the parameters of the operation's path that a form gives, and no others: they would make another
-// path of it.
+// PathValues adds to path the parameters of the operation's path in a form. It ignores others, which could change the
+// path.
 func PathValues(row *operation.Row, path map[string]string, sent url.Values) {
 	for _, p := range row.Params {
 		if name := "path." + p.Name; p.In == operation.InPath && sent.Has(name) {

@@ -12,7 +12,7 @@ import (
 	"tenantry/internal/strictjson"
 )
 
-// filterControl makes the control of a campaign's filter.
+// filterControl makes the control of a campaign's filter. If rows cannot represent the filter, it is edited as JSON.
 func filterControl(v *visit.Visit, c *input.Control, now strictjson.Value, sent url.Values) {
 	rows, simple := input.ConditionsOf(now)
 	values, fields, free := sent, filterable(v), 0
@@ -20,16 +20,18 @@ func filterControl(v *visit.Visit, c *input.Control, now strictjson.Value, sent 
 		values, free = url.Values{}, input.BlankConditions
 		input.SetConditions(values, c.Name, rows)
 		var faults fault.List
-		simple = simple && (now.Is == strictjson.Null || bytes.Equal(show.Parse(input.FilterOf(c.Name, values, fields, &faults)).Raw(), now.Raw()) && faults == nil)
+		roundTrip := show.Parse(input.FilterOf(c.Name, values, fields, &faults))
+		simple = simple && (now.Is == strictjson.Null || bytes.Equal(roundTrip.Raw(), now.Raw()) && faults == nil)
 	} else {
 		simple = sent.Get("_has."+c.Name) == "conditions"
 	}
 	if simple {
-		c.Kind, c.Hint, c.Grids = "conditions", "All of these must hold. Without any, all contacts are meant.", []input.Grid{input.ConditionGrid(c.Name, values, free, fields, nil)}
+		c.Kind, c.Hint = "conditions", "All conditions must hold. Without any, all contacts match."
+		c.Grids = []input.Grid{input.ConditionGrid(c.Name, values, free, fields, nil)}
 	}
 }
 
-// filterable are the fields of contacts that filters can name.
+// filterable returns the fields of contacts that filters can use.
 func filterable(v *visit.Visit) (fields []show.DefinedField) {
 	list := v.Site.ListOf("contact")
 	if list == nil {

@@ -23,9 +23,15 @@ import (
 	"tenantry/tenants"
 )
 
-// control makes the control of a field.
-func control(v *visit.Visit, row *operation.Row, f *operation.Field, path map[string]string, now strictjson.Value, sent url.Values, faults []fault.Fault) (c input.Control) {
-	c = input.Control{Name: f.Name, ID: input.ID(row.Name, f.Name), Label: site.Title(f.Ask, f.Name), Hint: f.Ask.Hint, Required: f.Required, MaxLength: f.Bounds.MaxLength}
+// control makes the control of a field. now is the stored value; sent has the values that were typed, or is nil.
+func control(
+	v *visit.Visit, row *operation.Row, f *operation.Field, path map[string]string,
+	now strictjson.Value, sent url.Values, faults []fault.Fault,
+) (c input.Control) {
+	c = input.Control{
+		Name: f.Name, ID: input.ID(row.Name, f.Name), Label: site.Title(f.Ask, f.Name), Hint: f.Ask.Hint,
+		Required: f.Required, MaxLength: f.Bounds.MaxLength,
+	}
 	defer func() { c.ShowFaults(faults) }()
 	if f.Shape == operation.List {
 		now = show.Unnamed(now)
@@ -37,7 +43,7 @@ func control(v *visit.Visit, row *operation.Row, f *operation.Field, path map[st
 	switch f.Shape {
 	case operation.Boolean:
 		c.Kind, c.Value = "yes", map[bool]string{true: "true"}[now.Is == strictjson.True]
-		if now.Is == strictjson.Null { // nothing is said where nothing is chosen
+		if now.Is == strictjson.Null { // a choice can be left empty, a box cannot
 			c.Kind, c.Options = "choice", layout.YesOrNo(c.Value)
 		}
 	case operation.Integer:
@@ -55,8 +61,10 @@ func control(v *visit.Visit, row *operation.Row, f *operation.Field, path map[st
 		objectControl(v, &c, row, f, path, now, sent)
 	default:
 		textControl(v, &c, f, sent)
-		if f.Ref != "" && f.Ref == row.Resource { // nothing lies within itself
-			c.Options = slices.DeleteFunc(c.Options, func(o layout.Option) bool { return slices.Contains(slices.Collect(maps.Values(path)), o.Value) })
+		if f.Ref != "" && f.Ref == row.Resource { // a record cannot be its own parent
+			c.Options = slices.DeleteFunc(c.Options, func(o layout.Option) bool {
+				return slices.Contains(slices.Collect(maps.Values(path)), o.Value)
+			})
 		}
 		if f.Name == row.Defined.Encrypted {
 			c.Kind = "choice"
@@ -77,67 +85,70 @@ func control(v *visit.Visit, row *operation.Row, f *operation.Field, path map[st
 	return c
 }
 
-// pick makes a choice among so many records that they are searched for. Not ok where they cannot be.
-func pick(v *visit.Visit, c *input.Control, f *operation.Field, sent url.Values) bool {
+// searchControl makes a choice among the records of a resource that a search finds, because there are too many to list.
+// It returns false if the records cannot be searched.
+func searchControl(v *visit.Visit, c *input.Control, f *operation.Field, sent url.Values) bool {
 	list := v.Site.ListOf(f.Ref)
-	if list == nil || list.Each == nil || !list.Has("q") || strings.Contains(list.Path, "{") {
+	if list == nil || list.Record == nil || !list.Has("q") || strings.Contains(list.Path, "{") {
 		return false
 	}
 	if sent != nil {
 		c.Value, c.Q = sent.Get(f.Name), strings.TrimSpace(sent.Get("_find."+f.Name))
 	}
-	data, ok := v.Named(list.Shows.Name, url.Values{"q": {c.Q}, "per_page": {strconv.Itoa(found)}}.Encode())
+	data, ok := v.ReadNamed(list.Shows.Name, url.Values{"q": {c.Q}, "per_page": {strconv.Itoa(maxFound)}}.Encode())
 	if !ok {
 		return false
 	}
 	records := data.Get("results").Items
 	if c.Q != "" && len(records) == 1 && sent.Get("_more") == f.Name {
-		c.Value = show.Key(list.Each, records[0])
+		c.Value = show.Key(list.Record, records[0])
 	}
 	name := show.NamesOf(v, list.Shows, nil)
 	title := func(record strictjson.Value) string {
-		called, mail := show.Clip(name(record, show.Key(list.Each, record))), record.Get("email").Text
-		if mail != "" && mail != called {
-			called += " (" + mail + ")"
+		title, mail := show.Clip(name(record, show.Key(list.Record, record))), record.Get("email").Text
+		if mail != "" && mail != title {
+			title += " (" + mail + ")"
 		}
-		return called
+		return title
 	}
 	for _, record := range records {
-		key := show.Key(list.Each, record)
+		key := show.Key(list.Record, record)
 		c.Options = append(c.Options, layout.Option{Value: key, Title: title(record), Chosen: key == c.Value})
 	}
 	if c.Value != "" && !slices.ContainsFunc(c.Options, func(o layout.Option) bool { return o.Chosen }) {
-		one := layout.Option{Value: c.Value, Title: c.Value, Chosen: true}
-		if a, err := v.Read(list.Each.Shows, map[string]string{list.Each.Key(): c.Value}, ""); v.May(list.Each.Shows) && err == nil && a.OK() {
-			one.Title = title(a.Data)
+		chosen := layout.Option{Value: c.Value, Title: c.Value, Chosen: true}
+		a, err := v.Read(list.Record.Shows, map[string]string{list.Record.Key(): c.Value}, "")
+		if v.May(list.Record.Shows) && err == nil && a.OK() {
+			chosen.Title = title(a.Data)
 		}
-		c.Options = append([]layout.Option{one}, c.Options...)
+		c.Options = append([]layout.Option{chosen}, c.Options...)
 	}
-	c.Kind, c.Hint = "pick", v.Whole(show.Count(data, "count"))+" to choose from, of which a search finds others."
+	c.Kind, c.Hint = "pick", v.FormatInt(show.Count(data, "count"))+" to choose from. Search to find others."
 	switch {
 	case c.Q != "" && len(records) == 0:
 		c.Hint = "Nothing has these words."
 	case c.Q != "":
-		c.Hint = v.Whole(show.Count(data, "count")) + " have these words."
+		c.Hint = v.FormatInt(show.Count(data, "count")) + " have these words."
 	}
 	return true
 }
 
-// found is how many records of a search are offered.
-const found = 50
+// maxFound bounds the records of a search that are offered.
+const maxFound = 50
 
+// textControl completes the control of a text.
 func textControl(v *visit.Visit, c *input.Control, f *operation.Field, sent url.Values) {
 	switch {
 	case f.Secret:
 		c.Kind = "secret"
-	case show.Taken(f) != nil:
-		c.Kind, c.Options = "choice", show.Worded(show.Taken(f), c.Value)
+	case show.AllowedValues(f) != nil:
+		c.Kind, c.Options = "choice", show.ValueOptions(show.AllowedValues(f), c.Value)
 	case f.Ref != "":
 		c.Kind = "text"
 		if options, all := show.RecordOptions(v, f.Ref); all {
 			c.Kind, c.Options = "choice", layout.Choose(options, c.Value)
 		} else {
-			pick(v, c, f, sent)
+			searchControl(v, c, f, sent)
 		}
 	case f.Ask.Kind == declare.Kind:
 		c.Kind, c.Options = "choice", layout.Options(schema.KnownTypes(), c.Value)
@@ -150,8 +161,10 @@ func textControl(v *visit.Visit, c *input.Control, f *operation.Field, sent url.
 	}
 }
 
+// listControl completes the control of a list.
 func listControl(v *visit.Visit, c *input.Control, f *operation.Field, now strictjson.Value) {
-	if elem := reflect.TypeOf(f.Type); elem != nil && elem.Kind() == reflect.Slice && elem.Elem().Kind() != reflect.String {
+	list := reflect.TypeOf(f.Type)
+	if list != nil && list.Kind() == reflect.Slice && list.Elem().Kind() != reflect.String {
 		c.Kind = "json"
 		c.Value = show.Pretty(now)
 		return
@@ -173,7 +186,7 @@ func listControl(v *visit.Visit, c *input.Control, f *operation.Field, now stric
 		}
 		all = true
 	case len(f.Enum) > 0:
-		options, all = show.Worded(f.Enum, ""), true
+		options, all = show.ValueOptions(f.Enum, ""), true
 	case f.Ref != "":
 		options, all = show.RecordOptions(v, f.Ref)
 	case f.Name == "teams":
@@ -185,8 +198,11 @@ func listControl(v *visit.Visit, c *input.Control, f *operation.Field, now stric
 	c.Kind, c.Options = "checks", layout.Choose(options, values...)
 }
 
-func objectControl(v *visit.Visit, c *input.Control, row *operation.Row, f *operation.Field, path map[string]string, now strictjson.Value, sent url.Values) {
-	kind := reflect.TypeOf(f.Type)
+// objectControl completes the control of an object.
+func objectControl(
+	v *visit.Visit, c *input.Control, row *operation.Row, f *operation.Field, path map[string]string,
+	now strictjson.Value, sent url.Values,
+) {
 	switch {
 	case f.Name == row.Defined.Values && row.Defined.By != "":
 		c.Kind = "parts"
@@ -196,13 +212,14 @@ func objectControl(v *visit.Visit, c *input.Control, row *operation.Row, f *oper
 	case f.Ask.Kind == declare.Locked:
 		c.Kind = "parts"
 		for _, in := range builder.ReportInputs(v, path, reports.Locked) {
-			c.Parts = append(c.Parts, in.Control(f.Name+"."+in.Name, input.ID(row.Name, f.Name, in.Name), sent.Get(f.Name+"."+in.Name), sent != nil))
+			name := f.Name + "." + in.Name
+			c.Parts = append(c.Parts, in.Control(name, input.ID(row.Name, f.Name, in.Name), sent.Get(name), sent != nil))
 		}
 	case f.Name == "filter":
 		filterControl(v, c, now, sent)
 	case builder.IsQuery(f):
 		if c.Kind, c.Value = "json", show.Pretty(now); sent == nil || sent.Get("_has."+f.Name) == "query" {
-			c.Kind = "query" // see build
+			c.Kind = "query" // see builder.Complete
 		}
 	case builder.IsInputs(f):
 		if c.Kind, c.Value = "json", show.Pretty(now); sent == nil || sent.Get("_has."+f.Name) == "inputs" {
@@ -211,10 +228,13 @@ func objectControl(v *visit.Visit, c *input.Control, row *operation.Row, f *oper
 	case f.Name == "schema":
 		c.Kind, c.Types = "schema", schema.KnownTypes()
 		c.Rows = input.SchemaRows(now, sent)
-	case kind != nil && kind.Kind() == reflect.Map && (kind.Elem().Kind() == reflect.Bool || kind.Elem().Kind() == reflect.Int64 || kind.Elem().Kind() == reflect.Int):
+	case isScalarMap(reflect.TypeOf(f.Type)):
 		c.Kind = "parts"
 		for _, m := range now.Members {
-			part := input.Control{Name: f.Name + "." + m.Name, ID: input.ID(row.Name, f.Name, m.Name), Label: site.Label(m.Name), Kind: "number", Value: m.Value.Text}
+			part := input.Control{
+				Name: f.Name + "." + m.Name, ID: input.ID(row.Name, f.Name, m.Name), Label: site.Label(m.Name),
+				Kind: "number", Value: m.Value.Text,
+			}
 			if m.Value.Is == strictjson.True || m.Value.Is == strictjson.False {
 				part.Kind, part.Value = "yes", map[bool]string{true: "true"}[m.Value.Is == strictjson.True]
 			}
@@ -226,4 +246,13 @@ func objectControl(v *visit.Visit, c *input.Control, row *operation.Row, f *oper
 	default:
 		c.Kind, c.Value = "json", show.Pretty(now)
 	}
+}
+
+// isScalarMap reports whether t is a map of booleans or whole numbers.
+func isScalarMap(t reflect.Type) bool {
+	if t == nil || t.Kind() != reflect.Map {
+		return false
+	}
+	elem := t.Elem().Kind()
+	return elem == reflect.Bool || elem == reflect.Int64 || elem == reflect.Int
 }

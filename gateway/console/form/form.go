@@ -1,6 +1,5 @@
-// Package form makes the form of an operation from its row, New, and reads what was typed into the operation's body and
-// query, Body and Query. What is wrong with a value is said by the operation; only what cannot be sent as JSON is
-// refused here.
+// Package form makes the form of an operation from its row (New), and converts what was typed into the operation's body
+// and query (Body, Query). The operation validates the values; this package refuses only what cannot be sent as JSON.
 package form
 
 import (
@@ -26,29 +25,36 @@ import (
 
 // View is the form of an operation.
 type View struct {
-	Action   string
-	Hidden   []layout.Hidden
-	Once     string
-	Controls []input.Control
-	More     []input.Control // that are seldom needed
-	Open     bool            // they are shown
-	Error    string
-	Problems []site.Link // what is wrong with which control, each leading there
-	Submit   string
-	Danger   bool
-	Warn     string // what is to be known before it is sent
-	Cancel   string
-	Upload   string // what files it takes; empty: none
-	Preview  string // where what is typed goes to be tried; empty: nowhere
-	Try      string // the name of the button that tries it, where it goes to where it is stored, too
-	Builds   bool   // it has buttons that add lines
-	Asks     bool   // what is typed becomes part of the address
+	Action    string
+	Hidden    []layout.Hidden
+	Once      string
+	Controls  []input.Control
+	More      []input.Control // controls that are seldom needed, which are folded away
+	Open      bool            // More is unfolded
+	Error     string
+	Problems  []site.Link // the errors of the controls, with links to them
+	Submit    string      // the text of the button
+	Danger    bool        // it deletes something
+	Warn      string      // a warning before the form is sent
+	Cancel    string      // the address of the page to return to
+	Upload    string      // the extensions of files it takes; empty for none
+	Preview   string      // the address that previews what is typed; empty for none
+	Try       string      // the name of the preview's button, if Preview is the same address as Action
+	AddsLines bool        // it has buttons that add lines
+	Asks      bool        // it is sent by GET, so the values become part of the address
 }
 
-// New makes the form of an operation. current is the record, null for a new one; sent what was typed before.
-func New(v *visit.Visit, row *operation.Row, path map[string]string, current strictjson.Value, sent url.Values, faults []fault.Fault) View {
-	f := View{Action: "/do/" + row.Name, Once: ask.NewOnceKey(), Submit: site.Verb(row), Danger: row.Method == http.MethodDelete}
-	if preview := previews(v, row); preview != nil {
+// New makes the form of an operation. current is the record, null for a new one. sent has the values that were typed
+// before, and faults what is wrong with them; both are nil for a fresh form.
+func New(
+	v *visit.Visit, row *operation.Row, path map[string]string,
+	current strictjson.Value, sent url.Values, faults []fault.Fault,
+) View {
+	f := View{
+		Action: "/do/" + row.Name, Once: ask.NewIdempotencyKey(),
+		Submit: site.Verb(row), Danger: row.Method == http.MethodDelete,
+	}
+	if preview := previewOf(v, row); preview != nil {
 		f.Preview = "/do/" + preview.Name
 		f.Hidden = append(f.Hidden, layout.Hidden{Name: "_for", Value: row.Name})
 	}
@@ -61,48 +67,51 @@ func New(v *visit.Visit, row *operation.Row, path map[string]string, current str
 			f.Hidden = append(f.Hidden, layout.Hidden{Name: "path." + p.Name, Value: value})
 		}
 	}
-	asked := row.Param("purge").Name != "" && sent.Get(Purge) != ""
-	if asked || row.Action == operation.PurgeAction {
-		f.Submit, f.Warn = ForGood, "Nobody can bring it back."
+	purges := row.Param("purge").Name != "" && sent.Get(Purge) != ""
+	if purges || row.Action == operation.PurgeAction {
+		f.Submit, f.Warn = ForGood, "You cannot undo this."
 	}
-	if asked { // also where it was refused, and is tried again
+	if purges {
 		f.Hidden = append(f.Hidden, layout.Hidden{Name: Purge, Value: "true"})
 	}
-	for _, q := range input.Questions(row) {
-		for i := range faults { // a call says force=true, a page has a box
-			faults[i].Message = strings.ReplaceAll(faults[i].Message, q.Name+"=true", `"`+site.Title(q.Ask, q.Name)+`"`)
+	for _, q := range input.QueryParams(row) {
+		for i := range faults { // messages for API callers say force=true; the page has a box with a title
+			title := `"` + site.Title(q.Ask, q.Name) + `"`
+			faults[i].Message = strings.ReplaceAll(faults[i].Message, q.Name+"=true", title)
 		}
-		c := input.Question(q, sent)
+		c := input.QueryControl(q, sent)
 		if q.Ask.Kind == declare.Rows {
 			c.Kind, c.Options = "choice", show.Importable(v)
 		}
 		c.Name, c.ID = "query."+q.Name, input.ID(row.Name, "query", q.Name)
-		for _, wrong := range faults {
-			if input.Concerns(wrong.Field, q.Name) {
-				c.Error = input.FaultText(wrong, q.Name, c.Label)
+		for _, fault := range faults {
+			if input.Concerns(fault.Field, q.Name) {
+				c.Error = input.FaultText(fault, q.Name, c.Label)
 			}
 		}
 		if sent != nil {
 			c.Choose(strings.Join(sent[c.Name], "\n"))
 		}
-		if len(row.Body) > 0 { // how it is done comes after what
+		if len(row.Body) > 0 { // options come after the fields of the body
 			f.More = append(f.More, c)
 		} else {
 			f.Controls = append(f.Controls, c)
 		}
 	}
-	described := show.Described(v, row)
+
+	settings := show.SettingsSchema(v, row)
 	for i := range row.Body {
 		field := &row.Body[i]
 		now := current.Get(field.Name)
-		there := slices.ContainsFunc(current.Members, func(m strictjson.Member) bool { return m.Name == field.Name })
-		if own := current.Get("own_" + field.Name); own.Is != strictjson.Null { // what comes from elsewhere, too, is not what is set here
-			now, there = own, true
+		known := slices.ContainsFunc(current.Members, func(m strictjson.Member) bool { return m.Name == field.Name })
+		// A field may include inherited values. The form changes only the record's own, which are in own_<field>.
+		if own := current.Get("own_" + field.Name); own.Is != strictjson.Null {
+			now, known = own, true
 		} else if isPermissions(field) && now.Is == strictjson.Object {
 			continue
 		}
-		if row.Method == http.MethodPut && !there && !field.Secret && field.Name != row.Defined.Values {
-			continue // what is not shown would be lost
+		if row.Method == http.MethodPut && !known && !field.Secret && field.Name != row.Defined.Values {
+			continue // an empty control would delete a value that the answer does not show
 		}
 		if field.Name == "teams" && !v.Tenant.Org.Feature(tenants.FeatureTeams) {
 			continue
@@ -111,17 +120,20 @@ func New(v *visit.Visit, row *operation.Row, path map[string]string, current str
 		if c.Kind == "parts" && len(c.Parts) == 0 {
 			continue
 		}
-		if d := described.Get(field.Name); d.Get("label").Text != "" {
+		if d := settings.Get(field.Name); d.Get("label").Text != "" {
 			c.Label, c.Hint = d.Get("label").Text, d.Get("description").Text
 		}
 		f.Controls = append(f.Controls, c)
 	}
 	f.Controls, f.More = builder.Complete(v, f.Controls, f.More, current, sent)
-	if row.Resource == "campaign" && slices.ContainsFunc(f.Controls, func(c input.Control) bool { return c.Name == "filter" }) {
+	hasFilter := slices.ContainsFunc(f.Controls, func(c input.Control) bool { return c.Name == "filter" })
+	if row.Resource == "campaign" && hasFilter {
 		f.Preview, f.Try = f.Action, "_try"
 	}
-	f.Builds = slices.ContainsFunc(slices.Concat(f.Controls, f.More), func(c input.Control) bool { return c.Kind == "schema" || c.Kind == "pick" || c.Grids != nil })
-	f.Open = len(faults) > 0 // what helps may be there
+	f.AddsLines = slices.ContainsFunc(slices.Concat(f.Controls, f.More), func(c input.Control) bool {
+		return c.Kind == "schema" || c.Kind == "pick" || c.Grids != nil
+	})
+	f.Open = len(faults) > 0 // More may have the control that solves the problem
 	for i := range faults {
 		if !slices.ContainsFunc(slices.Concat(f.Controls, f.More), func(c input.Control) bool {
 			return input.Concerns(faults[i].Field, strings.TrimPrefix(c.Name, "query."))
@@ -129,7 +141,7 @@ func New(v *visit.Visit, row *operation.Row, path map[string]string, current str
 			f.Error = strings.TrimSpace(f.Error + " " + input.FaultSentence(faults[i]))
 		}
 	}
-	for _, c := range f.Controls { // which nobody sees
+	for _, c := range f.Controls { // hidden controls cannot show their errors
 		if c.Kind == "hidden" {
 			f.Error = strings.TrimSpace(f.Error + " " + c.Error)
 		}
@@ -138,13 +150,14 @@ func New(v *visit.Visit, row *operation.Row, path map[string]string, current str
 	return f
 }
 
-// previews returns the operation that tries what another would store, and stores nothing; nil: there is none.
-func previews(v *visit.Visit, row *operation.Row) *operation.Row {
+// previewOf returns the operation that previews what an operation would store, or nil.
+func previewOf(v *visit.Visit, row *operation.Row) *operation.Row {
 	if row.Resource == "" || row.Body == nil || row.Reads {
 		return nil
 	}
 	for _, other := range v.Site.Rows {
-		if other.Reads && !other.Once && other.Method == http.MethodPost && other.Resource == row.Resource && v.May(other) {
+		if other.Reads && !other.Once && other.Method == http.MethodPost &&
+			other.Resource == row.Resource && v.May(other) {
 			return other
 		}
 	}
@@ -156,6 +169,8 @@ func isPermissions(f *operation.Field) bool {
 }
 
 const (
+	// ForGood is the text of the button that purges a record.
 	ForGood = "Delete for good"
-	Purge   = "query.purge" // of a form
+	// Purge is the value of a form that makes a deletion purge the record.
+	Purge = "query.purge"
 )

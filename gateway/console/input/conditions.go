@@ -15,21 +15,23 @@ import (
 	"tenantry/internal/strictjson"
 )
 
-// Condition is one row of a filter: all rows of one must hold.
+// Condition is one row of a filter. All rows must hold.
 type Condition struct {
 	Field, Op, Value string
-	Input            string // whose value is meant; empty: the value
+	Input            string // the input whose value is compared with; empty to compare with Value
 }
 
-// BlankConditions is how many rows are free.
+// BlankConditions is how many blank rows a new form has.
 const BlankConditions = 3
 
-// comparisons are the operators of filters in the words of people, also those that take several values.
+// comparisons returns the operators of filters with their titles, including those that take several values.
 func comparisons() []layout.Option {
-	return append(show.Operators(), layout.Option{Value: "in", Title: "is one of (separated by commas)"}, layout.Option{Value: "nin", Title: "is none of (separated by commas)"})
+	return append(show.Operators(),
+		layout.Option{Value: "in", Title: "is one of (separated by commas)"},
+		layout.Option{Value: "nin", Title: "is none of (separated by commas)"})
 }
 
-// ConditionsOf writes a filter as rows; not ok where it says more than rows can.
+// ConditionsOf converts a filter into rows. ok is false if rows cannot represent it.
 func ConditionsOf(filter strictjson.Value) (rows []Condition, ok bool) {
 	text := func(v strictjson.Value) (string, bool) {
 		switch v.Is {
@@ -40,7 +42,8 @@ func ConditionsOf(filter strictjson.Value) (rows []Condition, ok bool) {
 		case strictjson.Array:
 			var values []string
 			for _, item := range v.Items {
-				if item.Is != strictjson.Text && item.Is != strictjson.Number || item.Text == "" || strings.TrimSpace(item.Text) != item.Text || strings.ContainsAny(item.Text, ",\r\n") {
+				if item.Is != strictjson.Text && item.Is != strictjson.Number || item.Text == "" ||
+					strings.TrimSpace(item.Text) != item.Text || strings.ContainsAny(item.Text, ",\r\n") {
 					return "", false
 				}
 				values = append(values, item.Text)
@@ -78,13 +81,13 @@ func ConditionsOf(filter strictjson.Value) (rows []Condition, ok bool) {
 	return rows, true
 }
 
-// inputIn returns the name of the input whose value is meant.
-func inputIn(v strictjson.Value) (name string, is bool) {
+// inputIn returns the name of the input in the value of a condition, {"input": name}.
+func inputIn(v strictjson.Value) (name string, found bool) {
 	name = v.Get("input").Text
 	return name, v.Is == strictjson.Object && len(v.Members) == 1 && name != ""
 }
 
-// SetConditions writes the rows as the form does.
+// SetConditions sets the values of a form to the rows.
 func SetConditions(values url.Values, name string, rows []Condition) {
 	for i, row := range rows {
 		n := name + "." + strconv.Itoa(i)
@@ -95,21 +98,29 @@ func SetConditions(values url.Values, name string, rows []Condition) {
 	}
 }
 
-// ConditionGrid lays out the rows of a filter. inputs are whose values conditions can take; nil: there are none.
-func ConditionGrid(name string, values url.Values, free int, fields []show.DefinedField, inputs []layout.Option) Grid {
+// ConditionGrid makes the grid of a filter. inputs are the inputs of a report that conditions can compare with; nil for
+// a filter without inputs.
+func ConditionGrid(
+	name string, values url.Values, free int, fields []show.DefinedField, inputs []layout.Option,
+) Grid {
 	options := layout.Blank("–")
 	for _, f := range fields {
 		options = append(options, layout.Option{Value: f.Key, Title: f.Title})
 	}
-	kinds := []CellKind{{Name: "field", Title: "Field of condition", Options: options}, {Name: "op", Title: "Comparison of condition", Options: comparisons()}, {Name: "value", Title: "Value of condition"}}
+	kinds := []CellKind{
+		{Name: "field", Title: "Field of condition", Options: options},
+		{Name: "op", Title: "Comparison of condition", Options: comparisons()},
+		{Name: "value", Title: "Value of condition"},
+	}
 	if inputs != nil {
-		kinds = append(kinds, CellKind{Name: "input", Title: "Input of condition", Options: layout.Blank("this value", inputs...)})
+		inputs = layout.Blank("this value", inputs...)
+		kinds = append(kinds, CellKind{Name: "input", Title: "Input of condition", Options: inputs})
 	}
 	return NewGrid(name, values, free, kinds...)
 }
 
-// FilterOf reads the rows that were typed into a filter. Values are what the field's type takes, or texts, of which the
-// operation says what is wrong.
+// FilterOf converts the rows of a form into a filter. A value that is not of its field's type stays a text, which the
+// operation refuses.
 func FilterOf(name string, sent url.Values, fields []show.DefinedField, faults *fault.List) map[string]any {
 	kinds := map[string]string{}
 	for _, f := range fields {
@@ -127,20 +138,20 @@ func FilterOf(name string, sent url.Values, fields []show.DefinedField, faults *
 			ops = map[string]any{}
 		}
 		op := cmp.Or(row.Op, "eq")
-		if _, twice := ops[op]; twice {
+		if _, duplicate := ops[op]; duplicate {
 			faults.Add(name, fault.Duplicate, "two conditions compare %s in the same way", site.Label(row.Field))
 		}
 		ops[op], filter[row.Field] = row.typed(kinds[row.Field]), ops
 	}
 	for field, ops := range filter {
 		if of, _ := ops.(map[string]any); len(of) == 1 && of["eq"] != nil {
-			filter[field] = of["eq"] // as people write it
+			filter[field] = of["eq"] // the short notation
 		}
 	}
 	return filter
 }
 
-// typed returns the value as it is compared with a field of the type.
+// typed returns the value of a condition in the type of its field.
 func (c *Condition) typed(kind string) any {
 	one := func(text string) any {
 		text = strings.TrimSpace(text)

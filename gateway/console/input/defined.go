@@ -15,7 +15,7 @@ import (
 	"tenantry/operation"
 )
 
-// SpanControl makes one of seconds, which people say in larger units.
+// SpanControl makes c the control of a duration in seconds, which people enter in larger units.
 func SpanControl(c *Control, f *operation.Field, sent url.Values) {
 	seconds, _ := strconv.ParseInt(c.Value, 10, 64)
 	unit := "86400"
@@ -26,7 +26,7 @@ func SpanControl(c *Control, f *operation.Field, sent url.Values) {
 		}
 	}
 	if c.Kind = "span"; f.Default == nil {
-		c.Hint = "It does not end where nothing is given."
+		c.Hint = "Leave it empty if it should never end."
 	}
 	if seconds == 0 {
 		c.Value = ""
@@ -40,14 +40,22 @@ func SpanControl(c *Control, f *operation.Field, sent url.Values) {
 	}
 }
 
-// units are those of a span, by their seconds.
+// units returns the units of a duration. Their values are seconds.
 func units() []layout.Option {
-	return []layout.Option{{Value: "60", Title: "minutes"}, {Value: "3600", Title: "hours"}, {Value: "86400", Title: "days"}}
+	return []layout.Option{
+		{Value: "60", Title: "minutes"},
+		{Value: "3600", Title: "hours"},
+		{Value: "86400", Title: "days"},
+	}
 }
 
-// DefinedControl makes the control of a field that the organization defined.
-func DefinedControl(row *operation.Row, within string, d show.DefinedField, now strictjson.Value, sent url.Values) Control {
-	c := Control{Name: within + "." + d.Key, ID: ID(row.Name, within, d.Key), Label: d.Title, Kind: "text", Value: now.Text}
+// DefinedControl makes the control of a defined field, which is a member of the field within. now is the stored value.
+func DefinedControl(
+	row *operation.Row, within string, d show.DefinedField, now strictjson.Value, sent url.Values,
+) Control {
+	c := Control{
+		Name: within + "." + d.Key, ID: ID(row.Name, within, d.Key), Label: d.Title, Kind: "text", Value: now.Text,
+	}
 	switch d.Kind {
 	case "LongText":
 		c.Kind = "textarea"
@@ -62,7 +70,7 @@ func DefinedControl(row *operation.Row, within string, d show.DefinedField, now 
 	case "Date":
 		c.Kind = "date"
 	case "DateTime":
-		c.Kind, c.Value = "datetime", OnClock(c.Value)
+		c.Kind, c.Value = "datetime", ToDatetimeLocal(c.Value)
 	case "Email":
 		c.Kind = "email"
 	case "Encrypted":
@@ -75,18 +83,20 @@ func DefinedControl(row *operation.Row, within string, d show.DefinedField, now 
 		}
 		c.Value = strings.Join(values, "\n")
 	}
-	if now.Is == strictjson.Object || now.Is == strictjson.Array && !PlainLines(now) || now.Is != strictjson.Null && now.Is != strictjson.Text && !slices.Contains(schema.KnownTypes(), d.Kind) {
-		c.Kind, c.Value = "json", show.Pretty(now) // which no other control holds
-	} else if misfits(d, now) {
-		c.Hint = "What is stored is not of the type " + d.Kind + ", which the field has now."
-		if c.Kind = "text"; now.Is != strictjson.Text || slices.Contains([]string{schema.Number, schema.Boolean, schema.MultiSelect}, d.Kind) {
+	if now.Is == strictjson.Object || now.Is == strictjson.Array && !PlainLines(now) ||
+		now.Is != strictjson.Null && now.Is != strictjson.Text && !slices.Contains(schema.KnownTypes(), d.Kind) {
+		c.Kind, c.Value = "json", show.Pretty(now) // no other control can hold the value
+	} else if mismatches(d, now) {
+		c.Hint = "The stored value is not of the type " + d.Kind + ", which the field has now."
+		numeric := slices.Contains([]string{schema.Number, schema.Boolean, schema.MultiSelect}, d.Kind)
+		if c.Kind = "text"; now.Is != strictjson.Text || numeric {
 			c.Kind, c.Value, c.Hint = "json", show.Pretty(now), c.Hint+" It is written as JSON."
 		}
 	}
 	if sent != nil && c.Kind != "secret" {
 		c.Value = sent.Get(c.Name)
 	}
-	c.Required = d.Required && row.Method == http.MethodPost // earlier records may lack it
+	c.Required = d.Required && row.Method == http.MethodPost // records from before the definition may lack it
 	c.Fit(sent)
 	for i := range c.Options {
 		c.Options[i].Chosen = c.Options[i].Value == c.Value
@@ -94,9 +104,9 @@ func DefinedControl(row *operation.Row, within string, d show.DefinedField, now 
 	return c
 }
 
-// misfits reports whether a stored value is none of its field's type, which was another when it was stored. The control
-// of the type would show nothing, and send that instead of the value.
-func misfits(d show.DefinedField, now strictjson.Value) bool {
+// mismatches reports whether a stored value is not of its field's type, because the type was changed later. The control
+// of the type would show nothing and delete the value.
+func mismatches(d show.DefinedField, now strictjson.Value) bool {
 	if now.Is == strictjson.Null || d.Kind == schema.Encrypted {
 		return false
 	}
@@ -105,9 +115,10 @@ func misfits(d show.DefinedField, now strictjson.Value) bool {
 	return len(faults) > 0
 }
 
-// PlainLines reports whether a list is the same when it was written in lines and read again.
+// PlainLines reports whether lines of text can represent a list.
 func PlainLines(list strictjson.Value) bool {
 	return !slices.ContainsFunc(list.Items, func(item strictjson.Value) bool {
-		return item.Is != strictjson.Text || item.Text == "" || strings.TrimSpace(item.Text) != item.Text || strings.ContainsAny(item.Text, "\r\n")
+		return item.Is != strictjson.Text || item.Text == "" || strings.TrimSpace(item.Text) != item.Text ||
+			strings.ContainsAny(item.Text, "\r\n")
 	})
 }

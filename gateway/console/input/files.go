@@ -6,20 +6,26 @@ import (
 	"tenantry/operation"
 )
 
-// MediaType is the media type of files whose names end so.
-type MediaType struct{ End, Media string }
+// MediaType is the media type of files with an extension.
+type MediaType struct{ Extension, Media string }
 
-// MediaTypes are those of files, each by an end of their names.
+// MediaTypes returns the media types of files that operations take.
 func MediaTypes() []MediaType {
-	return []MediaType{{".csv", "text/csv"}, {".tsv", "text/tab-separated-values"}, {".json", "application/json"}, {".ndjson", operation.NDJSON}, {".jsonl", operation.NDJSON}}
+	return []MediaType{
+		{".csv", "text/csv"},
+		{".tsv", "text/tab-separated-values"},
+		{".json", "application/json"},
+		{".ndjson", operation.NDJSON},
+		{".jsonl", operation.NDJSON},
+	}
 }
 
-// Extensions returns the ends of the names of files that the operation takes.
-func Extensions(row *operation.Row) (ends []string) {
+// Extensions returns the extensions of the files that the operation takes.
+func Extensions(row *operation.Row) (extensions []string) {
 	for _, m := range MediaTypes() {
 		if slices.Contains(row.Upload, m.Media) {
-			ends = append(ends, m.End)
+			extensions = append(extensions, m.Extension)
 		}
 	}
-	return ends
+	return extensions
 }

@@ -9,28 +9,29 @@ import (
 	"tenantry/gateway/console/layout"
 )
 
-// Grid is a part of a form that has lines of cells. A line whose first cell is empty is none.
+// Grid is a part of a form that has lines of cells. A line whose first cell is empty is ignored.
 type Grid struct {
 	Name, Title, Hint string
-	For               string // what is shown for it to matter: rows or figures; empty: always
+	For               string // "rows" or "figures" if the grid applies only when the report shows those
 	Lines             [][]cell
 }
 
-// cell is a value of a line: one of its options, or a text where there are none.
+// cell is a value of a line: one of its options, or a text if it has none. Above is its visible label.
 type cell struct {
 	Name, Label, Value, Above string
 	Options                   []layout.Option
-	Again                     bool // other parts of the form depend on it
+	Reloads                   bool // a change reloads the form, because other parts depend on the value
 }
 
-// CellKind is what the cells of one place have in common.
+// CellKind describes the cells of one column of a grid.
 type CellKind struct {
 	Name, Title, Above string
 	Options            []layout.Option
-	Again              bool
+	Reloads            bool
 }
 
-// NewGrid lays out the lines that the values have, and so many free ones.
+// NewGrid makes a grid with the lines in the values and the given number of blank ones. It has one more blank line if
+// the button of the grid was pressed.
 func NewGrid(name string, values url.Values, free int, kinds ...CellKind) Grid {
 	g := Grid{Name: name}
 	if values.Get("_more") == name {
@@ -40,7 +41,10 @@ func NewGrid(name string, values url.Values, free int, kinds ...CellKind) Grid {
 	for i := range n + free {
 		line := make([]cell, len(kinds))
 		for j, k := range kinds {
-			c := cell{Name: name + "." + strconv.Itoa(i) + "." + k.Name, Label: k.Title + " " + strconv.Itoa(i+1), Above: k.Above, Again: k.Again}
+			c := cell{
+				Name:  name + "." + strconv.Itoa(i) + "." + k.Name,
+				Label: k.Title + " " + strconv.Itoa(i+1), Above: k.Above, Reloads: k.Reloads,
+			}
 			c.Value = values.Get(c.Name)
 			if k.Options != nil {
 				c.Options = layout.Choose(k.Options, c.Value)
@@ -52,16 +56,16 @@ func NewGrid(name string, values url.Values, free int, kinds ...CellKind) Grid {
 	return g
 }
 
-// maxLines bounds the lines of a part, and maxSchema the fields of a schema: more than any operation takes, since each
-// is shown with all its options.
+// maxGridLines bounds the lines of a grid, and maxSchema the fields of a schema. Both exceed what any operation takes.
+// They bound the size of a page, because each line is shown with all its options.
 const (
-	maxLines  = 100
-	maxSchema = schema.MaxFields + 100
+	maxGridLines = 100
+	maxSchema    = schema.MaxFields + 100
 )
 
-// TooManyLines reports whether a part of the form has more lines than are read.
+// TooManyLines reports whether a form has more lines than are read.
 func TooManyLines(sent url.Values) bool {
-	line, field := "."+strconv.Itoa(maxLines)+".", "schema."+strconv.Itoa(maxSchema)+"."
+	line, field := "."+strconv.Itoa(maxGridLines)+".", "schema."+strconv.Itoa(maxSchema)+"."
 	for name := range sent {
 		if strings.HasPrefix(name, field) || strings.Contains(name, line) && !strings.HasPrefix(name, "schema.") {
 			return true
@@ -70,9 +74,9 @@ func TooManyLines(sent url.Values) bool {
 	return false
 }
 
-// CountLines returns how many lines the values have.
+// CountLines returns how many lines of a grid are in the values. first is the name of a line's first cell.
 func CountLines(name, first string, values url.Values) (n int) {
-	for n < maxLines && values.Has(name+"."+strconv.Itoa(n)+"."+first) {
+	for n < maxGridLines && values.Has(name+"."+strconv.Itoa(n)+"."+first) {
 		n++
 	}
 	return n

@@ -1,8 +1,7 @@
-// Package input has the controls of forms: what they hold, how what was typed is read back, and which faults stand
-// beside them. Lines of cells (Grid) and rows of a schema grow by a button that sends the form, so that forms work
-// without scripts.
+// Package input has the controls of forms: their values, the conversion of what was typed, and the faults beside them.
+// A button that sends the form adds lines of cells (Grid) and rows of a schema, so forms work without scripts.
 //
-// A control holds its value as it is: where its kind would lose a part of it, another kind is taken, JSON in the end.
+// A control preserves its value: if one kind of control would lose a part of it, another kind is used, JSON at last.
 package input
 
 import (
@@ -21,7 +20,7 @@ import (
 	"tenantry/operation"
 )
 
-// Number is a number where the text is one; else the operation says that it is none.
+// Number returns the text as a number if it is one, and unchanged otherwise, so that the operation refuses it.
 func Number(text string) any {
 	text = strings.TrimSpace(text)
 	if strictjson.Check([]byte(text)) == nil && strings.Trim(text, "0123456789.eE+-") == "" {
@@ -30,7 +29,7 @@ func Number(text string) any {
 	return text
 }
 
-// SplitLines returns the values of a list, of which each stands in a line or a control of its own.
+// SplitLines returns the values of a list. Each is in its own line or its own control.
 func SplitLines(values []string) []string {
 	all := []string{}
 	for _, value := range values {
@@ -43,13 +42,13 @@ func SplitLines(values []string) []string {
 	return all
 }
 
-// Fit makes a control one that holds its value: browsers take line breaks out of others, and what is no date out of one
-// of dates. JSON that was sent stays JSON, and a secret is asked for again.
+// Fit changes the kind of a control to one that can hold its value, because browsers remove line breaks from inputs of
+// one line, and invalid dates from inputs of dates. JSON that was sent stays JSON. A secret must be typed again.
 func (c *Control) Fit(sent url.Values) {
 	switch {
 	case c.Kind == "secret":
 		if c.Value = ""; sent.Get(c.Name) != "" {
-			c.Error = strings.TrimSpace(c.Error + " Type it once more: what is kept secret is not repeated here.")
+			c.Error = strings.TrimSpace(c.Error + " Type it again: secret values are not repeated here.")
 		}
 	case sent.Get("_has."+c.Name) == "json":
 		c.Kind = "json"
@@ -60,20 +59,21 @@ func (c *Control) Fit(sent url.Values) {
 	}
 }
 
-// Type is that of the input: text where a browser would show nothing of the value in one of its own kind.
+// Type returns the type of the input element. It is text if a browser could not show the value in the type of the
+// control.
 func (c Control) Type() string {
-	kind, shows := c.Kind, true
+	kind, valid := c.Kind, true
 	switch c.Kind {
 	case "number", "span", "query":
-		_, shows = Number(c.Value).(json.Number)
+		_, valid = Number(c.Value).(json.Number)
 		kind = "number"
 	case "date":
 		_, err := time.Parse(time.DateOnly, c.Value)
-		shows = err == nil
+		valid = err == nil
 	case "datetime":
-		kind, shows = "datetime-local", Clocked(c.Value)
+		kind, valid = "datetime-local", IsDatetimeLocal(c.Value)
 	}
-	if c.Value != "" && !shows {
+	if c.Value != "" && !valid {
 		return "text"
 	}
 	return kind
@@ -82,24 +82,26 @@ func (c Control) Type() string {
 // Control is one field of a form.
 type Control struct {
 	Name, ID, Label, Hint, Error string
-	Kind                         string // text, textarea, number, date, datetime, email, secret, span, yes, choice, pick, checks, lines, json, schema, conditions, query, inputs, hidden or parts
-	Value, Q                     string // Q: the words that were searched for
-	Required                     bool
-	Min, Max                     string
-	MaxLength                    int
-	Options                      []layout.Option
-	Rows                         []SchemaRow
-	Parts                        []Control
-	Types                        []string
-	Grids                        []Grid
-	Again                        bool // other parts of the form depend on it
-	Focus                        bool // it is the first that is wrong
-	Bare                         bool // what is not typed is not told from what is not there
+	// Kind is text, textarea, number, date, datetime, email, secret, span, yes, choice, pick, checks, lines, json, schema,
+	// conditions, query, inputs, hidden or parts.
+	Kind      string
+	Value, Q  string // Q has the words of the search in a pick
+	Required  bool
+	Min, Max  string
+	MaxLength int
+	Options   []layout.Option
+	Rows      []SchemaRow
+	Parts     []Control
+	Types     []string
+	Grids     []Grid
+	Reloads   bool // a change reloads the form, because other parts depend on the value
+	Focus     bool // it is the first with an error
+	Unmarked  bool // the form does not say that it has the control, so empty means absent
 }
 
-// Problems returns what is wrong with the controls in their order, each leading there, and gives the first the focus.
+// Problems returns links to the controls with errors, in their order, and gives the focus to the first.
 func Problems(parts ...[]Control) (links []site.Link) {
-	point := func(id, title, text string, focus *bool) {
+	add := func(id, title, text string, focus *bool) {
 		if text == "" {
 			return
 		}
@@ -114,10 +116,10 @@ func Problems(parts ...[]Control) (links []site.Link) {
 			if c.Kind == "hidden" {
 				continue
 			}
-			point(c.Target(), c.Label, c.Error, &c.Focus)
+			add(c.Target(), c.Label, c.Error, &c.Focus)
 			for j := range c.Rows {
 				r := &c.Rows[j]
-				point(r.ID(), cmp.Or(r.Title, r.Key), r.Error, &r.Focus)
+				add(r.ID(), cmp.Or(r.Title, r.Key), r.Error, &r.Focus)
 			}
 			within := Problems(c.Parts)
 			for j := range c.Parts {
@@ -129,7 +131,7 @@ func Problems(parts ...[]Control) (links []site.Link) {
 	return links
 }
 
-// Target is the id of what gets the focus for the control.
+// Target returns the id of the element that gets the focus for the control.
 func (c Control) Target() string {
 	if c.Framed() {
 		return c.ID + "-all"
@@ -137,15 +139,15 @@ func (c Control) Target() string {
 	return c.ID
 }
 
-// Framed reports whether the control is made of several.
+// Framed reports whether the control consists of several elements in a frame.
 func (c Control) Framed() bool {
 	return c.Grids != nil || c.Kind == "parts" || c.Kind == "checks" || c.Kind == "schema"
 }
 
-// ID makes the id of a control, which is there once although a page may have several forms.
+// ID makes the id of a control. It includes the operation, because a page may have several forms.
 func ID(parts ...string) string { return strings.ReplaceAll(strings.Join(parts, "-"), ".", "-") }
 
-// ShowFaults says what is wrong beside the control that it is about: a part, a line, or the whole.
+// ShowFaults adds the faults that concern the control to its errors, or to those of its parts and rows.
 func (c *Control) ShowFaults(faults []fault.Fault) {
 	text := ""
 	for i, f := range faults {
@@ -153,7 +155,9 @@ func (c *Control) ShowFaults(faults []fault.Fault) {
 			continue
 		}
 		part := slices.IndexFunc(c.Parts, func(p Control) bool { return Concerns(f.Field, p.Name) })
-		row := slices.IndexFunc(c.Rows, func(r SchemaRow) bool { return !r.Locked && Concerns(f.Field, c.Name+"."+r.key()) })
+		row := slices.IndexFunc(c.Rows, func(r SchemaRow) bool {
+			return !r.Locked && Concerns(f.Field, c.Name+"."+r.key())
+		})
 		switch {
 		case part >= 0:
 			c.Parts[part].ShowFaults(faults[i : i+1])
@@ -164,39 +168,44 @@ func (c *Control) ShowFaults(faults []fault.Fault) {
 			text += " " + FaultText(f, c.Name, c.Label)
 		}
 	}
-	if text != "" && c.Required && c.Value == "" && (c.Kind == "choice" || c.Kind == "pick") { // how another value looks helps nobody who chooses
+	if text != "" && c.Required && c.Value == "" && (c.Kind == "choice" || c.Kind == "pick") {
+		// The fault may describe the format of a value, which does not help in a choice.
 		text = site.Sentence(c.Label + " must be chosen")
 	}
 	c.Error = strings.TrimSpace(text + " " + c.Error)
 }
 
-// Choose sets the value of a control, also one that its options lack.
+// Choose sets the value of a control. A value that is not among its options is added to them.
 func (c *Control) Choose(value string) {
 	if c.Value = value; c.Kind == "choice" {
 		c.Options = layout.Choose(c.Options, value)
 	}
 }
 
-// Questions returns the parameters of a query that the form of an operation asks for.
-func Questions(row *operation.Row) (asked []operation.Param) {
+// QueryParams returns the parameters of the query that the form of an operation has controls for.
+func QueryParams(row *operation.Row) (params []operation.Param) {
 	for _, q := range row.Params {
-		if q.In == operation.InQuery && q.Name != "teams[]" && q.Name != "purge" && !show.Paging(q.Name) && q.Shape != operation.Tree {
-			asked = append(asked, q)
+		if q.In == operation.InQuery && q.Name != "teams[]" && q.Name != "purge" &&
+			!show.Paging(q.Name) && q.Shape != operation.Tree {
+			params = append(params, q)
 		}
 	}
-	return asked
+	return params
 }
 
-// Question makes the control of a parameter of a query.
-func Question(q operation.Param, asked url.Values) Control {
-	c := Control{Name: q.Name, ID: "q-" + q.Name, Label: site.Title(q.Ask, q.Name), Hint: q.Ask.Hint, Kind: "text", Required: q.Required, Value: asked.Get(q.Name), MaxLength: q.Bounds.MaxLength}
+// QueryControl makes the control of a parameter of the query; the zero Control for a tree of filters.
+func QueryControl(q operation.Param, asked url.Values) Control {
+	c := Control{
+		Name: q.Name, ID: "q-" + q.Name, Label: site.Title(q.Ask, q.Name), Hint: q.Ask.Hint, Kind: "text",
+		Required: q.Required, Value: asked.Get(q.Name), MaxLength: q.Bounds.MaxLength,
+	}
 	switch {
 	case q.Shape == operation.Tree:
 		return Control{}
 	case q.Shape == operation.List:
 		c.Kind, c.Value = "lines", strings.Join(asked[q.Name], "\n")
 	case len(q.Enum) > 0:
-		c.Kind, c.Options = "choice", show.Worded(q.Enum, c.Value)
+		c.Kind, c.Options = "choice", show.ValueOptions(q.Enum, c.Value)
 	case q.Shape == operation.Boolean:
 		c.Kind = "yes"
 	case q.Shape == operation.Integer:

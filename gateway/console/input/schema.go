@@ -10,24 +10,24 @@ import (
 	"tenantry/internal/strictjson"
 )
 
-// blankFields is how many rows are free.
+// blankFields is how many blank rows a schema has.
 const blankFields = 3
 
-// SchemaRow is one field that an organization defines.
+// SchemaRow is the row of a field in the form of a schema.
 type SchemaRow struct {
 	Number, Key, Title, Type string
 	Required, Locked         bool
 	Error                    string
-	Focus                    bool // it is the first that is wrong
+	Focus                    bool // it is the first with an error
 }
 
-// ID is the id of the row's first cell.
+// ID returns the id of the row's first cell.
 func (r SchemaRow) ID() string { return "schema-" + r.Number }
 
-// key returns the key of the field, which follows from its title where none is typed.
+// key returns the key of the field. Without one, it is made from the title.
 func (r *SchemaRow) key() string { return cmp.Or(r.Key, site.KeyFrom(r.Title)) }
 
-// SchemaRows returns the fields that are defined, or were typed, and room for some more.
+// SchemaRows returns the rows that were sent, or else a row for each defined field and some blank ones.
 func SchemaRows(now strictjson.Value, sent url.Values) (rows []SchemaRow) {
 	if sent != nil {
 		for i := range maxSchema {
@@ -35,7 +35,11 @@ func SchemaRows(now strictjson.Value, sent url.Values) (rows []SchemaRow) {
 			if !sent.Has(n + ".key") {
 				break
 			}
-			rows = append(rows, SchemaRow{Number: strconv.Itoa(i), Key: sent.Get(n + ".key"), Title: sent.Get(n + ".title"), Type: sent.Get(n + ".type"), Required: sent.Get(n+".required") != "", Locked: sent.Get(n+".locked") != ""})
+			rows = append(rows, SchemaRow{
+				Number: strconv.Itoa(i),
+				Key:    sent.Get(n + ".key"), Title: sent.Get(n + ".title"), Type: sent.Get(n + ".type"),
+				Required: sent.Get(n+".required") != "", Locked: sent.Get(n+".locked") != "",
+			})
 		}
 		if sent.Get("_more") == "schema" {
 			rows = append(rows, SchemaRow{Number: strconv.Itoa(len(rows)), Type: "Text"})
@@ -43,7 +47,11 @@ func SchemaRows(now strictjson.Value, sent url.Values) (rows []SchemaRow) {
 		return rows
 	}
 	for _, m := range now.Members {
-		rows = append(rows, SchemaRow{Key: m.Name, Title: m.Value.Get("title").Text, Type: m.Value.Get("type").Text, Required: m.Value.Get("required").Is == strictjson.True, Locked: m.Value.Get("locked").Is == strictjson.True})
+		rows = append(rows, SchemaRow{
+			Key: m.Name, Title: m.Value.Get("title").Text, Type: m.Value.Get("type").Text,
+			Required: m.Value.Get("required").Is == strictjson.True,
+			Locked:   m.Value.Get("locked").Is == strictjson.True,
+		})
 	}
 	for range blankFields {
 		rows = append(rows, SchemaRow{Type: "Text"})
@@ -54,7 +62,7 @@ func SchemaRows(now strictjson.Value, sent url.Values) (rows []SchemaRow) {
 	return rows
 }
 
-// SchemaOf reads the fields that were typed; a row without a key and a title is none.
+// SchemaOf converts the rows of a form into a schema. It ignores rows without a key and a title.
 func SchemaOf(sent url.Values, faults *fault.List) map[string]any {
 	fields := map[string]any{}
 	for _, r := range SchemaRows(strictjson.Value{}, sent) {
@@ -62,7 +70,7 @@ func SchemaOf(sent url.Values, faults *fault.List) map[string]any {
 			continue
 		}
 		r.Key = r.key()
-		if _, twice := fields[r.Key]; twice {
+		if _, duplicate := fields[r.Key]; duplicate {
 			faults.Add("schema."+r.Key, fault.Duplicate, "two fields have the key %q", r.Key)
 		}
 		f := map[string]any{"title": r.Title, "type": r.Type}

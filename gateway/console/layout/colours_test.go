@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// rgb is a colour as light: linear, from 0 to 1.
+// rgb is a colour in linear light, with components from 0 to 1.
 type rgb [3]float64
 
 func colour(t *testing.T, text string) (c rgb) {
@@ -37,14 +37,14 @@ func (c rgb) times(m [3]rgb) (out rgb) {
 	return out
 }
 
-// contrast is that of WCAG.
+// contrast returns the contrast ratio of WCAG.
 func contrast(a, b rgb) float64 {
 	light := func(c rgb) float64 { return 0.2126*c[0] + 0.7152*c[1] + 0.0722*c[2] + 0.05 }
 	return max(light(a), light(b)) / min(light(a), light(b))
 }
 
-// apart is how different two colours look, in hundredths of the lightness of OKLab.
-func apart(a, b rgb) float64 {
+// difference returns the distance of two colours in OKLab, in hundredths.
+func difference(a, b rgb) float64 {
 	lab := func(c rgb) rgb {
 		l := c.times([3]rgb{{0.4122214708, 0.5363325363, 0.0514459929}, {0.2119034982, 0.6806995451, 0.1073969566}, {0.0883024619, 0.2817188376, 0.6299787005}})
 		for i := range l {
@@ -56,7 +56,8 @@ func apart(a, b rgb) float64 {
 	return 100 * math.Sqrt((x[0]-y[0])*(x[0]-y[0])+(x[1]-y[1])*(x[1]-y[1])+(x[2]-y[2])*(x[2]-y[2]))
 }
 
-// TestColoursOfPictures: seen on their paper, and told apart by people who see fewer colours too.
+// TestColoursOfPictures checks that the colours of charts contrast with their background, and that people with colour
+// blindness can tell them apart.
 func TestColoursOfPictures(t *testing.T) {
 	t.Parallel()
 	// Machado, Oliveira and Fernandes, 2009: protanopia, deuteranopia, tritanopia.
@@ -66,7 +67,7 @@ func TestColoursOfPictures(t *testing.T) {
 		{{0.367322, 0.860646, -0.227968}, {0.280085, 0.672501, 0.047413}, {-0.011820, 0.042940, 0.968881}},
 		{{1.255528, -0.076749, -0.178779}, {-0.078411, 0.930809, 0.147602}, {0.004733, 0.691367, 0.303900}},
 	}
-	var sheets [3]string // what counts in the light, in the dark and on paper, later ones last
+	var sheets [3]string // the variables of the light theme, the dark theme and print; the last definition counts
 	for _, name := range []string{"console.css", "report.css"} {
 		raw, err := assets.ReadFile("assets/" + name)
 		if err != nil {
@@ -88,18 +89,18 @@ func TestColoursOfPictures(t *testing.T) {
 		paper := value("paper")
 		for _, text := range []string{"ink", "soft"} {
 			if got := contrast(value(text), paper); got < 4.5 {
-				t.Errorf("%s: --%s has a contrast of %.1f", theme, text, got)
+				t.Errorf("%s: contrast of --%s = %.1f, want at least 4.5", theme, text, got)
 			}
 		}
 		names := []string{"c1", "c2", "c3", "c4", "c5", "c6", "rest"}
 		for j, name := range names {
 			if got := contrast(value(name), paper); got < 3 {
-				t.Errorf("%s: --%s has a contrast of %.1f", theme, name, got)
+				t.Errorf("%s: contrast of --%s = %.1f, want at least 3", theme, name, got)
 			}
 			for _, other := range names[:j] {
 				for k, eye := range eyes {
-					if got := apart(value(name).times(eye), value(other).times(eye)); got < 6 {
-						t.Errorf("%s: --%s and --%s look the same to eye %d: %.1f", theme, name, other, k, got)
+					if got := difference(value(name).times(eye), value(other).times(eye)); got < 6 {
+						t.Errorf("%s: difference of --%s and --%s for eye %d = %.1f, want at least 6", theme, name, other, k, got)
 					}
 				}
 			}
@@ -110,10 +111,13 @@ func TestColoursOfPictures(t *testing.T) {
 				on = "on-middle"
 			}
 			if got := contrast(value("h"+strconv.Itoa(shade)), value(on)); got < 4.5 {
-				t.Errorf("%s: on shade %d a contrast of %.1f", theme, shade, got)
+				t.Errorf("%s: contrast of text on shade %d = %.1f, want at least 4.5", theme, shade, got)
 			}
-			if shade > 1 && apart(value("h"+strconv.Itoa(shade)), value("h"+strconv.Itoa(shade-1))) < 5 {
-				t.Errorf("%s: shade %d is the one before", theme, shade)
+			if shade == 1 {
+				continue
+			}
+			if got := difference(value("h"+strconv.Itoa(shade)), value("h"+strconv.Itoa(shade-1))); got < 5 {
+				t.Errorf("%s: difference of shades %d and %d = %.1f, want at least 5", theme, shade-1, shade, got)
 			}
 		}
 	}

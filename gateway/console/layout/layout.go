@@ -1,6 +1,6 @@
-// Package layout writes pages: the templates and the files that they load, the frame around a page, the parts that many
-// pages have, and the messages for visitors who cannot be shown what they asked for. Each package of pages hands its
-// view to Renderer.Render by the name of a template; views are plain structs of what the template shows.
+// Package layout renders pages. It holds the templates and their assets, the frame of a page, the parts that many pages
+// share, and the messages for requests that cannot be served. Other packages pass a view, a plain struct of what the
+// template shows, to Renderer.Render with the name of a template.
 package layout
 
 import (
@@ -21,14 +21,14 @@ import (
 //go:embed assets
 var assets embed.FS
 
-// Renderer writes pages of the templates. Safe for concurrent use.
+// Renderer renders the templates. Safe for concurrent use.
 type Renderer struct {
 	templates *template.Template
 	log       *slog.Logger
 	baseURL   func(slug string) string
 }
 
-// New parses the templates. An error is a fault of the program.
+// New parses the templates. An error is a bug in the program.
 func New(baseURL func(slug string) string, log *slog.Logger) (*Renderer, error) {
 	t, err := template.ParseFS(assets, "assets/*.html")
 	if err != nil {
@@ -39,7 +39,12 @@ func New(baseURL func(slug string) string, log *slog.Logger) (*Renderer, error) 
 
 // Assets calls serve with each file that pages load.
 func Assets(serve func(name, contentType string, content []byte)) error {
-	for name, contentType := range map[string]string{"console.css": "text/css; charset=utf-8", "report.css": "text/css; charset=utf-8", "console.js": "text/javascript; charset=utf-8"} {
+	contentTypes := map[string]string{
+		"console.css": "text/css; charset=utf-8",
+		"report.css":  "text/css; charset=utf-8",
+		"console.js":  "text/javascript; charset=utf-8",
+	}
+	for name, contentType := range contentTypes {
 		content, err := assets.ReadFile("assets/" + name)
 		if err != nil {
 			return fmt.Errorf("console assets: %w", err)
@@ -49,37 +54,44 @@ func Assets(serve func(name, contentType string, content []byte)) error {
 	return nil
 }
 
-// Missing answers 404 to visitors who are not signed in.
-func (p *Renderer) Missing(w http.ResponseWriter) {
-	p.Render(w, http.StatusNotFound, "message", MessageView{Frame: Frame{Title: "There is no such page"}, Text: "Check the address, or ask whoever gave it to you.", Home: true})
+// NotFound answers 404 to visitors who are not signed in.
+func (p *Renderer) NotFound(w http.ResponseWriter) {
+	p.Render(w, http.StatusNotFound, "message", MessageView{
+		Frame: Frame{Title: "There is no such page"},
+		Text:  "Check the address, or ask the person who gave it to you.",
+		Home:  true,
+	})
 }
 
-// ContentSecurityPolicy is what a page may load, and whose pages may show it in a frame.
+// ContentSecurityPolicy returns the policy of a page: it loads files of its own origin only. ancestors are the origins
+// whose pages may show it in a frame.
 func ContentSecurityPolicy(ancestors ...string) string {
-	return "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors " + strings.Join(ancestors, " ")
+	return "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self' data:; " +
+		"form-action 'self'; base-uri 'none'; frame-ancestors " + strings.Join(ancestors, " ")
 }
 
-// Stranger is the view of people who may be at the wrong address.
-type Stranger struct {
+// AddressView is a page that tells visitors what the address of an organization looks like, because they may be at the
+// wrong one.
+type AddressView struct {
 	Frame
-	Address string // how an organization's looks
+	Address string // a template with <organization>; empty to tell nothing
 }
 
-// Stranger returns the view of somebody who may be at the wrong address.
-func (p *Renderer) Stranger(title string) Stranger {
-	return Stranger{Frame{Title: title}, p.baseURL("<organization>")}
+// AddressView returns the view with the address of the installation's organizations.
+func (p *Renderer) AddressView(title string) AddressView {
+	return AddressView{Frame{Title: title}, p.baseURL("<organization>")}
 }
 
-// Frame is around every page.
+// Frame is the part of a view that the frame of every page shows.
 type Frame struct {
 	Title        string
-	Organization string
-	Inside       bool // a page of somebody who is signed in
-	Faulty       bool // something that was sent is wrong
+	Organization string // its name in the header; empty to show none
+	SignedIn     bool   // the page is for a person who is signed in, and has a navigation
+	HasProblems  bool   // the input of a form has faults, which the title announces
 }
 
-// Render answers with the page that the template of the name makes of the view. A template that fails is logged, and
-// answered as 500.
+// Render answers with the page that the named template makes of a view. If the template fails, it logs the error and
+// answers 500.
 func (p *Renderer) Render(w http.ResponseWriter, code int, name string, data any) {
 	var buf bytes.Buffer
 	if err := p.templates.ExecuteTemplate(&buf, name, data); err != nil {
@@ -89,43 +101,43 @@ func (p *Renderer) Render(w http.ResponseWriter, code int, name string, data any
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(code)
-	_, _ = w.Write(buf.Bytes()) // a browser that has gone cannot be told
+	_, _ = w.Write(buf.Bytes()) // an error means that the browser has gone
 }
 
-// Message answers with a page that is a message alone. organization is its name in the header; empty: the page tells
-// none.
+// Message answers with a page that shows only a message. organization is the name in the header, empty for none.
 func (p *Renderer) Message(w http.ResponseWriter, code int, organization, title, text string) {
 	p.Render(w, code, "message", MessageView{Frame: Frame{Title: title, Organization: organization}, Text: text})
 }
 
-// MessageView is a page that is a message alone.
+// MessageView is a page that shows only a message.
 type MessageView struct {
 	Frame
-	Text   string
-	SignIn bool // leads to signing in, in another window
-	Home   bool // leads to the overview
-	// Instead leads to what can be shown.
-	Instead site.Link
+	Text    string
+	SignIn  bool      // adds a link to the sign-in page, in another window
+	Home    bool      // adds a link to the overview
+	Instead site.Link // leads to a page that can be shown
 }
 
-// Unavailable answers 503, and asks to try again.
+// Unavailable answers 503 and asks the visitor to try again.
 func (p *Renderer) Unavailable(w http.ResponseWriter, organization string) {
 	w.Header().Set("Retry-After", "2")
-	p.Message(w, http.StatusServiceUnavailable, organization, "Not available at the moment", "Please try again in a moment.")
+	p.Message(w, http.StatusServiceUnavailable, organization,
+		"Not available at the moment", "Please try again in a moment.")
 }
 
-// TooMany asks a visitor who is over a limit to come back.
+// TooMany tells a visitor who exceeds a limit when to try again.
 func (p *Renderer) TooMany(w http.ResponseWriter, r *http.Request, problem *operation.Problem) {
 	seconds := int(math.Ceil(problem.RetryAfter.Seconds()))
 	w.Header().Set("Retry-After", strconv.Itoa(seconds))
-	text := "More is asked for than can be answered at once. Nothing is wrong with the address: try again in " + Wait(seconds) + "."
+	text := "There are too many requests at the moment. The address is right: try again in " + Wait(seconds) + "."
 	if r.Method == http.MethodPost {
-		text = "More is asked for than can be answered at once. Nothing was saved. Load this page again in " + Wait(seconds) + ": the browser sends once more what you typed."
+		text = "There are too many requests at the moment. Nothing was saved. Reload this page in " + Wait(seconds) +
+			": your browser then sends again what you typed."
 	}
 	p.Message(w, problem.Code, "", "Please wait a moment", text)
 }
 
-// Wait writes 1 second, 2 seconds; from two minutes on in minutes.
+// Wait formats a wait: "1 second", "90 seconds", and in minutes from two minutes on.
 func Wait(seconds int) string {
 	switch {
 	case seconds == 1:

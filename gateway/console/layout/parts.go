@@ -1,10 +1,8 @@
 package layout
 
-import (
-	"slices"
-)
+import "slices"
 
-// Choose returns the options with those chosen, each of which becomes one where it is none.
+// Choose returns the options with the values chosen. A value that is not among the options is added.
 func Choose(options []Option, values ...string) []Option {
 	all := slices.Clone(options)
 	for _, value := range values {
@@ -18,7 +16,7 @@ func Choose(options []Option, values ...string) []Option {
 	return all
 }
 
-// Options returns values as options that are called like them, one of them chosen.
+// Options returns an option for each value, with the value as its title. value is chosen.
 func Options(values []string, value string) []Option {
 	all := make([]Option, len(values))
 	for i, one := range values {
@@ -27,31 +25,34 @@ func Options(values []string, value string) []Option {
 	return Choose(all, value)
 }
 
-// Blank is the option of a cell that is empty.
+// Blank puts an option with an empty value before the others.
 func Blank(title string, options ...Option) []Option {
 	return append([]Option{{Title: title}}, options...)
 }
 
-// YesOrNo returns the options of a truth value, one of them chosen.
+// YesOrNo returns the options of a boolean. value, "true" or "false", is chosen.
 func YesOrNo(value string) []Option {
-	return []Option{{Value: "true", Title: "Yes", Chosen: value == "true"}, {Value: "false", Title: "No", Chosen: value == "false"}}
+	return []Option{
+		{Value: "true", Title: "Yes", Chosen: value == "true"},
+		{Value: "false", Title: "No", Chosen: value == "false"},
+	}
 }
 
-// Option is a value to choose, under its title.
+// Option is a value that can be chosen, with its title.
 type Option struct {
 	Value, Title string
 	Chosen       bool
 }
 
-// Cell is a cell or a column of a table.
+// Cell is a cell of a table, or the head of a column.
 type Cell struct{ Title, Text, Class string }
 
-// Button is a form without fields.
+// Button is a form that shows only its button.
 type Button struct {
 	Title, Action string
 	Hidden        []Hidden
-	Once          string
-	Danger        bool
+	Once          string // the idempotency key
+	Danger        bool   // it deletes something
 }
 
 // Hidden is a value that a form sends and does not show.

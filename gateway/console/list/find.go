@@ -16,53 +16,57 @@ import (
 	"tenantry/gateway/console/visit"
 )
 
-// findView has what was found by a word: pages, and records of each list that can be searched.
+// findView shows the results of a search for words: pages, and records of each list that can be searched.
 type findView struct {
 	visit.Chrome
 	Q       string
 	Found   []foundView
-	Pending []site.Link // lists that there was no time to look into
-	Next    string      // leads to them
-	Looked  string      // into how many lists, where some are pending
-	Further bool        // other lists were looked into before
-	Unasked []site.Link // lists that nobody looks into
+	Pending []site.Link // lists that were not searched in time
+	Next    string      // the address that searches them
+	Looked  string      // how many lists were searched, if some are pending
+	Further bool        // the page continues a search
+	Unasked []site.Link // lists that are not searched
 }
 
+// foundView shows the results in one list.
 type foundView struct {
 	Title string
-	All   string // the list with all of them
+	All   string // the address of the list with all results
 	Links []site.Link
 }
 
 const (
-	perFound   = 8 // records of a list that are shown
-	searchTime = time.Second
+	perFound   = 8           // results that are shown of a list
+	searchTime = time.Second // no search of a list begins after it
 )
 
-// Find looks into one list after the other while there is time; the page says which are pending, and leads to them.
+// Find answers with the page that finds pages and records. It searches the lists in turn until searchTime has passed,
+// and links to a page that continues with the others.
 func Find(v *visit.Visit) {
 	query := v.R.URL.Query()
 	view := findView{Chrome: v.Chrome("Find"), Q: strings.TrimSpace(query.Get("q"))}
-	if list := v.Site.ListOf("contact"); list != nil && v.May(list.Shows) { // one of the lists that are searched
-		view.Curl = v.Client.Curl(v.Tenant.Org.Slug, ask.Call{Row: list.Shows, Query: url.Values{"q": {view.Q}}.Encode()})
+	if list := v.Site.ListOf("contact"); list != nil && v.May(list.Shows) { // an example of the calls of the page
+		words := url.Values{"q": {view.Q}}
+		view.Curl = v.Client.Curl(v.Tenant.Org.Slug, ask.Call{Row: list.Shows, Query: words.Encode()})
 	}
 	if view.Q == "" {
 		v.Show(http.StatusOK, "find", view)
 		return
 	}
-	lists := searched(v, &view)
-	from, _ := strconv.Atoi(query.Get("from")) // anything else is the first
+	lists := searchableLists(v, &view)
+	from, _ := strconv.Atoi(query.Get("from")) // 0 if it is not a number
 	from = min(max(from, 0), len(lists))
 	if view.Further = from > 0; !view.Further {
 		findPages(v, &view)
 	}
-	began := v.Now()
+	start := v.Now()
 	for i, list := range lists[from:] {
-		if i > 0 && v.Now().Sub(began) >= searchTime {
-			view.Looked = v.Whole(from+i) + " of " + v.Whole(len(lists))
+		if i > 0 && v.Now().Sub(start) >= searchTime {
+			view.Looked = v.FormatInt(from+i) + " of " + v.FormatInt(len(lists))
 			view.Next = "/find?" + url.Values{"q": {view.Q}, "from": {strconv.Itoa(from + i)}}.Encode()
-			for _, left := range lists[from+i:] {
-				view.Pending = append(view.Pending, site.Link{Title: left.title, Address: left.Address(left.path) + "?" + url.Values{"q": {view.Q}}.Encode()})
+			for _, pending := range lists[from+i:] {
+				address := pending.Address(pending.path) + "?" + url.Values{"q": {view.Q}}.Encode()
+				view.Pending = append(view.Pending, site.Link{Title: pending.title, Address: address})
 			}
 			break
 		}
@@ -71,15 +75,16 @@ func Find(v *visit.Visit) {
 	v.Show(http.StatusOK, "find", view)
 }
 
-// findPages notes the pages that are called so.
+// findPages adds the pages whose titles have the words, including pages that are not in the navigation.
 func findPages(v *visit.Visit, view *findView) {
 	var pages []site.Link
-	for _, p := range v.Site.Pages { // also those that the navigation does not have
+	for _, p := range v.Site.Pages {
 		title := p.Title()
 		if !p.InNavigation() {
 			title = cmp.Or(map[string]string{"/me": "Your profile"}[p.Path], v.Site.SubpageTitle(p), title)
 		}
-		if words := strings.ToLower(title + " " + site.Label(p.Segments[len(p.Segments)-1])); !strings.Contains(p.Path, "{") && v.May(p.Shows) && strings.Contains(words, strings.ToLower(view.Q)) {
+		text := strings.ToLower(title + " " + site.Label(p.Segments[len(p.Segments)-1]))
+		if !strings.Contains(p.Path, "{") && v.May(p.Shows) && strings.Contains(text, strings.ToLower(view.Q)) {
 			pages = append(pages, site.Link{Title: title, Address: p.Path})
 		}
 	}
@@ -95,40 +100,42 @@ type searchedList struct {
 	title string
 }
 
-// searched returns the lists that the person can search: those of the navigation, and after each those that its records
-// have, as custom objects have records.
-func searched(v *visit.Visit, view *findView) (lists []searchedList) {
+// searchableLists returns the lists that the person can search: those of the navigation, each followed by the lists
+// below its records, such as the records of custom objects.
+func searchableLists(v *visit.Visit, view *findView) (lists []searchedList) {
 	for _, part := range view.Navigation {
 		for _, link := range part.Links {
 			p, path := v.Site.Find(link.Address)
-			if !p.List || p.Each == nil {
+			if !p.List || p.Record == nil {
 				continue
 			}
 			if p.Has("q") {
 				lists = append(lists, searchedList{p, path, link.Title})
 			}
-			within := slices.DeleteFunc(slices.Clone(p.Each.Below), func(below *site.Page) bool {
-				return !below.List || below.Each == nil || !below.Has("q") || !v.May(below.Shows)
+			within := slices.DeleteFunc(slices.Clone(p.Record.Subpages), func(below *site.Page) bool {
+				return !below.List || below.Record == nil || !below.Has("q") || !v.May(below.Shows)
 			})
 			if len(within) == 0 {
 				continue
 			}
-			data, _ := v.Named(p.Shows.Name, "per_page="+strconv.Itoa(show.MostOptions))
+			data, _ := v.ReadNamed(p.Shows.Name, "per_page="+strconv.Itoa(show.MaxOptions))
 			for _, record := range data.Get("results").Items {
-				of := map[string]string{p.Each.Key(): show.Key(p.Each, record)}
+				path := map[string]string{p.Record.Key(): show.Key(p.Record, record)}
+				title := show.Clip(cmp.Or(record.Get("label_plural").Text, show.Name(record, "")))
 				for _, below := range within {
-					lists = append(lists, searchedList{below, of, show.Clip(cmp.Or(record.Get("label_plural").Text, show.Name(record, "")))})
+					lists = append(lists, searchedList{below, path, title})
 				}
 			}
-			if show.Count(data, "count") > show.MostOptions {
-				view.Unasked = append(view.Unasked, site.Link{Title: link.Title + ", all but the first " + v.Whole(show.MostOptions), Address: link.Address})
+			if show.Count(data, "count") > show.MaxOptions {
+				title := link.Title + ", all but the first " + v.FormatInt(show.MaxOptions)
+				view.Unasked = append(view.Unasked, site.Link{Title: title, Address: link.Address})
 			}
 		}
 	}
 	return lists
 }
 
-// search notes the records of a list that have the words.
+// search adds the records of a list that have the words.
 func search(v *visit.Visit, view *findView, list searchedList) {
 	p, words := list.Page, url.Values{"q": {view.Q}}
 	all := p.Address(list.path) + "?" + words.Encode()
@@ -145,9 +152,9 @@ func search(v *visit.Visit, view *findView, list searchedList) {
 	found := foundView{Title: list.title, All: all}
 	name := show.NamesOf(v, p.Shows, list.path)
 	for _, record := range records {
-		at := maps.Clone(list.path)
-		at[p.Each.Key()] = show.Key(p.Each, record)
-		found.Links = append(found.Links, site.Link{Title: show.Clip(name(record, "")), Address: p.Each.Address(at)})
+		path := maps.Clone(list.path)
+		path[p.Record.Key()] = show.Key(p.Record, record)
+		found.Links = append(found.Links, site.Link{Title: show.Clip(name(record, "")), Address: p.Record.Address(path)})
 	}
 	view.Found = append(view.Found, found)
 }

@@ -1,4 +1,5 @@
-// Package list is the page of a list, with its columns, filters, order and files, and the search in all lists.
+// Package list makes the page of a list, with its columns, filters, order and exports, and the page that searches all
+// lists.
 package list
 
 import (
@@ -22,38 +23,38 @@ import (
 	"tenantry/operation"
 )
 
-// listView is a page with records.
+// listView is the page of a list. Its addresses are empty if there is nothing to link to.
 type listView struct {
 	visit.Chrome
 	Note    string
 	Columns []columnView
 	Rows    []listRow
-	Choices []layout.Option // which columns there are
+	Choices []layout.Option // the columns to choose from
 	Search  bool
 	Q       string
-	Kept    []layout.Hidden // what the forms of the page keep of its address
+	Kept    []layout.Hidden // parameters of the address that the forms of the page keep
 	Filters []filterView
-	Fields  []layout.Option // to filter by
-	Words   []string        // that stand for values of theirs
-	Chosen  bool            // not all columns, or those of the start
+	Fields  []layout.Option // the fields to filter by
+	Words   []string        // suggestions for the value of a filter
+	Chosen  bool            // the reader chose the columns
 	New     string
 	Actions []*layout.Button
-	Import  string      // leads to the form that takes a file of such records
-	Links   []site.Link // to pages about all of them
+	Import  string      // the address of the form that imports a file of such records
+	Links   []site.Link // pages about the list
 	Exports []site.Link
-	Trash   string // leads to what was deleted
-	Live    string // leads back
+	Trash   string // the address of the deleted records
+	Live    string // the address of the records that are not deleted, on the page of the deleted ones
 	show.Pager
-	Timed   bool // a column has times
-	Over    *usage.View
-	Problem string       // what is wrong with the filters
-	Clear   string       // leads to the list without filters and words; empty: there are none
-	Tree    []folderView // into which the records are sorted
-	Move    string       // where the form goes that moves one; empty: none is moved
-	Moves   string       // where that goes which moves a folder
+	Timed   bool        // a column has times
+	Over    *usage.View // a chart of the rows over time
+	Problem string      // what is wrong with the filters
+	Clear   string      // the address of the list without filters and words
+	Tree    []folderView
+	Move    string // the action of the form that moves a file
+	Moves   string // the action of the form that moves a folder
 }
 
-// folderView is a folder, with those within it.
+// folderView is a folder in the tree, with its subfolders.
 type folderView struct {
 	site.Link
 	Key    string
@@ -62,13 +63,13 @@ type folderView struct {
 
 type columnView struct {
 	Name, Title, Class string
-	Sort               string // the address of the list in that order; empty: it cannot be sorted so
+	Sort               string // the address of the list sorted by the column; empty if that is not possible
 	Order              string // ascending, descending, or empty
 }
 
 type listRow struct {
 	Href    string
-	Key     string // of what can be moved
+	Key     string // the identifier of a record that can be dragged
 	Name    string
 	Cells   []show.Value
 	Buttons []*layout.Button
@@ -76,25 +77,25 @@ type listRow struct {
 
 type filterView struct{ Text, Remove string }
 
-// Operators are what a filter can compare by.
+// Operators returns the operators of filters for the template.
 func (listView) Operators() []layout.Option { return show.Operators() }
 
 // Page answers with the page of a list.
 func Page(v *visit.Visit, p *site.Page, path map[string]string) {
 	query, err := url.ParseQuery(v.R.URL.RawQuery)
 	if err != nil {
-		v.Problem(http.StatusBadRequest, "The address is not complete", "Choose the page from the navigation.")
+		v.Problem(http.StatusBadRequest, "The address is not valid", "Choose the page from the navigation.")
 		return
 	}
 	asked, own := show.Split(query)
-	if field := own.Get("_field"); field != "" { // the form of filters was sent: its address is that of the list it asks for
+	if field := own.Get("_field"); field != "" { // the form that adds a filter redirects to the address with the filter
 		name := "filters[" + field + "]"
 		if op := own.Get("_op"); op != "" {
 			name += "[" + op + "]"
 		}
 		value := own.Get("_value")
-		for _, c := range show.Words(v, p, field, own.Get("_op"), show.Defined(v, p.Shows, path)) {
-			if strings.EqualFold(c.Title, strings.TrimSpace(value)) { // as the list shows it
+		for _, c := range show.FilterValues(v, p, field, own.Get("_op"), show.Defined(v, p.Shows, path)) {
+			if strings.EqualFold(c.Title, strings.TrimSpace(value)) { // the reader typed the title of a value
 				value = c.Value
 				break
 			}
@@ -104,15 +105,15 @@ func Page(v *visit.Visit, p *site.Page, path map[string]string) {
 		http.Redirect(v.W, v.R, p.AddressWith(path, asked, own["_columns"]), http.StatusSeeOther)
 		return
 	}
-	if !asked.Has("per_page") && slices.ContainsFunc(p.Shows.Params, func(q operation.Param) bool { return q.Name == "per_page" }) {
+	if !asked.Has("per_page") && p.Has("per_page") {
 		asked.Set("per_page", strconv.Itoa(show.PerPage))
 	}
-	if p.Leads != nil && p.Leads.Update == nil && !asked.Has("sort") && slices.Contains(p.Parameter("sort").Names, "created_at") {
-		// What nobody changes is looked for by when it was.
-		asked.Set("sort", "-created_at")
+	if p.RowPage != nil && p.RowPage.Update == nil && !asked.Has("sort") &&
+		slices.Contains(p.Parameter("sort").Names, "created_at") {
+		asked.Set("sort", "-created_at") // records that never change are looked up by their time
 	}
 	a, err := v.Open(p.Shows, path, asked.Encode())
-	problem := wrongQuestion(a, err)
+	problem := filterProblem(a, err)
 	if problem == "" && v.Refused(a, err) {
 		return
 	}
@@ -121,22 +122,22 @@ func Page(v *visit.Visit, p *site.Page, path map[string]string) {
 	}
 	view := layOutList(v, p, path, a.Data, asked, own)
 	if view.Problem = problem; problem != "" {
-		view.Faulty = true
+		view.HasProblems = true
 		view.Clear = p.Address(path)
 	}
 	view.Curl = v.Client.Curl(v.Tenant.Org.Slug, ask.Call{Row: p.Shows, Path: path, Query: asked.Encode()})
 	v.Show(a.Code, "list", view)
 }
 
-// wrongQuestion says what is wrong with the filters or the order that a list was asked for; it is shown where they can
-// be taken away. Empty: nothing is, or it is no question of those.
-func wrongQuestion(a ask.Reply, err error) string {
+// filterProblem returns what is wrong with the filters or the order of a list, or "". The page of the list shows it,
+// because the reader can remove the filters there.
+func filterProblem(a ask.Reply, err error) string {
 	if err != nil || a.Code != http.StatusUnprocessableEntity && a.Code != http.StatusBadRequest {
 		return ""
 	}
 	text := ""
 	for _, f := range a.Faults() {
-		if filter, is := strings.CutPrefix(f.Field, "filters["); is {
+		if filter, found := strings.CutPrefix(f.Field, "filters["); found {
 			field, _, _ := strings.Cut(filter, "]")
 			f.Message, f.Field = strings.Replace(f.Message, f.Field, field, 1), field
 		}
@@ -145,8 +146,11 @@ func wrongQuestion(a ask.Reply, err error) string {
 	return cmp.Or(text, site.Sentence(a.Message))
 }
 
-func layOutList(v *visit.Visit, p *site.Page, path map[string]string, data strictjson.Value, asked, own url.Values) listView {
-	title := cmp.Or(show.Clip(show.RecordAbove(v, p, path).Get("label_plural").Text), p.Title())
+// layOutList makes the view of a list. asked is the query of its operation, and own the parameters of the page.
+func layOutList(
+	v *visit.Visit, p *site.Page, path map[string]string, data strictjson.Value, asked, own url.Values,
+) listView {
+	title := cmp.Or(show.Clip(show.ParentRecord(v, p, path).Get("label_plural").Text), p.Title())
 	view := listView{Chrome: v.Chrome(title), Q: asked.Get("q")}
 	view.Trail = show.Trail(v, p, path)
 	defined := show.Defined(v, p.Shows, path)
@@ -158,7 +162,7 @@ func layOutList(v *visit.Visit, p *site.Page, path map[string]string, data stric
 	}
 	sorts, names := p.Parameter("sort").Names, p.Parameter("filters").Names
 	for _, f := range defined {
-		if f.Kind != schema.Encrypted { // whose values nobody compares
+		if f.Kind != schema.Encrypted { // encrypted values cannot be compared
 			names = append(slices.Clone(names), f.Key)
 		}
 	}
@@ -189,25 +193,25 @@ func layOutList(v *visit.Visit, p *site.Page, path map[string]string, data stric
 	deleted := asked.Get("deleted") == "true"
 	for _, record := range data.Get("results").Items {
 		row := listRow{Name: show.Name(record, ""), Key: record.Get("id").Text}
-		if p.Leads != nil && v.May(p.Leads.Shows) {
-			to := site.WithParameter(path, p.Leads.Key(), show.Key(p.Leads, record))
-			if row.Href = p.Leads.Address(to); deleted {
+		if p.RowPage != nil && v.May(p.RowPage.Shows) {
+			to := site.WithParameter(path, p.RowPage.Key(), show.Key(p.RowPage, record))
+			if row.Href = p.RowPage.Address(to); deleted {
 				row.Href += "?deleted=true"
 			}
-			if restore := p.Leads.Action(operation.RestoreAction); deleted && v.May(restore) {
+			if restore := p.RowPage.Action(operation.RestoreAction); deleted && v.May(restore) {
 				row.Buttons = append(row.Buttons, v.Button(restore, to, "Restore"))
 			}
 		}
 		for i, c := range columns {
 			cell := show.CellOf(v, p, c, record)
 			cell.Text = show.Clip(cell.Text)
-			if i == 0 && cell.Class == "none" { // what leads to it needs a name
+			if i == 0 && cell.Class == "none" { // the link to the record needs a text
 				cell.Text = row.Name
 			}
 			if len(cell.List) > 6 {
 				cell.List = append(cell.List[:6:6], "…")
 			}
-			switch number := view.Columns[i].Class == "number"; { // as its type says, whichever values the page has
+			switch number := view.Columns[i].Class == "number"; { // by the type of the column, not by the value
 			case number && cell.Class == "none":
 				cell.Class = "number none"
 			case !number && cell.Class == "number":
@@ -234,7 +238,8 @@ func layOutList(v *visit.Visit, p *site.Page, path map[string]string, data stric
 				view.Kept = append(view.Kept, layout.Hidden{Name: name, Value: value})
 			}
 			if rest, found := strings.CutPrefix(name, "filters["); found {
-				view.Filters = append(view.Filters, filterView{filterText(v, p, rest, value, defined), with(func(q url.Values) { q.Del(name); q.Del("page") })})
+				without := with(func(q url.Values) { q.Del(name); q.Del("page") })
+				view.Filters = append(view.Filters, filterView{filterText(v, p, rest, value, defined), without})
 			}
 		}
 	}
@@ -252,7 +257,7 @@ func layOutList(v *visit.Visit, p *site.Page, path map[string]string, data stric
 	}
 	view.Search = p.Has("q")
 	for _, name := range names {
-		for _, c := range show.Words(v, p, name, "", defined) {
+		for _, c := range show.FilterValues(v, p, name, "", defined) {
 			if !slices.Contains(view.Words, c.Title) {
 				view.Words = append(view.Words, c.Title)
 			}
@@ -282,7 +287,8 @@ func layOutList(v *visit.Visit, p *site.Page, path map[string]string, data stric
 						q[name] = values
 					}
 				}
-				if names := show.ColumnNames(columns, data.Get("results").Items); row.Param("columns").Name != "" && format == "csv" && view.Chosen && len(names) > 0 {
+				names := show.ColumnNames(columns, data.Get("results").Items)
+				if row.Param("columns").Name != "" && format == "csv" && view.Chosen && len(names) > 0 {
 					q.Set("columns", strings.Join(names, ","))
 				}
 				e := ask.Call{Row: row, Path: path, Query: q.Encode()}
@@ -292,21 +298,22 @@ func layOutList(v *visit.Visit, p *site.Page, path map[string]string, data stric
 	}
 	if p.Has("deleted") {
 		if deleted {
-			view.Title, view.Live = "Deleted "+strings.ToLower(title[:1])+title[1:], with(func(q url.Values) { q.Del("deleted"); q.Del("page") })
+			view.Title = "Deleted " + strings.ToLower(title[:1]) + title[1:]
+			view.Live = with(func(q url.Values) { q.Del("deleted"); q.Del("page") })
 		} else {
 			view.Trash = with(func(q url.Values) { q.Set("deleted", "true"); q.Del("page") })
 		}
 	}
 	if p.Path == "/files" && !deleted {
-		sorted(v, &view, asked, with)
+		addFolders(v, &view, asked, with)
 	}
-	view.Pager = show.Paged(v, data, with)
+	view.Pager = show.NewPager(v, data, with)
 	return view
 }
 
-// sorted adds the folders that files are in.
-func sorted(v *visit.Visit, view *listView, asked url.Values, with func(func(url.Values)) string) {
-	tree, ok := v.Named("folders.tree", "")
+// addFolders adds the tree of folders to the list of files.
+func addFolders(v *visit.Visit, view *listView, asked url.Values, with func(func(url.Values)) string) {
+	tree, ok := v.ReadNamed("folders.tree", "")
 	if !ok {
 		return
 	}
@@ -325,15 +332,17 @@ func sorted(v *visit.Visit, view *listView, asked url.Values, with func(func(url
 	within = func(folders []strictjson.Value) (all []folderView) {
 		for _, f := range folders {
 			if left--; left < 0 {
-				break // the list of folders has the others
+				break // the page of folders lists the others
 			}
 			key := f.Get("id").Text
-			all = append(all, folderView{site.Link{Title: show.Clip(f.Get("name").Text), Address: address(key), Current: asked.Get(name) == key}, key, within(f.Get("folders").Items)})
+			link := site.Link{Title: show.Clip(f.Get("name").Text), Address: address(key), Current: asked.Get(name) == key}
+			all = append(all, folderView{link, key, within(f.Get("folders").Items)})
 		}
 		return all
 	}
 	if folders := within(tree.Get("results").Items); folders != nil {
-		view.Tree = append([]folderView{{Link: site.Link{Title: "All files", Address: address(""), Current: !asked.Has(name)}}}, folders...)
+		root := site.Link{Title: "All files", Address: address(""), Current: !asked.Has(name)}
+		view.Tree = append([]folderView{{Link: root}}, folders...)
 	}
 	if update := v.Site.Rows["files.update"]; v.May(update) {
 		view.Move = "/do/" + update.Name
@@ -343,28 +352,30 @@ func sorted(v *visit.Visit, view *listView, asked url.Values, with func(func(url
 	}
 }
 
-// filterText says what a filter asks for, in the words of the list.
+// filterText returns a filter in words.
 func filterText(v *visit.Visit, p *site.Page, bracketed, value string, defined []show.DefinedField) string {
 	field, rest, _ := strings.Cut(bracketed, "]")
 	op := strings.Trim(rest, "[]")
-	words := op
+	comparison := op
 	for _, o := range show.Operators() {
 		if o.Value == op {
-			words = o.Title
+			comparison = o.Title
 		}
 	}
 	title := show.TitleOf(p, field, defined)
 	if op == "exists" {
-		return title + map[string]string{"true": " is there", "false": " is not there"}[value]
+		return title + map[string]string{"true": " has a value", "false": " has no value"}[value]
 	}
-	for _, c := range show.Words(v, p, field, op, defined) {
+	for _, c := range show.FilterValues(v, p, field, op, defined) {
 		if c.Value == value {
-			return title + " " + words + " " + c.Title
+			return title + " " + comparison + " " + c.Title
 		}
 	}
-	return title + " " + words + " " + show.Field(v, p, field, strictjson.Value{Is: strictjson.Text, Text: value}, 0).Text
+	text := show.Field(v, p, field, strictjson.Value{Is: strictjson.Text, Text: value}, 0).Text
+	return title + " " + comparison + " " + text
 }
 
+// rootOf returns the name of a parameter without its brackets.
 func rootOf(name string) string {
 	root, _, _ := strings.Cut(name, "[")
 	return root

@@ -7,25 +7,25 @@ import (
 	"time"
 )
 
-// conventions are how the readers of a language write numbers, dates and times, as far as pages show them. A library
-// for these 29 languages has a package for each, with currencies and names that no page shows.
+// conventions are the rules by which a language writes numbers, dates and times. The library for these 29 languages has
+// a package for each, with currencies and names that no page shows.
 type conventions struct {
 	tag                   string
 	minus, group, decimal string
-	percent               string // around the number, which is #
-	date, clock           string // layouts: Jan is the month, PM am or pm; H an hour of 24 without a zero
+	percent               string // the pattern of a percentage, with # for the number
+	date, clock           string // layouts as in package time; H is the hour from 0 to 23 without a leading zero
 	am, pm                string
-	pairs                 bool // groups but the last have two digits
-	dotted                bool // after the number of a day
-	months                string
+	pairs                 bool   // groups other than the last have two digits
+	dotted                bool   // the number of a day is followed by a full stop
+	months                string // the abbreviations of the twelve months, separated by spaces
 }
 
-// FmtNumber writes a number with that many decimals.
+// FmtNumber formats a number with the given number of decimals.
 func (c *conventions) FmtNumber(x float64, decimals uint64) string {
 	return c.number(x, decimals, c.group)
 }
 
-// FmtPercent writes a share of 100 with that many decimals.
+// FmtPercent formats a percentage with the given number of decimals.
 func (c *conventions) FmtPercent(x float64, decimals uint64) string {
 	group := ""
 	if strings.HasPrefix(c.percent, "%") {
@@ -53,10 +53,10 @@ func (c *conventions) number(x float64, decimals uint64, group string) string {
 	return text
 }
 
-// MonthAbbreviated writes a month shortly.
+// MonthAbbreviated returns the abbreviation of a month.
 func (c *conventions) MonthAbbreviated(m time.Month) string { return strings.Fields(c.months)[m-1] }
 
-// FmtDateMedium writes a day.
+// FmtDateMedium formats a date.
 func (c *conventions) FmtDateMedium(t time.Time) string {
 	before, after, named := strings.Cut(c.date, "Jan")
 	if !named {
@@ -65,7 +65,7 @@ func (c *conventions) FmtDateMedium(t time.Time) string {
 	return t.Format(before) + c.MonthAbbreviated(t.Month()) + t.Format(after)
 }
 
-// FmtTimeShort writes the time of a day.
+// FmtTimeShort formats the time of day.
 func (c *conventions) FmtTimeShort(t time.Time) string {
 	half := c.am
 	if t.Hour() >= 12 {
@@ -75,7 +75,7 @@ func (c *conventions) FmtTimeShort(t time.Time) string {
 		"15", t.Format("15"), "3", t.Format("3"), "04", t.Format("04")).Replace(c.clock)
 }
 
-// allConventions are those of CLDR, English first.
+// allConventions are the conventions of CLDR. English comes first because the first is the default.
 var allConventions = []conventions{
 	{tag: "en", minus: "-", group: ",", decimal: ".", percent: "#%",
 		date: "Jan 2, 2006", clock: "3:04 PM", am: "am", pm: "pm",

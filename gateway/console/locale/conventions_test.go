@@ -39,7 +39,7 @@ import (
 	"github.com/go-playground/locales/zh"
 )
 
-// libraries are the locales of the library, in the order of allConventions.
+// libraries returns the locales of the library, in the order of allConventions.
 func libraries() []locales.Translator {
 	return []locales.Translator{
 		en.New(), en_GB.New(), ar.New(), bg.New(), cs.New(), da.New(), de.New(), de_CH.New(), el.New(), es.New(), fi.New(), fr.New(),
@@ -48,7 +48,7 @@ func libraries() []locales.Translator {
 	}
 }
 
-// TestConventionsAreThoseOfCLDR compares them with the library's, which are made from it.
+// TestConventionsAreThoseOfCLDR compares the conventions with a library that is generated from CLDR.
 func TestConventionsAreThoseOfCLDR(t *testing.T) {
 	t.Parallel()
 	readers := New()

@@ -1,5 +1,5 @@
-// Package locale writes numbers, dates and times as the readers of a page do, by the Accept-Language header of their
-// browsers.
+// Package locale formats numbers, dates and times for the reader of a page, by the Accept-Language header of the
+// browser.
 package locale
 
 import (
@@ -15,7 +15,7 @@ import (
 	"tenantry/gateway/console/chart"
 )
 
-// Locale writes numbers and dates as its readers do. It is immutable.
+// Locale formats numbers and dates by the conventions of a language. It is immutable.
 type Locale struct {
 	conventions
 	monthFirst, yearFirst bool
@@ -23,13 +23,13 @@ type Locale struct {
 	comma                 string // between a date and a time
 }
 
-// Set are the locales there are.
+// Set is the set of supported locales.
 type Set struct {
 	matcher language.Matcher
 	all     []*Locale
 }
 
-// New returns the locales; English is for readers whose language is none of them.
+// New returns the supported locales. English is the default.
 func New() *Set {
 	r := &Set{}
 	var tags []language.Tag
@@ -47,26 +47,26 @@ func New() *Set {
 	return r
 }
 
-// maxAccepted bounds what is read of an Accept-Language header.
+// maxAccepted bounds what is read of an Accept-Language header, in bytes.
 const maxAccepted = 200
 
-// For returns the locale that fits an Accept-Language header best. Each language is read by itself, so that
-// one that nobody knows does not hide the others.
+// For returns the locale that matches an Accept-Language header best. It parses each language separately, because one
+// invalid language would otherwise make the whole header invalid.
 func (r *Set) For(accepted string) *Locale {
-	type wish struct {
+	type preference struct {
 		tag    language.Tag
 		weight float32
 	}
-	var wishes []wish
+	var preferences []preference
 	for part := range strings.SplitSeq(accepted[:min(len(accepted), maxAccepted)], ",") {
 		if some, weights, err := language.ParseAcceptLanguage(part); err == nil && len(some) == 1 {
-			wishes = append(wishes, wish{some[0], weights[0]})
+			preferences = append(preferences, preference{some[0], weights[0]})
 		}
 	}
-	slices.SortStableFunc(wishes, func(a, b wish) int { return cmp.Compare(b.weight, a.weight) })
-	tags := make([]language.Tag, len(wishes))
-	for i, w := range wishes {
-		tags[i] = w.tag
+	slices.SortStableFunc(preferences, func(a, b preference) int { return cmp.Compare(b.weight, a.weight) })
+	tags := make([]language.Tag, len(preferences))
+	for i, p := range preferences {
+		tags[i] = p.tag
 	}
 	_, i, sure := r.matcher.Match(tags...)
 	if sure == language.No {
@@ -75,7 +75,7 @@ func (r *Set) For(accepted string) *Locale {
 	return r.all[i]
 }
 
-// Number writes a number with at most four decimals, but never a small one as nothing.
+// Number formats a number with at most four decimals. Very small and very large numbers have an exponent.
 func (l *Locale) Number(x float64) string {
 	if size := math.Abs(x); size >= 1e15 || (size < 0.001 && x != 0) {
 		return strconv.FormatFloat(x, 'g', 6, 64)
@@ -84,7 +84,7 @@ func (l *Locale) Number(x float64) string {
 	return l.FmtNumber(x, uint64(len(strings.TrimRight(decimals, "0"))))
 }
 
-// Percent writes a share of 100.
+// Percent formats a percentage, with one decimal if it is below 10 and not whole.
 func (l *Locale) Percent(x float64) string {
 	if math.Abs(x) >= 10 || x == math.Trunc(x) {
 		return l.FmtPercent(math.Round(x), 0)
@@ -92,7 +92,7 @@ func (l *Locale) Percent(x float64) string {
 	return l.FmtPercent(x, 1)
 }
 
-// Time writes a moment, of which the step matters, in UTC.
+// Time formats a time at the precision of a step.
 func (l *Locale) Time(t time.Time, step chart.Step) string {
 	switch step {
 	case chart.Day:
@@ -112,7 +112,7 @@ func (l *Locale) Time(t time.Time, step chart.Step) string {
 	return l.Moment(t)
 }
 
-// Moment writes a date and the time of that day.
+// Moment formats a date and the time of day.
 func (l *Locale) Moment(t time.Time) string { return l.FmtDateMedium(t) + l.comma + l.FmtTimeShort(t) }
 
 func (l *Locale) month(t time.Time) string {
@@ -123,7 +123,7 @@ func (l *Locale) month(t time.Time) string {
 	return l.MonthAbbreviated(t.Month()) + " " + year
 }
 
-// Tick writes a moment shortly, and apart what it is part of.
+// Tick formats a time for the tick of an axis, and separately the day or year that it is within.
 func (l *Locale) Tick(t time.Time, step chart.Step) (text, within string) {
 	year := strconv.Itoa(t.Year())
 	day := strconv.Itoa(t.Day()) + l.dot + " " + l.MonthAbbreviated(t.Month())
@@ -132,7 +132,7 @@ func (l *Locale) Tick(t time.Time, step chart.Step) (text, within string) {
 	}
 	switch step {
 	case chart.Minute, chart.Hour:
-		return strings.Replace(l.FmtTimeShort(t), ":00 ", " ", 1), day // "6 pm" where there is am and pm
+		return strings.Replace(l.FmtTimeShort(t), ":00 ", " ", 1), day // "6 pm" in locales with am and pm
 	case chart.Month:
 		return l.MonthAbbreviated(t.Month()), year
 	case chart.Quarter:

@@ -8,7 +8,7 @@ import (
 	"tenantry/gateway/console/chart"
 )
 
-// TestReadersLanguage: every locale writes what its readers do, and no number loses its sign.
+// TestReadersLanguage checks the formats of several languages, and that no locale loses the sign of a number.
 func TestReadersLanguage(t *testing.T) {
 	t.Parallel()
 	r := New()

@@ -1,5 +1,5 @@
-// Package overview is the first page of an organization: how much it keeps, its requests, what needs attention and what
-// was done last.
+// Package overview makes the first page of an organization: counts of its records, its requests, what needs attention,
+// and recent activity.
 package overview
 
 import (
@@ -20,7 +20,7 @@ import (
 	"tenantry/tenants"
 )
 
-// overview is what an organization's people see first.
+// overview is the page that people see after they sign in.
 type overview struct {
 	visit.Chrome
 	Figures   []figureView
@@ -41,66 +41,73 @@ type recentView struct {
 	Failed          bool
 }
 
-// How much the overview shows, and what it warns of.
+// Bounds of the overview, and when it warns.
 const (
 	recentRecords = 8
 	shownDays     = 14
 	expiresSoon   = 14 * 24 * time.Hour
 	unusedAfter   = 7 * 24 * time.Hour
 	rightsAfter   = 30 * 24 * time.Hour // some work is done once a month
-	mostAttention = 12
-	atOnce        = 1000 // records of a list, of which so many pages are looked through
-	mostPages     = 10
+	maxAttention  = 12
+	perRead       = 1000 // records in one read of a list
+	maxPages      = 10   // reads of a list
 )
 
 // Page answers with the overview.
 func Page(v *visit.Visit) {
 	view := overview{Chrome: v.Chrome("Overview")}
-	for _, part := range view.Navigation[:min(len(view.Navigation), 2)] { // what the organization keeps, and what it makes of it
+	for _, part := range view.Navigation[:min(len(view.Navigation), 2)] { // the groups Data and Insight
 		for _, link := range part.Links {
 			p, _ := v.Site.Find(link.Address)
 			if !p.List || p.Create == nil {
 				continue
 			}
-			if page, ok := partOf(v, p, "per_page=1"); ok {
-				view.Figures = append(view.Figures, figureView{link, v.Whole(int(page.Count))})
+			if page, ok := runList(v, p, "per_page=1"); ok {
+				view.Figures = append(view.Figures, figureView{link, v.FormatInt(int(page.Count))})
 			}
 		}
 	}
-	if data, ok := v.Named("usage.list", "per_page="+strconv.Itoa(shownDays)+"&sort=-day"); ok && len(data.Get("results").Items) > 0 {
-		view.Curl = v.Client.Curl(v.Tenant.Org.Slug, ask.Call{Row: v.Site.Rows["usage.list"], Query: "per_page=" + strconv.Itoa(shownDays) + "&sort=-day"})
+
+	query := "per_page=" + strconv.Itoa(shownDays) + "&sort=-day"
+	if data, ok := v.ReadNamed("usage.list", query); ok && len(data.Get("results").Items) > 0 {
+		view.Curl = v.Client.Curl(v.Tenant.Org.Slug, ask.Call{Row: v.Site.Rows["usage.list"], Query: query})
 		days := data.Get("results").Items
-		view.Usage = append(usage.Lately(v, days, v.Now().UTC()), usage.Days(v, "Requests of the last days", "day", days))
+		view.Usage = append(usage.Lately(v, days, v.Now().UTC()),
+			usage.Days(v, "Requests of the last days", "day", days))
 	}
-	attention(v, &view)
-	if data, ok := v.Named("audit.list", "per_page="+strconv.Itoa(recentRecords)); ok {
+	addAttention(v, &view)
+	if data, ok := v.ReadNamed("audit.list", "per_page="+strconv.Itoa(recentRecords)); ok {
 		for _, r := range data.Get("results").Items {
-			one := recentView{What: r.Get("operation").Text, Who: show.SubjectName(v, "subject", show.Doer(r)), When: show.Present(r.Get("created_at"), 0), Failed: r.Get("outcome").Text != "ok", Href: "/audit/" + r.Get("id").Text}
-			one.What = show.SubjectName(v, "operation", one.What)
-			view.Recent = append(view.Recent, one)
+			view.Recent = append(view.Recent, recentView{
+				What:   show.SubjectName(v, "operation", r.Get("operation").Text),
+				Who:    show.SubjectName(v, "subject", show.Actor(r)),
+				Href:   "/audit/" + r.Get("id").Text,
+				When:   show.Present(r.Get("created_at"), 0),
+				Failed: r.Get("outcome").Text != "ok",
+			})
 		}
 	}
 	v.Show(http.StatusOK, "overview", view)
 }
 
-// isolated keeps the direction of a name from turning the sentence around it.
-func isolated(name string) string { return "\u2068" + name + "\u2069" }
+// isolate wraps a name in Unicode isolates, so that a name written from right to left does not reorder its sentence.
+func isolate(name string) string { return "\u2068" + name + "\u2069" }
 
-// partOf asks for records of a list. Not ok where the person may not see it, or there is no answer.
-func partOf(v *visit.Visit, list *site.Page, query string) (operation.Part[any], bool) {
+// runList reads records of a list. ok is false if the person may not see the list, or the read fails.
+func runList(v *visit.Visit, list *site.Page, query string) (operation.Part[any], bool) {
 	result, ok := v.Run(list.Shows, query)
 	page, listed := result.Data.(operation.Part[any])
 	return page, ok && listed
 }
 
-// attention notes what somebody should look at.
-func attention(v *visit.Visit, view *overview) {
+// addAttention adds the records that somebody should check.
+func addAttention(v *visit.Visit, view *overview) {
 	now := v.Now()
-	attend(v, view, "key", func(k people.Key) (id, text string) {
+	addNotices(v, view, "key", func(k people.Key) (id, text string) {
 		if k.State != "active" {
 			return "", ""
 		}
-		name := "The key " + isolated(show.Clip(k.Name))
+		name := "The key " + isolate(show.Clip(k.Name))
 		ends := moment(k.ExpiresAt)
 		switch {
 		case !ends.IsZero() && ends.Sub(now) < expiresSoon:
@@ -108,23 +115,23 @@ func attention(v *visit.Visit, view *overview) {
 		case k.LastUsedAt == nil && now.Sub(moment(&k.CreatedAt)) > unusedAfter:
 			return k.ID, name + " has never been used"
 		}
-		return k.ID, unneeded(name, k.Unused, moment(k.UnusedSince), now)
+		return k.ID, unusedRights(name, k.Unused, moment(k.UnusedSince), now)
 	})
-	attend(v, view, "user", func(p people.Person) (id, text string) {
+	addNotices(v, view, "user", func(p people.Person) (id, text string) {
 		if !p.Active {
 			return "", ""
 		}
-		return strconv.FormatInt(p.ID, 10), unneeded(isolated(show.Clip(p.Name)), p.Unused, moment(p.UnusedSince), now)
+		return strconv.FormatInt(p.ID, 10), unusedRights(isolate(show.Clip(p.Name)), p.Unused, moment(p.UnusedSince), now)
 	})
-	attend(v, view, "custom_report", func(r reports.Configuration) (id, text string) {
+	addNotices(v, view, "custom_report", func(r reports.Configuration) (id, text string) {
 		if !r.Shareable || r.Secure {
 			return "", ""
 		}
-		return r.ID, "The report " + isolated(show.Clip(r.Title)) + " is open to whoever has its address"
+		return r.ID, "The report " + isolate(show.Clip(r.Title)) + " is open to everybody who has its address"
 	})
 }
 
-// moment reads a time as answers write it; the year 1 where there is none.
+// moment parses a time of an answer. It returns the zero time if there is none.
 func moment(text *string) time.Time {
 	if text == nil {
 		return time.Time{}
@@ -133,8 +140,9 @@ func moment(text *string) time.Time {
 	return t
 }
 
-// unneeded says which permissions somebody holds and never needed; empty: it is too early to say, or there are none.
-func unneeded(who string, unused []tenants.Permission, since, now time.Time) string {
+// unusedRights returns a notice about permissions that somebody holds and has never used since; empty if there are
+// none, or if the time is too short to tell.
+func unusedRights(who string, unused []tenants.Permission, since, now time.Time) string {
 	if len(unused) == 0 || since.IsZero() || now.Sub(since) <= rightsAfter {
 		return ""
 	}
@@ -145,15 +153,16 @@ func unneeded(who string, unused []tenants.Permission, since, now time.Time) str
 	return who + " never needed " + strings.Join(rights, ", ")
 }
 
-// attend notes the records of a resource of which something is to be said, and how many more there are.
-func attend[T any](v *visit.Visit, view *overview, resource string, says func(T) (id, text string)) {
+// addNotices adds the notices about the records of a resource, and how many more there are. notice returns the text for
+// a record, or "" if there is nothing to say.
+func addNotices[T any](v *visit.Visit, view *overview, resource string, notice func(T) (id, text string)) {
 	list := v.Site.ListOf(resource)
-	if list == nil || list.Each == nil {
+	if list == nil || list.Record == nil {
 		return
 	}
 	more := 0
-	for n, at := 1, "page=1"; at != "" && n <= mostPages; n++ {
-		page, ok := partOf(v, list, "per_page="+strconv.Itoa(atOnce)+"&"+at)
+	for n, at := 1, "page=1"; at != "" && n <= maxPages; n++ {
+		page, ok := runList(v, list, "per_page="+strconv.Itoa(perRead)+"&"+at)
 		if !ok {
 			return
 		}
@@ -168,16 +177,18 @@ func attend[T any](v *visit.Visit, view *overview, resource string, says func(T)
 			if !known {
 				continue
 			}
-			switch id, text := says(record); {
+			switch id, text := notice(record); {
 			case text == "":
-			case len(view.Attention) < mostAttention:
-				view.Attention = append(view.Attention, site.Link{Title: text, Address: list.Each.Address(map[string]string{list.Each.Key(): id})})
+			case len(view.Attention) < maxAttention:
+				address := list.Record.Address(map[string]string{list.Record.Key(): id})
+				view.Attention = append(view.Attention, site.Link{Title: text, Address: address})
 			default:
 				more++
 			}
 		}
 	}
 	if more > 0 {
-		view.Attention = append(view.Attention, site.Link{Title: v.Whole(more) + " more of the " + strings.ToLower(list.Title()), Address: list.Address(nil)})
+		title := v.FormatInt(more) + " more of the " + strings.ToLower(list.Title())
+		view.Attention = append(view.Attention, site.Link{Title: title, Address: list.Address(nil)})
 	}
 }

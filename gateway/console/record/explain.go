@@ -13,12 +13,12 @@ import (
 	"tenantry/operation"
 )
 
-// explains is the operation that tells who may call what.
-const explains = "authz.explain"
+// explainOperation is the name of the operation that explains who may call an operation.
+const explainOperation = "authz.explain"
 
-// choose makes a question of it a choice among the operations, or the people and keys, that there are. It stays a text
-// where what was asked is none of them.
-func choose(v *visit.Visit, c *input.Control) {
+// subjectChoice makes a parameter of that operation a choice among the operations, or the people and keys. It stays a
+// text if its value is not among them.
+func subjectChoice(v *visit.Visit, c *input.Control) {
 	var options []layout.Option
 	switch c.Name {
 	case "operation":
@@ -28,9 +28,9 @@ func choose(v *visit.Visit, c *input.Control) {
 			}
 		}
 	case "subject":
-		show.WhoIs(v, c.Value) // which may be none of the first
+		show.ActorName(v, c.Value) // adds it to the names if it is not among the first
 		for kind, s := range show.Subjects() {
-			for id, name := range show.Referred(v, s.Resource).Names {
+			for id, name := range show.NamesByKey(v, s.Resource).Names {
 				options = append(options, layout.Option{Value: kind + ":" + id, Title: s.Before + cmp.Or(name, id)})
 			}
 		}
@@ -46,14 +46,17 @@ func choose(v *visit.Visit, c *input.Control) {
 	}
 }
 
-// elsewhere returns where else something of the record is to be seen.
-func elsewhere(v *visit.Visit, p *site.Page, path map[string]string) (links []site.Link) {
+// relatedLinks returns links to pages about the record that are not its subpages.
+func relatedLinks(v *visit.Visit, p *site.Page, path map[string]string) (links []site.Link) {
 	id := path[p.Key()]
-	if kind := map[string]string{"/keys/{id}": "key", "/users/{id}": "user"}[p.Path]; kind != "" && v.May(v.Site.Rows[explains]) {
-		links = append(links, site.Link{Title: "What it may call", Address: "/authz/explain?" + url.Values{"subject": {kind + ":" + id}}.Encode()})
+	kind := map[string]string{"/keys/{id}": "key", "/users/{id}": "user"}[p.Path]
+	if kind != "" && v.May(v.Site.Rows[explainOperation]) {
+		query := url.Values{"subject": {kind + ":" + id}}
+		links = append(links, site.Link{Title: "What it may call", Address: "/authz/explain?" + query.Encode()})
 	}
 	if p.Path == "/files/folders/{id}" && v.May(v.Site.Rows["files.list"]) {
-		links = append(links, site.Link{Title: "Files", Address: "/files?" + url.Values{"filters[folder_id]": {id}}.Encode()})
+		query := url.Values{"filters[folder_id]": {id}}
+		links = append(links, site.Link{Title: "Files", Address: "/files?" + query.Encode()})
 	}
 	return links
 }

@@ -10,12 +10,12 @@ import (
 	"tenantry/internal/strictjson"
 )
 
-// imported says of a file that was only checked what would be done with it, and leads on: to importing it, or to what
-// became of it.
-func imported(v *visit.Visit, view *View, data strictjson.Value) {
+// describeImport completes the page of an import. After a check, it links to the form that imports the file; after an
+// import, to the records.
+func describeImport(v *visit.Visit, view *View, data strictjson.Value) {
 	as := data.Get("as").Text
-	if data.Get("dry_run").Is == strictjson.True { // however it ended
-		would(view.Facts)
+	if data.Get("dry_run").Is == strictjson.True {
+		inConditional(view.Facts)
 	}
 	if data.Get("state").Text != "done" {
 		return
@@ -45,15 +45,17 @@ func imported(v *visit.Visit, view *View, data strictjson.Value) {
 	for _, column := range data.Get("map").Items {
 		q.Add("query.map", column.Text)
 	}
-	view.Links = append(view.Links, site.Link{Title: "Import the file now", Address: "/do/" + show.Imports + "?" + q.Encode()})
+	address := "/do/" + show.Imports + "?" + q.Encode()
+	view.Links = append(view.Links, site.Link{Title: "Import the file now", Address: address})
 }
 
-// would says of what is counted that it would be done.
-func would(facts []show.Pair) {
+// inConditional changes the names of counts, from "Created" to "Would be created".
+func inConditional(facts []show.Pair) {
 	for i := range facts {
-		if name := facts[i].Name; name == "Created" || name == "Changed" || name == "Updated" || name == "Deleted" || name == "Restored" {
+		switch name := facts[i].Name; name {
+		case "Created", "Changed", "Updated", "Deleted", "Restored":
 			facts[i].Name = "Would be " + strings.ToLower(name)
 		}
-		would(facts[i].Value.Pairs)
+		inConditional(facts[i].Value.Pairs)
 	}
 }

@@ -1,5 +1,5 @@
-// Package record is the page of one record, and of whatever else an operation answers that is no list: its facts, the
-// form that changes it, what can be done with it, and what lies beneath it.
+// Package record makes the page of one record, or of another answer that is not a list: its facts, the form that
+// changes it, its actions, and links to its subpages.
 package record
 
 import (
@@ -26,31 +26,31 @@ import (
 	"tenantry/operation"
 )
 
-// View is a page about one record, or what else an operation answers.
+// View is the page of a record, or of another answer that is not a list.
 type View struct {
 	visit.Chrome
-	Note    string
-	Problem string          // why what the page is about did not succeed
-	Ask     []input.Control // parameters of a question, which the page's form asks
-	Wrong   []site.Link     // with them
-	Missing bool            // the question lacks some
-	Facts   []show.Pair
-	Table   *show.Table
-	Figures []layout.Cell // in place of the table
-	Charts  []*chart.Chart
-	Form    *form.View
-	Tried   *Tried
-	Buttons []*layout.Button
-	Actions []actionView
-	Links   []site.Link
-	Exports []site.Link
-	Deleted bool
-	Share   string      // leads to where links to it are made; empty: there are none
-	Pages   *show.Pager // which page of the rows this is
+	Note       string
+	Problem    string          // why the job that the page shows failed
+	Ask        []input.Control // the parameters of the operation, in a form
+	Problems   []site.Link     // what is wrong with them
+	Incomplete bool            // required parameters are missing
+	Facts      []show.Pair
+	Table      *show.Table
+	Figures    []layout.Cell // in place of the table
+	Charts     []*chart.Chart
+	Form       *form.View
+	Preview    *Preview
+	Buttons    []*layout.Button
+	Actions    []actionView
+	Links      []site.Link
+	Exports    []site.Link
+	Deleted    bool
+	Share      string      // the address of the page that shares the record; empty if it cannot be shared
+	Pages      *show.Pager // the pages of its rows
 }
 
-// Tried is what a form would show or reach, as it was typed.
-type Tried struct {
+// Preview is what a form would show or match, with the values that were typed.
+type Preview struct {
 	Note, Problem string
 	Facts         []show.Pair
 	Table         *show.Table
@@ -58,24 +58,25 @@ type Tried struct {
 	Charts        []*chart.Chart
 }
 
-// actionView is a form behind its title.
+// actionView is a form that is folded under its title.
 type actionView struct {
 	Title string
 	Form  form.View
-	Open  bool // the page is about what it makes
+	Open  bool // it is unfolded, because the page lists what it creates
 }
 
-// Page answers with the page of a record, or of another answer that is no list.
+// Page answers with the page of a record, or of another answer that is not a list.
 func Page(v *visit.Visit, p *site.Page, path map[string]string) {
 	query, err := url.ParseQuery(v.R.URL.RawQuery)
 	if err != nil {
-		v.Problem(http.StatusBadRequest, "The address is not complete", "Choose the page from the navigation.")
+		v.Problem(http.StatusBadRequest, "The address is not valid", "Choose the page from the navigation.")
 		return
 	}
 	asked, _ := show.Split(query)
 	view := View{Deleted: asked.Get("deleted") == "true"}
 	for _, q := range p.Shows.Params {
-		if q.In != operation.InQuery || q.Name == "teams[]" || q.Name == "deleted" || show.Paging(q.Name) || p.Update != nil || p.Remove != nil {
+		if q.In != operation.InQuery || q.Name == "teams[]" || q.Name == "deleted" || show.Paging(q.Name) ||
+			p.Update != nil || p.Remove != nil {
 			continue
 		}
 		if q.Ask.Kind == declare.Inputs {
@@ -84,31 +85,32 @@ func Page(v *visit.Visit, p *site.Page, path map[string]string) {
 				view.Ask = append(view.Ask, in.Control(name, input.ID("q", in.Name), asked.Get(name), asked.Has(name)))
 			}
 		}
-		c := input.Question(q, asked)
-		if p.Shows.Name == explains {
-			choose(v, &c)
+		c := input.QueryControl(q, asked)
+		if p.Shows.Name == explainOperation {
+			subjectChoice(v, &c)
 		}
 		if c.Kind != "" {
 			view.Ask = append(view.Ask, c)
-			view.Missing = view.Missing || q.Required && c.Value == ""
+			view.Incomplete = view.Incomplete || q.Required && c.Value == ""
 		}
 	}
-	if p.Update != nil && p.Has("page") && p.Has("per_page") { // what lies in the record comes in pages
+	if p.Update != nil && p.Has("page") && p.Has("per_page") { // the record has a list with pages, as a folder has files
 		for name, value := range map[string]string{"page": "1", "per_page": strconv.Itoa(show.PerPage)} {
 			if !asked.Has(name) {
 				asked.Set(name, value)
 			}
 		}
 	}
-	if _, drawn := report.Drawn(show.RecordAbove(v, p, path).Get("visual").Text); drawn && p.Has(show.Whole) {
-		asked.Set(show.Whole, "true")
+	if _, drawn := report.Drawn(show.ParentRecord(v, p, path).Get("visual").Text); drawn && p.Has(show.AllRows) {
+		asked.Set(show.AllRows, "true")
 	}
 	var data strictjson.Value
 	var tag string
-	code, lessons := http.StatusOK, false // lessons: there are none to check
-	if !view.Missing {
+	code, noLessons := http.StatusOK, false // noLessons: the organization has no lessons to check contacts by
+	if !view.Incomplete {
 		a, err := v.Open(p.Shows, path, asked.Encode())
-		if len(view.Ask) > 0 && err == nil && (a.Code == http.StatusUnprocessableEntity || a.Code == http.StatusBadRequest || a.Code == http.StatusNotFound) {
+		refused := a.Code == http.StatusUnprocessableEntity || a.Code == http.StatusBadRequest || a.Code == http.StatusNotFound
+		if len(view.Ask) > 0 && err == nil && refused {
 			code = a.Code
 			for i := range view.Ask {
 				for _, f := range a.Faults() {
@@ -120,10 +122,13 @@ func Page(v *visit.Visit, p *site.Page, path map[string]string) {
 			if !slices.ContainsFunc(view.Ask, func(c input.Control) bool { return c.Error != "" }) {
 				view.Ask[0].Error = site.Sentence(a.Message)
 			}
-		} else if lessons = err == nil && a.Code == http.StatusUnprocessableEntity && p.Shows.Tag == "Compliance"; !lessons && v.Refused(a, err) {
-			return
+		} else {
+			noLessons = err == nil && a.Code == http.StatusUnprocessableEntity && p.Shows.Tag == "Compliance"
+			if !noLessons && v.Refused(a, err) {
+				return
+			}
 		}
-		if code == http.StatusOK && !lessons {
+		if code == http.StatusOK && !noLessons {
 			data, tag = a.Data, a.Header.Get("ETag")
 		}
 	}
@@ -133,7 +138,7 @@ func Page(v *visit.Visit, p *site.Page, path map[string]string) {
 		if name == data.Get("operation").Text {
 			name = show.SubjectName(v, "operation", name)
 		}
-		if id := data.Get("id").Text; id != "" && name == id { // which says nothing by itself
+		if id := data.Get("id").Text; id != "" && name == id { // an identifier alone says nothing
 			name = p.Title() + " " + id
 		}
 		title = show.Clip(cmp.Or(name, title))
@@ -144,19 +149,19 @@ func Page(v *visit.Visit, p *site.Page, path map[string]string) {
 	if p.Key() == "" && len(view.Ask) > 0 {
 		title = p.Shows.Summary
 	}
-	if data.Get("state").Text == "running" { // it tells how far it has come
+	if data.Get("state").Text == "running" { // the page follows the progress of the job
 		v.W.Header().Set("Refresh", "2")
 	}
 	if slices.Contains([]string{"refused", "failed", "interrupted"}, data.Get("state").Text) {
 		view.Problem = site.Sentence(data.Get("message").Text)
 	}
-	above := show.RecordAbove(v, p, path)
-	if above.Is == strictjson.Object { // Contacts by country: run
+	above := show.ParentRecord(v, p, path)
+	if above.Is == strictjson.Object { // such as "Contacts by country: run"
 		title = show.Clip(show.Name(above, title)) + ": " + strings.ToLower(site.Label(p.Segments[len(p.Segments)-1]))
 	}
 	view.Chrome = v.Chrome(title)
-	view.Wrong = input.Problems(view.Ask)
-	view.Faulty = view.Wrong != nil
+	view.Problems = input.Problems(view.Ask)
+	view.HasProblems = view.Problems != nil
 	if view.Problem != "" {
 		view.Done = ""
 	}
@@ -166,39 +171,45 @@ func Page(v *visit.Visit, p *site.Page, path map[string]string) {
 	}
 	view.Curl = v.Client.Curl(v.Tenant.Org.Slug, ask.Call{Row: p.Shows, Path: path, Query: asked.Encode()})
 	all := data
-	if asked.Get(show.Whole) == "true" && data.Is == strictjson.Object {
+	if asked.Get(show.AllRows) == "true" && data.Is == strictjson.Object {
 		data = report.PageOf(all, asked)
 	}
-	asked.Del(show.Whole)
-	if lessons {
-		view.Note = "Contacts comply by their lessons, and your organization keeps none yet: they are the records of a custom object with the short name lesson and the fields contact (Text) and tags (MultiSelect)."
+	asked.Del(show.AllRows)
+	if noLessons {
+		view.Note = "Compliance is checked by the lessons of contacts, and your organization has no lessons yet. " +
+			"To keep them, create a custom object with the short name lesson " +
+			"and the fields contact (Text) and tags (MultiSelect)."
 		if define := v.Site.Rows["objects.create"]; v.May(define) {
 			view.Links = []site.Link{{Title: define.Summary, Address: "/do/" + define.Name}}
 		}
-	} else if code == http.StatusOK && !view.Missing {
+	} else if code == http.StatusOK && !view.Incomplete {
 		layOutRecord(v, &view, p, path, data, tag)
 		if view.Table != nil {
 			view.Figures, view.Charts = report.Draw(v.Locale(), above, all, asked, view.Table)
 		}
 	}
-	if rows := longest(data); rows.Get("pages").Is == strictjson.Number {
-		pages := show.Paged(v, rows, func(change func(url.Values)) string {
+	if rows := pagedRows(data); rows.Get("pages").Is == strictjson.Number {
+		pages := show.NewPager(v, rows, func(change func(url.Values)) string {
 			q := maps.Clone(asked)
 			change(q)
 			return p.AddressWith(path, q, nil)
 		})
 		view.Pages = &pages
 		if data.Get("truncated").Is == strictjson.True {
-			view.Pages.Count += ". There are more: these are " + report.CutText(v.Locale(), show.Count(rows, "count"), show.Count(data, "total"))
+			text := report.CutText(v.Locale(), show.Count(rows, "count"), show.Count(data, "total"))
+			view.Pages.Count += ". There are more: these are " + text
 		}
 	} else if next := data.Get("next").Text; next != "" && p.Has("after") {
-		view.Pages = &show.Pager{Count: "There is more", Next: p.AddressWith(path, url.Values{"after": {next}}, nil)}
+		view.Pages = &show.Pager{
+			Count: "There is more", Next: p.AddressWith(path, url.Values{"after": {next}}, nil),
+		}
 	}
 	v.Show(code, "record", view)
 }
 
-// longest returns which rows a page is of: those of the answer, else the part of it that has most pages.
-func longest(data strictjson.Value) (rows strictjson.Value) {
+// pagedRows returns the part of an answer that the pager of the page is for: the answer itself if it has pages, or else
+// its member with the most pages.
+func pagedRows(data strictjson.Value) (rows strictjson.Value) {
 	most := -1
 	for _, m := range append([]strictjson.Member{{Value: data}}, data.Members...) {
 		if pages, err := strconv.Atoi(m.Value.Get("pages").Text); err == nil && pages > most {
@@ -208,9 +219,12 @@ func longest(data strictjson.Value) (rows strictjson.Value) {
 	return rows
 }
 
-func layOutRecord(v *visit.Visit, view *View, p *site.Page, path map[string]string, data strictjson.Value, tag string) {
-	view.Note = cmp.Or(view.Note, show.OwnTypes(v.Site, p, data))
-	inForm, builtIn := []string{}, data.Get("built_in").Is == strictjson.True // which nobody changes
+// layOutRecord adds the record, its forms and its links to the view. tag is its ETag.
+func layOutRecord(
+	v *visit.Visit, view *View, p *site.Page, path map[string]string, data strictjson.Value, tag string,
+) {
+	view.Note = cmp.Or(view.Note, show.CustomTypes(v.Site, p, data))
+	inForm, builtIn := []string{}, data.Get("built_in").Is == strictjson.True // a built-in record cannot be changed
 	if v.May(p.Update) && !view.Deleted && !builtIn {
 		data = Completed(v, p, path, data)
 		f := form.New(v, p.Update, path, data, nil, nil)
@@ -226,82 +240,95 @@ func layOutRecord(v *visit.Visit, view *View, p *site.Page, path map[string]stri
 	view.Facts, view.Table = show.Facts(v, p, path, show.Without(data, inForm...))
 	if count := v.Site.Rows["campaigns.count"]; p.Update != nil && p.Update.Resource == "campaign" && v.May(count) {
 		if a, err := v.Read(count, path, ""); err == nil && a.OK() {
-			view.Facts = append([]show.Pair{{Name: "Contacts who match", Value: show.Present(a.Data.Get("count"), 0)}}, view.Facts...)
+			matching := show.Pair{Name: "Contacts who match", Value: show.Present(a.Data.Get("count"), 0)}
+			view.Facts = append([]show.Pair{matching}, view.Facts...)
 		}
 	}
+
 	for _, row := range p.Actions {
-		ends := row.Action == operation.PurgeAction
-		if !v.May(row) || (ends || row.Action == operation.RestoreAction) != view.Deleted {
+		purges := row.Action == operation.PurgeAction
+		if !v.May(row) || (purges || row.Action == operation.RestoreAction) != view.Deleted {
 			continue
 		}
-		if ends {
-			view.Actions = append(view.Actions, purging(v, row, path))
+		if purges {
+			view.Actions = append(view.Actions, purgeAction(v, row, path))
 			continue
 		}
-		if active := data.Get("active").Is; active == strictjson.True && row.Action == operation.ReactivateAction || active == strictjson.False && row.Action == operation.DeactivateAction {
-			continue // it is so already
+		active := data.Get("active").Is
+		if active == strictjson.True && row.Action == operation.ReactivateAction ||
+			active == strictjson.False && row.Action == operation.DeactivateAction {
+			continue // the record is in that state already
 		}
-		if name := show.Lacking(row, path); name != "" {
+		if name := show.MissingParameter(row, path); name != "" {
 			show.AddButtons(v, view.Table, row, path, name, data)
 			continue
 		}
-		if len(row.Body) == 0 && len(input.Questions(row)) == 0 {
+		if len(row.Body) == 0 && len(input.QueryParams(row)) == 0 {
 			b := v.Button(row, path, site.Verb(row))
 			b.Danger = row.Method == http.MethodDelete
 			view.Buttons = append(view.Buttons, b)
 			continue
 		}
-		view.Actions = append(view.Actions, actionView{row.Summary, form.New(v, row, path, strictjson.Value{}, nil, nil), strings.HasPrefix(p.Shows.Path, row.Path)})
+		f := form.New(v, row, path, strictjson.Value{}, nil, nil)
+		view.Actions = append(view.Actions, actionView{row.Summary, f, strings.HasPrefix(p.Shows.Path, row.Path)})
 	}
+
 	if v.May(p.Remove) && !builtIn {
 		trash := p.Action(operation.RestoreAction) != nil
 		b := v.Button(p.Remove, path, site.Verb(p.Remove))
 		b.Danger = true
 		switch {
 		case view.Deleted && p.Remove.Param("purge").Name != "":
-			view.Actions = append(view.Actions, purging(v, p.Remove, path))
+			view.Actions = append(view.Actions, purgeAction(v, p.Remove, path))
 		case view.Deleted:
-		case trash: // it can be undone, so nothing is asked
+		case trash: // no confirmation, because it can be undone
 			view.Buttons = append(view.Buttons, b)
 		default:
-			view.Actions = append(view.Actions, actionView{site.Verb(p.Remove), form.View{Action: b.Action, Hidden: b.Hidden, Once: b.Once, Submit: b.Title, Danger: true}, false})
+			f := form.View{Action: b.Action, Hidden: b.Hidden, Once: b.Once, Submit: b.Title, Danger: true}
+			view.Actions = append(view.Actions, actionView{site.Verb(p.Remove), f, false})
 		}
 	}
 	if view.Deleted {
 		return
 	}
-	view.Links = append(elsewhere(v, p, path), p.LinksBelow(path, v.May)...)
+	view.Links = append(relatedLinks(v, p, path), p.LinksBelow(path, v.May)...)
 	if p.Shows.Name == "imports.get" {
-		imported(v, view, data)
+		describeImport(v, view, data)
 	}
-	for _, below := range p.Below {
-		if share := below.Action(operation.ShareAction); v.May(share) && data.Get("shareable").Is != strictjson.False {
+	for _, below := range p.Subpages {
+		share := below.Action(operation.ShareAction)
+		if v.May(share) && data.Get("shareable").Is != strictjson.False {
 			view.Share = below.Address(path)
 		}
 	}
 	for _, row := range p.Exports {
-		if data.Get("exportable").Is == strictjson.False { // which its operation would refuse
+		if data.Get("exportable").Is == strictjson.False { // the operation would refuse it
 			continue
 		}
 		for _, format := range row.Param("format").Enum {
 			if v.May(row) {
 				e := ask.Call{Row: row, Path: path, Query: url.Values{"format": {format}}.Encode()}
-				view.Exports = append(view.Exports, site.Link{Title: row.Summary + " (" + strings.ToUpper(format) + ")", Address: e.Target()})
+				title := row.Summary + " (" + strings.ToUpper(format) + ")"
+				view.Exports = append(view.Exports, site.Link{Title: title, Address: e.Target()})
 			}
 		}
 	}
 }
 
-// purging is the form that ends for good what lies in the trash, by whichever operation.
-func purging(v *visit.Visit, row *operation.Row, path map[string]string) actionView {
-	return actionView{form.ForGood, form.New(v, row, path, strictjson.Value{}, url.Values{form.Purge: {"true"}}, nil), false}
+// purgeAction returns the form that purges a deleted record. row is an operation that purges, or one that deletes with
+// a parameter to purge.
+func purgeAction(v *visit.Visit, row *operation.Row, path map[string]string) actionView {
+	f := form.New(v, row, path, strictjson.Value{}, url.Values{form.Purge: {"true"}}, nil)
+	return actionView{form.ForGood, f, false}
 }
 
-// Completed adds to a record what only the list shows of it, where the form wants that.
+// Completed adds to a record the members that its form needs and only the list has.
 func Completed(v *visit.Visit, p *site.Page, path map[string]string, data strictjson.Value) strictjson.Value {
+	lacks := func(f operation.Field) bool { return data.Get(f.Name).Is == strictjson.Null && !f.Secret }
 	for _, list := range v.Site.Pages {
 		key := p.Key()
-		if list.Each != p || !slices.Contains(list.Parameter("filters").Names, key) || !slices.ContainsFunc(p.Update.Body, func(f operation.Field) bool { return data.Get(f.Name).Is == strictjson.Null && !f.Secret }) {
+		if list.Record != p || !slices.Contains(list.Parameter("filters").Names, key) ||
+			!slices.ContainsFunc(p.Update.Body, lacks) {
 			continue
 		}
 		a, err := v.Read(list.Shows, path, url.Values{"filters[" + key + "]": {path[key]}, "per_page": {"1"}}.Encode())

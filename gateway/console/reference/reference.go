@@ -1,5 +1,5 @@
-// Package reference is the API reference, made of the rows of operations, and the page that calls one of them as
-// programs do.
+// Package reference makes the API reference from the rows of operations, and a page for each on which a person can call
+// it.
 package reference
 
 import (
@@ -14,7 +14,7 @@ import (
 	"tenantry/operation"
 )
 
-// reference is the API reference: which operations there are.
+// reference is the page that lists the operations.
 type reference struct {
 	visit.Chrome
 	Tags []taggedView
@@ -27,7 +27,7 @@ type taggedView struct {
 
 type operationLink struct{ Name, Method, Path, Summary string }
 
-// operationView is an operation of the API, as its row says.
+// operationView is the page of an operation.
 type operationView struct {
 	visit.Chrome
 	Operation   *operation.Row
@@ -47,40 +47,48 @@ type paramView struct {
 	Required                         bool
 }
 
-// ReferencePage lists the operations. It says the same on every host and to everybody, as the OpenAPI document does.
+// ReferencePage answers with the list of operations. It is the same on every host and for everybody, as the OpenAPI
+// document is.
 func ReferencePage(m *visit.Console, w http.ResponseWriter, c visit.Chrome) {
-	view := reference{Chrome: titled(c, "API reference")}
+	view := reference{Chrome: withTitle(c, "API reference")}
 	for i := range m.Site.All {
 		row := &m.Site.All[i]
 		at := slices.IndexFunc(view.Tags, func(t taggedView) bool { return t.Title == row.Tag })
 		if at < 0 {
 			view.Tags, at = append(view.Tags, taggedView{Title: row.Tag}), len(view.Tags)
 		}
-		view.Tags[at].Operations = append(view.Tags[at].Operations, operationLink{row.Name, row.Method, row.Path, row.Summary})
+		link := operationLink{row.Name, row.Method, row.Path, row.Summary}
+		view.Tags[at].Operations = append(view.Tags[at].Operations, link)
 	}
 	m.Layout.Render(w, http.StatusOK, "reference", view)
 }
 
-// titled returns it for a page of the reference, to which there is a way back for strangers, too.
-func titled(c visit.Chrome, title string, trail ...site.Link) visit.Chrome {
-	if c.Title, c.Trail = title, trail; !c.Inside {
+// withTitle returns the chrome of a page of the reference. Visitors who are not signed in get a link back to the
+// overview, because they have no navigation.
+func withTitle(c visit.Chrome, title string, trail ...site.Link) visit.Chrome {
+	if c.Title, c.Trail = title, trail; !c.SignedIn {
 		c.Trail = append([]site.Link{{Title: "Overview", Address: "/"}}, trail...)
 	}
 	return c
 }
 
-// OperationPage describes one operation.
+// OperationPage answers with the page of one operation.
 func OperationPage(m *visit.Console, w http.ResponseWriter, r *http.Request, c visit.Chrome) {
 	at := slices.IndexFunc(m.Site.All, func(o operation.Row) bool { return o.Name == r.PathValue("operation") })
 	if at < 0 {
-		m.Layout.Missing(w)
+		m.Layout.NotFound(w)
 		return
 	}
 	row := &m.Site.All[at]
-	view := operationView{Chrome: titled(c, row.Summary, site.Link{Title: "API reference", Address: "/docs"}), Operation: row, Description: row.Description, Who: whoMay(row), Failures: row.Failures, Streams: strings.Join(row.Streams, ", ")}
+	view := operationView{
+		Chrome:    withTitle(c, row.Summary, site.Link{Title: "API reference", Address: "/docs"}),
+		Operation: row, Description: row.Description, Who: callers(row), Failures: row.Failures,
+		Streams: strings.Join(row.Streams, ", "),
+	}
 	q := ask.Call{Row: row, Path: map[string]string{}}
 	for _, p := range row.Params {
-		view.Parameters = append(view.Parameters, paramView{p.Name, string(p.In), string(p.Shape), p.Description, p.Example, p.Required})
+		param := paramView{p.Name, string(p.In), string(p.Shape), p.Description, p.Example, p.Required}
+		view.Parameters = append(view.Parameters, param)
 		if p.In == operation.InPath {
 			q.Path[p.Name] = p.Example
 		}
@@ -89,7 +97,7 @@ func OperationPage(m *visit.Console, w http.ResponseWriter, r *http.Request, c v
 	for _, f := range row.Body {
 		example := ""
 		if f.Example != nil {
-			raw, _ := json.Marshal(f.Example) // the document is made of it, too
+			raw, _ := json.Marshal(f.Example) // cannot fail: the OpenAPI document has it too
 			example = string(raw)
 		}
 		view.Body = append(view.Body, paramView{f.Name, "body", string(f.Shape), f.Description, example, f.Required})
@@ -112,10 +120,13 @@ func OperationPage(m *visit.Console, w http.ResponseWriter, r *http.Request, c v
 	m.Layout.Render(w, http.StatusOK, "operation", view)
 }
 
-// whoMay says who can call an operation.
-func whoMay(row *operation.Row) (who []string) {
+// callers returns who can call an operation, as lines of text.
+func callers(row *operation.Row) (who []string) {
 	kinds := []string{}
-	for kind, name := range map[operation.Kinds]string{operation.ServerFull: "server_full", operation.ServerRead: "server_read", operation.Browser: "browser"} {
+	names := map[operation.Kinds]string{
+		operation.ServerFull: "server_full", operation.ServerRead: "server_read", operation.Browser: "browser",
+	}
+	for kind, name := range names {
 		if row.Kinds&kind != 0 {
 			kinds = append(kinds, name)
 		}

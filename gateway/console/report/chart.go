@@ -14,21 +14,21 @@ import (
 	"tenantry/reports"
 )
 
-// missing is what a group is called whose records have no value, empty what one is whose value is a text of no
-// characters.
-const missing, empty = "none", "empty"
+// missingName is the name of the group of records without a value, and emptyName that of records whose value is an
+// empty text.
+const missingName, emptyName = "none", "empty"
 
-// shape is what the columns of a report are for.
+// shape is the role of each column of a report.
 type shape struct {
-	groups   []int // the columns that say what a row is about
-	measures []int
-	by       map[int]store.Bucket
-	sums     map[int]bool // measures whose values can be added up
-	counted  bool         // the rows are groups, not records
+	groups   []int                // the columns that name a row
+	measures []int                // the columns of numbers
+	by       map[int]store.Bucket // the periods of the groups
+	sums     map[int]bool         // the measures whose values can be added up
+	counted  bool                 // the rows are groups, not records
 }
 
-// shapeOf tells groups and measures apart. What a provider answers that does not have the report's own
-// columns is a list of rows.
+// shapeOf finds the groups and measures of a report. The answer of a provider that does not have the columns of the
+// query is taken as a list of records.
 func shapeOf(s *reports.Shared) shape {
 	sh := shape{by: map[int]store.Bucket{}, sums: map[int]bool{}}
 	columns := s.Data.Columns
@@ -69,59 +69,65 @@ func shapeOf(s *reports.Shared) shape {
 
 func (sh *shape) grouped(column int) bool { return sh.counted && slices.Contains(sh.groups, column) }
 
-// Drawn returns how reports of that visual are drawn; not ok where they are not.
+// Drawn returns the kind of chart of a visual. ok is false if the visual has no chart.
 func Drawn(visual string) (kind chart.Kind, ok bool) {
-	kind, ok = map[string]chart.Kind{"bar": chart.Bar, "line": chart.Line, "area": chart.Area, "pie": chart.Pie, "heat": chart.Heat}[visual]
+	kind, ok = map[string]chart.Kind{
+		"bar": chart.Bar, "line": chart.Line, "area": chart.Area, "pie": chart.Pie, "heat": chart.Heat,
+	}[visual]
 	return kind, ok
 }
 
-// drawings returns the pictures of a report; none where there is nothing to draw.
-func drawings(s *reports.Shared, sh *shape, l *locale.Locale) []*chart.Chart {
+// drawCharts returns the charts of a report; none if it has nothing to draw.
+func drawCharts(s *reports.Shared, sh *shape, l *locale.Locale) []*chart.Chart {
 	kind, ok := Drawn(s.Visual)
 	if !ok || len(sh.measures) == 0 {
 		return nil
 	}
-	begin := func(i int) *drawn {
-		return &drawn{data: s.Data, shape: sh, l: l, c: &chart.Chart{Kind: kind, ID: "picture-" + strconv.Itoa(i) + "-", Words: l, Measure: s.Data.Columns[sh.measures[i]].Title}}
+	newDrawing := func(i int) *drawing {
+		c := &chart.Chart{
+			Kind: kind, ID: "picture-" + strconv.Itoa(i) + "-", Formatter: l,
+			Measure: s.Data.Columns[sh.measures[i]].Title,
+		}
+		return &drawing{data: s.Data, shape: sh, l: l, c: c}
 	}
 	var all []*chart.Chart
 	switch {
 	case len(sh.groups) == 0 && len(s.Data.Rows) == 1:
-		d := begin(0)
-		d.total()
+		d := newDrawing(0)
+		d.drawTotal()
 		all = append(all, d.c)
 	case len(sh.groups) > 1 && kind != chart.Pie:
 		for i := range sh.measures[:min(len(sh.measures), maxPictures)] {
-			d := begin(i)
+			d := newDrawing(i)
 			d.pivot(sh.measures[i])
 			all = append(all, d.c)
 		}
 	default:
-		d := begin(0)
+		d := newDrawing(0)
 		d.measures()
 		all = d.c.Split()
 	}
 	return slices.DeleteFunc(all, func(c *chart.Chart) bool {
 		if s.Data.Truncated {
-			c.Cut = "This is drawn of " + CutText(l, len(s.Data.Rows), s.Data.Total) + "."
+			c.Cut = "The chart shows " + CutText(l, len(s.Data.Rows), s.Data.Total) + "."
 		}
 		c.Prepare()
 		return !c.Drawable()
 	})
 }
 
-// maxPictures bounds those of a report with several groups, of which each measure has one.
+// maxPictures bounds the charts of a report with several groups, which has one for each measure.
 const maxPictures = 3
 
-// drawn is a report's data on their way into a picture.
-type drawn struct {
+// drawing converts the data of a report into a chart.
+type drawing struct {
 	data *reports.Data
 	*shape
 	l *locale.Locale
 	c *chart.Chart
 }
 
-func (d *drawn) number(row []any, column int) float64 {
+func (d *drawing) number(row []any, column int) float64 {
 	switch n := row[column].(type) {
 	case int64:
 		return float64(n)
@@ -131,8 +137,8 @@ func (d *drawn) number(row []any, column int) float64 {
 	return math.NaN()
 }
 
-// total draws the measures of a report without groups beside each other.
-func (d *drawn) total() {
+// drawTotal draws the measures of a report without groups side by side.
+func (d *drawing) drawTotal() {
 	one := chart.Series{Name: d.c.Measure}
 	for _, m := range d.shape.measures {
 		d.c.Over.Labels = append(d.c.Over.Labels, d.data.Columns[m].Title)
@@ -142,7 +148,7 @@ func (d *drawn) total() {
 }
 
 // measures draws each measure as a series over the rows.
-func (d *drawn) measures() {
+func (d *drawing) measures() {
 	var titles []string
 	for _, m := range d.shape.measures {
 		column := chart.Series{Name: d.data.Columns[m].Title, Sums: d.sums[m]}
@@ -158,8 +164,8 @@ func (d *drawn) measures() {
 	d.axis(d.data.Rows, d.groups)
 }
 
-// pivot draws a measure over one group, for each value of the others a series.
-func (d *drawn) pivot(m int) {
+// pivot draws a measure over one group, with a series for each value of the other groups.
+func (d *drawing) pivot(m int) {
 	over := d.groups[0]
 	for _, g := range d.groups {
 		if d.by[g] != store.NoBucket || d.data.Columns[g].Type == reports.TypeDate {
@@ -171,17 +177,17 @@ func (d *drawn) pivot(m int) {
 	points, parts, cells := map[string]int{}, map[string]int{}, map[[2]int]int{}
 	var firsts [][]any
 	for _, row := range d.data.Rows {
-		at, name, value := d.names(row, []int{over}), d.names(row, others), d.number(row, m)
-		if !has(points, at) {
+		at, name, value := d.rowName(row, []int{over}), d.rowName(row, others), d.number(row, m)
+		if !hasKey(points, at) {
 			points[at] = len(firsts)
 			firsts = append(firsts, row)
 		}
-		if !has(parts, name) {
+		if !hasKey(parts, name) {
 			parts[name] = len(d.c.Series)
 			d.c.Series = append(d.c.Series, chart.Series{Name: name, Sums: d.sums[m]})
 		}
 		cell, s := [2]int{parts[name], points[at]}, &d.c.Series[parts[name]]
-		if i, twice := cells[cell]; twice { // of rows with the same names the last counts
+		if i, duplicate := cells[cell]; duplicate { // the last of several rows with the same names counts
 			s.Values[i] = value
 			continue
 		}
@@ -197,13 +203,13 @@ func (d *drawn) pivot(m int) {
 	d.c.Measure += " for each " + strings.Join(titles, ", ")
 }
 
-func has(m map[string]int, key string) bool {
+func hasKey(m map[string]int, key string) bool {
 	_, ok := m[key]
 	return ok
 }
 
-// names says in words what a row is about.
-func (d *drawn) names(row []any, columns []int) string {
+// rowName returns the name of a row, made from its columns.
+func (d *drawing) rowName(row []any, columns []int) string {
 	words := make([]string, len(columns))
 	for i, c := range columns {
 		words[i], _ = d.cell(d.l, d.data, c, row[c])
@@ -211,27 +217,28 @@ func (d *drawn) names(row []any, columns []int) string {
 	return strings.Join(words, " · ")
 }
 
-// axis puts the rows on a time axis, one of numbers, or beside each other.
-func (d *drawn) axis(rows [][]any, columns []int) {
+// axis sets the axis of the chart: times, numbers, or a label for each row.
+func (d *drawing) axis(rows [][]any, columns []int) {
 	a := &d.c.Over
 	var titles []string
 	for _, c := range columns {
 		titles = append(titles, d.data.Columns[c].Title)
 	}
 	a.Title = strings.Join(titles, ", ")
-	if len(columns) == 1 && d.c.Kind != chart.Pie && d.ordered(rows, columns[0]) {
+	if len(columns) == 1 && d.c.Kind != chart.Pie && d.orderedAxis(rows, columns[0]) {
 		return
 	}
 	a.Labels = make([]string, len(rows))
 	for i, row := range rows {
-		if a.Labels[i] = d.names(row, columns); len(columns) == 0 {
+		if a.Labels[i] = d.rowName(row, columns); len(columns) == 0 {
 			a.Labels[i] = strconv.Itoa(i + 1)
 		}
 	}
 }
 
-// ordered puts the rows on an axis of times or numbers, where all that have a value have one of those.
-func (d *drawn) ordered(rows [][]any, column int) bool {
+// orderedAxis sets an axis of times or numbers if all values of a column, other than missing ones, are times or
+// numbers. Otherwise, it returns false.
+func (d *drawing) orderedAxis(rows [][]any, column int) bool {
 	a, by := &d.c.Over, d.by[column]
 	switch columnType := d.data.Columns[column].Type; {
 	case columnType == reports.TypeNumber:
@@ -248,7 +255,7 @@ func (d *drawn) ordered(rows [][]any, column int) bool {
 		if !ok {
 			continue
 		}
-		if times[i], ok = moment(text, by); !ok {
+		if times[i], ok = parseTime(text, by); !ok {
 			return false
 		}
 	}
@@ -257,15 +264,19 @@ func (d *drawn) ordered(rows [][]any, column int) bool {
 }
 
 func steps() map[store.Bucket]chart.Step {
-	return map[store.Bucket]chart.Step{store.Day: chart.Day, store.Week: chart.Week, store.Month: chart.Month, store.Quarter: chart.Quarter, store.Year: chart.Year}
+	return map[store.Bucket]chart.Step{
+		store.Day: chart.Day, store.Week: chart.Week, store.Month: chart.Month,
+		store.Quarter: chart.Quarter, store.Year: chart.Year,
+	}
 }
 
-// moment reads a time, a date or a bucket of them as the engines write it: where it begins.
-func moment(text string, by store.Bucket) (time.Time, bool) {
+// parseTime parses a time, a date, or a period as engines write it, and returns its start.
+func parseTime(text string, by store.Bucket) (time.Time, bool) {
 	number := func(from int) int { n, _ := strconv.Atoi(text[from:]); return n }
 	layout := map[store.Bucket]string{store.Month: "2006-01", store.Year: "2006", store.Day: time.DateOnly}[by]
 	switch {
-	case by == store.Week && len(text) == 8 && text[4:6] == "-W", by == store.Quarter && len(text) == 7 && text[4:6] == "-Q":
+	case by == store.Week && len(text) == 8 && text[4:6] == "-W",
+		by == store.Quarter && len(text) == 7 && text[4:6] == "-Q":
 		year, err := time.Parse("2006", text[:4])
 		n := number(6)
 		if err != nil || n < 1 || n > 53 || by == store.Quarter && n > 4 {
@@ -274,7 +285,7 @@ func moment(text string, by store.Bucket) (time.Time, bool) {
 		if by == store.Quarter {
 			return year.AddDate(0, 3*(n-1), 0), true
 		}
-		fourth := year.AddDate(0, 0, 3) // of January, which is in the first week
+		fourth := year.AddDate(0, 0, 3) // January 4 is always in the first week
 		return fourth.AddDate(0, 0, 7*(n-1)-(int(fourth.Weekday())+6)%7), true
 	case layout != "":
 		t, err := time.Parse(layout, text)

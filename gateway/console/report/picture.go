@@ -14,7 +14,7 @@ import (
 	"tenantry/reports"
 )
 
-// PageOf returns the page that is asked for of an answer that has all rows.
+// PageOf returns one page of an answer that has all rows of a report.
 func PageOf(answer strictjson.Value, asked url.Values) strictjson.Value {
 	results := answer.Get("results")
 	if results.Is != strictjson.Array {
@@ -22,7 +22,7 @@ func PageOf(answer strictjson.Value, asked url.Values) strictjson.Value {
 	}
 	rows := results.Items
 	page, _ := strconv.Atoi(asked.Get("page"))
-	page, pages := within(page, perPageOf(asked), len(rows))
+	page, pages := clampPage(page, perPageOf(asked), len(rows))
 	from := (page - 1) * perPageOf(asked)
 	results.Items = rows[from:min(from+perPageOf(asked), len(rows))]
 	part := show.Without(answer, "results", "page", "pages", "count")
@@ -33,7 +33,7 @@ func PageOf(answer strictjson.Value, asked url.Values) strictjson.Value {
 	return part
 }
 
-// perPageOf returns how many rows of an answer a page shows, which the operation has found to be acceptable.
+// perPageOf returns how many rows a page shows. The operation has validated the parameter.
 func perPageOf(asked url.Values) int {
 	n, err := strconv.Atoi(asked.Get("per_page"))
 	if err != nil {
@@ -42,16 +42,18 @@ func perPageOf(asked url.Values) int {
 	return min(max(n, 1), operation.MostPerPage)
 }
 
-// ran returns what running a report has answered, as its shared page reads it; not ok where the answer is none of a
-// report.
-func ran(report, answer strictjson.Value) (s reports.Shared, ok bool) {
-	if report.Get("query").Is != strictjson.Object || answer.Get("columns").Is != strictjson.Array || json.Unmarshal(report.Get("query").Raw(), &s.Asked) != nil {
+// sharedFrom converts the answer to the run of a report into the form that the page of a shared report takes. ok is
+// false if it is not an answer to the run of a report.
+func sharedFrom(report, answer strictjson.Value) (s reports.Shared, ok bool) {
+	if report.Get("query").Is != strictjson.Object || answer.Get("columns").Is != strictjson.Array ||
+		json.Unmarshal(report.Get("query").Raw(), &s.Asked) != nil {
 		return s, false
 	}
 	s.Visual = report.Get("visual").Text
 	s.Data = &reports.Data{Total: show.Count(answer, "total"), Truncated: answer.Get("truncated").Is == strictjson.True}
 	for _, c := range answer.Get("columns").Items {
-		s.Data.Columns = append(s.Data.Columns, reports.Column{Name: c.Get("name").Text, Title: c.Get("title").Text, Type: c.Get("type").Text})
+		column := reports.Column{Name: c.Get("name").Text, Title: c.Get("title").Text, Type: c.Get("type").Text}
+		s.Data.Columns = append(s.Data.Columns, column)
 	}
 	for _, r := range answer.Get("results").Items {
 		row := make([]any, len(s.Data.Columns))
@@ -70,12 +72,14 @@ func ran(report, answer strictjson.Value) (s reports.Shared, ok bool) {
 	return s, true
 }
 
-// Draw draws what running a report has answered, where it is not shown by its figures alone, and writes the page of it
-// that the table has, as its shared page does.
-func Draw(l *locale.Locale, report, answer strictjson.Value, asked url.Values, table *show.Table) (figures []layout.Cell, charts []*chart.Chart) {
-	s, ok := ran(report, answer)
+// Draw returns the figures or the charts of the run of a report, and formats the cells of its table as the page of a
+// shared report does.
+func Draw(
+	l *locale.Locale, report, answer strictjson.Value, asked url.Values, table *show.Table,
+) (figures []layout.Cell, charts []*chart.Chart) {
+	s, ok := sharedFrom(report, answer)
 	if !ok {
-		return nil, nil // the table shows it all
+		return nil, nil
 	}
 	page, _ := strconv.Atoi(asked.Get("page"))
 	laid := layOut(&s, l, page, perPageOf(asked))

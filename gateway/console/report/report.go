@@ -1,5 +1,5 @@
-// Package report lays out what reports answer: the page of a shared report, which anybody with its address may see, and
-// the charts and tables of the console's own pages of reports.
+// Package report makes the page of a shared report, which is open to everybody with its link, and the charts and tables
+// of reports on the other pages of the console.
 package report
 
 import (
@@ -28,7 +28,7 @@ import (
 	"tenantry/tenants"
 )
 
-// Pages shows the reports that are shared.
+// Pages serves the pages of shared reports. Safe for concurrent use.
 type Pages struct {
 	Reports *reports.Module
 	Pages   *layout.Renderer
@@ -36,15 +36,15 @@ type Pages struct {
 	Log     *slog.Logger
 }
 
-// reportView is a shared report laid out for the page.
+// reportView is the page of a shared report.
 type reportView struct {
 	layout.Frame
 	Desc     string
-	Problem  string // what is wrong with the values, where it is none alone
-	Refused  bool   // nothing was asked, since a value is wrong
+	Problem  string // faults that concern no single input
+	Refused  bool   // the report was not run because a value is wrong
 	Controls []controlView
-	Kept     []controlView // what the form sends along
-	Figures  []layout.Cell // of a report that shows numbers alone
+	Kept     []controlView // hidden parameters that the form sends along
+	Figures  []layout.Cell // the numbers of a report that shows only numbers
 	Charts   []*chart.Chart
 	Columns  []layout.Cell
 	Rows     [][]layout.Cell
@@ -56,25 +56,25 @@ type reportView struct {
 	Tabs     []site.Link
 }
 
-// controlView is an input of a form. Name is the one of the query parameter.
+// controlView is an input of the form. Name is the name of the query parameter.
 type controlView struct {
 	ID, Name, Label, Type, Value, Problem string
-	Choices                               []string // that there are; none: any value
+	Choices                               []string // empty if any value is allowed
 }
 
-// address reads a page's query as the operation of the same report does.
+// address parses the query of a page as the operation that reads the same report does.
 func address(raw string) (operation.Query, []string, error) {
 	query, err := operation.ParseQuery(raw)
 	if err != nil {
 		return query, nil, err
 	}
 	c := operation.NewCall(&operation.Row{
-		Request: operation.Request{
-			Contract: true, Teams: true,
-			Params: []operation.Param{
-				{Name: "token", In: operation.InQuery}, {Name: "provider", In: operation.InQuery}, {Name: "page", In: operation.InQuery}, {Name: "params", In: operation.InQuery, Shape: operation.Tree},
-			},
-		},
+		Request: operation.Request{Contract: true, Teams: true, Params: []operation.Param{
+			{Name: "token", In: operation.InQuery},
+			{Name: "provider", In: operation.InQuery},
+			{Name: "page", In: operation.InQuery},
+			{Name: "params", In: operation.InQuery, Shape: operation.Tree},
+		}},
 	}, nil)
 	if err := c.Bind(query); err != nil {
 		return query, nil, err
@@ -84,16 +84,17 @@ func address(raw string) (operation.Query, []string, error) {
 }
 
 func (m *Pages) incomplete(w http.ResponseWriter) {
-	m.Pages.Message(w, http.StatusBadRequest, "", "The address is not complete", "Copy the whole link and try again.")
+	m.Pages.Message(w, http.StatusBadRequest, "", "The address is not valid", "Copy the whole link and try again.")
 }
 
 func (m *Pages) noReport(w http.ResponseWriter, p *operation.Problem) {
 	m.Pages.Message(w, http.StatusNotFound, "", "There is no such report", p.Message+".")
 }
 
-// Serve shows a shared report. Nobody's organization has none. What took long is shown to who may still read it.
+// Serve answers with the page of a shared report. If the report takes long, it confirms that the visitor may still read
+// it.
 func (m *Pages) Serve(w http.ResponseWriter, r *http.Request, v visit.Visitor) {
-	began, t := time.Now(), v.Tenant
+	start, t := time.Now(), v.Tenant
 	query, teams, err := address(r.URL.RawQuery)
 	if err != nil {
 		m.incomplete(w)
@@ -102,7 +103,8 @@ func (m *Pages) Serve(w http.ResponseWriter, r *http.Request, v visit.Visitor) {
 	token, provider := query.Text("token"), query.Text("provider")
 	pid, child := r.PathValue("pid"), r.PathValue("report_id")
 	ask := reports.SharedRequest{
-		PID: pid, ReportID: child, Token: secret.New(token), Provider: provider, Params: query.Tree("params"), Data: true, Teams: teams,
+		PID: pid, ReportID: child, Token: secret.New(token), Provider: provider,
+		Params: query.Tree("params"), Data: true, Teams: teams,
 	}
 	l := m.Locales.For(r.Header.Get("Accept-Language"))
 	w.Header().Set("Vary", "Accept-Language")
@@ -119,13 +121,13 @@ func (m *Pages) Serve(w http.ResponseWriter, r *http.Request, v visit.Visitor) {
 	var view reportView
 	code := http.StatusOK
 	if err == nil {
-		n, _ := strconv.Atoi(query.Text("page")) // anything else is the first
+		n, _ := strconv.Atoi(query.Text("page")) // the first page if it is not a number
 		view = layOut(&shared, l, n, pageRows)
-	} else if wrong, ok := m.withoutData(r.Context(), t, ask, err, l); ok {
-		view, shared, code, err = wrong.view, wrong.shared, http.StatusUnprocessableEntity, nil
+	} else if refused, ok := m.withoutData(r.Context(), t, ask, err, l); ok {
+		view, shared, code, err = refused.view, refused.shared, http.StatusUnprocessableEntity, nil
 		ask.Params = nil
 	}
-	if time.Since(began) >= visit.ConfirmAfter {
+	if time.Since(start) >= visit.ConfirmAfter {
 		if ended := m.confirm(r.Context(), v, ask, &shared); ended != nil {
 			err = ended
 		}
@@ -143,7 +145,8 @@ func (m *Pages) Serve(w http.ResponseWriter, r *http.Request, v visit.Visitor) {
 			view.Kept = append(view.Kept, controlView{Name: name, Value: value})
 		}
 	}
-	chosen := slices.DeleteFunc(slices.Clone(query.Tree("params")), func(p operation.Pair) bool { // the form sends the others too
+	// The form sends every input. Only values that differ from the defaults are the reader's choice.
+	chosen := slices.DeleteFunc(slices.Clone(query.Tree("params")), func(p operation.Pair) bool {
 		return len(p.Path) != 2 || p.Value == shared.Controls[p.Path[1]].Value
 	})
 	view.Tabs = tabs(pid, cmp.Or(child, shared.ID), kept, chosen, shared.Tabs)
@@ -153,7 +156,8 @@ func (m *Pages) Serve(w http.ResponseWriter, r *http.Request, v visit.Visitor) {
 	if shared.Exportable && len(view.Rows) > 0 {
 		for _, format := range []string{"csv", "ndjson"} {
 			kept.Set("format", format)
-			u := url.URL{Path: strings.Replace(r.URL.Path, "/shared/reports/", "/api/reports/shared/", 1) + "/export", RawQuery: kept.Encode()}
+			path := strings.Replace(r.URL.Path, "/shared/reports/", "/api/reports/shared/", 1) + "/export"
+			u := url.URL{Path: path, RawQuery: kept.Encode()}
 			view.Exports = append(view.Exports, site.Link{Title: strings.ToUpper(format), Address: u.String()})
 		}
 		kept.Del("format")
@@ -168,8 +172,8 @@ func (m *Pages) Serve(w http.ResponseWriter, r *http.Request, v visit.Visitor) {
 	m.Pages.Render(w, code, "report", view)
 }
 
-// confirm returns nil while the visitor may still read what a shared report was found to be. Errors: those of
-// reports.Open.
+// confirm returns nil if the visitor may still read the shared report that was found. Errors: those of
+// reports.Module.Open.
 func (m *Pages) confirm(ctx context.Context, v visit.Visitor, ask reports.SharedRequest, found *reports.Shared) error {
 	now, err := v.Resolve(ctx)
 	switch {
@@ -181,17 +185,20 @@ func (m *Pages) confirm(ctx context.Context, v visit.Visitor, ask reports.Shared
 	return m.Reports.Confirm(ctx, now, ask, found)
 }
 
-type refused struct {
+// refusedView is a report that was not run.
+type refusedView struct {
 	view   reportView
 	shared reports.Shared
 }
 
-// withoutData lays out a report whose reader gave a value that does not fit: what is wrong beside its
-// field, the other values as they were given. It reports false where the error is about anything else.
-func (m *Pages) withoutData(ctx context.Context, t *tenants.Tenant, ask reports.SharedRequest, err error, l *locale.Locale) (refused, bool) {
-	var wrong *fault.Error
-	if !errors.As(err, &wrong) {
-		return refused{}, false
+// withoutData makes the page of a report whose reader gave an invalid value: with the fault beside its input, and the
+// other values as they were given. It returns false if err is not about the values of inputs.
+func (m *Pages) withoutData(
+	ctx context.Context, t *tenants.Tenant, ask reports.SharedRequest, err error, l *locale.Locale,
+) (refusedView, bool) {
+	var invalid *fault.Error
+	if !errors.As(err, &invalid) {
+		return refusedView{}, false
 	}
 	given := map[string]string{}
 	for _, p := range ask.Params {
@@ -202,10 +209,10 @@ func (m *Pages) withoutData(ctx context.Context, t *tenants.Tenant, ask reports.
 	ask.Data, ask.Params = false, nil
 	shared, err := m.Reports.Open(ctx, t, ask)
 	if err != nil {
-		return refused{}, false
+		return refusedView{}, false
 	}
 	view := layOut(&shared, l, 1, pageRows)
-	view.Refused, view.Faulty = true, true
+	view.Refused, view.HasProblems = true, true
 	for i := range view.Controls {
 		c := &view.Controls[i]
 		if value, ok := given[c.Name]; ok {
@@ -213,10 +220,10 @@ func (m *Pages) withoutData(ctx context.Context, t *tenants.Tenant, ask reports.
 			delete(given, c.Name)
 		}
 	}
-	if len(given) > 0 { // an input that the reader may not set
-		return refused{}, false
+	if len(given) > 0 { // the reader may not set an input
+		return refusedView{}, false
 	}
-	for _, f := range wrong.Faults {
+	for _, f := range invalid.Faults {
 		i := slices.IndexFunc(view.Controls, func(c controlView) bool { return c.Name == f.Field })
 		switch {
 		case i >= 0:
@@ -228,14 +235,14 @@ func (m *Pages) withoutData(ctx context.Context, t *tenants.Tenant, ask reports.
 		case f.Field == "params":
 			view.Problem = "One of the values does not fit the report. Change or empty it, and try again."
 		default:
-			return refused{}, false
+			return refusedView{}, false
 		}
 	}
-	return refused{view, shared}, true
+	return refusedView{view, shared}, true
 }
 
-// tabs lead to the reports at this address, where there is more than one, each with those of the values the reader
-// chose that it takes.
+// tabs returns links to the reports at an address, if there are several. Each link keeps the values that the reader has
+// chosen and that its report takes.
 func tabs(pid, current string, kept url.Values, chosen []operation.Pair, all []reports.Tab) []site.Link {
 	if len(all) < 2 {
 		return nil
@@ -257,18 +264,20 @@ func tabs(pid, current string, kept url.Values, chosen []operation.Pair, all []r
 	return views
 }
 
-// reportProblem says why there is no report; bare is its address without the values of inputs.
+// reportProblem answers with the reason why a report cannot be shown. bare is its address without the values of inputs.
 func (m *Pages) reportProblem(w http.ResponseWriter, r *http.Request, t *tenants.Tenant, err error, bare string) {
 	switch p := operation.ProblemOf(err); {
 	case errors.Is(err, reports.ErrNotShowable):
 		m.Pages.Message(w, http.StatusConflict, t.Org.Name, "The report cannot be shown",
-			"A field or a source that it uses was removed or changed since the report was made. Whoever gave you the link can have it mended.")
+			"A field or a source that it uses has been removed or changed. "+
+				"Ask the person who gave you the link to have it fixed.")
 	case errors.Is(err, reports.ErrTooLong):
 		m.Pages.Message(w, http.StatusServiceUnavailable, t.Org.Name, "The report took too long", p.Message+".")
 	case p.Code == http.StatusOK:
 		m.noReport(w, p)
 	case p.Code == http.StatusForbidden:
-		m.Pages.Message(w, http.StatusForbidden, t.Org.Name, "This link does not open the report", "It may have expired or been withdrawn. Ask whoever gave it to you for a new one.")
+		m.Pages.Message(w, http.StatusForbidden, t.Org.Name, "This link does not open the report",
+			"It may have expired or been withdrawn. Ask the person who gave it to you for a new one.")
 	case p.Code == http.StatusUnprocessableEntity, p.Code == http.StatusBadRequest:
 		m.Pages.Render(w, p.Code, "message", layout.MessageView{
 			Frame: layout.Frame{Title: "The report cannot be shown with these values", Organization: t.Org.Name},
@@ -289,9 +298,12 @@ func (m *Pages) reportProblem(w http.ResponseWriter, r *http.Request, t *tenants
 func controls(s *reports.Shared) []controlView {
 	var all []controlView
 	for name, control := range s.Controls {
-		c := controlView{Name: "params[" + name + "]", Label: control.Label, Type: control.Type, Value: s.Params[name], Choices: control.Choices}
+		c := controlView{
+			Name: "params[" + name + "]", Label: control.Label, Type: control.Type,
+			Value: s.Params[name], Choices: control.Choices,
+		}
 		if _, err := time.Parse(time.DateOnly, c.Value); c.Type == reports.TypeDate && c.Value != "" && err != nil {
-			c.Type = reports.TypeText // a field for days would show a moment as nothing
+			c.Type = reports.TypeText // a date input would not show a value that is not a date
 		}
 		all = append(all, c)
 	}
@@ -302,13 +314,13 @@ func controls(s *reports.Shared) []controlView {
 	return all
 }
 
-// Clocked reports whether a control of moments can show the value.
+// Clocked reports whether an input of type datetime-local can show the value.
 func (c controlView) Clocked() bool {
-	return c.Type == reports.TypeDatetime && input.Clocked(c.Clock())
+	return c.Type == reports.TypeDatetime && input.IsDatetimeLocal(c.Clock())
 }
 
-// Clock is the value as such a control takes it.
-func (c controlView) Clock() string { return input.OnClock(c.Value) }
+// Clock returns the value for an input of type datetime-local.
+func (c controlView) Clock() string { return input.ToDatetimeLocal(c.Value) }
 
-// Options are the choices of a control, also a value that is none of them.
+// Options returns the choices of the control. A value that is not among them is added.
 func (c controlView) Options() []layout.Option { return layout.Options(c.Choices, c.Value) }

@@ -61,14 +61,14 @@ func TestMoment(t *testing.T) {
 		{"2024", store.Year, "2024-01-01"}, {"2024-05-17", store.Day, "2024-05-17"}, {"", store.Day, ""}, {"", store.Week, ""}, {"2024-05-17", store.NoBucket, "2024-05-17"},
 		{"2024-05-17T23:30:00.000-01:00", store.NoBucket, "2024-05-18"}, {"yesterday", store.NoBucket, ""},
 	} {
-		got, ok := moment(test.text, test.by)
+		got, ok := parseTime(test.text, test.by)
 		if ok != (test.want != "") || ok && got.Format(time.DateOnly) != test.want {
 			t.Errorf("%s: %v %v, want %s", test.text, got, ok, test.want)
 		}
 	}
 }
 
-// TestRowsArePaged: a page of rows, beneath the picture of all.
+// TestRowsArePaged checks the rows and links of pages. The chart shows all rows.
 func TestRowsArePaged(t *testing.T) {
 	t.Parallel()
 	shared := reports.Shared{Visual: "bar", Data: &reports.Data{Columns: []reports.Column{{Title: "City", Type: reports.TypeText}, {Title: "Age", Type: reports.TypeNumber}}}}
@@ -88,7 +88,7 @@ func TestRowsArePaged(t *testing.T) {
 	}
 }
 
-// TestPicturesOfReports: which columns are drawn over which.
+// TestPicturesOfReports checks which columns are drawn over which.
 func TestPicturesOfReports(t *testing.T) {
 	t.Parallel()
 	country, month, count, age := reports.Column{Title: "Country", Type: reports.TypeText}, reports.Column{Title: "Joined (month)", Type: reports.TypeText}, reports.Column{Title: "Count", Type: reports.TypeNumber}, reports.Column{Title: "Age", Type: reports.TypeNumber}
@@ -156,9 +156,9 @@ func TestPicturesOfReports(t *testing.T) {
 	}
 }
 
-// TestManyPartsOfAPicture: parts that are as many as points take room for the values that they have, and those that are
-// kept for each point. Anybody may look at a shared report.
-func TestManyPartsOfAPicture(t *testing.T) { //nolint:paralleltest // what others take would be counted too
+// TestManyPartsOfAPicture bounds the memory for charts with as many parts as points. The bound matters because
+// everybody may open a shared report.
+func TestManyPartsOfAPicture(t *testing.T) { //nolint:paralleltest // allocations of other tests would count too
 	const rows, most = 10_000, 100 << 20
 	text, number := reports.Column{Title: "Text", Type: reports.TypeText}, reports.Column{Title: "Number", Type: reports.TypeNumber}
 	day := reports.Column{Title: "Day", Type: reports.TypeDate}

@@ -18,7 +18,7 @@ import (
 // pageRows is how many rows a page shows.
 const pageRows = 100
 
-// layOut lays out a page of so many rows of a report: its picture, which is of all rows, and the rows of the page.
+// layOut makes the view of a report: its charts, which show all rows, and one page of rows, per on a page.
 func layOut(s *reports.Shared, l *locale.Locale, page, per int) reportView {
 	read := time.Unix(s.RetrievedAt, 0).UTC()
 	v := reportView{
@@ -36,7 +36,7 @@ func layOut(s *reports.Shared, l *locale.Locale, page, per int) reportView {
 		}
 		v.Columns = append(v.Columns, cell)
 	}
-	page, pages := within(page, per, len(s.Data.Rows))
+	page, pages := clampPage(page, per, len(s.Data.Rows))
 	from := (page - 1) * per
 	for _, row := range s.Data.Rows[from:min(from+per, len(s.Data.Rows))] {
 		cells := make([]layout.Cell, len(row))
@@ -54,7 +54,7 @@ func layOut(s *reports.Shared, l *locale.Locale, page, per int) reportView {
 		}
 		return v
 	}
-	v.Charts = drawings(s, &sh, l)
+	v.Charts = drawCharts(s, &sh, l)
 	v.Count = countText(l, from, len(v.Rows), s.Data)
 	if pages > 1 {
 		v.Pages = pageLinks(l, page, pages)
@@ -62,30 +62,31 @@ func layOut(s *reports.Shared, l *locale.Locale, page, per int) reportView {
 	return v
 }
 
-// within returns the nearest page that there is of so many rows, and how many pages there are.
-func within(page, per, rows int) (nearest, pages int) {
+// clampPage returns the nearest existing page, and how many pages there are.
+func clampPage(page, per, rows int) (nearest, pages int) {
 	pages = max((rows+per-1)/per, 1)
 	return min(max(page, 1), pages), pages
 }
 
-// pageLinks leads to the other pages: the first, the last, those near; one without an address stands for those between.
-// The addresses are numbers yet.
+// pageLinks returns links to the first and the last page and to those near the current one. A link without an address
+// stands for the pages between. The other addresses are page numbers, which the caller completes.
 func pageLinks(l *locale.Locale, page, pages int) []site.Link {
 	var all []site.Link
 	shows := func(n int) bool { return n == 1 || n == pages || n >= page-1 && n <= page+1 }
 	for n, before := 1, 0; n <= pages; n++ {
-		if shows(n) || shows(n-1) && shows(n+1) { // one alone takes no more room than what would stand for it
+		if shows(n) || shows(n-1) && shows(n+1) { // a single page takes no more room than an ellipsis
 			if before < n-1 {
 				all = append(all, site.Link{Title: "…"})
 			}
 			before = n
-			all = append(all, site.Link{Title: l.FmtNumber(float64(n), 0), Address: strconv.Itoa(n), Current: n == page})
+			title := l.FmtNumber(float64(n), 0)
+			all = append(all, site.Link{Title: title, Address: strconv.Itoa(n), Current: n == page})
 		}
 	}
 	return all
 }
 
-// countText says which of how many rows are shown.
+// countText returns which rows are shown, and how many there are.
 func countText(l *locale.Locale, from, shown int, d *reports.Data) string {
 	number := func(n int) string { return l.FmtNumber(float64(n), 0) }
 	n := len(d.Rows)
@@ -99,43 +100,44 @@ func countText(l *locale.Locale, from, shown int, d *reports.Data) string {
 	case !d.Truncated:
 		return which + number(n) + " rows."
 	case d.Total > n:
-		return which + site.Capital(CutText(l, n, d.Total)) + " are shown."
+		return which + site.Capitalize(CutText(l, n, d.Total)) + " are shown."
 	}
 	return which + "The first " + number(n) + " rows are shown; there are more."
 }
 
-// CutText says which rows are there of a report that has more: the first 1,000 of 14,807 rows.
-func CutText(l *locale.Locale, rows, total int) string {
-	if total > rows {
-		return "the first " + l.FmtNumber(float64(rows), 0) + " of " + l.FmtNumber(float64(total), 0) + " rows"
+// CutText describes the rows of a report that was cut: "the first 1,000 of 14,807 rows".
+func CutText(l *locale.Locale, rows, drawTotal int) string {
+	if drawTotal > rows {
+		return "the first " + l.FmtNumber(float64(rows), 0) + " of " + l.FmtNumber(float64(drawTotal), 0) + " rows"
 	}
 	return "the first " + l.FmtNumber(float64(rows), 0) + " rows of more"
 }
 
-// cell writes a value of a column, and reports whether it is a group's that is missing.
+// cell returns the text of a value in a column. none reports whether it is the name of a group without a value.
 func (sh *shape) cell(l *locale.Locale, d *reports.Data, column int, v any) (text string, none bool) {
 	if by := sh.by[column]; by != store.NoBucket {
 		if bucket, ok := v.(string); ok {
-			if t, ok := moment(bucket, by); ok {
+			if t, ok := parseTime(bucket, by); ok {
 				return l.Time(t, steps()[by]), false
 			}
 		}
 	}
 	if text = cellText(l, d.Columns[column].Type, v); text == "" && sh.grouped(column) {
 		if v != nil {
-			return empty, true
+			return emptyName, true
 		}
-		return missing, true
+		return missingName, true
 	}
 	return text, false
 }
 
+// cellText returns the text of a value of the type.
 func cellText(l *locale.Locale, columnType string, v any) string {
 	switch x := v.(type) {
 	case nil:
 		return ""
 	case int64:
-		if x > 1<<53 || x < -1<<53 { // more than a float holds
+		if x > 1<<53 || x < -1<<53 { // a float would lose digits
 			return strconv.FormatInt(x, 10)
 		}
 		return l.FmtNumber(float64(x), 0)
@@ -150,7 +152,7 @@ func cellText(l *locale.Locale, columnType string, v any) string {
 		if columnType != reports.TypeDate && columnType != reports.TypeDatetime {
 			return x
 		}
-		switch t, ok := moment(x, store.NoBucket); {
+		switch t, ok := parseTime(x, store.NoBucket); {
 		case !ok:
 			return x
 		case columnType == reports.TypeDate:

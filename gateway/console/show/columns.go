@@ -12,12 +12,12 @@ import (
 	"tenantry/internal/strictjson"
 )
 
-// Column is a field of the records, or one that the organization defined.
+// Column is a column of a list: a declared field of the records, or a defined one, which the organization has added.
 type Column struct {
 	Name, Title string
-	kind        string // of a field that the organization defined
-	Within      string // the field that has it
-	Sorts       bool   // a list can have the order of it, though it is defined
+	kind        string // the type of a defined field
+	Within      string // the field that holds the defined ones; empty for a declared field
+	Sorts       bool   // lists can be sorted by this defined field
 }
 
 func (c Column) of(record strictjson.Value) strictjson.Value {
@@ -27,8 +27,8 @@ func (c Column) of(record strictjson.Value) strictjson.Value {
 	return record.Get(c.Name)
 }
 
-// ColumnNames returns what files of the records call the columns: one that an organization defined comes with what
-// holds it, where a field of all records is called so.
+// ColumnNames returns the names of the columns in exported files. A defined field has the field that holds it in front
+// if a declared field has the same name.
 func ColumnNames(columns []Column, records []strictjson.Value) (names []string) {
 	for _, c := range columns {
 		own := c.Within != "" && slices.ContainsFunc(records, func(r strictjson.Value) bool {
@@ -42,117 +42,134 @@ func ColumnNames(columns []Column, records []strictjson.Value) (names []string) 
 	return names
 }
 
-// Numeric reports whether the type of a column is one of numbers, but those that name something.
+// Numeric reports whether the values of a column are numbers. Times in seconds are not.
 func Numeric(v *visit.Visit, p *site.Page, c Column) bool {
 	if c.Within != "" {
 		return c.kind == schema.Number
 	}
-	told := v.Site.Declared(p, c.Name).Type
-	for told != nil && told.Kind() == reflect.Pointer {
-		told = told.Elem()
+	t := v.Site.Declared(p, c.Name).Type
+	for t != nil && t.Kind() == reflect.Pointer {
+		t = t.Elem()
 	}
-	return told != nil && told.Kind() >= reflect.Int && told.Kind() <= reflect.Float64 && !strings.HasSuffix(c.Name, "_at")
+	return t != nil && t.Kind() >= reflect.Int && t.Kind() <= reflect.Float64 && !strings.HasSuffix(c.Name, "_at")
 }
 
-// CellOf shows what a record has in a column.
+// CellOf returns the value of a record in a column.
 func CellOf(v *visit.Visit, p *site.Page, c Column, record strictjson.Value) Value {
 	if c.Within != "" {
-		return ownValue(v, c.kind, c.of(record), deepest)
+		return definedValue(v, c.kind, c.of(record), maxDepth)
 	}
 	value := c.of(record)
 	if c.Name == "subject" && value.Is == strictjson.Text {
-		value.Text = Doer(record)
+		value.Text = Actor(record)
 	}
-	return Field(v, p, c.Name, value, deepest)
+	return Field(v, p, c.Name, value, maxDepth)
 }
 
-// Few is how many columns a list begins with.
-const Few = 6
+// DefaultColumns is how many columns a list shows at most unless the reader chooses others.
+const DefaultColumns = 6
 
-// Columns returns the columns that are shown, and which there are to choose from. Those of the start are the ones
-// people know a record by, and then those that come first, but for identifiers and for what has parts.
-func Columns(v *visit.Visit, p *site.Page, path map[string]string, records []strictjson.Value, defined []DefinedField, chosen []string) (all []Column, choices []layout.Option) {
-	var there []Column
+// Columns returns the columns of a list, and all that the reader can choose from. Without a choice, the list has the
+// fields that name a record, then others in their order, without identifiers and objects.
+func Columns(
+	v *visit.Visit, p *site.Page, path map[string]string,
+	records []strictjson.Value, defined []DefinedField, chosen []string,
+) (all []Column, choices []layout.Option) {
+	var available []Column
 	if len(records) > 0 {
 		for _, m := range records[0].Members {
 			if m.Name == p.Shows.Defined.Values && len(defined) > 0 {
 				continue
 			}
-			there = append(there, Column{Name: m.Name, Title: p.FieldTitle(m.Name)})
+			available = append(available, Column{Name: m.Name, Title: p.FieldTitle(m.Name)})
 		}
 	}
 	for _, f := range defined {
 		if f.Kind != "Encrypted" {
-			own := slices.ContainsFunc(there, func(c Column) bool { return c.Within == "" && c.Name == f.Key }) // which its name means
-			there = append(there, Column{Name: f.Key, Title: f.Title, kind: f.Kind, Within: p.Shows.Defined.Values, Sorts: f.Kind != "MultiSelect" && !own})
+			// Sorting by a name that a declared field has too would sort by the declared one.
+			declared := slices.ContainsFunc(available, func(c Column) bool { return c.Within == "" && c.Name == f.Key })
+			available = append(available, Column{
+				Name: f.Key, Title: f.Title, kind: f.Kind, Within: p.Shows.Defined.Values,
+				Sorts: f.Kind != "MultiSelect" && !declared,
+			})
 		}
 	}
-	plain := func(c Column) bool {
-		if slices.Contains([]string{"id", "pid", "org_id", "user_id", "teams", "account", "begins", "may"}, c.Name) || strings.HasPrefix(c.Name, "external_") || strings.HasPrefix(c.Name, "unused_") || strings.HasSuffix(c.Name, "_at") && c.Name != "created_at" && c.Name != "last_used_at" {
+
+	isDefault := func(c Column) bool {
+		if slices.Contains([]string{"id", "pid", "org_id", "user_id", "teams", "account", "begins", "may"}, c.Name) ||
+			strings.HasPrefix(c.Name, "external_") || strings.HasPrefix(c.Name, "unused_") ||
+			strings.HasSuffix(c.Name, "_at") && c.Name != "created_at" && c.Name != "last_used_at" {
 			return false
 		}
-		if thing := strings.TrimSuffix(c.Name, "_id"); slices.ContainsFunc(there, func(other Column) bool { return other.Name == thing+"_name" }) {
-			return false // it is there by its name
+		name := strings.TrimSuffix(c.Name, "_id") + "_name"
+		if slices.ContainsFunc(available, func(other Column) bool { return other.Name == name }) {
+			return false // the column with the name of the record says more
 		}
 		for _, key := range path {
 			if c.Within == "" && !slices.ContainsFunc(records, func(r strictjson.Value) bool { return c.of(r).Text != key }) {
-				return false // the address says it already
+				return false // all records have the value that is in the page's path
 			}
 		}
 		return !slices.ContainsFunc(records, func(r strictjson.Value) bool {
-			return c.of(r).Is == strictjson.Object || c.Within == "" && webAddress(c.of(r).Text) != "" // which says nothing to people
+			return c.of(r).Is == strictjson.Object || c.Within == "" && webAddress(c.of(r).Text) != ""
 		})
 	}
+
 	if len(chosen) == 0 {
-		for _, name := range naming() {
-			for _, c := range there {
-				if c.Name == name && name != "id" && c.Within == "" && len(all) < 2 && slices.ContainsFunc(records, func(r strictjson.Value) bool { return c.of(r).Text != "" }) {
+		filled := func(c Column) bool {
+			return slices.ContainsFunc(records, func(r strictjson.Value) bool { return c.of(r).Text != "" })
+		}
+		for _, name := range nameFields() {
+			for _, c := range available {
+				if c.Name == name && name != "id" && c.Within == "" && len(all) < 2 && filled(c) {
 					all = append(all, c)
 				}
 			}
 		}
 		for _, name := range []string{"last_name", "first_name", "phone"} {
-			for _, c := range there {
-				if c.Name == name && c.Within == "" && len(all) == 0 && slices.ContainsFunc(records, func(r strictjson.Value) bool { return c.of(r).Text != "" }) {
+			for _, c := range available {
+				if c.Name == name && c.Within == "" && len(all) == 0 && filled(c) {
 					all = append(all, c)
 				}
 			}
 		}
 		name := namingField(defined)
-		if i := slices.IndexFunc(there, func(c Column) bool { return c.Within != "" && c.Name == name }); i >= 0 && len(all) == 0 {
-			all = append(all, there[i])
+		i := slices.IndexFunc(available, func(c Column) bool { return c.Within != "" && c.Name == name })
+		if i >= 0 && len(all) == 0 {
+			all = append(all, available[i])
 		}
-		for _, name := range []string{"visual", "state"} { // how it is goes before how it was made
-			if i := slices.IndexFunc(there, func(c Column) bool { return c.Name == name }); i > 2 {
-				said := there[i]
-				there = slices.Insert(slices.Delete(there, i, i+1), 2, said)
+		for _, name := range []string{"visual", "state"} { // the state of a record comes before its other fields
+			if i := slices.IndexFunc(available, func(c Column) bool { return c.Name == name }); i > 2 {
+				c := available[i]
+				available = slices.Insert(slices.Delete(available, i, i+1), 2, c)
 			}
 		}
-		most := Few
-		if p.Leads != nil && p.Leads.Update == nil && slices.ContainsFunc(there, func(c Column) bool { return c.Name == "created_at" }) {
-			most-- // what nobody changes is known by when it was
+		most := DefaultColumns
+		dated := slices.ContainsFunc(available, func(c Column) bool { return c.Name == "created_at" })
+		if p.RowPage != nil && p.RowPage.Update == nil && dated {
+			most-- // leaves room for the time of a record that never changes
 		}
-		for _, c := range there {
-			if len(all) < most && plain(c) && !slices.Contains(all, c) && c.Name != "created_at" {
+		for _, c := range available {
+			if len(all) < most && isDefault(c) && !slices.Contains(all, c) && c.Name != "created_at" {
 				all = append(all, c)
 			}
 		}
-		for _, c := range there {
-			if c.Name == "created_at" && len(all) < Few {
+		for _, c := range available {
+			if c.Name == "created_at" && len(all) < DefaultColumns {
 				all = append(all, c)
 			}
 		}
 		if len(all) == 0 {
-			all = there[:min(len(there), Few)]
+			all = available[:min(len(available), DefaultColumns)]
 		}
 	} else {
-		for _, c := range there {
+		for _, c := range available {
 			if slices.Contains(chosen, c.Name) {
 				all = append(all, c)
 			}
 		}
 	}
-	for _, c := range there {
+	for _, c := range available {
 		choices = append(choices, layout.Option{Value: c.Name, Title: c.Title, Chosen: slices.Contains(all, c)})
 	}
 	return all, choices

@@ -12,18 +12,18 @@ import (
 	"tenantry/internal/strictjson"
 )
 
-// Paging reports whether a parameter says which of the rows are asked for.
+// Paging reports whether a parameter selects a page of the rows.
 func Paging(name string) bool {
-	return slices.Contains([]string{"page", "per_page", "after", Whole}, name)
+	return slices.Contains([]string{"page", "per_page", "after", AllRows}, name)
 }
 
-// Facts lays an answer out: what has rows as a table, the rest by its members.
+// Facts lays out an answer: its results as a table, and its other members as pairs of name and value.
 func Facts(v *visit.Visit, p *site.Page, path map[string]string, data strictjson.Value) (facts []Pair, table *Table) {
 	if results := data.Get("results"); results.Is == strictjson.Array {
-		if table = reported(v, data.Get("columns"), results); table == nil {
-			table = listed(v, p, results)
+		if table = reportTable(v, data.Get("columns"), results); table == nil {
+			table = recordTable(v, p, results)
 		}
-		if data.Get("columns").Is == strictjson.Array { // what is cut is said beside the rows
+		if data.Get("columns").Is == strictjson.Array { // the page says beside the rows whether they are all
 			data = Without(data, "columns", "total", "truncated")
 		}
 		data = Without(data, "results", "page", "pages", "count")
@@ -35,7 +35,7 @@ func Facts(v *visit.Visit, p *site.Page, path map[string]string, data strictjson
 		return []Pair{{"Answer", Present(data, 0)}}, table
 	}
 	for _, m := range data.Members {
-		if m.Name == "org_id" { // which the page says
+		if m.Name == "org_id" { // every page shows the organization
 			continue
 		}
 		if m.Name == p.Shows.Defined.Values && m.Name != "" && m.Value.Is == strictjson.Object {
@@ -43,10 +43,12 @@ func Facts(v *visit.Visit, p *site.Page, path map[string]string, data strictjson
 			continue
 		}
 		value := Field(v, p, m.Name, m.Value, 0)
-		if results, count := m.Value.Get("results"), m.Value.Get("count"); results.Is == strictjson.Array && count.Is == strictjson.Number { // a page of what lies in it
+		results, count := m.Value.Get("results"), m.Value.Get("count")
+		if results.Is == strictjson.Array && count.Is == strictjson.Number { // the first page of a nested list
 			value = Field(v, p, m.Name, results, 0)
 			if n, _ := strconv.Atoi(count.Text); n > len(results.Items) {
-				facts = append(facts, Pair{p.FieldTitle(m.Name) + " in all", Value{Text: v.Whole(n), Class: "number"}})
+				total := Value{Text: v.FormatInt(n), Class: "number"}
+				facts = append(facts, Pair{p.FieldTitle(m.Name) + " in all", total})
 			}
 		}
 		if m.Name == "share_url" || m.Name == "url" {
@@ -57,15 +59,15 @@ func Facts(v *visit.Visit, p *site.Page, path map[string]string, data strictjson
 	return facts, table
 }
 
-// definedFacts lays out the values of fields that the organization defined, in their order and under their titles. What
-// is encrypted is not shown.
+// definedFacts lays out the values of defined fields in the order of their definitions, then values without a
+// definition. Encrypted values are not shown.
 func definedFacts(v *visit.Visit, p *site.Page, path map[string]string, values strictjson.Value) (facts []Pair) {
 	var known []string
 	for _, d := range Defined(v, p.Shows, path) {
 		if known = append(known, d.Key); d.Kind == schema.Encrypted {
 			continue
 		}
-		value := ownValue(v, d.Kind, values.Get(d.Key), 0)
+		value := definedValue(v, d.Kind, values.Get(d.Key), 0)
 		if d.Kind == schema.URL {
 			value.Href = webAddress(values.Get(d.Key).Text)
 		}
@@ -77,28 +79,30 @@ func definedFacts(v *visit.Visit, p *site.Page, path map[string]string, values s
 	return facts
 }
 
-// ownValue shows a value of a field that the organization defined.
-func ownValue(v *visit.Visit, kind string, value strictjson.Value, depth int) Value {
+// definedValue returns the value of a defined field as it is shown.
+func definedValue(v *visit.Visit, kind string, value strictjson.Value, depth int) Value {
 	s := Present(value, depth)
 	if value.Is == strictjson.Number {
-		s.Text = grouped(v, value.Text)
+		s.Text = formatDigits(v, value.Text)
 	}
 	return s
 }
 
-// grouped writes a number as the reader does, with all its digits; what is too long for that as it is.
-func grouped(v *visit.Visit, text string) string {
+// formatDigits formats a number in the locale of the reader with all its digits. A number with more digits than a float
+// holds is returned as it is.
+func formatDigits(v *visit.Visit, text string) string {
 	n, err := strconv.ParseFloat(text, 64)
-	whole, part, _ := strings.Cut(strings.TrimPrefix(text, "-"), ".")
-	if err != nil || strings.ContainsAny(text, "eE") || len(whole)+len(part) > 15 { // more than a float holds
+	whole, fraction, _ := strings.Cut(strings.TrimPrefix(text, "-"), ".")
+	if err != nil || strings.ContainsAny(text, "eE") || len(whole)+len(fraction) > 15 {
 		return text
 	}
-	return v.Locale().FmtNumber(n, uint64(len(part)))
+	return v.Locale().FmtNumber(n, uint64(len(fraction)))
 }
 
-// Field shows what a record has by that name: who it is of by name, and what lies in it by names that lead there.
+// Field returns the value of a field as it is shown: numbers with their units, and references as links with the names
+// of the records.
 func Field(v *visit.Visit, p *site.Page, name string, value strictjson.Value, depth int) Value {
-	s := member(name, value, depth)
+	s := presentMember(name, value, depth)
 	switch value.Is {
 	case strictjson.Number:
 		if s.Time != "" {
@@ -107,42 +111,46 @@ func Field(v *visit.Visit, p *site.Page, name string, value strictjson.Value, de
 		s.Text = figure(v, p, name, value.Text)
 	case strictjson.Text:
 		if value.Text != "" && s.Time == "" {
-			s.Text = word(v, p, name, value.Text)
+			s.Text = valueTitle(v, p, name, value.Text)
 		}
 	}
 	for i, item := range value.Items {
-		if depth == deepest && len(item.Members) > 0 && item.Members[0].Value.Is == strictjson.Text && i < len(s.List) { // there is room for its name
+		// At this depth there is room for the name of an object only.
+		if depth == maxDepth && len(item.Members) > 0 && item.Members[0].Value.Is == strictjson.Text && i < len(s.List) {
 			first := item.Members[0]
 			s.List[i] = SubjectName(v, first.Name, Name(item, first.Value.Text))
 		}
 	}
-	for i, one := range s.List { // as forms call them
-		if s.List[i] = word(v, p, name, one); strings.HasSuffix(name, "permissions") {
+	for i, one := range s.List {
+		if s.List[i] = valueTitle(v, p, name, one); strings.HasSuffix(name, "permissions") {
 			s.List[i] = site.Label(one)
 		}
 	}
 	ref := ""
-	switch s.Href, ref = leads(v, p, name, value); {
+	switch s.Href, ref = referenceLink(v, p, name, value); {
 	case s.Href == "":
 	case name == "user_id":
-		s.Class, s.Text = "", WhoIs(v, "user:"+value.Text)
+		s.Class, s.Text = "", ActorName(v, "user:"+value.Text)
 	default:
 		s.Text = cmp.Or(NameByKey(v, ref, value.Text), s.Text)
 	}
 	s.Text = SubjectName(v, name, s.Text)
 	list := v.Site.ListNamed(name)
-	if list == nil || len(value.Items) == 0 || value.Items[0].Is != strictjson.Object || Key(list.Each, value.Items[0]) == "" || !v.May(list.Each.Shows) {
+	if list == nil || len(value.Items) == 0 || value.Items[0].Is != strictjson.Object ||
+		Key(list.Record, value.Items[0]) == "" || !v.May(list.Record.Shows) {
 		return s
 	}
+
 	s = Value{}
 	for i, item := range value.Items {
-		s.Links = append(s.Links, site.Link{Title: Clip(Name(item, "Entry "+itoa(i+1))), Address: list.Each.Address(map[string]string{list.Each.Key(): Key(list.Each, item)})})
+		address := list.Record.Address(map[string]string{list.Record.Key(): Key(list.Record, item)})
+		s.Links = append(s.Links, site.Link{Title: Clip(Name(item, "Entry "+itoa(i+1))), Address: address})
 	}
 	return s
 }
 
-// figure writes a number as people do whose unit its name says, or that counts: a list whose records have no page is of
-// figures.
+// figure formats a number with the unit that the name of its field ends in. A number that identifies something is
+// returned as it is, except in a list whose records have no page: all its numbers are figures.
 func figure(v *visit.Visit, p *site.Page, name, text string) string {
 	n, err := strconv.ParseFloat(text, 64)
 	l := v.Locale()
@@ -165,13 +173,13 @@ func figure(v *visit.Visit, p *site.Page, name, text string) string {
 		return in("µs", "ms", "s")
 	case strings.HasSuffix(name, "_ms"):
 		return in("ms", "s")
-	case p.List && p.Leads == nil:
+	case p.List && p.RowPage == nil:
 		return l.Number(n)
-	case name != "id" && name != "code" && !strings.HasSuffix(name, "_id"): // which count nothing
-		return grouped(v, text)
+	case name != "id" && name != "code" && !strings.HasSuffix(name, "_id"):
+		return formatDigits(v, text)
 	}
 	return text
 }
 
-// Whole is the parameter by which running a report answers all its rows, of which its picture is drawn.
-const Whole = "whole"
+// AllRows is the parameter that makes the run of a report answer all its rows, which a chart needs.
+const AllRows = "whole"

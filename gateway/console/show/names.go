@@ -15,13 +15,13 @@ import (
 	"tenantry/tenants"
 )
 
-// Referred returns the names of the records of a resource, as far as the person may see them, of many but the first.
-func Referred(v *visit.Visit, resource string) visit.RecordNames {
+// NamesByKey returns the names of the records of a resource that the person may see, at most MaxOptions of them.
+func NamesByKey(v *visit.Visit, resource string) visit.RecordNames {
 	known, ok := v.Names[resource]
 	if !ok {
-		lacked := v.Unanswered // without the names the page is whole
+		unanswered := v.Unanswered // a page is complete without the names
 		options, all := RecordOptions(v, resource)
-		v.Unanswered, known = lacked, visit.RecordNames{Names: make(map[string]string, len(options)), All: all || options == nil}
+		v.Unanswered, known = unanswered, visit.RecordNames{Names: make(map[string]string, len(options)), All: all || options == nil}
 		for _, o := range options {
 			known.Names[o.Value] = o.Title
 		}
@@ -33,29 +33,30 @@ func Referred(v *visit.Visit, resource string) visit.RecordNames {
 	return known
 }
 
-// NameByKey returns the name of a record, empty where the person may not see it, or there is none.
+// NameByKey returns the name of a record, or "" if it does not exist or the person may not see it.
 func NameByKey(v *visit.Visit, resource, key string) string {
-	known := Referred(v, resource)
+	known := NamesByKey(v, resource)
 	name, found := known.Names[key]
-	if list := v.Site.ListOf(resource); !found && !known.All && v.May(list.Each.Shows) {
-		lacked := v.Unanswered
-		if a, err := v.Read(list.Each.Shows, map[string]string{list.Each.Key(): key}, ""); err == nil && a.OK() {
+	if list := v.Site.ListOf(resource); !found && !known.All && v.May(list.Record.Shows) {
+		unanswered := v.Unanswered
+		if a, err := v.Read(list.Record.Shows, map[string]string{list.Record.Key(): key}, ""); err == nil && a.OK() {
 			name = Clip(Name(a.Data, ""))
 		}
-		v.Unanswered, known.Names[key] = lacked, name
+		v.Unanswered, known.Names[key] = unanswered, name
 	}
 	return name
 }
 
-// OperationTitle returns what people call what was done: the summary of the operation, the words of a command.
+// OperationTitle returns the title of what was done: the summary of an operation, or the words of a command.
 func OperationTitle(v *visit.Visit, name string) string {
-	if row := cmp.Or(v.Site.Rows[name], v.Own[name]); row != nil {
+	if row := cmp.Or(v.Site.Rows[name], v.SignInRows[name]); row != nil {
 		return row.Summary
 	}
 	return "Command: " + strings.ReplaceAll(name, ".", " ")
 }
 
-// SubjectName returns the name of whoever did something, where the field says that as user:7, and of what was done.
+// SubjectName returns a readable form of a field of the audit: the name for a subject such as user:7, the title for an
+// operation, and text for other fields.
 func SubjectName(v *visit.Visit, field, text string) string {
 	switch {
 	case field == "operation" && text != "":
@@ -63,32 +64,32 @@ func SubjectName(v *visit.Visit, field, text string) string {
 	case !slices.Contains([]string{"subject", "by", "issued_by"}, field):
 		return text
 	case text == (&tenants.Principal{}).Subject():
-		return nobodyKnown
+		return anonymousTitle
 	case text == "command":
 		return "a command"
 	}
-	return cmp.Or(WhoIs(v, text), text)
+	return cmp.Or(ActorName(v, text), text)
 }
 
-// RecordOptions returns the records that a field can refer to, and whether these are all.
+// RecordOptions returns the first MaxOptions records of a resource as options, and whether these are all.
 func RecordOptions(v *visit.Visit, resource string) (options []layout.Option, all bool) {
 	list := v.Site.ListOf(resource)
-	if list == nil || list.Each == nil || strings.Contains(list.Path, "{") {
+	if list == nil || list.Record == nil || strings.Contains(list.Path, "{") {
 		return nil, false
 	}
-	data, ok := v.Named(list.Shows.Name, "per_page="+strconv.Itoa(MostOptions))
+	data, ok := v.ReadNamed(list.Shows.Name, "per_page="+strconv.Itoa(MaxOptions))
 	if !ok {
 		return nil, false
 	}
 	for _, record := range data.Get("results").Items {
-		options = append(options, layout.Option{Value: Key(list.Each, record), Title: Clip(Name(record, ""))})
+		options = append(options, layout.Option{Value: Key(list.Record, record), Title: Clip(Name(record, ""))})
 	}
 	count, err := strconv.Atoi(data.Get("count").Text)
-	return options, err == nil && count <= MostOptions
+	return options, err == nil && count <= MaxOptions
 }
 
-// namingField returns the key of the field by which people know a record that has no name besides: one that is called
-// so, else the first text, one that every record has if there is any. Empty: there is no text.
+// namingField returns the key of the defined field that names a record without a declared name: a text with the key of
+// a name, else the first text that is required, else the first text; "" if no field is a text.
 func namingField(defined []DefinedField) (key string) {
 	best := -1
 	for _, f := range defined {
@@ -96,7 +97,7 @@ func namingField(defined []DefinedField) (key string) {
 		switch {
 		case f.Kind != "Text":
 			continue
-		case slices.Contains(naming(), f.Key) || strings.HasSuffix(f.Key, "_name"):
+		case slices.Contains(nameFields(), f.Key) || strings.HasSuffix(f.Key, "_name"):
 			rank = 2
 		case f.Required:
 			rank = 1
@@ -108,13 +109,17 @@ func namingField(defined []DefinedField) (key string) {
 	return key
 }
 
-// NameOf returns what people call a record, where it has no name of its own by a field that the organization defined.
-func NameOf(v *visit.Visit, row *operation.Row, path map[string]string, record strictjson.Value, otherwise string) string {
+// NameOf returns the name of a record, from a declared field or else from a defined one; otherwise if it has none.
+func NameOf(
+	v *visit.Visit, row *operation.Row, path map[string]string, record strictjson.Value, otherwise string,
+) string {
 	return NamesOf(v, row, path)(record, otherwise)
 }
 
-// NamesOf is nameOf for many records of a list. What is defined is read once, where it is needed.
-func NamesOf(v *visit.Visit, row *operation.Row, path map[string]string) func(record strictjson.Value, otherwise string) string {
+// NamesOf returns NameOf for the records of a list. It reads the definitions at most once, when a record needs them.
+func NamesOf(
+	v *visit.Visit, row *operation.Row, path map[string]string,
+) func(record strictjson.Value, otherwise string) string {
 	field := sync.OnceValue(func() string { return namingField(Defined(v, row, path)) })
 	return func(record strictjson.Value, otherwise string) string {
 		if values := row.Defined.Values; values != "" && Name(Without(record, "id", "external_id"), "") == "" {
@@ -126,24 +131,27 @@ func NamesOf(v *visit.Visit, row *operation.Row, path map[string]string) func(re
 	}
 }
 
-// MostOptions is how many records a choice offers.
-const MostOptions = 200
+// MaxOptions bounds the records that a choice offers.
+const MaxOptions = 200
 
-// Key returns what names the record in the path of its page.
-func Key(each *site.Page, record strictjson.Value) string {
-	key := each.Key()
+// Key returns the key of a record in the path of its page.
+func Key(page *site.Page, record strictjson.Value) string {
+	key := page.Key()
 	if value := record.Get(key); value.Is == strictjson.Text || value.Is == strictjson.Number {
 		return value.Text
 	}
 	return record.Get("id").Text
 }
 
-// leads returns the address of the record that a field refers to, and its resource.
-func leads(v *visit.Visit, p *site.Page, name string, value strictjson.Value) (address, ref string) {
+// referenceLink returns the address of the record that a field refers to, and its resource; "" if the field is not a
+// reference or the person may not see the record's page.
+func referenceLink(
+	v *visit.Visit, p *site.Page, name string, value strictjson.Value,
+) (address, ref string) {
 	if value.Is != strictjson.Text && value.Is != strictjson.Number || value.Text == "" {
 		return "", ""
 	}
-	if name == "user_id" && WhoIs(v, "user:"+value.Text) != "" {
+	if name == "user_id" && ActorName(v, "user:"+value.Text) != "" {
 		ref = "user"
 	}
 	if f := p.Field(name); ref == "" {
@@ -152,13 +160,13 @@ func leads(v *visit.Visit, p *site.Page, name string, value strictjson.Value) (a
 		}
 	}
 	list := v.Site.ListOf(ref)
-	if list == nil || list.Each == nil || strings.Contains(list.Path, "{") || !v.May(list.Each.Shows) {
+	if list == nil || list.Record == nil || strings.Contains(list.Path, "{") || !v.May(list.Record.Shows) {
 		return "", ""
 	}
-	return list.Each.Address(map[string]string{list.Each.Key(): value.Text}), ref
+	return list.Record.Address(map[string]string{list.Record.Key(): value.Text}), ref
 }
 
-// Trail leads back to where a page belongs.
+// Trail returns the breadcrumbs of a page: links to the pages above it.
 func Trail(v *visit.Visit, p *site.Page, path map[string]string) (links []site.Link) {
 	for i := 2; i < len(p.Segments); i++ {
 		above := strings.Join(p.Segments[:i], "/")
@@ -178,26 +186,26 @@ func Trail(v *visit.Visit, p *site.Page, path map[string]string) (links []site.L
 	return links
 }
 
-// Doer returns the subject of a record of the audit: who signed in was nobody before.
-func Doer(record strictjson.Value) string {
-	who := record.Get("subject").Text
-	if in := record.Get("facts").Get("user").Text; who == (&tenants.Principal{}).Subject() && in != "" && record.Get("outcome").Text == "ok" {
-		return "user:" + in
+// Actor returns the subject of an audit record. The subject of a successful sign-in is anonymous, so Actor returns the
+// user who signed in.
+func Actor(record strictjson.Value) string {
+	subject, user := record.Get("subject").Text, record.Get("facts").Get("user").Text
+	if subject == (&tenants.Principal{}).Subject() && user != "" && record.Get("outcome").Text == "ok" {
+		return "user:" + user
 	}
-	return who
+	return subject
 }
 
-// SubjectKind is a resource of those who do something. before goes before their names, where who makes them names them
-// as they like.
+// SubjectKind is a kind of subject: its resource, and a prefix for the names of subjects that people name freely.
 type SubjectKind struct{ Resource, Before string }
 
-// Subjects are the kinds of those who do something, by how the audit calls them.
+// Subjects returns the kinds of subjects by their prefix in audit records.
 func Subjects() map[string]SubjectKind {
 	return map[string]SubjectKind{"user": {"user", ""}, "key": {"key", "Key "}}
 }
 
-// WhoIs returns the name of a subject, empty where the person may not see it, or there is none.
-func WhoIs(v *visit.Visit, subject string) string {
+// ActorName returns the name of a subject such as user:7, or "" if it does not exist or the person may not see it.
+func ActorName(v *visit.Visit, subject string) string {
 	kind, id, _ := strings.Cut(subject, ":")
 	s, known := Subjects()[kind]
 	if !known || id == "" {
@@ -209,10 +217,10 @@ func WhoIs(v *visit.Visit, subject string) string {
 	return ""
 }
 
-// RecordAbove returns the record that the page is below of.
-func RecordAbove(v *visit.Visit, p *site.Page, path map[string]string) (record strictjson.Value) {
+// ParentRecord returns the record that a subpage is about, or null.
+func ParentRecord(v *visit.Visit, p *site.Page, path map[string]string) (record strictjson.Value) {
 	for _, above := range v.Site.Pages {
-		for _, below := range above.Below {
+		for _, below := range above.Subpages {
 			if below != p || above.List || !strings.HasPrefix(p.Path, above.Path+"/") || !v.May(above.Shows) {
 				continue
 			}
@@ -224,21 +232,22 @@ func RecordAbove(v *visit.Visit, p *site.Page, path map[string]string) (record s
 	return record
 }
 
-// naming are the fields by which people know a record, the best first.
-func naming() []string {
+// nameFields returns the fields that name a record, the best first.
+func nameFields() []string {
 	return []string{"title", "label", "name", "filename", "email", "operation", "key", "id"}
 }
 
-// lastNaming are those by which they know one that has none of the others.
-func lastNaming() []string { return []string{"phone", "external_id"} }
+// fallbackNameFields returns the fields that name a record that has none of nameFields except the id.
+func fallbackNameFields() []string { return []string{"phone", "external_id"} }
 
-// Name returns what people call a record.
+// Name returns the name of a record from its declared fields; otherwise if it has none.
 func Name(record strictjson.Value, otherwise string) string {
 	if first, last := record.Get("first_name").Text, record.Get("last_name").Text; first+last != "" {
 		return strings.TrimSpace(first + " " + last)
 	}
-	for _, name := range slices.Concat(naming()[:len(naming())-1], lastNaming(), []string{"id"}) {
-		if value := record.Get(name); value.Is == strictjson.Text && value.Text != "" || value.Is == strictjson.Number && name == "id" {
+	for _, name := range slices.Concat(nameFields()[:len(nameFields())-1], fallbackNameFields(), []string{"id"}) {
+		value := record.Get(name)
+		if value.Is == strictjson.Text && value.Text != "" || value.Is == strictjson.Number && name == "id" {
 			return value.Text
 		}
 	}

@@ -1,5 +1,5 @@
-// Package show turns what operations answer into what pages show: values with their units, times and links, records by
-// their names, lists as tables, fields that organizations define under their titles.
+// Package show converts answers of operations into values for pages: numbers with units, times, links, names of
+// records, tables, and the fields that organizations define, with their titles.
 package show
 
 import (
@@ -16,8 +16,9 @@ import (
 	"tenantry/operation"
 )
 
-// Lacking returns the parameter of the operation's path that names one of the rows of a page.
-func Lacking(row *operation.Row, path map[string]string) string {
+// MissingParameter returns the first parameter of the operation's path that path does not have, or "". On a page of
+// rows, it is the one that takes the key of a row.
+func MissingParameter(row *operation.Row, path map[string]string) string {
 	for _, p := range row.Params {
 		if _, has := path[p.Name]; p.In == operation.InPath && !has {
 			return p.Name
@@ -26,7 +27,7 @@ func Lacking(row *operation.Row, path map[string]string) string {
 	return ""
 }
 
-// webAddress returns the text where it is the address of a page, else nothing.
+// webAddress returns the text if it is an address of the web, and "" otherwise.
 func webAddress(text string) string {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
@@ -35,7 +36,7 @@ func webAddress(text string) string {
 	return text
 }
 
-// Pretty writes a value as indented JSON, null as nothing.
+// Pretty returns a value as indented JSON, and "" for null.
 func Pretty(v strictjson.Value) string {
 	if v.Is == strictjson.Null {
 		return ""
@@ -47,57 +48,58 @@ func Pretty(v strictjson.Value) string {
 	return string(out)
 }
 
-// Parse reads what the program declares as JSON.
+// Parse returns a value of the program, such as the example of a row, as a JSON tree.
 func Parse(declared any) strictjson.Value {
 	raw, err := json.Marshal(declared)
 	if err != nil {
 		return strictjson.Value{}
 	}
 	var p strictjson.Parser
-	v, _ := p.Parse(string(raw)) // the program wrote it
+	v, _ := p.Parse(string(raw)) // cannot fail: Marshal wrote it
 	return v
 }
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// Count returns a figure of a record; 0 where it has none.
+// Count returns a whole number of a record, or 0 if it has none.
 func Count(record strictjson.Value, name string) int {
 	n, _ := strconv.Atoi(record.Get(name).Text)
 	return n
 }
 
-// Value is a value of an answer as a page shows it.
+// Value is a value as a page shows it: the first of Button, Time, List, Links, Pairs and Text that is set.
 type Value struct {
-	Text  string
-	Time  string // the moment, where it is one
-	Href  string
-	Class string
-	List  []string // each as a mark of its own
-	Pairs []Pair   // of an object
-	Copy  bool     // a button copies it
-	// Button stands in the place of a value.
+	Text   string
+	Time   string // a time in RFC 3339, which Text shows to people
+	Href   string
+	Class  string
+	List   []string
+	Pairs  []Pair // the members of an object
+	Copy   bool   // a button copies the text
 	Button *layout.Button
 	Links  []site.Link // to records
 }
 
-// Pair is a value under its name.
+// Pair is a value with its name.
 type Pair struct {
 	Name  string
 	Value Value
 }
 
-// deepest is how far objects within objects are laid out; what is deeper is shown as JSON.
-const deepest = 3
+// maxDepth is how deep nested objects are laid out. Deeper ones are shown as JSON.
+const maxDepth = 3
 
-// member returns how a page shows the value that an object has by that name: numbers of moments are seconds.
-func member(name string, v strictjson.Value, depth int) Value {
-	if seconds, err := strconv.ParseInt(v.Text, 10, 64); err == nil && v.Is == strictjson.Number && seconds > 0 && strings.HasSuffix(name, "_at") {
-		return Present(strictjson.Value{Is: strictjson.Text, Text: time.Unix(seconds, 0).UTC().Format(time.RFC3339)}, depth)
+// presentMember returns the member of an object as a page shows it. Members named _at are times in Unix seconds.
+func presentMember(name string, v strictjson.Value, depth int) Value {
+	seconds, err := strconv.ParseInt(v.Text, 10, 64)
+	if err == nil && v.Is == strictjson.Number && seconds > 0 && strings.HasSuffix(name, "_at") {
+		text := time.Unix(seconds, 0).UTC().Format(time.RFC3339)
+		return Present(strictjson.Value{Is: strictjson.Text, Text: text}, depth)
 	}
 	return Present(v, depth)
 }
 
-// Present returns how a page shows a value.
+// Present returns a value as a page shows it. depth counts the objects around it.
 func Present(v strictjson.Value, depth int) Value {
 	switch v.Is {
 	case strictjson.Null:
@@ -113,7 +115,8 @@ func Present(v strictjson.Value, depth int) Value {
 			return Value{Text: "–", Class: "none"}
 		}
 		if moment, err := time.Parse(time.RFC3339, v.Text); err == nil {
-			return Value{Text: moment.UTC().Format("2006-01-02 15:04"), Time: moment.UTC().Format(time.RFC3339), Class: "moment"}
+			utc := moment.UTC()
+			return Value{Text: utc.Format("2006-01-02 15:04"), Time: utc.Format(time.RFC3339), Class: "moment"}
 		}
 		return Value{Text: v.Text}
 	case strictjson.Array:
@@ -122,7 +125,7 @@ func Present(v strictjson.Value, depth int) Value {
 	if list := Unnamed(v); list.Is != strictjson.Object {
 		return Present(list, depth)
 	}
-	if depth >= deepest || len(v.Members) == 0 {
+	if depth >= maxDepth || len(v.Members) == 0 {
 		text := string(v.Raw())
 		if len(v.Members) == 0 {
 			return Value{Text: "–", Class: "none"}
@@ -131,14 +134,15 @@ func Present(v strictjson.Value, depth int) Value {
 	}
 	s := Value{Class: "pairs"}
 	for _, m := range v.Members {
-		s.Pairs = append(s.Pairs, Pair{site.Label(m.Name), member(m.Name, m.Value, depth+1)})
+		s.Pairs = append(s.Pairs, Pair{site.Label(m.Name), presentMember(m.Name, m.Value, depth+1)})
 	}
 	return s
 }
 
-// Unnamed returns the value of {label, value}, which is the contract's way to name a list, and any other as it is.
+// Unnamed returns the list of a labelled list, {label, value} in the API, and any other value as it is.
 func Unnamed(v strictjson.Value) strictjson.Value {
-	if len(v.Members) == 2 && v.Members[0].Name == "label" && v.Members[1].Name == "value" && v.Members[1].Value.Is == strictjson.Array {
+	if len(v.Members) == 2 && v.Members[0].Name == "label" && v.Members[1].Name == "value" &&
+		v.Members[1].Value.Is == strictjson.Array {
 		return v.Members[1].Value
 	}
 	return v
@@ -150,7 +154,7 @@ func presentList(v strictjson.Value, depth int) Value {
 	}
 	s := Value{}
 	for i, item := range v.Items {
-		if item.Is == strictjson.Object && depth < deepest {
+		if item.Is == strictjson.Object && depth < maxDepth {
 			one := Present(item, depth+1)
 			name := "Entry " + itoa(i+1)
 			if line := item.Get("line").Text; line != "" {
@@ -164,12 +168,12 @@ func presentList(v strictjson.Value, depth int) Value {
 	return s
 }
 
-// plainText writes a value in one line.
+// plainText returns a value in one line.
 func plainText(v strictjson.Value) string {
-	if text := v.Get("message").Text; text != "" { // a fault
+	if text := v.Get("message").Text; text != "" { // a fault of the input
 		return text
 	}
-	one := Present(v, deepest)
+	one := Present(v, maxDepth)
 	if one.Class == "none" && v.Is != strictjson.False {
 		return ""
 	}
@@ -179,7 +183,7 @@ func plainText(v strictjson.Value) string {
 	return one.Text
 }
 
-// Clip shortens what stands in a cell.
+// Clip shortens a text to fit into a cell.
 func Clip(text string) string {
 	const most = 160
 	if runes := []rune(text); len(runes) > most {
@@ -188,8 +192,10 @@ func Clip(text string) string {
 	return text
 }
 
-// Without returns the members of an object but those.
+// Without returns a copy of an object without the named members.
 func Without(object strictjson.Value, names ...string) strictjson.Value {
-	object.Members = slices.DeleteFunc(slices.Clone(object.Members), func(m strictjson.Member) bool { return slices.Contains(names, m.Name) })
+	object.Members = slices.DeleteFunc(slices.Clone(object.Members), func(m strictjson.Member) bool {
+		return slices.Contains(names, m.Name)
+	})
 	return object
 }

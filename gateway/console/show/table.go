@@ -11,20 +11,22 @@ import (
 	"tenantry/reports"
 )
 
-// reported makes a table of what a report answers, with its numbers as the reader writes them; nil where that is none.
-func reported(v *visit.Visit, columns, results strictjson.Value) *Table {
+// reportTable makes a table of the results of a report, or nil if columns is not a list. Numbers are in the locale of
+// the reader.
+func reportTable(v *visit.Visit, columns, results strictjson.Value) *Table {
 	if columns.Is != strictjson.Array {
 		return nil
 	}
 	table := &Table{}
 	l := v.Locale()
 	for _, c := range columns.Items {
-		table.Columns = append(table.Columns, layout.Cell{Title: c.Get("title").Text, Class: CellClass(c.Get("type").Text)})
+		cell := layout.Cell{Title: c.Get("title").Text, Class: CellClass(c.Get("type").Text)}
+		table.Columns = append(table.Columns, cell)
 	}
 	for _, r := range results.Items {
 		row := make([]Value, len(r.Items))
 		for i := range r.Items {
-			row[i] = Present(r.Items[i], deepest)
+			row[i] = Present(r.Items[i], maxDepth)
 			if x, err := strconv.ParseFloat(r.Items[i].Text, 64); err == nil && r.Items[i].Is == strictjson.Number {
 				row[i].Text = l.Number(x)
 			}
@@ -34,20 +36,20 @@ func reported(v *visit.Visit, columns, results strictjson.Value) *Table {
 	return table
 }
 
-// listed makes a table of records, nil where there is none.
-func listed(v *visit.Visit, p *site.Page, records strictjson.Value) *Table {
+// recordTable makes a table of records, or nil if there are none.
+func recordTable(v *visit.Visit, p *site.Page, records strictjson.Value) *Table {
 	if len(records.Items) == 0 || records.Items[0].Is != strictjson.Object {
 		return nil
 	}
 	table := &Table{}
-	fields := Without(records.Items[0], "id").Members // which says nothing to people
+	fields := Without(records.Items[0], "id").Members // identifiers mean nothing to readers
 	for _, m := range fields {
 		table.Columns = append(table.Columns, layout.Cell{Title: p.FieldTitle(m.Name)})
 	}
 	for _, r := range records.Items {
 		var row []Value
 		for _, m := range fields {
-			cell := Field(v, p, m.Name, r.Get(m.Name), deepest-1)
+			cell := Field(v, p, m.Name, r.Get(m.Name), maxDepth-1)
 			cell.Text = Clip(cell.Text)
 			row = append(row, cell)
 		}
@@ -56,8 +58,11 @@ func listed(v *visit.Visit, p *site.Page, records strictjson.Value) *Table {
 	return table
 }
 
-// AddButtons adds to each row of the table what can be done with it.
-func AddButtons(v *visit.Visit, table *Table, row *operation.Row, path map[string]string, name string, data strictjson.Value) {
+// AddButtons adds to each row of the table a button that calls the operation. name is the parameter of its path that
+// takes the key of the row.
+func AddButtons(
+	v *visit.Visit, table *Table, row *operation.Row, path map[string]string, name string, data strictjson.Value,
+) {
 	if table == nil {
 		return
 	}
@@ -69,13 +74,13 @@ func AddButtons(v *visit.Visit, table *Table, row *operation.Row, path map[strin
 	}
 }
 
-// Table is an answer with columns and rows.
+// Table is a table of values.
 type Table struct {
 	Columns []layout.Cell
 	Rows    [][]Value
 }
 
-// CellClass returns how a column of the type looks.
+// CellClass returns the CSS class of a column of that type.
 func CellClass(columnType string) string {
 	switch columnType {
 	case reports.TypeNumber:

@@ -20,22 +20,24 @@ import (
 	"tenantry/tenants"
 )
 
-// Described returns what describes settings that are one record: the answer of a schema beside them. Null: nothing
-// does.
-func Described(v *visit.Visit, row *operation.Row) strictjson.Value {
+// SettingsSchema returns the schema of a record of settings, by the operation that changes it; null if it has none.
+func SettingsSchema(v *visit.Visit, row *operation.Row) strictjson.Value {
+	if row.Method != http.MethodPut || strings.Contains(row.Path, "{") {
+		return strictjson.Value{}
+	}
 	for _, p := range v.Site.Pages {
-		if p.Shows.Tag == row.Tag && row.Method == http.MethodPut && strings.HasSuffix(p.Path, "/schema") && path.Dir(row.Path) == path.Dir(p.Shows.Path) && !strings.Contains(row.Path, "{") {
-			data, _ := v.Named(p.Shows.Name, "")
+		if p.Shows.Tag == row.Tag && strings.HasSuffix(p.Path, "/schema") && path.Dir(row.Path) == path.Dir(p.Shows.Path) {
+			data, _ := v.ReadNamed(p.Shows.Name, "")
 			return data.Get("schema")
 		}
 	}
 	return strictjson.Value{}
 }
 
-// Imports is the operation that takes a file.
+// Imports is the name of the operation that imports a file.
 const Imports = "imports.create"
 
-// Importable returns what the rows of a file can become: records that have fields which the organization defines.
+// Importable returns the resources that the rows of a file can become: those whose records can have defined fields.
 func Importable(v *visit.Visit) (kinds []layout.Option) {
 	for _, p := range v.Site.Pages {
 		if !p.List || p.Shows.Defined.Values == "" || !v.May(p.Create) {
@@ -46,34 +48,45 @@ func Importable(v *visit.Visit) (kinds []layout.Option) {
 			kinds = append(kinds, layout.Option{Value: as, Title: p.Title()})
 			continue
 		}
-		if by == nil || by.Each == nil {
+		if by == nil || by.Record == nil {
 			continue
 		}
-		data, _ := v.Named(by.Shows.Name, "per_page="+strconv.Itoa(MostOptions))
+		data, _ := v.ReadNamed(by.Shows.Name, "per_page="+strconv.Itoa(MaxOptions))
 		for _, of := range data.Get("results").Items {
-			kinds = append(kinds, layout.Option{Value: as + ":" + Key(by.Each, of), Title: p.Title() + ": " + Clip(Name(of, ""))})
+			title := p.Title() + ": " + Clip(Name(of, ""))
+			kinds = append(kinds, layout.Option{Value: as + ":" + Key(by.Record, of), Title: title})
 		}
 	}
 	return kinds
 }
 
-// Operators are the comparisons of filters in the words of people.
+// Operators returns the operators of filters with their titles.
 func Operators() []layout.Option {
 	return []layout.Option{
-		{Value: "", Title: "is"}, {Value: "ne", Title: "is not"}, {Value: "contains", Title: "contains"}, {Value: "starts_with", Title: "begins with"},
-		{Value: "contains_exact", Title: "contains, case as written"}, {Value: "starts_with_exact", Title: "begins with, case as written"},
-		{Value: "gt", Title: "is more than"}, {Value: "gte", Title: "is at least"}, {Value: "lt", Title: "is less than"}, {Value: "lte", Title: "is at most"},
-		{Value: "exists", Title: "is there (yes or no)"},
+		{Value: "", Title: "is"},
+		{Value: "ne", Title: "is not"},
+		{Value: "contains", Title: "contains"},
+		{Value: "starts_with", Title: "begins with"},
+		{Value: "contains_exact", Title: "contains (match case)"},
+		{Value: "starts_with_exact", Title: "begins with (match case)"},
+		{Value: "gt", Title: "is more than"},
+		{Value: "gte", Title: "is at least"},
+		{Value: "lt", Title: "is less than"},
+		{Value: "lte", Title: "is at most"},
+		{Value: "exists", Title: "has a value (yes or no)"},
 	}
 }
 
-// OwnTypes says which fields of a definition have types of the organization's own, and what that means; "": none has.
-func OwnTypes(s *site.Site, p *site.Page, definition strictjson.Value) string {
-	if !slices.ContainsFunc(s.All, func(row operation.Row) bool { return row.Defined.By != "" && row.Defined.By == p.Shows.Resource }) {
+// CustomTypes returns a note about the fields of a definition whose types the program does not know; "" if there are
+// none.
+func CustomTypes(s *site.Site, p *site.Page, definition strictjson.Value) string {
+	defines := func(row operation.Row) bool { return row.Defined.By != "" && row.Defined.By == p.Shows.Resource }
+	if !slices.ContainsFunc(s.All, defines) {
 		return ""
 	}
 	var named []string
-	for _, m := range append(definition.Get("schema").Members, strictjson.Member{Value: definition}) { // some are of one field
+	// A definition has a schema of several fields, or is one field itself.
+	for _, m := range append(definition.Get("schema").Members, strictjson.Member{Value: definition}) {
 		if t := m.Value.Get("type"); t.Is == strictjson.Text && !slices.Contains(schema.KnownTypes(), t.Text) {
 			named = append(named, m.Value.Get("title").Text+" ("+t.Text+")")
 		}
@@ -81,71 +94,79 @@ func OwnTypes(s *site.Site, p *site.Page, definition strictjson.Value) string {
 	if len(named) == 0 {
 		return ""
 	}
-	return "Values of types of your own are taken as they are: they are not checked, summed or compared as numbers. Here that is " + Clip(strings.Join(named, ", ")) + "."
+	return "These fields have custom types: " + Clip(strings.Join(named, ", ")) +
+		". Their values are stored as they are: they are not checked, summed or compared as numbers."
 }
 
-// Taken returns the values that a field takes; nil: any of its type.
-func Taken(f *operation.Field) []string {
+// AllowedValues returns the values that a field takes; nil if it takes any of its type.
+func AllowedValues(f *operation.Field) []string {
 	if f.Ask.Kind == declare.Visual {
 		return reports.Visuals()
 	}
 	return f.Enum
 }
 
-// Worded returns values as people read and choose them: server_full is Server full.
-func Worded(values []string, chosen string) []layout.Option {
+// ValueOptions returns values as options with readable titles: "Server full" for server_full.
+func ValueOptions(values []string, chosen string) []layout.Option {
 	all := make([]layout.Option, len(values))
 	for i, value := range values {
-		all[i] = layout.Option{Value: value, Title: site.Spaced(strings.Split(value, "_")), Chosen: value == chosen}
+		all[i] = layout.Option{Value: value, Title: site.JoinWords(strings.Split(value, "_")), Chosen: value == chosen}
 	}
 	return all
 }
 
-// choices returns the values that a field of the page's records takes, with their words; nil: any. Names of settings
-// are what the form of the settings calls them.
+// choices returns the values that a field of the page's records takes, with their titles; nil if it takes any. Names of
+// settings have the titles of the settings form.
 func choices(v *visit.Visit, p *site.Page, name string) []layout.Option {
-	field, told := p.Field(name), v.Site.Declared(p, name)
+	field, declared := p.Field(name), v.Site.Declared(p, name)
 	switch {
 	case field != nil && field.Ask.Kind == declare.Rows:
 		return Importable(v)
-	case field != nil && Taken(field) != nil:
-		return Worded(Taken(field), "")
-	case field != nil && field.Shape == operation.Boolean || told.Type != nil && told.Type.Kind() == reflect.Bool:
+	case field != nil && AllowedValues(field) != nil:
+		return ValueOptions(AllowedValues(field), "")
+	case field != nil && field.Shape == operation.Boolean,
+		declared.Type != nil && declared.Type.Kind() == reflect.Bool:
 		return layout.YesOrNo("")
-	case told.Tag.Get("enum") == "":
+	case declared.Tag.Get("enum") == "":
 		return nil
 	}
-	all := Worded(strings.Split(told.Tag.Get("enum"), ","), "")
+	all := ValueOptions(strings.Split(declared.Tag.Get("enum"), ","), "")
 	if home := v.Site.Home(p.Shows); home != nil && !home.List && home != p {
 		for i, c := range all {
 			if home.Field(c.Value) != nil {
-				all[i].Title = cmp.Or(Described(v, home.Update).Get(c.Value).Get("label").Text, home.FieldTitle(c.Value))
+				label := SettingsSchema(v, home.Update).Get(c.Value).Get("label").Text
+				all[i].Title = cmp.Or(label, home.FieldTitle(c.Value))
 			}
 		}
 	}
 	return all
 }
 
-// Words returns the values of a field that a list shows in words of people: those that it takes one of, yes and no,
-// what was done, and by whom.
-func Words(v *visit.Visit, p *site.Page, name, op string, defined []DefinedField) (all []layout.Option) {
-	if op == "exists" || slices.ContainsFunc(defined, func(f DefinedField) bool { return f.Key == name && f.Kind == schema.Boolean }) {
+// FilterValues returns the values that a filter on a field offers, with their titles: fixed values, yes and no, and in
+// the audit operations and subjects. Other fields have none.
+func FilterValues(
+	v *visit.Visit, p *site.Page, name, op string, defined []DefinedField,
+) (all []layout.Option) {
+	isBoolean := func(f DefinedField) bool { return f.Key == name && f.Kind == schema.Boolean }
+	if op == "exists" || slices.ContainsFunc(defined, isBoolean) {
 		return layout.YesOrNo("")
 	}
-	switch told := choices(v, p, name); {
-	case told != nil:
-		return told
-	case name == "operation" && p.Shows.Tag == audits:
+	switch fixed := choices(v, p, name); {
+	case fixed != nil:
+		return fixed
+	case name == "operation" && p.Shows.Tag == auditTag:
 		for i := range v.Site.All {
 			if row := &v.Site.All[i]; row.Audit != operation.NoAudit {
 				all = append(all, layout.Option{Value: row.Name, Title: row.Summary})
 			}
 		}
-	case name == "subject" && p.Shows.Tag == audits:
-		all = append(all, layout.Option{Value: (&tenants.Principal{}).Subject(), Title: nobodyKnown}, layout.Option{Value: "command", Title: "a command"})
+	case name == "subject" && p.Shows.Tag == auditTag:
+		all = append(all,
+			layout.Option{Value: (&tenants.Principal{}).Subject(), Title: anonymousTitle},
+			layout.Option{Value: "command", Title: "a command"})
 		for kind, s := range Subjects() {
-			for id, called := range Referred(v, s.Resource).Names {
-				all = append(all, layout.Option{Value: kind + ":" + id, Title: s.Before + called})
+			for id, title := range NamesByKey(v, s.Resource).Names {
+				all = append(all, layout.Option{Value: kind + ":" + id, Title: s.Before + title})
 			}
 		}
 	}
@@ -155,14 +176,13 @@ func Words(v *visit.Visit, p *site.Page, name, op string, defined []DefinedField
 	return all
 }
 
-// audits is the tag of the pages of what was done, and nobodyKnown who did something without being signed in.
 const (
-	audits      = "Audit"
-	nobodyKnown = "somebody who is not signed in"
+	auditTag       = "Audit" // the tag of the rows of the audit log
+	anonymousTitle = "somebody who is not signed in"
 )
 
-// word returns what people read for a value of that field.
-func word(v *visit.Visit, p *site.Page, name, value string) string {
+// valueTitle returns the title of a value of a field; the value itself if it has none.
+func valueTitle(v *visit.Visit, p *site.Page, name, value string) string {
 	for _, c := range choices(v, p, name) {
 		if c.Value == value {
 			return c.Title

@@ -17,7 +17,7 @@ import (
 	"tenantry/tenants"
 )
 
-// Link says until when a single-use link works.
+// Link is the answer to the check of a single-use link.
 type Link struct {
 	ExpiresAt string `json:"expires_at" doc:"RFC 3339, UTC, milliseconds."`
 }
@@ -29,10 +29,10 @@ type linkToken struct {
 func (m *Module) checkLink(ctx context.Context, c *operation.Call, in linkToken) (Link, error) {
 	ends, err := m.Sessions.CheckInvite(ctx, c.Tenant, in.Token, c.Remote)
 	if errors.Is(err, tenants.ErrDenied) {
-		return Link{}, operation.Forbidden(usedUp)
+		return Link{}, operation.Forbidden(linkUsedMessage)
 	}
 	if err != nil {
-		return Link{}, later(err)
+		return Link{}, throttled(err)
 	}
 	return Link{texts.Time(ends.UnixMilli())}, nil
 }
@@ -49,17 +49,19 @@ type Session struct {
 	Current    bool   `json:"current" doc:"Whether the call was made in this session."`
 }
 
-// SessionPage is a page of a person's sessions; of more than 200 those that last longest are shown.
+// SessionPage is a page of a person's sessions. Of more than 200 sessions, it lists those that expire last.
 type SessionPage operation.Page[Session]
 
 func exampleSession() Session {
 	return Session{
-		ID: "9c2f5a81d0e34b7796ab01cd", Name: "Firefox on Linux", Browser: "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0", Address: "127.0.0.1",
-		StartedAt: "2024-06-04T13:52:42.000Z", LastUsedAt: "2024-06-04T14:10:02.000Z", ExpiresAt: "2024-06-05T01:52:42.000Z", Current: true,
+		ID: "9c2f5a81d0e34b7796ab01cd", Name: "Firefox on Linux",
+		Browser: "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0", Address: "127.0.0.1",
+		StartedAt: "2024-06-04T13:52:42.000Z", LastUsedAt: "2024-06-04T14:10:02.000Z",
+		ExpiresAt: "2024-06-05T01:52:42.000Z", Current: true,
 	}
 }
 
-// ownSessions returns the rows by which a person sees and ends sessions of their own, and changes the password.
+// ownSessions returns the rows with which people list and end their own sessions and change their password.
 func (m *Module) ownSessions() []operation.Row {
 	own := operation.Row{Policy: operation.Policy{Credentials: operation.Session, Rule: operation.AnyCaller()}, Docs: operation.Docs{Tag: "Sessions"}}
 	list, get, end, endAll, password := own, own, own, own, own
@@ -103,7 +105,10 @@ func (m *Module) sessionsOf(ctx context.Context, c *operation.Call) ([]Session, 
 	shown := make([]Session, len(all))
 	for i, s := range all {
 		moment := func(t time.Time) string { return texts.Time(t.UnixMilli()) }
-		shown[i] = Session{ID: s.ID, Name: browserName(s.Browser), Browser: s.Browser, StartedAt: moment(s.StartedAt), LastUsedAt: moment(s.UsedAt), ExpiresAt: moment(s.ExpiresAt), Current: s.ID == this.ID}
+		shown[i] = Session{
+			ID: s.ID, Name: browserName(s.Browser), Browser: s.Browser, Current: s.ID == this.ID,
+			StartedAt: moment(s.StartedAt), LastUsedAt: moment(s.UsedAt), ExpiresAt: moment(s.ExpiresAt),
+		}
 		if s.Address.IsValid() {
 			shown[i].Address = s.Address.String()
 		}
@@ -111,8 +116,8 @@ func (m *Module) sessionsOf(ctx context.Context, c *operation.Call) ([]Session, 
 	return shown, nil
 }
 
-// browserName returns what people call the browser that names itself so: "Firefox on Linux". Browsers name those that
-// they want to be taken for too, so the order decides.
+// browserName returns a readable form of a User-Agent header, such as "Firefox on Linux". Browsers include the names of
+// other browsers, so the order of the checks matters.
 func browserName(agent string) string {
 	first := func(names ...[2]string) string {
 		for _, n := range names {
@@ -122,10 +127,15 @@ func browserName(agent string) string {
 		}
 		return ""
 	}
-	browser := first([2]string{"Firefox/", "Firefox"}, [2]string{"FxiOS/", "Firefox"}, [2]string{"Edg", "Edge"}, [2]string{"OPR/", "Opera"}, [2]string{"SamsungBrowser/", "Samsung Internet"},
-		[2]string{"Chrome/", "Chrome"}, [2]string{"CriOS/", "Chrome"}, [2]string{"Safari/", "Safari"}, [2]string{"curl/", "curl"})
-	system := first([2]string{"Android", "Android"}, [2]string{"iPhone", "iPhone"}, [2]string{"iPad", "iPad"}, [2]string{"Windows", "Windows"},
-		[2]string{"Mac OS X", "macOS"}, [2]string{"CrOS", "ChromeOS"}, [2]string{"Linux", "Linux"})
+	browser := first(
+		[2]string{"Firefox/", "Firefox"}, [2]string{"FxiOS/", "Firefox"}, [2]string{"Edg", "Edge"},
+		[2]string{"OPR/", "Opera"}, [2]string{"SamsungBrowser/", "Samsung Internet"},
+		[2]string{"Chrome/", "Chrome"}, [2]string{"CriOS/", "Chrome"}, [2]string{"Safari/", "Safari"},
+		[2]string{"curl/", "curl"})
+	system := first(
+		[2]string{"Android", "Android"}, [2]string{"iPhone", "iPhone"}, [2]string{"iPad", "iPad"},
+		[2]string{"Windows", "Windows"}, [2]string{"Mac OS X", "macOS"}, [2]string{"CrOS", "ChromeOS"},
+		[2]string{"Linux", "Linux"})
 	return strings.Join(slices.DeleteFunc([]string{browser, system}, func(s string) bool { return s == "" }), " on ")
 }
 
@@ -168,7 +178,7 @@ func (m *Module) endOthers(ctx context.Context, c *operation.Call, _ struct{}) (
 	if err != nil {
 		return none, err
 	}
-	_, err = m.goOn(ctx, c, user)
+	_, err = m.beginAfterChange(ctx, c, user)
 	return none, err
 }
 
@@ -178,13 +188,14 @@ type newPassword struct {
 }
 
 func (m *Module) changePassword(ctx context.Context, c *operation.Call, in newPassword) (none struct{}, err error) {
-	user, err := m.Sessions.ChangePassword(ctx, c.Tenant, c.Principal.UserID, secret.New(in.Present), secret.New(in.Password), c.Remote)
+	user, err := m.Sessions.ChangePassword(ctx, c.Tenant, c.Principal.UserID,
+		secret.New(in.Present), secret.New(in.Password), c.Remote)
 	if errors.Is(err, tenants.ErrDenied) {
 		return none, fault.One("present_password", fault.Forbidden, "the present password is wrong")
 	}
 	if err != nil {
-		return none, later(err)
+		return none, throttled(err)
 	}
-	_, err = m.goOn(ctx, c, user)
+	_, err = m.beginAfterChange(ctx, c, user)
 	return none, err
 }

@@ -1,5 +1,5 @@
-// Package signin has the operations of signing in and out, and of people's own sessions and passwords. The pages for
-// them are those of package console; these are rows as any others, which programs may call too.
+// Package signin has the operations for signing in and out, and for people's own sessions and passwords. Package
+// console has the pages for them; programs can call the operations too.
 package signin
 
 import (
@@ -16,23 +16,23 @@ import (
 	"tenantry/tenants/sessions"
 )
 
-// SignedIn is what signing in answers.
+// SignedIn is the answer to signing in.
 type SignedIn struct {
 	ID   int64  `json:"id" doc:"The person's identifier."`
 	Name string `json:"name"`
 }
 
-// Module is signing in and out, and people's own sessions and passwords. Safe for concurrent use.
+// Module serves signing in and out, and people's own sessions and passwords. Safe for concurrent use.
 type Module struct {
 	Sessions *sessions.Service
 	People   *identity.Service
-	Name     string // of the session cookie
+	Name     string // the name of the session cookie
 	Secure   bool   // served over TLS
 }
 
 // Operations returns the rows.
 func (m *Module) Operations() []operation.Row {
-	// Those who call these are nobody yet.
+	// Callers of these operations are not signed in yet.
 	begin := operation.Row{
 		Method: http.MethodPost,
 		Policy: operation.Policy{
@@ -49,7 +49,7 @@ func (m *Module) Operations() []operation.Row {
 	create.Failures = []operation.Failure{{Code: http.StatusForbidden, Message: wrongPassword, When: "the address or the password is wrong"}}
 	redeem.Name, redeem.Path, redeem.Summary = "sessions.redeem", "/auth/link", "Sign in by a link"
 	redeem.Description = "Uses up a single-use link that signs in without a password, such as the one that the demo prints."
-	redeem.Failures = []operation.Failure{{Code: http.StatusForbidden, Message: usedUp, When: "the link was used, has ended, or is none"}}
+	redeem.Failures = []operation.Failure{{Code: http.StatusForbidden, Message: linkUsedMessage, When: "the link was used, has ended, or is none"}}
 	check.Name, check.Path, check.Summary = "passwords.check", "/auth/password/check", "Check a single-use link"
 	check.Description = "Tells whether the link that a person was sent still lets choose a password. It uses nothing up."
 	check.Reads, check.OwnLimits = true, false // counted as any call, since a good link is no attempt
@@ -86,7 +86,7 @@ type credentials struct {
 
 func (m *Module) signIn(ctx context.Context, c *operation.Call, in credentials) (SignedIn, error) {
 	user, err := m.Sessions.SignIn(ctx, c.Tenant, in.Email, secret.New(in.Password), c.Remote)
-	if user != nil { // who it was, also where it is refused; what was typed is recorded nowhere
+	if user != nil { // also recorded when the sign-in is refused; the typed address is never recorded
 		c.Note("user", strconv.FormatInt(user.UID, 10))
 	}
 	switch {
@@ -95,14 +95,14 @@ func (m *Module) signIn(ctx context.Context, c *operation.Call, in credentials) 
 		p.Reason = "sign-in refused"
 		return SignedIn{}, p
 	case err != nil:
-		return SignedIn{}, later(err)
+		return SignedIn{}, throttled(err)
 	}
 	return m.begin(ctx, c, user)
 }
 
-// later asks callers to come back who try too often, or while too many passwords are being
-// checked.
-func later(err error) error {
+// throttled converts the errors of too many attempts, and of too many passwords being checked at once, into problems
+// that ask the caller to try again. Other errors are returned unchanged.
+func throttled(err error) error {
 	var throttled *sessions.ThrottledError
 	switch {
 	case errors.As(err, &throttled):
@@ -116,15 +116,15 @@ func later(err error) error {
 	return err
 }
 
-// begin starts a session under a new identifier and hands it to the browser.
+// begin starts a session and sets its cookie.
 func (m *Module) begin(ctx context.Context, c *operation.Call, user *identity.User) (SignedIn, error) {
-	browser, _ := c.RequestHeader("User-Agent") // two of them say nothing
+	browser, _ := c.RequestHeader("User-Agent") // empty if it is sent twice
 	token, session, err := m.Sessions.Start(ctx, c.Tenant, user, sessions.From{Address: c.Remote, Browser: browser})
 	if err != nil {
 		return SignedIn{}, err
 	}
 	c.Undo = func(ctx context.Context) error {
-		_ = m.Sessions.End(ctx, c.Tenant, token.Reveal()) // nobody has been given it; it ends by itself otherwise
+		_ = m.Sessions.End(ctx, c.Tenant, token.Reveal()) // the token was not handed out, and the session expires anyway
 		return nil
 	}
 	c.Note("user", strconv.FormatInt(user.UID, 10))
@@ -146,14 +146,14 @@ func (m *Module) signOut(ctx context.Context, c *operation.Call, _ struct{}) (no
 	return none, nil
 }
 
-const usedUp = "The link was used already or has expired; ask for a new one"
+const linkUsedMessage = "The link was used already or has expired; ask for a new one"
 
-type choice struct {
+type chosenPassword struct {
 	Token    string `json:"token" rule:"required min=1 max=200" use:"secret" example:"inv_3q2-7w"`
 	Password string `json:"password" rule:"required min=1 max=1024" use:"secret" example:"correct horse battery staple"`
 }
 
-func (m *Module) choosePassword(ctx context.Context, c *operation.Call, in choice) (SignedIn, error) {
+func (m *Module) choosePassword(ctx context.Context, c *operation.Call, in chosenPassword) (SignedIn, error) {
 	user, err := m.Sessions.AcceptInvite(ctx, c.Tenant, in.Token, secret.New(in.Password), c.Remote)
 	return m.beginByLink(ctx, c, user, err)
 }
@@ -165,28 +165,29 @@ func (m *Module) redeem(ctx context.Context, c *operation.Call, in linkToken) (S
 
 func (m *Module) beginByLink(ctx context.Context, c *operation.Call, user *identity.User, err error) (SignedIn, error) {
 	if errors.Is(err, tenants.ErrDenied) {
-		p := operation.Forbidden(usedUp)
+		p := operation.Forbidden(linkUsedMessage)
 		p.Reason = "link refused"
 		return SignedIn{}, p
 	}
 	if err != nil {
-		return SignedIn{}, later(err)
+		return SignedIn{}, throttled(err)
 	}
-	return m.goOn(ctx, c, user)
+	return m.beginAfterChange(ctx, c, user)
 }
 
-var errStays = errors.New("sessions, a password or a link are what they were before no more")
+var errChangeStays = errors.New("the change of sessions, a password or a link cannot be undone")
 
-// goOn begins a session after something that stays done, also where nobody can be told of the session.
-func (m *Module) goOn(ctx context.Context, c *operation.Call, user *identity.User) (SignedIn, error) {
+// beginAfterChange starts a session after a change that cannot be undone. If the call is undone, the session ends and
+// the error says that the change stays.
+func (m *Module) beginAfterChange(ctx context.Context, c *operation.Call, user *identity.User) (SignedIn, error) {
 	in, err := m.begin(ctx, c, user)
 	if undo := c.Undo; undo != nil {
-		c.Undo = func(ctx context.Context) error { return errors.Join(undo(ctx), errStays) }
+		c.Undo = func(ctx context.Context) error { return errors.Join(undo(ctx), errChangeStays) }
 	}
 	return in, err
 }
 
-// cookie is sent to this host alone and to no other site's requests.
+// cookie returns the session cookie. Browsers send it to this host only, and not with requests from other sites.
 func (m *Module) cookie(value string) *http.Cookie {
 	return &http.Cookie{
 		Name: m.Name, Value: value, Path: "/", HttpOnly: true, Secure: m.Secure, SameSite: http.SameSiteLaxMode,

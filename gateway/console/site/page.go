@@ -9,7 +9,7 @@ import (
 	"tenantry/tenants"
 )
 
-// FieldTitle returns what the forms of the page call a field.
+// FieldTitle returns the title of a field in the forms of the page.
 func (p *Page) FieldTitle(name string) string {
 	if f := p.Field(name); f != nil {
 		return Title(f.Ask, name)
@@ -17,11 +17,11 @@ func (p *Page) FieldTitle(name string) string {
 	return Label(name)
 }
 
-// Field returns the field of that name as the forms of the page ask for it; nil: none does.
+// Field returns the field of that name in the first form of the page that asks for it, or nil if none does.
 func (p *Page) Field(name string) *operation.Field {
-	rows := append([]*operation.Row{p.Update, p.Create, p.makes, p.Shows}, p.Actions...)
-	if p.Leads != nil {
-		rows = append(rows, p.Leads.Update)
+	rows := append([]*operation.Row{p.Update, p.Create, p.createRow, p.Shows}, p.Actions...)
+	if p.RowPage != nil {
+		rows = append(rows, p.RowPage.Update)
 	}
 	for _, row := range rows {
 		if row == nil {
@@ -32,14 +32,14 @@ func (p *Page) Field(name string) *operation.Field {
 				return &row.Body[i]
 			}
 		}
-		if q := row.Param(name); q.In == operation.InQuery && row.Upload != nil { // what is said of a file is in the query
+		if q := row.Param(name); q.In == operation.InQuery && row.Upload != nil { // options of an upload are in the query
 			return &operation.Field{Name: q.Name, Shape: q.Shape, Enum: q.Enum, Ref: q.Ref, Ask: q.Ask}
 		}
 	}
 	return nil
 }
 
-// AddressWith returns the address of the page with that query.
+// AddressWith returns the address of the page with a query and the columns to show.
 func (p *Page) AddressWith(path map[string]string, asked url.Values, columns []string) string {
 	q := url.Values{}
 	maps.Copy(q, asked)
@@ -53,13 +53,13 @@ func (p *Page) AddressWith(path map[string]string, asked url.Values, columns []s
 	return address
 }
 
-// Parameter returns the parameter of that name, or one without a name.
+// Parameter returns the parameter of that name, or the zero Param.
 func (p *Page) Parameter(name string) operation.Param { return p.Shows.Param(name) }
 
 // Has reports whether the operation of the page has a parameter of that name.
 func (p *Page) Has(name string) bool { return p.Shows.Param(name).Name != "" }
 
-// WithParameter returns the parameters of a path with one more.
+// WithParameter returns a copy of the parameters of a path with one more.
 func WithParameter(path map[string]string, name, value string) map[string]string {
 	all := map[string]string{}
 	maps.Copy(all, path)
@@ -67,7 +67,7 @@ func WithParameter(path map[string]string, name, value string) map[string]string
 	return all
 }
 
-// PathQuery returns the query by which the address of a form gives the parameters of a path.
+// PathQuery returns the query, with its question mark, that carries the parameters of a path in the address of a form.
 func PathQuery(path map[string]string) string {
 	if len(path) == 0 {
 		return ""
@@ -79,39 +79,39 @@ func PathQuery(path map[string]string) string {
 	return "?" + q.Encode()
 }
 
-// Link leads to an address.
+// Link is a link of a page.
 type Link struct {
 	Title, Address string
-	Icon           string // a path in a square of 16; empty: none
-	Current        bool
+	Icon           string // an SVG path in a square of 16 by 16; empty for none
+	Current        bool   // leads to the page that is shown
 }
 
-// Page is what is to be seen at one path.
+// Page is the page at one path, with the operations that it offers. Operations that it does not offer are nil.
 type Page struct {
-	Path     string // with {parameters}
-	Segments []string
-	Shows    *operation.Row // by GET
-	List     bool
-	Create   *operation.Row // of a list
-	Update   *operation.Row // of a record
-	Remove   *operation.Row
-	Actions  []*operation.Row // what else can be done with it
-	Exports  []*operation.Row // what can be fetched as a file
-	Below    []*Page          // pages about the record
-	Each     *Page            // of a list: that of one record
-	Leads    *Page            // the same, also where it is another list's
-	makes    *operation.Row   // of the page of one record: what makes another
+	Path      string // with {parameters}
+	Segments  []string
+	Shows     *operation.Row   // the GET whose answer the page shows
+	List      bool             // it shows a list
+	Create    *operation.Row   // adds to the list
+	Update    *operation.Row   // changes the record
+	Remove    *operation.Row   // deletes the record
+	Actions   []*operation.Row // the other operations on the record or the list
+	Exports   []*operation.Row // answer a file
+	Subpages  []*Page          // pages about the record
+	Record    *Page            // the page of one record of the list
+	RowPage   *Page            // the page that a row of the list leads to: Record, or the page of another list's record
+	createRow *operation.Row   // on the page of one record: creates another
 }
 
 // InNavigation reports whether the navigation leads to the page.
 func (p *Page) InNavigation() bool {
-	return !strings.Contains(p.Path, "{") && (p.List || p.Update != nil) && p.Path != "/me" && !strings.HasPrefix(p.Path, "/me/")
+	return !strings.Contains(p.Path, "{") && (p.List || p.Update != nil) &&
+		p.Path != "/me" && !strings.HasPrefix(p.Path, "/me/")
 }
 
-// LinksBelow returns the links to the pages below that the navigation does not have, as far as the person may open
-// them.
+// LinksBelow returns links to the subpages that are not in the navigation and whose operations may permits.
 func (p *Page) LinksBelow(path map[string]string, may func(*operation.Row) bool) (links []Link) {
-	for _, below := range p.Below {
+	for _, below := range p.Subpages {
 		if !may(below.Shows) || below.InNavigation() || below.Shows.Aside {
 			continue
 		}
@@ -124,7 +124,8 @@ func (p *Page) LinksBelow(path map[string]string, may func(*operation.Row) bool)
 	return links
 }
 
-func (p *Page) fits(segments []string) bool {
+// matches reports whether the segments of a path are an instance of the page's path.
+func (p *Page) matches(segments []string) bool {
 	if len(segments) != len(p.Segments) {
 		return false
 	}
@@ -136,7 +137,8 @@ func (p *Page) fits(segments []string) bool {
 	return true
 }
 
-// Key returns the parameter of the path that names the record of the page; empty: there is none.
+// Key returns the name of the parameter that the path ends in, which identifies the record of the page; empty if it ends
+// in none.
 func (p *Page) Key() string {
 	if last := p.Segments[len(p.Segments)-1]; last != "" && last[0] == '{' {
 		return strings.Trim(last, "{}")
@@ -144,7 +146,7 @@ func (p *Page) Key() string {
 	return ""
 }
 
-// Action returns the operation that does this with the record of the page; nil: there is none.
+// Action returns the operation of the page with that action, or nil.
 func (p *Page) Action(action operation.Action) *operation.Row {
 	for _, row := range p.Actions {
 		if row.Action == action {
@@ -159,7 +161,7 @@ func (p *Page) Address(path map[string]string) string {
 	return strings.TrimPrefix(Path(p.Shows, path), "/api")
 }
 
-// Path returns the path of an operation with its parameters.
+// Path returns the path of an operation with the parameters filled in.
 func Path(row *operation.Row, path map[string]string) string {
 	to := row.Path
 	for name, value := range path {
@@ -168,15 +170,16 @@ func Path(row *operation.Row, path map[string]string) string {
 	return to
 }
 
-// May reports whether the person can call the operation at all; what depends on the record is told by the call.
+// May reports whether the person may call the operation at all. Rights that depend on the record are checked by the
+// call.
 func May(row *operation.Row, who *tenants.Principal, t *tenants.Tenant) bool {
 	return row != nil && row.Admits(who, "") == nil && row.Rule.Check(who, t) == nil
 }
 
-// Title returns what the page shows: "Contacts" of one that lists contacts.
+// Title returns the title of the page, such as "Contacts" for a list of contacts.
 func (p *Page) Title() string {
-	if title := firstWord.ReplaceAllString(p.Shows.Summary, ""); len(title) <= longTitle || !p.InNavigation() {
-		return Capital(title)
+	if title := firstWord.ReplaceAllString(p.Shows.Summary, ""); len(title) <= maxNavTitle || !p.InNavigation() {
+		return Capitalize(title)
 	}
 	return p.Shows.Tag
 }

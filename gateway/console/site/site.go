@@ -1,9 +1,8 @@
-// Package site derives the pages of the console from the rows of operations: which pages there are, what each shows and
-// lets people do, where it stands in the navigation, and how it is titled. It knows nothing of HTTP and calls no
-// operation.
+// Package site derives the pages of the console from the rows of operations: which pages exist, what each shows and
+// offers, its place in the navigation, and its title. It does not serve HTTP and calls no operation.
 //
 // The page of an operation that reads has the operation's path without /api, and takes the same query:
-// /contacts?filters[city]=Bonn shows what /api/contacts?filters[city]=Bonn answers. A new resource has its pages as
+// /contacts?filters[city]=Bonn shows the answer of /api/contacts?filters[city]=Bonn. A new resource has its pages as
 // soon as it has rows.
 package site
 
@@ -19,17 +18,18 @@ import (
 	"tenantry/operation"
 )
 
-// ListNamed returns the list of records that is called so, and lies beneath no other record.
+// ListNamed returns the list of records whose path ends in name, unless it is below a record; nil if there is none.
 func (s *Site) ListNamed(name string) *Page {
 	for _, p := range s.Pages {
-		if p.List && p.Each != nil && !strings.Contains(p.Path, "{") && p.Segments[len(p.Segments)-1] == name {
+		if p.List && p.Record != nil && !strings.Contains(p.Path, "{") && p.Segments[len(p.Segments)-1] == name {
 			return p
 		}
 	}
 	return nil
 }
 
-// SubpageTitle returns what the page is called that lies beneath one of the navigation: Audit log: verification.
+// SubpageTitle returns the title of a page below another, such as "Audit log: verification"; empty if p is not below
+// one.
 func (s *Site) SubpageTitle(p *Page) string {
 	if above, _ := s.Find(strings.Join(p.Segments[:len(p.Segments)-1], "/")); above != nil && len(p.Segments) > 2 {
 		return above.Title() + ": " + strings.ToLower(Label(p.Segments[len(p.Segments)-1]))
@@ -37,7 +37,7 @@ func (s *Site) SubpageTitle(p *Page) string {
 	return ""
 }
 
-// ListOf returns the page that lists the records of a resource.
+// ListOf returns the page that lists the records of a resource, or nil.
 func (s *Site) ListOf(resource string) *Page {
 	for _, p := range s.Pages {
 		if resource != "" && p.List && p.Shows.Resource == resource && p.Shows.Lists == "" {
@@ -47,18 +47,16 @@ func (s *Site) ListOf(resource string) *Page {
 	return nil
 }
 
-// Site is the pages that the rows make. The page of a call that reads has the path of its operation without /api, and
-// the same query: /contacts?filters[city]=Bonn shows what /api/contacts?filters[city]=Bonn answers. Forms of operations
-// that change something are at /do/ and the operation's name. What a row says is said nowhere else, so a new resource
-// has its pages at once.
+// Site is the set of pages made from the rows. Forms of operations that change something are not pages; they are at
+// /do/ and the operation's name.
 type Site struct {
 	All      []operation.Row
-	Rows     map[string]*operation.Row // that sessions may call, by name
+	Rows     map[string]*operation.Row // the rows that sessions may call, by name
 	Pages    []*Page
-	declared map[string][]declare.Field // what answers declare of the fields of a record, by the operation's name
+	declared map[string][]declare.Field // the declared fields of the records in an answer, by the operation's name
 }
 
-// New returns the pages of the rows.
+// New makes the pages of the rows.
 func New(rows []operation.Row) *Site {
 	s := &Site{All: rows, Rows: map[string]*operation.Row{}, declared: map[string][]declare.Field{}}
 	at := map[string]*Page{}
@@ -69,7 +67,10 @@ func New(rows []operation.Row) *Site {
 		}
 		s.Rows[row.Name], s.declared[row.Name] = row, declared(reflect.TypeOf(row.Data))
 		if row.Method == http.MethodGet && row.Streams == nil {
-			p := &Page{Path: strings.TrimPrefix(row.Path, "/api"), Shows: row, List: row.Action == operation.ListAction || row.Lists != ""}
+			p := &Page{
+				Path: strings.TrimPrefix(row.Path, "/api"), Shows: row,
+				List: row.Action == operation.ListAction || row.Lists != "",
+			}
 			p.Segments = strings.Split(p.Path, "/")
 			at[p.Path] = p
 			s.Pages = append(s.Pages, p)
@@ -90,9 +91,9 @@ func New(rows []operation.Row) *Site {
 			switch {
 			case parent == nil:
 			case parent.List && p.Segments[len(p.Segments)-1][0] == '{':
-				parent.Each = p
+				parent.Record = p
 			case p.Key() == "":
-				parent.Below = append(parent.Below, p)
+				parent.Subpages = append(parent.Subpages, p)
 			}
 		case p != nil && p.List && row.Action == operation.CreateAction:
 			p.Create = row
@@ -102,34 +103,35 @@ func New(rows []operation.Row) *Site {
 			p.Remove = row
 		case p != nil && row.Method == http.MethodDelete:
 			p.Actions = append(p.Actions, row)
-		case at[path+"s"] != nil: // it makes one of those that the page lists
+		case at[path+"s"] != nil: // it creates one of the records that the page lists
 			at[path+"s"].Actions = append(at[path+"s"].Actions, row)
 		case parent != nil && row.Action != operation.BulkAction:
 			parent.Actions = append(parent.Actions, row)
 		}
 	}
-	s.settle()
+	s.attachRemaining()
 	for _, p := range s.Pages {
-		if p.Each != nil {
-			p.Each.makes = p.Create
+		if p.Record != nil {
+			p.Record.createRow = p.Create
 		}
-		if p.Leads = p.Each; p.Shows.Lists != "" {
-			p.Leads = s.ListOf(p.Shows.Lists).Each
+		if p.RowPage = p.Record; p.Shows.Lists != "" {
+			p.RowPage = s.ListOf(p.Shows.Lists).Record
 		}
 	}
 	return s
 }
 
-// settle gives each page and file that lies at no other page's address one that leads to it. Of a record that is the
-// record's page: /compliance/contacts/{id} is led to by /contacts/{id}. Others are led to by the first page of the
+// attachRemaining links pages and exports that have no parent page by their path. A page about a record is linked from
+// the record's page: /compliance/contacts/{id} from /contacts/{id}. Others are linked from the first page of the
 // navigation with their tag.
-func (s *Site) settle() {
+func (s *Site) attachRemaining() {
 	for i := range s.All {
 		row := &s.All[i]
 		path := strings.TrimPrefix(row.Path, "/api")
 		above := path[:strings.LastIndexByte(path, '/')]
 		at := slices.IndexFunc(s.Pages, func(p *Page) bool { return p.Path == above })
-		if s.Rows[row.Name] == nil || row.Method != http.MethodGet || at >= 0 && (s.Pages[at].List || !strings.HasSuffix(path, "}")) {
+		if s.Rows[row.Name] == nil || row.Method != http.MethodGet ||
+			at >= 0 && (s.Pages[at].List || !strings.HasSuffix(path, "}")) {
 			continue
 		}
 		here := slices.IndexFunc(s.Pages, func(p *Page) bool { return p.Shows == row })
@@ -139,16 +141,16 @@ func (s *Site) settle() {
 				home.Exports = append(home.Exports, row)
 			}
 		case strings.HasSuffix(path, "}"):
-			if of := s.of(above); of != nil && of.Key() == s.Pages[here].Key() {
-				of.Below = append(of.Below, s.Pages[here])
+			if recordPage := s.recordPage(above); recordPage != nil && recordPage.Key() == s.Pages[here].Key() {
+				recordPage.Subpages = append(recordPage.Subpages, s.Pages[here])
 			}
 		case home != nil && !strings.Contains(path, "{") && !s.Pages[here].List && s.Pages[here].Update == nil:
-			home.Below = append(home.Below, s.Pages[here])
+			home.Subpages = append(home.Subpages, s.Pages[here])
 		}
 	}
 }
 
-// Home returns the first page of the navigation that bears the row's tag.
+// Home returns the first page of the navigation that has the row's tag, or nil.
 func (s *Site) Home(row *operation.Row) *Page {
 	for _, p := range s.Pages {
 		if p.InNavigation() && p.Shows.Tag == row.Tag {
@@ -158,22 +160,25 @@ func (s *Site) Home(row *operation.Row) *Page {
 	return nil
 }
 
-// of returns the page of one record of those that the end of a path names, or of the list that is above it.
-func (s *Site) of(path string) (each *Page) {
+// recordPage returns the page of one record of the list that a path ends in, or else of a list above the path; nil if
+// there is none.
+func (s *Site) recordPage(path string) (page *Page) {
 	for _, p := range s.Pages {
-		if p.List && p.Each != nil && (strings.HasSuffix(path, p.Path) || each == nil && strings.HasPrefix(path, p.Path+"/")) {
-			each = p.Each
+		if p.List && p.Record != nil &&
+			(strings.HasSuffix(path, p.Path) || page == nil && strings.HasPrefix(path, p.Path+"/")) {
+			page = p.Record
 		}
 	}
-	return each
+	return page
 }
 
-// Find returns the page of a path and the parameters within it. A segment that is written out goes before a parameter.
+// Find returns the page of an escaped path and the values of its parameters, or nil. A literal segment is preferred to
+// a parameter.
 func (s *Site) Find(escaped string) (*Page, map[string]string) {
 	segments := strings.Split(escaped, "/")
 	var best *Page
 	for _, p := range s.Pages {
-		if p.fits(segments) && (best == nil || slices.CompareFunc(p.Segments, best.Segments, writtenFirst) < 0) {
+		if p.matches(segments) && (best == nil || slices.CompareFunc(p.Segments, best.Segments, literalFirst) < 0) {
 			best = p
 		}
 	}
@@ -193,12 +198,12 @@ func (s *Site) Find(escaped string) (*Page, map[string]string) {
 	return best, path
 }
 
-func writtenFirst(a, b string) int {
+func literalFirst(a, b string) int {
 	parameter := func(s string) int { return map[bool]int{true: 1}[strings.HasPrefix(s, "{")] }
 	return cmp.Compare(parameter(a), parameter(b))
 }
 
-// declared returns what an answer declares of its fields, of a list those of its records.
+// declared returns the declared fields of an answer; for a list, those of its records.
 func declared(answer reflect.Type) []declare.Field {
 	for answer != nil && (answer.Kind() == reflect.Pointer || answer.Kind() == reflect.Slice) {
 		answer = answer.Elem()
@@ -208,7 +213,7 @@ func declared(answer reflect.Type) []declare.Field {
 	}
 	fields, err := declare.Of(answer)
 	if err != nil {
-		return nil // then nothing is known of them
+		return nil // pages then show the fields without titles and types
 	}
 	for _, f := range fields {
 		if f.Name == "results" {
@@ -218,7 +223,7 @@ func declared(answer reflect.Type) []declare.Field {
 	return fields
 }
 
-// Declared returns what the answer of the page's operation declares of the field; the zero Field: nothing.
+// Declared returns the declaration of a field in the answer of the page's operation, or the zero Field.
 func (s *Site) Declared(p *Page, name string) (f declare.Field) {
 	fields := s.declared[p.Shows.Name]
 	if at := slices.IndexFunc(fields, func(f declare.Field) bool { return f.Name == name }); at >= 0 {

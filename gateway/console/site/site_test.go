@@ -7,7 +7,7 @@ import (
 	"tenantry/operation"
 )
 
-// TestActionsMakePages holds that what a page offers follows from the action of a row, whatever the row is called.
+// TestActionsMakePages checks that the action of a row, and not its name, decides what a page offers.
 func TestActionsMakePages(t *testing.T) {
 	t.Parallel()
 	row := func(name, method, path string, action operation.Action) operation.Row {
@@ -22,16 +22,16 @@ func TestActionsMakePages(t *testing.T) {
 	})
 	list, _ := s.Find("/shelves")
 	if list == nil || !list.List || list.Create == nil || list.Create.Name != "shelves.build" || len(list.Actions) != 0 {
-		t.Fatalf("the list: %+v, want one that shelves.build adds to, without other actions", list)
+		t.Fatalf("Find(/shelves) = %+v, want a list with Create = shelves.build and no actions", list)
 	}
 	one, path := s.Find("/shelves/7")
-	if one == nil || one != list.Each || path["id"] != "7" {
-		t.Fatalf("the page of a record: %+v %v, want that of the list, with id 7", one, path)
+	if one == nil || one != list.Record || path["id"] != "7" {
+		t.Fatalf("Find(/shelves/7) = %+v, %v, want the Record page of the list and id = 7", one, path)
 	}
 	if restore := one.Action(operation.RestoreAction); restore == nil || restore.Name != "shelves.bring_back" {
-		t.Errorf("what restores: %+v, want shelves.bring_back", restore)
+		t.Errorf("Action(RestoreAction) = %+v, want shelves.bring_back", restore)
 	}
 	if purge := one.Action(operation.PurgeAction); purge != nil {
-		t.Errorf("what purges: %+v, want none", purge)
+		t.Errorf("Action(PurgeAction) = %+v, want nil", purge)
 	}
 }

@@ -9,18 +9,18 @@ import (
 	"tenantry/operation"
 )
 
-// Sentence makes one of the words of a fault.
+// Sentence returns the text of a fault as a sentence, with a capital and a full stop.
 func Sentence(text string) string {
 	if text == "" {
 		return text
 	}
-	return strings.TrimSuffix(Capital(text), ".") + "."
+	return strings.TrimSuffix(Capitalize(text), ".") + "."
 }
 
-// Title returns what a form calls a field or parameter of that name. Descriptions are for those who write calls.
+// Title returns the title of a field or parameter in a form. Descriptions do not serve: they are for API callers.
 func Title(a operation.Ask, name string) string { return cmp.Or(a.Label, Label(name)) }
 
-// Verb returns what a button says that calls the operation.
+// Verb returns the text of the button that calls the operation.
 func Verb(row *operation.Row) string {
 	action := row.Name[strings.LastIndexByte(row.Name, '.')+1:]
 	if row.Action == operation.DisclosureAction {
@@ -36,50 +36,53 @@ func Verb(row *operation.Row) string {
 	case "end_others":
 		return "Sign out everywhere else"
 	}
-	return Capital(strings.ReplaceAll(action, "_", " "))
+	return Capitalize(strings.ReplaceAll(action, "_", " "))
 }
 
-// KeyFrom makes a key of a title: Size in cm is size_in_cm.
+// KeyFrom makes a key from a title: size_in_cm from "Size in cm".
 func KeyFrom(title string) string {
-	words := strings.FieldsFunc(strings.ToLower(title), func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') })
+	words := strings.FieldsFunc(strings.ToLower(title), func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < '0' || r > '9')
+	})
 	return strings.Join(words, "_")
 }
 
 var firstWord = regexp.MustCompile(`^(List|Get|Change|Update|Create|Delete|Restore) (an? |the |all )?`)
 
-// longTitle is too long for the navigation.
-const longTitle = 28
+// maxNavTitle bounds a title in the navigation, in bytes. The tag of the page takes the place of a longer one.
+const maxNavTitle = 28
 
-// Capital returns the text with its first letter in upper case.
-func Capital(text string) string {
+// Capitalize returns the text with its first letter in upper case. The letter must be ASCII.
+func Capitalize(text string) string {
 	if text == "" {
 		return text
 	}
 	return strings.ToUpper(text[:1]) + text[1:]
 }
 
-// Label writes the name of a field as people do: last_used_at is Last used at, allowed_ips Allowed IPs.
+// Label returns a readable form of a field's name: "Last used at" for last_used_at, "Allowed IPs" for allowed_ips.
 func Label(name string) string {
 	if name == "q" {
 		return "Search"
 	}
 	words := strings.Split(name, "_")
-	if last := len(words) - 1; last > 0 && slices.Contains([]string{"id", "bytes", "us", "ms"}, words[last]) { // a unit stands with the figure
+	last := len(words) - 1
+	if last > 0 && slices.Contains([]string{"id", "bytes", "us", "ms"}, words[last]) { // the value shows the unit
 		words = words[:last]
 	}
 	if strings.HasSuffix(name, "_ms") {
 		words = append(words, "time")
 	}
-	return Spaced(words)
+	return JoinWords(words)
 }
 
-// Spaced writes words in a line, those that are short for others in capitals.
-func Spaced(words []string) string {
+// JoinWords joins words with spaces, abbreviations in upper case and the first word capitalized. It changes words.
+func JoinWords(words []string) string {
 	for i, word := range words {
 		switch word {
 		case "id", "ip", "ids", "ips", "pid", "url", "urls", "cdn", "ok", "csv", "json", "ndjson":
 			words[i] = strings.ToUpper(strings.TrimSuffix(word, "s")) + strings.TrimPrefix(word, strings.TrimSuffix(word, "s"))
 		}
 	}
-	return Capital(strings.Join(words, " "))
+	return Capitalize(strings.Join(words, " "))
 }

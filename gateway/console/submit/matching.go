@@ -14,25 +14,25 @@ import (
 	"tenantry/operation"
 )
 
-// someMatches is how many of the contacts who match are shown.
-const someMatches = 5
+// shownMatches is how many of the contacts who match are shown.
+const shownMatches = 5
 
-// matching shows how many contacts match the filter of a campaign as it was typed, and some of them to whoever may see
-// contacts.
-func matching(v *visit.Visit, row *operation.Row, path map[string]string, sent url.Values, body map[string]any) {
+// previewMatches shows how many contacts match the filter of a campaign that was typed. People who may see contacts see
+// some of them.
+func previewMatches(v *visit.Visit, row *operation.Row, path map[string]string, sent url.Values, body map[string]any) {
 	q := ask.Call{Query: ""}
 	asked := url.Values{}
-	bracketed(asked, "filters", show.Parse(body["filter"]))
+	addFilter(asked, "filters", show.Parse(body["filter"]))
 	list, count := v.Site.ListOf("contact"), v.Site.Rows["campaigns.count"]
 	switch {
 	case list != nil && v.May(list.Shows):
-		asked.Set("per_page", strconv.Itoa(someMatches))
+		asked.Set("per_page", strconv.Itoa(shownMatches))
 		q.Row = list.Shows
 	case v.May(count):
 		alone := *count
 		alone.Path, q.Row = count.Aliases[0], &alone
 	default:
-		v.Missing()
+		v.NotFound()
 		return
 	}
 	q.Query = asked.Encode()
@@ -42,14 +42,17 @@ func matching(v *visit.Visit, row *operation.Row, path map[string]string, sent u
 		for i := range faults {
 			faults[i].Field = "filter"
 		}
-		again(v, a.Code, row, path, sent, faults, "")
+		showAgain(v, a.Code, row, path, sent, faults, "")
 		return
 	}
 	if v.Refused(a, err) {
 		return
 	}
 	n, _ := strconv.Atoi(a.Data.Get("count").Text)
-	t := record.Tried{Note: map[bool]string{true: "1 contact matches.", false: v.Whole(n) + " contacts match."}[n == 1]}
+	t := record.Preview{Note: v.FormatInt(n) + " contacts match."}
+	if n == 1 {
+		t.Note = "1 contact matches."
+	}
 	if records := a.Data.Get("results").Items; len(records) > 0 {
 		t.Table = &show.Table{}
 		columns, _ := show.Columns(v, list, nil, records, nil, nil)
@@ -66,22 +69,22 @@ func matching(v *visit.Visit, row *operation.Row, path map[string]string, sent u
 			t.Table.Rows = append(t.Table.Rows, cells)
 		}
 	}
-	showTried(v, q, row, path, sent, &t)
+	renderPreview(v, q, row, path, sent, &t)
 }
 
-// bracketed writes a filter as a query does.
-func bracketed(q url.Values, name string, value strictjson.Value) {
+// addFilter adds a filter to a query in the notation with brackets.
+func addFilter(q url.Values, name string, value strictjson.Value) {
 	switch value.Is {
 	case strictjson.Object:
 		for _, m := range value.Members {
-			bracketed(q, name+"["+m.Name+"]", m.Value)
+			addFilter(q, name+"["+m.Name+"]", m.Value)
 		}
 	case strictjson.Array:
 		for i, item := range value.Items {
 			if item.Is == strictjson.Object {
-				bracketed(q, name+"["+strconv.Itoa(i)+"]", item)
+				addFilter(q, name+"["+strconv.Itoa(i)+"]", item)
 			} else {
-				bracketed(q, name+"[]", item)
+				addFilter(q, name+"[]", item)
 			}
 		}
 	case strictjson.True, strictjson.False:

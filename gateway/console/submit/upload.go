@@ -18,20 +18,19 @@ import (
 	"tenantry/operation"
 )
 
-// How much of a form with a file stands before the file.
+// Bounds of the fields before the file in a form.
 const (
-	mostParts  = 100
-	mostBefore = 64 << 10 // bytes of all of them
+	maxParts      = 100
+	maxFieldBytes = 64 << 10 // names and values of all fields together
 )
 
-// takeFile carries out a form with a file, which is passed on while it arrives. What else the form says stands before
-// it.
-func takeFile(v *visit.Visit, row *operation.Row, params map[string]string) {
+// upload handles a form with a file. It streams the file to the operation; the other fields must come before the file.
+func upload(v *visit.Visit, row *operation.Row, params map[string]string) {
 	sent := url.Values{}
 	v.Visitor.Pause()
 	parts, err := v.R.MultipartReader()
-	left := int64(mostBefore)
-	for range mostParts {
+	left := int64(maxFieldBytes)
+	for range maxParts {
 		if err != nil {
 			break
 		}
@@ -41,16 +40,21 @@ func takeFile(v *visit.Visit, row *operation.Row, params map[string]string) {
 		}
 		name := part.FormName()
 		if name == "file" {
-			all := input.MediaTypes()
-			at := slices.IndexFunc(all, func(m input.MediaType) bool { return m.End == strings.ToLower(path.Ext(part.FileName())) })
+			extension, types := strings.ToLower(path.Ext(part.FileName())), input.MediaTypes()
+			at := slices.IndexFunc(types, func(m input.MediaType) bool { return m.Extension == extension })
 			if at < 0 {
-				sent.Set("_once", ask.NewOnceKey())
-				again(v, http.StatusUnprocessableEntity, row, params, sent, []fault.Fault{{Field: "file", Code: fault.Format, Message: "choose a file whose name ends with " + strings.Join(input.Extensions(row), " or ")}}, "")
+				sent.Set("_once", ask.NewIdempotencyKey())
+				text := "choose a file whose name ends with " + strings.Join(input.Extensions(row), " or ")
+				faults := []fault.Fault{{Field: "file", Code: fault.Format, Message: text}}
+				showAgain(v, http.StatusUnprocessableEntity, row, params, sent, faults, "")
 				return
 			}
 			form.PathValues(row, params, sent)
 			query := form.Query(row, sent)
-			carry(v, ask.Call{Row: row, Path: params, Query: query.Encode(), File: part, MediaType: all[at].Media, Connection: v.W}, sent, query)
+			carryOut(v, ask.Call{
+				Row: row, Path: params, Query: query.Encode(),
+				File: part, MediaType: types[at].Media, Connection: v.W,
+			}, sent, query)
 			return
 		}
 		var value []byte
@@ -58,7 +62,7 @@ func takeFile(v *visit.Visit, row *operation.Row, params map[string]string) {
 			break
 		}
 		if left -= int64(len(name) + len(value)); left < 0 {
-			err = errors.New("too much stands before the file")
+			err = errors.New("the fields before the file are too long")
 			break
 		}
 		sent.Add(name, string(value))
@@ -67,5 +71,5 @@ func takeFile(v *visit.Visit, row *operation.Row, params map[string]string) {
 		err = errors.New("no file")
 	}
 	v.Log.DebugContext(v.R.Context(), "a form with a file did not arrive", "error", err)
-	v.Problem(http.StatusBadRequest, "The form did not arrive", "Choose a file, and try again.")
+	v.Problem(http.StatusBadRequest, "The form did not arrive", "Choose a file and try again.")
 }

@@ -1,4 +1,4 @@
-// Package usage draws the requests of an organization over time, as charts and as the tables beside them.
+// Package usage shows the requests of an organization over time, as charts and tables.
 package usage
 
 import (
@@ -13,20 +13,20 @@ import (
 	"tenantry/internal/strictjson"
 )
 
-// View is requests over time, as a picture and as a table.
+// View shows requests over time as a chart and as a table.
 type View struct {
 	Chart *chart.Chart
 	Note  string
 	Table *show.Table
 }
 
-// How much of the last day and of the last hour is drawn.
+// The length of the charts of the last day and the last hour.
 const (
 	shownHours = 24
-	shownFives = 12 // of five minutes
+	shownFives = 12 // intervals of five minutes
 )
 
-// Lately draws the last hour and the last day, by the parts that the days have.
+// Lately returns the views of the last hour and the last day. days are the records of usage, the latest first.
 func Lately(v *visit.Visit, days []strictjson.Value, now time.Time) []View {
 	draw := func(title, part, parts, layout string, n int, step time.Duration) (View, []strictjson.Value) {
 		counted := map[string]strictjson.Value{}
@@ -38,23 +38,26 @@ func Lately(v *visit.Visit, days []strictjson.Value, now time.Time) []View {
 		var at []time.Time
 		var records []strictjson.Value
 		for i := range n {
-			began := now.Truncate(step).Add(time.Duration(i+1-n) * step)
-			at, records = append(at, began), append(records, counted[began.Format(time.DateOnly+" "+layout)])
+			start := now.Truncate(step).Add(time.Duration(i+1-n) * step)
+			at, records = append(at, start), append(records, counted[start.Format(time.DateOnly+" "+layout)])
 		}
 		return usage(v, title, chart.Axis{Title: part + " (UTC)", Times: at}, "15:04", records), records
 	}
 	hour, _ := draw("Requests of the last hour", "minute", "minutes", "15:04", shownFives, 5*time.Minute)
 	day, hours := draw("Requests of the last day", "hour", "hours", "15", shownHours, time.Hour)
 	last := hours[len(hours)-1]
-	hour.Note = v.Whole(show.Count(last, "requests")) + " requests since " + now.Truncate(time.Hour).Format("15:04") + " UTC, " + v.Whole(show.Count(last, "refused")) + " of them refused. It is counted once a minute."
-	if org, ok := v.Named("organization.get", ""); ok {
+	hour.Note = v.FormatInt(show.Count(last, "requests")) + " requests since " +
+		now.Truncate(time.Hour).Format("15:04") + " UTC, " + v.FormatInt(show.Count(last, "refused")) +
+		" of them refused. Requests are counted once a minute."
+	if org, ok := v.ReadNamed("organization.get", ""); ok {
 		limit := org.Get("request_limits").Get("organization")
-		day.Note = "Limits of the organization: " + limitText(limit.Get("rate").Text, "no bound for bursts") + ", " + limitText(limit.Get("quota").Text, "no quota") + "."
+		day.Note = "Limits of the organization: " + limitText(limit.Get("rate").Text, "no limit for bursts") + ", " +
+			limitText(limit.Get("quota").Text, "no quota") + "."
 	}
 	return []View{hour, day}
 }
 
-// limitText writes "100/s" as people do.
+// limitText returns a limit such as "100/s" in words; off if there is none.
 func limitText(limit, off string) string {
 	if limit == "off" || limit == "" {
 		return off
@@ -63,7 +66,7 @@ func limitText(limit, off string) string {
 	return count + " a " + map[string]string{"s": "second", "m": "minute", "h": "hour", "d": "day"}[unit]
 }
 
-// Days draws days of usage, which the field says.
+// Days returns the view of records of days. field is the member with the day.
 func Days(v *visit.Visit, title, field string, records []strictjson.Value) View {
 	at := make([]time.Time, len(records))
 	for i, r := range records {
@@ -72,18 +75,27 @@ func Days(v *visit.Visit, title, field string, records []strictjson.Value) View 
 	return usage(v, title, chart.Axis{Title: "day", Times: at, Step: chart.Day}, time.DateOnly, records)
 }
 
-// usage draws records over time, whose times the table writes in the format.
+// usage returns the view of records over time. The table has the times in the format.
 func usage(v *visit.Visit, title string, over chart.Axis, format string, records []strictjson.Value) View {
-	table := &show.Table{Columns: []layout.Cell{{Title: site.Capital(over.Title)}, {Title: "Requests", Class: "number"}, {Title: "Refused", Class: "number"}}}
+	table := &show.Table{Columns: []layout.Cell{
+		{Title: site.Capitalize(over.Title)},
+		{Title: "Requests", Class: "number"},
+		{Title: "Refused", Class: "number"},
+	}}
 	answered, refused := chart.Series{Name: "answered", Sums: true}, chart.Series{Name: "refused", Sums: true}
 	for i, r := range records {
-		all, no := show.Count(r, "requests"), show.Count(r, "refused")
-		answered.Values, refused.Values = append(answered.Values, float64(all-no)), append(refused.Values, float64(no))
-		table.Rows = append(table.Rows, []show.Value{{Text: over.Times[i].Format(format)}, {Text: v.Whole(all), Class: "number"}, {Text: v.Whole(no), Class: "number"}})
+		all, failed := show.Count(r, "requests"), show.Count(r, "refused")
+		answered.Values = append(answered.Values, float64(all-failed))
+		refused.Values = append(refused.Values, float64(failed))
+		table.Rows = append(table.Rows, []show.Value{
+			{Text: over.Times[i].Format(format)},
+			{Text: v.FormatInt(all), Class: "number"},
+			{Text: v.FormatInt(failed), Class: "number"},
+		})
 	}
 	c := &chart.Chart{
-		Kind: chart.Bar, ID: site.KeyFrom(title) + "-", Measure: title, Over: over, Series: []chart.Series{answered, refused}, Parts: true,
-		Words: v.Locale(),
+		Kind: chart.Bar, ID: site.KeyFrom(title) + "-", Measure: title, Over: over,
+		Series: []chart.Series{answered, refused}, Parts: true, Formatter: v.Locale(),
 	}
 	c.Prepare()
 	return View{Chart: c, Table: table}

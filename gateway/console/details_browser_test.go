@@ -8,17 +8,18 @@ import (
 	"time"
 )
 
-// both are the screens that pages are looked at on.
+// both returns the screens that pages are checked on.
 func both() []size { return []size{{"desktop", 1280, 800, false}, {"narrow", 360, 780, true}} }
 
-// TestBrowserTellsWhatIs: each of these pages says what a person expects of it, on both screens.
-func TestBrowserTellsWhatIs(t *testing.T) {
+// TestBrowserPageDetails checks details of several pages on both screens.
+func TestBrowserPageDetails(t *testing.T) {
 	t.Parallel()
 	b := launch(t)
 	_, acme, cookie := rich(t, nil)
 	var looks []func(*tab, size)
 	for _, tells := range []func(*testing.T, person) func(*tab, size){
-		pagesBeyondTheLast, onlyWhatWasDoneIsTold, missingPagesKeepTheNavigation, numbersAreFigures, timesAreTimes, listsSayWhatTypesSay, auditTakesItsOwnWords, readersSeeTitlesAndNames,
+		pagesBeyondTheLast, noticesAreSigned, missingPagesKeepTheNavigation, numbersAreFigures, fileTimesAreTimes,
+		columnsFollowTheirTypes, auditFiltersByTitle, readersSeeTitlesAndNames,
 	} {
 		looks = append(looks, tells(t, person{t, acme, cookie}))
 	}
@@ -31,7 +32,8 @@ func TestBrowserTellsWhatIs(t *testing.T) {
 	b.quiet("status of 404", "status of 422")
 }
 
-// pagesBeyondTheLast say so and lead to the last, of lists and of reports; a pager says that it leaves pages out.
+// pagesBeyondTheLast checks that a page past the end of a list or report says so and links to the last page, and that a
+// pager with many pages has an ellipsis.
 func pagesBeyondTheLast(t *testing.T, keeper person) func(*tab, size) {
 	t.Helper()
 	acme := keeper.o
@@ -43,7 +45,7 @@ func pagesBeyondTheLast(t *testing.T, keeper person) func(*tab, size) {
 	made := keeper.api(http.MethodPost, "/api/custom-reports", m{"title": "Each", "secure": false, "class": "Contacts", "query": m{"fields": []string{"city"}, "limit": 650}})
 	return func(p *tab, screen size) {
 		p.visit(address(t, acme, "/contacts?page=99"))
-		p.wait(`document.querySelector(".empty").innerText.includes("the list ends before it") && !document.body.innerText.includes("nothing here yet")`)
+		p.wait(`document.querySelector(".empty").innerText.includes("the list is shorter") && !document.body.innerText.includes("nothing here yet")`)
 		fits(p)
 		accessible(p)
 		p.picture("beyond-" + screen.name)
@@ -51,15 +53,15 @@ func pagesBeyondTheLast(t *testing.T, keeper person) func(*tab, size) {
 		p.arrives("/contacts", "Previous page")
 		p.wait(`document.querySelector("tbody tr") && !document.querySelector("[rel=next]")`)
 		p.visit(address(t, acme, "/custom-reports/"+made.Field("id").(string)+"/run?page=99"))
-		p.wait(`document.querySelector(".foot").innerText.includes("page 99 is beyond the last, which is 13")`)
+		p.wait(`document.querySelector(".foot").innerText.includes("Page 99 is past the last page, 13")`)
 		p.visit(address(t, acme, "/shared/reports/"+made.Field("pid").(string)))
 		p.wait(`document.querySelector(".pages").innerText.replace(/\s+/g, " ").trim() === "1 2 … 7"`)
 		p.picture("pager-" + screen.name)
 	}
 }
 
-// onlyWhatWasDoneIsTold: an address alone says nothing of what was done, and one that did says it no more later.
-func onlyWhatWasDoneIsTold(t *testing.T, keeper person) func(*tab, size) {
+// noticesAreSigned checks that an address without a valid signature shows no notice.
+func noticesAreSigned(t *testing.T, keeper person) func(*tab, size) {
 	t.Helper()
 	acme := keeper.o
 	return func(p *tab, screen size) {
@@ -83,7 +85,7 @@ func onlyWhatWasDoneIsTold(t *testing.T, keeper person) func(*tab, size) {
 	}
 }
 
-// missingPagesKeepTheNavigation for who is signed in.
+// missingPagesKeepTheNavigation checks that people who are signed in see the navigation on a missing page.
 func missingPagesKeepTheNavigation(t *testing.T, keeper person) func(*tab, size) {
 	t.Helper()
 	acme := keeper.o
@@ -97,7 +99,8 @@ func missingPagesKeepTheNavigation(t *testing.T, keeper person) func(*tab, size)
 	}
 }
 
-// numbersAreFigures where a report that is a number is run and built, as on its shared page.
+// numbersAreFigures checks that a report with the visual number shows the same figures when it is run, built and
+// shared.
 func numbersAreFigures(t *testing.T, keeper person) func(*tab, size) {
 	t.Helper()
 	acme := keeper.o
@@ -108,7 +111,7 @@ func numbersAreFigures(t *testing.T, keeper person) func(*tab, size) {
 		want := p.value(figures)
 		p.visit(address(t, acme, "/custom-reports/"+made.Field("id").(string)+"/run"))
 		if got := p.value(figures); got != want || got == "[]" || p.value(`String(document.querySelector("main table"))`) != "null" {
-			t.Errorf("it shows %s, and readers see %s", got, want)
+			t.Errorf("the run shows %s, want %s as on the shared page", got, want)
 		}
 		p.picture("number-run-" + screen.name)
 		accessible(p)
@@ -116,14 +119,14 @@ func numbersAreFigures(t *testing.T, keeper person) func(*tab, size) {
 		p.visit(address(t, acme, "/custom-reports/"+made.Field("id").(string)))
 		p.wait(`document.querySelector("#live .figures")`)
 		if got := p.value(figures); got != want {
-			t.Errorf("the preview shows %s, and readers see %s", got, want)
+			t.Errorf("the preview shows %s, want %s as on the shared page", got, want)
 		}
 		p.whole(screen, "number-built-"+screen.name)
 	}
 }
 
-// timesAreTimes, those of files too.
-func timesAreTimes(t *testing.T, keeper person) func(*tab, size) {
+// fileTimesAreTimes checks that the times of files are shown as times.
+func fileTimesAreTimes(t *testing.T, keeper person) func(*tab, size) {
 	t.Helper()
 	file := keeper.api(http.MethodGet, "/api/files?per_page=1", nil).Field("results").([]any)[0].(map[string]any)["id"].(string)
 	return func(p *tab, screen size) {
@@ -133,9 +136,9 @@ func timesAreTimes(t *testing.T, keeper person) func(*tab, size) {
 	}
 }
 
-// listsSayWhatTypesSay: numbers are grouped and aligned by their type whichever values a page has, and contacts without
-// an e-mail address are led by what people know them by.
-func listsSayWhatTypesSay(t *testing.T, keeper person) func(*tab, size) {
+// columnsFollowTheirTypes checks that numbers are formatted and aligned by the type of their column, whichever values
+// the page has, and that the list of contacts begins with a column that names them.
+func columnsFollowTheirTypes(t *testing.T, keeper person) func(*tab, size) {
 	t.Helper()
 	acme := keeper.o
 	keeper.api(http.MethodPost, "/api/custom/objects", m{"name": "lot", "label": "Lot", "label_plural": "Lots", "schema": m{
@@ -173,14 +176,15 @@ func listsSayWhatTypesSay(t *testing.T, keeper person) func(*tab, size) {
 		p.picture("list-yes-" + screen.name)
 		p.visit(address(t, acme, "/contacts?filters[country]=ZZ"))
 		if got := p.value(`[...document.querySelectorAll("tbody td:first-child")].map((c) => c.innerText).sort().join("|")`); got != "+49 30 1|+49 30 2" {
-			t.Errorf("contacts are led by %s", got)
+			t.Errorf("the first column has %s, want the telephone numbers", got)
 		}
 		p.picture("contacts-without-email-" + screen.name)
 	}
 }
 
-// auditTakesItsOwnWords as filters, and says who signed in.
-func auditTakesItsOwnWords(t *testing.T, keeper person) func(*tab, size) {
+// auditFiltersByTitle checks that filters of the audit accept the titles that the list shows, and that the list shows
+// who signed in.
+func auditFiltersByTitle(t *testing.T, keeper person) func(*tab, size) {
 	t.Helper()
 	acme := keeper.o
 	return func(p *tab, screen size) {
@@ -203,7 +207,7 @@ func auditTakesItsOwnWords(t *testing.T, keeper person) func(*tab, size) {
 	}
 }
 
-// readersSeeTitlesAndNames: who may not change a record sees its fields as those who may.
+// readersSeeTitlesAndNames checks that people who may not change a record see the titles of its fields.
 func readersSeeTitlesAndNames(t *testing.T, keeper person) func(*tab, size) {
 	t.Helper()
 	acme := keeper.o

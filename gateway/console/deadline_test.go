@@ -9,7 +9,7 @@ import (
 	"tenantry/operation"
 )
 
-// TestFormsHaveTheTimeOfTheirOperation: a page that calls one is known by its path, and no other is.
+// TestFormsHaveTheTimeOfTheirOperation checks which paths are forms of operations, whose deadline they get.
 func TestFormsHaveTheTimeOfTheirOperation(t *testing.T) {
 	t.Parallel()
 	m := &Module{common: visit.Console{Client: &ask.Client{}}}
@@ -18,8 +18,8 @@ func TestFormsHaveTheTimeOfTheirOperation(t *testing.T) {
 		"/do/folders.delete": true, "/docs/folders.delete/try": true,
 		"/docs/folders.delete": false, "/do/folders.delete/try": false, "/do/nothing": false, "/docs/nothing/try": false, "/files/folders": false, "/": false,
 	} {
-		if got := m.formed(path) != nil; got != want {
-			t.Errorf("%s: %t", path, got)
+		if got := m.formOperation(path) != nil; got != want {
+			t.Errorf("formOperation(%s) found an operation: %t, want %t", path, got, want)
 		}
 	}
 }

@@ -301,7 +301,7 @@ func (m *mover) agree(ctx context.Context) ([]store.Sum, error) {
 		if err != nil {
 			return nil, err
 		}
-		noted, err := m.copier.Catch(ctx)
+		noted, err := m.copier.CatchUp(ctx)
 		if err == nil {
 			err = m.copier.Forget(ctx)
 		}
@@ -322,7 +322,7 @@ func (m *mover) hold(ctx context.Context) (_ time.Duration, err error) {
 	m.tell("catching up")
 	for range catchUps {
 		began := time.Now()
-		if _, err := m.copier.Catch(ctx); err != nil {
+		if _, err := m.copier.CatchUp(ctx); err != nil {
 			return 0, err
 		}
 		quick := time.Since(began) < quickRound
@@ -382,7 +382,7 @@ func (m *mover) same(elected time.Time) error {
 }
 
 func (m *mover) last(ctx context.Context, heldAt, elected time.Time) error {
-	if _, err := m.copier.Catch(ctx); err != nil {
+	if _, err := m.copier.CatchUp(ctx); err != nil {
 		return err
 	}
 	if err := pause(ctx, time.Until(heldAt.Add(m.leases.Copying+m.leases.Copying/tenth))); err != nil {

@@ -131,7 +131,7 @@ func (m *Module) erase(ctx context.Context, c *operation.Call, was *FieldDef) er
 			delete(c.Fields, was.Key)
 			ids[i] = c.ID
 		}
-		if err := ws.Ending(ctx, ids...); err != nil {
+		if err := ws.NotifyEnd(ctx, ids...); err != nil {
 			return err
 		}
 		return in.Replace(ctx, recs...)

@@ -93,7 +93,7 @@ func (m *Module) typed(ctx context.Context, all *store.Workspace, def, was *Fiel
 	} else if force || def.Type == was.Type {
 		return nil
 	}
-	has, err := m.Contacts.Holds(ctx, all, store.Filter{}, was.Key, was.Type)
+	has, err := m.Contacts.HasValue(ctx, all, store.Filter{}, was.Key, was.Type)
 	if has {
 		errs.Add("type", fault.Forbidden, "%s", says)
 	}

@@ -131,7 +131,7 @@ func Refers(ctx context.Context, t *tenants.Tenant, need *store.Preconditions, r
 		if slices.ContainsFunc(*faults, func(f fault.Fault) bool { return f.Field == ref.Field }) { // there may be too many to ask for
 			continue
 		}
-		lacking, there, err := ref.Target.Lacks(ctx, t.Workspace(), t.People(), ref.IDs)
+		lacking, there, err := ref.Target.FindMissing(ctx, t.Workspace(), t.People(), ref.IDs)
 		if err != nil {
 			return err
 		}

@@ -129,7 +129,7 @@ func TestSought(t *testing.T) {
 	on := func(o driver.Op, key string, custom bool) driver.Predicate {
 		return driver.Predicate{Op: o, Ref: driver.Ref{Name: key, Custom: custom}, Values: []any{"x"}}
 	}
-	got := sought(driver.Predicate{Op: driver.And, Kids: []driver.Predicate{
+	got := indexableKeys(driver.Predicate{Op: driver.And, Kids: []driver.Predicate{
 		on(driver.Gte, "b", true), on(driver.Eq, "name", false), on(driver.Ne, "no", true), on(driver.Contains, "no", true),
 		{Op: driver.Or, Kids: []driver.Predicate{on(driver.In, "a", true), on(driver.StartsWith, "b", true)}},
 	}})
@@ -155,7 +155,7 @@ func FuzzExplain(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		p := planned{shape: k.shape}
 		p.read(raw, false, 0)
-		if !p.told && (p.index != "" || p.every) {
+		if !p.seen && (p.index != "" || p.every) {
 			t.Error(fmt.Sprint(p.index, p.every), "without a plan")
 		}
 	})

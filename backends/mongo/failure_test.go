@@ -257,7 +257,7 @@ func TestLostRacesAreRunAgain(t *testing.T) {
 		tries  int
 	}{{0, nil, true, 1}, {3, nil, true, 4}, {100, nil, false, maxRaces + 1}, {1, errors.New("another"), false, 2}} {
 		tries := 0
-		err := again(func() error {
+		err := retryUpsert(func() error {
 			if tries++; tries <= c.losses {
 				return lost
 			}

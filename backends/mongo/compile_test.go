@@ -62,8 +62,8 @@ func or(kids ...driver.Predicate) driver.Predicate {
 	return driver.Predicate{Op: driver.Or, Kids: kids}
 }
 
-// TestWorkspacesShareSchemas: workspaces that are opened with the same collections share a schema, so that a handle takes
-// little memory.
+// TestWorkspacesShareSchemas: workspaces that are opened with the same collections share a schema, so that a handle
+// takes little memory.
 func TestWorkspacesShareSchemas(t *testing.T) {
 	t.Parallel()
 	e := openAt(t, Options{URI: secret.New("mongodb://127.0.0.1:1")})
@@ -81,7 +81,8 @@ func TestWorkspacesShareSchemas(t *testing.T) {
 		all = append(all, one)
 	}
 	if all[0] != all[1] || all[0] == all[2] {
-		t.Errorf("schemas %p and %p of the same collections, and %p of others; want the first two the same", all[0], all[1], all[2])
+		t.Errorf("schemas %p and %p of the same collections, and %p of others; want the first two the same",
+			all[0], all[1], all[2])
 	}
 }
 
@@ -119,7 +120,8 @@ func TestDatabaseHandlesAreEvicted(t *testing.T) {
 			runtime.GC()
 		}
 		if n := len(e.tasks()); e.Kept() != want || n != want*len(list) {
-			t.Errorf("%d databases and workspaces are cached with %d index tasks, want %d with %d", e.Kept(), n, want, want*len(list))
+			t.Errorf("%d databases and workspaces are cached with %d index tasks, want %d with %d",
+				e.Kept(), n, want, want*len(list))
 		}
 		if again, _, err := e.space("org-1"); again != held || err != nil {
 			t.Errorf("space returned another database than that in use: %v", err)

@@ -295,7 +295,8 @@ func (e *Engine) space(workspace string) (*space, *lease, error) {
 	}
 	s := e.spaces.GetOrPut(name, func() *space {
 		return &space{
-			db: e.client.Database(name), turn: make(chan struct{}, 1), unique: map[string]*build{}, tasks: map[string]*task{},
+			db: e.client.Database(name), turn: make(chan struct{}, 1),
+			unique: map[string]*build{}, tasks: map[string]*task{},
 		}
 	})
 	if e.opts.Isolation == Shared {

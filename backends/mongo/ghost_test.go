@@ -67,7 +67,8 @@ func TestRemovedDatabaseIsNotRecreated(t *testing.T) {
 				}
 				names, err := mongotest.Client(t).Database(database+"_org-1").ListCollectionNames(t.Context(), bson.D{})
 				if err != nil || slices.Contains(names, later.Name) {
-					t.Errorf("the removed database has the collections %v, %v; want none named %s", names, err, later.Name)
+					t.Errorf("the removed database has the collections %v, %v; want none named %s",
+						names, err, later.Name)
 				}
 				return
 			}

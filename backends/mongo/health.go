@@ -182,8 +182,8 @@ func (h *health) findings() []driver.Finding {
 	}
 	switch {
 	case kinds["Standalone"] > 0:
-		wrong("is a standalone server: acknowledged writes can be lost with it, and writes whose answer was lost are not "+
-			"retried", "make it a replica set, with three members in production")
+		wrong("is a standalone server: acknowledged writes can be lost with it, and writes whose answer was lost are "+
+			"not retried", "make it a replica set, with three members in production")
 	case kinds["Mongos"] > 0:
 		found = append(found, driver.Finding{
 			Subject: subject, Says: fmt.Sprintf("a sharded cluster; routers: %d", kinds["Mongos"]),

@@ -233,7 +233,8 @@ func (b *builder) start(s *space, k *kind, unique []definition) *build {
 			err = s.index(ctx, k, missing)
 		}
 		if mongo.IsDuplicateKeyError(err) {
-			err = fault{fmt.Errorf("a unique index of collection %s cannot be created: documents in it repeat a value", k.name)}
+			err = fault{fmt.Errorf("a unique index of collection %s cannot be created: documents in it repeat a value",
+				k.name)}
 		}
 		made.err = err
 	})

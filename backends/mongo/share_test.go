@@ -53,7 +53,8 @@ func TestShareOfConnections(t *testing.T) {
 	}
 	until(half)
 	if err := count(within(t, 20*time.Millisecond), w); !errors.Is(err, context.DeadlineExceeded) || f.took("aggregate") != half {
-		t.Errorf("a call beyond the share: %v, %d were sent; want %v, %d", err, f.took("aggregate"), context.DeadlineExceeded, half)
+		t.Errorf("a call beyond the share: %v, %d were sent; want %v, %d",
+			err, f.took("aggregate"), context.DeadlineExceeded, half)
 	}
 	asking.Go(func() {
 		if err := count(t.Context(), &neighbour); err != nil {

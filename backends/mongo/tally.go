@@ -17,8 +17,8 @@ const (
 	// usageName names the counter of a workspace's usage: {documents, bytes, counted}. Counted is the number of full
 	// counts; before the first, documents and bytes have only the changes since the counter was created.
 	usageName = "usage"
-	// usageAge is how long a process uses the usage that it last read. What other processes write in that time is how far
-	// a workspace may exceed its quota.
+	// usageAge is how long a process uses the usage that it last read. A workspace may exceed its quota by what other
+	// processes write in that time.
 	usageAge = time.Second
 	// firstCountTimeout bounds how long a write waits for the first full count. If that takes longer, the quota is not
 	// enforced until a count has succeeded; writes try again after countRetry.

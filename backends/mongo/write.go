@@ -71,7 +71,8 @@ func (w *workspace) Write(ctx context.Context, writes []driver.Write) error {
 		})
 		if err != nil {
 			if refused && !b.undo() {
-				return fmt.Errorf("%w: a batch was refused, and its earlier writes could not be undone", driver.ErrUnavailable)
+				return fmt.Errorf("%w: a batch was refused, and its earlier writes could not be undone",
+					driver.ErrUnavailable)
 			}
 			return err
 		}

@@ -74,8 +74,8 @@ func (r *Resource) Extends(rec, was any) bool {
 			before := at(was, f.Index).Interface().(schema.Fields)
 			after := at(rec, f.Index).Interface().(schema.Fields)
 			for name := range before.With(after) {
-				is, has := before[name]
-				if has && !is.Locked && after[name] != is || !has && after[name].Required { // a locked field never changes
+				is, has := before[name] // a locked field never changes
+				if has && !is.Locked && after[name] != is || !has && after[name].Required {
 					return false
 				}
 			}

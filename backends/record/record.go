@@ -215,7 +215,8 @@ func (r *Resource) Taken(ctx context.Context, in *store.Workspace, rec any, err 
 		u, taken := &r.Uniques[i], slices.Contains(dup.Fields, r.Uniques[i].Field)
 		if value := u.Value(rec); value != "" {
 			others := store.All(
-				u.Filter(u.Group(rec), []string{value}, u.Number(rec)), store.Where(store.F("id"), store.OpNe, r.Meta(rec).ID),
+				u.Filter(u.Group(rec), []string{value}, u.Number(rec)),
+				store.Where(store.F("id"), store.OpNe, r.Meta(rec).ID),
 			)
 			found, lookup := r.Records.Find(ctx, in, store.Query{Filter: others, State: store.Either, Limit: 1})
 			if lookup != nil {

@@ -234,7 +234,10 @@ func TestDefineRefusesInvalidStructs(t *testing.T) {
 		many[i] = reflect.StructField{Name: fmt.Sprintf("F%d", i), Type: reflect.TypeFor[string](), Tag: reflect.StructTag(fmt.Sprintf(`json:"f%d"`, i))}
 	}
 	_, e7 := record.Describe(reflect.StructOf(many), record.Traits{Name: "many"}, nil, nil)
-	for want, err := range map[string]error{"more than 64": e7, "is named kind": e5, `needs the tag store:"time"`: e6, "cannot be read": e1, "unknown format latin": e2, "two fields": e3, "no store.Meta": e4} {
+	for want, err := range map[string]error{
+		"more than 64": e7, "is named kind": e5, `needs the tag store:"time"`: e6, "cannot be read": e1,
+		"unknown format latin": e2, "two fields": e3, "no store.Meta": e4,
+	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}

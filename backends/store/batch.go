@@ -120,8 +120,8 @@ func (b *Batch) Commit(ctx context.Context) error {
 	}
 	writes := b.writes
 	for _, p := range b.unchanged {
-		own := func(w driver.Write) bool {
-			return w.Collection == p.write.Collection && w.Doc.ID == p.write.Doc.ID // this write checks the revision itself
+		own := func(w driver.Write) bool { // a write of the same record checks its revision itself
+			return w.Collection == p.write.Collection && w.Doc.ID == p.write.Doc.ID
 		}
 		if p.ws != nil && p.ws.home == b.ws.home && !slices.ContainsFunc(b.writes, own) {
 			writes = append(slices.Clip(writes), p.write)

@@ -54,7 +54,8 @@ func TestClaim(t *testing.T) {
 		}
 		insert(t, in, &plain{Name: "one"})
 		if got, want := names(), []string{"begun", "one", "there"}; !claim.Begun() || claim.Concluded() || !slices.Equal(got, want) {
-			t.Errorf("after the first commit: %q, begun %t, concluded %t; want %q", got, claim.Begun(), claim.Concluded(), want)
+			t.Errorf("after the first commit: %q, begun %t, concluded %t; want %q",
+				got, claim.Begun(), claim.Concluded(), want)
 		}
 
 		b, done, last := ws.Batch(), *note, &plain{Name: "two"}

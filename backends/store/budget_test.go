@@ -42,14 +42,17 @@ func TestBudgets(t *testing.T) {
 			q.Offset = offset
 			found, count, err := in.Page(t.Context(), q, store.Filter{})
 			if n := len(found.Records); err != nil || !found.Cut || count != many || n < 10 || n > 40 || found.Records[0].Code != fmt.Sprintf("%04d", offset) {
-				t.Fatalf("Page from %d = %d records, cut %v, count %d, %v; want 10 to 40 from that offset, cut, count %d", offset, n, found.Cut, count, err, many)
+				t.Fatalf("Page from %d = %d records, cut %v, count %d, %v; want 10 to 40 from that offset, cut, count %d",
+					offset, n, found.Cut, count, err, many)
 			}
 		}
 		if found, _, err := in.Page(t.Context(), store.Query{Limit: 5, Bytes: budget}, store.Filter{}); err != nil || found.Cut || len(found.Records) != 5 {
-			t.Errorf("a page within its budget: %d records, cut %v, %v; want 5, not cut", len(found.Records), found.Cut, err)
+			t.Errorf("a page within its budget: %d records, cut %v, %v; want 5, not cut",
+				len(found.Records), found.Cut, err)
 		}
 		if found, err := in.FindPart(t.Context(), store.Query{Bytes: 1}); err != nil || !found.Cut || len(found.Records) != 1 {
-			t.Errorf("a record larger than the budget: %d records, cut %v, %v; want 1, cut", len(found.Records), found.Cut, err)
+			t.Errorf("a record larger than the budget: %d records, cut %v, %v; want 1, cut",
+				len(found.Records), found.Cut, err)
 		}
 		seen := 0
 		if err := in.Each(t.Context(), store.Filter{}, store.Live, func(*item) error { seen++; return nil }); err != nil || seen != many {
@@ -99,10 +102,12 @@ func TestBudgets(t *testing.T) {
 			room := &rooms{most: 1 << 40}
 			ctx := request.With(t.Context(), &request.Request{Room: room})
 			if n, cut, err := ask(ctx, store.UnweighedBytes); err != nil || !cut || room.asked != 0 {
-				t.Errorf("%s that needs no room: %d, cut %v, reserved %d, %v; want it cut, 0 reserved", name, n, cut, room.asked, err)
+				t.Errorf("%s that needs no room: %d, cut %v, reserved %d, %v; want it cut, 0 reserved",
+					name, n, cut, room.asked, err)
 			}
 			if n, cut, err := ask(ctx, 1<<30); err != nil || cut || n != many || room.asked < 3*store.UnweighedBytes {
-				t.Errorf("%s with ample room: %d, cut %v, reserved %d, %v; want %d, not cut", name, n, cut, room.asked, err, many)
+				t.Errorf("%s with ample room: %d, cut %v, reserved %d, %v; want %d, not cut",
+					name, n, cut, room.asked, err, many)
 			}
 			if _, err := in.FindPart(ctx, store.Query{Limit: 100}); err != nil || room.asked == 0 {
 				t.Errorf("an answer without a budget reserved %d bytes, %v; want more than 0", room.asked, err)
@@ -152,7 +157,8 @@ func TestRoomIsReservedBeforeReading(t *testing.T) {
 			q.Bytes, q.Reserved = found.Size, found.Size
 			r = &request.Request{Room: &rooms{}}
 			if again, err := in.FindPart(request.With(t.Context(), r), q); err != nil || len(again.Records) != many || r.Calls() > 1 {
-				t.Errorf("%s with reserved room: %d records, %d queries, %v; want %d, 1", name, len(again.Records), r.Calls(), err, many)
+				t.Errorf("%s with reserved room: %d records, %d queries, %v; want %d, 1",
+					name, len(again.Records), r.Calls(), err, many)
 			}
 		}
 	})

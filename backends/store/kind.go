@@ -193,7 +193,8 @@ func Define[T any](spec Spec) (*Kind[T], error) {
 			return nil, fmt.Errorf("store: %s: field %q is not a portable field of %s", spec.Name, name, typ)
 		}
 		if s := special[name]; s.on && (t != s.typ || f.Type.Kind() == reflect.Pointer) {
-			return nil, fmt.Errorf("store: %s: field %q of %s has another type than the Spec requires", spec.Name, name, typ)
+			return nil, fmt.Errorf("store: %s: field %q of %s has another type than the Spec requires",
+				spec.Name, name, typ)
 		}
 		spec.zeros[name] = portableValue(reflect.Zero(f.Type), t)
 		if name == "deleted" && spec.SoftDelete {

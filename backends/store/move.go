@@ -535,7 +535,8 @@ func (m *Mover) copyIDs(ctx context.Context, spec *Spec, ids []string) error {
 		return err
 	}
 	gone := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return here[id] })
-	if err := m.removeIDs(ctx, spec, gone); err != nil { // first, because other documents may have their unique values now
+	// Deletions come first, because other documents may have the unique values of deleted ones now.
+	if err := m.removeIDs(ctx, spec, gone); err != nil {
 		return err
 	}
 	// The documents are read again, because not all of them can be held in memory.

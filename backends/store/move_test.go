@@ -151,7 +151,8 @@ func TestMoverCopiesEverythingExactly(t *testing.T) {
 		here, err1 := f.ws.Used(ctx)
 		copied, err2 := there.Used(ctx)
 		if here != copied || here.Documents != int64(len(all)) || errors.Join(err1, err2) != nil {
-			t.Errorf("usage of the original %+v, of the copy %+v, %v %v; want both %d documents", here, copied, err1, err2, len(all))
+			t.Errorf("usage of the original %+v, of the copy %+v, %v %v; want both %d documents",
+				here, copied, err1, err2, len(all))
 		}
 		// Queries of the copy have the same answers as those of the original.
 		for _, filter := range []store.Filter{
@@ -161,7 +162,8 @@ func TestMoverCopiesEverythingExactly(t *testing.T) {
 			a, err1 := c.Count(ctx, filter)
 			b, err2 := f.items.In(there).Count(ctx, filter)
 			if a != b || a == 0 || errors.Join(err1, err2) != nil {
-				t.Errorf("%+v: %d in the original, %d in the copy, %v %v; want the same, above 0", filter, a, b, err1, err2)
+				t.Errorf("%+v: %d in the original, %d in the copy, %v %v; want the same, above 0",
+					filter, a, b, err1, err2)
 			}
 		}
 	})

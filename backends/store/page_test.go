@@ -37,7 +37,8 @@ func TestPage(t *testing.T) {
 					page := found.Records
 					want := whole[min(offset, len(whole)):min(offset+50, len(whole))]
 					if err != nil || n != int64(len(whole)) || len(page) != len(want) || len(want) > 0 && !reflect.DeepEqual(page, want) {
-						t.Fatalf("Page from %d, sorted by %v: %d records of %d, %v; want %d of %d", offset, sort, len(page), n, err, len(want), len(whole))
+						t.Fatalf("Page from %d, sorted by %v: %d records of %d, %v; want %d of %d",
+							offset, sort, len(page), n, err, len(want), len(whole))
 					}
 				}
 			}

@@ -282,7 +282,8 @@ func TestPartitionsAreApart(t *testing.T) {
 		insert(t, in(one), a)
 		insert(t, in(two), b)
 		if a.OrgID != 1 || b.OrgID != 2 || one.Org() != 1 || two.Org() != 2 || f.control.Org() != 0 {
-			t.Errorf("org_id %d and %d, organizations %d, %d and %d", a.OrgID, b.OrgID, one.Org(), two.Org(), f.control.Org())
+			t.Errorf("org_id %d and %d, organizations %d, %d and %d",
+				a.OrgID, b.OrgID, one.Org(), two.Org(), f.control.Org())
 		}
 		for w, want := range map[*store.Workspace]string{one: a.ID, two: b.ID, f.control.Partition(3): "", f.control.Partition(-1): ""} {
 			for _, filter := range []store.Filter{{}, store.AnyOf(store.Eq("org_id", 1), store.Eq("org_id", 2)), store.In("id", a.ID, b.ID)} {

@@ -230,7 +230,8 @@ func TestSelectAgreesWithGroupsAndConditions(t *testing.T) {
 				q = store.All(store.Eq("id", row[1]), q)
 				groups, _, err := table.Aggregate(t.Context(), store.Aggregation{Filter: q, Groups: []store.Group{{Field: store.F(name)}}})
 				if err != nil || len(groups) != 1 {
-					t.Errorf("%s is %v in Select, but a condition on that value finds %v, %v", name, row[0], groups, err)
+					t.Errorf("%s is %v in Select, but a condition on that value finds %v, %v",
+						name, row[0], groups, err)
 					continue
 				}
 				if g := groups[0][0]; g != row[0] && !equalNumbers(g, row[0]) {

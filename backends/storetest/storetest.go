@@ -33,8 +33,8 @@ const (
 	// DollarGroups: a text that starts with a dollar sign is taken for the name of a field when documents are grouped by
 	// more than one value.
 	DollarGroups Fault = "groups by several values take a text that starts with a dollar sign for a field"
-	// SeveralBounds: a query that uses an index fails with an internal error if a value has two lower bounds, such as "a"
-	// and "".
+	// SeveralBounds: a query that uses an index fails with an internal error if a value has two lower bounds, such as
+	// "a" and "".
 	SeveralBounds Fault = "several bounds on one field end a question with an internal error"
 )
 

@@ -72,7 +72,7 @@ type member struct {
 func members(object []byte) ([]member, error) {
 	dec := json.NewDecoder(bytes.NewReader(object))
 	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
-		return nil, errors.New("it is no JSON object")
+		return nil, errors.New("it is not a JSON object")
 	}
 	var all []member
 	seen := map[string]bool{}
@@ -80,11 +80,11 @@ func members(object []byte) ([]member, error) {
 		t, err := dec.Token()
 		name, ok := t.(string)
 		if err != nil || !ok {
-			return nil, errors.New("it is no JSON object")
+			return nil, errors.New("it is not a JSON object")
 		}
 		m := member{name: name}
 		if err := dec.Decode(&m.raw); err != nil {
-			return nil, errors.New("it is no JSON object")
+			return nil, errors.New("it is not a JSON object")
 		}
 		if seen[name] {
 			all = slices.DeleteFunc(all, func(m member) bool { return m.name == name })
@@ -93,7 +93,7 @@ func members(object []byte) ([]member, error) {
 		all = append(all, m)
 	}
 	if _, err := dec.Token(); err != nil || len(bytes.TrimSpace(object[dec.InputOffset():])) > 0 {
-		return nil, errors.New("it is no JSON object")
+		return nil, errors.New("it is not a JSON object")
 	}
 	return all, nil
 }

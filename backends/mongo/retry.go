@@ -154,7 +154,7 @@ func (b *attempt) duplicate(ctx context.Context, s *step, changes []change, err 
 		d.Index = index
 		return d
 	}
-	return fault{fmt.Errorf("%w: MongoDB refused a write to %s because of a unique value that is gone by now",
+	return fault{fmt.Errorf("%w: MongoDB refused a write to %s because of a unique value that no longer exists",
 		driver.ErrUnavailable, s.k.name)}
 }
 

@@ -54,7 +54,7 @@ func (p *Preconditions) Require(unchanged ...Precondition) {
 	p.unchanged = append(p.unchanged, unchanged...)
 }
 
-// Reset drops all preconditions, for an attempt that reads everything anew.
+// Reset drops all preconditions, for an attempt that reads everything again.
 func (p *Preconditions) Reset() { p.unchanged = nil }
 
 // stage adds writes of a kind, and raises the records to the revision at which they will be stored.

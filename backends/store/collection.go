@@ -381,7 +381,7 @@ func (c Collection[T]) insertWrite(rec *T) (driver.Write, error) {
 		meta.ID = c.ws.NewID()
 	}
 	if !ValidID(meta.ID) {
-		return driver.Write{}, fmt.Errorf("%s: %q is no identifier", c.kind.spec.Name, meta.ID)
+		return driver.Write{}, fmt.Errorf("%s: %q is not a valid identifier", c.kind.spec.Name, meta.ID)
 	}
 	if meta.CreatedAt == 0 {
 		meta.CreatedAt = c.ws.store.now().UnixMilli()

@@ -54,7 +54,7 @@ func (e *Encoded) MarshalJSON() ([]byte, error) {
 
 // Encoded returns what data makes of a record that was peeked at, encoded once for all who ask the same. From is all
 // that it depends on besides the record.
-func (c *Call) Encoded(made *store.Made, from any, data func() (any, error)) (any, error) {
+func (c *Call) Encoded(made *store.Derived, from any, data func() (any, error)) (any, error) {
 	type asked struct{ operation, from any }
 	return made.Of(asked{c.Operation.Name, from}, func() (any, error) {
 		shown, err := data()

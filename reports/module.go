@@ -92,7 +92,7 @@ func (m *Module) byID(ctx context.Context, c *operation.Call) (*Report, error) {
 // peeked is a report with what is kept of it.
 type peeked struct {
 	*Report
-	made *store.Made
+	made *store.Derived
 }
 
 func (m *Module) peek(ctx context.Context, c *operation.Call) (peeked, error) {

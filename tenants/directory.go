@@ -143,7 +143,7 @@ func NewDirectory(ctx context.Context, o DirectoryOptions) (*Directory, error) {
 	if err := d.loadIdentity(ctx); err != nil {
 		return nil, err
 	}
-	o.Store.LocateWith(d.locate)
+	o.Store.SetLocator(d.locate)
 	return d, nil
 }
 

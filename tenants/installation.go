@@ -71,7 +71,7 @@ var ErrLostControl = errors.New("the control data of this installation are missi
 // Installed returns ErrLostControl if the control data are not, or no longer, those of the installation. Other error:
 // store.ErrUnavailable.
 func (d *Directory) Installed(ctx context.Context) error {
-	if err := d.store.LostControl(); err != nil {
+	if err := d.store.ControlFileMissing(); err != nil {
 		return fmt.Errorf("%w: %w", ErrLostControl, err)
 	}
 	rec, err := d.installations.Get(ctx, identityID)

@@ -308,7 +308,7 @@ func (m *mover) compareAll(ctx context.Context) ([]store.Sum, error) {
 		if err != nil {
 			return nil, err
 		}
-		noted, err := m.copier.Catch(ctx)
+		noted, err := m.copier.CatchUp(ctx)
 		if err == nil {
 			err = m.copier.Forget(ctx)
 		}
@@ -329,7 +329,7 @@ func (m *mover) switchOver(ctx context.Context) (_ time.Duration, err error) {
 	m.beginStep("catching up")
 	for range maxCatchUps {
 		began := time.Now()
-		if _, err := m.copier.Catch(ctx); err != nil {
+		if _, err := m.copier.CatchUp(ctx); err != nil {
 			return 0, err
 		}
 		quick := time.Since(began) < quickRound
@@ -393,7 +393,7 @@ func (m *mover) checkElected(elected time.Time) error {
 
 // finishCopy copies the last changes while writes are held, records the arrival and switches.
 func (m *mover) finishCopy(ctx context.Context, heldAt, elected time.Time) error {
-	if _, err := m.copier.Catch(ctx); err != nil {
+	if _, err := m.copier.CatchUp(ctx); err != nil {
 		return err
 	}
 	if err := sleep(ctx, time.Until(heldAt.Add(m.leases.Copying+m.leases.Copying/marginDivisor))); err != nil {

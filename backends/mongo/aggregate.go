@@ -15,12 +15,12 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// maxRows is how many rows of an aggregation without a limit come with each answer.
+// maxRows is the batch size of an aggregation without a limit.
 const maxRows = 10_000
 
-// Aggregate groups and measures in the server, which spills to disk what does not fit its memory. Measures of
-// Distinct over one column are exact whatever their size; over several columns the different values of a
-// group must fit a document of 16 MB, otherwise the server refuses.
+// Aggregate implements driver.Workspace. The server groups and measures, and spills to disk if its memory does not
+// suffice. Distinct measures of a single column may have any number of values. For several columns, the distinct values
+// of a group must fit into a document of 16 MB; otherwise the server returns an error.
 func (w *workspace) Aggregate(ctx context.Context, a driver.Aggregation) ([][]any, error) {
 	k, err := w.kind(a.Collection)
 	if err != nil {
@@ -50,16 +50,16 @@ func (w *workspace) Aggregate(ctx context.Context, a driver.Aggregation) ([][]an
 	return rows, err
 }
 
-// plan is an aggregation on its way to a pipeline.
+// plan is an aggregation that is being compiled to a pipeline.
 type plan struct {
-	before   bson.D // dates, computed before documents are grouped
-	groups   bson.D // g0, g1, ...
-	distinct []any  // the columns whose different values are counted
-	first    bson.D // accumulators, by name
-	second   bson.D // the same over groups that the first stage has split by the value of distinct[0]
-	columns  bson.D // r0, r1, ...: what a row consists of
-	order    bson.D // of those
-	prefixed map[int]int
+	before   bson.D      // dates that are computed before documents are grouped
+	groups   bson.D      // g0, g1, ...
+	distinct []any       // columns whose distinct values are counted
+	first    bson.D      // accumulators, by name
+	second   bson.D      // the same over groups that the first stage has split by the value of distinct[0]
+	columns  bson.D      // r0, r1, ...: the columns of a row
+	order    bson.D      // order of the rows, by columns
+	prefixed map[int]int // length of the prefix to remove, by column
 }
 
 func (w *workspace) plan(k *kind, a driver.Aggregation) (*plan, error) {
@@ -107,7 +107,7 @@ func (p *plan) column(expr any) {
 	p.columns = append(p.columns, bson.E{Key: "r" + strconv.Itoa(len(p.columns)), Value: expr})
 }
 
-// strip notes that the values of the last column begin with the workspace's name.
+// strip notes that the values of the last column begin with the operand's prefix, which rows must not show.
 func (p *plan) strip(o operand) {
 	if o.prefix != "" {
 		p.prefixed[len(p.columns)-1] = len(o.prefix)
@@ -125,19 +125,20 @@ func op(name string, args ...any) bson.D {
 
 func when(cond, then any) bson.D { return op("$cond", cond, then, nil) }
 
-// number is the operand where it is a number, else null. Types have an order: null and what is missing,
-// numbers, text, objects.
+// number returns the expression of the operand if it is a number, else null. It uses the order of types in MongoDB:
+// null and missing, numbers, text, objects.
 func (o operand) number() any {
 	switch {
-	case o.typ == driver.Time: // one that is no date is somebody else's work, and must not end the question
-		return when(op("$and", op("$gte", o.expr(), bson.DateTime(math.MinInt64)), op("$lte", o.expr(), bson.DateTime(math.MaxInt64))), op("$toLong", o.expr()))
+	case o.typ == driver.Time: // another program may have stored a value that is not a date; it must not fail the query
+		first, last := bson.DateTime(math.MinInt64), bson.DateTime(math.MaxInt64)
+		return when(op("$and", op("$gte", o.expr(), first), op("$lte", o.expr(), last)), op("$toLong", o.expr()))
 	case o.typ != driver.Any && !numeric(o.typ):
 		return nil
 	}
 	return when(op("$and", op("$gt", o.expr(), nil), op("$lt", o.expr(), "")), o.expr())
 }
 
-// words is the operand where it is text, else null.
+// words returns the expression of the operand if it is text, else null.
 func (o operand) words() any {
 	switch o.typ {
 	case driver.String, driver.Date, driver.Any:
@@ -146,7 +147,7 @@ func (o operand) words() any {
 	return nil
 }
 
-// group returns the expression of a dimension. A bucket goes by way of a field of dates.
+// group returns the expression of a dimension. A bucket needs a date, which is computed in a stage before.
 func (p *plan) group(i int, o operand, g driver.Group) (any, error) {
 	if g.By == driver.NoBucket {
 		return o.expr(), nil
@@ -161,12 +162,14 @@ func (p *plan) group(i int, o operand, g driver.Group) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	year1, year9999 := time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli(), time.Date(9999, 12, 31, 23, 59, 59, 999e6, time.UTC).UnixMilli()
+	year1 := time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli()
+	year9999 := time.Date(9999, 12, 31, 23, 59, 59, 999e6, time.UTC).UnixMilli()
 	if typ == driver.Time {
 		var n any
 		switch n = o.number(); {
 		case o.typ == driver.Time:
-			n = when(op("$and", op("$gte", o.expr(), bson.DateTime(year1)), op("$lte", o.expr(), bson.DateTime(year9999))), o.expr())
+			first, last := bson.DateTime(year1), bson.DateTime(year9999)
+			n = when(op("$and", op("$gte", o.expr(), first), op("$lte", o.expr(), last)), o.expr())
 		case n != nil:
 			n = when(op("$and", op("$gte", n, year1), op("$lte", n, year9999)), op("$toDate", o.expr()))
 		}
@@ -179,9 +182,10 @@ func (p *plan) group(i int, o operand, g driver.Group) (any, error) {
 	}
 	first10 := op("$substrCP", op("$ifNull", day, ""), 0, 10)
 	p.before = append(p.before, bson.E{Key: name, Value: op("$convert", bson.D{
-		{Key: "input", Value: op("$concat", first10, "T00:00:00Z")}, {Key: "to", Value: "date"}, {Key: "onError", Value: nil}, {Key: "onNull", Value: nil},
+		{Key: "input", Value: op("$concat", first10, "T00:00:00Z")}, {Key: "to", Value: "date"},
+		{Key: "onError", Value: nil}, {Key: "onNull", Value: nil},
 	})})
-	// The 31st of February, or whatever else the server takes for a day, comes back different.
+	// The server accepts days such as 31 February. They are recognized because they are written back differently.
 	inRange := op("$and", op("$gte", date, bson.DateTime(year1)), op("$lte", date, bson.DateTime(year9999)))
 	return when(inRange, when(op("$eq", dateText("%Y-%m-%d", date), first10), text)), nil
 }
@@ -195,7 +199,7 @@ func bucketText(by driver.Bucket, date string) (any, error) {
 	case driver.Day:
 		return dateText("%Y-%m-%d", date), nil
 	case driver.Week:
-		// The Thursday of an ISO week has the week's year and number; day 0 of Unix time was one.
+		// The Thursday of an ISO week has the week's year and number, and day 0 of Unix time was a Thursday.
 		const day = int64(24 * time.Hour / time.Millisecond)
 		weeks := op("$floor", op("$divide", op("$add", op("$toLong", date), 3*day), 7*day))
 		return dateText("%Y-W%V", op("$toDate", op("$multiply", weeks, 7*day))), nil
@@ -287,23 +291,24 @@ func (p *plan) stages(a driver.Aggregation) bson.A {
 	case 0:
 		stage("$group", append(bson.D{{Key: "_id", Value: id}}, p.first...))
 	case 1:
-		// A group for each value first: no set of values has to fit a document.
+		// The first stage makes a group for each value, so that no set of values has to fit into a document.
 		split := append(slices.Clone(p.groups), bson.E{Key: "d", Value: p.distinct[0]})
 		stage("$group", append(bson.D{{Key: "_id", Value: split}}, p.first...))
-		var again any
+		var regroup any
 		switch len(p.groups) {
 		case 0:
 		case 1:
-			again = "$_id.g0"
+			regroup = "$_id.g0"
 		default:
 			back := make(bson.D, 0, len(p.groups))
 			for _, g := range p.groups {
 				back = append(back, bson.E{Key: g.Key, Value: "$_id." + g.Key})
 			}
-			again = back
+			regroup = back
 		}
-		second := append(bson.D{{Key: "_id", Value: again}}, p.second...)
-		stage("$group", append(second, bson.E{Key: "d0", Value: op("$sum", op("$cond", op("$gt", "$_id.d", nil), int32(1), int32(0)))}))
+		second := append(bson.D{{Key: "_id", Value: regroup}}, p.second...)
+		hasValue := op("$cond", op("$gt", "$_id.d", nil), int32(1), int32(0))
+		stage("$group", append(second, bson.E{Key: "d0", Value: op("$sum", hasValue)}))
 	default:
 		group := append(bson.D{{Key: "_id", Value: id}}, p.first...)
 		sizes := bson.D{}
@@ -325,12 +330,14 @@ func (p *plan) stages(a driver.Aggregation) bson.A {
 	return all
 }
 
+// run runs the pipeline and reads its rows, up to the budget of the aggregation.
 func (p *plan) run(ctx context.Context, w *workspace, k *kind, pipeline bson.A, a driver.Aggregation) ([][]any, error) {
 	limit := a.Limit
 	if limit <= 0 || limit > maxRows {
 		limit = maxRows
 	}
-	cursor, err := k.coll.Aggregate(ctx, pipeline, options.Aggregate().SetAllowDiskUse(true).SetBatchSize(int32(limit)+1))
+	cursor, err := k.coll.Aggregate(ctx, pipeline,
+		options.Aggregate().SetAllowDiskUse(true).SetBatchSize(int32(limit)+1))
 	if err != nil {
 		return nil, err
 	}
@@ -342,7 +349,8 @@ rows:
 		row := make([]any, len(p.columns))
 		for i, c := range p.columns {
 			if row[i], err = portable(cursor.Current.Lookup(c.Key)); err != nil {
-				w.engine.opts.Log.WarnContext(ctx, "a group of damaged records is left out", "workspace", w.name, "collection", k.name, "reason", err)
+				w.engine.opts.Log.WarnContext(ctx, "a group of damaged records is left out",
+					"workspace", w.name, "collection", k.name, "reason", err)
 				continue rows
 			}
 			if s, ok := row[i].(string); ok {
@@ -357,7 +365,7 @@ rows:
 	return rows, cursor.Err()
 }
 
-// empty is the row of an aggregation of nothing.
+// empty returns the row of an aggregation without matching documents.
 func (p *plan) empty(a driver.Aggregation) []any {
 	row := make([]any, len(a.Measures))
 	for i, m := range a.Measures {
@@ -368,7 +376,7 @@ func (p *plan) empty(a driver.Aggregation) []any {
 	return row
 }
 
-// portable returns a value of a row as the driver has it.
+// portable converts a value of a row to that of package driver.
 func portable(v bson.RawValue) (any, error) {
 	switch v.Type {
 	case 0, bson.TypeNull:
@@ -383,7 +391,7 @@ func portable(v bson.RawValue) (any, error) {
 		return strings.Clone(v.StringValue()), nil
 	case bson.TypeDateTime:
 		return v.DateTime(), nil
-	case bson.TypeBinary, bson.TypeArray, bson.TypeEmbeddedDocument: // a custom value that is none of the above
+	case bson.TypeBinary, bson.TypeArray, bson.TypeEmbeddedDocument: // a custom value
 		b, err := appendValue(nil, v, "null")
 		if err != nil {
 			return nil, fault{err}

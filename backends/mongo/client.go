@@ -21,14 +21,15 @@ const (
 
 	maxConnectTimeout = 2 * time.Second
 	maxConnIdleTime   = 5 * time.Minute
-	// heartbeat is how often each server is asked whether it is there. One that has fallen silent
-	// is noticed after that time and maxConnectTimeout; then the calls that wait for it end.
+	// heartbeat is the interval at which each server is checked. A server that stops responding is detected after
+	// heartbeat and maxConnectTimeout; calls that wait for it then end.
 	heartbeat           = time.Second
 	defaultMaxPool      = 64
 	defaultQueryTimeout = 10 * time.Second
 )
 
-// check fills in defaults and refuses what can never work. The URI holds a password: no error repeats it.
+// check sets defaults, and returns an error for options that can never work. Errors do not repeat the URI, because it
+// contains a password.
 func (o *Options) check() error {
 	if o.MaxPool <= 0 {
 		o.MaxPool = defaultMaxPool
@@ -49,14 +50,15 @@ func (o *Options) check() error {
 	case "admin", "local", "config":
 		return fmt.Errorf("the MongoDB database %q belongs to the server; name another", o.Database)
 	}
-	// A workspace's name is at least one byte long.
+	// The name of a database is followed by an underscore and the name of a workspace, which has at least one byte.
 	if n := len(o.Database); n > maxDatabaseName || o.Isolation == PerDatabase && n+2 > maxDatabaseName {
-		return fmt.Errorf("the MongoDB database name %q is too long: %d bytes is MongoDB's limit", o.Database, maxDatabaseName)
+		return fmt.Errorf("the MongoDB database name %q is too long: %d bytes is MongoDB's limit",
+			o.Database, maxDatabaseName)
 	}
 	return nil
 }
 
-// connect returns a client, which connects when it is first used.
+// connect returns a client, which connects on first use.
 func (o *Options) connect(h *health) (*mongo.Client, error) {
 	uri := o.URI.Reveal()
 	isSRV := strings.HasPrefix(uri, "mongodb+srv://")
@@ -66,9 +68,12 @@ func (o *Options) connect(h *health) (*mongo.Client, error) {
 	c := options.Client().ApplyURI(uri)
 	if err := c.Validate(); err != nil {
 		if isSRV {
-			return nil, fmt.Errorf("%w: the mongodb+srv address cannot be resolved or is malformed; check its host name, the DNS server and its options", driver.ErrUnavailable)
+			return nil, fmt.Errorf("%w: the mongodb+srv address cannot be resolved or is malformed; "+
+				"check its host name, the DNS server and its options", driver.ErrUnavailable)
 		}
-		return nil, errors.New("the MongoDB address is malformed; it reads mongodb://user:password@host:27017/?replicaSet=name, with reserved characters in user and password percent-encoded")
+		return nil, errors.New("the MongoDB address is malformed; " +
+			"it reads mongodb://user:password@host:27017/?replicaSet=name, " +
+			"with reserved characters in user and password percent-encoded")
 	}
 	journal := true
 	c.SetAppName("tenantry").
@@ -88,7 +93,8 @@ func (o *Options) connect(h *health) (*mongo.Client, error) {
 	c.SetMonitor(countTries(o.Monitor))
 	client, err := mongo.Connect(c)
 	if err != nil {
-		return nil, errors.New("the options of the MongoDB address contradict each other; check TLS files, authentication and compressors")
+		return nil, errors.New("the options of the MongoDB address contradict each other; " +
+			"check TLS files, authentication and compressors")
 	}
 	return client, nil
 }

@@ -10,7 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// truth says whether a condition is decided before any document is seen.
+// truth says whether a condition is decided without reading documents.
 type truth int
 
 const (
@@ -19,13 +19,12 @@ const (
 	never
 )
 
-// operand is a value of a document as a path.
+// operand is the path of a value in a document.
 type operand struct {
 	path   string
 	typ    driver.Type
-	custom bool // of any type, also a list or a document
-	// prefix is what the stored value has before the caller's.
-	prefix string
+	custom bool   // a custom value, which may have any type, including list and document
+	prefix string // the prefix of stored values that callers do not see
 }
 
 func (w *workspace) operand(k *kind, r driver.Ref) (operand, error) {
@@ -50,7 +49,8 @@ func (w *workspace) operand(k *kind, r driver.Ref) (operand, error) {
 func (o operand) literal(v any) (any, bool) {
 	switch x := v.(type) {
 	case string:
-		return o.prefix + x, o.typ == driver.Any || o.typ == driver.String || o.typ == driver.Date || o.typ == driver.Strings
+		ok := o.typ == driver.Any || o.typ == driver.String || o.typ == driver.Date || o.typ == driver.Strings
+		return o.prefix + x, ok
 	case int64:
 		if o.typ == driver.Time {
 			return bson.DateTime(x), true
@@ -67,8 +67,8 @@ func (o operand) literal(v any) (any, bool) {
 	return nil, false
 }
 
-// bound returns the value to compare with, in the order op. A moment that is no whole number of milliseconds
-// lies between two that are, and every moment is before one that is too far away.
+// bound returns the value for a comparison with op, and whether any value can match. A time is rounded to a whole
+// number of milliseconds such that the comparison has the same result; times out of range match all values or none.
 func (o operand) bound(op driver.Op, v any) (any, bool) {
 	x, isFloat := v.(float64)
 	if o.typ != driver.Time || !isFloat || math.IsNaN(x) {
@@ -88,6 +88,7 @@ func (o operand) bound(op driver.Op, v any) (any, bool) {
 	return bson.DateTime(x), true
 }
 
+// usable returns the values that can occur in the operand.
 func (o operand) usable(values []any) bson.A {
 	out := make(bson.A, 0, len(values))
 	for _, v := range values {
@@ -98,12 +99,13 @@ func (o operand) usable(values []any) bson.A {
 	return out
 }
 
-// is returns a condition that consists of one operator. A value from outside is never more than the operator's operand.
+// is returns a condition with a single operator. A value from outside can only be the operator's argument, never an
+// operator itself.
 func is(path, operator string, value any) bson.D {
 	return bson.D{{Key: path, Value: bson.D{{Key: operator, Value: value}}}}
 }
 
-// filter returns the question of a predicate within the workspace.
+// filter returns the filter for a predicate within the workspace.
 func (w *workspace) filter(k *kind, p driver.Predicate) (bson.D, truth, error) {
 	cond, t, err := w.predicate(k, p)
 	if err != nil || t == never {
@@ -144,8 +146,11 @@ func (w *workspace) predicate(k *kind, p driver.Predicate) (bson.D, truth, error
 	return d, t, err
 }
 
-// join combines the kids. empty is what none of them amount to, decided what one of them is enough for.
-func (w *workspace) join(k *kind, kids []driver.Predicate, operator string, empty, decided truth) (bson.D, truth, error) {
+// join combines conditions with $and or $or. Empty is the result without undecided conditions; decided is the result
+// that a single condition determines.
+func (w *workspace) join(
+	k *kind, kids []driver.Predicate, operator string, empty, decided truth,
+) (bson.D, truth, error) {
 	var conds bson.A
 	var only bson.D
 	result := depends
@@ -195,8 +200,8 @@ func (o operand) exists(want bool) (bson.D, truth) {
 	return both(null, o.notList()), depends
 }
 
-// placed compares a custom value in the order of a sort: within the type of the value, and by the types that come
-// after.
+// placed compares a custom value by its position in a sort: with values of the same type, and with the types that sort
+// after it.
 func (o operand) placed(p driver.Predicate, v any) (bson.D, truth, error) {
 	from := bson.A{is(o.path, "$gte", v)}
 	switch v.(type) {
@@ -219,12 +224,12 @@ func (o operand) placed(p driver.Predicate, v any) (bson.D, truth, error) {
 	return either(bson.D{{Key: "$and", Value: before}}, is(o.path, "$type", "array")), depends, nil
 }
 
-// notList keeps a condition on a custom value from looking at the elements of a list.
+// notList returns the condition that a custom value is not a list, because conditions would apply to its elements.
 func (o operand) notList() bson.D {
 	return is(o.path, "$not", bson.D{{Key: "$type", Value: "array"}})
 }
 
-// single returns a condition on a value that is none on the elements of a list.
+// single restricts a condition to values that are not lists, because it would apply to their elements.
 func (o operand) single(cond bson.D) bson.D {
 	if !o.custom {
 		return cond
@@ -236,8 +241,8 @@ func either(a, b bson.D) bson.D { return bson.D{{Key: "$or", Value: bson.A{a, b}
 
 func both(a, b bson.D) bson.D { return bson.D{{Key: "$and", Value: bson.A{a, b}}} }
 
-// elements returns a condition on a list; a single custom string counts as a list of one, to the server too.
-// Operators that do not speak of elements match nothing.
+// elements returns a condition on the elements of a list. A single custom string counts as a list of one element, as it
+// does for the server. Operators that do not apply to elements match nothing.
 func (o operand) elements(p driver.Predicate) (bson.D, truth) {
 	values := make(bson.A, 0, len(p.Values))
 	for _, v := range p.Values {
@@ -274,8 +279,8 @@ func outside(path string, values bson.A) bson.D {
 	return is(path, "$nin", values)
 }
 
-// scalar returns a condition on a single value. The server keeps comparisons within the type of the
-// value, and takes what is missing for different from every value.
+// scalar returns a condition on a single value. The server compares only values of the same type, and treats missing
+// values as different from every value.
 func (o operand) scalar(p driver.Predicate) (bson.D, truth, error) {
 	switch p.Op {
 	case driver.Eq, driver.In:
@@ -289,7 +294,7 @@ func (o operand) scalar(p driver.Predicate) (bson.D, truth, error) {
 		switch {
 		case len(values) == 0:
 			return nil, always, nil
-		case o.custom: // a list is different from its only element
+		case o.custom: // a list differs from its only element
 			return either(outside(o.path, values), is(o.path, "$type", "array")), depends, nil
 		}
 		return outside(o.path, values), depends, nil
@@ -311,7 +316,7 @@ func (o operand) scalar(p driver.Predicate) (bson.D, truth, error) {
 		return o.placed(p, v)
 	case driver.Contains, driver.StartsWith, driver.ContainsFold, driver.StartsWithFold:
 		part, isText := p.Values[0].(string)
-		// Stored text is UTF-8: no part of it that starts and ends with whole characters is anything else.
+		// Stored text is valid UTF-8, so text that is not valid cannot be a part of it.
 		if !isText || !utf8.ValidString(part) {
 			return nil, never, nil
 		}
@@ -328,7 +333,7 @@ func (o operand) scalar(p driver.Predicate) (bson.D, truth, error) {
 	return nil, never, fmt.Errorf("unknown operator %d on %s", p.Op, p.Ref.Name)
 }
 
-// contains returns the condition that a text has the part in it, which the pattern matches.
+// contains returns the condition that a text contains the part, which the pattern matches.
 func (o operand) contains(part, pattern string) bson.D {
 	if part == "" {
 		return is(o.path, "$gte", "")
@@ -336,14 +341,14 @@ func (o operand) contains(part, pattern string) bson.D {
 	if o.prefix != "" {
 		pattern = "^" + quote(o.prefix) + `[\s\S]*` + pattern
 	}
-	if o.typ == driver.Any { // the bound keeps to the part of an index that has text
+	if o.typ == driver.Any { // the bound restricts an index scan to text
 		return both(is(o.path, "$gte", ""), is(o.path, "$regex", pattern))
 	}
 	return is(o.path, "$regex", pattern)
 }
 
-// quote returns the pattern that matches the text and nothing else. A backslash before a character
-// that is neither letter nor digit makes it stand for itself; a pattern cannot hold NUL.
+// quote returns the pattern that matches exactly the text. A backslash escapes every ASCII character that is not a
+// letter or digit. NUL is written as \x00, because a pattern cannot contain it.
 func quote(text string) string {
 	b := make([]byte, 0, len(text)+8)
 	for i := range len(text) {
@@ -361,8 +366,9 @@ func quote(text string) string {
 	return string(b)
 }
 
-// fold returns the pattern that matches the text whatever its case. A class has nothing but letters, none of which
-// means anything in it; the server's own folding would be another with each version of its library.
+// fold returns the pattern that matches the text in any case, with a character class for each letter. Classes contain
+// only letters, which need no escaping. The server's own case folding is not used, because it depends on the version of
+// its library.
 func fold(text string) string {
 	b := make([]byte, 0, 4*len(text)+8)
 	for _, r := range text {
@@ -378,7 +384,7 @@ func fold(text string) string {
 	return string(b)
 }
 
-// startsWith is a range, which an index can serve.
+// startsWith returns the condition as a range, which an index can serve.
 func (o operand) startsWith(prefix string) bson.D {
 	bounds := bson.D{{Key: "$gte", Value: prefix}}
 	if end, ok := afterPrefix(prefix); ok {
@@ -387,10 +393,11 @@ func (o operand) startsWith(prefix string) bson.D {
 	return bson.D{{Key: o.path, Value: bounds}}
 }
 
-// maxPrefixes bounds the ranges in which texts lie that begin with one whatever its case.
+// maxPrefixes bounds the ranges of a case-insensitive prefix condition.
 const maxPrefixes = 4
 
-// startsWithFold is some ranges, which an index can serve, and the pattern of all of the beginning.
+// startsWithFold returns the condition as ranges of a few short prefixes, which an index can serve, and the pattern of
+// the entire prefix.
 func (o operand) startsWithFold(part string) bson.D {
 	prefix := driver.Fold(part)
 	if prefix.Caseless() {
@@ -403,15 +410,15 @@ func (o operand) startsWithFold(part string) bson.D {
 	return both(bson.D{{Key: "$or", Value: ranges}}, is(o.path, "$regex", "^"+quote(o.prefix)+fold(part)))
 }
 
-// afterPrefix returns the smallest text greater than all that start with prefix; code points are
-// ordered as their UTF-8 is.
+// afterPrefix returns the smallest text that is greater than every text with the prefix, and false if there is none.
+// UTF-8 sorts in the order of code points.
 func afterPrefix(prefix string) (string, bool) {
 	runes := []rune(prefix)
 	for i := len(runes) - 1; i >= 0; i-- {
 		switch r := runes[i]; {
 		case r == utf8.MaxRune:
 			continue
-		case r == 0xD7FF: // surrogates are no characters
+		case r == 0xD7FF: // skips the surrogates
 			runes[i] = 0xE000
 		default:
 			runes[i]++

@@ -29,7 +29,7 @@ func things() *driver.Collection {
 	}}
 }
 
-// offline returns a workspace "org-1" whose server is never asked.
+// offline returns a workspace "org-1" without a server.
 func offline(t testing.TB) (*workspace, *kind) {
 	t.Helper()
 	client, err := mongo.Connect(options.Client().ApplyURI("mongodb://127.0.0.1:1"))
@@ -62,8 +62,9 @@ func or(kids ...driver.Predicate) driver.Predicate {
 	return driver.Predicate{Op: driver.Or, Kids: kids}
 }
 
-// TestWorkspacesShareKinds: each organization that was ever seen keeps a handle.
-func TestWorkspacesShareKinds(t *testing.T) {
+// TestWorkspacesShareSchemas: workspaces that are opened with the same collections share a schema, so that a handle
+// takes little memory.
+func TestWorkspacesShareSchemas(t *testing.T) {
 	t.Parallel()
 	e := openAt(t, Options{URI: secret.New("mongodb://127.0.0.1:1")})
 	list := []*driver.Collection{things(), {Name: "others"}}
@@ -80,7 +81,8 @@ func TestWorkspacesShareKinds(t *testing.T) {
 		all = append(all, one)
 	}
 	if all[0] != all[1] || all[0] == all[2] {
-		t.Errorf("what they are opened with: %p, %p, and another: %p", all[0], all[1], all[2])
+		t.Errorf("schemas %p and %p of the same collections, and %p of others; want the first two the same",
+			all[0], all[1], all[2])
 	}
 }
 
@@ -109,7 +111,7 @@ func TestDatabaseHandlesAreEvicted(t *testing.T) {
 			}
 		}
 		if n := len(e.tasks()); n != e.spaces.Len()*len(list) {
-			t.Errorf("%d collections are to have their indexes made, of %d databases", n, e.spaces.Len())
+			t.Errorf("%d index tasks for %d databases, want %d for each", n, e.spaces.Len(), len(list))
 		}
 		for next := e.builder.next(); next != nil && (isolation == Shared || next.space.db.Name() != e.opts.Database+"_org-"+strconv.Itoa(many-1)); next = e.builder.next() {
 			e.builder.finish(next)
@@ -118,10 +120,11 @@ func TestDatabaseHandlesAreEvicted(t *testing.T) {
 			runtime.GC()
 		}
 		if n := len(e.tasks()); e.Kept() != want || n != want*len(list) {
-			t.Errorf("%d databases and workspaces are kept, not %d, with %d collections", e.Kept(), want, n)
+			t.Errorf("%d databases and workspaces are cached with %d index tasks, want %d with %d",
+				e.Kept(), n, want, want*len(list))
 		}
 		if again, _, err := e.space("org-1"); again != held || err != nil {
-			t.Errorf("another was made while one was held: %v", err)
+			t.Errorf("space returned another database than that in use: %v", err)
 		}
 	}
 }
@@ -133,7 +136,7 @@ func TestFilters(t *testing.T) {
 	single := func(key string) string { return `{"custom.` + key + `":{"$not":{"$type":"array"}}}]` }
 	for _, c := range []struct {
 		p    driver.Predicate
-		want string // after org_id, or nothing
+		want string // the filter after org_id, or "nothing" if no document can match
 	}{
 		{driver.Predicate{}, ``}, {and(and(), or(and())), ``}, {or(), nothing}, {and(on("n", driver.Eq, int64(1)), or()), nothing},
 		{on("n", driver.In), nothing}, {on("n", driver.Nin), ``}, {or(on("n", driver.In), on("n", driver.Nin)), ``},
@@ -176,7 +179,7 @@ func TestFilters(t *testing.T) {
 		}
 		if truth == never {
 			if c.want != nothing {
-				t.Errorf("%+v asks nothing, want %s", c.p, c.want)
+				t.Errorf("%+v matches nothing, want %s", c.p, c.want)
 			}
 			continue
 		}
@@ -191,7 +194,7 @@ func TestFilters(t *testing.T) {
 	}
 }
 
-func TestFaultyQuestionsAreErrors(t *testing.T) {
+func TestInvalidQueriesAreErrors(t *testing.T) {
 	t.Parallel()
 	w, k := offline(t)
 	for _, p := range []driver.Predicate{
@@ -199,7 +202,7 @@ func TestFaultyQuestionsAreErrors(t *testing.T) {
 		on("n", driver.Exists, "true"), on("n", driver.Op(99), int64(1)), on("n", driver.From, int64(1)), and(or(and(), on("nope", driver.Eq, "x")), or()),
 	} {
 		if f, _, err := w.filter(k, p); err == nil {
-			t.Errorf("%+v became %v", p, f)
+			t.Errorf("filter(%+v) = %v, want an error", p, f)
 		}
 	}
 	for _, a := range []driver.Aggregation{
@@ -207,11 +210,11 @@ func TestFaultyQuestionsAreErrors(t *testing.T) {
 		{Groups: []driver.Group{{Ref: driver.Ref{Name: "n"}}}, Sort: []driver.Rank{{Column: 1}}}, {Groups: []driver.Group{{Ref: driver.Ref{Name: "n"}}}, Sort: []driver.Rank{{Column: -1}}},
 	} {
 		if _, err := w.plan(k, a); err == nil {
-			t.Errorf("%+v was planned", a)
+			t.Errorf("plan(%+v) returned no error", a)
 		}
 	}
 	if _, _, err := w.sort(k, []driver.Order{{Ref: driver.Ref{Name: "nope"}}}); err == nil {
-		t.Error("an undeclared field was sorted by")
+		t.Error("sort by an undeclared field returned no error")
 	}
 }
 
@@ -234,12 +237,12 @@ func TestSortsEndWithTheID(t *testing.T) {
 			t.Errorf("%+v: %s, %v, want %s", c.steps, got, err, c.want)
 		}
 		if strings.Contains(c.want, "%") != (len(places) == 1) {
-			t.Errorf("%+v has the places %v", c.steps, places)
+			t.Errorf("%+v has the computed fields %v, want one for each custom value", c.steps, places)
 		}
 	}
 }
 
-// TestOneNeedsNoOrder: what names one document by its key or by all fields of a unique index.
+// TestOneNeedsNoOrder: one is true for predicates that pin the id or all fields of a unique index.
 func TestOneNeedsNoOrder(t *testing.T) {
 	t.Parallel()
 	c := things()
@@ -252,18 +255,18 @@ func TestOneNeedsNoOrder(t *testing.T) {
 		true: {on("id", driver.Eq, "a"), on("name", driver.Eq, "a"), and(on("flag", driver.Eq, true), and(on("name", driver.Eq, "a"))), and(on("n", driver.Eq, int64(1)), on("x", driver.Eq, 1.5))},
 		false: {
 			{}, on("name", driver.Gte, "a"), on("name", driver.In, "a", "b"), or(on("name", driver.Eq, "a"), on("name", driver.Eq, "b")), on("n", driver.Eq, int64(1)),
-			on("any", driver.Eq, int64(1)), onCustom("name", driver.Any, driver.Eq, "a"), // many may have those
+			on("any", driver.Eq, int64(1)), onCustom("name", driver.Any, driver.Eq, "a"), // these need not be unique
 		},
 	} {
 		for _, p := range all {
 			if got := s.one(p); got != want {
-				t.Errorf("got %+v: %v, want %v", p, got, want)
+				t.Errorf("one(%+v) = %t, want %t", p, got, want)
 			}
 		}
 	}
 }
 
-func TestEncodedKeysAreInjectiveAndHarmless(t *testing.T) {
+func TestEncodedKeysAreInjectiveAndSafe(t *testing.T) {
 	t.Parallel()
 	harmless := regexp.MustCompile(`^[A-Za-z0-9_%-]+$`)
 	keys := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"", "%", "%25", "a.b", "a%2Eb", "$", "\x00", "é", "0", "-1", "a_b-C"}))
@@ -276,7 +279,7 @@ func TestEncodedKeysAreInjectiveAndHarmless(t *testing.T) {
 	})
 }
 
-func TestQuotedTextMatchesItselfAlone(t *testing.T) {
+func TestQuotedTextMatchesOnlyItself(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		text := rapid.StringOfN(rapid.RuneFrom([]rune("ab.*+?()[]{}|^$\\/-_ \x00\n\"é日0")), 1, 8, -1).Draw(rt, "text")
@@ -320,7 +323,7 @@ func TestIndexDefinitions(t *testing.T) {
 		}
 		name, sum, _ := strings.Cut(d.name, "_"+d.name[len(d.name)-8:])
 		if sum != "" || len(d.name) != len(name)+9 {
-			t.Errorf("the name %s does not end with its definition", d.name)
+			t.Errorf("the name %s does not end with a checksum", d.name)
 		}
 		line := name + " " + string(keys)
 		if d.unique {
@@ -341,7 +344,7 @@ custom {"org_id":1,"custom.$**":1}`
 	if text := strings.Join(got, "\n"); text != want {
 		t.Errorf("got\n%s\nwant\n%s", text, want)
 	}
-	// One in whose order no question is asked has no plain one beside it.
+	// A unique index has no plain index beside it if no query needs its order.
 	alone := things()
 	alone.Indexes[0].Ordered = false
 	if got := definitions(alone); len(got) != len(k.indexes)-1 || !got[1].unique || got[2].declared != "n_tags" {
@@ -349,7 +352,7 @@ custom {"org_id":1,"custom.$**":1}`
 	}
 	for typ, want := range map[driver.Type]any{driver.Any: "", driver.String: "", driver.Date: "", driver.Int: math.Inf(-1), driver.Float: math.Inf(-1), driver.Bool: false, driver.Time: bson.DateTime(math.MinInt64)} {
 		if got := least(typ); got != want {
-			t.Errorf("the least of type %d: %v", typ, got)
+			t.Errorf("least(%d) = %v, want %v", typ, got, want)
 		}
 	}
 	changed := things()

@@ -4,20 +4,21 @@
 //
 //	{_id: "<workspace>/<id>", org_id: "<workspace>", <field>: value, ..., rev: 1, custom: {<custom key>: value}}
 //
-// in a collection of its kind's name: the fields of the record in their order, under their own names, then the
-// revision, then declared values that the record's JSON leaves out, then what the organization defined. Times are
-// dates; what questions take for missing is null. Body and custom values come back byte for byte: every write is read
-// before it is sent, and what BSON does not repeat (1.50, a key twice, a nesting too deep) is there as text too, in
-// json: {<field>: "<JSON>"}. Names that are this package's have an underscore after them, and keys within values are
-// encoded where a dot, a dollar sign or nothing would be misread.
+// in a collection with the name of its kind. It has the fields of the record in their order and under their own names,
+// then the revision, then declared values that the record's JSON omits, then the values of fields that the organization
+// defined. Times are dates, and missing values are null.
 //
-// Every question, every write and every index
-// starts with org_id, so that a sharded cluster can send it to one shard and no question can meet
-// another workspace, whether workspaces share a database (Shared) or have one each (PerDatabase).
+// Bodies and custom values are returned byte for byte. Every document is decoded before it is sent; values that BSON
+// does not reproduce (1.50, a repeated key, a deep nesting) are stored as text as well, in json: {<field>: "<JSON>"}.
+// Fields of a record that have a name of this package get an underscore at the end. Keys within values are encoded if
+// they contain a dot or a dollar sign, or are empty.
 //
-// On a sharded cluster a collection with a unique index can be sharded by {org_id: 1} alone, because the
-// server wants the shard key at the head of every unique index; others by {org_id: 1, _id: 1} as well.
+// Every query, write and index begins with org_id. A sharded cluster can therefore send it to one shard, and no query
+// can reach another workspace, whether workspaces share a database (Shared) or have one each (PerDatabase).
 //
-// Writes are acknowledged by a majority, reads go to the primary. There are no transactions of several
-// documents: see Write in package driver for what a batch promises.
+// On a sharded cluster a collection with a unique index can be sharded by {org_id: 1} only, because the server requires
+// the shard key at the beginning of every unique index. Other collections can also be sharded by {org_id: 1, _id: 1}.
+//
+// Writes are acknowledged by a majority, and reads go to the primary. Batches are not transactions; Write in package
+// driver says what a batch guarantees.
 package mongo

@@ -16,20 +16,20 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// shape is what a collection's declaration amounts to. It is immutable and shared by all workspaces.
+// shape is derived from a collection's declaration. It is immutable and shared by all workspaces.
 type shape struct {
 	name      string
 	fields    []driver.Field
-	at        map[string]int // fields by name
-	nulls     []string       // what null stands for in each
+	at        map[string]int // index in fields, by name
+	nulls     []string       // the JSON value that null stands for, by field
 	indexes   []definition
-	signature string // name and indexes
-	finding   string // what a call does, for errors
-	counting  string
-	unique    [][]string // the fields of unique indexes
+	signature string     // identifies name and indexes
+	finding   string     // the name of a find call, for errors
+	counting  string     // the name of a count call, for errors
+	unique    [][]string // the fields of each unique index
 }
 
-// kind is a collection of a database.
+// kind is a collection of a database, with its shape.
 type kind struct {
 	*shape
 	coll *mongo.Collection
@@ -39,13 +39,16 @@ func newShape(c *driver.Collection) (*shape, error) {
 	if c == nil || c.Name == "" {
 		return nil, errors.New("a collection has no name")
 	}
-	s := &shape{name: c.Name, finding: "find in " + c.Name, counting: "count in " + c.Name, fields: c.Fields, at: make(map[string]int, len(c.Fields))}
+	s := &shape{
+		name: c.Name, finding: "find in " + c.Name, counting: "count in " + c.Name, fields: c.Fields,
+		at: make(map[string]int, len(c.Fields)),
+	}
 	for i, f := range c.Fields {
 		if strings.Trim(f.Name, "abcdefghijklmnopqrstuvwxyz0123456789_") != "" || f.Name == "" {
 			return nil, fmt.Errorf("collection %s: field %q: a name consists of a-z, 0-9 and _", c.Name, f.Name)
 		}
 		s.at[f.Name] = i
-		s.nulls = append(s.nulls, nothing(f.Type))
+		s.nulls = append(s.nulls, emptyJSON(f.Type))
 	}
 	for _, x := range c.Indexes {
 		for _, f := range x.Fields {
@@ -53,7 +56,9 @@ func newShape(c *driver.Collection) (*shape, error) {
 				return nil, fmt.Errorf("collection %s: index %s names the undeclared field %q", c.Name, x.Name, f)
 			}
 		}
-		if x.Unique && !slices.ContainsFunc(x.Fields, func(f string) bool { return s.fields[s.at[f]].Type == driver.Any }) { // of such it holds texts alone
+		// A unique index on a field of type Any holds only strings, so an equality does not imply it.
+		isAny := func(f string) bool { return s.fields[s.at[f]].Type == driver.Any }
+		if x.Unique && !slices.ContainsFunc(x.Fields, isAny) {
 			s.unique = append(s.unique, x.Fields)
 		}
 	}
@@ -66,9 +71,10 @@ func newShape(c *driver.Collection) (*shape, error) {
 	return s, nil
 }
 
-// maxShapes bounds what is remembered of declarations, which a program has a few dozen of.
+// maxShapes bounds the cached shapes. A program declares a few dozen collections.
 const maxShapes = 4096
 
+// kind returns the collection in a database.
 func (e *Engine) kind(db *mongo.Database, c *driver.Collection) (*kind, error) {
 	e.mu.Lock()
 	s := e.shapes[c]
@@ -88,7 +94,7 @@ func (e *Engine) kind(db *mongo.Database, c *driver.Collection) (*kind, error) {
 	return &kind{shape: s, coll: db.Collection(s.name)}, nil
 }
 
-// stored returns the value of a declared field as BSON has it, nil for what questions take for missing.
+// stored converts the value of a declared field for BSON. It returns nil for a missing value.
 func stored(f driver.Field, v any) (any, error) {
 	ok := false
 	switch x := v.(type) {
@@ -128,11 +134,11 @@ func stored(f driver.Field, v any) (any, error) {
 	return v, nil
 }
 
-// numeric reports whether values of the type are numbers. Times are dates.
+// numeric reports whether values of the type are numbers. Times are not, because they are dates in BSON.
 func numeric(t driver.Type) bool { return t == driver.Int || t == driver.Float }
 
-// encodeKey makes a custom key the name of a field: no dot, dollar, NUL or empty name comes through, and
-// two keys never become one. A percent sign is always encoded itself, so "%" alone is free for the empty key.
+// encodeKey turns a custom key into the name of a BSON field, which has no dot, dollar sign or NUL and is not empty. It
+// is injective: percent signs are encoded as well, so that "%" on its own can stand for the empty key.
 func encodeKey(key string) string {
 	if key == "" {
 		return "%"
@@ -158,7 +164,7 @@ func encodeKey(key string) string {
 	return string(b)
 }
 
-// decodeKey undoes encodeKey; what that never makes comes back as it is.
+// decodeKey reverses encodeKey. It returns names that encodeKey never makes unchanged.
 func decodeKey(key string) string {
 	if key == "%" {
 		return ""

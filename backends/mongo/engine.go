@@ -22,23 +22,23 @@ import (
 )
 
 const (
-	// format is what this program writes. A database of a higher one is left untouched.
+	// format is the format that this program reads and writes. A database with a higher format is left untouched.
 	format = 2
 
-	// No declared collection can have these names.
+	// Declared collections cannot have these names.
 	metaCollection    = "_meta"
 	counterCollection = "_counters"
 
 	closeTimeout = 10 * time.Second
-	// removeFactor times QueryTimeout is what removing a workspace may take.
+	// Removing a workspace may take removeFactor times QueryTimeout.
 	removeFactor = 30
 )
 
-// Isolation says how workspaces are kept apart.
+// Isolation says how workspaces are separated.
 type Isolation int
 
-// Shared keeps all workspaces in one database, PerDatabase each in a database of its own,
-// named <Database>_<workspace>.
+// Shared keeps all workspaces in one database, PerDatabase each workspace in its own database, named
+// <Database>_<workspace>.
 const (
 	Shared Isolation = iota
 	PerDatabase
@@ -46,22 +46,22 @@ const (
 
 // Options configure an engine. The zero value of a number takes its default.
 type Options struct {
-	// URI is a MongoDB connection string. Options in it for write concern, read preference,
-	// retries and time limits are overruled.
+	// URI is a MongoDB connection string. Its options for write concern, read preference, retries and timeouts are
+	// overridden.
 	URI secret.String
-	// Database is the database, or the first part of the names of databases.
+	// Database is the name of the database, or the prefix of the names of databases.
 	Database  string
 	Isolation Isolation
-	// MaxPool bounds the connections to each server (64).
+	// MaxPool bounds the connections to each server (default 64).
 	MaxPool int
-	// QueryTimeout ends calls whose context has no earlier deadline (10 s). Each command of a
-	// batch of writes has as long.
+	// QueryTimeout bounds calls whose context has no earlier deadline (default 10 s). It applies to each command of a
+	// batch separately.
 	QueryTimeout time.Duration
-	// ServerSelectionTimeout is how long a call waits for a server that can take it (2 s, and at most that).
+	// ServerSelectionTimeout bounds the wait for a suitable server (default and maximum 2 s).
 	ServerSelectionTimeout time.Duration
-	// Monitor, when set, is told of every command.
+	// Monitor, when set, receives the events of every command.
 	Monitor *event.CommandMonitor
-	// Log is told of refused indexes, of changes of the breaker and of batches that could not be undone.
+	// Log receives refused indexes, state changes of the circuit breaker and batches that could not be undone.
 	Log *slog.Logger
 }
 
@@ -74,30 +74,29 @@ type Engine struct {
 	health  *health
 	closed  atomic.Bool
 	running atomic.Int64
-	adding  atomic.Int64 // who adds what was written to counters, see tally
+	adding  atomic.Int64 // running updates of usage counters, see tally
 
-	leases cache.Weak[string, lease] // by workspace; each is held by those who have a handle on it
-	spaces cache.Weak[string, space] // by database; as are they, and while indexes are made there
-	common atomic.Pointer[space]     // holds the one that all share
-	mu     sync.Mutex
+	leases cache.Weak[string, lease] // by workspace; kept for as long as a handle on it is in use
+	spaces cache.Weak[string, space] // by database; likewise, and while indexes are created there
+	common atomic.Pointer[space]     // keeps the database that all workspaces share
+	mu     sync.Mutex                // guards shapes, the schemas of spaces and opening workspaces
 	shapes map[*driver.Collection]*shape
 }
 
-// space is a database and what is known of it.
+// space is the state of a database.
 type space struct {
-	db     *mongo.Database
-	turn   chan struct{}     // held while the database is prepared
-	unique map[string]*build // unique indexes by signature of their kind
-	// schemas are what workspaces were opened with. The engine's lock guards them.
-	schemas []*schema
-	tasks   map[string]*task // by signature; the builder's lock guards them
-	// indexing counts commands that make indexes, which would bring a database back: once it is
-	// being dropped, none begins.
+	db      *mongo.Database
+	turn    chan struct{}     // held while the database is prepared
+	unique  map[string]*build // unique indexes by signature of their kind; guarded by turn
+	schemas []*schema         // collections with which workspaces were opened; guarded by the engine's mu
+	tasks   map[string]*task  // by signature; guarded by the builder's mu
+	// indexing counts running commands that create indexes, which would bring a dropped database back. None starts once
+	// dropped is set.
 	indexing atomic.Int64
 	dropped  atomic.Bool
 }
 
-// index makes indexes, unless the database is being dropped.
+// index creates indexes, unless the database is being dropped.
 func (s *space) index(ctx context.Context, k *kind, all []definition) error {
 	s.indexing.Add(1)
 	defer s.indexing.Add(-1)
@@ -108,8 +107,8 @@ func (s *space) index(ctx context.Context, k *kind, all []definition) error {
 	return err
 }
 
-// drop drops the database. Commands that make indexes in it end with that, on their own account; one that the
-// server had not begun makes the database anew, so it is dropped again once they have ended.
+// drop drops the database. Running commands that create indexes in it then end. One that the server had not started
+// yet creates the database again, so drop repeats after they have ended.
 func (s *space) drop(ctx context.Context) error {
 	s.dropped.Store(true)
 	busy := s.indexing.Load() > 0
@@ -117,19 +116,19 @@ func (s *space) drop(ctx context.Context) error {
 		return err
 	}
 	if err := settle(ctx, &s.indexing); err != nil {
-		return fmt.Errorf("indexes are still being made in it: %w", err)
+		return fmt.Errorf("indexes are still being created in it: %w", err)
 	}
 	return s.db.Drop(ctx)
 }
 
-// lease is what all handles on a workspace share until it is removed.
+// lease is the state that all handles on a workspace share until it is removed.
 type lease struct {
-	running atomic.Int64
-	removed atomic.Bool
+	running atomic.Int64  // running calls
+	removed atomic.Bool   // the workspace is being removed
 	gone    chan struct{} // closed when the removal has ended
 	tally   tally
-	// share has one for each question that is under way. It is half of the connections, so that one workspace never has
-	// all.
+	// share limits the running calls of the workspace to half of the connections, so that one workspace cannot take all
+	// of them.
 	share chan struct{}
 }
 
@@ -137,29 +136,29 @@ func (e *Engine) newLease() *lease {
 	return &lease{gone: make(chan struct{}), tally: newTally(), share: make(chan struct{}, max(1, e.opts.MaxPool/2))}
 }
 
-// enter waits for one of the workspace's connections; a receive from share must follow. Error: the context's own, or
-// ErrSlow.
-func (l *lease) enter(ctx context.Context, most time.Duration) error {
+// acquire waits for one of the workspace's connections, at most for the time limit. The caller must release it with a
+// receive from share. Errors: that of the context, driver.ErrSlow.
+func (l *lease) acquire(ctx context.Context, limit time.Duration) error {
 	select {
 	case l.share <- struct{}{}:
 		return nil
 	default:
 	}
-	patience := time.NewTimer(most)
-	defer patience.Stop()
+	timeout := time.NewTimer(limit)
+	defer timeout.Stop()
 	select {
 	case l.share <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-patience.C:
-		return fmt.Errorf("%w: the workspace's other questions had all its connections for %s", driver.ErrSlow, most)
+	case <-timeout.C:
+		return fmt.Errorf("%w: other calls on the workspace used all its connections for %s", driver.ErrSlow, limit)
 	}
 }
 
-// Open returns an engine. The server need not be there: calls and Check say when it is not.
-// What can never work, such as a malformed address, is an error, which never repeats the address. Of a
-// mongodb+srv address the DNS record must be found, otherwise the error wraps driver.ErrUnavailable.
+// Open returns an engine. It does not connect: calls and Check return an error if the server is not available. Options
+// that can never work, such as a malformed address, are an error, which does not repeat the address. For a mongodb+srv
+// address the DNS record must be found; otherwise the error is a driver.ErrUnavailable.
 func Open(ctx context.Context, opts Options) (*Engine, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -181,9 +180,8 @@ func Open(ctx context.Context, opts Options) (*Engine, error) {
 	return e, nil
 }
 
-// Open returns the workspace. Unique indexes exist when it returns, the others are built in the
-// background. A database of a newer version gives an error that wraps driver.ErrNewer, a workspace
-// of somebody else driver.ErrForeign.
+// Open returns the workspace. Its unique indexes exist when Open returns; the others are built in the background.
+// Errors: driver.ErrNewer for a database of a newer version, driver.ErrForeign for a workspace of another owner.
 func (e *Engine) Open(ctx context.Context, o driver.Opening) (driver.Workspace, error) {
 	name := o.Workspace
 	if err := driver.CheckName(name); err != nil {
@@ -197,7 +195,7 @@ func (e *Engine) Open(ctx context.Context, o driver.Opening) (driver.Workspace, 
 			}
 			return w, nil
 		}
-		// It is being removed: what is opened next comes after that.
+		// The workspace is being removed: open it after that.
 		select {
 		case <-w.lease.gone:
 		case <-ctx.Done():
@@ -206,7 +204,7 @@ func (e *Engine) Open(ctx context.Context, o driver.Opening) (driver.Workspace, 
 	}
 }
 
-// attach returns a handle on the workspace; with errRemoved, one on the lease that ends.
+// attach returns a handle on the workspace. With errRemoved the handle has the lease of the removed workspace.
 func (e *Engine) attach(ctx context.Context, o driver.Opening) (*workspace, error) {
 	name := o.Workspace
 	s, l, err := e.space(name)
@@ -218,15 +216,16 @@ func (e *Engine) attach(ctx context.Context, o driver.Opening) (*workspace, erro
 		return nil, err
 	}
 	w := &workspace{engine: e, name: name, space: s, lease: l, schema: all}
-	if err := w.call(ctx, "open workspace "+name, func(ctx context.Context) error { return e.prepare(ctx, s, &o, all.list) }); err != nil {
+	prepare := func(ctx context.Context) error { return e.prepare(ctx, s, &o, all.list) }
+	if err := w.call(ctx, "open workspace "+name, prepare); err != nil {
 		return w, err
 	}
 	e.builder.add(s, all.list)
 	return w, nil
 }
 
-// schema is a list of collections of a database. It is immutable, and shared by all workspaces there that are opened
-// with it, so that one which lies idle costs little.
+// schema is a list of collections of a database. It is immutable and shared by all workspaces that are opened with it,
+// so that an idle workspace takes little memory.
 type schema struct {
 	collections []*driver.Collection
 	list        []*kind
@@ -234,7 +233,7 @@ type schema struct {
 	known       map[*driver.Collection]*kind
 }
 
-// maxSchemas bounds those that are kept of a database. The program has two: the control workspace's and that of
+// maxSchemas bounds the cached schemas of a database. The program has two: that of the control workspace and that of
 // organizations.
 const maxSchemas = 16
 
@@ -247,7 +246,10 @@ func (e *Engine) schema(s *space, collections []*driver.Collection) (*schema, er
 		}
 	}
 	e.mu.Unlock()
-	all := &schema{collections: slices.Clone(collections), kinds: make(map[string]*kind, len(collections)), known: make(map[*driver.Collection]*kind, len(collections))}
+	all := &schema{
+		collections: slices.Clone(collections), kinds: make(map[string]*kind, len(collections)),
+		known: make(map[*driver.Collection]*kind, len(collections)),
+	}
 	for _, c := range collections {
 		k, err := e.kind(s.db, c)
 		if err != nil {
@@ -264,20 +266,23 @@ func (e *Engine) schema(s *space, collections []*driver.Collection) (*schema, er
 	return all, nil
 }
 
-// Kept returns of how many workspaces and databases something is kept in memory.
+// Kept returns the number of workspaces and databases whose state is cached.
 func (e *Engine) Kept() int { return e.leases.Len() + e.spaces.Len() }
 
+// database returns the name of a workspace's database.
 func (e *Engine) database(workspace string) (string, error) {
 	if e.opts.Isolation == Shared {
 		return e.opts.Database, nil
 	}
 	name := e.opts.Database + "_" + workspace
 	if len(name) > maxDatabaseName {
-		return "", fmt.Errorf("workspace %s: the database name %s has more than MongoDB's %d bytes; configure a shorter database name", workspace, name, maxDatabaseName)
+		return "", fmt.Errorf("workspace %s: the database name %s has more than MongoDB's %d bytes; "+
+			"configure a shorter database name", workspace, name, maxDatabaseName)
 	}
 	return name, nil
 }
 
+// space returns the database and the lease of a workspace.
 func (e *Engine) space(workspace string) (*space, *lease, error) {
 	name, err := e.database(workspace)
 	if err != nil {
@@ -289,7 +294,10 @@ func (e *Engine) space(workspace string) (*space, *lease, error) {
 		return nil, nil, errClosed
 	}
 	s := e.spaces.GetOrPut(name, func() *space {
-		return &space{db: e.client.Database(name), turn: make(chan struct{}, 1), unique: map[string]*build{}, tasks: map[string]*task{}}
+		return &space{
+			db: e.client.Database(name), turn: make(chan struct{}, 1),
+			unique: map[string]*build{}, tasks: map[string]*task{},
+		}
 	})
 	if e.opts.Isolation == Shared {
 		e.common.Store(s)
@@ -297,9 +305,8 @@ func (e *Engine) space(workspace string) (*space, *lease, error) {
 	return s, e.leases.GetOrPut(workspace, e.newLease), nil
 }
 
-// prepare checks the format of the database and whose the workspace is, and makes the unique
-// indexes that are missing. A database of its own may have been dropped and remade by another
-// process since it was prepared last.
+// prepare checks the format of the database and the owner of the workspace, and creates missing unique indexes. It does
+// so for every opening, because another process may have dropped the database and created it again.
 func (e *Engine) prepare(ctx context.Context, s *space, o *driver.Opening, kinds []*kind) error {
 	isNew, err := s.claim(ctx, o)
 	if err != nil {
@@ -335,16 +342,19 @@ func (e *Engine) prepare(ctx context.Context, s *space, o *driver.Opening, kinds
 	if !isNew {
 		return nil
 	}
-	_, err = s.db.Collection(metaCollection).UpdateOne(ctx, bson.D{{Key: "_id", Value: bson.D{{Key: "$eq", Value: "format"}}}},
-		bson.D{{Key: "$setOnInsert", Value: bson.D{{Key: "format", Value: int64(format)}}}}, options.UpdateOne().SetUpsert(true))
-	if mongo.IsDuplicateKeyError(err) { // another process wrote it
+	_, err = s.db.Collection(metaCollection).UpdateOne(ctx,
+		bson.D{{Key: "_id", Value: bson.D{{Key: "$eq", Value: "format"}}}},
+		bson.D{{Key: "$setOnInsert", Value: bson.D{{Key: "format", Value: int64(format)}}}},
+		options.UpdateOne().SetUpsert(true))
+	if mongo.IsDuplicateKeyError(err) { // another process has written it
 		return nil
 	}
 	return err
 }
 
-// Remove deletes everything of the workspace once its running calls have ended. Handles of this
-// engine on it fail from then on, until the workspace is opened anew. What is somebody else's is left.
+// Remove deletes all documents of the workspace after its running calls have ended. Existing handles of this engine
+// fail from then on; the workspace must be opened again. Error: driver.ErrForeign for a workspace of another owner,
+// which is left untouched.
 func (e *Engine) Remove(ctx context.Context, name, owner string) error {
 	limited, cancel := context.WithTimeout(ctx, removeFactor*e.opts.QueryTimeout)
 	defer cancel()
@@ -353,7 +363,7 @@ func (e *Engine) Remove(ctx context.Context, name, owner string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", doing, err)
 	}
-	// Before handles on it end: what is somebody else's goes on.
+	// The owner is checked before the handles end, because a workspace of another owner stays in use.
 	if err := e.run(ctx, limited, true, doing, func(ctx context.Context) error {
 		_, err := s.claim(ctx, &driver.Opening{Workspace: name, Owner: owner})
 		return err
@@ -379,7 +389,7 @@ func (e *Engine) Remove(ctx context.Context, name, owner string) error {
 	return err
 }
 
-// end ends the lease of a workspace, after those who are removing it already.
+// end ends the lease of a workspace, after removals that are already running.
 func (e *Engine) end(ctx context.Context, name string) (*space, *lease, error) {
 	for {
 		s, l, err := e.space(name)
@@ -397,7 +407,7 @@ func (e *Engine) end(ctx context.Context, name string) (*space, *lease, error) {
 	}
 }
 
-// forget makes the next opening of the workspace begin anew.
+// forget drops the cached state of the workspace, so that the next opening starts from scratch.
 func (e *Engine) forget(name string, s *space, l *lease) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -408,8 +418,7 @@ func (e *Engine) forget(name string, s *space, l *lease) {
 	}
 }
 
-// empty deletes the workspace's documents from every collection, also from those
-// that only an older version knew.
+// empty deletes the workspace's documents from every collection, including those that this version does not know.
 func (s *space) empty(ctx context.Context, name string) error {
 	names, err := s.collections(ctx)
 	if err != nil {
@@ -420,8 +429,9 @@ func (s *space) empty(ctx context.Context, name string) error {
 			return err
 		}
 	}
-	// The owner goes last: what is left after an interruption is still somebody's.
-	_, err = s.db.Collection(metaCollection).DeleteOne(ctx, bson.D{{Key: "_id", Value: bson.D{{Key: "$eq", Value: ownerPrefix + name}}}})
+	// The owner is deleted last, so that documents left by an interruption still have one.
+	_, err = s.db.Collection(metaCollection).DeleteOne(ctx,
+		bson.D{{Key: "_id", Value: bson.D{{Key: "$eq", Value: ownerPrefix + name}}}})
 	return err
 }
 
@@ -434,7 +444,7 @@ func (e *Engine) Check(ctx context.Context) error {
 		meta := e.client.Database(e.opts.Database).Collection(metaCollection)
 		_, err := meta.UpdateOne(ctx, bson.D{{Key: "_id", Value: bson.D{{Key: "$eq", Value: "check"}}}},
 			bson.D{{Key: "$inc", Value: bson.D{{Key: "n", Value: int64(1)}}}}, options.UpdateOne().SetUpsert(true))
-		if mongo.IsDuplicateKeyError(err) { // two first checks at once: the server took both
+		if mongo.IsDuplicateKeyError(err) { // two concurrent first checks: the server accepts writes
 			return nil
 		}
 		return err
@@ -446,7 +456,7 @@ func (e *Engine) Check(ctx context.Context) error {
 func (e *Engine) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
-	_ = settle(ctx, &e.adding) // what is not counted by then is when everything is
+	_ = settle(ctx, &e.adding) // what is not counted by then is added by the next Recount
 	e.mu.Lock()
 	if e.closed.Swap(true) {
 		e.mu.Unlock()
@@ -473,7 +483,7 @@ func settle(ctx context.Context, n *atomic.Int64) error {
 	return nil
 }
 
-// workspace is a handle on a database and on what its collections look like.
+// workspace implements driver.Workspace. It is a handle on a workspace, with the schema of its collections.
 type workspace struct {
 	engine *Engine
 	name   string
@@ -496,6 +506,7 @@ func (w *workspace) kind(c *driver.Collection) (*kind, error) {
 	return k, nil
 }
 
+// enter registers a call on the workspace, unless that is being removed. The caller must lower running again.
 func (w *workspace) enter() error {
 	w.lease.running.Add(1)
 	if w.lease.removed.Load() {
@@ -505,7 +516,7 @@ func (w *workspace) enter() error {
 	return nil
 }
 
-// idle stands for a call that needs no round trip: it fails only where every call does.
+// idle replaces a call that needs no round trip. It returns the errors that every call returns.
 func (w *workspace) idle(ctx context.Context, doing string) error {
 	switch {
 	case ctx.Err() != nil:
@@ -518,13 +529,13 @@ func (w *workspace) idle(ctx context.Context, doing string) error {
 	return nil
 }
 
-// call runs do on the workspace with the engine's deadline.
+// call runs do as a call on the workspace, with one of its connections and the engine's timeout.
 func (w *workspace) call(ctx context.Context, doing string, do func(context.Context) error) error {
 	if err := w.enter(); err != nil {
 		return fmt.Errorf("%s: %w", doing, err)
 	}
 	defer w.lease.running.Add(-1)
-	if err := w.lease.enter(ctx, w.engine.opts.QueryTimeout); err != nil {
+	if err := w.lease.acquire(ctx, w.engine.opts.QueryTimeout); err != nil {
 		return fmt.Errorf("%s: %w", doing, err)
 	}
 	defer func() { <-w.lease.share }()

@@ -138,7 +138,7 @@ func TestRoundTrips(t *testing.T) {
 		{"open again", func() error {
 			_, err := e.Open(t.Context(), driver.Opening{Workspace: "org-2", Collections: []*driver.Collection{c}})
 			return err
-		}, "find"}, // whose it is
+		}, "find"}, // reads the owner
 	} {
 		if err := step.do(); err != nil {
 			t.Errorf("%s: %v", step.name, err)
@@ -147,10 +147,10 @@ func TestRoundTrips(t *testing.T) {
 		if got != step.want {
 			t.Errorf("%s takes [%s], want [%s]", step.name, got, step.want)
 		}
-		// A server returns 101 documents at first unless it is asked for more, and closes a cursor with the last.
+		// The first batch has 101 documents by default, and the cursor is closed with the last document.
 		if step.want == "find" {
 			if limit, size := raw[0].Lookup("limit").AsInt64(), raw[0].Lookup("batchSize").AsInt64(); size <= limit {
-				t.Errorf("%s: batches of %d for %d documents", step.name, size, limit)
+				t.Errorf("%s: batch size %d for %d documents, want more", step.name, size, limit)
 			}
 		}
 	}
@@ -170,18 +170,18 @@ func TestWritesAskForAMajority(t *testing.T) {
 	}
 	_, raw := n.take()
 	if len(raw) != 3 {
-		t.Fatalf("%d commands", len(raw))
+		t.Fatalf("%d commands, want 3", len(raw))
 	}
 	for _, command := range raw {
 		concern := command.Lookup("writeConcern")
 		if w, _ := concern.Document().Lookup("w").StringValueOK(); w != "majority" {
-			t.Errorf("write concern %s", concern)
+			t.Errorf("write concern %s, want majority", concern)
 		}
 		if j, _ := concern.Document().Lookup("j").BooleanOK(); !j {
 			t.Errorf("not journaled: %s", concern)
 		}
 		if ms := command.Lookup("maxTimeMS").AsInt64(); ms <= 0 || ms > 10_000 {
-			t.Errorf("the server may take %d ms", ms)
+			t.Errorf("maxTimeMS = %d, want 1 to 10000", ms)
 		}
 	}
 }
@@ -198,11 +198,11 @@ func TestIndexesAreReported(t *testing.T) {
 	for _, s := range all {
 		name := s.Index[:len(s.Index)-9]
 		if s.Collection != "people" {
-			t.Errorf("index of %s", s.Collection)
+			t.Errorf("an index of the collection %s, want people", s.Collection)
 		}
 		if name == "custom" && s.State == driver.IndexRefused {
-			if !strings.Contains(s.Reason, "read the organization's documents") {
-				t.Errorf(`%s: got %s, want containing "read the organization's documents"`, name, s.Reason)
+			if !strings.Contains(s.Reason, "read every document of the organization") {
+				t.Errorf(`%s: got %s, want containing "read every document of the organization"`, name, s.Reason)
 			}
 			s.State = driver.IndexReady // before 7.0
 		}
@@ -274,13 +274,13 @@ func TestNewerFormatIsLeftAlone(t *testing.T) {
 			}
 			names, err := db.ListCollectionNames(t.Context(), bson.D{})
 			if err != nil || len(names) != 1 {
-				t.Errorf("the database has %v, %v", names, err)
+				t.Errorf("the database has the collections %v, %v; want _meta only", names, err)
 			}
 		})
 	}
 }
 
-// A database that another process has dropped and that is opened again has its unique indexes again.
+// If another process drops a database, opening it again creates its unique indexes again.
 func TestDroppedDatabaseGetsItsUniqueIndexesBack(t *testing.T) {
 	t.Parallel()
 	name := mongotest.Database(t)
@@ -328,7 +328,7 @@ func TestRemovedWorkspaceRefusesOldHandles(t *testing.T) {
 	}
 }
 
-// A write that is on its way when its workspace is removed leaves nothing behind.
+// A write that runs while its workspace is removed leaves nothing behind.
 func TestRemoveWaitsForRunningWrites(t *testing.T) {
 	t.Parallel()
 	inserting, release, deleting := make(chan struct{}), make(chan struct{}), make(chan struct{})
@@ -381,11 +381,11 @@ func TestRemoveWaitsForRunningWrites(t *testing.T) {
 	}
 }
 
-// TestQuestionsUseAnIndex reads the server's plans.
+// TestQuestionsUseAnIndex: the server's plans show that queries use an index.
 func TestQuestionsUseAnIndex(t *testing.T) {
 	t.Parallel()
 	if mongotest.IsStandIn(t) {
-		t.Skip("mongo-java-server knows no explain command; MongoDB shows its plans")
+		t.Skip("mongo-java-server has no explain command")
 	}
 	n := &counter{}
 	c := people()
@@ -437,7 +437,7 @@ func TestQuestionsUseAnIndex(t *testing.T) {
 	}
 }
 
-// TestBusyEngineCloses: Close waits for what is running, and what comes later is refused.
+// TestBusyEngineCloses: Close waits for running calls, and later calls are refused.
 func TestBusyEngineCloses(t *testing.T) {
 	t.Parallel()
 	c := people()

@@ -16,13 +16,13 @@ import (
 )
 
 const (
-	// breakAfter failures in a row the server is left alone for breakFor; then one call tries again.
+	// After breakAfter consecutive failures calls are refused for breakFor; then one call tries the server again.
 	breakAfter = 5
 	breakFor   = time.Second
-	// patience is how long a call must have waited for its timeout to speak against the server:
-	// a caller in a hurry says nothing about it.
-	patience = time.Second
-	// maxCause is how much of the library's text goes into an error.
+	// minWait is how long a call must have waited for its timeout to count as a failure of the server. A timeout of a
+	// caller with a shorter deadline says nothing about the server.
+	minWait = time.Second
+	// maxCause bounds the bytes of a library's message in an error.
 	maxCause = 400
 )
 
@@ -31,13 +31,13 @@ var (
 	errRemoved = errors.New("the workspace was removed; open it again")
 )
 
-// verdict is what an outcome says about the server.
+// verdict says what the outcome of a call means for the server.
 type verdict int
 
 const (
 	answered verdict = iota
 	unreachable
-	silent // neither: the caller went away first
+	silent // neither: the caller ended the call first
 )
 
 // outcome carries a verdict to the breaker.
@@ -60,17 +60,18 @@ func newBreaker(log *slog.Logger) *gobreaker.CircuitBreaker[struct{}] {
 		IsSuccessful: func(err error) bool { return err == nil || is(err, answered) },
 		IsExcluded:   func(err error) bool { return is(err, silent) },
 		OnStateChange: func(_ string, from, to gobreaker.State) {
-			tellBreaker(log, from, to)
+			logBreaker(log, from, to)
 		},
 	})
 }
 
-// tellBreaker tells of the beginning and the end of an outage. Attempts in between, one every
-// breakFor, are not worth a line each.
-func tellBreaker(log *slog.Logger, from, to gobreaker.State) {
+// logBreaker logs the beginning and the end of an outage. Attempts in between, one every breakFor, are logged at debug
+// level.
+func logBreaker(log *slog.Logger, from, to gobreaker.State) {
 	switch {
 	case from == gobreaker.StateClosed:
-		log.Warn("MongoDB does not answer: calls are refused at once, and one at a time tries it again", "failed_calls", breakAfter)
+		log.Warn("MongoDB does not answer: calls are refused at once, and one at a time tries it again",
+			"failed_calls", breakAfter)
 	case to == gobreaker.StateClosed:
 		log.Info("MongoDB answers again")
 	default:
@@ -78,10 +79,10 @@ func tellBreaker(log *slog.Logger, from, to gobreaker.State) {
 	}
 }
 
-// Refusing reports whether calls are refused at once, but for one at a time that tries the server.
+// Refusing reports whether calls are refused without trying, except for one at a time that tries the server.
 func (e *Engine) Refusing() bool { return e.breaker.State() != gobreaker.StateClosed }
 
-// call runs do within the engine's deadline.
+// call runs do with the engine's timeout, unless the deadline of ctx is earlier.
 func (e *Engine) call(ctx context.Context, doing string, do func(context.Context) error) error {
 	own := true
 	limited, cancel := ctx, context.CancelFunc(func() {})
@@ -94,7 +95,7 @@ func (e *Engine) call(ctx context.Context, doing string, do func(context.Context
 	return e.run(ctx, limited, own, doing, do)
 }
 
-// run runs do with limited, which is ctx or ends earlier; own says that the engine set its deadline.
+// run runs do with the context limited, which is ctx or ends earlier. Own says that the engine has set its deadline.
 func (e *Engine) run(ctx, limited context.Context, own bool, doing string, do func(context.Context) error) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%s: %w", doing, err)
@@ -106,7 +107,7 @@ func (e *Engine) run(ctx, limited context.Context, own bool, doing string, do fu
 	}
 	start := time.Now()
 	_, err := e.breaker.Execute(func() (struct{}, error) {
-		err := patiently(limited, do)
+		err := retryLocked(limited, do)
 		e.health.accepted(err)
 		if err == nil {
 			return struct{}{}, nil
@@ -121,13 +122,14 @@ func (e *Engine) run(ctx, limited context.Context, own bool, doing string, do fu
 	case errors.As(err, &o):
 		return o.error
 	case errors.Is(err, gobreaker.ErrOpenState) || errors.Is(err, gobreaker.ErrTooManyRequests):
-		return fmt.Errorf("%s: %w: MongoDB did not answer the last calls and is tried again within %s", doing, driver.ErrUnavailable, breakFor)
+		return fmt.Errorf("%s: %w: MongoDB did not answer the last calls and is tried again within %s",
+			doing, driver.ErrUnavailable, breakFor)
 	}
 	return fmt.Errorf("%s: %w", doing, err)
 }
 
-// judge turns an error of the library into one that callers of the driver can judge, and
-// says whether the server answered. Messages of the server stay behind: they repeat values of documents.
+// judge turns an error of the library into one of package driver, and says whether the server answered. It drops the
+// messages of the server, because they repeat values of documents.
 func (e *Engine) judge(ctx context.Context, own bool, start time.Time, err error) (verdict, error) {
 	if done := ctx.Err(); errors.Is(done, context.Canceled) {
 		return silent, done
@@ -145,39 +147,44 @@ func (e *Engine) judge(ctx context.Context, own bool, start time.Time, err error
 			return answered, fmt.Errorf("%w: %w", driver.ErrSlow, context.DeadlineExceeded)
 		case fromServer:
 			return answered, context.DeadlineExceeded
-		case time.Since(start) >= patience:
+		case time.Since(start) >= minWait:
 			return unreachable, context.DeadlineExceeded
 		}
 		return silent, context.DeadlineExceeded
 	}
 	switch {
 	case slow:
-		return answered, fmt.Errorf("%w: %w: MongoDB needs longer than %s", driver.ErrSlow, context.DeadlineExceeded, e.opts.QueryTimeout)
+		return answered, fmt.Errorf("%w: %w: MongoDB needs longer than %s",
+			driver.ErrSlow, context.DeadlineExceeded, e.opts.QueryTimeout)
 	case fromServer && locked(err):
-		return answered, fmt.Errorf("%w: other writes hold what this one needs (%s)", driver.ErrUnavailable, codes(err, server))
+		return answered, fmt.Errorf("%w: other writes hold a lock that this one needs (%s)",
+			driver.ErrUnavailable, codes(err, server))
 	case fromServer && hasCode(server, codeSignIn):
-		return unreachable, fmt.Errorf("%w: MongoDB does not accept the user or the password of the address (%s)", driver.ErrUnavailable, codes(err, server))
-	case fromServer && passing(server):
-		return unreachable, fmt.Errorf("%w: MongoDB cannot take it now (%s)", driver.ErrUnavailable, codes(err, server))
+		return unreachable, fmt.Errorf("%w: MongoDB does not accept the user or the password of the address (%s)",
+			driver.ErrUnavailable, codes(err, server))
+	case fromServer && transient(server):
+		return unreachable, fmt.Errorf("%w: MongoDB cannot execute the command now (%s)",
+			driver.ErrUnavailable, codes(err, server))
 	case fromServer:
-		return answered, fmt.Errorf("MongoDB refused it (%s)", codes(err, server))
+		return answered, fmt.Errorf("MongoDB refused the command (%s)", codes(err, server))
 	}
-	// The cause is text only: its own context errors are not the caller's.
+	// The cause is not wrapped, because its context errors are not those of the caller.
 	return unreachable, fmt.Errorf("%w: MongoDB does not answer: %s", driver.ErrUnavailable, e.health.because(err))
 }
 
-// nearDeadline: the library gives up a little before the deadline where an answer would come too late.
+// nearDeadline reports whether less than 250 ms remain. The library gives up before the deadline if it expects an
+// answer to come too late.
 func nearDeadline(ctx context.Context) bool {
 	d, ok := ctx.Deadline()
 	return ok && time.Until(d) < 250*time.Millisecond
 }
 
-// fault is an error of this package about what it was asked or what it found.
+// fault marks an error of this package that is about a request or about stored data, not about the server.
 type fault struct{ error }
 
 func (f fault) Unwrap() error { return f.error }
 
-// isOurs reports whether err says something about the call, not about the way to the server.
+// isOurs reports whether err is about the call and not about the connection to the server.
 func isOurs(err error) bool {
 	var (
 		duplicate *driver.DuplicateError
@@ -196,10 +203,11 @@ const (
 	codeDuplicate      = 11000
 )
 
-// passing reports whether the server's refusal has a cause outside the command that may go away:
-// elections, shutdowns, lost members, a full disk.
-func passing(err mongo.ServerError) bool {
-	if slices.ContainsFunc([]string{"RetryableWriteError", "TransientTransactionError", "SystemOverloadedError"}, err.HasErrorLabel) {
+// transient reports whether the server refused a command for a reason that may pass, such as an election, a shutdown,
+// lost members or a full disk.
+func transient(err mongo.ServerError) bool {
+	labels := []string{"RetryableWriteError", "TransientTransactionError", "SystemOverloadedError"}
+	if slices.ContainsFunc(labels, err.HasErrorLabel) {
 		return true
 	}
 	for _, code := range err.ErrorCodes() {
@@ -207,8 +215,8 @@ func passing(err mongo.ServerError) bool {
 		case 6, 7, 89, 9001, 202, // hosts and networks
 			10107, 10058, 13435, 13436, 189, 91, 11600, 11602, 11601, // elections and shutdowns
 			64, 79, 100, 133, 134, 262, // majorities
-			63, 150, 234, 13388, // chunks on the move
-			391, 462, 14031: // sign-in to repeat, limits, disk
+			63, 150, 234, 13388, // chunk migrations
+			391, 462, 14031: // reauthentication, limits, disk
 			return true
 		}
 	}
@@ -217,7 +225,7 @@ func passing(err mongo.ServerError) bool {
 
 func hasCode(err mongo.ServerError, code int) bool { return slices.Contains(err.ErrorCodes(), code) }
 
-// codes names the error by its numbers and, where given, by the server's name for it.
+// codes returns the codes of an error, and its name if the server gives one.
 func codes(err error, server mongo.ServerError) string {
 	if command, is := errors.AsType[mongo.CommandError](err); is && command.Name != "" {
 		return fmt.Sprintf("code %d, %s", command.Code, command.Name)

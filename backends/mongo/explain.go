@@ -14,19 +14,19 @@ import (
 )
 
 const (
-	// explainFor bounds the wait for a plan, which the caller wants beside the answer.
-	explainFor = 2 * time.Second
-	// maxPlan is how deep a plan is read.
+	// explainTimeout bounds the wait for a plan.
+	explainTimeout = 2 * time.Second
+	// maxPlan is the depth to which a plan is read.
 	maxPlan = 64
 )
 
-// Explain tells how MongoDB's planner would find what a question asks for. Errors: also where the server does not tell.
+// Explain returns the plan of MongoDB's planner for a query. It returns an error if the server does not return a plan.
 func (w *workspace) Explain(ctx context.Context, q driver.Query) (driver.Plan, error) {
 	k, err := w.kind(q.Collection)
 	if err != nil {
 		return driver.Plan{}, err
 	}
-	doing := "explain a question about " + k.name
+	doing := "explain a query of " + k.name
 	filter, t, err := w.filter(k, q.Where)
 	page := page{limit: int64(q.Limit), offset: int64(q.Offset)}
 	if err == nil && q.Limit > 0 && (len(q.Sort) > 0 || !k.one(q.Where)) {
@@ -35,54 +35,62 @@ func (w *workspace) Explain(ctx context.Context, q driver.Query) (driver.Plan, e
 	if err != nil {
 		return driver.Plan{}, fmt.Errorf("%s: %w", doing, err)
 	}
-	found := driver.Plan{Fields: w.engine.builder.fields(w.space, k, sought(q.Where))}
+	found := driver.Plan{Fields: w.engine.builder.fields(w.space, k, indexableKeys(q.Where))}
 	if t == never {
 		return found, w.idle(ctx, doing)
 	}
-	command := bson.D{{Key: "find", Value: k.name}, {Key: "filter", Value: filter}, {Key: "limit", Value: int64(q.Limit)}, {Key: "skip", Value: int64(q.Offset)}}
+	command := bson.D{
+		{Key: "find", Value: k.name}, {Key: "filter", Value: filter},
+		{Key: "limit", Value: int64(q.Limit)}, {Key: "skip", Value: int64(q.Offset)},
+	}
 	if page.order != nil {
 		command = append(command, bson.E{Key: "sort", Value: page.order})
 	}
 	if q.Limit == 0 || len(page.places) > 0 {
 		stages := k.stages(filter, &page)
 		if q.Limit == 0 {
-			stages = append(matching(filter), bson.D{{Key: "$group", Value: bson.D{{Key: "_id", Value: int32(1)}, {Key: "n", Value: op("$sum", int32(1))}}}})
+			stages = append(matching(filter), bson.D{{Key: "$group", Value: bson.D{
+				{Key: "_id", Value: int32(1)}, {Key: "n", Value: op("$sum", int32(1))},
+			}}})
 		}
-		command = bson.D{{Key: "aggregate", Value: k.name}, {Key: "pipeline", Value: stages}, {Key: "cursor", Value: bson.D{}}}
+		command = bson.D{
+			{Key: "aggregate", Value: k.name}, {Key: "pipeline", Value: stages}, {Key: "cursor", Value: bson.D{}},
+		}
 	}
 	err = w.call(ctx, doing, func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, explainFor)
+		ctx, cancel := context.WithTimeout(ctx, explainTimeout)
 		defer cancel()
-		raw, err := k.coll.Database().RunCommand(ctx, bson.D{{Key: "explain", Value: command}, {Key: "verbosity", Value: "queryPlanner"}}).Raw()
+		explain := bson.D{{Key: "explain", Value: command}, {Key: "verbosity", Value: "queryPlanner"}}
+		raw, err := k.coll.Database().RunCommand(ctx, explain).Raw()
 		if err != nil {
 			return err
 		}
 		p := planned{shape: k.shape}
 		p.read(raw, false, 0)
 		found.Index, found.Every = p.index, p.every
-		if !p.told {
-			return fault{errors.New("the server tells no plan")}
+		if !p.seen {
+			return fault{errors.New("the server returned no plan")}
 		}
 		return nil
 	})
 	return found, err
 }
 
-// sought returns the keys of conditions on custom values that an index could serve, sorted.
-func sought(p driver.Predicate) (keys []string) {
+// indexableKeys returns the keys of conditions on custom values that an index could serve, sorted.
+func indexableKeys(p driver.Predicate) (keys []string) {
 	for _, kid := range p.Kids {
-		keys = append(keys, sought(kid)...)
+		keys = append(keys, indexableKeys(kid)...)
 	}
-	if p.Op == driver.Eq || p.Op == driver.In || p.Op >= driver.Gt && p.Op <= driver.Lte || p.Op == driver.StartsWith || p.Op == driver.StartsWithFold {
-		if p.Ref.Custom {
-			keys = append(keys, p.Ref.Name)
-		}
+	indexable := p.Op == driver.Eq || p.Op == driver.In || p.Op >= driver.Gt && p.Op <= driver.Lte ||
+		p.Op == driver.StartsWith || p.Op == driver.StartsWithFold
+	if indexable && p.Ref.Custom {
+		keys = append(keys, p.Ref.Name)
 	}
 	slices.Sort(keys)
 	return slices.Compact(keys)
 }
 
-// fields tells of the index on those custom values.
+// fields returns the states of the index on custom values, for each of the keys.
 func (b *builder) fields(s *space, k *kind, keys []string) (all []driver.IndexStatus) {
 	if s == nil {
 		return nil
@@ -106,23 +114,23 @@ func (b *builder) fields(s *space, k *kind, keys []string) (all []driver.IndexSt
 	return all
 }
 
-// planned is what a plan says of how documents are found.
+// planned collects what a plan says about finding documents.
 type planned struct {
 	*shape
-	told  bool
-	index string // of the way that comes first
-	every bool   // some way looks at all
+	seen  bool   // the plan has a stage that reads the collection
+	index string // index of the first such stage
+	every bool   // some stage reads all documents or entries
 }
 
-// read goes through an answer of explain, as servers and routers of several versions nest it. With any it goes into
-// whatever is there.
+// read walks through an answer of explain, which servers and routers of different versions nest differently. With any
+// it descends into every member.
 func (p *planned) read(raw []byte, any bool, depth int) {
 	if depth > maxPlan {
 		return
 	}
 	var stage, index string
 	var keys, bounds bson.Raw
-	_ = eachElement(raw, func(key []byte, v bson.RawValue) error { // what is broken ends there
+	_ = eachElement(raw, func(key []byte, v bson.RawValue) error { // malformed BSON ends the walk
 		switch name := string(key); {
 		case name == "stage":
 			stage, _ = v.StringValueOK()
@@ -135,10 +143,11 @@ func (p *planned) read(raw []byte, any bool, depth int) {
 		}
 		return nil
 	})
-	p.way(stage, index, keys, bounds)
+	p.note(stage, index, keys, bounds)
 	_ = eachElement(raw, func(key []byte, v bson.RawValue) error {
 		switch string(key) {
-		case "queryPlanner", "winningPlan", "queryPlan", "inputStage", "inputStages", "outerStage", "innerStage", "thenStage", "elseStage", "shards", "stages", "$cursor":
+		case "queryPlanner", "winningPlan", "queryPlan", "inputStage", "inputStages", "outerStage", "innerStage",
+			"thenStage", "elseStage", "shards", "stages", "$cursor":
 		default:
 			if !any {
 				return nil
@@ -146,7 +155,7 @@ func (p *planned) read(raw []byte, any bool, depth int) {
 		}
 		switch v.Type {
 		case bson.TypeEmbeddedDocument:
-			p.read(v.Value, string(key) == "shards", depth+1) // those of an aggregation are by name
+			p.read(v.Value, string(key) == "shards", depth+1) // the shards of an aggregation are members by name
 		case bson.TypeArray:
 			return eachElement(v.Value, func(_ []byte, v bson.RawValue) error {
 				if v.Type == bson.TypeEmbeddedDocument {
@@ -159,33 +168,34 @@ func (p *planned) read(raw []byte, any bool, depth int) {
 	})
 }
 
-// way notes of a stage by which index it enters the collection.
-func (p *planned) way(stage, index string, keys, bounds bson.Raw) {
+// note records the index by which a stage reads the collection.
+func (p *planned) note(stage, index string, keys, bounds bson.Raw) {
 	every := false
 	switch {
-	case stage == "EOF": // there is nothing
-		p.told = true
+	case stage == "EOF": // the collection is missing or empty
+		p.seen = true
 		return
 	case stage == "COLLSCAN":
 		index, every = "", true
 	case stage == "IDHACK" || strings.Contains(stage, "CLUSTERED_IXSCAN"):
 		index = "id"
 	case strings.HasSuffix(stage, "IXSCAN") || stage == "COUNT_SCAN" || stage == "DISTINCT_SCAN":
-		every = whole(bounds)
-		if index = p.called(index, keys); index == "id" && every {
+		every = unbounded(bounds)
+		if index = p.declaredName(index, keys); index == "id" && every {
 			index = ""
 		}
 	default:
 		return
 	}
-	if !p.told {
+	if !p.seen {
 		p.index = index
 	}
-	p.told, p.every = true, p.every || every
+	p.seen, p.every = true, p.every || every
 }
 
-// called returns the name of an index as it is declared: "id" for that of the key, of a custom value its key.
-func (p *planned) called(name string, keys bson.Raw) string {
+// declaredName returns the declared name of an index: "id" for the index on the identifier, and the key for an index
+// on a custom value.
+func (p *planned) declaredName(name string, keys bson.Raw) string {
 	for _, d := range p.indexes {
 		switch {
 		case d.name != name:
@@ -208,14 +218,15 @@ func (p *planned) called(name string, keys bson.Raw) string {
 	return name
 }
 
-// whole reports whether the bounds admit every entry that the index has of the organization.
-func whole(bounds bson.Raw) bool {
-	if start, ok := bounds.Lookup("startKey").DocumentOK(); ok { // of a count
+// unbounded reports whether the bounds include every index entry of the organization.
+func unbounded(bounds bson.Raw) bool {
+	if start, ok := bounds.Lookup("startKey").DocumentOK(); ok { // the bounds of a count
 		end, _ := bounds.Lookup("endKey").DocumentOK()
 		all, _ := start.Elements()
 		return len(all) > 0 && !slices.ContainsFunc(all, func(e bson.RawElement) bool {
 			from, to := e.Value().Type, end.Lookup(e.Key()).Type
-			return e.Key() != fieldOrg && !(from == bson.TypeMinKey && to == bson.TypeMaxKey || from == bson.TypeMaxKey && to == bson.TypeMinKey)
+			return e.Key() != fieldOrg && !(from == bson.TypeMinKey && to == bson.TypeMaxKey ||
+				from == bson.TypeMaxKey && to == bson.TypeMinKey)
 		})
 	}
 	all, err := bounds.Elements()
@@ -229,6 +240,7 @@ func whole(bounds bson.Raw) bool {
 			return true
 		}
 		first, _ := ranges[0].StringValueOK()
-		return first != "[MinKey, MaxKey]" && first != "[MaxKey, MinKey]" && !(e.Key() == "$_path" && strings.HasPrefix(first, "[MinKey")) // of all paths
+		allPaths := e.Key() == "$_path" && strings.HasPrefix(first, "[MinKey")
+		return first != "[MinKey, MaxKey]" && first != "[MaxKey, MinKey]" && !allPaths
 	})
 }

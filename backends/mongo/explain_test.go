@@ -1,7 +1,6 @@
 package mongo
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -11,8 +10,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// plans are answers of explain, cut to what says how documents are found, as servers of these versions nest it. NAME is
-// the index name, ID that of the key, CUSTOM the wildcard one.
+// plans returns answers of explain of several server versions, reduced to the parts about finding documents. NAME, ID
+// and CUSTOM stand for the names of the indexes on the name, on the identifier and on custom values.
 func plans() map[string]struct {
 	answer string
 	want   driver.Plan
@@ -69,7 +68,7 @@ func plans() map[string]struct {
 	}
 }
 
-// named puts the names of the kind's indexes into an answer.
+// named replaces the placeholders in an answer with the names of the kind's indexes.
 func named(k *kind, answer string) string {
 	for i, d := range k.indexes {
 		switch {
@@ -84,7 +83,7 @@ func named(k *kind, answer string) string {
 	return answer
 }
 
-// TestExplain reads what servers tell of their plans, and nothing where they tell nothing.
+// TestExplain reads the plans of several servers. An answer without a plan is an error.
 func TestExplain(t *testing.T) {
 	t.Parallel()
 	for name, about := range plans() {
@@ -118,27 +117,27 @@ func TestExplain(t *testing.T) {
 			}
 		}
 		if e.Refusing() {
-			t.Error("a server without plans is taken for one that is away")
+			t.Error("refused explain commands opened the breaker")
 		}
 	})
 }
 
-// TestSought: the conditions that an index on defined fields could serve.
-func TestSought(t *testing.T) {
+// TestIndexableKeys: the keys of conditions that an index on custom values could serve.
+func TestIndexableKeys(t *testing.T) {
 	t.Parallel()
 	on := func(o driver.Op, key string, custom bool) driver.Predicate {
 		return driver.Predicate{Op: o, Ref: driver.Ref{Name: key, Custom: custom}, Values: []any{"x"}}
 	}
-	got := sought(driver.Predicate{Op: driver.And, Kids: []driver.Predicate{
+	got := indexableKeys(driver.Predicate{Op: driver.And, Kids: []driver.Predicate{
 		on(driver.Gte, "b", true), on(driver.Eq, "name", false), on(driver.Ne, "no", true), on(driver.Contains, "no", true),
 		{Op: driver.Or, Kids: []driver.Predicate{on(driver.In, "a", true), on(driver.StartsWith, "b", true)}},
 	}})
-	if !slices.Equal(got, []string{"a", "b"}) {
-		t.Error(got)
+	if want := []string{"a", "b"}; !slices.Equal(got, want) {
+		t.Errorf("indexableKeys = %q, want %q", got, want)
 	}
 }
 
-// FuzzExplain: whatever a server answers is read without harm.
+// FuzzExplain: any answer of a server is read without a panic, and without a result if it has no plan.
 func FuzzExplain(f *testing.F) {
 	_, k := offline(f)
 	for _, about := range plans() {
@@ -155,8 +154,8 @@ func FuzzExplain(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		p := planned{shape: k.shape}
 		p.read(raw, false, 0)
-		if !p.told && (p.index != "" || p.every) {
-			t.Error(fmt.Sprint(p.index, p.every), "without a plan")
+		if !p.seen && (p.index != "" || p.every) {
+			t.Errorf("index %q, every %t without a plan", p.index, p.every)
 		}
 	})
 }

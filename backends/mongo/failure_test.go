@@ -78,10 +78,10 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// silentServer takes connections and never says a word.
+// silentServer returns the address of a server that accepts connections and never answers.
 func silentServer(t *testing.T) string { return answering(t, "") }
 
-// answering takes connections and says this, whatever it is told.
+// answering returns the address of a server that accepts connections and sends the text, whatever it receives.
 func answering(t *testing.T, text string) string {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -151,7 +151,7 @@ func TestMissingServerIsUnavailableInTime(t *testing.T) {
 	}
 }
 
-func TestCallersDeadlineIsTheirs(t *testing.T) {
+func TestCallersDeadlineIsNoOutage(t *testing.T) {
 	t.Parallel()
 	e := openAt(t, Options{URI: secret.New("mongodb://" + silentServer(t) + "/")})
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -163,11 +163,11 @@ func TestCallersDeadlineIsTheirs(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Millisecond, cancel)
 		if err := e.Check(ctx); !errors.Is(err, context.Canceled) {
-			t.Errorf("after the caller has gone: %v", err)
+			t.Errorf("after the caller's cancellation: %v, want %v", err, context.Canceled)
 		}
 	}
 	if e.Refusing() {
-		t.Error("callers in a hurry made the engine refuse calls")
+		t.Error("calls with short deadlines opened the breaker")
 	}
 }
 
@@ -243,11 +243,11 @@ func TestErrorsAreJudged(t *testing.T) {
 		}
 	}
 	if about, _ := e.judge(past, false, time.Now(), context.DeadlineExceeded); about != silent {
-		t.Errorf("a caller in a hurry: verdict %d", about)
+		t.Errorf("a call with a short deadline: verdict %d, want %d", about, silent)
 	}
 }
 
-func TestLostRacesAreRunAgain(t *testing.T) {
+func TestLostUpsertRacesAreRetried(t *testing.T) {
 	t.Parallel()
 	lost := mongo.CommandError{Code: 11000}
 	for _, c := range []struct {
@@ -257,14 +257,14 @@ func TestLostRacesAreRunAgain(t *testing.T) {
 		tries  int
 	}{{0, nil, true, 1}, {3, nil, true, 4}, {100, nil, false, maxRaces + 1}, {1, errors.New("another"), false, 2}} {
 		tries := 0
-		err := again(func() error {
+		err := retryUpsert(func() error {
 			if tries++; tries <= c.losses {
 				return lost
 			}
 			return c.last
 		})
 		if (err == nil) != c.ok || tries != c.tries {
-			t.Errorf("%d losses: %d tries, %v", c.losses, tries, err)
+			t.Errorf("%d losses: %d tries, %v; want %d tries, success %t", c.losses, tries, err, c.tries, c.ok)
 		}
 	}
 }

@@ -22,13 +22,13 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// fakeServer speaks as much of MongoDB's protocol as it takes to say what no server at hand can be
-// brought to say. It keeps nothing.
+// fakeServer speaks enough of MongoDB's protocol to give answers that cannot be provoked from a real server. It stores
+// nothing.
 type fakeServer struct {
 	addr string
-	// hello is what it says of itself, beside what every server does.
+	// hello has additional members of the server's description of itself.
 	hello bson.D
-	// answer answers a command; nil: the connection ends without an answer.
+	// answer answers a command; if it returns nil, the connection is closed without an answer.
 	answer func(name string, command bson.Raw) bson.D
 
 	mu    sync.Mutex
@@ -146,14 +146,14 @@ func (f *fakeServer) reply(name string, command bson.Raw) bson.D {
 	return f.answer(name, command)
 }
 
-// took returns how often the server got the command.
+// took returns how often the server received the command.
 func (f *fakeServer) took(name string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(slices.DeleteFunc(slices.Clone(f.names), func(n string) bool { return n != name }))
 }
 
-// member makes it the primary of a replica set of one.
+// member makes the server the primary of a replica set with a single member.
 func (f *fakeServer) member(set string) *fakeServer {
 	f.hello = bson.D{{Key: "setName", Value: set}, {Key: "setVersion", Value: int32(1)}, {Key: "hosts", Value: bson.A{f.addr}}, {Key: "me", Value: f.addr}, {Key: "secondary", Value: false}}
 	return f
@@ -163,7 +163,7 @@ func refusal(code int32, name string) bson.D {
 	return bson.D{{Key: "ok", Value: 0.0}, {Key: "code", Value: code}, {Key: "codeName", Value: name}, {Key: "errmsg", Value: "no"}}
 }
 
-// selfSigned returns a certificate that nobody has signed.
+// selfSigned returns a TLS configuration with a self-signed certificate.
 func selfSigned(t *testing.T) *tls.Config {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -178,7 +178,7 @@ func selfSigned(t *testing.T) *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
 }
 
-// onFake returns a workspace "org-1" on the server. Its indexes are there, it is told.
+// onFake returns a workspace "org-1" on the server, without creating indexes.
 func onFake(t *testing.T, f *fakeServer) (*Engine, *workspace, *kind) {
 	t.Helper()
 	e := openAt(t, Options{URI: secret.New("mongodb://" + f.addr + "/?replicaSet=rs0")})

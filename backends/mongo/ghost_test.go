@@ -15,9 +15,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/event"
 )
 
-// TestRemovedDatabaseStaysAway: indexes that are still being made when a workspace is removed
-// do not bring its database back, whoever removes it.
-func TestRemovedDatabaseStaysAway(t *testing.T) {
+// TestRemovedDatabaseIsNotRecreated: index builds that run when a workspace is removed, by this process or another one,
+// do not create its database again.
+func TestRemovedDatabaseIsNotRecreated(t *testing.T) {
 	t.Parallel()
 	for _, byAnother := range []bool{false, true} {
 		name := map[bool]string{false: "by this process", true: "by another"}[byAnother]
@@ -35,7 +35,7 @@ func TestRemovedDatabaseStaysAway(t *testing.T) {
 					created++
 					n := created
 					mu.Unlock()
-					if n == 2 { // the first ones are unique, and waited for
+					if n == 2 { // the first command creates the unique indexes, for which Open waits
 						first.Do(func() { close(begun) })
 						<-release
 					}
@@ -57,7 +57,7 @@ func TestRemovedDatabaseStaysAway(t *testing.T) {
 			}
 			<-begun
 			if byAnother {
-				// What is on its way makes the database anew. What would come after it sees that it is nobody's.
+				// The running command creates the database again. Later commands notice that it has no owner.
 				if err := openOn(nil).Remove(t.Context(), "org-1", ""); err != nil {
 					t.Fatal(err)
 				}
@@ -67,7 +67,8 @@ func TestRemovedDatabaseStaysAway(t *testing.T) {
 				}
 				names, err := mongotest.Client(t).Database(database+"_org-1").ListCollectionNames(t.Context(), bson.D{})
 				if err != nil || slices.Contains(names, later.Name) {
-					t.Errorf("what was removed has %v, %v", names, err)
+					t.Errorf("the removed database has the collections %v, %v; want none named %s",
+						names, err, later.Name)
 				}
 				return
 			}
@@ -83,7 +84,7 @@ func TestRemovedDatabaseStaysAway(t *testing.T) {
 			}
 			names, err := mongotest.Client(t).ListDatabaseNames(t.Context(), bson.D{})
 			if err != nil || slices.Contains(names, database+"_org-1") {
-				t.Errorf("the database is there again: %v, %v", names, err)
+				t.Errorf("the removed database exists: %v, %v", names, err)
 			}
 		})
 	}

@@ -19,19 +19,19 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// health is what the library tells of the servers while it watches them. A call that gives up says
-// that none could be found in time; why, only this knows.
+// health tracks the state of the servers from the driver library's monitoring. A failed call says only that no server
+// could be found in time; health has the reason.
 type health struct {
 	set     string      // the replica set that the address names
-	refused atomic.Bool // user and password, by a server that answers
+	refused atomic.Bool // the server rejected user and password
 
-	mu sync.Mutex
-	// topology is what the library takes the deployment for.
+	mu sync.Mutex // guards the following
+	// topology is the library's view of the deployment.
 	topology event.TopologyDescription
-	// primary is the server that takes writes, by its election, since that time; empty: there is none.
+	// primary identifies the primary server and its election; empty if there is none. Elected is since when.
 	primary string
 	elected time.Time
-	// reason is why a server could not be used last, with advice; both empty while one can be.
+	// reason is the last reason why a server could not be used, with advice; both are empty while one can be used.
 	reason, advice string
 }
 
@@ -60,7 +60,8 @@ func (h *health) monitor() *event.ServerMonitor {
 				if s.SetName != "" {
 					its = strconv.Quote(s.SetName)
 				}
-				h.note(fmt.Sprintf("%s belongs to %s, and the address asks for the replica set %q", s.Addr, its, h.set), "correct replicaSet in the address")
+				h.note(fmt.Sprintf("%s belongs to %s, and the address asks for the replica set %q", s.Addr, its, h.set),
+					"correct replicaSet in the address")
 			}
 		},
 	}
@@ -72,7 +73,7 @@ func (h *health) note(reason, advice string) {
 	h.reason, h.advice = clip(reason), advice
 }
 
-// accepted notes whether user and password are accepted, as far as the outcome of a call tells.
+// accepted notes whether the server accepts user and password, if the outcome of a call shows it.
 func (h *health) accepted(err error) {
 	var server mongo.ServerError
 	refused := errors.As(err, &server) && server.HasErrorCode(codeSignIn)
@@ -81,7 +82,7 @@ func (h *health) accepted(err error) {
 	}
 }
 
-// usable reports whether some server takes writes. The lock is held.
+// usable reports whether a server accepts writes. The caller holds mu.
 func (h *health) usable() bool {
 	for _, s := range h.topology.Servers {
 		switch s.Kind {
@@ -92,8 +93,7 @@ func (h *health) usable() bool {
 	return false
 }
 
-// elects returns the server that takes writes and its election; nothing where there is none, or no replica set. The
-// lock is held.
+// elects returns the primary server and its election, "" if there is none or no replica set. The caller holds mu.
 func (h *health) elects() string {
 	for _, s := range h.topology.Servers {
 		if s.Kind == "RSPrimary" {
@@ -103,14 +103,14 @@ func (h *health) elects() string {
 	return ""
 }
 
-// Elected returns since when the primary of the replica set is the same, or there has been none.
+// Elected returns the time of the last change of the replica set's primary, as this process has seen it.
 func (e *Engine) Elected() time.Time {
 	e.health.mu.Lock()
 	defer e.health.mu.Unlock()
 	return e.health.elected
 }
 
-// whyNot returns what an operator can mend of a failure on the way to a server, or nothing.
+// whyNot returns the reason of a connection failure that an operator can fix, with advice; nothing for other failures.
 func whyNot(address string, err error) (reason, advice string) {
 	var (
 		authority x509.UnknownAuthorityError
@@ -120,18 +120,19 @@ func whyNot(address string, err error) (reason, advice string) {
 	)
 	switch {
 	case errors.As(err, &authority):
-		return "the certificate of " + address + " is not trusted: nobody that is known has signed it", "name the file of the authority in the address: tlsCAFile"
+		return "the certificate of " + address + " is not trusted: it is signed by an unknown authority",
+			"name the certificate file of the authority in the address: tlsCAFile"
 	case errors.As(err, &host):
-		return "the certificate of " + address + " is for other names", "use a name in the address that the certificate has"
+		return "the certificate of " + address + " is for other names", "use a name of the certificate in the address"
 	case errors.As(err, &other):
 		return "the certificate of " + address + " is not trusted: " + other.Error(), "renew it"
 	case errors.As(err, &record):
-		return address + " does not speak TLS", "leave tls=true out of the address, or switch TLS on in the server"
+		return address + " does not speak TLS", "remove tls=true from the address, or enable TLS in the server"
 	}
 	return "", ""
 }
 
-// because returns why no server can be used, as far as that is known.
+// because returns why no server can be used: the known reason, otherwise the text of err.
 func (h *health) because(err error) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -148,17 +149,18 @@ func clip(text string) string {
 	return text
 }
 
-// Inspect tells what the servers are, why none can be used where that is so, how far an upgrade is, and which
-// documents are odd. Only for those of others it asks the server, where one can be used.
+// Inspect returns findings about the servers, the checks of documents by the server, indexes left by other versions,
+// and foreign documents. Only the last need the server, and are left out while no server can be used.
 func (e *Engine) Inspect(ctx context.Context) []driver.Finding {
 	found := slices.Concat(e.health.findings(), e.unguarded(), e.stale())
-	if slices.ContainsFunc(found, func(f driver.Finding) bool { return f.Subject == "server" && f.Verdict == driver.FindingWrong }) && e.Refusing() {
+	unusable := func(f driver.Finding) bool { return f.Subject == "server" && f.Verdict == driver.FindingWrong }
+	if slices.ContainsFunc(found, unusable) && e.Refusing() {
 		return found
 	}
 	return append(found, e.foreign(ctx)...)
 }
 
-// findings tells of the servers.
+// findings returns findings about the servers.
 func (h *health) findings() []driver.Finding {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -168,7 +170,8 @@ func (h *health) findings() []driver.Finding {
 		found = append(found, driver.Finding{Subject: subject, Verdict: driver.FindingWrong, Says: says, Advice: advice})
 	}
 	if h.refused.Load() {
-		wrong("the user or the password of the address is not accepted", "correct the address; reserved characters in it are percent-encoded, and authSource names where the user was made")
+		wrong("the user or the password of the address is not accepted", "correct the address: reserved characters in "+
+			"it must be percent-encoded, and authSource must name the database in which the user was created")
 	}
 	if h.reason != "" {
 		wrong(h.reason, h.advice)
@@ -179,15 +182,22 @@ func (h *health) findings() []driver.Finding {
 	}
 	switch {
 	case kinds["Standalone"] > 0:
-		wrong("is a standalone server: a write that it has acknowledged can be lost with it, and it repeats none whose answer was lost", "make it a replica set, of three members where it matters")
+		wrong("is a standalone server: acknowledged writes can be lost with it, and writes whose answer was lost are "+
+			"not retried", "make it a replica set, with three members in production")
 	case kinds["Mongos"] > 0:
-		found = append(found, driver.Finding{Subject: subject, Says: fmt.Sprintf("a sharded cluster; routers: %d", kinds["Mongos"])})
+		found = append(found, driver.Finding{
+			Subject: subject, Says: fmt.Sprintf("a sharded cluster; routers: %d", kinds["Mongos"]),
+		})
 	case kinds["RSPrimary"]+kinds["RSSecondary"] > 0 && !h.usable():
-		wrong(fmt.Sprintf("no member of the replica set takes writes; secondaries: %d, not reached: %d", kinds["RSSecondary"], kinds["Unknown"]), "see whether most of its members run and reach each other")
+		wrong(fmt.Sprintf("no member of the replica set takes writes; secondaries: %d, not reached: %d",
+			kinds["RSSecondary"], kinds["Unknown"]), "check that a majority of the members run and reach each other")
 	case kinds["RSPrimary"] > 0:
-		f := driver.Finding{Subject: subject, Says: fmt.Sprintf("a replica set with its primary; secondaries: %d", kinds["RSSecondary"])}
+		f := driver.Finding{
+			Subject: subject, Says: fmt.Sprintf("a replica set with its primary; secondaries: %d", kinds["RSSecondary"]),
+		}
 		if n := kinds["Unknown"]; n > 0 {
-			f.Verdict, f.Says, f.Advice = driver.FindingWarning, f.Says+fmt.Sprintf(", not reached: %d", n), "see whether they run"
+			f.Verdict, f.Advice = driver.FindingWarning, "check that they run"
+			f.Says += fmt.Sprintf(", not reached: %d", n)
 		}
 		found = append(found, f)
 	}

@@ -13,7 +13,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/event"
 )
 
-// TestElectionsAreSeen: each primary counts from when it is seen first, and again once it was elected anew.
+// TestElectionsAreSeen: Elected changes when another primary is seen, or the same one after another election.
 func TestElectionsAreSeen(t *testing.T) {
 	t.Parallel()
 	e := &Engine{health: &health{}}
@@ -34,15 +34,14 @@ func TestElectionsAreSeen(t *testing.T) {
 		e.health.monitor().TopologyDescriptionChanged(&event.TopologyDescriptionChangedEvent{NewDescription: event.TopologyDescription{Servers: c.servers}})
 		now := e.Elected()
 		if now.After(last) != c.anew {
-			t.Errorf("%+v: since %s, before %s", c.servers, now, last)
+			t.Errorf("%+v: Elected = %s, before %s; want a change: %t", c.servers, now, last, c.anew)
 		}
 		last = now
 	}
 }
 
-// TestWhatIsWrongIsTold: each cause has words of its own, in the error of a call and for the
-// operator, and also where the caller was in a hurry.
-func TestWhatIsWrongIsTold(t *testing.T) {
+// TestConnectionFailuresAreNamed: the error of a call and the findings of Inspect name the cause.
+func TestConnectionFailuresAreNamed(t *testing.T) {
 	t.Parallel()
 	trusted := func(t *testing.T) string {
 		return "mongodb://" + fake(t, &fakeServer{}, selfSigned(t)).addr + "/?tls=true"
@@ -84,14 +83,14 @@ func TestWhatIsWrongIsTold(t *testing.T) {
 			e := openAt(t, Options{URI: secret.New(c.address(t)), ServerSelectionTimeout: time.Second})
 			err := e.Check(t.Context())
 			if c.fails == "" && err != nil || c.fails != "" && (!errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), c.fails)) {
-				t.Errorf("Check: %v", err)
+				t.Errorf("Check: %v, want %q", err, c.fails)
 			}
 			if err != nil && strings.Contains(err.Error(), password) {
 				t.Errorf("the error holds the password: %v", err)
 			}
 			found := e.Inspect(t.Context())
 			if len(found) != 1 || !strings.Contains(found[0].Says, c.says) || !strings.Contains(found[0].Advice, c.advice) || (found[0].Verdict == driver.FindingGood) != (name == "nothing") {
-				t.Errorf("Inspect: %+v", found)
+				t.Errorf("Inspect: %+v, want one finding with %q and the advice %q", found, c.says, c.advice)
 			}
 		})
 	}

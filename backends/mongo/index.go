@@ -21,16 +21,16 @@ import (
 )
 
 const (
-	// maxBuild bounds one command that builds indexes.
+	// maxBuild bounds a command that builds indexes.
 	maxBuild = 6 * time.Hour
-	// The builder tries again after firstRetry, then after twice as long, up to lastRetry.
+	// The builder tries again after firstRetry, then after twice as long each time, up to lastRetry.
 	firstRetry = time.Second
 	lastRetry  = time.Minute
 )
 
-// definition is an index as the server knows it.
+// definition is an index as it is on the server.
 type definition struct {
-	declared string // "" for those of this package
+	declared string // the declared name; "" for indexes that this package adds
 	name     string
 	keys     bson.D
 	unique   bool
@@ -38,21 +38,21 @@ type definition struct {
 	wildcard bool
 }
 
-// define gives the index the name that belongs to what it is: another definition is another index.
+// define sets the name of the index, which ends with a checksum of its definition: a changed definition is a new index.
 func define(d definition, prefix string) definition {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%v %v %v", d.keys, d.unique, d.partial))
 	d.name = prefix + "_" + hex.EncodeToString(sum[:4])
 	return d
 }
 
-// definitions returns the indexes of a collection, without repeats.
+// definitions returns the distinct indexes of a collection.
 //
-// A unique index holds only documents that have all its fields, which an equality with a value of each implies: such a
-// question needs no other. One for some of the fields, or in their order, does: where those are asked, there is a
-// second, plain one beside it.
+// A unique index contains only documents that have all its fields. A query for a value of each field can use it. A
+// query for some of the fields, or in their order, cannot; if such queries are declared, the collection gets a second,
+// plain index on the same fields.
 //
-// A list at the end of a longer index is left out, unless only the organization of a partition is before it. It would
-// make the index hold a document once for each element, which serves neither counting nor the order of ids.
+// A list at the end of a longer index is omitted, unless only the organization of a partition precedes it: the index
+// would contain a document once for each element, which helps neither counts nor the order of ids.
 func definitions(c *driver.Collection) []definition {
 	types := make(map[string]driver.Type, len(c.Fields))
 	for _, f := range c.Fields {
@@ -96,7 +96,7 @@ func definitions(c *driver.Collection) []definition {
 	return all
 }
 
-// bsonType returns what a value of the type is stored as.
+// bsonType returns the BSON type of stored values of the type.
 func bsonType(t driver.Type) string {
 	switch {
 	case numeric(t):
@@ -109,9 +109,9 @@ func bsonType(t driver.Type) string {
 	return "string"
 }
 
-// least returns the value that all of the type are at least (Any is of several types, of which a unique index holds the
-// texts), and no value of another type or missing one is. That a document has any is written so since the planner sees
-// that an equality implies it, which it does not of $type.
+// least returns the lower bound of all values of the type, which excludes missing values and those of other types; for
+// Any it is that of text. Partial indexes use it as "the field is present", because the planner recognizes that an
+// equality implies it. It would not for $type.
 func least(t driver.Type) any {
 	switch {
 	case numeric(t):
@@ -124,6 +124,7 @@ func least(t driver.Type) any {
 	return ""
 }
 
+// uniques returns the unique indexes.
 func (k *kind) uniques() []definition {
 	var out []definition
 	for _, d := range k.indexes {
@@ -134,7 +135,7 @@ func (k *kind) uniques() []definition {
 	return out
 }
 
-// models returns the definitions for one command.
+// models returns the definitions for the command that creates them.
 func models(all []definition) []mongo.IndexModel {
 	out := make([]mongo.IndexModel, 0, len(all))
 	for _, d := range all {
@@ -147,16 +148,16 @@ func models(all []definition) []mongo.IndexModel {
 	return out
 }
 
-// task is the work of building the indexes of a collection, and what became of it.
+// task is the work of building the indexes of a collection, with its result. The builder's mu guards what changes.
 type task struct {
 	space   *space
 	kind    *kind
 	done    bool
-	refused map[string]string // by name of index
-	stale   []string          // indexes that are declared no more and were left
+	refused map[string]string // reasons, by name of the index
+	stale   []string          // unique indexes that are no longer declared, and were kept
 }
 
-// builder makes the indexes that nobody waits for, one collection at a time.
+// builder builds indexes in the background, one collection at a time.
 type builder struct {
 	engine *Engine
 	ctx    context.Context
@@ -166,7 +167,7 @@ type builder struct {
 	mu    sync.Mutex
 	queue []*task
 	wake  chan struct{}
-	// unguarded is why the server does not check documents; empty while it does.
+	// unguarded is why the server does not check documents; empty if it does.
 	unguarded string
 }
 
@@ -200,7 +201,7 @@ func (b *builder) add(s *space, kinds []*kind) {
 	}
 }
 
-// forget drops the tasks of a database that is gone.
+// forget ends the tasks of a database that no longer exists.
 func (b *builder) forget(s *space) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -210,12 +211,13 @@ func (b *builder) forget(s *space) {
 	clear(s.tasks)
 }
 
-// build is the making of unique indexes that are missing, which goes on when the call that began it has given up.
+// build is a running creation of missing unique indexes. It continues if the call that started it ends.
 type build struct {
 	done chan struct{}
-	err  error // to be read once done is closed
+	err  error // valid once done is closed
 }
 
+// start starts creating the unique indexes that are missing.
 func (b *builder) start(s *space, k *kind, unique []definition) *build {
 	made := &build{done: make(chan struct{})}
 	b.wg.Go(func() {
@@ -223,14 +225,16 @@ func (b *builder) start(s *space, k *kind, unique []definition) *build {
 		ctx, cancel := context.WithTimeout(b.ctx, maxBuild)
 		defer cancel()
 		there, err := k.list(ctx)
-		missing := slices.DeleteFunc(unique, func(d definition) bool { // another version's does until the builder has made it
+		// The index of another version suffices until the builder has created the declared one.
+		missing := slices.DeleteFunc(unique, func(d definition) bool {
 			return slices.ContainsFunc(there, func(x present) bool { return x.keeps(&d) })
 		})
 		if err == nil && len(missing) > 0 {
 			err = s.index(ctx, k, missing)
 		}
 		if mongo.IsDuplicateKeyError(err) {
-			err = fault{fmt.Errorf("a unique index of collection %s cannot be made: documents in it repeat a value", k.name)}
+			err = fault{fmt.Errorf("a unique index of collection %s cannot be created: documents in it repeat a value",
+				k.name)}
 		}
 		made.err = err
 	})
@@ -295,11 +299,11 @@ func (b *builder) finish(t *task) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	t.done = true
-	b.queue[0] = nil // else it were held until another takes the place
+	b.queue[0] = nil // release the task
 	b.queue = b.queue[1:]
 }
 
-// build makes the indexes of a collection. An error says that it is worth another try.
+// build creates the indexes of a collection. An error means that another try may succeed.
 func (b *builder) build(t *task) error {
 	b.mu.Lock()
 	gone := t.done
@@ -307,7 +311,7 @@ func (b *builder) build(t *task) error {
 	if gone {
 		return nil
 	}
-	t.space.indexing.Add(1) // whoever drops the database waits for the look too
+	t.space.indexing.Add(1) // dropping the database waits for the check too
 	there, err := b.engine.there(b.ctx, t.space)
 	t.space.indexing.Add(-1)
 	if err != nil || !there {
@@ -318,14 +322,14 @@ func (b *builder) build(t *task) error {
 		if d.wildcard {
 			wildcard = append(wildcard, d)
 		} else {
-			others = append(others, d) // unique ones that are there already too, and cost nothing
+			others = append(others, d) // including unique indexes, which exist already and cost nothing
 		}
 	}
-	if err := b.make(t, others); err != nil {
+	if err := b.create(t, others); err != nil {
 		return err
 	}
 	for _, d := range wildcard {
-		if err := b.make(t, []definition{d}); err != nil {
+		if err := b.create(t, []definition{d}); err != nil {
 			return err
 		}
 	}
@@ -335,8 +339,8 @@ func (b *builder) build(t *task) error {
 	return b.tidy(t)
 }
 
-// there reports whether the database is still there, where it is one workspace's: another process
-// may have removed it, and an index would bring it back, empty and nobody's.
+// there reports whether the database of a single workspace still exists. Another process may have removed it, and
+// creating an index would bring it back, empty and without an owner.
 func (e *Engine) there(ctx context.Context, s *space) (there bool, err error) {
 	if e.opts.Isolation == Shared || s.dropped.Load() {
 		return !s.dropped.Load(), nil
@@ -349,8 +353,8 @@ func (e *Engine) there(ctx context.Context, s *space) (there bool, err error) {
 	return there, err
 }
 
-// make makes indexes in one command, or one by one where the server refuses one of them.
-func (b *builder) make(t *task, all []definition) error {
+// create creates indexes in one command, or separately if the server refuses one of them.
+func (b *builder) create(t *task, all []definition) error {
 	ctx, cancel := context.WithTimeout(b.ctx, maxBuild)
 	defer cancel()
 	err := t.space.index(ctx, t.kind, all)
@@ -363,15 +367,16 @@ func (b *builder) make(t *task, all []definition) error {
 	}
 	if len(all) > 1 {
 		for _, d := range all {
-			if err := b.make(t, []definition{d}); err != nil {
+			if err := b.create(t, []definition{d}); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	reason := "questions on its fields read every document of the organization in this collection: " + judged.Error()
+	reason := "queries on its fields read every document of the organization in this collection: " + judged.Error()
 	if all[0].wildcard {
-		reason = "not indexed: conditions on custom values read the organization's documents of that kind (MongoDB 7.0 or newer indexes them): " + judged.Error()
+		reason = "conditions on custom values read every document of the organization in this collection " +
+			"(MongoDB 7.0 or newer indexes them): " + judged.Error()
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -379,13 +384,14 @@ func (b *builder) make(t *task, all []definition) error {
 		t.refused = map[string]string{}
 	}
 	if _, known := t.refused[all[0].name]; !known {
-		b.engine.opts.Log.Warn("MongoDB refused an index", "database", t.space.db.Name(), "collection", t.kind.name, "index", all[0].name, "reason", reason)
+		b.engine.opts.Log.Warn("MongoDB refused an index", "database", t.space.db.Name(),
+			"collection", t.kind.name, "index", all[0].name, "reason", reason)
 	}
 	t.refused[all[0].name] = reason
 	return nil
 }
 
-// tasks returns those of the databases that are held.
+// tasks returns the tasks of all databases in use.
 func (e *Engine) tasks() (all []*task) {
 	spaces := e.spaces.Values()
 	e.builder.mu.Lock()
@@ -398,8 +404,8 @@ func (e *Engine) tasks() (all []*task) {
 	return all
 }
 
-// Indexes tells of the indexes of every collection of the databases that are held, sorted by database, collection and
-// name. It asks the server which of them exist; an error says that it did not answer.
+// Indexes returns the states of the indexes of all databases in use, sorted by database, collection and name. It asks
+// the server which of them exist, and returns an error if the server does not answer.
 func (e *Engine) Indexes(ctx context.Context) ([]driver.IndexStatus, error) {
 	b := e.builder
 	var all []driver.IndexStatus
@@ -418,7 +424,9 @@ func (e *Engine) Indexes(ctx context.Context) ([]driver.IndexStatus, error) {
 		}
 		b.mu.Lock()
 		for _, d := range t.kind.indexes {
-			s := driver.IndexStatus{Database: t.space.db.Name(), Collection: t.kind.name, Index: d.name, State: driver.IndexBuilding}
+			s := driver.IndexStatus{
+				Database: t.space.db.Name(), Collection: t.kind.name, Index: d.name, State: driver.IndexBuilding,
+			}
 			if reason, refused := t.refused[d.name]; refused {
 				s.State, s.Reason = driver.IndexRefused, reason
 			} else if there[d.name] && (t.done || d.unique) {
@@ -428,8 +436,9 @@ func (e *Engine) Indexes(ctx context.Context) ([]driver.IndexStatus, error) {
 		}
 		b.mu.Unlock()
 	}
-	sort.Slice(all, func(i, j int) bool {
-		return strings.Join([]string{all[i].Database, all[i].Collection, all[i].Index}, "\x00") < strings.Join([]string{all[j].Database, all[j].Collection, all[j].Index}, "\x00")
-	})
+	path := func(s driver.IndexStatus) string {
+		return strings.Join([]string{s.Database, s.Collection, s.Index}, "\x00")
+	}
+	sort.Slice(all, func(i, j int) bool { return path(all[i]) < path(all[j]) })
 	return all, nil
 }

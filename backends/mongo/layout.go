@@ -18,22 +18,21 @@ import (
 )
 
 const (
-	// maxNesting keeps below the depth that MongoDB takes.
+	// maxNesting stays below the nesting that MongoDB accepts.
 	maxNesting = 80
-	// maxTree is how large a document may become as BSON, which is wasteful of long lists of short
-	// values; a body beyond it is kept as text.
+	// maxTree bounds the size of a document as BSON, which takes much space for long lists of short values. A body that
+	// exceeds it is stored as text.
 	maxTree = 8 << 20
 )
 
-// Names of a document that are this package's. A record's field of such a name has an underscore after
-// it.
+// Names of fields that this package adds to documents. Fields of records with such a name get an underscore at the end.
 const (
 	fieldID     = "_id"
 	fieldOrg    = "org_id"
 	fieldRev    = "rev"
 	fieldCustom = "custom"
-	fieldJSON   = "json" // {<field>: <its JSON>} of values that BSON cannot repeat byte for byte
-	fieldBody   = "body" // in fieldJSON: the whole body
+	fieldJSON   = "json" // {<field>: <its JSON>} of values that BSON cannot reproduce byte for byte
+	fieldBody   = "body" // in fieldJSON: the entire body
 )
 
 func reserved(name string) bool {
@@ -52,16 +51,16 @@ func column(name string) string {
 	return name
 }
 
-// given returns the field that is stored under the name.
-func given(column string) string {
+// fieldOf returns the name of the field that is stored under the name column.
+func fieldOf(column string) string {
 	if name, is := strings.CutSuffix(column, "_"); is && reserved(name) {
 		return name
 	}
 	return column
 }
 
-// plain reports whether a field of a body can be one of a document.
-func plain(name string) bool { return name != "" && encodeKey(name) == name && given(name) == name }
+// plain reports whether a field of a body can be stored under its own name.
+func plain(name string) bool { return name != "" && encodeKey(name) == name && fieldOf(name) == name }
 
 // member is a value of a JSON object.
 type member struct {
@@ -69,11 +68,11 @@ type member struct {
 	raw  json.RawMessage
 }
 
-// members takes a JSON object apart. Of members of one name the last remains.
+// members returns the members of a JSON object. Of members with the same name only the last remains.
 func members(object []byte) ([]member, error) {
 	dec := json.NewDecoder(bytes.NewReader(object))
 	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
-		return nil, errors.New("it is no JSON object")
+		return nil, errors.New("it is not a JSON object")
 	}
 	var all []member
 	seen := map[string]bool{}
@@ -81,11 +80,11 @@ func members(object []byte) ([]member, error) {
 		t, err := dec.Token()
 		name, ok := t.(string)
 		if err != nil || !ok {
-			return nil, errors.New("it is no JSON object")
+			return nil, errors.New("it is not a JSON object")
 		}
 		m := member{name: name}
 		if err := dec.Decode(&m.raw); err != nil {
-			return nil, errors.New("it is no JSON object")
+			return nil, errors.New("it is not a JSON object")
 		}
 		if seen[name] {
 			all = slices.DeleteFunc(all, func(m member) bool { return m.name == name })
@@ -94,12 +93,12 @@ func members(object []byte) ([]member, error) {
 		all = append(all, m)
 	}
 	if _, err := dec.Token(); err != nil || len(bytes.TrimSpace(object[dec.InputOffset():])) > 0 {
-		return nil, errors.New("it is no JSON object")
+		return nil, errors.New("it is not a JSON object")
 	}
 	return all, nil
 }
 
-// record is a document on its way to BSON.
+// record is a document that is being encoded as BSON.
 type record struct {
 	k         *kind
 	workspace string
@@ -110,8 +109,8 @@ type record struct {
 	custom    []member
 }
 
-// document returns what is stored for a document of the workspace at that revision. Reading it gives the
-// same bytes: that is tried here, and what BSON cannot repeat is kept as text beside its value.
+// document encodes a document of the workspace at that revision. Decoding it returns the same bytes: document verifies
+// that, and stores the values that BSON cannot reproduce as text as well.
 func (k *kind) document(workspace string, d *driver.Document, rev int64) (bson.Raw, error) {
 	if len(d.Values) != len(k.fields) {
 		return nil, fmt.Errorf("document %s of %s has %d values for %d fields", d.ID, k.name, len(d.Values), len(k.fields))
@@ -149,7 +148,7 @@ func (k *kind) document(workspace string, d *driver.Document, rev int64) (bson.R
 	return r.marshal(append(whole, r.text()...))
 }
 
-// same reports whether the document says of body and custom values what it is made of.
+// same reports whether decoding the document returns the original body and custom values.
 func (r *record) same(doc bson.Raw) bool {
 	if len(doc) > maxTree {
 		return false
@@ -158,7 +157,7 @@ func (r *record) same(doc bson.Raw) bool {
 	return err == nil && bytes.Equal(body, r.d.Body) && bytes.Equal(custom, r.d.Custom)
 }
 
-// texts returns the fields whose values the document does not repeat, with what they are.
+// texts returns the fields whose values the document does not reproduce, with their JSON.
 func (r *record) texts(doc bson.Raw) bson.D {
 	var texts bson.D
 	for _, m := range r.body {
@@ -171,7 +170,7 @@ func (r *record) texts(doc bson.Raw) bson.D {
 	return append(texts, r.text()...)
 }
 
-// text returns the custom values as text, where BSON does not repeat them.
+// text returns the custom values as text if BSON does not reproduce them.
 func (r *record) text() bson.D {
 	if r.d.Custom == nil {
 		return nil
@@ -185,7 +184,7 @@ func (r *record) text() bson.D {
 	return bson.D{{Key: fieldCustom, Value: string(r.d.Custom)}}
 }
 
-// marshal returns the document with these texts.
+// marshal encodes the document with these texts.
 func (r *record) marshal(texts bson.D) (bson.Raw, error) {
 	at, b := bsoncore.AppendDocumentStart(make([]byte, 0, 256+2*len(r.d.Body)+2*len(r.d.Custom)))
 	b = bsoncore.AppendStringElement(b, fieldID, r.workspace+"/"+r.d.ID)
@@ -208,7 +207,7 @@ func (r *record) marshal(texts bson.D) (bson.Raw, error) {
 		}
 		b = with
 	}
-	// What follows the revision is for questions alone: values that the body does not mention.
+	// Fields after the revision are for queries only: declared values that the body does not contain.
 	b = bsoncore.AppendInt64Element(b, fieldRev, r.rev)
 	for i, v := range r.values {
 		if v != nil && !done[i] {
@@ -257,8 +256,8 @@ func appendStored(b []byte, name string, v any) []byte {
 	return bsoncore.AppendNullElement(b, name)
 }
 
-// appendCustom appends custom values as a document. What BSON has nothing like is there as binary, which
-// exists, equals nothing and is in no range.
+// appendCustom appends custom values as a document. A value that BSON cannot represent is stored as binary, which
+// exists, but equals no value and is in no range.
 func appendCustom(b []byte, all []member) ([]byte, error) {
 	at, b := bsoncore.AppendDocumentStart(b)
 	for _, m := range all {
@@ -272,15 +271,16 @@ func appendCustom(b []byte, all []member) ([]byte, error) {
 	return bsoncore.AppendDocumentEnd(b, at)
 }
 
-var errNoBSON = errors.New("BSON has nothing like it")
+var errNoBSON = errors.New("BSON cannot represent the value")
 
-// appendJSON appends one JSON value.
+// appendJSON appends a JSON value.
 func appendJSON(b []byte, name string, raw []byte) ([]byte, error) {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
 	return appendNext(b, name, dec, 0)
 }
 
+// appendNext appends the next value of the decoder.
 func appendNext(b []byte, name string, dec *json.Decoder, depth int) ([]byte, error) {
 	t, err := dec.Token()
 	if err != nil {
@@ -337,7 +337,7 @@ func appendNext(b []byte, name string, dec *json.Decoder, depth int) ([]byte, er
 	return bsoncore.AppendDocumentEnd(b, at)
 }
 
-// null is what null stands for in a field: what a record has there that questions take for missing.
+// null returns the JSON value that null stands for in a field: the empty value of its type.
 func (s *shape) null(name string) string {
 	if i, declared := s.at[name]; declared {
 		return s.nulls[i]
@@ -345,8 +345,8 @@ func (s *shape) null(name string) string {
 	return "null"
 }
 
-// nothing is what a record has in a field of the type that is empty.
-func nothing(t driver.Type) string {
+// emptyJSON returns the JSON value of an empty field of the type.
+func emptyJSON(t driver.Type) string {
 	switch t {
 	case driver.String, driver.Date:
 		return `""`
@@ -358,8 +358,8 @@ func nothing(t driver.Type) string {
 	return "null"
 }
 
-// decode returns the document that was stored, of one that cannot be read the ID, where it has one. Errors hold
-// none of its values.
+// decode returns the stored document; if it cannot be read, its ID if it has one, and an error. Errors contain no
+// values of the document apart from a foreign _id.
 func (w *workspace) decode(k *kind, raw bson.Raw) (driver.Document, error) {
 	var d driver.Document
 	id, ok := raw.Lookup(fieldID).StringValueOK()
@@ -377,7 +377,7 @@ func (w *workspace) decode(k *kind, raw bson.Raw) (driver.Document, error) {
 	return d, nil
 }
 
-// text returns a copy of a string's bytes, nil where the value is none.
+// text returns a copy of a string's bytes, nil if the value is not a string.
 func text(v bson.RawValue) []byte {
 	if v.Type != bson.TypeString || len(v.Value) < 5 {
 		return nil
@@ -385,7 +385,7 @@ func text(v bson.RawValue) []byte {
 	return append(make([]byte, 0, len(v.Value)-5), v.Value[4:len(v.Value)-1]...)
 }
 
-// eachElement calls do with the elements of a document or list. Their bytes are those of the document.
+// eachElement calls do with the elements of a document or list. Keys and values share memory with raw.
 func eachElement(raw []byte, do func(key []byte, v bson.RawValue) error) error {
 	if len(raw) < 5 {
 		return errNoDocument
@@ -404,7 +404,7 @@ func eachElement(raw []byte, do func(key []byte, v bson.RawValue) error) error {
 	return nil
 }
 
-var errNoDocument = errors.New("it is no BSON")
+var errNoDocument = errors.New("it is not valid BSON")
 
 // texts returns body and custom values as JSON.
 func (k *kind) texts(raw bson.Raw) (body, custom []byte, err error) {
@@ -436,7 +436,7 @@ func (k *kind) texts(raw bson.Raw) (body, custom []byte, err error) {
 		null := "null"
 		if declared {
 			null = k.nulls[i]
-		} else if field := given(string(key)); len(field) < len(key) {
+		} else if field := fieldOf(string(key)); len(field) < len(key) {
 			null, key = k.null(field), []byte(field)
 		}
 		if len(body) > 1 {
@@ -463,7 +463,7 @@ func (k *kind) texts(raw bson.Raw) (body, custom []byte, err error) {
 	return body, custom, nil
 }
 
-// appendValue appends a value as encoding/json writes it.
+// appendValue appends a value as encoding/json writes it. Null is the text for a missing value.
 func appendValue(b []byte, v bson.RawValue, null string) ([]byte, error) {
 	switch v.Type {
 	case 0, bson.TypeNull:

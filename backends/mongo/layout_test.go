@@ -15,8 +15,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestDocumentsAreDocuments shows what an administrator finds.
-func TestDocumentsAreDocuments(t *testing.T) {
+// TestStoredDocuments: the stored form of documents, as an administrator sees it.
+func TestStoredDocuments(t *testing.T) {
 	t.Parallel()
 	_, k := offline(t)
 	long := strings.Repeat("[", maxNesting+2) + strings.Repeat("]", maxNesting+2)
@@ -48,7 +48,7 @@ func TestDocumentsAreDocuments(t *testing.T) {
 			if c.custom != "" {
 				d.Custom = []byte(c.custom)
 			}
-			doc := comesBack(t, k, d)
+			doc := roundTrip(t, k, d)
 			got, err := bson.MarshalExtJSON(doc, false, false)
 			if err != nil {
 				t.Fatal(err)
@@ -60,8 +60,9 @@ func TestDocumentsAreDocuments(t *testing.T) {
 	}
 }
 
-// comesBack writes a document and reads it.
-func comesBack(t interface {
+// roundTrip encodes a document, checks that the server would accept it and that decoding returns the original, and
+// returns the encoded form.
+func roundTrip(t interface {
 	Helper()
 	Fatalf(string, ...any)
 }, k *kind, d driver.Document) bson.Raw {
@@ -83,7 +84,7 @@ func comesBack(t interface {
 	return doc
 }
 
-// keepsTo holds a document to as much of a JSON Schema as validator uses.
+// keepsTo checks a document by the parts of JSON Schema that validator uses.
 func keepsTo(doc bson.Raw, validator bson.D) error {
 	raw, err := bson.Marshal(validator)
 	if err != nil {
@@ -107,7 +108,7 @@ func keepsTo(doc bson.Raw, validator bson.D) error {
 		bson.TypeBoolean: "bool", bson.TypeArray: "array", bson.TypeEmbeddedDocument: "object", bson.TypeNull: "null"}
 	for _, name := range v.Schema.Required {
 		if doc.Lookup(name).Type == 0 {
-			return fmt.Errorf("there is no %s", name)
+			return fmt.Errorf("%s is missing", name)
 		}
 	}
 	for name, p := range v.Schema.Properties {
@@ -128,7 +129,7 @@ func keepsTo(doc bson.Raw, validator bson.D) error {
 	return nil
 }
 
-// TestServersCheckDocuments, or the operator is told that this one does not.
+// TestServersCheckDocuments: the server is told to check documents. If it cannot, Inspect reports it.
 func TestServersCheckDocuments(t *testing.T) {
 	t.Parallel()
 	for name, refused := range map[string]bool{"checks": false, "cannot": true} {
@@ -153,16 +154,18 @@ func TestServersCheckDocuments(t *testing.T) {
 			if err := e.Wait(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			told := slices.ContainsFunc(e.Inspect(t.Context()), func(f driver.Finding) bool { return strings.Contains(f.Says, "not checked by the server") })
-			if asked := f.took("collMod"); told != refused || refused && asked != 1 || !refused && asked != 2 {
-				t.Errorf("asked %d times, the operator is told: %v", asked, told)
+			reported := slices.ContainsFunc(e.Inspect(t.Context()), func(f driver.Finding) bool {
+				return strings.Contains(f.Says, "not checked by the server")
+			})
+			if asked := f.took("collMod"); reported != refused || refused && asked != 1 || !refused && asked != 2 {
+				t.Errorf("%d collMod commands, reported: %t; want reported: %t", asked, reported, refused)
 			}
 		})
 	}
 }
 
-// TestEveryBodyComesBack byte for byte, whatever JSON it is.
-func TestEveryBodyComesBack(t *testing.T) {
+// TestBodiesRoundTrip: every JSON body is returned byte for byte.
+func TestBodiesRoundTrip(t *testing.T) {
 	t.Parallel()
 	_, k := offline(t)
 	names := rapid.OneOf(rapid.SampledFrom([]string{"name", "n", "x", "flag", "at", "day", "tags", "any", "rev", "rev_", "_id", "org_id", "custom", "json", "body", "f", "", "a.b", "$x", "%", "é", "z"}), rapid.String())
@@ -216,11 +219,11 @@ func TestEveryBodyComesBack(t *testing.T) {
 		if rapid.Bool().Draw(rt, "has custom values") {
 			d.Custom = []byte(object(rt, 3))
 		}
-		comesBack(rt, k, d)
+		roundTrip(rt, k, d)
 	})
 }
 
-func TestFaultyDocumentsAreErrors(t *testing.T) {
+func TestInvalidDocumentsAreErrors(t *testing.T) {
 	t.Parallel()
 	_, k := offline(t)
 	good := driver.Document{ID: "a", Body: []byte(`{"name":"x"}`), Values: []any{"x", nil, nil, nil, nil, nil, nil, nil}}
@@ -239,7 +242,7 @@ func TestFaultyDocumentsAreErrors(t *testing.T) {
 		{ID: "a", Values: []any{nil, nil, nil, nil, 1.5, nil, nil, nil}},
 	} {
 		if doc, err := k.document("w", &bad, 1); err == nil {
-			t.Errorf("%+v became %v", bad, doc)
+			t.Errorf("document(%+v) = %v, want an error", bad, doc)
 		}
 	}
 	for _, foreign := range []bson.D{
@@ -252,7 +255,7 @@ func TestFaultyDocumentsAreErrors(t *testing.T) {
 			t.Fatal(err)
 		}
 		if d, err := (&workspace{name: "org-1"}).decode(k, raw); err == nil || strings.Contains(err.Error(), "secret") {
-			t.Errorf("%v became %+v, %v", foreign, d, err)
+			t.Errorf("decode(%v) = %+v, %v; want an error without values", foreign, d, err)
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { maintest.Leakless(m) }
 
-// open returns an engine on databases of its own. Whoever calls it closes it.
+// open returns an engine with its own databases. The caller closes it.
 func open(t testing.TB, isolation mongo.Isolation, monitor *event.CommandMonitor) *mongo.Engine {
 	t.Helper()
 	e, err := mongo.Open(t.Context(), mongo.Options{

@@ -16,8 +16,8 @@ import (
 	"tenantry/crypto/secret"
 )
 
-// TestOddDocumentsAreNamed: one that somebody put there, or changed, comes with what is wrong with it, and harms
-// nothing else. The operator is told of those of nobody. Its values are not told.
+// TestOddDocumentsAreNamed: a document that another program inserted or changed is returned with the reason why it
+// cannot be read, and does not affect others. Inspect reports documents without an organization. Neither repeats values.
 func TestOddDocumentsAreNamed(t *testing.T) {
 	t.Parallel()
 	c, ctx := people(), t.Context()
@@ -38,7 +38,7 @@ func TestOddDocumentsAreNamed(t *testing.T) {
 	if _, err := mongotest.Client(t).Database(database).Collection(c.Name).InsertOne(ctx, odd, options.InsertOne().SetBypassDocumentValidation(true)); err != nil {
 		t.Fatal(err)
 	}
-	// One that somebody made by hand, who gave it no _id.
+	// A document that was inserted by hand, without an _id.
 	if _, err := mongotest.Client(t).Database(database).Collection(c.Name).InsertOne(ctx, bson.D{{Key: "name", Value: "hunter2"}}, options.InsertOne().SetBypassDocumentValidation(true)); err != nil {
 		t.Fatal(err)
 	}
@@ -53,18 +53,18 @@ func TestOddDocumentsAreNamed(t *testing.T) {
 		t.Fatalf("%v, %v", all, err)
 	}
 	if d := all[2]; d.ID != "odd" || d.Body != nil || d.Damage == nil || !strings.Contains(d.Damage.Error(), "field name") || strings.Contains(d.Damage.Error(), "hunter2") {
-		t.Errorf("the odd one: %+v", d)
+		t.Errorf("the odd document: %+v, want its ID, and a damage that names the field but no value", d)
 	}
-	told := slices.DeleteFunc(e.Inspect(ctx), func(f driver.Finding) bool {
+	found := slices.DeleteFunc(e.Inspect(ctx), func(f driver.Finding) bool {
 		return f.Subject != "documents" || strings.Contains(f.Says, "checked by the server")
 	})
-	if len(told) != 1 || !strings.Contains(told[0].Says, `"$oid"`) || strings.Contains(fmt.Sprint(told), "hunter2") {
-		t.Errorf("the operator is told %+v", told)
+	if len(found) != 1 || !strings.Contains(found[0].Says, `"$oid"`) || strings.Contains(fmt.Sprint(found), "hunter2") {
+		t.Errorf("findings %+v, want one that names the foreign _id but no value", found)
 	}
 }
 
-// TestOddValuesAreLeftOutOfGroups: values of other types than their fields end no aggregation. A group of such is left
-// out.
+// TestOddValuesAreLeftOutOfGroups: values of other types than their fields do not fail an aggregation. Their groups are
+// omitted.
 func TestOddValuesAreLeftOutOfGroups(t *testing.T) {
 	t.Parallel()
 	c, ctx := people(), t.Context()
@@ -105,11 +105,11 @@ func TestOddValuesAreLeftOutOfGroups(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := ask(); !slices.Equal(got, want) {
-		t.Error(cmp.Diff(want, got))
+		t.Errorf("the answers changed (-want +got):\n%s", cmp.Diff(want, got))
 	}
 }
 
-// TestFormatOfNoReleaseIsRefused, and nothing is written to its database.
+// TestFormatOfNoReleaseIsRefused: a database of an earlier format is refused, and nothing is written to it.
 func TestFormatOfNoReleaseIsRefused(t *testing.T) {
 	t.Parallel()
 	c, ctx := people(), t.Context()

@@ -16,7 +16,7 @@ import (
 	"tenantry/internal/proxytest"
 )
 
-// behindProxy opens an engine whose way to the server can be broken.
+// behindProxy opens an engine that reaches the server through a proxy, which can interrupt the connection.
 func behindProxy(t *testing.T, o mongo.Options) (*mongo.Engine, *proxytest.Proxy) {
 	t.Helper()
 	u, err := url.Parse(mongotest.URI(t))
@@ -46,7 +46,7 @@ func behindProxy(t *testing.T, o mongo.Options) (*mongo.Engine, *proxytest.Proxy
 	return e, p
 }
 
-// awaitAnswer waits until the server answers, on a busy machine for longer than a client does.
+// awaitAnswer waits until the server answers, for longer than a client does, because the machine may be busy.
 func awaitAnswer(t *testing.T, e *mongo.Engine, most time.Duration) {
 	t.Helper()
 	for started := time.Now(); ; time.Sleep(10 * time.Millisecond) {
@@ -55,7 +55,7 @@ func awaitAnswer(t *testing.T, e *mongo.Engine, most time.Duration) {
 			return
 		}
 		if time.Since(started) > most {
-			t.Fatalf("the server is there, the engine does not reach it: %v", err)
+			t.Fatalf("the engine does not reach the server after %s: %v", most, err)
 		}
 	}
 }
@@ -65,14 +65,14 @@ func awaitAnswer(t *testing.T, e *mongo.Engine, most time.Duration) {
 func TestSilentServerIsNoticed(t *testing.T) {
 	t.Parallel()
 	e, p := behindProxy(t, mongo.Options{QueryTimeout: time.Minute})
-	time.Sleep(1500 * time.Millisecond) // the client asks more often at first
+	time.Sleep(1500 * time.Millisecond) // the client checks the server more often at first
 	p.Break(t, proxytest.Silent())
 	started := time.Now()
 	err := e.Check(t.Context())
 	took := time.Since(started)
 	t.Logf("after %s: %v", took, err)
 	if !errors.Is(err, driver.ErrUnavailable) || took > 10*time.Second {
-		t.Errorf("after %s: %v", took, err)
+		t.Errorf("Check: %v after %s, want %v within 10s", err, took, driver.ErrUnavailable)
 	}
 }
 
@@ -80,7 +80,7 @@ func TestSilentServerIsNoticed(t *testing.T) {
 // however often the breaker tries.
 func TestOutageIsLoggedOnce(t *testing.T) {
 	t.Parallel()
-	var log bytes.Buffer // written to under the breaker's lock, read when nobody calls
+	var log bytes.Buffer // written under the breaker's lock, read while no calls run
 	e, p := behindProxy(t, mongo.Options{ServerSelectionTimeout: 100 * time.Millisecond, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	log.Reset() // a busy machine may have had an outage of its own
 	p.Break(t, proxytest.Refused())
@@ -95,10 +95,10 @@ func TestOutageIsLoggedOnce(t *testing.T) {
 	t.Logf("works again after %s", time.Since(started))
 	for _, line := range []string{"MongoDB does not answer", "MongoDB answers again"} {
 		if n := strings.Count(log.String(), line); n != 1 {
-			t.Errorf("%q is logged %d times:\n%s", line, n, log.String())
+			t.Errorf("%q is logged %d times, want once:\n%s", line, n, log.String())
 		}
 	}
 	if n := strings.Count(log.String(), "\n"); n != 2 {
-		t.Errorf("%d lines:\n%s", n, log.String())
+		t.Errorf("%d lines, want 2:\n%s", n, log.String())
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// ownerPrefix begins the identifiers of the documents of metaCollection that say whose a
-// workspace is: {_id: "owner/<workspace>", owner: "<owner>"}.
+// ownerPrefix is the prefix of the identifiers in metaCollection of documents that name the owner of a workspace:
+// {_id: "owner/<workspace>", owner: "<owner>"}.
 const ownerPrefix = "owner/"
 
 // of matches the documents of a workspace.
@@ -24,9 +24,8 @@ func of(workspace string) bson.D {
 
 func (s *space) where() string { return "database " + s.db.Name() }
 
-// claim admits the opening and writes down whose the workspace is, where nothing says that
-// yet: of several who do so at once the server takes one. It reports whether the database said
-// nothing of its format, so that it is new, or made anew.
+// claim checks that the opening may use the workspace, and stores its owner if there is none yet; of several concurrent
+// claims the server accepts one. It reports whether the database has no format yet, because it is new or was dropped.
 func (s *space) claim(ctx context.Context, o *driver.Opening) (isNew bool, err error) {
 	for {
 		found, owner, err := s.meta(ctx, o.Workspace)
@@ -35,24 +34,26 @@ func (s *space) claim(ctx context.Context, o *driver.Opening) (isNew bool, err e
 		}
 		isNew = isNew || found == 0
 		if found > format {
-			return false, fault{fmt.Errorf("%w: database %s has format %d, this program knows %d", driver.ErrNewer, s.db.Name(), found, format)}
+			return false, fault{fmt.Errorf("%w: database %s has format %d, this program knows %d",
+				driver.ErrNewer, s.db.Name(), found, format)}
 		}
 		if found > 0 && found < format {
-			return false, fault{fmt.Errorf("database %s has format %d, from before the first release; this program reads format %d: import its data from an export",
-				s.db.Name(), found, format)}
+			return false, fault{fmt.Errorf("database %s has format %d, from before the first release; "+
+				"this program reads format %d: import its data from an export", s.db.Name(), found, format)}
 		}
 		claim, err := o.Admit(owner, s.where(), func() (bool, error) { return s.holds(ctx, o.Workspace) })
 		if err != nil || !claim {
 			return isNew, ours(err)
 		}
-		_, err = s.db.Collection(metaCollection).InsertOne(ctx, bson.D{{Key: "_id", Value: ownerPrefix + o.Workspace}, {Key: "owner", Value: o.Owner}})
+		_, err = s.db.Collection(metaCollection).InsertOne(ctx,
+			bson.D{{Key: "_id", Value: ownerPrefix + o.Workspace}, {Key: "owner", Value: o.Owner}})
 		if !mongo.IsDuplicateKeyError(err) {
 			return isNew, err
 		}
 	}
 }
 
-// ours marks what says something about the workspace, not about the way to the server.
+// ours marks an error that is about the workspace and not about the connection to the server.
 func ours(err error) error {
 	if f, is := err.(*driver.ForeignError); is { //nolint:errorlint // Admit returns exactly this type
 		return fault{f}
@@ -60,10 +61,11 @@ func ours(err error) error {
 	return err
 }
 
-// meta reads the format of the database, 0 where it says none, and whose the workspace is.
+// meta reads the format of the database, 0 if there is none, and the owner of the workspace, "" if there is none.
 func (s *space) meta(ctx context.Context, workspace string) (found int64, owner string, err error) {
-	cursor, err := s.db.Collection(metaCollection).Find(ctx, bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: bson.A{"format", ownerPrefix + workspace}}}}},
-		options.Find().SetLimit(2).SetBatchSize(3)) // a batch with room to spare closes the cursor
+	both := bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: bson.A{"format", ownerPrefix + workspace}}}}}
+	cursor, err := s.db.Collection(metaCollection).Find(ctx, both,
+		options.Find().SetLimit(2).SetBatchSize(3)) // a batch size above the limit closes the cursor
 	if err != nil {
 		return 0, "", err
 	}
@@ -78,20 +80,22 @@ func (s *space) meta(ctx context.Context, workspace string) (found int64, owner 
 			ok = ok && owner != ""
 		}
 		if !ok {
-			return 0, "", fault{fmt.Errorf("database %s is damaged: document %q of %s does not say what it should", s.db.Name(), id, metaCollection)}
+			return 0, "", fault{fmt.Errorf("database %s is damaged: document %q of %s has an invalid value",
+				s.db.Name(), id, metaCollection)}
 		}
 	}
 	return found, owner, cursor.Err()
 }
 
-// holds reports whether the workspace has documents, also of kinds that only an older version knew.
+// holds reports whether the workspace has documents, including kinds that this version does not know.
 func (s *space) holds(ctx context.Context, workspace string) (bool, error) {
 	names, err := s.collections(ctx)
 	if err != nil {
 		return false, err
 	}
 	for _, name := range names {
-		err := s.db.Collection(name).FindOne(ctx, of(workspace), options.FindOne().SetProjection(bson.D{{Key: "_id", Value: int32(1)}})).Err()
+		onlyID := options.FindOne().SetProjection(bson.D{{Key: "_id", Value: int32(1)}})
+		err := s.db.Collection(name).FindOne(ctx, of(workspace), onlyID).Err()
 		if err == nil {
 			return true, nil
 		}
@@ -102,10 +106,12 @@ func (s *space) holds(ctx context.Context, workspace string) (bool, error) {
 	return false, nil
 }
 
-// collections returns the names of those that hold documents of workspaces.
+// collections returns the names of the collections with documents of workspaces.
 func (s *space) collections(ctx context.Context) ([]string, error) {
 	names, err := s.db.ListCollectionNames(ctx, bson.D{})
-	return slices.DeleteFunc(names, func(name string) bool { return name == metaCollection || strings.HasPrefix(name, "system.") }), err
+	return slices.DeleteFunc(names, func(name string) bool {
+		return name == metaCollection || strings.HasPrefix(name, "system.")
+	}), err
 }
 
 // Residents returns the names of the workspaces that have documents or an owner.
@@ -145,7 +151,7 @@ func (e *Engine) Exists(ctx context.Context, workspace string) (there bool, err 
 	return there, err
 }
 
-// Resident reads whose a workspace is.
+// Resident reads the owner of a workspace.
 func (e *Engine) Resident(ctx context.Context, workspace string) (driver.Resident, error) {
 	r := driver.Resident{Workspace: workspace}
 	name, err := e.database(workspace)
@@ -157,14 +163,14 @@ func (e *Engine) Resident(ctx context.Context, workspace string) (driver.Residen
 	if e.opts.Isolation == Shared {
 		r.Where = "documents with org_id " + workspace + " in " + r.Where
 	}
-	err = e.call(ctx, "read whose workspace "+workspace+" is", func(ctx context.Context) (err error) {
+	err = e.call(ctx, "read the owner of workspace "+workspace, func(ctx context.Context) (err error) {
 		_, r.Owner, err = s.meta(ctx, workspace)
 		return err
 	})
 	return r, err
 }
 
-// residents returns the names of the workspaces of a shared database, some more than once.
+// residents returns the names of the workspaces of a shared database, some of them repeatedly.
 func (s *space) residents(ctx context.Context) (names []string, err error) {
 	collections, err := s.collections(ctx)
 	if err != nil {
@@ -177,7 +183,8 @@ func (s *space) residents(ctx context.Context) (names []string, err error) {
 		}
 		names = append(names, workspaces...)
 	}
-	cursor, err := s.db.Collection(metaCollection).Find(ctx, bson.D{{Key: "owner", Value: bson.D{{Key: "$exists", Value: true}}}})
+	owned := bson.D{{Key: "owner", Value: bson.D{{Key: "$exists", Value: true}}}}
+	cursor, err := s.db.Collection(metaCollection).Find(ctx, owned)
 	if err != nil {
 		return nil, err
 	}

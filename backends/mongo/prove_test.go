@@ -9,7 +9,7 @@ import (
 	"tenantry/backends/mongo/mongotest"
 )
 
-// TestProofOfIndexes: a question that no index serves is told, and an index that no question needs.
+// TestProofOfIndexes: Prove reports questions that no index serves, and indexes that no question needs.
 func TestProofOfIndexes(t *testing.T) {
 	t.Parallel()
 	field := func(name string, v any) driver.Predicate {
@@ -26,15 +26,15 @@ func TestProofOfIndexes(t *testing.T) {
 		{Where: driver.Predicate{Op: driver.Eq, Ref: driver.Ref{Name: "plan", Custom: true, Type: driver.Any}, Values: []any{"1"}}},
 	}
 	if unserved, unneeded, n := mongotest.Prove(t, c, questions); len(unserved)+len(unneeded) > 0 || n != 8 {
-		t.Errorf("of %d indexes: not served %q, not needed %q", n, unserved, unneeded)
+		t.Errorf("of %d indexes: not served %q, not needed %q; want 8, none and none", n, unserved, unneeded)
 	}
-	c.Indexes[0].Ordered = false // as if nobody asked in the order of what is unique
+	c.Indexes[0].Ordered = false // removes the plain index beside the unique one
 	c.Indexes = append(c.Indexes, driver.Index{Name: "name", Fields: []string{"name"}})
 	unserved, unneeded, _ := mongotest.Prove(t, c, append(questions, mongotest.Question{Where: field("country", "DE"), Sort: by("name")}))
 	if len(unserved) != 2 || !strings.Contains(unserved[0], `"email"`) || !strings.Contains(unserved[1], `"name"`) {
-		t.Errorf("not served: %q", unserved)
+		t.Errorf("not served: %q, want those by email and by name", unserved)
 	}
 	if len(unneeded) != 1 || !slices.ContainsFunc(unneeded, func(name string) bool { return strings.HasPrefix(name, "name_") }) {
-		t.Errorf("not needed: %q", unneeded)
+		t.Errorf("not needed: %q, want that on the name", unneeded)
 	}
 }

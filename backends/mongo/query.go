@@ -13,13 +13,13 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// maxReserve bounds what is set aside for documents before they are read.
+// maxReserve bounds the capacity that is allocated for documents before they are read.
 const maxReserve = 128
 
 // Remote reports that calls wait for a server.
 func (e *Engine) Remote() bool { return true }
 
-// Find answers in one round trip where the documents fit the server's 16 MB.
+// Find implements driver.Workspace. It takes one round trip if the documents fit an answer of 16 MB.
 func (w *workspace) Find(ctx context.Context, q driver.Query) ([]driver.Document, error) {
 	k, err := w.kind(q.Collection)
 	if err != nil {
@@ -66,7 +66,7 @@ func (w *workspace) Find(ctx context.Context, q driver.Query) ([]driver.Document
 		for taken == nil && cursor.Next(ctx) {
 			d, err := w.decode(k, cursor.Current)
 			d.Damage = err
-			taken = take(&d) // what it says is no fault of the server
+			taken = take(&d) // its error says nothing about the server, so it is not returned from here
 		}
 		return cursor.Err()
 	})
@@ -76,10 +76,10 @@ func (w *workspace) Find(ctx context.Context, q driver.Query) ([]driver.Document
 	return docs, nil
 }
 
-// page says what part of the found documents is wanted, all in one option.
+// page selects a part of the found documents. It is a single option of find, to save allocations.
 type page struct {
-	order         bson.D // nil: there is one document at most
-	places        bson.D // what of it no document has; see sort
+	order         bson.D // nil if at most one document can match
+	places        bson.D // computed fields of the order; see sort
 	limit, offset int64
 	batch         int32
 }
@@ -101,17 +101,17 @@ func (p *page) apply(o *options.FindOptions) error {
 	return nil
 }
 
-// batch is one more than will come, so that the server closes the cursor with the first answer.
+// batch returns a batch size above the limit, so that the server closes the cursor with its first answer.
 func batch(limit int) int32 { return int32(min(limit, 1<<20) + 1) }
 
-// one reports whether the predicate asks for one document, by its key or by all fields of a unique index, which needs
-// no order.
+// one reports whether at most one document can match, because the predicate pins the id or all fields of a unique
+// index. Such a query needs no order.
 func (s *shape) one(p driver.Predicate) bool {
 	return p.Pins("id") || slices.ContainsFunc(s.unique, func(fields []string) bool { return p.Pins(fields...) })
 }
 
-// sort returns the order of a question, which ends with the id: nothing after it can change anything. It has its own
-// places for custom values, since the server takes a list for its least or greatest element.
+// sort returns the order of a query, which ends with the id because ids are unique. A custom value is sorted by a
+// computed field, because the server would sort a list by its least or greatest element.
 func (w *workspace) sort(k *kind, steps []driver.Order) (order, places bson.D, err error) {
 	order = make(bson.D, 0, len(steps)+1)
 	has := func(path string) bool {
@@ -129,8 +129,9 @@ func (w *workspace) sort(k *kind, steps []driver.Order) (order, places bson.D, e
 		if has(path) || has("_id") {
 			continue
 		}
-		if o.custom { // objects are after text, and lists before booleans
-			places = append(places, bson.E{Key: path, Value: op("$cond", op("$and", op("$gte", o.expr(), op("$literal", bson.D{})), op("$lt", o.expr(), false)), nil, o.expr())})
+		if o.custom { // objects and lists, which sort between text and booleans, become null
+			compound := op("$and", op("$gte", o.expr(), op("$literal", bson.D{})), op("$lt", o.expr(), false))
+			places = append(places, bson.E{Key: path, Value: op("$cond", compound, nil, o.expr())})
 		}
 		direction := int32(1)
 		if s.Desc {
@@ -144,8 +145,8 @@ func (w *workspace) sort(k *kind, steps []driver.Order) (order, places bson.D, e
 	return order, places, nil
 }
 
-// Count counts in the server. An aggregation, unlike the count command, is exact on a sharded cluster
-// while documents move between shards.
+// Count implements driver.Workspace. It counts with an aggregation which, unlike the count command, is exact on a
+// sharded cluster while documents move between shards.
 func (w *workspace) Count(ctx context.Context, c *driver.Collection, where driver.Predicate) (int64, error) {
 	k, err := w.kind(c)
 	if err != nil {
@@ -167,10 +168,10 @@ func (w *workspace) Count(ctx context.Context, c *driver.Collection, where drive
 	return n, err
 }
 
-// matching returns the stage that finds what the question is about. The filter begins with the workspace.
+// matching returns a pipeline with the stage that applies the filter. The filter begins with the workspace.
 func matching(filter bson.D) bson.A { return bson.A{bson.D{{Key: "$match", Value: filter}}} }
 
-// find asks for documents, in one command.
+// find sends a query as one command: a find, or an aggregation if its order has computed fields.
 func (k *kind) find(ctx context.Context, filter bson.D, p *page) (*mongo.Cursor, error) {
 	if len(p.places) == 0 {
 		return k.coll.Find(ctx, filter, p)
@@ -178,8 +179,7 @@ func (k *kind) find(ctx context.Context, filter bson.D, p *page) (*mongo.Cursor,
 	return k.coll.Aggregate(ctx, k.stages(filter, p), options.Aggregate().SetAllowDiskUse(true).SetBatchSize(p.batch))
 }
 
-// stages returns those that find documents where something that is asked for, or sorted by, has to be brought to a
-// place first.
+// stages returns the pipeline of a query whose order has computed fields.
 func (k *kind) stages(filter bson.D, p *page) bson.A {
 	stages := matching(filter)
 	if len(p.places) > 0 {

@@ -19,64 +19,63 @@ import (
 )
 
 const (
-	// A command that lost a lock to another one is sent again after about firstPause, then twice as
-	// long, and for the last time after lastPause: within half a second in all.
+	// A command that lost a lock is sent again after about firstPause, then after twice as long each time, the last time
+	// after lastPause: about half a second in all.
 	firstPause = 8 * time.Millisecond
 	lastPause  = 256 * time.Millisecond
 )
 
-// locked reports whether the server gave the command up for a lock that others hold, and did none
-// of it.
+// locked reports whether the server aborted the command because others hold a lock. It applied nothing.
 func locked(err error) bool {
 	var server mongo.ServerError
 	return errors.As(err, &server) && slices.ContainsFunc([]int{24, 46, 112}, server.HasErrorCode)
 }
 
-// patiently runs do again while others hold its locks.
-func patiently(ctx context.Context, do func(context.Context) error) error {
+// retryLocked runs do, and again while others hold the locks it needs.
+func retryLocked(ctx context.Context, do func(context.Context) error) error {
 	for pause := firstPause; ; pause *= 2 {
 		err := do(ctx)
 		if !locked(err) || pause > lastPause {
 			return err
 		}
 		select {
-		case <-time.After(pause/2 + rand.N(pause)): //nolint:gosec // it spreads writers, and hides nothing
+		case <-time.After(pause/2 + rand.N(pause)): //nolint:gosec // jitter needs no secure randomness
 		case <-ctx.Done():
 			return err
 		}
 	}
 }
 
-// triesKey is the context's key of a counter of the commands that a call of the library sends.
+// triesKey is the context key of the counter of commands.
 type triesKey struct{}
 
-// counting returns a context whose commands are counted: more than one says that the library has
-// repeated a write whose answer was lost.
+// counting returns a context whose commands are counted. A count above one means that the library has retried a write
+// whose answer was lost.
 func counting(ctx context.Context) (context.Context, *atomic.Int32) {
 	sent := new(atomic.Int32)
 	return context.WithValue(ctx, triesKey{}, sent), sent
 }
 
-// countTries returns a monitor that counts for counting, and tells also of everything.
+// countTries returns a monitor that counts commands for counting, and passes all events to also.
 func countTries(also *event.CommandMonitor) *event.CommandMonitor {
 	m := &event.CommandMonitor{}
 	if also != nil {
 		*m = *also
 	}
-	told := m.Started
+	next := m.Started
 	m.Started = func(ctx context.Context, e *event.CommandStartedEvent) {
 		if sent, ok := ctx.Value(triesKey{}).(*atomic.Int32); ok {
 			sent.Add(1)
 		}
-		if told != nil {
-			told(ctx, e)
+		if next != nil {
+			next(ctx, e)
 		}
 	}
 	return m
 }
 
-// own returns how many of the first changes are stored exactly as they were sent: those are the
-// writes of an earlier try, whose answer was lost.
+// own returns how many changes, counted from the first, are stored exactly as they were sent. They are the writes of an
+// earlier try whose answer was lost.
 func (b *attempt) own(ctx context.Context, k *kind, changes []change) (int, error) {
 	ids := make(bson.A, len(changes))
 	for i, c := range changes {
@@ -106,9 +105,9 @@ func (b *attempt) own(ctx context.Context, k *kind, changes []change) (int, erro
 	return len(changes), nil
 }
 
-// repeated tells whether the server refused a write for a unique value, at which place of the
-// command, and the fields of the index where it names them.
-func repeated(err error) (at int, fields []string, is bool) {
+// duplicateKey reports whether the server refused a write because of a unique index. It returns the index of the write
+// in the command, and the fields of the index if the server names them.
+func duplicateKey(err error) (at int, fields []string, is bool) {
 	var (
 		raw     bson.Raw
 		bulk    mongo.BulkWriteException
@@ -137,16 +136,15 @@ func repeated(err error) (at int, fields []string, is bool) {
 	return at, fields, is
 }
 
-// duplicate returns the error for a write that repeats a unique value, with its place among the
-// changes, or err where that is another one. Servers that name the index do so by its fields; others
-// are asked which value is there already.
+// duplicate turns a duplicate key error into a *driver.DuplicateError with the index among the changes, and returns
+// other errors unchanged. If the server does not name the fields of the index, duplicate looks for the existing value.
 func (b *attempt) duplicate(ctx context.Context, s *step, changes []change, err error) error {
-	at, fields, is := repeated(err)
+	at, fields, is := duplicateKey(err)
 	if !is || at < 0 || at >= len(changes) {
 		return err
 	}
 	d := &driver.DuplicateError{Collection: s.k.name, Position: at}
-	if d.Index = s.k.broken(fields); d.Index != "" {
+	if d.Index = s.k.uniqueIndex(fields); d.Index != "" {
 		return d
 	}
 	switch index, err := b.w.taken(ctx, s.k, changes[at]); {
@@ -156,11 +154,12 @@ func (b *attempt) duplicate(ctx context.Context, s *step, changes []change, err 
 		d.Index = index
 		return d
 	}
-	return fault{fmt.Errorf("%w: MongoDB refused a write to %s since it repeats a unique value, which is gone by now", driver.ErrUnavailable, s.k.name)}
+	return fault{fmt.Errorf("%w: MongoDB refused a write to %s because of a unique value that no longer exists",
+		driver.ErrUnavailable, s.k.name)}
 }
 
-// broken returns the declared name of the unique index over these fields, "" for none.
-func (k *kind) broken(fields []string) string {
+// uniqueIndex returns the declared name of the unique index on these fields, "" if there is none.
+func (k *kind) uniqueIndex(fields []string) string {
 	if len(fields) == 1 && fields[0] == "_id" {
 		return "id"
 	}
@@ -174,8 +173,8 @@ func (k *kind) broken(fields []string) string {
 	return ""
 }
 
-// taken returns the declared name of a unique index, or "id", by which another document has the
-// values of the change already; "" where none has.
+// taken returns the declared name of a unique index, or "id", in which another document already has the values of the
+// change; "" if there is none.
 func (w *workspace) taken(ctx context.Context, k *kind, c change) (string, error) {
 	there := func(filter bson.D) (bool, error) {
 		err := k.coll.FindOne(ctx, filter, options.FindOne().SetProjection(bson.D{{Key: "_id", Value: int32(1)}})).Err()
@@ -189,7 +188,7 @@ func (w *workspace) taken(ctx context.Context, k *kind, c change) (string, error
 		for _, key := range d.keys {
 			v := c.doc.Lookup(key.Key)
 			if v.Type == 0 || v.Type == bson.TypeNull {
-				now = nil // the document is not in the index
+				now = nil // documents without the value are not in the index
 				break
 			}
 			now = append(now, bson.E{Key: key.Key, Value: bson.D{{Key: "$eq", Value: v}}})
@@ -197,7 +196,8 @@ func (w *workspace) taken(ctx context.Context, k *kind, c change) (string, error
 		if now == nil {
 			continue
 		}
-		if found, err := there(append(now, bson.E{Key: fieldID, Value: bson.D{{Key: "$ne", Value: c.id}}})); err != nil || found {
+		others := append(now, bson.E{Key: fieldID, Value: bson.D{{Key: "$ne", Value: c.id}}})
+		if found, err := there(others); err != nil || found {
 			return d.declared, err
 		}
 	}

@@ -31,7 +31,7 @@ func writeError(index, code int32, more ...bson.E) bson.D {
 	return append(done(index), bson.E{Key: "writeErrors", Value: bson.A{e}})
 }
 
-// script answers commands of one name in turn, the last answer again and again.
+// script answers the commands of each name with its answers in turn, and repeats the last one.
 type script struct {
 	mu      sync.Mutex
 	answers map[string][]bson.D
@@ -54,8 +54,8 @@ func cursor(docs ...any) bson.D {
 	return bson.D{{Key: "ok", Value: 1.0}, {Key: "cursor", Value: bson.D{{Key: "id", Value: int64(0)}, {Key: "ns", Value: "d.things"}, {Key: "firstBatch", Value: append(bson.A{}, docs...)}}}}
 }
 
-// TestLockConflictsAreTriedAgain: they are no outage, and not the caller's.
-func TestLockConflictsAreTriedAgain(t *testing.T) {
+// TestLockConflictsAreRetried: lock conflicts are retried, and do not count as an outage.
+func TestLockConflictsAreRetried(t *testing.T) {
 	t.Parallel()
 	c := things()
 	for name, about := range map[string]struct {
@@ -84,21 +84,21 @@ func TestLockConflictsAreTriedAgain(t *testing.T) {
 				t.Error("lock conflicts made the engine refuse calls")
 			}
 			if n := f.took("insert"); about.want == nil && n != about.sent || about.want != nil && n != breakAfter*about.sent {
-				t.Errorf("%d inserts were sent", n)
+				t.Errorf("%d inserts were sent, want %d for each write", n, about.sent)
 			}
 		})
 	}
 }
 
-// TestOwnWritesAreNoDuplicates: where the answer to a write is lost, the library sends it again. A
-// server that does not know it for the same write meets the first one.
+// TestOwnWritesAreNoDuplicates: if the answer to a write is lost, the library sends it again, and a server that does
+// not recognize the retry refuses it because of the first try. That is not a duplicate.
 func TestOwnWritesAreNoDuplicates(t *testing.T) {
 	t.Parallel()
 	c := things()
 	for name, about := range map[string]struct {
 		ids    []string
-		theirs int // of the documents that lie there, this one is somebody else's; -1: none
-		found  int // how many lie there
+		theirs int // index of the stored document that another writer has stored; -1: none
+		found  int // number of stored documents
 		answer []bson.D
 		want   error
 	}{
@@ -129,7 +129,7 @@ func TestOwnWritesAreNoDuplicates(t *testing.T) {
 			if about.theirs == 1 { // the rest of the batch is sent once more
 				inserted = append(inserted, writeError(0, 11000))
 			}
-			// The look at all that was sent, then those for the index: of the name, then of the id.
+			// The first find is for the sent documents; the next ones are for the index: the name, then the id.
 			found := []bson.D{cursor(there...), cursor(), cursor(there...)}
 			if about.answer[0] != nil {
 				found = found[1:]
@@ -144,8 +144,8 @@ func TestOwnWritesAreNoDuplicates(t *testing.T) {
 	}
 }
 
-// TestDuplicatesNameTheirIndex by what the server says of its fields, otherwise by what lies there. The
-// words of the server are not looked at: they repeat values.
+// TestDuplicatesNameTheirIndex: the index follows from the fields that the server names, otherwise from the stored
+// documents. The server's message is not used, and not repeated, because it contains values.
 func TestDuplicatesNameTheirIndex(t *testing.T) {
 	t.Parallel()
 	c := things()
@@ -154,7 +154,7 @@ func TestDuplicatesNameTheirIndex(t *testing.T) {
 	other := cursor(bson.D{{Key: "_id", Value: "org-1/x"}})
 	for name, about := range map[string]struct {
 		refused bson.D
-		finds   []bson.D // what the looks find
+		finds   []bson.D // answers to the searches for the stored documents
 		want    error
 	}{
 		"pattern":           {writeError(1, 11000, pattern(k.uniques()[0].keys)), nil, &driver.DuplicateError{Collection: "things", Index: "name", Position: 1}},
@@ -182,20 +182,20 @@ func TestDuplicatesNameTheirIndex(t *testing.T) {
 				}
 			}
 			if n := f.took("find"); n > 2 || len(about.finds) == 0 && n > 0 {
-				t.Errorf("%d looks", n)
+				t.Errorf("%d searches for stored documents, want at most 2, and none if the server names the fields", n)
 			}
 			if n := f.took("delete"); n != 1 {
-				t.Errorf("the write before the refused one was undone %d times", n)
+				t.Errorf("the write before the refused one was undone %d times, want once", n)
 			}
 			if err != nil && bytes.Contains(fmt.Append(nil, err), []byte("E11000")) {
-				t.Errorf("the error repeats the server's words: %v", err)
+				t.Errorf("the error repeats the server's message: %v", err)
 			}
 		})
 	}
 }
 
-// TestUndoingEndsWithTheWrite: what undoes a refused batch has the caller's deadline, after which the organization may
-// live elsewhere. Where it fails, nobody is told that nothing of the batch remains.
+// TestUndoingEndsWithTheWrite: undoing a refused batch keeps to the caller's deadline, because the organization may
+// live on another backend afterwards. If undoing fails, the error does not say that nothing of the batch remains.
 func TestUndoingEndsWithTheWrite(t *testing.T) {
 	t.Parallel()
 	c := things()
@@ -219,21 +219,22 @@ func TestUndoingEndsWithTheWrite(t *testing.T) {
 				return s.answer(name, command)
 			}}, nil).member("rs0")
 			_, w, _ := onFake(t, f)
-			const most = 5 * time.Second // less than a call has by itself
+			const most = 5 * time.Second // less than the timeout of a call
 			err := w.Write(within(t, most), inserts(c, "a", "b"))
 			var duplicate, wanted *driver.DuplicateError
 			if is := errors.As(err, &duplicate); is != errors.As(about.want, &wanted) || !is && !errors.Is(err, about.want) {
 				t.Errorf("Write: %v, want %v", err, about.want)
 			}
 			if n := f.took("delete"); n != 1 || limit <= 0 || limit > most.Milliseconds() {
-				t.Errorf("%d times undone, the last for %d ms at most", n, limit)
+				t.Errorf("undone %d times with a limit of %d ms, want once within %d ms", n, limit, most.Milliseconds())
 			}
 		})
 	}
 }
 
-// TestCounterThatIsNotThere: an upsert that is answered with no document has lost a race, and is no outage.
-func TestCounterThatIsNotThere(t *testing.T) {
+// TestCounterUpsertRace: an upsert that is answered without a document has lost a race. It is retried, and does not
+// count as an outage.
+func TestCounterUpsertRace(t *testing.T) {
 	t.Parallel()
 	nothing := append(done(0), bson.E{Key: "value", Value: nil})
 	counted := append(done(1), bson.E{Key: "value", Value: bson.D{{Key: "value", Value: int64(7)}}})
@@ -254,14 +255,14 @@ func TestCounterThatIsNotThere(t *testing.T) {
 			for range breakAfter {
 				n, err := w.Counter(t.Context(), "forms", 1, 0)
 				if err == nil && (about.want != "" || n != 7) || err != nil && (about.want == "" || !strings.Contains(err.Error(), about.want) || errors.Is(err, driver.ErrUnavailable)) {
-					t.Fatalf("%d, %v", n, err)
+					t.Fatalf("Counter = %d, %v; want 7 or an error with %q", n, err, about.want)
 				}
 				if about.want == "" {
 					break
 				}
 			}
 			if n := f.took("findAndModify"); e.Refusing() || n != about.sent {
-				t.Errorf("refusing %v after %d commands", e.Refusing(), n)
+				t.Errorf("refusing %v after %d commands, want false after %d", e.Refusing(), n, about.sent)
 			}
 		})
 	}

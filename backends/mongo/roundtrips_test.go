@@ -12,8 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/event"
 )
 
-// TestOneCommandPerCall: a read is one command, however many documents it finds, and so is
-// a write of one document.
+// TestOneCommandPerCall: a read is one command, however many documents it finds, and so is a write of one document.
 func TestOneCommandPerCall(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -22,7 +21,7 @@ func TestOneCommandPerCall(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		switch e.CommandName {
-		case "createIndexes", "listIndexes", "listCollections", "collMod": // what is built meanwhile
+		case "createIndexes", "listIndexes", "listCollections", "collMod": // from the builder in the background
 		default:
 			commands = append(commands, e.CommandName)
 		}

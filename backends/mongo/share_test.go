@@ -12,8 +12,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// TestShareOfConnections: one workspace's questions never have more than half of the connections, a neighbour's get
-// theirs, and one whose caller has gone while it waits is never sent.
+// TestShareOfConnections: the calls of one workspace never take more than half of the connections, so those of another
+// workspace proceed. A call whose context ends while it waits is not sent.
 func TestShareOfConnections(t *testing.T) {
 	t.Parallel()
 	answer := make(chan struct{})
@@ -39,7 +39,7 @@ func TestShareOfConnections(t *testing.T) {
 	for range half {
 		asking.Go(func() {
 			if err := count(t.Context(), w); err != nil {
-				t.Errorf("one of the share: %v", err)
+				t.Errorf("a call within the share: %v", err)
 			}
 		})
 	}
@@ -47,23 +47,24 @@ func TestShareOfConnections(t *testing.T) {
 		t.Helper()
 		for began := time.Now(); f.took("aggregate") < n; time.Sleep(time.Millisecond) {
 			if time.Since(began) > time.Minute {
-				t.Fatalf("%d of %d were sent", f.took("aggregate"), n)
+				t.Fatalf("%d calls were sent within a minute, want %d", f.took("aggregate"), n)
 			}
 		}
 	}
 	until(half)
 	if err := count(within(t, 20*time.Millisecond), w); !errors.Is(err, context.DeadlineExceeded) || f.took("aggregate") != half {
-		t.Errorf("one more: %v, %d were sent", err, f.took("aggregate"))
+		t.Errorf("a call beyond the share: %v, %d were sent; want %v, %d",
+			err, f.took("aggregate"), context.DeadlineExceeded, half)
 	}
 	asking.Go(func() {
 		if err := count(t.Context(), &neighbour); err != nil {
-			t.Errorf("a neighbour: %v", err)
+			t.Errorf("a call of another workspace: %v", err)
 		}
 	})
 	until(half + 1)
 	release()
 	asking.Wait()
 	if err := count(t.Context(), w); err != nil {
-		t.Errorf("with the others gone: %v", err)
+		t.Errorf("a call after the others have ended: %v", err)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// present is an index that the server has.
+// present is an index on the server.
 type present struct {
 	Name    string
 	Key     bson.D
@@ -32,12 +32,12 @@ func (k *kind) list(ctx context.Context) (all []present, err error) {
 	return all, err
 }
 
-// own reports whether some version of this package made it: its name ends with the sum of what it is.
+// own reports whether a version of this package made the index: its name ends with the checksum of its definition.
 func (x *present) own() bool {
 	keys := slices.Clone(x.Key)
 	for i, e := range keys {
 		switch e.Value {
-		case int32(1), int64(1), 1.0: // as the server has the number
+		case int32(1), int64(1), 1.0: // servers may return any of these types
 			keys[i].Value = int32(1)
 		}
 	}
@@ -46,15 +46,17 @@ func (x *present) own() bool {
 	return len(keys) > 1 && keys[0].Key == fieldOrg && strings.HasSuffix(x.Name, name[len(prefix):])
 }
 
-// keeps reports whether it keeps unique what d does: it is d, or that of another version of this package.
+// keeps reports whether the index enforces the same uniqueness as d: it is d itself, or its counterpart of another
+// version of this package.
 func (x *present) keeps(d *definition) bool {
-	return x.Name == d.name || x.Unique && d.unique && x.own() && slices.EqualFunc(x.Key, d.keys, func(a, b bson.E) bool { return a.Key == b.Key })
+	sameKey := func(a, b bson.E) bool { return a.Key == b.Key }
+	return x.Name == d.name || x.Unique && d.unique && x.own() && slices.EqualFunc(x.Key, d.keys, sameKey)
 }
 
-// tidy drops the indexes of this package that no kind declares any more, once all that are declared are there. Replicas
-// of another version that are running ask what those serve too, or are slower until they are replaced; one that starts
-// makes its own anew. What keeps values unique that no declared index does is left for as long as such replicas may
-// rely on it, and told.
+// tidy drops the indexes of this package that are no longer declared, once all declared indexes exist. Running replicas
+// of another version may be slower without them until they are replaced; a replica that starts creates its own again. A
+// unique index whose uniqueness no declared index enforces is kept, because such replicas may rely on it, and reported
+// by Inspect.
 func (b *builder) tidy(t *task) error {
 	ctx, cancel := context.WithTimeout(b.ctx, maxBuild)
 	defer cancel()
@@ -72,13 +74,14 @@ func (b *builder) tidy(t *task) error {
 				continue
 			}
 			err = t.kind.coll.Indexes().DropOne(ctx, x.Name)
-			if refused, is := errors.AsType[mongo.ServerError](err); is && refused.HasErrorCode(codeNoIndex) { // another replica was first
-				err = nil
+			if refused, is := errors.AsType[mongo.ServerError](err); is && refused.HasErrorCode(codeNoIndex) {
+				err = nil // another replica has dropped it
 			}
 			if err != nil {
 				break
 			}
-			b.engine.opts.Log.Info("an index was dropped that is declared no more", "database", t.space.db.Name(), "collection", t.kind.name, "index", x.Name)
+			b.engine.opts.Log.Info("an index that is no longer declared was dropped",
+				"database", t.space.db.Name(), "collection", t.kind.name, "index", x.Name)
 		}
 		b.mu.Lock()
 		t.stale = left
@@ -90,19 +93,20 @@ func (b *builder) tidy(t *task) error {
 	if v, judged := b.engine.judge(ctx, true, time.Now(), err); v != answered {
 		return judged
 	}
-	b.engine.opts.Log.Warn("indexes that are declared no more are left", "database", t.space.db.Name(), "collection", t.kind.name, "error", err)
+	b.engine.opts.Log.Warn("indexes that are no longer declared remain",
+		"database", t.space.db.Name(), "collection", t.kind.name, "error", err)
 	return nil
 }
 
-// stale returns the indexes of this package that are not declared; none while one that is may be missing.
+// stale returns the indexes of this package that are not declared; none while a declared index is missing.
 func (b *builder) stale(t *task, there []present) (stale []present) {
 	names := map[string]bool{}
 	for _, x := range there {
 		names[x.Name] = true
 	}
-	declared := map[string]bool{} // whether it is on custom values, which not every server has
+	declared := map[string]bool{} // whether the index is a wildcard, which not every server supports
 	b.mu.Lock()
-	for _, other := range t.space.tasks { // kinds of one name may differ
+	for _, other := range t.space.tasks { // kinds of the same name may have different indexes
 		if other.kind.name == t.kind.name {
 			for _, d := range other.kind.indexes {
 				declared[d.name] = d.wildcard
@@ -123,7 +127,7 @@ func (b *builder) stale(t *task, there []present) (stale []present) {
 
 const codeNoIndex = 27
 
-// stale tells of the indexes that were left.
+// stale returns findings about the indexes that tidy kept.
 func (e *Engine) stale() (found []driver.Finding) {
 	all := map[string]bool{}
 	for _, t := range e.tasks() {
@@ -134,8 +138,11 @@ func (e *Engine) stale() (found []driver.Finding) {
 		e.builder.mu.Unlock()
 	}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		found = append(found, driver.Finding{Subject: "indexes", Verdict: driver.FindingWarning,
-			Says: name + " keeps values unique which this version does not ask for", Advice: "drop it once no older version serves the same data"})
+		found = append(found, driver.Finding{
+			Subject: "indexes", Verdict: driver.FindingWarning,
+			Says:   name + " enforces a uniqueness that this version does not require",
+			Advice: "drop it once no older version uses the same data",
+		})
 	}
 	return found
 }

@@ -16,14 +16,15 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// TestIndexesOfAnotherVersion: those that are declared no more go once the others are there, whoever else's stay, and
-// so do those that keep values unique which nothing else does, of which the operator is told. Nobody waits for a unique
-// index of which another version's does the same.
+// TestIndexesOfAnotherVersion: indexes of this package that are no longer declared are dropped once the declared ones
+// exist. Indexes of others are kept, and so are unique indexes whose uniqueness no declared index enforces, which
+// Inspect reports. Open does not wait for a unique index if that of another version enforces the same.
 func TestIndexesOfAnotherVersion(t *testing.T) {
 	t.Parallel()
 	ctx, database := t.Context(), mongotest.Database(t)
 	before := people()
-	before.Indexes = append(before.Indexes, driver.Index{Name: "name", Fields: []string{"name"}}, driver.Index{Name: "country_name", Fields: []string{"country", "name"}, Unique: true})
+	before.Indexes = append(before.Indexes, driver.Index{Name: "name", Fields: []string{"name"}},
+		driver.Index{Name: "country_name", Fields: []string{"country", "name"}, Unique: true})
 	var commands counter
 	serve := func(c *driver.Collection) (*mongo.Engine, driver.Workspace) {
 		e, err := mongo.Open(ctx, mongo.Options{URI: secret.New(mongotest.URI(t)), Database: database, Monitor: commands.monitor()})
@@ -57,7 +58,7 @@ func TestIndexesOfAnotherVersion(t *testing.T) {
 	if _, err := coll.Indexes().CreateOne(ctx, mine); err != nil {
 		t.Fatal(err)
 	}
-	// As the version had it that looked for the type: its name is the sum of that.
+	// The unique index as an earlier version made it, with a condition on the type and therefore another name.
 	if err := coll.Indexes().DropOne(ctx, mongo.UniqueName(before)); err != nil {
 		t.Fatal(err)
 	}
@@ -74,21 +75,21 @@ func TestIndexesOfAnotherVersion(t *testing.T) {
 	_, sent := commands.take()
 	made := slices.IndexFunc(sent, func(raw bson.Raw) bool { _, err := raw.LookupErr("createIndexes"); return err == nil })
 	if unique, _ := sent[made].Lookup("indexes", "0", "unique").BooleanOK(); unique {
-		t.Errorf("what another version's index does is waited for: %s", sent[made])
+		t.Errorf("the first index command waits for a unique index that another version has: %s", sent[made])
 	}
 	has := func(name string) int {
 		return len(slices.DeleteFunc(there(), func(n string) bool { return n != name }))
 	}
 	if has("name") != 0 || has("email") != 2 || has("country_name") != 1 || len(there()) != len(with)-2 {
-		t.Errorf("there are %q, and were %q", there(), with)
+		t.Errorf("indexes %q, before %q; want name dropped, and one of two for the email", there(), with)
 	}
-	told := slices.DeleteFunc(e.Inspect(ctx), func(f driver.Finding) bool { return f.Subject != "indexes" })
-	if len(told) != 1 || !strings.Contains(told[0].Says, "country_name_") {
-		t.Errorf("the operator is told %+v", told)
+	found := slices.DeleteFunc(e.Inspect(ctx), func(f driver.Finding) bool { return f.Subject != "indexes" })
+	if len(found) != 1 || !strings.Contains(found[0].Says, "country_name_") {
+		t.Errorf("findings %+v, want one about country_name", found)
 	}
 	twin := person(now, 2)
 	twin.Doc.Values[0] = person(now, 1).Doc.Values[0]
-	for _, ws := range []driver.Workspace{ws, old} { // the other version goes on beside
+	for _, ws := range []driver.Workspace{ws, old} { // the other version still runs
 		c := map[driver.Workspace]*driver.Collection{ws: now, old: before}[ws]
 		one, two := person(c, 1), twin
 		one.Collection, two.Collection = c, c
@@ -97,7 +98,7 @@ func TestIndexesOfAnotherVersion(t *testing.T) {
 		}
 		var duplicate *driver.DuplicateError
 		if err := ws.Write(ctx, []driver.Write{two}); !errors.As(err, &duplicate) || duplicate.Index != "email" {
-			t.Errorf("a value that is taken: %v", err)
+			t.Errorf("writing a duplicate: %v, want a DuplicateError of email", err)
 		}
 	}
 }

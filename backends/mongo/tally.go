@@ -14,59 +14,58 @@ import (
 )
 
 const (
-	// usageName names the counter of what a workspace holds: {documents, bytes, counted}. Counted is how often
-	// everything has been counted; before the first time the others tell only what changed since they began.
+	// usageName names the counter of a workspace's usage: {documents, bytes, counted}. Counted is the number of full
+	// counts; before the first, documents and bytes have only the changes since the counter was created.
 	usageName = "usage"
-	// usageAge is for how long a process admits by what the database told it last. What other processes add in that
-	// time is how far a workspace can get beyond a quota.
+	// usageAge is how long a process uses the usage that it last read. A workspace may exceed its quota by what other
+	// processes write in that time.
 	usageAge = time.Second
-	// countPatience is how long a write waits for the first count, of what was stored before there was a counter. Where
-	// that takes longer no quota holds until it has been taken, which writes try again after countAgain.
-	countPatience = 2 * time.Second
-	countAgain    = time.Minute
-	countPage     = 500
-	countBytes    = 1 << 20 // of such a page
+	// firstCountTimeout bounds how long a write waits for the first full count. If that takes longer, the quota is not
+	// enforced until a count has succeeded; writes try again after countRetry.
+	firstCountTimeout = 2 * time.Second
+	countRetry        = time.Minute
+	countPage         = 500     // documents
+	countBytes        = 1 << 20 // bytes of a page
 )
 
-// tally is what this process knows of how much a workspace holds. There are no transactions, so that the counter is
-// added to beside the writes, by one command for all that were done meanwhile: no write waits for it. What a process
-// adds to nothing any more, because it was killed, and writes whose outcome it does not know, are missing until the
-// next Recount.
+// tally tracks the usage of a workspace in this process. Because there are no transactions, the counter is updated
+// beside the writes, with one command for all writes since the last, and no write waits for it. What a killed process
+// had not added, and writes with an unknown outcome, are missing from the counter until the next Recount.
 type tally struct {
-	turn     chan struct{} // held by who changes or reads the counter
-	counting chan struct{} // held by who counts everything for the first time
-	scanning chan struct{} // held by who counts everything
-	// still is read-locked by writes, and locked by who counts while it reads a page: so that each write is either
-	// behind what it has read, or ahead.
+	turn     chan struct{} // held while the counter is changed or read
+	counting chan struct{} // held during the first full count
+	scanning chan struct{} // held during a full count
+	// still is read-locked by writes, and locked while a full count reads a page, so that each write is either before or
+	// after the position of the scan.
 	still sync.RWMutex
-	scan  *scan // under way, guarded by still
+	scan  *scan // the running full count; guarded by still
 
-	mu      sync.Mutex   // guards what follows
-	known   driver.Usage // as the database told it last
-	counted int64        // how often everything has been counted
-	late    time.Time    // when the first count took too long
-	asked   time.Time    // when that was; zero: never
-	pending driver.Usage // what was written and is not yet in the counter
-	adding  driver.Usage // what is on its way there
-	held    driver.Usage // what writes under way will add
-	flying  bool         // somebody adds until nothing is pending
+	mu      sync.Mutex   // guards the following
+	known   driver.Usage // as last read from the database
+	counted int64        // number of full counts
+	late    time.Time    // when the first count last timed out
+	asked   time.Time    // when known was read; zero: never
+	pending driver.Usage // written, but not in the counter yet
+	adding  driver.Usage // being added to the counter
+	held    driver.Usage // growth that running writes have reserved
+	flying  bool         // addPending is running
 }
 
 func newTally() tally {
 	return tally{turn: make(chan struct{}, 1), counting: make(chan struct{}, 1), scanning: make(chan struct{}, 1)}
 }
 
-// scan is a count of everything, by collection in their order and by identifier.
+// scan is a full count, which reads the collections in order, each by identifier.
 type scan struct {
-	place map[string]int // of collections, by name
-	at    int            // the collection that is read
-	after string         // the identifier up to which that has been read
+	place map[string]int // index of each collection, by name
+	at    int            // the collection that is being read
+	after string         // the last identifier that was read in it
 
 	mu    sync.Mutex
-	ahead driver.Usage // what was written ahead, and is found there
+	ahead driver.Usage // growth written after the position of the scan, which it will find
 }
 
-// wrote notes writes of which the scan finds what they leave.
+// wrote notes writes after the position of the scan, whose results it will read.
 func (s *scan) wrote(writes []driver.Write) {
 	if s == nil {
 		return
@@ -82,7 +81,7 @@ func (s *scan) wrote(writes []driver.Write) {
 	}
 }
 
-// growth returns what the writes add. Of a Put it is not known.
+// growth returns by how much the writes change the usage. For a Put it is unknown, and counted as 0.
 func growth(writes []driver.Write) (by driver.Usage) {
 	for i := range writes {
 		w := &writes[i]
@@ -129,20 +128,20 @@ func (w *workspace) WriteWithin(ctx context.Context, writes []driver.Write, q dr
 		if !t.flying {
 			t.flying = true
 			w.engine.adding.Add(1)
-			go w.addPending() //nolint:gosec // it goes on after the request, within a time of its own; Close waits for it
+			go w.addPending() //nolint:gosec // it continues after the request, with its own timeout; Close waits for it
 		}
 	}
 	return err
 }
 
-// admit holds room for what a write adds, until that is pending.
+// admit checks the growth of a write against the quota, and reserves it until it is pending.
 func (w *workspace) admit(ctx context.Context, q driver.Quota, by driver.Usage) error {
 	t := &w.lease.tally
 	t.mu.Lock()
-	fresh, late := t.counted > 0 && time.Since(t.asked) < usageAge, time.Since(t.late) < countAgain
+	fresh, late := t.counted > 0 && time.Since(t.asked) < usageAge, time.Since(t.late) < countRetry
 	t.mu.Unlock()
 	if !fresh && !late {
-		first, cancel := context.WithTimeout(ctx, countPatience)
+		first, cancel := context.WithTimeout(ctx, firstCountTimeout)
 		_, err := w.Used(first)
 		cancel()
 		if err != nil && (ctx.Err() != nil || errors.Is(err, driver.ErrUnavailable)) {
@@ -156,7 +155,7 @@ func (w *workspace) admit(ctx context.Context, q driver.Quota, by driver.Usage) 
 		if t.counted == 0 {
 			q = driver.Quota{}
 		}
-		if time.Since(t.late) >= countAgain {
+		if time.Since(t.late) >= countRetry {
 			t.late = time.Now()
 		}
 	}
@@ -167,7 +166,7 @@ func (w *workspace) admit(ctx context.Context, q driver.Quota, by driver.Usage) 
 	return err
 }
 
-// addPending adds what is pending until nothing is. After a failure that is left to the next write.
+// addPending adds pending growth to the counter until none is left. After a failure the next write tries again.
 func (w *workspace) addPending() {
 	defer w.engine.adding.Add(-1)
 	t := &w.lease.tally
@@ -183,14 +182,14 @@ func (w *workspace) addPending() {
 	}
 }
 
-// correction is what a count of everything found missing in the counter, at which time.
+// correction is the difference that a full count found.
 type correction struct {
 	by    driver.Usage
-	times int64
+	times int64 // number of full counts before this one
 }
 
-// add adds what is pending to the counter, and a correction, unless another has been made since; and notes what it
-// tells then.
+// add adds pending growth to the counter, and the correction fix unless another full count was quicker. It then notes
+// the value of the counter.
 func (w *workspace) add(ctx context.Context, fix *correction) error {
 	t := &w.lease.tally
 	select {
@@ -204,13 +203,14 @@ func (w *workspace) add(ctx context.Context, fix *correction) error {
 	t.pending, t.adding = driver.Usage{}, by
 	t.mu.Unlock()
 	began := time.Now()
-	var told struct{ Documents, Bytes, Counted int64 }
-	err := w.call(ctx, "count what was written", func(ctx context.Context) error {
+	var counter struct{ Documents, Bytes, Counted int64 }
+	err := w.call(ctx, "update the usage", func(ctx context.Context) error {
 		at, counters := w.at(w.name+"/"+usageName), w.space.db.Collection(counterCollection)
 		inc := func(at bson.D, by driver.Usage, more ...bson.E) error {
 			change := append(bson.D{{Key: "documents", Value: by.Documents}, {Key: "bytes", Value: by.Bytes}}, more...)
-			return again(func() error {
-				return counters.FindOneAndUpdate(ctx, at, bson.D{{Key: "$inc", Value: change}}, options.FindOneAndUpdate().SetUpsert(true).SetReturnDocument(options.After)).Decode(&told)
+			return retryUpsert(func() error {
+				return counters.FindOneAndUpdate(ctx, at, bson.D{{Key: "$inc", Value: change}},
+					options.FindOneAndUpdate().SetUpsert(true).SetReturnDocument(options.After)).Decode(&counter)
 			})
 		}
 		if by != (driver.Usage{}) {
@@ -218,7 +218,8 @@ func (w *workspace) add(ctx context.Context, fix *correction) error {
 				return err
 			}
 			t.mu.Lock()
-			by, t.adding, t.known = driver.Usage{}, driver.Usage{}, driver.Usage{Documents: told.Documents, Bytes: told.Bytes}
+			by, t.adding = driver.Usage{}, driver.Usage{}
+			t.known = driver.Usage{Documents: counter.Documents, Bytes: counter.Bytes}
 			t.mu.Unlock()
 			if fix == nil {
 				return nil
@@ -227,14 +228,14 @@ func (w *workspace) add(ctx context.Context, fix *correction) error {
 		if fix != nil {
 			same := bson.D{{Key: "$eq", Value: fix.times}}
 			if fix.times == 0 {
-				same = bson.D{{Key: "$exists", Value: false}} // not null, which an upsert would store, and then could not count up
+				same = bson.D{{Key: "$exists", Value: false}} // an upsert would store null, which $inc refuses
 			}
 			err := inc(append(at, bson.E{Key: "counted", Value: same}), fix.by, bson.E{Key: "counted", Value: int64(1)})
-			if !mongo.IsDuplicateKeyError(err) { // which tells that another count was quicker
+			if !mongo.IsDuplicateKeyError(err) { // it means that another full count was quicker
 				return err
 			}
 		}
-		err := counters.FindOne(ctx, at).Decode(&told)
+		err := counters.FindOne(ctx, at).Decode(&counter)
 		if errors.Is(err, mongo.ErrNoDocuments) {
 			err = nil
 		}
@@ -247,7 +248,8 @@ func (w *workspace) add(ctx context.Context, fix *correction) error {
 		t.pending = t.pending.Plus(by)
 		return err
 	}
-	t.known, t.counted, t.asked = driver.Usage{Documents: told.Documents, Bytes: told.Bytes}, told.Counted, began
+	t.known = driver.Usage{Documents: counter.Documents, Bytes: counter.Bytes}
+	t.counted, t.asked = counter.Counted, began
 	return nil
 }
 
@@ -257,14 +259,14 @@ func (w *workspace) Used(ctx context.Context) (driver.Usage, error) {
 		if err := w.add(ctx, nil); err != nil {
 			return driver.Usage{}, err
 		}
-		used, times := w.told()
+		used, times := w.lastKnown()
 		if times > 0 {
 			return used, nil
 		}
 		if turn {
 			return w.Recount(ctx)
 		}
-		select { // one of them counts
+		select { // only one caller makes the first count
 		case w.lease.tally.counting <- struct{}{}:
 			defer func() { <-w.lease.tally.counting }()
 		case <-ctx.Done():
@@ -273,15 +275,16 @@ func (w *workspace) Used(ctx context.Context) (driver.Usage, error) {
 	}
 }
 
-func (w *workspace) told() (used driver.Usage, times int64) {
+// lastKnown returns the usage as last read, and the number of full counts.
+func (w *workspace) lastKnown() (used driver.Usage, times int64) {
 	t := &w.lease.tally
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.known, t.counted
 }
 
-// Recount implements driver.Meter. What other processes write while it counts may be counted twice or not at all, until
-// the next time.
+// Recount implements driver.Meter. Writes of other processes during the count may be counted twice or not at all, until
+// the next one.
 func (w *workspace) Recount(ctx context.Context) (driver.Usage, error) {
 	t := &w.lease.tally
 	select {
@@ -296,9 +299,9 @@ func (w *workspace) Recount(ctx context.Context) (driver.Usage, error) {
 	}
 	t.still.Lock()
 	t.scan = s
-	err := w.add(ctx, nil) // of what follows the scan knows
+	err := w.add(ctx, nil) // the scan takes account of all later writes
 	t.still.Unlock()
-	told, times := w.told()
+	before, times := w.lastKnown()
 	var found driver.Usage
 	for err == nil && s.at < len(w.collections) {
 		err = w.countPage(ctx, s, &found)
@@ -309,14 +312,14 @@ func (w *workspace) Recount(ctx context.Context) (driver.Usage, error) {
 	if err != nil {
 		return driver.Usage{}, err
 	}
-	if err := w.add(ctx, &correction{found.Minus(told).Minus(s.ahead), times}); err != nil {
+	if err := w.add(ctx, &correction{found.Minus(before).Minus(s.ahead), times}); err != nil {
 		return driver.Usage{}, err
 	}
-	used, _ := w.told()
+	used, _ := w.lastKnown()
 	return used, nil
 }
 
-// countPage reads the next documents, since only that tells how long they are as JSON. Writes wait meanwhile.
+// countPage reads the next documents, which is the only way to learn their size as JSON. Writes wait in the meantime.
 func (w *workspace) countPage(ctx context.Context, s *scan, found *driver.Usage) error {
 	t, c, id := &w.lease.tally, w.collections[s.at], driver.Ref{Name: "id", Type: driver.String}
 	t.still.Lock()
@@ -335,7 +338,10 @@ func (w *workspace) countPage(ctx context.Context, s *scan, found *driver.Usage)
 		return nil
 	}
 	if !c.Uncounted {
-		_, err := w.Find(ctx, driver.Query{Collection: c, Sort: []driver.Order{{Ref: id}}, Limit: countPage, Where: driver.Predicate{Op: driver.Gt, Ref: id, Values: []any{s.after}}, Take: take})
+		_, err := w.Find(ctx, driver.Query{
+			Collection: c, Where: driver.Predicate{Op: driver.Gt, Ref: id, Values: []any{s.after}},
+			Sort: []driver.Order{{Ref: id}}, Limit: countPage, Take: take,
+		})
 		if err != nil && !full {
 			return err
 		}

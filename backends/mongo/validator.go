@@ -10,18 +10,22 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// validator is the JSON Schema that the server holds documents of the collection to, whoever writes them: what this
-// package reads and what questions rely on. Fields that nobody asks for may be anything.
+// validator returns the JSON Schema by which the server checks documents of the collection, whichever program writes
+// them. It covers what this package reads and what queries rely on. Undeclared fields may have any value.
 func (s *shape) validator() bson.D {
 	typed := func(name string, types ...string) bson.E {
 		return bson.E{Key: name, Value: bson.D{{Key: "bsonType", Value: types}}}
 	}
-	properties := bson.D{typed(fieldID, "string"), typed(fieldOrg, "string"), typed(fieldRev, "long", "int"), typed(fieldCustom, "object"), typed(fieldJSON, "object")}
+	properties := bson.D{
+		typed(fieldID, "string"), typed(fieldOrg, "string"), typed(fieldRev, "long", "int"),
+		typed(fieldCustom, "object"), typed(fieldJSON, "object"),
+	}
 	for _, f := range s.fields {
 		switch {
 		case f.Type == driver.Strings:
 			properties = append(properties, bson.E{Key: column(f.Name), Value: bson.D{
-				{Key: "bsonType", Value: []string{"array", "null"}}, {Key: "items", Value: bson.D{{Key: "bsonType", Value: "string"}}},
+				{Key: "bsonType", Value: []string{"array", "null"}},
+				{Key: "items", Value: bson.D{{Key: "bsonType", Value: "string"}}},
 			}})
 		case numeric(f.Type):
 			properties = append(properties, typed(column(f.Name), "long", "int", "double", "null"))
@@ -30,12 +34,13 @@ func (s *shape) validator() bson.D {
 		}
 	}
 	return bson.D{{Key: "$jsonSchema", Value: bson.D{
-		{Key: "bsonType", Value: "object"}, {Key: "required", Value: []string{fieldID, fieldOrg, fieldRev}}, {Key: "properties", Value: properties},
+		{Key: "bsonType", Value: "object"}, {Key: "required", Value: []string{fieldID, fieldOrg, fieldRev}},
+		{Key: "properties", Value: properties},
 	}}}
 }
 
-// guard has the server hold documents to the validator, those that are written from now on: what does not keep to it
-// already may be changed. A server that cannot is named to the operator. An error says that it is worth another try.
+// guard sets the validator of the collection, at the level moderate: existing documents that violate it can still be
+// changed. If the server does not support validators, Inspect reports it. An error means that another try may succeed.
 func (b *builder) guard(t *task) error {
 	b.mu.Lock()
 	cannot := b.unguarded != ""
@@ -62,7 +67,8 @@ func (b *builder) guard(t *task) error {
 	}
 	if err == nil {
 		err = t.space.db.RunCommand(ctx, bson.D{
-			{Key: "collMod", Value: t.kind.name}, {Key: "validator", Value: bson.Raw(want)}, {Key: "validationLevel", Value: "moderate"}, {Key: "validationAction", Value: "error"},
+			{Key: "collMod", Value: t.kind.name}, {Key: "validator", Value: bson.Raw(want)},
+			{Key: "validationLevel", Value: "moderate"}, {Key: "validationAction", Value: "error"},
 		}).Err()
 	}
 	if err == nil {
@@ -75,11 +81,12 @@ func (b *builder) guard(t *task) error {
 	b.mu.Lock()
 	b.unguarded = judged.Error()
 	b.mu.Unlock()
-	b.engine.opts.Log.Info("MongoDB does not check documents", "database", t.space.db.Name(), "collection", t.kind.name, "reason", judged)
+	b.engine.opts.Log.Info("MongoDB does not check documents",
+		"database", t.space.db.Name(), "collection", t.kind.name, "reason", judged)
 	return nil
 }
 
-// unguarded tells of collections whose documents the server does not check.
+// unguarded returns a finding if the server does not check documents.
 func (e *Engine) unguarded() []driver.Finding {
 	e.builder.mu.Lock()
 	unguarded := e.builder.unguarded
@@ -87,6 +94,9 @@ func (e *Engine) unguarded() []driver.Finding {
 	if unguarded == "" {
 		return nil
 	}
-	return []driver.Finding{{Subject: "documents", Verdict: driver.FindingWarning, Says: "are not checked by the server when they are written: " + unguarded,
-		Advice: "nothing to do where nobody else writes to them; MongoDB checks them"}}
+	return []driver.Finding{{
+		Subject: "documents", Verdict: driver.FindingWarning,
+		Says:   "are not checked by the server when they are written: " + unguarded,
+		Advice: "no action is needed if no other program writes to them; MongoDB itself checks them",
+	}}
 }

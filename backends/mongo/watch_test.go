@@ -18,7 +18,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/event"
 )
 
-// What the compiler may emit, and nothing else.
+// The operators, patterns and names that the compiler may emit.
 var (
 	filterOperators     = []string{"$and", "$or", "$not", "$eq", "$ne", "$gt", "$gte", "$lt", "$lte", "$in", "$nin", "$exists", "$regex", "$elemMatch", "$type"}
 	updateOperators     = []string{"$inc", "$max", "$setOnInsert"}
@@ -27,15 +27,15 @@ var (
 		"$sum", "$min", "$max", "$addToSet", "$size", "$setDifference", "$cond", "$and", "$eq", "$gt", "$gte", "$lt", "$lte", "$ifNull", "$literal", "$divide",
 		"$floor", "$multiply", "$add", "$toDate", "$toLong", "$convert", "$concat", "$substrCP", "$dateToString", "$month",
 	}
-	// Text stands for itself in a pattern, or for its letters in all their cases: nothing in it repeats, groups or
-	// chooses.
+	// Text in a pattern is literal, or a class of the cases of a letter. It contains no repetitions, groups or
+	// alternatives.
 	pattern    = regexp.MustCompile(`^(\^((\\[^[:alnum:]]|[[:alnum:]])*\[\\s\\S\]\*)?)?(\\x00|\\[^[:alnum:]]|[[:alnum:]]|[^\x00-\x7F]|\[[[:alnum:]\p{L}\p{M}\p{N}\p{So}]+\])*$`)
 	ownIndex   = regexp.MustCompile(`^[a-z0-9_]+_[0-9a-f]{8}$`)
 	fieldPath  = regexp.MustCompile(`^([a-z_][a-z0-9_]*|custom\.[A-Za-z0-9_%-]+)$`)
 	expression = regexp.MustCompile(`^\$(_id(\.[gd][0-9]*)?|[a-z][a-z0-9_]*|custom\.[A-Za-z0-9_%-]+)$`)
 )
 
-// watch checks every command on its way to the server.
+// watch checks every command that is sent to the server.
 type watch struct {
 	mu       sync.Mutex
 	seen     map[string]int
@@ -55,7 +55,7 @@ func (w *watch) monitor() *event.CommandMonitor {
 	}}
 }
 
-// check returns what is wrong with a command.
+// check returns an error if the engine should not send the command.
 func check(name string, command bson.Raw) error {
 	collection, _ := command.Lookup(name).StringValueOK()
 	filter := func(v bson.RawValue) error {
@@ -102,20 +102,20 @@ func check(name string, command bson.Raw) error {
 			}
 		}
 		return nil
-	case "distinct": // of all workspaces, for doctor
+	case "distinct": // the names of all workspaces, for doctor
 		if key, _ := command.Lookup("key").StringValueOK(); key != "org_id" || len(elements(command.Lookup("query").Document())) > 0 {
-			return fmt.Errorf("it asks for more than the names of workspaces")
+			return fmt.Errorf("it reads more than the names of workspaces")
 		}
 		return nil
-	case "dropIndexes": // one, of this package
+	case "dropIndexes": // a single index of this package
 		if name, _ := command.Lookup("index").StringValueOK(); !ownIndex.MatchString(name) {
-			return fmt.Errorf("it drops another index than its own")
+			return fmt.Errorf("it drops an index that is not of this package")
 		}
 		return nil
 	case "listDatabases", "createIndexes", "listIndexes", "collMod", "listCollections", "dropDatabase", "endSessions", "getMore", "killCursors":
 		return nil
 	}
-	return fmt.Errorf("the engine sends no %s", name)
+	return fmt.Errorf("unexpected command %s", name)
 }
 
 func items(v bson.RawValue) []bson.RawValue {
@@ -132,7 +132,7 @@ func elements(d bson.Raw) []bson.RawElement {
 	return all
 }
 
-// checkFilter wants org_id first, compared with one text.
+// checkFilter requires that org_id comes first and is compared with a single string.
 func checkFilter(f bson.Raw) error {
 	all := elements(f)
 	if len(all) == 0 || all[0].Key() != "org_id" {
@@ -140,7 +140,7 @@ func checkFilter(f bson.Raw) error {
 	}
 	eq, ok := all[0].Value().DocumentOK()
 	if !ok || len(elements(eq)) != 1 || eq.Lookup("$eq").Type != bson.TypeString {
-		return fmt.Errorf("org_id is not compared with one text")
+		return fmt.Errorf("org_id is not compared with a single string")
 	}
 	return checkCondition(f)
 }
@@ -152,7 +152,7 @@ func checkCondition(d bson.Raw) error {
 			for _, kid := range items(value) {
 				kid, ok := kid.DocumentOK()
 				if !ok {
-					return fmt.Errorf("%s holds something else than conditions", key)
+					return fmt.Errorf("%s has an element that is not a condition", key)
 				}
 				if err := checkCondition(kid); err != nil {
 					return err
@@ -162,7 +162,7 @@ func checkCondition(d bson.Raw) error {
 		}
 		operators, ok := value.DocumentOK()
 		if !fieldPath.MatchString(key) || !ok {
-			return fmt.Errorf("%q is no field of a document, or its value is bare", key)
+			return fmt.Errorf("%q is not a field of a document, or its value has no operator", key)
 		}
 		if err := checkOperators(operators); err != nil {
 			return fmt.Errorf("%s: %w", key, err)
@@ -198,18 +198,18 @@ func checkPipeline(v bson.RawValue) error {
 	for i, s := range items(v) {
 		d := elements(s.Document())
 		if len(d) != 1 || !slices.Contains(stages, d[0].Key()) {
-			return fmt.Errorf("stage %d is none that the compiler emits", i)
+			return fmt.Errorf("the compiler does not emit stage %d", i)
 		}
 		var err error
 		switch d[0].Key() {
 		case "$match":
 			if i != 0 {
-				return fmt.Errorf("stage %d matches", i)
+				return fmt.Errorf("stage %d is a $match, want it first only", i)
 			}
 			err = checkFilter(d[0].Value().Document())
 		default:
 			if i == 0 {
-				return fmt.Errorf("the first stage matches nothing")
+				return fmt.Errorf("the first stage is not a $match")
 			}
 			err = checkExpression(d[0].Value())
 		}
@@ -242,20 +242,20 @@ func checkExpression(v bson.RawValue) error {
 	return nil
 }
 
-// checkUpdate wants one of the few updates there are, or a whole document.
+// checkUpdate requires one of the known update operators, or a complete document.
 func checkUpdate(u bson.Raw) error {
 	for _, e := range elements(u) {
 		if !strings.HasPrefix(e.Key(), "$") {
 			return checkStored(u)
 		}
 		if !slices.Contains(updateOperators, e.Key()) || e.Value().Type != bson.TypeEmbeddedDocument {
-			return fmt.Errorf("no update has a %s", e.Key())
+			return fmt.Errorf("unexpected %s in an update", e.Key())
 		}
 	}
 	return nil
 }
 
-// checkStored wants a document whose keys cannot be taken for anything else.
+// checkStored requires a document whose keys cannot be taken for paths or operators.
 func checkStored(d bson.Raw) error {
 	for _, e := range elements(d) {
 		if err := checkKeys(e); err != nil {
@@ -282,8 +282,8 @@ func checkKeys(e bson.RawElement) error {
 	return nil
 }
 
-// TestServerSeesOnlyCompiledOperators runs the whole suite, with random queries and hostile text, and watches the
-// commands sent.
+// TestServerSeesOnlyCompiledOperators runs the conformance suite, with random queries and hostile text, and checks every
+// command that is sent.
 func TestServerSeesOnlyCompiledOperators(t *testing.T) {
 	t.Parallel()
 	for name, isolation := range map[string]mongo.Isolation{"shared": mongo.Shared, "database": mongo.PerDatabase} {
@@ -301,14 +301,14 @@ func TestServerSeesOnlyCompiledOperators(t *testing.T) {
 			}
 			for _, name := range []string{"find", "aggregate", "insert", "update", "delete", "findAndModify"} {
 				if w.seen[name] == 0 {
-					t.Errorf("no %s was seen: %v", name, w.seen)
+					t.Errorf("no %s command was sent: %v", name, w.seen)
 				}
 			}
 		})
 	}
 }
 
-// TestWatchRefuses holds the check itself to what it is for.
+// TestWatchRefuses: check accepts the commands of the engine, and refuses others.
 func TestWatchRefuses(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -352,7 +352,7 @@ func TestWatchRefuses(t *testing.T) {
 			t.Fatalf("%s: %v", c.command, err)
 		}
 		if err := check(c.name, command); (err == nil) != c.ok {
-			t.Errorf("%s: got %v, want (err == nil) = %v", c.command, err, c.ok)
+			t.Errorf("check(%s) = %v, want accepted %t", c.command, err, c.ok)
 		}
 	}
 }

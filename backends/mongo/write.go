@@ -13,31 +13,31 @@ import (
 )
 
 const (
-	// maxCommand is how many documents one command carries.
+	// maxCommand bounds the documents of one command.
 	maxCommand = 1000
-	// maxRaces is how often an upsert is tried that another one got in the way of.
+	// maxRaces bounds the retries of an upsert that conflicts with a concurrent one.
 	maxRaces = 8
 )
 
-// change is a write whose document is ready to be sent.
+// change is a write whose document is encoded.
 type change struct {
-	id  string   // as stored
-	rev int64    // expected before, or of a Put
+	id  string   // the stored _id
+	rev int64    // the expected revision; for a Put, the new one
 	doc bson.Raw // nil for Delete and Hold
 }
 
-// step is what one command does: one write, or a run of inserts, puts or holds.
+// step is the work of one command: a single write, or a run of inserts, puts or holds.
 type step struct {
 	k        *kind
 	op       driver.WriteOp
-	position int
+	position int // index in the batch of the first change
 	changes  []change
 }
 
-// Write applies the writes in order, each run of inserts, puts or holds in one command. Where the server refuses one,
-// those before it are undone in reverse order, so that a refused batch leaves nothing, except what puts replaced. Where
-// the outcome of a command is unknown, after an outage or a deadline, the writes before it may remain. Other callers
-// can see a batch half done.
+// Write applies the writes in order, each run of inserts, puts or holds in one command. If the server refuses a write,
+// the writes before it are undone in reverse order, so that a refused batch leaves nothing behind, apart from documents
+// that puts have replaced. If the outcome of a command is unknown, after an outage or a deadline, the writes before it
+// may remain. Other callers can see a batch that is applied in part.
 func (w *workspace) Write(ctx context.Context, writes []driver.Write) error {
 	steps, err := w.steps(writes)
 	if err != nil {
@@ -53,7 +53,7 @@ func (w *workspace) Write(ctx context.Context, writes []driver.Write) error {
 	b := &attempt{w: w, ctx: ctx, alone: len(writes) == 1}
 	run := ctx
 	if len(steps) > 1 {
-		// Between two commands the caller may go away; within one its outcome would be unknown.
+		// A cancellation takes effect between two commands only, because within one it would leave the outcome unknown.
 		var cancel context.CancelFunc
 		run, cancel = uncanceled(ctx)
 		defer cancel()
@@ -71,7 +71,8 @@ func (w *workspace) Write(ctx context.Context, writes []driver.Write) error {
 		})
 		if err != nil {
 			if refused && !b.undo() {
-				return fmt.Errorf("%w: a batch was refused, and the writes before that could not be undone", driver.ErrUnavailable)
+				return fmt.Errorf("%w: a batch was refused, and its earlier writes could not be undone",
+					driver.ErrUnavailable)
 			}
 			return err
 		}
@@ -79,7 +80,7 @@ func (w *workspace) Write(ctx context.Context, writes []driver.Write) error {
 	return nil
 }
 
-// uncanceled returns a context with the deadline of ctx and nothing else of its end.
+// uncanceled returns a context that keeps the values and the deadline of ctx, but not its cancellation.
 func uncanceled(ctx context.Context) (context.Context, context.CancelFunc) {
 	free := context.WithoutCancel(ctx)
 	if d, ok := ctx.Deadline(); ok {
@@ -88,14 +89,16 @@ func uncanceled(ctx context.Context) (context.Context, context.CancelFunc) {
 	return free, func() {}
 }
 
-// isRefusal reports whether the server answered that it did not do the write.
+// isRefusal reports whether the error means that the write was not applied.
 func isRefusal(err error) bool {
 	if server, is := errors.AsType[mongo.ServerError](err); is {
-		return locked(err) || !server.HasErrorLabel("NetworkError") && !passing(server) && !hasCode(server, codeMaxTimeExpired)
+		return locked(err) || !server.HasErrorLabel("NetworkError") && !transient(server) &&
+			!hasCode(server, codeMaxTimeExpired)
 	}
 	return err != nil && isOurs(err)
 }
 
+// steps encodes the writes and groups them into commands.
 func (w *workspace) steps(writes []driver.Write) ([]step, error) {
 	var steps []step
 	for i := range writes {
@@ -141,44 +144,48 @@ func (w *workspace) change(k *kind, wr *driver.Write) (change, error) {
 	return c, err
 }
 
-// at is the question for one document of the workspace, at a revision where rev is given.
+// at returns the filter for one document of the workspace, at the revision rev if that is given.
 func (w *workspace) at(id string, rev ...int64) bson.D {
-	f := bson.D{{Key: "org_id", Value: bson.D{{Key: "$eq", Value: w.name}}}, {Key: "_id", Value: bson.D{{Key: "$eq", Value: id}}}}
+	f := bson.D{
+		{Key: "org_id", Value: bson.D{{Key: "$eq", Value: w.name}}},
+		{Key: "_id", Value: bson.D{{Key: "$eq", Value: id}}},
+	}
 	if len(rev) > 0 {
 		f = append(f, bson.E{Key: "rev", Value: bson.D{{Key: "$eq", Value: rev[0]}}})
 	}
 	return f
 }
 
-// attempt is a batch on its way, and what undoes the part of it that is done.
+// attempt is a batch that is being applied, with the functions that undo the part already applied.
 type attempt struct {
 	w     *workspace
 	ctx   context.Context
-	alone bool // the batch is one write, so that there is nothing to undo
+	alone bool // the batch has a single write, so there is nothing to undo
 	undos []func(context.Context) error
 }
 
-func (b *attempt) later(undo func(context.Context) error) {
+func (b *attempt) onUndo(undo func(context.Context) error) {
 	if !b.alone {
 		b.undos = append(b.undos, undo)
 	}
 }
 
-// undo puts things back, as far as nobody else has changed them since, and reports whether nothing of it failed. It
-// ends with the caller's deadline, as every change does: once that has passed, the organization may live elsewhere.
+// undo reverts the applied writes, except where another writer has changed a document since, and reports whether it
+// succeeded. It keeps to the caller's deadline, because the organization may live on another backend afterwards.
 func (b *attempt) undo() bool {
 	ctx, cancel := uncanceled(b.ctx)
 	defer cancel()
 	for i := len(b.undos) - 1; i >= 0; i-- {
 		if err := b.w.engine.call(ctx, "undo a refused batch", b.undos[i]); err != nil {
-			b.w.engine.opts.Log.Error("the writes before a refused one could not be undone and remain", "workspace", b.w.name, "commands", i+1, "error", err)
+			b.w.engine.opts.Log.Error("the writes before a refused one could not be undone and remain",
+				"workspace", b.w.name, "commands", i+1, "error", err)
 			return false
 		}
 	}
 	return true
 }
 
-// apply does a step. What an error leaves of it to do stays in the step.
+// apply applies a step. After an error the step has the changes that remain to be applied.
 func (b *attempt) apply(ctx context.Context, s *step) error {
 	switch s.op {
 	case driver.Insert:
@@ -193,7 +200,7 @@ func (b *attempt) apply(ctx context.Context, s *step) error {
 	return b.remove(ctx, s)
 }
 
-// placed gives a duplicate its place in the batch.
+// placed sets the position of a duplicate in the batch.
 func (s *step) placed(err error) error {
 	if d, is := err.(*driver.DuplicateError); is { //nolint:errorlint // made here
 		d.Position += s.position
@@ -201,7 +208,7 @@ func (s *step) placed(err error) error {
 	return err
 }
 
-// advance takes the first n changes off the step, which are stored.
+// advance removes the first n changes from the step, because they are stored, and registers their undo.
 func (b *attempt) advance(s *step, n int) {
 	if n == 0 {
 		return
@@ -210,7 +217,7 @@ func (b *attempt) advance(s *step, n int) {
 	for i, c := range s.changes[:n] {
 		ids[i] = c.id
 	}
-	b.later(b.deletion(s.k, 1, ids...))
+	b.onUndo(b.deletion(s.k, 1, ids...))
 	s.changes, s.position = s.changes[n:], s.position+n
 }
 
@@ -222,10 +229,10 @@ func (b *attempt) insert(ctx context.Context, s *step) error {
 		if err == nil || sent.Load() < 2 {
 			return s.placed(b.duplicate(ctx, s, s.changes, err))
 		}
-		if _, _, is := repeated(err); !is {
+		if _, _, is := duplicateKey(err); !is {
 			return err
 		}
-		// The library has sent it again, and may have met what it had stored itself.
+		// The library has sent the command again, and may have met documents that its first try stored.
 		own, lookErr := b.own(ctx, s.k, s.changes)
 		if lookErr != nil {
 			return lookErr
@@ -239,8 +246,7 @@ func (b *attempt) insert(ctx context.Context, s *step) error {
 	}
 }
 
-// insertAll sends the changes in one command. It returns how many of them are stored; an error is
-// about the one that follows.
+// insertAll sends the changes in one command and returns how many are stored. An error is about the next one.
 func (b *attempt) insertAll(ctx context.Context, s *step) (done int, err error) {
 	if len(s.changes) == 1 {
 		if _, err := s.k.coll.InsertOne(ctx, s.changes[0].doc); err != nil {
@@ -266,7 +272,7 @@ func (b *attempt) insertAll(ctx context.Context, s *step) (done int, err error) 
 	return 0, err
 }
 
-// deletion undoes inserts, unless somebody has changed the documents.
+// deletion returns a function that undoes inserts of documents that are still at the revision.
 func (b *attempt) deletion(k *kind, rev int64, ids ...string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		_, err := k.coll.DeleteMany(ctx, bson.D{
@@ -278,7 +284,7 @@ func (b *attempt) deletion(k *kind, rev int64, ids ...string) func(context.Conte
 	}
 }
 
-// put replaces or inserts. Two upserts of one id can both find nothing; the one that comes late is tried again.
+// put replaces or inserts documents. Two concurrent upserts of one id may both try to insert it; the second is retried.
 func (b *attempt) put(ctx context.Context, s *step) error {
 	rest := s.changes
 	for race := 0; ; race++ {
@@ -290,7 +296,7 @@ func (b *attempt) put(ctx context.Context, s *step) error {
 		if result != nil {
 			for i := range result.UpsertedIDs {
 				if i >= 0 && i < int64(len(rest)) {
-					b.later(b.deletion(s.k, rest[i].rev, rest[i].id))
+					b.onUndo(b.deletion(s.k, rest[i].rev, rest[i].id))
 				}
 			}
 		}
@@ -316,19 +322,20 @@ func (b *attempt) replace(ctx context.Context, s *step) error {
 		if err != nil || r.MatchedCount > 0 {
 			return b.duplicate(ctx, s, s.changes, err)
 		}
-		if sent.Load() > 1 { // sent again: it may have met its own change
+		if sent.Load() > 1 { // the library has retried: the first try may have applied the change
 			if own, err := b.own(ctx, s.k, s.changes); err != nil || own > 0 {
 				return err
 			}
 		}
 		return s.conflict()
 	}
-	before, err := s.k.coll.FindOneAndReplace(ctx, b.w.at(c.id, c.rev), c.doc, options.FindOneAndReplace().SetReturnDocument(options.Before)).Raw()
+	before, err := s.k.coll.FindOneAndReplace(ctx, b.w.at(c.id, c.rev), c.doc,
+		options.FindOneAndReplace().SetReturnDocument(options.Before)).Raw()
 	if errors.Is(err, mongo.ErrNoDocuments) {
 		return s.conflict()
 	}
 	if err == nil {
-		b.later(func(ctx context.Context) error {
+		b.onUndo(func(ctx context.Context) error {
 			_, err := s.k.coll.ReplaceOne(ctx, b.w.at(c.id, c.rev+1), before)
 			return err
 		})
@@ -350,7 +357,7 @@ func (b *attempt) remove(ctx context.Context, s *step) error {
 		return s.conflict()
 	}
 	if err == nil {
-		b.later(func(ctx context.Context) error {
+		b.onUndo(func(ctx context.Context) error {
 			_, err := s.k.coll.InsertOne(ctx, before)
 			return err
 		})
@@ -358,7 +365,7 @@ func (b *attempt) remove(ctx context.Context, s *step) error {
 	return err
 }
 
-// hold refuses documents at other revisions.
+// hold returns a *driver.ConflictError unless all documents are at the expected revisions.
 func (b *attempt) hold(ctx context.Context, s *step) error {
 	ids := make([]string, len(s.changes))
 	for i, c := range s.changes {
@@ -395,31 +402,33 @@ func (s *step) conflict() error {
 
 // Counter sets the named counter to max(value, atLeast) + add and returns it.
 //
-// No value is given twice: the value only grows, because $max never lowers it, and each caller's $inc is one
-// atomic change whose own result is returned. Steps of others between the two commands make it grow further.
+// No value is returned twice: $max never lowers the counter, and each $inc is an atomic change that returns its own
+// result. Calls of others between the two commands only raise the counter further.
 func (w *workspace) Counter(ctx context.Context, name string, add, atLeast int64) (int64, error) {
 	counters := w.space.db.Collection(counterCollection)
 	at := w.at(w.name + "/" + name)
 	var value int64
-	err := w.call(ctx, "count up", func(ctx context.Context) error {
+	err := w.call(ctx, "raise a counter", func(ctx context.Context) error {
 		if atLeast > 0 {
-			err := again(func() error {
-				_, err := counters.UpdateOne(ctx, at, bson.D{{Key: "$max", Value: bson.D{{Key: "value", Value: atLeast}}}}, options.UpdateOne().SetUpsert(true))
+			raise := bson.D{{Key: "$max", Value: bson.D{{Key: "value", Value: atLeast}}}}
+			err := retryUpsert(func() error {
+				_, err := counters.UpdateOne(ctx, at, raise, options.UpdateOne().SetUpsert(true))
 				return err
 			})
 			if err != nil {
 				return err
 			}
 		}
-		return again(func() error {
-			after, err := counters.FindOneAndUpdate(ctx, at, bson.D{{Key: "$inc", Value: bson.D{{Key: "value", Value: add}}}},
+		increase := bson.D{{Key: "$inc", Value: bson.D{{Key: "value", Value: add}}}}
+		return retryUpsert(func() error {
+			after, err := counters.FindOneAndUpdate(ctx, at, increase,
 				options.FindOneAndUpdate().SetUpsert(true).SetReturnDocument(options.After)).Raw()
 			if err != nil {
 				return err
 			}
 			var ok bool
 			if value, ok = after.Lookup("value").AsInt64OK(); !ok {
-				return fault{errors.New("the counter is no number")}
+				return fault{errors.New("the stored counter is not a number")}
 			}
 			return nil
 		})
@@ -427,9 +436,9 @@ func (w *workspace) Counter(ctx context.Context, name string, add, atLeast int64
 	return value, err
 }
 
-// again repeats an upsert that lost a race with another one for the same new document, which some servers tell by
-// answering with no document.
-func again(upsert func() error) error {
+// retryUpsert repeats an upsert that lost a race for the same new document. Some servers report that with an answer
+// without a document.
+func retryUpsert(upsert func() error) error {
 	for race := 0; ; race++ {
 		err := upsert()
 		none := errors.Is(err, mongo.ErrNoDocuments)
@@ -437,7 +446,7 @@ func again(upsert func() error) error {
 		case !none && !mongo.IsDuplicateKeyError(err):
 			return err
 		case race == maxRaces && none:
-			return fault{errors.New("MongoDB answered with no document, where it was to make one")}
+			return fault{errors.New("MongoDB returned no document from an upsert")}
 		case race == maxRaces:
 			return err
 		}

@@ -14,15 +14,16 @@ import (
 	"tenantry/internal/declare"
 )
 
-// Use is what a record asks of a definition that its description does not refer to.
+// Use names the definition that a record uses although none of its fields refers to it, as a report does. Fields and
+// All are for definitions that are Together.
 type Use struct {
-	Resource string   // the resource of the definition; empty: the record uses none
-	Name     string   // the identity of the definition; empty where all definitions are one, see Together
-	Fields   []string // of definitions that are one: those that the record names
-	All      bool     // of definitions that are one: the record asks for every field there is
+	Resource string   // the resource of the definition; empty if the record uses none
+	Name     string   // the identity of the definition; empty if its definitions are Together
+	Fields   []string // the fields that the record names
+	All      bool     // the record uses every field
 }
 
-// of reports whether the definition is one of those that are used.
+// of reports whether def, a definition of r, is used.
 func (u *Use) of(r *Resource, def any) bool {
 	switch identity := r.Identity(def); {
 	case u.Resource != r.Name:
@@ -34,8 +35,7 @@ func (u *Use) of(r *Resource, def any) bool {
 	}
 }
 
-// Used returns the preconditions that the definitions which the record uses are unchanged, as far as they exist.
-// Errors: store.ErrUnavailable.
+// Used returns preconditions for the existing definitions that the record uses. Error: store.ErrUnavailable.
 func (r *Resource) Used(ctx context.Context, ws *store.Workspace, rec any) ([]store.Precondition, error) {
 	if r.hooks.uses == nil {
 		return nil, nil
@@ -49,8 +49,8 @@ func (r *Resource) Used(ctx context.Context, ws *store.Workspace, rec any) ([]st
 		names = []string{use.Name}
 	}
 	var unchanged []store.Precondition
-	for some := range slices.Chunk(names, dependsAtOnce) {
-		_, there, err := by.Lacks(ctx, ws, ws, some)
+	for some := range slices.Chunk(names, dependsChunk) {
+		_, there, err := by.FindMissing(ctx, ws, ws, some)
 		if err != nil {
 			return nil, err
 		}
@@ -59,22 +59,23 @@ func (r *Resource) Used(ctx context.Context, ws *store.Workspace, rec any) ([]st
 	return unchanged, nil
 }
 
-// Carrying reports whether a change of a record of the resource can be one of others: of those that it defines,
-// that lie in it or that show it. Records of the control workspace are not among these, because rights decide who
-// changes them.
+// Carrying reports whether a change of a record of the resource can affect other records: those that it defines, those
+// that lie in it or those that show it. It is false for records of the control workspace, because permissions decide
+// who may change those.
 func (r *Resource) Carrying() bool { return !r.Control && (r.Definition || r.Carries) }
 
-// Extends reports whether rec is was with, at most, further fields that it defines and that no record must have.
+// Extends reports whether rec differs from was only in defining further fields that are not required.
 func (r *Resource) Extends(rec, was any) bool {
 	for i := range r.Fields {
 		f := &r.Fields[i]
 		switch {
 		case f.Use.Has(declare.Silent):
 		case f.Type == reflect.TypeFor[schema.Fields]():
-			before, after := at(was, f.Index).Interface().(schema.Fields), at(rec, f.Index).Interface().(schema.Fields)
+			before := at(was, f.Index).Interface().(schema.Fields)
+			after := at(rec, f.Index).Interface().(schema.Fields)
 			for name := range before.With(after) {
-				is, has := before[name]
-				if has && !is.Locked && after[name] != is || !has && after[name].Required { // a locked one stays, whatever was sent
+				is, has := before[name] // a locked field never changes
+				if has && !is.Locked && after[name] != is || !has && after[name].Required {
 					return false
 				}
 			}
@@ -85,17 +86,17 @@ func (r *Resource) Extends(rec, was any) bool {
 	return true
 }
 
-// dependsAtOnce is how many identities one question names.
-const dependsAtOnce = 100
+// dependsChunk is the number of identities that one query names.
+const dependsChunk = 100
 
-// DependedOn reports whether a record that the scope does not show, deleted or not, depends on rec: it has values of
-// what rec defines or asks for them, or it refers to rec or to a record that lies in rec at any depth. The answer is
-// always no where the resource is not Carrying. Errors: store.ErrUnavailable.
+// DependedOn reports whether a record that the scope does not show, deleted or not, depends on rec: it has or uses
+// values of fields that rec defines, or refers to rec or to a record that lies in rec at any depth. It returns false if
+// the resource is not Carrying. Error: store.ErrUnavailable.
 func (r *Resource) DependedOn(ctx context.Context, ws *store.Workspace, scope store.Scope, rec any) (bool, error) {
 	if scope.All || !r.Carrying() {
 		return false, nil
 	}
-	inside, err := r.inside(ctx, ws, rec)
+	inside, err := r.subtree(ctx, ws, rec)
 	if err != nil {
 		return false, err
 	}
@@ -112,13 +113,13 @@ func (r *Resource) DependedOn(ctx context.Context, ws *store.Workspace, scope st
 	return false, nil
 }
 
-// inside returns the identities of rec and of all records of its resource that lie in it.
-func (r *Resource) inside(ctx context.Context, ws *store.Workspace, rec any) ([]string, error) {
+// subtree returns the identities of rec and of all records of its resource that lie in it at any depth.
+func (r *Resource) subtree(ctx context.Context, ws *store.Workspace, rec any) ([]string, error) {
 	all := []string{r.Identity(rec)}
 	known := map[string]bool{all[0]: true}
-	for _, in := range r.askable(r) {
+	for _, in := range r.filterableRefs(r) {
 		for done := 0; done < len(all); {
-			some := all[done:min(done+dependsAtOnce, len(all))]
+			some := all[done:min(done+dependsChunk, len(all))]
 			done += len(some)
 			err := r.Records.Each(ctx, ws, store.In(in, some...), func(rec any) error {
 				if id := r.Identity(rec); !known[id] {
@@ -135,11 +136,11 @@ func (r *Resource) inside(ctx context.Context, ws *store.Workspace, rec any) ([]
 	return all, nil
 }
 
-// askable returns the stored names of fields that refer to the other resource and that questions can name.
-func (r *Resource) askable(other *Resource) (names []string) {
+// filterableRefs returns the stored names of the fields that refer to the other resource and can be filtered.
+func (r *Resource) filterableRefs(other *Resource) (names []string) {
 	for i := range r.Fields {
 		f := &r.Fields[i]
-		// A hidden field says the same as another one.
+		// A hidden field repeats another one.
 		if f.Rule.Ref == other.Name && f.Use.Has(declare.Filter) && !f.Use.Has(declare.Hidden) {
 			names = append(names, r.Stored(f.Name))
 		}
@@ -147,21 +148,21 @@ func (r *Resource) askable(other *Resource) (names []string) {
 	return names
 }
 
-// dependsOn reports whether a record of the resource that matches depends on def, a record of by, or refers to one of
-// those inside.
+// dependsOn reports whether a matching record of the resource depends on def, a record of by, or refers to one of the
+// identities inside.
 func (r *Resource) dependsOn(
 	ctx context.Context, ws *store.Workspace, where store.Filter, by *Resource, def any, inside []string,
 ) (bool, error) {
 	if r.DefinedBy == by.Name && r.DefinitionField == "" {
 		_, fields := by.Defines(def)
 		for _, name := range fields.Names() {
-			if has, err := r.Holds(ctx, ws, where, name, fields[name].Type); has || err != nil {
+			if has, err := r.HasValue(ctx, ws, where, name, fields[name].Type); has || err != nil {
 				return has, err
 			}
 		}
 	}
-	for _, field := range r.askable(by) {
-		for some := range slices.Chunk(inside, dependsAtOnce) {
+	for _, field := range r.filterableRefs(by) {
+		for some := range slices.Chunk(inside, dependsChunk) {
 			refers := store.All(store.In(field, some...), where)
 			found, err := r.Records.Find(ctx, ws, store.Query{Filter: refers, State: store.Either, Limit: 1})
 			if len(found) > 0 || err != nil {
@@ -169,7 +170,7 @@ func (r *Resource) dependsOn(
 			}
 		}
 	}
-	names := func(rec any) bool { // which no question tells
+	names := func(rec any) bool { // for references that cannot be filtered
 		return slices.ContainsFunc(r.References(rec), func(ref Reference) bool {
 			return ref.Target == by && slices.Contains(ref.IDs, inside[0])
 		})
@@ -186,11 +187,11 @@ func (r *Resource) dependsOn(
 			use = r.hooks.uses(rec)
 		}
 		if use.of(by, def) || refers && names(rec) {
-			return errEnough
+			return errStop
 		}
 		return nil
 	})
-	if errors.Is(err, errEnough) {
+	if errors.Is(err, errStop) {
 		return true, nil
 	}
 	return false, err

@@ -13,8 +13,7 @@ import (
 	"tenantry/internal/declare"
 )
 
-// Describe returns the resource of records that are kept elsewhere than in a collection. An error
-// is a fault of the program.
+// Describe returns the resource of records that are not kept in a collection. An error is a bug in the program.
 func Describe(typ reflect.Type, t Traits, kept Records, check func(*Checking, any)) (*Resource, error) {
 	r, err := describe(typ, t, &store.Spec{})
 	if err != nil {
@@ -26,7 +25,7 @@ func Describe(typ reflect.Type, t Traits, kept Records, check func(*Checking, an
 	return r, nil
 }
 
-// describe reads the struct's fields and adds to the specification what they say.
+// describe reads the fields of the struct, and adds the fields, indexes and scopes that they declare to spec.
 func describe(typ reflect.Type, t Traits, spec *store.Spec) (*Resource, error) {
 	declared, err := declare.Of(typ)
 	if err != nil {
@@ -47,7 +46,10 @@ func describe(typ reflect.Type, t Traits, spec *store.Spec) (*Resource, error) {
 	travels := strings.Fields(t.Travels)
 	id, _ := meta.Type.FieldByName("ID")
 	if slices.Contains(travels, "id") {
-		own := declare.Field{Name: "id", Index: append(meta.Index, id.Index...), Type: id.Type, Rule: declare.Rule{Format: "id"}, Use: declare.Computed | declare.Filter, Doc: "Identifier of the record."}
+		own := declare.Field{
+			Name: "id", Index: append(meta.Index, id.Index...), Type: id.Type, Rule: declare.Rule{Format: "id"},
+			Use: declare.Computed | declare.Filter, Doc: "Identifier of the record.",
+		}
 		if err := r.add(own, "id"); err != nil {
 			return nil, err
 		}
@@ -62,9 +64,12 @@ func describe(typ reflect.Type, t Traits, spec *store.Spec) (*Resource, error) {
 	}
 	for _, name := range []string{"created_at", "updated_at"} {
 		if slices.Contains(travels, name) {
-			stamp := declare.Field{Name: name, Index: places[name], Type: reflect.TypeFor[int64](), Rule: declare.Rule{Format: "time"}, Use: declare.Computed | declare.Filter, Doc: "RFC 3339, UTC, milliseconds."}
+			stamp := declare.Field{
+				Name: name, Index: places[name], Type: reflect.TypeFor[int64](), Rule: declare.Rule{Format: "time"},
+				Use: declare.Computed | declare.Filter, Doc: "RFC 3339, UTC, milliseconds.",
+			}
 			if name == "updated_at" {
-				stamp.Use |= declare.Silent // the store stamps every change
+				stamp.Use |= declare.Silent // the store sets it with every change
 			}
 			if err := r.add(stamp, name); err != nil {
 				return nil, err
@@ -74,7 +79,7 @@ func describe(typ reflect.Type, t Traits, spec *store.Spec) (*Resource, error) {
 	return r, nil
 }
 
-// field takes one declared field.
+// field adds a declared field to the resource and to spec.
 func (r *Resource) field(d declare.Field, places map[string][]int, spec *store.Spec) error {
 	name := d.Name
 	if as := d.Tag.Get("as"); as != "" {
@@ -92,7 +97,7 @@ func (r *Resource) field(d declare.Field, places map[string][]int, spec *store.S
 		r.definition, r.DefinitionField = d.Index, name
 	}
 	if timed := d.Rule.Format == "time" && d.Use.Has(declare.Filter); timed && d.Tag.Get("store") != "time" {
-		return fmt.Errorf(`field %s: a time that is asked about bears store:"time"`, name)
+		return fmt.Errorf(`field %s: a time that can be filtered needs the tag store:"time"`, name)
 	}
 	if d.Use.Has(declare.Filter) || d.Rule.Unique {
 		if name == r.DefinitionField && name != "" {
@@ -109,10 +114,13 @@ func (r *Resource) field(d declare.Field, places map[string][]int, spec *store.S
 		spec.SoftDelete = true
 		spec.Indexes = append(spec.Indexes, store.Index{Fields: []string{"deleted", "updated_at"}})
 		spec.Access = append(spec.Access, store.Access{Where: []string{"deleted"}, Sort: []string{"updated_at"}})
-		d.Use |= declare.Computed | declare.Hidden // operations of their own say and change it
+		d.Use |= declare.Computed | declare.Hidden // only delete, restore and purge set it
 	}
 	if d.Rule.Unique {
-		u := Unique{Field: d.Name, Shown: name, within: d.Rule.Within, sparse: mayLack(d), index: d.Index, group: places[d.Rule.Within]}
+		u := Unique{
+			Field: d.Name, Shown: name, within: d.Rule.Within, sparse: omitsEmpty(d), index: d.Index,
+			group: places[d.Rule.Within],
+		}
 		switch {
 		case d.Use.Has(declare.Identity):
 			u.Identity = Always
@@ -124,7 +132,7 @@ func (r *Resource) field(d declare.Field, places map[string][]int, spec *store.S
 		if u.within != "" {
 			key = []string{u.within, d.Name}
 		}
-		spec.Indexes = append(spec.Indexes, store.Index{Fields: key, Unique: true, Sparse: mayLack(d)})
+		spec.Indexes = append(spec.Indexes, store.Index{Fields: key, Unique: true, Sparse: omitsEmpty(d)})
 		spec.Access = append(spec.Access, store.Access{Where: key})
 	}
 	if d.Use.Has(declare.Local) {
@@ -133,17 +141,18 @@ func (r *Resource) field(d declare.Field, places map[string][]int, spec *store.S
 	return r.add(d, name)
 }
 
-// quiet reports whether a record says of the field only that it is deleted, not that it is live.
-func quiet(d declare.Field) bool {
-	return d.Name == "deleted" && mayLack(d)
+// omitsLive reports whether the field is deleted, and is left out of live records.
+func omitsLive(d declare.Field) bool {
+	return d.Name == "deleted" && omitsEmpty(d)
 }
 
-// mayLack reports whether records say nothing of the field where it is empty.
-func mayLack(d declare.Field) bool { return strings.Contains(d.Tag.Get("json"), ",omitempty") }
+// omitsEmpty reports whether the field is left out of records in which it is empty.
+func omitsEmpty(d declare.Field) bool { return strings.Contains(d.Tag.Get("json"), ",omitempty") }
 
-// maxFields is how many bits say which fields a line gives.
+// maxFields is the number of bits in the set of fields that an input gives.
 const maxFields = 64
 
+// add appends a field to those of the resource.
 func (r *Resource) add(d declare.Field, name string) error {
 	d.Name = name
 	f, err := field.New(d)
@@ -154,10 +163,10 @@ func (r *Resource) add(d declare.Field, name string) error {
 		return fmt.Errorf("more than %d fields", maxFields)
 	}
 	if name == "kind" {
-		return errors.New("a field is called kind, which a line of a bundle says of itself")
+		return errors.New("a field is named kind, which lines of bundles use for the kind of the record")
 	}
 	if _, twice := r.index[name]; twice {
-		return fmt.Errorf("two fields are called %s", name)
+		return fmt.Errorf("two fields are named %s", name)
 	}
 	r.index[name] = len(r.Fields)
 	r.Fields = append(r.Fields, f)

@@ -21,57 +21,61 @@ import (
 	"tenantry/internal/texts"
 )
 
-// Known is what records are checked against: which definitions an organization has. The zero
-// value knows nothing. It is not safe for concurrent use while it learns.
+// Known holds the definitions and identities of an organization against which records are checked. The zero value is
+// empty. It is not safe for concurrent use while something is added.
 type Known struct {
-	has    map[string]map[string]bool          // identities by resource
-	fields map[string]map[string]schema.Fields // by resource of the values, and definition
-	read   map[string]map[string]any           // definitions as they were learned, likewise
+	has    map[string]map[string]bool          // identities, by resource
+	fields map[string]map[string]schema.Fields // defined fields, by resource of the definition and its name
+	read   map[string]map[string]any           // records as they were added, by resource and identity
 }
 
-// Has reports whether there is that record of a resource.
+// Has reports whether the record of the resource is known.
 func (k *Known) Has(resource, id string) bool { return k.has[resource][id] }
 
 // Count returns how many records of the resource are known.
 func (k *Known) Count(resource string) int { return len(k.has[resource]) }
 
-// Fields returns the fields that records of the resource defined under the name.
+// Fields returns the fields that definitions of the resource define under the name.
 func (k *Known) Fields(resource, name string) (schema.Fields, bool) {
 	f, ok := k.fields[resource][name]
 	return f, ok
 }
 
-// Cover makes known that all records of the resource will be: what refers to another one is wrong.
+// Cover declares that all records of the resource will be added, so that a reference to any other one is a fault.
 func (k *Known) Cover(resource string) {
 	if k.has == nil {
-		k.has, k.fields, k.read = map[string]map[string]bool{}, map[string]map[string]schema.Fields{}, map[string]map[string]any{}
+		k.has = map[string]map[string]bool{}
+		k.fields = map[string]map[string]schema.Fields{}
+		k.read = map[string]map[string]any{}
 	}
 	if k.has[resource] == nil {
-		k.has[resource], k.fields[resource], k.read[resource] = map[string]bool{}, map[string]schema.Fields{}, map[string]any{}
+		k.has[resource] = map[string]bool{}
+		k.fields[resource] = map[string]schema.Fields{}
+		k.read[resource] = map[string]any{}
 	}
 }
 
-// Covers reports whether what there is of the resource is known.
+// Covers reports whether all records of the resource are known.
 func (k *Known) Covers(resource string) bool { return k.has[resource] != nil }
 
-// Admit makes known that there is such a record.
+// Admit adds the identity of a record.
 func (k *Known) Admit(resource, id string) {
 	k.Cover(resource)
 	k.has[resource][id] = true
 }
 
-// Note makes known that there is the record, which defines nothing by that.
+// Note adds a record without the fields that it defines.
 func (k *Known) Note(r *Resource, rec any) {
 	id := r.Identity(rec)
 	k.Admit(r.Name, id)
 	k.read[r.Name][id] = rec
 }
 
-// Record returns the definition that is known by that identity; nil: none is.
+// Record returns the record that was added with that identity, nil if there is none.
 func (k *Known) Record(resource, id string) any { return k.read[resource][id] }
 
-// Learn makes a definition known, under another name than its own where as is given. Where it was
-// known already, a record that does not say which fields it defines changes nothing.
+// Learn adds a definition with the fields that it defines, under the name as unless that is empty. A record that does
+// not give its fields does not replace fields that are known already.
 func (k *Known) Learn(r *Resource, rec any, as string) {
 	id := cmp.Or(as, r.Identity(rec))
 	if id == "" {
@@ -99,7 +103,7 @@ func (k *Known) Learn(r *Resource, rec any, as string) {
 	}
 }
 
-// Identity returns by what other records refer to this one, "" where it has none yet.
+// Identity returns the value by which other records refer to this one, "" if it has none yet.
 func (r *Resource) Identity(rec any) string {
 	if _, ok := r.index[cmp.Or(r.Key, "id")]; !ok {
 		return ""
@@ -112,7 +116,7 @@ func (r *Resource) Identity(rec any) string {
 	return ""
 }
 
-// Full reports whether an organization that has what is known may not have the record besides.
+// Full reports whether adding the record would exceed the number of records that the organization may have.
 func (k *Known) Full(r *Resource, rec any) bool {
 	return r.Most > 0 && k.Count(r.Name) >= r.Most && !k.Has(r.Name, r.Identity(rec))
 }
@@ -121,56 +125,56 @@ func (k *Known) Full(r *Resource, rec any) bool {
 type Checking struct {
 	Errs  *fault.List
 	Known *Known
-	// Absent ends the sentence about a reference that leads nowhere.
+	// Absent ends the message about a reference to a missing record.
 	Absent string
-	// Take moves the values of encrypted fields out of values, and notes what is wrong with them.
-	// It returns the names of those that are there. Nil: they stay, and are refused.
+	// Take removes the values of encrypted fields from values, and notes their faults. It returns the names of those
+	// that are given. If Take is nil, the values stay, and are refused.
 	Take func(values map[string]any, secret func(name string) bool) map[string]bool
-	// Clear: null takes away what need not be there.
+	// Clear: null clears a field that is not required.
 	Clear bool
-	// Spare: null of a field that nobody defined takes nothing away, and is not refused.
-	Spare bool
-	// Define, where set, makes known what the record's values are checked against.
+	// IgnoreNull: null for a field that is not defined is ignored instead of refused.
+	IgnoreNull bool
+	// Define, when set, adds the definitions of the record's values to Known.
 	Define func(rec any)
-	there  bool              // the record was there before, and is changed:
-	kept   map[string]any    // the values of a record before it was changed,
-	sealed map[string]string // and its secrets
 
-	// Keep is set where the record is good, and nothing is to be stored of it.
+	changing   bool              // the record exists and is being changed
+	oldValues  map[string]any    // the plain values of the record before the change
+	oldSecrets map[string]string // the sealed values of the record before the change
+
+	// Keep is set if the record is valid, but must not be stored.
 	Keep bool
-	// Never are fields of which what is wrong is refused also of a record that is taken as it was stored.
+	// Never names fields whose faults are refused even in a record that is accepted as it was stored.
 	Never []string
 }
 
-// Missing notes a reference to something that there is not.
+// Missing notes a reference to a record that does not exist.
 func (c *Checking) Missing(field, what string) {
 	c.Errs.Add(field, fault.Unknown, "%s names %s %s", field, texts.WithArticle(strings.ReplaceAll(what, "_", " ")), c.Absent)
 }
 
-// Read reads an object into the record and checks it, and returns which Fields were given: bit n is
-// the n-th. Every fault is noted in c, also of what could not be read. Of the names that skip has
-// nothing is read.
+// Read reads an object into the record and checks it. It returns the set of given Fields: bit n is the n-th. All faults
+// are noted in c. Members whose names are in skip are ignored.
 func (r *Resource) Read(c *Checking, v strictjson.Value, rec any, skip ...string) (given uint64) {
 	given = r.read(c, v, rec, skip...)
 	r.finish(c, given, rec)
 	return given
 }
 
-// Change is Read into a record that is there: what v does not give stays as it is, and so does what
-// it does not give of an object that is merged.
+// Change is Read into an existing record: fields that v does not give keep their values, as do the members that it does
+// not give of a merged object.
 func (r *Resource) Change(c *Checking, v strictjson.Value, rec any) (given uint64) {
 	change := r.Bare()
 	given = r.read(c, v, change)
-	c.there = true
+	c.changing = true
 	if r.values != nil {
-		c.kept = maps.Clone(*r.Values(rec))
+		c.oldValues = maps.Clone(*r.Values(rec))
 	}
 	if r.secrets != nil {
-		c.sealed = maps.Clone(*r.Secrets(rec))
+		c.oldSecrets = maps.Clone(*r.Secrets(rec))
 	}
 	for i := range r.Fields {
 		switch f := &r.Fields[i]; {
-		case given&(1<<i) == 0 || field.Told(*c.Errs, f.Name):
+		case given&(1<<i) == 0 || field.HasFault(*c.Errs, f.Name):
 		case c.Clear && !f.Rule.Required && at(change, f.Index).IsZero():
 			at(rec, f.Index).SetZero()
 		default:
@@ -181,16 +185,16 @@ func (r *Resource) Change(c *Checking, v strictjson.Value, rec any) (given uint6
 	return given
 }
 
-// Hold checks a record that was filled by the program as Read would one that says the same. Fields that
-// are as in was, the record as it is stored, are not looked at one by one: earlier rules may have been
-// milder. Without one was is nil.
+// Hold checks a record that the program has filled by the rules of Read. Fields with the same value as in was, the
+// stored record, are not checked one by one, because earlier rules may have been less strict. For a new record was is
+// nil.
 func (r *Resource) Hold(c *Checking, rec, was any) {
 	var p strictjson.Parser
 	read := r.Bare()
-	if c.there = was != nil; c.there && r.values != nil {
-		c.kept = *r.Values(was)
+	if c.changing = was != nil; c.changing && r.values != nil {
+		c.oldValues = *r.Values(was)
 		if r.secrets != nil {
-			c.sealed = *r.Secrets(was)
+			c.oldSecrets = *r.Secrets(was)
 		}
 	}
 	for i := range r.Fields {
@@ -200,7 +204,7 @@ func (r *Resource) Hold(c *Checking, rec, was any) {
 			continue
 		}
 		if v, err := p.Parse(string(text)); err != nil {
-			c.Errs.Add(f.Name, fault.Format, "%s cannot be taken: %v", f.Name, err)
+			c.Errs.Add(f.Name, fault.Format, "%s is invalid: %v", f.Name, err)
 		} else {
 			f.Read(v, read, c.Errs)
 		}
@@ -221,18 +225,18 @@ func (r *Resource) read(c *Checking, v strictjson.Value, rec any, skip ...string
 		}
 		given |= 1 << n
 		if f := &r.Fields[n]; c.Clear && !f.Rule.Required && v.Members[i].Value.Is == strictjson.Null {
-			at(rec, f.Index).Set(at(r.New(), f.Index)) // what holds where nothing is said
+			at(rec, f.Index).Set(at(r.New(), f.Index)) // the default
 		} else {
 			f.Read(v.Members[i].Value, rec, c.Errs)
 		}
 	}
-	if n, ok := r.index["deleted"]; ok && quiet(r.Fields[n].Field) {
-		given |= 1 << n // what does not say that it is deleted is live
+	if n, ok := r.index["deleted"]; ok && omitsLive(r.Fields[n].Field) {
+		given |= 1 << n // without the member the record is live
 	}
 	return given
 }
 
-// finish looks at the record as a whole.
+// finish derives fields and checks the record as a whole.
 func (r *Resource) finish(c *Checking, given uint64, rec any) {
 	r.Derive(rec)
 	for i := range r.Fields {
@@ -241,20 +245,19 @@ func (r *Resource) finish(c *Checking, given uint64, rec any) {
 	r.check(c, rec)
 }
 
-// Reference is what one field of a record refers to.
+// Reference names the records to which a field refers.
 type Reference struct {
 	Field  string
 	Target *Resource
 	IDs    []string // identities in the target
 }
 
-// References returns what the record's fields refer to, of those resources that Link knew. Fields that
-// refer to nothing are left out.
+// References returns the references of the record to resources that Link has named, without fields that are empty.
 func (r *Resource) References(rec any) (found []Reference) {
 	for i := range r.Fields {
 		f := &r.Fields[i]
 		if target := r.targets[f.Rule.Ref]; target != nil {
-			if ids := referred(f, rec); len(ids) > 0 {
+			if ids := referredIDs(f, rec); len(ids) > 0 {
 				found = append(found, Reference{f.Name, target, ids})
 			}
 		}
@@ -262,7 +265,7 @@ func (r *Resource) References(rec any) (found []Reference) {
 	return found
 }
 
-// Unchanged returns the preconditions that a resource's definitions of these names are as they were read.
+// Unchanged returns the preconditions that the definitions of these names, of the resource's values, are unchanged.
 func (k *Known) Unchanged(ws *store.Workspace, r *Resource, names map[string]bool) (unchanged []store.Precondition) {
 	by := r.targets[r.DefinedBy]
 	if by == nil {
@@ -276,9 +279,9 @@ func (k *Known) Unchanged(ws *store.Workspace, r *Resource, names map[string]boo
 	return unchanged
 }
 
-// Named notes the names of the definitions that a record stands on: the one that it is of, or else those of the values
-// it is given.
-func (r *Resource) Named(names map[string]bool, rec any, given ...iter.Seq[string]) {
+// AddDefinitions adds to names the definitions on which a record depends: its own definition, or else those of the
+// given values.
+func (r *Resource) AddDefinitions(names map[string]bool, rec any, given ...iter.Seq[string]) {
 	if name, one := r.DefinitionOf(rec); one {
 		given = []iter.Seq[string]{slices.Values([]string{name})}
 	}
@@ -289,10 +292,12 @@ func (r *Resource) Named(names map[string]bool, rec any, given ...iter.Seq[strin
 	}
 }
 
-// Lacks returns those of the identities that no record of the resource has which the workspace shows, and the
-// preconditions that the others are unchanged; people is the organization's part of the control workspace. Errors:
+// FindMissing returns the identities for which the workspace shows no record of the resource, and the preconditions
+// that the records of the others are unchanged. People is the organization's part of the control workspace. Error:
 // store.ErrUnavailable.
-func (r *Resource) Lacks(ctx context.Context, ws, people *store.Workspace, ids []string) (lacking []string, unchanged []store.Precondition, err error) {
+func (r *Resource) FindMissing(
+	ctx context.Context, ws, people *store.Workspace, ids []string,
+) (missing []string, unchanged []store.Precondition, err error) {
 	if r.Control {
 		ws = people
 	}
@@ -301,7 +306,7 @@ func (r *Resource) Lacks(ctx context.Context, ws, people *store.Workspace, ids [
 	if n, ok := r.index[key]; ok && r.Fields[n].Type.Kind() != reflect.String {
 		numbers := make([]int64, len(ids))
 		for i, id := range ids {
-			numbers[i], _ = strconv.ParseInt(id, 10, 64) // written by referred
+			numbers[i], _ = strconv.ParseInt(id, 10, 64) // written by referredIDs
 		}
 		stored = store.In(r.Stored(key), numbers...)
 	}
@@ -317,8 +322,8 @@ func (r *Resource) Lacks(ctx context.Context, ws, people *store.Workspace, ids [
 	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return there[id] }), unchanged, nil
 }
 
-// Definitions makes known what the record's values, or what it asks, are checked against: the definition
-// that it names, or all of them where it names none. Errors: store.ErrUnavailable.
+// Definitions adds to k the definitions against which the record's values, or its query, are checked: the one that it
+// names, or all of them if it names none. Error: store.ErrUnavailable.
 func (r *Resource) Definitions(ctx context.Context, ws *store.Workspace, rec any, k *Known) error {
 	by, name := r.targets[r.DefinedBy], ""
 	switch {
@@ -343,8 +348,8 @@ func (r *Resource) Definitions(ctx context.Context, ws *store.Workspace, rec any
 	return err
 }
 
-// check checks a record as a whole: what its resource asks, the values of defined fields, and what
-// it refers to among definitions. Of a field that could not be read that much is said.
+// check checks a record as a whole: by the hooks of its resource, the values of defined fields, and references to known
+// records. It adds no faults to fields that could not be read.
 func (r *Resource) check(c *Checking, rec any) {
 	errs, found := c.Errs, fault.List{}
 	c.Errs = &found
@@ -364,10 +369,10 @@ func (r *Resource) check(c *Checking, rec any) {
 	}
 	for i := range r.Fields {
 		f := &r.Fields[i]
-		if c.Known.has[f.Rule.Ref] == nil || f.Rule.Ref == r.DefinedBy { // documents are looked for in the store
+		if c.Known.has[f.Rule.Ref] == nil || f.Rule.Ref == r.DefinedBy { // other references are checked in the store
 			continue
 		}
-		for _, id := range referred(f, rec) {
+		for _, id := range referredIDs(f, rec) {
 			if !c.Known.Has(f.Rule.Ref, id) {
 				c.Missing(f.Name, f.Rule.Ref)
 				break
@@ -376,8 +381,8 @@ func (r *Resource) check(c *Checking, rec any) {
 	}
 }
 
-// referred returns what a field refers to, as texts.
-func referred(f *field.Field, rec any) []string {
+// referredIDs returns the identities to which a field refers, as texts.
+func referredIDs(f *field.Field, rec any) []string {
 	switch p := at(rec, f.Index).Addr().Interface().(type) {
 	case *[]string:
 		return *p
@@ -393,12 +398,15 @@ func referred(f *field.Field, rec any) []string {
 	return nil
 }
 
-var errEnough = errors.New("enough was read")
+// errStop ends a walk over records.
+var errStop = errors.New("stopped")
 
-// Holds reports whether some of the records that match, deleted or not, has a value of a defined field, also a
-// sealed one where it is of the type Encrypted. No question can name those, so records are read until there is
-// one. Errors: store.ErrUnavailable.
-func (r *Resource) Holds(ctx context.Context, ws *store.Workspace, where store.Filter, name, fieldType string) (has bool, err error) {
+// HasValue reports whether a matching record, deleted or not, has a value of the defined field; for the type Encrypted
+// also a sealed value. Queries cannot name sealed values, so records are read until one has it. Error:
+// store.ErrUnavailable.
+func (r *Resource) HasValue(
+	ctx context.Context, ws *store.Workspace, where store.Filter, name, fieldType string,
+) (has bool, err error) {
 	plain := store.Where(store.Field{Name: name, Custom: true}, store.OpExists, true)
 	found, err := r.Records.Find(ctx, ws, store.Query{Filter: store.All(where, plain), State: store.Either, Limit: 1})
 	if err != nil || len(found) > 0 || fieldType != schema.Encrypted {
@@ -406,7 +414,7 @@ func (r *Resource) Holds(ctx context.Context, ws *store.Workspace, where store.F
 	}
 	err = r.Records.Each(ctx, ws, where, func(rec any) error {
 		if has = (*r.Secrets(rec))[name] != ""; has {
-			return errEnough
+			return errStop
 		}
 		return nil
 	})
@@ -416,8 +424,8 @@ func (r *Resource) Holds(ctx context.Context, ws *store.Workspace, where store.F
 	return has, err
 }
 
-// Defines returns what a definition defines, and the name under which it does; nothing where the records define no
-// fields.
+// Defines returns the fields that a definition defines, and the name under which it defines them; nothing if records of
+// the resource define no fields.
 func (r *Resource) Defines(rec any) (name string, fields schema.Fields) {
 	if r.hooks.defines != nil {
 		name, fields, _ = r.hooks.defines(rec)
@@ -425,12 +433,14 @@ func (r *Resource) Defines(rec any) (name string, fields schema.Fields) {
 	return name, fields
 }
 
-// Resealed notes of a change of a definition which fields it would make secret, or no longer, also by dropping them,
-// while records have values of them, which would be left in clear or sealed for ever. r is the resource of the records,
-// name that of the definition, and before are its fields until now. Errors: store.ErrUnavailable.
-func (r *Resource) Resealed(ctx context.Context, ws *store.Workspace, name string, before, after schema.Fields, errs *fault.List) error {
+// Resealed notes the fields that a change of a definition would start or stop encrypting, or drop while encrypted,
+// although records have values of them. Those values would stay in plain text, or sealed for ever. r is the resource of
+// the records, name the definition, before its current fields. Error: store.ErrUnavailable.
+func (r *Resource) Resealed(
+	ctx context.Context, ws *store.Workspace, name string, before, after schema.Fields, errs *fault.List,
+) error {
 	var of store.Filter
-	shown := func(string) string { return "type" } // the definition is of one field
+	shown := func(string) string { return "type" } // the definition has a single field
 	if r.DefinitionField != "" {
 		of = store.Eq(r.Stored(r.DefinitionField), name)
 		shown = func(field string) string { return "schema." + field + ".type" }
@@ -438,24 +448,26 @@ func (r *Resource) Resealed(ctx context.Context, ws *store.Workspace, name strin
 	for _, f := range before.With(after).Names() {
 		was := before[f].Type
 		if !schema.Reseals(was, after[f].Type) {
-			continue // where it is not there any more, plain values of it stay as they are
+			continue // plain values of a dropped field stay as they are
 		}
-		has, err := r.Holds(ctx, ws, of, f, was)
+		has, err := r.HasValue(ctx, ws, of, f, was)
 		if err != nil {
 			return err
 		}
 		if _, stays := after[f]; has && !stays && r.DefinitionField != "" {
 			at := strings.TrimSuffix(shown(f), ".type")
-			errs.Add(shown(f), fault.Forbidden, "%s is %s and cannot be dropped while %s have values of the field: they would be sealed for ever", at, schema.Encrypted, r.Plural())
+			errs.Add(shown(f), fault.Forbidden,
+				"%s is %s and cannot be dropped while %s have values of the field: they would be sealed for ever",
+				at, schema.Encrypted, r.Plural())
 		} else if has {
-			errs.Add(shown(f), fault.Forbidden, "%s cannot become or stop being %s while %s have values of the field", shown(f), schema.Encrypted, r.Plural())
+			errs.Add(shown(f), fault.Forbidden, "%s cannot become or stop being %s while %s have values of the field",
+				shown(f), schema.Encrypted, r.Plural())
 		}
 	}
 	return nil
 }
 
-// DefinitionOf returns the name of the one definition that a record is of, and false where each of its values has its
-// own.
+// DefinitionOf returns the name of the definition of a record, and false if each of its values has its own definition.
 func (r *Resource) DefinitionOf(rec any) (name string, one bool) {
 	if r.definition == nil {
 		return "", false
@@ -463,25 +475,26 @@ func (r *Resource) DefinitionOf(rec any) (name string, one bool) {
 	return at(rec, r.definition).String(), true
 }
 
-// Defined returns the fields that are defined for the record's values.
+// Defined returns the fields that are defined for the record's values, and false if their definition is not known.
 func (r *Resource) Defined(k *Known, rec any) (schema.Fields, bool) {
 	name, _ := r.DefinitionOf(rec)
 	fields, ok := k.Fields(r.DefinedBy, name)
-	return fields, ok || name == "" // that there is none is said of the field, where one is required
+	return fields, ok || name == "" // a missing name is a fault of the field, if it is required
 }
 
-// SecretIn reports which values of the record are encrypted.
+// SecretIn returns a function that reports whether the value of that name is encrypted in the record.
 func (r *Resource) SecretIn(k *Known, rec any) func(name string) bool {
 	fields, _ := r.Defined(k, rec)
 	return func(name string) bool { return fields[name].Type == schema.Encrypted }
 }
 
-// same reports whether two values of a defined field are written alike.
-func same(a, b any) bool {
-	return reflect.DeepEqual(a, b) || a != nil && b != nil && bytes.Equal(field.AppendJSON(nil, a), field.AppendJSON(nil, b))
+// equalJSON reports whether two values of a defined field are the same as JSON.
+func equalJSON(a, b any) bool {
+	return reflect.DeepEqual(a, b) ||
+		a != nil && b != nil && bytes.Equal(field.AppendJSON(nil, a), field.AppendJSON(nil, b))
 }
 
-// checkValues holds a record's values against its definition and moves the secret ones out.
+// checkValues checks a record's values against its definition, and has Take remove the encrypted ones.
 func (r *Resource) checkValues(c *Checking, rec any) {
 	fields, ok := r.Defined(c.Known, rec)
 	if !ok {
@@ -498,22 +511,28 @@ func (r *Resource) checkValues(c *Checking, rec any) {
 	for name, f := range fields {
 		if !secret(name) {
 			plain[name] = f
-		} else if path := r.valuesName + "." + name; f.Required && !taken[name] && (!c.there || c.sealed[name] != "") && !field.Told(*c.Errs, path) {
+			continue
+		}
+		path := r.valuesName + "." + name
+		missing := f.Required && !taken[name] && (!c.changing || c.oldSecrets[name] != "")
+		if missing && !field.HasFault(*c.Errs, path) {
 			c.Errs.Add(path, fault.Required, "%s is required", path)
 		}
 	}
 	clean, unknown := plain.CheckChanged(c.Errs, r.valuesName, *values, func(name string) bool {
-		return !c.there || !same(c.kept[name], (*values)[name])
+		return !c.changing || !equalJSON(c.oldValues[name], (*values)[name])
 	})
 	for _, name := range unknown {
-		if value, was := c.kept[name]; was && same(value, (*values)[name]) { // its definition went after it
+		value, was := c.oldValues[name]
+		if was && equalJSON(value, (*values)[name]) { // its definition was dropped later
 			if clean == nil {
 				clean = map[string]any{}
 			}
 			clean[name] = value
 			continue
-		} else if (*values)[name] == nil && (was || c.sealed[name] != "" || c.Spare) { // null takes it away, or an import elsewhere has nothing to take
-			continue
+		}
+		if (*values)[name] == nil && (was || c.oldSecrets[name] != "" || c.IgnoreNull) {
+			continue // null removes the value, or there is none to remove
 		}
 		path := r.valuesName + "." + schema.Printable(name)
 		c.Errs.Add(path, fault.Unknown, "%s is not a field that is defined", path)

@@ -1,10 +1,9 @@
-// Package record describes what a record is, once: the tags of its struct declare each field
-// (see package declare), and Define adds what concerns the record as a whole. From that come the
-// store's specification, what is read of a line or a body and how it is checked, what is written,
-// and which other records it refers to.
+// Package record describes the records of a resource in one place. The tags of the struct declare each field (see
+// package declare), and Define adds what concerns the record as a whole. The store's specification, reading and
+// checking of input, writing, and the references to other records follow from this description.
 //
-// Besides the tags that package declare reads, a field may bear as:"id", its name where callers and
-// bundles see it, and store:"custom", the values of fields that the organization defined.
+// In addition to the tags of package declare, a field may have the tag as:"id", its name for callers and in bundles,
+// and store:"custom", for the values of fields that the organization defined.
 package record
 
 import (
@@ -30,91 +29,91 @@ type Of[T any] struct {
 	*Resource
 }
 
-// Resource is what one kind of record is, whatever its type. It is immutable and safe for
-// concurrent use. Records are pointers to their structs.
+// Resource describes the records of one kind, whatever their Go type. It is immutable and safe for concurrent use.
+// Records are pointers to their structs.
 type Resource struct {
 	Traits
-	// Fields are those that travel, in the order in which they are written.
+	// Fields are the fields that leave the server, in the order in which they are written.
 	Fields     []field.Field
 	Uniques    []Unique
 	Records    Records
-	Collection Collection // nil where the records are in none
-	// DefinitionField says by which definition a record's values are; empty where all definitions are of
+	Collection Collection // nil if the records are not in a collection
+	// DefinitionField is the field that names the definition of a record's values; empty if all definitions apply to
 	// all records.
 	DefinitionField string
 
-	// Ask, where set, looks at a record that is good otherwise, for what only its module can tell.
-	// It is set before the resource is used.
+	// Ask, when set, makes the checks that only the module can make, if the other checks found no faults. It must be set
+	// before the resource is used.
 	Ask func(c *Checking, rec any)
 
-	targets         map[string]*Resource // those that the fields refer to, by name
+	targets         map[string]*Resource // all resources, by name
 	typ             reflect.Type
-	index           map[string]int
-	values, secrets []int // where the values of defined fields are; nil: there are none
+	index           map[string]int // of Fields, by name
+	values, secrets []int          // index paths of the values of defined fields; nil if there are none
 	valuesName      string
-	definition      []int // the field called DefinitionField
+	definition      []int // index path of DefinitionField
 	hooks           hooks
 }
 
-// Traits are what holds of all records of a resource.
+// Traits describe all records of a resource.
 type Traits struct {
-	Name string // "folder": in bundles, references and messages
-	// Definition: other records are checked against these, which are read first and few.
+	Name string // such as "folder"; used in bundles, references and messages
+	// Definition: the records define fields of other records. They are few, and read first.
 	Definition bool
 	// Control: the records are in the organization's part of the control workspace.
 	Control bool
-	// Rights: a change alters what people or keys may do.
+	// Rights: a change alters the permissions of people or keys.
 	Rights bool
-	// Carries: other records lie in a record of these or show it, so that its change is theirs as well. It goes
-	// without saying of definitions.
+	// Carries: other records lie in a record of the resource, or show it, so that a change affects them as well. It
+	// need not be set for definitions.
 	Carries bool
-	// Key is the field by which other records refer to one; empty: id.
+	// Key is the field by which other records refer to a record; empty: id.
 	Key string
-	// Called is a unique field by which callers may name one besides, where Key is empty.
+	// Called is a unique field by which callers may name a record instead of its id, if Key is empty.
 	Called string
-	// Single: an organization has one record.
+	// Single: an organization has exactly one record.
 	Single bool
-	// Most is how many records an organization may have; 0: any number.
+	// Most is the number of records that an organization may have; 0: any number.
 	Most int
-	// Travels says which of id, created_at and updated_at travel; empty: all of them.
+	// Travels lists which of id, created_at and updated_at leave the server; empty: all of them.
 	Travels string
-	// Together: the fields that records define are of one definition, which is all of them.
+	// Together: all records of the resource form a single definition.
 	Together bool
-	// DefinedBy is the resource whose records define the fields of the values. The field with
-	// that reference says which one; where there is none, all of them do together.
+	// DefinedBy is the resource whose records define the fields of the values. The field that refers to it names the
+	// definition; without such a field all of its records apply.
 	DefinedBy string
 }
 
-// Options are what tags cannot say of a resource. All but Name and Spec.Name may be zero.
+// Options complete the description of a resource with what tags cannot say. All but Name and Spec.Name may be zero.
 type Options[T any] struct {
 	Traits
-	// Spec has the name, indexes and questions of the records. Fields, unique values, Custom and
-	// what the struct says of scopes are added to it.
+	// Spec has the name, indexes and access paths of the records. Fields, unique indexes, Custom and scopes are added
+	// from the struct.
 	Spec store.Spec
-	// Preset gives a record what holds where its line does not say otherwise.
+	// Preset sets the defaults of a new record.
 	Preset func(rec *T)
-	// Derive sets what follows from other fields, whenever those were set.
+	// Derive sets the fields that follow from others, whenever those were set.
 	Derive func(rec *T)
-	// Fill completes a record that is stored for the first time.
+	// Fill completes a record before it is stored for the first time.
 	Fill func(rec *T)
-	// Number completes records that are stored for the first time, together.
+	// Number completes several records together before they are stored for the first time.
 	Number func(ctx context.Context, ws *store.Workspace, recs []*T) error
-	// Check looks at a whole record whose fields are all in order.
+	// Check checks the record as a whole. It adds no faults to fields that have some.
 	Check func(c *Checking, rec *T)
 	// Refers visits references that depend on other fields.
 	Refers func(rec *T, visit Visitor)
-	// Asks returns the definition that the resource's Ask holds the record against: of which resource, and
-	// its name, empty where all are one.
+	// Asks returns the definition against which the resource's Ask checks the record: its resource, and its name, which
+	// is empty if the definitions are Together.
 	Asks func(rec *T) (resource, name string)
-	// Uses returns the definition that the record asks for although none of its fields refers to it.
+	// Uses returns the definition that the record uses although none of its fields refers to it.
 	Uses func(rec *T) Use
-	// Defines returns the name under which the record defines fields, those, and whether the
-	// record says which they are.
+	// Defines returns the fields that the record defines, the name under which it defines them, and whether the record
+	// gives them.
 	Defines func(rec *T) (name string, fields schema.Fields, given bool)
 }
 
-// Visitor is called with a reference of a record: the field, the resource it leads to, and the
-// identifier, which it may replace.
+// Visitor is called with a reference of a record: the field, the resource to which it refers, and the identifier, which
+// it may replace.
 type Visitor = func(field, target string, id *string)
 
 type hooks struct {
@@ -127,18 +126,18 @@ type hooks struct {
 	defines              func(any) (string, schema.Fields, bool)
 }
 
-// Unique is a value that no two records share. Its identity says when it tells which record is meant.
+// Unique is a field whose value no two records share.
 type Unique struct {
-	Field    string // as it is stored
-	Shown    string // as callers know it
+	Field    string // its name in the store
+	Shown    string // its name for callers
 	Identity Identity
-	within   string // the stored field within which it is unique
-	sparse   bool   // records may have no value
+	within   string // the stored field within whose values it is unique; empty: within all records
+	sparse   bool   // records may lack a value
 	index    []int
-	group    []int
+	group    []int // index path of within
 }
 
-// Free takes the value from a record: it has none then, or one that nobody else has or knows.
+// Free releases the value of a record: it clears the field or, if the field may not be empty, sets a random value.
 func (u *Unique) Free(rec any) {
 	v := at(rec, u.index)
 	v.SetZero()
@@ -147,17 +146,17 @@ func (u *Unique) Free(rec any) {
 	}
 }
 
-// Identity says when a unique value tells which record is meant.
+// Identity says when a unique value identifies a record.
 type Identity byte
 
 // The identities.
 const (
 	Never  Identity = iota
-	Named           // where no identifier is given
-	Always          // also where another identifier is given
+	Named           // if no identifier is given
+	Always          // even if another identifier is given
 )
 
-// Value returns the record's value as text, "" where it has none.
+// Value returns the record's value as text, "" if it has none.
 func (u *Unique) Value(rec any) string {
 	v := at(rec, u.index)
 	if v.Kind() == reflect.String {
@@ -169,7 +168,7 @@ func (u *Unique) Value(rec any) string {
 	return ""
 }
 
-// Group returns the value within which the other is unique, "" where it is so everywhere.
+// Group returns the record's value of the field within which this one is unique, "" if there is no such field.
 func (u *Unique) Group(rec any) string {
 	if u.group == nil {
 		return ""
@@ -193,17 +192,19 @@ func (u *Unique) Filter(group string, values []string, number bool) store.Filter
 	return f
 }
 
-// Number reports whether the value is a whole number.
+// Number reports whether the value is an integer.
 func (u *Unique) Number(rec any) bool { return at(rec, u.index).Kind() != reflect.String }
 
-// Identifying returns the values that tell which record is meant, the identifier first.
+// Identifying returns the fields that identify a record, the identifier first.
 func (r *Resource) Identifying() []Unique {
 	id := Unique{Field: "id", Shown: "id", Identity: Always, index: r.Fields[r.index["id"]].Index}
-	return append([]Unique{id}, slices.DeleteFunc(slices.Clone(r.Uniques), func(u Unique) bool { return u.Identity == Never })...)
+	never := func(u Unique) bool { return u.Identity == Never }
+	return append([]Unique{id}, slices.DeleteFunc(slices.Clone(r.Uniques), never)...)
 }
 
-// Taken returns err, the refusal of a write of rec, so that it names each field of which another record has the value
-// (the store names one) and says which of those that in shows are deleted.
+// Taken completes err, the refusal of a write of rec, if it is a *store.DuplicateError: the error then names every
+// field whose value another record has (the store names one), and which of the other records that in shows are in the
+// trash.
 func (r *Resource) Taken(ctx context.Context, in *store.Workspace, rec any, err error) error {
 	dup, ok := errors.AsType[*store.DuplicateError](err)
 	if !ok {
@@ -213,8 +214,11 @@ func (r *Resource) Taken(ctx context.Context, in *store.Workspace, rec any, err 
 	for i := range r.Uniques {
 		u, taken := &r.Uniques[i], slices.Contains(dup.Fields, r.Uniques[i].Field)
 		if value := u.Value(rec); value != "" {
-			same := store.All(u.Filter(u.Group(rec), []string{value}, u.Number(rec)), store.Where(store.F("id"), store.OpNe, r.Meta(rec).ID))
-			found, lookup := r.Records.Find(ctx, in, store.Query{Filter: same, State: store.Either, Limit: 1})
+			others := store.All(
+				u.Filter(u.Group(rec), []string{value}, u.Number(rec)),
+				store.Where(store.F("id"), store.OpNe, r.Meta(rec).ID),
+			)
+			found, lookup := r.Records.Find(ctx, in, store.Query{Filter: others, State: store.Either, Limit: 1})
 			if lookup != nil {
 				return err
 			}
@@ -226,7 +230,7 @@ func (r *Resource) Taken(ctx context.Context, in *store.Workspace, rec any, err 
 			all.Fields = append(all.Fields, u.Field)
 		}
 	}
-	if len(all.Fields) == 0 { // it is the identifier
+	if len(all.Fields) == 0 { // the duplicate is the identifier
 		return err
 	}
 	return all
@@ -234,8 +238,7 @@ func (r *Resource) Taken(ctx context.Context, in *store.Workspace, rec any, err 
 
 func at(rec any, index []int) reflect.Value { return reflect.ValueOf(rec).Elem().FieldByIndex(index) }
 
-// Define returns the resource of a record type, which must embed store.Meta. An error is a fault
-// of the program.
+// Define returns the resource of a record type, which must embed store.Meta. An error is a bug in the program.
 func Define[T any](o Options[T]) (*Of[T], error) {
 	r, err := describe(reflect.TypeFor[T](), o.Traits, &o.Spec)
 	if err != nil {
@@ -243,7 +246,11 @@ func Define[T any](o Options[T]) (*Of[T], error) {
 	}
 	r.hooks = hooks{
 		preset: erased(o.Preset), derive: erased(o.Derive), fill: erased(o.Fill),
-		check: func(c *Checking, rec any) { call2(o.Check, c, rec) },
+		check: func(c *Checking, rec any) {
+			if o.Check != nil {
+				o.Check(c, rec.(*T))
+			}
+		},
 		refers: func(rec any, visit Visitor) {
 			if o.Refers != nil {
 				o.Refers(rec.(*T), visit)
@@ -273,7 +280,7 @@ func Define[T any](o Options[T]) (*Of[T], error) {
 	return &Of[T]{kind, r}, nil
 }
 
-// Must is Define where an error would be a fault of the program, which ends it.
+// Must is Define that panics on an error.
 func Must[T any](o Options[T]) *Of[T] {
 	of, err := Define(o)
 	if err != nil {
@@ -282,10 +289,10 @@ func Must[T any](o Options[T]) *Of[T] {
 	return of
 }
 
-// Kept is what a module stores: the records of a resource, or some that never travel.
+// Kept is a kind of records that a module stores: those of a resource, or records that never leave the server.
 type Kept interface{ Spec() *store.Spec }
 
-// Specs returns the specifications of what is kept, for the store.
+// Specs returns the specifications of the kinds, for the store.
 func Specs(all []Kept) []*store.Spec {
 	specs := make([]*store.Spec, len(all))
 	for i, kept := range all {
@@ -294,7 +301,7 @@ func Specs(all []Kept) []*store.Spec {
 	return specs
 }
 
-// Described returns the resources among what is kept, definitions first.
+// Described returns the resources among the kinds, definitions first.
 func Described(all []Kept) []*Resource {
 	var definitions, others []*Resource
 	for _, kept := range all {
@@ -312,7 +319,7 @@ func Described(all []Kept) []*Resource {
 
 func (r *Resource) self() *Resource { return r }
 
-// Link tells resources of those that their fields refer to. It is called before they are used.
+// Link gives the resources access to each other, for their references. It must be called before they are used.
 func Link(all []*Resource) {
 	named := map[string]*Resource{}
 	for _, r := range all {
@@ -323,17 +330,12 @@ func Link(all []*Resource) {
 	}
 }
 
+// erased returns a hook of T as a hook of untyped records, which does nothing if f is nil.
 func erased[T any](f func(*T)) func(any) {
 	return func(rec any) {
 		if f != nil {
 			f(rec.(*T))
 		}
-	}
-}
-
-func call2[T any](f func(*Checking, *T), c *Checking, rec any) {
-	if f != nil {
-		f(c, rec.(*T))
 	}
 }
 
@@ -345,29 +347,29 @@ func typed[T any](recs []any) []*T {
 	return out
 }
 
-// Index returns where in Fields the field of that name is.
+// Index returns the index in Fields of the field of that name.
 func (r *Resource) Index(name string) (int, bool) { n, ok := r.index[name]; return n, ok }
 
-// New returns an empty record, with what holds where nobody says otherwise.
+// New returns a record with its defaults.
 func (r *Resource) New() any {
 	rec := reflect.New(r.typ).Interface()
 	r.hooks.preset(rec)
 	return rec
 }
 
-// Clone returns a copy of the record, which shares what its members point to.
+// Clone returns a shallow copy of the record.
 func (r *Resource) Clone(rec any) any {
 	c := reflect.New(r.typ)
 	c.Elem().Set(reflect.ValueOf(rec).Elem())
 	return c.Interface()
 }
 
-// Assign makes a record what another is.
+// Assign copies all fields of from to rec.
 func (r *Resource) Assign(rec, from any) {
 	reflect.ValueOf(rec).Elem().Set(reflect.ValueOf(from).Elem())
 }
 
-// Bare returns an empty record.
+// Bare returns an empty record, without defaults.
 func (r *Resource) Bare() any { return reflect.New(r.typ).Interface() }
 
 // Meta returns the record's identifier, revision and times.
@@ -375,8 +377,8 @@ func (r *Resource) Meta(rec any) *store.Meta {
 	return rec.(interface{ StoreMeta() *store.Meta }).StoreMeta()
 }
 
-// Revision returns what tells the states of a record apart: its revision, or where callers name records by what another
-// may have been called before, one that no record of that name had.
+// Revision returns a number that distinguishes the states of a record. It is the record's revision; if callers name
+// records by Key, it also distinguishes the record from an earlier one of the same name.
 func (r *Resource) Revision(rec any) int64 {
 	meta := r.Meta(rec)
 	if r.Key == "" || meta.Rev == 0 {
@@ -385,13 +387,13 @@ func (r *Resource) Revision(rec any) int64 {
 	return meta.CreatedAt<<20 + meta.Rev
 }
 
-// Derive sets what follows from the fields that were set.
+// Derive sets the fields that follow from others.
 func (r *Resource) Derive(rec any) { r.hooks.derive(rec) }
 
-// Fill completes a record that is stored for the first time.
+// Fill completes a record before it is stored for the first time.
 func (r *Resource) Fill(rec any) { r.hooks.fill(rec) }
 
-// Number completes records that are stored for the first time, together. Errors: store.ErrUnavailable.
+// Number completes several records together before they are stored for the first time. Error: store.ErrUnavailable.
 func (r *Resource) Number(ctx context.Context, ws *store.Workspace, recs []any) error {
 	if r.hooks.number == nil {
 		return nil
@@ -399,46 +401,45 @@ func (r *Resource) Number(ctx context.Context, ws *store.Workspace, recs []any) 
 	return r.hooks.number(ctx, ws, recs)
 }
 
-// KeyField returns the field by which callers name a record: that of Key, else id.
+// KeyField returns the field by which callers name a record: Key, or id if that is empty.
 func (r *Resource) KeyField() *field.Field { return &r.Fields[r.index[cmp.Or(r.Key, "id")]] }
 
-// Stored returns the name under which the store knows a field, "" where there is none of that name.
+// Stored returns the name of a field in the store, "" if the resource has no such field.
 func (r *Resource) Stored(name string) string {
 	n, ok := r.index[name]
 	if !ok {
 		return ""
 	}
 	own, _, _ := strings.Cut(r.Fields[n].Tag.Get("json"), ",")
-	return cmp.Or(own, name) // what every record has bears no tag
+	return cmp.Or(own, name) // the id has no name in its tag
 }
 
-// Text returns the value of a text field of that name.
+// Text returns the value of the text field of that name.
 func (r *Resource) Text(rec any, name string) string {
 	return at(rec, r.Fields[r.index[name]].Index).String()
 }
 
-// Deleted reports whether the record is deleted, and may be restored.
+// Deleted reports whether the record is in the trash.
 func (r *Resource) Deleted(rec any) bool {
 	n, ok := r.index["deleted"]
 	return ok && at(rec, r.Fields[n].Index).Bool()
 }
 
-// Definer returns the resource whose records define this one's values; nil: there is none.
+// Definer returns the resource whose records define the values of this one, nil if there is none.
 func (r *Resource) Definer() *Resource { return r.targets[r.DefinedBy] }
 
 // HasSecrets reports whether values of defined fields can be encrypted.
 func (r *Resource) HasSecrets() bool { return r.secrets != nil }
 
-// ValuesName returns what the values of defined fields are called.
+// ValuesName returns the name of the field with the values of defined fields.
 func (r *Resource) ValuesName() string { return r.valuesName }
 
-// Values leads to the plain values of defined fields, Secrets to the sealed ones. Only records
-// that HasSecrets have both.
+// Values returns a pointer to the plain values of defined fields. The resource must have such values.
 func (r *Resource) Values(rec any) *map[string]any {
 	return at(rec, r.values).Addr().Interface().(*map[string]any)
 }
 
-// Secrets is said at Values.
+// Secrets returns a pointer to the sealed values of defined fields. HasSecrets must be true.
 func (r *Resource) Secrets(rec any) *map[string]string {
 	return at(rec, r.secrets).Addr().Interface().(*map[string]string)
 }
@@ -462,10 +463,10 @@ func (r *Resource) Refers(rec any, visit Visitor) {
 	r.hooks.refers(rec, visit)
 }
 
-// Plural returns what several records are called, such as "folders". It ends in "s".
+// Plural returns the plural of the name, such as "folders". It ends in "s".
 func (r *Resource) Plural() string { return strings.TrimSuffix(r.Name, "s") + "s" }
 
-// Aliases returns what the column of a field may be called besides in a file: its tag alias, separated by |.
+// Aliases returns alternative names of the field's column in a file. They are in its tag alias, separated by |.
 func Aliases(f *field.Field) []string {
 	return strings.FieldsFunc(f.Tag.Get("alias"), func(r rune) bool { return r == '|' })
 }

@@ -70,7 +70,7 @@ func known() *record.Known {
 	return &k
 }
 
-func TestWhatIsReadIsWritten(t *testing.T) {
+func TestRecordsRoundTrip(t *testing.T) {
 	t.Parallel()
 	of := define(t)
 	const text = `{"id":"0000000000000000000000c1","name":"saw","code":"s1","shelf":"` + shelf + `","mail":"a@example.com","weight":7,"sharp":false,` +
@@ -78,10 +78,10 @@ func TestWhatIsReadIsWritten(t *testing.T) {
 		`"teams":["` + team + `"],"deleted":true,"created_at":"2024-05-17T08:30:00.000Z","updated_at":"2024-05-17T08:30:00.000Z"}`
 	rec, errs := recordtest.Read(t, of, record.Checking{Known: known()}, strings.Replace(text, `"schema"`, `"values":{},"schema"`, 1))
 	if len(errs) > 0 {
-		t.Fatalf("got %v, want len(errs) <= 0", errs)
+		t.Fatalf("faults %v, want none", errs)
 	}
 	if rec.Inner != "saw" || rec.UpdatedAt != 1715934600000 {
-		t.Errorf("read %+v", rec)
+		t.Errorf("read %+v, want inner saw and updated_at 1715934600000", rec)
 	}
 	var written []string
 	for i := range of.Fields {
@@ -156,12 +156,12 @@ func TestCopyReplacesOrMerges(t *testing.T) {
 		of.Fields[i].Copy(to, from)
 	}
 	if !slices.Equal(to.Words, []string{"b"}) || len(to.Marks) != 2 || !to.Marks["a"] || to.Marks["b"] {
-		t.Errorf("got %+v, want len(to.Marks) = 2", to)
+		t.Errorf("copied to %+v, want words replaced by b, and marks a true, b false", to)
 	}
 	if from.Marks["a"] {
 		t.Error("the source was changed")
 	}
-	// null takes away all of what is merged, where that is asked for.
+	// With Clear, null removes all members of a merged field.
 	var p strictjson.Parser
 	for text, left := range map[string]int{`{"marks":{}}`: 2, `{"marks":null}`: 0} {
 		v, err := p.Parse(text)
@@ -170,22 +170,20 @@ func TestCopyReplacesOrMerges(t *testing.T) {
 		}
 		rec := &tool{Name: "x", Marks: map[string]bool{"a": true, "b": true}}
 		if of.Change(&record.Checking{Errs: new(fault.List), Known: new(record.Known), Clear: true}, v, rec); len(rec.Marks) != left {
-			t.Errorf("%s leaves %v", text, rec.Marks)
+			t.Errorf("%s leaves %v, want %d marks", text, rec.Marks, left)
 		}
 	}
 }
 
-func TestWhatTheStoreAndReferencesSay(t *testing.T) {
+func TestSpecUniquesAndReferences(t *testing.T) {
 	t.Parallel()
 	of := define(t)
 	spec := of.Spec()
 	if !spec.Custom || !spec.Teams || !spec.SoftDelete || !slices.Equal(spec.Fields, []string{"name", "code", "shelf", "weight"}) || len(spec.Indexes) != 3 || len(spec.Access) != 3 {
-		t.Errorf("got %+v, want spec.Custom and spec.Teams and spec.SoftDelete and len(spec.Indexes) = 3 and len(spec.Access) = 3",
-			spec)
+		t.Errorf("spec %+v, want custom fields, teams, a trash, 4 fields, 3 indexes and 3 access paths", spec)
 	}
 	if u := of.Uniques; len(u) != 2 || u[0].Identity != record.Named || u[1].Identity != record.Always || u[1].Group(&tool{Shelf: shelf}) != shelf {
-		t.Errorf("got %+v, want len(u) = 2 and u[0].Identity = %v and u[1].Identity = %v and u[1].Group(&tool{Shelf: shelf}) = %v",
-			u, record.Named, record.Always, shelf)
+		t.Errorf("uniques %+v, want name (Named) and code (Always, within the shelf)", u)
 	}
 	rec := &tool{Shelf: shelf, Teams: []string{team}, Maker: "acme"}
 	var seen []string
@@ -194,11 +192,11 @@ func TestWhatTheStoreAndReferencesSay(t *testing.T) {
 		*id = "other"
 	})
 	if want := []string{"shelf shelf " + shelf, "teams team " + team}; !slices.Equal(seen, want) || rec.Shelf != "other" || rec.Teams[0] != "other" {
-		t.Errorf(`got %q, %+v, want %v and rec.Shelf = "other" and rec.Teams[0] = "other"`, seen, rec, want)
+		t.Errorf("Refers visited %q, left %+v; want %q, all replaced by other", seen, rec, want)
 	}
 }
 
-func TestFaultsOfTheProgram(t *testing.T) {
+func TestDefineRefusesInvalidStructs(t *testing.T) {
 	t.Parallel()
 	type odd struct {
 		store.Meta
@@ -236,7 +234,10 @@ func TestFaultsOfTheProgram(t *testing.T) {
 		many[i] = reflect.StructField{Name: fmt.Sprintf("F%d", i), Type: reflect.TypeFor[string](), Tag: reflect.StructTag(fmt.Sprintf(`json:"f%d"`, i))}
 	}
 	_, e7 := record.Describe(reflect.StructOf(many), record.Traits{Name: "many"}, nil, nil)
-	for want, err := range map[string]error{"more than 64": e7, "is called kind": e5, `bears store:"time"`: e6, "cannot be read": e1, "no format latin": e2, "two fields": e3, "no store.Meta": e4} {
+	for want, err := range map[string]error{
+		"more than 64": e7, "is named kind": e5, `needs the tag store:"time"`: e6, "cannot be read": e1,
+		"unknown format latin": e2, "two fields": e3, "no store.Meta": e4,
+	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}

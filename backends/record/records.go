@@ -6,46 +6,47 @@ import (
 	"tenantry/backends/store"
 )
 
-// Records are where the records of a resource are kept.
+// Records reads and writes the records of a resource, wherever they are kept. A record is a pointer to the struct that
+// the resource describes.
 type Records interface {
-	// Spec returns their declaration for the store; nil where they are in no collection.
+	// Spec returns the declaration of the records for the store; nil if they are not in a collection.
 	Spec() *store.Spec
 	Find(ctx context.Context, ws *store.Workspace, q store.Query) ([]any, error)
-	// Each visits all that match, deleted ones among them.
+	// Each visits all matching records, deleted or not.
 	Each(ctx context.Context, ws *store.Workspace, f store.Filter, visit func(rec any) error) error
-	// Count returns how many there are, deleted ones among them.
+	// Count returns the number of all records, deleted or not.
 	Count(ctx context.Context, ws *store.Workspace) (int64, error)
-	// Insert stores new records if what it requires is unchanged.
+	// Insert stores new records under the preconditions.
 	Insert(ctx context.Context, ws *store.Workspace, need store.Preconditions, recs []any) error
 	// Portion returns how many of the records one Insert should store; see store.Collection.
 	Portion(ws *store.Workspace, recs []any) int
-	// Replace stores rec, to which change has been made already, if what it requires is unchanged.
+	// Replace stores rec under the preconditions. The change has been applied to rec already.
 	Replace(ctx context.Context, ws *store.Workspace, need store.Preconditions, rec any, change func(rec any)) error
-	// Delete removes rec for good. Error: store.ErrConflict where it is not as it was read.
+	// Delete deletes rec for good. Error: store.ErrConflict if it was changed since it was read.
 	Delete(ctx context.Context, ws *store.Workspace, rec any) error
-	// Unchanged returns the precondition that rec is as it was read.
+	// Unchanged returns the precondition that rec is unchanged since it was read.
 	Unchanged(ws *store.Workspace, rec any) store.Precondition
 }
 
-// Collection is the records of a resource that is kept in a collection, by what a store.Collection does with them. Each
-// is a pointer to the struct that the resource describes.
+// Collection is Records that are kept in a collection. Its further methods are those of store.Collection, on untyped
+// records.
 type Collection interface {
 	Records
 	First(ctx context.Context, ws *store.Workspace, q store.Query) (any, error)
 	FindPart(ctx context.Context, ws *store.Workspace, q store.Query) (store.Found[any], error)
 	Page(ctx context.Context, ws *store.Workspace, q store.Query, of store.Filter) (store.Found[any], int64, error)
 	CountIn(ctx context.Context, ws *store.Workspace, f store.Filter, state store.State) (int64, error)
-	EachBatch(ctx context.Context, ws *store.Workspace, f store.Filter, state store.State, visit func(recs []any) error) error
+	EachBatch(ctx context.Context, ws *store.Workspace, f store.Filter, state store.State,
+		visit func(recs []any) error) error
 	Revise(ctx context.Context, ws *store.Workspace, id string, change func(need *store.Preconditions, rec any) error,
 		commit func(ctx context.Context, b *store.Batch, rec any) error) (any, error)
-	// StageInsert, StageReplace, StageSave and StageDelete add to a batch, as those of store.Collection do.
 	StageInsert(ws *store.Workspace, b *store.Batch, recs ...any) error
 	StageReplace(ctx context.Context, ws *store.Workspace, b *store.Batch, recs ...any) error
 	StageSave(ctx context.Context, ws *store.Workspace, b *store.Batch, recs ...any) error
 	StageDelete(ctx context.Context, ws *store.Workspace, b *store.Batch, recs ...any) error
 }
 
-// records are those of a collection.
+// records implements Collection for records of type T.
 type records[T any] struct{ kind *store.Kind[T] }
 
 func (r records[T]) Spec() *store.Spec { return r.kind.Spec() }
@@ -55,7 +56,7 @@ func (r records[T]) Find(ctx context.Context, ws *store.Workspace, q store.Query
 	return pointers(found), err
 }
 
-// pointers returns the records as those know them who know no type.
+// pointers returns pointers to the records, as untyped values.
 func pointers[T any](recs []T) []any {
 	out := make([]any, len(recs))
 	for i := range recs {
@@ -81,16 +82,22 @@ func untyped[T any](found store.Found[T]) store.Found[any] {
 	return store.Found[any]{Records: pointers(found.Records), Left: found.Left, Cut: found.Cut, Size: found.Size}
 }
 
-func (r records[T]) Page(ctx context.Context, ws *store.Workspace, q store.Query, of store.Filter) (store.Found[any], int64, error) {
+func (r records[T]) Page(
+	ctx context.Context, ws *store.Workspace, q store.Query, of store.Filter,
+) (store.Found[any], int64, error) {
 	found, count, err := r.kind.In(ws).Page(ctx, q, of)
 	return untyped(found), count, err
 }
 
-func (r records[T]) CountIn(ctx context.Context, ws *store.Workspace, f store.Filter, state store.State) (int64, error) {
+func (r records[T]) CountIn(
+	ctx context.Context, ws *store.Workspace, f store.Filter, state store.State,
+) (int64, error) {
 	return r.kind.In(ws).CountIn(ctx, f, state)
 }
 
-func (r records[T]) EachBatch(ctx context.Context, ws *store.Workspace, f store.Filter, state store.State, visit func([]any) error) error {
+func (r records[T]) EachBatch(
+	ctx context.Context, ws *store.Workspace, f store.Filter, state store.State, visit func([]any) error,
+) error {
 	return r.kind.In(ws).EachBatch(ctx, f, state, func(recs []*T) error {
 		out := make([]any, len(recs))
 		for i, rec := range recs {
@@ -100,9 +107,12 @@ func (r records[T]) EachBatch(ctx context.Context, ws *store.Workspace, f store.
 	})
 }
 
-func (r records[T]) Revise(ctx context.Context, ws *store.Workspace, id string, change func(*store.Preconditions, any) error,
-	commit func(context.Context, *store.Batch, any) error) (any, error) {
-	rec, err := r.kind.In(ws).Revise(ctx, id, func(need *store.Preconditions, rec *T) error { return change(need, rec) },
+func (r records[T]) Revise(
+	ctx context.Context, ws *store.Workspace, id string, change func(*store.Preconditions, any) error,
+	commit func(context.Context, *store.Batch, any) error,
+) (any, error) {
+	rec, err := r.kind.In(ws).Revise(ctx, id,
+		func(need *store.Preconditions, rec *T) error { return change(need, rec) },
 		func(ctx context.Context, b *store.Batch, rec *T) error { return commit(ctx, b, rec) })
 	if err != nil {
 		return nil, err
@@ -134,7 +144,9 @@ func (r records[T]) Count(ctx context.Context, ws *store.Workspace) (int64, erro
 	return r.kind.In(ws).CountIn(ctx, store.Filter{}, store.Either)
 }
 
-func (r records[T]) Insert(ctx context.Context, ws *store.Workspace, need store.Preconditions, recs []any) error {
+func (r records[T]) Insert(
+	ctx context.Context, ws *store.Workspace, need store.Preconditions, recs []any,
+) error {
 	b := ws.Batch()
 	b.Preconditions = need
 	if err := r.kind.In(ws).StageInsert(b, typed[T](recs)...); err != nil {
@@ -151,7 +163,9 @@ func (r records[T]) Unchanged(ws *store.Workspace, rec any) store.Precondition {
 	return r.kind.In(ws).Unchanged(rec.(*T))
 }
 
-func (r records[T]) Replace(ctx context.Context, ws *store.Workspace, need store.Preconditions, rec any, _ func(any)) error {
+func (r records[T]) Replace(
+	ctx context.Context, ws *store.Workspace, need store.Preconditions, rec any, _ func(any),
+) error {
 	b := ws.Batch()
 	b.Preconditions = need
 	if err := r.kind.In(ws).StageReplace(ctx, b, rec.(*T)); err != nil {

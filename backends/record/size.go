@@ -8,26 +8,27 @@ import (
 	"tenantry/internal/texts"
 )
 
-// MaxRecord is how many bytes a record may take, through every door: those of its fields as JSON, sealed
-// values as they are kept. Twice the largest body holds whatever that brings, sealed values among it.
+// MaxRecord is the largest size of a record in bytes, whether it comes from a call, an import or a command: its fields
+// as JSON, and its sealed values as they are stored. It is twice the largest body, so a body always fits, even after
+// its values are sealed.
 const MaxRecord = 512 << 10
 
-// maxValues is how many values a record may have, so that its line, which has a few more, can be read again. No body
-// that makes one record has more.
+// maxValues is how many values a record may have. A line of a bundle, which has a few more, can then be read again. No
+// body that creates a single record has more.
 const maxValues = 1 << 16
 
-// Measure is how large a record is: its bytes as JSON, and its values, 0 where the bytes tell that there are not too
-// many.
+// Measure is the size of a record: its bytes as JSON, and the number of its values. Values is 0 if Bytes is too small
+// for more than maxValues.
 type Measure struct{ Bytes, Values int }
 
-// Measure returns how large a stored record is, for Fits.
+// Measure returns the size of a stored record, for Fits.
 func (r *Resource) Measure(rec any) Measure {
 	size, _ := r.Size(rec)
 	return Measure{size, r.countValues(rec, size)}
 }
 
-// Size returns how many bytes the record takes as JSON, and the field that takes most of them. Fields that
-// never travel do not count, nor does the identifier, which a new record may have yet to be given.
+// Size returns the size of the record as JSON in bytes, and the name of its largest field. It does not count local
+// fields, nor the identifier, which a new record may not have yet.
 func (r *Resource) Size(rec any) (size int, largest string) {
 	most := 0
 	count := func(name string, n int) {
@@ -53,13 +54,14 @@ func (r *Resource) Size(rec any) (size int, largest string) {
 	return size, largest
 }
 
-// Fits notes of a record that is about to be stored that it is larger than MaxRecord, or has too many values. One that
-// was so already may be stored as long as it does not grow in that: before is what it was, zero for a new one. Sealed
-// bytes come besides, of values that are not among the record's yet.
+// Fits notes a fault if a record that is about to be stored is larger than MaxRecord, or has too many values. A record
+// that exceeded a limit before may be stored if it does not grow in that respect; before is its former size, zero for a
+// new record. Sealed is the size in bytes of sealed values that are not in the record yet.
 func (r *Resource) Fits(rec any, before Measure, sealed int, errs *fault.List) {
 	size, largest := r.Size(rec)
 	if n := r.countValues(rec, size); n > max(maxValues, before.Values) {
-		errs.Add(largest, fault.Length, "the %s has %d values, most of them %s: a record has at most %d", strings.ReplaceAll(r.Name, "_", " "), n, largest, maxValues)
+		errs.Add(largest, fault.Length, "the %s has %d values, most of them %s: a record has at most %d",
+			strings.ReplaceAll(r.Name, "_", " "), n, largest, maxValues)
 		return
 	}
 	if size += sealed; size <= max(MaxRecord, before.Bytes) {
@@ -69,7 +71,7 @@ func (r *Resource) Fits(rec any, before Measure, sealed int, errs *fault.List) {
 		strings.ReplaceAll(r.Name, "_", " "), size, largest, MaxRecord)
 }
 
-// countValues returns how many values the record has as JSON, 0 where its size tells that there are not too many.
+// countValues returns the number of values of the record as JSON, 0 if its size is too small for more than maxValues.
 func (r *Resource) countValues(rec any, size int) (n int) {
 	if size < 2*maxValues { // each takes two bytes at least
 		return 0

@@ -7,7 +7,7 @@ import (
 	"tenantry/backends/driver"
 )
 
-// IndexStatus tells an operator about one index of a backend.
+// IndexStatus describes an index of a backend for an operator.
 type IndexStatus = driver.IndexStatus
 
 // The states of an index.
@@ -17,39 +17,38 @@ const (
 	IndexRefused  = driver.IndexRefused
 )
 
-// able returns the engine of the backend as one of those abilities that engines may have.
-func able[A any](s *Store, backend string) (A, bool) {
+// ability returns the engine of the backend as one of the optional interfaces of package driver, if it implements it.
+func ability[A any](s *Store, backend string) (A, bool) {
 	engine, ok := s.backends[backend].(A)
 	return engine, ok
 }
 
-// Remote reports whether calls of the workspace may wait for another machine. Then it pays
-// to make those at the same time that do not need each other's answers. A call within the
-// process is over before another goroutine has begun.
+// Remote reports whether calls of the workspace may wait for another machine. Independent calls are then worth making
+// concurrently; a call within the process takes less time than starting another goroutine.
 func (w *Workspace) Remote() bool { return w.store.Remote(w.backend()) }
 
-// Remote reports whether calls of the backend may wait for another machine; empty is the default one.
+// Remote reports whether calls of the backend may wait for another machine; an empty name means the default backend.
 func (s *Store) Remote(backend string) bool {
-	e, ok := able[driver.Remote](s, BackendName(backend))
+	e, ok := ability[driver.Remote](s, BackendName(backend))
 	return ok && e.Remote()
 }
 
-// Elected returns since when this process has seen the server that keeps the control workspace now; the zero time where
-// it is not replaced by an election, or that cannot be seen.
+// Elected returns the time since which this process has seen the current primary server of the control workspace; the
+// zero time if the backend has no elections, or the process cannot observe them.
 func (s *Store) Elected() time.Time {
-	if e, ok := able[driver.Elector](s, s.controlAt); ok {
+	if e, ok := ability[driver.Elector](s, s.controlAt); ok {
 		return e.Elected()
 	}
 	return time.Time{}
 }
 
-// atomic reports whether a batch is applied whole or not at all.
+// atomic reports whether a batch is applied entirely or not at all.
 func (w *Workspace) atomic() bool {
-	e, ok := able[driver.Atomic](w.store, w.backend())
+	e, ok := ability[driver.Atomic](w.store, w.backend())
 	return ok && e.Atomic()
 }
 
-// backend returns where the workspace is.
+// backend returns the name of the backend that holds the workspace.
 func (w *Workspace) backend() string {
 	if w.home != nil {
 		return w.home.at.Load().backend()
@@ -57,67 +56,67 @@ func (w *Workspace) backend() string {
 	return w.store.controlAt
 }
 
-// Size returns how much room the organization's documents take, in bytes; 0 where the engine does not tell.
+// Size returns how many bytes the organization's documents take on the backend; 0 if the engine does not measure it.
 // Error: ErrUnavailable.
 func (w *Workspace) Size(ctx context.Context) (int64, error) {
-	if e, ok := able[driver.Sizer](w.store, w.backend()); ok {
+	if e, ok := ability[driver.Sizer](w.store, w.backend()); ok {
 		return e.Size(ctx, workspaceName(w.org))
 	}
 	return 0, nil
 }
 
-// Indexes tells of the indexes that a backend makes while it answers; there are none where it
-// has them from the start. Error: ErrUnavailable.
+// Indexes returns the indexes that a backend builds in the background; none if it builds all of them before it answers.
+// Error: ErrUnavailable.
 func (s *Store) Indexes(ctx context.Context, backend string) ([]IndexStatus, error) {
-	if e, ok := able[driver.Indexer](s, backend); ok {
+	if e, ok := ability[driver.Indexer](s, backend); ok {
 		return e.Indexes(ctx)
 	}
 	return nil, nil
 }
 
-// Kept returns how many things are kept in memory for those who have a handle on an organization, by what they are.
+// Kept returns the number of objects that are cached for organizations in use, by their kind.
 func (s *Store) Kept() map[string]int {
 	kept := map[string]int{"homes": s.homes.Len(), "opened": s.opened.Len()}
 	for name := range s.backends {
-		if e, ok := able[driver.Keeper](s, name); ok {
+		if e, ok := ability[driver.Keeper](s, name); ok {
 			kept["backend."+name] = e.Kept()
 		}
 	}
 	return kept
 }
 
-// Settle leaves nothing of what an organization had deleted in the logs of a backend's files, and reports whether it
-// could see to that: false of a server, which keeps its files itself. Error: ErrUnavailable.
+// Settle clears deleted data of an organization from the logs of a backend's files. It reports whether the engine can
+// do that; a database server cannot, because it manages its own files. Error: ErrUnavailable.
 func (s *Store) Settle(ctx context.Context, org int64, backend string) (bool, error) {
 	return s.settle(ctx, backend, workspaceName(org))
 }
 
-// SettleControl does that for the control data.
+// SettleControl is Settle for the control workspace.
 func (s *Store) SettleControl(ctx context.Context) (bool, error) {
 	return s.settle(ctx, s.controlAt, controlName)
 }
 
 func (s *Store) settle(ctx context.Context, backend, workspace string) (bool, error) {
-	e, ok := able[driver.Checkpointer](s, BackendName(backend))
+	e, ok := ability[driver.Checkpointer](s, BackendName(backend))
 	if !ok {
 		return false, nil
 	}
 	return true, e.Checkpoint(ctx, workspace)
 }
 
-// Lag returns what tells how many bytes the logs of a backend have, and for how long at most something has been in a
-// log alone; nil where it has no logs.
+// Lag returns a function that reports the size of a backend's logs, and an upper bound on the age of data that is in a
+// log only; nil if the backend has no logs.
 func (s *Store) Lag(backend string) func() (bytes int64, age time.Duration) {
-	if e, ok := able[driver.Checkpointer](s, backend); ok {
+	if e, ok := ability[driver.Checkpointer](s, backend); ok {
 		return e.Lag
 	}
 	return nil
 }
 
-// Refusing returns what tells whether a backend refuses calls at once now, since its server does
-// not answer; nil where it never does so.
+// Refusing returns a function that reports whether the backend currently refuses calls without trying, because its
+// server does not answer; nil if the backend never does that.
 func (s *Store) Refusing(backend string) func() bool {
-	if e, ok := able[driver.Breaker](s, backend); ok {
+	if e, ok := ability[driver.Breaker](s, backend); ok {
 		return e.Refusing
 	}
 	return nil

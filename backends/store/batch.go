@@ -11,22 +11,22 @@ import (
 	"tenantry/backends/driver"
 )
 
-// A Batch is the writes of one commit: what must be unchanged, what is inserted, replaced and deleted. Collections
-// stage writes (StageInsert, StageReplace, StageSave, StageDelete), and Commit stores all of them, or none where the
-// engine has transactions. One goroutine uses it, for one Commit. Workspace.Batch makes one.
+// A Batch holds the writes of one commit and its preconditions. Collections stage the writes (StageInsert,
+// StageReplace, StageSave, StageDelete) and Commit stores them, all or none if the engine has transactions.
+// Workspace.Batch makes a Batch. It is for one Commit and not safe for concurrent use.
 type Batch struct {
 	Preconditions
 
 	ws       *Workspace
 	writes   []driver.Write
 	kinds    []*Spec // of the writes
-	records  []*Meta // of the writes whose records have the next revision already; nil for deletions
+	records  []*Meta // of the writes, already at their next revision; nil for deletions
 	ending   []string
-	conclude *Claim // which a staged write completes
+	conclude *Claim // completed by a staged write; may be nil
 	spent    bool   // it was discarded, or its commit failed
 }
 
-// Batch returns an empty batch. Its commit follows the workspace: Claimed, BeyondQuota.
+// Batch returns an empty batch. Claimed and BeyondQuota of the workspace apply to its commit.
 func (w *Workspace) Batch() *Batch { return &Batch{ws: w} }
 
 // A Precondition is a record that must be unchanged for a batch to commit; Collection.Unchanged makes one.
@@ -39,24 +39,25 @@ type Precondition struct {
 func (c Collection[T]) Unchanged(rec *T) Precondition {
 	meta := metaOf(rec)
 	return Precondition{c.ws, driver.Write{
-		Collection: c.kind.spec.collection, Op: driver.Hold, Doc: driver.Document{ID: c.ws.part(c.kind.spec).stored(meta.ID), Rev: meta.Rev},
+		Collection: c.kind.spec.collection, Op: driver.Hold,
+		Doc: driver.Document{ID: c.ws.part(c.kind.spec).qualify(meta.ID), Rev: meta.Rev},
 	}}
 }
 
-// Preconditions are what a commit requires, so that nobody looks first and then acts on what has changed: the commit is
-// an ErrConflict unless each record of the batch's own organization is as it was read. Whoever changes a record that
-// others depend on changes it first, and then looks for those that depend on it. The zero value requires nothing.
+// Preconditions are records that must be unchanged for a batch to commit; otherwise the commit is an ErrConflict.
+// They close the gap between reading a record and acting on it. A change of a record that others depend on must be
+// stored before its dependents are looked up. The zero value requires nothing.
 type Preconditions struct{ unchanged []Precondition }
 
-// Require adds preconditions. Those of records elsewhere are left out when the batch commits.
+// Require adds preconditions. The commit ignores those on records of other organizations.
 func (p *Preconditions) Require(unchanged ...Precondition) {
 	p.unchanged = append(p.unchanged, unchanged...)
 }
 
-// Reset drops all preconditions, for an attempt that reads everything anew.
+// Reset drops all preconditions, for an attempt that reads everything again.
 func (p *Preconditions) Reset() { p.unchanged = nil }
 
-// stage adds writes of a kind. The records have the next revision from then on, as they are about to be stored.
+// stage adds writes of a kind, and raises the records to the revision at which they will be stored.
 func (b *Batch) stage(home *home, s *Spec, writes []driver.Write, records []*Meta) error {
 	if home != b.ws.home {
 		return fmt.Errorf("%w: %s is staged in a batch of another workspace", ErrQuery, s.Name)
@@ -70,7 +71,7 @@ func (b *Batch) stage(home *home, s *Spec, writes []driver.Write, records []*Met
 	return nil
 }
 
-// Discard gives the staged records their revisions back. A failed Commit does so itself.
+// Discard restores the revisions of the staged records. A failed Commit calls it.
 func (b *Batch) Discard() {
 	for _, meta := range b.records {
 		if meta != nil {
@@ -80,11 +81,11 @@ func (b *Batch) Discard() {
 	b.writes, b.kinds, b.records, b.conclude, b.spent = nil, nil, nil, nil, true
 }
 
-// Atomic reports whether all of the batch is stored or nothing, and in the same place as what the workspace has.
+// Atomic reports whether the batch is stored all or nothing, and in the same place as the documents of w.
 func (b *Batch) Atomic(w *Workspace) bool { return w != nil && b.ws.home == w.home && b.ws.atomic() }
 
-// Room returns a *QuotaError where the organization has no room for what the batch inserts. Nothing is written.
-// Other errors: ErrUnavailable.
+// Room returns a *QuotaError if the records that the batch inserts would exceed the organization's quota. It writes
+// nothing. Other errors: ErrUnavailable.
 func (b *Batch) Room(ctx context.Context) error {
 	if b.ws.home == nil {
 		return nil
@@ -107,20 +108,20 @@ func (b *Batch) Room(ctx context.Context) error {
 	return r.Quota.Admit(used, more)
 }
 
-// Commit stores the batch and returns once it is durable. Errors: *DuplicateError, ErrConflict where a record or a
-// precondition has changed, *QuotaError, ErrUnavailable. The Position of an error is that of the staged write; behind
-// them it is a precondition.
+// Commit stores the batch and returns once it is durable. Errors: *DuplicateError, ErrConflict if a record or a
+// precondition has changed, *QuotaError, ErrUnavailable. The Position of an error is the index of the staged write; an
+// index beyond them means a precondition.
 func (b *Batch) Commit(ctx context.Context) error {
 	if b.spent {
-		return fmt.Errorf("%w: the batch was discarded, or its commit has failed", ErrQuery)
+		return fmt.Errorf("%w: the batch was discarded, or its commit failed", ErrQuery)
 	}
 	if len(b.writes) == 0 {
 		return nil
 	}
 	writes := b.writes
 	for _, p := range b.unchanged {
-		own := func(w driver.Write) bool {
-			return w.Collection == p.write.Collection && w.Doc.ID == p.write.Doc.ID // which says at which revision
+		own := func(w driver.Write) bool { // a write of the same record checks its revision itself
+			return w.Collection == p.write.Collection && w.Doc.ID == p.write.Doc.ID
 		}
 		if p.ws != nil && p.ws.home == b.ws.home && !slices.ContainsFunc(b.writes, own) {
 			writes = append(slices.Clip(writes), p.write)
@@ -140,12 +141,12 @@ func (b *Batch) Commit(ctx context.Context) error {
 		}
 	}
 	if !b.ws.atomic() {
-		_ = b.ws.Ending(ctx, b.ending...) // they are gone, whatever becomes of it
+		_ = b.ws.NotifyEnd(ctx, b.ending...) // the records are deleted already, whether or not it fails
 	}
 	return nil
 }
 
-// position returns which write an engine's error is about, -1 where it is about none.
+// position returns the index of the write that an engine's error is about, -1 if it is about none.
 func position(err error) int {
 	if dup, is := errors.AsType[*driver.DuplicateError](err); is {
 		return dup.Position
@@ -156,33 +157,34 @@ func position(err error) int {
 	return -1
 }
 
-// A Claim is a note that something has begun, stored with the first commit through the workspaces that carry it (see
-// Workspace.Claimed): in the same commit where that is of the same organization, right before it otherwise. Nothing is
-// written through them without it; what a service keeps in a workspace of its own comes before, unless the call Begins.
-// Safe for concurrent use; commits that carry it follow each other.
+// A Claim is a record which says that a piece of work has begun. It is stored with the first commit through the
+// workspaces that carry it (see Workspace.Claimed): in the same commit if that is in the claim's workspace, otherwise
+// right before it. No write through these workspaces is stored without it. What a service writes through a workspace of
+// its own may precede the claim, unless Begin is called first. Safe for concurrent use; commits that carry the claim
+// run one after another.
 type Claim struct {
 	ws    *Workspace
 	write driver.Write
 	spec  *Spec
 
-	mu               sync.Mutex
+	mu               sync.Mutex // held during a commit that carries the claim
 	begun, concluded atomic.Bool
-	ended            sync.Map // identifiers
+	ended            sync.Map // identifiers of records that were deleted for good
 }
 
-// Claim returns the claim that replaces the record over the revision it was read at.
+// Claim returns a claim that replaces the record at the revision at which it was read.
 func (c Collection[T]) Claim(rec *T) (*Claim, error) {
-	write, err := c.replacing(rec)
+	write, err := c.replaceWrite(rec)
 	return &Claim{ws: c.ws, write: write, spec: c.kind.spec}, err
 }
 
-// Conclude stages a record that completes a claim: the batch stores it instead of the note where that has not been
-// stored by then. The record is at the revision at which it was claimed.
+// Conclude stages a record that completes a claim. If the claim has not been stored yet, the batch stores this record
+// in its place. The record must be at the revision at which it was claimed.
 func (c Collection[T]) Conclude(b *Batch, claim *Claim, rec *T) error {
 	if claim.Begun() {
 		metaOf(rec).Rev++
 	}
-	write, err := c.replacing(rec)
+	write, err := c.replaceWrite(rec)
 	if err == nil {
 		err = b.stage(c.ws.home, c.kind.spec, []driver.Write{write}, []*Meta{metaOf(rec)})
 	}
@@ -190,7 +192,7 @@ func (c Collection[T]) Conclude(b *Batch, claim *Claim, rec *T) error {
 	return err
 }
 
-// Begin stores the claim by itself where it has not begun. Errors: those of Commit.
+// Begin stores the claim on its own, unless it is stored already. Errors: those of Commit.
 func (c *Claim) Begin(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -202,27 +204,27 @@ func (c *Claim) Begin(ctx context.Context) error {
 	return translate(c.spec, err)
 }
 
-// Begun reports whether the claim was stored. Where that is not known, because a commit failed whose outcome nobody can
-// tell, it has not been.
+// Begun reports whether the claim was stored. It returns false after a failed commit with an unknown outcome.
 func (c *Claim) Begun() bool { return c.begun.Load() }
 
-// Concluded reports whether a batch has concluded the claim.
+// Concluded reports whether a batch that concludes the claim was committed.
 func (c *Claim) Concluded() bool { return c.concluded.Load() }
 
-// Ended reports whether the record was deleted for good through a workspace that carries the claim.
+// Ended reports whether a workspace that carries the claim has deleted the record for good, or was about to.
 func (c *Claim) Ended(id string) bool {
 	_, ended := c.ended.Load(id)
 	return ended
 }
 
-// Claimed returns the workspace whose first commit stores the claim too.
+// Claimed returns the workspace with a claim, which the first commit stores too.
 func (w *Workspace) Claimed(claim *Claim) *Workspace {
 	c := *w
 	c.claim = claim
 	return &c
 }
 
-// commit makes writes, with the claim that the workspace carries unless they conclude it.
+// commit stores the writes with the claim of the workspace, unless the claim is stored already or the writes conclude
+// it.
 func (w *Workspace) commit(ctx context.Context, writes []driver.Write, concludes *Claim) error {
 	c := w.claim
 	if c == nil {
@@ -255,10 +257,10 @@ func (w *Workspace) commit(ctx context.Context, writes []driver.Write, concludes
 	return err
 }
 
-// apply makes writes at the workspace's place.
+// apply stores the writes where the workspace lives.
 func (w *Workspace) apply(ctx context.Context, writes []driver.Write) error {
 	if w.home == nil {
 		return w.control.Write(ctx, writes)
 	}
-	return w.home.write(ctx, writes, w.beyond)
+	return w.home.write(ctx, writes, w.beyondQuota)
 }

@@ -9,8 +9,8 @@ import (
 	"tenantry/backends/store"
 )
 
-// TestClaim: the note comes with the first commit, and the batch that concludes the claim stores the completed note
-// instead; errors name the place among the staged writes.
+// TestClaim: the first commit stores the claim, and the batch that concludes it stores the completed record. Errors have
+// the index of the staged write.
 func TestClaim(t *testing.T) {
 	onEveryEngine(t, func(t *testing.T, open opener) {
 		engine := open(t)
@@ -44,17 +44,18 @@ func TestClaim(t *testing.T) {
 		var dup *store.DuplicateError
 		var conflict *store.ConflictError
 		if err := in.Insert(t.Context(), &plain{Name: "none"}, &plain{Meta: store.Meta{ID: there.ID}}); !errors.As(err, &dup) || dup.Position != 1 {
-			t.Errorf("an identifier that is there: %v, want a duplicate at 1", err)
+			t.Errorf("an existing identifier: %v, want a duplicate at 1", err)
 		}
 		if err := in.Replace(t.Context(), ptr(*there), ptr(stale)); !errors.As(err, &conflict) || conflict.Position != 1 {
-			t.Errorf("a record that was changed: %v, want a conflict at 1", err)
+			t.Errorf("a stale record: %v, want a conflict at 1", err)
 		}
 		if atomic, is := engine.(driver.Atomic); claim.Begun() && is && atomic.Atomic() {
-			t.Error("the claim has begun, though nothing was stored")
+			t.Error("the claim has begun although nothing was stored")
 		}
 		insert(t, in, &plain{Name: "one"})
 		if got, want := names(), []string{"begun", "one", "there"}; !claim.Begun() || claim.Concluded() || !slices.Equal(got, want) {
-			t.Errorf("after the first commit: %q, begun %t, concluded %t; want %q", got, claim.Begun(), claim.Concluded(), want)
+			t.Errorf("after the first commit: %q, begun %t, concluded %t; want %q",
+				got, claim.Begun(), claim.Concluded(), want)
 		}
 
 		b, done, last := ws.Batch(), *note, &plain{Name: "two"}
@@ -74,8 +75,8 @@ func TestClaim(t *testing.T) {
 	})
 }
 
-// TestClaim_AtOnce: where the first commit is the last one, the note of the beginning is never stored.
-func TestClaim_AtOnce(t *testing.T) {
+// TestClaim_OneCommit: if the first commit concludes the claim, only the completed record is stored.
+func TestClaim_OneCommit(t *testing.T) {
 	t.Parallel()
 	f := setup(t, openSQLite)
 	c := f.plains.In(f.ws)
@@ -95,8 +96,9 @@ func TestClaim_AtOnce(t *testing.T) {
 	}
 }
 
-// TestClaim_Elsewhere: a write of another organization comes after the note, and no batch mixes organizations.
-func TestClaim_Elsewhere(t *testing.T) {
+// TestClaim_OtherOrganization: the claim is stored before a write of another organization, and no batch mixes
+// organizations.
+func TestClaim_OtherOrganization(t *testing.T) {
 	t.Parallel()
 	f := setup(t, openSQLite)
 	other, err := f.At(t.Context(), 2, store.Placement{})
@@ -115,12 +117,12 @@ func TestClaim_Elsewhere(t *testing.T) {
 	wantErr(t, "a batch of two organizations", own.StageInsert(other.Batch(), &plain{Name: "own"}), store.ErrQuery)
 	insert(t, foreign, &plain{Name: "foreign"})
 	if got, err := own.Get(t.Context(), note.ID); err != nil || got.Name != "begun" || !claim.Begun() {
-		t.Errorf("%+v, %v, begun %t; want the note to be stored", got, err, claim.Begun())
+		t.Errorf("%+v, %v, begun %t; want the claim to be stored", got, err, claim.Begun())
 	}
 }
 
-// TestPreconditions: a batch commits only where what it requires is as it was read, unless it changes that itself; a
-// failed commit gives staged records their revisions back.
+// TestPreconditions: a batch commits only if the records it requires are unchanged, apart from those it changes itself.
+// A failed commit restores the revisions of the staged records.
 func TestPreconditions(t *testing.T) {
 	onEveryEngine(t, func(t *testing.T, open opener) {
 		f := setupOn(t, open(t), nil)
@@ -143,19 +145,19 @@ func TestPreconditions(t *testing.T) {
 		if err := c.Replace(t.Context(), read); err != nil {
 			t.Fatal(err)
 		}
-		wantErr(t, "what it requires was changed", commit(&stale), store.ErrConflict)
+		wantErr(t, "a changed precondition", commit(&stale), store.ErrConflict)
 		if rec.Rev != 0 {
 			t.Errorf("a record that was not stored has revision %d, want 0", rec.Rev)
 		}
 		if err := commit(read); err != nil || rec.Rev != 1 {
-			t.Errorf("what it requires is unchanged: %v, revision %d, want 1", err, rec.Rev)
+			t.Errorf("an unchanged precondition: %v, revision %d, want 1", err, rec.Rev)
 		}
 		b := f.ws.Batch()
 		b.Require(c.Unchanged(read))
 		if err := errors.Join(c.StageReplace(t.Context(), b, read), b.Commit(t.Context())); err != nil {
-			t.Errorf("a batch that changes what it requires: %v", err)
+			t.Errorf("a batch that changes the record it requires: %v", err)
 		}
 		again := func(of *plain) error { rec = &plain{Name: "again"}; return commit(of) }
-		wantErr(t, "what it requires is gone", errors.Join(c.Delete(t.Context(), read), again(read)), store.ErrConflict)
+		wantErr(t, "a deleted precondition", errors.Join(c.Delete(t.Context(), read), again(read)), store.ErrConflict)
 	})
 }

@@ -10,19 +10,19 @@ import (
 	"tenantry/internal/request"
 )
 
-// Budgets in bytes of records as they are decoded.
+// Budgets in bytes of decoded records.
 const (
-	// UnweighedBytes is what every request may hold of a question's answer without room for it.
+	// UnweighedBytes is how much of an answer a request may hold without reserving room for it.
 	UnweighedBytes = 256 << 10
-	// BatchBytes is for what is read and written part by part, such as an export.
+	// BatchBytes is the budget of one part, for work that reads or writes part by part, such as an export.
 	BatchBytes = UnweighedBytes
 )
 
-// smallBytes is what a call holds besides by its least weight.
+// smallBytes is how much a call may hold in addition, covered by the smallest weight of a call.
 const smallBytes = UnweighedBytes / 4
 
-// held finds room for documents that were read without any, where they are more than what every call may hold.
-func held(ctx context.Context, docs []driver.Document) error {
+// holdRoom reserves room for documents that were read without a budget, if they are larger than smallBytes.
+func holdRoom(ctx context.Context, docs []driver.Document) error {
 	size := int64(0)
 	for i := range docs {
 		size += docs[i].Size()
@@ -36,7 +36,7 @@ func held(ctx context.Context, docs []driver.Document) error {
 	return nil
 }
 
-// roomOf returns the room of the request that a context is of, nil where nothing bounds what that holds.
+// roomOf returns the room of the context's request; nil if its memory is not limited.
 func roomOf(ctx context.Context) request.Room {
 	if r := request.From(ctx); r != nil {
 		return r.Room
@@ -44,50 +44,51 @@ func roomOf(ctx context.Context) request.Room {
 	return nil
 }
 
-// errFull ends the reading of what does not fit a budget.
-var errFull = errors.New("the budget is used up")
+// errBudget stops an engine's reading when the budget is used up.
+var errBudget = errors.New("the budget is used up")
 
-// reading is one reading of an answer: what is kept of it, and how much it is in all.
+// reading tracks how much of an answer was read, and how much of it is kept.
 type reading struct {
-	end  int64 // the budget of the question, which ends the answer, but not before its first part
-	most int64 // what is kept takes no more than that, but for the first part
-	size int64 // of all parts until the end, kept or not
-	n    int
-	full bool // not all of them are kept
-	cut  bool // there is more behind the end
+	budget  int64 // the query's budget in bytes; ends the answer, but never before its first part
+	keepMax int64 // how many bytes may be kept, apart from the first part
+	size    int64 // bytes of all parts before the end, kept or not
+	n       int   // parts read
+	full    bool  // not all parts are kept
+	cut     bool  // the budget ended the answer: there are more parts
 }
 
-// anew begins the reading, once more where something was read.
-func (r *reading) anew() { r.size, r.n, r.full, r.cut = 0, 0, false, false }
+// restart resets the reading before the first part, or before the engine reads again from the start.
+func (r *reading) restart() { r.size, r.n, r.full, r.cut = 0, 0, false, false }
 
-// keep reports whether a part of that many bytes is to be kept. Error: errFull where it is behind the end.
+// keep reports whether a part of that many bytes is kept. Error: errFull if it lies beyond the budget.
 func (r *reading) keep(size int64) (bool, error) {
-	if r.n++; r.n > 1 && r.size+size > r.end {
+	if r.n++; r.n > 1 && r.size+size > r.budget {
 		r.cut = true
-		return false, errFull
+		return false, errBudget
 	}
 	r.size += size
-	r.full = r.full || r.n > 1 && r.size > r.most
+	r.full = r.full || r.n > 1 && r.size > r.keepMax
 	return !r.full, nil
 }
 
-// within reads as far as the query's budget goes, to the end where it has none, and reports whether there is more. A
-// request keeps what it may hold without room, and learns how much all of it is; it asks once more when it has found
-// room for that. So nothing is held without room, it is waited for while nothing is read, and a question is asked twice
-// at most, unless what it finds has grown meanwhile.
-func (q *Query) within(ctx context.Context, read func(*reading) error) (cut bool, err error) {
-	r := reading{end: cmp.Or(max(q.Bytes, 0), math.MaxInt64)}
+// readWithin reads until the query's budget is used up, or to the end if it has none. It reports whether there is more.
+//
+// The first pass keeps only what the request may hold without reserving room, and measures the whole answer. If the
+// answer is larger, readWithin reserves room for it and reads again. Thus nothing is held without room, and the request
+// does not occupy the engine while it waits for room. The query runs at most twice, unless its answer grows between.
+func (q *Query) readWithin(ctx context.Context, read func(*reading) error) (cut bool, err error) {
+	r := reading{budget: cmp.Or(max(q.Bytes, 0), math.MaxInt64)}
 	room := roomOf(ctx)
-	if r.most = r.end; room != nil {
-		r.most = min(r.most, max(UnweighedBytes, q.Roomed))
+	if r.keepMax = r.budget; room != nil {
+		r.keepMax = min(r.keepMax, max(UnweighedBytes, q.Reserved))
 	}
 	for {
 		if err = read(&r); err != nil || !r.full {
 			return r.cut, err
 		}
-		if err = room.Hold(ctx, r.size-r.most); err != nil {
+		if err = room.Hold(ctx, r.size-r.keepMax); err != nil {
 			return false, err
 		}
-		r.most = r.size
+		r.keepMax = r.size
 	}
 }

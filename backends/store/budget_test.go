@@ -11,7 +11,7 @@ import (
 	"tenantry/internal/request"
 )
 
-// rooms notes the room that is asked for, and refuses what is beyond most.
+// rooms counts the room that is reserved, and refuses more than most.
 type rooms struct{ asked, most int64 }
 
 var errNoRoom = errors.New("no room")
@@ -23,37 +23,40 @@ func (r *rooms) Hold(_ context.Context, more int64) error {
 	return nil
 }
 
-// TestBudgets: pages, rows and groups end before what does not fit their budget, say so, and what follows them is the
-// rest. What is more than every request may hold finds room first.
+// TestBudgets: pages, rows and groups end where their budget is used up, and say so. Answers that are larger than every
+// request may hold reserve room first.
 func TestBudgets(t *testing.T) {
 	onEveryEngine(t, func(t *testing.T, open opener) {
 		f := setup(t, open)
 		in, table := f.items.In(f.ws), f.items.Table(f.ws)
-		const many, long = 1300, 1000 // bytes of each, and 1,300 because a page beyond 1,000 is read another way
+		const many, long = 1300, 1000 // 1,300 records, because a page beyond 1,000 is read differently; 1,000 bytes each
 		some := make([]*item, many)
 		for i := range some {
 			some[i] = &item{Code: fmt.Sprintf("%04d", i), Title: fmt.Sprintf("%04d%s", i, strings.Repeat("x", long))}
 		}
 		insert(t, in, some...)
-		const budget = 20 * (long + 1000) // for more than ten of them, and less than forty
+		const budget = 20 * (long + 1000) // fits between ten and forty records
 		whole := store.Query{Sort: []store.Order{store.Asc("code")}, Limit: 100, Bytes: budget}
 		for _, offset := range []int{0, 500, 1100, 1190} {
 			q := whole
 			q.Offset = offset
 			found, count, err := in.Page(t.Context(), q, store.Filter{})
 			if n := len(found.Records); err != nil || !found.Cut || count != many || n < 10 || n > 40 || found.Records[0].Code != fmt.Sprintf("%04d", offset) {
-				t.Fatalf("from %d: %d records, cut %v, of %d, %v", offset, n, found.Cut, count, err)
+				t.Fatalf("Page from %d = %d records, cut %v, count %d, %v; want 10 to 40 from that offset, cut, count %d",
+					offset, n, found.Cut, count, err, many)
 			}
 		}
 		if found, _, err := in.Page(t.Context(), store.Query{Limit: 5, Bytes: budget}, store.Filter{}); err != nil || found.Cut || len(found.Records) != 5 {
-			t.Errorf("what fits: %d records, cut %v, %v", len(found.Records), found.Cut, err)
+			t.Errorf("a page within its budget: %d records, cut %v, %v; want 5, not cut",
+				len(found.Records), found.Cut, err)
 		}
 		if found, err := in.FindPart(t.Context(), store.Query{Bytes: 1}); err != nil || !found.Cut || len(found.Records) != 1 {
-			t.Errorf("one that is larger than the budget: %d records, cut %v, %v", len(found.Records), found.Cut, err)
+			t.Errorf("a record larger than the budget: %d records, cut %v, %v; want 1, cut",
+				len(found.Records), found.Cut, err)
 		}
 		seen := 0
 		if err := in.Each(t.Context(), store.Filter{}, store.Live, func(*item) error { seen++; return nil }); err != nil || seen != many {
-			t.Errorf("each: %d, %v", seen, err)
+			t.Errorf("Each saw %d records, %v; want %d", seen, err, many)
 		}
 		seen = 0
 		if err := in.EachBatch(t.Context(), store.Filter{}, store.Live, func(some []*item) error {
@@ -62,23 +65,23 @@ func TestBudgets(t *testing.T) {
 			}
 			return nil
 		}); err != nil || seen != many {
-			t.Errorf("each batch: %d, %v", seen, err)
+			t.Errorf("EachBatch saw %d records, %v; want %d", seen, err, many)
 		}
 		title := store.F("title")
 		rows, cut, err := table.Select(t.Context(), []store.Field{title}, whole)
 		if err != nil || !cut || len(rows) < 10 || len(rows) > 40 {
-			t.Errorf("%d rows, cut %v, %v", len(rows), cut, err)
+			t.Errorf("Select: %d rows, cut %v, %v; want 10 to 40, cut", len(rows), cut, err)
 		}
 		if rows, cut, err = table.Select(t.Context(), []store.Field{store.F("code")}, whole); err != nil || cut || len(rows) != 100 {
-			t.Errorf("rows that take little of records that take much: %d, cut %v, %v", len(rows), cut, err)
+			t.Errorf("small rows of large records: %d, cut %v, %v; want 100, not cut", len(rows), cut, err)
 		}
 		groups := store.Aggregation{Groups: []store.Group{{Field: title}}, Measures: []store.Measure{{Op: store.MeasureMax, Field: title}}, Bytes: budget}
 		if rows, cut, err = table.Aggregate(t.Context(), groups); err != nil || !cut || len(rows) < 5 || len(rows) > 20 {
-			t.Errorf("%d groups, cut %v, %v", len(rows), cut, err)
+			t.Errorf("Aggregate: %d groups, cut %v, %v; want 5 to 20, cut", len(rows), cut, err)
 		}
 		groups.Bytes = 1
 		if rows, cut, err = table.Aggregate(t.Context(), groups); err != nil || !cut || len(rows) != 1 {
-			t.Errorf("a group that is larger than the budget: %d, cut %v, %v", len(rows), cut, err)
+			t.Errorf("a group larger than the budget: %d groups, cut %v, %v; want 1, cut", len(rows), cut, err)
 		}
 
 		for name, ask := range map[string]func(ctx context.Context, bytes int64) (n int, cut bool, err error){
@@ -99,25 +102,27 @@ func TestBudgets(t *testing.T) {
 			room := &rooms{most: 1 << 40}
 			ctx := request.With(t.Context(), &request.Request{Room: room})
 			if n, cut, err := ask(ctx, store.UnweighedBytes); err != nil || !cut || room.asked != 0 {
-				t.Errorf("%s within what needs no room: %d, cut %v, asked for %d, %v", name, n, cut, room.asked, err)
+				t.Errorf("%s that needs no room: %d, cut %v, reserved %d, %v; want it cut, 0 reserved",
+					name, n, cut, room.asked, err)
 			}
 			if n, cut, err := ask(ctx, 1<<30); err != nil || cut || n != many || room.asked < 3*store.UnweighedBytes {
-				t.Errorf("%s within much room: %d, cut %v, asked for %d, %v", name, n, cut, room.asked, err)
+				t.Errorf("%s with ample room: %d, cut %v, reserved %d, %v; want %d, not cut",
+					name, n, cut, room.asked, err, many)
 			}
 			if _, err := in.FindPart(ctx, store.Query{Limit: 100}); err != nil || room.asked == 0 {
-				t.Errorf("what is read as a whole holds nothing: %v", err)
+				t.Errorf("an answer without a budget reserved %d bytes, %v; want more than 0", room.asked, err)
 			}
 			room.asked, room.most = 0, 0
 			if n, _, err := ask(ctx, 1<<30); !errors.Is(err, errNoRoom) || n != 0 {
-				t.Errorf("%s without room: %d, %v", name, n, err)
+				t.Errorf("%s without room: %d, %v; want 0, %v", name, n, err, errNoRoom)
 			}
 		}
 	})
 }
 
-// TestRoomIsFoundBeforeReading: of an answer that needs room a request asks twice, whatever its order and its budget,
-// and for the room that all of it takes; of one without a budget too, and without room it keeps nothing of it.
-func TestRoomIsFoundBeforeReading(t *testing.T) {
+// TestRoomIsReservedBeforeReading: an answer that needs room takes two queries, whatever its order and budget: the
+// first measures it, the second reads it into the reserved room. Without room nothing of it is kept.
+func TestRoomIsReservedBeforeReading(t *testing.T) {
 	onEveryEngine(t, func(t *testing.T, open opener) {
 		f := setup(t, open)
 		in := f.items.In(f.ws)
@@ -130,29 +135,30 @@ func TestRoomIsFoundBeforeReading(t *testing.T) {
 		}
 		insert(t, in, some...)
 		for name, q := range map[string]store.Query{
-			"a sorted page": {Sort: []store.Order{store.Desc("title")}, Limit: many, Bytes: 64 << 20},
-			"what is named": {Filter: store.In("code", codes...), Limit: many},
+			"a sorted page":            {Sort: []store.Order{store.Desc("title")}, Limit: many, Bytes: 64 << 20},
+			"records without a budget": {Filter: store.In("code", codes...), Limit: many},
 		} {
 			room := &rooms{most: 1 << 40}
 			r := &request.Request{Room: room}
 			found, err := in.FindPart(request.With(t.Context(), r), q)
 			if err != nil || len(found.Records) != many || found.Cut {
-				t.Fatalf("%s: %d records, cut %v, %v", name, len(found.Records), found.Cut, err)
+				t.Fatalf("%s: %d records, cut %v, %v; want %d, not cut", name, len(found.Records), found.Cut, err, many)
 			}
 			if r.Calls() > 2 {
-				t.Errorf("%s is asked for %d times", name, r.Calls())
+				t.Errorf("%s took %d queries, want at most 2", name, r.Calls())
 			}
 			if need := found.Size - store.UnweighedBytes; room.asked != need || need < (many-3)*long {
-				t.Errorf("%s: asked for room of %d bytes, of %d", name, room.asked, need)
+				t.Errorf("%s reserved %d bytes, want %d", name, room.asked, need)
 			}
 			r = &request.Request{Room: &rooms{}}
 			if _, err := in.FindPart(request.With(t.Context(), r), q); !errors.Is(err, errNoRoom) || r.Calls() > 1 {
-				t.Errorf("%s without room: %d questions, %v", name, r.Calls(), err)
+				t.Errorf("%s without room: %d queries, %v; want 1, %v", name, r.Calls(), err, errNoRoom)
 			}
-			q.Bytes, q.Roomed = found.Size, found.Size
+			q.Bytes, q.Reserved = found.Size, found.Size
 			r = &request.Request{Room: &rooms{}}
 			if again, err := in.FindPart(request.With(t.Context(), r), q); err != nil || len(again.Records) != many || r.Calls() > 1 {
-				t.Errorf("%s with room that was found: %d records, %d questions, %v", name, len(again.Records), r.Calls(), err)
+				t.Errorf("%s with reserved room: %d records, %d queries, %v; want %d, 1",
+					name, len(again.Records), r.Calls(), err, many)
 			}
 		}
 	})

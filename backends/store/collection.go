@@ -13,17 +13,17 @@ import (
 	"tenantry/backends/driver"
 )
 
-// State says which records of a kind with SoftDelete a question sees.
+// State selects the records of a kind with SoftDelete that a query sees.
 type State int
 
-// The states. The zero value sees live records only.
+// The states. The zero value selects live records only.
 const (
 	Live State = iota
 	Deleted
 	Either
 )
 
-// Order is one step of a sort; missing values come first, ascending.
+// Order is one key of a sort. In ascending order missing values come first.
 type Order struct {
 	Field Field
 	Desc  bool
@@ -35,28 +35,30 @@ func Asc(name string) Order { return Order{Field: F(name)} }
 // Desc orders by a declared field, descending.
 func Desc(name string) Order { return Order{Field: F(name), Desc: true} }
 
-// maxOffset is more than any kind of an organization has: what lies beyond it is nothing.
+// maxOffset exceeds the number of records of any kind. A query with a larger offset finds nothing.
 const maxOffset = 1<<31 - 1
 
-// Query asks for records. Ties are broken by id. Limit 0 means MaxLimit; more is cut to it. A record that cannot be
-// read fails the question with an *UnreadableError, or with LeaveOut itself alone: it is left out, noted and logged.
-// Its place stays empty, so that pages meet, and it counts.
+// Query selects records. Ties are broken by id. A Limit of 0, or above MaxLimit, means MaxLimit.
+//
+// A record that cannot be read fails the query with an *UnreadableError. With LeaveOut it is omitted, noted and
+// reported instead. It still counts towards Limit and Offset, so that pages join without gaps.
 type Query struct {
 	Filter Filter
 	Sort   []Order
 	Limit  int
 	Offset int
 	State  State
-	// LeaveOut is for lists that are shown to somebody, and not for what all records are taken along by or decided on.
+	// LeaveOut omits records that cannot be read. It is for lists that are shown, not for work that must cover all
+	// records or decides on them.
 	LeaveOut bool
-	// Bytes, where positive, ends the answer before the record with which all of them would take more than that,
-	// decoded, but not before the first. What is more than UnweighedBytes of it is held in the room of the request.
+	// Bytes, if positive, is the budget of the answer in decoded bytes. The answer ends before the record that exceeds
+	// it, but has at least one. What exceeds UnweighedBytes is held in the room of the request.
 	Bytes int64
-	// Roomed is how much of the room of the request was found for Bytes already, by an earlier question whose answer is
-	// not held any more.
-	Roomed int64
-	// Shared spares the decoding of records that are read far more often than they change, as Peek does: nobody may
-	// change what their members point to.
+	// Reserved is how many bytes of the request's room an earlier query has reserved for Bytes, whose answer is no
+	// longer held.
+	Reserved int64
+	// Shared reuses decoded records, as Peek does, for records that are read far more often than they change. What
+	// their fields point to must not be modified.
 	Shared bool
 }
 
@@ -69,12 +71,12 @@ type Collection[T any] struct {
 // In opens the kind in a workspace.
 func (k *Kind[T]) In(w *Workspace) Collection[T] { return Collection[T]{k, w} }
 
-// where joins the caller's filter with everything the workspace imposes.
+// where joins the caller's filter with the conditions that the workspace imposes: partition, state and teams.
 func (w *Workspace) where(s *Spec, f Filter, state State) (driver.Predicate, error) {
 	if !slices.Contains(w.specs, s.collection) {
 		return driver.Predicate{}, fmt.Errorf("%w: %s is not a kind of this workspace", ErrQuery, s.Name)
 	}
-	var room [4]Filter // most questions have one condition, and nothing is allocated to join it
+	var room [4]Filter // on the stack, because most queries have a single condition
 	all := room[:0]
 	if s.Partition {
 		if w.partition == 0 {
@@ -86,7 +88,7 @@ func (w *Workspace) where(s *Spec, f Filter, state State) (driver.Predicate, err
 	}
 	switch {
 	case !s.SoftDelete || state == Either:
-	case state == Live && s.liveSaysNothing:
+	case state == Live && s.liveOmitted:
 		all = append(all, Where(F("deleted"), OpNe, true))
 	default:
 		all = append(all, Eq("deleted", state == Deleted))
@@ -102,7 +104,7 @@ func (w *Workspace) where(s *Spec, f Filter, state State) (driver.Predicate, err
 		all = append(all, visible)
 	}
 	if len(all) == 1 {
-		return s.compile(all[0], w.part(s), 1) // as deep as beside others
+		return s.compile(all[0], w.part(s), 1) // at the depth it would have in a conjunction
 	}
 	return s.compile(All(slices.Clone(all)...), w.part(s), 0)
 }
@@ -126,8 +128,10 @@ func (w *Workspace) query(s *Spec, q Query) (driver.Query, error) {
 	return out, nil
 }
 
-// documents returns those of a kind that match, or gives them to who takes them.
-func (w *Workspace) documents(ctx context.Context, s *Spec, q Query, take func(*driver.Document) error) ([]driver.Document, error) {
+// documents returns the matching documents of a kind, or passes them to take one by one, if that is not nil.
+func (w *Workspace) documents(
+	ctx context.Context, s *Spec, q Query, take func(*driver.Document) error,
+) ([]driver.Document, error) {
 	asked, err := w.query(s, q)
 	if err != nil {
 		return nil, err
@@ -136,7 +140,7 @@ func (w *Workspace) documents(ctx context.Context, s *Spec, q Query, take func(*
 	if part := w.part(s); take != nil {
 		asked.Take = func(d *driver.Document) error {
 			if d != nil {
-				d.ID = part.given(d.ID)
+				d.ID = part.unqualify(d.ID)
 			}
 			ended = take(d)
 			return ended
@@ -151,24 +155,24 @@ func (w *Workspace) documents(ctx context.Context, s *Spec, q Query, take func(*
 	}
 	docs, err := drv.Find(ctx, asked)
 	if ended != nil {
-		return nil, ended // which is no failure of the engine
+		return nil, ended // not a failure of the engine
 	}
-	if full := held(ctx, docs); full != nil {
+	if full := holdRoom(ctx, docs); full != nil {
 		return nil, full
 	}
 	for i, part := 0, w.part(s); i < len(docs); i++ {
-		docs[i].ID = part.given(docs[i].ID)
+		docs[i].ID = part.unqualify(docs[i].ID)
 	}
 	return docs, translate(s, err)
 }
 
-// Find returns the matching records; with a budget of bytes as far as those go, see FindPart.
+// Find returns the matching records, up to the query's budget. FindPart reports whether the budget ended the answer.
 func (c Collection[T]) Find(ctx context.Context, q Query) ([]T, error) {
 	found, err := c.FindPart(ctx, q)
 	return found.Records, err
 }
 
-// read decodes a document, or copies what it was decoded to before.
+// read decodes a document, or copies the record that an earlier read of the same document decoded.
 func (c Collection[T]) read(doc *driver.Document, rec *T, shared bool) error {
 	if !shared {
 		return c.kind.decode(doc, rec)
@@ -193,7 +197,7 @@ func (c Collection[T]) First(ctx context.Context, q Query) (*T, error) {
 	return &found[0], nil
 }
 
-// Get returns the live record of that id, or ErrNotFound. A malformed id is a missing record.
+// Get returns the live record of that id, or ErrNotFound. A malformed id is an ErrNotFound too.
 func (c Collection[T]) Get(ctx context.Context, id string) (*T, error) {
 	if !ValidID(id) {
 		return nil, fmt.Errorf("%s: %w", c.kind.spec.Name, ErrNotFound)
@@ -201,15 +205,15 @@ func (c Collection[T]) Get(ctx context.Context, id string) (*T, error) {
 	return c.First(ctx, Query{Filter: Eq("id", id)})
 }
 
-// Peek is Get for records that are read far more often than they change. What it returns
-// is shared with other callers: nobody may change it. The store is asked as for Get; only
-// the decoding is spared while the document is the same, byte for byte, and with it what Made keeps.
-func (c Collection[T]) Peek(ctx context.Context, id string) (*T, *Made, error) {
+// Peek is Get for records that are read far more often than they change. The returned record is shared with other
+// callers and must not be modified. Peek reads the document as Get does, but decodes it only if it differs from the
+// cached one. The Derived belongs to the cached record.
+func (c Collection[T]) Peek(ctx context.Context, id string) (*T, *Derived, error) {
 	missing := func() error { return fmt.Errorf("%s: %w", c.kind.spec.Name, ErrNotFound) }
 	if !ValidID(id) {
 		return nil, nil, missing()
 	}
-	// Whether it is live is seen below: a question of the id alone is by far the quickest.
+	// The state is checked below, because a query by id alone is by far the fastest.
 	docs, err := c.ws.documents(ctx, c.kind.spec, Query{Filter: Eq("id", id), Limit: 1, State: Either}, nil)
 	if err != nil {
 		return nil, nil, err
@@ -227,13 +231,15 @@ func (c Collection[T]) Peek(ctx context.Context, id string) (*T, *Made, error) {
 	return d.rec, &d.made, nil
 }
 
-// shared decodes a document, or returns what it was decoded to before.
+// shared decodes a document, or returns the cached record if the document is unchanged.
 func (c Collection[T]) shared(doc *driver.Document) (*decoded[T], error) {
 	key := strconv.FormatInt(c.ws.Org(), 10) + "/" + doc.ID
-	if d, ok := c.kind.decoded.Get(key); ok && d.rev == doc.Rev && bytes.Equal(d.body, doc.Body) && bytes.Equal(d.custom, doc.Custom) {
+	d, ok := c.kind.decoded.Get(key)
+	if ok && d.rev == doc.Rev && bytes.Equal(d.body, doc.Body) && bytes.Equal(d.custom, doc.Custom) {
 		return d, nil
 	}
-	d := &decoded[T]{rev: doc.Rev, body: doc.Body, custom: doc.Custom, rec: new(T)}
+
+	d = &decoded[T]{rev: doc.Rev, body: doc.Body, custom: doc.Custom, rec: new(T)}
 	if err := c.kind.decode(doc, d.rec); err != nil {
 		return nil, err
 	}
@@ -243,22 +249,23 @@ func (c Collection[T]) shared(doc *driver.Document) (*decoded[T], error) {
 	return d, nil
 }
 
-// Made keeps what was last made of a record that Peek returned. Safe for concurrent use.
-type Made struct{ last atomic.Pointer[made] }
+// Derived caches the last value that was computed from a record that Peek returned. Safe for concurrent use.
+type Derived struct{ last atomic.Pointer[derivation] }
 
-type made struct{ from, is any }
+// derivation is a value with the inputs from which it was computed.
+type derivation struct{ from, value any }
 
-// Of returns what make makes of the record and from, which is all else that it depends on and can be compared; where
-// that was asked last, it is what was made then, which nobody may change.
-func (m *Made) Of(from any, make func() (any, error)) (any, error) {
+// Of returns compute's value for the record and from. From must be comparable, and hold everything but the record that
+// the value depends on. If from equals that of the last call, Of returns the cached value, which must not be modified.
+func (m *Derived) Of(from any, compute func() (any, error)) (any, error) {
 	if last := m.last.Load(); last != nil && last.from == from {
-		return last.is, nil
+		return last.value, nil
 	}
-	is, err := make()
+	value, err := compute()
 	if err == nil {
-		m.last.Store(&made{from, is})
+		m.last.Store(&derivation{from, value})
 	}
-	return is, err
+	return value, err
 }
 
 // Count returns how many live records match.
@@ -288,9 +295,8 @@ func (w *Workspace) countAll(ctx context.Context, c *driver.Collection, where dr
 	return drv.Count(ctx, c, where)
 }
 
-// Each calls fn with every matching record in order of id, reading in pages: records
-// written meanwhile may or may not be seen. It stops at fn's first error and returns it, or an *UnreadableError
-// at a record that cannot be read.
+// Each calls fn with every matching record in order of id. It reads page by page, so records written in the meantime
+// may or may not be seen. It stops at the first error of fn and returns it. Further error: *UnreadableError.
 func (c Collection[T]) Each(ctx context.Context, f Filter, state State, fn func(*T) error) error {
 	return c.EachBatch(ctx, f, state, func(recs []*T) error {
 		for _, rec := range recs {
@@ -302,14 +308,16 @@ func (c Collection[T]) Each(ctx context.Context, f Filter, state State, fn func(
 	})
 }
 
-// EachBatch is Each for whoever writes the records in batches: fn gets those of a page, of BatchBytes at most or one,
-// and keeps none of them.
+// EachBatch is Each for callers that process records in batches. It calls fn with the records of a page, which are at
+// most BatchBytes or a single record. Fn must not retain them.
 func (c Collection[T]) EachBatch(ctx context.Context, f Filter, state State, fn func([]*T) error) error {
 	const page = 500
 	after := "" // every id is greater
 	for {
-		filter := All(f, Where(F("id"), driver.Gt, after))
-		found, err := c.FindPart(ctx, Query{Filter: filter, Sort: []Order{Asc("id")}, Limit: page, State: state, Bytes: BatchBytes})
+		found, err := c.FindPart(ctx, Query{
+			Filter: All(f, Where(F("id"), driver.Gt, after)), Sort: []Order{Asc("id")},
+			Limit: page, State: state, Bytes: BatchBytes,
+		})
 		if err != nil {
 			return err
 		}
@@ -329,11 +337,11 @@ func (c Collection[T]) EachBatch(ctx context.Context, f Filter, state State, fn 
 
 // Purger deletes records.
 type Purger interface {
-	// Purge deletes all records of a kind for good, and returns how many it did.
+	// Purge deletes all records of a kind for good, and returns their number.
 	Purge(ctx context.Context) (int64, error)
 }
 
-// Purge deletes all records one by one, and stops at the first error.
+// Purge deletes all records for good, one by one, and returns how many it deleted. It stops at the first error.
 func (c Collection[T]) Purge(ctx context.Context) (n int64, err error) {
 	err = c.Each(ctx, Filter{}, Either, func(rec *T) error {
 		err := c.Delete(ctx, rec)
@@ -345,18 +353,19 @@ func (c Collection[T]) Purge(ctx context.Context) (n int64, err error) {
 	return n, err
 }
 
-// Insert stores new records, all or none where the engine has
-// transactions, and returns once they are durable. It fills ID where empty, CreatedAt where zero,
-// UpdatedAt where zero, and Rev. Error: *DuplicateError.
+// Insert stores new records, all or none if the engine has transactions, and returns once they are durable. It sets
+// Rev, and ID, CreatedAt and UpdatedAt where they are empty. Error: *DuplicateError.
 func (c Collection[T]) Insert(ctx context.Context, recs ...*T) error {
 	b := c.ws.Batch()
 	return commit(ctx, b, c.StageInsert(b, recs...))
 }
 
-// StageInsert adds to a batch what Insert stores.
-func (c Collection[T]) StageInsert(b *Batch, recs ...*T) error { return c.stage(b, c.inserting, recs) }
+// StageInsert adds the writes of Insert to a batch.
+func (c Collection[T]) StageInsert(b *Batch, recs ...*T) error {
+	return c.stage(b, c.insertWrite, recs)
+}
 
-// commit stores a batch whose writes could be staged.
+// commit stores a batch, or discards it if staging its writes failed with err.
 func commit(ctx context.Context, b *Batch, err error) error {
 	if err != nil {
 		b.Discard()
@@ -365,14 +374,14 @@ func commit(ctx context.Context, b *Batch, err error) error {
 	return b.Commit(ctx)
 }
 
-// inserting returns the write of a new record, which it fills.
-func (c Collection[T]) inserting(rec *T) (driver.Write, error) {
+// insertWrite returns the write that inserts a record, and sets the record's identifier and times.
+func (c Collection[T]) insertWrite(rec *T) (driver.Write, error) {
 	meta := metaOf(rec)
 	if meta.ID == "" {
 		meta.ID = c.ws.NewID()
 	}
 	if !ValidID(meta.ID) {
-		return driver.Write{}, fmt.Errorf("%s: %q is no identifier", c.kind.spec.Name, meta.ID)
+		return driver.Write{}, fmt.Errorf("%s: %q is not a valid identifier", c.kind.spec.Name, meta.ID)
 	}
 	if meta.CreatedAt == 0 {
 		meta.CreatedAt = c.ws.store.now().UnixMilli()
@@ -396,73 +405,73 @@ func (c Collection[T]) stage(b *Batch, writing func(*T) (driver.Write, error), r
 	return b.stage(c.ws.home, c.kind.spec, writes, records)
 }
 
-// Replace stores records over the revisions they were read at, all or none where the engine has
-// transactions, and returns once they are durable; Rev grows by one and UpdatedAt becomes now.
-// Errors: ErrConflict where one was changed or removed meanwhile or the workspace does not show it,
-// *DuplicateError.
+// Replace stores records over the revisions at which they were read, all or none if the engine has transactions, and
+// returns once they are durable. It raises Rev by one and sets UpdatedAt. Errors: ErrConflict if a record was changed
+// or removed since it was read or the workspace does not show it, *DuplicateError.
 func (c Collection[T]) Replace(ctx context.Context, recs ...*T) error {
 	b := c.ws.Batch()
 	return commit(ctx, b, c.StageReplace(ctx, b, recs...))
 }
 
-// StageReplace adds to a batch what Replace stores. Error: ErrConflict where the workspace does not show a record.
+// StageReplace adds the writes of Replace to a batch. Error: ErrConflict if the workspace does not show a record.
 func (c Collection[T]) StageReplace(ctx context.Context, b *Batch, recs ...*T) error {
-	if err := c.visible(ctx, recs...); err != nil {
+	if err := c.checkVisible(ctx, recs...); err != nil {
 		return err
 	}
-	return c.stage(b, c.replacing, recs)
+	return c.stage(b, c.replaceWrite, recs)
 }
 
-// Save inserts the records that are new, whose revision is 0, and replaces the others, all or none where the
-// engine has transactions, as Insert and Replace do each. Errors: *DuplicateError, *ConflictError.
+// Save inserts the records of revision 0 and replaces the others, all or none if the engine has transactions. Errors:
+// *DuplicateError, *ConflictError.
 func (c Collection[T]) Save(ctx context.Context, recs ...*T) error {
 	b := c.ws.Batch()
 	return commit(ctx, b, c.StageSave(ctx, b, recs...))
 }
 
-// StageSave adds to a batch what Save stores. Error: ErrConflict where the workspace does not show a record.
+// StageSave adds the writes of Save to a batch. Error: ErrConflict if the workspace does not show a record.
 func (c Collection[T]) StageSave(ctx context.Context, b *Batch, recs ...*T) error {
-	if err := c.visible(ctx, recs...); err != nil {
+	if err := c.checkVisible(ctx, recs...); err != nil {
 		return err
 	}
 	return c.stage(b, func(rec *T) (driver.Write, error) {
 		if metaOf(rec).Rev == 0 {
-			return c.inserting(rec)
+			return c.insertWrite(rec)
 		}
-		return c.replacing(rec)
+		return c.replaceWrite(rec)
 	}, recs)
 }
 
-// MostRows is how many rows one write should change, see Portion: those of others wait for it, some 20 ms.
-const MostRows = 2_000
+// MaxRows is how many rows one write should change at most, see Portion. Other writes wait about 20 ms for that many.
+const MaxRows = 2_000
 
-// Portion returns how many of the records, from the first on and at least one, should be inserted, replaced or deleted
-// by one write. What need not be all or nothing is divided so.
+// Portion returns how many of the records, counted from the first and at least one, a single write should insert,
+// replace or delete. It is for work that may be divided, because it need not be stored all or nothing.
 func (c Collection[T]) Portion(recs []*T) int {
 	rows := 0
 	for i, rec := range recs {
 		one := c.kind.spec.collection.Rows(func(n int) int {
 			return reflect.ValueOf(rec).Elem().FieldByIndex(c.kind.fields[n].path).Len()
 		})
-		if metaOf(rec).Rev > 0 { // of the record before it there are as many
+		if metaOf(rec).Rev > 0 { // the stored record has about as many rows, which the write removes
 			one *= 2
 		}
-		if rows += one; rows > MostRows && i > 0 {
+		if rows += one; rows > MaxRows && i > 0 {
 			return i
 		}
 	}
 	return len(recs)
 }
 
-// visible fails unless the workspace shows the records, live or not, at the revisions they
-// were read at, or they are new. The write that follows names the revisions, so nobody comes between.
-func (c Collection[T]) visible(ctx context.Context, recs ...*T) error {
+// checkVisible returns a *ConflictError unless the workspace shows each record that is not new, live or not, at the
+// revision at which it was read. The write that follows checks the revisions again, so a change in between is a
+// conflict.
+func (c Collection[T]) checkVisible(ctx context.Context, recs ...*T) error {
 	s := c.kind.spec
-	if err := c.writable(); err != nil {
+	if err := c.checkWritable(); err != nil {
 		return err
 	}
 	if !s.Teams || !c.ws.scoped || c.ws.scope.All {
-		return nil // a partition's identifiers are stored with it and reach no other's
+		return nil // stored identifiers include the partition, so they cannot name another organization's records
 	}
 	var ids []string
 	for _, rec := range recs {
@@ -474,15 +483,16 @@ func (c Collection[T]) visible(ctx context.Context, recs ...*T) error {
 		return nil
 	}
 	revs := make(map[string]int64, len(ids))
-	_, err := c.ws.documents(ctx, s, Query{Filter: In("id", ids...), State: Either, Limit: len(ids)}, func(d *driver.Document) error {
-		if d == nil {
+	note := func(d *driver.Document) error {
+		if d == nil { // the engine starts over
 			clear(revs)
 		} else {
 			revs[d.ID] = d.Rev
 		}
 		return nil
-	})
-	if err != nil {
+	}
+	q := Query{Filter: In("id", ids...), State: Either, Limit: len(ids)}
+	if _, err := c.ws.documents(ctx, s, q, note); err != nil {
 		return err
 	}
 	for i, rec := range recs {
@@ -493,23 +503,23 @@ func (c Collection[T]) visible(ctx context.Context, recs ...*T) error {
 	return nil
 }
 
-// replacing returns the write of a record over the revision it was read at.
-func (c Collection[T]) replacing(rec *T) (driver.Write, error) {
+// replaceWrite returns the write that replaces a record at the revision at which it was read.
+func (c Collection[T]) replaceWrite(rec *T) (driver.Write, error) {
 	metaOf(rec).UpdatedAt = c.ws.store.now().UnixMilli()
 	return c.write(driver.Replace, rec)
 }
 
 const updateTries = 10
 
-// Update reads the live record of that id, lets change alter it, and stores it, again
-// from the start where somebody else came between. Those of one process take turns. It returns the record as stored.
-// Errors: ErrNotFound, what change returns, *DuplicateError, ErrConflict after ten tries.
+// Update reads the live record of that id, calls change to modify it, and stores it. On a conflict it starts over with
+// the record read again. Updates of one record take turns within the process. It returns the record as stored. Errors:
+// ErrNotFound, those of change, *DuplicateError, ErrConflict after ten tries.
 func (c Collection[T]) Update(ctx context.Context, id string, change func(*T) error) (*T, error) {
 	return c.Revise(ctx, id, func(_ *Preconditions, rec *T) error { return change(rec) }, nil)
 }
 
-// Revise is Update for a change with preconditions, or whose batch holds more than the record: commit, where it is not
-// nil, adds that and commits. Each try begins with a batch of its own.
+// Revise is Update for a change with preconditions, or with further writes. Commit, if not nil, adds the writes to the
+// batch and must commit it. Each try begins with a new batch.
 func (c Collection[T]) Revise(ctx context.Context, id string, change func(*Preconditions, *T) error,
 	commit func(context.Context, *Batch, *T) error) (*T, error) {
 	if commit == nil {
@@ -526,8 +536,8 @@ func (c Collection[T]) Revise(ctx context.Context, id string, change func(*Preco
 		if err := change(&b.Preconditions, rec); err != nil {
 			return nil, err
 		}
-		meta.ID, meta.Rev, meta.bytes = id, rev, bytes // change decides about the values only
-		if err = c.stage(b, c.replacing, []*T{rec}); err == nil {
+		meta.ID, meta.Rev, meta.bytes = id, rev, bytes // change may replace the whole record
+		if err = c.stage(b, c.replaceWrite, []*T{rec}); err == nil {
 			err = commit(ctx, b, rec)
 		}
 		if err == nil {
@@ -540,36 +550,40 @@ func (c Collection[T]) Revise(ctx context.Context, id string, change func(*Preco
 	return nil, fmt.Errorf("%s %s: %w", c.kind.spec.Name, id, ErrConflict)
 }
 
-// Delete removes records for good, all or none where the engine has transactions, if each still has the
-// revision it was read at and the workspace shows it. Error: ErrConflict.
+// Delete deletes records for good, all or none if the engine has transactions. Error: ErrConflict if a record was
+// changed since it was read, or the workspace does not show it.
 func (c Collection[T]) Delete(ctx context.Context, recs ...*T) error {
 	b := c.ws.Batch()
 	return commit(ctx, b, c.StageDelete(ctx, b, recs...))
 }
 
-// StageDelete adds to a batch what Delete removes, and tells who keeps something of the records, see Store.OnEnd.
-// Error: ErrConflict where the workspace does not show a record.
+// StageDelete adds the writes of Delete to a batch, and calls the hook of Store.OnEnd. Errors: ErrConflict if the
+// workspace does not show a record; those of the hook.
 func (c Collection[T]) StageDelete(ctx context.Context, b *Batch, recs ...*T) error {
-	if err := c.visible(ctx, recs...); err != nil {
+	if err := c.checkVisible(ctx, recs...); err != nil {
 		return err
 	}
 	writes := make([]driver.Write, len(recs))
 	var ending []string
 	for i, rec := range recs {
 		meta := metaOf(rec)
-		writes[i] = driver.Write{Collection: c.kind.spec.collection, Op: driver.Delete, Doc: driver.Document{ID: c.ws.part(c.kind.spec).stored(meta.ID), Rev: meta.Rev, Was: meta.bytes}}
+		writes[i] = driver.Write{
+			Collection: c.kind.spec.collection, Op: driver.Delete,
+			Doc: driver.Document{ID: c.ws.part(c.kind.spec).qualify(meta.ID), Rev: meta.Rev, Was: meta.bytes},
+		}
 		if c.kind.spec.SoftDelete {
 			ending = append(ending, meta.ID)
 		}
 	}
-	if err := c.ws.Ending(ctx, ending...); err != nil {
+	if err := c.ws.NotifyEnd(ctx, ending...); err != nil {
 		return err
 	}
 	b.ending = append(b.ending, ending...)
 	return b.stage(c.ws.home, c.kind.spec, writes, make([]*Meta, len(writes)))
 }
 
-func (c Collection[T]) writable() error {
+// checkWritable returns an error if the workspace does not have the kind, or lacks the partition that the kind needs.
+func (c Collection[T]) checkWritable() error {
 	s := c.kind.spec
 	if !slices.Contains(c.ws.specs, s.collection) || s.Partition != (c.ws.partition != 0) {
 		return fmt.Errorf("%w: %s cannot be written in this workspace", ErrQuery, s.Name)
@@ -577,9 +591,10 @@ func (c Collection[T]) writable() error {
 	return nil
 }
 
+// write encodes a record into a write.
 func (c Collection[T]) write(op driver.WriteOp, rec *T) (driver.Write, error) {
 	s := c.kind.spec
-	if err := c.writable(); err != nil {
+	if err := c.checkWritable(); err != nil {
 		return driver.Write{}, err
 	}
 	if s.Partition {
@@ -590,6 +605,6 @@ func (c Collection[T]) write(op driver.WriteOp, rec *T) (driver.Write, error) {
 		}
 	}
 	doc, err := c.kind.encode(rec)
-	doc.ID, doc.Was = c.ws.part(s).stored(doc.ID), metaOf(rec).bytes
+	doc.ID, doc.Was = c.ws.part(s).qualify(doc.ID), metaOf(rec).bytes
 	return driver.Write{Collection: s.collection, Op: op, Doc: doc}, err
 }

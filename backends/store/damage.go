@@ -14,35 +14,35 @@ import (
 	"tenantry/backends/driver"
 )
 
-// Damage is a workspace whose file is missing or cannot be read. Its calls fail with
-// ErrUnavailable; those of others do not.
+// Damage describes a workspace whose file is missing or cannot be read. Its calls fail with ErrUnavailable; calls of
+// other workspaces are not affected.
 type Damage struct {
 	Backend string
 	Org     int64 // 0: the control workspace
 	File    string
 	Reason  string
-	// Corrupt: the file is there, and not whole. What is written to it is lost once it is put back. So it is held
-	// against the file, whatever becomes of the organization and the process, until the file has been examined and is
-	// whole.
+	// Corrupt: the file exists, but is not intact. Anything written to it would be lost when it is restored from a
+	// backup. The damage is therefore recorded for the file, and outlasts the organization and the process, until an
+	// examination finds the file intact.
 	Corrupt bool
 }
 
-// held reports whether the damage is that of a file.
-func (d *Damage) held() bool { return d.Corrupt && d.File != "" }
+// ofFile reports whether the damage is recorded for a file.
+func (d *Damage) ofFile() bool { return d.Corrupt && d.File != "" }
 
-// DamagedError says that an organization's data is missing or cannot be read. It is an ErrUnavailable.
+// DamagedError says that the data of an organization is missing or cannot be read. It is an ErrUnavailable.
 type DamagedError = driver.DamagedError
 
-// damages are the workspaces that are known to be damaged.
+// damages lists the workspaces that are known to be damaged.
 type damages struct {
-	mu   sync.Mutex
-	all  map[place]Damage
-	any  atomic.Bool                // there are some
-	tell func(d Damage, whole bool) // nil: nobody is told
+	mu     sync.Mutex
+	all    map[place]Damage
+	any    atomic.Bool                 // all is not empty
+	report func(d Damage, intact bool) // may be nil
 }
 
-// Damaged returns the workspaces that are known to be damaged, by backend and organization. Those whose files were
-// found so by another process are there from the beginning.
+// Damaged returns the workspaces that are known to be damaged, sorted by backend and organization. They include those
+// whose files an earlier process marked as damaged.
 func (s *Store) Damaged() []Damage {
 	s.damages.mu.Lock()
 	defer s.damages.mu.Unlock()
@@ -56,44 +56,45 @@ func (s *Store) Damaged() []Damage {
 	return found
 }
 
-// damage notes what a call found, and tells of it the first time.
+// damage notes the damage that an error of a call says, and reports it the first time.
 func (s *Store) damage(at place, org int64, err error) {
 	var found *driver.DamagedError
 	if err == nil || !errors.As(err, &found) {
 		return
 	}
 	d := Damage{Backend: at.backend, Org: org, Reason: found.Reason, Corrupt: found.Err != nil}
-	x, ok := able[driver.Examiner](s, at.backend)
+	x, ok := ability[driver.Examiner](s, at.backend)
 	if ok {
 		d.File = x.Place(at.workspace)
 	}
 	s.damages.mu.Lock()
 	before, known := s.damages.all[at]
-	if !known || !before.Corrupt || d.Corrupt { // a file that is missing by now was damaged, and may come back so
+	if !known || !before.Corrupt || d.Corrupt { // a corrupt file that is missing now may come back corrupt
 		s.damages.all[at] = d
 	}
 	s.damages.any.Store(true)
 	s.damages.mu.Unlock()
-	if ok && d.held() {
-		if err := x.Mark(driver.Mark{File: d.File, Workspace: at.workspace, Reason: d.Reason, Found: s.now().UTC()}); err != nil {
-			d.Reason += "; a restart forgets it: " + err.Error()
+	if ok && d.ofFile() {
+		mark := driver.Mark{File: d.File, Workspace: at.workspace, Reason: d.Reason, Found: s.now().UTC()}
+		if err := x.Mark(mark); err != nil {
+			d.Reason += "; the damage is forgotten at a restart: " + err.Error()
 		}
 	}
-	if !known && s.damages.tell != nil {
-		s.damages.tell(d, false)
+	if !known && s.damages.report != nil {
+		s.damages.report(d, false)
 	}
 }
 
-// remember notes the files that were marked as damaged before the process began. Nobody is told: see Damaged.
-func (s *Store) remember() {
+// loadMarks loads the files that earlier processes marked as damaged. It does not report them: see Damaged.
+func (s *Store) loadMarks() {
 	for _, backend := range s.Backends() {
-		x, ok := able[driver.Examiner](s, backend)
+		x, ok := ability[driver.Examiner](s, backend)
 		if !ok {
 			continue
 		}
 		marks, err := x.Marks()
 		if err != nil {
-			continue // then nothing can be opened there either
+			continue // nothing can be opened on such a backend either
 		}
 		for _, m := range marks {
 			d := Damage{Backend: backend, Org: orgOf(m.Workspace), File: m.File, Reason: m.Reason, Corrupt: true}
@@ -103,13 +104,14 @@ func (s *Store) remember() {
 	}
 }
 
-// writable returns an error where the file of a workspace is known to be damaged, by whomever in it that was found: the
-// write would be acknowledged, and lost once the file is put back from a backup. Error: ErrReadOnly.
-func (s *Store) writable(at place) error {
+// checkWritable returns an ErrReadOnly if the file of a workspace is known to be corrupt, even if that was found in
+// another workspace of the same file. A write to it would be acknowledged, and lost when the file is restored from a
+// backup.
+func (s *Store) checkWritable(at place) error {
 	if !s.damages.any.Load() {
 		return nil
 	}
-	x, ok := able[driver.Examiner](s, at.backend)
+	x, ok := ability[driver.Examiner](s, at.backend)
 	if !ok {
 		return nil
 	}
@@ -124,8 +126,8 @@ func (s *Store) writable(at place) error {
 	return nil
 }
 
-// lift forgets the damages that fit, and tells of them.
-func (s *Store) lift(fits func(at place, d Damage) bool) {
+// clearDamages forgets the damages for which fits returns true, and reports them as repaired.
+func (s *Store) clearDamages(fits func(at place, d Damage) bool) {
 	var lifted []Damage
 	s.damages.mu.Lock()
 	maps.DeleteFunc(s.damages.all, func(at place, d Damage) bool {
@@ -138,51 +140,51 @@ func (s *Store) lift(fits func(at place, d Damage) bool) {
 	s.damages.any.Store(len(s.damages.all) > 0)
 	s.damages.mu.Unlock()
 	for _, d := range lifted {
-		if s.damages.tell != nil {
-			s.damages.tell(d, true)
+		if s.damages.report != nil {
+			s.damages.report(d, true)
 		}
 	}
 }
 
-// whole forgets the damage of a workspace that has been looked at, or is gone, unless it is that of a file.
-func (s *Store) whole(at place) {
-	s.lift(func(of place, d Damage) bool { return of == at && !d.held() })
+// clearDamage forgets the damage of a workspace that was found intact or was removed, unless it is recorded for a file.
+func (s *Store) clearDamage(at place) {
+	s.clearDamages(func(of place, d Damage) bool { return of == at && !d.ofFile() })
 }
 
-// examine reads a file whole, and forgets its damage where there is none any more.
+// examine reads an entire file, and forgets its damage if the file is intact.
 func (s *Store) examine(ctx context.Context, x driver.Examiner, backend, file string, anew bool) error {
 	if err := x.Examine(ctx, file, anew); err != nil {
 		return err
 	}
-	s.lift(func(_ place, d Damage) bool { return d.held() && d.Backend == backend && d.File == file })
+	s.clearDamages(func(_ place, d Damage) bool { return d.ofFile() && d.Backend == backend && d.File == file })
 	return nil
 }
 
-// Reexamine looks at a damage that was found before, whether or not its organization is still there: what is a file's
-// is over once the file is whole, anything else concerns nobody any more. Errors: those of Examine.
+// Reexamine checks a damage that was found before, even if its organization no longer exists. Damage that is recorded
+// for a file ends when the file is intact; any other damage is forgotten. Errors: those of Examine.
 func (s *Store) Reexamine(ctx context.Context, d Damage) error {
-	if x, ok := able[driver.Examiner](s, d.Backend); ok && d.held() {
+	if x, ok := ability[driver.Examiner](s, d.Backend); ok && d.ofFile() {
 		return s.examine(ctx, x, d.Backend, d.File, true)
 	}
-	s.lift(func(_ place, of Damage) bool { return of == d })
+	s.clearDamages(func(_ place, of Damage) bool { return of == d })
 	return nil
 }
 
-// Look notes whether the file of an organization is missing. It costs no more than that.
-func (s *Store) Look(org int64, backend string) {
+// NoteMissing notes a damage if the file of an organization is missing. It does not read the file.
+func (s *Store) NoteMissing(org int64, backend string) {
 	at := place{backend: BackendName(backend), workspace: workspaceName(org)}
-	if x, ok := able[driver.Examiner](s, at.backend); ok {
+	if x, ok := ability[driver.Examiner](s, at.backend); ok {
 		s.damage(at, org, x.Missing(at.workspace))
 	}
 }
 
-// Examine reads everything of an organization that lives at the place, as far as the backend has
-// more to look at than its own checks, and counts its documents. Errors: ErrUnavailable, in it
-// *driver.DamagedError; the context's own.
+// Examine checks all data of an organization at its placement: it reads the entire file, if the backend has files, and
+// counts the documents. Errors: ErrUnavailable, which may wrap a *DamagedError; that of the context.
 func (s *Store) Examine(ctx context.Context, org int64, p Placement) (documents int64, err error) {
 	at := place{backend: p.backend(), workspace: workspaceName(org)}
-	if x, ok := able[driver.Examiner](s, at.backend); ok {
-		err := s.examine(ctx, x, at.backend, x.Place(at.workspace), s.writable(at) != nil) // and lets go of what is lost
+	if x, ok := ability[driver.Examiner](s, at.backend); ok {
+		// A file that is known to be corrupt is opened again, because it may have been restored.
+		err := s.examine(ctx, x, at.backend, x.Place(at.workspace), s.checkWritable(at) != nil)
 		if missing := x.Missing(at.workspace); missing != nil {
 			err = missing
 		}
@@ -196,12 +198,12 @@ func (s *Store) Examine(ctx context.Context, org int64, p Placement) (documents 
 		return 0, err
 	}
 	if documents, err = w.Documents(ctx); err == nil {
-		s.whole(at)
+		s.clearDamage(at)
 	}
 	return documents, err
 }
 
-// Documents counts the documents of every kind but those that are the gateway's own.
+// Documents returns the number of documents of all kinds that are counted.
 func (w *Workspace) Documents(ctx context.Context) (documents int64, err error) {
 	for _, c := range w.store.tenant {
 		n, err := w.countAll(ctx, c, driver.Predicate{})

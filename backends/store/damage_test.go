@@ -12,7 +12,7 @@ import (
 	"tenantry/backends/store"
 )
 
-// filed is a store over the SQLite files of a folder, as a process has it.
+// filed is a store on the SQLite files of a folder.
 type filed struct {
 	*store.Store
 	engine *sqlite.Engine
@@ -43,8 +43,8 @@ func (f *filed) write(t *testing.T, org int64, name string) error {
 	return f.items.In(w).Insert(t.Context(), &item{Name: name})
 }
 
-// fill makes two organizations, which share a file unless each has its own, closes the store, and returns the file of
-// the first as it was and with a page of zeros.
+// fill creates two organizations, in one file if shared is set, and closes the store. It overwrites a page of the first
+// organization's file with zeros, and returns the content of the file before and after.
 func fill(t *testing.T, dir string, shared bool) (a, b int64, file string, good, bad []byte) {
 	t.Helper()
 	f := openFiles(t, dir, shared)
@@ -85,9 +85,9 @@ func put(t *testing.T, file string, content []byte) {
 	}
 }
 
-// TestDamageIsHeldAgainstTheFile, through restarts and the end of the organization that found it, until the file has
-// been examined and is whole.
-func TestDamageIsHeldAgainstTheFile(t *testing.T) {
+// TestDamageIsRecordedForTheFile: the damage outlasts restarts, and the removal of the organization in which it was
+// found, until an examination finds the file intact.
+func TestDamageIsRecordedForTheFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	a, b, file, good, bad := fill(t, dir, true)
@@ -117,41 +117,41 @@ func TestDamageIsHeldAgainstTheFile(t *testing.T) {
 	}
 	wantErr(t, "the damaged file, by its mark", f.Reexamine(t.Context(), d), store.ErrUnavailable)
 	held("examined again")
-	_ = f.Remove(t.Context(), a, "") // what is damaged may keep some of it
+	_ = f.Remove(t.Context(), a, "") // may fail, because the file is damaged
 	wantErr(t, "the damaged file of a removed organization", f.Reexamine(t.Context(), held("its finder removed")), store.ErrUnavailable)
 	restart()
 	held("after another restart")
 	if err := os.Rename(file, file+".away"); err != nil {
 		t.Fatal(err)
 	}
-	wantErr(t, "a file that is away", f.Reexamine(t.Context(), d), store.ErrUnavailable)
+	wantErr(t, "a missing file", f.Reexamine(t.Context(), d), store.ErrUnavailable)
 	restart()
 	if err := f.Prepare(t.Context(), a, "", ""); !errors.Is(err, store.ErrReadOnly) {
-		t.Errorf("a file that is away is made anew: %v", err)
+		t.Errorf("Prepare with a missing, damaged file: %v, want %v", err, store.ErrReadOnly)
 	}
 	put(t, file, bad)
 	wantErr(t, "the damaged file put back", f.Reexamine(t.Context(), d), store.ErrUnavailable)
 	put(t, file, good)
 	held("put back, not yet examined")
 	if err := f.Reexamine(t.Context(), f.Damaged()[0]); err != nil || len(f.Damaged()) > 0 {
-		t.Fatalf("the file that is whole: %v; damaged: %+v", err, f.Damaged())
+		t.Fatalf("the intact file: %v; damaged: %+v, want none", err, f.Damaged())
 	}
 	for range 2 {
 		if err := f.write(t, b, "kept"); err != nil {
-			t.Errorf("a write to the file that is whole: %v", err)
+			t.Errorf("a write to the intact file: %v", err)
 		}
 		restart()
 	}
-	// What cannot be read counts: somebody wrote it for a reason.
+	// A mark that cannot be read counts as a damage.
 	if err := os.WriteFile(file+".damaged", []byte("?"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	restart()
-	held("a mark that says nothing")
+	held("an unreadable mark")
 }
 
-// TestDamageOfAnOwnFileGoesWithIt: nobody is left who would write to it.
-func TestDamageOfAnOwnFileGoesWithIt(t *testing.T) {
+// TestDamageEndsWithTheOnlyOrganizationOfAFile: removing the organization removes the file and its mark.
+func TestDamageEndsWithTheOnlyOrganizationOfAFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	a, b, file, _, _ := fill(t, dir, false)
@@ -169,6 +169,6 @@ func TestDamageOfAnOwnFileGoesWithIt(t *testing.T) {
 		t.Errorf("the mark is left: %v", err)
 	}
 	if err := f.Reexamine(t.Context(), d); err != nil || len(f.Damaged()) > 0 {
-		t.Errorf("%v; damaged: %+v", err, f.Damaged())
+		t.Errorf("Reexamine: %v; damaged: %+v, want none", err, f.Damaged())
 	}
 }

@@ -18,7 +18,7 @@ func refused[T any](spec store.Spec) func() error {
 	}
 }
 
-func TestDefineRefusesWhatDoesNotFit(t *testing.T) {
+func TestDefineRefusesInvalidSpecs(t *testing.T) {
 	t.Parallel()
 	type bare struct {
 		Name string `json:"name"`
@@ -130,7 +130,7 @@ func TestDefineRefusesWhatDoesNotFit(t *testing.T) {
 			t.Parallel()
 			err := tt.define()
 			if err == nil {
-				t.Fatal("was accepted")
+				t.Fatal("Define returned no error")
 			}
 			if !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error %q does not name %q", err, tt.want)
@@ -162,8 +162,7 @@ func TestDefineDeclares(t *testing.T) {
 	}
 }
 
-// The kind keeps its own declaration: what the caller does to his Spec later, or
-// to that of a second kind made of it, changes nothing.
+// A kind has its own copy of the Spec: later changes to the caller's Spec do not affect it.
 func TestDefineKeepsItsOwnSpec(t *testing.T) {
 	t.Parallel()
 	spec := store.Spec{Name: "one", Fields: []string{"name"}, Indexes: []store.Index{{Fields: []string{"name"}, Unique: true}}}

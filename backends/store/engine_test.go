@@ -7,7 +7,7 @@ import (
 	"tenantry/backends/driver"
 )
 
-// recorder is an engine that remembers the last questions.
+// recorder is an engine that records the last query and aggregation.
 type recorder struct {
 	driver.Engine
 	mu          sync.Mutex
@@ -51,7 +51,7 @@ func (w recordingWorkspace) Aggregate(ctx context.Context, a driver.Aggregation)
 	return w.Workspace.Aggregate(ctx, a)
 }
 
-// failing is an engine whose workspaces answer every call with one error.
+// failing is an engine whose workspaces return err from every call.
 type failing struct{ err error }
 
 func (f failing) Open(context.Context, driver.Opening) (driver.Workspace, error) {
@@ -73,8 +73,8 @@ func (f failing) Aggregate(context.Context, driver.Aggregation) ([][]any, error)
 func (f failing) Write(context.Context, []driver.Write) error                    { return f.err }
 func (f failing) Counter(context.Context, string, int64, int64) (int64, error)   { return 0, f.err }
 
-// gated is an engine that calls after between a workspace's opening and its handing
-// out, and before between the call of Remove and the removal.
+// gated is an engine that calls after once a workspace is open, before it returns it, and before when Remove is called,
+// before it removes the workspace.
 type gated struct {
 	driver.Engine
 	mu            sync.Mutex

@@ -9,36 +9,35 @@ import (
 	"tenantry/backends/driver"
 )
 
-// Errors every method of this package may return, wrapped. Test with errors.Is.
+// The errors that methods of this package return, wrapped. Test with errors.Is.
 var (
-	// ErrNotFound: no such document in this workspace, scope and state.
+	// ErrNotFound: the workspace has no such document in this scope and state.
 	ErrNotFound = errors.New("not found")
-	// ErrConflict: somebody else changed the document since it was read.
-	ErrConflict = errors.New("changed by somebody else meanwhile")
-	// ErrUnavailable: the store cannot answer now; the same call may work later.
+	// ErrConflict: the document was changed or removed by another writer since it was read.
+	ErrConflict = errors.New("changed by another writer in the meantime")
+	// ErrUnavailable: the store cannot answer now; the same call may succeed later.
 	ErrUnavailable = driver.ErrUnavailable
-	// ErrReadOnly: what is there can be read, and nothing can be written now. It is an ErrUnavailable.
+	// ErrReadOnly: documents can be read, but not written at the moment. It is an ErrUnavailable.
 	ErrReadOnly = driver.ErrReadOnly
-	// ErrSlow: the call was ended by its deadline by an engine that is there. It is a context.DeadlineExceeded.
+	// ErrSlow: the deadline ended the call although the engine is available. It is a context.DeadlineExceeded.
 	ErrSlow = driver.ErrSlow
-	// ErrForeign: what lies in the workspace belongs to another organization or installation,
-	// and is left untouched. It is an ErrUnavailable.
+	// ErrForeign: the workspace belongs to another organization or installation, and was left untouched. It is an
+	// ErrUnavailable.
 	ErrForeign = driver.ErrForeign
 	// ErrNewer: the data was written by a newer version of the program.
 	ErrNewer = driver.ErrNewer
-	// ErrQuery: the question names an unknown field, a field that may not be
-	// asked for, or a value of the wrong type. Callers' input must be checked
-	// before it gets here, so this is a fault of the program.
+	// ErrQuery: the query names an unknown or hidden field, or a value of the wrong type. It is a bug in the program,
+	// because input of callers must be checked before it reaches the store.
 	ErrQuery = errors.New("invalid query")
 )
 
-// DuplicateError says which unique fields a write would have repeated.
+// DuplicateError says which unique fields of a write already have the same values in another record.
 type DuplicateError struct {
 	Kind     string
 	Fields   []string
-	Position int // place in the batch
-	// Trashed are the identifiers of those that were deleted, and may be restored, by the field. The store leaves it
-	// out.
+	Position int // index of the write in the batch
+	// Trashed maps a field to the identifier of the other record, if that record is in the trash. The store does not
+	// fill it.
 	Trashed map[string]string
 }
 
@@ -46,10 +45,10 @@ func (e *DuplicateError) Error() string {
 	return fmt.Sprintf("%s: another record has the same %s", e.Kind, strings.Join(e.Fields, ", "))
 }
 
-// ConflictError says which record was changed by somebody else since it was read. It is an ErrConflict.
+// ConflictError says which record was changed by another writer since it was read. It is an ErrConflict.
 type ConflictError struct {
 	Kind     string
-	Position int // place in the batch
+	Position int // index of the write in the batch
 }
 
 func (e *ConflictError) Error() string { return e.Kind + ": " + ErrConflict.Error() }
@@ -57,7 +56,7 @@ func (e *ConflictError) Error() string { return e.Kind + ": " + ErrConflict.Erro
 // Unwrap returns ErrConflict.
 func (e *ConflictError) Unwrap() error { return ErrConflict }
 
-// translate turns an engine's error into this package's.
+// translate turns an error of an engine into one of this package.
 func translate(spec *Spec, err error) error {
 	if err == nil {
 		return nil

@@ -22,12 +22,12 @@ type (
 	MeasureOp = driver.MeasureOp
 )
 
-// Field names one value of a document in a question: a declared field or, where
-// Custom is set, one that the organization defined (Type says how it compares).
+// Field names a value of a document in a query: a declared field or, if Custom is set, a field that the organization
+// defined.
 type Field struct {
 	Name   string
 	Custom bool
-	Type   Type // of a custom field; a declared field's type comes from its Spec
+	Type   Type // how a custom field compares; the type of a declared field comes from its Spec
 }
 
 // F names a declared field.
@@ -35,20 +35,20 @@ func F(name string) Field { return Field{Name: name} }
 
 // Filter is a typed tree of conditions. The zero value matches everything.
 type Filter struct {
-	leaf   bool // made by Where: a condition, whatever its operator
+	leaf   bool // a condition made by Where, not a conjunction or disjunction
 	op     Op
 	kids   []Filter
 	field  Field
 	values []any
 }
 
-// All matches what every one of the filters matches; everything where there is none.
+// All matches documents that match every filter. Without filters it matches everything.
 func All(filters ...Filter) Filter { return Filter{op: driver.And, kids: filters} }
 
-// AnyOf matches what at least one of the filters matches; nothing where there is none.
+// AnyOf matches documents that match at least one filter. Without filters it matches nothing.
 func AnyOf(filters ...Filter) Filter { return Filter{op: driver.Or, kids: filters} }
 
-// Where is one condition. Values are string, bool, int, int64 or float64.
+// Where returns a single condition. Values are string, bool, int, int64 or float64.
 func Where(field Field, op Op, values ...any) Filter {
 	return Filter{leaf: true, op: op, field: field, values: values}
 }
@@ -65,23 +65,23 @@ func In[V any](name string, values ...V) Filter {
 	return Where(F(name), driver.In, list...)
 }
 
-// Has matches documents whose declared field is present (or absent, for false).
+// Has matches documents in which the declared field is present, or absent if present is false.
 func Has(name string, present bool) Filter { return Where(F(name), driver.Exists, present) }
 
 // IsZero reports whether the filter has no condition.
 func (f Filter) IsZero() bool { return !f.leaf && f.op == driver.And && len(f.kids) == 0 }
 
-// Limits of one question.
+// Limits of one query.
 const (
 	maxDepth = 16
-	// Room for two filters of callers, a campaign's own and the one of its list, of which each of 50 conditions becomes
-	// four where it leaves out a day and a moment; for words that are looked for, and for a place in an order.
+	// maxConditions has room for the filters of a campaign and of its list, with 50 conditions each that may compile
+	// to four; for the words of a search; and for a position in an order.
 	maxConditions = 500
 	maxValues     = 10_000
-	// MaxFolded bounds the bytes of a text that is looked for whatever its case: MongoDB takes patterns of 16,384 at
-	// most, and a byte of text may take seven with all its cases.
+	// MaxFolded bounds the bytes of a text in a case-insensitive search. MongoDB accepts patterns of at most 16,384
+	// bytes, and a byte of text may take seven in a pattern that lists all its cases.
 	MaxFolded = 2048
-	// MaxLimit is the largest number of documents one Find returns.
+	// MaxLimit is the largest number of documents that one Find returns.
 	MaxLimit = 10_000
 )
 
@@ -118,7 +118,7 @@ func (s *Spec) compileNode(f Filter, part partition, depth int, budget *int) (dr
 		return driver.Predicate{}, err
 	}
 	if !ref.Custom && ref.Name == "id" {
-		if folds(f.op) { // identifiers are of one case
+		if folds(f.op) { // identifiers are in lower case
 			text, _ := values[0].(string)
 			values[0] = strings.ToLower(text)
 			f.op = map[Op]Op{driver.ContainsFold: driver.Contains, driver.StartsWithFold: driver.StartsWith}[f.op]
@@ -130,15 +130,16 @@ func (s *Spec) compileNode(f Filter, part partition, depth int, budget *int) (dr
 		}
 		for i, v := range values {
 			if id, ok := v.(string); ok {
-				values[i] = part.stored(id)
+				values[i] = part.qualify(id)
 			}
 		}
 	}
 	return emptyIsMissing(driver.Predicate{Op: f.op, Ref: ref, Values: values}), nil
 }
 
-// containing matches the identifiers of a partition that have the text in them. The number that is stored before them
-// may have it too: there it is looked for with each character that may stand before it.
+// containing matches the identifiers of a partition that contain the text. The stored prefix may contain the text as
+// well. In that case the text is matched together with each character that may precede it: the dot at the end of the
+// prefix, or a digit of the identifier.
 func (p partition) containing(ref driver.Ref, text string) driver.Predicate {
 	const hex = "0123456789abcdef"
 	switch {
@@ -147,22 +148,24 @@ func (p partition) containing(ref driver.Ref, text string) driver.Predicate {
 	case !strings.Contains(p.prefix(), text):
 		return driver.Predicate{Op: driver.Contains, Ref: ref, Values: []any{text}}
 	}
-	either := driver.Predicate{Op: driver.Or, Kids: []driver.Predicate{{Op: driver.Contains, Ref: ref, Values: []any{"." + text}}}}
+	either := driver.Predicate{Op: driver.Or, Kids: []driver.Predicate{
+		{Op: driver.Contains, Ref: ref, Values: []any{"." + text}},
+	}}
 	for _, before := range hex {
 		either.Kids = append(either.Kids, p.containing(ref, string(before)+text))
 	}
 	return either
 }
 
-// emptyIsMissing rewrites a comparison with "" on a declared text field: there the
-// empty string is stored as missing.
+// emptyIsMissing rewrites a comparison of a declared text field with "", because an empty string is stored as missing.
 func emptyIsMissing(p driver.Predicate) driver.Predicate {
 	if p.Ref.Custom || p.Ref.Type != driver.String || !slices.Contains(p.Values, any("")) {
 		return p
 	}
 	absent := driver.Predicate{Op: driver.Exists, Ref: p.Ref, Values: []any{false}}
 	present := driver.Predicate{Op: driver.Exists, Ref: p.Ref, Values: []any{true}}
-	rest := driver.Predicate{Op: p.Op, Ref: p.Ref, Values: slices.DeleteFunc(p.Values, func(v any) bool { return v == any("") })}
+	isEmpty := func(v any) bool { return v == any("") }
+	rest := driver.Predicate{Op: p.Op, Ref: p.Ref, Values: slices.DeleteFunc(p.Values, isEmpty)}
 	switch p.Op {
 	case driver.Eq, driver.Lte:
 		return absent
@@ -195,7 +198,7 @@ func checkValues(ref driver.Ref, op Op, values []any) ([]any, error) {
 	for i, v := range values {
 		p, ok := portable(v)
 		if f, is := v.(float64); is && math.IsInf(f, 0) && (op == driver.From || op == driver.Before) {
-			p, ok = f, true // the place of what JSON has and no float holds
+			p, ok = f, true // stands for a JSON number beyond the range of float64
 		}
 		if !ok || !comparable(ref, op, p) {
 			return nil, fmt.Errorf("%w: a value of type %T does not compare with %s", ErrQuery, v, ref.Name)
@@ -208,7 +211,7 @@ func checkValues(ref driver.Ref, op Op, values []any) ([]any, error) {
 	return out, nil
 }
 
-// folds reports whether the operator takes letters of other cases too.
+// folds reports whether the operator ignores case.
 func folds(op Op) bool { return op == driver.ContainsFold || op == driver.StartsWithFold }
 
 func portable(v any) (any, bool) {
@@ -252,14 +255,14 @@ func comparable(ref driver.Ref, op Op, v any) bool {
 	return false
 }
 
-// ref resolves a field. Hidden fields are refused: nothing may be asked about them.
+// ref resolves a field of a query. Fields that are not declared are refused, because queries must not reveal them.
 func (s *Spec) ref(f Field) (driver.Ref, error) {
 	if f.Custom {
 		if !s.Custom {
 			return driver.Ref{}, fmt.Errorf("%w: %s has no custom fields", ErrQuery, s.Name)
 		}
 		if !ValidKey(f.Name) {
-			return driver.Ref{}, fmt.Errorf("%w: %q is no name of a custom field", ErrQuery, f.Name)
+			return driver.Ref{}, fmt.Errorf("%w: %q is not a valid name of a custom field", ErrQuery, f.Name)
 		}
 		return driver.Ref{Name: f.Name, Custom: true, Type: f.Type}, nil
 	}
@@ -271,8 +274,8 @@ func (s *Spec) ref(f Field) (driver.Ref, error) {
 			return driver.Ref{Name: f.Name, Type: s.collection.Fields[i].Type}, nil
 		}
 	}
-	return driver.Ref{}, fmt.Errorf("%w: %s has no field %q to ask for", ErrQuery, s.Name, f.Name)
+	return driver.Ref{}, fmt.Errorf("%w: %s has no declared field %q", ErrQuery, s.Name, f.Name)
 }
 
-// ValidKey reports whether text can name a custom field: 1 to 64 of letters, digits, "_", "-".
+// ValidKey reports whether text can name a custom field: 1 to 64 letters, digits, "_" or "-".
 func ValidKey(text string) bool { return texts.Plain(text, 64, "_-") }

@@ -112,7 +112,7 @@ func TestValuesOfTheWrongTypeAreRefused(t *testing.T) {
 	})
 }
 
-// A condition whose operator is none must not vanish: that would widen the answer.
+// A condition with an unknown operator must be refused: ignoring it would widen the answer.
 func TestUnknownOperatorsAreRefused(t *testing.T) {
 	onEveryEngine(t, func(t *testing.T, open opener) {
 		f := setup(t, open)
@@ -123,7 +123,7 @@ func TestUnknownOperatorsAreRefused(t *testing.T) {
 			}
 			condition := store.Where(store.F("name"), op, "y")
 			if condition.IsZero() {
-				t.Errorf("a condition with operator %d counts as none", op)
+				t.Errorf("IsZero of a condition with operator %d = true, want false", op)
 			}
 			for _, filter := range []store.Filter{condition, store.All(condition), store.AnyOf(store.Eq("name", "y"), condition), store.Where(store.Field{}, op)} {
 				for what, err := range everyRead(t.Context(), f.items, f.ws, filter) {
@@ -168,7 +168,7 @@ func TestFilterTree(t *testing.T) {
 			}
 		}
 		if !(store.Filter{}).IsZero() || !store.All().IsZero() || store.AnyOf().IsZero() || is("a").IsZero() {
-			t.Error("IsZero tells no condition from some")
+			t.Error("IsZero is wrong for one of the zero Filter, All(), AnyOf() and a condition")
 		}
 	})
 }
@@ -185,7 +185,7 @@ func TestEmptyTextMeansMissing(t *testing.T) {
 			op     store.Op
 			values []any
 			want   string
-			custom string // there "" is a value
+			custom string // result for a custom field, where "" is a value
 		}{
 			{store.OpEq, one, "none", "none"},
 			{store.OpNe, one, "a b", "a b"},
@@ -207,7 +207,7 @@ func TestEmptyTextMeansMissing(t *testing.T) {
 			for _, field := range []string{"title", "code", "text"} {
 				values := slices.Clone(tt.values)
 				filter := store.Where(store.F(field), tt.op, values...)
-				for range 2 { // asking does not change the question
+				for range 2 { // a query does not change its filter
 					if got := names(t, c, store.Query{Filter: filter}); got != tt.want {
 						t.Errorf("case %d: %s finds %q, want %q", i, field, got, tt.want)
 					}
@@ -237,7 +237,7 @@ func nest(levels int, f store.Filter) store.Filter {
 	return f
 }
 
-func TestLimitsOfAQuestion(t *testing.T) {
+func TestLimitsOfAQuery(t *testing.T) {
 	onEveryEngine(t, func(t *testing.T, open opener) {
 		f := setup(t, open)
 		ctx := t.Context()
@@ -282,7 +282,7 @@ func TestLimitsOfAQuestion(t *testing.T) {
 	})
 }
 
-// A filter that Each takes for the first page it takes for all.
+// If Each accepts a filter for the first page, it accepts it for all pages.
 func TestEachTakesAFilterForAllPages(t *testing.T) {
 	onEveryEngine(t, func(t *testing.T, open opener) {
 		f := setup(t, open)
@@ -310,11 +310,11 @@ func TestEachTakesAFilterForAllPages(t *testing.T) {
 				taken++
 			}
 			if (err == nil) != (seen == len(recs)) || seen != 0 && seen != len(recs) {
-				t.Errorf("%d records were seen before: %v", seen, err)
+				t.Errorf("Each saw %d of %d records: %v", seen, len(recs), err)
 			}
 		}
 		if taken < 4 {
-			t.Errorf("Each took %d of the filters", taken)
+			t.Errorf("Each accepted %d of the filters, want at least 4", taken)
 		}
 	})
 }

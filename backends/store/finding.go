@@ -6,7 +6,7 @@ import (
 	"tenantry/backends/driver"
 )
 
-// Finding is what an operator should know of a backend.
+// Finding is something that an operator should know about a backend.
 type Finding = driver.Finding
 
 // The verdicts of a Finding.
@@ -15,9 +15,9 @@ const (
 	FindingWrong   = driver.FindingWrong
 )
 
-// Inspect returns what a backend tells of what it depends on, also while it does not answer.
+// Inspect returns the findings of a backend about what it depends on, even while the backend does not answer.
 func (s *Store) Inspect(ctx context.Context, backend string) []Finding {
-	if e, ok := able[driver.Inspector](s, backend); ok {
+	if e, ok := ability[driver.Inspector](s, backend); ok {
 		return e.Inspect(ctx)
 	}
 	return nil

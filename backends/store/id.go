@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// NewID returns a new document identifier: 24 lower-case hex digits, made like an
-// ObjectID (seconds, 5 random bytes, counter) so that identifiers of one process ascend.
-// Safe for concurrent use.
+// NewID returns a new document identifier: 24 lower-case hex digits in the layout of an ObjectID (seconds, 5 random
+// bytes, counter), so that the identifiers of one process ascend. Safe for concurrent use.
 func (s *Store) NewID() string { return s.ids.next(time.Now()) }
 
 // ValidID reports whether text is a document identifier.
@@ -28,14 +27,14 @@ func ValidID(text string) bool {
 
 type idSource struct {
 	process [5]byte
-	start   uint64        // of the counter in a second
+	start   uint64        // first value of the counter in each second
 	last    atomic.Uint64 // seconds, then 24 bits of counter
 }
 
 func newIDSource() *idSource {
 	var seed [9]byte
 	_, _ = rand.Read(seed[:]) // never fails since Go 1.24
-	// Half of the counter stays free: what overflows borrows from the next second.
+	// At least half of the counter's range is free in each second; an overflow borrows from the next second.
 	return &idSource{process: [5]byte(seed[:5]), start: uint64(binary.BigEndian.Uint32(seed[5:]) & 0x7fffff)}
 }
 

@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// Identifiers ascend also where the counter overflows within a second and where the
-// clock is set back.
+// Identifiers ascend even if the counter overflows within a second, or the clock is set back.
 func TestIDsAscendPastOverflowAndClock(t *testing.T) {
 	t.Parallel()
 	s := newIDSource()

@@ -27,7 +27,7 @@ func TestNewID(t *testing.T) {
 		t.Errorf("%s does not start with the time", last)
 	}
 	if other := store.New(store.Options{Engine: failing{}}).NewID(); other[8:18] == last[8:18] {
-		t.Errorf("two stores make identifiers alike: %s and %s", last, other)
+		t.Errorf("two stores use the same 5 process bytes: %s and %s", last, other)
 	}
 }
 
@@ -61,7 +61,7 @@ func TestNewIDIsUniqueAndAscends(t *testing.T) {
 	wg.Wait()
 	slices.Sort(all)
 	if n := len(slices.Compact(all)); n != workers*each {
-		t.Errorf("%d of %d identifiers are different", n, workers*each)
+		t.Errorf("%d distinct identifiers, want %d", n, workers*each)
 	}
 }
 

@@ -14,14 +14,14 @@ import (
 	"tenantry/internal/cache"
 )
 
-// Meta is what every record has. Record types embed it.
+// Meta holds the fields that every record has. Record types embed it.
 type Meta struct {
 	ID        string `json:"-"`
 	Rev       int64  `json:"-"`
-	CreatedAt int64  `json:"created_at"` // Unix milliseconds; stamped on insert where zero
-	UpdatedAt int64  `json:"updated_at"` // Unix milliseconds; stamped on every write
+	CreatedAt int64  `json:"created_at"` // Unix milliseconds; set on insert if zero
+	UpdatedAt int64  `json:"updated_at"` // Unix milliseconds; set on insert if zero, and on every other write
 
-	bytes int64 // of the stored document, as it was read or written last; 0: not known
+	bytes int64 // size of the document as last read or written; 0: unknown
 }
 
 // StoreMeta gives package store access to the embedded Meta.
@@ -29,67 +29,65 @@ func (m *Meta) StoreMeta() *Meta { return m }
 
 type record interface{ StoreMeta() *Meta }
 
-// metaOf returns what every record has. Define saw to it that rec is one.
+// metaOf returns the Meta of a record. Define has checked that the type embeds it.
 func metaOf(rec any) *Meta { return rec.(record).StoreMeta() } //nolint:forcetypeassert // see above
 
-// Index orders a kind by its fields, then by id. A unique index ignores records in
-// which one of its fields is missing. An index over a single Strings field serves
-// look-ups of elements; a Strings field at the end of a longer index only rides along,
-// so that a scoped count need not leave the index. So do the fields of Rides, after the id, where
-// the order of ids stays as it is. A sparse one is of a field that most records lack: it serves questions for a
-// value, and no order.
+// Index orders a kind by its fields, then by id.
+//
+// An index on a single Strings field serves look-ups of elements. A Strings field at the end of a longer index is only
+// included, so that a count in a scope can be answered from the index.
 type Index struct {
 	Fields []string
-	Unique bool
-	Sparse bool
-	Rides  []string
+	Unique bool     // records that lack one of the fields are ignored
+	Sparse bool     // for a field that most records lack: serves queries for a value, but no order
+	Rides  []string // fields included after the id, which do not change the order
 }
 
-// Access is a question that a module asks regularly: equality (or a range, in the last
-// of Where) on the fields of Where, ordered by Sort. Tests hold every engine to
-// answering it by an index, and MongoDB to having no index that none of them needs.
+// Access is a query that a module makes regularly: equality on the fields of Where, or a range on the last of them,
+// ordered by Sort. Tests require every engine to answer it from an index, and MongoDB to have no index that no Access
+// needs.
 type Access struct {
 	Where []string
 	Sort  []string
 }
 
-// Spec declares a kind of record. The record type's own json tags say which fields
-// exist and their types; the Spec says which of them questions may name.
+// Spec declares a kind of record. The json tags of the record type declare the fields and their types; the Spec says
+// which of them queries may name.
 type Spec struct {
 	Name string
-	// Fields can be filtered, sorted and indexed. created_at and updated_at always can.
-	// Every other field of the record is hidden from questions.
+	// Fields can be filtered, sorted and indexed, as can created_at and updated_at. All other fields of the record are
+	// hidden from queries.
 	Fields  []string
 	Indexes []Index
 	Access  []Access
-	// Custom: the record type has a map[string]any field tagged `store:"custom"` with the values of fields that the
-	// organization defined. Of is the one of Fields that says which of its definitions that is; it is empty where there
-	// is one for all records.
+	// Custom: the record type has a map[string]any field tagged `store:"custom"`, with the values of fields that the
+	// organization defined. Of names the declared field that identifies the definition; it is empty if all records share
+	// one definition.
 	Custom bool
 	Of     string
-	// Teams: the record has a field teams []string, and a limited scope sees only records
-	// without teams or with one of the scope's.
+	// Teams: the record has a field teams []string. A limited scope sees only records without teams, or with one of the
+	// scope's teams.
 	Teams bool
-	// SoftDelete: the record has a field deleted bool, and questions see live records
-	// unless they ask otherwise. Where its tag says omitempty, records that say nothing of it
-	// are live: they were stored before there was a trash.
+	// SoftDelete: the record has a field deleted bool. Queries see live records unless their State says otherwise. With
+	// omitempty in the field's tag, records without the field are live: they were stored before the kind had a trash.
 	SoftDelete bool
-	// Partition: records of several organizations share the workspace, told apart by the
-	// field org_id, which the workspace's partition sets and adds to every question and index.
+	// Partition: records of several organizations share the workspace. The field org_id separates them; the workspace's
+	// partition sets it and adds it to every query and index.
 	Partition bool
-	// Aside: the records are notes of the gateway, which count among nobody's documents.
+	// Aside: the records are notes of the gateway, and not counted among the organization's documents.
 	Aside bool
 
 	collection *driver.Collection
-	values     func(driver.Document) ([]any, error) // the declared values of a stored document
-	indexes    map[string][]string
-	zeros      map[string]any // of the declared fields that always have a value
+	values     func(driver.Document) ([]any, error) // returns the declared values of a stored document
+	indexes    map[string][]string                  // fields by name of the index
+	zeros      map[string]any                       // zero values of declared fields that always have a value
 
-	liveSaysNothing bool
+	liveOmitted bool // live records may lack the field deleted
 }
 
 var namePattern = regexp.MustCompile(`^[a-z][a-z0-9_]{0,62}$`)
 
+// uniqueFields returns the fields of a unique index without the partition; the id for an index that is not declared.
 func (s *Spec) uniqueFields(index string) []string {
 	if fields, ok := s.indexes[index]; ok {
 		return slices.DeleteFunc(slices.Clone(fields), func(f string) bool { return f == partitionField })
@@ -99,7 +97,7 @@ func (s *Spec) uniqueFields(index string) []string {
 
 const partitionField = "org_id"
 
-// ordered reports whether a declared question is asked in the order of the fields, for more than one value of the last.
+// ordered reports whether a declared Access reads the fields in order, with more than one value of the last.
 func (s *Spec) ordered(fields []string) bool {
 	return slices.ContainsFunc(s.Access, func(a Access) bool {
 		return len(a.Where) < len(fields) && len(a.Sort) > 0 && slices.Equal(slices.Concat(a.Where, a.Sort), fields)
@@ -111,23 +109,23 @@ type Kind[T any] struct {
 	spec   *Spec
 	fields []fieldPath // in the order of spec.collection.Fields
 	custom []int       // index path of the custom map
-	trash  []int       // index path of the field deleted; nil: there is no trash
-	// decoded are records as Peek last decoded them.
+	trash  []int       // index path of the field deleted; nil if the kind has no trash
+	// decoded caches the records that Peek decoded.
 	decoded *cache.Map[*decoded[T]]
 }
 
-// decoded is a record together with the document it came from.
+// decoded is a record with the document from which it was decoded.
 type decoded[T any] struct {
 	rev          int64
 	body, custom []byte
 	rec          *T
-	made         Made
+	made         Derived
 }
 
-// Bounds of what Peek keeps of one kind.
+// Bounds of the records that Peek caches of one kind.
 const (
-	maxDecoded      = 1024
-	maxDecodedBytes = 16 << 10
+	maxDecoded      = 1024     // records
+	maxDecodedBytes = 16 << 10 // bytes of one document
 )
 
 type fieldPath struct {
@@ -135,7 +133,7 @@ type fieldPath struct {
 	typ  driver.Type
 }
 
-// Must is Define where an error would be a fault of the program, which ends it.
+// Must is Define that panics on an error.
 func Must[T any](spec Spec) *Kind[T] {
 	k, err := Define[T](spec)
 	if err != nil {
@@ -144,8 +142,8 @@ func Must[T any](spec Spec) *Kind[T] {
 	return k
 }
 
-// Define checks the Spec against the record type T, which must embed Meta.
-// The error names what does not fit; it is a fault of the program.
+// Define checks the Spec against the record type T, which must embed Meta. The error names the mismatch, which is a bug
+// in the program.
 func Define[T any](spec Spec) (*Kind[T], error) {
 	typ := reflect.TypeFor[T]()
 	if _, ok := any(new(T)).(record); !ok {
@@ -165,7 +163,11 @@ func Define[T any](spec Spec) (*Kind[T], error) {
 	special := map[string]struct {
 		on  bool
 		typ driver.Type
-	}{"teams": {spec.Teams, driver.Strings}, "deleted": {spec.SoftDelete, driver.Bool}, partitionField: {spec.Partition, driver.Int}}
+	}{
+		"teams":        {spec.Teams, driver.Strings},
+		"deleted":      {spec.SoftDelete, driver.Bool},
+		partitionField: {spec.Partition, driver.Int},
+	}
 	for extra, s := range special {
 		if s.on {
 			names = append(names, extra)
@@ -174,7 +176,7 @@ func Define[T any](spec Spec) (*Kind[T], error) {
 	slices.Sort(names)
 	names = slices.Compact(names)
 	if spec.Of != "" && (!spec.Custom || !slices.Contains(spec.Fields, spec.Of)) {
-		return nil, fmt.Errorf("store: %s: %q is to say what is defined, and is not declared", spec.Name, spec.Of)
+		return nil, fmt.Errorf("store: %s: Of needs Custom and a declared field, and %q is none", spec.Name, spec.Of)
 	}
 	k := &Kind[T]{spec: &spec, custom: custom, decoded: cache.New[*decoded[T]](maxDecoded)}
 	spec.collection = &driver.Collection{Name: spec.Name, Custom: spec.Custom, Of: spec.Of, Uncounted: spec.Aside}
@@ -187,16 +189,17 @@ func Define[T any](spec Spec) (*Kind[T], error) {
 	for _, name := range names {
 		f, ok := paths[name]
 		t, known := portableType(name, f)
-		if !ok || !known || !namePattern.MatchString(name) || name == "id" { // every record has an id of its own
+		if !ok || !known || !namePattern.MatchString(name) || name == "id" { // the id is that of Meta
 			return nil, fmt.Errorf("store: %s: field %q is not a portable field of %s", spec.Name, name, typ)
 		}
 		if s := special[name]; s.on && (t != s.typ || f.Type.Kind() == reflect.Pointer) {
-			return nil, fmt.Errorf("store: %s: field %q of %s has the wrong type for what the Spec says", spec.Name, name, typ)
+			return nil, fmt.Errorf("store: %s: field %q of %s has another type than the Spec requires",
+				spec.Name, name, typ)
 		}
 		spec.zeros[name] = portableValue(reflect.Zero(f.Type), t)
 		if name == "deleted" && spec.SoftDelete {
 			k.trash = f.Index
-			spec.liveSaysNothing = strings.Contains(f.Tag.Get("json"), ",omitempty")
+			spec.liveOmitted = strings.Contains(f.Tag.Get("json"), ",omitempty")
 		}
 		spec.collection.Fields = append(spec.collection.Fields, driver.Field{Name: name, Type: t})
 		k.fields = append(k.fields, fieldPath{f.Index, t})
@@ -210,7 +213,7 @@ func Define[T any](spec Spec) (*Kind[T], error) {
 		}
 		name := strings.Join(fields, "_")
 		if _, twice := spec.indexes[name]; twice || name == "" {
-			return nil, fmt.Errorf("store: %s: index %q has no field or the name of another", spec.Name, name)
+			return nil, fmt.Errorf("store: %s: index %q has no fields, or those of another index", spec.Name, name)
 		}
 		for _, f := range slices.Concat(fields, index.Rides) {
 			if _, found := slices.BinarySearch(names, f); !found {
@@ -218,13 +221,16 @@ func Define[T any](spec Spec) (*Kind[T], error) {
 			}
 		}
 		spec.indexes[name] = fields
-		spec.collection.Indexes = append(spec.collection.Indexes, driver.Index{Name: name, Fields: fields, Unique: index.Unique, Sparse: index.Sparse, Rides: index.Rides, Ordered: index.Unique && spec.ordered(index.Fields)})
+		spec.collection.Indexes = append(spec.collection.Indexes, driver.Index{
+			Name: name, Fields: fields, Unique: index.Unique, Sparse: index.Sparse, Rides: index.Rides,
+			Ordered: index.Unique && spec.ordered(index.Fields),
+		})
 	}
 	return k, nil
 }
 
-// recordFields returns the fields of a record type by their JSON names, and the index path
-// of the one with the custom values.
+// recordFields returns the fields of a record type by JSON name, and the index path of the field with the custom
+// values.
 func recordFields(typ reflect.Type) (paths map[string]reflect.StructField, custom []int, err error) {
 	paths = map[string]reflect.StructField{}
 	for _, f := range reflect.VisibleFields(typ) {
@@ -278,7 +284,7 @@ func portableType(name string, f reflect.StructField) (driver.Type, bool) {
 	return 0, false
 }
 
-// Spec returns the kind's declaration, for the workspace's list of kinds.
+// Spec returns the kind's declaration.
 func (k *Kind[T]) Spec() *Spec { return k.spec }
 
 // encode splits the record into body, custom values and declared values.
@@ -298,7 +304,7 @@ func (k *Kind[T]) encode(rec *T) (driver.Document, error) {
 			return doc, err
 		}
 	}
-	bare := *rec // the custom values are stored beside the body, not in it
+	bare := *rec // without the custom values, which are stored separately from the body
 	reflect.ValueOf(&bare).Elem().FieldByIndex(k.custom).SetZero()
 	doc.Body, err = marshal(&bare)
 	return doc, err
@@ -313,7 +319,7 @@ func (k *Kind[T]) values(rec reflect.Value) []any {
 	return values
 }
 
-// valuesOf returns the declared values of a document as encode had them.
+// valuesOf returns the declared values of a stored document, as encode set them.
 func (k *Kind[T]) valuesOf(doc driver.Document) ([]any, error) {
 	rec := new(T)
 	if err := k.decode(&doc, rec); err != nil {
@@ -332,8 +338,8 @@ func marshal(v any) ([]byte, error) {
 	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
 }
 
-// portableValue maps what is empty to nil, which questions take as missing: a nil
-// pointer, "", an empty list, the zero time. 0 and false are values.
+// portableValue converts a field's value to that of a declared value. Empty values (a nil pointer, "", an empty list,
+// the zero time) become nil, which queries treat as missing; 0 and false remain values.
 func portableValue(v reflect.Value, typ driver.Type) any {
 	if v.Kind() == reflect.Pointer {
 		if v.IsNil() {
@@ -346,7 +352,7 @@ func portableValue(v reflect.Value, typ driver.Type) any {
 		if v.Len() == 0 {
 			return nil
 		}
-		return stored(v.String())
+		return validUTF8(v.String())
 	case reflect.Int, reflect.Int64:
 		if typ == driver.Time && v.Int() == 0 {
 			return nil
@@ -360,17 +366,17 @@ func portableValue(v reflect.Value, typ driver.Type) any {
 		if v.Len() == 0 {
 			return nil
 		}
-		list := make([]string, v.Len()) // the elements may have a type of their own
+		list := make([]string, v.Len()) // converts elements of a named string type
 		for i := range list {
-			list[i] = stored(v.Index(i).String())
+			list[i] = validUTF8(v.Index(i).String())
 		}
 		return list
 	}
 	return nil
 }
 
-// stored returns the text as the body has it: JSON replaces every byte that is not UTF-8.
-func stored(text string) string {
+// validUTF8 returns the text as it is in the body, where JSON replaces every byte that is not valid UTF-8.
+func validUTF8(text string) string {
 	if utf8.ValidString(text) {
 		return text
 	}
@@ -386,7 +392,7 @@ func (k *Kind[T]) decode(doc *driver.Document, rec *T) error {
 	}
 	if k.custom != nil && len(doc.Custom) > 0 {
 		dec := json.NewDecoder(bytes.NewReader(doc.Custom))
-		dec.UseNumber() // 2^53+1 must survive
+		dec.UseNumber() // float64 would round integers above 2^53
 		if err := dec.Decode(reflect.ValueOf(rec).Elem().FieldByIndex(k.custom).Addr().Interface()); err != nil {
 			return fmt.Errorf("store: %s %s has damaged custom values: %w", k.spec.Name, doc.ID, err)
 		}
@@ -396,5 +402,5 @@ func (k *Kind[T]) decode(doc *driver.Document, rec *T) error {
 	return nil
 }
 
-// Collection returns what an engine is told of the kind, for tests of engines.
+// Collection returns the kind's declaration for an engine. It is for tests of engines.
 func (s *Spec) Collection() *driver.Collection { return s.collection }

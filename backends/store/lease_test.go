@@ -12,7 +12,7 @@ import (
 	"tenantry/backends/store"
 )
 
-// hooked is an engine that hands writes to a function instead of doing them.
+// hooked is an engine that passes writes to a function instead of storing them.
 type hooked struct {
 	driver.Engine
 	mu    sync.Mutex
@@ -47,7 +47,7 @@ func (w *hookedSpace) Write(ctx context.Context, writes []driver.Write) error {
 
 func isNote(w driver.Write) bool { return w.Collection.Name == "move_notes" }
 
-// beingCopied is an organization in the middle of a move, with a record that both sides have.
+// beingCopied returns an organization in the middle of a move, with a record that both sides have.
 func beingCopied(t *testing.T) (*twoPlaces, *hooked, *store.Mover, *item) {
 	t.Helper()
 	source := &hooked{Engine: openSQLite(t)}
@@ -68,16 +68,16 @@ func beingCopied(t *testing.T) (*twoPlaces, *hooked, *store.Mover, *item) {
 	return f, source, m, rec
 }
 
-// A note outlives the looks at it as long as what it announces may still be on its way.
-func TestANoteWaitsForItsWrite(t *testing.T) {
+// A note is kept for as long as the write that it announces may still be under way, however often it is read.
+func TestNoteIsKeptUntilItsWriteEnds(t *testing.T) {
 	t.Parallel()
 	f, source, m, rec := beingCopied(t)
 	source.set(func(ctx context.Context, w driver.Workspace, writes []driver.Write) error {
 		if !isNote(writes[0]) {
 			source.set(nil)
 			for range 3 {
-				if named, err := m.Catch(ctx); err != nil || named != 1 {
-					t.Errorf("Catch: %d documents, %v", named, err)
+				if named, err := m.CatchUp(ctx); err != nil || named != 1 {
+					t.Errorf("CatchUp = %d documents, %v; want 1", named, err)
 				}
 				if err := m.Forget(ctx); err != nil {
 					t.Error(err)
@@ -93,14 +93,14 @@ func TestANoteWaitsForItsWrite(t *testing.T) {
 	if err := m.Finish(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := names(t, f.items.In(f.elsewhere(t)), store.Query{}); got != "after" {
+	if got := names(t, f.items.In(f.atNewPlace(t)), store.Query{}); got != "after" {
 		t.Errorf("the copy has %q", got)
 	}
 }
 
-// Where an engine takes back what it did before a write it refused, the note of it stays:
-// the mover may have copied that.
-func TestWhatIsTakenBackIsTakenOffTheCopy(t *testing.T) {
+// If an engine without transactions rolls back the writes before a refused one, their note stays, because the mover may
+// have copied them.
+func TestRolledBackWritesAreRemovedFromTheCopy(t *testing.T) {
 	t.Parallel()
 	f, source, m, _ := beingCopied(t)
 	source.set(func(ctx context.Context, w driver.Workspace, writes []driver.Write) error {
@@ -122,12 +122,12 @@ func TestWhatIsTakenBackIsTakenOffTheCopy(t *testing.T) {
 	if err := m.Finish(t.Context()); err != nil {
 		t.Errorf("Finish: %v", err)
 	}
-	if got := names(t, f.items.In(f.elsewhere(t)), store.Query{}); got != "before" {
+	if got := names(t, f.items.In(f.atNewPlace(t)), store.Query{}); got != "before" {
 		t.Errorf("the copy has %q", got)
 	}
 }
 
-// takeBack does writes one by one, as an engine without transactions, until one is refused.
+// takeBack stores writes one by one, as an engine without transactions, and rolls them back when one is refused.
 func takeBack(ctx context.Context, t *testing.T, m *store.Mover, w driver.Workspace, writes []driver.Write) error {
 	var done []driver.Write
 	for i, one := range writes {
@@ -136,7 +136,7 @@ func takeBack(ctx context.Context, t *testing.T, m *store.Mover, w driver.Worksp
 			done = append(done, driver.Write{Collection: one.Collection, Op: driver.Delete, Doc: driver.Document{ID: one.Doc.ID, Rev: 1}})
 			continue
 		}
-		if _, err := m.Catch(ctx); err != nil {
+		if _, err := m.CatchUp(ctx); err != nil {
 			t.Error(err)
 		}
 		for i := range done {
@@ -153,13 +153,13 @@ func takeBack(ctx context.Context, t *testing.T, m *store.Mover, w driver.Worksp
 	return nil
 }
 
-// The mover reads only after what is being written is done, also what its lease has ended for.
+// The mover reads only after the writes under way have ended, even those whose lease has passed.
 func TestTheMoverWaitsForWritesUnderWay(t *testing.T) {
 	t.Parallel()
 	for name, read := range map[string]func(context.Context, *store.Mover) error{
-		"Copy":   func(ctx context.Context, m *store.Mover) error { _, _, err := m.Copy(ctx); return err },
-		"Catch":  func(ctx context.Context, m *store.Mover) error { _, err := m.Catch(ctx); return err },
-		"Finish": func(ctx context.Context, m *store.Mover) error { return m.Finish(ctx) },
+		"Copy":    func(ctx context.Context, m *store.Mover) error { _, _, err := m.Copy(ctx); return err },
+		"CatchUp": func(ctx context.Context, m *store.Mover) error { _, err := m.CatchUp(ctx); return err },
+		"Finish":  func(ctx context.Context, m *store.Mover) error { return m.Finish(ctx) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -171,7 +171,7 @@ func TestTheMoverWaitsForWritesUnderWay(t *testing.T) {
 func waitsForWrites(t *testing.T, read func(context.Context, *store.Mover) error) {
 	t.Helper()
 	f, source, m, rec := beingCopied(t)
-	var turn sync.Mutex // as of the one writer of a file
+	var turn sync.Mutex // held by the single writer of a file
 	writing, next := make(chan struct{}), make(chan struct{})
 	source.set(func(ctx context.Context, w driver.Workspace, writes []driver.Write) error {
 		if isNote(writes[0]) {
@@ -206,12 +206,12 @@ func waitsForWrites(t *testing.T, read func(context.Context, *store.Mover) error
 	if err := errors.Join(<-written, <-finished); err != nil {
 		t.Fatal(err)
 	}
-	if got := names(t, f.items.In(f.elsewhere(t)), store.Query{}); got != "after" {
+	if got := names(t, f.items.In(f.atNewPlace(t)), store.Query{}); got != "after" {
 		t.Errorf("the copy has %q", got)
 	}
 }
 
-// Who may not change the copy any more deletes no notes either.
+// A mover that may no longer change the copy deletes no notes either.
 func TestNotesAreDeletedUnderGuard(t *testing.T) {
 	t.Parallel()
 	f, _, m, rec := beingCopied(t)
@@ -219,14 +219,14 @@ func TestNotesAreDeletedUnderGuard(t *testing.T) {
 	if err := f.items.In(f.ws).Replace(t.Context(), rec); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := m.Catch(t.Context()); err != nil {
+	if _, err := m.CatchUp(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	over := errors.New("taken over")
 	m.Guard = func(context.Context) (context.Context, context.CancelFunc, error) { return nil, nil, over }
 	time.Sleep(store.DefaultLeases().Copying + 10*time.Millisecond)
-	if _, err := m.Catch(t.Context()); err != nil { // there is nothing to copy, and so nobody to ask
-		t.Errorf("Catch: %v", err)
+	if _, err := m.CatchUp(t.Context()); err != nil { // there is nothing to copy, so Guard is not called
+		t.Errorf("CatchUp: %v", err)
 	}
 	wantErr(t, "Forget", m.Forget(t.Context()), over)
 	wantErr(t, "Clean", m.Clean(t.Context()), over)
@@ -234,12 +234,12 @@ func TestNotesAreDeletedUnderGuard(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if named, err := next.Catch(t.Context()); err != nil || named != 1 {
-		t.Errorf("the next mover is told of %d documents, %v", named, err)
+	if named, err := next.CatchUp(t.Context()); err != nil || named != 1 {
+		t.Errorf("CatchUp of the next mover = %d documents, %v; want 1", named, err)
 	}
 }
 
-// What was stored after the lease is not acknowledged, whatever the engine says.
+// A write that was stored after its lease is not acknowledged, even if the engine reports success.
 func TestNothingIsAcknowledgedAfterItsLease(t *testing.T) {
 	t.Parallel()
 	for phase, lease := range map[store.Phase]time.Duration{store.Settled: 80 * time.Millisecond, store.Copying: 40 * time.Millisecond} {
@@ -269,14 +269,14 @@ func TestNothingIsAcknowledgedAfterItsLease(t *testing.T) {
 	}
 }
 
-// A reader that looks where the organization is does so for a moment, however long it may wait itself: where nobody can
-// tell, it reads on.
-func TestAReaderDoesNotWaitForWhoCannotTell(t *testing.T) {
+// A reader bounds the time for locating the organization, whatever its own deadline, and reads on if the locator does
+// not answer.
+func TestReaderDoesNotWaitForTheLocator(t *testing.T) {
 	t.Parallel()
 	f := onTwo(t, openSQLite(t), openSQLite(t))
 	insert(t, f.items.In(f.ws), &item{Name: "here"})
 	bounded := false
-	f.LocateWith(func(ctx context.Context, _ int64) (store.Placement, error) {
+	f.SetLocator(func(ctx context.Context, _ int64) (store.Placement, error) {
 		if _, bounded = ctx.Deadline(); bounded {
 			<-ctx.Done()
 		}
@@ -286,13 +286,13 @@ func TestAReaderDoesNotWaitForWhoCannotTell(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := names(t, f.items.In(f.ws), store.Query{}); got != "here" || !bounded {
-		t.Errorf("read %q; bounded: %v", got, bounded)
+		t.Errorf("read %q with a deadline: %v; want here, with a deadline", got, bounded)
 	}
 }
 
-// A placement that the control data have lost again, as in an election, is not used for longer than somebody may answer
-// who did not know of it: then what they say now holds. Until then what is read late of an earlier one does not.
-func TestAPlacementThatWasLostEnds(t *testing.T) {
+// A placement that the control data have lost, as in an election, is used only for as long as an outdated server may
+// answer; after that the placement in the control data is valid again. Until then an earlier placement is ignored.
+func TestLostPlacementEnds(t *testing.T) {
 	t.Parallel()
 	items := define[item](t, itemSpec())
 	where := &located{at: store.Placement{Backend: "first", Rev: 8}}
@@ -300,7 +300,7 @@ func TestAPlacementThatWasLostEnds(t *testing.T) {
 		Backends: map[string]driver.Engine{"first": openSQLite(t), "second": openSQLite(t)}, ControlBackend: "first", Tenant: []*store.Spec{items.Spec()},
 		Leases: store.Leases{Fresh: 20 * time.Millisecond, Settled: 200 * time.Millisecond, Copying: 100 * time.Millisecond, Hold: time.Second},
 	})
-	s.LocateWith(where.locate)
+	s.SetLocator(where.locate)
 	for _, backend := range s.Backends() {
 		if err := s.Prepare(t.Context(), 1, "", backend); err != nil {
 			t.Fatal(err)
@@ -319,19 +319,19 @@ func TestAPlacementThatWasLostEnds(t *testing.T) {
 	insert(t, items.In(w), &item{Name: "there"})
 	at(store.Placement{Backend: "first", Rev: 8, ReadAt: time.Now()})
 	if got := names(t, items.In(w), store.Query{}); got != "there" && time.Since(began) < s.Leases().Steady() {
-		t.Errorf("what was read of an earlier placement holds at once: %q", got)
+		t.Errorf("an earlier placement was used at once: read %q, want there", got)
 	}
-	time.Sleep(time.Until(began.Add(s.Leases().Settled))) // so long one may write by it
+	time.Sleep(time.Until(began.Add(s.Leases().Settled))) // until then writes under it are permitted
 	for end := began.Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		err := items.In(w).Insert(t.Context(), &item{Name: "here"})
 		if err == nil {
 			break
 		}
-		if wantErr(t, "a write by a placement that was lost", err, store.ErrUnavailable); time.Now().After(end) {
-			t.Fatal("it never ends")
+		if wantErr(t, "a write under a lost placement", err, store.ErrUnavailable); time.Now().After(end) {
+			t.Fatal("the lost placement is still used after 5 s")
 		}
 	}
 	if got := names(t, items.In(w), store.Query{}); got != "here" {
-		t.Errorf("where the organization is, lies %q", got)
+		t.Errorf("read %q after the placement was lost, want here", got)
 	}
 }

@@ -11,9 +11,8 @@ import (
 	"tenantry/backends/store"
 )
 
-// A file that was lost, or is on another machine, is not taken for an empty organization, and
-// a move does not take it for one with nothing to copy.
-func TestMissingFilesAreNotMadeAnew(t *testing.T) {
+// A missing file is not taken for an empty organization, neither by a handle nor by a move.
+func TestMissingFilesAreNotCreated(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	items := define[item](t, itemSpec())
@@ -54,7 +53,7 @@ func TestMissingFilesAreNotMadeAnew(t *testing.T) {
 	}
 	insert(t, items.In(w), &item{Name: "a"})
 	if _, again, err := open(false); err != nil || names(t, items.In(again), store.Query{}) != "a" {
-		t.Fatalf("the file that is there: %v", err)
+		t.Fatalf("the existing file: %v", err)
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "org-1.db*"))
 	if err != nil || len(files) == 0 {
@@ -70,13 +69,12 @@ func TestMissingFilesAreNotMadeAnew(t *testing.T) {
 		wantErr(t, "a lost file", err, store.ErrUnavailable)
 	}
 	if left, err := filepath.Glob(filepath.Join(dir, "org-1.db")); len(left) != 0 || err != nil {
-		t.Errorf("the file was made anew: %v, %v", left, err)
+		t.Errorf("the missing file was created: %v, %v", left, err)
 	}
 }
 
-// A record that cannot be read concerns nobody once its organization is gone: it is named no more, and takes no other's
-// place.
-func TestWhatCannotBeReadGoesWithItsOrganization(t *testing.T) {
+// An unreadable record of a removed organization is dropped from the list.
+func TestUnreadableRecordsEndWithTheirOrganization(t *testing.T) {
 	t.Parallel()
 	e, items := openSQLite(t), define[item](t, itemSpec())
 	s := store.New(store.Options{Engine: e, Tenant: []*store.Spec{items.Spec()}})
@@ -101,6 +99,6 @@ func TestWhatCannotBeReadGoesWithItsOrganization(t *testing.T) {
 		t.Fatal(err)
 	}
 	if left := s.Unreadable(t.Context(), "", true); len(left) > 0 {
-		t.Errorf("of an organization that was removed: %+v", left)
+		t.Errorf("unreadable records of a removed organization: %+v, want none", left)
 	}
 }

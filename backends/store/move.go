@@ -17,22 +17,22 @@ import (
 )
 
 const (
-	movePage = 500 // documents that are compared and copied at a time, as far as BatchBytes go
-	// deletePage is how many are deleted under one guard: for some engines each is a command
-	// of its own.
+	movePage = 500 // documents that are compared and copied at a time, within BatchBytes
+	// deletePage is the number of documents that are deleted under one guard. It is small because some engines need one
+	// command for each.
 	deletePage = 50
 )
 
-// notesCollection keeps, while an organization is copied, which documents were written.
+// notesCollection returns the collection of notes, which name the documents written while an organization is copied.
 func notesCollection() *driver.Collection {
 	return &driver.Collection{Name: "move_notes", Uncounted: true}
 }
 
-// noted is the body of a note: documents by collection.
+// noted is the body of a note: identifiers of documents by collection.
 type noted map[string][]string
 
-// note returns the write that tells which documents the writes change. It is stored before
-// them: a note too many does no harm.
+// note returns the write of a note that names the documents which the writes change. It is stored before them, because
+// a note without a change does no harm.
 func (s *Store) note(writes []driver.Write) driver.Write {
 	ids := noted{}
 	for _, w := range writes {
@@ -42,10 +42,12 @@ func (s *Store) note(writes []driver.Write) driver.Write {
 	if err != nil {
 		body = []byte("{}") // names and identifiers always encode
 	}
-	return driver.Write{Collection: s.notes, Op: driver.Insert, Doc: driver.Document{ID: s.NewID(), Body: body, Values: []any{}}}
+	return driver.Write{
+		Collection: s.notes, Op: driver.Insert, Doc: driver.Document{ID: s.NewID(), Body: body, Values: []any{}},
+	}
 }
 
-// Sum tells what both sides of a move hold of one kind.
+// Sum describes the documents of one kind that are the same on both sides of a move.
 type Sum struct {
 	Kind      string `json:"kind"`
 	Documents int64  `json:"documents"`
@@ -53,50 +55,52 @@ type Sum struct {
 	Checksum string `json:"checksum"`
 }
 
-// Mover copies an organization's documents from one backend to another. It belongs to one
-// goroutine. The placement is the caller's to change, in this order: Copying, Copy; once
-// Leases.Settled has passed since then: Copy, Catch, Forget; Held; once Leases.Copying has passed
-// since then: Finish, and the new backend.
+// Mover copies an organization's documents from one backend to another. It is not safe for concurrent use. The caller
+// changes the placement, in this order:
+//
+//  1. Set the phase Copying, then call Copy.
+//  2. Once Leases.Settled has passed since the change: Copy again, then CatchUp and Forget, as often as is useful.
+//  3. Set the phase Held. Once Leases.Copying has passed since: Finish, then set the new backend.
 type Mover struct {
 	store    *Store
 	from, to driver.Workspace
-	seen     map[string]time.Time // notes by id, when they were first read
+	seen     map[string]time.Time // when each note, by id, was first read
 	done     []driver.Document    // notes that need not be read again
-	// copied are the documents that notes named, as they were copied last: a note is
-	// read several times, and what has not changed since need not be written again.
+	// copied has the checksums of the documents that notes named, as they were last copied. Notes are read several
+	// times, and documents that have not changed since need not be written again.
 	copied map[string][sha256.Size]byte
-	// Progress, when set, is told how many documents of the pass have been compared.
+	// Progress, when set, is called with the number of documents of the pass that were compared so far.
 	Progress func(kind string, compared, copied int64)
-	// Guard, when set, is asked before every write to the copy and before notes are deleted,
-	// which must end with the context that it returns.
+	// Guard, when set, is called before every write to the copy, and before notes are deleted. The write must end with
+	// the context that Guard returns.
 	Guard func(context.Context) (context.Context, context.CancelFunc, error)
 }
 
-// ErrDiffers: the copy is not what it was copied from.
+// ErrDiffers: the copy is not the same as the original.
 var ErrDiffers = errors.New("the copy differs from the original")
 
-// NewMover returns a Mover. Errors: ErrUnavailable, also where a backend is not configured,
-// ErrForeign where one side is not the owner's. What has no owner at the new place is taken for
-// an earlier copy: Prepare refuses it.
+// NewMover returns a Mover. Errors: ErrUnavailable, also if a backend is not configured; ErrForeign if one side belongs
+// to another owner. A workspace without an owner at the new place is taken for an earlier copy; call Prepare first to
+// refuse it.
 func (s *Store) NewMover(ctx context.Context, org int64, owner, from, to string) (*Mover, error) {
 	m := &Mover{store: s, seen: map[string]time.Time{}, copied: map[string][sha256.Size]byte{}}
 	var err error
 	if m.from, err = s.openAnew(ctx, BackendName(from), s.opening(org, owner), false); err != nil {
 		return nil, err
 	}
-	// Another process may have removed what this one had open.
+	// The workspace is opened again, because another process may have removed the one that this process has open.
 	m.to, err = s.openAnew(ctx, BackendName(to), s.opening(org, owner), true)
 	return m, err
 }
 
-// barrier stores an empty note. Whatever was being written before is done or refused once
-// that is stored, and what is read after it comes from a server that knows all of it.
+// barrier stores an empty note. Once it is stored, all earlier writes are completed or refused, and later reads are
+// answered by a server that knows them.
 func (m *Mover) barrier(ctx context.Context) error {
 	return m.from.Write(ctx, []driver.Write{m.store.note(nil)})
 }
 
-// Copy compares every document and copies what differs. It returns how many it had to copy or delete, and what it found
-// to be the same on both sides. Error: *UnreadableError, as it must leave nothing behind.
+// Copy compares all documents and copies those that differ. It returns how many it copied or deleted, and a Sum for
+// each kind of the documents that were already the same. Error: *UnreadableError, because no document may be lost.
 func (m *Mover) Copy(ctx context.Context) (changed int64, equal []Sum, err error) {
 	if err := m.barrier(ctx); err != nil {
 		return 0, nil, err
@@ -109,7 +113,7 @@ func (m *Mover) Copy(ctx context.Context) (changed int64, equal []Sum, err error
 		changed += p.changed
 		equal = append(equal, p.equal.result(spec.Name))
 	}
-	if meter, ok := m.to.(driver.Meter); ok { // what an earlier copy left may have been counted otherwise
+	if meter, ok := m.to.(driver.Meter); ok { // the usage of an earlier copy may be out of date
 		if _, err := meter.Recount(ctx); err != nil {
 			return changed, nil, fmt.Errorf("counting the copy: %w", err)
 		}
@@ -117,6 +121,7 @@ func (m *Mover) Copy(ctx context.Context) (changed int64, equal []Sum, err error
 	return changed, equal, nil
 }
 
+// digest is a checksum over documents, with their number.
 type digest struct {
 	sum hash.Hash
 	n   int64
@@ -135,7 +140,7 @@ func (d *digest) result(kind string) Sum {
 	return Sum{Kind: kind, Documents: d.n, Checksum: hex.EncodeToString(d.sum.Sum(nil))}
 }
 
-// pass walks through both sides of a kind in order of id.
+// pass compares both sides of a kind in order of id.
 type pass struct {
 	mover             *Mover
 	spec              *Spec
@@ -144,7 +149,7 @@ type pass struct {
 }
 
 func (p *pass) run(ctx context.Context) error {
-	if err := whole(ctx, p.mover.from, p.spec); err != nil {
+	if err := checkEnds(ctx, p.mover.from, p.spec); err != nil {
 		return err
 	}
 	after := ""
@@ -172,31 +177,37 @@ func (p *pass) run(ctx context.Context) error {
 }
 
 // page reads documents after an id, up to another, and reports whether there may be more.
-func (p *pass) page(ctx context.Context, ws driver.Workspace, after, last string) (docs []driver.Document, more bool, err error) {
-	where := beyond(after)
+func (p *pass) page(
+	ctx context.Context, ws driver.Workspace, after, last string,
+) (docs []driver.Document, more bool, err error) {
+	where := afterID(after)
 	if last != "" {
-		where = driver.Predicate{Op: driver.And, Kids: []driver.Predicate{where, {Op: driver.Lte, Ref: byID, Values: []any{last}}}}
+		upTo := driver.Predicate{Op: driver.Lte, Ref: byID, Values: []any{last}}
+		where = driver.Predicate{Op: driver.And, Kids: []driver.Predicate{where, upTo}}
 	}
-	docs, more, err = part(ctx, ws, p.spec.collection, where)
+	docs, more, err = readPart(ctx, ws, p.spec.collection, where)
 	if err == nil {
-		err = sound(p.spec, docs)
+		err = checkReadable(p.spec, docs)
 	}
 	return docs, more, err
 }
 
 var byID = driver.Ref{Name: "id", Type: driver.String}
 
-func beyond(after string) driver.Predicate {
+// afterID matches the documents with a greater id.
+func afterID(after string) driver.Predicate {
 	return driver.Predicate{Op: driver.Gt, Ref: byID, Values: []any{after}}
 }
 
-// part reads the first documents in order of id, as far as movePage and BatchBytes go, but one at least where there is
-// one. It reports whether there may be more.
-func part(ctx context.Context, ws driver.Workspace, c *driver.Collection, where driver.Predicate) (docs []driver.Document, more bool, err error) {
-	r := reading{end: BatchBytes, most: BatchBytes}
-	_, err = ws.Find(ctx, driver.Query{Collection: c, Where: where, Sort: []driver.Order{{Ref: byID}}, Limit: movePage, Take: func(d *driver.Document) error {
+// readPart reads the first matching documents in order of id, at most movePage and within BatchBytes, but at least one
+// if there is one. It reports whether there may be more.
+func readPart(
+	ctx context.Context, ws driver.Workspace, c *driver.Collection, where driver.Predicate,
+) (docs []driver.Document, more bool, err error) {
+	r := reading{budget: BatchBytes, keepMax: BatchBytes}
+	take := func(d *driver.Document) error {
 		if d == nil {
-			r.anew()
+			r.restart()
 			docs = nil
 			return nil
 		}
@@ -205,14 +216,17 @@ func part(ctx context.Context, ws driver.Workspace, c *driver.Collection, where 
 			docs = append(docs, *d)
 		}
 		return full
-	}})
+	}
+	_, err = ws.Find(ctx, driver.Query{
+		Collection: c, Where: where, Sort: []driver.Order{{Ref: byID}}, Limit: movePage, Take: take,
+	})
 	if r.cut {
-		err = nil // of whoever took the documents
+		err = nil // it is errFull, which take returned
 	}
 	return docs, r.cut || len(docs) == movePage, err
 }
 
-// align makes what the copy has from after to last the same as the page.
+// align makes the copy's documents with an id above after, up to last, the same as the page.
 func (p *pass) align(ctx context.Context, page []driver.Document, after, last string) error {
 	var puts, deletes []driver.Document
 	for {
@@ -220,7 +234,7 @@ func (p *pass) align(ctx context.Context, page []driver.Document, after, last st
 		if err != nil {
 			return err
 		}
-		upTo := last // what this page of the copy can be compared with
+		upTo := last // the last id up to which this page of the copy can be compared
 		if more {
 			upTo = there[len(there)-1].ID
 		}
@@ -242,6 +256,8 @@ func (p *pass) align(ctx context.Context, page []driver.Document, after, last st
 	return err
 }
 
+// compare appends the documents of page that the copy lacks, or has otherwise, to puts, and those that only the copy
+// has to deletes.
 func (p *pass) compare(page, there []driver.Document, puts, deletes []driver.Document) (_, _ []driver.Document) {
 	for len(page) > 0 || len(there) > 0 {
 		switch {
@@ -267,7 +283,7 @@ func same(a, b *driver.Document) bool {
 	return a.ID == b.ID && a.Rev == b.Rev && bytes.Equal(a.Body, b.Body) && bytes.Equal(a.Custom, b.Custom)
 }
 
-// apply writes to the copy. It returns the documents that had to be put off.
+// apply writes to the copy. It returns the identifiers of documents that must be copied later.
 func (m *Mover) apply(ctx context.Context, spec *Spec, puts, deletes []driver.Document) (later []string, err error) {
 	if err := m.remove(ctx, spec, deletes); err != nil || len(puts) == 0 {
 		return nil, err
@@ -285,7 +301,7 @@ func (m *Mover) apply(ctx context.Context, spec *Spec, puts, deletes []driver.Do
 		err := m.write(ctx, m.to, writes[:n])
 		if dup := new(driver.DuplicateError); errors.As(err, &dup) {
 			var some []string
-			some, err = m.oneByOne(ctx, writes[:n])
+			some, err = m.writeEach(ctx, writes[:n])
 			later = append(later, some...)
 		}
 		if err != nil {
@@ -293,23 +309,23 @@ func (m *Mover) apply(ctx context.Context, spec *Spec, puts, deletes []driver.Do
 		}
 		writes = writes[n:]
 	}
-	return later, m.makeRoom(ctx, spec, later)
+	return later, m.freeValues(ctx, spec, later)
 }
 
-// portion is Collection.Portion of writes.
+// portion returns how many of the writes one batch should have, as Collection.Portion does for records.
 func portion(writes []driver.Write) int {
 	rows := 0
 	for i := range writes {
-		if rows += writes[i].Rows(); rows > MostRows && i > 0 {
+		if rows += writes[i].Rows(); rows > MaxRows && i > 0 {
 			return i
 		}
 	}
 	return len(writes)
 }
 
-// oneByOne makes writes that are not to be had together: a unique value is still somebody else's in the copy, whose
-// document changed as well. What can be stored is; it returns the others, which are noted as changed and come again.
-func (m *Mover) oneByOne(ctx context.Context, writes []driver.Write) (later []string, err error) {
+// writeEach stores writes separately after they failed together, because a unique value still belongs to another
+// document of the copy that has changed as well. It returns the identifiers of those that cannot be stored yet.
+func (m *Mover) writeEach(ctx context.Context, writes []driver.Write) (later []string, err error) {
 	for _, w := range writes {
 		err := m.write(ctx, m.to, []driver.Write{w})
 		if dup := new(driver.DuplicateError); errors.As(err, &dup) {
@@ -321,9 +337,9 @@ func (m *Mover) oneByOne(ctx context.Context, writes []driver.Write) (later []st
 	return later, nil
 }
 
-// makeRoom takes the documents off the copy, so that their values are free, and leaves a
-// note that they must be copied.
-func (m *Mover) makeRoom(ctx context.Context, spec *Spec, ids []string) error {
+// freeValues removes documents from the copy, so that others can take their unique values, and leaves a note that they
+// must be copied again.
+func (m *Mover) freeValues(ctx context.Context, spec *Spec, ids []string) error {
 	if len(ids) == 0 {
 		return nil
 	}
@@ -337,18 +353,20 @@ func (m *Mover) makeRoom(ctx context.Context, spec *Spec, ids []string) error {
 	return m.removeIDs(ctx, spec, ids)
 }
 
-// removeIDs takes documents off the copy that are there.
+// removeIDs removes the documents with these identifiers from the copy, as far as it has them.
 func (m *Mover) removeIDs(ctx context.Context, spec *Spec, ids []string) error {
 	return each(ctx, m.to, spec.collection, ids, func(docs []driver.Document) error { return m.remove(ctx, spec, docs) })
 }
 
-// remove takes documents off the copy, which nobody else changes.
+// remove removes documents from the copy. Their revisions are current, because only the mover writes to the copy.
 func (m *Mover) remove(ctx context.Context, spec *Spec, docs []driver.Document) error {
 	for chunk := range slices.Chunk(docs, deletePage) {
 		deletes := make([]driver.Write, len(chunk))
 		for i, doc := range chunk {
 			delete(m.copied, spec.Name+"/"+doc.ID)
-			deletes[i] = driver.Write{Collection: spec.collection, Op: driver.Delete, Doc: driver.Document{ID: doc.ID, Rev: doc.Rev}}
+			deletes[i] = driver.Write{
+				Collection: spec.collection, Op: driver.Delete, Doc: driver.Document{ID: doc.ID, Rev: doc.Rev},
+			}
 		}
 		if err := m.write(ctx, m.to, deletes); err != nil {
 			return err
@@ -357,7 +375,7 @@ func (m *Mover) remove(ctx context.Context, spec *Spec, docs []driver.Document) 
 	return nil
 }
 
-// write changes a side as long as the Guard lets it.
+// write stores writes on a side, if the Guard permits it.
 func (m *Mover) write(ctx context.Context, side driver.Workspace, writes []driver.Write) error {
 	if m.Guard != nil {
 		guarded, cancel, err := m.Guard(ctx)
@@ -367,11 +385,14 @@ func (m *Mover) write(ctx context.Context, side driver.Workspace, writes []drive
 		defer cancel()
 		ctx = guarded
 	}
-	return within(ctx, side, writes, Quota{})
+	return writeWithin(ctx, side, writes, Quota{})
 }
 
-// each calls fn with the documents of a side that have the ids, part by part. Errors: *UnreadableError; those of fn.
-func each(ctx context.Context, ws driver.Workspace, c *driver.Collection, ids []string, fn func([]driver.Document) error) error {
+// each calls fn with the documents of a side that have these identifiers, part by part. Errors: *UnreadableError; those
+// of fn.
+func each(
+	ctx context.Context, ws driver.Workspace, c *driver.Collection, ids []string, fn func([]driver.Document) error,
+) error {
 	for chunk := range slices.Chunk(slices.Compact(slices.Sorted(slices.Values(ids))), movePage) {
 		for more := true; more && len(chunk) > 0; {
 			values := make([]any, len(chunk))
@@ -380,7 +401,8 @@ func each(ctx context.Context, ws driver.Workspace, c *driver.Collection, ids []
 			}
 			var docs []driver.Document
 			var err error
-			if docs, more, err = part(ctx, ws, c, driver.Predicate{Op: driver.In, Ref: byID, Values: values}); err != nil {
+			where := driver.Predicate{Op: driver.In, Ref: byID, Values: values}
+			if docs, more, err = readPart(ctx, ws, c, where); err != nil {
 				return err
 			}
 			for i := range docs {
@@ -401,8 +423,8 @@ func each(ctx context.Context, ws driver.Workspace, c *driver.Collection, ids []
 	return nil
 }
 
-// Catch copies what the notes name. It returns how many documents that are.
-func (m *Mover) Catch(ctx context.Context) (documents int64, err error) {
+// CatchUp copies the documents that notes name, and returns their number.
+func (m *Mover) CatchUp(ctx context.Context) (documents int64, err error) {
 	if err := m.barrier(ctx); err != nil {
 		return 0, err
 	}
@@ -429,8 +451,8 @@ func (m *Mover) Catch(ctx context.Context) (documents int64, err error) {
 	return documents, err
 }
 
-// Forget deletes the notes whose writes were over when Catch copied them: those that it saw
-// for longer than a lease.
+// Forget deletes the notes whose writes had ended when CatchUp copied their documents. These are the notes that were
+// first read longer than a lease before.
 func (m *Mover) Forget(ctx context.Context) error {
 	for _, note := range m.done {
 		delete(m.seen, note.ID)
@@ -444,7 +466,9 @@ func (m *Mover) deleteNotes(ctx context.Context, notes []driver.Document) error 
 	for chunk := range slices.Chunk(notes, deletePage) {
 		deletes := make([]driver.Write, len(chunk))
 		for i, note := range chunk {
-			deletes[i] = driver.Write{Collection: m.store.notes, Op: driver.Delete, Doc: driver.Document{ID: note.ID, Rev: note.Rev}}
+			deletes[i] = driver.Write{
+				Collection: m.store.notes, Op: driver.Delete, Doc: driver.Document{ID: note.ID, Rev: note.Rev},
+			}
 		}
 		if err := m.write(ctx, m.from, deletes); err != nil {
 			return err
@@ -453,11 +477,11 @@ func (m *Mover) deleteNotes(ctx context.Context, notes []driver.Document) error 
 	return nil
 }
 
-// eachNotes calls fn with all notes, page by page, and with when a page was asked for.
+// eachNotes calls fn with all notes, page by page, and with the time at which reading the page began.
 func (m *Mover) eachNotes(ctx context.Context, fn func(time.Time, []driver.Document) error) error {
 	for after := ""; ; {
 		began := time.Now()
-		notes, more, err := part(ctx, m.from, m.store.notes, beyond(after))
+		notes, more, err := readPart(ctx, m.from, m.store.notes, afterID(after))
 		if err != nil {
 			return err
 		}
@@ -473,6 +497,7 @@ func (m *Mover) eachNotes(ctx context.Context, fn func(time.Time, []driver.Docum
 	}
 }
 
+// copyNoted copies the documents that the notes name, and returns their identifiers.
 func (m *Mover) copyNoted(ctx context.Context, notes []driver.Document) (noted, error) {
 	changed := noted{}
 	for i := range notes {
@@ -494,13 +519,14 @@ func (m *Mover) copyNoted(ctx context.Context, notes []driver.Document) (noted, 
 	return changed, nil
 }
 
+// copyIDs makes the copy's documents with these identifiers the same as the originals.
 func (m *Mover) copyIDs(ctx context.Context, spec *Spec, ids []string) error {
 	here := map[string]bool{}
 	var differ []string
 	if err := each(ctx, m.from, spec.collection, ids, func(docs []driver.Document) error {
 		for i := range docs {
 			id := docs[i].ID
-			if here[id] = true; m.copied[spec.Name+"/"+id] != content(&docs[i]) {
+			if here[id] = true; m.copied[spec.Name+"/"+id] != checksum(&docs[i]) {
 				differ = append(differ, id)
 			}
 		}
@@ -509,10 +535,12 @@ func (m *Mover) copyIDs(ctx context.Context, spec *Spec, ids []string) error {
 		return err
 	}
 	gone := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return here[id] })
-	if err := m.removeIDs(ctx, spec, gone); err != nil { // first, since their unique values may be others' by now
+	// Deletions come first, because other documents may have the unique values of deleted ones now.
+	if err := m.removeIDs(ctx, spec, gone); err != nil {
 		return err
 	}
-	return each(ctx, m.from, spec.collection, differ, func(docs []driver.Document) error { // once more: not all of them can be held
+	// The documents are read again, because not all of them can be held in memory.
+	return each(ctx, m.from, spec.collection, differ, func(docs []driver.Document) error {
 		later, err := m.apply(ctx, spec, docs, nil)
 		if err != nil {
 			return err
@@ -522,15 +550,15 @@ func (m *Mover) copyIDs(ctx context.Context, spec *Spec, ids []string) error {
 		}
 		for i := range docs {
 			if !slices.Contains(later, docs[i].ID) {
-				m.copied[spec.Name+"/"+docs[i].ID] = content(&docs[i])
+				m.copied[spec.Name+"/"+docs[i].ID] = checksum(&docs[i])
 			}
 		}
 		return nil
 	})
 }
 
-// maxCopied bounds what a Mover remembers.
+// maxCopied bounds the checksums that a Mover keeps.
 const maxCopied = 100_000
 
-// maxRounds bounds how often Finish copies what it had to put off.
+// maxRounds bounds how often Finish reads the notes again for documents that had to be copied later.
 const maxRounds = 10

@@ -11,15 +11,16 @@ import (
 	"tenantry/backends/driver"
 )
 
-func content(doc *driver.Document) (sum [sha256.Size]byte) {
+// checksum returns the checksum of a document.
+func checksum(doc *driver.Document) (sum [sha256.Size]byte) {
 	d := digest{sum: sha256.New()}
 	d.add(doc)
 	d.sum.Sum(sum[:0])
 	return sum
 }
 
-// Finish copies the last changes. Writes must be held, and Leases.Copying must have passed
-// since. Error: ErrDiffers where the sides are not the same afterwards.
+// Finish copies the last changes and compares both sides. Writes must have been held for at least Leases.Copying.
+// Error: ErrDiffers if the sides are not the same afterwards.
 func (m *Mover) Finish(ctx context.Context) error {
 	if err := m.barrier(ctx); err != nil {
 		return err
@@ -45,13 +46,13 @@ func (m *Mover) Finish(ctx context.Context) error {
 			break
 		}
 		if round == maxRounds {
-			return fmt.Errorf("%w: there were always more changes to copy", ErrDiffers)
+			return fmt.Errorf("%w: changes remained to be copied after %d rounds", ErrDiffers, maxRounds)
 		}
 	}
 	return m.check(ctx, changed)
 }
 
-// check compares what was changed last, and how much there is of everything.
+// check compares the number of documents of each kind, and the documents that changed last.
 func (m *Mover) check(ctx context.Context, changed noted) error {
 	for _, spec := range m.store.kinds {
 		here, err := m.from.Count(ctx, spec.collection, driver.Predicate{})
@@ -63,7 +64,7 @@ func (m *Mover) check(ctx context.Context, changed noted) error {
 			return err
 		}
 		if here != there {
-			return fmt.Errorf("%w: %d %s became %d", ErrDiffers, here, spec.Name, there)
+			return fmt.Errorf("%w: the copy has %d %s, the original %d", ErrDiffers, there, spec.Name, here)
 		}
 		if err := m.checkIDs(ctx, spec, changed[spec.collection.Name]); err != nil {
 			return err
@@ -72,16 +73,17 @@ func (m *Mover) check(ctx context.Context, changed noted) error {
 	return nil
 }
 
+// checkIDs compares the documents with these identifiers on both sides.
 func (m *Mover) checkIDs(ctx context.Context, spec *Spec, ids []string) error {
 	alike := map[string]bool{}
 	err := each(ctx, m.from, spec.collection, ids, func(here []driver.Document) error {
 		originals := map[string][sha256.Size]byte{}
 		for i := range here {
-			originals[here[i].ID] = content(&here[i])
+			originals[here[i].ID] = checksum(&here[i])
 		}
 		err := each(ctx, m.to, spec.collection, slices.Collect(maps.Keys(originals)), func(there []driver.Document) error {
 			for i := range there {
-				alike[there[i].ID] = originals[there[i].ID] == content(&there[i])
+				alike[there[i].ID] = originals[there[i].ID] == checksum(&there[i])
 			}
 			return nil
 		})
@@ -97,7 +99,7 @@ func (m *Mover) checkIDs(ctx context.Context, spec *Spec, ids []string) error {
 	}
 	gone := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return alike[id] })
 	return each(ctx, m.to, spec.collection, gone, func(left []driver.Document) error {
-		return fmt.Errorf("%w: %s %s is still there", ErrDiffers, spec.Name, left[0].ID)
+		return fmt.Errorf("%w: the copy still has %s %s", ErrDiffers, spec.Name, left[0].ID)
 	})
 }
 

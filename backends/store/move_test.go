@@ -18,7 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// located is who knows where organizations are, in tests.
+// located is a Locator whose answer tests set.
 type located struct {
 	mu  sync.Mutex
 	at  store.Placement
@@ -44,7 +44,7 @@ func (l *located) locate(context.Context, int64) (store.Placement, error) {
 	return l.at, l.err
 }
 
-// twoPlaces is a store with two backends and a handle on an organization on the first.
+// twoPlaces is a store with two backends, and a workspace of an organization on the first.
 type twoPlaces struct {
 	*store.Store
 	items *store.Kind[item]
@@ -61,7 +61,7 @@ func onTwo(t *testing.T, first, second driver.Engine) *twoPlaces {
 		Backends: map[string]driver.Engine{"first": first, "second": second}, ControlBackend: "first",
 		Tenant: []*store.Spec{f.items.Spec()},
 	})
-	f.LocateWith(f.where.locate)
+	f.SetLocator(f.where.locate)
 	if err := f.Prepare(t.Context(), 1, "", "first"); err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func onEveryPair(t *testing.T, test func(*testing.T, *twoPlaces)) {
 	}
 }
 
-// everything returns what an organization has, as text.
+// everything returns all records of an organization as text, by identifier.
 func everything(t *testing.T, f *twoPlaces, w *store.Workspace) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -101,8 +101,8 @@ func everything(t *testing.T, f *twoPlaces, w *store.Workspace) map[string]strin
 	return all
 }
 
-// elsewhere opens what the second backend has, whatever the placement says.
-func (f *twoPlaces) elsewhere(t *testing.T) *store.Workspace {
+// atNewPlace opens the organization's workspace on the second backend, whatever the placement says.
+func (f *twoPlaces) atNewPlace(t *testing.T) *store.Workspace {
 	t.Helper()
 	view := store.New(store.Options{Engine: f.second, Tenant: []*store.Spec{f.items.Spec()}})
 	w, err := view.At(t.Context(), 1, store.Placement{})
@@ -144,16 +144,17 @@ func TestMoverCopiesEverythingExactly(t *testing.T) {
 		if err != nil || changed != 0 || len(sums) != 1 || sums[0].Documents != int64(len(all)) || len(sums[0].Checksum) != 64 {
 			t.Errorf("second Copy: %d, %+v, %v", changed, sums, err)
 		}
-		there := f.elsewhere(t)
+		there := f.atNewPlace(t)
 		if diff := cmp.Diff(before, everything(t, f, there)); diff != "" {
 			t.Errorf("the copy differs: %s", diff)
 		}
 		here, err1 := f.ws.Used(ctx)
 		copied, err2 := there.Used(ctx)
 		if here != copied || here.Documents != int64(len(all)) || errors.Join(err1, err2) != nil {
-			t.Errorf("%+v are told of here, %+v there, %v %v", here, copied, err1, err2)
+			t.Errorf("usage of the original %+v, of the copy %+v, %v %v; want both %d documents",
+				here, copied, err1, err2, len(all))
 		}
-		// Questions are answered from the copy as from the original.
+		// Queries of the copy have the same answers as those of the original.
 		for _, filter := range []store.Filter{
 			store.Where(store.F("n"), store.OpGt, int64(50)), store.Eq("flag", true), store.In("tags", "3"), store.Eq("code", "code-78"),
 			store.Where(store.Field{Name: "score", Custom: true}, store.OpLt, int64(9)), store.Where(store.Field{Name: "a-b", Custom: true}, store.OpEq, "$where"),
@@ -161,14 +162,15 @@ func TestMoverCopiesEverythingExactly(t *testing.T) {
 			a, err1 := c.Count(ctx, filter)
 			b, err2 := f.items.In(there).Count(ctx, filter)
 			if a != b || a == 0 || errors.Join(err1, err2) != nil {
-				t.Errorf("%+v: %d here, %d there, %v %v", filter, a, b, err1, err2)
+				t.Errorf("%+v: %d in the original, %d in the copy, %v %v; want the same, above 0",
+					filter, a, b, err1, err2)
 			}
 		}
 	})
 }
 
-// Writes leave notes while an organization is copied, and the notes are enough, also where
-// documents exchange unique values.
+// While an organization is copied, writes leave notes. The notes suffice to complete the copy, even if documents
+// exchange unique values.
 func TestMoverCatchesUp(t *testing.T) {
 	onEveryPair(t, func(t *testing.T, f *twoPlaces) {
 		ctx, c := t.Context(), f.items.In(f.ws)
@@ -208,26 +210,26 @@ func TestMoverCatchesUp(t *testing.T) {
 				t.Fatal(err)
 			}
 			insert(t, c, &item{Name: "new", Title: fmt.Sprint(round), Code: gone.Code}, &item{Name: "new too", Title: fmt.Sprint(random.Int())})
-			if named, err := m.Catch(ctx); err != nil || named < 6 {
-				t.Fatalf("Catch: %d documents, %v", named, err)
+			if named, err := m.CatchUp(ctx); err != nil || named < 6 {
+				t.Fatalf("CatchUp = %d documents, %v; want at least 6", named, err)
 			}
 		}
 		if err := m.Finish(ctx); err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(everything(t, f, f.ws), everything(t, f, f.elsewhere(t))); diff != "" {
+		if diff := cmp.Diff(everything(t, f, f.ws), everything(t, f, f.atNewPlace(t))); diff != "" {
 			t.Errorf("the copy differs: %s", diff)
 		}
 		if err := m.Clean(ctx); err != nil {
 			t.Fatal(err)
 		}
-		if named, err := m.Catch(ctx); named != 0 || err != nil {
-			t.Errorf("after Clean the notes name %d documents, %v", named, err)
+		if named, err := m.CatchUp(ctx); named != 0 || err != nil {
+			t.Errorf("CatchUp after Clean = %d documents, %v; want 0", named, err)
 		}
 	})
 }
 
-// TestMoverTakesLargeRecordsInParts, of BatchBytes at most, and misses none at their edges.
+// TestMoverTakesLargeRecordsInParts: the parts have at most BatchBytes, and no record is missed between them.
 func TestMoverTakesLargeRecordsInParts(t *testing.T) {
 	onEveryPair(t, func(t *testing.T, f *twoPlaces) {
 		ctx := t.Context()
@@ -251,7 +253,7 @@ func TestMoverTakesLargeRecordsInParts(t *testing.T) {
 		before := int64(0)
 		m.Progress = func(_ string, compared, _ int64) {
 			if before = compared - before; before > most {
-				t.Errorf("%d records of %d bytes were held at once", before, size)
+				t.Errorf("a part has %d records of %d bytes, want at most %d", before, size, most)
 			}
 			before = compared
 		}
@@ -271,19 +273,19 @@ func TestMoverTakesLargeRecordsInParts(t *testing.T) {
 		if err := c.Delete(ctx, all[8:]...); err != nil {
 			t.Fatal(err)
 		}
-		if named, err := m.Catch(ctx); err != nil || named < int64(len(all)) {
-			t.Errorf("Catch: %d documents, %v", named, err)
+		if named, err := m.CatchUp(ctx); err != nil || named < int64(len(all)) {
+			t.Errorf("CatchUp = %d documents, %v; want at least %d", named, err, len(all))
 		}
 		if err := m.Finish(ctx); err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(everything(t, f, f.ws), everything(t, f, f.elsewhere(t))); diff != "" {
+		if diff := cmp.Diff(everything(t, f, f.ws), everything(t, f, f.atNewPlace(t))); diff != "" {
 			t.Error("the copy differs")
 		}
 	})
 }
 
-// What was written by a placement that knew nothing of the move is found by comparing.
+// A write under a placement from before the move leaves no note; Copy finds it by comparison.
 func TestMoverRepairsTheCopy(t *testing.T) {
 	onEveryPair(t, func(t *testing.T, f *twoPlaces) {
 		ctx, c := t.Context(), f.items.In(f.ws)
@@ -299,7 +301,7 @@ func TestMoverRepairsTheCopy(t *testing.T) {
 		if _, _, err := m.Copy(ctx); err != nil {
 			t.Fatal(err)
 		}
-		there := f.items.In(f.elsewhere(t))
+		there := f.items.In(f.atNewPlace(t))
 		stray := &item{Name: "stray"}
 		insert(t, there, stray)
 		for _, i := range []int{0, 299, 599} {
@@ -321,7 +323,7 @@ func TestMoverRepairsTheCopy(t *testing.T) {
 		if changed, _, err := m.Copy(ctx); err != nil || changed != 7 {
 			t.Errorf("Copy changed %d, %v; want 7", changed, err)
 		}
-		if diff := cmp.Diff(everything(t, f, f.ws), everything(t, f, f.elsewhere(t))); diff != "" {
+		if diff := cmp.Diff(everything(t, f, f.ws), everything(t, f, f.atNewPlace(t))); diff != "" {
 			t.Errorf("the copy differs: %s", diff)
 		}
 		if err := m.Finish(ctx); err != nil {
@@ -370,7 +372,7 @@ func TestHandlesFollowTheOrganization(t *testing.T) {
 		if err := <-written; err != nil {
 			t.Fatalf("the held write: %v", err)
 		}
-		if got := names(t, f.items.In(f.elsewhere(t)), store.Query{}); got != "b" {
+		if got := names(t, f.items.In(f.atNewPlace(t)), store.Query{}); got != "b" {
 			t.Errorf("the second backend has %q", got)
 		}
 		if got := names(t, c, store.Query{}); got != "b" {
@@ -378,7 +380,7 @@ func TestHandlesFollowTheOrganization(t *testing.T) {
 		}
 		err = f.RemoveFrom(ctx, 1, "", "second")
 		if err == nil || !strings.Contains(err.Error(), "lives on") {
-			t.Errorf("removing the organization from where it lives: %v", err)
+			t.Errorf("RemoveFrom the backend on which it lives: %v, want an error that says so", err)
 		}
 		if err := f.RemoveFrom(ctx, 1, "", "first"); err != nil {
 			t.Error(err)
@@ -389,7 +391,7 @@ func TestHandlesFollowTheOrganization(t *testing.T) {
 	})
 }
 
-// A placement that was read too long ago is no permission to write.
+// A placement that was read too long ago does not permit writes.
 func TestWritesNeedAFreshPlacement(t *testing.T) {
 	t.Parallel()
 	f := onTwo(t, openSQLite(t), openSQLite(t))
@@ -397,7 +399,7 @@ func TestWritesNeedAFreshPlacement(t *testing.T) {
 	down := fmt.Errorf("no answer: %w", store.ErrUnavailable)
 	f.where.fail(down)
 	time.Sleep(600 * time.Millisecond)
-	wantErr(t, "a write without knowing where", c.Insert(t.Context(), &item{}), store.ErrUnavailable)
+	wantErr(t, "a write with an unavailable locator", c.Insert(t.Context(), &item{}), store.ErrUnavailable)
 	if _, err := c.Count(t.Context(), store.Filter{}); err != nil {
 		t.Errorf("a read: %v", err)
 	}
@@ -405,13 +407,13 @@ func TestWritesNeedAFreshPlacement(t *testing.T) {
 	wantErr(t, "a write to a removed organization", c.Insert(t.Context(), &item{}), store.ErrNotFound)
 	f.where.fail(nil)
 	f.where.set(func(p *store.Placement) { p.Backend = "third" })
-	wantErr(t, "a write to a backend nobody knows", c.Insert(t.Context(), &item{}), store.ErrUnavailable)
+	wantErr(t, "a write to an unknown backend", c.Insert(t.Context(), &item{}), store.ErrUnavailable)
 	if err := f.Prepare(t.Context(), 1, "", "second"); err != nil {
 		t.Fatal(err)
 	}
 	f.where.set(func(p *store.Placement) { p.Backend = "second" })
 	insert(t, c, &item{Name: "x"})
-	if got := names(t, f.items.In(f.elsewhere(t)), store.Query{}); got != "x" {
+	if got := names(t, f.items.In(f.atNewPlace(t)), store.Query{}); got != "x" {
 		t.Errorf("the second backend has %q", got)
 	}
 }

@@ -11,39 +11,39 @@ import (
 	"tenantry/internal/request"
 )
 
-// Call is one call of an engine that has ended.
+// Call describes a completed call of an engine.
 type Call struct {
 	Backend    string
 	Operation  string // find, count, aggregate, write, counter, used, recount
-	Collection string // empty where there are several or none
+	Collection string // empty if the call is of several collections or of none
 	Took       time.Duration
 	Err        error
-	Rows       int // of a write, see driver.Write.Rows
+	Rows       int // rows that a write changes, see driver.Write.Rows
 }
 
-// Watch notes what a workspace is asked while somebody waits to hear how that is found. It is put into a
+// Watch records the questions that a request asks the store, with their query plans. It is set as Watch of a
 // request.Request. Safe for concurrent use.
 type Watch struct {
 	mu  sync.Mutex
 	all []Question
 }
 
-// Question is one that the engine was asked.
+// Question is a question that an engine was asked.
 type Question struct {
 	Collection string
 	Operation  string // find, count, aggregate
 	Took       time.Duration
-	Plan       *driver.Plan // nil: the engine does not tell
+	Plan       *driver.Plan // nil if the engine has no plans
 }
 
-// Questions returns those that were asked, in their order.
+// Questions returns the recorded questions, in the order in which they were asked.
 func (w *Watch) Questions() []Question {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.all)
 }
 
-// watch has the engine explain a question for whoever wants to know.
+// watch adds a question with its plan to the Watch of the request, if there is one.
 func (o *observed) watch(ctx context.Context, operation string, q driver.Query, began time.Time) {
 	r := request.From(ctx)
 	if r == nil || r.Watch == nil {
@@ -64,14 +64,17 @@ func (o *observed) watch(ctx context.Context, operation string, q driver.Query, 
 	w.all = append(w.all, asked)
 }
 
-// observed tells of every call of a workspace.
+// observed is a driver's workspace whose calls are measured and reported to Options.Observe.
 type observed struct {
 	driver.Workspace
 	store *Store
 	at    place
 }
 
-func (o *observed) done(ctx context.Context, operation string, c *driver.Collection, began time.Time, rows int, err error) {
+// done measures a call that has ended, and reports it.
+func (o *observed) done(
+	ctx context.Context, operation string, c *driver.Collection, began time.Time, rows int, err error,
+) {
 	took := time.Since(began)
 	if err != nil {
 		o.store.damage(o.at, orgOf(o.at.workspace), err)
@@ -90,11 +93,11 @@ func (o *observed) done(ctx context.Context, operation string, c *driver.Collect
 
 func (o *observed) Find(ctx context.Context, q driver.Query) ([]driver.Document, error) {
 	began := time.Now()
-	again := request.Rest(ctx) // the engine has turns of its own
+	resume := request.Rest(ctx) // the engine has its own queue
 	docs, err := o.Workspace.Find(ctx, q)
-	again()
+	resume()
 	failed := err
-	if errors.Is(err, errFull) {
+	if errors.Is(err, errBudget) {
 		failed = nil
 	}
 	o.done(ctx, "find", q.Collection, began, 0, failed)
@@ -104,9 +107,9 @@ func (o *observed) Find(ctx context.Context, q driver.Query) ([]driver.Document,
 
 func (o *observed) Count(ctx context.Context, c *driver.Collection, where driver.Predicate) (int64, error) {
 	began := time.Now()
-	again := request.Rest(ctx)
+	resume := request.Rest(ctx)
 	n, err := o.Workspace.Count(ctx, c, where)
-	again()
+	resume()
 	o.done(ctx, "count", c, began, 0, err)
 	o.watch(ctx, "count", driver.Query{Collection: c, Where: where}, began)
 	return n, err
@@ -114,9 +117,9 @@ func (o *observed) Count(ctx context.Context, c *driver.Collection, where driver
 
 func (o *observed) Aggregate(ctx context.Context, a driver.Aggregation) ([][]any, error) {
 	began := time.Now()
-	again := request.Rest(ctx)
+	resume := request.Rest(ctx)
 	rows, err := o.Workspace.Aggregate(ctx, a)
-	again()
+	resume()
 	o.done(ctx, "aggregate", a.Collection, began, 0, err)
 	o.watch(ctx, "aggregate", driver.Query{Collection: a.Collection, Where: a.Where}, began)
 	return rows, err
@@ -126,18 +129,22 @@ func (o *observed) Write(ctx context.Context, writes []driver.Write) error {
 	return o.write(ctx, writes, o.Workspace.Write)
 }
 
-// WriteWithin implements driver.Meter; an engine that does not refuses nothing.
+// WriteWithin implements driver.Meter. If the engine does not implement it, the quota is ignored.
 func (o *observed) WriteWithin(ctx context.Context, writes []driver.Write, q driver.Quota) error {
 	m, ok := o.Workspace.(driver.Meter)
 	if !ok {
 		return o.Write(ctx, writes)
 	}
-	return o.write(ctx, writes, func(ctx context.Context, writes []driver.Write) error { return m.WriteWithin(ctx, writes, q) })
+	return o.write(ctx, writes, func(ctx context.Context, writes []driver.Write) error {
+		return m.WriteWithin(ctx, writes, q)
+	})
 }
 
-func (o *observed) write(ctx context.Context, writes []driver.Write, write func(context.Context, []driver.Write) error) error {
+func (o *observed) write(
+	ctx context.Context, writes []driver.Write, write func(context.Context, []driver.Write) error,
+) error {
 	began := time.Now()
-	err := o.store.writable(o.at)
+	err := o.store.checkWritable(o.at)
 	if err == nil {
 		err = write(ctx, writes)
 	}
@@ -153,7 +160,7 @@ func (o *observed) write(ctx context.Context, writes []driver.Write, write func(
 	return err
 }
 
-// Part implements driver.Parted; one of an engine that does not is the whole.
+// Part implements driver.Parted. If the engine does not implement it, the part is the whole workspace.
 func (o *observed) Part(party string) driver.Workspace {
 	p, ok := o.Workspace.(driver.Parted)
 	if !ok {
@@ -174,7 +181,9 @@ func (o *observed) Recount(ctx context.Context) (driver.Usage, error) {
 	return o.measure(ctx, "recount", driver.Meter.Recount)
 }
 
-func (o *observed) measure(ctx context.Context, operation string, measure func(driver.Meter, context.Context) (driver.Usage, error)) (driver.Usage, error) {
+func (o *observed) measure(
+	ctx context.Context, operation string, measure func(driver.Meter, context.Context) (driver.Usage, error),
+) (driver.Usage, error) {
 	m, ok := o.Workspace.(driver.Meter)
 	if !ok {
 		return driver.Usage{}, nil
@@ -187,7 +196,7 @@ func (o *observed) measure(ctx context.Context, operation string, measure func(d
 
 func (o *observed) Counter(ctx context.Context, name string, add, atLeast int64) (int64, error) {
 	began := time.Now()
-	if err := o.store.writable(o.at); err != nil {
+	if err := o.store.checkWritable(o.at); err != nil {
 		return 0, err
 	}
 	n, err := o.Workspace.Counter(ctx, name, add, atLeast)

@@ -11,25 +11,25 @@ import (
 	"tenantry/internal/together"
 )
 
-// Found are records that were found.
+// Found is the answer to a query.
 type Found[T any] struct {
 	Records []T
-	Left    int   // how many cannot be read, and are left out
-	Cut     bool  // Query.Bytes ended them before its Limit: there are more
-	Size    int64 // how many bytes they take, where the question had a budget
+	Left    int   // records omitted because they cannot be read
+	Cut     bool  // Query.Bytes ended the answer before its Limit: there are more
+	Size    int64 // bytes of the records, if the query had a budget
 }
 
-// FindPart is Find, and tells how much of what there is was found.
+// FindPart is Find that also reports omitted records, and whether the budget ended the answer.
 func (c Collection[T]) FindPart(ctx context.Context, q Query) (found Found[T], err error) {
 	if q.Bytes > 0 || q.Limit != 1 && roomOf(ctx) != nil {
-		found.Cut, err = q.within(ctx, func(r *reading) error { return c.take(ctx, q, r, &found) })
+		found.Cut, err = q.readWithin(ctx, func(r *reading) error { return c.take(ctx, q, r, &found) })
 	} else {
 		err = c.findAll(ctx, q, &found)
 	}
 	if err != nil {
 		return Found[T]{}, err
 	}
-	leftOut(ctx, found.Left)
+	countOmitted(ctx, found.Left)
 	return found, nil
 }
 
@@ -41,7 +41,7 @@ func (c Collection[T]) findAll(ctx context.Context, q Query, found *Found[T]) er
 	return c.decode(ctx, q, docs, found)
 }
 
-// decode makes records of documents, which it gives up one by one.
+// decode turns documents into records. It releases each document once it is decoded.
 func (c Collection[T]) decode(ctx context.Context, q Query, docs []driver.Document, found *Found[T]) error {
 	*found = Found[T]{Records: make([]T, len(docs))}
 	for i := range docs {
@@ -54,21 +54,21 @@ func (c Collection[T]) decode(ctx context.Context, q Query, docs []driver.Docume
 		if err = c.ws.unreadable(ctx, c.kind.spec, &doc, err); !q.LeaveOut {
 			return err
 		}
-		found.Records[at] = *new(T) // a part of it may be there
+		found.Records[at] = *new(T) // it may be decoded in part
 		found.Left++
 	}
 	found.Records = found.Records[:len(docs)-found.Left]
 	return nil
 }
 
-// take finds the records of a reading. They are decoded once the engine has what it reads from back, which others wait
-// for.
+// take finds the records of one reading. It decodes them after the engine's call has ended, because other calls wait
+// for the engine's connection in the meantime.
 func (c Collection[T]) take(ctx context.Context, q Query, r *reading, found *Found[T]) error {
 	var docs []driver.Document
 	_, err := c.ws.documents(ctx, c.kind.spec, q, func(d *driver.Document) error {
 		if d == nil {
 			docs = nil
-			r.anew()
+			r.restart()
 			return nil
 		}
 		keep, err := r.keep(d.Held())
@@ -80,13 +80,13 @@ func (c Collection[T]) take(ctx context.Context, q Query, r *reading, found *Fou
 		return err
 	})
 	switch {
-	case err != nil && !errors.Is(err, errFull):
+	case err != nil && !errors.Is(err, errBudget):
 		return err
-	case r.full: // it is read once more
+	case r.full: // it will be read again
 		return nil
 	}
-	if q.Bytes <= 0 && r.most <= UnweighedBytes {
-		if err := held(ctx, docs); err != nil {
+	if q.Bytes <= 0 && r.keepMax <= UnweighedBytes {
+		if err := holdRoom(ctx, docs); err != nil {
 			return err
 		}
 	}
@@ -97,9 +97,9 @@ func (c Collection[T]) take(ctx context.Context, q Query, r *reading, found *Fou
 	return nil
 }
 
-// Page returns the records of a page, as far as its budget of bytes goes, and how many match of
-// in all: the filter of q, but where that begins after some record. A page near the end is read from there, so that the
-// last one costs what the first does.
+// Page returns the records of a page, up to the query's budget, and the number of all records that match of. Of is the
+// filter of q without a condition on the first record of the page. A page near the end is read backwards, so that the
+// last page costs as much as the first.
 func (c Collection[T]) Page(ctx context.Context, q Query, of Filter) (found Found[T], count int64, err error) {
 	q.LeaveOut = true
 	limit := min(cmp.Or(max(q.Limit, 0), MaxLimit), MaxLimit)
@@ -107,10 +107,11 @@ func (c Collection[T]) Page(ctx context.Context, q Query, of Filter) (found Foun
 		found, err = c.FindPart(ctx, q)
 		return err
 	}
-	first := !c.ws.Remote() && q.Offset == 0 && reflect.DeepEqual(q.Filter, of) // it is found before it is counted
+	// The first page of a local backend is found before it is counted.
+	first := !c.ws.Remote() && q.Offset == 0 && reflect.DeepEqual(q.Filter, of)
 	counting := func() (err error) {
 		if count = int64(len(found.Records) + found.Left); first && !found.Cut && count < int64(limit) {
-			return nil // they are all there are; counting them would read once more what words were looked for in
+			return nil // the page has all records; counting would repeat a search through their text
 		}
 		count, err = c.CountIn(ctx, of, q.State)
 		return err
@@ -134,11 +135,11 @@ func (c Collection[T]) Page(ctx context.Context, q Query, of Filter) (found Foun
 			slices.Reverse(found.Records)
 			return found, count, err
 		}
-		// What does not fit is at the end of a page, and not at its beginning.
+		// The budget must drop records at the end of the page, but read backwards it drops those at its beginning.
 	}
 	err = finding()
 	return found, count, err
 }
 
-// deepPage is the offset from which it is worth knowing where the end is.
+// deepPage is the offset above which Page counts first, because reading backwards from the end may be cheaper.
 const deepPage = 1000

@@ -8,8 +8,8 @@ import (
 	"tenantry/backends/store"
 )
 
-// TestPage: a page that is read from the end is the one that is read from the beginning, with ties and
-// missing values, and however far it lies.
+// TestPage: a page that is read backwards from the end is the same as one that is read from the beginning, with ties,
+// with missing values and at any offset.
 func TestPage(t *testing.T) {
 	onEveryEngine(t, func(t *testing.T, open opener) {
 		f := setup(t, open)
@@ -37,7 +37,8 @@ func TestPage(t *testing.T) {
 					page := found.Records
 					want := whole[min(offset, len(whole)):min(offset+50, len(whole))]
 					if err != nil || n != int64(len(whole)) || len(page) != len(want) || len(want) > 0 && !reflect.DeepEqual(page, want) {
-						t.Fatalf("from %d, sorted by %v: %d records of %d, %v; want %d of %d", offset, sort, len(page), n, err, len(want), len(whole))
+						t.Fatalf("Page from %d, sorted by %v: %d records of %d, %v; want %d of %d",
+							offset, sort, len(page), n, err, len(want), len(whole))
 					}
 				}
 			}

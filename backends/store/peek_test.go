@@ -15,7 +15,7 @@ type peeked struct {
 	Deleted bool     `json:"deleted"`
 }
 
-// TestPeekSeesEveryChange: what Peek spares is the decoding, never the look.
+// TestPeekSeesEveryChange: Peek saves the decoding, but always reads the document.
 func TestPeekSeesEveryChange(t *testing.T) {
 	onEveryEngine(t, func(t *testing.T, open opener) {
 		kind, err := store.Define[peeked](store.Spec{Name: "peeked", Teams: true, SoftDelete: true})
@@ -42,25 +42,25 @@ func TestPeekSeesEveryChange(t *testing.T) {
 		}
 		want := func(ws *store.Workspace, name string) {
 			t.Helper()
-			for n := range 2 { // decoded and kept
+			for n := range 2 { // decoded, then from the cache
 				got, made, err := kind.In(ws).Peek(ctx, rec.ID)
 				if err != nil || got.Name != name || got.ID != rec.ID {
-					t.Fatalf("got %+v, %v, want %s", got, err, name)
+					t.Fatalf("Peek = %+v, %v; want %s", got, err, name)
 				}
 				if found, err := kind.In(ws).Find(ctx, store.Query{Filter: store.Eq("id", rec.ID), Shared: true}); err != nil || len(found) != 1 || found[0].Name != name || len(found[0].Teams) != len(got.Teams) {
-					t.Fatalf("found %+v, %v, want %s", found, err, name)
+					t.Fatalf("Find = %+v, %v; want %s", found, err, name)
 				}
 				for _, from := range []string{"", "shown to others"} {
 					is, err := made.Of(from, func() (any, error) { return fmt.Sprint(from, got.Name, n), nil })
 					if err != nil || is != fmt.Sprint(from, name, n) && (is != fmt.Sprint(from, name, 0) || from == "") {
-						t.Fatalf("made of %q: %v, %v", name, is, err)
+						t.Fatalf("derived from %q: %v, %v", name, is, err)
 					}
 				}
 				if is, _ := made.Of("shown to others", func() (any, error) { return "anew", nil }); is == "anew" {
-					t.Fatal("what was made is made again")
+					t.Fatal("the cached value was computed again")
 				}
 				if _, err := made.Of("", func() (any, error) { return nil, errors.New("no") }); err == nil {
-					t.Fatal("what cannot be made was")
+					t.Fatal("Of returned no error, want that of compute")
 				}
 			}
 		}
@@ -77,7 +77,7 @@ func TestPeekSeesEveryChange(t *testing.T) {
 		want(first, "two")
 		for _, deleted := range []bool{true, false} {
 			if rec.Deleted = deleted; kind.In(first).Replace(ctx, rec) != nil {
-				t.Fatal("it is not replaced")
+				t.Fatal("Replace failed")
 			}
 			if _, _, err := kind.In(first).Peek(ctx, rec.ID); errors.Is(err, store.ErrNotFound) != deleted {
 				t.Errorf("in the trash %t: %v", deleted, err)

@@ -11,55 +11,53 @@ import (
 	"tenantry/backends/driver"
 )
 
-// DefaultBackend is the name of the backend that holds what no other was chosen for.
+// DefaultBackend is the name of the backend of every organization for which no other was chosen.
 const DefaultBackend = "default"
 
-// Phase says how far the move of an organization to another backend is.
+// Phase is the progress of an organization's move to another backend.
 type Phase string
 
-// The phases. While an organization is copied, every write leaves a note of what it
-// changed, so that it is copied again. While it is held, writes wait: for the last notes
-// to be copied and the organization to be found at its new place.
+// The phases. While an organization is copied, every write leaves a note of what it changes, so that these documents
+// are copied again. While it is held, writes wait until the last notes are copied and the organization is at its new
+// place.
 const (
 	Settled Phase = ""
 	Copying Phase = "copying"
 	Held    Phase = "held"
 )
 
-// Placement says where the documents of an organization are, and whose they must be.
+// Placement says where the documents of an organization are, and which owner their workspace must have.
 type Placement struct {
 	Backend string // empty: DefaultBackend
-	Owner   string // what the workspace is held to, see driver.Opening
+	Owner   string // the required owner of the workspace, see driver.Opening
 	Phase   Phase
-	Quota   Quota // what may be stored, of documents and of their bytes
-	// Rev orders placements of one organization: the one with the higher revision holds, unless it has been lost.
+	Quota   Quota
+	// Rev orders the placements of one organization. The higher revision is valid, unless the control data have lost it.
 	Rev int64
-	// ReadAt is when somebody began to read this from where it is decided. Zero: it never changes.
+	// ReadAt is when reading the placement from the control data began. Zero: the placement never changes.
 	ReadAt time.Time
 }
 
-// BackendName returns the name of a backend that may be left out: empty is DefaultBackend.
+// BackendName returns name, or DefaultBackend if it is empty.
 func BackendName(name string) string { return cmp.Or(name, DefaultBackend) }
 
 func (p Placement) backend() string { return BackendName(p.Backend) }
 
-// Locator reads where an organization is now. Errors: ErrNotFound where there is no such
-// organization (any more), ErrUnavailable.
+// Locator reads the current placement of an organization. Errors: ErrNotFound if the organization does not exist,
+// ErrUnavailable.
 type Locator func(ctx context.Context, org int64) (Placement, error)
 
-// Leases say how a write keeps away from the switch of an organization to another backend.
-// A write starts only with a placement whose reading began less than Fresh ago, and must be
-// acknowledged within Settled of that, or within Copying while the organization is copied.
-// So whoever changes a placement knows that no write by the former one is acknowledged once
-// its lease has passed, on this machine or another, whatever their clocks say: all that is
-// asked of them is that they run on, and equally fast. Every process on the same data must
-// have the same leases.
+// Leases keep writes apart from the switch of an organization to another backend.
+//
+// A write starts only under a placement whose reading began less than Fresh ago. It must be acknowledged within Settled
+// of that moment, or within Copying while the organization is copied. Therefore no write under a former placement is
+// acknowledged once its lease has passed since the change, on any machine. The clocks of the machines may differ, but
+// must run at the same rate and without jumps. All processes on the same data must have the same leases.
 type Leases struct {
 	Fresh   time.Duration
 	Settled time.Duration
-	Copying time.Duration // a part of the time for which writes are held
-	// Hold is how long a write waits for a hold to end.
-	Hold time.Duration
+	Copying time.Duration // contributes to the time for which writes are held
+	Hold    time.Duration // how long a write waits for a hold to end
 }
 
 // DefaultLeases returns the leases of a Store whose Options name none.
@@ -68,19 +66,20 @@ func DefaultLeases() Leases {
 }
 
 const (
-	freshHeld = 50 * time.Millisecond // how often those who wait for a hold to end look
-	lookAgain = time.Second           // between two looks of readers, where the first was in vain
-	locateFor = 2 * time.Second       // how long a reader's look may take
+	holdPoll       = 50 * time.Millisecond // how often waiting writes read the placement during a hold
+	locateInterval = time.Second           // between two attempts of readers to locate an organization
+	locateTimeout  = 2 * time.Second       // how long a reader's attempt may take
 )
 
-// steadyFor leases may somebody answer who was replaced, as in an election, and does not know what is written since.
-const steadyFor = 3
+// steadyLeases is the number of Settled leases for which a server that an election has replaced may still answer
+// without knowing later writes.
+const steadyLeases = 3
 
-// Steady returns how long the server of the control data must have been the same for nobody to be answered by the one
-// before.
-func (l Leases) Steady() time.Duration { return steadyFor * l.Settled }
+// Steady returns how long the server of the control data must be unchanged until no answer of its predecessor can
+// arrive any more.
+func (l Leases) Steady() time.Duration { return steadyLeases * l.Settled }
 
-// of returns how long a write by the placement may take.
+// of returns how long a write under the placement may take.
 func (l Leases) of(p Placement) time.Duration {
 	if p.Phase == Settled {
 		return l.Settled
@@ -88,17 +87,17 @@ func (l Leases) of(p Placement) time.Duration {
 	return l.Copying
 }
 
-// home is where an organization lives now. Every handle on the organization shares it, so
-// that a move reaches calls that are under way.
+// home tracks where an organization lives. All handles on the organization share it, so that a move takes effect in
+// calls that are under way.
 type home struct {
 	store  *Store
 	who    tenancy
-	asking chan struct{} // one caller at a time reads where the organization is
+	asking chan struct{} // lets one caller at a time read the placement
 	at     atomic.Pointer[residence]
-	// elsewhere is the revision of a placement that leads to where this process cannot go.
-	elsewhere atomic.Int64
-	looked    atomic.Pointer[time.Time] // when a reader asked last
-	removed   atomic.Bool
+	// movedRev is the highest revision of a placement whose workspace this process could not open.
+	movedRev   atomic.Int64
+	lastLocate atomic.Pointer[time.Time] // when a reader last tried to locate the organization
+	removed    atomic.Bool
 }
 
 // residence is a placement with the workspace it leads to.
@@ -111,7 +110,7 @@ func newHome(s *Store, who tenancy) *home {
 	return &home{store: s, who: who, asking: make(chan struct{}, 1)}
 }
 
-// lives reports whether the organization was found on that backend last.
+// lives reports whether the last known placement of the organization is on that backend.
 func (h *home) lives(backend string) bool {
 	r := h.at.Load()
 	return r != nil && r.backend() == backend
@@ -119,9 +118,10 @@ func (h *home) lives(backend string) bool {
 
 var errRemoved = fmt.Errorf("the organization was removed: %w", ErrNotFound)
 
-// settle notes a placement that was read, unless a later one is known. One that nobody has read for so long that
-// whoever did not know of it is gone is none: the control data have lost it.
-func (h *home) settle(ctx context.Context, p Placement) (*residence, error) {
+// adopt adopts a placement that was read, unless a later one is known, and returns the residence in effect. A known
+// placement is overruled by an older revision if it was last read longer ago than Leases.Steady: no outdated server can
+// have given the answer, so the control data have lost the known one.
+func (h *home) adopt(ctx context.Context, p Placement) (*residence, error) {
 	for {
 		if h.removed.Load() {
 			return nil, errRemoved
@@ -138,8 +138,9 @@ func (h *home) settle(ctx context.Context, p Placement) (*residence, error) {
 			next.drv = old.drv
 		} else {
 			var err error
-			if next.drv, err = h.store.open(ctx, p.backend(), h.store.opening(h.who.org, h.who.owner), p.ReadAt.IsZero()); err != nil {
-				h.left(p.Rev)
+			opening := h.store.opening(h.who.org, h.who.owner)
+			if next.drv, err = h.store.open(ctx, p.backend(), opening, p.ReadAt.IsZero()); err != nil {
+				h.noteMoved(p.Rev)
 				return nil, err
 			}
 		}
@@ -149,61 +150,62 @@ func (h *home) settle(ctx context.Context, p Placement) (*residence, error) {
 	}
 }
 
-// left notes that the organization is no longer where this process last found it.
-func (h *home) left(rev int64) {
+// noteMoved records that a placement of that revision exists whose workspace could not be opened, so that the known
+// placement is outdated.
+func (h *home) noteMoved(rev int64) {
 	for {
-		known := h.elsewhere.Load()
-		if rev <= known || h.elsewhere.CompareAndSwap(known, rev) {
+		known := h.movedRev.Load()
+		if rev <= known || h.movedRev.CompareAndSwap(known, rev) {
 			return
 		}
 	}
 }
 
-func (h *home) hasLeft(r *residence) bool { return h.elsewhere.Load() > r.Rev }
+func (h *home) hasMoved(r *residence) bool { return h.movedRev.Load() > r.Rev }
 
-// reader returns the workspace to read from. Every request has just been told where that is.
-// It asks only while writes are held, when the switch is near; where it knows that the
-// organization has left; and for who reads on for longer than a lease, because an old copy
-// may be removed after that. Where nobody can tell, it reads on.
+// reader returns the workspace to read from. A request has a recent placement when it begins, so reader locates the
+// organization again only in three cases: while writes are held, because the switch is near; after the organization
+// has moved; and when the placement is older than a lease, because the old copy may be removed after that. If the
+// organization cannot be located, and is not known to have moved, reader returns the workspace it knows.
 func (h *home) reader(ctx context.Context) (driver.Workspace, error) {
 	if h.removed.Load() {
 		return nil, errRemoved
 	}
 	r := h.at.Load()
-	within := h.store.leases.Settled
+	maxAge := h.store.leases.Settled
 	if r.Phase == Held {
-		within = freshHeld
+		maxAge = holdPoll
 	}
-	left := h.hasLeft(r)
-	if r.fresh(within) && !left {
+	moved := h.hasMoved(r)
+	if r.fresh(maxAge) && !moved {
 		return r.drv, nil
 	}
-	if r.Phase != Held && !left {
-		// One asks, now and then, while the others read on.
-		last := h.looked.Load()
+	if r.Phase != Held && !moved {
+		// One caller locates the organization, at intervals, while the others continue to read.
+		last := h.lastLocate.Load()
 		now := time.Now()
-		if last != nil && now.Sub(*last) < lookAgain || !h.looked.CompareAndSwap(last, &now) {
+		if last != nil && now.Sub(*last) < locateInterval || !h.lastLocate.CompareAndSwap(last, &now) {
 			return r.drv, nil
 		}
 	}
-	looking, cancel := context.WithTimeout(ctx, locateFor)
+	looking, cancel := context.WithTimeout(ctx, locateTimeout)
 	defer cancel()
-	now, err := h.ask(looking, within)
+	now, err := h.ask(looking, maxAge)
 	switch {
 	case err == nil:
 		return now.drv, nil
-	case left || ctx.Err() != nil || errors.Is(err, errRemoved) || h.hasLeft(r):
+	case moved || ctx.Err() != nil || errors.Is(err, errRemoved) || h.hasMoved(r):
 		return nil, err
 	}
 	return r.drv, nil
 }
 
-func (p Placement) fresh(within time.Duration) bool {
-	return p.ReadAt.IsZero() || time.Since(p.ReadAt) < within
+func (p Placement) fresh(maxAge time.Duration) bool {
+	return p.ReadAt.IsZero() || time.Since(p.ReadAt) < maxAge
 }
 
-// permit returns the placement to write by. It waits while writes are held. Errors:
-// ErrUnavailable where it cannot be told now, or the hold does not end.
+// permit returns the placement to write under. It waits while writes are held. Error: ErrUnavailable if the placement
+// cannot be read, or the hold does not end in time.
 func (h *home) permit(ctx context.Context) (*residence, error) {
 	if h.removed.Load() {
 		return nil, errRemoved
@@ -214,35 +216,35 @@ func (h *home) permit(ctx context.Context) (*residence, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, h.store.leases.Hold)
 	defer cancel()
-	within := h.store.leases.Fresh
+	maxAge := h.store.leases.Fresh
 	for {
 		var err error
-		if r, err = h.ask(ctx, within); err != nil {
+		if r, err = h.ask(ctx, maxAge); err != nil {
 			if ctx.Err() != nil && h.at.Load().Phase == Held {
 				return nil, fmt.Errorf("%w: the organization is being moved and takes no writes for a moment", ErrUnavailable)
 			}
-			return nil, fmt.Errorf("where the organization is: %w", err)
+			return nil, fmt.Errorf("locating the organization: %w", err)
 		}
 		if r.Phase != Held {
 			return r, nil
 		}
-		within = freshHeld
+		maxAge = holdPoll
 		select {
-		case <-time.After(freshHeld):
+		case <-time.After(holdPoll):
 		case <-ctx.Done():
 		}
 	}
 }
 
-// ask reads where the organization is, unless somebody else just has.
-func (h *home) ask(ctx context.Context, within time.Duration) (*residence, error) {
+// ask reads the organization's placement, unless another caller has read it less than maxAge ago.
+func (h *home) ask(ctx context.Context, maxAge time.Duration) (*residence, error) {
 	select {
 	case h.asking <- struct{}{}:
 		defer func() { <-h.asking }()
 	case <-ctx.Done():
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err())
 	}
-	if r := h.at.Load(); r.fresh(within) && !h.hasLeft(r) {
+	if r := h.at.Load(); r.fresh(maxAge) && !h.hasMoved(r) {
 		return r, nil
 	}
 	locate := h.store.locator.Load()
@@ -252,7 +254,7 @@ func (h *home) ask(ctx context.Context, within time.Duration) (*residence, error
 	asked := time.Now()
 	p, err := (*locate)(ctx, h.who.org)
 	if err == nil && p.Owner != h.who.owner {
-		err = fmt.Errorf("organization %d is another one by now: %w", h.who.org, ErrNotFound)
+		err = fmt.Errorf("organization %d now has another owner: %w", h.who.org, ErrNotFound)
 	}
 	if err != nil {
 		if !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrUnavailable) {
@@ -261,10 +263,10 @@ func (h *home) ask(ctx context.Context, within time.Duration) (*residence, error
 		return nil, err
 	}
 	p.ReadAt = asked
-	return h.settle(ctx, p)
+	return h.adopt(ctx, p)
 }
 
-// write applies the writes at the organization's place, beyond its quota where they serve to make room.
+// write stores the writes where the organization lives, under a lease. With beyond set its quota does not apply.
 func (h *home) write(ctx context.Context, writes []driver.Write, beyond bool) error {
 	r, err := h.permit(ctx)
 	if err != nil {
@@ -275,21 +277,21 @@ func (h *home) write(ctx context.Context, writes []driver.Write, beyond bool) er
 		quota = Quota{}
 	}
 	if r.ReadAt.IsZero() {
-		return within(ctx, r.drv, writes, quota)
+		return writeWithin(ctx, r.drv, writes, quota)
 	}
 	lease := h.store.leases.of(r.Placement)
 	deadline := r.ReadAt.Add(lease)
 	inTime, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	if r.Phase == Copying {
-		// The note is stored by itself: it must stay where the writes are refused, because
-		// the mover may have copied what an engine without transactions then takes back.
+		// The note is stored on its own and must remain if the writes are refused: the mover may have copied documents
+		// that an engine without transactions rolls back afterwards.
 		err = r.drv.Write(inTime, []driver.Write{h.store.note(writes)})
 	}
 	if err == nil {
-		err = within(inTime, r.drv, writes, quota)
+		err = writeWithin(inTime, r.drv, writes, quota)
 	}
-	// What an engine stored too late is not acknowledged: the mover may have looked already.
+	// A write that was stored too late is not acknowledged, because the mover may have read the documents already.
 	if time.Now().After(deadline) && (err == nil || ctx.Err() == nil) {
 		return fmt.Errorf("%w: the write took longer than %s", ErrUnavailable, lease)
 	}

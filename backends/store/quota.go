@@ -7,42 +7,44 @@ import (
 	"tenantry/backends/driver"
 )
 
-// Usage is how many documents an organization has, but for the gateway's own notes, and how many bytes they have.
+// Usage is the number and the bytes of an organization's documents, without those of kinds that are not counted.
 type Usage = driver.Usage
 
-// Quota bounds a Usage. A bound of 0 is none.
+// Quota bounds a Usage. A bound of 0 means no bound.
 type Quota = driver.Quota
 
-// QuotaError says that a write would have led beyond the organization's quota. Nothing of its batch was stored.
+// QuotaError says that a write would have exceeded the organization's quota. Nothing of its batch was stored.
 type QuotaError = driver.QuotaError
 
-// BeyondQuota returns the workspace whose writes no quota refuses, because they serve to make room, such as deletions.
+// BeyondQuota returns the workspace without a quota on its writes, for writes that free space, such as deletions.
 func (w *Workspace) BeyondQuota() *Workspace {
 	c := *w
-	c.beyond = true
+	c.beyondQuota = true
 	return &c
 }
 
-// within writes as far as the quota goes.
-func within(ctx context.Context, drv driver.Workspace, writes []driver.Write, q Quota) error {
+// writeWithin stores writes under a quota, if the engine measures what it stores.
+func writeWithin(ctx context.Context, drv driver.Workspace, writes []driver.Write, q Quota) error {
 	if m, ok := drv.(driver.Meter); ok {
 		return m.WriteWithin(ctx, writes, q)
 	}
 	return drv.Write(ctx, writes)
 }
 
-// Used returns what the organization holds, which every write keeps up to date; the zero value where the engine does
-// not tell. Error: ErrUnavailable.
+// Used returns the organization's usage, which every write keeps up to date; the zero value if the engine does not
+// measure it. Error: ErrUnavailable.
 func (w *Workspace) Used(ctx context.Context) (Usage, error) {
 	return w.measure(ctx, driver.Meter.Used)
 }
 
-// Recount counts everything the organization holds and corrects what Used returns. Error: ErrUnavailable.
+// Recount counts all documents of the organization, and corrects what Used returns. Error: ErrUnavailable.
 func (w *Workspace) Recount(ctx context.Context) (Usage, error) {
 	return w.measure(ctx, driver.Meter.Recount)
 }
 
-func (w *Workspace) measure(ctx context.Context, measure func(driver.Meter, context.Context) (Usage, error)) (Usage, error) {
+func (w *Workspace) measure(
+	ctx context.Context, measure func(driver.Meter, context.Context) (Usage, error),
+) (Usage, error) {
 	drv, err := w.reader(ctx)
 	m, ok := drv.(driver.Meter)
 	if err != nil || !ok {
@@ -50,7 +52,7 @@ func (w *Workspace) measure(ctx context.Context, measure func(driver.Meter, cont
 	}
 	used, err := measure(m, ctx)
 	if err != nil {
-		err = fmt.Errorf("measuring what the organization holds: %w", err)
+		err = fmt.Errorf("measuring the organization's usage: %w", err)
 	}
 	return used, err
 }

@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// view is what one workspace shows of the items, by every way of asking.
+// view returns the items that a workspace shows, and checks that all queries agree.
 func view(t testing.TB, f *fixture, w *store.Workspace, filter store.Filter, state store.State) string {
 	t.Helper()
 	ctx := context.Background()
@@ -64,7 +64,7 @@ func view(t testing.TB, f *fixture, w *store.Workspace, filter store.Filter, sta
 	return want
 }
 
-func TestSoftDeletedRecordsAreSeenOnDemandOnly(t *testing.T) {
+func TestSoftDeletedRecordsAreSeenOnRequestOnly(t *testing.T) {
 	onEveryEngine(t, func(t *testing.T, open opener) {
 		f := setup(t, open)
 		c := f.items.In(f.ws)
@@ -89,7 +89,7 @@ func TestSoftDeletedRecordsAreSeenOnDemandOnly(t *testing.T) {
 		wantErr(t, "First", err, store.ErrNotFound)
 		_, err = c.Update(t.Context(), gone.ID, func(r *item) error { r.Deleted = false; return nil })
 		wantErr(t, "Update", err, store.ErrNotFound)
-		// Restored by who asked for it.
+		// A query for deleted records finds it, and Replace restores it.
 		back, err := c.First(t.Context(), store.Query{Filter: store.Eq("id", gone.ID), State: store.Deleted})
 		if err != nil {
 			t.Fatal(err)
@@ -99,7 +99,7 @@ func TestSoftDeletedRecordsAreSeenOnDemandOnly(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := view(t, f, f.ws, store.Filter{}, store.Live); got != "gone live" {
-			t.Errorf("after the restoration %q is live", got)
+			t.Errorf("after the restoration %q are live, want gone and live", got)
 		}
 	})
 }
@@ -139,7 +139,7 @@ func TestScopes(t *testing.T) {
 			if hidden := view(t, f, f.ws, tt.scope.Hidden(), store.Either); !tt.scope.All {
 				both := append(strings.Fields(hidden), strings.Fields(tt.want)...)
 				if slices.Sort(both); strings.Join(both, " ") != all {
-					t.Errorf("%+v hides %q, and shows %q", tt.scope, hidden, tt.want)
+					t.Errorf("%+v hides %q and shows %q, want all records once", tt.scope, hidden, tt.want)
 				}
 			}
 			// No condition reaches past the scope.
@@ -159,7 +159,7 @@ func TestScopes(t *testing.T) {
 	})
 }
 
-// Any sequence of scopes shows exactly what each of them would show, never more.
+// A sequence of scopes shows exactly the records that each of them shows.
 func TestScopedOnlyNarrows(t *testing.T) {
 	onEveryEngine(t, func(t *testing.T, open opener) {
 		f := setup(t, open)
@@ -191,7 +191,7 @@ func TestScopedOnlyNarrows(t *testing.T) {
 				for name, own := range all {
 					shown := !limited || len(own) == 0 || slices.ContainsFunc(own, func(s string) bool { return slices.Contains(teams, s) })
 					if shown && !visible[name] {
-						t.Fatalf("the model itself widened at %s", name)
+						t.Fatalf("the model of the test widened at %s", name)
 					}
 					if visible[name] = shown; shown {
 						want = append(want, name)
@@ -214,13 +214,12 @@ func TestScopeKeepsItsOwnTeams(t *testing.T) {
 		w := f.ws.Scoped(store.Scope{Teams: teams})
 		teams[0] = "c"
 		if got := names(t, f.items.In(w), store.Query{}); got != "a ab abc empty none" {
-			t.Errorf("the caller's list changed what is shown to %q", got)
+			t.Errorf("after a change to the caller's list %q is shown", got)
 		}
 	})
 }
 
-// A record that a scope does not show is, in it, a missing record, however the caller
-// came by its id and revision.
+// A record that a scope does not show is missing in it, even if the caller knows its id and revision.
 func TestScopedWrites(t *testing.T) {
 	onEveryEngine(t, func(t *testing.T, open opener) {
 		f := setup(t, open)
@@ -255,7 +254,7 @@ func TestScopedWrites(t *testing.T) {
 				t.Errorf("Delete %s: %v", rec.Name, err)
 			}
 		}
-		// Giving a record away works once: then it is out of sight.
+		// After a change to another team the scope no longer shows the record.
 		given := &item{Name: "given", Teams: []string{"a"}}
 		insert(t, scoped, given)
 		given.Teams = []string{"b"}
@@ -263,7 +262,7 @@ func TestScopedWrites(t *testing.T) {
 			t.Fatal(err)
 		}
 		wantErr(t, "Replace of a record given away", scoped.Replace(t.Context(), given), store.ErrConflict)
-		// Soft-deleted records stay in reach of who sees them.
+		// Soft-deleted records of the scope can be changed.
 		trash := &item{Name: "trash", Teams: []string{"a"}, Deleted: true}
 		insert(t, scoped, trash)
 		trash.Deleted = false
@@ -279,11 +278,12 @@ func TestPartitionsAreApart(t *testing.T) {
 		one, two := f.control.Partition(1), f.control.Partition(2)
 		in := func(w *store.Workspace) store.Collection[member] { return f.members.In(w) }
 		a := &member{Email: "a@example.com"}
-		b := &member{Email: "b@example.com", OrgID: 1} // the partition says whose it is
+		b := &member{Email: "b@example.com", OrgID: 1} // the partition overrules the field
 		insert(t, in(one), a)
 		insert(t, in(two), b)
 		if a.OrgID != 1 || b.OrgID != 2 || one.Org() != 1 || two.Org() != 2 || f.control.Org() != 0 {
-			t.Errorf("org_id %d and %d, organizations %d, %d and %d", a.OrgID, b.OrgID, one.Org(), two.Org(), f.control.Org())
+			t.Errorf("org_id %d and %d, organizations %d, %d and %d",
+				a.OrgID, b.OrgID, one.Org(), two.Org(), f.control.Org())
 		}
 		for w, want := range map[*store.Workspace]string{one: a.ID, two: b.ID, f.control.Partition(3): "", f.control.Partition(-1): ""} {
 			for _, filter := range []store.Filter{{}, store.AnyOf(store.Eq("org_id", 1), store.Eq("org_id", 2)), store.In("id", a.ID, b.ID)} {
@@ -312,7 +312,7 @@ func TestPartitionsAreApart(t *testing.T) {
 		if got, err := in(one).Get(t.Context(), a.ID); err != nil || *got != *a {
 			t.Errorf("partition 1 has %+v, %v; want %+v", got, err, a)
 		}
-		// At home everything works, and org_id cannot be changed.
+		// Within the partition all writes work, and org_id cannot be changed.
 		a.OrgID, a.Email = 2, "c@example.com"
 		if err := in(one).Replace(t.Context(), a); err != nil || a.OrgID != 1 {
 			t.Errorf("Replace: %v, %+v", err, a)
@@ -327,7 +327,7 @@ func TestPartitionsAreApart(t *testing.T) {
 	})
 }
 
-// Every partition has identifiers of its own, and nobody sees how they are kept apart.
+// Every partition has its own identifiers, and callers never see the prefix that separates them.
 func TestIdentifiersOfAPartition(t *testing.T) {
 	onEveryEngine(t, func(t *testing.T, open opener) {
 		f := setup(t, open)
@@ -368,7 +368,7 @@ func TestIdentifiersOfAPartition(t *testing.T) {
 		insert(t, c, second)
 		for part, want := range map[string]int64{"1": 1, "11": 1, "111": 1, "1111": 0, "2": 1, "21": 1, "0a": 2, "a2": 1} {
 			if n, err := c.Count(ctx, store.Where(store.F("id"), store.OpContains, part)); err != nil || n != want {
-				t.Errorf("%d identifiers have %s in them (%v), want %d", n, part, err, want)
+				t.Errorf("%d identifiers contain %s (%v), want %d", n, part, err, want)
 			}
 		}
 		if err := c.Delete(ctx, second); err != nil {
@@ -438,7 +438,7 @@ func TestKindsOfAnotherWorkspaceAreRefused(t *testing.T) {
 	onEveryEngine(t, func(t *testing.T, open opener) {
 		f := setup(t, open)
 		ctx := t.Context()
-		// A kind of the same name is another kind, too.
+		// A kind with the same name is a different kind.
 		twin := define[plain](t, store.Spec{Name: "plains", Fields: []string{"name", "count"}})
 		rec := &plain{Name: "x"}
 		insert(t, f.plains.In(f.ws), rec)
@@ -481,12 +481,12 @@ func TestCounters(t *testing.T) {
 		next(one, "uid", 0, 0, 101)
 		next(two, "uid", 5, 0, 6)
 		next(one.Scoped(store.Scope{}), "uid", 1, 0, 102) // scopes share the counters
-		_, err := f.ws.Counter(ctx, "uid", 1, 0)          // it would not move with the organization
+		_, err := f.ws.Counter(ctx, "uid", 1, 0)          // a counter would not move with the organization
 		wantErr(t, "Counter of an organization", err, store.ErrQuery)
 	})
 }
 
-// The organization a workspace is bound to is not the caller's to choose.
+// A caller cannot change the organization to which a workspace is bound.
 func TestOrgIsThatOfTheWorkspace(t *testing.T) {
 	onEveryEngine(t, func(t *testing.T, open opener) {
 		f := setup(t, open)

@@ -1,7 +1,6 @@
-// Package store keeps documents. A Store hands out Workspaces, each bound to one
-// organization; a Kind opened in a Workspace is a Collection of typed records. What is
-// asked is a typed Filter over declared fields: no text from outside reaches an engine
-// as anything but a bound value.
+// Package store keeps documents. A Store opens Workspaces, each bound to one organization. A Kind opened in a
+// Workspace is a Collection of typed records. Queries are typed Filters over declared fields: text from outside
+// reaches an engine only as a bound value.
 package store
 
 import (
@@ -32,61 +31,64 @@ type Store struct {
 	locator   atomic.Pointer[Locator]
 	control   []*driver.Collection
 	tenant    []*driver.Collection
-	kinds     []*Spec // of tenant, but for the notes
+	kinds     []*Spec // those of tenant, without notes
 	notes     *driver.Collection
 
 	turns   turns
 	damages damages
-	// unreadable are records, damages whole workspaces.
+	// unreadable lists records that cannot be read; damages lists workspaces.
 	unreadable unreadables
-	// What organizations need is kept while anybody has a handle on them, as those do who are asked for by their hosts.
+	// opened and homes keep their entries for as long as a handle on the organization is in use.
 	opened   cache.Weak[place, observed]
 	homes    cache.Weak[tenancy, home]
-	mu       sync.Mutex
-	removals int // started or ended; an opening that overlaps one is not kept
+	mu       sync.Mutex // guards removals, and that opened gains nothing during one
+	removals int        // removals started or ended; a workspace that was opened during one is not cached
 }
 
-// place is a workspace of a backend, and whose it is.
+// place is a workspace of a backend, with its owner.
 type place struct{ backend, workspace, owner string }
 
-// tenancy is an organization. Its number alone does not tell: another installation, and
-// control data restored from a backup, give the same number to another organization.
+// tenancy identifies an organization. Its number alone is not enough, because another installation, or control data
+// restored from a backup, may give the same number to another organization.
 type tenancy struct {
 	org   int64
 	owner string
 }
 
-// Options name what a Store keeps, and where. Control kinds live in the one control
-// workspace (who the organizations and their people are), Tenant kinds in each
-// organization's own.
+// Options name the kinds that a Store keeps, and the backends that hold them. Control kinds live in the single control
+// workspace (organizations and their people), Tenant kinds in the workspace of each organization.
 type Options struct {
-	// Engine is the backend of the name DefaultBackend, Backends are others by name.
+	// Engine is the backend named DefaultBackend; Backends are the others, by name.
 	Engine   driver.Engine
 	Backends map[string]driver.Engine
-	// ControlBackend names the one that has the control workspace; empty: DefaultBackend.
+	// ControlBackend names the backend of the control workspace; empty: DefaultBackend.
 	ControlBackend string
 	Control        []*Spec
 	Tenant         []*Spec
 	Now            func() time.Time // nil: time.Now
 	Leases         Leases           // zero: DefaultLeases
-	// Observe, when set, is called after every call of an engine, concurrently.
+	// Observe, when set, is called after every call of an engine, possibly concurrently.
 	Observe func(context.Context, Call)
-	// Damage, when set, is called once for each workspace that is found to be damaged, and once
-	// when it is found whole again; by whoever found it, possibly concurrently.
-	Damage func(d Damage, whole bool)
-	// Unreadable, when set, is called once for each record that cannot be read, of a hundred at most; by whoever
-	// came upon it, possibly concurrently.
+	// Damage, when set, is called once when a workspace is found to be damaged, and once when it is found intact
+	// again, possibly concurrently.
+	Damage func(d Damage, intact bool)
+	// Unreadable, when set, is called once for each record that cannot be read, for at most a hundred records, possibly
+	// concurrently.
 	Unreadable func(context.Context, Unreadable)
 }
 
-// New returns a Store. The engines stay the caller's to close.
+// New returns a Store. The caller closes the engines.
 func New(o Options) *Store {
 	s := &Store{
-		backends: map[string]driver.Engine{}, controlAt: BackendName(o.ControlBackend), ids: newIDSource(), now: o.Now, observe: o.Observe,
-		notes: notesCollection(),
+		backends:  map[string]driver.Engine{},
+		controlAt: BackendName(o.ControlBackend),
+		ids:       newIDSource(),
+		now:       o.Now,
+		observe:   o.Observe,
+		notes:     notesCollection(),
 	}
-	s.damages = damages{all: map[place]Damage{}, tell: o.Damage}
-	s.unreadable = unreadables{all: map[Unreadable]func(context.Context) bool{}, tell: o.Unreadable}
+	s.damages = damages{all: map[place]Damage{}, report: o.Damage}
+	s.unreadable = unreadables{all: map[Unreadable]func(context.Context) bool{}, report: o.Unreadable}
 	maps.Copy(s.backends, o.Backends)
 	if o.Engine != nil {
 		s.backends[DefaultBackend] = o.Engine
@@ -102,27 +104,27 @@ func New(o Options) *Store {
 	}
 	s.tenant = append(s.tenant, s.notes)
 	s.Keep(o.Tenant...)
-	s.remember()
+	s.loadMarks()
 	return s
 }
 
-// Keep adds to what organizations' workspaces keep. It is called before the first of them is opened.
+// Keep adds kinds to the workspaces of organizations. It must be called before the first of them is opened.
 func (s *Store) Keep(specs ...*Spec) {
 	for _, spec := range specs {
 		s.kinds, s.tenant = append(s.kinds, spec), append(s.tenant, spec.collection)
 	}
 }
 
-// OnEnd sets who is told of records with a trash, of any kind, right before they are deleted for good: who keeps what
-// they held ends that, and an error keeps them. What it writes is no part of the write that deletes. Where that may
-// come between the write of a record and what is stored after it, because the engine has no transactions, it is told
-// again once they are gone. It is called before the first workspace is opened.
+// OnEnd sets the hook that is called right before records of a kind with SoftDelete are deleted for good, so that
+// services can drop what they keep about these records. An error of the hook prevents the deletion. The hook's own
+// writes are not part of the deleting batch. On an engine without transactions it is called again after the deletion,
+// because something may have been stored in between. OnEnd must be called before the first workspace is opened.
 func (s *Store) OnEnd(ending func(ctx context.Context, ws *Workspace, ids []string) error) {
 	s.ending = ending
 }
 
-// Ending tells who is told of the end of records that some, or parts of them, are about to end.
-func (w *Workspace) Ending(ctx context.Context, ids ...string) error {
+// NotifyEnd calls the hook set by OnEnd for records that, or parts of which, are about to be deleted for good.
+func (w *Workspace) NotifyEnd(ctx context.Context, ids ...string) error {
 	if w.store.ending == nil || w.home == nil || len(ids) == 0 {
 		return nil
 	}
@@ -131,19 +133,20 @@ func (w *Workspace) Ending(ctx context.Context, ids ...string) error {
 			w.claim.ended.Store(id, true)
 		}
 	}
-	return w.store.ending(ctx, &Workspace{store: w.store, home: w.home, specs: w.specs, org: w.org, beyond: w.beyond}, ids)
+	unscoped := &Workspace{store: w.store, home: w.home, specs: w.specs, org: w.org, beyondQuota: w.beyondQuota}
+	return w.store.ending(ctx, unscoped, ids)
 }
 
-// engine returns a backend and its name; empty is the default one. Error: ErrUnavailable.
+// engine returns a backend and its name; an empty name means the default backend. Error: ErrUnavailable.
 func (s *Store) engine(backend string) (driver.Engine, string, error) {
 	name := BackendName(backend)
 	if e := s.backends[name]; e != nil {
 		return e, name, nil
 	}
-	return nil, name, fmt.Errorf("%w: the configuration names no backend %q", ErrUnavailable, name)
+	return nil, name, fmt.Errorf("%w: backend %q is not configured", ErrUnavailable, name)
 }
 
-// HasBackend reports whether there is a backend of that name; empty is the default one.
+// HasBackend reports whether a backend of that name is configured; an empty name means the default backend.
 func (s *Store) HasBackend(name string) bool {
 	_, ok := s.backends[BackendName(name)]
 	return ok
@@ -155,15 +158,15 @@ func (s *Store) Backends() []string { return slices.Sorted(maps.Keys(s.backends)
 // Leases returns how long placements may be used.
 func (s *Store) Leases() Leases { return s.leases }
 
-// LocateWith sets who knows where organizations are. Without anybody they stay where they
-// were opened.
-func (s *Store) LocateWith(l Locator) { s.locator.Store(&l) }
+// SetLocator sets the Locator of organizations. Without one, organizations stay where they were opened.
+func (s *Store) SetLocator(l Locator) { s.locator.Store(&l) }
 
 // Control returns the control workspace. Only package tenants may use it.
 func (s *Store) Control(ctx context.Context) (*Workspace, error) {
 	at := place{backend: s.controlAt, workspace: controlName}
-	if x, ok := able[driver.Examiner](s, at.backend); ok && s.writable(at) != nil { // it may have been put back since
-		_ = s.examine(ctx, x, at.backend, x.Place(at.workspace), true) // its damage is known
+	if x, ok := ability[driver.Examiner](s, at.backend); ok && s.checkWritable(at) != nil {
+		// The file may have been restored since. An error says only that the known damage remains.
+		_ = s.examine(ctx, x, at.backend, x.Place(at.workspace), true)
 	}
 	drv, err := s.open(ctx, s.controlAt, driver.Opening{Workspace: controlName, Collections: s.control, Apart: true}, true)
 	if err != nil {
@@ -172,33 +175,34 @@ func (s *Store) Control(ctx context.Context) (*Workspace, error) {
 	return &Workspace{store: s, control: drv, specs: s.control}, nil
 }
 
-// HasControl reports whether there is a control workspace, which Control would make. Nothing is changed. Where the
-// engine cannot tell, there may be one.
+// HasControl reports whether the control workspace exists, without creating it as Control would. It returns true when
+// the engine cannot tell.
 func (s *Store) HasControl(ctx context.Context) (bool, error) {
-	if e, ok := able[driver.Finder](s, s.controlAt); ok {
+	if e, ok := ability[driver.Finder](s, s.controlAt); ok {
 		return e.Exists(ctx, controlName)
 	}
 	return true, nil
 }
 
-// LostControl returns an error where the file of the control workspace is not there any more. It costs a look.
-func (s *Store) LostControl() error {
-	if x, ok := able[driver.Examiner](s, s.controlAt); ok {
+// ControlFileMissing returns an error if the file of the control workspace no longer exists. It only checks for the
+// file and does not read it.
+func (s *Store) ControlFileMissing() error {
+	if x, ok := ability[driver.Examiner](s, s.controlAt); ok {
 		return x.Missing(controlName)
 	}
 	return nil
 }
 
-// Lost returns an error where the file of an organization is missing, as Look would note.
-func (s *Store) Lost(org int64, backend string) error {
-	if x, ok := able[driver.Examiner](s, BackendName(backend)); ok {
+// FileMissing returns an error if the file of an organization's workspace no longer exists.
+func (s *Store) FileMissing(org int64, backend string) error {
+	if x, ok := ability[driver.Examiner](s, BackendName(backend)); ok {
 		return x.Missing(workspaceName(org))
 	}
 	return nil
 }
 
-// At returns the workspace of an organization at that place, or where a later placement
-// says it is by now, unscoped. Only package tenants may call it: everybody else is handed a workspace.
+// At returns the unscoped workspace of an organization at that placement, or at a later one if the store knows of it.
+// Only package tenants may call it; all other code is given a workspace.
 func (s *Store) At(ctx context.Context, org int64, p Placement) (*Workspace, error) {
 	if org <= 0 {
 		return nil, fmt.Errorf("store: no organization %d", org)
@@ -206,7 +210,7 @@ func (s *Store) At(ctx context.Context, org int64, p Placement) (*Workspace, err
 	for {
 		h, err := s.home(ctx, org, p)
 		if errors.Is(err, errRemoved) && ctx.Err() == nil {
-			continue // it was removed while it was opened: begin anew
+			continue // it was removed while it was being opened: start over
 		}
 		if err != nil {
 			return nil, err
@@ -217,8 +221,8 @@ func (s *Store) At(ctx context.Context, org int64, p Placement) (*Workspace, err
 
 func (s *Store) home(ctx context.Context, org int64, p Placement) (*home, error) {
 	who := tenancy{org, p.Owner}
-	h := s.homes.GetOrPut(who, func() *home { return newHome(s, who) }) // before it is opened: there are never two
-	if _, err := h.settle(ctx, p); err != nil {
+	h := s.homes.GetOrPut(who, func() *home { return newHome(s, who) }) // before it is opened, so there are never two
+	if _, err := h.adopt(ctx, p); err != nil {
 		return nil, err
 	}
 	if h.removed.Load() {
@@ -234,12 +238,12 @@ const (
 
 func workspaceName(org int64) string { return orgPrefix + strconv.FormatInt(org, 10) }
 
-// opening is for one that is there already.
+// opening returns the options to open the existing workspace of an organization.
 func (s *Store) opening(org int64, owner string) driver.Opening {
 	return driver.Opening{Workspace: workspaceName(org), Owner: owner, Collections: s.tenant}
 }
 
-// orgOf returns the organization of a workspace, 0 for the control workspace and what is neither.
+// orgOf returns the organization of a workspace, 0 if the name is not that of an organization's workspace.
 func orgOf(workspace string) int64 {
 	n, err := strconv.ParseInt(strings.TrimPrefix(workspace, orgPrefix), 10, 64)
 	if err != nil || workspaceName(n) != workspace {
@@ -248,8 +252,8 @@ func orgOf(workspace string) int64 {
 	return n
 }
 
-// Remove deletes an organization's workspace for good, on the backends named; without any,
-// on the default one. What is somebody else's is left: ErrForeign, once the rest is deleted.
+// Remove deletes an organization's workspace for good on the named backends, by default on the default backend. A
+// workspace of another owner is left untouched; Remove then returns ErrForeign after deleting the others.
 func (s *Store) Remove(ctx context.Context, org int64, owner string, backends ...string) error {
 	who := tenancy{org, owner}
 	s.forget(who)
@@ -269,13 +273,13 @@ func (s *Store) Remove(ctx context.Context, org int64, owner string, backends ..
 		case err != nil:
 			return err
 		}
-		s.whole(place{backend: name, workspace: workspaceName(org)})
+		s.clearDamage(place{backend: name, workspace: workspaceName(org)})
 	}
 	return foreign
 }
 
-// RemoveFrom deletes what a backend holds of an organization that lives elsewhere. Error:
-// ErrForeign where it is somebody else's.
+// RemoveFrom deletes the workspace that a backend holds of an organization that lives on another backend. Error:
+// ErrForeign if the workspace belongs to another owner.
 func (s *Store) RemoveFrom(ctx context.Context, org int64, owner, backend string) error {
 	engine, backend, err := s.engine(backend)
 	if err != nil {
@@ -290,7 +294,7 @@ func (s *Store) RemoveFrom(ctx context.Context, org int64, owner, backend string
 	return engine.Remove(ctx, workspaceName(org), owner)
 }
 
-// close lets the next call open the workspace anew.
+// close drops the open workspace from the cache, so that the next call opens it again.
 func (s *Store) close(who tenancy, backend string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -298,6 +302,7 @@ func (s *Store) close(who tenancy, backend string) {
 	s.removals++
 }
 
+// forget drops everything that is cached of an organization, and marks its home as removed.
 func (s *Store) forget(who tenancy) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -311,7 +316,7 @@ func (s *Store) forget(who tenancy) {
 	s.removals++
 }
 
-// Check reports whether the backend of that name answers; empty is the default one.
+// Check returns an error if the backend of that name does not answer; an empty name means the default backend.
 func (s *Store) Check(ctx context.Context, backend string) error {
 	engine, _, err := s.engine(backend)
 	if err != nil {
@@ -320,7 +325,7 @@ func (s *Store) Check(ctx context.Context, backend string) error {
 	return engine.Check(ctx)
 }
 
-// open returns a workspace. Unless it may be made, one that the engine lost is an error.
+// open returns a workspace. Unless make is set, a workspace whose file is missing is an error.
 func (s *Store) open(ctx context.Context, backend string, o driver.Opening, make bool) (driver.Workspace, error) {
 	if w := s.opened.Get(place{backend, o.Workspace, o.Owner}); w != nil {
 		return w, nil
@@ -328,8 +333,8 @@ func (s *Store) open(ctx context.Context, backend string, o driver.Opening, make
 	return s.openAnew(ctx, backend, o, make)
 }
 
-// Prepare makes the workspace of an organization that is about to be there, or to be copied
-// there. Error: ErrForeign where it holds anything that is not that owner's.
+// Prepare creates the workspace of an organization that is about to be created, or copied, on the backend. Error:
+// ErrForeign if the workspace holds data of another owner, or without an owner.
 func (s *Store) Prepare(ctx context.Context, org int64, owner, backend string) error {
 	o := s.opening(org, owner)
 	o.New = true
@@ -337,7 +342,7 @@ func (s *Store) Prepare(ctx context.Context, org int64, owner, backend string) e
 	return err
 }
 
-// openAnew has the engine prepare the workspace, whether or not it was open.
+// openAnew has the engine open the workspace, even if it is open already.
 func (s *Store) openAnew(ctx context.Context, backend string, o driver.Opening, make bool) (driver.Workspace, error) {
 	s.mu.Lock()
 	removals := s.removals
@@ -347,14 +352,14 @@ func (s *Store) openAnew(ctx context.Context, backend string, o driver.Opening, 
 		return nil, fmt.Errorf("opening workspace %s: %w", o.Workspace, err)
 	}
 	at := place{backend: backend, workspace: o.Workspace}
-	if x, ok := able[driver.Examiner](s, backend); ok && !make {
+	if x, ok := ability[driver.Examiner](s, backend); ok && !make {
 		if err := x.Missing(o.Workspace); err != nil {
 			s.damage(at, orgOf(o.Workspace), err)
 			return nil, fmt.Errorf("opening workspace %s: %w", o.Workspace, err)
 		}
 	}
-	if make && o.Workspace != controlName { // that has been there, and is read on
-		if err := s.writable(at); err != nil {
+	if make && o.Workspace != controlName { // a damaged control workspace can still be read
+		if err := s.checkWritable(at); err != nil {
 			return nil, fmt.Errorf("making workspace %s: %w", o.Workspace, err)
 		}
 	}
@@ -375,12 +380,12 @@ func (s *Store) openAnew(ctx context.Context, backend string, o driver.Opening, 
 // Resident is a workspace that a backend holds.
 type Resident struct {
 	driver.Resident
-	Org int64 // 0 where it is not that of an organization
+	Org int64 // 0 if it does not belong to an organization
 	Err error // why the owner could not be read
 }
 
-// Residents tells of every workspace on a backend, but the control workspace that is in use
-// and those of organizations for which skip returns true. Error: ErrUnavailable.
+// Residents returns every workspace on a backend, except the control workspace in use and the workspaces of
+// organizations for which skip returns true. Error: ErrUnavailable.
 func (s *Store) Residents(ctx context.Context, backend string, skip func(org int64) bool) ([]Resident, error) {
 	engine, backend, err := s.engine(backend)
 	if err != nil {
@@ -405,8 +410,8 @@ func (s *Store) Residents(ctx context.Context, backend string, skip func(org int
 	return all, nil
 }
 
-// OwnerOf returns whose the workspace of an organization is; empty: nobody's, or there is none.
-// Errors: ErrUnavailable, ErrDamaged in it.
+// OwnerOf returns the owner of an organization's workspace; empty if the workspace has no owner or does not exist.
+// Errors: ErrUnavailable, which may wrap a *DamagedError.
 func (s *Store) OwnerOf(ctx context.Context, org int64, backend string) (string, error) {
 	engine, backend, err := s.engine(backend)
 	if err != nil {
@@ -419,14 +424,13 @@ func (s *Store) OwnerOf(ctx context.Context, org int64, backend string) (string,
 	return r.Owner, nil
 }
 
-// Scope says which records with teams a workspace shows. The zero value shows only
-// records without teams.
+// Scope says which records with teams a workspace shows. The zero value shows only records without teams.
 type Scope struct {
 	All   bool
 	Teams []string
 }
 
-// Hidden matches the records with teams that a scope which is not of All does not show.
+// Hidden returns a filter that matches the records that the scope does not show. The scope must not be All.
 func (s Scope) Hidden() Filter {
 	teams := make([]any, len(s.Teams))
 	for i, team := range s.Teams {
@@ -435,24 +439,25 @@ func (s Scope) Hidden() Filter {
 	return All(Has("teams", true), Where(F("teams"), OpNin, teams...))
 }
 
-// Covers reports whether all that the other scope shows is shown by this one.
+// Covers reports whether the scope shows every record that the other scope shows.
 func (s Scope) Covers(other Scope) bool {
-	return s.All || !other.All && !slices.ContainsFunc(other.Teams, func(team string) bool { return !slices.Contains(s.Teams, team) })
+	missing := func(team string) bool { return !slices.Contains(s.Teams, team) }
+	return s.All || !other.All && !slices.ContainsFunc(other.Teams, missing)
 }
 
-// Workspace is the data of one organization as one caller may see it. It is immutable
-// and safe for concurrent use.
+// Workspace is the data of one organization, limited to what one caller may see. It is immutable and safe for
+// concurrent use.
 type Workspace struct {
-	store     *Store
-	control   driver.Workspace // of the control workspace
-	home      *home            // of an organization's
-	specs     []*driver.Collection
-	org       int64
-	partition int64 // org_id of a partitioned control workspace
-	scoped    bool
-	scope     Scope
-	claim     *Claim // stored with its first commit; nil: nothing is
-	beyond    bool   // its writes are refused by no quota
+	store       *Store
+	control     driver.Workspace // set for the control workspace
+	home        *home            // set for an organization's workspace
+	specs       []*driver.Collection
+	org         int64
+	partition   int64 // org_id of a partitioned control workspace
+	scoped      bool
+	scope       Scope
+	claim       *Claim // stored with the first commit; may be nil
+	beyondQuota bool   // the quota does not apply to its writes
 }
 
 // Org returns the organization the workspace is bound to, 0 for the control workspace.
@@ -463,23 +468,24 @@ func (w *Workspace) Org() int64 {
 	return w.partition
 }
 
-// Scoped returns the same workspace showing only what the scope admits. Scoping an
-// already scoped workspace narrows it further.
+// Scoped returns the workspace limited to the records that the scope shows. Scoping a workspace that is already scoped
+// narrows it further.
 func (w *Workspace) Scoped(scope Scope) *Workspace {
 	c := *w
 	switch {
 	case !w.scoped || w.scope.All:
 		c.scope = Scope{All: scope.All, Teams: slices.Clone(scope.Teams)}
 	case !scope.All:
-		c.scope = Scope{Teams: slices.DeleteFunc(slices.Clone(w.scope.Teams), func(t string) bool { return !slices.Contains(scope.Teams, t) })}
+		excluded := func(team string) bool { return !slices.Contains(scope.Teams, team) }
+		c.scope = Scope{Teams: slices.DeleteFunc(slices.Clone(w.scope.Teams), excluded)}
 	}
 	c.scoped = true
 	return &c
 }
 
-// BearTeam returns how many records of the workspace bear the team, in whatever state. It
-// looks at every kind whose Spec has Teams. Error: ErrUnavailable.
-func (w *Workspace) BearTeam(ctx context.Context, team string) (int64, error) {
+// CountTeam returns how many records of the workspace have the team, in any state, over all kinds whose Spec has
+// Teams. Error: ErrUnavailable.
+func (w *Workspace) CountTeam(ctx context.Context, team string) (int64, error) {
 	var total int64
 	for _, s := range w.store.kinds {
 		if !s.Teams {
@@ -494,8 +500,8 @@ func (w *Workspace) BearTeam(ctx context.Context, team string) (int64, error) {
 	return total, nil
 }
 
-// Partition returns the control workspace narrowed to the records of one organization.
-// Only kinds whose Spec has Partition can be opened in it.
+// Partition returns the control workspace limited to the records of one organization. Only kinds whose Spec has
+// Partition can be opened in it.
 func (w *Workspace) Partition(org int64) *Workspace {
 	c := *w
 	c.partition = org
@@ -505,9 +511,8 @@ func (w *Workspace) Partition(org int64) *Workspace {
 	return &c
 }
 
-// partition is the organization whose records of a shared workspace are meant, 0 for none.
-// Their identifiers are stored with it, so that two organizations can have records of the
-// same identifier, as they do in workspaces of their own.
+// partition is the number of the organization that owns a part of a shared workspace; 0 means no partition. It is a
+// prefix of the stored identifiers, so that two organizations may have records with the same identifier.
 type partition int64
 
 func (w *Workspace) part(s *Spec) partition {
@@ -519,14 +524,14 @@ func (w *Workspace) part(s *Spec) partition {
 
 func (p partition) prefix() string { return strconv.FormatInt(int64(p), 10) + "." }
 
-func (p partition) stored(id string) string {
+func (p partition) qualify(id string) string {
 	if p == 0 {
 		return id
 	}
 	return p.prefix() + id
 }
 
-func (p partition) given(id string) string {
+func (p partition) unqualify(id string) string {
 	if p == 0 {
 		return id
 	}
@@ -541,20 +546,20 @@ func (w *Workspace) reader(ctx context.Context) (driver.Workspace, error) {
 	return w.home.reader(ctx)
 }
 
-// Hold returns how long a write may wait for the last step of the organization's move to end.
+// Hold returns how long a write may wait for the last step of the organization's move; 0 for the control workspace,
+// which is never moved.
 func (w *Workspace) Hold() time.Duration {
 	if w.home == nil {
-		return 0 // nobody moves it
+		return 0
 	}
 	return w.home.store.leases.Hold
 }
 
-// Counter raises the named counter to at least atLeast, adds add, and returns the new
-// value once it is durable. Values are never handed out twice. Only the control workspace
-// has counters.
+// Counter raises the named counter to at least atLeast, adds add, and returns the new value once it is durable. No
+// value is returned twice. Only the control workspace has counters.
 func (w *Workspace) Counter(ctx context.Context, name string, add, atLeast int64) (int64, error) {
 	if w.home != nil {
-		return 0, fmt.Errorf("%w: counter %s: an organization's own workspace has none", ErrQuery, name)
+		return 0, fmt.Errorf("%w: counter %s: only the control workspace has counters", ErrQuery, name)
 	}
 	if w.partition != 0 {
 		name = strconv.FormatInt(w.partition, 10) + "/" + name

@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { maintest.Leakless(m) }
 
-// opener makes an engine of its own for one test.
+// opener opens a new engine for one test.
 type opener = func(*testing.T) driver.Engine
 
 func openSQLite(t *testing.T) driver.Engine {
@@ -37,7 +37,7 @@ func openSQLite(t *testing.T) driver.Engine {
 	return e
 }
 
-// engines are those there are, by name.
+// engines returns the openers of all engines, by name.
 func engines() map[string]opener {
 	return map[string]opener{"sqlite": openSQLite, "mongo": openMongo, "memory": func(*testing.T) driver.Engine { return memtest.New() }}
 }
@@ -56,7 +56,7 @@ func openMongo(t *testing.T) driver.Engine {
 	return e
 }
 
-// onEveryEngine runs a suite on every engine there is.
+// onEveryEngine runs a suite on every engine.
 func onEveryEngine(t *testing.T, suite func(*testing.T, opener)) {
 	t.Helper()
 	t.Parallel()
@@ -184,7 +184,7 @@ type reporter interface {
 	Context() context.Context
 }
 
-// names returns what a question finds, sorted and joined.
+// names returns the names of the records that a query finds, sorted and joined.
 func names(t reporter, c store.Collection[item], q store.Query) string {
 	t.Helper()
 	found, err := c.Find(t.Context(), q)
@@ -210,7 +210,7 @@ func wantErr(t testing.TB, what string, err, want error) {
 	}
 }
 
-// everyRead asks every question that a kind answers and returns the errors by name.
+// everyRead makes every kind of query and returns the errors by name.
 func everyRead[T any](ctx context.Context, k *store.Kind[T], w *store.Workspace, f store.Filter) map[string]error {
 	c, table := k.In(w), k.Table(w)
 	errs := map[string]error{}

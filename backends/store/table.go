@@ -24,33 +24,32 @@ type Measure struct {
 // Rank orders an Aggregation by one of its columns: groups first, then measures.
 type Rank = driver.Rank
 
-// Aggregation groups the matching live records and measures each group, in the engine.
+// Aggregation groups the matching live records and measures each group. The engine computes it.
 type Aggregation struct {
 	Filter   Filter
 	Groups   []Group
 	Measures []Measure
 	Sort     []Rank
 	Limit    int
-	Bytes    int64 // see Query
+	Bytes    int64 // budget of the rows, see Query
 }
 
-// RowSize returns about how many bytes a row takes.
+// RowSize returns the approximate size of a row in bytes.
 func RowSize(row []any) int64 { return driver.RowSize(row) }
 
-// Table asks questions of a kind without knowing its record type; reports are built on it.
+// Table queries a kind without its record type. Reports are built on it.
 type Table interface {
-	// Select returns the named fields of the matching live records, nil where missing.
-	// Numbers are int64 or float64, times of declared fields int64 of Unix milliseconds. With LeaveOut the row of a
-	// record that cannot be read is nil. Bytes is a budget for the rows, not for the records that they are of; cut says
-	// that it has ended them.
+	// Select returns the named fields of the matching live records. Missing values are nil, numbers int64 or float64,
+	// times of declared fields int64 in Unix milliseconds. With LeaveOut the row of a record that cannot be read is nil.
+	// Bytes is the budget of the rows, not of their records; cut reports whether it ended the answer.
 	Select(ctx context.Context, fields []Field, q Query) (rows [][]any, cut bool, err error)
-	// Aggregate returns one row a group: the group values, then the measures; cut as Select does.
+	// Aggregate returns one row for each group: the group values, then the measures. Cut is as for Select.
 	Aggregate(ctx context.Context, a Aggregation) (rows [][]any, cut bool, err error)
 	// Count returns how many live records match.
 	Count(ctx context.Context, f Filter) (int64, error)
 }
 
-// Table returns the kind's untyped side, in a workspace.
+// Table returns the kind as a Table, opened in a workspace.
 func (k *Kind[T]) Table(w *Workspace) Table { return table{k.spec, w} }
 
 type table struct {
@@ -69,11 +68,11 @@ func (t table) Select(ctx context.Context, fields []Field, q Query) (rows [][]an
 		}
 	}
 	left := 0
-	cut, err = q.within(ctx, func(r *reading) error {
+	cut, err = q.readWithin(ctx, func(r *reading) error {
 		_, err := t.ws.documents(ctx, t.spec, q, func(d *driver.Document) error {
 			if d == nil {
 				rows, left = [][]any{}, 0
-				r.anew()
+				r.restart()
 				return nil
 			}
 			row, err := t.pick(d, fields)
@@ -93,7 +92,7 @@ func (t table) Select(ctx context.Context, fields []Field, q Query) (rows [][]an
 			left++
 			return nil
 		})
-		if errors.Is(err, errFull) {
+		if errors.Is(err, errBudget) {
 			return nil
 		}
 		return err
@@ -101,7 +100,7 @@ func (t table) Select(ctx context.Context, fields []Field, q Query) (rows [][]an
 	if err != nil {
 		return nil, false, err
 	}
-	leftOut(ctx, left)
+	countOmitted(ctx, left)
 	return rows, cut, nil
 }
 
@@ -135,8 +134,8 @@ func (t table) pick(doc *driver.Document, fields []Field) ([]any, error) {
 	return row, nil
 }
 
-// declaredValue makes a value of the body what conditions and groups take it for: what is
-// empty is nil, and a number or bool that omitempty left out of the body is 0 or false.
+// declaredValue converts a value of the body to the value that conditions and groups see: an empty value becomes nil,
+// and a number or bool that omitempty removed becomes 0 or false.
 func (s *Spec) declaredValue(name string, v any) any {
 	switch x := v.(type) {
 	case nil:
@@ -160,7 +159,7 @@ func (s *Spec) declaredValue(name string, v any) any {
 	return v
 }
 
-// scalar decodes one JSON value; whole numbers that fit become int64.
+// scalar decodes a JSON value. Integers that fit become int64.
 func scalar(raw json.RawMessage) any {
 	if len(raw) == 0 {
 		return nil
@@ -182,14 +181,14 @@ func (t table) Aggregate(ctx context.Context, a Aggregation) (rows [][]any, cut 
 		return nil, false, err
 	}
 	q := Query{Bytes: a.Bytes}
-	cut, err = q.within(ctx, func(r *reading) error {
+	cut, err = q.readWithin(ctx, func(r *reading) error {
 		drv, err := t.ws.reader(ctx)
 		if err != nil {
 			return translate(t.spec, err)
 		}
-		r.anew()
-		if out.Bytes = r.most; a.Bytes <= 0 {
-			out.Bytes, r.most = 0, r.end // they are few
+		r.restart()
+		if out.Bytes = r.keepMax; a.Bytes <= 0 {
+			out.Bytes, r.keepMax = 0, r.budget // without a budget all rows are kept: their number is limited
 		}
 		if rows, err = drv.Aggregate(ctx, out); err != nil {
 			return translate(t.spec, err)
@@ -198,8 +197,8 @@ func (t table) Aggregate(ctx context.Context, a Aggregation) (rows [][]any, cut 
 			if keep, _ := r.keep(driver.RowSize(rows[i])); keep {
 				continue
 			}
-			if rows = rows[:i]; r.full { // the engine has ended them there: nobody knows how many more there are
-				rows, r.size = nil, r.end
+			if rows = rows[:i]; r.full { // the engine stopped at r.keepMax, so the size of the rest is unknown
+				rows, r.size = nil, r.budget
 			}
 			break
 		}
@@ -208,11 +207,11 @@ func (t table) Aggregate(ctx context.Context, a Aggregation) (rows [][]any, cut 
 	if err != nil {
 		return nil, false, err
 	}
-	t.givenIDs(out, rows)
+	t.unqualifyIDs(out, rows)
 	return rows, cut, nil
 }
 
-// aggregation checks an Aggregation, and returns what the engine is asked.
+// aggregation checks an Aggregation and translates it for an engine.
 func (t table) aggregation(a Aggregation) (out driver.Aggregation, err error) {
 	where, err := t.ws.where(t.spec, a.Filter, Live)
 	if err != nil {
@@ -258,8 +257,8 @@ func (t table) aggregation(a Aggregation) (out driver.Aggregation, err error) {
 	return out, nil
 }
 
-// givenIDs takes the partition off the identifiers in the rows of an aggregation.
-func (t table) givenIDs(a driver.Aggregation, rows [][]any) {
+// unqualifyIDs removes the partition from the identifiers in the rows of an aggregation.
+func (t table) unqualifyIDs(a driver.Aggregation, rows [][]any) {
 	part := t.ws.part(t.spec)
 	if part == 0 {
 		return
@@ -277,7 +276,7 @@ func (t table) givenIDs(a driver.Aggregation, rows [][]any) {
 		}
 		for _, row := range rows {
 			if id, ok := row[i].(string); ok {
-				row[i] = part.given(id)
+				row[i] = part.unqualify(id)
 			}
 		}
 	}

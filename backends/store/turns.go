@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// patience is how long somebody waits for a turn. It is a courtesy that spares tries: what keeps records right is
-// their revision, so whoever waits for too long goes on without.
-const patience = time.Second
+// turnTimeout bounds the wait for a turn. Turns only avoid conflicts; correctness comes from the revision of the
+// record, so a writer whose wait ends proceeds without a turn.
+const turnTimeout = time.Second
 
-// turns lets those of one process who change the same record do so one after another, where all but one would
-// be in vain. The zero value is ready. Safe for concurrent use.
+// turns makes the writers of one process change the same record one after another, because all but one of several
+// concurrent changes would fail. The zero value is ready to use. Safe for concurrent use.
 type turns struct {
 	mu    sync.Mutex
 	taken map[turn]*queue
@@ -22,13 +22,13 @@ type turn struct {
 	kind, id string
 }
 
-// queue is of those who want one turn: a token for who has it, and how many there are.
+// queue holds the writers of one record.
 type queue struct {
-	token chan struct{}
-	n     int
+	token chan struct{} // full while a writer has the turn
+	n     int           // writers that have the turn or wait for it; guarded by turns.mu
 }
 
-// take waits for the turn, or for as long as patience and ctx last. Leave must follow.
+// take waits for the turn until it is free, turnTimeout has passed or ctx ends. The caller must call leave.
 func (t *turns) take(ctx context.Context, key turn) (leave func()) {
 	t.mu.Lock()
 	q := t.taken[key]
@@ -41,17 +41,18 @@ func (t *turns) take(ctx context.Context, key turn) (leave func()) {
 	}
 	q.n++
 	t.mu.Unlock()
+
 	has := false
 	select {
 	case q.token <- struct{}{}:
 		has = true
 	default:
-		enough := time.NewTimer(patience)
-		defer enough.Stop()
+		timeout := time.NewTimer(turnTimeout)
+		defer timeout.Stop()
 		select {
 		case q.token <- struct{}{}:
 			has = true
-		case <-enough.C:
+		case <-timeout.C:
 		case <-ctx.Done():
 		}
 	}

@@ -15,17 +15,16 @@ import (
 	"tenantry/internal/request"
 )
 
-// Unreadable is a record that is there and cannot be read, because something else than this program changed what lies
-// in the store.
+// Unreadable identifies a record that exists but cannot be read, because another program changed the stored data.
 type Unreadable struct {
 	Backend string
 	Org     int64 // 0: the control workspace
 	Kind    string
-	ID      string // empty where even that cannot be told
-	Reason  string // holds no value of the record
+	ID      string // empty if the identifier cannot be read either
+	Reason  string // contains no values of the record
 }
 
-// UnreadableError says that a record which is asked for, or is among those that must all be read, cannot be.
+// UnreadableError says that a record cannot be read.
 type UnreadableError struct {
 	Kind   string
 	ID     string
@@ -37,26 +36,27 @@ func (e *UnreadableError) Error() string {
 }
 
 const (
-	// maxUnreadable bounds the records that are remembered.
+	// maxUnreadable bounds the records that are listed.
 	maxUnreadable = 100
-	// lookFor bounds a look whether one can be read by now.
-	lookFor = 2 * time.Second
+	// recheckTimeout bounds the check whether a record can be read again.
+	recheckTimeout = 2 * time.Second
 )
 
-// unreadables are the records that are known to be such.
+// unreadables lists the records that are known to be unreadable.
 type unreadables struct {
-	mu   sync.Mutex
-	all  map[Unreadable]func(context.Context) bool // reports whether it is one still
-	tell func(context.Context, Unreadable)         // nil: nobody is told
+	mu     sync.Mutex
+	all    map[Unreadable]func(context.Context) bool // the function reports whether the record is still unreadable
+	report func(context.Context, Unreadable)         // may be nil
 }
 
-// unreadable returns the error for a document that could not be decoded, which is noted, and told of the first time.
+// unreadable returns the error for a document that could not be decoded. It lists the record, and reports it the first
+// time.
 func (w *Workspace) unreadable(ctx context.Context, s *Spec, doc *driver.Document, err error) error {
 	e := &UnreadableError{Kind: s.Name, ID: doc.ID, Reason: reason(err)}
 	u := Unreadable{w.backend(), w.Org(), e.Kind, e.ID, e.Reason}
-	id := w.part(s).stored(doc.ID)
+	id := w.part(s).qualify(doc.ID)
 	again := func(ctx context.Context) bool {
-		ctx, cancel := context.WithTimeout(ctx, lookFor)
+		ctx, cancel := context.WithTimeout(ctx, recheckTimeout)
 		defer cancel()
 		drv, err := w.reader(ctx)
 		if err != nil || doc.ID == "" {
@@ -64,7 +64,7 @@ func (w *Workspace) unreadable(ctx context.Context, s *Spec, doc *driver.Documen
 		}
 		still := false
 		err = each(ctx, drv, s.collection, []string{id}, func(docs []driver.Document) error {
-			still = unsound(s, docs[0])
+			still = undecodable(s, docs[0])
 			return nil
 		})
 		return err != nil || still
@@ -76,20 +76,20 @@ func (w *Workspace) unreadable(ctx context.Context, s *Spec, doc *driver.Documen
 		k.all[u] = again
 	}
 	k.mu.Unlock()
-	if !known && k.tell != nil {
-		k.tell(ctx, u)
+	if !known && k.report != nil {
+		k.report(ctx, u)
 	}
 	return e
 }
 
-// leftOut counts records that a list does without.
-func leftOut(ctx context.Context, n int) {
+// countOmitted adds to the number of records that the request's answers omit.
+func countOmitted(ctx context.Context, n int) {
 	if r := request.From(ctx); r != nil && n > 0 {
 		r.LeftOut.Add(int64(n))
 	}
 }
 
-// reason says why a document does not decode, without its values.
+// reason returns why a document cannot be decoded, without values of the document.
 func reason(err error) string {
 	var value *json.UnmarshalTypeError
 	var syntax *json.SyntaxError
@@ -99,18 +99,18 @@ func reason(err error) string {
 		return engine.Error()
 	case errors.As(err, &value):
 		is, _, _ := strings.Cut(value.Value, " ")
-		return fmt.Sprintf("field %s: a %s is not what is stored there", value.Field, is)
+		return fmt.Sprintf("field %s has the wrong type, %s", value.Field, is)
 	case errors.As(err, &syntax):
-		return "it is no JSON"
+		return "it is not valid JSON"
 	}
-	return "it is not what is stored there"
+	return "it cannot be decoded"
 }
 
-// damage is an engine's word on a document.
+// damage wraps the reason for which an engine could not read a document.
 type damage struct{ error }
 
-// Unreadable returns the records of a backend that are known to be such, at most a hundred, in an order that stays.
-// With look each is read again, and forgotten where it can be read by now, or is gone.
+// Unreadable returns the records of a backend that are known to be unreadable, at most a hundred, in a stable order.
+// With look each is read again, and dropped from the list if it can be read now, or no longer exists.
 func (s *Store) Unreadable(ctx context.Context, backend string, look bool) []Unreadable {
 	found := []Unreadable{}
 	var looks []func(context.Context) bool
@@ -135,30 +135,34 @@ func (s *Store) Unreadable(ctx context.Context, backend string, look bool) []Unr
 		found = still
 	}
 	slices.SortFunc(found, func(a, b Unreadable) int {
-		return cmp.Or(cmp.Compare(a.Org, b.Org), strings.Compare(a.Kind, b.Kind), strings.Compare(a.ID, b.ID), strings.Compare(a.Reason, b.Reason))
+		return cmp.Or(cmp.Compare(a.Org, b.Org), strings.Compare(a.Kind, b.Kind),
+			strings.Compare(a.ID, b.ID), strings.Compare(a.Reason, b.Reason))
 	})
 	return found
 }
 
-// Whole fails where documents of the kind lie in the workspace that no question of records finds, because their key is
-// not this program's: what takes all records along would lose them. Errors: *UnreadableError, ErrUnavailable.
-func (w *Workspace) Whole(ctx context.Context, s *Spec) error {
+// CheckIdentifiers returns an error if the workspace has documents of the kind whose identifiers this program did not
+// make. Queries for records do not find them, so work that must cover all records would lose them. Errors:
+// *UnreadableError, ErrUnavailable.
+func (w *Workspace) CheckIdentifiers(ctx context.Context, s *Spec) error {
 	if s.Partition {
-		return nil // what is nobody's there is not this organization's either
+		return nil // such documents of a shared workspace belong to no organization
 	}
 	drv, err := w.reader(ctx)
 	if err == nil {
-		err = whole(ctx, drv, s)
+		err = checkEnds(ctx, drv, s)
 	}
 	return translate(s, err)
 }
 
-// whole looks at both ends of the order of identifiers, where those of others are.
-func whole(ctx context.Context, ws driver.Workspace, s *Spec) error {
+// checkEnds checks both ends of the order of identifiers, where the identifiers of other programs sort.
+func checkEnds(ctx context.Context, ws driver.Workspace, s *Spec) error {
 	for _, last := range []bool{false, true} {
-		docs, err := ws.Find(ctx, driver.Query{Collection: s.collection, Sort: []driver.Order{{Ref: driver.Ref{Name: "id", Type: driver.String}, Desc: last}}, Limit: 1})
+		docs, err := ws.Find(ctx, driver.Query{
+			Collection: s.collection, Sort: []driver.Order{{Ref: byID, Desc: last}}, Limit: 1,
+		})
 		if err == nil {
-			err = sound(s, docs)
+			err = checkReadable(s, docs)
 		}
 		if err != nil {
 			return err
@@ -167,14 +171,14 @@ func whole(ctx context.Context, ws driver.Workspace, s *Spec) error {
 	return nil
 }
 
-// unsound reports whether the document cannot be read.
-func unsound(s *Spec, doc driver.Document) bool {
+// undecodable reports whether the document cannot be decoded.
+func undecodable(s *Spec, doc driver.Document) bool {
 	_, err := s.values(doc)
 	return err != nil
 }
 
-// sound returns an *UnreadableError where the engine could not read one of the documents.
-func sound(s *Spec, docs []driver.Document) error {
+// checkReadable returns an *UnreadableError if the engine could not read one of the documents.
+func checkReadable(s *Spec, docs []driver.Document) error {
 	for i := range docs {
 		if docs[i].Damage != nil {
 			return &UnreadableError{Kind: s.Name, ID: docs[i].ID, Reason: docs[i].Damage.Error()}

@@ -13,8 +13,9 @@ import (
 
 func ptr[T any](v T) *T { return &v }
 
-// emptyCustom holds that no custom values and an empty object stay apart.
-func TestRecordsComeBackAsTheyWere(t *testing.T) {
+// TestRecordsRoundTrip: records are read as they were stored. In particular, no custom values and an empty object of
+// custom values stay distinct.
+func TestRecordsRoundTrip(t *testing.T) {
 	onEveryEngine(t, func(t *testing.T, open opener) {
 		f := setup(t, open)
 		c := f.items.In(f.ws)
@@ -41,9 +42,9 @@ func TestRecordsComeBackAsTheyWere(t *testing.T) {
 					t.Errorf("stored %+v\nread   %+v", stored, *got)
 				}
 				if rec.Fields != nil && stored.Fields == nil {
-					t.Error("Insert took the custom values from the caller's record")
+					t.Error("Insert cleared the custom values of the caller's record")
 				}
-				// A second round, from what was read.
+				// A second round trip, of the record that was read.
 				if err := c.Replace(t.Context(), got); err != nil {
 					t.Fatal(err)
 				}
@@ -99,7 +100,7 @@ func TestUnencodableRecordsAreRefused(t *testing.T) {
 	})
 }
 
-// What questions see is what a reader gets, also for text that is not UTF-8.
+// Queries see the same text as readers, even if it is not valid UTF-8.
 func TestInvalidUTF8IsOneTextEverywhere(t *testing.T) {
 	onEveryEngine(t, func(t *testing.T, open opener) {
 		f := setup(t, open)
@@ -126,7 +127,7 @@ func TestInvalidUTF8IsOneTextEverywhere(t *testing.T) {
 }
 
 // Empty text, empty lists, nil pointers and the zero time are missing; 0 and false are values.
-func TestWhatIsEmptyIsMissing(t *testing.T) {
+func TestEmptyValuesAreMissing(t *testing.T) {
 	onEveryEngine(t, func(t *testing.T, open opener) {
 		f := setup(t, open)
 		c := f.items.In(f.ws)
@@ -210,7 +211,7 @@ func TestSelectTypes(t *testing.T) {
 	})
 }
 
-// Select, a group and a condition agree about what a record's value is.
+// Select, a group and a condition agree on the value of a field.
 func TestSelectAgreesWithGroupsAndConditions(t *testing.T) {
 	onEveryEngine(t, func(t *testing.T, open opener) {
 		f := setup(t, open)
@@ -229,11 +230,12 @@ func TestSelectAgreesWithGroupsAndConditions(t *testing.T) {
 				q = store.All(store.Eq("id", row[1]), q)
 				groups, _, err := table.Aggregate(t.Context(), store.Aggregation{Filter: q, Groups: []store.Group{{Field: store.F(name)}}})
 				if err != nil || len(groups) != 1 {
-					t.Errorf("%s is %v to Select, not so to a condition: %v, %v", name, row[0], groups, err)
+					t.Errorf("%s is %v in Select, but a condition on that value finds %v, %v",
+						name, row[0], groups, err)
 					continue
 				}
 				if g := groups[0][0]; g != row[0] && !equalNumbers(g, row[0]) {
-					t.Errorf("%s is %T %v to Select, %T %v to a group", name, row[0], row[0], g, g)
+					t.Errorf("%s is %T %v in Select, %T %v in a group", name, row[0], row[0], g, g)
 				}
 			}
 		}

@@ -2,10 +2,10 @@ package store
 
 import "tenantry/backends/driver"
 
-// Engine is what keeps the documents of a backend.
+// Engine keeps the documents of a backend.
 type Engine = driver.Engine
 
-// The operators of a condition; package driver says what each means.
+// The operators of a condition; package driver defines each.
 const (
 	OpEq             = driver.Eq
 	OpNe             = driver.Ne

@@ -13,7 +13,7 @@ import (
 	"tenantry/backends/store"
 )
 
-// everyCall makes every call that reaches the engine and returns the errors by name.
+// everyCall makes every call that reaches an engine and returns the errors by name.
 func everyCall(ctx context.Context, f *fixture, ws *store.Workspace) map[string]error {
 	errs := everyRead(ctx, f.plains, ws, store.Filter{})
 	c := f.plains.In(ws)
@@ -41,7 +41,7 @@ func TestErrorsAreTranslated(t *testing.T) {
 				}
 			}
 			if kind := map[bool]string{true: "counter n", false: "items"}[what == "Counter"]; !strings.Contains(err.Error(), kind) && !strings.Contains(err.Error(), "plains") {
-				t.Errorf("%s: %q does not say of what", what, err)
+				t.Errorf("%s: the error %q does not name the kind", what, err)
 			}
 		}
 		wantErr(t, "Check", f.Check(t.Context(), ""), cause)
@@ -149,7 +149,7 @@ func TestOrganizationsAreOpenedConcurrently(t *testing.T) {
 	})
 }
 
-func TestRemovedOrganizationsStartAnew(t *testing.T) {
+func TestRemovedOrganizationsStartEmpty(t *testing.T) {
 	onEveryEngine(t, func(t *testing.T, open opener) {
 		f := setup(t, open)
 		for range 3 {
@@ -169,7 +169,7 @@ func TestRemovedOrganizationsStartAnew(t *testing.T) {
 			}
 		}
 		if err := f.Remove(t.Context(), 8, ""); err != nil {
-			t.Errorf("removing what is not there: %v", err)
+			t.Errorf("Remove of an unknown organization: %v", err)
 		}
 		if n, err := f.plains.In(f.ws).Count(t.Context(), store.Filter{}); n != 0 || err != nil {
 			t.Errorf("organization 1: %d, %v", n, err)
@@ -177,7 +177,7 @@ func TestRemovedOrganizationsStartAnew(t *testing.T) {
 	})
 }
 
-// However an opening and a removal overlap, the next opening gives a workspace that works.
+// However an opening and a removal overlap, the next opening returns a usable workspace.
 func TestRemoveWhileOpening(t *testing.T) {
 	onEveryEngine(t, func(t *testing.T, open opener) {
 		works := func(t *testing.T, f *fixture) {

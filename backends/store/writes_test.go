@@ -15,7 +15,7 @@ import (
 	"tenantry/backends/store"
 )
 
-// stamps are the parts of a Meta that callers see.
+// stamps returns the exported fields of a Meta.
 func stamps(m store.Meta) [4]any { return [4]any{m.ID, m.Rev, m.CreatedAt, m.UpdatedAt} }
 
 func TestInsertStamps(t *testing.T) {
@@ -40,7 +40,7 @@ func TestInsertStamps(t *testing.T) {
 				t.Errorf("%s: %+v, want %+v", name, rec.Meta, tt.want)
 			}
 			if got, err := c.Get(t.Context(), rec.ID); err != nil || stamps(got.Meta) != stamps(tt.want) {
-				t.Errorf("%s: read %+v, %v", name, got, err)
+				t.Errorf("%s: Get = %+v, %v; want %+v", name, got, err, tt.want)
 			}
 		}
 		rec := &plain{Name: "later"}
@@ -78,7 +78,7 @@ func TestBatchesAreAllOrNothing(t *testing.T) {
 	onEveryEngine(t, func(t *testing.T, open opener) {
 		f := setup(t, open)
 		c := f.items.In(f.ws)
-		insert(t, c) // of nothing
+		insert(t, c) // without records
 		first := &item{Name: "first", Title: "t", Code: "taken"}
 		insert(t, c, first)
 		for name, tt := range map[string]struct {
@@ -101,7 +101,7 @@ func TestBatchesAreAllOrNothing(t *testing.T) {
 			if got := names(t, c, store.Query{State: store.Either}); got != "first" {
 				t.Errorf("%s: %q is stored", name, got)
 			}
-			// The same records again, without the one that was in the way.
+			// The same records without the duplicate.
 			if err := c.Insert(t.Context(), batch[:2]...); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -209,7 +209,7 @@ func TestStaleRecordsConflict(t *testing.T) {
 	})
 }
 
-// TestSave: new records and changed ones are stored together, and the one that is refused is named.
+// TestSave: new and changed records are stored together, and an error has the index of the refused record.
 func TestSave(t *testing.T) {
 	onEveryEngine(t, func(t *testing.T, open opener) {
 		f := setup(t, open)
@@ -225,17 +225,17 @@ func TestSave(t *testing.T) {
 		var dup *store.DuplicateError
 		var conflict *store.ConflictError
 		if err := c.Save(t.Context(), other, &plain{Meta: store.Meta{ID: fresh.ID}}, there); !errors.As(err, &dup) || dup.Position != 1 {
-			t.Errorf("a new one of an identifier that is there: %v", err)
+			t.Errorf("a new record with an existing identifier: %v, want a duplicate at 1", err)
 		}
 		if err := c.Save(t.Context(), other, there, &stale); !errors.As(err, &conflict) || conflict.Position != 2 || !errors.Is(err, store.ErrConflict) {
-			t.Errorf("one that was changed since: %v", err)
+			t.Errorf("a stale record: %v, want a conflict at 2", err)
 		}
 		other.Rev++
 		if err := c.Save(t.Context(), other); !errors.Is(err, store.ErrConflict) {
-			t.Errorf("one that is said to be there: %v", err)
+			t.Errorf("a record that was never stored, with revision 1: %v, want a conflict", err)
 		}
 		if n, err := c.Count(t.Context(), store.Filter{}); n != 2 || err != nil || there.Rev != 2 {
-			t.Errorf("%d records, %v, and revision %d", n, err, there.Rev)
+			t.Errorf("%d records, %v, revision %d; want 2 records, revision 2", n, err, there.Rev)
 		}
 	})
 }
@@ -255,7 +255,7 @@ func TestUpdate(t *testing.T) {
 		if wantErr(t, "the caller's error", err, mine); got != nil {
 			t.Errorf("got %+v", got)
 		}
-		// A change that always comes second gives up.
+		// An update that always meets a conflict gives up.
 		tries := 0
 		got, err = c.Update(t.Context(), rec.ID, func(*plain) error {
 			tries++
@@ -266,12 +266,12 @@ func TestUpdate(t *testing.T) {
 			return c.Replace(t.Context(), now)
 		})
 		if wantErr(t, "Update", err, store.ErrConflict); got != nil || tries != 10 {
-			t.Errorf("after %d tries got %+v", tries, got)
+			t.Errorf("Update = %+v after %d tries, want nil after 10", got, tries)
 		}
-		// Somebody deletes it meanwhile.
+		// The record is deleted during the update.
 		_, err = c.Update(t.Context(), rec.ID, func(p *plain) error { return c.Delete(t.Context(), ptr(*p)) })
 		wantErr(t, "Update of a record deleted meanwhile", err, store.ErrNotFound)
-		// The change decides about the values, not about which record they become.
+		// The change sets the values only, not the identifier or the revision.
 		_, err = c.Update(t.Context(), other.ID, func(p *plain) error {
 			*p = plain{Name: "changed"}
 			return nil
@@ -288,7 +288,7 @@ func TestUpdate(t *testing.T) {
 			t.Error(err)
 		}
 		if got, err := c.Get(t.Context(), victim.ID); err != nil || got.Name != "victim" {
-			t.Errorf("an Update of another record made it %+v, %v", got, err)
+			t.Errorf("an Update of another record changed it: %+v, %v", got, err)
 		}
 	})
 }
@@ -314,7 +314,7 @@ func TestUpdatesLoseNothing(t *testing.T) {
 						return nil
 					})
 					if errors.Is(err, store.ErrConflict) {
-						continue // the wait for a turn was too long
+						continue // the wait for a turn timed out
 					}
 					if err != nil {
 						t.Error(err)
@@ -332,8 +332,8 @@ func TestUpdatesLoseNothing(t *testing.T) {
 		if err != nil || got.Count != writers*each || got.Rev != writers*each+1 {
 			t.Errorf("read %+v, %v", got, err)
 		}
-		if n := changes.Load(); n > 8*writers*each { // without turns all but one of 32 tries are in vain
-			t.Errorf("%d tries for %d changes", n, writers*each)
+		if n := changes.Load(); n > 8*writers*each { // without turns all but one of 32 tries conflict
+			t.Errorf("%d tries for %d changes, want at most %d", n, writers*each, 8*writers*each)
 		}
 	})
 }
@@ -359,7 +359,7 @@ func TestOneOfManyEqualInsertsWins(t *testing.T) {
 		}
 		wg.Wait()
 		if won.Load() != 1 || lost.Load() != 31 {
-			t.Errorf("%d won, %d were duplicates", won.Load(), lost.Load())
+			t.Errorf("%d inserts succeeded, %d were duplicates; want 1 and 31", won.Load(), lost.Load())
 		}
 	})
 }
@@ -394,13 +394,13 @@ func TestEachReadsOverPages(t *testing.T) {
 			if p.Name == "old" {
 				seen[p.ID] = true
 			}
-			*p = plain{} // the record is the callback's
+			*p = plain{} // the callback may change the record
 			return nil
 		})
 		cancel()
 		wg.Wait()
 		if err != nil || len(seen) != n {
-			t.Errorf("%d of %d records were seen, %v", len(seen), n, err)
+			t.Errorf("Each saw %d records, %v; want %d", len(seen), err, n)
 		}
 		stop, calls := errors.New("stop"), 0
 		err = c.Each(t.Context(), store.Eq("name", "old"), store.Live, func(*plain) error {
@@ -410,9 +410,9 @@ func TestEachReadsOverPages(t *testing.T) {
 			return nil
 		})
 		if !errors.Is(err, stop) || calls != 501 {
-			t.Errorf("after %d calls: %v", calls, err)
+			t.Errorf("Each: %v after %d calls, want %v after 501", err, calls, stop)
 		}
-		// Records may be deleted on the way.
+		// The callback may delete records.
 		if err := c.Each(t.Context(), store.Eq("name", "old"), store.Either, func(p *plain) error { return c.Delete(t.Context(), p) }); err != nil {
 			t.Error(err)
 		}

@@ -11,7 +11,7 @@ import (
 	"tenantry/backends/memtest"
 )
 
-// words are few, which makes hits and ties likely.
+// words draws from a few texts, which makes matches and ties likely.
 func words() *rapid.Generator[string] {
 	return rapid.SampledFrom([]string{"", "a", "ab", "abc", "b", "B", "é", "日本", "z", "1", "true", "Straße", "ẞ", "K", "ΣΑΣ", "ς", "a,b", `q"q`, `\`, "$where", "2024-05-17", "2024-12-30T00:00:00Z", "x y"})
 }
@@ -74,7 +74,7 @@ func customValue(t *rapid.T) string {
 	}
 }
 
-// records draws documents whose unique fields are unset: what is unique has its own tests.
+// records draws documents without unique fields, which have their own tests.
 func records(t *rapid.T) []record {
 	all := make([]record, rapid.IntRange(0, 14).Draw(t, "documents"))
 	for i := range all {
@@ -148,7 +148,7 @@ func predicates(t *rapid.T, depth int) driver.Predicate {
 	return p
 }
 
-// withoutDollars leaves no text that starts with a dollar sign.
+// withoutDollars removes the dollar signs at the beginning of texts.
 func withoutDollars(all []record) {
 	for i, r := range all {
 		for name, v := range r.values {
@@ -160,7 +160,7 @@ func withoutDollars(all []record) {
 	}
 }
 
-// plainly returns a bench on an engine in memory that has these documents.
+// plainly returns a bench with these documents on the engine in memory, for comparison.
 func (b *bench) plainly(all ...record) *bench {
 	p := *b
 	var err error
@@ -171,9 +171,8 @@ func (b *bench) plainly(all ...record) *bench {
 	return &p
 }
 
-// reset gives both collections these documents alone.
+// reset replaces the documents of both collections.
 func (b *bench) reset(all []record) {
-
 	for _, c := range []*driver.Collection{b.things, b.plain} {
 		var writes []driver.Write
 		for _, d := range b.find(driver.Query{Collection: c}) {
@@ -188,7 +187,7 @@ func (b *bench) reset(all []record) {
 	}
 }
 
-// severalBounds reports whether the question has more than one bound on a field.
+// severalBounds reports whether the predicate has more than one bound on a field.
 func severalBounds(p driver.Predicate) bool {
 	seen := map[string]bool{}
 	var twice func(p driver.Predicate) bool
@@ -239,7 +238,7 @@ func (f faults) testDifferential(t *testing.T, e driver.Engine) {
 	})
 }
 
-// grouped draws a field of whose values every engine makes the same groups.
+// grouped draws a field whose values all engines group in the same way.
 func grouped(t *rapid.T) driver.Ref {
 	for {
 		if r := refs(t, false); r.Name != "k" && r.Name != "7" {
@@ -248,7 +247,7 @@ func grouped(t *rapid.T) driver.Ref {
 	}
 }
 
-// withoutGiants makes numbers small enough for their sums to be exact.
+// withoutGiants reduces large numbers, so that sums are exact.
 func withoutGiants(all []record) {
 	const giant = 1 << 40
 	for _, r := range all {
@@ -287,7 +286,7 @@ func (f faults) testDifferentialAggregates(t *testing.T, e driver.Engine) {
 					g.By = driver.Bucket(rapid.IntRange(int(driver.NoBucket), int(driver.Year)).Draw(rt, "by"))
 				}
 				if g.By != driver.NoBucket && g.Ref.Type == driver.Time {
-					// Years beyond four digits have no bucket that engines agree on.
+					// Engines disagree on buckets of years with more than four digits.
 					a.Where = and(a.Where, driver.Predicate{Op: driver.Lt, Ref: g.Ref, Values: []any{int64(1) << 47}}, driver.Predicate{Op: driver.Gt, Ref: g.Ref, Values: []any{-(int64(1) << 45)}})
 				}
 				a.Groups = append(a.Groups, g)

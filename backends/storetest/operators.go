@@ -83,8 +83,8 @@ func testOperators(t *testing.T, e driver.Engine) {
 	}
 }
 
-// testFold looks for texts whatever their case, in every script and where cases are several, or mean something to
-// patterns.
+// testFold tests case-insensitive conditions, with several scripts, with letters of more than two cases and with
+// characters that are special in patterns.
 func testFold(t *testing.T, e driver.Engine) {
 	b := newBench(t, e)
 	texts := []string{
@@ -125,7 +125,7 @@ func testFold(t *testing.T, e driver.Engine) {
 	b.matches(where("name", driver.ContainsFold, ""), ids(b.find(driver.Query{Collection: b.plain, Where: where("name", driver.Exists, true)})))
 	b.matches(and(where("id", driver.ContainsFold, "T0"), where("name", driver.ContainsFold, "SSE")), "t01")
 	b.matches(where("name", driver.ContainsFold, int64(1)), "")
-	for i, text := range texts { // each finds itself
+	for i, text := range texts { // each text finds its own document
 		p := and(where("id", driver.Eq, fmt.Sprintf("t%02d", i)), where("name", driver.ContainsFold, text), whereCustom("k", driver.ContainsFold, text))
 		b.matches(p, fmt.Sprintf("t%02d", i))
 	}
@@ -201,7 +201,7 @@ func testLongLists(t *testing.T, e driver.Engine) {
 		b.matches(whereCustom("k", driver.In, words...), "a")
 		b.matches(whereCustom("k", driver.Nin, words...), "b c")
 	}
-	// Many lists, none of which is long.
+	// Many short lists.
 	var numbers, others []driver.Predicate
 	for i := range 70 {
 		in, out := []any{int64(5)}, []any{"w", true}
@@ -263,13 +263,13 @@ func testCustom(t *testing.T, e driver.Engine) {
 	}
 }
 
-// testOutsideText puts text that means something to a database wherever outside text may stand.
+// testOutsideText uses text that is special in databases wherever outside text may occur.
 func testOutsideText(t *testing.T, e driver.Engine) {
 	b := newBench(t, e)
 	hostile := []string{`'; DROP TABLE things; --`, `" OR 1=1 --`, `$where`, `a.b`, `$.x`, `[0]`, `$`, `%`, `{"$gt": ""}`, `\`, `x' OR 'x'='x`, "a\x00b", `?1`, `:v`, `.*`}
 	b.insert(record{id: "safe", values: map[string]any{"name": "n", "tags": []string{"t"}}, custom: `{"x": 1, "a": {"b": 2}}`})
 	for i, h := range hostile {
-		// A custom key of that kind is kept as it is and harms no question.
+		// Custom keys with such text are stored unchanged, and do not affect queries.
 		b.insert(record{id: fmt.Sprintf("h%02d", i), values: map[string]any{"name": h, "any": h, "tags": []string{h}}, custom: `{"x": ` + quoteJSON(t, h) + `, ` + quoteJSON(t, h+"~") + `: [1], "": 2}`})
 	}
 	for i, h := range hostile {
@@ -280,7 +280,7 @@ func testOutsideText(t *testing.T, e driver.Engine) {
 		} {
 			b.matches(p, want)
 		}
-		// A name that a custom field cannot have is refused or matches nothing; it is never taken as a path.
+		// An invalid name of a custom field is refused or matches nothing. It must never be taken for a path.
 		for _, op := range []driver.Op{driver.Eq, driver.Exists} {
 			var v any = true
 			if op == driver.Eq {
@@ -297,7 +297,7 @@ func testOutsideText(t *testing.T, e driver.Engine) {
 			t.Errorf("grouping by custom field %q gives %v", h, rows)
 		}
 		if _, err := b.ws.Count(b.ctx, b.things, where(h, driver.Eq, "x")); err == nil {
-			t.Errorf("a condition on undeclared field %q was taken", h)
+			t.Errorf("a condition on the undeclared field %q was accepted", h)
 		}
 	}
 	for i, h := range hostile {

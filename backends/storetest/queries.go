@@ -62,16 +62,16 @@ func testSort(t *testing.T, e driver.Engine) {
 	}
 }
 
-// testSortMixed sorts by a custom field that holds values of every kind, which has one order: also from any of them on,
-// as conditions say it.
+// testSortMixed sorts by a custom field with values of all types, which have one order, and checks that conditions on
+// the position in that order agree with it.
 func testSortMixed(t *testing.T, e driver.Engine) {
 	b := newBench(t, e)
 	values := []string{"", `[]`, `[5]`, `["z", true]`, `{}`, `{"v": 1}`, `null`, `-9007199254740993`, `-1.5`, `0`, `1`, `1.0`, `1.5`, `9007199254740992`, `9007199254740993`, `1e300`, `""`, `"1"`, `"B"`, `"a"`, `"é"`, `"日本"`, `"😀"`, `false`, `true`}
-	const nothing = 7 // of them have no place of their own
+	const nothing = 7 // the first values, which sort as missing
 	n := len(values)
 	for i, v := range values {
 		r := record{id: fmt.Sprintf("%02d", (i*7)%n)}
-		if i < nothing || v == `1` || v == `1.0` { // equal ones come by their ids
+		if i < nothing || v == `1` || v == `1.0` { // equal values sort by id
 			r.id = fmt.Sprintf("%02d", i)
 		}
 		if r.id += v[:min(1, len(v))]; v != "" {
@@ -144,8 +144,7 @@ func testPaging(t *testing.T, e driver.Engine) {
 	}
 }
 
-// testBudgets: what is taken ends where whoever takes it says so, and the rows of an aggregation with the one that is
-// beyond the budget.
+// testBudgets: a Find ends when Take returns an error, and an Aggregate with the first row that exceeds its budget.
 func testBudgets(t *testing.T, e driver.Engine) {
 	b := newBench(t, e)
 	var all []record
@@ -172,7 +171,7 @@ func testBudgets(t *testing.T, e driver.Engine) {
 				return nil
 			}
 			if docs, err := b.ws.Find(b.ctx, q); !errors.Is(err, enough) || docs != nil || ids(got) != ids(want) {
-				t.Errorf("%+v: [%s] and %v, want [%s]", q, ids(got), err, ids(want))
+				t.Errorf("%+v took [%s], %v; want [%s], %v", q, ids(got), err, ids(want), enough)
 			}
 			q.Limit, q.Take = 0, nil
 		}
@@ -203,7 +202,7 @@ func (b *bench) aggregate(a driver.Aggregation) [][]any {
 	return rows
 }
 
-// expect compares rows of both collections; numbers are equal by value.
+// expect checks the rows of an aggregation of both collections. Numbers are compared by value.
 func (b *bench) expect(a driver.Aggregation, want ...[]any) {
 	b.t.Helper()
 	for _, c := range []*driver.Collection{b.things, b.plain} {
@@ -272,7 +271,7 @@ func (f faults) testMeasures(t *testing.T, e driver.Engine) {
 		one.Measures = []driver.Measure{measure(driver.Distinct, ref("slug"))}
 		b.expect(one, []any{"$n", int64(1)})
 	})
-	// Sums beyond 64 bits become floats, as they do in every database that has both.
+	// Sums beyond 64 bits become floats.
 	f.on(t, "WideSums", WideSums, func(*testing.T) {
 		b.insert(record{id: "y", values: map[string]any{"n": int64(math.MaxInt64), "name": "big"}}, record{id: "z", values: map[string]any{"n": int64(math.MaxInt64), "name": "big"}})
 		b.expect(driver.Aggregation{Where: where("name", driver.Eq, "big"), Measures: []driver.Measure{measure(driver.Sum, ref("n"))}}, []any{2 * float64(math.MaxInt64)})
@@ -281,7 +280,7 @@ func (f faults) testMeasures(t *testing.T, e driver.Engine) {
 
 func testBuckets(t *testing.T, e driver.Engine) {
 	b := newBench(t, e)
-	// Days around the turns of ISO years, quarters and the epoch.
+	// Days around the boundaries of ISO years and quarters, and around the epoch.
 	days := []string{"2020-12-31", "2021-01-01", "2021-01-03", "2021-01-04", "2018-12-30", "2018-12-31", "2019-12-29", "2019-12-30", "2016-01-01", "2026-12-31",
 		"2024-02-29", "2024-03-31", "2024-04-01", "2024-06-30", "2024-10-01", "1969-12-31", "1970-01-01", "1900-03-01", "2000-02-29", "2100-12-31"}
 	var all []record

@@ -14,20 +14,22 @@ import (
 	"tenantry/backends/driver"
 )
 
-// metered is a bench whose writes are measured, with a collection that is not.
+// metered is a bench whose writes are measured, with a collection that is not counted.
 type metered struct {
 	*bench
 	driver.Meter
 	notes *driver.Collection
-	sizes map[string]int64 // of what is stored in things, by id
+	sizes map[string]int64 // sizes of the documents in things, by id
 }
 
 func newMetered(t testing.TB, e driver.Engine) *metered {
 	t.Helper()
 	b := newBench(t, e)
-	m := &metered{bench: b, notes: &driver.Collection{Name: "notes", Fields: fields(), Uncounted: true}, sizes: map[string]int64{}}
+	notes := &driver.Collection{Name: "notes", Fields: fields(), Uncounted: true}
+	m := &metered{bench: b, notes: notes, sizes: map[string]int64{}}
 	var err error
-	if b.ws, err = e.Open(b.ctx, driver.Opening{Workspace: b.name, Collections: []*driver.Collection{b.things, b.plain, m.notes}}); err != nil {
+	opening := driver.Opening{Workspace: b.name, Collections: []*driver.Collection{b.things, b.plain, notes}}
+	if b.ws, err = e.Open(b.ctx, opening); err != nil {
 		t.Fatalf("Open: %v", err)
 	}
 	m.Meter = meterOf(t, b.ws)
@@ -38,12 +40,12 @@ func meterOf(t testing.TB, ws driver.Workspace) driver.Meter {
 	t.Helper()
 	m, ok := ws.(driver.Meter)
 	if !ok {
-		t.Fatal("the engine measures nothing")
+		t.Fatal("the workspace does not implement driver.Meter")
 	}
 	return m
 }
 
-// change writes one document of things within the quota, as package store does.
+// change writes one document of things under the quota, as package store does.
 func (m *metered) change(op driver.WriteOp, r record, q driver.Quota) error {
 	m.t.Helper()
 	doc := r.document(m.t, m.things)
@@ -59,21 +61,22 @@ func (m *metered) change(op driver.WriteOp, r record, q driver.Quota) error {
 	return err
 }
 
-// holds compares what the workspace tells with what is stored.
-func (m *metered) holds(when string) {
+// checkUsage compares the usage of the workspace with the stored documents.
+func (m *metered) checkUsage(when string) {
 	m.t.Helper()
 	want := driver.Usage{}
 	for _, size := range m.sizes {
 		want = want.Plus(driver.Usage{Documents: 1, Bytes: size})
 	}
 	if got, err := m.Used(m.ctx); err != nil || got != want {
-		m.t.Errorf("%s: used %+v, %v, want %+v", when, got, err, want)
+		m.t.Errorf("%s: Used = %+v, %v; want %+v", when, got, err, want)
 	}
 	if n := m.count(m.things, driver.Predicate{}); n != want.Documents {
 		m.t.Errorf("%s: %d documents are stored, want %d", when, n, want.Documents)
 	}
 }
 
+// refusedBy reports whether err is the quota error for this limit.
 func refusedBy(err error, limit string, used, allowed int64) bool {
 	var quota *driver.QuotaError
 	return errors.As(err, &quota) && *quota == driver.QuotaError{Limit: limit, Used: used, Allowed: allowed}
@@ -83,10 +86,10 @@ func thing(id string, rev int64, text string) record {
 	return record{id: id, rev: rev, values: map[string]any{"name": text}, custom: `{"k":"` + text + `"}`}
 }
 
-// testUsage changes documents at random and asks each time how much there is.
+// testUsage changes documents at random and checks the usage after each change.
 func testUsage(t *testing.T, e driver.Engine) {
 	m := newMetered(t, e)
-	m.holds("at first")
+	m.checkUsage("at first")
 	revs := map[string]int64{}
 	random := rand.New(rand.NewPCG(1, 2))
 	for step := range 60 {
@@ -101,15 +104,17 @@ func testUsage(t *testing.T, e driver.Engine) {
 		if revs[id]++; op == driver.Delete {
 			delete(revs, id)
 		}
-		if err := m.change(driver.Replace, thing(id, 99, text), driver.Quota{}); err == nil { // refused writes count nothing
-			t.Fatalf("step %d: a stale revision was replaced", step)
+		if err := m.change(driver.Replace, thing(id, 99, text), driver.Quota{}); err == nil { // not counted
+			t.Fatalf("step %d: a write with a wrong revision was accepted", step)
 		}
-		if err := m.WriteWithin(m.ctx, []driver.Write{{Collection: m.notes, Doc: driver.Document{ID: strconv.Itoa(step), Body: []byte(`{}`), Values: make([]any, len(fields()))}}}, driver.Quota{Documents: 1}); err != nil {
-			t.Fatalf("step %d: what is not counted was refused: %v", step, err)
+		note := driver.Document{ID: strconv.Itoa(step), Body: []byte(`{}`), Values: make([]any, len(fields()))}
+		uncounted := []driver.Write{{Collection: m.notes, Doc: note}}
+		if err := m.WriteWithin(m.ctx, uncounted, driver.Quota{Documents: 1}); err != nil {
+			t.Fatalf("step %d: a write that is not counted was refused: %v", step, err)
 		}
-		m.holds("step " + strconv.Itoa(step))
+		m.checkUsage("step " + strconv.Itoa(step))
 	}
-	for i, op := range []driver.WriteOp{driver.Insert, driver.Put, driver.Put} { // beside the meter
+	for i, op := range []driver.WriteOp{driver.Insert, driver.Put, driver.Put} { // without the meter
 		r := thing("x"+strconv.Itoa(i/2), int64(i), "apart")
 		if err := m.write(op, m.things, r); err != nil {
 			t.Fatal(err)
@@ -123,13 +128,13 @@ func testUsage(t *testing.T, e driver.Engine) {
 	}
 	parallel(4, func(int) {
 		if got, err := m.Recount(m.ctx); err != nil || got != want {
-			t.Errorf("recounted %+v, %v, want %+v", got, err, want)
+			t.Errorf("Recount = %+v, %v; want %+v", got, err, want)
 		}
 	})
-	m.holds("recounted")
+	m.checkUsage("after Recount")
 }
 
-// testQuotas fills a workspace up to its quota.
+// testQuotas fills a workspace up to its quota and beyond.
 func testQuotas(t *testing.T, e driver.Engine) {
 	m := newMetered(t, e)
 	three := driver.Quota{Documents: 3}
@@ -139,7 +144,7 @@ func testQuotas(t *testing.T, e driver.Engine) {
 		}
 	}
 	if err := m.change(driver.Insert, thing("3", 0, "abc"), three); !refusedBy(err, "documents", 3, 3) {
-		t.Errorf("a fourth of three documents: %v", err)
+		t.Errorf("a fourth document with a quota of three: %v", err)
 	}
 	fourth, note := thing("3", 0, "abc"), record{id: "with it", values: map[string]any{}}
 	batch := []driver.Write{{Collection: m.notes, Doc: note.document(t, m.notes)}, {Collection: m.things, Doc: fourth.document(t, m.things)}}
@@ -147,9 +152,9 @@ func testQuotas(t *testing.T, e driver.Engine) {
 		t.Errorf("a batch beyond the quota: %v", err)
 	}
 	if n := m.count(m.notes, driver.Predicate{}); n != 0 {
-		t.Errorf("%d documents of a refused batch are there", n)
+		t.Errorf("%d documents of a refused batch are stored, want 0", n)
 	}
-	m.holds("full")
+	m.checkUsage("full")
 	if err := m.change(driver.Replace, thing("0", 1, "a longer one"), three); err != nil {
 		t.Errorf("a change of a full workspace: %v", err)
 	}
@@ -163,7 +168,8 @@ func testQuotas(t *testing.T, e driver.Engine) {
 		op driver.WriteOp
 		r  record
 	}{
-		"a new document": {driver.Insert, thing("3", 0, "")}, "a document that grows": {driver.Replace, thing("1", 1, strings.Repeat("a", 8<<10))},
+		"a new document":        {driver.Insert, thing("3", 0, "")},
+		"a document that grows": {driver.Replace, thing("1", 1, strings.Repeat("a", 8<<10))},
 	} {
 		if err := m.change(c.op, c.r, tight); !refusedBy(err, "bytes", used.Bytes, used.Bytes) {
 			t.Errorf("%s beyond the quota of bytes: %v", what, err)
@@ -172,25 +178,25 @@ func testQuotas(t *testing.T, e driver.Engine) {
 	if err := m.change(driver.Replace, thing("1", 1, "abcd"), tight); err != nil {
 		t.Errorf("a small change of a full workspace: %v", err)
 	}
-	m.holds("as long as may be")
+	m.checkUsage("at the quota of bytes")
 
-	beyond := driver.Quota{Documents: 1, Bytes: 10} // lowered below what there is
+	beyond := driver.Quota{Documents: 1, Bytes: 10} // lowered below the usage
 	if err := m.change(driver.Replace, thing("0", 2, "abc"), beyond); err != nil {
 		t.Errorf("a document that shrinks: %v", err)
 	}
 	if err := m.change(driver.Replace, thing("0", 3, "xyz"), beyond); err != nil {
-		t.Errorf("a document that stays as long: %v", err)
+		t.Errorf("a document that keeps its size: %v", err)
 	}
 	if err := m.change(driver.Delete, thing("0", 4, ""), beyond); err != nil {
 		t.Errorf("a deletion: %v", err)
 	}
 	if err := m.change(driver.Insert, thing("0", 0, "abc"), beyond); !refusedBy(err, "documents", 2, 1) {
-		t.Errorf("another one in its place: %v", err)
+		t.Errorf("a new document beyond the quota: %v", err)
 	}
-	m.holds("at the end")
+	m.checkUsage("at the end")
 }
 
-// testQuotaRace has many create at the edge of the quota.
+// testQuotaRace inserts concurrently until the quota is reached.
 func testQuotaRace(t *testing.T, e driver.Engine) {
 	m := newMetered(t, e)
 	const most = 7
@@ -210,11 +216,12 @@ func testQuotaRace(t *testing.T, e driver.Engine) {
 	})
 	used, err := m.Used(m.ctx)
 	if n := m.count(m.things, driver.Predicate{}); err != nil || n != most || used.Documents != most || stored.Load() != most || refused.Load() != 32-most {
-		t.Errorf("of 32 at a quota of %d, %d were stored and %d refused; %d are there, %d are told of (%v)", most, stored.Load(), refused.Load(), n, used.Documents, err)
+		t.Errorf("of 32 inserts with a quota of %d, %d were accepted and %d refused; %d are stored, Used = %d, %v",
+			most, stored.Load(), refused.Load(), n, used.Documents, err)
 	}
 }
 
-// testRecounts has everything counted while documents come and go: none of these is counted twice or not at all.
+// testRecounts recounts while documents are inserted and deleted: each is counted exactly once.
 func testRecounts(t *testing.T, e driver.Engine) {
 	m := newMetered(t, e)
 	const many = 1200 // several pages
@@ -236,7 +243,10 @@ func testRecounts(t *testing.T, e driver.Engine) {
 	for n := range 4 {
 		changing.Go(func() {
 			for i := n; i < many && !ended.Load(); i += 4 {
-				gone := driver.Write{Collection: m.things, Op: driver.Delete, Doc: driver.Document{ID: all[i].Doc.ID, Rev: 1, Was: all[i].Doc.Size()}}
+				gone := driver.Write{
+					Collection: m.things, Op: driver.Delete,
+					Doc: driver.Document{ID: all[i].Doc.ID, Rev: 1, Was: all[i].Doc.Size()},
+				}
 				for _, w := range []driver.Write{made(fmt.Sprintf("%05d-new", (i*7)%many)), gone} {
 					if err := m.WriteWithin(m.ctx, []driver.Write{w}, driver.Quota{}); err != nil {
 						t.Errorf("%s: %v", w.Doc.ID, err)
@@ -255,6 +265,6 @@ func testRecounts(t *testing.T, e driver.Engine) {
 	used, err1 := m.Used(m.ctx)
 	counted, err2 := m.Recount(m.ctx)
 	if err := errors.Join(err1, err2); err != nil || used != counted || used.Documents != m.count(m.things, driver.Predicate{}) {
-		t.Errorf("counted meanwhile %+v, afterwards %+v: %v", used, counted, err)
+		t.Errorf("Used after concurrent recounts = %+v, want %+v as recounted: %v", used, counted, err)
 	}
 }

@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// sameRows compares rows; floats may differ in the last digits, in which engines add up differently.
+// sameRows reports whether rows are equal. Floats may differ in the last digits, because engines add in different
+// orders.
 func sameRows(a, b [][]any) bool {
 	return slices.EqualFunc(a, b, func(x, y []any) bool { return slices.EqualFunc(x, y, same) })
 }

@@ -1,8 +1,8 @@
-// Package storetest holds storage engines to what package driver promises.
+// Package storetest is the conformance suite of storage engines: it tests what package driver guarantees.
 //
-// An engine joins with one call of Run. Apart from cases with written-down
-// answers, random documents and questions are put to the engine and to the plain one in
-// memory of package memtest, so that engines that pass give the same answers.
+// A test of an engine calls Run. Besides cases with fixed answers, the suite compares the engine's answers to random
+// queries of random documents with those of the engine in package memtest, so that all engines that pass give the same
+// answers.
 package storetest
 
 import (
@@ -20,39 +20,39 @@ import (
 // callTimeout bounds every call of the suite.
 const callTimeout = 30 * time.Second
 
-// Fault is a wrong answer of a server that stands in for the engine's real one in tests. It excuses
-// the cases about that answer, which are skipped by name, and nothing else.
+// Fault is a known wrong answer of a server that substitutes for the engine's real server in tests. The cases that
+// depend on that answer are skipped by name.
 type Fault string
 
-// The faults that stand-ins are known to have.
+// The known faults of substitute servers.
 const (
 	// WideSums: a sum beyond 64 bits wraps around.
 	WideSums Fault = "sums beyond 64 bits wrap around"
-	// RoughSums: numbers are added up without care for what rounding takes from the small ones.
+	// RoughSums: sums lose the small numbers among large ones, because they are rounded at every step.
 	RoughSums Fault = "sums of very large and small numbers are rounded at every step"
-	// DollarGroups: a text that starts with a dollar sign is taken for a field's name when documents
-	// are grouped by more than one value.
+	// DollarGroups: a text that starts with a dollar sign is taken for the name of a field when documents are grouped by
+	// more than one value.
 	DollarGroups Fault = "groups by several values take a text that starts with a dollar sign for a field"
-	// SeveralBounds: a question by an index ends with an internal error where a value must be greater than "a", and
-	// greater than "" too.
+	// SeveralBounds: a query that uses an index fails with an internal error if a value has two lower bounds, such as
+	// "a" and "".
 	SeveralBounds Fault = "several bounds on one field end a question with an internal error"
 )
 
 type faults []Fault
 
-// on runs the case, or skips it where the server has the fault that it is about.
+// on runs the case, or skips it if the server has the fault.
 func (f faults) on(t *testing.T, name string, about Fault, run func(t *testing.T)) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) {
 		if slices.Contains(f, about) {
-			t.Skipf("the stand-in for the server is known for this: %s", about)
+			t.Skipf("known fault of the substitute server: %s", about)
 		}
 		run(t)
 	})
 }
 
-// Run runs the whole suite on an engine that open makes. The suite closes it. known are faults of a
-// stand-in; an engine on its real server has none.
+// Run runs the suite on the engine that open returns, and closes the engine. Known lists the faults of a substitute
+// server; an engine on its real server has none.
 func Run(t *testing.T, open func(t *testing.T) driver.Engine, known ...Fault) {
 	t.Helper()
 	e := open(t)
@@ -65,15 +65,17 @@ func Run(t *testing.T, open func(t *testing.T) driver.Engine, known ...Fault) {
 		name string
 		test func(*testing.T, driver.Engine)
 	}{
-		{"Writes", testWrites}, {"Conflicts", testConflicts}, {"Duplicates", testDuplicates}, {"Batches", testBatches}, {"Holds", testHolds}, {"Puts", testPuts},
+		{"Writes", testWrites}, {"Conflicts", testConflicts}, {"Duplicates", testDuplicates}, {"Batches", testBatches},
+		{"Holds", testHolds}, {"Puts", testPuts},
 		{"OneWinner", testOneWinner}, {"CompareAndSet", testCompareAndSet}, {"Counters", testCounters},
 		{"Usage", testUsage}, {"Quotas", testQuotas}, {"QuotaRace", testQuotaRace}, {"Recounts", testRecounts},
 		{"Operators", testOperators}, {"Fold", testFold}, {"Lists", testLists}, {"LongLists", testLongLists},
 		{"Custom", testCustom}, {"OutsideText", testOutsideText},
 		{"Sort", testSort}, {"SortMixed", testSortMixed}, {"Paging", testPaging}, {"Budgets", testBudgets},
 		{"Measures", faults(known).testMeasures}, {"Buckets", testBuckets}, {"Ranks", testRanks},
-		{"Isolation", testIsolation}, {"Remove", testRemove}, {"Context", testContext}, {"Check", testCheck}, {"Owners", testOwners},
-		{"Differential", faults(known).testDifferential}, {"DifferentialAggregates", faults(known).testDifferentialAggregates},
+		{"Isolation", testIsolation}, {"Remove", testRemove}, {"Context", testContext}, {"Check", testCheck},
+		{"Owners", testOwners}, {"Differential", faults(known).testDifferential},
+		{"DifferentialAggregates", faults(known).testDifferentialAggregates},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -91,27 +93,30 @@ func fields() []driver.Field {
 	}
 }
 
-// things is the collection that most cases use; plain has the same fields and no
-// index, so that an answer cannot depend on one, and custom fields of each kind.
+// things is the collection that most cases use.
 func things() *driver.Collection {
 	return &driver.Collection{Name: "things", Custom: true, Fields: fields(), Indexes: []driver.Index{
-		{Name: "by_name", Fields: []string{"name"}}, {Name: "by_n", Fields: []string{"n"}}, {Name: "by_x", Fields: []string{"x"}},
+		{Name: "by_name", Fields: []string{"name"}}, {Name: "by_n", Fields: []string{"n"}},
+		{Name: "by_x", Fields: []string{"x"}},
 		{Name: "by_flag_at", Fields: []string{"flag", "at"}}, {Name: "by_day", Fields: []string{"day", "n", "teams"}},
 		{Name: "by_tags", Fields: []string{"tags"}}, {Name: "by_any", Fields: []string{"any"}},
-		{Name: "slug", Fields: []string{"slug"}, Unique: true, Sparse: true}, {Name: "kind_code", Fields: []string{"kind", "code"}, Unique: true},
+		{Name: "slug", Fields: []string{"slug"}, Unique: true, Sparse: true},
+		{Name: "kind_code", Fields: []string{"kind", "code"}, Unique: true},
 	}}
 }
 
+// plain is a collection with the same fields and no indexes, which shows that answers do not depend on an index. Its
+// custom fields are defined separately for each value of kind.
 func plain() *driver.Collection {
 	return &driver.Collection{Name: "plain", Custom: true, Of: "kind", Fields: fields()}
 }
 
-// record is a document of the suite before it becomes one of the driver's.
+// record is a document of the suite, from which document makes a driver.Document.
 type record struct {
 	id     string
 	rev    int64
 	values map[string]any
-	custom string // JSON, empty for none
+	custom string // JSON; empty: no custom values
 }
 
 func (r record) document(t testing.TB, c *driver.Collection) driver.Document {
@@ -147,14 +152,15 @@ type bench struct {
 
 func newName(prefix string) string { return prefix + "-" + strings.ToLower(rand.Text()[:12]) }
 
-// newBench opens a workspace of its own and removes it afterwards.
+// newBench opens a new workspace, which is removed after the test.
 func newBench(t testing.TB, e driver.Engine) *bench {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*callTimeout)
 	t.Cleanup(cancel)
 	b := &bench{t: t, ctx: ctx, name: newName("t"), things: things(), plain: plain()}
 	var err error
-	if b.ws, err = e.Open(ctx, driver.Opening{Workspace: b.name, Collections: []*driver.Collection{b.things, b.plain}}); err != nil {
+	opening := driver.Opening{Workspace: b.name, Collections: []*driver.Collection{b.things, b.plain}}
+	if b.ws, err = e.Open(ctx, opening); err != nil {
 		t.Fatalf("Open: %v", err)
 	}
 	t.Cleanup(func() {
@@ -176,7 +182,7 @@ func (b *bench) write(op driver.WriteOp, c *driver.Collection, records ...record
 	return b.ws.Write(ctx, writes)
 }
 
-// insert writes the records to both collections.
+// insert inserts the records into both collections.
 func (b *bench) insert(records ...record) {
 	b.t.Helper()
 	for _, c := range []*driver.Collection{b.things, b.plain} {
@@ -186,6 +192,7 @@ func (b *bench) insert(records ...record) {
 	}
 }
 
+// find returns the documents of a query, and checks that Take receives the same ones.
 func (b *bench) find(q driver.Query) []driver.Document {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, callTimeout)
@@ -197,7 +204,7 @@ func (b *bench) find(q driver.Query) []driver.Document {
 	if err != nil {
 		b.t.Fatalf("Find %+v: %v", q, err)
 	}
-	taken := []driver.Document{{ID: "before the beginning"}}
+	taken := []driver.Document{{ID: "before the first call"}}
 	asked := q
 	asked.Take = func(d *driver.Document) error {
 		if d == nil {
@@ -208,7 +215,8 @@ func (b *bench) find(q driver.Query) []driver.Document {
 		return nil
 	}
 	if rest, err := b.ws.Find(ctx, asked); err != nil || rest != nil || ids(taken) != ids(docs) {
-		b.t.Fatalf("Find %+v: %v; [%s] are taken and %d returned, want [%s] and none", q, err, ids(taken), len(rest), ids(docs))
+		b.t.Fatalf("Find %+v with Take: %v; took [%s] and returned %d, want [%s] and none",
+			q, err, ids(taken), len(rest), ids(docs))
 	}
 	return docs
 }
@@ -233,7 +241,7 @@ func (b *bench) count(c *driver.Collection, p driver.Predicate) int64 {
 	return n
 }
 
-// matches checks ids and count of a predicate on both collections.
+// matches checks that a predicate finds and counts these ids in both collections.
 func (b *bench) matches(p driver.Predicate, want string) {
 	b.t.Helper()
 	for _, c := range []*driver.Collection{b.things, b.plain} {
@@ -254,7 +262,7 @@ func ids(docs []driver.Document) string {
 	return strings.Join(out, " ")
 }
 
-// where is a condition on a field of the collection (or "id").
+// where returns a condition on a field of the collections, or on "id".
 func where(field string, op driver.Op, values ...any) driver.Predicate {
 	return driver.Predicate{Op: op, Ref: ref(field), Values: values}
 }

@@ -49,13 +49,13 @@ func testWrites(t *testing.T, e driver.Engine) {
 		t.Fatalf("Delete: %v", err)
 	}
 	if _, ok := b.get(b.things, "a1"); ok {
-		t.Error("the document is there after its deletion")
+		t.Error("the document exists after its deletion")
 	}
 	if n := b.count(b.things, where("tags", driver.Eq, "z")); n != 0 {
-		t.Errorf("%d documents are found by the list of a deleted one", n)
+		t.Errorf("%d documents are found by the list of a deleted document, want 0", n)
 	}
 	if err := b.write(driver.Insert, b.things, record{id: "a1", values: map[string]any{}}); err != nil {
-		t.Errorf("the id of a deleted document cannot be used: %v", err)
+		t.Errorf("inserting with the id of a deleted document: %v", err)
 	}
 	if err := b.ws.Write(b.ctx, nil); err != nil {
 		t.Errorf("writing nothing: %v", err)
@@ -122,11 +122,11 @@ func testDuplicates(t *testing.T, e driver.Engine) {
 		{id: "i", values: map[string]any{"slug": "one "}},
 	} {
 		if err := b.write(driver.Insert, b.things, r); err != nil {
-			t.Errorf("%s is no duplicate: %v", r.id, err)
+			t.Errorf("inserting %s, which is not a duplicate: %v", r.id, err)
 		}
 	}
 	if err := b.write(driver.Replace, b.things, record{id: "a", rev: 1, values: map[string]any{"slug": "one"}}); err != nil {
-		t.Errorf("a document is a duplicate of itself: %v", err)
+		t.Errorf("replacing a document with its own unique value: %v", err)
 	}
 }
 
@@ -142,14 +142,17 @@ func testHolds(t *testing.T, e driver.Engine) {
 	for i, c := range []struct {
 		name    string
 		writes  []driver.Write
-		refused int // the position of what is; -1: nothing
+		refused int // the position of the refused write; -1: none
 	}{
-		{"as they are", []driver.Write{insert("new0"), hold("a", 1), hold("b", 1), hold("none", 0)}, -1},
-		{"one alone", []driver.Write{hold("a", 1)}, -1},
-		{"an older one", []driver.Write{insert("new2"), hold("a", 1), hold("b", 2)}, 2},
-		{"one that is gone", []driver.Write{insert("new3"), hold("none", 1), hold("b", 1)}, 1},
-		{"one that is there", []driver.Write{insert("new4"), insert("other"), hold("a", 0)}, 2},
-		{"another collection's", []driver.Write{{Collection: b.plain, Op: driver.Insert, Doc: (&record{id: "new5"}).document(t, b.plain)}, hold("a", 1), hold("gone", 3)}, 2},
+		{"unchanged documents", []driver.Write{insert("new0"), hold("a", 1), hold("b", 1), hold("none", 0)}, -1},
+		{"a hold without other writes", []driver.Write{hold("a", 1)}, -1},
+		{"a document at another revision", []driver.Write{insert("new2"), hold("a", 1), hold("b", 2)}, 2},
+		{"a missing document", []driver.Write{insert("new3"), hold("none", 1), hold("b", 1)}, 1},
+		{"a document that should be missing", []driver.Write{insert("new4"), insert("other"), hold("a", 0)}, 2},
+		{"a write of another collection", []driver.Write{
+			{Collection: b.plain, Op: driver.Insert, Doc: (&record{id: "new5"}).document(t, b.plain)},
+			hold("a", 1), hold("gone", 3),
+		}, 2},
 		{"before a write", []driver.Write{hold("a", 2), insert("new6")}, 0},
 	} {
 		err := b.ws.Write(b.ctx, c.writes)
@@ -165,15 +168,15 @@ func testHolds(t *testing.T, e driver.Engine) {
 		}
 		for _, of := range []*driver.Collection{b.things, b.plain} {
 			if _, there := b.get(of, fmt.Sprintf("new%d", i)); there {
-				t.Errorf("%s: the batch remains", c.name)
+				t.Errorf("%s: a write of the refused batch is stored", c.name)
 			}
 		}
 	}
 	if d, _ := b.get(b.things, "a"); d.Rev != 1 {
-		t.Errorf("what was held is at revision %d", d.Rev)
+		t.Errorf("the held document is at revision %d, want 1", d.Rev)
 	}
 	if n := b.count(b.things, driver.Predicate{}); n != 3 {
-		t.Errorf("%d documents, want those of before and one new", n)
+		t.Errorf("%d documents, want 3: a, b and new0", n)
 	}
 }
 
@@ -187,16 +190,16 @@ func testBatches(t *testing.T, e driver.Engine) {
 	err := b.ws.Write(b.ctx, []driver.Write{insert("a", "a"), insert("b", "b"), insert("c", "taken"), insert("d", "d")})
 	var duplicate *driver.DuplicateError
 	if !errors.As(err, &duplicate) || duplicate.Position != 2 || duplicate.Index != "slug" {
-		t.Errorf("third of four is a duplicate: %v", err)
+		t.Errorf("a duplicate as third of four writes: %v, want a DuplicateError of slug at 2", err)
 	}
 	err = b.ws.Write(b.ctx, []driver.Write{insert("a", "a"), insert("a", "z")})
 	if !errors.As(err, &duplicate) || duplicate.Position != 1 || duplicate.Index != "id" {
-		t.Errorf("twice the same id: %v", err)
+		t.Errorf("the same id twice: %v, want a DuplicateError of id at 1", err)
 	}
 	err = b.ws.Write(b.ctx, []driver.Write{insert("a", "a"), {Collection: b.things, Op: driver.Delete, Doc: driver.Document{ID: "old", Rev: 9}}})
 	var conflict *driver.ConflictError
 	if !errors.As(err, &conflict) || conflict.Position != 1 {
-		t.Errorf("second of two conflicts: %v", err)
+		t.Errorf("a conflict as second of two writes: %v, want a ConflictError at 1", err)
 	}
 	if n := b.count(b.things, driver.Predicate{}); n != 1 {
 		t.Errorf("%d documents after failed batches, want 1", n)
@@ -204,7 +207,7 @@ func testBatches(t *testing.T, e driver.Engine) {
 	if n := b.count(b.things, where("tags", driver.Eq, "t")); n != 1 {
 		t.Errorf("%d documents found by list after failed batches, want 1", n)
 	}
-	// Everything before a refused write is as it was, whatever it did.
+	// All kinds of writes before a refused one are undone.
 	before, _ := b.get(b.things, "old")
 	changed := record{id: "old", rev: 1, values: map[string]any{"slug": "changed"}}
 	err = b.ws.Write(b.ctx, []driver.Write{
@@ -214,12 +217,12 @@ func testBatches(t *testing.T, e driver.Engine) {
 		{Collection: b.plain, Op: driver.Delete, Doc: driver.Document{ID: "none", Rev: 1}},
 	})
 	if !errors.As(err, &conflict) || conflict.Position != 6 || conflict.Collection != "plain" {
-		t.Errorf("last of seven conflicts: %v", err)
+		t.Errorf("a conflict as last of seven writes: %v, want a ConflictError of plain at 6", err)
 	}
 	if after, ok := b.get(b.things, "old"); !ok || !cmp.Equal(before, after) || b.count(b.things, driver.Predicate{}) != 1 {
 		t.Errorf("after a refused batch: %v, %+v, want %+v alone", ok, after, before)
 	}
-	// In order: the name is free once its owner is deleted in the same batch.
+	// Writes are applied in order: a unique value is free once its document is deleted in the same batch.
 	if err := b.ws.Write(b.ctx, []driver.Write{
 		{Collection: b.things, Op: driver.Delete, Doc: driver.Document{ID: "old", Rev: 1}}, insert("new", "taken"),
 	}); err != nil {
@@ -246,15 +249,15 @@ func testPuts(t *testing.T, e driver.Engine) {
 		t.Errorf("%d documents are found by list, want 2", n)
 	}
 	if n := b.count(b.things, where("n", driver.Eq, int64(1))); n != 0 {
-		t.Error("a value that was replaced is still found")
+		t.Error("the former value of a replaced document is still found")
 	}
 	if err := b.write(driver.Replace, b.things, record{id: "new", rev: 41, values: map[string]any{"slug": "new"}}); err != nil {
-		t.Errorf("replacing what was put: %v", err)
+		t.Errorf("replacing a document that was put: %v", err)
 	}
 	var duplicate *driver.DuplicateError
 	err := b.write(driver.Put, b.things, record{id: "a", rev: 2}, record{id: "b", rev: 2, values: map[string]any{"slug": "new"}}, record{id: "c", rev: 2})
 	if !errors.As(err, &duplicate) || duplicate.Index != "slug" || duplicate.Position != 1 {
-		t.Errorf("putting a value that is taken: %v", err)
+		t.Errorf("putting a duplicate: %v, want a DuplicateError of slug at 1", err)
 	}
 	if n := b.count(b.things, driver.Predicate{}); n != 3 {
 		t.Errorf("%d documents after a refused batch, want 3", n)
@@ -266,7 +269,7 @@ func testPuts(t *testing.T, e driver.Engine) {
 	})
 }
 
-// parallel runs do n times at once.
+// parallel runs do n times concurrently.
 func parallel(n int, do func(i int)) {
 	var wg sync.WaitGroup
 	for i := range n {
@@ -291,10 +294,10 @@ func testOneWinner(t *testing.T, e driver.Engine) {
 		}
 	})
 	if won.Load() != 1 || lost.Load() != 31 {
-		t.Errorf("%d won and %d lost, want 1 and 31", won.Load(), lost.Load())
+		t.Errorf("%d inserts succeeded and %d were duplicates, want 1 and 31", won.Load(), lost.Load())
 	}
 	if n := b.count(b.things, where("slug", driver.Eq, "same")); n != 1 {
-		t.Errorf("%d documents have the name", n)
+		t.Errorf("%d documents have the slug, want 1", n)
 	}
 }
 
@@ -316,7 +319,7 @@ func testCompareAndSet(t *testing.T, e driver.Engine) {
 		}
 	})
 	if d, _ := b.get(b.things, "a"); d.Rev != 1+workers*each {
-		t.Errorf("revision %d after %d changes", d.Rev, workers*each)
+		t.Errorf("revision %d after %d changes, want %d", d.Rev, workers*each, 1+workers*each)
 	}
 }
 
@@ -341,12 +344,12 @@ func testCounters(t *testing.T, e driver.Engine) {
 			if err != nil {
 				t.Errorf("Counter: %v", err)
 			} else if _, twice := seen.LoadOrStore(n, true); twice {
-				t.Errorf("%d was given twice", n)
+				t.Errorf("Counter returned %d twice", n)
 			}
 		}
 	})
 	if n, err := b.ws.Counter(b.ctx, "shared", 0, 0); err != nil || n != 40 {
-		t.Errorf("after 40 steps: %d, %v", n, err)
+		t.Errorf("Counter after 40 calls = %d, %v; want 40", n, err)
 	}
 }
 
@@ -387,7 +390,7 @@ func testRemove(t *testing.T, e driver.Engine) {
 	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 	defer cancel()
 	if err := e.Remove(ctx, newName("absent"), ""); err != nil {
-		t.Errorf("removing what is not there: %v", err)
+		t.Errorf("Remove of an unknown workspace: %v", err)
 	}
 	b, other := newBench(t, e), newBench(t, e)
 	r := record{id: "a", values: map[string]any{"slug": "s"}}
@@ -405,10 +408,10 @@ func testRemove(t *testing.T, e driver.Engine) {
 	}
 	b.ws = ws
 	if n := b.count(b.things, driver.Predicate{}); n != 0 {
-		t.Errorf("%d documents after Remove", n)
+		t.Errorf("%d documents after Remove, want 0", n)
 	}
 	if n, err := ws.Counter(ctx, "c", 1, 0); err != nil || n != 1 {
-		t.Errorf("counter after Remove: %d, %v", n, err)
+		t.Errorf("Counter after Remove = %d, %v; want 1", n, err)
 	}
 	if n := other.count(other.things, driver.Predicate{}); n != 1 {
 		t.Errorf("removing one workspace left %d documents of another, want 1", n)
@@ -439,10 +442,10 @@ func testContext(t *testing.T, e driver.Engine) {
 		}
 	}
 	if n, err := b.ws.Counter(b.ctx, "c", 1, 0); err != nil || n != 1 {
-		t.Errorf("a call after its deadline counted: %d, %v", n, err)
+		t.Errorf("Counter = %d, %v; want 1, because calls with an ended context must not count", n, err)
 	}
 	if _, ok := b.get(b.things, "a"); !ok {
-		t.Error("a call after its deadline deleted")
+		t.Error("a call with an ended context deleted the document")
 	}
 }
 
@@ -454,7 +457,7 @@ func testCheck(t *testing.T, e driver.Engine) {
 	}
 	for _, name := range []string{"", "A", "a/b", "..", "a b", fmt.Sprintf("%065d", 0)} {
 		if _, err := e.Open(ctx, driver.Opening{Workspace: name, Collections: []*driver.Collection{things()}}); err == nil {
-			t.Errorf("a workspace of the name %q was opened", name)
+			t.Errorf("Open accepted the workspace name %q", name)
 		}
 	}
 }

@@ -109,7 +109,7 @@ func TestWriteOutlivesAHold(t *testing.T) {
 		}
 		return p, nil
 	}
-	s.LocateWith(where)
+	s.SetLocator(where)
 	p, _ := where(t.Context(), 1)
 	ws, err := s.At(t.Context(), 1, p)
 	if err != nil {

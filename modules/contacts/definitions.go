@@ -94,7 +94,7 @@ func (m *Module) typed(ctx context.Context, all *store.Workspace, def, was *Fiel
 	} else if force || def.Type == was.Type {
 		return nil
 	}
-	has, err := m.Contacts.Holds(ctx, all, store.Filter{}, was.Key, was.Type)
+	has, err := m.Contacts.HasValue(ctx, all, store.Filter{}, was.Key, was.Type)
 	if has {
 		errs.Add("type", fault.Forbidden, "%s", says)
 	}
@@ -132,7 +132,7 @@ func (m *Module) erase(ctx context.Context, c *operation.Call, was *FieldDef) er
 			delete(c.Fields, was.Key)
 			ids[i] = c.ID
 		}
-		if err := ws.Ending(ctx, ids...); err != nil {
+		if err := ws.NotifyEnd(ctx, ids...); err != nil {
 			return err
 		}
 		return in.Replace(ctx, recs...)

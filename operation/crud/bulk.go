@@ -320,7 +320,7 @@ func (b *bulk) recognize(ctx context.Context, entries []*entry, probes []any) (f
 			which = store.All(which, b.within)
 		}
 		found, err := s.of.Collection.FindPart(ctx, s.in(c), store.Query{
-			Filter: which, State: b.state, Limit: len(values), Bytes: bulkBytes, Roomed: b.roomed,
+			Filter: which, State: b.state, Limit: len(values), Bytes: bulkBytes, Reserved: b.roomed,
 		})
 		if err != nil {
 			return 0, err

@@ -383,7 +383,7 @@ func (s *handlers) hide(ctx context.Context, c *operation.Call, rec any, known *
 		return field.Type == schema.Encrypted || defined && !there
 	})
 	if c.Operation.Streams == nil {
-		unfit = fields.Unfit(*values)
+		unfit = fields.Invalid(*values)
 	}
 	return shown, unfit, nil
 }

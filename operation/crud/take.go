@@ -78,7 +78,7 @@ func (s *handlers) enter(ctx context.Context, c *operation.Call, e *entry, body 
 		s.of.Change(&e.check, body, e.rec)
 	}
 	for _, f := range c.Operation.Body { // where a module has said that a field is never null
-		if !f.Nullable && has(body, f.Name) && body.Get(f.Name).Is == strictjson.Null && !field.Told(e.errs, f.Name) {
+		if !f.Nullable && has(body, f.Name) && body.Get(f.Name).Is == strictjson.Null && !field.HasFault(e.errs, f.Name) {
 			e.errs.Add(f.Name, fault.Type, "%s must be %s", f.Name, map[bool]string{true: "an object", false: "given a value"}[f.Shape == operation.Object])
 		}
 	}
@@ -143,7 +143,7 @@ func (s *handlers) require(ctx context.Context, c *operation.Call, need *store.P
 	unchanged, err := s.refers(ctx, c, entries)
 	names := map[string]bool{}
 	for _, e := range entries {
-		s.of.Named(names, e.rec, slices.Values(e.gives))
+		s.of.AddDefinitions(names, e.rec, slices.Values(e.gives))
 		if err == nil {
 			var used []store.Precondition
 			used, err = s.of.Used(ctx, c.Tenant.Workspace(), e.rec)
@@ -232,7 +232,7 @@ func (s *handlers) refers(ctx context.Context, c *operation.Call, entries []*ent
 			continue
 		}
 		for _, ref := range s.of.References(e.rec) {
-			if field.Told(e.errs, ref.Field) {
+			if field.HasFault(e.errs, ref.Field) {
 				continue
 			}
 			if e.was != nil {
@@ -256,7 +256,7 @@ func (s *handlers) refers(ctx context.Context, c *operation.Call, entries []*ent
 	}
 	for target, ids := range asked {
 		for some := range slices.Chunk(slices.Sorted(maps.Keys(ids)), most) {
-			lacking, there, err := target.Lacks(ctx, c.Workspace, c.Tenant.People(), some)
+			lacking, there, err := target.FindMissing(ctx, c.Workspace, c.Tenant.People(), some)
 			if err != nil {
 				return nil, err
 			}

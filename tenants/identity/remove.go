@@ -150,7 +150,7 @@ func (s *Service) refuseReferenced(ctx context.Context, t *tenants.Tenant, team 
 	if accounts > 0 {
 		faults.Add("team", fault.Forbidden, "it limits service accounts (%d)", accounts)
 	}
-	records, err := t.Workspace().BearTeam(ctx, team.ID)
+	records, err := t.Workspace().CountTeam(ctx, team.ID)
 	if err != nil {
 		return err
 	}

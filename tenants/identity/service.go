@@ -134,7 +134,7 @@ func CheckReferences(
 		if slices.ContainsFunc(*faults, func(f fault.Fault) bool { return f.Field == ref.Field }) {
 			continue
 		}
-		lacking, there, err := ref.Target.Lacks(ctx, t.Workspace(), t.People(), ref.IDs)
+		lacking, there, err := ref.Target.FindMissing(ctx, t.Workspace(), t.People(), ref.IDs)
 		if err != nil {
 			return err
 		}

@@ -1,4 +1,4 @@
-// Package mongotest finds the MongoDB server that tests may use, and gives each test databases of its own.
+// Package mongotest gives tests access to a MongoDB server, with separate databases for each test.
 package mongotest
 
 import (
@@ -22,7 +22,7 @@ const Variable = "TENANTRY_TEST_MONGODB_URI"
 
 const timeout = 30 * time.Second
 
-// URI returns the address of the server to test with. Without one it skips the test.
+// URI returns the address of the server to test with. If none is set, it skips the test.
 func URI(t testing.TB) string {
 	t.Helper()
 	uri := os.Getenv(Variable)
@@ -32,7 +32,7 @@ func URI(t testing.TB) string {
 	return uri
 }
 
-// Client returns a connection of its own to the server, closed after the test.
+// Client returns a new client of the server, which is closed after the test.
 func Client(t testing.TB) *mongo.Client {
 	t.Helper()
 	c, err := mongo.Connect(options.Client().ApplyURI(URI(t)).SetTimeout(timeout))
@@ -49,8 +49,8 @@ func Client(t testing.TB) *mongo.Client {
 	return c
 }
 
-// Database returns the name of a database that nobody else uses. After the test it is dropped, with
-// those whose names continue it after an underscore.
+// Database returns an unused name of a database. After the test the database is dropped, as are those whose names begin
+// with this name and an underscore.
 func Database(t testing.TB) string {
 	t.Helper()
 	name := "tt_" + strings.ToLower(rand.Text()[:10])
@@ -74,13 +74,14 @@ func Database(t testing.TB) string {
 	return name
 }
 
-// IsStandIn reports whether the server is mongo-java-server, which stands in for MongoDB where
-// there is none. It is the one that knows no explain command.
+// IsStandIn reports whether the server is mongo-java-server, the substitute for MongoDB. It is recognized by its lack
+// of the explain command.
 func IsStandIn(t testing.TB) bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
-	err := Client(t).Database("admin").RunCommand(ctx, bson.D{{Key: "explain", Value: bson.D{{Key: "find", Value: "none"}}}}).Err()
+	explain := bson.D{{Key: "explain", Value: bson.D{{Key: "find", Value: "none"}}}}
+	err := Client(t).Database("admin").RunCommand(ctx, explain).Err()
 	var command mongo.CommandError
 	if err != nil && !errors.As(err, &command) {
 		t.Fatalf("ask the MongoDB server of the tests what it is: %v", err)
@@ -88,7 +89,7 @@ func IsStandIn(t testing.TB) bool {
 	return command.HasErrorCode(59) // CommandNotFound
 }
 
-// Faults returns what the server is known to get wrong: nothing where it is MongoDB.
+// Faults returns the known faults of the server, none for MongoDB.
 func Faults(t testing.TB) []storetest.Fault {
 	t.Helper()
 	if !IsStandIn(t) {

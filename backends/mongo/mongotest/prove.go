@@ -19,27 +19,28 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// Question is one that is asked of a collection: for values of fields, and in a declared order, or none.
+// Question is a query of a collection: for values of fields, in a declared order or none.
 type Question struct {
 	Where driver.Predicate
 	Sort  []driver.Order
 }
 
-// CustomKey is that of the custom value that documents of a proof have: "0" to "9".
+// CustomKey is the key of the custom value in the documents of a proof, which is "0" to "9".
 const CustomKey = "plan"
 
-// proofSize is how many documents each of two workspaces has of a collection that is proven, besides one that has no
-// values.
+// proofSize is the number of documents in each of two workspaces, in addition to one without values.
 const proofSize = 300
 
-// Prove asks the questions of a collection that it fills, and the server's explain which indexes serve each: by reading
-// what was asked for, at most one entry more, and nothing of another workspace, in the order where one is declared. It
-// returns the questions that none serves, the indexes without which every question is served as well as with them,
-// unique ones apart, and how many there are, with that of the key. It skips the test where the server has no explain.
+// Prove fills a collection, asks the questions, and uses the server's explain to find the indexes that serve each of
+// them. An index serves a question if the server reads only the matching documents, at most one entry more, and nothing
+// of another workspace, in the declared order if there is one.
+//
+// Prove returns the questions that no index serves, the non-unique indexes without which all questions are served
+// equally well, and the number of indexes including that on the key. It skips the test if the server has no explain.
 func Prove(t testing.TB, c *driver.Collection, questions []Question) (unserved, unneeded []string, indexes int) {
 	t.Helper()
 	if IsStandIn(t) {
-		t.Skip("mongo-java-server knows no explain command")
+		t.Skip("mongo-java-server has no explain command")
 	}
 	p := &proof{TB: t, c: c, wanted: map[string]any{}}
 	for _, q := range questions {
@@ -75,16 +76,18 @@ func Prove(t testing.TB, c *driver.Collection, questions []Question) (unserved, 
 	return unserved, unneeded, len(all) + 1
 }
 
+// proof is the state of one Prove.
 type proof struct {
 	testing.TB
 	c      *driver.Collection
-	wanted map[string]any // the values that questions ask for, by field
+	wanted map[string]any // the values that questions name, by field
 	db     *mongo.Database
 
 	mu    sync.Mutex
 	asked bson.Raw
 }
 
+// want notes the values that a predicate names.
 func (p *proof) want(where driver.Predicate) {
 	for _, kid := range where.Kids {
 		p.want(kid)
@@ -101,33 +104,36 @@ func (p *proof) last() bson.Raw {
 	return p.asked
 }
 
-// fill makes two workspaces with documents, and returns the first once its indexes are there.
+// fill creates two workspaces with documents, and returns org-1. Indexes are built before documents are written.
 func (p *proof) fill() driver.Workspace {
 	p.Helper()
 	name := Database(p)
 	p.db = Client(p).Database(name)
-	e, err := engine.Open(p.Context(), engine.Options{URI: secret.New(URI(p)), Database: name, Monitor: &event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
+	monitor := &event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
 		if e.CommandName == "find" && e.Command.Lookup("find").StringValue() == p.c.Name {
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			p.asked = slices.Clone(e.Command)
 		}
-	}}})
+	}}
+	e, err := engine.Open(p.Context(), engine.Options{URI: secret.New(URI(p)), Database: name, Monitor: monitor})
 	if err != nil {
 		p.Fatal(err)
 	}
 	p.Cleanup(func() { _ = e.Close() })
 	var first driver.Workspace
 	for _, workspace := range []string{"org-2", "org-1"} {
-		if first, err = e.Open(p.Context(), driver.Opening{Workspace: workspace, Collections: []*driver.Collection{p.c}}); err != nil {
+		opening := driver.Opening{Workspace: workspace, Collections: []*driver.Collection{p.c}}
+		if first, err = e.Open(p.Context(), opening); err != nil {
 			p.Fatal(err)
 		}
-		for { // a transaction beside an index that is made may wait for ever on some servers
+		for { // on some servers a transaction during an index build may wait for ever
 			all, err := e.Indexes(p.Context())
 			if err != nil {
 				p.Fatal(err)
 			}
-			if !slices.ContainsFunc(all, func(x driver.IndexStatus) bool { return x.State == driver.IndexBuilding }) {
+			building := func(x driver.IndexStatus) bool { return x.State == driver.IndexBuilding }
+			if !slices.ContainsFunc(all, building) {
 				break
 			}
 			time.Sleep(10 * time.Millisecond)
@@ -139,8 +145,8 @@ func (p *proof) fill() driver.Workspace {
 	return first
 }
 
-// documents returns the first with all the values that questions ask for, some with some of them, and the last without
-// any value.
+// documents returns writes of documents: the first has all values that questions name, others have some of them, and
+// the last has no values.
 func (p *proof) documents() []driver.Write {
 	random := rand.New(rand.NewPCG(1, 2)) // the same each time
 	distinct := map[string]bool{}
@@ -159,7 +165,10 @@ func (p *proof) documents() []driver.Write {
 			case is && same:
 				d.Values[at] = wanted
 			default:
-				d.Values[at] = map[driver.Type]any{driver.Bool: true, driver.Strings: []string{fmt.Sprint("other ", i)}, driver.Int: int64(i + 10), driver.Float: float64(i), driver.Time: int64(i + 10)}[f.Type]
+				d.Values[at] = map[driver.Type]any{
+					driver.Bool: true, driver.Strings: []string{fmt.Sprint("other ", i)}, driver.Int: int64(i + 10),
+					driver.Float: float64(i), driver.Time: int64(i + 10),
+				}[f.Type]
 				if d.Values[at] == nil {
 					d.Values[at] = fmt.Sprint("other ", random.IntN(1e9), i)
 				}
@@ -179,7 +188,7 @@ type index struct {
 	Unique bool
 }
 
-// indexes returns those besides that of the key.
+// indexes returns the indexes of the collection without that on the key.
 func (p *proof) indexes() (all []index) {
 	cursor, err := p.db.Collection(p.c.Name).Indexes().List(p.Context())
 	if err == nil {
@@ -191,8 +200,8 @@ func (p *proof) indexes() (all []index) {
 	return slices.DeleteFunc(all, func(x index) bool { return x.Name == "_id_" })
 }
 
-// explain returns the server's plan for the command, and what came of it. What the server cannot do with that index has
-// none.
+// explain returns the server's plan for the command with its execution statistics, using the index hint if that is set.
+// It returns nothing if the server cannot use that index.
 func (p *proof) explain(asked bson.Raw, hint string) bson.Raw {
 	find := bson.D{}
 	for _, part := range []string{"find", "filter", "sort"} {
@@ -203,15 +212,16 @@ func (p *proof) explain(asked bson.Raw, hint string) bson.Raw {
 	if hint != "" {
 		find = append(find, bson.E{Key: "hint", Value: hint})
 	}
-	plan, err := p.db.RunCommand(p.Context(), bson.D{{Key: "explain", Value: find}, {Key: "verbosity", Value: "executionStats"}}).Raw()
+	explain := bson.D{{Key: "explain", Value: find}, {Key: "verbosity", Value: "executionStats"}}
+	plan, err := p.db.RunCommand(p.Context(), explain).Raw()
 	if err != nil && hint == "" {
 		p.Fatal(err)
 	}
 	return plan
 }
 
-// serves reports how well the index serves a question that has n answers: 0 for not at all, 2 where it gives the order
-// too. A declared order must be given.
+// serves returns how well the index serves a question with n answers: 0 for not at all, 1 for the conditions only, 2 if
+// it also provides the order. A declared order must be provided.
 func (p *proof) serves(x *index, asked bson.Raw, n int, ordered bool) int {
 	plan := p.explain(asked, x.Name)
 	number := func(name string) int { v, _ := plan.Lookup("executionStats", name).AsInt64OK(); return int(v) }
@@ -219,14 +229,17 @@ func (p *proof) serves(x *index, asked bson.Raw, n int, ordered bool) int {
 	pinned := conditions(filter)
 	covers := func(key bson.E) bool {
 		group, wild := strings.CutSuffix(key.Key, "$**")
-		return slices.ContainsFunc(pinned, func(e bson.E) bool { return e.Key == key.Key || wild && strings.HasPrefix(e.Key, group) })
+		return slices.ContainsFunc(pinned, func(e bson.E) bool {
+			return e.Key == key.Key || wild && strings.HasPrefix(e.Key, group)
+		})
 	}
 	last := x.Key[len(x.Key)-1]
 	switch {
 	case strings.HasSuffix(last.Key, "$**") && !covers(last):
 		return 0
-	case len(pinned) > len(x.Key) || slices.ContainsFunc(x.Key[:len(pinned)], func(key bson.E) bool { return !covers(key) }):
-		return 0 // the rest is read and thrown away; some servers do not count that
+	case len(pinned) > len(x.Key) ||
+		slices.ContainsFunc(x.Key[:len(pinned)], func(key bson.E) bool { return !covers(key) }):
+		return 0 // the server reads and discards the rest, which some servers do not count
 	case number("nReturned") != n || number("totalKeysExamined") > n+1 || number("totalDocsExamined") > n+1:
 		return 0
 	case !strings.Contains(plan.Lookup("queryPlanner", "winningPlan").String(), "IXSCAN"):
@@ -239,8 +252,8 @@ func (p *proof) serves(x *index, asked bson.Raw, n int, ordered bool) int {
 	return 1
 }
 
-// found reports whether the server's planner comes to an index by itself. Others than MongoDB's, which tell no bounds,
-// do so only where values are asked for without operators, and no order: as those of a unique index can be.
+// found reports whether the server's planner chooses an index without a hint. Planners of other servers than MongoDB,
+// which return no bounds, do so only for values without operators and without an order, so those are checked instead.
 func (p *proof) found(asked bson.Raw, ordered bool) bool {
 	winning := p.explain(asked, "").Lookup("queryPlanner", "winningPlan").String()
 	if strings.Contains(winning, "indexBounds") {
@@ -257,7 +270,7 @@ func (p *proof) found(asked bson.Raw, ordered bool) bool {
 	return strings.Contains(p.explain(bare, "").Lookup("queryPlanner", "winningPlan").String(), "IXSCAN")
 }
 
-// conditions returns the values that a filter asks for, or null for another condition, by their fields.
+// conditions returns the values that a filter requires by field, null for a condition that is not an equality.
 func conditions(filter bson.Raw) (all bson.D) {
 	elements, _ := filter.Elements()
 	for _, e := range elements {
@@ -278,7 +291,7 @@ func conditions(filter bson.Raw) (all bson.D) {
 	return all
 }
 
-// gives reports whether the index has the entries that the question asks for in its order.
+// gives reports whether the index has the matching entries in the order of the question.
 func gives(keys, pinned bson.D, asked bson.Raw) bool {
 	order, _ := asked.Lookup("sort").DocumentOK()
 	steps, _ := order.Elements()

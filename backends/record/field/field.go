@@ -1,6 +1,5 @@
-// Package field reads and writes declared fields (see package declare): of a record, whether it
-// comes in a bundle or in a call, and of the input of an operation. What a tag asks is checked
-// here and nowhere else.
+// Package field reads and writes declared fields (see package declare) of records, in calls and bundles, and of the
+// inputs of operations. All rules in tags are checked here.
 package field
 
 import (
@@ -26,26 +25,25 @@ import (
 	"tenantry/internal/texts"
 )
 
-// Field is one field of a struct, as callers know it. The same declaration reads it into a struct,
-// writes it out of one and copies it from one to another. Structs are given as pointers. A Field is
-// immutable and safe for concurrent use.
+// Field is a field of a struct, as callers know it. It reads the field from JSON into a struct, writes it as JSON and
+// copies it between structs. Structs are passed as pointers. A Field is immutable and safe for concurrent use.
 type Field struct {
 	declare.Field
 	read   func(f *Field, v strictjson.Value, into reflect.Value, errs *fault.List)
-	form   func(text string) (code, wrong string) // nil: every text is taken
+	form   func(text string) (code, wrong string) // checks the format of a text; nil: every text is valid
 	append func(dst []byte, from reflect.Value) []byte
-	quiet  bool   // false says nothing
-	inner  *Field // of a map: its values; of a pointer: what it points to
+	quiet  bool   // false is not written
+	inner  *Field // the values of a map, or the target of a pointer
 }
 
-// New returns the field that is declared so. An error is a fault of the program.
+// New returns the field for a declaration. An error is a bug in the program.
 func New(d declare.Field) (Field, error) {
 	f := Field{Field: d}
 	err := f.choose()
 	return f, err
 }
 
-// Of returns the fields of a struct type. An error is a fault of the program.
+// Of returns the fields of a struct type. An error is a bug in the program.
 func Of(t reflect.Type) ([]Field, error) {
 	declared, err := declare.Of(t)
 	fields := make([]Field, len(declared))
@@ -55,28 +53,28 @@ func Of(t reflect.Type) ([]Field, error) {
 	return fields, err
 }
 
-// Value is a type of fields that reads itself. Faults are noted under name.
+// Value is implemented by field types that read themselves. Faults are noted under name.
 type Value interface {
 	ReadValue(name string, v strictjson.Value, errs *fault.List)
 }
 
-// Stored is a Value that reads also what was stored before its checks became stricter.
+// Stored is implemented by Values that can also read what was stored before their checks became stricter.
 type Stored interface {
 	ReadStored(v strictjson.Value) error
 }
 
-// Merged is a Value that takes over what another one gives.
+// Merged is implemented by Values that can be changed in part, by another Value.
 type Merged interface {
 	MergeValue(from any)
 }
 
-// Limits of fields that state none of their own.
+// Default limits of fields.
 const (
 	maxList   = 10_000    // elements
-	maxNumber = 1<<53 - 1 // the largest whole number that every reader of JSON keeps
+	maxNumber = 1<<53 - 1 // the largest integer that every JSON parser preserves
 )
 
-// choose finds how values of the field's type are read and written.
+// choose sets the functions that read and write the field's type.
 func (f *Field) choose() (err error) {
 	t := f.Type
 	f.append = appendAny
@@ -91,9 +89,9 @@ func (f *Field) choose() (err error) {
 	case t == reflect.TypeFor[map[string]any]():
 		f.read = readTable
 	case t.Kind() == reflect.Pointer:
-		f.read, err = readPointer, f.within()
+		f.read, err = readPointer, f.chooseInner()
 	case t.Kind() == reflect.Map && t.Key().Kind() == reflect.String:
-		f.read, err = readMap, f.within()
+		f.read, err = readMap, f.chooseInner()
 	case t.Kind() == reflect.String:
 		f.read, f.append = readText, appendString
 	case t.Kind() == reflect.Bool:
@@ -109,81 +107,83 @@ func (f *Field) choose() (err error) {
 	}
 	var known bool
 	if f.form, known = formats()[f.Rule.Format]; !known && f.Rule.Format != "" {
-		return fmt.Errorf("field %s: there is no format %s", f.Name, f.Rule.Format)
+		return fmt.Errorf("field %s: unknown format %s", f.Name, f.Rule.Format)
 	}
 	return err
 }
 
-// within finds how values of the type that the field's is made of are read.
-func (f *Field) within() error {
+// chooseInner sets the field of the element type.
+func (f *Field) chooseInner() error {
 	inner := f.Field
 	if inner.Type = f.Type.Elem(); f.Type.Kind() == reflect.Map {
-		inner.Rule.Enum = nil // it says which names there are
+		inner.Rule.Enum = nil // it lists the names, not the values
 	}
 	one, err := New(inner)
 	f.inner = &one
 	return err
 }
 
-// Elements returns how many elements a list of texts may have, 0 where the field is none. Read refuses more.
+// Elements returns how many elements a list of texts may have, 0 if the field is not such a list. Read refuses more.
 func (f *Field) Elements() int {
 	t := f.Type
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	if t.Kind() != reflect.Slice || t.Elem().Kind() != reflect.String || reflect.PointerTo(t).Implements(reflect.TypeFor[Value]()) {
+	if t.Kind() != reflect.Slice || t.Elem().Kind() != reflect.String ||
+		reflect.PointerTo(t).Implements(reflect.TypeFor[Value]()) {
 		return 0
 	}
 	return int(cmp.Or(f.Rule.Max, maxList))
 }
 
-// Read sets the field of a struct. Faults are noted in errs, and nothing is set then.
+// Read sets the field of a struct from a JSON value. If it is invalid, Read notes the faults in errs and leaves the
+// field unchanged.
 func (f *Field) Read(v strictjson.Value, rec any, errs *fault.List) {
 	f.read(f, v, at(rec, f.Index), errs)
 }
 
-// ReadStored is Read of what was stored before, by rules that may have been milder.
+// ReadStored is Read of a value that was stored by rules that may have been less strict.
 func (f *Field) ReadStored(v strictjson.Value, rec any, errs *fault.List) {
 	if s, ok := at(rec, f.Index).Addr().Interface().(Stored); !ok {
-		mild := *f
+		lenient := *f
 		if slices.Contains([]string{"line", "label", "media"}, f.Rule.Format) {
-			mild.form = nil
+			lenient.form = nil
 		}
-		mild.Read(v, rec, errs)
+		lenient.Read(v, rec, errs)
 	} else if s.ReadStored(v) != nil {
 		errs.Add(f.Name, fault.Format, "%s cannot be read", f.Name)
 	}
 }
 
-// Demand notes that a required field was not given, or is blank.
+// Demand notes a fault if a required field was not given, or is blank.
 func (f *Field) Demand(given bool, rec any, errs *fault.List) {
 	switch {
 	case !f.Rule.Required:
 	case !given:
 		errs.Add(f.Name, fault.Required, "%s is required", f.Name)
-	case !at(rec, f.Index).CanInt() && len(bytes.Trim(f.Append(nil, rec), " \t\"")) == 0 && !Told(*errs, f.Name):
+	case !at(rec, f.Index).CanInt() && len(bytes.Trim(f.Append(nil, rec), " \t\"")) == 0 && !HasFault(*errs, f.Name):
 		errs.Add(f.Name, fault.Required, "%s must not be empty", f.Name)
 	}
 }
 
-// Told reports whether something is said of the field already, or of what it is part of.
-func Told(errs fault.List, field string) bool {
+// HasFault reports whether errs has a fault of the field, of a part of it or of a field that contains it.
+func HasFault(errs fault.List, field string) bool {
 	return slices.ContainsFunc(errs, func(e fault.Fault) bool {
 		return e.Field == field || strings.HasPrefix(field, e.Field+".") || strings.HasPrefix(e.Field, field+".")
 	})
 }
 
-// Join adds to what is said of fields what more says of others.
+// Join adds to errs the faults in more of fields that have none in errs.
 func Join(errs *fault.List, more fault.List) {
 	said := *errs
 	for _, f := range more {
-		if !Told(said, f.Field) {
+		if !HasFault(said, f.Field) {
 			errs.Add(f.Field, f.Code, "%s", f.Message)
 		}
 	}
 }
 
-// Append writes the record's value as JSON, or nothing where it is empty.
+// Append appends the record's value as JSON, or nothing if it is empty.
 func (f *Field) Append(dst []byte, rec any) []byte {
 	v := at(rec, f.Index)
 	if !f.Use.Has(declare.Always) && (empty(v) || f.quiet && v.IsZero()) {
@@ -204,20 +204,19 @@ func empty(v reflect.Value) bool {
 	return v.IsZero()
 }
 
-// Quiet reports whether a record that says nothing of the field has it empty, since lines and answers name it only
-// where it is not.
-func (f *Field) Quiet() bool { return f.quiet }
+// OmitsFalse reports whether lines and answers leave out the field when it is false.
+func (f *Field) OmitsFalse() bool { return f.quiet }
 
-// Clear takes the field away from a record.
+// Clear sets the field of a record to its zero value.
 func (f *Field) Clear(rec any) { at(rec, f.Index).SetZero() }
 
-// Set gives a record the value that another one has.
+// Set sets the field of a record to the value of another record.
 func (f *Field) Set(to, from any) { at(to, f.Index).Set(at(from, f.Index)) }
 
 // Value returns the record's value.
 func (f *Field) Value(rec any) any { return at(rec, f.Index).Interface() }
 
-// Copy takes the field over from another record.
+// Copy copies the field from another record. Fields that are merged keep the members that from does not have.
 func (f *Field) Copy(to, from any) {
 	into, v := at(to, f.Index), at(from, f.Index)
 	if m, ok := into.Addr().Interface().(Merged); ok {
@@ -241,7 +240,7 @@ func wrongType(errs *fault.List, name, want string) {
 	errs.Add(name, fault.Type, "%s must be %s", name, want)
 }
 
-// span returns bounds in words.
+// span describes bounds, such as "1 to 5".
 func span(least, most int64) string {
 	switch {
 	case least == 0:
@@ -252,12 +251,13 @@ func span(least, most int64) string {
 	return fmt.Sprintf("%d to %d", least, most)
 }
 
+// readOwn reads a field whose type implements Value.
 func readOwn(f *Field, v strictjson.Value, into reflect.Value, errs *fault.List) {
 	into.Addr().Interface().(Value).ReadValue(f.Name, v, errs)
 }
 
-// Literal returns the value that a tag, a path or a query writes as text: a text, a number or a
-// boolean as it stands, anything else as JSON.
+// Literal returns the JSON value for the text of a tag, a path or a query. Strings, numbers and booleans are written
+// plainly, all other values as JSON.
 func (f *Field) Literal(text string) strictjson.Value {
 	t := f.Type
 	if t.Kind() == reflect.Pointer {
@@ -283,7 +283,8 @@ func (f *Field) Literal(text string) strictjson.Value {
 	return strictjson.Value{Is: strictjson.Text, Text: text}
 }
 
-// formats are the forms of texts by the names that tags use: what is wrong with one, "" for nothing.
+// formats returns the checks of text formats by their names in tags. A check returns the code and the message of the
+// fault, or "" for a valid text.
 func formats() map[string]func(text string) (code, wrong string) {
 	when := func(is bool, wrong string) (string, string) {
 		if is {
@@ -300,29 +301,33 @@ func formats() map[string]func(text string) (code, wrong string) {
 			return when(!schema.ValidEmail(s), "must be a plain address such as name@example.com")
 		},
 		"key": func(s string) (string, string) {
-			return when(!store.ValidKey(s) || store.ValidID(s), "must be 1 to 64 letters, digits, _ or -, and not look like an identifier")
+			return when(!store.ValidKey(s) || store.ValidID(s),
+				"must be 1 to 64 letters, digits, _ or -, and not look like an identifier")
 		},
 		"name": func(s string) (string, string) {
-			return when(!schema.ValidName(s) || store.ValidID(s), `must have 1 to 64 lower-case letters, digits or "_", start with a letter, and not look like an identifier`)
+			return when(!schema.ValidName(s) || store.ValidID(s), `must have 1 to 64 lower-case letters, digits or "_", `+
+				"start with a letter, and not look like an identifier")
 		},
 		"line": func(s string) (string, string) {
 			return when(strings.ContainsFunc(s, unicode.IsControl), "must not hold control characters")
 		},
 		"media": func(s string) (string, string) {
 			kind, _, err := mime.ParseMediaType(s)
-			return when(err != nil || !strings.Contains(kind, "/") || strings.ContainsFunc(s, unicode.IsControl), "must be a media type such as application/pdf")
+			return when(err != nil || !strings.Contains(kind, "/") || strings.ContainsFunc(s, unicode.IsControl),
+				"must be a media type such as application/pdf")
 		},
 		"label": func(s string) (string, string) {
 			if texts.Trim(s) == "" {
 				return fault.Required, "must not be empty"
 			}
-			return when(!utf8.ValidString(s) || strings.ContainsFunc(s, unicode.IsControl), "must not contain control characters")
+			return when(!utf8.ValidString(s) || strings.ContainsFunc(s, unicode.IsControl),
+				"must not contain control characters")
 		},
 	}
 }
 
-// long reports whether the text has more characters than most, which is nothing where it is 0.
-func long(text string, most int64) bool {
+// tooLong reports whether the text has more than most characters; 0 means no limit.
+func tooLong(text string, most int64) bool {
 	return most > 0 && int64(len(text)) > most && int64(utf8.RuneCountInString(text)) > most
 }
 
@@ -332,8 +337,9 @@ func readText(f *Field, v strictjson.Value, into reflect.Value, errs *fault.List
 		v.Text = texts.Trim(v.Text)
 	}
 	switch {
-	case r.Format == "id" && f.Name != "id" && (v.Is == strictjson.Null || v.Is == strictjson.Text && v.Text == "" && !r.Required): // as answers show what there is not
-		into.SetString("")
+	case r.Format == "id" && f.Name != "id" &&
+		(v.Is == strictjson.Null || v.Is == strictjson.Text && v.Text == "" && !r.Required):
+		into.SetString("") // answers show a missing reference as null or ""
 		return
 	case v.Is != strictjson.Text && r.Format == "id":
 		errs.Add(f.Name, fault.Format, "%s must be an identifier of 24 lower-case hexadecimal digits", f.Name)
@@ -344,10 +350,10 @@ func readText(f *Field, v strictjson.Value, into reflect.Value, errs *fault.List
 	case r.Min > 0 && strings.TrimSpace(v.Text) == "":
 		errs.Add(f.Name, fault.Required, "%s must not be empty", f.Name)
 		return
-	case long(v.Text, r.Max) || r.Min > 1 && int64(utf8.RuneCountInString(v.Text)) < r.Min:
+	case tooLong(v.Text, r.Max) || r.Min > 1 && int64(utf8.RuneCountInString(v.Text)) < r.Min:
 		least := r.Min
 		if least == 1 {
-			least = 0 // which is that it is not blank
+			least = 0 // it means only that the text is not blank
 		}
 		errs.Add(f.Name, fault.Length, "%s must have %s characters", f.Name, span(least, r.Most()))
 		return
@@ -382,7 +388,7 @@ func readList(f *Field, v strictjson.Value, into reflect.Value, errs *fault.List
 		case v.Items[i].Is != strictjson.Text:
 			wrongType(errs, f.Name, "a list of strings")
 			return
-		case long(s, f.Rule.Each):
+		case tooLong(s, f.Rule.Each):
 			errs.Add(f.Name, fault.Length, "each element of %s must have at most %d characters", f.Name, f.Rule.Each)
 			return
 		case s == "":
@@ -420,7 +426,7 @@ func readPointer(f *Field, v strictjson.Value, into reflect.Value, errs *fault.L
 	}
 }
 
-// readJSON reads what encoding/json reads into the type.
+// readJSON reads a struct or a slice with encoding/json.
 func readJSON(f *Field, v strictjson.Value, into reflect.Value, errs *fault.List) {
 	one, want := reflect.New(f.Type), "an object"
 	if f.Type.Kind() == reflect.Slice {
@@ -452,7 +458,7 @@ func readNumber(f *Field, v strictjson.Value, into reflect.Value, errs *fault.Li
 	into.SetInt(n)
 }
 
-// readTime reads RFC 3339, or a whole number of Unix seconds.
+// readTime reads a time in RFC 3339, or an integer of Unix seconds.
 func readTime(f *Field, v strictjson.Value, into reflect.Value, errs *fault.List) {
 	if v.Is == strictjson.Number {
 		if n, err := strconv.ParseInt(v.Text, 10, 64); err == nil && n > 0 && n < 253402300800 {
@@ -477,7 +483,7 @@ func readTable(f *Field, v strictjson.Value, into reflect.Value, errs *fault.Lis
 	into.Set(reflect.ValueOf(v.Table()))
 }
 
-// readMap reads an object whose values are alike. An enumeration says which names there are.
+// readMap reads an object whose values have one type. An enumeration restricts the names.
 func readMap(f *Field, v strictjson.Value, into reflect.Value, errs *fault.List) {
 	if v.Is != strictjson.Object {
 		wrongType(errs, f.Name, "an object")
@@ -522,8 +528,8 @@ func appendAny(dst []byte, v reflect.Value) []byte {
 	return AppendJSON(dst, v.Interface())
 }
 
-// AppendJSON writes what encoding/json writes, without escaping HTML. Nothing is appended for what
-// JSON cannot hold, which no stored value is.
+// AppendJSON appends v as encoding/json encodes it, without escaping HTML. It appends nothing for a value that JSON
+// cannot represent; stored values always can.
 func AppendJSON(dst []byte, v any) []byte {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)

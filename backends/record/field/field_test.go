@@ -27,7 +27,7 @@ type input struct {
 	Parts  []part              `json:"parts"`
 }
 
-// TestRead: each kind of field, what it takes and what it says of what it does not.
+// TestRead: what each type of field accepts, and its messages for invalid values.
 func TestRead(t *testing.T) {
 	t.Parallel()
 	fields, err := field.Of(reflect.TypeFor[input]())
@@ -80,7 +80,7 @@ func TestRead(t *testing.T) {
 			said = err.Error()
 		}
 		if said != c.says || c.want != nil && !reflect.DeepEqual(&in, c.want) {
-			t.Errorf("%s: %+v\n%s\nwant %s", c.given, in, said, c.says)
+			t.Errorf("%s: read %+v\nmessages %s\nwant     %s", c.given, in, said, c.says)
 		}
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"reflect"
 )
 
-// Size returns how many bytes the record's value takes as JSON, 0 where it is empty.
+// Size returns the size of the record's value as JSON in bytes, 0 if it is empty. It is approximate for numbers.
 func (f *Field) Size(rec any) int {
 	v := at(rec, f.Index)
 	switch {
@@ -21,7 +21,7 @@ func (f *Field) Size(rec any) int {
 		}
 		return size
 	case v.Kind() == reflect.Bool, v.CanInt():
-		return 8 // about
+		return 8 // approximately
 	}
 	if values, ok := v.Interface().(map[string]any); ok {
 		return SizeOf(values)
@@ -29,7 +29,7 @@ func (f *Field) Size(rec any) int {
 	return len(f.Append(nil, rec))
 }
 
-// SizeOf returns how many bytes a value of a defined field takes as JSON.
+// SizeOf returns the size of a value of a defined field as JSON in bytes, which is approximate for some types.
 func SizeOf(value any) int {
 	size := 2
 	switch v := value.(type) {
@@ -49,13 +49,13 @@ func SizeOf(value any) int {
 		for name, one := range v {
 			size += 2 + textSize(name) + SizeOf(one)
 		}
-	default: // true, false, null and numbers of the program
+	default: // true, false, null and Go numbers
 		return 8
 	}
 	return size
 }
 
-// Values returns how many values the record's value is as JSON, about; 0 where it is empty.
+// Values returns the approximate number of JSON values in the record's value, 0 if it is empty.
 func (f *Field) Values(rec any) int {
 	v := at(rec, f.Index)
 	if empty(v) {
@@ -74,7 +74,7 @@ func (f *Field) Values(rec any) int {
 	return 1 + bytes.Count(text, []byte(",")) + bytes.Count(text, []byte("[")) + bytes.Count(text, []byte("{"))
 }
 
-// ValuesOf returns how many values a value of a defined field is: each element, each member, and itself.
+// ValuesOf returns the number of JSON values in a value of a defined field: itself, its elements and its members.
 func ValuesOf(value any) int {
 	n := 1
 	switch v := value.(type) {
@@ -92,7 +92,7 @@ func ValuesOf(value any) int {
 	return n
 }
 
-// textSize returns how many bytes strictjson.AppendText writes of a text.
+// textSize returns how many bytes strictjson.AppendText writes for a text.
 func textSize(s string) int {
 	size := len(s) + 2
 	for i := range len(s) {

@@ -1,4 +1,4 @@
-// Package recordtest reads records in tests as imports and operations do.
+// Package recordtest reads records in tests in the same way as imports and operations.
 package recordtest
 
 import (
@@ -9,8 +9,7 @@ import (
 	"tenantry/internal/strictjson"
 )
 
-// Read reads a record of the text and returns it with every fault. c may have what is known and
-// what is asked.
+// Read reads a record from JSON text, and returns it with all faults. It sets the Errs of c, and Known if that is nil.
 func Read[T any](t testing.TB, of *record.Of[T], c record.Checking, text string) (*T, fault.List) {
 	t.Helper()
 	var p strictjson.Parser

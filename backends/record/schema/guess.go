@@ -12,23 +12,26 @@ import (
 	"tenantry/internal/texts"
 )
 
-// longSample is the length, in characters, from which a sample makes a field LongText.
+// longSample is the length in characters above which a sample makes a field LongText.
 const longSample = 1000
 
-// maxDigits is how many digits before the point a number may have: more are an identifier.
+// maxDigits is the number of digits before the decimal point that a Number may have; a longer one is an identifier.
 const maxDigits = 18
 
-// Guess narrows down which type the values of a column have: Number, Boolean, Date, DateTime, Email or Url where every
-// one fits, else LongText where one is long or has several lines, else Text. Blank ones do not count; without any other
-// the type is Text. A guess needs evidence. A Number is written as numbers are written back: "007", "+49", "1.10",
-// "1e6" and more digits than a number keeps are Text. A Boolean has true or false in it, or both yes and no: NO is a
-// country too. Dates whose day and month could be taken for each other are Text. The zero value has seen nothing.
+// Guess infers the type of a column from samples of its values: Number, Boolean, Date, DateTime, Email or Url if every
+// sample is valid for it; otherwise LongText if one is long or has several lines, or else Text. Blank samples are
+// ignored; without others the type is Text. The zero value is ready to use.
+//
+// A type must not lose information. A Number must be written as it would be written back: "007", "+49", "1.10", "1e6"
+// and numbers with too many digits are Text. A Boolean needs true or false, or both yes and no, because NO is also a
+// country. Dates whose day and month cannot be told apart are Text.
 type Guess struct {
-	seen, long, yes, no, written bool
-	unfit                        [6]bool // of candidates
+	seen, long, yes, no bool
+	written             bool    // true or false was among the samples
+	unfit               [6]bool // candidates that are ruled out
 }
 
-// candidates are the types that a guess can come to, the narrowest first, and what fits them.
+// candidates are the types that a guess may return, the narrowest first, with the check for each.
 var candidates = [...]struct {
 	fieldType string
 	fits      func(string) bool
@@ -45,8 +48,8 @@ var candidates = [...]struct {
 	{URL, validURL},
 }
 
-// Look takes a value as a sample.
-func (g *Guess) Look(sample string) {
+// Add adds a value as a sample.
+func (g *Guess) Add(sample string) {
 	s := strings.TrimSpace(sample)
 	if s == "" {
 		return
@@ -62,14 +65,14 @@ func (g *Guess) Look(sample string) {
 	}
 }
 
-// Never rules a type out.
-func (g *Guess) Never(fieldType string) {
+// Exclude rules a type out.
+func (g *Guess) Exclude(fieldType string) {
 	for i := range candidates {
 		g.unfit[i] = g.unfit[i] || candidates[i].fieldType == fieldType
 	}
 }
 
-// Type returns what the samples have suggested so far.
+// Type returns the type that the samples suggest.
 func (g *Guess) Type() string {
 	for i, c := range candidates {
 		if g.seen && !g.unfit[i] && (c.fieldType != Boolean || g.written || g.yes && g.no) {
@@ -82,10 +85,9 @@ func (g *Guess) Type() string {
 	return Text
 }
 
-// Convert returns the text as a value of the type: int64 or float64 for Number, bool,
-// []string for MultiSelect (parts separated by ";" or "|"), string for the others, Date
-// as 2006-01-02, DateTime as RFC 3339 in UTC. Blank text is nil: no value. The error says
-// what was expected and does not repeat the text.
+// Convert converts text to a value of the type: int64 or float64 for Number, bool for Boolean, []string for MultiSelect
+// (parts separated by ";" or "|"), string for the others, with Date as 2006-01-02 and DateTime as RFC 3339 in UTC.
+// Blank text gives nil, no value. An error says what is expected and does not repeat the text.
 func Convert(fieldType, text string) (any, error) {
 	s := strings.TrimSpace(text)
 	if s == "" {
@@ -99,7 +101,8 @@ func Convert(fieldType, text string) (any, error) {
 		if n, ok := numberOf(s); ok {
 			return n, nil
 		}
-		return nil, fmt.Errorf("expected a number such as 12.5 or -3; a leading zero, a plus sign or other text would be lost")
+		return nil, fmt.Errorf(
+			"expected a number such as 12.5 or -3; a leading zero, a plus sign or other text would be lost")
 	case Boolean:
 		if b, ok := booleanOf(s); ok {
 			return b, nil
@@ -109,7 +112,8 @@ func Convert(fieldType, text string) (any, error) {
 		if t, ok := dateOf(s); ok {
 			return t.Format(time.DateOnly), nil
 		}
-		if t, ok := timeOf(s); ok && t.Equal(time.Date(t.Year(), t.Month(), t.Day(), 0, 0, 0, 0, t.Location())) { // else the time of day would be lost
+		// A time is accepted at midnight only, because the time of day would be lost.
+		if t, ok := timeOf(s); ok && t.Equal(time.Date(t.Year(), t.Month(), t.Day(), 0, 0, 0, 0, t.Location())) {
 			return t.Format(time.DateOnly), nil
 		}
 		return nil, fmt.Errorf("a date like 2024-05-17 is expected")
@@ -152,7 +156,7 @@ func choicesOf(s string) (any, error) {
 	return list, nil
 }
 
-// numberOf reads a number that is written as it would be written back.
+// numberOf parses a number that is written as it would be written back.
 func numberOf(s string) (any, bool) {
 	if len(s) > 64 || !strings.ContainsAny(s[:1], "0123456789-") {
 		return nil, false
@@ -164,7 +168,7 @@ func numberOf(s string) (any, bool) {
 	return f, err == nil && strconv.FormatFloat(f, 'f', -1, 64) == s && s != "-0"
 }
 
-// Exact reports whether a number in JSON is the same once it is stored, however it is written.
+// Exact reports whether a JSON number keeps its value when it is stored, however it is written.
 func Exact(number string) bool {
 	if _, err := strconv.ParseInt(number, 10, 64); err == nil {
 		return true
@@ -173,7 +177,7 @@ func Exact(number string) bool {
 	return err == nil && decimal(number) == decimal(strconv.FormatFloat(f, 'g', -1, 64))
 }
 
-// decimal returns the one way to write a decimal number.
+// decimal returns the canonical notation of a decimal number.
 func decimal(number string) string {
 	mantissa, exponent, _ := strings.Cut(strings.ToLower(number), "e")
 	power, err := strconv.Atoi(cmp.Or(exponent, "0"))
@@ -203,14 +207,17 @@ func booleanOf(s string) (value, ok bool) {
 	return false, false
 }
 
-// dateOf reads a date whose day and month cannot be taken for each other.
+// dateOf parses a date in a format whose day and month cannot be confused.
 func dateOf(s string) (time.Time, bool) {
-	return parseTime(s, 24, time.DateOnly, "2006/01/02", "Jan 2 2006", "Jan 2, 2006", "2 Jan 2006", "2-Jan-2006", "January 2 2006", "January 2, 2006", "2 January 2006")
+	return parseTime(s, 24, time.DateOnly, "2006/01/02", "Jan 2 2006", "Jan 2, 2006", "2 Jan 2006", "2-Jan-2006",
+		"January 2 2006", "January 2, 2006", "2 January 2006")
 }
 
-// timeOf reads a date with a time of day, to the millisecond, which is what is kept; without a zone it is UTC.
+// timeOf parses a date with a time of day; without a zone it is in UTC. Times with more than milliseconds are refused,
+// because the rest would be lost.
 func timeOf(s string) (time.Time, bool) {
-	t, ok := parseTime(s, 40, time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02 15:04:05Z07:00", "2006-01-02T15:04", "2006-01-02 15:04")
+	t, ok := parseTime(s, 40, time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02 15:04:05",
+		"2006-01-02 15:04:05Z07:00", "2006-01-02T15:04", "2006-01-02 15:04")
 	return t, ok && t.Equal(t.Truncate(time.Millisecond))
 }
 

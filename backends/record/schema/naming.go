@@ -10,40 +10,39 @@ import (
 	"tenantry/internal/texts"
 )
 
-// MaxLabel is how many characters a label may have.
+// MaxLabel is the number of characters that a label may have.
 const MaxLabel = 200
 
 const maxName = 64
 
-// NameBounds and LabelBounds are for the rows of operations that take what CheckName and
-// CheckLabel check.
+// NameBounds returns the bounds of what CheckName accepts, for the rows of operations.
 func NameBounds() declare.Bounds {
 	return declare.Bounds{MinLength: 1, MaxLength: maxName, Pattern: "^[a-z][a-z0-9_]*$"}
 }
 
-// LabelBounds is said at NameBounds.
+// LabelBounds returns the bounds of what CheckLabel accepts, for the rows of operations.
 func LabelBounds() declare.Bounds {
 	return declare.Bounds{MinLength: 1, MaxLength: MaxLabel, Pattern: labelPattern}
 }
 
-// labelPattern is that of one line that is not blank.
+// labelPattern matches one line that is not blank.
 const labelPattern = `^[^\x00-\x1f\x7f-\x9f]*[^\s\x00-\x1f\x7f-\x9f][^\x00-\x1f\x7f-\x9f]*$`
 
-// ValidName reports whether text can name a custom object or a form: 1 to 64 lower-case
-// letters, digits and "_", a letter first.
+// ValidName reports whether text can name a custom object or a form: 1 to 64 lower-case letters, digits or "_",
+// starting with a letter.
 func ValidName(text string) bool {
 	return texts.PlainLower(text, maxName, "_") && text[0] >= 'a'
 }
 
-// CheckName notes in errs where the value cannot name a custom object or a form.
+// CheckName notes a fault if the value cannot name a custom object or a form.
 func CheckName(errs *fault.List, field, value string) {
 	if !ValidName(value) {
 		errs.Add(field, "format", `%s must have 1 to 64 lower-case letters, digits or "_" and start with a letter`, field)
 	}
 }
 
-// CheckLabel notes in errs where the value cannot be a label or a title: it must not be
-// blank, have at most MaxLabel characters and none that controls a terminal or a header.
+// CheckLabel notes a fault if the value is not a valid label or title: it must not be blank, and must have at most
+// MaxLabel characters and no control characters.
 func CheckLabel(errs *fault.List, field, value string) {
 	switch {
 	case strings.TrimSpace(value) == "":

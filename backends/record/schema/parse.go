@@ -18,22 +18,19 @@ const (
 	MaxFields    = 500
 	MaxTitle     = 200 // characters
 	MaxTypeBytes = 64
-	// BodyLimit is that of a body with definitions, in bytes. As many fields as there may be,
-	// with their texts at full length in ASCII and some 60 bytes of JSON around them, take
-	// 196 KB; that leaves room for names, labels and what else a form has.
+	// BodyLimit is the limit of a body with definitions, in bytes. The maximum number of fields, with texts of full
+	// length in ASCII and about 60 bytes of JSON each, takes 196 KB. The rest is for names, labels and the other members
+	// of a form.
 	BodyLimit = 256 << 10
 )
 
-// reserved is the name that older clients used for a second list of definitions. It is
-// dropped wherever it stands.
+// reserved is the name that older clients used for a second list of definitions. It is ignored everywhere.
 const reserved = "fields"
 
-// Parse reads field definitions as callers write them: an object of {title, type,
-// required?} by identifier. Every problem is noted in errs under path ("schema.color.type").
-// Fields is never nil; it is to be used only where errs stayed empty. Ignored names what
-// callers may not set or what no definition knows, such as "schema.color.locked".
-// A type that looks like a misspelled known one is a problem, except where the field has it
-// already in stored.
+// Parse reads field definitions as callers write them: an object of {title, type, required?} by identifier. All faults
+// are noted in errs under path ("schema.color.type"). Fields is never nil, and valid only if no fault was noted.
+// Ignored names the members that callers may not set, or that definitions do not have, such as "schema.color.locked".
+// A type that looks like a misspelled known type is a fault, unless the field has that type in stored.
 func Parse(errs *fault.List, path string, raw map[string]any, stored Fields) (fields Fields, ignored []string) {
 	fields = make(Fields, min(len(raw), MaxFields))
 	names := slices.Sorted(maps.Keys(raw))
@@ -66,8 +63,8 @@ func Parse(errs *fault.List, path string, raw map[string]any, stored Fields) (fi
 	return fields, ignored
 }
 
-// Strict is Parse where nothing is dropped in silence: what callers may not set is a problem too. Locked fields
-// of stored stay, and a definition of one must say what it is.
+// Strict is Parse that does not ignore members silently: a member that callers may not set is a fault. Locked fields of
+// stored are kept, and a definition of one must repeat it.
 func Strict(errs *fault.List, path string, raw map[string]any, stored Fields) Fields {
 	fields, ignored := Parse(errs, path, raw, stored)
 	for _, name := range stored.Names() {
@@ -75,8 +72,10 @@ func Strict(errs *fault.List, path string, raw map[string]any, stored Fields) Fi
 		if !was.Locked {
 			continue
 		}
-		ignored = slices.DeleteFunc(ignored, func(part string) bool { return part == at+".locked" }) // as it was answered
-		if given, ok := fields[name]; ok && (given.Title != was.Title || given.Type != was.Type || given.Required != was.Required) {
+		// Callers may send the member locked back as they received it.
+		ignored = slices.DeleteFunc(ignored, func(part string) bool { return part == at+".locked" })
+		given, ok := fields[name]
+		if ok && (given.Title != was.Title || given.Type != was.Type || given.Required != was.Required) {
 			errs.Add(at, fault.Forbidden, "%s is locked and cannot be changed", at)
 		}
 		fields[name] = was
@@ -87,7 +86,7 @@ func Strict(errs *fault.List, path string, raw map[string]any, stored Fields) Fi
 	return fields
 }
 
-// ReadValue reads the definitions of a line, where also what callers may not set counts.
+// ReadValue reads the definitions in a line of a bundle, which may also have the member locked.
 func (f *Fields) ReadValue(name string, v strictjson.Value, errs *fault.List) {
 	if v.Is != strictjson.Object {
 		errs.Add(name, fault.Type, "%s must be an object of fields by identifier", name)
@@ -102,7 +101,7 @@ func (f *Fields) ReadValue(name string, v strictjson.Value, errs *fault.List) {
 	}
 }
 
-// ReadStored takes the definitions as they were stored.
+// ReadStored reads stored definitions without checking them.
 func (f *Fields) ReadStored(v strictjson.Value) error { return json.Unmarshal(v.Raw(), f) }
 
 func parseField(errs *fault.List, at string, definition map[string]any) (field Field, ignored []string) {
@@ -127,7 +126,7 @@ func parseField(errs *fault.List, at string, definition map[string]any) (field F
 	return field, ignored
 }
 
-// text returns a required text member, "" where there is a problem.
+// text returns a required text member, "" if it has a fault.
 func text(errs *fault.List, at string, definition map[string]any, name string) string {
 	value, ok := definition[name]
 	if !ok {
@@ -146,7 +145,7 @@ func text(errs *fault.List, at string, definition map[string]any, name string) s
 	return s
 }
 
-// CheckType notes in errs where the value cannot name a type, or looks like a misspelled known one.
+// CheckType notes a fault if the value cannot name a type, or looks like a misspelled known type.
 func CheckType(errs *fault.List, field, value string) {
 	if !ValidType(value) {
 		errs.Add(field, "format", "%s must be StudlyCase, such as LongText, of at most %d characters", field, MaxTypeBytes)
@@ -160,8 +159,8 @@ func ValidType(text string) bool {
 	return texts.Plain(text, MaxTypeBytes, "") && text[0] >= 'A' && text[0] <= 'Z'
 }
 
-// Printable returns a name from outside so that it can stand in a message or a header:
-// short and in printable ASCII, quoted where it was not.
+// Printable returns a name from outside for use in a message or a header: a valid key as it is, any other text
+// shortened and quoted in ASCII.
 func Printable(name string) string {
 	if store.ValidKey(name) {
 		return name

@@ -1,5 +1,5 @@
-// Package schema is the vocabulary of fields that an organization defines itself: of
-// custom objects, forms and contacts.
+// Package schema defines the fields that organizations define themselves, for custom objects, forms and contacts: their
+// types, definitions and values.
 package schema
 
 import (
@@ -14,7 +14,7 @@ import (
 	"tenantry/internal/fault"
 )
 
-// Field is one defined field.
+// Field is a defined field.
 type Field struct {
 	Title    string `json:"title" doc:"What people read."`
 	Type     string `json:"type" doc:"StudlyCase name of a type, for example Text, Number or Date."`
@@ -22,10 +22,10 @@ type Field struct {
 	Locked   bool   `json:"locked,omitempty" doc:"The field cannot be changed or removed."`
 }
 
-// Definitions are fields as callers define them, for the description of bodies.
+// Definitions stands for field definitions in the OpenAPI schemas of bodies.
 type Definitions struct{}
 
-// OpenAPISchema says what Parse checks.
+// OpenAPISchema describes what Parse accepts.
 func (Definitions) OpenAPISchema() map[string]any {
 	return map[string]any{
 		"type": "object", "maxProperties": MaxFields,
@@ -34,10 +34,10 @@ func (Definitions) OpenAPISchema() map[string]any {
 	}
 }
 
-// Numbered are Definitions, or an array of them, which makes fields named 0, 1, 2.
+// Numbered stands for Definitions, or an array of definitions, which become fields named 0, 1, 2.
 type Numbered struct{}
 
-// OpenAPISchema describes both shapes.
+// OpenAPISchema describes both forms.
 func (Numbered) OpenAPISchema() map[string]any {
 	list := map[string]any{"type": "array", "maxItems": MaxFields, "items": definition()}
 	return map[string]any{"oneOf": []any{reflect.TypeFor[Definitions](), list}}
@@ -54,22 +54,25 @@ func definition() map[string]any {
 	}
 }
 
-// Dependents know what asks for fields: the reports.
+// Dependents finds the dependents of fields: the reports that query them.
 type Dependents interface {
-	// Broken returns the identifiers of those on a source, a record of the resource, which the workspace shows
-	// and which fit its fields before a change of them and not those after it; nil: the source is gone.
+	// Broken returns the identifiers of the dependents in the workspace that a change of fields breaks: they are valid
+	// with the fields before the change, but not after it. Source is the record of the resource that defines the
+	// fields. If after is nil, the source is removed.
 	Broken(ctx context.Context, ws *store.Workspace, resource, source string, before, after Fields) ([]string, error)
 }
 
-// Broken is what a change breaks of what asks for fields.
+// Broken lists the dependents that a change of fields breaks.
 type Broken struct {
 	Seen   []string // identifiers of those that the caller may see
-	Others int      // how many more there are
+	Others int      // the number of others
 }
 
-// Breaks returns what a change of fields breaks, of all there is in the one workspace; the caller sees the other.
-// Errors: those of Dependents.Broken.
-func Breaks(ctx context.Context, by Dependents, all, seen *store.Workspace, resource, source string, before, after Fields) (b Broken, err error) {
+// Breaks returns the dependents in the workspace all that a change of fields breaks. Seen is the workspace of the
+// caller. Errors: those of Dependents.Broken.
+func Breaks(
+	ctx context.Context, by Dependents, all, seen *store.Workspace, resource, source string, before, after Fields,
+) (b Broken, err error) {
 	b.Seen = []string{}
 	every, err := by.Broken(ctx, all, resource, source, before, after)
 	if err != nil || len(every) == 0 {
@@ -81,29 +84,31 @@ func Breaks(ctx context.Context, by Dependents, all, seen *store.Workspace, reso
 	return b, err
 }
 
-// maxTold bounds the identifiers that a refusal names.
-const maxTold = 20
+// maxNamed bounds the identifiers that a refusal names.
+const maxNamed = 20
 
-// Refuse notes under the field that so many of what would be broken, if any.
+// Refuse notes a fault of the field if there are broken dependents. Things is their plural, broken the participle of
+// what could not be done with them any more, such as "reports" and "run".
 func (b Broken) Refuse(errs *fault.List, field, things, broken string) {
-	n, named := len(b.Seen)+b.Others, strings.Join(b.Seen[:min(len(b.Seen), maxTold)], ", ")
+	n, named := len(b.Seen)+b.Others, strings.Join(b.Seen[:min(len(b.Seen), maxNamed)], ", ")
 	if named != "" {
 		named = " (" + named + ")"
 	}
 	if n > 0 {
-		errs.Add(field, fault.Forbidden, "%d %s%s could not be %s any more; force=true changes it all the same", n, things, named, broken)
+		errs.Add(field, fault.Forbidden, "%d %s%s could not be %s any more; force=true changes it all the same",
+			n, things, named, broken)
 	}
 }
 
-// Reseals reports whether a change of a field's type leaves its values in clear where they are to be secret,
-// or sealed where nobody can read them.
+// Reseals reports whether a change of a field's type starts or stops encrypting it. Stored values would stay in plain
+// text, or sealed and unreadable.
 func Reseals(before, after string) bool { return (before == Encrypted) != (after == Encrypted) }
 
 // Fields are defined fields by identifier.
 type Fields map[string]Field
 
-// The types whose values are checked. Any other StudlyCase name is a type too; its
-// values are taken as they are.
+// The types whose values are checked. Any other StudlyCase name is a valid type too, whose values are accepted without
+// checks.
 const (
 	Text        = "Text"
 	LongText    = "LongText"
@@ -124,8 +129,8 @@ func KnownTypes() []string {
 	return []string{Text, LongText, Number, Boolean, Date, DateTime, Email, Phone, URL, Select, MultiSelect, Encrypted}
 }
 
-// Unchecked returns, in words, which of the fields have a type of the organization's own that they had not before, and
-// what it means for their values; "": none has.
+// Unchecked returns a warning that names the fields whose type is new and not one of KnownTypes, and says that their
+// values are not checked; "" if there are none.
 func (f Fields) Unchecked(before Fields) string {
 	var named []string
 	for _, name := range f.Names() {
@@ -136,13 +141,15 @@ func (f Fields) Unchecked(before Fields) string {
 	if len(named) == 0 {
 		return ""
 	}
-	return "types of your own: values of " + listed(named) + " are taken as they are, and not checked, summed or compared as numbers"
+	return "types of your own: values of " + listed(named) +
+		" are taken as they are, and not checked, summed or compared as numbers"
 }
 
-// Dropped returns, in words, which of the parts that Parse ignored no definition has, such as options; "": there are
-// none.
+// Dropped returns a warning that names the ignored members which definitions do not have, such as options; "" if there
+// are none.
 func Dropped(ignored []string) string {
-	parts := slices.DeleteFunc(slices.Clone(ignored), func(part string) bool { // which callers send as they were answered, or have always sent
+	// Callers send locked back as they received it, and older clients send the reserved list.
+	parts := slices.DeleteFunc(slices.Clone(ignored), func(part string) bool {
 		return strings.HasSuffix(part, ".locked") || strings.HasSuffix(part, "."+reserved)
 	})
 	if len(parts) == 0 {
@@ -151,9 +158,10 @@ func Dropped(ignored []string) string {
 	return "not stored, since fields have no such members: " + listed(parts)
 }
 
-// maxListed bounds what a sentence names.
+// maxListed bounds the names in a sentence.
 const maxListed = 10
 
+// listed joins the first names, and counts the others.
 func listed(names []string) string {
 	text := strings.Join(names[:min(len(names), maxListed)], ", ")
 	if n := len(names) - maxListed; n > 0 {
@@ -162,8 +170,8 @@ func listed(names []string) string {
 	return text
 }
 
-// StoreType returns how values of the field type compare in questions. It is false for
-// types whose values nobody may ask about.
+// StoreType returns the type as which values of the field type compare in queries, and false if queries cannot use the
+// field.
 func StoreType(fieldType string) (store.Type, bool) {
 	switch fieldType {
 	case Encrypted:
@@ -189,7 +197,7 @@ func (f Fields) Clone() Fields {
 	return c
 }
 
-// With returns a copy in which the given fields stand beside, or instead of, f's own.
+// With returns a copy to which more is added, replacing fields of the same identifier.
 func (f Fields) With(more Fields) Fields {
 	c := f.Clone()
 	maps.Copy(c, more)

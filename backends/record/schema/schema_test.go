@@ -89,12 +89,12 @@ func TestParseCapsFields(t *testing.T) {
 		}
 		var errs fault.List
 		if _, _ = schema.Parse(&errs, "schema", raw, nil); (len(errs) == 0) != ok {
-			t.Errorf("%d fields: %v", n, errs)
+			t.Errorf("%d fields: %v, want accepted %t", n, errs, ok)
 		}
 	}
 }
 
-// TestStrict: what callers cannot set is a problem, and what is locked stays as it was.
+// TestStrict: a member that callers cannot set is a fault, and locked fields are kept.
 func TestStrict(t *testing.T) {
 	t.Parallel()
 	stored := schema.Fields{"a": {Title: "A", Type: schema.Text, Required: true, Locked: true}, "b": {Title: "B", Type: schema.Text}}
@@ -116,7 +116,7 @@ func TestStrict(t *testing.T) {
 		}
 		var errs fault.List
 		if got := schema.Strict(&errs, "schema", raw, stored); got["a"] != stored["a"] {
-			t.Errorf("%s: the locked field is %+v", tt.name, got["a"])
+			t.Errorf("%s: the locked field = %+v, want %+v", tt.name, got["a"], stored["a"])
 		}
 		if named := fieldsOf(errs); !slices.Equal(named, tt.errs) && len(named)+len(tt.errs) > 0 {
 			t.Errorf("%s: problems %q, want %q", tt.name, named, tt.errs)
@@ -172,7 +172,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		if len(fields) > schema.MaxFields {
-			t.Fatalf("%d fields", len(fields))
+			t.Fatalf("accepted %d fields, want at most %d", len(fields), schema.MaxFields)
 		}
 		for name, field := range fields {
 			if !store.ValidKey(name) || name == "fields" || field.Locked || strings.TrimSpace(field.Title) == "" || !schema.ValidType(field.Type) {
@@ -279,7 +279,7 @@ func TestCheckValues(t *testing.T) {
 			tt.want = tt.value
 		}
 		if len(errs) != 0 || len(unknown) != 0 || !reflect.DeepEqual(clean["f"], tt.want) {
-			t.Errorf("%s %.40v: got %.40v, problems %v", tt.fieldType, tt.value, clean["f"], errs)
+			t.Errorf("%s %.40v: got %.40v, problems %v; want %.40v", tt.fieldType, tt.value, clean["f"], errs, tt.want)
 		}
 	}
 }
@@ -311,7 +311,7 @@ func TestStoreType(t *testing.T) {
 		}
 	}
 	if _, askable := schema.StoreType(schema.Encrypted); askable {
-		t.Error("encrypted values can be asked for")
+		t.Error("queries can use encrypted fields")
 	}
 }
 
@@ -361,7 +361,7 @@ func TestGuess(t *testing.T) {
 	} {
 		var guess schema.Guess
 		for _, sample := range tt.samples {
-			guess.Look(sample)
+			guess.Add(sample)
 		}
 		if got := guess.Type(); got != tt.want {
 			t.Errorf("%.60q: got %s, want %s", tt.samples, got, tt.want)
@@ -425,7 +425,7 @@ func TestConvert(t *testing.T) {
 	}
 }
 
-// TestExact holds JSON numbers to what a store keeps of them.
+// TestExact: whether a JSON number keeps its value when it is stored.
 func TestExact(t *testing.T) {
 	t.Parallel()
 	for number, want := range map[string]bool{
@@ -438,14 +438,14 @@ func TestExact(t *testing.T) {
 	}
 }
 
-// What Guess says of a text, Convert can do, and CheckValue accepts the outcome.
+// Convert converts a text to the type that Guess returns for it, and CheckValue accepts the result.
 func FuzzGuessedTextConverts(f *testing.F) {
 	for _, seed := range []string{"1", "-0", "1e5", "true", "Jun 12 1998", "2024-05-17T08:30:00+02:00", "a@b.c", "https://x.y", "+49 30", "\x00", "1.", ".5", "-", "e"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		var guess schema.Guess
-		guess.Look(text)
+		guess.Add(text)
 		fieldType := guess.Type()
 		value, err := schema.Convert(fieldType, text)
 		if err != nil {
@@ -477,7 +477,7 @@ func TestMisspelledTypes(t *testing.T) {
 		var errs fault.List
 		schema.CheckType(&errs, "type", typ)
 		if meant == "" && len(errs) > 0 {
-			t.Errorf("%s is refused: %v", typ, errs)
+			t.Errorf("CheckType(%s) = %v, want no fault", typ, errs)
 		} else if want := `type: unknown type "` + typ + `"; did you mean ` + meant + "?"; meant != "" && (len(errs) != 1 || errs[0].Message != want) {
 			t.Errorf("%s: %v, want %s", typ, errs, want)
 		}

@@ -28,16 +28,19 @@ const (
 	maxEmail     = 254       // bytes
 )
 
-// CheckValues holds values of a record against its fields. Problems are noted in errs
-// under path ("values.color"). It returns the values as they are to be stored: DateTime
-// in UTC, null and values of unknown fields left out; unknown names the latter, sorted.
-func (f Fields) CheckValues(errs *fault.List, path string, values map[string]any) (clean map[string]any, unknown []string) {
+// CheckValues checks the values of a record. Faults are noted in errs under path ("values.color"). It returns the
+// values to store, with DateTime in UTC and without null, and the sorted names of values whose field is unknown, which
+// it leaves out.
+func (f Fields) CheckValues(
+	errs *fault.List, path string, values map[string]any,
+) (clean map[string]any, unknown []string) {
 	return f.CheckChanged(errs, path, values, func(string) bool { return true })
 }
 
-// CheckChanged is CheckValues of a record that is there already: what was not changed stays as it is, also where it
-// would not do by now.
-func (f Fields) CheckChanged(errs *fault.List, path string, values map[string]any, changed func(name string) bool) (clean map[string]any, unknown []string) {
+// CheckChanged is CheckValues for an existing record: unchanged values are kept, even if they are no longer valid.
+func (f Fields) CheckChanged(
+	errs *fault.List, path string, values map[string]any, changed func(name string) bool,
+) (clean map[string]any, unknown []string) {
 	clean = make(map[string]any, len(values))
 	for _, name := range f.Names() {
 		value, at := values[name], path+"."+name
@@ -69,26 +72,25 @@ func (f Fields) CheckChanged(errs *fault.List, path string, values map[string]an
 	return clean, unknown
 }
 
-// Unfit returns what those of the values must be that do not fit their fields: their definition was changed after them.
-// Nil: all fit.
-func (f Fields) Unfit(values map[string]any) (unfit map[string]string) {
+// Invalid returns, for each value that its field no longer accepts because the definition has changed, what it must be.
+// It returns nil if all values are valid.
+func (f Fields) Invalid(values map[string]any) (invalid map[string]string) {
 	for name, value := range values {
 		field, defined := f[name]
 		if !defined || value == nil || value == "" {
 			continue
 		}
 		if _, complaint := check(field.Type, value); complaint != "" {
-			if unfit == nil {
-				unfit = map[string]string{}
+			if invalid == nil {
+				invalid = map[string]string{}
 			}
-			unfit[name] = "must be " + complaint
+			invalid[name] = "must be " + complaint
 		}
 	}
-	return unfit
+	return invalid
 }
 
-// CheckValue returns the value of a field of that type as it is to be stored. Problems
-// are noted in errs under path.
+// CheckValue returns the value to store in a field of that type. Faults are noted in errs under path.
 func CheckValue(errs *fault.List, path, fieldType string, value any) any {
 	v, complaint := check(fieldType, value)
 	if complaint != "" {
@@ -97,7 +99,7 @@ func CheckValue(errs *fault.List, path, fieldType string, value any) any {
 	return v
 }
 
-// codeOf tells a value of the wrong kind from one of the wrong form.
+// codeOf returns "type" for a value of the wrong JSON type, "format" for one of the wrong format.
 func codeOf(fieldType string, value any) string {
 	_, isText := value.(string)
 	_, isList := value.([]any)
@@ -116,7 +118,7 @@ func codeOf(fieldType string, value any) string {
 	return "type"
 }
 
-// check returns the value to store, or what it should have been.
+// check returns the value to store, or a complaint that says what it must be.
 func check(fieldType string, value any) (stored any, complaint string) {
 	switch fieldType {
 	case Number:
@@ -142,7 +144,8 @@ func checkText(fieldType, s string) (stored any, complaint string) {
 	}
 	switch fieldType {
 	case LongText:
-		return s, unless(utf8.RuneCountInString(s) <= MaxLongText, "a text of at most "+strconv.Itoa(MaxLongText)+" characters")
+		return s, unless(utf8.RuneCountInString(s) <= MaxLongText,
+			"a text of at most "+strconv.Itoa(MaxLongText)+" characters")
 	case Encrypted:
 		return s, unless(len(s) <= MaxEncrypted, "a text of at most "+strconv.Itoa(MaxEncrypted)+" bytes")
 	case Date:
@@ -161,7 +164,8 @@ func checkText(fieldType, s string) (stored any, complaint string) {
 	case URL:
 		return s, unless(validURL(s), "an http or https address of at most "+strconv.Itoa(maxURL)+" bytes")
 	case Select:
-		return s, unless(utf8.RuneCountInString(s) <= maxChoice, "a text of at most "+strconv.Itoa(maxChoice)+" characters")
+		return s, unless(utf8.RuneCountInString(s) <= maxChoice,
+			"a text of at most "+strconv.Itoa(maxChoice)+" characters")
 	}
 	return s, unless(utf8.RuneCountInString(s) <= MaxText, "a text of at most "+strconv.Itoa(MaxText)+" characters")
 }
@@ -214,15 +218,17 @@ func isChoices(value any) bool {
 
 // ValidEmail reports whether text is one bare e-mail address.
 func ValidEmail(text string) bool {
-	if len(text) > maxEmail || strings.ContainsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }) {
+	if len(text) > maxEmail || strings.ContainsFunc(text, isSpaceOrControl) {
 		return false
 	}
 	a, err := mail.ParseAddress(text)
 	return err == nil && a.Name == "" && a.Address == text
 }
 
+func isSpaceOrControl(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }
+
 func validURL(text string) bool {
-	if len(text) > maxURL || strings.ContainsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }) {
+	if len(text) > maxURL || strings.ContainsFunc(text, isSpaceOrControl) {
 		return false
 	}
 	u, err := url.Parse(text)

@@ -84,7 +84,7 @@ func TestBulkIsSplitByRows(t *testing.T) {
 		}
 		return rows
 	}
-	const contacts, tags, most = 60, 200, store.MostRows + 500 // with the answer, which names each record
+	const contacts, tags, most = 60, 200, store.MaxRows + 500 // with the answer, which names each record
 	few := tagged(12, 10, "")
 	if rows := send("few", few, `"created":12,"updated":0,"failed":0`); len(rows) != 1 {
 		t.Errorf("few rows are written as %v, want 1", rows)

@@ -40,7 +40,7 @@ func TestUnreadableRecord(t *testing.T) {
 		set := func(body string) func(*testing.T) {
 			return func(t *testing.T) { p.Exec(t, `UPDATE "c:contacts" SET body = ?1 WHERE id = ?2`, body, o.id) }
 		}
-		o.checkDamage(t, "no JSON", "it is no JSON", set(`{"email":"hunter2@example.com`), set(whole))
+		o.checkDamage(t, "no JSON", "it is not valid JSON", set(`{"email":"hunter2@example.com`), set(whole))
 		o.checkDamage(t, "another type", "field email", set(strings.Replace(whole, `"email":"`, `"email":9471147,"was":"`, 1)), set(whole))
 	})
 	t.Run("on MongoDB", func(t *testing.T) {

@@ -63,7 +63,7 @@ func (k *kind) decode(ctx context.Context, v *view, val strictjson.Value, line i
 
 // decodeGiven reads and checks a line that somebody wrote.
 func (k *kind) decodeGiven(ctx context.Context, v *view, val strictjson.Value, rec any, e *entry) {
-	c := record.Checking{Errs: &e.errs, Known: &v.Known, Absent: absent, Clear: true, Spare: true}
+	c := record.Checking{Errs: &e.errs, Known: &v.Known, Absent: absent, Clear: true, IgnoreNull: true}
 	c.Take = func(values map[string]any, secret func(string) bool) map[string]bool {
 		e.secrets = v.vault.Take(ctx, k.place(k.Meta(rec).ID), k.ValuesName(), values, secret, &e.errs)
 		taken := make(map[string]bool, len(e.secrets))
@@ -477,7 +477,7 @@ func (k *kind) unchanged(s *session, batch []*entry) (need store.Preconditions) 
 	if k.Definer() != nil {
 		names := map[string]bool{}
 		for _, e := range batch {
-			k.Named(names, e.rec, maps.Keys(*k.Values(e.rec)), maps.Keys(e.secrets))
+			k.AddDefinitions(names, e.rec, maps.Keys(*k.Values(e.rec)), maps.Keys(e.secrets))
 		}
 		need.Require(s.view.Unchanged(s.workspace(k.Resource), k.Resource, names)...)
 	}
@@ -559,7 +559,7 @@ func (k *kind) writeLine(v *view, rec any, asIs bool, secrets map[string]any) []
 		}
 		switch {
 		case len(dst) > before:
-		case v == nil || k.Name == kindOrganization || f.Quiet() || f.Use.Has(declare.Silent) || k.lasting(f):
+		case v == nil || k.Name == kindOrganization || f.OmitsFalse() || f.Use.Has(declare.Silent) || k.lasting(f):
 			dst = dst[:mark]
 		default:
 			dst = append(dst, "null"...)

@@ -170,7 +170,7 @@ type reference struct{ target, id string }
 
 func (k *kind) export(ctx context.Context, s *session, emit func([]byte) error) error {
 	if spec := k.Records.Spec(); spec != nil {
-		if err := s.workspace(k.Resource).Whole(ctx, spec); err != nil {
+		if err := s.workspace(k.Resource).CheckIdentifiers(ctx, spec); err != nil {
 			return err // nobody would miss in the bundle what is not there
 		}
 	}

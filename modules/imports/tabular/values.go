@@ -350,18 +350,18 @@ func (g *guess) result() string {
 func (g *guess) look(v strictjson.Value, format string) {
 	switch v.Is {
 	case strictjson.True, strictjson.False:
-		g.Look(strconv.FormatBool(v.Is == strictjson.True))
+		g.Add(strconv.FormatBool(v.Is == strictjson.True))
 	case strictjson.Number:
 		if schema.Exact(v.Text) {
-			g.Look("0")
+			g.Add("0")
 		} else {
-			g.Look(v.Text)
-			g.Never(schema.Number)
+			g.Add(v.Text)
+			g.Exclude(schema.Number)
 		}
 	case strictjson.Text:
-		if g.Look(v.Text); format == JSON && strings.TrimSpace(v.Text) != "" {
-			g.Never(schema.Number)
-			g.Never(schema.Boolean)
+		if g.Add(v.Text); format == JSON && strings.TrimSpace(v.Text) != "" {
+			g.Exclude(schema.Number)
+			g.Exclude(schema.Boolean)
 		}
 	case strictjson.Array:
 		g.lists = true

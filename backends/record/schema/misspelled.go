@@ -6,10 +6,9 @@ import (
 	"tenantry/internal/typos"
 )
 
-// misspelled returns the known type that text is most likely meant to be, "" where it is a
-// known one or close to none. Case does not count. The shorter a name, the
-// closer it must be: an organization may well have a type Rate beside Date, and Member beside
-// Number.
+// misspelled returns the known type that text most likely means, "" if it is a known type or not similar to one. Case
+// is ignored. Shorter names must be more similar, because an organization may have a type Rate as well as Date, or
+// Member as well as Number.
 func misspelled(text string) string {
 	best, least := "", len(text)+maxTypos
 	for _, known := range KnownTypes() {

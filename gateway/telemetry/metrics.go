@@ -124,7 +124,7 @@ func (f *metricSender) start(of interface{ GetCreatedTimestamp() *timestamppb.Ti
 func labels(m *dto.Metric) []*common.KeyValue {
 	out := make([]*common.KeyValue, 0, len(m.GetLabel()))
 	for _, l := range m.GetLabel() {
-		value := &common.AnyValue{Value: &common.AnyValue_StringValue{StringValue: l.GetValue()}}
+		value := &common.AnyValue{Value: &common.AnyValue_StringValue{StringValue: validUTF8(l.GetValue())}}
 		out = append(out, &common.KeyValue{Key: l.GetName(), Value: value})
 	}
 	return out

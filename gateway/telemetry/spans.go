@@ -3,6 +3,7 @@ package telemetry
 import (
 	"context"
 	"math/rand/v2"
+	"strings"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -66,7 +67,7 @@ func spanOf(span sdktrace.ReadOnlySpan) *tracepb.Span {
 	}
 	out := &tracepb.Span{
 		TraceId: traceID[:], SpanId: spanID[:], TraceState: self.TraceState().String(), Flags: uint32(flags),
-		Name: span.Name(), Kind: tracepb.Span_SpanKind(span.SpanKind()), Attributes: keyValues(span.Attributes()),
+		Name: validUTF8(span.Name()), Kind: tracepb.Span_SpanKind(span.SpanKind()), Attributes: keyValues(span.Attributes()),
 		StartTimeUnixNano: uint64(span.StartTime().UnixNano()), EndTimeUnixNano: uint64(span.EndTime().UnixNano()),
 		DroppedAttributesCount: uint32(span.DroppedAttributes()), Status: &tracepb.Status{},
 	}
@@ -94,9 +95,13 @@ func keyValues(attributes []attribute.KeyValue) []*common.KeyValue {
 		case attribute.FLOAT64:
 			value.Value = &common.AnyValue_DoubleValue{DoubleValue: a.Value.AsFloat64()}
 		default: // also lists, which no span here has
-			value.Value = &common.AnyValue_StringValue{StringValue: a.Value.String()}
+			value.Value = &common.AnyValue_StringValue{StringValue: validUTF8(a.Value.String())}
 		}
 		out = append(out, &common.KeyValue{Key: string(a.Key), Value: value})
 	}
 	return out
 }
+
+// validUTF8 replaces bytes that are not UTF-8. A message that has any cannot be encoded, and all of its spans would be
+// lost.
+func validUTF8(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }

@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
 	metricspb "go.opentelemetry.io/proto/otlp/metrics/v1"
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -198,5 +200,21 @@ func TestCloseDoesNotWaitForACollector(t *testing.T) {
 	}
 	if n := len(got.of("/v1/traces")); n != 1 || !strings.Contains(log.String(), "answered 503") {
 		t.Errorf("sent %d times, want 1; logged %s", n, log)
+	}
+}
+
+// TestInvalidTextLosesNoSpans: names and values that are not UTF-8 are sent with replacement characters, because the
+// encoder refuses a message with any of them.
+func TestInvalidTextLosesNoSpans(t *testing.T) {
+	t.Parallel()
+	tel, got, log := open(t, accept)
+	_, span := tel.Tracer().Start(t.Context(), "a\xff", trace.WithAttributes(attribute.String("b", "c\xfe")))
+	span.End()
+	if err := tel.Close(t.Context()); err != nil {
+		t.Fatalf("Close: %v", err)
+	}
+	bodies := got.of("/v1/traces")
+	if len(bodies) != 1 || !bytes.Contains(bodies[0], []byte("a\uFFFD")) || !bytes.Contains(bodies[0], []byte("c\uFFFD")) {
+		t.Errorf("the collector received %q, want one message with a\uFFFD and c\uFFFD; log: %s", bodies, log)
 	}
 }

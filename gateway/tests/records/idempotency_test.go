@@ -544,3 +544,33 @@ func TestKeptAnswersAreBounded(t *testing.T) {
 		t.Errorf("another organization's large answer: got %d %.200s, want it replayed", a.Code, a.Body)
 	}
 }
+
+// TestRepetition_OrganizationWhoseChangeWasCut: the organization is stored outside of its own documents. A process that
+// ends right after has noted before that the request had begun, so a repetition is not carried out again.
+func TestRepetition_OrganizationWhoseChangeWasCut(t *testing.T) {
+	t.Parallel()
+	var clock fixture.Clock
+	var killed atomic.Bool
+	kill := func(_ *config.Config, o *gateway.Options) {
+		o.Observe = func(c store.Call) {
+			if c.Operation == "write" && c.Collection == "organizations" && killed.CompareAndSwap(false, true) {
+				panic("killed")
+			}
+		}
+	}
+	killed.Store(true) // not while the organization is created
+	acme := gatewaytest.Start(t, kill, clock.Option).Org(t, "acme")
+	_, cookie := acme.Person(t, "ada@example.com", func(n *control.NewUser) { n.Roles = []string{"admin"} })
+	rename := func() *gatewaytest.Answer {
+		return acme.Do(t, http.MethodPut, "/api/organization", gatewaytest.Cookie(cookie), fixture.IdempotencyKey("k"), fixture.JSONText(`{"name":"Other"}`))
+	}
+
+	killed.Store(false)
+	if a := rename(); a.Code != http.StatusInternalServerError {
+		t.Fatalf("the cut request answered %d %s, want 500", a.Code, a.Body)
+	}
+	clock.Advance(time.Minute)
+	if a := rename(); a.Code != http.StatusConflict || !strings.Contains(a.Text(), `"code":"lost"`) {
+		t.Errorf("the repetition answered %d %s, want 409 lost", a.Code, a.Body)
+	}
+}

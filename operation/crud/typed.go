@@ -8,10 +8,10 @@ import (
 	"tenantry/operation"
 )
 
-// Rows are the same code for all resources, which know a record as any: a pointer to the struct that the resource
-// describes. The functions of this file let a module write its hooks for its own type.
+// The rows of all resources share their code, so that it is compiled once; they know a record as any: a pointer to the
+// struct that the resource describes. The functions of this file let a module write its hooks for its own type.
 
-// of returns the record as its type; nil where there is none.
+// of returns the record as its type; nil if there is none.
 func of[T any](rec any) *T {
 	typed, _ := rec.(*T)
 	return typed
@@ -74,13 +74,13 @@ func BuiltIn[T any](f func(c *operation.Call) []T) func(*operation.Call) []any {
 	}
 }
 
-// A Keeper is a service that does more than to store records. Errors are told as those of the store are.
+// Keeper is a service that stores records and may do more. Its errors are answered like those of the store.
 type Keeper[T any] struct {
 	Insert func(ctx context.Context, c *operation.Call, rec *T) (*T, error)
-	// Update stores what change makes of the record, which it may be asked several times.
+	// Update stores what change makes of the record. It may call change several times.
 	Update func(ctx context.Context, c *operation.Call, rec *T, change func(*T) error) (*T, error)
 	Delete func(ctx context.Context, c *operation.Call, rec *T) error
-	// Refers, where set, notes what a record refers to that is not there, as Insert and Update do.
+	// Refers, if set, notes dangling references, as Insert and Update do.
 	Refers func(ctx context.Context, c *operation.Call, rec *T, errs *fault.List) error
 }
 
@@ -89,7 +89,7 @@ type keeper struct {
 	insert func(ctx context.Context, c *operation.Call, rec any) (any, error)
 	update func(ctx context.Context, c *operation.Call, rec any, change func(any) error) (any, error)
 	delete func(ctx context.Context, c *operation.Call, rec any) error
-	refers func(ctx context.Context, c *operation.Call, rec any, errs *fault.List) error // nil: nothing is noted
+	refers func(ctx context.Context, c *operation.Call, rec any, errs *fault.List) error // may be nil
 }
 
 // Keep makes an Options.Keeper.

@@ -439,7 +439,7 @@ func (x *exchange) settle(ctx context.Context, err error) (problem *operation.Pr
 	if untold == nil && problem == nil {
 		ended := error(nil)
 		if x.op.Audit == operation.AuditAlways {
-			ended = x.call.Told(ctx)
+			ended = x.call.StillAdmitted(ctx)
 		}
 		if ended == nil {
 			return nil

@@ -100,7 +100,7 @@ func (m *Module) rows(ctx context.Context, c *operation.Call, r *Report, in port
 }
 
 // export answers with all rows of the report.
-func (m *Module) export(ctx context.Context, c *operation.Call, r *Report, in export.Asked) (operation.Result, error) {
+func (m *Module) export(ctx context.Context, c *operation.Call, r *Report, in export.Input) (operation.Result, error) {
 	if !r.Exportable {
 		return operation.Result{}, fault.One("exportable", fault.Forbidden, "the report is set not to be exportable")
 	}
@@ -112,7 +112,7 @@ func (m *Module) export(ctx context.Context, c *operation.Call, r *Report, in ex
 }
 
 // exportShared answers with all rows of a shared report, to whoever may read it.
-func (m *Module) exportShared(ctx context.Context, c *operation.Call, in export.Asked) (operation.Result, error) {
+func (m *Module) exportShared(ctx context.Context, c *operation.Call, in export.Input) (operation.Result, error) {
 	ask, err := sharedRequest(c)
 	if err != nil {
 		return operation.Result{}, err
@@ -144,7 +144,7 @@ func (m *Module) exportShared(ctx context.Context, c *operation.Call, in export.
 }
 
 // exported answers with all rows of a plan, which are read page by page.
-func (m *Module) exported(ctx context.Context, c *operation.Call, in export.Asked, title string, plan Plan) (operation.Result, error) {
+func (m *Module) exported(ctx context.Context, c *operation.Call, in export.Input, title string, plan Plan) (operation.Result, error) {
 	plan.whole = true
 	at := window{most: exportPage}
 	if plan.list == nil {
@@ -181,7 +181,7 @@ func (m *Module) exported(ctx context.Context, c *operation.Call, in export.Aske
 }
 
 // answerRows answers with the rows that rows writes, part by part.
-func answerRows(c *operation.Call, in export.Asked, title string, columns []Column, rows func(context.Context, func([][]any) error) error) (operation.Result, error) {
+func answerRows(c *operation.Call, in export.Input, title string, columns []Column, rows func(context.Context, func([][]any) error) error) (operation.Result, error) {
 	names := make([]string, len(columns))
 	for i, column := range columns {
 		names[i] = column.Name

@@ -87,7 +87,7 @@ func TestRefusalsSpread(t *testing.T) {
 				}
 			}
 		}
-		check(t, im.spread(t.Context(), missing))
+		check(t, im.refuseDependents(t.Context(), missing))
 		for l := range lines {
 			if im.bad.has(l) != want.has(l) {
 				t.Fatalf("line %d is refused: %t, of %+v", l, im.bad.has(l), im.edges)
@@ -106,7 +106,7 @@ func TestNobodyWaits(t *testing.T) {
 	cancel()
 	im := unrelated()
 	im.edges = make([]edge, 5000)
-	if err := im.spread(ctx, nil); !errors.Is(err, context.Canceled) {
+	if err := im.refuseDependents(ctx, nil); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }

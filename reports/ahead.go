@@ -11,12 +11,11 @@ import (
 	"tenantry/tenants"
 )
 
-// maxNeeds is for how many addresses of shared reports it is remembered what they need.
+// maxNeeds bounds how many addresses of shared reports have remembered needs.
 const maxNeeds = 4096
 
-// needs is what it took to answer at an address of a shared report. It is a guess at what
-// the next answer takes, which is read along with the report itself; nothing of it is used
-// where the report turns out to need something else.
+// needs is what the last answer at an address of a shared report needed. It predicts what the next answer needs, which
+// is read together with the report. A wrong prediction is not used.
 type needs struct {
 	children         []string
 	rootTeams, teams []string // of the report at the address, and of the one selected
@@ -29,7 +28,7 @@ func (n *needs) equal(o *needs) bool {
 		slices.Equal(n.rootTeams, o.rootTeams) && slices.Equal(n.teams, o.teams)
 }
 
-// ahead is a report as it was read, with what was guessed to be needed besides.
+// ahead is a report as read, with the predicted needs.
 type ahead struct {
 	root    *Report
 	rootErr error
@@ -42,17 +41,15 @@ type ahead struct {
 	share    *opened  // nil: not read
 }
 
-// opened is a token's content, or why there is none, and whether it was revoked.
+// opened is a verified token or the error, and whether the token was revoked.
 type opened struct {
 	share   tokens.Share
 	err     error
 	revoked bool
 }
 
-// readAhead reads the report of the pid and, where the store is remote, at the same time
-// what it needed last. What
-// fails besides the report itself counts as not read: it is asked for again, and then fails
-// where it matters.
+// readAhead reads the report with the pid and, if the store is remote, its last needs at the same time. If reading
+// these fails they count as not read: they are read again if they are needed, and the error is reported then.
 func (m *Module) readAhead(ctx context.Context, t *tenants.Tenant, r *SharedRequest) *ahead {
 	a := &ahead{key: strconv.FormatInt(t.Org.OrgID, 10) + "/" + r.PID + "/" + r.ReportID}
 	questions := []func() error{func() error {
@@ -63,11 +60,11 @@ func (m *Module) readAhead(ctx context.Context, t *tenants.Tenant, r *SharedRequ
 		a.guess, a.guessed = *guess, true
 		questions = append(questions, m.guesses(ctx, t, r, a)...)
 	}
-	_ = together.Do(true, questions...) // each keeps its own
+	_ = together.Do(true, questions...) // each query keeps its own error
 	return a
 }
 
-// guesses returns the questions that are asked along with the one for the report.
+// guesses returns the queries for the predicted needs.
 func (m *Module) guesses(ctx context.Context, t *tenants.Tenant, r *SharedRequest, a *ahead) (questions []func() error) {
 	ask := func(question func()) {
 		questions = append(questions, func() error {
@@ -101,7 +98,7 @@ func (m *Module) guesses(ctx context.Context, t *tenants.Tenant, r *SharedReques
 	return questions
 }
 
-// asksForFields reports whether a dataset of the class takes a question.
+// asksForFields reports whether a dataset of the class needs a query.
 func (m *Module) asksForFields(name string) bool {
 	c, ok := m.classes[name].(*class)
 	return !ok || c.custom != nil
@@ -118,8 +115,8 @@ func (m *Module) datasetAhead(ctx context.Context, t *tenants.Tenant, requested 
 	return &d
 }
 
-// workspaceOf returns the organization's data as the readers of a report see it: in the
-// scope of its bundle and the report's own teams.
+// workspaceOf returns the organization's data that readers of a report see: in the scope of its bundle and of the
+// report's own teams.
 func workspaceOf(t *tenants.Tenant, scope store.Scope, teams []string) *store.Workspace {
 	ws := t.Workspace()
 	if t.Org.Feature(tenants.FeatureTeams) {
@@ -131,12 +128,12 @@ func workspaceOf(t *tenants.Tenant, scope store.Scope, teams []string) *store.Wo
 	return ws
 }
 
-// childrenOf returns the children of the report that was read, where the guess named them.
+// childrenOf returns the children of the report if they were predicted.
 func (a *ahead) childrenOf() ([]Report, bool) {
 	return a.children, a.children != nil && slices.Equal(a.guess.children, childIDs(a.root))
 }
 
-// datasetOf returns the data that the selected report asks, where the guess was right.
+// datasetOf returns the data of the selected report if it was predicted.
 func (a *ahead) datasetOf(selected *Report) (Dataset, bool) {
 	g := &a.guess
 	if a.dataset == nil || g.class != selected.Class || g.source != selected.Source ||
@@ -146,7 +143,7 @@ func (a *ahead) datasetOf(selected *Report) (Dataset, bool) {
 	return *a.dataset, true
 }
 
-// remember notes what the answer took, where that makes the next one faster.
+// remember notes what the answer needed, if that makes the next one faster.
 func (m *Module) remember(t *tenants.Tenant, a *ahead, selected *Report, full bool) {
 	if !t.Workspace().Remote() {
 		return

@@ -15,17 +15,16 @@ import (
 	"tenantry/tenants"
 )
 
-// FieldsOf returns the fields that the organization defined for a source; the source is
-// "" for classes that need none. Encrypted ones are secret. It returns an error that wraps
-// store.ErrNotFound where there is no such source.
+// FieldsOf returns the fields that the organization defined for a source; the source is "" for classes that need none.
+// Encrypted fields are secret. Error: store.ErrNotFound, wrapped, if there is no such source.
 type FieldsOf func(ctx context.Context, ws *store.Workspace, source string) (schema.Fields, error)
 
-// classSubmissions is the class of reports on what was filled in.
+// classSubmissions is the class of reports on form submissions.
 const classSubmissions = "Submissions"
 
-// NewClass returns the class of the records of a kind. Reports may name their id, the fields whose tag report gives them
-// a title, and the times of their creation and last change, besides those that the organization defines. The field
-// called source holds a record's source; empty: the class needs none. It panics if the tags of T cannot be read.
+// NewClass returns the class of the records of a kind. Reports may name the id, the fields with a tag report, which is
+// their title, the times of creation and last change, and fields that the organization defines. The field called
+// source holds a record's source; empty: the class needs none. It panics if the tags of T cannot be read.
 func NewClass[T any](name string, kind *store.Kind[T], source string, defined FieldsOf) Class {
 	return &class{name: name, own: reportable(reflect.TypeFor[T]()), table: kind.Table, custom: defined, source: source}
 }
@@ -64,7 +63,7 @@ type class struct {
 	own    []Field
 	table  func(*store.Workspace) store.Table
 	custom FieldsOf // nil: the organization defines no fields
-	source string   // the field that holds a record's source, "" where there is none
+	source string   // the field that holds a record's source; "" if there is none
 }
 
 func (c *class) Name() string      { return c.name }
@@ -88,7 +87,7 @@ func (c *class) Dataset(ctx context.Context, _ *tenants.Tenant, ws *store.Worksp
 	return c.over(c.table(ws), source, defined)
 }
 
-// over returns the dataset of a source whose defined fields are known.
+// over returns the dataset of a source with known defined fields.
 func (c *class) over(table store.Table, source string, defined schema.Fields) (Dataset, error) {
 	base := store.All()
 	if c.source != "" {

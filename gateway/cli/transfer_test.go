@@ -162,7 +162,7 @@ func imports(t *testing.T, tmp, dir string) {
 		stderr string
 	}{
 		{[]string{"--org", "acme", "--as", "submissions:nothing", rows}, `no form collection "nothing"`},
-		{[]string{"--org", "acme", "--as", "bicycles", rows}, "rows become teams, roles, users"},
+		{[]string{"--org", "acme", "--as", "bicycles", rows}, "rows can be imported as teams, roles, users"},
 		{[]string{"--org", "nobody", file}, `"nobody"`},
 		{[]string{"--org", "acme", file + ".missing"}, "no such file"},
 		{[]string{"--org", "acme", "--as", "contacts", "--map", "Nothing=email", rows}, "Nothing"},
@@ -348,7 +348,7 @@ func TestImport_Interrupted(t *testing.T) {
 	defer stop()
 	var stderr strings.Builder
 	code := cli.Main(ctx, []string{"import", "--org", "acme", "-", "--data", dir}, stopping(stop), io.Discard, &stderr, nil)
-	if err := contains(stderr.String(), "command import was interrupted", "import the same file again to go on"); err != nil || code != 1 {
+	if err := contains(stderr.String(), "command import was interrupted", "import the same file again to continue"); err != nil || code != 1 {
 		t.Errorf("exit %d: %v", code, err)
 	}
 }

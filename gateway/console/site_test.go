@@ -753,7 +753,7 @@ func TestFaultsStandBesideTheirFields(t *testing.T) {
 			values.Set(n+"type", "Text")
 		}
 	}
-	checkPage(t, p.send("/do/objects.update", values), 422, `-said">Frame size: 3 records would lack it or have another value; "Even where it breaks something" changes it all the same.`)
+	checkPage(t, p.send("/do/objects.update", values), 422, `-said">Frame size: 3 records would lack it or have an invalid value; "Even if it breaks something" changes it all the same.`)
 }
 
 // TestAFolderLeadsToWhatLiesInIt by names, and not by all that these have; moments and people are shown as such, and no
@@ -921,7 +921,7 @@ func TestValuesAreSaidInWords(t *testing.T) {
 	checkPage(t, p.open(regexp.MustCompile(`/keys/[0-9a-f]{24}`).FindString(keys.Text())), 200, `<dt>Kind</dt><dd><span dir="auto">Server full</span>`)
 	checkPage(t, p.open("/custom-reports"), 200, `<td><span dir="auto">Bar</span></td>`, `<option value="title">Title</option>`)
 	checkPage(t, p.open("/import"), 200, `<span dir="auto">Refused</span>`, `<span dir="auto">CSV</span>`, `<span dir="auto">Contacts</span>`, "Only check</th>")
-	checkPage(t, p.open(regexp.MustCompile(`/import/[0-9a-f]{24}`).FindString(p.open("/import").Text())), 200, `<dt>What the rows become</dt><dd><span dir="auto">Contacts</span>`)
+	checkPage(t, p.open(regexp.MustCompile(`/import/[0-9a-f]{24}`).FindString(p.open("/import").Text())), 200, `<dt>Import rows as</dt><dd><span dir="auto">Contacts</span>`)
 	checkPage(t, p.open("/audit"), 200, `<option>Denied</option>`)
 	filtered := p.open("/audit?_field=outcome&_op=&_value=" + "+ok+")
 	checkPage(t, p.follows(filtered), 200, "Outcome is OK", "/api/audit?filters[outcome]=ok")
@@ -1056,7 +1056,7 @@ func TestAuditIsVerified(t *testing.T) {
 	_, acme, cookie := rich(t, nil)
 	p := person{t, acme, cookie}
 	checkPage(t, p.open("/audit"), 200, `href="/audit/verification">Verification`)
-	checkPage(t, p.open("/audit/verification"), 200, "<h1 dir=\"auto\">Verify the audit log</h1>", "Whether somebody has changed, added or removed records", "<dt>Intact</dt><dd><span dir=\"auto\">Yes", "<dt>Unsealed</dt>")
+	checkPage(t, p.open("/audit/verification"), 200, "<h1 dir=\"auto\">Verify the audit log</h1>", "Checks whether records of the audit log were changed", "<dt>Intact</dt><dd><span dir=\"auto\">Yes", "<dt>Unsealed</dt>")
 }
 
 // TestAUserIsOfferedWhatIsNotSoAlready, and nothing else.
@@ -1195,11 +1195,11 @@ func TestImportByForm(t *testing.T) {
 	checkPage(t, ended(upload("people.csv", csv, map[string]string{"query.as": "contacts"})), 200, "Done", "<dt>Created</dt>", `<a href="/contacts">Contacts</a></li>`)
 	checkPage(t, p.open("/contacts?filters[email]=moe@example.com"), 200, "Moe")
 	checkPage(t, upload("people.exe", csv, nil), 422, "ends with .csv")
-	checkPage(t, upload("people.csv", csv, nil), 422, "What the rows become is required for rows, contacts for example.")
+	checkPage(t, upload("people.csv", csv, nil), 422, "Import rows as is required for rows, contacts for example.")
 	checkPage(t, p.open("/contacts"), 200, `href="/do/imports.create?query.as=contacts">Import a file`)
 	checkPage(t, p.open("/do/imports.create?query.as=records%3Abike"), 200, `<option value="records:bike" selected>`)
 	bad := ended(upload("people.csv", csv+"nobody,Moe\n", map[string]string{"query.as": "contacts"}))
-	checkPage(t, bad, 200, `role="alert">Nothing was stored: 1 of 3 lines cannot be taken.`, "<dt>Line 4</dt>", "<li dir=\"auto\">email must be a plain address such as name@example.com</li>")
+	checkPage(t, bad, 200, `role="alert">Nothing was stored: 1 of 3 lines are bad.`, "<dt>Line 4</dt>", "<li dir=\"auto\">email must be a plain address such as name@example.com</li>")
 	if strings.Contains(bad.Text(), "Import created") {
 		t.Error("an import that stored nothing is said to be made")
 	}
@@ -1428,7 +1428,7 @@ func TestReportBuilder(t *testing.T) {
 		t.Errorf("the preview alone: %d %.300s", part.Code, part.Text())
 	}
 	values.Set("asks.measures.1.field", "city")
-	if part := p.send("/do/reports.preview", values); part.Code != 200 || !strings.Contains(part.Text(), "avg cannot be computed of") {
+	if part := p.send("/do/reports.preview", values); part.Code != 200 || !strings.Contains(part.Text(), "avg cannot be computed for") {
 		t.Errorf("what is wrong alone: %d %.300s", part.Code, part.Text())
 	}
 	checkPage(t, p.open("/audit?filters[operation]=reports.preview"), 200, "0 entries") // which pushed what was done out of sight

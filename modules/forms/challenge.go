@@ -66,7 +66,7 @@ func (m *Module) challengeRow() operation.Row {
 			Tag:     tag,
 			Summary: "Get a challenge for a submission",
 			Description: "For keys of kind browser that require proof of work. A proof is the challenge, a colon and up to 64 letters, digits, _ or -, " +
-				"chosen so that its SHA-256 begins with bits zero bits. It is sent with one submission.",
+				"chosen so that its SHA-256 begins with as many zero bits as bits says. It is valid for one submission.",
 		},
 	}, m.challenge)
 }

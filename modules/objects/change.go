@@ -83,7 +83,7 @@ func (m *Module) previewable(lead string) crud.Action {
 		}},
 		Response: operation.Response{Failures: []operation.Failure{operation.Refuses(
 			http.StatusUnprocessableEntity, "the change would break stored records or custom reports, and is not forced; the answer names what would break",
-			"schema.species", fault.Forbidden, "schema.species: 12 records would lack it or have an invalid value; force=true makes the change anyway",
+			"schema.species", fault.Forbidden, "schema.species: 12 records would lack it or have an invalid value; force=true changes it all the same",
 		)}},
 		Around: func(change operation.Handler) operation.Handler {
 			return func(ctx context.Context, c *operation.Call) (operation.Result, error) {
@@ -240,11 +240,11 @@ func (t *Touched) refusal(force bool) error {
 		case secret:
 			errs.Add("schema."+name, fault.Forbidden, "schema.%s: %d records have values of it, so it cannot become or stop being Encrypted: remove these values first", name, t.Fields[name])
 		case !force:
-			errs.Add("schema."+name, fault.Forbidden, "schema.%s: %d records would lack it or have an invalid value; force=true makes the change anyway", name, t.Fields[name])
+			errs.Add("schema."+name, fault.Forbidden, "schema.%s: %d records would lack it or have an invalid value; force=true changes it all the same", name, t.Fields[name])
 		}
 	}
 	if len(t.Fields) == 0 && t.Records > 0 && !force {
-		errs.Add("records", fault.Forbidden, "the custom object has %d records; force=true deletes it anyway", t.Records)
+		errs.Add("records", fault.Forbidden, "the custom object has %d records; force=true deletes it all the same", t.Records)
 	}
 	if !force {
 		schema.Broken{Seen: t.Reports, Others: t.Others}.Refuse(&errs, "reports", "custom reports", "run")

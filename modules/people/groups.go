@@ -33,7 +33,7 @@ type Role struct {
 func (r *Role) Complete(rec any) { r.BuiltIn = rec.(*identity.Role).Name == identity.AdminRole }
 
 // roles returns the rows of roles. The built-in role is not stored and cannot be changed. A caller who is limited to
-// teams may change no role, because its holders may not be limited.
+// teams may create roles but not change them, because their holders may not be limited.
 func (m *Module) roles() []operation.Row {
 	guard := guarded(m, func(_ context.Context, _ *operation.Call, r *identity.Role) (rights, error) {
 		held := rights{permissions: r.Permissions}

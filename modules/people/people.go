@@ -207,7 +207,7 @@ func (m *Module) onUser(action, summary, description, message string, do func(co
 			Data:    Person{}, Example: examplePerson(),
 			Failures: []operation.Failure{
 				{Code: http.StatusNotFound, Message: "User not found", When: "no such user in this organization"}, holdsMore(),
-				{Code: http.StatusUnprocessableEntity, Message: "Validation failed: user 7 is the organization's last active administrator; make another user an administrator first", When: "the state of the user forbids it"},
+				{Code: http.StatusUnprocessableEntity, Message: "Validation failed: user 7 is the organization's last active administrator; make somebody else one first", When: "the state of the user forbids it"},
 			},
 		},
 		Target: operation.Target{Resource: m.Kinds.Users.Name, OnRecord: true},

@@ -257,7 +257,7 @@ func TestContract_RunReports(t *testing.T) {
 	c.Want(t, 422, http.MethodGet, list+"/run?whole=perhaps", "", `"whole"`)
 	c.Want(t, 200, http.MethodGet, list+"/run?params[land]=FR", "", `"count":1,"results":[["b@example.com",null]]`)
 	c.Want(t, 200, http.MethodGet, list+"/run?params[land]=", "", `"count":4`)
-	c.Want(t, 422, http.MethodGet, list+"/run?params[town]=Bonn", "", "params[town] is no input")
+	c.Want(t, 422, http.MethodGet, list+"/run?params[town]=Bonn", "", "params[town] is not an input")
 	c.Want(t, 422, http.MethodGet, list+"/run?page=0", "", `"page"`)
 	limited.Want(t, 200, http.MethodGet, list+"/run", "", `"count":2`, "c@example.com", "!d@example.com")
 	c.Want(t, 200, http.MethodGet, list+"/run?teams[]="+fixture.TeamB, "", `"count":2`, "d@example.com", "!c@example.com")

@@ -135,9 +135,9 @@ func TestRows_AnyResourceFaults(t *testing.T) {
 		"submissions\nwhy\na\n":                         "submissions:FORM",
 		"records:\nwhy\na\n":                            "records:OBJECT",
 		"records:No\nwhy\na\n":                          "of the custom object, the name must have",
-		"folders:x\nname\na\n":                          "rows become teams, roles, users, service_accounts, contact_fields,",
-		"organizations\nname\na\n":                      "rows become",
-		"folder\nname\na\n":                             "rows become",
+		"folders:x\nname\na\n":                          "rows can be imported as teams, roles, users, service_accounts, contact_fields,",
+		"organizations\nname\na\n":                      "rows can be imported as",
+		"folder\nname\na\n":                             "rows can be imported as",
 	} {
 		as, file, _ := strings.Cut(file, "\n")
 		if r, err := w.rows(acme, file, tabular.Options{As: as, Format: tabular.CSV}); !errors.Is(err, tabular.ErrOptions) || !strings.Contains(err.Error(), want) {

@@ -37,7 +37,7 @@ func TestDefinitionsAreBounded(t *testing.T) {
 		"few": {object("a", 100), true}, "many": {object("a", 100) + object("b", 100) + object("c", 100), false},
 	} {
 		_, err := w.load(acme, c.bundle, ImportOptions{Bounded: true, DryRun: true})
-		if errors.Is(err, ErrTooMany) == c.good || !c.good && !strings.Contains(err.Error(), "that define something") {
+		if errors.Is(err, ErrTooMany) == c.good || !c.good && !strings.Contains(err.Error(), "with definitions") {
 			t.Errorf("%s: %v", name, err)
 		}
 		if _, err := w.load(acme, c.bundle, ImportOptions{DryRun: true}); err != nil {

@@ -74,12 +74,12 @@ func (d *Dataset) Askable() []AskableField {
 	return all
 }
 
-type asking struct {
+type fieldsInput struct {
 	Class  string `json:"class" rule:"max=64" doc:"The class whose fields are answered: Contacts, Records, Submissions, Files or Campaigns." example:"Contacts"`
 	Source string `json:"source" rule:"max=200" doc:"The custom object (by name) or form (by id), where the class needs one." example:"bike"`
 }
 
-func (m *Module) askable(ctx context.Context, c *operation.Call, in asking) (Askable, error) {
+func (m *Module) askable(ctx context.Context, c *operation.Call, in fieldsInput) (Askable, error) {
 	out := Askable{Classes: []AskableClass{}, Fields: []AskableField{}}
 	for _, name := range slices.Sorted(maps.Keys(m.classes)) {
 		of := AskableClass{Name: name, NeedsSource: m.classes[name].NeedsSource()}

@@ -80,7 +80,7 @@ func New(deps Deps) *Module {
 func (m *Module) Operations() []operation.Row {
 	return append([]operation.Row{
 		m.getOperation(), m.fieldsOperation(), m.sharedOperation(), m.exportSharedOperation(), m.shareOperation(), m.listSharesOperation(), m.revokeAllOperation(), m.revokeOperation(),
-	}, m.keepRows()...)
+	}, m.recordRows()...)
 }
 
 // byID returns the report that the path names. It is shared and must not be changed.

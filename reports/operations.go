@@ -107,7 +107,7 @@ func (m *Module) entitled(ctx context.Context, c *operation.Call, all ...*Report
 	entitled := make([]bool, len(all))
 	var ids []string
 	for i, r := range all {
-		if entitled[i] = within(scope, r.Teams); entitled[i] && !scope.All {
+		if entitled[i] = covered(scope, r.Teams); entitled[i] && !scope.All {
 			ids = append(ids, childIDs(r)...)
 		}
 	}
@@ -115,7 +115,7 @@ func (m *Module) entitled(ctx context.Context, c *operation.Call, all ...*Report
 	found, err := m.reportsOf(ctx, c.Tenant, slices.Compact(ids))
 	more := map[string]*Report{} // reports that show more than the caller may see
 	for i := range found {
-		if !within(scope, found[i].Teams) {
+		if !covered(scope, found[i].Teams) {
 			more[found[i].ID] = &found[i]
 		}
 	}
@@ -165,9 +165,9 @@ type Share struct {
 	ExpiresAt string `json:"expires_at" doc:"RFC 3339, UTC, milliseconds"`
 }
 
-// keepable returns the report that the path names if the caller may see everything that it and its children show. what
+// maintained returns the report that the path names if the caller may see everything that it and its children show. what
 // completes the refusal: "shared", "changed".
-func (m *Module) keepable(ctx context.Context, c *operation.Call, what string) (*Report, error) {
+func (m *Module) maintained(ctx context.Context, c *operation.Call, what string) (*Report, error) {
 	r, err := m.byID(ctx, c)
 	if err != nil {
 		return nil, err
@@ -184,7 +184,7 @@ func showsMore(what string) error { return fault.One("teams", fault.Forbidden, m
 
 // shareable returns the report that the path names, if the caller may share it.
 func (m *Module) shareable(ctx context.Context, c *operation.Call) (*Report, error) {
-	r, err := m.keepable(ctx, c, "shared")
+	r, err := m.maintained(ctx, c, "shared")
 	if err == nil && !r.CanShare() {
 		err = fault.One("shareable", fault.Forbidden, notShareable)
 	}
@@ -193,15 +193,15 @@ func (m *Module) shareable(ctx context.Context, c *operation.Call) (*Report, err
 
 // revocable returns the report that the path names, if the caller may revoke its share tokens.
 func (m *Module) revocable(ctx context.Context, c *operation.Call) (*Report, error) {
-	return m.keepable(ctx, c, "changed")
+	return m.maintained(ctx, c, "changed")
 }
 
-type sharing struct {
+type shareInput struct {
 	Params    map[string]any `json:"params" doc:"Values of locked inputs of the report or its children, by name: strings, numbers, true or false." ask:"Fixed values|A link shows the report with these.|locked" example:"{\"region\":\"EMEA\"}"`
 	ExpiresIn int64          `json:"expires_in" rule:"min=1 max=31536000" default:"3600" doc:"Lifetime in seconds, from 1 to 31536000; default 3600." ask:"Lasts||span" example:"3600"`
 }
 
-func (m *Module) share(ctx context.Context, c *operation.Call, r *Report, in sharing) (*Share, error) {
+func (m *Module) share(ctx context.Context, c *operation.Call, r *Report, in shareInput) (*Share, error) {
 	token, id, ends, err := m.Issue(ctx, c.Tenant, r, c.Principal.Subject(), in.Params, time.Duration(in.ExpiresIn)*time.Second)
 	if err != nil {
 		return nil, err
@@ -213,8 +213,8 @@ func (m *Module) share(ctx context.Context, c *operation.Call, r *Report, in sha
 	return &Share{ID: id, Token: token, URL: shareURL(c.BaseURL, r.PID) + "?token=" + token, ExpiresAt: ends.Format(texts.TimeLayout)}, nil
 }
 
-// within reports whether readers of a report with those teams see no more than the scope.
-func within(scope store.Scope, teams []string) bool {
+// covered reports whether readers of a report with those teams see no more than the scope.
+func covered(scope store.Scope, teams []string) bool {
 	if scope.All {
 		return true
 	}
@@ -234,12 +234,12 @@ type IssuedShare struct {
 // SharePage is a page of a report's share tokens.
 type SharePage operation.Part[IssuedShare]
 
-type listing struct {
+type sharesInput struct {
 	operation.Following
 	Sort string `json:"sort" rule:"enum=created_at|-created_at" default:"-created_at" doc:"Order; - is descending."`
 }
 
-func (m *Module) listShares(ctx context.Context, c *operation.Call, r *Report, in listing) (out SharePage, err error) {
+func (m *Module) listShares(ctx context.Context, c *operation.Call, r *Report, in sharesInput) (out SharePage, err error) {
 	of, err := m.validFilter(ctx, c.Tenant, r)
 	if err != nil {
 		return out, err
@@ -293,11 +293,11 @@ func (m *Module) revokeAll(ctx context.Context, c *operation.Call, r *Report, _ 
 	return &Revoked{ID: r.ID}, m.RevokeAll(ctx, c.Tenant, r.PID)
 }
 
-type revocation struct {
+type revokeInput struct {
 	TokenID string `json:"token_id" doc:"The token's identifier, as sharing and the list of shares answer it; it is the token's jti claim." example:"0-1N9lXo4VjYwq2bTt0cJ8sKfZgRm"`
 }
 
-func (m *Module) revokeOne(ctx context.Context, c *operation.Call, r *Report, in revocation) (*Revoked, error) {
+func (m *Module) revokeOne(ctx context.Context, c *operation.Call, r *Report, in revokeInput) (*Revoked, error) {
 	if !plainText(in.TokenID) {
 		return nil, operation.NotFound("Share not found")
 	}

@@ -68,7 +68,7 @@ func (m *Module) planFor(ctx context.Context, c *operation.Call, r *Report) (pla
 		return plan, err
 	}
 	err = m.timed(ctx, func(run context.Context) (err error) {
-		plan, err = m.bind(run, c.Tenant, &bundle{root: r, scope: c.Scope, ahead: &ahead{}}, &free, inputs)
+		plan, err = m.bind(run, c.Tenant, &bundle{root: r, scope: c.Scope, prefetched: &prefetched{}}, &free, inputs)
 		return err
 	})
 	return plan, err

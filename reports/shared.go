@@ -103,10 +103,10 @@ func NotFoundProblem() *operation.Problem { return operation.Failed("Shared Repo
 
 // bundle is a shared report and the reports that can be read at its address.
 type bundle struct {
-	root     *Report
-	children []Report
-	scope    store.Scope
-	ahead    *ahead
+	root       *Report
+	children   []Report
+	scope      store.Scope
+	prefetched *prefetched
 }
 
 // reading is a shared report that a reader has been admitted to.
@@ -140,7 +140,7 @@ func (m *Module) Open(ctx context.Context, t *tenants.Tenant, r SharedRequest) (
 	if err != nil {
 		return Shared{}, err
 	}
-	m.remember(t, b.ahead, selected, f.full)
+	m.remember(t, b.prefetched, selected, f.full)
 	s := m.describe(b, selected, inputs, &f)
 	s.read = it
 	return s, nil
@@ -218,7 +218,7 @@ func (m *Module) bundle(ctx context.Context, t *tenants.Tenant, r SharedRequest)
 	if t.Workspace() == nil { // an unknown host must take as long to answer as an organization without the report
 		return nil, cmp.Or[error](t.Absent(ctx), NotFoundProblem())
 	}
-	a := m.readAhead(ctx, t, &r)
+	a := m.prefetch(ctx, t, &r)
 	if errors.Is(a.rootErr, store.ErrNotFound) {
 		return nil, NotFoundProblem()
 	}
@@ -226,7 +226,7 @@ func (m *Module) bundle(ctx context.Context, t *tenants.Tenant, r SharedRequest)
 		return nil, a.rootErr
 	}
 	b := bundleOf(t, a.root, r.Teams)
-	b.ahead = a
+	b.prefetched = a
 	if !b.sees(a.root) {
 		return nil, NotFoundProblem()
 	}
@@ -302,7 +302,7 @@ func (m *Module) run(ctx context.Context, t *tenants.Tenant, b *bundle, r *Repor
 		if f.columns = plan.Columns; err != nil || !rows {
 			return err
 		}
-		plan.countAhead = b.ahead.guess.full
+		plan.countAhead = b.prefetched.guess.full
 		data, err := provider.Data(run, RunRequest{Tenant: t, Report: r, Inputs: inputs.all(), Plan: plan})
 		f.data, f.full = &data, plan.list != nil && len(data.Rows) >= plan.limit
 		return err
@@ -322,7 +322,7 @@ func (m *Module) timed(ctx context.Context, do func(context.Context) error) erro
 
 // bind binds the report to the data that the readers of the bundle see.
 func (m *Module) bind(ctx context.Context, t *tenants.Tenant, b *bundle, r *Report, inputs *inputValues) (Plan, error) {
-	dataset, read := b.ahead.datasetOf(r)
+	dataset, read := b.prefetched.datasetOf(r)
 	if !read {
 		var err error
 		if dataset, err = m.dataset(ctx, t, workspaceOf(t, b.scope, r.Teams), r.Class, r.Source); err != nil {

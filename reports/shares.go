@@ -176,10 +176,10 @@ func lockedInput(r *Report, children []Report, name string) (Input, bool) {
 // verify checks a token for the bundle and returns its locked values. Every invalid token gets the same denial; other
 // errors mean that this cannot be determined now.
 func (m *Module) verify(ctx context.Context, t *tenants.Tenant, b *bundle, token string) (map[string]string, error) {
-	o := b.ahead.share
+	o := b.prefetched.share
 	if o == nil {
 		share, err := m.openToken(ctx, t, b.root.PID, token)
-		o = &opened{share: share, err: err}
+		o = &openedToken{share: share, err: err}
 		if err == nil {
 			if o.revoked, err = m.isRevoked(ctx, t, b.root.PID, share); err != nil {
 				return nil, err

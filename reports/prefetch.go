@@ -28,44 +28,44 @@ func (n *needs) equal(o *needs) bool {
 		slices.Equal(n.rootTeams, o.rootTeams) && slices.Equal(n.teams, o.teams)
 }
 
-// ahead is a report as read, with the predicted needs.
-type ahead struct {
+// prefetched is a report as read, with the predicted needs.
+type prefetched struct {
 	root    *Report
 	rootErr error
 	key     string
 	guess   needs
 	guessed bool
 
-	children []Report // nil: not read
-	dataset  *Dataset // nil: not read
-	share    *opened  // nil: not read
+	children []Report     // nil: not read
+	dataset  *Dataset     // nil: not read
+	share    *openedToken // nil: not read
 }
 
-// opened is a verified token or the error, and whether the token was revoked.
-type opened struct {
+// openedToken is a verified token or the error, and whether the token was revoked.
+type openedToken struct {
 	share   tokens.Share
 	err     error
 	revoked bool
 }
 
-// readAhead reads the report with the pid and, if the store is remote, its last needs at the same time. If reading
+// prefetch reads the report with the pid and, if the store is remote, its last needs at the same time. If reading
 // these fails they count as not read: they are read again if they are needed, and the error is reported then.
-func (m *Module) readAhead(ctx context.Context, t *tenants.Tenant, r *SharedRequest) *ahead {
-	a := &ahead{key: strconv.FormatInt(t.Org.OrgID, 10) + "/" + r.PID + "/" + r.ReportID}
+func (m *Module) prefetch(ctx context.Context, t *tenants.Tenant, r *SharedRequest) *prefetched {
+	a := &prefetched{key: strconv.FormatInt(t.Org.OrgID, 10) + "/" + r.PID + "/" + r.ReportID}
 	questions := []func() error{func() error {
 		a.root, a.rootErr = m.Reports.In(t.Workspace()).First(ctx, store.Query{Filter: store.Eq("pid", r.PID)})
 		return nil
 	}}
 	if guess, ok := m.needs.Get(a.key); ok && t.Workspace().Remote() {
 		a.guess, a.guessed = *guess, true
-		questions = append(questions, m.guesses(ctx, t, r, a)...)
+		questions = append(questions, m.predictedQueries(ctx, t, r, a)...)
 	}
 	_ = together.Do(true, questions...) // each query keeps its own error
 	return a
 }
 
-// guesses returns the queries for the predicted needs.
-func (m *Module) guesses(ctx context.Context, t *tenants.Tenant, r *SharedRequest, a *ahead) (questions []func() error) {
+// predictedQueries returns the queries for the predicted needs.
+func (m *Module) predictedQueries(ctx context.Context, t *tenants.Tenant, r *SharedRequest, a *prefetched) (questions []func() error) {
 	ask := func(question func()) {
 		questions = append(questions, func() error {
 			question()
@@ -80,19 +80,19 @@ func (m *Module) guesses(ctx context.Context, t *tenants.Tenant, r *SharedReques
 		})
 	}
 	if m.asksForFields(a.guess.class) {
-		ask(func() { a.dataset = m.datasetAhead(ctx, t, r.Teams, &a.guess) })
+		ask(func() { a.dataset = m.prefetchDataset(ctx, t, r.Teams, &a.guess) })
 	}
 	if r.Token.IsZero() {
 		return questions
 	}
 	share, err := m.openToken(ctx, t, r.PID, r.Token.Reveal())
 	if err != nil {
-		a.share = &opened{err: err}
+		a.share = &openedToken{err: err}
 		return questions
 	}
 	ask(func() {
 		if revoked, err := m.isRevoked(ctx, t, r.PID, share); err == nil {
-			a.share = &opened{share: share, revoked: revoked}
+			a.share = &openedToken{share: share, revoked: revoked}
 		}
 	})
 	return questions
@@ -104,7 +104,7 @@ func (m *Module) asksForFields(name string) bool {
 	return !ok || c.custom != nil
 }
 
-func (m *Module) datasetAhead(ctx context.Context, t *tenants.Tenant, requested []string, guess *needs) *Dataset {
+func (m *Module) prefetchDataset(ctx context.Context, t *tenants.Tenant, requested []string, guess *needs) *Dataset {
 	ctx, cancel := context.WithTimeout(ctx, m.deps.RunTimeout)
 	defer cancel()
 	reader := tenants.Principal{Teams: guess.rootTeams}
@@ -129,12 +129,12 @@ func workspaceOf(t *tenants.Tenant, scope store.Scope, teams []string) *store.Wo
 }
 
 // childrenOf returns the children of the report if they were predicted.
-func (a *ahead) childrenOf() ([]Report, bool) {
+func (a *prefetched) childrenOf() ([]Report, bool) {
 	return a.children, a.children != nil && slices.Equal(a.guess.children, childIDs(a.root))
 }
 
 // datasetOf returns the data of the selected report if it was predicted.
-func (a *ahead) datasetOf(selected *Report) (Dataset, bool) {
+func (a *prefetched) datasetOf(selected *Report) (Dataset, bool) {
 	g := &a.guess
 	if a.dataset == nil || g.class != selected.Class || g.source != selected.Source ||
 		!slices.Equal(g.rootTeams, a.root.Teams) || !slices.Equal(g.teams, selected.Teams) {
@@ -144,7 +144,7 @@ func (a *ahead) datasetOf(selected *Report) (Dataset, bool) {
 }
 
 // remember notes what the answer needed, if that makes the next one faster.
-func (m *Module) remember(t *tenants.Tenant, a *ahead, selected *Report, full bool) {
+func (m *Module) remember(t *tenants.Tenant, a *prefetched, selected *Report, full bool) {
 	if !t.Workspace().Remote() {
 		return
 	}

@@ -11,8 +11,8 @@ import (
 	"tenantry/tenants"
 )
 
-// keepRows returns the rows by which reports are listed, created and changed.
-func (m *Module) keepRows() []operation.Row {
+// recordRows returns the rows by which reports are listed, created and changed.
+func (m *Module) recordRows() []operation.Row {
 	example, _ := m.getOperation().Example.(Configuration)
 	rows := crud.Rows(m.Reports.Resource, crud.Options{
 		Path: "/api/custom-reports", Name: "reports", Things: "Custom Reports", Tag: tag, Search: []string{"title"},

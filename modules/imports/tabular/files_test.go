@@ -104,8 +104,8 @@ func TestRows_LookAlikes(t *testing.T) {
 			out, `"values":{"net_price":111,"net_price_2":101,"net_price_3":121,"ref":"R1"}`)
 	}
 	r := w.mustRows(acme, "ref,NET PRICE\nR1,102\n", o)
-	if c := r.Columns[1]; c.Field != "net_price" || !strings.Contains(c.Note, "similar to the field net_price_2 too") {
-		t.Errorf(`got %+v, want c.Field = "net_price" and containing "similar to the field net_price_2 too"`, r.Columns)
+	if c := r.Columns[1]; c.Field != "net_price" || !strings.Contains(c.Note, "also similar to the field net_price_2") {
+		t.Errorf(`got %+v, want c.Field = "net_price" and containing "also similar to the field net_price_2"`, r.Columns)
 	}
 	w.mustLoad(acme, `{"kind":"custom_object","name":"one","label":"One","label_plural":"Ones","schema":{"net_price":{"title":"Price","type":"Number"}}}`)
 	r = w.mustRows(acme, "Net Price,net-price\n1,2\n", tabular.Options{As: "records:one", Format: tabular.CSV})

@@ -15,7 +15,9 @@ type Journal func(ctx context.Context, b *store.Batch, answer Result) error
 // stored. The audit record and the answer for repetitions are part of the commit if the engine has transactions and
 // the batch is of the organization's documents; otherwise the pipeline stores them afterwards. Errors: those of answer
 // and of store.Batch.Commit; nothing is stored then.
-func (c *Call) Commit(ctx context.Context, b *store.Batch, answer func(context.Context) (Result, error)) (Result, error) {
+func (c *Call) Commit(
+	ctx context.Context, b *store.Batch, answer func(context.Context) (Result, error),
+) (Result, error) {
 	result, err := answer(ctx)
 	journaled := c.Journal != nil && b.Atomic(c.Tenant.Workspace())
 	if err == nil && journaled {

@@ -83,7 +83,9 @@ func Needs(p tenants.Permission) Rule {
 
 // NeedsOneOf admits callers who hold at least one of the permissions; a refusal names the first.
 func NeedsOneOf(named tenants.Permission, others ...tenants.Permission) Rule {
-	return Rule{kind: rulePermission, permissions: append([]tenants.Permission{named}, others...), denial: string(named)}
+	return Rule{
+		kind: rulePermission, permissions: append([]tenants.Permission{named}, others...), denial: string(named),
+	}
 }
 
 // PersonsNeed admits keys of the row's kinds, and persons who hold the permission.
@@ -300,7 +302,10 @@ type Failure struct {
 
 // Refuses documents the refusal of an input because of one field.
 func Refuses(code int, when, field, wrong, message string) Failure {
-	return Failure{Code: code, Message: invalidPrefix + message, When: when, Data: map[string]any{"errors": []FieldError{{Field: field, Code: wrong, Message: message}}}}
+	return Failure{
+		Code: code, Message: invalidPrefix + message, When: when,
+		Data: map[string]any{"errors": []FieldError{{Field: field, Code: wrong, Message: message}}},
+	}
 }
 
 // ControlPath is the prefix of the paths of the operator's rows.

@@ -53,7 +53,9 @@ type Following struct {
 // Span limits the query of a list to the page, or to a part and one record more, which shows whether more follow;
 // follows says which. Beyond returns the filter for the records after a position in the list; ok is false if the
 // position is malformed. Faults are noted in errs.
-func (p Following) Span(c *Call, q *store.Query, errs *fault.List, beyond func(position string) (f store.Filter, ok bool)) (follows bool) {
+func (p Following) Span(
+	c *Call, q *store.Query, errs *fault.List, beyond func(position string) (f store.Filter, ok bool),
+) (follows bool) {
 	q.Bytes = PageBytes
 	if q.Limit, follows = p.Limit(), c.Query.Has("after"); !follows {
 		q.Offset = p.Offset()
@@ -91,7 +93,9 @@ func OnePage[T any](record T) Part[T] {
 // its Span; left is the number of unreadable ones, and cut is set if the span ended early. A part, and a page that
 // ends early, has as Next the position at of the last record that it shows. Error: *store.UnreadableError if it shows
 // none and more follow.
-func PartOf[T any](c *Call, p Following, follows bool, count int64, found []T, left int, cut bool, at func(last int) string) (Part[T], error) {
+func PartOf[T any](
+	c *Call, p Following, follows bool, count int64, found []T, left int, cut bool, at func(last int) string,
+) (Part[T], error) {
 	limit, pages, next := p.Limit(), p.Pages(count), ""
 	out := Part[T]{Count: count, Results: found[:min(limit, len(found))]}
 	if !follows {

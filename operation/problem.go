@@ -215,7 +215,9 @@ func invalid(code int, e *fault.Error) *Problem {
 
 // Refusal is a Problem with one fault of a header or similar, under its name and with a code for programs.
 func Refusal(code int, name, fault, message string) *Problem {
-	return &Problem{Code: code, Message: message, Data: fieldErrors{[]FieldError{{Field: name, Code: fault, Message: message}}}}
+	return &Problem{
+		Code: code, Message: message, Data: fieldErrors{[]FieldError{{Field: name, Code: fault, Message: message}}},
+	}
 }
 
 // Duplicate is the 409 for values that must be unique and are in use.

@@ -48,7 +48,9 @@ func ParseQuery(raw string) (Query, error) {
 			continue
 		}
 		if strings.Contains(part, ";") {
-			return Query{}, BadRequest("Parameter %d of the query string contains a semicolon; write %%3B for one in a value", i+1)
+			return Query{}, BadRequest(
+				"Parameter %d of the query string contains a semicolon; write %%3B for one in a value", i+1,
+			)
 		}
 		rawName, rawValue, _ := strings.Cut(part, "=")
 		name, err := unescape(rawName)

@@ -112,5 +112,8 @@ func (c *Call) Current(rev int64) error {
 
 // Stale is the 412 of a request made for another revision of the record.
 func Stale() *Problem {
-	return Refusal(http.StatusPreconditionFailed, "If-Match", fault.Stale, "The record was changed meanwhile; read it again before you change it")
+	return Refusal(
+		http.StatusPreconditionFailed, "If-Match", fault.Stale,
+		"The record was changed meanwhile; read it again before you change it",
+	)
 }

@@ -26,7 +26,9 @@ func Typed[In, Out any](o Row, do func(context.Context, *Call, In) (Out, error))
 
 // On is Typed for an operation on a record. It calls find first, so that a missing record is reported before faults of
 // the input.
-func On[Rec, In, Out any](o Row, find func(context.Context, *Call) (Rec, error), do func(context.Context, *Call, Rec, In) (Out, error)) Row {
+func On[Rec, In, Out any](
+	o Row, find func(context.Context, *Call) (Rec, error), do func(context.Context, *Call, Rec, In) (Out, error),
+) Row {
 	fields, err := field.Of(reflect.TypeFor[In]())
 	o.fault = err
 	for i := range fields {

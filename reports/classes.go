@@ -49,7 +49,9 @@ func reportable(t reflect.Type) []Field {
 		case reflect.Slice:
 			shown, stored = TypeList, store.TypeStrings
 		}
-		fields = append(fields, Field{Column: Column{d.Name, title, shown}, Ref: store.Field{Name: d.Name, Type: stored}})
+		fields = append(fields, Field{
+			Column: Column{d.Name, title, shown}, Ref: store.Field{Name: d.Name, Type: stored},
+		})
 	}
 
 	for _, c := range []Column{{"created_at", "Created", TypeDatetime}, {"updated_at", "Updated", TypeDatetime}} {
@@ -114,5 +116,7 @@ func customField(name string, defined schema.Field) Field {
 	if defined.Type == schema.Date {
 		shown = TypeDate
 	}
-	return Field{Column{name, cmp.Or(defined.Title, name), cmp.Or(shown, TypeText)}, of.Ref, of.Notation == filters.Secret}
+	return Field{
+		Column{name, cmp.Or(defined.Title, name), cmp.Or(shown, TypeText)}, of.Ref, of.Notation == filters.Secret,
+	}
 }

@@ -59,7 +59,9 @@ func (d *Dataset) Askable() []AskableField {
 		if f.Secret {
 			continue
 		}
-		a := AskableField{Column: f.Column, Operators: f.kind().Operators(), Measures: []string{}, Groups: f.groups(), By: []string{}}
+		a := AskableField{
+			Column: f.Column, Operators: f.kind().Operators(), Measures: []string{}, Groups: f.groups(), By: []string{},
+		}
 		for _, name := range Measures() {
 			op := measureOps()[name]
 			if _, fits := measured(Measure{op, f.Name}, f); fits && name != "count" {
@@ -116,12 +118,22 @@ func (m *Module) fieldsOperation() operation.Row {
 		Response: operation.Response{
 			Message: "Report fields found",
 			Example: Askable{
-				Classes: []AskableClass{{Name: "Contacts"}, {Name: "Records", NeedsSource: true, SourceOf: "custom_object"}},
+				Classes: []AskableClass{
+					{Name: "Contacts"}, {Name: "Records", NeedsSource: true, SourceOf: "custom_object"},
+				},
 				Fields: []AskableField{{
-					Column: Column{"country", "Country", TypeText}, Operators: []string{"eq", "ne", "in"}, Measures: []string{"min", "max", "distinct"}, Groups: true, By: []string{},
+					Column: Column{
+						"country", "Country", TypeText,
+					}, Operators: []string{"eq", "ne", "in"}, Measures: []string{
+						"min", "max", "distinct",
+					}, Groups: true, By: []string{},
 				}},
 			},
-			Failures: []operation.Failure{{Code: http.StatusUnprocessableEntity, Message: "Validation failed: source is not a source of reports of class Records", When: "there is no such class, or no such source of it"}},
+			Failures: []operation.Failure{{
+				Code:    http.StatusUnprocessableEntity,
+				Message: "Validation failed: source is not a source of reports of class Records",
+				When:    "there is no such class, or no such source of it",
+			}},
 		},
 		Docs: operation.Docs{
 			Aside: true, Tag: tag, Summary: "Get what custom reports can query",

@@ -125,7 +125,9 @@ func NewKinds() Kinds {
 	issued := store.Must[Issued](store.Spec{
 		Name: "shares", Fields: []string{"report", "pid", "token_id", "key", "generation", "expires"},
 		Indexes: []store.Index{{Fields: []string{"report", "created_at"}}, {Fields: []string{"report", "token_id"}}},
-		Access:  []store.Access{{Where: []string{"report"}, Sort: []string{"created_at"}}, {Where: []string{"report", "token_id"}}},
+		Access: []store.Access{
+			{Where: []string{"report"}, Sort: []string{"created_at"}}, {Where: []string{"report", "token_id"}},
+		},
 	})
 	return Kinds{reports, revocations, issued}
 }

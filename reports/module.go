@@ -115,7 +115,9 @@ func (m *Module) reportsOf(ctx context.Context, t *tenants.Tenant, ids []string)
 	}
 	var all []Report
 	for some := range slices.Chunk(ids, operation.MostPerPage) {
-		found, err := m.Reports.In(t.Workspace()).Find(ctx, store.Query{Filter: store.In("id", some...), Limit: len(some)})
+		found, err := m.Reports.In(t.Workspace()).Find(ctx, store.Query{
+			Filter: store.In("id", some...), Limit: len(some),
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -126,7 +128,9 @@ func (m *Module) reportsOf(ctx context.Context, t *tenants.Tenant, ids []string)
 }
 
 // dataset returns the data of a class and source, as the workspace shows it.
-func (m *Module) dataset(ctx context.Context, t *tenants.Tenant, ws *store.Workspace, name, source string) (Dataset, error) {
+func (m *Module) dataset(
+	ctx context.Context, t *tenants.Tenant, ws *store.Workspace, name, source string,
+) (Dataset, error) {
 	class, ok := m.classes[name]
 	if !ok {
 		return Dataset{}, fmt.Errorf("%w: there is no report class %q", ErrSource, name)

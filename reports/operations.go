@@ -210,7 +210,10 @@ func (m *Module) share(ctx context.Context, c *operation.Call, r *Report, in sha
 	c.Header.Set("Cache-Control", "no-store")
 	c.Note("report", r.ID)
 	c.Note("token_id", id)
-	return &Share{ID: id, Token: token, URL: shareURL(c.BaseURL, r.PID) + "?token=" + token, ExpiresAt: ends.Format(texts.TimeLayout)}, nil
+	return &Share{
+		ID: id, Token: token, URL: shareURL(c.BaseURL, r.PID) + "?token=" + token,
+		ExpiresAt: ends.Format(texts.TimeLayout),
+	}, nil
 }
 
 // covered reports whether readers of a report with those teams see no more than the scope.
@@ -239,7 +242,9 @@ type sharesInput struct {
 	Sort string `json:"sort" rule:"enum=created_at|-created_at" default:"-created_at" doc:"Order; - is descending."`
 }
 
-func (m *Module) listShares(ctx context.Context, c *operation.Call, r *Report, in sharesInput) (out SharePage, err error) {
+func (m *Module) listShares(
+	ctx context.Context, c *operation.Call, r *Report, in sharesInput,
+) (out SharePage, err error) {
 	of, err := m.validFilter(ctx, c.Tenant, r)
 	if err != nil {
 		return out, err
@@ -252,7 +257,10 @@ func (m *Module) listShares(ctx context.Context, c *operation.Call, r *Report, i
 	follows := in.Span(c, &q, &errs, func(place string) (store.Filter, bool) {
 		moment, id, _ := strings.Cut(place, "-")
 		ms, err := strconv.ParseInt(moment, 10, 64)
-		return store.AnyOf(store.Where(store.F("created_at"), further, ms), store.All(store.Eq("created_at", ms), store.Where(store.F("id"), further, id))), err == nil && store.ValidID(id)
+		return store.AnyOf(
+			store.Where(store.F("created_at"), further, ms),
+			store.All(store.Eq("created_at", ms), store.Where(store.F("id"), further, id)),
+		), err == nil && store.ValidID(id)
 	})
 	if err := errs.Err(); err != nil {
 		return out, err
@@ -307,13 +315,19 @@ func (m *Module) revokeOne(ctx context.Context, c *operation.Call, r *Report, in
 }
 
 // on completes a row about the report that the path names.
-func on[Rec, In, Out any](o operation.Row, find func(context.Context, *operation.Call) (Rec, error), do func(context.Context, *operation.Call, Rec, In) (Out, error)) operation.Row {
+func on[Rec, In, Out any](
+	o operation.Row, find func(context.Context, *operation.Call) (Rec, error),
+	do func(context.Context, *operation.Call, Rec, In) (Out, error),
+) operation.Row {
 	o.Tag, o.Credentials, o.Teams = tag, operation.Key|operation.Session, true
 	o.Params = []operation.Param{{
 		Name: "id", In: operation.InPath, Shape: operation.Text, Required: true, Description: "Identifier of the custom report.", Example: exampleID,
 	}}
 	o.Failures = append([]operation.Failure{
-		{Code: http.StatusNotFound, Message: "Custom Report not found", When: "there is no such report in the caller's teams"},
+		{
+			Code: http.StatusNotFound, Message: "Custom Report not found",
+			When: "there is no such report in the caller's teams",
+		},
 	}, o.Failures...)
 	return operation.On(o, find, do)
 }
@@ -336,7 +350,9 @@ func (m *Module) getOperation() operation.Row {
 			Message: "Custom Report found", Data: &Configuration{},
 			Example: Configuration{
 				ID: exampleID, PID: examplePID, Title: "Contacts by country", Class: "Contacts", Teams: &[]string{},
-				Input:    map[string]Input{"status": {Rule: Editable, Value: "active", Label: "Status", Type: TypeText}},
+				Input: map[string]Input{"status": {
+					Rule: Editable, Value: "active", Label: "Status", Type: TypeText,
+				}},
 				ShareURL: "https://acme.example.com/shared/reports/" + examplePID,
 				Query: Query{raw: []byte(`{"filter":{"status":{"input":"status"}},"group_by":[{"field":"country"}],` +
 					`"measures":[{"op":"count"}],"sort":["-count"],"limit":100}`)},
@@ -364,12 +380,32 @@ func (m *Module) sharedOperation() operation.Row {
 			Contract: true,
 			Teams:    true,
 			Params: []operation.Param{
-				{Name: "pid", In: operation.InPath, Shape: operation.Text, Required: true, Description: "Public identifier of the report.", Example: examplePID},
-				{Name: "report_id", In: operation.InPath, Shape: operation.Text, Description: "Identifier of the report itself or of one of its child reports.", Example: exampleID},
-				{Name: "token", In: operation.InQuery, Shape: operation.Text, Secret: true, Description: "Share token. Required if the report is secure."},
-				{Name: "data", In: operation.InQuery, Shape: operation.Text, Description: "1 includes the rows; without it data is absent.", Example: "1"},
-				{Name: "provider", In: operation.InQuery, Shape: operation.Text, Default: BuiltIn, Description: "Name of one of the organization's report providers. Cannot be chosen for secure reports."},
-				{Name: "params", In: operation.InQuery, Shape: operation.Tree, Document: "inputs", Ask: operation.Ask{Kind: declare.Inputs}, Description: "Values of editable inputs: params[<name>]=<value>. An empty value leaves out the conditions on the input.", Example: "params[status]=active"},
+				{
+					Name: "pid", In: operation.InPath, Shape: operation.Text, Required: true,
+					Description: "Public identifier of the report.", Example: examplePID,
+				},
+				{
+					Name: "report_id", In: operation.InPath, Shape: operation.Text,
+					Description: "Identifier of the report itself or of one of its child reports.", Example: exampleID,
+				},
+				{
+					Name: "token", In: operation.InQuery, Shape: operation.Text, Secret: true,
+					Description: "Share token. Required if the report is secure.",
+				},
+				{
+					Name: "data", In: operation.InQuery, Shape: operation.Text,
+					Description: "1 includes the rows; without it data is absent.", Example: "1",
+				},
+				{
+					Name: "provider", In: operation.InQuery, Shape: operation.Text, Default: BuiltIn,
+					Description: "Name of one of the organization's report providers. Cannot be chosen for secure reports.",
+				},
+				{
+					Name: "params", In: operation.InQuery, Shape: operation.Tree, Document: "inputs",
+					Ask:         operation.Ask{Kind: declare.Inputs},
+					Description: "Values of editable inputs: params[<name>]=<value>. An empty value leaves out the conditions on the input.",
+					Example:     "params[status]=active",
+				},
 			},
 		},
 		Response: operation.Response{
@@ -377,8 +413,10 @@ func (m *Module) sharedOperation() operation.Row {
 			Message: "Shared Report found",
 			Example: Shared{
 				ID: exampleID, Title: "Contacts by country", Visual: "bar",
-				Fields:       map[string]SharedField{"country": {"Country", TypeText}, "count": {"Count", TypeNumber}},
-				Controls:     map[string]Control{"status": {Label: "Status", Type: TypeText, Value: "active", Rule: Editable}},
+				Fields: map[string]SharedField{"country": {"Country", TypeText}, "count": {"Count", TypeNumber}},
+				Controls: map[string]Control{"status": {
+					Label: "Status", Type: TypeText, Value: "active", Rule: Editable,
+				}},
 				ChildReports: []ChildReport{}, Exportable: true, Shareable: true, Params: map[string]string{"status": "active"},
 				Data: &Data{
 					Columns: []Column{{"country", "Country", TypeText}, {"count", "Count", TypeNumber}},
@@ -387,10 +425,22 @@ func (m *Module) sharedOperation() operation.Row {
 				RetrievedAt: 1_772_357_400, VisualProps: map[string]any{},
 			},
 			Failures: []operation.Failure{
-				{Code: http.StatusOK, Message: NotFoundProblem().Message, When: "there is no such report, or report_id is not of its bundle"},
-				{Code: http.StatusOK, Message: "The report took too long", When: "the run was stopped at its time limit; the message names the limit"},
-				{Code: http.StatusOK, Message: notShowableMessage, When: "its source or a field of it is gone, or now has another type"},
-				{Code: http.StatusForbidden, Message: operation.DeniedMessage, When: "the token is missing, expired, revoked, wrong, or lacks a locked value"},
+				{
+					Code: http.StatusOK, Message: NotFoundProblem().Message,
+					When: "there is no such report, or report_id is not of its bundle",
+				},
+				{
+					Code: http.StatusOK, Message: "The report took too long",
+					When: "the run was stopped at its time limit; the message names the limit",
+				},
+				{
+					Code: http.StatusOK, Message: notShowableMessage,
+					When: "its source or a field of it is gone, or now has another type",
+				},
+				{
+					Code: http.StatusForbidden, Message: operation.DeniedMessage,
+					When: "the token is missing, expired, revoked, wrong, or lacks a locked value",
+				},
 			},
 		},
 		Docs: operation.Docs{
@@ -423,11 +473,27 @@ func (m *Module) exportSharedOperation() operation.Row {
 			Data:    map[string]any{}, Example: map[string]any{"country": "DE", "count": 120},
 			Failure: exportProblem,
 			Failures: []operation.Failure{
-				{Code: http.StatusNotFound, Message: NotFoundProblem().Message, When: "there is no such report, or report_id is not of its bundle"},
-				{Code: http.StatusConflict, Message: notShowableMessage, When: "its source or a field of it is gone, or now has another type"},
-				{Code: http.StatusServiceUnavailable, Message: "The report took too long: it was stopped after 5s", When: "a part of the run was stopped at its time limit"},
-				{Code: http.StatusForbidden, Message: operation.DeniedMessage, When: "the token is missing, expired, revoked, wrong, or lacks a locked value"},
-				{Code: http.StatusUnprocessableEntity, Message: "Validation failed: the report is set not to be exportable", When: "the report is not exportable, has more rows than an export may have, or a value does not fit"},
+				{
+					Code: http.StatusNotFound, Message: NotFoundProblem().Message,
+					When: "there is no such report, or report_id is not of its bundle",
+				},
+				{
+					Code: http.StatusConflict, Message: notShowableMessage,
+					When: "its source or a field of it is gone, or now has another type",
+				},
+				{
+					Code: http.StatusServiceUnavailable, Message: "The report took too long: it was stopped after 5s",
+					When: "a part of the run was stopped at its time limit",
+				},
+				{
+					Code: http.StatusForbidden, Message: operation.DeniedMessage,
+					When: "the token is missing, expired, revoked, wrong, or lacks a locked value",
+				},
+				{
+					Code:    http.StatusUnprocessableEntity,
+					Message: "Validation failed: the report is set not to be exportable",
+					When:    "the report is not exportable, has more rows than an export may have, or a value does not fit",
+				},
 			},
 		},
 		Docs: operation.Docs{
@@ -513,7 +579,10 @@ func (m *Module) listSharesOperation() operation.Row {
 
 // notWhole documents the refusal of revocable.
 func notWhole() operation.Failure {
-	return operation.Refuses(http.StatusUnprocessableEntity, "the report, or a child of it, shows more than the caller's teams", "teams", fault.Forbidden, fmt.Sprintf(moreThanTeams, "changed"))
+	return operation.Refuses(
+		http.StatusUnprocessableEntity, "the report, or a child of it, shows more than the caller's teams", "teams",
+		fault.Forbidden, fmt.Sprintf(moreThanTeams, "changed"),
+	)
 }
 
 func (m *Module) revokeAllOperation() operation.Row {
@@ -544,7 +613,13 @@ func (m *Module) revokeOperation() operation.Row {
 		},
 		Response: operation.Response{
 			Message: "Share deleted", Example: Revoked{ID: exampleID, TokenID: exampleTokenID},
-			Failures: []operation.Failure{{Code: http.StatusNotFound, Message: "Share not found", When: "no valid or revoked token of the report has that identifier; tokens of versions that did not store them can only be revoked together"}, notWhole()},
+			Failures: []operation.Failure{
+				{
+					Code: http.StatusNotFound, Message: "Share not found",
+					When: "no valid or revoked token of the report has that identifier; tokens of versions that did not store them can only be revoked together",
+				},
+				notWhole(),
+			},
 		},
 		Docs: operation.Docs{
 			Summary:     "Revoke one share token",

@@ -152,7 +152,10 @@ func (p *Plan) bindMeasures(d *Dataset, def Definition, errs *fault.List) {
 		}
 		column, fits := measured(m, f)
 		if !fits {
-			errs.Add("query.measures", "forbidden", "query.measures: %s cannot be computed for %q, which has the type %s", m.label(), m.Field, f.Type)
+			errs.Add(
+				"query.measures", "forbidden", "query.measures: %s cannot be computed for %q, which has the type %s",
+				m.label(), m.Field, f.Type,
+			)
 			continue
 		}
 		p.add(column, column.Type == TypeDatetime && f.instant())

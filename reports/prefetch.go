@@ -65,7 +65,9 @@ func (m *Module) prefetch(ctx context.Context, t *tenants.Tenant, r *SharedReque
 }
 
 // predictedQueries returns the queries for the predicted needs.
-func (m *Module) predictedQueries(ctx context.Context, t *tenants.Tenant, r *SharedRequest, a *prefetched) (questions []func() error) {
+func (m *Module) predictedQueries(
+	ctx context.Context, t *tenants.Tenant, r *SharedRequest, a *prefetched,
+) (questions []func() error) {
 	ask := func(question func()) {
 		questions = append(questions, func() error {
 			question()

@@ -195,7 +195,10 @@ func (q Query) Definition(errs *fault.List) Definition {
 		}
 	}
 	if len(def.Fields) > 0 && def.aggregates() {
-		errs.Add("query.fields", "forbidden", "query.fields applies to lists of rows; with group_by or measures these determine the columns")
+		errs.Add(
+			"query.fields", "forbidden",
+			"query.fields applies to lists of rows; with group_by or measures these determine the columns",
+		)
 	}
 	noteRepeats(def.columns(), "query", errs)
 	return def

@@ -37,7 +37,9 @@ func runKeyOf(t *tenants.Tenant, b *bundle, r *Report, inputs *inputValues, prov
 		Rev, Updated int64
 	}
 	text, _ := json.Marshal([]any{ // cannot fail for strings, numbers and lists of these
-		version{t.Org.ID, t.Org.Rev, t.Org.UpdatedAt}, version{b.root.ID, b.root.Rev, b.root.UpdatedAt}, version{r.ID, r.Rev, r.UpdatedAt},
+		version{t.Org.ID, t.Org.Rev, t.Org.UpdatedAt}, version{
+			b.root.ID, b.root.Rev, b.root.UpdatedAt,
+		}, version{r.ID, r.Rev, r.UpdatedAt},
 		b.scope.All, slices.Sorted(slices.Values(b.scope.Teams)), provider, inputs.all(),
 		slices.Sorted(maps.Keys(inputs.given)), // the error for an unsuitable value depends on who has set it
 	})

@@ -92,7 +92,10 @@ func (m *Module) rows(ctx context.Context, c *operation.Call, r *Report, in rows
 	plan.countAhead = true
 	data, err := m.part(ctx, plan, in.window())
 	count := int64(min(data.Total, plan.limit))
-	out := &Rows{Columns: data.Columns, Page: in.Page, Pages: in.Pages(count), Count: count, Total: data.Total, Results: data.Rows, Truncated: data.Truncated}
+	out := &Rows{
+		Columns: data.Columns, Page: in.Page, Pages: in.Pages(count), Count: count, Total: data.Total,
+		Results: data.Rows, Truncated: data.Truncated,
+	}
 	if in.Whole {
 		out.Page, out.Pages = 1, min(count, 1)
 	}
@@ -131,7 +134,10 @@ func (m *Module) exportShared(ctx context.Context, c *operation.Call, in export.
 		if err != nil {
 			return operation.Result{}, err
 		}
-		return answerRows(c, in, it.selected.Title, f.columns, func(_ context.Context, write func([][]any) error) error { return write(f.data.Rows) })
+		return answerRows(
+			c, in, it.selected.Title, f.columns,
+			func(_ context.Context, write func([][]any) error) error { return write(f.data.Rows) },
+		)
 	}
 	var plan Plan
 	if err := m.timed(ctx, func(run context.Context) (err error) {
@@ -144,7 +150,9 @@ func (m *Module) exportShared(ctx context.Context, c *operation.Call, in export.
 }
 
 // exported answers all rows of a plan, read page by page.
-func (m *Module) exported(ctx context.Context, c *operation.Call, in export.Input, title string, plan Plan) (operation.Result, error) {
+func (m *Module) exported(
+	ctx context.Context, c *operation.Call, in export.Input, title string, plan Plan,
+) (operation.Result, error) {
 	plan.whole = true
 	at := window{most: exportPage}
 	if plan.list == nil {
@@ -158,10 +166,15 @@ func (m *Module) exported(ctx context.Context, c *operation.Call, in export.Inpu
 		return operation.Result{}, err
 	}
 	if !plan.limited && (data.Total > plan.limit || plan.list == nil && data.Truncated && !data.cut) {
-		return operation.Result{}, fault.One("query", fault.Length, "the report has more than %d rows: give its query a filter or a limit", plan.limit)
+		return operation.Result{}, fault.One(
+			"query", fault.Length, "the report has more than %d rows: give its query a filter or a limit", plan.limit,
+		)
 	}
 	if plan.list == nil && data.cut { // groups cannot be read in parts
-		return operation.Result{}, fault.One("query", fault.Length, "the groups of the report take more than %d MiB: give its query a filter or a limit", MaxBytes>>20)
+		return operation.Result{}, fault.One(
+			"query", fault.Length, "the groups of the report take more than %d MiB: give its query a filter or a limit",
+			MaxBytes>>20,
+		)
 	}
 	plan.countAhead = false
 	return answerRows(c, in, title, plan.Columns, func(ctx context.Context, write func([][]any) error) error {
@@ -181,7 +194,10 @@ func (m *Module) exported(ctx context.Context, c *operation.Call, in export.Inpu
 }
 
 // answerRows answers the rows that rows writes, part by part.
-func answerRows(c *operation.Call, in export.Input, title string, columns []Column, rows func(context.Context, func([][]any) error) error) (operation.Result, error) {
+func answerRows(
+	c *operation.Call, in export.Input, title string, columns []Column,
+	rows func(context.Context, func([][]any) error) error,
+) (operation.Result, error) {
 	names := make([]string, len(columns))
 	for i, column := range columns {
 		names[i] = column.Name
@@ -256,10 +272,19 @@ func (m *Module) rowsRows() []operation.Row {
 		Name: "params", In: operation.InQuery, Shape: operation.Tree, Document: "inputs", Ask: operation.Ask{Kind: declare.Inputs}, Example: "params[country]=DE",
 		Description: "Values of inputs, locked ones too: params[<name>]=<value>. An empty value leaves out the conditions on the input.",
 	}
-	unfit := operation.Failure{Code: http.StatusUnprocessableEntity, Message: "Validation failed: params[none] is not an input that readers of this report may set", When: "a parameter has an unacceptable value, or the report no longer fits the organization's data; every problem is named"}
-	slow := operation.Failure{Code: http.StatusServiceUnavailable, Message: "The report took too long: it was stopped after 5s", When: "the run was stopped at its time limit"}
+	unfit := operation.Failure{
+		Code:    http.StatusUnprocessableEntity,
+		Message: "Validation failed: params[none] is not an input that readers of this report may set",
+		When:    "a parameter has an unacceptable value, or the report no longer fits the organization's data; every problem is named",
+	}
+	slow := operation.Failure{
+		Code: http.StatusServiceUnavailable, Message: "The report took too long: it was stopped after 5s",
+		When: "the run was stopped at its time limit",
+	}
 	shown := Rows{
-		Columns: []Column{{"country", "Country", TypeText}, {"count", "Count", TypeNumber}}, Page: 1, Pages: 1, Count: 2, Total: 2, Results: [][]any{{"DE", 120}, {"FR", 80}},
+		Columns: []Column{
+			{"country", "Country", TypeText}, {"count", "Count", TypeNumber},
+		}, Page: 1, Pages: 1, Count: 2, Total: 2, Results: [][]any{{"DE", 120}, {"FR", 80}},
 	}
 	run := on(operation.Row{
 		Name: "reports.run", Method: http.MethodGet, Path: "/api/custom-reports/{id}/run",
@@ -283,8 +308,15 @@ func (m *Module) rowsRows() []operation.Row {
 		Response: operation.Response{
 			Message: "Custom Report found",
 			Data:    map[string]any{}, Example: map[string]any{"country": "DE", "count": 120},
-			Failures: []operation.Failure{unfit, slow, {Code: http.StatusUnprocessableEntity, Message: "Validation failed: the report is set not to be exportable", When: "the report is not exportable, or has more rows than an export may have"}},
-			Failure:  runProblem,
+			Failures: []operation.Failure{
+				unfit, slow,
+				{
+					Code:    http.StatusUnprocessableEntity,
+					Message: "Validation failed: the report is set not to be exportable",
+					When:    "the report is not exportable, or has more rows than an export may have",
+				},
+			},
+			Failure: runProblem,
 		},
 		Docs: operation.Docs{
 			Summary:     "Export the rows of a custom report",
@@ -302,7 +334,11 @@ func (m *Module) rowsRows() []operation.Row {
 		},
 		Response: operation.Response{
 			Message: "Custom Report duplicated", Example: m.getOperation().Example,
-			Failures: []operation.Failure{{Code: http.StatusUnprocessableEntity, Message: "Validation failed: source is not a source of reports of class Records", When: "the report no longer fits the organization's data, or shows more than the caller's teams"}},
+			Failures: []operation.Failure{{
+				Code:    http.StatusUnprocessableEntity,
+				Message: "Validation failed: source is not a source of reports of class Records",
+				When:    "the report no longer fits the organization's data, or shows more than the caller's teams",
+			}},
 		},
 		Target: operation.Target{Action: operation.DuplicateAction, Revised: true},
 		Docs: operation.Docs{

@@ -295,7 +295,9 @@ type found struct {
 }
 
 // run binds the report and, if rows are requested, reads them.
-func (m *Module) run(ctx context.Context, t *tenants.Tenant, b *bundle, r *Report, inputs *inputValues, provider Provider, rows bool) (found, error) {
+func (m *Module) run(
+	ctx context.Context, t *tenants.Tenant, b *bundle, r *Report, inputs *inputValues, provider Provider, rows bool,
+) (found, error) {
 	f := found{at: m.deps.Now().Unix()}
 	err := m.timed(ctx, func(run context.Context) error {
 		plan, err := m.bind(run, t, b, r, inputs)
@@ -355,7 +357,10 @@ func (m *Module) describe(b *bundle, r *Report, inputs *inputValues, f *found) S
 	}
 	for name, in := range inputs.rules {
 		if in.Rule == Editable {
-			s.Controls[name] = Control{Label: cmp.Or(in.Label, name), Type: cmp.Or(in.Type, TypeText), Value: in.Value, Rule: in.Rule, Choices: in.Choices}
+			s.Controls[name] = Control{
+				Label: cmp.Or(in.Label, name), Type: cmp.Or(in.Type, TypeText), Value: in.Value, Rule: in.Rule,
+				Choices: in.Choices,
+			}
 			s.Params[name] = inputs.effective(name)
 		}
 	}

@@ -32,7 +32,9 @@ const (
 // the report or its children; a locked input that is not named has the report's own value. by is the subject who
 // issues the token. The error is a 422 that lists every parameter that is missing, is not a locked input or has an
 // unsuitable value, or says that the report has too many valid tokens.
-func (m *Module) Issue(ctx context.Context, t *tenants.Tenant, r *Report, by string, params map[string]any, lifetime time.Duration) (token, id string, ends time.Time, err error) {
+func (m *Module) Issue(
+	ctx context.Context, t *tenants.Tenant, r *Report, by string, params map[string]any, lifetime time.Duration,
+) (token, id string, ends time.Time, err error) {
 	children, err := m.children(ctx, t, r)
 	if err != nil {
 		return "", "", time.Time{}, err
@@ -97,7 +99,10 @@ func (m *Module) record(ctx context.Context, t *tenants.Tenant, rec *Issued) err
 		return err
 	}
 	if n >= maxIssued {
-		return fault.One("id", "length", "the report already has %d valid share tokens; revoke some, or wait until they expire", maxIssued)
+		return fault.One(
+			"id", "length", "the report already has %d valid share tokens; revoke some, or wait until they expire",
+			maxIssued,
+		)
 	}
 	return all.Insert(ctx, rec)
 }
@@ -146,7 +151,10 @@ func tokenParams(r *Report, children []Report, params map[string]any) (map[strin
 					values[name] = in.Value
 				}
 			} else if i == 0 {
-				errs.Add("params."+name, "required", "params.%s is a locked input without a value of its own, so it is required", name)
+				errs.Add(
+					"params."+name, "required",
+					"params.%s is a locked input without a value of its own, so it is required", name,
+				)
 			}
 		}
 	}
@@ -274,7 +282,10 @@ func (m *Module) RevokeToken(ctx context.Context, t *tenants.Tenant, r *Report, 
 	case unknown, !revoked && (issued.Expires <= m.deps.Now().Unix() || issued.Generation < newest(live)):
 		return operation.NotFound("Share not found")
 	case !revoked && len(live) >= maxRevocations:
-		return fault.One("token_id", "length", "%d tokens of this report are already revoked individually; revoke all of them instead", maxRevocations)
+		return fault.One(
+			"token_id", "length",
+			"%d tokens of this report are already revoked individually; revoke all of them instead", maxRevocations,
+		)
 	}
 	if !revoked {
 		rec := &Revocation{PID: issued.PID, TokenID: tokenID, Expires: issued.Expires}

@@ -27,7 +27,10 @@ const (
 // whether its source and fields exist, because they may be stored later than the report.
 func (m *Module) Validate(r *Report, errs *fault.List) {
 	if r.PID != "" && !validPID(r.PID) {
-		errs.Add("pid", "format", "pid must have 16 to 64 of letters, digits, \"_\", \"-\", because knowing it may be enough to read the report")
+		errs.Add(
+			"pid", "format",
+			"pid must have 16 to 64 of letters, digits, \"_\", \"-\", because knowing it may be enough to read the report",
+		)
 	}
 	class, ok := m.classes[r.Class]
 	switch {
@@ -45,7 +48,10 @@ func (m *Module) Validate(r *Report, errs *fault.List) {
 	validateInputs(r.Input, errs)
 	for _, name := range r.Query.Definition(errs).Filter.Inputs() {
 		if _, declared := r.Input[name]; !declared {
-			errs.Add("query.filter", "unknown", "query.filter uses the value of %q, which is not an input of the report", texts.Clip(name))
+			errs.Add(
+				"query.filter", "unknown", "query.filter uses the value of %q, which is not an input of the report",
+				texts.Clip(name),
+			)
 		}
 	}
 }
@@ -126,7 +132,9 @@ func (m *Module) checkWith(c *record.Checking, r *Report) {
 
 // definerOf returns the resource that defines the fields of a class's records; "" if there is none.
 func definerOf(class string) string {
-	return map[string]string{"Contacts": "contact_field", "Records": "custom_object", classSubmissions: "form_collection"}[class]
+	return map[string]string{
+		"Contacts": "contact_field", "Records": "custom_object", classSubmissions: "form_collection",
+	}[class]
 }
 
 // uses returns the definition whose fields the report uses. A report with an invalid query uses all of them.
@@ -167,7 +175,9 @@ func (m *Module) CheckFields(r *Report, defined schema.Fields, errs *fault.List)
 // Broken returns the identifiers of the reports on a source, which is a record of the resource, that could be run with
 // the fields before a change but cannot with those after it; after is nil if the source is removed. Only reports that
 // the workspace shows are included. It reads every report, which is acceptable because such changes are rare.
-func (m *Module) Broken(ctx context.Context, ws *store.Workspace, resource, source string, before, after schema.Fields) (ids []string, err error) {
+func (m *Module) Broken(
+	ctx context.Context, ws *store.Workspace, resource, source string, before, after schema.Fields,
+) (ids []string, err error) {
 	err = m.Reports.In(ws).Each(ctx, store.Filter{}, store.Live, func(r *Report) error {
 		if definerOf(r.Class) != resource || source != "" && r.Source != source {
 			return nil

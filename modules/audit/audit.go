@@ -48,13 +48,25 @@ type Log struct {
 
 // New declares the records.
 func New() *Log {
-	spec := store.Spec{Name: "audit_log", Aside: true, Indexes: []store.Index{{Fields: []string{"created_at"}}, {Fields: []string{"records"}}, {Fields: []string{"request_id"}}}}
-	spec.Access = []store.Access{{Where: []string{"created_at"}}, {Where: []string{"records"}}, {Where: []string{"request_id"}}}
+	spec := store.Spec{
+		Name: "audit_log", Aside: true,
+		Indexes: []store.Index{
+			{Fields: []string{"created_at"}}, {Fields: []string{"records"}}, {Fields: []string{"request_id"}},
+		},
+	}
+	spec.Access = []store.Access{
+		{Where: []string{"created_at"}}, {Where: []string{"records"}}, {Where: []string{"request_id"}},
+	}
 	for _, field := range []string{"operation", "subject", "outcome"} {
 		spec.Indexes = append(spec.Indexes, store.Index{Fields: []string{field, "created_at"}})
 		spec.Access = append(spec.Access, store.Access{Where: []string{field}, Sort: []string{"created_at"}})
 	}
-	return &Log{kind: record.Must(record.Options[Record]{Traits: record.Traits{Name: "audit_record", Travels: "id created_at"}, Spec: spec}), seals: newSeals()}
+	return &Log{
+		kind: record.Must(record.Options[Record]{
+			Traits: record.Traits{Name: "audit_record", Travels: "id created_at"}, Spec: spec,
+		}),
+		seals: newSeals(),
+	}
 }
 
 // Specs returns the declarations of the log and its seals for the control workspace, which holds the log of the
@@ -127,7 +139,9 @@ func (l *Log) Erased(ctx context.Context, own *tenants.Tenant, o *tenants.Organi
 	if e.Documents >= 0 {
 		facts["documents"], facts["bytes"] = strconv.FormatInt(e.Documents, 10), strconv.FormatInt(e.Bytes, 10)
 	}
-	return l.Write(ctx, own.Workspace(), Record{Operation: ErasedOperation, Subject: subject, Outcome: OK, Facts: facts})
+	return l.Write(ctx, own.Workspace(), Record{
+		Operation: ErasedOperation, Subject: subject, Outcome: OK, Facts: facts,
+	})
 }
 
 // ErasedOperation is the operation of such a record.
@@ -136,5 +150,7 @@ const ErasedOperation = "org.erased"
 // Recent returns at most limit records, newest first, after the first offset ones.
 func (l *Log) Recent(ctx context.Context, ws *store.Workspace, limit, offset int) ([]Record, error) {
 	l.Settle(ctx, ws.Org())
-	return l.kind.In(ws).Find(ctx, store.Query{Sort: []store.Order{store.Desc("created_at"), store.Desc("id")}, Limit: limit, Offset: offset})
+	return l.kind.In(ws).Find(
+		ctx, store.Query{Sort: []store.Order{store.Desc("created_at"), store.Desc("id")}, Limit: limit, Offset: offset},
+	)
 }

@@ -92,7 +92,10 @@ func (s *Seals) Seal(ctx context.Context, t *tenants.Tenant) error {
 			return err
 		}
 		if next.Until <= next.From { // a changed record has another time than the one it was found by
-			return fmt.Errorf("seal the audit log: seal %d cannot advance past %s; a record there has been changed", next.Number, texts.Time(next.From))
+			return fmt.Errorf(
+				"seal the audit log: seal %d cannot advance past %s; a record there has been changed", next.Number,
+				texts.Time(next.From),
+			)
 		}
 		if next.Mark, err = s.vault(t).Seal(ctx, sealPlace(next), "mark", endSum(sum, next)); err != nil {
 			return fmt.Errorf("sealing the audit log: %w", err)
@@ -125,11 +128,15 @@ func chainHash(last *seal) string {
 
 // read adds the records of a seal's time to sum, in order, and returns how many there are. If there are more than
 // most, it ends between two records with different times and returns the later time.
-func (s *Seals) read(ctx context.Context, ws *store.Workspace, of *seal, most int, sum hash.Hash) (n int, until int64, err error) {
+func (s *Seals) read(
+	ctx context.Context, ws *store.Workspace, of *seal, most int, sum hash.Hash,
+) (n int, until int64, err error) {
 	in, last := s.log.kind.In(ws), Record{Meta: store.Meta{CreatedAt: of.From}}
 	for same := 0; ; {
 		page, err := in.Find(ctx, store.Query{
-			Filter: store.Where(store.F("created_at"), store.OpGte, last.CreatedAt), Sort: []store.Order{store.Asc("created_at"), store.Asc("id")},
+			Filter: store.Where(store.F("created_at"), store.OpGte, last.CreatedAt), Sort: []store.Order{
+				store.Asc("created_at"), store.Asc("id"),
+			},
 			Limit: perPage, Offset: same, LeaveOut: true,
 		})
 		if err != nil || len(page) == 0 { // a short page may lack unreadable records
@@ -248,7 +255,9 @@ func (s *Seals) Operations() []operation.Row {
 		},
 		Response: operation.Response{
 			Message: "Audit Log verified",
-			Example: Verification{Intact: true, Records: 4210, From: &from, Until: &until, Faults: []Fault{}, Unsealed: 12},
+			Example: Verification{
+				Intact: true, Records: 4210, From: &from, Until: &until, Faults: []Fault{}, Unsealed: 12,
+			},
 		},
 		Docs: operation.Docs{
 			Tag: "Audit", Summary: "Verify the audit log",
@@ -278,7 +287,10 @@ func (s *Seals) Verify(ctx context.Context, t *tenants.Tenant, after int64) (Ver
 		}
 	}
 	for {
-		page, err := in.Find(ctx, store.Query{Filter: store.Where(store.F("number"), store.OpGt, last.Number), Sort: []store.Order{store.Asc("number")}, Limit: perPage, LeaveOut: true})
+		page, err := in.Find(ctx, store.Query{
+			Filter: store.Where(store.F("number"), store.OpGt, last.Number), Sort: []store.Order{store.Asc("number")},
+			Limit: perPage, LeaveOut: true,
+		})
 		if err != nil {
 			return out, err
 		}
@@ -289,7 +301,9 @@ func (s *Seals) Verify(ctx context.Context, t *tenants.Tenant, after int64) (Ver
 				return out, err
 			}
 			if what != "" && len(out.Faults) < mostFaults {
-				out.Faults = append(out.Faults, Fault{one.Number, texts.Time(one.From), texts.Time(one.Until), one.Records, found, what})
+				out.Faults = append(out.Faults, Fault{
+					one.Number, texts.Time(one.From), texts.Time(one.Until), one.Records, found, what,
+				})
 			}
 			if one.From > 0 && out.From == nil && out.Until == nil {
 				text := texts.Time(one.From)
@@ -316,7 +330,9 @@ func (s *Seals) Verify(ctx context.Context, t *tenants.Tenant, after int64) (Ver
 }
 
 // compare returns how the log differs from a seal, "" if it does not, and how many records were found.
-func (s *Seals) compare(ctx context.Context, t *tenants.Tenant, ws *store.Workspace, last, one *seal) (what string, found int, err error) {
+func (s *Seals) compare(
+	ctx context.Context, t *tenants.Tenant, ws *store.Workspace, last, one *seal,
+) (what string, found int, err error) {
 	sum := beginSum(one)
 	found, _, err = s.read(ctx, ws, one, one.Records+perPage, sum) // counting some of the added records is enough
 	if err != nil {

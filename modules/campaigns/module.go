@@ -53,7 +53,10 @@ type Module struct {
 
 // New returns the module.
 func New(deps Deps) *Module {
-	m := &Module{Kinds: NewKinds(), contacts: deps.Contacts, standard: deps.Contacts.CatalogOf(nil), prefetch: cache.New[struct{}](maxPrefetch)}
+	m := &Module{
+		Kinds: NewKinds(), contacts: deps.Contacts, standard: deps.Contacts.CatalogOf(nil),
+		prefetch: cache.New[struct{}](maxPrefetch),
+	}
 	m.Campaigns.Ask = func(c *record.Checking, rec any) {
 		defined, _ := c.Known.Fields(definer, "")
 		rec.(*Campaign).expr(c.Errs).Bind(m.contacts.CatalogOf(defined), nil, c.Errs)
@@ -88,14 +91,21 @@ func (m *Module) count() operation.Row {
 			Contract: true,
 			Teams:    true,
 			Params: []operation.Param{
-				{Name: "id", In: operation.InPath, Shape: operation.Text, Description: "The campaign. If it is left out, the filter alone decides.", Example: "65f1a2b3c4d5e6f708192a3b"},
+				{
+					Name: "id", In: operation.InPath, Shape: operation.Text,
+					Description: "The campaign. If it is left out, the filter alone decides.",
+					Example:     "65f1a2b3c4d5e6f708192a3b",
+				},
 				m.filterParam(),
 			},
 		},
 		Response: operation.Response{
 			Message: "success", Example: Counted{Count: 42},
 			Failures: []operation.Failure{
-				{Code: http.StatusOK, Message: messageUndefined, When: "The identifier does not name a campaign that the caller sees."},
+				{
+					Code: http.StatusOK, Message: messageUndefined,
+					When: "The identifier does not name a campaign that the caller sees.",
+				},
 				{Code: http.StatusUnprocessableEntity, Message: `Validation failed: filters[age]: there is no field "age" to filter on`,
 					When: "The filter, or the campaign's own, names an unknown or encrypted field, an unknown operator or a value of the wrong type."},
 			},
@@ -188,14 +198,21 @@ func (m *Module) preview() operation.Row {
 	row.Resource, row.Lists, row.Action = m.Campaigns.Name, row.Resource, operation.OtherAction
 	row.Summary, row.Rule = "List the contacts of a campaign", operation.Needs(tenants.ManageCampaigns)
 	row.Description = "Lists the contacts that the campaign addresses, as the list of contacts does. " + row.Description
-	row.Params = append([]operation.Param{{Name: "id", In: operation.InPath, Shape: operation.Text, Required: true, Description: "The campaign.", Example: "65f1a2b3c4d5e6f708192a3b"}}, row.Params...)
-	row.Failures = append(row.Failures, operation.Failure{Code: http.StatusNotFound, Message: missing, When: "no such campaign in this organization and scope"})
+	row.Params = append([]operation.Param{{
+		Name: "id", In: operation.InPath, Shape: operation.Text, Required: true, Description: "The campaign.",
+		Example: "65f1a2b3c4d5e6f708192a3b",
+	}}, row.Params...)
+	row.Failures = append(row.Failures, operation.Failure{
+		Code: http.StatusNotFound, Message: missing, When: "no such campaign in this organization and scope",
+	})
 	return row
 }
 
 // campaign reads the campaign. On a remote store it reads the catalog at the same time if the filter probably needs
 // one: the given filter, or the campaign's own as last read.
-func (m *Module) campaign(ctx context.Context, fields *catalog, id string, given filters.Expr, isGiven bool) (campaign *Campaign, err error) {
+func (m *Module) campaign(
+	ctx context.Context, fields *catalog, id string, given filters.Expr, isGiven bool,
+) (campaign *Campaign, err error) {
 	questions := []func() error{func() (err error) {
 		campaign, err = m.Campaigns.In(fields.ws).Get(ctx, id)
 		return err
@@ -268,7 +285,9 @@ func (c *catalog) bind(ctx context.Context, expr filters.Expr, errs *fault.List)
 
 // Broken returns the identifiers of the campaigns, among those that the workspace shows, that could be counted with
 // the contact fields before a change but cannot with those after it. It reads every campaign.
-func (m *Module) Broken(ctx context.Context, ws *store.Workspace, of, _ string, before, after schema.Fields) (ids []string, err error) {
+func (m *Module) Broken(
+	ctx context.Context, ws *store.Workspace, of, _ string, before, after schema.Fields,
+) (ids []string, err error) {
 	if of != definer {
 		return nil, nil
 	}

@@ -53,8 +53,15 @@ func (m *Module) checkRows() []operation.Row {
 	row := func(o operation.Row) operation.Row {
 		o.Method, o.Tag, o.Teams, o.Weight = http.MethodGet, "Compliance", true, operation.Heavy
 		o.Credentials, o.Kinds, o.Rule = operation.Key|operation.Session, operation.ServerKeys, operation.AdminOnly(permission)
-		o.Failures = append(o.Failures, operation.Failure{Code: http.StatusForbidden, Message: permission, When: "the caller is no administrator, or an API key", Data: map[string]string{"permission": permission}},
-			operation.Failure{Code: http.StatusUnprocessableEntity, Message: "Validation failed: compliance is not enabled, so nothing is checked", When: "compliance is not enabled, or lessons are not defined"})
+		o.Failures = append(o.Failures, operation.Failure{
+			Code: http.StatusForbidden, Message: permission, When: "the caller is no administrator, or an API key",
+			Data: map[string]string{"permission": permission},
+		},
+			operation.Failure{
+				Code:    http.StatusUnprocessableEntity,
+				Message: "Validation failed: compliance is not enabled, so nothing is checked",
+				When:    "compliance is not enabled, or lessons are not defined",
+			})
 		return o
 	}
 	example := Checked{Contact: "665f1c2ab4d3e2f1a0b9c8d7", Fails: []string{"lesson_tags_any"}}
@@ -71,7 +78,10 @@ func (m *Module) checkRows() []operation.Row {
 			Name: "compliance.check_one", Path: "/api/compliance/contacts/{id}",
 			Response: operation.Response{
 				Message: "Contact found", Example: example,
-				Failures: []operation.Failure{{Code: http.StatusNotFound, Message: "Contact not found", When: "there is no such contact in the caller's teams"}},
+				Failures: []operation.Failure{{
+					Code: http.StatusNotFound, Message: "Contact not found",
+					When: "there is no such contact in the caller's teams",
+				}},
 			},
 			Docs: operation.Docs{Summary: "Check a contact against the settings", Description: says},
 		}), m.checkOne),
@@ -111,7 +121,9 @@ func (m *Module) checkOne(ctx context.Context, c *operation.Call, in contactInpu
 }
 
 // check returns the results of the contacts that q finds, and how many contacts match of in all.
-func (m *Module) check(ctx context.Context, c *operation.Call, q store.Query, of store.Filter) (out store.Found[Checked], count int64, err error) {
+func (m *Module) check(
+	ctx context.Context, c *operation.Call, q store.Query, of store.Filter,
+) (out store.Found[Checked], count int64, err error) {
 	var rows [][]any
 	var asked *Settings
 	err = together.Do(c.Workspace.Remote(), func() (err error) {
@@ -179,7 +191,9 @@ func requirementsOf(s *Settings) requirements {
 	case len(s.LessonTagsAll) == 0:
 		return requirements{{setting: "lesson_tags_any", where: some}}
 	}
-	return requirements{{setting: "lesson_tags_all", where: all}, {setting: "lesson_tags_any", where: some}, {where: func(tags store.Field) store.Filter {
+	return requirements{{setting: "lesson_tags_all", where: all}, {
+		setting: "lesson_tags_any", where: some,
+	}, {where: func(tags store.Field) store.Filter {
 		return store.All(all(tags), some(tags))
 	}}}
 }
@@ -199,7 +213,9 @@ func (n requirements) result(id string) Checked {
 }
 
 // lessons returns the requirements with the contacts that meet them. The engine counts the lessons.
-func (m *Module) lessons(ctx context.Context, ws *store.Workspace, s *Settings, contacts [][]any) (requirements, error) {
+func (m *Module) lessons(
+	ctx context.Context, ws *store.Workspace, s *Settings, contacts [][]any,
+) (requirements, error) {
 	var errs fault.List
 	if s.validateTags(&errs); len(errs) > 0 {
 		return nil, errs.Err()
@@ -239,7 +255,10 @@ func (m *Module) lessons(ctx context.Context, ws *store.Workspace, s *Settings, 
 		}
 	}
 	if len(questions) == 0 {
-		return nil, fault.One("lessons", fault.Required, "there is no custom object lesson with the fields contact (Text) and tags (MultiSelect); nor, if submissions are included, such a form")
+		return nil, fault.One(
+			"lessons", fault.Required,
+			"there is no custom object lesson with the fields contact (Text) and tags (MultiSelect); nor, if submissions are included, such a form",
+		)
 	}
 	err := together.Do(ws.Remote(), questions...)
 	for n, rows := range found {

@@ -20,7 +20,10 @@ func (m *Module) definitions() []operation.Row {
 		Request: operation.Request{Params: []operation.Param{{
 			Name: "force", In: operation.InQuery, Shape: operation.Boolean, Default: "false", Example: "true",
 			Description: "Makes the change even if campaigns or custom reports use the field, or contacts have values that may not fit the new type. A change that would have to encrypt or decrypt values is refused in any case.",
-			Ask:         operation.Ask{Label: "Even if it breaks something", Hint: "Campaigns or reports may use the field, or contacts may have values of another type."},
+			Ask: operation.Ask{
+				Label: "Even if it breaks something",
+				Hint:  "Campaigns or reports may use the field, or contacts may have values of another type.",
+			},
 		}}},
 		Response: operation.Response{Failures: []operation.Failure{{
 			Code: http.StatusUnprocessableEntity, Message: "Validation failed: 2 campaigns could not be counted any more; force=true changes it all the same",
@@ -31,7 +34,9 @@ func (m *Module) definitions() []operation.Row {
 	ended.Timeout = crud.ClearTimeout
 	ended.Lead = "The values of the field are hidden until it is restored. A purge erases them, at most 50,000 in one call; a 409 asks to repeat the call for the rest."
 	return crud.Rows(m.Fields.Resource, crud.Options{
-		Path: "/api/contacts/fields", Name: "contact_fields", Things: "Contact Fields", Tag: "Contacts", Search: []string{"key", "title"},
+		Path: "/api/contacts/fields", Name: "contact_fields", Things: "Contact Fields", Tag: "Contacts", Search: []string{
+			"key", "title",
+		},
 		Read: operation.Needs(tenants.Contacts), Write: operation.Needs(tenants.Contacts), Before: crud.Before(m.checkChange), After: crud.After(m.recheckChange),
 		Each: serverFull(), Update: forced, Delete: ended,
 	})
@@ -82,13 +87,18 @@ func (m *Module) checkChange(ctx context.Context, c *operation.Call, _ *store.Pr
 		broken.Refuse(&errs, field, things, what)
 		return err
 	}
-	return end(cmp.Or(breaks(m.Campaigns, "campaigns", "campaigns", "counted"), breaks(m.Reports, "reports", "custom reports", "run"), errs.Err()))
+	return end(cmp.Or(
+		breaks(m.Campaigns, "campaigns", "campaigns", "counted"), breaks(m.Reports, "reports", "custom reports", "run"),
+		errs.Err(),
+	))
 }
 
 // checkType notes that a field cannot change its type while contacts have values of it, unless that is forced. A
 // change to or from an encrypted type is never allowed then, because values must not be left in clear, or sealed under
 // another type.
-func (m *Module) checkType(ctx context.Context, all *store.Workspace, def, was *FieldDef, force bool, errs *fault.List) error {
+func (m *Module) checkType(
+	ctx context.Context, all *store.Workspace, def, was *FieldDef, force bool, errs *fault.List,
+) error {
 	says := "type cannot be changed while contacts have values of the field: force=true changes it all the same"
 	if schema.Reseals(was.Type, def.Type) {
 		says = "type cannot become or stop being " + schema.Encrypted + " while contacts have values of the field"

@@ -61,8 +61,12 @@ func NewKinds() Kinds {
 		},
 			Access: []store.Access{
 				{Where: []string{"email"}}, {Where: []string{"first_name"}},
-				{Where: []string{"last_name", "first_name"}}, {Where: []string{"phone"}}, {Where: []string{"country", "status"}},
-				{Where: []string{"city", "country"}}, {Where: []string{"status", "created_at"}}, {Where: []string{"created_at"}},
+				{Where: []string{
+					"last_name", "first_name",
+				}}, {Where: []string{"phone"}}, {Where: []string{"country", "status"}},
+				{Where: []string{"city", "country"}}, {Where: []string{
+					"status", "created_at",
+				}}, {Where: []string{"created_at"}},
 				{Where: []string{"tags"}},
 			}},
 		Check: func(_ *record.Checking, c *Contact) {
@@ -70,9 +74,11 @@ func NewKinds() Kinds {
 		},
 	})
 	fields := record.Must(record.Options[FieldDef]{
-		Traits: record.Traits{Name: "contact_field", Key: "key", Definition: true, Together: true, Most: MaxFields, Travels: "created_at"},
-		Spec:   store.Spec{Name: "contact_fields", Access: []store.Access{{Sort: []string{"key"}}}},
-		Check:  func(c *record.Checking, def *FieldDef) { Kinds{Contacts: contacts}.ValidateField(def, c.Errs) },
+		Traits: record.Traits{
+			Name: "contact_field", Key: "key", Definition: true, Together: true, Most: MaxFields, Travels: "created_at",
+		},
+		Spec:  store.Spec{Name: "contact_fields", Access: []store.Access{{Sort: []string{"key"}}}},
+		Check: func(c *record.Checking, def *FieldDef) { Kinds{Contacts: contacts}.ValidateField(def, c.Errs) },
 		Defines: func(def *FieldDef) (string, schema.Fields, bool) {
 			return "", schema.Fields{def.Key: {Title: def.Title, Type: def.Type}}, true
 		},

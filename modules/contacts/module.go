@@ -45,7 +45,9 @@ func (m *Module) Operations() []operation.Row {
 // options returns how contacts are served.
 func (m *Module) options() crud.Options {
 	return crud.Options{
-		Path: "/api/contacts", Things: "Contacts", Search: []string{"email", "first_name", "last_name", "phone"}, Keys: m.keys,
+		Path: "/api/contacts", Things: "Contacts", Search: []string{
+			"email", "first_name", "last_name", "phone",
+		}, Keys: m.keys,
 		Read: operation.Needs(tenants.Contacts), Write: operation.Needs(tenants.Contacts), Each: serverFull(), Bulk: true, Export: true,
 	}
 }
@@ -61,7 +63,10 @@ func (m *Module) tags(method string) operation.Row {
 	if adds {
 		action, summary, description = "tag", "Add tags to a contact", "Adds those of the tags that the contact does not have; its other tags stay."
 	}
-	return crud.Act(m.Contacts, m.options(), operation.Row{Method: method, Path: "tags", Docs: operation.Docs{Summary: summary, Description: description + " Answers the contact."}}, action, func(c *Contact, in tagInput) {
+	return crud.Act(m.Contacts, m.options(), operation.Row{
+		Method: method, Path: "tags",
+		Docs: operation.Docs{Summary: summary, Description: description + " Answers the contact."},
+	}, action, func(c *Contact, in tagInput) {
 		had := c.Tags
 		c.Tags = slices.DeleteFunc(slices.Clone(had), func(tag string) bool { return slices.Contains(in.Tags, tag) })
 		if adds {
@@ -114,7 +119,9 @@ func (m *Module) Names(ctx context.Context, ws *store.Workspace, ids []string) (
 	}
 	rows, _, err := m.Contacts.Table(ws).Select(ctx,
 		[]store.Field{store.F("id"), store.F("first_name"), store.F("last_name"), store.F("email")},
-		store.Query{Filter: store.In("id", wanted...), Sort: []store.Order{store.Asc("id")}, Limit: len(wanted), LeaveOut: true})
+		store.Query{
+			Filter: store.In("id", wanted...), Sort: []store.Order{store.Asc("id")}, Limit: len(wanted), LeaveOut: true,
+		})
 	if err != nil {
 		return nil, fmt.Errorf("read names of contacts: %w", err)
 	}

@@ -42,8 +42,14 @@ func (m *Module) reveal() operation.Row {
 			Contract: true,
 			Teams:    true,
 			Params: []operation.Param{
-				{Name: "id", In: operation.InPath, Shape: operation.Text, Required: true, Description: "The contact.", Example: "65f1a2b3c4d5e6f708192a3b"},
-				{Name: "field", In: operation.InQuery, Shape: operation.Text, Required: true, Description: "The key of the encrypted field.", Example: "passport_number"},
+				{
+					Name: "id", In: operation.InPath, Shape: operation.Text, Required: true,
+					Description: "The contact.", Example: "65f1a2b3c4d5e6f708192a3b",
+				},
+				{
+					Name: "field", In: operation.InQuery, Shape: operation.Text, Required: true,
+					Description: "The key of the encrypted field.", Example: "passport_number",
+				},
 				{Name: "public_key", In: operation.InQuery, Shape: operation.Text, Secret: true,
 					Description: "A public key to encrypt the value to, in standard or URL-safe base64: RSA of 2048 to 4096 bits as SubjectPublicKeyInfo (DER or PEM), or 32 bytes X25519. Required if the organization's settings say so."},
 			},
@@ -51,8 +57,14 @@ func (m *Module) reveal() operation.Row {
 		Response: operation.Response{
 			Data: Revealed{}, Message: "success", Example: Revealed{FieldValue: "C01X00T47"},
 			Failures: []operation.Failure{
-				{Code: http.StatusOK, Message: messageNotFound, When: "There is no such contact, or the caller's teams do not see it."},
-				{Code: http.StatusOK, Message: messageNoValue, When: "The contact has no value for that encrypted field."},
+				{
+					Code: http.StatusOK, Message: messageNotFound,
+					When: "There is no such contact, or the caller's teams do not see it.",
+				},
+				{
+					Code: http.StatusOK, Message: messageNoValue,
+					When: "The contact has no value for that encrypted field.",
+				},
 				{Code: http.StatusUnprocessableEntity, Message: "Validation failed: field is not an encrypted field",
 					When: "field is missing or does not name an encrypted field; public_key is required but missing, not accepted, or too small for the value."},
 			},
@@ -99,9 +111,18 @@ func (m *Module) disclose() operation.Row {
 			Once:    true,
 			Message: "Field revealed", Example: Disclosed{Revealed: Revealed{FieldValue: "C01X00T47"}},
 			Failures: []operation.Failure{
-				{Code: http.StatusNotFound, Message: messageNotFound, When: "there is no such contact, or the person's teams do not see it"},
-				{Code: http.StatusNotFound, Message: messageNoValue, When: "the contact has no value for that encrypted field"},
-				{Code: http.StatusUnprocessableEntity, Message: "Validation failed: field is not an encrypted field", When: "a field is missing, or the public key is not accepted"},
+				{
+					Code: http.StatusNotFound, Message: messageNotFound,
+					When: "there is no such contact, or the person's teams do not see it",
+				},
+				{
+					Code: http.StatusNotFound, Message: messageNoValue,
+					When: "the contact has no value for that encrypted field",
+				},
+				{
+					Code: http.StatusUnprocessableEntity, Message: "Validation failed: field is not an encrypted field",
+					When: "a field is missing, or the public key is not accepted",
+				},
 			},
 		},
 		Target: operation.Target{
@@ -160,7 +181,9 @@ func (m *Module) open(ctx context.Context, c *operation.Call, id, name, keyText 
 	if !ok {
 		return out, operation.Failed(messageNoValue, nil)
 	}
-	value, err := (&secrets.Vault{Keys: m.keys, Tenant: c.Tenant}).Open(ctx, secrets.Place{Collection: Collection, Record: contact.ID}, name, sealed)
+	value, err := (&secrets.Vault{Keys: m.keys, Tenant: c.Tenant}).Open(ctx, secrets.Place{
+		Collection: Collection, Record: contact.ID,
+	}, name, sealed)
 	if err != nil {
 		return out, err
 	}

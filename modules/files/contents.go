@@ -31,7 +31,9 @@ type subtree struct {
 }
 
 // subtree returns the folder root with all folders below it that take accepts.
-func (m *Module) subtree(ctx context.Context, c *operation.Call, root string, take func(*Folder) bool) (*subtree, error) {
+func (m *Module) subtree(
+	ctx context.Context, c *operation.Call, root string, take func(*Folder) bool,
+) (*subtree, error) {
 	in := &subtree{m: m, c: c, ws: c.Tenant.Workspace(), folders: []string{root}}
 	known := map[string]bool{root: true}
 	for done := 0; done < len(in.folders); {
@@ -39,7 +41,10 @@ func (m *Module) subtree(ctx context.Context, c *operation.Call, root string, ta
 		done += len(some)
 		err := m.Folders.In(in.ws).Each(ctx, store.In("folder_id", some...), store.Either, func(f *Folder) error {
 			if len(in.folders) == maxInside {
-				return operation.Refusal(http.StatusConflict, contents, fault.Length, "the folder contains more than 50000 folders: begin with some of those")
+				return operation.Refusal(
+					http.StatusConflict, contents, fault.Length,
+					"the folder contains more than 50000 folders: begin with some of those",
+				)
 			}
 			if take(f) && !known[f.ID] {
 				known[f.ID] = true
@@ -64,7 +69,9 @@ type trashable[T any] interface {
 // each calls do for every file and folder of the subtree that is in that state and matches besides, and stores it; if
 // do is nil, it deletes them for good. The order is from the deepest folder up, so that a call that ends early leaves
 // nothing below finished folders and a repetition does the rest.
-func (in *subtree) each(ctx context.Context, state store.State, besides store.Filter, do func(folder *string, trash *Trash)) error {
+func (in *subtree) each(
+	ctx context.Context, state store.State, besides store.Filter, do func(folder *string, trash *Trash),
+) error {
 	for some := range slices.Chunk(in.folders, folderBatch) {
 		lies := store.All(store.In("folder_id", some...), besides)
 		if err := each(ctx, in.m.Files.In(in.c.Entitled()), lies, state, do); err != nil {
@@ -77,7 +84,9 @@ func (in *subtree) each(ctx context.Context, state store.State, besides store.Fi
 	return nil
 }
 
-func each[T any, P trashable[T]](ctx context.Context, of store.Collection[T], lies store.Filter, state store.State, do func(*string, *Trash)) error {
+func each[T any, P trashable[T]](
+	ctx context.Context, of store.Collection[T], lies store.Filter, state store.State, do func(*string, *Trash),
+) error {
 	return crud.Drain(ctx, of, lies, state, func(recs []*T) error {
 		if do == nil {
 			return of.Delete(ctx, recs...)
@@ -91,7 +100,9 @@ func each[T any, P trashable[T]](ctx context.Context, of store.Collection[T], li
 
 // count returns how many records of the subtree are in that state and match besides, among those that the workspace
 // shows.
-func (in *subtree) count(ctx context.Context, ws *store.Workspace, state store.State, besides store.Filter) (n int64, err error) {
+func (in *subtree) count(
+	ctx context.Context, ws *store.Workspace, state store.State, besides store.Filter,
+) (n int64, err error) {
 	for some := range slices.Chunk(in.folders, folderBatch) {
 		lies := store.All(store.In("folder_id", some...), besides)
 		files, err := in.m.Files.In(ws).CountIn(ctx, lies, state)
@@ -150,7 +161,11 @@ func (m *Module) deleteContents(ctx context.Context, c *operation.Call, f *Folde
 		return err
 	}
 	if !f.Deleted {
-		err := in.each(ctx, store.Live, store.Filter{}, func(_ *string, t *Trash) { *t = Trash{Deleted: true, DeletedWith: f.ID} })
+		err := in.each(ctx, store.Live, store.Filter{}, func(_ *string, t *Trash) {
+			*t = Trash{
+				Deleted: true, DeletedWith: f.ID,
+			}
+		})
 		if err != nil || state == store.Live {
 			return err
 		}
@@ -190,7 +205,10 @@ func (m *Module) treeRow() operation.Row {
 		Request: operation.Request{Teams: true},
 		Response: operation.Response{
 			Message: "Folders found", Example: Tree{Count: 1, Results: []Branch{{childExample(), []Branch{}}}},
-			Failures: []operation.Failure{{Code: http.StatusUnprocessableEntity, Message: "Validation failed: " + tooMany, When: "there are more than 10000 folders"}},
+			Failures: []operation.Failure{{
+				Code: http.StatusUnprocessableEntity, Message: "Validation failed: " + tooMany,
+				When: "there are more than 10000 folders",
+			}},
 		},
 		Target: operation.Target{Resource: m.Folders.Name},
 		Docs: operation.Docs{
@@ -205,7 +223,9 @@ const tooMany = "there are more than 10000 folders; list them instead, with filt
 
 func (m *Module) tree(ctx context.Context, c *operation.Call, _ struct{}) (Tree, error) {
 	folders := m.Folders.In(c.Workspace)
-	found, err := folders.FindPart(ctx, store.Query{Sort: []store.Order{store.Asc("id")}, Limit: maxTree, Bytes: operation.PageBytes})
+	found, err := folders.FindPart(ctx, store.Query{
+		Sort: []store.Order{store.Asc("id")}, Limit: maxTree, Bytes: operation.PageBytes,
+	})
 	if err != nil {
 		return Tree{}, err
 	}

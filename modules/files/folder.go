@@ -114,7 +114,10 @@ func (k *children[T]) read(ctx context.Context, ask folderInput) (err error) {
 		return k.countAll(ctx)
 	}
 	offset := max(ask.Page-1, 0) * ask.PerPage
-	q := store.Query{Filter: k.subtree(), Sort: []store.Order{store.Asc(k.by)}, Limit: int(ask.PerPage), Offset: int(offset), State: k.state, Bytes: operation.PageBytes}
+	q := store.Query{
+		Filter: k.subtree(), Sort: []store.Order{store.Asc(k.by)}, Limit: int(ask.PerPage), Offset: int(offset),
+		State: k.state, Bytes: operation.PageBytes,
+	}
 	if offset > 0 {
 		k.counted = true
 		return k.page(ctx, q)
@@ -156,7 +159,9 @@ func childList[T any](shown []T, count int64, ask folderInput) *Children[T] {
 	if ask.Page == 0 {
 		return &Children[T]{all: shown}
 	}
-	page := operation.Page[T]{Page: ask.Page, Pages: (count + ask.PerPage - 1) / ask.PerPage, Count: count, Results: shown}
+	page := operation.Page[T]{
+		Page: ask.Page, Pages: (count + ask.PerPage - 1) / ask.PerPage, Count: count, Results: shown,
+	}
 	return &Children[T]{page: &page}
 }
 
@@ -240,7 +245,9 @@ func (n *nameLookup) pending(ctx context.Context) (questions []func() error) {
 	}
 	if len(n.folderIDs) > 0 {
 		questions = append(questions, func() error {
-			found, err := n.m.Folders.In(n.call.Workspace).Find(ctx, store.Query{Filter: store.In("id", n.folderIDs...), State: store.Either, LeaveOut: true})
+			found, err := n.m.Folders.In(n.call.Workspace).Find(ctx, store.Query{
+				Filter: store.In("id", n.folderIDs...), State: store.Either, LeaveOut: true,
+			})
 			for i := range found {
 				n.folders[found[i].ID] = found[i].Name
 			}

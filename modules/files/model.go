@@ -62,10 +62,15 @@ func NewKinds() Kinds {
 	folders := record.Must(record.Options[Folder]{
 		Traits: record.Traits{Name: "folder", Carries: true},
 		Spec: store.Spec{
-			Name:    "folders",
-			Indexes: []store.Index{{Fields: []string{"folder_id", "deleted", "name", "teams"}}, {Fields: []string{"deleted", "name"}}, {Fields: []string{"deleted", "created_at"}}},
+			Name: "folders",
+			Indexes: []store.Index{
+				{Fields: []string{"folder_id", "deleted", "name", "teams"}}, {Fields: []string{"deleted", "name"}},
+				{Fields: []string{"deleted", "created_at"}},
+			},
 			Access: []store.Access{
-				{Where: []string{"folder_id", "deleted"}, Sort: []string{"name"}}, {Where: []string{"deleted"}, Sort: []string{"name"}}, {Where: []string{"deleted", "created_at"}},
+				{
+					Where: []string{"folder_id", "deleted"}, Sort: []string{"name"},
+				}, {Where: []string{"deleted"}, Sort: []string{"name"}}, {Where: []string{"deleted", "created_at"}},
 			},
 		},
 		Derive: func(f *Folder) { f.clearLive() },

@@ -65,8 +65,15 @@ func (m *Module) getFolder() operation.Row {
 		Response: operation.Response{
 			Message: "Folder found", Example: folderExample(),
 			Failures: []operation.Failure{
-				{Code: http.StatusNotFound, Message: folderMissing, When: "there is no such folder in this state and parent, or the caller may not see it"},
-				{Code: http.StatusUnprocessableEntity, Message: "Validation failed: page must be a whole number from 1 to 1000000000", When: "a parameter has an unacceptable value"},
+				{
+					Code: http.StatusNotFound, Message: folderMissing,
+					When: "there is no such folder in this state and parent, or the caller may not see it",
+				},
+				{
+					Code:    http.StatusUnprocessableEntity,
+					Message: "Validation failed: page must be a whole number from 1 to 1000000000",
+					When:    "a parameter has an unacceptable value",
+				},
 			},
 		},
 		Target: operation.Target{Revised: true},
@@ -94,7 +101,10 @@ func (m *Module) deleteFile() operation.Row {
 		Response: operation.Response{
 			Message: "File record deleted", Example: Removed{ID: exampleFile},
 			Failures: []operation.Failure{
-				{Code: http.StatusOK, Message: fileMissing, When: "there is no such file, or the caller may not see it"},
+				{
+					Code: http.StatusOK, Message: fileMissing,
+					When: "there is no such file, or the caller may not see it",
+				},
 			},
 		},
 		Target: operation.Target{Revised: true},

@@ -56,19 +56,29 @@ func (m *Module) fileRows() []operation.Row {
 		Request: operation.Request{Body: []operation.Field{{
 			Name: "url", Shape: operation.Text, Nullable: true, Bounds: operation.Bounds{MaxLength: maxURL}, Example: "9f86d081884c7d65",
 			Description: "Where the file host serves the bytes: the address as in answers, or its last part. Only the last part is stored.",
-			Ask:         operation.Ask{Label: "Address", Hint: "The address at which the contents of the file are served."},
+			Ask: operation.Ask{
+				Label: "Address", Hint: "The address at which the contents of the file are served.",
+			},
 		}}},
 		Response: changed,
 	}
-	written.Failures = []operation.Failure{{Code: http.StatusUnprocessableEntity, Message: "Validation failed: " + foreign, When: "url is not an address of the organization's file host"}}
+	written.Failures = []operation.Failure{{
+		Code: http.StatusUnprocessableEntity, Message: "Validation failed: " + foreign,
+		When: "url is not an address of the organization's file host",
+	}}
 	rows := crud.Rows(m.Files.Resource, crud.Options{
 		Path: "/api/files", Things: "Files", Tag: tag, Search: []string{"filename"},
 		Read: operation.Needs(tenants.ManageFiles), Write: operation.Needs(tenants.ManageFiles),
 		Also: crud.Also(m.address), Before: crud.Before(m.beforeFile), Show: crud.Show(m.showFiles), Example: fileExample(),
 		Create: written, Update: written, Delete: crud.Absent(), Purge: &crud.Action{Response: changed},
-		Restore: crud.Action{Lead: "If the folder of the file is deleted, the file is restored without a folder.", Response: changed},
+		Restore: crud.Action{
+			Lead: "If the folder of the file is deleted, the file is restored without a folder.", Response: changed,
+		},
 	})
-	return slices.Insert(rows, slices.IndexFunc(rows, func(row operation.Row) bool { return row.Action == operation.RestoreAction }), m.deleteFile())
+	return slices.Insert(
+		rows, slices.IndexFunc(rows, func(row operation.Row) bool { return row.Action == operation.RestoreAction }),
+		m.deleteFile(),
+	)
 }
 
 const (
@@ -152,7 +162,9 @@ func (m *Module) detach(ctx context.Context, c *operation.Call, need *store.Prec
 	return err
 }
 
-func (m *Module) beforeFolder(ctx context.Context, c *operation.Call, need *store.Preconditions, rec, was *Folder) error {
+func (m *Module) beforeFolder(
+	ctx context.Context, c *operation.Call, need *store.Preconditions, rec, was *Folder,
+) error {
 	switch {
 	case rec == nil:
 		return m.deleteContents(ctx, c, was, store.Either)

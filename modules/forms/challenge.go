@@ -58,9 +58,14 @@ func (m *Module) challengeRow() operation.Row {
 			Rule: operation.Needs(tenants.CreateFormSubmissions),
 		},
 		Response: operation.Response{
-			Message:  "Challenge found",
-			Example:  Challenge{exampleID + ".665f1c2ab4d3e2f1a0b9c8d6.1717510000.18.Jx2mB0l4Zk6u1q9cVtYw8g.1.mJ1b3rVn0c5J0o2t7bXwqg", 18, "2024-06-04T14:06:40.000Z"},
-			Failures: []operation.Failure{{Code: http.StatusNotFound, Message: missing, When: "no such form in this organization"}},
+			Message: "Challenge found",
+			Example: Challenge{
+				exampleID + ".665f1c2ab4d3e2f1a0b9c8d6.1717510000.18.Jx2mB0l4Zk6u1q9cVtYw8g.1.mJ1b3rVn0c5J0o2t7bXwqg",
+				18, "2024-06-04T14:06:40.000Z",
+			},
+			Failures: []operation.Failure{{
+				Code: http.StatusNotFound, Message: missing, When: "no such form in this organization",
+			}},
 		},
 		Docs: operation.Docs{
 			Tag:     tag,
@@ -202,7 +207,9 @@ func (m *Module) guard(create operation.Handler) operation.Handler {
 
 		result, err := create(ctx, c)
 		if full, ok := errors.AsType[*store.QuotaError](err); ok { // visitors of a page must not learn how much is stored
-			err = &operation.Problem{Code: http.StatusInsufficientStorage, Message: noRoom, Reason: "limit " + full.Limit, Err: err}
+			err = &operation.Problem{
+				Code: http.StatusInsufficientStorage, Message: noRoom, Reason: "limit " + full.Limit, Err: err,
+			}
 		}
 		return result, err
 	}

@@ -43,7 +43,10 @@ type Kinds struct {
 func NewKinds() Kinds {
 	collections := record.Must(record.Options[Collection]{
 		Traits: record.Traits{Name: "form_collection", Called: "name", Definition: true},
-		Spec:   store.Spec{Name: "form_collections", Indexes: []store.Index{{Fields: []string{"created_at"}}}, Access: []store.Access{{Where: []string{"created_at"}}}},
+		Spec: store.Spec{
+			Name: "form_collections", Indexes: []store.Index{{Fields: []string{"created_at"}}},
+			Access: []store.Access{{Where: []string{"created_at"}}},
+		},
 		Check: func(_ *record.Checking, f *Collection) { // fields of every form are not stored
 			maps.DeleteFunc(f.Schema, func(name string, _ schema.Field) bool { _, common := Common()[name]; return common })
 		},
@@ -52,9 +55,12 @@ func NewKinds() Kinds {
 	submissions := record.Must(record.Options[Submission]{
 		Traits: record.Traits{Name: "submission", DefinedBy: "form_collection"},
 		Spec: store.Spec{
-			Name:    "form_submissions",
-			Indexes: []store.Index{{Fields: []string{"form"}, Rides: []string{"deleted"}}, {Fields: []string{"form", "created_at"}, Rides: []string{"deleted"}}},
-			Access:  []store.Access{{Where: []string{"form"}}, {Where: []string{"form", "created_at"}}},
+			Name: "form_submissions",
+			Indexes: []store.Index{
+				{Fields: []string{"form"}, Rides: []string{"deleted"}},
+				{Fields: []string{"form", "created_at"}, Rides: []string{"deleted"}},
+			},
+			Access: []store.Access{{Where: []string{"form"}}, {Where: []string{"form", "created_at"}}},
 		},
 	})
 	return Kinds{collections, submissions}

@@ -48,7 +48,9 @@ func (m *Module) Operations() []operation.Row {
 
 func (m *Module) collectionRows() []operation.Row {
 	return crud.Rows(m.Collections.Resource, crud.Options{
-		Path: "/api/form/collections", Name: "forms", Things: "Form Collections", Tag: tag, Search: []string{"name", "label", "label_plural"},
+		Path: "/api/form/collections", Name: "forms", Things: "Form Collections", Tag: tag, Search: []string{
+			"name", "label", "label_plural",
+		},
 		Read:  operation.NeedsOneOf(tenants.ManageForms, tenants.ViewFormSubmissions, tenants.CreateFormSubmissions),
 		Write: operation.Needs(tenants.ManageForms), Before: crud.Before(m.before), Show: crud.Show(m.show), Example: m.example(),
 		Create: crud.Action{
@@ -139,19 +141,41 @@ func (m *Module) updateRow() operation.Row {
 			Contract: true,
 			Teams:    true,
 			Params: []operation.Param{
-				{Name: "id", In: operation.InPath, Shape: operation.Text, Required: true, Description: "Identifier of the form.", Example: exampleID},
+				{
+					Name: "id", In: operation.InPath, Shape: operation.Text, Required: true,
+					Description: "Identifier of the form.", Example: exampleID,
+				},
 			},
 			Body: []operation.Field{
-				{Name: "name", Shape: operation.Text, Bounds: schema.NameBounds(), Description: "Singular identifier: 1 to 64 lower-case letters, digits or _, a letter first.", Ask: operation.Ask{Label: "Short name", Hint: "For addresses and files: lower-case letters, digits and _, such as application."}, Example: example.Name},
-				{Name: "label", Shape: operation.Text, Bounds: schema.LabelBounds(), Description: "Singular label, at most 200 characters.", Ask: operation.Ask{Label: "Name", Hint: "Such as Application."}, Example: example.Label},
-				{Name: "label_plural", Shape: operation.Text, Bounds: schema.LabelBounds(), Description: "Plural label, at most 200 characters.", Ask: operation.Ask{Label: "Name of several", Hint: "Such as Applications."}, Example: example.LabelPlural},
+				{
+					Name: "name", Shape: operation.Text, Bounds: schema.NameBounds(),
+					Description: "Singular identifier: 1 to 64 lower-case letters, digits or _, a letter first.",
+					Ask: operation.Ask{
+						Label: "Short name",
+						Hint:  "For addresses and files: lower-case letters, digits and _, such as application.",
+					},
+					Example: example.Name,
+				},
+				{
+					Name: "label", Shape: operation.Text, Bounds: schema.LabelBounds(),
+					Description: "Singular label, at most 200 characters.",
+					Ask:         operation.Ask{Label: "Name", Hint: "Such as Application."}, Example: example.Label,
+				},
+				{
+					Name: "label_plural", Shape: operation.Text, Bounds: schema.LabelBounds(),
+					Description: "Plural label, at most 200 characters.",
+					Ask:         operation.Ask{Label: "Name of several", Hint: "Such as Applications."},
+					Example:     example.LabelPlural,
+				},
 				{
 					Name: "schema", Shape: operation.Object, Type: schema.Definitions{}, Example: example.Schema,
 					Description: "At most 500 fields by identifier (1 to 64 letters, digits, _ or -), each with title (at most 200 characters), type (StudlyCase) and, optionally, required.", Ask: operation.Ask{Label: "Fields"},
 				},
 				{
 					Name: "email_alerts", Shape: operation.Object, Example: example.EmailAlerts,
-					Description: "enabled (boolean), recipients (at most 1000 e-mail addresses), subject (one line, at most 200 characters); other members are kept. At most 128 KiB and 8 levels.", Ask: operation.Ask{Label: "E-mail alerts", Hint: "Recipients of alerts about submissions, in JSON."},
+					Description: "enabled (boolean), recipients (at most 1000 e-mail addresses), subject (one line, at most 200 characters); other members are kept. At most 128 KiB and 8 levels.", Ask: operation.Ask{
+						Label: "E-mail alerts", Hint: "Recipients of alerts about submissions, in JSON.",
+					},
 				},
 			},
 			BodyLimit: schema.BodyLimit,
@@ -159,7 +183,10 @@ func (m *Module) updateRow() operation.Row {
 		Response: operation.Response{
 			Data: Answer{}, Message: "Form Collection updated", Example: m.example(),
 			Failures: []operation.Failure{
-				{Code: http.StatusOK, Message: notUpdated, When: "the form is standalone", Data: Refused{standaloneDetail}},
+				{
+					Code: http.StatusOK, Message: notUpdated, When: "the form is standalone",
+					Data: Refused{standaloneDetail},
+				},
 				{Code: http.StatusNotFound, Message: missing, When: "no such form in this organization"},
 				crud.Limits(),
 				operation.Refuses(http.StatusUnprocessableEntity, "the body is unacceptable; every problem is named", "label", fault.Required, "label must not be empty"),

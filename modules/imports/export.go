@@ -21,13 +21,19 @@ func (s *Service) exportOperation() operation.Row {
 			Weight: operation.Heavy, Timeout: time.Hour,
 		},
 		Request: operation.Request{
-			Params: []operation.Param{{Name: "public_key", In: operation.InQuery, Shape: operation.Text, Description: "The public half of a transfer key, as written by tenantry keyring transfer-key."}},
+			Params: []operation.Param{{
+				Name: "public_key", In: operation.InQuery, Shape: operation.Text,
+				Description: "The public half of a transfer key, as written by tenantry keyring transfer-key.",
+			}},
 		},
 		Response: operation.Response{
 			Streams: []string{ndjson}, Message: "Export found",
-			Data:     map[string]any{},
-			Example:  map[string]any{"kind": "contact", "id": "665f1c2ab4d3e2f1a0b9c8d7", "email": "ada@example.com"},
-			Failures: []operation.Failure{{Code: http.StatusUnprocessableEntity, Message: "Validation failed: public_key is not a transfer key", When: "the key cannot be read"}},
+			Data:    map[string]any{},
+			Example: map[string]any{"kind": "contact", "id": "665f1c2ab4d3e2f1a0b9c8d7", "email": "ada@example.com"},
+			Failures: []operation.Failure{{
+				Code: http.StatusUnprocessableEntity, Message: "Validation failed: public_key is not a transfer key",
+				When: "the key cannot be read",
+			}},
 		},
 		Docs: operation.Docs{
 			Tag: tag, Summary: "Export the organization as a bundle",

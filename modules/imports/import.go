@@ -89,8 +89,14 @@ func New(o Options) *Service {
 		Traits: record.Traits{Name: "import"},
 		Spec: store.Spec{
 			Name: "imports", Aside: true, Fields: []string{"only"},
-			Indexes: []store.Index{{Fields: []string{"created_at"}}, {Fields: []string{"state", "created_at"}}, {Fields: []string{"only"}, Unique: true}},
-			Access:  []store.Access{{Sort: []string{"created_at"}}, {Where: []string{"state"}, Sort: []string{"created_at"}}, {Where: []string{"only"}}},
+			Indexes: []store.Index{
+				{Fields: []string{"created_at"}}, {Fields: []string{"state", "created_at"}},
+				{Fields: []string{"only"}, Unique: true},
+			},
+			Access: []store.Access{
+				{Sort: []string{"created_at"}}, {Where: []string{"state"}, Sort: []string{"created_at"}},
+				{Where: []string{"only"}},
+			},
 		},
 	})
 	return s
@@ -146,7 +152,10 @@ func createAction() crud.Action {
 				"The answer is the import, which shows its progress. An organization has one import at a time; the last hundred are kept.",
 		},
 		Response: operation.Response{Failures: []operation.Failure{
-			{Code: http.StatusConflict, Message: busyMessage, When: "the organization has an import that has not ended"},
+			{
+				Code: http.StatusConflict, Message: busyMessage,
+				When: "the organization has an import that has not ended",
+			},
 		}},
 	}
 }
@@ -246,7 +255,10 @@ func (s *Service) begin(ctx context.Context, c *operation.Call, job *Import) (_ 
 		gone = u.all.Delete(ctx, left)
 	}
 	if gone != nil {
-		s.Log.WarnContext(ctx, "record of an import that did not arrive could not be deleted", "organization", c.Tenant.Org.Slug, "import", job.ID, "error", gone)
+		s.Log.WarnContext(
+			ctx, "record of an import that did not arrive could not be deleted", "organization", c.Tenant.Org.Slug,
+			"import", job.ID, "error", gone,
+		)
 	}
 	return nil, cmp.Or(err, store.ErrUnavailable)
 }
@@ -276,7 +288,9 @@ type uploadReader struct {
 
 func (a uploadReader) Read(p []byte) (int, error) {
 	n, err := a.Reader.Read(p)
-	return n, cmp.Or(a.u.progress(a.ctx, bundle.Progress{Phase: bundle.PhaseReading, Bytes: a.u.at.Bytes + int64(n)}), err)
+	return n, cmp.Or(a.u.progress(a.ctx, bundle.Progress{
+		Phase: bundle.PhaseReading, Bytes: a.u.at.Bytes + int64(n),
+	}), err)
 }
 
 // importJob is a running import.
@@ -343,7 +357,9 @@ func interrupt(i *Import) {
 
 // prune deletes the oldest imports.
 func (u *importJob) prune(ctx context.Context) error {
-	old, err := u.all.Find(ctx, store.Query{Sort: []store.Order{store.Desc("created_at")}, Offset: maxImports - 1, Limit: maxImports})
+	old, err := u.all.Find(ctx, store.Query{
+		Sort: []store.Order{store.Desc("created_at")}, Offset: maxImports - 1, Limit: maxImports,
+	})
 	for i := range old {
 		err = errors.Join(err, u.all.Delete(ctx, &old[i]))
 	}
@@ -424,9 +440,14 @@ func (u *importJob) run(ctx context.Context, src bundle.Source, secrets *sealing
 	if err := u.change(ctx, func(i *Import) {
 		i.Only, i.State, i.Message, i.Report, i.Step, i.Bytes, i.Place = "", state, message, report, u.at.Phase, u.at.Bytes, 0
 	}); err != nil {
-		u.Log.WarnContext(ctx, "end of an import could not be saved", "organization", u.of.Org.Slug, "import", job.ID, "error", err)
+		u.Log.WarnContext(
+			ctx, "end of an import could not be saved", "organization", u.of.Org.Slug, "import", job.ID, "error", err,
+		)
 	}
-	u.Log.InfoContext(ctx, "import ended", "organization", u.of.Org.Slug, "import", job.ID, "lines", report.Lines, "failed", report.Failed, "state", state)
+	u.Log.InfoContext(
+		ctx, "import ended", "organization", u.of.Org.Slug, "import", job.ID, "lines", report.Lines, "failed",
+		report.Failed, "state", state,
+	)
 }
 
 // endedMessage says why an import ended whose caller lost the right to import.
@@ -446,9 +467,15 @@ func (u *importJob) record(ctx context.Context, report bundle.Report) {
 	if u.job.DryRun || report.Created+report.Updated == 0 {
 		return
 	}
-	facts := map[string]string{"import": u.job.ID, "created": strconv.Itoa(report.Created), "updated": strconv.Itoa(report.Updated), "failed": strconv.Itoa(report.Failed)}
+	facts := map[string]string{
+		"import": u.job.ID, "created": strconv.Itoa(report.Created), "updated": strconv.Itoa(report.Updated),
+		"failed": strconv.Itoa(report.Failed),
+	}
 	if err := u.Audit(ctx, u.of.Workspace(), u.job.By, facts); err != nil {
-		u.Log.ErrorContext(ctx, "import could not be recorded in the audit log", "organization", u.of.Org.Slug, "import", u.job.ID, "error", err)
+		u.Log.ErrorContext(
+			ctx, "import could not be recorded in the audit log", "organization", u.of.Org.Slug, "import", u.job.ID,
+			"error", err,
+		)
 	}
 }
 
@@ -504,7 +531,10 @@ func (u *importJob) saveProgress(ctx context.Context) error {
 		i.State, i.Message, i.Step, i.Bytes, i.Place = running, "", u.at.Phase, u.at.Bytes, place
 	})
 	if err != nil && !errors.Is(err, errTaken) && ctx.Err() == nil {
-		u.Log.WarnContext(ctx, "progress of an import could not be saved", "organization", u.of.Org.Slug, "import", u.job.ID, "error", err)
+		u.Log.WarnContext(
+			ctx, "progress of an import could not be saved", "organization", u.of.Org.Slug, "import", u.job.ID, "error",
+			err,
+		)
 		err = nil
 	}
 	return err
@@ -554,17 +584,25 @@ func (u *importJob) overdue() error {
 func lateMessage(cause error, r bundle.Report) string {
 	switch stored := r.Created + r.Updated; {
 	case errors.Is(cause, errNoTurn):
-		return fmt.Sprintf("It could not begin for %s because of other imports. Nothing was stored; send the same file again later", minutes(maxWait))
+		return fmt.Sprintf(
+			"It could not begin for %s because of other imports. Nothing was stored; send the same file again later",
+			minutes(maxWait),
+		)
 	case stored == 0 || r.DryRun:
 		return fmt.Sprintf("It was stopped after %s. Nothing was stored; send it in several files", minutes(maxTime))
 	default:
-		return fmt.Sprintf("It was stopped after %s, and %d lines were stored; send the same file again to continue", minutes(maxTime), stored)
+		return fmt.Sprintf(
+			"It was stopped after %s, and %d lines were stored; send the same file again to continue", minutes(maxTime),
+			stored,
+		)
 	}
 }
 
 func minutes(d time.Duration) string { return fmt.Sprintf("%d minutes", int(d.Minutes())) }
 
-var errTaken = &operation.Problem{Code: http.StatusConflict, Message: "The import made no progress for too long; send the file again"}
+var errTaken = &operation.Problem{
+	Code: http.StatusConflict, Message: "The import made no progress for too long; send the file again",
+}
 
 // change changes the record of an import that is still the running one of the organization.
 func (u *importJob) change(ctx context.Context, change func(*Import)) error {

@@ -38,7 +38,10 @@ type Touched struct {
 }
 
 func (m *Module) exampleShown() Shown {
-	d := &Definition{Name: "tree", Label: "Tree", LabelPlural: "Trees", Schema: schema.Fields{"species": {Title: "Species", Type: schema.Text, Required: true}}}
+	d := &Definition{
+		Name: "tree", Label: "Tree", LabelPlural: "Trees",
+		Schema: schema.Fields{"species": {Title: "Species", Type: schema.Text, Required: true}},
+	}
 	d.ID, d.CreatedAt, d.UpdatedAt = exampleID, 1717509162000, 1717595562000
 	return crud.As[Shown](m.Definitions.Resource)(d, nil)
 }
@@ -50,7 +53,9 @@ func (m *Module) definitionRows() []operation.Row {
 	change.BodyLimit, change.Weight = schema.BodyLimit, operation.Heavy
 	change.Types = map[string]any{"schema": schema.Definitions{}}
 	return crud.Rows(m.Definitions.Resource, crud.Options{
-		Path: "/api/custom/objects", Things: "Custom Objects", Tag: tag, Search: []string{"name", "label", "label_plural"},
+		Path: "/api/custom/objects", Things: "Custom Objects", Tag: tag, Search: []string{
+			"name", "label", "label_plural",
+		},
 		Read: operation.Needs(tenants.ManageCustomObjects), Write: operation.Needs(tenants.ManageCustomObjects),
 		Before: crud.Before(m.before), After: crud.After(m.after), Example: m.exampleShown(),
 		Create: crud.Absent(), Update: change,
@@ -73,7 +78,9 @@ func (m *Module) previewable(lead string) crud.Action {
 			{
 				Name: "force", In: operation.InQuery, Shape: operation.Boolean, Default: "false", Example: "true",
 				Description: "Makes the change even if it breaks stored records or custom reports.",
-				Ask:         operation.Ask{Label: "Even if it breaks something", Hint: "Stored records or reports may no longer fit."},
+				Ask: operation.Ask{
+					Label: "Even if it breaks something", Hint: "Stored records or reports may no longer fit.",
+				},
 			},
 			{
 				Name: "preview", In: operation.InQuery, Shape: operation.Boolean, Default: "false",
@@ -172,7 +179,9 @@ func (m *Module) touched(ctx context.Context, c *operation.Call, rec, was *Defin
 
 // affectedFields returns the fields whose values may no longer fit. It includes new fields if matching records have
 // values from an earlier field of the same name.
-func (m *Module) affectedFields(ctx context.Context, c *operation.Call, of store.Filter, before, after schema.Fields) (names []string, err error) {
+func (m *Module) affectedFields(
+	ctx context.Context, c *operation.Call, of store.Filter, before, after schema.Fields,
+) (names []string, err error) {
 	var fresh []string
 	var left []store.Filter
 	for _, name := range before.With(after).Names() {
@@ -187,7 +196,9 @@ func (m *Module) affectedFields(ctx context.Context, c *operation.Call, of store
 		}
 	}
 	for some := range slices.Chunk(left, maxFieldsPerQuery) {
-		found, err := m.Records.In(c.Workspace).Find(ctx, store.Query{Filter: store.All(of, store.AnyOf(some...)), State: store.Either, Limit: 1})
+		found, err := m.Records.In(c.Workspace).Find(ctx, store.Query{
+			Filter: store.All(of, store.AnyOf(some...)), State: store.Either, Limit: 1,
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -238,9 +249,17 @@ func (t *Touched) refusal(force bool) error {
 	for _, name := range slices.Sorted(maps.Keys(t.Fields)) {
 		switch secret := slices.Contains(t.sealed, name); {
 		case secret:
-			errs.Add("schema."+name, fault.Forbidden, "schema.%s: %d records have values of it, so it cannot become or stop being Encrypted: remove these values first", name, t.Fields[name])
+			errs.Add(
+				"schema."+name, fault.Forbidden,
+				"schema.%s: %d records have values of it, so it cannot become or stop being Encrypted: remove these values first",
+				name, t.Fields[name],
+			)
 		case !force:
-			errs.Add("schema."+name, fault.Forbidden, "schema.%s: %d records would lack it or have an invalid value; force=true changes it all the same", name, t.Fields[name])
+			errs.Add(
+				"schema."+name, fault.Forbidden,
+				"schema.%s: %d records would lack it or have an invalid value; force=true changes it all the same",
+				name, t.Fields[name],
+			)
 		}
 	}
 	if len(t.Fields) == 0 && t.Records > 0 && !force {

@@ -71,7 +71,9 @@ func definitions(c *operation.Call, errs *fault.List) (map[string]any, bool) {
 	return numbered, true
 }
 
-func required(c *operation.Call, errs *fault.List, name string, check func(errs *fault.List, field, value string)) string {
+func required(
+	c *operation.Call, errs *fault.List, name string, check func(errs *fault.List, field, value string),
+) string {
 	if !c.Body.Has(name) {
 		errs.Add(name, "required", "%s is required", name)
 		return ""

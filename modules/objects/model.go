@@ -35,16 +35,22 @@ type Kinds struct {
 // NewKinds declares the records.
 func NewKinds() Kinds {
 	definitions := record.Must(record.Options[Definition]{
-		Traits:  record.Traits{Name: "custom_object", Key: "name", Definition: true},
-		Spec:    store.Spec{Name: "custom_objects", Indexes: []store.Index{{Fields: []string{"created_at"}}}, Access: []store.Access{{Where: []string{"created_at"}}}},
+		Traits: record.Traits{Name: "custom_object", Key: "name", Definition: true},
+		Spec: store.Spec{
+			Name: "custom_objects", Indexes: []store.Index{{Fields: []string{"created_at"}}},
+			Access: []store.Access{{Where: []string{"created_at"}}},
+		},
 		Defines: func(d *Definition) (string, schema.Fields, bool) { return d.Name, d.Schema, d.Schema != nil },
 	})
 	records := record.Must(record.Options[Record]{
 		Traits: record.Traits{Name: "record", DefinedBy: "custom_object"},
 		Spec: store.Spec{
-			Name:    "records",
-			Indexes: []store.Index{{Fields: []string{"object"}, Rides: []string{"deleted"}}, {Fields: []string{"object", "created_at"}, Rides: []string{"deleted"}}},
-			Access:  []store.Access{{Where: []string{"object"}}, {Where: []string{"object", "created_at"}}},
+			Name: "records",
+			Indexes: []store.Index{
+				{Fields: []string{"object"}, Rides: []string{"deleted"}},
+				{Fields: []string{"object", "created_at"}, Rides: []string{"deleted"}},
+			},
+			Access: []store.Access{{Where: []string{"object"}}, {Where: []string{"object", "created_at"}}},
 		},
 	})
 	return Kinds{definitions, records}

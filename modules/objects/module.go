@@ -54,7 +54,9 @@ func Common() schema.Fields {
 func (m *Module) Operations() []operation.Row {
 	records := crud.Rows(m.Records.Resource, crud.Options{
 		Path: "/api/custom/objects/{name}/records", Things: "Records", Within: "Custom Object",
-		Read: operation.Needs(tenants.ManageCustomObjects), Write: operation.Needs(tenants.ManageCustomObjects), Keys: m.keys, Bulk: true, Export: true, Search: []string{"external_id", "values"},
+		Read: operation.Needs(tenants.ManageCustomObjects), Write: operation.Needs(tenants.ManageCustomObjects), Keys: m.keys, Bulk: true, Export: true, Search: []string{
+			"external_id", "values",
+		},
 	})
 	return slices.Concat([]operation.Row{m.createRow(), m.schemaRow()}, records, m.definitionRows())
 }
@@ -71,13 +73,32 @@ func (m *Module) createRow() operation.Row {
 			Contract: true,
 			Teams:    true,
 			Body: []operation.Field{
-				{Name: "name", Shape: operation.Text, Required: true, Bounds: schema.NameBounds(), Description: "Singular identifier: 1 to 64 lower-case letters, digits or _, a letter first.", Ask: operation.Ask{Label: "Short name", Hint: "For addresses and files: lower-case letters, digits and _, such as bike."}, Example: "tree"},
-				{Name: "label", Shape: operation.Text, Required: true, Bounds: schema.LabelBounds(), Description: "Singular label, at most 200 characters.", Ask: operation.Ask{Label: "Name", Hint: "Such as Bike."}, Example: "Tree"},
-				{Name: "label_plural", Shape: operation.Text, Required: true, Bounds: schema.LabelBounds(), Description: "Plural label, at most 200 characters.", Ask: operation.Ask{Label: "Name of several", Hint: "Such as Bikes."}, Example: "Trees"},
+				{
+					Name: "name", Shape: operation.Text, Required: true, Bounds: schema.NameBounds(),
+					Description: "Singular identifier: 1 to 64 lower-case letters, digits or _, a letter first.",
+					Ask: operation.Ask{
+						Label: "Short name",
+						Hint:  "For addresses and files: lower-case letters, digits and _, such as bike.",
+					},
+					Example: "tree",
+				},
+				{
+					Name: "label", Shape: operation.Text, Required: true, Bounds: schema.LabelBounds(),
+					Description: "Singular label, at most 200 characters.",
+					Ask:         operation.Ask{Label: "Name", Hint: "Such as Bike."}, Example: "Tree",
+				},
+				{
+					Name: "label_plural", Shape: operation.Text, Required: true, Bounds: schema.LabelBounds(),
+					Description: "Plural label, at most 200 characters.",
+					Ask:         operation.Ask{Label: "Name of several", Hint: "Such as Bikes."}, Example: "Trees",
+				},
 				{
 					Name: "schema", Shape: operation.Object, Type: schema.Numbered{},
 					Description: "At most 500 fields by identifier (1 to 64 letters, digits, _ or -), each with title (at most 200 characters), type (StudlyCase) and, optionally, required. An array defines fields named 0, 1, 2.", Ask: operation.Ask{Label: "Fields"},
-					Example: map[string]any{"species": map[string]any{"title": "Species", "type": schema.Text, "required": true}, "height": map[string]any{"title": "Height (m)", "type": schema.Number}},
+					Example: map[string]any{
+						"species": map[string]any{"title": "Species", "type": schema.Text, "required": true},
+						"height":  map[string]any{"title": "Height (m)", "type": schema.Number},
+					},
 				},
 			},
 			BodyLimit: schema.BodyLimit,
@@ -89,7 +110,11 @@ func (m *Module) createRow() operation.Row {
 			Failures: []operation.Failure{
 				operation.Refuses(http.StatusUnprocessableEntity, "the body is unacceptable; every problem is named", "label", fault.Required, "label is required"),
 				operation.Refuses(http.StatusConflict, "another custom object has the same name, label or plural label; each one is named", "name", fault.Duplicate, "name is already in use"),
-				{Code: http.StatusServiceUnavailable, Message: "The service is temporarily unavailable, please retry later", When: "the store cannot take it now", Data: map[string]any{}},
+				{
+					Code:    http.StatusServiceUnavailable,
+					Message: "The service is temporarily unavailable, please retry later",
+					When:    "the store cannot take it now", Data: map[string]any{},
+				},
 			},
 		},
 		Target: operation.Target{Action: operation.CreateAction, Revised: true},
@@ -113,7 +138,9 @@ func (m *Module) schemaRow() operation.Row {
 		Request: operation.Request{Teams: true},
 		Response: operation.Response{
 			Message: "Custom Object schema",
-			Example: Schema{Common().With(schema.Fields{"species": {Title: "Species", Type: schema.Text, Required: true}})},
+			Example: Schema{Common().With(schema.Fields{"species": {
+				Title: "Species", Type: schema.Text, Required: true,
+			}})},
 			Failures: []operation.Failure{
 				{Code: http.StatusNotFound, Message: missing, When: "no such custom object in this organization"},
 			},

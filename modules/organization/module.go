@@ -75,7 +75,11 @@ func (in *Change) apply(c *operation.Call, o *tenants.Organization) (errs fault.
 
 // Operations returns the rows.
 func (m *Module) Operations() []operation.Row {
-	usual := Module{Defaults: rate.Set{Organization: rate.Pair{Rate: rate.PerSecond(1000), Quota: rate.Unlimited()}, Key: rate.Pair{Rate: rate.PerSecond(500), Quota: rate.Unlimited()}, Visitor: rate.Pair{Rate: rate.PerSecond(5), Quota: rate.PerHour(1000)}}}
+	usual := Module{Defaults: rate.Set{
+		Organization: rate.Pair{Rate: rate.PerSecond(1000), Quota: rate.Unlimited()},
+		Key:          rate.Pair{Rate: rate.PerSecond(500), Quota: rate.Unlimited()},
+		Visitor:      rate.Pair{Rate: rate.PerSecond(5), Quota: rate.PerHour(1000)},
+	}}
 	example := usual.answer(&tenants.Tenant{Org: tenants.Organization{
 		OrgID: 7, Slug: "acme", Name: "Acme Ltd", Features: map[string]bool{tenants.FeatureTeams: true}, Lowered: map[string]int64{tenants.LimitFolderChildren: 500},
 	}}, "https://acme.example.com", store.Usage{Documents: 1200, Bytes: 900_000})
@@ -113,7 +117,9 @@ func (m *Module) update(ctx context.Context, c *operation.Call, in Change) (Answ
 		if err := c.Current(o.Rev); err != nil {
 			return err
 		}
-		changed = slices.DeleteFunc([]string{"name", "features", "settings", "limits", "frame_origins"}, func(name string) bool { return !c.Body.Has(name) })
+		changed = slices.DeleteFunc([]string{
+			"name", "features", "settings", "limits", "frame_origins",
+		}, func(name string) bool { return !c.Body.Has(name) })
 		if err := in.apply(c, o).Err(); err != nil {
 			return err
 		}

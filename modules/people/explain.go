@@ -36,11 +36,17 @@ func (m *Module) explain() operation.Row {
 		},
 		Response: operation.Response{
 			Message: "Explanation found",
-			Example: Explanation{Operation: "folders.get", Subject: "user:7", Allowed: true, Reasons: []string{}, Held: []tenants.Permission{tenants.ManageFiles}},
+			Example: Explanation{
+				Operation: "folders.get", Subject: "user:7", Allowed: true, Reasons: []string{},
+				Held: []tenants.Permission{tenants.ManageFiles},
+			},
 			Failures: []operation.Failure{
 				{Code: http.StatusNotFound, Message: "Key not found", When: "no such key in this organization"},
 				{Code: http.StatusNotFound, Message: "User not found", When: "no such user in this organization"},
-				{Code: http.StatusUnprocessableEntity, Message: "Validation failed: operation is required", When: "there is no such operation, or the subject is malformed"},
+				{
+					Code: http.StatusUnprocessableEntity, Message: "Validation failed: operation is required",
+					When: "there is no such operation, or the subject is malformed",
+				},
 			},
 		},
 		Docs: operation.Docs{
@@ -65,7 +71,10 @@ func (m *Module) runExplain(ctx context.Context, c *operation.Call, in explainIn
 	if err := faults.Err(); err != nil {
 		return Explanation{}, err
 	}
-	out := Explanation{Operation: op.Name, Subject: in.Subject, Reasons: []string{}, Held: []tenants.Permission{}, ByRecord: op.Rule.LooksAtRecords()}
+	out := Explanation{
+		Operation: op.Name, Subject: in.Subject, Reasons: []string{}, Held: []tenants.Permission{},
+		ByRecord: op.Rule.LooksAtRecords(),
+	}
 	who, err := m.caller(ctx, c, kind, id, uid)
 	if errors.Is(err, tenants.ErrDenied) {
 		out.Reasons = append(out.Reasons, err.Error())
@@ -94,7 +103,9 @@ func (m *Module) runExplain(ctx context.Context, c *operation.Call, in explainIn
 
 // caller returns the principal of a subject. Errors: tenants.ErrDenied, with the reason, if the subject could not call
 // at all; a *Problem.
-func (m *Module) caller(ctx context.Context, c *operation.Call, kind, id string, uid int64) (*tenants.Principal, error) {
+func (m *Module) caller(
+	ctx context.Context, c *operation.Call, kind, id string, uid int64,
+) (*tenants.Principal, error) {
 	if kind == "key" {
 		who, err := m.Keys.Principal(ctx, c.Tenant, id)
 		return who, operation.OrMissing(err, "Key not found")

@@ -43,12 +43,20 @@ func (m *Module) roles() []operation.Row {
 		return held, nil
 	})
 	return crud.Rows(m.Kinds.Roles.Resource, crud.Options{
-		Path: "/api/roles", Things: "Roles", Read: read(), Write: write(), Search: []string{"name", "label"}, Few: []string{"created_at"},
+		Path: "/api/roles", Things: "Roles", Read: read(), Write: write(), Search: []string{
+			"name", "label",
+		}, Few: []string{"created_at"},
 		BuiltIn: crud.BuiltIn(func(c *operation.Call) []identity.Role { return []identity.Role{identity.BuiltIn(c.Tenant)} }),
-		Example: Role{Name: "editor", Label: "Editor", Permissions: []tenants.Permission{tenants.Contacts}, CreatedAt: "2024-06-04T13:52:42.000Z"},
+		Example: Role{
+			Name: "editor", Label: "Editor", Permissions: []tenants.Permission{tenants.Contacts},
+			CreatedAt: "2024-06-04T13:52:42.000Z",
+		},
 		Before: crud.Before(func(ctx context.Context, c *operation.Call, need *store.Preconditions, rec, was *identity.Role) error {
 			if was != nil && was.Name == identity.AdminRole {
-				return fault.One("name", fault.Forbidden, "the role %s is built in and cannot be changed or deleted", identity.AdminRole)
+				return fault.One(
+					"name", fault.Forbidden, "the role %s is built in and cannot be changed or deleted",
+					identity.AdminRole,
+				)
 			}
 			return guard(ctx, c, need, rec, was)
 		}),

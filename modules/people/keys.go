@@ -112,9 +112,14 @@ type keyAccess struct {
 	bare bool
 }
 
-func (m *Module) accessOf(t *tenants.Tenant, k *keys.Key, owner *identity.Account, effective []tenants.Permission) (is keyAccess) {
+func (m *Module) accessOf(
+	t *tenants.Tenant, k *keys.Key, owner *identity.Account, effective []tenants.Permission,
+) (is keyAccess) {
 	who := func(held ...tenants.Permission) *tenants.Principal {
-		return &tenants.Principal{Kind: tenants.ServiceAccount, KeyKind: k.Kind, Origins: k.Origins, Teams: k.Narrowed(owner), Permissions: held}
+		return &tenants.Principal{
+			Kind: tenants.ServiceAccount, KeyKind: k.Kind, Origins: k.Origins, Teams: k.Narrowed(owner),
+			Permissions: held,
+		}
 	}
 	origin := ""
 	if len(k.Origins) > 0 {
@@ -138,7 +143,10 @@ func (m *Module) accessOf(t *tenants.Tenant, k *keys.Key, owner *identity.Accoun
 }
 
 // describe describes what a key may do, as the rows of all operations decide.
-func (m *Module) describe(t *tenants.Tenant, k *keys.Key, owner *identity.Account, effective []tenants.Permission, state string, known map[string]keyAccess) string {
+func (m *Module) describe(
+	t *tenants.Tenant, k *keys.Key, owner *identity.Account, effective []tenants.Permission, state string,
+	known map[string]keyAccess,
+) string {
 	switch {
 	case state != "active":
 		return "Nothing: the key is " + state + "."
@@ -228,15 +236,26 @@ func (m *Module) keys() []operation.Row {
 	rotate.Name, rotate.Path, rotate.Summary, rotate.Message = "keys.rotate", "/api/keys/{id}/rotate", "Rotate key", "Key rotated"
 	rotate.Ask = "The new text is shown only once."
 	rotate.Description = "Gives the key a new text, shown only this once, and restarts its lifetime. A key that is not narrowed is narrowed to the permissions and teams of the caller, unless the caller has all. A key that names permissions or teams that the caller lacks is refused, even if its service account lacks them, too. The old text expires after the overlap, if any; texts from earlier rotations expire as rotated says. A revocation ends all of them."
-	rotate.Failures = append(slices.Clone(row.Failures), operation.Failure{Code: http.StatusNotFound, Message: "Key not found", When: "no such key in this organization"})
-	return append([]operation.Row{operation.Typed(create, m.createKey), operation.Typed(rotate, m.rotateKey), m.explain()}, rows...)
+	rotate.Failures = append(slices.Clone(row.Failures), operation.Failure{
+		Code: http.StatusNotFound, Message: "Key not found", When: "no such key in this organization",
+	})
+	return append([]operation.Row{
+		operation.Typed(create, m.createKey), operation.Typed(rotate, m.rotateKey), m.explain(),
+	}, rows...)
 }
 
 // keyParams returns the parameters of the list of keys, in addition to filters.
 func keyParams() []operation.Param {
 	return []operation.Param{
-		{Name: "kind", In: operation.InQuery, Shape: operation.Text, Enum: []string{"server_full", "server_read", "browser"}, Description: "Only keys of this kind.", Example: "browser"},
-		{Name: "state", In: operation.InQuery, Shape: operation.Text, Enum: []string{"active", "expired", "revoked"}, Description: "Only keys in this state.", Example: "active"},
+		{
+			Name: "kind", In: operation.InQuery, Shape: operation.Text,
+			Enum: []string{"server_full", "server_read", "browser"}, Description: "Only keys of this kind.",
+			Example: "browser",
+		},
+		{
+			Name: "state", In: operation.InQuery, Shape: operation.Text, Enum: []string{"active", "expired", "revoked"},
+			Description: "Only keys in this state.", Example: "active",
+		},
 	}
 }
 

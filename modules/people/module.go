@@ -83,7 +83,10 @@ func (m *Module) Operations() []operation.Row {
 		Request: operation.Request{
 			Contract: true,
 			Params: []operation.Param{
-				{Name: "id", In: operation.InPath, Shape: operation.Integer, Required: true, Bounds: operation.Bounds{Least: 1}, Description: "Number of the user.", Example: "7"},
+				{
+					Name: "id", In: operation.InPath, Shape: operation.Integer, Required: true,
+					Bounds: operation.Bounds{Least: 1}, Description: "Number of the user.", Example: "7",
+				},
 			},
 		},
 		Response: operation.Response{
@@ -111,7 +114,10 @@ const (
 )
 
 func exampleAnswer() Answer {
-	return answer(&identity.User{UID: 7, Name: "Grace Hopper", Email: "grace@example.com", Roles: []string{"editor"}}, []tenants.Permission{tenants.Contacts, tenants.ManageForms})
+	return answer(
+		&identity.User{UID: 7, Name: "Grace Hopper", Email: "grace@example.com", Roles: []string{"editor"}},
+		[]tenants.Permission{tenants.Contacts, tenants.ManageForms},
+	)
 }
 
 func answer(u *identity.User, permissions []tenants.Permission) Answer {

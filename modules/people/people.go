@@ -39,7 +39,10 @@ type Invited struct {
 
 func examplePerson() Person {
 	of := exampleAnswer()
-	return Person{Answer: of, Permissions: &of.Permissions, Roles: &of.Roles, Own: []tenants.Permission{tenants.Contacts}, Teams: &[]string{}, Active: true, CreatedAt: "2024-06-04T13:52:42.000Z", Unused: []tenants.Permission{}}
+	return Person{
+		Answer: of, Permissions: &of.Permissions, Roles: &of.Roles, Own: []tenants.Permission{tenants.Contacts},
+		Teams: &[]string{}, Active: true, CreatedAt: "2024-06-04T13:52:42.000Z", Unused: []tenants.Permission{},
+	}
 }
 
 func exampleInvited() Invited {
@@ -63,7 +66,10 @@ func (m *Module) showAll(ctx context.Context, c *operation.Call, users []*identi
 	listed := c.Operation.Name == "users.list"
 	all := make([]any, len(users))
 	for i, u := range users {
-		one := Person{Answer: answer(u, permissions[i]), Own: orEmpty(u.Permissions), Active: u.Active, CreatedAt: texts.Time(u.CreatedAt), Unused: []tenants.Permission{}}
+		one := Person{
+			Answer: answer(u, permissions[i]), Own: orEmpty(u.Permissions), Active: u.Active,
+			CreatedAt: texts.Time(u.CreatedAt), Unused: []tenants.Permission{},
+		}
 		needed := cmp.Or(noted[u.UID], &keys.Rights{})
 		if one.UnusedSince = timeOrNull(needed.Since); !u.IsAdmin() {
 			one.Unused = orEmpty(keys.Unneeded(permissions[i], needed.Needed))
@@ -88,7 +94,9 @@ func (m *Module) showAll(ctx context.Context, c *operation.Call, users []*identi
 }
 
 // person completes a row that answers one person.
-func person[In any](m *Module, row operation.Row, do func(context.Context, *operation.Call, In) (*identity.User, error)) operation.Row {
+func person[In any](
+	m *Module, row operation.Row, do func(context.Context, *operation.Call, In) (*identity.User, error),
+) operation.Row {
 	row.Tag, row.Revised = "Users", true
 	made := operation.Typed(row, func(ctx context.Context, c *operation.Call, in In) (any, error) {
 		u, err := do(ctx, c, in)
@@ -121,7 +129,9 @@ func (m *Module) rightsOf(ctx context.Context, c *operation.Call, u *identity.Us
 func (m *Module) people() []operation.Row {
 	guard := guarded(m, m.rightsOf)
 	rows := crud.Rows(m.Kinds.Users.Resource, crud.Options{
-		Path: "/api/users", Things: "Users", Read: read(), Write: write(), Search: []string{"name", "email"}, Few: []string{"active"},
+		Path: "/api/users", Things: "Users", Read: read(), Write: write(), Search: []string{
+			"name", "email",
+		}, Few: []string{"active"},
 		Before: crud.Before(guard), Show: crud.Show(m.showAll), Example: examplePerson(),
 		Keeper: crud.Keep(crud.Keeper[identity.User]{
 			Insert: func(ctx context.Context, c *operation.Call, u *identity.User) (*identity.User, error) {
@@ -147,7 +157,9 @@ func (m *Module) people() []operation.Row {
 				Ask:         "You get a link that works once, with which the person chooses a password. No mail is sent.",
 				Description: "Answers the user and a single-use link with which the person chooses a password. No mail is sent. A user who is not active gets no link.",
 			},
-			Response: operation.Response{Once: true, Data: Invited{}, Example: exampleInvited(), Failures: []operation.Failure{unbound()}},
+			Response: operation.Response{
+				Once: true, Data: Invited{}, Example: exampleInvited(), Failures: []operation.Failure{unbound()},
+			},
 		},
 	})
 	may := func(ctx context.Context, c *operation.Call) func(*identity.User) error {
@@ -192,7 +204,10 @@ func unbound() operation.Failure {
 }
 
 // onUser returns a row with an action on the person that its path names.
-func (m *Module) onUser(action, summary, description, message string, do func(context.Context, *operation.Call, int64) (*identity.User, error)) operation.Row {
+func (m *Module) onUser(
+	action, summary, description, message string,
+	do func(context.Context, *operation.Call, int64) (*identity.User, error),
+) operation.Row {
 	return person(m, operation.Row{
 		Name: "users." + action, Method: http.MethodPost, Path: "/api/users/{id}/" + action,
 		Policy: operation.Policy{
@@ -200,14 +215,23 @@ func (m *Module) onUser(action, summary, description, message string, do func(co
 			Kinds: operation.ServerFull, Rule: write(),
 		},
 		Request: operation.Request{
-			Params: []operation.Param{{Name: "id", In: operation.InPath, Shape: operation.Text, Required: true, Description: "Number of the user.", Example: "7"}},
+			Params: []operation.Param{{
+				Name: "id", In: operation.InPath, Shape: operation.Text, Required: true,
+				Description: "Number of the user.", Example: "7",
+			}},
 		},
 		Response: operation.Response{
 			Message: message,
 			Data:    Person{}, Example: examplePerson(),
 			Failures: []operation.Failure{
-				{Code: http.StatusNotFound, Message: "User not found", When: "no such user in this organization"}, holdsMore(),
-				{Code: http.StatusUnprocessableEntity, Message: "Validation failed: user 7 is the organization's last active administrator; make somebody else one first", When: "the state of the user forbids it"},
+				{
+					Code: http.StatusNotFound, Message: "User not found", When: "no such user in this organization",
+				}, holdsMore(),
+				{
+					Code:    http.StatusUnprocessableEntity,
+					Message: "Validation failed: user 7 is the organization's last active administrator; make somebody else one first",
+					When:    "the state of the user forbids it",
+				},
 			},
 		},
 		Target: operation.Target{Resource: m.Kinds.Users.Name, OnRecord: true},
@@ -265,7 +289,10 @@ func (m *Module) changeMe() operation.Row {
 		},
 		Response: operation.Response{
 			Message: "User updated", Data: Person{}, Example: examplePerson(),
-			Failures: []operation.Failure{{Code: http.StatusUnprocessableEntity, Message: "Validation failed: name must not be empty", When: "the name is not acceptable"}},
+			Failures: []operation.Failure{{
+				Code: http.StatusUnprocessableEntity, Message: "Validation failed: name must not be empty",
+				When: "the name is not acceptable",
+			}},
 		},
 		Docs: operation.Docs{
 			Summary:     "Change your own profile",

@@ -65,7 +65,10 @@ func checkGrant(p *tenants.Principal, was, will *rights) error {
 	if will.admin && !p.IsAdmin() {
 		faults.Add("roles", fault.Forbidden, "only an administrator can give the role %s", identity.AdminRole)
 	} else if len(permissions) > 0 {
-		faults.Add("permissions", fault.Forbidden, "the caller lacks %s, and cannot give permissions that they lack", identity.Joined(permissions))
+		faults.Add(
+			"permissions", fault.Forbidden, "the caller lacks %s, and cannot give permissions that they lack",
+			identity.Joined(permissions),
+		)
 	}
 	if teams {
 		faults.Add("teams", fault.Forbidden, "teams must be named, and among those of the caller")
@@ -75,7 +78,9 @@ func checkGrant(p *tenants.Principal, was, will *rights) error {
 
 // guarded applies the rule to every change of a record. A bound key also must not give a record more rights than
 // before, because its holder's sessions or keys need not be bound.
-func guarded[T any](m *Module, of func(context.Context, *operation.Call, *T) (rights, error)) func(context.Context, *operation.Call, *store.Preconditions, *T, *T) error {
+func guarded[T any](
+	m *Module, of func(context.Context, *operation.Call, *T) (rights, error),
+) func(context.Context, *operation.Call, *store.Preconditions, *T, *T) error {
 	return func(ctx context.Context, c *operation.Call, _ *store.Preconditions, rec, was *T) error {
 		if c.Principal.Kind == tenants.System { // calls of the gateway itself give no rights
 			return nil
@@ -117,7 +122,10 @@ func widening() operation.Failure {
 }
 
 func holdsMore() operation.Failure {
-	return operation.Failure{Code: http.StatusForbidden, Message: "The caller lacks contacts, which the record holds", When: "the record holds more than the caller"}
+	return operation.Failure{
+		Code: http.StatusForbidden, Message: "The caller lacks contacts, which the record holds",
+		When: "the record holds more than the caller",
+	}
 }
 
 // refusals documents the rule in rows that change something, and that records in use cannot be deleted.
@@ -132,7 +140,11 @@ func refusals(rows []operation.Row) []operation.Row {
 			row.Failures = append(row.Failures, widening())
 		}
 		if row.Method == http.MethodDelete {
-			row.Failures = append(row.Failures, operation.Failure{Code: http.StatusUnprocessableEntity, Message: "Validation failed: the role editor is held by user 7; take it from them first", When: "another record refers to the record"})
+			row.Failures = append(row.Failures, operation.Failure{
+				Code:    http.StatusUnprocessableEntity,
+				Message: "Validation failed: the role editor is held by user 7; take it from them first",
+				When:    "another record refers to the record",
+			})
 		}
 	}
 	return rows

@@ -55,11 +55,21 @@ func (m *Meter) explain() operation.Row {
 		},
 		Response: operation.Response{
 			Message: "Explanation found",
-			Example: Explanation{"contacts.list", 1840, []Question{{"contacts", "find", 1510, &index, &no, []FieldIndex{{"plan", "ready"}}}}},
+			Example: Explanation{
+				"contacts.list", 1840,
+				[]Question{{"contacts", "find", 1510, &index, &no, []FieldIndex{{"plan", "ready"}}}},
+			},
 			Failures: []operation.Failure{
-				{Code: http.StatusUnprocessableEntity, Message: "Validation failed: call must be the path of an operation that only reads", When: "there is no such operation, it answers secrets, is audited, or streams a file"},
+				{
+					Code:    http.StatusUnprocessableEntity,
+					Message: "Validation failed: call must be the path of an operation that only reads",
+					When:    "there is no such operation, it answers secrets, is audited, or streams a file",
+				},
 				{Code: http.StatusNotFound, Message: "Contact not found", When: "the call has this answer"},
-				{Code: http.StatusForbidden, Message: "Lacking necessary permission contacts", When: "the caller may not make the call", Data: map[string]any{"permission": "contacts"}},
+				{
+					Code: http.StatusForbidden, Message: "Lacking necessary permission contacts",
+					When: "the caller may not make the call", Data: map[string]any{"permission": "contacts"},
+				},
 			},
 		},
 		Docs: operation.Docs{
@@ -74,7 +84,10 @@ func (m *Meter) runExplain(ctx context.Context, c *operation.Call, in explainInp
 	path, query, _ := strings.Cut(in.Call, "?")
 	op, parameters := m.reading(path)
 	if op == nil {
-		return Explanation{}, fault.One("call", fault.Unknown, "call must be the path of an operation that only reads, which %q is not", texts.Clip(path))
+		return Explanation{}, fault.One(
+			"call", fault.Unknown, "call must be the path of an operation that only reads, which %q is not",
+			texts.Clip(path),
+		)
 	}
 	inner := operation.NewCall(op, func(name string) string { return parameters[name] })
 	inner.Tenant, inner.Principal, inner.RequestID, inner.Remote, inner.BaseURL, inner.Strict = c.Tenant, c.Principal, c.RequestID, c.Remote, c.BaseURL, c.Strict

@@ -129,11 +129,17 @@ type tally struct{ requests, refused, micros, sent atomic.Int64 }
 
 // New returns a Meter. If more organizations than most have unsaved counts, it calls begin to store them in the
 // background.
-func New(log *slog.Logger, now func() time.Time, most int, begin func(what string, do func(context.Context)) bool) *Meter {
+func New(
+	log *slog.Logger, now func() time.Time, most int, begin func(what string, do func(context.Context)) bool,
+) *Meter {
 	return &Meter{log: log, now: now, most: most, begin: begin, kind: record.Must(record.Options[Day]{
 		Traits: record.Traits{Name: "usage_day"},
 		Spec: store.Spec{
-			Name: "usage", Aside: true, Indexes: []store.Index{{Fields: []string{"day"}, Unique: true}}, Access: []store.Access{{Where: []string{"day"}}, {Sort: []string{"day"}}},
+			Name: "usage", Aside: true, Indexes: []store.Index{{
+				Fields: []string{"day"}, Unique: true,
+			}}, Access: []store.Access{
+				{Where: []string{"day"}}, {Sort: []string{"day"}},
+			},
 		},
 	})}
 }

@@ -64,16 +64,33 @@ func (m *Meter) Operations() []operation.Row {
 	list := crud.List(m.kind.Resource, crud.Options{
 		Path: "/api/usage", Things: "Usage Days", Tag: "Usage", Read: operation.Needs(tenants.ViewAudit).Unlimited(), Sort: "-day",
 		Where: m.between, Show: crud.Show(show),
-		Example: Answer{"2026-11-22", Sum{120, 2, 340, 51_200}, 4711, &size, []OperationUsage{{"reports.get", Sum{120, 2, 340, 51_200}}}, []HourUsage{{"13", Sum{120, 2, 340, 51_200}}}, []MinuteUsage{{"13:05", Sum{120, 2, 340, 51_200}}}},
+		Example: Answer{
+			"2026-11-22", Sum{120, 2, 340, 51_200}, 4711, &size,
+			[]OperationUsage{{"reports.get", Sum{120, 2, 340, 51_200}}}, []HourUsage{{"13", Sum{120, 2, 340, 51_200}}},
+			[]MinuteUsage{{"13:05", Sum{120, 2, 340, 51_200}}},
+		},
 		List: crud.Action{
 			Docs: operation.Docs{Summary: "List the usage of the organization by day", Over: "day"},
 			Request: operation.Request{Params: []operation.Param{
-				{Name: "from", In: operation.InQuery, Shape: operation.Text, Description: "The first day.", Example: "2026-11-01"},
-				{Name: "to", In: operation.InQuery, Shape: operation.Text, Description: "The last day.", Example: "2026-11-30"},
-				{Name: "operation", In: operation.InQuery, Shape: operation.Text, Description: "Counts only this operation.", Ask: operation.Ask{Label: "Counts only"}, Example: "reports.get"},
+				{
+					Name: "from", In: operation.InQuery, Shape: operation.Text, Description: "The first day.",
+					Example: "2026-11-01",
+				},
+				{
+					Name: "to", In: operation.InQuery, Shape: operation.Text, Description: "The last day.",
+					Example: "2026-11-30",
+				},
+				{
+					Name: "operation", In: operation.InQuery, Shape: operation.Text,
+					Description: "Counts only this operation.", Ask: operation.Ask{Label: "Counts only"},
+					Example: "reports.get",
+				},
 			}},
 			Response: operation.Response{Failures: []operation.Failure{
-				{Code: http.StatusUnprocessableEntity, Message: "Validation failed: from must be a day like 2026-11-22", When: "a day cannot be read"},
+				{
+					Code:    http.StatusUnprocessableEntity,
+					Message: "Validation failed: from must be a day like 2026-11-22", When: "a day cannot be read",
+				},
 			}},
 		},
 	})
@@ -106,7 +123,10 @@ func (m *Meter) between(_ context.Context, c *operation.Call) (store.Filter, err
 func show(_ context.Context, c *operation.Call, days []*Day) ([]any, error) {
 	out := make([]any, len(days))
 	for i, d := range days {
-		a, total := Answer{Day: d.Day, Documents: d.Documents, Operations: []OperationUsage{}, Hours: []HourUsage{}, Minutes: []MinuteUsage{}}, Counts{}
+		a, total := Answer{
+			Day: d.Day, Documents: d.Documents, Operations: []OperationUsage{}, Hours: []HourUsage{},
+			Minutes: []MinuteUsage{},
+		}, Counts{}
 		if d.Bytes > 0 {
 			a.Bytes = &d.Bytes
 		}

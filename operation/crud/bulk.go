@@ -56,10 +56,23 @@ func (s *handlers) bulk() operation.Row {
 		Name: "records", Shape: operation.List, Required: true, Type: []map[string]any{}, Elements: maxBulk, Description: "The records.",
 		Example: json.RawMessage("[" + string(one.Raw()) + "]"),
 	}}
-	row.Failures = append(row.Failures, operation.Failure{Code: http.StatusUnprocessableEntity, Message: "Validation failed: records must be a list of 1 to 1000 objects", When: "there are no records, or too many"})
-	row.Failures = append(row.Failures, s.undone(Bulk{Failed: 1, Results: []BulkResult{{Errors: []operation.FieldError{{Field: s.fields[0].Name, Code: fault.Required, Message: s.fields[0].Name + " is required"}}}}}))
+	row.Failures = append(row.Failures, operation.Failure{
+		Code: http.StatusUnprocessableEntity, Message: "Validation failed: records must be a list of 1 to 1000 objects",
+		When: "there are no records, or too many",
+	})
+	row.Failures = append(row.Failures, s.undone(Bulk{
+		Failed: 1,
+		Results: []BulkResult{{Errors: []operation.FieldError{{
+			Field: s.fields[0].Name, Code: fault.Required, Message: s.fields[0].Name + " is required",
+		}}}},
+	}))
 	row.Data, row.Example = Bulk{}, Bulk{Created: 1, Failed: 1, Results: []BulkResult{
-		{Index: 0, ID: exampleID}, {Index: 1, Errors: []operation.FieldError{{Field: s.fields[0].Name, Code: fault.Required, Message: s.fields[0].Name + " is required"}}},
+		{Index: 0, ID: exampleID}, {
+			Index: 1,
+			Errors: []operation.FieldError{{
+				Field: s.fields[0].Name, Code: fault.Required, Message: s.fields[0].Name + " is required",
+			}},
+		},
 	}}
 	row.Handler, row.Joins = func(ctx context.Context, c *operation.Call) (operation.Result, error) {
 		return s.runBulk(ctx, c, s.attemptBulk)
@@ -72,7 +85,10 @@ const nothingDone = "If every record is refused, the status is failed; data has 
 
 // undone documents the answer of a bulk that refuses every record.
 func (s *handlers) undone(data any) operation.Failure {
-	return operation.Failure{Code: http.StatusOK, Message: s.unchanged(), When: "every record was refused, each for the reason in its result", Data: data}
+	return operation.Failure{
+		Code: http.StatusOK, Message: s.unchanged(),
+		When: "every record was refused, each for the reason in its result", Data: data,
+	}
 }
 
 func (s *handlers) unchanged() string {
@@ -81,7 +97,10 @@ func (s *handlers) unchanged() string {
 
 // runBulk makes attempts at a bulk until none is overtaken by another change, at most tries. A bulk that refuses every
 // record is a failure.
-func (s *handlers) runBulk(ctx context.Context, c *operation.Call, attempt func(context.Context, *operation.Call, int) (operation.Result, error)) (result operation.Result, err error) {
+func (s *handlers) runBulk(
+	ctx context.Context, c *operation.Call,
+	attempt func(context.Context, *operation.Call, int) (operation.Result, error),
+) (result operation.Result, err error) {
 	for n := range tries {
 		if result, err = attempt(ctx, c, n); !errors.Is(err, errRetry) {
 			break
@@ -136,7 +155,9 @@ func (s *handlers) attemptBulk(ctx context.Context, c *operation.Call, n int) (o
 }
 
 // newBulk returns one attempt at the entries. within matches all records that the entries can name, in that state.
-func (s *handlers) newBulk(c *operation.Call, attempt int, entries []*entry, within store.Filter, state store.State) *bulk {
+func (s *handlers) newBulk(
+	c *operation.Call, attempt int, entries []*entry, within store.Filter, state store.State,
+) *bulk {
 	ways := s.of.Identifying()
 	b := &bulk{
 		s: s, c: c, attempt: attempt, entries: entries, ways: ways, within: within, state: state,
@@ -150,7 +171,9 @@ func (s *handlers) newBulk(c *operation.Call, attempt int, entries []*entry, wit
 
 // run finds the records of the entries, prepares the entries and stores them: in one write, or in as many as they
 // need.
-func (b *bulk) run(ctx context.Context, probes []any, prepare func(part []*entry, from int) error) (operation.Result, error) {
+func (b *bulk) run(
+	ctx context.Context, probes []any, prepare func(part []*entry, from int) error,
+) (operation.Result, error) {
 	entries := b.entries
 	for from, many := 0, len(entries); from < len(entries); {
 		part, writes := entries[from:from+many], b.writes
@@ -185,7 +208,9 @@ func (b *bulk) run(ctx context.Context, probes []any, prepare func(part []*entry
 
 // prepare makes the record to store of an entry whose existing record has been looked up, and checks it as far as
 // known definitions allow.
-func (s *handlers) prepare(ctx context.Context, c *operation.Call, p *strictjson.Parser, e *entry, raw []byte, known *record.Known) {
+func (s *handlers) prepare(
+	ctx context.Context, c *operation.Call, p *strictjson.Parser, e *entry, raw []byte, known *record.Known,
+) {
 	if e.rec == nil {
 		e.rec = s.of.New()
 		s.of.Meta(e.rec).ID = c.Workspace.NewID()
@@ -245,7 +270,9 @@ func (b *bulk) next(before int) int {
 
 // element reads a record of the body. It returns the fields that callers may set, and the identifier that the record
 // gives, or "". Other fields are noted in errs.
-func (s *handlers) element(c *operation.Call, p *strictjson.Parser, raw []byte, errs *fault.List) (read strictjson.Value, id string) {
+func (s *handlers) element(
+	c *operation.Call, p *strictjson.Parser, raw []byte, errs *fault.List,
+) (read strictjson.Value, id string) {
 	body, err := p.Parse(string(raw))
 	var broken strictjson.Error
 	switch {
@@ -555,7 +582,10 @@ func unstored(err error) error {
 	if errors.Is(err, store.ErrConflict) {
 		return rowError(err)
 	}
-	return fault.One("id", "unavailable", "the record was not stored, because time ran out or the store was unavailable: send it again")
+	return fault.One(
+		"id", "unavailable",
+		"the record was not stored, because time ran out or the store was unavailable: send it again",
+	)
 }
 
 // rowError returns the error of one record among others. A conflict becomes a fault of the record, because a 409 would

@@ -41,7 +41,9 @@ func (s *handlers) bulkMark(deleted bool) operation.Row {
 		Name: "ids", Shape: operation.List, Required: true, Type: []string{}, Elements: maxBulk, Ref: s.of.Name, Description: "The identifiers.",
 		Example: json.RawMessage(`["` + exampleID + `"]`),
 	}}
-	gone := BulkResult{Index: 1, Errors: []operation.FieldError{{Field: "id", Code: fault.Unknown, Message: s.missing()}}}
+	gone := BulkResult{
+		Index: 1, Errors: []operation.FieldError{{Field: "id", Code: fault.Unknown, Message: s.missing()}},
+	}
 	row.Failures = append(row.Failures,
 		operation.Refuses(http.StatusUnprocessableEntity, "there are no identifiers, or too many", "ids", fault.Length, manyIDs),
 		s.undone(BulkMarked{Failed: 1, Results: []BulkResult{{Errors: gone.Errors}}}))

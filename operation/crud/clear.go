@@ -26,7 +26,9 @@ func Clear[T any](ctx context.Context, in store.Collection[T], of store.Filter) 
 // Drain passes all records that match in that state to do, in batches, until none is left. do must change or delete
 // them so that they no longer match. Records that were changed meanwhile are read again. If there are more than one
 // call may handle, the error is a 409 that asks to repeat the call.
-func Drain[T any](ctx context.Context, in store.Collection[T], of store.Filter, state store.State, do func(recs []*T) error) error {
+func Drain[T any](
+	ctx context.Context, in store.Collection[T], of store.Filter, state store.State, do func(recs []*T) error,
+) error {
 	done := 0
 	for range maxCleared / clearBatch { // a batch of large records has fewer than clearBatch
 		found, err := in.Find(ctx, store.Query{Filter: of, State: state, Limit: clearBatch, Bytes: store.BatchBytes})
@@ -50,7 +52,10 @@ func Drain[T any](ctx context.Context, in store.Collection[T], of store.Filter, 
 	}
 	left, err := in.CountIn(ctx, of, state)
 	if err == nil && left > 0 {
-		err = &operation.Problem{Code: http.StatusConflict, RetryAfter: time.Second, Message: fmt.Sprintf("%d dependent records are done and %d are left: repeat the call", done, left)}
+		err = &operation.Problem{
+			Code: http.StatusConflict, RetryAfter: time.Second,
+			Message: fmt.Sprintf("%d dependent records are done and %d are left: repeat the call", done, left),
+		}
 	}
 	return err
 }

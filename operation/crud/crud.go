@@ -225,13 +225,25 @@ func (s *handlers) row(action, method, path, message string) operation.Row {
 		o.Kinds, o.Rule, o.Audit = operation.ServerFull, s.Write, operation.AuditAlways
 	}
 	if s.parent != "" {
-		o.Params = append(o.Params, operation.Param{Name: s.parent, In: operation.InPath, Shape: operation.Text, Required: true, Ref: s.of.DefinedBy, Description: s.Within + " of the records.", Example: s.model.parent(s.of.DefinitionField)})
-		o.Failures = append(o.Failures, operation.Failure{Code: http.StatusNotFound, Message: s.Within + " not found", When: "this organization has none with that name or identifier"})
+		o.Params = append(o.Params, operation.Param{
+			Name: s.parent, In: operation.InPath, Shape: operation.Text, Required: true, Ref: s.of.DefinedBy,
+			Description: s.Within + " of the records.", Example: s.model.parent(s.of.DefinitionField),
+		})
+		o.Failures = append(o.Failures, operation.Failure{
+			Code: http.StatusNotFound, Message: s.Within + " not found",
+			When: "this organization has none with that name or identifier",
+		})
 	}
 	if strings.HasPrefix(path, s.recordPath()) && !s.of.Single {
 		key := s.of.KeyField()
-		o.Params = append(o.Params, operation.Param{Name: s.param, In: operation.InPath, Shape: operation.Text, Required: true, Description: cmp.Or(key.Doc, "Identifier of the record."), Example: s.model.named(key)})
-		o.Failures = append(o.Failures, operation.Failure{Code: http.StatusNotFound, Message: s.missing(), When: "the organization has no such record in this state, or the caller may not see it"})
+		o.Params = append(o.Params, operation.Param{
+			Name: s.param, In: operation.InPath, Shape: operation.Text, Required: true,
+			Description: cmp.Or(key.Doc, "Identifier of the record."), Example: s.model.named(key),
+		})
+		o.Failures = append(o.Failures, operation.Failure{
+			Code: http.StatusNotFound, Message: s.missing(),
+			When: "the organization has no such record in this state, or the caller may not see it",
+		})
 		if method != http.MethodGet && s.of.Carrying() {
 			o.Failures = append(o.Failures, Limits())
 		}
@@ -302,7 +314,9 @@ func (s *handlers) applicable(params []operation.Param) []operation.Param {
 }
 
 // typedRow completes a row that answers a record.
-func typedRow[In any](s *handlers, row operation.Row, do func(context.Context, *operation.Call, In) (operation.Result, error)) operation.Row {
+func typedRow[In any](
+	s *handlers, row operation.Row, do func(context.Context, *operation.Call, In) (operation.Result, error),
+) operation.Row {
 	data := row.Data
 	row.Revised = true
 	row = operation.Typed(row, do)
@@ -321,7 +335,9 @@ func (s *handlers) lastAnswer(c *operation.Call, rec any) func(context.Context) 
 }
 
 // answers returns the function that answers a record. The answer has the record's revision if there remains a record.
-func (s *handlers) answerRecord(c *operation.Call, rec any, there bool) func(context.Context) (operation.Result, error) {
+func (s *handlers) answerRecord(
+	c *operation.Call, rec any, there bool,
+) func(context.Context) (operation.Result, error) {
 	return func(ctx context.Context) (operation.Result, error) {
 		if noted := s.auditName(rec); c.Operation.Method != http.MethodGet && noted != "" {
 			c.Note(s.of.Name, noted)
@@ -373,7 +389,9 @@ func (s *handlers) show(ctx context.Context, c *operation.Call, recs []any) ([]a
 // redact returns the record without values that must not be shown: those stored before their field became Encrypted,
 // was dropped or was deleted. unfit says of values that do not fit their field what they must be; exports omit it,
 // because they are read in again.
-func (s *handlers) redact(ctx context.Context, c *operation.Call, rec any, known *record.Known) (_ any, unfit map[string]string, _ error) {
+func (s *handlers) redact(
+	ctx context.Context, c *operation.Call, rec any, known *record.Known,
+) (_ any, unfit map[string]string, _ error) {
 	if !known.Covers(s.of.DefinedBy) { // the records of a list have one definition
 		if err := s.of.Definitions(ctx, c.Workspace, rec, known); err != nil {
 			return nil, nil, err
@@ -447,7 +465,9 @@ func (s *handlers) withinDefinition(ctx context.Context, c *operation.Call, know
 	var found []any
 	var err error
 	if key.Rule.Format != "id" || store.ValidID(name) {
-		found, err = by.Records.Find(ctx, c.Workspace, store.Query{Filter: store.Eq(by.Stored(key.Name), name), Limit: 1, Shared: true})
+		found, err = by.Records.Find(ctx, c.Workspace, store.Query{
+			Filter: store.Eq(by.Stored(key.Name), name), Limit: 1, Shared: true,
+		})
 	}
 	if err == nil && len(found) == 0 {
 		err = operation.NotFound(s.Within + " not found")
@@ -498,7 +518,9 @@ func (s *handlers) update() operation.Row {
 
 // change applies a change to the live record that the path names, if its revision is the one that the caller means,
 // and stores it.
-func (s *handlers) change(ctx context.Context, c *operation.Call, change func(need *store.Preconditions, rec, was any) error) (operation.Result, error) {
+func (s *handlers) change(
+	ctx context.Context, c *operation.Call, change func(need *store.Preconditions, rec, was any) error,
+) (operation.Result, error) {
 	id := c.Path(s.param)
 	if s.of.KeyField().Rule.Format != "id" || s.parent != "" || s.Keeper != nil || s.of.Single {
 		rec, err := s.find(ctx, c, store.Live)
@@ -533,7 +555,10 @@ func (s *handlers) change(ctx context.Context, c *operation.Call, change func(ne
 }
 
 // edit makes one attempt at a change, after it has checked the revision.
-func (s *handlers) edit(c *operation.Call, need *store.Preconditions, rec, was any, change func(need *store.Preconditions, rec, was any) error) error {
+func (s *handlers) edit(
+	c *operation.Call, need *store.Preconditions, rec, was any,
+	change func(need *store.Preconditions, rec, was any) error,
+) error {
 	c.Forget()
 	if err := c.Current(s.of.Revision(rec)); err != nil {
 		return err
@@ -542,7 +567,9 @@ func (s *handlers) edit(c *operation.Call, need *store.Preconditions, rec, was a
 }
 
 // first stores the only record of a resource for the first time, as a change of its default.
-func (s *handlers) first(ctx context.Context, c *operation.Call, rec any, change func(need *store.Preconditions, rec, was any) error) (operation.Result, error) {
+func (s *handlers) first(
+	ctx context.Context, c *operation.Call, rec any, change func(need *store.Preconditions, rec, was any) error,
+) (operation.Result, error) {
 	b, was := s.workspace(c).Batch(), s.of.Clone(rec)
 	err := s.edit(c, &b.Preconditions, rec, was, change)
 	if err == nil {
@@ -555,7 +582,9 @@ func (s *handlers) first(ctx context.Context, c *operation.Call, rec any, change
 }
 
 // updateKept changes a record through its Keeper, which may store more than the record.
-func (s *handlers) updateKept(ctx context.Context, c *operation.Call, rec any, change func(need *store.Preconditions, rec, was any) error) (operation.Result, error) {
+func (s *handlers) updateKept(
+	ctx context.Context, c *operation.Call, rec any, change func(need *store.Preconditions, rec, was any) error,
+) (operation.Result, error) {
 	rec, err := s.Keeper.update(ctx, c, rec, func(rec any) error {
 		return s.edit(c, &store.Preconditions{}, rec, s.of.Clone(rec), change)
 	})
@@ -591,7 +620,9 @@ func Settle(ctx context.Context, c *operation.Call, of *record.Resource, rec, wa
 
 // Act returns a row with an action of its own on a live record. The record is checked against its description before
 // it is stored. The row's Path is appended to that of the record.
-func Act[In, T any](resource *record.Of[T], o Options, row operation.Row, action string, do func(rec *T, in In)) operation.Row {
+func Act[In, T any](
+	resource *record.Of[T], o Options, row operation.Row, action string, do func(rec *T, in In),
+) operation.Row {
 	s := newHandlers(resource.Resource, o)
 	made := s.row(action, row.Method, s.recordPath()+"/"+row.Path, s.Thing+" updated")
 	made.Summary, made.Description, made.OnRecord = row.Summary, row.Description, true

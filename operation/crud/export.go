@@ -85,7 +85,9 @@ func (s *handlers) writeExport(ctx context.Context, c *operation.Call, in export
 // columns returns the columns of a CSV file and the function that makes the cells of an answer. Encrypted fields have
 // no column. The column of a defined field that has the name of a field of the record is prefixed with the name of the
 // field that holds the values.
-func (s *handlers) columns(c *operation.Call, defined schema.Fields) (names []string, cells func(answer reflect.Value) []any) {
+func (s *handlers) columns(
+	c *operation.Call, defined schema.Fields,
+) (names []string, cells func(answer reflect.Value) []any) {
 	var makes []func(answer reflect.Value) any
 	for i, f := range s.model.fields {
 		if f.Name == "teams" && !c.Tenant.Org.Feature(tenants.FeatureTeams) {

@@ -74,7 +74,9 @@ func (s *handlers) declareSort(row *operation.Row) {
 }
 
 // query returns the query of a list, and its filter and order separately.
-func (s *handlers) query(ctx context.Context, c *operation.Call, in selection, errs *fault.List) (q store.Query, where store.Filter, order []sortStep, err error) {
+func (s *handlers) query(
+	ctx context.Context, c *operation.Call, in selection, errs *fault.List,
+) (q store.Query, where store.Filter, order []sortStep, err error) {
 	where, fields, err := s.where(ctx, c, in, errs)
 	if err != nil { // without the definition no fields are known
 		return q, where, nil, err
@@ -131,7 +133,9 @@ func (s *handlers) page(ctx context.Context, c *operation.Call, in listInput) (a
 		return nil, err
 	}
 	results, err := s.results(ctx, c, part.Results)
-	return operation.Part[any]{Page: part.Page, Pages: part.Pages, Next: part.Next, Count: part.Count, Results: results}, err
+	return operation.Part[any]{
+		Page: part.Page, Pages: part.Pages, Next: part.Next, Count: part.Count, Results: results,
+	}, err
 }
 
 // afterBuiltIn is the cursor after the built-in records of a list.
@@ -151,7 +155,9 @@ func (s *handlers) builtInPage(c *operation.Call, in listInput) (lead []any, cou
 
 // where returns the filter of a list: the definition that the path names, the filter of the module, the filters and
 // the words of the caller; and the catalog of fields. Faults of the filters are noted in errs.
-func (s *handlers) where(ctx context.Context, c *operation.Call, in selection, errs *fault.List) (_ store.Filter, fields catalog, err error) {
+func (s *handlers) where(
+	ctx context.Context, c *operation.Call, in selection, errs *fault.List,
+) (_ store.Filter, fields catalog, err error) {
 	known := &c.Known
 	where := make([]store.Filter, 3)
 	if where[0], err = s.withinDefinition(ctx, c, known); err != nil {
@@ -249,7 +255,9 @@ func Catalog(of *record.Resource, defined schema.Fields) filters.Catalog {
 
 // catalog returns the fields that a filter or an order may name. If the path names no definition, all definitions are
 // read, but only if a name is not a field of the record.
-func (s *handlers) catalog(ctx context.Context, c *operation.Call, names []string, known *record.Known) (catalog, error) {
+func (s *handlers) catalog(
+	ctx context.Context, c *operation.Call, names []string, known *record.Known,
+) (catalog, error) {
 	all := catalog{of: s.of, seconds: s.model.seconds}
 	if s.of.DefinedBy == "" || !slices.ContainsFunc(names, func(name string) bool { _, own := all.Field(name); return !own }) {
 		return all, nil

@@ -65,7 +65,9 @@ func newModel(name string, of *record.Resource, other any) *model {
 		if len(f.Rule.Enum) > 0 && f.Type.Kind() == reflect.String {
 			tag += ` enum:"` + strings.Join(f.Rule.Enum, ",") + `"`
 		}
-		parts = append(parts, reflect.StructField{Name: "F" + strconv.Itoa(i), Type: shownAs(f), Tag: reflect.StructTag(tag)})
+		parts = append(parts, reflect.StructField{
+			Name: "F" + strconv.Itoa(i), Type: shownAs(f), Tag: reflect.StructTag(tag),
+		})
 	}
 	if of.DefinedBy != "" && other == nil {
 		m.unfit = len(parts)

@@ -68,7 +68,10 @@ func (s *handlers) ordering() string {
 
 // wrongSort is the message for an invalid sort.
 func (s *handlers) wrongSort() string {
-	return fmt.Sprintf("sort must name at most %d fields, each once, with - before it for descending order: %s", mostSorts, s.ordering())
+	return fmt.Sprintf(
+		"sort must name at most %d fields, each once, with - before it for descending order: %s", mostSorts,
+		s.ordering(),
+	)
 }
 
 // parseSort splits the parameter sort into fields and whether they descend.
@@ -101,13 +104,17 @@ func (s *handlers) step(name string, fields catalog) (sortStep, bool) {
 		return sortStep{name, &s.of.Fields[n], store.Asc(s.of.Stored(name))}, slices.Contains(s.sorts, name)
 	}
 	f, ok := fields.Field(name)
-	return sortStep{name: name, Order: store.Order{Field: store.Field{Name: name, Custom: true}}}, ok && f.Notation != filters.Secret && f.Notation != filters.List
+	return sortStep{
+		name: name, Order: store.Order{Field: store.Field{Name: name, Custom: true}},
+	}, ok && f.Notation != filters.Secret && f.Notation != filters.List
 }
 
 // descends reports whether records with equal values are in the reverse order of their identifiers, which is the order
 // of an index that is read backwards.
 func descends(order []sortStep) bool {
-	return len(order) > 0 && order[len(order)-1].Desc && !slices.ContainsFunc(order, func(o sortStep) bool { return o.name == "id" })
+	return len(order) > 0 && order[len(order)-1].Desc && !slices.ContainsFunc(
+		order, func(o sortStep) bool { return o.name == "id" },
+	)
 }
 
 // cursor is the position where a page ended: the values that its last record is sorted by, null for missing ones, and
@@ -141,14 +148,18 @@ func parseCursor(text string) (at cursor, err error) {
 
 // completeCursor adds to a cursor without values the current values of its record. If that record is gone or not of
 // the list, the cursor stays unchanged, because a forged cursor must not reveal where a record is.
-func (s *handlers) completeCursor(ctx context.Context, c *operation.Call, text string, order []sortStep, where store.Filter) (string, error) {
+func (s *handlers) completeCursor(
+	ctx context.Context, c *operation.Call, text string, order []sortStep, where store.Filter,
+) (string, error) {
 	var wanted cursor
 	wanted.setSort(order)
 	at, err := parseCursor(text)
 	if err != nil || at.Values != nil || len(order) == 0 || !store.ValidID(at.ID) || !slices.Equal(at.Sort, wanted.Sort) {
 		return text, nil //nolint:nilerr // an invalid cursor is reported later
 	}
-	rec, err := s.of.Collection.First(ctx, s.workspace(c), store.Query{Filter: store.All(store.Eq("id", at.ID), where), State: store.Either})
+	rec, err := s.of.Collection.First(ctx, s.workspace(c), store.Query{
+		Filter: store.All(store.Eq("id", at.ID), where), State: store.Either,
+	})
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return text, nil

@@ -115,7 +115,9 @@ func (s *handlers) purge(ctx context.Context, c *operation.Call) (operation.Resu
 }
 
 // end removes a record for good, through its Keeper or else by commit.
-func (s *handlers) end(ctx context.Context, c *operation.Call, rec any, commit func(*store.Batch, context.Context) error) error {
+func (s *handlers) end(
+	ctx context.Context, c *operation.Call, rec any, commit func(*store.Batch, context.Context) error,
+) error {
 	was, b := s.of.Clone(rec), s.workspace(c).Batch()
 	if err := s.before(ctx, c, &b.Preconditions, nil, rec); err != nil {
 		return err
@@ -133,7 +135,9 @@ func (s *handlers) end(ctx context.Context, c *operation.Call, rec any, commit f
 }
 
 // expire is the Expire of a row.
-func (s *handlers) expire(ctx context.Context, c *operation.Call, before int64, ended func(id string)) (left bool, err error) {
+func (s *handlers) expire(
+	ctx context.Context, c *operation.Call, before int64, ended func(id string),
+) (left bool, err error) {
 	const some = 100
 	old := store.Where(store.F("updated_at"), store.OpLt, before)
 	for passed := 0; ; { // records that cannot be removed or read come first again, so they are skipped
@@ -195,7 +199,9 @@ func (s *handlers) expired(c *operation.Call, rec any) bool {
 const tries = 10
 
 // retry finds the record in that state and changes it, and repeats both when another change came first.
-func (s *handlers) retry(ctx context.Context, c *operation.Call, state store.State, change func(rec any) (operation.Result, error)) (result operation.Result, err error) {
+func (s *handlers) retry(
+	ctx context.Context, c *operation.Call, state store.State, change func(rec any) (operation.Result, error),
+) (result operation.Result, err error) {
 	for range tries {
 		c.Forget()
 		var rec any
@@ -213,7 +219,9 @@ func (s *handlers) retry(ctx context.Context, c *operation.Call, state store.Sta
 }
 
 // mark sets whether a record is deleted, and checks the change.
-func (s *handlers) mark(ctx context.Context, c *operation.Call, need *store.Preconditions, rec any, deleted bool) error {
+func (s *handlers) mark(
+	ctx context.Context, c *operation.Call, need *store.Preconditions, rec any, deleted bool,
+) error {
 	was := s.of.Clone(rec)
 	s.setDeleted(rec, deleted)
 	return s.before(ctx, c, need, rec, was)

@@ -79,7 +79,9 @@ func (s *handlers) enter(ctx context.Context, c *operation.Call, e *entry, body 
 	}
 	for _, f := range c.Operation.Body { // fields that a module has redeclared are never null
 		if !f.Nullable && has(body, f.Name) && body.Get(f.Name).Is == strictjson.Null && !field.Told(e.errs, f.Name) {
-			e.errs.Add(f.Name, fault.Type, "%s must be %s", f.Name, map[bool]string{true: "an object", false: "given a value"}[f.Shape == operation.Object])
+			e.errs.Add(f.Name, fault.Type, "%s must be %s", f.Name, map[bool]string{
+				true: "an object", false: "given a value",
+			}[f.Shape == operation.Object])
 		}
 	}
 	s.scope(c, e.rec, e.was, &e.errs)
@@ -118,7 +120,9 @@ func (s *handlers) complete(ctx context.Context, c *operation.Call, need *store.
 
 // take reads the body, if it is an object, into a record and checks the record and its references. It requires that
 // these are unchanged when the record is stored.
-func (s *handlers) take(ctx context.Context, c *operation.Call, need *store.Preconditions, rec, was any, body strictjson.Value) error {
+func (s *handlers) take(
+	ctx context.Context, c *operation.Call, need *store.Preconditions, rec, was any, body strictjson.Value,
+) error {
 	c.Forget()
 	known := &c.Known
 	var failed error
@@ -139,7 +143,9 @@ func (s *handlers) take(ctx context.Context, c *operation.Call, need *store.Prec
 
 // require notes dangling references, and requires that the records which the entries refer to, and their definitions,
 // are unchanged.
-func (s *handlers) require(ctx context.Context, c *operation.Call, need *store.Preconditions, known *record.Known, entries []*entry) error {
+func (s *handlers) require(
+	ctx context.Context, c *operation.Call, need *store.Preconditions, known *record.Known, entries []*entry,
+) error {
 	unchanged, err := s.refers(ctx, c, entries)
 	names := map[string]bool{}
 	for _, e := range entries {
@@ -169,14 +175,18 @@ func (s *handlers) sent(c *operation.Call) strictjson.Value {
 func (s *handlers) addDefinition(c *operation.Call, body strictjson.Value) strictjson.Value {
 	if s.parent != "" {
 		n, _ := s.of.Index(s.of.DefinitionField)
-		body.Members = append(body.Members, strictjson.Member{Name: s.of.DefinitionField, Value: s.of.Fields[n].Literal(c.Path(s.parent))})
+		body.Members = append(body.Members, strictjson.Member{
+			Name: s.of.DefinitionField, Value: s.of.Fields[n].Literal(c.Path(s.parent)),
+		})
 	}
 	return body
 }
 
 // sealing takes the values of encrypted fields out of a record when it is checked. The function that it returns seals
 // them, and removes those that the body sets to null.
-func (s *handlers) sealing(ctx context.Context, c *operation.Call, rec any, body strictjson.Value, check *record.Checking) func() error {
+func (s *handlers) sealing(
+	ctx context.Context, c *operation.Call, rec any, body strictjson.Value, check *record.Checking,
+) func() error {
 	if !s.of.HasSecrets() {
 		return func() error { return nil }
 	}
@@ -213,7 +223,9 @@ func (s *handlers) sealing(ctx context.Context, c *operation.Call, rec any, body
 // refers notes dangling references. References that the record already had are not checked: their target may be gone,
 // or hidden from the caller. Each resource is queried once for all entries. It returns the preconditions that the
 // targets are unchanged.
-func (s *handlers) refers(ctx context.Context, c *operation.Call, entries []*entry) (unchanged []store.Precondition, err error) {
+func (s *handlers) refers(
+	ctx context.Context, c *operation.Call, entries []*entry,
+) (unchanged []store.Precondition, err error) {
 	type reference struct {
 		record.Reference
 		of *entry

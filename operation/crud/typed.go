@@ -18,28 +18,36 @@ func of[T any](rec any) *T {
 }
 
 // Before makes an Options.Before.
-func Before[T any](f func(ctx context.Context, c *operation.Call, need *store.Preconditions, rec, was *T) error) func(context.Context, *operation.Call, *store.Preconditions, any, any) error {
+func Before[T any](
+	f func(ctx context.Context, c *operation.Call, need *store.Preconditions, rec, was *T) error,
+) func(context.Context, *operation.Call, *store.Preconditions, any, any) error {
 	return func(ctx context.Context, c *operation.Call, need *store.Preconditions, rec, was any) error {
 		return f(ctx, c, need, of[T](rec), of[T](was))
 	}
 }
 
 // After makes an Options.After.
-func After[T any](f func(ctx context.Context, c *operation.Call, rec, was *T) error) func(context.Context, *operation.Call, any, any) error {
+func After[T any](
+	f func(ctx context.Context, c *operation.Call, rec, was *T) error,
+) func(context.Context, *operation.Call, any, any) error {
 	return func(ctx context.Context, c *operation.Call, rec, was any) error {
 		return f(ctx, c, of[T](rec), of[T](was))
 	}
 }
 
 // Also makes an Options.Also.
-func Also[T any](f func(ctx context.Context, c *operation.Call, rec, was *T, errs *fault.List) error) func(context.Context, *operation.Call, any, any, *fault.List) error {
+func Also[T any](
+	f func(ctx context.Context, c *operation.Call, rec, was *T, errs *fault.List) error,
+) func(context.Context, *operation.Call, any, any, *fault.List) error {
 	return func(ctx context.Context, c *operation.Call, rec, was any, errs *fault.List) error {
 		return f(ctx, c, of[T](rec), of[T](was), errs)
 	}
 }
 
 // Drop makes an Options.Drop.
-func Drop[T any](f func(ctx context.Context, c *operation.Call, rec *T) bool) func(context.Context, *operation.Call, any) bool {
+func Drop[T any](
+	f func(ctx context.Context, c *operation.Call, rec *T) bool,
+) func(context.Context, *operation.Call, any) bool {
 	return func(ctx context.Context, c *operation.Call, rec any) bool { return f(ctx, c, of[T](rec)) }
 }
 
@@ -47,7 +55,9 @@ func Drop[T any](f func(ctx context.Context, c *operation.Call, rec *T) bool) fu
 func Refresh[T any](f func(rec *T)) func(any) { return func(rec any) { f(of[T](rec)) } }
 
 // Show makes an Options.Show.
-func Show[T, Out any](f func(ctx context.Context, c *operation.Call, recs []*T) ([]Out, error)) func(context.Context, *operation.Call, []any) ([]any, error) {
+func Show[T, Out any](
+	f func(ctx context.Context, c *operation.Call, recs []*T) ([]Out, error),
+) func(context.Context, *operation.Call, []any) ([]any, error) {
 	return func(ctx context.Context, c *operation.Call, recs []any) ([]any, error) {
 		typed := make([]*T, len(recs))
 		for i, rec := range recs {

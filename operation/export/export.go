@@ -36,7 +36,9 @@ const bom = "\ufeff"
 
 // Row completes the row of an operation that exports and takes Input.
 func Row(o *operation.Row) {
-	o.Method, o.Audit, o.Weight, o.Timeout, o.Streams = http.MethodGet, operation.AuditAlways, operation.Heavy, time.Hour, []string{operation.NDJSON, mediaCSV}
+	o.Method, o.Audit, o.Weight, o.Timeout, o.Streams = http.MethodGet, operation.AuditAlways, operation.Heavy, time.Hour, []string{
+		operation.NDJSON, mediaCSV,
+	}
 	o.Description += " Rows are written while they are read, so changes made meanwhile may or may not be included; if the connection breaks off, some are missing. " +
 		"A text in a CSV file that a spreadsheet could take for a formula, because it begins with =, +, -, @, a tab or a line break, after any apostrophes, is preceded by an apostrophe, which an import removes."
 }
@@ -75,7 +77,9 @@ func (in Input) columnIndexes(columns []string) (at []int, err error) {
 
 // Answer returns the rows that rows writes as a file with that name; the suffix is added. Errors are faults of the
 // input.
-func Answer(c *operation.Call, in Input, name string, columns []string, rows func(context.Context, *Writer) error) (operation.Result, error) {
+func Answer(
+	c *operation.Call, in Input, name string, columns []string, rows func(context.Context, *Writer) error,
+) (operation.Result, error) {
 	at, err := in.columnIndexes(columns)
 	if err != nil {
 		return operation.Result{}, err
@@ -85,7 +89,9 @@ func Answer(c *operation.Call, in Input, name string, columns []string, rows fun
 	for i := range columns {
 		names[i] = columns[i]
 	}
-	out := operation.Result{Media: map[bool]string{true: mediaCSV + "; charset=utf-8", false: operation.NDJSON}[in.Format == CSV]}
+	out := operation.Result{Media: map[bool]string{
+		true: mediaCSV + "; charset=utf-8", false: operation.NDJSON,
+	}[in.Format == CSV]}
 	out.Stream = func(ctx context.Context, to io.Writer) error {
 		w := &Writer{json: json.NewEncoder(to), columns: at}
 		w.json.SetEscapeHTML(false)
@@ -163,7 +169,9 @@ func text(v any) string {
 // joinList returns a list as one text: as JSON if its elements could not be separated otherwise.
 func joinList(list []string) string {
 	if slices.ContainsFunc(list, func(one string) bool {
-		return strings.ContainsAny(one, ";|,") || strings.Contains(one, ":::") || strings.HasPrefix(one, "* ") || strings.HasPrefix(one, "[") || strings.TrimSpace(one) != one || one == ""
+		return strings.ContainsAny(
+			one, ";|,",
+		) || strings.Contains(one, ":::") || strings.HasPrefix(one, "* ") || strings.HasPrefix(one, "[") || strings.TrimSpace(one) != one || one == ""
 	}) {
 		return string(field.AppendJSON(nil, list))
 	}

@@ -240,7 +240,10 @@ func (f Notation) operators() []store.Op {
 
 // String returns the notation in a word or two, for documents.
 func (f Notation) String() string {
-	return map[Notation]string{Text: "text", Number: "number", Boolean: "true or false", Time: "time", Date: "date", List: "list", Secret: "encrypted"}[f]
+	return map[Notation]string{
+		Text: "text", Number: "number", Boolean: "true or false", Time: "time", Date: "date", List: "list",
+		Secret: "encrypted",
+	}[f]
 }
 
 func (f Notation) phrase() string {

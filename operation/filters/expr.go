@@ -69,7 +69,9 @@ var operators = [...]struct {
 	name string
 	op   store.Op
 }{
-	{"eq", store.OpEq}, {"ne", store.OpNe}, {"gt", store.OpGt}, {"gte", store.OpGte}, {"lt", store.OpLt}, {"lte", store.OpLte},
+	{"eq", store.OpEq}, {"ne", store.OpNe}, {"gt", store.OpGt}, {
+		"gte", store.OpGte,
+	}, {"lt", store.OpLt}, {"lte", store.OpLte},
 	{"in", store.OpIn}, {"nin", store.OpNin}, {"contains", store.OpContainsFold}, {"contains_exact", store.OpContains},
 	{"starts_with", store.OpStartsWithFold}, {"starts_with_exact", store.OpStartsWith}, {"exists", store.OpExists},
 }

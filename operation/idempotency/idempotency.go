@@ -104,7 +104,9 @@ func (r *budget) take(now time.Time, bytes int) bool {
 func New(keys secrets.Keys, now func() time.Time) *Log {
 	return &Log{keys: keys, now: now, budgets: cache.New[*budget](maxBudgets), kind: store.Must[record](store.Spec{
 		Name: collection, Aside: true, Fields: []string{"expires", "about"},
-		Indexes: []store.Index{{Fields: []string{"expires"}}, {Fields: []string{"about"}}}, Access: []store.Access{{Where: []string{"expires"}}, {Where: []string{"about"}}},
+		Indexes: []store.Index{
+			{Fields: []string{"expires"}}, {Fields: []string{"about"}},
+		}, Access: []store.Access{{Where: []string{"expires"}}, {Where: []string{"about"}}},
 	})}
 }
 
@@ -135,7 +137,9 @@ func hash(texts ...string) []byte {
 // service and conflicts. Errors, besides those of run: a 409 while the request is running, or if it ended without an
 // answer that could be stored; a 422 if the key was used for another request; errors of the store and of the
 // organization's data keys.
-func (l *Log) Once(ctx context.Context, c *operation.Call, r Request, run func(context.Context) (operation.Result, error)) (operation.Result, error) {
+func (l *Log) Once(
+	ctx context.Context, c *operation.Call, r Request, run func(context.Context) (operation.Result, error),
+) (operation.Result, error) {
 	caller := "user:" + strconv.FormatInt(c.Principal.UserID, 10)
 	if c.Principal.Kind == tenants.ServiceAccount {
 		caller = "account:" + c.Principal.AccountID
@@ -174,7 +178,9 @@ func (l *Log) Once(ctx context.Context, c *operation.Call, r Request, run func(c
 }
 
 // runClaimed carries out a call that is bound to the claim. Writes after it returns or panics are not bound.
-func runClaimed(ctx context.Context, c *operation.Call, claim *store.Claim, run func(context.Context) (operation.Result, error)) (operation.Result, error) {
+func runClaimed(
+	ctx context.Context, c *operation.Call, claim *store.Claim, run func(context.Context) (operation.Result, error),
+) (operation.Result, error) {
 	defer c.Claim(claim)()
 	return run(ctx)
 }
@@ -192,7 +198,9 @@ const tries = 10
 const grace = 5 * time.Second
 
 // claim inserts the record, or returns the existing one if it has the answer.
-func (l *Log) claim(ctx context.Context, in store.Collection[record], rec *record, limit time.Duration) (*record, error) {
+func (l *Log) claim(
+	ctx context.Context, in store.Collection[record], rec *record, limit time.Duration,
+) (*record, error) {
 	running := refusal("running", "A request with this "+Header+" is still running; repeat it later to get its answer")
 	running.RetryAfter = time.Second
 	for range tries {
@@ -218,13 +226,20 @@ func (l *Log) claim(ctx context.Context, in store.Collection[record], rec *recor
 				return nil, err
 			}
 		case old.Request != rec.Request:
-			return nil, fault.One(Header, "reused", "the %s was used for another request in the last 24 hours, or your access has changed since; choose a new one", Header)
+			return nil, fault.One(
+				Header, "reused",
+				"the %s was used for another request in the last 24 hours, or your access has changed since; choose a new one",
+				Header,
+			)
 		case old.Answer != nil:
 			return old, nil
 		case left > 0:
 			return nil, running
 		default:
-			return nil, refusal("lost", "A request with this "+Header+" may have been carried out, at least in part, but its answer is not available: it was lost, is too large, holds a secret that is shown only once, or shows a record that was deleted for good; check the current state before you repeat what is missing with a new key")
+			return nil, refusal(
+				"lost",
+				"A request with this "+Header+" may have been carried out, at least in part, but its answer is not available: it was lost, is too large, holds a secret that is shown only once, or shows a record that was deleted for good; check the current state before you repeat what is missing with a new key",
+			)
 		}
 	}
 	return nil, running
@@ -242,7 +257,10 @@ const keepTimeout = 3 * time.Second
 
 // keep stores the answer unless a commit has, or frees the key if nothing was written. If it fails, a repetition is
 // refused as lost.
-func (l *Log) keep(ctx context.Context, c *operation.Call, a *attempt, in store.Collection[record], rec *record, result operation.Result, err error) {
+func (l *Log) keep(
+	ctx context.Context, c *operation.Call, a *attempt, in store.Collection[record], rec *record,
+	result operation.Result, err error,
+) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.Tenant.Workspace().Hold()+keepTimeout)
 	defer cancel()
 	if rec.ID[0] == '0' { // for one request in sixteen
@@ -274,7 +292,10 @@ func (l *Log) keep(ctx context.Context, c *operation.Call, a *attempt, in store.
 }
 
 // complete adds the answer to the record, unless it must not be stored.
-func (l *Log) complete(ctx context.Context, c *operation.Call, a *attempt, rec *record, result operation.Result, problem *operation.Problem) {
+func (l *Log) complete(
+	ctx context.Context, c *operation.Call, a *attempt, rec *record, result operation.Result,
+	problem *operation.Problem,
+) {
 	rec.Busy = 0
 	passing := problem != nil && (problem.Code >= http.StatusInternalServerError || problem.RetryAfter > 0 || problem.Code == http.StatusPreconditionFailed || errors.Is(problem.Err, store.ErrConflict))
 	if !passing && (problem != nil || !c.Operation.Once && result.Stream == nil) {
@@ -335,7 +356,10 @@ func (l *Log) Forget(ctx context.Context, ws *store.Workspace) error {
 // sweep removes a batch of expired records, and reports whether more may be left. Records that are changed or removed
 // at the same time are left.
 func (l *Log) sweep(ctx context.Context, in store.Collection[record]) (left bool, err error) {
-	found, err := in.Find(ctx, store.Query{Filter: store.Where(store.F("expires"), store.OpLt, l.now().UnixMilli()), Sort: []store.Order{store.Asc("expires")}, Limit: sweepBatch, LeaveOut: true})
+	found, err := in.Find(ctx, store.Query{
+		Filter: store.Where(store.F("expires"), store.OpLt, l.now().UnixMilli()),
+		Sort:   []store.Order{store.Asc("expires")}, Limit: sweepBatch, LeaveOut: true,
+	})
 	if err != nil || len(found) == 0 {
 		return false, err
 	}
@@ -356,13 +380,23 @@ const (
 )
 
 func (l *Log) vault(c *operation.Call) (*secrets.Vault, func(*record) secrets.Place) {
-	return &secrets.Vault{Keys: l.keys, Tenant: c.Tenant}, func(rec *record) secrets.Place { return secrets.Place{Collection: collection, Record: rec.ID} }
+	return &secrets.Vault{Keys: l.keys, Tenant: c.Tenant}, func(rec *record) secrets.Place {
+		return secrets.Place{
+			Collection: collection, Record: rec.ID,
+		}
+	}
 }
 
 // seal returns the encrypted answer and the records that it is about. It returns nil if the answer cannot be encrypted
 // now, is too large for itself or for the budget, or shows a record that the request has deleted for good.
-func (l *Log) seal(ctx context.Context, c *operation.Call, a *attempt, rec *record, result operation.Result, problem *operation.Problem) (sealed, shows []string) {
-	told := answer{Message: result.Message, Revision: c.Revision, Header: c.Header.Clone(), Ignored: c.Ignored(), Note: c.AuditNote}
+func (l *Log) seal(
+	ctx context.Context, c *operation.Call, a *attempt, rec *record, result operation.Result,
+	problem *operation.Problem,
+) (sealed, shows []string) {
+	told := answer{
+		Message: result.Message, Revision: c.Revision, Header: c.Header.Clone(), Ignored: c.Ignored(),
+		Note: c.AuditNote,
+	}
 	data := result.Data
 	if problem != nil {
 		told.Problem, told.Message, data = problem.Code, problem.Message, problem.Envelope().Data

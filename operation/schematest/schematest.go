@@ -64,7 +64,9 @@ func Open(t testing.TB, engine store.Engine, module interface {
 		t.Fatal(err)
 	}
 	directory, err := tenants.NewDirectory(t.Context(), tenants.DirectoryOptions{
-		Store: store.New(store.Options{Engine: engine, Control: kinds.Specs(), Tenant: record.Specs(module.Kept())}), Kinds: kinds, Keyring: ring,
+		Store: store.New(store.Options{
+			Engine: engine, Control: kinds.Specs(), Tenant: record.Specs(module.Kept()),
+		}), Kinds: kinds, Keyring: ring,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -84,7 +86,9 @@ func Key(permissions ...tenants.Permission) *tenants.Principal {
 	if permissions == nil {
 		permissions = tenants.AllPermissions()
 	}
-	return &tenants.Principal{Kind: tenants.ServiceAccount, KeyID: "k", KeyKind: tenants.ServerFull, Permissions: permissions}
+	return &tenants.Principal{
+		Kind: tenants.ServiceAccount, KeyID: "k", KeyKind: tenants.ServerFull, Permissions: permissions,
+	}
 }
 
 // Do makes a call and returns its answer.

@@ -51,7 +51,10 @@ func (im *importer) checkAdmins(ctx context.Context) error {
 		}
 	}
 	slices.SortStableFunc(im.definitions, func(a, b *entry) int {
-		return cmp.Or(cmp.Compare(slices.Index(im.kinds, a.kind), slices.Index(im.kinds, b.kind)), cmp.Compare(leaving[a], leaving[b]))
+		return cmp.Or(
+			cmp.Compare(slices.Index(im.kinds, a.kind), slices.Index(im.kinds, b.kind)),
+			cmp.Compare(leaving[a], leaving[b]),
+		)
 	})
 	return nil
 }

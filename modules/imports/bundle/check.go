@@ -126,7 +126,9 @@ func (im *importer) checkQuota(ctx context.Context) error {
 				c.Created, c.Updated, c.Unchanged, c.Removed = 0, 0, 0, 0
 			}
 		}
-		err = &NoRoomError{created, &store.QuotaError{Limit: tenants.LimitDocuments, Used: used.Documents, Allowed: most}}
+		err = &NoRoomError{
+			created, &store.QuotaError{Limit: tenants.LimitDocuments, Used: used.Documents, Allowed: most},
+		}
 	}
 	return err
 }
@@ -520,7 +522,9 @@ func (im *importer) refuseCycles(ctx context.Context) error {
 // lookUp notes the location of one of the organization's folders.
 func (im *importer) lookUp(ctx context.Context, k key) error {
 	folders := im.named[kindFolder]
-	found, err := folders.Records.Find(ctx, im.tenant.Workspace(), store.Query{Filter: store.Eq("id", k.id()), State: store.Either})
+	found, err := folders.Records.Find(ctx, im.tenant.Workspace(), store.Query{
+		Filter: store.Eq("id", k.id()), State: store.Either,
+	})
 	for _, f := range found {
 		im.folders[k] = location{in: folders.parent(f)}
 	}

@@ -156,7 +156,11 @@ const (
 // alwaysSet reports whether every record has a value of the field, so that the field cannot be emptied: it is
 // required, a time, or unique with a generated value.
 func (k *kind) alwaysSet(f *field.Field) bool {
-	return f.Rule.Required || k.Name == kindOrganization && f.Name == "name" || f.Name == createdAt || f.Name == updatedAt || f.Name == cmp.Or(k.Key, "id") || f.Rule.Unique && !strings.Contains(f.Tag.Get("json"), ",omitempty")
+	return f.Rule.Required || k.Name == kindOrganization && f.Name == "name" || f.Name == createdAt || f.Name == updatedAt || f.Name == cmp.Or(
+		k.Key, "id",
+	) || f.Rule.Unique && !strings.Contains(
+		f.Tag.Get("json"), ",omitempty",
+	)
 }
 
 // absent ends the message about a dangling reference.
@@ -202,7 +206,9 @@ func (k *kind) references(e *entry, visit record.Visitor) {
 
 // known returns the records with those identifiers, including deleted ones.
 func (k *kind) known(ctx context.Context, s *session, ids ...string) ([]any, error) {
-	return k.Records.Find(ctx, s.workspace(k.Resource), store.Query{Filter: store.In("id", ids...), State: store.Either})
+	return k.Records.Find(ctx, s.workspace(k.Resource), store.Query{
+		Filter: store.In("id", ids...), State: store.Either,
+	})
 }
 
 // stored holds the stored records that entries may match.

@@ -32,7 +32,11 @@ func organizationResource(d *tenants.Directory, t *tenants.Tenant, bounded bool)
 		tenants.CheckOrganization(c.Errs, o)
 		hold := func(field string, same bool) {
 			if bounded && !same {
-				c.Errs.Add(field, fault.Forbidden, "%s differ from those that the operator has set for this organization: leave them out of the line", field)
+				c.Errs.Add(
+					field, fault.Forbidden,
+					"%s differ from those that the operator has set for this organization: leave them out of the line",
+					field,
+				)
 			}
 		}
 		hold("limits", !slices.ContainsFunc(slices.Collect(maps.Keys(o.Limits)), func(name string) bool { return o.Limits[name] != t.Org.Limits[name] }))
@@ -75,7 +79,9 @@ func (o organization) Unchanged(*store.Workspace, any) store.Precondition {
 }
 
 // Replace applies the change to the current organization.
-func (o organization) Replace(ctx context.Context, _ *store.Workspace, _ store.Preconditions, _ any, change func(any)) error {
+func (o organization) Replace(
+	ctx context.Context, _ *store.Workspace, _ store.Preconditions, _ any, change func(any),
+) error {
 	_, err := o.directory.Update(ctx, o.tenant.Org.Slug, func(org *tenants.Organization) error {
 		limits, providers, requests := maps.Clone(org.Limits), slices.Clone(org.Providers), org.RequestLimits
 		if change(org); o.bounded {

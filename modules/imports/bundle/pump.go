@@ -118,7 +118,10 @@ func (i *Into) Collect(ctx context.Context, f Feed, read func(*strictjson.Parser
 			l.Text, l.Value = string(l.Value.Raw()), strictjson.Value{}
 		}
 		if found = append(found, l); len(found) > maxDefinitions {
-			return fmt.Errorf("%w: at most %d of kinds other than documents; line %d is beyond that", ErrTooMany, maxDefinitions, r.Number)
+			return fmt.Errorf(
+				"%w: at most %d of kinds other than documents; line %d is beyond that", ErrTooMany, maxDefinitions,
+				r.Number,
+			)
 		}
 		if err := i.session.define(entryMemory + strictjson.MemoryOf(l.Text)/3); err != nil { // its record takes part of that
 			return fmt.Errorf("%w; line %d is beyond that", err, r.Number)
@@ -254,7 +257,9 @@ const (
 
 // pump reads a feed, decodes its lines in parallel and calls visit with them in order, on the calling goroutine. All
 // other goroutines have ended when it returns.
-func (s *session) pump(ctx context.Context, f Feed, phase string, want func(line int) interest, visit func(*chunk) error) error {
+func (s *session) pump(
+	ctx context.Context, f Feed, phase string, want func(line int) interest, visit func(*chunk) error,
+) error {
 	r, err := s.open(f)
 	if err != nil {
 		return err

@@ -172,7 +172,10 @@ type InterruptedError struct {
 }
 
 func (e *InterruptedError) Error() string {
-	return fmt.Sprintf("the import ended early, with %d of %d lines stored; import the same file again to continue: %v", e.Stored, e.Lines, e.Err)
+	return fmt.Sprintf(
+		"the import ended early, with %d of %d lines stored; import the same file again to continue: %v", e.Stored,
+		e.Lines, e.Err,
+	)
 }
 
 // Unwrap returns the cause.
@@ -227,7 +230,9 @@ func (t *tally) trim() {
 
 func (t *tally) report() Report {
 	t.trim()
-	r := Report{Kinds: map[string]Counts{}, Problems: t.problems, More: t.more, Warnings: t.warnings, MoreWarnings: t.unlisted}
+	r := Report{
+		Kinds: map[string]Counts{}, Problems: t.problems, More: t.more, Warnings: t.warnings, MoreWarnings: t.unlisted,
+	}
 	if r.Problems == nil {
 		r.Problems = []LineProblem{}
 	}

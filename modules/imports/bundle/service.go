@@ -96,7 +96,9 @@ type session struct {
 func (s *Service) session(t *tenants.Tenant, progress func(Progress), bounded bool) (*session, error) {
 	out := &session{
 		deps: &s.deps, tenant: t, most: math.MaxInt, named: map[string]*kind{}, meter: meter{report: progress}, tally: newTally(),
-		vault: &secrets.Vault{Keys: s.deps.Directory, Tenant: t}, isEmpty: map[string]bool{}, alias: map[string]string{},
+		vault: &secrets.Vault{
+			Keys: s.deps.Directory, Tenant: t,
+		}, isEmpty: map[string]bool{}, alias: map[string]string{},
 	}
 	if bounded {
 		out.most, out.mostRemembered, out.mostDefined = s.most, s.remembered, s.defined
@@ -133,7 +135,9 @@ func (s *Service) ImportFeed(ctx context.Context, t *tenants.Tenant, f Feed, o I
 }
 
 // run runs an import on the current state of the organization.
-func (s *Service) run(ctx context.Context, t *tenants.Tenant, o ImportOptions, feed func(*session) Feed) (Report, error) {
+func (s *Service) run(
+	ctx context.Context, t *tenants.Tenant, o ImportOptions, feed func(*session) Feed,
+) (Report, error) {
 	t, err := s.deps.Directory.BySlug(ctx, t.Org.Slug) // as it is now
 	if err != nil {
 		return newTally().report(), err
@@ -268,7 +272,10 @@ func (s *session) leftOut(r *ExportReport) []string {
 type IncompleteError struct{ Failed, Lines int }
 
 func (e *IncompleteError) Error() string {
-	return fmt.Sprintf("%d of %d lines could not be stored because the organization was changed meanwhile; import the same file again", e.Failed, e.Lines)
+	return fmt.Sprintf(
+		"%d of %d lines could not be stored because the organization was changed meanwhile; import the same file again",
+		e.Failed, e.Lines,
+	)
 }
 
 var errDefinitions = errors.New("definitions were changed meanwhile")

@@ -477,7 +477,10 @@ func (s *storer) failed(e *entry) {
 		}
 	}
 	for _, w := range s.takeWaiting(e.line) {
-		w.errs = append(w.errs, fault.Fault{Field: "line", Code: "unknown", Message: fmt.Sprintf("it refers to line %d, which could not be stored", e.line)})
+		w.errs = append(w.errs, fault.Fault{
+			Field: "line", Code: "unknown",
+			Message: fmt.Sprintf("it refers to line %d, which could not be stored", e.line),
+		})
 		s.failed(w)
 	}
 }

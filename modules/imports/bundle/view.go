@@ -87,7 +87,11 @@ func (s *session) holdDefined(ctx context.Context) error {
 	size := int64(0)
 	err := s.eachDefined(ctx, func(_ *kind, _ any, memory int64) error {
 		if size += memory; size > s.mostDefined {
-			return fault.One("definitions", fault.Length, "the definitions of the organization take more than %d MiB during the export; ask the operator to export it by command", s.mostDefined>>20)
+			return fault.One(
+				"definitions", fault.Length,
+				"the definitions of the organization take more than %d MiB during the export; ask the operator to export it by command",
+				s.mostDefined>>20,
+			)
 		}
 		return nil
 	})

@@ -57,7 +57,9 @@ func decode(in io.Reader, declared string) (d decoded, err error) {
 	if err != nil {
 		return d, err
 	}
-	marks := []struct{ mark, name string }{{"\xef\xbb\xbf", "utf-8"}, {"\xff\xfe", "utf-16le"}, {"\xfe\xff", "utf-16be"}}
+	marks := []struct{ mark, name string }{
+		{"\xef\xbb\xbf", "utf-8"}, {"\xff\xfe", "utf-16le"}, {"\xfe\xff", "utf-16be"},
+	}
 	for _, m := range marks {
 		if d.mark == "" && bytes.HasPrefix(head, []byte(m.mark)) {
 			d.mark, declared = m.mark, m.name
@@ -147,7 +149,10 @@ func delimiterOf(text string) (byte, error) {
 	if len(text) == 1 && separates(text[0]) {
 		return text[0], nil
 	}
-	return 0, fmt.Errorf("%w: the delimiter must be comma, semicolon, tab, pipe, or another single ASCII character that is not a letter, digit or quote", ErrOptions)
+	return 0, fmt.Errorf(
+		"%w: the delimiter must be comma, semicolon, tab, pipe, or another single ASCII character that is not a letter, digit or quote",
+		ErrOptions,
+	)
 }
 
 // CheckDelimiter returns ErrOptions if the text does not name a delimiter.

@@ -27,7 +27,10 @@ var points = map[string][2]string{formatNumber: {"", "."}, "1,234.56": {",", "."
 // Formats returns the names of the formats of values in a map: texts, dates, numbers, whose trailing zeros are not
 // kept, and lists separated by commas, semicolons, bars or ":::".
 func Formats() []string {
-	return []string{formatText, "yyyy-mm-dd", "dd.mm.yyyy", "dd/mm/yyyy", "mm/dd/yyyy", formatNumber, "1,234.56", "1.234,56", formatList}
+	return []string{
+		formatText, "yyyy-mm-dd", "dd.mm.yyyy", "dd/mm/yyyy", "mm/dd/yyyy", formatNumber, "1,234.56", "1.234,56",
+		formatList,
+	}
 }
 
 // typeOfFormat returns the type of a field with values in that format; "" if the format is empty.

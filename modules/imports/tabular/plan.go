@@ -60,7 +60,9 @@ func (f *feed) findOwn() {
 		if of.Name == f.of.DefinitionField && f.makes() && f.foreign && !f.ours {
 			continue
 		}
-		plain := of.Rule.Ref == "" && of.Name != idColumn && slices.Contains([]string{aLine, aText, schema.MultiSelect}, typeOf(of))
+		plain := of.Rule.Ref == "" && of.Name != idColumn && slices.Contains([]string{
+			aLine, aText, schema.MultiSelect,
+		}, typeOf(of))
 		if of.Name != f.of.ValuesName() && (plain || !f.makes() || f.ours && !of.Use.Has(declare.Hidden)) {
 			f.own[squash(of.Name)] = of
 		}
@@ -84,7 +86,10 @@ func (f *feed) plan() error {
 		}
 	}
 	if all, mapped := f.o.Map["*"]; mapped && !slices.Equal(all, []string{"*"}) && !slices.Equal(all, []string{""}) {
-		return fmt.Errorf("%w: * stands for all other columns: match them by name (*=*) or skip them (*=); they cannot become %q", ErrOptions, texts.Clip(strings.Join(all, ", ")))
+		return fmt.Errorf(
+			"%w: * stands for all other columns: match them by name (*=*) or skip them (*=); they cannot become %q",
+			ErrOptions, texts.Clip(strings.Join(all, ", ")),
+		)
 	}
 	f.findOwn()
 	f.nameColumns()
@@ -95,7 +100,10 @@ func (f *feed) plan() error {
 		for _, to := range f.o.Map[c.name] {
 			field, format, formatted := strings.Cut(to, ":")
 			if c.format = ""; formatted && !slices.Contains(Formats(), format) {
-				return fmt.Errorf("%w: unknown format %q; use one of %s", ErrOptions, texts.Clip(format), strings.Join(Formats(), ", "))
+				return fmt.Errorf(
+					"%w: unknown format %q; use one of %s", ErrOptions, texts.Clip(format),
+					strings.Join(Formats(), ", "),
+				)
 			}
 			if field == "*" {
 				c.format, c.byName = format, true
@@ -109,7 +117,9 @@ func (f *feed) plan() error {
 			case taken[at]:
 				return fmt.Errorf("%w: two columns are mapped to the field %q", ErrOptions, texts.Clip(field))
 			case !store.ValidKey(field):
-				return fmt.Errorf("%w: %q is not a valid field name: 1 to 64 letters, digits, _ or -", ErrOptions, texts.Clip(field))
+				return fmt.Errorf(
+					"%w: %q is not a valid field name: 1 to 64 letters, digits, _ or -", ErrOptions, texts.Clip(field),
+				)
 			}
 			if t.fresh && (!f.makes() || f.reserved(field)) {
 				return fmt.Errorf("%w: a %s has no field %q", ErrOptions, spaced(f.of.Name), texts.Clip(field))
@@ -135,7 +145,10 @@ func (f *feed) plan() error {
 			continue
 		}
 		if !f.makes() {
-			return fmt.Errorf("%w: a %s has no field for the column %q; map the columns to fields", ErrOptions, spaced(f.of.Name), texts.Clip(c.name))
+			return fmt.Errorf(
+				"%w: a %s has no field for the column %q; map the columns to fields", ErrOptions, spaced(f.of.Name),
+				texts.Clip(c.name),
+			)
 		}
 		name := strings.TrimPrefix(c.called, f.of.ValuesName()+".")
 		field := f.freeKey(name, func(key string) bool {
@@ -207,8 +220,12 @@ func (f *feed) match(taken map[place]bool) {
 		spelt func(*column) string
 		loose bool // several names may match
 	}{
-		{own, asIs, false}, {titles, asIs, false}, {titles, func(c *column) string { return titleFor(c.name, "") }, false}, {keys, asIs, false},
-		{alike, func(c *column) string { return squash(c.called) }, true}, {alike, func(c *column) string { return squash(keyFor(c.called)) }, true},
+		{own, asIs, false}, {titles, asIs, false}, {
+			titles, func(c *column) string { return titleFor(c.name, "") }, false,
+		}, {keys, asIs, false},
+		{alike, func(c *column) string { return squash(c.called) }, true}, {
+			alike, func(c *column) string { return squash(keyFor(c.called)) }, true,
+		},
 		{stand, func(c *column) string { return squash(c.called) }, true},
 	}
 	if f.ours || f.allKeys(keys, own) { // its columns are named by keys
@@ -405,7 +422,9 @@ func (f *feed) definitions() []bundle.Line {
 	}
 	fields := f.defined.With(fresh)
 	def := line(object(member(f.defines.Key, f.definition), member("label", label), member("label_plural", plural),
-		strictjson.Member{Name: "schema", Value: parsed(field.AppendJSON(nil, fields))}, strictjson.Member{Name: "as_is", Value: valueOf(true)}))
+		strictjson.Member{
+			Name: "schema", Value: parsed(field.AppendJSON(nil, fields)),
+		}, strictjson.Member{Name: "as_is", Value: valueOf(true)}))
 	if len(fields) > schema.MaxFields {
 		def.Faults.Add("schema", "length", "a %s has at most %d fields", spaced(f.defines.Name), schema.MaxFields)
 	}

@@ -72,11 +72,19 @@ type Options struct {
 var ErrOptions = errors.New("cannot import these rows")
 
 // Load imports a bundle or, with As, rows as Import does. Errors are those of Import.
-func Load(ctx context.Context, s *bundle.Service, t *tenants.Tenant, src bundle.Source, o Options) (bundle.Report, error) {
+func Load(
+	ctx context.Context, s *bundle.Service, t *tenants.Tenant, src bundle.Source, o Options,
+) (bundle.Report, error) {
 	if o.As != "" {
 		return Import(ctx, s, t, src, o)
 	}
-	return s.Import(ctx, t, src, bundle.ImportOptions{DryRun: o.DryRun, Partial: o.Partial, Mirror: o.Mirror, Bad: o.Bad, OpenWith: o.OpenWith, Bounded: o.Bounded, Allowed: o.Allowed, Progress: o.Progress, Turn: o.Turn})
+	return s.Import(
+		ctx, t, src,
+		bundle.ImportOptions{
+			DryRun: o.DryRun, Partial: o.Partial, Mirror: o.Mirror, Bad: o.Bad, OpenWith: o.OpenWith,
+			Bounded: o.Bounded, Allowed: o.Allowed, Progress: o.Progress, Turn: o.Turn,
+		},
+	)
 }
 
 // maxColumns bounds the columns of a file, maxName the bytes of a column's name.
@@ -93,13 +101,18 @@ const maxCalled, maxReported = 200, 96 << 10
 // text field; a field that is an object is read from JSON. Rows that an export wrote, which is recognized by their
 // identifiers, are restored exactly. The report describes each column, even after a dry run. Errors: those of
 // bundle.Service.Import, and ErrOptions.
-func Import(ctx context.Context, s *bundle.Service, t *tenants.Tenant, src bundle.Source, o Options) (bundle.Report, error) {
+func Import(
+	ctx context.Context, s *bundle.Service, t *tenants.Tenant, src bundle.Source, o Options,
+) (bundle.Report, error) {
 	if o.Format != CSV && o.Format != JSON {
 		none := bundle.Report{Kinds: map[string]bundle.Counts{}, Problems: []bundle.LineProblem{}}
 		return none, fmt.Errorf("%w: the format must be csv or json", ErrOptions)
 	}
 	f := &feed{src: src, o: o, of: &record.Resource{}}
-	r, err := s.ImportFeed(ctx, t, f, bundle.ImportOptions{DryRun: o.DryRun, Partial: o.Partial, Bad: o.Bad, Bounded: o.Bounded, Allowed: o.Allowed, Progress: o.Progress, Turn: o.Turn})
+	r, err := s.ImportFeed(ctx, t, f, bundle.ImportOptions{
+		DryRun: o.DryRun, Partial: o.Partial, Bad: o.Bad, Bounded: o.Bounded, Allowed: o.Allowed, Progress: o.Progress,
+		Turn: o.Turn,
+	})
 	r.Columns, r.MoreColumns = f.report()
 	r.Encoding, r.Delimiter = f.text.encodingName(), f.delimiterName()
 	failed := r.Failed
@@ -123,7 +136,9 @@ func (f *feed) report() (columns []bundle.Column, more int) {
 	held := 0
 	for _, c := range f.columns {
 		for _, t := range c.targets {
-			column := bundle.Column{Name: clip(c.name, maxCalled), Field: t.field, New: t.fresh, Note: c.note, Shown: t.shown}
+			column := bundle.Column{
+				Name: clip(c.name, maxCalled), Field: t.field, New: t.fresh, Note: c.note, Shown: t.shown,
+			}
 			if t.custom {
 				column.Type = t.typ
 			}

@@ -134,7 +134,7 @@ func TestRows_Cursors(t *testing.T) {
 		b.do(t, "create", "", "", fmt.Sprintf(`{"heading":"N%d",%s}`, i, body), 200)
 	}
 	if got := b.do(t, "create", "", "", `{"heading":"one too many"}`, 422); !strings.Contains(got["says"].(string), "there are already 5 notes") {
-		t.Errorf("%v", got)
+		t.Errorf("create = %v, want a refusal at 5 notes", got)
 	}
 	names := func(page map[string]any) (names string) {
 		for _, one := range page["results"].([]any) {

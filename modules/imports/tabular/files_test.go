@@ -215,7 +215,7 @@ func TestRows_SeparatorsAndEncodings(t *testing.T) {
 	var bad bytes.Buffer
 	w.mustRows(acme, in("windows-1252", "Straße,n\nKöln,1,2\nBonn,2\n"), tabular.Options{As: "records:thing", Format: tabular.CSV, Encoding: "windows-1252", Partial: true, Bad: &bad})
 	if bad.String() != in("windows-1252", "Straße,n\nKöln,1,2\n") {
-		t.Errorf("%q", bad.String())
+		t.Errorf("bad rows = %q, want the row of Köln after the header", bad.String())
 	}
 }
 

@@ -213,7 +213,7 @@ func TestRows_ContactsByMap(t *testing.T) {
 	delete(o.Map, "teams")
 	o.Map["*"] = []string{"*"}
 	if r := w.mustRows(acme, file, o); !cmp.Equal(r.Columns[1], column("teams", "column_teams", "Text", true)) {
-		t.Errorf("%+v", r.Columns)
+		t.Errorf("Columns = %+v, want the second to be column_teams", r.Columns)
 	}
 }
 

@@ -25,7 +25,7 @@ func TestContacts(t *testing.T) {
 			t.Errorf("a field: %v", got)
 		}
 	}
-	if got := o.do(t, http.MethodPost, "/api/contacts", `{"email":"x","nobody":1,"fields":{"age":"old","ssn":3,"gone":1},"id":"665f1c2ab4d3e2f1a0b9c8d7","secrets":{}}`, 422); !strings.Contains(got["message"].(string), `"nobody" is no field`) {
+	if got := o.do(t, http.MethodPost, "/api/contacts", `{"email":"x","nobody":1,"fields":{"age":"old","ssn":3,"gone":1},"id":"665f1c2ab4d3e2f1a0b9c8d7","secrets":{}}`, 422); !strings.Contains(got["message"].(string), `"nobody" is not a field`) {
 		t.Errorf("what callers may not set: %v", got)
 	}
 	got := o.do(t, http.MethodPost, "/api/contacts", `{"email":"x","fields":{"age":"old","ssn":3,"gone":1}}`, 422)["message"].(string)
@@ -67,7 +67,7 @@ func TestContacts(t *testing.T) {
 		{http.MethodPut, "/note", `{"type":"Number"}`, "force=true changes it"},
 		{http.MethodPut, "/note", `{"type":"Numbr"}`, "did you mean Number"},
 		{http.MethodPut, "/note", `{"key":"other"}`, "is not a field that can be set"},
-		{http.MethodPost, "", `{"key":"email","title":"E","type":"Text"}`, "something that every contact has"},
+		{http.MethodPost, "", `{"key":"email","title":"E","type":"Text"}`, "a field that every contact has"},
 	} {
 		if got := o.do(t, c.method, "/api/contacts/fields"+c.path, c.body, 422); !strings.Contains(got["message"].(string), c.says) {
 			t.Errorf("%s %s %s: got %v, want containing %q", c.method, c.path, c.body, got, c.says)

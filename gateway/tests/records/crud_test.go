@@ -171,7 +171,7 @@ func TestCRUD_Refuses(t *testing.T) {
 		{"GET", "?sort=name,-notes", "", 422, "each once, with - before it for descending order: id, name, height, created_at, updated_at"},
 		{"GET", "?filters[notes]=x", "", 422, "notes"},
 		{"GET", "?filters[height]=tall", "", 422, "filters[height] must be a number"},
-		{"GET", "?after=e30", "", 422, "after must be what an answer"},
+		{"GET", "?after=e30", "", 422, "after must be the value of next in an answer"},
 		{"GET", "?page=2&after=", "", 422, "after and page exclude each other"},
 		{"GET", "?sort=name,name", "", 422, "each once"},
 		{"GET", "?nothing=1", "", 400, "nothing"},

@@ -392,7 +392,7 @@ func TestMeanwhile_ImportsStandOnWhatIsDefined(t *testing.T) {
 				c.Want(t, 200, http.MethodPost, "/api/contacts", `{"external_id":"1815"}`)
 			},
 			asked: "find contact_fields", lines: `{"kind":"contact","external_id":"1815","fields":{"pin":"canary"}}`,
-			meanwhile: encrypted, wanted: "what it is defined by, was changed",
+			meanwhile: encrypted, wanted: "or its definition was changed",
 		},
 		"a field that is to be sealed": {
 			setup: plain, asked: "find contacts", skip: 1, lines: `{"kind":"contact_field","key":"pin","title":"PIN","type":"Encrypted"}`,

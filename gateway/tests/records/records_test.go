@@ -81,7 +81,7 @@ func TestContract_ChangesOfObjects(t *testing.T) {
 	c.Want(t, 422, http.MethodPut, fixture.TreePath+"?force=maybe", schema(species), "force must be true or false")
 
 	// Values are never left in clear, nor sealed for ever, whatever is forced.
-	c.Want(t, 422, http.MethodPut, fixture.TreePath+"?force=true", schema(`"species":{"title":"Species","type":"Encrypted"},`+height+","+pin), "schema.species: 2 records", "left in clear")
+	c.Want(t, 422, http.MethodPut, fixture.TreePath+"?force=true", schema(`"species":{"title":"Species","type":"Encrypted"},`+height+","+pin), "schema.species: 2 records", "cannot become or stop being Encrypted")
 	c.Want(t, 200, http.MethodPut, fixture.TreePath+"?force=true", without)
 	c.Want(t, 422, http.MethodPut, fixture.TreePath+"?force=true", schema(`"species":{"title":"Species","type":"Encrypted"},`+height+","+pin), "schema.species: 2 records")
 	c.Want(t, 200, http.MethodPut, fixture.TreePath, schema(species+","+height), `"species"`) // nobody has a pin

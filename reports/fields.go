@@ -99,7 +99,7 @@ func (m *Module) askable(ctx context.Context, c *operation.Call, in fieldsInput)
 	}
 	d, err := m.dataset(ctx, c.Tenant, c.Workspace, in.Class, in.Source)
 	if errors.Is(err, ErrSource) {
-		return out, fault.One("source", fault.Unknown, "source is not a source of reports of class %s", in.Class)
+		return out, fault.One("source", fault.Unknown, "source must name an existing source of reports of class %s", in.Class)
 	}
 	if err == nil {
 		out.Fields = d.Askable()
@@ -131,7 +131,7 @@ func (m *Module) fieldsOperation() operation.Row {
 			},
 			Failures: []operation.Failure{{
 				Code:    http.StatusUnprocessableEntity,
-				Message: "Validation failed: source is not a source of reports of class Records",
+				Message: "Validation failed: source must name an existing source of reports of class Records",
 				When:    "there is no such class, or no such source of it",
 			}},
 		},

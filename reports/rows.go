@@ -259,7 +259,7 @@ func runProblem(p *operation.Problem) *operation.Problem {
 	case errors.Is(p, ErrTooLong):
 		return later(p)
 	case errors.Is(p, ErrSource):
-		return operation.ProblemOf(fault.One("source", fault.Unknown, "source is not a source of reports of the class"))
+		return operation.ProblemOf(fault.One("source", fault.Unknown, "source must name an existing source of reports of the class"))
 	case errors.Is(p, ErrNotShowable) && errors.As(p.Err, &wrong):
 		return operation.ProblemOf(wrong)
 	}
@@ -336,7 +336,7 @@ func (m *Module) rowsRows() []operation.Row {
 			Message: "Custom Report duplicated", Example: m.getOperation().Example,
 			Failures: []operation.Failure{{
 				Code:    http.StatusUnprocessableEntity,
-				Message: "Validation failed: source is not a source of reports of class Records",
+				Message: "Validation failed: source must name an existing source of reports of class Records",
 				When:    "the report no longer fits the organization's data, or shows more than the caller's teams",
 			}},
 		},

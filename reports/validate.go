@@ -100,7 +100,7 @@ func (m *Module) Check(ctx context.Context, t *tenants.Tenant, ws *store.Workspa
 	}
 	d, err := m.dataset(ctx, t, ws, r.Class, r.Source)
 	if errors.Is(err, ErrSource) {
-		errs.Add("source", "unknown", "source is not a source of reports of class %s", r.Class)
+		errs.Add("source", "unknown", "source must name an existing source of reports of class %s", r.Class)
 		return nil
 	}
 	if err != nil {

@@ -921,7 +921,7 @@ func TestValuesAreSaidInWords(t *testing.T) {
 	checkPage(t, p.open(regexp.MustCompile(`/keys/[0-9a-f]{24}`).FindString(keys.Text())), 200, `<dt>Kind</dt><dd><span dir="auto">Server full</span>`)
 	checkPage(t, p.open("/custom-reports"), 200, `<td><span dir="auto">Bar</span></td>`, `<option value="title">Title</option>`)
 	checkPage(t, p.open("/import"), 200, `<span dir="auto">Refused</span>`, `<span dir="auto">CSV</span>`, `<span dir="auto">Contacts</span>`, "Only check</th>")
-	checkPage(t, p.open(regexp.MustCompile(`/import/[0-9a-f]{24}`).FindString(p.open("/import").Text())), 200, `<dt>Import rows as</dt><dd><span dir="auto">Contacts</span>`)
+	checkPage(t, p.open(regexp.MustCompile(`/import/[0-9a-f]{24}`).FindString(p.open("/import").Text())), 200, `<dt>What the rows become</dt><dd><span dir="auto">Contacts</span>`)
 	checkPage(t, p.open("/audit"), 200, `<option>Denied</option>`)
 	filtered := p.open("/audit?_field=outcome&_op=&_value=" + "+ok+")
 	checkPage(t, p.follows(filtered), 200, "Outcome is OK", "/api/audit?filters[outcome]=ok")
@@ -1195,7 +1195,7 @@ func TestImportByForm(t *testing.T) {
 	checkPage(t, ended(upload("people.csv", csv, map[string]string{"query.as": "contacts"})), 200, "Done", "<dt>Created</dt>", `<a href="/contacts">Contacts</a></li>`)
 	checkPage(t, p.open("/contacts?filters[email]=moe@example.com"), 200, "Moe")
 	checkPage(t, upload("people.exe", csv, nil), 422, "ends with .csv")
-	checkPage(t, upload("people.csv", csv, nil), 422, "Import rows as is required for rows, contacts for example.")
+	checkPage(t, upload("people.csv", csv, nil), 422, "What the rows become is required for rows, for example contacts.")
 	checkPage(t, p.open("/contacts"), 200, `href="/do/imports.create?query.as=contacts">Import a file`)
 	checkPage(t, p.open("/do/imports.create?query.as=records%3Abike"), 200, `<option value="records:bike" selected>`)
 	bad := ended(upload("people.csv", csv+"nobody,Moe\n", map[string]string{"query.as": "contacts"}))
@@ -1447,7 +1447,7 @@ func TestReportBuilder(t *testing.T) {
 	values = formTo(t, made, "/do/reports.update") // what the report was made from is gone meanwhile
 	values.Set("source", "gone")
 	values.Set("class", "Records")
-	checkPage(t, p.send("/do/reports.update", values), 422, "Which one names nothing", `<option value="gone" selected>`)
+	checkPage(t, p.send("/do/reports.update", values), 422, "Which one must name an existing source", `<option value="gone" selected>`)
 }
 
 // TestWhoMatchesACampaign is shown before it is stored, with examples to whoever may see contacts.

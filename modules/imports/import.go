@@ -33,7 +33,7 @@ import (
 // Import is one import. Its report is complete once the import has ended.
 type Import struct {
 	store.Meta
-	As        string        `json:"as,omitempty" rule:"max=200" use:"once" doc:"What rows are imported as: contacts, records:NAME, submissions:FORM, or any other kind of a bundle in the plural. Empty: the lines are a bundle." ask:"Import rows as|Leave this empty for a bundle, such as an export.|rows" example:"contacts"`
+	As        string        `json:"as,omitempty" rule:"max=200" use:"once" doc:"What rows are imported as: contacts, records:NAME, submissions:FORM, or any other kind of a bundle in the plural. Empty: the lines are a bundle." ask:"What the rows become|Leave this empty for a bundle, such as an export.|rows" example:"contacts"`
 	Format    string        `json:"format,omitempty" rule:"enum=csv|json" use:"once" doc:"The format of rows. Default: csv for the content type text/csv, otherwise json, where rows are an array or follow one another. Not for a bundle." ask:"Format|Taken from the name of the file if empty."`
 	Key       string        `json:"key,omitempty" rule:"max=64" use:"once" doc:"The field that identifies the existing record that a row changes." ask:"Identified by|The field that identifies the existing record that a row changes, such as email." example:"email"`
 	DryRun    bool          `json:"dry_run" use:"once" doc:"Only checks the file and reports what would be done." ask:"Only check|Reports what would be done, and stores nothing."`

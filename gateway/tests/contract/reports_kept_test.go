@@ -22,7 +22,7 @@ func TestContract_KeepReports(t *testing.T) {
 	limited := fixture.WithToken(acme, acme.KeyWith(t, func(k *control.NewKey) { k.Permissions, k.Teams = []string{"manage_reports"}, []string{fixture.TeamA} }).Token)
 	const reports = "/api/custom-reports"
 	c.Want(t, 422, http.MethodPost, reports, `{"title":"x","class":"Nothing","visual":"cake","pid":"short"}`, `"class"`, `"visual"`, `"pid"`)
-	c.Want(t, 422, http.MethodPost, reports, `{"title":"x","class":"Records","source":"nowhere"}`, "source is not a source of")
+	c.Want(t, 422, http.MethodPost, reports, `{"title":"x","class":"Records","source":"nowhere"}`, "source must name an existing source")
 	c.Want(t, 422, http.MethodPost, reports, `{"title":"x","class":"Contacts","query":{"fields":["shoe_size"]}}`, "shoe_size")
 	all := reports + "/" + c.Want(t, 200, http.MethodPost, reports, `{"title":"All","class":"Contacts"}`, "Custom Report created", `"secure":true`, `"share_url":"http`).Field("id").(string)
 	limited.Want(t, 200, http.MethodGet, reports+"?q=All", "", `"pid":""`, `"share_url":""`)

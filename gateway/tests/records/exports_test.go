@@ -271,7 +271,7 @@ func TestContract_RunReports(t *testing.T) {
 	c.Want(t, 200, http.MethodPost, reports+"/preview?whole=true", contacts+`{"fields":["email"],"limit":3}}`, `"pages":1,"count":3,`, `"truncated":true,"total":4`)
 	c.Want(t, 422, http.MethodPost, reports+"/preview?whole=perhaps", contacts+`{"fields":["email"]}}`, `"whole"`)
 	c.Want(t, 422, http.MethodPost, reports+"/preview", contacts+`{"fields":["pin","shoe"]}}`, `\"pin\" is encrypted`, `\"shoe\"`)
-	c.Want(t, 422, http.MethodPost, reports+"/preview", `{"title":"x","class":"Records","source":"nowhere"}`, "source is not a source of")
+	c.Want(t, 422, http.MethodPost, reports+"/preview", `{"title":"x","class":"Records","source":"nowhere"}`, "source must name an existing source")
 	limited.Want(t, 200, http.MethodPost, reports+"/preview", contacts+`{"fields":["email"]}}`, "c@example.com", "!d@example.com")
 	c.Want(t, 200, http.MethodGet, reports+"?q=x", "", `"count":0`)
 

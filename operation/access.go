@@ -14,34 +14,35 @@ import (
 	"tenantry/tenants"
 )
 
-// Credential is what a call was made with. By it the organization and the caller are resolved, when the call is
-// admitted and again while something of it is under way. Safe for concurrent use.
+// Credential is what a call was made with. It resolves the organization and the caller when the call is admitted, and
+// again while work of the call is under way. Safe for concurrent use.
 type Credential interface {
-	// Resolve returns the organization as it is now. Errors: tenants.ErrUnknownTenant, store.ErrUnavailable.
+	// Resolve returns the current state of the organization. Errors: tenants.ErrUnknownTenant, store.ErrUnavailable.
 	Resolve(ctx context.Context) (*tenants.Tenant, error)
-	// Authenticate returns who presents the credential to the organization, with the rights of now. Errors:
-	// tenants.ErrDenied, tenants.ErrUnavailable, a *Problem.
+	// Authenticate returns the principal that presents the credential to the organization, with its current rights.
+	// Errors: tenants.ErrDenied, tenants.ErrUnavailable, a *Problem.
 	Authenticate(ctx context.Context, t *tenants.Tenant) (*tenants.Principal, error)
-	// Detach returns the credential for a job that goes on after the request. It stays good after the session of a
-	// person has expired, which the job does not prolong; not after that was ended. Errors: as Authenticate.
+	// Detach returns the credential for a job that continues after the request. It stays valid after a person's
+	// session has expired, which the job does not prolong, but not after the session was ended. Errors: as
+	// Authenticate.
 	Detach(ctx context.Context, t *tenants.Tenant) (Credential, error)
 }
 
-// ErrEnded is wrapped by the errors of Access.Confirm, beside the reason.
-var ErrEnded = errors.New("the rights with which it was begun have ended")
+// ErrEnded is wrapped by the errors of Access.Confirm, together with the reason.
+var ErrEnded = errors.New("the rights of the caller have ended")
 
 const (
 	// confirmEvery is how long a confirmed access is not resolved again, unless the organization or its access
 	// revision has changed.
 	confirmEvery = 500 * time.Millisecond
-	// unconfirmed is how long what is under way goes on while nobody can tell whether it may: an outage is no refusal.
-	unconfirmed = 5 * time.Second
-	// confirmBytes is how much of a stream is written between two questions.
+	// outageGrace is how long work continues while its access cannot be confirmed, because an outage is no refusal.
+	outageGrace = 5 * time.Second
+	// confirmBytes is how much of a stream is written between two confirmations.
 	confirmBytes = 32 << 10
 )
 
-// Access is what a call was admitted with, for what outlives that check: uploads, streams, jobs. Safe for
-// concurrent use. A nil Access, of the operator's commands, never ends.
+// Access is what a call was admitted with. Uploads, streams and jobs, which outlive the admission check, confirm it
+// again. Safe for concurrent use. A nil Access, as commands of the operator have, never ends.
 type Access struct {
 	credential Credential
 	op         *Row
@@ -50,14 +51,14 @@ type Access struct {
 	principal  *tenants.Principal
 	scope      store.Scope
 	recheck    func(context.Context, *tenants.Tenant) error
-	org        string // identity of the organization; empty: nobody's
+	org        string // identity of the organization; empty for unknown hosts
 
-	mu     sync.Mutex
-	tenant *tenants.Tenant // as it was when the access was confirmed last
-	asked  time.Time       // when that was; zero: not yet
+	mu          sync.Mutex
+	tenant      *tenants.Tenant // as it was when the access was confirmed last
+	confirmedAt time.Time       // when that was; zero: not yet
 }
 
-// access returns what the call was admitted with; nil where nothing of that can end.
+// access returns what the call was admitted with; nil if none of it can end.
 func (c *Call) access() *Access {
 	if c.credential == nil {
 		return nil
@@ -67,13 +68,13 @@ func (c *Call) access() *Access {
 		recheck: c.Recheck, org: c.Tenant.Org.ID, tenant: c.Tenant,
 	}
 	if c.Operation.Teams {
-		a.requested, _ = c.Teams() // they were read before
+		a.requested, _ = c.Teams() // admission has already reported its error
 	}
 	return a
 }
 
-// Lasting returns the access of the call for a job that goes on after the call, and that calls Confirm before
-// whatever it stores. Errors: those of Credential.Detach.
+// Lasting returns the access of the call for a job that continues after the call. The job must call Confirm before
+// each write. Errors: those of Credential.Detach.
 func (c *Call) Lasting(ctx context.Context) (*Access, error) {
 	a := c.access()
 	if a == nil {
@@ -84,13 +85,13 @@ func (c *Call) Lasting(ctx context.Context) (*Access, error) {
 	return a, err
 }
 
-// Confirm returns nil while the call would be admitted as it was: its organization is active, its credential good,
-// and its caller holds every right and sees every team of then. It costs little where neither the organization nor
-// its access revision has changed since it was confirmed last, half a second ago at most. Errors wrap ErrEnded, or
-// say that nobody could tell for 5 seconds.
+// Confirm returns nil while the call would be admitted as it was: the organization is active, the credential is valid,
+// and the caller still holds every right and sees every team of the admission. It is cheap if the last confirmation is
+// less than confirmEvery old and neither the organization nor its access revision has changed. An error wraps ErrEnded
+// if the access has ended; any other error means that the access could not be confirmed for outageGrace.
 func (a *Access) Confirm(ctx context.Context) error { return a.confirm(ctx, false) }
 
-// confirm is Confirm; anew asks whatever was confirmed before.
+// confirm is Confirm; anew ignores the last confirmation.
 func (a *Access) confirm(ctx context.Context, anew bool) error {
 	if a == nil {
 		return nil
@@ -98,41 +99,41 @@ func (a *Access) confirm(ctx context.Context, anew bool) error {
 	now := time.Now()
 	tenant, err := a.credential.Resolve(ctx)
 	a.mu.Lock()
-	known, asked := a.tenant, a.asked
+	known, confirmedAt := a.tenant, a.confirmedAt
 	a.mu.Unlock()
-	if err == nil && !anew && tenant == known && now.Sub(asked) < confirmEvery {
+	if err == nil && !anew && tenant == known && now.Sub(confirmedAt) < confirmEvery {
 		return nil
 	}
 	if err == nil {
-		err = a.judge(ctx, tenant)
+		err = a.readmit(ctx, tenant)
 	}
 	switch {
 	case err == nil:
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		if now.After(a.asked) {
-			a.tenant, a.asked = tenant, now
+		if now.After(a.confirmedAt) {
+			a.tenant, a.confirmedAt = tenant, now
 		}
 		return nil
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case ProblemOf(err).Code < http.StatusInternalServerError:
 		return fmt.Errorf("%w: %w", ErrEnded, err)
-	case now.Sub(asked) < unconfirmed:
+	case now.Sub(confirmedAt) < outageGrace:
 		return nil
 	}
 	return err
 }
 
-// judge returns nil where the organization as it is now admits the call as it was admitted.
-func (a *Access) judge(ctx context.Context, t *tenants.Tenant) error {
+// readmit checks the call against the current state of the organization as its admission did.
+func (a *Access) readmit(ctx context.Context, t *tenants.Tenant) error {
 	if a.recheck != nil {
 		if err := a.recheck(ctx, t); err != nil {
 			return err
 		}
 	}
 	if t.Org.ID != a.org {
-		return fmt.Errorf("the organization does not answer any more: %w", tenants.ErrUnknownTenant)
+		return fmt.Errorf("the host no longer leads to the organization: %w", tenants.ErrUnknownTenant)
 	}
 	p, err := a.credential.Authenticate(ctx, t)
 	if err != nil {
@@ -150,8 +151,9 @@ func (a *Access) judge(ctx context.Context, t *tenants.Tenant) error {
 	return nil
 }
 
-// Watch returns a context that ends soon after the access has, with the reason as its cause; interrupt, where it is
-// not nil, is called then, and again until stop is. stop must be called, and nothing is called after it.
+// Watch returns a context that is canceled soon after the access has ended, with the reason as its cause. If interrupt
+// is not nil, it is called then, and again every confirmEvery until stop is called. The caller must call stop;
+// interrupt is not called after stop has returned.
 func (a *Access) Watch(ctx context.Context, interrupt func()) (_ context.Context, stop func()) {
 	if a == nil {
 		return ctx, func() {}
@@ -185,16 +187,15 @@ func (a *Access) Watch(ctx context.Context, interrupt func()) (_ context.Context
 	}
 }
 
-// because returns the error of what was done under a context of Watch: that the access has ended where it was stopped
-// by that.
-func because(ctx context.Context, err error) error {
+// orEnded returns the cause of ctx, a context of Watch, if err is due to the end of the access; otherwise err.
+func orEnded(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); err != nil && ctx.Err() != nil && errors.Is(cause, ErrEnded) {
 		return cause
 	}
 	return err
 }
 
-// stream returns the stream, which ends with an error soon after the access has.
+// stream returns a stream that ends with an error soon after the access has ended.
 func (a *Access) stream(rows Stream) Stream {
 	if a == nil {
 		return rows
@@ -202,23 +203,23 @@ func (a *Access) stream(rows Stream) Stream {
 	return func(ctx context.Context, w io.Writer) error {
 		ctx, stop := a.Watch(ctx, nil)
 		defer stop()
-		err := rows(ctx, &confirming{ctx: ctx, access: a, w: w})
+		err := rows(ctx, &confirmingWriter{ctx: ctx, access: a, w: w})
 		if err == nil {
 			err = a.Confirm(ctx)
 		}
-		return because(ctx, err)
+		return orEnded(ctx, err)
 	}
 }
 
-// confirming writes a stream while its access lasts.
-type confirming struct {
+// confirmingWriter writes a stream while the access lasts.
+type confirmingWriter struct {
 	ctx    context.Context //nolint:containedctx // of the stream
 	access *Access
 	w      io.Writer
 	n      int // bytes since the access was confirmed
 }
 
-func (s *confirming) Write(p []byte) (int, error) {
+func (s *confirmingWriter) Write(p []byte) (int, error) {
 	if s.n += len(p); s.n >= confirmBytes {
 		s.n = 0
 		if err := s.access.Confirm(s.ctx); err != nil {
@@ -231,15 +232,16 @@ func (s *confirming) Write(p []byte) (int, error) {
 	return s.w.Write(p)
 }
 
-// arriving is an upload that is read while its access lasts, and whose end only who has it then reaches.
-type arriving struct {
+// confirmingReader reads an upload while the access lasts. It confirms the access anew before it reports the end of
+// the upload.
+type confirmingReader struct {
 	ctx    context.Context //nolint:containedctx // of the call whose upload it is
 	access *Access
 	from   io.Reader
 	answer http.Header
 }
 
-func (u *arriving) Read(p []byte) (int, error) {
+func (u *confirmingReader) Read(p []byte) (int, error) {
 	if err := u.confirm(false); err != nil {
 		return 0, err
 	}
@@ -250,19 +252,19 @@ func (u *arriving) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (u *arriving) confirm(anew bool) error {
+func (u *confirmingReader) confirm(anew bool) error {
 	err := u.access.confirm(u.ctx, anew)
 	if err == nil && u.ctx.Err() != nil {
 		err = context.Cause(u.ctx)
 	}
 	if err != nil {
-		u.answer.Set("Connection", "close") // else the answer waits for the rest of the upload
+		u.answer.Set("Connection", "close") // otherwise the answer waits for the rest of the upload
 	}
 	return err
 }
 
-// renew resolves the organization and the credential once more, after the body has taken as long as its sender
-// wanted, and judges the call by what they are now: kinds of keys, rule and scope. Errors: those of Run.
+// renew resolves the organization and the credential once more, because reading the body takes as long as its sender
+// likes, and checks the call against their current state: key kinds, rule and scope. Errors: those of Run.
 func (c *Call) renew(ctx context.Context) error {
 	if c.credential == nil {
 		return nil
@@ -285,7 +287,7 @@ func (c *Call) renew(ctx context.Context) error {
 	return c.narrow()
 }
 
-// narrow binds the workspace to what the caller sees.
+// narrow limits the workspace to what the caller may see.
 func (c *Call) narrow() error {
 	var teams []string
 	var err error
@@ -295,7 +297,7 @@ func (c *Call) narrow() error {
 		}
 	}
 	c.Scope, c.Workspace = c.Principal.Scope(c.Tenant, teams), nil
-	if ws := c.Tenant.Workspace(); ws != nil { // nobody's organization has none
+	if ws := c.Tenant.Workspace(); ws != nil { // unknown hosts have no workspace
 		c.Workspace = ws.Scoped(c.Scope)
 	}
 	return nil

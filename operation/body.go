@@ -14,28 +14,26 @@ import (
 	"tenantry/internal/texts"
 )
 
-// Body is a JSON object, read strictly. The zero value is an empty one. Names are matched
-// exactly, case included.
+// Body is a JSON object, read strictly. The zero value is an empty object. Names are case-sensitive.
 type Body struct {
 	fields map[string]json.RawMessage
 	names  []string // in the order given
-	// values are those of the whole body, also where they are not held, and objects those among them.
+	// values counts all values of the body, including those that are not held; objects counts the objects among them.
 	values, objects int
 }
 
-// ParseBody reads one JSON object. Broken JSON, invalid UTF-8, a name given twice in one
-// object, depth over strictjson.MaxDepth, more than MaxBulkValues and bytes after the object are a
-// 400 that says where.
+// ParseBody reads one JSON object. Its error is a 400 that says where the fault is: malformed JSON, invalid UTF-8, a
+// duplicate name in an object, more levels than strictjson.MaxDepth, more values than MaxBulkValues, or bytes after
+// the object.
 func ParseBody(raw []byte) (Body, error) { return readBody(nil, nil, raw) }
 
-// ReadBody reads a body as ParseBody does, of at most ValuesMax values, while it arrives, and no
-// further than to its first fault. Fields that the operation does not know are checked, and the
-// first few of them named, but none is held; nor is an array or object where only a scalar can be
-// right, in whose place an empty one stands, nor more than one element beyond those that a list may
-// have. An error of src is returned as it is.
+// ReadBody reads a body as ParseBody does, while it arrives, and stops at the first fault. It allows ValuesMax values.
+// Fields that the operation does not know are checked, and the first maxIgnored are named, but their values are not
+// held. An array or object in place of a scalar is held as an empty one, and of a list at most one element more than
+// allowed is held. An error of src is returned unchanged.
 func (o *Row) ReadBody(src io.Reader) (Body, error) { return readBody(o, src, nil) }
 
-// readBody reads an object with all its fields, or those of an operation.
+// readBody reads an object with all its fields, or only those of an operation if o is not nil.
 func readBody(o *Row, src io.Reader, raw []byte) (Body, error) {
 	b := Body{fields: map[string]json.RawMessage{}}
 	most, unknown := MaxBulkValues, 0
@@ -66,7 +64,7 @@ func readBody(o *Row, src io.Reader, raw []byte) (Body, error) {
 	return b, nil
 }
 
-// Memory returns about how many bytes of memory the body takes until what is made of it is stored.
+// Memory estimates how many bytes of memory the body takes until the values made of it are stored.
 func (b Body) Memory() int64 {
 	bytes := 0
 	for name, raw := range b.fields {
@@ -75,8 +73,8 @@ func (b Body) Memory() int64 {
 	return strictjson.Memory(bytes, b.values, b.objects)
 }
 
-// takes returns what the operation does with a field of the body, and how many elements it may have
-// if it is a list; 0: any number. Without an operation every field is wanted.
+// takes returns how the operation reads a field of the body, and how many elements the field may have if it is a list;
+// 0: any number. A nil operation reads every field.
 func (o *Row) takes(name []byte) (wanted strictjson.Want, elements int) {
 	if o == nil || o.Teams && string(name) == "teams" {
 		return strictjson.Whole, 0
@@ -92,7 +90,7 @@ func (o *Row) takes(name []byte) (wanted strictjson.Want, elements int) {
 	return strictjson.Skip, 0
 }
 
-// Has reports whether the field is there.
+// Has reports whether the field is present.
 func (b Body) Has(name string) bool { _, ok := b.fields[name]; return ok }
 
 // read reports whether there was a body.
@@ -101,17 +99,17 @@ func (b Body) read() bool { return b.fields != nil }
 // Names returns the names of the fields in the order given.
 func (b Body) Names() []string { return b.names }
 
-// Raw returns the field's JSON, nil where it is absent.
+// Raw returns the field's JSON; nil if the field is absent.
 func (b Body) Raw(name string) json.RawMessage { return b.fields[name] }
 
-// Value returns the field's value, null where it is absent.
+// Value returns the field's value; null if the field is absent.
 func (b Body) Value(name string) strictjson.Value {
 	var p strictjson.Parser
-	v, _ := p.Parse(string(b.fields[name])) // it was checked when it was read; "" is null
+	v, _ := p.Parse(string(b.fields[name])) // readBody has checked it; "" is null
 	return v
 }
 
-// Text returns a text field and whether it is there. Anything but a string is noted in errs.
+// Text returns a text field and whether it is present. A value of another type is noted in errs.
 func (b Body) Text(errs *fault.List, name string) (string, bool) {
 	raw, ok := b.fields[name]
 	if !ok {
@@ -129,7 +127,8 @@ func (b Body) Text(errs *fault.List, name string) (string, bool) {
 	return s, true
 }
 
-// Required returns a text field that must be there and not blank, at most maxRunes long.
+// Required returns a required text field of at most maxRunes characters. A field that is absent, blank or longer is
+// noted in errs.
 func (b Body) Required(errs *fault.List, name string, maxRunes int) string {
 	if !b.Has(name) {
 		errs.Add(name, "required", "%s is required", name)
@@ -146,8 +145,8 @@ func (b Body) Required(errs *fault.List, name string, maxRunes int) string {
 	return s
 }
 
-// Object returns an object field and whether it is there. Numbers in it are json.Number.
-// Anything but an object is noted in errs.
+// Object returns an object field and whether it is present. Numbers in it are json.Number. A value of another type is
+// noted in errs.
 func (b Body) Object(errs *fault.List, name string) (map[string]any, bool) {
 	raw, ok := b.fields[name]
 	if !ok {
@@ -165,7 +164,7 @@ func (b Body) Object(errs *fault.List, name string) (map[string]any, bool) {
 	return m, true
 }
 
-// Decode decodes checked JSON, keeping numbers as json.Number.
+// Decode decodes JSON and keeps numbers as json.Number.
 func Decode(raw []byte, into any) error {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
@@ -184,7 +183,7 @@ func (b Body) teams() []string {
 	if json.Unmarshal(raw, &values) != nil {
 		var one string
 		if string(raw) == "null" || json.Unmarshal(raw, &one) != nil {
-			return []string{""} // no identifier, but named
+			return []string{""} // not an identifier, but given
 		}
 		return []string{one}
 	}
@@ -193,14 +192,14 @@ func (b Body) teams() []string {
 		if s, ok := v.(string); ok {
 			teams = append(teams, s)
 		} else {
-			teams = append(teams, "") // not an identifier, but named
+			teams = append(teams, "") // not an identifier, but given
 		}
 	}
 	return teams
 }
 
-// BindBody holds the body against the operation's fields. What the operation does not know
-// is noted as ignored where it is the contract's, else as Unknown: a 422 that names all of it.
+// BindBody checks the names of the body against the operation's fields. Unknown fields are ignored by operations of
+// the contract; for other operations they are collected in Unknown, for one 422 that names all of them.
 func (c *Call) BindBody(b Body) {
 	c.Body = b
 	for _, name := range b.names {
@@ -216,5 +215,5 @@ func (c *Call) BindBody(b Body) {
 
 // Unknown notes that callers cannot set a field of that name.
 func Unknown(errs *fault.List, name string) {
-	errs.Add(texts.Clip(name), fault.Unknown, "%q is no field that can be set here", texts.Clip(name))
+	errs.Add(texts.Clip(name), fault.Unknown, "%q is not a field that can be set here", texts.Clip(name))
 }

@@ -148,8 +148,8 @@ func TestBindBodyNamesWhatIsNotTaken(t *testing.T) {
 			got, err := c.Ignored(), c.Unknown.Err()
 			if !contract {
 				p := operation.ProblemOf(err)
-				if p.Code != http.StatusUnprocessableEntity || !strings.HasPrefix(p.Message, `Validation failed: "org_id" is no field that can be set here; `) {
-					t.Errorf(`got %d %s, want %v and beginning with "Validation failed: \"org_id\" is no field that can be set here; "`,
+				if p.Code != http.StatusUnprocessableEntity || !strings.HasPrefix(p.Message, `Validation failed: "org_id" is not a field that can be set here; `) {
+					t.Errorf(`got %d %s, want %v and beginning with "Validation failed: \"org_id\" is not a field that can be set here; "`,
 						p.Code, p.Message, http.StatusUnprocessableEntity)
 				}
 				var refused struct{ Errors []fault.Fault }

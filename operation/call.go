@@ -16,59 +16,58 @@ import (
 	"tenantry/tenants"
 )
 
-// Call is one call of an operation. It belongs to one request; handlers do not keep it.
+// Call is one call of an operation. It belongs to one request; handlers must not keep it.
 type Call struct {
 	Operation *Row
 	Tenant    *tenants.Tenant
 	Principal *tenants.Principal
-	// Workspace is the organization's data as this caller and request may see it.
+	// Workspace is the organization's data that this caller and request may see.
 	Workspace *store.Workspace
 	Scope     store.Scope
 	Query     Query
 	Body      Body
 	Unknown   fault.List // names the fields of the body that callers cannot set; see Operation.Joins
-	// Upload is the file that is the body, where the row takes one. Errors of reading it: a *Problem where
-	// it is larger than it may be or stops arriving.
+	// Upload is the file that is the body, if the row takes one. Reading fails with a *Problem if the file is larger
+	// than allowed or stops arriving.
 	Upload    io.Reader
 	RequestID string
 	Remote    netip.Addr
 	BaseURL   string      // "https://acme.example.com", of this organization
-	Header    http.Header // of the answer; facts that have no place in the envelope go here
-	Strict    bool        // input that would be ignored is a 400
-	// SessionToken is the browser session the caller was authenticated by, for ending it.
+	Header    http.Header // of the answer, for facts that have no place in the envelope
+	Strict    bool        // input that would be ignored is refused with a 400
+	// SessionToken is the token of the browser session that authenticated the caller. Signing out needs it.
 	SessionToken string
 
-	// Revision is that of the one record which a handler answers with, in a row that is Revised; 0: none.
-	// The answer then bears an ETag.
+	// Revision is the revision of the one record that the handler answers, in a row that is Revised; 0: none. The
+	// answer then has an ETag.
 	Revision int64
-	// NoneMatch are the tags that the caller has already, of If-None-Match.
+	// NoneMatch are the tags of If-None-Match, which name answers that the caller already has.
 	NoneMatch Tags
 
-	// AuditNote goes into the audit record, where the row asks for one. Never a secret or a personal value.
+	// AuditNote goes into the audit record if the row is audited. It must not hold secrets or personal values.
 	AuditNote map[string]string
 
-	// Expired is the time, in Unix milliseconds, before which records were deleted that are about to end; 0: none are.
+	// Expired is a time in Unix milliseconds: records deleted before it are about to be removed for good; 0: none are.
 	Expired int64
 
-	// Known are the definitions that the call has read, so that none is read twice.
+	// Known caches the definitions that the call has read.
 	Known record.Known
 
-	// Journal is what Commit adds to the last batch; nil: nothing.
+	// Journal adds the records of the pipeline to the last batch; see Commit. Nil adds nothing.
 	Journal Journal
 
-	// Undo, where a handler sets it, takes back what the handler did if its success cannot be told: because the
-	// handler failed after all, the audit record cannot be written, or, of a row that tells a secret Once,
-	// nobody waits for it any more.
+	// Undo, if a handler sets it, reverts the handler's work when its success cannot be reported: the handler failed
+	// after all, the audit record cannot be written, or the caller of a row that answers a secret Once is gone.
 	Undo func(ctx context.Context) error
 
-	// Recheck, where the handler of an open operation sets it, says whether what the caller was given is still good,
-	// of the organization as it is then: it is asked whenever the access of a call is confirmed. Its error is answered.
-	// One that reads and streams nothing may leave that until the call TookLong.
+	// Recheck, if the handler of an open operation sets it, checks against the current organization whether the caller
+	// may still have what it was given. It runs whenever the access of the call is confirmed, and its error is
+	// answered. A handler that only reads and does not stream may set it after the call TookLong.
 	Recheck func(ctx context.Context, t *tenants.Tenant) error
 
 	credential Credential
 	origin     string
-	began      time.Time // once the caller is known
+	began      time.Time // when Run was called
 
 	claim     *store.Claim
 	journaled bool
@@ -79,16 +78,15 @@ type Call struct {
 	match   Tags // of If-Match
 }
 
-// NewCall returns a Call whose path parameters come from path. It is strict where the row is
-// none of the contract's.
+// NewCall returns a Call whose path parameters come from path. It is strict unless the row belongs to the contract.
 func NewCall(o *Row, path func(string) string) *Call {
 	return &Call{Operation: o, Header: http.Header{}, Strict: o != nil && !o.Contract, path: path}
 }
 
-// Path returns a path parameter, "" where the path taken has none of that name.
+// Path returns a path parameter; "" if the matched path has none of that name.
 func (c *Call) Path(name string) string { return c.path(name) }
 
-// Rename gives a path parameter another value: what else the caller may call the same thing.
+// Rename gives a path parameter another value, such as the identifier for a name that the caller used.
 func (c *Call) Rename(name, value string) {
 	was := c.path
 	c.path = func(asked string) string {
@@ -99,21 +97,21 @@ func (c *Call) Rename(name, value string) {
 	}
 }
 
-// RequestHeader returns a parameter that the row has in the header, "" where it was not sent. What is there
-// more than once is a 400.
+// RequestHeader returns a header parameter of the row; "" if it was not sent. A header that is sent more than once is
+// a 400.
 func (c *Call) RequestHeader(name string) (string, error) {
 	values := c.sent.Values(name)
 	if len(values) > 1 {
-		return "", BadRequest("The header %s must be there once", name)
+		return "", BadRequest("The header %s must be sent only once", name)
 	}
 	return strings.Join(values, ""), nil
 }
 
-// maxIgnored bounds the header that names what was ignored.
+// maxIgnored bounds how many names of ignored input the answer lists.
 const maxIgnored = 20
 
-// Ignore notes input that was not used. The answer names it in the header X-Ignored; a
-// caller who asked for strict handling gets a 400 instead.
+// Ignore notes input that was not used. The answer names it in the header X-Ignored; a call with strict handling is
+// refused with a 400 instead.
 func (c *Call) Ignore(name string) {
 	if len(c.ignored) < maxIgnored && !slices.Contains(c.ignored, name) {
 		c.ignored = append(c.ignored, name)
@@ -123,7 +121,7 @@ func (c *Call) Ignore(name string) {
 // Ignored returns the names of ignored input.
 func (c *Call) Ignored() []string { return c.ignored }
 
-// Entitled returns the organization's data as the caller may see it, whatever the request was narrowed to.
+// Entitled returns all of the organization's data that the caller may see, even if the request names fewer teams.
 func (c *Call) Entitled() *store.Workspace {
 	return c.Tenant.Workspace().Scoped(c.Principal.Scope(c.Tenant, nil))
 }
@@ -136,8 +134,8 @@ func (c *Call) Note(key, value string) {
 	c.AuditNote[key] = value
 }
 
-// CheckIgnored returns the 400 that strict handling answers where something was ignored.
-// A handler that ignores more input calls it before it changes anything.
+// CheckIgnored returns the 400 of strict handling if input was ignored. A handler that ignores further input calls it
+// before it changes anything.
 func (c *Call) CheckIgnored() error {
 	if !c.Strict || len(c.ignored) == 0 {
 		return nil
@@ -149,7 +147,7 @@ func (c *Call) CheckIgnored() error {
 	return BadRequest("The operation does not take %q", names)
 }
 
-// Warn adds to the header X-Warning what the caller should know of a call that succeeds. An empty text adds nothing.
+// Warn adds to the header X-Warning of a successful answer. An empty text adds nothing.
 func (c *Call) Warn(text string) {
 	switch said := c.Header.Get("X-Warning"); {
 	case text == "" || strings.Contains(said, text):
@@ -160,8 +158,8 @@ func (c *Call) Warn(text string) {
 	}
 }
 
-// IgnoreParts is Ignore for parts of fields. With strict handling it returns the 400 to answer with
-// before anything is stored.
+// IgnoreParts is Ignore for parts of fields. With strict handling it returns a 400; the handler must return that
+// before it stores anything.
 func (c *Call) IgnoreParts(names ...string) error {
 	for _, name := range names {
 		c.Ignore(name)

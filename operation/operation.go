@@ -1,7 +1,6 @@
-// Package operation is the vocabulary of an operation: its row in the table of operations, the
-// call a handler gets, the result or problem it answers with. Routing, policy, metrics,
-// the OpenAPI document and the isolation tests are made from the rows; there is no second
-// list. Handlers written against this package never see the HTTP framework.
+// Package operation describes operations: the row in the table of operations, the call that a handler gets, and the
+// result or problem that it answers. Routing, policy, metrics, the OpenAPI document and the isolation tests are
+// generated from the rows, so that there is no second list. Handlers do not see the HTTP framework.
 package operation
 
 import (
@@ -18,23 +17,23 @@ import (
 	"tenantry/tenants"
 )
 
-// Credentials are the ways a caller may prove who they are. The zero value admits nobody.
+// Credentials are the ways to authenticate a call. The zero value admits nobody.
 type Credentials uint8
 
-// The credentials. Open operations need none, and look at none but a browser key where the row takes those:
-// pages of its origins may then read what anybody may.
+// The credentials. Open operations need none. The only one they look at is a browser key, if the row takes those: pages
+// of its origins may then read the answer.
 const (
 	Key     Credentials = 1 << iota // an API key in the header x-service-token
 	Session                         // a signed-in person's browser session
-	Open                            // nothing; the operation checks what it was given itself
-	// Operator is who runs commands, on the control socket alone. No public listener takes such a row.
+	Open                            // none; the operation itself checks tokens in its input
+	// Operator runs commands through the control socket. No public listener serves such a row.
 	Operator
 )
 
 // Kinds are the kinds of API keys an operation takes. The zero value takes none.
 type Kinds uint8
 
-// The kinds. ServerRead is taken only where the method is GET.
+// The kinds. Only operations whose method is GET take ServerRead.
 const (
 	ServerFull Kinds = 1 << iota
 	ServerRead
@@ -70,8 +69,8 @@ type Rule struct {
 	kind        ruleKind
 	permissions []tenants.Permission
 	denial      string
-	persons     bool // keys do without the permissions
-	unlimited   bool // refuses who is limited to teams
+	persons     bool // keys do not need the permissions
+	unlimited   bool // refuses callers who are limited to teams
 }
 
 // AnyCaller admits every caller whose credential is accepted.
@@ -84,7 +83,9 @@ func Needs(p tenants.Permission) Rule {
 
 // NeedsOneOf admits callers who hold at least one of the permissions; a refusal names the first.
 func NeedsOneOf(named tenants.Permission, others ...tenants.Permission) Rule {
-	return Rule{kind: rulePermission, permissions: append([]tenants.Permission{named}, others...), denial: string(named)}
+	return Rule{
+		kind: rulePermission, permissions: append([]tenants.Permission{named}, others...), denial: string(named),
+	}
 }
 
 // PersonsNeed admits keys of the row's kinds, and persons who hold the permission.
@@ -94,39 +95,38 @@ func PersonsNeed(p tenants.Permission) Rule {
 	return r
 }
 
-// Unlimited returns the rule that refuses besides callers who are limited to teams: what they ask for
-// tells of all of them.
+// Unlimited returns the rule that also refuses callers who are limited to teams, because the answer covers all teams.
 func (r Rule) Unlimited() Rule {
 	r.unlimited = true
 	return r
 }
 
-// AdminOnly admits administrators, who are always persons; a refusal bears the label.
+// AdminOnly admits administrators, who are always persons. The label is the message of a refusal.
 func AdminOnly(label string) Rule { return Rule{kind: ruleAdmin, denial: label} }
 
-// HandlerDecides admits every caller whose credential is accepted; the handler refuses
-// the ones who may not, because it depends on the record.
+// HandlerDecides admits every caller whose credential is accepted. The handler refuses callers itself, because the
+// decision depends on the record.
 func HandlerDecides() Rule { return Rule{kind: ruleHandler} }
 
-// Permissions returns the permissions of which one is needed, nil where the rule is another.
+// Permissions returns the permissions of which one is needed; nil if the rule asks for none.
 func (r Rule) Permissions() []tenants.Permission { return slices.Clone(r.permissions) }
 
 // IsUnlimited reports whether callers who are limited to teams are refused.
 func (r Rule) IsUnlimited() bool { return r.unlimited }
 
-// ExemptsKeys reports whether the permissions are asked of persons alone.
+// ExemptsKeys reports whether only persons need the permissions.
 func (r Rule) ExemptsKeys() bool { return r.persons }
 
 // IsAdminOnly reports whether only administrators are admitted.
 func (r Rule) IsAdminOnly() bool { return r.kind == ruleAdmin }
 
-// LooksAtRecords reports whether the handler decides besides, by the record.
+// LooksAtRecords reports whether the handler decides by the record.
 func (r Rule) LooksAtRecords() bool { return r.kind == ruleHandler }
 
 // NotLimited is the message of a refusal by Unlimited.
 const NotLimited = "Only callers who are not limited to teams"
 
-// Check returns nil where the principal is admitted in the organization, else the Problem to answer.
+// Check returns nil if the rule admits the principal in the organization, otherwise the Problem to answer.
 func (r Rule) Check(p *tenants.Principal, t *tenants.Tenant) error {
 	if r.unlimited && p.Teams != nil && t.Org.Feature(tenants.FeatureTeams) {
 		return Forbidden(NotLimited)
@@ -151,20 +151,19 @@ func (r Rule) Check(p *tenants.Principal, t *tenants.Tenant) error {
 	return Denied("the operation admits nobody")
 }
 
-// Audit says when an operation leaves a record in the audit log before it answers.
+// Audit says when an operation writes a record to the audit log. The record is written before the answer.
 type Audit uint8
 
-// The audit rules. Where the record cannot be written, the answer is 503 instead. What
-// changes something is always audited, and what answers with a secret must be: answers of
-// audited operations are never compressed.
+// The audit rules. If the record cannot be written, the answer is 503. Operations that change something must be
+// audited. So must those that answer a secret, because answers of audited operations are never compressed.
 const (
 	NoAudit Audit = iota
 	AuditAlways
-	// AuditNoted, of a command: where the handler has noted something, and so changed it.
+	// AuditNoted, of commands: only if the handler has noted a fact, which means that it changed something.
 	AuditNoted
 )
 
-// Handler answers one call. What it returns as error becomes the failure envelope.
+// Handler answers one call. Its error becomes the failure envelope; see ProblemOf.
 type Handler func(ctx context.Context, c *Call) (Result, error)
 
 // Row is one operation of the table of operations. Its parts say who may call it and at what cost, what it takes, what
@@ -185,18 +184,18 @@ type Row struct {
 	fault   error // of its declaration
 }
 
-// Policy says who may call an operation, and what a call may cost. The zero value admits nobody.
+// Policy says who may call an operation, and bounds the cost of a call. The zero value admits nobody.
 type Policy struct {
 	Credentials Credentials
 	Kinds       Kinds
 	Rule        Rule
 	Audit       Audit
 
-	// AnyHost: the operation also answers on hosts that lead to no organization, as one without any users would. Its
-	// call then has tenants.Directory.Anonymous and no Workspace. Other operations answer Denied there, so that an
-	// unknown organization looks like a wrong key.
+	// AnyHost: the operation also answers on hosts that lead to no organization, as an organization without users
+	// would. Its call then has tenants.Directory.Anonymous and no Workspace. Other operations answer Denied there, so
+	// that an unknown organization looks like a wrong key.
 	AnyHost bool
-	// Reads: the operation changes nothing, whatever its method, and its answers are never kept.
+	// Reads: the operation changes nothing, whatever its method, and no answer is stored for repetitions.
 	Reads bool
 
 	// OwnLimits: the operation throttles its callers itself; request limits do not count its calls.
@@ -204,7 +203,7 @@ type Policy struct {
 	// MakesRoom: quotas do not refuse the operation's writes, as they do not refuse those of a DELETE.
 	MakesRoom bool
 	Timeout   time.Duration // 0: DefaultTimeout
-	Weight    int64         // of a call among those in flight; 0: 1, for at most 8 MiB; Heavy
+	Weight    int64         // of a call among those in flight; 0 means 1, for at most 8 MiB; see Heavy
 }
 
 // Request says what an operation takes.
@@ -214,7 +213,7 @@ type Request struct {
 
 	Body      []Field // nil: takes no body
 	BodyLimit int64   // bytes; 0: DefaultBodyLimit
-	// Bodiless: an absent body is taken for one without fields.
+	// Bodiless: an absent body counts as an empty object.
 	Bodiless bool
 	// Joins: the handler reports fields that callers cannot set (Call.Unknown) together with all other faults of the
 	// body. Without it, a call with such fields is refused before the handler runs.
@@ -244,11 +243,11 @@ type Response struct {
 	Once bool
 
 	Failures []Failure
-	// Failure, if set, has the last word on a problem before it is answered.
+	// Failure, if set, may replace a problem before it is answered.
 	Failure func(*Problem) *Problem
 }
 
-// Target says which records an operation is about. The zero value: none that others could treat alike.
+// Target says which records an operation is about. The zero value is about none.
 type Target struct {
 	// Resource is the name of the records' description.
 	Resource string
@@ -259,15 +258,15 @@ type Target struct {
 	// Defined, if organizations define fields of the records, says where these are.
 	Defined Defined
 
-	// Revised: the operation answers one record and its revision; see Call.Revision. If the record exists before (GET,
-	// PUT, DELETE, and a POST that is OnRecord), the operation honours If-Match through Call.Current.
+	// Revised: the operation answers one record and its revision; see Call.Revision. If the record already exists
+	// (GET, PUT, DELETE, and a POST that is OnRecord), the operation honours If-Match through Call.Current.
 	Revised bool
-	// OnRecord: a POST that is Revised changes a record that exists.
+	// OnRecord: a POST that is Revised changes an existing record.
 	OnRecord bool
 
 	// Expire, if the records have a trash, ends for good those deleted before that time (Unix milliseconds), as a
 	// purge would, until ctx ends; ended is called with the identifier of each. It reports whether some are left. An
-	// error says why a record could not be ended; the others are ended all the same.
+	// error says why a record could not be ended; the others are ended nevertheless.
 	Expire func(ctx context.Context, c *Call, before int64, ended func(id string)) (left bool, err error)
 	// End, of a row that deletes or purges, ends records for good with all that depends on them, in any state, on
 	// behalf of the operator. It skips records that do not exist and returns the first error.
@@ -282,19 +281,18 @@ type Docs struct {
 	Description string // for the reference
 	Ask         string // on pages, beyond the summary
 
-	// Over is the field that holds the day of each of the rows answered, whose numbers of requests and refusals a chart
-	// shows.
+	// Over is the field that holds the day of each row answered. A chart shows the requests and refusals of each day.
 	Over string
 	// Aside: other pages show what the operation answers, or use it for their forms; it has no page of its own.
 	Aside bool
 }
 
-// Defined says by which resource fields are defined, and in which field of a record their values are. Where
-// the path has a parameter that refers to the resource, one record of it defines them, else all do. Encrypted is the
-// field of the body that names one of those whose values are encrypted.
+// Defined names the resource By whose records define further fields, and the field Values of a record that holds their
+// values. If the path has a parameter that refers to that resource, that one record defines the fields, otherwise all
+// its records do. Encrypted is the field of the body that names a field whose values are encrypted.
 type Defined struct{ By, Values, Encrypted string }
 
-// Failure documents an answer that is no success, beyond those every operation has.
+// Failure documents a failure that an operation can answer, beyond those of every operation.
 type Failure struct {
 	Code    int
 	Message string
@@ -302,15 +300,18 @@ type Failure struct {
 	Data    any // example of data; nil: []
 }
 
-// Refuses documents the refusal of an input for what is wrong with one field of it.
+// Refuses documents the refusal of an input because of one field.
 func Refuses(code int, when, field, wrong, message string) Failure {
-	return Failure{Code: code, Message: refused + message, When: when, Data: map[string]any{"errors": []FieldError{{Field: field, Code: wrong, Message: message}}}}
+	return Failure{
+		Code: code, Message: invalidPrefix + message, When: when,
+		Data: map[string]any{"errors": []FieldError{{Field: field, Code: wrong, Message: message}}},
+	}
 }
 
-// ControlPath begins the paths of the operator's rows.
+// ControlPath is the prefix of the paths of the operator's rows.
 const ControlPath = "/v1/"
 
-// Limits where a row names none, and the largest body that a row can ask for.
+// Default limits, and the largest body that a row may allow.
 const (
 	DefaultBodyLimit int64 = 16 << 10
 	MaxBodyLimit     int64 = 256 << 10
@@ -319,8 +320,8 @@ const (
 	DefaultTimeout         = 10 * time.Second
 )
 
-// ID returns the operation's identifier in the OpenAPI document for the path of that number,
-// from which generated clients take their names: "getFolder" for folders.get.
+// ID returns the operation's identifier in the OpenAPI document for the path with that index. Generated clients take
+// their names from it: "getFolder" for folders.get.
 func (o *Row) ID(path int) string {
 	if path < len(o.IDs) {
 		return o.IDs[path]
@@ -339,32 +340,32 @@ func (o *Row) ID(path int) string {
 	return id
 }
 
-// Bounds say which values of a shape are taken. The document shows them.
+// Bounds say which values of a shape are valid. The OpenAPI document shows them.
 type Bounds = declare.Bounds
 
 // Ask is how forms ask people for a parameter or a field.
 type Ask = declare.Ask
 
-// NDJSON is the media type of rows of JSON, one in each line.
+// NDJSON is the media type of JSON values, one per line.
 const NDJSON = "application/x-ndjson"
 
-// Heavy is the weight of an operation whose answer can be large: a report's rows for one.
+// Heavy is the weight of an operation whose answer can be large, such as the rows of a report.
 const Heavy int64 = 4
 
-// Place is where a parameter stands.
+// Place is the part of a request that holds a parameter.
 type Place string
 
 // The places.
 const (
 	InPath   Place = "path"
 	InQuery  Place = "query"
-	InHeader Place = "header" // for what no address may hold; see Call.RequestHeader
+	InHeader Place = "header" // for values that must not appear in an address; see Call.RequestHeader
 )
 
 // Shape is the form of a parameter's or body field's value.
 type Shape string
 
-// The shapes. Tree is a parameter with brackets, name[a][b]=v; List one that may repeat.
+// The shapes. Tree is a parameter with brackets, name[a][b]=v. A List parameter may repeat.
 const (
 	Text    Shape = "string"
 	Integer Shape = "integer"
@@ -379,15 +380,15 @@ type Param struct {
 	Name        string
 	In          Place
 	Shape       Shape
-	Document    string // of a Tree: what the OpenAPI document calls it, where generators cannot take Name
+	Document    string // of a Tree: its name in the OpenAPI document, if client generators cannot use Name
 	Required    bool
 	Secret      bool // never logged
 	Default     string
 	Bounds      Bounds
 	Enum        []string
 	Ref         string   // the resource that it refers to
-	Names       []string // of a parameter that names fields: those it may name
-	Defined     bool     // it may name those that organizations define, too
+	Names       []string // of a parameter that names fields: the valid names
+	Defined     bool     // it may also name fields that organizations define
 	Description string
 	Ask         Ask
 	Example     string
@@ -405,7 +406,7 @@ type Field struct {
 	Elements    int    // of a List: how many it may have, if the handler refuses more; 0: any number
 	Ref         string // the resource that it refers to
 	Enum        []string
-	Nullable    bool // null says that there is none
+	Nullable    bool // null means that there is no value
 	Description string
 	Ask         Ask
 	Example     any
@@ -419,8 +420,7 @@ func (o *Row) BodyMax() int64 {
 	return DefaultBodyLimit
 }
 
-// ValuesMax returns how many values the body may have: one for each four bytes of BodyMax, and no more than
-// MaxBulkValues.
+// ValuesMax returns how many values the body may have: one for each four bytes of BodyMax, at most MaxBulkValues.
 func (o *Row) ValuesMax() int { return min(int(o.BodyMax()/4), MaxBulkValues) }
 
 // Deadline returns how long the operation may take.
@@ -431,8 +431,8 @@ func (o *Row) Deadline() time.Duration {
 	return DefaultTimeout
 }
 
-// Repeatable reports whether the operation takes an Idempotency-Key. With one a file would have to be
-// read to its end before anything is known of it; an import can be sent again as it is.
+// Repeatable reports whether the operation takes an Idempotency-Key. An operation with an upload does not, because a
+// file would have to be read to its end first; an import can be sent again unchanged.
 func (o *Row) Repeatable() bool {
 	return o.Method != http.MethodGet && strings.HasPrefix(o.Path, "/api/") && o.Credentials&(Key|Session) != 0 && o.Upload == nil
 }
@@ -440,8 +440,8 @@ func (o *Row) Repeatable() bool {
 // reads reports whether a call changes nothing.
 func (o *Row) reads() bool { return o.Reads || o.Method == http.MethodGet }
 
-// ReadsBody reports whether a body is looked at: where the operation takes none, to refuse what would be ignored. The
-// contract's own ignore it.
+// ReadsBody reports whether the body of a call is read. Operations that take no body read it to refuse input that
+// would be ignored; operations of the contract ignore it.
 func (o *Row) ReadsBody() bool {
 	return o.Body != nil || !o.Contract && o.Method != http.MethodGet && o.Upload == nil && o.Credentials != Operator
 }
@@ -455,8 +455,7 @@ var (
 	pathParam     = regexp.MustCompile(`\{([a-z_]+)\}`)
 )
 
-// Validate returns every fault of the row: what has no policy, no handler or no
-// documentation cannot be served.
+// Validate returns every fault of the row. A row without policy, handler or documentation cannot be served.
 func (o *Row) Validate() []error {
 	var faults []error
 	fault := func(format string, args ...any) {
@@ -467,7 +466,7 @@ func (o *Row) Validate() []error {
 		name = commandName
 	}
 	if !name.MatchString(o.Name) {
-		fault("the name is not like things.verb")
+		fault("the name must have the form things.verb")
 	}
 	if o.fault != nil {
 		fault("%v", o.fault)
@@ -482,7 +481,7 @@ func (o *Row) Validate() []error {
 		fault("is open and takes a credential")
 	}
 	if o.Credentials&Operator != 0 && !operators {
-		fault("is the operator's and takes another credential")
+		fault("is for the operator and takes another credential")
 	}
 	if (o.Credentials&Key != 0) != (o.Kinds != 0) && (o.Credentials != Open || o.Kinds != Browser) {
 		fault("key kinds and credentials disagree")
@@ -491,7 +490,7 @@ func (o *Row) Validate() []error {
 		fault("takes read-only keys but does not read")
 	}
 	if o.Method != http.MethodGet && !o.Reads && o.Audit != AuditAlways && (o.Audit != AuditNoted || !operators) {
-		fault("changes something and is not audited")
+		fault("changes something but is not audited")
 	}
 	if o.Rule.kind == ruleNobody {
 		fault("has no rule, so nobody can call it")
@@ -503,20 +502,20 @@ func (o *Row) Validate() []error {
 		fault("lacks data, message, summary, tag or example for its documentation")
 	}
 	if (o.Once || o.Streams != nil) && o.Audit != AuditAlways {
-		fault("answers with a secret, or with all there is, and is not audited")
+		fault("answers a secret or a stream but is not audited")
 	}
 	if o.Body != nil && o.Method == http.MethodGet && !operators {
-		fault("reads and takes a body")
+		fault("is a GET but takes a body")
 	}
 	if o.BodyLimit < 0 || o.BodyLimit > MaxBulkLimit || o.Body == nil && o.BodyLimit != 0 {
-		fault("a body limit is from 1 to %d bytes, of an operation that takes a body", MaxBulkLimit)
+		fault("a body limit must be from 1 to %d bytes and needs a body", MaxBulkLimit)
 	}
 	if o.Upload != nil && (o.Body != nil || o.Method != http.MethodPost || o.UploadLimit <= 0 || len(o.UploadExamples) != len(o.Upload)) {
-		fault("a file is the whole body of a POST, and has a limit and an example of each media type")
+		fault("an upload must be the whole body of a POST and have a limit and an example of each media type")
 	}
 	for _, path := range o.Paths() {
 		if strings.HasPrefix(path, ControlPath) != operators || !operators && !strings.HasPrefix(path, "/api/") && !strings.HasPrefix(path, "/auth/") {
-			fault("path %s is outside /api/ and /auth/, or %s for the operator", path, ControlPath)
+			fault("path %s must begin with /api/ or /auth/, or with %s for the operator", path, ControlPath)
 		}
 		for _, m := range pathParam.FindAllStringSubmatch(path, -1) {
 			if !slices.ContainsFunc(o.Params, func(p Param) bool { return p.In == InPath && p.Name == m[1] }) {
@@ -547,7 +546,7 @@ func (o *Row) bodyField(name string) Field {
 	return Field{}
 }
 
-// Param returns the declared parameter of that name, wherever it stands; the zero value where there is none.
+// Param returns the declared parameter of that name in any place; the zero value if there is none.
 func (o *Row) Param(name string) Param {
 	for _, p := range o.Params {
 		if p.Name == name {

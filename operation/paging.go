@@ -7,25 +7,25 @@ import (
 	"tenantry/internal/fault"
 )
 
-// Paging is what lists take of the page that they are asked for; inputs of Typed embed it.
+// Paging is the input of lists that says which page is asked for. Inputs of Typed embed it.
 type Paging struct {
 	Page    int64 `json:"page" rule:"min=1 max=1000000000" default:"1" doc:"Page of the list, from 1."`
 	PerPage int64 `json:"per_page" rule:"min=1 max=9223372036854775807" default:"50" doc:"Records on a page, from 1; cut to 1000."`
 }
 
-// MostPerPage is how many records a page has at most.
+// MostPerPage is the largest number of records on a page.
 const MostPerPage = 1000
 
-// PageBytes is how much the records of a page take at most, decoded: a page that would be larger ends early.
+// PageBytes bounds the decoded size of the records of a page. A page that would be larger ends early.
 const PageBytes = 4 << 20
 
-// Limit returns how many records the page has at most.
+// Limit returns the largest number of records on the page.
 func (p Paging) Limit() int { return int(min(p.PerPage, MostPerPage)) }
 
 // Offset returns how many records come before the page.
 func (p Paging) Offset() int { return int(p.Page-1) * p.Limit() }
 
-// Pages returns how many pages that many records make.
+// Pages returns the number of pages for that many records.
 func (p Paging) Pages(count int64) int64 {
 	limit := int64(p.Limit())
 	return (count + limit - 1) / limit
@@ -39,40 +39,42 @@ type Page[T any] struct {
 	Results []T   `json:"results" doc:"Those of the page."`
 }
 
-// PageOf returns the page that was asked for, of a list of that many.
+// PageOf returns the page that was asked for, of a list with count records.
 func PageOf[T any](p Paging, count int64, results []T) Page[T] {
 	return Page[T]{p.Page, p.Pages(count), count, results}
 }
 
-// Following is a Paging of lists that can be followed instead, from the end of the part before.
+// Following is a Paging of lists that can also be read part after part: each part begins where the one before ended.
 type Following struct {
 	Paging
 	After string `json:"after" rule:"max=16000" doc:"Instead of page: what follows the records that an answer with this next ended with; empty for the beginning. No page costs more than the first then."`
 }
 
-// Span bounds a question about a list to the page, or to a part and one record more, which says that there is more;
-// follows tells which. What comes after a place in the list matches beyond, which is not ok where that is none. What is
-// wrong is noted.
-func (p Following) Span(c *Call, q *store.Query, errs *fault.List, beyond func(place string) (f store.Filter, ok bool)) (follows bool) {
+// Span limits the query of a list to the page, or to a part and one record more, which shows whether more follow;
+// follows says which. Beyond returns the filter for the records after a position in the list; ok is false if the
+// position is malformed. Faults are noted in errs.
+func (p Following) Span(
+	c *Call, q *store.Query, errs *fault.List, beyond func(position string) (f store.Filter, ok bool),
+) (follows bool) {
 	q.Bytes = PageBytes
 	if q.Limit, follows = p.Limit(), c.Query.Has("after"); !follows {
 		q.Offset = p.Offset()
 		return false
 	}
 	q.Limit++
-	if p.Page != 1 { // which generated clients send though nobody gave it
+	if p.Page != 1 { // generated clients send the default, 1
 		errs.Add("after", fault.Duplicate, "after and page exclude each other")
 	}
 	if p.After != "" {
 		further, ok := beyond(p.After)
 		if q.Filter = store.All(q.Filter, further); !ok {
-			errs.Add("after", fault.Format, "after must be what an answer with the same sort gave as next")
+			errs.Add("after", fault.Format, "after must be the value of next in an answer with the same sort")
 		}
 	}
 	return true
 }
 
-// Part is a page of a list, or a part that follows another.
+// Part is a page of a list, or the part that follows another.
 type Part[T any] struct {
 	Page    int64   `json:"page,omitempty" doc:"The page asked for. Left out with after."`
 	Pages   *int64  `json:"pages,omitempty" doc:"How many pages there are; 0 where there is nothing. Left out with after."`
@@ -81,16 +83,19 @@ type Part[T any] struct {
 	Results []T     `json:"results" doc:"The records."`
 }
 
-// OnePage is a list of one record on its only page, as examples show lists.
+// OnePage is a list of one record on its only page, as examples show it.
 func OnePage[T any](record T) Part[T] {
 	pages := int64(1)
 	return Part[T]{Page: 1, Pages: &pages, Count: 1, Results: []T{record}}
 }
 
-// PartOf returns the page or part that was asked for, of a list of that many: of those found in its Span, but left,
-// which cannot be read, and ended early where cut is set. A part, and a page that ends early, ends where at says of the
-// last one that it shows. Error: *store.UnreadableError where it shows none and there are more.
-func PartOf[T any](c *Call, p Following, follows bool, count int64, found []T, left int, cut bool, at func(last int) string) (Part[T], error) {
+// PartOf returns the page or part that was asked for, of a list with count records. Found are the readable records of
+// its Span; left is the number of unreadable ones, and cut is set if the span ended early. A part, and a page that
+// ends early, has as Next the position at of the last record that it shows. Error: *store.UnreadableError if it shows
+// none and more follow.
+func PartOf[T any](
+	c *Call, p Following, follows bool, count int64, found []T, left int, cut bool, at func(last int) string,
+) (Part[T], error) {
 	limit, pages, next := p.Limit(), p.Pages(count), ""
 	out := Part[T]{Count: count, Results: found[:min(limit, len(found))]}
 	if !follows {
@@ -100,7 +105,7 @@ func PartOf[T any](c *Call, p Following, follows bool, count int64, found []T, l
 		c.Header.Set("X-Warning", fmt.Sprintf("the page ends early, after %d records, because they are large; next says where to go on", len(found)))
 	}
 	if len(found)+left > limit || cut {
-		if len(found) == 0 { // nothing says where to go on
+		if len(found) == 0 { // there is no position to continue from
 			return Part[T]{}, &store.UnreadableError{Kind: "record", Reason: "it is one of a whole page"}
 		}
 		next = at(len(out.Results) - 1)

@@ -17,7 +17,7 @@ import (
 	"tenantry/tenants"
 )
 
-// Envelope is the shape of every answer: three keys, always.
+// Envelope is the shape of every answer: always these three keys.
 type Envelope struct {
 	Status  string `json:"status"`
 	Message string `json:"message"`
@@ -29,21 +29,21 @@ func (e Envelope) Encode(into *bytes.Buffer) error {
 	enc := json.NewEncoder(into)
 	enc.SetEscapeHTML(false)
 	err := enc.Encode(e)
-	into.Truncate(max(into.Len()-1, 0)) // without the line's end
+	into.Truncate(max(into.Len()-1, 0)) // without the newline of the encoder
 	return err
 }
 
-// Encoded is Data that was encoded with its envelope before, for another caller.
+// Encoded is Data that was already encoded with its envelope, for another caller.
 type Encoded struct {
 	Body []byte
 	Sum  uint64 // of its data
 }
 
-// Sum tells the data of an envelope from other data, in an ETag.
+// Sum returns a hash of the data of an envelope, for its ETag.
 func Sum(envelope []byte) uint64 { return xxhash.Sum64(dataOf(envelope)) }
 
 func dataOf(envelope []byte) []byte {
-	_, data, _ := bytes.Cut(envelope, []byte(`,"data":`)) // within texts quotes are escaped
+	_, data, _ := bytes.Cut(envelope, []byte(`,"data":`)) // cannot match inside a string, because quotes are escaped there
 	return data
 }
 
@@ -52,11 +52,11 @@ func (e *Encoded) MarshalJSON() ([]byte, error) {
 	return bytes.TrimSuffix(dataOf(e.Body), []byte("}")), nil
 }
 
-// Encoded returns what data makes of a record that was peeked at, encoded once for all who ask the same. From is all
-// that it depends on besides the record.
+// Encoded returns the encoded answer that data makes of a peeked record. It is encoded once for all calls with the
+// same operation and from; from must hold everything besides the record that the answer depends on.
 func (c *Call) Encoded(made *store.Derived, from any, data func() (any, error)) (any, error) {
-	type asked struct{ operation, from any }
-	return made.Of(asked{c.Operation.Name, from}, func() (any, error) {
+	type cacheKey struct{ operation, from any }
+	return made.Of(cacheKey{c.Operation.Name, from}, func() (any, error) {
 		shown, err := data()
 		if err != nil {
 			return nil, err
@@ -73,27 +73,26 @@ const (
 	StatusFailed = "failed"
 )
 
-// DeniedMessage is the one message of every credential that is not accepted.
+// DeniedMessage is the message for every credential that is not accepted.
 const DeniedMessage = "Token is either expired or does not have the correct permissions"
 
 // Result is a success.
 type Result struct {
 	Message string // empty: the row's message
 	Data    any
-	Stream  Stream // of a row with Operation.Streams, in place of both
+	Stream  Stream // of a row with Response.Streams, in place of both
 	Media   string // of the stream; empty: the first of the row
 }
 
-// Stream writes the answer of a row with Operation.Streams. The rows of it go out
-// while they are read from the store: nothing holds all of them. An error before the first 64 KiB is
-// answered as any other; a later one cuts the connection off, so that who reads to the end has everything.
-// The answer is never compressed; the caller must read it within the row's Timeout, and it keeps the
-// row's Weight until then. What a handler must refuse, it refuses before it returns one.
+// Stream writes the answer of a row with Response.Streams. Its rows are sent while they are read from the store; they
+// are never all in memory. An error before the first 64 KiB is answered as any other; a later one cuts the connection,
+// so that a caller who reads to the end has every row. The answer is never compressed. The caller must read it within
+// the row's Timeout, and it occupies the row's Weight until then. A handler refuses a call before it returns a stream.
 type Stream = func(ctx context.Context, w io.Writer) error
 
-// Problem is a failure as the caller sees it. It is an error, so that handlers return it.
+// Problem is a failure as the caller sees it. It is an error, so that handlers can return it.
 type Problem struct {
-	Code       int // HTTP
+	Code       int // HTTP status
 	Message    string
 	Data       any           // nil: []
 	RetryAfter time.Duration // 0: no header
@@ -112,7 +111,7 @@ func (p *Problem) Error() string {
 // Unwrap returns the cause.
 func (p *Problem) Unwrap() error { return p.Err }
 
-// Envelope returns the body of the answer.
+// Envelope returns the envelope of the answer.
 func (p *Problem) Envelope() Envelope {
 	e := Envelope{Status: StatusFailed, Message: p.Message, Data: p.Data}
 	if e.Data == nil {
@@ -121,13 +120,13 @@ func (p *Problem) Envelope() Envelope {
 	return e
 }
 
-// Denied is the answer to a credential that is not accepted. The reason goes to the log
-// alone: all such answers are the same, byte for byte.
+// Denied answers a credential that is not accepted. The reason is only logged: all such answers are equal, byte for
+// byte.
 func Denied(reason string) *Problem {
 	return &Problem{Code: http.StatusForbidden, Message: DeniedMessage, Reason: reason}
 }
 
-// MissingPermission names the permission the caller lacks.
+// MissingPermission answers a caller who lacks the permission.
 func MissingPermission(permission string) *Problem {
 	return &Problem{
 		Code: http.StatusForbidden, Message: "Lacking necessary permission " + permission,
@@ -135,7 +134,7 @@ func MissingPermission(permission string) *Problem {
 	}
 }
 
-// AdminRequired answers a caller who is no administrator.
+// AdminRequired answers a caller who is not an administrator.
 func AdminRequired(label string) *Problem {
 	return &Problem{Code: http.StatusForbidden, Message: label, Data: map[string]string{"permission": label}}
 }
@@ -145,10 +144,10 @@ func Forbidden(message string) *Problem {
 	return &Problem{Code: http.StatusForbidden, Message: message}
 }
 
-// NotFound is a missing record that answers 404.
+// NotFound answers 404 for a missing record.
 func NotFound(message string) *Problem { return &Problem{Code: http.StatusNotFound, Message: message} }
 
-// OrMissing says in the words of the row that a record is not there; other errors are returned as they are.
+// OrMissing turns store.ErrNotFound into NotFound with the message; other errors are returned unchanged.
 func OrMissing(err error, message string) error {
 	if errors.Is(err, store.ErrNotFound) {
 		return NotFound(message)
@@ -156,17 +155,17 @@ func OrMissing(err error, message string) error {
 	return err
 }
 
-// Failed is a failure that answers 200, as some operations do; callers branch on status.
+// Failed is a failure that some operations answer with 200; callers branch on the status of the envelope.
 func Failed(message string, data any) *Problem {
 	return &Problem{Code: http.StatusOK, Message: message, Data: data}
 }
 
-// BadRequest is input that could not be read.
+// BadRequest is a 400 for input that could not be read.
 func BadRequest(format string, args ...any) *Problem {
 	return &Problem{Code: http.StatusBadRequest, Message: fmt.Sprintf(format, args...)}
 }
 
-// Unavailable answers while something the call needs is down.
+// Unavailable answers 503 while a service that the call needs is down.
 func Unavailable(err error) *Problem {
 	p := &Problem{
 		Code: http.StatusServiceUnavailable, Message: "The service is temporarily unavailable, please retry later",
@@ -174,7 +173,7 @@ func Unavailable(err error) *Problem {
 	}
 	switch {
 	case errors.Is(err, store.ErrSlow):
-		p.Reason = "stopped at its time limit" // which is no outage
+		p.Reason = "stopped at its time limit" // not an outage
 	case errors.Is(err, store.ErrReadOnly):
 		p.Message = "The data is damaged: it can be read as far as possible, but not changed until it has been restored"
 		p.Reason, p.RetryAfter = "cannot be written", time.Minute
@@ -182,7 +181,7 @@ func Unavailable(err error) *Problem {
 	return p
 }
 
-// TooManyRequests answers a caller who is over a limit on requests.
+// TooManyRequests answers a caller who has exceeded a request limit.
 func TooManyRequests(retryAfter time.Duration) *Problem {
 	return &Problem{
 		Code: http.StatusTooManyRequests, Message: "Too many requests, please retry later",
@@ -190,7 +189,7 @@ func TooManyRequests(retryAfter time.Duration) *Problem {
 	}
 }
 
-// Internal is a fault of the program. The caller learns nothing about it.
+// Internal answers a fault of the program. The caller does not learn its cause.
 func Internal(err error) *Problem {
 	return &Problem{Code: http.StatusInternalServerError, Message: "Internal error", Err: err}
 }
@@ -202,27 +201,29 @@ type fieldErrors struct {
 	Errors []FieldError `json:"errors"`
 }
 
-// refused begins the message of what is wrong with an input.
-const refused = "Validation failed: "
+// invalidPrefix begins the message about invalid input.
+const invalidPrefix = "Validation failed: "
 
-// invalid answers what is wrong with an input.
+// invalid answers the faults of an input.
 func invalid(code int, e *fault.Error) *Problem {
 	data := fieldErrors{make([]FieldError, len(e.Faults))}
 	for i, f := range e.Faults {
 		data.Errors[i] = FieldError(f)
 	}
-	return &Problem{Code: code, Message: refused + e.Error(), Data: data}
+	return &Problem{Code: code, Message: invalidPrefix + e.Error(), Data: data}
 }
 
-// Refusal answers what a header or the like makes impossible, with its name and a code for programs.
+// Refusal is a Problem with one fault of a header or similar, under its name and with a code for programs.
 func Refusal(code int, name, fault, message string) *Problem {
-	return &Problem{Code: code, Message: message, Data: fieldErrors{[]FieldError{{Field: name, Code: fault, Message: message}}}}
+	return &Problem{
+		Code: code, Message: message, Data: fieldErrors{[]FieldError{{Field: name, Code: fault, Message: message}}},
+	}
 }
 
-// Duplicate is the 409 of a value that must be unique and is taken.
+// Duplicate is the 409 for values that must be unique and are in use.
 func Duplicate(fields ...string) *Problem { return Taken(&store.DuplicateError{Fields: fields}) }
 
-// Taken is Duplicate, which says of those that are in the trash how they are found.
+// Taken is Duplicate with the identifiers of records in the trash that hold the values.
 func Taken(e *store.DuplicateError) *Problem {
 	var l fault.List
 	for _, f := range e.Fields {
@@ -242,7 +243,7 @@ type quotaUsed struct {
 	Allowed int64  `json:"allowed"`
 }
 
-// Full is the 507 of what an organization has no room left for.
+// Full is the 507 of an organization that has reached a quota.
 func Full(e *store.QuotaError) *Problem {
 	return &Problem{
 		Code: http.StatusInsufficientStorage, Data: quotaUsed{e.Limit, e.Used, e.Allowed}, Reason: "limit " + e.Limit,
@@ -250,7 +251,7 @@ func Full(e *store.QuotaError) *Problem {
 	}
 }
 
-// ErrorsOf returns what the answer to an error says of fields; nil where it says nothing of them.
+// ErrorsOf returns the field errors in the answer to an error; nil if there are none.
 func ErrorsOf(err error) []FieldError {
 	data, _ := ProblemOf(err).Data.(fieldErrors)
 	return data.Errors

@@ -19,8 +19,8 @@ const (
 	maxBrackets   = 6
 )
 
-// Pair is one name=value of a query string. Path is the name taken apart at its brackets:
-// filters[age][gt] is filters, age, gt; teams[] is teams and "".
+// Pair is one name=value of a query string. Path is the name split at its brackets: filters[age][gt] is filters, age,
+// gt; teams[] is teams and "".
 type Pair struct {
 	Name  string
 	Path  []string
@@ -30,8 +30,8 @@ type Pair struct {
 // Query is a query string, read strictly. The zero value is an empty one.
 type Query struct{ pairs []Pair }
 
-// ParseQuery reads a raw query string. What does not parse is an error, a 400: a
-// dropped parameter could widen the answer.
+// ParseQuery reads a raw query string. A part that does not parse is a 400, because a dropped parameter could widen
+// the answer.
 func ParseQuery(raw string) (Query, error) {
 	var q Query
 	if len(raw) > maxQueryBytes {
@@ -48,7 +48,9 @@ func ParseQuery(raw string) (Query, error) {
 			continue
 		}
 		if strings.Contains(part, ";") {
-			return Query{}, BadRequest("Parameter %d of the query string contains a semicolon; write %%3B for one in a value", i+1)
+			return Query{}, BadRequest(
+				"Parameter %d of the query string contains a semicolon; write %%3B for one in a value", i+1,
+			)
 		}
 		rawName, rawValue, _ := strings.Cut(part, "=")
 		name, err := unescape(rawName)
@@ -107,9 +109,9 @@ func brackets(name string) ([]string, error) {
 	return path, nil
 }
 
-// Bind holds the query against the operation's parameters. A scalar given twice is a 400. A
-// parameter the operation does not know is noted as ignored, but one with brackets (teams[]
-// apart) is a 400 everywhere: it would have narrowed the answer.
+// Bind checks the query against the operation's parameters. A scalar that is given twice is a 400. An unknown
+// parameter is ignored, but one with brackets, other than teams[], is always a 400, because it would have narrowed the
+// answer.
 func (c *Call) Bind(q Query) error {
 	c.Query = q
 	seen := map[string]bool{}
@@ -139,7 +141,7 @@ func (c *Call) Bind(q Query) error {
 	return nil
 }
 
-// Has reports whether the parameter is there, in any form.
+// Has reports whether the parameter is present, in any form.
 func (q Query) Has(name string) bool {
 	for _, p := range q.pairs {
 		if p.Path[0] == name {
@@ -149,7 +151,7 @@ func (q Query) Has(name string) bool {
 	return false
 }
 
-// Text returns the scalar parameter, "" where it is absent.
+// Text returns the scalar parameter; "" if it is absent.
 func (q Query) Text(name string) string {
 	for _, p := range q.pairs {
 		if p.Name == name {
@@ -159,7 +161,7 @@ func (q Query) Text(name string) string {
 	return ""
 }
 
-// Tree returns the pairs whose name starts with that root, in the order given.
+// Tree returns the pairs whose name begins with root, in the order given.
 func (q Query) Tree(root string) []Pair {
 	var found []Pair
 	for _, p := range q.pairs {
@@ -170,8 +172,8 @@ func (q Query) Tree(root string) []Pair {
 	return found
 }
 
-// Bool returns the parameter as a boolean (true, false, 1, 0), or the fallback where it
-// is absent; anything else is noted in errs.
+// Bool returns the parameter as a boolean (true, false, 1, 0), or the fallback if it is absent. Any other value is
+// noted in errs.
 func (q Query) Bool(errs *fault.List, name string, fallback bool) bool {
 	if !q.Has(name) {
 		return fallback
@@ -186,9 +188,9 @@ func (q Query) Bool(errs *fault.List, name string, fallback bool) bool {
 	return fallback
 }
 
-// Teams returns the team identifiers that the request names. teams[] wins over plain
-// teams (of which the last counts) and both over teams in the body. Values that are no
-// identifiers are ignored; with strict handling they are a 400.
+// Teams returns the team identifiers that the request names. teams[] takes precedence over plain teams, of which the
+// last counts, and both take precedence over teams in the body. Values that are not identifiers are ignored; with
+// strict handling they are a 400.
 func (c *Call) Teams() ([]string, error) {
 	var bracketed, plain []string
 	for _, p := range c.Query.pairs {
@@ -201,12 +203,12 @@ func (c *Call) Teams() ([]string, error) {
 		}
 	}
 	var named []string
-	if c.Operation.bodyField("teams").Name == "" { // else they are the record's
+	if c.Operation.bodyField("teams").Name == "" { // otherwise they are a field of the record
 		named = c.Body.teams()
 	}
 	invalid := func(team string) bool { return !store.ValidID(team) }
-	if c.Strict && slices.ContainsFunc(slices.Concat(bracketed, plain, named), invalid) { // also of those that lose
-		return nil, BadRequest("A value of teams[] is no team identifier (24 lower-case hexadecimal digits)")
+	if c.Strict && slices.ContainsFunc(slices.Concat(bracketed, plain, named), invalid) { // even if they are not used
+		return nil, BadRequest("A value of teams[] is not a team identifier (24 lower-case hexadecimal digits)")
 	}
 	if plain != nil {
 		named = plain

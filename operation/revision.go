@@ -9,8 +9,8 @@ import (
 	"tenantry/internal/fault"
 )
 
-// Tags are the entity-tags of a header that makes a request conditional (RFC 9110, 13.1). The zero
-// value is that of a request without it.
+// Tags are the entity tags of a header that makes a request conditional (RFC 9110, 13.1). The zero value stands for a
+// request without the header.
 type Tags struct {
 	any  bool // "*"
 	list []entityTag
@@ -21,10 +21,10 @@ type entityTag struct {
 	weak   bool
 }
 
-// given reports whether the request bears the header.
+// given reports whether the request has the header.
 func (t Tags) given() bool { return t.any || len(t.list) > 0 }
 
-// parseTags reads the lines of a header of that name. What is no list of entity-tags, or *, is a 400.
+// parseTags reads the values of a header of that name. A value other than a list of entity tags or * is a 400.
 func parseTags(name string, lines []string) (Tags, error) {
 	if len(lines) == 0 {
 		return Tags{}, nil
@@ -51,8 +51,8 @@ func parseTags(name string, lines []string) (Tags, error) {
 	return tags, nil
 }
 
-// Matching returns what If-None-Match has of a tag, "" where it does not name it. Weak tags count,
-// and those of the same answer in another encoding.
+// Matching returns the tag of If-None-Match that matches tag; "" if there is none. Weak tags match, and so do those of
+// the same answer in another encoding.
 func (t Tags) Matching(tag string) string {
 	if t.any {
 		return tag
@@ -65,16 +65,17 @@ func (t Tags) Matching(tag string) string {
 	return ""
 }
 
-// PackedTag ends the tag of an answer that is sent compressed, before the closing quote: other bytes, other tag.
+// PackedTag ends the tag of a compressed answer, before the closing quote, because a strong tag must differ when the
+// bytes do.
 const PackedTag = "-gzip"
 
-// Conditional reports whether the operation honours If-Match: it is about a record that is there.
+// Conditional reports whether the operation honours If-Match, because it acts on an existing record.
 func (o *Row) Conditional() bool {
 	return o.Revised && (o.Method != http.MethodPost || o.OnRecord)
 }
 
-// conditions reads the headers that make the call conditional. One that would be ignored where it
-// keeps a change from being made is refused.
+// conditions reads the headers that make the call conditional. A header that the operation would ignore is refused,
+// orEnded the caller relies on it to prevent a change.
 func (c *Call) conditions(header http.Header) (err error) {
 	if c.match, err = parseTags("If-Match", header["If-Match"]); err != nil {
 		return err
@@ -84,18 +85,18 @@ func (c *Call) conditions(header http.Header) (err error) {
 	}
 	switch {
 	case c.match.given() && !c.Operation.Conditional():
-		return BadRequest("The operation does not take the header If-Match: what it answers is no record that has a revision, or is not there before")
+		return BadRequest("The operation does not take the header If-Match: it does not act on an existing record with a revision")
 	case c.Operation.Upload != nil && header["Idempotency-Key"] != nil:
-		return BadRequest("The operation does not take the header Idempotency-Key: what it reads can be sent again as it is")
+		return BadRequest("The operation does not take the header Idempotency-Key: the same file can be sent again instead")
 	case c.NoneMatch.given() && c.Operation.Method != http.MethodGet:
-		return BadRequest("The operation does not take the header If-None-Match, which is for reading")
+		return BadRequest("The operation does not take the header If-None-Match: only a GET does")
 	}
 	return nil
 }
 
-// Current returns nil where the request may act on a record of that revision: it bears no If-Match,
-// or one that names it. Else it is a 412. A handler that changes a record calls it where it decides
-// about the change, so that nobody comes between; reading needs no call.
+// Current returns nil if the request may act on a record of that revision: it has no If-Match, or one that names the
+// revision. Otherwise it returns a 412. A handler that changes a record must call it in the same step that decides
+// about the change, so that no other change comes between. Handlers that only read need not call it.
 func (c *Call) Current(rev int64) error {
 	if !c.match.given() || c.match.any {
 		return nil
@@ -109,7 +110,10 @@ func (c *Call) Current(rev int64) error {
 	return Stale()
 }
 
-// Stale is the 412 of a request that was made for another revision of the record.
+// Stale is the 412 of a request made for another revision of the record.
 func Stale() *Problem {
-	return Refusal(http.StatusPreconditionFailed, "If-Match", fault.Stale, "The record was changed meanwhile; read it again and decide anew")
+	return Refusal(
+		http.StatusPreconditionFailed, "If-Match", fault.Stale,
+		"The record was changed meanwhile; read it again before you change it",
+	)
 }

@@ -13,40 +13,40 @@ import (
 	"tenantry/tenants"
 )
 
-// Input is what came with a call besides the credential.
+// Input is the input of a call and its credential.
 type Input struct {
-	Query  string // as it stands in the address
+	Query  string // raw, as in the address
 	Header http.Header
-	Origin string // of the page for which a browser calls; empty: it is none
+	Origin string // of the page that made a browser call; empty: not a browser
 	// Body returns the body of an operation that reads one; nil: there is none.
 	Body func(context.Context) (Body, error)
-	// Upload returns the file that an operation takes as its body.
+	// Upload returns the file that is the body of the operation.
 	Upload func() (io.Reader, error)
-	// Credential is what the call was made with. After a body, and while an upload arrives, a stream is written or the
-	// handler takes its time, with a body or without, it is judged once more; nil: nothing of it can end, as of the
-	// operator's commands.
+	// Credential is what the call was made with. It is checked again after the body was read, and while an upload
+	// arrives, a stream is written or the handler runs. Nil never ends, as for the operator's commands.
 	Credential Credential
-	// Interrupt ends a read of the upload that waits. It may be called at any time until Run returns; nil: none does.
+	// Interrupt ends a blocked read of the upload. It may be called at any time until Run returns; nil: none can be
+	// ended.
 	Interrupt func()
-	// Count is asked once the credential is known to be good for the operation, and Enter before
-	// the handler runs; an error ends the call. Nil: nothing is asked.
+	// Count runs once the credential is accepted for the operation, Enter before the handler runs. An error ends the
+	// call. Nil does nothing.
 	Count, Enter func(context.Context) error
-	// Once, where it is not nil, decides whether the handler runs.
+	// Once, if not nil, decides whether the handler runs.
 	Once func(ctx context.Context, run func(context.Context) (Result, error)) (Result, error)
 }
 
-// ErrExposedKey is the reason to refuse a key for servers alone that a browser has sent.
+// ErrExposedKey is the reason to refuse a server key that a browser has sent.
 var ErrExposedKey = errors.New("server-only key from a browser")
 
-// Run is the only way from a row to its handler: whether the credential may be used there, the
-// rule, the input, what the caller may see, the handler. The call has its organization and its
-// principal. Errors: whatever becomes a Problem by ProblemOf, and then by the row's Failure.
+// Run is the only way from a row to its handler. It checks in order the credential, the rule, the input and the scope
+// of the caller, and then calls the handler. The call must have its tenant and its principal. Errors: ProblemOf turns
+// each into a Problem, and the row's Failure may replace that.
 func Run(ctx context.Context, c *Call, in Input) (Result, error) {
 	c.began, c.credential, c.origin = time.Now(), in.Credential, in.Origin
 	if err := c.admit(in.Origin); err != nil {
 		return Result{}, err
 	}
-	if err := ask(ctx, in.Count); err != nil {
+	if err := runHook(ctx, in.Count); err != nil {
 		return Result{}, err
 	}
 	if err := c.Operation.Rule.Check(c.Principal, c.Tenant); err != nil {
@@ -55,22 +55,22 @@ func Run(ctx context.Context, c *Call, in Input) (Result, error) {
 	if err := c.read(ctx, in); err != nil {
 		return Result{}, err
 	}
-	if err := ask(ctx, in.Enter); err != nil {
+	if err := runHook(ctx, in.Enter); err != nil {
 		return Result{}, err
 	}
-	if c.Body.read() || !c.Operation.reads() && (c.Upload != nil || c.TookLong()) { // to wait for room takes time, too
+	if c.Body.read() || !c.Operation.reads() && (c.Upload != nil || c.TookLong()) { // Enter may have waited for room
 		if err := c.renew(ctx); err != nil {
 			return Result{}, err
 		}
 	}
 	unwatched := ctx
-	if c.Body.read() || !c.Operation.reads() { // the others are confirmed before they are told
+	if c.Body.read() || !c.Operation.reads() { // reads are confirmed before they are answered
 		access := c.access()
 		watched, stop := access.Watch(ctx, in.Interrupt)
 		defer stop()
 		ctx = watched
 		if c.Upload != nil && access != nil {
-			c.Upload = &arriving{ctx, access, c.Upload, c.Header}
+			c.Upload = &confirmingReader{ctx, access, c.Upload, c.Header}
 		}
 	}
 	run := c.run
@@ -81,19 +81,20 @@ func Run(ctx context.Context, c *Call, in Input) (Result, error) {
 	switch {
 	case err == nil && result.Stream != nil:
 		result.Stream = c.access().stream(result.Stream)
-	case c.Operation.reads() && c.TookLong(): // a failure tells of what is there, too
+	case c.Operation.reads() && c.TookLong(): // a failure reveals data, too
 		if ended := c.access().Confirm(ctx); ended != nil && (err == nil || errors.Is(ended, ErrEnded)) {
 			result, err = Result{}, ended
 		}
 	}
-	if err = because(ctx, err); c.Operation.AnyHost && errors.Is(err, ErrEnded) && errors.Is(err, tenants.ErrUnknownTenant) {
-		return c.nowhere(unwatched)
+	if err = orEnded(ctx, err); c.Operation.AnyHost && errors.Is(err, ErrEnded) && errors.Is(err, tenants.ErrUnknownTenant) {
+		return c.runAnonymous(unwatched)
 	}
 	return result, err
 }
 
-// nowhere answers as where the host leads to no organization, which it does by now.
-func (c *Call) nowhere(ctx context.Context) (Result, error) {
+// runAnonymous runs a call of an AnyHost operation whose host has ceased to lead to an organization, as for any
+// unknown host.
+func (c *Call) runAnonymous(ctx context.Context) (Result, error) {
 	nobody, err := c.credential.Resolve(ctx)
 	if err == nil && nobody.Workspace() != nil {
 		err = tenants.ErrUnknownTenant // the host leads to another one, or again to this one
@@ -102,20 +103,20 @@ func (c *Call) nowhere(ctx context.Context) (Result, error) {
 		return Result{}, err
 	}
 	was := c.Tenant
-	defer func() { c.Tenant = was }() // whose log has what was asked
+	defer func() { c.Tenant = was }() // for the log of the organization that was asked
 	if c.Tenant = nobody; c.narrow() != nil {
 		return Result{}, tenants.ErrUnknownTenant
 	}
 	return c.run(ctx)
 }
 
-// TookLong reports whether the answer of a call that reads is told only to who may still know it: it was begun half a
-// second ago, or before.
+// TookLong reports whether a call began at least confirmEvery ago. The access of a call that reads must then be
+// confirmed again before it is answered.
 func (c *Call) TookLong() bool { return time.Since(c.began) >= confirmEvery }
 
-// Told returns nil where what a call that reads has found may still be told, once it was recorded, which may have taken
-// long. Errors: those of Access.Confirm.
-func (c *Call) Told(ctx context.Context) error {
+// StillAdmitted confirms the access of a call that reads and TookLong, before its result is answered. Errors: those of
+// Access.Confirm.
+func (c *Call) StillAdmitted(ctx context.Context) error {
 	if !c.Operation.reads() || !c.TookLong() {
 		return nil
 	}
@@ -138,14 +139,14 @@ func (c *Call) run(ctx context.Context) (Result, error) {
 	return result, err
 }
 
-func ask(ctx context.Context, question func(context.Context) error) error {
+func runHook(ctx context.Context, question func(context.Context) error) error {
 	if question == nil {
 		return nil
 	}
 	return question(ctx)
 }
 
-// admit applies what the kind of a credential may do, and from where.
+// admit checks the credential against the row and the origin.
 func (c *Call) admit(origin string) error {
 	if err := c.Operation.Admits(c.Principal, origin); err != nil {
 		return err
@@ -156,24 +157,24 @@ func (c *Call) admit(origin string) error {
 	return nil
 }
 
-// ReadableBy lets pages of that origin read the answer.
+// ReadableBy lets pages of the origin read the answer.
 func (c *Call) ReadableBy(origin string) {
 	c.Header.Set("Access-Control-Allow-Origin", origin)
 	c.Header.Set("Access-Control-Expose-Headers", "ETag, Idempotency-Replayed, RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset, Retry-After, X-Ignored, X-Request-Id, X-Warning")
 	c.Header.Add("Vary", "Origin")
 }
 
-// Admits returns nil where the operation takes a credential like the principal's, sent for a page of that
-// origin ("": for none), else Denied with the reason. What its Rule says comes besides.
+// Admits returns nil if the operation takes a credential like the principal's, sent by a page of that origin ("": not
+// by a page), otherwise Denied with the reason. It does not check the Rule.
 func (o *Row) Admits(p *tenants.Principal, origin string) error {
 	if (o.Credentials == Operator) != (p.Kind == tenants.Operator) {
-		return Denied("the operator's operations are the operator's alone, and no others")
+		return Denied("operations of the operator take the operator's credential alone, and other operations never do")
 	}
 	if o.Credentials&Open != 0 {
 		return nil
 	}
 	if p.Kind == tenants.Person && o.Credentials&Session == 0 {
-		return Denied("the operation takes no sessions")
+		return Denied("the operation does not take sessions")
 	}
 	if p.Kind != tenants.ServiceAccount {
 		return nil
@@ -195,7 +196,7 @@ func (o *Row) Admits(p *tenants.Principal, origin string) error {
 	return nil
 }
 
-// read binds the query and the body to the row, and narrows the workspace to what the caller sees.
+// read binds the query and the body to the row, and narrows the workspace to what the caller may see.
 func (c *Call) read(ctx context.Context, in Input) error {
 	if err := c.conditions(in.Header); err != nil {
 		return err

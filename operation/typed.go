@@ -14,18 +14,21 @@ import (
 	"tenantry/internal/strictjson"
 )
 
-// Typed completes a row whose handler takes In, a struct whose tags declare its fields (see package
-// declare), and answers with Out. From In come the parameters and the body as they are documented, and
-// what is read, filled with defaults and checked before do is called: what the path names from there,
-// the rest from the query of a GET or DELETE and else from the body. An Out that is a Result is all of it,
-// and the row says its Data. What is wrong with In is a fault of the row.
+// Typed completes a row whose handler takes In, a struct whose tags declare its fields (see package declare), and
+// answers Out. In declares the parameters and the body for documents, and how a call is read: fields named in the path
+// come from there, the others from the query of a GET, DELETE or upload and otherwise from the body. They are filled
+// with defaults and checked before do is called. An Out that is a Result is returned unchanged, and the row must give
+// its Data. An invalid In is a fault of the row; see Row.Validate.
 func Typed[In, Out any](o Row, do func(context.Context, *Call, In) (Out, error)) Row {
 	return On(o, func(context.Context, *Call) (none struct{}, err error) { return none, nil },
 		func(ctx context.Context, c *Call, _ struct{}, in In) (Out, error) { return do(ctx, c, in) })
 }
 
-// On is Typed for an operation on what find finds, or refuses, before anything is said of In.
-func On[Rec, In, Out any](o Row, find func(context.Context, *Call) (Rec, error), do func(context.Context, *Call, Rec, In) (Out, error)) Row {
+// On is Typed for an operation on a record. It calls find first, so that a missing record is reported before faults of
+// the input.
+func On[Rec, In, Out any](
+	o Row, find func(context.Context, *Call) (Rec, error), do func(context.Context, *Call, Rec, In) (Out, error),
+) Row {
 	fields, err := field.Of(reflect.TypeFor[In]())
 	o.fault = err
 	for i := range fields {
@@ -57,7 +60,7 @@ func On[Rec, In, Out any](o Row, find func(context.Context, *Call) (Rec, error),
 	return o
 }
 
-// shapeOf returns the shape of a field, of what it points to where it is a pointer.
+// shapeOf returns the shape of a field, or of the type that it points to.
 func shapeOf(f *field.Field) Shape {
 	t := f.Type
 	if t.Kind() == reflect.Pointer {
@@ -78,7 +81,7 @@ func shapeOf(f *field.Field) Shape {
 	return Object
 }
 
-// place returns where the row takes a field from; "": from the body.
+// place returns which part of a request holds a field; "": the body.
 func (o *Row) place(name string) Place {
 	switch {
 	case slices.ContainsFunc(o.Paths(), func(path string) bool { return strings.Contains(path, "{"+name+"}") }):
@@ -89,8 +92,8 @@ func (o *Row) place(name string) Place {
 	return ""
 }
 
-// Declare documents a field that the operation takes: from the path where that names it, else from the
-// query of a GET, a DELETE or an upload, else from the body.
+// Declare documents a field that the operation takes: from the path if that names it, otherwise from the query of a
+// GET, a DELETE or an upload, otherwise from the body.
 func (o *Row) Declare(f *field.Field) {
 	shape := shapeOf(f)
 	var bounds Bounds
@@ -124,7 +127,7 @@ func (o *Row) Declare(f *field.Field) {
 	o.Body = append(o.Body, part)
 }
 
-// Redeclare documents a field of the body as an object of that type, which is there or absent, but never null.
+// Redeclare documents a field of the body as an object of the type of as that may be absent but not null.
 func (o *Row) Redeclare(name string, as any) {
 	for i := range o.Body {
 		if f := &o.Body[i]; f.Name == name {
@@ -133,7 +136,7 @@ func (o *Row) Redeclare(name string, as any) {
 	}
 }
 
-// Sent returns what the caller sent of a field, and whether it was sent.
+// Sent returns the value that the caller sent for a field, and whether it was sent.
 func (c *Call) Sent(f *field.Field) (v strictjson.Value, given bool) {
 	switch c.Operation.place(f.Name) {
 	case InPath:
@@ -151,13 +154,13 @@ func (c *Call) Sent(f *field.Field) (v strictjson.Value, given bool) {
 	return c.Body.Value(f.Name), c.Body.Has(f.Name)
 }
 
-// checked is an In that notes what is wrong beyond what its tags say. Fields of it may be wrong already, and are empty
-// then: what is noted of those is not told.
-type checked interface {
+// checker is an In with checks beyond its tags. Invalid fields have zero values when Check is called; faults that it
+// notes of those are dropped.
+type checker interface {
 	Check(c *Call, errs *fault.List)
 }
 
-// fill reads the fields of In into a struct, whose address in is. It returns all faults at once.
+// fill reads the fields of In into the struct that in points to. It returns all faults at once.
 func (c *Call) fill(in any, fields []field.Field) error {
 	errs := slices.Clone(c.Unknown)
 	for i := range fields {
@@ -171,7 +174,7 @@ func (c *Call) fill(in any, fields []field.Field) error {
 		}
 		f.Demand(given, in, &errs)
 	}
-	if whole, ok := in.(checked); ok {
+	if whole, ok := in.(checker); ok {
 		var more fault.List
 		whole.Check(c, &more)
 		field.Join(&errs, more)

@@ -15,17 +15,16 @@ import (
 	"tenantry/tenants"
 )
 
-// FieldsOf returns the fields that the organization defined for a source; the source is
-// "" for classes that need none. Encrypted ones are secret. It returns an error that wraps
-// store.ErrNotFound where there is no such source.
+// FieldsOf returns the fields that the organization defined for a source; the source is "" for classes that need none.
+// Encrypted fields are secret. Error: store.ErrNotFound, wrapped, if there is no such source.
 type FieldsOf func(ctx context.Context, ws *store.Workspace, source string) (schema.Fields, error)
 
-// classSubmissions is the class of reports on what was filled in.
+// classSubmissions is the class of reports on form submissions.
 const classSubmissions = "Submissions"
 
-// NewClass returns the class of the records of a kind. Reports may name their id, the fields whose tag report gives them
-// a title, and the times of their creation and last change, besides those that the organization defines. The field
-// called source holds a record's source; empty: the class needs none. It panics if the tags of T cannot be read.
+// NewClass returns the class of the records of a kind. Reports may name the id, the fields with a tag report, which is
+// their title, the times of creation and last change, and fields that the organization defines. The field called
+// source holds a record's source; empty: the class needs none. It panics if the tags of T cannot be read.
 func NewClass[T any](name string, kind *store.Kind[T], source string, defined FieldsOf) Class {
 	return &class{name: name, own: reportable(reflect.TypeFor[T]()), table: kind.Table, custom: defined, source: source}
 }
@@ -50,7 +49,9 @@ func reportable(t reflect.Type) []Field {
 		case reflect.Slice:
 			shown, stored = TypeList, store.TypeStrings
 		}
-		fields = append(fields, Field{Column: Column{d.Name, title, shown}, Ref: store.Field{Name: d.Name, Type: stored}})
+		fields = append(fields, Field{
+			Column: Column{d.Name, title, shown}, Ref: store.Field{Name: d.Name, Type: stored},
+		})
 	}
 
 	for _, c := range []Column{{"created_at", "Created", TypeDatetime}, {"updated_at", "Updated", TypeDatetime}} {
@@ -64,7 +65,7 @@ type class struct {
 	own    []Field
 	table  func(*store.Workspace) store.Table
 	custom FieldsOf // nil: the organization defines no fields
-	source string   // the field that holds a record's source, "" where there is none
+	source string   // the field that holds a record's source; "" if there is none
 }
 
 func (c *class) Name() string      { return c.name }
@@ -88,7 +89,7 @@ func (c *class) Dataset(ctx context.Context, _ *tenants.Tenant, ws *store.Worksp
 	return c.over(c.table(ws), source, defined)
 }
 
-// over returns the dataset of a source whose defined fields are known.
+// over returns the dataset of a source with known defined fields.
 func (c *class) over(table store.Table, source string, defined schema.Fields) (Dataset, error) {
 	base := store.All()
 	if c.source != "" {
@@ -115,5 +116,7 @@ func customField(name string, defined schema.Field) Field {
 	if defined.Type == schema.Date {
 		shown = TypeDate
 	}
-	return Field{Column{name, cmp.Or(defined.Title, name), cmp.Or(shown, TypeText)}, of.Ref, of.Notation == filters.Secret}
+	return Field{
+		Column{name, cmp.Or(defined.Title, name), cmp.Or(shown, TypeText)}, of.Ref, of.Notation == filters.Secret,
+	}
 }

@@ -19,17 +19,16 @@ const (
 	TypeList     = "list"
 )
 
-// ErrSource says that a report's source names nothing there is.
+// ErrSource says that a report's source does not exist.
 var ErrSource = errors.New("the source of the report does not exist")
 
-// Class is a kind of data that reports can ask. Implementations are safe for concurrent use.
+// Class is a class of records that reports can query. Implementations must be safe for concurrent use.
 type Class interface {
-	// Name is what reports call the class.
+	// Name returns the name of the class in reports.
 	Name() string
 	// NeedsSource reports whether a report of the class must name a source.
 	NeedsSource() bool
-	// Dataset returns the data as the workspace shows it. It returns an error that wraps
-	// ErrSource where the source does not exist.
+	// Dataset returns the data that the workspace shows. Its error wraps ErrSource if the source does not exist.
 	Dataset(ctx context.Context, t *tenants.Tenant, ws *store.Workspace, source string) (Dataset, error)
 }
 
@@ -40,15 +39,15 @@ type Column struct {
 	Type  string `json:"type" doc:"text, number, boolean, date, datetime or list"`
 }
 
-// Field is one field of a Dataset. A Secret one is known only to be refused by name.
+// Field is one field of a Dataset. A Secret field is only known so that it can be refused by name.
 type Field struct {
 	Column
 	Ref    store.Field
 	Secret bool
 }
 
-// Dataset is what a report may ask: the records of a table that match Base, and the
-// fields that may be named. It is immutable and safe for concurrent use.
+// Dataset is the data of a report: the records of a table that match Base, and the fields that queries may name. It is
+// immutable and safe for concurrent use.
 type Dataset struct {
 	Table  store.Table
 	Base   store.Filter
@@ -56,7 +55,7 @@ type Dataset struct {
 	index  map[string]int
 }
 
-// NewDataset returns a Dataset. Of fields with the same name the first counts.
+// NewDataset returns a Dataset. Of several fields with the same name, the first is used.
 func NewDataset(table store.Table, base store.Filter, fields []Field) Dataset {
 	d := Dataset{Table: table, Base: base, index: make(map[string]int, len(fields))}
 	for _, f := range fields {

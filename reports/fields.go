@@ -13,35 +13,35 @@ import (
 	"tenantry/tenants"
 )
 
-// Askable is what a report can ask: of which classes, and of the fields of one class what.
+// Askable describes what reports can query: the classes, and the fields of one class.
 type Askable struct {
-	Classes []AskableClass `json:"classes" doc:"The classes there are, in the order of their names"`
-	Fields  []AskableField `json:"fields" doc:"The fields of the class and source that were named, in the order of columns; empty without them"`
+	Classes []AskableClass `json:"classes" doc:"The classes, in the order of their names"`
+	Fields  []AskableField `json:"fields" doc:"The fields of the given class and source, in the order of columns; empty without these"`
 }
 
 // AskableClass is a class of records.
 type AskableClass struct {
 	Name        string `json:"name"`
-	NeedsSource bool   `json:"needs_source" doc:"Whether a report of the class names a source"`
-	SourceOf    string `json:"source_of" doc:"What its source is one of: custom_object (by name) or form_collection (by id); empty where it needs none"`
+	NeedsSource bool   `json:"needs_source" doc:"Whether a report of the class must name a source"`
+	SourceOf    string `json:"source_of" doc:"The kind of its sources: custom_object (by name) or form_collection (by id); empty if it needs none"`
 }
 
-// AskableField is a field, and what a query can do with it.
+// AskableField is a field, with what a query can do with it.
 type AskableField struct {
 	Column
-	Operators []string `json:"operators" doc:"How filters compare it"`
-	Measures  []string `json:"measures" doc:"What can be computed of it"`
+	Operators []string `json:"operators" doc:"Operators of filters on it"`
+	Measures  []string `json:"measures" doc:"Measures that can be computed of it"`
 	Groups    bool     `json:"groups" doc:"Whether rows can be grouped and sorted by it"`
-	By        []string `json:"by" doc:"The periods into which it can be grouped; empty where it is no date"`
+	By        []string `json:"by" doc:"The periods by which it can be grouped; empty if it is not a date"`
 }
 
-// Buckets returns the names of the periods that dates are grouped into, the shortest first.
+// Buckets returns the names of the periods that dates can be grouped by, the shortest first.
 func Buckets() []string {
 	all := buckets()
 	return slices.SortedFunc(maps.Keys(all), func(a, b string) int { return cmp.Compare(all[a], all[b]) })
 }
 
-// Measures returns the names of what can be computed, counting first.
+// Measures returns the names of all measures, count first.
 func Measures() []string {
 	all := measureOps()
 	return slices.SortedFunc(maps.Keys(all), func(a, b string) int { return cmp.Compare(all[a], all[b]) })
@@ -59,7 +59,9 @@ func (d *Dataset) Askable() []AskableField {
 		if f.Secret {
 			continue
 		}
-		a := AskableField{Column: f.Column, Operators: f.kind().Operators(), Measures: []string{}, Groups: f.groups(), By: []string{}}
+		a := AskableField{
+			Column: f.Column, Operators: f.kind().Operators(), Measures: []string{}, Groups: f.groups(), By: []string{},
+		}
 		for _, name := range Measures() {
 			op := measureOps()[name]
 			if _, fits := measured(Measure{op, f.Name}, f); fits && name != "count" {
@@ -74,12 +76,12 @@ func (d *Dataset) Askable() []AskableField {
 	return all
 }
 
-type asking struct {
-	Class  string `json:"class" rule:"max=64" doc:"The class whose fields are wanted: Contacts, Records, Submissions, Files or Campaigns." example:"Contacts"`
+type fieldsInput struct {
+	Class  string `json:"class" rule:"max=64" doc:"The class whose fields are answered: Contacts, Records, Submissions, Files or Campaigns." example:"Contacts"`
 	Source string `json:"source" rule:"max=200" doc:"The custom object (by name) or form (by id), where the class needs one." example:"bike"`
 }
 
-func (m *Module) askable(ctx context.Context, c *operation.Call, in asking) (Askable, error) {
+func (m *Module) askable(ctx context.Context, c *operation.Call, in fieldsInput) (Askable, error) {
 	out := Askable{Classes: []AskableClass{}, Fields: []AskableField{}}
 	for _, name := range slices.Sorted(maps.Keys(m.classes)) {
 		of := AskableClass{Name: name, NeedsSource: m.classes[name].NeedsSource()}
@@ -93,11 +95,11 @@ func (m *Module) askable(ctx context.Context, c *operation.Call, in asking) (Ask
 	case in.Class == "", known && class.NeedsSource() && in.Source == "":
 		return out, nil
 	case !known:
-		return out, fault.One("class", fault.Unknown, "class must be the name of a class that reports can ask")
+		return out, fault.One("class", fault.Unknown, "class must be the name of a class of reports")
 	}
 	d, err := m.dataset(ctx, c.Tenant, c.Workspace, in.Class, in.Source)
 	if errors.Is(err, ErrSource) {
-		return out, fault.One("source", fault.Unknown, "source names nothing that reports of class %s can ask", in.Class)
+		return out, fault.One("source", fault.Unknown, "source must name an existing source of reports of class %s", in.Class)
 	}
 	if err == nil {
 		out.Fields = d.Askable()
@@ -116,21 +118,31 @@ func (m *Module) fieldsOperation() operation.Row {
 		Response: operation.Response{
 			Message: "Report fields found",
 			Example: Askable{
-				Classes: []AskableClass{{Name: "Contacts"}, {Name: "Records", NeedsSource: true, SourceOf: "custom_object"}},
+				Classes: []AskableClass{
+					{Name: "Contacts"}, {Name: "Records", NeedsSource: true, SourceOf: "custom_object"},
+				},
 				Fields: []AskableField{{
-					Column: Column{"country", "Country", TypeText}, Operators: []string{"eq", "ne", "in"}, Measures: []string{"min", "max", "distinct"}, Groups: true, By: []string{},
+					Column: Column{
+						"country", "Country", TypeText,
+					}, Operators: []string{"eq", "ne", "in"}, Measures: []string{
+						"min", "max", "distinct",
+					}, Groups: true, By: []string{},
 				}},
 			},
-			Failures: []operation.Failure{{Code: http.StatusUnprocessableEntity, Message: "Validation failed: source names nothing that reports of class Records can ask", When: "there is no such class, or no such source of it"}},
+			Failures: []operation.Failure{{
+				Code:    http.StatusUnprocessableEntity,
+				Message: "Validation failed: source must name an existing source of reports of class Records",
+				When:    "there is no such class, or no such source of it",
+			}},
 		},
 		Docs: operation.Docs{
-			Aside: true, Tag: tag, Summary: "Get what custom reports can ask",
-			Description: "Answers the classes there are and, of the class and source that are named, the fields that a query may name, with what it can do with each. Encrypted fields can appear nowhere in a report, and are not among them.",
+			Aside: true, Tag: tag, Summary: "Get what custom reports can query",
+			Description: "Answers the classes and, for the given class and source, the fields that a query may name and what it can do with each. Encrypted fields are left out, because reports cannot use them.",
 		},
 	}, m.askable)
 }
 
-// MeasureTitle returns what people call a measure of that name.
+// MeasureTitle returns the title of a measure for people.
 func MeasureTitle(name string) string {
 	if op := measureOps()[name]; name != "count" {
 		return Measure{Op: op}.title()
@@ -138,5 +150,5 @@ func MeasureTitle(name string) string {
 	return "Count"
 }
 
-// MeasureColumn returns the name of the column that a measure of a query makes.
+// MeasureColumn returns the name of the column of a measure.
 func MeasureColumn(op, field string) string { return Measure{measureOps()[op], field}.Column() }

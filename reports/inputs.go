@@ -20,14 +20,14 @@ const (
 	maxParams     = 4_000 // bytes of a token's locked values, as JSON
 )
 
-// notSettable is the one answer to a parameter that readers may not set, whether it is
-// locked or does not exist: the names of locked inputs are nobody's business.
+// notSettable notes a parameter that readers may not set. Locked and unknown inputs get the same message, because
+// readers must not learn the names of locked inputs.
 func notSettable(errs *fault.List, name string) {
 	at := "params[" + texts.Clip(name) + "]"
-	errs.Add(at, "unknown", "%s is no input that readers of this report may set", at)
+	errs.Add(at, "unknown", "%s is not an input that readers of this report may set", at)
 }
 
-// readerParams takes params[<name>]=<value> apart.
+// readerParams reads params[<name>]=<value>.
 func readerParams(pairs []operation.Pair, errs *fault.List) map[string]string {
 	values := map[string]string{}
 	for _, p := range pairs {
@@ -60,9 +60,9 @@ func inputAt(root, r *Report, name string) Input {
 	return in
 }
 
-// resolveInputs joins the report's inputs, the token's values and the reader's. An input
-// that the bundle's root locks is locked in its children too. It returns a 422 where the
-// reader names what readers may not set, and a denial where the token lacks a locked value.
+// resolveInputs combines the report's inputs, the token's values and the reader's. An input that the root of the
+// bundle locks is locked in its children, too. Errors: a 422 if the reader sets an input that readers may not set, a
+// denial if the token lacks a locked value.
 func resolveInputs(root, selected *Report, locked, given map[string]string) (*inputValues, error) {
 	v := &inputValues{rules: map[string]Input{}, locked: locked, given: given}
 	for name := range selected.Input {
@@ -99,7 +99,7 @@ func byField(a, b fault.Fault) int {
 	return 0
 }
 
-// value returns an input as a filter takes it.
+// value returns an input for a filter.
 func (v *inputValues) value(name string) (filters.Input, bool) {
 	in, ok := v.rules[name]
 	if !ok {
@@ -113,7 +113,7 @@ func (v *inputValues) value(name string) (filters.Input, bool) {
 	return filters.Input{Value: value, Set: value != "", Type: in.Type}, true
 }
 
-// effective returns the value of an editable input: the reader's, else the report's.
+// effective returns the value of an editable input: the reader's, otherwise the report's.
 func (v *inputValues) effective(name string) string {
 	if value, ok := v.given[name]; ok {
 		return value
@@ -132,7 +132,8 @@ func (v *inputValues) all() map[string]string {
 	return values
 }
 
-// checkInput notes where a value does not fit the input's type, or is none of its choices. The empty value fits all.
+// checkInput notes a value that does not fit the input's type or is not one of its choices. The empty value always
+// fits.
 func checkInput(errs *fault.List, at string, in Input, value string) {
 	if value == "" {
 		return

@@ -1,5 +1,5 @@
-// Package reports keeps custom reports, runs them over the organization's data, and
-// shares them by token with people who have no account.
+// Package reports keeps custom reports, runs them over the organization's data, and shares them by token with people
+// who have no account.
 package reports
 
 import (
@@ -22,26 +22,26 @@ const KeyPurpose = "share"
 // DefaultRunTimeout is how long one run of a report may take.
 const DefaultRunTimeout = 5 * time.Second
 
-// DefaultReuse is how long the rows of a shared report serve readers who ask the same.
+// DefaultReuse is how long the rows of a shared report are reused for readers with the same request.
 const DefaultReuse = time.Second
 
-// KeySet is an organization's data keys for one purpose. The current one alone signs and
-// verifies: a new key voids every token of the organization.
+// KeySet holds an organization's data keys for one purpose. Only the current one signs and verifies, so a new key
+// voids every token of the organization.
 type KeySet interface {
 	Current() keyring.DataKey
 }
 
-// Deps are what the module needs from elsewhere.
+// Deps are the dependencies of the module.
 type Deps struct {
 	// Keys returns the organization's keys for KeyPurpose.
 	Keys func(ctx context.Context, t *tenants.Tenant) (KeySet, error)
-	// Classes are the classes that reports can have.
+	// Classes are the classes of reports.
 	Classes []Class
-	// Providers are those that exist besides the built-in one. A shared report can be
-	// asked of one that the organization has, too.
+	// Providers are the providers in addition to the built-in one. Readers of a shared report may choose one that the
+	// organization has.
 	Providers  map[string]Provider
 	RunTimeout time.Duration    // 0: DefaultRunTimeout
-	Reuse      time.Duration    // how long rows are kept for readers who ask the same; 0: DefaultReuse; negative: not at all
+	Reuse      time.Duration    // how long rows are reused for the same request; 0: DefaultReuse; negative: never
 	Now        func() time.Time // nil: time.Now
 }
 
@@ -72,7 +72,7 @@ func New(deps Deps) *Module {
 	for _, c := range deps.Classes {
 		m.classes[c.Name()] = c
 	}
-	m.Reports.Ask = func(c *record.Checking, rec any) { m.ask(c, rec.(*Report)) }
+	m.Reports.Ask = func(c *record.Checking, rec any) { m.checkWith(c, rec.(*Report)) }
 	return m
 }
 
@@ -80,16 +80,16 @@ func New(deps Deps) *Module {
 func (m *Module) Operations() []operation.Row {
 	return append([]operation.Row{
 		m.getOperation(), m.fieldsOperation(), m.sharedOperation(), m.exportSharedOperation(), m.shareOperation(), m.listSharesOperation(), m.revokeAllOperation(), m.revokeOperation(),
-	}, m.keepRows()...)
+	}, m.recordRows()...)
 }
 
-// byID returns the report of that id that the call may see. It is shared: nobody changes it.
+// byID returns the report that the path names. It is shared and must not be changed.
 func (m *Module) byID(ctx context.Context, c *operation.Call) (*Report, error) {
 	r, err := m.peek(ctx, c)
 	return r.Report, err
 }
 
-// peeked is a report with what is kept of it.
+// peeked is a report with its cached answers.
 type peeked struct {
 	*Report
 	made *store.Derived
@@ -107,7 +107,7 @@ func (m *Module) children(ctx context.Context, t *tenants.Tenant, r *Report) ([]
 
 func childIDs(r *Report) []string { return r.ChildReports[:min(len(r.ChildReports), MaxChildren)] }
 
-// reportsOf returns those of the reports that exist, in that order.
+// reportsOf returns the reports that exist, in the order of ids.
 func (m *Module) reportsOf(ctx context.Context, t *tenants.Tenant, ids []string) ([]Report, error) {
 	place := make(map[string]int, len(ids))
 	for i, id := range ids {
@@ -115,7 +115,9 @@ func (m *Module) reportsOf(ctx context.Context, t *tenants.Tenant, ids []string)
 	}
 	var all []Report
 	for some := range slices.Chunk(ids, operation.MostPerPage) {
-		found, err := m.Reports.In(t.Workspace()).Find(ctx, store.Query{Filter: store.In("id", some...), Limit: len(some)})
+		found, err := m.Reports.In(t.Workspace()).Find(ctx, store.Query{
+			Filter: store.In("id", some...), Limit: len(some),
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -126,7 +128,9 @@ func (m *Module) reportsOf(ctx context.Context, t *tenants.Tenant, ids []string)
 }
 
 // dataset returns the data of a class and source, as the workspace shows it.
-func (m *Module) dataset(ctx context.Context, t *tenants.Tenant, ws *store.Workspace, name, source string) (Dataset, error) {
+func (m *Module) dataset(
+	ctx context.Context, t *tenants.Tenant, ws *store.Workspace, name, source string,
+) (Dataset, error) {
 	class, ok := m.classes[name]
 	if !ok {
 		return Dataset{}, fmt.Errorf("%w: there is no report class %q", ErrSource, name)

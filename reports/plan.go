@@ -7,8 +7,8 @@ import (
 	"tenantry/operation/filters"
 )
 
-// Plan is a query bound to a dataset: what the engine is asked and what comes back. It
-// is immutable and safe for concurrent use.
+// Plan is a query bound to a dataset: the query for the engine and the columns of the answer. It is immutable and safe
+// for concurrent use.
 type Plan struct {
 	// Columns describes the answer, in order.
 	Columns []Column
@@ -16,7 +16,7 @@ type Plan struct {
 	table   store.Table
 	where   store.Filter
 	limit   int
-	limited bool          // the report says the limit
+	limited bool          // the report sets the limit
 	list    []store.Field // of a list of rows; nil for an aggregation
 	orders  []store.Order // of a list of rows
 	groups  []store.Group
@@ -24,19 +24,18 @@ type Plan struct {
 	ranks   []store.Rank
 	instant []bool // by column: the engine answers Unix milliseconds
 
-	// countAhead counts while the rows of a list are read, not only where it was cut.
+	// countAhead counts all rows of a list while the rows are read, instead of only if the list was cut.
 	countAhead bool
-	// whole: a record that cannot be read ends it. Otherwise a list leaves it out.
+	// whole: an unreadable record is an error. Otherwise a list leaves it out.
 	whole bool
 	window
 }
 
-// window is a part of a report's rows. The zero value is all of them.
+// window is a part of a report's rows. The zero value is all rows.
 type window struct{ from, most int }
 
-// Bind binds the query to the dataset and the values of inputs. Every problem goes into
-// errs: fields that do not exist, are secret or of the wrong type, and what
-// filters.Expr.Bind finds. With problems the plan must not be run.
+// Bind binds the query to the dataset and the values of inputs. Faults are noted in errs: fields that do not exist,
+// are secret or of the wrong type, and those of filters.Expr.Bind. A plan with faults must not be run.
 func Bind(d *Dataset, def Definition, inputs func(name string) (filters.Input, bool), errs *fault.List) Plan {
 	p := Plan{table: d.Table, limit: def.Limit, limited: def.Limited}
 	p.where = store.All(d.Base, def.Filter.Bind(d, inputs, errs))
@@ -57,7 +56,7 @@ func resolve(d *Dataset, name, at string, errs *fault.List) (Field, bool) {
 	case !ok:
 		errs.Add(at, "unknown", "%s: there is no field %q", at, texts.Clip(name))
 	case f.Secret:
-		errs.Add(at, "forbidden", "%s: the field %q is encrypted and can appear nowhere in a report", at, texts.Clip(name))
+		errs.Add(at, "forbidden", "%s: the field %q is encrypted and cannot be used in a report", at, texts.Clip(name))
 		ok = false
 	}
 	return f, ok
@@ -73,7 +72,7 @@ func (f Field) instant() bool { return f.Ref.Type == store.TypeTime }
 // groups reports whether records can be grouped and sorted by the field.
 func (f Field) groups() bool { return f.Type != TypeList }
 
-// dated reports whether the field's values are days or moments, which periods have.
+// dated reports whether the field's values are dates or times, which can be grouped by period.
 func (f Field) dated() bool { return f.Type == TypeDate || f.Type == TypeDatetime }
 
 func (p *Plan) bindList(d *Dataset, def Definition, errs *fault.List) {
@@ -117,7 +116,7 @@ func (p *Plan) bindGroups(d *Dataset, def Definition, errs *fault.List) {
 		column, instant := f.Column, f.instant()
 		if g.By != store.NoBucket {
 			if !f.dated() {
-				errs.Add("query.group_by", "forbidden", "query.group_by: %q is no date, so it takes no by", g.Field)
+				errs.Add("query.group_by", "forbidden", "query.group_by: %q is not a date, so it cannot have by", g.Field)
 				continue
 			}
 			instant = false
@@ -153,7 +152,10 @@ func (p *Plan) bindMeasures(d *Dataset, def Definition, errs *fault.List) {
 		}
 		column, fits := measured(m, f)
 		if !fits {
-			errs.Add("query.measures", "forbidden", "query.measures: %s cannot be computed of %q, which is of type %s", m.label(), m.Field, f.Type)
+			errs.Add(
+				"query.measures", "forbidden", "query.measures: %s cannot be computed for %q, which has the type %s",
+				m.label(), m.Field, f.Type,
+			)
 			continue
 		}
 		p.add(column, column.Type == TypeDatetime && f.instant())
@@ -161,7 +163,7 @@ func (p *Plan) bindMeasures(d *Dataset, def Definition, errs *fault.List) {
 	}
 }
 
-// measured returns the column of a measure, false where the field's type does not allow it.
+// measured returns the column of a measure; false if the field's type does not allow it.
 func measured(m Measure, f Field) (Column, bool) {
 	column := Column{Name: m.Column(), Title: m.title() + " " + f.Title, Type: TypeNumber}
 	switch m.Op {

@@ -23,27 +23,26 @@ const (
 	MaxSorts    = 8
 	MaxRows     = store.MaxLimit
 	DefaultRows = 1_000
-	// MaxBytes is how much the rows of a run take at most: what is beyond is cut, and the run says so.
+	// MaxBytes bounds the size of the rows of a run; further rows are cut, and the run says so.
 	MaxBytes = operation.PageBytes
 )
 
-// Query is what a report asks. It keeps the JSON it was written in, so that reading and
-// writing a report costs no parsing; Definition takes it apart. The zero value is the
-// empty query, which lists rows. It is immutable.
+// Query is the query of a report. It keeps the JSON that it was written in, so that reading and writing a report needs
+// no parsing; Definition parses it. The zero value is the empty query, which lists rows. It is immutable.
 type Query struct{ raw json.RawMessage }
 
-// Definition is a query taken apart. Without groups and measures it lists rows.
+// Definition is a parsed query. Without groups and measures it lists rows.
 type Definition struct {
 	Filter   filters.Expr
 	Groups   []Group
 	Measures []Measure
 	Sort     []Sort
-	Fields   []string // of a list; none: every column there is
+	Fields   []string // of a list; empty: all columns
 	Limit    int
-	Limited  bool // the query says the limit
+	Limited  bool // the query sets the limit
 }
 
-// Group is one dimension. By is store.NoBucket where each value stands for itself.
+// Group is one dimension. By is store.NoBucket if records are grouped by single values.
 type Group struct {
 	Field string
 	By    store.Bucket
@@ -91,8 +90,8 @@ func buckets() map[string]store.Bucket {
 	}
 }
 
-// ParseQuery checks the JSON of a query and returns it. Every problem is noted in errs,
-// under query. Whether the fields it names exist depends on the class: see Validate.
+// ParseQuery checks the JSON of a query and returns it. Faults are noted in errs, under query. Whether the fields that
+// it names exist depends on the class: see Check.
 func ParseQuery(raw []byte, errs *fault.List) Query {
 	q := Query{raw: compact(raw)}
 	q.Definition(errs)
@@ -116,10 +115,10 @@ func (q *Query) ReadValue(name string, v strictjson.Value, errs *fault.List) {
 	*q = ParseQuery(v.Raw(), errs)
 }
 
-// ReadStored takes the query as it was stored.
+// ReadStored reads a stored query without checking it.
 func (q *Query) ReadStored(v strictjson.Value) error { return q.UnmarshalJSON(v.Raw()) }
 
-// MarshalJSON returns the query as it was written.
+// MarshalJSON returns the query as written.
 func (q Query) MarshalJSON() ([]byte, error) {
 	if len(q.raw) == 0 {
 		return []byte("{}"), nil
@@ -165,7 +164,7 @@ func (q Query) OpenAPISchema() map[string]any {
 	}
 }
 
-// Definition takes the query apart, noting every problem in errs.
+// Definition parses the query and notes faults in errs.
 func (q Query) Definition(errs *fault.List) Definition {
 	def := Definition{Limit: DefaultRows}
 	if len(q.raw) == 0 {
@@ -173,7 +172,7 @@ func (q Query) Definition(errs *fault.List) Definition {
 	}
 	body, err := operation.ParseBody(q.raw)
 	if err != nil {
-		errs.Add("query", "format", "query is not acceptable: %s", strings.Replace(err.Error(), "The body", "it", 1))
+		errs.Add("query", "format", "query is invalid: %s", strings.Replace(err.Error(), "The body", "it", 1))
 		return def
 	}
 	for _, name := range body.Names() {
@@ -196,13 +195,16 @@ func (q Query) Definition(errs *fault.List) Definition {
 		}
 	}
 	if len(def.Fields) > 0 && def.aggregates() {
-		errs.Add("query.fields", "forbidden", "query.fields is for lists of rows; with group_by or measures the columns follow from those")
+		errs.Add(
+			"query.fields", "forbidden",
+			"query.fields applies to lists of rows; with group_by or measures these determine the columns",
+		)
 	}
 	noteRepeats(def.columns(), "query", errs)
 	return def
 }
 
-// aggregates reports whether the query groups or measures rather than lists rows.
+// aggregates reports whether the query groups or measures records instead of listing rows.
 func (d *Definition) aggregates() bool { return len(d.Groups)+len(d.Measures) > 0 }
 
 // columns returns the names of an aggregation's columns.
@@ -226,7 +228,7 @@ func parseLimit(raw json.RawMessage, errs *fault.List) int {
 	return n
 }
 
-// parseList returns the elements of an array of at most so many.
+// parseList returns the elements of an array with at most most elements.
 func parseList(raw json.RawMessage, field string, most int, errs *fault.List) []json.RawMessage {
 	var items []json.RawMessage
 	if len(raw) == 0 || raw[0] != '[' || json.Unmarshal(raw, &items) != nil {
@@ -245,7 +247,7 @@ func parseTexts(raw json.RawMessage, field string, most int, errs *fault.List) [
 	for i, item := range parseList(raw, field, most, errs) {
 		var text *string
 		if json.Unmarshal(item, &text) != nil || text == nil || *text == "" {
-			errs.Add(field, "type", "%s[%d] must be a string that is not empty", field, i)
+			errs.Add(field, "type", "%s[%d] must be a non-empty string", field, i)
 			continue
 		}
 		texts = append(texts, *text)
@@ -315,7 +317,7 @@ func parseMeasures(raw json.RawMessage, errs *fault.List) []Measure {
 // maxName is the longest name of a field or input.
 const maxName = 64
 
-// parseItem reads an object that may have these members alone.
+// parseItem reads an object that may only have these members.
 func parseItem(raw json.RawMessage, at string, errs *fault.List, members ...string) (operation.Body, bool) {
 	if len(raw) == 0 || raw[0] != '{' {
 		errs.Add(at, "type", "%s must be an object", at)
@@ -323,7 +325,7 @@ func parseItem(raw json.RawMessage, at string, errs *fault.List, members ...stri
 	}
 	body, err := operation.ParseBody(raw)
 	if err != nil {
-		errs.Add(at, "format", "%s is not an acceptable JSON object", at)
+		errs.Add(at, "format", "%s is not a valid JSON object", at)
 		return operation.Body{}, false
 	}
 	for _, name := range body.Names() {
@@ -334,7 +336,7 @@ func parseItem(raw json.RawMessage, at string, errs *fault.List, members ...stri
 	return body, true
 }
 
-// requiredField reads the member field of an item, noting problems under the item's name.
+// requiredField reads the member field of an item. Faults are noted under the item's name.
 func requiredField(body operation.Body, at string, errs *fault.List) string {
 	var own fault.List
 	field := body.Required(&own, "field", maxName)

@@ -18,14 +18,14 @@ import (
 	"tenantry/tenants"
 )
 
-// Bounds of the rows that are kept.
+// Bounds of the rows that are kept for reuse.
 const (
 	maxKept      = 256      // results
-	maxKeptBytes = 16 << 20 // together, about
+	maxKeptBytes = 16 << 20 // of all results, estimated
 	maxResult    = MaxBytes // of one result
 )
 
-// runKey stands for everything that a run's rows depend on besides the data itself.
+// runKey is a hash of everything that the rows of a run depend on, except for the data.
 type runKey [sha256.Size]byte
 
 func runKeyOf(t *tenants.Tenant, b *bundle, r *Report, inputs *inputValues, provider string) runKey {
@@ -36,23 +36,25 @@ func runKeyOf(t *tenants.Tenant, b *bundle, r *Report, inputs *inputValues, prov
 		ID           string
 		Rev, Updated int64
 	}
-	text, _ := json.Marshal([]any{ // strings, numbers and lists of them always marshal
-		version{t.Org.ID, t.Org.Rev, t.Org.UpdatedAt}, version{b.root.ID, b.root.Rev, b.root.UpdatedAt}, version{r.ID, r.Rev, r.UpdatedAt},
+	text, _ := json.Marshal([]any{ // cannot fail for strings, numbers and lists of these
+		version{t.Org.ID, t.Org.Rev, t.Org.UpdatedAt}, version{
+			b.root.ID, b.root.Rev, b.root.UpdatedAt,
+		}, version{r.ID, r.Rev, r.UpdatedAt},
 		b.scope.All, slices.Sorted(slices.Values(b.scope.Teams)), provider, inputs.all(),
-		slices.Sorted(maps.Keys(inputs.given)), // whose fault a value is that does not fit
+		slices.Sorted(maps.Keys(inputs.given)), // the error for an unsuitable value depends on who has set it
 	})
 	return sha256.Sum256(text)
 }
 
-// reuse lets readers who ask the same share one run: those who ask at the same time wait for it,
-// and for a moment afterwards its rows are answered again. Who may read is decided
-// before. Failures are told to those who waited, but for the want of room of who began, and not kept.
+// reuse lets readers with the same request share one run: concurrent readers wait for it, and for a moment afterwards
+// its rows are reused. Access is checked before. Failures are returned to the readers who waited, except for a lack of
+// room of the first reader, and are not kept.
 type reuse struct {
 	moment time.Duration
 	now    func() time.Time
 
 	mu    sync.Mutex
-	runs  map[runKey]*sharedRun // under way or kept
+	runs  map[runKey]*sharedRun // running or kept
 	kept  []*sharedRun          // oldest first
 	bytes int                   // of kept
 }
@@ -60,11 +62,11 @@ type reuse struct {
 type sharedRun struct {
 	key     runKey
 	cancel  context.CancelFunc
-	readers int           // who have not left before the end
-	done    chan struct{} // closed at the end; found and err are there then
+	readers int           // readers who wait for the run
+	done    chan struct{} // closed at the end, when found and err are set
 	found   found
 	err     error
-	ended   time.Time // zero: under way
+	ended   time.Time // zero: running
 	size    int
 }
 
@@ -72,11 +74,11 @@ func newReuse(moment time.Duration, now func() time.Time) *reuse {
 	return &reuse{moment: moment, now: now, runs: map[runKey]*sharedRun{}}
 }
 
-var errRunBroke = errors.New("the run that this reader waited for broke off")
+var errRunBroke = errors.New("the run that this reader waited for was aborted")
 
-// do returns what ask finds, or found for somebody else a moment ago, which is then held in the room of this reader,
-// too. ask runs in the call of the first reader and outlives that reader's cancellation while others wait for it; its
-// context ends when the last of them has gone.
+// do returns the result of ask, or that of another reader from a moment ago, for which it then finds room of this
+// reader. ask runs in the call of the first reader, and continues after that reader's cancellation while others wait;
+// its context ends when the last of them has left.
 func (u *reuse) do(ctx context.Context, key runKey, ask func(context.Context) (found, error)) (found, error) {
 	u.mu.Lock()
 	r := u.runs[key]
@@ -94,7 +96,7 @@ func (u *reuse) do(ctx context.Context, key runKey, ask func(context.Context) (f
 		select {
 		case <-r.done:
 			if full := (*operation.Problem)(nil); errors.As(r.err, &full) && full.Code == http.StatusTooManyRequests {
-				return ask(ctx) // the first reader had no room, and this one may have some
+				return ask(ctx) // the first reader had no room, but this one may have
 			}
 			return r.found, cmp.Or(r.err, r.found.hold(ctx))
 		case <-ctx.Done():
@@ -107,7 +109,7 @@ func (u *reuse) do(ctx context.Context, key runKey, ask func(context.Context) (f
 	u.runs[key] = r
 	u.mu.Unlock()
 	stop := context.AfterFunc(ctx, func() { u.leave(r) })
-	defer func() { // also where ask panics, which is the first reader's to tell
+	defer func() { // also if ask panics, which the call of the first reader reports
 		stop()
 		cancel()
 		u.end(r)
@@ -116,8 +118,7 @@ func (u *reuse) do(ctx context.Context, key runKey, ask func(context.Context) (f
 	return r.found, r.err
 }
 
-// leave takes a reader off a run that may be under way. Without any it is stopped, and
-// whoever comes next begins another.
+// leave removes a reader from a running run. A run without readers is stopped, and the next reader begins another.
 func (u *reuse) leave(r *sharedRun) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -143,14 +144,14 @@ func (u *reuse) end(r *sharedRun) {
 	for len(u.kept) > maxKept || u.bytes > maxKeptBytes {
 		u.drop(u.kept[0])
 	}
-	time.AfterFunc(u.moment, func() { // nothing stays because nobody asks again
+	time.AfterFunc(u.moment, func() { // rows must not stay in memory if there are no further readers
 		u.mu.Lock()
 		defer u.mu.Unlock()
 		u.drop(r)
 	})
 }
 
-// drop forgets a run. The caller holds the lock.
+// drop removes a run. The caller holds the lock.
 func (u *reuse) drop(r *sharedRun) {
 	if u.runs[r.key] == r {
 		delete(u.runs, r.key)
@@ -160,7 +161,7 @@ func (u *reuse) drop(r *sharedRun) {
 	}
 }
 
-// size returns about how many bytes the rows take.
+// size estimates the size of the rows in bytes.
 func (f *found) size() int64 {
 	n := int64(1024)
 	if f.data != nil {
@@ -171,7 +172,7 @@ func (f *found) size() int64 {
 	return n
 }
 
-// hold finds room for rows that somebody else has asked for.
+// hold finds room for rows of another reader's run.
 func (f *found) hold(ctx context.Context) error {
 	r := request.From(ctx)
 	if r == nil || r.Room == nil || f.size() <= store.UnweighedBytes {

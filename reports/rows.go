@@ -17,40 +17,40 @@ import (
 	"tenantry/tenants"
 )
 
-// Bounds of what keepers read of a report.
+// Bounds of the rows that maintainers of a report read.
 const (
 	previewRows = 50
-	exportPage  = 1_000   // rows that are read at once
-	maxExported = 100_000 // rows of a list whose query says no limit
+	exportPage  = 1_000   // rows read at once
+	maxExported = 100_000 // rows of a list without a limit
 )
 
-// Rows is a page of what a report shows to its keepers.
+// Rows is a page of a report's rows for its maintainers.
 type Rows struct {
 	Columns   []Column `json:"columns" doc:"The columns, in order"`
 	Page      int64    `json:"page"`
 	Pages     int64    `json:"pages"`
-	Count     int64    `json:"count" doc:"How many rows the report has, within the limit of its query"`
-	Results   [][]any  `json:"results" doc:"The rows; each has one value for every column, null where there is none"`
-	Truncated bool     `json:"truncated" doc:"Whether there is more than the limit let through, or than an answer takes: 4 MiB"`
-	Total     int      `json:"total" doc:"Of a list, how many records match in all, also beyond the limit; of groups, how many are answered"`
+	Count     int64    `json:"count" doc:"Number of rows of the report, within the limit of its query"`
+	Results   [][]any  `json:"results" doc:"The rows; each has one value for every column, null if there is none"`
+	Truncated bool     `json:"truncated" doc:"Whether rows were left out because of the limit, or because an answer is at most 4 MiB"`
+	Total     int      `json:"total" doc:"For a list, the number of all matching records, even beyond the limit; for groups, the number of groups answered"`
 }
 
-// portion says which rows of a report are asked for.
-type portion struct {
+// rowsInput says which rows of a report are read.
+type rowsInput struct {
 	operation.Paging
-	Whole bool `json:"whole" default:"false" doc:"true: instead of a page, all rows that the query lets through, as the shared report has them, up to 4 MiB."`
+	Whole bool `json:"whole" default:"false" doc:"true: instead of a page, all rows of the query, as in the shared report, up to 4 MiB."`
 }
 
 // window returns the part of the rows that is read.
-func (p portion) window() window {
+func (p rowsInput) window() window {
 	if p.Whole {
 		return window{}
 	}
 	return window{p.Offset(), p.Limit()}
 }
 
-// planFor binds a report for those who keep it: to what they see of what its readers see. They set every
-// input, and of one that has no value the conditions are left out.
+// planFor binds a report for its maintainers: to the data that both they and the readers may see. They may set every
+// input, even locked ones; conditions on an input without a value are left out.
 func (m *Module) planFor(ctx context.Context, c *operation.Call, r *Report) (plan Plan, err error) {
 	var errs fault.List
 	given := readerParams(c.Query.Tree("params"), &errs)
@@ -68,13 +68,13 @@ func (m *Module) planFor(ctx context.Context, c *operation.Call, r *Report) (pla
 		return plan, err
 	}
 	err = m.timed(ctx, func(run context.Context) (err error) {
-		plan, err = m.bind(run, c.Tenant, &bundle{root: r, scope: c.Scope, ahead: &ahead{}}, &free, inputs)
+		plan, err = m.bind(run, c.Tenant, &bundle{root: r, scope: c.Scope, prefetched: &prefetched{}}, &free, inputs)
 		return err
 	})
 	return plan, err
 }
 
-// part runs that part of a plan.
+// part runs a part of a plan.
 func (m *Module) part(ctx context.Context, plan Plan, part window) (data Data, err error) {
 	plan.window = part
 	err = m.timed(ctx, func(run context.Context) (err error) {
@@ -84,7 +84,7 @@ func (m *Module) part(ctx context.Context, plan Plan, part window) (data Data, e
 	return data, err
 }
 
-func (m *Module) rows(ctx context.Context, c *operation.Call, r *Report, in portion) (*Rows, error) {
+func (m *Module) rows(ctx context.Context, c *operation.Call, r *Report, in rowsInput) (*Rows, error) {
 	plan, err := m.planFor(ctx, c, r)
 	if err != nil {
 		return nil, err
@@ -92,15 +92,18 @@ func (m *Module) rows(ctx context.Context, c *operation.Call, r *Report, in port
 	plan.countAhead = true
 	data, err := m.part(ctx, plan, in.window())
 	count := int64(min(data.Total, plan.limit))
-	out := &Rows{Columns: data.Columns, Page: in.Page, Pages: in.Pages(count), Count: count, Total: data.Total, Results: data.Rows, Truncated: data.Truncated}
+	out := &Rows{
+		Columns: data.Columns, Page: in.Page, Pages: in.Pages(count), Count: count, Total: data.Total,
+		Results: data.Rows, Truncated: data.Truncated,
+	}
 	if in.Whole {
 		out.Page, out.Pages = 1, min(count, 1)
 	}
 	return out, err
 }
 
-// export answers with all rows of the report.
-func (m *Module) export(ctx context.Context, c *operation.Call, r *Report, in export.Asked) (operation.Result, error) {
+// export answers all rows of the report.
+func (m *Module) export(ctx context.Context, c *operation.Call, r *Report, in export.Input) (operation.Result, error) {
 	if !r.Exportable {
 		return operation.Result{}, fault.One("exportable", fault.Forbidden, "the report is set not to be exportable")
 	}
@@ -111,8 +114,8 @@ func (m *Module) export(ctx context.Context, c *operation.Call, r *Report, in ex
 	return m.exported(ctx, c, in, r.Title, plan)
 }
 
-// exportShared answers with all rows of a shared report, to whoever may read it.
-func (m *Module) exportShared(ctx context.Context, c *operation.Call, in export.Asked) (operation.Result, error) {
+// exportShared answers all rows of a shared report to its readers.
+func (m *Module) exportShared(ctx context.Context, c *operation.Call, in export.Input) (operation.Result, error) {
 	ask, err := sharedRequest(c)
 	if err != nil {
 		return operation.Result{}, err
@@ -131,7 +134,10 @@ func (m *Module) exportShared(ctx context.Context, c *operation.Call, in export.
 		if err != nil {
 			return operation.Result{}, err
 		}
-		return answerRows(c, in, it.selected.Title, f.columns, func(_ context.Context, write func([][]any) error) error { return write(f.data.Rows) })
+		return answerRows(
+			c, in, it.selected.Title, f.columns,
+			func(_ context.Context, write func([][]any) error) error { return write(f.data.Rows) },
+		)
 	}
 	var plan Plan
 	if err := m.timed(ctx, func(run context.Context) (err error) {
@@ -143,8 +149,10 @@ func (m *Module) exportShared(ctx context.Context, c *operation.Call, in export.
 	return m.exported(ctx, c, in, it.selected.Title, plan)
 }
 
-// exported answers with all rows of a plan, which are read page by page.
-func (m *Module) exported(ctx context.Context, c *operation.Call, in export.Asked, title string, plan Plan) (operation.Result, error) {
+// exported answers all rows of a plan, read page by page.
+func (m *Module) exported(
+	ctx context.Context, c *operation.Call, in export.Input, title string, plan Plan,
+) (operation.Result, error) {
 	plan.whole = true
 	at := window{most: exportPage}
 	if plan.list == nil {
@@ -158,10 +166,15 @@ func (m *Module) exported(ctx context.Context, c *operation.Call, in export.Aske
 		return operation.Result{}, err
 	}
 	if !plan.limited && (data.Total > plan.limit || plan.list == nil && data.Truncated && !data.cut) {
-		return operation.Result{}, fault.One("query", fault.Length, "the report has more than %d rows: give its query a filter or a limit", plan.limit)
+		return operation.Result{}, fault.One(
+			"query", fault.Length, "the report has more than %d rows: give its query a filter or a limit", plan.limit,
+		)
 	}
-	if plan.list == nil && data.cut { // groups are not read in parts
-		return operation.Result{}, fault.One("query", fault.Length, "the groups of the report take more than %d MiB: give its query a filter or a limit", MaxBytes>>20)
+	if plan.list == nil && data.cut { // groups cannot be read in parts
+		return operation.Result{}, fault.One(
+			"query", fault.Length, "the groups of the report take more than %d MiB: give its query a filter or a limit",
+			MaxBytes>>20,
+		)
 	}
 	plan.countAhead = false
 	return answerRows(c, in, title, plan.Columns, func(ctx context.Context, write func([][]any) error) error {
@@ -180,8 +193,11 @@ func (m *Module) exported(ctx context.Context, c *operation.Call, in export.Aske
 	})
 }
 
-// answerRows answers with the rows that rows writes, part by part.
-func answerRows(c *operation.Call, in export.Asked, title string, columns []Column, rows func(context.Context, func([][]any) error) error) (operation.Result, error) {
+// answerRows answers the rows that rows writes, part by part.
+func answerRows(
+	c *operation.Call, in export.Input, title string, columns []Column,
+	rows func(context.Context, func([][]any) error) error,
+) (operation.Result, error) {
 	names := make([]string, len(columns))
 	for i, column := range columns {
 		names[i] = column.Name
@@ -202,7 +218,7 @@ func answerRows(c *operation.Call, in export.Asked, title string, columns []Colu
 	})
 }
 
-// duplicate makes another report of one, with an address of its own.
+// duplicate stores a copy of a report with an address of its own.
 func (m *Module) duplicate(ctx context.Context, c *operation.Call, r *Report, _ struct{}) (*Configuration, error) {
 	other := *r
 	other.Meta, other.PID, other.Title = store.Meta{}, "", "Copy of "+r.Title
@@ -213,7 +229,7 @@ func (m *Module) duplicate(ctx context.Context, c *operation.Call, r *Report, _ 
 	var errs fault.List
 	err := m.before(ctx, c, nil, &other, nil)
 	if err == nil {
-		err = m.fits(ctx, c, &other, nil, &errs)
+		err = m.checkData(ctx, c, &other, nil, &errs)
 	}
 	if err = cmp.Or(err, errs.Err()); err != nil {
 		return nil, err
@@ -236,30 +252,39 @@ func (m *Module) duplicate(ctx context.Context, c *operation.Call, r *Report, _ 
 	return shown, err
 }
 
-// toKeepers tells those who keep a report why it cannot be run.
-func toKeepers(p *operation.Problem) *operation.Problem {
+// runProblem explains to the maintainers of a report why it cannot be run.
+func runProblem(p *operation.Problem) *operation.Problem {
 	var wrong *fault.Error
 	switch {
 	case errors.Is(p, ErrTooLong):
 		return later(p)
 	case errors.Is(p, ErrSource):
-		return operation.ProblemOf(fault.One("source", fault.Unknown, "source names nothing that reports of the class can ask"))
+		return operation.ProblemOf(fault.One("source", fault.Unknown, "source must name an existing source of reports of the class"))
 	case errors.Is(p, ErrNotShowable) && errors.As(p.Err, &wrong):
 		return operation.ProblemOf(wrong)
 	}
 	return p
 }
 
-// rowsRows are the operations on the rows of reports, and the one that makes a report of another.
+// rowsRows returns the operations on the rows of reports, and the one that duplicates a report.
 func (m *Module) rowsRows() []operation.Row {
 	params := operation.Param{
 		Name: "params", In: operation.InQuery, Shape: operation.Tree, Document: "inputs", Ask: operation.Ask{Kind: declare.Inputs}, Example: "params[country]=DE",
 		Description: "Values of inputs, locked ones too: params[<name>]=<value>. An empty value leaves out the conditions on the input.",
 	}
-	unfit := operation.Failure{Code: http.StatusUnprocessableEntity, Message: "Validation failed: params[none] is no input that readers of this report may set", When: "a parameter is unacceptable, or the report does not fit the organization's data any more; every problem is named"}
-	slow := operation.Failure{Code: http.StatusServiceUnavailable, Message: "The report took too long: it was stopped after 5s", When: "the run was stopped at its time limit"}
+	unfit := operation.Failure{
+		Code:    http.StatusUnprocessableEntity,
+		Message: "Validation failed: params[none] is not an input that readers of this report may set",
+		When:    "a parameter has an unacceptable value, or the report no longer fits the organization's data; every problem is named",
+	}
+	slow := operation.Failure{
+		Code: http.StatusServiceUnavailable, Message: "The report took too long: it was stopped after 5s",
+		When: "the run was stopped at its time limit",
+	}
 	shown := Rows{
-		Columns: []Column{{"country", "Country", TypeText}, {"count", "Count", TypeNumber}}, Page: 1, Pages: 1, Count: 2, Total: 2, Results: [][]any{{"DE", 120}, {"FR", 80}},
+		Columns: []Column{
+			{"country", "Country", TypeText}, {"count", "Count", TypeNumber},
+		}, Page: 1, Pages: 1, Count: 2, Total: 2, Results: [][]any{{"DE", 120}, {"FR", 80}},
 	}
 	run := on(operation.Row{
 		Name: "reports.run", Method: http.MethodGet, Path: "/api/custom-reports/{id}/run",
@@ -269,11 +294,11 @@ func (m *Module) rowsRows() []operation.Row {
 		},
 		Response: operation.Response{
 			Message: "Custom Report run", Example: shown,
-			Failures: []operation.Failure{unfit, slow}, Failure: toKeepers,
+			Failures: []operation.Failure{unfit, slow}, Failure: runProblem,
 		},
 		Docs: operation.Docs{
 			Summary:     "Run a custom report",
-			Description: "Answers a page of the report's rows, of what the caller and the report's teams may see. Values of inputs that are not given are the report's own.",
+			Description: "Answers a page of the report's rows, from records that both the caller and the report's teams may see. Inputs that are not given have the report's own values.",
 		},
 	}, m.byID, m.rows)
 	run.Params = append(run.Params, params)
@@ -283,12 +308,19 @@ func (m *Module) rowsRows() []operation.Row {
 		Response: operation.Response{
 			Message: "Custom Report found",
 			Data:    map[string]any{}, Example: map[string]any{"country": "DE", "count": 120},
-			Failures: []operation.Failure{unfit, slow, {Code: http.StatusUnprocessableEntity, Message: "Validation failed: the report is set not to be exportable", When: "the report is not exportable, or has more rows than an export takes"}},
-			Failure:  toKeepers,
+			Failures: []operation.Failure{
+				unfit, slow,
+				{
+					Code:    http.StatusUnprocessableEntity,
+					Message: "Validation failed: the report is set not to be exportable",
+					When:    "the report is not exportable, or has more rows than an export may have",
+				},
+			},
+			Failure: runProblem,
 		},
 		Docs: operation.Docs{
 			Summary:     "Export the rows of a custom report",
-			Description: "Writes the rows of the report as they come when it is run: all that its query lets through, and of a list that says no limit up to 100,000. Rows are read page by page: where records are made, changed or deleted meanwhile, others can be missing or come twice.",
+			Description: "Writes all rows of the report, or up to 100,000 of a list without a limit. Rows are read page by page: if records are created, changed or deleted meanwhile, others can be missing or appear twice.",
 		},
 	}
 	export.Row(&exported)
@@ -302,25 +334,29 @@ func (m *Module) rowsRows() []operation.Row {
 		},
 		Response: operation.Response{
 			Message: "Custom Report duplicated", Example: m.getOperation().Example,
-			Failures: []operation.Failure{{Code: http.StatusUnprocessableEntity, Message: "Validation failed: source names nothing that reports of class Records can ask", When: "the report does not fit the organization's data any more, or shows more than the caller's teams"}},
+			Failures: []operation.Failure{{
+				Code:    http.StatusUnprocessableEntity,
+				Message: "Validation failed: source must name an existing source of reports of class Records",
+				When:    "the report no longer fits the organization's data, or shows more than the caller's teams",
+			}},
 		},
 		Target: operation.Target{Action: operation.DuplicateAction, Revised: true},
 		Docs: operation.Docs{
 			Summary:     "Duplicate a custom report",
-			Description: "Makes a report like this one, with an address of its own, called Copy of its title. Share tokens are not taken along. Answers the new report.",
+			Description: "Creates a copy of the report with an address of its own and the title Copy of …. Share tokens are not copied. Answers the new report.",
 		},
 	}, m.byID, m.duplicate)}
 }
 
-// previewRow runs a report that is read and checked as a new one, and stores nothing.
+// previewRow returns the row that reads and checks a new report and runs it, but stores nothing.
 func (m *Module) previewRow(shown Rows, failures ...operation.Failure) operation.Row {
 	row := crud.Create(m.Reports.Resource, crud.Options{
 		Path: "/api/custom-reports/preview", Name: "reports", Things: "Custom Reports", Tag: tag,
-		Read: operation.Needs(tenants.ManageReports), Write: operation.Needs(tenants.ManageReports), Also: crud.Also(m.fits), Before: crud.Before(m.before), Example: shown,
+		Read: operation.Needs(tenants.ManageReports), Write: operation.Needs(tenants.ManageReports), Also: crud.Also(m.checkData), Before: crud.Before(m.before), Example: shown,
 		Keeper: crud.Keep(crud.Keeper[Report]{Insert: func(_ context.Context, _ *operation.Call, r *Report) (*Report, error) { return r, nil }}),
 		Show: crud.Show(func(ctx context.Context, c *operation.Call, all []*Report) ([]any, error) {
 			var errs fault.List
-			in := portion{operation.Paging{Page: 1, PerPage: previewRows}, c.Query.Bool(&errs, "whole", false)}
+			in := rowsInput{operation.Paging{Page: 1, PerPage: previewRows}, c.Query.Bool(&errs, "whole", false)}
 			if err := errs.Err(); err != nil {
 				return nil, err
 			}
@@ -334,17 +370,17 @@ func (m *Module) previewRow(shown Rows, failures ...operation.Failure) operation
 			Policy: operation.Policy{Reads: true, Weight: operation.Heavy},
 			Request: operation.Request{Params: []operation.Param{{
 				Name: "whole", In: operation.InQuery, Shape: operation.Boolean, Default: "false",
-				Description: "true: all rows that the query lets through, as the shared report has them, up to 4 MiB.",
+				Description: "true: all rows of the query, as in the shared report, up to 4 MiB.",
 			}}},
-			Response: operation.Response{Message: "Custom Report run", Failure: toKeepers},
+			Response: operation.Response{Message: "Custom Report run", Failure: runProblem},
 			Docs: operation.Docs{
 				Summary:     "Run a custom report that is not stored",
-				Description: "Takes what makes a report, checks it as if it were to be stored, and answers its first 50 rows, or with whole=true all of them, with the values that its inputs have. Nothing is stored.",
+				Description: "Takes the body of a new report, checks it, and answers its first 50 rows or, with whole=true, all rows, with the values of its inputs. Nothing is stored.",
 			},
-			Types: written(),
+			Types: bodyTypes(),
 		},
 	})
 	row.Name, row.Action, row.Revised, row.Audit = "reports.preview", operation.OtherAction, false, operation.NoAudit
-	row.Failures = append(row.Failures[:1], failures...) // nothing is stored, so no value can be taken
+	row.Failures = append(row.Failures[:1], failures...) // nothing is stored, so there are no duplicates
 	return row
 }

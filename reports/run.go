@@ -11,20 +11,19 @@ import (
 	"tenantry/tenants"
 )
 
-// Data is what a report shows.
+// Data is the data that a report shows.
 type Data struct {
 	Columns []Column `json:"columns" doc:"The columns, in order"`
-	Rows    [][]any  `json:"rows" doc:"The rows; each has one value for every column, null where there is none"`
-	// Total counts what there is: for a list of rows all records that match, also those
-	// beyond the limit; for groups the groups answered.
-	Total     int  `json:"total" doc:"Of a list, how many records match in all; of groups, how many are answered"`
-	Truncated bool `json:"truncated" doc:"Whether there is more than was let through by the limit, or by what the rows of a run may take: 4 MiB"`
+	Rows    [][]any  `json:"rows" doc:"The rows; each has one value for every column, null if there is none"`
+	// Total counts, for a list, all records that match, even beyond the limit; for groups, the groups answered.
+	Total     int  `json:"total" doc:"For a list, the number of all matching records; for groups, the number of groups answered"`
+	Truncated bool `json:"truncated" doc:"Whether rows were left out because of the limit, or because the rows of a run are at most 4 MiB"`
 
-	cut  bool // the budget of bytes ended the rows
-	read int  // how many records its rows were read of
+	cut  bool // rows were cut at the bound of bytes
+	read int  // records that the rows were read from
 }
 
-// RunRequest is what a Provider is asked.
+// RunRequest is the request to a Provider.
 type RunRequest struct {
 	Tenant *tenants.Tenant
 	Report *Report
@@ -32,20 +31,20 @@ type RunRequest struct {
 	Plan   Plan              // the report bound to the organization's own store
 }
 
-// Provider computes a report's data. Implementations are safe for concurrent use, honour
-// the context's deadline and answer the plan's columns.
+// Provider computes a report's data. Implementations must be safe for concurrent use, honour the context's deadline
+// and answer the plan's columns.
 type Provider interface {
 	Data(ctx context.Context, r RunRequest) (Data, error)
 }
 
-// BuiltIn is the name of the provider that asks the organization's own store.
+// BuiltIn is the name of the provider that queries the organization's own store.
 const BuiltIn = "store"
 
 type storeProvider struct{}
 
 func (storeProvider) Data(ctx context.Context, r RunRequest) (Data, error) { return r.Plan.Run(ctx) }
 
-// Run asks the store. Errors are those of store.Table.
+// Run queries the store. Errors are those of store.Table.
 func (p *Plan) Run(ctx context.Context) (Data, error) {
 	data := Data{Columns: slices.Clone(p.Columns)}
 	var err error
@@ -79,7 +78,7 @@ func (p *Plan) runList(ctx context.Context, data *Data) error {
 		return err
 	}
 	questions := []func() error{func() (err error) {
-		if most > 0 { // else none
+		if most > 0 { // otherwise the page is beyond the end
 			data.Rows, data.cut, err = p.table.Select(ctx, p.list, store.Query{
 				Filter: p.where, Sort: p.orders, Limit: most, Offset: p.from, LeaveOut: !p.whole, Bytes: p.bytes(),
 			})
@@ -90,7 +89,7 @@ func (p *Plan) runList(ctx context.Context, data *Data) error {
 	if p.countAhead {
 		questions = append(questions, func() error {
 			countErr = count()
-			return nil // it matters only where the list was cut
+			return nil // it matters only if the list was cut
 		})
 	}
 	if err := together.Do(true, questions...); err != nil {
@@ -101,7 +100,7 @@ func (p *Plan) runList(ctx context.Context, data *Data) error {
 	if read > 0 {
 		data.Total = p.from + read
 	}
-	data.Rows = slices.DeleteFunc(data.Rows, func(row []any) bool { return row == nil }) // those that cannot be read
+	data.Rows = slices.DeleteFunc(data.Rows, func(row []any) bool { return row == nil }) // unreadable records
 	if read < most && p.from == 0 && !data.cut {
 		return nil
 	}
@@ -116,7 +115,7 @@ func (p *Plan) runList(ctx context.Context, data *Data) error {
 	return nil
 }
 
-// bytes is the budget of a run, or of one of the parts in which all rows are read.
+// bytes is the bound of a run, or of each part if all rows are read in parts.
 func (p *Plan) bytes() int64 {
 	if p.whole && p.list != nil {
 		return store.BatchBytes
@@ -125,8 +124,8 @@ func (p *Plan) bytes() int64 {
 }
 
 func (p *Plan) runAggregation(ctx context.Context, data *Data) error {
-	// One more than wanted tells whether there is more. At the store's own cap that
-	// cannot be asked, so a full answer counts as cut.
+	// One row more than the limit shows whether there are more. The store's own limit does not allow that, so a full
+	// answer counts as cut there.
 	ask := min(p.limit+1, store.MaxLimit)
 	rows, cut, err := p.table.Aggregate(ctx, store.Aggregation{
 		Filter: p.where, Groups: p.groups, Measures: p.measure, Sort: p.ranks, Limit: ask, Bytes: p.bytes(),
@@ -143,7 +142,7 @@ func (p *Plan) runAggregation(ctx context.Context, data *Data) error {
 	return nil
 }
 
-// present turns an engine's value into what is answered.
+// present turns a value of an engine into a value of an answer.
 func (p *Plan) present(column int, v any) any {
 	switch x := v.(type) {
 	case int64:

@@ -16,8 +16,7 @@ import (
 	"tenantry/tenants"
 )
 
-// Shared is a report as whoever knows its address reads it: no actions, no locked
-// inputs, nothing about teams or the organization.
+// Shared is a report as its readers see it: without actions and locked inputs, and without teams or the organization.
 type Shared struct {
 	ID           string                 `json:"id" doc:"Identifier of the report"`
 	Title        string                 `json:"title"`
@@ -38,8 +37,8 @@ type Shared struct {
 	VisualProps  map[string]any         `json:"visual_props"`
 	Debug        Nothing                `json:"debug" doc:"Always empty"`
 
-	// For pages, which are no answer of an operation.
-	Tabs  []Tab `json:"-"` // all that can be read at this address, the report of the address first
+	// For pages only, not part of the answer.
+	Tabs  []Tab `json:"-"` // all reports at this address, the report of the address first
 	Asked Query `json:"-"`
 
 	read reading
@@ -57,7 +56,7 @@ type Control struct {
 	Type    string   `json:"type"`
 	Value   string   `json:"value" doc:"The value without a choice of the reader"`
 	Rule    string   `json:"rule" doc:"Always editable"`
-	Choices []string `json:"choices,omitempty" doc:"The values there are to choose from, besides none; absent where any that fits the type is one"`
+	Choices []string `json:"choices,omitempty" doc:"The allowed values, in addition to none; absent if any value of the type is allowed"`
 }
 
 // ChildReport names a report of the same bundle.
@@ -73,8 +72,8 @@ type Tab struct {
 	root, of  *Report
 }
 
-// Takes reports whether readers may set the input of the report to that value. Of a secure one it says so where the
-// address is secure too: else the reader may have no token.
+// Takes reports whether readers may set the input of the report to that value. It is false for a secure report at an
+// address that is not secure, because the reader may have no token.
 func (t Tab) Takes(input, value string) bool {
 	if t.of.Secure && !t.root.Secure {
 		return false
@@ -88,8 +87,7 @@ func (t Tab) Takes(input, value string) bool {
 // Nothing is the empty object.
 type Nothing struct{}
 
-// SharedRequest is what a reader of a shared report asks. The zero value of each field
-// but PID is its absence.
+// SharedRequest is the request of a reader. All fields but PID are optional.
 type SharedRequest struct {
 	PID      string
 	ReportID string           // a child of the report, or the report itself
@@ -97,22 +95,21 @@ type SharedRequest struct {
 	Provider string           // a name
 	Params   []operation.Pair // params[<name>]=<value>, as operation.Query.Tree gives them
 	Data     bool             // with rows
-	Teams    []string         // narrows the answer to these teams and what has none
+	Teams    []string         // narrows the answer to records of these teams and those without teams
 }
 
-// NotFoundProblem is the one answer where there is no such shared report, and where
-// there is no such organization.
+// NotFoundProblem is the answer for unknown shared reports, and for unknown organizations.
 func NotFoundProblem() *operation.Problem { return operation.Failed("Shared Report not found", nil) }
 
-// bundle is a shared report together with what can be read at its address.
+// bundle is a shared report and the reports that can be read at its address.
 type bundle struct {
-	root     *Report
-	children []Report
-	scope    store.Scope
-	ahead    *ahead
+	root       *Report
+	children   []Report
+	scope      store.Scope
+	prefetched *prefetched
 }
 
-// reading is a shared report that a reader may read, and with what.
+// reading is a shared report that a reader has been admitted to.
 type reading struct {
 	bundle   *bundle
 	selected *Report
@@ -123,9 +120,8 @@ type reading struct {
 // Open returns a shared report. The reader sees what a caller limited to the report's
 // teams would see; without teams, or without the teams feature, that is everything.
 //
-// Errors are what the reader is answered: NotFoundProblem, a denial where the token is
-// missing or not good, a 422 for the reader's own input, a failure where the report cannot
-// be shown or takes too long. Others mean that it cannot be told now.
+// Errors: NotFoundProblem; a denial if the token is missing or invalid; a 422 for the reader's own input; a failure if the
+// report cannot be shown or takes too long. Other errors mean that this cannot be determined now.
 func (m *Module) Open(ctx context.Context, t *tenants.Tenant, r SharedRequest) (Shared, error) {
 	it, err := m.admit(ctx, t, r)
 	if err != nil {
@@ -144,20 +140,20 @@ func (m *Module) Open(ctx context.Context, t *tenants.Tenant, r SharedRequest) (
 	if err != nil {
 		return Shared{}, err
 	}
-	m.remember(t, b.ahead, selected, f.full)
+	m.remember(t, b.prefetched, selected, f.full)
 	s := m.describe(b, selected, inputs, &f)
 	s.read = it
 	return s, nil
 }
 
-// Confirm returns nil while a reader may still be told s, which Open returned for r, by the organization as it is now;
-// the zero Shared stands for an error of Open. Errors: those of Open.
+// Confirm returns nil if the current state of the organization still admits the reader to s, which Open returned for
+// r; the zero Shared stands for an error of Open. Errors: those of Open.
 func (m *Module) Confirm(ctx context.Context, t *tenants.Tenant, r SharedRequest, s *Shared) error {
 	return m.recheck(r, s.read, false)(ctx, t)
 }
 
-// recheck returns what admits the reader of r once more, to no less than it was read, and exports alone where that is
-// one. Errors of that: those of Open.
+// recheck returns the function that admits the reader again, to at least the teams that were read; exports also checks
+// that the report is exportable. Errors of the function: those of Open.
 func (m *Module) recheck(r SharedRequest, it reading, exports bool) func(context.Context, *tenants.Tenant) error {
 	return func(ctx context.Context, t *tenants.Tenant) error {
 		now, err := m.admit(ctx, t, r)
@@ -168,7 +164,7 @@ func (m *Module) recheck(r SharedRequest, it reading, exports bool) func(context
 	}
 }
 
-// admit finds what the reader asks for, and refuses who may not read it. Errors: those of Open.
+// admit finds the requested report and checks that the reader may read it. Errors: those of Open.
 func (m *Module) admit(ctx context.Context, t *tenants.Tenant, r SharedRequest) (it reading, err error) {
 	b, err := m.bundle(ctx, t, r)
 	if err != nil {
@@ -206,7 +202,7 @@ func (m *Module) admit(ctx context.Context, t *tenants.Tenant, r SharedRequest) 
 	return reading{b, selected, inputs, provider}, nil
 }
 
-// shows reports whether a reading shows all teams that another one of the same report does.
+// shows reports whether a reading covers all teams that another reading of the same report does.
 func (r *reading) shows(other *reading) bool {
 	own := func(it *reading) store.Scope {
 		return store.Scope{All: len(it.selected.Teams) == 0, Teams: it.selected.Teams}
@@ -214,15 +210,15 @@ func (r *reading) shows(other *reading) bool {
 	return r.bundle.scope.Covers(other.bundle.scope) && own(r).Covers(own(other))
 }
 
-// bundle finds the report of the pid in the scope of its own teams and the request's.
+// bundle finds the report with the pid, in the scope of its own teams and those of the request.
 func (m *Module) bundle(ctx context.Context, t *tenants.Tenant, r SharedRequest) (*bundle, error) {
 	if !plainText(r.PID) {
 		return nil, NotFoundProblem()
 	}
-	if t.Workspace() == nil { // nobody's organization takes as long to say so as one without the report
+	if t.Workspace() == nil { // an unknown host must take as long to answer as an organization without the report
 		return nil, cmp.Or[error](t.Absent(ctx), NotFoundProblem())
 	}
-	a := m.readAhead(ctx, t, &r)
+	a := m.prefetch(ctx, t, &r)
 	if errors.Is(a.rootErr, store.ErrNotFound) {
 		return nil, NotFoundProblem()
 	}
@@ -230,7 +226,7 @@ func (m *Module) bundle(ctx context.Context, t *tenants.Tenant, r SharedRequest)
 		return nil, a.rootErr
 	}
 	b := bundleOf(t, a.root, r.Teams)
-	b.ahead = a
+	b.prefetched = a
 	if !b.sees(a.root) {
 		return nil, NotFoundProblem()
 	}
@@ -243,7 +239,7 @@ func (m *Module) bundle(ctx context.Context, t *tenants.Tenant, r SharedRequest)
 	return b, err
 }
 
-// bundleOf returns the report, without its children yet, in the scope of its readers.
+// bundleOf returns the report, still without its children, in the scope of its readers.
 func bundleOf(t *tenants.Tenant, root *Report, requested []string) *bundle {
 	reader := tenants.Principal{Teams: root.Teams}
 	return &bundle{root: root, scope: reader.Scope(t, requested)}
@@ -267,7 +263,7 @@ func (b *bundle) selectReport(id string) (*Report, bool) {
 	return nil, false
 }
 
-// listed returns those of the report's children that can be read at the bundle's address.
+// listed returns the children of the report that can be read at the bundle's address.
 func (b *bundle) listed(r *Report) (found []*Report) {
 	for i := range b.children {
 		if child := &b.children[i]; slices.Contains(r.ChildReports, child.ID) && b.sees(child) {
@@ -290,23 +286,25 @@ func (m *Module) chooseProvider(t *tenants.Tenant, name string, secure bool) (Pr
 	return p, nil
 }
 
-// found is what a run found. Readers share it, so nobody changes it.
+// found is the result of a run. Readers share it, so it must not be changed.
 type found struct {
 	columns []Column
-	data    *Data // nil: rows were not wanted
+	data    *Data // nil: rows were not requested
 	full    bool  // a list that was cut at its limit
 	at      int64 // Unix seconds
 }
 
-// run binds the report and, where rows are wanted, asks for them.
-func (m *Module) run(ctx context.Context, t *tenants.Tenant, b *bundle, r *Report, inputs *inputValues, provider Provider, rows bool) (found, error) {
+// run binds the report and, if rows are requested, reads them.
+func (m *Module) run(
+	ctx context.Context, t *tenants.Tenant, b *bundle, r *Report, inputs *inputValues, provider Provider, rows bool,
+) (found, error) {
 	f := found{at: m.deps.Now().Unix()}
 	err := m.timed(ctx, func(run context.Context) error {
 		plan, err := m.bind(run, t, b, r, inputs)
 		if f.columns = plan.Columns; err != nil || !rows {
 			return err
 		}
-		plan.countAhead = b.ahead.guess.full
+		plan.countAhead = b.prefetched.guess.full
 		data, err := provider.Data(run, RunRequest{Tenant: t, Report: r, Inputs: inputs.all(), Plan: plan})
 		f.data, f.full = &data, plan.list != nil && len(data.Rows) >= plan.limit
 		return err
@@ -314,7 +312,7 @@ func (m *Module) run(ctx context.Context, t *tenants.Tenant, b *bundle, r *Repor
 	return f, err
 }
 
-// timed gives one run of a report the time that it may take, and explains its error.
+// timed calls do with the time limit of a run, and explains its error.
 func (m *Module) timed(ctx context.Context, do func(context.Context) error) error {
 	run, cancel := context.WithTimeout(ctx, m.deps.RunTimeout)
 	defer cancel()
@@ -326,7 +324,7 @@ func (m *Module) timed(ctx context.Context, do func(context.Context) error) erro
 
 // bind binds the report to the data that the readers of the bundle see.
 func (m *Module) bind(ctx context.Context, t *tenants.Tenant, b *bundle, r *Report, inputs *inputValues) (Plan, error) {
-	dataset, read := b.ahead.datasetOf(r)
+	dataset, read := b.prefetched.datasetOf(r)
 	if !read {
 		var err error
 		if dataset, err = m.dataset(ctx, t, workspaceOf(t, b.scope, r.Teams), r.Class, r.Source); err != nil {
@@ -359,16 +357,18 @@ func (m *Module) describe(b *bundle, r *Report, inputs *inputValues, f *found) S
 	}
 	for name, in := range inputs.rules {
 		if in.Rule == Editable {
-			s.Controls[name] = Control{Label: cmp.Or(in.Label, name), Type: cmp.Or(in.Type, TypeText), Value: in.Value, Rule: in.Rule, Choices: in.Choices}
+			s.Controls[name] = Control{
+				Label: cmp.Or(in.Label, name), Type: cmp.Or(in.Type, TypeText), Value: in.Value, Rule: in.Rule,
+				Choices: in.Choices,
+			}
 			s.Params[name] = inputs.effective(name)
 		}
 	}
 	return s
 }
 
-// plan binds the report's query. Where the reader's own values do not fit, the reader is
-// told so; a report that no longer fits the data is only said not to be showable, because
-// the details would name fields and locked inputs.
+// plan binds the report's query. The reader is told if their own values do not fit; a report that no longer fits the
+// data is only answered as not showable, because details would reveal fields and locked inputs.
 func (m *Module) plan(d *Dataset, r *Report, inputs *inputValues) (Plan, error) {
 	var errs fault.List
 	plan := Bind(d, r.Query.Definition(&errs), inputs.value, &errs)
@@ -387,7 +387,7 @@ func (m *Module) plan(d *Dataset, r *Report, inputs *inputValues) (Plan, error) 
 	return Plan{}, notShowable(errs.Err())
 }
 
-// What a failure of Open that answers 200 wraps, where the report itself was found.
+// Errors that failures of Open with code 200 wrap if the report was found.
 var (
 	ErrNotShowable = errors.New("the report does not fit the organization's data")
 	ErrTooLong     = fmt.Errorf("the run of the report was stopped at its time limit: %w", context.DeadlineExceeded)
@@ -401,7 +401,7 @@ func notShowable(err error) *operation.Problem {
 	return p
 }
 
-// explain tells what the reader is answered where a run failed.
+// explain returns the answer to a failed run.
 func (m *Module) explain(ctx, run context.Context, err error) error {
 	switch {
 	case errors.Is(err, ErrSource):
@@ -415,7 +415,7 @@ func (m *Module) explain(ctx, run context.Context, err error) error {
 	return err
 }
 
-// later says with its code that a run took too long, and when to ask again.
+// later answers with a 503 that a run took too long, and when to retry.
 func later(p *operation.Problem) *operation.Problem {
 	told := *p
 	told.Code, told.RetryAfter = http.StatusServiceUnavailable, time.Minute

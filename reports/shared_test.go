@@ -142,7 +142,7 @@ func TestLockedReportInputsComeFromTheTokenAlone(t *testing.T) {
 	}
 	for _, name := range []string{"region", "exp", "nothing", "Region", "iat"} {
 		a := w.open(r, good+"&params["+name+"]=FR")
-		a.failed(t, 422, "params["+name+"] is no input that readers of this report may set")
+		a.failed(t, 422, "params["+name+"] is not an input that readers of this report may set")
 	}
 	unsecured := w.add(strings.Replace(lockedReport, `"secure":true`, `"secure":false`, 1))
 	w.open(unsecured, "data=1").denied(t)
@@ -157,8 +157,8 @@ func TestSharingNeedsEveryLockedValueAndNothingElse(t *testing.T) {
 	r := w.add(lockedReport)
 	for body, want := range map[string]string{
 		`{}`:                                                        "params.region is a locked input without a value",
-		`{"params":{"region":"DE","age":5}}`:                        "params.age is no locked input",
-		`{"params":{"region":"DE","foo":1}}`:                        "params.foo is no locked input",
+		`{"params":{"region":"DE","age":5}}`:                        "params.age is not a locked input",
+		`{"params":{"region":"DE","foo":1}}`:                        "params.foo is not a locked input",
 		`{"params":{"region":{"ne":"x"}}}`:                          "params.region must be a string, a number, true or false",
 		`{"params":{"region":null}}`:                                "params.region must be a string, a number, true or false",
 		`{"params":{"region":""}}`:                                  "params.region must not be empty",
@@ -260,7 +260,7 @@ func TestReportsOfAnotherBundleAreNotFound(t *testing.T) {
 	locking := w.add(`{"class":"Contacts","input":{"region":{"rule":"locked"}},"child_reports":["` + child.ID + `"]}`)
 	good := token(w.share(locking, `{"params":{"region":"DE"}}`))
 	path := map[string]string{"pid": locking.PID, "report_id": child.ID}
-	w.call("reports.shared", path, good+"&params[region]=FR", "", anyone()).failed(t, 422, "params[region] is no input")
+	w.call("reports.shared", path, good+"&params[region]=FR", "", anyone()).failed(t, 422, "params[region] is not an input")
 	w.call("reports.shared", path, "", "", anyone()).denied(t)
 	w.addPeople(&person{Country: "DE"}, &person{Country: "FR"})
 	if rows := w.call("reports.shared", path, good+"&data=1", "", anyone()).rows(t); rows[0][0] != 1.0 {
@@ -514,7 +514,7 @@ func TestSharesOfAReportAreBounded(t *testing.T) {
 	}
 	fill(9_999, 0)
 	w.share(r, `{}`)
-	w.call("reports.share", map[string]string{"id": r.ID}, "", `{}`, keeper()).failed(t, 422, "10000 good share tokens already; revoke some")
+	w.call("reports.share", map[string]string{"id": r.ID}, "", `{}`, keeper()).failed(t, 422, "already has 10000 valid share tokens; revoke some")
 	if a := w.call("reports.revoke_shares", map[string]string{"id": r.ID}, "", "", keeper()); a.Status != operation.StatusOK {
 		t.Fatalf("got %v, want a.Status = %v", a.raw, operation.StatusOK)
 	}
@@ -531,7 +531,7 @@ func TestSharesOfAReportAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	id, _ := claims["jti"].(string)
-	w.call("reports.revoke_share", map[string]string{"id": r.ID, "token_id": id}, "", "", keeper()).failed(t, 422, "1000 tokens of this report are revoked one by one already")
+	w.call("reports.revoke_share", map[string]string{"id": r.ID, "token_id": id}, "", "", keeper()).failed(t, 422, "1000 tokens of this report are already revoked individually")
 	before := must[int64](t)(all.Count(t.Context(), store.All()))
 	w.share(r, `{}`)
 	if after := must[int64](t)(all.Count(t.Context(), store.All())); after != before-19 {

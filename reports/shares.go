@@ -22,18 +22,19 @@ import (
 
 // Bounds of one report's tokens.
 const (
-	maxRevocations = 1_000  // tokens that were revoked one by one
-	maxIssued      = 10_000 // tokens that are good
-	maxSwept       = 20     // records of dead tokens that are removed when one is issued
-	skew           = 600    // seconds, more than the clocks of replicas differ: a token may be good elsewhere for so long
+	maxRevocations = 1_000  // tokens revoked individually
+	maxIssued      = 10_000 // valid tokens
+	maxSwept       = 20     // records of void tokens that are deleted when one is issued
+	skew           = 600    // seconds by which clocks of replicas may differ, so that a token may still be valid elsewhere
 )
 
-// Issue returns a share token for the report, its identifier and when it ends. params are
-// the values of locked inputs, of the report or its children; a locked input that is not
-// named takes the value the report has for it. by is the subject who issues it. It returns a
-// 422 that lists every parameter that is missing, is no locked input or has an unsuitable
-// value, or says that the report has as many good tokens as it may.
-func (m *Module) Issue(ctx context.Context, t *tenants.Tenant, r *Report, by string, params map[string]any, lifetime time.Duration) (token, id string, ends time.Time, err error) {
+// Issue returns a share token for the report, its identifier and its expiry. params are the values of locked inputs of
+// the report or its children; a locked input that is not named has the report's own value. by is the subject who
+// issues the token. The error is a 422 that lists every parameter that is missing, is not a locked input or has an
+// unsuitable value, or says that the report has too many valid tokens.
+func (m *Module) Issue(
+	ctx context.Context, t *tenants.Tenant, r *Report, by string, params map[string]any, lifetime time.Duration,
+) (token, id string, ends time.Time, err error) {
 	children, err := m.children(ctx, t, r)
 	if err != nil {
 		return "", "", time.Time{}, err
@@ -61,13 +62,13 @@ func (m *Module) Issue(ctx context.Context, t *tenants.Tenant, r *Report, by str
 	rec := &Issued{
 		Report: r.ID, PID: r.PID, TokenID: share.ID, By: by, Key: int64(key.Version()), Generation: generation, Expires: share.ExpiresAt.Unix(), Params: locked,
 	}
-	if err := m.note(ctx, t, rec); err != nil {
+	if err := m.record(ctx, t, rec); err != nil {
 		return "", "", time.Time{}, err
 	}
 	return token, share.ID, share.ExpiresAt.UTC(), nil
 }
 
-// signing returns the key and the generation of tokens that are issued for the report now.
+// signing returns the current key and generation for tokens of the report.
 func (m *Module) signing(ctx context.Context, t *tenants.Tenant, r *Report) (keyring.DataKey, int64, error) {
 	keys, err := m.deps.Keys(ctx, t)
 	if err != nil {
@@ -77,8 +78,8 @@ func (m *Module) signing(ctx context.Context, t *tenants.Tenant, r *Report) (key
 	return keys.Current(), generation, err
 }
 
-// note stores a token that is about to be handed out, and removes some that are dead.
-func (m *Module) note(ctx context.Context, t *tenants.Tenant, rec *Issued) error {
+// record stores an issued token, and deletes some void ones.
+func (m *Module) record(ctx context.Context, t *tenants.Tenant, rec *Issued) error {
 	all := m.Issued.In(t.Workspace())
 	of := store.Eq("report", rec.Report)
 	dead, err := all.Find(ctx, store.Query{Limit: maxSwept, Filter: store.All(of, store.AnyOf(
@@ -88,31 +89,34 @@ func (m *Module) note(ctx context.Context, t *tenants.Tenant, rec *Issued) error
 		return err
 	}
 	for i := range dead {
-		// Somebody else may have removed it meanwhile; then it is gone as well.
+		// A conflict means that another call has deleted it.
 		if err := all.Delete(ctx, &dead[i]); err != nil && !errors.Is(err, store.ErrConflict) {
 			return err
 		}
 	}
-	n, err := all.Count(ctx, m.good(rec.Report, rec.PID, rec.Key, rec.Generation))
+	n, err := all.Count(ctx, m.valid(rec.Report, rec.PID, rec.Key, rec.Generation))
 	if err != nil {
 		return err
 	}
 	if n >= maxIssued {
-		return fault.One("id", "length", "the report has %d good share tokens already; revoke some, or wait until they expire", maxIssued)
+		return fault.One(
+			"id", "length", "the report already has %d valid share tokens; revoke some, or wait until they expire",
+			maxIssued,
+		)
 	}
 	return all.Insert(ctx, rec)
 }
 
-// good matches the report's tokens that open it now.
-func (m *Module) good(report, pid string, key, generation int64) store.Filter {
+// valid matches the report's tokens that are currently valid, for that key and generation.
+func (m *Module) valid(report, pid string, key, generation int64) store.Filter {
 	return store.All(store.Eq("report", report), store.Eq("pid", pid), store.Eq("key", key), store.Eq("generation", generation),
 		store.Where(store.F("expires"), store.OpGt, m.deps.Now().Unix()))
 }
 
-// opening matches the report's tokens that open it now.
-func (m *Module) opening(ctx context.Context, t *tenants.Tenant, r *Report) (store.Filter, error) {
+// validFilter matches the report's tokens that are currently valid.
+func (m *Module) validFilter(ctx context.Context, t *tenants.Tenant, r *Report) (store.Filter, error) {
 	key, generation, err := m.signing(ctx, t, r)
-	return m.good(r.ID, r.PID, int64(key.Version()), generation), err
+	return m.valid(r.ID, r.PID, int64(key.Version()), generation), err
 }
 
 func tokenParams(r *Report, children []Report, params map[string]any) (map[string]any, error) {
@@ -122,7 +126,7 @@ func tokenParams(r *Report, children []Report, params map[string]any) (map[strin
 		at := "params." + texts.Clip(name)
 		in, ok := lockedInput(r, children, name)
 		if !ok {
-			errs.Add(at, "unknown", "%s is no locked input of the report", at)
+			errs.Add(at, "unknown", "%s is not a locked input of the report", at)
 			continue
 		}
 		value, err := scalarText(params[name])
@@ -143,11 +147,14 @@ func tokenParams(r *Report, children []Report, params map[string]any) (map[strin
 				continue
 			}
 			if in.Value != "" {
-				if _, set := values[name]; !set { // the report's own value goes before its children's
+				if _, set := values[name]; !set { // the report's own value takes precedence over its children's
 					values[name] = in.Value
 				}
 			} else if i == 0 {
-				errs.Add("params."+name, "required", "params.%s is a locked input without a value of its own, so it is required", name)
+				errs.Add(
+					"params."+name, "required",
+					"params.%s is a locked input without a value of its own, so it is required", name,
+				)
 			}
 		}
 	}
@@ -156,7 +163,7 @@ func tokenParams(r *Report, children []Report, params map[string]any) (map[strin
 		return nil, fmt.Errorf("locked values of a share token: %w", err)
 	}
 	if len(text) > maxParams {
-		errs.Add("params", "length", "the locked values must have at most %d bytes together, written as JSON", maxParams)
+		errs.Add("params", "length", "the locked values must have at most %d bytes together, as JSON", maxParams)
 	}
 	return values, errs.Err()
 }
@@ -174,13 +181,13 @@ func lockedInput(r *Report, children []Report, name string) (Input, bool) {
 	return Input{}, false
 }
 
-// verify checks a token for the bundle and returns its locked values. Every token that is
-// not good gives the same denial; other errors say that it cannot be told.
+// verify checks a token for the bundle and returns its locked values. Every invalid token gets the same denial; other
+// errors mean that this cannot be determined now.
 func (m *Module) verify(ctx context.Context, t *tenants.Tenant, b *bundle, token string) (map[string]string, error) {
-	o := b.ahead.share
+	o := b.prefetched.share
 	if o == nil {
 		share, err := m.openToken(ctx, t, b.root.PID, token)
-		o = &opened{share: share, err: err}
+		o = &openedToken{share: share, err: err}
 		if err == nil {
 			if o.revoked, err = m.isRevoked(ctx, t, b.root.PID, share); err != nil {
 				return nil, err
@@ -197,14 +204,14 @@ func (m *Module) verify(ctx context.Context, t *tenants.Tenant, b *bundle, token
 	for name, v := range o.share.Params {
 		text, err := scalarText(v)
 		if _, ok := lockedInput(b.root, b.children, name); !ok || err != nil {
-			return nil, operation.Denied("share token refused: it sets what is no locked input")
+			return nil, operation.Denied("share token refused: it sets an input that is not locked")
 		}
 		values[name] = text
 	}
 	return values, nil
 }
 
-// openToken returns what the token says, whether or not it was revoked. Errors: those of verify.
+// openToken returns the content of a token, without checking whether it was revoked. Errors: those of verify.
 func (m *Module) openToken(ctx context.Context, t *tenants.Tenant, pid, token string) (tokens.Share, error) {
 	keys, err := m.deps.Keys(ctx, t)
 	if err != nil {
@@ -238,7 +245,7 @@ func (m *Module) isRevoked(ctx context.Context, t *tenants.Tenant, pid string, s
 	return slices.ContainsFunc(found, func(r Revocation) bool { return r.TokenID != "" || generation < r.Generation }), nil
 }
 
-// generation returns the generation of tokens that are issued now.
+// generation returns the current generation of tokens.
 func (m *Module) generation(ctx context.Context, t *tenants.Tenant, pid string) (int64, error) {
 	found, err := m.Revocations.In(t.Workspace()).Find(ctx, store.Query{
 		Filter: store.All(store.Eq("pid", pid), store.Has("token_id", false)),
@@ -254,9 +261,9 @@ func newest(revocations []Revocation) int64 {
 	return generation
 }
 
-// RevokeToken voids one token of the report for good. The identifier is the token's jti
-// claim. It returns a 404 where the report has no good token of it and none was revoked;
-// one issued before tokens were noted can only be revoked with all others.
+// RevokeToken voids one token of the report for good. The identifier is the token's jti claim. It returns a 404 if no
+// valid or revoked token of the report has it; tokens of versions that did not store them can only be revoked
+// together.
 func (m *Module) RevokeToken(ctx context.Context, t *tenants.Tenant, r *Report, tokenID string) error {
 	live, err := m.prune(ctx, t, r.PID)
 	if err != nil {
@@ -275,7 +282,10 @@ func (m *Module) RevokeToken(ctx context.Context, t *tenants.Tenant, r *Report, 
 	case unknown, !revoked && (issued.Expires <= m.deps.Now().Unix() || issued.Generation < newest(live)):
 		return operation.NotFound("Share not found")
 	case !revoked && len(live) >= maxRevocations:
-		return fault.One("token_id", "length", "%d tokens of this report are revoked one by one already; revoke all of them instead", maxRevocations)
+		return fault.One(
+			"token_id", "length",
+			"%d tokens of this report are already revoked individually; revoke all of them instead", maxRevocations,
+		)
 	}
 	if !revoked {
 		rec := &Revocation{PID: issued.PID, TokenID: tokenID, Expires: issued.Expires}
@@ -283,19 +293,19 @@ func (m *Module) RevokeToken(ctx context.Context, t *tenants.Tenant, r *Report, 
 			return err
 		}
 	}
-	if err := all.Delete(ctx, issued); err != nil && !errors.Is(err, store.ErrConflict) { // gone already
+	if err := all.Delete(ctx, issued); err != nil && !errors.Is(err, store.ErrConflict) { // another call has deleted it
 		return err
 	}
 	return nil
 }
 
-// RevokeAll voids every token of the report issued before.
+// RevokeAll voids every token issued for the report so far.
 func (m *Module) RevokeAll(ctx context.Context, t *tenants.Tenant, pid string) error {
 	live, err := m.prune(ctx, t, pid)
 	if err != nil {
 		return err
 	}
-	// From a counter, so that of two who revoke at once the later one has the higher number.
+	// A counter gives concurrent calls different generations.
 	generation, err := t.People().Counter(ctx, "share_generations", 1, newest(live))
 	if err != nil {
 		return err
@@ -303,8 +313,8 @@ func (m *Module) RevokeAll(ctx context.Context, t *tenants.Tenant, pid string) e
 	return m.Revocations.In(t.Workspace()).Insert(ctx, &Revocation{PID: pid, Generation: generation})
 }
 
-// prune removes the report's revocations that no longer matter, and returns the others.
-// The newest generation stays for ever: counting again from the start would revive tokens.
+// prune deletes the report's revocations that no longer matter, and returns the others. The newest generation stays
+// forever, because counting from the start again would revive tokens.
 func (m *Module) prune(ctx context.Context, t *tenants.Tenant, pid string) ([]Revocation, error) {
 	all := m.Revocations.In(t.Workspace())
 	found, err := all.Find(ctx, store.Query{Filter: store.Eq("pid", pid)})
@@ -318,7 +328,7 @@ func (m *Module) prune(ctx context.Context, t *tenants.Tenant, pid string) ([]Re
 			live = append(live, r)
 			continue
 		}
-		// Somebody else may have removed it meanwhile; then it is gone as well.
+		// A conflict means that another call has deleted it.
 		if err := all.Delete(ctx, &r); err != nil && !errors.Is(err, store.ErrConflict) {
 			return nil, err
 		}

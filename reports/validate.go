@@ -23,12 +23,14 @@ const (
 	maxTitle    = 200
 )
 
-// Validate notes everything that is wrong with the report itself: names, rules, types,
-// the form of its query. Whether its source and fields exist is for Check, since they may
-// be stored later than the report.
+// Validate notes every fault of the report itself: names, rules, types, and the form of its query. Check handles
+// whether its source and fields exist, because they may be stored later than the report.
 func (m *Module) Validate(r *Report, errs *fault.List) {
 	if r.PID != "" && !validPID(r.PID) {
-		errs.Add("pid", "format", "pid must have 16 to 64 of letters, digits, \"_\", \"-\", because whoever knows it may read the report")
+		errs.Add(
+			"pid", "format",
+			"pid must have 16 to 64 of letters, digits, \"_\", \"-\", because knowing it may be enough to read the report",
+		)
 	}
 	class, ok := m.classes[r.Class]
 	switch {
@@ -46,7 +48,10 @@ func (m *Module) Validate(r *Report, errs *fault.List) {
 	validateInputs(r.Input, errs)
 	for _, name := range r.Query.Definition(errs).Filter.Inputs() {
 		if _, declared := r.Input[name]; !declared {
-			errs.Add("query.filter", "unknown", "query.filter takes the value of %q, which is no input of the report", texts.Clip(name))
+			errs.Add(
+				"query.filter", "unknown", "query.filter uses the value of %q, which is not an input of the report",
+				texts.Clip(name),
+			)
 		}
 	}
 }
@@ -81,22 +86,21 @@ func checkChoices(errs *fault.List, at string, in Input) {
 	noteRepeats(in.Choices, at, errs)
 	for _, choice := range in.Choices {
 		if choice == "" {
-			errs.Add(at, "required", "%s: no choice is empty, since an input can be left without a value", at)
+			errs.Add(at, "required", "%s: choices must not be empty; an input can be left without a value anyway", at)
 		}
 		checkInput(errs, at, Input{Type: in.Type}, choice)
 	}
 }
 
-// Check notes where the report does not fit the organization's data: a source or field
-// that does not exist, is secret or of another type, an input's value that does not fit.
-// The error, if any, means that it cannot be told.
+// Check notes what does not fit the organization's data: a source or field that does not exist, is secret or has
+// another type, an input's value that does not fit. An error means that this cannot be determined now.
 func (m *Module) Check(ctx context.Context, t *tenants.Tenant, ws *store.Workspace, r *Report, errs *fault.List) error {
 	if _, ok := m.classes[r.Class]; !ok {
 		return nil // Validate notes it
 	}
 	d, err := m.dataset(ctx, t, ws, r.Class, r.Source)
 	if errors.Is(err, ErrSource) {
-		errs.Add("source", "unknown", "source names nothing that reports of class %s can ask", r.Class)
+		errs.Add("source", "unknown", "source must name an existing source of reports of class %s", r.Class)
 		return nil
 	}
 	if err != nil {
@@ -106,17 +110,16 @@ func (m *Module) Check(ctx context.Context, t *tenants.Tenant, ws *store.Workspa
 	return nil
 }
 
-// ask notes what is wrong with a report that is to be stored together with definitions that are
-// only known. Whether its query's fields exist is left to a run: the organization may change
-// them afterwards just as well.
-func (m *Module) ask(c *record.Checking, r *Report) {
+// checkWith checks a report that is stored together with definitions, which are known but may not be stored yet.
+// Missing fields do not refuse it, because the organization could also remove them later.
+func (m *Module) checkWith(c *record.Checking, r *Report) {
 	m.Validate(r, c.Errs)
-	if _, ok := m.classes[r.Class]; !ok { // nothing could run it
+	if _, ok := m.classes[r.Class]; !ok { // it could never be run
 		c.Never = append(c.Never, "class")
 	}
 	definer := definerOf(r.Class)
 	if definer != "" && !c.Known.Covers(definer) {
-		return // Check asks the store
+		return // Check queries the store
 	}
 	defined, known := c.Known.Fields(definer, r.Source)
 	if !known && r.Source != "" && r.Class != "Contacts" && definer != "" {
@@ -127,12 +130,14 @@ func (m *Module) ask(c *record.Checking, r *Report) {
 	}
 }
 
-// definerOf returns the resource that defines the fields of a class's records, "" where there is none.
+// definerOf returns the resource that defines the fields of a class's records; "" if there is none.
 func definerOf(class string) string {
-	return map[string]string{"Contacts": "contact_field", "Records": "custom_object", classSubmissions: "form_collection"}[class]
+	return map[string]string{
+		"Contacts": "contact_field", "Records": "custom_object", classSubmissions: "form_collection",
+	}[class]
 }
 
-// uses returns the definition of which the report asks for fields. One whose query cannot be read asks for all of them.
+// uses returns the definition whose fields the report uses. A report with an invalid query uses all of them.
 func (r *Report) uses() record.Use {
 	var errs fault.List
 	def := r.Query.Definition(&errs)
@@ -155,23 +160,24 @@ func (r *Report) uses() record.Use {
 	return use
 }
 
-// CheckFields is Check where the fields that the organization defines for the report's
-// source are known but may not be stored yet. Reports of other than the built-in classes
-// are left to Check.
+// CheckFields is Check for known definitions, which need not be stored yet. It does nothing for classes that are not
+// built in.
 func (m *Module) CheckFields(r *Report, defined schema.Fields, errs *fault.List) {
 	builtIn, ok := m.classes[r.Class].(*class)
 	if !ok {
 		return
 	}
-	if d, err := builtIn.over(nil, r.Source, defined); err == nil { // else Validate notes it
+	if d, err := builtIn.over(nil, r.Source, defined); err == nil { // otherwise Validate notes it
 		check(&d, r, errs)
 	}
 }
 
-// Broken returns the identifiers of the reports on a source, a record of the resource, that the workspace
-// shows which could be run over the fields before a change of them and cannot be over those after it; nil:
-// the source is gone. Every report is read, so this is for changes, which are few.
-func (m *Module) Broken(ctx context.Context, ws *store.Workspace, resource, source string, before, after schema.Fields) (ids []string, err error) {
+// Broken returns the identifiers of the reports on a source, which is a record of the resource, that could be run with
+// the fields before a change but cannot with those after it; after is nil if the source is removed. Only reports that
+// the workspace shows are included. It reads every report, which is acceptable because such changes are rare.
+func (m *Module) Broken(
+	ctx context.Context, ws *store.Workspace, resource, source string, before, after schema.Fields,
+) (ids []string, err error) {
 	err = m.Reports.In(ws).Each(ctx, store.Filter{}, store.Live, func(r *Report) error {
 		if definerOf(r.Class) != resource || source != "" && r.Source != source {
 			return nil
@@ -205,17 +211,17 @@ func atMost(errs *fault.List, field, value string, runes int) {
 	}
 }
 
-// validPID reports whether a report may be given the public identifier. One that has a
-// shorter or longer one from former times is still read by it.
+// validPID reports whether the text may become a public identifier. Reports that already have a shorter or longer one
+// keep it.
 func validPID(text string) bool { return len(text) >= 16 && len(text) <= 64 && plainText(text) }
 
 // plainText reports whether text has 1 to 128 of letters, digits, "_" and "-".
 func plainText(text string) bool { return texts.Plain(text, 128, "_-") }
 
-// Visuals are what a report can be shown as.
+// Visuals are the ways to show a report.
 func Visuals() []string { return []string{"table", "number", "bar", "line", "area", "pie", "heat"} }
 
-// choice writes names as people do: "a, b or c".
+// choice joins names for people: "a, b or c".
 func choice(names []string) string {
 	last := len(names) - 1
 	return strings.Join(names[:last], ", ") + " or " + names[last]

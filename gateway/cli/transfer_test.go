@@ -162,7 +162,7 @@ func imports(t *testing.T, tmp, dir string) {
 		stderr string
 	}{
 		{[]string{"--org", "acme", "--as", "submissions:nothing", rows}, `no form collection "nothing"`},
-		{[]string{"--org", "acme", "--as", "bicycles", rows}, "rows become teams, roles, users"},
+		{[]string{"--org", "acme", "--as", "bicycles", rows}, "rows can be imported as teams, roles, users"},
 		{[]string{"--org", "nobody", file}, `"nobody"`},
 		{[]string{"--org", "acme", file + ".missing"}, "no such file"},
 		{[]string{"--org", "acme", "--as", "contacts", "--map", "Nothing=email", rows}, "Nothing"},

@@ -175,7 +175,7 @@ func TestPreviewChangesNothing(t *testing.T) {
 	}
 	checkPage(t, p.open(at), 200, `value="model"`)
 	values = formTo(t, p.open("/do/objects.delete?path.name=bike"), "/do/objects.delete")
-	checkPage(t, p.send("/do/objects.delete", values), 422, "12 records; \"Even where it breaks something\" deletes it all the same")
+	checkPage(t, p.send("/do/objects.delete", values), 422, "12 records; \"Even if it breaks something\" deletes it all the same")
 	values.Set("query.preview", "true")
 	checkPage(t, p.send("/do/objects.delete", values), 200, "Nothing has been changed yet")
 	checkPage(t, p.open(at), 200, "<h1 dir=\"auto\">Bike</h1>")

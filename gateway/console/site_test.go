@@ -756,7 +756,7 @@ func TestFaultsStandBesideTheirFields(t *testing.T) {
 			values.Set(n+"type", "Text")
 		}
 	}
-	checkPage(t, p.send("/do/objects.update", values), 422, `-said">Frame size: 3 records would lack it or have another value; "Even where it breaks something" changes it all the same.`)
+	checkPage(t, p.send("/do/objects.update", values), 422, `-said">Frame size: 3 records would lack it or have an invalid value; "Even if it breaks something" changes it all the same.`)
 }
 
 // TestFolderLinksToItsContents checks that the page of a folder links to its files and folders by name, shows times and
@@ -1063,7 +1063,7 @@ func TestAuditIsVerified(t *testing.T) {
 	_, acme, cookie := rich(t, nil)
 	p := person{t, acme, cookie}
 	checkPage(t, p.open("/audit"), 200, `href="/audit/verification">Verification`)
-	checkPage(t, p.open("/audit/verification"), 200, "<h1 dir=\"auto\">Verify the audit log</h1>", "Whether somebody has changed, added or removed records", "<dt>Intact</dt><dd><span dir=\"auto\">Yes", "<dt>Unsealed</dt>")
+	checkPage(t, p.open("/audit/verification"), 200, "<h1 dir=\"auto\">Verify the audit log</h1>", "Checks whether records of the audit log were changed", "<dt>Intact</dt><dd><span dir=\"auto\">Yes", "<dt>Unsealed</dt>")
 }
 
 // TestUserOffersOnlyTheOtherState checks that the page of a user offers to deactivate or to reactivate, not both.
@@ -1202,11 +1202,11 @@ func TestImportByForm(t *testing.T) {
 	checkPage(t, ended(upload("people.csv", csv, map[string]string{"query.as": "contacts"})), 200, "Done", "<dt>Created</dt>", `<a href="/contacts">Contacts</a></li>`)
 	checkPage(t, p.open("/contacts?filters[email]=moe@example.com"), 200, "Moe")
 	checkPage(t, upload("people.exe", csv, nil), 422, "ends with .csv")
-	checkPage(t, upload("people.csv", csv, nil), 422, "What the rows become is required for rows, contacts for example.")
+	checkPage(t, upload("people.csv", csv, nil), 422, "What the rows become is required for rows, for example contacts.")
 	checkPage(t, p.open("/contacts"), 200, `href="/do/imports.create?query.as=contacts">Import a file`)
 	checkPage(t, p.open("/do/imports.create?query.as=records%3Abike"), 200, `<option value="records:bike" selected>`)
 	bad := ended(upload("people.csv", csv+"nobody,Moe\n", map[string]string{"query.as": "contacts"}))
-	checkPage(t, bad, 200, `role="alert">Nothing was stored: 1 of 3 lines cannot be taken.`, "<dt>Line 4</dt>", "<li dir=\"auto\">email must be a plain address such as name@example.com</li>")
+	checkPage(t, bad, 200, `role="alert">Nothing was stored: 1 of 3 lines are bad.`, "<dt>Line 4</dt>", "<li dir=\"auto\">email must be a plain address such as name@example.com</li>")
 	if strings.Contains(bad.Text(), "Import created") {
 		t.Error("the page of an import that stored nothing says that it was made")
 	}
@@ -1436,7 +1436,7 @@ func TestReportBuilder(t *testing.T) {
 		t.Errorf("the preview alone: %d %.300s", part.Code, part.Text())
 	}
 	values.Set("asks.measures.1.field", "city")
-	if part := p.send("/do/reports.preview", values); part.Code != 200 || !strings.Contains(part.Text(), "avg cannot be computed of") {
+	if part := p.send("/do/reports.preview", values); part.Code != 200 || !strings.Contains(part.Text(), "avg cannot be computed for") {
 		t.Errorf("what is wrong alone: %d %.300s", part.Code, part.Text())
 	}
 	checkPage(t, p.open("/audit?filters[operation]=reports.preview"), 200, "0 entries") // previews are not audited
@@ -1455,7 +1455,7 @@ func TestReportBuilder(t *testing.T) {
 	values = formTo(t, made, "/do/reports.update") // the source of the report has been deleted since
 	values.Set("source", "gone")
 	values.Set("class", "Records")
-	checkPage(t, p.send("/do/reports.update", values), 422, "Which one names nothing", `<option value="gone" selected>`)
+	checkPage(t, p.send("/do/reports.update", values), 422, "Which one must name an existing source", `<option value="gone" selected>`)
 }
 
 // TestWhoMatchesACampaign previews the contacts of a campaign before it is stored. Only people who may see contacts get

@@ -462,7 +462,7 @@ func (x *exchange) settle(ctx context.Context, err error) (problem *operation.Pr
 	if withheld == nil && problem == nil {
 		var revoked error
 		if x.op.Audit == operation.AuditAlways {
-			revoked = x.call.Told(ctx)
+			revoked = x.call.StillAdmitted(ctx)
 		}
 		if revoked == nil {
 			return nil

@@ -351,13 +351,13 @@ type failing struct{ err error }
 func (b failing) Catalog(context.Context, *store.Workspace) (filters.Catalog, error) {
 	return nil, b.err
 }
-func (b failing) Askable(defined schema.Fields) filters.Catalog {
-	return contacts.NewKinds().Askable(defined)
+func (b failing) CatalogOf(defined schema.Fields) filters.Catalog {
+	return contacts.NewKinds().CatalogOf(defined)
 }
 func (b failing) Count(context.Context, *store.Workspace, store.Filter) (int64, error) {
 	return 0, b.err
 }
-func (b failing) Listing(func(context.Context, *operation.Call) (store.Filter, error)) operation.Row {
+func (b failing) ListRow(func(context.Context, *operation.Call) (store.Filter, error)) operation.Row {
 	return operation.Row{}
 }
 

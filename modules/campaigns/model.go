@@ -11,13 +11,13 @@ import (
 // Campaign addresses the contacts that its filter matches.
 type Campaign struct {
 	store.Meta
-	Name    string          `json:"name" rule:"required max=200 format=label" use:"filter" doc:"What people call it." example:"Spring in Bonn" report:"Name"`
-	Filter  json.RawMessage `json:"filter,omitempty" doc:"Which contacts it addresses, all of them without one: {\"country\": \"DE\", \"age\": {\"gt\": 30}} is what the brackets of filters[...] spell." ask:"Who it addresses|All contacts where no condition is given." example:"{\"country\":\"DE\"}"`
+	Name    string          `json:"name" rule:"required max=200 format=label" use:"filter" doc:"Name of the campaign." example:"Spring in Bonn" report:"Name"`
+	Filter  json.RawMessage `json:"filter,omitempty" doc:"Which contacts it addresses; without a filter, all: {\"country\": \"DE\", \"age\": {\"gt\": 30}} is the JSON form of filters[...]." ask:"Who it addresses|All contacts if there is no condition." example:"{\"country\":\"DE\"}"`
 	Teams   []string        `json:"teams,omitempty" rule:"max=1000 format=id ref=team" use:"scope"`
 	Deleted bool            `json:"deleted,omitempty" use:"scope"`
 }
 
-// definer is the resource that defines what filters of campaigns name.
+// definer is the resource that defines the fields of contacts, which filters of campaigns name.
 const definer = "contact_field"
 
 // Kinds are the records of this module.
@@ -42,5 +42,5 @@ func NewKinds() Kinds {
 	return Kinds{campaigns}
 }
 
-// Kept returns all that is kept.
+// Kept returns the kinds of the module.
 func (k Kinds) Kept() []record.Kept { return []record.Kept{k.Campaigns} }

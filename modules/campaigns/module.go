@@ -1,4 +1,4 @@
-// Package campaigns keeps campaigns and counts the contacts they address.
+// Package campaigns keeps campaigns and counts the contacts that they address.
 package campaigns
 
 import (
@@ -23,40 +23,43 @@ import (
 	"tenantry/tenants"
 )
 
-// Contacts is what campaigns need to know of contacts.
+// Contacts is what campaigns need of the contacts module.
 type Contacts interface {
-	// Askable returns the fields that a filter on contacts may name where the organization has defined those.
-	Askable(defined schema.Fields) filters.Catalog
-	// Catalog returns those that it may name in an organization.
+	// CatalogOf returns the fields that a filter on contacts may name if the organization has defined these.
+	CatalogOf(defined schema.Fields) filters.Catalog
+	// Catalog returns the fields that a filter may name in an organization.
 	Catalog(ctx context.Context, ws *store.Workspace) (filters.Catalog, error)
-	// Count returns how many contacts match, as far as the workspace shows them.
+	// Count returns how many contacts match, among those that the workspace shows.
 	Count(ctx context.Context, ws *store.Workspace, f store.Filter) (int64, error)
-	// Listing returns a row that lists the contacts which match.
-	Listing(which func(context.Context, *operation.Call) (store.Filter, error)) operation.Row
+	// ListRow returns a row that lists the contacts that match which.
+	ListRow(which func(context.Context, *operation.Call) (store.Filter, error)) operation.Row
 }
 
-// Deps are what the module needs.
+// Deps are the dependencies of the module.
 type Deps struct{ Contacts Contacts }
 
-// maxAhead is of how many campaigns it is remembered that they need a Catalog.
-const maxAhead = 4096
+// maxPrefetch bounds how many campaigns are remembered as needing a Catalog.
+const maxPrefetch = 4096
 
-// Module is the campaigns of all organizations. It is safe for concurrent use.
+// Module serves the campaigns of all organizations. Safe for concurrent use.
 type Module struct {
 	Kinds
 	contacts Contacts
-	standard filters.Catalog // of fields that every contact has: a filter that names no other needs no Catalog
-	// ahead has the campaigns whose own filter needed a Catalog when it was last read: it is
-	// then read along with the campaign.
-	ahead *cache.Map[struct{}]
+	standard filters.Catalog // the fields of every contact; a filter on these alone needs no Catalog
+	// prefetch holds the campaigns whose own filter needed a Catalog when it was last read: the Catalog is then read
+	// together with the campaign.
+	prefetch *cache.Map[struct{}]
 }
 
 // New returns the module.
 func New(deps Deps) *Module {
-	m := &Module{Kinds: NewKinds(), contacts: deps.Contacts, standard: deps.Contacts.Askable(nil), ahead: cache.New[struct{}](maxAhead)}
+	m := &Module{
+		Kinds: NewKinds(), contacts: deps.Contacts, standard: deps.Contacts.CatalogOf(nil),
+		prefetch: cache.New[struct{}](maxPrefetch),
+	}
 	m.Campaigns.Ask = func(c *record.Checking, rec any) {
 		defined, _ := c.Known.Fields(definer, "")
-		rec.(*Campaign).expr(c.Errs).Bind(m.contacts.Askable(defined), nil, c.Errs)
+		rec.(*Campaign).expr(c.Errs).Bind(m.contacts.CatalogOf(defined), nil, c.Errs)
 	}
 	return m
 }
@@ -88,14 +91,21 @@ func (m *Module) count() operation.Row {
 			Contract: true,
 			Teams:    true,
 			Params: []operation.Param{
-				{Name: "id", In: operation.InPath, Shape: operation.Text, Description: "The campaign. Left out, the filter alone counts.", Example: "65f1a2b3c4d5e6f708192a3b"},
-				m.asks(),
+				{
+					Name: "id", In: operation.InPath, Shape: operation.Text,
+					Description: "The campaign. If it is left out, the filter alone decides.",
+					Example:     "65f1a2b3c4d5e6f708192a3b",
+				},
+				m.filterParam(),
 			},
 		},
 		Response: operation.Response{
 			Message: "success", Example: Counted{Count: 42},
 			Failures: []operation.Failure{
-				{Code: http.StatusOK, Message: messageUndefined, When: "The identifier does not lead to a campaign that the caller sees."},
+				{
+					Code: http.StatusOK, Message: messageUndefined,
+					When: "The identifier does not name a campaign that the caller sees.",
+				},
 				{Code: http.StatusUnprocessableEntity, Message: `Validation failed: filters[age]: there is no field "age" to filter on`,
 					When: "The filter, or the campaign's own, names an unknown or encrypted field, an unknown operator or a value of the wrong type."},
 			},
@@ -104,16 +114,16 @@ func (m *Module) count() operation.Row {
 			Aside: true,
 			IDs:   []string{"countCampaignContacts", "countContacts"},
 			Tag:   "Campaigns", Summary: "Count the contacts that a campaign would match",
-			Description: "Counts contacts within the caller's teams and the teams the request names; the campaign's own teams say who sees the campaign and do not narrow the count. " +
+			Description: "Counts contacts within the caller's teams and the teams the request names; the campaign's own teams decide who sees the campaign and do not narrow the count. " +
 				"The filter in the query replaces the campaign's own. A present but falsy filter (empty, 0, false, null, [] or {}) means all contacts. " +
-				"Without the parameter the campaign's own filter holds, and all contacts without a campaign. " + filterSyntax(),
+				"Without the parameter the campaign's own filter applies; without a campaign, all contacts count. " + filterSyntax(),
 		},
 	}, m.handleCount)
 }
 
-// asks returns the parameter that filters contacts, as their list has it.
-func (m *Module) asks() operation.Param {
-	for _, p := range m.contacts.Listing(nil).Params {
+// filterParam returns the parameter that filters contacts, as the list of contacts has it.
+func (m *Module) filterParam() operation.Param {
+	for _, p := range m.contacts.ListRow(nil).Params {
 		if p.Name == "filters" {
 			p.Example = "filters[country]=DE"
 			return p
@@ -125,7 +135,7 @@ func (m *Module) asks() operation.Param {
 func filterSyntax() string {
 	return fmt.Sprintf("Operators are %s. A field given several times, or with [], must have one of the values. filters[or][<n>][<field>] are alternatives; "+
 		"everything else must hold together. At most %d conditions. Numbers are written as in JSON, booleans true or false, times as RFC 3339 or as a date "+
-		"(the start of that day in UTC; with eq, ne, in and nin the whole day); a stored date is the start of its day. contains and starts_with find letters of any case, contains_exact and starts_with_exact those as written; all else of text compares exactly. ne and nin also match contacts without a value. "+
+		"(the start of that day in UTC; with eq, ne, in and nin the whole day); a stored date is the start of its day. contains and starts_with ignore case, contains_exact and starts_with_exact do not; all other comparisons of text are exact. ne and nin also match contacts without a value. "+
 		"Encrypted fields cannot be filtered on.", strings.Join(filters.Operators(), ", "), filters.MaxConditions)
 }
 
@@ -149,8 +159,8 @@ func (m *Module) handleCount(ctx context.Context, c *operation.Call, _ struct{})
 	return Counted{Count: n}, err
 }
 
-// filter returns what matches the contacts of the campaign that the path names, or of the filter where
-// one is given. Errors: store.ErrNotFound, a *fault.Error.
+// filter returns the filter for the contacts of the campaign that the path names, or for expr if the caller gave one.
+// Errors: store.ErrNotFound, a *fault.Error.
 func (m *Module) filter(ctx context.Context, c *operation.Call, expr filters.Expr, given bool) (store.Filter, error) {
 	var errs fault.List
 	fields := catalog{m: m, ws: c.Workspace}
@@ -162,7 +172,7 @@ func (m *Module) filter(ctx context.Context, c *operation.Call, expr filters.Exp
 		}
 		if !given {
 			stored, expr = true, campaign.expr(&errs)
-			m.remember(c.Workspace, id, expr)
+			m.notePrefetch(c.Workspace, id, expr)
 		}
 	}
 	filter, err := fields.bind(ctx, expr, &errs)
@@ -177,10 +187,10 @@ func (m *Module) filter(ctx context.Context, c *operation.Call, expr filters.Exp
 	return filter, errs.Err()
 }
 
-// preview lists the contacts of a campaign. Whoever manages campaigns sees whom they address.
+// preview returns the row that lists the contacts of a campaign. It needs the permission to manage campaigns.
 func (m *Module) preview() operation.Row {
 	const missing = "Campaign not found"
-	row := m.contacts.Listing(func(ctx context.Context, c *operation.Call) (store.Filter, error) {
+	row := m.contacts.ListRow(func(ctx context.Context, c *operation.Call) (store.Filter, error) {
 		f, err := m.filter(ctx, c, filters.Expr{}, false)
 		return f, operation.OrMissing(err, missing)
 	})
@@ -188,47 +198,54 @@ func (m *Module) preview() operation.Row {
 	row.Resource, row.Lists, row.Action = m.Campaigns.Name, row.Resource, operation.OtherAction
 	row.Summary, row.Rule = "List the contacts of a campaign", operation.Needs(tenants.ManageCampaigns)
 	row.Description = "Lists the contacts that the campaign addresses, as the list of contacts does. " + row.Description
-	row.Params = append([]operation.Param{{Name: "id", In: operation.InPath, Shape: operation.Text, Required: true, Description: "The campaign.", Example: "65f1a2b3c4d5e6f708192a3b"}}, row.Params...)
-	row.Failures = append(row.Failures, operation.Failure{Code: http.StatusNotFound, Message: missing, When: "no such campaign in this organization and scope"})
+	row.Params = append([]operation.Param{{
+		Name: "id", In: operation.InPath, Shape: operation.Text, Required: true, Description: "The campaign.",
+		Example: "65f1a2b3c4d5e6f708192a3b",
+	}}, row.Params...)
+	row.Failures = append(row.Failures, operation.Failure{
+		Code: http.StatusNotFound, Message: missing, When: "no such campaign in this organization and scope",
+	})
 	return row
 }
 
-// campaign reads the campaign, and along with it the catalog where the filter needs one:
-// the given filter, or the campaign's own when it was read last.
-func (m *Module) campaign(ctx context.Context, fields *catalog, id string, given filters.Expr, isGiven bool) (campaign *Campaign, err error) {
+// campaign reads the campaign. On a remote store it reads the catalog at the same time if the filter probably needs
+// one: the given filter, or the campaign's own as last read.
+func (m *Module) campaign(
+	ctx context.Context, fields *catalog, id string, given filters.Expr, isGiven bool,
+) (campaign *Campaign, err error) {
 	questions := []func() error{func() (err error) {
 		campaign, err = m.Campaigns.In(fields.ws).Get(ctx, id)
 		return err
 	}}
-	ahead := isGiven && m.needsCatalog(given)
+	prefetch := isGiven && m.needsCatalog(given)
 	if !isGiven {
-		_, ahead = m.ahead.Get(aheadKey(fields.ws, id))
+		_, prefetch = m.prefetch.Get(prefetchKey(fields.ws, id))
 	}
-	if ahead && fields.ws.Remote() {
+	if prefetch && fields.ws.Remote() {
 		questions = append(questions, func() error {
 			fields.read(ctx)
-			return nil // only the filter needs it
+			return nil // bind reports its error if the filter needs it
 		})
 	}
 	return campaign, together.Do(true, questions...)
 }
 
-func aheadKey(ws *store.Workspace, id string) string {
+func prefetchKey(ws *store.Workspace, id string) string {
 	return strconv.FormatInt(ws.Org(), 10) + "/" + id
 }
 
-func (m *Module) remember(ws *store.Workspace, id string, own filters.Expr) {
-	key := aheadKey(ws, id)
-	_, ahead := m.ahead.Get(key)
+func (m *Module) notePrefetch(ws *store.Workspace, id string, own filters.Expr) {
+	key := prefetchKey(ws, id)
+	_, prefetch := m.prefetch.Get(key)
 	switch needs := m.needsCatalog(own); {
-	case needs && !ahead:
-		m.ahead.Put(key, struct{}{})
-	case ahead && !needs:
-		m.ahead.Delete(key)
+	case needs && !prefetch:
+		m.prefetch.Put(key, struct{}{})
+	case prefetch && !needs:
+		m.prefetch.Delete(key)
 	}
 }
 
-// needsCatalog reports whether the filter names other fields than the standard ones.
+// needsCatalog reports whether the filter names fields that are not standard.
 func (m *Module) needsCatalog(expr filters.Expr) bool {
 	return slices.ContainsFunc(expr.Fields(), func(name string) bool {
 		_, ok := m.standard.Field(name)
@@ -236,7 +253,7 @@ func (m *Module) needsCatalog(expr filters.Expr) bool {
 	})
 }
 
-// catalog reads an organization's contact fields at most once.
+// catalog reads the contact fields of an organization at most once.
 type catalog struct {
 	m      *Module
 	ws     *store.Workspace
@@ -266,13 +283,15 @@ func (c *catalog) bind(ctx context.Context, expr filters.Expr, errs *fault.List)
 	return expr.Bind(fields, nil, errs), nil
 }
 
-// Broken returns the identifiers of the campaigns, among those that the workspace shows, which could be counted
-// over the contact fields before a change of them and cannot be over those after it. Every campaign is read.
-func (m *Module) Broken(ctx context.Context, ws *store.Workspace, of, _ string, before, after schema.Fields) (ids []string, err error) {
+// Broken returns the identifiers of the campaigns, among those that the workspace shows, that could be counted with
+// the contact fields before a change but cannot with those after it. It reads every campaign.
+func (m *Module) Broken(
+	ctx context.Context, ws *store.Workspace, of, _ string, before, after schema.Fields,
+) (ids []string, err error) {
 	if of != definer {
 		return nil, nil
 	}
-	was, is := m.contacts.Askable(before), m.contacts.Askable(after)
+	was, is := m.contacts.CatalogOf(before), m.contacts.CatalogOf(after)
 	err = m.Campaigns.In(ws).Each(ctx, store.Filter{}, store.Live, func(c *Campaign) error {
 		var counted, counts fault.List
 		expr := c.expr(&counted)

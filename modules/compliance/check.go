@@ -14,46 +14,54 @@ import (
 	"tenantry/operation/filters"
 )
 
-// Lesson is what the custom object and the form are called whose records are lessons. Such a record names
-// its contact in the field contact, by the identifier, and its tags in the field tags.
+// Lesson is the name of the custom object and the form whose records are lessons. Such a record has the identifier of
+// its contact in the field contact, and its tags in the field tags.
 const Lesson = "lesson"
 
-// Lessons are records that can be lessons: those of a table that match, with fields that the organization defined.
+// Lessons are the possible lessons of one source: the records of a table that match, with fields that the organization
+// defined.
 type Lessons struct {
 	Table  store.Table
 	Of     store.Filter
 	Fields schema.Fields
 }
 
-// Deps are what the module needs of others.
+// Deps are the dependencies of the module.
 type Deps struct {
 	Contacts func(*store.Workspace) store.Table
-	// Records and Submissions return the lessons of a workspace. Error: store.ErrNotFound where none are defined.
+	// Records and Submissions return the lessons of a workspace. Error: store.ErrNotFound if none are defined.
 	Records, Submissions func(context.Context, *store.Workspace) (Lessons, error)
 }
 
-// Checked says of one contact whether it complies.
+// Checked says whether a contact complies.
 type Checked struct {
 	Contact   string   `json:"contact" rule:"ref=contact" doc:"Identifier of the contact."`
 	Compliant bool     `json:"compliant" doc:"Whether one of its lessons counts."`
-	Fails     []string `json:"fails" enum:"lessons,lesson_tags_all,lesson_tags_any" doc:"The settings that no lesson of the contact meets; both, where one lesson meets the one and another the other. Without tags to look for: lessons, where it has none."`
+	Fails     []string `json:"fails" enum:"lessons,lesson_tags_all,lesson_tags_any" doc:"The settings that no lesson of the contact meets; both, if one lesson meets the first and another the second. If the settings name no tags: lessons, if the contact has none."`
 }
 
-// CheckedPage is a page of contacts, whether they comply or not, in the order of their identifiers.
+// CheckedPage is a page of checked contacts, in the order of their identifiers.
 type CheckedPage operation.Part[Checked]
 
-type one struct {
+type contactInput struct {
 	ID string `json:"id" doc:"Identifier of the contact." example:"665f1c2ab4d3e2f1a0b9c8d7"`
 }
 
 func (m *Module) checkRows() []operation.Row {
-	const says = "A contact complies where one of its lessons counts. Lessons are the records of the custom object lesson, and, where the settings say so, the submissions of the form lesson, " +
+	const says = "A contact complies if one of its lessons counts. Lessons are the records of the custom object lesson and, if the settings include them, the submissions of the form lesson, " +
 		"whose field contact (Text) has the contact's identifier and whose field tags (MultiSelect) the lesson's tags."
 	row := func(o operation.Row) operation.Row {
 		o.Method, o.Tag, o.Teams, o.Weight = http.MethodGet, "Compliance", true, operation.Heavy
 		o.Credentials, o.Kinds, o.Rule = operation.Key|operation.Session, operation.ServerKeys, operation.AdminOnly(permission)
-		o.Failures = append(o.Failures, operation.Failure{Code: http.StatusForbidden, Message: permission, When: "the caller is no administrator, or an API key", Data: map[string]string{"permission": permission}},
-			operation.Failure{Code: http.StatusUnprocessableEntity, Message: "Validation failed: compliance is not enabled, so nothing is checked", When: "the settings check nothing, or there are no lessons to look at"})
+		o.Failures = append(o.Failures, operation.Failure{
+			Code: http.StatusForbidden, Message: permission, When: "the caller is no administrator, or an API key",
+			Data: map[string]string{"permission": permission},
+		},
+			operation.Failure{
+				Code:    http.StatusUnprocessableEntity,
+				Message: "Validation failed: compliance is not enabled, so nothing is checked",
+				When:    "compliance is not enabled, or lessons are not defined",
+			})
 		return o
 	}
 	example := Checked{Contact: "665f1c2ab4d3e2f1a0b9c8d7", Fails: []string{"lesson_tags_any"}}
@@ -63,14 +71,17 @@ func (m *Module) checkRows() []operation.Row {
 			Response: operation.Response{Message: "Contacts found", Example: CheckedPage(operation.OnePage(example))},
 			Docs: operation.Docs{
 				Summary: "Check all contacts against the settings", Description: says,
-				Ask: "A contact complies who has a lesson with the tags that the settings ask for.",
+				Ask: "A contact complies if it has a lesson with the tags that the settings require.",
 			},
 		}), m.checkAll),
 		operation.Typed(row(operation.Row{
 			Name: "compliance.check_one", Path: "/api/compliance/contacts/{id}",
 			Response: operation.Response{
 				Message: "Contact found", Example: example,
-				Failures: []operation.Failure{{Code: http.StatusNotFound, Message: "Contact not found", When: "there is no such contact in the caller's teams"}},
+				Failures: []operation.Failure{{
+					Code: http.StatusNotFound, Message: "Contact not found",
+					When: "there is no such contact in the caller's teams",
+				}},
 			},
 			Docs: operation.Docs{Summary: "Check a contact against the settings", Description: says},
 		}), m.checkOne),
@@ -94,7 +105,7 @@ func (m *Module) checkAll(ctx context.Context, c *operation.Call, in operation.F
 	return CheckedPage(part), err
 }
 
-func (m *Module) checkOne(ctx context.Context, c *operation.Call, in one) (Checked, error) {
+func (m *Module) checkOne(ctx context.Context, c *operation.Call, in contactInput) (Checked, error) {
 	if !store.ValidID(in.ID) {
 		return Checked{}, operation.NotFound("Contact not found")
 	}
@@ -109,8 +120,10 @@ func (m *Module) checkOne(ctx context.Context, c *operation.Call, in one) (Check
 	return found.Records[0], nil
 }
 
-// check returns what the settings say of the contacts that the question finds, and how many match of in all.
-func (m *Module) check(ctx context.Context, c *operation.Call, q store.Query, of store.Filter) (out store.Found[Checked], count int64, err error) {
+// check returns the results of the contacts that q finds, and how many contacts match of in all.
+func (m *Module) check(
+	ctx context.Context, c *operation.Call, q store.Query, of store.Filter,
+) (out store.Found[Checked], count int64, err error) {
 	var rows [][]any
 	var asked *Settings
 	err = together.Do(c.Workspace.Remote(), func() (err error) {
@@ -130,7 +143,7 @@ func (m *Module) check(ctx context.Context, c *operation.Call, q store.Query, of
 		return out, 0, err
 	}
 	all := len(rows)
-	rows = slices.DeleteFunc(rows, func(row []any) bool { return row == nil }) // those that cannot be read
+	rows = slices.DeleteFunc(rows, func(row []any) bool { return row == nil }) // unreadable records
 	if out.Left, out.Records = all-len(rows), make([]Checked, len(rows)); len(rows) == 0 {
 		return out, count, nil
 	}
@@ -140,23 +153,22 @@ func (m *Module) check(ctx context.Context, c *operation.Call, q store.Query, of
 	}
 	for i, row := range rows {
 		id, _ := row[0].(string)
-		out.Records[i] = met.judge(id)
+		out.Records[i] = met.result(id)
 	}
 	return out, count, nil
 }
 
-// needs are what one lesson of a contact must meet: each of them by itself, and the last all of them. met
-// has the contacts with such a lesson.
-type needs []need
+// requirements are what one lesson of a contact must meet: each requirement on its own, and the last one all of them.
+type requirements []requirement
 
-type need struct {
+type requirement struct {
 	setting string
 	where   func(tags store.Field) store.Filter
-	met     map[any]bool
+	met     map[any]bool // contacts with such a lesson
 }
 
-// needsOf returns what the settings ask.
-func needsOf(s *Settings) needs {
+// requirementsOf returns the requirements of the settings.
+func requirementsOf(s *Settings) requirements {
 	all := func(tags store.Field) (f store.Filter) {
 		every := make([]store.Filter, len(s.LessonTagsAll))
 		for i, tag := range s.LessonTagsAll {
@@ -173,23 +185,25 @@ func needsOf(s *Settings) needs {
 	}
 	switch {
 	case len(s.LessonTagsAll) == 0 && len(s.LessonTagsAny) == 0:
-		return needs{{setting: "lessons", where: all}}
+		return requirements{{setting: "lessons", where: all}}
 	case len(s.LessonTagsAny) == 0:
-		return needs{{setting: "lesson_tags_all", where: all}}
+		return requirements{{setting: "lesson_tags_all", where: all}}
 	case len(s.LessonTagsAll) == 0:
-		return needs{{setting: "lesson_tags_any", where: some}}
+		return requirements{{setting: "lesson_tags_any", where: some}}
 	}
-	return needs{{setting: "lesson_tags_all", where: all}, {setting: "lesson_tags_any", where: some}, {where: func(tags store.Field) store.Filter {
+	return requirements{{setting: "lesson_tags_all", where: all}, {
+		setting: "lesson_tags_any", where: some,
+	}, {where: func(tags store.Field) store.Filter {
 		return store.All(all(tags), some(tags))
 	}}}
 }
 
-// judge says what the contact's lessons come to.
-func (n needs) judge(id string) Checked {
+// result returns whether a contact complies.
+func (n requirements) result(id string) Checked {
 	out := Checked{Contact: id, Compliant: n[len(n)-1].met[id], Fails: []string{}}
-	for _, one := range n {
-		if !out.Compliant && one.setting != "" && !one.met[id] {
-			out.Fails = append(out.Fails, one.setting)
+	for _, r := range n {
+		if !out.Compliant && r.setting != "" && !r.met[id] {
+			out.Fails = append(out.Fails, r.setting)
 		}
 	}
 	if !out.Compliant && len(out.Fails) == 0 {
@@ -198,10 +212,12 @@ func (n needs) judge(id string) Checked {
 	return out
 }
 
-// lessons asks which of the contacts have lessons that meet the settings. The engine counts them.
-func (m *Module) lessons(ctx context.Context, ws *store.Workspace, s *Settings, contacts [][]any) (needs, error) {
+// lessons returns the requirements with the contacts that meet them. The engine counts the lessons.
+func (m *Module) lessons(
+	ctx context.Context, ws *store.Workspace, s *Settings, contacts [][]any,
+) (requirements, error) {
 	var errs fault.List
-	if s.hold(&errs); len(errs) > 0 {
+	if s.validateTags(&errs); len(errs) > 0 {
 		return nil, errs.Err()
 	}
 	sources := []func(context.Context, *store.Workspace) (Lessons, error){m.deps.Records}
@@ -212,7 +228,7 @@ func (m *Module) lessons(ctx context.Context, ws *store.Workspace, s *Settings, 
 	for i := range contacts {
 		ids[i] = contacts[i][0]
 	}
-	asked := needsOf(s)
+	asked := requirementsOf(s)
 	for i := range asked {
 		asked[i].met = map[any]bool{}
 	}
@@ -227,11 +243,11 @@ func (m *Module) lessons(ctx context.Context, ws *store.Workspace, s *Settings, 
 		if err != nil || contact.Notation != filters.Text || tags.Notation != filters.List {
 			continue
 		}
-		for _, need := range asked {
+		for _, requirement := range asked {
 			n := len(questions)
 			questions = append(questions, func() (err error) {
 				found[n], _, err = all.Table.Aggregate(ctx, store.Aggregation{
-					Filter: store.All(all.Of, store.Where(contact.Ref, store.OpIn, ids...), need.where(tags.Ref)),
+					Filter: store.All(all.Of, store.Where(contact.Ref, store.OpIn, ids...), requirement.where(tags.Ref)),
 					Groups: []store.Group{{Field: contact.Ref}}, Measures: []store.Measure{{Op: store.MeasureCount}}, Limit: len(ids),
 				})
 				return err
@@ -239,7 +255,10 @@ func (m *Module) lessons(ctx context.Context, ws *store.Workspace, s *Settings, 
 		}
 	}
 	if len(questions) == 0 {
-		return nil, fault.One("lessons", fault.Required, "there is no custom object lesson with the fields contact (Text) and tags (MultiSelect), and no such form where submissions are included")
+		return nil, fault.One(
+			"lessons", fault.Required,
+			"there is no custom object lesson with the fields contact (Text) and tags (MultiSelect); nor, if submissions are included, such a form",
+		)
 	}
 	err := together.Do(ws.Remote(), questions...)
 	for n, rows := range found {

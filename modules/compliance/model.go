@@ -6,21 +6,21 @@ import (
 	"tenantry/internal/fault"
 )
 
-// Settings are an organization's compliance settings. There is at most one record.
+// Settings are an organization's compliance settings. An organization has at most one record.
 type Settings struct {
 	store.Meta
 	Key               string   `json:"key" rule:"unique" use:"local identity"` // always "settings"
-	Enabled           bool     `json:"enabled" doc:"Whether anything is checked." example:"true"`
+	Enabled           bool     `json:"enabled" doc:"Whether contacts are checked." example:"true"`
 	LessonTagsAll     []string `json:"lesson_tags_all,omitempty" rule:"each=200 format=line" doc:"A lesson counts only if it has every one of these tags, at most 100." example:"[\"safety\"]"`
 	LessonTagsAny     []string `json:"lesson_tags_any,omitempty" rule:"each=200 format=line" doc:"A lesson counts only if it has at least one of these tags, at most 100." example:"[\"2026\",\"2027\"]"`
 	SubmissionEnabled bool     `json:"submission_enabled" doc:"Whether submissions of the form lesson are lessons too." example:"true"`
 }
 
-// maxTags is how many tags of each kind are compared.
+// maxTags bounds the tags of each setting.
 const maxTags = 100
 
-// hold notes what the check of contacts cannot take.
-func (s *Settings) hold(errs *fault.List) {
+// validateTags notes lists with too many tags for the check of contacts.
+func (s *Settings) validateTags(errs *fault.List) {
 	for name, tags := range map[string][]string{"lesson_tags_all": s.LessonTagsAll, "lesson_tags_any": s.LessonTagsAny} {
 		if len(tags) > maxTags {
 			errs.Add(name, fault.Length, "%s must have at most %d tags", name, maxTags)
@@ -43,5 +43,5 @@ func NewKinds() Kinds {
 	return Kinds{settings}
 }
 
-// Kept returns all that is kept.
+// Kept returns the kinds of the module.
 func (k Kinds) Kept() []record.Kept { return []record.Kept{k.Settings} }

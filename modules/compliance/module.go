@@ -11,7 +11,7 @@ import (
 	"tenantry/operation/crud"
 )
 
-// Module serves the settings and what they say of contacts. It is immutable and safe for concurrent use.
+// Module serves the settings and checks contacts against them. It is immutable and safe for concurrent use.
 type Module struct {
 	Kinds
 	deps Deps
@@ -23,9 +23,9 @@ func New(deps Deps) *Module { return &Module{NewKinds(), deps} }
 // Descriptor describes one setting.
 type Descriptor struct {
 	Type        string `json:"type" doc:"boolean or array."`
-	Label       string `json:"label" doc:"What people read."`
+	Label       string `json:"label" doc:"Label for people."`
 	Description string `json:"description,omitempty" doc:"Help text."`
-	Default     *bool  `json:"default,omitempty" doc:"Value where nothing was set; left out where there is none."`
+	Default     *bool  `json:"default,omitempty" doc:"Value if nothing was set; left out if there is none."`
 }
 
 // Descriptors describe every setting.
@@ -41,7 +41,7 @@ type Schema struct {
 	Schema Descriptors `json:"schema" doc:"Descriptions by setting."`
 }
 
-// permission is the label under which administrators are asked for.
+// permission is the label in refusals of callers who are not administrators.
 const permission = "Manage Compliance"
 
 // Operations returns the module's rows.
@@ -66,14 +66,14 @@ func (m *Module) Operations() []operation.Row {
 		Docs: operation.Docs{
 			Aside: true, IDs: []string{"getComplianceSchema"}, Tag: "Compliance",
 			Summary:     "Get the definitions of the compliance settings",
-			Description: "For building a settings page. Only a signed-in administrator may call it: no API key ever can, because service accounts cannot be administrators.",
+			Description: "For building a settings page. Only a signed-in administrator may call it; API keys cannot, because service accounts are never administrators.",
 		},
 	}, func(context.Context, *operation.Call, struct{}) (Schema, error) { return describe(), nil }))
 }
 
 // Chosen are the settings as answers show them.
 type Chosen struct {
-	Enabled           bool     `json:"enabled" doc:"Whether anything is checked."`
+	Enabled           bool     `json:"enabled" doc:"Whether contacts are checked."`
 	LessonTagsAll     []string `json:"lesson_tags_all" doc:"A lesson counts only if it has every one of these tags."`
 	LessonTagsAny     []string `json:"lesson_tags_any" doc:"A lesson counts only if it has at least one of these tags."`
 	SubmissionEnabled bool     `json:"submission_enabled" doc:"Whether submissions of the form lesson are lessons too."`
@@ -85,7 +85,7 @@ func (m *Module) settingsRows() []operation.Row {
 		Read: operation.AdminOnly(permission), Write: operation.AdminOnly(permission),
 		Before: crud.Before(func(_ context.Context, _ *operation.Call, _ *store.Preconditions, rec, _ *Settings) error {
 			var errs fault.List
-			rec.hold(&errs)
+			rec.validateTags(&errs)
 			return errs.Err()
 		}),
 		Example: Chosen{true, []string{"safety"}, []string{"2026", "2027"}, true},

@@ -14,13 +14,16 @@ import (
 	"tenantry/tenants"
 )
 
-// definitions are the rows of contact fields.
+// definitions returns the rows of contact fields.
 func (m *Module) definitions() []operation.Row {
 	forced := crud.Action{
 		Request: operation.Request{Params: []operation.Param{{
 			Name: "force", In: operation.InQuery, Shape: operation.Boolean, Default: "false", Example: "true",
-			Description: "Carries the change out although campaigns or custom reports ask for the field, or contacts have values that may not be of its new type. Values are neither encrypted nor decrypted by that, whatever is forced.",
-			Ask:         operation.Ask{Label: "Even where it breaks something", Hint: "Campaigns or reports may ask for the field, or contacts have values of another type."},
+			Description: "Makes the change even if campaigns or custom reports use the field, or contacts have values that may not fit the new type. A change that would have to encrypt or decrypt values is refused in any case.",
+			Ask: operation.Ask{
+				Label: "Even if it breaks something",
+				Hint:  "Campaigns or reports may use the field, or contacts may have values of another type.",
+			},
 		}}},
 		Response: operation.Response{Failures: []operation.Failure{{
 			Code: http.StatusUnprocessableEntity, Message: "Validation failed: 2 campaigns could not be counted any more; force=true changes it all the same",
@@ -29,23 +32,25 @@ func (m *Module) definitions() []operation.Row {
 	}
 	ended := forced
 	ended.Timeout = crud.ClearTimeout
-	ended.Lead = "Values that contacts have of the field are hidden until it is restored; a purge erases them, 50,000 in one call: 409 asks for the next."
+	ended.Lead = "The values of the field are hidden until it is restored. A purge erases them, at most 50,000 in one call; a 409 asks to repeat the call for the rest."
 	return crud.Rows(m.Fields.Resource, crud.Options{
-		Path: "/api/contacts/fields", Name: "contact_fields", Things: "Contact Fields", Tag: "Contacts", Search: []string{"key", "title"},
-		Read: operation.Needs(tenants.Contacts), Write: operation.Needs(tenants.Contacts), Before: crud.Before(m.keep), After: crud.After(m.kept),
+		Path: "/api/contacts/fields", Name: "contact_fields", Things: "Contact Fields", Tag: "Contacts", Search: []string{
+			"key", "title",
+		},
+		Read: operation.Needs(tenants.Contacts), Write: operation.Needs(tenants.Contacts), Before: crud.Before(m.checkChange), After: crud.After(m.recheckChange),
 		Each: serverFull(), Update: forced, Delete: ended,
 	})
 }
 
-// serverFull lets keys read contacts only if they may also write: personal data is kept from read-only keys.
+// serverFull admits only keys that may also write, because read-only keys must not read personal data.
 func serverFull() crud.Action {
 	return crud.Action{Policy: operation.Policy{Kinds: operation.ServerFull}}
 }
 
-// keep refuses what would leave values of contacts behind: in clear under an encrypted field, sealed where nobody
-// can read them, or of another type unless that is forced; and, unless it is forced, what would
-// break campaigns or reports. The values of a field that is purged it erases.
-func (m *Module) keep(ctx context.Context, c *operation.Call, _ *store.Preconditions, def, was *FieldDef) error {
+// checkChange refuses changes of a field that would leave invalid values in contacts: in clear under an encrypted
+// field, sealed under another type or, unless the change is forced, of another type. Unless it is forced, it also
+// refuses changes that would break campaigns or reports. When a field is purged it erases its values.
+func (m *Module) checkChange(ctx context.Context, c *operation.Call, _ *store.Preconditions, def, was *FieldDef) error {
 	gone := def == nil || def.Deleted
 	if was == nil || !gone && def.Type == was.Type || def != nil && def.Deleted && was.Deleted {
 		return nil
@@ -63,8 +68,8 @@ func (m *Module) keep(ctx context.Context, c *operation.Call, _ *store.Precondit
 	if delete(after, was.Key); !gone {
 		after[def.Key] = schema.Field{Title: def.Title, Type: def.Type}
 	}
-	if !gone { // else with its values, which are hidden until it is restored, and erased where it is purged
-		if err := m.typed(ctx, all, def, was, force, &errs); err != nil {
+	if !gone { // a deleted field keeps its hidden values, and a purge erases them
+		if err := m.checkType(ctx, all, def, was, force, &errs); err != nil {
 			return err
 		}
 	}
@@ -82,12 +87,18 @@ func (m *Module) keep(ctx context.Context, c *operation.Call, _ *store.Precondit
 		broken.Refuse(&errs, field, things, what)
 		return err
 	}
-	return end(cmp.Or(breaks(m.Campaigns, "campaigns", "campaigns", "counted"), breaks(m.Reports, "reports", "custom reports", "run"), errs.Err()))
+	return end(cmp.Or(
+		breaks(m.Campaigns, "campaigns", "campaigns", "counted"), breaks(m.Reports, "reports", "custom reports", "run"),
+		errs.Err(),
+	))
 }
 
-// typed notes that a field must not be of another type while contacts have values of it, unless that is forced. Values
-// are never left in clear under an encrypted field, or sealed under another, whatever is forced.
-func (m *Module) typed(ctx context.Context, all *store.Workspace, def, was *FieldDef, force bool, errs *fault.List) error {
+// checkType notes that a field cannot change its type while contacts have values of it, unless that is forced. A
+// change to or from an encrypted type is never allowed then, because values must not be left in clear, or sealed under
+// another type.
+func (m *Module) checkType(
+	ctx context.Context, all *store.Workspace, def, was *FieldDef, force bool, errs *fault.List,
+) error {
 	says := "type cannot be changed while contacts have values of the field: force=true changes it all the same"
 	if schema.Reseals(was.Type, def.Type) {
 		says = "type cannot become or stop being " + schema.Encrypted + " while contacts have values of the field"
@@ -101,18 +112,18 @@ func (m *Module) typed(ctx context.Context, all *store.Workspace, def, was *Fiel
 	return err
 }
 
-// kept looks once more for values that a change of the field would leave as they must not be.
-func (m *Module) kept(ctx context.Context, c *operation.Call, def, was *FieldDef) error {
+// recheckChange looks for values that were stored before the change of their field was visible.
+func (m *Module) recheckChange(ctx context.Context, c *operation.Call, def, was *FieldDef) error {
 	var errs fault.List
-	if err := m.typed(ctx, c.Tenant.Workspace(), def, was, true, &errs); err != nil {
+	if err := m.checkType(ctx, c.Tenant.Workspace(), def, was, true, &errs); err != nil {
 		return err
 	}
 	return errs.Err()
 }
 
-// erase takes from contacts the values of a field that is about to be purged. The field is deleted first, so that
-// nobody gives it values meanwhile. What is too much for one call is a 409, and the next one goes on. Contacts that the
-// caller may not see keep theirs, and crud refuses the purge then.
+// erase removes the values of a field that is about to be purged from contacts. The field is deleted first, so that no
+// values are added meanwhile. If there are too many for one call the error is a 409, and the next call continues.
+// Contacts that the caller may not see keep their values, and crud then refuses the purge.
 func (m *Module) erase(ctx context.Context, c *operation.Call, was *FieldDef) error {
 	ws := c.Entitled()
 	if !was.Deleted {
@@ -122,7 +133,7 @@ func (m *Module) erase(ctx context.Context, c *operation.Call, was *FieldDef) er
 		}
 	}
 	in := m.Contacts.In(ws)
-	if was.Type == schema.Encrypted { // no question can name who has a secret
+	if was.Type == schema.Encrypted { // secrets cannot be queried
 		return m.sweep(ctx, in, was.Key)
 	}
 	has := store.Where(store.Field{Name: was.Key, Custom: true}, store.OpExists, true)
@@ -139,7 +150,7 @@ func (m *Module) erase(ctx context.Context, c *operation.Call, was *FieldDef) er
 	})
 }
 
-// sweep erases the secrets of a field, batch by batch.
+// sweep erases the secrets of a field in batches.
 func (m *Module) sweep(ctx context.Context, in store.Collection[Contact], key string) error {
 	return in.EachBatch(ctx, store.Filter{}, store.Either, func(some []*Contact) error {
 		some = slices.DeleteFunc(some, func(c *Contact) bool { return c.Secrets[key] == "" })

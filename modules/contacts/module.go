@@ -1,5 +1,5 @@
-// Package contacts keeps the people and organizations that an organization deals with,
-// says which of their fields can be asked about, and reveals encrypted ones.
+// Package contacts keeps the contacts of an organization, the people and organizations that it deals with. It says
+// which of their fields can be filtered, and reveals encrypted ones.
 package contacts
 
 import (
@@ -17,18 +17,18 @@ import (
 	"tenantry/tenants/secrets"
 )
 
-// Collection is the part of a secret's place that tells contacts from other records.
+// Collection is the collection in the place of a contact's secret; see secrets.Place.
 const Collection = "contacts"
 
-// Deps are what the module needs.
+// Deps are the dependencies of the module.
 type Deps struct {
 	Keys secrets.Keys
 }
 
-// Module is the contacts of all organizations. It is safe for concurrent use.
+// Module serves the contacts of all organizations. Safe for concurrent use.
 type Module struct {
 	Kinds
-	// Campaigns and Reports are asked what a change of fields breaks. They are set before the module serves.
+	// Campaigns and Reports say what a change of fields breaks. They must be set before the module serves.
 	Campaigns, Reports schema.Dependents
 	keys               secrets.Keys
 }
@@ -42,26 +42,31 @@ func (m *Module) Operations() []operation.Row {
 	return slices.Concat(tags, crud.Rows(m.Contacts.Resource, m.options()), m.definitions())
 }
 
-// options say how contacts are served.
+// options returns how contacts are served.
 func (m *Module) options() crud.Options {
 	return crud.Options{
-		Path: "/api/contacts", Things: "Contacts", Search: []string{"email", "first_name", "last_name", "phone"}, Keys: m.keys,
+		Path: "/api/contacts", Things: "Contacts", Search: []string{
+			"email", "first_name", "last_name", "phone",
+		}, Keys: m.keys,
 		Read: operation.Needs(tenants.Contacts), Write: operation.Needs(tenants.Contacts), Each: serverFull(), Bulk: true, Export: true,
 	}
 }
 
-type tagging struct {
+type tagInput struct {
 	Tags []string `json:"tags" rule:"required max=200 each=100 format=line" doc:"The tags." example:"[\"press\"]"`
 }
 
-// tags adds tags to a contact, or takes them away, whoever does so to others at the same time.
+// tags returns the row that adds tags to a contact or removes them. Concurrent calls do not undo each other's changes.
 func (m *Module) tags(method string) operation.Row {
 	action, adds := "untag", method == http.MethodPost
-	summary, description := "Take tags from a contact", "Takes away those of the tags that the contact has; its others stay."
+	summary, description := "Remove tags from a contact", "Removes those of the tags that the contact has; its other tags stay."
 	if adds {
-		action, summary, description = "tag", "Add tags to a contact", "Adds those of the tags that the contact has not; its others stay."
+		action, summary, description = "tag", "Add tags to a contact", "Adds those of the tags that the contact does not have; its other tags stay."
 	}
-	return crud.Act(m.Contacts, m.options(), operation.Row{Method: method, Path: "tags", Docs: operation.Docs{Summary: summary, Description: description + " Answers the contact."}}, action, func(c *Contact, in tagging) {
+	return crud.Act(m.Contacts, m.options(), operation.Row{
+		Method: method, Path: "tags",
+		Docs: operation.Docs{Summary: summary, Description: description + " Answers the contact."},
+	}, action, func(c *Contact, in tagInput) {
 		had := c.Tags
 		c.Tags = slices.DeleteFunc(slices.Clone(had), func(tag string) bool { return slices.Contains(in.Tags, tag) })
 		if adds {
@@ -75,27 +80,27 @@ func (m *Module) tags(method string) operation.Row {
 	})
 }
 
-// Listing returns a row that lists the contacts which match.
-func (m *Module) Listing(which func(context.Context, *operation.Call) (store.Filter, error)) operation.Row {
+// ListRow returns a row that lists the contacts that match which.
+func (m *Module) ListRow(which func(context.Context, *operation.Call) (store.Filter, error)) operation.Row {
 	o := m.options()
 	o.Where = which
 	row := crud.List(m.Contacts.Resource, o)
-	row.Params = slices.DeleteFunc(row.Params, func(p operation.Param) bool { return p.Name == "deleted" }) // who was deleted is in no campaign
+	row.Params = slices.DeleteFunc(row.Params, func(p operation.Param) bool { return p.Name == "deleted" }) // campaigns do not address deleted contacts
 	return row
 }
 
-// Count returns how many contacts match, as far as the workspace shows them.
+// Count returns how many contacts match, among those that the workspace shows.
 func (m *Module) Count(ctx context.Context, ws *store.Workspace, f store.Filter) (int64, error) {
 	n, err := m.Contacts.In(ws).Count(ctx, f)
 	if err != nil {
-		return 0, fmt.Errorf("counting contacts: %w", err)
+		return 0, fmt.Errorf("count contacts: %w", err)
 	}
 	return n, nil
 }
 
-// Names returns what to call each contact: first and last name, or else the e-mail
-// address. Contacts that do not exist, or that the workspace does not show, are left
-// out. It asks the store once, for at most store.MaxLimit contacts; more are an error.
+// Names returns the display name of each contact: first and last name, or else the e-mail address. Contacts that do
+// not exist, or that the workspace does not show, are left out. It sends one query, for at most store.MaxLimit
+// contacts; more are an error.
 func (m *Module) Names(ctx context.Context, ws *store.Workspace, ids []string) (map[string]string, error) {
 	names := map[string]string{}
 	wanted := make([]string, 0, len(ids))
@@ -110,13 +115,15 @@ func (m *Module) Names(ctx context.Context, ws *store.Workspace, ids []string) (
 		return names, nil
 	}
 	if len(wanted) > store.MaxLimit {
-		return nil, fmt.Errorf("names of %d contacts asked for, at most %d are given at once", len(wanted), store.MaxLimit)
+		return nil, fmt.Errorf("read names of contacts: %d identifiers, at most %d are allowed", len(wanted), store.MaxLimit)
 	}
 	rows, _, err := m.Contacts.Table(ws).Select(ctx,
 		[]store.Field{store.F("id"), store.F("first_name"), store.F("last_name"), store.F("email")},
-		store.Query{Filter: store.In("id", wanted...), Sort: []store.Order{store.Asc("id")}, Limit: len(wanted), LeaveOut: true})
+		store.Query{
+			Filter: store.In("id", wanted...), Sort: []store.Order{store.Asc("id")}, Limit: len(wanted), LeaveOut: true,
+		})
 	if err != nil {
-		return nil, fmt.Errorf("reading names of contacts: %w", err)
+		return nil, fmt.Errorf("read names of contacts: %w", err)
 	}
 	for _, row := range rows {
 		if row == nil {

@@ -7,11 +7,11 @@ import (
 	"tenantry/internal/fault"
 )
 
-// ValidateField notes in errs what the tags of a contact field's definition cannot say of it.
+// ValidateField notes in errs the faults of a contact field that its tags cannot express.
 func (k Kinds) ValidateField(def *FieldDef, errs *fault.List) {
-	_, standard := k.Askable(nil).Field(def.Key)
+	_, standard := k.CatalogOf(nil).Field(def.Key)
 	if standard || slices.Contains([]string{"or", "teams", "fields"}, def.Key) {
-		errs.Add("key", fault.Forbidden, "key is the name of something that every contact has")
+		errs.Add("key", fault.Forbidden, "key is the name of a field that every contact has")
 	}
 	schema.CheckType(errs, "type", def.Type)
 }

@@ -42,21 +42,21 @@ type FileAnswer struct {
 	PID         string    `json:"pid" doc:"Public identifier."`
 	OrgID       string    `json:"org_id" doc:"Organization that owns the file."`
 	UserID      int64     `json:"user_id" doc:"User who uploaded the file."`
-	URL         string    `json:"url" doc:"Address of the file's bytes; empty where there are none yet."`
+	URL         string    `json:"url" doc:"Address of the file's bytes; empty if there are none yet."`
 	Filename    string    `json:"filename" doc:"Name of the file."`
 	Mimetype    string    `json:"mimetype" doc:"MIME type."`
-	ContactID   string    `json:"contact_id" doc:"Linked contact; empty where there is none."`
-	ContactName string    `json:"contact_name" doc:"Name of the linked contact; empty where there is none."`
-	UserName    string    `json:"user_name" doc:"Name of the uploader; empty where there is none."`
+	ContactID   string    `json:"contact_id" doc:"Linked contact; empty if there is none."`
+	ContactName string    `json:"contact_name" doc:"Name of the linked contact; empty if there is none."`
+	UserName    string    `json:"user_name" doc:"Name of the uploader; empty if there is none."`
 	FolderID    string    `json:"folder_id" doc:"Folder that holds the file."`
-	FolderName  *string   `json:"folder_name" doc:"Name of that folder; null where the file is in none."`
+	FolderName  *string   `json:"folder_name" doc:"Name of that folder; null if the file is in none."`
 	Type        string    `json:"type" doc:"Type of the file."`
 	Teams       *[]string `json:"teams,omitempty" doc:"Teams that see the file, all where empty. Left out without the teams feature."`
 	CreatedAt   int64     `json:"created_at" doc:"Unix seconds."`
 	UpdatedAt   int64     `json:"updated_at" doc:"Unix seconds."`
 }
 
-// FileRecord is a file as those see it who have changed it.
+// FileRecord is a file in the answer to a change.
 type FileRecord struct {
 	FileAnswer
 	UserName   *string `json:"user_name,omitempty" doc:"Left out: lists and reads have it."`
@@ -71,11 +71,11 @@ type Branch struct {
 
 // Tree is the tree of all folders.
 type Tree struct {
-	Count   int      `json:"count" doc:"How many folders there are in all."`
-	Results []Branch `json:"results" doc:"Those at top level, or whose folder the caller does not see, by name."`
+	Count   int      `json:"count" doc:"Number of all folders."`
+	Results []Branch `json:"results" doc:"Folders at top level, or in a folder that the caller does not see, by name."`
 }
 
-// Removed names what was deleted.
+// Removed identifies a deleted file.
 type Removed struct {
 	ID string `json:"id" doc:"Identifier of the deleted file."`
 }

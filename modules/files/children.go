@@ -7,14 +7,13 @@ import (
 	"tenantry/operation"
 )
 
-// Children is a list of children: an array or, where the caller asked for a page, an
-// object with that page.
+// Children is a list of children: an array or, if the caller asked for a page, an object with that page.
 type Children[T any] struct {
 	all  []T
 	page *operation.Page[T]
 }
 
-// The two lists of children.
+// The two kinds of children.
 type (
 	FileChildren   = Children[FileAnswer]
 	FolderChildren = Children[ChildFolder]
@@ -31,7 +30,7 @@ func (c Children[T]) MarshalJSON() ([]byte, error) {
 	return json.Marshal(c.all)
 }
 
-// OpenAPISchema describes both shapes; a type stands for its schema.
+// OpenAPISchema describes both forms. Each type stands for its schema.
 func (c Children[T]) OpenAPISchema() map[string]any {
 	return map[string]any{"oneOf": []any{reflect.TypeFor[[]T](), reflect.TypeFor[operation.Page[T]]()}}
 }

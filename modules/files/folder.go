@@ -14,21 +14,21 @@ import (
 	"tenantry/tenants"
 )
 
-// listing says which folder is asked for, and which of its children.
-type listing struct {
+// folderInput says which folder is read, and which of its children.
+type folderInput struct {
 	ID       string  `json:"id" doc:"Identifier of the folder." example:"665f1c2ab4d3e2f1a0b9c8d7"`
 	Schema   string  `json:"schema" rule:"enum=full|basic" default:"full" doc:"basic leaves out files and folders; the counts stay."`
 	Deleted  bool    `json:"deleted" default:"false" doc:"Reads a soft-deleted folder instead of a live one."`
-	FolderID *string `json:"folder_id" doc:"Only where this is the folder's parent; null stands for the top level."`
-	// Page is 0 where there are no pages. The largest, times the largest page, is far from overflow.
+	FolderID *string `json:"folder_id" doc:"Finds the folder only if this is its parent; null stands for the top level."`
+	// Page is 0 if no page was asked for. Its maximum times the largest page is far from an overflow.
 	Page    int64 `json:"page" rule:"min=1 max=1000000000" doc:"Page of the children, from 1. Each list of children becomes an object with page, pages, count and results."`
 	PerPage int64 `json:"per_page" rule:"min=1 max=9223372036854775807" default:"50" doc:"Children on a page, from 1; cut to the organization's limit folder_children."`
 }
 
-// readFolder waits for a remote store twice. First for the folder and its children, because
-// where they lie is known before the folder is. Then for the counts of lists that are cut,
-// and for names.
-func (m *Module) readFolder(ctx context.Context, c *operation.Call, ask listing) (answer FolderAnswer, err error) {
+// readFolder waits for a remote store at most twice: first for the folder and its children together, because the
+// filter for the children needs only the folder's identifier; then for the counts of lists that are cut, and for
+// names.
+func (m *Module) readFolder(ctx context.Context, c *operation.Call, ask folderInput) (answer FolderAnswer, err error) {
 	if !store.ValidID(ask.ID) {
 		return answer, operation.NotFound(folderMissing)
 	}
@@ -62,7 +62,7 @@ func (m *Module) readFolder(ctx context.Context, c *operation.Call, ask listing)
 	}
 	named := m.names(c, files.found)
 	named.folders = map[string]string{folder.ID: folder.Name}
-	if err := together.Do(c.Workspace.Remote(), slices.Concat(files.rest(ctx), folders.rest(ctx), named.rest(ctx))...); err != nil {
+	if err := together.Do(c.Workspace.Remote(), slices.Concat(files.pending(ctx), folders.pending(ctx), named.pending(ctx))...); err != nil {
 		return answer, err
 	}
 	answer.FilesCount, answer.FoldersCount = files.count, folders.count
@@ -80,8 +80,8 @@ func (m *Module) readFolder(ctx context.Context, c *operation.Call, ask listing)
 	return answer, nil
 }
 
-// folder returns the folder, if it also lies where folder_id says.
-func (m *Module) folder(ctx context.Context, c *operation.Call, ask listing, state store.State) (*Folder, error) {
+// folder returns the folder if its parent is the one that folder_id names.
+func (m *Module) folder(ctx context.Context, c *operation.Call, ask folderInput, state store.State) (*Folder, error) {
 	folder, err := m.Folders.In(c.Workspace).First(ctx, store.Query{Filter: store.Eq("id", ask.ID), State: state})
 	elsewhere := func(parent string) bool {
 		atTop := parent == "null" && folder.FolderID == ""
@@ -101,21 +101,23 @@ type children[T any] struct {
 	state  store.State
 
 	found   []T
-	cut     bool  // there are more than a page may take
-	count   int64 // of all there are
+	cut     bool  // more follow than fit into a page
+	count   int64 // all children
 	counted bool
 }
 
-func (k *children[T]) inside() store.Filter { return store.Eq("folder_id", k.folder) }
+func (k *children[T]) subtree() store.Filter { return store.Eq("folder_id", k.folder) }
 
-// read reads the records asked for, and how many there are in all where that takes no
-// question of its own.
-func (k *children[T]) read(ctx context.Context, ask listing) (err error) {
+// read reads the requested records, and their total if that needs no query of its own.
+func (k *children[T]) read(ctx context.Context, ask folderInput) (err error) {
 	if ask.Schema == "basic" {
-		return k.tally(ctx)
+		return k.countAll(ctx)
 	}
 	offset := max(ask.Page-1, 0) * ask.PerPage
-	q := store.Query{Filter: k.inside(), Sort: []store.Order{store.Asc(k.by)}, Limit: int(ask.PerPage), Offset: int(offset), State: k.state, Bytes: operation.PageBytes}
+	q := store.Query{
+		Filter: k.subtree(), Sort: []store.Order{store.Asc(k.by)}, Limit: int(ask.PerPage), Offset: int(offset),
+		State: k.state, Bytes: operation.PageBytes,
+	}
 	if offset > 0 {
 		k.counted = true
 		return k.page(ctx, q)
@@ -127,37 +129,39 @@ func (k *children[T]) read(ctx context.Context, ask listing) (err error) {
 	}
 	k.found, k.cut = found.Records, found.Cut
 	if n := int64(len(k.found)); n < ask.PerPage && !k.cut {
-		k.count, k.counted = n, true // the end is in sight: no need to count
+		k.count, k.counted = n, true // the list ends here, so there is no need to count
 	}
 	return err
 }
 
-// page reads them, and counts all that there are.
+// page reads a page and counts all children.
 func (k *children[T]) page(ctx context.Context, q store.Query) error {
 	found, count, err := k.in.Page(ctx, q, q.Filter)
 	k.found, k.cut, k.count = found.Records, found.Cut, count
 	return err
 }
 
-func (k *children[T]) tally(ctx context.Context) (err error) {
-	k.count, err = k.in.CountIn(ctx, k.inside(), k.state)
+func (k *children[T]) countAll(ctx context.Context) (err error) {
+	k.count, err = k.in.CountIn(ctx, k.subtree(), k.state)
 	k.counted = true
 	return err
 }
 
-// rest returns the question that read left open.
-func (k *children[T]) rest(ctx context.Context) []func() error {
+// pending returns the query that read has left open.
+func (k *children[T]) pending(ctx context.Context) []func() error {
 	if k.counted {
 		return nil
 	}
-	return []func() error{func() error { return k.tally(ctx) }}
+	return []func() error{func() error { return k.countAll(ctx) }}
 }
 
-func childList[T any](shown []T, count int64, ask listing) *Children[T] {
+func childList[T any](shown []T, count int64, ask folderInput) *Children[T] {
 	if ask.Page == 0 {
 		return &Children[T]{all: shown}
 	}
-	page := operation.Page[T]{Page: ask.Page, Pages: (count + ask.PerPage - 1) / ask.PerPage, Count: count, Results: shown}
+	page := operation.Page[T]{
+		Page: ask.Page, Pages: (count + ask.PerPage - 1) / ask.PerPage, Count: count, Results: shown,
+	}
 	return &Children[T]{page: &page}
 }
 
@@ -169,11 +173,11 @@ func childFolder(c *operation.Call, f *Folder) ChildFolder {
 	}
 }
 
-// fileAnswers computes what is not stored.
-func (m *Module) fileAnswers(c *operation.Call, files []File, named *naming) []FileAnswer {
+// fileAnswers returns the answers of files, with the fields that are not stored.
+func (m *Module) fileAnswers(c *operation.Call, files []File, named *nameLookup) []FileAnswer {
 	base := ""
 	if len(files) > 0 {
-		base = m.base(c)
+		base = m.cdnBase(c)
 	}
 	org := strconv.FormatInt(c.Workspace.Org(), 10)
 	shown := make([]FileAnswer, len(files))
@@ -185,20 +189,20 @@ func (m *Module) fileAnswers(c *operation.Call, files []File, named *naming) []F
 			FolderID: f.FolderID, FolderName: orNull(named.folders[f.FolderID]), Type: f.Type, Teams: teamsOf(c.Tenant, f.Teams),
 			CreatedAt: f.CreatedAt / 1000, UpdatedAt: f.UpdatedAt / 1000,
 		}
-		if ValidHash(f.Hash) { // anything else could lead out of the organization's folder
+		if ValidHash(f.Hash) { // any other text could lead out of the organization's folder
 			shown[i].URL = base + "/" + f.Hash
 		}
 	}
 	return shown
 }
 
-// base is what stands before the hash in the address of a file's bytes.
-func (m *Module) base(c *operation.Call) string {
+// cdnBase is the address of the organization's files, to which a hash is appended.
+func (m *Module) cdnBase(c *operation.Call) string {
 	return strings.TrimRight(m.deps.CDNBase(c.Tenant), "/")
 }
 
-// naming is how the contacts, users and folders of files are called.
-type naming struct {
+// nameLookup looks up the names of contacts, users and folders of files.
+type nameLookup struct {
 	m          *Module
 	call       *operation.Call
 	contactIDs []string
@@ -209,8 +213,8 @@ type naming struct {
 	folders    map[string]string
 }
 
-func (m *Module) names(c *operation.Call, files []File) *naming {
-	n := &naming{m: m, call: c}
+func (m *Module) names(c *operation.Call, files []File) *nameLookup {
+	n := &nameLookup{m: m, call: c}
 	for i := range files {
 		if id := files[i].ContactID; id != "" {
 			n.contactIDs = append(n.contactIDs, id)
@@ -225,8 +229,8 @@ func (m *Module) names(c *operation.Call, files []File) *naming {
 	return n
 }
 
-// rest returns one question for all contacts, one for all users and one for all folders.
-func (n *naming) rest(ctx context.Context) (questions []func() error) {
+// pending returns one query for all contacts, one for all users and one for all folders.
+func (n *nameLookup) pending(ctx context.Context) (questions []func() error) {
 	if len(n.contactIDs) > 0 {
 		questions = append(questions, func() (err error) {
 			n.contacts, err = n.m.deps.Contacts.Names(ctx, n.call.Workspace, n.contactIDs)
@@ -241,7 +245,9 @@ func (n *naming) rest(ctx context.Context) (questions []func() error) {
 	}
 	if len(n.folderIDs) > 0 {
 		questions = append(questions, func() error {
-			found, err := n.m.Folders.In(n.call.Workspace).Find(ctx, store.Query{Filter: store.In("id", n.folderIDs...), State: store.Either, LeaveOut: true})
+			found, err := n.m.Folders.In(n.call.Workspace).Find(ctx, store.Query{
+				Filter: store.In("id", n.folderIDs...), State: store.Either, LeaveOut: true,
+			})
 			for i := range found {
 				n.folders[found[i].ID] = found[i].Name
 			}
@@ -258,7 +264,7 @@ func orNull(id string) *string {
 	return &id
 }
 
-// teamsOf returns what an answer says about teams: nothing without the feature.
+// teamsOf returns the teams in an answer; nil without the feature.
 func teamsOf(t *tenants.Tenant, teams []string) *[]string {
 	if !t.Org.Feature(tenants.FeatureTeams) {
 		return nil

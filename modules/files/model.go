@@ -11,13 +11,13 @@ import (
 type Folder struct {
 	store.Meta
 	Name     string   `json:"name" rule:"required max=200 format=label" use:"filter" doc:"Name of the folder." example:"Contracts"`
-	FolderID string   `json:"folder_id,omitempty" rule:"format=id ref=folder" use:"filter" doc:"Folder in which it lies; null: at top level."`
+	FolderID string   `json:"folder_id,omitempty" rule:"format=id ref=folder" use:"filter" doc:"Folder that holds it; null: at top level."`
 	UserID   int64    `json:"user_id" rule:"ref=user" use:"computed filter" doc:"User who created the folder."`
 	Teams    []string `json:"teams,omitempty" rule:"max=1000 format=id ref=team" use:"scope"`
 	Trash
 }
 
-// Trash says that a record is deleted, and with which folder if it was not deleted by itself.
+// Trash says whether a record is deleted, and together with which folder.
 type Trash struct {
 	Deleted     bool   `json:"deleted" use:"scope"`
 	DeletedWith string `json:"deleted_with,omitempty" rule:"format=id ref=folder" use:"computed hidden filter"`
@@ -30,7 +30,7 @@ type File struct {
 	PID       string   `json:"pid" rule:"max=200 format=line unique" use:"computed named" doc:"Public identifier."`
 	Filename  string   `json:"filename" rule:"required max=255 format=label" use:"filter" doc:"Name of the file." ask:"File name" example:"lease.pdf" report:"File name"`
 	Mimetype  string   `json:"mimetype" rule:"required max=200 format=media" use:"filter" doc:"MIME type." ask:"Media type|Such as application/pdf." example:"application/pdf" report:"MIME type"`
-	Hash      string   `json:"hash,omitempty" rule:"max=200 format=line" use:"computed"` // which callers write as url
+	Hash      string   `json:"hash,omitempty" rule:"max=200 format=line" use:"computed"` // callers set it by url
 	FolderID  string   `json:"folder_id,omitempty" rule:"format=id ref=folder" use:"filter" doc:"Folder that holds the file; null: none." report:"Folder"`
 	ContactID string   `json:"contact_id,omitempty" rule:"format=id ref=contact" use:"filter" doc:"Linked contact." report:"Contact"`
 	UserID    int64    `json:"user_id" rule:"ref=user" use:"computed filter" doc:"User who uploaded the file." report:"User"`
@@ -39,13 +39,13 @@ type File struct {
 	Trash
 }
 
-// at leads to where a record lies.
+// at returns the parent folder and the trash state for changing them.
 func (f *Folder) at() (*string, *Trash) { return &f.FolderID, &f.Trash }
 
 func (f *File) at() (*string, *Trash) { return &f.FolderID, &f.Trash }
 
-// live forgets what a live record was deleted with.
-func (t *Trash) live() {
+// clearLive clears DeletedWith of a live record.
+func (t *Trash) clearLive() {
 	if !t.Deleted {
 		t.DeletedWith = ""
 	}
@@ -62,13 +62,18 @@ func NewKinds() Kinds {
 	folders := record.Must(record.Options[Folder]{
 		Traits: record.Traits{Name: "folder", Carries: true},
 		Spec: store.Spec{
-			Name:    "folders",
-			Indexes: []store.Index{{Fields: []string{"folder_id", "deleted", "name", "teams"}}, {Fields: []string{"deleted", "name"}}, {Fields: []string{"deleted", "created_at"}}},
+			Name: "folders",
+			Indexes: []store.Index{
+				{Fields: []string{"folder_id", "deleted", "name", "teams"}}, {Fields: []string{"deleted", "name"}},
+				{Fields: []string{"deleted", "created_at"}},
+			},
 			Access: []store.Access{
-				{Where: []string{"folder_id", "deleted"}, Sort: []string{"name"}}, {Where: []string{"deleted"}, Sort: []string{"name"}}, {Where: []string{"deleted", "created_at"}},
+				{
+					Where: []string{"folder_id", "deleted"}, Sort: []string{"name"},
+				}, {Where: []string{"deleted"}, Sort: []string{"name"}}, {Where: []string{"deleted", "created_at"}},
 			},
 		},
-		Derive: func(f *Folder) { f.live() },
+		Derive: func(f *Folder) { f.clearLive() },
 	})
 	files := record.Must(record.Options[File]{
 		Traits: record.Traits{Name: "file"},
@@ -89,7 +94,7 @@ func NewKinds() Kinds {
 				{Where: []string{"deleted", "created_at"}},
 			},
 		},
-		Derive: func(f *File) { f.live() },
+		Derive: func(f *File) { f.clearLive() },
 		Fill: func(f *File) {
 			if f.PID == "" {
 				f.PID = record.NewPID()
@@ -104,9 +109,8 @@ func NewKinds() Kinds {
 	return Kinds{folders, files}
 }
 
-// Kept returns all that is kept.
+// Kept returns the kinds of the module.
 func (k Kinds) Kept() []record.Kept { return []record.Kept{k.Folders, k.Files} }
 
-// ValidHash reports whether text can name bytes at the file host: 1 to 128 letters, digits,
-// "_" and "-".
+// ValidHash reports whether text can identify bytes at the file host: 1 to 128 letters, digits, "_" and "-".
 func ValidHash(text string) bool { return texts.Plain(text, 128, "_-") }

@@ -1,5 +1,4 @@
-// Package files serves folders and files. The bytes of a file live at the file host; what
-// is kept here is its record.
+// Package files serves folders and files. It stores the records of files; their bytes live at the file host.
 package files
 
 import (
@@ -12,21 +11,21 @@ import (
 	"tenantry/tenants"
 )
 
-// ContactNames finds how contacts are called.
+// ContactNames looks up the names of contacts.
 type ContactNames interface {
-	// Names returns the names of those of the contacts that the workspace shows, by id.
+	// Names returns the names of the contacts that the workspace shows, by identifier.
 	Names(ctx context.Context, ws *store.Workspace, ids []string) (map[string]string, error)
 }
 
-// UserNames finds how users are called.
+// UserNames looks up the names of users.
 type UserNames interface {
-	// Names returns the names of those of the users that the organization has, by id.
+	// Names returns the names of the users that the organization has, by identifier.
 	Names(ctx context.Context, t *tenants.Tenant, ids []int64) (map[int64]string, error)
 }
 
-// Deps are what the module asks of others.
+// Deps are the dependencies of the module.
 type Deps struct {
-	// CDNBase returns the address under which the file host serves an organization's files.
+	// CDNBase returns the address at which the file host serves an organization's files.
 	CDNBase  func(t *tenants.Tenant) string
 	Contacts ContactNames
 	Users    UserNames
@@ -66,8 +65,15 @@ func (m *Module) getFolder() operation.Row {
 		Response: operation.Response{
 			Message: "Folder found", Example: folderExample(),
 			Failures: []operation.Failure{
-				{Code: http.StatusNotFound, Message: folderMissing, When: "no such folder in this organization, scope, state and parent"},
-				{Code: http.StatusUnprocessableEntity, Message: "Validation failed: page must be a whole number from 1 to 1000000000", When: "a parameter has an unacceptable value"},
+				{
+					Code: http.StatusNotFound, Message: folderMissing,
+					When: "there is no such folder in this state and parent, or the caller may not see it",
+				},
+				{
+					Code:    http.StatusUnprocessableEntity,
+					Message: "Validation failed: page must be a whole number from 1 to 1000000000",
+					When:    "a parameter has an unacceptable value",
+				},
 			},
 		},
 		Target: operation.Target{Revised: true},
@@ -75,8 +81,8 @@ func (m *Module) getFolder() operation.Row {
 			Tag:     tag,
 			Summary: "Get a folder",
 			Description: "Answers one folder with the files and folders directly in it, ordered by name, then identifier. " +
-				"The counts are the totals in the caller's scope, also where the lists are cut. A child folder comes without its own children. " +
-				"With deleted=true the folder and its child folders are soft-deleted ones; the files are live in any case, because a deleted file leaves every read.",
+				"The counts are the totals in the caller's scope, even if the lists are cut. A child folder comes without its own children. " +
+				"With deleted=true the folder and its child folders are soft-deleted ones; the files are always live, because deleted files are left out of every read.",
 		},
 	}, m.readFolder)
 }
@@ -95,14 +101,17 @@ func (m *Module) deleteFile() operation.Row {
 		Response: operation.Response{
 			Message: "File record deleted", Example: Removed{ID: exampleFile},
 			Failures: []operation.Failure{
-				{Code: http.StatusOK, Message: fileMissing, When: "no such file in this organization and scope"},
+				{
+					Code: http.StatusOK, Message: fileMissing,
+					When: "there is no such file, or the caller may not see it",
+				},
 			},
 		},
 		Target: operation.Target{Revised: true},
 		Docs: operation.Docs{
 			Tag:         tag,
 			Summary:     "Delete a file",
-			Description: "The record leaves every read and count, and can be restored until it is purged.",
+			Description: "The record is left out of every read and count, and can be restored until it is purged.",
 		},
 	}, m.removeFile)
 }

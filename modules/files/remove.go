@@ -8,11 +8,11 @@ import (
 	"tenantry/operation"
 )
 
-type removal struct {
+type deleteInput struct {
 	ID string `json:"id" doc:"Identifier of the file." example:"665f1c2ab4d3e2f1a0b9c8e1"`
 }
 
-func (m *Module) removeFile(ctx context.Context, c *operation.Call, in removal) (Removed, error) {
+func (m *Module) removeFile(ctx context.Context, c *operation.Call, in deleteInput) (Removed, error) {
 	_, err := m.Files.In(c.Workspace).Revise(ctx, in.ID, func(_ *store.Preconditions, f *File) error {
 		f.Deleted = true
 		return c.Current(f.Rev)

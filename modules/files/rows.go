@@ -16,7 +16,7 @@ import (
 	"tenantry/tenants"
 )
 
-// folderRows are those beside the contract's, which reads a folder.
+// folderRows returns the rows of folders, except the read of one, which belongs to the contract.
 func (m *Module) folderRows() []operation.Row {
 	return crud.Rows(m.Folders.Resource, crud.Options{
 		Path: "/api/files/folders", Things: "Folders", Tag: tag, Search: []string{"name"},
@@ -29,56 +29,66 @@ func (m *Module) folderRows() []operation.Row {
 			return out, nil
 		}),
 		Get:    crud.Absent(),
-		Update: crud.Action{Lead: "A folder is moved by folder_id; not into itself, or what lies in it."},
+		Update: crud.Action{Lead: "Changing folder_id moves the folder, but not into itself or a folder inside it."},
 		Delete: crud.Action{
-			Lead:   "A folder that has anything in it is deleted with contents=true alone, and all of that with it.",
+			Lead:   "A folder that is not empty is deleted only with contents=true, together with its contents.",
 			Policy: operation.Policy{Timeout: crud.ClearTimeout},
 			Request: operation.Request{Params: []operation.Param{{
 				Name: contents, In: operation.InQuery, Shape: operation.Boolean, Default: "false", Example: "true",
-				Description: "Also deletes, or purges, what lies in the folder, at any depth.", Ask: operation.Ask{Label: "With everything in it"},
+				Description: "Also deletes, or purges, the contents of the folder, at any depth.", Ask: operation.Ask{Label: "With everything in it"},
 			}}},
 			Response: operation.Response{Failures: []operation.Failure{operation.Refuses(
 				http.StatusUnprocessableEntity, "the folder has files or folders in it, and contents is not true", contents, fault.Forbidden, notEmpty,
 			)}},
-			Around: m.deleting,
+			Around: m.sweepAfterDelete,
 		},
 		Restore: crud.Action{
-			Lead:   "What was deleted with the folder comes back with it, and nothing else. Where the folder lay in one that is deleted, it is at top level then.",
+			Lead:   "Contents that were deleted together with the folder are restored with it, and nothing else. If its parent is deleted, the folder is moved to the top level.",
 			Policy: operation.Policy{Timeout: crud.ClearTimeout},
 		},
 	})
 }
 
-// fileRows are those beside the contract's, which deletes a file.
+// fileRows returns the rows of files. The delete belongs to the contract.
 func (m *Module) fileRows() []operation.Row {
 	changed := operation.Response{Data: FileRecord{}, Example: FileRecord{FileAnswer: fileExample()}}
 	written := crud.Action{
 		Request: operation.Request{Body: []operation.Field{{
 			Name: "url", Shape: operation.Text, Nullable: true, Bounds: operation.Bounds{MaxLength: maxURL}, Example: "9f86d081884c7d65",
-			Description: "Where the file host serves the bytes: the address as answers have it, or what stands last in it. Tenantry keeps the latter.",
-			Ask:         operation.Ask{Label: "Address", Hint: "Where the contents of the file are served."},
+			Description: "Where the file host serves the bytes: the address as in answers, or its last part. Only the last part is stored.",
+			Ask: operation.Ask{
+				Label: "Address", Hint: "The address at which the contents of the file are served.",
+			},
 		}}},
 		Response: changed,
 	}
-	written.Failures = []operation.Failure{{Code: http.StatusUnprocessableEntity, Message: "Validation failed: " + foreign, When: "url is no address of the organization's file host"}}
+	written.Failures = []operation.Failure{{
+		Code: http.StatusUnprocessableEntity, Message: "Validation failed: " + foreign,
+		When: "url is not an address of the organization's file host",
+	}}
 	rows := crud.Rows(m.Files.Resource, crud.Options{
 		Path: "/api/files", Things: "Files", Tag: tag, Search: []string{"filename"},
 		Read: operation.Needs(tenants.ManageFiles), Write: operation.Needs(tenants.ManageFiles),
 		Also: crud.Also(m.address), Before: crud.Before(m.beforeFile), Show: crud.Show(m.showFiles), Example: fileExample(),
 		Create: written, Update: written, Delete: crud.Absent(), Purge: &crud.Action{Response: changed},
-		Restore: crud.Action{Lead: "A file that lay in a folder which is deleted is in none then.", Response: changed},
+		Restore: crud.Action{
+			Lead: "If the folder of the file is deleted, the file is restored without a folder.", Response: changed,
+		},
 	})
-	return slices.Insert(rows, slices.IndexFunc(rows, func(row operation.Row) bool { return row.Action == operation.RestoreAction }), m.deleteFile())
+	return slices.Insert(
+		rows, slices.IndexFunc(rows, func(row operation.Row) bool { return row.Action == operation.RestoreAction }),
+		m.deleteFile(),
+	)
 }
 
 const (
 	maxURL   = 2000
 	contents = "contents"
-	notEmpty = "the folder has something in it; contents=true deletes that too"
+	notEmpty = "the folder is not empty; contents=true also deletes its contents"
 	foreign  = "url must be an address below that of the organization's files, or its last part: 1 to 128 letters, digits, _ and -"
 )
 
-// showFiles names what contracts name: users and folders only where files are read.
+// showFiles makes the answers of files. Names of users and folders are looked up only for reads.
 func (m *Module) showFiles(ctx context.Context, c *operation.Call, all []*File) ([]any, error) {
 	files := make([]File, len(all))
 	for i, f := range all {
@@ -95,7 +105,7 @@ func (m *Module) showFiles(ctx context.Context, c *operation.Call, all []*File) 
 			}
 		}
 	}
-	if err := together.Do(c.Workspace.Remote(), named.rest(ctx)...); err != nil {
+	if err := together.Do(c.Workspace.Remote(), named.pending(ctx)...); err != nil {
 		return nil, err
 	}
 	out := make([]any, len(all))
@@ -114,13 +124,13 @@ func (m *Module) beforeFile(ctx context.Context, c *operation.Call, need *store.
 	case was == nil:
 		rec.UserID = c.Principal.UserID
 	case was.Deleted && !rec.Deleted:
-		rec.live()
+		rec.clearLive()
 		return m.detach(ctx, c, need, &rec.FolderID)
 	}
 	return nil
 }
 
-// address keeps the last part of where the file host serves the bytes.
+// address stores the last part of the address at which the file host serves the bytes.
 func (m *Module) address(_ context.Context, c *operation.Call, rec, _ *File, errs *fault.List) error {
 	if !c.Body.Has("url") {
 		return nil
@@ -128,7 +138,7 @@ func (m *Module) address(_ context.Context, c *operation.Call, rec, _ *File, err
 	rec.Hash = ""
 	if c.Body.Value("url").Is != strictjson.Null {
 		text, ok := c.Body.Text(errs, "url")
-		rec.Hash = strings.TrimPrefix(text, m.base(c)+"/")
+		rec.Hash = strings.TrimPrefix(text, m.cdnBase(c)+"/")
 		if ok && rec.Hash != "" && !ValidHash(rec.Hash) {
 			errs.Add("url", fault.Format, foreign)
 		}
@@ -136,7 +146,7 @@ func (m *Module) address(_ context.Context, c *operation.Call, rec, _ *File, err
 	return nil
 }
 
-// detach clears the folder of a restored record where that is deleted or gone.
+// detach clears the folder of a restored record if the folder is deleted or gone.
 func (m *Module) detach(ctx context.Context, c *operation.Call, need *store.Preconditions, folder *string) error {
 	if *folder == "" {
 		return nil
@@ -152,30 +162,32 @@ func (m *Module) detach(ctx context.Context, c *operation.Call, need *store.Prec
 	return err
 }
 
-func (m *Module) beforeFolder(ctx context.Context, c *operation.Call, need *store.Preconditions, rec, was *Folder) error {
+func (m *Module) beforeFolder(
+	ctx context.Context, c *operation.Call, need *store.Preconditions, rec, was *Folder,
+) error {
 	switch {
 	case rec == nil:
-		return m.empty(ctx, c, was, store.Either)
+		return m.deleteContents(ctx, c, was, store.Either)
 	case was == nil:
 		rec.UserID = c.Principal.UserID
 	case rec.Deleted:
-		return m.empty(ctx, c, was, store.Live)
+		return m.deleteContents(ctx, c, was, store.Live)
 	case was.Deleted:
-		if err := m.fill(ctx, c, rec); err != nil {
+		if err := m.restoreContents(ctx, c, rec); err != nil {
 			return err
 		}
 		return m.detach(ctx, c, need, &rec.FolderID)
 	case rec.FolderID == was.FolderID:
 		return nil
 	}
-	return m.fits(ctx, c, need, rec)
+	return m.checkMove(ctx, c, need, rec)
 }
 
-// deepest bounds how many folders lie in one another.
-const deepest = 100
+// maxDepth bounds the levels of folders.
+const maxDepth = 100
 
-// fits refuses a folder that would lie within itself, or too deep.
-func (m *Module) fits(ctx context.Context, c *operation.Call, need *store.Preconditions, f *Folder) error {
+// checkMove refuses a folder that would contain itself or exceed maxDepth.
+func (m *Module) checkMove(ctx context.Context, c *operation.Call, need *store.Preconditions, f *Folder) error {
 	parent := f.FolderID
 	below := 0
 	if f.ID != "" {
@@ -185,12 +197,12 @@ func (m *Module) fits(ctx context.Context, c *operation.Call, need *store.Precon
 		}
 	}
 	in := m.Folders.In(c.Tenant.Workspace())
-	for range deepest - below {
+	for range maxDepth - below {
 		switch parent {
 		case "":
 			return nil
 		case f.ID:
-			return fault.One("folder_id", fault.Forbidden, "folder_id must not be the folder itself, or one that lies in it")
+			return fault.One("folder_id", fault.Forbidden, "folder_id must not be the folder itself or a folder inside it")
 		}
 		above, err := in.First(ctx, store.Query{Filter: store.Eq("id", parent), State: store.Either})
 		if errors.Is(err, store.ErrNotFound) {
@@ -199,17 +211,17 @@ func (m *Module) fits(ctx context.Context, c *operation.Call, need *store.Precon
 		if err != nil {
 			return err
 		}
-		need.Require(in.Unchanged(above)) // it may be about to be moved into this one
+		need.Require(in.Unchanged(above)) // another call may be moving it into this folder
 		parent = above.FolderID
 	}
-	return fault.One("folder_id", fault.Length, "at most %d folders lie in one another", deepest)
+	return fault.One("folder_id", fault.Length, "folders may have at most %d levels", maxDepth)
 }
 
-// height returns how many folders lie in one another in a folder, deleted or not; deepest where there are more.
+// height returns the levels of folders below a folder, deleted or not, at most maxDepth.
 func (m *Module) height(ctx context.Context, c *operation.Call, id string) (int, error) {
 	for height, level := 0, []string{id}; ; height++ {
 		var next []string
-		for some := range slices.Chunk(level, atOnce) {
+		for some := range slices.Chunk(level, folderBatch) {
 			err := m.Folders.In(c.Tenant.Workspace()).Each(ctx, store.In("folder_id", some...), store.Either, func(f *Folder) error {
 				next = append(next, f.ID)
 				return nil
@@ -218,16 +230,16 @@ func (m *Module) height(ctx context.Context, c *operation.Call, id string) (int,
 				return 0, err
 			}
 		}
-		if len(next) == 0 || height == deepest {
+		if len(next) == 0 || height == maxDepth {
 			return height, nil
 		}
 		level = next
 	}
 }
 
-// deleting looks again once a folder has been deleted: what came into it meanwhile, while it was there, goes with it,
-// or, where it was to be empty, to top level. Nothing comes after that.
-func (m *Module) deleting(remove operation.Handler) operation.Handler {
+// sweepAfterDelete looks for records that were added to a folder while it was being deleted, and deletes them too or,
+// without contents, moves them to the top level. Nothing can be added later.
+func (m *Module) sweepAfterDelete(remove operation.Handler) operation.Handler {
 	return func(ctx context.Context, c *operation.Call) (operation.Result, error) {
 		result, err := remove(ctx, c)
 		if err != nil {
@@ -235,7 +247,7 @@ func (m *Module) deleting(remove operation.Handler) operation.Handler {
 		}
 		id := c.Path("id")
 		with := c.Query.Bool(new(fault.List), contents, false)
-		in, err := m.inside(ctx, c, id, func(below *Folder) bool { return with && (!below.Deleted || below.DeletedWith == id) })
+		in, err := m.subtree(ctx, c, id, func(below *Folder) bool { return with && (!below.Deleted || below.DeletedWith == id) })
 		if err == nil {
 			err = in.each(ctx, store.Live, store.Filter{}, func(folder *string, trash *Trash) {
 				if with {

@@ -13,8 +13,8 @@ import (
 	"tenantry/internal/strictjson"
 )
 
-// Alerts is the configuration of a form's e-mail alerts. enabled, recipients and subject
-// have a meaning; other members are kept as they are. Numbers are json.Number.
+// Alerts is the configuration of a form's e-mail alerts. enabled, recipients and subject have a meaning; other members
+// are stored unchanged. Numbers are json.Number.
 type Alerts map[string]any
 
 // UnmarshalJSON keeps numbers exact.
@@ -47,7 +47,7 @@ const (
 	maxSubject     = 200 // characters
 )
 
-// Check notes every problem of the configuration in errs under path.
+// Check notes every fault of the configuration in errs under path.
 func (a Alerts) Check(errs *fault.List, path string) {
 	text, err := json.Marshal(a)
 	if err != nil || len(text) > maxAlertsBytes {

@@ -10,7 +10,7 @@ func Common() schema.Fields {
 	return schema.Fields{FormName: {Title: "Form Name", Type: schema.Text, Required: true, Locked: true}}
 }
 
-// Fields returns all fields of the form: its own and the ones that every form has.
+// Fields returns all fields of the form: its own and those that every form has.
 func (f *Collection) Fields() schema.Fields { return f.Schema.With(Common()) }
 
 // Answer is a form as callers see it.
@@ -22,10 +22,10 @@ type Answer struct {
 	Label             string        `json:"label" doc:"Singular label."`
 	LabelPlural       string        `json:"label_plural" doc:"Plural label."`
 	Schema            schema.Fields `json:"schema" doc:"Fields by identifier; form_name is always among them."`
-	EmailAlerts       Alerts        `json:"email_alerts" doc:"Who is told about submissions."`
-	ExternalID        string        `json:"external_id" doc:"Identifier in another system; empty where there is none."`
-	ExternalCreatedAt string        `json:"external_created_at" doc:"Creation time in that system; empty where there is none."`
-	ExternalUpdatedAt string        `json:"external_updated_at" doc:"Time of the last update in that system; empty where there is none."`
+	EmailAlerts       Alerts        `json:"email_alerts" doc:"Alerts about submissions. Empty for callers who may not manage forms."`
+	ExternalID        string        `json:"external_id" doc:"Identifier in another system; empty if there is none."`
+	ExternalCreatedAt string        `json:"external_created_at" doc:"Creation time in that system; empty if there is none."`
+	ExternalUpdatedAt string        `json:"external_updated_at" doc:"Time of the last update in that system; empty if there is none."`
 	CreatedAt         string        `json:"created_at" doc:"RFC 3339, UTC, milliseconds."`
 	UpdatedAt         string        `json:"updated_at" doc:"RFC 3339, UTC, milliseconds."`
 }

@@ -23,9 +23,9 @@ import (
 )
 
 const (
-	// challengePurpose names the data keys that sign challenges.
+	// challengePurpose is the purpose of the data keys that sign challenges.
 	challengePurpose = "form-challenge"
-	// challengeFor is how long a challenge can be answered, and an answer is remembered.
+	// challengeFor is how long a challenge is valid and its answer is remembered.
 	challengeFor  = 10 * time.Minute
 	maxProof      = 300
 	proofParam    = "proof"
@@ -34,19 +34,20 @@ const (
 
 // Spent remembers which challenges have been answered. Safe for concurrent use.
 type Spent interface {
-	// Begin makes it remember from now on, unless it does already. It is called before a challenge is issued.
+	// Begin starts to remember challenges, unless it has started already. It must be called before a challenge is
+	// issued.
 	Begin(ctx context.Context, t *tenants.Tenant) error
-	// Spend reports whether the challenge is certain not to have been answered before, and remembers it for that long.
-	// One that was issued before the memory began, as after a restart that lost it, may have been. An error says that
-	// nobody can tell now.
+	// Spend remembers the challenge for keep, and reports whether it certainly has not been answered before. It
+	// returns false for a challenge that was issued before the memory began, for example before a restart that lost
+	// it. An error means that this cannot be determined now.
 	Spend(ctx context.Context, t *tenants.Tenant, challenge string, issued time.Time, keep time.Duration) (first bool, err error)
 }
 
 // Challenge is the work that a page does for one submission.
 type Challenge struct {
-	Challenge string `json:"challenge" doc:"The challenge, which is good for one submission of this form with this key."`
-	Bits      int    `json:"bits" doc:"With how many zero bits the SHA-256 of the proof must begin; 0: the key asks for none."`
-	ExpiresAt string `json:"expires_at" doc:"Until when it is good; RFC 3339, UTC, milliseconds."`
+	Challenge string `json:"challenge" doc:"The challenge, valid for one submission of this form with this key."`
+	Bits      int    `json:"bits" doc:"Number of zero bits with which the SHA-256 of the proof must begin; 0: the key needs no proof."`
+	ExpiresAt string `json:"expires_at" doc:"When it expires; RFC 3339, UTC, milliseconds."`
 }
 
 func (m *Module) challengeRow() operation.Row {
@@ -57,24 +58,29 @@ func (m *Module) challengeRow() operation.Row {
 			Rule: operation.Needs(tenants.CreateFormSubmissions),
 		},
 		Response: operation.Response{
-			Message:  "Challenge found",
-			Example:  Challenge{exampleID + ".665f1c2ab4d3e2f1a0b9c8d6.1717510000.18.Jx2mB0l4Zk6u1q9cVtYw8g.1.mJ1b3rVn0c5J0o2t7bXwqg", 18, "2024-06-04T14:06:40.000Z"},
-			Failures: []operation.Failure{{Code: http.StatusNotFound, Message: missing, When: "no such form in this organization"}},
+			Message: "Challenge found",
+			Example: Challenge{
+				exampleID + ".665f1c2ab4d3e2f1a0b9c8d6.1717510000.18.Jx2mB0l4Zk6u1q9cVtYw8g.1.mJ1b3rVn0c5J0o2t7bXwqg",
+				18, "2024-06-04T14:06:40.000Z",
+			},
+			Failures: []operation.Failure{{
+				Code: http.StatusNotFound, Message: missing, When: "no such form in this organization",
+			}},
 		},
 		Docs: operation.Docs{
 			Tag:     tag,
 			Summary: "Get a challenge for a submission",
-			Description: "For keys of kind browser that ask for proof of work. A proof is the challenge, a colon and up to 64 letters, digits, _ or -, " +
-				"chosen so that its SHA-256 begins with as many zero bits. It is sent with the submission, once.",
+			Description: "For keys of kind browser that require proof of work. A proof is the challenge, a colon and up to 64 letters, digits, _ or -, " +
+				"chosen so that its SHA-256 begins with as many zero bits as bits says. It is valid for one submission.",
 		},
 	}, m.challenge)
 }
 
-type challenged struct {
+type challengeInput struct {
 	ID string `json:"id" doc:"Identifier of the form." example:"665f1c2ab4d3e2f1a0b9c8d7"`
 }
 
-func (m *Module) challenge(ctx context.Context, c *operation.Call, in challenged) (Challenge, error) {
+func (m *Module) challenge(ctx context.Context, c *operation.Call, in challengeInput) (Challenge, error) {
 	if _, err := m.Collections.In(c.Workspace).Get(ctx, in.ID); err != nil {
 		return Challenge{}, operation.OrMissing(err, missing)
 	}
@@ -99,8 +105,7 @@ func sign(key []byte, text string) string {
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// prove refuses a submission by a key that asks for proof of work, unless it comes with one that is good, and good for
-// the first time.
+// prove checks the proof of work of a submission if its key requires one. A proof is accepted once.
 func (m *Module) prove(ctx context.Context, c *operation.Call) error {
 	work := c.Principal.ProofOfWork
 	if work == 0 {
@@ -112,16 +117,16 @@ func (m *Module) prove(ctx context.Context, c *operation.Call) error {
 	end := strings.LastIndexByte(challenge, '.')
 	switch {
 	case proof == "":
-		return fault.One(proofParam, fault.Required, "this key asks for proof of work: get a challenge first, and send its proof")
+		return fault.One(proofParam, fault.Required, "this key requires proof of work: get a challenge first and send its proof")
 	case !found || end < 0:
-		return fault.One(proofParam, fault.Format, "the proof is the challenge, a colon and what was found for it%s", again)
+		return fault.One(proofParam, fault.Format, "the proof must be the challenge, a colon and the solution%s", again)
 	}
 	keys, err := m.keys.DataKeys(ctx, c.Tenant, challengePurpose)
 	if err != nil {
 		return err
 	}
 	parts := strings.Split(challenge[:end], ".")
-	var numbers [3]int64 // when it expires, its bits, the version of its key
+	var numbers [3]int64 // its expiry, its bits, the version of its key
 	good := len(parts) == 6
 	for i, at := range []int{2, 3, 5} {
 		if good {
@@ -131,13 +136,13 @@ func (m *Module) prove(ctx context.Context, c *operation.Call) error {
 	}
 	key, known := keys.Version(int(numbers[2]))
 	if !good || !known || !hmac.Equal([]byte(sign(key.Bytes(), challenge[:end])), []byte(challenge[end+1:])) {
-		return fault.One(proofParam, fault.Format, "the proof is of no challenge of this organization%s", again)
+		return fault.One(proofParam, fault.Format, "the proof is not for a challenge of this organization%s", again)
 	}
 	expires := time.Unix(numbers[0], 0)
 	left := time.Until(expires)
 	switch {
 	case parts[0] != c.Path("id") || parts[1] != c.Principal.KeyID || numbers[1] < int64(work):
-		return fault.One(proofParam, fault.Format, "the proof is of a challenge for another form or key%s", again)
+		return fault.One(proofParam, fault.Format, "the proof is for a challenge of another form or key%s", again)
 	case left <= 0:
 		return fault.One(proofParam, fault.Range, "the challenge has expired%s", again)
 	case zeros(sha256.Sum256([]byte(proof))) < work:
@@ -150,7 +155,7 @@ func (m *Module) prove(ctx context.Context, c *operation.Call) error {
 	return err
 }
 
-// zeros returns with how many zero bits the sum begins.
+// zeros returns the number of leading zero bits.
 func zeros(sum [sha256.Size]byte) (n int) {
 	for _, b := range sum {
 		n += bits.LeadingZeros8(b)
@@ -161,9 +166,9 @@ func zeros(sum [sha256.Size]byte) (n int) {
 	return n
 }
 
-const noRoom = "The organization takes no more submissions for now"
+const noRoom = "The organization cannot accept submissions at the moment"
 
-// submit describes the row of new submissions, which pages send with keys of kind browser.
+// submit describes the row that creates submissions, which pages send with keys of kind browser.
 func (m *Module) submit() crud.Action {
 	return crud.Action{
 		Policy: operation.Policy{
@@ -173,25 +178,25 @@ func (m *Module) submit() crud.Action {
 			{
 				Name: proofParam, In: operation.InQuery, Shape: operation.Text, Bounds: operation.Bounds{MaxLength: maxProof},
 				Example:     "665f1c2a.665f1c2a.1717510000.18.Jx2mB0l4Zk6u1q9c.1.mJ1b3rVn:1a2b",
-				Description: "Of keys of kind browser that ask for proof of work: the challenge, a colon and what was found for it.",
+				Description: "For keys of kind browser that require proof of work: the challenge, a colon and the solution.",
 			},
 			{
 				Name: honeypotParam, In: operation.InQuery, Shape: operation.Text, Example: "https://spam.example",
-				Description: "Of keys of kind browser: what the page's form has in a field that people do not see. Where there is anything, the submission is answered as if it were stored, and is not.",
+				Description: "For keys of kind browser: the value of a field of the page's form that is hidden from people. If it is not empty, the submission is answered as if it were stored, but is not stored.",
 			},
 		}},
 		Response: operation.Response{Failures: []operation.Failure{{
-			Code: http.StatusInsufficientStorage, Message: noRoom, When: "a browser's key is used, and the organization has as much as it may store",
+			Code: http.StatusInsufficientStorage, Message: noRoom, When: "a browser key is used, and the organization has reached a quota",
 		}}},
 		Around: m.guard,
 	}
 }
 
-// guard makes the handler of new submissions ask keys of kind browser for the proof of work.
+// guard makes the handler that creates submissions check the proof of work of browser keys.
 func (m *Module) guard(create operation.Handler) operation.Handler {
 	return func(ctx context.Context, c *operation.Call) (operation.Result, error) {
 		if len(c.Query.Text(proofParam)) > maxProof {
-			return operation.Result{}, fault.One(proofParam, fault.Length, "the proof has at most %d characters", maxProof)
+			return operation.Result{}, fault.One(proofParam, fault.Length, "the proof must have at most %d characters", maxProof)
 		}
 		if c.Principal.KeyKind != tenants.Browser {
 			return create(ctx, c)
@@ -201,14 +206,16 @@ func (m *Module) guard(create operation.Handler) operation.Handler {
 		}
 
 		result, err := create(ctx, c)
-		if full, ok := errors.AsType[*store.QuotaError](err); ok { // visitors of a page are not told how much is stored
-			err = &operation.Problem{Code: http.StatusInsufficientStorage, Message: noRoom, Reason: "limit " + full.Limit, Err: err}
+		if full, ok := errors.AsType[*store.QuotaError](err); ok { // visitors of a page must not learn how much is stored
+			err = &operation.Problem{
+				Code: http.StatusInsufficientStorage, Message: noRoom, Reason: "limit " + full.Limit, Err: err,
+			}
 		}
 		return result, err
 	}
 }
 
-// trapped reports whether a submission was made by a program that fills in what people do not see.
+// trapped reports whether a submission was made by a program that fills in the hidden field.
 func trapped(_ context.Context, c *operation.Call, _ *Submission) bool {
 	if c.Principal.KeyKind != tenants.Browser || c.Query.Text(honeypotParam) == "" {
 		return false

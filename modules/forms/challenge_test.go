@@ -135,15 +135,15 @@ func TestProofOfWork(t *testing.T) {
 	elsewhere := visitor(work)
 	elsewhere.KeyID = "665f1c2ab4d3e2f1a0b9c8d5"
 	for what, proof := range map[string]string{
-		"proof is required:this key asks":               "",
+		"proof is required:this key requires":           "",
 		"no colon:a colon":                              given.Challenge,
 		"no point:a colon":                              "challenge:1",
-		"junk:no challenge of":                          "a.b.c.d.e.f.g:1",
-		"no parts:no challenge of":                      ".:1",
-		"another signature:no challenge of":             changed(6, "x"),
-		"a later end:no challenge of":                   changed(2, "99999999999"),
-		"fewer bits:no challenge of":                    changed(3, "0"),
-		"another version:no challenge of":               changed(5, "9"),
+		"junk:is not for a challenge of":                "a.b.c.d.e.f.g:1",
+		"no parts:is not for a challenge of":            ".:1",
+		"another signature:is not for a challenge of":   changed(6, "x"),
+		"a later end:is not for a challenge of":         changed(2, "99999999999"),
+		"fewer bits:is not for a challenge of":          changed(3, "0"),
+		"another version:is not for a challenge of":     changed(5, "9"),
 		"another form:another form or key":              solve(p.challenge(t, other, who).Challenge, work, true),
 		"another key:another form or key":               solve(p.challenge(t, p.form, elsewhere).Challenge, work, true),
 		"a key that asked for less:another form or key": solve(p.challenge(t, p.form, visitor(1)).Challenge, work, true),

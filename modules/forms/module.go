@@ -1,4 +1,4 @@
-// Package forms keeps form collections: the definitions of forms, and what was filled in.
+// Package forms keeps form collections, which are the definitions of forms, and their submissions.
 package forms
 
 import (
@@ -16,12 +16,12 @@ import (
 	"tenantry/tenants/secrets"
 )
 
-// Module serves form collections and what is filled in. It is immutable and safe for concurrent use.
+// Module serves form collections and submissions. It is immutable once it serves and safe for concurrent use.
 type Module struct {
 	Kinds
-	// Reports, where set, is asked which reports a change breaks. It is set before the module serves.
+	// Reports, if set, says which reports a change breaks. It must be set before the module serves.
 	Reports schema.Dependents
-	// Spent remembers answered challenges. It is set before the module serves.
+	// Spent remembers answered challenges. It must be set before the module serves.
 	Spent Spent
 	keys  secrets.Keys
 }
@@ -48,7 +48,9 @@ func (m *Module) Operations() []operation.Row {
 
 func (m *Module) collectionRows() []operation.Row {
 	return crud.Rows(m.Collections.Resource, crud.Options{
-		Path: "/api/form/collections", Name: "forms", Things: "Form Collections", Tag: tag, Search: []string{"name", "label", "label_plural"},
+		Path: "/api/form/collections", Name: "forms", Things: "Form Collections", Tag: tag, Search: []string{
+			"name", "label", "label_plural",
+		},
 		Read:  operation.NeedsOneOf(tenants.ManageForms, tenants.ViewFormSubmissions, tenants.CreateFormSubmissions),
 		Write: operation.Needs(tenants.ManageForms), Before: crud.Before(m.before), Show: crud.Show(m.show), Example: m.example(),
 		Create: crud.Action{
@@ -59,12 +61,12 @@ func (m *Module) collectionRows() []operation.Row {
 		Update: crud.Absent(),
 		Delete: crud.Action{
 			Policy: operation.Policy{Timeout: crud.ClearTimeout},
-			Lead:   "The form's submissions cannot be reached until it is restored; with purge they are gone with it.",
+			Lead:   "The form's submissions are hidden until it is restored; with purge they are deleted with it.",
 		},
 	})
 }
 
-// show makes the answers of forms. Who is told of submissions, those are told who may change that.
+// show makes the answers of forms. Only callers who may manage forms see the e-mail alerts.
 func (m *Module) show(_ context.Context, c *operation.Call, forms []*Collection) ([]any, error) {
 	out := make([]any, len(forms))
 	for i, f := range forms {
@@ -77,7 +79,7 @@ func (m *Module) show(_ context.Context, c *operation.Call, forms []*Collection)
 	return out, nil
 }
 
-// before completes a new form, and removes what was filled in of one that is purged.
+// before completes a new form, and deletes the submissions of one that is purged.
 func (m *Module) before(ctx context.Context, c *operation.Call, _ *store.Preconditions, rec, was *Collection) error {
 	switch {
 	case was == nil:
@@ -92,7 +94,7 @@ func (m *Module) before(ctx context.Context, c *operation.Call, _ *store.Precond
 	case was.Standalone && c.Principal.Kind != tenants.System:
 		return fault.One("standalone", fault.Forbidden, standaloneDetail)
 	case rec == nil:
-		if !was.Deleted { // nobody fills it in meanwhile
+		if !was.Deleted { // so that no submissions are added meanwhile
 			was.Deleted = true
 			if err := m.Collections.In(c.Workspace).Replace(ctx, was); err != nil {
 				return err
@@ -103,7 +105,7 @@ func (m *Module) before(ctx context.Context, c *operation.Call, _ *store.Precond
 	return nil
 }
 
-// submissionRows are those of what was filled in. Pages fill in forms with the keys of browsers.
+// submissionRows returns the rows of submissions. Pages create them with browser keys.
 func (m *Module) submissionRows() []operation.Row {
 	return crud.Rows(m.Submissions.Resource, crud.Options{
 		Path: "/api/form/collections/{id}/submissions", Things: "Submissions", Within: "Form Collection",
@@ -139,19 +141,41 @@ func (m *Module) updateRow() operation.Row {
 			Contract: true,
 			Teams:    true,
 			Params: []operation.Param{
-				{Name: "id", In: operation.InPath, Shape: operation.Text, Required: true, Description: "Identifier of the form.", Example: exampleID},
+				{
+					Name: "id", In: operation.InPath, Shape: operation.Text, Required: true,
+					Description: "Identifier of the form.", Example: exampleID,
+				},
 			},
 			Body: []operation.Field{
-				{Name: "name", Shape: operation.Text, Bounds: schema.NameBounds(), Description: "Singular identifier: 1 to 64 lower-case letters, digits or _, a letter first.", Ask: operation.Ask{Label: "Short name", Hint: "For addresses and files: lower-case letters, digits and _, such as application."}, Example: example.Name},
-				{Name: "label", Shape: operation.Text, Bounds: schema.LabelBounds(), Description: "Singular label, at most 200 characters.", Ask: operation.Ask{Label: "Name", Hint: "Such as Application."}, Example: example.Label},
-				{Name: "label_plural", Shape: operation.Text, Bounds: schema.LabelBounds(), Description: "Plural label, at most 200 characters.", Ask: operation.Ask{Label: "Name of several", Hint: "Such as Applications."}, Example: example.LabelPlural},
+				{
+					Name: "name", Shape: operation.Text, Bounds: schema.NameBounds(),
+					Description: "Singular identifier: 1 to 64 lower-case letters, digits or _, a letter first.",
+					Ask: operation.Ask{
+						Label: "Short name",
+						Hint:  "For addresses and files: lower-case letters, digits and _, such as application.",
+					},
+					Example: example.Name,
+				},
+				{
+					Name: "label", Shape: operation.Text, Bounds: schema.LabelBounds(),
+					Description: "Singular label, at most 200 characters.",
+					Ask:         operation.Ask{Label: "Name", Hint: "Such as Application."}, Example: example.Label,
+				},
+				{
+					Name: "label_plural", Shape: operation.Text, Bounds: schema.LabelBounds(),
+					Description: "Plural label, at most 200 characters.",
+					Ask:         operation.Ask{Label: "Name of several", Hint: "Such as Applications."},
+					Example:     example.LabelPlural,
+				},
 				{
 					Name: "schema", Shape: operation.Object, Type: schema.Definitions{}, Example: example.Schema,
 					Description: "At most 500 fields by identifier (1 to 64 letters, digits, _ or -), each with title (at most 200 characters), type (StudlyCase) and, optionally, required.", Ask: operation.Ask{Label: "Fields"},
 				},
 				{
 					Name: "email_alerts", Shape: operation.Object, Example: example.EmailAlerts,
-					Description: "enabled (boolean), recipients (at most 1000 e-mail addresses), subject (one line, at most 200 characters); other members are kept. At most 128 KiB and 8 levels.", Ask: operation.Ask{Label: "E-mail alerts", Hint: "Who is told of submissions, in JSON."},
+					Description: "enabled (boolean), recipients (at most 1000 e-mail addresses), subject (one line, at most 200 characters); other members are kept. At most 128 KiB and 8 levels.", Ask: operation.Ask{
+						Label: "E-mail alerts", Hint: "Recipients of alerts about submissions, in JSON.",
+					},
 				},
 			},
 			BodyLimit: schema.BodyLimit,
@@ -159,7 +183,10 @@ func (m *Module) updateRow() operation.Row {
 		Response: operation.Response{
 			Data: Answer{}, Message: "Form Collection updated", Example: m.example(),
 			Failures: []operation.Failure{
-				{Code: http.StatusOK, Message: notUpdated, When: "the form is standalone", Data: Refused{standaloneDetail}},
+				{
+					Code: http.StatusOK, Message: notUpdated, When: "the form is standalone",
+					Data: Refused{standaloneDetail},
+				},
 				{Code: http.StatusNotFound, Message: missing, When: "no such form in this organization"},
 				crud.Limits(),
 				operation.Refuses(http.StatusUnprocessableEntity, "the body is unacceptable; every problem is named", "label", fault.Required, "label must not be empty"),
@@ -170,9 +197,9 @@ func (m *Module) updateRow() operation.Row {
 		Docs: operation.Docs{
 			Tag:     tag,
 			Summary: "Update a form collection",
-			Description: "Takes any of the fields; what is absent stays as it is. schema and email_alerts are replaced as a whole, " +
-				"but locked fields, form_name among them, always stay as they are. Standalone forms cannot be updated. " +
-				"Values of fields that are dropped stay stored; no field becomes Encrypted, stops being so, or is dropped while it is, while submissions have values of it. Where custom reports ask for such fields, the header " + warningHeader + " of the answer names the reports.",
+			Description: "Takes any of the fields; absent ones stay unchanged. schema and email_alerts are replaced as a whole, " +
+				"but locked fields, such as form_name, always stay unchanged. Standalone forms cannot be updated. " +
+				"Values of dropped fields stay stored. While submissions have values of a field, it cannot become Encrypted, and an Encrypted field cannot change its type or be dropped. If custom reports use changed fields, the header " + warningHeader + " of the answer names the reports.",
 		},
 		Handler: m.update,
 	}
@@ -198,7 +225,7 @@ func (m *Module) schemaRow() operation.Row {
 		Docs: operation.Docs{
 			Aside: true, IDs: []string{"getFormSchema"}, Tag: tag,
 			Summary:     "Get the fields of form collections",
-			Description: "Without id, the fields that every form has; with id, all fields of that form.",
+			Description: "Without id, the fields of every form; with id, all fields of that form.",
 		},
 	}, m.schema)
 }

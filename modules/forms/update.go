@@ -15,7 +15,7 @@ import (
 	"tenantry/operation/crud"
 )
 
-// change is what an update asks for; nil members stay as they are.
+// change is an update; nil members stay unchanged.
 type change struct {
 	name, label, labelPlural *string
 	fields                   *schema.Fields
@@ -28,8 +28,8 @@ func (m *Module) update(ctx context.Context, c *operation.Call) (operation.Resul
 	var errs fault.List
 	ch, ignored := parseChange(c, &errs, nil)
 	if len(errs) > 0 {
-		// A form that is not there, or cannot be updated at all, is the larger problem; and one
-		// that has an odd type already may keep it.
+		// A missing or standalone form takes precedence over faults of the body, and unknown types that the form
+		// already has are allowed.
 		form, err := in.Get(ctx, id)
 		if err != nil {
 			return operation.Result{}, operation.OrMissing(err, missing)
@@ -64,7 +64,7 @@ func (m *Module) update(ctx context.Context, c *operation.Call) (operation.Resul
 		if m.Collections.Fits(f, m.Collections.Measure(&was), 0, &large); len(large) > 0 {
 			return large.Err()
 		}
-		return m.fits(ctx, c, f, &was)
+		return m.checkValues(ctx, c, f, &was)
 	}, func(ctx context.Context, b *store.Batch, form *Collection) (err error) {
 		result, err = c.Commit(ctx, b, func(ctx context.Context) (operation.Result, error) {
 			before := was.Fields()
@@ -80,17 +80,17 @@ func (m *Module) update(ctx context.Context, c *operation.Call) (operation.Resul
 	if err != nil {
 		return operation.Result{}, operation.OrMissing(m.Collections.Taken(ctx, c.Workspace, &wanted, err), missing)
 	}
-	// Again, now that submissions are no longer checked against the fields of before.
-	err = crud.Settle(ctx, c, m.Collections.Resource, form, &was, func(ctx context.Context) error { return m.fits(ctx, c, form, &was) })
+	// Check again, because submissions may have been stored before the change was visible.
+	err = crud.Settle(ctx, c, m.Collections.Resource, form, &was, func(ctx context.Context) error { return m.checkValues(ctx, c, form, &was) })
 	if err != nil {
 		return operation.Result{}, err
 	}
 	return result, nil
 }
 
-// fits refuses a change of what records of other teams than the caller's depend on, and one that would leave values of
-// submissions in clear under an encrypted field, or sealed under another one.
-func (m *Module) fits(ctx context.Context, c *operation.Call, f, was *Collection) error {
+// checkValues refuses a change that records of other teams depend on, and one that would leave values of submissions
+// in clear under an encrypted field, or sealed under another type.
+func (m *Module) checkValues(ctx context.Context, c *operation.Call, f, was *Collection) error {
 	if err := crud.RefuseLimited(ctx, c, m.Collections.Resource, f, was); err != nil {
 		return err
 	}
@@ -101,16 +101,16 @@ func (m *Module) fits(ctx context.Context, c *operation.Call, f, was *Collection
 	return errs.Err()
 }
 
-// warningHeader names what a change that was carried out has broken.
+// warningHeader names what a change has broken.
 const warningHeader = "X-Warning"
 
-// maxWarned bounds the reports that a warning names.
+// maxWarned bounds how many reports a warning names.
 const maxWarned = 20
 
-// warn tells of reports that ask for fields which the form has lost: the caller in a header,
-// those that the caller may see, and the audit log. That keeps nobody from changing it.
+// warn reports the custom reports that use fields which the form has lost: to the caller in a header, as far as the
+// caller may see them, and in the audit record. The change is made nevertheless.
 func (m *Module) warn(ctx context.Context, c *operation.Call, form *Collection, before schema.Fields) {
-	c.Header.Del(warningHeader) // of a try that others came before
+	c.Header.Del(warningHeader) // of an attempt that was overtaken
 	after := form.Fields()
 	lost := slices.ContainsFunc(before.Names(), func(name string) bool { return after[name].Type != before[name].Type })
 	if m.Reports == nil || !lost {
@@ -118,20 +118,20 @@ func (m *Module) warn(ctx context.Context, c *operation.Call, form *Collection, 
 	}
 	all, err := m.Reports.Broken(ctx, c.Tenant.Workspace(), m.Collections.Name, form.ID, before, after)
 	if err != nil {
-		c.Header.Set(warningHeader, "it could not be told whether custom reports ask for fields that the form no longer has")
+		c.Header.Set(warningHeader, "it could not be determined whether custom reports use fields that the form no longer has")
 		c.Note("broken_reports", "unknown")
 		return
 	}
 	if len(all) == 0 {
 		return
 	}
-	c.Note("broken_reports", listed(all))
+	c.Note("broken_reports", listIDs(all))
 	if seen, err := m.Reports.Broken(ctx, c.Workspace, m.Collections.Name, form.ID, before, after); err == nil && len(seen) > 0 {
-		c.Header.Set(warningHeader, "custom reports ask for fields that the form no longer has, or has with another type: "+listed(seen))
+		c.Header.Set(warningHeader, "custom reports use fields that the form no longer has, or has with another type: "+listIDs(seen))
 	}
 }
 
-func listed(ids []string) string {
+func listIDs(ids []string) string {
 	text := strings.Join(ids[:min(len(ids), maxWarned)], ", ")
 	if n := len(ids) - maxWarned; n > 0 {
 		text += fmt.Sprintf(" and %d more", n)
@@ -139,7 +139,7 @@ func listed(ids []string) string {
 	return text
 }
 
-// names returns what the change sets.
+// names returns the names of the fields that the change sets.
 func (ch *change) names() []string {
 	given := map[string]bool{
 		"name": ch.name != nil, "label": ch.label != nil, "label_plural": ch.labelPlural != nil,
@@ -157,7 +157,7 @@ func parseChange(c *operation.Call, errs *fault.List, stored schema.Fields) (ch 
 		if !ok {
 			return nil
 		}
-		if name != "name" { // which is no text for people
+		if name != "name" { // an identifier is not trimmed
 			s = texts.Trim(s)
 		}
 		check(errs, name, s)
@@ -185,7 +185,7 @@ func parseChange(c *operation.Call, errs *fault.List, stored schema.Fields) (ch 
 	return ch, ignored
 }
 
-// same reports whether a definition from outside says just what the field is.
+// same reports whether a definition in a body equals the field.
 func same(given any, field schema.Field) bool {
 	m, ok := given.(map[string]any)
 	if !ok || m["title"] != field.Title || m["type"] != field.Type {
@@ -205,7 +205,7 @@ func same(given any, field schema.Field) bool {
 	return ok
 }
 
-// apply changes the form and names what the caller gave for locked fields in vain.
+// apply changes the form, and returns the names of locked fields whose changes were ignored.
 func (ch *change) apply(f *Collection) (kept []string) {
 	set := func(field, value *string) {
 		if value != nil {
@@ -238,11 +238,11 @@ func (ch *change) apply(f *Collection) (kept []string) {
 	return kept
 }
 
-type which struct {
+type schemaInput struct {
 	ID *string `json:"id" doc:"Identifier of a form, or its name." example:"665f1c2ab4d3e2f1a0b9c8d7"`
 }
 
-func (m *Module) schema(ctx context.Context, c *operation.Call, in which) (Schema, error) {
+func (m *Module) schema(ctx context.Context, c *operation.Call, in schemaInput) (Schema, error) {
 	if in.ID == nil {
 		return Schema{Common()}, nil
 	}

@@ -12,7 +12,7 @@ import (
 	"tenantry/operation"
 )
 
-// exportOperation is the row that writes an organization as a bundle.
+// exportOperation returns the row that writes an organization as a bundle.
 func (s *Service) exportOperation() operation.Row {
 	return operation.Row{
 		Name: "exports.get", Method: http.MethodGet, Path: "/api/export",
@@ -21,18 +21,24 @@ func (s *Service) exportOperation() operation.Row {
 			Weight: operation.Heavy, Timeout: time.Hour,
 		},
 		Request: operation.Request{
-			Params: []operation.Param{{Name: "public_key", In: operation.InQuery, Shape: operation.Text, Description: "The public half of a transfer key, as tenantry keyring transfer-key writes it."}},
+			Params: []operation.Param{{
+				Name: "public_key", In: operation.InQuery, Shape: operation.Text,
+				Description: "The public half of a transfer key, as written by tenantry keyring transfer-key.",
+			}},
 		},
 		Response: operation.Response{
 			Streams: []string{ndjson}, Message: "Export found",
-			Data:     map[string]any{},
-			Example:  map[string]any{"kind": "contact", "id": "665f1c2ab4d3e2f1a0b9c8d7", "email": "ada@example.com"},
-			Failures: []operation.Failure{{Code: http.StatusUnprocessableEntity, Message: "Validation failed: public_key is no transfer key", When: "the key cannot be read"}},
+			Data:    map[string]any{},
+			Example: map[string]any{"kind": "contact", "id": "665f1c2ab4d3e2f1a0b9c8d7", "email": "ada@example.com"},
+			Failures: []operation.Failure{{
+				Code: http.StatusUnprocessableEntity, Message: "Validation failed: public_key is not a transfer key",
+				When: "the key cannot be read",
+			}},
 		},
 		Docs: operation.Docs{
 			Tag: tag, Summary: "Export the organization as a bundle",
-			Description: "Answers the lines of a bundle, definitions first. Encrypted values open in this organization alone, unless public_key names a transfer key to which they are sealed. " +
-				"Keys, sessions, share links, passwords and the audit log are never part of it. A connection that breaks off before its end says that lines are missing.",
+			Description: "Answers the lines of a bundle, definitions first. Encrypted values can only be opened in this organization, unless they are sealed to the transfer key in public_key. " +
+				"Keys, sessions, share links, passwords and the audit log are never part of it. If the connection breaks off, lines are missing.",
 		},
 		Handler: s.export,
 	}
@@ -43,7 +49,7 @@ func (s *Service) export(_ context.Context, c *operation.Call) (operation.Result
 	if c.Query.Has("public_key") {
 		key, err := sealing.ParseTransferPublicKey(c.Query.Text("public_key"))
 		if err != nil {
-			return operation.Result{}, fault.One("public_key", fault.Format, "public_key is no transfer key")
+			return operation.Result{}, fault.One("public_key", fault.Format, "public_key is not a transfer key")
 		}
 		o.SealTo = key
 		c.Note("secrets_sealed_to", key.KeyID())

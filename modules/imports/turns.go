@@ -12,59 +12,60 @@ import (
 )
 
 const (
-	// atWork is how many imports of a process are at work at a time. The others that have begun wait for their turn,
-	// which is over after some pieces, each of a few hundred lines.
-	atWork = 2
-	pieces = 8
-	// isLarge is how many bytes make a large file. Two of them may have begun, whatever begins keeps memory; and others
-	// of maxBegun bytes, the last quarter of which is kept for files of less than isTiny.
+	// maxWorking is how many imports of a process work at a time. The others that have begun wait for their turn. A
+	// turn ends after some pieces, each of a few hundred lines.
+	maxWorking = 2
+	pieces     = 8
+	// isLarge is the size of a large file in bytes. Imports that have begun hold memory, so maxLarge large ones may
+	// have begun, and others of maxBegun bytes together. The last quarter of these is reserved for files of at most
+	// isTiny bytes.
 	isLarge  = 16 << 20
 	isTiny   = 256 << 10
 	maxLarge = 2
 	maxBegun = 2 * isLarge
-	// leastSize is what a file counts at least.
+	// leastSize is the smallest size that a file counts as.
 	leastSize = 64 << 10
 
-	maxTime = time.Hour        // from when its file has arrived to its end
-	maxWait = 15 * time.Minute // of that, until it begins
+	maxTime = time.Hour        // from the arrival of the file to the end of the import
+	maxWait = 15 * time.Minute // of that, until the import begins
 )
 
-// The causes for which an import is ended that took too long.
+// Causes for ending an import that takes too long.
 var (
 	errLate   = errors.New("the import took too long")
-	errNoTurn = fmt.Errorf("%w: others were under way", errLate)
+	errNoTurn = fmt.Errorf("%w: others were running", errLate)
 )
 
-// turns give imports their turns by organization, by what each has had done: whoever had least is next. The zero value
-// is ready. Safe for concurrent use.
+// turns gives imports turns by organization: the organization with the least work done is next. The zero value is
+// ready. Safe for concurrent use.
 type turns struct {
 	mu      sync.Mutex
 	working int
 	large   int
-	begun   int64 // bytes, without the large ones
+	begun   int64 // bytes of the files that are not large
 	waiting []*ticket
 	fair    fairqueue.Turns[int64] // in pieces
 }
 
-// ticket is an import that has its turns. Its own goroutine alone calls its methods.
+// ticket is the place of an import in turns. Only the goroutine of the import calls its methods.
 type ticket struct {
 	of     *turns
 	org    int64
 	size   int64
-	pieces int // of the turn that it has
+	pieces int // done in the current turn
 
 	// Guarded by of.mu.
 	start int64
 	began bool
-	ready chan struct{} // closed when it has its turn
+	ready chan struct{} // closed when its turn begins
 }
 
 func (t *turns) ticket(org, size int64) *ticket {
 	return &ticket{of: t, org: org, size: max(size, leastSize)}
 }
 
-// begin waits for the first turn; leave must follow where that is had. It calls waits once if there is none at once.
-// Error: the context's own.
+// begin waits for the first turn. It calls waits once if it has to wait. If it succeeds, leave must be called. Error:
+// that of the context.
 func (k *ticket) begin(ctx context.Context, waits func()) error {
 	k.of.mu.Lock()
 	k.queue()
@@ -79,8 +80,8 @@ func (k *ticket) begin(ctx context.Context, waits func()) error {
 	return k.wait(ctx)
 }
 
-// turn counts a piece of work, and after some of them lets others go first whose turn it is. Error: the context's own;
-// leave must follow all the same.
+// turn counts a piece of work, and lets other imports go first after some pieces. leave must be called even if it
+// fails. Error: that of the context.
 func (k *ticket) turn(ctx context.Context) error {
 	if k.pieces++; k.pieces < pieces {
 		return ctx.Err()
@@ -94,7 +95,7 @@ func (k *ticket) turn(ctx context.Context) error {
 	return k.wait(ctx)
 }
 
-// leave ends the turn, and gives the room of the import back.
+// leave ends the turn and frees the room of the import.
 func (k *ticket) leave() {
 	k.of.mu.Lock()
 	defer k.of.mu.Unlock()
@@ -110,7 +111,7 @@ func (k *ticket) leave() {
 	k.of.serve()
 }
 
-// before returns how many others are before it until it begins.
+// before returns how many other imports will begin first.
 func (k *ticket) before() (n int) {
 	k.of.mu.Lock()
 	defer k.of.mu.Unlock()
@@ -134,13 +135,13 @@ func (k *ticket) wait(ctx context.Context) error {
 	}
 }
 
-// queue puts the import among those that wait. The lock is held.
+// queue adds the import to those that wait. The caller holds the lock.
 func (k *ticket) queue() {
 	k.start, k.ready = k.of.fair.Start(k.org, pieces), make(chan struct{})
 	k.of.waiting = append(k.of.waiting, k)
 }
 
-// room takes room for an import that begins, or gives it back. The lock is held.
+// room takes room for an import that begins, or frees it. The caller holds the lock.
 func (k *ticket) room(change int) {
 	if k.size > isLarge {
 		k.of.large += change
@@ -149,7 +150,7 @@ func (k *ticket) room(change int) {
 	k.of.begun += int64(change) * k.size
 }
 
-// fits reports whether there is room for it. The lock is held.
+// fits reports whether there is room for the import. The caller holds the lock.
 func (k *ticket) fits() bool {
 	switch {
 	case k.began:
@@ -162,12 +163,12 @@ func (k *ticket) fits() bool {
 	return k.of.begun+k.size <= maxBegun
 }
 
-// shares reports whether the file is one of those that share room, and may wait for more of it than is free.
+// shares reports whether the file is one of those that share maxBegun and may have to wait for more than is free.
 func (k *ticket) shares() bool { return k.size > isTiny && k.size <= isLarge }
 
-// firstOfMany returns which of those is to begin first: smaller ones that came later do not go before it for good. The
-// lock is held.
-func (t *turns) firstOfMany() (first *ticket) {
+// firstSharing returns the import that has waited longest of those that share room, so that smaller ones cannot
+// overtake it forever. The caller holds the lock.
+func (t *turns) firstSharing() (first *ticket) {
 	for _, k := range t.waiting {
 		if !k.began && k.shares() && (first == nil || k.start < first.start) {
 			first = k
@@ -176,11 +177,11 @@ func (t *turns) firstOfMany() (first *ticket) {
 	return first
 }
 
-// serve gives turns as long as there are any. The lock is held.
+// serve starts turns while there are free ones. The caller holds the lock.
 func (t *turns) serve() {
-	for t.working < atWork {
+	for t.working < maxWorking {
 		var next *ticket
-		parties, first := t.working, t.firstOfMany()
+		parties, first := t.working, t.firstSharing()
 		for _, k := range t.waiting {
 			parties++
 			if (next == nil || k.start < next.start) && k.fits() && (k.began || !k.shares() || k == first) {

@@ -31,7 +31,7 @@ func TestImportTurns_ShortImportAmongLongOnes(t *testing.T) {
 	t.Parallel()
 	var of turns
 	var long []*ticket
-	for org := range int64(atWork) {
+	for org := range int64(maxWorking) {
 		k := of.ticket(org, isLarge/4+org)
 		if has, _ := beginning(t.Context(), k); !has {
 			t.Fatal("a place is free, and it waits")
@@ -41,7 +41,7 @@ func TestImportTurns_ShortImportAmongLongOnes(t *testing.T) {
 	short := of.ticket(100, 80)
 	has, begun := beginning(t.Context(), short)
 	if has || short.before() != 0 {
-		t.Fatalf("more than %d are at work, or %d others wait", atWork, short.before())
+		t.Fatalf("more than %d are at work, or %d others wait", maxWorking, short.before())
 	}
 	for range pieces - 1 {
 		if err := long[0].turn(t.Context()); err != nil {
@@ -106,7 +106,7 @@ func TestImportTurns_CancelledImportLeavesTheQueue(t *testing.T) {
 	t.Parallel()
 	var of turns
 	var working []*ticket
-	for org := range int64(atWork) {
+	for org := range int64(maxWorking) {
 		k := of.ticket(org, isTiny+1)
 		beginning(t.Context(), k)
 		working = append(working, k)

@@ -24,69 +24,78 @@ type Shown struct {
 	Schema      schema.Fields `json:"schema" doc:"Fields by identifier."`
 	CreatedAt   string        `json:"created_at" doc:"RFC 3339, UTC, milliseconds."`
 	UpdatedAt   string        `json:"updated_at" doc:"RFC 3339, UTC, milliseconds."`
-	Touches     *Touched      `json:"touches,omitempty" doc:"What the change would touch. Only a preview has it."`
+	Touches     *Touched      `json:"touches,omitempty" doc:"What the change would affect. Only in a preview."`
 }
 
 // Touched is what a change of a custom object breaks, or would break.
 type Touched struct {
-	Records int64            `json:"records" doc:"Records that would lose or lack a value, have one that does not fit, or could not be reached."`
-	Fields  map[string]int64 `json:"fields" doc:"How many records that are, by field."`
-	Reports []string         `json:"reports" doc:"Identifiers of custom reports that could not be run any more; those that the caller may see."`
-	Others  int              `json:"other_reports" doc:"How many more there are."`
+	Records int64            `json:"records" doc:"Number of records that would lose or lack a value, have one that does not fit, or be hidden."`
+	Fields  map[string]int64 `json:"fields" doc:"The number of these records by field."`
+	Reports []string         `json:"reports" doc:"Identifiers of custom reports that could no longer be run, as far as the caller may see them."`
+	Others  int              `json:"other_reports" doc:"Number of other such reports."`
 
-	sealed []string // fields whose values would be left in clear, or sealed for ever
+	sealed []string // fields whose values would be left in clear, or sealed without a way to open them
 }
 
 func (m *Module) exampleShown() Shown {
-	d := &Definition{Name: "tree", Label: "Tree", LabelPlural: "Trees", Schema: schema.Fields{"species": {Title: "Species", Type: schema.Text, Required: true}}}
+	d := &Definition{
+		Name: "tree", Label: "Tree", LabelPlural: "Trees",
+		Schema: schema.Fields{"species": {Title: "Species", Type: schema.Text, Required: true}},
+	}
 	d.ID, d.CreatedAt, d.UpdatedAt = exampleID, 1717509162000, 1717595562000
 	return crud.As[Shown](m.Definitions.Resource)(d, nil)
 }
 
-// definitionRows are those of definitions. Records and reports refer to one by its name, which so never changes.
+// definitionRows returns the rows of definitions. Records and reports refer to a definition by its name, so the name
+// never changes.
 func (m *Module) definitionRows() []operation.Row {
-	change := m.foreseeing("A schema that is given replaces the whole one; locked fields stay. Values of fields that are dropped stay stored.")
+	change := m.previewable("A given schema replaces the whole schema, except for locked fields. Values of dropped fields stay stored.")
 	change.BodyLimit, change.Weight = schema.BodyLimit, operation.Heavy
 	change.Types = map[string]any{"schema": schema.Definitions{}}
 	return crud.Rows(m.Definitions.Resource, crud.Options{
-		Path: "/api/custom/objects", Things: "Custom Objects", Tag: tag, Search: []string{"name", "label", "label_plural"},
+		Path: "/api/custom/objects", Things: "Custom Objects", Tag: tag, Search: []string{
+			"name", "label", "label_plural",
+		},
 		Read: operation.Needs(tenants.ManageCustomObjects), Write: operation.Needs(tenants.ManageCustomObjects),
 		Before: crud.Before(m.before), After: crud.After(m.after), Example: m.exampleShown(),
 		Create: crud.Absent(), Update: change,
-		Delete: m.foreseeing("The object's records cannot be reached until it is restored; with purge they are gone with it."),
+		Delete: m.previewable("The object's records are hidden until it is restored; with purge they are deleted with it."),
 	})
 }
 
-// foreseen is what a preview answers.
-type foreseen struct{ Shown }
+// previewed is the error by which a preview stops a change; it holds the answer.
+type previewed struct{ Shown }
 
-func (*foreseen) Error() string { return "a preview changes nothing" }
+func (*previewed) Error() string { return "a preview changes nothing" }
 
-// foreseeing returns an action that refuses what would break something, unless it is forced, and previews it.
-func (m *Module) foreseeing(lead string) crud.Action {
+// previewable returns an action that refuses changes that break something, unless they are forced, and that can
+// preview them.
+func (m *Module) previewable(lead string) crud.Action {
 	return crud.Action{
 		Lead:   lead,
 		Policy: operation.Policy{Timeout: crud.ClearTimeout}, // every record of the object may be read, or removed
 		Request: operation.Request{Params: []operation.Param{
 			{
 				Name: "force", In: operation.InQuery, Shape: operation.Boolean, Default: "false", Example: "true",
-				Description: "Carries the change out although it breaks stored records or custom reports.",
-				Ask:         operation.Ask{Label: "Even where it breaks something", Hint: "Stored records or reports may no longer fit."},
+				Description: "Makes the change even if it breaks stored records or custom reports.",
+				Ask: operation.Ask{
+					Label: "Even if it breaks something", Hint: "Stored records or reports may no longer fit.",
+				},
 			},
 			{
 				Name: "preview", In: operation.InQuery, Shape: operation.Boolean, Default: "false",
-				Description: "Changes nothing, and answers the object as it is, with what the change would touch.",
-				Ask:         operation.Ask{Label: "Preview", Hint: "Only tells what it would touch."},
+				Description: "Changes nothing, and answers the current object with what the change would affect.",
+				Ask:         operation.Ask{Label: "Preview", Hint: "Only shows what it would affect."},
 			},
 		}},
 		Response: operation.Response{Failures: []operation.Failure{operation.Refuses(
-			http.StatusUnprocessableEntity, "the change would break stored records or custom reports, and is not forced; what would be broken is named",
-			"schema.species", fault.Forbidden, "schema.species: 12 records would lack it or have another value; force=true changes it all the same",
+			http.StatusUnprocessableEntity, "the change would break stored records or custom reports, and is not forced; the answer names what would break",
+			"schema.species", fault.Forbidden, "schema.species: 12 records would lack it or have an invalid value; force=true changes it all the same",
 		)}},
 		Around: func(change operation.Handler) operation.Handler {
 			return func(ctx context.Context, c *operation.Call) (operation.Result, error) {
 				result, err := change(ctx, c)
-				if f, ok := errors.AsType[*foreseen](err); ok {
+				if f, ok := errors.AsType[*previewed](err); ok {
 					return operation.Result{Message: "Custom Object preview", Data: f.Shown}, nil
 				}
 				return result, err
@@ -95,7 +104,7 @@ func (m *Module) foreseeing(lead string) crud.Action {
 	}
 }
 
-// before looks at a change of a definition: rec is nil where it is purged.
+// before checks a change of a definition; rec is nil if it is purged.
 func (m *Module) before(ctx context.Context, c *operation.Call, _ *store.Preconditions, rec, was *Definition) error {
 	var errs fault.List
 	force, preview := c.Query.Bool(&errs, "force", c.Principal.Kind == tenants.System), c.Query.Bool(&errs, "preview", false)
@@ -113,18 +122,18 @@ func (m *Module) before(ctx context.Context, c *operation.Call, _ *store.Precond
 	case err != nil:
 		return err
 	case preview:
-		f := &foreseen{crud.As[Shown](m.Definitions.Resource)(was, c.Tenant)}
+		f := &previewed{crud.As[Shown](m.Definitions.Resource)(was, c.Tenant)}
 		f.Touches = touched
 		return f
 	}
 	if err := touched.refusal(force); err != nil || rec != nil {
 		return err
 	}
-	return m.purged(ctx, c, was)
+	return m.deleteRecords(ctx, c, was)
 }
 
-// after looks once more for values that a change would leave in clear under an encrypted field, or sealed under
-// another.
+// after looks again for values that a change leaves in clear under an encrypted field, or sealed under another type,
+// because records may have been stored before the change was visible.
 func (m *Module) after(ctx context.Context, c *operation.Call, rec, was *Definition) error {
 	if rec.Deleted || !slices.ContainsFunc(was.Schema.With(rec.Schema).Names(), func(name string) bool {
 		return schema.Reseals(was.Schema[name].Type, rec.Schema[name].Type)
@@ -142,7 +151,7 @@ func (m *Module) after(ctx context.Context, c *operation.Call, rec, was *Definit
 func (m *Module) touched(ctx context.Context, c *operation.Call, rec, was *Definition) (t *Touched, err error) {
 	t = &Touched{Fields: map[string]int64{}, Reports: []string{}}
 	of := store.Eq("object", was.Name)
-	var after schema.Fields // nil: there is no such object any more
+	var after schema.Fields // nil: the object is deleted
 	switch {
 	case rec == nil:
 		t.Records, err = m.Records.In(c.Workspace).CountIn(ctx, of, store.Either)
@@ -153,7 +162,7 @@ func (m *Module) touched(ctx context.Context, c *operation.Call, rec, was *Defin
 			after = schema.Fields{}
 		}
 		var names []string
-		if names, err = m.strained(ctx, c, of, was.Schema, after); err == nil && len(names) > 0 {
+		if names, err = m.affectedFields(ctx, c, of, was.Schema, after); err == nil && len(names) > 0 {
 			err = m.Records.In(c.Workspace).Each(ctx, of, store.Either, func(r *Record) error {
 				t.look(r, names, was.Schema, after)
 				return nil
@@ -168,9 +177,11 @@ func (m *Module) touched(ctx context.Context, c *operation.Call, rec, was *Defin
 	return t, err
 }
 
-// strained returns the fields of which values may not fit any more: also new ones of which records that match have
-// values still, from when there was such a field before.
-func (m *Module) strained(ctx context.Context, c *operation.Call, of store.Filter, before, after schema.Fields) (names []string, err error) {
+// affectedFields returns the fields whose values may no longer fit. It includes new fields if matching records have
+// values from an earlier field of the same name.
+func (m *Module) affectedFields(
+	ctx context.Context, c *operation.Call, of store.Filter, before, after schema.Fields,
+) (names []string, err error) {
 	var fresh []string
 	var left []store.Filter
 	for _, name := range before.With(after).Names() {
@@ -184,8 +195,10 @@ func (m *Module) strained(ctx context.Context, c *operation.Call, of store.Filte
 			left = append(left, store.Where(store.Field{Name: name, Custom: true}, store.OpExists, true))
 		}
 	}
-	for some := range slices.Chunk(left, mostAsked) {
-		found, err := m.Records.In(c.Workspace).Find(ctx, store.Query{Filter: store.All(of, store.AnyOf(some...)), State: store.Either, Limit: 1})
+	for some := range slices.Chunk(left, maxFieldsPerQuery) {
+		found, err := m.Records.In(c.Workspace).Find(ctx, store.Query{
+			Filter: store.All(of, store.AnyOf(some...)), State: store.Either, Limit: 1,
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -196,10 +209,10 @@ func (m *Module) strained(ctx context.Context, c *operation.Call, of store.Filte
 	return names, nil
 }
 
-// mostAsked is how many fields one question looks for.
-const mostAsked = 40
+// maxFieldsPerQuery is how many fields one query looks for.
+const maxFieldsPerQuery = 40
 
-// look counts what a change of those fields breaks of a record.
+// look counts what a change of those fields breaks in a record.
 func (t *Touched) look(r *Record, names []string, before, after schema.Fields) {
 	broken := false
 	for _, name := range names {
@@ -229,16 +242,24 @@ func (t *Touched) look(r *Record, names []string, before, after schema.Fields) {
 	}
 }
 
-// refusal says what the change would break. Values are never left in clear where they are to be secret,
-// nor sealed where nobody can read them, whatever is forced.
+// refusal returns the error for what the change would break. Even a forced change must not leave values in clear that
+// are to be secret, or sealed without a way to open them.
 func (t *Touched) refusal(force bool) error {
 	var errs fault.List
 	for _, name := range slices.Sorted(maps.Keys(t.Fields)) {
 		switch secret := slices.Contains(t.sealed, name); {
 		case secret:
-			errs.Add("schema."+name, fault.Forbidden, "schema.%s: %d records have values of it, which would be left in clear or sealed for ever: take them away before it is made, or ceases to be, Encrypted", name, t.Fields[name])
+			errs.Add(
+				"schema."+name, fault.Forbidden,
+				"schema.%s: %d records have values of it, so it cannot become or stop being Encrypted: remove these values first",
+				name, t.Fields[name],
+			)
 		case !force:
-			errs.Add("schema."+name, fault.Forbidden, "schema.%s: %d records would lack it or have another value; force=true changes it all the same", name, t.Fields[name])
+			errs.Add(
+				"schema."+name, fault.Forbidden,
+				"schema.%s: %d records would lack it or have an invalid value; force=true changes it all the same",
+				name, t.Fields[name],
+			)
 		}
 	}
 	if len(t.Fields) == 0 && t.Records > 0 && !force {
@@ -250,8 +271,9 @@ func (t *Touched) refusal(force bool) error {
 	return errs.Err()
 }
 
-// purged removes the records of an object that is purged; nobody makes new ones meanwhile.
-func (m *Module) purged(ctx context.Context, c *operation.Call, d *Definition) error {
+// deleteRecords deletes the records of an object that is purged. The object is deleted first, so that none are added
+// meanwhile.
+func (m *Module) deleteRecords(ctx context.Context, c *operation.Call, d *Definition) error {
 	if !d.Deleted {
 		d.Deleted = true
 		if err := m.Definitions.In(c.Workspace).Replace(ctx, d); err != nil {

@@ -37,7 +37,7 @@ func (m *Module) create(ctx context.Context, c *operation.Call) (operation.Resul
 	return result, m.Definitions.Taken(ctx, c.Workspace, def, err)
 }
 
-// parseDefinition returns the definition of the body, and which parts of it are ignored.
+// parseDefinition returns the definition in the body, and the parts that are ignored.
 func parseDefinition(c *operation.Call) (def *Definition, ignored []string, err error) {
 	var errs fault.List
 	def = &Definition{Schema: schema.Fields{}}
@@ -53,15 +53,14 @@ func parseDefinition(c *operation.Call) (def *Definition, ignored []string, err 
 	return def, ignored, errs.Err()
 }
 
-// definitions returns the fields by identifier. An array makes fields named 0, 1, 2, as the
-// contract says.
+// definitions returns the fields by identifier. An array defines fields named 0, 1, 2, as the contract says.
 func definitions(c *operation.Call, errs *fault.List) (map[string]any, bool) {
 	given := c.Body.Raw("schema")
 	if !bytes.HasPrefix(given, []byte("[")) {
 		return c.Body.Object(errs, "schema")
 	}
 	var list []any
-	if err := operation.Decode(given, &list); err != nil { // what the body holds was checked
+	if err := operation.Decode(given, &list); err != nil { // cannot happen: the body was checked
 		errs.Add("schema", "type", "schema must be an object")
 		return nil, false
 	}
@@ -72,13 +71,15 @@ func definitions(c *operation.Call, errs *fault.List) (map[string]any, bool) {
 	return numbered, true
 }
 
-func required(c *operation.Call, errs *fault.List, name string, check func(errs *fault.List, field, value string)) string {
+func required(
+	c *operation.Call, errs *fault.List, name string, check func(errs *fault.List, field, value string),
+) string {
 	if !c.Body.Has(name) {
 		errs.Add(name, "required", "%s is required", name)
 		return ""
 	}
 	s, ok := c.Body.Text(errs, name)
-	if name != "name" { // which is no text for people
+	if name != "name" { // an identifier is not trimmed
 		s = texts.Trim(s)
 	}
 	if ok {
@@ -87,7 +88,7 @@ func required(c *operation.Call, errs *fault.List, name string, check func(errs 
 	return s
 }
 
-// generic gives failures that are nobody's input an empty object instead of an empty list.
+// generic replaces the data of internal failures by an empty object, as the contract says.
 func generic(p *operation.Problem) *operation.Problem {
 	if p.Code < http.StatusInternalServerError {
 		return p
@@ -97,18 +98,18 @@ func generic(p *operation.Problem) *operation.Problem {
 	return &c
 }
 
-type which struct {
+type schemaInput struct {
 	ID   *string `json:"id" doc:"Identifier of a custom object, or its name." example:"665f1c2ab4d3e2f1a0b9c8d7"`
 	Name *string `json:"name" doc:"Name of a custom object, or its identifier." example:"tree"`
 }
 
-func (m *Module) schema(ctx context.Context, c *operation.Call, in which) (Schema, error) {
+func (m *Module) schema(ctx context.Context, c *operation.Call, in schemaInput) (Schema, error) {
 	var where []store.Filter
 	if in.ID != nil {
-		where = append(where, called(*in.ID))
+		where = append(where, byIDOrName(*in.ID))
 	}
 	if in.Name != nil {
-		where = append(where, called(*in.Name))
+		where = append(where, byIDOrName(*in.Name))
 	}
 	if where == nil {
 		return Schema{Common()}, nil
@@ -120,8 +121,8 @@ func (m *Module) schema(ctx context.Context, c *operation.Call, in which) (Schem
 	return Schema{Common().With(def.Schema)}, nil
 }
 
-// called matches the custom object of that identifier or name.
-func called(text string) store.Filter {
+// byIDOrName matches the custom object with that identifier or name.
+func byIDOrName(text string) store.Filter {
 	return store.AnyOf(store.Eq("id", text), store.Eq("name", text))
 }
 

@@ -1,4 +1,4 @@
-// Package objects keeps custom objects: kinds of records that an organization makes up.
+// Package objects keeps custom objects: kinds of records that an organization defines.
 package objects
 
 import (
@@ -13,11 +13,11 @@ import (
 	"tenantry/tenants/secrets"
 )
 
-// Module serves the definitions of custom objects and their records. It is immutable and safe for
+// Module serves the definitions of custom objects and their records. It is immutable once it serves and safe for
 // concurrent use.
 type Module struct {
 	Kinds
-	// Reports, where set, is asked which reports a change breaks. It is set before the module serves.
+	// Reports, if set, says which reports a change breaks. It must be set before the module serves.
 	Reports schema.Dependents
 	keys    secrets.Keys
 }
@@ -25,7 +25,7 @@ type Module struct {
 // New returns the module. The keys seal values of encrypted fields.
 func New(keys secrets.Keys) *Module { return &Module{Kinds: NewKinds(), keys: keys} }
 
-// Created is what a creation answers.
+// Created is the answer to a creation.
 type Created struct {
 	ID          string `json:"id" doc:"Identifier of the definition."`
 	Name        string `json:"name" doc:"Singular identifier."`
@@ -45,7 +45,7 @@ const (
 	exampleID  = "665f1c2ab4d3e2f1a0b9c8d7"
 )
 
-// Common returns the fields that records of every custom object have.
+// Common returns the fields of records of every custom object.
 func Common() schema.Fields {
 	return schema.Fields{externalID: {Title: "External ID", Type: schema.Text, Locked: true}}
 }
@@ -54,7 +54,9 @@ func Common() schema.Fields {
 func (m *Module) Operations() []operation.Row {
 	records := crud.Rows(m.Records.Resource, crud.Options{
 		Path: "/api/custom/objects/{name}/records", Things: "Records", Within: "Custom Object",
-		Read: operation.Needs(tenants.ManageCustomObjects), Write: operation.Needs(tenants.ManageCustomObjects), Keys: m.keys, Bulk: true, Export: true, Search: []string{"external_id", "values"},
+		Read: operation.Needs(tenants.ManageCustomObjects), Write: operation.Needs(tenants.ManageCustomObjects), Keys: m.keys, Bulk: true, Export: true, Search: []string{
+			"external_id", "values",
+		},
 	})
 	return slices.Concat([]operation.Row{m.createRow(), m.schemaRow()}, records, m.definitionRows())
 }
@@ -71,13 +73,32 @@ func (m *Module) createRow() operation.Row {
 			Contract: true,
 			Teams:    true,
 			Body: []operation.Field{
-				{Name: "name", Shape: operation.Text, Required: true, Bounds: schema.NameBounds(), Description: "Singular identifier: 1 to 64 lower-case letters, digits or _, a letter first.", Ask: operation.Ask{Label: "Short name", Hint: "For addresses and files: lower-case letters, digits and _, such as bike."}, Example: "tree"},
-				{Name: "label", Shape: operation.Text, Required: true, Bounds: schema.LabelBounds(), Description: "Singular label, at most 200 characters.", Ask: operation.Ask{Label: "Name", Hint: "Such as Bike."}, Example: "Tree"},
-				{Name: "label_plural", Shape: operation.Text, Required: true, Bounds: schema.LabelBounds(), Description: "Plural label, at most 200 characters.", Ask: operation.Ask{Label: "Name of several", Hint: "Such as Bikes."}, Example: "Trees"},
+				{
+					Name: "name", Shape: operation.Text, Required: true, Bounds: schema.NameBounds(),
+					Description: "Singular identifier: 1 to 64 lower-case letters, digits or _, a letter first.",
+					Ask: operation.Ask{
+						Label: "Short name",
+						Hint:  "For addresses and files: lower-case letters, digits and _, such as bike.",
+					},
+					Example: "tree",
+				},
+				{
+					Name: "label", Shape: operation.Text, Required: true, Bounds: schema.LabelBounds(),
+					Description: "Singular label, at most 200 characters.",
+					Ask:         operation.Ask{Label: "Name", Hint: "Such as Bike."}, Example: "Tree",
+				},
+				{
+					Name: "label_plural", Shape: operation.Text, Required: true, Bounds: schema.LabelBounds(),
+					Description: "Plural label, at most 200 characters.",
+					Ask:         operation.Ask{Label: "Name of several", Hint: "Such as Bikes."}, Example: "Trees",
+				},
 				{
 					Name: "schema", Shape: operation.Object, Type: schema.Numbered{},
-					Description: "At most 500 fields by identifier (1 to 64 letters, digits, _ or -), each with title (at most 200 characters), type (StudlyCase) and, optionally, required. An array makes fields named 0, 1, 2.", Ask: operation.Ask{Label: "Fields"},
-					Example: map[string]any{"species": map[string]any{"title": "Species", "type": schema.Text, "required": true}, "height": map[string]any{"title": "Height (m)", "type": schema.Number}},
+					Description: "At most 500 fields by identifier (1 to 64 letters, digits, _ or -), each with title (at most 200 characters), type (StudlyCase) and, optionally, required. An array defines fields named 0, 1, 2.", Ask: operation.Ask{Label: "Fields"},
+					Example: map[string]any{
+						"species": map[string]any{"title": "Species", "type": schema.Text, "required": true},
+						"height":  map[string]any{"title": "Height (m)", "type": schema.Number},
+					},
 				},
 			},
 			BodyLimit: schema.BodyLimit,
@@ -89,15 +110,19 @@ func (m *Module) createRow() operation.Row {
 			Failures: []operation.Failure{
 				operation.Refuses(http.StatusUnprocessableEntity, "the body is unacceptable; every problem is named", "label", fault.Required, "label is required"),
 				operation.Refuses(http.StatusConflict, "another custom object has the same name, label or plural label; each one is named", "name", fault.Duplicate, "name is already in use"),
-				{Code: http.StatusServiceUnavailable, Message: "The service is temporarily unavailable, please retry later", When: "the store cannot take it now", Data: map[string]any{}},
+				{
+					Code:    http.StatusServiceUnavailable,
+					Message: "The service is temporarily unavailable, please retry later",
+					When:    "the store cannot take it now", Data: map[string]any{},
+				},
 			},
 		},
 		Target: operation.Target{Action: operation.CreateAction, Revised: true},
 		Docs: operation.Docs{
 			Tag:     tag,
 			Summary: "Create a custom object",
-			Description: "Name and both labels must be unique in the organization, each for itself. A key named fields is dropped, beside schema and inside it; " +
-				"definitions go into schema alone. A type that validation does not know is kept, and its values are taken as they are.",
+			Description: "Name, label and plural label must each be unique in the organization. A key named fields is ignored, next to schema and inside it; " +
+				"definitions belong into schema. An unknown type is stored, and its values are not validated.",
 		},
 		Handler: m.create,
 	}
@@ -113,7 +138,9 @@ func (m *Module) schemaRow() operation.Row {
 		Request: operation.Request{Teams: true},
 		Response: operation.Response{
 			Message: "Custom Object schema",
-			Example: Schema{Common().With(schema.Fields{"species": {Title: "Species", Type: schema.Text, Required: true}})},
+			Example: Schema{Common().With(schema.Fields{"species": {
+				Title: "Species", Type: schema.Text, Required: true,
+			}})},
 			Failures: []operation.Failure{
 				{Code: http.StatusNotFound, Message: missing, When: "no such custom object in this organization"},
 			},
@@ -121,8 +148,8 @@ func (m *Module) schemaRow() operation.Row {
 		Docs: operation.Docs{
 			Aside: true, IDs: []string{"getObjectSchema"}, Tag: tag,
 			Summary: "Get the fields of custom objects",
-			Description: "Without a parameter, the fields that records of every custom object have. With id or name, also the ones that this custom object defines; " +
-				"where both are given, both must fit. A field of its own wins over a common one of the same identifier.",
+			Description: "Without a parameter, the fields of records of every custom object. With id or name, also those of that custom object; " +
+				"if both are given, both must match. Its own field takes precedence over a common one with the same identifier.",
 		},
 	}, m.schema)
 }

@@ -1,5 +1,4 @@
-// Package organization lets an organization's administrators read and change what it is, within what the
-// operator allows.
+// Package organization lets administrators read and change their organization within the limits of the operator.
 package organization
 
 import (
@@ -21,46 +20,46 @@ import (
 // Module serves the organization itself. It is immutable and safe for concurrent use.
 type Module struct {
 	Directory *tenants.Directory
-	Defaults  rate.Set // of requests, where the organization has none of its own
+	Defaults  rate.Set // request limits of organizations without their own
 }
 
-// Kept returns nothing: package tenants keeps organizations.
+// Kept returns nothing, because package tenants stores organizations.
 func (m *Module) Kept() []record.Kept { return nil }
 
 // Answer is the organization as its administrators see it.
 type Answer struct {
 	ID            int64            `json:"id" doc:"Number of the organization."`
 	Slug          string           `json:"slug" doc:"First label of its host name. It never changes."`
-	Name          string           `json:"name" doc:"What people read."`
+	Name          string           `json:"name" doc:"Display name."`
 	Features      map[string]bool  `json:"features" doc:"Features, and whether they are on."`
 	Settings      map[string]bool  `json:"settings" doc:"Settings, and whether they are on."`
-	Limits        map[string]int64 `json:"limits" doc:"The limits that hold; documents and bytes where there is one."`
-	Allowed       map[string]int64 `json:"allowed_limits" doc:"What the operator allows each limit to be at most; documents and bytes where that is bounded."`
-	Used          store.Usage      `json:"used" doc:"What the limits documents and bytes count: how many the organization has, those in the trash too, and how many bytes these take."`
-	RequestLimits rate.Set         `json:"request_limits" doc:"The limits on requests that hold, which the operator sets."`
-	Providers     []string         `json:"providers" doc:"Providers that a shared report may be asked from, which the operator sets."`
+	Limits        map[string]int64 `json:"limits" doc:"The limits in force; documents and bytes only if they are limited."`
+	Allowed       map[string]int64 `json:"allowed_limits" doc:"The highest value that the operator allows for each limit; documents and bytes only if they are limited."`
+	Used          store.Usage      `json:"used" doc:"The usage that the limits documents and bytes apply to: the number of records, including the trash, and their size in bytes."`
+	RequestLimits rate.Set         `json:"request_limits" doc:"The request limits in force, which the operator sets."`
+	Providers     []string         `json:"providers" doc:"Providers that may request shared reports, set by the operator."`
 	FrameOrigins  []string         `json:"frame_origins" doc:"Origins whose pages may show shared reports in a frame."`
 	URL           string           `json:"url" doc:"Address of the organization."`
 	CreatedAt     string           `json:"created_at" doc:"RFC 3339, UTC, milliseconds."`
 	UpdatedAt     string           `json:"updated_at" doc:"RFC 3339, UTC, milliseconds."`
 }
 
-// Change is what an administrator may set.
+// Change is what an administrator may change.
 type Change struct {
-	Name     string           `json:"name" rule:"min=1 max=200 format=label" doc:"What people read." example:"Acme Ltd"`
-	Features map[string]bool  `json:"features" doc:"Features to switch on or off; others stay as they are: teams." ask:"Features" example:"{\"teams\":true}"`
-	Settings map[string]bool  `json:"settings" doc:"Settings to switch on or off; others stay as they are: require_public_encryption_key, sign_in_names_organization." ask:"Settings" example:"{\"sign_in_names_organization\":false}"`
-	Limits   map[string]int64 `json:"limits" doc:"Limits to lower, or to raise again to at most what the operator allows; others stay as they are: folder_children, documents, bytes." ask:"Limits|At most what the operator of the installation allows." example:"{\"folder_children\":500}"`
-	Frames   []string         `json:"frame_origins" rule:"each=300" doc:"Origins whose pages may show shared reports in a frame, in place of those there were; none of them: nobody." ask:"Sites that may show reports|Such as https://www.example.com; nobody where none is given." example:"[\"https://www.example.com\"]"`
+	Name     string           `json:"name" rule:"min=1 max=200 format=label" doc:"Display name." example:"Acme Ltd"`
+	Features map[string]bool  `json:"features" doc:"Features to switch on or off: teams. Others stay unchanged." ask:"Features" example:"{\"teams\":true}"`
+	Settings map[string]bool  `json:"settings" doc:"Settings to switch on or off: require_public_encryption_key, sign_in_names_organization. Others stay unchanged." ask:"Settings" example:"{\"sign_in_names_organization\":false}"`
+	Limits   map[string]int64 `json:"limits" doc:"Limits to lower, or to raise to at most the value that the operator allows: folder_children, documents, bytes. Others stay unchanged." ask:"Limits|At most what the operator of the installation allows." example:"{\"folder_children\":500}"`
+	Frames   []string         `json:"frame_origins" rule:"each=300" doc:"Origins whose pages may show shared reports in a frame. The list replaces the current one; an empty list allows none." ask:"Sites that may show reports|Such as https://www.example.com; none if empty." example:"[\"https://www.example.com\"]"`
 }
 
-// Check notes what the organization would not take.
+// Check notes the faults of the changed organization.
 func (in *Change) Check(c *operation.Call, errs *fault.List) {
 	o := c.Tenant.Org
 	*errs = in.apply(c, &o)
 }
 
-// apply changes the organization, and returns what is wrong with it then.
+// apply changes the organization, and returns its faults.
 func (in *Change) apply(c *operation.Call, o *tenants.Organization) (errs fault.List) {
 	if c.Body.Has("name") {
 		o.Name = in.Name
@@ -76,7 +75,11 @@ func (in *Change) apply(c *operation.Call, o *tenants.Organization) (errs fault.
 
 // Operations returns the rows.
 func (m *Module) Operations() []operation.Row {
-	usual := Module{Defaults: rate.Set{Organization: rate.Pair{Rate: rate.PerSecond(1000), Quota: rate.Unlimited()}, Key: rate.Pair{Rate: rate.PerSecond(500), Quota: rate.Unlimited()}, Visitor: rate.Pair{Rate: rate.PerSecond(5), Quota: rate.PerHour(1000)}}}
+	usual := Module{Defaults: rate.Set{
+		Organization: rate.Pair{Rate: rate.PerSecond(1000), Quota: rate.Unlimited()},
+		Key:          rate.Pair{Rate: rate.PerSecond(500), Quota: rate.Unlimited()},
+		Visitor:      rate.Pair{Rate: rate.PerSecond(5), Quota: rate.PerHour(1000)},
+	}}
 	example := usual.answer(&tenants.Tenant{Org: tenants.Organization{
 		OrgID: 7, Slug: "acme", Name: "Acme Ltd", Features: map[string]bool{tenants.FeatureTeams: true}, Lowered: map[string]int64{tenants.LimitFolderChildren: 500},
 	}}, "https://acme.example.com", store.Usage{Documents: 1200, Bytes: 900_000})
@@ -90,19 +93,19 @@ func (m *Module) Operations() []operation.Row {
 		Target:   operation.Target{Revised: true},
 		Docs: operation.Docs{
 			Tag: "Organization", Summary: "Get the organization",
-			Description: "Answers what it is called, what is switched on, and the limits that hold.",
+			Description: "Answers its name, features, settings, limits and usage.",
 		},
 	}
 	change := row
 	change.Name, change.Method, change.Kinds, change.Audit, change.Message = "organization.update", http.MethodPut, operation.ServerFull, operation.AuditAlways, "Organization updated"
-	change.Summary, change.Description = "Change the organization", "What is not given stays as it is. It holds at once on every server. Answers the organization as it is stored."
+	change.Summary, change.Description = "Change the organization", "Members that are not given stay unchanged. The change takes effect at once on every server. Answers the changed organization."
 	change.Failures = []operation.Failure{{
-		Code: http.StatusUnprocessableEntity, Message: "Validation failed: the limit folder_children is from 1 to 1000, which the operator allows", When: "something is not known, or beyond what the operator allows",
+		Code: http.StatusUnprocessableEntity, Message: "Validation failed: the limit folder_children is from 1 to 1000, which the operator allows", When: "a name is unknown, or a limit exceeds what the operator allows",
 	}}
 	return []operation.Row{
 		operation.Typed(row, func(ctx context.Context, c *operation.Call, _ struct{}) (Answer, error) {
-			t, err := m.Directory.BySlug(ctx, c.Tenant.Org.Slug) // as it is now
-			return m.told(ctx, c, t, err)
+			t, err := m.Directory.BySlug(ctx, c.Tenant.Org.Slug) // the current state
+			return m.answerOf(ctx, c, t, err)
 		}),
 		operation.Typed(change, m.update),
 	}
@@ -114,19 +117,21 @@ func (m *Module) update(ctx context.Context, c *operation.Call, in Change) (Answ
 		if err := c.Current(o.Rev); err != nil {
 			return err
 		}
-		changed = slices.DeleteFunc([]string{"name", "features", "settings", "limits", "frame_origins"}, func(name string) bool { return !c.Body.Has(name) })
+		changed = slices.DeleteFunc([]string{
+			"name", "features", "settings", "limits", "frame_origins",
+		}, func(name string) bool { return !c.Body.Has(name) })
 		if err := in.apply(c, o).Err(); err != nil {
 			return err
 		}
-		return c.Begin(ctx) // what follows is not written through the call's workspaces
+		return c.Begin(ctx) // the organization is not written through the call's workspaces
 	})
 	if err == nil {
 		c.Note("changed", strings.Join(changed, ","))
 	}
-	return m.told(ctx, c, t, err)
+	return m.answerOf(ctx, c, t, err)
 }
 
-// origins returns each once, as browsers send it where it is one.
+// origins returns the origins without duplicates, in the form that browsers send.
 func origins(given []string) (all []string) {
 	for _, text := range given {
 		if origin, ok := tenants.Origin(text); ok {
@@ -148,8 +153,8 @@ func with(was, will map[string]bool) map[string]bool {
 	return all
 }
 
-// told shows an organization that was read or changed well.
-func (m *Module) told(ctx context.Context, c *operation.Call, t *tenants.Tenant, err error) (Answer, error) {
+// answerOf returns the answer for an organization that was read or changed without an error.
+func (m *Module) answerOf(ctx context.Context, c *operation.Call, t *tenants.Tenant, err error) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}

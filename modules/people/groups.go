@@ -15,25 +15,25 @@ import (
 func read() operation.Rule  { return operation.NeedsOneOf(tenants.ViewUsers, tenants.ManageUsers) }
 func write() operation.Rule { return operation.Needs(tenants.ManageUsers) }
 
-// named is of what keys are made for, or narrowed to.
-func named() operation.Rule {
+// readForKeys is the rule for reading accounts and teams, which callers who manage keys need, too.
+func readForKeys() operation.Rule {
 	return operation.NeedsOneOf(tenants.ViewUsers, tenants.ManageUsers, tenants.ManageKeys)
 }
 
 // Role is a role as callers see it.
 type Role struct {
-	Name        string               `json:"name" doc:"By which people hold the role."`
-	Label       string               `json:"label" doc:"What people read."`
-	Permissions []tenants.Permission `json:"permissions" doc:"What whoever has the role may do."`
+	Name        string               `json:"name" doc:"Name by which users are given the role."`
+	Label       string               `json:"label" doc:"Label for people."`
+	Permissions []tenants.Permission `json:"permissions" doc:"The permissions of its holders."`
 	CreatedAt   string               `json:"created_at" doc:"RFC 3339, UTC, milliseconds."`
-	BuiltIn     bool                 `json:"built_in" doc:"Whether every organization has it, and nobody changes it: admin, which holds every permission and the calls that are administrators' alone. It comes first in lists that nothing narrows, whatever their order."`
+	BuiltIn     bool                 `json:"built_in" doc:"Whether the role is built in and cannot be changed: admin, which holds every permission and may make the calls reserved for administrators. Unfiltered lists begin with it in any order."`
 }
 
-// Complete adds whether it is built in.
+// Complete sets whether the role is built in.
 func (r *Role) Complete(rec any) { r.BuiltIn = rec.(*identity.Role).Name == identity.AdminRole }
 
-// roles returns the rows of roles. The built-in one is stored nowhere, and no caller changes it. Who is limited
-// to teams changes none that somebody may hold who is not.
+// roles returns the rows of roles. The built-in role is not stored and cannot be changed. A caller who is limited to
+// teams may create roles but not change them, because their holders may not be limited.
 func (m *Module) roles() []operation.Row {
 	guard := guarded(m, func(_ context.Context, _ *operation.Call, r *identity.Role) (rights, error) {
 		held := rights{permissions: r.Permissions}
@@ -43,12 +43,20 @@ func (m *Module) roles() []operation.Row {
 		return held, nil
 	})
 	return crud.Rows(m.Kinds.Roles.Resource, crud.Options{
-		Path: "/api/roles", Things: "Roles", Read: read(), Write: write(), Search: []string{"name", "label"}, Few: []string{"created_at"},
+		Path: "/api/roles", Things: "Roles", Read: read(), Write: write(), Search: []string{
+			"name", "label",
+		}, Few: []string{"created_at"},
 		BuiltIn: crud.BuiltIn(func(c *operation.Call) []identity.Role { return []identity.Role{identity.BuiltIn(c.Tenant)} }),
-		Example: Role{Name: "editor", Label: "Editor", Permissions: []tenants.Permission{tenants.Contacts}, CreatedAt: "2024-06-04T13:52:42.000Z"},
+		Example: Role{
+			Name: "editor", Label: "Editor", Permissions: []tenants.Permission{tenants.Contacts},
+			CreatedAt: "2024-06-04T13:52:42.000Z",
+		},
 		Before: crud.Before(func(ctx context.Context, c *operation.Call, need *store.Preconditions, rec, was *identity.Role) error {
 			if was != nil && was.Name == identity.AdminRole {
-				return fault.One("name", fault.Forbidden, "the role %s is built in: nobody changes or deletes it", identity.AdminRole)
+				return fault.One(
+					"name", fault.Forbidden, "the role %s is built in and cannot be changed or deleted",
+					identity.AdminRole,
+				)
 			}
 			return guard(ctx, c, need, rec, was)
 		}),
@@ -56,12 +64,12 @@ func (m *Module) roles() []operation.Row {
 	})
 }
 
-// teams returns the rows of teams. Who is limited to teams changes those alone.
+// teams returns the rows of teams. A caller who is limited to teams may change only these.
 func (m *Module) teams() []operation.Row {
 	return crud.Rows(m.Kinds.Teams.Resource, crud.Options{
-		Path: "/api/teams", Things: "Teams", Read: named(), Write: write(), Search: []string{"name"}, Few: []string{"created_at"},
+		Path: "/api/teams", Things: "Teams", Read: readForKeys(), Write: write(), Search: []string{"name"}, Few: []string{"created_at"},
 		Before: crud.Before(guarded(m, func(_ context.Context, _ *operation.Call, t *identity.Team) (rights, error) {
-			if t.ID == "" { // a new one, in which nobody is
+			if t.ID == "" { // a new team has no members
 				return rights{teams: []string{}}, nil
 			}
 			return rights{teams: []string{t.ID}}, nil
@@ -73,7 +81,7 @@ func (m *Module) teams() []operation.Row {
 // accounts returns the rows of service accounts.
 func (m *Module) accounts() []operation.Row {
 	return crud.Rows(m.Kinds.Accounts.Resource, crud.Options{
-		Path: "/api/service-accounts", Things: "Service Accounts", Read: named(), Write: write(), Search: []string{"name"}, Few: []string{"created_at"},
+		Path: "/api/service-accounts", Things: "Service Accounts", Read: readForKeys(), Write: write(), Search: []string{"name"}, Few: []string{"created_at"},
 		Before: crud.Before(guarded(m, func(_ context.Context, _ *operation.Call, a *identity.Account) (rights, error) {
 			held := of(a.Permissions, a.Teams)
 			held.active = a.Active
@@ -86,7 +94,7 @@ func (m *Module) accounts() []operation.Row {
 	})
 }
 
-// keeper makes one of what the service of people does.
+// keeper makes a crud.Keeper from functions of the identity service.
 func keeper[T any](
 	of *record.Of[T],
 	create func(context.Context, *tenants.Tenant, T) (*T, error),
@@ -103,7 +111,7 @@ func keeper[T any](
 	}
 }
 
-// refers looks for what a record refers to, as the service of people does.
+// refers notes dangling references as the identity service does.
 func refers[T any](of *record.Of[T]) func(context.Context, *operation.Call, *T, *fault.List) error {
 	return func(ctx context.Context, c *operation.Call, rec *T, errs *fault.List) error {
 		return identity.CheckReferences(ctx, c.Tenant, &store.Preconditions{}, of.Resource, rec, errs)

@@ -1,5 +1,5 @@
-// Package people serves the people who work in an organization, their roles and teams, service accounts and
-// keys. Whatever it stores, nobody gives rights by it that they lack.
+// Package people serves the people of an organization, their roles and teams, service accounts and keys. No caller can
+// give rights through it that they lack.
 package people
 
 import (
@@ -16,7 +16,7 @@ import (
 	"tenantry/tenants/keys"
 )
 
-// Deps are what the module asks of others.
+// Deps are the dependencies of the module.
 type Deps struct {
 	Kinds  identity.Kinds
 	Stored keys.Kinds
@@ -25,8 +25,8 @@ type Deps struct {
 	Now    func() time.Time
 }
 
-// Module serves people, what they and keys may do, and the keys. It is immutable once rows are told to it,
-// and safe for concurrent use.
+// Module serves people, service accounts, their rights, and keys. It is immutable once Explain was called, and safe
+// for concurrent use.
 type Module struct {
 	Deps
 	rows map[string]*operation.Row // of the whole gateway, by name
@@ -35,7 +35,7 @@ type Module struct {
 // New returns the module.
 func New(deps Deps) *Module { return &Module{Deps: deps} }
 
-// Explain tells the module which operations there are, before it is used.
+// Explain sets the rows of all operations. It must be called before the module serves.
 func (m *Module) Explain(rows []operation.Row) {
 	m.rows = map[string]*operation.Row{}
 	for i := range rows {
@@ -43,7 +43,7 @@ func (m *Module) Explain(rows []operation.Row) {
 	}
 }
 
-// Kept returns nothing: people are kept with the organizations.
+// Kept returns nothing, because people are stored with the organizations.
 func (m *Module) Kept() []record.Kept { return nil }
 
 // Answer is a user as callers see it.
@@ -51,19 +51,19 @@ type Answer struct {
 	ID          int64       `json:"id" doc:"Number of the user."`
 	Name        string      `json:"name" doc:"Name of the user."`
 	Email       string      `json:"email" doc:"E-mail address."`
-	Permissions Permissions `json:"permissions" doc:"What the user may do, by its own permissions and those of the roles."`
+	Permissions Permissions `json:"permissions" doc:"The user's effective permissions: their own and those of the roles."`
 	Roles       Roles       `json:"roles" doc:"Roles given to the user."`
 }
 
 // Permissions are effective permissions.
 type Permissions struct {
-	Label string               `json:"label" doc:"What people read."`
+	Label string               `json:"label" doc:"Label for people."`
 	Value []tenants.Permission `json:"value" doc:"Keys of the permissions."`
 }
 
 // Roles are the named roles of a user.
 type Roles struct {
-	Label string   `json:"label" doc:"What people read."`
+	Label string   `json:"label" doc:"Label for people."`
 	Value []string `json:"value" doc:"Names of the roles."`
 }
 
@@ -83,7 +83,10 @@ func (m *Module) Operations() []operation.Row {
 		Request: operation.Request{
 			Contract: true,
 			Params: []operation.Param{
-				{Name: "id", In: operation.InPath, Shape: operation.Integer, Required: true, Bounds: operation.Bounds{Least: 1}, Description: "Number of the user.", Example: "7"},
+				{
+					Name: "id", In: operation.InPath, Shape: operation.Integer, Required: true,
+					Bounds: operation.Bounds{Least: 1}, Description: "Number of the user.", Example: "7",
+				},
 			},
 		},
 		Response: operation.Response{
@@ -98,8 +101,8 @@ func (m *Module) Operations() []operation.Row {
 		Docs: operation.Docs{
 			Tag:     "Users",
 			Summary: "Get a user",
-			Description: "For the person itself, administrators, and callers with view_users or manage_users. Everybody else is refused, " +
-				"also where there is no such user.",
+			Description: "For the user themselves, administrators, and callers with view_users or manage_users. All others are refused, " +
+				"even if there is no such user.",
 		},
 	}, m.get)}
 	return slices.Concat(rows, refusals(slices.Concat(m.roles(), m.teams(), m.accounts(), m.people())), m.keys())
@@ -111,7 +114,10 @@ const (
 )
 
 func exampleAnswer() Answer {
-	return answer(&identity.User{UID: 7, Name: "Grace Hopper", Email: "grace@example.com", Roles: []string{"editor"}}, []tenants.Permission{tenants.Contacts, tenants.ManageForms})
+	return answer(
+		&identity.User{UID: 7, Name: "Grace Hopper", Email: "grace@example.com", Roles: []string{"editor"}},
+		[]tenants.Permission{tenants.Contacts, tenants.ManageForms},
+	)
 }
 
 func answer(u *identity.User, permissions []tenants.Permission) Answer {
@@ -139,7 +145,7 @@ func (m *Module) get(ctx context.Context, c *operation.Call, _ struct{}) (Answer
 	return answer(user, permissions), err
 }
 
-// number reads a user's number. There is one way to write each.
+// number reads a user's number in canonical form.
 func number(text string) (int64, bool) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n <= 0 || strconv.FormatInt(n, 10) != text {
@@ -148,7 +154,8 @@ func number(text string) (int64, bool) {
 	return n, true
 }
 
-// mayRead never looks the user up: a caller without the right must not learn who exists.
+// mayRead reports whether the caller may read the user. It does not look the user up, because a caller without the
+// right must not learn who exists.
 func mayRead(p *tenants.Principal, uid int64) bool {
 	self := p.Kind == tenants.Person && uid > 0 && p.UserID == uid
 	return self || p.May(tenants.ViewUsers) || p.May(tenants.ManageUsers)

@@ -14,39 +14,42 @@ import (
 	"tenantry/tenants/keys"
 )
 
-// Person is a user as all but the contract's operation show it.
+// Person is a user in the answers of all operations but the contract's.
 type Person struct {
 	Answer
-	// The contract's list has neither.
-	Permissions *Permissions `json:"permissions,omitempty" doc:"What the user may do, by its own permissions and those of the roles. Not in lists."`
+	// Lists have neither.
+	Permissions *Permissions `json:"permissions,omitempty" doc:"The user's effective permissions: their own and those of the roles. Not in lists."`
 	Roles       *Roles       `json:"roles,omitempty" doc:"Roles given to the user. Not in lists."`
 
-	Own       []tenants.Permission `json:"own_permissions" doc:"What the user may do besides what the roles allow, which is what is set as permissions."`
-	Teams     *[]string            `json:"teams,omitempty" doc:"Teams whose records the user sees, all where empty. Left out without the teams feature."`
+	Own       []tenants.Permission `json:"own_permissions" doc:"The user's own permissions, in addition to those of the roles. They are set as permissions."`
+	Teams     *[]string            `json:"teams,omitempty" doc:"Teams whose records the user sees; empty: all. Left out without the teams feature."`
 	Active    bool                 `json:"active" doc:"Whether the user may sign in."`
 	CreatedAt string               `json:"created_at" doc:"RFC 3339, UTC, milliseconds."`
 
-	Unused      []tenants.Permission `json:"unused_permissions" doc:"What the user holds and nothing that was asked for needed since unused_since, to a minute or two. Empty for administrators, who hold all."`
-	UnusedSince *string              `json:"unused_since" doc:"Since when it is noted what the user needs; null: the user has done nothing since."`
+	Unused      []tenants.Permission `json:"unused_permissions" doc:"Permissions that the user has not needed since unused_since, to a minute or two. Empty for administrators, who hold all."`
+	UnusedSince *string              `json:"unused_since" doc:"When recording of needed permissions began; null: the user has made no calls since."`
 }
 
-// Invited is a user with the single-use link that it was given.
+// Invited is a user with a new single-use link.
 type Invited struct {
 	Person
-	Link          string `json:"link" doc:"Whoever opens it first chooses the password. It works once and is told this once."`
-	LinkExpiresAt string `json:"link_expires_at" doc:"Until when the link works: RFC 3339, UTC, milliseconds."`
+	Link          string `json:"link" doc:"Link to choose a password. It works once and is shown only this once."`
+	LinkExpiresAt string `json:"link_expires_at" doc:"When the link expires; RFC 3339, UTC, milliseconds."`
 }
 
 func examplePerson() Person {
 	of := exampleAnswer()
-	return Person{Answer: of, Permissions: &of.Permissions, Roles: &of.Roles, Own: []tenants.Permission{tenants.Contacts}, Teams: &[]string{}, Active: true, CreatedAt: "2024-06-04T13:52:42.000Z", Unused: []tenants.Permission{}}
+	return Person{
+		Answer: of, Permissions: &of.Permissions, Roles: &of.Roles, Own: []tenants.Permission{tenants.Contacts},
+		Teams: &[]string{}, Active: true, CreatedAt: "2024-06-04T13:52:42.000Z", Unused: []tenants.Permission{},
+	}
 }
 
 func exampleInvited() Invited {
 	return Invited{examplePerson(), "https://acme.example.com/welcome#inv_4dNq8Ww2ZyT6pLk0", "2024-06-07T13:52:42.000Z"}
 }
 
-// showAll returns people as callers see them, with the links of those who are invited right now.
+// showAll returns people as callers see them, with the link of a user who is being invited.
 func (m *Module) showAll(ctx context.Context, c *operation.Call, users []*identity.User) ([]any, error) {
 	permissions, err := m.People.Permissions(ctx, c.Tenant, users)
 	if err != nil {
@@ -63,9 +66,12 @@ func (m *Module) showAll(ctx context.Context, c *operation.Call, users []*identi
 	listed := c.Operation.Name == "users.list"
 	all := make([]any, len(users))
 	for i, u := range users {
-		one := Person{Answer: answer(u, permissions[i]), Own: orEmpty(u.Permissions), Active: u.Active, CreatedAt: texts.Time(u.CreatedAt), Unused: []tenants.Permission{}}
+		one := Person{
+			Answer: answer(u, permissions[i]), Own: orEmpty(u.Permissions), Active: u.Active,
+			CreatedAt: texts.Time(u.CreatedAt), Unused: []tenants.Permission{},
+		}
 		needed := cmp.Or(noted[u.UID], &keys.Rights{})
-		if one.UnusedSince = when(needed.Since); !u.IsAdmin() {
+		if one.UnusedSince = timeOrNull(needed.Since); !u.IsAdmin() {
 			one.Unused = orEmpty(keys.Unneeded(permissions[i], needed.Needed))
 		}
 		if c.Tenant.Org.Feature(tenants.FeatureTeams) {
@@ -87,8 +93,10 @@ func (m *Module) showAll(ctx context.Context, c *operation.Call, users []*identi
 	return all, nil
 }
 
-// person completes a row that answers with one of them.
-func person[In any](m *Module, row operation.Row, do func(context.Context, *operation.Call, In) (*identity.User, error)) operation.Row {
+// person completes a row that answers one person.
+func person[In any](
+	m *Module, row operation.Row, do func(context.Context, *operation.Call, In) (*identity.User, error),
+) operation.Row {
 	row.Tag, row.Revised = "Users", true
 	made := operation.Typed(row, func(ctx context.Context, c *operation.Call, in In) (any, error) {
 		u, err := do(ctx, c, in)
@@ -106,7 +114,7 @@ func person[In any](m *Module, row operation.Row, do func(context.Context, *oper
 	return made
 }
 
-// rightsOf returns what a person may do and see.
+// rightsOf returns the rights of a person.
 func (m *Module) rightsOf(ctx context.Context, c *operation.Call, u *identity.User) (rights, error) {
 	permissions, err := m.People.EffectivePermissions(ctx, c.Tenant, u)
 	r := of(permissions, u.Teams)
@@ -117,11 +125,13 @@ func (m *Module) rightsOf(ctx context.Context, c *operation.Call, u *identity.Us
 	return r, err
 }
 
-// people returns the rows of people besides the contract's.
+// people returns the rows of people, except the one of the contract.
 func (m *Module) people() []operation.Row {
 	guard := guarded(m, m.rightsOf)
 	rows := crud.Rows(m.Kinds.Users.Resource, crud.Options{
-		Path: "/api/users", Things: "Users", Read: read(), Write: write(), Search: []string{"name", "email"}, Few: []string{"active"},
+		Path: "/api/users", Things: "Users", Read: read(), Write: write(), Search: []string{
+			"name", "email",
+		}, Few: []string{"active"},
 		Before: crud.Before(guard), Show: crud.Show(m.showAll), Example: examplePerson(),
 		Keeper: crud.Keep(crud.Keeper[identity.User]{
 			Insert: func(ctx context.Context, c *operation.Call, u *identity.User) (*identity.User, error) {
@@ -144,10 +154,12 @@ func (m *Module) people() []operation.Row {
 		Get: crud.Absent(), Delete: crud.Absent(),
 		Create: crud.Action{
 			Docs: operation.Docs{
-				Ask:         "You are given a link that works once, by which the person chooses a password. Nothing is sent by mail.",
-				Description: "Answers the user and a single-use link with which the person chooses a password; nothing is sent by mail. A user who is not active gets none.",
+				Ask:         "You get a link that works once, with which the person chooses a password. No mail is sent.",
+				Description: "Answers the user and a single-use link with which the person chooses a password. No mail is sent. A user who is not active gets no link.",
 			},
-			Response: operation.Response{Once: true, Data: Invited{}, Example: exampleInvited(), Failures: []operation.Failure{unbound()}},
+			Response: operation.Response{
+				Once: true, Data: Invited{}, Example: exampleInvited(), Failures: []operation.Failure{unbound()},
+			},
 		},
 	})
 	may := func(ctx context.Context, c *operation.Call) func(*identity.User) error {
@@ -158,7 +170,7 @@ func (m *Module) people() []operation.Row {
 			return guard(ctx, c, nil, nil, u)
 		}
 	}
-	reactivate := m.onUser("reactivate", "Reactivate a user", "Lets a person who was deactivated sign in again, with the password that was chosen before.", "User reactivated",
+	reactivate := m.onUser("reactivate", "Reactivate a user", "Lets a deactivated person sign in again with the existing password.", "User reactivated",
 		func(ctx context.Context, c *operation.Call, uid int64) (*identity.User, error) {
 			return m.People.UpdateUser(ctx, c.Tenant, uid, func(u *identity.User) error {
 				was := *u
@@ -170,7 +182,7 @@ func (m *Module) people() []operation.Row {
 			})
 		})
 	reactivate.Action, reactivate.Failures = operation.ReactivateAction, append(reactivate.Failures, widening())
-	deactivate := m.onUser("deactivate", "Deactivate a user", "Ends the person's access at once: sessions, and a link that was not used. An organization keeps an active administrator.", "User deactivated",
+	deactivate := m.onUser("deactivate", "Deactivate a user", "Ends the person's access at once: sessions, and an unused link. The last active administrator cannot be deactivated.", "User deactivated",
 		func(ctx context.Context, c *operation.Call, uid int64) (*identity.User, error) {
 			return m.People.Deactivate(ctx, c.Tenant, uid, may(ctx, c))
 		})
@@ -178,21 +190,24 @@ func (m *Module) people() []operation.Row {
 	return append(rows, deactivate, reactivate, m.invite(may), m.me(), m.changeMe())
 }
 
-// mayInvite refuses a link to a key that ends, or may be used from some addresses alone: who opens it is held to
-// neither, and can make keys that are not.
+// mayInvite refuses links for calls with a key that expires or is bound to addresses, because a person who opens the
+// link is not bound in this way and can create keys that are not, either.
 func (m *Module) mayInvite(ctx context.Context, c *operation.Call) error {
 	return m.unlessBound(ctx, c, unbound())
 }
 
 func unbound() operation.Failure {
 	return operation.Failure{
-		Code: http.StatusForbidden, Message: "A key that ends, or may be used from some addresses alone, lets nobody in, since they would be held to neither",
+		Code: http.StatusForbidden, Message: "A key that expires or is bound to addresses cannot invite, because the person would not be bound in this way",
 		When: whenBound,
 	}
 }
 
-// onUser returns a row that does something to the person whom its path names.
-func (m *Module) onUser(action, summary, description, message string, do func(context.Context, *operation.Call, int64) (*identity.User, error)) operation.Row {
+// onUser returns a row with an action on the person that its path names.
+func (m *Module) onUser(
+	action, summary, description, message string,
+	do func(context.Context, *operation.Call, int64) (*identity.User, error),
+) operation.Row {
 	return person(m, operation.Row{
 		Name: "users." + action, Method: http.MethodPost, Path: "/api/users/{id}/" + action,
 		Policy: operation.Policy{
@@ -200,14 +215,23 @@ func (m *Module) onUser(action, summary, description, message string, do func(co
 			Kinds: operation.ServerFull, Rule: write(),
 		},
 		Request: operation.Request{
-			Params: []operation.Param{{Name: "id", In: operation.InPath, Shape: operation.Text, Required: true, Description: "Number of the user.", Example: "7"}},
+			Params: []operation.Param{{
+				Name: "id", In: operation.InPath, Shape: operation.Text, Required: true,
+				Description: "Number of the user.", Example: "7",
+			}},
 		},
 		Response: operation.Response{
 			Message: message,
 			Data:    Person{}, Example: examplePerson(),
 			Failures: []operation.Failure{
-				{Code: http.StatusNotFound, Message: "User not found", When: "no such user in this organization"}, holdsMore(),
-				{Code: http.StatusUnprocessableEntity, Message: "Validation failed: user 7 is the organization's last active administrator; make somebody else one first", When: "the state of the user forbids it"},
+				{
+					Code: http.StatusNotFound, Message: "User not found", When: "no such user in this organization",
+				}, holdsMore(),
+				{
+					Code:    http.StatusUnprocessableEntity,
+					Message: "Validation failed: user 7 is the organization's last active administrator; make somebody else one first",
+					When:    "the state of the user forbids it",
+				},
 			},
 		},
 		Target: operation.Target{Resource: m.Kinds.Users.Name, OnRecord: true},
@@ -223,7 +247,7 @@ func (m *Module) onUser(action, summary, description, message string, do func(co
 }
 
 func (m *Module) invite(may func(context.Context, *operation.Call) func(*identity.User) error) operation.Row {
-	row := m.onUser("invite", "Invite a user again", "Answers a new single-use link with which the person chooses a password. The link before ends; so do sessions and the old password, once it is used.", "User invited",
+	row := m.onUser("invite", "Invite a user again", "Answers a new single-use link with which the person chooses a password. An earlier link becomes invalid; sessions and the old password end when the new link is used.", "User invited",
 		func(ctx context.Context, c *operation.Call, uid int64) (*identity.User, error) {
 			if err := m.mayInvite(ctx, c); err != nil {
 				return nil, err
@@ -245,7 +269,7 @@ func (m *Module) me() operation.Row {
 		Response: operation.Response{Message: "User found", Data: Person{}, Example: examplePerson()},
 		Docs: operation.Docs{
 			Summary:     "Get your own profile",
-			Description: "The person who is signed in.",
+			Description: "Answers the person who is signed in.",
 		},
 	}, func(ctx context.Context, c *operation.Call, _ struct{}) (*identity.User, error) {
 		return m.People.FindUser(ctx, c.Tenant, c.Principal.UserID)
@@ -253,7 +277,7 @@ func (m *Module) me() operation.Row {
 }
 
 type profile struct {
-	Name *string `json:"name,omitempty" rule:"min=1 max=200 format=label" doc:"Name of the user; left out: as it is." example:"Grace Hopper"`
+	Name *string `json:"name,omitempty" rule:"min=1 max=200 format=label" doc:"Name of the user; left out: unchanged." example:"Grace Hopper"`
 }
 
 func (m *Module) changeMe() operation.Row {
@@ -265,11 +289,14 @@ func (m *Module) changeMe() operation.Row {
 		},
 		Response: operation.Response{
 			Message: "User updated", Data: Person{}, Example: examplePerson(),
-			Failures: []operation.Failure{{Code: http.StatusUnprocessableEntity, Message: "Validation failed: name must not be empty", When: "the name is not acceptable"}},
+			Failures: []operation.Failure{{
+				Code: http.StatusUnprocessableEntity, Message: "Validation failed: name must not be empty",
+				When: "the name is not acceptable",
+			}},
 		},
 		Docs: operation.Docs{
 			Summary:     "Change your own profile",
-			Description: "Address, roles, permissions and teams are changed by who may manage users.",
+			Description: "Changes your name. Only callers who may manage users can change address, roles, permissions and teams.",
 		},
 	}, func(ctx context.Context, c *operation.Call, in profile) (*identity.User, error) {
 		return m.People.UpdateUser(ctx, c.Tenant, c.Principal.UserID, func(u *identity.User) error {

@@ -12,15 +12,15 @@ import (
 	"tenantry/tenants/identity"
 )
 
-// rights are what a record lets somebody do and see: a person, whoever has a role, an account's keys.
+// rights are what a record lets its holders do and see: a person, the holders of a role, or the keys of an account.
 type rights struct {
-	active      bool // whether somebody has them now
+	active      bool // whether they are in effect
 	admin       bool
 	permissions []tenants.Permission
 	teams       []string // nil: not limited to teams
 }
 
-// of returns rights as they are stored: no teams are no limit.
+// of returns the rights of a record, in which no teams means no limit.
 func of(permissions []tenants.Permission, teams []string) rights {
 	r := rights{permissions: permissions}
 	if len(teams) > 0 {
@@ -29,28 +29,28 @@ func of(permissions []tenants.Permission, teams []string) rights {
 	return r
 }
 
-// lacks returns what of the rights the caller does not hold.
+// lacks returns which of the rights the caller does not hold.
 func (r rights) lacks(p *tenants.Principal) (permissions []tenants.Permission, teams bool) {
 	permissions = slices.DeleteFunc(slices.Clone(r.permissions), p.May)
 	teams = p.Teams != nil && (r.teams == nil || slices.ContainsFunc(r.teams, func(team string) bool { return !slices.Contains(p.Teams, team) }))
 	return permissions, teams
 }
 
-// beyond reports whether the rights are more than were held before.
-func (r rights) beyond(was *rights) bool {
+// exceeds reports whether the rights are more than those before.
+func (r rights) exceeds(was *rights) bool {
 	missing := func(team string) bool { return !slices.Contains(was.teams, team) }
 	return r.active && !was.active || r.admin && !was.admin ||
 		slices.ContainsFunc(r.permissions, func(p tenants.Permission) bool { return !slices.Contains(was.permissions, p) }) ||
 		was.teams != nil && (r.teams == nil || slices.ContainsFunc(r.teams, missing))
 }
 
-// gives is the one rule on rights: nobody changes what holds more than they do, which was says, and nobody
-// gives what they lack, which is in will. Either may be nil.
-func gives(p *tenants.Principal, was, will *rights) error {
+// checkGrant is the one rule on rights: callers must not change a record that holds more than they do (was), or give
+// rights that they lack (will). Either may be nil.
+func checkGrant(p *tenants.Principal, was, will *rights) error {
 	if was != nil {
 		switch permissions, teams := was.lacks(p); {
 		case was.admin && !p.IsAdmin():
-			return operation.Forbidden("Only an administrator changes an administrator")
+			return operation.Forbidden("Only an administrator can change an administrator")
 		case len(permissions) > 0:
 			return operation.Forbidden("The caller lacks " + identity.JoinPermissions(permissions) + ", which the record holds")
 		case teams:
@@ -63,9 +63,12 @@ func gives(p *tenants.Principal, was, will *rights) error {
 	var faults fault.List
 	permissions, teams := will.lacks(p)
 	if will.admin && !p.IsAdmin() {
-		faults.Add("roles", fault.Forbidden, "only an administrator gives the role %s", identity.AdminRole)
+		faults.Add("roles", fault.Forbidden, "only an administrator can give the role %s", identity.AdminRole)
 	} else if len(permissions) > 0 {
-		faults.Add("permissions", fault.Forbidden, "the caller lacks %s, and nobody gives what they lack", identity.JoinPermissions(permissions))
+		faults.Add(
+			"permissions", fault.Forbidden, "the caller lacks %s, and cannot give permissions that they lack",
+			identity.JoinPermissions(permissions),
+		)
 	}
 	if teams {
 		faults.Add("teams", fault.Forbidden, "teams must be named, and among those of the caller")
@@ -73,11 +76,13 @@ func gives(p *tenants.Principal, was, will *rights) error {
 	return faults.Err()
 }
 
-// guarded holds every change of a record to the rule. A key that is bound also gives nobody more than they have: what
-// they sign in with, or their keys, need not be.
-func guarded[T any](m *Module, of func(context.Context, *operation.Call, *T) (rights, error)) func(context.Context, *operation.Call, *store.Preconditions, *T, *T) error {
+// guarded applies the rule to every change of a record. A bound key also must not give a record more rights than
+// before, because its holder's sessions or keys need not be bound.
+func guarded[T any](
+	m *Module, of func(context.Context, *operation.Call, *T) (rights, error),
+) func(context.Context, *operation.Call, *store.Preconditions, *T, *T) error {
 	return func(ctx context.Context, c *operation.Call, _ *store.Preconditions, rec, was *T) error {
-		if c.Principal.Kind == tenants.System { // the gateway's own calls give nobody anything
+		if c.Principal.Kind == tenants.System { // calls of the gateway itself give no rights
 			return nil
 		}
 		var both [2]*rights
@@ -91,14 +96,14 @@ func guarded[T any](m *Module, of func(context.Context, *operation.Call, *T) (ri
 			}
 			both[i] = &r
 		}
-		if err := gives(c.Principal, both[0], both[1]); err != nil || both[0] == nil || both[1] == nil || !both[1].beyond(both[0]) {
+		if err := checkGrant(c.Principal, both[0], both[1]); err != nil || both[0] == nil || both[1] == nil || !both[1].exceeds(both[0]) {
 			return err
 		}
 		return m.unlessBound(ctx, c, widening())
 	}
 }
 
-// unlessBound refuses a key that ends, or may be used from some addresses alone.
+// unlessBound refuses a key that expires or is bound to addresses.
 func (m *Module) unlessBound(ctx context.Context, c *operation.Call, refusal operation.Failure) error {
 	own, err := m.own(ctx, c)
 	if err == nil && own != nil && own.Bound() {
@@ -107,20 +112,23 @@ func (m *Module) unlessBound(ctx context.Context, c *operation.Call, refusal ope
 	return err
 }
 
-const whenBound = "the key that asks has expires_in or allowed_ips"
+const whenBound = "the calling key has expires_in or allowed_ips"
 
 func widening() operation.Failure {
 	return operation.Failure{
-		Code: http.StatusForbidden, Message: "A key that ends, or may be used from some addresses alone, gives nobody more than they have, since they would be held to neither",
+		Code: http.StatusForbidden, Message: "A key that expires or is bound to addresses cannot give more rights, because their holder would not be bound in this way",
 		When: whenBound + ", and the record would hold more than before",
 	}
 }
 
 func holdsMore() operation.Failure {
-	return operation.Failure{Code: http.StatusForbidden, Message: "The caller lacks contacts, which the record holds", When: "nobody changes what holds more than they do"}
+	return operation.Failure{
+		Code: http.StatusForbidden, Message: "The caller lacks contacts, which the record holds",
+		When: "the record holds more than the caller",
+	}
 }
 
-// refusals documents the rule in rows that change something, and that some records cannot be deleted.
+// refusals documents the rule in rows that change something, and that records in use cannot be deleted.
 func refusals(rows []operation.Row) []operation.Row {
 	for i := range rows {
 		row := &rows[i]
@@ -132,7 +140,11 @@ func refusals(rows []operation.Row) []operation.Row {
 			row.Failures = append(row.Failures, widening())
 		}
 		if row.Method == http.MethodDelete {
-			row.Failures = append(row.Failures, operation.Failure{Code: http.StatusUnprocessableEntity, Message: "Validation failed: the role editor is held by user 7; take it from them first", When: "something refers to the record"})
+			row.Failures = append(row.Failures, operation.Failure{
+				Code:    http.StatusUnprocessableEntity,
+				Message: "Validation failed: the role editor is held by user 7; take it from them first",
+				When:    "another record refers to the record",
+			})
 		}
 	}
 	return rows

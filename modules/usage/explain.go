@@ -15,34 +15,34 @@ import (
 	"tenantry/tenants"
 )
 
-type asked struct {
-	Call string `json:"call" rule:"required max=8000" doc:"Path and query of a list, a count or a report, as it would be asked for; percent-encoded." ask:"Address|Of a list, a count or a report, such as /api/contacts?q=ada." example:"/api/contacts?filters[plan]=gold"`
+type explainInput struct {
+	Call string `json:"call" rule:"required max=8000" doc:"Path and query of a call of a list, a count or a report, percent-encoded." ask:"Address|Of a list, a count or a report, such as /api/contacts?q=ada." example:"/api/contacts?filters[plan]=gold"`
 }
 
-// Explanation says what a call asks of the store, and how that is found.
+// Explanation describes the queries of a call to the store and how these were answered.
 type Explanation struct {
 	Operation string     `json:"operation" doc:"Name of the operation that was called."`
-	Took      int64      `json:"took_us" doc:"How long it took, in microseconds. Its answer was dropped."`
-	Questions []Question `json:"questions" doc:"What it asked the store, in order."`
+	Took      int64      `json:"took_us" doc:"Duration of the call in microseconds. Its answer was dropped."`
+	Questions []Question `json:"questions" doc:"The queries to the store, in order."`
 }
 
-// Question is one that the store was asked.
+// Question is one query to the store.
 type Question struct {
-	Collection string       `json:"collection" doc:"What was asked for."`
+	Collection string       `json:"collection" doc:"The collection that was queried."`
 	Asked      string       `json:"asked" doc:"find, count or aggregate."`
-	Took       int64        `json:"took_us" doc:"How long it took, in microseconds. A count that is still known takes next to nothing."`
-	Index      *string      `json:"index" doc:"The index that leads to the records, id for their identifiers; null where none does, or where the engine does not tell."`
-	Every      *bool        `json:"reads_everything" doc:"Whether every record is looked at, or every entry of the index; null where the engine does not tell."`
-	Fields     []FieldIndex `json:"fields" doc:"Conditions on fields that the organization defined, which an index could serve."`
+	Took       int64        `json:"took_us" doc:"Duration in microseconds. A cached count takes almost none."`
+	Index      *string      `json:"index" doc:"The index that was used, id for identifiers; null if none was, or if the engine does not report it."`
+	Every      *bool        `json:"reads_everything" doc:"Whether every record, or every entry of the index, was read; null if the engine does not report it."`
+	Fields     []FieldIndex `json:"fields" doc:"Conditions on fields that the organization defined and that an index could support."`
 }
 
 // FieldIndex is the index on a field that the organization defined.
 type FieldIndex struct {
 	Field string `json:"field" doc:"Key of the field."`
-	State string `json:"state" doc:"none, building, ready or refused: it would have held writes up for too long, or the server has none of its kind. One is made where slow questions want it, or is there from the start."`
+	State string `json:"state" doc:"none, building, ready, or refused, because building it would have delayed writes too long or the server does not support it. An index is built when slow queries need it, or exists from the start."`
 }
 
-// Tell tells the meter which operations there are, before it is used.
+// Tell sets the rows of all operations. It must be called before the meter serves.
 func (m *Meter) Tell(rows []operation.Row) { m.operations = rows }
 
 func (m *Meter) explain() operation.Row {
@@ -55,26 +55,39 @@ func (m *Meter) explain() operation.Row {
 		},
 		Response: operation.Response{
 			Message: "Explanation found",
-			Example: Explanation{"contacts.list", 1840, []Question{{"contacts", "find", 1510, &index, &no, []FieldIndex{{"plan", "ready"}}}}},
+			Example: Explanation{
+				"contacts.list", 1840,
+				[]Question{{"contacts", "find", 1510, &index, &no, []FieldIndex{{"plan", "ready"}}}},
+			},
 			Failures: []operation.Failure{
-				{Code: http.StatusUnprocessableEntity, Message: "Validation failed: call must be the path of an operation that only reads", When: "it is none, it tells secrets or is recorded, or it answers with a file"},
-				{Code: http.StatusNotFound, Message: "Contact not found", When: "the call answers so"},
-				{Code: http.StatusForbidden, Message: "Lacking necessary permission contacts", When: "the caller may not make that call", Data: map[string]any{"permission": "contacts"}},
+				{
+					Code:    http.StatusUnprocessableEntity,
+					Message: "Validation failed: call must be the path of an operation that only reads",
+					When:    "there is no such operation, it answers secrets, is audited, or streams a file",
+				},
+				{Code: http.StatusNotFound, Message: "Contact not found", When: "the call has this answer"},
+				{
+					Code: http.StatusForbidden, Message: "Lacking necessary permission contacts",
+					When: "the caller may not make the call", Data: map[string]any{"permission": "contacts"},
+				},
 			},
 		},
 		Docs: operation.Docs{
 			Tag: "Usage", Summary: "Explain why a list or a report is slow",
-			Ask:         "What a page asks of the database, and which indexes help to find it.",
-			Description: "Calls an operation that only reads, as the caller may, drops its answer, and says what it asked of the store and by which indexes that was found.",
+			Ask:         "Shows the database queries of a page, and which indexes they use.",
+			Description: "Calls an operation that only reads with the rights of the caller, drops its answer, and reports its queries to the store and the indexes they used.",
 		},
-	}, m.explained)
+	}, m.runExplain)
 }
 
-func (m *Meter) explained(ctx context.Context, c *operation.Call, in asked) (Explanation, error) {
+func (m *Meter) runExplain(ctx context.Context, c *operation.Call, in explainInput) (Explanation, error) {
 	path, query, _ := strings.Cut(in.Call, "?")
 	op, parameters := m.reading(path)
 	if op == nil {
-		return Explanation{}, fault.One("call", fault.Unknown, "call must be the path of an operation that only reads, which %q is not", texts.Clip(path))
+		return Explanation{}, fault.One(
+			"call", fault.Unknown, "call must be the path of an operation that only reads, which %q is not",
+			texts.Clip(path),
+		)
 	}
 	inner := operation.NewCall(op, func(name string) string { return parameters[name] })
 	inner.Tenant, inner.Principal, inner.RequestID, inner.Remote, inner.BaseURL, inner.Strict = c.Tenant, c.Principal, c.RequestID, c.Remote, c.BaseURL, c.Strict
@@ -84,7 +97,7 @@ func (m *Meter) explained(ctx context.Context, c *operation.Call, in asked) (Exp
 	began := time.Now()
 	asking := &request.Request{ID: c.RequestID, Watch: watch}
 	if outer != nil {
-		asking.Room = outer.Room // the answer is held until it is dropped
+		asking.Room = outer.Room // the answer takes memory until it is dropped
 	}
 	_, err := operation.Run(request.With(ctx, asking), inner, operation.Input{Query: query})
 	out := Explanation{Operation: op.Name, Took: time.Since(began).Microseconds(), Questions: []Question{}}
@@ -92,13 +105,13 @@ func (m *Meter) explained(ctx context.Context, c *operation.Call, in asked) (Exp
 		if outer != nil {
 			outer.Spent(q.Took)
 		}
-		out.Questions = append(out.Questions, told(q))
+		out.Questions = append(out.Questions, questionOf(q))
 	}
 	return out, err
 }
 
-// reading returns the operation that is called by a path, with the path's parameters; nil where it may not be
-// explained, or there is none.
+// reading returns the operation that a path calls, with the path's parameters; nil if there is none, or it may not be
+// runExplain.
 func (m *Meter) reading(path string) (op *operation.Row, parameters map[string]string) {
 	segments := strings.Split(path, "/")
 	var form []string
@@ -108,7 +121,7 @@ func (m *Meter) reading(path string) (op *operation.Row, parameters map[string]s
 		}
 		for _, template := range m.operations[i].Paths() {
 			parts := strings.Split(template, "/")
-			if named := fits(parts, segments); named != nil && (op == nil || nearer(parts, form)) {
+			if named := matchPath(parts, segments); named != nil && (op == nil || nearer(parts, form)) {
 				op, form, parameters = &m.operations[i], parts, named
 			}
 		}
@@ -119,8 +132,8 @@ func (m *Meter) reading(path string) (op *operation.Row, parameters map[string]s
 	return op, parameters
 }
 
-// nearer reports whether the router takes a path that fits both forms for one of the first: /things/fields names no
-// thing.
+// nearer reports whether the router prefers the first of two templates that match a path: fixed segments take
+// precedence over parameters.
 func nearer(one, other []string) bool {
 	for i := range one {
 		if a, b := strings.HasPrefix(one[i], "{"), strings.HasPrefix(other[i], "{"); a != b {
@@ -130,8 +143,8 @@ func nearer(one, other []string) bool {
 	return false
 }
 
-// fits returns the parameters of a path that is of the form, else nil.
-func fits(template, segments []string) map[string]string {
+// matchPath returns the parameters of a path that matches the template; nil if it does not.
+func matchPath(template, segments []string) map[string]string {
 	if len(template) != len(segments) {
 		return nil
 	}
@@ -148,7 +161,7 @@ func fits(template, segments []string) map[string]string {
 	return parameters
 }
 
-func told(q store.Question) Question {
+func questionOf(q store.Question) Question {
 	out := Question{Collection: q.Collection, Asked: q.Operation, Took: q.Took.Microseconds(), Fields: []FieldIndex{}}
 	if q.Plan == nil {
 		return out

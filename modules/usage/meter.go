@@ -1,5 +1,5 @@
-// Package usage counts what is asked of each organization, by day and operation. Counts are kept in memory
-// and added to what is stored once a minute, so that a request waits for nothing.
+// Package usage counts the requests of each organization by day and operation. Counts are kept in memory and added to
+// the store once a minute, so that requests do not wait for it.
 package usage
 
 import (
@@ -22,7 +22,7 @@ import (
 	"tenantry/tenants"
 )
 
-// Counts are what was asked of an operation.
+// Counts are the counts of an operation.
 type Counts struct {
 	Requests int64 `json:"requests"`
 	Refused  int64 `json:"refused"`
@@ -39,39 +39,39 @@ func (c Counts) and(more Counts) Counts {
 	return c
 }
 
-// Day is what was asked on one day, in UTC.
+// Day is the usage of one day in UTC.
 type Day struct {
 	store.Meta
 	Day        string            `json:"day" rule:"required" use:"filter" example:"2026-11-22"`
 	Operations map[string]Counts `json:"operations"`
 	Hours      map[string]Counts `json:"hours,omitempty"`   // "00" to "23"
-	Minutes    map[string]Counts `json:"minutes,omitempty"` // "00:00", "00:05" to "23:55", of the last hour that was stored
+	Minutes    map[string]Counts `json:"minutes,omitempty"` // "00:00", "00:05" to "23:55", within the last hour stored
 	Documents  int64             `json:"documents"`
-	Bytes      int64             `json:"bytes"`    // 0: the engine does not tell
-	Measured   int64             `json:"measured"` // when documents and bytes were, Unix ms
+	Bytes      int64             `json:"bytes"`    // 0: the engine does not report it
+	Measured   int64             `json:"measured"` // when documents and bytes were measured, Unix ms
 }
 
-// Kept is how many days are kept besides the present one.
+// Kept is how many days are kept before the current one.
 const Kept = 90
 
 const (
-	measureEvery = time.Hour        // documents are counted that often
-	measureTime  = 2 * time.Second  // which may take that long
-	measureRound = 20 * time.Second // and so may that of all organizations in one round
-	writeTime    = 5 * time.Second  // for one organization
-	roundTime    = time.Minute      // for a round that many organizations made necessary
+	measureEvery = time.Hour        // interval between measurements of documents and bytes
+	measureTime  = 2 * time.Second  // for one measurement
+	measureRound = 20 * time.Second // for the measurements of one round
+	writeTime    = 5 * time.Second  // for storing one organization
+	roundTime    = time.Minute      // for an early round, because of many organizations
 	tries        = 10
 	flushWidth   = 16 // organizations stored at the same time
 )
 
-// How the parts of a day are named, and how long the shorter ones are.
+// Names of the parts of a day, and the length of the shorter ones.
 const (
 	hourLayout   = "15"
 	minuteLayout = "15:04"
 	minutes      = 5 * time.Minute
 )
 
-// Meter counts, stores and serves. Safe for concurrent use, by several replicas.
+// Meter counts usage, stores it and serves it. Safe for concurrent use, by several replicas.
 type Meter struct {
 	kind *record.Of[Day]
 	log  *slog.Logger
@@ -79,31 +79,31 @@ type Meter struct {
 
 	operations []operation.Row // of the whole gateway
 
-	most  int // of how many organizations something may wait before it is stored earlier
+	most  int // organizations with unsaved counts that start an early round
 	begin func(what string, do func(context.Context)) bool
-	early atomic.Bool // that was begun lately
+	early atomic.Bool // an early round is running
 
 	live  sync.Map // organization's number to *ledger
 	kept  atomic.Int64
 	flush sync.Mutex
 }
 
-// ledger has what is not stored yet of one organization.
+// ledger holds the unsaved counts of one organization.
 type ledger struct {
-	latest atomic.Pointer[tenants.Tenant] // as whom it was asked last; it is read anew all the time
-	since  atomic.Int64                   // Unix ms; when the last round was
-	known  atomic.Bool                    // whether somebody asked who is known
+	latest atomic.Pointer[tenants.Tenant] // the tenant of the last request
+	since  atomic.Int64                   // Unix ms of the last round
+	known  atomic.Bool                    // whether a known caller made a request
 	rows   sync.Map                       // operation to *tally
-	waits  []hour                         // what rounds before could not store, in its order; for rounds alone
+	waits  []hour                         // what earlier rounds could not store, in order; only rounds use it
 }
 
-// hour is what was counted within one, at about that time: hours that wait are few, however long they do.
+// hour holds the counts of one hour. There are few of them, however long they wait.
 type hour struct {
 	at      time.Time // in UTC
 	counted map[*operation.Row]Counts
 }
 
-// wait adds what a round has taken that began at that time.
+// wait adds the counts of a round that began at that time.
 func (l *ledger) wait(at time.Time, taken map[*operation.Row]Counts) {
 	if n := len(l.waits); n == 0 || !l.waits[n-1].at.Truncate(time.Hour).Equal(at.Truncate(time.Hour)) {
 		l.waits = append(l.waits, hour{at, taken})
@@ -115,7 +115,7 @@ func (l *ledger) wait(at time.Time, taken map[*operation.Row]Counts) {
 	}
 }
 
-// oldest returns since when something waits, or may.
+// oldest returns the time in Unix ms since when counts wait.
 func (l *ledger) oldest() int64 {
 	if len(l.waits) > 0 {
 		return l.waits[0].at.UnixMilli()
@@ -127,21 +127,28 @@ func dayOf(at time.Time) string { return at.UTC().Format(time.DateOnly) }
 
 type tally struct{ requests, refused, micros, sent atomic.Int64 }
 
-// New returns a Meter. Where something waits of more organizations than most, begin is called to store that beside
-// requests.
-func New(log *slog.Logger, now func() time.Time, most int, begin func(what string, do func(context.Context)) bool) *Meter {
+// New returns a Meter. If more organizations than most have unsaved counts, it calls begin to store them in the
+// background.
+func New(
+	log *slog.Logger, now func() time.Time, most int, begin func(what string, do func(context.Context)) bool,
+) *Meter {
 	return &Meter{log: log, now: now, most: most, begin: begin, kind: record.Must(record.Options[Day]{
 		Traits: record.Traits{Name: "usage_day"},
 		Spec: store.Spec{
-			Name: "usage", Aside: true, Indexes: []store.Index{{Fields: []string{"day"}, Unique: true}}, Access: []store.Access{{Where: []string{"day"}}, {Sort: []string{"day"}}},
+			Name: "usage", Aside: true, Indexes: []store.Index{{
+				Fields: []string{"day"}, Unique: true,
+			}}, Access: []store.Access{
+				{Where: []string{"day"}}, {Sort: []string{"day"}},
+			},
 		},
 	})}
 }
 
-// Count counts an answer. What strangers asked is stored once somebody has asked who is known, or never: they make
-// no organization write. Where the organization was asked the same before it takes no lock and no memory.
+// Count counts an answer. Requests of unknown callers are stored only together with those of a known one, so that
+// strangers cannot make an organization write. If the operation was counted before, Count takes no lock and allocates
+// nothing.
 func (m *Meter) Count(t *tenants.Tenant, op *operation.Row, known bool, code, sent int, inStore time.Duration) {
-	if m == nil || t == nil || t.Workspace() == nil { // nobody's
+	if m == nil || t == nil || t.Workspace() == nil { // an unknown host
 		return
 	}
 	n := Counts{Requests: 1, Micros: inStore.Microseconds(), Sent: int64(sent)}
@@ -160,7 +167,7 @@ func (m *Meter) put(t *tenants.Tenant, known bool, add func(*ledger)) {
 			fresh.latest.Store(t)
 			fresh.since.Store(m.now().UnixMilli())
 			if found, ok = m.live.LoadOrStore(t.Org.OrgID, fresh); !ok && m.kept.Add(1) > int64(m.most) {
-				m.hurry()
+				m.flushEarly()
 			}
 		}
 		of := found.(*ledger)
@@ -174,21 +181,22 @@ func (m *Meter) put(t *tenants.Tenant, known bool, add func(*ledger)) {
 		if now, _ := m.live.Load(t.Org.OrgID); now == found {
 			return
 		}
-		rest := of.take() // a round let go of it meanwhile
+		rest := of.take() // a round has removed the ledger meanwhile
 		known = known || of.known.Load()
 		add = func(of *ledger) { of.give(rest) }
 	}
 }
 
-// Waiting returns of how many organizations something is kept in memory.
+// Waiting returns how many organizations have unsaved counts.
 func (m *Meter) Waiting() int { return int(m.kept.Load()) }
 
-// hurry begins rounds, until no more wait than may, unless somebody has. They take half of the time at most.
-func (m *Meter) hurry() {
+// flushEarly begins rounds until no more than most organizations wait, unless it is already running. Rounds take at
+// most half of the time.
+func (m *Meter) flushEarly() {
 	if m.early.Swap(true) {
 		return
 	}
-	m.begin("noting what was asked of many organizations", func(ctx context.Context) {
+	m.begin("storing usage of many organizations", func(ctx context.Context) {
 		defer m.early.Store(false)
 		for m.Waiting() > m.most && ctx.Err() == nil {
 			began := time.Now()
@@ -203,7 +211,7 @@ func (m *Meter) hurry() {
 	})
 }
 
-// retire ends a ledger in which there was nothing to store. Who adds to it now finds that it has, or it is found here.
+// retire removes a ledger without counts. Counts that are added at the same time are moved to a new one.
 func (m *Meter) retire(t *tenants.Tenant, of *ledger) {
 	if m.live.CompareAndDelete(t.Org.OrgID, of) {
 		m.kept.Add(-1)
@@ -213,11 +221,11 @@ func (m *Meter) retire(t *tenants.Tenant, of *ledger) {
 	}
 }
 
-// Flush stores what waits. What a store does not take now waits on; it may be counted twice where the store took it and
-// could not say so. Organizations on a backend that is away wait for the next round. Many are stored at the same time,
-// since they share syncs, and those that have waited for longest first, so that where time is up it is not for the same
-// ones each time. Where it waits of too many organizations what strangers alone asked is dropped; the others are let go
-// in the next round, unless they have been asked again.
+// Flush stores the waiting counts. Counts that a store refuses wait for the next round; they may be counted twice if
+// the store took them without reporting success. Organizations on an unavailable backend wait for the next round. Many
+// are stored at the same time because they share syncs, the longest waiting first, so that a round that runs out of
+// time does not always miss the same ones. If too many organizations wait, counts of unknown callers alone are
+// dropped; the other ledgers are removed in the next round unless they are used again.
 func (m *Meter) Flush(ctx context.Context) {
 	m.flush.Lock()
 	defer m.flush.Unlock()
@@ -225,7 +233,7 @@ func (m *Meter) Flush(ctx context.Context) {
 	defer cancel()
 	full := m.Waiting() > m.most
 	if full {
-		cancel() // others measure
+		cancel() // skip measurements
 	}
 	type waiting struct {
 		of    *ledger
@@ -237,7 +245,7 @@ func (m *Meter) Flush(ctx context.Context) {
 		of := value.(*ledger)
 		w := waiting{of: of, since: of.oldest()}
 		if full && !of.known.Load() {
-			w.last = 1 // it stays where the others make room
+			w.last = 1 // kept if storing the others makes room
 		}
 		all = append(all, w)
 		return true
@@ -257,7 +265,7 @@ func (m *Meter) flushOne(ctx, measuring context.Context, of *ledger, full bool, 
 	if taken := of.take(); len(taken) > 0 {
 		of.wait(since, taken)
 	}
-	if !known { // strangers have asked, or nobody since the last round
+	if !known { // no known caller since the last round
 		of.waits = slices.DeleteFunc(of.waits, func(one hour) bool { return dayOf(one.at) != dayOf(now) })
 	}
 	if len(of.waits) == 0 || !known && full && m.Waiting() > m.most {
@@ -286,11 +294,11 @@ func (m *Meter) flushOne(ctx, measuring context.Context, of *ledger, full bool, 
 		of.known.Store(true)
 	case err != nil: // the organization may be gone
 		of.waits = nil
-		m.log.WarnContext(ctx, "what was asked of an organization could not be noted", "organization", t.Org.Slug, "error", err)
+		m.log.WarnContext(ctx, "usage of an organization could not be stored", "organization", t.Org.Slug, "error", err)
 	}
 }
 
-// add adds to what was counted of an operation: the requests last, since what is taken without any is left.
+// add adds to the counts of an operation; requests last, because take skips counts without requests.
 func (l *ledger) add(op *operation.Row, n Counts) {
 	row, ok := l.rows.Load(op)
 	if !ok {
@@ -303,7 +311,7 @@ func (l *ledger) add(op *operation.Row, n Counts) {
 	c.requests.Add(n.Requests)
 }
 
-// take returns what was counted, and begins anew.
+// take returns the counts and resets them.
 func (l *ledger) take() map[*operation.Row]Counts {
 	taken := map[*operation.Row]Counts{}
 	l.rows.Range(func(key, value any) bool {
@@ -316,15 +324,15 @@ func (l *ledger) take() map[*operation.Row]Counts {
 	return taken
 }
 
-// give puts back what could not be stored.
+// give adds counts that could not be stored.
 func (l *ledger) give(taken map[*operation.Row]Counts) {
 	for op, n := range taken {
 		l.add(op, n)
 	}
 }
 
-// write adds the counts of hours of one day. Replicas change one record, which each reads again where another
-// came between. Whoever begins a day ends those that are kept no longer.
+// write adds the counts of hours of one day to the stored day. Replicas change the same record, so a conflict repeats
+// the change. The replica that begins a day deletes expired ones.
 func (m *Meter) write(ctx, measuring context.Context, t *tenants.Tenant, hours []hour) error {
 	ws, at := t.Workspace(), hours[0].at
 	ctx, cancel := context.WithTimeout(ctx, ws.Hold()+writeTime)
@@ -340,16 +348,16 @@ func (m *Meter) write(ctx, measuring context.Context, t *tenants.Tenant, hours [
 			ctx, cancel := context.WithTimeout(measuring, measureTime)
 			defer cancel()
 			count := ws.Used
-			if d.Measured == 0 { // once a day, so that what a killed process has not counted is found
+			if d.Measured == 0 { // once a day, to correct counts that a killed process has lost
 				count = ws.Recount
 			}
-			if n, err := count(ctx); err == nil { // else those of before stay for an hour
+			if n, err := count(ctx); err == nil { // otherwise the previous counts stay for an hour
 				d.Documents = n.Documents
 			}
 			if n, err := ws.Size(ctx); err == nil {
 				d.Bytes = n
 			}
-			if measuring.Err() == nil { // else the next round measures
+			if measuring.Err() == nil { // otherwise the next round measures
 				d.Measured = now.UnixMilli()
 			}
 		}
@@ -364,7 +372,7 @@ func (m *Meter) write(ctx, measuring context.Context, t *tenants.Tenant, hours [
 		if err = change(begun); err == nil {
 			err = in.Insert(ctx, begun)
 		}
-		if dup := new(store.DuplicateError); errors.As(err, &dup) { // another replica began it
+		if dup := new(store.DuplicateError); errors.As(err, &dup) { // another replica has begun the day
 			continue
 		}
 		if err == nil {
@@ -375,14 +383,14 @@ func (m *Meter) write(ctx, measuring context.Context, t *tenants.Tenant, hours [
 	return store.ErrConflict
 }
 
-// NewDay returns the day of a time, on which nothing was asked yet.
+// NewDay returns the day of a time without counts.
 func NewDay(at time.Time) *Day {
 	d := &Day{Day: dayOf(at)}
 	d.ID = hex.EncodeToString([]byte(d.Day)) + "0000"
 	return d
 }
 
-// Count counts what was asked of an operation for the day, and for the hour and the minutes of a time, which is in UTC.
+// Count adds to the day's counts of an operation, and to those of the hour and the minutes of a time in UTC.
 func (d *Day) Count(at time.Time, operation string, n Counts) {
 	for _, counts := range []*map[string]Counts{&d.Operations, &d.Hours, &d.Minutes} {
 		if *counts == nil {
@@ -397,7 +405,7 @@ func (d *Day) Count(at time.Time, operation string, n Counts) {
 	}
 }
 
-// Put stores days that an organization is to have had, which has none yet.
+// Put stores days of an organization that has none yet.
 func (m *Meter) Put(ctx context.Context, t *tenants.Tenant, days []*Day) error {
 	in := m.kind.In(t.Workspace())
 	for _, d := range days {
@@ -408,7 +416,7 @@ func (m *Meter) Put(ctx context.Context, t *tenants.Tenant, days []*Day) error {
 	return nil
 }
 
-// forget ends the days that are kept no longer. Another replica may do so at the same time.
+// forget deletes expired days. Another replica may do so at the same time.
 func (m *Meter) forget(ctx context.Context, in store.Collection[Day], at time.Time) error {
 	old, err := in.Find(ctx, store.Query{Filter: store.Where(store.F("day"), store.OpLt, oldest(at)), LeaveOut: true})
 	for i := range old {
@@ -417,7 +425,7 @@ func (m *Meter) forget(ctx context.Context, in store.Collection[Day], at time.Ti
 		}
 	}
 	if err != nil {
-		m.log.WarnContext(ctx, "days of usage that are kept no longer could not be deleted; those who begin the next day try again", "error", err)
+		m.log.WarnContext(ctx, "expired days of usage could not be deleted; the next day tries again", "error", err)
 	}
 	return nil
 }

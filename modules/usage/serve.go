@@ -16,29 +16,29 @@ import (
 	"tenantry/tenants"
 )
 
-// Sum is what was asked, in the figures of an answer.
+// Sum is the usage in the units of an answer.
 type Sum struct {
-	Requests int64 `json:"requests" doc:"How many requests were answered."`
-	Refused  int64 `json:"refused" doc:"How many of them were refused: 403, or 429 over a limit."`
-	StoreMS  int64 `json:"store_ms" doc:"How long calls of the store took together, in milliseconds."`
-	Sent     int64 `json:"sent_bytes" doc:"Size of the answers' bodies as they were sent."`
+	Requests int64 `json:"requests" doc:"Number of requests."`
+	Refused  int64 `json:"refused" doc:"Number of refused requests: 403, or 429 over a limit."`
+	StoreMS  int64 `json:"store_ms" doc:"Total duration of calls to the store in milliseconds."`
+	Sent     int64 `json:"sent_bytes" doc:"Total size of the bodies sent."`
 }
 
 func sum(c Counts) Sum { return Sum{c.Requests, c.Refused, c.Micros / 1000, c.Sent} }
 
-// OperationUsage is what was asked of one operation.
+// OperationUsage is the usage of one operation.
 type OperationUsage struct {
 	Operation string `json:"operation" doc:"Name of the operation; page for pages."`
 	Sum
 }
 
-// HourUsage is what was asked within one hour.
+// HourUsage is the usage of one hour.
 type HourUsage struct {
 	Hour string `json:"hour" doc:"The hour, in UTC: 00 to 23."`
 	Sum
 }
 
-// MinuteUsage is what was asked within five minutes.
+// MinuteUsage is the usage of five minutes.
 type MinuteUsage struct {
 	Minute string `json:"minute" doc:"When they began, in UTC: 00:00 to 23:55."`
 	Sum
@@ -48,14 +48,14 @@ type MinuteUsage struct {
 type Answer struct {
 	Day string `json:"day" doc:"The day, in UTC."`
 	Sum
-	Documents  int64            `json:"documents" doc:"How many documents the organization had, counted once an hour while it is used."`
-	Bytes      *int64           `json:"bytes" doc:"How much room they took, where the engine tells; else null."`
+	Documents  int64            `json:"documents" doc:"Number of documents of the organization, counted once an hour while it is used."`
+	Bytes      *int64           `json:"bytes" doc:"Their size; null if the engine does not report it."`
 	Operations []OperationUsage `json:"operations" doc:"The same by operation, in order of their names."`
-	Hours      []HourUsage      `json:"hours" doc:"The same by the hour in which it was asked; empty where one operation alone is counted, and for days of before hours were."`
-	Minutes    []MinuteUsage    `json:"minutes" doc:"The same by five minutes, of the day's last hour in which something was asked; empty as hours are."`
+	Hours      []HourUsage      `json:"hours" doc:"The same by hour; empty if only one operation is counted, and for old days without hours."`
+	Minutes    []MinuteUsage    `json:"minutes" doc:"The same by five minutes, within the last hour of the day with requests; empty when hours are."`
 }
 
-// Kept returns what is stored. It does not travel: it tells of this organization's past.
+// Kept returns what is stored. It is not part of exports, because it is the history of this organization.
 func (m *Meter) Kept() []record.Kept { return []record.Kept{m.kind.Kind} }
 
 // Operations returns the rows.
@@ -64,23 +64,40 @@ func (m *Meter) Operations() []operation.Row {
 	list := crud.List(m.kind.Resource, crud.Options{
 		Path: "/api/usage", Things: "Usage Days", Tag: "Usage", Read: operation.Needs(tenants.ViewAudit).Unlimited(), Sort: "-day",
 		Where: m.between, Show: crud.Show(show),
-		Example: Answer{"2026-11-22", Sum{120, 2, 340, 51_200}, 4711, &size, []OperationUsage{{"reports.get", Sum{120, 2, 340, 51_200}}}, []HourUsage{{"13", Sum{120, 2, 340, 51_200}}}, []MinuteUsage{{"13:05", Sum{120, 2, 340, 51_200}}}},
+		Example: Answer{
+			"2026-11-22", Sum{120, 2, 340, 51_200}, 4711, &size,
+			[]OperationUsage{{"reports.get", Sum{120, 2, 340, 51_200}}}, []HourUsage{{"13", Sum{120, 2, 340, 51_200}}},
+			[]MinuteUsage{{"13:05", Sum{120, 2, 340, 51_200}}},
+		},
 		List: crud.Action{
-			Docs: operation.Docs{Summary: "List what was asked of the organization by day", Over: "day"},
+			Docs: operation.Docs{Summary: "List the usage of the organization by day", Over: "day"},
 			Request: operation.Request{Params: []operation.Param{
-				{Name: "from", In: operation.InQuery, Shape: operation.Text, Description: "The first day.", Example: "2026-11-01"},
-				{Name: "to", In: operation.InQuery, Shape: operation.Text, Description: "The last day.", Example: "2026-11-30"},
-				{Name: "operation", In: operation.InQuery, Shape: operation.Text, Description: "Counts this operation alone.", Ask: operation.Ask{Label: "Counts only"}, Example: "reports.get"},
+				{
+					Name: "from", In: operation.InQuery, Shape: operation.Text, Description: "The first day.",
+					Example: "2026-11-01",
+				},
+				{
+					Name: "to", In: operation.InQuery, Shape: operation.Text, Description: "The last day.",
+					Example: "2026-11-30",
+				},
+				{
+					Name: "operation", In: operation.InQuery, Shape: operation.Text,
+					Description: "Counts only this operation.", Ask: operation.Ask{Label: "Counts only"},
+					Example: "reports.get",
+				},
 			}},
 			Response: operation.Response{Failures: []operation.Failure{
-				{Code: http.StatusUnprocessableEntity, Message: "Validation failed: from must be a day like 2026-11-22", When: "a day cannot be read"},
+				{
+					Code:    http.StatusUnprocessableEntity,
+					Message: "Validation failed: from must be a day like 2026-11-22", When: "a day cannot be read",
+				},
 			}},
 		},
 	})
 	return []operation.Row{list, m.explain()}
 }
 
-// between says which days are asked for, of those that are kept.
+// between returns the filter for the requested days, within those that are kept.
 func (m *Meter) between(_ context.Context, c *operation.Call) (store.Filter, error) {
 	var faults fault.List
 	all := []store.Filter{store.Where(store.F("day"), store.OpGte, oldest(m.now()))}
@@ -106,7 +123,10 @@ func (m *Meter) between(_ context.Context, c *operation.Call) (store.Filter, err
 func show(_ context.Context, c *operation.Call, days []*Day) ([]any, error) {
 	out := make([]any, len(days))
 	for i, d := range days {
-		a, total := Answer{Day: d.Day, Documents: d.Documents, Operations: []OperationUsage{}, Hours: []HourUsage{}, Minutes: []MinuteUsage{}}, Counts{}
+		a, total := Answer{
+			Day: d.Day, Documents: d.Documents, Operations: []OperationUsage{}, Hours: []HourUsage{},
+			Minutes: []MinuteUsage{},
+		}, Counts{}
 		if d.Bytes > 0 {
 			a.Bytes = &d.Bytes
 		}
@@ -117,7 +137,7 @@ func show(_ context.Context, c *operation.Call, days []*Day) ([]any, error) {
 			total.add(d.Operations[name])
 			a.Operations = append(a.Operations, OperationUsage{name, sum(d.Operations[name])})
 		}
-		if !c.Query.Has("operation") { // hours and minutes are of all together
+		if !c.Query.Has("operation") { // hours and minutes count all operations together
 			for _, hour := range slices.Sorted(maps.Keys(d.Hours)) {
 				a.Hours = append(a.Hours, HourUsage{hour, sum(d.Hours[hour])})
 			}

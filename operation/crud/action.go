@@ -6,20 +6,19 @@ import (
 	"tenantry/operation"
 )
 
-// Action says how the row of one action differs from the row that follows from the resource. Members that are set
-// replace those of the row, except that Params, Body and Failures are added to them.
+// Action says how the row of one action differs from the row that crud makes of the resource. Members that are set
+// replace those of the row, except that Params, Body and Failures are appended.
 type Action struct {
 	operation.Policy
 	operation.Request
 	operation.Response
 	operation.Docs
 
-	// Lead is what comes before the description of the row.
+	// Lead precedes the description of the row.
 	Lead string
 	// Types are types of fields of the body, by name; see operation.Row.Redeclare.
 	Types map[string]any
-	// Around, if set, makes the handler of the row from the one of the action. A record that the path names by its unique
-	// name is resolved before.
+	// Around, if set, wraps the handler of the action. A unique name in the path is resolved to the record before.
 	Around func(operation.Handler) operation.Handler
 
 	absent bool
@@ -28,8 +27,8 @@ type Action struct {
 // Absent leaves the row of an action out.
 func Absent() Action { return Action{absent: true} }
 
-// shape makes the row differ as the action says.
-func (a *Action) shape(row *operation.Row) {
+// apply changes the row as the action says.
+func (a *Action) apply(row *operation.Row) {
 	description := row.Description
 	overlay(&row.Policy, a.Policy)
 	overlay(&row.Request, a.Request)
@@ -47,7 +46,7 @@ func (a *Action) shape(row *operation.Row) {
 	}
 }
 
-// overlay sets the fields of a struct to those of with that are not zero, and adds its lists of structs.
+// overlay sets the fields of to that are not zero in with, and appends its slices of structs.
 func overlay[T any](to *T, with T) {
 	dst, src := reflect.ValueOf(to).Elem(), reflect.ValueOf(with)
 	for i := range src.NumField() {
@@ -62,7 +61,7 @@ func overlay[T any](to *T, with T) {
 	}
 }
 
-// actions are those of the rows that pages treat apart, by what the rows are called.
+// actions maps the names of rows to the actions that pages treat specially.
 func actions() map[string]operation.Action {
 	return map[string]operation.Action{
 		"list": operation.ListAction, "create": operation.CreateAction, "restore": operation.RestoreAction,

@@ -18,21 +18,21 @@ import (
 	"tenantry/operation"
 )
 
-// most is how many records a bulk takes.
-const most = 1000
+// maxBulk is the largest number of records in a bulk.
+const maxBulk = 1000
 
-// Bulk is what became of many records.
+// Bulk is the result of a bulk.
 type Bulk struct {
-	Created int          `json:"created" doc:"How many records are new."`
-	Updated int          `json:"updated" doc:"How many records were there, and were changed."`
-	Failed  int          `json:"failed" doc:"How many records were refused, of which nothing is stored."`
-	Results []BulkResult `json:"results" doc:"What became of each record, in the order in which they were sent."`
+	Created int          `json:"created" doc:"Number of records created."`
+	Updated int          `json:"updated" doc:"Number of existing records changed."`
+	Failed  int          `json:"failed" doc:"Number of records refused; nothing of them is stored."`
+	Results []BulkResult `json:"results" doc:"The result of each record, in the order in which they were sent."`
 }
 
-// BulkResult is what became of one record.
+// BulkResult is the result of one record.
 type BulkResult struct {
-	Index  int                    `json:"index" doc:"Where it is among those sent, from 0."`
-	ID     string                 `json:"id,omitempty" doc:"Its identifier; left out where it was refused."`
+	Index  int                    `json:"index" doc:"Position among the records sent, from 0."`
+	ID     string                 `json:"id,omitempty" doc:"Identifier of the record; left out if it was refused."`
 	Errors []operation.FieldError `json:"errors,omitempty" doc:"Every problem of a record that was refused."`
 }
 
@@ -40,12 +40,12 @@ func (s *handlers) bulk() operation.Row {
 	row := s.row("bulk", http.MethodPost, s.Path+"/bulk", s.Things+" updated")
 	things := strings.ToLower(s.Things)
 	row.Summary, row.Weight, row.BodyLimit = "Create and change many "+things, operation.Heavy, operation.MaxBulkLimit
-	row.Description = "Takes up to " + strconv.Itoa(most) + " records as they are created one by one, and stores those that are in order; each has a result of its own. "
+	row.Description = "Takes up to " + strconv.Itoa(maxBulk) + " records, each with the fields of a single create, and stores those that are valid; each has a result of its own. "
 	var by []string
 	for _, u := range s.of.Identifying()[1:] {
 		by = append(by, u.Shown)
 	}
-	row.Description += "A record with the " + strings.Join(append(by, "id"), " or ") + " of one that is there changes that one, and brings it back where it was deleted. Fields that it does not give stay as they are then. " + nothingDone
+	row.Description += "A record with the " + strings.Join(append(by, "id"), " or ") + " of an existing one changes that one, and restores it if it was deleted. Fields that are not given then stay unchanged. " + nothingDone
 	one := strictjson.Value{Is: strictjson.Object}
 	for _, f := range s.fields {
 		if f.Example != "" && f.Rule.Ref == "" {
@@ -53,36 +53,56 @@ func (s *handlers) bulk() operation.Row {
 		}
 	}
 	row.Body = []operation.Field{{
-		Name: "records", Shape: operation.List, Required: true, Type: []map[string]any{}, Elements: most, Description: "The records.",
+		Name: "records", Shape: operation.List, Required: true, Type: []map[string]any{}, Elements: maxBulk, Description: "The records.",
 		Example: json.RawMessage("[" + string(one.Raw()) + "]"),
 	}}
-	row.Failures = append(row.Failures, operation.Failure{Code: http.StatusUnprocessableEntity, Message: "Validation failed: records must be a list of 1 to 1000 objects", When: "there are no records, or too many"})
-	row.Failures = append(row.Failures, s.undone(Bulk{Failed: 1, Results: []BulkResult{{Errors: []operation.FieldError{{Field: s.fields[0].Name, Code: fault.Required, Message: s.fields[0].Name + " is required"}}}}}))
+	row.Failures = append(row.Failures, operation.Failure{
+		Code: http.StatusUnprocessableEntity, Message: "Validation failed: records must be a list of 1 to 1000 objects",
+		When: "there are no records, or too many",
+	})
+	row.Failures = append(row.Failures, s.undone(Bulk{
+		Failed: 1,
+		Results: []BulkResult{{Errors: []operation.FieldError{{
+			Field: s.fields[0].Name, Code: fault.Required, Message: s.fields[0].Name + " is required",
+		}}}},
+	}))
 	row.Data, row.Example = Bulk{}, Bulk{Created: 1, Failed: 1, Results: []BulkResult{
-		{Index: 0, ID: exampleID}, {Index: 1, Errors: []operation.FieldError{{Field: s.fields[0].Name, Code: fault.Required, Message: s.fields[0].Name + " is required"}}},
+		{Index: 0, ID: exampleID}, {
+			Index: 1,
+			Errors: []operation.FieldError{{
+				Field: s.fields[0].Name, Code: fault.Required, Message: s.fields[0].Name + " is required",
+			}},
+		},
 	}}
 	row.Handler, row.Joins = func(ctx context.Context, c *operation.Call) (operation.Result, error) {
-		return s.many(ctx, c, s.attempt)
+		return s.runBulk(ctx, c, s.attemptBulk)
 	}, true
 	return row
 }
 
-// nothingDone ends the description of a row that takes many records.
-const nothingDone = "Where every one of them is refused, the status is failed; data is the same."
+// nothingDone ends the description of every bulk row.
+const nothingDone = "If every record is refused, the status is failed; data has the same form."
 
-// undone documents the answer of a bulk in which nothing was done.
+// undone documents the answer of a bulk that refuses every record.
 func (s *handlers) undone(data any) operation.Failure {
-	return operation.Failure{Code: http.StatusOK, Message: s.unchanged(), When: "every record was refused, each for the reason in its result", Data: data}
+	return operation.Failure{
+		Code: http.StatusOK, Message: s.unchanged(),
+		When: "every record was refused, each for the reason in its result", Data: data,
+	}
 }
 
 func (s *handlers) unchanged() string {
 	return "No " + s.Things + " were changed: every one of them was refused"
 }
 
-// many makes the attempts at a bulk: once more where somebody came between. One in which nothing was done is a failure.
-func (s *handlers) many(ctx context.Context, c *operation.Call, attempt func(context.Context, *operation.Call, int) (operation.Result, error)) (result operation.Result, err error) {
+// runBulk makes attempts at a bulk until none is overtaken by another change, at most tries. A bulk that refuses every
+// record is a failure.
+func (s *handlers) runBulk(
+	ctx context.Context, c *operation.Call,
+	attempt func(context.Context, *operation.Call, int) (operation.Result, error),
+) (result operation.Result, err error) {
 	for n := range tries {
-		if result, err = attempt(ctx, c, n); !errors.Is(err, errAgain) {
+		if result, err = attempt(ctx, c, n); !errors.Is(err, errRetry) {
 			break
 		}
 	}
@@ -92,26 +112,27 @@ func (s *handlers) many(ctx context.Context, c *operation.Call, attempt func(con
 	return result, err
 }
 
+// nothing reports whether every record was refused.
 func (b Bulk) nothing() bool { return b.Created+b.Updated == 0 }
 
-// errAgain ends an attempt that stored nothing, since somebody came between.
-var errAgain = fmt.Errorf("once more: %w", store.ErrConflict)
+// errRetry ends an attempt that stored nothing because another change came first.
+var errRetry = fmt.Errorf("overtaken: %w", store.ErrConflict)
 
-// attempt is one of many, of which the last one refuses what somebody has changed meanwhile. Errors: errAgain.
-func (s *handlers) attempt(ctx context.Context, c *operation.Call, n int) (operation.Result, error) {
+// attemptBulk is attempt n at a bulk. The last attempt refuses records that were changed meanwhile. Errors: errRetry.
+func (s *handlers) attemptBulk(ctx context.Context, c *operation.Call, n int) (operation.Result, error) {
 	bodies, errs := slices.Collect(strictjson.Elements(c.Body.Raw("records"))), slices.Clone(c.Unknown)
-	if n := len(bodies); n == 0 || n > most {
-		errs.Add("records", fault.Length, "records must be a list of 1 to %d objects", most)
+	if n := len(bodies); n == 0 || n > maxBulk {
+		errs.Add("records", fault.Length, "records must be a list of 1 to %d objects", maxBulk)
 	}
 	if err := errs.Err(); err != nil {
 		return operation.Result{}, err
 	}
 	var known record.Known
-	within, err := s.define(ctx, c, &known)
+	within, err := s.loadDefinitions(ctx, c, &known)
 	if err != nil {
 		return operation.Result{}, err
 	}
-	// One record at a time is a tree: those of all would take many times what was sent.
+	// Only one record at a time is parsed into a tree: the trees of all would take many times the memory of the body.
 	var p strictjson.Parser
 	entries, probes := make([]*entry, len(bodies)), make([]any, len(bodies))
 	for i := range entries {
@@ -119,9 +140,9 @@ func (s *handlers) attempt(ctx context.Context, c *operation.Call, n int) (opera
 		body, id := s.element(c, &p, bodies[i], &entries[i].errs)
 		probes[i] = s.probe(body, id)
 	}
-	b := s.begin(c, n, entries, within, store.Either)
+	b := s.newBulk(c, n, entries, within, store.Either)
 	b.finish, b.answer = s.complete, func(context.Context) (operation.Result, error) {
-		out := became(s.of, entries, b.refused)
+		out := bulkResult(s.of, entries, b.refused)
 		note(c, map[string]int{"created": out.Created, "updated": out.Updated, "failed": out.Failed})
 		return operation.Result{Data: out}, nil
 	}
@@ -133,25 +154,30 @@ func (s *handlers) attempt(ctx context.Context, c *operation.Call, n int) (opera
 	})
 }
 
-// begin returns one attempt at the entries; within matches all that they can mean, in that state.
-func (s *handlers) begin(c *operation.Call, attempt int, entries []*entry, within store.Filter, state store.State) *bulk {
+// newBulk returns one attempt at the entries. within matches all records that the entries can name, in that state.
+func (s *handlers) newBulk(
+	c *operation.Call, attempt int, entries []*entry, within store.Filter, state store.State,
+) *bulk {
 	ways := s.of.Identifying()
 	b := &bulk{
 		s: s, c: c, attempt: attempt, entries: entries, ways: ways, within: within, state: state,
-		meant: make([]map[string]*entry, len(ways)), means: map[string]*entry{}, refused: map[*entry][]operation.FieldError{},
+		byValue: make([]map[string]*entry, len(ways)), byID: map[string]*entry{}, refused: map[*entry][]operation.FieldError{},
 	}
-	for n := range b.meant {
-		b.meant[n] = map[string]*entry{}
+	for n := range b.byValue {
+		b.byValue[n] = map[string]*entry{}
 	}
 	return b
 }
 
-// run recognizes the entries, has them prepared and stores them: all in one write, or in as many as they need.
-func (b *bulk) run(ctx context.Context, probes []any, prepare func(part []*entry, from int) error) (operation.Result, error) {
+// run finds the records of the entries, prepares the entries and stores them: in one write, or in as many as they
+// need.
+func (b *bulk) run(
+	ctx context.Context, probes []any, prepare func(part []*entry, from int) error,
+) (operation.Result, error) {
 	entries := b.entries
 	for from, many := 0, len(entries); from < len(entries); {
 		part, writes := entries[from:from+many], b.writes
-		fits, err := many, b.late(ctx)
+		fits, err := many, b.checkTime(ctx)
 		if err == nil {
 			fits, err = b.recognize(ctx, part, probes[from:from+many])
 		}
@@ -161,10 +187,10 @@ func (b *bulk) run(ctx context.Context, probes []any, prepare func(part []*entry
 		}
 		if err == nil {
 			if err = prepare(part, from); err == nil {
-				err = b.settle(ctx, part, from+many == len(entries))
+				err = b.storeValid(ctx, part, from+many == len(entries))
 			}
 		}
-		if err != nil && writes > 0 && b.writes == writes && ctx.Err() == nil && resendable(err) { // those before them are stored, and told of
+		if err != nil && writes > 0 && b.writes == writes && ctx.Err() == nil && resendable(err) { // the earlier ones are stored and reported
 			b.refuse(entries[from:], err)
 			break
 		}
@@ -174,27 +200,31 @@ func (b *bulk) run(ctx context.Context, probes []any, prepare func(part []*entry
 		from += many
 		many = min(b.next(many), len(entries)-from)
 	}
-	if b.result == nil { // the last of them were refused
+	if b.result == nil { // the last records were refused
 		return b.answer(ctx)
 	}
 	return *b.result, nil
 }
 
-// prepare makes what is stored of an entry that has been recognized, and checks it, as far as that is known already.
-func (s *handlers) prepare(ctx context.Context, c *operation.Call, p *strictjson.Parser, e *entry, raw []byte, known *record.Known) {
+// prepare makes the record to store of an entry whose existing record has been looked up, and checks it as far as
+// known definitions allow.
+func (s *handlers) prepare(
+	ctx context.Context, c *operation.Call, p *strictjson.Parser, e *entry, raw []byte, known *record.Known,
+) {
 	if e.rec == nil {
 		e.rec = s.of.New()
 		s.of.Meta(e.rec).ID = c.Workspace.NewID()
 	} else {
 		e.was = s.of.Clone(e.rec)
 	}
-	if body, _ := s.element(c, p, raw, new(fault.List)); body.Is == strictjson.Object { // what is wrong with it was noted
+	if body, _ := s.element(c, p, raw, new(fault.List)); body.Is == strictjson.Object { // its faults were noted by the first reading
 		s.enter(ctx, c, e, body, known)
-		e.check.Take = nil // which holds the tree
+		e.check.Take = nil // releases the tree
 	}
 }
 
-// bulkBytes is how many bytes of stored records a bulk changes together: those of large ones are not all in memory.
+// bulkBytes bounds the bytes of existing records that a bulk changes in one step, so that large ones are not all in
+// memory.
 const bulkBytes = 4 * store.BatchBytes
 
 // bulk is one attempt at many records.
@@ -203,48 +233,50 @@ type bulk struct {
 	c       *operation.Call
 	attempt int
 	entries []*entry
-	ways    []record.Unique     // by which an entry means a record, the identifier first
-	within  store.Filter        // matches all that they can mean,
+	ways    []record.Unique     // by which an entry can name a record, the identifier first
+	within  store.Filter        // matches all records that entries can name,
 	state   store.State         // in that state
-	meant   []map[string]*entry // by the values of each of the ways
-	means   map[string]*entry   // by the identifier of what they mean
+	byValue []map[string]*entry // entries by value, for each of ways
+	byID    map[string]*entry   // entries by the identifier of their existing record
 	need    store.Preconditions // of the part that is stored next
 	finish  func(context.Context, *operation.Call, *store.Preconditions, *entry) error
 	answer  func(context.Context) (operation.Result, error)
 	refused map[*entry][]operation.FieldError
 	result  *operation.Result // once a commit has stored it
-	writes  int               // that stored some of them
-	size    int64             // of the stored records that were recognized last
-	roomed  int64             // bytes for which room was found
+	writes  int               // commits so far
+	size    int64             // bytes of the existing records found last
+	roomed  int64             // bytes that the call has claimed
 }
 
-// refuse tells of entries that they are not stored, though others are.
+// refuse reports entries as not stored in a bulk that has stored others.
 func (b *bulk) refuse(entries []*entry, err error) {
 	for _, e := range entries {
 		b.refused[e] = operation.ErrorsOf(unstored(err))
 	}
 }
 
-// late returns errTime where some are stored, and the rest of the time is for the answer.
-func (b *bulk) late(ctx context.Context) error {
+// checkTime returns errTime if some records are stored and the remaining time is needed for the answer.
+func (b *bulk) checkTime(ctx context.Context) error {
 	if at, ends := ctx.Deadline(); b.writes > 0 && ends && time.Until(at) <= answerTime {
 		return errTime
 	}
 	return nil
 }
 
-// next returns how many entries may be recognized next, when so many were before.
+// next returns how many entries to take in the next step, after a step of before entries.
 func (b *bulk) next(before int) int {
-	return int(max(min(int64(before)*bulkBytes/max(b.size, 1), most), 1))
+	return int(max(min(int64(before)*bulkBytes/max(b.size, 1), maxBulk), 1))
 }
 
-// element reads a record of the body, with what callers may set of it, and the identifier that it gives, "" where it
-// gives none; what else it has is wrong.
-func (s *handlers) element(c *operation.Call, p *strictjson.Parser, raw []byte, errs *fault.List) (read strictjson.Value, id string) {
+// element reads a record of the body. It returns the fields that callers may set, and the identifier that the record
+// gives, or "". Other fields are noted in errs.
+func (s *handlers) element(
+	c *operation.Call, p *strictjson.Parser, raw []byte, errs *fault.List,
+) (read strictjson.Value, id string) {
 	body, err := p.Parse(string(raw))
 	var broken strictjson.Error
 	switch {
-	case errors.As(err, &broken): // the body was read already: there is too much of it
+	case errors.As(err, &broken): // the body is well-formed, so it exceeds a bound
 		errs.Add("records", fault.Length, "a record %s of it", string(broken))
 		return body, ""
 	case body.Is != strictjson.Object:
@@ -267,11 +299,10 @@ func (s *handlers) element(c *operation.Call, p *strictjson.Parser, raw []byte, 
 		}
 		return true
 	})
-	return s.placed(c, body), id
+	return s.addDefinition(c, body), id
 }
 
-// probe returns a record with the identifier, and the values of a body that tell which record it means, and nothing
-// else.
+// probe returns a record that has only the identifier and the values of a body by which the record can be found.
 func (s *handlers) probe(body strictjson.Value, id string) any {
 	probe, ignored := s.of.Bare(), fault.List{}
 	read := func(name string) {
@@ -287,8 +318,8 @@ func (s *handlers) probe(body strictjson.Value, id string) any {
 	return probe
 }
 
-// recognize finds the records that the probes mean, live or not, by the values that tell them. Where they are more than
-// a bulk changes together, it returns how many of the entries to try instead, and has recognized none.
+// recognize looks up the existing records, live or deleted, that the probes name. If they are larger than bulkBytes,
+// it looks up none and returns the smaller number of entries to try.
 func (b *bulk) recognize(ctx context.Context, entries []*entry, probes []any) (fits int, err error) {
 	s, c := b.s, b.c
 	b.need.Reset()
@@ -298,15 +329,15 @@ func (b *bulk) recognize(ctx context.Context, entries []*entry, probes []any) (f
 		wrong[i] = len(e.errs)
 	}
 	for n := range b.ways {
-		u, meant, number, group := &b.ways[n], b.meant[n], false, ""
+		u, meant, number, group := &b.ways[n], b.byValue[n], false, ""
 		var values []string
 		for i, e := range entries {
 			probe := probes[i]
 			value := u.Value(probe)
 			switch {
-			case value == "" || e.rec != nil || n > 0 && s.of.Meta(probe).ID != "": // what gives an identifier means that one
+			case value == "" || e.rec != nil || n > 0 && s.of.Meta(probe).ID != "": // an identifier takes precedence
 			case meant[value] != nil && meant[value] != e:
-				e.errs.Add(u.Shown, fault.Duplicate, "%s is that of an earlier record of the list", u.Shown)
+				e.errs.Add(u.Shown, fault.Duplicate, "%s is the same as in an earlier record of the list", u.Shown)
 			default:
 				meant[value], number, group = e, u.Number(probe), u.Group(probe)
 				values = append(values, value)
@@ -319,7 +350,7 @@ func (b *bulk) recognize(ctx context.Context, entries []*entry, probes []any) (f
 		if n == 0 {
 			which = store.All(which, b.within)
 		}
-		found, err := s.of.Collection.FindPart(ctx, s.in(c), store.Query{
+		found, err := s.of.Collection.FindPart(ctx, s.workspace(c), store.Query{
 			Filter: which, State: b.state, Limit: len(values), Bytes: bulkBytes, Reserved: b.roomed,
 		})
 		if err != nil {
@@ -345,31 +376,32 @@ func (b *bulk) recognize(ctx context.Context, entries []*entry, probes []any) (f
 	return len(entries), nil
 }
 
-// recognized notes that an entry means the record, which it names by that field.
+// recognized sets the existing record of an entry, which names it by the field by.
 func (b *bulk) recognized(e *entry, by string, rec any) {
 	id := b.s.of.Meta(rec).ID
 	switch {
-	case b.s.ending(b.c, rec) && b.state == store.Deleted:
+	case b.s.expired(b.c, rec) && b.state == store.Deleted:
 		e.errs.Add(by, fault.Unknown, "%s", b.s.missing())
-	case b.s.ending(b.c, rec):
-		e.errs.Add(by, fault.Duplicate, "%s is that of a record that was deleted and is about to end: send it again in two hours", by)
-	case b.means[id] != nil && b.means[id] != e:
-		e.errs.Add(by, fault.Duplicate, "%s is that of a record that another one of the list means", by)
+	case b.s.expired(b.c, rec):
+		e.errs.Add(by, fault.Duplicate, "%s is in use by a deleted record that is being removed for good: send it again in two hours", by)
+	case b.byID[id] != nil && b.byID[id] != e:
+		e.errs.Add(by, fault.Duplicate, "%s names a record that another one of the list names, too", by)
 	default:
-		b.means[id], e.rec = e, rec
+		b.byID[id], e.rec = e, rec
 	}
 }
 
-// settle stores what is in order, the last of it with the answer. Nobody comes between: what was changed meanwhile
-// is errAgain, and in the last attempt, or where others are stored, a record that was is refused.
-func (b *bulk) settle(ctx context.Context, entries []*entry, last bool) error {
+// storeValid stores the entries without faults. A record that was changed since it was read makes the attempt
+// errRetry; in the last attempt, or once others are stored, it is refused instead. The last commit includes the
+// answer.
+func (b *bulk) storeValid(ctx context.Context, entries []*entry, last bool) error {
 	s, c := b.s, b.c
 	var fresh, changed []*entry
 	for _, e := range entries {
 		err := b.finish(ctx, c, &b.need, e)
 		switch {
 		case err != nil:
-			if b.refused[e] = operation.ErrorsOf(s.told(err)); len(b.refused[e]) == 0 {
+			if b.refused[e] = operation.ErrorsOf(s.problem(err)); len(b.refused[e]) == 0 {
 				return err
 			}
 		case e.was == nil:
@@ -387,12 +419,12 @@ func (b *bulk) settle(ctx context.Context, entries []*entry, last bool) error {
 		return err
 	}
 	if err := b.put(ctx, append(fresh, changed...), last); err != nil {
-		for _, name := range []string{"created", "updated", "done", "failed"} { // they are not known
+		for _, name := range []string{"created", "updated", "done", "failed"} { // nothing is known to be stored
 			delete(c.AuditNote, name)
 		}
 		return err
 	}
-	if !last { // of what is done, the answer tells the id
+	if !last { // the answer needs only identifiers, so the records are released
 		for _, e := range entries {
 			done := entry{rec: s.of.Bare()}
 			s.of.Meta(done.rec).ID = s.of.Meta(e.rec).ID
@@ -405,8 +437,8 @@ func (b *bulk) settle(ctx context.Context, entries []*entry, last bool) error {
 	return nil
 }
 
-// became returns what becomes of the records where no more than these are refused.
-func became(of *record.Resource, entries []*entry, refused map[*entry][]operation.FieldError) Bulk {
+// bulkResult returns the result of a bulk that refuses these records and stores the others.
+func bulkResult(of *record.Resource, entries []*entry, refused map[*entry][]operation.FieldError) Bulk {
 	out := Bulk{Results: make([]BulkResult, len(entries))}
 	for i, e := range entries {
 		out.Results[i] = BulkResult{Index: i, Errors: refused[e]}
@@ -424,19 +456,20 @@ func became(of *record.Resource, entries []*entry, refused map[*entry][]operatio
 	return out
 }
 
-// note has the audit log tell how many records that are.
+// note adds the counts to the audit record.
 func note(c *operation.Call, counts map[string]int) {
 	for name, n := range counts {
 		c.Note(name, strconv.Itoa(n))
 	}
 }
 
-// anew is how many records of a bulk may be refused by the store while all others are tried anew, together.
-const anew = 16
+// maxRetried bounds how many records of one write the store may refuse, each followed by another try of all others
+// together.
+const maxRetried = 16
 
-// put stores records in one write, without those that are refused, so that they are there with the answer or not at
-// all. Where they are more rows than one write should have, or more of them are refused than are tried anew, it takes
-// several writes, of which the last has the answer; what is in the way of one of these then is told of its records.
+// put stores records in one write, without those that the store refuses, so that they are stored together with the
+// answer or not at all. If they are more rows than one write should have, or more than maxRetried are refused, it
+// takes several writes, the last with the answer; an error of one of those is then reported for its records.
 func (b *bulk) put(ctx context.Context, entries []*entry, last bool) error {
 	s, c := b.s, b.c
 	recs := make([]any, len(entries))
@@ -444,8 +477,8 @@ func (b *bulk) put(ctx context.Context, entries []*entry, last bool) error {
 		recs[i] = e.rec
 	}
 	for tried := 0; len(recs) > 0; tried++ {
-		n := s.of.Records.Portion(s.in(c), recs)
-		err := b.late(ctx)
+		n := s.of.Records.Portion(s.workspace(c), recs)
+		err := b.checkTime(ctx)
 		if err == nil {
 			err = b.save(ctx, recs[:n], last && n == len(recs))
 		}
@@ -457,26 +490,26 @@ func (b *bulk) put(ctx context.Context, entries []*entry, last bool) error {
 			recs, entries, tried = recs[n:], entries[n:], -1
 			continue
 		}
-		bad := meant(err, n)
-		if b.writes == 0 && s.passed(err, bad, b.attempt) {
-			return errAgain
+		bad := refusedPosition(err, n)
+		if b.writes == 0 && s.overtaken(err, bad, b.attempt) {
+			return errRetry
 		}
-		if b.writes > 0 && bad < 0 && ctx.Err() == nil && resendable(err) { // those before them are stored, and told of
+		if b.writes > 0 && bad < 0 && ctx.Err() == nil && resendable(err) { // the earlier ones are stored and reported
 			b.refuse(entries, err)
 			break
 		}
 		if bad < 0 {
 			return err
 		}
-		if b.refused[entries[bad]] = operation.ErrorsOf(s.told(s.of.Taken(ctx, s.in(c), entries[bad].rec, apart(err)))); len(b.refused[entries[bad]]) == 0 {
+		if b.refused[entries[bad]] = operation.ErrorsOf(s.problem(s.of.Taken(ctx, s.workspace(c), entries[bad].rec, rowError(err)))); len(b.refused[entries[bad]]) == 0 {
 			return err
 		}
-		if tried >= anew && bad > 1 { // the one before it stays, for the answer to be stored with
+		if tried >= maxRetried && bad > 1 { // the record before it is kept back for the commit with the answer
 			switch err := b.save(ctx, recs[:bad-1], false); {
 			case err == nil:
 				recs, entries, bad = recs[bad-1:], entries[bad-1:], 1
 				b.writes++
-			case meant(err, bad) < 0:
+			case refusedPosition(err, bad) < 0:
 				return err
 			}
 		}
@@ -485,11 +518,11 @@ func (b *bulk) put(ctx context.Context, entries []*entry, last bool) error {
 	return nil
 }
 
-// save stores records in one commit; the last one is that of the answer.
+// save stores records in one commit; the last commit includes the answer.
 func (b *bulk) save(ctx context.Context, recs []any, last bool) error {
-	batch := b.s.in(b.c).Batch()
+	batch := b.s.workspace(b.c).Batch()
 	batch.Preconditions = b.need
-	err := b.s.of.Collection.StageSave(ctx, b.s.in(b.c), batch, recs...)
+	err := b.s.of.Collection.StageSave(ctx, b.s.workspace(b.c), batch, recs...)
 	switch {
 	case err != nil:
 		return err
@@ -503,8 +536,8 @@ func (b *bulk) save(ctx context.Context, recs []any, last bool) error {
 	return err
 }
 
-// meant returns which of n records a write was refused for; -1: for none of them.
-func meant(err error, n int) int {
+// refusedPosition returns which of n records a write was refused for; -1: none of them.
+func refusedPosition(err error, n int) int {
 	var dup *store.DuplicateError
 	var conflict *store.ConflictError
 	at := -1
@@ -520,10 +553,10 @@ func meant(err error, n int) int {
 	return at
 }
 
-// passed reports whether somebody else came between, and another attempt would see what they did: it may change the
-// record of theirs that is in the way, or not stand on what is gone. A record that is not shown to the caller is in the
-// way again.
-func (s *handlers) passed(err error, bad, attempt int) bool {
+// overtaken reports whether another change came first and another attempt would see it: the attempt may change the
+// record that holds a unique value, or avoid what has been removed. A duplicate may also be hidden from the caller and
+// then recurs, so that those have fewer attempts.
+func (s *handlers) overtaken(err error, bad, attempt int) bool {
 	const mostHidden = 3
 	var dup *store.DuplicateError
 	if errors.As(err, &dup) {
@@ -534,26 +567,30 @@ func (s *handlers) passed(err error, bad, attempt int) bool {
 	return errors.Is(err, store.ErrConflict) && attempt < tries-1
 }
 
-// answerTime is what a bulk that has stored some of its records leaves of its time for its answer.
+// answerTime is the part of its time that a bulk reserves for its answer once it has stored some records.
 const answerTime = 2 * time.Second
 
-var errTime = fmt.Errorf("%w: the time of the call is over", store.ErrSlow)
+var errTime = fmt.Errorf("%w: the call ran out of time", store.ErrSlow)
 
-// resendable reports whether records that a write was refused for may be stored when they are sent again.
+// resendable reports whether records that a write was refused for may succeed when they are sent again.
 func resendable(err error) bool {
 	return errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrSlow)
 }
 
-// unstored returns the error of a record that was not stored, though others of the bulk were.
+// unstored returns the error of a record that was not stored in a bulk that has stored others.
 func unstored(err error) error {
 	if errors.Is(err, store.ErrConflict) {
-		return apart(err)
+		return rowError(err)
 	}
-	return fault.One("id", "unavailable", "the record was not stored, for there was no time or no way to do so: send it again")
+	return fault.One(
+		"id", "unavailable",
+		"the record was not stored, because time ran out or the store was unavailable: send it again",
+	)
 }
 
-// apart returns the error of one record among others, whose answer is no conflict for that.
-func apart(err error) error {
+// rowError returns the error of one record among others. A conflict becomes a fault of the record, because a 409 would
+// be the answer to all.
+func rowError(err error) error {
 	if errors.Is(err, store.ErrConflict) {
 		return fault.One("id", fault.Duplicate, "the record was changed by somebody else at the same time: send it again")
 	}

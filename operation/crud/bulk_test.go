@@ -48,7 +48,7 @@ func TestBulk_ChangesLargeRecordsInParts(t *testing.T) {
 		t.Fatalf("%d %s %.300s, asked for room of %d bytes", a.Code, a.Message, a.Data, room.asked)
 	}
 	if told.Updated != many || told.Failed != 2 || told.Created != 0 || len(told.Results) != many+2 {
-		t.Errorf("%+v", told)
+		t.Errorf("bulk = %+v, want %d updated and 2 failed", told, many)
 	}
 	for i, r := range told.Results {
 		switch {

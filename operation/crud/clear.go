@@ -11,24 +11,26 @@ import (
 	"tenantry/operation"
 )
 
-// Bounds of what one call removes. ClearTimeout is for rows whose calls do.
+// Bounds of what one call of Drain handles. ClearTimeout is the timeout of rows that call it.
 const (
 	clearBatch   = 500
 	maxCleared   = 50_000
 	ClearTimeout = time.Minute
 )
 
-// Clear removes for good what matches, deleted or not. Errors are those of Drain.
+// Clear deletes for good all records that match, live or deleted. Errors: those of Drain.
 func Clear[T any](ctx context.Context, in store.Collection[T], of store.Filter) error {
 	return Drain(ctx, in, of, store.Either, func(recs []*T) error { return in.Delete(ctx, recs...) })
 }
 
-// Drain hands what matches in that state to do, some at a time, until there is none any more: do changes or
-// removes it, and sees those again that somebody else changed meanwhile. Where they are more than one call may
-// change, the error is a 409 that asks for another call.
-func Drain[T any](ctx context.Context, in store.Collection[T], of store.Filter, state store.State, do func(recs []*T) error) error {
+// Drain passes all records that match in that state to do, in batches, until none is left. do must change or delete
+// them so that they no longer match. Records that were changed meanwhile are read again. If there are more than one
+// call may handle, the error is a 409 that asks to repeat the call.
+func Drain[T any](
+	ctx context.Context, in store.Collection[T], of store.Filter, state store.State, do func(recs []*T) error,
+) error {
 	done := 0
-	for range maxCleared / clearBatch { // batches: of large records a batch has fewer than clearBatch
+	for range maxCleared / clearBatch { // a batch of large records has fewer than clearBatch
 		found, err := in.Find(ctx, store.Query{Filter: of, State: state, Limit: clearBatch, Bytes: store.BatchBytes})
 		if err != nil || len(found) == 0 {
 			return err
@@ -50,7 +52,10 @@ func Drain[T any](ctx context.Context, in store.Collection[T], of store.Filter, 
 	}
 	left, err := in.CountIn(ctx, of, state)
 	if err == nil && left > 0 {
-		err = &operation.Problem{Code: http.StatusConflict, RetryAfter: time.Second, Message: fmt.Sprintf("%d records that hang on it are done, and %d are left: repeat the call", done, left)}
+		err = &operation.Problem{
+			Code: http.StatusConflict, RetryAfter: time.Second,
+			Message: fmt.Sprintf("%d dependent records are done and %d are left: repeat the call", done, left),
+		}
 	}
 	return err
 }

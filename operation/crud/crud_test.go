@@ -95,8 +95,8 @@ func TestRows(t *testing.T) {
 		t.Errorf("taken away: %s", got)
 	}
 	for body, says := range map[string]string{
-		`{"origin":"x"}`:  `"origin" is no field`,
-		`{"seen":5}`:      `"seen" is no field`,
+		`{"origin":"x"}`:  `"origin" is not a field`,
+		`{"seen":5}`:      `"seen" is not a field`,
 		`{"heading":""}`:  "heading must not be empty",
 		`{"heading":5}`:   "heading must be a string",
 		`{"score":6}`:     "score must be a whole number from -5 to 5",
@@ -133,8 +133,8 @@ func TestRows_Cursors(t *testing.T) {
 	} {
 		b.do(t, "create", "", "", fmt.Sprintf(`{"heading":"N%d",%s}`, i, body), 200)
 	}
-	if got := b.do(t, "create", "", "", `{"heading":"one too many"}`, 422); !strings.Contains(got["says"].(string), "there are 5 notes already") {
-		t.Errorf("%v", got)
+	if got := b.do(t, "create", "", "", `{"heading":"one too many"}`, 422); !strings.Contains(got["says"].(string), "there are already 5 notes") {
+		t.Errorf("create = %v, want a refusal at 5 notes", got)
 	}
 	names := func(page map[string]any) (names string) {
 		for _, one := range page["results"].([]any) {
@@ -218,7 +218,7 @@ func TestDrain_AsksForAnotherCall(t *testing.T) {
 		return nil
 	})
 	var problem *operation.Problem
-	want := fmt.Sprintf("%d records that hang on it are done, and 1 are left: repeat the call", done)
+	want := fmt.Sprintf("%d dependent records are done and 1 are left: repeat the call", done)
 	if !errors.As(err, &problem) || problem.Code != 409 || problem.RetryAfter <= 0 || problem.Message != want || done == 0 || done == seen {
 		t.Errorf("%+v, want %q after %d batches", err, want, seen)
 	}

@@ -17,36 +17,36 @@ import (
 	"tenantry/tenants"
 )
 
-// exporting is what an export is asked for.
-type exporting struct {
-	export.Asked
-	asking
+// exportInput is the input of an export.
+type exportInput struct {
+	export.Input
+	selection
 }
 
-// export writes what a list has on all its pages.
+// export returns the row that writes all pages of a list.
 func (s *handlers) export() operation.Row {
 	row := s.row("export", http.MethodGet, s.Path+"/export", s.Things+" found")
 	row.Summary = "Export " + strings.ToLower(s.Things)
-	row.Description = "Answers all that a list has on its pages: each line of ndjson is what a list shows of a record. The columns of csv are its fields, and those that its definition has now."
-	s.filtered(&row)
+	row.Description = "Answers all records of a list. Each line of ndjson is a record as the list shows it. The columns of csv are its fields and those of its current definition."
+	s.declareFilters(&row)
 	export.Row(&row)
-	row = operation.Typed(row, s.written)
-	s.sorted(&row)
+	row = operation.Typed(row, s.writeExport)
+	s.declareSort(&row)
 	return row
 }
 
-// exportBatch is how many records of an export are read at once, as far as store.BatchBytes goes.
+// exportBatch is how many records of an export are read at once, unless store.BatchBytes is reached first.
 const exportBatch = 500
 
-func (s *handlers) written(ctx context.Context, c *operation.Call, in exporting) (operation.Result, error) {
+func (s *handlers) writeExport(ctx context.Context, c *operation.Call, in exportInput) (operation.Result, error) {
 	var errs fault.List
-	q, where, order, err := s.query(ctx, c, in.asking, &errs)
+	q, where, order, err := s.query(ctx, c, in.selection, &errs)
 	if err == nil {
 		err = errs.Err()
 	}
 	var known record.Known
 	if err == nil && in.Format == export.CSV {
-		_, err = s.define(ctx, c, &known)
+		_, err = s.loadDefinitions(ctx, c, &known)
 	}
 	if err != nil {
 		return operation.Result{}, err
@@ -58,14 +58,14 @@ func (s *handlers) written(ctx context.Context, c *operation.Call, in exporting)
 	defined, _ := known.Fields(s.of.DefinedBy, definition)
 	columns, cells := s.columns(c, defined)
 	q.Limit, q.Bytes = exportBatch, store.BatchBytes
-	return export.Answer(c, in.Asked, s.Name, columns, func(ctx context.Context, w *export.Writer) error {
+	return export.Answer(c, in.Input, s.Name, columns, func(ctx context.Context, w *export.Writer) error {
 		for {
-			part, err := s.of.Collection.FindPart(ctx, s.in(c), q)
+			part, err := s.of.Collection.FindPart(ctx, s.workspace(c), q)
 			if err != nil {
 				return err
 			}
 			found := part.Records
-			c.Forget() // definitions may have changed since the page before: no value is shown that is encrypted by now
+			c.Forget() // definitions may have changed since the last batch, and a value that is now encrypted must not be shown
 			lines, err := s.results(ctx, c, found)
 			for i := 0; i < len(found) && err == nil; i++ {
 				err = w.Row(lines[i], func() []any { return cells(reflect.ValueOf(lines[i])) })
@@ -73,18 +73,21 @@ func (s *handlers) written(ctx context.Context, c *operation.Call, in exporting)
 			if err != nil || len(found) < q.Limit && !part.Cut {
 				return err
 			}
-			further, ok := s.beyond(s.cursor(found[len(found)-1], order), order)
+			further, ok := s.afterCursor(s.cursor(found[len(found)-1], order), order)
 			if !ok {
-				return fmt.Errorf("export %s: nothing follows where the last %d ended", s.Name, len(found))
+				return fmt.Errorf("export %s: no position to continue from after a batch of %d", s.Name, len(found))
 			}
 			q.Filter = store.All(where, further)
 		}
 	})
 }
 
-// columns returns the columns of a CSV file, and what makes the cells of an answer. Encrypted fields are none.
-// A defined field that is called like one of all records comes with what holds it.
-func (s *handlers) columns(c *operation.Call, defined schema.Fields) (names []string, cells func(answer reflect.Value) []any) {
+// columns returns the columns of a CSV file and the function that makes the cells of an answer. Encrypted fields have
+// no column. The column of a defined field that has the name of a field of the record is prefixed with the name of the
+// field that holds the values.
+func (s *handlers) columns(
+	c *operation.Call, defined schema.Fields,
+) (names []string, cells func(answer reflect.Value) []any) {
 	var makes []func(answer reflect.Value) any
 	for i, f := range s.model.fields {
 		if f.Name == "teams" && !c.Tenant.Org.Feature(tenants.FeatureTeams) {

@@ -10,14 +10,13 @@ import (
 	"tenantry/operation"
 )
 
-// othersDepend is the message of a refusal by RefuseLimited. It tells no more of the other teams than that.
+// othersDepend is the message of a refusal by RefuseLimited. It reveals nothing else about the other teams.
 const othersDepend = operation.NotLimited + ": records of other teams depend on it"
 
-// RefuseLimited refuses a caller who is limited to teams where records that they do not see depend on what the change
-// alters; see record.DependedOn. rec is nil where it is purged, was where it is new. Fields that are added to a
-// definition, and that no record must have, harm nobody. It is asked before a change, and again once that is stored,
-// because others may have stored something meanwhile that depends on what was there: from then on they cannot. Errors:
-// a 403, store.ErrUnavailable.
+// RefuseLimited refuses a caller who is limited to teams if records that the caller does not see depend on what the
+// change alters; see record.DependedOn. rec is nil if the record is purged, was if it is new. Adding optional fields
+// to a definition is always allowed. It is called before a change and again after it is stored, because dependents may
+// have been stored meanwhile; from then on they cannot be. Errors: a 403, store.ErrUnavailable.
 func RefuseLimited(ctx context.Context, c *operation.Call, of *record.Resource, rec, was any) error {
 	scope := c.Principal.Scope(c.Tenant, nil)
 	if scope.All || was == nil || !of.Carrying() || rec != nil && of.Extends(rec, was) {
@@ -34,11 +33,11 @@ func RefuseLimited(ctx context.Context, c *operation.Call, of *record.Resource, 
 func Limits() operation.Failure {
 	return operation.Failure{
 		Code: http.StatusForbidden, Message: othersDepend,
-		When: "the caller is limited to teams, and records of others depend on what would be changed",
+		When: "the caller is limited to teams, and records of other teams depend on what would be changed",
 	}
 }
 
-// before is asked of every change before it is stored.
+// before checks every change before it is stored.
 func (s *handlers) before(ctx context.Context, c *operation.Call, need *store.Preconditions, rec, was any) error {
 	err := RefuseLimited(ctx, c, s.of, rec, was)
 	if err == nil && s.Before != nil {
@@ -55,15 +54,15 @@ func (s *handlers) before(ctx context.Context, c *operation.Call, need *store.Pr
 	return err
 }
 
-// unshared is RefuseLimited right before a record is purged. It is deleted first, so that nothing comes to depend on it
-// any more, and put back as it was where something did.
-func (s *handlers) unshared(ctx context.Context, c *operation.Call, rec, was any) error {
+// refuseLimitedPurge is RefuseLimited right before a record is purged. The record is deleted first, so that nothing
+// can come to depend on it, and restored if the purge is refused.
+func (s *handlers) refuseLimitedPurge(ctx context.Context, c *operation.Call, rec, was any) error {
 	if c.Principal.Scope(c.Tenant, nil).All || !s.of.Carrying() {
 		return nil
 	}
 	if s.trash && !s.of.Deleted(rec) {
 		s.setDeleted(rec, true)
-		if err := s.of.Records.Replace(ctx, s.in(c), store.Preconditions{}, rec, nil); err != nil {
+		if err := s.of.Records.Replace(ctx, s.workspace(c), store.Preconditions{}, rec, nil); err != nil {
 			return err
 		}
 	}

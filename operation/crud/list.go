@@ -20,36 +20,36 @@ import (
 	"tenantry/operation/filters"
 )
 
-// listing is what a list is asked for.
-type listing struct {
+// listInput is the input of a list.
+type listInput struct {
 	operation.Following
-	asking
+	selection
 }
 
-// asking says which records are meant, and in which order.
-type asking struct {
-	Sort    string `json:"sort" rule:"max=600" doc:"Order: fields joined by commas, - before one that descends. Ties are in the order of ids, the reverse one where the last field descends."`
-	Q       string `json:"q" rule:"max=200" doc:"Only records that have each of these words somewhere in what people read, in upper or lower case; after the fifth, or earlier where many fields are searched, the rest is one text."`
-	Deleted bool   `json:"deleted" default:"false" doc:"Lists records that were deleted instead of live ones."`
+// selection says which records are meant, and in which order.
+type selection struct {
+	Sort    string `json:"sort" rule:"max=600" doc:"Order: fields separated by commas, each with - before it for descending order. Records with equal values are in the order of their ids, reversed if the last field descends."`
+	Q       string `json:"q" rule:"max=200" doc:"Only records that contain each of these words in a searched text, in upper or lower case; after the fifth word, or earlier if many fields are searched, the rest is one text."`
+	Deleted bool   `json:"deleted" default:"false" doc:"Lists deleted records instead of live ones."`
 }
 
 func (s *handlers) list() operation.Row {
 	row := s.row("list", http.MethodGet, s.Path, s.Things+" found")
-	row.Summary, row.Description = "List "+strings.ToLower(s.Things), "Fields to sort by: "+s.ordering()+". Filters are written as those of campaigns; records of one page are in the order of their identifiers unless sort says another."
+	row.Summary, row.Description = "List "+strings.ToLower(s.Things), "Fields to sort by: "+s.ordering()+". Filters are written like those of campaigns. Records are in the order of their identifiers unless sort says otherwise."
 	row.Weight, row.IDs = operation.Heavy, []string{"list" + strings.ReplaceAll(s.Things, " ", "")}
-	s.filtered(&row)
-	row = operation.Typed(row, func(ctx context.Context, c *operation.Call, in listing) (any, error) { return s.page(ctx, c, in) })
-	s.sorted(&row)
+	s.declareFilters(&row)
+	row = operation.Typed(row, func(ctx context.Context, c *operation.Call, in listInput) (any, error) { return s.page(ctx, c, in) })
+	s.declareSort(&row)
 	row.Data, row.Example = reflect.New(s.model.list()).Elem().Interface(), operation.OnePage(s.model.example())
 	return row
 }
 
-// filtered declares the filters of a row.
-func (s *handlers) filtered(row *operation.Row) {
+// declareFilters declares the filters of a row.
+func (s *handlers) declareFilters(row *operation.Row) {
 	key := s.of.KeyField()
 	var names, told []string
 	for i := range s.of.Fields {
-		if f := &s.of.Fields[i]; asked(f) {
+		if f := &s.of.Fields[i]; filterable(f) {
 			names, told = append(names, f.Name), append(told, f.Name+" ("+notation(f).String()+")")
 		}
 	}
@@ -63,9 +63,9 @@ func (s *handlers) filtered(row *operation.Row) {
 	})
 }
 
-// sorted completes the parameters of a row that answers with several records.
-func (s *handlers) sorted(row *operation.Row) {
-	row.Params = s.offered(row.Params)
+// declareSort completes the parameters of a row that answers several records.
+func (s *handlers) declareSort(row *operation.Row) {
+	row.Params = s.applicable(row.Params)
 	for i := range row.Params {
 		if row.Params[i].Name == "sort" {
 			row.Params[i].Default, row.Params[i].Names = s.Sort, s.sorts
@@ -73,10 +73,12 @@ func (s *handlers) sorted(row *operation.Row) {
 	}
 }
 
-// query returns what is asked of the store, and of that where and order by themselves.
-func (s *handlers) query(ctx context.Context, c *operation.Call, in asking, errs *fault.List) (q store.Query, where store.Filter, order []step, err error) {
+// query returns the query of a list, and its filter and order separately.
+func (s *handlers) query(
+	ctx context.Context, c *operation.Call, in selection, errs *fault.List,
+) (q store.Query, where store.Filter, order []sortStep, err error) {
 	where, fields, err := s.where(ctx, c, in, errs)
-	if err != nil { // of a definition that is missing there are no fields
+	if err != nil { // without the definition no fields are known
 		return q, where, nil, err
 	}
 	order = s.order(cmp.Or(in.Sort, s.Sort), fields, errs)
@@ -90,40 +92,40 @@ func (s *handlers) query(ctx context.Context, c *operation.Call, in asking, errs
 	return q, where, order, err
 }
 
-func (s *handlers) page(ctx context.Context, c *operation.Call, in listing) (any, error) {
+func (s *handlers) page(ctx context.Context, c *operation.Call, in listInput) (any, error) {
 	var errs fault.List
-	q, where, order, err := s.query(ctx, c, in.asking, &errs)
+	q, where, order, err := s.query(ctx, c, in.selection, &errs)
 	if err != nil {
 		return nil, err
 	}
 	if len(errs) == 0 {
-		if in.After, err = s.whole(ctx, c, in.After, order, where); err != nil {
+		if in.After, err = s.completeCursor(ctx, c, in.After, order, where); err != nil {
 			return nil, err
 		}
 	}
-	follows := in.Span(c, &q, &errs, func(place string) (store.Filter, bool) {
-		if place == stored && s.BuiltIn != nil {
+	follows := in.Span(c, &q, &errs, func(position string) (store.Filter, bool) {
+		if position == afterBuiltIn && s.BuiltIn != nil {
 			return store.Filter{}, true
 		}
-		return s.beyond(place, order)
+		return s.afterCursor(position, order)
 	})
-	lead, builtIn := s.leading(c, in)
+	lead, builtIn := s.builtInPage(c, in)
 	q.Limit, q.Offset = max(1, q.Limit-len(lead)), max(0, q.Offset-builtIn)
 	if err := errs.Err(); err != nil {
 		return nil, err
 	}
-	page, count, err := s.of.Collection.Page(ctx, s.in(c), q, where)
+	page, count, err := s.of.Collection.Page(ctx, s.workspace(c), q, where)
 	if err != nil {
 		return nil, err
 	}
 	found := append(lead, page.Records...)
 	part, err := operation.PartOf(c, in.Following, follows, count+int64(builtIn), found, page.Left, page.Cut, func(last int) string {
 		if last < len(lead) {
-			return stored
+			return afterBuiltIn
 		}
 		next := s.cursor(found[last], order)
-		if len(next) > longest {
-			next = cursor{ID: s.of.Meta(found[last]).ID}.in(order)
+		if len(next) > maxCursor {
+			next = cursor{ID: s.of.Meta(found[last]).ID}.encode(order)
 		}
 		return next
 	})
@@ -131,14 +133,16 @@ func (s *handlers) page(ctx context.Context, c *operation.Call, in listing) (any
 		return nil, err
 	}
 	results, err := s.results(ctx, c, part.Results)
-	return operation.Part[any]{Page: part.Page, Pages: part.Pages, Next: part.Next, Count: part.Count, Results: results}, err
+	return operation.Part[any]{
+		Page: part.Page, Pages: part.Pages, Next: part.Next, Count: part.Count, Results: results,
+	}, err
 }
 
-// stored is the cursor where records begin that are not built in.
-const stored = "stored"
+// afterBuiltIn is the cursor after the built-in records of a list.
+const afterBuiltIn = "stored"
 
-// leading returns the built-in records of a page, and how many the list has.
-func (s *handlers) leading(c *operation.Call, in listing) (lead []any, count int) {
+// builtInPage returns the built-in records of a page, and how many the list has.
+func (s *handlers) builtInPage(c *operation.Call, in listInput) (lead []any, count int) {
 	if in.Q != "" || in.Deleted || len(c.Query.Tree("filters")) > 0 {
 		return nil, 0
 	}
@@ -149,12 +153,14 @@ func (s *handlers) leading(c *operation.Call, in listing) (lead []any, count int
 	return all[min(in.Offset(), len(all)):min(in.Offset()+in.Limit(), len(all))], len(all)
 }
 
-// where returns what is listed: within the definition of the path, as the module narrows it, by the
-// filters and by the words looked for; and the fields that there are. What is wrong with the filters is noted.
-func (s *handlers) where(ctx context.Context, c *operation.Call, in asking, errs *fault.List) (_ store.Filter, fields catalog, err error) {
+// where returns the filter of a list: the definition that the path names, the filter of the module, the filters and
+// the words of the caller; and the catalog of fields. Faults of the filters are noted in errs.
+func (s *handlers) where(
+	ctx context.Context, c *operation.Call, in selection, errs *fault.List,
+) (_ store.Filter, fields catalog, err error) {
 	known := &c.Known
 	where := make([]store.Filter, 3)
-	if where[0], err = s.within(ctx, c, known); err != nil {
+	if where[0], err = s.withinDefinition(ctx, c, known); err != nil {
 		return store.Filter{}, fields, err
 	}
 	if s.Where != nil {
@@ -164,7 +170,7 @@ func (s *handlers) where(ctx context.Context, c *operation.Call, in asking, errs
 	}
 	expr, _ := filters.FromQuery(c.Query.Tree("filters"), errs)
 	names := expr.Fields()
-	for name := range sorting(in.Sort) {
+	for name := range parseSort(in.Sort) {
 		names = append(names, name)
 	}
 	if fields, err = s.catalog(ctx, c, names, known); err != nil {
@@ -182,14 +188,14 @@ func (s *handlers) where(ctx context.Context, c *operation.Call, in asking, errs
 	return store.All(where...), fields, nil
 }
 
-// Each word is a condition on every field that is searched. With filters and a place in an order a question has room
-// for them.
+// Each word is a condition on every searched field. Together with the filters and a cursor, these bounds keep a query
+// within the conditions that the store allows.
 const (
 	mostWords      = 6
 	mostConditions = 80
 )
 
-// wordsOf returns the words of a text, at most so many: those of the end stay together.
+// wordsOf splits a text into at most most words; the last one holds the rest of the text.
 func wordsOf(text string, most int) (words []string) {
 	text = strings.TrimSpace(text)
 	for text != "" {
@@ -202,10 +208,10 @@ func wordsOf(text string, most int) (words []string) {
 	return words
 }
 
-// mostSearched bounds the fields of one definition that are looked into: each is read of every record.
+// mostSearched bounds how many fields of a definition are searched, because each is read from every record.
 const mostSearched = 20
 
-// searched returns where q looks. Of the values of a definition those are text fields, the required ones first.
+// searched returns the fields that q searches. Of a definition these are its text fields, required ones first.
 func (s *handlers) searched(c *operation.Call, known *record.Known) (refs []store.Field) {
 	for _, name := range s.Search {
 		if name != s.of.ValuesName() {
@@ -225,29 +231,33 @@ func (s *handlers) searched(c *operation.Call, known *record.Known) (refs []stor
 	return refs
 }
 
+// rank orders required fields before others.
 func rank(f schema.Field) int { return map[bool]int{true: -1}[f.Required] }
 
-// results returns the answers of records; of none an empty list.
+// results returns the answers of records, never nil.
 func (s *handlers) results(ctx context.Context, c *operation.Call, found []any) ([]any, error) {
 	answers, err := s.show(ctx, c, found)
 	return append([]any{}, answers...), err
 }
 
-// catalog has the fields that callers filter and sort by; those of the record go before defined ones.
+// catalog is the catalog of fields that callers filter and sort by. Fields of the record take precedence over defined
+// ones.
 type catalog struct {
 	of      *record.Resource
 	defined schema.Fields
-	seconds func(name string) bool // whether answers show a time as Unix seconds; nil: none
+	seconds func(name string) bool // whether answers show a time as Unix seconds; nil: never
 }
 
-// Catalog returns the fields that filters on records may name where the organization has defined those.
+// Catalog returns the fields that filters on the records of an organization may name.
 func Catalog(of *record.Resource, defined schema.Fields) filters.Catalog {
 	return catalog{of: of, defined: defined}
 }
 
-// catalog returns the fields that a filter or an order may name. Definitions that the path does not name are read
-// where one of the names is none of every record.
-func (s *handlers) catalog(ctx context.Context, c *operation.Call, names []string, known *record.Known) (catalog, error) {
+// catalog returns the fields that a filter or an order may name. If the path names no definition, all definitions are
+// read, but only if a name is not a field of the record.
+func (s *handlers) catalog(
+	ctx context.Context, c *operation.Call, names []string, known *record.Known,
+) (catalog, error) {
 	all := catalog{of: s.of, seconds: s.model.seconds}
 	if s.of.DefinedBy == "" || !slices.ContainsFunc(names, func(name string) bool { _, own := all.Field(name); return !own }) {
 		return all, nil
@@ -265,9 +275,9 @@ func (s *handlers) catalog(ctx context.Context, c *operation.Call, names []strin
 	return all, nil
 }
 
-// Field returns what there is to compare of a field.
+// Field returns how to compare a field.
 func (c catalog) Field(name string) (filters.Field, bool) {
-	if n, ok := c.of.Index(name); ok && asked(&c.of.Fields[n]) {
+	if n, ok := c.of.Index(name); ok && filterable(&c.of.Fields[n]) {
 		out := filters.Field{Name: name, Ref: store.F(c.of.Stored(name)), Notation: notation(&c.of.Fields[n])}
 		out.Seconds = out.Notation == filters.Time && c.seconds != nil && c.seconds(name)
 		return out, true
@@ -276,8 +286,8 @@ func (c catalog) Field(name string) (filters.Field, bool) {
 	return filters.Defined(name, f.Type), defined
 }
 
-// asked reports whether callers filter by the field.
-func asked(f *field.Field) bool {
+// filterable reports whether callers may filter by the field.
+func filterable(f *field.Field) bool {
 	return !f.Use.Has(declare.Hidden) && (f.Use.Has(declare.Filter) || f.Rule.Unique) && notation(f) != 0
 }
 

@@ -16,36 +16,36 @@ import (
 	"tenantry/tenants"
 )
 
-// model is how a record looks in answers: a struct type that is made from the resource's fields, so
-// that encoding/json and the OpenAPI document take it as any other.
+// model is the form of a record in answers: a struct type made of the resource's fields, so that encoding/json and the
+// OpenAPI document treat it as any other.
 type model struct {
 	of     *record.Resource
 	typ    reflect.Type
-	fields []field.Field // in the order of the struct, unless a module declares that
+	fields []field.Field // in the order of the struct, unless a module declares the type
 	shows  []part
-	unfit  int // where the struct has the values that do not fit; -1: nowhere
-	other  any // an example of the answers whose type a module declares itself; nil: it does not
+	unfit  int // index of the struct's field for values that do not fit; -1: none
+	other  any // an example of the type that a module declares; nil: none
 }
 
-// part is a field of an answer, and the one of the record that it shows; nil: the organization's number.
+// part is a field of an answer and the field of the record that it shows; nil: the number of the organization.
 type part struct {
 	of *field.Field
 	at []int
 }
 
-// completed is an answer that shows more than the fields of the record.
-type completed interface {
-	// Complete adds the rest to what has been filled in.
+// completer is an answer that shows more than the fields of the record.
+type completer interface {
+	// Complete sets the other fields, after those of the record are set.
 	Complete(rec any)
 }
 
-// As returns what shows a record as an Out, as answers are that are an Options.Example.
+// As returns a function that shows a record as an Out, which is filled as Options.Example describes.
 func As[Out any](of *record.Resource) func(any, *tenants.Tenant) Out {
 	m := newModel("", of, *new(Out))
 	return func(rec any, t *tenants.Tenant) Out { return m.show(rec, t).(Out) }
 }
 
-// Of a record every answer shows the identifier first and the times last.
+// newModel returns the form of a record. Every answer has the identifier first and the times last.
 func newModel(name string, of *record.Resource, other any) *model {
 	m := &model{of: of, other: other}
 	for _, f := range of.Fields {
@@ -59,23 +59,25 @@ func newModel(name string, of *record.Resource, other any) *model {
 		f := &m.fields[i]
 		tag := `json:"` + f.Name
 		if f.Name == "teams" {
-			tag += ",omitempty" // without the feature
+			tag += ",omitempty" // for organizations without the feature
 		}
 		tag += `" doc:` + strconv.Quote(f.Doc)
 		if len(f.Rule.Enum) > 0 && f.Type.Kind() == reflect.String {
 			tag += ` enum:"` + strings.Join(f.Rule.Enum, ",") + `"`
 		}
-		parts = append(parts, reflect.StructField{Name: "F" + strconv.Itoa(i), Type: shownAs(f), Tag: reflect.StructTag(tag)})
+		parts = append(parts, reflect.StructField{
+			Name: "F" + strconv.Itoa(i), Type: shownAs(f), Tag: reflect.StructTag(tag),
+		})
 	}
 	if of.DefinedBy != "" && other == nil {
 		m.unfit = len(parts)
 		parts = append(parts, reflect.StructField{Name: "Unfit", Type: reflect.TypeFor[map[string]string](), Tag: reflect.StructTag(
-			`json:"unfit,omitempty" doc:"What those of the values must be that do not fit their fields, which were changed after them; left out where all fit."`)})
+			`json:"unfit,omitempty" doc:"For each value that does not fit its field, because the field was changed later: what it must be. Left out if all values fit."`)})
 	}
 	if m.typ = reflect.StructOf(parts); other != nil {
 		m.typ = reflect.TypeOf(other)
 	}
-	if m.typ.Kind() != reflect.Struct { // what the module shows by itself
+	if m.typ.Kind() != reflect.Struct { // the module makes the answers itself
 		return m
 	}
 	for _, to := range reflect.VisibleFields(m.typ) {
@@ -83,22 +85,22 @@ func newModel(name string, of *record.Resource, other any) *model {
 		switch n, known := of.Index(name); {
 		case name == "org_id" && to.Type.Kind() == reflect.Int64:
 			m.shows = append(m.shows, part{at: to.Index})
-		case known && (shownAs(&of.Fields[n]) == to.Type || of.Fields[n].Type.AssignableTo(to.Type)): // others are not the record's
+		case known && (shownAs(&of.Fields[n]) == to.Type || of.Fields[n].Type.AssignableTo(to.Type)): // other fields are set by Complete
 			m.shows = append(m.shows, part{&of.Fields[n], to.Index})
 		}
 	}
 	return m
 }
 
-// shownAs returns the type of a field in answers: times are texts; a reference, time or positive number
-// that is not there is null.
+// shownAs returns the type of a field in answers: times are texts, and a missing reference, time or positive number is
+// null.
 func shownAs(f *field.Field) reflect.Type {
 	switch {
 	case isTime(f) && (f.Name == "created_at" || f.Name == "updated_at"): // every record has them
 		return reflect.TypeFor[string]()
 	case isTime(f), (f.Rule.Ref != "" || len(f.Rule.Enum) > 0) && f.Type.Kind() == reflect.String && !f.Rule.Required:
 		return reflect.TypeFor[*string]()
-	case isNumber(f) && f.Rule.Min > 0 && !f.Rule.Required: // 0 is none
+	case isNumber(f) && f.Rule.Min > 0 && !f.Rule.Required: // 0 means none
 		return reflect.PointerTo(f.Type)
 	case f.Name == "teams":
 		return reflect.TypeFor[*[]string]()
@@ -112,10 +114,10 @@ func isNumber(f *field.Field) bool {
 
 func isTime(f *field.Field) bool { return f.Rule.Format == "time" && f.Type.Kind() == reflect.Int64 }
 
-// show returns the record as an answer shows it.
+// show returns the record in the form of answers.
 func (m *model) show(rec any, t *tenants.Tenant) any { return m.shown(rec, t, nil) }
 
-// shown is show of a record of whose values those do not fit.
+// shown is show for a record with values that do not fit; unfit says what these must be.
 func (m *model) shown(rec any, t *tenants.Tenant, unfit map[string]string) any {
 	out := reflect.New(m.typ).Elem()
 	if m.unfit >= 0 && unfit != nil {
@@ -157,13 +159,13 @@ func (m *model) shown(rec any, t *tenants.Tenant, unfit map[string]string) any {
 			to.Set(v)
 		}
 	}
-	if whole, more := out.Addr().Interface().(completed); more {
+	if whole, more := out.Addr().Interface().(completer); more {
 		whole.Complete(rec)
 	}
 	return out.Interface()
 }
 
-// seconds reports whether answers show the time of that name as a number, of Unix seconds.
+// seconds reports whether answers show the time of that name as a number of Unix seconds.
 func (m *model) seconds(name string) bool {
 	return slices.ContainsFunc(reflect.VisibleFields(m.typ), func(f reflect.StructField) bool {
 		shown, _, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -171,10 +173,10 @@ func (m *model) seconds(name string) bool {
 	})
 }
 
-// zero returns a value of the type.
+// zero returns the zero value of the type.
 func (m *model) zero() any { return reflect.New(m.typ).Elem().Interface() }
 
-// example returns an answer that is made of the examples which the fields declare.
+// example returns an answer made of the examples that the fields declare.
 func (m *model) example() any {
 	if m.other != nil {
 		return m.other
@@ -187,7 +189,7 @@ func (m *model) example() any {
 
 const exampleID, exampleTime = "665f1c2ab4d3e2f1a0b9c8d7", 1717509162000
 
-// exampleRecord returns a record of the examples that the fields declare.
+// exampleRecord returns a record made of the examples that the fields declare.
 func (m *model) exampleRecord() any {
 	rec := m.of.New()
 	var errs fault.List
@@ -202,7 +204,7 @@ func (m *model) exampleRecord() any {
 	return rec
 }
 
-// named returns what the example is called where it is named by that field.
+// named returns the value of the field in the example record.
 func (m *model) named(f *field.Field) string {
 	if f.Example == "" {
 		return exampleID
@@ -210,7 +212,7 @@ func (m *model) named(f *field.Field) string {
 	return f.Example
 }
 
-// parent returns what the example's definition is called.
+// parent returns the name of the definition of the example record.
 func (m *model) parent(definitionField string) string {
 	n, _ := m.of.Index(definitionField)
 	return m.named(&m.of.Fields[n])

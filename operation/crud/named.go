@@ -10,9 +10,9 @@ import (
 	"tenantry/operation"
 )
 
-// Resolve lets a parameter of the row's path name a record by its identifier as well as by its unique name
-// (record.Traits.Called): the handler gets the one by which others refer to it. Where each leads to a record, that one
-// wins. of is asked in calls alone.
+// Resolve lets a parameter of the row's path name a record by its identifier or by its unique name
+// (record.Traits.Called). The handler gets the one that references use; that one also takes precedence if the text
+// matches both. of is only called during calls, when all resources are defined.
 func Resolve(row *operation.Row, param string, of func() *record.Resource) {
 	handler := row.Handler
 	row.Handler = func(ctx context.Context, c *operation.Call) (operation.Result, error) {

@@ -22,9 +22,8 @@ import (
 	"tenantry/operation/filters"
 )
 
-// sortable returns the fields that a list can be sorted by: the identifier, where answers show it, those with an index
-// that begins with them, whether it tells deleted records apart, and those of a definition that is named, or not, and
-// few.
+// sortable returns the fields that a list can be sorted by: the identifier if answers show it, the fields that an
+// index begins with (after the deleted flag and the definition), and few.
 func sortable(of *record.Resource, definition string, few []string) []string {
 	var names []string
 	if _, ok := of.Index("id"); ok {
@@ -32,7 +31,7 @@ func sortable(of *record.Resource, definition string, few []string) []string {
 	}
 	for i := range of.Fields {
 		name := of.Stored(of.Fields[i].Name)
-		if !asked(&of.Fields[i]) || notation(&of.Fields[i]) == filters.List {
+		if !filterable(&of.Fields[i]) || notation(&of.Fields[i]) == filters.List {
 			continue
 		}
 		if slices.Contains(few, of.Fields[i].Name) {
@@ -48,17 +47,17 @@ func sortable(of *record.Resource, definition string, few []string) []string {
 	return names
 }
 
-// step is one field of an order.
-type step struct {
+// sortStep is one field of an order.
+type sortStep struct {
 	name         string
-	*field.Field // nil of one that the organization defined
+	*field.Field // nil for a field that the organization defined
 	store.Order
 }
 
-// mostSorts bounds the fields of an order: a cursor makes conditions of each with all before it.
+// mostSorts bounds the fields of an order, because a cursor makes conditions of each field with all before it.
 const mostSorts = 8
 
-// ordering says which fields a list can be sorted by, and wrongSort that it was asked for otherwise.
+// ordering lists the fields that a list can be sorted by.
 func (s *handlers) ordering() string {
 	names := strings.Join(s.sorts, ", ")
 	if s.of.DefinedBy != "" {
@@ -67,12 +66,16 @@ func (s *handlers) ordering() string {
 	return names
 }
 
+// wrongSort is the message for an invalid sort.
 func (s *handlers) wrongSort() string {
-	return fmt.Sprintf("sort must name at most %d fields, each once, with - before one that descends: %s", mostSorts, s.ordering())
+	return fmt.Sprintf(
+		"sort must name at most %d fields, each once, with - before it for descending order: %s", mostSorts,
+		s.ordering(),
+	)
 }
 
-// sorting takes the parameter sort apart, into fields and whether they descend.
-func sorting(text string) iter.Seq2[string, bool] {
+// parseSort splits the parameter sort into fields and whether they descend.
+func parseSort(text string) iter.Seq2[string, bool] {
 	return func(yield func(string, bool) bool) {
 		for part := range strings.SplitSeq(text, ",") {
 			if name, desc := strings.CutPrefix(strings.TrimSpace(part), "-"); text != "" && !yield(name, desc) {
@@ -83,10 +86,10 @@ func sorting(text string) iter.Seq2[string, bool] {
 }
 
 // order reads the parameter sort.
-func (s *handlers) order(text string, fields catalog, errs *fault.List) (order []step) {
-	for name, desc := range sorting(text) {
+func (s *handlers) order(text string, fields catalog, errs *fault.List) (order []sortStep) {
+	for name, desc := range parseSort(text) {
 		o, ok := s.step(name, fields)
-		if o.Desc = desc; !ok || len(order) == mostSorts || slices.ContainsFunc(order, func(o step) bool { return o.name == name }) {
+		if o.Desc = desc; !ok || len(order) == mostSorts || slices.ContainsFunc(order, func(o sortStep) bool { return o.name == name }) {
 			errs.Add("sort", fault.Unknown, "%s", s.wrongSort())
 			return nil
 		}
@@ -95,41 +98,45 @@ func (s *handlers) order(text string, fields catalog, errs *fault.List) (order [
 	return order
 }
 
-// step returns the order by a field, and whether a list may have it.
-func (s *handlers) step(name string, fields catalog) (step, bool) {
+// step returns the order by a field, and whether a list can be sorted by it.
+func (s *handlers) step(name string, fields catalog) (sortStep, bool) {
 	if n, own := s.of.Index(name); own {
-		return step{name, &s.of.Fields[n], store.Asc(s.of.Stored(name))}, slices.Contains(s.sorts, name)
+		return sortStep{name, &s.of.Fields[n], store.Asc(s.of.Stored(name))}, slices.Contains(s.sorts, name)
 	}
 	f, ok := fields.Field(name)
-	return step{name: name, Order: store.Order{Field: store.Field{Name: name, Custom: true}}}, ok && f.Notation != filters.Secret && f.Notation != filters.List
+	return sortStep{
+		name: name, Order: store.Order{Field: store.Field{Name: name, Custom: true}},
+	}, ok && f.Notation != filters.Secret && f.Notation != filters.List
 }
 
-// descends reports whether records that are alike in all that an order names are in the reverse order of their
-// identifiers: an index that is read backwards has them so.
-func descends(order []step) bool {
-	return len(order) > 0 && order[len(order)-1].Desc && !slices.ContainsFunc(order, func(o step) bool { return o.name == "id" })
+// descends reports whether records with equal values are in the reverse order of their identifiers, which is the order
+// of an index that is read backwards.
+func descends(order []sortStep) bool {
+	return len(order) > 0 && order[len(order)-1].Desc && !slices.ContainsFunc(
+		order, func(o sortStep) bool { return o.name == "id" },
+	)
 }
 
-// A cursor is where a page ended: the values that its last record is sorted by, null for one that it
-// has not, and its identifier. Where the values are too long there is the identifier alone.
+// cursor is the position where a page ended: the values that its last record is sorted by, null for missing ones, and
+// its identifier. Values that are too long are left out.
 type cursor struct {
 	Sort   []string `json:"s"`
 	Values []any    `json:"v"`
 	ID     string   `json:"id"`
 }
 
-// longest is how long a cursor may be that callers send: operation.Following says so.
-const longest = 16_000
+// maxCursor is the longest cursor that callers may send; operation.Following has the same bound.
+const maxCursor = 16_000
 
-// in returns the cursor as callers see it.
-func (c cursor) in(order []step) string {
-	c.sorted(order)
-	text, _ := json.Marshal(c) // texts, numbers and booleans
+// encode returns the cursor as callers see it.
+func (c cursor) encode(order []sortStep) string {
+	c.setSort(order)
+	text, _ := json.Marshal(c) // cannot fail for texts, numbers and booleans
 	return base64.RawURLEncoding.EncodeToString(text)
 }
 
-// cursorOf reads one.
-func cursorOf(text string) (at cursor, err error) {
+// parseCursor reads a cursor.
+func parseCursor(text string) (at cursor, err error) {
 	raw, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil {
 		return at, err
@@ -139,16 +146,20 @@ func cursorOf(text string) (at cursor, err error) {
 	return at, d.Decode(&at)
 }
 
-// whole gives a cursor without values those that its record has now. Of one that is gone, or not of the list, which
-// would tell whoever makes cursors up where it was, it stays as it is.
-func (s *handlers) whole(ctx context.Context, c *operation.Call, text string, order []step, where store.Filter) (string, error) {
+// completeCursor adds to a cursor without values the current values of its record. If that record is gone or not of
+// the list, the cursor stays unchanged, because a forged cursor must not reveal where a record is.
+func (s *handlers) completeCursor(
+	ctx context.Context, c *operation.Call, text string, order []sortStep, where store.Filter,
+) (string, error) {
 	var wanted cursor
-	wanted.sorted(order)
-	at, err := cursorOf(text)
+	wanted.setSort(order)
+	at, err := parseCursor(text)
 	if err != nil || at.Values != nil || len(order) == 0 || !store.ValidID(at.ID) || !slices.Equal(at.Sort, wanted.Sort) {
-		return text, nil //nolint:nilerr // what is no cursor is told later
+		return text, nil //nolint:nilerr // an invalid cursor is reported later
 	}
-	rec, err := s.of.Collection.First(ctx, s.in(c), store.Query{Filter: store.All(store.Eq("id", at.ID), where), State: store.Either})
+	rec, err := s.of.Collection.First(ctx, s.workspace(c), store.Query{
+		Filter: store.All(store.Eq("id", at.ID), where), State: store.Either,
+	})
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return text, nil
@@ -158,8 +169,8 @@ func (s *handlers) whole(ctx context.Context, c *operation.Call, text string, or
 	return s.cursor(rec, order), nil
 }
 
-// sorted notes an order in a cursor.
-func (c *cursor) sorted(order []step) {
+// setSort notes the order in the cursor.
+func (c *cursor) setSort(order []sortStep) {
 	for _, o := range order {
 		c.Sort = append(c.Sort, map[bool]string{true: "-"}[o.Desc]+o.name)
 	}
@@ -168,16 +179,16 @@ func (c *cursor) sorted(order []step) {
 	}
 }
 
-func (s *handlers) cursor(last any, order []step) string {
+func (s *handlers) cursor(last any, order []sortStep) string {
 	at := cursor{ID: s.of.Meta(last).ID}
 	for _, o := range order {
 		at.Values = append(at.Values, s.value(&o, last))
 	}
-	return at.in(order)
+	return at.encode(order)
 }
 
-// value returns what the store sorts a record by; nil where it has no such value.
-func (s *handlers) value(o *step, rec any) any {
+// value returns the value that the store sorts a record by; nil if it is missing.
+func (s *handlers) value(o *sortStep, rec any) any {
 	if o.Field == nil {
 		switch v := (*s.of.Values(rec))[o.name].(type) {
 		case string, bool, json.Number:
@@ -187,16 +198,16 @@ func (s *handlers) value(o *step, rec any) any {
 	}
 	v := reflect.ValueOf(rec).Elem().FieldByIndex(o.Index)
 	if v.IsZero() && (v.Kind() == reflect.String || v.Kind() == reflect.Pointer || isTime(o.Field)) {
-		return nil // missing, as the store has it
+		return nil // missing, as in the store
 	}
 	return reflect.Indirect(v).Interface()
 }
 
-// beyond matches what follows a cursor. One of another order, or that was made up, is not ok.
-func (s *handlers) beyond(text string, order []step) (_ store.Filter, ok bool) {
+// afterCursor matches the records after a cursor; ok is false if the cursor is malformed or of another order.
+func (s *handlers) afterCursor(text string, order []sortStep) (_ store.Filter, ok bool) {
 	var wanted cursor
-	at, err := cursorOf(text)
-	wanted.sorted(order)
+	at, err := parseCursor(text)
+	wanted.setSort(order)
 	if err != nil || !store.ValidID(at.ID) || !slices.Equal(at.Sort, wanted.Sort) || len(at.Values) != len(order) {
 		return store.AnyOf(), false
 	}
@@ -208,16 +219,16 @@ func (s *handlers) beyond(text string, order []step) (_ store.Filter, ok bool) {
 		}
 		there, absent := store.Where(o.Order.Field, store.OpExists, true), store.Where(o.Order.Field, store.OpExists, false)
 		if o.Field == nil {
-			there, absent = store.Where(o.Order.Field, store.OpFrom, least()), store.Where(o.Order.Field, store.OpBefore, least())
+			there, absent = store.Where(o.Order.Field, store.OpFrom, lowest()), store.Where(o.Order.Field, store.OpBefore, lowest())
 		}
-		equal, next := absent, there // what is missing comes first
+		equal, next := absent, there // missing values come first
 		switch {
 		case value == nil && o.Desc:
 			next = store.AnyOf()
 		case value != nil && o.Field == nil:
 			equal = store.Where(o.Order.Field, store.OpEq, value)
 			next = store.All(store.Where(o.Order.Field, store.OpFrom, value), store.Where(o.Order.Field, store.OpNe, value))
-			if f, _ := value.(float64); math.IsInf(f, 0) { // which nothing is compared with
+			if f, _ := value.(float64); math.IsInf(f, 0) { // engines do not compare values with infinity
 				above := map[bool]any{true: "", false: -math.MaxFloat64}[f > 0]
 				next = store.Where(o.Order.Field, store.OpFrom, above)
 				equal = store.All(store.Where(o.Order.Field, store.OpFrom, value), store.Where(o.Order.Field, store.OpBefore, above))
@@ -239,14 +250,14 @@ func (s *handlers) beyond(text string, order []step) (_ store.Filter, ok bool) {
 		further = store.OpLt
 	}
 	after := store.AnyOf(append(steps, store.All(append(same, store.Where(store.F("id"), further, at.ID))...))...)
-	return store.All(after, bound(order, at.Values)), true
+	return store.All(after, rangeBound(order, at.Values)), true
 }
 
-// least is before all values that are not missing: numbers come first, and there is none that is less.
-func least() float64 { return math.Inf(-1) }
+// lowest is less than or equal to every value that is not missing, because numbers come first.
+func lowest() float64 { return math.Inf(-1) }
 
-// bound says again where a range of an index begins, which engines do not see in alternatives.
-func bound(order []step, values []any) store.Filter {
+// rangeBound repeats where a range of an index begins, because engines do not see it in alternatives.
+func rangeBound(order []sortStep, values []any) store.Filter {
 	if len(order) == 0 {
 		return store.Filter{}
 	}
@@ -261,16 +272,16 @@ func bound(order []step, values []any) store.Filter {
 	if !first.Desc {
 		return store.Where(first.Order.Field, store.OpGte, value)
 	}
-	if first.Rule.Required || first.Name == "created_at" || first.Name == "updated_at" { // else what is missing follows
+	if first.Rule.Required || first.Name == "created_at" || first.Name == "updated_at" { // otherwise missing values follow
 		return store.Where(first.Order.Field, store.OpLte, value)
 	}
 	return store.Filter{}
 }
 
 // typed returns a value of a cursor as the store compares it.
-func (o *step) typed(v any) (any, bool) {
+func (o *sortStep) typed(v any) (any, bool) {
 	if o.Field == nil {
-		return placed(v)
+		return customValue(v)
 	}
 	switch n := notation(o.Field); v := v.(type) {
 	case string:
@@ -284,8 +295,8 @@ func (o *step) typed(v any) (any, bool) {
 	return nil, v == nil
 }
 
-// placed returns a custom value as the store compares it.
-func placed(v any) (any, bool) {
+// customValue returns a value of a defined field as the store compares it.
+func customValue(v any) (any, bool) {
 	switch v := v.(type) {
 	case nil, string, bool:
 		return v, true
@@ -294,7 +305,7 @@ func placed(v any) (any, bool) {
 			return whole, true
 		}
 		real, err := v.Float64()
-		return real, err == nil || errors.Is(err, strconv.ErrRange) // which is as the store has what no float holds
+		return real, err == nil || errors.Is(err, strconv.ErrRange) // the store holds numbers beyond the range as infinity, too
 	}
 	return nil, false
 }

@@ -17,10 +17,10 @@ import (
 	"tenantry/tenants/secrets"
 )
 
-// takes declares the fields of a body.
-func (s *handlers) takes(row *operation.Row, there bool) {
+// declareBody declares the fields of a body; there says that it changes an existing record.
+func (s *handlers) declareBody(row *operation.Row, there bool) {
 	for _, f := range s.fields {
-		if there && (f.Use.Has(declare.Once) || f.Name == s.of.KeyField().Name && !s.of.Single) { // others refer to it by that
+		if there && (f.Use.Has(declare.Once) || f.Name == s.of.KeyField().Name && !s.of.Single) { // references use the key, so it never changes
 			continue
 		}
 		required := f.Rule.Required
@@ -38,31 +38,31 @@ func (s *handlers) takes(row *operation.Row, there bool) {
 	row.Joins, row.Failures = true, append(row.Failures, s.invalid()...)
 }
 
-// bodyLimit holds a thousand teams, and texts besides.
+// bodyLimit is enough for a thousand teams and the texts of a record.
 const bodyLimit = 64 << 10
 
-// room refuses a record where the organization has as many as it may. Two at once may both pass.
+// room refuses a record if the organization has reached the limit of the resource. Two concurrent calls may both pass.
 func (s *handlers) room(ctx context.Context, c *operation.Call) error {
 	if s.of.Most == 0 {
 		return nil
 	}
-	n, err := s.of.Collection.CountIn(ctx, s.in(c), store.Filter{}, store.Either)
+	n, err := s.of.Collection.CountIn(ctx, s.workspace(c), store.Filter{}, store.Either)
 	if err == nil && n >= int64(s.of.Most) {
-		err = fault.One("id", fault.Length, "there are %d %s already, and there may be no more", n, strings.ToLower(s.Things))
+		err = fault.One("id", fault.Length, "there are already %d %s, which is the limit", n, strings.ToLower(s.Things))
 	}
 	return err
 }
 
-// An entry is a record on its way into the store: what it was, nil for a new one, and what is wrong with it.
+// entry is a record on its way into the store.
 type entry struct {
-	rec, was any
+	rec, was any // was is the former state; nil for a new record
 	errs     fault.List
 	check    record.Checking
 	seal     func() error
-	gives    []string // names of values that it is given
+	gives    []string // names of defined values that the body gives
 }
 
-// enter reads a body into the record and checks it, as far as that is known already.
+// enter reads a body into the record and checks it as far as known definitions allow.
 func (s *handlers) enter(ctx context.Context, c *operation.Call, e *entry, body strictjson.Value, known *record.Known) {
 	e.check.Errs, e.check.Known, e.check.Absent, e.check.Clear = &e.errs, known, "that is not in this organization", true
 	e.seal = s.sealing(ctx, c, e.rec, body, &e.check)
@@ -70,16 +70,18 @@ func (s *handlers) enter(ctx context.Context, c *operation.Call, e *entry, body 
 		e.gives = append(e.gives, m.Name)
 	}
 	switch {
-	case body.Is != strictjson.Object: // the program changed it
+	case body.Is != strictjson.Object: // the handler has changed the record
 		s.of.Hold(&e.check, e.rec, e.was)
 	case e.was == nil:
 		s.of.Read(&e.check, body, e.rec)
 	default:
 		s.of.Change(&e.check, body, e.rec)
 	}
-	for _, f := range c.Operation.Body { // where a module has said that a field is never null
+	for _, f := range c.Operation.Body { // fields that a module has redeclared are never null
 		if !f.Nullable && has(body, f.Name) && body.Get(f.Name).Is == strictjson.Null && !field.HasFault(e.errs, f.Name) {
-			e.errs.Add(f.Name, fault.Type, "%s must be %s", f.Name, map[bool]string{true: "an object", false: "given a value"}[f.Shape == operation.Object])
+			e.errs.Add(f.Name, fault.Type, "%s must be %s", f.Name, map[bool]string{
+				true: "an object", false: "given a value",
+			}[f.Shape == operation.Object])
 		}
 	}
 	s.scope(c, e.rec, e.was, &e.errs)
@@ -89,7 +91,7 @@ func has(object strictjson.Value, name string) bool {
 	return slices.ContainsFunc(object.Members, func(m strictjson.Member) bool { return m.Name == name })
 }
 
-// complete has the last word on a record before it is stored.
+// complete makes the last checks of a record before it is stored, and seals its secrets.
 func (s *handlers) complete(ctx context.Context, c *operation.Call, need *store.Preconditions, e *entry) error {
 	if s.Also != nil && e.seal != nil {
 		var more fault.List
@@ -116,16 +118,18 @@ func (s *handlers) complete(ctx context.Context, c *operation.Call, need *store.
 	return err
 }
 
-// take reads the body, where it is one, into a record and checks that, with what it refers to, which must be unchanged
-// when it is stored.
-func (s *handlers) take(ctx context.Context, c *operation.Call, need *store.Preconditions, rec, was any, body strictjson.Value) error {
+// take reads the body, if it is an object, into a record and checks the record and its references. It requires that
+// these are unchanged when the record is stored.
+func (s *handlers) take(
+	ctx context.Context, c *operation.Call, need *store.Preconditions, rec, was any, body strictjson.Value,
+) error {
 	c.Forget()
 	known := &c.Known
 	var failed error
 	e := entry{rec: rec, was: was, errs: slices.Clone(c.Unknown)}
 	if s.parent == "" {
 		e.check.Define = func(rec any) { failed = s.of.Definitions(ctx, c.Workspace, rec, known) }
-	} else if _, err := s.within(ctx, c, known); err != nil {
+	} else if _, err := s.withinDefinition(ctx, c, known); err != nil {
 		return err
 	}
 	if s.enter(ctx, c, &e, body, known); failed != nil {
@@ -137,9 +141,11 @@ func (s *handlers) take(ctx context.Context, c *operation.Call, need *store.Prec
 	return s.complete(ctx, c, need, &e)
 }
 
-// require notes references that lead nowhere, and requires what the entries refer to and are defined by to be
-// unchanged.
-func (s *handlers) require(ctx context.Context, c *operation.Call, need *store.Preconditions, known *record.Known, entries []*entry) error {
+// require notes dangling references, and requires that the records which the entries refer to, and their definitions,
+// are unchanged.
+func (s *handlers) require(
+	ctx context.Context, c *operation.Call, need *store.Preconditions, known *record.Known, entries []*entry,
+) error {
 	unchanged, err := s.refers(ctx, c, entries)
 	names := map[string]bool{}
 	for _, e := range entries {
@@ -162,28 +168,32 @@ func (s *handlers) sent(c *operation.Call) strictjson.Value {
 			body.Members = append(body.Members, strictjson.Member{Name: s.fields[i].Name, Value: v})
 		}
 	}
-	return s.placed(c, body)
+	return s.addDefinition(c, body)
 }
 
-// placed adds to a body the definition that the path names.
-func (s *handlers) placed(c *operation.Call, body strictjson.Value) strictjson.Value {
+// addDefinition adds to a body the definition that the path names.
+func (s *handlers) addDefinition(c *operation.Call, body strictjson.Value) strictjson.Value {
 	if s.parent != "" {
 		n, _ := s.of.Index(s.of.DefinitionField)
-		body.Members = append(body.Members, strictjson.Member{Name: s.of.DefinitionField, Value: s.of.Fields[n].Literal(c.Path(s.parent))})
+		body.Members = append(body.Members, strictjson.Member{
+			Name: s.of.DefinitionField, Value: s.of.Fields[n].Literal(c.Path(s.parent)),
+		})
 	}
 	return body
 }
 
-// sealing moves the values of encrypted fields out of a record as it is checked; what it returns seals
-// them, and takes away those that the body says are null.
-func (s *handlers) sealing(ctx context.Context, c *operation.Call, rec any, body strictjson.Value, check *record.Checking) func() error {
+// sealing takes the values of encrypted fields out of a record when it is checked. The function that it returns seals
+// them, and removes those that the body sets to null.
+func (s *handlers) sealing(
+	ctx context.Context, c *operation.Call, rec any, body strictjson.Value, check *record.Checking,
+) func() error {
 	if !s.of.HasSecrets() {
 		return func() error { return nil }
 	}
 	vault := secrets.Vault{Keys: s.Keys, Tenant: c.Tenant}
 	at := secrets.Place{Collection: s.of.Records.Spec().Name, Record: s.of.Meta(rec).ID}
 	kept := s.of.Secrets(rec)
-	*kept = maps.Clone(*kept) // what it was is still looked at
+	*kept = maps.Clone(*kept) // the former state is still used
 	var given map[string]secrets.Value
 	check.Take = func(values map[string]any, secret func(string) bool) map[string]bool {
 		if has(body, s.of.ValuesName()) && body.Get(s.of.ValuesName()).Is == strictjson.Null {
@@ -191,7 +201,7 @@ func (s *handlers) sealing(ctx context.Context, c *operation.Call, rec any, body
 		}
 		for _, m := range body.Get(s.of.ValuesName()).Members {
 			if m.Value.Is == strictjson.Null {
-				delete(*kept, m.Name) // also of a field that is gone
+				delete(*kept, m.Name) // even if the field no longer exists
 			}
 		}
 		given = vault.Take(ctx, at, s.of.ValuesName(), values, secret, check.Errs)
@@ -210,10 +220,12 @@ func (s *handlers) sealing(ctx context.Context, c *operation.Call, rec any, body
 	}
 }
 
-// refers notes references that lead nowhere. What a record referred to before may be gone, or out of the caller's
-// sight. Each resource is asked once for all of them. It returns the preconditions that those which are there are
-// unchanged.
-func (s *handlers) refers(ctx context.Context, c *operation.Call, entries []*entry) (unchanged []store.Precondition, err error) {
+// refers notes dangling references. References that the record already had are not checked: their target may be gone,
+// or hidden from the caller. Each resource is queried once for all entries. It returns the preconditions that the
+// targets are unchanged.
+func (s *handlers) refers(
+	ctx context.Context, c *operation.Call, entries []*entry,
+) (unchanged []store.Precondition, err error) {
 	type reference struct {
 		record.Reference
 		of *entry
@@ -221,7 +233,7 @@ func (s *handlers) refers(ctx context.Context, c *operation.Call, entries []*ent
 	var all []reference
 	asked := map[*record.Resource]map[string]bool{}
 	for _, e := range entries {
-		if s.Keeper != nil && s.of.Control { // who keeps them looks, where nothing else is wrong
+		if s.Keeper != nil && s.of.Control { // the Keeper checks references itself when it stores the record
 			if len(e.errs) > 0 && s.Keeper.refers != nil {
 				var more fault.List
 				if err := s.Keeper.refers(ctx, c, e.rec, &more); err != nil {
@@ -255,12 +267,12 @@ func (s *handlers) refers(ctx context.Context, c *operation.Call, entries []*ent
 		}
 	}
 	for target, ids := range asked {
-		for some := range slices.Chunk(slices.Sorted(maps.Keys(ids)), most) {
+		for some := range slices.Chunk(slices.Sorted(maps.Keys(ids)), maxBulk) {
 			lacking, there, err := target.FindMissing(ctx, c.Workspace, c.Tenant.People(), some)
 			if err != nil {
 				return nil, err
 			}
-			if target.Control == s.of.Control { // others are in another store
+			if target.Control == s.of.Control { // the others are in another store
 				unchanged = append(unchanged, there...)
 			}
 			for _, id := range lacking {
@@ -276,8 +288,8 @@ func (s *handlers) refers(ctx context.Context, c *operation.Call, entries []*ent
 	return unchanged, nil
 }
 
-// scope keeps a caller who is limited to teams within them: what names none would be shown to all, and
-// whether other teams see a record is not theirs to say.
+// scope keeps a caller who is limited to teams within these: a record without teams would be visible to all, and the
+// caller must not add or remove other teams.
 func (s *handlers) scope(c *operation.Call, rec, was any, errs *fault.List) {
 	own := c.Principal.Scope(c.Tenant, nil)
 	if !s.of.Records.Spec().Teams || own.All {
@@ -292,7 +304,7 @@ func (s *handlers) scope(c *operation.Call, rec, was any, errs *fault.List) {
 		*teams = slices.Clone(own.Teams)
 	}
 	if isCommon := len(*teams) == 0; isCommon != wasCommon || !slices.Equal(sorted(without(*teams, own.Teams)), sorted(without(before, own.Teams))) {
-		errs.Add("teams", fault.Forbidden, "teams must be among those of the caller; others stay as they are")
+		errs.Add("teams", fault.Forbidden, "teams must be among those of the caller; other teams stay unchanged")
 	}
 }
 
@@ -308,11 +320,11 @@ func without(list, others []string) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(one string) bool { return slices.Contains(others, one) })
 }
 
-// add stores the record of the body. ErrConflict: a precondition has changed meanwhile.
+// add stores the record of the body. Errors: store.ErrConflict if a precondition has changed.
 func (s *handlers) add(ctx context.Context, c *operation.Call) (operation.Result, error) {
-	rec, b := s.of.New(), s.in(c).Batch()
+	rec, b := s.of.New(), s.workspace(c).Batch()
 	if s.Keeper == nil {
-		s.of.Meta(rec).ID = c.Workspace.NewID() // before a secret is sealed for it
+		s.of.Meta(rec).ID = c.Workspace.NewID() // secrets are sealed for the identifier
 	}
 	if err := s.take(ctx, c, &b.Preconditions, rec, nil, s.sent(c)); err != nil {
 		return operation.Result{}, err
@@ -331,7 +343,7 @@ func (s *handlers) add(ctx context.Context, c *operation.Call) (operation.Result
 	if err := s.of.Number(ctx, c.Workspace, []any{rec}); err != nil {
 		return operation.Result{}, err
 	}
-	if err := s.of.Collection.StageInsert(s.in(c), b, rec); err != nil {
+	if err := s.of.Collection.StageInsert(s.workspace(c), b, rec); err != nil {
 		return operation.Result{}, err
 	}
 	if s.Drop != nil && s.Drop(ctx, c, rec) {
@@ -341,5 +353,5 @@ func (s *handlers) add(ctx context.Context, c *operation.Call) (operation.Result
 		return s.answer(c, rec)(ctx)
 	}
 	result, err := c.Commit(ctx, b, s.answer(c, rec))
-	return result, s.of.Taken(ctx, s.in(c), rec, err)
+	return result, s.of.Taken(ctx, s.workspace(c), rec, err)
 }

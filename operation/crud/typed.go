@@ -8,38 +8,46 @@ import (
 	"tenantry/operation"
 )
 
-// Rows are the same code for all resources, which know a record as any: a pointer to the struct that the resource
-// describes. The functions of this file let a module write its hooks for its own type.
+// The rows of all resources share their code, so that it is compiled once; they know a record as any: a pointer to the
+// struct that the resource describes. The functions of this file let a module write its hooks for its own type.
 
-// of returns the record as its type; nil where there is none.
+// of returns the record as its type; nil if there is none.
 func of[T any](rec any) *T {
 	typed, _ := rec.(*T)
 	return typed
 }
 
 // Before makes an Options.Before.
-func Before[T any](f func(ctx context.Context, c *operation.Call, need *store.Preconditions, rec, was *T) error) func(context.Context, *operation.Call, *store.Preconditions, any, any) error {
+func Before[T any](
+	f func(ctx context.Context, c *operation.Call, need *store.Preconditions, rec, was *T) error,
+) func(context.Context, *operation.Call, *store.Preconditions, any, any) error {
 	return func(ctx context.Context, c *operation.Call, need *store.Preconditions, rec, was any) error {
 		return f(ctx, c, need, of[T](rec), of[T](was))
 	}
 }
 
 // After makes an Options.After.
-func After[T any](f func(ctx context.Context, c *operation.Call, rec, was *T) error) func(context.Context, *operation.Call, any, any) error {
+func After[T any](
+	f func(ctx context.Context, c *operation.Call, rec, was *T) error,
+) func(context.Context, *operation.Call, any, any) error {
 	return func(ctx context.Context, c *operation.Call, rec, was any) error {
 		return f(ctx, c, of[T](rec), of[T](was))
 	}
 }
 
 // Also makes an Options.Also.
-func Also[T any](f func(ctx context.Context, c *operation.Call, rec, was *T, errs *fault.List) error) func(context.Context, *operation.Call, any, any, *fault.List) error {
+func Also[T any](
+	f func(ctx context.Context, c *operation.Call, rec, was *T, errs *fault.List) error,
+) func(context.Context, *operation.Call, any, any, *fault.List) error {
 	return func(ctx context.Context, c *operation.Call, rec, was any, errs *fault.List) error {
 		return f(ctx, c, of[T](rec), of[T](was), errs)
 	}
 }
 
 // Drop makes an Options.Drop.
-func Drop[T any](f func(ctx context.Context, c *operation.Call, rec *T) bool) func(context.Context, *operation.Call, any) bool {
+func Drop[T any](
+	f func(ctx context.Context, c *operation.Call, rec *T) bool,
+) func(context.Context, *operation.Call, any) bool {
 	return func(ctx context.Context, c *operation.Call, rec any) bool { return f(ctx, c, of[T](rec)) }
 }
 
@@ -47,7 +55,9 @@ func Drop[T any](f func(ctx context.Context, c *operation.Call, rec *T) bool) fu
 func Refresh[T any](f func(rec *T)) func(any) { return func(rec any) { f(of[T](rec)) } }
 
 // Show makes an Options.Show.
-func Show[T, Out any](f func(ctx context.Context, c *operation.Call, recs []*T) ([]Out, error)) func(context.Context, *operation.Call, []any) ([]any, error) {
+func Show[T, Out any](
+	f func(ctx context.Context, c *operation.Call, recs []*T) ([]Out, error),
+) func(context.Context, *operation.Call, []any) ([]any, error) {
 	return func(ctx context.Context, c *operation.Call, recs []any) ([]any, error) {
 		typed := make([]*T, len(recs))
 		for i, rec := range recs {
@@ -74,13 +84,13 @@ func BuiltIn[T any](f func(c *operation.Call) []T) func(*operation.Call) []any {
 	}
 }
 
-// A Keeper is a service that does more than to store records. Errors are told as those of the store are.
+// Keeper is a service that stores records and may do more. Its errors are answered like those of the store.
 type Keeper[T any] struct {
 	Insert func(ctx context.Context, c *operation.Call, rec *T) (*T, error)
-	// Update stores what change makes of the record, which it may be asked several times.
+	// Update stores what change makes of the record. It may call change several times.
 	Update func(ctx context.Context, c *operation.Call, rec *T, change func(*T) error) (*T, error)
 	Delete func(ctx context.Context, c *operation.Call, rec *T) error
-	// Refers, where set, notes what a record refers to that is not there, as Insert and Update do.
+	// Refers, if set, notes dangling references, as Insert and Update do.
 	Refers func(ctx context.Context, c *operation.Call, rec *T, errs *fault.List) error
 }
 
@@ -89,7 +99,7 @@ type keeper struct {
 	insert func(ctx context.Context, c *operation.Call, rec any) (any, error)
 	update func(ctx context.Context, c *operation.Call, rec any, change func(any) error) (any, error)
 	delete func(ctx context.Context, c *operation.Call, rec any) error
-	refers func(ctx context.Context, c *operation.Call, rec any, errs *fault.List) error // nil: nothing is noted
+	refers func(ctx context.Context, c *operation.Call, rec any, errs *fault.List) error // may be nil
 }
 
 // Keep makes an Options.Keeper.

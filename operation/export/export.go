@@ -1,4 +1,4 @@
-// Package export answers with rows as CSV or NDJSON, which are written while they are read.
+// Package export answers rows as CSV or NDJSON, written while they are read.
 package export
 
 import (
@@ -19,34 +19,35 @@ import (
 	"tenantry/operation"
 )
 
-// Asked is what every export is asked for.
-type Asked struct {
-	Format  string `json:"format" rule:"enum=csv|ndjson" default:"ndjson" doc:"ndjson, where each line is a JSON object, or csv, where the first row names the columns."`
-	Columns string `json:"columns" rule:"max=16000" doc:"Of csv: the names of the columns that are written, in that order, separated by commas; empty: all."`
-	BOM     bool   `json:"bom" default:"false" doc:"Begins a csv file with a byte order mark. Excel takes a file without one for text in the code page of its computer."`
+// Input is the input of every export.
+type Input struct {
+	Format  string `json:"format" rule:"enum=csv|ndjson" default:"ndjson" doc:"ndjson, with a JSON object on each line, or csv, with the names of the columns in the first row."`
+	Columns string `json:"columns" rule:"max=16000" doc:"For csv: the names of the columns to write, in order, separated by commas; empty: all."`
+	BOM     bool   `json:"bom" default:"false" doc:"Begins a csv file with a byte order mark. Without one, Excel reads the file in the code page of its computer."`
 }
 
-// CSV is a format.
+// CSV is the format of comma-separated values.
 const CSV = "csv"
 
 const mediaCSV = "text/csv"
 
-// bom is the byte order mark, in UTF-8.
+// bom is the byte order mark in UTF-8.
 const bom = "\ufeff"
 
-// Row completes the row of an operation that exports, which takes Asked.
+// Row completes the row of an operation that exports and takes Input.
 func Row(o *operation.Row) {
-	o.Method, o.Audit, o.Weight, o.Timeout, o.Streams = http.MethodGet, operation.AuditAlways, operation.Heavy, time.Hour, []string{operation.NDJSON, mediaCSV}
-	o.Description += " Rows are written while they are read, so what changes meanwhile may be in them or not; a connection that breaks off before its end says that some are missing. " +
-		"A text of a CSV file that a spreadsheet could take for a formula, because it begins with =, +, -, @, a tab or a line break, after any apostrophes, has an apostrophe before it, which an import takes off."
+	o.Method, o.Audit, o.Weight, o.Timeout, o.Streams = http.MethodGet, operation.AuditAlways, operation.Heavy, time.Hour, []string{
+		operation.NDJSON, mediaCSV,
+	}
+	o.Description += " Rows are written while they are read, so changes made meanwhile may or may not be included; if the connection breaks off, some are missing. " +
+		"A text in a CSV file that a spreadsheet could take for a formula, because it begins with =, +, -, @, a tab or a line break, after any apostrophes, is preceded by an apostrophe, which an import removes."
 }
 
-// mostWrong bounds the columns that are told to be wrong.
-const mostWrong = 20
+// maxFaults bounds how many faults of columns are reported.
+const maxFaults = 20
 
-// chosen returns which of the columns a CSV file has. Errors name columns that are asked for and are not there, or
-// twice.
-func (in Asked) chosen(columns []string) (at []int, err error) {
+// columnIndexes returns the indexes of the columns to write. Errors name columns that are unknown or given twice.
+func (in Input) columnIndexes(columns []string) (at []int, err error) {
 	var errs fault.List
 	for field, given := range map[string]bool{"columns": in.Columns != "", "bom": in.BOM} {
 		if given && in.Format != CSV {
@@ -67,17 +68,19 @@ func (in Asked) chosen(columns []string) (at []int, err error) {
 		case slices.Contains(at, i):
 			errs.Add("columns", fault.Duplicate, "columns: %q is given twice", texts.Clip(name))
 		}
-		if at = append(at, i); len(errs) >= mostWrong {
-			break // of however many
+		if at = append(at, i); len(errs) >= maxFaults {
+			break // further faults would not help
 		}
 	}
 	return at, errs.Err()
 }
 
-// Answer returns an answer with the rows that rows writes, as a file of that name without its suffix. Errors are what
-// is wrong with what was asked for.
-func Answer(c *operation.Call, in Asked, name string, columns []string, rows func(context.Context, *Writer) error) (operation.Result, error) {
-	at, err := in.chosen(columns)
+// Answer returns the rows that rows writes as a file with that name; the suffix is added. Errors are faults of the
+// input.
+func Answer(
+	c *operation.Call, in Input, name string, columns []string, rows func(context.Context, *Writer) error,
+) (operation.Result, error) {
+	at, err := in.columnIndexes(columns)
 	if err != nil {
 		return operation.Result{}, err
 	}
@@ -86,7 +89,9 @@ func Answer(c *operation.Call, in Asked, name string, columns []string, rows fun
 	for i := range columns {
 		names[i] = columns[i]
 	}
-	out := operation.Result{Media: map[bool]string{true: mediaCSV + "; charset=utf-8", false: operation.NDJSON}[in.Format == CSV]}
+	out := operation.Result{Media: map[bool]string{
+		true: mediaCSV + "; charset=utf-8", false: operation.NDJSON,
+	}[in.Format == CSV]}
 	out.Stream = func(ctx context.Context, to io.Writer) error {
 		w := &Writer{json: json.NewEncoder(to), columns: at}
 		w.json.SetEscapeHTML(false)
@@ -110,16 +115,16 @@ func Answer(c *operation.Call, in Asked, name string, columns []string, rows fun
 	return out, nil
 }
 
-// Writer writes rows in the format that was asked for. It is for one goroutine.
+// Writer writes rows in the requested format. It is not safe for concurrent use.
 type Writer struct {
 	csv  *csv.Writer // nil: lines of JSON
 	json *json.Encoder
 	row  []string
-	// columns are those that are written, by their places in a row.
+	// columns are the indexes of the columns to write.
 	columns []int
 }
 
-// Row writes a row: as CSV what cells returns, a value for each column, else the line.
+// Row writes a row: for CSV the values of cells, one for each column, otherwise line.
 func (w *Writer) Row(line any, cells func() []any) error {
 	if w.csv == nil {
 		return w.json.Encode(line)
@@ -132,61 +137,63 @@ func (w *Writer) Row(line any, cells func() []any) error {
 	return w.csv.Write(w.row)
 }
 
-// Any is a value of no type that is known: its cell is JSON, unless it is a text that is none.
+// Any is a value of unknown type. Its cell is JSON, except that a text that is not valid JSON is written unchanged.
 type Any struct{ Value any }
 
-// text returns a value as a cell has it.
+// text returns a value as the text of a cell.
 func text(v any) string {
 	switch v := v.(type) {
 	case nil:
 		return ""
 	case string:
-		return harmless(v)
+		return escapeFormula(v)
 	case []string:
-		return harmless(joined(v))
+		return escapeFormula(joinList(v))
 	case []any:
 		parts := make([]string, len(v))
 		for i := range v {
 			parts[i] = fmt.Sprint(v[i])
 		}
-		return harmless(joined(parts))
+		return escapeFormula(joinList(parts))
 	case Any:
 		if s, is := v.Value.(string); is && !json.Valid([]byte(s)) || v.Value == nil {
-			return harmless(s)
+			return escapeFormula(s)
 		}
-		return harmless(string(field.AppendJSON(nil, v.Value)))
+		return escapeFormula(string(field.AppendJSON(nil, v.Value)))
 	case bool, int64, json.Number:
 		return fmt.Sprint(v)
 	}
-	return string(field.AppendJSON(nil, v)) // what JSON cannot hold is in no record
+	return string(field.AppendJSON(nil, v)) // records hold only values that JSON can represent
 }
 
-// joined returns a list as one text: as JSON where its elements could not be told apart otherwise.
-func joined(list []string) string {
+// joinList returns a list as one text: as JSON if its elements could not be separated otherwise.
+func joinList(list []string) string {
 	if slices.ContainsFunc(list, func(one string) bool {
-		return strings.ContainsAny(one, ";|,") || strings.Contains(one, ":::") || strings.HasPrefix(one, "* ") || strings.HasPrefix(one, "[") || strings.TrimSpace(one) != one || one == ""
+		return strings.ContainsAny(
+			one, ";|,",
+		) || strings.Contains(one, ":::") || strings.HasPrefix(one, "* ") || strings.HasPrefix(one, "[") || strings.TrimSpace(one) != one || one == ""
 	}) {
 		return string(field.AppendJSON(nil, list))
 	}
 	return strings.Join(list, "; ")
 }
 
-// harmless returns a text that no spreadsheet takes for a formula. Original undoes it.
-func harmless(text string) string {
-	if dangerous(strings.TrimLeft(text, "'")) {
+// escapeFormula returns a text that no spreadsheet takes for a formula. Original undoes it.
+func escapeFormula(text string) string {
+	if isFormula(strings.TrimLeft(text, "'")) {
 		return "'" + text
 	}
 	return text
 }
 
-// Original returns the text of which a CSV file has that cell.
+// Original returns the text of a cell without the apostrophe of escapeFormula.
 func Original(cell string) string {
-	if rest, marked := strings.CutPrefix(cell, "'"); marked && dangerous(strings.TrimLeft(rest, "'")) {
+	if rest, marked := strings.CutPrefix(cell, "'"); marked && isFormula(strings.TrimLeft(rest, "'")) {
 		return rest
 	}
 	return cell
 }
 
-func dangerous(text string) bool {
+func isFormula(text string) bool {
 	return text != "" && strings.IndexByte("=+-@\t\r\n", text[0]) >= 0
 }

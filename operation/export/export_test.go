@@ -46,7 +46,7 @@ func TestCSV_NoCellIsRun(t *testing.T) {
 func written(t *testing.T, value any) string {
 	t.Helper()
 	c := operation.NewCall(&operation.Row{}, func(string) string { return "" })
-	answer, err := export.Answer(c, export.Asked{Format: export.CSV}, "rows", []string{"a", "b"}, func(_ context.Context, w *export.Writer) error {
+	answer, err := export.Answer(c, export.Input{Format: export.CSV}, "rows", []string{"a", "b"}, func(_ context.Context, w *export.Writer) error {
 		return w.Row(nil, func() []any { return []any{value, "end"} })
 	})
 	if err != nil {

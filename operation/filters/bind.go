@@ -8,23 +8,22 @@ import (
 	"tenantry/internal/fault"
 )
 
-// Notation is how a field's values are written and compared. The zero value cannot be asked about.
+// Notation is how a field's values are written and compared. The zero value allows no conditions.
 type Notation int
 
 // The notations.
 //
-// Time values are RFC 3339 timestamps, or dates, which stand for the start of that day in
-// UTC; numbers are refused, because seconds and milliseconds cannot be told apart. Date
-// values are the same, on fields that are stored as text starting with a date, which alone
-// is the start of that day too. With eq, ne, in and nin a date stands for the whole day.
+// Time values are RFC 3339 timestamps or dates. A date stands for the start of that day in UTC; with eq, ne, in and nin
+// it stands for the whole day. Numbers are refused, because seconds and milliseconds cannot be told apart. Date values
+// are written in the same way, for fields that are stored as text that begins with a date.
 const (
 	Text Notation = iota + 1
 	Number
 	Boolean
 	Time
 	Date
-	List   // texts; a condition is about its elements
-	Secret // encrypted: no condition can be on it
+	List   // texts; conditions apply to the elements
+	Secret // encrypted; conditions are refused
 )
 
 // Field is one field of a Catalog.
@@ -32,11 +31,11 @@ type Field struct {
 	Name     string
 	Ref      store.Field
 	Notation Notation
-	Seconds  bool // of a Time: callers see it as Unix seconds, so that a number is one, of whatever milliseconds
+	Seconds  bool // of a Time: callers see it as Unix seconds, so a number is accepted and matches the whole second
 }
 
-// Defined returns a field that the organization defined, with a type of package schema, as filters
-// see it. One that is Encrypted is Secret.
+// Defined returns a field that the organization defined, with a type of package schema. A field that is Encrypted is
+// Secret.
 func Defined(name, fieldType string) Field {
 	f := Field{Name: name, Notation: Secret, Ref: store.Field{Name: name, Custom: true}}
 	typ, askable := schema.StoreType(fieldType)
@@ -61,29 +60,26 @@ func Defined(name, fieldType string) Field {
 	return f
 }
 
-// Catalog tells which fields there are. It is asked only for names that can be names of
-// fields (store.ValidKey).
+// Catalog looks up fields. It is only asked for valid names (store.ValidKey).
 type Catalog interface {
 	Field(name string) (Field, bool)
 }
 
-// Input is a value that stands in for {"input": "<name>"}. It is read like text of a
-// query string; the field it is compared with decides the type.
+// Input is the value for {"input": "<name>"}. It is read like text of a query string; the field of the condition
+// decides the type.
 type Input struct {
 	Value  string
 	Set    bool   // there is a value
-	Locked bool   // without a value the filter is refused instead of the condition left out
-	Type   string // as declared; Bind does not look at it
+	Locked bool   // without a value the filter is refused; otherwise the condition would be left out
+	Type   string // as declared; Bind does not use it
 }
 
-// Bind returns the filter over the catalog's fields. inputs gives the inputs by name and
-// may be nil where there are none. Every problem goes into errs, named by field and
-// without values: an unknown or encrypted field, an operator that the field does not
-// take, a value of another type, an input that is not declared or is locked and has no
-// value. The filter then matches nothing.
+// Bind returns the filter over the catalog's fields. inputs looks up inputs by name; it may be nil if there are none.
+// Faults are noted in errs, by field and without values: an unknown or encrypted field, an operator that the field
+// does not take, a value of another type, an unknown input, or a locked input without a value. The filter then matches
+// nothing.
 //
-// A condition whose input has no value and is not locked is left out; an alternative of
-// which nothing remains is left out too.
+// A condition whose input has no value and is not locked is left out; so is an alternative without conditions.
 func (e Expr) Bind(catalog Catalog, inputs func(name string) (Input, bool), errs *fault.List) store.Filter {
 	nothing := store.AnyOf()
 	var found fault.List
@@ -109,7 +105,7 @@ type binder struct {
 	catalog Catalog
 	inputs  func(name string) (Input, bool)
 	errs    *fault.List
-	budget  int // conditions that lists of dates may still add
+	budget  int // how many conditions lists of dates may still add
 }
 
 func (b *binder) group(conditions []condition) []store.Filter {
@@ -122,7 +118,7 @@ func (b *binder) group(conditions []condition) []store.Filter {
 	return out
 }
 
-// condition binds one condition; false where it is left out or wrong.
+// condition binds one condition; ok is false if it is left out or invalid.
 func (b *binder) condition(c condition) (store.Filter, bool) {
 	field, ok := b.field(c)
 	if !ok {
@@ -197,7 +193,7 @@ func (b *binder) plain(c condition, field Field, values []literal) (store.Filter
 			b.errs.Add(c.label, "type", "%s must be %s", c.label, field.Notation.phrase())
 			return store.Filter{}, false
 		}
-		if text, ok := value.(string); ok && slices.Contains(looks(), c.op) && len(text) > store.MaxFolded {
+		if text, ok := value.(string); ok && slices.Contains(substringOperators(), c.op) && len(text) > store.MaxFolded {
 			b.errs.Add(c.label, fault.Length, "%s may have at most %d bytes", c.label, store.MaxFolded)
 			return store.Filter{}, false
 		}
@@ -205,13 +201,13 @@ func (b *binder) plain(c condition, field Field, values []literal) (store.Filter
 	}
 	op := c.op
 	if field.Notation == List && op == store.OpContainsFold {
-		op = store.OpContains // an element is that or another
+		op = store.OpContains // elements are compared as a whole
 	}
 	return store.Where(field.Ref, op, bound...), true
 }
 
-// looks are the operators that look for a text in others.
-func looks() []store.Op {
+// substringOperators are the operators that compare parts of texts.
+func substringOperators() []store.Op {
 	return []store.Op{store.OpContainsFold, store.OpContains, store.OpStartsWithFold, store.OpStartsWith}
 }
 
@@ -231,7 +227,7 @@ func (f Notation) operators() []store.Op {
 	order := []store.Op{store.OpGt, store.OpGte, store.OpLt, store.OpLte}
 	switch f {
 	case Text:
-		return slices.Concat(equality, order, looks())
+		return slices.Concat(equality, order, substringOperators())
 	case Number, Time, Date:
 		return slices.Concat(equality, order)
 	case Boolean:
@@ -242,9 +238,12 @@ func (f Notation) operators() []store.Op {
 	return nil
 }
 
-// String returns what kind of value it is, in a word or two.
+// String returns the notation in a word or two, for documents.
 func (f Notation) String() string {
-	return map[Notation]string{Text: "text", Number: "number", Boolean: "true or false", Time: "time", Date: "date", List: "list", Secret: "encrypted"}[f]
+	return map[Notation]string{
+		Text: "text", Number: "number", Boolean: "true or false", Time: "time", Date: "date", List: "list",
+		Secret: "encrypted",
+	}[f]
 }
 
 func (f Notation) phrase() string {

@@ -1,17 +1,17 @@
-// Package filters reads the conditions that callers write, as brackets of a query string
-// or as JSON, and binds them to the fields that may be asked about.
+// Package filters reads conditions that callers write as brackets of a query string or as JSON, and binds them to the
+// fields that may be filtered.
 //
-// Both spellings have one shape:
+// Both notations have the same shape:
 //
 //	filters[country]=DE&filters[age][gt]=30       {"country": "DE", "age": {"gt": 30}}
 //	filters[tags][]=a&filters[tags][]=b           {"tags": ["a", "b"]}
 //	filters[or][0][city]=Bonn&filters[or][1]...   {"or": [{"city": "Bonn"}, ...]}
 //
-// Conditions are joined by AND; so are those of one alternative, and alternatives by OR.
-// Alternatives do not nest. A field named "or" cannot be asked about.
+// Conditions are joined by AND, as are those within an alternative; alternatives are joined by OR. Alternatives do not
+// nest. A field named "or" cannot be filtered.
 //
-// Nothing of what a caller wrote reaches an engine except as a bound value: names are
-// looked up in a Catalog, operators in a fixed list, values become typed literals.
+// Input of callers reaches an engine only as bound values: names are looked up in a Catalog, operators in a fixed list,
+// and values become typed literals.
 package filters
 
 import (
@@ -25,20 +25,20 @@ import (
 
 // Limits of one filter.
 const (
-	// MaxConditions is how many conditions one filter may have, alternatives included. A
-	// list of dates counts as one condition for each date.
+	// MaxConditions is the largest number of conditions in a filter, including those of alternatives. A list of dates
+	// counts as one condition for each date.
 	MaxConditions = 50
-	// MaxValues is how many values one list may have.
+	// MaxValues is the largest number of values in a list.
 	MaxValues = 1000
 )
 
-// Expr is a filter as it was written, not yet bound to fields. The zero value has no
-// condition. It is immutable and safe for concurrent use.
+// Expr is a filter as written, not yet bound to fields. The zero value has no conditions. It is immutable and safe for
+// concurrent use.
 type Expr struct {
 	conditions   []condition
 	alternatives [][]condition
-	// invalid marks what could not be read: it is not empty and matches nothing, so that
-	// a caller who overlooks the errors does not get an unfiltered answer.
+	// invalid marks a filter with faults. It is not empty and matches nothing, so that a caller who overlooks the
+	// errors does not get an unfiltered answer.
 	invalid bool
 }
 
@@ -46,8 +46,8 @@ type condition struct {
 	field  string
 	op     store.Op
 	values []literal
-	input  string // the name of the input whose value is meant; then there are no values
-	label  string // how the caller wrote it, for errors
+	input  string // name of the input that gives the value; values is then empty
+	label  string // the condition as written, for errors
 }
 
 type literal struct {
@@ -55,11 +55,11 @@ type literal struct {
 	text string
 }
 
-// form is what a value was written as.
+// form is how a value was written.
 type form int
 
 const (
-	loose   form = iota // text of a query string, which can stand for any type
+	loose   form = iota // text of a query string, which can be of any type
 	quoted              // a JSON string
 	numeric             // a JSON number
 	truth               // a JSON boolean
@@ -69,7 +69,9 @@ var operators = [...]struct {
 	name string
 	op   store.Op
 }{
-	{"eq", store.OpEq}, {"ne", store.OpNe}, {"gt", store.OpGt}, {"gte", store.OpGte}, {"lt", store.OpLt}, {"lte", store.OpLte},
+	{"eq", store.OpEq}, {"ne", store.OpNe}, {"gt", store.OpGt}, {
+		"gte", store.OpGte,
+	}, {"lt", store.OpLt}, {"lte", store.OpLte},
 	{"in", store.OpIn}, {"nin", store.OpNin}, {"contains", store.OpContainsFold}, {"contains_exact", store.OpContains},
 	{"starts_with", store.OpStartsWithFold}, {"starts_with_exact", store.OpStartsWith}, {"exists", store.OpExists},
 }
@@ -103,7 +105,7 @@ func operatorName(op store.Op) string {
 
 func takesList(op store.Op) bool { return op == store.OpIn || op == store.OpNin }
 
-// orKey is the name under which alternatives stand.
+// orKey is the name that holds alternatives.
 const orKey = "or"
 
 // IsEmpty reports whether there is no condition.
@@ -116,7 +118,7 @@ func (e Expr) Inputs() []string {
 	return e.collect(func(c condition) string { return c.input })
 }
 
-// Fields returns the names of the fields that conditions are on, sorted.
+// Fields returns the names of the fields with conditions, sorted.
 func (e Expr) Fields() []string {
 	return e.collect(func(c condition) string { return c.field })
 }
@@ -144,7 +146,7 @@ func (e Expr) size() int {
 
 const maxShown = 64
 
-// show makes a name from outside fit for an error: printable and short.
+// show makes a caller's name printable and short for an error.
 func show(name string) string {
 	clean := strings.Map(func(r rune) rune {
 		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {
@@ -158,8 +160,8 @@ func show(name string) string {
 	return clean
 }
 
-// report hands problems to the caller's list. They are gathered apart because that list
-// is bounded: whether there were any must not depend on how full it is.
+// report moves faults to the caller's list. They are collected separately because that list is bounded, and whether
+// there are faults must not depend on its length.
 func report(found, errs *fault.List) {
 	for _, e := range *found {
 		errs.Add(e.Field, e.Code, "%s", e.Message)

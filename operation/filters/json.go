@@ -12,11 +12,10 @@ const maxJSON = 256 << 10
 // root is how errors name a filter that came as JSON.
 const root = "filter"
 
-// FromJSON reads a filter from one JSON object. Nothing at all (no bytes) has no
-// condition. A value is a string, number or boolean, a list of those, or
-// {"input": "<name>"} for the value of an input.
+// FromJSON reads a filter from a JSON object. Empty input has no conditions. A value is a string, number or boolean, a
+// list of those, or {"input": "<name>"} for the value of an input.
 //
-// Every problem goes into errs; what could not be read is an Expr that matches nothing.
+// Faults are noted in errs; the Expr then matches nothing.
 func FromJSON(raw []byte, errs *fault.List) Expr {
 	if len(raw) == 0 {
 		return Expr{}
@@ -30,7 +29,7 @@ func FromJSON(raw []byte, errs *fault.List) Expr {
 	var p strictjson.Parser
 	v, err := p.Parse(string(raw))
 	if err != nil {
-		found.Add(root, "format", "%s must be valid JSON that gives no name twice", root)
+		found.Add(root, "format", "%s must be valid JSON without duplicate names", root)
 		return Expr{invalid: true}
 	}
 	r := jsonReader{&found}
@@ -82,7 +81,7 @@ func (r jsonReader) alternatives(list strictjson.Value) [][]condition {
 	return out
 }
 
-// field reads what one field must meet.
+// field reads the conditions of one field.
 func (r jsonReader) field(path string, m strictjson.Member) []condition {
 	label := path + "." + show(m.Name)
 	if m.Name == "" {

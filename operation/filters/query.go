@@ -10,12 +10,12 @@ import (
 	"tenantry/operation"
 )
 
-// FromQuery reads a filter from the pairs of one root parameter (operation.Query.Tree) and
-// reports whether the parameter is there at all. A bare parameter that is falsy (empty,
-// 0, false, null, [] or {}) is there and has no condition. A value that repeats, or is
-// written with [], is a list: the field must have one of its values.
+// FromQuery reads a filter from the pairs of one root parameter (operation.Query.Tree) and reports whether the
+// parameter is present. A parameter without brackets and with a falsy value (empty, 0, false, null, [] or {}) is
+// present but has no conditions. A value that repeats, or is written with [], is a list: the field must have one of
+// its values.
 //
-// Every problem goes into errs; what could not be read is an Expr that matches nothing.
+// Faults are noted in errs; the Expr then matches nothing.
 func FromQuery(pairs []operation.Pair, errs *fault.List) (Expr, bool) {
 	if len(pairs) == 0 {
 		return Expr{}, false
@@ -43,7 +43,7 @@ type queryReader struct {
 	alternatives map[int]*queryGroup
 }
 
-// queryGroup gathers the conditions of one AND, in the order their fields first appear.
+// queryGroup collects the conditions of one AND, in the order of their first appearance.
 type queryGroup struct{ conditions []*queryCondition }
 
 type queryCondition struct {
@@ -53,7 +53,7 @@ type queryCondition struct {
 	list         bool // written with []
 }
 
-// bare reads a parameter without brackets, which can only say that there is no filter.
+// bare reads a parameter without brackets, which must be falsy.
 func (r *queryReader) bare(pairs []operation.Pair) Expr {
 	root := show(pairs[0].Path[0])
 	if len(pairs) > 1 {
@@ -105,7 +105,7 @@ func (r *queryReader) pair(p operation.Pair) {
 	}
 	list := len(rest) > 0
 	if len(rest) > 1 || (list && rest[0] != "") {
-		r.errs.Add(label, "format", "%s has brackets that mean nothing after the operator", label)
+		r.errs.Add(label, "format", "%s has unexpected brackets after the operator", label)
 		return
 	}
 	if list && op != store.OpEq && !takesList(op) {

@@ -11,7 +11,7 @@ import (
 	"tenantry/internal/texts"
 )
 
-// as returns the value for a field of that notation: string, bool, int64 or float64.
+// as returns the value for a field of that notation: a string, bool, int64 or float64.
 func (l literal) as(notation Notation) (any, bool) {
 	switch notation {
 	case Text, List:
@@ -33,11 +33,11 @@ func (l literal) boolean() (value, ok bool) {
 	return l.text == "true", l.text == "true" || l.text == "false"
 }
 
-// maxDigits is longer than any number that a double can tell apart.
+// maxDigits is longer than any number that a double can distinguish.
 const maxDigits = 400
 
-// parseNumber takes the numbers of JSON and no others: no hexadecimal, no NaN, no sign or
-// zeros in front. Whole numbers of 64 bits stay exact.
+// parseNumber accepts only JSON numbers: no hexadecimal, no NaN, no plus sign or leading zeros. Integers of 64 bits
+// stay exact.
 func parseNumber(s string) (any, bool) {
 	if len(s) > maxDigits || !isNumber(s) {
 		return nil, false
@@ -52,13 +52,13 @@ func parseNumber(s string) (any, bool) {
 	return f, true
 }
 
-// isNumber reports whether s is a number of JSON: nothing else there begins and ends so.
+// isNumber reports whether s is a JSON number. No other JSON value begins and ends with such characters.
 func isNumber(s string) bool {
 	const digits = "0123456789"
 	return s != "" && strings.Contains("-"+digits, s[:1]) && strings.Contains(digits, s[len(s)-1:]) && json.Valid([]byte(s))
 }
 
-// moment is a point in time, or a day, or a second.
+// moment is a point in time, a whole day, or a whole second.
 type moment struct {
 	at          time.Time
 	day, second bool
@@ -73,7 +73,7 @@ func (l literal) moment() (moment, bool) {
 		return moment{at: at, day: true}, err == nil
 	}
 	if len(l.text) < len("2006-01-02T15:04:05Z") || l.text[13] != ':' || strings.Contains(l.text, ",") {
-		return moment{}, false // which time.Parse would take, but RFC 3339 does not
+		return moment{}, false // time.Parse accepts it, RFC 3339 does not
 	}
 	at, err := time.Parse(time.RFC3339Nano, l.text)
 	return moment{at: at.UTC()}, err == nil
@@ -99,8 +99,8 @@ func (b *binder) moments(c condition, field Field, values []literal) (store.Filt
 		}
 		switch {
 		case equality && (m.day || m.second):
-			days = append(days, m.within(field, negative))
-		case equality && field.Notation == Date && m.midnight(): // equal to both texts that may be stored for it
+			days = append(days, m.span(field, negative))
+		case equality && field.Notation == Date && m.midnight(): // equal to both texts that may represent it
 			points = append(points, m.value(Date, store.OpGte), m.value(Date, store.OpLte))
 		default:
 			points = append(points, m.value(field.Notation, c.op))
@@ -133,12 +133,11 @@ func (m moment) midnight() bool {
 	return m.at.Truncate(time.Millisecond).Equal(m.at.Truncate(24 * time.Hour))
 }
 
-// value returns the moment as the field stores it, in milliseconds. What is finer is
-// rounded to the side on which the comparison stays true; a second is all of its milliseconds.
+// value returns the moment as the field stores it, in milliseconds. A finer moment is rounded to the side that keeps
+// the comparison correct; a second stands for all of its milliseconds.
 //
-// A Date is compared as text and may store midnight in two ways, as a day or as a time
-// that begins with that day and so comes after it. For gte and lt midnight is the first of
-// the two and otherwise the last, so that no comparison comes between them.
+// A Date is compared as text, and midnight may be stored as a day or as a time, which begins with the day and so comes
+// after it. For gte and lt midnight is the first of these, otherwise the last, so that no comparison separates them.
 func (m moment) value(notation Notation, op store.Op) any {
 	at := m.at.Truncate(time.Millisecond)
 	below := op == store.OpGte || op == store.OpLt // the bound is below what equals it
@@ -151,7 +150,7 @@ func (m moment) value(notation Notation, op store.Op) any {
 	switch {
 	case notation == Time:
 		return at.UnixMilli()
-	case at.Year() > 9999: // as text it would come before most of those that are
+	case at.Year() > 9999: // as text it would sort before most years
 		return "9999-12-31~"
 	case below && (moment{at: at}).midnight():
 		return at.Format(time.DateOnly)
@@ -159,8 +158,8 @@ func (m moment) value(notation Notation, op store.Op) any {
 	return at.Format(texts.TimeLayout)
 }
 
-// within is the condition to lie in that day or second, or (outside) not to.
-func (m moment) within(field Field, outside bool) store.Filter {
+// span returns the condition to lie within the day or second, or outside of it.
+func (m moment) span(field Field, outside bool) store.Filter {
 	var first, end any
 	if field.Notation == Time {
 		first, end = m.at.UnixMilli(), m.at.AddDate(0, 0, 1).UnixMilli()

@@ -1,5 +1,5 @@
-// Package idempotency keeps what requests with an Idempotency-Key were answered, so that one that is sent
-// again is answered the same and not carried out again.
+// Package idempotency stores the answers to requests with an Idempotency-Key, so that a repeated request gets the same
+// answer and is not carried out again.
 package idempotency
 
 import (
@@ -28,25 +28,26 @@ import (
 	"tenantry/tenants/secrets"
 )
 
-// Kept is how long an answer is kept.
+// Kept is how long an answer is stored.
 const Kept = 24 * time.Hour
 
-// record is one request. It is inserted before the request is carried out, marked Begun with the first
-// thing that is written then, and completed with the answer: with the last thing that is written where the
-// handler tells which one that is and the engine has transactions, else after it.
+// record is one request. It is inserted before the request is carried out, marked Begun with the first write of the
+// request, and completed with the answer. The answer is stored in the commit of the last write if the engine has
+// transactions and the handler calls Call.Commit, otherwise after it.
 type record struct {
 	store.Meta
-	Request string   `json:"request"`         // SHA-256 of all that makes it the same request
-	Begun   bool     `json:"begun"`           // something was written
-	Busy    int64    `json:"busy"`            // Unix ms until which somebody may be carrying it out
+	// Request identifies a request: two with the same members are the same.
+	Request string   `json:"request"`         // SHA-256 of everything that identifies the request
+	Begun   bool     `json:"begun"`           // the request has written something
+	Busy    int64    `json:"busy"`            // Unix ms until which the request may still be running
 	Expires int64    `json:"expires"`         // Unix ms
-	About   []string `json:"about,omitempty"` // the records that the answer shows, or names
+	About   []string `json:"about,omitempty"` // identifiers of the records that the answer shows or names
 	Answer  []string `json:"answer,omitempty"`
 }
 
-// answer is what is answered again.
+// answer is the stored form of an answer.
 type answer struct {
-	Problem  int               `json:"problem,omitempty"` // its code; 0: a success
+	Problem  int               `json:"problem,omitempty"` // HTTP code of a problem; 0: a success
 	Message  string            `json:"message,omitempty"`
 	Data     json.RawMessage   `json:"data"`
 	Revision int64             `json:"revision,omitempty"`
@@ -55,34 +56,34 @@ type answer struct {
 	Note     map[string]string `json:"note,omitempty"`
 }
 
-// Log keeps the answers of every organization in its own workspace, sealed, because they hold what records
-// hold; but those of rows that tell a secret Once, nowhere. Safe for concurrent use, by several replicas.
+// Log stores the answers of each organization in its workspace. They are encrypted, because they hold the contents of
+// records. Answers of rows that tell a secret Once are not stored. Safe for concurrent use, by several replicas.
 type Log struct {
 	kind    *store.Kind[record]
 	keys    secrets.Keys
 	now     func() time.Time
-	rations *cache.Map[*ration] // by organization
+	budgets *cache.Map[*budget] // by organization
 }
 
-// Kept answers are no records of the organization's quota. So those of a day are bounded, for each organization and
-// process: the large ones to little of that, so that a few requests leave room for many.
+// Stored answers do not count towards the organization's quota, so the bytes per day are bounded for each organization
+// and process. Large answers have a small share of that, so that few requests cannot use it up.
 const (
 	smallAnswer = 8 << 10
 	largePerDay = 64 << 20
 	keptPerDay  = 1 << 30
-	maxRations  = 65_536
+	maxBudgets  = 65_536
 )
 
-// ration is what an organization has had kept of answers since it began. It begins anew when the first of them have
-// gone.
-type ration struct {
+// budget counts the bytes of answers stored for an organization since began. It starts again once the first of them
+// have expired.
+type budget struct {
 	mu         sync.Mutex
 	began      time.Time
 	all, large int // bytes
 }
 
-// take reports whether an answer of so many bytes may be kept, and counts it then.
-func (r *ration) take(now time.Time, bytes int) bool {
+// take counts an answer of that size and reports whether it may be stored.
+func (r *budget) take(now time.Time, bytes int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if now.Sub(r.began) >= Kept {
@@ -101,9 +102,11 @@ func (r *ration) take(now time.Time, bytes int) bool {
 
 // New declares the record.
 func New(keys secrets.Keys, now func() time.Time) *Log {
-	return &Log{keys: keys, now: now, rations: cache.New[*ration](maxRations), kind: store.Must[record](store.Spec{
+	return &Log{keys: keys, now: now, budgets: cache.New[*budget](maxBudgets), kind: store.Must[record](store.Spec{
 		Name: collection, Aside: true, Fields: []string{"expires", "about"},
-		Indexes: []store.Index{{Fields: []string{"expires"}}, {Fields: []string{"about"}}}, Access: []store.Access{{Where: []string{"expires"}}, {Where: []string{"about"}}},
+		Indexes: []store.Index{
+			{Fields: []string{"expires"}}, {Fields: []string{"about"}},
+		}, Access: []store.Access{{Where: []string{"expires"}}, {Where: []string{"about"}}},
 	})}
 }
 
@@ -114,34 +117,36 @@ func (l *Log) Spec() *store.Spec { return l.kind.Spec() }
 
 // Request is what makes two requests the same.
 type Request struct {
-	Key    string // as the caller chose it
+	Key    string // chosen by the caller
 	Target string // path and query
 	Body   []byte // SHA-256
 }
 
-// hash returns a SHA-256 over the texts, each with its length.
+// hash returns a SHA-256 of the texts and their lengths.
 func hash(texts ...string) []byte {
 	h := sha256.New()
 	for _, text := range texts {
-		_, _ = h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(text)))) // a hash never fails
+		_, _ = h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(text)))) // hash.Hash never fails
 		_, _ = h.Write([]byte(text))
 	}
 	return h.Sum(nil)
 }
 
-// Once carries the call out by run, unless the same caller has had it carried out with the same key already: then it
-// returns what was answered, with the header Idempotency-Replayed. What another attempt may change is not kept:
-// failures of the service, and that others came between. Errors, besides those of run: a 409 while it is carried out,
-// or where that ended without an answer that could be kept; a 422 where the key was used for another request; those of
-// the store and the organization's data keys.
-func (l *Log) Once(ctx context.Context, c *operation.Call, r Request, run func(context.Context) (operation.Result, error)) (operation.Result, error) {
+// Once carries the call out by run, unless the same caller has already sent the same key: then it returns the stored
+// answer with the header Idempotency-Replayed. Answers that another attempt may change are not stored: failures of the
+// service and conflicts. Errors, besides those of run: a 409 while the request is running, or if it ended without an
+// answer that could be stored; a 422 if the key was used for another request; errors of the store and of the
+// organization's data keys.
+func (l *Log) Once(
+	ctx context.Context, c *operation.Call, r Request, run func(context.Context) (operation.Result, error),
+) (operation.Result, error) {
 	caller := "user:" + strconv.FormatInt(c.Principal.UserID, 10)
 	if c.Principal.Kind == tenants.ServiceAccount {
 		caller = "account:" + c.Principal.AccountID
 	}
 	in := l.kind.In(c.Tenant.Workspace())
-	rec := &record{Request: base64.RawStdEncoding.EncodeToString(hash( // with the key, or whoever reads it could try what a body says, a password for one
-		r.Key, c.Operation.Method, r.Target, string(r.Body), fmt.Sprint(c.Scope.All), strings.Join(c.Scope.Teams, " "), // another scope may see less
+	rec := &record{Request: base64.RawStdEncoding.EncodeToString(hash( // with the key, because otherwise a reader of the store could guess bodies, such as passwords
+		r.Key, c.Operation.Method, r.Target, string(r.Body), fmt.Sprint(c.Scope.All), strings.Join(c.Scope.Teams, " "), // another scope may see other records
 	))}
 	rec.ID = hex.EncodeToString(hash(caller, c.Operation.Name, r.Key))[:24]
 	known, err := l.claim(ctx, in, rec, c.Operation.Deadline())
@@ -149,7 +154,7 @@ func (l *Log) Once(ctx context.Context, c *operation.Call, r Request, run func(c
 		return operation.Result{}, err
 	}
 	if known != nil {
-		return l.again(ctx, c, known)
+		return l.replay(ctx, c, known)
 	}
 	rec.Begun = true
 	a := attempt{}
@@ -167,37 +172,41 @@ func (l *Log) Once(ctx context.Context, c *operation.Call, r Request, run func(c
 		l.complete(ctx, c, &a, &done, result, nil)
 		return in.Conclude(b, a.claim, &done)
 	}
-	result, err := claimed(ctx, c, a.claim, run)
+	result, err := runClaimed(ctx, c, a.claim, run)
 	l.keep(ctx, c, &a, in, rec, result, err)
 	return result, err
 }
 
-// claimed carries a call out that is bound to the claim. What is recorded of it afterwards, or after a panic, is not.
-func claimed(ctx context.Context, c *operation.Call, claim *store.Claim, run func(context.Context) (operation.Result, error)) (operation.Result, error) {
+// runClaimed carries out a call that is bound to the claim. Writes after it returns or panics are not bound.
+func runClaimed(
+	ctx context.Context, c *operation.Call, claim *store.Claim, run func(context.Context) (operation.Result, error),
+) (operation.Result, error) {
 	defer c.Claim(claim)()
 	return run(ctx)
 }
 
 // attempt is one attempt at carrying a request out.
 type attempt struct {
-	claim    *store.Claim
-	rationed int // bytes that the organization's ration has been charged for its answer
+	claim   *store.Claim
+	charged int // bytes charged to the organization's budget for the answer
 }
 
-// tries bounds how often a record is looked at anew that others change.
+// tries bounds how often a record is read again because others change it.
 const tries = 10
 
-// grace is for what a request may take beyond the time of its operation.
+// grace is how long a request may run beyond the timeout of its operation.
 const grace = 5 * time.Second
 
-// claim stores the record, or returns the one that has the answer already.
-func (l *Log) claim(ctx context.Context, in store.Collection[record], rec *record, within time.Duration) (*record, error) {
-	running := refusal("running", "A request with this "+Header+" is being carried out; repeat it later for its answer")
+// claim inserts the record, or returns the existing one if it has the answer.
+func (l *Log) claim(
+	ctx context.Context, in store.Collection[record], rec *record, limit time.Duration,
+) (*record, error) {
+	running := refusal("running", "A request with this "+Header+" is still running; repeat it later to get its answer")
 	running.RetryAfter = time.Second
 	for range tries {
 		now := l.now().UnixMilli()
 		rec.Rev, rec.CreatedAt = 0, 0
-		rec.Busy, rec.Expires = now+(within+grace).Milliseconds(), now+Kept.Milliseconds()
+		rec.Busy, rec.Expires = now+(limit+grace).Milliseconds(), now+Kept.Milliseconds()
 		var dup *store.DuplicateError
 		if err := in.Insert(ctx, rec); !errors.As(err, &dup) {
 			return nil, err
@@ -217,34 +226,44 @@ func (l *Log) claim(ctx context.Context, in store.Collection[record], rec *recor
 				return nil, err
 			}
 		case old.Request != rec.Request:
-			return nil, fault.One(Header, "reused", "the %s was used for another request in the last 24 hours, or what you may see has changed since; choose a new one", Header)
+			return nil, fault.One(
+				Header, "reused",
+				"the %s was used for another request in the last 24 hours, or your access has changed since; choose a new one",
+				Header,
+			)
 		case old.Answer != nil:
 			return old, nil
 		case left > 0:
 			return nil, running
 		default:
-			return nil, refusal("lost", "A request with this "+Header+" may have been carried out, at least in part, and its answer is not kept: it was lost, is too large, tells a secret that is told once, or shows what was ended for good; read what is there before you send what is missing with a new one")
+			return nil, refusal(
+				"lost",
+				"A request with this "+Header+" may have been carried out, at least in part, but its answer is not available: it was lost, is too large, holds a secret that is shown only once, or shows a record that was deleted for good; check the current state before you repeat what is missing with a new key",
+			)
 		}
 	}
 	return nil, running
 }
 
-// Header is the request header with the key.
+// Header is the request header that holds the key.
 const Header = "Idempotency-Key"
 
 func refusal(code, message string) *operation.Problem {
 	return operation.Refusal(http.StatusConflict, Header, code, message)
 }
 
-// keepTimeout bounds what is kept for a caller who may be gone already.
+// keepTimeout bounds storing an answer whose caller may be gone.
 const keepTimeout = 3 * time.Second
 
-// keep stores the answer where that has not been done, or lets the key be used again where nothing was
-// carried out. What it cannot store, a repetition is told of.
-func (l *Log) keep(ctx context.Context, c *operation.Call, a *attempt, in store.Collection[record], rec *record, result operation.Result, err error) {
+// keep stores the answer unless a commit has, or frees the key if nothing was written. If it fails, a repetition is
+// refused as lost.
+func (l *Log) keep(
+	ctx context.Context, c *operation.Call, a *attempt, in store.Collection[record], rec *record,
+	result operation.Result, err error,
+) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.Tenant.Workspace().Hold()+keepTimeout)
 	defer cancel()
-	if rec.ID[0] == '0' { // one in sixteen
+	if rec.ID[0] == '0' { // for one request in sixteen
 		defer func() { _, _ = l.sweep(ctx, in) }()
 	}
 	var problem *operation.Problem
@@ -256,7 +275,7 @@ func (l *Log) keep(ctx context.Context, c *operation.Call, a *attempt, in store.
 		if problem == nil {
 			return
 		}
-		// What was committed has been taken back, or nobody can tell: the answer that was kept with it is not this one.
+		// The change was undone, or that cannot be told: the answer kept with it is not the one that the caller gets.
 		stored, err := in.Get(ctx, rec.ID)
 		if err != nil {
 			return
@@ -268,14 +287,17 @@ func (l *Log) keep(ctx context.Context, c *operation.Call, a *attempt, in store.
 	}
 	l.complete(ctx, c, a, rec, result, problem)
 	if !a.claim.Begun() && rec.Answer == nil {
-		_ = in.Delete(ctx, rec) // it stays where something was written after all
+		_ = in.Delete(ctx, rec) // fails if the request has written something after all
 		return
 	}
 	_ = in.Replace(ctx, rec)
 }
 
-// complete adds the answer, unless it is one that may not be kept.
-func (l *Log) complete(ctx context.Context, c *operation.Call, a *attempt, rec *record, result operation.Result, problem *operation.Problem) {
+// complete adds the answer to the record, unless it must not be stored.
+func (l *Log) complete(
+	ctx context.Context, c *operation.Call, a *attempt, rec *record, result operation.Result,
+	problem *operation.Problem,
+) {
 	rec.Busy = 0
 	passing := problem != nil && (problem.Code >= http.StatusInternalServerError || problem.RetryAfter > 0 || problem.Code == http.StatusPreconditionFailed || errors.Is(problem.Err, store.ErrConflict))
 	if !passing && (problem != nil || !c.Operation.Once && result.Stream == nil) {
@@ -283,12 +305,12 @@ func (l *Log) complete(ctx context.Context, c *operation.Call, a *attempt, rec *
 	}
 }
 
-// End takes away the answers about records that are about to end for good. Who repeats a request is told that its
-// answer is gone. Errors: store.ErrUnavailable.
+// End removes the answers about records that are about to be deleted for good. A repetition is then told that the
+// answer is not available. Errors: store.ErrUnavailable.
 func (l *Log) End(ctx context.Context, ws *store.Workspace, ids []string) error {
 	in := l.kind.In(ws)
 	for {
-		found, err := in.Find(ctx, store.Query{Filter: store.In("about", ids...), Limit: swept, LeaveOut: true})
+		found, err := in.Find(ctx, store.Query{Filter: store.In("about", ids...), Limit: sweepBatch, LeaveOut: true})
 		if err != nil || len(found) == 0 {
 			return err
 		}
@@ -297,14 +319,15 @@ func (l *Log) End(ctx context.Context, ws *store.Workspace, ids []string) error 
 			recs[i] = &found[i]
 			recs[i].Begun, recs[i].About, recs[i].Answer = true, nil, nil
 		}
-		if err = in.Replace(ctx, recs...); !errors.Is(err, store.ErrConflict) && (err != nil || len(found) < swept) {
+		if err = in.Replace(ctx, recs...); !errors.Is(err, store.ErrConflict) && (err != nil || len(found) < sweepBatch) {
 			return err
 		}
 	}
 }
 
-// about returns the records that an answer is about: the identifiers among its own members, that of its record and of
-// those that it names, a file's contact for one. A bulk tells identifiers alone, and is about none.
+// about returns the records that an answer is about: the identifiers among its top-level members, which are that of
+// its record and those of records that it refers to. A bulk has none, because its answer holds only identifiers,
+// deeper down.
 func about(data json.RawMessage) (ids []string) {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(data, &members) != nil {
@@ -320,10 +343,10 @@ func about(data json.RawMessage) (ids []string) {
 	return ids
 }
 
-// swept is how many records are removed at a time, which are more than have come since.
-const swept = 64
+// sweepBatch is how many expired records one sweep removes. It is more than are added between two sweeps.
+const sweepBatch = 64
 
-// Forget removes all that has expired of an organization. Errors: store.ErrUnavailable.
+// Forget removes all expired records of an organization. Errors: store.ErrUnavailable.
 func (l *Log) Forget(ctx context.Context, ws *store.Workspace) error {
 	for {
 		if left, err := l.sweep(ctx, l.kind.In(ws)); err != nil || !left {
@@ -332,10 +355,13 @@ func (l *Log) Forget(ctx context.Context, ws *store.Workspace) error {
 	}
 }
 
-// sweep removes some of what has expired, and reports whether more of it may be left. What somebody else changes or
-// removes at the same time stays.
+// sweep removes a batch of expired records, and reports whether more may be left. Records that are changed or removed
+// at the same time are left.
 func (l *Log) sweep(ctx context.Context, in store.Collection[record]) (left bool, err error) {
-	found, err := in.Find(ctx, store.Query{Filter: store.Where(store.F("expires"), store.OpLt, l.now().UnixMilli()), Sort: []store.Order{store.Asc("expires")}, Limit: swept, LeaveOut: true})
+	found, err := in.Find(ctx, store.Query{
+		Filter: store.Where(store.F("expires"), store.OpLt, l.now().UnixMilli()),
+		Sort:   []store.Order{store.Asc("expires")}, Limit: sweepBatch, LeaveOut: true,
+	})
 	if err != nil || len(found) == 0 {
 		return false, err
 	}
@@ -346,48 +372,58 @@ func (l *Log) sweep(ctx context.Context, in store.Collection[record]) (left bool
 	if err = in.Delete(ctx, old...); errors.Is(err, store.ErrConflict) {
 		return false, nil
 	}
-	return len(found) == swept, err
+	return len(found) == sweepBatch, err
 }
 
-// An answer is sealed in pieces as large as one may be.
+// An answer is encrypted in pieces, because the size of a sealed value is bounded.
 const (
-	piece  = 48 << 10
-	pieces = 16
+	pieceSize = 48 << 10
+	maxPieces = 16
 )
 
 func (l *Log) vault(c *operation.Call) (*secrets.Vault, func(*record) secrets.Place) {
-	return &secrets.Vault{Keys: l.keys, Tenant: c.Tenant}, func(rec *record) secrets.Place { return secrets.Place{Collection: collection, Record: rec.ID} }
+	return &secrets.Vault{Keys: l.keys, Tenant: c.Tenant}, func(rec *record) secrets.Place {
+		return secrets.Place{
+			Collection: collection, Record: rec.ID,
+		}
+	}
 }
 
-// seal returns what is kept of an answer and which records it is about, nil where it cannot be sealed now, is too
-// large, by itself or with others of the day, or shows one that this request has ended.
-func (l *Log) seal(ctx context.Context, c *operation.Call, a *attempt, rec *record, result operation.Result, problem *operation.Problem) (sealed, shows []string) {
-	told := answer{Message: result.Message, Revision: c.Revision, Header: c.Header.Clone(), Ignored: c.Ignored(), Note: c.AuditNote}
+// seal returns the encrypted answer and the records that it is about. It returns nil if the answer cannot be encrypted
+// now, is too large for itself or for the budget, or shows a record that the request has deleted for good.
+func (l *Log) seal(
+	ctx context.Context, c *operation.Call, a *attempt, rec *record, result operation.Result,
+	problem *operation.Problem,
+) (sealed, shows []string) {
+	told := answer{
+		Message: result.Message, Revision: c.Revision, Header: c.Header.Clone(), Ignored: c.Ignored(),
+		Note: c.AuditNote,
+	}
 	data := result.Data
 	if problem != nil {
 		told.Problem, told.Message, data = problem.Code, problem.Message, problem.Envelope().Data
 	}
 	for _, name := range []string{"Vary", "Access-Control-Allow-Origin", "Access-Control-Expose-Headers"} {
-		told.Header.Del(name) // of the request at hand
+		told.Header.Del(name) // they depend on the repeated request
 	}
 	told.Data = encode(data)
 	text := encode(told)
 	if problem == nil {
 		shows = about(told.Data)
 	}
-	if len(text) > piece*pieces || slices.ContainsFunc(shows, a.claim.Ended) {
+	if len(text) > pieceSize*maxPieces || slices.ContainsFunc(shows, a.claim.Ended) {
 		return nil, nil
 	}
-	if len(text) > a.rationed { // not once more for another attempt
-		of := l.rations.GetOrPut(strconv.FormatInt(c.Tenant.Org.OrgID, 10), func() *ration { return &ration{} })
+	if len(text) > a.charged { // charge only once for several attempts
+		of := l.budgets.GetOrPut(strconv.FormatInt(c.Tenant.Org.OrgID, 10), func() *budget { return &budget{} })
 		if !of.take(l.now(), len(text)) {
 			return nil, nil
 		}
-		a.rationed = len(text)
+		a.charged = len(text)
 	}
 	vault, at := l.vault(c)
 	for n := 0; len(text) > 0; n++ {
-		size := min(piece, len(text))
+		size := min(pieceSize, len(text))
 		one, err := vault.Seal(ctx, at(rec), strconv.Itoa(n), string(text[:size]))
 		if err != nil {
 			return nil, nil
@@ -397,8 +433,8 @@ func (l *Log) seal(ctx context.Context, c *operation.Call, a *attempt, rec *reco
 	return sealed, shows
 }
 
-// encode writes JSON as answers have it, so that it is the same when it is written again; nothing
-// where it cannot be written, which the answer itself has to say.
+// encode encodes JSON as answers have it, so that a replayed answer is equal byte for byte. It returns nothing if v
+// cannot be encoded; encoding the answer itself reports that.
 func encode(v any) []byte {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
@@ -407,8 +443,8 @@ func encode(v any) []byte {
 	return bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
 }
 
-// again answers what was answered before.
-func (l *Log) again(ctx context.Context, c *operation.Call, rec *record) (operation.Result, error) {
+// replay answers a repetition with the stored answer.
+func (l *Log) replay(ctx context.Context, c *operation.Call, rec *record) (operation.Result, error) {
 	vault, at := l.vault(c)
 	var text []byte
 	for n, sealed := range rec.Answer {
@@ -420,7 +456,7 @@ func (l *Log) again(ctx context.Context, c *operation.Call, rec *record) (operat
 	}
 	var a answer
 	if err := json.Unmarshal(text, &a); err != nil {
-		return operation.Result{}, fmt.Errorf("a kept answer: %w", err)
+		return operation.Result{}, fmt.Errorf("decode a stored answer: %w", err)
 	}
 	maps.Copy(c.Header, a.Header)
 	c.Header.Set("Idempotency-Replayed", "true")

@@ -7,7 +7,7 @@ import (
 
 func TestRation(t *testing.T) {
 	t.Parallel()
-	var r ration
+	var r budget
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	fill := func(bytes int) (kept int) {
 		for r.take(now, bytes) {

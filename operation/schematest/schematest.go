@@ -17,20 +17,19 @@ import (
 	"tenantry/tenants"
 )
 
-// Request is one call. Zero members are what most tests want: an API key with every
-// permission, no query, no body.
+// Request is one call. The zero values are what most tests need: an API key with every permission, no query, no body.
 type Request struct {
 	Operation string
 	Path      map[string]string
 	Query     string
-	Body      string // no body where empty
+	Body      string // empty: no body
 	Principal *tenants.Principal
-	Origin    string // of the page that sends it
+	Origin    string // origin of the page that sends the call
 	Strict    bool
-	Of        *request.Request // that the call is of; nil: of none
+	Of        *request.Request // the request of the call; nil: none
 }
 
-// Answer is what the caller sees.
+// Answer is the answer as the caller sees it.
 type Answer struct {
 	Code    int
 	Status  string
@@ -39,15 +38,14 @@ type Answer struct {
 	Ignored []string
 }
 
-// Bench calls the operations of a module for one organization. It is safe for concurrent use.
+// Bench calls the operations of a module for one organization. Safe for concurrent use.
 type Bench struct {
 	Rows      []operation.Row
 	Tenant    *tenants.Tenant
 	Directory *tenants.Directory
 }
 
-// Open returns a Bench for an organization, whose number is 1, on the engine. Each row is
-// held against what the gateway wants of rows.
+// Open returns a Bench for an organization with the number 1 on the engine. It validates each row as the gateway does.
 func Open(t testing.TB, engine store.Engine, module interface {
 	Kept() []record.Kept
 	Operations() []operation.Row
@@ -66,7 +64,9 @@ func Open(t testing.TB, engine store.Engine, module interface {
 		t.Fatal(err)
 	}
 	directory, err := tenants.NewDirectory(t.Context(), tenants.DirectoryOptions{
-		Store: store.New(store.Options{Engine: engine, Control: kinds.Specs(), Tenant: record.Specs(module.Kept())}), Kinds: kinds, Keyring: ring,
+		Store: store.New(store.Options{
+			Engine: engine, Control: kinds.Specs(), Tenant: record.Specs(module.Kept()),
+		}), Kinds: kinds, Keyring: ring,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -81,15 +81,17 @@ func Open(t testing.TB, engine store.Engine, module interface {
 // Base returns the organization's documents, unscoped.
 func (b *Bench) Base() *store.Workspace { return b.Tenant.Workspace() }
 
-// Key returns a service account with the permissions; without any it has them all.
+// Key returns a service account with the permissions; without arguments it has all of them.
 func Key(permissions ...tenants.Permission) *tenants.Principal {
 	if permissions == nil {
 		permissions = tenants.AllPermissions()
 	}
-	return &tenants.Principal{Kind: tenants.ServiceAccount, KeyID: "k", KeyKind: tenants.ServerFull, Permissions: permissions}
+	return &tenants.Principal{
+		Kind: tenants.ServiceAccount, KeyID: "k", KeyKind: tenants.ServerFull, Permissions: permissions,
+	}
 }
 
-// Do makes the call.
+// Do makes a call and returns its answer.
 func (b *Bench) Do(t testing.TB, r Request) Answer {
 	t.Helper()
 	i := slices.IndexFunc(b.Rows, func(o operation.Row) bool { return o.Name == r.Operation })

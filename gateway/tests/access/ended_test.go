@@ -298,7 +298,7 @@ func TestImportsEndWithTheirRight(t *testing.T) {
 	held := fixture.NewStoreGate()
 	w := fixture.NewWorld(t, held.Option)
 	p := w.A
-	why := map[string]string{"role dropped": "may not import", "organization of the person suspended": "was suspended"}
+	why := map[string]string{"role dropped": "may no longer import", "organization of the person suspended": "was suspended"}
 	for i, e := range append([]ending{personEndings()[0]}, personEndings()...) {
 		for _, at := range []string{"count contacts", "write roles"} { // before anything is stored, and before what follows
 			as, end := e.begin(t, p)
@@ -326,7 +326,7 @@ func TestImportsEndWithTheirRight(t *testing.T) {
 				}
 				continue
 			}
-			if a.Field("state") != "failed" || !strings.Contains(said, cmp.Or(why[e.name], "session in which it was begun was ended")) {
+			if a.Field("state") != "failed" || !strings.Contains(said, cmp.Or(why[e.name], "session that started it was ended")) {
 				t.Errorf(`got %s, %s: %s, want a.Field("state") = "failed"`, e.name, at, a.Body)
 			}
 			if made > 0 {

@@ -133,7 +133,7 @@ func TestRestrictedKeysGrantNothingMore(t *testing.T) {
 	} {
 		for _, bound := range []string{`,"expires_in":3600`, `,"allowed_ips":["127.0.0.0/8","::1"]`} {
 			if c.wider {
-				key(bound).Want(t, c.method, c.path, c.body, 403, "gives nobody more than they have")
+				key(bound).Want(t, c.method, c.path, c.body, 403, "cannot give more rights")
 			} else {
 				key(bound).Want(t, c.method, c.path, c.body, 200, "")
 			}

@@ -42,7 +42,7 @@ func TestCallersCannotGrantRightsTheyLack(t *testing.T) {
 	weakKey := root.Create(t, "/api/keys", fmt.Sprintf(`{"name":"w","kind":"server_full","account":%q}`, weak))
 	strongKey := root.Create(t, "/api/keys", fmt.Sprintf(`{"name":"s","kind":"server_full","account":%q}`, strong))
 
-	lacks := "the caller lacks manage_forms, and nobody gives what they lack"
+	lacks := "the caller lacks manage_forms, and cannot give permissions that they lack"
 	holds := "The caller lacks manage_forms, which the record holds"
 	for _, tt := range []struct {
 		as                 fixture.Client
@@ -67,7 +67,7 @@ func TestCallersCannotGrantRightsTheyLack(t *testing.T) {
 		{keeper, "PUT", "/api/service-accounts/" + strong, `{"name":"y"}`, 403, holds},
 		{keeper, "DELETE", "/api/service-accounts/" + strong, "", 403, holds},
 		{keeper, "POST", "/api/users", `{"name":"X","email":"x@example.com","roles":["editor"]}`, 422, lacks},
-		{root, "POST", "/api/users", `{"name":"X","email":"x@example.com","roles":["admin"]}`, 422, "only an administrator gives the role admin"},
+		{root, "POST", "/api/users", `{"name":"X","email":"x@example.com","roles":["admin"]}`, 422, "only an administrator can give the role admin"},
 		{keeper, "PUT", "/api/users/" + editor, `{"email":"mine@example.com"}`, 403, holds},
 		{root, "PUT", "/api/users/" + boss, `{"email":"mine@example.com"}`, 403, "Only an administrator"},
 		{root, "POST", "/api/users/" + boss + "/invite", "", 403, "Only an administrator"},

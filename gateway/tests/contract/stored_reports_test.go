@@ -22,7 +22,7 @@ func TestContract_KeepReports(t *testing.T) {
 	limited := fixture.WithToken(acme, acme.KeyWith(t, func(k *control.NewKey) { k.Permissions, k.Teams = []string{"manage_reports"}, []string{fixture.TeamA} }).Token)
 	const reports = "/api/custom-reports"
 	c.Want(t, 422, http.MethodPost, reports, `{"title":"x","class":"Nothing","visual":"cake","pid":"short"}`, `"class"`, `"visual"`, `"pid"`)
-	c.Want(t, 422, http.MethodPost, reports, `{"title":"x","class":"Records","source":"nowhere"}`, "source names nothing")
+	c.Want(t, 422, http.MethodPost, reports, `{"title":"x","class":"Records","source":"nowhere"}`, "source must name an existing source")
 	c.Want(t, 422, http.MethodPost, reports, `{"title":"x","class":"Contacts","query":{"fields":["shoe_size"]}}`, "shoe_size")
 	all := reports + "/" + c.Want(t, 200, http.MethodPost, reports, `{"title":"All","class":"Contacts"}`, "Custom Report created", `"secure":true`, `"share_url":"http`).Field("id").(string)
 	limited.Want(t, 200, http.MethodGet, reports+"?q=All", "", `"pid":""`, `"share_url":""`)
@@ -30,7 +30,7 @@ func TestContract_KeepReports(t *testing.T) {
 		limited.Want(t, 422, http.MethodPut, all, body, `"teams"`)
 	}
 	limited.Want(t, 422, http.MethodDelete, all, "", `"teams"`)
-	c.Want(t, 422, http.MethodPut, all, `{"pid":null}`, "is no field that can be set here")
+	c.Want(t, 422, http.MethodPut, all, `{"pid":null}`, "is not a field that can be set here")
 	limited.Want(t, 422, http.MethodPost, reports, `{"title":"b","class":"Contacts","teams":["`+fixture.TeamB+`"]}`, `"teams"`)
 	own := reports + "/" + limited.Want(t, 200, http.MethodPost, reports, `{"title":"Own","class":"Contacts"}`, fixture.TeamA).Field("id").(string)
 	limited.Want(t, 200, http.MethodPut, own, `{"secure":false}`, "Custom Report updated", "!\"pid\":\"\"")
@@ -73,7 +73,7 @@ func TestContract_ReportFields(t *testing.T) {
 	c.Want(t, 422, http.MethodGet, path+"?class=Nothing", "", `"field":"class"`)
 	fixture.WithToken(acme, acme.Key(t, tenants.ManageForms)).Want(t, 403, http.MethodGet, path, "", "manage_reports")
 	c.Want(t, 422, http.MethodPost, "/api/custom-reports", `{"title":"x","class":"Contacts","input":{"a":{"rule":"editable","type":"number","value":"3","choices":["1","x","1",""]}}}`,
-		"input.a.value must be one of the choices", "input.a.choices must be a number", `names \"1\" twice`, "no choice is empty")
+		"input.a.value must be one of the choices", "input.a.choices must be a number", `names \"1\" twice`, "choices must not be empty")
 }
 
 // TestContract_PurgedReportEndsItsTokens checks that its tokens do not open another report with the same address.

@@ -206,7 +206,7 @@ func TestQueuedImportsEndInTime(t *testing.T) {
 		}
 	}
 	for _, u := range []under{third, fourth} {
-		ended(u, "It could not begin for 15 minutes, for others were under way. Nothing was stored; send the same file again later")
+		ended(u, "It could not begin for 15 minutes because of other imports. Nothing was stored; send the same file again later")
 	}
 	for _, u := range []under{first, second} {
 		fixture.Await(t, "it goes on", func() bool { return strings.Contains(told(u), `"state":"running"`) })
@@ -214,6 +214,6 @@ func TestQueuedImportsEndInTime(t *testing.T) {
 	clock.Advance(time.Hour)
 	free()
 	for _, u := range []under{first, second} {
-		ended(u, "It was ended after 60 minutes. Nothing was stored; send it in several files")
+		ended(u, "It was stopped after 60 minutes. Nothing was stored; send it in several files")
 	}
 }

@@ -71,7 +71,7 @@ func TestBulkByIdentifier(t *testing.T) {
 				ids[n] = o.do(t, http.MethodPost, path, one(n, more), 200)["id"].(string)
 			}
 			says(bulk(o, `{"id":"`+ids[0]+`","external_id":"new"},{"id":"`+fixture.DocID(9)+`"},{"id":"`+ids[1]+`","external_id":"x2"},{"id":7},{"external_id":"x3"},{"id":"`+ids[3]+`"}`, "ok"),
-				`"created":0,"updated":2,"failed":4`, `{"index":0,"id":"`+ids[0]+`"}`, ` not found"`, "external_id is already in use", "id must be an identifier", "that another one of the list means")
+				`"created":0,"updated":2,"failed":4`, `{"index":0,"id":"`+ids[0]+`"}`, ` not found"`, "external_id is already in use", "id must be an identifier", "that another one of the list names, too")
 			if got := fmt.Sprint(o.do(t, http.MethodGet, path+"/"+ids[0], "", 200)); !strings.Contains(got, "external_id:new") || !strings.Contains(got, "age:0") {
 				t.Errorf("changed by its identifier: got %s, want external_id new and age 0", got)
 			}

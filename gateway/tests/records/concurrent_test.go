@@ -365,7 +365,7 @@ func TestConcurrent_ImportsFollowDefinitions(t *testing.T) {
 		"a record of an object that is purged": {
 			setup: func(t *testing.T, c fixture.KeyClient) { c.Want(t, 200, http.MethodPost, fixture.ObjectsPath, object) },
 			asked: "find custom_objects", lines: `{"kind":"record","object":"tree","values":{"kind":"canary"}}`,
-			meanwhile: purged, wanted: "what is defined was changed meanwhile",
+			meanwhile: purged, wanted: "definitions were changed meanwhile",
 			after: func(t *testing.T, c fixture.KeyClient) {
 				c.Want(t, 200, http.MethodPost, fixture.ObjectsPath, object)
 				c.Want(t, 200, http.MethodGet, fixture.TreePath+"/records", "", `"count":0`)
@@ -377,7 +377,7 @@ func TestConcurrent_ImportsFollowDefinitions(t *testing.T) {
 				c.Want(t, 200, http.MethodDelete, fixture.TreePath+"?force=true", "")
 			},
 			asked: "find custom_objects", lines: `{"kind":"record","as_is":true,"id":"0000000000000000000000b1","object":"tree","values":{"kind":"canary"}}`,
-			meanwhile: purged, wanted: "what is defined was changed meanwhile",
+			meanwhile: purged, wanted: "definitions were changed meanwhile",
 			after: func(t *testing.T, c fixture.KeyClient) {
 				c.Want(t, 200, http.MethodPost, fixture.ObjectsPath, object)
 				c.Want(t, 200, http.MethodGet, fixture.TreePath+"/records", "", `"count":0`)
@@ -385,7 +385,7 @@ func TestConcurrent_ImportsFollowDefinitions(t *testing.T) {
 		},
 		"a value that is to be sealed by then": {
 			setup: plain, asked: "find contact_fields", lines: `{"kind":"contact","email":"a@example.com","fields":{"pin":"canary"}}`,
-			meanwhile: encrypted, wanted: "what is defined was changed meanwhile",
+			meanwhile: encrypted, wanted: "definitions were changed meanwhile",
 		},
 		"a value of a contact that is changed": {
 			setup: func(t *testing.T, c fixture.KeyClient) {
@@ -393,7 +393,7 @@ func TestConcurrent_ImportsFollowDefinitions(t *testing.T) {
 				c.Want(t, 200, http.MethodPost, "/api/contacts", `{"external_id":"1815"}`)
 			},
 			asked: "find contact_fields", lines: `{"kind":"contact","external_id":"1815","fields":{"pin":"canary"}}`,
-			meanwhile: encrypted, wanted: "what it is defined by, was changed",
+			meanwhile: encrypted, wanted: "or its definition was changed",
 		},
 		"a field that is to be sealed": {
 			setup: plain, asked: "find contacts", skip: 1, lines: `{"kind":"contact_field","key":"pin","title":"PIN","type":"Encrypted"}`,

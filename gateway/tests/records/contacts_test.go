@@ -25,7 +25,7 @@ func TestContacts(t *testing.T) {
 			t.Errorf("a field: got %v, want message %q", got, "Contact Field created")
 		}
 	}
-	if got := o.do(t, http.MethodPost, "/api/contacts", `{"email":"x","nobody":1,"fields":{"age":"old","ssn":3,"gone":1},"id":"665f1c2ab4d3e2f1a0b9c8d7","secrets":{}}`, 422); !strings.Contains(got["message"].(string), `"nobody" is no field`) {
+	if got := o.do(t, http.MethodPost, "/api/contacts", `{"email":"x","nobody":1,"fields":{"age":"old","ssn":3,"gone":1},"id":"665f1c2ab4d3e2f1a0b9c8d7","secrets":{}}`, 422); !strings.Contains(got["message"].(string), `"nobody" is not a field`) {
 		t.Errorf("reserved fields: got %v, want the fault of nobody", got)
 	}
 	got := o.do(t, http.MethodPost, "/api/contacts", `{"email":"x","fields":{"age":"old","ssn":3,"gone":1}}`, 422)["message"].(string)
@@ -66,8 +66,8 @@ func TestContacts(t *testing.T) {
 		{http.MethodPut, "/note?force=true", `{"type":"Encrypted"}`, "type cannot become or stop being Encrypted"},
 		{http.MethodPut, "/note", `{"type":"Number"}`, "force=true changes it"},
 		{http.MethodPut, "/note", `{"type":"Numbr"}`, "did you mean Number"},
-		{http.MethodPut, "/note", `{"key":"other"}`, "is no field that can be set"},
-		{http.MethodPost, "", `{"key":"email","title":"E","type":"Text"}`, "something that every contact has"},
+		{http.MethodPut, "/note", `{"key":"other"}`, "is not a field that can be set"},
+		{http.MethodPost, "", `{"key":"email","title":"E","type":"Text"}`, "a field that every contact has"},
 	} {
 		if got := o.do(t, c.method, "/api/contacts/fields"+c.path, c.body, 422); !strings.Contains(got["message"].(string), c.says) {
 			t.Errorf("%s %s %s: got %v, want containing %q", c.method, c.path, c.body, got, c.says)
@@ -144,7 +144,7 @@ func TestBulk(t *testing.T) {
 	if fmt.Sprint(got["created"], got["updated"], got["failed"]) != "225" || len(got["results"].([]any)) != 9 {
 		t.Fatalf("a bulk: got %v, want 2 created, 2 updated and 5 failed", got)
 	}
-	for i, says := range []string{2: "fields.age must be", 3: "that of an earlier record", 4: `"deleted" is no field`, 5: "must be an object", 6: "teams names a team"} {
+	for i, says := range []string{2: "fields.age must be", 3: "the same as in an earlier record", 4: `"deleted" is not a field`, 5: "must be an object", 6: "teams names a team"} {
 		if !strings.Contains(said(got, i), says) {
 			t.Errorf("record %d: %s, want %s", i, said(got, i), says)
 		}

@@ -90,7 +90,7 @@ func TestEveryListCanBeFollowed(t *testing.T) {
 				t.Errorf("%s %s: pages %s\nparts %s, want the same", op.Name, order, paged, followed)
 			}
 		}
-		for query, want := range map[string]string{"after=bogus": "after must be what an answer with the same sort gave as next", "after=&page=2": "after and page exclude each other"} {
+		for query, want := range map[string]string{"after=bogus": "after must be the value of next in an answer with the same sort", "after=&page=2": "after and page exclude each other"} {
 			if a := ask(query); a.Code != http.StatusUnprocessableEntity || !strings.Contains(a.Text(), want) {
 				t.Errorf("%s ?%s: got %d %s, want 422 with %q", op.Name, query, a.Code, a.Body, want)
 			}

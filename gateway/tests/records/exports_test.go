@@ -258,7 +258,7 @@ func TestContract_RunReports(t *testing.T) {
 	c.Want(t, 422, http.MethodGet, list+"/run?whole=perhaps", "", `"whole"`)
 	c.Want(t, 200, http.MethodGet, list+"/run?params[land]=FR", "", `"count":1,"results":[["b@example.com",null]]`)
 	c.Want(t, 200, http.MethodGet, list+"/run?params[land]=", "", `"count":4`)
-	c.Want(t, 422, http.MethodGet, list+"/run?params[town]=Bonn", "", "params[town] is no input")
+	c.Want(t, 422, http.MethodGet, list+"/run?params[town]=Bonn", "", "params[town] is not an input")
 	c.Want(t, 422, http.MethodGet, list+"/run?page=0", "", `"page"`)
 	limited.Want(t, 200, http.MethodGet, list+"/run", "", `"count":2`, "c@example.com", "!d@example.com")
 	c.Want(t, 200, http.MethodGet, list+"/run?teams[]="+fixture.TeamB, "", `"count":2`, "d@example.com", "!c@example.com")
@@ -272,7 +272,7 @@ func TestContract_RunReports(t *testing.T) {
 	c.Want(t, 200, http.MethodPost, reports+"/preview?whole=true", contacts+`{"fields":["email"],"limit":3}}`, `"pages":1,"count":3,`, `"truncated":true,"total":4`)
 	c.Want(t, 422, http.MethodPost, reports+"/preview?whole=perhaps", contacts+`{"fields":["email"]}}`, `"whole"`)
 	c.Want(t, 422, http.MethodPost, reports+"/preview", contacts+`{"fields":["pin","shoe"]}}`, `\"pin\" is encrypted`, `\"shoe\"`)
-	c.Want(t, 422, http.MethodPost, reports+"/preview", `{"title":"x","class":"Records","source":"nowhere"}`, "source names nothing")
+	c.Want(t, 422, http.MethodPost, reports+"/preview", `{"title":"x","class":"Records","source":"nowhere"}`, "source must name an existing source")
 	limited.Want(t, 200, http.MethodPost, reports+"/preview", contacts+`{"fields":["email"]}}`, "c@example.com", "!d@example.com")
 	c.Want(t, 200, http.MethodGet, reports+"?q=x", "", `"count":0`)
 

@@ -104,7 +104,7 @@ func TestUnknownNamesAreRefused(t *testing.T) {
 	acme := gatewaytest.Start(t).Org(t, "acme")
 	_, ada := acme.Person(t, "ada@example.com", fixture.WithRoles("admin"))
 	for path, says := range map[string]string{
-		"/api/import": "required for rows", "/api/import?key=email": "required for rows", "/api/import?as=bananas": "rows become ", "/api/import?as=records": "records:OBJECT", "/api/import?as=contacts:x": "rows become ",
+		"/api/import": "required for rows", "/api/import?key=email": "required for rows", "/api/import?as=bananas": "rows can be imported as ", "/api/import?as=records": "records:OBJECT", "/api/import?as=contacts:x": "rows can be imported as ",
 	} {
 		a := acme.Do(t, http.MethodPost, path, gatewaytest.Cookie(ada), gatewaytest.Body("text/csv", "email\na@example.com\n"))
 		if a.Code != http.StatusUnprocessableEntity || !strings.Contains(a.Message, says) || !slices.Equal(fixture.FaultFields(a), []string{"as"}) {

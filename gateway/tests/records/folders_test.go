@@ -114,7 +114,7 @@ func TestFolders_LifeOfATree(t *testing.T) {
 	}
 	for _, refused := range []struct{ body, says string }{
 		{`{"folder_id":"` + a + `"}`, "must not be the folder itself"},
-		{`{"folder_id":"` + d + `"}`, "or one that lies in it"},
+		{`{"folder_id":"` + d + `"}`, "or a folder inside it"},
 		{`{"folder_id":"` + fixture.AbsentID + `"}`, "folder_id names a folder"},
 		{`{"folder_id":"nothing","name":""}`, "name"},
 		{`{"user_id":3}`, "user_id"},
@@ -272,8 +272,8 @@ func TestFolders_Depth(t *testing.T) {
 		parent = c.folder(t, fmt.Sprint(i), parent)
 		ids = append(ids, parent)
 	}
-	if got := c.do(t, http.MethodPost, fixture.FoldersPath, `{"name":"X","folder_id":"`+parent+`"}`, 422); !strings.Contains(got["message"].(string), "at most 100 folders") {
-		t.Errorf(`got %v, want containing "at most 100 folders"`, got)
+	if got := c.do(t, http.MethodPost, fixture.FoldersPath, `{"name":"X","folder_id":"`+parent+`"}`, 422); !strings.Contains(got["message"].(string), "at most 100 levels") {
+		t.Errorf(`got %v, want containing "at most 100 levels"`, got)
 	}
 	if n := strings.Count(c.tree(t), "("); n != 100 {
 		t.Errorf("got %d folders in the tree, want 100", n)
@@ -285,8 +285,8 @@ func TestFolders_Depth(t *testing.T) {
 		if deleted {
 			c.do(t, http.MethodDelete, fixture.FoldersPath+"/"+within, "", 200)
 		}
-		if got := c.do(t, http.MethodPut, fixture.FoldersPath+"/"+moved, `{"folder_id":"`+ids[98]+`"}`, 422); !strings.Contains(got["message"].(string), "at most 100 folders") {
-			t.Errorf(`got %v, want containing "at most 100 folders"`, got)
+		if got := c.do(t, http.MethodPut, fixture.FoldersPath+"/"+moved, `{"folder_id":"`+ids[98]+`"}`, 422); !strings.Contains(got["message"].(string), "at most 100 levels") {
+			t.Errorf(`got %v, want containing "at most 100 levels"`, got)
 		}
 	}
 	c.do(t, http.MethodPut, fixture.FoldersPath+"/"+moved, `{"folder_id":"`+ids[97]+`"}`, 200)

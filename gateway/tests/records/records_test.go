@@ -76,12 +76,12 @@ func TestContract_ChangesOfObjects(t *testing.T) {
 	c.Want(t, 422, http.MethodPut, fixture.TreePath, schema(`"species":{"title":"Species","type":"Number"},`+height+","+pin), "schema.species: 2 records")
 	c.Want(t, 422, http.MethodPut, fixture.TreePath, schema(species+`,"height":{"title":"Height","type":"Number","required":true},`+pin), "schema.height: 1 records")
 	c.Want(t, 200, http.MethodPut, fixture.TreePath, schema(species+`,"age":{"title":"Age","type":"Number"},`+height+","+pin), "Custom Object updated", `"age"`)
-	c.Want(t, 422, http.MethodPut, fixture.TreePath, `{"name":"bush"}`, "is no field that can be set here")
+	c.Want(t, 422, http.MethodPut, fixture.TreePath, `{"name":"bush"}`, "is not a field that can be set here")
 	c.Want(t, 422, http.MethodPut, fixture.TreePath, schema(`"x":{"title":"X","type":"Text","locked":true,"id":1}`), "schema.x.locked", "schema.x.id")
 	c.Want(t, 422, http.MethodPut, fixture.TreePath+"?force=maybe", schema(species), "force must be true or false")
 
 	// Values are never left in clear text or sealed for nobody, even with force.
-	c.Want(t, 422, http.MethodPut, fixture.TreePath+"?force=true", schema(`"species":{"title":"Species","type":"Encrypted"},`+height+","+pin), "schema.species: 2 records", "left in clear")
+	c.Want(t, 422, http.MethodPut, fixture.TreePath+"?force=true", schema(`"species":{"title":"Species","type":"Encrypted"},`+height+","+pin), "schema.species: 2 records", "cannot become or stop being Encrypted")
 	c.Want(t, 200, http.MethodPut, fixture.TreePath+"?force=true", without)
 	c.Want(t, 422, http.MethodPut, fixture.TreePath+"?force=true", schema(`"species":{"title":"Species","type":"Encrypted"},`+height+","+pin), "schema.species: 2 records")
 	c.Want(t, 200, http.MethodPut, fixture.TreePath, schema(species+","+height), `"species"`) // nobody has a pin

@@ -102,12 +102,12 @@ func TestContract_SortByDefinedFields(t *testing.T) {
 	}
 	c.Want(t, 200, http.MethodGet, records+"?sort=price&filters[price][gt]=9&q=b", "", `"count":1`)
 	for _, sort := range []string{"pin", "-tags", "weight", "price,-price", "$where", "values.price", "price,sold,day,at,name,odd,a,b,c"} {
-		c.Want(t, 422, http.MethodGet, records+"?sort="+url.QueryEscape(sort), "", "sort must name at most 8 fields, each once, with - before one that descends: id, ", "or fields of your own that are neither lists nor encrypted")
+		c.Want(t, 422, http.MethodGet, records+"?sort="+url.QueryEscape(sort), "", "sort must name at most 8 fields, each once, with - before it for descending order: id, ", "or fields of your own that are neither lists nor encrypted")
 	}
 	c.Want(t, 200, http.MethodGet, records+"?sort=price,sold,day,at,name,odd,a,b&after=&per_page=3", "")
 	next := c.Want(t, 200, http.MethodGet, records+"?sort=price&after=&per_page=3", "").Field("next").(string)
 	for _, query := range []string{"sort=-price", "sort=day", "sort=name"} {
-		c.Want(t, 422, http.MethodGet, records+"?after="+next+"&"+query, "", "after must be what")
+		c.Want(t, 422, http.MethodGet, records+"?after="+next+"&"+query, "", "after must be the value")
 	}
 
 	former, err := base64.RawURLEncoding.DecodeString(c.Want(t, 200, http.MethodGet, records+"?sort=-price&after=&per_page=3", "").Field("next").(string))
@@ -115,7 +115,7 @@ func TestContract_SortByDefinedFields(t *testing.T) {
 		t.Fatalf(`got %s, %v, want no error and containing ",\"-id\"]"`, former, err)
 	}
 	next = base64.RawURLEncoding.EncodeToString([]byte(strings.Replace(string(former), `,"-id"]`, `]`, 1))) // as earlier versions gave it, where ids rose
-	c.Want(t, 422, http.MethodGet, records+"?sort=-price&after="+next, "", "after must be what")
+	c.Want(t, 422, http.MethodGet, records+"?sort=-price&after="+next, "", "after must be the value")
 
 	c = fixture.WithToken(acme, acme.Key(t, tenants.Contacts))
 	const contacts = "/api/contacts"
@@ -137,12 +137,12 @@ func TestContract_SortByDefinedFields(t *testing.T) {
 		}
 		for _, made := range []string{`[{"$gt":""}]`, `[["a"]]`, `[]`, "[" + value + "," + value + "]"} {
 			after := base64.RawURLEncoding.EncodeToString([]byte(strings.Replace(string(next), "["+value+"]", made, 1)))
-			c.Want(t, 422, http.MethodGet, contacts+"?sort="+sort+"&after="+after, "", "after must be what")
+			c.Want(t, 422, http.MethodGet, contacts+"?sort="+sort+"&after="+after, "", "after must be the value")
 		}
-		c.Want(t, 422, http.MethodGet, contacts+"?sort="+sort+"&after=%21", "", "after must be what")
+		c.Want(t, 422, http.MethodGet, contacts+"?sort="+sort+"&after=%21", "", "after must be the value")
 	}
-	c.Want(t, 422, http.MethodGet, contacts+"?sort=ssn", "", "sort must name at most 8 fields, each once, with - before one that descends: id, ")
-	c.Want(t, 422, http.MethodGet, contacts+"?sort=nothing", "", "sort must name at most 8 fields, each once, with - before one that descends: id, ")
+	c.Want(t, 422, http.MethodGet, contacts+"?sort=ssn", "", "sort must name at most 8 fields, each once, with - before it for descending order: id, ")
+	c.Want(t, 422, http.MethodGet, contacts+"?sort=nothing", "", "sort must name at most 8 fields, each once, with - before it for descending order: id, ")
 	// After a change of type, values of the old type have their place too.
 	c.Want(t, 200, http.MethodPut, contacts+"/fields/age?force=true", `{"type":"Text"}`)
 	c.Want(t, 200, http.MethodPost, contacts, `{"email":"4@example.com","fields":{"age":"37"}}`)
@@ -169,10 +169,10 @@ func TestContract_SortByLongTexts(t *testing.T) {
 	}
 	a := c.Want(t, 200, http.MethodGet, records+"?sort=-text&per_page=2&after=", "")
 	next, last := a.Field("next").(string), a.Field("results").([]any)[1].(map[string]any)["id"].(string)
-	c.Want(t, 422, http.MethodGet, records+"?sort=text&after="+next, "", "after must be what an answer with the same sort gave as next")
-	c.Want(t, 422, http.MethodGet, records+"?sort=-text&filters[external_id]=1&after="+next, "", "after must be what") // where one of another list is, is nobody's to ask
+	c.Want(t, 422, http.MethodGet, records+"?sort=text&after="+next, "", "after must be the value of next in an answer with the same sort")
+	c.Want(t, 422, http.MethodGet, records+"?sort=-text&filters[external_id]=1&after="+next, "", "after must be the value") // where one of another list is, is nobody's to ask
 	c.Want(t, 200, http.MethodDelete, records+"/"+last, "")
 	c.Want(t, 200, http.MethodGet, records+"?sort=-text&per_page=2&after="+next, "", `"external_id":"1"`) // its text is still known
 	c.Want(t, 200, http.MethodDelete, records+"/"+last+"?purge=true", "")
-	c.Want(t, 422, http.MethodGet, records+"?sort=-text&after="+next, "", "after must be what")
+	c.Want(t, 422, http.MethodGet, records+"?sort=-text&after="+next, "", "after must be the value")
 }

@@ -108,7 +108,7 @@ func TestRestrictedKeysCannotInvite(t *testing.T) {
 	ed := root.Create(t, "/api/users", `{"name":"Ed","email":"ed@example.com"}`)
 	for n, bound := range []string{`,"expires_in":3600`, `,"allowed_ips":["127.0.0.0/8","::1"]`, ""} {
 		own := fixture.TokenClient(acme, root.Want(t, http.MethodPost, "/api/keys", fmt.Sprintf(`{"name":"k","kind":"server_full","account":%q%s}`, account, bound), 200, "token"))
-		code, says := 403, "lets nobody in"
+		code, says := 403, "cannot invite"
 		if bound == "" {
 			code, says = 200, "/welcome#inv_"
 		}

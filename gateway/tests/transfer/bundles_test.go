@@ -47,7 +47,7 @@ func TestImportsOverHTTP(t *testing.T) {
 		query, kind, file, state, says string
 	}{
 		{"?dry_run=true", bundle, `{"kind":"contact","email":"b@example.com"}`, "done", `"created":1`},
-		{"", bundle, `{"kind":"contact","email":"b@example.com"}` + "\n" + `{"kind":"contact","email":"no address"}`, "refused", "Nothing was stored: 1 of 2 lines cannot be taken"},
+		{"", bundle, `{"kind":"contact","email":"b@example.com"}` + "\n" + `{"kind":"contact","email":"no address"}`, "refused", "Nothing was stored: 1 of 2 lines are bad"},
 		{"", bundle, `{"kind":"contact","email":"no address"}`, "refused", "email must be a plain address"},
 		{"?partial=true", bundle, `{"kind":"contact","email":"c@example.com","external_id":"7"}` + "\n" + `{"kind":"contact","email":"no address"}`, "done", `"created":1,"unchanged":0,"updated":0,"failed":1`},
 		{"?as=contacts", "text/csv", "Email,Town\nd@example.com,Bonn\n", "done", `"columns":[{"name":"Email","field":"email"},{"name":"Town","field":"city"}]`},
@@ -188,9 +188,9 @@ func importTwice(t *testing.T, c *fixture.Clock, one, other *gatewaytest.Org) {
 		return other.Do(t, http.MethodPost, "/api/import", admin, gatewaytest.Body("application/x-ndjson", `{"kind":"team","name":"South"}`))
 	}
 	end := begin()
-	if a := send(); a.Code != 409 || a.Message != "Another import of the organization is under way" {
+	if a := send(); a.Code != 409 || a.Message != "Another import of the organization is running" {
 		t.Errorf("beside another: got %d %s, want 409 and the message %q",
-			a.Code, a.Body, "Another import of the organization is under way")
+			a.Code, a.Body, "Another import of the organization is running")
 	}
 	if said := end(); !strings.HasPrefix(said, "200 ") {
 		t.Errorf(`got %v, want beginning with "200 "`, said)
@@ -213,8 +213,8 @@ func importTwice(t *testing.T, c *fixture.Clock, one, other *gatewaytest.Org) {
 	if a.Code != 200 {
 		t.Fatalf("after one that is quiet: got %d %s, want 200", a.Code, a.Body)
 	}
-	if said := end(); !strings.HasPrefix(said, "409 ") || !strings.Contains(said, "The import was quiet for too long; send the file again") {
-		t.Errorf(`%v, want beginning with "409 " and containing "The import was quiet for too long; send the file again"`,
+	if said := end(); !strings.HasPrefix(said, "409 ") || !strings.Contains(said, "The import made no progress for too long; send the file again") {
+		t.Errorf(`%v, want beginning with "409 " and containing "The import made no progress for too long; send the file again"`,
 			said)
 	}
 	if a = fixture.AwaitImport(t, other, admin, a.Field("id").(string)); a.Field("state") != "done" {

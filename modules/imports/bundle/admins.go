@@ -9,11 +9,11 @@ import (
 	"tenantry/tenants/identity"
 )
 
-// keepAdmins refuses the lines that take administrators away where all lines together would leave
-// nobody active who is one, and lines up those that it takes behind the lines that make others.
-func (im *importer) keepAdmins(ctx context.Context) error {
+// checkAdmins refuses lines that remove administrators if the file would leave no active one. It orders the lines that
+// remove administrators behind those that create or appoint them.
+func (im *importer) checkAdmins(ctx context.Context) error {
 	users, is := im.named[kindUser], func(rec any) bool { return rec.(*identity.User).ActiveAdmin() }
-	changes, kept, takes := map[string]*entry{}, false, im.mirror != nil // of stored users, by their identifiers
+	changes, kept, takes := map[string]*entry{}, false, im.mirror != nil // changes of existing users, by identifier
 	for _, e := range im.definitions {
 		switch {
 		case e.kind != users || im.bad.has(e.line):
@@ -30,7 +30,7 @@ func (im *importer) keepAdmins(ctx context.Context) error {
 	leaving, leaves := map[*entry]int{}, false
 	err := users.Records.Each(ctx, im.workspace(users.Resource), store.Filter{}, func(rec any) error {
 		switch e := changes[users.Meta(rec).ID]; {
-		case e == nil && is(rec) && im.mirror != nil && !im.mirror.said(users.Name, users.Meta(rec).ID):
+		case e == nil && is(rec) && im.mirror != nil && !im.mirror.marked(users.Name, users.Meta(rec).ID):
 			leaves = true
 		case e == nil && is(rec), e != nil && is(e.old):
 			kept = true
@@ -51,7 +51,10 @@ func (im *importer) keepAdmins(ctx context.Context) error {
 		}
 	}
 	slices.SortStableFunc(im.definitions, func(a, b *entry) int {
-		return cmp.Or(cmp.Compare(slices.Index(im.kinds, a.kind), slices.Index(im.kinds, b.kind)), cmp.Compare(leaving[a], leaving[b]))
+		return cmp.Or(
+			cmp.Compare(slices.Index(im.kinds, a.kind), slices.Index(im.kinds, b.kind)),
+			cmp.Compare(leaving[a], leaving[b]),
+		)
 	})
 	return nil
 }

@@ -19,7 +19,7 @@ const base = `{"kind":"team","id":"0000000000000000000000a1","name":"North"}
 {"kind":"form_collection","id":"000000000000000000000091","name":"apply","label":"Apply","label_plural":"Applications","schema":{"why":{"title":"Why","type":"LongText","required":true}}}
 `
 
-// TestBadLines gives every kind lines that cannot be taken. Each is to be reported with
+// TestBadLines gives every kind bad lines. Each is to be reported with
 // the fields and codes listed, and nothing is to be stored.
 func TestBadLines(t *testing.T) {
 	t.Parallel()
@@ -216,7 +216,7 @@ func TestBadLines_RepeatedInTheBundle(t *testing.T) {
 	want := []string{
 		"9 id line 8 gives the same id", "10 external_id line 8 gives the same external_id", "12 external_id line 11 gives the same external_id",
 		"13 id line 1 gives the same id", "14 id line 2 gives the same id", "15 email line 2 gives the same email",
-		"16 label_plural line 6 gives the same label_plural", "18 kind line 17 is of the kind compliance_settings too, of which there is one",
+		"16 label_plural line 6 gives the same label_plural", "18 kind line 17 is also of the kind compliance_settings, which has only one record",
 		"20 pid line 19 gives the same pid",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -268,7 +268,7 @@ func TestLinesAreCounted(t *testing.T) {
 	const team = `{"kind":"team","name":"North"}` + "\n"
 	for bundle, good := range map[string]bool{team + "\n\n": true, "\n\n" + team: true, "\n\n\n" + team: false, strings.Repeat("{}\n", 4): false} {
 		_, err := w.load(acme, bundle, ImportOptions{Bounded: true, DryRun: true})
-		if errors.Is(err, ErrTooMany) == good || !good && !strings.Contains(err.Error(), "at most 3 can be imported so, counting blank ones; split it") {
+		if errors.Is(err, ErrTooMany) == good || !good && !strings.Contains(err.Error(), "at most 3 are allowed, including blank ones; split it") {
 			t.Errorf("%q: %v", bundle, err)
 		}
 		if _, err = w.load(acme, bundle, ImportOptions{DryRun: true}); errors.Is(err, ErrTooMany) {

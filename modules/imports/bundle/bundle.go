@@ -11,10 +11,10 @@ import (
 	"tenantry/internal/strictjson"
 )
 
-// maxDefinitions is how many lines of one bundle may be definitions, which are kept in memory.
+// maxDefinitions bounds how many lines of a bundle may be definitions, because they are held in memory.
 const maxDefinitions = 100_000
 
-// bundle is the feed of lines of JSON.
+// bundle is the Feed of a file with lines of JSON.
 type bundle struct {
 	session     *session
 	src         Source
@@ -31,12 +31,12 @@ func (b *bundle) Size() int64 { return b.src.Size }
 func (b *bundle) Open() (Reader, error) {
 	in, err := b.src.Open()
 	if err != nil {
-		return nil, fmt.Errorf("opening the bundle: %w", err)
+		return nil, fmt.Errorf("open the bundle: %w", err)
 	}
 	return &bundleReader{scan.New(in, MaxLine), in}, nil
 }
 
-// Next skips blank lines.
+// Next returns the next line that is not blank.
 func (r *bundleReader) Next() (Raw, error) {
 	for {
 		line, err := r.Reader.Next()
@@ -46,7 +46,7 @@ func (r *bundleReader) Next() (Raw, error) {
 		case errors.Is(err, io.EOF):
 			return Raw{}, err
 		case err != nil:
-			return Raw{}, fmt.Errorf("reading the bundle: %w", err)
+			return Raw{}, fmt.Errorf("read the bundle: %w", err)
 		case len(bytes.TrimSpace(line)) > 0:
 			return Raw{Number: r.Number(), Text: string(line)}, nil
 		}
@@ -55,7 +55,7 @@ func (r *bundleReader) Next() (Raw, error) {
 
 func (b *bundle) Original(l Raw) []byte { return append([]byte(l.Text), '\n') }
 
-// Prepare finds the definitions, which later lines and earlier ones depend on.
+// Prepare finds the definitions, because earlier and later lines depend on them.
 func (b *bundle) Prepare(ctx context.Context, into *Into) ([]Line, error) {
 	return into.Collect(ctx, b, func(p *strictjson.Parser, r Raw) (Line, bool) {
 		if k := b.session.named[sniff(r.Text)]; k != nil && !k.Definition {
@@ -64,14 +64,14 @@ func (b *bundle) Prepare(ctx context.Context, into *Into) ([]Line, error) {
 		l, _ := b.Line(p, r)
 		k := b.session.named[l.Kind]
 		if k == nil || !k.Definition {
-			return l, false // what is wrong is noted when lines are checked
+			return l, false // its faults are noted when lines are checked
 		}
 		b.definitions.add(r.Number)
 		return l, true
 	})
 }
 
-// Line reads a line.
+// Line parses a line. It returns false for a definition, which Prepare has handled.
 func (b *bundle) Line(p *strictjson.Parser, r Raw) (Line, bool) {
 	l := Line{Number: r.Number}
 	if b.definitions.has(r.Number) {
@@ -90,7 +90,7 @@ func (b *bundle) Line(p *strictjson.Parser, r Raw) (Line, bool) {
 	case v.Is != strictjson.Object:
 		l.Faults.Add("line", "format", "the line must be a JSON object")
 	case kind.Is != strictjson.Text:
-		l.Faults.Add("kind", "required", "kind is required: a string that says what the line is")
+		l.Faults.Add("kind", "required", "kind is required: a string with the kind of the line")
 	default:
 		l.Kind, l.Value = kind.Text, v
 	}

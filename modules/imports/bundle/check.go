@@ -12,20 +12,20 @@ import (
 	"tenantry/tenants"
 )
 
-// batchSize and batchMemory are how many records are stored at a time, and how many bytes of memory they may take
-// together with all others that wait for the same.
+// batchSize bounds the records that are stored at a time, and batchMemory the bytes of memory that all records waiting
+// for the same step take together.
 const batchSize, batchMemory = 1000, 4 << 20
 
-// compareSize is how many lines are compared at a time with what the organization has, whose records may be large.
+// compareSize is how many lines are compared with the organization's records at a time, because those may be large.
 const compareSize = 64
 
-// queue has lines that wait for a step, by kind.
+// queue holds lines that wait for a step, by kind.
 type queue struct {
 	of     map[string][]*entry
 	memory int64
 }
 
-// add queues a line. It returns the kinds of which no more shall wait.
+// add queues a line. It returns the kinds whose lines must be handled now.
 func (q *queue) add(e *entry, kinds []*kind) (full []*kind) {
 	name := e.kind.Name
 	q.of[name] = append(q.of[name], e)
@@ -38,7 +38,7 @@ func (q *queue) add(e *entry, kinds []*kind) (full []*kind) {
 	return nil
 }
 
-// take returns the lines of a kind, which wait no more.
+// take removes the lines of a kind from the queue.
 func (q *queue) take(name string) []*entry {
 	batch := q.of[name]
 	delete(q.of, name)
@@ -48,7 +48,7 @@ func (q *queue) take(name string) []*entry {
 	return batch
 }
 
-// importer is the state of one import beside the session's.
+// importer is the state of one import, in addition to the session's.
 type importer struct {
 	*session
 	feed Feed
@@ -56,18 +56,18 @@ type importer struct {
 
 	definitions []*entry
 	bad         lineSet // lines that are not stored
-	done        lineSet // lines whose records are stored as the lines say
-	creates     lineSet // lines that are new records, as far as was seen when checking
-	updates     lineSet // lines that change records, likewise
+	done        lineSet // lines whose records are already stored as the lines say
+	creates     lineSet // lines that create records, as determined by the check
+	updates     lineSet // lines that change records, as determined by the check
 
 	lineOf  map[string]map[key]int32 // of given identifiers, by kind
 	claimed map[key]int32            // line of each unique value
 	digests map[key]int32            // number of lines with that content
-	repeats map[int]int32            // how many equal lines stand before that one
+	repeats map[int]int32            // how many equal lines precede a line
 	edges   []edge
-	folders map[key]lying // by the identifiers that they have in the organization
-	steps   int           // see step
-	waiting queue         // to be compared
+	folders map[key]location // by their identifiers in the organization
+	steps   int              // see step
+	waiting queue            // to be compared
 }
 
 // edge is a reference from a line to a document.
@@ -77,7 +77,7 @@ type edge struct {
 	field  string
 	target string
 	to     key
-	asIs   bool // the line is taken also where the reference leads nowhere
+	asIs   bool // the line is accepted even if the reference is dangling
 }
 
 func (s *session) run(ctx context.Context, f Feed, o ImportOptions) (Report, error) {
@@ -92,23 +92,23 @@ func (s *session) run(ctx context.Context, f Feed, o ImportOptions) (Report, err
 		err = &RefusedError{failed, all, im.mirror != nil}
 	}
 	if err != nil {
-		if !o.DryRun { // nothing is stored yet
+		if !o.DryRun { // nothing has been stored
 			for _, c := range im.tally.kinds {
 				c.Created, c.Updated, c.Unchanged, c.Removed = 0, 0, 0, 0
 			}
 		}
 		return im.report(), err
 	}
-	if err := im.fits(ctx); err != nil || o.DryRun {
+	if err := im.checkQuota(ctx); err != nil || o.DryRun {
 		return im.report(), err
 	}
 	err = im.store(ctx)
 	return im.report(), err
 }
 
-// fits refuses an import of more records than the organization has room for, before anything is stored. How many bytes
-// they take is seen when they are.
-func (im *importer) fits(ctx context.Context) error {
+// checkQuota refuses an import of more records than the quota allows, before anything is stored. Their size in bytes
+// is checked only when they are stored.
+func (im *importer) checkQuota(ctx context.Context) error {
 	most := im.tenant.Org.Limit(tenants.LimitDocuments)
 	if most == 0 {
 		return nil
@@ -126,7 +126,9 @@ func (im *importer) fits(ctx context.Context) error {
 				c.Created, c.Updated, c.Unchanged, c.Removed = 0, 0, 0, 0
 			}
 		}
-		err = &NoRoomError{created, &store.QuotaError{Limit: tenants.LimitDocuments, Used: used.Documents, Allowed: most}}
+		err = &NoRoomError{
+			created, &store.QuotaError{Limit: tenants.LimitDocuments, Used: used.Documents, Allowed: most},
+		}
 	}
 	return err
 }
@@ -135,7 +137,7 @@ func (im *importer) reset() {
 	im.bad, im.done, im.creates, im.updates = lineSet{}, lineSet{}, lineSet{}, lineSet{}
 	im.lineOf, im.claimed = map[string]map[key]int32{}, map[key]int32{}
 	im.digests, im.repeats = map[key]int32{}, map[int]int32{}
-	im.waiting, im.edges, im.folders = queue{of: map[string][]*entry{}}, nil, map[key]lying{}
+	im.waiting, im.edges, im.folders = queue{of: map[string][]*entry{}}, nil, map[key]location{}
 	im.tally, im.remembered = newTally(), im.prepared
 	im.mirror.reset()
 }
@@ -146,18 +148,18 @@ func (im *importer) report() Report {
 	return r
 }
 
-// check reads every line and decides what is to be done with it.
+// check reads every line and decides what to do with it.
 func (im *importer) check(ctx context.Context) error {
 	for _, k := range im.kinds {
 		n, err := k.Records.Count(ctx, im.workspace(k.Resource))
 		if err != nil {
-			return fmt.Errorf("reading what the organization has: %w", err)
+			return fmt.Errorf("read the organization's records: %w", err)
 		}
 		im.isEmpty[k.Name] = n == 0
 	}
 	if im.mirror != nil {
 		if err := im.mirror.begin(ctx, im.session); err != nil {
-			return fmt.Errorf("reading what the organization has: %w", err)
+			return fmt.Errorf("read the organization's records: %w", err)
 		}
 		im.mirror.checking = true
 		defer func() { im.mirror.checking = false }()
@@ -168,16 +170,16 @@ func (im *importer) check(ctx context.Context) error {
 	if im.mirror != nil && im.tally.of(kindOrganization).Lines == 0 {
 		return ErrNotWhole
 	}
-	if err := im.keepAdmins(ctx); errors.Is(err, ErrNoAdministrator) {
+	if err := im.checkAdmins(ctx); errors.Is(err, ErrNoAdministrator) {
 		return err
 	} else if err != nil {
-		return fmt.Errorf("looking for administrators: %w", err)
+		return fmt.Errorf("look up administrators: %w", err)
 	}
-	err := im.pump(ctx, im.feed, PhaseChecking, func(int) interest { return wanted }, func(c *chunk) error {
-		return im.weigh(ctx, c.entries)
+	err := im.pump(ctx, im.feed, PhaseChecking, func(int) interest { return decode }, func(c *chunk) error {
+		return im.register(ctx, c.entries)
 	})
 	if err != nil {
-		return fmt.Errorf("checking the file: %w", err)
+		return fmt.Errorf("check the file: %w", err)
 	}
 	if err := im.compareAll(ctx); err != nil {
 		return err
@@ -185,8 +187,8 @@ func (im *importer) check(ctx context.Context) error {
 	return im.resolve(ctx)
 }
 
-// define checks the definitions. Where one turns out to be bad after others were checked
-// against it, they are checked again without it.
+// define checks the definitions. If one turns out to be bad after others were checked against it, all are checked
+// again without it.
 func (im *importer) define(ctx context.Context) error {
 	found, err := im.feed.Prepare(ctx, &Into{im.deps.Resources, im.session})
 	if err != nil {
@@ -196,16 +198,16 @@ func (im *importer) define(ctx context.Context) error {
 	for _, l := range found {
 		lines[l.Kind] = append(lines[l.Kind], l)
 	}
-	for of := im.defined; ; im.defined = of { // the file's
+	for of := im.defined; ; im.defined = of { // the memory of the file's definitions
 		if err := im.loadView(ctx); err != nil {
-			return fmt.Errorf("reading what the organization has: %w", err)
+			return fmt.Errorf("read the organization's records: %w", err)
 		}
 		im.definitions = nil
 		for _, k := range im.kinds {
 			im.learn(ctx, lines[k.Name], refused)
 		}
 		learned := slices.DeleteFunc(slices.Clone(im.definitions), func(e *entry) bool { return len(e.errs) > 0 })
-		if err := im.weigh(ctx, im.definitions); err != nil {
+		if err := im.register(ctx, im.definitions); err != nil {
 			return err
 		}
 		if err := im.compareAll(ctx); err != nil {
@@ -228,14 +230,14 @@ func (im *importer) define(ctx context.Context) error {
 	}
 }
 
-// learn decodes the definitions of one kind and teaches the good ones to the view. Those in
-// refused are known to be bad for a reason that was found later.
+// learn decodes the definitions of one kind and adds the good ones to the view. The definitions in refused were found
+// to be bad in an earlier round.
 func (im *importer) learn(ctx context.Context, lines []Line, refused map[int]*entry) {
 	first := len(im.definitions)
 	for _, l := range lines {
 		e := refused[l.Number]
 		if e == nil {
-			e = im.understand(ctx, l)
+			e = im.decodeLine(ctx, l)
 		}
 		im.definitions = append(im.definitions, e)
 	}
@@ -244,12 +246,12 @@ func (im *importer) learn(ctx context.Context, lines []Line, refused map[int]*en
 	}
 }
 
-// weigh takes note of lines in order and queues the good ones for comparison.
-func (im *importer) weigh(ctx context.Context, entries []*entry) error {
+// registerLine notes lines in order and queues the good ones for comparison.
+func (im *importer) register(ctx context.Context, entries []*entry) error {
 	for _, e := range entries {
 		name := e.name()
 		if e.kind != nil {
-			if err := im.register(e); err != nil {
+			if err := im.registerLine(e); err != nil {
 				return err
 			}
 		}
@@ -258,10 +260,10 @@ func (im *importer) weigh(ctx context.Context, entries []*entry) error {
 			im.reject(e)
 			continue
 		}
-		if len(e.doubts) > 0 {
-			im.tally.warn(e.line, name, e.doubts)
+		if len(e.warnings) > 0 {
+			im.tally.warn(e.line, name, e.warnings)
 		}
-		e.raw = Raw{} // it is read again where it is needed
+		e.raw = Raw{} // the line is read again when it is needed
 		for _, k := range im.waiting.add(e, im.kinds) {
 			if err := im.compare(ctx, k.Name); err != nil {
 				return err
@@ -271,8 +273,8 @@ func (im *importer) weigh(ctx context.Context, entries []*entry) error {
 	return nil
 }
 
-// register notes the identifiers of a line and refuses those given before. Error: ErrTooMany.
-func (im *importer) register(e *entry) error {
+// registerLine notes the identifiers of a line and refuses those that an earlier line has. Error: ErrTooMany.
+func (im *importer) registerLine(e *entry) error {
 	notes := len(im.claimed) + len(im.digests) + len(im.repeats)
 	edges, ids := len(im.edges), len(im.lineOf[e.kind.Name])
 	im.identify(e)
@@ -280,7 +282,7 @@ func (im *importer) register(e *entry) error {
 	return im.remember(int64(notes)*claimMemory + int64(len(im.edges)-edges)*edgeMemory)
 }
 
-// identify notes what a line is, and what it refers to.
+// identify notes the identity of a line and its references.
 func (im *importer) identify(e *entry) {
 	name := e.kind.Name
 	for _, c := range e.claims {
@@ -310,7 +312,7 @@ func (im *importer) identify(e *entry) {
 	for _, c := range e.kind.identify(e) {
 		if first, given := im.claimed[c.key]; given {
 			if e.kind.Single {
-				e.errs.Add("kind", "duplicate", "line %d is of the kind %s too, of which there is one", first, name)
+				e.errs.Add("kind", "duplicate", "line %d is also of the kind %s, which has only one record", first, name)
 			} else {
 				e.errs.Add(c.field, "duplicate", "line %d gives the same %s", first, c.field)
 			}
@@ -365,11 +367,11 @@ func (im *importer) compareAll(ctx context.Context) error {
 	return nil
 }
 
-// compare decides what is to be done with the lines of a kind that wait for it.
+// compare decides what to do with the waiting lines of a kind.
 func (im *importer) compare(ctx context.Context, name string) error {
 	for batch := range slices.Chunk(im.waiting.take(name), compareSize) {
 		if err := im.named[name].compare(ctx, im.session, batch); err != nil {
-			return fmt.Errorf("comparing with what the organization has: %w", err)
+			return fmt.Errorf("compare with the organization's records: %w", err)
 		}
 		if err := im.decide(name, batch); err != nil {
 			return err
@@ -378,7 +380,7 @@ func (im *importer) compare(ctx context.Context, name string) error {
 	return nil
 }
 
-// decide notes what is to be done with lines that were compared. Error: ErrTooMany.
+// decide notes what to do with compared lines. Error: ErrTooMany.
 func (im *importer) decide(name string, batch []*entry) error {
 	c := im.tally.of(name)
 	for _, e := range batch {
@@ -396,33 +398,33 @@ func (im *importer) decide(name string, batch []*entry) error {
 			im.rightsChanged = im.rightsChanged || e.kind.Rights
 			c.Unchanged++
 		}
-		im.mirror.say(name, e.id)
+		im.mirror.mark(name, e.id)
 		if name == kindFolder && e.id != "" {
 			rec := e.rec
 			if e.old != nil {
-				rec = e.old // as the line makes it
+				rec = e.old // compare has applied the line to it
 			}
-			im.folders[keyOf(e.id)] = lying{int32(e.line), e.kind.parent(rec)}
-			if err := im.remember(lyingMemory); err != nil {
+			im.folders[keyOf(e.id)] = location{int32(e.line), e.kind.parent(rec)}
+			if err := im.remember(locationMemory); err != nil {
 				return err
 			}
 		}
-		if !e.kind.Definition { // it is compared once more before it is stored
+		if !e.kind.Definition { // it is compared again before it is stored
 			e.rec, e.old, e.secrets = nil, nil, nil
 		}
 	}
-	return im.remember(0) // merge notes aliases
+	return im.remember(0) // merging may have added aliases
 }
 
-// resolve refuses lines whose references lead nowhere, or to lines that are refused.
+// resolve refuses lines with dangling references, and lines that refer to refused lines.
 func (im *importer) resolve(ctx context.Context) error {
-	outside := map[reference]bool{} // those not in the file
+	outside := map[reference]bool{} // references to records that are not in the file
 	for _, e := range im.edges {
 		if _, inside := im.lineOf[e.target][e.to]; !inside {
 			outside[reference{e.target, e.to.id()}] = true
 		}
 	}
-	if im.mirror == nil { // else what is outside goes
+	if im.mirror == nil { // a mirror removes records that are not in the file
 		if err := im.dangling(ctx, outside); err != nil {
 			return err
 		}
@@ -430,10 +432,10 @@ func (im *importer) resolve(ctx context.Context) error {
 	if err := im.refuseCycles(ctx); err != nil {
 		return err
 	}
-	return im.spread(ctx, outside)
+	return im.refuseDependents(ctx, outside)
 }
 
-// dangling leaves of the references those that lead nowhere.
+// dangling removes the references that do not dangle from refs.
 func (s *session) dangling(ctx context.Context, refs map[reference]bool) error {
 	ids := map[string][]string{}
 	for r := range refs {
@@ -448,7 +450,7 @@ func (s *session) dangling(ctx context.Context, refs map[reference]bool) error {
 				return nil
 			})
 			if err != nil {
-				return fmt.Errorf("looking for references: %w", err)
+				return fmt.Errorf("look up references: %w", err)
 			}
 		}
 	}
@@ -457,13 +459,13 @@ func (s *session) dangling(ctx context.Context, refs map[reference]bool) error {
 
 const parentField = "folder_id"
 
-// lying says in which folder a folder is to lie; in is zero at the top.
-type lying struct {
-	line int32 // 0: the file does not have it
+// location is the folder that a folder is to be in; in is zero at the top level.
+type location struct {
+	line int32 // 0: the folder is not in the file
 	in   key
 }
 
-// parent returns in which folder a folder lies.
+// parent returns the folder that a folder is in.
 func (k *kind) parent(rec any) (in key) {
 	k.Refers(rec, func(field, _ string, id *string) {
 		if field == parentField && *id != "" {
@@ -473,10 +475,10 @@ func (k *kind) parent(rec any) (in key) {
 	return in
 }
 
-// refuseCycles refuses folders of the file that would contain themselves, also by way of folders that the organization
-// has. It looks at each folder once.
+// refuseCycles refuses folders of the file that would contain themselves, even by way of the organization's folders.
+// It visits each folder once.
 func (im *importer) refuseCycles(ctx context.Context) error {
-	moves := false // else those that the organization has contain none of the file
+	moves := false // otherwise the organization's folders contain no folder of the file
 	for _, f := range im.folders {
 		moves = moves || im.updates.has(int(f.line))
 	}
@@ -487,13 +489,13 @@ func (im *importer) refuseCycles(ctx context.Context) error {
 		}
 		return in
 	}
-	reached := map[key]int{{}: -1} // in which walk first
+	reached := map[key]int{{}: -1} // the number of the walk that reached a folder first
 	for walk, at := range slices.Collect(maps.Keys(im.folders)) {
 		for ; reached[at] == 0; at = above(at) {
 			reached[at] = walk + 1
 			if _, known := im.folders[at]; moves && !known {
 				if err := im.lookUp(ctx, at); err != nil {
-					return fmt.Errorf("looking for references: %w", err)
+					return fmt.Errorf("look up references: %w", err)
 				}
 			}
 			if err := im.step(ctx); err != nil {
@@ -501,7 +503,7 @@ func (im *importer) refuseCycles(ctx context.Context) error {
 			}
 		}
 		if reached[at] != walk+1 {
-			continue // it leads to the top, or where another walk led
+			continue // it leads to the top level, or joins an earlier walk
 		}
 		for first := at; ; {
 			if line := int(im.folders[at].line); line > 0 && !im.done.has(line) {
@@ -517,12 +519,14 @@ func (im *importer) refuseCycles(ctx context.Context) error {
 	return nil
 }
 
-// lookUp notes in which folder one of the organization lies.
+// lookUp notes the location of one of the organization's folders.
 func (im *importer) lookUp(ctx context.Context, k key) error {
 	folders := im.named[kindFolder]
-	found, err := folders.Records.Find(ctx, im.tenant.Workspace(), store.Query{Filter: store.Eq("id", k.id()), State: store.Either})
+	found, err := folders.Records.Find(ctx, im.tenant.Workspace(), store.Query{
+		Filter: store.Eq("id", k.id()), State: store.Either,
+	})
 	for _, f := range found {
-		im.folders[k] = lying{in: folders.parent(f)}
+		im.folders[k] = location{in: folders.parent(f)}
 	}
 	return err
 }

@@ -11,7 +11,7 @@ import (
 	"tenantry/tenants/secrets"
 )
 
-// change is what an import does to the organization with one line.
+// change is what an import does with the record of a line.
 type change byte
 
 const (
@@ -21,39 +21,39 @@ const (
 	keep
 )
 
-// entry is one line as it is understood.
+// entry is one decoded line.
 type entry struct {
 	line  int
-	raw   Raw   // as it stood in the file, where that is needed
-	size  int64 // bytes of memory that it takes, about
+	raw   Raw   // the line in the file; only set while it is needed
+	size  int64 // estimate of its bytes of memory
 	kind  *kind
-	rec   any    // of the kind
+	rec   any    // the record as the line gives it
 	given uint64 // bit n: the line has the n-th field of the kind
-	// nulls: bit n: the line says by null that the n-th field is empty; emptied are the values of which it does.
+	// nulls: bit n: the line sets the n-th field to null; emptied are the values that it sets to null.
 	nulls   uint64
 	emptied []string
-	id      string // "" until one is given, found or made
-	named   bool   // the line itself gave the id
-	// digest stands for the content of a line that nothing else identifies.
+	id      string // "" until it is given, found or made
+	named   bool   // the line gives the id
+	// digest is a hash of the content of a line that nothing else identifies.
 	digest  key
-	claims  []claim // beside those of the kind
+	claims  []claim // in addition to those of the kind
 	secrets map[string]secrets.Value
-	rev     *int64 // as of Line
-	// asIs: an export wrote the record as it was stored, though its definitions or
-	// references no longer allow it; doubts are what would otherwise be its problems.
-	asIs   bool
-	doubts fault.List
-	never  []string // fields whose doubts are problems all the same
-	errs   fault.List
-	judged bool // its problems are all known
-	// missing is what the line lacks where it turns out to be a new record after all.
+	rev     *int64 // see Line.Rev
+	// asIs: an export wrote the record as stored, although its definitions or references no longer allow that; doubts
+	// are its problems, which do not refuse the line.
+	asIs     bool
+	warnings fault.List
+	never    []string // fields whose problems refuse the line nevertheless
+	errs     fault.List
+	judged   bool // its problems are all known
+	// missing are the problems of the line if it turns out to be a new record.
 	missing fault.List
 
-	old    any // what is stored, already changed to what the line says
+	old    any // the stored record, with the line applied
 	change change
 }
 
-// name returns what the line is, "" where it does not say.
+// name returns the kind of the line; "" if it is unknown.
 func (e *entry) name() string {
 	if e.kind == nil {
 		return ""
@@ -65,7 +65,7 @@ func (e *entry) name() string {
 type claim struct {
 	field string
 	key   key
-	// identifies: the value alone says which record is meant.
+	// identifies: the value alone identifies the record.
 	identifies bool
 }
 
@@ -79,10 +79,9 @@ func claimOf(kind, field, group, value string) key {
 	return key(h.Sum(sum[:0])[:12])
 }
 
-// digestOf returns the identifier of a line that nothing else identifies: equal lines
-// have equal ones, wherever they are imported, so that importing them again changes
-// nothing. Secret values are left out: whoever sees the identifier and the other values
-// could otherwise try out the secret ones.
+// digestOf returns the identifier of a line that nothing else identifies. Equal lines have the same identifier
+// everywhere, so importing them again changes nothing. Secret values are left out, because they could otherwise be
+// guessed from the identifier and the other values.
 func digestOf(kind string, line strictjson.Value, secret func(name string) bool) key {
 	buf := append(make([]byte, 0, 1024), kind...)
 	buf = append(buf, 0)
@@ -100,8 +99,7 @@ func (k key) repeat(n int) key {
 	return k
 }
 
-// sniff returns the kind of a line without reading all of it; "" where `kind` is not its
-// first field.
+// sniff returns the kind of a line without parsing all of it; "" if kind is not its first member.
 func sniff(line string) string {
 	var found bool
 	for _, next := range [...]string{"{", `"kind"`, ":", `"`} {
@@ -143,7 +141,7 @@ type key [12]byte
 
 func keyOf(id string) key {
 	var k key
-	_, _ = hex.Decode(k[:], []byte(id)) // checked by store.ValidID before
+	_, _ = hex.Decode(k[:], []byte(id)) // store.ValidID has checked it
 	return k
 }
 

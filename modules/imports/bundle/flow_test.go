@@ -419,7 +419,7 @@ func (n narrowWorkspace) Write(ctx context.Context, writes []driver.Write) error
 // hardly any.
 func TestSlowStore(t *testing.T) {
 	t.Parallel()
-	for most, whole := range map[int]bool{70: true, leastAtOnce: true, leastAtOnce - 1: false} {
+	for most, whole := range map[int]bool{70: true, minBatch: true, minBatch - 1: false} {
 		w := newWorldOn(t, narrow{enginetest.Open(t), most})
 		acme := w.org("acme")
 		r, err := w.load(acme, string(contactBundle(2500)), ImportOptions{})

@@ -19,18 +19,19 @@ import (
 	"tenantry/tenants/secrets"
 )
 
-// kind is what the import and export do with lines that are records of one resource.
+// kind says how lines that are records of one resource are imported and exported.
 type kind struct {
 	*record.Resource
-	// guard surrounds every change of a stored record; nil: nothing does.
+	// guard, if set, wraps every change of a stored record.
 	guard func(ctx context.Context, s *session, old any, write func() error) error
-	// watch is told of a stored record before it is changed, and returns what follows then; nil: nothing does.
+	// watch, if set, is called with a stored record before it is changed; the function that it returns is called after
+	// the change.
 	watch func(old any) func()
-	// leave surrounds the removal of a record; nil: nothing does.
+	// leave, if set, wraps the removal of a record.
 	leave func(ctx context.Context, s *session, rec any, remove func() error) error
-	// whole: a record becomes what its line says, whose names that are not given are empty.
+	// whole: a record becomes exactly what its line says; fields that are not given become empty.
 	whole bool
-	// held are the names of fields that an import leaves as they are.
+	// held are the names of fields that an import does not change.
 	held []string
 }
 
@@ -41,8 +42,8 @@ func (s *session) workspace(r *record.Resource) *store.Workspace {
 	return s.tenant.Workspace()
 }
 
-// decode reads a line and checks everything about it that needs no look at other data lines. Safe
-// for concurrent use while the view does not change.
+// decode reads a line and checks everything that does not depend on other data lines. Safe for concurrent use while
+// the view does not change.
 func (k *kind) decode(ctx context.Context, v *view, val strictjson.Value, line int) *entry {
 	rec := k.New()
 	e := &entry{line: line, kind: k, rec: rec, asIs: val.Get(asIsName).Is == strictjson.True}
@@ -52,7 +53,7 @@ func (k *kind) decode(ctx context.Context, v *view, val strictjson.Value, line i
 	}
 	k.decodeGiven(ctx, v, val, rec, e)
 	if len(e.errs) == 0 && !e.named && !k.identified(rec) {
-		var secret func(string) bool // does not count
+		var secret func(string) bool // secret values are not part of the digest
 		if k.HasSecrets() {
 			secret = k.SecretIn(&v.Known, rec)
 		}
@@ -61,7 +62,7 @@ func (k *kind) decode(ctx context.Context, v *view, val strictjson.Value, line i
 	return e
 }
 
-// decodeGiven reads and checks a line that somebody wrote.
+// decodeGiven reads and checks a line that was not written as is by an export.
 func (k *kind) decodeGiven(ctx context.Context, v *view, val strictjson.Value, rec any, e *entry) {
 	c := record.Checking{Errs: &e.errs, Known: &v.Known, Absent: absent, Clear: true, IgnoreNull: true}
 	c.Take = func(values map[string]any, secret func(string) bool) map[string]bool {
@@ -83,10 +84,10 @@ func (k *kind) decodeGiven(ctx context.Context, v *view, val strictjson.Value, r
 	e.named = ok && e.given&(1<<n) != 0
 }
 
-// readNulls notes what a line says is empty.
+// readNulls notes the fields and values that a line sets to null.
 func (k *kind) readNulls(val strictjson.Value, e *entry) {
 	for i := range val.Members {
-		if n, ok := k.Index(val.Members[i].Name); ok && val.Members[i].Value.Is == strictjson.Null { // what must be there is refused when it is read
+		if n, ok := k.Index(val.Members[i].Name); ok && val.Members[i].Value.Is == strictjson.Null { // Read refuses null for required fields
 			e.nulls |= 1 << n
 		}
 	}
@@ -100,18 +101,18 @@ func (k *kind) readNulls(val strictjson.Value, e *entry) {
 	}
 }
 
-// take gives a stored record what the line says, and reports whether that changes it.
-func (k *kind) take(old any, e *entry, skip func(f *field.Field) bool) (changed bool) {
+// apply applies the line to a stored record, and reports whether that changes it.
+func (k *kind) apply(old any, e *entry, skip func(f *field.Field) bool) (changed bool) {
 	for i := range k.Fields {
 		f := &k.Fields[i]
 		given := e.given&(1<<i) != 0
-		if skip(f) || !given && (!k.whole || k.lasting(f) || f.Name == createdAt || f.Name == updatedAt) {
+		if skip(f) || !given && (!k.whole || k.alwaysSet(f) || f.Name == createdAt || f.Name == updatedAt) {
 			continue
 		}
 		before := f.Append(nil, old)
 		switch null := e.nulls&(1<<i) != 0; {
-		case null && k.lasting(f):
-		case null && f.Type.Kind() == reflect.Bool: // which has no emptiness, but what holds where nothing is said
+		case null && k.alwaysSet(f):
+		case null && f.Type.Kind() == reflect.Bool: // a boolean cannot be empty, so it gets its default
 			f.Set(old, e.rec)
 		case null:
 			f.Clear(old)
@@ -146,22 +147,26 @@ func (k *kind) take(old any, e *entry, skip func(f *field.Field) bool) (changed 
 	return changed
 }
 
-// The times of a record, which a line need not give.
+// Times of a record, which a line need not give.
 const (
 	createdAt = "created_at"
 	updatedAt = "updated_at"
 )
 
-// lasting reports whether every record has a value of the field, so that none can be emptied of it: it is required, a
-// time, or unique and made where nobody gives one.
-func (k *kind) lasting(f *field.Field) bool {
-	return f.Rule.Required || k.Name == kindOrganization && f.Name == "name" || f.Name == createdAt || f.Name == updatedAt || f.Name == cmp.Or(k.Key, "id") || f.Rule.Unique && !strings.Contains(f.Tag.Get("json"), ",omitempty")
+// alwaysSet reports whether every record has a value of the field, so that the field cannot be emptied: it is
+// required, a time, or unique with a generated value.
+func (k *kind) alwaysSet(f *field.Field) bool {
+	return f.Rule.Required || k.Name == kindOrganization && f.Name == "name" || f.Name == createdAt || f.Name == updatedAt || f.Name == cmp.Or(
+		k.Key, "id",
+	) || f.Rule.Unique && !strings.Contains(
+		f.Tag.Get("json"), ",omitempty",
+	)
 }
 
-// absent ends the sentence about a reference that leads nowhere.
+// absent ends the message about a dangling reference.
 const absent = "that neither the file nor the organization has"
 
-// identified reports whether a unique value tells which record is meant.
+// identified reports whether the record has a unique value that identifies it.
 func (k *kind) identified(rec any) bool {
 	if k.Single {
 		return true
@@ -174,7 +179,7 @@ func (k *kind) identified(rec any) bool {
 	return false
 }
 
-// identify returns what the line must not share with another one of the bundle.
+// identify returns the values that no other line of the bundle may have.
 func (k *kind) identify(e *entry) []claim {
 	if k.Single {
 		return []claim{{"kind", claimOf(k.Name, "kind", "", ""), true}}
@@ -191,7 +196,7 @@ func (k *kind) identify(e *entry) []claim {
 	return claims
 }
 
-// references calls visit for every reference of the record to another one.
+// references calls visit for every reference of the record.
 func (k *kind) references(e *entry, visit record.Visitor) {
 	k.Refers(e.rec, visit)
 	if e.old != nil {
@@ -199,16 +204,18 @@ func (k *kind) references(e *entry, visit record.Visitor) {
 	}
 }
 
-// known returns the records of those identifiers, deleted ones among them.
+// known returns the records with those identifiers, including deleted ones.
 func (k *kind) known(ctx context.Context, s *session, ids ...string) ([]any, error) {
-	return k.Records.Find(ctx, s.workspace(k.Resource), store.Query{Filter: store.In("id", ids...), State: store.Either})
+	return k.Records.Find(ctx, s.workspace(k.Resource), store.Query{
+		Filter: store.In("id", ids...), State: store.Either,
+	})
 }
 
-// stored finds the records that the entries may be.
+// stored holds the stored records that entries may match.
 type stored struct {
 	byID    map[string]any
-	byValue []map[string]any // of each unique
-	single  any              // the one record of a Single
+	byValue []map[string]any // for each of Uniques
+	single  any              // the only record of a Single
 }
 
 func (k *kind) find(ctx context.Context, s *session, batch []*entry) (stored, error) {
@@ -272,7 +279,7 @@ func (k *kind) compare(ctx context.Context, s *session, batch []*entry) error {
 		for _, e := range batch {
 			if e.change == undecided {
 				e.change, e.errs = create, append(e.errs, e.missing...)
-				k.fits(e, record.Measure{})
+				k.checkSize(e, record.Measure{})
 			}
 		}
 		return nil
@@ -295,12 +302,12 @@ func (k *kind) compare(ctx context.Context, s *session, batch []*entry) error {
 	return nil
 }
 
-// fits refuses a line whose record would be larger than one may be. before is what the stored one was, zero where there
-// is none.
-func (k *kind) fits(e *entry, before record.Measure) {
+// checkSize refuses a line whose record would be too large. before is the measure of the stored record, zero for a new
+// one.
+func (k *kind) checkSize(e *entry, before record.Measure) {
 	rec, sealed := e.rec, 0
 	if e.old != nil {
-		rec = e.old // as the line makes it, with its secrets
+		rec = e.old // the line and its secrets have been applied
 	} else {
 		for name, s := range e.secrets {
 			sealed += len(name) + s.Size()
@@ -309,7 +316,7 @@ func (k *kind) fits(e *entry, before record.Measure) {
 	k.Fits(rec, before, sealed, &e.errs)
 }
 
-// relink puts the organization's own identifiers in place of the bundle's.
+// relink replaces identifiers of the bundle by those of the organization.
 func (k *kind) relink(s *session, e *entry) {
 	if len(s.alias) == 0 {
 		return
@@ -321,14 +328,14 @@ func (k *kind) relink(s *session, e *entry) {
 	})
 }
 
-// match finds the record that the entry is, and what it would collide with.
+// match finds the record of the entry, and the records that it collides with.
 func (k *kind) match(s *session, found *stored, e *entry) {
 	rec := e.rec
 	old := found.single
 	if !k.Single && e.id != "" {
 		old = found.byID[e.id]
 	}
-	for pass := range 2 { // identities first: they decide what a collision is
+	for pass := range 2 { // identities first, because they decide what is a collision
 		for i := range k.Uniques {
 			u := &k.Uniques[i]
 			other := found.byValue[i][u.Group(rec)+"\x00"+u.Value(rec)]
@@ -348,17 +355,16 @@ func (k *kind) match(s *session, found *stored, e *entry) {
 	rev := int64(0)
 	if old != nil {
 		e.old, rev = old, k.Meta(old).Rev
-		k.staysWithin(e)
+		k.checkDefinition(e)
 	}
 	if e.rev != nil && *e.rev != rev {
 		e.errs.Add("line", "conflict", "the %s was changed while the file was imported; import it again", strings.ReplaceAll(k.Name, "_", " "))
 	}
 }
 
-// staysWithin refuses a line that would take the record out of what defines it, such as a custom object: what it has
-// under the fields of one means nothing under those of another, and whoever imports under one has not asked for it to
-// leave the other.
-func (k *kind) staysWithin(e *entry) {
+// checkDefinition refuses a line that would move the record to another definition, such as another custom object: its
+// values would have no meaning there, and an import into one definition must not remove records from another.
+func (k *kind) checkDefinition(e *entry) {
 	n, ok := k.Index(k.DefinitionField)
 	if !ok || e.given&(1<<n) == 0 || bytes.Equal(k.Fields[n].Append(nil, e.old), k.Fields[n].Append(nil, e.rec)) {
 		return
@@ -367,17 +373,17 @@ func (k *kind) staysWithin(e *entry) {
 		strings.ReplaceAll(k.Name, "_", " "), k.Meta(e.old).ID, strings.ReplaceAll(k.DefinedBy, "_", " "))
 }
 
-// merge changes the stored record to what the line says and decides what is to be done.
+// merge applies the line to the stored record and decides what to do.
 func (k *kind) merge(ctx context.Context, s *session, e *entry) error {
 	if e.old == nil {
 		e.change, e.errs = create, append(e.errs, e.missing...)
-		k.fits(e, record.Measure{})
+		k.checkSize(e, record.Measure{})
 		return nil
 	}
 	rec, old := e.rec, e.old
 	id := k.Meta(old).ID
 	before := k.Measure(old)
-	if e.size += 4 * int64(before.Bytes); e.named && e.id != "" && e.id != id { // it is kept until the line is stored
+	if e.size += 4 * int64(before.Bytes); e.named && e.id != "" && e.id != id { // the record is held until the line is stored
 		s.alias[strings.Clone(e.id)] = id
 		s.remembered += aliasMemory
 	}
@@ -389,20 +395,20 @@ func (k *kind) merge(ctx context.Context, s *session, e *entry) error {
 	if k.watch != nil {
 		follow = k.watch(old)
 	}
-	if k.take(old, e, func(f *field.Field) bool {
+	if k.apply(old, e, func(f *field.Field) bool {
 		return f.Name == "id" || f.Use.Has(declare.Silent) || slices.Contains(k.held, f.Name)
 	}) {
 		e.change = update
 	}
 	k.Derive(old)
 	follow()
-	if e.change == update && s.mirror == nil { // else all records get the values of their lines
+	if e.change == update && s.mirror == nil { // a mirror rewrites the values of all records
 		if err := k.resealed(ctx, s, old, defined, &e.errs); err != nil {
 			return err
 		}
 	}
 	if !k.HasSecrets() {
-		k.fits(e, before)
+		k.checkSize(e, before)
 		return nil
 	}
 	if !e.asIs && k.supersede(rec, old, e) {
@@ -412,12 +418,12 @@ func (k *kind) merge(ctx context.Context, s *session, e *entry) error {
 	if changed {
 		e.change = update
 	}
-	k.fits(e, before)
+	k.checkSize(e, before)
 	return err
 }
 
-// resealed refuses a definition by which stored values would be left in clear under an encrypted field, or sealed
-// importJob another one, as operations do.
+// resealed refuses a definition that would leave stored values in clear under an encrypted field, or sealed under
+// another type, as operations do.
 func (k *kind) resealed(ctx context.Context, s *session, def any, before schema.Fields, errs *fault.List) error {
 	for _, of := range s.kinds {
 		if of.DefinedBy != k.Name {
@@ -435,12 +441,12 @@ func (k *kind) place(id string) secrets.Place {
 	return secrets.Place{Collection: k.Records.Spec().Name, Record: id}
 }
 
-// insert stores new records, all or none.
+// insert stores new records: all or none.
 func (k *kind) insert(ctx context.Context, s *session, batch []*entry) error {
-	if err := s.mayStore(ctx); err != nil {
+	if err := s.confirmAccess(ctx); err != nil {
 		return err
 	}
-	if k.Rights { // these are stored one batch after another
+	if k.Rights { // definitions are stored one batch after another, so this is not concurrent
 		s.rightsChanged = true
 	}
 	recs := make([]any, len(batch))
@@ -472,7 +478,7 @@ func (k *kind) portion(s *session, batch []*entry) []*entry {
 	return batch[:k.Records.Portion(s.workspace(k.Resource), recs)]
 }
 
-// unchanged requires that the definitions which the batch was checked against are unchanged.
+// unchanged requires that the definitions that the batch was checked against are unchanged.
 func (k *kind) unchanged(s *session, batch []*entry) (need store.Preconditions) {
 	if k.Definer() != nil {
 		names := map[string]bool{}
@@ -486,7 +492,7 @@ func (k *kind) unchanged(s *session, batch []*entry) (need store.Preconditions) 
 
 // replace stores one changed record.
 func (k *kind) replace(ctx context.Context, s *session, e *entry) error {
-	if err := s.mayStore(ctx); err != nil {
+	if err := s.confirmAccess(ctx); err != nil {
 		return err
 	}
 	if k.Rights {
@@ -494,7 +500,7 @@ func (k *kind) replace(ctx context.Context, s *session, e *entry) error {
 	}
 	write := func() error {
 		return k.Records.Replace(ctx, s.workspace(k.Resource), k.unchanged(s, []*entry{e}), e.old, func(rec any) {
-			k.take(rec, e, func(*field.Field) bool { return false })
+			k.apply(rec, e, func(*field.Field) bool { return false })
 		})
 	}
 	switch {
@@ -506,8 +512,8 @@ func (k *kind) replace(ctx context.Context, s *session, e *entry) error {
 	return write()
 }
 
-// redefine changes a definition, and puts it back where records were stored meanwhile by what it was, whose values
-// would be left in clear or sealed: from now on they cannot be.
+// redefine changes a definition, and undoes the change if records were stored meanwhile whose values it would leave in
+// clear or sealed. No such records can be stored afterwards.
 func (k *kind) redefine(ctx context.Context, s *session, def any, write func() error) error {
 	found, err := k.known(ctx, s, k.Meta(def).ID)
 	if err == nil {
@@ -528,12 +534,12 @@ func (k *kind) redefine(ctx context.Context, s *session, def any, write func() e
 	return cmp.Or(k.Records.Replace(ctx, s.workspace(k.Resource), store.Preconditions{}, found[0], nil), err)
 }
 
-// write returns the record as a line, or as it is stored with its secrets apart. What is empty is null there, so that
-// an import empties it, unless an import could not take so long a line. Of the organization itself nothing is: where
-// its bundle is imported elsewhere that has switches and limits of its own.
+// write returns the record as a line. Empty fields are written as null, so that an import empties them, unless the
+// line would be too long to be imported. In the line of the organization empty fields are left out, because an
+// organization that imports it has switches and limits of its own.
 func (k *kind) write(s *session, rec any, asIs bool, secrets map[string]any) []byte {
 	line := k.writeLine(s.view, rec, asIs, secrets)
-	if len(line) >= 2*strictjson.MaxValues { // else it has fewer values, which take two bytes each
+	if len(line) >= 2*strictjson.MaxValues { // a value takes at least two bytes, so a shorter line has fewer values
 		if _, err := s.reader.Parse(string(bytes.TrimSuffix(line, []byte("\n")))); err != nil || len(line) > MaxLine {
 			line = k.writeLine(nil, rec, asIs, secrets)
 		}
@@ -541,7 +547,7 @@ func (k *kind) write(s *session, rec any, asIs bool, secrets map[string]any) []b
 	return line
 }
 
-// writeLine returns the record as a line. What is empty is null there if a view says what is defined.
+// writeLine returns the record as a line. With a view, which knows the definitions, empty fields are written as null.
 func (k *kind) writeLine(v *view, rec any, asIs bool, secrets map[string]any) []byte {
 	dst := append(append([]byte(`{"kind":"`), k.Name...), '"')
 	if asIs {
@@ -559,7 +565,7 @@ func (k *kind) writeLine(v *view, rec any, asIs bool, secrets map[string]any) []
 		}
 		switch {
 		case len(dst) > before:
-		case v == nil || k.Name == kindOrganization || f.OmitsFalse() || f.Use.Has(declare.Silent) || k.lasting(f):
+		case v == nil || k.Name == kindOrganization || f.OmitsFalse() || f.Use.Has(declare.Silent) || k.alwaysSet(f):
 			dst = dst[:mark]
 		default:
 			dst = append(dst, "null"...)
@@ -571,8 +577,7 @@ func (k *kind) writeLine(v *view, rec any, asIs bool, secrets map[string]any) []
 	return append(dst, "}\n"...)
 }
 
-// allValues returns the record's values, with null for each field that is defined and that the record has not, also
-// none among the secrets.
+// allValues returns the record's values, with null for each defined field that has neither a value nor a secret.
 func (k *kind) allValues(v *view, rec any, secrets map[string]any) map[string]any {
 	fields, _ := k.Defined(&v.Known, rec)
 	values := *k.Values(rec)

@@ -37,7 +37,7 @@ func TestDefinitionsAreBounded(t *testing.T) {
 		"few": {object("a", 100), true}, "many": {object("a", 100) + object("b", 100) + object("c", 100), false},
 	} {
 		_, err := w.load(acme, c.bundle, ImportOptions{Bounded: true, DryRun: true})
-		if errors.Is(err, ErrTooMany) == c.good || !c.good && !strings.Contains(err.Error(), "that define something") {
+		if errors.Is(err, ErrTooMany) == c.good || !c.good && !strings.Contains(err.Error(), "with definitions") {
 			t.Errorf("%s: %v", name, err)
 		}
 		if _, err := w.load(acme, c.bundle, ImportOptions{DryRun: true}); err != nil {
@@ -73,7 +73,7 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 		"an identifier":  {lines(`{"kind":"contact","id":"%024x"}`), claimMemory},
 		"content":        {lines(`{"kind":"contact","city":"c%d"}`), claimMemory},
 		"a reference":    {lines(`{"kind":"file","filename":"%d","mimetype":"a/b","contact_id":"0000000000000000000000b1"}`), claimMemory + edgeMemory},
-		"a folder":       {lines(`{"kind":"folder","name":"f%d"}`), claimMemory + lyingMemory},
+		"a folder":       {lines(`{"kind":"folder","name":"f%d"}`), claimMemory + locationMemory},
 	} {
 		for over, most := range map[bool]int64{false: 100 * c.each, true: 100*c.each - 1} {
 			w.service.remembered = most
@@ -135,7 +135,7 @@ func TestPump_Memory(t *testing.T) {
 	t.Parallel()
 	s := &session{most: 100}
 	f := &ahead{t: t}
-	err := s.pump(t.Context(), f, PhaseChecking, func(int) interest { return wanted }, func(c *chunk) error {
+	err := s.pump(t.Context(), f, PhaseChecking, func(int) interest { return decode }, func(c *chunk) error {
 		for range 100 {
 			runtime.Gosched() // to those who read
 		}

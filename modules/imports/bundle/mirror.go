@@ -14,42 +14,42 @@ import (
 	"tenantry/internal/texts"
 )
 
-// ErrNotWhole refuses a mirror of a bundle that is not of a whole organization.
+// ErrNotWhole refuses a mirror of a bundle that is not an export of a whole organization.
 var ErrNotWhole = errors.New("nothing was imported: the bundle has no organization line, so it is not a whole export, and a mirror would remove everything it lacks; import it without --mirror")
 
 // ErrNoAdministrator refuses a mirror that would leave an organization without one.
 var ErrNoAdministrator = errors.New("nothing was imported: the bundle has no active administrator, so nobody could sign in to the organization afterwards; add one to the bundle, or import it without --mirror")
 
-// ErrPartial refuses a mirror that would leave out lines: what they are would be removed.
+// ErrPartial refuses a mirror with Partial, because the records of skipped lines would be removed.
 var ErrPartial = errors.New("a mirror cannot skip invalid lines")
 
-// mirror is what an import that makes an organization what its bundle says knows of the organization: the identifiers
-// of what it had when the import began, and which of those are a line's.
+// mirror is the state of an import that makes an organization equal to its bundle: the identifiers of the records that
+// existed when the import began, and which of these have a line.
 type mirror struct {
-	of map[string]*had // by kind
-	// checking: nothing is stored yet, so that a unique value which another record has can be freed before.
+	of map[string]*inventory // by kind
+	// checking: nothing is stored yet, so a unique value of another record can still be freed.
 	checking bool
-	freed    map[reference]uint64 // records whose unique values lines are to have; bit n: the n-th of the kind
+	freed    map[reference]uint64 // records whose unique values lines need; bit n: the n-th of the kind
 }
 
-// had are the records that an organization had of a kind.
-type had struct {
-	ids  []key // in order
-	said lineSet
+// inventory is the records of a kind that an organization had.
+type inventory struct {
+	ids    []key // sorted
+	marked lineSet
 }
 
-func (h *had) find(id string) (int, bool) {
+func (h *inventory) find(id string) (int, bool) {
 	if h == nil || id == "" {
 		return 0, false
 	}
 	return slices.BinarySearchFunc(h.ids, keyOf(id), func(a, b key) int { return bytes.Compare(a[:], b[:]) })
 }
 
-// going calls visit with the identifiers of records that no line is, some at a time.
-func (h *had) going(visit func(ids []string) error) error {
+// unmatched calls visit with the identifiers of records without a line, in batches.
+func (h *inventory) unmatched(visit func(ids []string) error) error {
 	var ids []string
 	for n, id := range h.ids {
-		if !h.said.has(n) {
+		if !h.marked.has(n) {
 			ids = append(ids, id.id())
 		}
 		if len(ids) == compareSize || len(ids) > 0 && n == len(h.ids)-1 {
@@ -62,14 +62,14 @@ func (h *had) going(visit func(ids []string) error) error {
 	return nil
 }
 
-// count returns how many records no line is.
-func (h *had) count() int { return len(h.ids) - h.said.count }
+// count returns the number of records without a line.
+func (h *inventory) count() int { return len(h.ids) - h.marked.count }
 
-// begin notes what the organization has. Errors: ErrTooMany, store.ErrUnavailable.
+// begin reads the identifiers of the organization's records. Errors: ErrTooMany, store.ErrUnavailable.
 func (m *mirror) begin(ctx context.Context, s *session) error {
-	m.of = map[string]*had{}
+	m.of = map[string]*inventory{}
 	for _, k := range s.kinds {
-		h := &had{}
+		h := &inventory{}
 		m.of[k.Name] = h
 		if k.Records.Spec() == nil {
 			continue
@@ -93,29 +93,29 @@ func (m *mirror) reset() {
 		return
 	}
 	for _, h := range m.of {
-		h.said = lineSet{}
+		h.marked = lineSet{}
 	}
 	m.freed = map[reference]uint64{}
 }
 
-// say notes that a line is the record.
-func (m *mirror) say(kind, id string) {
+// mark notes that the record has a line.
+func (m *mirror) mark(kind, id string) {
 	if m == nil {
 		return
 	}
 	if n, there := m.of[kind].find(id); there {
-		m.of[kind].said.add(n)
+		m.of[kind].marked.add(n)
 	}
 }
 
-// said reports whether a line is the record.
-func (m *mirror) said(kind, id string) bool {
+// marked reports whether the record has a line.
+func (m *mirror) marked(kind, id string) bool {
 	n, there := m.of[kind].find(id)
-	return there && m.of[kind].said.has(n)
+	return there && m.of[kind].marked.has(n)
 }
 
-// free reports whether the record's n-th unique value can be had by a line that is another record, since it either goes
-// or is itself a line's, which has another value. It notes that.
+// free reports whether the n-th unique value of the record can be given to another line, because the record will be
+// removed or get another value from its own line. It notes that the value must be freed.
 func (m *mirror) free(s *session, k *kind, rec any, n int) bool {
 	if m == nil || !m.checking {
 		return false
@@ -139,19 +139,19 @@ func (im *importer) list(ctx context.Context) error {
 			continue
 		}
 		im.tally.of(k.Name).Removed = h.count()
-		err := h.going(func(ids []string) error {
+		err := h.unmatched(func(ids []string) error {
 			if len(im.tally.removed) == maxRemovals {
 				return errEnough
 			}
 			return k.Records.Each(ctx, im.workspace(k.Resource), store.In("id", ids...), func(rec any) error {
 				if len(im.tally.removed) < maxRemovals {
-					im.tally.removed = append(im.tally.removed, Removal{k.Name, k.shown(rec), k.called(rec)})
+					im.tally.removed = append(im.tally.removed, Removal{k.Name, k.bundleID(rec), k.displayName(rec)})
 				}
 				return nil
 			})
 		})
 		if err != nil && !errors.Is(err, errEnough) {
-			return fmt.Errorf("reading what would be removed: %w", err)
+			return fmt.Errorf("read the records that would be removed: %w", err)
 		}
 	}
 	return nil
@@ -159,16 +159,16 @@ func (im *importer) list(ctx context.Context) error {
 
 var errEnough = errors.New("enough was read")
 
-// shown returns by what a bundle names a record.
-func (k *kind) shown(rec any) string {
+// bundleID returns how a bundle identifies a record.
+func (k *kind) bundleID(rec any) string {
 	if k.travels() || k.Single {
 		return k.Meta(rec).ID
 	}
 	return k.Identity(rec)
 }
 
-// called returns what people call a record, "" where it has no such name.
-func (k *kind) called(rec any) string {
+// displayName returns the name of a record for people; "" if it has none.
+func (k *kind) displayName(rec any) string {
 	text := func(name string) string {
 		if n, ok := k.Index(name); ok && k.Fields[n].Type.Kind() == reflect.String {
 			return k.Text(rec, name)
@@ -183,8 +183,8 @@ func (k *kind) called(rec any) string {
 	return ""
 }
 
-// release takes from records the unique values that lines are to have. Those records go, or get the values of their
-// lines.
+// release frees the unique values that lines need. The records that had them are removed later, or get the values of
+// their lines.
 func (im *importer) release(ctx context.Context) error {
 	of := map[string][]string{}
 	for r := range im.mirror.freed {
@@ -194,7 +194,7 @@ func (im *importer) release(ctx context.Context) error {
 		slices.Sort(of[k.Name])
 		for ids := range slices.Chunk(of[k.Name], compareSize) {
 			err := k.Records.Each(ctx, im.workspace(k.Resource), store.In("id", ids...), func(rec any) error {
-				if err := im.mayStore(ctx); err != nil {
+				if err := im.confirmAccess(ctx); err != nil {
 					return err
 				}
 				for n := range k.Uniques {
@@ -205,26 +205,26 @@ func (im *importer) release(ctx context.Context) error {
 				return k.Records.Replace(ctx, im.workspace(k.Resource), store.Preconditions{}, rec, nil)
 			})
 			if err != nil {
-				return fmt.Errorf("taking unique values from records of kind %s: %w", k.Name, err)
+				return fmt.Errorf("free unique values of records of kind %s: %w", k.Name, err)
 			}
 		}
 	}
 	return nil
 }
 
-// remove ends what no line is, each kind before those that it refers to.
+// remove deletes all records without a line for good, each kind before those that it refers to.
 func (im *importer) remove(ctx context.Context) error {
 	im.meter.start(PhaseRemoving, 0)
 	defer im.meter.end()
 	done := 0
 	for _, k := range slices.Backward(im.kinds) {
-		err := im.mirror.of[k.Name].going(func(ids []string) error {
-			if err := errors.Join(im.goOn(ctx), im.mayStore(ctx)); err != nil {
+		err := im.mirror.of[k.Name].unmatched(func(ids []string) error {
+			if err := errors.Join(im.waitTurn(ctx), im.confirmAccess(ctx)); err != nil {
 				return err
 			}
 			im.rightsChanged = im.rightsChanged || k.Rights
 			if err := k.end(ctx, im.session, ids); err != nil {
-				if _, is := errors.AsType[*fault.Error](err); is { // something stands on it that was made meanwhile
+				if _, is := errors.AsType[*fault.Error](err); is { // records that were created meanwhile depend on it
 					err = errors.New(err.Error())
 				}
 				return fmt.Errorf("remove records of kind %s that the bundle lacks: %w", k.Name, err)
@@ -241,7 +241,7 @@ func (im *importer) remove(ctx context.Context) error {
 	return nil
 }
 
-// end ends records for good, as operations do where they can. Those that are gone already are passed over.
+// end deletes records for good, by their operations if there are any. Records that no longer exist are skipped.
 func (k *kind) end(ctx context.Context, s *session, ids []string) error {
 	if s.deps.End != nil {
 		if done, err := s.deps.End(ctx, s.tenant, k.Name, ids); done || err != nil {

@@ -13,18 +13,18 @@ import (
 	"tenantry/tenants"
 )
 
-// organization keeps the one record that an organization itself is.
+// organization holds the organization itself as the only record of its kind.
 type organization struct {
 	directory *tenants.Directory
 	tenant    *tenants.Tenant
 	bounded   bool
 }
 
-// operators are the fields of an organization that are its operator's.
-var operators = []string{"limits", "request_limits", "providers"}
+// operatorFields are the fields of an organization that only the operator sets.
+var operatorFields = []string{"limits", "request_limits", "providers"}
 
-// organizationResource returns what the line about the organization is. Bounded says that its limits and
-// providers are the operator's. An error is a fault of the program.
+// organizationResource returns the resource of the line with the organization. With bounded, an import must not change
+// its operatorFields. An error is a fault of the program.
 func organizationResource(d *tenants.Directory, t *tenants.Tenant, bounded bool) (*record.Resource, error) {
 	traits := record.Traits{Name: kindOrganization, Definition: true, Control: true, Single: true, Travels: "-"}
 	check := func(c *record.Checking, rec any) {
@@ -32,7 +32,11 @@ func organizationResource(d *tenants.Directory, t *tenants.Tenant, bounded bool)
 		tenants.CheckOrganization(c.Errs, o)
 		hold := func(field string, same bool) {
 			if bounded && !same {
-				c.Errs.Add(field, fault.Forbidden, "%s are not those that the operator has set for this organization: leave them out of the line", field)
+				c.Errs.Add(
+					field, fault.Forbidden,
+					"%s differ from those that the operator has set for this organization: leave them out of the line",
+					field,
+				)
 			}
 		}
 		hold("limits", !slices.ContainsFunc(slices.Collect(maps.Keys(o.Limits)), func(name string) bool { return o.Limits[name] != t.Org.Limits[name] }))
@@ -42,10 +46,10 @@ func organizationResource(d *tenants.Directory, t *tenants.Tenant, bounded bool)
 	return record.Describe(reflect.TypeFor[tenants.Organization](), traits, organization{d, t, bounded}, check)
 }
 
-// Spec returns nil: package tenants keeps the organization.
+// Spec returns nil, because package tenants stores the organization.
 func (o organization) Spec() *store.Spec { return nil }
 
-// Find returns the organization, whatever is asked.
+// Find returns the organization for every query.
 func (o organization) Find(context.Context, *store.Workspace, store.Query) ([]any, error) {
 	org := o.tenant.Org
 	return []any{&org}, nil
@@ -58,24 +62,26 @@ func (o organization) Each(ctx context.Context, ws *store.Workspace, _ store.Fil
 
 func (o organization) Count(context.Context, *store.Workspace) (int64, error) { return 1, nil }
 
-// Insert is never called: the organization is there.
+// Insert is never called, because the organization exists.
 func (o organization) Insert(context.Context, *store.Workspace, store.Preconditions, []any) error {
 	return nil
 }
 
-// Portion is never asked for: nothing is inserted.
+// Portion is never called, because nothing is inserted.
 func (o organization) Portion(_ *store.Workspace, recs []any) int { return len(recs) }
 
-// Delete is never called: the organization stays.
+// Delete is never called, because the organization is not removed.
 func (o organization) Delete(context.Context, *store.Workspace, any) error { return nil }
 
-// Unchanged requires nothing: no record depends on what the organization is.
+// Unchanged requires nothing, because no record depends on the organization.
 func (o organization) Unchanged(*store.Workspace, any) store.Precondition {
 	return store.Precondition{}
 }
 
-// Replace makes the change to the organization as it is now.
-func (o organization) Replace(ctx context.Context, _ *store.Workspace, _ store.Preconditions, _ any, change func(any)) error {
+// Replace applies the change to the current organization.
+func (o organization) Replace(
+	ctx context.Context, _ *store.Workspace, _ store.Preconditions, _ any, change func(any),
+) error {
 	_, err := o.directory.Update(ctx, o.tenant.Org.Slug, func(org *tenants.Organization) error {
 		limits, providers, requests := maps.Clone(org.Limits), slices.Clone(org.Providers), org.RequestLimits
 		if change(org); o.bounded {

@@ -19,24 +19,24 @@ import (
 	"tenantry/internal/texts"
 )
 
-// Raw is a line or row before it is understood.
+// Raw is a line or row before it is decoded.
 type Raw struct {
 	Number int
-	Text   string   // of a bundle, or of a row
-	Cells  []string // of a CSV row, which share its text
+	Text   string   // of the line or row
+	Cells  []string // of a CSV row; they share Text
 	Err    error    // why it cannot be read
 
-	memory int64 // 0: not asked for yet
+	memory int64 // result of size; 0: not computed yet
 }
 
-// size returns about how many bytes of memory the line takes until it is stored; an empty cell takes some too.
+// size estimates how many bytes of memory the line takes until it is stored. Empty cells count, too.
 func (r *Raw) size() int64 {
 	if r.memory > 0 {
 		return r.memory
 	}
 	if r.memory = strictjson.MemoryOf(r.Text); r.Cells != nil {
 		n := len(r.Text)
-		if strings.Contains(r.Text, `""`) { // such cells have a text of their own
+		if strings.Contains(r.Text, `""`) { // quoted cells do not share Text
 			n *= 2
 		}
 		r.memory = strictjson.Memory(n, len(r.Cells), 0)
@@ -44,47 +44,46 @@ func (r *Raw) size() int64 {
 	return r.memory
 }
 
-// Reader reads the lines of a feed. It belongs to one goroutine.
+// Reader reads the lines of a feed. It is not safe for concurrent use.
 type Reader interface {
 	// Next returns io.EOF after the last line.
 	Next() (Raw, error)
-	// Offset returns how many bytes were read so far.
+	// Offset returns how many bytes have been read.
 	Offset() int64
 	Close() error
 }
 
-// Line is what a feed makes of a line or row: a line of a bundle.
+// Line is a line or row that a feed has turned into a line of a bundle.
 type Line struct {
 	Number int
 	Kind   string
-	Value  strictjson.Value // an object; something else where nothing more can be said than Faults
-	Text   string           // in place of Value: what it is read of
+	Value  strictjson.Value // an object; otherwise Faults are all that is known
+	Text   string           // in place of Value: its JSON
 	Faults fault.List
-	// Key, where set, says which record it is.
+	// Key, if set, identifies the record.
 	Key *Key
-	// Rev, where set, is the revision of the stored record from which the line was made, 0 where there was none: the
-	// line is refused once that has changed.
+	// Rev, if set, is the revision of the stored record that the line was made from, 0 if there was none. The line is
+	// refused if the record has changed.
 	Rev *int64
 }
 
-// Key is a value that a line shares with no other, and the record that has it.
+// Key is a value that no other line may have, and the stored record that has it.
 type Key struct {
 	Field  string
 	Digest [12]byte
-	ID     string // "" where there is none
-	Many   bool   // several have it
+	ID     string // "" if no record has it
+	Many   bool   // several records have it
 }
 
-// Feed is where the lines of an import come from.
+// Feed is the source of the lines of an import.
 type Feed interface {
 	Open() (Reader, error)
 	Size() int64
-	// Prepare looks at all lines, once, and returns those that define something.
+	// Prepare reads all lines once and returns the definitions.
 	Prepare(ctx context.Context, into *Into) ([]Line, error)
-	// Line reads one line; false for one that is blank or defines something. Safe for
-	// concurrent use with a parser each.
+	// Line parses one line; false if it is blank or a definition. Safe for concurrent use with one parser each.
 	Line(p *strictjson.Parser, r Raw) (Line, bool)
-	// Original returns the line as it stood in the file, with its line feed.
+	// Original returns the line as it was in the file, with its line feed.
 	Original(r Raw) []byte
 }
 
@@ -94,20 +93,20 @@ type Into struct {
 	session   *session
 }
 
-// Named returns the resource of that name, which there must be.
+// Named returns the resource of that name, which must exist.
 func (i *Into) Named(name string) *record.Resource { return i.session.named[name].Resource }
 
-// Workspace returns where the records of a resource are.
+// Workspace returns the workspace that holds the records of a resource.
 func (i *Into) Workspace(r *record.Resource) *store.Workspace { return i.session.workspace(r) }
 
-// Remember notes that a feed keeps so many bytes until the import ends. Error: ErrTooMany.
+// Remember counts memory that a feed holds until the import ends. Error: ErrTooMany.
 func (i *Into) Remember(bytes int64) error {
 	i.session.prepared += bytes
 	return i.session.remember(bytes)
 }
 
-// Collect returns what read makes of the lines of a feed, without those of which it returns false, as texts.
-// Errors: those of the feed, and that they are more than memory shall hold.
+// Collect returns the lines of a feed for which read returns true, as texts. Errors: those of the feed; ErrTooMany if
+// the lines take more memory than allowed.
 func (i *Into) Collect(ctx context.Context, f Feed, read func(*strictjson.Parser, Raw) (Line, bool)) ([]Line, error) {
 	var found []Line
 	err := i.Each(ctx, f, func(p *strictjson.Parser, r Raw) error {
@@ -119,9 +118,12 @@ func (i *Into) Collect(ctx context.Context, f Feed, read func(*strictjson.Parser
 			l.Text, l.Value = string(l.Value.Raw()), strictjson.Value{}
 		}
 		if found = append(found, l); len(found) > maxDefinitions {
-			return fmt.Errorf("%w: at most %d of kinds other than documents; line %d is beyond that", ErrTooMany, maxDefinitions, r.Number)
+			return fmt.Errorf(
+				"%w: at most %d of kinds other than documents; line %d is beyond that", ErrTooMany, maxDefinitions,
+				r.Number,
+			)
 		}
-		if err := i.session.define(entryMemory + strictjson.MemoryOf(l.Text)/3); err != nil { // its record takes a part of that
+		if err := i.session.define(entryMemory + strictjson.MemoryOf(l.Text)/3); err != nil { // its record takes part of that
 			return fmt.Errorf("%w; line %d is beyond that", err, r.Number)
 		}
 		return nil
@@ -148,7 +150,7 @@ func (i *Into) Each(ctx context.Context, f Feed, visit func(*strictjson.Parser, 
 		}
 		if n%500 == 0 {
 			i.session.meter.at(r.Offset(), n)
-			if err := i.session.goOn(ctx); err != nil {
+			if err := i.session.waitTurn(ctx); err != nil {
 				return err
 			}
 		}
@@ -160,39 +162,39 @@ func (i *Into) Each(ctx context.Context, f Feed, visit func(*strictjson.Parser, 
 	return nil
 }
 
-// maxLines is how many lines an import has that others than the operator began. Each is remembered in some hundred
-// bytes, and what fits into a file that may be sent are half a billion.
+// maxLines bounds the lines of a Bounded import. Each takes some hundred bytes of memory, and an uploaded file could
+// have half a billion lines.
 const maxLines = 5_000_000
 
-// counted ends where a file has more lines than it may.
-type counted struct {
+// limitedReader fails when a file has more lines than allowed.
+type limitedReader struct {
 	Reader
 	most int
 }
 
-// Next returns ErrTooMany of the line that is one too many.
-func (c counted) Next() (Raw, error) {
+// Next returns ErrTooMany for the first line beyond the bound.
+func (c limitedReader) Next() (Raw, error) {
 	l, err := c.Reader.Next()
 	if err == nil && l.Number > c.most {
-		err = fmt.Errorf("%w: at most %d can be imported so, counting blank ones; split it into several files", ErrTooMany, c.most)
+		err = fmt.Errorf("%w: at most %d are allowed, including blank ones; split it into several files", ErrTooMany, c.most)
 	}
 	return l, err
 }
 
-// open opens a feed for as many lines as the import may have.
+// open opens a feed, limited to the lines that the import may have.
 func (s *session) open(f Feed) (Reader, error) {
 	r, err := f.Open()
 	if err != nil {
 		return nil, err
 	}
-	return counted{r, s.most}, nil
+	return limitedReader{r, s.most}, nil
 }
 
-// understand reads a line and checks what needs no look at other data lines.
-func (s *session) understand(ctx context.Context, l Line) *entry {
+// decodeLine decodes a line and checks everything that does not depend on other data lines.
+func (s *session) decodeLine(ctx context.Context, l Line) *entry {
 	if l.Text != "" {
 		var p strictjson.Parser
-		l.Value, _ = p.Parse(l.Text) // it was written by the program
+		l.Value, _ = p.Parse(l.Text) // it is JSON that the feed wrote
 	}
 	k := s.named[l.Kind]
 	if k == nil && len(l.Faults) == 0 {
@@ -206,14 +208,14 @@ func (s *session) understand(ctx context.Context, l Line) *entry {
 	e.errs = append(l.Faults, e.errs...)
 	if l.Key != nil {
 		e.claims = append(e.claims, claim{field: l.Key.Field, key: l.Key.Digest})
-		e.digest = key{} // what it is has been said
+		e.digest = key{} // the key identifies it
 		if e.id = cmp.Or(l.Key.ID, e.id); l.Key.Many {
 			e.errs.Add(l.Key.Field, "duplicate", "several stored records have this %s", l.Key.Field)
 		}
-		if l.Key.ID != "" { // what is not given stays as it is stored
+		if l.Key.ID != "" { // fields that are not given keep their stored values
 			e.errs = slices.DeleteFunc(e.errs, func(f fault.Fault) bool {
 				n, known := k.Index(f.Field)
-				within := k.ValuesName() != "" && strings.HasPrefix(f.Field, k.ValuesName()+".") // a row gives none that is empty
+				within := k.ValuesName() != "" && strings.HasPrefix(f.Field, k.ValuesName()+".") // a row gives no empty values
 				kept := f.Code == fault.Required && (known && e.given&(1<<n) == 0 || within)
 				if kept {
 					e.missing = append(e.missing, f)
@@ -225,37 +227,39 @@ func (s *session) understand(ctx context.Context, l Line) *entry {
 	return e
 }
 
-// chunk is a run of lines that one worker decodes.
+// chunk is a sequence of lines that one worker decodes.
 type chunk struct {
-	memory  int64 // that the lines take
+	memory  int64 // of the lines
 	lines   []Raw
-	skipped []Raw // that the caller wants to see, though it does not want them decoded
+	skipped []Raw // lines that are passed to the caller but not decoded
 	entries []*entry
 	read    int64
 	err     error // of the reader, after the lines
-	broken  error // of a fault of the program
+	broken  error // a panic while decoding
 	done    chan struct{}
 }
 
 const (
 	chunkLines  = 200
 	chunkMemory = 1 << 20
-	// pumpMemory bounds the lines that are read and not visited yet, save one that takes more alone.
+	// pumpMemory bounds the memory of lines that are read but not visited yet, except for a single larger line.
 	pumpMemory = 8 << 20
 )
 
-// interest says what is to be done with a line.
+// interest says what to do with a line.
 type interest byte
 
 const (
-	wanted interest = iota
-	unwanted
-	shown
+	decode interest = iota
+	skip
+	report
 )
 
-// pump reads a feed, decodes its lines in parallel and calls visit with them in order,
-// always from the calling goroutine. All goroutines have ended when it returns.
-func (s *session) pump(ctx context.Context, f Feed, phase string, want func(line int) interest, visit func(*chunk) error) error {
+// pump reads a feed, decodes its lines in parallel and calls visit with them in order, on the calling goroutine. All
+// other goroutines have ended when it returns.
+func (s *session) pump(
+	ctx context.Context, f Feed, phase string, want func(line int) interest, visit func(*chunk) error,
+) error {
 	r, err := s.open(f)
 	if err != nil {
 		return err
@@ -264,7 +268,7 @@ func (s *session) pump(ctx context.Context, f Feed, phase string, want func(line
 	workers := max(runtime.GOMAXPROCS(0), 2)
 	work := make(chan *chunk, workers)
 	order := make(chan *chunk, 2*workers)
-	visited := make(chan int64, 4*workers) // memory of chunks; more of them are never under way
+	visited := make(chan int64, 4*workers) // memory of visited chunks; the buffer holds all chunks that can exist
 	var running sync.WaitGroup
 	defer func() {
 		cancel()
@@ -275,7 +279,7 @@ func (s *session) pump(ctx context.Context, f Feed, phase string, want func(line
 		defer close(order)
 		defer close(work)
 		for held := int64(0); ; {
-			c := gather(r, want)
+			c := readChunk(r, want)
 			for len(visited) > 0 || held > 0 && held+c.memory > pumpMemory {
 				select {
 				case freed := <-visited:
@@ -308,7 +312,7 @@ func (s *session) pump(ctx context.Context, f Feed, phase string, want func(line
 							break
 						}
 						if line, ok := f.Line(&p, l); ok {
-							e := s.understand(ctx, line)
+							e := s.decodeLine(ctx, line)
 							e.raw, e.size = l, l.size()
 							c.entries = append(c.entries, e)
 						}
@@ -327,7 +331,7 @@ func (s *session) pump(ctx context.Context, f Feed, phase string, want func(line
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		if err := cmp.Or(s.goOn(ctx), c.broken); err != nil {
+		if err := cmp.Or(s.waitTurn(ctx), c.broken); err != nil {
 			return err
 		}
 		if err := visit(c); err != nil {
@@ -347,7 +351,7 @@ func (s *session) pump(ctx context.Context, f Feed, phase string, want func(line
 	return nil
 }
 
-func gather(r Reader, want func(int) interest) *chunk {
+func readChunk(r Reader, want func(int) interest) *chunk {
 	c := &chunk{done: make(chan struct{})}
 	c.err = background.Try(func() error {
 		for seen := 0; seen < 100*chunkLines && len(c.lines) < chunkLines && c.memory < chunkMemory && len(c.skipped) < chunkLines; seen++ {
@@ -356,10 +360,10 @@ func gather(r Reader, want func(int) interest) *chunk {
 				return err
 			}
 			switch want(l.Number) {
-			case wanted:
+			case decode:
 				c.memory += l.size()
 				c.lines = append(c.lines, l)
-			case shown:
+			case report:
 				c.memory += l.size()
 				c.skipped = append(c.skipped, l)
 			}

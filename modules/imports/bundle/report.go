@@ -12,51 +12,49 @@ import (
 	"tenantry/internal/fault"
 )
 
-// ImportOptions say how a bundle is taken.
+// ImportOptions say how a bundle is imported.
 type ImportOptions struct {
 	// DryRun only checks; the report says what would have been done.
 	DryRun bool
-	// Partial stores the good lines where others are bad. Without it nothing is stored
-	// unless all can be.
+	// Partial stores the good lines even if others are bad. Otherwise bad lines keep everything from being stored.
 	Partial bool
-	// Mirror makes the organization what the bundle says: a record becomes what its line says of it, and what was there
-	// when the import began and no line is goes for good, once everything is stored. It does not go with Partial, nor
-	// for a feed.
+	// Mirror makes the organization equal to the bundle: a record becomes exactly what its line says, and records that
+	// existed when the import began but have no line are deleted for good once everything is stored. It excludes
+	// Partial and does not apply to a feed.
 	Mirror bool
-	// Bad, with Partial, receives the bad lines as they are.
+	// Bad, with Partial, receives the bad lines unchanged.
 	Bad io.Writer
-	// OpenWith, where set, opens secrets that were sealed to its public half.
+	// OpenWith, if set, opens secrets that were sealed to its public half.
 	OpenWith *sealing.PrivateKey
-	// Bounded refuses limits of the organization other than those that the operator has set, files of more
-	// than 5,000,000 lines, and those of which more would be kept in memory than an import may.
+	// Bounded refuses limits of the organization that differ from those of the operator, files with more than
+	// 5,000,000 lines, and files that would take more memory than an import may.
 	Bounded bool
-	// Allowed, where set, is asked before each batch that is stored; its error ends the import. It is called by several
-	// goroutines at a time.
+	// Allowed, if set, is called before each batch is stored, concurrently. Its error ends the import.
 	Allowed func(context.Context) error
 	// Progress is called at most ten times a second, from one goroutine at a time.
 	Progress func(Progress)
-	// Turn, where set, is called again and again, after every few hundred lines, from one goroutine at a time, and
-	// returns when the import may go on. An error ends it.
+	// Turn, if set, is called after every few hundred lines, from one goroutine at a time. It returns when the import
+	// may continue; its error ends the import.
 	Turn func(context.Context) error
 }
 
-// Counts are numbers of lines. Created, Unchanged and Updated are, after a dry run, what
-// would have been done; they are 0 where bad lines kept everything from being stored.
+// Counts are numbers of lines. After a dry run, Created, Unchanged and Updated say what would have been done. They are
+// 0 if bad lines kept everything from being stored.
 type Counts struct {
 	Lines     int `json:"lines"`
 	Created   int `json:"created"`
 	Unchanged int `json:"unchanged"`
 	Updated   int `json:"updated"`
-	Skipped   int `json:"skipped,omitempty"` // blank rows, which are no lines
+	Skipped   int `json:"skipped,omitempty"` // blank rows, which do not count as lines
 	Failed    int `json:"failed"`
-	Removed   int `json:"removed,omitempty"` // records that no line is, by a mirror
+	Removed   int `json:"removed,omitempty"` // records without a line that a mirror removes
 }
 
 // Removal is a record that a mirror removes.
 type Removal struct {
 	Kind string `json:"kind"`
-	ID   string `json:"id"`             // by which a bundle names it
-	Name string `json:"name,omitempty"` // what people call it
+	ID   string `json:"id"`             // as in a bundle
+	Name string `json:"name,omitempty"` // for people
 }
 
 func (r Removal) String() string {
@@ -66,58 +64,56 @@ func (r Removal) String() string {
 // maxRemovals bounds Report.Removals.
 const maxRemovals = 100
 
-// Report is what came of an import or export. Blank lines are not counted. Of rows,
-// Counts are the rows'; Kinds also has the definitions that the import makes.
+// Report is the result of an import. Blank lines are not counted. For an import of rows, Counts are those of the rows;
+// Kinds also counts the definitions that the import creates.
 type Report struct {
 	Counts
 	DryRun   bool              `json:"dry_run,omitempty"`
 	Kinds    map[string]Counts `json:"kinds"`
 	Problems []LineProblem     `json:"problems"` // of the first bad lines, by line
 	More     int               `json:"more_problems,omitempty"`
-	// Warnings are what does not fit of lines that are taken as they were stored.
+	// Warnings are the problems of lines that are accepted as stored.
 	Warnings     []LineProblem `json:"warnings,omitempty"` // of the first such lines
 	MoreWarnings int           `json:"more_warnings,omitempty"`
-	// Columns are those of an import of rows; MoreColumns is how many the report has no room for.
+	// Columns are those of an import of rows; MoreColumns is how many more there are.
 	Columns     []Column `json:"columns,omitempty"`
 	MoreColumns int      `json:"more_columns,omitempty"`
-	// Encoding and Delimiter are how the rows were read: the encoding as it is named over HTTP, and of CSV what stood
-	// between the cells.
+	// Encoding and Delimiter are how the rows were read: the IANA name of the encoding and, for CSV, the delimiter.
 	Encoding  string `json:"encoding,omitempty"`
 	Delimiter string `json:"delimiter,omitempty"`
-	// Removals are the first records that a mirror removes; MoreRemovals is how many others it does.
+	// Removals are the first records that a mirror removes; MoreRemovals is how many more there are.
 	Removals     []Removal `json:"removals,omitempty"`
 	MoreRemovals int       `json:"more_removals,omitempty"`
 }
 
-// Column is what an import of rows makes of one column.
+// Column is one column of an import of rows.
 type Column struct {
 	Name  string `json:"name"`
-	Field string `json:"field"`          // "" where the column is left out
-	Type  string `json:"type,omitempty"` // of a field that the organization defines
-	New   bool   `json:"new,omitempty"`  // the field is made by the import
-	Note  string `json:"note,omitempty"` // what else the column could have been
-	// Shown is what the first rows would have there, of a dry run.
+	Field string `json:"field"`          // "" if the column is left out
+	Type  string `json:"type,omitempty"` // type of a field that the organization defines
+	New   bool   `json:"new,omitempty"`  // the import creates the field
+	Note  string `json:"note,omitempty"` // other possible meanings of the column
+	// Shown are the values of the first rows, of a dry run.
 	Shown []string `json:"shown,omitempty"`
 }
 
-// ExportReport is what an export wrote.
+// ExportReport is the result of an export.
 type ExportReport struct {
 	Lines int            `json:"lines"`
 	Kinds map[string]int `json:"kinds"` // lines by kind
-	// AsIs is how many of them hold records that their definitions no longer allow.
+	// AsIs is how many lines hold records that their definitions no longer allow.
 	AsIs int `json:"as_is,omitempty"`
-	// LeftOut are sentences about what the bundle does not take elsewhere.
+	// LeftOut are sentences about what the bundle does not carry to another organization.
 	LeftOut []string `json:"left_out"`
 	// Problems are lines that an import would refuse. There should be none.
 	Problems []LineProblem `json:"problems,omitempty"`
 }
 
-// LineProblem says what is wrong with one line.
+// LineProblem holds the problems of one line.
 type LineProblem struct {
-	// Line is the line from 1; of a JSON array the element from 1; 0 for a definition that
-	// an import of rows makes.
+	// Line is the line from 1; in a JSON array the element from 1; 0 for a definition that an import of rows creates.
 	Line   int        `json:"line"`
-	Kind   string     `json:"kind"` // "" where the line does not say
+	Kind   string     `json:"kind"` // "" if the line does not give it
 	Errors fault.List `json:"errors"`
 }
 
@@ -136,41 +132,39 @@ func (p LineProblem) String() string {
 // maxProblems bounds Report.Problems.
 const maxProblems = 1000
 
-// maxWarnings bounds Report.Warnings: one field that was dropped makes as many as there are
-// records.
+// maxWarnings bounds Report.Warnings, because one dropped field can cause a warning for every record.
 const maxWarnings = 100
 
-// RefusedError says that an import stored nothing because lines are bad; the report that
-// comes with it names them.
+// RefusedError says that an import stored nothing because lines are bad. The report that comes with it names them.
 type RefusedError struct {
 	Failed, Lines int
-	Mirror        bool // which leaves no line out
+	Mirror        bool // cannot skip lines
 }
 
 func (e *RefusedError) Error() string {
-	text := fmt.Sprintf("nothing was imported: %d of %d lines cannot be taken; mend them", e.Failed, e.Lines)
+	text := fmt.Sprintf("nothing was imported: %d of %d lines are bad; correct them", e.Failed, e.Lines)
 	if e.Mirror {
 		return text
 	}
-	return text + ", or import the others alone with --partial"
+	return text + ", or import only the others with --partial"
 }
 
-// NoRoomError says that an import stored nothing, because the organization may not have so many records.
+// NoRoomError says that an import stored nothing because of the quota for records.
 type NoRoomError struct {
 	New int64 // records that the file would add
 	Err *store.QuotaError
 }
 
 func (e *NoRoomError) Error() string {
-	return fmt.Sprintf("nothing was imported: the file adds %d records, and the organization has %d of the %d it may have; delete records for good, import less, or have the limit raised",
+	return fmt.Sprintf("nothing was imported: the file adds %d records, and the organization has %d of the %d it may have; delete records for good, import fewer, or ask the operator for a higher limit",
 		e.New, e.Err.Used, e.Err.Allowed)
 }
 
 // Unwrap returns the quota.
 func (e *NoRoomError) Unwrap() error { return e.Err }
 
-// InterruptedError says that an import ended while it stored. Importing the same file
-// again goes on where it ended: what is stored already is left as it is.
+// InterruptedError says that an import ended while it was storing. Importing the same file again continues it: lines
+// that are stored are left unchanged.
 type InterruptedError struct {
 	Stored int // lines
 	Lines  int
@@ -178,7 +172,10 @@ type InterruptedError struct {
 }
 
 func (e *InterruptedError) Error() string {
-	return fmt.Sprintf("the import ended early, with %d of %d lines stored; import the same file again to go on: %v", e.Stored, e.Lines, e.Err)
+	return fmt.Sprintf(
+		"the import ended early, with %d of %d lines stored; import the same file again to continue: %v", e.Stored,
+		e.Lines, e.Err,
+	)
 }
 
 // Unwrap returns the cause.
@@ -190,7 +187,7 @@ type tally struct {
 	problems []LineProblem
 	more     int
 	warnings []LineProblem
-	unwarned int // lines beyond those in warnings
+	unlisted int // lines beyond those in warnings
 	removed  []Removal
 }
 
@@ -205,22 +202,22 @@ func (t *tally) of(kind string) *Counts {
 	return c
 }
 
-// problem notes what is wrong with a line. The Report keeps the first lines only, so
-// beyond twice its bound the last ones are dropped.
+// problem notes the problems of a line. The report has only the first lines, so the last ones are dropped when there
+// are twice as many.
 func (t *tally) problem(line int, kind string, errs fault.List) {
-	t.problems = append(t.problems, LineProblem{line, kind, kept(errs)})
+	t.problems = append(t.problems, LineProblem{line, kind, cloneFaults(errs)})
 	if len(t.problems) >= 2*maxProblems {
 		t.trim()
 	}
 }
 
-// warn notes what does not fit of a line that is taken all the same.
+// warn notes the problems of a line that is accepted nevertheless.
 func (t *tally) warn(line int, kind string, errs fault.List) {
 	if len(t.warnings) >= maxWarnings {
-		t.unwarned++
+		t.unlisted++
 		return
 	}
-	t.warnings = append(t.warnings, LineProblem{line, kind, kept(errs)})
+	t.warnings = append(t.warnings, LineProblem{line, kind, cloneFaults(errs)})
 }
 
 func (t *tally) trim() {
@@ -233,7 +230,9 @@ func (t *tally) trim() {
 
 func (t *tally) report() Report {
 	t.trim()
-	r := Report{Kinds: map[string]Counts{}, Problems: t.problems, More: t.more, Warnings: t.warnings, MoreWarnings: t.unwarned}
+	r := Report{
+		Kinds: map[string]Counts{}, Problems: t.problems, More: t.more, Warnings: t.warnings, MoreWarnings: t.unlisted,
+	}
 	if r.Problems == nil {
 		r.Problems = []LineProblem{}
 	}

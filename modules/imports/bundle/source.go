@@ -11,11 +11,11 @@ import (
 	"tenantry/backends/record"
 )
 
-// Source is what is imported. It is read several times from the start, so it must be a
-// file, or a stream that Spool has put into one.
+// Source is the input of an import. It is read several times from the start, so it must be a file, or a stream that
+// Spool has copied into one.
 type Source struct {
 	Open func() (io.ReadCloser, error)
-	Size int64 // in bytes; 0 where unknown, which only spoils the progress
+	Size int64 // in bytes; 0 if unknown, which only affects the progress
 }
 
 // FileSource returns the file at path as a Source.
@@ -30,13 +30,12 @@ func FileSource(path string) (Source, error) {
 	return Source{Open: func() (io.ReadCloser, error) { return os.Open(path) }, Size: info.Size()}, nil
 }
 
-// Spool copies a stream that can be read only once, such as standard input, into a
-// temporary file in dir ("" is the system's own folder). The file is readable by its owner
-// alone; remove deletes it.
+// Spool copies a stream that can be read only once, such as standard input, into a temporary file in dir ("" is the
+// system's temporary folder). Only its owner can read the file; remove deletes it.
 func Spool(ctx context.Context, r io.Reader, dir string) (src Source, remove func() error, err error) {
 	f, err := os.CreateTemp(dir, "tenantry-import-*")
 	if err != nil {
-		return Source{}, nil, fmt.Errorf("putting the input into a file: %w", err)
+		return Source{}, nil, fmt.Errorf("copy the input to a file: %w", err)
 	}
 	name := f.Name()
 	_, err = io.Copy(f, contextReader{ctx, r})
@@ -44,7 +43,7 @@ func Spool(ctx context.Context, r io.Reader, dir string) (src Source, remove fun
 		src, err = FileSource(name)
 	}
 	if err != nil {
-		return Source{}, nil, errors.Join(fmt.Errorf("putting the input into a file: %w", err), os.Remove(name))
+		return Source{}, nil, errors.Join(fmt.Errorf("copy the input to a file: %w", err), os.Remove(name))
 	}
 	return src, func() error { return os.Remove(name) }, nil
 }
@@ -61,11 +60,11 @@ func (c contextReader) Read(p []byte) (int, error) {
 	return c.r.Read(p)
 }
 
-// Progress tells how far an import or export has come.
+// Progress is the progress of an import or export.
 type Progress struct {
 	Phase string // "reading", "checking", "storing", "removing" or "writing"
 	Bytes int64  // read in this phase
-	Total int64  // bytes to read in this phase; 0 where unknown
+	Total int64  // bytes to read in this phase; 0 if unknown
 	Lines int    // in this phase
 }
 
@@ -80,7 +79,7 @@ const (
 
 const progressInterval = 100 * time.Millisecond
 
-// meter calls report at most ten times a second. It belongs to one goroutine.
+// meter calls report at most ten times a second. It is not safe for concurrent use.
 type meter struct {
 	report func(Progress)
 	now    Progress
@@ -103,13 +102,13 @@ func (m *meter) at(bytes int64, lines int) {
 	}
 }
 
-// end reports the last state of a phase.
+// end reports the end of a phase.
 func (m *meter) end() {
 	if m.report != nil {
 		m.report(m.now)
 	}
 }
 
-// MaxLine is the longest line of a bundle, in bytes. It holds the largest record, sealed to a key and with every
-// letter beyond ASCII written as an escape.
+// MaxLine is the longest line of a bundle in bytes. It fits the largest record, sealed to a key and with all
+// characters beyond ASCII escaped.
 const MaxLine = 4 * record.MaxRecord

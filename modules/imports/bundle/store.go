@@ -13,38 +13,37 @@ import (
 	"tenantry/internal/fault"
 )
 
-// maxPending is how many records wait in memory for others that they refer to, and pendingMemory how many bytes
-// they may take. Those beyond it are read again.
+// maxPending bounds the records that wait in memory for records that they refer to, and pendingMemory their bytes.
+// Further ones are read again later.
 const maxPending, pendingMemory = 10_000, 8 << 20
 
-// parallel is how many batches are stored at a time: some are encoded while another is written, and SQLite writes those
-// that wait by one commit.
+// parallel is how many batches are stored at a time: some are encoded while another is written, and SQLite stores
+// waiting ones in one commit.
 const parallel = 8
 
-// flightMemory is how many bytes of memory batches that are being stored may take together, save one that takes more
-// alone.
+// flightMemory bounds the memory of all batches being stored, except for a single larger one.
 const flightMemory = 12 << 20
 
-// leastAtOnce is how few records an import still stores together where the store is slow.
-const leastAtOnce = 50
+// minBatch is the smallest number of records that are stored together if the store is slow.
+const minBatch = 50
 
-// storer stores the good lines, each after those it refers to.
+// storer stores the good lines, each after those that it refers to.
 type storer struct {
 	*importer
-	fresh   queue              // to be compared
-	ready   queue              // to be stored
-	inReady map[int32]bool     // lines of kinds that refer to themselves, in ready
-	pending map[int32][]*entry // by the line they wait for
-	held    int                // entries in pending
-	pended  int64              // the memory that those take
-	again   bool               // some lines must be read again
-	force   bool               // do not wait: reports may refer to each other in a circle
+	fresh      queue              // to be compared
+	ready      queue              // to be stored
+	inReady    map[int32]bool     // lines in ready
+	pending    map[int32][]*entry // by the line they wait for
+	held       int                // entries in pending
+	pendingUse int64              // memory of the entries in pending
+	reread     bool               // some lines must be read again
+	force      bool               // do not wait for references: reports may refer to each other in a circle
 
-	atOnce  atomic.Int64 // how many new records are stored together, unless there are fewer
-	flying  int
-	aloft   int64 // the memory that those take which fly
-	landed  chan flight
-	failure error
+	batchLimit     atomic.Int64 // largest number of new records that are stored together
+	inFlight       int
+	inFlightMemory int64 // memory of the batches in flight
+	landed         chan flight
+	failure        error
 }
 
 // flight is a batch that is being stored.
@@ -52,35 +51,35 @@ type flight struct {
 	memory int64
 	kind   *kind
 	batch  []*entry
-	stored int // of the batch, the first ones
+	stored int // how many of the batch, from its beginning
 	err    error
 }
 
-// store stores what check found to be good.
+// store stores the lines that check has accepted.
 func (im *importer) store(ctx context.Context) error {
 	s := &storer{
 		importer: im, fresh: queue{of: map[string][]*entry{}}, ready: queue{of: map[string][]*entry{}},
 		inReady: map[int32]bool{}, pending: map[int32][]*entry{}, landed: make(chan flight, parallel),
 	}
-	s.atOnce.Store(batchSize)
+	s.batchLimit.Store(batchSize)
 	for _, c := range im.tally.kinds {
-		c.Created, c.Updated, c.Removed = 0, 0, 0 // now counted as they are stored
+		c.Created, c.Updated, c.Removed = 0, 0, 0 // limitedReader again when they are stored
 	}
-	defer func() { _ = s.announce(ctx) }() // also after a panic
+	defer func() { _ = s.bumpAccess(ctx) }() // also after a panic
 	var err error
 	if im.mirror != nil {
 		err = im.release(ctx)
 	}
 	if err == nil {
-		err = s.all(ctx)
+		err = s.storeAll(ctx)
 	}
-	for s.flying > 0 { // also after a failure: what is stored counts
+	for s.inFlight > 0 { // also after a failure, to count what is stored
 		err = cmp.Or(err, s.land(ctx))
 	}
-	err = cmp.Or(err, s.failure, s.announce(ctx))
+	err = cmp.Or(err, s.failure, s.bumpAccess(ctx))
 	if err == nil && im.mirror != nil && im.tally.report().Failed == 0 {
 		err = im.remove(ctx)
-		err = cmp.Or(err, s.announce(ctx))
+		err = cmp.Or(err, s.bumpAccess(ctx))
 	}
 	r := im.tally.report()
 	if err != nil {
@@ -92,17 +91,18 @@ func (im *importer) store(ctx context.Context) error {
 	return nil
 }
 
-// mayStore asks whether the import may still store something.
-func (s *session) mayStore(ctx context.Context) error {
+// confirmAccess returns an error if the import may no longer store records.
+func (s *session) confirmAccess(ctx context.Context) error {
 	if s.allowed == nil {
 		return nil
 	}
 	return s.allowed(ctx)
 }
 
-// announce makes cached identities void where rights were changed, or are as the file says: they may have been stored
-// by one who was stopped before it could announce them. They hold whatever became of the context.
-func (s *storer) announce(ctx context.Context) error {
+// bumpAccess invalidates cached identities if rights were changed, or are already as the file says: an interrupted
+// import may have stored them without invalidating. It does so even if the context is canceled, because the rights are
+// stored.
+func (s *storer) bumpAccess(ctx context.Context) error {
 	if !s.rightsChanged {
 		return nil
 	}
@@ -111,10 +111,10 @@ func (s *storer) announce(ctx context.Context) error {
 	return err
 }
 
-func (s *storer) all(ctx context.Context) error {
+func (s *storer) storeAll(ctx context.Context) error {
 	for i, e := range s.definitions {
 		if i > 0 && s.definitions[i-1].kind != e.kind { // later kinds refer to earlier ones
-			if err := s.settle(ctx); err != nil {
+			if err := s.drain(ctx); err != nil {
 				return err
 			}
 		}
@@ -125,25 +125,25 @@ func (s *storer) all(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := s.settle(ctx); err != nil {
+	if err := s.drain(ctx); err != nil {
 		return err
 	}
-	if err := s.announce(ctx); err != nil { // before all the others, which may take long
+	if err := s.bumpAccess(ctx); err != nil { // before the other lines, which may take long
 		return err
 	}
-	for first := true; first || s.again; first = false {
-		s.again = false
+	for first := true; first || s.reread; first = false {
+		s.reread = false
 		before := s.done.count
 		if err := s.sweep(ctx, first); err != nil {
 			return err
 		}
-		if s.done.count == before && (s.held > 0 || s.again) {
-			s.force, s.again = true, true
+		if s.done.count == before && (s.held > 0 || s.reread) {
+			s.force, s.reread = true, true
 		}
 		clear(s.pending)
-		s.again = s.again || s.held > 0
-		s.held, s.pended = 0, 0
-		if !s.again {
+		s.reread = s.reread || s.held > 0
+		s.held, s.pendingUse = 0, 0
+		if !s.reread {
 			return nil
 		}
 	}
@@ -153,22 +153,22 @@ func (s *storer) all(ctx context.Context) error {
 // sweep reads the file and stores every line whose references are stored.
 func (s *storer) sweep(ctx context.Context, first bool) error {
 	if s.bad.count+s.done.count >= s.tally.report().Lines && (s.opt.Bad == nil || s.bad.count == 0) {
-		return nil // nothing is left to do
+		return nil // every line is done
 	}
-	// The reader runs ahead: it must not look at sets that change meanwhile.
+	// The reader runs ahead on another goroutine, so it gets copies of sets that change.
 	bad, done := s.bad.clone(), s.done.clone()
 	err := s.pump(ctx, s.feed, PhaseStoring, func(line int) interest {
 		switch {
 		case bad.has(line) && first && s.opt.Bad != nil:
-			return shown
+			return report
 		case bad.has(line), done.has(line):
-			return unwanted
+			return skip
 		}
-		return wanted
+		return decode
 	}, func(c *chunk) error {
 		for _, l := range c.skipped {
 			if _, err := s.opt.Bad.Write(s.feed.Original(l)); err != nil {
-				return fmt.Errorf("writing a bad line: %w", err)
+				return fmt.Errorf("write a bad line: %w", err)
 			}
 		}
 		for _, e := range c.entries {
@@ -181,7 +181,7 @@ func (s *storer) sweep(ctx context.Context, first bool) error {
 	if err != nil {
 		return err
 	}
-	return s.settle(ctx)
+	return s.drain(ctx)
 }
 
 // put takes a line that is to be stored.
@@ -198,21 +198,21 @@ func (s *storer) put(ctx context.Context, e *entry) error {
 	}
 	e.change, e.old = undecided, nil
 	for _, k := range s.fresh.add(e, s.kinds) {
-		if err := s.sort(ctx, k.Name); err != nil {
+		if err := s.compareFresh(ctx, k.Name); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// sort compares the waiting lines of a kind once more and lines them up.
-func (s *storer) sort(ctx context.Context, name string) error {
+// compareFresh compares the waiting lines of a kind again and queues them.
+func (s *storer) compareFresh(ctx context.Context, name string) error {
 	for batch := range slices.Chunk(s.fresh.take(name), compareSize) {
 		if err := s.named[name].compare(ctx, s.session, batch); err != nil {
 			return err
 		}
 		for _, e := range batch {
-			if err := s.line(ctx, e); err != nil {
+			if err := s.enqueue(ctx, e); err != nil {
 				return err
 			}
 		}
@@ -220,8 +220,8 @@ func (s *storer) sort(ctx context.Context, name string) error {
 	return nil
 }
 
-// line puts an entry among those that are ready, or lets it wait for what it refers to.
-func (s *storer) line(ctx context.Context, e *entry) error {
+// enqueue queues an entry to be stored, or lets it wait for the records that it refers to.
+func (s *storer) enqueue(ctx context.Context, e *entry) error {
 	switch {
 	case len(e.errs) > 0:
 		s.failed(e)
@@ -232,13 +232,13 @@ func (s *storer) line(ctx context.Context, e *entry) error {
 		return s.finish(ctx, e)
 	}
 	if wait, on := s.waitsFor(e); wait && !s.force {
-		if s.held >= maxPending || s.pended >= pendingMemory {
-			s.again = true
+		if s.held >= maxPending || s.pendingUse >= pendingMemory {
+			s.reread = true
 			return nil
 		}
 		s.pending[on] = append(s.pending[on], e)
 		s.held++
-		s.pended += e.size
+		s.pendingUse += e.size
 		return nil
 	}
 	s.inReady[int32(e.line)] = true
@@ -250,18 +250,18 @@ func (s *storer) line(ctx context.Context, e *entry) error {
 	return nil
 }
 
-// released returns the lines that wait for another one, which wait no more.
-func (s *storer) released(line int) []*entry {
+// takeWaiting returns the lines that wait for a line, and removes them from pending.
+func (s *storer) takeWaiting(line int) []*entry {
 	waiting := s.pending[int32(line)]
 	delete(s.pending, int32(line))
 	s.held -= len(waiting)
 	for _, e := range waiting {
-		s.pended -= e.size
+		s.pendingUse -= e.size
 	}
 	return waiting
 }
 
-// waitsFor returns a line that must be stored before the entry.
+// waitsFor reports whether a line must be stored before the entry, and which.
 func (s *storer) waitsFor(e *entry) (bool, int32) {
 	wait, on := false, int32(0)
 	e.kind.references(e, func(_, target string, id *string) {
@@ -277,8 +277,7 @@ func (s *storer) waitsFor(e *entry) (bool, int32) {
 	return wait, on
 }
 
-// flush stores the ready lines of a kind: new ones beside the others' work, changed ones
-// at once.
+// flush stores the queued lines of a kind: new records in the background, changed ones at once.
 func (s *storer) flush(ctx context.Context, name string) error {
 	batch := s.ready.take(name)
 	if len(batch) == 0 {
@@ -295,13 +294,13 @@ func (s *storer) flush(ctx context.Context, name string) error {
 		}
 	}
 	if len(fresh) > 0 {
-		for s.flying >= parallel || s.flying > 0 && s.aloft+memory > flightMemory {
+		for s.inFlight >= parallel || s.inFlight > 0 && s.inFlightMemory+memory > flightMemory {
 			if err := s.land(ctx); err != nil {
 				return err
 			}
 		}
-		s.flying++
-		s.aloft += memory
+		s.inFlight++
+		s.inFlightMemory += memory
 		insert := func() {
 			f := flight{memory: memory, kind: kind, batch: fresh}
 			f.err = background.Try(func() error { return s.insert(ctx, &f) })
@@ -310,17 +309,17 @@ func (s *storer) flush(ctx context.Context, name string) error {
 		if kind.Definition {
 			insert()
 		} else {
-			go insert() // landed has room for every one that flies
+			go insert() // landed has room for all batches in flight
 		}
 	}
-	for len(fresh) < len(batch) && s.flying > 0 { // changed records may refer to new ones
+	for len(fresh) < len(batch) && s.inFlight > 0 { // changed records may refer to new ones
 		if err := s.land(ctx); err != nil {
 			return err
 		}
 	}
 	for _, e := range batch {
 		if e.change == update {
-			if err := s.one(ctx, e, kind.replace(ctx, s.session, e)); err != nil {
+			if err := s.countResult(ctx, e, kind.replace(ctx, s.session, e)); err != nil {
 				return err
 			}
 		}
@@ -328,32 +327,32 @@ func (s *storer) flush(ctx context.Context, name string) error {
 	return nil
 }
 
-// insert stores new records, as many together as one write should; fewer together from now on where the store could not
-// take so many, as a slow disk cannot within the time that a write has.
+// insert stores new records, as many at once as one write should. If the store cannot store so many in the time of a
+// write, for example on a slow disk, it stores fewer at once from then on.
 func (s *storer) insert(ctx context.Context, f *flight) error {
 	for f.stored < len(f.batch) {
 		part := f.batch[f.stored:]
-		part = f.kind.portion(s.session, part[:min(len(part), int(s.atOnce.Load()))])
+		part = f.kind.portion(s.session, part[:min(len(part), int(s.batchLimit.Load()))])
 		err := f.kind.insert(ctx, s.session, part)
-		switch fewer := max(int64(len(part)/2), leastAtOnce); {
+		switch fewer := max(int64(len(part)/2), minBatch); {
 		case err == nil:
 			f.stored += len(part)
-		case len(part) <= leastAtOnce || !errors.Is(err, store.ErrUnavailable) && !errors.Is(err, store.ErrSlow) || ctx.Err() != nil:
+		case len(part) <= minBatch || !errors.Is(err, store.ErrUnavailable) && !errors.Is(err, store.ErrSlow) || ctx.Err() != nil:
 			return err
 		default:
-			s.atOnce.Store(fewer)
+			s.batchLimit.Store(fewer)
 		}
 	}
 	return nil
 }
 
-// land waits for a batch that is being stored.
+// land waits for a batch in flight.
 func (s *storer) land(ctx context.Context) error {
 	f := <-s.landed
-	s.flying--
-	s.aloft -= f.memory
+	s.inFlight--
+	s.inFlightMemory -= f.memory
 	for _, e := range f.batch[:f.stored] {
-		if err := s.one(ctx, e, nil); err != nil {
+		if err := s.countResult(ctx, e, nil); err != nil {
 			return err
 		}
 	}
@@ -363,29 +362,29 @@ func (s *storer) land(ctx context.Context) error {
 	case f.err == nil:
 		return nil
 	case !errors.As(f.err, &dup):
-		if errors.Is(f.err, store.ErrConflict) { // of new records only what they stand on can have changed
-			f.err = errMoved
+		if errors.Is(f.err, store.ErrConflict) { // a conflict of new records is due to changed definitions
+			f.err = errDefinitions
 		}
 		if s.failure == nil {
 			s.failure = f.err
 		}
 		return f.err
 	}
-	// Somebody else stored some of these meanwhile.
+	// Others have stored some of these records meanwhile.
 	s.isEmpty[f.kind.Name] = false
 	for _, e := range f.batch {
 		e.change, e.old = undecided, nil
 	}
 	for part := range slices.Chunk(f.batch, compareSize) {
-		if err := s.anew(ctx, f.kind, part); err != nil {
+		if err := s.storeEach(ctx, f.kind, part); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// anew stores lines one by one, of which others stored some meanwhile.
-func (s *storer) anew(ctx context.Context, kind *kind, batch []*entry) error {
+// storeEach stores lines one by one, because others have stored some of the records meanwhile.
+func (s *storer) storeEach(ctx context.Context, kind *kind, batch []*entry) error {
 	if err := kind.compare(ctx, s.session, batch); err != nil {
 		return err
 	}
@@ -400,21 +399,21 @@ func (s *storer) anew(ctx context.Context, kind *kind, batch []*entry) error {
 		case e.change == update:
 			err = kind.replace(ctx, s.session, e)
 		}
-		if err := s.one(ctx, e, err); err != nil {
+		if err := s.countResult(ctx, e, err); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// one counts an entry that was stored, or could not be.
-func (s *storer) one(ctx context.Context, e *entry, err error) error {
+// countResult counts an entry that was stored, or could not be stored because of err.
+func (s *storer) countResult(ctx context.Context, e *entry, err error) error {
 	var dup *store.DuplicateError
 	var invalid *fault.Error
 	switch {
 	case errors.As(err, &dup):
 		for _, f := range dup.Fields {
-			e.errs.Add(f, "duplicate", "another %s of the organization has the same %s by now", e.kind.Name, f)
+			e.errs.Add(f, "duplicate", "another %s of the organization now has the same %s", e.kind.Name, f)
 		}
 		s.failed(e)
 		return nil
@@ -423,7 +422,7 @@ func (s *storer) one(ctx context.Context, e *entry, err error) error {
 		s.failed(e)
 		return nil
 	case errors.Is(err, store.ErrConflict), errors.Is(err, store.ErrNotFound):
-		s.fail(e, "line", "the record, or what it is defined by, was changed by somebody else at the same moment")
+		s.fail(e, "line", "the record or its definition was changed at the same time")
 		return nil
 	case err != nil:
 		return err
@@ -440,15 +439,15 @@ func (s *storer) one(ctx context.Context, e *entry, err error) error {
 	return s.finish(ctx, e)
 }
 
-// finish lets go on what waited for the entry.
+// finish notes that the entry is stored, and queues the lines that waited for it.
 func (s *storer) finish(ctx context.Context, e *entry) error {
 	s.done.add(e.line)
-	s.mirror.say(e.kind.Name, e.id)
-	if e.kind.Definition { // what follows is checked against it, and stands on it, as it is stored now
+	s.mirror.mark(e.kind.Name, e.id)
+	if e.kind.Definition { // later lines are checked against the stored definition, and require it unchanged
 		s.view.Learn(e.kind.Resource, cmp.Or(e.old, e.rec), "")
 	}
-	for _, w := range s.released(e.line) {
-		if err := s.line(ctx, w); err != nil {
+	for _, w := range s.takeWaiting(e.line) {
+		if err := s.enqueue(ctx, w); err != nil {
 			return err
 		}
 	}
@@ -460,34 +459,37 @@ func (s *storer) fail(e *entry, field, message string) {
 	s.failed(e)
 }
 
-// failed counts an entry that could not be stored, and those that refer to it.
+// failed counts an entry that could not be stored, and the lines that wait for it.
 func (s *storer) failed(e *entry) {
 	if s.bad.has(e.line) {
 		return
 	}
 	name := e.name()
 	s.bad.add(e.line)
-	if e.rev != nil && s.failure == nil { // what follows was checked against it
-		s.failure = errMoved
+	if e.rev != nil && s.failure == nil { // later lines were checked against it
+		s.failure = errDefinitions
 	}
 	s.tally.of(name).Failed++
 	s.tally.problem(e.line, name, e.errs)
 	if s.opt.Bad != nil && e.raw.Number > 0 {
 		if _, err := s.opt.Bad.Write(s.feed.Original(e.raw)); err != nil && s.failure == nil {
-			s.failure = fmt.Errorf("writing a bad line: %w", err)
+			s.failure = fmt.Errorf("write a bad line: %w", err)
 		}
 	}
-	for _, w := range s.released(e.line) {
-		w.errs = append(w.errs, fault.Fault{Field: "line", Code: "unknown", Message: fmt.Sprintf("it refers to line %d, which could not be stored", e.line)})
+	for _, w := range s.takeWaiting(e.line) {
+		w.errs = append(w.errs, fault.Fault{
+			Field: "line", Code: "unknown",
+			Message: fmt.Sprintf("it refers to line %d, which could not be stored", e.line),
+		})
 		s.failed(w)
 	}
 }
 
-// settle stores everything that can be stored now.
-func (s *storer) settle(ctx context.Context) error {
+// drain stores everything that can be stored now.
+func (s *storer) drain(ctx context.Context) error {
 	for {
 		for _, k := range s.kinds {
-			if err := s.sort(ctx, k.Name); err != nil {
+			if err := s.compareFresh(ctx, k.Name); err != nil {
 				return err
 			}
 		}
@@ -496,7 +498,7 @@ func (s *storer) settle(ctx context.Context) error {
 				return err
 			}
 		}
-		for s.flying > 0 {
+		for s.inFlight > 0 {
 			if err := s.land(ctx); err != nil {
 				return err
 			}

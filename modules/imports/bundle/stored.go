@@ -17,18 +17,16 @@ import (
 	"tenantry/tenants/identity"
 )
 
-// Names of a line that holds a record as it was stored. Definitions change after records
-// were stored under them: fields are dropped, get another type or become required, and what a
-// record refers to goes away. Such a record is exported with "as_is": true, is taken as it
-// is, and what does not fit is told as a warning. Its plain values stand under their own
-// name and its encrypted ones under secrets, whatever their fields are by now.
+// Members of a line that holds a record as stored. Definitions change after records were stored: fields are dropped, get
+// another type or become required, and targets of references are removed. Such a record is exported with "as_is": true
+// and imported unchanged; what does not fit is reported as a warning. Its plain values are under their own names and its
+// encrypted ones under secrets, whatever the current types of their fields are.
 const (
 	asIsName    = "as_is"
 	secretsName = "secrets"
 )
 
-// decodeStored reads a line that an export wrote as it was stored. What read and check
-// would say of it become doubts.
+// decodeStored reads a line that an export wrote as stored. Problems of reading and checking it become warnings.
 func (k *kind) decodeStored(ctx context.Context, v *view, val strictjson.Value, rec any, e *entry) {
 	doubtful := strictjson.Value{Is: strictjson.Object}
 	for i := range val.Members {
@@ -48,7 +46,7 @@ func (k *kind) decodeStored(ctx context.Context, v *view, val strictjson.Value, 
 		switch f := &k.Fields[n]; {
 		case given.Is != strictjson.Null || f.Rule.Required:
 			f.ReadStored(given, rec, &e.errs)
-		case f.Type.Kind() != reflect.Bool: // a switch has no empty value: null means the default, which a new record has
+		case f.Type.Kind() != reflect.Bool: // a boolean has no empty value: null means the default, which a new record has
 			f.Clear(rec)
 		}
 	}
@@ -60,7 +58,7 @@ func (k *kind) decodeStored(ctx context.Context, v *view, val strictjson.Value, 
 	e.id = k.Meta(rec).ID
 	doubt := &entry{line: e.line, kind: e.kind}
 	k.decodeGiven(ctx, v, doubtful, k.Bare(), doubt)
-	e.named, e.change, e.doubts = doubt.named, doubt.change, doubt.errs
+	e.named, e.change, e.warnings = doubt.named, doubt.change, doubt.errs
 	for _, wrong := range doubt.errs {
 		if field, _, _ := strings.Cut(wrong.Field, "."); slices.Contains(doubt.never, field) || k.grants(field) {
 			e.errs = append(e.errs, wrong)
@@ -74,8 +72,8 @@ func (k *kind) decodeStored(ctx context.Context, v *view, val strictjson.Value, 
 	}
 }
 
-// grants reports whether rights follow from the field, which is checked then also in a line that has the mark. Of the
-// organization, that is every field. Teams give nothing, they narrow.
+// grants reports whether rights follow from the field. Such fields are checked even in a line as stored. Of the
+// organization these are all fields. Teams are not among them, because they only narrow rights.
 func (k *kind) grants(name string) bool {
 	n, ok := k.Index(name)
 	switch {
@@ -88,8 +86,8 @@ func (k *kind) grants(name string) bool {
 	return f.Name == k.KeyField().Name || f.Rule.Ref == identity.RoleResource || f.Type == reflect.TypeFor[[]tenants.Permission]()
 }
 
-// withoutUnknown takes permissions and roles that do not exist, and so give nothing, from a record, and reports whether
-// it did.
+// withoutUnknown removes permissions and roles that do not exist, and so have no effect, from a record. It reports
+// whether it removed any.
 func (k *kind) withoutUnknown(v *view, rec any) (changed bool) {
 	all := tenants.AllPermissions()
 	for i := range k.Fields {
@@ -114,11 +112,11 @@ func (k *kind) withoutUnknown(v *view, rec any) (changed bool) {
 	return changed
 }
 
-// readSecrets reads the encrypted values that stand apart from the others.
+// readSecrets reads the encrypted values of a line as stored.
 func (k *kind) readSecrets(ctx context.Context, v *view, given strictjson.Value, rec any, e *entry) {
 	for name := range *k.Values(rec) {
 		if !store.ValidKey(name) {
-			e.errs.Add("values", "format", "%q is no name of a field", texts.Clip(name))
+			e.errs.Add("values", "format", "%q is not a valid field name", texts.Clip(name))
 		}
 	}
 	if given.Is != strictjson.Object {
@@ -130,15 +128,15 @@ func (k *kind) readSecrets(ctx context.Context, v *view, given strictjson.Value,
 	table := given.Table()
 	for name := range table {
 		if !store.ValidKey(name) {
-			e.errs.Add(secretsName, "format", "%q is no name of a field", texts.Clip(name))
+			e.errs.Add(secretsName, "format", "%q is not a valid field name", texts.Clip(name))
 			delete(table, name)
 		}
 	}
 	e.secrets = v.vault.Take(ctx, k.place(e.id), secretsName, table, func(string) bool { return true }, &e.errs)
 }
 
-// supersede removes what the line's values stand in place of: the plain value that was
-// stored under a name before its field became encrypted, or the other way round.
+// supersede removes the values that those of the line replace: a plain value that was stored before its field became
+// encrypted, or the reverse.
 func (k *kind) supersede(rec, old any, e *entry) (changed bool) {
 	for name := range e.secrets {
 		if _, there := (*k.Values(old))[name]; there {
@@ -155,14 +153,14 @@ func (k *kind) supersede(rec, old any, e *entry) (changed bool) {
 	return changed
 }
 
-// exportPage is how many records are looked at together at most, as far as their lines take no more than
-// store.BatchBytes, so that one question tells which of their references lead nowhere.
+// exportPage bounds how many records are handled together, within store.BatchBytes, so that one query finds their
+// dangling references.
 const exportPage = 500
 
-// outgoing is a record on its way out. refs are its references to documents.
+// outgoing is a record to be exported. refs are its references to documents.
 type outgoing struct {
 	line []byte
-	asIs func() ([]byte, error) // the same record as it is stored
+	asIs func() ([]byte, error) // the line of the record as stored; nil if line already is
 	refs []reference
 }
 
@@ -171,7 +169,7 @@ type reference struct{ target, id string }
 func (k *kind) export(ctx context.Context, s *session, emit func([]byte) error) error {
 	if spec := k.Records.Spec(); spec != nil {
 		if err := s.workspace(k.Resource).CheckIdentifiers(ctx, spec); err != nil {
-			return err // nobody would miss in the bundle what is not there
+			return err // missing records would not be noticed in the bundle
 		}
 	}
 	var page []outgoing
@@ -195,8 +193,8 @@ func (k *kind) export(ctx context.Context, s *session, emit func([]byte) error) 
 	return s.send(ctx, page, emit)
 }
 
-// inOrder visits all records in order of their identifiers, or where those do not travel by what lines are known by, so
-// that the order is the same wherever they were imported.
+// inOrder visits all records in the order of their identifiers or, if lines do not give these, of their keys. The
+// order is the same wherever the records were imported.
 func (k *kind) inOrder(ctx context.Context, s *session, visit func(rec any) error) error {
 	ws := s.workspace(k.Resource)
 	if k.travels() || k.Single {
@@ -221,7 +219,7 @@ func (k *kind) inOrder(ctx context.Context, s *session, visit func(rec any) erro
 	}
 }
 
-// keyedPage is how many records are read together of those whose identifiers do not travel, which are small.
+// keyedPage is how many records are read together if their identifiers are not exported. Such records are small.
 const keyedPage = 100
 
 // travels reports whether lines give the identifiers of records.
@@ -235,12 +233,12 @@ func (k *kind) outgoing(ctx context.Context, s *session, rec any) (out outgoing,
 	var secrets map[string]any
 	plain := map[string]any(nil)
 	if k.HasSecrets() {
-		maps.DeleteFunc(*k.Values(rec), func(_ string, value any) bool { return value == nil }) // which a line says of what is not there
+		maps.DeleteFunc(*k.Values(rec), func(_ string, value any) bool { return value == nil }) // null means that there is no value
 		plain = maps.Clone(*k.Values(rec))
 		if secrets, err = s.vault.Show(ctx, k.place(k.Meta(rec).ID), *k.Secrets(rec)); err != nil {
 			return out, err
 		}
-		fits = k.apart(s.view, rec, plain, secrets)
+		fits = k.separable(s.view, rec, plain, secrets)
 		if fits && len(secrets) > 0 {
 			if *k.Values(rec) == nil {
 				*k.Values(rec) = map[string]any{}
@@ -276,9 +274,9 @@ func (k *kind) outgoing(ctx context.Context, s *session, rec any) (out outgoing,
 	return out, err
 }
 
-// apart reports whether secret values stand under names of encrypted fields, and plain
-// ones under others, so that they can travel together.
-func (k *kind) apart(v *view, rec any, plain, secrets map[string]any) bool {
+// separable reports whether all secret values belong to encrypted fields and all plain ones to others, so that they
+// can be written together.
+func (k *kind) separable(v *view, rec any, plain, secrets map[string]any) bool {
 	secret := k.SecretIn(&v.Known, rec)
 	for name := range secrets {
 		if !secret(name) {
@@ -293,8 +291,8 @@ func (k *kind) apart(v *view, rec any, plain, secrets map[string]any) bool {
 	return true
 }
 
-// accepted reports whether an import takes the line and makes the same record of it. What
-// it learns of a definition, later lines are held against.
+// accepted reports whether an import accepts the line and makes the same record of it. It adds a definition to the
+// view, for checking later lines.
 func (k *kind) accepted(ctx context.Context, s *session, line []byte) bool {
 	val, err := s.reader.Parse(string(bytes.TrimSuffix(line, []byte("\n"))))
 	if err != nil {
@@ -322,11 +320,11 @@ func (k *kind) accepted(ctx context.Context, s *session, line []byte) bool {
 	return err == nil && bytes.Equal(val.AppendCanonical(nil, nil), same.AppendCanonical(nil, nil))
 }
 
-// learn teaches a definition that is exported as it is stored.
+// learn adds a definition that is exported as stored to the view.
 func (k *kind) learn(ctx context.Context, s *session, line []byte) error {
 	val, err := s.reader.Parse(string(bytes.TrimSuffix(line, []byte("\n"))))
 	if err != nil {
-		return fmt.Errorf("a line that was written cannot be read: %w", err)
+		return fmt.Errorf("read a line that was written: %w", err)
 	}
 	e := k.decode(ctx, s.view, val, 0)
 	if len(e.errs) > 0 {
@@ -337,8 +335,7 @@ func (k *kind) learn(ctx context.Context, s *session, line []byte) error {
 	return nil
 }
 
-// send writes lines. A line that refers to a document which is not there is written as
-// it is stored.
+// send writes lines. A line with a dangling reference is written as stored.
 func (s *session) send(ctx context.Context, page []outgoing, emit func([]byte) error) error {
 	missing := map[reference]bool{}
 	for _, out := range page {
@@ -360,7 +357,7 @@ func (s *session) send(ctx context.Context, page []outgoing, emit func([]byte) e
 		}
 		if len(out.line) > MaxLine {
 			var errs fault.List
-			errs.Add("line", "length", "a record makes a line of %d bytes, longer than an import takes", len(out.line))
+			errs.Add("line", "length", "the line of a record has %d bytes, more than an import accepts", len(out.line))
 			s.tally.problem(0, sniff(string(out.line)), errs)
 		}
 		if err := emit(out.line); err != nil {

@@ -205,12 +205,12 @@ func TestAsIs_GivesNoRights(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	acme, other := w.org("acme"), w.org("other")
-	const user, account = `{"kind":"user","as_is":true,"id":70,"name":"Eve","email":"eve@example.com",`, `{"kind":"service_account","as_is":true,"id":"0000000000000000000000b9","name":"Sync",`
+	const user, memoryUse = `{"kind":"user","as_is":true,"id":70,"name":"Eve","email":"eve@example.com",`, `{"kind":"service_account","as_is":true,"id":"0000000000000000000000b9","name":"Sync",`
 	for line, field := range map[string]string{
 		user + `"permissions":["manage_all"]}`:                                                                        "permissions",
 		user + `"roles":["ghost"]}`:                                                                                   "roles",
 		strings.Replace(user, ":70,", ":4294967296,", 1) + `"active":true}`:                                           "id",
-		account + `"permissions":["manage_all"]}`:                                                                     "permissions",
+		memoryUse + `"permissions":["manage_all"]}`:                                                                   "permissions",
 		`{"kind":"role","as_is":true,"name":"x","permissions":["manage_all"]}`:                                        "permissions",
 		`{"kind":"role","as_is":true,"name":"Not a name","permissions":[]}`:                                           "name",
 		`{"kind":"role","as_is":true,"name":"admin","permissions":["contacts"]}`:                                      "name",

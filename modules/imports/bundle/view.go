@@ -15,14 +15,14 @@ import (
 	"tenantry/tenants/secrets"
 )
 
-// view is what lines are checked against: the definitions of the organization and of the
-// bundle together. It does not change while data lines are read.
+// view holds the definitions that lines are checked against: those of the organization and of the bundle together. It
+// does not change while data lines are read.
 type view struct {
 	record.Known
 	vault *secrets.Vault
 }
 
-// newView returns the view of an organization that has defined nothing.
+// newView returns the view of an organization without definitions.
 func (s *session) newView() *view {
 	v := &view{vault: s.vault}
 	for _, k := range s.kinds {
@@ -34,11 +34,11 @@ func (s *session) newView() *view {
 	return v
 }
 
-// loadView reads the organization's definitions. Deleted ones count, and define nothing: what is stored under them is
-// reached by nobody, and ends with them.
+// loadView reads the organization's definitions. Deleted ones count towards limits but define nothing, because their
+// records cannot be reached and are removed with them.
 func (s *session) loadView(ctx context.Context) error {
 	s.view = s.newView()
-	if s.mirror != nil { // what no line defines goes
+	if s.mirror != nil { // a mirror removes definitions without a line
 		return nil
 	}
 	return s.eachDefined(ctx, func(k *kind, rec any, memory int64) error {
@@ -51,7 +51,7 @@ func (s *session) loadView(ctx context.Context) error {
 	})
 }
 
-// eachDefined visits the organization's definitions, with the memory that each takes once it is known.
+// eachDefined visits the organization's definitions, with the memory that each takes in the view.
 func (s *session) eachDefined(ctx context.Context, visit func(k *kind, rec any, memory int64) error) error {
 	for _, k := range s.kinds {
 		if !k.Definition {
@@ -62,23 +62,23 @@ func (s *session) eachDefined(ctx context.Context, visit func(k *kind, rec any, 
 			memory := int64(knownMemory)
 			if defines || k.Deleted(rec) {
 				size, _ := k.Size(rec)
-				memory += 5 * int64(size) // fields of a few letters take that
+				memory += 5 * int64(size) // definitions with short fields take that much
 			}
 			return visit(k, rec, memory)
 		})
 		if err != nil {
-			return fmt.Errorf("reading what is defined as %s: %w", k.Name, err)
+			return fmt.Errorf("read definitions of kind %s: %w", k.Name, err)
 		}
 	}
 	return nil
 }
 
-// definedCopies is how often less a byte of what is defined is held than one of an answer, whose room is for the copies
-// made of it.
+// definedCopies relates the memory of definitions to that of an answer: room for a byte of an answer includes its
+// copies, which definitions do not have.
 const definedCopies = 4
 
-// holdDefined finds room for what an export for a request will know of definitions, before its first line. Errors:
-// *fault.Error where that is more than an import for a request would take; that there is no room.
+// holdDefined finds room for the definitions that an export for a request holds, before its first line. Errors:
+// *fault.Error if they take more than allowed; the error of Room.Hold.
 func (s *session) holdDefined(ctx context.Context) error {
 	r := request.From(ctx)
 	if r == nil || r.Room == nil {
@@ -87,7 +87,11 @@ func (s *session) holdDefined(ctx context.Context) error {
 	size := int64(0)
 	err := s.eachDefined(ctx, func(_ *kind, _ any, memory int64) error {
 		if size += memory; size > s.mostDefined {
-			return fault.One("definitions", fault.Length, "what the organization has defined takes more than %d MiB while it is exported: the operator exports it by command", s.mostDefined>>20)
+			return fault.One(
+				"definitions", fault.Length,
+				"the definitions of the organization take more than %d MiB during the export; ask the operator to export it by command",
+				s.mostDefined>>20,
+			)
 		}
 		return nil
 	})
@@ -97,8 +101,8 @@ func (s *session) holdDefined(ctx context.Context) error {
 	return r.Room.Hold(ctx, size/definedCopies)
 }
 
-// learn adds a good definition of the bundle, unless the organization has as many as it may. One that the bundle says
-// is deleted is known all the same: an export holds its records too.
+// learn adds a valid definition of the bundle, unless the organization has reached their limit. A definition that the
+// bundle says is deleted is added, too, because an export contains its records.
 func (v *view) learn(e *entry) {
 	k := e.kind
 	if len(e.errs) > 0 || !k.Definition {
@@ -109,13 +113,13 @@ func (v *view) learn(e *entry) {
 		return
 	}
 	if was := v.Record(k.Name, k.Identity(e.rec)); was != nil && k.Deleted(was) {
-		v.Learn(k.Resource, was, "") // what the line does not say of it
+		v.Learn(k.Resource, was, "") // for fields that the line does not give
 	}
 	v.Learn(k.Resource, e.rec, "")
 }
 
-// settle replaces what was learned of a definition by what it will be, now that it is
-// known which stored one it changes. The bundle may have its own identifier for it.
+// settle replaces a definition of the bundle by its final state, once the stored definition that it changes is known.
+// The bundle may have another identifier for it.
 func (v *view) settle(e *entry) {
 	if e.old == nil {
 		return

@@ -15,19 +15,19 @@ import (
 	"tenantry/internal/texts"
 )
 
-// GuessEncoding, as an encoding, has that found out: UTF-8 where all that is looked at is valid, UTF-16 where every
-// other byte of it is mostly zero, else Windows-1252.
+// GuessEncoding detects the encoding: UTF-8 if the beginning of the file is valid, UTF-16 if most of its even or odd
+// bytes are zero, otherwise Windows-1252.
 const GuessEncoding = "guess"
 
-// decoded is the text of a file in UTF-8.
+// decoded is the text of a file, decoded to UTF-8.
 type decoded struct {
 	io.Reader
 	name  string            // of its encoding; "" for UTF-8
-	mark  string            // the byte order mark, which is not in the text
+	mark  string            // the byte order mark, which is not part of the text
 	other encoding.Encoding // nil for UTF-8
 }
 
-// encodingNamed returns the encoding of that name, as browsers know them; nil for UTF-8. Another name is ErrOptions.
+// encodingNamed returns the encoding of that name in the WHATWG Encoding Standard; nil for UTF-8. Error: ErrOptions.
 func encodingNamed(name string) (encoding.Encoding, error) {
 	e, err := htmlindex.Get(name)
 	if err != nil || e == encoding.Replacement {
@@ -40,7 +40,7 @@ func encodingNamed(name string) (encoding.Encoding, error) {
 	return e, nil
 }
 
-// CheckEncoding reports whether an encoding has that name. Error: ErrOptions.
+// CheckEncoding returns ErrOptions if no encoding has that name.
 func CheckEncoding(name string) error {
 	if name == "" || name == GuessEncoding {
 		return nil
@@ -49,15 +49,17 @@ func CheckEncoding(name string) error {
 	return err
 }
 
-// decode returns the text of a file. A byte order mark says what its encoding is, else the one that is declared is; it
-// is UTF-8 where nothing is.
+// decode returns the text of a file. The encoding is that of its byte order mark, otherwise the declared one,
+// otherwise UTF-8.
 func decode(in io.Reader, declared string) (d decoded, err error) {
 	buf := bufio.NewReaderSize(in, headSize)
 	head, whole, err := peek(buf)
 	if err != nil {
 		return d, err
 	}
-	marks := []struct{ mark, name string }{{"\xef\xbb\xbf", "utf-8"}, {"\xff\xfe", "utf-16le"}, {"\xfe\xff", "utf-16be"}}
+	marks := []struct{ mark, name string }{
+		{"\xef\xbb\xbf", "utf-8"}, {"\xff\xfe", "utf-16le"}, {"\xfe\xff", "utf-16be"},
+	}
 	for _, m := range marks {
 		if d.mark == "" && bytes.HasPrefix(head, []byte(m.mark)) {
 			d.mark, declared = m.mark, m.name
@@ -80,7 +82,7 @@ func decode(in io.Reader, declared string) (d decoded, err error) {
 	return d, nil
 }
 
-// guessEncoding returns what a file is likely to be written in that begins so.
+// guessEncoding returns the likely encoding of a file from its beginning.
 func guessEncoding(head []byte, whole bool) string {
 	zeros := [2]int{}
 	for i, b := range head {
@@ -109,37 +111,37 @@ func guessEncoding(head []byte, whole bool) string {
 	return "windows-1252"
 }
 
-// changes reports whether decoding may have changed a text: it stands for what is not valid.
+// changes reports whether decoding may have replaced invalid bytes in a text.
 func (d decoded) changes(text string) bool {
 	return d.other != nil && strings.ContainsRune(text, utf8.RuneError)
 }
 
-// written names the encoding of a file that was opened.
-func (d decoded) written() string {
+// encodingName returns the name of the encoding of an open file.
+func (d decoded) encodingName() string {
 	if d.name == "" && d.Reader != nil {
 		return "utf-8"
 	}
 	return d.name
 }
 
-// encode returns a text as it stood in the file.
+// encode returns a text in the encoding of the file.
 func (d decoded) encode(text string) []byte {
 	if d.other == nil {
 		return []byte(text)
 	}
 	raw, err := d.other.NewEncoder().Bytes([]byte(text))
 	if err != nil {
-		return []byte(text) // what is not valid was lost
+		return []byte(text) // invalid bytes were replaced
 	}
 	return raw
 }
 
-// delimiters are what separates cells, by the names that people give them.
+// delimiters are the delimiters of cells by name.
 func delimiters() map[string]byte {
 	return map[string]byte{"comma": ',', "semicolon": ';', "tab": '\t', "pipe": '|', "\\t": '\t'}
 }
 
-// delimiterOf returns the separator of cells of that name, or which the text itself is. Another text is ErrOptions.
+// delimiterOf returns the delimiter with that name, or that is the text itself. Error: ErrOptions.
 func delimiterOf(text string) (byte, error) {
 	if sep, named := delimiters()[strings.ToLower(text)]; named {
 		return sep, nil
@@ -147,10 +149,13 @@ func delimiterOf(text string) (byte, error) {
 	if len(text) == 1 && separates(text[0]) {
 		return text[0], nil
 	}
-	return 0, fmt.Errorf("%w: the delimiter is comma, semicolon, tab, pipe, or another single ASCII character that is not a letter, digit or quote", ErrOptions)
+	return 0, fmt.Errorf(
+		"%w: the delimiter must be comma, semicolon, tab, pipe, or another single ASCII character that is not a letter, digit or quote",
+		ErrOptions,
+	)
 }
 
-// CheckDelimiter reports whether the text says what separates cells. Error: ErrOptions.
+// CheckDelimiter returns ErrOptions if the text does not name a delimiter.
 func CheckDelimiter(text string) error {
 	if text == "" {
 		return nil
@@ -159,7 +164,7 @@ func CheckDelimiter(text string) error {
 	return err
 }
 
-// separates reports whether a byte can stand between cells.
+// separates reports whether a byte can be a delimiter.
 func separates(b byte) bool {
 	letter := b >= '0' && b <= '9' || b|0x20 >= 'a' && b|0x20 <= 'z'
 	return b < utf8.RuneSelf && b != '"' && b != '\r' && b != '\n' && b != 0 && !letter

@@ -104,8 +104,8 @@ func TestRows_LookAlikes(t *testing.T) {
 			out, `"values":{"net_price":111,"net_price_2":101,"net_price_3":121,"ref":"R1"}`)
 	}
 	r := w.mustRows(acme, "ref,NET PRICE\nR1,102\n", o)
-	if c := r.Columns[1]; c.Field != "net_price" || !strings.Contains(c.Note, "similar to the field net_price_2 too") {
-		t.Errorf(`got %+v, want c.Field = "net_price" and containing "similar to the field net_price_2 too"`, r.Columns)
+	if c := r.Columns[1]; c.Field != "net_price" || !strings.Contains(c.Note, "also similar to the field net_price_2") {
+		t.Errorf(`got %+v, want c.Field = "net_price" and containing "also similar to the field net_price_2"`, r.Columns)
 	}
 	w.mustLoad(acme, `{"kind":"custom_object","name":"one","label":"One","label_plural":"Ones","schema":{"net_price":{"title":"Price","type":"Number"}}}`)
 	r = w.mustRows(acme, "Net Price,net-price\n1,2\n", tabular.Options{As: "records:one", Format: tabular.CSV})
@@ -215,7 +215,7 @@ func TestRows_SeparatorsAndEncodings(t *testing.T) {
 	var bad bytes.Buffer
 	w.mustRows(acme, in("windows-1252", "Straße,n\nKöln,1,2\nBonn,2\n"), tabular.Options{As: "records:thing", Format: tabular.CSV, Encoding: "windows-1252", Partial: true, Bad: &bad})
 	if bad.String() != in("windows-1252", "Straße,n\nKöln,1,2\n") {
-		t.Errorf("%q", bad.String())
+		t.Errorf("bad rows = %q, want the row of Köln after the header", bad.String())
 	}
 }
 

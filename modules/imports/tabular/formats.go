@@ -9,28 +9,31 @@ import (
 	"tenantry/backends/record/schema"
 )
 
-// Formats of values that say more than how they look.
+// Formats that determine the type of a field.
 const (
 	formatText   = "text"
 	formatNumber = "number"
 	formatList   = "list"
 )
 
-// layouts are formats of days by what people call them.
+// layouts maps the names of date formats to layouts of package time.
 var layouts = map[string]string{
 	"yyyy-mm-dd": time.DateOnly, "dd.mm.yyyy": "2.1.2006", "dd/mm/yyyy": "2/1/2006", "mm/dd/yyyy": "1/2/2006",
 }
 
-// points are formats of numbers: what groups digits, and what stands before the fraction.
+// points maps the names of number formats to their thousands and decimal separators.
 var points = map[string][2]string{formatNumber: {"", "."}, "1,234.56": {",", "."}, "1.234,56": {".", ","}}
 
-// Formats returns how a map may say that values are written: as texts, as days, as numbers, whose zeros at the end are
-// not kept, or as lists between commas, semicolons, bars or ":::".
+// Formats returns the names of the formats of values in a map: texts, dates, numbers, whose trailing zeros are not
+// kept, and lists separated by commas, semicolons, bars or ":::".
 func Formats() []string {
-	return []string{formatText, "yyyy-mm-dd", "dd.mm.yyyy", "dd/mm/yyyy", "mm/dd/yyyy", formatNumber, "1,234.56", "1.234,56", formatList}
+	return []string{
+		formatText, "yyyy-mm-dd", "dd.mm.yyyy", "dd/mm/yyyy", "mm/dd/yyyy", formatNumber, "1,234.56", "1.234,56",
+		formatList,
+	}
 }
 
-// typeOfFormat returns which type values of a format have; "" where nothing is said.
+// typeOfFormat returns the type of a field with values in that format; "" if the format is empty.
 func typeOfFormat(format string) string {
 	switch {
 	case format == formatText:
@@ -45,8 +48,8 @@ func typeOfFormat(format string) string {
 	return ""
 }
 
-// formatted returns a cell of that format as it is written where nothing is said.
-func formatted(format, cell string) (string, error) {
+// normalize returns a cell of that format in the default notation of its type.
+func normalize(format, cell string) (string, error) {
 	s := strings.TrimSpace(cell)
 	if s == "" {
 		return cell, nil
@@ -83,9 +86,9 @@ func formatted(format, cell string) (string, error) {
 	return whole, nil
 }
 
-// listed returns a list as address books write them, between ":::" or commas, as one between semicolons. Groups that a
-// program makes itself are marked with an asterisk there.
-func listed(cell string) string {
+// splitList returns a list in the notations of address books, separated by ":::" or commas, as a JSON list. Groups
+// that an address book created itself begin with an asterisk, which is removed.
+func splitList(cell string) string {
 	s := strings.TrimSpace(cell)
 	var parts []string
 	switch {
@@ -106,6 +109,6 @@ func listed(cell string) string {
 			list = append(list, part)
 		}
 	}
-	written, _ := json.Marshal(list) // texts alone
+	written, _ := json.Marshal(list) // cannot fail for texts
 	return string(written)
 }

@@ -75,7 +75,7 @@ func TestRows_NothingIsLostUnsaid(t *testing.T) {
 		"a comma alone":             {file: "d\n\",\"\n", format: tabular.CSV, maps: map[string][]string{"d": {"d:1.234,56"}}, refused: "a number written as"},
 		"a point alone":             {file: "d\n.\n", format: tabular.CSV, maps: map[string][]string{"d": {"d:number"}}, refused: "a number written as"},
 		"a minus alone":             {file: "d\n-\n", format: tabular.CSV, maps: map[string][]string{"d": {"d:number"}}, refused: "a number written as"},
-		"no row of JSON":            {file: `[{"a":1,"a":2}]`, format: tabular.JSON, refused: "row 1 is the first that cannot be read"},
+		"no row of JSON":            {file: `[{"a":1,"a":2}]`, format: tabular.JSON, refused: "row 1 is the first unreadable one"},
 		"no object of JSON":         {file: `[1,2]`, format: tabular.JSON, refused: "the row must be an object"},
 		"CR, and LF in quotes":      {file: "a,b\r1,\"x\ny\"\r2,z\r", format: tabular.CSV, has: `"b":"x\ny"`},
 		"a mark and nothing":        {file: "sep=;", format: tabular.CSV, refused: "the file is empty"},

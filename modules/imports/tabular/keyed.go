@@ -17,28 +17,28 @@ import (
 	"tenantry/modules/imports/bundle"
 )
 
-// digest stands for a value of the key.
+// digest is a hash of a value of the key field.
 type digest [12]byte
 
-// keyed is the stored record that has a row's value of the key.
+// keyed is the stored record with a value of the key field.
 type keyed struct {
 	id   [12]byte
-	many bool // others have it too
+	many bool // several records have the value
 }
 
-// keyBatch is how many values of the key are looked up at a time: records that have them may be large.
+// keyBatch is how many values are looked up at a time, because the records that have them may be large.
 const keyBatch = 64
 
-// keyMemory is what is kept of a value of the key, in bytes: its digest, and the record that has it.
+// keyMemory is the memory for a value of the key field in bytes: its digest and its record.
 const keyMemory = 64
 
-// findKeyed finds the stored records that rows may be. Texts that are indexed are looked up in
-// batches; for others the records are read once, as for fields that the organization defined,
-// which not every engine indexes. Memory holds a digest of each value in the file.
+// findKeyed finds the stored records that rows may change. Values of an indexed field are looked up in batches;
+// otherwise all records are read once, for example for fields that the organization defined, which not every engine
+// indexes. Memory holds a digest of each value in the file.
 func (f *feed) findKeyed(ctx context.Context) error {
 	for i := range f.columns {
 		for _, t := range f.columns[i].targets {
-			if t.field == f.o.Key && (f.key == nil || f.key.custom) { // what every record has goes first
+			if t.field == f.o.Key && (f.key == nil || f.key.custom) { // fields of every record take precedence
 				f.key = t
 			}
 		}
@@ -46,13 +46,13 @@ func (f *feed) findKeyed(ctx context.Context) error {
 	t := f.key
 	switch {
 	case t == nil:
-		return fmt.Errorf("%w: no column leads to the field %q, which is the key", ErrOptions, texts.Clip(f.o.Key))
+		return fmt.Errorf("%w: no column is mapped to the key field %q", ErrOptions, texts.Clip(f.o.Key))
 	case slices.Contains([]string{schema.MultiSelect, schema.Encrypted, aValue}, t.typ):
 		return fmt.Errorf("%w: the field %q is a list, an object or encrypted and cannot be the key", ErrOptions, f.o.Key)
 	}
 	f.keyed = map[digest]keyed{}
 	if t.fresh || f.byID() {
-		return nil // nobody has a value, or it says itself which record is meant
+		return nil // no record has a value, or the value is the identifier
 	}
 	indexed := f.indexed()
 	values := map[digest]bool{}
@@ -61,7 +61,7 @@ func (f *feed) findKeyed(ctx context.Context) error {
 		var faults fault.List
 		row := f.row(p, r, &faults)
 		if row == nil {
-			return nil // what is wrong is noted when rows are checked
+			return nil // its faults are noted when rows are checked
 		}
 		v := row.key()
 		d, has := digestOf(v)
@@ -88,7 +88,7 @@ func (f *feed) findKeyed(ctx context.Context) error {
 	return f.lookUp(ctx, batch)
 }
 
-// byID reports whether the key is the identifier that the store gives records.
+// byID reports whether the key is the identifier of records.
 func (f *feed) byID() bool { return f.key.field == idColumn && !f.key.custom && f.key.typ == aLine }
 
 // indexed reports whether records can be looked up by the key.
@@ -111,8 +111,8 @@ func (f *feed) note(v strictjson.Value, id string) {
 	f.keyed[d] = now
 }
 
-// lookUp finds records by a field that every record has. Where more share the values than
-// one answer holds, the values are asked for in smaller parts.
+// lookUp finds records by an indexed field. If more records have the values than one answer holds, it looks up smaller
+// parts.
 func (f *feed) lookUp(ctx context.Context, values []string) error {
 	if len(values) == 0 {
 		return nil
@@ -121,7 +121,7 @@ func (f *feed) lookUp(ctx context.Context, values []string) error {
 		Filter: store.All(f.stored(), store.In(f.of.Stored(f.o.Key), values...)), State: store.Either, Limit: store.MaxLimit,
 	})
 	if err != nil {
-		return fmt.Errorf("looking for what rows may be: %w", err)
+		return fmt.Errorf("look up the records of rows: %w", err)
 	}
 	for _, rec := range found {
 		f.note(f.value(rec), f.of.Meta(rec).ID)
@@ -136,7 +136,7 @@ func (f *feed) lookUp(ctx context.Context, values []string) error {
 	return f.lookUp(ctx, values[half:])
 }
 
-// stored matches the records that rows may be.
+// stored matches the records that rows may change.
 func (f *feed) stored() store.Filter {
 	if f.definition == "" {
 		return store.Filter{}
@@ -144,7 +144,7 @@ func (f *feed) stored() store.Filter {
 	return store.Eq(f.of.Stored(f.of.DefinitionField), f.definition)
 }
 
-// value returns what a stored record has for the key.
+// value returns the value of the key field in a stored record.
 func (f *feed) value(rec any) strictjson.Value {
 	n, _ := f.of.Index(f.o.Key)
 	switch {
@@ -167,12 +167,12 @@ func (f *feed) readAll(ctx context.Context, values map[digest]bool) error {
 	})
 }
 
-// digestOf stands for a value of the key, numbers by what they are and not by how they are
-// written; false where there is none.
+// digestOf returns the digest of a value of the key field; numbers count by value, not by notation. has is false if
+// there is no value.
 func digestOf(v strictjson.Value) (d digest, has bool) {
 	switch {
 	case v.Is == strictjson.Number:
-		v.Text = written(v.Text)
+		v.Text = canonical(v.Text)
 	case v.Is == strictjson.Null || v.Is == strictjson.Array || v.Is == strictjson.Object || v.Is == strictjson.Text && v.Text == "":
 		return d, false
 	}
@@ -180,9 +180,9 @@ func digestOf(v strictjson.Value) (d digest, has bool) {
 	return digest(sum[:len(d)]), true
 }
 
-// written returns the one way to write a number that the store takes for the same: whole
-// numbers of 64 bits are exact there, others are floats.
-func written(number string) string {
+// canonical returns the notation for all numbers that the store treats as equal: integers of 64 bits are exact, others
+// are floats.
+func canonical(number string) string {
 	if n, err := strconv.ParseInt(number, 10, 64); err == nil {
 		return strconv.FormatInt(n, 10)
 	}
@@ -196,7 +196,7 @@ func written(number string) string {
 	return strconv.FormatFloat(n, 'g', -1, 64)
 }
 
-// key returns what the row has for the key; null where it has nothing.
+// key returns the row's value of the key field; null if it has none.
 func (r *row) key() strictjson.Value {
 	t, members := r.feed.key, r.own
 	if t.custom {
@@ -205,7 +205,7 @@ func (r *row) key() strictjson.Value {
 	return strictjson.Value{Is: strictjson.Object, Members: members}.Get(t.field)
 }
 
-// keyOf returns which record the row is by its value of the key; nil where it has none.
+// keyOf returns the key of a row; nil if it has no value.
 func (f *feed) keyOf(r *row) *bundle.Key {
 	d, has := digestOf(r.key())
 	if !has {

@@ -21,14 +21,14 @@ import (
 	"tenantry/modules/imports/bundle"
 )
 
-// Values of fields that every record has are read as those of a type of package schema, or as:
+// Types of fields of every record, in addition to those of package schema.
 const (
 	aLine  = "line"   // a text of one line
 	aText  = "text"   // any text
 	aValue = "object" // JSON
 )
 
-// typeOf returns how values of a field are read that every record has.
+// typeOf returns the type by which values of a record's own field are read.
 func typeOf(f *field.Field) string {
 	t := f.Type
 	if t.Kind() == reflect.Pointer {
@@ -51,8 +51,8 @@ func typeOf(f *field.Field) string {
 	return aText
 }
 
-// findOwn finds the fields that every record has, by squashed name. Where fields can be made, a column with the name of
-// an identifier, a reference or a time is more likely to be one of those, unless the file is an export.
+// findOwn finds the record's own fields, by squashed name. If missing fields are created, a column with the name of an
+// identifier, reference or time becomes a new field, because that is more likely, unless the file is an export.
 func (f *feed) findOwn() {
 	f.own = map[string]*field.Field{}
 	for i := range f.of.Fields {
@@ -60,14 +60,16 @@ func (f *feed) findOwn() {
 		if of.Name == f.of.DefinitionField && f.makes() && f.foreign && !f.ours {
 			continue
 		}
-		plain := of.Rule.Ref == "" && of.Name != idColumn && slices.Contains([]string{aLine, aText, schema.MultiSelect}, typeOf(of))
+		plain := of.Rule.Ref == "" && of.Name != idColumn && slices.Contains([]string{
+			aLine, aText, schema.MultiSelect,
+		}, typeOf(of))
 		if of.Name != f.of.ValuesName() && (plain || !f.makes() || f.ours && !of.Use.Has(declare.Hidden)) {
 			f.own[squash(of.Name)] = of
 		}
 	}
 }
 
-// plan decides what each column becomes.
+// plan decides which fields each column is mapped to.
 func (f *feed) plan() error {
 	f.planned = true
 	switch {
@@ -84,10 +86,13 @@ func (f *feed) plan() error {
 		}
 	}
 	if all, mapped := f.o.Map["*"]; mapped && !slices.Equal(all, []string{"*"}) && !slices.Equal(all, []string{""}) {
-		return fmt.Errorf("%w: * stands for all other columns: match them by name (*=*) or skip them (*=); they cannot become %q", ErrOptions, texts.Clip(strings.Join(all, ", ")))
+		return fmt.Errorf(
+			"%w: * stands for all other columns: match them by name (*=*) or skip them (*=); they cannot become %q",
+			ErrOptions, texts.Clip(strings.Join(all, ", ")),
+		)
 	}
 	f.findOwn()
-	f.call()
+	f.nameColumns()
 	taken := map[place]bool{}
 	for i := range f.columns {
 		c := &f.columns[i]
@@ -95,27 +100,32 @@ func (f *feed) plan() error {
 		for _, to := range f.o.Map[c.name] {
 			field, format, formatted := strings.Cut(to, ":")
 			if c.format = ""; formatted && !slices.Contains(Formats(), format) {
-				return fmt.Errorf("%w: %q is no format of values: %s are", ErrOptions, texts.Clip(format), strings.Join(Formats(), ", "))
+				return fmt.Errorf(
+					"%w: unknown format %q; use one of %s", ErrOptions, texts.Clip(format),
+					strings.Join(Formats(), ", "),
+				)
 			}
 			if field == "*" {
 				c.format, c.byName = format, true
 				continue
 			}
-			t := f.target(f.placed(field))
+			t := f.target(f.placeOf(field))
 			t.format = format
 			at := place{t.field, t.custom}
 			switch {
 			case field == "":
 			case taken[at]:
-				return fmt.Errorf("%w: two columns lead to the field %q", ErrOptions, texts.Clip(field))
+				return fmt.Errorf("%w: two columns are mapped to the field %q", ErrOptions, texts.Clip(field))
 			case !store.ValidKey(field):
-				return fmt.Errorf("%w: %q is no name of a field: 1 to 64 letters, digits, _ or -", ErrOptions, texts.Clip(field))
+				return fmt.Errorf(
+					"%w: %q is not a valid field name: 1 to 64 letters, digits, _ or -", ErrOptions, texts.Clip(field),
+				)
 			}
 			if t.fresh && (!f.makes() || f.reserved(field)) {
 				return fmt.Errorf("%w: a %s has no field %q", ErrOptions, spaced(f.of.Name), texts.Clip(field))
 			}
 			if was, gone := f.deleted[squash(field)]; gone && was == field {
-				return f.leadsNowhere(c, field)
+				return f.errDeletedField(c, field)
 			}
 			taken[at] = true
 			c.targets = append(c.targets, t)
@@ -135,7 +145,10 @@ func (f *feed) plan() error {
 			continue
 		}
 		if !f.makes() {
-			return fmt.Errorf("%w: a %s has no field for the column %q; say with a map what the columns become", ErrOptions, spaced(f.of.Name), texts.Clip(c.name))
+			return fmt.Errorf(
+				"%w: a %s has no field for the column %q; map the columns to fields", ErrOptions, spaced(f.of.Name),
+				texts.Clip(c.name),
+			)
 		}
 		name := strings.TrimPrefix(c.called, f.of.ValuesName()+".")
 		field := f.freeKey(name, func(key string) bool {
@@ -145,7 +158,7 @@ func (f *feed) plan() error {
 		})
 		for _, name := range []string{c.name, field} {
 			if was, gone := f.deleted[squash(name)]; gone {
-				return f.leadsNowhere(c, was)
+				return f.errDeletedField(c, was)
 			}
 		}
 		taken[place{field, true}] = true
@@ -154,10 +167,10 @@ func (f *feed) plan() error {
 	return nil
 }
 
-// maxNamed bounds the columns that an error names.
+// maxNamed bounds how many columns an error names.
 const maxNamed = 10
 
-// columnNames returns what the first columns are called.
+// columnNames returns the names of the first columns.
 func (f *feed) columnNames() string {
 	var names []string
 	for i := range f.columns[:min(len(f.columns), maxNamed)] {
@@ -169,15 +182,15 @@ func (f *feed) columnNames() string {
 	return strings.Join(names, ", ")
 }
 
-// free reports whether a column is still to be led to a field.
+// free reports whether a column is not mapped to a field yet.
 func (f *feed) free(c *column) bool {
 	_, mapped := f.o.Map[c.name]
 	mapped = mapped || f.o.Map != nil && !slices.Equal(f.o.Map["*"], []string{"*"})
 	return (c.byName || !mapped) && c.targets[0].field == ""
 }
 
-// match leads columns to the fields that are called as they are. A field that an import made has the column's name as
-// its title, and no two columns of a file are called the same: so the same file finds the fields that it made.
+// match maps columns to the fields with their names. A field that an import created has the name of its column as
+// title, and columns of a file have different names, so that the same file finds the fields that it created.
 func (f *feed) match(taken map[place]bool) {
 	own, titles, keys, alike, stand := places{}, places{}, places{}, places{}, places{}
 	for name, of := range f.own {
@@ -188,7 +201,7 @@ func (f *feed) match(taken map[place]bool) {
 		}
 	}
 	names := f.defined.Names()
-	slices.SortFunc(names, func(a, b string) int { return cmp.Or(len(a)-len(b), strings.Compare(a, b)) }) // a_2 before a_10
+	slices.SortFunc(names, func(a, b string) int { return cmp.Or(len(a)-len(b), strings.Compare(a, b)) }) // so that a_2 comes before a_10
 	for _, key := range names {
 		at, inside := place{key, true}, f.of.ValuesName()+"."+key
 		titles.add(titleFor(f.defined[key].Title, key), at)
@@ -198,20 +211,24 @@ func (f *feed) match(taken map[place]bool) {
 			alike.add(name, at)
 		}
 	}
-	for _, key := range names { // which titles are made into
+	for _, key := range names { // keys that titles would be turned into
 		alike.add(squash(keyFor(f.defined[key].Title)), place{key, true})
 	}
 	asIs := func(c *column) string { return c.called }
 	steps := []struct {
 		of    places
 		spelt func(*column) string
-		loose bool // others may be spelt alike
+		loose bool // several names may match
 	}{
-		{own, asIs, false}, {titles, asIs, false}, {titles, func(c *column) string { return titleFor(c.name, "") }, false}, {keys, asIs, false},
-		{alike, func(c *column) string { return squash(c.called) }, true}, {alike, func(c *column) string { return squash(keyFor(c.called)) }, true},
+		{own, asIs, false}, {titles, asIs, false}, {
+			titles, func(c *column) string { return titleFor(c.name, "") }, false,
+		}, {keys, asIs, false},
+		{alike, func(c *column) string { return squash(c.called) }, true}, {
+			alike, func(c *column) string { return squash(keyFor(c.called)) }, true,
+		},
 		{stand, func(c *column) string { return squash(c.called) }, true},
 	}
-	if f.ours || f.allKeys(keys, own) { // its columns are called by keys
+	if f.ours || f.allKeys(keys, own) { // its columns are named by keys
 		steps[1], steps[2], steps[3] = steps[3], steps[1], steps[2]
 	}
 	for _, step := range steps {
@@ -234,7 +251,7 @@ func (f *feed) match(taken map[place]bool) {
 			taken[may[0]] = true
 			c.targets[0], c.note = f.target(may[0]), ""
 			if c.targets[0].format = c.format; step.loose && len(may) > 1 {
-				c.note = fmt.Sprintf("similar to the field %s too", may[1].field)
+				c.note = fmt.Sprintf("also similar to the field %s", may[1].field)
 			}
 			for _, other := range stand[squash(c.called)] {
 				if may[0].custom && c.note == "" && other != may[0] {
@@ -245,12 +262,12 @@ func (f *feed) match(taken map[place]bool) {
 	}
 }
 
-// allKeys reports whether every column is called as a field is, by its key: an export writes no others.
+// allKeys reports whether every column has the key of a field as its name, as in an export.
 func (f *feed) allKeys(keys, own places) bool {
 	return !slices.ContainsFunc(f.columns, func(c column) bool { return len(keys[c.name])+len(own[c.name]) == 0 })
 }
 
-// places are the fields that have a name, the likelier first.
+// places are fields by name, the most likely first.
 type places map[string][]place
 
 func (p places) add(name string, at place) {
@@ -259,11 +276,11 @@ func (p places) add(name string, at place) {
 	}
 }
 
-// call gives each column a name of its own: its title, which no other name has; a mark where another name makes the
-// same title, as the first letters of both do; a number where columns before it have the name. What is called so by
-// itself goes first, so that it does not matter in which order columns stand that differ.
-func (f *feed) call() {
-	names, used := map[string]map[string]bool{}, map[string]bool{} // the names of each title
+// nameColumns gives each column a unique title. If several names have the same title, for example because they are
+// long, a hash of the name is added, and a number if earlier columns have the same name. Columns whose name is their
+// title go first, so that the result does not depend on the order of columns.
+func (f *feed) nameColumns() {
+	names, used := map[string]map[string]bool{}, map[string]bool{} // the names with each title
 	for i := range f.columns {
 		name := f.columns[i].name
 		title := titleFor(name, noName)
@@ -296,21 +313,21 @@ func (f *feed) call() {
 	}
 }
 
-// leadsNowhere says that a column would lead to a field that is deleted. Nobody asked to bring it back, with values
-// that contacts may have of it.
-func (f *feed) leadsNowhere(c *column, field string) error {
-	return fmt.Errorf("%w: the column %q leads to the field %q of a %s, which is deleted; restore it first, or say with a map what else the column becomes",
+// errDeletedField refuses a column that would be mapped to a deleted field. The field is not restored, because that
+// would also restore its old values.
+func (f *feed) errDeletedField(c *column, field string) error {
+	return fmt.Errorf("%w: the column %q is mapped to the field %q of a %s, which is deleted; restore it first, or map the column to another field",
 		ErrOptions, texts.Clip(c.name), field, spaced(f.of.Name))
 }
 
-// place is where the values of a column go: a field of every record, or one that the organization defines.
+// place is the target of a column: a field of every record, or one that the organization defines.
 type place struct {
 	field  string
 	custom bool
 }
 
-// placed returns which field somebody means by a name: what every record has goes before what is not defined.
-func (f *feed) placed(name string) place {
+// placeOf returns the field with a name. Fields of every record take precedence over undefined ones.
+func (f *feed) placeOf(name string) place {
 	own := f.own[squash(name)]
 	_, every := f.of.Index(name)
 	_, defined := f.defined[name]
@@ -318,7 +335,7 @@ func (f *feed) placed(name string) place {
 	return place{name, name != "" && !every && (own == nil || own.Name != name)}
 }
 
-// target returns what the field of a place is.
+// target returns the field at a place.
 func (f *feed) target(at place) *target {
 	t := &target{field: at.field, custom: at.custom}
 	if n, is := f.of.Index(at.field); is && !at.custom {
@@ -330,7 +347,7 @@ func (f *feed) target(at place) *target {
 	return t
 }
 
-// freeKey returns an identifier for a new field that is not in use.
+// freeKey returns an unused key for a new field.
 func (f *feed) freeKey(name string, used func(string) bool) string {
 	base := cmp.Or(keyFor(name), noName)
 	if f.ours && store.ValidKey(name) {
@@ -346,8 +363,7 @@ func (f *feed) freeKey(name string, used func(string) bool) string {
 	return key
 }
 
-// reserved reports whether no field can be defined under the name, which is that of something that every
-// record has.
+// reserved reports whether no field can be defined with the key, because it is the name of a record's own field.
 func (f *feed) reserved(key string) bool {
 	if _, own := f.of.Index(key); own {
 		return true
@@ -364,8 +380,8 @@ func (f *feed) newField(key, title, typ string) strictjson.Value {
 	return object(member(f.defines.Key, key), member("title", title), member("type", typ))
 }
 
-// definitions returns lines that make the fields which are missing. A file without rows makes none: nothing tells
-// whether its columns are those of an export.
+// definitions returns lines that create the missing fields. A file without rows creates none, because it is unknown
+// whether it is an export.
 func (f *feed) definitions() []bundle.Line {
 	if !f.makes() || f.last == 0 {
 		return nil
@@ -388,7 +404,7 @@ func (f *feed) definitions() []bundle.Line {
 			}
 			t.typ = cmp.Or(typeOfFormat(t.format), c.guess.result())
 			title := c.called
-			if len(c.targets) > 1 { // of which each has a name of its own
+			if len(c.targets) > 1 { // each field has a title of its own
 				title = titleFor(c.name, t.field)
 			}
 			fresh[t.field] = schema.Field{Title: title, Type: t.typ}
@@ -406,22 +422,24 @@ func (f *feed) definitions() []bundle.Line {
 	}
 	fields := f.defined.With(fresh)
 	def := line(object(member(f.defines.Key, f.definition), member("label", label), member("label_plural", plural),
-		strictjson.Member{Name: "schema", Value: parsed(field.AppendJSON(nil, fields))}, strictjson.Member{Name: "as_is", Value: valueOf(true)}))
+		strictjson.Member{
+			Name: "schema", Value: parsed(field.AppendJSON(nil, fields)),
+		}, strictjson.Member{Name: "as_is", Value: valueOf(true)}))
 	if len(fields) > schema.MaxFields {
 		def.Faults.Add("schema", "length", "a %s has at most %d fields", spaced(f.defines.Name), schema.MaxFields)
 	}
 	return out
 }
 
-// noName is what a column is called that has no name.
+// noName is the title of a column without a name.
 const noName = "column"
 
-// titleFor returns what people read above a new field.
+// titleFor returns the title of a new field.
 func titleFor(column, unnamed string) string {
 	return clip(cmp.Or(oneLine(column), unnamed), schema.MaxLabel)
 }
 
-// clip returns at most so many characters of a text.
+// clip returns at most that many characters of a text.
 func clip(s string, most int) string {
 	if runes := []rune(s); len(runes) > most {
 		s = strings.TrimSpace(string(runes[:most]))
@@ -429,7 +447,7 @@ func clip(s string, most int) string {
 	return s
 }
 
-// labels returns what a custom object is called that is made from its name alone.
+// labels returns the labels of a new custom object, made from its name.
 func labels(name string) (label, plural string) {
 	label = strings.ReplaceAll(name, "_", " ")
 	label = strings.ToUpper(label[:1]) + label[1:]
@@ -442,7 +460,7 @@ func labels(name string) (label, plural string) {
 	return label, label + "s"
 }
 
-// squash returns a name without what people spell differently.
+// squash returns a name without differences in case and punctuation.
 func squash(name string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -455,8 +473,8 @@ func squash(name string) string {
 	}, strings.TrimSpace(name))
 }
 
-// keyFor returns an identifier for a new field: "Production Budget" is production_budget. It is empty where the name
-// has no letters and digits of ASCII.
+// keyFor returns a key for a new field: "Production Budget" becomes production_budget. It is empty if the name has no
+// ASCII letters or digits.
 func keyFor(name string) string {
 	words := strings.FieldsFunc(name, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9')

@@ -17,8 +17,8 @@ import (
 // maxRow is the longest row, in bytes.
 const maxRow = 1 << 20
 
-// bounded fails where more than maxRow bytes would be read for one row.
-type bounded struct {
+// boundedReader fails if more than maxRow bytes would be read for one row.
+type boundedReader struct {
 	r     io.Reader
 	read  int64
 	limit int64
@@ -26,7 +26,8 @@ type bounded struct {
 
 var errRowTooLong = fmt.Errorf("%w: a row is longer than %d bytes; a quote or bracket may be missing", ErrOptions, maxRow)
 
-// unreadable says what is wrong with the file itself. An err of the disk stays what it is: the file may be good.
+// unreadable returns ErrOptions for a malformed file. An I/O error is returned unchanged, because the file may be
+// good.
 func unreadable(err error, format string, args ...any) error {
 	if syntax := new(json.SyntaxError); err != nil && !errors.As(err, &syntax) && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return err
@@ -34,7 +35,7 @@ func unreadable(err error, format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrOptions, fmt.Sprintf(format, args...))
 }
 
-func (b *bounded) Read(p []byte) (int, error) {
+func (b *boundedReader) Read(p []byte) (int, error) {
 	if b.read >= b.limit {
 		return 0, errRowTooLong
 	}
@@ -43,30 +44,30 @@ func (b *bounded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// allow lets the row that starts at the offset be read.
-func (b *bounded) allow(offset int64) { b.limit = offset + maxRow + 1<<16 }
+// allow allows the row at the offset to be read.
+func (b *boundedReader) allow(offset int64) { b.limit = offset + maxRow + 1<<16 }
 
-// arrived counts the bytes of a file that were read.
-type arrived struct {
+// countingReader counts the bytes that are read.
+type countingReader struct {
 	io.ReadCloser
 	bytes int64
 }
 
-func (a *arrived) Read(p []byte) (int, error) {
+func (a *countingReader) Read(p []byte) (int, error) {
 	n, err := a.ReadCloser.Read(p)
 	a.bytes += int64(n)
 	return n, err
 }
 
-func (a *arrived) Offset() int64 { return a.bytes }
+func (a *countingReader) Offset() int64 { return a.bytes }
 
-// open opens a file of rows as the options say.
+// open opens a file of rows with the options.
 func open(src bundle.Source, o *Options) (bundle.Reader, error) {
 	in, err := src.Open()
 	if err != nil {
-		return nil, fmt.Errorf("opening the rows: %w", err)
+		return nil, fmt.Errorf("open the rows: %w", err)
 	}
-	from := &arrived{ReadCloser: in}
+	from := &countingReader{ReadCloser: in}
 	var r bundle.Reader
 	text, err := decode(from, o.Encoding)
 	switch {
@@ -82,10 +83,10 @@ func open(src bundle.Source, o *Options) (bundle.Reader, error) {
 	return r, nil
 }
 
-// headSize is how much of a file is looked at to find what stands between its cells.
+// headSize is how much of a file is examined to detect its encoding and delimiter.
 const headSize = 64 << 10
 
-// peek returns how a text begins, and whether that is all of it.
+// peek returns the beginning of a text, and whether it is the whole text.
 func peek(buf *bufio.Reader) (head []byte, whole bool, err error) {
 	head, err = buf.Peek(headSize)
 	if errors.Is(err, io.EOF) {
@@ -95,16 +96,16 @@ func peek(buf *bufio.Reader) (head []byte, whole bool, err error) {
 }
 
 type csvReader struct {
-	*arrived
+	*countingReader
 	text    decoded
 	records records
-	first   string // the header as it stands in the file
+	first   string // the header as in the file
 	header  []string
 }
 
-// openCSV reads the header, and finds what ends lines and stands between cells where that is not given.
-func openCSV(from *arrived, text decoded, delimiter string) (bundle.Reader, error) {
-	c := &csvReader{arrived: from, text: text, records: records{r: bufio.NewReaderSize(text, headSize)}}
+// openCSV reads the header. It detects the line end, and the delimiter unless that is given.
+func openCSV(from *countingReader, text decoded, delimiter string) (bundle.Reader, error) {
+	c := &csvReader{countingReader: from, text: text, records: records{r: bufio.NewReaderSize(text, headSize)}}
 	head, whole, err := peek(c.records.r)
 	if err != nil {
 		return nil, err
@@ -126,10 +127,13 @@ func openCSV(from *arrived, text decoded, delimiter string) (bundle.Reader, erro
 		return nil, unreadable(nil, "the header is not valid CSV: %v", header.err)
 	}
 	c.first += header.text
-	for i, name := range header.cells { // they become names of fields, whatever they are
+	for i, name := range header.cells { // names must be valid text, because they become names of fields
 		switch name = strings.ReplaceAll(name, "\r\n", "\n"); {
 		case !utf8.ValidString(name) || strings.Contains(name, "\x00"):
-			return nil, unreadable(nil, "the header is not valid UTF-8, or holds a NUL character; save it as UTF-8, or name its encoding, for example windows-1252, or guess (--encoding; over HTTP the parameter encoding)")
+			return nil, unreadable(
+				nil,
+				"the header is not valid UTF-8, or holds a NUL character; save it as UTF-8, or set its encoding, for example windows-1252 or guess (--encoding; over HTTP the parameter encoding)",
+			)
 		case text.changes(name):
 			return nil, unreadable(nil, "the header is not valid %s", text.name)
 		case strings.Contains(name, "\r"):
@@ -141,8 +145,8 @@ func openCSV(from *arrived, text decoded, delimiter string) (bundle.Reader, erro
 	return c, nil
 }
 
-// separate finds what stands between cells: what is given, what the first line says as spreadsheets do ("sep=;"), or
-// what the first records show. It returns that line, which is no header.
+// separate determines the delimiter: the given one, that of a first line such as "sep=;", or the one that fits the
+// first records. It returns that first line, which is not the header.
 func (c *csvReader) separate(head []byte, whole bool, given string) (line string, err error) {
 	d := &c.records
 	if after, marked := bytes.CutPrefix(head, []byte("sep=")); marked && len(after) > 0 && separates(after[0]) {
@@ -172,7 +176,7 @@ func (c *csvReader) Next() (bundle.Raw, error) {
 	case rec.err != nil:
 		raw.Err = fmt.Errorf("the row is not valid CSV: %w", rec.err)
 	case len(rec.cells) != len(c.header):
-		raw.Err = fmt.Errorf("the row has %d cells, and the header %d", len(rec.cells), len(c.header))
+		raw.Err = fmt.Errorf("the row has %d cells but the header has %d", len(rec.cells), len(c.header))
 	case c.text.changes(rec.text):
 		raw.Err = fmt.Errorf("the row is not valid %s", c.text.name)
 	}
@@ -180,16 +184,16 @@ func (c *csvReader) Next() (bundle.Raw, error) {
 }
 
 type jsonReader struct {
-	*arrived
+	*countingReader
 	text   decoded
-	bounds *bounded
+	bounds *boundedReader
 	dec    *json.Decoder
 	array  bool
 	number int
 }
 
-func openJSON(from *arrived, text decoded) (bundle.Reader, error) {
-	bounds := &bounded{r: text}
+func openJSON(from *countingReader, text decoded) (bundle.Reader, error) {
+	bounds := &boundedReader{r: text}
 	bounds.allow(0)
 	buf := bufio.NewReaderSize(bounds, headSize)
 	head, _, err := peek(buf)
@@ -200,7 +204,7 @@ func openJSON(from *arrived, text decoded) (bundle.Reader, error) {
 	if len(head) == 0 || head[0] != '[' && head[0] != '{' {
 		return nil, unreadable(nil, "a JSON array of objects is expected")
 	}
-	j := &jsonReader{arrived: from, text: text, bounds: bounds, dec: json.NewDecoder(buf), array: head[0] == '['}
+	j := &jsonReader{countingReader: from, text: text, bounds: bounds, dec: json.NewDecoder(buf), array: head[0] == '['}
 	if j.array {
 		_, err = j.dec.Token()
 	}
@@ -227,7 +231,7 @@ func (j *jsonReader) Next() (bundle.Raw, error) {
 	return out, nil
 }
 
-// end returns io.EOF where the file ends as it should.
+// end returns io.EOF if the file ends properly.
 func (j *jsonReader) end() error {
 	if j.array {
 		if t, err := j.dec.Token(); err != nil || t != json.Delim(']') {
@@ -236,7 +240,7 @@ func (j *jsonReader) end() error {
 		j.array = false
 	}
 	if _, err := j.dec.Token(); !errors.Is(err, io.EOF) {
-		return unreadable(err, "there is something after the list of rows, at byte %d", j.dec.InputOffset())
+		return unreadable(err, "the file continues after the list of rows, at byte %d", j.dec.InputOffset())
 	}
 	return io.EOF
 }

@@ -9,35 +9,36 @@ import (
 	"strings"
 )
 
-// maxCells bounds the cells of a record, which may be more than there are columns: that is told with its line.
+// maxCells bounds the cells of a record. It is larger than maxColumns, so that a record with some cells too many is
+// reported with its line.
 const maxCells = 16 * maxColumns
 
-// records splits a CSV text into records as RFC 4180 has it, and keeps what stood in quotes as it stood there, line
-// ends too. Lines without any character are no records. It belongs to one goroutine.
+// records splits a CSV text into records as in RFC 4180. Text in quotes is kept unchanged, including line ends. Empty
+// lines are skipped. It is not safe for concurrent use.
 type records struct {
 	r     *bufio.Reader
 	comma byte
-	// end ends a line: a line feed, with or without a carriage return before it, or a carriage return where there are
-	// no line feeds.
+	// end is the line end: a line feed, which may follow a carriage return, or a carriage return if there are no line
+	// feeds.
 	end  byte
 	line int // lines read so far
 	buf  []byte
 }
 
-// record is one record, which cells share the text of.
+// csvRecord is one record; its cells share its text.
 type csvRecord struct {
-	text  string // as it stood in the file, with its line end
-	line  int    // where it begins
+	text  string // as in the file, with its line end
+	line  int    // of its beginning, from 1
 	cells []string
-	err   error // why its cells cannot be told apart
+	err   error // why it cannot be split into cells
 }
 
 var (
-	errBareQuote = errors.New(`a " in a cell that does not begin with one; such a cell is written in quotes, and each " in it twice`)
-	errQuote     = errors.New(`a " is not closed, or something follows the one that closes a cell`)
+	errBareQuote = errors.New(`a cell has a " but does not begin with one; enclose such a cell in quotes and double each " in it`)
+	errQuote     = errors.New(`a " is not closed, or text follows the one that closes a cell`)
 )
 
-// next returns the next record, or io.EOF. A record that is too long, or has too many cells, ends the file: that is
+// next returns the next record, or io.EOF. A record that is too long, or has too many cells, ends the file with
 // ErrOptions.
 func (d *records) next() (csvRecord, error) {
 	for {
@@ -45,7 +46,7 @@ func (d *records) next() (csvRecord, error) {
 		out := csvRecord{line: d.line + 1}
 		err := d.more()
 		if errors.Is(err, io.EOF) && len(d.buf) > 0 {
-			err = nil // the last line need not end
+			err = nil // the last line may lack a line end
 		}
 		if err != nil {
 			return csvRecord{}, err
@@ -70,7 +71,7 @@ func (d *records) next() (csvRecord, error) {
 	}
 }
 
-// more reads one line more.
+// more reads another line.
 func (d *records) more() error {
 	for {
 		part, err := d.r.ReadSlice(d.end)
@@ -87,19 +88,19 @@ func (d *records) more() error {
 	}
 }
 
-// bare returns a line without its end.
+// bare returns a line without its line end.
 func (d *records) bare(line []byte) []byte {
 	line = bytes.TrimSuffix(line, []byte{d.end})
 	return bytes.TrimSuffix(line, []byte("\r"))
 }
 
-// cut is where a cell stands in the text of its record.
+// cut is the position of a cell in the text of its record.
 type cut struct {
 	from, to int
-	doubled  bool // it has quotes, each of which is written twice
+	doubled  bool // it contains doubled quotes
 }
 
-// split finds the cells of the record that begins in buf, and reads more lines where quotes go on.
+// split finds the cells of the record that begins in buf, and reads more lines if quotes continue.
 func (d *records) split(out *csvRecord) (cuts []cut, err error) {
 	length := len(d.bare(d.buf))
 	for at := 0; ; {
@@ -156,15 +157,15 @@ func (d *records) split(out *csvRecord) (cuts []cut, err error) {
 	}
 }
 
-// separators are what may stand between cells where nobody says. The comma is the last: where another one fits as well,
-// it is that of numbers.
+// separators are the delimiters that are detected. The comma is last, because it may be the decimal separator of
+// numbers if another one fits, too.
 const separators = ";\t|,"
 
-// maxJudged is how many records are looked at to find what stands between cells.
+// maxJudged is how many records are examined to detect the delimiter.
 const maxJudged = 100
 
-// separator returns what stands between the cells of a file that begins so: that by which the header has cells, and
-// most of the first records as many as it; of several the one with the most cells. The head may end within a record.
+// separator detects the delimiter from the beginning of a file: the one for which the header has several cells and
+// most of the first records have as many; of several the one with the most cells. The head may end within a record.
 func separator(head []byte, whole bool, end byte) byte {
 	best, fit, most := byte(','), -1, 1
 	for i := range len(separators) {
@@ -177,7 +178,7 @@ func separator(head []byte, whole bool, end byte) byte {
 				break
 			}
 			if rest += len(rec.text); n > 0 && !whole && rest >= len(head) {
-				break // which may go on
+				break // the record may continue
 			}
 			switch {
 			case n == 0:
@@ -193,7 +194,7 @@ func separator(head []byte, whole bool, end byte) byte {
 	return best
 }
 
-// lineEnd returns what ends the lines of a file that begins so: carriage returns where no line feed stands outside
+// lineEnd detects the line end from the beginning of a file: a carriage return if there is no line feed outside
 // quotes.
 func lineEnd(head []byte) byte {
 	quoted, returns := false, false

@@ -117,7 +117,7 @@ func TestRows_AnyResourceFaults(t *testing.T) {
 		"users\nname,email,roles\nA,a@example.com,boss\n":             "roles names a role",
 		"submissions:apply\nage\nold\n":                               `column "age": expected a number`,
 		"teams\nname\n\"\x00\"\n":                                     "NUL",
-		"compliance_settings\nenabled\ntrue\nfalse\n":                 "line 2 is of the kind",
+		"compliance_settings\nenabled\ntrue\nfalse\n":                 "line 2 is also of the kind",
 	} {
 		as, file, _ := strings.Cut(file, "\n")
 		r, err := w.rows(acme, file, tabular.Options{As: as, Format: tabular.CSV})
@@ -134,10 +134,10 @@ func TestRows_AnyResourceFaults(t *testing.T) {
 		"submissions:none\nwhy\na\n":                    `there is no form collection "none"`,
 		"submissions\nwhy\na\n":                         "submissions:FORM",
 		"records:\nwhy\na\n":                            "records:OBJECT",
-		"records:No\nwhy\na\n":                          "of the custom object, the name must have",
-		"folders:x\nname\na\n":                          "rows become teams, roles, users, service_accounts, contact_fields,",
-		"organizations\nname\na\n":                      "rows become",
-		"folder\nname\na\n":                             "rows become",
+		"records:No\nwhy\na\n":                          "for the custom object, the name must have",
+		"folders:x\nname\na\n":                          "rows can be imported as teams, roles, users, service_accounts, contact_fields,",
+		"organizations\nname\na\n":                      "rows can be imported as",
+		"folder\nname\na\n":                             "rows can be imported as",
 	} {
 		as, file, _ := strings.Cut(file, "\n")
 		if r, err := w.rows(acme, file, tabular.Options{As: as, Format: tabular.CSV}); !errors.Is(err, tabular.ErrOptions) || !strings.Contains(err.Error(), want) {
@@ -213,7 +213,7 @@ func TestRows_ContactsByMap(t *testing.T) {
 	delete(o.Map, "teams")
 	o.Map["*"] = []string{"*"}
 	if r := w.mustRows(acme, file, o); !cmp.Equal(r.Columns[1], column("teams", "column_teams", "Text", true)) {
-		t.Errorf("%+v", r.Columns)
+		t.Errorf("Columns = %+v, want the second to be column_teams", r.Columns)
 	}
 }
 

@@ -1,5 +1,5 @@
-// Package tabular imports the rows of CSV and JSON files, as records of whichever resource. Each
-// becomes a line of a bundle, and what its columns lack is defined first where that can be.
+// Package tabular imports the rows of CSV and JSON files as records of any resource. Each row becomes a line of a
+// bundle; fields that its columns need are defined first if the resource allows that.
 package tabular
 
 import (
@@ -26,36 +26,35 @@ import (
 	"tenantry/tenants"
 )
 
-// Formats of a file of rows.
+// File formats.
 const (
 	CSV  = "csv"
 	JSON = "json"
 )
 
-// Options say what rows become.
+// Options say how rows are imported.
 type Options struct {
-	// As is the plural name of a resource, "contacts" or "folders"; where its records are each of one
-	// definition, that too: "records:NAME" or "submissions:ID".
+	// As is the plural name of a resource, "contacts" or "folders". If each record belongs to one definition, it
+	// includes that: "records:NAME" or "submissions:ID".
 	As string
-	// Format is CSV or JSON. A CSV file has a header; a JSON file is an array of flat objects, or one such object after
-	// the other.
+	// Format is CSV or JSON. A CSV file has a header; a JSON file is an array of flat objects, or a sequence of such
+	// objects.
 	Format string
-	// Encoding is that of the file, as browsers name them, or GuessEncoding. A byte order mark goes before it; without
-	// both the file is UTF-8. What is not valid is refused.
+	// Encoding is the encoding of the file by its WHATWG name, or GuessEncoding. A byte order mark takes precedence;
+	// without both the file is UTF-8. Invalid text is refused.
 	Encoding string
-	// Delimiter stands between the cells of a CSV file: comma, semicolon, tab, pipe or a sign. Where it is not given, a
-	// first line such as "sep=;" says so, else the first records do.
+	// Delimiter separates the cells of a CSV file: comma, semicolon, tab, pipe or a character. If it is empty, a first
+	// line such as "sep=;" determines it, otherwise it is detected.
 	Delimiter string
-	// Map leads from columns to fields; other columns are left out, unless it leads from "*" to "*". A column that
-	// leads to "" is left out, one that leads to "*" is matched by name. Nil: all columns are matched by name, without
-	// regard to case, blanks and punctuation. A column may lead to several. A colon and a format after the field say
-	// how values are written, see Formats: "birthday:dd.mm.yyyy".
+	// Map maps columns to fields. Other columns are left out, unless "*" is mapped to "*". A column that is mapped to
+	// "" is left out; one that is mapped to "*" is matched by name. Nil: all columns are matched by name, ignoring
+	// case, blanks and punctuation. A column may be mapped to several fields. A format may follow a field after a
+	// colon, see Formats: "birthday:dd.mm.yyyy".
 	Map map[string][]string
-	// Key, where set, is the field by which a row is a stored record: one that every record has, or
-	// one that the organization defines; lists, objects and encrypted ones apart.
-	// A row that has the value of no record adds one, and so does a row without a value.
-	// Of two rows with one value the later is refused, as is one whose value several records
-	// share.
+	// Key, if set, is the field that identifies the stored record of a row: a field of every record, or one that the
+	// organization defines, but not a list, an object or an encrypted field. A row whose value no record has, or that
+	// has no value, adds a record. Of two rows with the same value the later is refused, and so is a row whose value
+	// several records have.
 	Key string
 
 	DryRun   bool
@@ -69,49 +68,62 @@ type Options struct {
 	Turn     func(context.Context) error // as in bundle.ImportOptions
 }
 
-// ErrOptions says that the options of an import of rows make no sense, or that the file is no such file.
+// ErrOptions says that the options do not fit the file or the organization, or that the file is malformed.
 var ErrOptions = errors.New("cannot import these rows")
 
-// Load takes the lines of a bundle, or with As what Import takes. Errors are those of Import.
-func Load(ctx context.Context, s *bundle.Service, t *tenants.Tenant, src bundle.Source, o Options) (bundle.Report, error) {
+// Load imports a bundle or, with As, rows as Import does. Errors are those of Import.
+func Load(
+	ctx context.Context, s *bundle.Service, t *tenants.Tenant, src bundle.Source, o Options,
+) (bundle.Report, error) {
 	if o.As != "" {
 		return Import(ctx, s, t, src, o)
 	}
-	return s.Import(ctx, t, src, bundle.ImportOptions{DryRun: o.DryRun, Partial: o.Partial, Mirror: o.Mirror, Bad: o.Bad, OpenWith: o.OpenWith, Bounded: o.Bounded, Allowed: o.Allowed, Progress: o.Progress, Turn: o.Turn})
+	return s.Import(
+		ctx, t, src,
+		bundle.ImportOptions{
+			DryRun: o.DryRun, Partial: o.Partial, Mirror: o.Mirror, Bad: o.Bad, OpenWith: o.OpenWith,
+			Bounded: o.Bounded, Allowed: o.Allowed, Progress: o.Progress, Turn: o.Turn,
+		},
+	)
 }
 
-// maxColumns bounds the columns of a file, maxName the bytes of the name of one.
+// maxColumns bounds the columns of a file, maxName the bytes of a column's name.
 const maxColumns, maxName = 1000, 4 << 10
 
-// maxCalled is how many characters of a column's name a report gives. maxReported bounds the bytes of all columns in
-// it, since reports are stored and are not counted among what an organization may store.
+// maxCalled is how many characters of a column's name a report contains. maxReported bounds the bytes of all columns in
+// a report, because stored reports do not count towards the quotas of an organization.
 const maxCalled, maxReported = 200, 96 << 10
 
-// Import takes rows as records of a resource. Rows without any value are skipped. Fields that are missing are made, of
-// the types that the data suggests, where what defines them is known by a name that people choose; so is that
-// definition. Elsewhere a column without a field is an error. A column may also be called as the tag `alias` of a field
-// says, where no other column is that field. Empty cells are missing values. A list becomes a MultiSelect, or one text
-// where the field is one; a field that is an object is read from a JSON text. What an export of rows wrote, which the
-// identifiers in it tell, comes back as it was. The report says what became of each column, also after a dry run.
-// Errors: those of bundle.Service.Import, and ErrOptions.
-func Import(ctx context.Context, s *bundle.Service, t *tenants.Tenant, src bundle.Source, o Options) (bundle.Report, error) {
+// Import imports rows as records of a resource. Rows without values are skipped. Columns are matched to fields by name
+// or by an `alias` of the field, unless another column has the name. Missing fields, and the definition itself if it
+// does not exist, are created with types guessed from the data if definitions have keys that people choose; otherwise
+// a column without a field is an error. Empty cells are missing values. A list becomes a MultiSelect, or one text in a
+// text field; a field that is an object is read from JSON. Rows that an export wrote, which is recognized by their
+// identifiers, are restored exactly. The report describes each column, even after a dry run. Errors: those of
+// bundle.Service.Import, and ErrOptions.
+func Import(
+	ctx context.Context, s *bundle.Service, t *tenants.Tenant, src bundle.Source, o Options,
+) (bundle.Report, error) {
 	if o.Format != CSV && o.Format != JSON {
 		none := bundle.Report{Kinds: map[string]bundle.Counts{}, Problems: []bundle.LineProblem{}}
-		return none, fmt.Errorf("%w: the format is csv or json", ErrOptions)
+		return none, fmt.Errorf("%w: the format must be csv or json", ErrOptions)
 	}
 	f := &feed{src: src, o: o, of: &record.Resource{}}
-	r, err := s.ImportFeed(ctx, t, f, bundle.ImportOptions{DryRun: o.DryRun, Partial: o.Partial, Bad: o.Bad, Bounded: o.Bounded, Allowed: o.Allowed, Progress: o.Progress, Turn: o.Turn})
+	r, err := s.ImportFeed(ctx, t, f, bundle.ImportOptions{
+		DryRun: o.DryRun, Partial: o.Partial, Bad: o.Bad, Bounded: o.Bounded, Allowed: o.Allowed, Progress: o.Progress,
+		Turn: o.Turn,
+	})
 	r.Columns, r.MoreColumns = f.report()
-	r.Encoding, r.Delimiter = f.text.written(), f.separated()
+	r.Encoding, r.Delimiter = f.text.encodingName(), f.delimiterName()
 	failed := r.Failed
-	r.Counts = r.Kinds[f.of.Name] // without the definitions, which are on no line
+	r.Counts = r.Kinds[f.of.Name] // without the definitions, which have no line
 	r.Failed, r.Skipped = failed, f.blanks
 	if refused, is := errors.AsType[*bundle.RefusedError](err); is {
-		refused.Lines = max(r.Lines, refused.Failed) // definitions are on no line
+		refused.Lines = max(r.Lines, refused.Failed) // definitions have no line
 	}
 	for _, list := range [][]bundle.LineProblem{r.Problems, r.Warnings} {
 		for i := range list {
-			if list[i].Line > f.last { // a definition, which is on no line
+			if list[i].Line > f.last { // a definition, which has no line
 				list[i].Line = 0
 			}
 		}
@@ -119,16 +131,18 @@ func Import(ctx context.Context, s *bundle.Service, t *tenants.Tenant, src bundl
 	return r, err
 }
 
-// report says what became of each column, up to maxReported, and how many columns it leaves out.
+// report returns a description of each column, up to maxReported bytes, and how many columns it leaves out.
 func (f *feed) report() (columns []bundle.Column, more int) {
 	held := 0
 	for _, c := range f.columns {
 		for _, t := range c.targets {
-			column := bundle.Column{Name: clip(c.name, maxCalled), Field: t.field, New: t.fresh, Note: c.note, Shown: t.shown}
+			column := bundle.Column{
+				Name: clip(c.name, maxCalled), Field: t.field, New: t.fresh, Note: c.note, Shown: t.shown,
+			}
 			if t.custom {
 				column.Type = t.typ
 			}
-			encoded, _ := json.Marshal(column) // texts and booleans alone
+			encoded, _ := json.Marshal(column) // cannot fail for texts and booleans
 			if held += len(encoded); held > maxReported {
 				more++
 				continue
@@ -139,8 +153,8 @@ func (f *feed) report() (columns []bundle.Column, more int) {
 	return columns, more
 }
 
-// separated names what stood between the cells of a CSV file.
-func (f *feed) separated() string {
+// delimiterName returns the name of the delimiter of a CSV file.
+func (f *feed) delimiterName() string {
 	for name, comma := range delimiters() {
 		if comma == f.comma && f.comma != 0 && len(name) > 2 {
 			return name
@@ -149,63 +163,63 @@ func (f *feed) separated() string {
 	return strings.Trim(string(f.comma), "\x00")
 }
 
-// feed makes lines of a bundle of rows.
+// feed makes rows into lines of a bundle.
 type feed struct {
 	src bundle.Source
 	o   Options
 
 	into       *bundle.Into
-	of         *record.Resource        // of what the rows become
-	own        map[string]*field.Field // that every record has, by squashed name
-	defines    *record.Resource        // whose records define further fields; nil: none do
-	definition string                  // the identity of that which does; "" where all do together
-	existing   any                     // that definition, where there is one
-	defined    schema.Fields           // by it, or by all together
-	deleted    map[string]string       // fields that were defined together with others, by squashed name
+	of         *record.Resource        // the resource of the rows
+	own        map[string]*field.Field // fields of every record, by squashed name
+	defines    *record.Resource        // the resource whose records define further fields; nil: none
+	definition string                  // the identity of the definition; "" if all define fields together
+	existing   any                     // that definition, if it exists
+	defined    schema.Fields           // fields of the definition, or of all together
+	deleted    map[string]string       // deleted fields, if all define fields together, by squashed name
 	columns    []column
 	byName     map[string]int
 	planned    bool
 	foreign    bool  // a column with the name of the definition holds something else
-	ours       bool  // an export of rows wrote the file: its columns and values mean what they say
+	ours       bool  // an export wrote the file, so its columns and values are exact
 	last       int   // number of the last row
-	unread     error // what is wrong with the first row of a JSON file that cannot be read
+	unread     error // error of the first unreadable row of a JSON file
 	blanks     int
-	key        *target // nil where rows have none
+	key        *target // nil if rows have none
 	keyed      map[digest]keyed
-	text       decoded   // how the file is written
-	comma      byte      // what stands between the cells of a CSV file
-	first      string    // the header of a CSV file as it stands there
+	text       decoded   // the encoding of the file
+	comma      byte      // the delimiter of a CSV file
+	first      string    // the header of a CSV file, unchanged
 	header     sync.Once // written before the first bad row
 }
 
-// column is one column of the file, and the fields that it leads to: one at least.
+// column is one column of the file, and its targets: at least one.
 type column struct {
 	name    string
-	called  string // what no other column of the file is called
-	note    string // what is to be said of where it leads
-	byName  bool   // the map has it matched by name
-	format  string // and says how its values are written
-	ids     bool   // there are identifiers of records in it,
-	others  bool   // and there is something else
+	called  string // its unique title in the file
+	note    string // a remark about its mapping, for the report
+	byName  bool   // the map matches it by name
+	format  string // the format of values in the map
+	ids     bool   // it contains identifiers of records
+	others  bool   // it contains other values
 	guess   guess
 	targets []*target
 }
 
-// target is what a column becomes.
+// target is a field that a column is mapped to.
 type target struct {
-	field  string   // "" where it is left out
-	custom bool     // the field is one that the organization defines
-	fresh  bool     // the field is to be made
-	format string   // how the file writes its values, see Formats; "" where nothing is said
-	shown  []string // what the first rows have, of a dry run
-	typ    string   // how its values are read: a type of package schema, or one of those beside it
+	field  string   // "" if the column is left out
+	custom bool     // the organization defines the field
+	fresh  bool     // the field is to be created
+	format string   // format of its values in the file, see Formats; "" if none is given
+	shown  []string // values of the first rows, in a dry run
+	typ    string   // type by which its values are read, of package schema or this one
 }
 
 func (f *feed) Size() int64 { return f.src.Size }
 
 func (f *feed) Open() (bundle.Reader, error) { return open(f.src, &f.o) }
 
-// Prepare looks at all rows, decides what the columns become and makes missing fields.
+// Prepare reads all rows, maps the columns to fields and creates missing fields.
 func (f *feed) Prepare(ctx context.Context, into *bundle.Into) ([]bundle.Line, error) {
 	f.into, f.byName = into, map[string]int{}
 	if err := errors.Join(f.find(), f.readDefined(ctx)); err != nil {
@@ -241,7 +255,7 @@ func (f *feed) Prepare(ctx context.Context, into *bundle.Into) ([]bundle.Line, e
 	}
 	at, known := f.byName[idColumn]
 	f.ours = known && f.columns[at].ids && !f.columns[at].others && (f.o.Map[idColumn] == nil || slices.Equal(f.o.Map[idColumn], []string{idColumn}))
-	if err := f.plan(); err != nil { // now that it is known what the columns hold
+	if err := f.plan(); err != nil { // again, now that the content of the columns is known
 		return nil, err
 	}
 	if f.ours && f.o.Key == "" && f.leads(at) {
@@ -262,10 +276,10 @@ func (f *feed) Prepare(ctx context.Context, into *bundle.Into) ([]bundle.Line, e
 	return defined, nil
 }
 
-// Of how many rows a dry run shows what they would become, and how much of each cell.
+// Bounds of the values that the report of a dry run shows: rows, and bytes of all cells together.
 const maxShownRows, maxShownBytes = 3, 8 << 10
 
-// show notes what the first rows would become. Values of encrypted fields are not shown.
+// show notes the values of the first rows. Values of encrypted fields are not shown.
 func (f *feed) show() error {
 	r, err := f.Open()
 	if err != nil {
@@ -276,7 +290,7 @@ func (f *feed) show() error {
 	for range maxShownRows {
 		raw, err := r.Next()
 		if err != nil {
-			return nil // what is wrong is noted when rows are checked
+			return nil // its faults are noted when rows are checked
 		}
 		var p strictjson.Parser
 		var faults fault.List
@@ -307,22 +321,22 @@ func (f *feed) show() error {
 	return nil
 }
 
-// idColumn is what every export of rows calls the identifiers of its records.
+// idColumn is the name of the column with identifiers in every export of rows.
 const idColumn = "id"
 
-// leads reports whether the column leads to the identifiers of records.
+// leads reports whether the column is mapped to the identifiers of records.
 func (f *feed) leads(at int) bool {
 	return slices.ContainsFunc(f.columns[at].targets, func(t *target) bool { return t.field == idColumn && !t.custom })
 }
 
-// find finds the resource that Options.As names, and splits the definition off.
+// find sets the resource and the definition that Options.As names.
 func (f *feed) find() (err error) {
 	f.of, f.definition, err = Find(f.into.Resources, f.o.As)
 	return err
 }
 
-// Find returns the resource that rows become, and the name of what defines them where that is said. Another text is
-// ErrOptions, which names what they can become.
+// Find returns the resource that as names, and the name of the definition if it gives one. Otherwise it returns
+// ErrOptions, which lists the possible names.
 func Find(resources []*record.Resource, as string) (*record.Resource, string, error) {
 	plural, definition, defined := strings.Cut(as, ":")
 	names := make([]string, len(resources))
@@ -336,10 +350,10 @@ func Find(resources []*record.Resource, as string) (*record.Resource, string, er
 			names[i] += ":" + strings.ToUpper(field)
 		}
 	}
-	return &record.Resource{}, "", fmt.Errorf("%w: rows become %s", ErrOptions, strings.Join(names, ", "))
+	return &record.Resource{}, "", fmt.Errorf("%w: rows can be imported as %s", ErrOptions, strings.Join(names, ", "))
 }
 
-// readDefined finds the definition, and the fields that are defined.
+// readDefined reads the definition and its fields.
 func (f *feed) readDefined(ctx context.Context) error {
 	if f.of.DefinedBy == "" {
 		return nil
@@ -365,7 +379,7 @@ func (f *feed) readDefined(ctx context.Context) error {
 	})
 	switch {
 	case err != nil:
-		return fmt.Errorf("reading which fields are defined: %w", err)
+		return fmt.Errorf("read the definitions of fields: %w", err)
 	case f.existing != nil && f.defines.Deleted(f.existing):
 		return fmt.Errorf("%w: the %s %q is deleted; restore it first", ErrOptions, spaced(f.defines.Name), texts.Clip(given))
 	case given != "" && f.existing == nil && !f.makes():
@@ -374,24 +388,24 @@ func (f *feed) readDefined(ctx context.Context) error {
 		var errs fault.List
 		n, _ := f.defines.Index(f.defines.Key)
 		if f.defines.Fields[n].Read(text(given), f.defines.New(), &errs); len(errs) > 0 {
-			return fmt.Errorf("%w: of the %s, the %s", ErrOptions, spaced(f.defines.Name), errs[0].Message)
+			return fmt.Errorf("%w: for the %s, the %s", ErrOptions, spaced(f.defines.Name), errs[0].Message)
 		}
 	}
 	f.defined, _ = known.Fields(f.defines.Name, f.definition)
 	return nil
 }
 
-// makes reports whether missing fields are made: by what is known by a name that people choose.
+// makes reports whether missing fields are created, which requires that definitions have keys that people choose.
 func (f *feed) makes() bool { return f.defines != nil && f.defines.Key != "" }
 
 func spaced(name string) string { return strings.ReplaceAll(name, "_", " ") }
 
-// addColumn returns where the column is then. A name that is too long is ErrOptions.
+// addColumn adds a column and returns its index. Error: ErrOptions if the name is too long.
 func (f *feed) addColumn(name string) (int, error) {
 	if len(name) > maxName {
 		return 0, fmt.Errorf("%w: the name of column %d has more than %d bytes", ErrOptions, len(f.columns)+1, maxName)
 	}
-	at, name := len(f.columns), strings.Clone(name) // it is part of a row
+	at, name := len(f.columns), strings.Clone(name) // the row must not be held
 	f.columns = append(f.columns, column{name: name})
 	if _, twice := f.byName[name]; !twice {
 		f.byName[name] = at
@@ -399,15 +413,15 @@ func (f *feed) addColumn(name string) (int, error) {
 	return at, nil
 }
 
-// scan takes a row as a sample of its columns.
+// scan examines a row as a sample for the types of its columns.
 func (f *feed) scan(p *strictjson.Parser, r bundle.Raw) error {
 	f.last = max(f.last, r.Number)
 	v, err := f.cells(p, r)
 	if f.o.Format == JSON && (err != nil || v.Is != strictjson.Object) {
 		if f.unread == nil {
-			f.unread = fmt.Errorf("row %d is the first that cannot be read: %w", r.Number, cmp.Or(err, errNoObject))
+			f.unread = fmt.Errorf("row %d is the first unreadable one: %w", r.Number, cmp.Or(err, errNoObject))
 		}
-		return nil // noted when rows are checked
+		return nil // its faults are noted when rows are checked
 	}
 	if f.blank(v) {
 		f.blanks++
@@ -436,7 +450,7 @@ func (f *feed) scan(p *strictjson.Parser, r bundle.Raw) error {
 	return nil
 }
 
-// cells returns a row as an object, whose values of defined fields stand beside the others. The members of a CSV row
+// cells returns a row as a flat object, with the values of defined fields next to the others. The members of a CSV row
 // have no names.
 func (f *feed) cells(p *strictjson.Parser, r bundle.Raw) (strictjson.Value, error) {
 	if f.o.Format == JSON {
@@ -470,7 +484,7 @@ func (f *feed) cells(p *strictjson.Parser, r bundle.Raw) (strictjson.Value, erro
 	return v, r.Err
 }
 
-// at returns the column of the i-th member of a row; -1 where there is none.
+// at returns the column of the i-th member of a row; -1 if there is none.
 func (f *feed) at(i int, name string) int {
 	if at, known := f.byName[name]; f.o.Format == JSON && known {
 		return at
@@ -481,7 +495,7 @@ func (f *feed) at(i int, name string) int {
 	return i
 }
 
-// blank reports whether a row has no value at all.
+// blank reports whether a row has no values.
 func (f *feed) blank(v strictjson.Value) bool {
 	if v.Is != strictjson.Object || f.o.Format == CSV && len(v.Members) == 0 {
 		return false

@@ -318,10 +318,10 @@ func TestRows_DeletedDefinitions(t *testing.T) {
 		"an object":       {"records:film", "a\n1\n", nil, `the custom object "film" is deleted; restore it first`},
 		"a form":          {"submissions:apply", "a\n1\n", nil, `the form collection "apply" is deleted; restore it first`},
 		"a form by id":    {"submissions:000000000000000000000091", "a\n1\n", nil, `is deleted; restore it first`},
-		"a field":         {"contacts", "email,Shoe_Size\na@example.com,7\n", nil, `the column "Shoe_Size" leads to the field "Shoe_Size" of a contact, which is deleted; restore it first`},
-		"a field's name":  {"contacts", "email,shoe size\na@example.com,7\n", nil, `the column "shoe size" leads to the field "Shoe_Size"`},
-		"a field's key":   {"contacts", "email,shoe-size?\na@example.com,7\n", nil, `leads to the field "Shoe_Size"`},
-		"a field, mapped": {"contacts", "email,x\na@example.com,7\n", map[string][]string{"x": {"Shoe_Size"}}, `the column "x" leads to the field "Shoe_Size"`},
+		"a field":         {"contacts", "email,Shoe_Size\na@example.com,7\n", nil, `the column "Shoe_Size" is mapped to the field "Shoe_Size" of a contact, which is deleted; restore it first`},
+		"a field's name":  {"contacts", "email,shoe size\na@example.com,7\n", nil, `the column "shoe size" is mapped to the field "Shoe_Size"`},
+		"a field's key":   {"contacts", "email,shoe-size?\na@example.com,7\n", nil, `is mapped to the field "Shoe_Size"`},
+		"a field, mapped": {"contacts", "email,x\na@example.com,7\n", map[string][]string{"x": {"Shoe_Size"}}, `the column "x" is mapped to the field "Shoe_Size"`},
 	} {
 		r, err := w.rows(acme, c.file, tabular.Options{As: c.as, Format: tabular.CSV, Map: c.to})
 		if !errors.Is(err, tabular.ErrOptions) || !strings.Contains(err.Error(), c.want) {
@@ -355,7 +355,7 @@ func TestRows_UnreadableFiles(t *testing.T) {
 		"a comma too many":         {tabular.JSON, `[{"a":1},]`, "row 2 is not valid JSON, near byte"},
 		"half a row":               {tabular.JSON, `[{"a":1},{"a"`, "row 2 is not valid JSON"},
 		"half a list":              {tabular.JSON, `[{"a":1}`, "the list of rows does not end after row 1"},
-		"more than a list":         {tabular.JSON, `[{"a":1}] 7`, "there is something after the list of rows"},
+		"more than a list":         {tabular.JSON, `[{"a":1}] 7`, "the file continues after the list of rows"},
 	} {
 		for _, partial := range []bool{false, true} {
 			r, err := w.rows(acme, c.file, tabular.Options{As: "contacts", Format: c.format, Partial: partial})

@@ -20,7 +20,7 @@ import (
 	"tenantry/modules/imports/bundle"
 )
 
-// Line makes a line of a bundle of a row; false for one that is blank, or a definition.
+// Line makes a row into a line of a bundle; false for a row that is blank, or a definition.
 func (f *feed) Line(p *strictjson.Parser, r bundle.Raw) (bundle.Line, bool) {
 	if f.of.Definition {
 		return bundle.Line{}, false
@@ -30,6 +30,7 @@ func (f *feed) Line(p *strictjson.Parser, r bundle.Raw) (bundle.Line, bool) {
 
 func (f *feed) line(p *strictjson.Parser, r bundle.Raw) (bundle.Line, bool) {
 	l := bundle.Line{Number: r.Number, Kind: f.of.Name}
+	// row holds the fields of one row.
 	row := f.row(p, r, &l.Faults)
 	switch {
 	case row != nil:
@@ -43,8 +44,7 @@ func (f *feed) line(p *strictjson.Parser, r bundle.Raw) (bundle.Line, bool) {
 	return l, true
 }
 
-// row reads the fields of a row. Where that cannot be done it returns nil and notes why, but
-// not of a row that is blank.
+// row reads the fields of a row. If it cannot be read, row returns nil and notes the faults; a blank row has none.
 func (f *feed) row(p *strictjson.Parser, r bundle.Raw, faults *fault.List) *row {
 	v, err := f.cells(p, r)
 	var broken strictjson.Error
@@ -89,7 +89,7 @@ func (r *row) complain(c *column, what string) {
 	r.faults.Add(name, "type", "column %q: %s", name, what)
 }
 
-// take reads what a column has for one of its fields.
+// take reads the value of a column for one of its fields.
 func (r *row) take(c *column, t *target, v strictjson.Value) {
 	if v.Is == strictjson.Text && (!utf8.ValidString(v.Text) || strings.IndexByte(v.Text, 0) >= 0) {
 		r.complain(c, "the text is not valid UTF-8, or holds a NUL character")
@@ -102,7 +102,7 @@ func (r *row) take(c *column, t *target, v strictjson.Value) {
 	case v.Is == strictjson.Null:
 	case t.field == r.feed.of.DefinitionField && !t.custom:
 		if v.Text != r.feed.definition {
-			r.complain(c, "the row is of another "+spaced(r.feed.of.DefinedBy))
+			r.complain(c, "the row belongs to another "+spaced(r.feed.of.DefinedBy))
 		}
 	case v.Is == strictjson.Number && t.typ == schema.Number && t.custom && !schema.Exact(v.Text):
 		r.complain(c, "the number has more digits than can be stored exactly; quote it, and store it in a text field")
@@ -128,7 +128,7 @@ func (r *row) text(c *column, t *target, cell string) {
 		return
 	}
 	if t.format != "" {
-		read, err := formatted(t.format, cell)
+		read, err := normalize(t.format, cell)
 		if err != nil {
 			r.complain(c, err.Error())
 			return
@@ -137,8 +137,8 @@ func (r *row) text(c *column, t *target, cell string) {
 	}
 	switch list := t.typ == schema.MultiSelect && !r.feed.ours; {
 	case list && (!t.custom || t.format == formatList):
-		cell = listed(cell)
-	case list && r.feed.o.Format == JSON: // which has lists of its own: a text is one element
+		cell = splitList(cell)
+	case list && r.feed.o.Format == JSON: // JSON has lists of its own, so a text is one element
 		r.put(t, valueOf([]string{strings.TrimSpace(cell)}))
 		return
 	}
@@ -157,7 +157,7 @@ func (r *row) text(c *column, t *target, cell string) {
 	}
 }
 
-// advice says how a map has values read that are written in another way.
+// advice returns a hint at formats for values in other notations.
 func advice(typ string) string {
 	switch typ {
 	case schema.Number:
@@ -168,22 +168,22 @@ func advice(typ string) string {
 	return ""
 }
 
-// verbatim reports whether values of the field are any texts, of which blanks are some.
+// verbatim reports whether values of the field can be any text, including blanks.
 func (r *row) verbatim(t *target) bool {
 	known := slices.Contains(schema.KnownTypes(), t.typ)
 	return t.custom && (!known || t.typ == schema.Text || t.typ == schema.LongText || t.typ == schema.Select || t.typ == schema.Encrypted)
 }
 
-// asIs reports whether values of the type are whatever an export wrote.
+// asIs reports whether values are exactly as an export wrote them, because their type is unknown.
 func (r *row) asIs(t *target) bool {
 	return r.feed.ours && t.custom && !slices.Contains(schema.KnownTypes(), t.typ)
 }
 
 var errNoObject = errors.New("the row must be an object")
 
-var errInexact = errors.New("the text may be written otherwise")
+var errInexact = errors.New("the text may have another notation")
 
-// exact reads a text that an export wrote of a defined field.
+// exact reads a value of a defined field as an export wrote it.
 func (r *row) exact(t *target, cell string) (v strictjson.Value, err error) {
 	kind, _ := schema.StoreType(t.typ)
 	var p strictjson.Parser
@@ -208,7 +208,7 @@ func (r *row) exact(t *target, cell string) (v strictjson.Value, err error) {
 	return v, errInexact
 }
 
-// convert reads a cell that is not blank; null for no value.
+// convert reads a cell that is not blank; the result is null if it holds no value.
 func convert(typ, cell string) (v strictjson.Value, err error) {
 	switch {
 	case typ == aLine:
@@ -221,15 +221,15 @@ func convert(typ, cell string) (v strictjson.Value, err error) {
 			err = fmt.Errorf("JSON is expected: %w", err)
 		}
 		return v, err
-	case !slices.Contains(schema.KnownTypes(), typ): // values of other types are taken as they are
+	case !slices.Contains(schema.KnownTypes(), typ): // values of unknown types are stored as texts
 		typ = schema.Text
 	}
 	converted, err := schema.Convert(typ, cell)
 	return valueOf(converted), err
 }
 
-// oneLine returns a text of one line: files of rows hold tabs and line feeds where none
-// are meant, and quotes and dashes of Windows-1252 that were once taken for Latin-1.
+// oneLine returns a text as one line, because files contain stray tabs and line feeds, and quotes and dashes of
+// Windows-1252 that were decoded as Latin-1.
 func oneLine(s string) string {
 	if strings.ContainsFunc(s, unicode.IsControl) {
 		s = strings.Map(func(r rune) rune {
@@ -290,7 +290,7 @@ func (r *row) list(c *column, t *target, v strictjson.Value) {
 func (r *row) line() strictjson.Value {
 	members := r.own
 	if r.feed.definition != "" {
-		members = append(members, member(r.feed.of.DefinitionField, r.feed.definition)) // which no cell was taken for
+		members = append(members, member(r.feed.of.DefinitionField, r.feed.definition)) // cells are never read as the definition
 	}
 	if len(r.custom) > 0 {
 		members = append(members, strictjson.Member{Name: r.feed.of.ValuesName(), Value: object(r.custom...)})
@@ -306,14 +306,14 @@ func text(s string) strictjson.Value { return strictjson.Value{Is: strictjson.Te
 
 func member(name, s string) strictjson.Member { return strictjson.Member{Name: name, Value: text(s)} }
 
-// parsed returns what was written as JSON; null for nothing.
+// parsed returns the value of JSON that this program has written; null if it is empty.
 func parsed(written []byte) strictjson.Value {
 	var p strictjson.Parser
-	v, _ := p.Parse(string(written)) // null where that cannot be read
+	v, _ := p.Parse(string(written)) // null if it cannot be read
 	return v
 }
 
-// valueOf returns a stored value, or what schema.Convert returned, as a JSON value.
+// valueOf returns a stored value, or a result of schema.Convert, as a JSON value.
 func valueOf(v any) strictjson.Value {
 	switch x := v.(type) {
 	case nil:
@@ -329,11 +329,11 @@ func valueOf(v any) strictjson.Value {
 		}
 		return v
 	}
-	written, _ := json.Marshal(v) // a number, which no store keeps unless JSON can hold it
+	written, _ := json.Marshal(v) // a number; stores hold only numbers that JSON can represent
 	return strictjson.Value{Is: strictjson.Number, Text: string(written)}
 }
 
-// guess narrows the type of a column down.
+// guess collects samples for guessing the type of a column.
 type guess struct {
 	schema.Guess
 	lists bool
@@ -346,7 +346,8 @@ func (g *guess) result() string {
 	return schema.MultiSelect
 }
 
-// look takes a value as a sample. JSON keeps its own types: a text is no number there, and what is no text is no date.
+// look takes a value as a sample. JSON has types of its own: a text is neither a number nor a boolean, and only a text
+// can be a date.
 func (g *guess) look(v strictjson.Value, format string) {
 	switch v.Is {
 	case strictjson.True, strictjson.False:
@@ -368,22 +369,22 @@ func (g *guess) look(v strictjson.Value, format string) {
 	}
 }
 
-// judged returns the line that says what stands between the cells of a CSV file, where neither its header nor the
-// options do: of a few of its rows it could be judged otherwise.
-func (f *feed) judged() string {
+// separatorLine returns a first line that names the delimiter of a CSV file, unless the header or the options do,
+// because the delimiter could be detected differently from only some of the rows.
+func (f *feed) separatorLine() string {
 	if f.o.Format != CSV || f.o.Delimiter != "" || f.comma == ',' || strings.HasPrefix(f.first, "sep=") {
 		return ""
 	}
 	return "sep=" + string(f.comma) + "\n"
 }
 
-// Original returns a row as it stood in the file, the first of a CSV file after the header.
+// Original returns a row as in the file; the first row of a CSV file follows the header.
 func (f *feed) Original(r bundle.Raw) []byte {
 	out := r.Text
 	if !strings.HasSuffix(out, "\n") && !strings.HasSuffix(out, "\r") {
 		out += "\n"
 	}
 	raw := f.text.encode(out)
-	f.header.Do(func() { raw = slices.Concat([]byte(f.text.mark), f.text.encode(f.judged()+f.first), raw) }) // of JSON only the mark
+	f.header.Do(func() { raw = slices.Concat([]byte(f.text.mark), f.text.encode(f.separatorLine()+f.first), raw) }) // for JSON, only the byte order mark
 	return raw
 }

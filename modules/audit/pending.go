@@ -9,11 +9,11 @@ import (
 	"tenantry/operation"
 )
 
-// maxLater bounds the records that are written after their answers.
+// maxLater bounds how many records are written after their answers at the same time.
 const maxLater = 256
 
-// later are those that are being written.
-type later struct {
+// pendingWrites are the records that are being written.
+type pendingWrites struct {
 	mu  sync.Mutex
 	all map[*pending]struct{}
 }
@@ -23,9 +23,10 @@ type pending struct {
 	done chan struct{}
 }
 
-// Later stores a record while its caller is answered: the refusal of a caller without a credential must not take longer
-// where there is an organization that records it. Whoever reads the log afterwards finds it, and Settle waits for it.
-// failed is told why it could not be stored. It reports false, and does nothing, where too many are on their way.
+// Later stores a record while its caller is answered, because the refusal of a caller without a credential must not
+// take longer for an organization that records it. Readers of the log wait for the record; see Settle. failed is
+// called with the error if it could not be stored. Later returns false, and does nothing, if maxLater records are
+// being written.
 func (l *Log) Later(ws *store.Workspace, rec Record, failed func(error)) bool {
 	l.later.mu.Lock()
 	defer l.later.mu.Unlock()
@@ -50,8 +51,8 @@ func (l *Log) Later(ws *store.Workspace, rec Record, failed func(error)) bool {
 	return true
 }
 
-// Settle waits until what Later was given before is stored, of the organization or, where that is 0, of all, or ctx
-// ends.
+// Settle waits until the records given to Later before are stored: those of the organization, or of all if org is 0.
+// It returns early when ctx ends.
 func (l *Log) Settle(ctx context.Context, org int64) {
 	l.later.mu.Lock()
 	var wait []chan struct{}
@@ -70,8 +71,8 @@ func (l *Log) Settle(ctx context.Context, org int64) {
 	}
 }
 
-// settled makes a handler that reads the log read the records of what was answered before it was called.
-func (l *Log) settled(next operation.Handler) operation.Handler {
+// afterPending makes a handler that reads the log wait for the records of earlier answers.
+func (l *Log) afterPending(next operation.Handler) operation.Handler {
 	return func(ctx context.Context, c *operation.Call) (operation.Result, error) {
 		l.Settle(ctx, c.Tenant.Org.OrgID)
 		return next(ctx, c)

@@ -11,13 +11,13 @@ import (
 	"tenantry/tenants"
 )
 
-// keepRows are those with which reports are listed, made and changed.
-func (m *Module) keepRows() []operation.Row {
+// recordRows returns the rows by which reports are listed, created and changed.
+func (m *Module) recordRows() []operation.Row {
 	example, _ := m.getOperation().Example.(Configuration)
 	rows := crud.Rows(m.Reports.Resource, crud.Options{
 		Path: "/api/custom-reports", Name: "reports", Things: "Custom Reports", Tag: tag, Search: []string{"title"},
 		Read: operation.Needs(tenants.ManageReports), Write: operation.Needs(tenants.ManageReports),
-		Also: crud.Also(m.fits), Before: crud.Before(m.before), Example: example,
+		Also: crud.Also(m.checkData), Before: crud.Before(m.before), Example: example,
 		Show: crud.Show(func(ctx context.Context, c *operation.Call, all []*Report) ([]any, error) {
 			shown, err := m.shown(ctx, c, all...)
 			out := make([]any, len(all))
@@ -26,16 +26,16 @@ func (m *Module) keepRows() []operation.Row {
 			}
 			return out, err
 		}),
-		Get: crud.Absent(), Create: crud.Action{Types: written()}, Update: crud.Action{Types: written()},
+		Get: crud.Absent(), Create: crud.Action{Types: bodyTypes()}, Update: crud.Action{Types: bodyTypes()},
 	})
 	return append(rows, m.rowsRows()...)
 }
 
-// written are the types of fields of a report that is sent.
-func written() map[string]any { return map[string]any{"query": Query{}, "input": map[string]Input{}} }
+// bodyTypes are the types of fields in the body of a report.
+func bodyTypes() map[string]any { return map[string]any{"query": Query{}, "input": map[string]Input{}} }
 
-// before refuses a caller who is limited to teams where the report, or a child of it, shows more than those,
-// before the change or after it, and voids the tokens of a report that is purged.
+// before refuses a caller who is limited to teams if the report or a child shows more than these, before or after the
+// change. It voids the tokens of a report that is purged.
 func (m *Module) before(ctx context.Context, c *operation.Call, _ *store.Preconditions, rec, was *Report) error {
 	both := slices.DeleteFunc([]*Report{was, rec}, func(r *Report) bool { return r == nil })
 	switch entitled, err := m.entitled(ctx, c, both...); {
@@ -46,13 +46,13 @@ func (m *Module) before(ctx context.Context, c *operation.Call, _ *store.Precond
 	case rec != nil:
 		return nil
 	}
-	if err := m.RevokeAll(ctx, c.Tenant, was.PID); err != nil { // another report may get the address
+	if err := m.RevokeAll(ctx, c.Tenant, was.PID); err != nil { // another report may get the same address
 		return err
 	}
 	return crud.Clear(ctx, m.Issued.In(c.Workspace), store.Eq("report", was.ID))
 }
 
-// fits notes what does not fit the organization's data.
-func (m *Module) fits(ctx context.Context, c *operation.Call, rec, _ *Report, errs *fault.List) error {
+// checkData notes what does not fit the organization's data.
+func (m *Module) checkData(ctx context.Context, c *operation.Call, rec, _ *Report, errs *fault.List) error {
 	return m.Check(ctx, c.Tenant, c.Workspace, rec, errs)
 }

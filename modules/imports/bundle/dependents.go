@@ -7,17 +7,17 @@ import (
 	"tenantry/internal/fault"
 )
 
-// spread refuses the lines whose references lead to what is missing, or to lines that are refused, until there are
-// no more. It looks at each reference once, and once more where it leads to a line that is refused after that.
-func (im *importer) spread(ctx context.Context, missing map[reference]bool) error {
+// refuseDependents refuses lines with references to missing records or to refused lines, until no more are found. It
+// checks each reference once, and again if the line that it leads to is refused later.
+func (im *importer) refuseDependents(ctx context.Context, missing map[reference]bool) error {
 	var refused []int32
 	look := func(e *edge) error {
 		to, inside := im.lineOf[e.target][e.to]
 		var errs fault.List
 		switch {
-		case im.bad.has(int(e.line)), im.done.has(int(e.line)): // what is stored as the line says refers to what is stored
+		case im.bad.has(int(e.line)), im.done.has(int(e.line)): // an unchanged record refers to stored records
 		case inside && im.bad.has(int(to)):
-			errs.Add(e.field, "unknown", "%s names the %s of line %d, which cannot be taken", e.field, e.target, to)
+			errs.Add(e.field, "unknown", "%s names the %s of line %d, which is bad", e.field, e.target, to)
 		case missing[reference{e.target, e.to.id()}] && !e.asIs:
 			(&record.Checking{Errs: &errs, Absent: absent}).Missing(e.field, e.target)
 		}
@@ -27,7 +27,7 @@ func (im *importer) spread(ctx context.Context, missing map[reference]bool) erro
 		}
 		return im.step(ctx)
 	}
-	last, before := map[int32]int32{}, make([]int32, len(im.edges)) // the last edge to a line, and the one before each, both from 1
+	last, before := map[int32]int32{}, make([]int32, len(im.edges)) // the last edge to each line, and the previous edge to the same line; both count from 1
 	for i := range im.edges {
 		e := &im.edges[i]
 		if to, inside := im.lineOf[e.target][e.to]; inside {
@@ -47,10 +47,10 @@ func (im *importer) spread(ctx context.Context, missing map[reference]bool) erro
 	return nil
 }
 
-// step is called again and again in what takes long without a look at the store: it says when that is to end.
+// step is called in loops that take long without a query. It returns an error if the import must end.
 func (im *importer) step(ctx context.Context) error {
 	if im.steps++; im.steps%4096 == 0 {
-		return im.goOn(ctx)
+		return im.waitTurn(ctx)
 	}
 	return nil
 }

@@ -11,12 +11,11 @@ import (
 	"tenantry/tenants"
 )
 
-// maxNeeds is for how many addresses of shared reports it is remembered what they need.
+// maxNeeds bounds how many addresses of shared reports have remembered needs.
 const maxNeeds = 4096
 
-// needs is what it took to answer at an address of a shared report. It is a guess at what
-// the next answer takes, which is read along with the report itself; nothing of it is used
-// where the report turns out to need something else.
+// needs is what the last answer at an address of a shared report needed. It predicts what the next answer needs, which
+// is read together with the report. A wrong prediction is not used.
 type needs struct {
 	children         []string
 	rootTeams, teams []string // of the report at the address, and of the one selected
@@ -29,46 +28,46 @@ func (n *needs) equal(o *needs) bool {
 		slices.Equal(n.rootTeams, o.rootTeams) && slices.Equal(n.teams, o.teams)
 }
 
-// ahead is a report as it was read, with what was guessed to be needed besides.
-type ahead struct {
+// prefetched is a report as read, with the predicted needs.
+type prefetched struct {
 	root    *Report
 	rootErr error
 	key     string
 	guess   needs
 	guessed bool
 
-	children []Report // nil: not read
-	dataset  *Dataset // nil: not read
-	share    *opened  // nil: not read
+	children []Report     // nil: not read
+	dataset  *Dataset     // nil: not read
+	share    *openedToken // nil: not read
 }
 
-// opened is a token's content, or why there is none, and whether it was revoked.
-type opened struct {
+// openedToken is a verified token or the error, and whether the token was revoked.
+type openedToken struct {
 	share   tokens.Share
 	err     error
 	revoked bool
 }
 
-// readAhead reads the report of the pid and, where the store is remote, at the same time
-// what it needed last. What
-// fails besides the report itself counts as not read: it is asked for again, and then fails
-// where it matters.
-func (m *Module) readAhead(ctx context.Context, t *tenants.Tenant, r *SharedRequest) *ahead {
-	a := &ahead{key: strconv.FormatInt(t.Org.OrgID, 10) + "/" + r.PID + "/" + r.ReportID}
+// prefetch reads the report with the pid and, if the store is remote, its last needs at the same time. If reading
+// these fails they count as not read: they are read again if they are needed, and the error is reported then.
+func (m *Module) prefetch(ctx context.Context, t *tenants.Tenant, r *SharedRequest) *prefetched {
+	a := &prefetched{key: strconv.FormatInt(t.Org.OrgID, 10) + "/" + r.PID + "/" + r.ReportID}
 	questions := []func() error{func() error {
 		a.root, a.rootErr = m.Reports.In(t.Workspace()).First(ctx, store.Query{Filter: store.Eq("pid", r.PID)})
 		return nil
 	}}
 	if guess, ok := m.needs.Get(a.key); ok && t.Workspace().Remote() {
 		a.guess, a.guessed = *guess, true
-		questions = append(questions, m.guesses(ctx, t, r, a)...)
+		questions = append(questions, m.predictedQueries(ctx, t, r, a)...)
 	}
-	_ = together.Do(true, questions...) // each keeps its own
+	_ = together.Do(true, questions...) // each query keeps its own error
 	return a
 }
 
-// guesses returns the questions that are asked along with the one for the report.
-func (m *Module) guesses(ctx context.Context, t *tenants.Tenant, r *SharedRequest, a *ahead) (questions []func() error) {
+// predictedQueries returns the queries for the predicted needs.
+func (m *Module) predictedQueries(
+	ctx context.Context, t *tenants.Tenant, r *SharedRequest, a *prefetched,
+) (questions []func() error) {
 	ask := func(question func()) {
 		questions = append(questions, func() error {
 			question()
@@ -83,31 +82,31 @@ func (m *Module) guesses(ctx context.Context, t *tenants.Tenant, r *SharedReques
 		})
 	}
 	if m.asksForFields(a.guess.class) {
-		ask(func() { a.dataset = m.datasetAhead(ctx, t, r.Teams, &a.guess) })
+		ask(func() { a.dataset = m.prefetchDataset(ctx, t, r.Teams, &a.guess) })
 	}
 	if r.Token.IsZero() {
 		return questions
 	}
 	share, err := m.openToken(ctx, t, r.PID, r.Token.Reveal())
 	if err != nil {
-		a.share = &opened{err: err}
+		a.share = &openedToken{err: err}
 		return questions
 	}
 	ask(func() {
 		if revoked, err := m.isRevoked(ctx, t, r.PID, share); err == nil {
-			a.share = &opened{share: share, revoked: revoked}
+			a.share = &openedToken{share: share, revoked: revoked}
 		}
 	})
 	return questions
 }
 
-// asksForFields reports whether a dataset of the class takes a question.
+// asksForFields reports whether a dataset of the class needs a query.
 func (m *Module) asksForFields(name string) bool {
 	c, ok := m.classes[name].(*class)
 	return !ok || c.custom != nil
 }
 
-func (m *Module) datasetAhead(ctx context.Context, t *tenants.Tenant, requested []string, guess *needs) *Dataset {
+func (m *Module) prefetchDataset(ctx context.Context, t *tenants.Tenant, requested []string, guess *needs) *Dataset {
 	ctx, cancel := context.WithTimeout(ctx, m.deps.RunTimeout)
 	defer cancel()
 	reader := tenants.Principal{Teams: guess.rootTeams}
@@ -118,8 +117,8 @@ func (m *Module) datasetAhead(ctx context.Context, t *tenants.Tenant, requested 
 	return &d
 }
 
-// workspaceOf returns the organization's data as the readers of a report see it: in the
-// scope of its bundle and the report's own teams.
+// workspaceOf returns the organization's data that readers of a report see: in the scope of its bundle and of the
+// report's own teams.
 func workspaceOf(t *tenants.Tenant, scope store.Scope, teams []string) *store.Workspace {
 	ws := t.Workspace()
 	if t.Org.Feature(tenants.FeatureTeams) {
@@ -131,13 +130,13 @@ func workspaceOf(t *tenants.Tenant, scope store.Scope, teams []string) *store.Wo
 	return ws
 }
 
-// childrenOf returns the children of the report that was read, where the guess named them.
-func (a *ahead) childrenOf() ([]Report, bool) {
+// childrenOf returns the children of the report if they were predicted.
+func (a *prefetched) childrenOf() ([]Report, bool) {
 	return a.children, a.children != nil && slices.Equal(a.guess.children, childIDs(a.root))
 }
 
-// datasetOf returns the data that the selected report asks, where the guess was right.
-func (a *ahead) datasetOf(selected *Report) (Dataset, bool) {
+// datasetOf returns the data of the selected report if it was predicted.
+func (a *prefetched) datasetOf(selected *Report) (Dataset, bool) {
 	g := &a.guess
 	if a.dataset == nil || g.class != selected.Class || g.source != selected.Source ||
 		!slices.Equal(g.rootTeams, a.root.Teams) || !slices.Equal(g.teams, selected.Teams) {
@@ -146,8 +145,8 @@ func (a *ahead) datasetOf(selected *Report) (Dataset, bool) {
 	return *a.dataset, true
 }
 
-// remember notes what the answer took, where that makes the next one faster.
-func (m *Module) remember(t *tenants.Tenant, a *ahead, selected *Report, full bool) {
+// remember notes what the answer needed, if that makes the next one faster.
+func (m *Module) remember(t *tenants.Tenant, a *prefetched, selected *Report, full bool) {
 	if !t.Workspace().Remote() {
 		return
 	}

@@ -31,7 +31,7 @@ func TestReferencesAreLookedAtOnce(t *testing.T) {
 		stored, bundle, want string
 		failed               int
 	}{
-		"a chain without its end": {"", missing.String(), "folder_id names the folder of line 2, which cannot be taken", n - 1},
+		"a chain without its end": {"", missing.String(), "folder_id names the folder of line 2, which is bad", n - 1},
 		"a circle":                {stored.String(), below.String() + folder(1, n), "the folder would contain itself", n - 1}, // by way of the second, which is stored
 		"a circle by what stays":  {stored.String(), fmt.Sprintf(`{"kind":"folder","id":"%024x","name":"h"}`+"\n", 3) + folder(2, 3), "the folder would contain itself", 2},
 		"a circle that is left":   {stored.String(), fmt.Sprintf(`{"kind":"folder","id":"%024x","name":"f","folder_id":null}`+"\n", 3) + folder(2, n), "", 0},
@@ -87,7 +87,7 @@ func TestRefusalsSpread(t *testing.T) {
 				}
 			}
 		}
-		check(t, im.spread(t.Context(), missing))
+		check(t, im.refuseDependents(t.Context(), missing))
 		for l := range lines {
 			if im.bad.has(l) != want.has(l) {
 				t.Fatalf("line %d is refused: %t, of %+v", l, im.bad.has(l), im.edges)
@@ -106,7 +106,7 @@ func TestNobodyWaits(t *testing.T) {
 	cancel()
 	im := unrelated()
 	im.edges = make([]edge, 5000)
-	if err := im.spread(ctx, nil); !errors.Is(err, context.Canceled) {
+	if err := im.refuseDependents(ctx, nil); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }

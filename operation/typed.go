@@ -136,6 +136,15 @@ func (o *Row) Redeclare(name string, as any) {
 	}
 }
 
+// SetMinLength documents how many characters a text of the body must have at least, if the handler checks that.
+func (o *Row) SetMinLength(name string, characters int) {
+	for i := range o.Body {
+		if f := &o.Body[i]; f.Name == name {
+			f.Bounds.MinLength = characters
+		}
+	}
+}
+
 // Sent returns the value that the caller sent for a field, and whether it was sent.
 func (c *Call) Sent(f *field.Field) (v strictjson.Value, given bool) {
 	switch c.Operation.place(f.Name) {

@@ -83,11 +83,12 @@ func (m *Module) ownSessions() []operation.Row {
 	password.Failures = []operation.Failure{
 		{Code: http.StatusUnprocessableEntity, Message: "Validation failed: the present password is wrong", When: "the present password is wrong, or the new one is not acceptable"},
 	}
-	rows := []operation.Row{
-		operation.Typed(list, m.listSessions), operation.Typed(get, m.getSession), operation.Typed(end, m.endSession), operation.Typed(endAll, m.endOthers), operation.Typed(password, m.changePassword),
+	changed := operation.Typed(password, m.changePassword)
+	changed.SetMinLength("password", passwords.MinCharacters)
+	return []operation.Row{
+		operation.Typed(list, m.listSessions), operation.Typed(get, m.getSession), operation.Typed(end, m.endSession),
+		operation.Typed(endAll, m.endOthers), changed,
 	}
-	rows[4].Body[1].Bounds.MinLength = passwords.MinCharacters
-	return rows
 }
 
 const noSession = "Session not found"

@@ -56,6 +56,8 @@ func (m *Module) Operations() []operation.Row {
 	check.Message, check.Example, check.Failures = "Link found", Link{ExpiresAt: "2024-06-07T13:52:42.000Z"}, redeem.Failures
 	choose.Name, choose.Path, choose.Summary, choose.Message = "passwords.create", "/auth/password", "Choose a password", "Password created"
 	choose.Description = "Uses up the single-use link that a person was sent, sets the password and signs in."
+	chosen := operation.Typed(choose, m.choosePassword)
+	chosen.SetMinLength("password", passwords.MinCharacters)
 	rows := []operation.Row{
 		operation.Typed(create, m.signIn),
 		operation.Typed(operation.Row{
@@ -71,9 +73,8 @@ func (m *Module) Operations() []operation.Row {
 		}, m.signOut),
 		operation.Typed(redeem, m.redeem),
 		operation.Typed(check, m.checkLink),
-		operation.Typed(choose, m.choosePassword),
+		chosen,
 	}
-	rows[4].Body[1].Bounds.MinLength = passwords.MinCharacters // which is checked where it is set
 	return append(rows, m.ownSessions()...)
 }
 

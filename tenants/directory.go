@@ -15,6 +15,7 @@ import (
 	"tenantry/backends/store"
 	"tenantry/crypto/keyring"
 	"tenantry/internal/cache"
+	"tenantry/internal/fairqueue"
 )
 
 // Kinds are the records of this package. They belong to the control workspace.
@@ -95,8 +96,9 @@ type Directory struct {
 
 	slots *cache.Map[*slot]
 	slugs cache.Weak[int64, string] // of organizations that are known to anybody
-	locks [16]chan struct{}
-	vault vault
+	// changing has one change of each organization at a time.
+	changing fairqueue.Queue[int64]
+	vault    vault
 
 	hooks    sync.Mutex
 	onChange []func(org int64)
@@ -131,9 +133,6 @@ func NewDirectory(ctx context.Context, o DirectoryOptions) (*Directory, error) {
 	}
 	if d.grace == 0 {
 		d.grace = DefaultGrace
-	}
-	for i := range d.locks {
-		d.locks[i] = make(chan struct{}, 1)
 	}
 	d.newBackend, d.limits = o.NewBackend, o.Limits
 	d.installations, d.chores = o.Kinds.Installations.In(control), o.Kinds.Chores.In(control)

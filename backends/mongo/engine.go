@@ -13,6 +13,7 @@ import (
 	"tenantry/backends/driver"
 	"tenantry/crypto/secret"
 	"tenantry/internal/cache"
+	"tenantry/internal/fairqueue"
 
 	"github.com/sony/gobreaker/v2"
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -76,6 +77,8 @@ type Engine struct {
 	running atomic.Int64
 	adding  atomic.Int64 // who adds what was written to counters, see tally
 
+	// asking has the questions under way. Those of a workspace have half of the connections, so that it never has all.
+	asking fairqueue.Queue[*lease]
 	leases cache.Weak[string, lease] // by workspace; each is held by those who have a handle on it
 	spaces cache.Weak[string, space] // by database; as are they, and while indexes are made there
 	common atomic.Pointer[space]     // holds the one that all share
@@ -128,33 +131,19 @@ type lease struct {
 	removed atomic.Bool
 	gone    chan struct{} // closed when the removal has ended
 	tally   tally
-	// share has one for each question that is under way. It is half of the connections, so that one workspace never has
-	// all.
-	share chan struct{}
 }
 
-func (e *Engine) newLease() *lease {
-	return &lease{gone: make(chan struct{}), tally: newTally(), share: make(chan struct{}, max(1, e.opts.MaxPool/2))}
+func newLease() *lease {
+	return &lease{gone: make(chan struct{}), tally: newTally()}
 }
 
-// enter waits for one of the workspace's connections; a receive from share must follow. Error: the context's own, or
-// ErrSlow.
-func (l *lease) enter(ctx context.Context, most time.Duration) error {
-	select {
-	case l.share <- struct{}{}:
-		return nil
-	default:
+// enter waits for one of the workspace's connections; asking.Leave must follow. Error: the context's own, or ErrSlow.
+func (e *Engine) enter(ctx context.Context, l *lease) error {
+	err := e.asking.Enter(ctx, l)
+	if err != nil && ctx.Err() == nil {
+		return fmt.Errorf("%w: the workspace's other questions had all its connections for %s", driver.ErrSlow, e.opts.QueryTimeout)
 	}
-	patience := time.NewTimer(most)
-	defer patience.Stop()
-	select {
-	case l.share <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-patience.C:
-		return fmt.Errorf("%w: the workspace's other questions had all its connections for %s", driver.ErrSlow, most)
-	}
+	return err
 }
 
 // Open returns an engine. The server need not be there: calls and Check say when it is not.
@@ -176,6 +165,7 @@ func Open(ctx context.Context, opts Options) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{opts: opts, client: client, health: h, shapes: map[*driver.Collection]*shape{}}
+	e.asking = fairqueue.Queue[*lease]{Share: max(1, opts.MaxPool/2), Patience: opts.QueryTimeout}
 	e.breaker = newBreaker(opts.Log)
 	e.builder = newBuilder(e)
 	return e, nil
@@ -294,7 +284,7 @@ func (e *Engine) space(workspace string) (*space, *lease, error) {
 	if e.opts.Isolation == Shared {
 		e.common.Store(s)
 	}
-	return s, e.leases.GetOrPut(workspace, e.newLease), nil
+	return s, e.leases.GetOrPut(workspace, newLease), nil
 }
 
 // prepare checks the format of the database and whose the workspace is, and makes the unique
@@ -524,9 +514,9 @@ func (w *workspace) call(ctx context.Context, doing string, do func(context.Cont
 		return fmt.Errorf("%s: %w", doing, err)
 	}
 	defer w.lease.running.Add(-1)
-	if err := w.lease.enter(ctx, w.engine.opts.QueryTimeout); err != nil {
+	if err := w.engine.enter(ctx, w.lease); err != nil {
 		return fmt.Errorf("%s: %w", doing, err)
 	}
-	defer func() { <-w.lease.share }()
+	defer w.engine.asking.Leave(w.lease)
 	return w.engine.call(ctx, doing, do)
 }

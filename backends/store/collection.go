@@ -515,7 +515,7 @@ func (c Collection[T]) Revise(ctx context.Context, id string, change func(*Preco
 	if commit == nil {
 		commit = func(ctx context.Context, b *Batch, _ *T) error { return b.Commit(ctx) }
 	}
-	defer c.ws.store.turns.take(ctx, turn{c.ws.Org(), c.kind.spec.Name, id})()
+	defer c.ws.store.turn(ctx, recordTurn{c.ws.Org(), c.kind.spec.Name, id})()
 	for range updateTries {
 		rec, err := c.Get(ctx, id)
 		if err != nil {

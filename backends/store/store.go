@@ -18,6 +18,7 @@ import (
 
 	"tenantry/backends/driver"
 	"tenantry/internal/cache"
+	"tenantry/internal/fairqueue"
 )
 
 // Store opens workspaces on its backends. Safe for concurrent use.
@@ -35,8 +36,8 @@ type Store struct {
 	kinds     []*Spec // of tenant, but for the notes
 	notes     *driver.Collection
 
-	turns   turns
-	damages damages
+	changing fairqueue.Queue[recordTurn]
+	damages  damages
 	// unreadable are records, damages whole workspaces.
 	unreadable unreadables
 	// What organizations need is kept while anybody has a handle on them, as those do who are asked for by their hosts.
@@ -83,7 +84,7 @@ type Options struct {
 func New(o Options) *Store {
 	s := &Store{
 		backends: map[string]driver.Engine{}, controlAt: BackendName(o.ControlBackend), ids: newIDSource(), now: o.Now, observe: o.Observe,
-		notes: notesCollection(),
+		notes: notesCollection(), changing: fairqueue.Queue[recordTurn]{Patience: turnTimeout},
 	}
 	s.damages = damages{all: map[place]Damage{}, tell: o.Damage}
 	s.unreadable = unreadables{all: map[Unreadable]func(context.Context) bool{}, tell: o.Unreadable}

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 
 	"tenantry/crypto/secret"
+	"tenantry/internal/fairqueue"
 )
 
 // Bounds of a password.
@@ -55,7 +56,7 @@ type Options struct {
 // nothing that must be closed.
 type Hasher struct {
 	params argon2id.Params
-	queue  queue
+	queue  fairqueue.Queue[int64]
 	dummy  string
 }
 
@@ -94,7 +95,7 @@ func New(options Options) (*Hasher, error) {
 	h := &Hasher{
 		// The second of OWASP's equivalent choices for Argon2id.
 		params: argon2id.Params{Memory: options.Memory, Iterations: 2, Parallelism: 1, SaltLength: 16, KeyLength: 32},
-		queue:  queue{free: options.Concurrency, places: options.Waiting},
+		queue:  fairqueue.Queue[int64]{Size: options.Concurrency, Places: options.Waiting},
 	}
 	h.dummy = dummyHash(h.params)
 	return h, nil
@@ -137,11 +138,10 @@ func (h *Hasher) Hash(ctx context.Context, party int64, password secret.String) 
 	if err := CheckPolicy(password); err != nil {
 		return "", err
 	}
-	leave, err := h.queue.enter(ctx, party)
-	if err != nil {
+	if err := h.enter(ctx, party); err != nil {
 		return "", fmt.Errorf("hash a password: %w", err)
 	}
-	defer leave()
+	defer h.queue.Leave(party)
 	return argon2id.CreateHash(composed(password), &h.params)
 }
 
@@ -168,11 +168,10 @@ func (h *Hasher) Verify(ctx context.Context, party int64, hash string, password 
 	if err := checkHash(hash); err != nil {
 		return false, false, err
 	}
-	leave, err := h.queue.enter(ctx, party)
-	if err != nil {
+	if err := h.enter(ctx, party); err != nil {
 		return false, false, fmt.Errorf("check a password: %w", err)
 	}
-	defer leave()
+	defer h.queue.Leave(party)
 	match, err := argon2id.ComparePasswordAndHash(nfc, hash)
 	if err == nil && !match && typed != nfc {
 		match, err = argon2id.ComparePasswordAndHash(typed, hash)
@@ -182,6 +181,15 @@ func (h *Hasher) Verify(ctx context.Context, party int64, hash string, password 
 		return false, false, ErrCorruptHash
 	}
 	return match && known, match && known && (again || h.needsRehash(hash)), nil
+}
+
+// enter waits for a turn of the party. Errors: ErrBusy, that of ctx.
+func (h *Hasher) enter(ctx context.Context, party int64) error {
+	err := h.queue.Enter(ctx, party)
+	if errors.Is(err, fairqueue.ErrFull) {
+		return ErrBusy
+	}
+	return err
 }
 
 // needsRehash reports whether a stored hash was made with other parameters than today's.

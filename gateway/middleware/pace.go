@@ -6,34 +6,25 @@ import (
 	"sync"
 	"time"
 
-	"tenantry/internal/cache"
+	"tenantry/internal/fairqueue"
 )
 
 // pacePatience is how long a stream waits for its pace. It is a courtesy to others: whoever waits for too long goes on
 // without.
 const pacePatience = 500 * time.Millisecond
 
-// paces bound how many streams of an organization are made at the same moment to half of the processors, rounded up.
-// What the store does for them has turns of its own, and a reader may take as long as it likes: a stream rests
-// meanwhile.
-type paces struct {
-	lanes cache.Weak[int64, lane] // by organization
-}
-
-// lane has one for each stream that is being made.
-type lane struct{ busy chan struct{} }
-
-// of returns the pace of one more stream of the organization, which it does not have yet.
-func (p *paces) of(ctx context.Context, org int64) *pace {
-	return &pace{ctx: ctx, lane: p.lanes.GetOrPut(org, func() *lane {
-		return &lane{make(chan struct{}, (runtime.GOMAXPROCS(0)+1)/2)}
-	})}
+// newPaces returns what bounds how many streams of an organization are made at the same moment to half of the
+// processors, rounded up. What the store does for them has turns of its own, and a reader may take as long as it likes:
+// a stream rests meanwhile.
+func newPaces() *fairqueue.Queue[int64] {
+	return &fairqueue.Queue[int64]{Share: (runtime.GOMAXPROCS(0) + 1) / 2, Patience: pacePatience}
 }
 
 // pace is what one stream has while it is being made. Safe for concurrent use.
 type pace struct {
-	ctx  context.Context //nolint:containedctx // of the stream
-	lane *lane
+	ctx   context.Context //nolint:containedctx // of the stream
+	paces *fairqueue.Queue[int64]
+	org   int64
 
 	mu      sync.Mutex
 	has     bool
@@ -48,22 +39,7 @@ func (p *pace) begin() {
 }
 
 // take waits for the pace, with p.mu held: where several work for the stream, the others wait with it.
-func (p *pace) take() {
-	select {
-	case p.lane.busy <- struct{}{}:
-		p.has = true
-		return
-	default:
-	}
-	patience := time.NewTimer(pacePatience)
-	defer patience.Stop()
-	select {
-	case p.lane.busy <- struct{}{}:
-		p.has = true
-	case <-patience.C:
-	case <-p.ctx.Done():
-	}
-}
+func (p *pace) take() { p.has = p.paces.Enter(p.ctx, p.org) == nil }
 
 // leave ends it.
 func (p *pace) leave() {
@@ -75,7 +51,7 @@ func (p *pace) leave() {
 func (p *pace) give() {
 	if p.has {
 		p.has = false
-		<-p.lane.busy
+		p.paces.Leave(p.org)
 	}
 }
 

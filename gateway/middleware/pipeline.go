@@ -25,6 +25,7 @@ import (
 	"tenantry/gateway/logging"
 	"tenantry/internal/cache"
 	"tenantry/internal/deadline"
+	"tenantry/internal/fairqueue"
 	"tenantry/internal/request"
 	"tenantry/modules/audit"
 	"tenantry/modules/usage"
@@ -95,13 +96,13 @@ type Pipeline struct {
 	strangers   *cache.Map[*flood] // by organization and operation
 	addresses   *cache.Map[*flood] // and by address
 	outages     outages
-	paces       paces
+	paces       *fairqueue.Queue[int64] // of streams, by organization
 }
 
 // New returns a Pipeline.
 func New(o Options) *Pipeline {
 	return &Pipeline{
-		Options: o, crossOrigin: http.NewCrossOriginProtection(), pack: newPacker(),
+		Options: o, crossOrigin: http.NewCrossOriginProtection(), pack: newPacker(), paces: newPaces(),
 		strangers: cache.New[*flood](maxFloods), addresses: cache.New[*flood](maxFloods),
 	}
 }

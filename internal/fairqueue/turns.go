@@ -1,4 +1,3 @@
-// Package fairqueue orders what waits for something scarce in turns by party, by what each has had of it.
 package fairqueue
 
 import "maps"

@@ -75,6 +75,9 @@ func (j *job) cost() int64 { return int64(max(j.rows, 1)) }
 
 // line is the jobs that wait for the writer, in turns by workspace: whoever had fewer rows written is served first. The
 // zero value is ready.
+//
+// It is no fairqueue.Line, where somebody else calls those who wait: here one of them gets the writer, takes the jobs of
+// several, and ends their waits when these are on disk.
 type line struct {
 	mu    sync.Mutex
 	jobs  []*job                // in the order they came

@@ -66,9 +66,9 @@ func (e *Engine) takeProcessors(t *testing.T) (give func()) {
 }
 
 func (e *Engine) waitingTurns() int {
-	e.turns.mu.Lock()
-	defer e.turns.mu.Unlock()
-	return len(e.turns.waiting)
+	e.turns.line.Lock()
+	defer e.turns.line.Unlock()
+	return len(e.turns.line.Waiting())
 }
 
 // TestLanes_LongQuestionsWait for a turn and for each other, and nothing else waits for them: neither a quick question,

@@ -4,8 +4,9 @@ import (
 	"context"
 	"math"
 	"slices"
-	"sync"
 	"time"
+
+	"tenantry/internal/fairqueue"
 )
 
 const (
@@ -28,16 +29,15 @@ type turns struct {
 	now        func() time.Time
 	pause      func(time.Duration)
 
-	mu      sync.Mutex
+	line    fairqueue.Line[*turn] // its lock guards the rest
 	running []*turn
-	waiting []*turn // in the order they came
 }
 
 // turn is a question's hold on a processor, or its wait for one. One goroutine uses it at a time.
 type turn struct {
 	space *space
-	since time.Time     // when it got its processor, or last asked for it again
-	ready chan struct{} // closed once it has its processor
+	since time.Time // when it got its processor, or last asked for it again
+	at    *fairqueue.Ticket[*turn]
 }
 
 // usage is what a workspace has of the processors. The engine's turns guard it.
@@ -54,32 +54,32 @@ func (u *usage) lately(now time.Time) time.Duration {
 
 // enter waits for a processor; leave must follow. Error: the context's own.
 func (t *turns) enter(ctx context.Context, s *space) (*turn, error) {
-	t.mu.Lock()
+	t.line.Lock()
 	at := t.queue(s)
-	t.mu.Unlock()
-	return at, t.wait(ctx, at)
+	t.line.Unlock()
+	return at, t.line.Wait(ctx, at.at, func() {})
 }
 
 // renew accounts for what was used, and goes on when it is this question's turn again. Where that fails it has no
 // processor any more. Error: the context's own.
 func (t *turns) renew(ctx context.Context, at *turn) (*turn, error) {
-	t.mu.Lock()
+	t.line.Lock()
 	t.release(at)
 	next := t.queue(at.space)
 	idle := t.leavesGap(next)
-	t.mu.Unlock()
+	t.line.Unlock()
 	if idle {
 		t.pause(gap)
 		next.since = t.now()
 		return next, nil
 	}
-	return next, t.wait(ctx, next)
+	return next, t.line.Wait(ctx, next.at, func() {})
 }
 
 // leave gives the processor back.
 func (t *turns) leave(at *turn) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	t.line.Lock()
+	defer t.line.Unlock()
 	t.release(at)
 	t.serve()
 }
@@ -93,8 +93,8 @@ func (t *turns) release(at *turn) {
 }
 
 func (t *turns) queue(s *space) *turn {
-	at := &turn{space: s, ready: make(chan struct{})}
-	t.waiting = append(t.waiting, at)
+	at := &turn{space: s}
+	at.at = t.line.Join(at)
 	t.serve()
 	return at
 }
@@ -106,21 +106,19 @@ func (t *turns) serve() {
 		most = (t.processors + 1) / 2
 	}
 	for len(t.running) < t.processors {
-		next := -1
-		for i, at := range t.waiting {
-			if at.space.usage.running < most && (next < 0 || at.space.usage.less(&t.waiting[next].space.usage, now)) {
-				next = i
+		var next *turn
+		for _, at := range t.line.Waiting() {
+			if u := &at.Of.space.usage; u.running < most && (next == nil || u.less(&next.space.usage, now)) {
+				next = at.Of
 			}
 		}
-		if next < 0 {
+		if next == nil {
 			return
 		}
-		at := t.waiting[next]
-		t.waiting = slices.Delete(t.waiting, next, next+1)
-		t.running = append(t.running, at)
-		at.space.usage.running++
-		at.since = now
-		close(at.ready)
+		t.running = append(t.running, next)
+		next.space.usage.running++
+		next.since = now
+		t.line.Call(next.at, nil)
 	}
 }
 
@@ -139,27 +137,4 @@ func (t *turns) leavesGap(at *turn) bool {
 	now := t.now()
 	own := at.space.usage.lately(now)
 	return !slices.ContainsFunc(t.running, func(other *turn) bool { return other.space.usage.lately(now) > own })
-}
-
-// wait returns once it is the question's turn, or without a trace when its context ends before.
-func (t *turns) wait(ctx context.Context, at *turn) error {
-	select {
-	case <-at.ready:
-		return nil
-	default:
-	}
-	select {
-	case <-at.ready:
-		return nil
-	case <-ctx.Done():
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if i := slices.Index(t.waiting, at); i >= 0 {
-		t.waiting = slices.Delete(t.waiting, i, i+1)
-	} else { // it came in time after all, for somebody who has gone
-		t.release(at)
-		t.serve()
-	}
-	return ctx.Err()
 }

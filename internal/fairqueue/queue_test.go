@@ -72,6 +72,7 @@ func TestQueue_ZeroValueLocksEachParty(t *testing.T) {
 			t.Errorf("admitted at once: %v, want %v", got.served, want)
 		}
 		time.Sleep(5 * time.Second)
+		synctest.Wait()
 		if len(got.served) != 5 {
 			t.Errorf("%d were admitted, want 5", len(got.served))
 		}

@@ -3,9 +3,9 @@ package limits
 import (
 	"context"
 	"net/netip"
-	"slices"
-	"sync"
 	"time"
+
+	"tenantry/internal/fairqueue"
 )
 
 // Parts of what may be in flight, which any one party can have.
@@ -40,13 +40,14 @@ type Load struct {
 // Flight bounds the work under way in this process, for each organization and in all. Who
 // finds no room waits a moment; of those the organization that has least is next. Safe
 // for concurrent use.
+//
+// It is no fairqueue.Queue, because a load has a weight and up to four bounds.
 type Flight struct {
 	size int64
 
-	mu      sync.Mutex
+	line    fairqueue.Line[Load] // its lock guards the rest
 	used    int64
 	parties map[bearer]int64
-	waiting []*waiter // in the order they came
 	queued  map[bearer]int
 }
 
@@ -60,11 +61,6 @@ type bearer struct {
 
 const maxBearers = 4 // of one load
 
-type waiter struct {
-	load  Load
-	ready chan struct{} // closed once it has its room
-}
-
 // NewFlight returns a Flight of that size.
 func NewFlight(size int64) *Flight {
 	return &Flight{size: size, parties: map[bearer]int64{}, queued: map[bearer]int{}}
@@ -72,8 +68,8 @@ func NewFlight(size int64) *Flight {
 
 // Used returns how much there is.
 func (f *Flight) Used() int64 {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.line.Lock()
+	defer f.line.Unlock()
 	return f.used
 }
 
@@ -130,31 +126,19 @@ func (f *Flight) add(l *Load) (full string) {
 // Enter takes room for the load, for which it waits about a second at most. Where there is
 // none it returns the name of the bound; else "", and Leave must be called.
 func (f *Flight) Enter(ctx context.Context, l Load) (full string) {
-	f.mu.Lock()
+	f.line.Lock()
 	if full = f.add(&l); full == "" || !f.mayWait(&l) {
-		f.mu.Unlock()
+		f.line.Unlock()
 		return full
 	}
-	w := &waiter{l, make(chan struct{})}
-	f.waiting = append(f.waiting, w)
+	t := f.line.Join(l)
 	f.queue(&l, 1)
-	f.mu.Unlock()
-	patience := time.NewTimer(flightPatience)
-	defer patience.Stop()
-	select {
-	case <-w.ready:
-		return ""
-	case <-patience.C:
-	case <-ctx.Done():
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	i := slices.Index(f.waiting, w)
-	if i < 0 { // it came in time after all
+	f.line.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, flightPatience)
+	defer cancel()
+	if f.line.Wait(ctx, t, func() { f.queue(&l, -1) }) == nil {
 		return ""
 	}
-	f.waiting = slices.Delete(f.waiting, i, i+1)
-	f.queue(&l, -1)
 	return full
 }
 
@@ -167,7 +151,7 @@ func (f *Flight) mayWait(l *Load) bool {
 		}
 		most /= 2
 	}
-	return len(f.waiting) < maxWaiting
+	return len(f.line.Waiting()) < maxWaiting
 }
 
 // queue notes that one more, or one less, waits.
@@ -182,8 +166,8 @@ func (f *Flight) queue(l *Load, change int) {
 
 // Leave gives the room back.
 func (f *Flight) Leave(l Load) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.line.Lock()
+	defer f.line.Unlock()
 	f.used -= l.Weight
 	who, _, _, n := f.bounds(&l)
 	for _, p := range who[:n] {
@@ -191,7 +175,7 @@ func (f *Flight) Leave(l Load) {
 			delete(f.parties, p)
 		}
 	}
-	for len(f.waiting) > 0 && f.next() {
+	for f.next() {
 		continue
 	}
 }
@@ -208,19 +192,18 @@ func (f *Flight) Shrink(l Load, weight int64) Load {
 // next lets one of those who wait in: of the organizations that find room that which has
 // least, of its own the first.
 func (f *Flight) next() bool {
-	at, least := -1, int64(0)
-	for i, w := range f.waiting {
-		if has := f.parties[bearer{organization: w.load.Organization}]; (at < 0 || has < least) && f.full(&w.load) == "" {
-			at, least = i, has
+	var next *fairqueue.Ticket[Load]
+	least := int64(0)
+	for _, t := range f.line.Waiting() {
+		if has := f.parties[bearer{organization: t.Of.Organization}]; (next == nil || has < least) && f.full(&t.Of) == "" {
+			next, least = t, has
 		}
 	}
-	if at < 0 {
+	if next == nil {
 		return false
 	}
-	w := f.waiting[at]
-	f.waiting = slices.Delete(f.waiting, at, at+1)
-	f.add(&w.load)
-	f.queue(&w.load, -1)
-	close(w.ready)
+	f.add(&next.Of)
+	f.queue(&next.Of, -1)
+	f.line.Call(next, nil)
 	return true
 }

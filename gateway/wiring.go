@@ -69,9 +69,10 @@ func (s *Services) openWho(ctx context.Context) (err error) {
 		return err
 	}
 	s.people = identity.NewService(identity.Options{Directory: s.directory, Kinds: s.kinds.people, Passwords: hasher, Now: s.now})
-	looking := keys.Options{Directory: s.directory, Kinds: s.kinds.keys, People: s.people, Now: s.now, Kept: s.cfg.Memory.Organizations}
+	breaker := redisconn.NewBreaker(s.log, s.now)
+	looking := keys.Options{Directory: s.directory, Kinds: s.kinds.keys, People: s.people, Breaker: breaker, Now: s.now, Kept: s.cfg.Memory.Organizations}
 	s.sessions = sessions.NewService(sessions.Options{Directory: s.directory, People: s.people, Redis: s.redis, Now: s.now})
-	counting := limits.Options{Defaults: s.cfg.Limits.Set(), Prefix: s.directory.RedisPrefix(), Patience: s.redisTimeout, Log: s.log, Now: s.now}
+	counting := limits.Options{Defaults: s.cfg.Limits.Set(), Prefix: s.directory.RedisPrefix(), Patience: s.redisTimeout, Breaker: breaker, Now: s.now}
 	if s.localRedis == nil { // else it shares with nobody, and only repeats what the store and the process's own memory say
 		counting.Redis, looking.Redis = s.redis, s.redis
 	}

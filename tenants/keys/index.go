@@ -3,8 +3,6 @@ package keys
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"sync/atomic"
 	"time"
 
 	"tenantry/internal/rate"
@@ -16,18 +14,15 @@ const (
 	indexVersion = 3
 	// indexedFor bounds the life of an entry in Redis.
 	indexedFor = 5 * time.Minute
-	// indexPause is how long Redis is not asked after it failed: a dead one must not slow
-	// every look-up down by its timeout.
-	indexPause = time.Second
 )
 
 // index is Redis in front of the store, for all replicas. Nothing depends on it but speed: whatever cannot
 // be read from it, or does not fit, is read from the store.
 type index struct {
-	dir    *tenants.Directory
-	redis  redisconn.Client // nil: there is no index
-	now    func() time.Time
-	paused atomic.Int64 // Unix milliseconds until which Redis is not asked
+	dir     *tenants.Directory
+	redis   redisconn.Client   // nil: there is no index
+	breaker *redisconn.Breaker // a dead Redis must not slow every look-up down by its timeout
+	now     func() time.Time
 }
 
 // indexed is an entry as Redis holds it, sealed under its name. So a reply that belongs to
@@ -51,26 +46,17 @@ type indexed struct {
 
 func indexKey(t *tenants.Tenant, hash string) string { return t.RedisPrefix() + "key:" + hash }
 
-func (x *index) resting() bool { return x.redis == nil || x.now().UnixMilli() < x.paused.Load() }
-
-// failed notes an error of Redis'. One that comes from the caller's own deadline says
-// nothing about Redis.
-func (x *index) failed(ctx context.Context, err error) {
-	if ctx.Err() == nil && !errors.Is(err, context.Canceled) {
-		x.paused.Store(x.now().Add(indexPause).UnixMilli())
-	}
-}
-
 func (x *index) get(ctx context.Context, t *tenants.Tenant, hash string) (*entry, bool) {
-	if x.resting() {
+	if x.redis == nil {
 		return nil, false
 	}
 	name := indexKey(t, hash)
-	raw, err := x.redis.Get(ctx, name)
+	var raw []byte
+	err := x.breaker.Do(ctx, func() (err error) {
+		raw, err = x.redis.Get(ctx, name)
+		return err
+	})
 	if err != nil {
-		if !errors.Is(err, redisconn.ErrNil) {
-			x.failed(ctx, err)
-		}
 		return nil, false
 	}
 	if raw, err = x.dir.Unseal(ctx, t, name, raw); err != nil {
@@ -97,7 +83,7 @@ func (x *index) get(ctx context.Context, t *tenants.Tenant, hash string) (*entry
 
 // put stores an entry. Its failure costs later look-ups a read of the store, no more.
 func (x *index) put(ctx context.Context, t *tenants.Tenant, hash string, e *entry) {
-	if x.resting() {
+	if x.redis == nil || x.breaker.Resting() {
 		return
 	}
 	lifetime := indexedFor
@@ -124,16 +110,12 @@ func (x *index) put(ctx context.Context, t *tenants.Tenant, hash string, e *entr
 	if raw, err = x.dir.Seal(ctx, t, name, raw); err != nil {
 		return
 	}
-	if err := x.redis.Set(ctx, name, raw, lifetime); err != nil {
-		x.failed(ctx, err)
-	}
+	_ = x.breaker.Do(ctx, func() error { return x.redis.Set(ctx, name, raw, lifetime) })
 }
 
 func (x *index) remove(ctx context.Context, t *tenants.Tenant, hash string) {
-	if x.resting() {
+	if x.redis == nil {
 		return
 	}
-	if err := x.redis.Del(ctx, indexKey(t, hash)); err != nil {
-		x.failed(ctx, err)
-	}
+	_ = x.breaker.Do(ctx, func() error { return x.redis.Del(ctx, indexKey(t, hash)) })
 }

@@ -84,13 +84,14 @@ func NewKinds() Kinds {
 // Specs returns the declarations, for the store's list of control kinds.
 func (k Kinds) Specs() []*store.Spec { return []*store.Spec{k.Keys.Spec(), k.Rights.Spec()} }
 
-// Options are what a Service needs; all but Redis, Now and Grace are required.
+// Options are what a Service needs; all but Redis, Breaker, Now, Grace and Kept are required.
 type Options struct {
 	Directory *tenants.Directory
 	Kinds     Kinds
 	People    *identity.Service
-	Redis     redisconn.Client // nil: keys are looked up in the store
-	Now       func() time.Time // nil: time.Now
+	Redis     redisconn.Client   // nil: keys are looked up in the store
+	Breaker   *redisconn.Breaker // of Redis; nil: one of its own
+	Now       func() time.Time   // nil: time.Now
 	// Grace is how long a key accepted before stays accepted while neither Redis nor the
 	// store answers. 0 is DefaultGrace; below 0 there is none.
 	Grace time.Duration
@@ -125,7 +126,10 @@ func NewService(o Options) *Service {
 		s.grace = DefaultGrace
 	}
 	s.uses.waiting, s.uses.flush = map[user]use{}, make(chan struct{}, 1)
-	s.index = index{dir: o.Directory, redis: o.Redis, now: s.now}
+	s.index = index{dir: o.Directory, redis: o.Redis, breaker: o.Breaker, now: s.now}
+	if s.index.breaker == nil {
+		s.index.breaker = redisconn.NewBreaker(nil, s.now)
+	}
 	o.Directory.OnRemove(s.purged)
 	return s
 }

@@ -5,7 +5,6 @@ package limits
 import (
 	"cmp"
 	"context"
-	"log/slog"
 	"net/netip"
 	"strconv"
 	"sync/atomic"
@@ -18,8 +17,6 @@ import (
 const (
 	// patience is how long a request waits for Redis before it is counted here.
 	patience = 100 * time.Millisecond
-	// rest is how long Redis is left alone after it failed; then one request tries it again.
-	rest = time.Second
 
 	maxRules    = 6 // of at most three parties
 	maxParties  = 3
@@ -38,8 +35,8 @@ type Options struct {
 	Prefix string
 	// Patience is how long a request waits for Redis before it is counted here; 0: 100 ms.
 	Patience time.Duration
-	Log      *slog.Logger     // nil: nothing is logged
-	Now      func() time.Time // of this process; nil: time.Now
+	Breaker  *redisconn.Breaker // of Redis; nil: one of its own
+	Now      func() time.Time   // of this process; nil: time.Now
 }
 
 // Limiter counts requests. Safe for concurrent use.
@@ -48,25 +45,24 @@ type Limiter struct {
 	local    *local
 	defaults rate.Set
 	prefix   string
-	log      *slog.Logger
 	now      func() time.Time
 	patience time.Duration // of one call of Redis
+	breaker  *redisconn.Breaker
 
-	resting atomic.Int64 // Unix milliseconds until which Redis is left alone; 0: it works
-	alone   atomic.Int64 // requests that were counted here because Redis was away
+	alone atomic.Int64 // requests that were counted here because Redis was away
 }
 
 // New returns a Limiter.
 func New(o Options) *Limiter {
-	l := &Limiter{local: newLocal(), defaults: o.Defaults, prefix: o.Prefix, log: o.Log, now: o.Now, patience: cmp.Or(o.Patience, patience)}
+	l := &Limiter{local: newLocal(), defaults: o.Defaults, prefix: o.Prefix, breaker: o.Breaker, now: o.Now, patience: cmp.Or(o.Patience, patience)}
 	if o.Redis != nil {
 		l.shared = newShared(o.Redis)
 	}
-	if l.log == nil {
-		l.log = slog.New(slog.DiscardHandler)
-	}
 	if l.now == nil {
 		l.now = time.Now
+	}
+	if l.breaker == nil {
+		l.breaker = redisconn.NewBreaker(nil, l.now)
 	}
 	return l
 }
@@ -243,15 +239,13 @@ func (l *Limiter) decide(ctx context.Context, rules []rule) (_ Decision, alone b
 		return Decision{}, false
 	}
 	if l.shared != nil {
-		if ask, probe := l.mayAsk(); ask {
-			v, err := askFor(ctx, l.patience, func(ctx context.Context) (verdict, error) { return l.shared.decide(ctx, rules) })
-			if err == nil {
-				if probe {
-					l.returned(ctx)
-				}
-				return v.decision(rules), false
-			}
-			l.failed(ctx, err)
+		var v verdict
+		err := l.ask(ctx, func(ctx context.Context) (err error) {
+			v, err = l.shared.decide(ctx, rules)
+			return err
+		})
+		if err == nil {
+			return v.decision(rules), false
 		}
 	}
 	return l.local.decide(rules, l.now().UnixMilli()).decision(rules), l.shared != nil
@@ -273,52 +267,20 @@ func (l *Limiter) Return(ctx context.Context, r Request) {
 	if len(rules) == 0 {
 		return
 	}
-	if l.shared == nil || l.resting.Load() != 0 {
+	if l.shared == nil || l.breaker.Resting() {
 		l.local.returnOne(rules, l.now().UnixMilli())
 		return
 	}
-	_, err := askFor(ctx, l.patience, func(ctx context.Context) (struct{}, error) { return struct{}{}, l.shared.returnOne(ctx, rules) })
-	if err != nil {
-		l.failed(ctx, err)
-	}
+	_ = l.ask(ctx, func(ctx context.Context) error { return l.shared.returnOne(ctx, rules) })
 }
 
-func askFor[T any](ctx context.Context, patience time.Duration, do func(context.Context) (T, error)) (T, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	return do(ctx)
-}
-
-// mayAsk reports whether Redis is to be asked, and whether that is the one attempt after
-// a rest.
-func (l *Limiter) mayAsk() (ask, probe bool) {
-	until := l.resting.Load()
-	if until == 0 {
-		return true, false
-	}
-	now := l.now().UnixMilli()
-	if now < until && until-now <= rest.Milliseconds() { // a clock set back prolongs no rest
-		return false, false
-	}
-	probe = l.resting.CompareAndSwap(until, now+rest.Milliseconds())
-	return probe, probe
-}
-
-// failed lets Redis rest, and says so once for an outage. A request whose own time is up
-// says nothing about Redis.
-func (l *Limiter) failed(ctx context.Context, err error) {
-	if ctx.Err() != nil {
-		return
-	}
-	if l.resting.Swap(l.now().Add(rest).UnixMilli()) == 0 {
-		l.log.WarnContext(ctx, "Redis does not answer: until it does, this replica applies the request limits by itself", "error", err)
-	}
-}
-
-func (l *Limiter) returned(ctx context.Context) {
-	if l.resting.Swap(0) != 0 {
-		l.log.InfoContext(ctx, "Redis answers again: the replicas apply the request limits together")
-	}
+// ask asks Redis for as long as a request waits for it.
+func (l *Limiter) ask(ctx context.Context, do func(context.Context) error) error {
+	return l.breaker.Do(ctx, func() error {
+		ctx, cancel := context.WithTimeout(ctx, l.patience)
+		defer cancel()
+		return do(ctx)
+	})
 }
 
 // Callers without credentials get a part of an organization's limits: half of them together, so that the organization's

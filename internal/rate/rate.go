@@ -75,6 +75,12 @@ func PerHour(count int64) Limit {
 	return Limit{min(max(count, 1), MaxCount), time.Hour.Milliseconds()}
 }
 
+// Burst returns the limit of so many requests at once, from 1 to MaxCount, of which one is there again after each while.
+func Burst(count int64, while time.Duration) Limit {
+	count = min(max(count, 1), MaxCount)
+	return Limit{count, count * while.Milliseconds()}
+}
+
 // Unlimited returns the limit that is off.
 func Unlimited() Limit { return Limit{count: -1} }
 

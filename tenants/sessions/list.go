@@ -158,7 +158,7 @@ func (s *Service) ChangePassword(ctx context.Context, t *tenants.Tenant, uid int
 // as those of AcceptInvite do, unless it is good. Errors: as AcceptInvite.
 func (s *Service) CheckInvite(ctx context.Context, t *tenants.Tenant, token string, remote netip.Addr) (time.Time, error) {
 	attempt := s.named(t, "", remote)
-	if err := attempt.count(ctx, attempt.address); err != nil {
+	if err := attempt.count(ctx, false); err != nil {
 		return time.Time{}, err
 	}
 	u, err := s.people.Invited(ctx, t, token)

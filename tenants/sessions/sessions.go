@@ -16,6 +16,7 @@ import (
 	"tenantry/crypto/tokens"
 	"tenantry/tenants"
 	"tenantry/tenants/identity"
+	"tenantry/tenants/limits"
 	"tenantry/tenants/redisconn"
 )
 
@@ -51,7 +52,7 @@ type Service struct {
 	absolute time.Duration
 	throttle Throttle
 
-	attempts, successes, unseens *redisconn.Script
+	attempts, givenBack, unseens *redisconn.Script
 }
 
 // NewService returns a Service.
@@ -59,7 +60,7 @@ func NewService(o Options) *Service {
 	s := &Service{
 		dir: o.Directory, people: o.People, redis: o.Redis, now: o.Now, idle: o.Idle, absolute: o.Absolute, throttle: o.Throttle.withDefaults(),
 	}
-	s.attempts, s.successes, s.unseens = redisconn.NewScript(attemptScript), redisconn.NewScript(successScript), redisconn.NewScript(unseenScript)
+	s.attempts, s.givenBack, s.unseens = limits.Script(attemptScript), limits.GiveBack(), redisconn.NewScript(unseenScript)
 	if s.now == nil {
 		s.now = time.Now
 	}

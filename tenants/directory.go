@@ -94,7 +94,7 @@ type Directory struct {
 	limits     map[string]int64 // see DirectoryOptions
 	held       held
 
-	slots *cache.Map[*slot]
+	slots *cache.Map[string, *slot]
 	slugs cache.Weak[int64, string] // of organizations that are known to anybody
 	// changing has one change of each organization at a time.
 	changing fairqueue.Queue[int64]
@@ -123,7 +123,7 @@ func NewDirectory(ctx context.Context, o DirectoryOptions) (*Directory, error) {
 	most := cmp.Or(o.Organizations, DefaultOrganizations)
 	d := &Directory{
 		store: o.Store, control: control, orgs: o.Kinds.Organizations.In(control), keyring: o.Keyring,
-		base: base, now: o.Now, log: o.Log, grace: o.Grace, slots: cache.New[*slot](most), vault: vault{open: cache.New[map[string]*DataKeys](most)},
+		base: base, now: o.Now, log: o.Log, grace: o.Grace, slots: cache.New[string, *slot](most), vault: vault{open: cache.New[int64, map[string]*DataKeys](most)},
 	}
 	if d.now == nil {
 		d.now = time.Now

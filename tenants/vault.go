@@ -47,29 +47,29 @@ type vaultKey struct {
 
 // vault keeps those that are open, of each organization by purpose.
 type vault struct {
-	open *cache.Map[map[string]*DataKeys] // by number; a map in it is never changed
-	mu   sync.Mutex                       // held to put another in its place
+	open *cache.Map[int64, map[string]*DataKeys] // by number; a map in it is never changed
+	mu   sync.Mutex                              // held to put another in its place
 }
 
 func (v *vault) get(key vaultKey) *DataKeys {
-	of, _ := v.open.Get(formatInt(key.org))
+	of, _ := v.open.Get(key.org)
 	return of[key.purpose]
 }
 
 func (v *vault) put(key vaultKey, keys *DataKeys) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	of, _ := v.open.Get(formatInt(key.org))
+	of, _ := v.open.Get(key.org)
 	more := map[string]*DataKeys{}
 	maps.Copy(more, of)
 	more[key.purpose] = keys
-	v.open.Put(formatInt(key.org), more)
+	v.open.Put(key.org, more)
 }
 
 func (v *vault) drop(org int64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.open.Delete(formatInt(org))
+	v.open.Delete(org)
 }
 
 // DataKeys returns the organization's data keys for a purpose, making the first one

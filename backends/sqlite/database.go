@@ -98,6 +98,7 @@ func openDatabase(ctx context.Context, e *Engine, path string, o *driver.Opening
 	}
 	db := &database{engine: e, path: path, shared: s.shared, writing: make(chan struct{}, 1), reading: make(chan struct{}, e.opts.Readers)}
 	db.lanes.long = lane(longPerReader * e.opts.Readers)
+	db.lanes.known.Size, db.recent.docs.Size = maxLong, maxRecent
 	db.settling.note(unsettled)
 	ready := false
 	if logged {
@@ -175,9 +176,9 @@ func (db *database) close() error {
 		errs = append(errs, db.writer.close())
 	}
 	// Organizations that are not asked for any more keep the database that their file had.
-	db.recent.forget()
+	db.recent.docs.Clear()
 	db.counts.changed(nil)
-	db.lanes.forget()
+	db.lanes.known.Clear()
 	return errors.Join(errs...)
 }
 
@@ -310,7 +311,7 @@ func (db *database) sweep() {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	db.armed = false
-	db.recent.forget()
+	db.recent.docs.Clear()
 	if db.closed {
 		return
 	}

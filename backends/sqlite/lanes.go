@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"tenantry/backends/driver"
+	"tenantry/internal/cache"
 )
 
 // The work of a question is counted in steps of SQLite's virtual machine, 20 to 60 ns each. Time would not do, because
@@ -53,8 +53,7 @@ const (
 type lanes struct {
 	long chan struct{} // one for each long question that has a connection
 
-	mu    sync.RWMutex
-	known map[question]time.Time // were long the last time, and when that was
+	known cache.Few[question, time.Time] // were long the last time, and when that was
 }
 
 // question tells one kind of question of a party from another.
@@ -318,40 +317,19 @@ func into(ctx context.Context, lane chan struct{}) error {
 	}
 }
 
-// forget gives the memory back.
-func (l *lanes) forget() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.known = nil
-}
-
 // isLong reports whether the question was long the last time, unless that is long ago.
 func (l *lanes) isLong(q question, now time.Time) bool {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	at, known := l.known[q]
+	at, known := l.known.Get(q)
 	return known && now.Sub(at) < longFor
 }
 
 // did notes how many steps a question did.
 func (l *lanes) did(q question, steps int64, now time.Time) {
-	long := steps >= quickSteps
-	l.mu.RLock()
-	_, known := l.known[q]
-	l.mu.RUnlock()
-	if !long && !known {
-		return
+	if steps >= quickSteps {
+		l.known.Put(q, now)
+	} else if _, known := l.known.Get(q); known {
+		l.known.Delete(q)
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !long {
-		delete(l.known, q)
-		return
-	}
-	if l.known == nil || !known && len(l.known) >= maxLong {
-		l.known = map[question]time.Time{}
-	}
-	l.known[q] = now
 }
 
 // took returns how long the answer has taken, without the waits for turns.

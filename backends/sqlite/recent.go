@@ -1,10 +1,10 @@
 package sqlite
 
 import (
-	"sync"
 	"time"
 
 	"tenantry/backends/driver"
+	"tenantry/internal/cache"
 )
 
 // maxRecent bounds the documents of one database that are kept, and maxRecentSize each of them.
@@ -17,10 +17,7 @@ const (
 // for as long as the reader that read it would answer from the same snapshot, had nobody written to other tables:
 // until something of its shelf is committed, and never after snapshotAge.
 // So who asks sees what the file would have shown, without asking it.
-type recent struct {
-	mu   sync.RWMutex
-	docs map[place]seen
-}
+type recent struct{ docs cache.Few[place, seen] }
 
 // place is where a document lies, or what it was asked for with.
 type place struct {
@@ -42,9 +39,7 @@ type seen struct {
 
 // get returns what is still seen at a place, or where its shelf stands, for put.
 func (r *recent) get(db *database, at place) (s seen, ok bool) {
-	r.mu.RLock()
-	s, ok = r.docs[at]
-	r.mu.RUnlock()
+	s, ok = r.docs.Get(at)
 	now := db.counts.standing(at.shelf())
 	if ok && s.at == now && time.Since(s.began) < snapshotAge {
 		return s, true
@@ -66,17 +61,5 @@ func (r *recent) put(at place, s seen) {
 	if len(at.asked)+len(s.doc.Body)+len(s.doc.Custom) > maxRecentSize {
 		return
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.docs == nil || len(r.docs) >= maxRecent {
-		r.docs = map[place]seen{}
-	}
-	r.docs[at] = s
-}
-
-// forget gives the memory back.
-func (r *recent) forget() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.docs = nil
+	r.docs.Put(at, s)
 }

@@ -70,18 +70,13 @@ func testRecentDocuments(t *testing.T, shared bool) {
 		t.Fatal(err)
 	}
 	defer ws.file.release()
-	kept := func() int {
-		db.recent.mu.RLock()
-		defer db.recent.mu.RUnlock()
-		return len(db.recent.docs)
-	}
-	for ; kept() > 0; time.Sleep(snapshotAge) {
+	for ; db.recent.docs.Len() > 0; time.Sleep(snapshotAge) {
 		if time.Now().After(deadline) {
 			t.Fatal("documents that nobody asks for are kept")
 		}
 	}
 	var r recent
-	if r.put(place{asked: strings.Repeat("x", maxRecentSize+1)}, seen{}); len(r.docs) > 0 {
+	if r.put(place{asked: strings.Repeat("x", maxRecentSize+1)}, seen{}); r.docs.Len() > 0 {
 		t.Error("a question larger than any document is kept")
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strconv"
 	"sync/atomic"
 
 	"tenantry/backends/driver"
@@ -229,7 +228,7 @@ func (c Collection[T]) Peek(ctx context.Context, id string) (*T, *Made, error) {
 
 // shared decodes a document, or returns what it was decoded to before.
 func (c Collection[T]) shared(doc *driver.Document) (*decoded[T], error) {
-	key := strconv.FormatInt(c.ws.Org(), 10) + "/" + doc.ID
+	key := owned{c.ws.Org(), doc.ID}
 	if d, ok := c.kind.decoded.Get(key); ok && d.rev == doc.Rev && bytes.Equal(d.body, doc.Body) && bytes.Equal(d.custom, doc.Custom) {
 		return d, nil
 	}

@@ -113,7 +113,13 @@ type Kind[T any] struct {
 	custom []int       // index path of the custom map
 	trash  []int       // index path of the field deleted; nil: there is no trash
 	// decoded are records as Peek last decoded them.
-	decoded *cache.Map[*decoded[T]]
+	decoded *cache.Map[owned, *decoded[T]]
+}
+
+// owned is a document of an organization.
+type owned struct {
+	org int64
+	id  string
 }
 
 // decoded is a record together with the document it came from.
@@ -176,7 +182,7 @@ func Define[T any](spec Spec) (*Kind[T], error) {
 	if spec.Of != "" && (!spec.Custom || !slices.Contains(spec.Fields, spec.Of)) {
 		return nil, fmt.Errorf("store: %s: %q is to say what is defined, and is not declared", spec.Name, spec.Of)
 	}
-	k := &Kind[T]{spec: &spec, custom: custom, decoded: cache.New[*decoded[T]](maxDecoded)}
+	k := &Kind[T]{spec: &spec, custom: custom, decoded: cache.New[owned, *decoded[T]](maxDecoded)}
 	spec.collection = &driver.Collection{Name: spec.Name, Custom: spec.Custom, Of: spec.Of, Uncounted: spec.Aside}
 	for _, f := range names {
 		if spec.Custom && special[f].on {

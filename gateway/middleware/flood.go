@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"net/netip"
 	"strconv"
 	"sync"
 	"time"
@@ -18,6 +19,13 @@ const (
 	floodPerAddress = 20
 	maxFloods       = 4096 // organizations times audited operations that are counted at once, and as many with addresses
 )
+
+// source is where refusals come from: an address where it has one.
+type source struct {
+	org       int64
+	operation string
+	address   netip.Addr
+}
 
 type flood struct {
 	mu      sync.Mutex
@@ -58,9 +66,11 @@ func (x *exchange) noteFlood(problem *operation.Problem) bool {
 	if problem == nil || x.known() && !x.refused {
 		return true
 	}
-	key := strconv.FormatInt(x.call.Tenant.Org.OrgID, 10) + " " + x.op.Name
+	from := source{org: x.call.Tenant.Org.OrgID, operation: x.op.Name}
 	now := time.Now() // not when the request began: of those that take long some would begin the minute before anew
-	mine, all := floodOf(x.p.addresses, key+" "+limits.Network(x.call.Remote).String()), floodOf(x.p.strangers, key)
+	all := floodOf(x.p.strangers, from)
+	from.address = limits.Network(x.call.Remote)
+	mine := floodOf(x.p.addresses, from)
 	write, ofAddress := mine.admit(now, floodPerAddress)
 	if !write {
 		return false
@@ -78,6 +88,6 @@ func (x *exchange) noteFlood(problem *operation.Problem) bool {
 	return true
 }
 
-func floodOf(floods *cache.Map[*flood], key string) *flood {
-	return floods.GetOrPut(key, func() *flood { return &flood{} })
+func floodOf(floods *cache.Map[source, *flood], from source) *flood {
+	return floods.GetOrPut(from, func() *flood { return &flood{} })
 }

@@ -65,7 +65,7 @@ func TestFloodCountsWhatNoRecordTold(t *testing.T) {
 	for range floodPerAddress + dropped {
 		refusal(p, "192.0.2.1", began).noteFlood(&operation.Problem{})
 	}
-	mine, all := floodOf(p.addresses, "0 things.delete 192.0.2.1"), floodOf(p.strangers, "0 things.delete")
+	mine, all := floodOf(p.addresses, source{0, "things.delete", netip.MustParseAddr("192.0.2.1")}), floodOf(p.strangers, source{operation: "things.delete"})
 	mine.minute-- // it has passed
 	for _, other := range []string{"192.0.2.2", "192.0.2.3"} {
 		for range floodPerAddress {

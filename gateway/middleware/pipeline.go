@@ -92,9 +92,9 @@ type Pipeline struct {
 	Options
 	crossOrigin *http.CrossOriginProtection
 	pack        *packer
-	pages       sync.Map           // name to *operation.Row, of what is none
-	strangers   *cache.Map[*flood] // by organization and operation
-	addresses   *cache.Map[*flood] // and by address
+	pages       sync.Map                   // name to *operation.Row, of what is none
+	strangers   *cache.Map[source, *flood] // by organization and operation
+	addresses   *cache.Map[source, *flood] // and by address
 	outages     outages
 	paces       *fairqueue.Queue[int64] // of streams, by organization
 }
@@ -103,7 +103,7 @@ type Pipeline struct {
 func New(o Options) *Pipeline {
 	return &Pipeline{
 		Options: o, crossOrigin: http.NewCrossOriginProtection(), pack: newPacker(), paces: newPaces(),
-		strangers: cache.New[*flood](maxFloods), addresses: cache.New[*flood](maxFloods),
+		strangers: cache.New[source, *flood](maxFloods), addresses: cache.New[source, *flood](maxFloods),
 	}
 }
 

@@ -43,10 +43,14 @@ type absence struct {
 	readAt time.Time
 }
 
-// cacheKey holds the organization too: a key is known to its own organization only.
-func cacheKey(t *tenants.Tenant, token string) string {
-	sum := sha256.Sum256([]byte(token))
-	return t.Org.ID + string(sum[:])
+// presented is a token that is presented to an organization: a key is known to its own organization only.
+type presented struct {
+	org string
+	sum [sha256.Size]byte // of the token
+}
+
+func cacheKey(t *tenants.Tenant, token string) presented {
+	return presented{t.Org.ID, sha256.Sum256([]byte(token))}
 }
 
 // Authenticate returns who presents the token to the organization, from the remote

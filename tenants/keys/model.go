@@ -109,15 +109,15 @@ type Service struct {
 	grace  time.Duration
 
 	uses     uses
-	accepted *cache.Map[*entry]
-	unknown  *cache.Map[absence]
+	accepted *cache.Map[presented, *entry]
+	unknown  *cache.Map[presented, absence]
 }
 
 // NewService returns a Service.
 func NewService(o Options) *Service {
 	s := &Service{
 		dir: o.Directory, kinds: o.Kinds, people: o.People, now: o.Now, grace: o.Grace,
-		accepted: cache.New[*entry](cmp.Or(o.Kept, tenants.DefaultOrganizations)), unknown: cache.New[absence](maxUnknown),
+		accepted: cache.New[presented, *entry](cmp.Or(o.Kept, tenants.DefaultOrganizations)), unknown: cache.New[presented, absence](maxUnknown),
 	}
 	if s.now == nil {
 		s.now = time.Now

@@ -12,10 +12,10 @@ const maxAccounts = 65_536
 
 // local counts in this process, by the arithmetic of the script.
 type local struct {
-	accounts *cache.Map[*account]
+	accounts *cache.Map[string, *account]
 	// passing are the addresses of callers whom nobody knows, and organizations that are nobody's: however many there
 	// are, they drive out nobody but each other.
-	passing *cache.Map[*account]
+	passing *cache.Map[string, *account]
 }
 
 // account is one party's meters.
@@ -25,7 +25,7 @@ type account struct {
 }
 
 func newLocal() *local {
-	return &local{accounts: cache.New[*account](maxAccounts), passing: cache.New[*account](maxAccounts)}
+	return &local{accounts: cache.New[string, *account](maxAccounts), passing: cache.New[string, *account](maxAccounts)}
 }
 
 // hold locks the parties of the rules and appends their meters. The organization's rules

@@ -24,7 +24,6 @@ import (
 	"tenantry/backends/store"
 	"tenantry/gateway/logging"
 	"tenantry/internal/cache"
-	"tenantry/internal/deadline"
 	"tenantry/internal/fairqueue"
 	"tenantry/internal/request"
 	"tenantry/modules/audit"
@@ -127,7 +126,6 @@ type exchange struct {
 	code    int
 	bytes   int
 	about   request.Request
-	until   deadline.Context
 	// recorded are the facts of the audit record that the handler's last commit stored, see operation.Call.Journaled.
 	recorded map[string]string
 	span     trace.Span // nil: nobody follows
@@ -139,9 +137,8 @@ func (p *Pipeline) Serve(op *operation.Row, w http.ResponseWriter, r *http.Reque
 	if p.Expired != nil {
 		x.call.Expired = p.Expired()
 	}
-	ctx := &x.until
-	ctx.Begin(x.begin(), op.Deadline())
-	defer ctx.End()
+	ctx, cancel := context.WithTimeout(x.begin(), op.Deadline())
+	defer cancel()
 	defer x.done()
 	defer x.leave()
 	defer x.rescue(ctx)

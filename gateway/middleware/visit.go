@@ -26,9 +26,8 @@ func (x *exchange) run(ctx context.Context, who *tenants.Principal, op *operatio
 	if x.p.Expired != nil {
 		call.Expired = x.p.Expired()
 	}
-	until := &asked.until
-	until.Begin(asked.begin(), op.Deadline())
-	defer until.End()
+	until, cancel := context.WithTimeout(asked.begin(), op.Deadline())
+	defer cancel()
 	defer asked.done()
 	defer asked.leave()
 	result, err := asked.question(until, query)

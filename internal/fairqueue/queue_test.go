@@ -129,8 +129,8 @@ func TestQueue_Properties(t *testing.T) {
 				}
 			}
 			time.Sleep(time.Minute)
-			if in, waiting := q.Use(); in+waiting != 0 {
-				t.Errorf("%d are left in it, and %d wait", in, waiting)
+			if in, waiting := q.Use(); in+waiting+q.Parties() != 0 {
+				t.Errorf("%d are left in it, %d wait, and %d parties are remembered", in, waiting, q.Parties())
 			}
 		})
 	})
@@ -205,6 +205,16 @@ func TestLine_CalledAtTheEnd(t *testing.T) {
 	line.Unlock()
 	if err := line.Wait(ended, called, func() { t.Error("it left") }); err != nil {
 		t.Errorf("called: %v", err)
+	}
+	line.Lock()
+	late := line.Join("late")
+	waited := make(chan error)
+	go func() { waited <- line.Wait(ended, late, func() { t.Error("it left") }) }()
+	time.Sleep(10 * time.Millisecond) // it waits for the lock now
+	line.Call(late, nil)
+	line.Unlock()
+	if err := <-waited; err != nil {
+		t.Errorf("called while it left: %v", err)
 	}
 	left := false
 	if err := line.Wait(ended, gone, func() { left = true }); !errors.Is(err, context.Canceled) || !left || len(line.Waiting()) != 0 {

@@ -41,6 +41,13 @@ func (o *order) enter(ctx context.Context, q *fairqueue.Queue[int], party int) {
 	synctest.Wait()
 }
 
+// admitted returns who was admitted, in that order.
+func (o *order) admitted() []int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Clone(o.served)
+}
+
 // TestQueue_PartiesRotate: parties are admitted in rotation, and a full line takes a place from the party that has most.
 func TestQueue_PartiesRotate(t *testing.T) {
 	t.Parallel()
@@ -51,8 +58,8 @@ func TestQueue_PartiesRotate(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
-		if want := []int{1, 1, 2, 3, 1, 2, 3}; !slices.Equal(got.served, want) {
-			t.Errorf("admitted in the order %v, want %v", got.served, want)
+		if want := []int{1, 1, 2, 3, 1, 2, 3}; !slices.Equal(got.admitted(), want) {
+			t.Errorf("admitted in the order %v, want %v", got.admitted(), want)
 		}
 		if got.full[1] != 6 || got.full[2] != 1 || got.full[3] != 1 {
 			t.Errorf("turned away: %v, want 6 of 1 and one each of the others", got.full)
@@ -68,13 +75,13 @@ func TestQueue_ZeroValueLocksEachParty(t *testing.T) {
 		for _, party := range []int{1, 1, 2, 3, 2} {
 			got.enter(t.Context(), q, party)
 		}
-		if want := []int{1, 2, 3}; !slices.Equal(got.served, want) {
-			t.Errorf("admitted at once: %v, want %v", got.served, want)
+		if want := []int{1, 2, 3}; !slices.Equal(got.admitted(), want) {
+			t.Errorf("admitted at once: %v, want %v", got.admitted(), want)
 		}
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
-		if len(got.served) != 5 {
-			t.Errorf("%d were admitted, want 5", len(got.served))
+		if n := len(got.admitted()); n != 5 {
+			t.Errorf("%d were admitted, want 5", n)
 		}
 	})
 }

@@ -13,7 +13,7 @@ import (
 const Rest = time.Second
 
 // ErrResting is returned for calls that are not sent, because Redis did not answer a moment ago.
-var ErrResting = errors.New("Redis did not answer and is left alone for a moment")
+var ErrResting = errors.New("not sent, because Redis did not answer a moment ago")
 
 // Breaker spares callers who can do without Redis the wait for one that does not answer. What any of them learns holds
 // for all that share the Breaker. Safe for concurrent use.

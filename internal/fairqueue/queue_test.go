@@ -86,6 +86,23 @@ func TestQueue_ZeroValueLocksEachParty(t *testing.T) {
 	})
 }
 
+// TestQueue_Patience: nobody waits longer, whatever the context allows.
+func TestQueue_Patience(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := &fairqueue.Queue[int]{Patience: time.Second}
+		if err := q.Enter(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		began := time.Now()
+		if err := q.Enter(ctx, 1); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Second || ctx.Err() != nil {
+			t.Errorf("after %s: %v, want the end of its patience after a second", time.Since(began), err)
+		}
+	})
+}
+
 // TestQueue_Properties has any parties come and give up: bounds hold, of two parties that wait all the time none is
 // admitted twice more often than the other, and nothing is left behind.
 func TestQueue_Properties(t *testing.T) {

@@ -3,7 +3,6 @@ package reports
 import (
 	"context"
 	"slices"
-	"strconv"
 
 	"tenantry/backends/store"
 	"tenantry/crypto/tokens"
@@ -13,6 +12,12 @@ import (
 
 // maxNeeds is for how many addresses of shared reports it is remembered what they need.
 const maxNeeds = 4096
+
+// address is that of a report.
+type address struct {
+	org         int64
+	pid, report string
+}
 
 // needs is what it took to answer at an address of a shared report. It is a guess at what
 // the next answer takes, which is read along with the report itself; nothing of it is used
@@ -33,7 +38,7 @@ func (n *needs) equal(o *needs) bool {
 type ahead struct {
 	root    *Report
 	rootErr error
-	key     string
+	key     address
 	guess   needs
 	guessed bool
 
@@ -54,7 +59,7 @@ type opened struct {
 // fails besides the report itself counts as not read: it is asked for again, and then fails
 // where it matters.
 func (m *Module) readAhead(ctx context.Context, t *tenants.Tenant, r *SharedRequest) *ahead {
-	a := &ahead{key: strconv.FormatInt(t.Org.OrgID, 10) + "/" + r.PID + "/" + r.ReportID}
+	a := &ahead{key: address{t.Org.OrgID, r.PID, r.ReportID}}
 	questions := []func() error{func() error {
 		a.root, a.rootErr = m.Reports.In(t.Workspace()).First(ctx, store.Query{Filter: store.Eq("pid", r.PID)})
 		return nil

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 
 	"tenantry/backends/record"
@@ -48,12 +47,12 @@ type Module struct {
 	standard filters.Catalog // of fields that every contact has: a filter that names no other needs no Catalog
 	// ahead has the campaigns whose own filter needed a Catalog when it was last read: it is
 	// then read along with the campaign.
-	ahead *cache.Map[struct{}]
+	ahead *cache.Map[place, struct{}]
 }
 
 // New returns the module.
 func New(deps Deps) *Module {
-	m := &Module{Kinds: NewKinds(), contacts: deps.Contacts, standard: deps.Contacts.Askable(nil), ahead: cache.New[struct{}](maxAhead)}
+	m := &Module{Kinds: NewKinds(), contacts: deps.Contacts, standard: deps.Contacts.Askable(nil), ahead: cache.New[place, struct{}](maxAhead)}
 	m.Campaigns.Ask = func(c *record.Checking, rec any) {
 		defined, _ := c.Known.Fields(definer, "")
 		rec.(*Campaign).expr(c.Errs).Bind(m.contacts.Askable(defined), nil, c.Errs)
@@ -202,7 +201,7 @@ func (m *Module) campaign(ctx context.Context, fields *catalog, id string, given
 	}}
 	ahead := isGiven && m.needsCatalog(given)
 	if !isGiven {
-		_, ahead = m.ahead.Get(aheadKey(fields.ws, id))
+		_, ahead = m.ahead.Get(place{fields.ws.Org(), id})
 	}
 	if ahead && fields.ws.Remote() {
 		questions = append(questions, func() error {
@@ -213,12 +212,14 @@ func (m *Module) campaign(ctx context.Context, fields *catalog, id string, given
 	return campaign, together.Do(true, questions...)
 }
 
-func aheadKey(ws *store.Workspace, id string) string {
-	return strconv.FormatInt(ws.Org(), 10) + "/" + id
+// place is where a campaign is.
+type place struct {
+	org int64
+	id  string
 }
 
 func (m *Module) remember(ws *store.Workspace, id string, own filters.Expr) {
-	key := aheadKey(ws, id)
+	key := place{ws.Org(), id}
 	_, ahead := m.ahead.Get(key)
 	switch needs := m.needsCatalog(own); {
 	case needs && !ahead:

@@ -1,11 +1,10 @@
 package imports
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"sync"
 	"time"
 
 	"tenantry/internal/fairqueue"
@@ -38,11 +37,10 @@ var (
 // turns give imports their turns by organization, by what each has had done: whoever had least is next. The zero value
 // is ready. Safe for concurrent use.
 type turns struct {
-	mu      sync.Mutex
+	line    fairqueue.Line[*ticket] // its lock guards the rest
 	working int
 	large   int
-	begun   int64 // bytes, without the large ones
-	waiting []*ticket
+	begun   int64                  // bytes, without the large ones
 	fair    fairqueue.Turns[int64] // in pieces
 }
 
@@ -53,10 +51,12 @@ type ticket struct {
 	size   int64
 	pieces int // of the turn that it has
 
-	// Guarded by of.mu.
-	start int64
-	began bool
-	ready chan struct{} // closed when it has its turn
+	at *fairqueue.Ticket[*ticket] // of its turn, or of the one it waits for
+
+	// Guarded by of.line.
+	start   int64
+	began   bool
+	working bool // it has its turn
 }
 
 func (t *turns) ticket(org, size int64) *ticket {
@@ -66,16 +66,13 @@ func (t *turns) ticket(org, size int64) *ticket {
 // begin waits for the first turn; leave must follow where that is had. It calls waits once if there is none at once.
 // Error: the context's own.
 func (k *ticket) begin(ctx context.Context, waits func()) error {
-	k.of.mu.Lock()
+	k.of.line.Lock()
 	k.queue()
 	k.of.serve()
-	k.of.mu.Unlock()
-	select {
-	case <-k.ready:
-		return nil
-	default:
+	k.of.line.Unlock()
+	if !k.at.Called() {
+		waits()
 	}
-	waits()
 	return k.wait(ctx)
 }
 
@@ -86,24 +83,19 @@ func (k *ticket) turn(ctx context.Context) error {
 		return ctx.Err()
 	}
 	k.pieces = 0
-	k.of.mu.Lock()
-	k.of.working--
+	k.of.line.Lock()
+	k.rest()
 	k.queue()
 	k.of.serve()
-	k.of.mu.Unlock()
+	k.of.line.Unlock()
 	return k.wait(ctx)
 }
 
 // leave ends the turn, and gives the room of the import back.
 func (k *ticket) leave() {
-	k.of.mu.Lock()
-	defer k.of.mu.Unlock()
-	if n := slices.Index(k.of.waiting, k); n >= 0 {
-		k.of.waiting = slices.Delete(k.of.waiting, n, n+1)
-		k.of.fair.Cancel(k.org, pieces)
-	} else {
-		k.of.working--
-	}
+	k.of.line.Lock()
+	defer k.of.line.Unlock()
+	k.rest()
 	if k.began {
 		k.room(-1)
 	}
@@ -112,13 +104,13 @@ func (k *ticket) leave() {
 
 // before returns how many others are before it until it begins.
 func (k *ticket) before() (n int) {
-	k.of.mu.Lock()
-	defer k.of.mu.Unlock()
+	k.of.line.Lock()
+	defer k.of.line.Unlock()
 	if k.began {
 		return 0
 	}
-	for _, other := range k.of.waiting {
-		if other != k && !other.began && other.start <= k.start {
+	for _, t := range k.of.line.Waiting() {
+		if other := t.Of; other != k && !other.began && other.start <= k.start {
 			n++
 		}
 	}
@@ -126,18 +118,22 @@ func (k *ticket) before() (n int) {
 }
 
 func (k *ticket) wait(ctx context.Context) error {
-	select {
-	case <-k.ready:
-		return ctx.Err()
-	case <-ctx.Done():
-		return ctx.Err()
+	err := k.of.line.Wait(ctx, k.at, func() { k.of.fair.Cancel(k.org, pieces) })
+	return cmp.Or(err, ctx.Err())
+}
+
+// rest ends its turn, if it has one. The lock is held.
+func (k *ticket) rest() {
+	if k.working {
+		k.working = false
+		k.of.working--
 	}
 }
 
 // queue puts the import among those that wait. The lock is held.
 func (k *ticket) queue() {
-	k.start, k.ready = k.of.fair.Start(k.org, pieces), make(chan struct{})
-	k.of.waiting = append(k.of.waiting, k)
+	k.start = k.of.fair.Start(k.org, pieces)
+	k.at = k.of.line.Join(k)
 }
 
 // room takes room for an import that begins, or gives it back. The lock is held.
@@ -168,8 +164,8 @@ func (k *ticket) shares() bool { return k.size > isTiny && k.size <= isLarge }
 // firstOfMany returns which of those is to begin first: smaller ones that came later do not go before it for good. The
 // lock is held.
 func (t *turns) firstOfMany() (first *ticket) {
-	for _, k := range t.waiting {
-		if !k.began && k.shares() && (first == nil || k.start < first.start) {
+	for _, at := range t.line.Waiting() {
+		if k := at.Of; !k.began && k.shares() && (first == nil || k.start < first.start) {
 			first = k
 		}
 	}
@@ -181,21 +177,21 @@ func (t *turns) serve() {
 	for t.working < atWork {
 		var next *ticket
 		parties, first := t.working, t.firstOfMany()
-		for _, k := range t.waiting {
+		for _, at := range t.line.Waiting() {
 			parties++
-			if (next == nil || k.start < next.start) && k.fits() && (k.began || !k.shares() || k == first) {
+			if k := at.Of; (next == nil || k.start < next.start) && k.fits() && (k.began || !k.shares() || k == first) {
 				next = k
 			}
 		}
 		if next == nil {
 			return
 		}
-		t.waiting = slices.DeleteFunc(t.waiting, func(k *ticket) bool { return k == next })
+		next.working = true
 		if t.working++; !next.began {
 			next.began = true
 			next.room(1)
 		}
 		t.fair.Serve(next.start, pieces, parties)
-		close(next.ready)
+		t.line.Call(next.at, nil)
 	}
 }

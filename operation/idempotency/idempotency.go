@@ -61,7 +61,7 @@ type Log struct {
 	kind    *store.Kind[record]
 	keys    secrets.Keys
 	now     func() time.Time
-	rations *cache.Map[*ration] // by organization
+	rations *cache.Map[int64, *ration] // by organization
 }
 
 // Kept answers are no records of the organization's quota. So those of a day are bounded, for each organization and
@@ -101,7 +101,7 @@ func (r *ration) take(now time.Time, bytes int) bool {
 
 // New declares the record.
 func New(keys secrets.Keys, now func() time.Time) *Log {
-	return &Log{keys: keys, now: now, rations: cache.New[*ration](maxRations), kind: store.Must[record](store.Spec{
+	return &Log{keys: keys, now: now, rations: cache.New[int64, *ration](maxRations), kind: store.Must[record](store.Spec{
 		Name: collection, Aside: true, Fields: []string{"expires", "about"},
 		Indexes: []store.Index{{Fields: []string{"expires"}}, {Fields: []string{"about"}}}, Access: []store.Access{{Where: []string{"expires"}}, {Where: []string{"about"}}},
 	})}
@@ -379,7 +379,7 @@ func (l *Log) seal(ctx context.Context, c *operation.Call, a *attempt, rec *reco
 		return nil, nil
 	}
 	if len(text) > a.rationed { // not once more for another attempt
-		of := l.rations.GetOrPut(strconv.FormatInt(c.Tenant.Org.OrgID, 10), func() *ration { return &ration{} })
+		of := l.rations.GetOrPut(c.Tenant.Org.OrgID, func() *ration { return &ration{} })
 		if !of.take(l.now(), len(text)) {
 			return nil, nil
 		}

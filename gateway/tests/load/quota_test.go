@@ -152,7 +152,7 @@ func TestDeletesFarBeyondTheQuotaSucceed(t *testing.T) {
 		lines[i] = fmt.Sprintf(`{"kind":"contact","email":"far%d@example.com","city":%q,"country":%[2]q,"status":%[2]q}`, i, text)
 	}
 	p.Import(t, lines...)
-	allow(t, p.Org, map[string]int64{"documents": 1, "bytes": 1})
+	setLimits(t, p.Org, map[string]int64{"documents": 1, "bytes": 1})
 	if has := used(t, p.Org); has.Bytes <= changeRoom {
 		t.Fatalf("the organization holds %d bytes, want more than %d", has.Bytes, changeRoom)
 	}

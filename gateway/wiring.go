@@ -77,12 +77,14 @@ func (s *Services) openIdentity(ctx context.Context) (err error) {
 	s.sessions = sessions.NewService(sessions.Options{
 		Directory: s.directory, People: s.people, Redis: s.redis, Now: s.now,
 	})
+	breaker := redisconn.NewBreaker(s.log, s.now)
 	keyOptions := keys.Options{
-		Directory: s.directory, Kinds: s.kinds.keys, People: s.people, Now: s.now, Kept: s.cfg.Memory.Organizations,
+		Directory: s.directory, Kinds: s.kinds.keys, People: s.people, Breaker: breaker, Now: s.now,
+		Kept: s.cfg.Memory.Organizations,
 	}
 	limitOptions := limits.Options{
 		Defaults: s.cfg.Limits.Set(), Prefix: s.directory.RedisPrefix(), Timeout: s.redisTimeout,
-		Log: s.log, Now: s.now,
+		Breaker: breaker, Now: s.now,
 	}
 	// A Redis inside the process shares with no other replica, and would only copy the store and the memory of this
 	// process.

@@ -50,7 +50,7 @@ type Module struct {
 	Kinds
 	deps    Deps
 	classes map[string]Class
-	needs   *cache.Map[*needs]
+	needs   *cache.Map[address, *needs]
 	reuse   *reuse
 }
 
@@ -66,7 +66,7 @@ func New(deps Deps) *Module {
 		deps.Reuse = DefaultReuse
 	}
 	m := &Module{
-		Kinds: NewKinds(), deps: deps, classes: map[string]Class{}, needs: cache.New[*needs](maxNeeds),
+		Kinds: NewKinds(), deps: deps, classes: map[string]Class{}, needs: cache.New[address, *needs](maxNeeds),
 		reuse: newReuse(deps.Reuse, deps.Now),
 	}
 	for _, c := range deps.Classes {

@@ -3,7 +3,6 @@ package reports
 import (
 	"context"
 	"slices"
-	"strconv"
 
 	"tenantry/backends/store"
 	"tenantry/crypto/tokens"
@@ -13,6 +12,12 @@ import (
 
 // maxNeeds bounds how many addresses of shared reports have remembered needs.
 const maxNeeds = 4096
+
+// address names a report as its readers do.
+type address struct {
+	org         int64
+	pid, report string
+}
 
 // needs is what the last answer at an address of a shared report needed. It predicts what the next answer needs, which
 // is read together with the report. A wrong prediction is not used.
@@ -32,7 +37,7 @@ func (n *needs) equal(o *needs) bool {
 type prefetched struct {
 	root    *Report
 	rootErr error
-	key     string
+	key     address
 	guess   needs
 	guessed bool
 
@@ -51,7 +56,7 @@ type openedToken struct {
 // prefetch reads the report with the pid and, if the store is remote, its last needs at the same time. If reading
 // these fails they count as not read: they are read again if they are needed, and the error is reported then.
 func (m *Module) prefetch(ctx context.Context, t *tenants.Tenant, r *SharedRequest) *prefetched {
-	a := &prefetched{key: strconv.FormatInt(t.Org.OrgID, 10) + "/" + r.PID + "/" + r.ReportID}
+	a := &prefetched{key: address{t.Org.OrgID, r.PID, r.ReportID}}
 	questions := []func() error{func() error {
 		a.root, a.rootErr = m.Reports.In(t.Workspace()).First(ctx, store.Query{Filter: store.Eq("pid", r.PID)})
 		return nil

@@ -15,6 +15,7 @@ import (
 	"tenantry/backends/store"
 	"tenantry/crypto/keyring"
 	"tenantry/internal/cache"
+	"tenantry/internal/fairqueue"
 )
 
 // Kinds are the record kinds of this package. They belong to the control workspace.
@@ -92,10 +93,10 @@ type Directory struct {
 	limits        map[string]int64 // see DirectoryOptions
 	holds         holdTracker
 
-	slots *cache.Map[*slot]         // by slug
-	slugs cache.Weak[int64, string] // by number, of organizations of which a Tenant is in use
-	locks [16]chan struct{}         // serialize changes; an organization's lock follows from its number
-	vault vault
+	slots    *cache.Map[string, *slot] // by slug
+	slugs    cache.Weak[int64, string] // by number, of organizations of which a Tenant is in use
+	changing fairqueue.Queue[int64]    // serializes the changes of each organization
+	vault    vault
 
 	hooks    sync.Mutex // guards onChange and onRemove
 	onChange []func(org int64)
@@ -121,7 +122,7 @@ func NewDirectory(ctx context.Context, o DirectoryOptions) (*Directory, error) {
 	d := &Directory{
 		store: o.Store, control: control, orgs: o.Kinds.Organizations.In(control), keyring: o.Keyring,
 		base: base, now: o.Now, log: o.Log, grace: o.Grace,
-		slots: cache.New[*slot](capacity), vault: vault{open: cache.New[map[string]*DataKeys](capacity)},
+		slots: cache.New[string, *slot](capacity), vault: vault{open: cache.New[int64, map[string]*DataKeys](capacity)},
 	}
 	if d.now == nil {
 		d.now = time.Now
@@ -131,9 +132,6 @@ func NewDirectory(ctx context.Context, o DirectoryOptions) (*Directory, error) {
 	}
 	if d.grace == 0 {
 		d.grace = DefaultGrace
-	}
-	for i := range d.locks {
-		d.locks[i] = make(chan struct{}, 1)
 	}
 	d.newBackend, d.limits = o.NewBackend, o.Limits
 	d.installations, d.chores = o.Kinds.Installations.In(control), o.Kinds.Chores.In(control)
@@ -163,7 +161,9 @@ type answer struct {
 	failure error     // of the last read; nil if it succeeded
 }
 
-// flight is a read of a slug that several callers may wait for.
+// flight is a read of a slug that several callers may wait for. It does not use golang.org/x/sync/singleflight, which
+// does not report whether a read is under way, so that other callers could use a cached answer meanwhile. With its Do,
+// callers wait beyond their own deadlines; with its DoChan, a panic of the read ends the process.
 type flight struct {
 	done   chan struct{}
 	tenant *Tenant

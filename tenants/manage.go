@@ -248,13 +248,11 @@ func (d *Directory) change(
 	if err != nil {
 		return nil, err
 	}
-	lock := d.locks[int(org.OrgID)%len(d.locks)]
-	select {
-	case lock <- struct{}{}:
-		defer func() { <-lock }()
-	case <-ctx.Done():
-		return nil, fmt.Errorf("%w: %w", store.ErrUnavailable, ctx.Err())
+	number := org.OrgID // the organization that is read below may be another one
+	if err := d.changing.Enter(ctx, number); err != nil {
+		return nil, fmt.Errorf("%w: %w", store.ErrUnavailable, err)
 	}
+	defer d.changing.Leave(number)
 	for range changeTries {
 		if org, err = d.find(ctx, filter); err != nil {
 			return nil, err

@@ -63,7 +63,7 @@ func TestNewOrganizationAdoptsNothing(t *testing.T) {
 		t.Errorf("delta has number %d and %d records, want none and another number than gamma's %d", delta.Org.OrgID, n,
 			gamma.Org.OrgID)
 	}
-	for _, want := range []string{"org-1 ", "belongs to " + w.Directory.Installation() + "/" + gamma.Org.ID, "delta"} {
+	for _, want := range []string{"org-1 ", "holds documents of " + w.Directory.Installation() + "/" + gamma.Org.ID, "delta"} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("the log does not say %q: %s", want, log)
 		}

@@ -48,29 +48,29 @@ type vaultKey struct {
 
 // vault caches opened data keys, by organization and purpose.
 type vault struct {
-	open *cache.Map[map[string]*DataKeys] // by organization; its maps are replaced, never changed
-	mu   sync.Mutex                       // held while a map is replaced
+	open *cache.Map[int64, map[string]*DataKeys] // by organization; its maps are replaced, never changed
+	mu   sync.Mutex                              // held while a map is replaced
 }
 
 func (v *vault) get(key vaultKey) *DataKeys {
-	byPurpose, _ := v.open.Get(formatInt(key.org))
+	byPurpose, _ := v.open.Get(key.org)
 	return byPurpose[key.purpose]
 }
 
 func (v *vault) put(key vaultKey, keys *DataKeys) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	byPurpose, _ := v.open.Get(formatInt(key.org))
+	byPurpose, _ := v.open.Get(key.org)
 	next := map[string]*DataKeys{}
 	maps.Copy(next, byPurpose)
 	next[key.purpose] = keys
-	v.open.Put(formatInt(key.org), next)
+	v.open.Put(key.org, next)
 }
 
 func (v *vault) drop(org int64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.open.Delete(formatInt(org))
+	v.open.Delete(org)
 }
 
 // DataKeys returns the organization's data keys for a purpose, and creates the first one if there is none. Errors:

@@ -13,6 +13,7 @@ import (
 	"tenantry/backends/driver"
 	"tenantry/crypto/secret"
 	"tenantry/internal/cache"
+	"tenantry/internal/fairqueue"
 
 	"github.com/sony/gobreaker/v2"
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -76,6 +77,9 @@ type Engine struct {
 	running atomic.Int64
 	adding  atomic.Int64 // running updates of usage counters, see tally
 
+	// calls limits the running calls of each workspace to half of the connections, so that one workspace cannot take all
+	// of them.
+	calls  fairqueue.Queue[*lease]
 	leases cache.Weak[string, lease] // by workspace; kept for as long as a handle on it is in use
 	spaces cache.Weak[string, space] // by database; likewise, and while indexes are created there
 	common atomic.Pointer[space]     // keeps the database that all workspaces share
@@ -127,33 +131,21 @@ type lease struct {
 	removed atomic.Bool   // the workspace is being removed
 	gone    chan struct{} // closed when the removal has ended
 	tally   tally
-	// share limits the running calls of the workspace to half of the connections, so that one workspace cannot take all
-	// of them.
-	share chan struct{}
 }
 
-func (e *Engine) newLease() *lease {
-	return &lease{gone: make(chan struct{}), tally: newTally(), share: make(chan struct{}, max(1, e.opts.MaxPool/2))}
+func newLease() *lease {
+	return &lease{gone: make(chan struct{}), tally: newTally()}
 }
 
-// acquire waits for one of the workspace's connections, at most for the time limit. The caller must release it with a
-// receive from share. Errors: that of the context, driver.ErrSlow.
-func (l *lease) acquire(ctx context.Context, limit time.Duration) error {
-	select {
-	case l.share <- struct{}{}:
-		return nil
-	default:
+// acquire waits for one of the workspace's connections, at most for the query timeout. Unless it fails, calls.Leave
+// must follow. Errors: that of the context, driver.ErrSlow.
+func (e *Engine) acquire(ctx context.Context, l *lease) error {
+	err := e.calls.Enter(ctx, l)
+	if err != nil && ctx.Err() == nil {
+		return fmt.Errorf("%w: other calls on the workspace used all its connections for %s",
+			driver.ErrSlow, e.opts.QueryTimeout)
 	}
-	timeout := time.NewTimer(limit)
-	defer timeout.Stop()
-	select {
-	case l.share <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timeout.C:
-		return fmt.Errorf("%w: other calls on the workspace used all its connections for %s", driver.ErrSlow, limit)
-	}
+	return err
 }
 
 // Open returns an engine. It does not connect: calls and Check return an error if the server is not available. Options
@@ -175,6 +167,7 @@ func Open(ctx context.Context, opts Options) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{opts: opts, client: client, health: h, shapes: map[*driver.Collection]*shape{}}
+	e.calls = fairqueue.Queue[*lease]{Share: max(1, opts.MaxPool/2), Timeout: opts.QueryTimeout}
 	e.breaker = newBreaker(opts.Log)
 	e.builder = newBuilder(e)
 	return e, nil
@@ -302,7 +295,7 @@ func (e *Engine) space(workspace string) (*space, *lease, error) {
 	if e.opts.Isolation == Shared {
 		e.common.Store(s)
 	}
-	return s, e.leases.GetOrPut(workspace, e.newLease), nil
+	return s, e.leases.GetOrPut(workspace, newLease), nil
 }
 
 // prepare checks the format of the database and the owner of the workspace, and creates missing unique indexes. It does
@@ -535,9 +528,9 @@ func (w *workspace) call(ctx context.Context, doing string, do func(context.Cont
 		return fmt.Errorf("%s: %w", doing, err)
 	}
 	defer w.lease.running.Add(-1)
-	if err := w.lease.acquire(ctx, w.engine.opts.QueryTimeout); err != nil {
+	if err := w.engine.acquire(ctx, w.lease); err != nil {
 		return fmt.Errorf("%s: %w", doing, err)
 	}
-	defer func() { <-w.lease.share }()
+	defer w.engine.calls.Leave(w.lease)
 	return w.engine.call(ctx, doing, do)
 }

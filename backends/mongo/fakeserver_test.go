@@ -187,7 +187,7 @@ func onFake(t *testing.T, f *fakeServer) (*Engine, *workspace, *kind) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return e, &workspace{engine: e, name: "org-1", lease: e.newLease(), schema: &schema{kinds: map[string]*kind{"things": k}}}, k
+	return e, &workspace{engine: e, name: "org-1", lease: newLease(), schema: &schema{kinds: map[string]*kind{"things": k}}}, k
 }
 
 func within(t *testing.T, d time.Duration) context.Context {

@@ -26,7 +26,7 @@ func TestShareOfConnections(t *testing.T) {
 	e, w, _ := onFake(t, f)
 	c := things()
 	neighbour := *w
-	neighbour.name, neighbour.lease = "org-2", e.newLease()
+	neighbour.name, neighbour.lease = "org-2", newLease()
 	var asking sync.WaitGroup
 	defer asking.Wait()
 	release := sync.OnceFunc(func() { close(answer) })

@@ -103,6 +103,7 @@ func openDatabase(ctx context.Context, e *Engine, path string, o *driver.Opening
 		readerSlots: make(chan struct{}, e.opts.Readers),
 	}
 	db.lanes.long = newLane(longPerReader * e.opts.Readers)
+	db.lanes.recentlyLong.Size, db.recent.docs.Size = maxKnownLong, maxRecent
 	db.checkpoints.record(neverCheckpointed)
 	ready := false
 	if logged {
@@ -180,9 +181,9 @@ func (db *database) close() error {
 		errs = append(errs, db.writer.close())
 	}
 	// Idle spaces keep a pointer to the database, so its caches are emptied.
-	db.recent.forget()
+	db.recent.docs.Clear()
 	db.counts.changed(nil)
-	db.lanes.forget()
+	db.lanes.recentlyLong.Clear()
 	return errors.Join(errs...)
 }
 
@@ -319,7 +320,7 @@ func (db *database) sweep() {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	db.armed = false
-	db.recent.forget()
+	db.recent.docs.Clear()
 	if db.closed {
 		return
 	}

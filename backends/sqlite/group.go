@@ -76,6 +76,9 @@ func (j *job) cost() int64 { return int64(max(j.rows, 1)) }
 
 // jobQueue holds the jobs that wait for the writer. It is fair between flows: the flow with fewer rows written is
 // served first. The zero value is an empty queue. Safe for concurrent use.
+//
+// It is no fairqueue.Line, because there the owner calls the waiting. Here a waiting job that gets the writer takes
+// others along, and ends their waits once they are on disk.
 type jobQueue struct {
 	mu    sync.Mutex
 	jobs  []*job                // in order of arrival

@@ -67,9 +67,9 @@ func (e *Engine) takeProcessors(t *testing.T) (give func()) {
 
 // waitingTurns returns the number of queries that wait for a processor.
 func (e *Engine) waitingTurns() int {
-	e.scheduler.mu.Lock()
-	defer e.scheduler.mu.Unlock()
-	return len(e.scheduler.waiting)
+	e.scheduler.line.Lock()
+	defer e.scheduler.line.Unlock()
+	return len(e.scheduler.line.Waiting())
 }
 
 // TestLanes_LongQueriesDelayNoOthers: long queries wait for processors and connections, while quick queries, look-ups

@@ -1,10 +1,10 @@
 package sqlite
 
 import (
-	"sync"
 	"time"
 
 	"tenantry/backends/driver"
+	"tenantry/internal/cache"
 )
 
 // maxRecent bounds the cached documents of one database, and maxRecentSize the size of each.
@@ -14,11 +14,10 @@ const (
 )
 
 // recentCache caches documents that were just found by id or by a query for a single document. An entry is valid until
-// its partition changes, which a write notes before it is acknowledged, and for at most snapshotAge. The zero value is
-// empty. Safe for concurrent use.
+// its partition changes, which a write notes before it is acknowledged, and for at most snapshotAge. Safe for
+// concurrent use.
 type recentCache struct {
-	mu   sync.RWMutex
-	docs map[recentKey]recentDoc
+	docs cache.Few[recentKey, recentDoc]
 }
 
 // recentKey identifies a document by its id, or by the query that found it.
@@ -42,9 +41,7 @@ type recentDoc struct {
 // get returns a valid entry. If there is none, it returns the version of the partition in an empty entry, for
 // cacheRecent.
 func (r *recentCache) get(db *database, at recentKey) (s recentDoc, ok bool) {
-	r.mu.RLock()
-	s, ok = r.docs[at]
-	r.mu.RUnlock()
+	s, ok = r.docs.Get(at)
 	now := db.counts.version(at.partition())
 	if ok && s.version == now && time.Since(s.snapshotAt) < snapshotAge {
 		return s, true
@@ -66,17 +63,5 @@ func (r *recentCache) put(at recentKey, s recentDoc) {
 	if len(at.query)+len(s.doc.Body)+len(s.doc.Custom) > maxRecentSize {
 		return
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.docs == nil || len(r.docs) >= maxRecent {
-		r.docs = map[recentKey]recentDoc{}
-	}
-	r.docs[at] = s
-}
-
-// forget empties the cache.
-func (r *recentCache) forget() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.docs = nil
+	r.docs.Put(at, s)
 }

@@ -70,18 +70,13 @@ func testRecentDocumentsSeeEveryCommit(t *testing.T, shared bool) {
 		t.Fatal(err)
 	}
 	defer ws.file.release()
-	kept := func() int {
-		db.recent.mu.RLock()
-		defer db.recent.mu.RUnlock()
-		return len(db.recent.docs)
-	}
-	for ; kept() > 0; time.Sleep(snapshotAge) {
+	for ; db.recent.docs.Len() > 0; time.Sleep(snapshotAge) {
 		if time.Now().After(deadline) {
 			t.Fatal("unused entries are never removed")
 		}
 	}
 	var r recentCache
-	if r.put(recentKey{query: strings.Repeat("x", maxRecentSize+1)}, recentDoc{}); len(r.docs) > 0 {
+	if r.put(recentKey{query: strings.Repeat("x", maxRecentSize+1)}, recentDoc{}); r.docs.Len() > 0 {
 		t.Error("an entry with an oversized key is cached")
 	}
 }

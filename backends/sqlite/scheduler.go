@@ -4,8 +4,9 @@ import (
 	"context"
 	"math"
 	"slices"
-	"sync"
 	"time"
+
+	"tenantry/internal/fairqueue"
 )
 
 const (
@@ -27,16 +28,15 @@ type scheduler struct {
 	now        func() time.Time
 	pause      func(time.Duration)
 
-	mu      sync.Mutex
+	line    fairqueue.Line[*turn] // its lock guards the rest
 	running []*turn
-	waiting []*turn // in the order they came
 }
 
 // turn is a query's use of a processor, or its wait for one. One goroutine uses it at a time.
 type turn struct {
-	space *space
-	since time.Time     // when it got its processor
-	ready chan struct{} // closed once it has its processor
+	space  *space
+	since  time.Time // when it got its processor
+	ticket *fairqueue.Ticket[*turn]
 }
 
 // usage is a workspace's use of processors. The engine's scheduler guards it.
@@ -53,37 +53,37 @@ func (u *usage) decayed(now time.Time) time.Duration {
 
 // acquire waits for a processor. Unless it fails, release must follow. Error: the context's own.
 func (t *scheduler) acquire(ctx context.Context, s *space) (*turn, error) {
-	t.mu.Lock()
+	t.line.Lock()
 	at := t.enqueue(s)
-	t.mu.Unlock()
-	return at, t.await(ctx, at)
+	t.line.Unlock()
+	return at, t.line.Wait(ctx, at.ticket, func() {})
 }
 
 // renew accounts for the ended turn and waits for the next one of this query. After an error the query has no
 // processor. Error: the context's own.
 func (t *scheduler) renew(ctx context.Context, at *turn) (*turn, error) {
-	t.mu.Lock()
+	t.line.Lock()
 	t.account(at)
 	next := t.enqueue(at.space)
 	idle := t.shouldPause(next)
-	t.mu.Unlock()
+	t.line.Unlock()
 	if idle {
 		t.pause(pauseLength)
 		next.since = t.now()
 		return next, nil
 	}
-	return next, t.await(ctx, next)
+	return next, t.line.Wait(ctx, next.ticket, func() {})
 }
 
 // release gives the processor back.
 func (t *scheduler) release(at *turn) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	t.line.Lock()
+	defer t.line.Unlock()
 	t.account(at)
 	t.dispatch()
 }
 
-// account ends the turn and adds its length to the workspace's usage. t.mu is held.
+// account ends the turn and adds its length to the workspace's usage. t.line is locked.
 func (t *scheduler) account(at *turn) {
 	i := slices.Index(t.running, at)
 	t.running = slices.Delete(t.running, i, i+1)
@@ -92,36 +92,35 @@ func (t *scheduler) account(at *turn) {
 	u.spent, u.at = u.decayed(now)+now.Sub(at.since), now
 }
 
-// enqueue adds a turn for the workspace, and grants it if a processor is free. t.mu is held.
+// enqueue adds a turn for the workspace, and grants it if a processor is free. t.line is locked.
 func (t *scheduler) enqueue(s *space) *turn {
-	at := &turn{space: s, ready: make(chan struct{})}
-	t.waiting = append(t.waiting, at)
+	at := &turn{space: s}
+	at.ticket = t.line.Join(at)
 	t.dispatch()
 	return at
 }
 
-// dispatch gives free processors to the next waiting queries. t.mu is held.
+// dispatch gives free processors to the next waiting queries. t.line is locked.
 func (t *scheduler) dispatch() {
 	now, most := t.now(), t.processors
 	if t.contended() {
 		most = (t.processors + 1) / 2
 	}
 	for len(t.running) < t.processors {
-		next := -1
-		for i, at := range t.waiting {
-			if at.space.usage.running < most && (next < 0 || at.space.usage.less(&t.waiting[next].space.usage, now)) {
-				next = i
+		var next *turn
+		for _, ticket := range t.line.Waiting() {
+			u := &ticket.Of.space.usage
+			if u.running < most && (next == nil || u.less(&next.space.usage, now)) {
+				next = ticket.Of
 			}
 		}
-		if next < 0 {
+		if next == nil {
 			return
 		}
-		at := t.waiting[next]
-		t.waiting = slices.Delete(t.waiting, next, next+1)
-		t.running = append(t.running, at)
-		at.space.usage.running++
-		at.since = now
-		close(at.ready)
+		t.running = append(t.running, next)
+		next.space.usage.running++
+		next.since = now
+		t.line.Call(next.ticket, nil)
 	}
 }
 
@@ -133,7 +132,7 @@ func (u *usage) less(other *usage, now time.Time) bool {
 	return u != other && u.decayed(now) < other.decayed(now)
 }
 
-// shouldPause reports whether this running query should leave its processor idle for pauseLength. t.mu is held.
+// shouldPause reports whether this running query should leave its processor idle for pauseLength. t.line is locked.
 func (t *scheduler) shouldPause(at *turn) bool {
 	if len(t.running) < t.processors || !slices.Contains(t.running, at) || !t.contended() {
 		return false
@@ -141,27 +140,4 @@ func (t *scheduler) shouldPause(at *turn) bool {
 	now := t.now()
 	own := at.space.usage.decayed(now)
 	return !slices.ContainsFunc(t.running, func(other *turn) bool { return other.space.usage.decayed(now) > own })
-}
-
-// await waits for the turn. If the context ends first, it removes the query from the queue.
-func (t *scheduler) await(ctx context.Context, at *turn) error {
-	select {
-	case <-at.ready:
-		return nil
-	default:
-	}
-	select {
-	case <-at.ready:
-		return nil
-	case <-ctx.Done():
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if i := slices.Index(t.waiting, at); i >= 0 {
-		t.waiting = slices.Delete(t.waiting, i, i+1)
-	} else { // the turn came at the same moment
-		t.account(at)
-		t.dispatch()
-	}
-	return ctx.Err()
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strconv"
 	"sync/atomic"
 
 	"tenantry/backends/driver"
@@ -233,7 +232,7 @@ func (c Collection[T]) Peek(ctx context.Context, id string) (*T, *Derived, error
 
 // shared decodes a document, or returns the cached record if the document is unchanged.
 func (c Collection[T]) shared(doc *driver.Document) (*decoded[T], error) {
-	key := strconv.FormatInt(c.ws.Org(), 10) + "/" + doc.ID
+	key := orgDocument{c.ws.Org(), doc.ID}
 	d, ok := c.kind.decoded.Get(key)
 	if ok && d.rev == doc.Rev && bytes.Equal(d.body, doc.Body) && bytes.Equal(d.custom, doc.Custom) {
 		return d, nil
@@ -525,7 +524,7 @@ func (c Collection[T]) Revise(ctx context.Context, id string, change func(*Preco
 	if commit == nil {
 		commit = func(ctx context.Context, b *Batch, _ *T) error { return b.Commit(ctx) }
 	}
-	defer c.ws.store.turns.take(ctx, turn{c.ws.Org(), c.kind.spec.Name, id})()
+	defer c.ws.store.turn(ctx, recordTurn{c.ws.Org(), c.kind.spec.Name, id})()
 	for range updateTries {
 		rec, err := c.Get(ctx, id)
 		if err != nil {

@@ -111,7 +111,13 @@ type Kind[T any] struct {
 	custom []int       // index path of the custom map
 	trash  []int       // index path of the field deleted; nil if the kind has no trash
 	// decoded caches the records that Peek decoded.
-	decoded *cache.Map[*decoded[T]]
+	decoded *cache.Map[orgDocument, *decoded[T]]
+}
+
+// orgDocument identifies a document of a kind.
+type orgDocument struct {
+	org int64
+	id  string
 }
 
 // decoded is a record with the document from which it was decoded.
@@ -178,7 +184,7 @@ func Define[T any](spec Spec) (*Kind[T], error) {
 	if spec.Of != "" && (!spec.Custom || !slices.Contains(spec.Fields, spec.Of)) {
 		return nil, fmt.Errorf("store: %s: Of needs Custom and a declared field, and %q is none", spec.Name, spec.Of)
 	}
-	k := &Kind[T]{spec: &spec, custom: custom, decoded: cache.New[*decoded[T]](maxDecoded)}
+	k := &Kind[T]{spec: &spec, custom: custom, decoded: cache.New[orgDocument, *decoded[T]](maxDecoded)}
 	spec.collection = &driver.Collection{Name: spec.Name, Custom: spec.Custom, Of: spec.Of, Uncounted: spec.Aside}
 	for _, f := range names {
 		if spec.Custom && special[f].on {

@@ -17,6 +17,7 @@ import (
 
 	"tenantry/backends/driver"
 	"tenantry/internal/cache"
+	"tenantry/internal/fairqueue"
 )
 
 // Store opens workspaces on its backends. Safe for concurrent use.
@@ -34,8 +35,8 @@ type Store struct {
 	kinds     []*Spec // those of tenant, without notes
 	notes     *driver.Collection
 
-	turns   turns
-	damages damages
+	changing fairqueue.Queue[recordTurn] // writers by the record that they change
+	damages  damages
 	// unreadable lists records that cannot be read; damages lists workspaces.
 	unreadable unreadables
 	// opened and homes keep their entries for as long as a handle on the organization is in use.
@@ -86,6 +87,7 @@ func New(o Options) *Store {
 		now:       o.Now,
 		observe:   o.Observe,
 		notes:     notesCollection(),
+		changing:  fairqueue.Queue[recordTurn]{Timeout: turnTimeout},
 	}
 	s.damages = damages{all: map[place]Damage{}, report: o.Damage}
 	s.unreadable = unreadables{all: map[Unreadable]func(context.Context) bool{}, report: o.Unreadable}

@@ -22,7 +22,7 @@ func TestFloodIsBounded(t *testing.T) {
 		running, mostRunning, served, busy := 0, 0, 0, 0
 		for range 20 {
 			go func() {
-				leave, err := h.queue.enter(t.Context(), 1)
+				err := h.enter(t.Context(), 1)
 				mu.Lock()
 				defer mu.Unlock()
 				if errors.Is(err, ErrBusy) {
@@ -40,7 +40,7 @@ func TestFloodIsBounded(t *testing.T) {
 				mu.Lock()
 				running--
 				served++
-				leave()
+				h.queue.Leave(1)
 			}()
 			synctest.Wait() // each has its answer or a place before the next asks
 		}
@@ -54,13 +54,12 @@ func TestFloodIsBounded(t *testing.T) {
 			t.Errorf("%d turned away, %d served, at most %d at a time; want 15, 5 and 2", busy, served, mostRunning)
 		}
 		mu.Unlock()
-		leave, err := h.queue.enter(t.Context(), 1)
-		if err != nil {
+		if err := h.enter(t.Context(), 1); err != nil {
 			t.Fatalf("after the flood: %v", err)
 		}
-		leave()
-		if q := &h.queue; q.waiting != 0 || q.free != 2 || len(q.parties) != 0 {
-			t.Errorf("%d wait in %d lines, %d may begin", q.waiting, len(q.parties), q.free)
+		h.queue.Leave(1)
+		if running, waiting := h.queue.Use(); running+waiting != 0 {
+			t.Errorf("%d run and %d wait", running, waiting)
 		}
 	})
 }
@@ -72,20 +71,19 @@ func TestWaitingEndsWithTheContext(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		leave, err := h.queue.enter(t.Context(), 1)
-		if err != nil {
+		if err := h.enter(t.Context(), 1); err != nil {
 			t.Fatal(err)
 		}
 		for range 5 { // each gives its place back
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			if _, err := h.queue.enter(ctx, 1); !errors.Is(err, context.DeadlineExceeded) {
+			if err := h.enter(ctx, 1); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("got %v", err)
 			}
 			cancel()
 		}
-		leave()
-		if q := &h.queue; q.waiting != 0 || q.free != 1 {
-			t.Errorf("%d wait, %d may begin", q.waiting, q.free)
+		h.queue.Leave(1)
+		if running, waiting := h.queue.Use(); running+waiting != 0 {
+			t.Errorf("%d run and %d wait", running, waiting)
 		}
 	})
 }
@@ -104,7 +102,7 @@ func TestFloodOfOnePartyDelaysNoOther(t *testing.T) {
 		busy := map[int64]int{}
 		ask := func(party int64) {
 			go func() {
-				leave, err := h.queue.enter(t.Context(), party)
+				err := h.enter(t.Context(), party)
 				mu.Lock()
 				if err != nil {
 					busy[party]++
@@ -114,7 +112,7 @@ func TestFloodOfOnePartyDelaysNoOther(t *testing.T) {
 				served = append(served, party)
 				mu.Unlock()
 				time.Sleep(time.Second)
-				leave()
+				h.queue.Leave(party)
 			}()
 			synctest.Wait()
 		}

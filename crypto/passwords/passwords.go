@@ -1,10 +1,8 @@
 // Package passwords hashes and checks passwords with Argon2id.
 //
 // Each computation takes 19 MiB for some tens of milliseconds. A Hasher therefore runs a bounded number of them at a
-// time,
-// lets a bounded number wait, and refuses the rest with ErrBusy. The parties that it works for, which are
-// organizations,
-// take turns.
+// time, lets a bounded number wait, and refuses the rest with ErrBusy. The parties that it works for, which are
+// organizations, take turns.
 package passwords
 
 import (
@@ -20,6 +18,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 
 	"tenantry/crypto/secret"
+	"tenantry/internal/fairqueue"
 )
 
 // Bounds of a password.
@@ -53,7 +52,7 @@ type Options struct {
 // Hasher hashes and checks passwords. It is safe for concurrent use and need not be closed.
 type Hasher struct {
 	params argon2id.Params
-	queue  queue
+	queue  fairqueue.Queue[int64]
 	dummy  string // hash that stands in for unknown users
 }
 
@@ -93,15 +92,14 @@ func New(options Options) (*Hasher, error) {
 	h := &Hasher{
 		// The second of OWASP's equivalent choices for Argon2id.
 		params: argon2id.Params{Memory: options.Memory, Iterations: 2, Parallelism: 1, SaltLength: 16, KeyLength: 32},
-		queue:  queue{free: options.Concurrency, capacity: options.Waiting},
+		queue:  fairqueue.Queue[int64]{Size: options.Concurrency, Places: options.Waiting},
 	}
 	h.dummy = dummyHash(h.params)
 	return h, nil
 }
 
 // dummyHash returns a hash that no known password matches. It is random rather than computed, because computing it
-// would
-// slow every start.
+// would slow every start.
 func dummyHash(p argon2id.Params) string {
 	random := make([]byte, p.SaltLength+p.KeyLength)
 	_, _ = rand.Read(random) // never fails: crypto/rand ends the process instead
@@ -134,11 +132,10 @@ func (h *Hasher) Hash(ctx context.Context, party int64, password secret.String) 
 	if err := CheckPolicy(password); err != nil {
 		return "", err
 	}
-	leave, err := h.queue.enter(ctx, party)
-	if err != nil {
+	if err := h.enter(ctx, party); err != nil {
 		return "", fmt.Errorf("hash a password: %w", err)
 	}
-	defer leave()
+	defer h.queue.Leave(party)
 	return argon2id.CreateHash(normalized(password), &h.params)
 }
 
@@ -165,11 +162,10 @@ func (h *Hasher) Verify(
 	if err := checkHash(hash); err != nil {
 		return false, false, err
 	}
-	leave, err := h.queue.enter(ctx, party)
-	if err != nil {
+	if err := h.enter(ctx, party); err != nil {
 		return false, false, fmt.Errorf("check a password: %w", err)
 	}
-	defer leave()
+	defer h.queue.Leave(party)
 	match, err := argon2id.ComparePasswordAndHash(nfc, hash)
 	if err == nil && !match && typed != nfc {
 		match, err = argon2id.ComparePasswordAndHash(typed, hash)
@@ -179,6 +175,15 @@ func (h *Hasher) Verify(
 		return false, false, ErrCorruptHash
 	}
 	return match && known, match && known && (rehash || h.needsRehash(hash)), nil
+}
+
+// enter waits for a turn of the party. Unless it fails, h.queue.Leave must follow. Errors: ErrBusy, that of ctx.
+func (h *Hasher) enter(ctx context.Context, party int64) error {
+	err := h.queue.Enter(ctx, party)
+	if errors.Is(err, fairqueue.ErrFull) {
+		return ErrBusy
+	}
+	return err
 }
 
 // needsRehash reports whether a stored hash was made with other parameters than the current ones.

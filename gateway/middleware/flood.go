@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"net/netip"
 	"strconv"
 	"sync"
 	"time"
@@ -19,6 +20,13 @@ const (
 	floodPerAddress = 20
 	maxFloods       = 4096 // entries for organization and operation; as many for organization, operation and address
 )
+
+// source identifies where refusals come from. A zero address stands for all addresses.
+type source struct {
+	org       int64
+	operation string
+	address   netip.Addr
+}
 
 // flood counts the refusals of the current minute. Safe for concurrent use.
 type flood struct {
@@ -59,9 +67,11 @@ func (x *exchange) noteFlood(problem *operation.Problem) bool {
 	if problem == nil || x.known() && !x.refused {
 		return true
 	}
-	key := strconv.FormatInt(x.call.Tenant.Org.OrgID, 10) + " " + x.op.Name
+	from := source{org: x.call.Tenant.Org.OrgID, operation: x.op.Name}
 	now := time.Now() // not x.started: a request that took long would reset the count to an earlier minute
-	mine, all := floodOf(x.p.addresses, key+" "+limits.Network(x.call.Remote).String()), floodOf(x.p.strangers, key)
+	all := floodOf(x.p.strangers, from)
+	from.address = limits.Network(x.call.Remote)
+	mine := floodOf(x.p.addresses, from)
 	write, ofAddress := mine.admit(now, floodPerAddress)
 	if !write {
 		return false
@@ -79,6 +89,6 @@ func (x *exchange) noteFlood(problem *operation.Problem) bool {
 	return true
 }
 
-func floodOf(floods *cache.Map[*flood], key string) *flood {
-	return floods.GetOrPut(key, func() *flood { return &flood{} })
+func floodOf(floods *cache.Map[source, *flood], from source) *flood {
+	return floods.GetOrPut(from, func() *flood { return &flood{} })
 }

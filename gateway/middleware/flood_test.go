@@ -66,7 +66,8 @@ func TestFloodCountsUnrecordedOfAddress(t *testing.T) {
 	for range floodPerAddress + dropped {
 		refusal(p, "192.0.2.1", began).noteFlood(&operation.Problem{})
 	}
-	mine, all := floodOf(p.addresses, "0 things.delete 192.0.2.1"), floodOf(p.strangers, "0 things.delete")
+	mine := floodOf(p.addresses, source{operation: "things.delete", address: netip.MustParseAddr("192.0.2.1")})
+	all := floodOf(p.strangers, source{operation: "things.delete"})
 	mine.minute-- // it has passed
 	for _, other := range []string{"192.0.2.2", "192.0.2.3"} {
 		for range floodPerAddress {

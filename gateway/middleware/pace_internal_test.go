@@ -14,15 +14,15 @@ import (
 func TestPace(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var all paces
+		all := newPaces()
+		of := func(ctx context.Context, org int64) *pace { return &pace{ctx: ctx, paces: all, org: org} }
 		const streams, steps = 16, 20
-		one := all.of(t.Context(), 1)
-		most := cap(one.lane.busy)
+		one, most := of(t.Context(), 1), all.Share
 		var now, peak atomic.Int64
 		var made sync.WaitGroup
 		for range streams {
 			made.Go(func() {
-				p := all.of(t.Context(), 1)
+				p := of(t.Context(), 1)
 				p.begin()
 				defer p.leave()
 				for range steps {
@@ -42,13 +42,13 @@ func TestPace(t *testing.T) {
 			t.Errorf("concurrent streams = %d, want %d", peak.Load(), most)
 		}
 		for range most {
-			all.of(t.Context(), 1).begin()
+			of(t.Context(), 1).begin()
 		}
 		began := time.Now()
 		ended, end := context.WithCancel(t.Context())
 		end()
-		all.of(t.Context(), 2).begin()
-		all.of(ended, 1).begin()
+		of(t.Context(), 2).begin()
+		of(ended, 1).begin()
 		if took := time.Since(began); took != 0 {
 			t.Errorf("a stream of another organization, or with an ended context, waited %s, want 0", took)
 		}
@@ -57,7 +57,7 @@ func TestPace(t *testing.T) {
 			t.Errorf("a stream without a slot waited %s, want %s", took, pacePatience)
 		}
 		one.leave()
-		if len(one.lane.busy) != most {
+		if made, _ := all.Use(); made != most+1 {
 			t.Error("a stream without a slot gave one back")
 		}
 	})
@@ -66,17 +66,21 @@ func TestPace(t *testing.T) {
 // TestPace_RestsTogether: if several goroutines of a stream rest, the last one to resume takes the slot again.
 func TestPace_RestsTogether(t *testing.T) {
 	t.Parallel()
-	var all paces
-	p := all.of(t.Context(), 1)
+	all := newPaces()
+	p := &pace{ctx: t.Context(), paces: all, org: 1}
+	made := func() int {
+		n, _ := all.Use()
+		return n
+	}
 	p.begin()
 	first, second := p.Rest(), p.Rest()
-	if first(); p.has || len(p.lane.busy) != 0 {
+	if first(); p.has || made() != 0 {
 		t.Error("the stream has a slot while one goroutine rests")
 	}
-	if second(); !p.has || len(p.lane.busy) != 1 {
+	if second(); !p.has || made() != 1 {
 		t.Error("the stream has no slot after all goroutines resumed")
 	}
-	if p.leave(); len(p.lane.busy) != 0 {
+	if p.leave(); made() != 0 {
 		t.Error("the slot was not given back")
 	}
 }

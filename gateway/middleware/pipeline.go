@@ -24,7 +24,7 @@ import (
 	"tenantry/backends/store"
 	"tenantry/gateway/logging"
 	"tenantry/internal/cache"
-	"tenantry/internal/deadline"
+	"tenantry/internal/fairqueue"
 	"tenantry/internal/request"
 	"tenantry/modules/audit"
 	"tenantry/modules/usage"
@@ -92,18 +92,18 @@ type Pipeline struct {
 	Options
 	crossOrigin *http.CrossOriginProtection
 	compressor  *compressor
-	pages       sync.Map           // name to *operation.Row, for requests that are not operations
-	strangers   *cache.Map[*flood] // by organization and operation
-	addresses   *cache.Map[*flood] // by organization, operation and address
+	pages       sync.Map                   // name to *operation.Row, for requests that are not operations
+	strangers   *cache.Map[source, *flood] // by organization and operation
+	addresses   *cache.Map[source, *flood] // by organization, operation and address
 	outages     outages
-	paces       paces
+	paces       *fairqueue.Queue[int64] // of streams, by organization
 }
 
 // New returns a Pipeline.
 func New(o Options) *Pipeline {
 	return &Pipeline{
-		Options: o, crossOrigin: http.NewCrossOriginProtection(), compressor: newCompressor(),
-		strangers: cache.New[*flood](maxFloods), addresses: cache.New[*flood](maxFloods),
+		Options: o, crossOrigin: http.NewCrossOriginProtection(), compressor: newCompressor(), paces: newPaces(),
+		strangers: cache.New[source, *flood](maxFloods), addresses: cache.New[source, *flood](maxFloods),
 	}
 }
 
@@ -126,7 +126,6 @@ type exchange struct {
 	code    int    // 0: the answer has not begun
 	bytes   int
 	info    request.Request
-	ctx     deadline.Context
 
 	credential credential
 	// journaled are the facts of the audit record that the last commit of the handler stored, see
@@ -141,9 +140,8 @@ func (p *Pipeline) Serve(op *operation.Row, w http.ResponseWriter, r *http.Reque
 	if p.Expired != nil {
 		x.call.Expired = p.Expired()
 	}
-	ctx := &x.ctx
-	ctx.Begin(x.begin(), op.Deadline())
-	defer ctx.End()
+	ctx, cancel := context.WithTimeout(x.begin(), op.Deadline())
+	defer cancel()
 	defer x.done()
 	defer x.leave()
 	defer x.recoverAnswer(ctx)

@@ -21,7 +21,7 @@ func (x *exchange) stream(ctx context.Context, result operation.Result) error {
 	out := &streamWriter{x: x, ctx: ctx, media: cmp.Or(result.Media, x.op.Streams[0])}
 	w := bufio.NewWriterSize(out, socketBuffer)
 	if x.call.Tenant != nil {
-		pace := x.p.paces.of(ctx, x.call.Tenant.Org.OrgID)
+		pace := &pace{ctx: ctx, paces: x.p.paces, org: x.call.Tenant.Org.OrgID}
 		x.info.Pace = pace
 		pace.begin()
 		defer pace.leave()

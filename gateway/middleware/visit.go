@@ -32,9 +32,8 @@ func (x *exchange) runForPage(
 		call.Expired = x.p.Expired()
 	}
 
-	innerCtx := &inner.ctx
-	innerCtx.Begin(inner.begin(), op.Deadline())
-	defer innerCtx.End()
+	innerCtx, cancel := context.WithTimeout(inner.begin(), op.Deadline())
+	defer cancel()
 	defer inner.done()
 	defer inner.leave()
 	result, err := inner.runQuery(innerCtx, query)

@@ -1,109 +1,71 @@
-// Package cache has the maps behind the caches that every request uses.
+// Package cache has the caches of the process.
 //
-// It is a sharded map instead of a caching library, because a removal takes effect at once for every reader, the bound is
-// exact, look-ups by text allocate nothing, and there is no background goroutine.
+// A Map is bounded by the number of its entries and serves the caches that every request uses. Few is a Map with one
+// lock, for caches of which there are many. A Weak is bounded by the holders of its values, who all get the same one.
+//
+// Map is a sharded map instead of a caching library, because a removal takes effect at once for every reader, the bound
+// is exact, look-ups allocate nothing, and there is no background goroutine.
 package cache
 
-import (
-	"hash/maphash"
-	"sync"
-)
+import "hash/maphash"
 
 const shards = 16
 
 // Map holds at most a fixed number of entries. It evicts the least recently used ones first, by generations. Safe for
 // concurrent use. Make one with New.
-type Map[V any] struct {
+type Map[K comparable, V any] struct {
 	seed   maphash.Seed
-	shards [shards]shard[V]
-}
-
-type shard[V any] struct {
-	mu         sync.RWMutex
-	young, old map[string]V
-	half       int
-	_          [64]byte // keeps the locks of adjacent shards on different cache lines
+	shards [shards]struct {
+		Few[K, V]
+		_ [64]byte // keeps the locks of adjacent shards on different cache lines
+	}
 }
 
 // New returns a Map of at most size entries. The smallest size is 32.
-func New[V any](size int) *Map[V] {
-	m := &Map[V]{seed: maphash.MakeSeed()}
+func New[K comparable, V any](size int) *Map[K, V] {
+	m := &Map[K, V]{seed: maphash.MakeSeed()}
 	for i := range m.shards {
-		m.shards[i].half = max(1, size/shards/2)
-		m.shards[i].young = map[string]V{}
+		m.shards[i].Size = size / shards
 	}
 	return m
 }
 
-func (m *Map[V]) shard(key string) *shard[V] {
-	return &m.shards[maphash.String(m.seed, key)%shards]
+func (m *Map[K, V]) shard(key K) *Few[K, V] {
+	return &m.shards[maphash.Comparable(m.seed, key)%shards].Few
 }
 
 // Get returns the entry.
-func (m *Map[V]) Get(key string) (V, bool) {
-	s := m.shard(key)
-	s.mu.RLock()
-	v, ok := s.young[key]
-	if ok {
-		s.mu.RUnlock()
-		return v, true
-	}
-	_, ok = s.old[key]
-	s.mu.RUnlock()
-	if !ok {
-		return v, false
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if v, ok = s.young[key]; ok {
-		return v, true
-	}
-	if v, ok = s.old[key]; ok { // it may have been evicted meanwhile
-		s.put(key, v)
-	}
-	return v, ok
-}
+func (m *Map[K, V]) Get(key K) (V, bool) { return m.shard(key).Get(key) }
 
 // Put stores the entry.
-func (m *Map[V]) Put(key string, v V) {
-	s := m.shard(key)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.put(key, v)
-}
+func (m *Map[K, V]) Put(key K, v V) { m.shard(key).Put(key, v) }
 
 // GetOrPut returns the entry, or stores and returns the result of fresh. Concurrent callers get the same value.
-func (m *Map[V]) GetOrPut(key string, fresh func() V) V {
-	if v, ok := m.Get(key); ok {
-		return v
-	}
-	s := m.shard(key)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if v, ok := s.young[key]; ok {
-		return v
-	}
-	v, ok := s.old[key]
-	if !ok {
-		v = fresh()
-	}
-	s.put(key, v)
-	return v
-}
+func (m *Map[K, V]) GetOrPut(key K, fresh func() V) V { return m.shard(key).getOrPut(key, fresh) }
 
 // Delete removes the entry.
-func (m *Map[V]) Delete(key string) {
-	s := m.shard(key)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.young, key)
-	delete(s.old, key)
+func (m *Map[K, V]) Delete(key K) { m.shard(key).Delete(key) }
+
+// Values returns all entries, in no order. Entries that are added meanwhile may be missing.
+func (m *Map[K, V]) Values() []V {
+	var all []V
+	for i := range m.shards {
+		s := &m.shards[i]
+		s.mu.RLock()
+		for _, generation := range []map[K]V{s.young, s.old} {
+			for _, v := range generation {
+				all = append(all, v)
+			}
+		}
+		s.mu.RUnlock()
+	}
+	return all
 }
 
-func (s *shard[V]) put(key string, v V) {
-	if _, ok := s.young[key]; !ok && len(s.young) >= s.half {
-		s.old, s.young = s.young, map[string]V{}
+// Len returns the number of entries.
+func (m *Map[K, V]) Len() (n int) {
+	for i := range m.shards {
+		n += m.shards[i].Len()
 	}
-	s.young[key] = v
-	delete(s.old, key)
+	return n
 }

@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -9,7 +10,7 @@ import (
 func TestMapIsBoundedAndKeepsUsedEntries(t *testing.T) {
 	t.Parallel()
 	const size = 320
-	m := New[int](size)
+	m := New[string, int](size)
 	m.Put("used", 1)
 	for i := range 100_000 {
 		m.Put(strconv.Itoa(i), i)
@@ -26,7 +27,7 @@ func TestMapIsBoundedAndKeepsUsedEntries(t *testing.T) {
 
 func TestMapDeletesFromBothGenerations(t *testing.T) {
 	t.Parallel()
-	m := New[int](64)
+	m := New[string, int](64)
 	for i := range 64 {
 		m.Put(strconv.Itoa(i), i)
 	}
@@ -43,7 +44,7 @@ func TestMapDeletesFromBothGenerations(t *testing.T) {
 
 func TestMapMakesOneValueForMany(t *testing.T) {
 	t.Parallel()
-	m := New[*int](64)
+	m := New[string, *int](64)
 	var wg sync.WaitGroup
 	got := make([]*int, 32)
 	for i := range got {
@@ -54,5 +55,37 @@ func TestMapMakesOneValueForMany(t *testing.T) {
 		if p != got[0] {
 			t.Fatalf("two callers got %p and %p, want the same value", p, got[0])
 		}
+	}
+}
+
+func TestValuesAreThoseOfBothGenerations(t *testing.T) {
+	t.Parallel()
+	m := New[string, int](64)
+	want := 0
+	for i := range 64 {
+		m.Put(strconv.Itoa(i), i)
+	}
+	for i := range 64 {
+		if v, ok := m.Get(strconv.Itoa(i)); ok && v == i {
+			want++
+		}
+	}
+	got := m.Values()
+	if len(got) != m.Len() || want == 0 || len(slices.Compact(slices.Sorted(slices.Values(got)))) != len(got) {
+		t.Errorf("Values() = %d values %v, want %d distinct ones", len(got), got, m.Len())
+	}
+}
+
+func TestFewIsCleared(t *testing.T) {
+	t.Parallel()
+	f := Few[int, int]{Size: 8}
+	for i := range 100 {
+		f.Put(i, i)
+	}
+	if v, ok := f.Get(99); !ok || v != 99 || f.Len() > 8 || f.Len() < 4 {
+		t.Errorf("Get(99) = %d, %t of %d entries, want 99, true and 4 to 8 entries", v, ok, f.Len())
+	}
+	if f.Clear(); f.Len() != 0 {
+		t.Errorf("Len() after Clear = %d, want 0", f.Len())
 	}
 }

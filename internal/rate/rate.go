@@ -76,6 +76,13 @@ func PerHour(count int64) Limit {
 	return Limit{min(max(count, 1), MaxCount), time.Hour.Milliseconds()}
 }
 
+// Burst returns the limit of count requests at once, from 1 to MaxCount, of which one is available again after each
+// interval.
+func Burst(count int64, interval time.Duration) Limit {
+	count = min(max(count, 1), MaxCount)
+	return Limit{count, count * interval.Milliseconds()}
+}
+
 // Unlimited returns the limit that is off.
 func Unlimited() Limit { return Limit{count: -1} }
 

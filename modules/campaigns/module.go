@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 
 	"tenantry/backends/record"
@@ -48,14 +47,14 @@ type Module struct {
 	standard filters.Catalog // the fields of every contact; a filter on these alone needs no Catalog
 	// prefetch holds the campaigns whose own filter needed a Catalog when it was last read: the Catalog is then read
 	// together with the campaign.
-	prefetch *cache.Map[struct{}]
+	prefetch *cache.Map[prefetchKey, struct{}]
 }
 
 // New returns the module.
 func New(deps Deps) *Module {
 	m := &Module{
 		Kinds: NewKinds(), contacts: deps.Contacts, standard: deps.Contacts.CatalogOf(nil),
-		prefetch: cache.New[struct{}](maxPrefetch),
+		prefetch: cache.New[prefetchKey, struct{}](maxPrefetch),
 	}
 	m.Campaigns.Ask = func(c *record.Checking, rec any) {
 		defined, _ := c.Known.Fields(definer, "")
@@ -219,7 +218,7 @@ func (m *Module) campaign(
 	}}
 	prefetch := isGiven && m.needsCatalog(given)
 	if !isGiven {
-		_, prefetch = m.prefetch.Get(prefetchKey(fields.ws, id))
+		_, prefetch = m.prefetch.Get(prefetchKey{fields.ws.Org(), id})
 	}
 	if prefetch && fields.ws.Remote() {
 		questions = append(questions, func() error {
@@ -230,12 +229,14 @@ func (m *Module) campaign(
 	return campaign, together.Do(true, questions...)
 }
 
-func prefetchKey(ws *store.Workspace, id string) string {
-	return strconv.FormatInt(ws.Org(), 10) + "/" + id
+// prefetchKey names a campaign of an organization.
+type prefetchKey struct {
+	org int64
+	id  string
 }
 
 func (m *Module) notePrefetch(ws *store.Workspace, id string, own filters.Expr) {
-	key := prefetchKey(ws, id)
+	key := prefetchKey{ws.Org(), id}
 	_, prefetch := m.prefetch.Get(key)
 	switch needs := m.needsCatalog(own); {
 	case needs && !prefetch:

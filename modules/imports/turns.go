@@ -1,11 +1,10 @@
 package imports
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"sync"
 	"time"
 
 	"tenantry/internal/fairqueue"
@@ -39,11 +38,10 @@ var (
 // turns gives imports turns by organization: the organization with the least work done is next. The zero value is
 // ready. Safe for concurrent use.
 type turns struct {
-	mu      sync.Mutex
+	line    fairqueue.Line[*ticket] // its lock guards the rest
 	working int
 	large   int
-	begun   int64 // bytes of the files that are not large
-	waiting []*ticket
+	begun   int64                  // bytes of the files that are not large
 	fair    fairqueue.Turns[int64] // in pieces
 }
 
@@ -54,10 +52,12 @@ type ticket struct {
 	size   int64
 	pieces int // done in the current turn
 
-	// Guarded by of.mu.
-	start int64
-	began bool
-	ready chan struct{} // closed when its turn begins
+	at *fairqueue.Ticket[*ticket] // of its turn, or of the turn that it waits for
+
+	// Guarded by of.line.
+	start   int64
+	began   bool
+	working bool // its turn has begun
 }
 
 func (t *turns) ticket(org, size int64) *ticket {
@@ -67,16 +67,13 @@ func (t *turns) ticket(org, size int64) *ticket {
 // begin waits for the first turn. It calls waits once if it has to wait. If it succeeds, leave must be called. Error:
 // that of the context.
 func (k *ticket) begin(ctx context.Context, waits func()) error {
-	k.of.mu.Lock()
+	k.of.line.Lock()
 	k.queue()
 	k.of.serve()
-	k.of.mu.Unlock()
-	select {
-	case <-k.ready:
-		return nil
-	default:
+	k.of.line.Unlock()
+	if !k.at.Called() {
+		waits()
 	}
-	waits()
 	return k.wait(ctx)
 }
 
@@ -87,24 +84,19 @@ func (k *ticket) turn(ctx context.Context) error {
 		return ctx.Err()
 	}
 	k.pieces = 0
-	k.of.mu.Lock()
-	k.of.working--
+	k.of.line.Lock()
+	k.rest()
 	k.queue()
 	k.of.serve()
-	k.of.mu.Unlock()
+	k.of.line.Unlock()
 	return k.wait(ctx)
 }
 
 // leave ends the turn and frees the room of the import.
 func (k *ticket) leave() {
-	k.of.mu.Lock()
-	defer k.of.mu.Unlock()
-	if n := slices.Index(k.of.waiting, k); n >= 0 {
-		k.of.waiting = slices.Delete(k.of.waiting, n, n+1)
-		k.of.fair.Cancel(k.org, pieces)
-	} else {
-		k.of.working--
-	}
+	k.of.line.Lock()
+	defer k.of.line.Unlock()
+	k.rest()
 	if k.began {
 		k.room(-1)
 	}
@@ -113,13 +105,13 @@ func (k *ticket) leave() {
 
 // before returns how many other imports will begin first.
 func (k *ticket) before() (n int) {
-	k.of.mu.Lock()
-	defer k.of.mu.Unlock()
+	k.of.line.Lock()
+	defer k.of.line.Unlock()
 	if k.began {
 		return 0
 	}
-	for _, other := range k.of.waiting {
-		if other != k && !other.began && other.start <= k.start {
+	for _, t := range k.of.line.Waiting() {
+		if other := t.Of; other != k && !other.began && other.start <= k.start {
 			n++
 		}
 	}
@@ -127,18 +119,22 @@ func (k *ticket) before() (n int) {
 }
 
 func (k *ticket) wait(ctx context.Context) error {
-	select {
-	case <-k.ready:
-		return ctx.Err()
-	case <-ctx.Done():
-		return ctx.Err()
+	err := k.of.line.Wait(ctx, k.at, func() { k.of.fair.Cancel(k.org, pieces) })
+	return cmp.Or(err, ctx.Err())
+}
+
+// rest ends its turn, if it has one. The lock is held.
+func (k *ticket) rest() {
+	if k.working {
+		k.working = false
+		k.of.working--
 	}
 }
 
 // queue adds the import to those that wait. The caller holds the lock.
 func (k *ticket) queue() {
-	k.start, k.ready = k.of.fair.Start(k.org, pieces), make(chan struct{})
-	k.of.waiting = append(k.of.waiting, k)
+	k.start = k.of.fair.Start(k.org, pieces)
+	k.at = k.of.line.Join(k)
 }
 
 // room takes room for an import that begins, or frees it. The caller holds the lock.
@@ -169,8 +165,8 @@ func (k *ticket) shares() bool { return k.size > isTiny && k.size <= isLarge }
 // firstSharing returns the import that has waited longest of those that share room, so that smaller ones cannot
 // overtake it forever. The caller holds the lock.
 func (t *turns) firstSharing() (first *ticket) {
-	for _, k := range t.waiting {
-		if !k.began && k.shares() && (first == nil || k.start < first.start) {
+	for _, at := range t.line.Waiting() {
+		if k := at.Of; !k.began && k.shares() && (first == nil || k.start < first.start) {
 			first = k
 		}
 	}
@@ -182,21 +178,21 @@ func (t *turns) serve() {
 	for t.working < maxWorking {
 		var next *ticket
 		parties, first := t.working, t.firstSharing()
-		for _, k := range t.waiting {
+		for _, at := range t.line.Waiting() {
 			parties++
-			if (next == nil || k.start < next.start) && k.fits() && (k.began || !k.shares() || k == first) {
+			if k := at.Of; (next == nil || k.start < next.start) && k.fits() && (k.began || !k.shares() || k == first) {
 				next = k
 			}
 		}
 		if next == nil {
 			return
 		}
-		t.waiting = slices.DeleteFunc(t.waiting, func(k *ticket) bool { return k == next })
+		next.working = true
 		if t.working++; !next.began {
 			next.began = true
 			next.room(1)
 		}
 		t.fair.Serve(next.start, pieces, parties)
-		close(next.ready)
+		t.line.Call(next.at, nil)
 	}
 }

@@ -70,7 +70,7 @@ func TestImportTurns_ShortImportAmongLongOnes(t *testing.T) {
 	for _, k := range long {
 		k.leave()
 	}
-	if of.working != 0 || of.begun != 0 || len(of.waiting) != 0 {
+	if of.working != 0 || of.begun != 0 || len(of.line.Waiting()) != 0 {
 		t.Errorf("left behind: %+v", &of)
 	}
 }
@@ -134,8 +134,8 @@ func TestImportTurns_CancelledImportLeavesTheQueue(t *testing.T) {
 	}
 	last.leave()
 	working[1].leave()
-	if of.working != 0 || of.begun != 0 || of.large != 0 || len(of.waiting) != 0 {
-		t.Errorf("left behind: %d at work, %d bytes, %d wait", of.working, of.begun, len(of.waiting))
+	if of.working != 0 || of.begun != 0 || of.large != 0 || len(of.line.Waiting()) != 0 {
+		t.Errorf("left behind: %d at work, %d bytes, %d wait", of.working, of.begun, len(of.line.Waiting()))
 	}
 }
 

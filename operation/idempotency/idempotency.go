@@ -62,7 +62,7 @@ type Log struct {
 	kind    *store.Kind[record]
 	keys    secrets.Keys
 	now     func() time.Time
-	budgets *cache.Map[*budget] // by organization
+	budgets *cache.Map[int64, *budget] // by organization
 }
 
 // Stored answers do not count towards the organization's quota, so the bytes per day are bounded for each organization
@@ -102,7 +102,7 @@ func (r *budget) take(now time.Time, bytes int) bool {
 
 // New declares the record.
 func New(keys secrets.Keys, now func() time.Time) *Log {
-	return &Log{keys: keys, now: now, budgets: cache.New[*budget](maxBudgets), kind: store.Must[record](store.Spec{
+	return &Log{keys: keys, now: now, budgets: cache.New[int64, *budget](maxBudgets), kind: store.Must[record](store.Spec{
 		Name: collection, Aside: true, Fields: []string{"expires", "about"},
 		Indexes: []store.Index{
 			{Fields: []string{"expires"}}, {Fields: []string{"about"}},
@@ -415,7 +415,7 @@ func (l *Log) seal(
 		return nil, nil
 	}
 	if len(text) > a.charged { // charge only once for several attempts
-		of := l.budgets.GetOrPut(strconv.FormatInt(c.Tenant.Org.OrgID, 10), func() *budget { return &budget{} })
+		of := l.budgets.GetOrPut(c.Tenant.Org.OrgID, func() *budget { return &budget{} })
 		if !of.take(l.now(), len(text)) {
 			return nil, nil
 		}

@@ -41,10 +41,15 @@ type absence struct {
 	readAt time.Time
 }
 
-// cacheKey includes the organization, because a key is valid in its own organization only.
-func cacheKey(t *tenants.Tenant, token string) string {
-	sum := sha256.Sum256([]byte(token))
-	return t.Org.ID + string(sum[:])
+// presented identifies a presented token. It includes the organization, because a key is valid in its own organization
+// only.
+type presented struct {
+	org string
+	sum [sha256.Size]byte // of the token
+}
+
+func cacheKey(t *tenants.Tenant, token string) presented {
+	return presented{t.Org.ID, sha256.Sum256([]byte(token))}
 }
 
 // Authenticate returns the principal that presents the token to the organization from the remote address. Errors:

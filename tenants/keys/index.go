@@ -3,8 +3,6 @@ package keys
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"sync/atomic"
 	"time"
 
 	"tenantry/internal/rate"
@@ -16,17 +14,15 @@ const (
 	indexVersion = 3
 	// indexedFor is the longest lifetime of an entry in Redis.
 	indexedFor = 5 * time.Minute
-	// indexPause is how long Redis is not used after a failure, because its timeout would slow every look-up.
-	indexPause = time.Second
 )
 
 // index is the index in Redis, shared by all replicas. Only speed depends on it: an entry that is missing, unreadable
 // or void is read from the store instead.
 type index struct {
-	dir    *tenants.Directory
-	redis  redisconn.Client // nil: there is no index
-	now    func() time.Time
-	paused atomic.Int64 // Unix milliseconds until which Redis is not used
+	dir     *tenants.Directory
+	redis   redisconn.Client   // nil: there is no index
+	breaker *redisconn.Breaker // because the timeout of a failed Redis would slow every look-up
+	now     func() time.Time
 }
 
 // indexed is an entry in Redis. It is sealed together with its name, which exposes replies to another command and
@@ -50,25 +46,17 @@ type indexed struct {
 
 func indexKey(t *tenants.Tenant, hash string) string { return t.RedisPrefix() + "key:" + hash }
 
-func (x *index) unavailable() bool { return x.redis == nil || x.now().UnixMilli() < x.paused.Load() }
-
-// failed pauses the index after an error of Redis. An error after the end of ctx says nothing about Redis.
-func (x *index) failed(ctx context.Context, err error) {
-	if ctx.Err() == nil && !errors.Is(err, context.Canceled) {
-		x.paused.Store(x.now().Add(indexPause).UnixMilli())
-	}
-}
-
 func (x *index) get(ctx context.Context, t *tenants.Tenant, hash string) (*entry, bool) {
-	if x.unavailable() {
+	if x.redis == nil {
 		return nil, false
 	}
 	name := indexKey(t, hash)
-	raw, err := x.redis.Get(ctx, name)
+	var raw []byte
+	err := x.breaker.Do(ctx, func() (err error) {
+		raw, err = x.redis.Get(ctx, name)
+		return err
+	})
 	if err != nil {
-		if !errors.Is(err, redisconn.ErrNil) {
-			x.failed(ctx, err)
-		}
 		return nil, false
 	}
 	if raw, err = x.dir.Unseal(ctx, t, name, raw); err != nil {
@@ -95,7 +83,7 @@ func (x *index) get(ctx context.Context, t *tenants.Tenant, hash string) (*entry
 
 // put stores an entry. Errors are ignored: later look-ups read the store.
 func (x *index) put(ctx context.Context, t *tenants.Tenant, hash string, e *entry) {
-	if x.unavailable() {
+	if x.redis == nil || x.breaker.Paused() {
 		return
 	}
 	lifetime := indexedFor
@@ -122,16 +110,12 @@ func (x *index) put(ctx context.Context, t *tenants.Tenant, hash string, e *entr
 	if raw, err = x.dir.Seal(ctx, t, name, raw); err != nil {
 		return
 	}
-	if err := x.redis.Set(ctx, name, raw, lifetime); err != nil {
-		x.failed(ctx, err)
-	}
+	_ = x.breaker.Do(ctx, func() error { return x.redis.Set(ctx, name, raw, lifetime) })
 }
 
 func (x *index) remove(ctx context.Context, t *tenants.Tenant, hash string) {
-	if x.unavailable() {
+	if x.redis == nil {
 		return
 	}
-	if err := x.redis.Del(ctx, indexKey(t, hash)); err != nil {
-		x.failed(ctx, err)
-	}
+	_ = x.breaker.Do(ctx, func() error { return x.redis.Del(ctx, indexKey(t, hash)) })
 }

@@ -90,8 +90,9 @@ type Options struct {
 	Directory *tenants.Directory
 	Kinds     Kinds
 	People    *identity.Service
-	Redis     redisconn.Client // nil: keys are looked up in the store
-	Now       func() time.Time // nil: time.Now
+	Redis     redisconn.Client   // nil: keys are looked up in the store
+	Breaker   *redisconn.Breaker // of Redis; nil: the Service makes its own, which logs nothing
+	Now       func() time.Time   // nil: time.Now
 	// Grace is how much longer a cached key is accepted while neither Redis nor the store answers. 0: DefaultGrace;
 	// below 0: none.
 	Grace time.Duration
@@ -109,15 +110,16 @@ type Service struct {
 	grace  time.Duration
 
 	uses     uses
-	accepted *cache.Map[*entry]
-	unknown  *cache.Map[absence]
+	accepted *cache.Map[presented, *entry]
+	unknown  *cache.Map[presented, absence]
 }
 
 // NewService returns a Service.
 func NewService(o Options) *Service {
 	s := &Service{
 		dir: o.Directory, kinds: o.Kinds, people: o.People, now: o.Now, grace: o.Grace,
-		accepted: cache.New[*entry](cmp.Or(o.Kept, tenants.DefaultOrganizations)), unknown: cache.New[absence](maxUnknown),
+		accepted: cache.New[presented, *entry](cmp.Or(o.Kept, tenants.DefaultOrganizations)),
+		unknown:  cache.New[presented, absence](maxUnknown),
 	}
 	if s.now == nil {
 		s.now = time.Now
@@ -126,7 +128,10 @@ func NewService(o Options) *Service {
 		s.grace = DefaultGrace
 	}
 	s.uses.pending, s.uses.flush = map[subject]use{}, make(chan struct{}, 1)
-	s.index = index{dir: o.Directory, redis: o.Redis, now: s.now}
+	s.index = index{dir: o.Directory, redis: o.Redis, breaker: o.Breaker, now: s.now}
+	if s.index.breaker == nil {
+		s.index.breaker = redisconn.NewBreaker(nil, s.now)
+	}
 	o.Directory.OnRemove(s.purgers)
 	return s
 }

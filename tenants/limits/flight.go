@@ -3,9 +3,9 @@ package limits
 import (
 	"context"
 	"net/netip"
-	"slices"
-	"sync"
 	"time"
+
+	"tenantry/internal/fairqueue"
 )
 
 // The share of the size of a Flight that each scope may use is one part in:
@@ -38,14 +38,15 @@ type Load struct {
 
 // Flight bounds the work in flight in this process, for each organization and in total. A load that finds no room waits
 // for a moment; room that becomes free goes to the organization that uses the least. It is safe for concurrent use.
+//
+// It is not a fairqueue.Queue, because a load has a weight and up to four bounds.
 type Flight struct {
 	size int64
 
-	mu      sync.Mutex      // guards the fields below
-	used    int64           // total weight
-	inUse   map[scope]int64 // weight by scope
-	waiting []*waiter       // in order of arrival
-	queued  map[scope]int   // number of waiting loads by scope
+	line   fairqueue.Line[Load] // its lock guards the fields below
+	used   int64                // total weight
+	inUse  map[scope]int64      // weight by scope
+	queued map[scope]int        // number of waiting loads by scope
 }
 
 // scope is what a bound applies to: an organization, its public callers, those at one address, or the streams of its
@@ -59,11 +60,6 @@ type scope struct {
 
 const maxScopes = 4 // of one load
 
-type waiter struct {
-	load  Load
-	ready chan struct{} // closed when the load is admitted
-}
-
 // NewFlight returns a Flight with room for loads of that total weight.
 func NewFlight(size int64) *Flight {
 	return &Flight{size: size, inUse: map[scope]int64{}, queued: map[scope]int{}}
@@ -71,8 +67,8 @@ func NewFlight(size int64) *Flight {
 
 // Used returns the total weight in flight.
 func (f *Flight) Used() int64 {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.line.Lock()
+	defer f.line.Unlock()
 	return f.used
 }
 
@@ -132,31 +128,19 @@ func (f *Flight) add(l *Load) (full string) {
 // Enter takes room for the load, and waits about a second for it at most. If there is none, it returns the name of the
 // bound that leaves none. Otherwise it returns "", and the caller must call Leave.
 func (f *Flight) Enter(ctx context.Context, l Load) (full string) {
-	f.mu.Lock()
+	f.line.Lock()
 	if full = f.add(&l); full == "" || !f.canWait(&l) {
-		f.mu.Unlock()
+		f.line.Unlock()
 		return full
 	}
-	w := &waiter{l, make(chan struct{})}
-	f.waiting = append(f.waiting, w)
+	t := f.line.Join(l)
 	f.countWaiting(&l, 1)
-	f.mu.Unlock()
-	timer := time.NewTimer(waitTimeout)
-	defer timer.Stop()
-	select {
-	case <-w.ready:
-		return ""
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	i := slices.Index(f.waiting, w)
-	if i < 0 { // the load was admitted meanwhile
+	f.line.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, waitTimeout)
+	defer cancel()
+	if f.line.Wait(ctx, t, func() { f.countWaiting(&l, -1) }) == nil {
 		return ""
 	}
-	f.waiting = slices.Delete(f.waiting, i, i+1)
-	f.countWaiting(&l, -1)
 	return full
 }
 
@@ -170,7 +154,7 @@ func (f *Flight) canWait(l *Load) bool {
 		}
 		most /= 2
 	}
-	return len(f.waiting) < maxWaiting
+	return len(f.line.Waiting()) < maxWaiting
 }
 
 // countWaiting adds change to the number of waiting loads in the scopes of a load.
@@ -185,8 +169,8 @@ func (f *Flight) countWaiting(l *Load, change int) {
 
 // Leave gives the room of a load back.
 func (f *Flight) Leave(l Load) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.line.Lock()
+	defer f.line.Unlock()
 	f.used -= l.Weight
 	scopes, _, _, n := f.bounds(&l)
 	for _, p := range scopes[:n] {
@@ -194,7 +178,7 @@ func (f *Flight) Leave(l Load) {
 			delete(f.inUse, p)
 		}
 	}
-	for len(f.waiting) > 0 && f.admitNext() {
+	for f.admitNext() {
 		continue
 	}
 }
@@ -211,19 +195,18 @@ func (f *Flight) Shrink(l Load, weight int64) Load {
 // admitNext admits one waiting load: of those that there is room for, the first of the organization that uses the
 // least.
 func (f *Flight) admitNext() bool {
-	at, least := -1, int64(0)
-	for i, w := range f.waiting {
-		if has := f.inUse[scope{organization: w.load.Organization}]; (at < 0 || has < least) && f.full(&w.load) == "" {
-			at, least = i, has
+	var next *fairqueue.Ticket[Load]
+	least := int64(0)
+	for _, t := range f.line.Waiting() {
+		if has := f.inUse[scope{organization: t.Of.Organization}]; (next == nil || has < least) && f.full(&t.Of) == "" {
+			next, least = t, has
 		}
 	}
-	if at < 0 {
+	if next == nil {
 		return false
 	}
-	w := f.waiting[at]
-	f.waiting = slices.Delete(f.waiting, at, at+1)
-	f.add(&w.load)
-	f.countWaiting(&w.load, -1)
-	close(w.ready)
+	f.add(&next.Of)
+	f.countWaiting(&next.Of, -1)
+	f.line.Call(next, nil)
 	return true
 }

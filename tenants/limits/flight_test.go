@@ -75,9 +75,9 @@ func TestFlightWaits(t *testing.T) {
 			}
 		}()
 		for { // until it waits
-			f.mu.Lock()
-			n := len(f.waiting)
-			f.mu.Unlock()
+			f.line.Lock()
+			n := len(f.line.Waiting())
+			f.line.Unlock()
 			if n == i+1 {
 				break
 			}
@@ -95,8 +95,8 @@ func TestFlightWaits(t *testing.T) {
 	for _, l := range []Load{{Organization: 1, Weight: 40}, {Organization: 2, Weight: 5}, {Organization: 3, Weight: 2}, one(4)} {
 		f.Leave(l)
 	}
-	if f.Used() != 0 || len(f.inUse)+len(f.queued)+len(f.waiting) != 0 {
-		t.Errorf("at the end: %d used, %v, %v, %d wait", f.Used(), f.inUse, f.queued, len(f.waiting))
+	if f.Used() != 0 || len(f.inUse)+len(f.queued)+len(f.line.Waiting()) != 0 {
+		t.Errorf("at the end: %d used, %v, %v, %d wait", f.Used(), f.inUse, f.queued, len(f.line.Waiting()))
 	}
 }
 
@@ -127,9 +127,9 @@ func TestFlightNeverExceeds(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if f.Used() != 0 || len(f.inUse)+len(f.queued)+len(f.waiting) != 0 || entered.Load() < 100 {
+	if f.Used() != 0 || len(f.inUse)+len(f.queued)+len(f.line.Waiting()) != 0 || entered.Load() < 100 {
 		t.Errorf("%d entered; at the end: %d used, %v, %v, %d wait", entered.Load(), f.Used(), f.inUse, f.queued,
-			len(f.waiting))
+			len(f.line.Waiting()))
 	}
 }
 

@@ -1,12 +1,10 @@
 // Package limits enforces request limits of organizations and their callers, and bounds the work in flight. With Redis
-// all
-// replicas count requests together; without it each process counts its own.
+// all replicas count requests together; without it each process counts its own.
 package limits
 
 import (
 	"cmp"
 	"context"
-	"log/slog"
 	"net/netip"
 	"strconv"
 	"sync/atomic"
@@ -19,8 +17,6 @@ import (
 const (
 	// redisTimeout is how long a request waits for Redis before it is counted in this process.
 	redisTimeout = 100 * time.Millisecond
-	// redisPause is how long Redis is not used after a failure. Then one request tries it again.
-	redisPause = time.Second
 
 	maxRules    = 6 // of at most three parties
 	maxParties  = 3
@@ -38,8 +34,8 @@ type Options struct {
 	Prefix string
 	// Timeout is how long a request waits for Redis before it is counted in this process; 0: 100 ms.
 	Timeout time.Duration
-	Log     *slog.Logger     // nil: nothing is logged
-	Now     func() time.Time // clock of this process; nil: time.Now
+	Breaker *redisconn.Breaker // of Redis; nil: the Limiter makes its own, which logs nothing
+	Now     func() time.Time   // clock of this process; nil: time.Now
 }
 
 // Limiter counts requests. Safe for concurrent use.
@@ -48,26 +44,25 @@ type Limiter struct {
 	local    *local
 	defaults rate.Set
 	prefix   string
-	log      *slog.Logger
 	now      func() time.Time
 	timeout  time.Duration // of one call of Redis
+	breaker  *redisconn.Breaker
 
-	pausedUntil atomic.Int64 // Unix milliseconds until which Redis is left alone; 0: it works
-	localCount  atomic.Int64 // requests that were counted here because Redis was away
+	localCount atomic.Int64 // requests that were counted here because Redis was away
 }
 
 // New returns a Limiter.
 func New(o Options) *Limiter {
-	l := &Limiter{local: newLocal(), defaults: o.Defaults, prefix: o.Prefix, log: o.Log, now: o.Now,
+	l := &Limiter{local: newLocal(), defaults: o.Defaults, prefix: o.Prefix, breaker: o.Breaker, now: o.Now,
 		timeout: cmp.Or(o.Timeout, redisTimeout)}
 	if o.Redis != nil {
 		l.shared = newShared(o.Redis)
 	}
-	if l.log == nil {
-		l.log = slog.New(slog.DiscardHandler)
-	}
 	if l.now == nil {
 		l.now = time.Now
+	}
+	if l.breaker == nil {
+		l.breaker = redisconn.NewBreaker(nil, l.now)
 	}
 	return l
 }
@@ -244,17 +239,13 @@ func (l *Limiter) decide(ctx context.Context, rules []rule) (_ Decision, fellBac
 		return Decision{}, false
 	}
 	if l.shared != nil {
-		if ask, probe := l.tryRedis(); ask {
-			v, err := withTimeout(ctx, l.timeout, func(ctx context.Context) (verdict, error) {
-				return l.shared.decide(ctx, rules)
-			})
-			if err == nil {
-				if probe {
-					l.redisRecovered(ctx)
-				}
-				return v.decision(rules), false
-			}
-			l.redisFailed(ctx, err)
+		var v verdict
+		err := l.askRedis(ctx, func(ctx context.Context) (err error) {
+			v, err = l.shared.decide(ctx, rules)
+			return err
+		})
+		if err == nil {
+			return v.decision(rules), false
 		}
 	}
 	return l.local.decide(rules, l.now().UnixMilli()).decision(rules), l.shared != nil
@@ -277,55 +268,20 @@ func (l *Limiter) Return(ctx context.Context, r Request) {
 	if len(rules) == 0 {
 		return
 	}
-	if l.shared == nil || l.pausedUntil.Load() != 0 {
+	if l.shared == nil || l.breaker.Paused() {
 		l.local.refund(rules, l.now().UnixMilli())
 		return
 	}
-	_, err := withTimeout(ctx, l.timeout, func(ctx context.Context) (struct{}, error) {
-		return struct{}{},
-			l.shared.refund(ctx, rules)
+	_ = l.askRedis(ctx, func(ctx context.Context) error { return l.shared.refund(ctx, rules) })
+}
+
+// askRedis calls do unless Redis is paused, with the timeout of one call.
+func (l *Limiter) askRedis(ctx context.Context, do func(context.Context) error) error {
+	return l.breaker.Do(ctx, func() error {
+		ctx, cancel := context.WithTimeout(ctx, l.timeout)
+		defer cancel()
+		return do(ctx)
 	})
-	if err != nil {
-		l.redisFailed(ctx, err)
-	}
-}
-
-func withTimeout[T any](ctx context.Context, timeout time.Duration, do func(context.Context) (T, error)) (T, error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	return do(ctx)
-}
-
-// tryRedis reports whether to use Redis, and whether the use is the single probe after a pause.
-func (l *Limiter) tryRedis() (ask, probe bool) {
-	until := l.pausedUntil.Load()
-	if until == 0 {
-		return true, false
-	}
-	now := l.now().UnixMilli()
-	if now < until && until-now <= redisPause.Milliseconds() { // a clock that was set back does not prolong the pause
-		return false, false
-	}
-	probe = l.pausedUntil.CompareAndSwap(until, now+redisPause.Milliseconds())
-	return probe, probe
-}
-
-// redisFailed begins a pause, and logs the first failure of an outage. If ctx has ended, the error says nothing about
-// Redis.
-func (l *Limiter) redisFailed(ctx context.Context, err error) {
-	if ctx.Err() != nil {
-		return
-	}
-	if l.pausedUntil.Swap(l.now().Add(redisPause).UnixMilli()) == 0 {
-		l.log.WarnContext(ctx, "Redis does not answer: until it does, this replica applies the request limits by itself",
-			"error", err)
-	}
-}
-
-func (l *Limiter) redisRecovered(ctx context.Context) {
-	if l.pausedUntil.Swap(0) != 0 {
-		l.log.InfoContext(ctx, "Redis answers again: the replicas apply the request limits together")
-	}
 }
 
 // Callers without credentials get a fraction of an organization's limits: half for all of them together, which leaves

@@ -236,9 +236,9 @@ func TestLimitsHoldWithRedisBlackHoled(t *testing.T) {
 	t.Parallel()
 	log := &lines{}
 	var ahead atomic.Int64
+	now := func() time.Time { return time.Unix(1_800_000_000, ahead.Load()) }
 	l := New(Options{
-		Redis: redisconn.Of(blackHole(t)), Log: slog.New(slog.NewTextHandler(log, nil)),
-		Now: func() time.Time { return time.Unix(1_800_000_000, ahead.Load()) },
+		Redis: redisconn.Of(blackHole(t)), Breaker: redisconn.NewBreaker(slog.New(slog.NewTextHandler(log, nil)), now), Now: now,
 	})
 	r := request(t, 1, Key("a"), "20/h", "off", "10/h")
 	admitted := 0
@@ -256,7 +256,7 @@ func TestLimitsHoldWithRedisBlackHoled(t *testing.T) {
 		t.Errorf("%d were admitted instead of 10, %d were counted here instead of 200", admitted, l.Local())
 	}
 	for range 3 { // after a pause one request tries Redis, and fails again
-		ahead.Add(int64(redisPause))
+		ahead.Add(int64(redisconn.Pause))
 		if d := l.Take(t.Context(), r); !d.Refused {
 			t.Errorf("a request over the limit was admitted by the probe: %+v", d)
 		}
@@ -285,9 +285,9 @@ func TestLimitsWithRedisGoneAndBack(t *testing.T) {
 	client.AddHook(fault)
 	log := &lines{}
 	var ahead atomic.Int64
+	now := func() time.Time { return time.Unix(1_800_000_000, ahead.Load()) }
 	l := patient(Options{
-		Redis: redisconn.Of(client), Log: slog.New(slog.NewTextHandler(log, nil)),
-		Now: func() time.Time { return time.Unix(1_800_000_000, ahead.Load()) },
+		Redis: redisconn.Of(client), Breaker: redisconn.NewBreaker(slog.New(slog.NewTextHandler(log, nil)), now), Now: now,
 	})
 	r := request(t, 1, Key("a"), "off", "off", "10/h")
 	for range 4 {
@@ -302,7 +302,7 @@ func TestLimitsWithRedisGoneAndBack(t *testing.T) {
 		t.Error("Redis was used during the pause")
 	}
 	asked := fault.asked.Load()
-	ahead.Add(int64(redisPause))
+	ahead.Add(int64(redisconn.Pause))
 	if d := l.Take(t.Context(), r); d.Remaining != 5 || l.Local() != 2 {
 		t.Errorf("Redis is back, and has counted four: %+v, %d", d, l.Local())
 	}
@@ -334,7 +334,7 @@ func TestOneRequestProbesRedisAfterAPause(t *testing.T) {
 	r := request(t, 1, Key("a"), "100/h")
 	l.Take(t.Context(), r)
 	before := fault.asked.Load()
-	ahead.Add(int64(redisPause))
+	ahead.Add(int64(redisconn.Pause))
 	waiting, done := make(chan struct{}), make(chan struct{})
 	fault.hang.Store(&waiting)
 	go func() {

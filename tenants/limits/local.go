@@ -12,10 +12,10 @@ const localCapacity = 65_536
 
 // local counts in this process, with the arithmetic of the script.
 type local struct {
-	parties *cache.Map[*party]
+	parties *cache.Map[string, *party]
 	// transient are addresses of callers without credentials, and organizations that do not exist. They are kept apart
 	// because they are unlimited in number and would displace the others.
-	transient *cache.Map[*party]
+	transient *cache.Map[string, *party]
 }
 
 // party holds the meters of one party.
@@ -25,7 +25,9 @@ type party struct {
 }
 
 func newLocal() *local {
-	return &local{parties: cache.New[*party](localCapacity), transient: cache.New[*party](localCapacity)}
+	return &local{
+		parties: cache.New[string, *party](localCapacity), transient: cache.New[string, *party](localCapacity),
+	}
 }
 
 // lock locks the parties of the rules and appends their meters. The rules are ordered from the organization to the

@@ -5,19 +5,22 @@ import (
 	"errors"
 	"fmt"
 
+	"tenantry/internal/rate"
 	"tenantry/tenants/redisconn"
 )
 
-// drainScript reads the meters as meter.drained does. KEYS are the meters, ARGV the count and the period of each. It
-// uses the server's time, because the clocks of replicas may differ.
-const drainScript = `
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+// meterScript is the beginning of every Script: it reads the meters as meter.drained does.
+const meterScript = `
+local now, meters = tonumber(ARGV[1]), tonumber(ARGV[2])
+if now == 0 then
+  local time = redis.call('TIME')
+  now = time[1] * 1000 + math.floor(time[2] / 1000)
+end
 local levels, counts, periods, stale = {}, {}, {}, {}
-for i, key in ipairs(KEYS) do
-  local count, period = tonumber(ARGV[2 * i - 1]), tonumber(ARGV[2 * i])
+for i = 1, meters do
+  local count, period = tonumber(ARGV[2 * i + 1]), tonumber(ARGV[2 * i + 2])
   local level = 0
-  local stored = redis.call('GET', key)
+  local stored = redis.call('GET', KEYS[i])
   if stored then
     local l, at, c, p = string.match(stored, '^(%d+) (%d+) (%d+) (%d+)$')
     if l then
@@ -43,34 +46,36 @@ local function store(i)
   local value = string.format('%.0f %.0f %.0f %.0f', levels[i], now, counts[i], periods[i])
   redis.call('SET', KEYS[i], value, 'PX', string.format('%.0f', math.ceil(levels[i] / counts[i]) + 1000))
 end
+local function wait(i)
+  return math.max(math.ceil((levels[i] + periods[i] - counts[i] * periods[i]) / counts[i]), 0)
+end
+-- count counts one on a meter unless refused. Draining can be repeated later, but a change of the limit or of the clock
+-- must be stored, because otherwise it would be applied each time.
+local function count(i, refused)
+  if not refused then
+    levels[i] = levels[i] + periods[i]
+  end
+  if not refused or stale[i] then
+    store(i)
+  end
+end
 `
 
 // takeScript does what the function decide does. It returns refused, the index of the tightest limit, its remaining
 // requests, its milliseconds until reset, the wait, and the time.
-const takeScript = drainScript + `
+const takeScript = `
 local refused = false
-for i in ipairs(KEYS) do
-  if levels[i] + periods[i] > counts[i] * periods[i] then
-    refused = true
-  end
+for i = 1, meters do
+  refused = refused or wait(i) > 0
 end
 local tightest, remaining, reset, longest = 1, 0, 0, 0
-for i in ipairs(KEYS) do
-  local full = counts[i] * periods[i]
-  if not refused then
-    levels[i] = levels[i] + periods[i]
-  end
-  -- What was only drained can be drained again later; a change of the limit or of the
-  -- clock must be noted, or it would be met anew each time.
-  if not refused or stale[i] then
-    store(i)
-  end
-  local left = math.floor((full - levels[i]) / periods[i])
-  local wait = math.max(math.ceil((levels[i] + periods[i] - full) / counts[i]), 0)
-  if (refused and wait > longest) or (not refused and (i == 1 or left < remaining)) then
+for i = 1, meters do
+  count(i, refused)
+  local left = math.floor((counts[i] * periods[i] - levels[i]) / periods[i])
+  if (refused and wait(i) > longest) or (not refused and (i == 1 or left < remaining)) then
     tightest, remaining, reset = i, left, math.ceil(levels[i] / counts[i])
     if refused then
-      longest = wait
+      longest = wait(i)
     end
   end
 end
@@ -78,13 +83,33 @@ return {refused and 1 or 0, tightest - 1, remaining, reset, longest, now}
 `
 
 // giveBackScript does what the function giveBack does.
-const giveBackScript = drainScript + `
-for i in ipairs(KEYS) do
+const giveBackScript = `
+for i = 1, meters do
   levels[i] = levels[i] - periods[i]
   store(i)
 end
 return now
 `
+
+// Script returns a script of meters that ends with body. The first keys are the meters, on one node of a cluster; the
+// first arguments are those that Meters returns. In body, now is the time and meters the number of meters. For the
+// meter at i, wait(i) returns the milliseconds until it has room for one more; count(i, refused) counts one unless
+// refused, and stores the meter.
+func Script(body string) *redisconn.Script { return redisconn.NewScript(meterScript + body) }
+
+// GiveBack returns the script that removes one from its meters.
+func GiveBack() *redisconn.Script { return Script(giveBackScript) }
+
+// Meters returns the first arguments of a Script: the time in Unix milliseconds, and the limits of its meters. The time
+// 0 stands for that of the server, because the clocks of replicas may differ.
+func Meters(now int64, limits ...rate.Limit) []any {
+	args := make([]any, 0, 2+2*len(limits))
+	args = append(args, now, len(limits))
+	for _, l := range limits {
+		args = append(args, l.Count(), l.Period())
+	}
+	return args
+}
 
 // shared counts in Redis. One script applies all limits of a request in one round trip, and counts on none of them if
 // one refuses. (github.com/go-redis/redis_rate takes a round trip for each limit, and counts on the others if the last
@@ -95,16 +120,16 @@ type shared struct {
 }
 
 func newShared(client redisconn.Client) *shared {
-	return &shared{redis: client, take: redisconn.NewScript(takeScript), giveBack: redisconn.NewScript(giveBackScript)}
+	return &shared{redis: client, take: Script(takeScript), giveBack: GiveBack()}
 }
 
 func arguments(rules []rule) (keys []string, args []any) {
-	keys, args = make([]string, len(rules)), make([]any, 0, 2*len(rules))
+	keys = make([]string, len(rules))
+	limits := make([]rate.Limit, len(rules))
 	for i, r := range rules {
-		keys[i] = r.holder + r.suffix
-		args = append(args, r.limit.Count(), r.limit.Period())
+		keys[i], limits[i] = r.holder+r.suffix, r.limit
 	}
-	return keys, args
+	return keys, Meters(0, limits...)
 }
 
 // decide runs takeScript.

@@ -162,7 +162,7 @@ func (s *Service) CheckInvite(
 	ctx context.Context, t *tenants.Tenant, token string, remote netip.Addr,
 ) (time.Time, error) {
 	attempt := s.newAttempt(t, "", remote)
-	if err := attempt.count(ctx, attempt.address); err != nil {
+	if err := attempt.count(ctx, false); err != nil {
 		return time.Time{}, err
 	}
 	u, err := s.people.Invited(ctx, t, token)

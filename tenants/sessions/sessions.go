@@ -15,6 +15,7 @@ import (
 	"tenantry/crypto/tokens"
 	"tenantry/tenants"
 	"tenantry/tenants/identity"
+	"tenantry/tenants/limits"
 	"tenantry/tenants/redisconn"
 )
 
@@ -58,7 +59,7 @@ func NewService(o Options) *Service {
 	s := &Service{
 		dir: o.Directory, people: o.People, redis: o.Redis, now: o.Now,
 		idle: o.Idle, absolute: o.Absolute, throttle: o.Throttle.withDefaults(),
-		attempts: redisconn.NewScript(attemptScript), refunds: redisconn.NewScript(refundScript),
+		attempts: limits.Script(attemptScript), refunds: limits.GiveBack(),
 		undos: redisconn.NewScript(undoScript),
 	}
 	if s.now == nil {

@@ -65,7 +65,7 @@ func (s *Service) byLink(
 	ctx context.Context, t *tenants.Tenant, remote netip.Addr, use func() (*identity.User, error),
 ) (*identity.User, error) {
 	attempt := s.newAttempt(t, "", remote)
-	if err := attempt.count(ctx, attempt.address); err != nil {
+	if err := attempt.count(ctx, false); err != nil {
 		return nil, err
 	}
 	u, err := use()

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"time"
 
+	"tenantry/internal/rate"
 	"tenantry/tenants"
 	"tenantry/tenants/identity"
 	"tenantry/tenants/limits"
@@ -60,62 +61,40 @@ func (t Throttle) withDefaults() Throttle {
 }
 
 // attemptScript counts an attempt against all limits, or against none of them if one requires a wait. It returns that
-// wait in milliseconds, and whether the attempt was counted against the person. KEYS are the buckets of the address and
-// the person, the tries of the address at the person, and the mark of a familiar address; or the bucket of the address
-// only. A bucket is stored as the time at which it will be full again. If a clock that is ahead stored it, the wait is
-// at most the time that filling a whole bucket takes.
+// wait in milliseconds, and whether the attempt was counted against the person. KEYS are the meters of the address and
+// the person, the tries of the address at the person, and the mark of a familiar address; or the meter of the address
+// only.
 const attemptScript = `
-local now, free, longest, forget = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local wait = 0
-local function bucket(key, count, every)
-  local full = tonumber(redis.call('GET', key) or now) or now
-  full = math.min(math.max(full, now), now + count * every) + every
-  wait = math.max(wait, full - count * every - now)
-  return full
+local tries, familiar = KEYS[meters + 1], KEYS[meters + 2]
+local free, limit, forget = tonumber(ARGV[2 * meters + 3]), tonumber(ARGV[2 * meters + 4]), tonumber(ARGV[2 * meters + 5])
+local counted = meters
+if familiar and redis.call('EXISTS', familiar) == 1 then
+  counted = 1
 end
-local function store(key, full)
-  redis.call('SET', key, string.format('%.0f', full), 'PX', string.format('%.0f', full - now))
+local longest, tried = 0, 0
+for i = 1, counted do
+  longest = math.max(longest, wait(i))
 end
-local address = bucket(KEYS[1], tonumber(ARGV[5]), tonumber(ARGV[6]))
-local person, tries
-if KEYS[2] then
-  if redis.call('EXISTS', KEYS[4]) == 0 then
-    person = bucket(KEYS[2], tonumber(ARGV[7]), tonumber(ARGV[8]))
-  end
-  local n, at = string.match(redis.call('GET', KEYS[3]) or '', '^(%d+) (%d+)$')
-  tries = tonumber(n or 0)
-  wait = math.max(wait, math.min(tonumber(at or now) - now, longest))
+if tries then
+  local n, at = string.match(redis.call('GET', tries) or '', '^(%d+) (%d+)$')
+  tried = tonumber(n or 0)
+  longest = math.max(longest, math.min(tonumber(at or now) - now, limit))
 end
-if wait > 0 then
-  return {wait, 0}
+for i = 1, counted do
+  count(i, longest > 0)
 end
-store(KEYS[1], address)
-if person then
-  store(KEYS[2], person)
+if longest > 0 then
+  return {longest, 0}
 end
 if tries then
   local rest = 0
-  tries = math.min(tries + 1, free + 30)
-  if tries >= free then
-    rest = math.min(1000 * 2 ^ (tries - free), longest)
+  tried = math.min(tried + 1, free + 30)
+  if tried >= free then
+    rest = math.min(1000 * 2 ^ (tried - free), limit)
   end
-  redis.call('SET', KEYS[3], string.format('%.0f %.0f', tries, now + rest), 'PX', string.format('%.0f', forget))
+  redis.call('SET', tries, string.format('%.0f %.0f', tried, now + rest), 'PX', string.format('%.0f', forget))
 end
-return {0, person and 1 or 0}
-`
-
-// refundScript gives one attempt back to each of the buckets in KEYS.
-const refundScript = `
-for i, key in ipairs(KEYS) do
-  local full = tonumber(redis.call('GET', key) or 0) or 0
-  local left = redis.call('PTTL', key) - tonumber(ARGV[i])
-  if left > 0 then
-    redis.call('SET', key, string.format('%.0f', full - tonumber(ARGV[i])), 'PX', string.format('%.0f', left))
-  else
-    redis.call('DEL', key)
-  end
-end
-return 0
+return {0, counted - 1}
 `
 
 // undoScript removes one try of an address at a person whose password was not checked.
@@ -145,7 +124,7 @@ func (s *Service) countAttempt(
 	ctx context.Context, t *tenants.Tenant, email string, remote netip.Addr,
 ) (*attempt, error) {
 	a := s.newAttempt(t, email, remote)
-	return a, a.count(ctx, a.address, a.person, a.tries, a.familiar)
+	return a, a.count(ctx, true)
 }
 
 func (s *Service) newAttempt(t *tenants.Tenant, email string, remote netip.Addr) *attempt {
@@ -157,11 +136,14 @@ func (s *Service) newAttempt(t *tenants.Tenant, email string, remote netip.Addr)
 	}
 }
 
-func (a *attempt) count(ctx context.Context, names ...string) error {
-	t := a.s.throttle
-	answer, err := a.s.redis.Run(ctx, a.s.attempts, names, a.s.now().UnixMilli(), t.Free, longestWait.Milliseconds(),
-		forgottenAfter.Milliseconds(),
-		t.PerAddress, addressEvery.Milliseconds(), t.PerPerson, personEvery.Milliseconds())
+// count counts the attempt against its address and, if atPerson is set, against the limits of the person.
+func (a *attempt) count(ctx context.Context, atPerson bool) error {
+	names, args := a.meters(atPerson)
+	if atPerson {
+		names = append(names, a.tries, a.familiar)
+	}
+	args = append(args, a.s.throttle.Free, longestWait.Milliseconds(), forgottenAfter.Milliseconds())
+	answer, err := a.s.redis.Run(ctx, a.s.attempts, names, args...)
 	if err == nil && len(answer) != 2 {
 		err = errors.New("unexpected form of the answer")
 	}
@@ -197,9 +179,16 @@ func (a *attempt) undo(ctx context.Context) {
 
 // refund gives the attempt back to the address, and to the person.
 func (a *attempt) refund(ctx context.Context) {
-	names, every := []string{a.address}, []any{addressEvery.Milliseconds()}
-	if a.counted {
-		names, every = append(names, a.person), append(every, personEvery.Milliseconds())
+	names, args := a.meters(a.counted)
+	_, _ = a.s.redis.Run(ctx, a.s.refunds, names, args...)
+}
+
+// meters returns the names of the meters, with or without that of the person, and the first arguments of a script that
+// uses them.
+func (a *attempt) meters(ofPerson bool) (names []string, args []any) {
+	names, bounds := []string{a.address}, []rate.Limit{rate.Burst(a.s.throttle.PerAddress, addressEvery)}
+	if ofPerson {
+		names, bounds = append(names, a.person), append(bounds, rate.Burst(a.s.throttle.PerPerson, personEvery))
 	}
-	_, _ = a.s.redis.Run(ctx, a.s.refunds, names, every...)
+	return names, limits.Meters(a.s.now().UnixMilli(), bounds...)
 }

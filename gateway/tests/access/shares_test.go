@@ -120,7 +120,7 @@ func TestSharedReportExplainsARemovedField(t *testing.T) {
 			`{"status":"failed","message":"The report cannot be shown: a field or a source that it uses was removed or changed","data":[]}`)
 	}
 	page := acme.Page(t, "/shared/reports/report-of-ratings-01")
-	if text := page.Text(); page.Code != http.StatusConflict || !strings.Contains(text, "A field or a source that it uses was removed or changed") ||
+	if text := page.Text(); page.Code != http.StatusConflict || !strings.Contains(text, "A field or a source that it uses has been removed or changed") ||
 		strings.Contains(text, "no such report") || strings.Contains(text, "rating") {
 		t.Errorf("the page: got %d %s, want 409 and the reason", page.Code, text)
 	}

@@ -1,4 +1,3 @@
-// Package fairqueue orders work that waits for a scarce resource: parties take turns by how much each has used.
 package fairqueue
 
 import "maps"

@@ -1,0 +1,4 @@
+package fairqueue
+
+// Parties returns the number of parties that the queue remembers.
+func (q *Queue[P]) Parties() int { return len(q.parties) }

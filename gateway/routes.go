@@ -120,7 +120,7 @@ func (a *App) routes(registry *prometheus.Registry) (http.Handler, []operation.R
 		}
 		return document.JSON()
 	})
-	counted := pipeline.WithinLimits(serveDocument) // it is 700 KB
+	counted := pipeline.WithinLimits(serveDocument) // because it is large
 	allowed[documentRoute] = []string{http.MethodGet, http.MethodHead}
 	engine.Match(allowed[documentRoute], documentRoute, func(c *gin.Context) {
 		pipeline.Observe("openapi", c.Writer, c.Request, counted)

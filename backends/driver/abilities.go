@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// The optional abilities of an engine or a workspace. Package store checks for each by its interface and does without
-// it if an engine lacks it. All methods are safe for concurrent use.
+// The optional abilities of an engine or a workspace; Meter is in meter.go. Package store checks for each by its
+// interface and does without it if an engine lacks it. All methods are safe for concurrent use.
 
 // Remote is an engine that may be on another machine.
 type Remote interface {

@@ -1088,7 +1088,7 @@ func TestWhoMayCallWhat(t *testing.T) {
 	checkPage(t, p.open("/users/2"), 200, `href="/authz/explain?subject=user%3A2">What it may call`)
 	checkPage(t, p.open("/authz/explain?subject=user%3A2"), 200, "<h1 dir=\"auto\">Explain what a key or a user may call</h1>", `<option value="contacts.list">Contacts: List contacts`, `<option value="user:2" selected>`)
 	checkPage(t, p.open("/authz/explain?subject=user%3A2&operation=keys.create"), 200, "<dt>Allowed</dt>")
-	checkPage(t, p.open("/authz/explain?subject=nobody&operation=nothing"), 422, `value="nothing"`, "Subject must be like")
+	checkPage(t, p.open("/authz/explain?subject=nobody&operation=nothing"), 422, `value="nothing"`, "Subject must have the form")
 	checkPage(t, p.open("/files/folders/66f000000000000000000001"), 200, `href="/files?filters%5Bfolder_id%5D=66f000000000000000000001">Files`)
 }
 

@@ -40,7 +40,7 @@ func TestEachCallIsAuditedOnce(t *testing.T) {
 		}
 		once++
 	}
-	if once < 40 {
+	if once < 40 && !testing.Short() { // with -short, only some of the rows are tried
 		t.Errorf("%d audited operations succeeded, want 40 or more", once)
 	}
 }

@@ -448,7 +448,6 @@ func (s *Service) change(ctx context.Context, t *tenants.Tenant, id string, alte
 		err = fmt.Errorf("the change is stored but may not be effective everywhere yet; repeat it: %w", err)
 	}
 	for _, hash := range slices.Compact([]string{before, k.Hash}) {
-		s.accepted.Delete(cacheKey(t, hash))
 		s.index.remove(ctx, t, hash)
 	}
 	return k, err

@@ -26,36 +26,36 @@ const classSubmissions = "Submissions"
 // their title, the times of creation and last change, and fields that the organization defines. The field called
 // source holds a record's source; empty: the class needs none. It panics if the tags of T cannot be read.
 func NewClass[T any](name string, kind *store.Kind[T], source string, defined FieldsOf) Class {
-	return &class{name: name, own: reportable(reflect.TypeFor[T]()), table: kind.Table, custom: defined, source: source}
+	return &class{
+		name: name, own: reportable(reflect.TypeFor[T](), kind.Spec()), table: kind.Table, custom: defined, source: source,
+	}
 }
 
-// reportable returns the fields of a struct type that reports may name.
-func reportable(t reflect.Type) []Field {
+// reportable returns the fields of a struct type that reports may name. It panics if its tags are invalid or spec
+// does not store such a field.
+func reportable(t reflect.Type, spec *store.Spec) []Field {
 	declared, err := declare.Of(t)
 	if err != nil {
 		panic("reports: " + err.Error())
 	}
 
-	fields := []Field{{Column: Column{"id", "Id", TypeText}, Ref: store.Field{Name: "id", Type: store.TypeString}}}
+	titles := [][2]string{{"id", "Id"}}
 	for _, d := range declared {
-		title := d.Tag.Get("report")
-		if title == "" {
-			continue
+		if title := d.Tag.Get("report"); title != "" {
+			titles = append(titles, [2]string{d.Name, title})
 		}
-		shown, stored := TypeText, store.TypeString
-		switch d.Type.Kind() {
-		case reflect.Int64:
-			shown, stored = TypeNumber, store.TypeInt
-		case reflect.Slice:
-			shown, stored = TypeList, store.TypeStrings
-		}
-		fields = append(fields, Field{
-			Column: Column{d.Name, title, shown}, Ref: store.Field{Name: d.Name, Type: stored},
-		})
 	}
 
-	for _, c := range []Column{{"created_at", "Created", TypeDatetime}, {"updated_at", "Updated", TypeDatetime}} {
-		fields = append(fields, Field{Column: c, Ref: store.Field{Name: c.Name, Type: store.TypeTime}})
+	var fields []Field
+	for _, t := range append(titles, [2]string{"created_at", "Created"}, [2]string{"updated_at", "Updated"}) {
+		name, title := t[0], t[1]
+		typ, ok := spec.Type(name)
+		if !ok {
+			panic("reports: " + spec.Name + " does not store " + name + " in a field of its own")
+		}
+		fields = append(fields, Field{
+			Column: Column{name, title, columnType(typ)}, Ref: store.Field{Name: name, Type: typ},
+		})
 	}
 	return fields
 }
@@ -110,13 +110,9 @@ func (c *class) over(table store.Table, source string, defined schema.Fields) (D
 // customField returns a field that the organization defined.
 func customField(name string, defined schema.Field) Field {
 	of := filters.Defined(name, defined.Type)
-	shown := map[filters.Notation]string{
-		filters.Number: TypeNumber, filters.Boolean: TypeBoolean, filters.List: TypeList, filters.Date: TypeDatetime, filters.Time: TypeDatetime,
-	}[of.Notation]
+	column := Column{name, cmp.Or(defined.Title, name), columnType(of.Ref.Type)}
 	if defined.Type == schema.Date {
-		shown = TypeDate
+		column.Type = TypeDate
 	}
-	return Field{
-		Column{name, cmp.Or(defined.Title, name), cmp.Or(shown, TypeText)}, of.Ref, of.Notation == filters.Secret,
-	}
+	return Field{column, of.Ref, of.Secret}
 }

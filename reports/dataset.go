@@ -9,7 +9,7 @@ import (
 	"tenantry/tenants"
 )
 
-// The types of a column.
+// The types of a column: how answers name the type that is stored.
 const (
 	TypeText     = "text"
 	TypeNumber   = "number"
@@ -18,6 +18,22 @@ const (
 	TypeDatetime = "datetime"
 	TypeList     = "list"
 )
+
+// columnType returns the type of the column that shows values of a stored type.
+func columnType(stored store.Type) string {
+	switch stored {
+	case store.TypeInt, store.TypeFloat:
+		return TypeNumber
+	case store.TypeBool:
+		return TypeBoolean
+	case store.TypeTime, store.TypeDate:
+		return TypeDatetime
+	case store.TypeStrings:
+		return TypeList
+	default:
+		return TypeText
+	}
+}
 
 // ErrSource says that a report's source does not exist.
 var ErrSource = errors.New("the source of the report does not exist")
@@ -39,7 +55,8 @@ type Column struct {
 	Type  string `json:"type" doc:"text, number, boolean, date, datetime or list"`
 }
 
-// Field is one field of a Dataset. A Secret field is only known so that it can be refused by name.
+// Field is one field of a Dataset; Ref has the type of its values. A Secret field is only known so that it can be refused
+// by name.
 type Field struct {
 	Column
 	Ref    store.Field
@@ -81,7 +98,12 @@ func (d *Dataset) Columns() []Column {
 // Field returns the field as a filter sees it. It makes the dataset a filters.Catalog.
 func (d *Dataset) Field(name string) (filters.Field, bool) {
 	f, ok := d.find(name)
-	return filters.Field{Name: f.Name, Ref: f.Ref, Notation: f.kind()}, ok
+	return f.filter(), ok
+}
+
+// filter returns the field as a filter sees it.
+func (f Field) filter() filters.Field {
+	return filters.Field{Name: f.Name, Ref: f.Ref, Secret: f.Secret}
 }
 
 func (d *Dataset) find(name string) (Field, bool) {
@@ -90,22 +112,4 @@ func (d *Dataset) find(name string) (Field, bool) {
 		return Field{}, false
 	}
 	return d.fields[i], true
-}
-
-func (f Field) kind() filters.Notation {
-	switch {
-	case f.Secret:
-		return filters.Secret
-	case f.Type == TypeNumber:
-		return filters.Number
-	case f.Type == TypeBoolean:
-		return filters.Boolean
-	case f.Type == TypeList:
-		return filters.List
-	case f.Ref.Type == store.TypeTime:
-		return filters.Time
-	case f.Type == TypeDate, f.Type == TypeDatetime:
-		return filters.Date
-	}
-	return filters.Text
 }

@@ -60,7 +60,7 @@ func (d *Dataset) Askable() []AskableField {
 			continue
 		}
 		a := AskableField{
-			Column: f.Column, Operators: f.kind().Operators(), Measures: []string{}, Groups: f.groups(), By: []string{},
+			Column: f.Column, Operators: f.filter().Operators(), Measures: []string{}, Groups: f.groups(), By: []string{},
 		}
 		for _, name := range Measures() {
 			op := measureOps()[name]

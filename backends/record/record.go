@@ -414,6 +414,14 @@ func (r *Resource) Stored(name string) string {
 	return cmp.Or(own, name) // the id has no name in its tag
 }
 
+// Ref returns how queries name and compare a field; false if the store does not keep it apart from the record, or the
+// resource has no such field.
+func (r *Resource) Ref(name string) (store.Field, bool) {
+	stored := r.Stored(name)
+	typ, ok := r.Records.Spec().Type(stored)
+	return store.Field{Name: stored, Type: typ}, ok
+}
+
 // Text returns the value of the text field of that name.
 func (r *Resource) Text(rec any, name string) string {
 	return at(rec, r.Fields[r.index[name]].Index).String()

@@ -290,6 +290,12 @@ func portableType(name string, f reflect.StructField) (driver.Type, bool) {
 	return 0, false
 }
 
+// Type returns how the engines store and compare a declared field; false if the Spec declares no such field.
+func (s *Spec) Type(field string) (Type, bool) {
+	ref, err := s.ref(F(field))
+	return ref.Type, err == nil
+}
+
 // Spec returns the kind's declaration.
 func (k *Kind[T]) Spec() *Spec { return k.spec }
 

@@ -240,7 +240,7 @@ func (m *Module) lessons(
 			return nil, err
 		}
 		contact, tags := filters.Defined("contact", all.Fields["contact"].Type), filters.Defined("tags", all.Fields["tags"].Type)
-		if err != nil || contact.Notation != filters.Text || tags.Notation != filters.List {
+		if err != nil || !contact.Texts() || tags.Ref.Type != store.TypeStrings {
 			continue
 		}
 		for _, requirement := range asked {

@@ -49,8 +49,9 @@ func (s *handlers) declareFilters(row *operation.Row) {
 	key := s.of.KeyField()
 	var names, told []string
 	for i := range s.of.Fields {
-		if f := &s.of.Fields[i]; filterable(f) {
-			names, told = append(names, f.Name), append(told, f.Name+" ("+notation(f).String()+")")
+		f := &s.of.Fields[i]
+		if ref, ok := filterable(s.of, f); ok {
+			names, told = append(names, f.Name), append(told, f.Name+" ("+filters.Values(ref.Type)+")")
 		}
 	}
 	defined := map[bool]string{true: ", and those that the organization defines"}[s.of.DefinedBy != ""]
@@ -223,7 +224,7 @@ func (s *handlers) searched(c *operation.Call, known *record.Known) (refs []stor
 			return cmp.Or(cmp.Compare(rank(defined[a]), rank(defined[b])), cmp.Compare(a, b))
 		})
 		for _, key := range keys {
-			if f := filters.Defined(key, defined[key].Type); f.Notation == filters.Text && len(refs) < mostSearched {
+			if f := filters.Defined(key, defined[key].Type); f.Texts() && len(refs) < mostSearched {
 				refs = append(refs, f.Ref)
 			}
 		}
@@ -277,36 +278,18 @@ func (s *handlers) catalog(
 
 // Field returns how to compare a field.
 func (c catalog) Field(name string) (filters.Field, bool) {
-	if n, ok := c.of.Index(name); ok && filterable(&c.of.Fields[n]) {
-		out := filters.Field{Name: name, Ref: store.F(c.of.Stored(name)), Notation: notation(&c.of.Fields[n])}
-		out.Seconds = out.Notation == filters.Time && c.seconds != nil && c.seconds(name)
-		return out, true
+	if n, own := c.of.Index(name); own {
+		if ref, ok := filterable(c.of, &c.of.Fields[n]); ok {
+			seconds := ref.Type == store.TypeTime && c.seconds != nil && c.seconds(name)
+			return filters.Field{Name: name, Ref: ref, Seconds: seconds}, true
+		}
 	}
 	f, defined := c.defined[name]
 	return filters.Defined(name, f.Type), defined
 }
 
-// filterable reports whether callers may filter by the field.
-func filterable(f *field.Field) bool {
-	return !f.Use.Has(declare.Hidden) && (f.Use.Has(declare.Filter) || f.Rule.Unique) && notation(f) != 0
-}
-
-func notation(f *field.Field) filters.Notation {
-	t := f.Type
-	if t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	switch {
-	case isTime(f):
-		return filters.Time
-	case t.Kind() == reflect.String:
-		return filters.Text
-	case t.Kind() == reflect.Bool:
-		return filters.Boolean
-	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.String:
-		return filters.List
-	case reflect.Zero(t).CanInt():
-		return filters.Number
-	}
-	return 0
+// filterable returns how queries name and compare the field; false if callers may not filter by it.
+func filterable(of *record.Resource, f *field.Field) (store.Field, bool) {
+	ref, ok := of.Ref(f.Name)
+	return ref, ok && !f.Use.Has(declare.Hidden) && (f.Use.Has(declare.Filter) || f.Rule.Unique)
 }

@@ -19,7 +19,6 @@ import (
 	"tenantry/backends/store"
 	"tenantry/internal/fault"
 	"tenantry/operation"
-	"tenantry/operation/filters"
 )
 
 // sortable returns the fields that a list can be sorted by: the identifier if answers show it, the fields that an
@@ -30,8 +29,8 @@ func sortable(of *record.Resource, definition string, few []string) []string {
 		names = []string{"id"}
 	}
 	for i := range of.Fields {
-		name := of.Stored(of.Fields[i].Name)
-		if !filterable(&of.Fields[i]) || notation(&of.Fields[i]) == filters.List {
+		ref, ok := filterable(of, &of.Fields[i])
+		if !ok || ref.Type == store.TypeStrings {
 			continue
 		}
 		if slices.Contains(few, of.Fields[i].Name) {
@@ -39,7 +38,7 @@ func sortable(of *record.Resource, definition string, few []string) []string {
 		}
 		for _, index := range of.Records.Spec().Indexes {
 			fields := slices.DeleteFunc(slices.Clone(index.Fields), func(f string) bool { return f == "deleted" || f == definition })
-			if len(fields) > 0 && fields[0] == name && !slices.Contains(names, of.Fields[i].Name) {
+			if len(fields) > 0 && fields[0] == ref.Name && !slices.Contains(names, of.Fields[i].Name) {
 				names = append(names, of.Fields[i].Name)
 			}
 		}
@@ -101,12 +100,13 @@ func (s *handlers) order(text string, fields catalog, errs *fault.List) (order [
 // step returns the order by a field, and whether a list can be sorted by it.
 func (s *handlers) step(name string, fields catalog) (sortStep, bool) {
 	if n, own := s.of.Index(name); own {
-		return sortStep{name, &s.of.Fields[n], store.Asc(s.of.Stored(name))}, slices.Contains(s.sorts, name)
+		ref, _ := s.of.Ref(name)
+		return sortStep{name, &s.of.Fields[n], store.Order{Field: ref}}, slices.Contains(s.sorts, name)
 	}
 	f, ok := fields.Field(name)
 	return sortStep{
 		name: name, Order: store.Order{Field: store.Field{Name: name, Custom: true}},
-	}, ok && f.Notation != filters.Secret && f.Notation != filters.List
+	}, ok && !f.Secret && f.Ref.Type != store.TypeStrings
 }
 
 // descends reports whether records with equal values are in the reverse order of their identifiers, which is the order
@@ -283,14 +283,14 @@ func (o *sortStep) typed(v any) (any, bool) {
 	if o.Field == nil {
 		return customValue(v)
 	}
-	switch n := notation(o.Field); v := v.(type) {
+	switch t := o.Order.Field.Type; v := v.(type) {
 	case string:
-		return v, n == filters.Text
+		return v, t == store.TypeString
 	case bool:
-		return v, n == filters.Boolean
+		return v, t == store.TypeBool
 	case json.Number:
 		whole, err := v.Int64()
-		return whole, err == nil && (n == filters.Number || n == filters.Time)
+		return whole, err == nil && (t == store.TypeInt || t == store.TypeTime)
 	}
 	return nil, v == nil
 }

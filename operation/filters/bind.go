@@ -8,56 +8,25 @@ import (
 	"tenantry/internal/fault"
 )
 
-// Notation is how a field's values are written and compared. The zero value allows no conditions.
-type Notation int
-
-// The notations.
+// Field is one field of a Catalog. The type of Ref says which conditions it takes and how their values are written:
 //
-// Time values are RFC 3339 timestamps or dates. A date stands for the start of that day in UTC; with eq, ne, in and nin
-// it stands for the whole day. Numbers are refused, because seconds and milliseconds cannot be told apart. Date values
-// are written in the same way, for fields that are stored as text that begins with a date.
-const (
-	Text Notation = iota + 1
-	Number
-	Boolean
-	Time
-	Date
-	List   // texts; conditions apply to the elements
-	Secret // encrypted; conditions are refused
-)
-
-// Field is one field of a Catalog.
+//   - Time: RFC 3339 timestamps or dates. A date stands for the start of that day in UTC; with eq, ne, in and nin it
+//     stands for the whole day. Numbers are refused, because seconds and milliseconds cannot be told apart.
+//   - Date: the same, for values that are stored as text that begins with a date.
+//   - Strings: texts; conditions apply to the elements.
+//   - Any: texts, because values of any type are only compared with text.
 type Field struct {
-	Name     string
-	Ref      store.Field
-	Notation Notation
-	Seconds  bool // of a Time: callers see it as Unix seconds, so a number is accepted and matches the whole second
+	Name    string
+	Ref     store.Field
+	Secret  bool // encrypted: conditions are refused
+	Seconds bool // of a Time: callers see it as Unix seconds, so a number is accepted and matches the whole second
 }
 
-// Defined returns a field that the organization defined, with a type of package schema. A field that is Encrypted is
-// Secret.
+// Defined returns a field that the organization defined, with a type of package schema. It is Secret if its values are
+// encrypted.
 func Defined(name, fieldType string) Field {
-	f := Field{Name: name, Notation: Secret, Ref: store.Field{Name: name, Custom: true}}
 	typ, askable := schema.StoreType(fieldType)
-	if !askable {
-		return f
-	}
-	f.Ref.Type = typ
-	switch typ {
-	case store.TypeFloat, store.TypeInt:
-		f.Notation = Number
-	case store.TypeBool:
-		f.Notation = Boolean
-	case store.TypeDate:
-		f.Notation = Date
-	case store.TypeTime:
-		f.Notation = Time
-	case store.TypeStrings:
-		f.Notation = List
-	default:
-		f.Notation = Text
-	}
-	return f
+	return Field{Name: name, Ref: store.Field{Name: name, Custom: true, Type: typ}, Secret: !askable}
 }
 
 // Catalog looks up fields. It is only asked for valid names (store.ValidKey).
@@ -124,7 +93,7 @@ func (b *binder) condition(c condition) (store.Filter, bool) {
 	if !ok {
 		return store.Filter{}, false
 	}
-	if !slices.Contains(field.Notation.operators(), c.op) {
+	if !slices.Contains(operatorsOf(field.Ref.Type), c.op) {
 		b.errs.Add(c.label, "forbidden", "%s: the operator %s does not apply to this field", c.label, operatorName(c.op))
 		return store.Filter{}, false
 	}
@@ -140,8 +109,8 @@ func (b *binder) condition(c condition) (store.Filter, bool) {
 		}
 		return store.Where(field.Ref, c.op, want), true
 	}
-	switch field.Notation {
-	case Time, Date:
+	switch field.Ref.Type {
+	case store.TypeTime, store.TypeDate:
 		return b.moments(c, field, values)
 	default:
 		return b.plain(c, field, values)
@@ -157,7 +126,7 @@ func (b *binder) field(c condition) (Field, bool) {
 	switch {
 	case !known:
 		b.errs.Add(c.label, "unknown", "%s: there is no field %q to filter on", c.label, show(c.field))
-	case field.Notation == Secret:
+	case field.Secret:
 		b.errs.Add(c.label, "forbidden", "%s: the field %q is encrypted and cannot be filtered on", c.label, show(c.field))
 	default:
 		return field, true
@@ -188,9 +157,9 @@ func (b *binder) values(c condition) ([]literal, bool) {
 func (b *binder) plain(c condition, field Field, values []literal) (store.Filter, bool) {
 	bound := make([]any, len(values))
 	for i, v := range values {
-		value, ok := v.as(field.Notation)
+		value, ok := v.as(field.Ref.Type)
 		if !ok {
-			b.errs.Add(c.label, "type", "%s must be %s", c.label, field.Notation.phrase())
+			b.errs.Add(c.label, "type", "%s must be %s", c.label, phrase(field.Ref.Type))
 			return store.Filter{}, false
 		}
 		if text, ok := value.(string); ok && slices.Contains(substringOperators(), c.op) && len(text) > store.MaxFolded {
@@ -200,7 +169,7 @@ func (b *binder) plain(c condition, field Field, values []literal) (store.Filter
 		bound[i] = value
 	}
 	op := c.op
-	if field.Notation == List && op == store.OpContainsFold {
+	if field.Ref.Type == store.TypeStrings && op == store.OpContainsFold {
 		op = store.OpContains // elements are compared as a whole
 	}
 	return store.Where(field.Ref, op, bound...), true
@@ -211,49 +180,69 @@ func substringOperators() []store.Op {
 	return []store.Op{store.OpContainsFold, store.OpContains, store.OpStartsWithFold, store.OpStartsWith}
 }
 
-// Operators returns the names of the operators that a field of the notation takes.
-func (f Notation) Operators() []string {
+// Texts reports whether the field is compared with texts, each of its values being one.
+func (f Field) Texts() bool {
+	return !f.Secret && (f.Ref.Type == store.TypeString || f.Ref.Type == store.TypeAny)
+}
+
+// Operators returns the names of the operators that the field takes; none if it is Secret.
+func (f Field) Operators() []string {
 	names := []string{}
-	for _, o := range operators {
-		if slices.Contains(f.operators(), o.op) {
+	if f.Secret {
+		return names
+	}
+	of := operatorsOf(f.Ref.Type)
+	for _, o := range operators() {
+		if slices.Contains(of, o.op) {
 			names = append(names, o.name)
 		}
 	}
 	return names
 }
 
-func (f Notation) operators() []store.Op {
+func operatorsOf(t store.Type) []store.Op {
 	equality := []store.Op{store.OpEq, store.OpNe, store.OpIn, store.OpNin, store.OpExists}
 	order := []store.Op{store.OpGt, store.OpGte, store.OpLt, store.OpLte}
-	switch f {
-	case Text:
-		return slices.Concat(equality, order, substringOperators())
-	case Number, Time, Date:
-		return slices.Concat(equality, order)
-	case Boolean:
+	switch t {
+	case store.TypeBool:
 		return equality
-	case List:
+	case store.TypeInt, store.TypeFloat, store.TypeTime, store.TypeDate:
+		return slices.Concat(equality, order)
+	case store.TypeStrings:
 		return append(equality, store.OpContainsFold)
+	default:
+		return slices.Concat(equality, order, substringOperators())
 	}
-	return nil
 }
 
-// String returns the notation in a word or two, for documents.
-func (f Notation) String() string {
-	return map[Notation]string{
-		Text: "text", Number: "number", Boolean: "true or false", Time: "time", Date: "date", List: "list",
-		Secret: "encrypted",
-	}[f]
-}
-
-func (f Notation) phrase() string {
-	switch f {
-	case Number:
-		return "a number"
-	case Boolean:
+// Values names the values of the type in a word or two, for documents.
+func Values(t store.Type) string {
+	switch t {
+	case store.TypeBool:
 		return "true or false"
-	case Time, Date:
-		return "a date (2024-05-17) or an RFC 3339 time (2024-05-17T10:00:00Z, a + written %2B in a query)"
+	case store.TypeInt, store.TypeFloat:
+		return "number"
+	case store.TypeTime:
+		return "time"
+	case store.TypeDate:
+		return "date"
+	case store.TypeStrings:
+		return "list"
+	default:
+		return "text"
 	}
-	return "text"
+}
+
+// phrase says what a value must be.
+func phrase(t store.Type) string {
+	switch t {
+	case store.TypeBool:
+		return "true or false"
+	case store.TypeInt, store.TypeFloat:
+		return "a number"
+	case store.TypeTime, store.TypeDate:
+		return "a date (2024-05-17) or an RFC 3339 time (2024-05-17T10:00:00Z, a + written %2B in a query)"
+	default:
+		return "text"
+	}
 }

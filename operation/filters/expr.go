@@ -65,28 +65,34 @@ const (
 	truth               // a JSON boolean
 )
 
-var operators = [...]struct {
+// operator is an operator of conditions, and its name.
+type operator struct {
 	name string
 	op   store.Op
-}{
-	{"eq", store.OpEq}, {"ne", store.OpNe}, {"gt", store.OpGt}, {
-		"gte", store.OpGte,
-	}, {"lt", store.OpLt}, {"lte", store.OpLte},
-	{"in", store.OpIn}, {"nin", store.OpNin}, {"contains", store.OpContainsFold}, {"contains_exact", store.OpContains},
-	{"starts_with", store.OpStartsWithFold}, {"starts_with_exact", store.OpStartsWith}, {"exists", store.OpExists},
+}
+
+// operators returns all operators, in the order of documents.
+func operators() [13]operator {
+	return [...]operator{
+		{"eq", store.OpEq}, {"ne", store.OpNe}, {"gt", store.OpGt}, {"gte", store.OpGte}, {"lt", store.OpLt},
+		{"lte", store.OpLte}, {"in", store.OpIn}, {"nin", store.OpNin}, {"contains", store.OpContainsFold},
+		{"contains_exact", store.OpContains}, {"starts_with", store.OpStartsWithFold},
+		{"starts_with_exact", store.OpStartsWith}, {"exists", store.OpExists},
+	}
 }
 
 // Operators returns the names of all operators.
 func Operators() []string {
-	names := make([]string, len(operators))
-	for i, o := range operators {
+	all := operators()
+	names := make([]string, len(all))
+	for i, o := range all {
 		names[i] = o.name
 	}
 	return names
 }
 
 func operatorOf(name string) (store.Op, bool) {
-	for _, o := range operators {
+	for _, o := range operators() {
 		if o.name == name {
 			return o.op, true
 		}
@@ -95,7 +101,7 @@ func operatorOf(name string) (store.Op, bool) {
 }
 
 func operatorName(op store.Op) string {
-	for _, o := range operators {
+	for _, o := range operators() {
 		if o.op == op {
 			return o.name
 		}

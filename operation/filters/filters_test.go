@@ -30,11 +30,14 @@ func custom(name string, typ store.Type) store.Field {
 func testCatalog() catalog {
 	c := catalog{}
 	for _, f := range []Field{
-		{"country", store.F("country"), Text, false}, {"city", store.F("city"), Text, false}, {"tags", store.F("tags"), List, false},
-		{"created_at", store.F("created_at"), Time, false}, {"uploaded", store.F("updated_at"), Time, true},
-		{"age", custom("age", store.TypeFloat), Number, false}, {"vip", custom("vip", store.TypeBool), Boolean, false},
-		{"birthday", custom("birthday", store.TypeDate), Date, false}, {"ssn", custom("ssn", store.TypeAny), Secret, false},
-		{"$where", store.F("country"), Text, false}, // Bind must not even ask for it
+		{Name: "country", Ref: country()}, {Name: "city", Ref: declared("city", store.TypeString)},
+		{Name: "tags", Ref: declared("tags", store.TypeStrings)},
+		{Name: "created_at", Ref: declared("created_at", store.TypeTime)},
+		{Name: "uploaded", Ref: declared("updated_at", store.TypeTime), Seconds: true},
+		{Name: "age", Ref: custom("age", store.TypeFloat)}, {Name: "vip", Ref: custom("vip", store.TypeBool)},
+		{Name: "birthday", Ref: custom("birthday", store.TypeDate)},
+		{Name: "ssn", Ref: custom("ssn", store.TypeAny), Secret: true},
+		{Name: "$where", Ref: country()}, // Bind must not even ask for it
 	} {
 		c[f.Name] = f
 	}
@@ -57,7 +60,9 @@ func fromQuery(t *testing.T, raw string) (Expr, bool, fault.List) {
 
 func bind(e Expr, errs *fault.List) store.Filter { return e.Bind(testCatalog(), nil, errs) }
 
-func country() store.Field { return store.F("country") }
+func declared(name string, t store.Type) store.Field { return store.Field{Name: name, Type: t} }
+
+func country() store.Field { return declared("country", store.TypeString) }
 
 func TestBothSpellings(t *testing.T) {
 	t.Parallel()
@@ -88,12 +93,12 @@ func TestBothSpellings(t *testing.T) {
 		{"filters[vip]=true&filters[age][exists]=false", `{"vip":true,"age":{"exists":false}}`,
 			store.All(store.Where(vip, store.OpEq, true), store.Where(age, store.OpExists, false))},
 		{"filters[tags][contains]=a&filters[tags][nin]=b", `{"tags":{"contains":"a","nin":["b"]}}`,
-			store.All(store.Where(store.F("tags"), store.OpContains, "a"), store.Where(store.F("tags"), store.OpNin, "b"))},
+			store.All(store.Where(declared("tags", store.TypeStrings), store.OpContains, "a"), store.Where(declared("tags", store.TypeStrings), store.OpNin, "b"))},
 		{"filters[or][7][city]=Bonn&filters[or][2][country]=FR&filters[or][2][age][gt]=1&filters[vip]=false",
 			`{"vip":false,"or":[{"country":"FR","age":{"gt":1}},{"city":"Bonn"}]}`,
 			store.All(store.Where(vip, store.OpEq, false), store.AnyOf(
 				store.All(store.Where(country(), store.OpEq, "FR"), store.Where(age, store.OpGt, int64(1))),
-				store.All(store.Where(store.F("city"), store.OpEq, "Bonn"))))},
+				store.All(store.Where(declared("city", store.TypeString), store.OpEq, "Bonn"))))},
 	} {
 		t.Run(tc.query, func(t *testing.T) {
 			t.Parallel()
@@ -381,7 +386,7 @@ func TestFullErrorListStillRefuses(t *testing.T) {
 
 func TestMoments(t *testing.T) {
 	t.Parallel()
-	at, birthday := store.F("created_at"), custom("birthday", store.TypeDate)
+	at, birthday := declared("created_at", store.TypeTime), custom("birthday", store.TypeDate)
 	const day, next = int64(1715904000000), int64(1715990400000)
 	for _, tc := range []struct {
 		json string
@@ -438,7 +443,7 @@ func TestInputs(t *testing.T) {
 		"all set": {
 			map[string]Input{"c": {Value: "DE", Set: true, Locked: true}, "min": {Value: "3", Set: true}, "v": {Value: "true", Set: true}},
 			store.All(store.Where(country(), store.OpEq, "DE"), store.Where(age, store.OpGt, int64(3)), store.Where(age, store.OpLt, int64(9)),
-				store.AnyOf(store.All(store.Where(store.F("city"), store.OpIn, "DE")), store.All(store.Where(vip, store.OpEq, true)))), "",
+				store.AnyOf(store.All(store.Where(declared("city", store.TypeString), store.OpIn, "DE")), store.All(store.Where(vip, store.OpEq, true)))), "",
 		},
 		"one alternative left": {
 			map[string]Input{"c": {}, "min": {}, "v": {Value: "false", Set: true}},
@@ -464,7 +469,7 @@ func TestInputs(t *testing.T) {
 // TestSeconds: a number stands for all that is shown as that number.
 func TestSeconds(t *testing.T) {
 	t.Parallel()
-	at := store.F("updated_at")
+	at := declared("updated_at", store.TypeTime)
 	in := store.All(store.Where(at, store.OpGte, int64(1717509162000)), store.Where(at, store.OpLt, int64(1717509163000)))
 	out := store.AnyOf(store.Where(at, store.OpExists, false), store.Where(at, store.OpLt, int64(1717509162000)), store.Where(at, store.OpGte, int64(1717509163000)))
 	for query, want := range map[string]store.Filter{

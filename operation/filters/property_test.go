@@ -21,14 +21,14 @@ type spelling struct {
 	json  map[string]any
 }
 
-func valueOf(notation Notation) *rapid.Generator[any] {
-	switch notation {
-	case Number:
+func valueOf(t store.Type) *rapid.Generator[any] {
+	switch t {
+	case store.TypeInt, store.TypeFloat:
 		return rapid.OneOf(rapid.Map(rapid.Int64(), func(n int64) any { return n }),
 			rapid.Map(rapid.Float64Range(-1e9, 1e9), func(f float64) any { return f }))
-	case Boolean:
+	case store.TypeBool:
 		return rapid.Map(rapid.Bool(), func(b bool) any { return b })
-	case Time, Date:
+	case store.TypeTime, store.TypeDate:
 		return rapid.Map(rapid.SampledFrom([]string{"2024-05-17", "1969-12-31", "2024-05-17T10:00:00Z", "2024-05-17T10:00:00.123456+02:00"}),
 			func(s string) any { return s })
 	}
@@ -52,23 +52,23 @@ func (s *spelling) object(t *rapid.T, prefix string, least int) map[string]any {
 	c, out := testCatalog(), map[string]any{}
 	names := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"age", "birthday", "city", "country", "created_at", "tags", "vip"}), least, 3, rapid.ID).Draw(t, "fields")
 	for _, name := range names {
-		notation, at := c[name].Notation, prefix+"["+name+"]"
+		typ, at := c[name].Ref.Type, prefix+"["+name+"]"
 		if rapid.Bool().Draw(t, "plain") {
 			if rapid.Bool().Draw(t, "list") {
-				values := rapid.SliceOfN(valueOf(notation), 1, 3).Draw(t, "values")
+				values := rapid.SliceOfN(valueOf(typ), 1, 3).Draw(t, "values")
 				for _, v := range values {
 					s.put(at+"[]", v)
 				}
 				out[name] = values
 				continue
 			}
-			v := valueOf(notation).Draw(t, "value")
+			v := valueOf(typ).Draw(t, "value")
 			s.put(at, v)
 			out[name] = v
 			continue
 		}
 		members := map[string]any{}
-		ops := rapid.SliceOfNDistinct(rapid.SampledFrom(notation.operators()), 1, 2, rapid.ID).Draw(t, "operators")
+		ops := rapid.SliceOfNDistinct(rapid.SampledFrom(operatorsOf(typ)), 1, 2, rapid.ID).Draw(t, "operators")
 		for _, op := range ops {
 			path := at + "[" + operatorName(op) + "]"
 			switch {
@@ -77,13 +77,13 @@ func (s *spelling) object(t *rapid.T, prefix string, least int) map[string]any {
 				s.put(path, v)
 				members["exists"] = v
 			case takesList(op):
-				values := rapid.SliceOfN(valueOf(notation), 1, 3).Draw(t, "values")
+				values := rapid.SliceOfN(valueOf(typ), 1, 3).Draw(t, "values")
 				for _, v := range values {
 					s.put(path, v)
 				}
 				members[operatorName(op)] = values
 			default:
-				v := valueOf(notation).Draw(t, "value")
+				v := valueOf(typ).Draw(t, "value")
 				s.put(path, v)
 				members[operatorName(op)] = v
 			}

@@ -11,19 +11,19 @@ import (
 	"tenantry/internal/texts"
 )
 
-// as returns the value for a field of that notation: a string, bool, int64 or float64.
-func (l literal) as(notation Notation) (any, bool) {
-	switch notation {
-	case Text, List:
-		return l.text, l.form == loose || l.form == quoted
-	case Boolean:
+// as returns the value for a field of the type: a string, bool, int64 or float64.
+func (l literal) as(t store.Type) (any, bool) {
+	switch t {
+	case store.TypeBool:
 		return l.boolean()
-	case Number:
-		if l.form == loose || l.form == numeric {
-			return parseNumber(l.text)
+	case store.TypeInt, store.TypeFloat:
+		if l.form != loose && l.form != numeric {
+			return nil, false
 		}
+		return parseNumber(l.text)
+	default:
+		return l.text, l.form == loose || l.form == quoted
 	}
-	return nil, false
 }
 
 func (l literal) boolean() (value, ok bool) {
@@ -94,16 +94,16 @@ func (b *binder) moments(c condition, field Field, values []literal) (store.Filt
 			m, ok = moment{at: time.Unix(seconds, 0).UTC(), second: true}, true
 		}
 		if !ok {
-			b.errs.Add(c.label, "type", "%s must be %s", c.label, field.Notation.phrase())
+			b.errs.Add(c.label, "type", "%s must be %s", c.label, phrase(field.Ref.Type))
 			return store.Filter{}, false
 		}
 		switch {
 		case equality && (m.day || m.second):
 			days = append(days, m.span(field, negative))
-		case equality && field.Notation == Date && m.midnight(): // equal to both texts that may represent it
-			points = append(points, m.value(Date, store.OpGte), m.value(Date, store.OpLte))
+		case equality && field.Ref.Type == store.TypeDate && m.midnight(): // equal to both texts that may represent it
+			points = append(points, m.value(store.TypeDate, store.OpGte), m.value(store.TypeDate, store.OpLte))
 		default:
-			points = append(points, m.value(field.Notation, c.op))
+			points = append(points, m.value(field.Ref.Type, c.op))
 		}
 	}
 	if b.budget -= max(0, len(days)-1); b.budget < 0 {
@@ -138,7 +138,7 @@ func (m moment) midnight() bool {
 //
 // A Date is compared as text, and midnight may be stored as a day or as a time, which begins with the day and so comes
 // after it. For gte and lt midnight is the first of these, otherwise the last, so that no comparison separates them.
-func (m moment) value(notation Notation, op store.Op) any {
+func (m moment) value(t store.Type, op store.Op) any {
 	at := m.at.Truncate(time.Millisecond)
 	below := op == store.OpGte || op == store.OpLt // the bound is below what equals it
 	if below && at.Before(m.at) {
@@ -148,7 +148,7 @@ func (m moment) value(notation Notation, op store.Op) any {
 		at = at.Add(time.Second - time.Millisecond)
 	}
 	switch {
-	case notation == Time:
+	case t == store.TypeTime:
 		return at.UnixMilli()
 	case at.Year() > 9999: // as text it would sort before most years
 		return "9999-12-31~"
@@ -161,7 +161,7 @@ func (m moment) value(notation Notation, op store.Op) any {
 // span returns the condition to lie within the day or second, or outside of it.
 func (m moment) span(field Field, outside bool) store.Filter {
 	var first, end any
-	if field.Notation == Time {
+	if field.Ref.Type == store.TypeTime {
 		first, end = m.at.UnixMilli(), m.at.AddDate(0, 0, 1).UnixMilli()
 		if m.second {
 			end = m.at.Add(time.Second).UnixMilli()

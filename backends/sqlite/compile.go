@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -345,14 +346,7 @@ func (s *statement) inList(values []any) {
 }
 
 func jsonList(values []any) string {
-	plain := make([]any, 0, len(values))
-	for _, v := range values {
-		if b, ok := v.([]byte); ok {
-			v = b[0] == 1
-		}
-		plain = append(plain, v)
-	}
-	b, err := json.Marshal(plain)
+	b, err := json.Marshal(append([]any{}, values...)) // nil would be null
 	if err != nil {
 		return "[]"
 	}
@@ -369,12 +363,10 @@ func (s *statement) split(values []any) (plain, blobs []any) {
 	if !s.asJSON(values) {
 		return values, nil
 	}
-	seen := [2]bool{}
 	for _, v := range values {
-		if b, ok := v.([]byte); !ok {
+		if _, isBool := v.(boolBlob); !isBool {
 			plain = append(plain, v)
-		} else if !seen[b[0]] {
-			seen[b[0]] = true
+		} else if !slices.Contains(blobs, v) {
 			blobs = append(blobs, v)
 		}
 	}
@@ -397,7 +389,7 @@ func (s *statement) in(o operand, values []any, negative bool) {
 		s.add(o.expr, " IS NULL OR NOT (")
 	}
 	if len(plain) > 0 {
-		if _, isBool := plain[0].([]byte); !negative && len(plain) == 1 && o.text != "" && !o.inEntry && !isBool {
+		if _, isBool := plain[0].(boolBlob); !negative && len(plain) == 1 && o.text != "" && !o.inEntry && !isBool {
 			s.add(o.text, " = ", s.param(plain[0]), " AND ")
 		}
 		s.add(o.expr)
@@ -430,7 +422,7 @@ func (s *statement) compare(o operand, op driver.Op, value any) {
 		switch v.(type) {
 		case string:
 			bound = map[bool]string{true: " < x''", false: " >= ''"}[up]
-		case []byte:
+		case boolBlob:
 			bound = map[bool]string{true: " <= x'01'", false: " >= x''"}[up]
 		default:
 			if up {
@@ -442,7 +434,7 @@ func (s *statement) compare(o operand, op driver.Op, value any) {
 	}
 	placeholder := s.param(v)
 	s.add("(")
-	if _, isBool := v.([]byte); o.text != "" && !o.inEntry && !isBool {
+	if _, isBool := v.(boolBlob); o.text != "" && !o.inEntry && !isBool {
 		s.add(o.text, sign, placeholder, " AND ")
 	}
 	s.add(o.expr, sign, placeholder)

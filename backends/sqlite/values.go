@@ -11,20 +11,10 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// Columns have no declared type, so values keep the type that they were bound with. SQLite sorts NULL before numbers,
-// these before texts, and texts before blobs. In a column of any type a bool is a blob of one byte, so that it does not
-// compare with numbers.
-var (
-	blobFalse = []byte{0}
-	blobTrue  = []byte{1}
-)
-
-func boolBlob(b bool) []byte {
-	if b {
-		return blobTrue
-	}
-	return blobFalse
-}
+// boolBlob is a bool in a column of any type. It is bound as a blob of one byte, so that it does not compare with
+// numbers: columns have no declared type, so values keep the type that they were bound with, and SQLite sorts NULL
+// before numbers, these before texts, and texts before blobs.
+type boolBlob bool
 
 // bindAll binds the arguments. The statement may lack placeholders for the last ones, because the name of a custom
 // field is a parameter even if the condition becomes a constant.
@@ -51,6 +41,12 @@ func bind(s *sqlite.Stmt, i int, v any) error {
 		s.BindFloat(i, v)
 	case bool:
 		s.BindBool(i, v)
+	case boolBlob:
+		blob := []byte{0}
+		if v {
+			blob[0] = 1
+		}
+		s.BindBytes(i, blob)
 	case []byte:
 		s.BindBytes(i, v)
 	default:

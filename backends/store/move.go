@@ -182,7 +182,7 @@ func (p *pass) page(
 ) (docs []driver.Document, more bool, err error) {
 	where := afterID(after)
 	if last != "" {
-		upTo := driver.Predicate{Op: driver.Lte, Ref: byID, Values: []any{last}}
+		upTo := driver.Predicate{Op: driver.Lte, Ref: idRef(), Values: []any{last}}
 		where = driver.Predicate{Op: driver.And, Kids: []driver.Predicate{where, upTo}}
 	}
 	docs, more, err = readPart(ctx, ws, p.spec.collection, where)
@@ -192,11 +192,11 @@ func (p *pass) page(
 	return docs, more, err
 }
 
-var byID = driver.Ref{Name: "id", Type: driver.String}
+func idRef() driver.Ref { return driver.Ref{Name: "id", Type: driver.String} }
 
 // afterID matches the documents with a greater id.
 func afterID(after string) driver.Predicate {
-	return driver.Predicate{Op: driver.Gt, Ref: byID, Values: []any{after}}
+	return driver.Predicate{Op: driver.Gt, Ref: idRef(), Values: []any{after}}
 }
 
 // readPart reads the first matching documents in order of id, at most movePage and within BatchBytes, but at least one
@@ -218,7 +218,7 @@ func readPart(
 		return full
 	}
 	_, err = ws.Find(ctx, driver.Query{
-		Collection: c, Where: where, Sort: []driver.Order{{Ref: byID}}, Limit: movePage, Take: take,
+		Collection: c, Where: where, Sort: []driver.Order{{Ref: idRef()}}, Limit: movePage, Take: take,
 	})
 	if r.cut {
 		err = nil // it is errFull, which take returned
@@ -401,7 +401,7 @@ func each(
 			}
 			var docs []driver.Document
 			var err error
-			where := driver.Predicate{Op: driver.In, Ref: byID, Values: values}
+			where := driver.Predicate{Op: driver.In, Ref: idRef(), Values: values}
 			if docs, more, err = readPart(ctx, ws, c, where); err != nil {
 				return err
 			}

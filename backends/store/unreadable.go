@@ -159,7 +159,7 @@ func (w *Workspace) CheckIdentifiers(ctx context.Context, s *Spec) error {
 func checkEnds(ctx context.Context, ws driver.Workspace, s *Spec) error {
 	for _, last := range []bool{false, true} {
 		docs, err := ws.Find(ctx, driver.Query{
-			Collection: s.collection, Sort: []driver.Order{{Ref: byID, Desc: last}}, Limit: 1,
+			Collection: s.collection, Sort: []driver.Order{{Ref: idRef(), Desc: last}}, Limit: 1,
 		})
 		if err == nil {
 			err = checkReadable(s, docs)

@@ -27,25 +27,37 @@ const maxDigits = 18
 // country. Dates whose day and month cannot be told apart are Text.
 type Guess struct {
 	seen, long, yes, no bool
-	written             bool    // true or false was among the samples
-	unfit               [6]bool // candidates that are ruled out
+	written             bool                 // true or false was among the samples
+	unfit               [candidateCount]bool // candidates that are ruled out
 }
 
-// candidates are the types that a guess may return, the narrowest first, with the check for each.
-var candidates = [...]struct {
-	fieldType string
-	fits      func(string) bool
-}{
-	{Number, func(s string) bool {
+const candidateCount = 6
+
+// candidates returns the types that a guess may return besides texts, the narrowest first.
+func candidates() [candidateCount]string {
+	return [...]string{Number, Boolean, Date, DateTime, Email, URL}
+}
+
+// fits reports whether a sample is valid for the candidate.
+func fits(candidate, s string) (ok bool) {
+	switch candidate {
+	case Number:
 		whole, _, _ := strings.Cut(strings.TrimPrefix(s, "-"), ".")
-		_, ok := numberOf(s)
-		return ok && len(whole) <= maxDigits
-	}},
-	{Boolean, func(s string) bool { _, ok := booleanOf(s); return ok && s != "1" && s != "0" }},
-	{Date, func(s string) bool { _, ok := dateOf(s); return ok }},
-	{DateTime, func(s string) bool { _, ok := timeOf(s); return ok }},
-	{Email, ValidEmail},
-	{URL, validURL},
+		_, ok = numberOf(s)
+		ok = ok && len(whole) <= maxDigits
+	case Boolean:
+		_, ok = booleanOf(s)
+		ok = ok && s != "1" && s != "0"
+	case Date:
+		_, ok = dateOf(s)
+	case DateTime:
+		_, ok = timeOf(s)
+	case Email:
+		ok = ValidEmail(s)
+	case URL:
+		ok = validURL(s)
+	}
+	return ok
 }
 
 // Add adds a value as a sample.
@@ -56,8 +68,8 @@ func (g *Guess) Add(sample string) {
 	}
 	g.seen = true
 	g.long = g.long || strings.ContainsAny(s, "\r\n") || len(s) > longSample && utf8.RuneCountInString(s) > longSample
-	for i := range candidates {
-		g.unfit[i] = g.unfit[i] || !utf8.ValidString(s) || !candidates[i].fits(s)
+	for i, candidate := range candidates() {
+		g.unfit[i] = g.unfit[i] || !utf8.ValidString(s) || !fits(candidate, s)
 	}
 	if value, is := booleanOf(s); is {
 		g.yes, g.no = g.yes || value, g.no || !value
@@ -67,16 +79,16 @@ func (g *Guess) Add(sample string) {
 
 // Exclude rules a type out.
 func (g *Guess) Exclude(fieldType string) {
-	for i := range candidates {
-		g.unfit[i] = g.unfit[i] || candidates[i].fieldType == fieldType
+	for i, candidate := range candidates() {
+		g.unfit[i] = g.unfit[i] || candidate == fieldType
 	}
 }
 
 // Type returns the type that the samples suggest.
 func (g *Guess) Type() string {
-	for i, c := range candidates {
-		if g.seen && !g.unfit[i] && (c.fieldType != Boolean || g.written || g.yes && g.no) {
-			return c.fieldType
+	for i, candidate := range candidates() {
+		if g.seen && !g.unfit[i] && (candidate != Boolean || g.written || g.yes && g.no) {
+			return candidate
 		}
 	}
 	if g.long {

@@ -16,13 +16,33 @@ const (
 	formatList   = "list"
 )
 
-// layouts maps the names of date formats to layouts of package time.
-var layouts = map[string]string{
-	"yyyy-mm-dd": time.DateOnly, "dd.mm.yyyy": "2.1.2006", "dd/mm/yyyy": "2/1/2006", "mm/dd/yyyy": "1/2/2006",
+// dateLayout returns the layout of package time for a date format; "" for other formats.
+func dateLayout(format string) string {
+	switch format {
+	case "yyyy-mm-dd":
+		return time.DateOnly
+	case "dd.mm.yyyy":
+		return "2.1.2006"
+	case "dd/mm/yyyy":
+		return "2/1/2006"
+	case "mm/dd/yyyy":
+		return "1/2/2006"
+	}
+	return ""
 }
 
-// points maps the names of number formats to their thousands and decimal separators.
-var points = map[string][2]string{formatNumber: {"", "."}, "1,234.56": {",", "."}, "1.234,56": {".", ","}}
+// numberSeparators returns the thousands and decimal separators of a number format, both empty for other formats.
+func numberSeparators(format string) (thousands, decimal string) {
+	switch format {
+	case formatNumber:
+		return "", "."
+	case "1,234.56":
+		return ",", "."
+	case "1.234,56":
+		return ".", ","
+	}
+	return "", ""
+}
 
 // Formats returns the names of the formats of values in a map: texts, dates, numbers, whose trailing zeros are not
 // kept, and lists separated by commas, semicolons, bars or ":::".
@@ -35,14 +55,15 @@ func Formats() []string {
 
 // typeOfFormat returns the type of a field with values in that format; "" if the format is empty.
 func typeOfFormat(format string) string {
+	_, decimal := numberSeparators(format)
 	switch {
 	case format == formatText:
 		return schema.Text
 	case format == formatList:
 		return schema.MultiSelect
-	case layouts[format] != "":
+	case dateLayout(format) != "":
 		return schema.Date
-	case points[format] != [2]string{}:
+	case decimal != "":
 		return schema.Number
 	}
 	return ""
@@ -54,25 +75,25 @@ func normalize(format, cell string) (string, error) {
 	if s == "" {
 		return cell, nil
 	}
-	if layout := layouts[format]; layout != "" {
+	if layout := dateLayout(format); layout != "" {
 		t, err := time.Parse(layout, s)
 		if err != nil {
 			return "", fmt.Errorf("a date written as %s is expected", format)
 		}
 		return t.Format(time.DateOnly), nil
 	}
-	point, is := points[format]
-	if !is {
+	thousands, decimal := numberSeparators(format)
+	if decimal == "" {
 		return cell, nil
 	}
-	whole, fraction, _ := strings.Cut(s, point[1])
+	whole, fraction, _ := strings.Cut(s, decimal)
 	wrong := strings.Trim(fraction, "0123456789") != "" || strings.Trim(whole, "-") == "" && fraction == ""
-	if point[0] != "" {
-		groups := strings.Split(strings.TrimPrefix(whole, "-"), point[0])
+	if thousands != "" {
+		groups := strings.Split(strings.TrimPrefix(whole, "-"), thousands)
 		for i, group := range groups {
 			wrong = wrong || i > 0 && len(group) != 3 || i == 0 && len(groups) > 1 && (len(group) == 0 || len(group) > 3)
 		}
-		whole = strings.ReplaceAll(whole, point[0], "")
+		whole = strings.ReplaceAll(whole, thousands, "")
 	}
 	if wrong {
 		return "", fmt.Errorf("a number written as %s is expected", format)

@@ -20,8 +20,8 @@ type organization struct {
 	bounded   bool
 }
 
-// operatorFields are the fields of an organization that only the operator sets.
-var operatorFields = []string{"limits", "request_limits", "providers"}
+// operatorFields returns the fields of an organization that only the operator sets.
+func operatorFields() []string { return []string{"limits", "request_limits", "providers"} }
 
 // organizationResource returns the resource of the line with the organization. With bounded, an import must not change
 // its operatorFields. An error is a fault of the program.

@@ -113,7 +113,7 @@ func (s *Service) session(t *tenants.Tenant, progress func(Progress), bounded bo
 		case r.Name == kindUser:
 			k.guard, k.watch, k.leave = guardAdmin, watchUser, removeUser
 		case r == own && bounded:
-			k.held = operatorFields
+			k.held = operatorFields()
 		}
 		out.kinds = append(out.kinds, k)
 		out.named[r.Name] = k

@@ -90,8 +90,11 @@ const (
 	Scope                    // determines who sees the record: its teams, or whether it is deleted
 )
 
-var uses = []string{
-	"filter", "once", "computed", "hidden", "local", "secret", "merge", "always", "silent", "identity", "named", "scope",
+// useNames returns the names of the uses in tags, in the order of the constants.
+func useNames() []string {
+	return []string{
+		"filter", "once", "computed", "hidden", "local", "secret", "merge", "always", "silent", "identity", "named", "scope",
+	}
 }
 
 // Has reports whether the field has the use.
@@ -170,7 +173,7 @@ func parseRule(text string) (r Rule, err error) {
 
 func parseUse(text string) (u Use, err error) {
 	for word := range strings.FieldsSeq(text) {
-		at := slices.Index(uses, word)
+		at := slices.Index(useNames(), word)
 		if at < 0 {
 			return u, fmt.Errorf("use %q is unknown", word)
 		}

@@ -33,7 +33,7 @@ type Set struct {
 func New() *Set {
 	r := &Set{}
 	var tags []language.Tag
-	for _, c := range allConventions {
+	for _, c := range allConventions() {
 		l := &Locale{conventions: c, yearFirst: strings.HasPrefix(c.date, "2006"), comma: " "}
 		if l.monthFirst = l.yearFirst || strings.HasPrefix(c.date, "Jan"); l.monthFirst && !l.yearFirst {
 			l.comma = ", "

@@ -25,6 +25,10 @@ const (
 	Heat
 )
 
+func (k Kind) title() string {
+	return [...]string{Bar: "Bar chart", Line: "Line chart", Area: "Area chart", Pie: "Pie chart", Heat: "Heat table"}[k]
+}
+
 // Step is the distance of points on a time axis. A missing point is a gap.
 type Step int
 

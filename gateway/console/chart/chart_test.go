@@ -158,7 +158,7 @@ func TestHostileShapes(t *testing.T) {
 		"no series":     {Over: Axis{Labels: labels(2)}},
 	} {
 		for _, kind := range []Kind{Bar, Line, Area, Pie, Heat} {
-			t.Run(name+"/"+kindNames[kind], func(t *testing.T) {
+			t.Run(name+"/"+kind.title(), func(t *testing.T) {
 				t.Parallel()
 				c := c
 				c.Kind, c.Formatter = kind, plain{}
@@ -296,13 +296,13 @@ func TestTicksDoNotTouch(t *testing.T) {
 							x, _ := strconv.ParseFloat(e.attributes["x"], 64)
 							half, row := textWidth(e.text)/2, e.attributes["y"]
 							if end, before := ends[row]; before && x-half < end+1 || x-half < -1 || x+half > size.width()+1 {
-								t.Errorf("%v from %s, %d points, %s %s: %q stands from %.0f to %.0f, what is before it to %.0f", span, began, n, kindNames[c.Kind], size, e.text, x-half, x+half, end)
+								t.Errorf("%v from %s, %d points, %s %s: %q stands from %.0f to %.0f, what is before it to %.0f", span, began, n, c.Kind.title(), size, e.text, x-half, x+half, end)
 							}
 							ends[row] = x + half
 							texts++
 						}
 						if texts < 2 || span >= 5*time.Minute && texts < 3 {
-							t.Errorf("%v from %s, %d points, %s %s: only %d texts at the axis", span, began, n, kindNames[c.Kind], size, texts)
+							t.Errorf("%v from %s, %d points, %s %s: only %d texts at the axis", span, began, n, c.Kind.title(), size, texts)
 						}
 					}
 				}

@@ -6,11 +6,9 @@ import (
 	"strings"
 )
 
-var kindNames = [...]string{"Bar chart", "Line chart", "Area chart", "Pie chart", "Heat table"}
-
 // Title returns the title of the drawing for screen readers.
 func (c *Chart) Title() string {
-	return kindNames[c.Kind] + " of " + c.Caption()
+	return c.Kind.title() + " of " + c.Caption()
 }
 
 // Caption returns the caption: the values, and what they are drawn over.

@@ -85,10 +85,16 @@ func (a *Reply) Faults() []fault.Fault {
 // RequestIDHeader is the header with the identifier of a request.
 const RequestIDHeader = "X-Request-Id"
 
-// forwardedHeaders are the headers of a page's request that its calls carry: the session, the origin and the proxies.
-var forwardedHeaders = []string{ //nolint:gochecknoglobals // a constant
-	"Cookie", "Origin", "Sec-Fetch-Site", "Forwarded", "X-Forwarded-For", "X-Forwarded-Host",
-	"User-Agent", "Traceparent", "Tracestate", RequestIDHeader,
+// forward copies the headers of a page's request that its calls carry: the session, the origin and the proxies.
+func forward(to, from http.Header) {
+	for _, name := range [...]string{
+		"Cookie", "Origin", "Sec-Fetch-Site", "Forwarded", "X-Forwarded-For", "X-Forwarded-Host",
+		"User-Agent", "Traceparent", "Tracestate", RequestIDHeader,
+	} {
+		if values := from.Values(name); values != nil {
+			to[name] = values
+		}
+	}
 }
 
 // Ask makes a call and parses the envelope of its answer.
@@ -121,11 +127,7 @@ func (c *Client) Send(ctx context.Context, from *http.Request, q Call) (*Recorde
 		return nil, err
 	}
 	r.Host, r.RemoteAddr, r.RequestURI = from.Host, from.RemoteAddr, q.Target()
-	for _, name := range forwardedHeaders {
-		if values := from.Header.Values(name); values != nil {
-			r.Header[name] = values
-		}
-	}
+	forward(r.Header, from.Header)
 	switch {
 	case q.File != nil:
 		r.Header.Set("Content-Type", q.MediaType)

@@ -22,12 +22,14 @@ CREATE TABLE contacts (
 CREATE INDEX by_country ON contacts (country);
 CREATE INDEX by_tier ON contacts (fields->>'$.tier');`
 
-// queries has the statement for each path; each takes the parameter v.
-var queries = map[string]string{
-	"/count/tier":        `SELECT count(*) FROM contacts WHERE fields->>'$.tier' = ?`,
-	"/count/seats-equal": `SELECT count(*) FROM contacts WHERE fields->>'$.seats' = CAST(? AS REAL)`,
-	"/count/seats":       `SELECT count(*) FROM contacts WHERE fields->>'$.seats' > CAST(? AS REAL)`,
-	"/count/contains":    `SELECT count(*) FROM contacts WHERE instr(last_name, ?) > 0`,
+// queries returns the statement for each path; each takes the parameter v.
+func queries() map[string]string {
+	return map[string]string{
+		"/count/tier":        `SELECT count(*) FROM contacts WHERE fields->>'$.tier' = ?`,
+		"/count/seats-equal": `SELECT count(*) FROM contacts WHERE fields->>'$.seats' = CAST(? AS REAL)`,
+		"/count/seats":       `SELECT count(*) FROM contacts WHERE fields->>'$.seats' > CAST(? AS REAL)`,
+		"/count/contains":    `SELECT count(*) FROM contacts WHERE instr(last_name, ?) > 0`,
+	}
 }
 
 const report = `SELECT country, count(*) FROM contacts WHERE country <> ? GROUP BY country ORDER BY 2 DESC`
@@ -39,7 +41,7 @@ func run(folder, bundle string) error {
 	}
 	gin.SetMode(gin.ReleaseMode)
 	engine := gin.New()
-	for path, query := range queries {
+	for path, query := range queries() {
 		asked, err := db.Prepare(query)
 		if err != nil {
 			return err

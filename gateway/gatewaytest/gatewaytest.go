@@ -43,8 +43,9 @@ type Gateway struct {
 	renewed  sync.Map // session token to the token that replaced it
 }
 
-// documents shares the documents of gateways with the same rows.
-var documents sync.Map
+// documents shares the documents of gateways with the same rows in all tests of a process. Without it, each gateway
+// serves, parses and compiles its own: 21 seconds of processor time instead of 16 for tests/isolation with -short.
+var documents sync.Map //nolint:gochecknoglobals // a cache that only tests use
 
 // document is an OpenAPI document, which is read when it is first needed.
 type document struct {

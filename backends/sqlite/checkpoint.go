@@ -9,9 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"tenantry/backends/driver"
-
 	"zombiezen.com/go/sqlite"
+
+	"tenantry/backends/driver"
 )
 
 // checkpointState is how far the log has been checkpointed into the file.
@@ -127,4 +127,76 @@ func (e *Engine) Lag() (bytes int64, age time.Duration) {
 		f.unref()
 	}
 	return bytes, age
+}
+
+// checkpointRows is the number of written rows after which the log is checkpointed in the background.
+const checkpointRows = 4_000
+
+// checkpointAhead checkpoints the log on a connection of its own while other calls write. Otherwise the writer would do
+// it when the log reaches 8,000 pages, as part of a commit for which callers wait. The caller holds the writer.
+func (db *database) checkpointAhead(rows int) {
+	if db.rowsSinceCheckpoint += rows; db.rowsSinceCheckpoint < checkpointRows || db.checkpointing.Swap(true) {
+		return
+	}
+	db.rowsSinceCheckpoint = 0
+	db.background.Go(func() {
+		defer db.checkpointing.Store(false)
+		c, err := db.connect(readerShares)
+		if err == nil { // otherwise the writer does it later
+			_ = c.each("PRAGMA wal_checkpoint(PASSIVE)", nil, func(*sqlite.Stmt) {})
+			_ = c.close()
+		}
+	})
+}
+
+// truncateLog truncates a long log in the background. That is possible only while no reader uses the log, which under
+// load may never happen by itself. So it holds back new readers for a moment until the running ones have finished, and
+// gives up and tries again later if one of them takes long. Writes are not held back by that wait, because their
+// deadlines may be short. The caller holds the writer.
+func (db *database) truncateLog() {
+	most := db.engine.opts.maxLog
+	log, err := os.Stat(db.path + "-wal")
+	if err != nil || log.Size() <= most {
+		return
+	}
+	if log.Size() <= db.lastLogSize+most/4 && time.Since(db.lastTruncation) < truncateInterval {
+		return
+	}
+	if db.truncating.Swap(true) {
+		return
+	}
+	db.lastLogSize, db.lastTruncation = log.Size(), time.Now()
+	db.background.Go(func() {
+		defer db.truncating.Store(false)
+		timeout := time.NewTimer(truncateWait)
+		defer timeout.Stop()
+		for _, lane := range []chan struct{}{db.readerSlots, db.lanes.long} {
+			for range cap(lane) {
+				select {
+				case lane <- struct{}{}:
+					defer func() { <-lane }()
+				case <-timeout.C:
+					return
+				}
+			}
+		}
+		select {
+		case db.writerLock <- struct{}{}:
+			defer db.releaseWriter()
+		case <-timeout.C:
+			return
+		}
+		db.mu.Lock()
+		db.endSnapshots(0)
+		db.mu.Unlock()
+		if db.writer == nil {
+			return
+		}
+		// The next write reports an error.
+		_ = db.writer.each("PRAGMA wal_checkpoint(TRUNCATE)", nil, func(row *sqlite.Stmt) {
+			if busy := row.ColumnBool(0); !busy { // it is busy if another program, such as a backup, reads the log
+				db.lastLogSize = 0
+			}
+		})
+	})
 }

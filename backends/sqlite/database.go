@@ -11,10 +11,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"zombiezen.com/go/sqlite"
+
 	"tenantry/backends/driver"
 	"tenantry/internal/background"
-
-	"zombiezen.com/go/sqlite"
 )
 
 const (
@@ -348,90 +348,6 @@ func (db *database) endSnapshots(age time.Duration) (remain bool) {
 	return remain
 }
 
-// commit commits the writer's transaction. It first ends the snapshots of idle readers: these become stale anyway, and
-// while they last the log cannot be checkpointed completely, so that it grows and every commit tries again.
-func (db *database) commit(c *conn) error {
-	db.mu.Lock()
-	db.endSnapshots(0)
-	db.mu.Unlock()
-	if err := c.storeTally(db.shared); err != nil {
-		return err
-	}
-	return c.exec("COMMIT")
-}
-
-// checkpointRows is the number of written rows after which the log is checkpointed in the background.
-const checkpointRows = 4_000
-
-// checkpointAhead checkpoints the log on a connection of its own while other calls write. Otherwise the writer would do
-// it when the log reaches 8,000 pages, as part of a commit for which callers wait. The caller holds the writer.
-func (db *database) checkpointAhead(rows int) {
-	if db.rowsSinceCheckpoint += rows; db.rowsSinceCheckpoint < checkpointRows || db.checkpointing.Swap(true) {
-		return
-	}
-	db.rowsSinceCheckpoint = 0
-	db.background.Go(func() {
-		defer db.checkpointing.Store(false)
-		c, err := db.connect(readerShares)
-		if err == nil { // otherwise the writer does it later
-			_ = c.each("PRAGMA wal_checkpoint(PASSIVE)", nil, func(*sqlite.Stmt) {})
-			_ = c.close()
-		}
-	})
-}
-
-// truncateLog truncates a long log in the background. That is possible only while no reader uses the log, which under
-// load may never happen by itself. So it holds back new readers for a moment until the running ones have finished, and
-// gives up and tries again later if one of them takes long. Writes are not held back by that wait, because their
-// deadlines may be short. The caller holds the writer.
-func (db *database) truncateLog() {
-	most := db.engine.opts.maxLog
-	log, err := os.Stat(db.path + "-wal")
-	if err != nil || log.Size() <= most {
-		return
-	}
-	if log.Size() <= db.lastLogSize+most/4 && time.Since(db.lastTruncation) < truncateInterval {
-		return
-	}
-	if db.truncating.Swap(true) {
-		return
-	}
-	db.lastLogSize, db.lastTruncation = log.Size(), time.Now()
-	db.background.Go(func() {
-		defer db.truncating.Store(false)
-		timeout := time.NewTimer(truncateWait)
-		defer timeout.Stop()
-		for _, lane := range []chan struct{}{db.readerSlots, db.lanes.long} {
-			for range cap(lane) {
-				select {
-				case lane <- struct{}{}:
-					defer func() { <-lane }()
-				case <-timeout.C:
-					return
-				}
-			}
-		}
-		select {
-		case db.writerLock <- struct{}{}:
-			defer db.releaseWriter()
-		case <-timeout.C:
-			return
-		}
-		db.mu.Lock()
-		db.endSnapshots(0)
-		db.mu.Unlock()
-		if db.writer == nil {
-			return
-		}
-		// The next write reports an error.
-		_ = db.writer.each("PRAGMA wal_checkpoint(TRUNCATE)", nil, func(row *sqlite.Stmt) {
-			if busy := row.ColumnBool(0); !busy { // it is busy if another program, such as a backup, reads the log
-				db.lastLogSize = 0
-			}
-		})
-	})
-}
-
 // refresh begins a snapshot, unless nothing has been committed since the present one. It reads the number of commits
 // before it begins: after a commit in between, the next use begins another snapshot.
 func (r *reader) refresh(db *database) error {
@@ -467,4 +383,39 @@ func (r *reader) endSnapshot() error {
 	}
 	r.inSnapshot = false
 	return nil
+}
+
+// connect opens a connection with that many shares of the cache.
+func (db *database) connect(shares int64, pragmas ...string) (*conn, error) {
+	c, err := openConn(db.path, connectionFlags, pragmas...)
+	if err != nil {
+		return nil, err
+	}
+	c.cache, c.shares = &db.engine.cache, shares
+	if c.cache.count(shares) {
+		db.engine.fit()
+	}
+	if err := c.fit(); err != nil {
+		_ = c.close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// releaseWriter sets the cache size of the writer and releases it. Afterwards it checks shareSize again: if it changed
+// in between, fit may have found the writer in use and relied on this call.
+func (db *database) releaseWriter() {
+	for {
+		known := db.engine.cache.shareSize.Load()
+		db.fitWriter()
+		<-db.writerLock
+		if db.engine.cache.shareSize.Load() == known {
+			return
+		}
+		select {
+		case db.writerLock <- struct{}{}:
+		default:
+			return
+		}
+	}
 }

@@ -3,7 +3,6 @@ package sqlite
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"sync"
 
@@ -251,23 +250,6 @@ func (db *database) runJobs() {
 	rest := jobs
 	jobs = nil // for the deferred function
 	db.queue.requeue(rest)
-}
-
-// begin begins a transaction and returns the writer.
-func (db *database) begin(ctx context.Context) (c *conn, err error) {
-	if err := errors.Join(ctx.Err(), db.checkInPlace()); err != nil {
-		return nil, err
-	}
-	if db.writer == nil {
-		if db.writer, err = db.openWriter(); err != nil {
-			return nil, err
-		}
-	}
-	if err := begin(ctx, db.writer); err != nil {
-		db.rollback(err)
-		return nil, err
-	}
-	return db.writer, nil
 }
 
 // run runs the job until its context ends. A panic becomes an error of this job, because the caller that holds the

@@ -42,23 +42,6 @@ func (c *pageCache) count(shares int64) (smaller bool) {
 	return smaller
 }
 
-// connect opens a connection with that many shares of the cache.
-func (db *database) connect(shares int64, pragmas ...string) (*conn, error) {
-	c, err := openConn(db.path, connectionFlags, pragmas...)
-	if err != nil {
-		return nil, err
-	}
-	c.cache, c.shares = &db.engine.cache, shares
-	if c.cache.count(shares) {
-		db.engine.fit()
-	}
-	if err := c.fit(); err != nil {
-		_ = c.close()
-		return nil, err
-	}
-	return c, nil
-}
-
 // fit sets the cache size of the connection to its shares.
 func (c *conn) fit() error {
 	pages := c.cache.shareSize.Load() * c.shares
@@ -85,24 +68,6 @@ func (db *database) fit() {
 	case db.writerLock <- struct{}{}:
 		db.releaseWriter()
 	default: // it is in use, and set when it is released
-	}
-}
-
-// releaseWriter sets the cache size of the writer and releases it. Afterwards it checks shareSize again: if it changed
-// in between, fit may have found the writer in use and relied on this call.
-func (db *database) releaseWriter() {
-	for {
-		known := db.engine.cache.shareSize.Load()
-		db.fitWriter()
-		<-db.writerLock
-		if db.engine.cache.shareSize.Load() == known {
-			return
-		}
-		select {
-		case db.writerLock <- struct{}{}:
-		default:
-			return
-		}
 	}
 }
 

@@ -14,8 +14,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"tenantry/backends/driver"
 	"zombiezen.com/go/sqlite"
+
+	"tenantry/backends/driver"
 )
 
 // In a shared file each workspace has a number, with which the key of every document and every index begins. A number
@@ -253,65 +254,6 @@ func (f *file) claim(c *conn, o *driver.Opening) (entry, error) {
 // tables returns the names of the tables that match a GLOB pattern.
 func (c *conn) tables(pattern string) ([]string, error) {
 	return c.texts("SELECT name FROM sqlite_schema WHERE type = 'table' AND name GLOB ?1 ORDER BY name", pattern)
-}
-
-// acquire returns the open database of the workspace. The file's release must follow.
-func (w *workspace) acquire(ctx context.Context) (*database, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	w.engine.contention.note(w.space)
-	db, err := w.file.acquire(ctx)
-	if err != nil || w.space.id == 0 {
-		return db, err
-	}
-	if w.space.removed.Load() {
-		err = errRemoved
-	} else if w.space.verified.Load() != db {
-		err = w.verify(ctx, db)
-	}
-	if err != nil {
-		w.file.release()
-		return nil, err
-	}
-	return db, nil
-}
-
-// verify checks that a newly opened file has the workspace under the same number and owner. Errors:
-// *driver.DamagedError, *driver.ForeignError.
-func (w *workspace) verify(ctx context.Context, db *database) error {
-	there, found, err := db.entry(ctx, w.space.name)
-	w.engine.mu.Lock()
-	owner := w.space.owner
-	w.engine.mu.Unlock()
-	switch {
-	case err != nil:
-		return err
-	case !found || there.id != w.space.id:
-		return &driver.DamagedError{Reason: fmt.Sprintf("the file %s was replaced by one that does not contain "+
-			"workspace %s as before; put the former file back, or restart", db.path, w.space.name)}
-	case there.owner != owner:
-		where := w.space.name + " in " + db.path
-		return &driver.ForeignError{Workspace: w.space.name, Where: where, Owner: there.owner, Wanted: owner}
-	}
-	w.space.verified.Store(db)
-	return nil
-}
-
-// checkPresent returns errRemoved if the workspace was removed before the transaction, because its documents would be
-// left behind.
-func (w *workspace) checkPresent(c *conn) error {
-	if !w.shared || c.present[w.space.id] {
-		return nil
-	}
-	there, found, err := entryOf(c, w.space.name)
-	if err == nil && (!found || there.id != w.space.id) {
-		return errRemoved
-	}
-	if err == nil {
-		c.present[w.space.id] = true // until the transaction ends: removals have transactions of their own
-	}
-	return err
 }
 
 // prepareShared migrates a shared file to the schema.

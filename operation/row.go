@@ -86,6 +86,9 @@ type Target struct {
 	Action Action
 	// Defined, if organizations define fields of the records, says where these are.
 	Defined Defined
+	// Concerns, of a list, returns the first most of its records that somebody should check, and how many there are. It
+	// shows a caller no record that the list does not show. Nil: no record needs that.
+	Concerns func(ctx context.Context, c *Call, most int) (Concerns, error)
 
 	// Revised: the operation answers one record and its revision; see Call.Revision. If the record already exists
 	// (GET, PUT, DELETE, and a POST that is OnRecord), the operation honours If-Match through Call.Current.

@@ -52,6 +52,8 @@ type Options struct {
 	Purge *Action
 	// Where, if set, returns a filter that all lists have.
 	Where func(ctx context.Context, c *operation.Call) (store.Filter, error)
+	// Concerns, if set, returns the records of a list that somebody should check; see operation.Target.
+	Concerns func(ctx context.Context, c *operation.Call, most int) (operation.Concerns, error)
 	// Sort is the default order; empty: by identifier.
 	Sort string
 	// Few are fields that a list can be sorted by without an index, because there are few records.

@@ -66,19 +66,26 @@ func NewKinds() Kinds {
 	return Kinds{record.Must(record.Options[Key]{
 		Traits: record.Traits{Name: "key", Control: true, Rights: true},
 		Spec: store.Spec{
-			Name: "keys", Partition: true,
+			Name: "keys", Partition: true, Fields: []string{"last_used", "needed_since"},
 			Indexes: []store.Index{
 				{Fields: []string{"account_id"}}, {Fields: []string{"name"}},
 				{Fields: []string{"created_at"}}, {Fields: []string{"older_hashes"}},
+				{Fields: []string{"expires_at"}}, {Fields: []string{"needed_since", "created_at"}},
 			},
 			Access: []store.Access{
 				{Where: []string{"account_id"}}, {Where: []string{"name"}},
 				{Where: []string{"older_hashes"}}, {Sort: []string{"created_at"}},
+				{Where: []string{"expires_at"}}, {Where: []string{"needed_since", "created_at"}},
+				{Where: []string{"needed_since"}, Sort: []string{"created_at"}},
 			},
 		},
 	}), record.Must(record.Options[Rights]{
 		Traits: record.Traits{Name: "noted_rights", Control: true},
-		Spec:   store.Spec{Name: "noted_rights", Partition: true},
+		Spec: store.Spec{
+			Name: "noted_rights", Partition: true, Fields: []string{"since"},
+			Indexes: []store.Index{{Fields: []string{"since"}}},
+			Access:  []store.Access{{Where: []string{"since"}, Sort: []string{"since"}}},
+		},
 	})}
 }
 
@@ -505,18 +512,45 @@ func (k *Key) State(now time.Time) string {
 
 // InState returns a filter for keys that are active, expired or revoked at that time.
 func InState(state string, now time.Time) store.Filter {
-	never := func(field string) store.Filter { // keys stored by an earlier version may lack the field
-		return store.AnyOf(store.Eq(field, int64(0)), store.Where(store.F(field), store.OpExists, false))
-	}
 	switch state {
 	case "active":
 		return store.All(never("revoked_at"), store.AnyOf(never("expires_at"),
 			store.Where(store.F("expires_at"), store.OpGt, now.UnixMilli())))
 	case "expired":
-		return store.All(never("revoked_at"), store.Where(store.F("expires_at"), store.OpGt, int64(0)),
-			store.Where(store.F("expires_at"), store.OpLte, now.UnixMilli()))
+		return Expiring(time.UnixMilli(0), now)
 	}
 	return store.Where(store.F("revoked_at"), store.OpGt, int64(0))
+}
+
+// Expiring returns a filter for keys that expire after one time and no later than the other, and are not revoked.
+func Expiring(after, until time.Time) store.Filter {
+	return store.All(never("revoked_at"), within("expires_at", after, until))
+}
+
+// Unused returns filters for keys that were created before that time and never used. No key matches two of them. They
+// are not one filter, because an index serves each, but not their disjunction.
+func Unused(before time.Time) []store.Filter {
+	created := store.Where(store.F("created_at"), store.OpLt, before.UnixMilli())
+	return []store.Filter{
+		store.All(store.Eq("needed_since", int64(0)), never("last_used"), created),
+		store.All(store.Has("needed_since", false), never("last_used"), created), // stored by an earlier version
+	}
+}
+
+// RecordedBefore returns a filter for keys whose needed permissions have been recorded since before that time.
+func RecordedBefore(before time.Time) store.Filter {
+	return within("needed_since", time.UnixMilli(0), before)
+}
+
+// never matches keys without a time in the field. Those stored by an earlier version may lack the field.
+func never(field string) store.Filter {
+	return store.AnyOf(store.Eq(field, int64(0)), store.Has(field, false))
+}
+
+// within matches keys with a time in the field that is after one time and no later than the other.
+func within(field string, after, until time.Time) store.Filter {
+	return store.All(store.Where(store.F(field), store.OpGt, after.UnixMilli()),
+		store.Where(store.F(field), store.OpLte, until.UnixMilli()))
 }
 
 // Owners returns the service accounts of the keys by ID. Deleted accounts are left out. Error: store.ErrUnavailable.

@@ -183,6 +183,18 @@ func (s *Service) RightsOf(ctx context.Context, t *tenants.Tenant, uids []int64)
 	return noted, err
 }
 
+// RightsBefore returns the recorded rights of at most most people whose recording began before that time, the earliest
+// first, and whether there are more. Error: store.ErrUnavailable.
+func (s *Service) RightsBefore(
+	ctx context.Context, t *tenants.Tenant, before time.Time, most int,
+) (noted []Rights, more bool, err error) {
+	noted, err = s.kinds.Rights.In(t.People()).Find(ctx, store.Query{
+		Filter: store.Where(store.F("since"), store.OpLt, before.UnixMilli()),
+		Sort:   []store.Order{store.Asc("since")}, Limit: most + 1,
+	})
+	return noted[:min(most, len(noted))], len(noted) > most, err
+}
+
 // addUse adds a use to the key, and reports whether it is news.
 func (k *Key) addUse(at int64, needed []tenants.Permission) bool {
 	all := union(k.Needed, needed)

@@ -190,6 +190,7 @@ func (m *Module) keys() []operation.Row {
 	may := operation.Needs(tenants.ManageKeys)
 	rows := crud.Rows(m.Stored.Keys.Resource, crud.Options{
 		Path: "/api/keys", Things: "Keys", Read: may, Write: may, Search: []string{"name"}, Show: crud.Show(m.showKeys), Example: exampleKey(), Where: m.keyFilter,
+		Concerns: m.keyConcerns,
 		Before: crud.Before(guarded(m, func(ctx context.Context, c *operation.Call, k *keys.Key) (rights, error) {
 			owners, err := m.Keys.Owners(ctx, c.Tenant, k)
 			return held(k, cmp.Or(owners[k.AccountID], &identity.Account{})), err

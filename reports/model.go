@@ -100,9 +100,14 @@ func NewKinds() Kinds {
 	reports := record.Must(record.Options[Report]{
 		Traits: record.Traits{Name: "custom_report", Carries: true},
 		Spec: store.Spec{
-			Name:    "custom_reports",
-			Indexes: []store.Index{{Fields: []string{"title"}}, {Fields: []string{"created_at"}}},
-			Access:  []store.Access{{Where: []string{"title"}}, {Where: []string{"created_at"}}},
+			Name: "custom_reports", Fields: []string{"secure", "shareable"},
+			Indexes: []store.Index{
+				{Fields: []string{"title"}}, {Fields: []string{"created_at"}},
+				{Fields: []string{"secure"}, Rides: []string{"shareable", "deleted"}},
+			},
+			Access: []store.Access{
+				{Where: []string{"title"}}, {Where: []string{"created_at"}}, {Where: []string{"secure"}},
+			},
 		},
 		Preset: func(r *Report) { r.Secure = true },
 		Fill: func(r *Report) {

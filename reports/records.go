@@ -17,7 +17,7 @@ func (m *Module) recordRows() []operation.Row {
 	rows := crud.Rows(m.Reports.Resource, crud.Options{
 		Path: "/api/custom-reports", Name: "reports", Things: "Custom Reports", Tag: tag, Search: []string{"title"},
 		Read: operation.Needs(tenants.ManageReports), Write: operation.Needs(tenants.ManageReports),
-		Also: crud.Also(m.checkData), Before: crud.Before(m.before), Example: example,
+		Also: crud.Also(m.checkData), Before: crud.Before(m.before), Example: example, Concerns: m.concerns,
 		Show: crud.Show(func(ctx context.Context, c *operation.Call, all []*Report) ([]any, error) {
 			shown, err := m.shown(ctx, c, all...)
 			out := make([]any, len(all))
@@ -55,4 +55,16 @@ func (m *Module) before(ctx context.Context, c *operation.Call, _ *store.Precond
 // checkData notes what does not fit the organization's data.
 func (m *Module) checkData(ctx context.Context, c *operation.Call, rec, _ *Report, errs *fault.List) error {
 	return m.Check(ctx, c.Tenant, c.Workspace, rec, errs)
+}
+
+// concerns returns the reports that everybody can read who has their address.
+func (m *Module) concerns(ctx context.Context, c *operation.Call, most int) (operation.Concerns, error) {
+	open := store.All(store.Eq("secure", false), store.Where(store.F("shareable"), store.OpNe, false))
+	query := store.Query{Filter: open, Limit: most, Bytes: operation.PageBytes}
+	page, count, err := m.Reports.In(c.Workspace).Page(ctx, query, open)
+	all := operation.Concerns{Count: count}
+	for _, r := range page.Records {
+		all.First = append(all.First, operation.Concern{ID: r.ID, Name: r.Title, Cause: operation.OpenToAll})
+	}
+	return all, err
 }

@@ -182,6 +182,19 @@ func (v *Visit) Run(row *operation.Row, query string) (result operation.Result, 
 	return result, err == nil
 }
 
+// Concerns asks a list for its first most records that somebody should check, with the rights that the list requires.
+// ok is false if the person may not see the list, or the question fails.
+func (v *Visit) Concerns(list *operation.Row, most int) (found operation.Concerns, ok bool) {
+	asking := *list
+	asking.Handler = func(ctx context.Context, c *operation.Call) (operation.Result, error) {
+		found, err := list.Concerns(ctx, c, most)
+		return operation.Result{Data: found}, err
+	}
+	result, ok := v.Run(&asking, "")
+	found, _ = result.Data.(operation.Concerns)
+	return found, ok
+}
+
 // noteUnanswered notes the first call that failed for lack of time or room.
 func (v *Visit) noteUnanswered(p *operation.Problem) {
 	if v.Unanswered != nil || p.Code != http.StatusTooManyRequests && p.Code < http.StatusInternalServerError {

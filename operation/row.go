@@ -112,9 +112,15 @@ type Docs struct {
 	Summary     string
 	Description string // for the reference
 	Ask         string // on pages, beyond the summary
+	Title       string // of the page that shows the answer; empty: Summary
+	Verb        string // on the button that makes the call; empty: Summary
 
 	// Over is the field that holds the day of each row answered. A chart shows the requests and refusals of each day.
 	Over string
+	// Page names the operation whose page offers this one; empty: that at the same path, or the one above it.
+	Page string
+	// Defines names the operation that changes the settings whose fields the answer defines.
+	Defines string
 	// Aside: other pages show what the operation answers, or use it for their forms; it has no page of its own.
 	Aside bool
 }

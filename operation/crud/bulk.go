@@ -40,6 +40,7 @@ func (s *handlers) bulk() operation.Row {
 	row := s.row("bulk", http.MethodPost, s.Path+"/bulk", s.Things+" updated")
 	things := strings.ToLower(s.Things)
 	row.Summary, row.Weight, row.BodyLimit = "Create and change many "+things, operation.Heavy, operation.MaxBulkLimit
+	row.Verb = "Bulk"
 	row.Description = "Takes up to " + strconv.Itoa(maxBulk) + " records, each with the fields of a single create, and stores those that are valid; each has a result of its own. "
 	var by []string
 	for _, u := range s.of.Identifying()[1:] {

@@ -33,6 +33,7 @@ func (s *handlers) bulkMark(deleted bool) operation.Row {
 	}
 	row := s.row("bulk_"+action, http.MethodPost, s.Path+"/bulk/"+action, s.Things+past)
 	row.Summary, row.Weight, row.BodyLimit = verb+" many "+strings.ToLower(s.Things), operation.Heavy, 64<<10
+	row.Verb = "Bulk " + action
 	row.Description = "Takes the identifiers of up to " + strconv.Itoa(maxBulk) + " records; each has a result of its own. " + nothingDone
 	if deleted {
 		row.Description = "The records leave every list and count, and can be restored. " + row.Description

@@ -131,7 +131,7 @@ func Act[In, T any](
 ) operation.Row {
 	s := newHandlers(resource.Resource, o)
 	made := s.row(action, row.Method, s.recordPath()+"/"+row.Path, s.Thing+" updated")
-	made.Summary, made.Description, made.OnRecord = row.Summary, row.Description, true
+	made.Summary, made.Description, made.Verb, made.OnRecord = row.Summary, row.Description, row.Verb, true
 	made.Failures = append(made.Failures, s.invalid()[0])
 	return s.finish(typedRow(s, made, func(ctx context.Context, c *operation.Call, in In) (operation.Result, error) {
 		return s.change(ctx, c, func(need *store.Preconditions, rec, was any) error {

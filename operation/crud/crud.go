@@ -262,6 +262,9 @@ func (s *handlers) recordPath() string {
 
 func (s *handlers) missing() string { return s.Thing + " not found" }
 
+// titled returns a name as the title of a page, with a capital only at its beginning.
+func titled(name string) string { return name[:1] + strings.ToLower(name[1:]) }
+
 // thing returns the name with its article, in lower case, for the middle of a sentence.
 func (s *handlers) thing() string { return texts.WithArticle(strings.ToLower(s.Thing)) }
 
@@ -290,7 +293,7 @@ type getInput struct {
 
 func (s *handlers) get() operation.Row {
 	row := s.row("get", http.MethodGet, s.recordPath(), s.Thing+" found")
-	row.Summary, row.Description = "Get "+s.thing(), "Answers one record."
+	row.Summary, row.Description, row.Title = "Get "+s.thing(), "Answers one record.", titled(s.Thing)
 	return typedRow(s, row, func(ctx context.Context, c *operation.Call, in getInput) (operation.Result, error) {
 		rec, err := s.find(ctx, c, stateOf(in.Deleted))
 		if err != nil {
@@ -493,7 +496,7 @@ func (s *handlers) loadDefinitions(ctx context.Context, c *operation.Call, known
 
 func (s *handlers) create() operation.Row {
 	row := s.row("create", http.MethodPost, s.Path, s.Thing+" created")
-	row.Summary = "Create " + s.thing()
+	row.Summary, row.Verb = "Create "+s.thing(), "Create"
 	row.Upload = s.Create.Upload // set before the fields are declared, because the fields of an upload are in the query
 	s.declareBody(&row, false)
 	return typedRow(s, row, func(ctx context.Context, c *operation.Call, _ struct{}) (result operation.Result, err error) {
@@ -509,6 +512,7 @@ func (s *handlers) create() operation.Row {
 func (s *handlers) update() operation.Row {
 	row := s.row("update", http.MethodPut, s.recordPath(), s.Thing+" updated")
 	row.Summary, row.Description = "Change "+s.thing(), "Fields that are not given stay unchanged; null removes an optional value."
+	row.Verb = "Save"
 	s.declareBody(&row, true)
 	return typedRow(s, row, func(ctx context.Context, c *operation.Call, _ struct{}) (operation.Result, error) {
 		return s.change(ctx, c, func(need *store.Preconditions, rec, was any) error {

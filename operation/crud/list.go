@@ -36,7 +36,7 @@ type selection struct {
 func (s *handlers) list() operation.Row {
 	row := s.row("list", http.MethodGet, s.Path, s.Things+" found")
 	row.Summary, row.Description = "List "+strings.ToLower(s.Things), "Fields to sort by: "+s.ordering()+". Filters are written like those of campaigns. Records are in the order of their identifiers unless sort says otherwise."
-	row.Concerns = s.Concerns
+	row.Concerns, row.Title = s.Concerns, titled(s.Things)
 	row.Weight, row.IDs = operation.Heavy, []string{"list" + strings.ReplaceAll(s.Things, " ", "")}
 	s.declareFilters(&row)
 	row = operation.Typed(row, func(ctx context.Context, c *operation.Call, in listInput) (any, error) { return s.page(ctx, c, in) })

@@ -18,7 +18,7 @@ type deleteInput struct {
 func (s *handlers) remove() operation.Row {
 	row := s.row("delete", http.MethodDelete, s.recordPath(), s.Thing+" deleted")
 	row.Summary, row.Description = "Delete "+s.thing(), "Deletes the record for good. Answers it as it was."
-	row.End = s.endAll
+	row.End, row.Verb = s.endAll, "Delete"
 	if s.trash {
 		row.Description = "Moves the record to the trash: it leaves every list and count, can be restored, and keeps its unique values reserved. With purge it is deleted for good. Answers the record."
 	}
@@ -33,7 +33,7 @@ func (s *handlers) remove() operation.Row {
 func (s *handlers) purging() operation.Row {
 	row := s.row("purge", http.MethodDelete, s.recordPath()+"/purge", s.Thing+" deleted")
 	row.Summary, row.Description = "Purge "+s.thing(), "Deletes the record for good, whether it was deleted before or not. It cannot be restored. Answers it as it was."
-	row.End = s.endAll
+	row.End, row.Verb = s.endAll, "Purge"
 	return typedRow(s, row, func(ctx context.Context, c *operation.Call, _ struct{}) (operation.Result, error) {
 		return s.purge(ctx, c)
 	})
@@ -169,7 +169,7 @@ func (s *handlers) expire(
 
 func (s *handlers) restore() operation.Row {
 	row := s.row("restore", http.MethodPost, s.recordPath()+"/restore", s.Thing+" restored")
-	row.Summary, row.Description = "Restore "+s.thing(), "Restores a deleted record. Answers it."
+	row.Summary, row.Description, row.Verb = "Restore "+s.thing(), "Restores a deleted record. Answers it.", "Restore"
 	row.Expire, row.OnRecord = s.expire, true
 	return typedRow(s, row, func(ctx context.Context, c *operation.Call, _ struct{}) (operation.Result, error) {
 		return s.retry(ctx, c, store.Deleted, func(rec any) (operation.Result, error) {

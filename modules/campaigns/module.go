@@ -195,6 +195,7 @@ func (m *Module) preview() operation.Row {
 	})
 	row.Name, row.Path, row.IDs, row.Tag = "campaigns.preview", "/api/campaigns/{id}/preview", nil, "Campaigns"
 	row.Resource, row.Lists, row.Action = m.Campaigns.Name, row.Resource, operation.OtherAction
+	row.Title = "Contacts of a campaign"
 	row.Summary, row.Rule = "List the contacts of a campaign", operation.Needs(tenants.ManageCampaigns)
 	row.Description = "Lists the contacts that the campaign addresses, as the list of contacts does. " + row.Description
 	row.Params = append([]operation.Param{{

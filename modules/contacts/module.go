@@ -58,14 +58,15 @@ type tagInput struct {
 
 // tags returns the row that adds tags to a contact or removes them. Concurrent calls do not undo each other's changes.
 func (m *Module) tags(method string) operation.Row {
-	action, adds := "untag", method == http.MethodPost
+	action, verb, adds := "untag", "Untag", method == http.MethodPost
 	summary, description := "Remove tags from a contact", "Removes those of the tags that the contact has; its other tags stay."
 	if adds {
-		action, summary, description = "tag", "Add tags to a contact", "Adds those of the tags that the contact does not have; its other tags stay."
+		action, verb, summary = "tag", "Tag", "Add tags to a contact"
+		description = "Adds those of the tags that the contact does not have; its other tags stay."
 	}
 	return crud.Act(m.Contacts, m.options(), operation.Row{
 		Method: method, Path: "tags",
-		Docs: operation.Docs{Summary: summary, Description: description + " Answers the contact."},
+		Docs: operation.Docs{Summary: summary, Verb: verb, Description: description + " Answers the contact."},
 	}, action, func(c *Contact, in tagInput) {
 		had := c.Tags
 		c.Tags = slices.DeleteFunc(slices.Clone(had), func(tag string) bool { return slices.Contains(in.Tags, tag) })

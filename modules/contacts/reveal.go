@@ -131,7 +131,7 @@ func (m *Module) disclose() operation.Row {
 		},
 		Docs: operation.Docs{
 			Ask: "Your name, the field and the reason are recorded first.", Tag: "Contacts",
-			Summary: "Reveal an encrypted field for a reason",
+			Summary: "Reveal an encrypted field for a reason", Verb: "Reveal",
 			Description: "Answers a signed-in person the value of one encrypted field, as contacts.reveal does for keys. " +
 				"The person, the field and the reason are recorded in the audit log before the answer, including refusals.",
 		},

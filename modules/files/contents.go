@@ -213,7 +213,7 @@ func (m *Module) treeRow() operation.Row {
 		Target: operation.Target{Resource: m.Folders.Name},
 		Docs: operation.Docs{
 			Aside: true, Tag: tag,
-			Summary:     "Get the tree of folders",
+			Summary: "Get the tree of folders", Title: "Tree of folders",
 			Description: "Answers all folders in the caller's scope as a tree, at most 10000 of them and at most 100 levels.",
 		},
 	}, m.tree)

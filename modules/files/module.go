@@ -79,7 +79,7 @@ func (m *Module) getFolder() operation.Row {
 		Target: operation.Target{Revised: true},
 		Docs: operation.Docs{
 			Tag:     tag,
-			Summary: "Get a folder",
+			Summary: "Get a folder", Title: "Folder",
 			Description: "Answers one folder with the files and folders directly in it, ordered by name, then identifier. " +
 				"The counts are the totals in the caller's scope, even if the lists are cut. A child folder comes without its own children. " +
 				"With deleted=true the folder and its child folders are soft-deleted ones; the files are always live, because deleted files are left out of every read.",
@@ -109,8 +109,8 @@ func (m *Module) deleteFile() operation.Row {
 		},
 		Target: operation.Target{Revised: true},
 		Docs: operation.Docs{
-			Tag:         tag,
-			Summary:     "Delete a file",
+			Tag:     tag,
+			Summary: "Delete a file", Verb: "Delete",
 			Description: "The record is left out of every read and count, and can be restored until it is purged.",
 		},
 	}, m.removeFile)

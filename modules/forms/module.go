@@ -196,7 +196,7 @@ func (m *Module) updateRow() operation.Row {
 		Target: operation.Target{Revised: true},
 		Docs: operation.Docs{
 			Tag:     tag,
-			Summary: "Update a form collection",
+			Summary: "Update a form collection", Verb: "Save",
 			Description: "Takes any of the fields; absent ones stay unchanged. schema and email_alerts are replaced as a whole, " +
 				"but locked fields, such as form_name, always stay unchanged. Standalone forms cannot be updated. " +
 				"Values of dropped fields stay stored. While submissions have values of a field, it cannot become Encrypted, and an Encrypted field cannot change its type or be dropped. If custom reports use changed fields, the header " + warningHeader + " of the answer names the reports.",
@@ -224,7 +224,7 @@ func (m *Module) schemaRow() operation.Row {
 		},
 		Docs: operation.Docs{
 			Aside: true, IDs: []string{"getFormSchema"}, Tag: tag,
-			Summary:     "Get the fields of form collections",
+			Summary: "Get the fields of form collections", Title: "Fields of form collections",
 			Description: "Without id, the fields of every form; with id, all fields of that form.",
 		},
 	}, m.schema)

@@ -120,7 +120,7 @@ func (m *Module) createRow() operation.Row {
 		Target: operation.Target{Action: operation.CreateAction, Revised: true},
 		Docs: operation.Docs{
 			Tag:     tag,
-			Summary: "Create a custom object",
+			Summary: "Create a custom object", Verb: "Create",
 			Description: "Name, label and plural label must each be unique in the organization. A key named fields is ignored, next to schema and inside it; " +
 				"definitions belong into schema. An unknown type is stored, and its values are not validated.",
 		},
@@ -147,7 +147,7 @@ func (m *Module) schemaRow() operation.Row {
 		},
 		Docs: operation.Docs{
 			Aside: true, IDs: []string{"getObjectSchema"}, Tag: tag,
-			Summary: "Get the fields of custom objects",
+			Summary: "Get the fields of custom objects", Title: "Fields of custom objects",
 			Description: "Without a parameter, the fields of records of every custom object. With id or name, also those of that custom object; " +
 				"if both are given, both must match. Its own field takes precedence over a common one with the same identifier.",
 		},

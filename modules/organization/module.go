@@ -92,12 +92,13 @@ func (m *Module) Operations() []operation.Row {
 		Response: operation.Response{Message: "Organization found", Example: example},
 		Target:   operation.Target{Revised: true},
 		Docs: operation.Docs{
-			Tag: "Organization", Summary: "Get the organization",
+			Tag: "Organization", Summary: "Get the organization", Title: "Organization",
 			Description: "Answers its name, features, settings, limits and usage.",
 		},
 	}
 	change := row
 	change.Name, change.Method, change.Kinds, change.Audit, change.Message = "organization.update", http.MethodPut, operation.ServerFull, operation.AuditAlways, "Organization updated"
+	change.Verb = "Save"
 	change.Summary, change.Description = "Change the organization", "Members that are not given stay unchanged. The change takes effect at once on every server. Answers the changed organization."
 	change.Failures = []operation.Failure{{
 		Code: http.StatusUnprocessableEntity, Message: "Validation failed: the limit folder_children is from 1 to 1000, which the operator allows", When: "a name is unknown, or a limit exceeds what the operator allows",

@@ -210,7 +210,9 @@ func (m *Module) keys() []operation.Row {
 		List: crud.Action{Request: operation.Request{Params: keyParams()}}, Create: crud.Absent(), Update: crud.Absent(),
 		Delete: crud.Action{
 			Docs: operation.Docs{
-				Summary: "Revoke key", Description: "The key is refused from now on, on other servers within a second. It stays in the list. Answers the key.",
+				Summary: "Revoke key", Verb: "Revoke",
+				Description: "The key is refused from now on, on other servers within a second. It stays in the list. " +
+					"Answers the key.",
 			},
 			Response: operation.Response{Message: "Key revoked", Failures: []operation.Failure{holdsMore()}},
 		},
@@ -231,6 +233,7 @@ func (m *Module) keys() []operation.Row {
 	}
 	create, rotate := row, row
 	create.Name, create.Path, create.Summary, create.Message = "keys.create", "/api/keys", "Create key", "Key created"
+	create.Verb, rotate.Verb = "Create", "Rotate"
 	create.Ask = "The key is shown only once. It has the permissions of its service account, or fewer."
 	create.Description = "Answers the key with its text, which is shown only this once. The key has the permissions and teams of its service account, narrowed by those given here, and never more than the caller, even if the account gets more later: permissions and teams that are not given are set to those of the caller, unless the caller has all. A key that is created with another key does not outlast it, cannot be used from other addresses or origins, and is narrowed as that key is."
 	create.BodyLimit, create.Action = 64<<10, operation.CreateAction

@@ -100,7 +100,7 @@ func (m *Module) Operations() []operation.Row {
 		Target: operation.Target{Revised: true},
 		Docs: operation.Docs{
 			Tag:     "Users",
-			Summary: "Get a user",
+			Summary: "Get a user", Title: "User",
 			Description: "For the user themselves, administrators, and callers with view_users or manage_users. All others are refused, " +
 				"even if there is no such user.",
 		},

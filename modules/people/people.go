@@ -170,7 +170,8 @@ func (m *Module) people() []operation.Row {
 			return guard(ctx, c, nil, nil, u)
 		}
 	}
-	reactivate := m.onUser("reactivate", "Reactivate a user", "Lets a deactivated person sign in again with the existing password.", "User reactivated",
+	reactivate := m.onUser("reactivate", "Reactivate", "Reactivate a user",
+		"Lets a deactivated person sign in again with the existing password.", "User reactivated",
 		func(ctx context.Context, c *operation.Call, uid int64) (*identity.User, error) {
 			return m.People.UpdateUser(ctx, c.Tenant, uid, func(u *identity.User) error {
 				was := *u
@@ -182,7 +183,9 @@ func (m *Module) people() []operation.Row {
 			})
 		})
 	reactivate.Action, reactivate.Failures = operation.ReactivateAction, append(reactivate.Failures, widening())
-	deactivate := m.onUser("deactivate", "Deactivate a user", "Ends the person's access at once: sessions, and an unused link. The last active administrator cannot be deactivated.", "User deactivated",
+	deactivate := m.onUser("deactivate", "Deactivate", "Deactivate a user",
+		"Ends the person's access at once: sessions, and an unused link. "+
+			"The last active administrator cannot be deactivated.", "User deactivated",
 		func(ctx context.Context, c *operation.Call, uid int64) (*identity.User, error) {
 			return m.People.Deactivate(ctx, c.Tenant, uid, may(ctx, c))
 		})
@@ -205,7 +208,7 @@ func unbound() operation.Failure {
 
 // onUser returns a row with an action on the person that its path names.
 func (m *Module) onUser(
-	action, summary, description, message string,
+	action, verb, summary, description, message string,
 	do func(context.Context, *operation.Call, int64) (*identity.User, error),
 ) operation.Row {
 	return person(m, operation.Row{
@@ -235,7 +238,7 @@ func (m *Module) onUser(
 			},
 		},
 		Target: operation.Target{Resource: m.Kinds.Users.Name, OnRecord: true},
-		Docs:   operation.Docs{Summary: summary, Description: description},
+		Docs:   operation.Docs{Summary: summary, Description: description, Verb: verb},
 	}, func(ctx context.Context, c *operation.Call, _ struct{}) (*identity.User, error) {
 		uid, ok := number(c.Path("id"))
 		if !ok {
@@ -247,7 +250,9 @@ func (m *Module) onUser(
 }
 
 func (m *Module) invite(may func(context.Context, *operation.Call) func(*identity.User) error) operation.Row {
-	row := m.onUser("invite", "Invite a user again", "Answers a new single-use link with which the person chooses a password. An earlier link becomes invalid; sessions and the old password end when the new link is used.", "User invited",
+	row := m.onUser("invite", "Invite", "Invite a user again",
+		"Answers a new single-use link with which the person chooses a password. "+
+			"An earlier link becomes invalid; sessions and the old password end when the new link is used.", "User invited",
 		func(ctx context.Context, c *operation.Call, uid int64) (*identity.User, error) {
 			if err := m.mayInvite(ctx, c); err != nil {
 				return nil, err
@@ -268,7 +273,7 @@ func (m *Module) me() operation.Row {
 		Policy:   operation.Policy{Credentials: operation.Session, Rule: operation.AnyCaller()},
 		Response: operation.Response{Message: "User found", Data: Person{}, Example: examplePerson()},
 		Docs: operation.Docs{
-			Summary:     "Get your own profile",
+			Summary: "Get your own profile", Title: "Your own profile",
 			Description: "Answers the person who is signed in.",
 		},
 	}, func(ctx context.Context, c *operation.Call, _ struct{}) (*identity.User, error) {
@@ -295,7 +300,7 @@ func (m *Module) changeMe() operation.Row {
 			}},
 		},
 		Docs: operation.Docs{
-			Summary:     "Change your own profile",
+			Summary: "Change your own profile", Verb: "Save",
 			Description: "Changes your name. Only callers who may manage users can change address, roles, permissions and teams.",
 		},
 	}, func(ctx context.Context, c *operation.Call, in profile) (*identity.User, error) {

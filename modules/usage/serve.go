@@ -70,7 +70,7 @@ func (m *Meter) Operations() []operation.Row {
 			[]MinuteUsage{{"13:05", Sum{120, 2, 340, 51_200}}},
 		},
 		List: crud.Action{
-			Docs: operation.Docs{Summary: "List the usage of the organization by day", Over: "day"},
+			Docs: operation.Docs{Summary: "List the usage of the organization by day", Title: "Usage", Over: "day"},
 			Request: operation.Request{Params: []operation.Param{
 				{
 					Name: "from", In: operation.InQuery, Shape: operation.Text, Description: "The first day.",

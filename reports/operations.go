@@ -208,7 +208,7 @@ func (m *Module) getOperation() operation.Row {
 		},
 		Target: operation.Target{Revised: true},
 		Docs: operation.Docs{
-			Summary:     "Get a custom report",
+			Summary: "Get a custom report", Title: "Custom report",
 			Description: "Returns the configuration of one custom report.",
 		},
 	}, m.peek, m.get)

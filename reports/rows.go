@@ -342,7 +342,7 @@ func (m *Module) rowsRows() []operation.Row {
 		},
 		Target: operation.Target{Action: operation.DuplicateAction, Revised: true},
 		Docs: operation.Docs{
-			Summary:     "Duplicate a custom report",
+			Summary: "Duplicate a custom report", Verb: "Duplicate",
 			Description: "Creates a copy of the report with an address of its own and the title Copy of …. Share tokens are not copied. Answers the new report.",
 		},
 	}, m.byID, m.duplicate)}
@@ -374,7 +374,7 @@ func (m *Module) previewRow(shown Rows, failures ...operation.Failure) operation
 			}}},
 			Response: operation.Response{Message: "Custom Report run", Failure: runProblem},
 			Docs: operation.Docs{
-				Summary:     "Run a custom report that is not stored",
+				Summary: "Run a custom report that is not stored", Verb: "Preview",
 				Description: "Takes the body of a new report, checks it, and answers its first 50 rows or, with whole=true, all rows, with the values of its inputs. Nothing is stored.",
 			},
 			Types: bodyTypes(),

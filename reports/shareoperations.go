@@ -183,7 +183,7 @@ func (m *Module) shareOperation() operation.Row {
 		},
 		Target: operation.Target{Action: operation.ShareAction},
 		Docs: operation.Docs{
-			Summary: "Issue a share token",
+			Summary: "Issue a share token", Verb: "Share", Page: "reports.list_shares",
 			Description: "Issues a token that lets its holder read the shared report with the given values of locked inputs. " +
 				"A locked input that is not given takes the report's own value; if the report has none, it is required.",
 		},
@@ -204,7 +204,7 @@ func (m *Module) listSharesOperation() operation.Row {
 			}},
 		},
 		Docs: operation.Docs{
-			Summary: "List the share tokens of a report",
+			Summary: "List the share tokens of a report", Title: "Share tokens of a report",
 			Description: "Lists the valid tokens of the report, without their text. " +
 				"Tokens of versions that did not store them are missing.",
 		},
@@ -231,7 +231,7 @@ func (m *Module) revokeAllOperation() operation.Row {
 			Failures: []operation.Failure{notWhole()},
 		},
 		Docs: operation.Docs{
-			Summary:     "Revoke all share tokens of a report",
+			Summary: "Revoke all share tokens of a report", Verb: "Revoke shares",
 			Description: "Voids every share token issued for the report so far, at once. Tokens issued later are valid.",
 		},
 	}, m.revocable, m.revokeAll)
@@ -256,7 +256,7 @@ func (m *Module) revokeOperation() operation.Row {
 			},
 		},
 		Docs: operation.Docs{
-			Summary:     "Revoke one share token",
+			Summary: "Revoke one share token", Verb: "Revoke share",
 			Description: "Voids one share token of the report at once and for good. Revoking it again changes nothing.",
 		},
 	}, m.revocable, m.revokeOne)

@@ -270,7 +270,7 @@ func layOutRecord(
 			continue
 		}
 		f := form.New(v, row, path, strictjson.Value{}, nil, nil)
-		view.Actions = append(view.Actions, actionView{row.Summary, f, strings.HasPrefix(p.Shows.Path, row.Path)})
+		view.Actions = append(view.Actions, actionView{row.Summary, f, row.Page != ""})
 	}
 
 	if v.May(p.Remove) && !builtIn {

@@ -2,8 +2,6 @@ package show
 
 import (
 	"cmp"
-	"net/http"
-	"path"
 	"reflect"
 	"slices"
 	"strconv"
@@ -22,11 +20,8 @@ import (
 
 // SettingsSchema returns the schema of a record of settings, by the operation that changes it; null if it has none.
 func SettingsSchema(v *visit.Visit, row *operation.Row) strictjson.Value {
-	if row.Method != http.MethodPut || strings.Contains(row.Path, "{") {
-		return strictjson.Value{}
-	}
 	for _, p := range v.Site.Pages {
-		if p.Shows.Tag == row.Tag && strings.HasSuffix(p.Path, "/schema") && path.Dir(row.Path) == path.Dir(p.Shows.Path) {
+		if p.Shows.Defines == row.Name {
 			data, _ := v.ReadNamed(p.Shows.Name, "")
 			return data.Get("schema")
 		}

@@ -65,6 +65,8 @@ func exampleSession() Session {
 func (m *Module) ownSessions() []operation.Row {
 	own := operation.Row{Policy: operation.Policy{Credentials: operation.Session, Rule: operation.AnyCaller()}, Docs: operation.Docs{Tag: "Sessions"}}
 	list, get, end, endAll, password := own, own, own, own, own
+	list.Title, get.Title = "Your own sessions", "One of your own sessions"
+	end.Verb, endAll.Verb, password.Verb = "End", "Sign out everywhere else", "Change"
 	missing := operation.Failure{Code: http.StatusNotFound, Message: noSession, When: "the person has no such session, or it has ended"}
 	list.Name, list.Method, list.Path, list.Summary, list.Message = "sessions.list", http.MethodGet, "/api/me/sessions", "List your own sessions", "Sessions found"
 	list.Action, list.Example = operation.ListAction, SessionPage{1, 1, 1, []Session{exampleSession()}}

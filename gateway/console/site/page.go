@@ -1,6 +1,7 @@
 package site
 
 import (
+	"cmp"
 	"maps"
 	"net/url"
 	"strings"
@@ -177,9 +178,4 @@ func May(row *operation.Row, who *tenants.Principal, t *tenants.Tenant) bool {
 }
 
 // Title returns the title of the page, such as "Contacts" for a list of contacts.
-func (p *Page) Title() string {
-	if title := firstWord.ReplaceAllString(p.Shows.Summary, ""); len(title) <= maxNavTitle || !p.InNavigation() {
-		return Capitalize(title)
-	}
-	return p.Shows.Tag
-}
+func (p *Page) Title() string { return cmp.Or(p.Shows.Docs.Title, p.Shows.Summary) }

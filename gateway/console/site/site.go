@@ -47,6 +47,16 @@ func (s *Site) ListOf(resource string) *Page {
 	return nil
 }
 
+// PageOf returns the page that shows the answer of the named operation, or nil.
+func (s *Site) PageOf(operation string) *Page {
+	for _, p := range s.Pages {
+		if p.Shows.Name == operation {
+			return p
+		}
+	}
+	return nil
+}
+
 // Site is the set of pages made from the rows. Forms of operations that change something are not pages; they are at
 // /do/ and the operation's name.
 type Site struct {
@@ -103,8 +113,10 @@ func New(rows []operation.Row) *Site {
 			p.Remove = row
 		case p != nil && row.Method == http.MethodDelete:
 			p.Actions = append(p.Actions, row)
-		case at[path+"s"] != nil: // it creates one of the records that the page lists
-			at[path+"s"].Actions = append(at[path+"s"].Actions, row)
+		case row.Page != "":
+			if home := s.PageOf(row.Page); home != nil {
+				home.Actions = append(home.Actions, row)
+			}
 		case parent != nil && row.Action != operation.BulkAction:
 			parent.Actions = append(parent.Actions, row)
 		}

@@ -2,7 +2,6 @@ package site
 
 import (
 	"cmp"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -21,23 +20,7 @@ func Sentence(text string) string {
 func Title(a operation.Ask, name string) string { return cmp.Or(a.Label, Label(name)) }
 
 // Verb returns the text of the button that calls the operation.
-func Verb(row *operation.Row) string {
-	action := row.Name[strings.LastIndexByte(row.Name, '.')+1:]
-	if row.Action == operation.DisclosureAction {
-		return "Reveal"
-	}
-	switch action {
-	case "update":
-		return "Save"
-	case "delete":
-		if strings.HasPrefix(row.Summary, "Revoke") {
-			return "Revoke"
-		}
-	case "end_others":
-		return "Sign out everywhere else"
-	}
-	return Capitalize(strings.ReplaceAll(action, "_", " "))
-}
+func Verb(row *operation.Row) string { return cmp.Or(row.Verb, row.Summary) }
 
 // KeyFrom makes a key from a title: size_in_cm from "Size in cm".
 func KeyFrom(title string) string {
@@ -46,11 +29,6 @@ func KeyFrom(title string) string {
 	})
 	return strings.Join(words, "_")
 }
-
-var firstWord = regexp.MustCompile(`^(List|Get|Change|Update|Create|Delete|Restore) (an? |the |all )?`)
-
-// maxNavTitle bounds a title in the navigation, in bytes. The tag of the page takes the place of a longer one.
-const maxNavTitle = 28
 
 // Capitalize returns the text with its first letter in upper case. The letter must be ASCII.
 func Capitalize(text string) string {

@@ -94,10 +94,12 @@ func typedCall(v *visit.Visit, row *operation.Row, path map[string]string, sent 
 
 // parentAddress returns the address of the page that a form belongs to.
 func parentAddress(v *visit.Visit, row *operation.Row, path map[string]string) string {
-	whole := strings.TrimPrefix(row.Path, "/api")
-	for at := whole; at != ""; at = at[:strings.LastIndexByte(at, '/')] {
+	if p := v.Site.PageOf(row.Page); p != nil && v.May(p.Shows) {
+		return p.Address(path)
+	}
+	for at := strings.TrimPrefix(row.Path, "/api"); at != ""; at = at[:strings.LastIndexByte(at, '/')] {
 		for _, p := range v.Site.Pages {
-			if (p.Path == at || at == whole && p.Path == at+"s") && v.May(p.Shows) {
+			if p.Path == at && v.May(p.Shows) {
 				return p.Address(path)
 			}
 		}

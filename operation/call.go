@@ -53,6 +53,13 @@ type Call struct {
 	// Known caches the definitions that the call has read.
 	Known record.Known
 
+	// Filter narrows the list or export that the call answers; see crud.Only.
+	Filter store.Filter
+
+	// Discard makes Commit answer as if it had stored the batch, or refuse it if there is no room for it, but store
+	// nothing.
+	Discard bool
+
 	// Journal adds the records of the pipeline to the last batch; see Commit. Nil adds nothing.
 	Journal Journal
 

@@ -14,10 +14,18 @@ type Journal func(ctx context.Context, b *store.Batch, answer Result) error
 // Commit stores the last batch of a call and returns the answer, which is made of the records as they are about to be
 // stored. The audit record and the answer for repetitions are part of the commit if the engine has transactions and
 // the batch is of the organization's documents; otherwise the pipeline stores them afterwards. Errors: those of answer
-// and of store.Batch.Commit; nothing is stored then.
+// and of store.Batch.Commit; nothing is stored then. See also Call.Discard.
 func (c *Call) Commit(
 	ctx context.Context, b *store.Batch, answer func(context.Context) (Result, error),
 ) (Result, error) {
+	if c.Discard {
+		defer b.Discard()
+		if err := b.Room(ctx); err != nil {
+			return Result{}, err
+		}
+		return answer(ctx)
+	}
+
 	result, err := answer(ctx)
 	journaled := c.Journal != nil && b.Atomic(c.Tenant.Workspace())
 	if err == nil && journaled {

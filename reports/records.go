@@ -17,7 +17,8 @@ func (m *Module) recordRows() []operation.Row {
 	rows := crud.Rows(m.Reports.Resource, crud.Options{
 		Path: "/api/custom-reports", Name: "reports", Things: "Custom Reports", Tag: tag, Search: []string{"title"},
 		Read: operation.Needs(tenants.ManageReports), Write: operation.Needs(tenants.ManageReports),
-		Also: crud.Also(m.checkData), Before: crud.Before(m.before), Example: example, Concerns: m.concerns,
+		Check: crud.Check(m.checkData), Before: crud.Before(m.before), Example: example,
+		List: crud.Action{Target: operation.Target{Concerns: m.concerns}},
 		Show: crud.Show(func(ctx context.Context, c *operation.Call, all []*Report) ([]any, error) {
 			shown, err := m.shown(ctx, c, all...)
 			out := make([]any, len(all))

@@ -357,7 +357,7 @@ func (b failing) CatalogOf(defined schema.Fields) filters.Catalog {
 func (b failing) Count(context.Context, *store.Workspace, store.Filter) (int64, error) {
 	return 0, b.err
 }
-func (b failing) ListRow(func(context.Context, *operation.Call) (store.Filter, error)) operation.Row {
+func (b failing) ListRow() operation.Row {
 	return operation.Row{}
 }
 

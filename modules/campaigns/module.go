@@ -30,8 +30,8 @@ type Contacts interface {
 	Catalog(ctx context.Context, ws *store.Workspace) (filters.Catalog, error)
 	// Count returns how many contacts match, among those that the workspace shows.
 	Count(ctx context.Context, ws *store.Workspace, f store.Filter) (int64, error)
-	// ListRow returns a row that lists the contacts that match which.
-	ListRow(which func(context.Context, *operation.Call) (store.Filter, error)) operation.Row
+	// ListRow returns a row that lists contacts.
+	ListRow() operation.Row
 }
 
 // Deps are the dependencies of the module.
@@ -122,7 +122,7 @@ func (m *Module) count() operation.Row {
 
 // filterParam returns the parameter that filters contacts, as the list of contacts has it.
 func (m *Module) filterParam() operation.Param {
-	for _, p := range m.contacts.ListRow(nil).Params {
+	for _, p := range m.contacts.ListRow().Params {
 		if p.Name == "filters" {
 			p.Example = "filters[country]=DE"
 			return p
@@ -189,10 +189,11 @@ func (m *Module) filter(ctx context.Context, c *operation.Call, expr filters.Exp
 // preview returns the row that lists the contacts of a campaign. It needs the permission to manage campaigns.
 func (m *Module) preview() operation.Row {
 	const missing = "Campaign not found"
-	row := m.contacts.ListRow(func(ctx context.Context, c *operation.Call) (store.Filter, error) {
+	row := m.contacts.ListRow()
+	row.Handler = crud.Only(func(ctx context.Context, c *operation.Call) (store.Filter, error) {
 		f, err := m.filter(ctx, c, filters.Expr{}, false)
 		return f, operation.OrMissing(err, missing)
-	})
+	})(row.Handler)
 	row.Name, row.Path, row.IDs, row.Tag = "campaigns.preview", "/api/campaigns/{id}/preview", nil, "Campaigns"
 	row.Resource, row.Lists, row.Action = m.Campaigns.Name, row.Resource, operation.OtherAction
 	row.Title = "Contacts of a campaign"

@@ -81,11 +81,9 @@ func (m *Module) tags(method string) operation.Row {
 	})
 }
 
-// ListRow returns a row that lists the contacts that match which.
-func (m *Module) ListRow(which func(context.Context, *operation.Call) (store.Filter, error)) operation.Row {
-	o := m.options()
-	o.Where = which
-	row := crud.List(m.Contacts.Resource, o)
+// ListRow returns a row that lists contacts; crud.Only narrows it.
+func (m *Module) ListRow() operation.Row {
+	row := crud.List(m.Contacts.Resource, m.options())
 	row.Params = slices.DeleteFunc(row.Params, func(p operation.Param) bool { return p.Name == "deleted" }) // campaigns do not address deleted contacts
 	return row
 }

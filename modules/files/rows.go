@@ -21,13 +21,7 @@ func (m *Module) folderRows() []operation.Row {
 	return crud.Rows(m.Folders.Resource, crud.Options{
 		Path: "/api/files/folders", Things: "Folders", Tag: tag, Search: []string{"name"},
 		Read: operation.Needs(tenants.ManageFiles), Write: operation.Needs(tenants.ManageFiles), Before: crud.Before(m.beforeFolder), Example: childExample(),
-		Show: crud.Show(func(_ context.Context, c *operation.Call, all []*Folder) ([]any, error) {
-			out := make([]any, len(all))
-			for i, f := range all {
-				out[i] = childFolder(c, f)
-			}
-			return out, nil
-		}),
+		Show:   crud.ShowEach(childFolder),
 		Get:    crud.Absent(),
 		Update: crud.Action{Lead: "Changing folder_id moves the folder, but not into itself or a folder inside it."},
 		Delete: crud.Action{
@@ -69,7 +63,7 @@ func (m *Module) fileRows() []operation.Row {
 	rows := crud.Rows(m.Files.Resource, crud.Options{
 		Path: "/api/files", Things: "Files", Tag: tag, Search: []string{"filename"},
 		Read: operation.Needs(tenants.ManageFiles), Write: operation.Needs(tenants.ManageFiles),
-		Also: crud.Also(m.address), Before: crud.Before(m.beforeFile), Show: crud.Show(m.showFiles), Example: fileExample(),
+		Check: crud.Check(m.address), Before: crud.Before(m.beforeFile), Show: crud.Show(m.showFiles), Example: fileExample(),
 		Create: written, Update: written, Delete: crud.Absent(), Purge: &crud.Action{Response: changed},
 		Restore: crud.Action{
 			Lead: "If the folder of the file is deleted, the file is restored without a folder.", Response: changed,

@@ -205,21 +205,17 @@ func (m *Module) guard(create operation.Handler) operation.Handler {
 			return operation.Result{}, err
 		}
 
+		c.Discard = c.Query.Text(honeypotParam) != "" // a program has filled in the hidden field
 		result, err := create(ctx, c)
-		if full, ok := errors.AsType[*store.QuotaError](err); ok { // visitors of a page must not learn how much is stored
+		full, isFull := errors.AsType[*store.QuotaError](err)
+		if c.Discard && (err == nil || isFull) {
+			c.Note(honeypotParam, "filled in")
+		}
+		if isFull { // visitors of a page must not learn how much is stored
 			err = &operation.Problem{
 				Code: http.StatusInsufficientStorage, Message: noRoom, Reason: "limit " + full.Limit, Err: err,
 			}
 		}
 		return result, err
 	}
-}
-
-// trapped reports whether a submission was made by a program that fills in the hidden field.
-func trapped(_ context.Context, c *operation.Call, _ *Submission) bool {
-	if c.Principal.KeyKind != tenants.Browser || c.Query.Text(honeypotParam) == "" {
-		return false
-	}
-	c.Note(honeypotParam, "filled in")
-	return true
 }

@@ -52,7 +52,7 @@ func (m *Module) collectionRows() []operation.Row {
 			"name", "label", "label_plural",
 		},
 		Read:  operation.NeedsOneOf(tenants.ManageForms, tenants.ViewFormSubmissions, tenants.CreateFormSubmissions),
-		Write: operation.Needs(tenants.ManageForms), Before: crud.Before(m.before), Show: crud.Show(m.show), Example: m.example(),
+		Write: operation.Needs(tenants.ManageForms), Before: crud.Before(m.before), Show: crud.ShowEach(m.show), Example: m.example(),
 		Create: crud.Action{
 			Policy:  operation.Policy{Weight: operation.Heavy},
 			Request: operation.Request{BodyLimit: schema.BodyLimit},
@@ -66,17 +66,13 @@ func (m *Module) collectionRows() []operation.Row {
 	})
 }
 
-// show makes the answers of forms. Only callers who may manage forms see the e-mail alerts.
-func (m *Module) show(_ context.Context, c *operation.Call, forms []*Collection) ([]any, error) {
-	out := make([]any, len(forms))
-	for i, f := range forms {
-		shown := crud.As[Answer](m.Collections.Resource)(f, c.Tenant)
-		if !c.Principal.May(tenants.ManageForms) {
-			shown.EmailAlerts = Alerts{}
-		}
-		out[i] = shown
+// show answers a form. Only callers who may manage forms see the e-mail alerts.
+func (m *Module) show(c *operation.Call, f *Collection) Answer {
+	shown := crud.As[Answer](m.Collections.Resource)(f, c.Tenant)
+	if !c.Principal.May(tenants.ManageForms) {
+		shown.EmailAlerts = Alerts{}
 	}
-	return out, nil
+	return shown
 }
 
 // before completes a new form, and deletes the submissions of one that is purged.
@@ -110,7 +106,7 @@ func (m *Module) submissionRows() []operation.Row {
 	return crud.Rows(m.Submissions.Resource, crud.Options{
 		Path: "/api/form/collections/{id}/submissions", Things: "Submissions", Within: "Form Collection",
 		Read: operation.Needs(tenants.ViewFormSubmissions), Write: operation.Needs(tenants.ManageForms), Keys: m.keys, Export: true,
-		Search: []string{"values"}, Drop: crud.Drop(trapped), Create: m.submit(), Update: crud.Absent(),
+		Search: []string{"values"}, Create: m.submit(), Update: crud.Absent(),
 	})
 }
 

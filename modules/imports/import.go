@@ -115,14 +115,17 @@ func (s *Service) Kept() []record.Kept { return []record.Kept{s.kind.Kind} }
 
 // Operations returns the rows.
 func (s *Service) Operations() []operation.Row {
+	show := crud.As[any](s.kind.Resource)
 	all := crud.Rows(s.kind.Resource, crud.Options{
 		Path: "/api/import", Name: "imports", Things: "Imports", Tag: tag, Read: admins(), Write: admins(),
 		List: crud.Action{Around: s.withoutStale}, Create: createAction(), Update: crud.Absent(), Delete: crud.Absent(),
 		Keeper: crud.Keep(crud.Keeper[Import]{Insert: s.begin}),
-		Refresh: crud.Refresh(func(i *Import) {
+		Show: crud.ShowEach(func(c *operation.Call, i *Import) any {
+			shown := *i
 			if s.Now().UnixMilli()-i.UpdatedAt > staleAfter.Milliseconds() {
-				interrupt(i)
+				interrupt(&shown)
 			}
+			return show(&shown, c.Tenant)
 		}),
 	})
 	return append(all, s.exportOperation())

@@ -35,6 +35,7 @@ func (r *Role) Complete(rec any) { r.BuiltIn = rec.(*identity.Role).Name == iden
 // roles returns the rows of roles. The built-in role is not stored and cannot be changed. A caller who is limited to
 // teams may create roles but not change them, because their holders may not be limited.
 func (m *Module) roles() []operation.Row {
+	builtIn := identity.BuiltIn(&tenants.Tenant{})
 	guard := guarded(m, func(_ context.Context, _ *operation.Call, r *identity.Role) (rights, error) {
 		held := rights{permissions: r.Permissions}
 		if r.ID == "" {
@@ -46,7 +47,7 @@ func (m *Module) roles() []operation.Row {
 		Path: "/api/roles", Things: "Roles", Read: read(), Write: write(), Search: []string{
 			"name", "label",
 		}, Few: []string{"created_at"},
-		BuiltIn: crud.BuiltIn(func(c *operation.Call) []identity.Role { return []identity.Role{identity.BuiltIn(c.Tenant)} }),
+		BuiltIn: []any{&builtIn},
 		Example: Role{
 			Name: "editor", Label: "Editor", Permissions: []tenants.Permission{tenants.Contacts},
 			CreatedAt: "2024-06-04T13:52:42.000Z",

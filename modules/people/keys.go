@@ -189,8 +189,8 @@ func (m *Module) describe(
 func (m *Module) keys() []operation.Row {
 	may := operation.Needs(tenants.ManageKeys)
 	rows := crud.Rows(m.Stored.Keys.Resource, crud.Options{
-		Path: "/api/keys", Things: "Keys", Read: may, Write: may, Search: []string{"name"}, Show: crud.Show(m.showKeys), Example: exampleKey(), Where: m.keyFilter,
-		Concerns: m.keyConcerns,
+		Path: "/api/keys", Things: "Keys", Read: may, Write: may, Search: []string{"name"},
+		Show: crud.Show(m.showKeys), Example: exampleKey(),
 		Before: crud.Before(guarded(m, func(ctx context.Context, c *operation.Call, k *keys.Key) (rights, error) {
 			owners, err := m.Keys.Owners(ctx, c.Tenant, k)
 			return held(k, cmp.Or(owners[k.AccountID], &identity.Account{})), err
@@ -207,7 +207,11 @@ func (m *Module) keys() []operation.Row {
 			}
 			return err
 		}}),
-		List: crud.Action{Request: operation.Request{Params: keyParams()}}, Create: crud.Absent(), Update: crud.Absent(),
+		List: crud.Action{
+			Request: operation.Request{Params: keyParams()}, Target: operation.Target{Concerns: m.keyConcerns},
+			Around: crud.Only(m.keyFilter),
+		},
+		Create: crud.Absent(), Update: crud.Absent(),
 		Delete: crud.Action{
 			Docs: operation.Docs{
 				Summary: "Revoke key", Verb: "Revoke",

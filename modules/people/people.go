@@ -131,7 +131,7 @@ func (m *Module) people() []operation.Row {
 	rows := crud.Rows(m.Kinds.Users.Resource, crud.Options{
 		Path: "/api/users", Things: "Users", Read: read(), Write: write(), Search: []string{
 			"name", "email",
-		}, Few: []string{"active"}, Concerns: m.peopleConcerns,
+		}, Few: []string{"active"}, List: crud.Action{Target: operation.Target{Concerns: m.peopleConcerns}},
 		Before: crud.Before(guard), Show: crud.Show(m.showAll), Example: examplePerson(),
 		Keeper: crud.Keep(crud.Keeper[identity.User]{
 			Insert: func(ctx context.Context, c *operation.Call, u *identity.User) (*identity.User, error) {

@@ -3,6 +3,7 @@ package people
 import (
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 
 	"tenantry/backends/driver"
@@ -11,6 +12,7 @@ import (
 	"tenantry/backends/store"
 	"tenantry/crypto/keyring"
 	"tenantry/crypto/passwords"
+	"tenantry/internal/texts"
 	"tenantry/operation/schematest"
 	"tenantry/tenants"
 	"tenantry/tenants/identity"
@@ -83,6 +85,28 @@ func newFixture(t *testing.T) *fixture {
 func (f *fixture) get(t *testing.T, id string, p *tenants.Principal) schematest.Answer {
 	t.Helper()
 	return f.Do(t, schematest.Request{Operation: "users.get", Path: map[string]string{"id": id}, Principal: p})
+}
+
+// TestBuiltInRole: the built-in role is as old as the organization, and can be read but not changed.
+func TestBuiltInRole(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	since := `"created_at":"` + texts.Time(f.Tenant.Org.CreatedAt) + `","built_in":true}`
+	for _, c := range []struct {
+		action, body, contains string
+		code                   int
+	}{
+		{"get", "", since, 200},
+		{"list", "", since + `,{"name":"editor"`, 200},
+		{"update", `{"label":"Boss"}`, "the role admin is built in", 422},
+		{"delete", "", "the role admin is built in", 422},
+		{"get", "", `"label":"Administrator"`, 200},
+	} {
+		a := f.Do(t, schematest.Request{Operation: "roles." + c.action, Path: map[string]string{"name": identity.AdminRole}, Body: c.body})
+		if a.Code != c.code || !strings.Contains(a.Data, c.contains) {
+			t.Errorf("%s: %+v, want %d with %s", c.action, a, c.code, c.contains)
+		}
+	}
 }
 
 func TestUser(t *testing.T) {

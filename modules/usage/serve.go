@@ -63,14 +63,15 @@ func (m *Meter) Operations() []operation.Row {
 	size := int64(1_368_064)
 	list := crud.List(m.kind.Resource, crud.Options{
 		Path: "/api/usage", Things: "Usage Days", Tag: "Usage", Read: operation.Needs(tenants.ViewAudit).Unlimited(), Sort: "-day",
-		Where: m.between, Show: crud.Show(show),
+		Show: crud.ShowEach(show),
 		Example: Answer{
 			"2026-11-22", Sum{120, 2, 340, 51_200}, 4711, &size,
 			[]OperationUsage{{"reports.get", Sum{120, 2, 340, 51_200}}}, []HourUsage{{"13", Sum{120, 2, 340, 51_200}}},
 			[]MinuteUsage{{"13:05", Sum{120, 2, 340, 51_200}}},
 		},
 		List: crud.Action{
-			Docs: operation.Docs{Summary: "List the usage of the organization by day", Title: "Usage", Over: "day"},
+			Around: crud.Only(m.between),
+			Docs:   operation.Docs{Summary: "List the usage of the organization by day", Title: "Usage", Over: "day"},
 			Request: operation.Request{Params: []operation.Param{
 				{
 					Name: "from", In: operation.InQuery, Shape: operation.Text, Description: "The first day.",
@@ -120,33 +121,30 @@ func (m *Meter) between(_ context.Context, c *operation.Call) (store.Filter, err
 	return store.All(all...), faults.Err()
 }
 
-func show(_ context.Context, c *operation.Call, days []*Day) ([]any, error) {
-	out := make([]any, len(days))
-	for i, d := range days {
-		a, total := Answer{
-			Day: d.Day, Documents: d.Documents, Operations: []OperationUsage{}, Hours: []HourUsage{},
-			Minutes: []MinuteUsage{},
-		}, Counts{}
-		if d.Bytes > 0 {
-			a.Bytes = &d.Bytes
-		}
-		for _, name := range slices.Sorted(maps.Keys(d.Operations)) {
-			if c.Query.Has("operation") && name != c.Query.Text("operation") {
-				continue
-			}
-			total.add(d.Operations[name])
-			a.Operations = append(a.Operations, OperationUsage{name, sum(d.Operations[name])})
-		}
-		if !c.Query.Has("operation") { // hours and minutes count all operations together
-			for _, hour := range slices.Sorted(maps.Keys(d.Hours)) {
-				a.Hours = append(a.Hours, HourUsage{hour, sum(d.Hours[hour])})
-			}
-			for _, minute := range slices.Sorted(maps.Keys(d.Minutes)) {
-				a.Minutes = append(a.Minutes, MinuteUsage{minute, sum(d.Minutes[minute])})
-			}
-		}
-		a.Sum = sum(total)
-		out[i] = a
+// show answers a day: all operations, or the one that the caller names.
+func show(c *operation.Call, d *Day) Answer {
+	a, total := Answer{
+		Day: d.Day, Documents: d.Documents, Operations: []OperationUsage{}, Hours: []HourUsage{},
+		Minutes: []MinuteUsage{},
+	}, Counts{}
+	if d.Bytes > 0 {
+		a.Bytes = &d.Bytes
 	}
-	return out, nil
+	for _, name := range slices.Sorted(maps.Keys(d.Operations)) {
+		if c.Query.Has("operation") && name != c.Query.Text("operation") {
+			continue
+		}
+		total.add(d.Operations[name])
+		a.Operations = append(a.Operations, OperationUsage{name, sum(d.Operations[name])})
+	}
+	if !c.Query.Has("operation") { // hours and minutes count all operations together
+		for _, hour := range slices.Sorted(maps.Keys(d.Hours)) {
+			a.Hours = append(a.Hours, HourUsage{hour, sum(d.Hours[hour])})
+		}
+		for _, minute := range slices.Sorted(maps.Keys(d.Minutes)) {
+			a.Minutes = append(a.Minutes, MinuteUsage{minute, sum(d.Minutes[minute])})
+		}
+	}
+	a.Sum = sum(total)
+	return a
 }

@@ -1,8 +1,10 @@
 package crud
 
 import (
+	"context"
 	"reflect"
 
+	"tenantry/backends/store"
 	"tenantry/operation"
 )
 
@@ -12,6 +14,7 @@ type Action struct {
 	operation.Policy
 	operation.Request
 	operation.Response
+	operation.Target
 	operation.Docs
 
 	// Lead precedes the description of the row.
@@ -24,6 +27,23 @@ type Action struct {
 	absent bool
 }
 
+// Only returns an Action.Around that narrows a list or an export to the records that match the filter of which, besides
+// the filters of the caller. which may read the store, and writes nothing.
+func Only(
+	which func(context.Context, *operation.Call) (store.Filter, error),
+) func(operation.Handler) operation.Handler {
+	return func(list operation.Handler) operation.Handler {
+		return func(ctx context.Context, c *operation.Call) (operation.Result, error) {
+			filter, err := which(ctx, c)
+			if err != nil {
+				return operation.Result{}, err
+			}
+			c.Filter = store.All(c.Filter, filter)
+			return list(ctx, c)
+		}
+	}
+}
+
 // Absent leaves the row of an action out.
 func Absent() Action { return Action{absent: true} }
 
@@ -33,6 +53,7 @@ func (a *Action) apply(row *operation.Row) {
 	overlay(&row.Policy, a.Policy)
 	overlay(&row.Request, a.Request)
 	overlay(&row.Response, a.Response)
+	overlay(&row.Target, a.Target)
 	overlay(&row.Docs, a.Docs)
 
 	if a.Lead != "" {

@@ -50,42 +50,45 @@ type Options struct {
 	// Purge, if set, adds a row that deletes a record for good, for resources whose delete is not a row of this
 	// package.
 	Purge *Action
-	// Where, if set, returns a filter that all lists have.
-	Where func(ctx context.Context, c *operation.Call) (store.Filter, error)
-	// Concerns, if set, returns the records of a list that somebody should check; see operation.Target.
-	Concerns func(ctx context.Context, c *operation.Call, most int) (operation.Concerns, error)
 	// Sort is the default order; empty: by identifier.
 	Sort string
 	// Few are fields that a list can be sorted by without an index, because there are few records.
 	Few []string
-	// BuiltIn, if set, returns records that are not stored and are found by the key field. An unfiltered list begins
-	// with them in any order. Before must refuse to change them.
-	BuiltIn func(c *operation.Call) []any
+	// BuiltIn are records that every organization has from its beginning and that are not stored. They are found by
+	// the key field. An unfiltered list begins with them in any order. Before must refuse to change them.
+	BuiltIn []any
 	// Search names the text fields that q searches. The field with the values of a definition stands for all text
 	// fields of the definition that the path names. Empty: there is no q.
 	Search []string
-	// Also, if set, notes further faults of a record that was sent. Fields of it may already have faults; faults noted
-	// for those are dropped.
-	Also func(ctx context.Context, c *operation.Call, rec, was any, errs *fault.List) error
-	// Before, if set, is called before a record is stored, with its former state. It may complete or refuse the
-	// record, and add to need what must be unchanged when it is stored. was is nil for a new record, rec for one that
-	// is purged.
-	Before func(ctx context.Context, c *operation.Call, need *store.Preconditions, rec, was any) error
-	// Drop, if set, reports of a new record that it must not be stored although it is answered as if it were, or
-	// refused if there is no room for it.
-	Drop func(ctx context.Context, c *operation.Call, rec any) bool
-	// After, if set, is called once a changed record is stored, when no later commit can require its former state. If
-	// it refuses the change, the former state is restored.
-	After func(ctx context.Context, c *operation.Call, rec, was any) error
 	// Keys seal the values of encrypted fields, which no answer shows. They are required if records can have such
 	// fields.
 	Keys secrets.Keys
-	// Refresh, if set, updates the fields of a record that depend on the time before it is shown.
-	Refresh func(rec any)
+
+	// The hooks do what the description of the resource cannot. The functions of typed.go make them of functions for
+	// the module's own type. All must be safe for concurrent use. Lists, exports and reads call only Show. What else a
+	// module does at the beginning or the end of a call, it does in Action.Around; see also Only.
+
+	// Check, if set, notes further faults of a record that was sent. It is called after the fields, the definition and
+	// the references were checked. Fields may already have faults; faults noted for those are dropped. was is the
+	// former state, nil for a new record. Check may read the store, and set fields of rec that callers cannot set. It
+	// writes nothing.
+	Check func(ctx context.Context, c *operation.Call, rec, was any, errs *fault.List) error
+	// Before, if set, is called before a record is stored, when it has no faults, and before one is purged. It may
+	// complete or refuse the record, and add to need what must be unchanged when the record is stored; a Keeper
+	// ignores that. was is nil for a new record, rec for one that is purged. Before is called again if the record was
+	// changed meanwhile. So it must not write other records than those that depend on this one, and a repetition must
+	// have no further effect.
+	Before func(ctx context.Context, c *operation.Call, need *store.Preconditions, rec, was any) error
+	// After, if set, is called once an update or deletion of one record is stored, when no later commit can require
+	// its former state. It writes nothing. If it refuses the change, the former state is restored. ctx does not end
+	// with the request. After is not called for purges, bulks and records with a Keeper.
+	After func(ctx context.Context, c *operation.Call, rec, was any) error
 	// Keeper, if set, stores records after they were read and checked.
 	Keeper *keeper
-	// Show, if set, makes the answers of several records in one call.
+	// Show, if set, makes the answers of records, in their order. A record may be about to be stored, so Show must not
+	// change it. It may read the store, and writes nothing.
 	Show func(ctx context.Context, c *operation.Call, recs []any) ([]any, error)
+
 	// Example, if set, is an answer of a type that the module declares. Without Show, its fields are filled from those
 	// of the record with the same name, and org_id with the number of the organization; its method Complete adds the
 	// rest.
@@ -368,11 +371,6 @@ func (s *handlers) auditName(rec any) string {
 
 // show makes the answers of records.
 func (s *handlers) show(ctx context.Context, c *operation.Call, recs []any) ([]any, error) {
-	for _, rec := range recs {
-		if s.Refresh != nil {
-			s.Refresh(rec)
-		}
-	}
 	if s.Show != nil {
 		return s.Show(ctx, c, recs)
 	}
@@ -441,11 +439,14 @@ func (s *handlers) find(ctx context.Context, c *operation.Call, state store.Stat
 	return rec, s.problem(err)
 }
 
+// builtIn returns the built-in records of the organization.
 func (s *handlers) builtIn(c *operation.Call) []any {
-	if s.BuiltIn == nil {
-		return nil
+	recs := make([]any, len(s.BuiltIn))
+	for i, rec := range s.BuiltIn {
+		recs[i] = s.of.Clone(rec)
+		s.of.Meta(recs[i]).CreatedAt = c.Tenant.Org.CreatedAt
 	}
-	return s.BuiltIn(c)
+	return recs
 }
 
 // named matches the record that a key names. Numbers are accepted in their canonical form only.

@@ -157,6 +157,32 @@ func TestRows_Cursors(t *testing.T) {
 	}
 }
 
+// TestOnly: a list has only what the module lets it have, whatever the caller filters by, and its faults are answered.
+func TestOnly(t *testing.T) {
+	t.Parallel()
+	n := newNotes()
+	n.List.Around = crud.Only(func(_ context.Context, c *operation.Call) (store.Filter, error) {
+		if c.Query.Text("sort") == "-heading" {
+			return store.Filter{}, operation.Forbidden("Not backwards")
+		}
+		return store.Eq("mood", "good"), nil
+	})
+	b := bench{schematest.Open(t, enginetest.Open(t), n)}
+	for _, note := range []string{`"A","mood":"good"`, `"B","mood":"bad"`, `"C"`, `"D","mood":"good"`} {
+		b.do(t, "create", "", "", `{"heading":`+note+`}`, 200)
+	}
+	for query, want := range map[string]float64{
+		"": 2, "filters[mood]=bad": 0, "filters[heading]=D": 1, "filters[heading]=B": 0, "per_page=1&after=": 2,
+	} {
+		if got := b.do(t, "list", "", query, "", 200); got["count"] != want {
+			t.Errorf("%s: %v, want %v records", query, got, want)
+		}
+	}
+	if got := b.do(t, "list", "", "sort=-heading", "", 403); got["says"] != "Not backwards" {
+		t.Errorf("a refusal: %v", got)
+	}
+}
+
 // TestRows_Before: a module sees each change before it is stored, may complete or refuse it, and leaves
 // actions out. A change that somebody else came before is made anew.
 func TestRows_Before(t *testing.T) {

@@ -64,12 +64,7 @@ func (p *pets) DataKeys(ctx context.Context, t *tenants.Tenant, purpose string) 
 func (p *pets) Operations() []operation.Row {
 	animals := crud.Options{
 		Path: "/api/animals", Things: "Animals", Read: operation.AnyCaller(), Write: operation.AnyCaller(), List: crud.Absent(),
-		Show: crud.Show(func(_ context.Context, _ *operation.Call, recs []*animal) (shown []any, _ error) {
-			for _, a := range recs {
-				shown = append(shown, map[string]string{"called": a.Name})
-			}
-			return shown, nil
-		}),
+		Show:    crud.ShowEach(func(_ *operation.Call, a *animal) map[string]string { return map[string]string{"called": a.Name} }),
 		Example: map[string]string{"called": "cat"},
 	}
 	if p.keep != nil {

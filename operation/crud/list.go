@@ -36,7 +36,7 @@ type selection struct {
 func (s *handlers) list() operation.Row {
 	row := s.row("list", http.MethodGet, s.Path, s.Things+" found")
 	row.Summary, row.Description = "List "+strings.ToLower(s.Things), "Fields to sort by: "+s.ordering()+". Filters are written like those of campaigns. Records are in the order of their identifiers unless sort says otherwise."
-	row.Concerns, row.Title = s.Concerns, titled(s.Things)
+	row.Title = titled(s.Things)
 	row.Weight, row.IDs = operation.Heavy, []string{"list" + strings.ReplaceAll(s.Things, " ", "")}
 	s.declareFilters(&row)
 	row = operation.Typed(row, func(ctx context.Context, c *operation.Call, in listInput) (any, error) { return s.page(ctx, c, in) })
@@ -155,20 +155,15 @@ func (s *handlers) builtInPage(c *operation.Call, in listInput) (lead []any, cou
 	return all[min(in.Offset(), len(all)):min(in.Offset()+in.Limit(), len(all))], len(all)
 }
 
-// where returns the filter of a list: the definition that the path names, the filter of the module, the filters and
-// the words of the caller; and the catalog of fields. Faults of the filters are noted in errs.
+// where returns the filter of a list: the definition that the path names, Call.Filter, the filters and the words of
+// the caller; and the catalog of fields. Faults of the filters are noted in errs.
 func (s *handlers) where(
 	ctx context.Context, c *operation.Call, in selection, errs *fault.List,
 ) (_ store.Filter, fields catalog, err error) {
 	known := &c.Known
-	where := make([]store.Filter, 3)
+	where := []store.Filter{{}, c.Filter, {}}
 	if where[0], err = s.withinDefinition(ctx, c, known); err != nil {
 		return store.Filter{}, fields, err
-	}
-	if s.Where != nil {
-		if where[1], err = s.Where(ctx, c); err != nil {
-			return store.Filter{}, fields, err
-		}
 	}
 	expr, _ := filters.FromQuery(c.Query.Tree("filters"), errs)
 	names := expr.Fields()

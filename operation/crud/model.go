@@ -39,7 +39,8 @@ type completer interface {
 	Complete(rec any)
 }
 
-// As returns a function that shows a record as an Out, which is filled as Options.Example describes.
+// As returns a function that shows a record as an Out, which is filled as Options.Example describes. With any for Out
+// it shows the fields that the resource declares.
 func As[Out any](of *record.Resource) func(any, *tenants.Tenant) Out {
 	m := newModel("", of, *new(Out))
 	return func(rec any, t *tenants.Tenant) Out { return m.show(rec, t).(Out) }

@@ -93,9 +93,9 @@ func has(object strictjson.Value, name string) bool {
 
 // complete makes the last checks of a record before it is stored, and seals its secrets.
 func (s *handlers) complete(ctx context.Context, c *operation.Call, need *store.Preconditions, e *entry) error {
-	if s.Also != nil && e.seal != nil {
+	if s.Check != nil && e.seal != nil {
 		var more fault.List
-		if err := s.Also(ctx, c, e.rec, e.was, &more); err != nil {
+		if err := s.Check(ctx, c, e.rec, e.was, &more); err != nil {
 			return err
 		}
 		field.Join(&e.errs, more)
@@ -345,12 +345,6 @@ func (s *handlers) add(ctx context.Context, c *operation.Call) (operation.Result
 	}
 	if err := s.of.Collection.StageInsert(s.workspace(c), b, rec); err != nil {
 		return operation.Result{}, err
-	}
-	if s.Drop != nil && s.Drop(ctx, c, rec) {
-		if err := b.Room(ctx); err != nil {
-			return operation.Result{}, err
-		}
-		return s.answer(c, rec)(ctx)
 	}
 	result, err := c.Commit(ctx, b, s.answer(c, rec))
 	return result, s.of.Taken(ctx, s.workspace(c), rec, err)

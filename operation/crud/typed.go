@@ -35,24 +35,14 @@ func After[T any](
 	}
 }
 
-// Also makes an Options.Also.
-func Also[T any](
+// Check makes an Options.Check.
+func Check[T any](
 	f func(ctx context.Context, c *operation.Call, rec, was *T, errs *fault.List) error,
 ) func(context.Context, *operation.Call, any, any, *fault.List) error {
 	return func(ctx context.Context, c *operation.Call, rec, was any, errs *fault.List) error {
 		return f(ctx, c, of[T](rec), of[T](was), errs)
 	}
 }
-
-// Drop makes an Options.Drop.
-func Drop[T any](
-	f func(ctx context.Context, c *operation.Call, rec *T) bool,
-) func(context.Context, *operation.Call, any) bool {
-	return func(ctx context.Context, c *operation.Call, rec any) bool { return f(ctx, c, of[T](rec)) }
-}
-
-// Refresh makes an Options.Refresh.
-func Refresh[T any](f func(rec *T)) func(any) { return func(rec any) { f(of[T](rec)) } }
 
 // Show makes an Options.Show.
 func Show[T, Out any](
@@ -72,15 +62,16 @@ func Show[T, Out any](
 	}
 }
 
-// BuiltIn makes an Options.BuiltIn.
-func BuiltIn[T any](f func(c *operation.Call) []T) func(*operation.Call) []any {
-	return func(c *operation.Call) []any {
-		recs := f(c)
+// ShowEach makes an Options.Show of a function that answers one record.
+func ShowEach[T, Out any](
+	f func(c *operation.Call, rec *T) Out,
+) func(context.Context, *operation.Call, []any) ([]any, error) {
+	return func(_ context.Context, c *operation.Call, recs []any) ([]any, error) {
 		out := make([]any, len(recs))
-		for i := range recs {
-			out[i] = &recs[i]
+		for i, rec := range recs {
+			out[i] = f(c, of[T](rec))
 		}
-		return out
+		return out, nil
 	}
 }
 

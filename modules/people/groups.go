@@ -35,7 +35,7 @@ func (r *Role) Complete(rec any) { r.BuiltIn = rec.(*identity.Role).Name == iden
 // roles returns the rows of roles. The built-in role is not stored and cannot be changed. A caller who is limited to
 // teams may create roles but not change them, because their holders may not be limited.
 func (m *Module) roles() []operation.Row {
-	builtIn := identity.BuiltIn(&tenants.Tenant{})
+	builtIn := identity.BuiltIn(&tenants.Tenant{}) // the rows set when it was created
 	guard := guarded(m, func(_ context.Context, _ *operation.Call, r *identity.Role) (rights, error) {
 		held := rights{permissions: r.Permissions}
 		if r.ID == "" {

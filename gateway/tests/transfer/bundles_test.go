@@ -258,7 +258,11 @@ func TestImport_InterruptedUploadLeavesNothing(t *testing.T) {
 	}()
 	<-held.asked
 	fixture.Await(t, "it has begun", listed(`"state":"running"`))
+	begun := one.Do(t, http.MethodGet, "/api/import", admin).Field("results").([]any)[0].(map[string]any)
 	clock.Advance(2 * time.Minute)
+	if a := one.Do(t, http.MethodGet, fmt.Sprint("/api/import/", begun["id"]), admin); a.Field("state") != "interrupted" {
+		t.Errorf("got %s, want it interrupted before a list stores that", a.Text())
+	}
 	if !listed(`"state":"interrupted"`)() {
 		t.Error("got no interrupted import, want one")
 	}

@@ -352,7 +352,8 @@ func (m *Module) rowsRows() []operation.Row {
 func (m *Module) previewRow(shown Rows, failures ...operation.Failure) operation.Row {
 	row := crud.Create(m.Reports.Resource, crud.Options{
 		Path: "/api/custom-reports/preview", Name: "reports", Things: "Custom Reports", Tag: tag,
-		Read: operation.Needs(tenants.ManageReports), Write: operation.Needs(tenants.ManageReports), Check: crud.Check(m.checkData), Before: crud.Before(m.before), Example: shown,
+		Read: operation.Needs(tenants.ManageReports), Write: operation.Needs(tenants.ManageReports),
+		Check: crud.Check(m.checkData), Before: crud.Before(m.before), Example: shown,
 		Keeper: crud.Keep(crud.Keeper[Report]{Insert: func(_ context.Context, _ *operation.Call, r *Report) (*Report, error) { return r, nil }}),
 		Show: crud.Show(func(ctx context.Context, c *operation.Call, all []*Report) ([]any, error) {
 			var errs fault.List

@@ -52,7 +52,8 @@ func (m *Module) collectionRows() []operation.Row {
 			"name", "label", "label_plural",
 		},
 		Read:  operation.NeedsOneOf(tenants.ManageForms, tenants.ViewFormSubmissions, tenants.CreateFormSubmissions),
-		Write: operation.Needs(tenants.ManageForms), Before: crud.Before(m.before), Show: crud.ShowEach(m.show), Example: m.example(),
+		Write: operation.Needs(tenants.ManageForms), Before: crud.Before(m.before), Show: crud.ShowEach(m.show),
+		Example: m.example(),
 		Create: crud.Action{
 			Policy:  operation.Policy{Weight: operation.Heavy},
 			Request: operation.Request{BodyLimit: schema.BodyLimit},

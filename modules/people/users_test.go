@@ -102,7 +102,9 @@ func TestBuiltInRole(t *testing.T) {
 		{"delete", "", "the role admin is built in", 422},
 		{"get", "", `"label":"Administrator"`, 200},
 	} {
-		a := f.Do(t, schematest.Request{Operation: "roles." + c.action, Path: map[string]string{"name": identity.AdminRole}, Body: c.body})
+		a := f.Do(t, schematest.Request{
+			Operation: "roles." + c.action, Path: map[string]string{"name": identity.AdminRole}, Body: c.body,
+		})
 		if a.Code != c.code || !strings.Contains(a.Data, c.contains) {
 			t.Errorf("%s: %+v, want %d with %s", c.action, a, c.code, c.contains)
 		}

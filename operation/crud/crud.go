@@ -73,11 +73,10 @@ type Options struct {
 	// former state, nil for a new record. Check may read the store, and set fields of rec that callers cannot set. It
 	// writes nothing.
 	Check func(ctx context.Context, c *operation.Call, rec, was any, errs *fault.List) error
-	// Before, if set, is called before a record is stored, when it has no faults, and before one is purged. It may
-	// complete or refuse the record, and add to need what must be unchanged when the record is stored; a Keeper
-	// ignores that. was is nil for a new record, rec for one that is purged. Before is called again if the record was
-	// changed meanwhile. So it must not write other records than those that depend on this one, and a repetition must
-	// have no further effect.
+	// Before, if set, is called before a record is stored, when it has no faults, and before one is purged. was is nil
+	// for a new record, rec for one that is purged. Before may complete or refuse the record, and add to need what must
+	// be unchanged when the record is stored; a Keeper ignores that. It may write the records that depend on this one
+	// and, before a purge, move this one to the trash. It is called again if the record was changed meanwhile.
 	Before func(ctx context.Context, c *operation.Call, need *store.Preconditions, rec, was any) error
 	// After, if set, is called once an update or deletion of one record is stored, when no later commit can require
 	// its former state. It writes nothing. If it refuses the change, the former state is restored. ctx does not end

@@ -64,7 +64,9 @@ func (p *pets) DataKeys(ctx context.Context, t *tenants.Tenant, purpose string) 
 func (p *pets) Operations() []operation.Row {
 	animals := crud.Options{
 		Path: "/api/animals", Things: "Animals", Read: operation.AnyCaller(), Write: operation.AnyCaller(), List: crud.Absent(),
-		Show:    crud.ShowEach(func(_ *operation.Call, a *animal) map[string]string { return map[string]string{"called": a.Name} }),
+		Show: crud.ShowEach(func(_ *operation.Call, a *animal) map[string]string {
+			return map[string]string{"called": a.Name}
+		}),
 		Example: map[string]string{"called": "cat"},
 	}
 	if p.keep != nil {

@@ -4,12 +4,25 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"net/http"
 
 	"tenantry/backends/record"
 	"tenantry/backends/store"
 	"tenantry/internal/strictjson"
 	"tenantry/operation"
 )
+
+func (s *handlers) update() operation.Row {
+	row := s.row("update", http.MethodPut, s.recordPath(), s.Thing+" updated")
+	row.Summary, row.Description = "Change "+s.thing(), "Fields that are not given stay unchanged; null removes an optional value."
+	row.Verb = "Save"
+	s.declareBody(&row, true)
+	return typedRow(s, row, func(ctx context.Context, c *operation.Call, _ struct{}) (operation.Result, error) {
+		return s.change(ctx, c, func(need *store.Preconditions, rec, was any) error {
+			return s.take(ctx, c, need, rec, was, s.sent(c))
+		})
+	})
+}
 
 // change applies a change to the live record that the path names, if its revision is the one that the caller means,
 // and stores it.

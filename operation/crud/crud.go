@@ -64,7 +64,7 @@ type Options struct {
 	// fields.
 	Keys secrets.Keys
 
-	// The hooks do what the description of the resource cannot. The functions of typed.go make them of functions for
+	// The hooks do what the description of the resource cannot. The functions of hooks.go make them of functions for
 	// the module's own type. All must be safe for concurrent use. Lists, exports and reads call only Show. What else a
 	// module does at the beginning or the end of a call, it does in Action.Around; see also Only.
 
@@ -492,33 +492,6 @@ func (s *handlers) loadDefinitions(ctx context.Context, c *operation.Call, known
 		err = s.of.Definitions(ctx, c.Workspace, s.of.Bare(), known)
 	}
 	return within, err
-}
-
-func (s *handlers) create() operation.Row {
-	row := s.row("create", http.MethodPost, s.Path, s.Thing+" created")
-	row.Summary, row.Verb = "Create "+s.thing(), "Create"
-	row.Upload = s.Create.Upload // set before the fields are declared, because the fields of an upload are in the query
-	s.declareBody(&row, false)
-	return typedRow(s, row, func(ctx context.Context, c *operation.Call, _ struct{}) (result operation.Result, err error) {
-		for range tries {
-			if result, err = s.add(ctx, c); s.Keeper != nil || !errors.Is(err, store.ErrConflict) {
-				break
-			}
-		}
-		return result, s.problem(err)
-	})
-}
-
-func (s *handlers) update() operation.Row {
-	row := s.row("update", http.MethodPut, s.recordPath(), s.Thing+" updated")
-	row.Summary, row.Description = "Change "+s.thing(), "Fields that are not given stay unchanged; null removes an optional value."
-	row.Verb = "Save"
-	s.declareBody(&row, true)
-	return typedRow(s, row, func(ctx context.Context, c *operation.Call, _ struct{}) (operation.Result, error) {
-		return s.change(ctx, c, func(need *store.Preconditions, rec, was any) error {
-			return s.take(ctx, c, need, rec, was, s.sent(c))
-		})
-	})
 }
 
 // problem translates an error of the store for callers.

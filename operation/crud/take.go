@@ -5,7 +5,6 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"strings"
 
 	"tenantry/backends/record"
 	"tenantry/backends/record/field"
@@ -40,18 +39,6 @@ func (s *handlers) declareBody(row *operation.Row, there bool) {
 
 // bodyLimit is enough for a thousand teams and the texts of a record.
 const bodyLimit = 64 << 10
-
-// room refuses a record if the organization has reached the limit of the resource. Two concurrent calls may both pass.
-func (s *handlers) room(ctx context.Context, c *operation.Call) error {
-	if s.of.Most == 0 {
-		return nil
-	}
-	n, err := s.of.Collection.CountIn(ctx, s.workspace(c), store.Filter{}, store.Either)
-	if err == nil && n >= int64(s.of.Most) {
-		err = fault.One("id", fault.Length, "there are already %d %s, which is the limit", n, strings.ToLower(s.Things))
-	}
-	return err
-}
 
 // entry is a record on its way into the store.
 type entry struct {
@@ -318,34 +305,4 @@ func sorted(list []string) []string { slices.Sort(list); return list }
 // without returns the elements that are not among the others.
 func without(list, others []string) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(one string) bool { return slices.Contains(others, one) })
-}
-
-// add stores the record of the body. Errors: store.ErrConflict if a precondition has changed.
-func (s *handlers) add(ctx context.Context, c *operation.Call) (operation.Result, error) {
-	rec, b := s.of.New(), s.workspace(c).Batch()
-	if s.Keeper == nil {
-		s.of.Meta(rec).ID = c.Workspace.NewID() // secrets are sealed for the identifier
-	}
-	if err := s.take(ctx, c, &b.Preconditions, rec, nil, s.sent(c)); err != nil {
-		return operation.Result{}, err
-	}
-	if err := s.room(ctx, c); err != nil {
-		return operation.Result{}, err
-	}
-	if s.Keeper != nil {
-		rec, err := s.Keeper.insert(ctx, c, rec)
-		if err != nil {
-			return operation.Result{}, err
-		}
-		return s.answer(c, rec)(ctx)
-	}
-	s.of.Fill(rec)
-	if err := s.of.Number(ctx, c.Workspace, []any{rec}); err != nil {
-		return operation.Result{}, err
-	}
-	if err := s.of.Collection.StageInsert(s.workspace(c), b, rec); err != nil {
-		return operation.Result{}, err
-	}
-	result, err := c.Commit(ctx, b, s.answer(c, rec))
-	return result, s.of.Taken(ctx, s.workspace(c), rec, err)
 }

@@ -1,0 +1,69 @@
+package crud
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+
+	"tenantry/backends/store"
+	"tenantry/internal/fault"
+	"tenantry/operation"
+)
+
+func (s *handlers) create() operation.Row {
+	row := s.row("create", http.MethodPost, s.Path, s.Thing+" created")
+	row.Summary, row.Verb = "Create "+s.thing(), "Create"
+	row.Upload = s.Create.Upload // set before the fields are declared, because the fields of an upload are in the query
+	s.declareBody(&row, false)
+	return typedRow(s, row, func(ctx context.Context, c *operation.Call, _ struct{}) (result operation.Result, err error) {
+		for range tries {
+			if result, err = s.add(ctx, c); s.Keeper != nil || !errors.Is(err, store.ErrConflict) {
+				break
+			}
+		}
+		return result, s.problem(err)
+	})
+}
+
+// add stores the record of the body. Errors: store.ErrConflict if a precondition has changed.
+func (s *handlers) add(ctx context.Context, c *operation.Call) (operation.Result, error) {
+	rec, b := s.of.New(), s.workspace(c).Batch()
+	if s.Keeper == nil {
+		s.of.Meta(rec).ID = c.Workspace.NewID() // secrets are sealed for the identifier
+	}
+	if err := s.take(ctx, c, &b.Preconditions, rec, nil, s.sent(c)); err != nil {
+		return operation.Result{}, err
+	}
+	if err := s.room(ctx, c); err != nil {
+		return operation.Result{}, err
+	}
+	if s.Keeper != nil {
+		rec, err := s.Keeper.insert(ctx, c, rec)
+		if err != nil {
+			return operation.Result{}, err
+		}
+		return s.answer(c, rec)(ctx)
+	}
+	s.of.Fill(rec)
+	if err := s.of.Number(ctx, c.Workspace, []any{rec}); err != nil {
+		return operation.Result{}, err
+	}
+	if err := s.of.Collection.StageInsert(s.workspace(c), b, rec); err != nil {
+		return operation.Result{}, err
+	}
+	result, err := c.Commit(ctx, b, s.answer(c, rec))
+	return result, s.of.Taken(ctx, s.workspace(c), rec, err)
+}
+
+// room refuses a record if the organization has reached the limit of the resource. Two concurrent calls may both pass.
+func (s *handlers) room(ctx context.Context, c *operation.Call) error {
+	if s.of.Most == 0 {
+		return nil
+	}
+	n, err := s.of.Collection.CountIn(ctx, s.workspace(c), store.Filter{}, store.Either)
+	if err == nil && n >= int64(s.of.Most) {
+		err = fault.One("id", fault.Length, "there are already %d %s, which is the limit", n, strings.ToLower(s.Things))
+	}
+	return err
+}

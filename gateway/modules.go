@@ -129,7 +129,7 @@ func (s *Services) compliance(
 			}, err
 		},
 		Submissions: func(ctx context.Context, ws *store.Workspace) (compliance.Lessons, error) {
-			form, err := forms.Collections.In(ws).First(ctx, store.Query{Filter: store.Eq("name", compliance.Lesson)})
+			form, err := forms.Forms.In(ws).First(ctx, store.Query{Filter: store.Eq("name", compliance.Lesson)})
 			if err != nil {
 				return compliance.Lessons{}, err
 			}

@@ -73,7 +73,8 @@ func (f *fixture) add(t *testing.T, tenant *tenants.Tenant, c contacts.Contact) 
 		c.ID = tenant.Workspace().NewID()
 	}
 	var errs fault.List
-	vault, at := secrets.Vault{Keys: f.dir, Tenant: tenant}, secrets.Place{Collection: contacts.Collection, Record: c.ID}
+	vault := secrets.Vault{Keys: f.dir, Tenant: tenant}
+	at := secrets.Place{Collection: f.kinds.Contacts.Spec().Name, Record: c.ID}
 	given := vault.Take(ctx, at, "fields", c.Fields, func(name string) bool { return defs[name].Type == schema.Encrypted }, &errs)
 	fields := schema.Fields{}
 	for key, def := range defs {

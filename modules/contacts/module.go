@@ -17,9 +17,6 @@ import (
 	"tenantry/tenants/secrets"
 )
 
-// Collection is the collection in the place of a contact's secret; see secrets.Place.
-const Collection = "contacts"
-
 // Deps are the dependencies of the module.
 type Deps struct {
 	Keys secrets.Keys

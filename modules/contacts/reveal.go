@@ -182,7 +182,7 @@ func (m *Module) open(ctx context.Context, c *operation.Call, id, name, keyText 
 		return out, operation.Failed(messageNoValue, nil)
 	}
 	value, err := (&secrets.Vault{Keys: m.keys, Tenant: c.Tenant}).Open(ctx, secrets.Place{
-		Collection: Collection, Record: contact.ID,
+		Collection: m.Contacts.Spec().Name, Record: contact.ID,
 	}, name, sealed)
 	if err != nil {
 		return out, err

@@ -306,7 +306,7 @@ func TestOldKeyVersionsStayReadable(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	before := f.add(t, f.tenant, contacts.Contact{Fields: map[string]any{"ssn": plaintext}})
-	_, err := f.dir.NextDataKey(testContext(t), f.tenant, contacts.Collection)
+	_, err := f.dir.NextDataKey(testContext(t), f.tenant, f.kinds.Contacts.Spec().Name)
 	must(t, err)
 	after := f.add(t, f.tenant, contacts.Contact{Fields: map[string]any{"ssn": plaintext}})
 	if !strings.HasPrefix(before.Secrets["ssn"], "enc.v1.1.") || !strings.HasPrefix(after.Secrets["ssn"], "enc.v1.2.") {

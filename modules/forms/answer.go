@@ -11,7 +11,7 @@ func Common() schema.Fields {
 }
 
 // Fields returns all fields of the form: its own and those that every form has.
-func (f *Collection) Fields() schema.Fields { return f.Schema.With(Common()) }
+func (f *Form) Fields() schema.Fields { return f.Schema.With(Common()) }
 
 // Answer is a form as callers see it.
 type Answer struct {
@@ -41,4 +41,4 @@ type Refused struct {
 }
 
 // Complete adds the fields that every form has.
-func (a *Answer) Complete(rec any) { a.Schema = rec.(*Collection).Fields() }
+func (a *Answer) Complete(rec any) { a.Schema = rec.(*Form).Fields() }

@@ -81,7 +81,7 @@ type challengeInput struct {
 }
 
 func (m *Module) challenge(ctx context.Context, c *operation.Call, in challengeInput) (Challenge, error) {
-	if _, err := m.Collections.In(c.Workspace).Get(ctx, in.ID); err != nil {
+	if _, err := m.Forms.In(c.Workspace).Get(ctx, in.ID); err != nil {
 		return Challenge{}, operation.OrMissing(err, missing)
 	}
 	keys, err := m.keys.DataKeys(ctx, c.Tenant, challengePurpose)

@@ -131,7 +131,7 @@ func TestProofOfWork(t *testing.T) {
 		t.Fatal(err)
 	}
 	late := fmt.Sprintf("%s.%s.%d.%d.late.%d", p.form, pageKey, time.Now().Add(-time.Second).Unix(), work, keys.Current().Version())
-	other := p.fixture.form(t, Collection{Name: "other", Label: "Other", LabelPlural: "Others"})
+	other := p.fixture.form(t, Form{Name: "other", Label: "Other", LabelPlural: "Others"})
 	elsewhere := visitor(work)
 	elsewhere.KeyID = "665f1c2ab4d3e2f1a0b9c8d5"
 	for what, proof := range map[string]string{

@@ -25,17 +25,17 @@ func newFixture(t *testing.T) *fixture {
 	return &fixture{schematest.Open(t, enginetest.Open(t), m), m.Kinds}
 }
 
-func (f *fixture) form(t *testing.T, rec Collection) string {
+func (f *fixture) form(t *testing.T, rec Form) string {
 	t.Helper()
-	if err := f.kinds.Collections.In(f.Base()).Insert(t.Context(), &rec); err != nil {
+	if err := f.kinds.Forms.In(f.Base()).Insert(t.Context(), &rec); err != nil {
 		t.Fatal(err)
 	}
 	return rec.ID
 }
 
-func (f *fixture) stored(t *testing.T, id string) *Collection {
+func (f *fixture) stored(t *testing.T, id string) *Form {
 	t.Helper()
-	rec, err := f.kinds.Collections.In(f.Base()).Get(t.Context(), id)
+	rec, err := f.kinds.Forms.In(f.Base()).Get(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,8 +49,8 @@ func (f *fixture) update(t *testing.T, id, body string) schematest.Answer {
 
 const formName = `"form_name":{"title":"Form Name","type":"Text","required":true,"locked":true}`
 
-func sample() Collection {
-	f := Collection{
+func sample() Form {
+	f := Form{
 		UserID: 7, Name: "application", Label: "Application", LabelPlural: "Applications",
 		Schema:      schema.Fields{"why": {Title: "Why", Type: schema.LongText}},
 		EmailAlerts: map[string]any{"enabled": true}, ExternalID: "x1", ExternalCreatedAt: "2020-01-01", ExternalUpdatedAt: "2020-01-02",
@@ -73,7 +73,7 @@ func TestUpdateAnswersTheWholeForm(t *testing.T) {
 		t.Errorf("got  %+v\nwant %s", got, want)
 	}
 
-	bare := f.form(t, Collection{Name: "bare", Label: "Bare", LabelPlural: "Bares"})
+	bare := f.form(t, Form{Name: "bare", Label: "Bare", LabelPlural: "Bares"})
 	got = f.update(t, bare, `{}`)
 	for _, member := range []string{`"schema":{` + formName + `}`, `"email_alerts":{}`, `"external_id":""`, `"external_created_at":""`, `"external_updated_at":""`, `"user_id":0`} {
 		if !strings.Contains(got.Data, member) {
@@ -92,15 +92,19 @@ func TestUpdateTakesAnySubset(t *testing.T) {
 	id := f.form(t, sample())
 	for _, tt := range []struct {
 		body  string
-		check func(*Collection) bool
+		check func(*Form) bool
 	}{
-		{`{"name":"other"}`, func(c *Collection) bool { return c.Name == "other" && c.Label == "Application" && len(c.Schema) == 1 }},
-		{`{"label_plural":"Many"}`, func(c *Collection) bool { return c.LabelPlural == "Many" && c.Name == "other" }},
-		{`{"schema":{"age":{"title":"Age","type":"Number"}}}`, func(c *Collection) bool { return len(c.Schema) == 1 && c.Schema["age"].Type == "Number" }},
-		{`{"email_alerts":{"n":9007199254740993}}`, func(c *Collection) bool {
+		{`{"name":"other"}`, func(c *Form) bool {
+			return c.Name == "other" && c.Label == "Application" && len(c.Schema) == 1
+		}},
+		{`{"label_plural":"Many"}`, func(c *Form) bool { return c.LabelPlural == "Many" && c.Name == "other" }},
+		{`{"schema":{"age":{"title":"Age","type":"Number"}}}`, func(c *Form) bool {
+			return len(c.Schema) == 1 && c.Schema["age"].Type == "Number"
+		}},
+		{`{"email_alerts":{"n":9007199254740993}}`, func(c *Form) bool {
 			return c.EmailAlerts["n"] == json.Number("9007199254740993") && c.EmailAlerts["enabled"] == nil && len(c.Schema) == 1
 		}},
-		{`{"schema":{}}`, func(c *Collection) bool { return len(c.Schema) == 0 && c.EmailAlerts["n"] != nil }},
+		{`{"schema":{}}`, func(c *Form) bool { return len(c.Schema) == 0 && c.EmailAlerts["n"] != nil }},
 	} {
 		if got := f.update(t, id, tt.body); got.Status != "ok" {
 			t.Errorf(`%s: got %+v, want got.Status = "ok"`, tt.body, got)
@@ -180,7 +184,7 @@ func TestUpdateRefusals(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	id := f.form(t, sample())
-	fixed := f.form(t, Collection{Name: "fixed", Label: "Fixed", LabelPlural: "Fixeds", Standalone: true})
+	fixed := f.form(t, Form{Name: "fixed", Label: "Fixed", LabelPlural: "Fixeds", Standalone: true})
 	const refused = `{"detail":"Standalone Custom Objects cannot be updated through the API"}`
 	for _, tt := range []struct {
 		name, id, body, message string
@@ -248,8 +252,8 @@ func TestDuplicatesAreAllNamed(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	id := f.form(t, sample())
-	f.form(t, Collection{Name: "a", Label: "A", LabelPlural: "As"})
-	f.form(t, Collection{Name: "b", Label: "B", LabelPlural: "Bs"})
+	f.form(t, Form{Name: "a", Label: "A", LabelPlural: "As"})
+	f.form(t, Form{Name: "b", Label: "B", LabelPlural: "Bs"})
 	for body, fields := range map[string][]string{
 		`{"name":"a"}`:                                              {"name"},
 		`{"name":"a","label":"B"}`:                                  {"name", "label"},

@@ -8,8 +8,8 @@ import (
 	"tenantry/backends/store"
 )
 
-// Collection is the definition of a form.
-type Collection struct {
+// Form is the definition of a form.
+type Form struct {
 	store.Meta
 	UserID            int64         `json:"user_id" rule:"ref=user" use:"computed" doc:"User who created the form."`
 	Name              string        `json:"name" rule:"required max=64 format=name unique" use:"named" doc:"Singular identifier: 1 to 64 lower-case letters, digits or _, a letter first." ask:"Short name|For addresses and files: lower-case letters, digits and _, such as application." example:"application"`
@@ -35,22 +35,22 @@ type Submission struct {
 
 // Kinds are the records of this module.
 type Kinds struct {
-	Collections *record.Of[Collection]
+	Forms       *record.Of[Form]
 	Submissions *record.Of[Submission]
 }
 
 // NewKinds declares the records.
 func NewKinds() Kinds {
-	collections := record.Must(record.Options[Collection]{
+	forms := record.Must(record.Options[Form]{
 		Traits: record.Traits{Name: "form_collection", Called: "name", Definition: true},
 		Spec: store.Spec{
 			Name: "form_collections", Indexes: []store.Index{{Fields: []string{"created_at"}}},
 			Access: []store.Access{{Where: []string{"created_at"}}},
 		},
-		Check: func(_ *record.Checking, f *Collection) { // fields of every form are not stored
+		Check: func(_ *record.Checking, f *Form) { // fields of every form are not stored
 			maps.DeleteFunc(f.Schema, func(name string, _ schema.Field) bool { _, common := Common()[name]; return common })
 		},
-		Defines: func(f *Collection) (string, schema.Fields, bool) { return f.ID, f.Fields(), f.Schema != nil },
+		Defines: func(f *Form) (string, schema.Fields, bool) { return f.ID, f.Fields(), f.Schema != nil },
 	})
 	submissions := record.Must(record.Options[Submission]{
 		Traits: record.Traits{Name: "submission", DefinedBy: "form_collection"},
@@ -63,8 +63,8 @@ func NewKinds() Kinds {
 			Access: []store.Access{{Where: []string{"form"}}, {Where: []string{"form", "created_at"}}},
 		},
 	})
-	return Kinds{collections, submissions}
+	return Kinds{forms, submissions}
 }
 
 // Kept returns the kinds of the module.
-func (k Kinds) Kept() []record.Kept { return []record.Kept{k.Collections, k.Submissions} }
+func (k Kinds) Kept() []record.Kept { return []record.Kept{k.Forms, k.Submissions} }

@@ -1,4 +1,4 @@
-// Package forms keeps form collections, which are the definitions of forms, and their submissions.
+// Package forms keeps forms, which are definitions of fields, and their submissions.
 package forms
 
 import (
@@ -16,7 +16,7 @@ import (
 	"tenantry/tenants/secrets"
 )
 
-// Module serves form collections and submissions. It is immutable once it serves and safe for concurrent use.
+// Module serves forms and their submissions. It is immutable once it serves and safe for concurrent use.
 type Module struct {
 	Kinds
 	// Reports, if set, says which reports a change breaks. It must be set before the module serves.
@@ -41,13 +41,13 @@ const (
 func (m *Module) Operations() []operation.Row {
 	own := []operation.Row{m.updateRow(), m.challengeRow()}
 	for i := range own {
-		crud.Resolve(&own[i], "id", func() *record.Resource { return m.Collections.Resource })
+		crud.Resolve(&own[i], "id", func() *record.Resource { return m.Forms.Resource })
 	}
 	return slices.Concat(own, m.submissionRows(), []operation.Row{m.schemaRow()}, m.collectionRows())
 }
 
 func (m *Module) collectionRows() []operation.Row {
-	return crud.Rows(m.Collections.Resource, crud.Options{
+	return crud.Rows(m.Forms.Resource, crud.Options{
 		Path: "/api/form/collections", Name: "forms", Things: "Form Collections", Tag: tag, Search: []string{
 			"name", "label", "label_plural",
 		},
@@ -68,8 +68,8 @@ func (m *Module) collectionRows() []operation.Row {
 }
 
 // show answers a form. Only callers who may manage forms see the e-mail alerts.
-func (m *Module) show(c *operation.Call, f *Collection) Answer {
-	shown := crud.As[Answer](m.Collections.Resource)(f, c.Tenant)
+func (m *Module) show(c *operation.Call, f *Form) Answer {
+	shown := crud.As[Answer](m.Forms.Resource)(f, c.Tenant)
 	if !c.Principal.May(tenants.ManageForms) {
 		shown.EmailAlerts = Alerts{}
 	}
@@ -77,7 +77,7 @@ func (m *Module) show(c *operation.Call, f *Collection) Answer {
 }
 
 // before completes a new form, and deletes the submissions of one that is purged.
-func (m *Module) before(ctx context.Context, c *operation.Call, _ *store.Preconditions, rec, was *Collection) error {
+func (m *Module) before(ctx context.Context, c *operation.Call, _ *store.Preconditions, rec, was *Form) error {
 	switch {
 	case was == nil:
 		rec.UserID = c.Principal.UserID
@@ -93,7 +93,7 @@ func (m *Module) before(ctx context.Context, c *operation.Call, _ *store.Precond
 	case rec == nil:
 		if !was.Deleted { // so that no submissions are added meanwhile
 			was.Deleted = true
-			if err := m.Collections.In(c.Workspace).Replace(ctx, was); err != nil {
+			if err := m.Forms.In(c.Workspace).Replace(ctx, was); err != nil {
 				return err
 			}
 		}
@@ -111,8 +111,8 @@ func (m *Module) submissionRows() []operation.Row {
 	})
 }
 
-func exampleForm() *Collection {
-	f := &Collection{
+func exampleForm() *Form {
+	f := &Form{
 		UserID: 7, Name: "application", Label: "Application", LabelPlural: "Applications",
 		Schema:      schema.Fields{"motivation": {Title: "Motivation", Type: schema.LongText, Required: true}},
 		EmailAlerts: Alerts{"enabled": true, "recipients": []any{"office@example.com"}, "subject": "New application"},
@@ -122,7 +122,7 @@ func exampleForm() *Collection {
 }
 
 func (m *Module) example() Answer {
-	return crud.As[Answer](m.Collections.Resource)(exampleForm(), &tenants.Tenant{Org: tenants.Organization{OrgID: 1}})
+	return crud.As[Answer](m.Forms.Resource)(exampleForm(), &tenants.Tenant{Org: tenants.Organization{OrgID: 1}})
 }
 
 func (m *Module) updateRow() operation.Row {

@@ -24,7 +24,7 @@ type change struct {
 
 func (m *Module) update(ctx context.Context, c *operation.Call) (operation.Result, error) {
 	id := c.Path("id")
-	in := m.Collections.In(c.Workspace)
+	in := m.Forms.In(c.Workspace)
 	var errs fault.List
 	ch, ignored := parseChange(c, &errs, nil)
 	if len(errs) > 0 {
@@ -45,9 +45,9 @@ func (m *Module) update(ctx context.Context, c *operation.Call) (operation.Resul
 	if err := c.IgnoreParts(ignored...); err != nil {
 		return operation.Result{}, err
 	}
-	var wanted, was Collection
+	var wanted, was Form
 	var result operation.Result
-	form, err := in.Revise(ctx, id, func(_ *store.Preconditions, f *Collection) error {
+	form, err := in.Revise(ctx, id, func(_ *store.Preconditions, f *Form) error {
 		if f.Standalone {
 			return standalone()
 		}
@@ -61,11 +61,11 @@ func (m *Module) update(ctx context.Context, c *operation.Call) (operation.Resul
 			return err
 		}
 		var large fault.List
-		if m.Collections.Fits(f, m.Collections.Measure(&was), 0, &large); len(large) > 0 {
+		if m.Forms.Fits(f, m.Forms.Measure(&was), 0, &large); len(large) > 0 {
 			return large.Err()
 		}
 		return m.checkValues(ctx, c, f, &was)
-	}, func(ctx context.Context, b *store.Batch, form *Collection) (err error) {
+	}, func(ctx context.Context, b *store.Batch, form *Form) (err error) {
 		result, err = c.Commit(ctx, b, func(ctx context.Context) (operation.Result, error) {
 			before := was.Fields()
 			c.Revision = form.Rev
@@ -73,15 +73,17 @@ func (m *Module) update(ctx context.Context, c *operation.Call) (operation.Resul
 			m.warn(ctx, c, form, before)
 			c.Warn(form.Schema.Unchecked(before))
 			c.Warn(schema.Dropped(ignored))
-			return operation.Result{Data: crud.As[Answer](m.Collections.Resource)(form, c.Tenant)}, nil
+			return operation.Result{Data: crud.As[Answer](m.Forms.Resource)(form, c.Tenant)}, nil
 		})
 		return err
 	})
 	if err != nil {
-		return operation.Result{}, operation.OrMissing(m.Collections.Taken(ctx, c.Workspace, &wanted, err), missing)
+		return operation.Result{}, operation.OrMissing(m.Forms.Taken(ctx, c.Workspace, &wanted, err), missing)
 	}
 	// Check again, because submissions may have been stored before the change was visible.
-	err = crud.Settle(ctx, c, m.Collections.Resource, form, &was, func(ctx context.Context) error { return m.checkValues(ctx, c, form, &was) })
+	err = crud.Settle(ctx, c, m.Forms.Resource, form, &was, func(ctx context.Context) error {
+		return m.checkValues(ctx, c, form, &was)
+	})
 	if err != nil {
 		return operation.Result{}, err
 	}
@@ -90,8 +92,8 @@ func (m *Module) update(ctx context.Context, c *operation.Call) (operation.Resul
 
 // checkValues refuses a change that records of other teams depend on, and one that would leave values of submissions
 // in clear under an encrypted field, or sealed under another type.
-func (m *Module) checkValues(ctx context.Context, c *operation.Call, f, was *Collection) error {
-	if err := crud.RefuseLimited(ctx, c, m.Collections.Resource, f, was); err != nil {
+func (m *Module) checkValues(ctx context.Context, c *operation.Call, f, was *Form) error {
+	if err := crud.RefuseLimited(ctx, c, m.Forms.Resource, f, was); err != nil {
 		return err
 	}
 	var errs fault.List
@@ -109,14 +111,14 @@ const maxWarned = 20
 
 // warn reports the custom reports that use fields which the form has lost: to the caller in a header, as far as the
 // caller may see them, and in the audit record. The change is made nevertheless.
-func (m *Module) warn(ctx context.Context, c *operation.Call, form *Collection, before schema.Fields) {
+func (m *Module) warn(ctx context.Context, c *operation.Call, form *Form, before schema.Fields) {
 	c.Header.Del(warningHeader) // of an attempt that was overtaken
 	after := form.Fields()
 	lost := slices.ContainsFunc(before.Names(), func(name string) bool { return after[name].Type != before[name].Type })
 	if m.Reports == nil || !lost {
 		return
 	}
-	all, err := m.Reports.Broken(ctx, c.Tenant.Workspace(), m.Collections.Name, form.ID, before, after)
+	all, err := m.Reports.Broken(ctx, c.Tenant.Workspace(), m.Forms.Name, form.ID, before, after)
 	if err != nil {
 		c.Header.Set(warningHeader, "it could not be determined whether custom reports use fields that the form no longer has")
 		c.Note("broken_reports", "unknown")
@@ -126,7 +128,7 @@ func (m *Module) warn(ctx context.Context, c *operation.Call, form *Collection, 
 		return
 	}
 	c.Note("broken_reports", listIDs(all))
-	if seen, err := m.Reports.Broken(ctx, c.Workspace, m.Collections.Name, form.ID, before, after); err == nil && len(seen) > 0 {
+	if seen, err := m.Reports.Broken(ctx, c.Workspace, m.Forms.Name, form.ID, before, after); err == nil && len(seen) > 0 {
 		c.Header.Set(warningHeader, "custom reports use fields that the form no longer has, or has with another type: "+listIDs(seen))
 	}
 }
@@ -206,7 +208,7 @@ func same(given any, field schema.Field) bool {
 }
 
 // apply changes the form, and returns the names of locked fields whose changes were ignored.
-func (ch *change) apply(f *Collection) (kept []string) {
+func (ch *change) apply(f *Form) (kept []string) {
 	set := func(field, value *string) {
 		if value != nil {
 			*field = *value
@@ -246,7 +248,8 @@ func (m *Module) schema(ctx context.Context, c *operation.Call, in schemaInput) 
 	if in.ID == nil {
 		return Schema{Common()}, nil
 	}
-	form, err := m.Collections.In(c.Workspace).First(ctx, store.Query{Filter: store.AnyOf(store.Eq("id", *in.ID), store.Eq("name", *in.ID))})
+	which := store.AnyOf(store.Eq("id", *in.ID), store.Eq("name", *in.ID))
+	form, err := m.Forms.In(c.Workspace).First(ctx, store.Query{Filter: which})
 	if err != nil {
 		return Schema{}, operation.OrMissing(err, missing)
 	}
@@ -255,7 +258,7 @@ func (m *Module) schema(ctx context.Context, c *operation.Call, in schemaInput) 
 
 // SchemaFields returns the fields of the form. Errors: store.ErrNotFound, store.ErrUnavailable.
 func (m *Module) SchemaFields(ctx context.Context, ws *store.Workspace, id string) (schema.Fields, error) {
-	def, err := m.Collections.In(ws).Get(ctx, id)
+	def, err := m.Forms.In(ws).Get(ctx, id)
 	if err != nil {
 		return nil, err
 	}

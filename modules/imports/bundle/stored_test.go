@@ -36,7 +36,7 @@ func drift(t *testing.T, w *world, ws *store.Workspace) {
 	field("plan", nil) // the campaign asks for it
 	field("age", func(d *contacts.FieldDef) { d.Type = schema.Encrypted })
 	field("ssn", func(d *contacts.FieldDef) { d.Type = "Shade" }) // takes values of any shape
-	_, err := w.forms.Collections.In(ws).Update(t.Context(), "000000000000000000000091", func(f *forms.Collection) error {
+	_, err := w.forms.Forms.In(ws).Update(t.Context(), "000000000000000000000091", func(f *forms.Form) error {
 		f.Schema = schema.Fields{"why": {Title: "Why", Type: schema.Number}, "who": {Title: "Who", Type: schema.Text, Required: true}}
 		return nil
 	})

@@ -4,13 +4,20 @@ import (
 	"encoding/json"
 	"fmt"
 	"html"
+	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
 
+	controls "tenantry/gateway/console/input"
+	"tenantry/gateway/console/layout"
 	"tenantry/gateway/gatewaytest"
+	"tenantry/internal/fault"
+	"tenantry/internal/strictjson"
 )
 
 // typed returns the values that a browser sends for a form: controls change values that they cannot hold.
@@ -397,5 +404,56 @@ func TestPagesAreCompleteOrRefused(t *testing.T) {
 	}
 	if first == "" {
 		t.Error("no page was complete")
+	}
+}
+
+// TestSavingKeepsMembersOfFields saves the rows of a schema as the page shows them. Members of a field that its row has
+// no control for are sent back unchanged.
+func TestSavingKeepsMembersOfFields(t *testing.T) {
+	t.Parallel()
+	const schema = `{
+		"code": {
+			"title": "Code", "type": "Text", "required": true,
+			"pattern": "^[A-Z]\"+$", "range": {"least": 12345678901234567890}
+		},
+		"fixed": {"title": "Fixed", "type": "Text", "locked": true, "pattern": "x"},
+		"plain": {"title": "Plain", "type": "Date"}
+	}`
+	var p strictjson.Parser
+	now, err := p.Parse(schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages, err := layout.New(nil, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	saved := func(now strictjson.Value, sent url.Values) (url.Values, map[string]any) {
+		t.Helper()
+		w := httptest.NewRecorder()
+		pages.Render(w, 200, "input", &controls.Control{Kind: "schema", Name: "schema", Rows: controls.SchemaRows(now, sent)})
+		var faults fault.List
+		values := fill(w.Body.String())
+		fields := controls.SchemaOf(values, &faults)
+		if len(faults) > 0 {
+			t.Errorf("got the faults %v, want none", faults)
+		}
+		return values, fields
+	}
+	values, fields := saved(now, nil)
+	if !reflect.DeepEqual(fields, now.Any()) {
+		t.Errorf("got %v, want %v", fields, now.Any())
+	}
+	values.Set("schema.0.title", "The code")
+	_, fields = saved(strictjson.Value{}, values) // after a refusal
+	want := now.Table()
+	want["code"].(map[string]any)["title"] = "The code"
+	if !reflect.DeepEqual(fields, want) {
+		t.Errorf("got %v, want %v", fields, want)
+	}
+	values.Set("schema.0.others", "{")
+	var faults fault.List
+	if controls.SchemaOf(values, &faults); len(faults) != 1 || faults[0].Field != "schema.code" {
+		t.Errorf("got the faults %v, want one of schema.code", faults)
 	}
 }

@@ -66,7 +66,7 @@ func (m *Module) SchemaFields(ctx context.Context, ws *store.Workspace, _ string
 	}
 	fields := make(schema.Fields, len(defs))
 	for key, def := range defs {
-		fields[key] = schema.Field{Title: def.Title, Type: def.Type}
+		fields[key] = def.field()
 	}
 	return fields, nil
 }

@@ -66,7 +66,7 @@ func (m *Module) checkChange(ctx context.Context, c *operation.Call, _ *store.Pr
 	}
 	after := before.Clone()
 	if delete(after, was.Key); !gone {
-		after[def.Key] = schema.Field{Title: def.Title, Type: def.Type}
+		after[def.Key] = def.field()
 	}
 	if !gone { // a deleted field keeps its hidden values, and a purge erases them
 		if err := m.checkType(ctx, all, def, was, force, &errs); err != nil {

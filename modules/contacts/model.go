@@ -36,6 +36,9 @@ type FieldDef struct {
 	Deleted bool   `json:"deleted,omitempty" use:"scope"`
 }
 
+// field returns the definition as a field of contacts.
+func (def *FieldDef) field() schema.Field { return schema.Field{Title: def.Title, Type: def.Type} }
+
 // Kinds are the records of this module.
 type Kinds struct {
 	Contacts *record.Of[Contact]
@@ -80,7 +83,7 @@ func NewKinds() Kinds {
 		Spec:  store.Spec{Name: "contact_fields", Access: []store.Access{{Sort: []string{"key"}}}},
 		Check: func(c *record.Checking, def *FieldDef) { Kinds{Contacts: contacts}.ValidateField(def, c.Errs) },
 		Defines: func(def *FieldDef) (string, schema.Fields, bool) {
-			return "", schema.Fields{def.Key: {Title: def.Title, Type: def.Type}}, true
+			return "", schema.Fields{def.Key: def.field()}, true
 		},
 	})
 	return Kinds{contacts, fields}

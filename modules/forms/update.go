@@ -193,18 +193,13 @@ func same(given any, field schema.Field) bool {
 	if !ok || m["title"] != field.Title || m["type"] != field.Type {
 		return false
 	}
+	own := map[string]any{"title": field.Title, "type": field.Type, "required": field.Required, "locked": field.Locked}
 	for name, value := range m {
-		switch name {
-		case "title", "type":
-		case "required":
-			ok = ok && value == field.Required
-		case "locked":
-			ok = ok && value == field.Locked
-		default:
-			ok = false
+		if is, known := own[name]; !known || value != is {
+			return false
 		}
 	}
-	return ok
+	return true
 }
 
 // apply changes the form, and returns the names of locked fields whose changes were ignored.

@@ -188,7 +188,8 @@ func (m *Module) affectedFields(
 		b, was := before[name]
 		a, is := after[name]
 		switch {
-		case was && (!is || a.Type != b.Type) || is && (a.Required && !b.Required || a.Type == schema.Encrypted && b.Type != a.Type):
+		case was && (!is || a.Rule() != b.Rule()),
+			is && (a.Required && !b.Required || a.Type == schema.Encrypted && b.Type != a.Type):
 			names = append(names, name)
 		case is && !was:
 			fresh = append(fresh, name)
@@ -225,9 +226,9 @@ func (t *Touched) look(r *Record, names []string, before, after schema.Fields) {
 				t.sealed = append(t.sealed, name)
 			}
 		case plain && !there:
-		case plain && f.Type != before[name].Type:
+		case plain && f.Rule() != before[name].Rule():
 			var errs fault.List
-			if schema.CheckValue(&errs, name, f.Type, value); len(errs) == 0 {
+			if schema.CheckValue(&errs, name, f, value); len(errs) == 0 {
 				continue
 			}
 		case f.Required && !before[name].Required && (!plain || value == "") && !sealed:

@@ -172,11 +172,11 @@ func (v *Vault) read(ctx context.Context, at Place, name, field string, given an
 		}
 		plain = string(opened)
 	case !isText:
-		schema.CheckValue(errs, field, schema.Encrypted, given)
+		schema.CheckValue(errs, field, schema.Field{Type: schema.Encrypted}, given)
 		return Value{}, false
 	}
 	before := len(*errs)
-	schema.CheckValue(errs, field, schema.Encrypted, plain)
+	schema.CheckValue(errs, field, schema.Field{Type: schema.Encrypted}, plain)
 	return Value{Given: given, plain: plain}, plain != "" && len(*errs) == before
 }
 

@@ -142,7 +142,7 @@ func Convert(fieldType, text string) (any, error) {
 	case Text, LongText, Encrypted:
 		s = text // blanks may matter
 	}
-	v, complaint := check(fieldType, s)
+	v, complaint := check(Field{Type: fieldType}, s)
 	if complaint != "" {
 		return nil, fmt.Errorf("%s is expected", complaint)
 	}

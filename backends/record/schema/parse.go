@@ -75,7 +75,7 @@ func Strict(errs *fault.List, path string, raw map[string]any, stored Fields) Fi
 		// Callers may send the member locked back as they received it.
 		ignored = slices.DeleteFunc(ignored, func(part string) bool { return part == at+".locked" })
 		given, ok := fields[name]
-		if ok && (given.Title != was.Title || given.Type != was.Type || given.Required != was.Required) {
+		if given.Locked = true; ok && given != was {
 			errs.Add(at, fault.Forbidden, "%s is locked and cannot be changed", at)
 		}
 		fields[name] = was

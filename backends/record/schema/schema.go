@@ -14,7 +14,8 @@ import (
 	"tenantry/internal/fault"
 )
 
-// Field is a defined field.
+// Field is a defined field. Fields are compared with ==, so every member must be comparable. CONTRIBUTING, "A property
+// of a defined field", says where a further member is read.
 type Field struct {
 	Title    string `json:"title" doc:"What people read."`
 	Type     string `json:"type" doc:"StudlyCase name of a type, for example Text, Number or Date."`
@@ -98,6 +99,12 @@ func (b Broken) Refuse(errs *fault.List, field, things, broken string) {
 		errs.Add(field, fault.Forbidden, "%d %s%s could not be %s any more; force=true changes it all the same",
 			n, things, named, broken)
 	}
+}
+
+// Rule returns what decides which values the field accepts: all but its title, and whether it is required or locked.
+func (f Field) Rule() Field {
+	f.Title, f.Required, f.Locked = "", false, false
+	return f
 }
 
 // Reseals reports whether a change of a field's type starts or stops encrypting it. Stored values would stay in plain

@@ -95,6 +95,28 @@ func TestParseCapsFields(t *testing.T) {
 }
 
 // TestStrict: a member that callers cannot set is a fault, and locked fields are kept.
+// TestEveryMemberIsReadAndDescribed checks that Parse and the OpenAPI schema of definitions know each member of Field
+// that callers may set.
+func TestEveryMemberIsReadAndDescribed(t *testing.T) {
+	t.Parallel()
+	item := schema.Definitions{}.OpenAPISchema()["additionalProperties"].(map[string]any)
+	described := item["properties"].(map[string]any)
+	for f := range reflect.TypeFor[schema.Field]().Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if name == "locked" {
+			continue
+		}
+		if _, ok := described[name]; !ok {
+			t.Errorf("the OpenAPI schema of definitions has no member %s, want every member of Field", name)
+		}
+		var errs fault.List
+		definition := map[string]any{"title": "C", "type": "Text", name: "x"} // its value may be a fault
+		if _, ignored := schema.Parse(&errs, "schema", map[string]any{"c": definition}, nil); len(ignored) > 0 {
+			t.Errorf("Parse ignores %v, want every member of Field read", ignored)
+		}
+	}
+}
+
 func TestStrict(t *testing.T) {
 	t.Parallel()
 	stored := schema.Fields{"a": {Title: "A", Type: schema.Text, Required: true, Locked: true}, "b": {Title: "B", Type: schema.Text}}
@@ -456,7 +478,7 @@ func FuzzGuessedTextConverts(f *testing.F) {
 		}
 		var errs fault.List
 		if value != nil {
-			schema.CheckValue(&errs, "f", fieldType, value)
+			schema.CheckValue(&errs, "f", schema.Field{Type: fieldType}, value)
 		}
 		if len(errs) > 0 {
 			t.Errorf("%q converts to an unacceptable %s: %v", text, fieldType, errs)

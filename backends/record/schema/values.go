@@ -58,7 +58,7 @@ func (f Fields) CheckChanged(
 				continue
 			}
 		}
-		if v, complaint := check(f[name].Type, value); complaint != "" {
+		if v, complaint := check(f[name], value); complaint != "" {
 			errs.Add(at, codeOf(f[name].Type, value), "%s must be %s", at, complaint)
 		} else {
 			clean[name] = v
@@ -80,7 +80,7 @@ func (f Fields) Invalid(values map[string]any) (invalid map[string]string) {
 		if !defined || value == nil || value == "" {
 			continue
 		}
-		if _, complaint := check(field.Type, value); complaint != "" {
+		if _, complaint := check(field, value); complaint != "" {
 			if invalid == nil {
 				invalid = map[string]string{}
 			}
@@ -90,11 +90,11 @@ func (f Fields) Invalid(values map[string]any) (invalid map[string]string) {
 	return invalid
 }
 
-// CheckValue returns the value to store in a field of that type. Faults are noted in errs under path.
-func CheckValue(errs *fault.List, path, fieldType string, value any) any {
-	v, complaint := check(fieldType, value)
+// CheckValue returns the value to store in the field. Faults are noted in errs under path.
+func CheckValue(errs *fault.List, path string, f Field, value any) any {
+	v, complaint := check(f, value)
 	if complaint != "" {
-		errs.Add(path, codeOf(fieldType, value), "%s must be %s", path, complaint)
+		errs.Add(path, codeOf(f.Type, value), "%s must be %s", path, complaint)
 	}
 	return v
 }
@@ -118,9 +118,9 @@ func codeOf(fieldType string, value any) string {
 	return "type"
 }
 
-// check returns the value to store, or a complaint that says what it must be.
-func check(fieldType string, value any) (stored any, complaint string) {
-	switch fieldType {
+// check returns the value to store in the field, or a complaint that says what it must be.
+func check(f Field, value any) (stored any, complaint string) {
+	switch f.Type {
 	case Number:
 		return value, unless(isNumber(value), "a number")
 	case Boolean:
@@ -133,7 +133,7 @@ func check(fieldType string, value any) (stored any, complaint string) {
 		if !ok {
 			return value, "a string"
 		}
-		return checkText(fieldType, s)
+		return checkText(f.Type, s)
 	}
 	return value, ""
 }

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 
+	"tenantry/backends/record/schema"
 	"tenantry/gateway/console/input"
 	"tenantry/gateway/console/layout"
 	"tenantry/gateway/console/show"
@@ -153,7 +154,7 @@ func inputOptions(c *input.Control) (all []layout.Option) {
 func Fields(fields []reports.AskableField) (all []show.DefinedField) {
 	for _, f := range fields {
 		kind := map[string]string{reports.TypeNumber: "Number", reports.TypeBoolean: "Boolean"}[f.Type]
-		all = append(all, show.DefinedField{Key: f.Name, Title: f.Title, Kind: kind})
+		all = append(all, show.DefinedField{Key: f.Name, Field: schema.Field{Title: f.Title, Type: kind}})
 	}
 	return all
 }

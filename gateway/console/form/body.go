@@ -103,7 +103,7 @@ func parts(
 	kinds := map[string]string{}
 	if f.Name == row.Defined.Values {
 		for _, d := range show.Defined(v, row, path) {
-			kinds[d.Key] = d.Kind
+			kinds[d.Key] = d.Type
 		}
 	}
 	for name := range sent {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"net/url"
 
+	"tenantry/backends/record/schema"
 	"tenantry/gateway/console/input"
 	"tenantry/gateway/console/show"
 	"tenantry/gateway/console/site"
@@ -38,10 +39,10 @@ func filterable(v *visit.Visit) (fields []show.DefinedField) {
 		return nil
 	}
 	for _, name := range list.Parameter("filters").Names {
-		fields = append(fields, show.DefinedField{Key: name, Title: site.Label(name)})
+		fields = append(fields, show.DefinedField{Key: name, Field: schema.Field{Title: site.Label(name)}})
 	}
 	for _, f := range show.Defined(v, list.Shows, nil) {
-		if f.Kind != "Encrypted" {
+		if f.Type != "Encrypted" {
 			fields = append(fields, f)
 		}
 	}

@@ -69,7 +69,7 @@ func control(
 		if f.Name == row.Defined.Encrypted {
 			c.Kind = "choice"
 			for _, d := range show.Defined(v, row, path) {
-				if d.Kind == schema.Encrypted {
+				if d.Type == schema.Encrypted {
 					c.Options = append(c.Options, layout.Option{Value: d.Key, Title: d.Title})
 				}
 			}

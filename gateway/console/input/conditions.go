@@ -124,7 +124,7 @@ func ConditionGrid(
 func FilterOf(name string, sent url.Values, fields []show.DefinedField, faults *fault.List) map[string]any {
 	kinds := map[string]string{}
 	for _, f := range fields {
-		kinds[f.Key] = f.Kind
+		kinds[f.Key] = f.Type
 	}
 	filter := map[string]any{}
 	for i := range CountLines(name, "field", sent) {

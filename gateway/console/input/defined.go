@@ -56,7 +56,7 @@ func DefinedControl(
 	c := Control{
 		Name: within + "." + d.Key, ID: ID(row.Name, within, d.Key), Label: d.Title, Kind: "text", Value: now.Text,
 	}
-	switch d.Kind {
+	switch d.Type {
 	case "LongText":
 		c.Kind = "textarea"
 	case "Number":
@@ -84,11 +84,11 @@ func DefinedControl(
 		c.Value = strings.Join(values, "\n")
 	}
 	if now.Is == strictjson.Object || now.Is == strictjson.Array && !PlainLines(now) ||
-		now.Is != strictjson.Null && now.Is != strictjson.Text && !slices.Contains(schema.KnownTypes(), d.Kind) {
+		now.Is != strictjson.Null && now.Is != strictjson.Text && !slices.Contains(schema.KnownTypes(), d.Type) {
 		c.Kind, c.Value = "json", show.Pretty(now) // no other control can hold the value
 	} else if mismatches(d, now) {
-		c.Hint = "The stored value is not of the type " + d.Kind + ", which the field has now."
-		numeric := slices.Contains([]string{schema.Number, schema.Boolean, schema.MultiSelect}, d.Kind)
+		c.Hint = "The stored value is not of the type " + d.Type + ", which the field has now."
+		numeric := slices.Contains([]string{schema.Number, schema.Boolean, schema.MultiSelect}, d.Type)
 		if c.Kind = "text"; now.Is != strictjson.Text || numeric {
 			c.Kind, c.Value, c.Hint = "json", show.Pretty(now), c.Hint+" It is written as JSON."
 		}
@@ -107,11 +107,11 @@ func DefinedControl(
 // mismatches reports whether a stored value is not of its field's type, because the type was changed later. The control
 // of the type would show nothing and delete the value.
 func mismatches(d show.DefinedField, now strictjson.Value) bool {
-	if now.Is == strictjson.Null || d.Kind == schema.Encrypted {
+	if now.Is == strictjson.Null || d.Type == schema.Encrypted {
 		return false
 	}
 	var faults fault.List
-	schema.CheckValue(&faults, d.Key, d.Kind, now.Any())
+	schema.CheckValue(&faults, d.Key, d.Field, now.Any())
 	return len(faults) > 0
 }
 

@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"strconv"
 
+	"tenantry/gateway/console/show"
 	"tenantry/gateway/console/site"
 	"tenantry/internal/fault"
 	"tenantry/internal/strictjson"
@@ -17,6 +18,7 @@ const blankFields = 3
 type SchemaRow struct {
 	Number, Key, Title, Type string
 	Required, Locked         bool
+	Others                   string // the members that the row has no control for, as JSON; empty if there are none
 	Error                    string
 	Focus                    bool // it is the first with an error
 }
@@ -38,7 +40,7 @@ func SchemaRows(now strictjson.Value, sent url.Values) (rows []SchemaRow) {
 			rows = append(rows, SchemaRow{
 				Number: strconv.Itoa(i),
 				Key:    sent.Get(n + ".key"), Title: sent.Get(n + ".title"), Type: sent.Get(n + ".type"),
-				Required: sent.Get(n+".required") != "", Locked: sent.Get(n+".locked") != "",
+				Required: sent.Get(n+".required") != "", Locked: sent.Get(n+".locked") != "", Others: sent.Get(n + ".others"),
 			})
 		}
 		if sent.Get("_more") == "schema" {
@@ -51,6 +53,7 @@ func SchemaRows(now strictjson.Value, sent url.Values) (rows []SchemaRow) {
 			Key: m.Name, Title: m.Value.Get("title").Text, Type: m.Value.Get("type").Text,
 			Required: m.Value.Get("required").Is == strictjson.True,
 			Locked:   m.Value.Get("locked").Is == strictjson.True,
+			Others:   others(m.Value),
 		})
 	}
 	for range blankFields {
@@ -60,6 +63,15 @@ func SchemaRows(now strictjson.Value, sent url.Values) (rows []SchemaRow) {
 		rows[i].Number = strconv.Itoa(i)
 	}
 	return rows
+}
+
+// others returns the members of a definition that a row has no control for, as JSON; empty if there are none.
+func others(definition strictjson.Value) string {
+	left := show.Without(definition, "title", "type", "required", "locked")
+	if len(left.Members) == 0 {
+		return ""
+	}
+	return string(left.Raw())
 }
 
 // SchemaOf converts the rows of a form into a schema. It ignores rows without a key and a title.
@@ -73,7 +85,13 @@ func SchemaOf(sent url.Values, faults *fault.List) map[string]any {
 		if _, duplicate := fields[r.Key]; duplicate {
 			faults.Add("schema."+r.Key, fault.Duplicate, "two fields have the key %q", r.Key)
 		}
-		f := map[string]any{"title": r.Title, "type": r.Type}
+		var p strictjson.Parser
+		kept, err := p.Parse(cmp.Or(r.Others, "{}"))
+		if err != nil {
+			faults.Add("schema."+r.Key, fault.Format, "the other members of the field %q are not JSON", r.Key)
+		}
+		f := kept.Table()
+		f["title"], f["type"] = r.Title, r.Type
 		if r.Required {
 			f["required"] = true
 		}

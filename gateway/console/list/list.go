@@ -162,7 +162,7 @@ func layOutList(
 	}
 	sorts, names := p.Parameter("sort").Names, p.Parameter("filters").Names
 	for _, f := range defined {
-		if f.Kind != schema.Encrypted { // encrypted values cannot be compared
+		if f.Type != schema.Encrypted { // encrypted values cannot be compared
 			names = append(slices.Clone(names), f.Key)
 		}
 	}

@@ -85,12 +85,12 @@ func Columns(
 		}
 	}
 	for _, f := range defined {
-		if f.Kind != "Encrypted" {
+		if f.Type != "Encrypted" {
 			// Sorting by a name that a declared field has too would sort by the declared one.
 			declared := slices.ContainsFunc(available, func(c Column) bool { return c.Within == "" && c.Name == f.Key })
 			available = append(available, Column{
-				Name: f.Key, Title: f.Title, kind: f.Kind, Within: p.Shows.Defined.Values,
-				Sorts: f.Kind != "MultiSelect" && !declared,
+				Name: f.Key, Title: f.Title, kind: f.Type, Within: p.Shows.Defined.Values,
+				Sorts: f.Type != "MultiSelect" && !declared,
 			})
 		}
 	}

@@ -1,8 +1,10 @@
 package show
 
 import (
+	"encoding/json"
 	"strconv"
 
+	"tenantry/backends/record/schema"
 	"tenantry/gateway/console/site"
 	"tenantry/gateway/console/visit"
 	"tenantry/internal/strictjson"
@@ -11,8 +13,15 @@ import (
 
 // DefinedField is a field that the organization has added to records.
 type DefinedField struct {
-	Key, Title, Kind string
-	Required         bool
+	Key string
+	schema.Field
+}
+
+// defined returns the field that a definition in an answer describes.
+func defined(key string, definition strictjson.Value) DefinedField {
+	d := DefinedField{Key: key}
+	_ = json.Unmarshal(definition.Raw(), &d.Field) // the operation made it from a field
+	return d
 }
 
 // TitleOf returns the title of a declared or defined field.
@@ -44,8 +53,7 @@ func Defined(v *visit.Visit, row *operation.Row, path map[string]string) (fields
 			return nil
 		}
 		for _, m := range a.Data.Get("schema").Members {
-			required := m.Value.Get("required").Is == strictjson.True
-			fields = append(fields, DefinedField{m.Name, m.Value.Get("title").Text, m.Value.Get("type").Text, required})
+			fields = append(fields, defined(m.Name, m.Value))
 		}
 		return fields
 	}
@@ -54,8 +62,7 @@ func Defined(v *visit.Visit, row *operation.Row, path map[string]string) (fields
 		return nil
 	}
 	for _, r := range data.Get("results").Items {
-		required := r.Get("required").Is == strictjson.True
-		fields = append(fields, DefinedField{r.Get("key").Text, r.Get("title").Text, r.Get("type").Text, required})
+		fields = append(fields, defined(r.Get("key").Text, r))
 	}
 	return fields
 }

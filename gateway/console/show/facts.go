@@ -64,11 +64,11 @@ func Facts(v *visit.Visit, p *site.Page, path map[string]string, data strictjson
 func definedFacts(v *visit.Visit, p *site.Page, path map[string]string, values strictjson.Value) (facts []Pair) {
 	var known []string
 	for _, d := range Defined(v, p.Shows, path) {
-		if known = append(known, d.Key); d.Kind == schema.Encrypted {
+		if known = append(known, d.Key); d.Type == schema.Encrypted {
 			continue
 		}
-		value := definedValue(v, d.Kind, values.Get(d.Key), 0)
-		if d.Kind == schema.URL {
+		value := definedValue(v, d.Type, values.Get(d.Key), 0)
+		if d.Type == schema.URL {
 			value.Href = webAddress(values.Get(d.Key).Text)
 		}
 		facts = append(facts, Pair{cmp.Or(d.Title, site.Label(d.Key)), value})

@@ -95,7 +95,7 @@ func namingField(defined []DefinedField) (key string) {
 	for _, f := range defined {
 		rank := 0
 		switch {
-		case f.Kind != "Text":
+		case f.Type != "Text":
 			continue
 		case slices.Contains(nameFields(), f.Key) || strings.HasSuffix(f.Key, "_name"):
 			rank = 2

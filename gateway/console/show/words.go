@@ -142,7 +142,7 @@ func choices(v *visit.Visit, p *site.Page, name string) []layout.Option {
 func FilterValues(
 	v *visit.Visit, p *site.Page, name, op string, defined []DefinedField,
 ) (all []layout.Option) {
-	isBoolean := func(f DefinedField) bool { return f.Key == name && f.Kind == schema.Boolean }
+	isBoolean := func(f DefinedField) bool { return f.Key == name && f.Type == schema.Boolean }
 	if op == "exists" || slices.ContainsFunc(defined, isBoolean) {
 		return layout.YesOrNo("")
 	}

@@ -202,7 +202,7 @@ func (r *row) exact(t *target, cell string) (v strictjson.Value, err error) {
 		return text(cell), nil
 	case r.feed.ours && t.custom && kind == store.TypeString:
 		var wrong fault.List
-		schema.CheckValue(&wrong, t.field, t.typ, cell)
+		schema.CheckValue(&wrong, t.field, schema.Field{Type: t.typ}, cell)
 		return text(cell), wrong.Err()
 	}
 	return v, errInexact

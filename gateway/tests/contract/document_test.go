@@ -152,6 +152,35 @@ func TestDocumentsNameWhatBrowserKeysMayCall(t *testing.T) {
 	}
 }
 
+// TestDocumentListsFieldsOfContacts checks that docs/api.md lists the fields by which contacts can be filtered.
+func TestDocumentListsFieldsOfContacts(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../../docs/api.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pattern := regexp.MustCompile("(?s)\nFields of a contact are (.*?) and the organization's own")
+	sentence := pattern.FindStringSubmatch(string(text))
+	if sentence == nil {
+		t.Fatal("docs/api.md does not list the fields of a contact")
+	}
+	var listed []string
+	for _, name := range regexp.MustCompile("`(\\w+)`").FindAllStringSubmatch(sentence[1], -1) {
+		listed = append(listed, name[1])
+	}
+	for _, op := range gatewaytest.Start(t).App.Operations() {
+		if op.Name != "contacts.list" {
+			continue
+		}
+		names := op.Params[slices.IndexFunc(op.Params, func(p operation.Param) bool { return p.Name == "filters" })].Names
+		if slices.Sort(listed); !slices.Equal(listed, slices.Sorted(slices.Values(names))) {
+			t.Errorf("docs/api.md lists %v, want %v", listed, names)
+		}
+		return
+	}
+	t.Error("there is no operation contacts.list")
+}
+
 // TestOperationIdentifiersAreUniqueCamelCase checks the identifiers from which generators make names.
 func TestOperationIdentifiersAreUniqueCamelCase(t *testing.T) {
 	t.Parallel()

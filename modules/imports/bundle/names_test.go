@@ -1,6 +1,8 @@
 package bundle
 
 import (
+	"os"
+	"regexp"
 	"slices"
 	"testing"
 
@@ -29,5 +31,41 @@ func TestNamesHaveOneRule(t *testing.T) {
 	}
 	if some < 10 {
 		t.Errorf("%d names", some)
+	}
+}
+
+// TestDocumentListsEveryField checks that docs/bundle.md names each kind with its fields, apart from the times that all
+// documents may have.
+func TestDocumentListsEveryField(t *testing.T) {
+	t.Parallel()
+	document, err := os.ReadFile("../../../docs/bundle.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed := map[string][]string{}
+	rows, names := regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| (`.*`) \\|$"), regexp.MustCompile("`([a-z_]+)`")
+	example := regexp.MustCompile(`\(.*?\)`)
+	for _, row := range rows.FindAllStringSubmatch(string(document), -1) {
+		for _, name := range names.FindAllStringSubmatch(example.ReplaceAllString(row[2], ""), -1) {
+			listed[row[1]] = append(listed[row[1]], name[1])
+		}
+	}
+	w := newWorld(t)
+	all, err := w.service.session(w.org("acme"), nil, false)
+	check(t, err)
+	for _, k := range all.kinds {
+		var fields []string
+		for i := range k.Fields {
+			if name := k.Fields[i].Name; name != createdAt && name != updatedAt {
+				fields = append(fields, name)
+			}
+		}
+		if got := listed[k.Name]; !slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(fields))) {
+			t.Errorf("the fields of %s in docs/bundle.md are %v, want %v", k.Name, got, fields)
+		}
+		delete(listed, k.Name)
+	}
+	if len(listed) > 0 {
+		t.Errorf("docs/bundle.md lists %v, want only kinds of a bundle", listed)
 	}
 }

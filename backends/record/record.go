@@ -1,9 +1,6 @@
 // Package record describes the records of a resource in one place. The tags of the struct declare each field (see
 // package declare), and Define adds what concerns the record as a whole. The store's specification, reading and
 // checking of input, writing, and the references to other records follow from this description.
-//
-// In addition to the tags of package declare, a field may have the tag as:"id", its name for callers and in bundles,
-// and store:"custom", for the values of fields that the organization defined.
 package record
 
 import (

@@ -1,7 +1,46 @@
-// Package declare reads the tags of a struct's fields: names, rules, uses and documentation. Records and inputs are
-// described by their structs and nowhere else.
+// Package declare reads the tags of a struct's fields. Records and inputs are described by their structs and nowhere
+// else.
 //
 //	Name string `json:"name" rule:"required max=200" use:"filter" doc:"Name of the folder." example:"Contracts"`
+//
+// These are all tags, with the packages that read them.
+//
+// Records, and inputs of operations and commands:
+//
+//	json     name; omitempty leaves an empty value out (everywhere)
+//	doc      description (gateway/openapi, gateway/cli); of a field named _ that of its struct
+//	example  value for documents, as JSON or plain text (operation/crud, gateway/openapi)
+//	ask      "Label|Hint|kind" of the control in a form; see the kinds of controls (gateway/console)
+//	rule     words with blanks between them (backends/record/field):
+//	             required, min=N, max=N, each=N, enum=A|B; see Rule
+//	             format=id, time, email, key, name, line, label or media
+//	             ref=RESOURCE, unique, within=FIELD (backends/record makes references and unique indexes)
+//	use      words with blanks between them; see Use (backends/record, operation/crud)
+//
+// Records alone:
+//
+//	as       name for callers and in bundles, if it is not the stored one (backends/record)
+//	store    custom: values of defined fields; time: milliseconds that can be filtered (backends/store, backends/record)
+//	alias    other headings of its column in files, separated by | (backends/record, for modules/imports/tabular)
+//	report   title in reports; without it, reports cannot name the field (reports)
+//
+// Inputs alone:
+//
+//	default  value if the field is not given (operation, gateway/cli)
+//	flag     name on the command line; by default that of json with hyphens (gateway/cli)
+//	arg      what the argument of the command is, instead of a flag (gateway/cli, gateway/control)
+//	without  flag that it excludes (gateway/cli)
+//	least    smallest duration (gateway/cli)
+//	read     stdin or file: the flag says where the value is read from (gateway/cli)
+//	bare     value of a map's name that is given without one (gateway/cli)
+//	write    how entries of a map are written, for a refusal (gateway/cli)
+//
+// Answers alone:
+//
+//	enum     values, separated by commas (gateway/openapi, gateway/console)
+//	format   format in the schema (gateway/openapi)
+//	model    of a field named _: name of the struct's schema (gateway/openapi)
+//	from     name of the record's field, "-" for none (gateway/control)
 package declare
 
 import (
@@ -58,7 +97,7 @@ type Rule struct {
 	// every element. Max and Each of 0 bound nothing.
 	Min, Max, Each int64
 	Enum           []string
-	Format         string // of a text: the name of a format that another package checks
+	Format         string // of a text: the name of a format that package field checks
 	Ref            string // the resource that the field refers to
 	Within         string // Unique only among records with the same value of this field
 }

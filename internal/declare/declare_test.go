@@ -1,7 +1,16 @@
 package declare_test
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
 	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -78,5 +87,57 @@ func TestMistakesInTags(t *testing.T) {
 		if _, err := declare.Of(reflect.TypeOf(tt.of)); err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), "field A of") {
 			t.Errorf(`Of(%v) = %v, want an error with "field A of" and %q`, tt.of, err, tt.want)
 		}
+	}
+}
+
+// TestTagsAreListed checks that the comment of the package lists every tag that a struct of the program has, because a
+// misspelt tag has no effect. Tags of libraries are excepted.
+func TestTagsAreListed(t *testing.T) {
+	t.Parallel()
+	listed := []string{"yaml", "bson"}
+	files, root := token.NewFileSet(), os.DirFS("../..")
+	own, err := parser.ParseFile(files, "declare.go", nil, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range regexp.MustCompile(`(?m)^\t([a-z]+) `).FindAllStringSubmatch(own.Doc.Text(), -1) {
+		listed = append(listed, line[1])
+	}
+	tag, tags := regexp.MustCompile(`^ *([^ :]+):"(?:[^"\\]|\\.)*"`), 0
+	look := func(n ast.Node) bool {
+		f, ok := n.(*ast.Field)
+		if !ok || f.Tag == nil {
+			return true
+		}
+		rest, _ := strconv.Unquote(f.Tag.Value)
+		for m := tag.FindStringSubmatch(rest); m != nil; m = tag.FindStringSubmatch(rest) {
+			rest, tags = rest[len(m[0]):], tags+1
+			if !slices.Contains(listed, m[1]) {
+				t.Errorf("%s: the comment of package declare does not list the tag %s", files.Position(f.Pos()), m[1])
+			}
+		}
+		return true
+	}
+	err = fs.WalkDir(root, ".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (name == "bench" || strings.HasPrefix(path.Base(name), ".") && name != "."):
+			return fs.SkipDir
+		case !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go"):
+			return nil
+		}
+		text, err := fs.ReadFile(root, name)
+		if err != nil {
+			return err
+		}
+		file, err := parser.ParseFile(files, name, text, 0)
+		if err == nil {
+			ast.Inspect(file, look)
+		}
+		return err
+	})
+	if err != nil || tags < 500 {
+		t.Errorf("%d tags were read, %v; want at least 500", tags, err)
 	}
 }

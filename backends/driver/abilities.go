@@ -6,7 +6,8 @@ import (
 )
 
 // The optional abilities of an engine or a workspace; Meter is in meter.go. Package store checks for each by its
-// interface and does without it if an engine lacks it. All methods are safe for concurrent use.
+// interface and does without it if an engine lacks it. So an engine asserts at its type which ones it has: otherwise it
+// would lose an ability whose signature is wrong. All methods are safe for concurrent use.
 
 // Remote is an engine that may be on another machine.
 type Remote interface {
@@ -141,3 +142,28 @@ type Breaker interface {
 	// Refusing reports whether calls fail so now.
 	Refusing() bool
 }
+
+// Inspector is an engine that can report to an operator on the services it depends on, beyond whether it answers.
+type Inspector interface {
+	// Inspect returns findings in a stable order, even while the server does not answer. When the context ends, it
+	// returns those it has made so far.
+	Inspect(ctx context.Context) []Finding
+}
+
+// Finding is one observation about an engine for an operator.
+type Finding struct {
+	Subject string // one word
+	Verdict FindingVerdict
+	Says    string
+	Advice  string // may be empty
+}
+
+// FindingVerdict is the severity of a Finding.
+type FindingVerdict int
+
+// The verdicts. The zero value means that all is well.
+const (
+	FindingGood FindingVerdict = iota
+	FindingWarning
+	FindingWrong
+)

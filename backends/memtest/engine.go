@@ -21,6 +21,8 @@ type Engine struct {
 	workspaces map[string]*workspace
 }
 
+var _ driver.Meter = (*workspace)(nil) // its only optional ability
+
 // New returns an empty engine.
 func New() *Engine { return &Engine{workspaces: map[string]*workspace{}} }
 

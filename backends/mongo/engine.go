@@ -66,6 +66,19 @@ type Options struct {
 	Log *slog.Logger
 }
 
+// The abilities of the engine.
+var (
+	_ driver.Breaker   = (*Engine)(nil)
+	_ driver.Elector   = (*Engine)(nil)
+	_ driver.Finder    = (*Engine)(nil)
+	_ driver.Indexer   = (*Engine)(nil)
+	_ driver.Inspector = (*Engine)(nil)
+	_ driver.Keeper    = (*Engine)(nil)
+	_ driver.Remote    = (*Engine)(nil)
+	_ driver.Explainer = (*workspace)(nil)
+	_ driver.Meter     = (*workspace)(nil)
+)
+
 // Engine implements driver.Engine. Its methods are safe for concurrent use.
 type Engine struct {
 	opts    Options

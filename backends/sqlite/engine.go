@@ -80,6 +80,20 @@ type Plan struct {
 	Lines []string
 }
 
+// The abilities of the engine.
+var (
+	_ driver.Atomic       = (*Engine)(nil)
+	_ driver.Checkpointer = (*Engine)(nil)
+	_ driver.Examiner     = (*Engine)(nil)
+	_ driver.Finder       = (*Engine)(nil)
+	_ driver.Indexer      = (*Engine)(nil)
+	_ driver.Keeper       = (*Engine)(nil)
+	_ driver.Sizer        = (*Engine)(nil)
+	_ driver.Explainer    = (*workspace)(nil)
+	_ driver.Meter        = (*workspace)(nil)
+	_ driver.Parted       = (*workspace)(nil)
+)
+
 // Engine implements driver.Engine. Its methods are safe for concurrent use.
 type Engine struct {
 	opts       Options

@@ -36,11 +36,12 @@ func newMetered(t testing.TB, e driver.Engine) *metered {
 	return m
 }
 
+// meterOf returns the workspace as a Meter. It skips the test if the engine lacks that ability.
 func meterOf(t testing.TB, ws driver.Workspace) driver.Meter {
 	t.Helper()
 	m, ok := ws.(driver.Meter)
 	if !ok {
-		t.Fatal("the workspace does not implement driver.Meter")
+		t.Skip("the engine does not measure workspaces")
 	}
 	return m
 }

@@ -844,7 +844,11 @@ func TestPagesFollowRights(t *testing.T) {
 	p := person{t, acme, cookie}
 	home := p.open("/")
 	checkPage(t, home, 200, "Contacts", "Clerk")
-	checkPage(t, person{t, acme, admin}.open("/"), 200, `<td><span dir="auto">Clerk</span></td>`) // who signed in, not how the audit names them
+	whole := person{t, acme, admin}.open("/")
+	checkPage(t, whole, 200, `<td><span dir="auto">Clerk</span></td>`) // who signed in, not how the audit names them
+	if strings.Contains(whole.Text(), "<h2>More</h2>") {
+		t.Error("the navigation has pages without a group and an icon, want both for every tag; add it to site/navigation.go")
+	}
 	for _, hidden := range []string{`href="/keys"`, `href="/users"`, `href="/audit"`, `href="/custom-reports"`} {
 		if strings.Contains(home.Text(), hidden) {
 			t.Errorf("the navigation has %s", hidden)

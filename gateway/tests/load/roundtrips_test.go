@@ -307,7 +307,8 @@ func uncoveredReads(rows []operation.Row, reads []read) (faults []string) {
 			continue // all such rows ask the same way, or read all there is
 		}
 		if known[op.Name] && !slices.ContainsFunc(reads, func(r read) bool { return r.operation == op.Name }) {
-			faults = append(faults, fmt.Sprintf("operation %s reads, and nothing says how often it waits for the store; add it to reads", op.Name))
+			faults = append(faults, fmt.Sprintf(
+				"operation %s reads, and nothing says how often it waits for the store; add it to readsOf", op.Name))
 		}
 	}
 	for _, r := range reads {

@@ -115,7 +115,7 @@ type Use uint16
 
 // The uses.
 const (
-	Filter   Use = 1 << iota // callers filter and sort by it
+	Filter   Use = 1 << iota // callers filter by it; lists are sorted by it if an index begins with it
 	Once                     // set on create, never on update
 	Computed                 // never set by callers of operations; a bundle sets it
 	Hidden                   // no answer shows it

@@ -253,3 +253,33 @@ func BenchmarkBulk(b *testing.B) {
 		})
 	}
 }
+
+// TestStandardFieldHidesDefinedOne: if contacts get a standard field with the key of a field that an organization
+// defined before, its values stay, and the key means the standard field.
+func TestStandardFieldHidesDefinedOne(t *testing.T) {
+	t.Parallel()
+	o := client{Org: gatewaytest.Start(t).Org(t, "acme")}
+	o.Import(t, `{"kind":"contact_field","key":"city","title":"City","type":"Number","as_is":true}`,
+		`{"kind":"contact","id":"00000000000000000000c001","city":"Bonn","fields":{"city":7}}`,
+		`{"kind":"contact","id":"00000000000000000000c002","city":"Aachen","fields":{"city":8}}`,
+		`{"kind":"custom_report","pid":"public-report-e1","title":"Cities","class":"Contacts","secure":false,`+
+			`"query":{"fields":["city"],"sort":["city"]}}`)
+	o = o.of(t, tenants.Contacts)
+	for query, want := range map[string]string{
+		"filters[city]=Bonn": "Bonn", "filters[city]=7": "", "sort=city": "Aachen Bonn",
+	} {
+		if got := o.names(t, "/api/contacts?"+query, "city"); got != want {
+			t.Errorf("%s: got %q, want %q", query, got, want)
+		}
+	}
+	shared := o.Page(t, "/api/reports/shared/public-report-e1?data=1").Text()
+	if !strings.Contains(shared, `"rows":[["Aachen"],["Bonn"]]`) {
+		t.Errorf("the report answers %s, want the standard field", shared)
+	}
+	made := o.do(t, http.MethodPut, "/api/contacts/00000000000000000000c001", `{"fields":{"city":9}}`, 200)
+	if fmt.Sprint(made["fields"], made["city"]) != "map[city:9]Bonn" {
+		t.Errorf("got %v, want the defined value under fields and the standard one beside it", made)
+	}
+	o.do(t, http.MethodPut, "/api/contacts/fields/city", `{"title":"Town"}`, 422)
+	o.do(t, http.MethodDelete, "/api/contacts/fields/city?force=true", "", 200)
+}

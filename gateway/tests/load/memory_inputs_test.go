@@ -97,32 +97,42 @@ func inputDemands() []demand {
 			}
 			return io.MultiReader(parts...)
 		}),
-		file("changes of large records", "?partial=true", "application/x-ndjson", func() io.Reader {
+		{"changes of large records", storeLargeRecords, func(ctx context.Context, at *bound) error {
 			var lines strings.Builder
 			for i := range largeStored {
-				fmt.Fprintf(&lines, "{\"kind\":\"record\",\"id\":\"%s\",\"object\":\"large\",\"external_id\":\"%d\"}\n", fixture.DocID(0xb000+i), time.Now().UnixNano())
+				fmt.Fprintf(&lines, "{\"kind\":\"record\",\"id\":\"%s\",\"object\":\"large\",\"external_id\":\"%d\"}\n",
+					fixture.DocID(0xb000+i), time.Now().UnixNano())
 			}
-			return strings.NewReader(lines.String())
-		}),
+			return imported(ctx, at, "?partial=true", "application/x-ndjson", strings.NewReader(lines.String()))
+		}},
 	}
 }
 
-// largeStored is the number of large records of an organization that inputs change.
-const largeStored = 100
-
-// storeInputs stores the records that inputs are about.
+// storeInputs stores the definitions that inputs are about, once in an organization.
 func storeInputs(t *testing.T, at *bound) {
 	t.Helper()
 	if at.left["inputs"] != "" {
 		return
 	}
 	at.left["inputs"] = "stored"
-	lines := []string{
-		`{"kind":"contact_field","key":"any","title":"Any","type":"Anything"}`, `{"kind":"contact_field","key":"long","title":"Long","type":"LongText"}`,
-		`{"kind":"custom_object","name":"large","label":"Large","label_plural":"Larges","schema":{"any":{"title":"Any","type":"Anything"},"long":{"title":"Long","type":"LongText"}}}`,
-	}
+	at.org.Import(t,
+		`{"kind":"contact_field","key":"any","title":"Any","type":"Anything"}`,
+		`{"kind":"contact_field","key":"long","title":"Long","type":"LongText"}`,
+		`{"kind":"custom_object","name":"large","label":"Large","label_plural":"Larges","schema":`+
+			`{"any":{"title":"Any","type":"Anything"},"long":{"title":"Long","type":"LongText"}}}`)
+}
+
+// largeStored is the number of large records of an organization that inputs change.
+const largeStored = 100
+
+// storeLargeRecords stores these records.
+func storeLargeRecords(t *testing.T, at *bound) {
+	t.Helper()
+	storeInputs(t, at)
+	var lines []string
 	for i := range largeStored {
-		lines = append(lines, fmt.Sprintf(`{"kind":"record","id":"%s","object":"large","values":{"long":"%s"}}`, fixture.DocID(0xb000+i), strings.Repeat("x", 400<<10)))
+		lines = append(lines, fmt.Sprintf(`{"kind":"record","id":"%s","object":"large","values":{"long":"%s"}}`,
+			fixture.DocID(0xb000+i), strings.Repeat("x", 400<<10)))
 	}
 	at.org.Import(t, lines...)
 }

@@ -1,11 +1,11 @@
-// Package transfer holds tests of import and export over HTTP, random sequences included.
+// Package transfer holds tests of imports and exports: bundles over HTTP, random sequences of them, and files of CSV and
+// JSON.
 package transfer
 
 import (
-	"os"
 	"testing"
 
 	"tenantry/internal/maintest"
 )
 
-func TestMain(m *testing.M) { os.Exit(maintest.Run(m)) }
+func TestMain(m *testing.M) { maintest.Leakless(m) }

@@ -1,4 +1,4 @@
-package tabular_test
+package transfer
 
 import (
 	"errors"

@@ -96,7 +96,7 @@ func TestCloseIsBounded(t *testing.T) {
 	acme := g.Org(t, "acme")
 	acme.Get(t, acme.Key(t), "/api/campaigns")
 	hang.Store(true)
-	g.App.FlushUsageInBackground()
+	g.App.(*gateway.App).FlushUsageInBackground()
 	<-hanging
 	stopped := make(chan struct{})
 	go func() { g.Stop(t); close(stopped) }()

@@ -15,7 +15,6 @@ import (
 	"net/http"
 	"path"
 	"runtime/debug"
-	"strings"
 	"time"
 
 	"tenantry/gateway/console/ask"
@@ -176,24 +175,12 @@ func (m *Module) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	r.Header.Set(ask.RequestIDHeader, w.Header().Get(ask.RequestIDHeader)) // the log shows it for the calls of the page
 	timeout := pageTimeout
-	if row := m.formOperation(r.URL.Path); row != nil {
+	if row := m.common.Site.FormOperation(r.URL.Path); row != nil {
 		timeout = max(timeout, row.Deadline()) // a form has as much time as the operation that it calls
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), timeout)
 	defer cancel()
 	m.mux.ServeHTTP(w, r.WithContext(ctx))
-}
-
-// formOperation returns the operation that the form at a path calls, or nil.
-func (m *Module) formOperation(path string) *operation.Row {
-	name, found := strings.CutPrefix(path, "/do/")
-	if rest, docs := strings.CutPrefix(path, "/docs/"); docs {
-		name, found = strings.CutSuffix(rest, "/try")
-	}
-	if !found {
-		return nil
-	}
-	return m.common.Site.Rows[name]
 }
 
 // sitePage shows the page of the request's path.

@@ -36,7 +36,8 @@ import (
 )
 
 // App is what tests use of a gateway.App. It is an interface because the compiler loads a struct with the types of all
-// its fields: a package that names gateway.App compiles all generic code of the program again, in 6.5 s of CPU time instead of 2.4.
+// its fields: a package that names gateway.App compiles all generic code of the program again, in 6.5 s of CPU time
+// instead of 2.4.
 type App interface {
 	Addr() net.Addr
 	AdminAddr() net.Addr

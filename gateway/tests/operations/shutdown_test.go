@@ -1,4 +1,4 @@
-package gateway_test
+package operations
 
 import (
 	"encoding/json"
@@ -83,6 +83,7 @@ func TestCloseIsBounded(t *testing.T) {
 	hanging, release := make(chan struct{}, 1), make(chan struct{})
 	g := gatewaytest.Start(t, func(c *config.Config, o *gateway.Options) {
 		c.Timeouts.Shutdown = time.Second
+		c.Memory.Organizations = 1 // counts of a second one are stored at once, in the background
 		o.Observe = func(c store.Call) {
 			if hang.Load() && c.Collection == "usage" {
 				select {
@@ -93,10 +94,12 @@ func TestCloseIsBounded(t *testing.T) {
 			}
 		}
 	})
-	acme := g.Org(t, "acme")
-	acme.Get(t, acme.Key(t), "/api/campaigns")
-	hang.Store(true)
-	g.App.(*gateway.App).FlushUsageInBackground()
+	for _, slug := range []string{"acme", "globex"} {
+		o := g.Org(t, slug)
+		key := o.Key(t)
+		hang.Store(slug == "globex")
+		o.Get(t, key, "/api/campaigns")
+	}
 	<-hanging
 	stopped := make(chan struct{})
 	go func() { g.Stop(t); close(stopped) }()

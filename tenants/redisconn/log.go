@@ -17,12 +17,12 @@ const (
 	maxEntries  = 256
 )
 
-// LogTo sends the messages of the Redis client, such as lost connections, to log as warnings. Equal messages are logged
-// at most every 10 seconds, with the number suppressed since the last one. The client has one logger for the whole
-// process.
-func LogTo(log *slog.Logger) { redis.SetLogger(newLogger(log, time.Now)) }
+// LogTo sets the logger of the Redis client, of which the process has one, to a Logger.
+func LogTo(log *slog.Logger) { redis.SetLogger(NewLogger(log, time.Now)) }
 
-type logger struct {
+// Logger sends the messages of the Redis client, such as lost connections, to a log as warnings. Equal messages are
+// logged at most every 10 seconds, with the number suppressed since the last one.
+type Logger struct {
 	log *slog.Logger
 	now func() time.Time
 
@@ -35,19 +35,20 @@ type entry struct {
 	suppressed int
 }
 
-func newLogger(log *slog.Logger, now func() time.Time) *logger {
-	return &logger{log: log, now: now, entries: map[string]entry{}}
+// NewLogger returns a Logger; now is the clock.
+func NewLogger(log *slog.Logger, now func() time.Time) *Logger {
+	return &Logger{log: log, now: now, entries: map[string]entry{}}
 }
 
 // Printf implements the client's interface.
-func (l *logger) Printf(ctx context.Context, format string, args ...any) {
+func (l *Logger) Printf(ctx context.Context, format string, args ...any) {
 	if ok, suppressed := l.allow(format); ok {
 		l.log.WarnContext(ctx, "the Redis client reports a problem", "message", fmt.Sprintf(format, args...), "suppressed",
 			suppressed)
 	}
 }
 
-func (l *logger) allow(format string) (ok bool, suppressed int) {
+func (l *Logger) allow(format string) (ok bool, suppressed int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.now()

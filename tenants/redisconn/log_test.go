@@ -1,4 +1,4 @@
-package redisconn
+package redisconn_test
 
 import (
 	"bytes"
@@ -7,13 +7,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"tenantry/tenants/redisconn"
 )
 
 func TestRepeatedClientMessagesAreSuppressed(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	now := time.Now()
-	l := newLogger(slog.New(slog.NewTextHandler(&out, nil)), func() time.Time { return now })
+	l := redisconn.NewLogger(slog.New(slog.NewTextHandler(&out, nil)), func() time.Time { return now })
 	say := func(format string, args ...any) string {
 		out.Reset()
 		l.Printf(t.Context(), format, args...)
@@ -30,14 +32,14 @@ func TestRepeatedClientMessagesAreSuppressed(t *testing.T) {
 	if line := say("another"); !strings.Contains(line, "another") {
 		t.Errorf("another: %s", line)
 	}
-	now = now.Add(repeatEvery)
+	now = now.Add(10 * time.Second)
 	if line := say("dial %d failed", 9); !strings.Contains(line, "dial 9 failed") || !strings.Contains(line, "suppressed=5") {
 		t.Errorf("later: %s", line)
 	}
-	for n := range 3 * maxEntries {
-		l.allow("format " + strconv.Itoa(n))
+	for n := range 256 {
+		say("format " + strconv.Itoa(n))
 	}
-	if len(l.entries) > maxEntries {
-		t.Errorf("%d texts are remembered", len(l.entries))
+	if line := say("dial %d failed", 10); !strings.Contains(line, "dial 10 failed") {
+		t.Errorf("after 256 other texts one is still remembered: %q, want it logged", line)
 	}
 }

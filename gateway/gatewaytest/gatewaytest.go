@@ -51,6 +51,20 @@ type App interface {
 	EmptyTrash(ctx context.Context) (taken bool, err error)
 	PutUsage(ctx context.Context, slug string, days []*usage.Day) error
 	FlushUsage(ctx context.Context)
+	Commands() *control.Client
+	Run(ctx context.Context) error
+	Close() error
+}
+
+// New is gateway.New. If it were inlined, its callers would name gateway.App.
+//
+//go:noinline
+func New(ctx context.Context, cfg config.Config, o gateway.Options) (App, error) {
+	app, err := gateway.New(ctx, cfg, o)
+	if err != nil {
+		return nil, err // and no App, which would be a pointer that is nil
+	}
+	return app, nil
 }
 
 // Gateway is a running gateway.
@@ -144,7 +158,7 @@ func Start(t testing.TB, options ...Option) *Gateway {
 	if o.RedisTimeout == 0 && slices.Equal(cfg.Redis.Addrs, shared) {
 		o.RedisTimeout = patientTimeout // the test does not break Redis
 	}
-	app, err := gateway.New(t.Context(), cfg, o)
+	app, err := New(t.Context(), cfg, o)
 	if err != nil {
 		t.Fatalf("starting the gateway: %v", err)
 	}

@@ -114,7 +114,7 @@ func TestShareTokenSecretsAreStrong(t *testing.T) {
 		if err := os.WriteFile(cfg.KeyringPath(), material.ReplaceAll(raw, []byte(`"`+weak+`"`)), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		app, err := gateway.New(t.Context(), cfg, gateway.Options{})
+		app, err := gatewaytest.New(t.Context(), cfg, gateway.Options{})
 		if err == nil {
 			t.Errorf("%s key in the keyring: the gateway starts, want an error", name)
 			_ = app.Close()

@@ -271,7 +271,7 @@ func TestReplicasStartTogether(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "keyring.json")
 	redis := redistest.Start(t)
-	apps := make([]*gateway.App, fixture.ReplicaCount)
+	apps := make([]gatewaytest.App, fixture.ReplicaCount)
 	folders := make([]string, fixture.ReplicaCount)
 	for i := range folders {
 		folders[i] = t.TempDir()
@@ -282,7 +282,7 @@ func TestReplicasStartTogether(t *testing.T) {
 		cfg.Backends, cfg.Store, cfg.Control = store.Backends, store.Store, store.Control
 		cfg.Redis.Addrs = []string{redis.Addr}
 		var err error
-		apps[i], err = gateway.New(t.Context(), cfg, gateway.Options{Init: true})
+		apps[i], err = gatewaytest.New(t.Context(), cfg, gateway.Options{Init: true})
 		return outcome(err)
 	})
 	for _, app := range apps {
@@ -307,7 +307,7 @@ func replicaOfAnotherKeyring(t *testing.T, r *fixture.Trio, outdated []byte) {
 		t.Helper()
 		cfg := r.Replicas[1].Config
 		cfg.Data, cfg.Keyring = t.TempDir(), path
-		app, err := gateway.New(t.Context(), cfg, gateway.Options{})
+		app, err := gatewaytest.New(t.Context(), cfg, gateway.Options{})
 		if err == nil {
 			err = errors.Join(errors.New("it started"), app.Close())
 		}

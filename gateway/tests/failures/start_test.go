@@ -31,7 +31,7 @@ func TestStartWaitsForMongo(t *testing.T) {
 			t.Fatal(err)
 		}
 		started := time.Now()
-		_, err := gateway.New(t.Context(), cfg, gateway.Options{Holder: "a test", Init: true, WaitForStore: time.Second})
+		_, err := gatewaytest.New(t.Context(), cfg, gateway.Options{Holder: "a test", Init: true, WaitForStore: time.Second})
 		if took := time.Since(started); took > 20*time.Second {
 			t.Errorf("%s: the start gave up after %s, want at most 20 s", fault.Name, took)
 		}
@@ -58,7 +58,7 @@ func TestStartWaitsForMongo(t *testing.T) {
 		}
 		mongo.Heal(t)
 	}()
-	app, err := gateway.New(t.Context(), cfg, gateway.Options{
+	app, err := gatewaytest.New(t.Context(), cfg, gateway.Options{
 		Holder: "a test", Init: true, Log: slog.New(slog.NewJSONHandler(&log, nil)), WaitForStore: time.Minute,
 	})
 	<-healed
@@ -87,7 +87,7 @@ func TestStartCanBeCancelledWhileWaiting(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	started := time.Now()
-	_, err := gateway.New(ctx, cfg, gateway.Options{Holder: "a test", WaitForStore: time.Hour})
+	_, err := gatewaytest.New(ctx, cfg, gateway.Options{Holder: "a test", WaitForStore: time.Hour})
 	if took := time.Since(started); err == nil || took > 10*time.Second {
 		t.Errorf("the start ended after %s with %v, want an error and at most 10 s", took, err)
 	}

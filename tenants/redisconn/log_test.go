@@ -3,7 +3,6 @@ package redisconn_test
 import (
 	"bytes"
 	"log/slog"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -37,7 +36,7 @@ func TestRepeatedClientMessagesAreSuppressed(t *testing.T) {
 		t.Errorf("later: %s", line)
 	}
 	for n := range 256 {
-		say("format " + strconv.Itoa(n))
+		say(strings.Repeat("x", n)+"%d", n)
 	}
 	if line := say("dial %d failed", 10); !strings.Contains(line, "dial 10 failed") {
 		t.Errorf("after 256 other texts one is still remembered: %q, want it logged", line)

@@ -121,7 +121,7 @@ type Docs struct {
 	Page string
 	// Defines names the operation that changes the settings whose fields the answer defines.
 	Defines string
-	// Aside: other pages show what the operation answers, or use it for their forms; it has no page of its own.
+	// Aside: other pages show what the operation answers, or use it for their forms, so that no link leads to its page.
 	Aside bool
 }
 

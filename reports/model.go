@@ -123,7 +123,7 @@ func NewKinds() Kinds {
 		},
 	})
 	revocations := store.Must[Revocation](store.Spec{
-		Name: "share_revocations", Aside: true, Fields: []string{"pid", "token_id"},
+		Name: "share_revocations", Uncounted: true, Fields: []string{"pid", "token_id"},
 		Indexes: []store.Index{{Fields: []string{"pid", "token_id"}}},
 		Access:  []store.Access{{Where: []string{"pid"}}, {Where: []string{"pid", "token_id"}}},
 	})

@@ -74,8 +74,8 @@ type Spec struct {
 	// Partition: records of several organizations share the workspace. The field org_id separates them; the workspace's
 	// partition sets it and adds it to every query and index.
 	Partition bool
-	// Aside: the records are notes of the gateway, and not counted among the organization's documents.
-	Aside bool
+	// Uncounted: the records are notes of the gateway, and not counted among the organization's documents.
+	Uncounted bool
 
 	collection *driver.Collection
 	values     func(driver.Document) ([]any, error) // returns the declared values of a stored document
@@ -185,7 +185,7 @@ func Define[T any](spec Spec) (*Kind[T], error) {
 		return nil, fmt.Errorf("store: %s: Of needs Custom and a declared field, and %q is none", spec.Name, spec.Of)
 	}
 	k := &Kind[T]{spec: &spec, custom: custom, decoded: cache.New[orgDocument, *decoded[T]](maxDecoded)}
-	spec.collection = &driver.Collection{Name: spec.Name, Custom: spec.Custom, Of: spec.Of, Uncounted: spec.Aside}
+	spec.collection = &driver.Collection{Name: spec.Name, Custom: spec.Custom, Of: spec.Of, Uncounted: spec.Uncounted}
 	for _, f := range names {
 		if spec.Custom && special[f].on {
 			spec.collection.Rides = append(spec.collection.Rides, f)

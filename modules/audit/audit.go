@@ -49,7 +49,7 @@ type Log struct {
 // New declares the records.
 func New() *Log {
 	spec := store.Spec{
-		Name: "audit_log", Aside: true,
+		Name: "audit_log", Uncounted: true,
 		Indexes: []store.Index{
 			{Fields: []string{"created_at"}}, {Fields: []string{"records"}}, {Fields: []string{"request_id"}},
 		},

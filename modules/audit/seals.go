@@ -57,7 +57,7 @@ const (
 // newSeals declares the record.
 func newSeals() *store.Kind[seal] {
 	return store.Must[seal](store.Spec{
-		Name: sealCollection, Aside: true, Fields: []string{"number"},
+		Name: sealCollection, Uncounted: true, Fields: []string{"number"},
 		Indexes: []store.Index{{Fields: []string{"number"}, Unique: true}},
 		Access:  []store.Access{{Where: []string{"number"}, Sort: []string{"number"}}, {Sort: []string{"number"}}},
 	})

@@ -61,10 +61,9 @@ func (m *Module) tags(method string) operation.Row {
 		action, verb, summary = "tag", "Tag", "Add tags to a contact"
 		description = "Adds those of the tags that the contact does not have; its other tags stay."
 	}
-	return crud.Act(m.Contacts, m.options(), operation.Row{
-		Method: method, Path: "tags",
+	return crud.Act(m.Contacts, m.options(), action, method, "tags", crud.Action{
 		Docs: operation.Docs{Summary: summary, Verb: verb, Description: description + " Answers the contact."},
-	}, action, func(c *Contact, in tagInput) {
+	}, func(c *Contact, in tagInput) {
 		had := c.Tags
 		c.Tags = slices.DeleteFunc(slices.Clone(had), func(tag string) bool { return slices.Contains(in.Tags, tag) })
 		if adds {
@@ -81,7 +80,9 @@ func (m *Module) tags(method string) operation.Row {
 // ListRow returns a row that lists contacts; crud.Only narrows it.
 func (m *Module) ListRow() operation.Row {
 	row := crud.List(m.Contacts.Resource, m.options())
-	row.Params = slices.DeleteFunc(row.Params, func(p operation.Param) bool { return p.Name == "deleted" }) // campaigns do not address deleted contacts
+	row.Params = slices.DeleteFunc(row.Params, func(p operation.Param) bool {
+		return p.Name == "deleted" // campaigns do not address deleted contacts
+	})
 	return row
 }
 

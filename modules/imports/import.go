@@ -88,7 +88,7 @@ func New(o Options) *Service {
 	s.kind = record.Must(record.Options[Import]{
 		Traits: record.Traits{Name: "import"},
 		Spec: store.Spec{
-			Name: "imports", Aside: true, Fields: []string{"only"},
+			Name: "imports", Uncounted: true, Fields: []string{"only"},
 			Indexes: []store.Index{
 				{Fields: []string{"created_at"}}, {Fields: []string{"state", "created_at"}},
 				{Fields: []string{"only"}, Unique: true},

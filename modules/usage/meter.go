@@ -135,7 +135,7 @@ func New(
 	return &Meter{log: log, now: now, most: most, begin: begin, kind: record.Must(record.Options[Day]{
 		Traits: record.Traits{Name: "usage_day"},
 		Spec: store.Spec{
-			Name: "usage", Aside: true, Indexes: []store.Index{{
+			Name: "usage", Uncounted: true, Indexes: []store.Index{{
 				Fields: []string{"day"}, Unique: true,
 			}}, Access: []store.Access{
 				{Where: []string{"day"}}, {Sort: []string{"day"}},

@@ -137,19 +137,20 @@ func Settle(
 	return cmp.Or(of.Records.Replace(ctx, c.Workspace, store.Preconditions{}, back, nil), err)
 }
 
-// Act returns a row with an action of its own on a live record. The record is checked against its description before
-// it is stored. The row's Path is appended to that of the record.
+// Act returns the row of a further action on a live record, such as contacts.tag for the name tag: do changes the
+// record, which is then checked against its description and stored. path is appended to that of the record. a describes
+// the row; its Docs must have a Summary and a Verb.
 func Act[In, T any](
-	resource *record.Of[T], o Options, row operation.Row, action string, do func(rec *T, in In),
+	resource *record.Of[T], o Options, name, method, path string, a Action, do func(rec *T, in In),
 ) operation.Row {
 	s := newHandlers(resource.Resource, o)
-	made := s.row(action, row.Method, s.recordPath()+"/"+row.Path, s.Thing+" updated")
-	made.Summary, made.Description, made.Verb, made.OnRecord = row.Summary, row.Description, row.Verb, true
-	made.Failures = append(made.Failures, s.invalid()[0])
-	return s.finish(typedRow(s, made, func(ctx context.Context, c *operation.Call, in In) (operation.Result, error) {
+	row := s.row(name, method, s.recordPath()+"/"+path, s.Thing+" updated")
+	row.OnRecord = true
+	row.Failures = append(row.Failures, s.invalid()[0])
+	return s.finish(typedRow(s, row, func(ctx context.Context, c *operation.Call, in In) (operation.Result, error) {
 		return s.change(ctx, c, func(need *store.Preconditions, rec, was any) error {
 			do(of[T](rec), in)
 			return s.take(ctx, c, need, rec, was, strictjson.Value{})
 		})
-	}), nil)
+	}), &a)
 }

@@ -340,7 +340,7 @@ func (s *handlers) lastAnswer(c *operation.Call, rec any) func(context.Context) 
 	return s.answerRecord(c, rec, false)
 }
 
-// answers returns the function that answers a record. The answer has the record's revision if there remains a record.
+// answerRecord returns the function that answers a record. The answer has the record's revision if there remains a record.
 func (s *handlers) answerRecord(
 	c *operation.Call, rec any, there bool,
 ) func(context.Context) (operation.Result, error) {

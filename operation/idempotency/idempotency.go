@@ -103,7 +103,7 @@ func (r *budget) take(now time.Time, bytes int) bool {
 // New declares the record.
 func New(keys secrets.Keys, now func() time.Time) *Log {
 	return &Log{keys: keys, now: now, budgets: cache.New[int64, *budget](maxBudgets), kind: store.Must[record](store.Spec{
-		Name: collection, Aside: true, Fields: []string{"expires", "about"},
+		Name: collection, Uncounted: true, Fields: []string{"expires", "about"},
 		Indexes: []store.Index{
 			{Fields: []string{"expires"}}, {Fields: []string{"about"}},
 		}, Access: []store.Access{{Where: []string{"expires"}}, {Where: []string{"about"}}},

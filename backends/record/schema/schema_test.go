@@ -94,7 +94,6 @@ func TestParseCapsFields(t *testing.T) {
 	}
 }
 
-// TestStrict: a member that callers cannot set is a fault, and locked fields are kept.
 // TestEveryMemberIsReadAndDescribed checks that Parse and the OpenAPI schema of definitions know each member of Field
 // that callers may set.
 func TestEveryMemberIsReadAndDescribed(t *testing.T) {
@@ -117,6 +116,7 @@ func TestEveryMemberIsReadAndDescribed(t *testing.T) {
 	}
 }
 
+// TestStrict: a member that callers cannot set is a fault, and locked fields are kept.
 func TestStrict(t *testing.T) {
 	t.Parallel()
 	stored := schema.Fields{"a": {Title: "A", Type: schema.Text, Required: true, Locked: true}, "b": {Title: "B", Type: schema.Text}}

@@ -283,6 +283,7 @@ func (w *walk) curl(t *testing.T, command, printed string) exchange {
 	t.Helper()
 	command, body, piped := strings.Cut(command, " <<'END'\n")
 	x := exchange{call: command, method: http.MethodGet, code: http.StatusOK, whole: true}
+	x.with = append(x.with, gatewaytest.Header("User-Agent", "curl/8.14.1"))
 	var query []string
 	var shown, get bool
 	send := func(method, media, content string) {
@@ -415,7 +416,9 @@ func layout(t *testing.T, raw json.RawMessage, indent string) string {
 // with their real answers. With TENANTRY_TEST_GOLDEN it writes changed answers into the pages.
 func TestPages(t *testing.T) {
 	t.Parallel()
-	g := gatewaytest.Start(t, func(c *config.Config, _ *gateway.Options) { c.PublicURL = "http://{slug}.localhost:8080" })
+	g := gatewaytest.Start(t, func(c *config.Config, _ *gateway.Options) {
+		c.PublicURL, c.Limits = "http://{slug}.localhost:8080", config.Default().Limits
+	})
 	acme := g.Org(t, "acme", tenants.FeatureTeams)
 	acme.Person(t, "ada@example.com", func(u *control.NewUser) { u.Name, u.Roles = "Ada", []string{"admin"} })
 	w := &walk{org: acme, jars: map[string]*http.Cookie{}, known: map[string]string{}, shell: map[string]string{}}

@@ -53,8 +53,9 @@ type Call struct {
 	// Known caches the definitions that the call has read.
 	Known record.Known
 
-	// Filter narrows the list or export that the call answers; see crud.Only.
-	Filter store.Filter
+	// Narrow returns filters that the list or export that the call answers has besides those of the caller; see
+	// crud.Only. They are asked for when the parameters of the call have been read.
+	Narrow []func(context.Context, *Call) (store.Filter, error)
 
 	// Discard makes Commit answer as if it had stored the batch, or refuse it if there is no room for it, but store
 	// nothing.

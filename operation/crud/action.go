@@ -28,17 +28,14 @@ type Action struct {
 }
 
 // Only returns an Action.Around that narrows a list or an export to the records that match the filter of which, besides
-// the filters of the caller. which may read the store, and writes nothing.
+// the filters of the caller. which may read the store, and writes nothing. It is called once the parameters of the list
+// have been read, so faults of these are answered before an error of which.
 func Only(
 	which func(context.Context, *operation.Call) (store.Filter, error),
 ) func(operation.Handler) operation.Handler {
 	return func(list operation.Handler) operation.Handler {
 		return func(ctx context.Context, c *operation.Call) (operation.Result, error) {
-			filter, err := which(ctx, c)
-			if err != nil {
-				return operation.Result{}, err
-			}
-			c.Filter = store.All(c.Filter, filter)
+			c.Narrow = append(c.Narrow, which)
 			return list(ctx, c)
 		}
 	}

@@ -181,6 +181,10 @@ func TestOnly(t *testing.T) {
 	if got := b.do(t, "list", "", "sort=-heading", "", 403); got["says"] != "Not backwards" {
 		t.Errorf("a refusal: %v", got)
 	}
+	got := b.do(t, "list", "", "sort=-heading&per_page=none", "", 422) // as without Only
+	if !strings.Contains(got["says"].(string), "per_page must be") {
+		t.Errorf("an invalid parameter of a list that refuses: %v, want the fault of per_page", got)
+	}
 }
 
 // TestRows_Before: a module sees each change before it is stored, may complete or refuse it, and leaves

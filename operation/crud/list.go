@@ -155,15 +155,23 @@ func (s *handlers) builtInPage(c *operation.Call, in listInput) (lead []any, cou
 	return all[min(in.Offset(), len(all)):min(in.Offset()+in.Limit(), len(all))], len(all)
 }
 
-// where returns the filter of a list: the definition that the path names, Call.Filter, the filters and the words of
+// where returns the filter of a list: the definition that the path names, Call.Narrow, the filters and the words of
 // the caller; and the catalog of fields. Faults of the filters are noted in errs.
 func (s *handlers) where(
 	ctx context.Context, c *operation.Call, in selection, errs *fault.List,
 ) (_ store.Filter, fields catalog, err error) {
 	known := &c.Known
-	where := []store.Filter{{}, c.Filter, {}}
-	if where[0], err = s.withinDefinition(ctx, c, known); err != nil {
+	within, err := s.withinDefinition(ctx, c, known)
+	if err != nil {
 		return store.Filter{}, fields, err
+	}
+	where := []store.Filter{within}
+	for _, narrow := range c.Narrow {
+		filter, err := narrow(ctx, c)
+		if err != nil {
+			return store.Filter{}, fields, err
+		}
+		where = append(where, filter)
 	}
 	expr, _ := filters.FromQuery(c.Query.Tree("filters"), errs)
 	names := expr.Fields()
@@ -173,7 +181,7 @@ func (s *handlers) where(
 	if fields, err = s.catalog(ctx, c, names, known); err != nil {
 		return store.Filter{}, fields, err
 	}
-	where[2] = expr.Bind(fields, nil, errs)
+	where = append(where, expr.Bind(fields, nil, errs))
 	refs := s.searched(c, known)
 	for _, word := range wordsOf(in.Q, min(mostWords, mostConditions/max(1, len(refs)))) {
 		var somewhere []store.Filter

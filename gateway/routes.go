@@ -182,8 +182,8 @@ func ginPath(path string) string {
 	return strings.NewReplacer("{", ":", "}", "").Replace(path)
 }
 
-// operationRows collects the rows of all sources. It returns an error for rows that are invalid, belong to the operator
-// or have the name of another.
+// operationRows collects the rows of all sources. It returns an error for rows that are invalid, belong to the operator,
+// have the name of another, or refer to an operation that does not exist, because no page would offer those.
 func operationRows(sources []operationSource) ([]operation.Row, error) {
 	var rows []operation.Row
 	for _, source := range sources {
@@ -200,6 +200,13 @@ func operationRows(sources []operationSource) ([]operation.Row, error) {
 			faults = append(faults, errors.New("operation "+rows[i].Name+" is defined twice"))
 		}
 		names[rows[i].Name] = true
+	}
+	for _, row := range rows {
+		for _, other := range []string{row.Page, row.Defines} {
+			if other != "" && !names[other] {
+				faults = append(faults, errors.New("operation "+row.Name+" refers to "+other+", which does not exist"))
+			}
+		}
 	}
 	return rows, errors.Join(faults...)
 }

@@ -69,6 +69,26 @@ func TestRowWithoutPolicyIsNotServed(t *testing.T) {
 	}
 }
 
+// TestRowsReferToOperations checks that the operations which a row names for its pages exist.
+func TestRowsReferToOperations(t *testing.T) {
+	t.Parallel()
+	for field, set := range map[string]func(docs *operation.Docs, name string){
+		"Page":    func(docs *operation.Docs, name string) { docs.Page = name },
+		"Defines": func(docs *operation.Docs, name string) { docs.Defines = name },
+	} {
+		row := goodRow()
+		set(&row.Docs, row.Name)
+		if _, err := operationRows([]operationSource{rowsOf{row}}); err != nil {
+			t.Errorf("%s names an operation: %v, want no error", field, err)
+		}
+		set(&row.Docs, "things.removed")
+		_, err := operationRows([]operationSource{rowsOf{row}})
+		if err == nil || !strings.Contains(err.Error(), "refers to things.removed") {
+			t.Errorf("%s names no operation: %v, want an error that says so", field, err)
+		}
+	}
+}
+
 // TestEveryServedRowHasAPolicy: zero values of rules and kinds admit nobody.
 func TestEveryServedRowHasAPolicy(t *testing.T) {
 	t.Parallel()

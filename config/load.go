@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"tenantry/internal/typos"
 )
 
 // EnvPrefix begins the name of every environment variable that is read. Two underscores separate levels:
@@ -150,7 +152,7 @@ func (l *loader) put(at reflect.Value, name string, path []string, n *yaml.Node,
 		}
 		given := strings.Join(path, ".")
 		text := "there is no such setting"
-		if near := Nearest(given, names(at, "")); near != "" {
+		if near := typos.Nearest(given, names(at, "")); near != "" {
 			if near = below(name, near); n.Line == 0 {
 				near = EnvPrefix + strings.ToUpper(strings.ReplaceAll(near, ".", "__"))
 			}

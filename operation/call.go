@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"tenantry/backends/store"
 	"tenantry/internal/fault"
 	"tenantry/internal/texts"
+	"tenantry/internal/typos"
 	"tenantry/tenants"
 )
 
@@ -126,6 +128,9 @@ func (c *Call) Ignore(name string) {
 	}
 }
 
+// maxSuggested is the longest name, in bytes, for which similar ones are looked for.
+const maxSuggested = 64
+
 // Ignored returns the names of ignored input.
 func (c *Call) Ignored() []string { return c.ignored }
 
@@ -148,11 +153,32 @@ func (c *Call) CheckIgnored() error {
 	if !c.Strict || len(c.ignored) == 0 {
 		return nil
 	}
-	names := make([]string, len(c.ignored))
-	for i, name := range c.ignored {
-		names[i] = texts.Clip(name)
+	return c.untaken(c.ignored...)
+}
+
+// untaken returns the 400 for parameters or members of the body that the operation does not take. It suggests the
+// parameter of which a single name is probably a misspelling.
+func (c *Call) untaken(names ...string) *Problem {
+	quoted := make([]string, len(names))
+	for i, name := range names {
+		quoted[i] = strconv.Quote(texts.Clip(name))
 	}
-	return BadRequest("The operation does not take %q", names)
+	hint, root, rest := "", names[0], ""
+	if i := strings.IndexByte(root, '['); i >= 0 {
+		root, rest = root[:i], root[i:]
+	}
+	if len(names) == 1 && len(names[0]) <= maxSuggested {
+		var known []string
+		for _, p := range c.Operation.Params {
+			if p.In == InQuery {
+				known = append(known, p.Name)
+			}
+		}
+		if near := typos.Nearest(root, known); near != "" && near != root {
+			hint = "; did you mean " + near + rest + "?"
+		}
+	}
+	return BadRequest("The operation does not take %s%s", strings.Join(quoted, ", "), hint)
 }
 
 // Warn adds to the header X-Warning of a successful answer. An empty text adds nothing.

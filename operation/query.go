@@ -9,7 +9,6 @@ import (
 
 	"tenantry/backends/store"
 	"tenantry/internal/fault"
-	"tenantry/internal/texts"
 )
 
 // Limits of a query string.
@@ -123,7 +122,7 @@ func (c *Call) Bind(q Query) error {
 		declared, ok := c.Operation.queryParam(root)
 		switch {
 		case !ok && len(p.Path) > 1 && p.Name != "teams[]":
-			return BadRequest("The operation has no parameter %q", texts.Clip(p.Name))
+			return c.untaken(p.Name)
 		case !ok:
 			c.Ignore(p.Name)
 		case declared.Shape == Tree:

@@ -190,10 +190,10 @@ func TestBind(t *testing.T) {
 		{"tags[][]=a", nil, "Parameter tags takes no brackets"},
 		{"filters[a]=1&filters[a]=2&filters=", nil, ""},
 		{"teams=a&teams=b&teams[]=c&teams[]=d", nil, ""},
-		{"teams[x]=a", nil, `The operation has no parameter "teams[x]"`},
-		{"teams[][x]=a", nil, `The operation has no parameter "teams[][x]"`},
-		{"filter[country]=France", nil, `The operation has no parameter "filter[country]"`},
-		{"Filters[country]=France", nil, `The operation has no parameter "Filters[country]"`},
+		{"teams[x]=a", nil, `The operation does not take "teams[x]"`},
+		{"teams[][x]=a", nil, `The operation does not take "teams[][x]"`},
+		{"filter[country]=France", nil, `The operation does not take "filter[country]"; did you mean filters[country]?`},
+		{"Filters[country]=France", nil, `The operation does not take "Filters[country]"; did you mean filters[country]?`},
 		{"id=7", []string{"id"}, ""}, // a path parameter is not set by the query
 		{"Page=1", []string{"Page"}, ""},
 		{"who=1&who=2&else=3", []string{"who", "else"}, ""},
@@ -234,9 +234,10 @@ func TestIgnoredIsBoundedAndStrictNamesIt(t *testing.T) {
 	}
 	c.Strict = true
 	p := operation.ProblemOf(c.CheckIgnored())
-	if p.Code != http.StatusBadRequest || !strings.HasPrefix(p.Message, "The operation does not take [") || len(p.Message) > 4096 {
-		t.Errorf(`got %d %s, want %v and beginning with "The operation does not take [" and len(p.Message) <= 4096`,
-			p.Code, p.Message, http.StatusBadRequest)
+	const begins = `The operation does not take "", "xxxxxxxxxx", `
+	if p.Code != http.StatusBadRequest || !strings.HasPrefix(p.Message, begins) || len(p.Message) > 4096 {
+		t.Errorf("got %d %s, want %d, beginning with %s, of at most 4096 bytes", p.Code, p.Message,
+			http.StatusBadRequest, begins)
 	}
 	if p := operation.ProblemOf(c.IgnoreParts("schema.a.help")); p.Code != http.StatusBadRequest || p.Message != "Not accepted with strict handling: schema.a.help" {
 		t.Errorf("parts of fields: %d %s", p.Code, p.Message)

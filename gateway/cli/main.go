@@ -15,6 +15,7 @@ import (
 
 	"tenantry/config"
 	"tenantry/gateway/control"
+	"tenantry/internal/typos"
 )
 
 // Exit codes.
@@ -138,7 +139,7 @@ func flagFault(cmd *cobra.Command, err error) error {
 	case errors.As(err, &unknown):
 		var names []string
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-		if near := config.Nearest(unknown.GetSpecifiedName(), names); near != "" {
+		if near := typos.Nearest(unknown.GetSpecifiedName(), names); near != "" {
 			return usagef("%v; did you mean --%s?", err, near)
 		}
 	case errors.As(err, &invalid):
@@ -184,7 +185,7 @@ func suggest(given string, names []string) string {
 			return synonyms[known]
 		}
 	}
-	return config.Nearest(given, names)
+	return typos.Nearest(given, names)
 }
 
 // run wraps the body of a command so that its errors are no longer taken for wrong usage.

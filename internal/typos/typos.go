@@ -1,5 +1,24 @@
-// Package typos measures how far a misspelling is from a name.
+// Package typos finds the name of which a text is probably a misspelling.
 package typos
+
+import "strings"
+
+// Nearest returns the name of which given is probably a misspelling, or "". It is a name that begins with given, or the
+// one that differs least, in at most two letters and at most a third of its own.
+func Nearest(given string, names []string) string {
+	given = strings.ToLower(given)
+	best, least := "", min(2, len(given)/2)+1
+	for _, name := range names {
+		d := Distance(given, strings.ToLower(name))
+		if len(given) >= 3 && strings.HasPrefix(strings.ToLower(name), given) {
+			d = 0
+		}
+		if d < least && d <= max(1, len(name)/3) {
+			best, least = name, d
+		}
+	}
+	return best
+}
 
 // Distance returns how many bytes must be inserted, removed, replaced or swapped with their neighbour to turn b into a.
 // Its time grows with the product of their lengths.

@@ -160,7 +160,8 @@ func checkInput(errs *fault.List, at string, in Input, value string) {
 		_, date := time.Parse(time.DateOnly, value)
 		_, moment := time.Parse(time.RFC3339, value)
 		if date != nil && moment != nil {
-			errs.Add(at, "type", "%s must be a date (2024-05-17) or an RFC 3339 time (2024-05-17T10:00:00Z)", at)
+			errs.Add(at, "type", "%s must be a date (2024-05-17) or an RFC 3339 time (2024-05-17T10:00:00Z)%s", at,
+				texts.NoSuchTime(value))
 		}
 	}
 }

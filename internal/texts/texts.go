@@ -62,3 +62,20 @@ const TimeLayout = "2006-01-02T15:04:05.000Z"
 
 // Time formats a time that is given in Unix milliseconds.
 func Time(ms int64) string { return time.UnixMilli(ms).UTC().Format(TimeLayout) }
+
+// maxTime is the longest text, in bytes, that is read as a date or time.
+const maxTime = 40
+
+// NoSuchTime returns the end of a message about text that is written like a date or time but is none, such as
+// 2024-02-30, and "" for other text.
+func NoSuchTime(text string) string {
+	for _, layout := range []string{time.DateOnly, time.RFC3339} {
+		if len(text) > maxTime {
+			break
+		}
+		if _, err := time.Parse(layout, text); err != nil && strings.HasSuffix(err.Error(), "out of range") {
+			return "; there is no such day or time"
+		}
+	}
+	return ""
+}

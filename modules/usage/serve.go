@@ -111,7 +111,7 @@ func (m *Meter) between(_ context.Context, c *operation.Call) (store.Filter, err
 			continue
 		}
 		if _, err := time.Parse(time.DateOnly, text); err != nil {
-			faults.Add(end.name, fault.Format, "%s must be a day like 2026-11-22", end.name)
+			faults.Add(end.name, fault.Format, "%s must be a day like 2026-11-22%s", end.name, texts.NoSuchTime(text))
 		}
 		all = append(all, store.Where(store.F("day"), end.op, text))
 	}

@@ -94,7 +94,7 @@ func (b *binder) moments(c condition, field Field, values []literal) (store.Filt
 			m, ok = moment{at: time.Unix(seconds, 0).UTC(), second: true}, true
 		}
 		if !ok {
-			b.errs.Add(c.label, "type", "%s must be %s", c.label, phrase(field.Ref.Type))
+			b.errs.Add(c.label, "type", "%s must be %s%s", c.label, phrase(field.Ref.Type), texts.NoSuchTime(v.text))
 			return store.Filter{}, false
 		}
 		switch {

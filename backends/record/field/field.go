@@ -302,10 +302,10 @@ func formats() map[string]func(text string) (code, wrong string) {
 		},
 		"key": func(s string) (string, string) {
 			return when(!store.ValidKey(s) || store.ValidID(s),
-				"must be 1 to 64 letters, digits, _ or -, and not look like an identifier")
+				"must be 1 to 64 of A-Z, a-z, 0-9, _ and -, and not look like an identifier")
 		},
 		"name": func(s string) (string, string) {
-			return when(!schema.ValidName(s) || store.ValidID(s), `must have 1 to 64 lower-case letters, digits or "_", `+
+			return when(!schema.ValidName(s) || store.ValidID(s), `must have 1 to 64 of a-z, 0-9 and "_", `+
 				"start with a letter, and not look like an identifier")
 		},
 		"line": func(s string) (string, string) {
@@ -449,10 +449,14 @@ func readNumber(f *Field, v strictjson.Value, into reflect.Value, errs *fault.Li
 	n, err := strconv.ParseInt(v.Text, 10, 64)
 	if v.Is != strictjson.Number || err != nil || n < f.Rule.Min || n > most || into.OverflowInt(n) {
 		bounds := fmt.Sprintf(" from %d to %d", f.Rule.Min, most)
-		if f.Rule.Max == 0 && n <= most {
+		if (f.Rule.Max == 0 || f.Rule.Max == math.MaxInt64) && n < most {
 			bounds = fmt.Sprintf(", at least %d", f.Rule.Min)
 		}
-		errs.Add(f.Name, fault.Range, "%s must be a whole number%s", f.Name, bounds)
+		unit := ""
+		if f.Ask.Kind == declare.Span {
+			unit = " of seconds"
+		}
+		errs.Add(f.Name, fault.Range, "%s must be a whole number%s%s", f.Name, unit, bounds)
 		return
 	}
 	into.SetInt(n)
@@ -472,7 +476,7 @@ func readTime(f *Field, v strictjson.Value, into reflect.Value, errs *fault.List
 			return
 		}
 	}
-	errs.Add(f.Name, fault.Format, "%s must be a time like 2024-05-17T08:30:00.000Z", f.Name)
+	errs.Add(f.Name, fault.Format, "%s must be a time like 2024-05-17T08:30:00.000Z%s", f.Name, texts.NoSuchTime(v.Text))
 }
 
 func readTable(f *Field, v strictjson.Value, into reflect.Value, errs *fault.List) {

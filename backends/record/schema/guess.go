@@ -128,7 +128,7 @@ func Convert(fieldType, text string) (any, error) {
 		if t, ok := timeOf(s); ok && t.Equal(time.Date(t.Year(), t.Month(), t.Day(), 0, 0, 0, 0, t.Location())) {
 			return t.Format(time.DateOnly), nil
 		}
-		return nil, fmt.Errorf("a date like 2024-05-17 is expected")
+		return nil, fmt.Errorf("a date like 2024-05-17 is expected%s", texts.NoSuchTime(s))
 	case DateTime:
 		if t, ok := timeOf(s); ok {
 			return t.UTC().Format(texts.TimeLayout), nil
@@ -136,7 +136,7 @@ func Convert(fieldType, text string) (any, error) {
 		if t, ok := dateOf(s); ok {
 			return t.Format(texts.TimeLayout), nil
 		}
-		return nil, fmt.Errorf("a time like 2024-05-17T08:30:00Z is expected")
+		return nil, fmt.Errorf("a time like 2024-05-17T08:30:00Z is expected%s", texts.NoSuchTime(s))
 	case MultiSelect:
 		return choicesOf(s)
 	case Text, LongText, Encrypted:

@@ -37,7 +37,7 @@ func ValidName(text string) bool {
 // CheckName notes a fault if the value cannot name a custom object or a form.
 func CheckName(errs *fault.List, field, value string) {
 	if !ValidName(value) {
-		errs.Add(field, "format", `%s must have 1 to 64 lower-case letters, digits or "_" and start with a letter`, field)
+		errs.Add(field, "format", `%s must have 1 to 64 of a-z, 0-9 and "_" and start with a letter`, field)
 	}
 }
 

@@ -45,7 +45,8 @@ func Parse(errs *fault.List, path string, raw map[string]any, stored Fields) (fi
 	for _, name := range names {
 		at := path + "." + Printable(name)
 		if !store.ValidKey(name) {
-			errs.Add(at, "format", `%s: a field identifier has 1 to 64 letters, digits, "_" or "-"`, at)
+			errs.Add(at, "format",
+				`%s: a field identifier has 1 to 64 of A-Z, a-z, 0-9, "_" and "-"; put the label into title`, at)
 			continue
 		}
 		definition, ok := raw[name].(map[string]any)
@@ -165,5 +166,5 @@ func Printable(name string) string {
 	if store.ValidKey(name) {
 		return name
 	}
-	return strconv.QuoteToASCII(texts.Clip(name))
+	return strconv.Quote(texts.Clip(name))
 }

@@ -150,11 +150,11 @@ func checkText(fieldType, s string) (stored any, complaint string) {
 		return s, unless(len(s) <= MaxEncrypted, "a text of at most "+strconv.Itoa(MaxEncrypted)+" bytes")
 	case Date:
 		t, err := time.Parse(time.DateOnly, s)
-		return s, unless(err == nil && t.Year() > 0, "a date like 2024-05-17")
+		return s, unless(err == nil && t.Year() > 0, "a date like 2024-05-17"+texts.NoSuchTime(s))
 	case DateTime:
 		t, err := time.Parse(time.RFC3339Nano, s)
 		if err != nil || t.UTC().Year() < 1 || t.UTC().Year() > 9999 {
-			return s, "a time like 2024-05-17T08:30:00Z"
+			return s, "a time like 2024-05-17T08:30:00Z" + texts.NoSuchTime(s)
 		}
 		return t.UTC().Format(texts.TimeLayout), ""
 	case Email:

@@ -191,7 +191,8 @@ func (q Query) Definition(errs *fault.List) Definition {
 		case "limit":
 			def.Limit, def.Limited = parseLimit(body.Raw(name), errs), true
 		default:
-			errs.Add("query", "unknown", "query has no member %q", texts.Clip(name))
+			errs.Add("query", "unknown", "query has no member %q; there are: %s", texts.Clip(name),
+				"filter, group_by, measures, sort, fields, limit")
 		}
 	}
 	if len(def.Fields) > 0 && def.aggregates() {
@@ -330,7 +331,7 @@ func parseItem(raw json.RawMessage, at string, errs *fault.List, members ...stri
 	}
 	for _, name := range body.Names() {
 		if !slices.Contains(members, name) {
-			errs.Add(at, "unknown", "%s has no member %q", at, texts.Clip(name))
+			errs.Add(at, "unknown", "%s has no member %q; there are: %s", at, texts.Clip(name), strings.Join(members, ", "))
 		}
 	}
 	return body, true

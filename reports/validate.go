@@ -29,7 +29,7 @@ func (m *Module) Validate(r *Report, errs *fault.List) {
 	if r.PID != "" && !validPID(r.PID) {
 		errs.Add(
 			"pid", "format",
-			"pid must have 16 to 64 of letters, digits, \"_\", \"-\", because knowing it may be enough to read the report",
+			"pid must have 16 to 64 of A-Z, a-z, 0-9, \"_\" and \"-\", because knowing it may be enough to read the report",
 		)
 	}
 	class, ok := m.classes[r.Class]
@@ -64,7 +64,7 @@ func validateInputs(inputs map[string]Input, errs *fault.List) {
 	for _, name := range slices.Sorted(maps.Keys(inputs)) {
 		in, at := inputs[name], "input."+texts.Clip(name)
 		if !store.ValidKey(name) {
-			errs.Add(at, "format", "%s: the name must have 1 to 64 of letters, digits, \"-\", \"_\"", at)
+			errs.Add(at, "format", "%s: the name must have 1 to 64 of A-Z, a-z, 0-9, \"_\" and \"-\"", at)
 		}
 		if in.Rule != Locked && in.Rule != Editable {
 			errs.Add(at+".rule", "unknown", "%s.rule must be locked or editable", at)

@@ -80,7 +80,7 @@ func CheckOrganization(faults *fault.List, o *Organization) {
 	}
 	for _, name := range o.Providers {
 		if !store.ValidKey(name) {
-			faults.Add("providers", fault.Format, "the name of a provider has 1 to 64 letters, digits, _ or -")
+			faults.Add("providers", fault.Format, "the name of a provider has 1 to 64 of A-Z, a-z, 0-9, _ and -")
 		}
 	}
 }

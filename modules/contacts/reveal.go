@@ -9,6 +9,7 @@ import (
 	"tenantry/backends/store"
 	"tenantry/crypto/sealing"
 	"tenantry/internal/fault"
+	"tenantry/internal/texts"
 	"tenantry/internal/together"
 	"tenantry/operation"
 	"tenantry/tenants"
@@ -65,7 +66,7 @@ func (m *Module) reveal() operation.Row {
 					Code: http.StatusOK, Message: messageNoValue,
 					When: "The contact has no value for that encrypted field.",
 				},
-				{Code: http.StatusUnprocessableEntity, Message: "Validation failed: field is not an encrypted field",
+				{Code: http.StatusUnprocessableEntity, Message: `Validation failed: field: "email" is not an encrypted field`,
 					When: "field is missing or does not name an encrypted field; public_key is required but missing, not accepted, or too small for the value."},
 			},
 		},
@@ -120,7 +121,7 @@ func (m *Module) disclose() operation.Row {
 					When: "the contact has no value for that encrypted field",
 				},
 				{
-					Code: http.StatusUnprocessableEntity, Message: "Validation failed: field is not an encrypted field",
+					Code: http.StatusUnprocessableEntity, Message: `Validation failed: field: "email" is not an encrypted field`,
 					When: "a field is missing, or the public key is not accepted",
 				},
 			},
@@ -216,7 +217,7 @@ func (m *Module) checkField(ctx context.Context, c *operation.Call, errs *fault.
 		c.Note("field", def.Key)
 	}
 	if !declared || def.Type != schema.Encrypted {
-		errs.Add("field", "forbidden", "field is not an encrypted field")
+		errs.Add("field", "forbidden", "field: %q is not an encrypted field", texts.Clip(name))
 	}
 	return nil
 }

@@ -133,7 +133,7 @@ func TestOnlyDeclaredEncryptedFieldsAreRevealed(t *testing.T) {
 			if want == "" {
 				want = got
 			}
-			if p.Code != 422 || got != want || !strings.Contains(p.Message, "field is not an encrypted field") {
+			if p.Code != 422 || got != want || !strings.Contains(p.Message, "is not an encrypted field") {
 				t.Errorf("%.20q of a contact that is %s: %d %s, want %s", name, who, p.Code, got, want)
 			}
 			if c.Header.Get("Cache-Control") != "no-store" {

@@ -102,7 +102,7 @@ func NewKinds() Kinds {
 		},
 		Check: func(c *record.Checking, f *File) {
 			if f.Hash != "" && !ValidHash(f.Hash) {
-				c.Errs.Add("hash", fault.Format, "hash must be 1 to 128 letters, digits, _ and -")
+				c.Errs.Add("hash", fault.Format, "hash must be 1 to 128 of A-Z, a-z, 0-9, _ and -")
 			}
 		},
 	})

@@ -79,7 +79,8 @@ const (
 	maxURL   = 2000
 	contents = "contents"
 	notEmpty = "the folder is not empty; contents=true also deletes its contents"
-	foreign  = "url must be an address below that of the organization's files, or its last part: 1 to 128 letters, digits, _ and -"
+	foreign  = "url must be an address below that of the organization's files, or its last part: " +
+		"1 to 128 of A-Z, a-z, 0-9, _ and -"
 )
 
 // showFiles makes the answers of files. Names of users and folders are looked up only for reads.

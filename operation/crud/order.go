@@ -18,6 +18,7 @@ import (
 	"tenantry/backends/record/field"
 	"tenantry/backends/store"
 	"tenantry/internal/fault"
+	"tenantry/internal/texts"
 	"tenantry/operation"
 )
 
@@ -88,10 +89,18 @@ func parseSort(text string) iter.Seq2[string, bool] {
 func (s *handlers) order(text string, fields catalog, errs *fault.List) (order []sortStep) {
 	for name, desc := range parseSort(text) {
 		o, ok := s.step(name, fields)
-		if o.Desc = desc; !ok || len(order) == mostSorts || slices.ContainsFunc(order, func(o sortStep) bool { return o.name == name }) {
-			errs.Add("sort", fault.Unknown, "%s", s.wrongSort())
+		wrong := ""
+		switch {
+		case !ok:
+			wrong = fmt.Sprintf("; %q is not one of them", texts.Clip(name))
+		case slices.ContainsFunc(order, func(o sortStep) bool { return o.name == name }):
+			wrong = fmt.Sprintf("; %q is given twice", texts.Clip(name))
+		}
+		if wrong != "" || len(order) == mostSorts {
+			errs.Add("sort", fault.Unknown, "%s%s", s.wrongSort(), wrong)
 			return nil
 		}
+		o.Desc = desc
 		order = append(order, o)
 	}
 	return order

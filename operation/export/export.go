@@ -60,11 +60,13 @@ func (in Input) columnIndexes(columns []string) (at []int, err error) {
 		}
 		return at, errs.Err()
 	}
+	known := "; there are: " + strings.Join(columns, ", ")
 	for name := range strings.SplitSeq(in.Columns, ",") {
 		i := slices.Index(columns, name)
 		switch {
 		case i < 0:
-			errs.Add("columns", fault.Unknown, "columns: unknown column %q", texts.Clip(name))
+			errs.Add("columns", fault.Unknown, "columns: unknown column %q%s", texts.Clip(name), known)
+			known = "" // once is enough
 		case slices.Contains(at, i):
 			errs.Add("columns", fault.Duplicate, "columns: %q is given twice", texts.Clip(name))
 		}

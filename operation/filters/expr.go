@@ -100,6 +100,12 @@ func operatorOf(name string) (store.Op, bool) {
 	return 0, false
 }
 
+// noOperator notes that the condition at names an unknown operator.
+func noOperator(errs *fault.List, at, name string) {
+	errs.Add(at, fault.Unknown, "%s: there is no operator %q; there are: %s", at, show(name),
+		strings.Join(Operators(), ", "))
+}
+
 func operatorName(op store.Op) string {
 	for _, o := range operators() {
 		if o.op == op {

@@ -97,7 +97,7 @@ func (r jsonReader) field(path string, m strictjson.Member) []condition {
 			at := label + "." + show(o.Name)
 			op, known := operatorOf(o.Name)
 			if !known {
-				r.errs.Add(at, "unknown", "%s: there is no operator %q", at, show(o.Name))
+				noOperator(r.errs, at, o.Name)
 				continue
 			}
 			c := condition{field: m.Name, op: op, label: at}

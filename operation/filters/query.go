@@ -98,7 +98,7 @@ func (r *queryReader) pair(p operation.Pair) {
 	if len(rest) > 0 && rest[0] != "" {
 		var known bool
 		if op, known = operatorOf(rest[0]); !known {
-			r.errs.Add(label, "unknown", "%s: there is no operator %q", label, show(rest[0]))
+			noOperator(r.errs, label, rest[0])
 			return
 		}
 		rest = rest[1:]

@@ -219,7 +219,7 @@ func (s *Service) Issue(ctx context.Context, t *tenants.Tenant, n NewKey) (*Issu
 	permissions, teams := wants.Permissions, wants.Teams
 	if n.Account != "" {
 		if _, err := s.people.FindAccount(ctx, t, n.Account); errors.Is(err, store.ErrNotFound) {
-			faults.Add("account", fault.Unknown, "unknown service account")
+			faults.Add("account", fault.Unknown, "unknown service account %q", texts.Clip(n.Account))
 		} else if err != nil {
 			return nil, fmt.Errorf("create a key: %w", err)
 		}

@@ -64,8 +64,8 @@ func TestRows_Key(t *testing.T) {
 			}
 			bad, err := w.rows(acme, "email,city,n\ntwice@example.com,X,1\nnew@example.com,Y,1\nnew@example.com,Z,1\n,Q,1\n", o)
 			if err == nil || bad.Failed != 2 || !strings.Contains(bad.Problems[0].String(), "several stored records have this email") ||
-				!strings.Contains(bad.Problems[1].String(), "row 3 has the same email") {
-				t.Errorf(`got %v %v, want an error and bad.Failed = 2 and containing "several stored records have this email" and containing "row 3 has the same email"`,
+				!strings.Contains(bad.Problems[1].String(), "line 3 has the same email") {
+				t.Errorf(`got %v %v, want an error and bad.Failed = 2 and containing "several stored records have this email" and containing "line 3 has the same email"`,
 					err, bad.Problems)
 			}
 		})

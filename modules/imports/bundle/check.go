@@ -287,7 +287,7 @@ func (im *importer) identify(e *entry) {
 	name := e.kind.Name
 	for _, c := range e.claims {
 		if first, given := im.claimed[c.key]; given {
-			e.errs.Add(c.field, "duplicate", "row %d has the same %s", first, c.field)
+			e.errs.Add(c.field, "duplicate", "line %d has the same %s", first, c.field)
 			return
 		}
 		im.claimed[c.key] = int32(e.line)

@@ -169,3 +169,7 @@ func separates(b byte) bool {
 	letter := b >= '0' && b <= '9' || b|0x20 >= 'a' && b|0x20 <= 'z'
 	return b < utf8.RuneSelf && b != '"' && b != '\r' && b != '\n' && b != 0 && !letter
 }
+
+// encodingAdvice ends the messages about texts that are not valid UTF-8.
+const encodingAdvice = "save the file as UTF-8, or set its encoding, for example windows-1252, which many " +
+	"spreadsheets write, or guess (--encoding; over HTTP the parameter encoding)"

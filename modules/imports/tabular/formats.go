@@ -69,6 +69,14 @@ func typeOfFormat(format string) string {
 	return ""
 }
 
+// unwritten is the error of a cell that is not written in that format of dates or numbers.
+func unwritten(format string) error {
+	if dateLayout(format) != "" {
+		return fmt.Errorf("a day that exists, written as %s, is expected", format)
+	}
+	return fmt.Errorf("a number written as %s, without a unit or other text, is expected", format)
+}
+
 // normalize returns a cell of that format in the default notation of its type.
 func normalize(format, cell string) (string, error) {
 	s := strings.TrimSpace(cell)
@@ -78,7 +86,7 @@ func normalize(format, cell string) (string, error) {
 	if layout := dateLayout(format); layout != "" {
 		t, err := time.Parse(layout, s)
 		if err != nil {
-			return "", fmt.Errorf("a date written as %s is expected", format)
+			return "", unwritten(format)
 		}
 		return t.Format(time.DateOnly), nil
 	}
@@ -96,7 +104,7 @@ func normalize(format, cell string) (string, error) {
 		whole = strings.ReplaceAll(whole, thousands, "")
 	}
 	if wrong {
-		return "", fmt.Errorf("a number written as %s is expected", format)
+		return "", unwritten(format)
 	}
 	if fraction = strings.TrimRight(fraction, "0"); fraction != "" {
 		whole += "." + fraction

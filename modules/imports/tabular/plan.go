@@ -118,7 +118,7 @@ func (f *feed) plan() error {
 				return fmt.Errorf("%w: two columns are mapped to the field %q", ErrOptions, texts.Clip(field))
 			case !store.ValidKey(field):
 				return fmt.Errorf(
-					"%w: %q is not a valid field name: 1 to 64 letters, digits, _ or -", ErrOptions, texts.Clip(field),
+					"%w: %q is not a valid field name: 1 to 64 of A-Z, a-z, 0-9, _ and -", ErrOptions, texts.Clip(field),
 				)
 			}
 			if t.fresh && (!f.makes() || f.reserved(field)) {

@@ -129,11 +129,10 @@ func openCSV(from *countingReader, text decoded, delimiter string) (bundle.Reade
 	c.first += header.text
 	for i, name := range header.cells { // names must be valid text, because they become names of fields
 		switch name = strings.ReplaceAll(name, "\r\n", "\n"); {
-		case !utf8.ValidString(name) || strings.Contains(name, "\x00"):
-			return nil, unreadable(
-				nil,
-				"the header is not valid UTF-8, or holds a NUL character; save it as UTF-8, or set its encoding, for example windows-1252 or guess (--encoding; over HTTP the parameter encoding)",
-			)
+		case !utf8.ValidString(name):
+			return nil, unreadable(nil, "the header is not valid UTF-8; "+encodingAdvice)
+		case strings.Contains(name, "\x00"):
+			return nil, unreadable(nil, "the header holds a NUL character")
 		case text.changes(name):
 			return nil, unreadable(nil, "the header is not valid %s", text.name)
 		case strings.Contains(name, "\r"):

@@ -125,10 +125,30 @@ func Import(
 		for i := range list {
 			if list[i].Line > f.last { // a definition, which has no line
 				list[i].Line = 0
+			} else {
+				f.addColumns(list[i].Errors)
 			}
 		}
 	}
 	return r, err
+}
+
+// addColumns puts before the messages of faults the columns that they are about, unless they name them already.
+func (f *feed) addColumns(faults fault.List) {
+	for i := range faults {
+		for _, c := range f.columns {
+			for _, t := range c.targets {
+				at := t.field
+				if t.custom {
+					at = f.of.ValuesName() + "." + t.field
+				}
+				prefix := fmt.Sprintf("column %q: ", texts.Clip(c.name))
+				if at == faults[i].Field && c.name != t.field && !strings.HasPrefix(faults[i].Message, "column ") {
+					faults[i].Message = prefix + faults[i].Message
+				}
+			}
+		}
+	}
 }
 
 // report returns a description of each column, up to maxReported bytes, and how many columns it leaves out.
@@ -350,7 +370,8 @@ func Find(resources []*record.Resource, as string) (*record.Resource, string, er
 			names[i] += ":" + strings.ToUpper(field)
 		}
 	}
-	return &record.Resource{}, "", fmt.Errorf("%w: rows can be imported as %s", ErrOptions, strings.Join(names, ", "))
+	return &record.Resource{}, "", fmt.Errorf("%w: rows can be imported as %s, not as %q", ErrOptions,
+		strings.Join(names, ", "), texts.Clip(as))
 }
 
 // readDefined reads the definition and its fields.

@@ -91,8 +91,13 @@ func (r *row) complain(c *column, what string) {
 
 // take reads the value of a column for one of its fields.
 func (r *row) take(c *column, t *target, v strictjson.Value) {
-	if v.Is == strictjson.Text && (!utf8.ValidString(v.Text) || strings.IndexByte(v.Text, 0) >= 0) {
-		r.complain(c, "the text is not valid UTF-8, or holds a NUL character")
+	switch {
+	case v.Is != strictjson.Text:
+	case !utf8.ValidString(v.Text):
+		r.complain(c, "the text is not valid UTF-8; "+encodingAdvice)
+		return
+	case strings.IndexByte(v.Text, 0) >= 0:
+		r.complain(c, "the text holds a NUL character")
 		return
 	}
 	if t.field == "" {
@@ -150,7 +155,9 @@ func (r *row) text(c *column, t *target, cell string) {
 		r.put(t, text(cell))
 		return
 	}
-	if v, err := convert(t.typ, cell); err != nil {
+	if v, err := convert(t.typ, cell); err != nil && t.typ == typeOfFormat(t.format) {
+		r.complain(c, unwritten(t.format).Error())
+	} else if err != nil {
 		r.complain(c, err.Error()+advice(t.typ))
 	} else if v.Is != strictjson.Null {
 		r.put(t, v)

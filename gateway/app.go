@@ -105,15 +105,31 @@ func New(ctx context.Context, cfg config.Config, o Options) (*App, error) {
 func listeners(ctx context.Context, cfg config.Config) (public, admin net.Listener, err error) {
 	var lc net.ListenConfig
 	if public, err = lc.Listen(ctx, "tcp", cfg.Listen); err != nil {
-		return nil, nil, fmt.Errorf("listen: %w", err)
+		return nil, nil, listenError("listen", cfg.Listen, err)
 	}
 	if cfg.AdminListen != "" {
 		if admin, err = lc.Listen(ctx, "tcp", cfg.AdminListen); err != nil {
 			closeAll(public)
-			return nil, nil, fmt.Errorf("admin_listen: %w", err)
+			return nil, nil, listenError("admin_listen", cfg.AdminListen, err)
 		}
 	}
 	return public, admin, nil
+}
+
+// ErrListen: an address of the settings cannot be listened on.
+var ErrListen = errors.New("cannot listen")
+
+// listenError names the setting and its address once; err is of net.ListenConfig.
+func listenError(setting, address string, err error) error {
+	var op *net.OpError
+	if errors.As(err, &op) {
+		err = op.Err
+	}
+	var invalid *net.AddrError
+	if errors.As(err, &invalid) {
+		err = errors.New(invalid.Err)
+	}
+	return fmt.Errorf("%s: %w on %s: %w", setting, ErrListen, address, err)
 }
 
 func closeAll(listeners ...net.Listener) {

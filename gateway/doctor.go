@@ -62,7 +62,7 @@ func (s *Services) examineInstallation(ctx context.Context, e *examination) {
 	}
 	if page, err := s.directory.List(ctx, "", 1); err == nil && len(page) == 0 {
 		e.warn("installation", "it has no organization, and never had one",
-			"tenantry org create makes one; if there should be some, the settings name the wrong installation")
+			"tenantry org create creates one; if there should be some, the settings name the wrong installation")
 	}
 }
 

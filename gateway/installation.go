@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"tenantry/crypto/keyring"
@@ -29,7 +30,15 @@ func (s *Services) controlLocation() string {
 		b := s.cfg.Backends[s.cfg.Control]
 		return fmt.Sprintf("backend %s (%s, database %s)", s.cfg.Control, b.Engine, b.Database)
 	}
-	return s.cfg.BackendDir(s.cfg.Control)
+	return absolute(s.cfg.BackendDir(s.cfg.Control))
+}
+
+// absolute returns the path as it is from everywhere, for errors and logs.
+func absolute(path string) string {
+	if abs, err := filepath.Abs(path); err == nil {
+		return abs
+	}
+	return path
 }
 
 // checkBeforeOpening returns an ErrNoInstallation before anything is written if the control folder is empty and none
@@ -72,7 +81,7 @@ func (s *Services) checkMayInit(init, keyring bool) error {
 			"Mount or name the place that holds them (--data, or the settings control and backends.%s), or restore them: "+
 			"a copy of a SQLite folder needs its -wal files too. "+
 			"If that keyring never had data, move it away and begin again",
-			ErrNoInstallation, s.cfg.KeyringPath(), s.controlLocation(), s.cfg.Control)
+			ErrNoInstallation, absolute(s.cfg.KeyringPath()), s.controlLocation(), s.cfg.Control)
 	case !init:
 		return fmt.Errorf("%w in %s: mount or name the right one (--data, or the settings control and backends.%s), "+
 			"or make one with tenantry org create, tenantry init or tenantry serve --init", ErrNoInstallation, s.controlLocation(), s.cfg.Control)
@@ -177,7 +186,7 @@ func (s *Services) LookForFiles(ctx context.Context) error {
 	for _, name := range s.store.Backends() {
 		if lost[name] > 0 && !found[name] {
 			failures = append(failures, fmt.Sprintf("backend %s (%s) has none of its %d organizations, for example: %v",
-				name, s.cfg.BackendDir(name), lost[name], reason[name]))
+				name, absolute(s.cfg.BackendDir(name)), lost[name], reason[name]))
 		}
 	}
 	if len(failures) == 0 {

@@ -33,7 +33,7 @@ const (
 
 // ErrForeignKeyring: the data was encrypted with another keyring.
 var ErrForeignKeyring = errors.New("the keyring is not the one that the data was encrypted with; " +
-	"give every replica the same keyring file")
+	"give every replica the same keyring file, or restore a copy made after the last tenantry keyring rotate")
 
 // InUse reports whether a control workspace holds data that belong to a keyring.
 func (k Kinds) InUse(ctx context.Context, control *store.Workspace) (bool, error) {

@@ -158,8 +158,11 @@ func (e *Engine) check(ctx context.Context, path string) error {
 
 // damaged returns the error for a file that SQLite reports as damaged.
 func damaged(doing string, err error) error {
-	reason := fmt.Sprintf("%s: %v; put it back from a backup", doing, err)
-	return fmt.Errorf("%s: %w", doing, &driver.DamagedError{Reason: reason, Err: err})
+	what := err.Error()
+	if sqlite.ErrCode(err).ToPrimary() == sqlite.ResultNotADB {
+		what = "the file is not a SQLite database"
+	}
+	return &driver.DamagedError{Reason: fmt.Sprintf("%s: %s; put it back from a backup", doing, what), Err: err}
 }
 
 // replaced reports whether the open file was removed from its path, or replaced by another.

@@ -70,7 +70,7 @@ func (p *program) withClient(
 // accident.
 func (p *program) noteNewInstallation(cfg config.Config) {
 	if cfg.Shared() {
-		p.note("Note: there was no installation on backend %s, so a new one was made there; name another in the settings",
+		p.note("Note: there was no installation on backend %s, so a new one was created there; name another in the settings",
 			cfg.Control)
 		return
 	}
@@ -78,7 +78,7 @@ func (p *program) noteNewInstallation(cfg config.Config) {
 	if abs, err := filepath.Abs(where); err == nil {
 		where = abs
 	}
-	p.note("Note: there was no installation in %s, so a new one was made there; name another with --data", where)
+	p.note("Note: there was no installation in %s, so a new one was created there; name another with --data", where)
 }
 
 // connect opens the data, or connects to the server that holds them. The caller calls the returned function when it is
@@ -143,9 +143,10 @@ func explainOpenError(cfg config.Config, err error) error {
 		return fmt.Errorf("the data folder %s was written by a newer version of tenantry than this one (%s), "+
 			"which cannot read it; run that version, or restore a backup from before the upgrade: %w",
 			cfg.Data, version().Version, err)
-	case errors.Is(err, syscall.EADDRINUSE):
+	case errors.Is(err, gateway.ErrListen):
 		hint := "choose another with --listen or --admin-listen"
-		if holder, e := gateway.ReadHolder(cfg.Data); e == nil && holder.Listen != "" && strings.Contains(err.Error(), holder.Listen) {
+		holder, e := gateway.ReadHolder(cfg.Data)
+		if e == nil && holder.Listen != "" && errors.Is(err, syscall.EADDRINUSE) && strings.Contains(err.Error(), holder.Listen) {
 			hint = fmt.Sprintf("%s uses this address and the data folder %s; stop it, or choose another folder and address",
 				holder, cfg.Data)
 		}
@@ -170,7 +171,7 @@ func (p *program) missingOrg(ctx context.Context, cmd *cobra.Command) error {
 	})
 	switch {
 	case err != nil || len(names) == 0:
-		return usagef("name the organization with --org SLUG; tenantry org create makes one")
+		return usagef("name the organization with --org SLUG; tenantry org create creates one")
 	case len(names) == 1:
 		return usagef("name the organization: --org %s", names[0])
 	}

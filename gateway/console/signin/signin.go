@@ -5,11 +5,13 @@ package signin
 import (
 	"context"
 	"errors"
+	"math"
 	"net/http"
 	"strconv"
 
 	"tenantry/crypto/passwords"
 	"tenantry/crypto/secret"
+	"tenantry/gateway/console/layout"
 	"tenantry/operation"
 	"tenantry/tenants"
 	"tenantry/tenants/identity"
@@ -107,9 +109,10 @@ func throttled(err error) error {
 	var throttled *sessions.ThrottledError
 	switch {
 	case errors.As(err, &throttled):
+		wait := layout.Wait(int(math.Ceil(throttled.RetryAfter.Seconds())))
 		return &operation.Problem{
-			Code: http.StatusTooManyRequests, Message: "Too many attempts to sign in, please wait", RetryAfter: throttled.RetryAfter,
-			Reason: "sign-in throttled",
+			Code: http.StatusTooManyRequests, Message: "Too many attempts to sign in, please wait " + wait,
+			RetryAfter: throttled.RetryAfter, Reason: "sign-in throttled",
 		}
 	case errors.Is(err, passwords.ErrBusy):
 		return operation.Unavailable(err)

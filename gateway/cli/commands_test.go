@@ -293,7 +293,7 @@ func TestNewInstallationIsNoted(t *testing.T) {
 		folder := filepath.Join(dir, test.folder)
 		a := run(t, "", append(strings.Fields(test.args), "--data", folder)...)
 		if a.code != test.code || strings.Contains(a.stderr, note) != test.noted ||
-			test.noted && !strings.Contains(a.stderr, note+" "+folder+", so a new one was made there") {
+			test.noted && !strings.Contains(a.stderr, note+" "+folder+", so a new one was created there") {
 			t.Errorf("%s in %s: exit %d, stderr = %q, want exit %d and a note: %v",
 				test.args, test.folder, a.code, a.stderr, test.code, test.noted)
 		}
@@ -326,7 +326,7 @@ func TestMissingOrganization(t *testing.T) {
 	empty := write(t, filepath.Join(t.TempDir(), "key"), "\n")
 	try(1, "", "is not a transfer key", "import", "--org", "acme", "--secrets", empty, empty)
 	try(0, "", "", "org", "delete", "acme", "--yes", "--now")
-	try(2, "", "tenantry org create makes one", "user", "list")
+	try(2, "", "tenantry org create creates one", "user", "list")
 }
 
 func TestUsage(t *testing.T) {

@@ -19,9 +19,9 @@ import (
 func (p *program) reinstateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reinstate VERSION",
-		Short: "Bring a retired encryption key back, for a backup from before it was retired",
+		Short: "Reinstate a retired encryption key, for a backup from before it was retired",
 		Args:  oneArg("the version"),
-		Long: "Bring a retired encryption key back, for a backup from before it was retired. The key is used for reading only. The\n" +
+		Long: "Reinstate a retired encryption key, for a backup from before it was retired. The key is used for reading only. The\n" +
 			"command does not open the data, which need the key to be opened. Once all data keys are wrapped by the primary key,\n" +
 			"tenantry keyring retire takes the key out of use again.",
 	}
@@ -62,10 +62,10 @@ func (p *program) transferKeyCommand() *cobra.Command {
 	var path string
 	cmd := &cobra.Command{
 		Use:   "transfer-key --out FILE",
-		Short: "Make a key under which encrypted values travel to another organization",
+		Short: "Create a key under which encrypted values travel to another organization",
 		Args:  noArgs,
-		Long: "Make a key under which encrypted values travel to another organization. FILE gets the private half, readable by you\n" +
-			"alone: make it where values are imported and keep it there. FILE.pub gets the public half, for tenantry export --secrets.",
+		Long: "Create a key under which encrypted values travel to another organization. FILE gets the private half, readable by you\n" +
+			"alone: create it where values are imported and keep it there. FILE.pub gets the public half, for tenantry export --secrets.",
 	}
 	cmd.Flags().StringVarP(&path, "out", "o", "", "the `file` of the private half, which must not exist yet")
 	_ = cmd.MarkFlagRequired("out") // fails only for a flag that does not exist

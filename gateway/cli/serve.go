@@ -27,7 +27,7 @@ func (p *program) serveCommand() *cobra.Command {
 		Use: "serve", Short: "Run the gateway", Args: noArgs,
 		Long: "Run the gateway until SIGINT or SIGTERM; running requests are finished first.\n" +
 			"The gateway starts only on an existing installation, because a data folder that is mistyped or not mounted would\n" +
-			"otherwise become a new one. --init makes an installation if there is none.\n\n" +
+			"otherwise become a new one. --init creates an installation if there is none.\n\n" +
 			"Settings come from the file of --config, from TENANTRY_ variables (TENANTRY_LOG__LEVEL is log.level) and from flags;\n" +
 			"variables override the file, and flags override both.",
 	}
@@ -35,7 +35,7 @@ func (p *program) serveCommand() *cobra.Command {
 	flags.String("listen", "", "the `address` of the gateway; port 0 picks one (default \"127.0.0.1:8080\")")
 	flags.String("admin-listen", "",
 		"the `address` of health, metrics and profiles; empty switches it off (default \"127.0.0.1:9090\")")
-	init := flags.Bool("init", false, "make an installation if there is none, which is an error otherwise")
+	init := flags.Bool("init", false, "create an installation if there is none, which is an error otherwise")
 	printConfig := flags.Bool("print-config", false, "print the settings in force, without secrets, and exit")
 	cmd.RunE = p.run(func(ctx context.Context, _ []string) error {
 		given := map[string]string{}

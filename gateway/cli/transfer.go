@@ -71,7 +71,7 @@ func transferKey(path string) (string, error) {
 	}
 	text := strings.TrimSpace(string(raw))
 	if text == "" || strings.ContainsAny(text, "\r\n") {
-		return "", fmt.Errorf("--secrets: %s is not a transfer key; tenantry keyring transfer-key makes one", path)
+		return "", fmt.Errorf("--secrets: %s is not a transfer key; tenantry keyring transfer-key creates one", path)
 	}
 	return text, nil
 }

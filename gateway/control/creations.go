@@ -38,7 +38,7 @@ const (
 func (s *Server) orgCreateFrom() Command {
 	return command(Command{
 		Line: "org create from", Flag: "from", Reads: true,
-		Short: "make one organization for each line of a <file> (- for standard input)",
+		Short: "create one organization for each line of a <file> (- for standard input)",
 		Audit: operation.AuditNoted, Begins: true, // each organization has a record of org.create
 		Hint: "repeat the command with the same file to go on",
 	}, s.createOrganizations)
@@ -268,7 +268,7 @@ func (m *batchCreator) finish(err error) (*bundle.Report, error) {
 		case m.dryRun:
 			says = "would be refused"
 		case r.Failed == m.total:
-			says = "were refused; nothing was made"
+			says = "were refused; nothing was created"
 		}
 		return r, fail(CodeInvalid, "%d of %d lines %s", r.Failed, m.total, says)
 	case len(r.Problems) > 0:

@@ -127,7 +127,7 @@ func commandsOf[In any, Change interface{ named() Ref }, Out, T any](g resourceC
 	}
 	return []Command{
 		command(Command{
-			Line: g.name + " create --org SLUG --name NAME", Short: "Make " + g.one,
+			Line: g.name + " create --org SLUG --name NAME", Short: "Create " + g.one,
 			Audit: operation.AuditAlways, Table: g.table, Wide: true,
 		}, func(ctx context.Context, c *call, in In) (Out, error) {
 			n := g.template
@@ -142,7 +142,7 @@ func commandsOf[In any, Change interface{ named() Ref }, Out, T any](g resourceC
 			return viewResult[Out](named(ctx, c, in))
 		}),
 		command(Command{
-			Line: g.name + " update NAME --org SLUG", Short: "Change " + g.one + "; fields without a flag stay as they are",
+			Line: g.name + " update NAME --org SLUG", Short: "Update " + g.one + "; fields without a flag stay as they are",
 			Audit: operation.AuditAlways, Table: g.table, Wide: true,
 			Nothing: "say what to change; tenantry " + g.name + " update --help names the flags",
 		}, func(ctx context.Context, c *call, in Change) (Out, error) {
@@ -189,7 +189,7 @@ func (s *Server) accounts() Group {
 			return n, err
 		},
 	})
-	return Group{Name: "account", Short: "Make and change service accounts, which own API keys", Commands: commands}
+	return Group{Name: "account", Short: "Create and update service accounts, which own API keys", Commands: commands}
 }
 
 func (s *Server) roles() Group {
@@ -201,7 +201,7 @@ func (s *Server) roles() Group {
 			return 0, s.People.DeleteRole(ctx, c.Tenant, r)
 		},
 	})
-	return Group{Name: "role", Short: "Make and change roles, which people hold", Commands: commands}
+	return Group{Name: "role", Short: "Create and update roles, which people hold", Commands: commands}
 }
 
 func (s *Server) teams() Group {
@@ -213,7 +213,7 @@ func (s *Server) teams() Group {
 			return 0, s.People.DeleteTeam(ctx, c.Tenant, t)
 		},
 	})
-	return Group{Name: "team", Short: "Make and change teams", Commands: commands}
+	return Group{Name: "team", Short: "Create and update teams", Commands: commands}
 }
 
 // paged makes a pager of a function that returns a whole list.

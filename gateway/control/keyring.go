@@ -41,7 +41,7 @@ type Reinstated Retired
 // keyring returns the commands of the keyring. They are recorded in the audit log of the installation, because a
 // keyring belongs to no organization.
 func (s *Server) keyring() Group {
-	const short = "List, rotate and retire encryption keys; make a key for transfers"
+	const short = "List, rotate and retire encryption keys; create a key for transfers"
 	return Group{Name: "keyring", Short: short, Own: true, Commands: []Command{
 		command(Command{
 			Line: "keyring list", Short: "List encryption keys, by version",
@@ -50,15 +50,15 @@ func (s *Server) keyring() Group {
 			return viewsOf[EncryptionKey](s.latestKeyring()), nil
 		}),
 		command(Command{
-			Line: "keyring rotate", Short: "Make a new primary encryption key and wrap all data keys under it",
+			Line: "keyring rotate", Short: "Rotate the primary encryption key: create a new one and wrap all data keys under it",
 			Audit: operation.AuditAlways,
-			Long: "Make a new primary encryption key and wrap all data keys under it. The data itself does not change.\n" +
+			Long: "Rotate the primary encryption key: create a new one and wrap all data keys under it. The data itself does not change.\n" +
 				"Back up the keyring afterwards; without it encrypted values are lost.",
 			Table: "version, data keys rewrapped=rewrapped",
 		}, s.rotateKeyring),
 		command(Command{
-			Line: "keyring retire VERSION", Short: "Take a former encryption key out of use", Audit: operation.AuditAlways,
-			Long: "Take a former encryption key out of use. Data keys still wrapped under it are wrapped under the primary first.\n" +
+			Line: "keyring retire VERSION", Short: "Retire a former encryption key", Audit: operation.AuditAlways,
+			Long: "Retire a former encryption key. Data keys still wrapped under it are wrapped under the primary first.\n" +
 				"A backup from before then needs the retired version: tenantry keyring reinstate brings it back.",
 			Table: "version, state",
 		}, s.retireFromKeyring),

@@ -50,7 +50,7 @@ type NewKey struct {
 	Org         string        `json:"org" rule:"ref=organization"`
 	Name        string        `json:"name" doc:"the key's <name>"`
 	Kind        string        `json:"kind" doc:"the key's <kind>: server_full, server_read or browser"`
-	Account     string        `json:"account,omitempty" doc:"the service <account> it belongs to (default the one with the key's name, which is made if it does not exist)"`
+	Account     string        `json:"account,omitempty" doc:"the service <account> it belongs to (default the one with the key's name, which is created if it does not exist)"`
 	Permissions []string      `json:"permissions,omitempty" flag:"permission" doc:"a <permission> of a new account, or one that the key of an existing account is limited to; may be repeated"`
 	Teams       []string      `json:"teams,omitempty" flag:"team" doc:"the <id> of a team the key is limited to; may be repeated"`
 	Expires     time.Duration `json:"expires,omitempty" least:"1s" doc:"how long it lasts, such as 720h (default until it is revoked)"`
@@ -99,10 +99,10 @@ type KeyRotation struct {
 
 func (s *Server) keys() Group {
 	const issued = "id, token, kind, account, expires=expires_at"
-	return Group{Name: "key", Short: "Make and end API keys", Commands: []Command{
+	return Group{Name: "key", Short: "Create and revoke API keys", Commands: []Command{
 		command(Command{
-			Line: "key create --org SLUG --name NAME --kind KIND", Short: "Make an API key; its token is printed only this once",
-			Long: "Make an API key and print {\"id\", \"token\", \"kind\", \"account\", \"expires_at\"}. The token cannot be shown again.\n\n" +
+			Line: "key create --org SLUG --name NAME --kind KIND", Short: "Create an API key; its token is printed only this once",
+			Long: "Create an API key and print {\"id\", \"token\", \"kind\", \"account\", \"expires_at\"}. The token cannot be shown again.\n\n" +
 				"Kinds: server_full (server only, full API), server_read (server only, reading), browser (from its origins, marked operations).",
 			Example: "  tenantry key create --org acme --name crm --kind server_full --permission contacts,manage_forms --expires 720h",
 			Audit:   operation.AuditAlways, Once: true, Table: issued,
@@ -113,15 +113,15 @@ func (s *Server) keys() Group {
 				"expires=expires_at, last used=last_used_at, earlier tokens until=rotated?",
 		}, s.listKeys),
 		command(Command{
-			Line: "key find TOKEN", Short: "Identify an API key by its text",
-			Long: "Identify an API key by its text, for example one found in a log or a repository: its organization and account, its\n" +
+			Line: "key find TOKEN", Short: "Find an API key by its text",
+			Long: "Find an API key by its text, for example one found in a log or a repository: its organization and account, its\n" +
 				"permissions, and whether it still works. The text is not stored; your shell history may keep it.",
 			Table: "org, id, name, kind, account, token, token until=token_until?, state, " +
 				"permissions=effective_permissions, expires=expires_at, last used=last_used_at",
 		}, s.findKey),
 		s.keyLimits(),
 		command(Command{
-			Line: "key revoke ID --org SLUG", Short: "End an API key at once",
+			Line: "key revoke ID --org SLUG", Short: "Revoke an API key at once",
 			Audit: operation.AuditAlways, Table: "id, name, state, revoked=revoked_at",
 		}, func(ctx context.Context, c *call, in KeyRef) (Key, error) {
 			k, err := s.Keys.Revoke(ctx, c.Tenant, in.ID, nil)
@@ -136,7 +136,7 @@ func (s *Server) keys() Group {
 			return out[0], nil
 		}),
 		command(Command{
-			Line: "key rotate ID --org SLUG", Short: "Give an API key a new token; the old one ends now, or after --overlap",
+			Line: "key rotate ID --org SLUG", Short: "Rotate an API key: it gets a new token; the old one expires now, or after --overlap",
 			Audit: operation.AuditAlways, Once: true, Table: issued,
 		}, func(ctx context.Context, c *call, in KeyRotation) (IssuedKey, error) {
 			next, err := s.Keys.Rotate(ctx, c.Tenant, in.ID, in.Overlap, nil)

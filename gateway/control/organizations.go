@@ -115,13 +115,13 @@ type Certificate struct {
 func (s *Server) organizations() Group {
 	const table = "id, slug, name, state, features, settings, limits, lowered=lowered?, used=used?, providers, " +
 		"backend, moving to=move?, old copy on=old_copy?, url, created=created_at"
-	return Group{Name: "org", Short: "Make and change organizations", Own: true, Commands: []Command{
+	return Group{Name: "org", Short: "Create and update organizations", Own: true, Commands: []Command{
 		command(Command{
-			Line: "org create --slug SLUG --name NAME", Short: "Make an organization",
+			Line: "org create --slug SLUG --name NAME", Short: "Create an organization",
 			Audit: operation.AuditAlways, Begins: true, Table: table,
-			Long: "Make an organization, or with --from one for each line of a file: a JSON object with slug, name and the other fields that flags set.\n" +
+			Long: "Create an organization, or with --from one for each line of a file: a JSON object with slug, name and the other fields that flags set.\n" +
 				"Each line follows the same rules as a command of its own. Lines that are refused, such as for a slug that is taken, are reported with\n" +
-				"their numbers, and the others are made. So the same file can be given again.",
+				"their numbers, and the others are created. So the same file can be given again.",
 			Example: "  tenantry org create --slug acme --name \"Acme Ltd\" --feature teams --limit folder_children=2000\n" +
 				"  echo '{\"slug\":\"other\",\"name\":\"Other Ltd\",\"features\":{\"teams\":true},\"limits\":{\"folder_children\":2000}}' > new.ndjson\n" +
 				"  tenantry org create --from new.ndjson --dry-run",
@@ -130,17 +130,17 @@ func (s *Server) organizations() Group {
 		command(Command{Line: "org list", Short: "List organizations, by slug", Table: "id, slug, name, state, features, url"}, s.listOrganizations),
 		command(Command{Line: "org show SLUG", Short: "Show an organization", Table: table}, s.showOrganization),
 		command(Command{
-			Line: "org update SLUG", Short: "Change an organization; fields without a flag stay as they are",
+			Line: "org update SLUG", Short: "Update an organization; fields without a flag stay as they are",
 			Audit: operation.AuditAlways, Table: table,
 			Nothing: "say what to change, with --name, --feature, --setting, --limit or --provider",
 		}, s.updateOrganization),
 		s.orgLimits(),
 		command(Command{
-			Line: "org suspend SLUG", Short: "Stop answering requests to an organization; its data stays",
+			Line: "org suspend SLUG", Short: "Suspend an organization: requests to it are no longer answered, its data stays",
 			Audit: operation.AuditAlways, Table: table,
 		}, s.changeHandler(s.Directory.Suspend)),
 		command(Command{
-			Line: "org resume SLUG", Short: "End the suspension of an organization",
+			Line: "org resume SLUG", Short: "Resume a suspended organization",
 			Audit: operation.AuditAlways, Table: table,
 		}, s.changeHandler(s.Directory.Resume)),
 		s.orgMove(),
@@ -164,7 +164,7 @@ func (s *Server) organizations() Group {
 			Example: "  tenantry org delete acme --yes\n  tenantry org undelete acme\n  tenantry org delete acme --yes --now\n  tenantry org certificate acme",
 		}, s.deleteOrganization),
 		command(Command{
-			Line: "org undelete SLUG", Short: "Restore a deleted organization that has not been erased yet",
+			Line: "org undelete SLUG", Short: "Undelete an organization that has not been erased yet",
 			Audit: operation.AuditAlways, Table: table,
 		}, s.changeHandler(s.Directory.Undelete)),
 		command(Command{

@@ -62,10 +62,10 @@ type UserChange struct {
 func (s *Server) users() Group {
 	const table = "id, name, email, roles, permissions, teams, active"
 	const invited = table + ", link?, link expires=link_expires_at?"
-	return Group{Name: "user", Short: "Make and change the people of an organization", Commands: []Command{
+	return Group{Name: "user", Short: "Create and update the people of an organization", Commands: []Command{
 		command(Command{
 			Line:    "user create --org SLUG --email ADDRESS --name NAME",
-			Short:   "Make a person; without a password, print a single-use link to choose one",
+			Short:   "Create a person; without a password, print a single-use link to choose one",
 			Example: "  tenantry user create --org acme --email ada@example.com --name \"Ada Example\" --role admin",
 			Audit:   operation.AuditNoted, Once: true, Table: invited,
 		}, s.createUser),
@@ -79,13 +79,13 @@ func (s *Server) users() Group {
 			return viewResult[User](s.user(ctx, c, in))
 		}),
 		command(Command{
-			Line: "user update USER --org SLUG", Short: "Change a person; fields without a flag stay as they are",
+			Line: "user update USER --org SLUG", Short: "Update a person; fields without a flag stay as they are",
 			Example: "  tenantry user update ada@example.com --org acme --role admin --role editor",
 			Audit:   operation.AuditNoted, Once: true, Table: invited,
 			Nothing: "say what to change; tenantry user update --help names the flags",
 		}, s.updateUser),
 		command(Command{
-			Line: "user deactivate USER --org SLUG", Short: "End a person's access at once",
+			Line: "user deactivate USER --org SLUG", Short: "Deactivate a person: their access ends at once",
 			Audit: operation.AuditAlways, Table: table,
 		}, func(ctx context.Context, c *call, in UserRef) (User, error) {
 			u, err := s.user(ctx, c, in)

@@ -49,8 +49,8 @@ type ExportRequest struct {
 
 func (s *Server) importCommand() Command {
 	return command(Command{
-		Line: "import --org SLUG FILE|-", Short: "Load a bundle, or rows of a CSV or JSON file", Reads: true, Audit: operation.AuditNoted,
-		Long: "Load a bundle (lines of JSON), or with --as the rows of a CSV file or a JSON array.\n" +
+		Line: "import --org SLUG FILE|-", Short: "Import a bundle, or rows of a CSV or JSON file", Reads: true, Audit: operation.AuditNoted,
+		Long: "Import a bundle (lines of JSON), or with --as the rows of a CSV file or a JSON array.\n" +
 			"Nothing is stored unless every line can be; --partial stores the good lines and writes the bad ones to a file beside the input.\n" +
 			"With --key, a row changes the stored record that has the same value of that field: the columns given, if their cells are not empty.\n" +
 			"Importing the same file again changes nothing.\n" +
@@ -69,8 +69,8 @@ func (s *Server) importCommand() Command {
 
 func (s *Server) exportCommand() Command {
 	return command(Command{
-		Line: "export --org SLUG [-o FILE]", Short: "Write an organization as a bundle", Writes: true,
-		Long: "Write an organization as a bundle, to standard output or a file that only you can read.\n" +
+		Line: "export --org SLUG [-o FILE]", Short: "Export an organization as a bundle", Writes: true,
+		Long: "Export an organization as a bundle, to standard output or a file that only you can read.\n" +
 			"Encrypted values then import into this organization alone. --secrets seals them to a key, under which they import anywhere;\n" +
 			"--reveal-secrets writes them in clear. Both are audited. At the end it says what the bundle does not contain.",
 		Hint: "the export is not complete",

@@ -140,8 +140,8 @@ func (s *Server) ungrouped() Group {
 			Table: "intact, records, from=from?, until=until?, unsealed, faults=faults?",
 		}, s.verifyAudit),
 		command(Command{
-			Line: "init", Short: "Make an installation if there is none", Begins: true, Table: "installation=identity",
-			Long: "Make an installation if there is none: its control data and its keyring. If there is one, nothing is changed, so the command can be\n" +
+			Line: "init", Short: "Create an installation if there is none", Begins: true, Table: "installation=identity",
+			Long: "Create an installation if there is none: its control data and its keyring. If there is one, nothing is changed, so the command can be\n" +
 				"repeated, such as before each start of several gateways. A keyring without its control data, or control data without their keyring,\n" +
 				"is an error: something was lost, or is not mounted.",
 		}, func(context.Context, *call, struct{}) (Installation, error) {

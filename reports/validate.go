@@ -200,8 +200,8 @@ func check(d *Dataset, r *Report, errs *fault.List) {
 		return // Validate notes it
 	}
 	Bind(d, def, func(name string) (filters.Input, bool) {
-		in, ok := r.Input[name]
-		return filters.Input{Value: in.Value, Set: in.Value != "", Type: in.Type}, ok
+		in := r.Input[name]
+		return filters.Input{Value: in.Value, Set: in.Value != "", Type: in.Type}, true // Validate notes undeclared ones
 	}, errs)
 }
 

@@ -72,6 +72,7 @@ func TestRows_NothingIsLostUnsaid(t *testing.T) {
 		"no time of day":            {before: "2024-05-17", file: "d\n2024-05-19T00:00:00+02:00\n", format: tabular.CSV, has: `{"d":"2024-05-19"}`},
 		"a decimal comma":           {file: "Name;Preis, netto\nA;12,50\nB;3,20\n", format: tabular.CSV, has: `"12,50"`},
 		"zero without a whole part": {file: "d\n\",00\"\n", format: tabular.CSV, maps: map[string][]string{"d": {"d:1.234,56"}}, has: `{"d":0}`},
+		"an amount with its unit":   {file: "d\n12 €\n", format: tabular.CSV, maps: map[string][]string{"d": {"d:1.234,56"}}, refused: "a number written as 1.234,56, without a unit"},
 		"a comma alone":             {file: "d\n\",\"\n", format: tabular.CSV, maps: map[string][]string{"d": {"d:1.234,56"}}, refused: "a number written as"},
 		"a point alone":             {file: "d\n.\n", format: tabular.CSV, maps: map[string][]string{"d": {"d:number"}}, refused: "a number written as"},
 		"a minus alone":             {file: "d\n-\n", format: tabular.CSV, maps: map[string][]string{"d": {"d:number"}}, refused: "a number written as"},

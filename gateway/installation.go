@@ -96,7 +96,7 @@ func (s *Services) checkMayInit(init, keyring bool) error {
 // The control data are claimed before the keyring is created. A start that finds the claim without a keyring can go on,
 // whether the claim was made by a process that was killed or by another replica.
 func (s *Services) openKeyring(ctx context.Context, init bool) (*keyring.Keyring, error) {
-	path := s.cfg.KeyringPath()
+	path := absolute(s.cfg.KeyringPath())
 	open := keyring.Open
 	if f, err := os.OpenFile(path, os.O_WRONLY, 0); err == nil {
 		_ = f.Close() // nothing was written

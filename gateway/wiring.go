@@ -55,7 +55,7 @@ func (s *Services) openIdentity(ctx context.Context) (err error) {
 		NewBackend: s.cfg.Store, Log: s.log, Organizations: s.cfg.Memory.Organizations, Limits: s.cfg.Limits.Stored(),
 	})
 	if errors.Is(err, tenants.ErrForeignKeyring) {
-		return fmt.Errorf("keyring %s: %w", s.cfg.KeyringPath(), err)
+		return fmt.Errorf("keyring %s: %w", absolute(s.cfg.KeyringPath()), err)
 	}
 	if err != nil {
 		return err

@@ -121,32 +121,41 @@ func Import(
 	if refused, is := errors.AsType[*bundle.RefusedError](err); is {
 		refused.Lines = max(r.Lines, refused.Failed) // definitions have no line
 	}
+	columns := f.columnsByField()
 	for _, list := range [][]bundle.LineProblem{r.Problems, r.Warnings} {
 		for i := range list {
 			if list[i].Line > f.last { // a definition, which has no line
 				list[i].Line = 0
 			} else {
-				f.addColumns(list[i].Errors)
+				addColumns(list[i].Errors, columns)
 			}
 		}
 	}
 	return r, err
 }
 
-// addColumns puts before the messages of faults the columns that they are about, unless they name them already.
-func (f *feed) addColumns(faults fault.List) {
-	for i := range faults {
-		for _, c := range f.columns {
-			for _, t := range c.targets {
-				at := t.field
-				if t.custom {
-					at = f.of.ValuesName() + "." + t.field
-				}
-				prefix := fmt.Sprintf("column %q: ", texts.Clip(c.name))
-				if at == faults[i].Field && c.name != t.field && !strings.HasPrefix(faults[i].Message, "column ") {
-					faults[i].Message = prefix + faults[i].Message
-				}
+// columnsByField returns the columns with another name than their field, by the field as faults name it.
+func (f *feed) columnsByField() map[string]string {
+	names := map[string]string{}
+	for _, c := range f.columns {
+		for _, t := range c.targets {
+			switch {
+			case t.field == "" || c.name == t.field:
+			case t.custom:
+				names[f.of.ValuesName()+"."+t.field] = texts.Clip(c.name)
+			default:
+				names[t.field] = texts.Clip(c.name)
 			}
+		}
+	}
+	return names
+}
+
+// addColumns puts before the messages of faults the columns that they are about, unless they name them already.
+func addColumns(faults fault.List, columns map[string]string) {
+	for i := range faults {
+		if name, ok := columns[faults[i].Field]; ok && !strings.HasPrefix(faults[i].Message, "column ") {
+			faults[i].Message = fmt.Sprintf("column %q: %s", name, faults[i].Message)
 		}
 	}
 }

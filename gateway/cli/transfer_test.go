@@ -90,7 +90,7 @@ func TestOrgCreateFrom(t *testing.T) {
 				}
 			}
 			a := run(t, "", "org", "create", "--from", file, "--data", dir, "--output", "table")
-			if err := contains(a.stdout+a.stderr, "organization  120    0        0        0          0        120", `line 1 (organization): the slug "o0" belongs or belonged`, "... and 100 more lines with problems", "120 of 120 lines were refused; nothing was made"); err != nil || a.code != 1 {
+			if err := contains(a.stdout+a.stderr, "organization  120    0        0        0          0        120", `line 1 (organization): the slug "o0" belongs or belonged`, "... and 100 more lines with problems", "120 of 120 lines were refused; nothing was created"); err != nil || a.code != 1 {
 				t.Errorf("again: exit %d: %v", a.code, err)
 			}
 			if left, _ := filepath.Glob(filepath.Join(dir, "imports", "*")); len(left) > 0 {

@@ -116,6 +116,11 @@ func TestServe_SecondProcessIsRefused(t *testing.T) {
 	if err := contains(other.stderr, "in use", "--listen"); err != nil || other.code != 1 {
 		t.Errorf("exit %d: %v", other.code, err)
 	}
+	none := run(t, "", "serve", "--data", t.TempDir(), "--listen", "127.0.0.1:80000", "--admin-listen", "")
+	const why = "listen: cannot listen on 127.0.0.1:80000: invalid port; choose another with --listen"
+	if err := contains(none.stderr, why); err != nil || none.code != 1 {
+		t.Errorf("exit %d: %v", none.code, err)
+	}
 }
 
 // TestCommandsWaitForOthers checks that a command and a server wait while another command holds the data folder.

@@ -145,6 +145,18 @@ func TestValidateNamesEveryProblem(t *testing.T) {
 	}
 }
 
+// TestUndeclaredInput: a filter that uses an input that the report lacks is refused once.
+func TestUndeclaredInput(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	const report = `{"title":"T","class":"Contacts","query":{"filter":{"country":{"input":"a"}}}}`
+	r, errs := recordtest.Read(t, w.kinds.Reports, record.Checking{}, report)
+	w.module.CheckFields(r, nil, &errs)
+	if len(errs) != 1 || errs[0].Field != "query.filter" {
+		t.Errorf("got %v, want one fault, of query.filter", errs)
+	}
+}
+
 // TestBoundsOfInputs: of each part of an input what is still taken, and what is not any more.
 func TestBoundsOfInputs(t *testing.T) {
 	t.Parallel()

@@ -132,7 +132,7 @@ func openCSV(from *countingReader, text decoded, delimiter string) (bundle.Reade
 		case !utf8.ValidString(name):
 			return nil, unreadable(nil, "the header is not valid UTF-8; "+encodingAdvice)
 		case strings.Contains(name, "\x00"):
-			return nil, unreadable(nil, "the header holds a NUL character")
+			return nil, unreadable(nil, "the header holds a NUL character, as UTF-16 does; "+encodingAdvice)
 		case text.changes(name):
 			return nil, unreadable(nil, "the header is not valid %s", text.name)
 		case strings.Contains(name, "\r"):

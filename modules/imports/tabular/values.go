@@ -97,7 +97,7 @@ func (r *row) take(c *column, t *target, v strictjson.Value) {
 		r.complain(c, "the text is not valid UTF-8; "+encodingAdvice)
 		return
 	case strings.IndexByte(v.Text, 0) >= 0:
-		r.complain(c, "the text holds a NUL character")
+		r.complain(c, "the text holds a NUL character, as UTF-16 does; "+encodingAdvice)
 		return
 	}
 	if t.field == "" {

@@ -146,7 +146,8 @@ func explainOpenError(cfg config.Config, err error) error {
 	case errors.Is(err, gateway.ErrListen):
 		hint := "choose another with --listen or --admin-listen"
 		holder, e := gateway.ReadHolder(cfg.Data)
-		if e == nil && holder.Listen != "" && errors.Is(err, syscall.EADDRINUSE) && strings.Contains(err.Error(), holder.Listen) {
+		if e == nil && holder.Listen != "" && errors.Is(err, syscall.EADDRINUSE) &&
+			strings.Contains(err.Error(), holder.Listen) {
 			hint = fmt.Sprintf("%s uses this address and the data folder %s; stop it, or choose another folder and address",
 				holder, cfg.Data)
 		}

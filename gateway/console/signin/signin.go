@@ -111,7 +111,7 @@ func throttled(err error) error {
 	case errors.As(err, &throttled):
 		wait := layout.Wait(int(math.Ceil(throttled.RetryAfter.Seconds())))
 		return &operation.Problem{
-			Code: http.StatusTooManyRequests, Message: "Too many attempts to sign in, please wait " + wait,
+			Code: http.StatusTooManyRequests, Message: "Too many attempts to sign in, please wait: try again in " + wait,
 			RetryAfter: throttled.RetryAfter, Reason: "sign-in throttled",
 		}
 	case errors.Is(err, passwords.ErrBusy):

@@ -109,7 +109,11 @@ func TestFormUploadsEndWithTheirRight(t *testing.T) {
 func TestSlowPagesEndWithTheirRight(t *testing.T) {
 	t.Parallel()
 	held := fixture.NewStoreGate()
-	p := fixture.PartyOf(gatewaytest.Start(t, held.Option).Org(t, "acme"))
+	now := time.Now()
+	still := func(_ *config.Config, o *gateway.Options) { // so that finding never takes too long
+		o.Now = func() time.Time { return now }
+	}
+	p := fixture.PartyOf(gatewaytest.Start(t, held.Option, still).Org(t, "acme"))
 	_, p.AdminCookie = p.Person(t, "root@example.com", func(u *control.NewUser) { u.Roles = []string{"admin"} })
 	p.Import(t, `{"kind":"contact","id":"`+fixture.DocID(1)+`","email":"ada@classified.example"}`)
 	nothing := personEndings()[0]

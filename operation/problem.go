@@ -247,7 +247,8 @@ type quotaUsed struct {
 func Full(e *store.QuotaError) *Problem {
 	return &Problem{
 		Code: http.StatusInsufficientStorage, Data: quotaUsed{e.Limit, e.Used, e.Allowed}, Reason: "limit " + e.Limit,
-		Message: fmt.Sprintf("The organization may have %d %s and has %d, so nothing more was stored. Delete records for good, or ask the operator for a higher limit", e.Allowed, e.Limit, e.Used),
+		Message: fmt.Sprintf("The organization may have %d %s and has %d, so nothing more was stored. Delete records for "+
+			"good, or ask the operator for a higher limit", e.Allowed, e.Limit, e.Used),
 	}
 }
 

@@ -160,7 +160,8 @@ func (c *Call) admit(origin string) error {
 // ReadableBy lets pages of the origin read the answer.
 func (c *Call) ReadableBy(origin string) {
 	c.Header.Set("Access-Control-Allow-Origin", origin)
-	c.Header.Set("Access-Control-Expose-Headers", "ETag, Idempotency-Replayed, RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset, Retry-After, X-Ignored, X-Request-Id, X-Warning")
+	c.Header.Set("Access-Control-Expose-Headers", "ETag, Idempotency-Replayed, RateLimit-Limit, RateLimit-Remaining, "+
+		"RateLimit-Reset, Retry-After, X-Ignored, X-Request-Id, X-Warning")
 	c.Header.Add("Vary", "Origin")
 }
 

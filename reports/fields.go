@@ -137,7 +137,8 @@ func (m *Module) fieldsOperation() operation.Row {
 		},
 		Docs: operation.Docs{
 			Aside: true, Tag: tag, Summary: "Get what custom reports can query", Title: "What custom reports can query",
-			Description: "Answers the classes and, for the given class and source, the fields that a query may name and what it can do with each. Encrypted fields are left out, because reports cannot use them.",
+			Description: "Answers the classes and, for the given class and source, the fields that a query may name and what " +
+				"it can do with each. Encrypted fields are left out, because reports cannot use them.",
 		},
 	}, m.askable)
 }

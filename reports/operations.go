@@ -182,8 +182,9 @@ const (
 	exampleID  = "66f0a1b2c3d4e5f601234567"
 	examplePID = "8Jw2kq0yT1u4c7ZbXhNn3A"
 
-	notShareable   = "the report is set not to be shareable"
-	moreThanTeams  = "the report, or a child of it, shows more than your teams; only a report that, with its children, is limited to your teams can be %s by you"
+	notShareable  = "the report is set not to be shareable"
+	moreThanTeams = "the report, or a child of it, shows more than your teams; only a report that, with its children, " +
+		"is limited to your teams can be %s by you"
 	exampleTokenID = "0-1N9lXo4VjYwq2bTt0cJ8sKfZgRm"
 )
 
@@ -345,7 +346,8 @@ func (m *Module) exportSharedOperation() operation.Row {
 		Docs: operation.Docs{
 			IDs: []string{"exportSharedReport", "exportSharedReportOfBundle"}, Tag: tag,
 			Summary: "Export the rows of a shared report",
-			Description: "Writes the rows of an exportable shared report for anyone who may read it: all rows of its query, or up to 100,000 of a list without a limit. " +
+			Description: "Writes the rows of an exportable shared report for anyone who may read it: all rows of its query, " +
+				"or up to 100,000 of a list without a limit. " +
 				"Token, values and teams are those of the shared report itself.",
 		},
 	}

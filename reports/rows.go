@@ -297,8 +297,9 @@ func (m *Module) rowsRows() []operation.Row {
 			Failures: []operation.Failure{unfit, slow}, Failure: runProblem,
 		},
 		Docs: operation.Docs{
-			Summary:     "Run a custom report",
-			Description: "Answers a page of the report's rows, from records that both the caller and the report's teams may see. Inputs that are not given have the report's own values.",
+			Summary: "Run a custom report",
+			Description: "Answers a page of the report's rows, from records that both the caller and the report's teams may " +
+				"see. Inputs that are not given have the report's own values.",
 		},
 	}, m.byID, m.rows)
 	run.Params = append(run.Params, params)
@@ -319,8 +320,9 @@ func (m *Module) rowsRows() []operation.Row {
 			Failure: runProblem,
 		},
 		Docs: operation.Docs{
-			Summary:     "Export the rows of a custom report",
-			Description: "Writes all rows of the report, or up to 100,000 of a list without a limit. Rows are read page by page: if records are created, changed or deleted meanwhile, others can be missing or appear twice.",
+			Summary: "Export the rows of a custom report",
+			Description: "Writes all rows of the report, or up to 100,000 of a list without a limit. Rows are read page by " +
+				"page: if records are created, changed or deleted meanwhile, others can be missing or appear twice.",
 		},
 	}
 	export.Row(&exported)
@@ -343,7 +345,8 @@ func (m *Module) rowsRows() []operation.Row {
 		Target: operation.Target{Action: operation.DuplicateAction, Revised: true},
 		Docs: operation.Docs{
 			Summary: "Duplicate a custom report", Verb: "Duplicate",
-			Description: "Creates a copy of the report with an address of its own and the title Copy of …. Share tokens are not copied. Answers the new report.",
+			Description: "Creates a copy of the report with an address of its own and the title Copy of …. Share tokens are " +
+				"not copied. Answers the new report.",
 		},
 	}, m.byID, m.duplicate)}
 }
@@ -376,7 +379,8 @@ func (m *Module) previewRow(shown Rows, failures ...operation.Failure) operation
 			Response: operation.Response{Message: "Custom Report run", Failure: runProblem},
 			Docs: operation.Docs{
 				Summary: "Run a custom report that is not stored", Verb: "Preview",
-				Description: "Takes the body of a new report, checks it, and answers its first 50 rows or, with whole=true, all rows, with the values of its inputs. Nothing is stored.",
+				Description: "Takes the body of a new report, checks it, and answers its first 50 rows or, with whole=true, all " +
+					"rows, with the values of its inputs. Nothing is stored.",
 			},
 			Types: bodyTypes(),
 		},

@@ -178,7 +178,8 @@ func (m *Module) shareOperation() operation.Row {
 			Example: Share{
 				ID: exampleTokenID, Token: "<TOKEN>", URL: "https://acme.example.com/shared/reports/" + examplePID + "?token=<TOKEN>", ExpiresAt: "2026-03-01T10:30:00.000Z",
 			},
-			Failures: []operation.Failure{operation.Refuses(http.StatusUnprocessableEntity, "the input is not acceptable, the report is not shareable, or it shows more than the caller's teams",
+			Failures: []operation.Failure{operation.Refuses(http.StatusUnprocessableEntity, "the input is not acceptable, "+
+				"the report is not shareable, or it shows more than the caller's teams",
 				"shareable", fault.Forbidden, notShareable)},
 		},
 		Target: operation.Target{Action: operation.ShareAction},

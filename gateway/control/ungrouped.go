@@ -129,7 +129,8 @@ func (s *Server) ungrouped() Group {
 		s.importCommand(), s.exportCommand(),
 		command(Command{
 			Line: "audit", Short: "Show the audit log of an organization or of the installation, latest first",
-			Long: "Show the audit log of an organization, or without --org that of the installation, latest first: who did what to which record, from which\n" +
+			Long: "Show the audit log of an organization, or without --org that of the installation, latest first: who did " +
+				"what to which record, from which\n" +
 				"address, and with which outcome. Subjects are key:ID, user:NUMBER, anonymous, or the command line. The log of the installation has changes\n" +
 				"to whole organizations and to the keyring, with the operator who made them.",
 			Example: "  tenantry audit --org acme\n  tenantry audit\n  tenantry audit --verify",

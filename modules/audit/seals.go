@@ -262,7 +262,8 @@ func (s *Seals) Operations() []operation.Row {
 		Docs: operation.Docs{
 			Tag: "Audit", Summary: "Verify the audit log",
 			Ask: "Checks whether records of the audit log were changed, added or removed in the database.",
-			Description: "Compares the audit log with its seals. About once an hour, records older than 15 minutes are sealed with a key of the organization, " +
+			Description: "Compares the audit log with its seals. About once an hour, records older than 15 minutes are " +
+				"sealed with a key of the organization, " +
 				"which reveals records that were changed, added or removed in the database. Compares about 50,000 records and says where to continue.",
 		},
 	}, s.verify)}

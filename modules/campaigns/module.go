@@ -113,7 +113,8 @@ func (m *Module) count() operation.Row {
 			Aside: true,
 			IDs:   []string{"countCampaignContacts", "countContacts"},
 			Tag:   "Campaigns", Summary: "Count the contacts that a campaign would match",
-			Description: "Counts contacts within the caller's teams and the teams the request names; the campaign's own teams decide who sees the campaign and do not narrow the count. " +
+			Description: "Counts contacts within the caller's teams and the teams the request names; the campaign's own " +
+				"teams decide who sees the campaign and do not narrow the count. " +
 				"The filter in the query replaces the campaign's own. A present but falsy filter (empty, 0, false, null, [] or {}) means all contacts. " +
 				"Without the parameter the campaign's own filter applies; without a campaign, all contacts count. " + filterSyntax(),
 		},
@@ -132,9 +133,13 @@ func (m *Module) filterParam() operation.Param {
 }
 
 func filterSyntax() string {
-	return fmt.Sprintf("Operators are %s. A field given several times, or with [], must have one of the values. filters[or][<n>][<field>] are alternatives; "+
-		"everything else must hold together. At most %d conditions. Numbers are written as in JSON, booleans true or false, times as RFC 3339 or as a date "+
-		"(the start of that day in UTC; with eq, ne, in and nin the whole day); a stored date is the start of its day. contains and starts_with ignore case, contains_exact and starts_with_exact do not; all other comparisons of text are exact. ne and nin also match contacts without a value. "+
+	return fmt.Sprintf("Operators are %s. A field given several times, or with [], must have one of the values. "+
+		"filters[or][<n>][<field>] are alternatives; "+
+		"everything else must hold together. At most %d conditions. Numbers are written as in JSON, booleans true or "+
+		"false, times as RFC 3339 or as a date "+
+		"(the start of that day in UTC; with eq, ne, in and nin the whole day); a stored date is the start of its day. "+
+		"contains and starts_with ignore case, contains_exact and starts_with_exact do not; all other comparisons of text "+
+		"are exact. ne and nin also match contacts without a value. "+
 		"Encrypted fields cannot be filtered on.", strings.Join(filters.Operators(), ", "), filters.MaxConditions)
 }
 

@@ -48,7 +48,8 @@ type contactInput struct {
 }
 
 func (m *Module) checkRows() []operation.Row {
-	const says = "A contact complies if one of its lessons counts. Lessons are the records of the custom object lesson and, if the settings include them, the submissions of the form lesson, " +
+	const says = "A contact complies if one of its lessons counts. Lessons are the records of the custom object lesson " +
+		"and, if the settings include them, the submissions of the form lesson, " +
 		"whose field contact (Text) has the contact's identifier and whose field tags (MultiSelect) the lesson's tags."
 	row := func(o operation.Row) operation.Row {
 		o.Method, o.Tag, o.Teams, o.Weight = http.MethodGet, "Compliance", true, operation.Heavy

@@ -66,8 +66,9 @@ func (m *Module) Operations() []operation.Row {
 		Docs: operation.Docs{
 			Aside: true, IDs: []string{"getComplianceSchema"}, Tag: "Compliance",
 			Summary: "Get the definitions of the compliance settings", Title: "Definitions of the compliance settings",
-			Defines:     "compliance.update",
-			Description: "For building a settings page. Only a signed-in administrator may call it; API keys cannot, because service accounts are never administrators.",
+			Defines: "compliance.update",
+			Description: "For building a settings page. Only a signed-in administrator may call it; API keys cannot, because " +
+				"service accounts are never administrators.",
 		},
 	}, func(context.Context, *operation.Call, struct{}) (Schema, error) { return describe(), nil }))
 }

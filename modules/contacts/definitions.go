@@ -19,7 +19,8 @@ func (m *Module) definitions() []operation.Row {
 	forced := crud.Action{
 		Request: operation.Request{Params: []operation.Param{{
 			Name: "force", In: operation.InQuery, Shape: operation.Boolean, Default: "false", Example: "true",
-			Description: "Makes the change even if campaigns or custom reports use the field, or contacts have values that may not fit the new type. A change that would have to encrypt or decrypt values is refused in any case.",
+			Description: "Makes the change even if campaigns or custom reports use the field, or contacts have values that " +
+				"may not fit the new type. A change that would have to encrypt or decrypt values is refused in any case.",
 			Ask: operation.Ask{
 				Label: "Even if it breaks something",
 				Hint:  "Campaigns or reports may use the field, or contacts may have values of another type.",
@@ -32,7 +33,8 @@ func (m *Module) definitions() []operation.Row {
 	}
 	ended := forced
 	ended.Timeout = crud.ClearTimeout
-	ended.Lead = "The values of the field are hidden until it is restored. A purge erases them, at most 50,000 in one call; a 409 asks to repeat the call for the rest."
+	ended.Lead = "The values of the field are hidden until it is restored. A purge erases them, at most 50,000 in one " +
+		"call; a 409 asks to repeat the call for the rest."
 	return crud.Rows(m.Fields.Resource, crud.Options{
 		Path: "/api/contacts/fields", Name: "contact_fields", Things: "Contact Fields", Tag: "Contacts", Search: []string{
 			"key", "title",

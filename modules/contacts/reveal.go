@@ -52,7 +52,8 @@ func (m *Module) reveal() operation.Row {
 					Description: "The key of the encrypted field.", Example: "passport_number",
 				},
 				{Name: "public_key", In: operation.InQuery, Shape: operation.Text, Secret: true,
-					Description: "A public key to encrypt the value to, in standard or URL-safe base64: RSA of 2048 to 4096 bits as SubjectPublicKeyInfo (DER or PEM), or 32 bytes X25519. Required if the organization's settings say so."},
+					Description: "A public key to encrypt the value to, in standard or URL-safe base64: RSA of 2048 to 4096 bits " +
+						"as SubjectPublicKeyInfo (DER or PEM), or 32 bytes X25519. Required if the organization's settings say so."},
 			},
 		},
 		Response: operation.Response{

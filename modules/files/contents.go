@@ -129,7 +129,8 @@ func (in *subtree) requireVisible(ctx context.Context, state store.State, beside
 	}
 	shown, err := in.count(ctx, in.c.Workspace, state, besides)
 	if err == nil && shown < all {
-		err = fault.One("teams", fault.Forbidden, "the folder contains records of teams that the request does not include; only callers who see all of them can do this")
+		err = fault.One("teams", fault.Forbidden, "the folder contains records of teams that the request does not "+
+			"include; only callers who see all of them can do this")
 	}
 	return err
 }
@@ -239,7 +240,8 @@ func (m *Module) tree(ctx context.Context, c *operation.Call, _ struct{}) (Tree,
 	case count > maxTree:
 		return Tree{}, fault.One("folder_id", fault.Length, tooMany)
 	case found.Cut:
-		c.Header.Set("X-Warning", fmt.Sprintf("the tree ends early, after %d folders, because they are large; list them instead, with filters[folder_id] for the contents of one", len(found.Records)))
+		c.Header.Set("X-Warning", fmt.Sprintf("the tree ends early, after %d folders, because they are large; list them "+
+			"instead, with filters[folder_id] for the contents of one", len(found.Records)))
 	}
 	in := map[string][]*Folder{}
 	known := map[string]bool{}

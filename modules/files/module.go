@@ -82,7 +82,8 @@ func (m *Module) getFolder() operation.Row {
 			Summary: "Get a folder", Title: "Folder",
 			Description: "Answers one folder with the files and folders directly in it, ordered by name, then identifier. " +
 				"The counts are the totals in the caller's scope, even if the lists are cut. A child folder comes without its own children. " +
-				"With deleted=true the folder and its child folders are soft-deleted ones; the files are always live, because deleted files are left out of every read.",
+				"With deleted=true the folder and its child folders are soft-deleted ones; the files are always live, because " +
+				"deleted files are left out of every read.",
 		},
 	}, m.readFolder)
 }

@@ -37,7 +37,8 @@ func (m *Module) folderRows() []operation.Row {
 			Around: m.sweepAfterDelete,
 		},
 		Restore: crud.Action{
-			Lead:   "Contents that were deleted together with the folder are restored with it, and nothing else. If its parent is deleted, the folder is moved to the top level.",
+			Lead: "Contents that were deleted together with the folder are restored with it, and nothing else. If its " +
+				"parent is deleted, the folder is moved to the top level.",
 			Policy: operation.Policy{Timeout: crud.ClearTimeout},
 		},
 	})

@@ -182,7 +182,8 @@ func (m *Module) submit() crud.Action {
 			},
 			{
 				Name: honeypotParam, In: operation.InQuery, Shape: operation.Text, Example: "https://spam.example",
-				Description: "For keys of kind browser: the value of a field of the page's form that is hidden from people. If it is not empty, the submission is answered as if it were stored, but is not stored.",
+				Description: "For keys of kind browser: the value of a field of the page's form that is hidden from people. If " +
+					"it is not empty, the submission is answered as if it were stored, but is not stored.",
 			},
 		}},
 		Response: operation.Response{Failures: []operation.Failure{{

@@ -166,11 +166,13 @@ func (m *Module) updateRow() operation.Row {
 				},
 				{
 					Name: "schema", Shape: operation.Object, Type: schema.Definitions{}, Example: example.Schema,
-					Description: "At most 500 fields by identifier (1 to 64 letters, digits, _ or -), each with title (at most 200 characters), type (StudlyCase) and, optionally, required.", Ask: operation.Ask{Label: "Fields"},
+					Description: "At most 500 fields by identifier (1 to 64 letters, digits, _ or -), each with title (at most 200 " +
+						"characters), type (StudlyCase) and, optionally, required.", Ask: operation.Ask{Label: "Fields"},
 				},
 				{
 					Name: "email_alerts", Shape: operation.Object, Example: example.EmailAlerts,
-					Description: "enabled (boolean), recipients (at most 1000 e-mail addresses), subject (one line, at most 200 characters); other members are kept. At most 128 KiB and 8 levels.", Ask: operation.Ask{
+					Description: "enabled (boolean), recipients (at most 1000 e-mail addresses), subject (one line, at most 200 " +
+						"characters); other members are kept. At most 128 KiB and 8 levels.", Ask: operation.Ask{
 						Label: "E-mail alerts", Hint: "Recipients of alerts about submissions, in JSON.",
 					},
 				},
@@ -196,7 +198,8 @@ func (m *Module) updateRow() operation.Row {
 			Summary: "Update a form collection", Verb: "Save",
 			Description: "Takes any of the fields; absent ones stay unchanged. schema and email_alerts are replaced as a whole, " +
 				"but locked fields, such as form_name, always stay unchanged. Standalone forms cannot be updated. " +
-				"Values of dropped fields stay stored. While submissions have values of a field, it cannot become Encrypted, and an Encrypted field cannot change its type or be dropped. If custom reports use changed fields, the header " + warningHeader + " of the answer names the reports.",
+				"Values of dropped fields stay stored. While submissions have values of a field, it cannot become Encrypted, " +
+				"and an Encrypted field cannot change its type or be dropped. If custom reports use changed fields, the header " + warningHeader + " of the answer names the reports.",
 		},
 		Handler: m.update,
 	}

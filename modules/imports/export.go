@@ -37,7 +37,8 @@ func (s *Service) exportOperation() operation.Row {
 		},
 		Docs: operation.Docs{
 			Tag: tag, Summary: "Export the organization as a bundle",
-			Description: "Answers the lines of a bundle, definitions first. Encrypted values can only be opened in this organization, unless they are sealed to the transfer key in public_key. " +
+			Description: "Answers the lines of a bundle, definitions first. Encrypted values can only be opened in this " +
+				"organization, unless they are sealed to the transfer key in public_key. " +
 				"Keys, sessions, share links, passwords and the audit log are never part of it. If the connection breaks off, lines are missing.",
 		},
 		Handler: s.export,

@@ -94,7 +94,8 @@ func (m *Module) createRow() operation.Row {
 				},
 				{
 					Name: "schema", Shape: operation.Object, Type: schema.Numbered{},
-					Description: "At most 500 fields by identifier (1 to 64 letters, digits, _ or -), each with title (at most 200 characters), type (StudlyCase) and, optionally, required. An array defines fields named 0, 1, 2.", Ask: operation.Ask{Label: "Fields"},
+					Description: "At most 500 fields by identifier (1 to 64 letters, digits, _ or -), each with title (at most 200 " +
+						"characters), type (StudlyCase) and, optionally, required. An array defines fields named 0, 1, 2.", Ask: operation.Ask{Label: "Fields"},
 					Example: map[string]any{
 						"species": map[string]any{"title": "Species", "type": schema.Text, "required": true},
 						"height":  map[string]any{"title": "Height (m)", "type": schema.Number},
@@ -109,7 +110,8 @@ func (m *Module) createRow() operation.Row {
 			Example: Created{ID: exampleID, Name: "tree", Label: "Tree", LabelPlural: "Trees"},
 			Failures: []operation.Failure{
 				operation.Refuses(http.StatusUnprocessableEntity, "the body is unacceptable; every problem is named", "label", fault.Required, "label is required"),
-				operation.Refuses(http.StatusConflict, "another custom object has the same name, label or plural label; each one is named", "name", fault.Duplicate, "name is already in use"),
+				operation.Refuses(http.StatusConflict, "another custom object has the same name, label or plural label; each "+
+					"one is named", "name", fault.Duplicate, "name is already in use"),
 				{
 					Code:    http.StatusServiceUnavailable,
 					Message: "The service is temporarily unavailable, please retry later",
@@ -121,7 +123,8 @@ func (m *Module) createRow() operation.Row {
 		Docs: operation.Docs{
 			Tag:     tag,
 			Summary: "Create a custom object", Verb: "Create",
-			Description: "Name, label and plural label must each be unique in the organization. A key named fields is ignored, next to schema and inside it; " +
+			Description: "Name, label and plural label must each be unique in the organization. A key named fields is " +
+				"ignored, next to schema and inside it; " +
 				"definitions belong into schema. An unknown type is stored, and its values are not validated.",
 		},
 		Handler: m.create,

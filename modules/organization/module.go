@@ -99,9 +99,11 @@ func (m *Module) Operations() []operation.Row {
 	change := row
 	change.Name, change.Method, change.Kinds, change.Audit, change.Message = "organization.update", http.MethodPut, operation.ServerFull, operation.AuditAlways, "Organization updated"
 	change.Verb = "Save"
-	change.Summary, change.Description = "Change the organization", "Members that are not given stay unchanged. The change takes effect at once on every server. Answers the changed organization."
+	change.Summary, change.Description = "Change the organization", "Members that are not given stay unchanged. The "+
+		"change takes effect at once on every server. Answers the changed organization."
 	change.Failures = []operation.Failure{{
-		Code: http.StatusUnprocessableEntity, Message: "Validation failed: the limit folder_children is from 1 to 1000, which the operator allows", When: "a name is unknown, or a limit exceeds what the operator allows",
+		Code: http.StatusUnprocessableEntity, Message: "Validation failed: the limit folder_children is from 1 to 1000, " +
+			"which the operator allows", When: "a name is unknown, or a limit exceeds what the operator allows",
 	}}
 	return []operation.Row{
 		operation.Typed(row, func(ctx context.Context, c *operation.Call, _ struct{}) (Answer, error) {

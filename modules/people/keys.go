@@ -229,7 +229,8 @@ func (m *Module) keys() []operation.Row {
 		},
 		Response: operation.Response{
 			Once: true, Example: exampleIssued(),
-			Failures: []operation.Failure{operation.Refuses(http.StatusUnprocessableEntity, "a field has an unacceptable value, or the caller lacks what the key would hold",
+			Failures: []operation.Failure{operation.Refuses(http.StatusUnprocessableEntity, "a field has an unacceptable "+
+				"value, or the caller lacks what the key would hold",
 				"permissions", fault.Forbidden, "the caller lacks contacts, and cannot give permissions that they lack")},
 		},
 		Target: operation.Target{Resource: m.Stored.Keys.Name},
@@ -239,11 +240,19 @@ func (m *Module) keys() []operation.Row {
 	create.Name, create.Path, create.Summary, create.Message = "keys.create", "/api/keys", "Create key", "Key created"
 	create.Verb, rotate.Verb = "Create", "Rotate"
 	create.Ask = "The key is shown only once. It has the permissions of its service account, or fewer."
-	create.Description = "Answers the key with its text, which is shown only this once. The key has the permissions and teams of its service account, narrowed by those given here, and never more than the caller, even if the account gets more later: permissions and teams that are not given are set to those of the caller, unless the caller has all. A key that is created with another key does not outlast it, cannot be used from other addresses or origins, and is narrowed as that key is."
+	create.Description = "Answers the key with its text, which is shown only this once. The key has the permissions " +
+		"and teams of its service account, narrowed by those given here, and never more than the caller, even if the " +
+		"account gets more later: permissions and teams that are not given are set to those of the caller, unless the " +
+		"caller has all. A key that is created with another key does not outlast it, cannot be used from other addresses " +
+		"or origins, and is narrowed as that key is."
 	create.BodyLimit, create.Action = 64<<10, operation.CreateAction
 	rotate.Name, rotate.Path, rotate.Summary, rotate.Message = "keys.rotate", "/api/keys/{id}/rotate", "Rotate key", "Key rotated"
 	rotate.Ask = "The new text is shown only once."
-	rotate.Description = "Gives the key a new text, shown only this once, and restarts its lifetime. A key that is not narrowed is narrowed to the permissions and teams of the caller, unless the caller has all. A key that names permissions or teams that the caller lacks is refused, even if its service account lacks them, too. The old text expires after the overlap, if any; texts from earlier rotations expire as rotated says. A revocation ends all of them."
+	rotate.Description = "Gives the key a new text, shown only this once, and restarts its lifetime. A key that is not " +
+		"narrowed is narrowed to the permissions and teams of the caller, unless the caller has all. A key that names " +
+		"permissions or teams that the caller lacks is refused, even if its service account lacks them, too. The old text " +
+		"expires after the overlap, if any; texts from earlier rotations expire as rotated says. A revocation ends all of " +
+		"them."
 	rotate.Failures = append(slices.Clone(row.Failures), operation.Failure{
 		Code: http.StatusNotFound, Message: "Key not found", When: "no such key in this organization",
 	})

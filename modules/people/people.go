@@ -154,8 +154,9 @@ func (m *Module) people() []operation.Row {
 		Get: crud.Absent(), Delete: crud.Absent(),
 		Create: crud.Action{
 			Docs: operation.Docs{
-				Ask:         "You get a link that works once, with which the person chooses a password. No mail is sent.",
-				Description: "Answers the user and a single-use link with which the person chooses a password. No mail is sent. A user who is not active gets no link.",
+				Ask: "You get a link that works once, with which the person chooses a password. No mail is sent.",
+				Description: "Answers the user and a single-use link with which the person chooses a password. No mail is sent. " +
+					"A user who is not active gets no link.",
 			},
 			Response: operation.Response{
 				Once: true, Data: Invited{}, Example: exampleInvited(), Failures: []operation.Failure{unbound()},

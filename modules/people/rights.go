@@ -116,7 +116,8 @@ const whenBound = "the calling key has expires_in or allowed_ips"
 
 func widening() operation.Failure {
 	return operation.Failure{
-		Code: http.StatusForbidden, Message: "A key that expires or is bound to addresses cannot give more rights, because their holder would not be bound in this way",
+		Code: http.StatusForbidden, Message: "A key that expires or is bound to addresses cannot give more rights, " +
+			"because their holder would not be bound in this way",
 		When: whenBound + ", and the record would hold more than before",
 	}
 }

@@ -74,8 +74,9 @@ func (m *Meter) explain() operation.Row {
 		},
 		Docs: operation.Docs{
 			Tag: "Usage", Summary: "Explain why a list or a report is slow",
-			Ask:         "Shows the database queries of a page, and which indexes they use.",
-			Description: "Calls an operation that only reads with the rights of the caller, drops its answer, and reports its queries to the store and the indexes they used.",
+			Ask: "Shows the database queries of a page, and which indexes they use.",
+			Description: "Calls an operation that only reads with the rights of the caller, drops its answer, and reports " +
+				"its queries to the store and the indexes they used.",
 		},
 	}, m.runExplain)
 }

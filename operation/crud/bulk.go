@@ -41,12 +41,14 @@ func (s *handlers) bulk() operation.Row {
 	things := strings.ToLower(s.Things)
 	row.Summary, row.Weight, row.BodyLimit = "Create and change many "+things, operation.Heavy, operation.MaxBulkLimit
 	row.Verb = "Bulk"
-	row.Description = "Takes up to " + strconv.Itoa(maxBulk) + " records, each with the fields of a single create, and stores those that are valid; each has a result of its own. "
+	row.Description = "Takes up to " + strconv.Itoa(maxBulk) + " records, each with the fields of a single create, and " +
+		"stores those that are valid; each has a result of its own. "
 	var by []string
 	for _, u := range s.of.Identifying()[1:] {
 		by = append(by, u.Shown)
 	}
-	row.Description += "A record with the " + strings.Join(append(by, "id"), " or ") + " of an existing one changes that one, and restores it if it was deleted. Fields that are not given then stay unchanged. " + nothingDone
+	row.Description += "A record with the " + strings.Join(append(by, "id"), " or ") + " of an existing one changes " +
+		"that one, and restores it if it was deleted. Fields that are not given then stay unchanged. " + nothingDone
 	one := strictjson.Value{Is: strictjson.Object}
 	for _, f := range s.fields {
 		if f.Example != "" && f.Rule.Ref == "" {

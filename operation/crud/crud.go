@@ -281,7 +281,8 @@ func (s *handlers) workspace(c *operation.Call) *store.Workspace {
 // invalid documents the refusals of a body.
 func (s *handlers) invalid() []operation.Failure {
 	first := s.fields[0].Name
-	failures := []operation.Failure{operation.Refuses(http.StatusUnprocessableEntity, "a field has an unacceptable value; every problem is named", first, fault.Type, first+" must be of another type")}
+	failures := []operation.Failure{operation.Refuses(http.StatusUnprocessableEntity, "a field has an unacceptable "+
+		"value; every problem is named", first, fault.Type, first+" must be of another type")}
 	if len(s.of.Uniques) > 0 && !s.of.Single {
 		name := s.of.Uniques[0].Shown
 		failures = append(failures, operation.Refuses(http.StatusConflict, "another record has a value that must be unique", name, fault.Duplicate, name+" is already in use"))

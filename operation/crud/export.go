@@ -27,7 +27,8 @@ type exportInput struct {
 func (s *handlers) export() operation.Row {
 	row := s.row("export", http.MethodGet, s.Path+"/export", s.Things+" found")
 	row.Summary = "Export " + strings.ToLower(s.Things)
-	row.Description = "Answers all records of a list. Each line of ndjson is a record as the list shows it. The columns of csv are its fields and those of its current definition."
+	row.Description = "Answers all records of a list. Each line of ndjson is a record as the list shows it. The " +
+		"columns of csv are its fields and those of its current definition."
 	s.declareFilters(&row)
 	export.Row(&row)
 	row = operation.Typed(row, s.writeExport)

@@ -20,7 +20,8 @@ func (s *handlers) remove() operation.Row {
 	row.Summary, row.Description = "Delete "+s.thing(), "Deletes the record for good. Answers it as it was."
 	row.End, row.Verb = s.endAll, "Delete"
 	if s.trash {
-		row.Description = "Moves the record to the trash: it leaves every list and count, can be restored, and keeps its unique values reserved. With purge it is deleted for good. Answers the record."
+		row.Description = "Moves the record to the trash: it leaves every list and count, can be restored, and keeps its " +
+			"unique values reserved. With purge it is deleted for good. Answers the record."
 	}
 	return typedRow(s, row, func(ctx context.Context, c *operation.Call, in deleteInput) (operation.Result, error) {
 		if in.Purge || !s.trash {
@@ -32,7 +33,8 @@ func (s *handlers) remove() operation.Row {
 
 func (s *handlers) purging() operation.Row {
 	row := s.row("purge", http.MethodDelete, s.recordPath()+"/purge", s.Thing+" deleted")
-	row.Summary, row.Description = "Purge "+s.thing(), "Deletes the record for good, whether it was deleted before or not. It cannot be restored. Answers it as it was."
+	row.Summary, row.Description = "Purge "+s.thing(), "Deletes the record for good, whether it was deleted before or "+
+		"not. It cannot be restored. Answers it as it was."
 	row.End, row.Verb = s.endAll, "Purge"
 	return typedRow(s, row, func(ctx context.Context, c *operation.Call, _ struct{}) (operation.Result, error) {
 		return s.purge(ctx, c)

@@ -39,8 +39,10 @@ func Row(o *operation.Row) {
 	o.Method, o.Audit, o.Weight, o.Timeout, o.Streams = http.MethodGet, operation.AuditAlways, operation.Heavy, time.Hour, []string{
 		operation.NDJSON, mediaCSV,
 	}
-	o.Description += " Rows are written while they are read, so changes made meanwhile may or may not be included; if the connection breaks off, some are missing. " +
-		"A text in a CSV file that a spreadsheet could take for a formula, because it begins with =, +, -, @, a tab or a line break, after any apostrophes, is preceded by an apostrophe, which an import removes."
+	o.Description += " Rows are written while they are read, so changes made meanwhile may or may not be included; if " +
+		"the connection breaks off, some are missing. " +
+		"A text in a CSV file that a spreadsheet could take for a formula, because it begins with =, +, -, @, a tab or a " +
+		"line break, after any apostrophes, is preceded by an apostrophe, which an import removes."
 }
 
 // maxFaults bounds how many faults of columns are reported.

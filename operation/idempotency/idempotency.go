@@ -238,7 +238,9 @@ func (l *Log) claim(
 		default:
 			return nil, refusal(
 				"lost",
-				"A request with this "+Header+" may have been carried out, at least in part, but its answer is not available: it was lost, is too large, holds a secret that is shown only once, or shows a record that was deleted for good; check the current state before you repeat what is missing with a new key",
+				"A request with this "+Header+" may have been carried out, at least in part, but its answer is not available: "+
+					"it was lost, is too large, holds a secret that is shown only once, or shows a record that was deleted for "+
+					"good; check the current state before you repeat what is missing with a new key",
 			)
 		}
 	}

@@ -47,7 +47,8 @@ func (m *Module) Operations() []operation.Row {
 	}
 	create, redeem, check, choose := begin, begin, begin, begin
 	create.Name, create.Path, create.Summary = "sessions.create", "/auth/sign-in", "Sign in"
-	create.Description = "Starts a browser session, kept in a cookie that scripts cannot read. It ends after 30 minutes without use and after 12 hours in any case."
+	create.Description = "Starts a browser session, kept in a cookie that scripts cannot read. It ends after 30 " +
+		"minutes without use and after 12 hours in any case."
 	create.Failures = []operation.Failure{{Code: http.StatusForbidden, Message: wrongPassword, When: "the address or the password is wrong"}}
 	redeem.Name, redeem.Path, redeem.Summary = "sessions.redeem", "/auth/link", "Sign in by a link"
 	redeem.Description = "Uses up a single-use link that signs in without a password, such as the one that the demo prints."

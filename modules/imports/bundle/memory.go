@@ -42,7 +42,8 @@ func (a *memoryUse) remember(bytes int64) error {
 // define counts the memory of another definition. Error: ErrTooMany.
 func (a *memoryUse) define(bytes int64) error {
 	if a.defined += bytes; a.mostDefined > 0 && a.defined > a.mostDefined {
-		return fmt.Errorf("%w with definitions: together with those of the organization they take more than %d MiB; split it into several files, or import it by command",
+		return fmt.Errorf("%w with definitions: together with those of the organization they take more than %d MiB; split "+
+			"it into several files, or import it by command",
 			ErrTooMany, a.mostDefined>>20)
 	}
 	return nil

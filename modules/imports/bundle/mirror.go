@@ -15,10 +15,12 @@ import (
 )
 
 // ErrNotWhole refuses a mirror of a bundle that is not an export of a whole organization.
-var ErrNotWhole = errors.New("nothing was imported: the bundle has no organization line, so it is not a whole export, and a mirror would remove everything it lacks; import it without --mirror")
+var ErrNotWhole = errors.New("nothing was imported: the bundle has no organization line, so it is not a whole " +
+	"export, and a mirror would remove everything it lacks; import it without --mirror")
 
 // ErrNoAdministrator refuses a mirror that would leave an organization without one.
-var ErrNoAdministrator = errors.New("nothing was imported: the bundle has no active administrator, so nobody could sign in to the organization afterwards; add one to the bundle, or import it without --mirror")
+var ErrNoAdministrator = errors.New("nothing was imported: the bundle has no active administrator, so nobody could " +
+	"sign in to the organization afterwards; add one to the bundle, or import it without --mirror")
 
 // ErrPartial refuses a mirror with Partial, because the records of skipped lines would be removed.
 var ErrPartial = errors.New("a mirror cannot skip invalid lines")

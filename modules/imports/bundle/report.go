@@ -156,7 +156,8 @@ type NoRoomError struct {
 }
 
 func (e *NoRoomError) Error() string {
-	return fmt.Sprintf("nothing was imported: the file adds %d records, and the organization has %d of the %d it may have; delete records for good, import fewer, or ask the operator for a higher limit",
+	return fmt.Sprintf("nothing was imported: the file adds %d records, and the organization has %d of the %d it may "+
+		"have; delete records for good, import fewer, or ask the operator for a higher limit",
 		e.New, e.Err.Used, e.Err.Allowed)
 }
 

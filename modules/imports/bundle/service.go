@@ -251,15 +251,19 @@ func (s *Service) Export(ctx context.Context, t *tenants.Tenant, w io.Writer, o 
 
 // leftOut returns sentences about what an export does not contain.
 func (s *session) leftOut(r *ExportReport) []string {
-	out := []string{"API keys, sessions, share links, the audit log and stored answers to repeated requests are never part of an export: create new keys and links after an import."}
+	out := []string{"API keys, sessions, share links, the audit log and stored answers to repeated requests are never " +
+		"part of an export: create new keys and links after an import."}
 	if n := r.Kinds[kindUser]; n > 0 {
-		out = append(out, fmt.Sprintf("Passwords of people (%d) are not part of it: after an import elsewhere, each needs a new link to sign in: tenantry user update USER --org SLUG --link", n))
+		out = append(out, fmt.Sprintf("Passwords of people (%d) are not part of it: after an import elsewhere, each needs "+
+			"a new link to sign in: tenantry user update USER --org SLUG --link", n))
 	}
 	if n := s.unknown; n > 0 {
-		out = append(out, fmt.Sprintf("Permissions and roles that do not exist were left out of people, roles and service accounts (%d): they have no effect.", n))
+		out = append(out, fmt.Sprintf("Permissions and roles that do not exist were left out of people, roles and service "+
+			"accounts (%d): they have no effect.", n))
 	}
 	if n := s.vault.Kept; n > 0 {
-		out = append(out, fmt.Sprintf("Encrypted values (%d) can be opened only in this organization: an import elsewhere refuses their lines. Export with --secrets to include them.", n))
+		out = append(out, fmt.Sprintf("Encrypted values (%d) can be opened only in this organization: an import elsewhere "+
+			"refuses their lines. Export with --secrets to include them.", n))
 	}
 	if n := s.vault.Lost; n > 0 {
 		out = append(out, fmt.Sprintf("Encrypted values (%d) can no longer be opened because their key is gone; they were left out.", n))

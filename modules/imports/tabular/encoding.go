@@ -31,7 +31,8 @@ type decoded struct {
 func encodingNamed(name string) (encoding.Encoding, error) {
 	e, err := htmlindex.Get(name)
 	if err != nil || e == encoding.Replacement {
-		return nil, fmt.Errorf("%w: unknown encoding %q; use one that browsers know, such as utf-8, windows-1252, utf-16le, iso-8859-2 or shift_jis, or %s to detect it",
+		return nil, fmt.Errorf("%w: unknown encoding %q; use one that browsers know, such as utf-8, windows-1252, "+
+			"utf-16le, iso-8859-2 or shift_jis, or %s to detect it",
 			ErrOptions, texts.Clip(name), GuessEncoding)
 	}
 	if e == unicode.UTF8 {

@@ -19,6 +19,7 @@ import (
 	"tenantry/gateway/control"
 	"tenantry/gateway/gatewaytest"
 	"tenantry/gateway/tests/fixture"
+	"tenantry/internal/texts"
 	"tenantry/modules/imports/bundle"
 )
 
@@ -178,15 +179,19 @@ func TestRevealFailsAlikeForOtherFields(t *testing.T) {
 	t.Parallel()
 	w := fixture.NewQuietWorld(t)
 	p := w.A
-	reference := p.Reveal(t, p.IDs[fixture.RefContact], "nosuchfield", "")
-	if reference.Code != http.StatusUnprocessableEntity {
-		t.Fatalf("got %d %s, want %v", reference.Code, reference.Body, http.StatusUnprocessableEntity)
-	}
 	for _, field := range []string{
-		"password", "_id", "id", "a.b", "plan", "email", "secrets", "secrets." + fixture.SecretField, "fields." + fixture.SecretField, "SSN", fixture.SecretField + ".", "." + fixture.SecretField, fixture.SecretField + " ", "teams", "__proto__", "constructor", "hash", "created_at", "pin", "ſsn",
+		"nosuchfield", "password", "_id", "id", "a.b", "plan", "email", "secrets", "secrets." + fixture.SecretField, "fields." + fixture.SecretField, "SSN", fixture.SecretField + ".", "." + fixture.SecretField, fixture.SecretField + " ", "teams", "__proto__", "constructor", "hash", "created_at", "pin", "ſsn",
 		strings.Repeat("a", 64), strings.Repeat("a", 10_000), "💥", "' OR 1=1--", "$where", "*", "../ssn", "ssn/../plan", "ssn\n", "0", "null",
 	} {
-		for name, contact := range map[string]string{"a contact": p.IDs[fixture.RefContact], "no contact": fixture.RandomLike(p.IDs[fixture.RefContact]), "another organization's contact": w.B.IDs[fixture.RefContact], "garbage": "x"} {
+		reference := p.Reveal(t, p.IDs[fixture.RefContact], field, "")
+		says := fmt.Sprintf("Validation failed: field: %q is not an encrypted field", texts.Clip(field)) // for every field
+		if reference.Code != http.StatusUnprocessableEntity || reference.Message != says {
+			t.Errorf("got %d %s, want %d with %s", reference.Code, reference.Body, http.StatusUnprocessableEntity, says)
+		}
+		for name, contact := range map[string]string{
+			"no contact":                     fixture.RandomLike(p.IDs[fixture.RefContact]),
+			"another organization's contact": w.B.IDs[fixture.RefContact], "garbage": "x",
+		} {
 			a := p.Reveal(t, contact, field, "")
 			if got := fixture.Canonical(a, "", nil); got != fixture.Canonical(reference, "", nil) {
 				t.Errorf("field %.60q of %s:\n%s\nwant:\n%s", field, name, got, fixture.Canonical(reference, "", nil))

@@ -118,8 +118,7 @@ func (m *Module) signOutForm(w http.ResponseWriter, r *http.Request) {
 // explanation returns the text of a refusal for a page, with the time to wait if there is one.
 func explanation(a *ask.Reply) string {
 	if seconds, err := strconv.Atoi(a.Header.Get("Retry-After")); err == nil && a.Code == http.StatusTooManyRequests {
-		wait := ": try again in " + layout.Wait(seconds)
-		return strings.TrimSuffix(a.Message, wait) + wait + "." // some refusals say it themselves
+		return a.Message + ": try again in " + layout.Wait(seconds) + "."
 	}
 	return a.Message
 }

@@ -5,13 +5,11 @@ package signin
 import (
 	"context"
 	"errors"
-	"math"
 	"net/http"
 	"strconv"
 
 	"tenantry/crypto/passwords"
 	"tenantry/crypto/secret"
-	"tenantry/gateway/console/layout"
 	"tenantry/operation"
 	"tenantry/tenants"
 	"tenantry/tenants/identity"
@@ -110,9 +108,8 @@ func throttled(err error) error {
 	var throttled *sessions.ThrottledError
 	switch {
 	case errors.As(err, &throttled):
-		wait := layout.Wait(int(math.Ceil(throttled.RetryAfter.Seconds())))
 		return &operation.Problem{
-			Code: http.StatusTooManyRequests, Message: "Too many attempts to sign in, please wait: try again in " + wait,
+			Code: http.StatusTooManyRequests, Message: "Too many attempts to sign in, please wait",
 			RetryAfter: throttled.RetryAfter, Reason: "sign-in throttled",
 		}
 	case errors.Is(err, passwords.ErrBusy):

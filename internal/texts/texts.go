@@ -69,10 +69,10 @@ const maxTime = 40
 // NoSuchTime returns the end of a message about text that is written like a date or time but is none, such as
 // 2024-02-30, and "" for other text.
 func NoSuchTime(text string) string {
+	if len(text) > maxTime {
+		return ""
+	}
 	for _, layout := range []string{time.DateOnly, time.RFC3339} {
-		if len(text) > maxTime {
-			break
-		}
 		if _, err := time.Parse(layout, text); err != nil && strings.HasSuffix(err.Error(), "out of range") {
 			return "; there is no such day or time"
 		}

@@ -185,12 +185,9 @@ func (f Field) Texts() bool {
 	return !f.Secret && (f.Ref.Type == store.TypeString || f.Ref.Type == store.TypeAny)
 }
 
-// Operators returns the names of the operators that the field takes; none if it is Secret.
+// Operators returns the names of the operators that a field that is not Secret takes.
 func (f Field) Operators() []string {
 	names := []string{}
-	if f.Secret {
-		return names
-	}
 	of := operatorsOf(f.Ref.Type)
 	for _, o := range operators() {
 		if slices.Contains(of, o.op) {

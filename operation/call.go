@@ -175,7 +175,8 @@ func (c *Call) untaken(names ...string) *Problem {
 			}
 		}
 		if near := typos.Nearest(root, known); near != "" && near != root {
-			hint = "; did you mean " + near + rest + "?"
+			meant := strconv.Quote(near + rest) // for its escapes, because rest is any text
+			hint = "; did you mean " + meant[1:len(meant)-1] + "?"
 		}
 	}
 	return BadRequest("The operation does not take %s%s", strings.Join(quoted, ", "), hint)

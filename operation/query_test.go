@@ -196,6 +196,10 @@ func TestBind(t *testing.T) {
 		{"filter[" + strings.Repeat("x", 58) + "]=a", nil, // too long to look for names that are like it
 			`The operation does not take "filter[` + strings.Repeat("x", 57) + `..."`},
 		{"Filters[country]=France", nil, `The operation does not take "Filters[country]"; did you mean filters[country]?`},
+		{
+			"filter[%E2%80%AE%1B]=France", nil,
+			`The operation does not take "filter[\u202e\x1b]"; did you mean filters[\u202e\x1b]?`,
+		},
 		{"id=7", []string{"id"}, ""}, // a path parameter is not set by the query
 		{"Page=1", []string{"Page"}, ""},
 		{"who=1&who=2&else=3", []string{"who", "else"}, ""},

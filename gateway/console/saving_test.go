@@ -451,9 +451,11 @@ func TestSavingKeepsMembersOfFields(t *testing.T) {
 	if !reflect.DeepEqual(fields, want) {
 		t.Errorf("got %v, want %v", fields, want)
 	}
-	values.Set("schema.0.others", "{")
-	var faults fault.List
-	if controls.SchemaOf(values, &faults); len(faults) != 1 || faults[0].Field != "schema.code" {
-		t.Errorf("got the faults %v, want one of schema.code", faults)
+	for _, others := range []string{"{", "[1]", "null", `{"required":false}`, `{"locked":true}`, `{"title":"T","x":1}`} {
+		values.Set("schema.0.others", others)
+		var faults fault.List
+		if controls.SchemaOf(values, &faults); len(faults) != 1 || faults[0].Field != "schema.code" {
+			t.Errorf("others %s: got the faults %v, want one of schema.code", others, faults)
+		}
 	}
 }

@@ -65,9 +65,14 @@ func SchemaRows(now strictjson.Value, sent url.Values) (rows []SchemaRow) {
 	return rows
 }
 
+// withoutControls returns a definition without the members that a row has controls for.
+func withoutControls(definition strictjson.Value) strictjson.Value {
+	return show.Without(definition, "title", "type", "required", "locked")
+}
+
 // others returns the members of a definition that a row has no control for, as JSON; empty if there are none.
 func others(definition strictjson.Value) string {
-	left := show.Without(definition, "title", "type", "required", "locked")
+	left := withoutControls(definition)
 	if len(left.Members) == 0 {
 		return ""
 	}
@@ -87,8 +92,8 @@ func SchemaOf(sent url.Values, faults *fault.List) map[string]any {
 		}
 		var p strictjson.Parser
 		kept, err := p.Parse(cmp.Or(r.Others, "{}"))
-		if err != nil {
-			faults.Add("schema."+r.Key, fault.Format, "the other members of the field %q are not JSON", r.Key)
+		if err != nil || kept.Is != strictjson.Object || len(withoutControls(kept).Members) < len(kept.Members) {
+			faults.Add("schema."+r.Key, fault.Format, "the field %q was sent with invalid members; load the page again", r.Key)
 		}
 		f := kept.Table()
 		f["title"], f["type"] = r.Title, r.Type

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"tenantry/backends/record"
 	"tenantry/backends/store"
@@ -182,8 +183,18 @@ func (c *Call) untaken(names ...string) *Problem {
 	return BadRequest("The operation does not take %s%s", strings.Join(quoted, ", "), hint)
 }
 
-// Warn adds to the header X-Warning of a successful answer. An empty text adds nothing.
+// Warn adds to the header X-Warning of a successful answer. An empty text adds nothing. Characters outside of ASCII are
+// escaped, because clients disagree about how headers encode them.
 func (c *Call) Warn(text string) {
+	var ascii strings.Builder
+	for _, r := range text {
+		if r < utf8.RuneSelf {
+			ascii.WriteRune(r)
+		} else {
+			ascii.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
+		}
+	}
+	text = ascii.String()
 	switch said := c.Header.Get("X-Warning"); {
 	case text == "" || strings.Contains(said, text):
 	case said == "":

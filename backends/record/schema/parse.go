@@ -160,8 +160,7 @@ func ValidType(text string) bool {
 	return texts.Plain(text, MaxTypeBytes, "") && text[0] >= 'A' && text[0] <= 'Z'
 }
 
-// Printable returns a name from outside for use in a message or a header: a valid key as it is, any other text
-// shortened and quoted in ASCII.
+// Printable returns a name from outside for use in a message: a valid key as it is, any other text shortened and quoted.
 func Printable(name string) string {
 	if store.ValidKey(name) {
 		return name

@@ -36,6 +36,10 @@ func TestUnknownTypesAreStoredWithAWarning(t *testing.T) {
 		{http.MethodPost, "/api/form/collections", `{` + names("visit") + `,"schema":{"price":` + money + `}}`, []string{"price (Money) " + warns}},
 		{http.MethodPut, "/api/form/collections/{id}", `{"schema":{"price":` + money + `,"owner":` + relation + `}}`, []string{"values of owner (Relation) " + warns, drops + "schema.owner.object"}},
 		{http.MethodPut, "/api/form/collections/{id}", `{"label":"Visits"}`, nil},
+		{ // headers are ASCII
+			http.MethodPut, "/api/form/collections/{id}", `{"schema":{"owner":{"title":"O","type":"Text","größe":1}}}`,
+			[]string{drops + `schema.owner."gr\u00f6\u00dfe"`},
+		},
 		{http.MethodPost, "/api/contacts/fields", `{"key":"worth","title":"Worth","type":"Money"}`, []string{"worth (Money) " + warns}},
 		{http.MethodPost, "/api/contacts/fields", `{"key":"age","title":"Age","type":"Number"}`, nil},
 		{http.MethodPut, "/api/contacts/fields/age", `{"type":"Years"}`, []string{"age (Years) " + warns}},

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"tenantry/gateway/console/ask"
 	"tenantry/gateway/console/show"
@@ -82,8 +83,16 @@ func Page(v *visit.Visit) {
 	v.Show(http.StatusOK, "overview", view)
 }
 
-// isolate wraps a name in Unicode isolates, so that a name written from right to left does not reorder its sentence.
-func isolate(name string) string { return "\u2068" + name + "\u2069" }
+// isolate wraps a name in Unicode isolates, so that a name written from right to left does not reorder its sentence. It
+// drops the controls of direction in the name, because they could end the isolate.
+func isolate(name string) string {
+	return "\u2068" + strings.Map(func(r rune) rune {
+		if unicode.Is(unicode.Bidi_Control, r) {
+			return -1
+		}
+		return r
+	}, name) + "\u2069"
+}
 
 // addAttention adds the records that somebody should check.
 func addAttention(v *visit.Visit, view *overview) {

@@ -20,17 +20,28 @@ import (
 	"tenantry/backends/blobs"
 )
 
-// Run runs the suite. Every case calls open for a bucket without objects, which nothing else uses meanwhile.
-func Run(t *testing.T, open func(t *testing.T) blobs.Bucket) {
+// Fault is a known wrong answer of a server for tests. The cases that depend on that answer are skipped by name.
+type Fault string
+
+// LostDirectories: an object cannot be stored while the last other object with the same beginning is deleted, because
+// the server removes their directory.
+const LostDirectories Fault = "an object cannot be stored while the last other one of its directory is deleted"
+
+// Run runs the suite. Every case calls open for a bucket without objects, which nothing else uses meanwhile. Known lists
+// the faults of a server.
+func Run(t *testing.T, open func(t *testing.T) blobs.Bucket, known ...Fault) {
 	t.Helper()
 	for name, run := range map[string]func(*testing.T, blobs.Bucket){
 		"put and open": putAndOpen, "empty": empty, "large": large, "seek": seek, "absent": absent,
 		"delete": remove, "list": list, "list ends early": listEndsEarly, "delete all": deleteAll,
-		"concurrent": concurrent, "hostile names": hostileNames, "cancelled": cancelled, "same again": sameAgain,
+		"concurrent": concurrent, "concurrent deletions": concurrentDeletions, "hostile names": hostileNames, "cancelled": cancelled, "same again": sameAgain,
 		"position of the file": position, "long name": longName,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			if name == "concurrent deletions" && slices.Contains(known, LostDirectories) {
+				t.Skipf("known fault of the server: %s", LostDirectories)
+			}
 			run(t, open(t))
 		})
 	}
@@ -304,22 +315,17 @@ func deleteAll(t *testing.T, b blobs.Bucket) {
 	}
 }
 
-// concurrent stores and deletes objects of the same directories at the same time.
+const workers, each = 8, 12
+
+// concurrent stores objects of the same directories at the same time.
 func concurrent(t *testing.T, b blobs.Bucket) {
-	const workers, each = 8, 12
 	var all sync.WaitGroup
 	for w := range workers {
 		all.Go(func() {
 			for i := range each {
-				kept, gone := fmt.Sprintf("a/%d/%d", i%3, w*each+i), fmt.Sprintf("b/%d/%d", i%3, w)
-				content := []byte(strings.Repeat(kept, 100))
-				for _, name := range []string{kept, gone} {
-					if err := b.Put(t.Context(), name, TempFile(t, content)); err != nil {
-						t.Errorf("Put(%s): %v", name, err)
-					}
-				}
-				if err := b.Delete(t.Context(), gone); err != nil {
-					t.Errorf("Delete(%s): %v", gone, err)
+				name := fmt.Sprintf("a/%d/%d", i%3, w*each+i)
+				if err := b.Put(t.Context(), name, TempFile(t, []byte(strings.Repeat(name, 100)))); err != nil {
+					t.Errorf("Put(%s): %v", name, err)
 				}
 			}
 		})
@@ -333,6 +339,28 @@ func concurrent(t *testing.T, b blobs.Bucket) {
 		if got := Read(t, b, name); string(got) != strings.Repeat(name, 100) {
 			t.Errorf("%s: read %.40q, want its own content", name, got)
 		}
+	}
+}
+
+// concurrentDeletions stores and deletes the only objects of directories at the same time.
+func concurrentDeletions(t *testing.T, b blobs.Bucket) {
+	var all sync.WaitGroup
+	for w := range workers {
+		all.Go(func() {
+			for i := range each {
+				name := fmt.Sprintf("a/%d/%d", i%3, w)
+				if err := b.Put(t.Context(), name, TempFile(t, []byte(name))); err != nil {
+					t.Errorf("Put(%s): %v", name, err)
+				}
+				if err := b.Delete(t.Context(), name); err != nil {
+					t.Errorf("Delete(%s): %v", name, err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if names := Names(t, b, ""); len(names) != 0 {
+		t.Errorf("left %v, want nothing", names)
 	}
 }
 

@@ -1,0 +1,94 @@
+package s3_test
+
+import (
+	"crypto/rand"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+
+	"tenantry/backends/blobs"
+	"tenantry/backends/blobs/blobtest"
+	"tenantry/backends/blobs/s3"
+	"tenantry/crypto/secret"
+	"tenantry/internal/maintest"
+)
+
+func TestMain(m *testing.M) { maintest.Leakless(m) }
+
+// variable names the bucket of a server for tests.
+const variable = "TENANTRY_TEST_S3"
+
+// server returns the options of the bucket for tests, with a prefix of their own.
+func server(t *testing.T) s3.Options {
+	t.Helper()
+	text := os.Getenv(variable)
+	if text == "" {
+		t.Skipf("%s is not set: start a server with .ci/s3/start, and set it to http://KEY:SECRET@HOST:PORT/BUCKET", variable)
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.User == nil {
+		t.Fatalf("%s is not an address like http://KEY:SECRET@HOST:PORT/BUCKET", variable)
+	}
+	password, _ := u.User.Password()
+	return s3.Options{
+		Endpoint: u.Scheme + "://" + u.Host, Region: "us-east-1", Bucket: strings.Trim(u.Path, "/"),
+		Prefix: "test-" + strings.ToLower(rand.Text()), AccessKey: u.User.Username(), SecretKey: secret.New(password), PathStyle: true,
+	}
+}
+
+func open(t *testing.T, o s3.Options) *s3.Bucket {
+	t.Helper()
+	b, err := s3.Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Close() })
+	return b
+}
+
+func TestServer(t *testing.T) {
+	t.Parallel()
+	server(t)
+	blobtest.Run(t, func(t *testing.T) blobs.Bucket {
+		t.Helper()
+		return open(t, server(t))
+	}, blobtest.LostDirectories) // of VersityGW, which .ci/s3/start starts
+}
+
+func TestCheckServer(t *testing.T) {
+	t.Parallel()
+	o := server(t)
+	b := open(t, o)
+	if err := b.Check(t.Context()); err != nil {
+		t.Errorf("Check() = %v, want no error", err)
+	}
+	if names := blobtest.Names(t, b, ""); len(names) != 0 {
+		t.Errorf("Check left %v, want nothing", names)
+	}
+	for name, test := range map[string]struct {
+		change func(o *s3.Options)
+		want   []string
+	}{
+		"no such bucket": {func(o *s3.Options) { o.Bucket = "no-such-bucket" }, []string{`"no-such-bucket"`, "does not exist", "create it"}},
+		"other secret":   {func(o *s3.Options) { o.SecretKey = secret.New("canary-secret") }, []string{"the secret key"}},
+		"other key":      {func(o *s3.Options) { o.AccessKey = "stranger" }, []string{"the access key"}},
+		"other region":   {func(o *s3.Options) { o.Region = "eu-north-9" }, []string{"region"}},
+	} {
+		wrong := o
+		test.change(&wrong)
+		err := open(t, wrong).Check(t.Context())
+		if err == nil {
+			t.Errorf("%s: Check() = nil, want an error", name)
+			continue
+		}
+		for _, want := range append(test.want, o.Endpoint, wrong.Bucket) {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: got %q, want %q in it", name, err, want)
+			}
+		}
+		if strings.Contains(err.Error(), wrong.SecretKey.Reveal()) {
+			t.Errorf("%s: got the secret in %q", name, err)
+		}
+	}
+}

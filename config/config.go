@@ -47,6 +47,7 @@ type Config struct {
 	// Engines are the engines that a backend may name. They are part of the program; no source sets them.
 	Engines map[string]Engine `yaml:"-" json:"-"`
 
+	Files     Files     `yaml:"files"`
 	Log       Log       `yaml:"log"`
 	Redis     Redis     `yaml:"redis"`
 	SQLite    SQLite    `yaml:"sqlite"`
@@ -216,6 +217,7 @@ func Default() Config {
 		Engines:  Engines(),
 		Backends: map[string]Backend{DefaultBackend: {Engine: EngineSQLite, Isolation: IsolationShared}},
 		Store:    DefaultBackend, Control: DefaultBackend,
+		Files:  Files{Store: FilesFolder},
 		Log:    Log{Level: "info", Format: "json", Requests: true},
 		Redis:  Redis{Addrs: []string{}},
 		SQLite: SQLite{Readers: 4, Cache: 256, QueryTimeout: 10 * time.Second},
@@ -298,6 +300,7 @@ func (c *Config) check(descriptors uint64, fault func(name, format string, args 
 		address("redis.addrs", a, fmt.Sprintf("%q ", a[strings.LastIndex(a, "@")+1:])) // a password may stand before
 	}
 	c.Redis.check(fault)
+	c.Files.check(fault)
 	c.checkBackends(fault)
 	most := descriptors / (minDescriptors * uint64(max(1, c.BackendsOf(EngineSQLite))))
 	if c.SQLite.MaxOpenFiles < 2 || c.SQLite.MaxOpenFiles > 10_000 {

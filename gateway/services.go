@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"tenantry/backends/blobs"
 	"tenantry/backends/record"
 	"tenantry/backends/store"
 	"tenantry/config"
@@ -56,6 +57,7 @@ type Services struct {
 	metrics    *storeMetrics
 	telemetry  *telemetry.Telemetry // nil: off
 	store      *store.Store
+	bucket     blobs.Bucket // of the bytes of files
 	keyring    *keyring.Keyring
 	localRedis *localredis.Server
 	redis      redisconn.Client
@@ -93,7 +95,7 @@ func (k kinds) specs() []*store.Spec {
 }
 
 // OpenServices locks the data folder and opens everything but the listeners. The caller must call Close. Errors:
-// *InUseError, store.ErrNewer, and faults of the folder, the keyring or Redis, each saying how to correct it.
+// *InUseError, store.ErrNewer, and faults of the folder, the keyring, the bucket or Redis, each saying how to correct it.
 func OpenServices(ctx context.Context, cfg config.Config, o Options) (_ *Services, err error) {
 	s := &Services{
 		cfg: cfg, log: o.Log, now: o.Now, reportReuse: o.ReportReuse, passwordMemory: o.PasswordMemory,
@@ -143,6 +145,9 @@ func OpenServices(ctx context.Context, cfg config.Config, o Options) (_ *Service
 		return nil, err
 	}
 	if s.keyring, err = s.openKeyring(ctx, o.Init); err != nil {
+		return nil, err
+	}
+	if err = s.openBucket(ctx); err != nil {
 		return nil, err
 	}
 	if err = s.openRedis(ctx); err != nil {
@@ -239,7 +244,7 @@ func (s *Services) Close() error {
 	if s.localRedis != nil {
 		errs = append(errs, s.localRedis.Close())
 	}
-	errs = append(errs, s.engines.close())
+	errs = append(errs, s.closeBucket(), s.engines.close())
 	if err := s.telemetry.Close(ctx); err != nil {
 		s.log.Warn("the last traces and metrics were not sent", "error", err) // not an error of Close: no data are lost
 	}

@@ -48,6 +48,9 @@ func (s *Services) folders() []string {
 			all = append(all, dir)
 		}
 	}
+	if dir := s.cfg.FilesDir(); s.cfg.Files.Store != config.FilesS3 && !slices.Contains(all, dir) {
+		all = append(all, dir)
+	}
 	slices.Sort(all)
 	return all
 }

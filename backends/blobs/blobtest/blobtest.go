@@ -271,7 +271,10 @@ func listEndsEarly(t *testing.T, b blobs.Bucket) {
 		Put(t, b, fmt.Sprintf("a/%d/x", i), nil)
 	}
 	seen := 0
-	for range b.List(t.Context(), "a/") {
+	for _, err := range b.List(t.Context(), "a/") {
+		if err != nil {
+			t.Fatal(err)
+		}
 		if seen++; seen == 2 {
 			break
 		}

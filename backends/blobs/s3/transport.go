@@ -57,7 +57,7 @@ type impatient struct {
 
 func (i impatient) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(r.Context())
-	answer, err := i.next.RoundTrip(r.WithContext(ctx)) //nolint:bodyclose // the caller closes it
+	answer, err := i.next.RoundTrip(r.WithContext(ctx))
 	if err != nil {
 		cancel(nil)
 		return nil, err

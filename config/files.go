@@ -1,0 +1,91 @@
+package config
+
+import (
+	"net/url"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"tenantry/crypto/secret"
+)
+
+// Where the bytes of files are.
+const (
+	FilesFolder = "folder"
+	FilesS3     = "s3"
+)
+
+// Files says where the bytes of files are stored.
+type Files struct {
+	Store string `yaml:"store"` // FilesFolder or FilesS3
+	// Folder is the folder of the store folder; empty: files in the data folder.
+	Folder string `yaml:"folder"`
+	S3     S3     `yaml:"s3"`
+}
+
+// S3 names a bucket of an S3-compatible server.
+type S3 struct {
+	// Endpoint is the address of the server, like https://s3.eu-central-1.amazonaws.com.
+	Endpoint string `yaml:"endpoint"`
+	// Region is the region of the bucket; empty: the server is asked.
+	Region string `yaml:"region"`
+	Bucket string `yaml:"bucket"`
+	// Prefix is put before the names of objects, followed by a slash.
+	Prefix    string        `yaml:"prefix"`
+	AccessKey string        `yaml:"access_key"`
+	SecretKey secret.String `yaml:"secret_key"`
+	// PathStyle puts the name of the bucket into the path of every address, and not into the host name.
+	PathStyle bool `yaml:"path_style"`
+}
+
+var (
+	bucketName = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`)
+	keyPrefix  = regexp.MustCompile(`^[a-zA-Z0-9_-][a-zA-Z0-9_.-]*(/[a-zA-Z0-9_-][a-zA-Z0-9_.-]*)*/?$`)
+)
+
+const maxKeyPrefix = 200
+
+// check reports settings that cannot be used, and those that belong to another store, because they would be ignored.
+func (f *Files) check(fault func(name, format string, args ...any)) {
+	switch f.Store {
+	case FilesFolder:
+		if f.S3 != (S3{}) {
+			fault("files.s3", "needs files.store: s3")
+		}
+	case FilesS3:
+		if f.Folder != "" {
+			fault("files.folder", "needs files.store: folder")
+		}
+		f.S3.check(fault)
+	default:
+		fault("files.store", "must be folder or s3")
+	}
+}
+
+func (s *S3) check(fault func(name, format string, args ...any)) {
+	u, err := url.Parse(s.Endpoint)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.User != nil || u.RawQuery != "" ||
+		strings.Trim(u.Path, "/") != "" || u.Fragment != "" {
+		fault("files.s3.endpoint", "is not an address like https://s3.example.com; bucket and keys have settings of their own")
+	}
+	if !bucketName.MatchString(s.Bucket) {
+		fault("files.s3.bucket", "name the bucket: 3 to 63 of a-z, 0-9, . and -, with a letter or digit at both ends")
+	}
+	if s.Prefix != "" && (!keyPrefix.MatchString(s.Prefix) || len(s.Prefix) > maxKeyPrefix) {
+		fault("files.s3.prefix", "must be like tenantry or apps/tenantry, with at most %d characters", maxKeyPrefix)
+	}
+	if s.AccessKey == "" {
+		fault("files.s3.access_key", "name the key with which the server is called")
+	}
+	if s.SecretKey.IsZero() {
+		fault("files.s3.secret_key", "set the secret of files.s3.access_key")
+	}
+}
+
+// FilesDir returns the folder of the store folder.
+func (c *Config) FilesDir() string {
+	if c.Files.Folder != "" {
+		return c.Files.Folder
+	}
+	return filepath.Join(c.Data, "files")
+}

@@ -32,7 +32,10 @@ type Call struct {
 	Unknown   fault.List // names the fields of the body that callers cannot set; see Operation.Joins
 	// Upload is the file that is the body, if the row takes one. Reading fails with a *Problem if the file is larger
 	// than allowed or stops arriving.
-	Upload    io.Reader
+	Upload io.Reader
+	// UploadSize is the length of that file as the caller declares it, in bytes; -1: the caller does not.
+	UploadSize int64
+
 	RequestID string
 	Remote    netip.Addr
 	BaseURL   string      // "https://acme.example.com", of this organization
@@ -82,6 +85,9 @@ type Call struct {
 
 	claim     *store.Claim
 	journaled bool
+
+	uploadLimit int64      // bytes; see LimitUpload
+	contents    []*Content // which the handler has returned
 
 	path    func(name string) string
 	sent    http.Header

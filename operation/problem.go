@@ -82,6 +82,8 @@ type Result struct {
 	Data    any
 	Stream  Stream // of a row with Response.Streams, in place of both
 	Media   string // of the stream; empty: the first of the row
+	// Content is the answer of a row with Response.Content, in place of all the others.
+	Content *Content
 }
 
 // Stream writes the answer of a row with Response.Streams. Its rows are sent while they are read from the store; they
@@ -146,6 +148,15 @@ func Forbidden(message string) *Problem {
 
 // NotFound answers 404 for a missing record.
 func NotFound(message string) *Problem { return &Problem{Code: http.StatusNotFound, Message: message} }
+
+// FileTooLarge is the 413 for an upload of more than limit bytes. It makes the server close the connection, because the
+// rest of the upload is not read.
+func FileTooLarge(limit int64) *Problem {
+	return &Problem{
+		Code: http.StatusRequestEntityTooLarge, Message: fmt.Sprintf("The file is larger than %d bytes", limit),
+		Header: map[string]string{"Connection": "close"},
+	}
+}
 
 // OrMissing turns store.ErrNotFound into NotFound with the message; other errors are returned unchanged.
 func OrMissing(err error, message string) error {

@@ -75,8 +75,11 @@ func (o *Row) Conditional() bool {
 }
 
 // conditions reads the headers that make the call conditional. A header that the operation would ignore is refused,
-// orEnded the caller relies on it to prevent a change.
+// or else the caller would rely on it to prevent a change. Those of a row with Content are for whoever sends the bytes.
 func (c *Call) conditions(header http.Header) (err error) {
+	if c.Operation.Content != nil {
+		return nil
+	}
 	if c.match, err = parseTags("If-Match", header["If-Match"]); err != nil {
 		return err
 	}

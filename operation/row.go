@@ -4,6 +4,7 @@
 package operation
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -51,8 +52,9 @@ type Request struct {
 	// named in the answer, unless the caller asks for strict handling. Without it they are refused.
 	Contract bool
 
-	// Upload are the media types of a file that is the body; nil: takes none. The handler reads the file while it
-	// arrives, at most UploadLimit bytes. UploadExamples has one for each media type.
+	// Upload are the media types of a file that is the body; nil: takes none. AnyMedia takes every type, and none. The
+	// handler reads the file while it arrives, at most UploadLimit bytes; see Call.LimitUpload for a lower bound.
+	// UploadExamples has one for each media type.
 	Upload         []string
 	UploadExamples []string
 	UploadLimit    int64
@@ -60,6 +62,9 @@ type Request struct {
 
 // Response says what an operation answers.
 type Response struct {
+	// Code is the status of a success: 200, 201 or 204; 0: 200. A 204 has no body and no envelope, so its row needs no
+	// Data, Message and Example.
+	Code int
 	// Data is a value of the type that a success answers as data; Example is one such answer.
 	Data    any
 	Message string // of a success
@@ -67,6 +72,12 @@ type Response struct {
 	// Streams are the media types, such as NDJSON, of a success that is no envelope but rows, written one a line while
 	// they are read. Data and Example are of one row then, and the handler returns a Stream.
 	Streams []string
+	// Content are the media types, such as AnyMedia, of a success that is bytes and no envelope. The handler returns a
+	// Content. The row is a GET, its path may begin with ContentPath, and it needs no Data, Message and Example. It honours
+	// Range and all conditions of RFC 9110 with the tag and the time of the Content, and so is not Revised.
+	Content []string
+	// Options are the headers that an OPTIONS request on the paths gets, unless it is the preflight of a browser.
+	Options map[string]string
 	// Once: a success holds a secret that is told only once, such as the token of a key. Neither logs nor
 	// idempotency keep such an answer. The handler sets Call.Undo.
 	Once bool
@@ -149,6 +160,12 @@ func Refuses(code int, when, field, wrong, message string) Failure {
 // ControlPath is the prefix of the paths of the operator's rows.
 const ControlPath = "/v1/"
 
+// ContentPath is a prefix of paths that only rows with Response.Content may have.
+const ContentPath = "/files/"
+
+// AnyMedia stands for every media type, in Request.Upload and Response.Content.
+const AnyMedia = "*/*"
+
 // Default limits, and the largest body that a row may allow.
 const (
 	DefaultBodyLimit int64 = 16 << 10
@@ -212,6 +229,12 @@ func (o *Row) Repeatable() bool {
 // reads reports whether a call changes nothing.
 func (o *Row) reads() bool { return o.Reads || o.Method == http.MethodGet }
 
+// Success returns the status of a success.
+func (o *Row) Success() int { return cmp.Or(o.Code, http.StatusOK) }
+
+// Plain reports whether a success is an envelope, which rows with Content and those that answer 204 have not.
+func (o *Row) Plain() bool { return o.Content == nil && o.Success() != http.StatusNoContent }
+
 // ReadsBody reports whether the body of a call is read. Operations that take no body read it to refuse input that
 // would be ignored; operations of the contract ignore it.
 func (o *Row) ReadsBody() bool {
@@ -243,7 +266,7 @@ func (o *Row) Validate() []error {
 	if o.fault != nil {
 		fault("%v", o.fault)
 	}
-	if !slices.Contains([]string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete}, o.Method) {
+	if !slices.Contains([]string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}, o.Method) {
 		fault("unknown method")
 	}
 	if o.Credentials == 0 {
@@ -270,11 +293,24 @@ func (o *Row) Validate() []error {
 	if o.Handler == nil {
 		fault("has no handler")
 	}
-	if o.Data == nil || o.Summary == "" || !operators && (o.Message == "" || o.Tag == "" || o.Example == nil) {
+	if o.Summary == "" || !operators && o.Tag == "" ||
+		o.Plain() && (o.Data == nil || !operators && (o.Message == "" || o.Example == nil)) {
 		fault("lacks data, message, summary, tag or example for its documentation")
 	}
 	if (o.Once || o.Streams != nil) && o.Audit != AuditAlways {
 		fault("answers a secret or a stream but is not audited")
+	}
+	if !slices.Contains([]int{http.StatusOK, http.StatusCreated, http.StatusNoContent}, o.Success()) {
+		fault("the status of a success must be 200, 201 or 204")
+	}
+	if o.Content != nil && (o.Method != http.MethodGet || o.Streams != nil || o.Revised || o.Once || o.Success() != http.StatusOK || operators) {
+		fault("content must be the whole answer of a GET with the status 200")
+	}
+	if o.Success() == http.StatusNoContent && (o.Streams != nil || o.Once || o.Revised) {
+		fault("answers 204 and something to read")
+	}
+	if o.Options != nil && operators {
+		fault("has options, but no OPTIONS request reaches it")
 	}
 	if o.Body != nil && o.Method == http.MethodGet && !operators {
 		fault("is a GET but takes a body")
@@ -282,12 +318,15 @@ func (o *Row) Validate() []error {
 	if o.BodyLimit < 0 || o.BodyLimit > MaxBulkLimit || o.Body == nil && o.BodyLimit != 0 {
 		fault("a body limit must be from 1 to %d bytes and needs a body", MaxBulkLimit)
 	}
-	if o.Upload != nil && (o.Body != nil || o.Method != http.MethodPost || o.UploadLimit <= 0 || len(o.UploadExamples) != len(o.Upload)) {
-		fault("an upload must be the whole body of a POST and have a limit and an example of each media type")
+	carries := o.Method == http.MethodPost || o.Method == http.MethodPut || o.Method == http.MethodPatch
+	if o.Upload != nil && (o.Body != nil || !carries || o.UploadLimit <= 0 || len(o.UploadExamples) != len(o.Upload)) {
+		fault("an upload must be the whole body of a POST, PUT or PATCH and have a limit and an example of each media type")
 	}
 	for _, path := range o.Paths() {
-		if strings.HasPrefix(path, ControlPath) != operators || !operators && !strings.HasPrefix(path, "/api/") && !strings.HasPrefix(path, "/auth/") {
-			fault("path %s must begin with /api/ or /auth/, or with %s for the operator", path, ControlPath)
+		known := strings.HasPrefix(path, "/api/") || strings.HasPrefix(path, "/auth/") ||
+			o.Content != nil && strings.HasPrefix(path, ContentPath)
+		if strings.HasPrefix(path, ControlPath) != operators || !operators && !known {
+			fault("path %s must begin with /api/ or /auth/, with %s for content, or with %s for the operator", path, ContentPath, ControlPath)
 		}
 		for _, m := range pathParam.FindAllStringSubmatch(path, -1) {
 			if !slices.ContainsFunc(o.Params, func(p Param) bool { return p.In == InPath && p.Name == m[1] }) {

@@ -25,6 +25,8 @@ type Input struct {
 	// Credential is what the call was made with. It is checked again after the body was read, and while an upload
 	// arrives, a stream is written or the handler runs. Nil never ends, as for the operator's commands.
 	Credential Credential
+	// UploadSize is the length of the upload that the caller declares; -1: unknown.
+	UploadSize int64
 	// Interrupt ends a blocked read of the upload. It may be called at any time until Run returns; nil: none can be
 	// ended.
 	Interrupt func()
@@ -81,6 +83,11 @@ func Run(ctx context.Context, c *Call, in Input) (Result, error) {
 	switch {
 	case err == nil && result.Stream != nil:
 		result.Stream = c.access().stream(result.Stream)
+	case err == nil && result.Content != nil:
+		result.Content.access = c.access()
+		if c.TookLong() {
+			err = result.Content.Confirm(ctx)
+		}
 	case c.Operation.reads() && c.TookLong(): // a failure reveals data, too
 		if ended := c.access().Confirm(ctx); ended != nil && (err == nil || errors.Is(ended, ErrEnded)) {
 			result, err = Result{}, ended
@@ -128,6 +135,14 @@ func (c *Call) run(ctx context.Context) (Result, error) {
 		c.beyondQuota()
 	}
 	result, err := c.Operation.Handler(ctx, c)
+	if result.Content != nil {
+		c.contents = append(c.contents, result.Content)
+		if c.Operation.Content == nil {
+			return Result{}, errors.New("the handler returns content, but its row has none")
+		}
+	} else if err == nil && c.Operation.Content != nil {
+		err = errors.New("the handler of a row with content returns none")
+	}
 	if r := request.From(ctx); r != nil && err == nil {
 		if n := r.LeftOut.Load(); n > 0 && c.Header.Get("X-Warning") == "" {
 			c.Header.Set("X-Warning", fmt.Sprintf("records that are left out, since they cannot be read: %d", n))
@@ -218,9 +233,12 @@ func (c *Call) read(ctx context.Context, in Input) error {
 		c.BindBody(body)
 	}
 	if c.Operation.Upload != nil && in.Upload != nil {
-		if c.Upload, err = in.Upload(); err != nil {
+		upload, err := in.Upload()
+		if err != nil {
 			return err
 		}
+		c.UploadSize, c.uploadLimit = in.UploadSize, c.Operation.UploadLimit
+		c.Upload = &limitedUpload{c: c, from: upload}
 	}
 	if err := c.narrow(); err != nil {
 		return err

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"tenantry/config"
+	"tenantry/gateway/console"
 	"tenantry/gateway/middleware"
 	"tenantry/gateway/openapi"
 	"tenantry/operation"
@@ -20,6 +22,9 @@ import (
 
 // answerRoom is the room for large answers: bytes for each unit of limits.in_flight.
 const answerRoom = 384 << 10
+
+// maxContents bounds how many contents this process sends at the same time. Each has a connection and an open file.
+const maxContents = 1024
 
 // routes makes the handler of the public listener from the rows of operations, which it returns too.
 func (a *App) routes(registry *prometheus.Registry) (http.Handler, []operation.Row, error) {
@@ -46,9 +51,10 @@ func (a *App) routes(registry *prometheus.Registry) (http.Handler, []operation.R
 	bodies := limits.NewFlight(inFlight * operation.MaxBodyLimit / 2)
 	decoded := limits.NewFlight(inFlight * operation.MaxBodyLimit)
 	answers := limits.NewFlight(inFlight * answerRoom)
+	contents := limits.NewFlight(maxContents)
 	pipeline := middleware.New(middleware.Options{
 		Tenants: a.directory, Keys: a.keys, Sessions: a.sessions, Needs: a.keys.NeedsOf, Limits: a.limiter,
-		Work: work, Bodies: bodies, Decoded: decoded, Answers: answers,
+		Work: work, Bodies: bodies, Decoded: decoded, Answers: answers, Contents: contents,
 		Audit: a.audit, Idempotency: a.idempotency, Log: a.log,
 		Metrics: middleware.NewMetrics(registry), Usage: a.usage, Requests: a.requests, Tracer: a.telemetry.Tracer(),
 		Proxies: proxies, Cookie: cookie, BaseURL: a.baseURL, Expired: a.expired, Unproxied: unproxied,
@@ -62,6 +68,8 @@ func (a *App) routes(registry *prometheus.Registry) (http.Handler, []operation.R
 	}, func() float64 { return float64(bodies.Used()) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "tenantry_answers_bytes", Help: "Bytes reserved for the large answers being made and sent.",
 	}, func() float64 { return float64(answers.Used()) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "tenantry_contents", Help: "Files being sent.",
+	}, func() float64 { return float64(contents.Used()) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "tenantry_decoded_bytes", Help: "Bytes reserved for the values decoded from bodies until they are stored.",
 	}, func() float64 { return float64(decoded.Used()) }))
 	for of := range a.cacheSizes() {
@@ -96,6 +104,7 @@ func (a *App) routes(registry *prometheus.Registry) (http.Handler, []operation.R
 	})
 	allowed := map[string][]string{}
 	open := map[string][]string{}
+	options := map[string]http.Header{}
 	for i := range rows {
 		op := &rows[i]
 		for _, path := range op.Paths() {
@@ -106,6 +115,12 @@ func (a *App) routes(registry *prometheus.Registry) (http.Handler, []operation.R
 			}
 			engine.Match(methods, route, func(c *gin.Context) { pipeline.Serve(op, c.Writer, c.Request, c.Param) })
 			allowed[route] = append(allowed[route], methods...)
+			for name, value := range op.Options {
+				if options[route] == nil {
+					options[route] = http.Header{}
+				}
+				options[route].Set(name, value)
+			}
 			if op.Kinds&operation.Browser != 0 {
 				open[route] = append(open[route], op.Method) // HEAD, like GET, needs no preflight
 			}
@@ -126,15 +141,26 @@ func (a *App) routes(registry *prometheus.Registry) (http.Handler, []operation.R
 		pipeline.Observe("openapi", c.Writer, c.Request, counted)
 	})
 	pages.Serve(rows, engine)
-	engine.NoMethod(func(c *gin.Context) { refuseMethod(pipeline, c, allowed, open) })
+	engine.NoMethod(func(c *gin.Context) { refuseMethod(pipeline, c, allowed, open, options) })
 	engine.NoRoute(func(c *gin.Context) { notFound(pipeline, pages, c) })
 	return engine, rows, nil
 }
 
 // refuseMethod answers a method that a path does not have: with an envelope, or, to the preflight request of a browser,
-// with the methods that pages of other origins may use. open has those methods by route, allowed all methods.
-func refuseMethod(pipeline *middleware.Pipeline, c *gin.Context, allowed, open map[string][]string) {
+// with the methods that pages of other origins may use. open has those methods by route, allowed all methods. Another
+// OPTIONS request gets the headers that the rows of the path have in options, by route.
+func refuseMethod(
+	pipeline *middleware.Pipeline, c *gin.Context, allowed, open map[string][]string, options map[string]http.Header,
+) {
 	path := c.Request.URL.EscapedPath()
+	if h := optionsOf(options, path); c.Request.Method == http.MethodOptions && len(h) > 0 && c.GetHeader("Access-Control-Request-Method") == "" {
+		h.Set("Allow", strings.Join(append(methodsOf(allowed, path), http.MethodOptions), ", "))
+		pipeline.Observe("options", c.Writer, c.Request, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			maps.Copy(w.Header(), h)
+			w.WriteHeader(http.StatusNoContent)
+		}))
+		return
+	}
 	preflight := c.Request.Method == http.MethodOptions && c.GetHeader("Origin") != ""
 	if methods := methodsOf(open, path); preflight && len(methods) > 0 {
 		middleware.Preflight(c.Writer, c.Request, strings.Join(methods, ", "))
@@ -149,15 +175,9 @@ func refuseMethod(pipeline *middleware.Pipeline, c *gin.Context, allowed, open m
 
 // methodsOf returns the methods of all routes that match the path, sorted.
 func methodsOf(routes map[string][]string, path string) []string {
-	segments := strings.Split(path, "/")
 	var found []string
 	for route, methods := range routes {
-		parts := strings.Split(route, "/")
-		fits := len(parts) == len(segments)
-		for i := 0; fits && i < len(parts); i++ {
-			fits = parts[i] == segments[i] || strings.HasPrefix(parts[i], ":") && segments[i] != ""
-		}
-		if fits {
+		if fits(route, path) {
 			found = append(found, methods...)
 		}
 	}
@@ -165,10 +185,37 @@ func methodsOf(routes map[string][]string, path string) []string {
 	return slices.Compact(found)
 }
 
-// notFound answers paths without an operation: with an envelope under /api/ and /auth/, elsewhere with a page.
-func notFound(pipeline *middleware.Pipeline, pages http.Handler, c *gin.Context) {
+// optionsOf returns the headers of all routes that match the path.
+func optionsOf(routes map[string]http.Header, path string) http.Header {
+	found := http.Header{}
+	for route, h := range routes {
+		if fits(route, path) {
+			maps.Copy(found, h)
+		}
+	}
+	return found
+}
+
+// fits reports whether an escaped path matches a route.
+func fits(route, path string) bool {
+	parts, segments := strings.Split(route, "/"), strings.Split(path, "/")
+	if len(parts) != len(segments) {
+		return false
+	}
+	for i, part := range parts {
+		if part != segments[i] && (!strings.HasPrefix(part, ":") || segments[i] == "") {
+			return false
+		}
+	}
+	return true
+}
+
+// notFound answers paths without an operation: with an envelope under /api/ and /auth/, and under /files/ unless there
+// is such a page; elsewhere with a page.
+func notFound(pipeline *middleware.Pipeline, pages *console.Module, c *gin.Context) {
 	path := c.Request.URL.Path
-	if strings.HasPrefix(path, "/api/") || strings.HasPrefix(path, "/auth/") || path == "/api" || path == "/auth" {
+	if strings.HasPrefix(path, "/api/") || strings.HasPrefix(path, "/auth/") || path == "/api" || path == "/auth" ||
+		strings.HasPrefix(path, operation.ContentPath) && !pages.Has(c.Request.URL.EscapedPath()) {
 		problem := &operation.Problem{Code: http.StatusNotFound, Message: "No such route"}
 		pipeline.Problem("no_route", c.Writer, c.Request, problem)
 		return

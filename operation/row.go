@@ -58,6 +58,9 @@ type Request struct {
 	Upload         []string
 	UploadExamples []string
 	UploadLimit    int64
+	// FormFields: the parameters of the query may also be fields of an upload that is a form (FormMedia), as the handler
+	// reads them.
+	FormFields bool
 }
 
 // Response says what an operation answers.
@@ -165,6 +168,9 @@ const ContentPath = "/files/"
 
 // AnyMedia stands for every media type, in Request.Upload and Response.Content.
 const AnyMedia = "*/*"
+
+// FormMedia is the media type of a form with files.
+const FormMedia = "multipart/form-data"
 
 // Default limits, and the largest body that a row may allow.
 const (

@@ -98,6 +98,12 @@ func (m *Module) Operations() []operation.Row {
 	return rows
 }
 
+// Has reports whether the rows have a page at an escaped path.
+func (m *Module) Has(escaped string) bool {
+	page, _ := m.common.Site.Find(escaped)
+	return page != nil
+}
+
 // pageTimeout bounds the time to make a page.
 const pageTimeout = 10 * time.Second
 

@@ -62,7 +62,7 @@ func (x *exchange) logUnrecorded(err error) {
 // record returns the audit record of the call.
 func (x *exchange) record(problem *operation.Problem) audit.Record {
 	rec := audit.Record{
-		Operation: x.op.Name, Subject: "anonymous", Outcome: audit.OK, Code: http.StatusOK,
+		Operation: x.op.Name, Subject: "anonymous", Outcome: audit.OK, Code: x.op.Success(),
 		RequestID: x.call.RequestID, Facts: x.call.AuditNote,
 	}
 	if c := x.call; c.Principal != nil {

@@ -80,8 +80,14 @@ func (x *exchange) fail(problem *operation.Problem) {
 	x.write(problem.Code, problem.Envelope())
 }
 
-// write answers with the envelope. Data that is already encoded is written as it is.
+// write answers with the envelope, or with nothing if the code is 204. Data that is already encoded is written as it is.
 func (x *exchange) write(code int, envelope operation.Envelope) {
+	if code == http.StatusNoContent {
+		x.head(code, "")
+		x.w.Header().Del("Content-Type")
+		x.w.WriteHeader(code)
+		return
+	}
 	answer, encoded := envelope.Data.(*operation.Encoded)
 	if !encoded {
 		buf := x.p.compressor.buffer()

@@ -70,6 +70,7 @@ type Options struct {
 	Bodies      *limits.Flight // bodies being read, in bytes; nil: without a bound
 	Decoded     *limits.Flight // values decoded from bodies, in bytes; nil: without a bound
 	Answers     *limits.Flight // large answers, in bytes; nil: without a bound
+	Contents    *limits.Flight // contents being sent; nil: without a bound
 	Audit       *audit.Log
 	Idempotency *idempotency.Log
 	Log         *slog.Logger
@@ -144,6 +145,7 @@ func (p *Pipeline) Serve(op *operation.Row, w http.ResponseWriter, r *http.Reque
 	defer cancel()
 	defer x.done()
 	defer x.leave()
+	defer x.closeContents()
 	defer x.recoverAnswer(ctx)
 	result, err := x.execute(ctx)
 	x.answer(ctx, result, err)
@@ -191,7 +193,7 @@ func (x *exchange) execute(ctx context.Context) (result operation.Result, err er
 		},
 	}
 	if x.op.Upload != nil {
-		in.Interrupt = x.interrupt
+		in.Interrupt, in.UploadSize = x.interrupt, x.r.ContentLength
 	}
 	if x.op.Method != http.MethodGet && x.op.Audit == operation.AuditAlways {
 		in.Once = x.runJournaled
@@ -423,9 +425,19 @@ func (x *exchange) answer(ctx context.Context, result operation.Result, err erro
 	x.failure = problem
 	x.refund(ctx)
 	header := x.w.Header()
-	maps.Copy(header, x.call.Header)
 	if ignored := x.call.Ignored(); len(ignored) > 0 {
 		header.Set("X-Ignored", headerList(ignored))
+	}
+	var before http.Header
+	if result.Content != nil {
+		before = header.Clone()
+	}
+	maps.Copy(header, x.call.Header)
+	if problem == nil && result.Content != nil {
+		if problem = x.content(ctx, result.Content, before); problem == nil {
+			return
+		}
+		x.failure = problem
 	}
 	if problem == nil && result.Stream != nil {
 		if err = x.stream(ctx, result); err == nil {
@@ -442,7 +454,7 @@ func (x *exchange) answer(ctx context.Context, result operation.Result, err erro
 	if envelope.Message == "" {
 		envelope.Message = x.op.Message
 	}
-	x.write(http.StatusOK, envelope)
+	x.write(x.op.Success(), envelope)
 }
 
 // settle writes the audit record if the row asks for one, and returns the problem to answer with, or nil for a success.

@@ -3,7 +3,6 @@ package middleware
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"io"
 	"mime"
 	"net/http"
@@ -24,14 +23,18 @@ func (x *exchange) server() *http.Server {
 // upload returns the file in the body. While it arrives, the request holds no room for the work. The sender may take as
 // long as the operation, but may not pause for longer than the read timeout of the server.
 func (x *exchange) upload() (io.Reader, error) {
-	media, _, err := mime.ParseMediaType(x.r.Header.Get("Content-Type"))
+	sent := x.r.Header.Get("Content-Type")
+	media, _, err := mime.ParseMediaType(sent)
+	if slices.Contains(x.op.Upload, operation.AnyMedia) && (err == nil || sent == "") {
+		media, err = operation.AnyMedia, nil
+	}
 	switch {
 	case x.r.Header.Get("Content-Encoding") != "":
 		return nil, unsupported("Send the file without a content encoding")
 	case err != nil || !slices.Contains(x.op.Upload, media):
 		return nil, unsupported("Send the file as " + strings.Join(x.op.Upload, " or "))
 	case x.r.ContentLength > x.op.UploadLimit:
-		return nil, fileTooLarge(x.op)
+		return nil, operation.FileTooLarge(x.op.UploadLimit)
 	}
 	return &uploadReader{
 		x: x, body: http.MaxBytesReader(x.w, x.r.Body, x.op.UploadLimit), deadlines: http.NewResponseController(x.w),
@@ -41,13 +44,6 @@ func (x *exchange) upload() (io.Reader, error) {
 // interrupt ends a read of the upload that is blocked.
 func (x *exchange) interrupt() {
 	_ = http.NewResponseController(x.w).SetReadDeadline(time.Now()) // if this fails, the deadline of the server stays
-}
-
-func fileTooLarge(op *operation.Row) *operation.Problem {
-	return &operation.Problem{
-		Code: http.StatusRequestEntityTooLarge, Message: fmt.Sprintf("The file is larger than %d bytes", op.UploadLimit),
-		Header: map[string]string{"Connection": "close"},
-	}
 }
 
 // uploadReader reads a file from the body.
@@ -71,7 +67,7 @@ func (u *uploadReader) Read(p []byte) (int, error) {
 	case err == nil, errors.Is(err, io.EOF):
 		return n, err
 	case errors.As(err, &sizeErr):
-		return n, fileTooLarge(u.x.op)
+		return n, operation.FileTooLarge(u.x.op.UploadLimit)
 	}
 	return n, operation.BadRequest("The file could not be read to its end")
 }

@@ -17,7 +17,7 @@ import (
 func (x *exchange) runForPage(
 	ctx context.Context, person *tenants.Principal, op *operation.Row, path map[string]string, query string,
 ) (operation.Result, error) {
-	if op.Method != http.MethodGet || op.Audit != operation.NoAudit || op.Streams != nil {
+	if op.Method != http.MethodGet || op.Audit != operation.NoAudit || op.Streams != nil || op.Content != nil {
 		return operation.Result{}, fmt.Errorf("operation %s does more than read, and needs a request", op.Name)
 	}
 	call := operation.NewCall(op, func(name string) string { return path[name] })

@@ -34,6 +34,9 @@ func description(op *operation.Row) string {
 	if op.Upload != nil {
 		lines = append(lines, "- File: at most "+byteText(op.UploadLimit)+".")
 	}
+	if op.Content != nil {
+		lines = append(lines, "- Answer: the bytes of a file, never compressed. The time limit does not include sending them.")
+	}
 	lines = append(lines, "- Time limit: "+durationText(op.Deadline())+".")
 	if op.Audit == operation.AuditAlways {
 		lines = append(lines, "- Audit: every call is recorded before it is answered; if the record cannot be written, the answer is a 503.")

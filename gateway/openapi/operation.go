@@ -18,7 +18,7 @@ import (
 
 // add describes the operation under each of its paths.
 func (b *builder) add(op *operation.Row) error {
-	if op.Data == nil {
+	if op.Data == nil && op.Plain() {
 		return errors.New("it has no Data")
 	}
 	responses, err := b.responses(op)
@@ -47,12 +47,11 @@ func (b *builder) add(op *operation.Row) error {
 			described = append(described, member{"requestBody", body})
 		}
 		if op.Upload != nil {
-			content := object{}
-			for i, kind := range op.Upload {
-				file := object{{"type", "string"}, {"format", "binary"}}
-				content = append(content, member{kind, object{{"schema", file}, {"example", op.UploadExamples[i]}}})
+			file, err := upload(op)
+			if err != nil {
+				return err
 			}
-			described = append(described, member{"requestBody", object{{"required", true}, {"content", content}}})
+			described = append(described, member{"requestBody", file})
 		}
 		described = append(described, member{"responses", responses}, member{"security", security(op)})
 		method := strings.ToLower(op.Method)
@@ -65,6 +64,32 @@ func (b *builder) add(op *operation.Row) error {
 		b.paths[path][method] = described
 	}
 	return nil
+}
+
+// binary is the schema of bytes.
+func binary() object { return object{{"type", "string"}, {"format", "binary"}} }
+
+// upload describes the file that is the body, by media type. The files of a form are its field file.
+func upload(op *operation.Row) (object, error) {
+	content := object{}
+	for i, kind := range op.Upload {
+		if kind != operation.FormMedia {
+			content = append(content, member{kind, object{{"schema", binary()}, {"example", op.UploadExamples[i]}}})
+			continue
+		}
+		fields := object{{"file", object{{"type", "array"}, {"items", binary()}}}}
+		for j := range op.Params {
+			if p := &op.Params[j]; op.FormFields && p.In == operation.InQuery {
+				schema, err := parameterSchema(p)
+				if err != nil {
+					return nil, err
+				}
+				fields = append(fields, member{p.Name, schema.with("description", p.Description)})
+			}
+		}
+		content = append(content, member{kind, object{{"schema", object{{"type", "object"}, {"properties", fields}}}}})
+	}
+	return object{{"required", true}, {"content", content}}, nil
 }
 
 func security(op *operation.Row) []any {
@@ -122,6 +147,10 @@ func parameters(op *operation.Row, path string) ([]any, error) {
 	}
 	if op.Repeatable() {
 		list = append(list, object{{"$ref", "#/components/parameters/" + idempotencyParam}})
+	}
+	if op.Content != nil {
+		list = append(list, headerParameter("Range", object{{"type", "string"}},
+			"The bytes to answer, such as bytes=0-1023 (RFC 9110). If-Range, If-Match, If-Modified-Since and If-Unmodified-Since count as well."))
 	}
 	if canHappen(op, http.StatusNotModified) {
 		list = append(list, object{{"$ref", "#/components/parameters/" + ifNoneMatchParam}})

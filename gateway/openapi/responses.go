@@ -97,20 +97,23 @@ func (b *builder) responses(op *operation.Row) (object, error) {
 		answers = applyFailureHook(op, answers)
 	}
 	failedOK := &answer{}
-	answers[http.StatusOK] = failedOK
+	answers[op.Success()] = failedOK
+	if op.Content != nil {
+		addContent(op, answers)
+	}
 	for _, f := range own {
 		if f.Code != http.StatusOK && (f.Code < 400 || f.Code > 599) {
 			return nil, fmt.Errorf("the failure %q has the code %d", f.Message, f.Code)
 		}
 		answerFor(answers, f.Code).add(f)
 	}
-	delete(answers, http.StatusOK)
+	delete(answers, op.Success())
 
 	ok, err := b.okResponse(op, failedOK)
 	if err != nil {
 		return nil, err
 	}
-	all := object{{"200", ok}}
+	all := object{{strconv.Itoa(op.Success()), ok}}
 	for _, code := range slices.Sorted(maps.Keys(answers)) {
 		a := answers[code]
 		if err := b.addSamples(a); err != nil {
@@ -175,7 +178,7 @@ func (a *answer) add(f operation.Failure) {
 func canHappen(op *operation.Row, code int) bool {
 	switch code {
 	case http.StatusNotModified:
-		return op.Revised && op.Method == http.MethodGet
+		return op.Revised && op.Method == http.MethodGet || op.Content != nil
 	case http.StatusPreconditionFailed:
 		return op.Conditional()
 	case http.StatusConflict:
@@ -246,8 +249,42 @@ func applyFailureHook(op *operation.Row, answers map[int]*answer) map[int]*answe
 	return changed
 }
 
-// okResponse describes code 200: the success, and failures with the same code.
+// addContent adds the answers that only contents have, besides the whole content.
+func addContent(op *operation.Row, answers map[int]*answer) {
+	part := contents(op)
+	part.describe("The ranges of the content that Range names")
+	part.content = append(part.content, member{"multipart/byteranges", object{{"schema", binary()}}})
+	answers[http.StatusPartialContent] = part
+	for code, when := range map[int]string{
+		http.StatusPreconditionFailed:           "The content is not the one that If-Match or If-Unmodified-Since names.",
+		http.StatusRequestedRangeNotSatisfiable: "Range names no bytes of the content. Content-Range tells its size.",
+	} {
+		refusal := operation.Refusal(code, "", "", "")
+		answers[code] = &answer{samples: []sample{{problem: *refusal, when: when}}, uncounted: op.OwnLimits}
+	}
+}
+
+// contents describes bytes, by media type.
+func contents(op *operation.Row) *answer {
+	a := &answer{uncounted: op.OwnLimits, schemas: []object{binary()}, headers: []string{tagHeader}}
+	for _, media := range op.Content {
+		a.content = append(a.content, member{media, object{{"schema", binary()}}})
+	}
+	return a
+}
+
+// okResponse describes the code of a success: the success, and failures with the same code.
 func (b *builder) okResponse(op *operation.Row, failed *answer) (object, error) {
+	if op.Content != nil {
+		a := contents(op)
+		a.describe("Success: the content")
+		return a.response(), nil
+	}
+	if op.Success() == http.StatusNoContent {
+		a := &answer{uncounted: op.OwnLimits}
+		a.describe("Success, without a body: " + cmp.Or(op.Message, op.Summary))
+		return a.response(), nil
+	}
 	t := reflect.TypeOf(op.Data)
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem() // the pointer only carries the type: data is not null

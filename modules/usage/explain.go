@@ -127,7 +127,7 @@ func (m *Meter) reading(path string) (op *operation.Row, parameters map[string]s
 			}
 		}
 	}
-	if op == nil || op.Audit != operation.NoAudit || op.Once || op.Streams != nil || op.Credentials&(operation.Key|operation.Session) == 0 || op.Name == "store.explain" {
+	if op == nil || op.Audit != operation.NoAudit || op.Once || op.Streams != nil || op.Content != nil || op.Credentials&(operation.Key|operation.Session) == 0 || op.Name == "store.explain" {
 		return nil, nil
 	}
 	return op, parameters

@@ -83,7 +83,7 @@ func OperationPage(m *visit.Console, w http.ResponseWriter, r *http.Request, c v
 	view := operationView{
 		Chrome:    withTitle(c, row.Summary, site.Link{Title: "API reference", Address: "/docs"}),
 		Operation: row, Description: row.Description, Who: callers(row), Failures: row.Failures,
-		Streams: strings.Join(row.Streams, ", "),
+		Streams: strings.Join(slices.Concat(row.Streams, row.Content), ", "),
 	}
 	q := ask.Call{Row: row, Path: map[string]string{}}
 	for _, p := range row.Params {
@@ -107,7 +107,7 @@ func OperationPage(m *visit.Console, w http.ResponseWriter, r *http.Request, c v
 	if row.Streams == nil {
 		answer = operation.Envelope{Status: operation.StatusOK, Message: row.Message, Data: row.Example}
 	}
-	if raw, err := json.MarshalIndent(answer, "", "  "); err == nil {
+	if raw, err := json.MarshalIndent(answer, "", "  "); err == nil && row.Plain() {
 		view.Answer = string(raw)
 	}
 	switch {

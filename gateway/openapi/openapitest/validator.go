@@ -153,6 +153,21 @@ func (v *Validator) checkResponse(
 		}
 		return nil, v.checkHeaders(response, at, header)
 	}
+	if ok && status == http.StatusNoContent {
+		response, at, err := v.resolve(found.pointer + pointer("responses", strconv.Itoa(status)))
+		if err != nil || response["content"] != nil || len(body) > 0 {
+			return nil, errors.New("the answer is not documented, or has a body")
+		}
+		return nil, v.checkHeaders(response, at, header)
+	}
+	whole := found.pointer + pointer("responses", strconv.Itoa(status))
+	if ok && v.has(whole+pointer("content", "*/*")) { // bytes
+		response, at, err := v.resolve(whole)
+		if err != nil {
+			return nil, err
+		}
+		return nil, v.checkHeaders(response, at, header)
+	}
 	media := found.pointer + pointer("responses", strconv.Itoa(status), "content", mediaType(header))
 	if ok && mediaType(header) != "application/json" && v.has(media) {
 		return nil, v.checkRows(media+pointer("x-row"), body)

@@ -85,6 +85,7 @@ func TestRun_AnUploadEndsWithItsRights(t *testing.T) {
 	r := &revocable{tenant: &tenants.Tenant{}, who: &tenants.Principal{Kind: tenants.ServiceAccount, KeyKind: tenants.ServerFull}}
 	row := goodRow()
 	takesFile(&row)
+	row.UploadLimit = 100
 	row.Handler = func(_ context.Context, c *operation.Call) (operation.Result, error) {
 		raw, err := io.ReadAll(c.Upload)
 		if err == nil {

@@ -35,6 +35,34 @@ func takesFile(o *operation.Row) {
 	o.Body, o.Upload, o.UploadExamples, o.UploadLimit = nil, []string{"text/csv"}, []string{"a\n1\n"}, 1
 }
 
+// answersBytes makes the row one that answers bytes.
+func answersBytes(o *operation.Row) {
+	o.Content, o.Data, o.Message, o.Example = []string{operation.AnyMedia}, nil, "", nil
+}
+
+// TestValidate_Bytes: rows that answer bytes or nothing need no example of an envelope, and may be at paths of their
+// own.
+func TestValidate_Bytes(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*operation.Row){
+		"content":           func(o *operation.Row) { answersBytes(o); o.Path = "/files/things/{id}" },
+		"content, API":      answersBytes,
+		"no content":        func(o *operation.Row) { takesBody(o); answersBytes(o); o.Content, o.Code = nil, http.StatusNoContent },
+		"created":           func(o *operation.Row) { takesBody(o); o.Code = http.StatusCreated },
+		"PATCH":             func(o *operation.Row) { takesBody(o); o.Method = http.MethodPatch },
+		"file by PUT":       func(o *operation.Row) { takesFile(o); o.Method = http.MethodPut },
+		"file by PATCH":     func(o *operation.Row) { takesFile(o); o.Method = http.MethodPatch },
+		"any file":          func(o *operation.Row) { takesFile(o); o.Upload = []string{operation.AnyMedia} },
+		"header of OPTIONS": func(o *operation.Row) { o.Options = map[string]string{"X-A": "1"} },
+	} {
+		row := goodRow()
+		change(&row)
+		if faults := row.Validate(); len(faults) > 0 {
+			t.Errorf("%s: got %v, want no faults", name, faults)
+		}
+	}
+}
+
 // TestValidate: a row that forgets something is not served.
 func TestValidate(t *testing.T) {
 	t.Parallel()
@@ -69,7 +97,7 @@ func TestValidate(t *testing.T) {
 		{"body limit above all", func(o *operation.Row) { takesBody(o); o.BodyLimit = operation.MaxBulkLimit + 1 }, "a body limit must be from 1 to"},
 		{"body limit without a body", func(o *operation.Row) { o.BodyLimit = 5 }, "and needs a body"},
 		{"file beside a body", func(o *operation.Row) { takesFile(o); o.Body = []operation.Field{} }, "an upload must be the whole body of a POST"},
-		{"file by PUT", func(o *operation.Row) { takesFile(o); o.Method = http.MethodPut }, "an upload must be the whole body of a POST"},
+		{"file by DELETE", func(o *operation.Row) { takesFile(o); o.Method = http.MethodDelete }, "an upload must be the whole body of a POST"},
 		{"file without limit", func(o *operation.Row) { takesFile(o); o.UploadLimit = 0 }, "an upload must be the whole body of a POST"},
 		{"file without example", func(o *operation.Row) { takesFile(o); o.UploadExamples = nil }, "an upload must be the whole body of a POST"},
 		{"writes unaudited", func(o *operation.Row) { o.Method, o.Kinds = http.MethodDelete, operation.ServerFull }, "changes something but is not audited"},
@@ -82,6 +110,21 @@ func TestValidate(t *testing.T) {
 		{"no tag", func(o *operation.Row) { o.Tag = "" }, "lacks data"},
 		{"no example", func(o *operation.Row) { o.Example = nil }, "lacks data"},
 		{"GET with a body", func(o *operation.Row) { o.Body = []operation.Field{} }, "is a GET but takes a body"},
+		{"status of a failure", func(o *operation.Row) { o.Code = http.StatusNotFound }, "the status of a success must be"},
+		{"content by POST", func(o *operation.Row) { takesBody(o); answersBytes(o) }, "content must be the whole answer of a GET"},
+		{"content and rows", func(o *operation.Row) {
+			answersBytes(o)
+			o.Streams, o.Audit = []string{"text/csv"}, operation.AuditAlways
+		}, "content must be the whole answer of a GET"},
+		{"content with a revision", func(o *operation.Row) { answersBytes(o); o.Revised = true }, "content must be the whole answer of a GET"},
+		{"content of a creation", func(o *operation.Row) { answersBytes(o); o.Code = http.StatusCreated }, "content must be the whole answer of a GET"},
+		{"content told once", func(o *operation.Row) { answersBytes(o); o.Once, o.Audit = true, operation.AuditAlways }, "content must be the whole answer of a GET"},
+		{"content without a summary", func(o *operation.Row) { answersBytes(o); o.Summary = "" }, "lacks data"},
+		{"no content with a revision", func(o *operation.Row) { o.Code, o.Revised = http.StatusNoContent, true }, "answers 204 and something to read"},
+		{"no content in rows", func(o *operation.Row) {
+			o.Code, o.Streams, o.Audit = http.StatusNoContent, []string{"text/csv"}, operation.AuditAlways
+		}, "answers 204 and something to read"},
+		{"path of content", func(o *operation.Row) { o.Path = "/files/things/{id}" }, "must begin with /api/ or /auth/"},
 		{"path elsewhere", func(o *operation.Row) { o.Path = "/things/{id}" }, "must begin with /api/ or /auth/"},
 		{"undeclared path parameter", func(o *operation.Row) { o.Params = nil }, "path parameter id is not declared"},
 		{"path parameter declared as query", func(o *operation.Row) { o.Params[0].In = operation.InQuery }, "path parameter id is not declared"},

@@ -1,9 +1,12 @@
 package access
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
+	"io"
 	"mime/multipart"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -177,4 +180,74 @@ func TestAuditedReadsEndWithTheirRight(t *testing.T) {
 	if tried < 2 {
 		t.Errorf("only %d rows are recorded and read, want at least 2", tried)
 	}
+}
+
+// TestContentsEndWithTheirRight checks that a content is cut off soon after the rights of its reader have ended, on any
+// row that answers one, however slowly it is read. The samples of such rows name contents that no connection buffers.
+func TestContentsEndWithTheirRight(t *testing.T) {
+	t.Parallel()
+	w := fixture.NewWorld(t, fixture.WithDemoFiles)
+	p := w.A
+	tried := 0
+	for n, rows := 0, w.App.Operations(); n < len(rows); n++ {
+		op := &rows[n]
+		if op.Content == nil || op.Credentials&(operation.Key|operation.Session) == 0 {
+			continue
+		}
+		var endings []ending
+		if op.Credentials&operation.Key != 0 {
+			endings = keyEndings()
+		}
+		if op.Credentials&operation.Session != 0 {
+			endings = append(endings, personEndings()...)
+		}
+		q := w.Build(op, op.Path, fixture.SampleFor(op), p.Own, func(name string) bool { return name != "teams[]" && name != "teams" })
+		for i, e := range append([]ending{endings[0]}, endings...) {
+			if i > 0 && e.keeps != nil && e.keeps(op) && !strings.Contains(e.name, "limited") { // what is limited to teams is narrowed
+				continue
+			}
+			as, end := e.begin(t, p)
+			resp, size := readHead(t, p, q, as)
+			if resp.StatusCode != http.StatusOK || size < 32<<20 {
+				t.Fatalf("%s: got %d and a content of %d bytes, want 200 and at least 32 MiB", op.Name, resp.StatusCode, size)
+			}
+			if i > 0 {
+				end()
+				time.Sleep(700 * time.Millisecond) // the access was confirmed at most half a second ago
+			}
+			got, err := io.Copy(io.Discard, resp.Body)
+			_ = resp.Body.Close() // it was read as far as it goes
+			if whole := err == nil && got == size; whole != (i == 0) {
+				t.Errorf("%s: %s: got %d of %d bytes, %v, want all of them = %t", op.Name, e.name, got, size, err, i == 0)
+			}
+			if i > 0 && e.open {
+				setState(t, p, "org.resume")
+			}
+			tried++
+		}
+	}
+	if tried < 8 {
+		t.Errorf("only %d contents were tried, want at least 8", tried)
+	}
+}
+
+// readHead makes a call over a connection of its own and reads the head of the answer.
+func readHead(t *testing.T, p *fixture.Party, q fixture.Call, as gatewaytest.Request) (resp *http.Response, size int64) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), q.Method, "http://"+p.Host+q.Target, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	as(r)
+	conn := fixture.Dial(t, p.App.Addr())
+	if err := conn.(*net.TCPConn).SetReadBuffer(64 << 10); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Write(conn); err != nil {
+		t.Fatal(err)
+	}
+	if resp, err = http.ReadResponse(bufio.NewReader(conn), r); err != nil {
+		t.Fatal(err)
+	}
+	return resp, resp.ContentLength
 }

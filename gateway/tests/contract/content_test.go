@@ -41,7 +41,7 @@ func newDemo(t *testing.T, size int, plain bool, options ...gatewaytest.Option) 
 	module := &fixture.DemoFiles{Dir: t.TempDir(), Plain: plain}
 	g := gatewaytest.Start(t, append(options, module.Option)...)
 	d := &demo{Org: g.Org(t, "acme"), module: module, text: bytes.Repeat([]byte("0123456789abcdef"), size/16)}
-	d.key, d.tag = d.Key(t, tenants.ManageFiles), fixture.DemoTag(d.text)
+	d.key, d.tag = d.Key(t, tenants.ManageFiles), fmt.Sprintf(`"%x-%d"`, d.text[:8], len(d.text))
 	path := module.Path(d.Tenant(t).Org.OrgID, "a")
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		t.Fatal(err)
@@ -227,27 +227,27 @@ func TestOwnCodes(t *testing.T) {
 	t.Parallel()
 	d := newDemo(t, 16, false)
 	key := gatewaytest.WithKey(d.key)
-	a := d.Do(t, http.MethodPost, "/api/demo/b", key, gatewaytest.Body("image/x-any", "abc"))
-	if a.Code != http.StatusCreated || a.Status != "ok" || a.Header.Get("Location") != "/files/demo/b" || a.DataJSON() != `{"bytes":3,"media":"image/x-any","size":3}` {
+	a := d.Do(t, http.MethodPost, "/api/demo/a", key, gatewaytest.Body("image/x-any", "abc"))
+	if a.Code != http.StatusCreated || a.Status != "ok" || a.Header.Get("Location") != "/files/demo/a" || a.DataJSON() != `{"bytes":3,"media":"image/x-any","size":3}` {
 		t.Errorf("got %d %s %v, want 201", a.Code, a.Body, a.Header)
 	}
-	a = d.Do(t, http.MethodPatch, "/api/demo/b", key, gatewaytest.Body("", "def"))
+	a = d.Do(t, http.MethodPatch, "/api/demo/a", key, gatewaytest.Body("", "def"))
 	if a.Code != http.StatusNoContent || len(a.Body) > 0 || a.Header.Get("X-Demo-Bytes") != "3" || a.Header.Get("Content-Type") != "" {
 		t.Errorf("got %d %s %v, want 204 and no body", a.Code, a.Body, a.Header)
 	}
-	if a = d.Get(t, d.key, "/files/demo/b"); a.Text() != "abcdef" {
+	if a = d.Get(t, d.key, "/files/demo/a"); a.Text() != "abcdef" {
 		t.Errorf("got %d %s, want abcdef", a.Code, a.Body)
 	}
 	if records := fixture.AuditRecords(t, d.Org, 10); len(records) < 2 || records[0].Code != 204 || records[1].Code != 201 {
 		t.Errorf("got the audit records %+v, want the codes 204 and 201", records)
 	}
-	for path, want := range map[string][2]string{"/api/demo/b": {"2", "PATCH, POST, OPTIONS"}, demoPath: {"1", "GET, HEAD, OPTIONS"}} {
+	for path, want := range map[string][2]string{"/api/demo/a": {"2", "PATCH, POST, OPTIONS"}, demoPath: {"1", "GET, HEAD, OPTIONS"}} {
 		a = d.Do(t, http.MethodOptions, path)
 		if a.Code != http.StatusNoContent || a.Header.Get("X-Demo") != want[0] || a.Header.Get("Allow") != want[1] || len(a.Body) > 0 {
 			t.Errorf("OPTIONS %s: got %d %s %v, want 204 with %q", path, a.Code, a.Body, a.Header, want)
 		}
 	}
-	fixture.WantFailure(t, d.Do(t, http.MethodPut, "/api/demo/b", key), http.StatusMethodNotAllowed)
+	fixture.WantFailure(t, d.Do(t, http.MethodPut, "/api/demo/a", key), http.StatusMethodNotAllowed)
 	a = d.Do(t, http.MethodOptions, demoPath, gatewaytest.Header("Origin", "https://a.example"), gatewaytest.Header("Access-Control-Request-Method", "GET"))
 	fixture.WantFailure(t, a, http.StatusMethodNotAllowed)
 	for _, path := range []string{"/files/demo/a/b", "/files/demo/", "/files/"} {
@@ -278,19 +278,19 @@ func TestLimitUpload(t *testing.T) {
 		{1<<20 + 1, "2000000", func(*http.Request) {}, 1 << 20},
 		{1<<20 + 1, "2000000", unknown, 1 << 20},
 	} {
-		a := d.Do(t, http.MethodPost, "/api/demo/c?most="+tt.most, key, gatewaytest.Body("text/plain", strings.Repeat("x", tt.size)), tt.more)
+		a := d.Do(t, http.MethodPost, "/api/demo/a?most="+tt.most, key, gatewaytest.Body("text/plain", strings.Repeat("x", tt.size)), tt.more)
 		if tt.want == 0 && a.Code != http.StatusCreated || tt.want > 0 && (a.Code != 413 || !strings.Contains(a.Message, strconv.Itoa(tt.want)+" bytes")) {
 			t.Errorf("%d bytes of at most %s: got %d %s, want a bound of %d", tt.size, tt.most, a.Code, a.Body, tt.want)
 		}
 	}
 	for media, code := range map[string]int{"": 201, "a/b; c=d": 201, "nonsense;;": 415} {
-		if a := d.Do(t, http.MethodPost, "/api/demo/d", key, gatewaytest.Body(media, "x")); a.Code != code {
+		if a := d.Do(t, http.MethodPost, "/api/demo/a", key, gatewaytest.Body(media, "x")); a.Code != code {
 			t.Errorf("media type %q: got %d %s, want %d", media, a.Code, a.Body, code)
 		}
 	}
 	// The length alone is refused: the answer comes before the body was asked for.
 	conn := fixture.Dial(t, d.App.Addr())
-	fixture.Send(t, conn, fmt.Sprintf("POST /api/demo/c?most=10 HTTP/1.1\r\nHost: %s\r\nX-Service-Token: %s\r\nExpect: 100-continue\r\nContent-Length: 11\r\n\r\n", d.Host, d.key))
+	fixture.Send(t, conn, fmt.Sprintf("POST /api/demo/a?most=10 HTTP/1.1\r\nHost: %s\r\nX-Service-Token: %s\r\nExpect: 100-continue\r\nContent-Length: 11\r\n\r\n", d.Host, d.key))
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil || resp.StatusCode != http.StatusRequestEntityTooLarge {
 		t.Fatalf("got %v, %v, want 413 before the body", resp, err)

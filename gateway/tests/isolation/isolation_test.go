@@ -110,7 +110,7 @@ func credentialsOf(t testing.TB, p *fixture.Party) []fixture.Credential {
 
 func TestKeyOfAnotherOrganization(t *testing.T) {
 	t.Parallel()
-	w := fixture.NewWorld(t, fixture.WithPlants)
+	w := fixture.NewWorld(t, fixture.WithPlants, fixture.WithDemoFiles)
 	for _, pair := range [][2]*fixture.Party{{w.A, w.B}, {w.B, w.A}} {
 		stranger, host := pair[0], pair[1]
 		before := host.Export(t)
@@ -150,7 +150,7 @@ func TestKeyOfAnotherOrganization(t *testing.T) {
 
 func TestIdentifiersOfAnotherOrganization(t *testing.T) {
 	t.Parallel()
-	w := fixture.NewWorld(t, fixture.WithPlants)
+	w := fixture.NewWorld(t, fixture.WithPlants, fixture.WithDemoFiles)
 	for i, pair := range [][2]*fixture.Party{{w.A, w.B}, {w.B, w.A}} {
 		victim, caller := pair[0], pair[1]
 		before := victim.Export(t)

@@ -91,7 +91,7 @@ func TestHostVariants(t *testing.T) {
 
 func TestUnknownSuspendedAndWrongKeyAreAlike(t *testing.T) {
 	t.Parallel()
-	w := fixture.NewWorld(t, fixture.WithPlants)
+	w := fixture.NewWorld(t, fixture.WithPlants, fixture.WithDemoFiles)
 	c := w.Org(t, "cedar")
 	suspendedKey := c.Key(t, tenants.AllPermissions()...)
 	if _, err := control.Call[control.Organization](t.Context(), w.Commands, "org.suspend", control.Slug{Slug: "cedar"}); err != nil {

@@ -241,6 +241,13 @@ func (o *Row) Success() int { return cmp.Or(o.Code, http.StatusOK) }
 // Plain reports whether a success is an envelope, which rows with Content and those that answer 204 have not.
 func (o *Row) Plain() bool { return o.Content == nil && o.Success() != http.StatusNoContent }
 
+// ForPrograms reports whether pages do not offer the operation: they make no PATCH, show only envelopes, and send only
+// files of media types that they know.
+func (o *Row) ForPrograms() bool {
+	return o.Method == http.MethodPatch || !o.Plain() ||
+		slices.Contains(o.Upload, AnyMedia) || slices.Contains(o.Upload, FormMedia)
+}
+
 // ReadsBody reports whether the body of a call is read. Operations that take no body read it to refuse input that
 // would be ignored; operations of the contract ignore it.
 func (o *Row) ReadsBody() bool {

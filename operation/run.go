@@ -83,15 +83,13 @@ func Run(ctx context.Context, c *Call, in Input) (Result, error) {
 	switch {
 	case err == nil && result.Stream != nil:
 		result.Stream = c.access().stream(result.Stream)
-	case err == nil && result.Content != nil:
-		result.Content.access = c.access()
-		if c.TookLong() {
-			err = result.Content.Confirm(ctx)
-		}
 	case c.Operation.reads() && c.TookLong(): // a failure reveals data, too
 		if ended := c.access().Confirm(ctx); ended != nil && (err == nil || errors.Is(ended, ErrEnded)) {
 			result, err = Result{}, ended
 		}
+	}
+	if err == nil && result.Content != nil {
+		result.Content.access = c.access()
 	}
 	if err = orEnded(ctx, err); c.Operation.AnyHost && errors.Is(err, ErrEnded) && errors.Is(err, tenants.ErrUnknownTenant) {
 		return c.runAnonymous(unwatched)

@@ -171,7 +171,7 @@ func (w *contentWriter) enter() *operation.Problem {
 	}
 	var err error
 	if w.place, err = x.enter(w.ctx, x.p.Contents, 1); err == nil { // which may have waited
-		err = x.call.StillAdmitted(w.ctx)
+		err = w.content.Confirm(w.ctx)
 	}
 	if err == nil {
 		return nil

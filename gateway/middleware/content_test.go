@@ -3,7 +3,7 @@ package middleware_test
 import (
 	"bytes"
 	"context"
-	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"tenantry/gateway/middleware"
@@ -182,7 +183,7 @@ func TestContent_Closed(t *testing.T) {
 			}
 		}, "", 500, nil, false},
 		{"content of a row without", func(o *operation.Row) { o.Content = nil }, "", 500, nil, false},
-		{"fails", nil, "", 200, func([]byte) (int, error) { return 0, errors.New("broken disk") }, true},
+		{"fails", nil, "", 200, func([]byte) (int, error) { return 0, fmt.Errorf("store of files: %w", syscall.ECONNRESET) }, true},
 		{"ends early", nil, "", 200, func([]byte) (int, error) { return 0, io.EOF }, true},
 		{"panic", nil, "", 200, func([]byte) (int, error) { panic("fault") }, true},
 		{"panic in ranges", nil, "bytes=0-1,3-4", 206, func([]byte) (int, error) { panic("fault") }, true},
@@ -225,6 +226,21 @@ func TestContent_NoneOfARowWithContent(t *testing.T) {
 	w := newWorld(t)
 	if rec := w.serve(t, contentRow(func() *operation.Content { return nil }, nil), nil); rec.Code != http.StatusInternalServerError {
 		t.Errorf("got %d %s, want 500", rec.Code, rec.Body)
+	}
+}
+
+// TestContent_Confirmed: nothing is sent to a caller whose credential has ended before the first byte.
+func TestContent_Confirmed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	closed := 0
+	keys, _ := w.Keys.(fakeKeys)
+	rec := w.serve(t, contentRow(func() *operation.Content {
+		delete(keys, "full")
+		return &operation.Content{ReadSeekCloser: bytesContent{bytes.NewReader(make([]byte, 50)), nil, &closed}}
+	}, nil), nil)
+	if _, message := envelope(t, rec); rec.Code != http.StatusForbidden || message != operation.DeniedMessage || closed != 1 {
+		t.Errorf("got %d %s, closed %d times, want the denial, and once", rec.Code, message, closed)
 	}
 }
 

@@ -72,7 +72,7 @@ func New(rows []operation.Row) *Site {
 	at := map[string]*Page{}
 	for i := range rows {
 		row := &rows[i]
-		if row.Credentials&operation.Session == 0 || !strings.HasPrefix(row.Path, "/api/") || forPrograms(row) {
+		if row.Credentials&operation.Session == 0 || !strings.HasPrefix(row.Path, "/api/") || row.ForPrograms() {
 			continue
 		}
 		s.Rows[row.Name], s.declared[row.Name] = row, declared(reflect.TypeOf(row.Data))
@@ -131,13 +131,6 @@ func New(rows []operation.Row) *Site {
 		}
 	}
 	return s
-}
-
-// forPrograms reports whether pages do not offer an operation: they make no PATCH, show no content, and send only files
-// of media types that they know.
-func forPrograms(row *operation.Row) bool {
-	return row.Method == http.MethodPatch || !row.Plain() ||
-		slices.Contains(row.Upload, operation.AnyMedia) || slices.Contains(row.Upload, operation.FormMedia)
 }
 
 // attachRemaining links pages and exports that have no parent page by their path. A page about a record is linked from

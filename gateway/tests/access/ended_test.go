@@ -261,7 +261,7 @@ func TestStreamsEndWithTheirRight(t *testing.T) {
 // upload, and that nothing of it is kept.
 func TestUploadsEndWithTheirRight(t *testing.T) {
 	t.Parallel()
-	w := fixture.NewWorld(t, func(c *config.Config, _ *gateway.Options) { c.Timeouts.Read = time.Hour })
+	w := fixture.NewWorld(t, fixture.WithDemoFiles, func(c *config.Config, _ *gateway.Options) { c.Timeouts.Read = time.Hour })
 	p := w.A
 	for n, rows := 0, w.App.Operations(); n < len(rows); n++ {
 		op := &rows[n]
@@ -270,7 +270,8 @@ func TestUploadsEndWithTheirRight(t *testing.T) {
 		}
 		for _, e := range personEndings() {
 			as, end := e.begin(t, p)
-			q := fixture.Call{Method: op.Method, Target: op.Path, Changes: []gatewaytest.Request{gatewaytest.Body(op.Upload[0], op.UploadExamples[0])}}
+			q := w.Build(op, op.Path, fixture.SampleFor(op), p.Own, func(string) bool { return false })
+			q.Changes = []gatewaytest.Request{gatewaytest.Body(op.Upload[0], op.UploadExamples[0])}
 			h := p.HoldBody(t, op, q, as)
 			fixture.Send(t, h.Conn, string(h.Body[:5]))
 			before := p.Export(t)
@@ -280,6 +281,9 @@ func TestUploadsEndWithTheirRight(t *testing.T) {
 			}
 			if e.open {
 				setState(t, p, "org.resume")
+			}
+			if op.Resource != "import" {
+				continue
 			}
 			if a := asAdmin(p).Want(t, http.MethodGet, op.Path, "", 200, ""); strings.Contains(a.Text(), `"state":"running"`) || strings.Count(a.Text(), `"state":`) != 1 {
 				t.Errorf("%s: %s: got the imports %s, want a single one that has ended", op.Name, e.name, a.Text())

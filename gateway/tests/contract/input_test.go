@@ -16,7 +16,7 @@ import (
 
 func TestOperatorsInFiltersAreRefused(t *testing.T) {
 	t.Parallel()
-	w := fixture.NewQuietWorld(t, fixture.WithPlants)
+	w := fixture.NewQuietWorld(t, fixture.WithPlants, fixture.WithDemoFiles)
 	p := w.A
 	for _, query := range []string{
 		"filters[$where]=1", "filters[$where]=sleep(1000)", "filters[$expr]=1", "filters[$or][0][country]=DE", "filters[$and][0][country]=DE", "filters[$nor][0][country]=DE", "filters[$not][country]=DE", "filters[$text]=x", "filters[$jsonSchema]=x", "filters[$comment]=x",
@@ -56,7 +56,7 @@ func malformedQueries() []string {
 
 func TestMalformedQueryIsNeverDropped(t *testing.T) {
 	t.Parallel()
-	w := fixture.NewWorld(t, fixture.WithPlants)
+	w := fixture.NewWorld(t, fixture.WithPlants, fixture.WithDemoFiles)
 	for _, op := range w.Rows() {
 		if fixture.SampleFor(&op).Slow {
 			continue // the same pipeline; below
@@ -112,7 +112,7 @@ func wrongFor(shape operation.Shape) []string {
 
 func TestWrongTypesAreRefusedEverywhere(t *testing.T) {
 	t.Parallel()
-	w := fixture.NewWorld(t, fixture.WithPlants)
+	w := fixture.NewWorld(t, fixture.WithPlants, fixture.WithDemoFiles)
 	p := w.A
 	before := p.Export(t)
 	bodies, queries := 0, 0
@@ -254,7 +254,7 @@ func rowNamed(w *fixture.World, name string) (operation.Row, bool) {
 
 func TestOddJSONHasFixedAnswers(t *testing.T) {
 	t.Parallel()
-	w := fixture.NewWorld(t, fixture.WithPlants)
+	w := fixture.NewWorld(t, fixture.WithPlants, fixture.WithDemoFiles)
 	p := w.A
 	post := func(body string) *gatewaytest.Answer {
 		return p.Do(t, http.MethodPost, "/api/custom/objects", gatewaytest.WithKey(p.FullKey), gatewaytest.Body("application/json", body))
@@ -314,7 +314,7 @@ func TestOddJSONHasFixedAnswers(t *testing.T) {
 
 func TestMassAssignmentChangesNothing(t *testing.T) {
 	t.Parallel()
-	w := fixture.NewWorld(t, fixture.WithPlants)
+	w := fixture.NewWorld(t, fixture.WithPlants, fixture.WithDemoFiles)
 	p := w.A
 	intruders := map[string]any{
 		"org_id": 424242, "user_id": 434343, "standalone": true, "id": "feedfeedfeedfeedfeedfeed", "_id": "feedfeedfeedfeedfeedfeed", "created_at": "1999-01-02T03:04:05.678Z", "updated_at": "1999-01-02T03:04:05.678Z",
@@ -421,7 +421,7 @@ func TestMassAssignmentChangesNothing(t *testing.T) {
 
 func TestOddIdentifiersAreRefused(t *testing.T) {
 	t.Parallel()
-	w := fixture.NewWorld(t, fixture.WithPlants)
+	w := fixture.NewWorld(t, fixture.WithPlants, fixture.WithDemoFiles)
 	p := w.A
 	for _, op := range w.Rows() {
 		s := fixture.SampleFor(&op)
@@ -473,7 +473,7 @@ func matchesPath(template, path string) bool {
 
 func TestEveryFailureIsTheEnvelope(t *testing.T) {
 	t.Parallel()
-	w := fixture.NewWorld(t, fixture.WithPlants)
+	w := fixture.NewWorld(t, fixture.WithPlants, fixture.WithDemoFiles)
 	p := w.A
 	for _, op := range w.Rows() {
 		q := w.SampleCall(&op, p, false)
@@ -481,6 +481,9 @@ func TestEveryFailureIsTheEnvelope(t *testing.T) {
 		for _, other := range w.App.Operations() {
 			if matchesPath(other.Path, op.Path) {
 				allowed = append(allowed, other.Method)
+				if other.Options != nil {
+					allowed = append(allowed, http.MethodOptions)
+				}
 			}
 		}
 		for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND", "FOO"} {

@@ -12,7 +12,7 @@ import (
 // TestEachCallIsAuditedOnce: a call whose record was stored in the commit of its change leaves no second one.
 func TestEachCallIsAuditedOnce(t *testing.T) {
 	t.Parallel()
-	w := fixture.NewWorld(t, fixture.WithPlants)
+	w := fixture.NewWorld(t, fixture.WithPlants, fixture.WithDemoFiles)
 	once := 0
 	for _, op := range w.Rows() {
 		if op.Audit != operation.AuditAlways || op.Upload != nil || fixture.EndsSessions(op) >= 0 {

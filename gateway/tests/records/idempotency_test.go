@@ -201,7 +201,7 @@ func TestIdempotencyKeysAreScoped(t *testing.T) {
 // once.
 func TestEveryOperationIsIdempotentByKey(t *testing.T) {
 	t.Parallel()
-	w := fixture.NewWorld(t, fixture.WithPlants)
+	w := fixture.NewWorld(t, fixture.WithPlants, fixture.WithDemoFiles)
 	tried := 0
 	rows := w.Rows()
 	last := func(o operation.Row) int { // what is deleted for good can be used no more

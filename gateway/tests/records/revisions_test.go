@@ -27,7 +27,7 @@ func wantStale(t *testing.T, a *gatewaytest.Answer) {
 // that every other row refuses the header, so that no condition is ignored.
 func TestIfMatchOnEveryOperation(t *testing.T) {
 	t.Parallel()
-	w := fixture.NewWorld(t, fixture.WithPlants)
+	w := fixture.NewWorld(t, fixture.WithPlants, fixture.WithDemoFiles)
 	conditional := 0
 	for _, op := range w.Rows() {
 		as := gatewaytest.WithKey(w.A.FullKey)

@@ -14,7 +14,7 @@ import (
 // an empty PUT changes nothing.
 func TestAnswersCanBeSentBack(t *testing.T) {
 	t.Parallel()
-	w := fixture.NewWorld(t, fixture.WithPlants)
+	w := fixture.NewWorld(t, fixture.WithPlants, fixture.WithDemoFiles)
 	p, rows, tried := w.A, w.App.Operations(), 0
 	for _, op := range rows {
 		at := slices.IndexFunc(rows, func(o operation.Row) bool { return o.Method == http.MethodGet && o.Path == op.Path })
